@@ -1,0 +1,5823 @@
+/* zkembed.c - ZooKeeper's tree of znodes in one SQLite file
+ *
+ * The whole library.  zkembed.h says what it does; doc/design.md says why it
+ * is built this way; doc/format.md lists the tables and their invariants.
+ * A handle (struct zke) is a session; sessions of one zke_open() share a
+ * store: a SQLite connection, its statements, a lock.  Processes meet in the
+ * database file and in a directory beside it that holds the liveness file
+ * (locks that the kernel drops when a process dies) and one FIFO a session
+ * (how a committer wakes a sleeper).  There is no thread.
+ *
+ * CONTENTS.  A function may call its own section and those above it in this
+ * list, never one below; no static function is declared ahead.
+ *
+ *   configuration  tunables and feature tests
+ *   base_          results, the sentence of the last error, small arithmetic
+ *   mem_           allocation through the handle's allocator
+ *   buf_           growing buffer, lists in one block
+ *   os_            every system call: the default table
+ *   path_          path rules and keys
+ *   auth_          SHA-1, base64, digest identities
+ *   acl_           access control lists as text
+ *   (types)        the store, the session, the transaction
+ *   lock_          the store's lock, the atfork handler's descriptor registry
+ *   db_            SQLite: connection, statements, errors, schema, opening
+ *   live_          liveness file: locks, leases, stamps, wake-ups, identity
+ *   gate_          the queue of writers
+ *   txn_           one transaction: gate, class, zxid, commit, wake
+ *   watch_         registering, firing, queueing events
+ *   node_          rows of the tree: load, add, remove, change
+ *   op_            create, delete, set, check, reads: ZooKeeper's checks
+ *   sess_          beginning, ending and reaping sessions; new boots
+ *   sweep_         duty: dead sessions, leases, TTL, containers, checkpoint
+ *   reg_           a session's watchers in memory
+ *   wait_          descriptor, deadlines, dispatch
+ *   view_          lists for inspection, zke_check
+ *   store_         making and ending a store
+ *   api_, zke_     argument checks, enter, one inner call, leave
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* F_OFD_SETLK, pipe2, CLOCK_BOOTTIME */
+#endif
+
+#include "zkembed.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <time.h>
+#include <unistd.h>
+
+#if defined(__linux__)
+#include <sys/vfs.h>
+#endif
+#if defined(__linux__) && !defined(ZKE_PORTABLE)
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#define ZKE_LINUX 1
+#else
+#define ZKE_LINUX 0
+#endif
+
+#include <sqlite3.h>
+
+/* ======================================================================
+ * configuration (private)
+ * ==================================================================== */
+
+#define ZKE_SQLITE_OLDEST 3037002 /* STRICT tables, and the fixes since */
+#if SQLITE_VERSION_NUMBER < ZKE_SQLITE_OLDEST
+#error "zkembed needs SQLite 3.37.2 or later: this sqlite3.h is older"
+#endif
+#ifndef F_OFD_SETLK
+#error "zkembed needs open file description locks (F_OFD_SETLK)"
+#endif
+
+/* Largest value kept in the node's own row.  Rows of WITHOUT ROWID tables
+ * beyond about 200 bytes make its B-tree deep; larger values go to a table of
+ * their own. */
+#ifndef ZKE_INLINE_BYTES
+#define ZKE_INLINE_BYTES 200
+#endif
+
+/* Pages in the write-ahead log that make a writer checkpoint (8 MiB), and by
+ * how many it grows before the next try when a reader is in the way. */
+#ifndef ZKE_CHECKPOINT_PAGES
+#define ZKE_CHECKPOINT_PAGES 2048
+#endif
+#ifndef ZKE_CHECKPOINT_RETRY_PAGES
+#define ZKE_CHECKPOINT_RETRY_PAGES 512
+#endif
+#ifndef ZKE_CHECKPOINT_WAIT_MS
+#define ZKE_CHECKPOINT_WAIT_MS 50
+#endif
+
+/* The safety tick of a session that waits, and of the one with the duty. */
+#ifndef ZKE_TICK_MS
+#define ZKE_TICK_MS 1000
+#endif
+#ifndef ZKE_DUTY_TICK_MS
+#define ZKE_DUTY_TICK_MS 250
+#endif
+#if ZKE_DUTY_TICK_MS < 1 || ZKE_TICK_MS < ZKE_DUTY_TICK_MS
+#error "ZKE_TICK_MS must not be below ZKE_DUTY_TICK_MS"
+#endif
+
+/* The queue of writers: tries before sleeping, how long a writer is patient
+ * before it stops the others from passing it, sleeps of both. */
+#ifndef ZKE_GATE_SPINS
+#define ZKE_GATE_SPINS 24
+#endif
+#ifndef ZKE_GATE_PATIENCE_US
+#define ZKE_GATE_PATIENCE_US 2000
+#endif
+#ifndef ZKE_GATE_PAUSE_US
+#define ZKE_GATE_PAUSE_US 50
+#endif
+#ifndef ZKE_GATE_LONGEST_PAUSE_US
+#define ZKE_GATE_LONGEST_PAUSE_US 1000
+#endif
+
+/* Descriptors kept to other sessions' FIFOs. */
+#ifndef ZKE_WAKE_CACHE
+#define ZKE_WAKE_CACHE 32
+#endif
+
+/* Delivered events that a session leaves in the file before it trims them
+ * without another write to ride on. */
+#ifndef ZKE_TRIM_EVENTS
+#define ZKE_TRIM_EVENTS 256
+#endif
+
+#define ZKE_APPLICATION_ID 0x7a6b656d /* "zkem" */
+#define ZKE_FORMAT 1
+#define ZKE_MS INT64_C(1000000) /* nanoseconds */
+
+#if defined(__GNUC__)
+#define ZKE_PRINTF(a, b) __attribute__((format(printf, a, b)))
+#else
+#define ZKE_PRINTF(a, b)
+#endif
+
+/* ======================================================================
+ * base_: results, sentences, small arithmetic (private)
+ * ==================================================================== */
+
+/* Not a result of the API: the transaction must be repeated as a durable
+ * one. */
+enum { ZKE_NEEDS_FULL = 2 };
+
+/* A thread's last sentence.  Per thread, because a text in the handle could
+ * be another thread's by the time it is read, and a failed zke_open() has no
+ * handle. */
+static _Thread_local char base_sentence[512];
+
+/* Keep the sentence of an error where it is born; returns rc. */
+ZKE_PRINTF(2, 3)
+static int base_fail(int rc, const char *format, ...) {
+  va_list ap;
+  va_start(ap, format);
+  vsnprintf(base_sentence, sizeof base_sentence, format, ap);
+  va_end(ap);
+  return rc;
+}
+
+static int base_nomem(void) { return base_fail(ZKE_NOMEM, "out of memory"); }
+
+static int64_t base_min(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t base_max(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* a + b, or INT64_MAX where that overflows; for deadlines. */
+static int64_t base_later(int64_t a, int64_t b) {
+  return b > 0 && a > INT64_MAX - b ? INT64_MAX : a + b;
+}
+
+/* The low 32 bits as Java's int: ZooKeeper's counters wrap. */
+static int32_t base_int32(int64_t n) {
+  uint32_t low = (uint32_t)((uint64_t)n & 0xffffffffu);
+  return low > INT32_MAX ? (int32_t)(low - INT32_MAX - 1) + INT32_MIN
+                         : (int32_t)low;
+}
+
+/* ======================================================================
+ * mem_: allocation through the handle's allocator (private)
+ *
+ * Every block begins with the allocator that made it, so that zke_free()
+ * needs no handle and works after zke_close().
+ * ==================================================================== */
+
+typedef union mem_head {
+  zke_allocator by;
+  max_align_t align;
+} mem_head;
+
+static void *mem_default_resize(void *context, void *block, size_t size) {
+  (void)context;
+  if (size) return realloc(block, size);
+  free(block);
+  return NULL;
+}
+
+/* Grow or make (block NULL) a block; NULL when out of memory, and the old
+ * block stays. */
+static void *mem_resize(const zke_allocator *a, void *block, size_t size) {
+  mem_head *head = block ? (mem_head *)block - 1 : NULL;
+  if (size > SIZE_MAX - sizeof *head) return NULL;
+  head = a->resize(a->context, head, size + sizeof *head);
+  if (!head) return NULL;
+  head->by = *a;
+  return head + 1;
+}
+
+/* A new block of zeros. */
+static void *mem_zero(const zke_allocator *a, size_t size) {
+  void *block = mem_resize(a, NULL, size);
+  if (block) memset(block, 0, size);
+  return block;
+}
+
+static void mem_free(void *block) {
+  if (!block) return;
+  mem_head *head = (mem_head *)block - 1;
+  zke_allocator by = head->by;
+  by.resize(by.context, head, 0);
+}
+
+/* A copy of n bytes with a NUL behind them. */
+static char *mem_copy(const zke_allocator *a, const void *bytes, size_t n) {
+  char *copy = n < SIZE_MAX ? mem_resize(a, NULL, n + 1) : NULL;
+  if (!copy) return NULL;
+  if (n) memcpy(copy, bytes, n);
+  copy[n] = '\0';
+  return copy;
+}
+
+/* ======================================================================
+ * buf_: growing buffer, lists in one block (private)
+ *
+ * A buffer remembers that it ran out of memory, so a builder asks once, at
+ * its end.
+ * ==================================================================== */
+
+typedef struct buf {
+  const zke_allocator *a;
+  char *data;
+  size_t len, cap;
+  bool failed;
+} buf;
+
+static void buf_free(buf *b) {
+  mem_free(b->data);
+  b->data = NULL;
+  b->len = b->cap = 0;
+  b->failed = false;
+}
+
+/* Append n bytes; nothing happens after a failure. */
+static void buf_add(buf *b, const void *bytes, size_t n) {
+  if (b->failed) return;
+  if (b->cap - b->len < n) {
+    size_t cap = b->cap < 64 ? 64 : b->cap;
+    while (cap - b->len < n && cap <= SIZE_MAX / 2) cap *= 2;
+    char *data = cap - b->len < n ? NULL : mem_resize(b->a, b->data, cap);
+    if (!data) {
+      b->failed = true;
+      return;
+    }
+    b->data = data;
+    b->cap = cap;
+  }
+  if (n) memcpy(b->data + b->len, bytes, n);
+  b->len += n;
+}
+
+/* Append a string with its NUL. */
+static void buf_add_string(buf *b, const char *s) {
+  buf_add(b, s, strlen(s) + 1);
+}
+
+static void buf_add_int(buf *b, int64_t n) { buf_add(b, &n, sizeof n); }
+
+/* A buffer of int64_t as an array. */
+static int64_t *buf_ints(const buf *b, size_t *count) {
+  *count = b->len / sizeof(int64_t);
+  return (int64_t *)(void *)b->data;
+}
+
+static int buf_compare_int(const void *a, const void *b) {
+  int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+  return x < y ? -1 : x > y;
+}
+
+/* Sort a buffer of int64_t and keep one of each. */
+static void buf_sort_ints(buf *b) {
+  size_t n, kept = 0;
+  int64_t *at = buf_ints(b, &n);
+  if (n < 2) return;
+  qsort(at, n, sizeof *at, buf_compare_int);
+  for (size_t i = 0; i < n; i++) {
+    if (!kept || at[kept - 1] != at[i]) at[kept++] = at[i];
+  }
+  b->len = kept * sizeof *at;
+}
+
+/* Make a zke_strings of the NUL-terminated texts in a buffer. */
+static zke_strings *buf_strings(const buf *texts, int count) {
+  size_t head = sizeof(zke_strings) + ((size_t)count + 1) * sizeof(char *);
+  zke_strings *list = mem_resize(texts->a, NULL, head + texts->len);
+  if (!list) return NULL;
+  list->count = count;
+  list->data = (char **)(void *)(list + 1);
+  char *text = (char *)list + head;
+  if (texts->len) memcpy(text, texts->data, texts->len);
+  for (int i = 0; i < count; i++) {
+    list->data[i] = text;
+    text += strlen(text) + 1;
+  }
+  list->data[count] = NULL;
+  return list;
+}
+
+/* ======================================================================
+ * os_: every system call of the library (private)
+ *
+ * The default table.  Each function returns a value >= 0 or -errno, and is
+ * not interrupted by signals.  Two variants: Linux, with epoll and timerfd
+ * behind zke_fd(); and poll(2) alone (-DZKE_PORTABLE).  What the rest of the
+ * file calls goes through the store's copy of the table.
+ * ==================================================================== */
+
+static int os_result(int r) { return r < 0 ? -errno : r; }
+
+static int os_open(void *context, const char *path, int flags, unsigned mode) {
+  int fd;
+  (void)context;
+  do fd = open(path, flags | O_CLOEXEC, (mode_t)mode);
+  while (fd < 0 && errno == EINTR);
+  return os_result(fd);
+}
+
+static int os_close(void *context, int fd) {
+  (void)context;
+  return os_result(close(fd)); /* EINTR too has closed it */
+}
+
+static int os_dup(void *context, int fd) {
+  (void)context;
+  return os_result(fcntl(fd, F_DUPFD_CLOEXEC, 3));
+}
+
+static int64_t os_read(void *context, int fd, void *buffer, size_t size) {
+  ssize_t n;
+  (void)context;
+  do n = read(fd, buffer, size);
+  while (n < 0 && errno == EINTR);
+  return n < 0 ? -errno : n;
+}
+
+/* Write without ever raising SIGPIPE in the host (P9): the signal is blocked
+ * for this thread around the write, and one that the write left pending is
+ * taken back. */
+static int64_t os_write(void *context, int fd, const void *buffer,
+                        size_t size) {
+  sigset_t pipe_only, before, pending;
+  struct timespec none = {0, 0};
+  (void)context;
+  sigemptyset(&pipe_only);
+  sigaddset(&pipe_only, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &pipe_only, &before);
+  ssize_t n;
+  do n = write(fd, buffer, size);
+  while (n < 0 && errno == EINTR);
+  int error = errno;
+  if (n < 0 && error == EPIPE && !sigismember(&before, SIGPIPE)) {
+    sigpending(&pending);
+    if (sigismember(&pending, SIGPIPE)) sigtimedwait(&pipe_only, NULL, &none);
+  }
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return n < 0 ? -error : n;
+}
+
+static int64_t os_pread(void *context, int fd, void *buffer, size_t size,
+                        int64_t at) {
+  ssize_t n;
+  (void)context;
+  do n = pread(fd, buffer, size, (off_t)at);
+  while (n < 0 && errno == EINTR);
+  return n < 0 ? -errno : n;
+}
+
+static int64_t os_pwrite(void *context, int fd, const void *buffer, size_t size,
+                         int64_t at) {
+  ssize_t n;
+  (void)context;
+  do n = pwrite(fd, buffer, size, (off_t)at);
+  while (n < 0 && errno == EINTR);
+  return n < 0 ? -errno : n;
+}
+
+static void os_fill_file(const struct stat *st, zke_file *out) {
+  out->device = (uint64_t)st->st_dev;
+  out->inode = (uint64_t)st->st_ino;
+  out->size = (int64_t)st->st_size;
+  out->mode = (unsigned)st->st_mode & 0777u;
+  out->uid = (unsigned)st->st_uid;
+  out->gid = (unsigned)st->st_gid;
+  out->type = S_ISREG(st->st_mode)   ? ZKE_FILE_REGULAR
+              : S_ISDIR(st->st_mode) ? ZKE_FILE_DIRECTORY
+                                     : ZKE_FILE_OTHER;
+}
+
+static int os_stat(void *context, const char *path, zke_file *out) {
+  struct stat st;
+  (void)context;
+  if (stat(path, &st) < 0) return -errno;
+  os_fill_file(&st, out);
+  return 0;
+}
+
+static int os_fstat(void *context, int fd, zke_file *out) {
+  struct stat st;
+  (void)context;
+  if (fstat(fd, &st) < 0) return -errno;
+  os_fill_file(&st, out);
+  return 0;
+}
+
+static int os_fsync(void *context, int fd) {
+  int rc;
+  (void)context;
+  do rc = fsync(fd);
+  while (rc < 0 && errno == EINTR);
+  return os_result(rc);
+}
+
+/* Give a new side file the database's mode, whatever the umask, and its owner
+ * as far as this process may. */
+static int os_adopt(void *context, const char *path, unsigned mode,
+                    unsigned uid, unsigned gid) {
+  (void)context;
+  uid_t owner = geteuid() == 0 ? (uid_t)uid : (uid_t)-1;
+  int given = chown(path, owner, (gid_t)gid);
+  (void)given; /* not a member of the group: the mode still counts */
+  return os_result(chmod(path, (mode_t)mode));
+}
+
+static int os_mkdir(void *context, const char *path, unsigned mode) {
+  (void)context;
+  return os_result(mkdir(path, (mode_t)mode));
+}
+
+static int os_mkfifo(void *context, const char *path, unsigned mode) {
+  (void)context;
+  return os_result(mkfifo(path, (mode_t)mode));
+}
+
+static int os_unlink(void *context, const char *path) {
+  (void)context;
+  return os_result(unlink(path));
+}
+
+static int os_list(void *context, const char *path,
+                   void (*entry)(void *arg, const char *name), void *arg) {
+  (void)context;
+  DIR *d = opendir(path);
+  if (!d) return -errno;
+  for (struct dirent *e; (e = readdir(d)) != NULL;) entry(arg, e->d_name);
+  closedir(d);
+  return 0;
+}
+
+/* File systems that span kernels, by statfs() magic: a shared -shm and a FIFO
+ * do not work there. */
+static int os_network(void *context, const char *path) {
+  (void)context;
+#if defined(__linux__)
+  static const uint32_t network[] = {
+      0x00006969 /* nfs */,  0x0000517b /* smb */,    0xff534d42 /* cifs */,
+      0xfe534d42 /* smb2 */, 0x5346414f /* afs */,    0x6b414653 /* kafs */,
+      0x73757245 /* coda */, 0x0000564c /* ncp */,    0x01021997 /* 9p */,
+      0x00c36400 /* ceph */, 0x0bd00bd0 /* lustre */, 0x7461636f /* ocfs2 */,
+      0x01161970 /* gfs2 */, 0x47504653 /* gpfs */,   0x19830326 /* fhgfs */,
+  };
+  struct statfs fs;
+  if (statfs(path, &fs) < 0) return -errno;
+  for (size_t i = 0; i < sizeof network / sizeof *network; i++) {
+    if (((uint64_t)fs.f_type & 0xffffffffu) == network[i]) return 1;
+  }
+#else
+  (void)path;
+#endif
+  return 0;
+}
+
+static int os_set_flags(int fd) {
+  int flags = fcntl(fd, F_GETFL);
+  if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ||
+      fcntl(fd, F_SETFD, FD_CLOEXEC) < 0) {
+    return -errno;
+  }
+  return 0;
+}
+
+static int os_pipe(void *context, int fds[2]) {
+  (void)context;
+#if ZKE_LINUX
+  (void)os_set_flags;
+  return os_result(pipe2(fds, O_NONBLOCK | O_CLOEXEC));
+#else
+  if (pipe(fds) < 0) return -errno;
+  int rc = os_set_flags(fds[0]);
+  if (rc == 0) rc = os_set_flags(fds[1]);
+  if (rc == 0) return 0;
+  close(fds[0]);
+  close(fds[1]);
+  return rc;
+#endif
+}
+
+static struct flock os_flock(int64_t offset, short type) {
+  struct flock l;
+  memset(&l, 0, sizeof l);
+  l.l_type = type;
+  l.l_whence = SEEK_SET;
+  l.l_start = (off_t)offset;
+  l.l_len = 1;
+  return l;
+}
+
+/* Take (or drop) the lock on one byte, without waiting. */
+static int os_lock(void *context, int fd, int64_t offset, int how) {
+  (void)context;
+  struct flock l = os_flock(offset, how ? F_WRLCK : F_UNLCK);
+  int rc;
+  do rc = fcntl(fd, F_OFD_SETLK, &l);
+  while (rc < 0 && errno == EINTR);
+  return rc < 0 ? (errno == EACCES ? -EAGAIN : -errno) : 0;
+}
+
+/* Is the byte locked through another open file description? */
+static int os_probe(void *context, int fd, int64_t offset) {
+  (void)context;
+  struct flock l = os_flock(offset, F_WRLCK);
+  if (fcntl(fd, F_OFD_GETLK, &l) < 0) return -errno;
+  return l.l_type != F_UNLCK;
+}
+
+static int os_poll(void *context, struct pollfd *fds, unsigned count,
+                   int timeout_ms) {
+  (void)context;
+  return os_result(poll(fds, count, timeout_ms)); /* EINTR: the caller looks */
+}
+
+#if ZKE_LINUX
+static int os_poller(void *context) {
+  (void)context;
+  return os_result(epoll_create1(EPOLL_CLOEXEC));
+}
+
+/* Without for_reading only errors and hang-ups are reported. */
+static int os_poller_add(void *context, int poller, int fd, int for_reading) {
+  (void)context;
+  struct epoll_event e;
+  memset(&e, 0, sizeof e);
+  e.events = for_reading ? EPOLLIN : 0;
+  e.data.fd = fd;
+  return os_result(epoll_ctl(poller, EPOLL_CTL_ADD, fd, &e));
+}
+
+static int os_poller_remove(void *context, int poller, int fd) {
+  (void)context;
+  struct epoll_event e;
+  memset(&e, 0, sizeof e);
+  return os_result(epoll_ctl(poller, EPOLL_CTL_DEL, fd, &e));
+}
+
+static int os_timer(void *context) {
+  (void)context;
+  return os_result(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+}
+
+static int os_timer_set(void *context, int fd, int64_t when_ns) {
+  (void)context;
+  struct itimerspec t;
+  memset(&t, 0, sizeof t);
+  t.it_value.tv_sec = (time_t)(when_ns / 1000000000);
+  t.it_value.tv_nsec = (long)(when_ns % 1000000000);
+  return os_result(timerfd_settime(fd, TFD_TIMER_ABSTIME, &t, NULL));
+}
+#else
+static int os_poller(void *context) {
+  (void)context;
+  return -ENOSYS;
+}
+
+static int os_poller_add(void *context, int poller, int fd, int for_reading) {
+  (void)context, (void)poller, (void)fd, (void)for_reading;
+  return -ENOSYS;
+}
+
+static int os_poller_remove(void *context, int poller, int fd) {
+  (void)context, (void)poller, (void)fd;
+  return -ENOSYS;
+}
+
+static int os_timer(void *context) {
+  (void)context;
+  return -ENOSYS;
+}
+
+static int os_timer_set(void *context, int fd, int64_t when_ns) {
+  (void)context, (void)fd, (void)when_ns;
+  return -ENOSYS;
+}
+#endif
+
+static int64_t os_clock(void *context, int which) {
+  struct timespec t = {0, 0};
+  (void)context;
+#ifdef CLOCK_BOOTTIME
+  clockid_t boot = CLOCK_BOOTTIME;
+#else
+  clockid_t boot = CLOCK_MONOTONIC;
+#endif
+  clock_gettime(which == ZKE_CLOCK_REALTIME   ? CLOCK_REALTIME
+                : which == ZKE_CLOCK_BOOTTIME ? boot
+                                              : CLOCK_MONOTONIC,
+                &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static void os_sleep(void *context, int64_t ns) {
+  (void)context;
+  struct timespec t = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
+  nanosleep(&t, NULL);
+}
+
+/* Read a small file of /proc into a string without its newline. */
+static int os_slurp(const char *path, char *buffer, size_t size) {
+  int fd = os_open(NULL, path, O_RDONLY, 0);
+  if (fd < 0) return fd;
+  int64_t n = os_read(NULL, fd, buffer, size - 1);
+  os_close(NULL, fd);
+  if (n < 0) return (int)n;
+  buffer[n] = '\0';
+  buffer[strcspn(buffer, "\n")] = '\0';
+  return 0;
+}
+
+static int os_random(void *context, void *buffer, size_t size) {
+  (void)context;
+  int fd = os_open(NULL, "/dev/urandom", O_RDONLY, 0);
+  if (fd < 0) return fd;
+  int64_t n = os_read(NULL, fd, buffer, size);
+  os_close(NULL, fd);
+  return n == (int64_t)size ? 0 : -EIO;
+}
+
+static int os_boot_id(void *context, char *buffer, size_t size) {
+  (void)context;
+  return os_slurp("/proc/sys/kernel/random/boot_id", buffer, size);
+}
+
+static int64_t os_pid(void *context) {
+  (void)context;
+  return (int64_t)getpid();
+}
+
+static int os_process_name(void *context, char *buffer, size_t size) {
+  (void)context;
+  return os_slurp("/proc/self/comm", buffer, size);
+}
+
+void zke_os_default(zke_os *out) {
+  static const zke_os os = {
+      sizeof(zke_os),   NULL,       os_open,      os_close,
+      os_dup,           os_read,    os_write,     os_pread,
+      os_pwrite,        os_stat,    os_fstat,     os_fsync,
+      os_adopt,         os_mkdir,   os_mkfifo,    os_unlink,
+      os_list,          os_network, os_pipe,      os_lock,
+      os_probe,         os_poll,    os_poller,    os_poller_add,
+      os_poller_remove, os_timer,   os_timer_set, os_clock,
+      os_sleep,         os_random,  os_boot_id,   os_pid,
+      os_process_name,
+  };
+  *out = os;
+}
+
+/* Wait on a condition variable of CLOCK_MONOTONIC for at most ns nanoseconds;
+ * part of the threads' own business, hence not in the table. */
+static void os_condition_wait(pthread_cond_t *c, pthread_mutex_t *m,
+                              int64_t ns) {
+  if (ns == INT64_MAX) {
+    pthread_cond_wait(c, m);
+    return;
+  }
+  int64_t until = base_later(os_clock(NULL, ZKE_CLOCK_MONOTONIC), ns);
+  struct timespec t = {(time_t)(until / 1000000000),
+                       (long)(until % 1000000000)};
+  pthread_cond_timedwait(c, m, &t);
+}
+
+static void os_condition_init(pthread_cond_t *c) {
+  pthread_condattr_t attributes;
+  pthread_condattr_init(&attributes);
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  pthread_cond_init(c, &attributes);
+  pthread_condattr_destroy(&attributes);
+}
+
+/* ======================================================================
+ * path_: path rules and keys (private)
+ *
+ * semantics.md 1.  zkembed applies what ZooKeeper's C client checks before it
+ * sends (path_check), then what the server checks (path_check_new).
+ * ==================================================================== */
+
+/* A node's key: its parent's path and its name.  The root is ("", ""). */
+typedef struct path_key {
+  const char *parent, *name;
+  int parent_len, name_len;
+} path_key;
+
+/* Is the component at s, len bytes, "." or ".."? */
+static bool path_is_dots(const char *s, size_t len) {
+  return (len == 1 || len == 2) && s[0] == '.' && s[len - 1] == '.';
+}
+
+/* The C client's check (1.3).  A sequential create may end in '/', "/." or
+ * "/..": digits follow. */
+static bool path_check(const char *path, bool sequential) {
+  if (!path || path[0] != '/') return false;
+  if (path[1] == '\0') return true;
+  for (const char *at = path + 1;;) {
+    size_t len = strcspn(at, "/");
+    bool last = at[len] == '\0';
+    if ((len == 0 || path_is_dots(at, len)) && !(last && sequential))
+      return false;
+    for (size_t i = 0; i < len; i++) {
+      if ((unsigned char)at[i] < 0x1f) return false;
+    }
+    if (last) return true;
+    at += len + 1;
+  }
+}
+
+/* Decode one UTF-8 character of the Basic Multilingual Plane; 0 for anything
+ * malformed or outside it (ZooKeeper refuses both). */
+static unsigned path_decode(const unsigned char **at) {
+  const unsigned char *s = *at;
+  unsigned c = s[0];
+  if (c < 0x80) {
+    *at = s + 1;
+    return c;
+  }
+  if (c >= 0xc2 && c <= 0xdf && (s[1] & 0xc0) == 0x80) {
+    *at = s + 2;
+    return (c & 0x1fu) << 6 | (s[1] & 0x3fu);
+  }
+  if ((c & 0xf0) == 0xe0 && (s[1] & 0xc0) == 0x80 && (s[2] & 0xc0) == 0x80) {
+    *at = s + 3;
+    c = (c & 0x0fu) << 12 | (s[1] & 0x3fu) << 6 | (s[2] & 0x3fu);
+    return c >= 0x800 ? c : 0;
+  }
+  return 0;
+}
+
+/* The server's full rule (1.1), for paths that are created or changed. */
+static bool path_check_new(const char *path) {
+  if (!path_check(path, false)) return false;
+  for (const unsigned char *at = (const unsigned char *)path; *at;) {
+    unsigned c = path_decode(&at);
+    if (c < 0x20 || (c >= 0x7f && c <= 0x9f) || (c >= 0xd800 && c <= 0xf8ff) ||
+        c >= 0xfff0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/* Split a path at its last '/'. */
+static path_key path_split(const char *path, size_t len) {
+  path_key k = {path, path + len, 0, 0};
+  if (len <= 1) return (path_key){"", "", 0, 0};
+  while (k.name[-1] != '/') k.name--;
+  k.name_len = (int)(path + len - k.name);
+  k.parent_len = (int)(k.name - path) - 1;
+  if (k.parent_len == 0) k.parent_len = 1; /* below the root: "/" */
+  return k;
+}
+
+/* Append the path that a key stands for, without a NUL. */
+static void path_join(buf *out, path_key k) {
+  buf_add(out, k.parent, (size_t)k.parent_len);
+  if (k.parent_len != 1) buf_add(out, "/", 1);
+  buf_add(out, k.name, (size_t)k.name_len);
+}
+
+/* Nodes that cannot be deleted (1.2). */
+static bool path_is_reserved(const char *path) {
+  return strcmp(path, "/") == 0 || strcmp(path, "/zookeeper") == 0 ||
+         strcmp(path, "/zookeeper/quota") == 0 ||
+         strcmp(path, "/zookeeper/config") == 0;
+}
+
+/* ======================================================================
+ * auth_: SHA-1, base64, digest identities (private)
+ *
+ * ZooKeeper's digest scheme names an identity "user:" followed by the base64
+ * of the SHA-1 of "user:password".
+ * ==================================================================== */
+
+static uint32_t auth_rotate(uint32_t x, int n) {
+  return x << n | x >> (32 - n);
+}
+
+/* One block of 64 bytes (FIPS 180-4, 6.1.2). */
+static void auth_sha1_block(uint32_t h[5], const unsigned char *p) {
+  uint32_t w[80], v[5];
+  for (int i = 0; i < 16; i++) {
+    w[i] = (uint32_t)p[4 * i] << 24 | (uint32_t)p[4 * i + 1] << 16 |
+           (uint32_t)p[4 * i + 2] << 8 | p[4 * i + 3];
+  }
+  for (int i = 16; i < 80; i++) {
+    w[i] = auth_rotate(w[i - 3] ^ w[i - 8] ^ w[i - 14] ^ w[i - 16], 1);
+  }
+  memcpy(v, h, sizeof v);
+  for (int i = 0; i < 80; i++) {
+    uint32_t f =
+        i < 20   ? ((v[1] & v[2]) | (~v[1] & v[3])) + 0x5a827999u
+        : i < 40 ? (v[1] ^ v[2] ^ v[3]) + 0x6ed9eba1u
+        : i < 60 ? ((v[1] & v[2]) | (v[1] & v[3]) | (v[2] & v[3])) + 0x8f1bbcdcu
+                 : (v[1] ^ v[2] ^ v[3]) + 0xca62c1d6u;
+    uint32_t next = auth_rotate(v[0], 5) + f + v[4] + w[i];
+    v[4] = v[3];
+    v[3] = v[2];
+    v[2] = auth_rotate(v[1], 30);
+    v[1] = v[0];
+    v[0] = next;
+  }
+  for (int i = 0; i < 5; i++) h[i] += v[i];
+}
+
+static void auth_sha1(const unsigned char *data, size_t len,
+                      unsigned char out[20]) {
+  uint32_t h[5] = {0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476, 0xc3d2e1f0};
+  unsigned char tail[128] = {0};
+  size_t whole = len / 64 * 64, rest = len - whole;
+  size_t tail_len = rest < 56 ? 64 : 128;
+  for (size_t i = 0; i < whole; i += 64) auth_sha1_block(h, data + i);
+  if (rest) memcpy(tail, data + whole, rest);
+  tail[rest] = 0x80;
+  for (size_t i = 0; i < 8; i++) {
+    tail[tail_len - 1 - i] = (unsigned char)((uint64_t)len * 8 >> 8 * i);
+  }
+  for (size_t i = 0; i < tail_len; i += 64) auth_sha1_block(h, tail + i);
+  for (int i = 0; i < 20; i++)
+    out[i] = (unsigned char)(h[i / 4] >> (24 - 8 * (i % 4)));
+}
+
+/* Base64 of 20 bytes: 28 characters and a NUL. */
+static void auth_base64(const unsigned char in[20], char out[29]) {
+  static const char digits[] =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  for (int i = 0, o = 0; i < 20; i += 3) {
+    uint32_t v = (uint32_t)in[i] << 16 | (uint32_t)in[i + 1] << 8 |
+                 (i + 2 < 20 ? in[i + 2] : 0u);
+    for (int k = 0; k < 4; k++) out[o++] = digits[v >> (18 - 6 * k) & 63];
+  }
+  out[27] = '=';
+  out[28] = '\0';
+}
+
+/* The identity of "user:password"; without a colon all of it is the user. */
+static char *auth_identity(const zke_allocator *a, const char *cert,
+                           size_t len) {
+  unsigned char hash[20];
+  char text[29];
+  const char *colon = len ? memchr(cert, ':', len) : NULL;
+  size_t user_len = colon ? (size_t)(colon - cert) : len;
+  auth_sha1((const unsigned char *)cert, len, hash);
+  auth_base64(hash, text);
+  char *id = mem_resize(a, NULL, user_len + 1 + sizeof text);
+  if (!id) return NULL;
+  if (user_len) memcpy(id, cert, user_len);
+  id[user_len] = ':';
+  memcpy(id + user_len + 1, text, sizeof text);
+  return id;
+}
+
+/* ======================================================================
+ * acl_: access control lists as text (private)
+ *
+ * In the file an ACL is one line an entry, "perms:scheme:id", with '\' and
+ * newline escaped in the id; NULL is the open ACL (world:anyone, all), so that
+ * the usual case costs nothing.  semantics.md 8.
+ * ==================================================================== */
+
+static const zke_acl acl_open_data[] = {{ZKE_PERM_ALL, "world", "anyone"}};
+static const zke_acl acl_read_data[] = {{ZKE_PERM_READ, "world", "anyone"}};
+static const zke_acl acl_creator_data[] = {{ZKE_PERM_ALL, "auth", ""}};
+const zke_acls zke_open_acl = {1, acl_open_data};
+const zke_acls zke_read_acl = {1, acl_read_data};
+const zke_acls zke_creator_all_acl = {1, acl_creator_data};
+
+/* A session's identities, all of scheme digest: NUL-terminated, in a row. */
+typedef struct acl_identities {
+  buf ids;
+  int count;
+} acl_identities;
+
+static bool acl_has_identity(const acl_identities *who, const char *id) {
+  const char *at = who->ids.data;
+  for (int i = 0; i < who->count; i++, at += strlen(at) + 1) {
+    if (strcmp(at, id) == 0) return true;
+  }
+  return false;
+}
+
+/* Is this a digest id as the server accepts it: two parts at one colon, where
+ * colons at the end do not count? */
+static bool acl_digest_valid(const char *id) {
+  size_t len = strlen(id), colons = 0;
+  while (len && id[len - 1] == ':') len--;
+  for (size_t i = 0; i < len; i++) colons += id[i] == ':';
+  return colons == 1;
+}
+
+static void acl_add_entry(buf *out, int32_t perms, const char *scheme,
+                          const char *id) {
+  char head[64];
+  int n = snprintf(head, sizeof head, "%d:%s:", (int)perms, scheme);
+  buf_add(out, head, (size_t)n);
+  for (; *id; id++) {
+    if (*id == '\\' || *id == '\n') {
+      buf_add(out, *id == '\n' ? "\\n" : "\\\\", 2);
+    } else {
+      buf_add(out, id, 1);
+    }
+  }
+  buf_add(out, "\n", 1);
+}
+
+/* Was an equal entry before the i-th?  The server removes duplicates. */
+static bool acl_is_repeated(const zke_acls *acls, int i) {
+  const zke_acl *e = &acls->data[i];
+  for (int k = 0; k < i; k++) {
+    const zke_acl *f = &acls->data[k];
+    if (e->perms == f->perms && strcmp(e->scheme, f->scheme) == 0 &&
+        strcmp(e->id ? e->id : "", f->id ? f->id : "") == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* Append one entry of a caller's list, expanded where its scheme is auth. */
+static int acl_encode_entry(const acl_identities *who, const zke_acl *e,
+                            buf *out) {
+  if (strcmp(e->scheme, "auth") == 0) {
+    const char *id = who->ids.data;
+    if (who->count == 0) {
+      return base_fail(ZKE_INVALIDACL,
+                       "ACL of scheme auth, but the session has no identity");
+    }
+    for (int i = 0; i < who->count; i++, id += strlen(id) + 1)
+      acl_add_entry(out, e->perms, "digest", id);
+    return ZKE_OK;
+  }
+  bool world = strcmp(e->scheme, "world") == 0;
+  if (world && !e->id) {
+    return base_fail(ZKE_MARSHALLINGERROR, "ACL of scheme world: id is NULL");
+  }
+  bool valid = world ? strcmp(e->id, "anyone") == 0
+                     : strcmp(e->scheme, "digest") == 0 && e->id &&
+                           acl_digest_valid(e->id);
+  if (!valid) {
+    return base_fail(ZKE_INVALIDACL, "ACL entry %s:%s is not valid", e->scheme,
+                     e->id ? e->id : "(null)");
+  }
+  acl_add_entry(out, e->perms, e->scheme, e->id);
+  return ZKE_OK;
+}
+
+/* Encode a caller's list.  *open_out tells that it is the open ACL, stored as
+ * NULL. */
+static int acl_encode(const acl_identities *who, const zke_acls *acls, buf *out,
+                      bool *open_out) {
+  if (!acls || acls->count <= 0 || !acls->data)
+    return base_fail(ZKE_INVALIDACL, "the ACL has no entry");
+  for (int i = 0; i < acls->count; i++) {
+    if (!acls->data[i].scheme)
+      return base_fail(ZKE_INVALIDACL, "ACL entry %d has no scheme", i);
+  }
+  for (int i = 0; i < acls->count; i++) {
+    if (acl_is_repeated(acls, i)) continue;
+    int rc = acl_encode_entry(who, &acls->data[i], out);
+    if (rc != ZKE_OK) return rc;
+  }
+  buf_add(out, "", 1);
+  if (out->failed) return base_nomem();
+  *open_out = strcmp(out->data, "31:world:anyone\n") == 0;
+  return ZKE_OK;
+}
+
+/* Read one entry at *at into perms, scheme and id (unescaped into the given
+ * buffer); false at the end or where the text is damaged. */
+static bool acl_next(const char **at, int32_t *perms, char scheme[16],
+                     buf *id) {
+  char *end;
+  if (!**at) return false;
+  long p = strtol(*at, &end, 10);
+  size_t len = *end == ':' ? strcspn(end + 1, ":\n") : 0;
+  if (len == 0 || len > 15 || end[1 + len] != ':') return false;
+  *perms = (int32_t)p;
+  memcpy(scheme, end + 1, len);
+  scheme[len] = '\0';
+  id->len = 0;
+  for (end += len + 2; *end && *end != '\n'; end++) {
+    char c = *end;
+    if (c == '\\') c = *++end == 'n' ? '\n' : '\\';
+    if (!*end) return false;
+    buf_add(id, &c, 1);
+  }
+  buf_add(id, "", 1);
+  *at = end + (*end == '\n');
+  return !id->failed;
+}
+
+/* May these identities do what needs one of the permissions?  text is an
+ * encoded ACL, NULL for the open one. */
+static bool acl_allows(const zke_allocator *a, const acl_identities *who,
+                       const char *text, int32_t needed) {
+  if (!text) return true;
+  buf id = {.a = a};
+  int32_t perms;
+  char scheme[16];
+  bool allowed = false;
+  while (!allowed && acl_next(&text, &perms, scheme, &id)) {
+    allowed = (perms & needed) &&
+              (strcmp(scheme, "world") == 0 || acl_has_identity(who, id.data));
+  }
+  buf_free(&id);
+  return allowed;
+}
+
+/* Decode into one block; masked hides digests behind "user:x". */
+static zke_acls *acl_decode(const zke_allocator *a, const char *text,
+                            bool masked) {
+  buf texts = {.a = a}, perms_list = {.a = a}, id = {.a = a};
+  int32_t perms;
+  char scheme[16];
+  int count = 0;
+  if (!text) text = "31:world:anyone\n";
+  for (; acl_next(&text, &perms, scheme, &id); count++) {
+    char *colon = strchr(id.data, ':');
+    bool mask = masked && colon && strcmp(scheme, "digest") == 0;
+    if (mask) id.len = (size_t)(colon + 1 - id.data);
+    buf_add_int(&perms_list, perms);
+    buf_add_string(&texts, scheme);
+    buf_add(&texts, id.data, id.len);
+    if (mask) buf_add(&texts, "x", 2);
+  }
+  size_t head = sizeof(zke_acls) + (size_t)count * sizeof(zke_acl);
+  zke_acls *list = texts.failed || perms_list.failed || id.failed
+                       ? NULL
+                       : mem_resize(a, NULL, head + texts.len);
+  if (list) {
+    size_t n;
+    zke_acl *e = (zke_acl *)(void *)(list + 1);
+    char *at = (char *)list + head;
+    const int64_t *p = buf_ints(&perms_list, &n);
+    if (texts.len) memcpy(at, texts.data, texts.len);
+    list->count = count;
+    list->data = e;
+    for (int i = 0; i < count; i++, e++) {
+      e->perms = (int32_t)p[i];
+      e->scheme = at;
+      at += strlen(at) + 1;
+      e->id = at;
+      at += strlen(at) + 1;
+    }
+  }
+  buf_free(&texts);
+  buf_free(&perms_list);
+  buf_free(&id);
+  return list;
+}
+
+/* ======================================================================
+ * types: the store, the session, the transaction (private)
+ * ==================================================================== */
+
+/* Every statement of the library: identifier and text. */
+/* clang-format off */
+#define DB_NODE_COLUMNS                                                       \
+  "czxid,mzxid,pzxid,ctime,mtime,version,aversion,creates,nchild,owner,kind," \
+  "ttl,acl,len,blob,due"
+#define DB_STATEMENTS(X)                                                      \
+  X(BEGIN_READ, "BEGIN")                                                      \
+  X(BEGIN_WRITE, "BEGIN IMMEDIATE")                                           \
+  X(COMMIT, "COMMIT")                                                         \
+  X(ROLLBACK, "ROLLBACK")                                                     \
+  X(META, "SELECT zxid,recursive,EXISTS(SELECT 1 FROM session WHERE id=?1) "  \
+          "FROM meta")                                                        \
+  X(META_SET, "UPDATE meta SET zxid=?1,recursive=?2")                         \
+  X(META_FILES, "SELECT boot,db_device,db_inode,live_device,live_inode "      \
+                "FROM meta")                                                  \
+  X(META_FILES_SET, "UPDATE meta SET boot=?1,db_device=?2,db_inode=?3,"       \
+                    "live_device=?4,live_inode=?5")                           \
+  X(NODE_ROW, "SELECT " DB_NODE_COLUMNS                                       \
+              " FROM node WHERE parent=?1 AND name=?2")                       \
+  X(NODE_DATA, "SELECT " DB_NODE_COLUMNS                                      \
+               ",CASE WHEN blob IS NULL THEN data ELSE (SELECT b.data FROM "  \
+               "blob b WHERE b.id=node.blob) END FROM node WHERE parent=?1 "  \
+               "AND name=?2")                                                 \
+  X(NODE_ADD, "INSERT INTO node(parent,name," DB_NODE_COLUMNS                 \
+              ",data)VALUES(?1,?2,?3,?3,?3,?4,?4,0,0,0,0,?5,?6,?7,?8,?9," \
+              "?10,?11,?12)ON CONFLICT DO NOTHING")                           \
+  X(NODE_CHILD_ADDED, "UPDATE node SET creates=?3,nchild=nchild+1,pzxid=?4,"  \
+                      "due=CASE kind WHEN 1 THEN 0 ELSE due END "             \
+                      "WHERE parent=?1 AND name=?2")                          \
+  X(NODE_CHILD_GONE, "UPDATE node SET nchild=nchild-1,pzxid=?3,"              \
+                     "due=CASE WHEN kind=1 AND nchild=1 THEN ?4 ELSE due END" \
+                     " WHERE parent=?1 AND name=?2")                          \
+  X(NODE_REMOVE, "DELETE FROM node WHERE parent=?1 AND name=?2")              \
+  X(NODE_SET, "UPDATE node SET data=?3,blob=?4,len=?5,mzxid=?6,mtime=?7,"     \
+              "version=?8,due=CASE kind WHEN 2 THEN ?7+ttl ELSE due END "     \
+              "WHERE parent=?1 AND name=?2")                                  \
+  X(NODE_SET_ACL, "UPDATE node SET acl=?3,aversion=?4 "                       \
+                  "WHERE parent=?1 AND name=?2")                              \
+  X(NODE_NAMES, "SELECT name FROM node WHERE parent=?1 ORDER BY name")        \
+  X(NODE_COUNT, "SELECT(SELECT count(*)FROM node WHERE parent=?1)+(SELECT "   \
+                "count(*)FROM node WHERE parent>?2 AND parent<?3)")           \
+  X(NODE_COUNT_ALL, "SELECT count(*)-1 FROM node")                            \
+  X(NODE_OWNED, "SELECT parent,name FROM node WHERE owner=?1 AND owner<>0 "   \
+                "ORDER BY parent,name")                                       \
+  X(NODE_DUE, "SELECT parent,name FROM node WHERE kind=?1 AND due<>0 AND "    \
+              "due<=?2 AND nchild=0 LIMIT 64")                                \
+  X(BLOB_ADD, "INSERT INTO blob(data)VALUES(?1)")                             \
+  X(BLOB_REMOVE, "DELETE FROM blob WHERE id=?1")                              \
+  X(WATCH_AT, "SELECT kind,session FROM watch WHERE path=?1")                 \
+  X(WATCH_DROP, "DELETE FROM watch WHERE path=?1 AND kind=?2")                \
+  X(WATCH_ADD, "INSERT OR IGNORE INTO watch(path,kind,session)"               \
+               "VALUES(?1,?2,?3)")                                            \
+  X(WATCH_REMOVE, "DELETE FROM watch WHERE path=?1 AND kind=?2 AND "          \
+                  "session=?3")                                               \
+  X(WATCH_RECURSIVE, "SELECT count(*)FROM watch WHERE session=?1 AND "        \
+                     "kind>=4")                                               \
+  X(WATCH_END, "DELETE FROM watch WHERE session=?1")                          \
+  X(EVENT_BOUNDS, "SELECT(SELECT min(seq)FROM event WHERE session=?1),"       \
+                  "(SELECT max(seq)FROM event WHERE session=?1)")             \
+  X(EVENT_ADD, "INSERT INTO event(session,seq,type,path,zxid,acl)"            \
+               "VALUES(?1,?2,?3,?4,?5,?6)")                                   \
+  X(EVENT_NEXT, "SELECT seq,type,path,zxid,acl FROM event WHERE session=?1 "  \
+                "AND seq>?2 ORDER BY seq LIMIT 64")                           \
+  X(EVENT_TRIM, "DELETE FROM event WHERE session=?1 AND seq<?2")              \
+  X(EVENT_END, "DELETE FROM event WHERE session=?1")                          \
+  X(SESSION_ADD, "INSERT INTO session(id,identity,pid,started,lease,slot)"    \
+                 "VALUES(?1,?2,?3,?4,?5,?6)")                                 \
+  X(SESSION_HAS, "SELECT lease,slot FROM session WHERE id=?1")                \
+  X(SESSION_END, "DELETE FROM session WHERE id=?1")                           \
+  X(SESSION_ALL, "SELECT id,lease,slot FROM session")                         \
+  X(SESSION_SLOT, "SELECT coalesce(min(s.slot+1),0)FROM(SELECT -1 AS slot "   \
+                  "UNION ALL SELECT slot FROM session WHERE slot>=0)s WHERE " \
+                  "NOT EXISTS(SELECT 1 FROM session t WHERE t.slot="          \
+                  "s.slot+1)")
+
+/* clang-format on */
+
+#define DB_STATEMENT_ENUM(name, text) DB_##name,
+enum { DB_STATEMENTS(DB_STATEMENT_ENUM) DB_COUNT };
+
+/* node.kind */
+enum { NODE_PLAIN = 0, NODE_CONTAINER = 1, NODE_TTL = 2 };
+
+/* watch.kind: 2 * mode + table.  A persistent watch has a row a table, as in
+ * the server, since each can be removed by itself. */
+enum { WATCH_TABLE_DATA = 0, WATCH_TABLE_CHILD = 1 };
+enum { WATCH_ONE_SHOT = 0, WATCH_PERSISTENT = 1, WATCH_RECURSIVE = 2 };
+
+/* Where a session is known to stand; the edges are in doc/design.md. */
+enum sess_state { SESS_ALIVE, SESS_EXPIRED, SESS_AUTH_FAILED, SESS_CLOSED };
+
+struct reg_spot;
+
+/* An event read from the file, not yet delivered. */
+typedef struct wait_event {
+  struct wait_event *next;
+  int type;
+  int64_t zxid;
+  bool readable; /* false: the session may not see it */
+  char path[];
+} wait_event;
+
+/* A dead owner's notice: a writing end of its FIFO that reports an error when
+ * the last reader is gone. */
+typedef struct wait_notice {
+  int64_t owner;
+  int fd;                  /* -1: the notice came, probe from time to time */
+  int64_t probe_at, pause; /* ns */
+} wait_notice;
+
+struct zke {
+  /* fixed at open */
+  struct store *s;
+  int64_t id;   /* 0: read-only */
+  char *chroot; /* "" or "/a/b" */
+  size_t chroot_len;
+  int64_t lease, slot; /* ns or 0; slot in the liveness file */
+  char *fifo;          /* path, NULL in memory */
+  int live_fd;         /* holds the lock that is this session's life */
+  int wake_rfd, wake_wfd;
+  int poller, timer; /* -1 in the portable variant */
+  /* any thread; a call counts itself before it looks whether to go away */
+  atomic_bool closing;
+  atomic_int calls;
+  /* guarded by the store's lock */
+  zke *next;
+  enum sess_state state;
+  bool lost_notice; /* a session event is due */
+  zke_watch_fn watcher;
+  void *watcher_context;
+  acl_identities who;
+  buf path; /* chroot + path of the running call */
+  int fail_when, fail_skip;
+  int64_t lease_at;    /* boottime ns of the last stamp */
+  int64_t verify_next; /* monotonic ns: look at one's own row again */
+  /* watchers in memory */
+  struct reg_spot **spots;
+  size_t spot_cap, spot_count, watcher_count, recursive_count;
+  /* events */
+  int64_t cursor, trimmed; /* last seq read; first seq still in the file */
+  wait_event *queue, **queue_end;
+  /* waiting */
+  wait_notice *notices;
+  size_t notice_count, notice_cap;
+  int64_t tick_at;    /* monotonic ns */
+  int64_t timer_at;   /* what the timer is set to, 0: off */
+  bool dispatching;   /* a thread has the role */
+  uint64_t delivered; /* watchers called, ever */
+  pthread_cond_t done;
+};
+
+typedef struct store {
+  /* fixed at open */
+  zke_os os;
+  zke_allocator a;
+  zke_log_fn log;
+  void *log_context;
+  bool memory, readonly;
+  int durability, data_limit, event_limit, cache_kib;
+  int64_t busy, container; /* ns, ms */
+  char *name, *vfs;        /* as given; vfs may be NULL */
+  char *file, *dir, *live; /* database, side directory, liveness file */
+  char *wal, *shm;         /* SQLite's files beside it */
+  zke_file file_id, live_id, wal_id, shm_id;
+  int gate_fd; /* gate, next and duty bytes; probes */
+  /* the lock */
+  pthread_mutex_t m;
+  pthread_cond_t unlocked;
+  bool locked;
+  int lock_waiters;
+  /* guarded by the lock */
+  int64_t deadline; /* of the running call, monotonic ns */
+  sqlite3 *db;
+  sqlite3_stmt *statement[DB_COUNT];
+  int synchronous;   /* what the connection is set to: 1 NORMAL, 2 FULL */
+  bool broken;       /* a COMMIT failed: reopen before the next write */
+  bool synced_dir;   /* the directory knows the -wal */
+  bool replaced;     /* the files are not ours any more */
+  int wal_pages;     /* after the last commit */
+  int wal_limit;     /* checkpoint when it is reached */
+  bool duty;         /* we hold the duty byte */
+  int64_t tick_next; /* monotonic ns of the next look by a caller */
+  uint64_t random;
+  zke *sessions;
+  struct {
+    int64_t session;
+    int fd;
+  } wake[ZKE_WAKE_CACHE];
+  int wake_count;
+  /* guarded by the fork mutex: every descriptor of ours, for the child */
+  atomic_bool forked;
+  int *fds;
+  int fd_count, fd_cap;
+  struct store *fork_next;
+} store;
+
+/* One transaction that changes the file. */
+typedef struct txn {
+  store *s;
+  zke *z; /* who acts; NULL for the sweep */
+  bool full;
+  bool numbered;     /* a zxid has been used */
+  int64_t zxid, now; /* ms since 1970 */
+  int64_t recursive, recursive_was;
+  buf wake;       /* sessions to wake after COMMIT */
+  buf overflowed; /* parents whose counter stands at its end: key hash, used */
+  buf ended;      /* sessions whose FIFO goes after COMMIT */
+} txn;
+
+/* ======================================================================
+ * lock_: the store's lock, descriptors and fork (private)
+ *
+ * The lock is a flag under a mutex, so that a thread can give up at its own
+ * deadline while another waits for the disk.  Callbacks run without it.
+ * ==================================================================== */
+
+static int64_t lock_now(const store *s) {
+  return s->os.clock(s->os.context, ZKE_CLOCK_MONOTONIC);
+}
+
+/* Wait, with the mutex held, until the flag is free or the deadline comes. */
+static bool lock_await(store *s, int64_t deadline) {
+  s->lock_waiters++;
+  while (s->locked) {
+    int64_t left = deadline == INT64_MAX ? INT64_MAX : deadline - lock_now(s);
+    if (left <= 0) break;
+    os_condition_wait(&s->unlocked, &s->m, left);
+  }
+  s->lock_waiters--;
+  return !s->locked;
+}
+
+/* Take the lock until the deadline (monotonic ns); false: not taken. */
+static bool lock_take(store *s, int64_t deadline) {
+  pthread_mutex_lock(&s->m);
+  bool got = !s->locked || lock_await(s, deadline);
+  if (got) s->locked = true;
+  pthread_mutex_unlock(&s->m);
+  return got;
+}
+
+static void lock_drop(store *s) {
+  pthread_mutex_lock(&s->m);
+  s->locked = false;
+  if (s->lock_waiters) pthread_cond_signal(&s->unlocked);
+  pthread_mutex_unlock(&s->m);
+}
+
+/* Leave the API: drop the lock and the call's count in one step, since a
+ * closing thread may release everything right after. */
+static void lock_drop_call(store *s, zke *z) {
+  pthread_mutex_lock(&s->m);
+  s->locked = false;
+  if (s->lock_waiters) pthread_cond_signal(&s->unlocked);
+  atomic_fetch_sub(&z->calls, 1);
+  if (atomic_load(&z->closing)) pthread_cond_broadcast(&z->done);
+  pthread_mutex_unlock(&s->m);
+}
+
+/* The same for a call that does not hold the lock. */
+static void lock_uncount_call(store *s, zke *z) {
+  pthread_mutex_lock(&s->m);
+  atomic_fetch_sub(&z->calls, 1);
+  if (atomic_load(&z->closing)) pthread_cond_broadcast(&z->done);
+  pthread_mutex_unlock(&s->m);
+}
+
+/* Drop the lock, wait for a session's condition or ns nanoseconds, take it
+ * again. */
+static void lock_wait(store *s, pthread_cond_t *c, int64_t ns) {
+  pthread_mutex_lock(&s->m);
+  s->locked = false;
+  if (s->lock_waiters) pthread_cond_signal(&s->unlocked);
+  os_condition_wait(c, &s->m, ns);
+  lock_await(s, INT64_MAX);
+  s->locked = true;
+  pthread_mutex_unlock(&s->m);
+}
+
+/* Wake all that wait for the condition; the lock is held. */
+static void lock_signal(store *s, pthread_cond_t *c) {
+  pthread_mutex_lock(&s->m);
+  pthread_cond_broadcast(c);
+  pthread_mutex_unlock(&s->m);
+}
+
+/* The one thing of this library that belongs to the process: the list of
+ * stores, which the atfork handler walks in the child.  Every descriptor is
+ * made, noted and closed under the same mutex, so a fork in another thread
+ * never sees one that is open but not noted. */
+static pthread_mutex_t lock_fork_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t lock_fork_once = PTHREAD_ONCE_INIT;
+static store *lock_fork_stores;
+static int lock_fork_error;
+
+static void lock_fork_prepare(void) { pthread_mutex_lock(&lock_fork_mutex); }
+static void lock_fork_parent(void) { pthread_mutex_unlock(&lock_fork_mutex); }
+
+/* In the child: refuse every call, and let go of what keeps the parent's
+ * sessions alive.  Closing does not unlock; the parent's copies stay. */
+static void lock_fork_child(void) {
+  for (store *s = lock_fork_stores; s; s = s->fork_next) {
+    atomic_store(&s->forked, true);
+    for (int i = 0; i < s->fd_count; i++) s->os.close(s->os.context, s->fds[i]);
+    s->fd_count = 0;
+  }
+  lock_fork_stores = NULL;
+  pthread_mutex_unlock(&lock_fork_mutex);
+}
+
+static void lock_fork_register(void) {
+  lock_fork_error =
+      pthread_atfork(lock_fork_prepare, lock_fork_parent, lock_fork_child);
+}
+
+static int lock_fork_add(store *s) {
+  pthread_once(&lock_fork_once, lock_fork_register);
+  if (lock_fork_error) return base_nomem();
+  pthread_mutex_lock(&lock_fork_mutex);
+  s->fork_next = lock_fork_stores;
+  lock_fork_stores = s;
+  pthread_mutex_unlock(&lock_fork_mutex);
+  return ZKE_OK;
+}
+
+static void lock_fork_remove(store *s) {
+  pthread_mutex_lock(&lock_fork_mutex);
+  for (store **at = &lock_fork_stores; *at; at = &(*at)->fork_next) {
+    if (*at == s) {
+      *at = s->fork_next;
+      break;
+    }
+  }
+  pthread_mutex_unlock(&lock_fork_mutex);
+}
+
+/* Room for n more descriptors; the fork mutex is held. */
+static bool lock_fd_room(store *s, int n) {
+  if (s->fd_cap - s->fd_count >= n) return true;
+  int cap = s->fd_cap + 16;
+  int *fds = mem_resize(&s->a, s->fds, (size_t)cap * sizeof *fds);
+  if (!fds) return false;
+  s->fds = fds;
+  s->fd_cap = cap;
+  return true;
+}
+
+/* How lock_fd_make() makes a descriptor. */
+enum lock_fd_kind { LOCK_FD_OPEN, LOCK_FD_PIPE, LOCK_FD_POLLER, LOCK_FD_TIMER };
+
+/* Make one descriptor (two for a pipe) and note it; 0 or -errno. */
+static int lock_fd_make(store *s, enum lock_fd_kind kind, const char *path,
+                        int flags, unsigned mode, int fds[2]) {
+  void *c = s->os.context;
+  int n = kind == LOCK_FD_PIPE ? 2 : 1, rc = -ENOMEM;
+  pthread_mutex_lock(&lock_fork_mutex);
+  if (lock_fd_room(s, n)) {
+    rc = kind == LOCK_FD_OPEN     ? s->os.open(c, path, flags, mode)
+         : kind == LOCK_FD_PIPE   ? s->os.pipe(c, fds)
+         : kind == LOCK_FD_POLLER ? s->os.poller(c)
+                                  : s->os.timer(c);
+    if (rc >= 0 && n == 1) fds[0] = rc;
+    for (int i = 0; rc >= 0 && i < n; i++) s->fds[s->fd_count++] = fds[i];
+  }
+  pthread_mutex_unlock(&lock_fork_mutex);
+  return rc < 0 ? rc : 0;
+}
+
+/* Open a file; the descriptor or -errno. */
+static int lock_fd_open(store *s, const char *path, int flags, unsigned mode) {
+  int fd[2] = {-1, -1};
+  int rc = lock_fd_make(s, LOCK_FD_OPEN, path, flags, mode, fd);
+  return rc < 0 ? rc : fd[0];
+}
+
+/* Close a descriptor and forget it; -1 is fine. */
+static void lock_fd_close(store *s, int *fd) {
+  if (*fd < 0) return;
+  pthread_mutex_lock(&lock_fork_mutex);
+  for (int i = 0; i < s->fd_count; i++) {
+    if (s->fds[i] == *fd) {
+      s->fds[i] = s->fds[--s->fd_count];
+      break;
+    }
+  }
+  s->os.close(s->os.context, *fd);
+  pthread_mutex_unlock(&lock_fork_mutex);
+  *fd = -1;
+}
+
+/* Tell the host's logger, if it has one. */
+ZKE_PRINTF(3, 4)
+static void lock_log(store *s, int level, const char *format, ...) {
+  char text[512];
+  if (!s->log) return;
+  va_list ap;
+  va_start(ap, format);
+  vsnprintf(text, sizeof text, format, ap);
+  va_end(ap);
+  s->log(s->log_context, level, text);
+}
+
+/* ======================================================================
+ * db_: SQLite (private)
+ *
+ * The connection, its statements and errors, the schema, opening and
+ * recognising a file.  Nothing above the tables: no rule of the tree is here.
+ * ==================================================================== */
+
+/* Turn a failed SQLite call into a result with its sentence. */
+static int db_error(store *s, int sqlite_rc, const char *doing) {
+  int rc;
+  switch (sqlite_rc & 0xff) {
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+      rc = ZKE_OPERATIONTIMEOUT;
+      break;
+    case SQLITE_NOMEM:
+      rc = ZKE_NOMEM;
+      break;
+    case SQLITE_FULL:
+      rc = ZKE_FULL;
+      break;
+    case SQLITE_READONLY:
+    case SQLITE_PERM:
+      rc = ZKE_READONLY;
+      break;
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+      rc = ZKE_CORRUPT;
+      break;
+    case SQLITE_CANTOPEN:
+      rc = ZKE_CANTOPEN;
+      break;
+    default:
+      rc = ZKE_SYSTEMERROR;
+  }
+  return base_fail(rc, "%s: %s: %s (SQLite %d)", s->name, doing,
+                   s->db ? sqlite3_errmsg(s->db) : sqlite3_errstr(sqlite_rc),
+                   sqlite_rc);
+}
+
+/* The statement, prepared at its first use; NULL with *rc set. */
+static sqlite3_stmt *db_statement(store *s, int id, int *rc) {
+  static const char *const texts[] = {
+#define DB_STATEMENT_TEXT(name, text) text,
+      DB_STATEMENTS(DB_STATEMENT_TEXT)};
+  *rc = ZKE_OK;
+  if (s->statement[id]) return s->statement[id];
+  int sqlite_rc = sqlite3_prepare_v3(
+      s->db, texts[id], -1, SQLITE_PREPARE_PERSISTENT, &s->statement[id], NULL);
+  if (sqlite_rc != SQLITE_OK) *rc = db_error(s, sqlite_rc, "preparing");
+  return s->statement[id];
+}
+
+/* Bind a parameter; texts must live until the statement is reset.  Binding
+ * cannot fail but by memory, which the step reports as a constraint or
+ * mismatch of a NOT NULL column; so note it. */
+static void db_bind_int(sqlite3_stmt *st, int at, int64_t n) {
+  sqlite3_bind_int64(st, at, n);
+}
+
+static void db_bind_text(sqlite3_stmt *st, int at, const char *text, int len) {
+  sqlite3_bind_text(st, at, text, len, SQLITE_STATIC);
+}
+
+static void db_bind_key(sqlite3_stmt *st, path_key k) {
+  db_bind_text(st, 1, k.parent, k.parent_len);
+  db_bind_text(st, 2, k.name, k.name_len);
+}
+
+/* Step to a row: ZKE_OK with *row telling whether there is one.  Without a
+ * row, or on error, the statement is reset; with one, the caller resets it. */
+static int db_step(store *s, sqlite3_stmt *st, bool *row) {
+  int rc = sqlite3_step(st);
+  *row = rc == SQLITE_ROW;
+  if (*row) return ZKE_OK;
+  sqlite3_reset(st);
+  return rc == SQLITE_DONE ? ZKE_OK : db_error(s, rc, "reading or writing");
+}
+
+/* Run a bound statement that gives no row. */
+static int db_run(store *s, sqlite3_stmt *st) {
+  bool row;
+  int rc = db_step(s, st, &row);
+  if (row) sqlite3_reset(st);
+  return rc;
+}
+
+/* Run a statement without parameters. */
+static int db_do(store *s, int id) {
+  int rc;
+  sqlite3_stmt *st = db_statement(s, id, &rc);
+  return st ? db_run(s, st) : rc;
+}
+
+/* Run a statement whose only parameters are integers. */
+static int db_do_ints(store *s, int id, int count, const int64_t *values) {
+  int rc;
+  sqlite3_stmt *st = db_statement(s, id, &rc);
+  if (!st) return rc;
+  for (int i = 0; i < count; i++) db_bind_int(st, i + 1, values[i]);
+  return db_run(s, st);
+}
+
+static int db_do_int(store *s, int id, int64_t value) {
+  return db_do_ints(s, id, 1, &value);
+}
+
+/* Fetch one row's columns as integers (NULL: 0); ZKE_CORRUPT without a row. */
+static int db_fetch_ints(store *s, int id, int64_t parameter, int count,
+                         int64_t *out) {
+  int rc;
+  bool row;
+  sqlite3_stmt *st = db_statement(s, id, &rc);
+  if (!st) return rc;
+  if (sqlite3_bind_parameter_count(st)) db_bind_int(st, 1, parameter);
+  rc = db_step(s, st, &row);
+  if (rc != ZKE_OK) return rc;
+  if (!row) return base_fail(ZKE_CORRUPT, "%s: a row is missing", s->name);
+  for (int i = 0; i < count; i++) out[i] = sqlite3_column_int64(st, i);
+  sqlite3_reset(st);
+  return ZKE_OK;
+}
+
+/* Collect the rows of a (parent, name) query as paths. */
+static int db_collect_paths(store *s, sqlite3_stmt *st, buf *out, int *count) {
+  for (*count = 0;; ++*count) {
+    bool row;
+    int rc = db_step(s, st, &row);
+    if (rc == ZKE_OK && out->failed) rc = base_nomem();
+    if (row && rc != ZKE_OK) sqlite3_reset(st);
+    if (rc != ZKE_OK || !row) return rc;
+    const char *parent = (const char *)sqlite3_column_text(st, 0);
+    const char *name = (const char *)sqlite3_column_text(st, 1);
+    path_key k = {parent ? parent : "", name ? name : "",
+                  sqlite3_column_bytes(st, 0), sqlite3_column_bytes(st, 1)};
+    path_join(out, k);
+    buf_add(out, "", 1);
+  }
+}
+
+static int db_exec(store *s, const char *sql, const char *doing) {
+  int rc = sqlite3_exec(s->db, sql, NULL, NULL, NULL);
+  return rc == SQLITE_OK ? ZKE_OK : db_error(s, rc, doing);
+}
+
+/* SQLite asks what to do about somebody else's lock: sleep, until the running
+ * call's deadline. */
+static int db_busy(void *arg, int tries) {
+  store *s = arg;
+  int64_t left = s->deadline - lock_now(s);
+  if (left <= 0) return 0;
+  int64_t pause = tries < 10 ? 50000 : ZKE_MS;
+  s->os.sleep(s->os.context, base_min(left, pause));
+  return 1;
+}
+
+static int db_wal_hook(void *arg, sqlite3 *db, const char *name, int pages) {
+  (void)db, (void)name;
+  ((store *)arg)->wal_pages = pages;
+  return SQLITE_OK;
+}
+
+/* The tables.  Their meaning, column by column, is in doc/format.md; the
+ * invariants there are what zke_check() verifies. */
+static const char db_tables[] =
+    "CREATE TABLE meta(one INTEGER PRIMARY KEY CHECK(one=1),"
+    "zxid INTEGER NOT NULL,recursive INTEGER NOT NULL,boot TEXT NOT NULL,"
+    "db_device INTEGER NOT NULL,db_inode INTEGER NOT NULL,"
+    "live_device INTEGER NOT NULL,live_inode INTEGER NOT NULL)STRICT;"
+    "CREATE TABLE node(parent TEXT NOT NULL,name TEXT NOT NULL,"
+    "czxid INTEGER NOT NULL,mzxid INTEGER NOT NULL,pzxid INTEGER NOT NULL,"
+    "ctime INTEGER NOT NULL,mtime INTEGER NOT NULL,version INTEGER NOT NULL,"
+    "aversion INTEGER NOT NULL,creates INTEGER NOT NULL,"
+    "nchild INTEGER NOT NULL,owner INTEGER NOT NULL,kind INTEGER NOT NULL,"
+    "ttl INTEGER NOT NULL,due INTEGER NOT NULL,acl TEXT,"
+    "len INTEGER NOT NULL,blob INTEGER,data BLOB,"
+    "PRIMARY KEY(parent,name))STRICT,WITHOUT ROWID;"
+    "CREATE INDEX node_owner ON node(owner)WHERE owner<>0;"
+    "CREATE INDEX node_due ON node(kind,due)WHERE due<>0;"
+    "CREATE TABLE blob(id INTEGER PRIMARY KEY,data BLOB NOT NULL)STRICT;"
+    "CREATE TABLE session(id INTEGER PRIMARY KEY,identity TEXT NOT NULL,"
+    "pid INTEGER NOT NULL,started INTEGER NOT NULL,lease INTEGER NOT NULL,"
+    "slot INTEGER NOT NULL)STRICT;"
+    "CREATE TABLE watch(path TEXT NOT NULL,kind INTEGER NOT NULL,"
+    "session INTEGER NOT NULL,PRIMARY KEY(path,kind,session))"
+    "STRICT,WITHOUT ROWID;"
+    "CREATE INDEX watch_session ON watch(session);"
+    "CREATE TABLE event(session INTEGER NOT NULL,seq INTEGER NOT NULL,"
+    "type INTEGER NOT NULL,path TEXT NOT NULL,zxid INTEGER NOT NULL,acl TEXT,"
+    "PRIMARY KEY(session,seq))STRICT,WITHOUT ROWID;";
+
+/* The reserved nodes as a fresh server has them (semantics.md 7), and the
+ * first epoch: session ids lie above every other lock byte. */
+static const char db_rows[] =
+    "INSERT INTO meta VALUES(1,4294967296,0,'',0,0,0,0);"
+    "INSERT INTO node VALUES"
+    "('','',0,0,0,0,0,0,0,0,1,0,0,0,0,NULL,0,NULL,NULL),"
+    "('/','zookeeper',0,0,0,0,0,0,0,0,2,0,0,0,0,NULL,0,NULL,NULL),"
+    "('/zookeeper','config',0,0,0,0,0,0,-1,0,0,0,0,0,0,"
+    "'1:world:anyone'||char(10),0,NULL,NULL),"
+    "('/zookeeper','quota',0,0,0,0,0,0,0,0,0,0,0,0,0,NULL,0,NULL,NULL);";
+
+/* Data watches on nodes that another session owns: who waits for whom.  The
+ * key of the watched path is made by cutting it at its last '/'. */
+#define DB_WAITERS(columns)                                             \
+  "SELECT " columns                                                     \
+  " FROM watch w JOIN node n ON n.parent=CASE WHEN "                    \
+  "length(rtrim(w.path,replace(w.path,'/','')))=1 THEN '/' ELSE "       \
+  "rtrim(rtrim(w.path,replace(w.path,'/','')),'/')END AND n.name="      \
+  "substr(w.path,length(rtrim(w.path,replace(w.path,'/','')))+1)WHERE " \
+  "w.kind&1=0 AND n.owner<>0 AND n.owner<>w.session"
+
+/* What the sqlite3 shell can read while processes work. */
+static const char db_views[] =
+    "CREATE VIEW zke_nodes AS SELECT CASE parent WHEN '' THEN '/' WHEN '/' "
+    "THEN '/'||name ELSE parent||'/'||name END AS path,CASE WHEN len<0 THEN "
+    "NULL WHEN blob IS NOT NULL THEN(SELECT b.data FROM blob b WHERE "
+    "b.id=node.blob)ELSE coalesce(data,x'')END AS data,czxid,mzxid,ctime,"
+    "mtime,version,2*creates-nchild AS cversion,aversion,owner AS "
+    "ephemeralOwner,max(len,0)AS dataLength,nchild AS numChildren,pzxid,"
+    "CASE kind WHEN 1 THEN 'container' WHEN 2 THEN 'ttl' ELSE CASE owner "
+    "WHEN 0 THEN 'persistent' ELSE 'ephemeral' END END AS kind,ttl,"
+    "coalesce(acl,'31:world:anyone'||char(10))AS acl FROM node;"
+    "CREATE VIEW zke_sessions AS SELECT id,identity,pid,"
+    "strftime('%Y-%m-%d %H:%M:%f',started/1000.0,'unixepoch')AS started,"
+    "lease/1000000 AS lease_ms,(SELECT count(*)FROM node WHERE owner="
+    "session.id AND owner<>0)AS ephemerals,(SELECT count(*)FROM watch WHERE "
+    "watch.session=session.id)AS watches,(SELECT count(*)FROM event WHERE "
+    "event.session=session.id)AS events FROM session;"
+    "CREATE VIEW zke_watches AS SELECT path,session,CASE kind&1 WHEN 0 THEN "
+    "'data' ELSE 'child' END AS type,CASE kind/2 WHEN 0 THEN 'one-shot' WHEN "
+    "1 THEN 'persistent' ELSE 'recursive' END AS mode FROM watch;"
+    "CREATE VIEW zke_events AS SELECT session,seq,CASE type WHEN 1 THEN "
+    "'created' WHEN 2 THEN 'deleted' WHEN 3 THEN 'changed' WHEN 4 THEN "
+    "'child' ELSE 'overflow' END AS type,path,zxid FROM event;"
+    "CREATE VIEW zke_waiters AS " DB_WAITERS(
+        "w.session AS waiter,w.path AS path,n.owner AS owner") ";";
+
+/* Make the tables in one transaction. */
+static int db_create_schema(store *s) {
+  char head[96];
+  snprintf(head, sizeof head,
+           "PRAGMA application_id=%d;PRAGMA user_version=%d;",
+           ZKE_APPLICATION_ID, ZKE_FORMAT);
+  int rc = db_exec(s, "BEGIN EXCLUSIVE", "creating");
+  if (rc != ZKE_OK) return rc;
+  rc = db_exec(s, head, "creating");
+  if (rc == ZKE_OK) rc = db_exec(s, db_tables, "creating");
+  if (rc == ZKE_OK) rc = db_exec(s, db_rows, "creating");
+  if (rc == ZKE_OK && !s->memory) rc = db_exec(s, db_views, "creating");
+  if (rc == ZKE_OK) rc = db_exec(s, "COMMIT", "creating");
+  if (rc != ZKE_OK && !sqlite3_get_autocommit(s->db))
+    sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
+  return rc;
+}
+
+/* What the first bytes of a file say. */
+enum db_kind { DB_EMPTY, DB_OURS, DB_STRANGER, DB_NEWER };
+
+static uint32_t db_big_endian(const unsigned char *p) {
+  return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 |
+         p[3];
+}
+
+/* Look at the file's header through SQLite's own descriptor: reading the
+ * database in any other way would make a -shm beside a stranger's file, or
+ * drop SQLite's locks when the descriptor is closed.  The header never lies
+ * in the write-ahead log: the identifying fields are written before WAL mode
+ * is switched on and not changed after.  A hot rollback journal means a
+ * creation that was cut short. */
+static int db_recognise(store *s, enum db_kind *kind) {
+  sqlite3_file *file = NULL;
+  sqlite3_int64 size = 0;
+  unsigned char head[100];
+  int rc =
+      sqlite3_file_control(s->db, "main", SQLITE_FCNTL_FILE_POINTER, &file);
+  if (rc != SQLITE_OK || !file || !file->pMethods)
+    return db_error(s, SQLITE_CANTOPEN, "opening");
+  rc = file->pMethods->xFileSize(file, &size);
+  if (rc != SQLITE_OK) return db_error(s, rc, "reading the header");
+  if (size == 0) {
+    *kind = DB_EMPTY;
+    return ZKE_OK;
+  }
+  *kind = DB_STRANGER;
+  if (size < (sqlite3_int64)sizeof head) return ZKE_OK;
+  rc = file->pMethods->xRead(file, head, sizeof head, 0);
+  if (rc != SQLITE_OK) return db_error(s, rc, "reading the header");
+  if (memcmp(head, "SQLite format 3", 16) != 0 ||
+      db_big_endian(head + 68) != ZKE_APPLICATION_ID) {
+    return ZKE_OK;
+  }
+  *kind = db_big_endian(head + 60) > ZKE_FORMAT ? DB_NEWER : DB_OURS;
+  return ZKE_OK;
+}
+
+/* Refuse what is not ours. */
+static int db_accept(store *s, enum db_kind kind) {
+  if (kind == DB_STRANGER)
+    return base_fail(ZKE_NOTADB, "%s is not a zkembed database", s->name);
+  if (kind == DB_NEWER) {
+    return base_fail(ZKE_NEWERFORMAT,
+                     "%s was written by a newer zkembed (format above %d)",
+                     s->name, ZKE_FORMAT);
+  }
+  return ZKE_OK;
+}
+
+/* Connect, without reading or writing anything yet. */
+static int db_connect(store *s, bool create) {
+  int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE |
+              (s->readonly ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE);
+  if (create) flags |= SQLITE_OPEN_CREATE;
+  int rc =
+      sqlite3_open_v2(s->memory ? ":memory:" : s->name, &s->db, flags, s->vfs);
+  if (rc != SQLITE_OK) return db_error(s, rc, "opening");
+  sqlite3_extended_result_codes(s->db, 1);
+  if (!s->readonly && sqlite3_db_readonly(s->db, "main") == 1)
+    return base_fail(ZKE_READONLY, "%s cannot be written", s->name);
+  sqlite3_busy_handler(s->db, db_busy, s);
+  return ZKE_OK;
+}
+
+/* What every connection is set to (design.md 8). */
+static int db_configure(store *s) {
+  char sql[320];
+  int persist = 1;
+  sqlite3_wal_autocheckpoint(s->db, 0);
+  sqlite3_wal_hook(s->db, db_wal_hook, s);
+  sqlite3_db_config(s->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, (int *)NULL);
+  sqlite3_db_config(s->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, (int *)NULL);
+  sqlite3_file_control(s->db, "main", SQLITE_FCNTL_PERSIST_WAL, &persist);
+  snprintf(sql, sizeof sql,
+           "PRAGMA cache_size=-%d;PRAGMA temp_store=MEMORY;"
+           "PRAGMA secure_delete=OFF;PRAGMA mmap_size=0;"
+           "PRAGMA synchronous=NORMAL;",
+           s->cache_kib);
+  s->synchronous = 1;
+  return db_exec(s, sql, "configuring");
+}
+
+/* Switch to write-ahead logging; SQLite may say busy without asking the
+ * handler, so ask again until the deadline. */
+static int db_enter_wal(store *s) {
+  for (int tries = 0;; tries++) {
+    int rc = sqlite3_exec(s->db, "PRAGMA journal_mode=WAL", NULL, NULL, NULL);
+    if (rc == SQLITE_OK) return ZKE_OK;
+    if ((rc & 0xff) != SQLITE_BUSY || !db_busy(s, tries))
+      return db_error(s, rc, "switching to write-ahead logging");
+  }
+}
+
+static void db_disconnect(store *s) {
+  for (int i = 0; i < DB_COUNT; i++) {
+    sqlite3_finalize(s->statement[i]);
+    s->statement[i] = NULL;
+  }
+  sqlite3_close(s->db);
+  s->db = NULL;
+}
+
+/* Set what the next COMMIT syncs; outside of a transaction. */
+static int db_set_synchronous(store *s, bool full) {
+  int level = full ? 2 : 1;
+  if (s->synchronous == level) return ZKE_OK;
+  int rc =
+      db_exec(s, full ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL",
+              "configuring");
+  if (rc == ZKE_OK) s->synchronous = level;
+  return rc;
+}
+
+/* Sync the database's directory once, so that a power cut cannot take the
+ * name of the -wal away with everything in it. */
+static int db_sync_directory(store *s) {
+  if (s->synced_dir || s->memory) return ZKE_OK;
+  const char *slash = strrchr(s->file, '/');
+  char *dir = mem_copy(&s->a, s->file, slash ? (size_t)(slash - s->file) : 0);
+  if (!dir) return base_nomem();
+  const char *path = !slash ? "." : dir[0] ? dir : "/";
+  int fd = lock_fd_open(s, path, O_RDONLY | O_DIRECTORY, 0);
+  int rc = fd < 0 ? fd : s->os.fsync(s->os.context, fd);
+  lock_fd_close(s, &fd);
+  mem_free(dir);
+  if (rc < 0 && rc != -EINVAL) {
+    return base_fail(ZKE_SYSTEMERROR, "%s: syncing the directory: %s", s->name,
+                     strerror(-rc));
+  }
+  s->synced_dir = true;
+  return ZKE_OK;
+}
+
+/* Copy the log into the database and empty it.  Only with the gate held: in
+ * SQLite up to 3.51.2 a checkpoint that races a writer can drop commits
+ * (design.md 8).  A reader in the way makes it wait a moment, then leaves the
+ * log longer; that is not an error. */
+static int db_checkpoint(store *s) {
+  int64_t deadline = s->deadline;
+  s->deadline = lock_now(s) + ZKE_CHECKPOINT_WAIT_MS * ZKE_MS;
+  int rc = sqlite3_wal_checkpoint_v2(s->db, "main", SQLITE_CHECKPOINT_TRUNCATE,
+                                     NULL, NULL);
+  s->deadline = deadline;
+  if (rc == SQLITE_OK) {
+    s->wal_pages = 0;
+    s->wal_limit = ZKE_CHECKPOINT_PAGES;
+    return ZKE_OK;
+  }
+  s->wal_limit = s->wal_pages + ZKE_CHECKPOINT_RETRY_PAGES;
+  if ((rc & 0xff) != SQLITE_BUSY) return db_error(s, rc, "checkpointing");
+  lock_log(s, ZKE_LOG_WARN,
+           "%s: a reader keeps the write-ahead log at %d pages", s->name,
+           s->wal_pages);
+  return ZKE_OK;
+}
+
+/* ======================================================================
+ * live_: liveness file and wake-ups (private)
+ *
+ * The liveness file's bytes are locks, not data: the gate, the next in line
+ * at the gate, the duty, and at offset = session id one byte a session, which
+ * the session's own open file description holds while it lives.  What the
+ * file contains are two kinds of hints: when the last sweep was, and the
+ * leases' stamps.
+ * ==================================================================== */
+
+enum { LIVE_GATE = 0, LIVE_NEXT = 1, LIVE_DUTY = 2 };
+enum { LIVE_SWEEP_AT = 8, LIVE_SLOTS_AT = 4096, LIVE_SLOT_SIZE = 8 };
+
+/* Search permission where there is permission to read. */
+static unsigned live_directory_mode(unsigned mode) {
+  return mode | (mode & 0444u) >> 2;
+}
+
+static int live_fail(store *s, int error, const char *what, const char *path) {
+  int rc = error == -EACCES || error == -EPERM || error == -EROFS ? ZKE_READONLY
+           : error == -ENOSPC || error == -EDQUOT                 ? ZKE_FULL
+           : error == -ENOMEM                                     ? ZKE_NOMEM
+                              : ZKE_SYSTEMERROR;
+  (void)s;
+  return base_fail(rc, "%s %s: %s", what, path, strerror(-error));
+}
+
+/* Open the side directory and the liveness file, making what is missing.  An
+ * existing file is opened without O_CREAT, so that a removed one is never
+ * quietly made again in a race. */
+static int live_open(store *s) {
+  void *c = s->os.context;
+  const zke_file *db = &s->file_id;
+  int rc = s->os.mkdir(c, s->dir, live_directory_mode(db->mode));
+  if (rc == 0) {
+    rc =
+        s->os.adopt(c, s->dir, live_directory_mode(db->mode), db->uid, db->gid);
+  }
+  if (rc < 0 && rc != -EEXIST) return live_fail(s, rc, "cannot make", s->dir);
+  for (int tries = 0; tries < 3; tries++) {
+    s->gate_fd = lock_fd_open(s, s->live, O_RDWR, 0);
+    if (s->gate_fd != -ENOENT) break;
+    s->gate_fd = lock_fd_open(s, s->live, O_RDWR | O_CREAT | O_EXCL, db->mode);
+    if (s->gate_fd >= 0) s->os.adopt(c, s->live, db->mode, db->uid, db->gid);
+    if (s->gate_fd != -EEXIST) break;
+  }
+  if (s->gate_fd < 0) return live_fail(s, s->gate_fd, "cannot open", s->live);
+  rc = s->os.fstat(c, s->gate_fd, &s->live_id);
+  return rc < 0 ? live_fail(s, rc, "cannot stat", s->live) : ZKE_OK;
+}
+
+static int live_lock(store *s, int64_t byte, bool on) {
+  return s->os.lock(s->os.context, s->gate_fd, byte,
+                    on ? ZKE_LOCK_EXCLUSIVE : ZKE_LOCK_NONE);
+}
+
+static bool live_same_file(const zke_file *a, const zke_file *b) {
+  return a->device == b->device && a->inode == b->inode;
+}
+
+static zke *live_own(const store *s, int64_t session) {
+  zke *z = s->sessions;
+  while (z && z->id != session) z = z->next;
+  return z;
+}
+
+/* Is the session dead?  Only a positive answer of the kernel counts: any
+ * error means alive (P5). */
+static bool live_is_dead(store *s, int64_t session) {
+  if (s->memory || live_own(s, session)) return false;
+  return s->os.probe(s->os.context, s->gate_fd, session) == 0;
+}
+
+static int64_t live_boottime(const store *s) {
+  return s->os.clock(s->os.context, ZKE_CLOCK_BOOTTIME);
+}
+
+/* Hints in the liveness file: a number at an offset; 0 when there is none. */
+static int64_t live_read_stamp(store *s, int64_t at) {
+  int64_t stamp = 0;
+  int64_t n = s->os.pread(s->os.context, s->gate_fd, &stamp, sizeof stamp, at);
+  return n == (int64_t)sizeof stamp ? stamp : 0;
+}
+
+static void live_write_stamp(store *s, int64_t at, int64_t stamp) {
+  s->os.pwrite(s->os.context, s->gate_fd, &stamp, sizeof stamp, at);
+}
+
+static int64_t live_slot_at(int64_t slot) {
+  return LIVE_SLOTS_AT + slot * LIVE_SLOT_SIZE;
+}
+
+/* Renew a lease when a quarter of it has passed. */
+static void live_stamp_lease(zke *z) {
+  if (!z->lease) return;
+  int64_t now = live_boottime(z->s);
+  if (now - z->lease_at < z->lease / 4) return;
+  z->lease_at = now;
+  if (!z->s->memory) live_write_stamp(z->s, live_slot_at(z->slot), now);
+}
+
+static char *live_fifo_path(store *s, int64_t session) {
+  size_t len = strlen(s->dir) + 20;
+  char *path = mem_resize(&s->a, NULL, len);
+  if (path)
+    snprintf(path, len, "%s/%016llx", s->dir, (unsigned long long)session);
+  return path;
+}
+
+/* A writing end of another session's FIFO: a descriptor or -errno (-ENXIO:
+ * nobody reads, -ENOENT: ended). */
+static int live_open_fifo(store *s, int64_t session) {
+  char *path = live_fifo_path(s, session);
+  if (!path) return -ENOMEM;
+  int fd = lock_fd_open(s, path, O_WRONLY | O_NONBLOCK, 0);
+  mem_free(path);
+  return fd;
+}
+
+static bool live_write_byte(store *s, int fd) {
+  int64_t n = s->os.write(s->os.context, fd, "", 1);
+  return n >= 0 || n == -EAGAIN; /* full: it will wake anyway */
+}
+
+static void live_wake_self(zke *z) { live_write_byte(z->s, z->wake_wfd); }
+
+/* Wake one session.  A failure means that it is gone or that the tick must do
+ * (P7). */
+static void live_wake(store *s, int64_t session) {
+  zke *own = live_own(s, session);
+  if (own) live_wake_self(own);
+  if (own || s->memory) return;
+  int i = 0;
+  while (i < s->wake_count && s->wake[i].session != session) i++;
+  if (i == s->wake_count) {
+    int fd = live_open_fifo(s, session);
+    if (fd < 0) return;
+    if (s->wake_count < ZKE_WAKE_CACHE) {
+      s->wake_count++;
+    } else {
+      lock_fd_close(s, &s->wake[--i].fd); /* the one least recently used */
+    }
+    s->wake[i].session = session;
+    s->wake[i].fd = fd;
+  }
+  int fd = s->wake[i].fd;
+  memmove(s->wake + 1, s->wake, (size_t)i * sizeof *s->wake);
+  s->wake[0].session = session;
+  s->wake[0].fd = fd;
+  if (live_write_byte(s, fd)) return;
+  lock_fd_close(s, &s->wake[0].fd);
+  s->wake_count--;
+  memmove(s->wake, s->wake + 1, (size_t)s->wake_count * sizeof *s->wake);
+}
+
+static void live_forget_wakes(store *s) {
+  while (s->wake_count) lock_fd_close(s, &s->wake[--s->wake_count].fd);
+}
+
+/* ======================================================================
+ * gate_: the queue of writers (private)
+ *
+ * SQLite's own busy handler lets one process take everything and keeps the
+ * others waiting for seconds.  So a writer first locks the gate byte.  Tries
+ * that fail spin, then sleep; a writer whose patience is over takes the
+ * "next" byte, which stops all others from trying, so it is served within one
+ * transaction.  Both are locks of the kernel: whoever dies lets go (P10).
+ * ==================================================================== */
+
+/* Try once, unless somebody is next in line; *held tells that it is taken. */
+static int gate_try(store *s, bool is_next, bool *held) {
+  *held = true;
+  if (!is_next && s->os.probe(s->os.context, s->gate_fd, LIVE_NEXT) == 1)
+    return ZKE_OK;
+  int rc = live_lock(s, LIVE_GATE, true);
+  *held = rc == -EAGAIN;
+  return rc == 0 || *held ? ZKE_OK : live_fail(s, rc, "cannot lock", s->live);
+}
+
+/* Sleep and try until the deadline. */
+static int gate_queue(store *s, const zke *z, bool *is_next) {
+  int64_t now = lock_now(s), start = now;
+  int64_t pause = ZKE_GATE_PAUSE_US * INT64_C(1000);
+  for (;; now = lock_now(s)) {
+    bool held;
+    if (!*is_next && now - start >= ZKE_GATE_PATIENCE_US * INT64_C(1000))
+      *is_next = live_lock(s, LIVE_NEXT, true) == 0;
+    int rc = gate_try(s, *is_next, &held);
+    if (rc != ZKE_OK || !held) return rc;
+    if (z && atomic_load(&z->closing))
+      return base_fail(ZKE_CLOSING, "the handle is being closed");
+    if (now >= s->deadline) {
+      return base_fail(ZKE_OPERATIONTIMEOUT,
+                       "%s: another process is writing and did not finish "
+                       "within %lld ms",
+                       s->name, (long long)((now - start) / ZKE_MS));
+    }
+    s->os.sleep(s->os.context, base_min(pause, s->deadline - now));
+    if (!*is_next)
+      pause = base_min(pause * 2, ZKE_GATE_LONGEST_PAUSE_US * INT64_C(1000));
+    else
+      pause = ZKE_GATE_PAUSE_US * INT64_C(1000);
+  }
+}
+
+/* Become the one writer; z (or NULL) lets a closing handle give up. */
+static int gate_enter(store *s, const zke *z) {
+  bool held = true, is_next = false;
+  if (s->memory) return ZKE_OK;
+  for (int i = 0; i < ZKE_GATE_SPINS && held; i++) {
+    int rc = gate_try(s, false, &held);
+    if (rc != ZKE_OK) return rc;
+  }
+  int rc = held ? gate_queue(s, z, &is_next) : ZKE_OK;
+  if (is_next) live_lock(s, LIVE_NEXT, false);
+  return rc;
+}
+
+static void gate_leave(store *s) {
+  if (!s->memory) live_lock(s, LIVE_GATE, false);
+}
+
+/* ======================================================================
+ * txn_: one transaction (private)
+ *
+ * Gate, BEGIN IMMEDIATE, the body, COMMIT, gate off, wake: in this order, so
+ * that nobody waits for the woken.  The body says by ZKE_NEEDS_FULL that the
+ * change touches persistent state; then it is rolled back and run again as a
+ * synced one (P8).  Nothing of a body that fails is kept.
+ * ==================================================================== */
+
+typedef int (*txn_body)(txn *t, void *arg);
+
+/* A COMMIT failed and its outcome is unknown: open the database anew, which
+ * finds out, and move everything into the database file and sync it, since a
+ * log whose sync failed once cannot be trusted again (P2). */
+static int txn_recover(store *s) {
+  int rc = gate_enter(s, NULL);
+  if (rc != ZKE_OK) return rc;
+  db_disconnect(s);
+  rc = db_connect(s, false);
+  if (rc == ZKE_OK) rc = db_configure(s);
+  if (rc == ZKE_OK) rc = db_enter_wal(s);
+  if (rc == ZKE_OK) rc = db_set_synchronous(s, true);
+  if (rc == ZKE_OK) rc = db_checkpoint(s);
+  gate_leave(s);
+  if (rc != ZKE_OK) {
+    return base_fail(ZKE_CONNECTIONLOSS, "%s: not usable since a COMMIT failed",
+                     s->name);
+  }
+  s->broken = false;
+  return ZKE_OK;
+}
+
+/* The session's row is gone: somebody expired it. */
+static int txn_session_gone(zke *z) {
+  if (z->state == SESS_ALIVE) {
+    z->state = SESS_EXPIRED;
+    z->lost_notice = true;
+    live_wake_self(z);
+  }
+  return base_fail(ZKE_SESSIONEXPIRED, "session 0x%llx has expired",
+                   (unsigned long long)z->id);
+}
+
+static void txn_rollback(store *s) {
+  if (s->db && !sqlite3_get_autocommit(s->db)) {
+    int rc = db_do(s, DB_ROLLBACK);
+    if (rc != ZKE_OK && !sqlite3_get_autocommit(s->db)) s->broken = true;
+  }
+}
+
+static void txn_release(txn *t) {
+  buf_free(&t->wake);
+  buf_free(&t->overflowed);
+  buf_free(&t->ended);
+}
+
+static void txn_abort(txn *t) {
+  char sentence[sizeof base_sentence];
+  memcpy(sentence, base_sentence, sizeof sentence); /* keep the cause's */
+  txn_rollback(t->s);
+  memcpy(base_sentence, sentence, sizeof sentence);
+  gate_leave(t->s);
+  txn_release(t);
+}
+
+/* Read the meta row, and check that the acting session still exists. */
+static int txn_read_meta(txn *t) {
+  int64_t meta[3];
+  int64_t id = t->z ? t->z->id : 0;
+  int rc = db_fetch_ints(t->s, DB_META, id, 3, meta);
+  if (rc != ZKE_OK) return rc;
+  if (t->z && id && !meta[2]) return txn_session_gone(t->z);
+  t->zxid = meta[0];
+  t->recursive = t->recursive_was = meta[1];
+  t->now = t->s->os.clock(t->s->os.context, ZKE_CLOCK_REALTIME) / ZKE_MS;
+  return ZKE_OK;
+}
+
+/* Begin.  On failure nothing is held and t needs no end. */
+static int txn_begin(txn *t, store *s, zke *z, bool full) {
+  memset(t, 0, sizeof *t);
+  t->s = s;
+  t->z = z;
+  t->full = full;
+  t->wake.a = t->overflowed.a = t->ended.a = &s->a;
+  if (s->broken) {
+    return base_fail(ZKE_CONNECTIONLOSS, "%s: a COMMIT failed before", s->name);
+  }
+  int rc = gate_enter(s, z);
+  if (rc != ZKE_OK) return rc;
+  rc = s->memory ? ZKE_OK : db_set_synchronous(s, full);
+  if (rc == ZKE_OK) rc = db_do(s, DB_BEGIN_WRITE);
+  if (rc == ZKE_OK) rc = txn_read_meta(t);
+  if (rc != ZKE_OK) txn_abort(t);
+  return rc;
+}
+
+/* Is this transaction as durable as a change of persistent state must be? */
+static int txn_need_full(const txn *t) {
+  bool enough = t->full || t->s->memory || t->s->durability == ZKE_DURABLE_NONE;
+  return enough ? ZKE_OK : ZKE_NEEDS_FULL;
+}
+
+/* Use a zxid: one a transaction, however often this is called.  A counter
+ * that runs over into the epoch must be durable, or a power cut could bring
+ * the same epoch again. */
+static int txn_number(txn *t) {
+  if (t->numbered) return ZKE_OK;
+  t->numbered = true;
+  t->zxid++;
+  return (t->zxid & INT64_C(0xffffffff)) == 0 ? txn_need_full(t) : ZKE_OK;
+}
+
+/* Drop the acting session's delivered events, riding on its write.  The last
+ * one stays: the next number is one above the highest in the table. */
+static int txn_trim(txn *t) {
+  zke *z = t->z;
+  if (!z || !z->id || z->cursor <= z->trimmed) return ZKE_OK;
+  return db_do_ints(t->s, DB_EVENT_TRIM, 2, (int64_t[]){z->id, z->cursor});
+}
+
+/* COMMIT itself.  Only an I/O error leaves the outcome open. */
+static int txn_commit_sqlite(store *s) {
+  int rc;
+  sqlite3_stmt *st = db_statement(s, DB_COMMIT, &rc);
+  if (!st) return rc;
+  int sqlite_rc = sqlite3_step(st);
+  sqlite3_reset(st);
+  if (sqlite_rc == SQLITE_DONE) return ZKE_OK;
+  rc = db_error(s, sqlite_rc, "COMMIT");
+  if ((sqlite_rc & 0xff) == SQLITE_IOERR) {
+    s->broken = true;
+    lock_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
+    rc = ZKE_CONNECTIONLOSS;
+  }
+  return rc;
+}
+
+/* After COMMIT: unlink the FIFOs of ended sessions, wake the watchers. */
+static void txn_tell(txn *t) {
+  store *s = t->s;
+  size_t n;
+  buf_sort_ints(&t->wake);
+  const int64_t *session = buf_ints(&t->wake, &n);
+  for (size_t i = 0; i < n; i++) live_wake(s, session[i]);
+  session = buf_ints(&t->ended, &n);
+  for (size_t i = 0; i < n && !s->memory; i++) {
+    char *path = live_fifo_path(s, session[i]);
+    if (path) s->os.unlink(s->os.context, path);
+    mem_free(path);
+  }
+}
+
+static int txn_commit(txn *t) {
+  store *s = t->s;
+  int rc = ZKE_OK;
+  if (t->wake.failed || t->ended.failed) rc = base_nomem();
+  if (rc == ZKE_OK && (t->numbered || t->recursive != t->recursive_was)) {
+    rc = db_do_ints(s, DB_META_SET, 2, (int64_t[]){t->zxid, t->recursive});
+  }
+  if (rc == ZKE_OK) rc = txn_trim(t);
+  if (rc == ZKE_OK && t->full) rc = db_sync_directory(s);
+  if (rc == ZKE_OK) rc = txn_commit_sqlite(s);
+  if (rc != ZKE_OK) {
+    txn_abort(t);
+    return rc;
+  }
+  if (t->z) t->z->trimmed = t->z->cursor;
+  if (s->wal_pages >= s->wal_limit && !s->memory) {
+    rc = db_checkpoint(s);
+    if (rc != ZKE_OK) lock_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
+  }
+  gate_leave(s);
+  txn_tell(t);
+  txn_release(t);
+  return ZKE_OK;
+}
+
+/* Run a body in a transaction until it is done, at most twice. */
+static int txn_run(store *s, zke *z, bool full, txn_body body, void *arg) {
+  full = s->durability != ZKE_DURABLE_NONE &&
+         (full || s->durability == ZKE_DURABLE_ALL);
+  for (;;) {
+    txn t;
+    int rc = txn_begin(&t, s, z, full);
+    if (rc != ZKE_OK) return rc;
+    rc = body(&t, arg);
+    if (rc == ZKE_OK) return txn_commit(&t);
+    txn_abort(&t);
+    if (rc != ZKE_NEEDS_FULL) return rc;
+    full = true;
+  }
+}
+
+/* The same without waiting for anybody: ZKE_OPERATIONTIMEOUT when the gate is
+ * taken. */
+static int txn_try(store *s, zke *z, bool full, txn_body body, void *arg) {
+  int64_t deadline = s->deadline;
+  s->deadline = 0;
+  int rc = txn_run(s, z, full, body, arg);
+  s->deadline = deadline;
+  return rc;
+}
+
+/* ======================================================================
+ * watch_: registering, firing, queueing events (private)
+ *
+ * Invariants: a one-shot row is removed in the transaction that fires it
+ * (P3); a session gets one event for one change of one path, however many of
+ * its rows match; event numbers of a session grow by one (P4).
+ * ==================================================================== */
+
+static int watch_kind(int mode, int table) { return 2 * mode + table; }
+
+/* Add a row; repetition adds none. */
+static int watch_add(txn *t, const char *path, int kind) {
+  int rc;
+  sqlite3_stmt *st = db_statement(t->s, DB_WATCH_ADD, &rc);
+  if (!st) return rc;
+  db_bind_text(st, 1, path, -1);
+  db_bind_int(st, 2, kind);
+  db_bind_int(st, 3, t->z->id);
+  rc = db_run(t->s, st);
+  if (rc == ZKE_OK && kind >= watch_kind(WATCH_RECURSIVE, 0))
+    t->recursive += sqlite3_changes(t->s->db);
+  return rc;
+}
+
+static int watch_remove(txn *t, const char *path, int kind) {
+  int rc;
+  sqlite3_stmt *st = db_statement(t->s, DB_WATCH_REMOVE, &rc);
+  if (!st) return rc;
+  db_bind_text(st, 1, path, -1);
+  db_bind_int(st, 2, kind);
+  db_bind_int(st, 3, t->z->id);
+  rc = db_run(t->s, st);
+  if (rc == ZKE_OK && kind >= watch_kind(WATCH_RECURSIVE, 0))
+    t->recursive -= sqlite3_changes(t->s->db);
+  return rc;
+}
+
+/* Remove all rows of a session. */
+static int watch_end(txn *t, int64_t session) {
+  int64_t recursive;
+  int rc = db_fetch_ints(t->s, DB_WATCH_RECURSIVE, session, 1, &recursive);
+  if (rc != ZKE_OK) return rc;
+  t->recursive -= recursive;
+  return db_do_int(t->s, DB_WATCH_END, session);
+}
+
+/* The next number for a session's event; *overflow when too many wait. */
+static int watch_next_seq(txn *t, int64_t session, int64_t *seq,
+                          bool *overflow) {
+  int64_t bounds[2];
+  int rc = db_fetch_ints(t->s, DB_EVENT_BOUNDS, session, 2, bounds);
+  *seq = bounds[1] + 1;
+  *overflow = bounds[1] && bounds[1] - bounds[0] >= t->s->event_limit;
+  return rc;
+}
+
+/* Queue an event for a session, or an overflow in place of all of them. */
+static int watch_queue(txn *t, int64_t session, int type, const char *path,
+                       size_t len, const char *acl) {
+  int64_t seq;
+  bool overflow;
+  int rc = watch_next_seq(t, session, &seq, &overflow);
+  if (rc == ZKE_OK && overflow) {
+    rc = db_do_int(t->s, DB_EVENT_END, session);
+    type = ZKE_EVENT_OVERFLOW;
+    len = 0;
+    acl = NULL;
+  }
+  sqlite3_stmt *st =
+      rc == ZKE_OK ? db_statement(t->s, DB_EVENT_ADD, &rc) : NULL;
+  if (!st) return rc;
+  db_bind_int(st, 1, session);
+  db_bind_int(st, 2, seq);
+  db_bind_int(st, 3, type);
+  db_bind_text(st, 4, path, (int)len);
+  db_bind_int(st, 5, t->zxid);
+  db_bind_text(st, 6, acl, -1);
+  buf_add_int(&t->wake, session);
+  return db_run(t->s, st);
+}
+
+/* Which tables and rows an event of this type speaks to. */
+static bool watch_matches(int kind, int type, bool ancestor) {
+  int mode = kind / 2, table = kind % 2;
+  if (ancestor) {
+    if (mode != WATCH_RECURSIVE) return false;
+  } else if (type == ZKE_EVENT_CHILD) {
+    return table == WATCH_TABLE_CHILD && mode != WATCH_RECURSIVE;
+  }
+  return type == ZKE_EVENT_DELETED || table == WATCH_TABLE_DATA;
+}
+
+/* Collect the sessions that watch a path for this type; fired[] tells which
+ * one-shot tables have rows. */
+static int watch_collect(txn *t, const char *path, size_t len, int type,
+                         bool ancestor, buf *sessions, bool fired[2]) {
+  int rc;
+  sqlite3_stmt *st = db_statement(t->s, DB_WATCH_AT, &rc);
+  if (!st) return rc;
+  db_bind_text(st, 1, path, (int)len);
+  for (;;) {
+    bool row;
+    rc = db_step(t->s, st, &row);
+    if (rc != ZKE_OK || !row) return rc;
+    int kind = sqlite3_column_int(st, 0);
+    if (kind < 0 || !watch_matches(kind, type, ancestor)) continue;
+    buf_add_int(sessions, sqlite3_column_int64(st, 1));
+    if (kind / 2 == WATCH_ONE_SHOT) fired[kind % 2] = true;
+  }
+}
+
+/* Collect the recursive watches of all ancestors; looked up only while there
+ * are any at all. */
+static int watch_collect_ancestors(txn *t, const char *path, size_t len,
+                                   int type, buf *sessions) {
+  bool none[2];
+  int rc = ZKE_OK;
+  while (rc == ZKE_OK && t->recursive && len > 1) {
+    while (path[--len] != '/') continue;
+    if (len == 0) len = 1;
+    rc = watch_collect(t, path, len, type, true, sessions, none);
+  }
+  return rc;
+}
+
+static int watch_drop(txn *t, const char *path, size_t len, int kind) {
+  int rc;
+  sqlite3_stmt *st = db_statement(t->s, DB_WATCH_DROP, &rc);
+  if (!st) return rc;
+  db_bind_text(st, 1, path, (int)len);
+  db_bind_int(st, 2, kind);
+  return db_run(t->s, st);
+}
+
+/* Fire the watches of one path: queue an event for each session, consume the
+ * one-shots.  acl is the ACL of the node the path names, for the reader's
+ * permission at delivery (semantics.md 5.8). */
+static int watch_fire(txn *t, const char *path, size_t len, int type,
+                      const char *acl) {
+  buf sessions = {.a = &t->s->a};
+  bool fired[2] = {false, false};
+  int rc = watch_collect(t, path, len, type, false, &sessions, fired);
+  if (rc == ZKE_OK && type != ZKE_EVENT_CHILD)
+    rc = watch_collect_ancestors(t, path, len, type, &sessions);
+  if (rc == ZKE_OK && sessions.failed) rc = base_nomem();
+  buf_sort_ints(&sessions);
+  size_t n;
+  const int64_t *session = buf_ints(&sessions, &n);
+  for (size_t i = 0; i < n && rc == ZKE_OK; i++)
+    rc = watch_queue(t, session[i], type, path, len, acl);
+  for (int table = 0; table < 2 && rc == ZKE_OK; table++) {
+    if (fired[table])
+      rc = watch_drop(t, path, len, watch_kind(WATCH_ONE_SHOT, table));
+  }
+  buf_free(&sessions);
+  return rc;
+}
+
+/* ======================================================================
+ * node_: rows of the tree (private)
+ *
+ * Loading, adding, removing and changing rows, with the parent's counters and
+ * the events.  No permission is checked here.  cversion is not stored: it is
+ * 2 * creates - nchild (semantics.md 0).
+ * ==================================================================== */
+
+typedef struct node {
+  int64_t czxid, mzxid, pzxid, ctime, mtime;
+  int32_t version, aversion;
+  int64_t creates, nchild, owner, ttl, len, blob, due; /* len -1: NULL */
+  int kind;
+  char *acl; /* NULL: open */
+} node;
+
+static void node_free(node *n) {
+  mem_free(n->acl);
+  n->acl = NULL;
+}
+
+static void node_stat(const node *n, zke_stat *out) {
+  out->czxid = n->czxid;
+  out->mzxid = n->mzxid;
+  out->ctime = n->ctime;
+  out->mtime = n->mtime;
+  out->version = n->version;
+  out->cversion = base_int32(2 * n->creates - n->nchild);
+  out->aversion = n->aversion;
+  out->ephemeralOwner = n->owner;
+  out->dataLength = (int32_t)base_max(n->len, 0);
+  out->numChildren = (int32_t)n->nchild;
+  out->pzxid = n->pzxid;
+}
+
+static int node_read_columns(store *s, sqlite3_stmt *st, node *n) {
+  n->czxid = sqlite3_column_int64(st, 0);
+  n->mzxid = sqlite3_column_int64(st, 1);
+  n->pzxid = sqlite3_column_int64(st, 2);
+  n->ctime = sqlite3_column_int64(st, 3);
+  n->mtime = sqlite3_column_int64(st, 4);
+  n->version = base_int32(sqlite3_column_int64(st, 5));
+  n->aversion = base_int32(sqlite3_column_int64(st, 6));
+  n->creates = sqlite3_column_int64(st, 7);
+  n->nchild = sqlite3_column_int64(st, 8);
+  n->owner = sqlite3_column_int64(st, 9);
+  n->kind = sqlite3_column_int(st, 10);
+  n->ttl = sqlite3_column_int64(st, 11);
+  n->len = sqlite3_column_int64(st, 13);
+  n->blob = sqlite3_column_int64(st, 14);
+  n->due = sqlite3_column_int64(st, 15);
+  n->acl = NULL;
+  if (sqlite3_column_type(st, 12) == SQLITE_NULL) return ZKE_OK;
+  n->acl = mem_copy(&s->a, sqlite3_column_text(st, 12),
+                    (size_t)sqlite3_column_bytes(st, 12));
+  return n->acl ? ZKE_OK : base_nomem();
+}
+
+/* Copy the data column into a block of the caller's; NULL stays NULL. */
+static int node_read_data(store *s, sqlite3_stmt *st, const node *n,
+                          char **data) {
+  *data = NULL;
+  if (n->len < 0) return ZKE_OK;
+  const void *bytes = sqlite3_column_blob(st, 16);
+  if (sqlite3_column_bytes(st, 16) != n->len)
+    return base_fail(ZKE_CORRUPT, "%s: a node's data is missing", s->name);
+  *data = mem_copy(&s->a, bytes, (size_t)n->len);
+  return *data ? ZKE_OK : base_nomem();
+}
+
+/* Load a node, and its data where data is not NULL.  ZKE_NONODE without a
+ * sentence: the caller knows the path.  On success node_free() follows. */
+static int node_load(store *s, path_key k, node *n, char **data) {
+  int rc;
+  bool row;
+  sqlite3_stmt *st = db_statement(s, data ? DB_NODE_DATA : DB_NODE_ROW, &rc);
+  if (!st) return rc;
+  db_bind_key(st, k);
+  rc = db_step(s, st, &row);
+  if (rc != ZKE_OK) return rc;
+  if (!row) return ZKE_NONODE;
+  rc = node_read_columns(s, st, n);
+  if (rc == ZKE_OK && data) rc = node_read_data(s, st, n, data);
+  sqlite3_reset(st);
+  if (rc != ZKE_OK) node_free(n);
+  return rc;
+}
+
+/* Store a value: in the row (bound at `at`) or, when large, beside it (its id
+ * bound at `at_blob`).  Both parameters are set in any case. */
+static int node_bind_data(txn *t, sqlite3_stmt *st, int at, int at_blob,
+                          const void *data, int len) {
+  int rc = ZKE_OK;
+  sqlite3_bind_null(st, at);
+  sqlite3_bind_null(st, at_blob);
+  if (len <= 0) return ZKE_OK;
+  if (len <= ZKE_INLINE_BYTES) {
+    sqlite3_bind_blob(st, at, data, len, SQLITE_STATIC);
+    return ZKE_OK;
+  }
+  sqlite3_stmt *add = db_statement(t->s, DB_BLOB_ADD, &rc);
+  if (!add) return rc;
+  sqlite3_bind_blob(add, 1, data, len, SQLITE_STATIC);
+  rc = db_run(t->s, add);
+  if (rc == ZKE_OK)
+    db_bind_int(st, at_blob, sqlite3_last_insert_rowid(t->s->db));
+  return rc;
+}
+
+static int node_drop_blob(txn *t, const node *n) {
+  return n->blob ? db_do_int(t->s, DB_BLOB_REMOVE, n->blob) : ZKE_OK;
+}
+
+/* Insert the row of a new node; ZKE_NODEEXISTS without a sentence. */
+static int node_insert(txn *t, path_key k, const node *n, const void *data) {
+  int rc;
+  sqlite3_stmt *st = db_statement(t->s, DB_NODE_ADD, &rc);
+  if (!st) return rc;
+  rc = node_bind_data(t, st, 12, 10, data, (int)n->len);
+  if (rc != ZKE_OK) return rc;
+  db_bind_key(st, k);
+  db_bind_int(st, 3, n->czxid);
+  db_bind_int(st, 4, n->ctime);
+  db_bind_int(st, 5, n->owner);
+  db_bind_int(st, 6, n->kind);
+  db_bind_int(st, 7, n->ttl);
+  db_bind_text(st, 8, n->acl, -1);
+  db_bind_int(st, 9, n->len);
+  db_bind_int(st, 11, n->kind == NODE_TTL ? n->mtime + n->ttl : 0);
+  rc = db_run(t->s, st);
+  if (rc == ZKE_OK && sqlite3_changes(t->s->db) == 0) rc = ZKE_NODEEXISTS;
+  return rc;
+}
+
+/* Count a child in its parent.  A counter at its end stays there, and then
+ * pzxid stays too (semantics.md 2.3). */
+static int node_count_child(txn *t, path_key k, const node *parent) {
+  int rc;
+  bool stuck = parent->creates >= INT32_MAX;
+  sqlite3_stmt *st = db_statement(t->s, DB_NODE_CHILD_ADDED, &rc);
+  if (!st) return rc;
+  db_bind_key(st, k);
+  db_bind_int(st, 3, stuck ? parent->creates : parent->creates + 1);
+  db_bind_int(st, 4, stuck ? parent->pzxid : t->zxid);
+  return db_run(t->s, st);
+}
+
+/* Remove a childless node: row, data, the parent's counters, events. */
+static int node_remove(txn *t, const char *path, const node *n,
+                       const char *parent_acl) {
+  int rc;
+  size_t len = strlen(path);
+  path_key k = path_split(path, len);
+  path_key up = path_split(k.parent, (size_t)k.parent_len);
+  sqlite3_stmt *st = db_statement(t->s, DB_NODE_REMOVE, &rc);
+  if (!st) return rc;
+  db_bind_key(st, k);
+  rc = db_run(t->s, st);
+  if (rc == ZKE_OK) rc = node_drop_blob(t, n);
+  st = rc == ZKE_OK ? db_statement(t->s, DB_NODE_CHILD_GONE, &rc) : NULL;
+  if (!st) return rc;
+  db_bind_key(st, up);
+  db_bind_int(st, 3, t->zxid);
+  db_bind_int(st, 4, t->now);
+  rc = db_run(t->s, st);
+  if (rc == ZKE_OK) rc = watch_fire(t, path, len, ZKE_EVENT_DELETED, n->acl);
+  if (rc != ZKE_OK) return rc;
+  return watch_fire(t, k.parent, (size_t)k.parent_len, ZKE_EVENT_CHILD,
+                    parent_acl);
+}
+
+/* Load a node with its parent and remove it, as a session's end and the sweep
+ * do; nothing happens if it is gone, or does not pass the test. */
+static int node_remove_path(txn *t, const char *path,
+                            bool (*test)(const txn *t, const node *n)) {
+  node n, parent;
+  path_key k = path_split(path, strlen(path));
+  int rc = node_load(t->s, k, &n, NULL);
+  if (rc == ZKE_NONODE) return ZKE_OK;
+  if (rc != ZKE_OK) return rc;
+  bool wanted = n.nchild == 0 && (!test || test(t, &n));
+  if (wanted) {
+    rc = node_load(t->s, path_split(k.parent, (size_t)k.parent_len), &parent,
+                   NULL);
+    if (rc == ZKE_NONODE)
+      rc = base_fail(ZKE_CORRUPT, "%s: no parent of %s", t->s->name, path);
+    if (rc == ZKE_OK) {
+      rc = txn_number(t);
+      if (rc == ZKE_OK) rc = node_remove(t, path, &n, parent.acl);
+      node_free(&parent);
+    }
+  }
+  node_free(&n);
+  return rc;
+}
+
+/* Replace a node's data; *n becomes what is stored. */
+static int node_set(txn *t, path_key k, node *n, const void *data, int len) {
+  int rc;
+  sqlite3_stmt *st = db_statement(t->s, DB_NODE_SET, &rc);
+  if (!st) return rc;
+  rc = node_drop_blob(t, n);
+  if (rc == ZKE_OK) rc = node_bind_data(t, st, 3, 4, data, len);
+  if (rc != ZKE_OK) return rc;
+  n->len = len;
+  n->mzxid = t->zxid;
+  n->mtime = t->now;
+  n->version = base_int32((int64_t)n->version + 1);
+  db_bind_key(st, k);
+  db_bind_int(st, 5, n->len);
+  db_bind_int(st, 6, n->mzxid);
+  db_bind_int(st, 7, n->mtime);
+  db_bind_int(st, 8, n->version);
+  return db_run(t->s, st);
+}
+
+static int node_set_acl(txn *t, path_key k, const node *n, const char *acl) {
+  int rc;
+  sqlite3_stmt *st = db_statement(t->s, DB_NODE_SET_ACL, &rc);
+  if (!st) return rc;
+  db_bind_key(st, k);
+  db_bind_text(st, 3, acl, -1);
+  db_bind_int(st, 4, base_int32((int64_t)n->aversion + 1));
+  return db_run(t->s, st);
+}
+
+/* The sorted names of a node's children. */
+static int node_names(store *s, const char *path, zke_strings **out) {
+  int rc, count = 0;
+  buf names = {.a = &s->a};
+  sqlite3_stmt *st = db_statement(s, DB_NODE_NAMES, &rc);
+  if (!st) return rc;
+  db_bind_text(st, 1, path, -1);
+  for (bool row = true; row && rc == ZKE_OK;) {
+    rc = db_step(s, st, &row);
+    if (rc != ZKE_OK || !row) break;
+    buf_add(&names, sqlite3_column_text(st, 0),
+            (size_t)sqlite3_column_bytes(st, 0));
+    buf_add(&names, "", 1);
+    count++;
+  }
+  if (rc == ZKE_OK) {
+    *out = names.failed ? NULL : buf_strings(&names, count);
+    if (!*out) rc = base_nomem();
+  }
+  buf_free(&names);
+  return rc;
+}
+
+/* ======================================================================
+ * op_: create, delete, set, check, reads (private)
+ *
+ * ZooKeeper's server side: each function makes its checks in the server's
+ * order (semantics.md 2.2, 3, 4), the first failure wins.  Paths are whole
+ * and have passed path_check().  acting: the session whose identities count.
+ * ==================================================================== */
+
+static bool op_mode_is_sequential(int mode) {
+  return mode == ZKE_PERSISTENT_SEQUENTIAL ||
+         mode == ZKE_EPHEMERAL_SEQUENTIAL ||
+         mode == ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL;
+}
+
+static bool op_mode_is_ephemeral(int mode) {
+  return mode == ZKE_EPHEMERAL || mode == ZKE_EPHEMERAL_SEQUENTIAL;
+}
+
+static bool op_mode_has_ttl(int mode) {
+  return mode == ZKE_PERSISTENT_WITH_TTL ||
+         mode == ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL;
+}
+
+static int op_no_node(const char *path) {
+  return base_fail(ZKE_NONODE, "no node at %s", path);
+}
+
+static int op_no_permission(const char *what, const char *path, int len) {
+  return base_fail(ZKE_NOAUTH, "no permission to %s %.*s", what, len, path);
+}
+
+static int op_bad_version(const char *path, int32_t has, int wanted) {
+  return base_fail(ZKE_BADVERSION, "%s has version %d, not %d", path, (int)has,
+                   wanted);
+}
+
+static bool op_allows(const zke *acting, const node *n, int32_t needed) {
+  return acl_allows(&acting->s->a, &acting->who, n->acl, needed);
+}
+
+/* Load a node for an operation; with its sentence where it is missing. */
+static int op_load(store *s, const char *path, node *n, char **data) {
+  int rc = node_load(s, path_split(path, strlen(path)), n, data);
+  return rc == ZKE_NONODE ? op_no_node(path) : rc;
+}
+
+/* A change of this node must be synced unless it is ephemeral. */
+static int op_class(const txn *t, const node *n) {
+  return n->owner ? ZKE_OK : txn_need_full(t);
+}
+
+/* How many sequential or other creates this transaction made below a parent
+ * whose counter stands at its end; counts this one. */
+static int64_t op_overflow(txn *t, path_key parent) {
+  uint64_t hash = UINT64_C(14695981039346656037);
+  size_t n;
+  for (int i = 0; i < parent.parent_len; i++)
+    hash = (hash ^ (unsigned char)parent.parent[i]) * UINT64_C(1099511628211);
+  hash *= UINT64_C(1099511628211); /* so that "a","bc" is not "ab","c" */
+  for (int i = 0; i < parent.name_len; i++)
+    hash = (hash ^ (unsigned char)parent.name[i]) * UINT64_C(1099511628211);
+  int64_t *at = buf_ints(&t->overflowed, &n);
+  for (size_t i = 0; i + 1 < n; i += 2) {
+    if (at[i] == (int64_t)hash) return at[i + 1]++;
+  }
+  buf_add_int(&t->overflowed, (int64_t)hash);
+  buf_add_int(&t->overflowed, 1);
+  return 0;
+}
+
+/* The path to be created, in a block of the caller's: as given, or with the
+ * parent's counter appended. */
+static char *op_created_path(txn *t, const char *path, int mode,
+                             path_key parent_key, const node *parent) {
+  size_t len = strlen(path);
+  int64_t number = parent->creates;
+  if (number >= INT32_MAX) number += op_overflow(t, parent_key);
+  if (!op_mode_is_sequential(mode)) return mem_copy(&t->s->a, path, len);
+  char *made = mem_resize(&t->s->a, NULL, len + 16);
+  if (!made) return NULL;
+  memcpy(made, path, len);
+  snprintf(made + len, 16, "%010d", (int)base_int32(number));
+  return made;
+}
+
+/* Fill in the row of a node that is being created. */
+static void op_new_node(txn *t, const zke_op *op, node *n) {
+  memset(n, 0, sizeof *n);
+  n->czxid = n->mzxid = n->pzxid = t->zxid;
+  n->ctime = n->mtime = t->now;
+  n->owner = op_mode_is_ephemeral(op->mode) ? t->z->id : 0;
+  n->kind = op->mode == ZKE_CONTAINER   ? NODE_CONTAINER
+            : op_mode_has_ttl(op->mode) ? NODE_TTL
+                                        : NODE_PLAIN;
+  n->ttl = n->kind == NODE_TTL ? op->ttl_ms : 0;
+  n->len = op->len;
+}
+
+/* The second half of a create: the parent is loaded and may be written. */
+static int op_create_below(txn *t, const zke_op *op, const char *made,
+                           path_key parent_key, const node *parent, char *acl,
+                           zke_stat *stat) {
+  node n;
+  size_t len = strlen(made);
+  path_key k = path_split(made, len);
+  int rc = txn_number(t);
+  if (rc != ZKE_OK) return rc;
+  op_new_node(t, op, &n);
+  n.acl = acl;
+  rc = node_insert(t, k, &n, op->data);
+  if (rc == ZKE_NODEEXISTS)
+    return base_fail(rc, "there is a node at %s already", made);
+  if (rc == ZKE_OK && parent->owner) {
+    return base_fail(ZKE_NOCHILDRENFOREPHEMERALS, "%s: the parent is ephemeral",
+                     made);
+  }
+  if (rc == ZKE_OK) rc = node_count_child(t, parent_key, parent);
+  if (rc == ZKE_OK) rc = watch_fire(t, made, len, ZKE_EVENT_CREATED, acl);
+  if (rc != ZKE_OK) return rc;
+  node_stat(&n, stat);
+  return watch_fire(t, k.parent, (size_t)k.parent_len, ZKE_EVENT_CHILD,
+                    parent->acl);
+}
+
+/* Create; *made is the new path in a block of the caller's. */
+static int op_create(txn *t, const char *path, const zke_op *op, char **made,
+                     zke_stat *stat) {
+  buf acl = {.a = &t->s->a};
+  bool open = false;
+  node parent;
+  *made = NULL;
+  int rc = acl_encode(&t->z->who, op->acls, &acl, &open);
+  if (rc == ZKE_OK && !op_mode_is_ephemeral(op->mode)) rc = txn_need_full(t);
+  /* the parent is all before the last '/', also of "/c/" */
+  size_t slash = (size_t)(strrchr(path, '/') - path);
+  path_key up = path_split(path, slash ? slash : 1);
+  if (rc == ZKE_OK) rc = node_load(t->s, up, &parent, NULL);
+  if (rc != ZKE_OK) {
+    buf_free(&acl);
+    return rc == ZKE_NONODE ? base_fail(rc, "no parent for %s", path) : rc;
+  }
+  if (!op_allows(t->z, &parent, ZKE_PERM_CREATE)) {
+    rc = op_no_permission("create below", path, (int)(slash ? slash : 1));
+  } else if (!(*made = op_created_path(t, path, op->mode, up, &parent))) {
+    rc = base_nomem();
+  } else if (!path_check_new(*made)) {
+    rc = base_fail(ZKE_BADARGUMENTS, "malformed path %s", *made);
+  } else {
+    rc = op_create_below(t, op, *made, up, &parent, open ? NULL : acl.data,
+                         stat);
+  }
+  if (rc != ZKE_OK) {
+    mem_free(*made);
+    *made = NULL;
+  }
+  node_free(&parent);
+  buf_free(&acl);
+  return rc;
+}
+
+static int op_delete_below(txn *t, const char *path, int version,
+                           const node *parent) {
+  node n;
+  int rc = op_load(t->s, path, &n, NULL);
+  if (rc != ZKE_OK) return rc;
+  if (version != -1 && version != n.version) {
+    rc = op_bad_version(path, n.version, version);
+  } else if (n.nchild) {
+    rc = base_fail(ZKE_NOTEMPTY, "%s has %lld children", path,
+                   (long long)n.nchild);
+  } else {
+    rc = op_class(t, &n);
+    if (rc == ZKE_OK) rc = txn_number(t);
+    if (rc == ZKE_OK) rc = node_remove(t, path, &n, parent->acl);
+  }
+  node_free(&n);
+  return rc;
+}
+
+static int op_delete(txn *t, const char *path, int version) {
+  node parent;
+  if (path_is_reserved(path))
+    return base_fail(ZKE_BADARGUMENTS, "%s cannot be deleted", path);
+  path_key k = path_split(path, strlen(path));
+  int rc = node_load(t->s, path_split(k.parent, (size_t)k.parent_len), &parent,
+                     NULL);
+  if (rc != ZKE_OK) return rc == ZKE_NONODE ? op_no_node(path) : rc;
+  rc = op_allows(t->z, &parent, ZKE_PERM_DELETE)
+           ? op_delete_below(t, path, version, &parent)
+           : op_no_permission("delete below", k.parent, k.parent_len);
+  node_free(&parent);
+  return rc;
+}
+
+static int op_set(txn *t, const char *path, const zke_op *op, zke_stat *stat) {
+  node n;
+  if (!path_check_new(path))
+    return base_fail(ZKE_BADARGUMENTS, "malformed path %s", path);
+  int rc = op_load(t->s, path, &n, NULL);
+  if (rc != ZKE_OK) return rc;
+  if (!op_allows(t->z, &n, ZKE_PERM_WRITE)) {
+    rc = op_no_permission("write", path, (int)strlen(path));
+  } else if (op->version != -1 && op->version != n.version) {
+    rc = op_bad_version(path, n.version, op->version);
+  } else {
+    rc = op_class(t, &n);
+    if (rc == ZKE_OK) rc = txn_number(t);
+    if (rc == ZKE_OK)
+      rc = node_set(t, path_split(path, strlen(path)), &n, op->data, op->len);
+    if (rc == ZKE_OK)
+      rc = watch_fire(t, path, strlen(path), ZKE_EVENT_CHANGED, n.acl);
+    if (rc == ZKE_OK) node_stat(&n, stat);
+  }
+  node_free(&n);
+  return rc;
+}
+
+static int op_check(txn *t, const char *path, int version) {
+  node n;
+  if (!path_check_new(path))
+    return base_fail(ZKE_BADARGUMENTS, "malformed path %s", path);
+  int rc = op_load(t->s, path, &n, NULL);
+  if (rc != ZKE_OK) return rc;
+  if (!op_allows(t->z, &n, ZKE_PERM_READ)) {
+    rc = op_no_permission("read", path, (int)strlen(path));
+  } else if (version != -1 && version != n.version) {
+    rc = op_bad_version(path, n.version, version);
+  }
+  node_free(&n);
+  return rc;
+}
+
+static int op_set_acl(txn *t, const char *path, int version,
+                      const zke_acls *acls) {
+  buf acl = {.a = &t->s->a};
+  bool open = false;
+  node n;
+  if (!path_check_new(path))
+    return base_fail(ZKE_BADARGUMENTS, "malformed path %s", path);
+  int rc = acl_encode(&t->z->who, acls, &acl, &open);
+  if (rc == ZKE_OK) rc = op_load(t->s, path, &n, NULL);
+  if (rc == ZKE_OK) {
+    if (!op_allows(t->z, &n, ZKE_PERM_ADMIN)) {
+      rc = op_no_permission("administer", path, (int)strlen(path));
+    } else if (version != -1 && version != n.aversion) {
+      rc = op_bad_version(path, n.aversion, version);
+    } else {
+      rc = op_class(t, &n);
+      if (rc == ZKE_OK) rc = txn_number(t);
+      if (rc == ZKE_OK) {
+        rc = node_set_acl(t, path_split(path, strlen(path)), &n,
+                          open ? NULL : acl.data);
+      }
+    }
+    node_free(&n);
+  }
+  buf_free(&acl);
+  return rc;
+}
+
+/* What a reading operation gives. */
+typedef struct op_answer {
+  zke_stat stat;
+  char *data;
+  int len;
+  zke_strings *names;
+  int64_t owner; /* of the node, for the death notice */
+} op_answer;
+
+static void op_answer_free(op_answer *a) {
+  mem_free(a->data);
+  mem_free(a->names);
+}
+
+/* exists (no permission), get or children, inside any transaction. */
+static int op_read(const zke *acting, int type, bool check, const char *path,
+                   op_answer *out) {
+  node n;
+  store *s = acting->s;
+  memset(out, 0, sizeof *out);
+  int rc = op_load(s, path, &n, type == ZKE_OP_GET ? &out->data : NULL);
+  if (rc != ZKE_OK) return rc;
+  if (check && !op_allows(acting, &n, ZKE_PERM_READ))
+    rc = op_no_permission("read", path, (int)strlen(path));
+  if (rc == ZKE_OK && type == ZKE_OP_CHILDREN)
+    rc = node_names(s, path, &out->names);
+  node_stat(&n, &out->stat);
+  out->len = (int)n.len;
+  out->owner = n.owner;
+  node_free(&n);
+  if (rc != ZKE_OK) {
+    op_answer_free(out);
+    memset(out, 0, sizeof *out);
+  }
+  return rc;
+}
+
+/* ======================================================================
+ * sess_: beginning, ending and reaping sessions; new boots (private)
+ * ==================================================================== */
+
+/* Why a session ends. */
+enum sess_why { SESS_CLOSE, SESS_DEAD, SESS_LEASE, SESS_EXPIRE };
+
+typedef struct sess_end_arg {
+  int64_t session;
+  enum sess_why why;
+  bool ended;
+} sess_end_arg;
+
+/* Delete the nodes that a session owns, with their events. */
+static int sess_remove_nodes(txn *t, int64_t session) {
+  int rc, count = 0;
+  buf paths = {.a = &t->s->a};
+  sqlite3_stmt *st = db_statement(t->s, DB_NODE_OWNED, &rc);
+  if (!st) return rc;
+  db_bind_int(st, 1, session);
+  rc = db_collect_paths(t->s, st, &paths, &count);
+  const char *path = paths.data;
+  for (int i = 0; i < count && rc == ZKE_OK; i++, path += strlen(path) + 1)
+    rc = node_remove_path(t, path, NULL);
+  buf_free(&paths);
+  return rc;
+}
+
+/* Remove a session and all it owns.  Its watches go first, so that it gets no
+ * event for its own end. */
+static int sess_remove(txn *t, int64_t session) {
+  int rc = txn_number(t);
+  if (rc == ZKE_OK) rc = watch_end(t, session);
+  if (rc == ZKE_OK) rc = sess_remove_nodes(t, session);
+  if (rc == ZKE_OK) rc = db_do_int(t->s, DB_EVENT_END, session);
+  if (rc == ZKE_OK) rc = db_do_int(t->s, DB_SESSION_END, session);
+  buf_add_int(&t->wake, session); /* if it lives, it must hear of it */
+  buf_add_int(&t->ended, session);
+  return rc;
+}
+
+/* Has the lease run out?  The stamp is in memory for a session of ours. */
+static bool sess_lease_over(store *s, int64_t session, int64_t lease,
+                            int64_t slot) {
+  if (!lease) return false;
+  zke *own = live_own(s, session);
+  int64_t at = own ? own->lease_at : live_read_stamp(s, live_slot_at(slot));
+  return live_boottime(s) - at > lease;
+}
+
+/* The reason is looked at again inside the transaction: the first of several
+ * that noticed a death has done the work when the others come. */
+static int sess_end_body(txn *t, void *arg) {
+  sess_end_arg *end = arg;
+  int rc;
+  bool row;
+  sqlite3_stmt *st = db_statement(t->s, DB_SESSION_HAS, &rc);
+  if (!st) return rc;
+  db_bind_int(st, 1, end->session);
+  rc = db_step(t->s, st, &row);
+  if (rc != ZKE_OK || !row) return rc;
+  int64_t lease = sqlite3_column_int64(st, 0);
+  int64_t slot = sqlite3_column_int64(st, 1);
+  sqlite3_reset(st);
+  if (end->why == SESS_DEAD && !live_is_dead(t->s, end->session)) return ZKE_OK;
+  if (end->why == SESS_LEASE &&
+      !sess_lease_over(t->s, end->session, lease, slot)) {
+    return ZKE_OK;
+  }
+  end->ended = true;
+  return sess_remove(t, end->session);
+}
+
+/* End a session; *ended tells whether this call did it.  When trying, the
+ * gate is not waited for. */
+static int sess_end(store *s, int64_t session, enum sess_why why, bool trying,
+                    bool *ended) {
+  static const char *const reason[] = {"closed", "dead", "lease over",
+                                       "expired"};
+  sess_end_arg end = {session, why, false};
+  int rc = (trying ? txn_try : txn_run)(s, NULL, false, sess_end_body, &end);
+  *ended = rc == ZKE_OK && end.ended;
+  if (*ended && why != SESS_CLOSE) {
+    zke *own = live_own(s, session);
+    if (own) txn_session_gone(own);
+    lock_log(s, ZKE_LOG_INFO, "%s: session 0x%llx ended: %s", s->name,
+             (unsigned long long)session, reason[why]);
+  }
+  return rc;
+}
+
+/* All session rows: id, lease, slot in a row. */
+static int sess_list(store *s, buf *out) {
+  int rc;
+  sqlite3_stmt *st = db_statement(s, DB_SESSION_ALL, &rc);
+  if (!st) return rc;
+  for (;;) {
+    bool row;
+    rc = db_step(s, st, &row);
+    if (rc != ZKE_OK || !row) break;
+    for (int i = 0; i < 3; i++) buf_add_int(out, sqlite3_column_int64(st, i));
+  }
+  return rc == ZKE_OK && out->failed ? base_nomem() : rc;
+}
+
+/* A new boot, or another file: nothing of the sessions in it lives.  Raise the
+ * epoch, so that no zxid and no session id that a power cut took back is ever
+ * given again (P8), and end them all. */
+static int sess_new_epoch(txn *t, const buf *sessions) {
+  size_t n;
+  int rc = txn_need_full(t);
+  if (rc != ZKE_OK) return rc;
+  t->zxid = ((t->zxid >> 32) + 1) * (INT64_C(1) << 32);
+  t->numbered = true;
+  const int64_t *row = buf_ints(sessions, &n);
+  for (size_t i = 0; i < n && rc == ZKE_OK; i += 3) rc = sess_remove(t, row[i]);
+  return rc;
+}
+
+/* What the meta row remembers of the boot and the files. */
+typedef struct sess_files {
+  char boot[64];
+  int64_t n[4]; /* database device, inode, liveness file device, inode */
+} sess_files;
+
+static int sess_read_files(store *s, sess_files *out) {
+  int rc;
+  bool row;
+  sqlite3_stmt *st = db_statement(s, DB_META_FILES, &rc);
+  if (!st) return rc;
+  rc = db_step(s, st, &row);
+  if (rc != ZKE_OK) return rc;
+  if (!row) return base_fail(ZKE_CORRUPT, "%s: no meta row", s->name);
+  const char *boot = (const char *)sqlite3_column_text(st, 0);
+  snprintf(out->boot, sizeof out->boot, "%s", boot ? boot : "");
+  for (int i = 0; i < 4; i++) out->n[i] = sqlite3_column_int64(st, i + 1);
+  sqlite3_reset(st);
+  return ZKE_OK;
+}
+
+static int sess_write_files(store *s, const sess_files *f) {
+  int rc;
+  sqlite3_stmt *st = db_statement(s, DB_META_FILES_SET, &rc);
+  if (!st) return rc;
+  db_bind_text(st, 1, f->boot, -1);
+  for (int i = 0; i < 4; i++) db_bind_int(st, i + 2, f->n[i]);
+  return db_run(s, st);
+}
+
+/* The same file?  Device numbers may change at a reboot. */
+static bool sess_same_file(const int64_t *a, const int64_t *b, bool same_boot) {
+  return a[1] == b[1] && (a[0] == b[0] || !same_boot);
+}
+
+static void sess_current_files(store *s, sess_files *now) {
+  memset(now, 0, sizeof *now);
+  if (s->os.boot_id(s->os.context, now->boot, sizeof now->boot) < 0)
+    now->boot[0] = '\0';
+  now->n[0] = (int64_t)s->file_id.device;
+  now->n[1] = (int64_t)s->file_id.inode;
+  now->n[2] = (int64_t)s->live_id.device;
+  now->n[3] = (int64_t)s->live_id.inode;
+}
+
+/* Decide, with the gate held, what the file's sessions are: of this boot, of
+ * an earlier one, or of another file (design.md 5 and 7). */
+static int sess_settle_files(txn *t) {
+  store *s = t->s;
+  sess_files was, now;
+  buf sessions = {.a = &s->a};
+  size_t n;
+  bool alive = false;
+  sess_current_files(s, &now);
+  int rc = sess_read_files(s, &was);
+  if (rc == ZKE_OK) rc = sess_list(s, &sessions);
+  const int64_t *row = buf_ints(&sessions, &n);
+  for (size_t i = 0; i < n && rc == ZKE_OK; i += 3)
+    alive = alive || !live_is_dead(s, row[i]);
+  bool fresh = was.n[1] == 0;
+  bool same_boot = now.boot[0] && strcmp(now.boot, was.boot) == 0;
+  bool same_db = sess_same_file(was.n, now.n, same_boot);
+  bool same_live = sess_same_file(was.n + 2, now.n + 2, same_boot);
+  if (rc != ZKE_OK || (same_boot && same_db && same_live)) {
+    buf_free(&sessions);
+    return rc;
+  }
+  if (!fresh && same_db && !same_live && same_boot && n) {
+    rc = base_fail(ZKE_REPLACED,
+                   "%s was removed while %s has sessions.  End every process "
+                   "that uses it; then replace the database by a copy of "
+                   "itself",
+                   s->live, s->name);
+  } else if (fresh || (same_boot && same_db)) {
+    rc = txn_need_full(t); /* new here, or nobody to lose */
+  } else if (!same_db || !alive) {
+    rc = sess_new_epoch(t, &sessions);
+  } else {
+    rc = txn_need_full(t);
+    memcpy(now.boot, was.boot, sizeof now.boot); /* a container's boot id */
+  }
+  if (rc == ZKE_OK) rc = sess_write_files(s, &now);
+  buf_free(&sessions);
+  return rc;
+}
+
+/* Take the lock byte that is the session's life, through its own open file
+ * description.  A byte that is taken belongs to a session of a database that
+ * lay here before: leave its number out. */
+static int sess_take_life(txn *t, zke *z) {
+  int rc;
+  while ((rc = t->s->os.lock(t->s->os.context, z->live_fd, t->zxid,
+                             ZKE_LOCK_EXCLUSIVE)) == -EAGAIN) {
+    t->zxid++;
+  }
+  return rc < 0 ? live_fail(t->s, rc, "cannot lock", t->s->live) : ZKE_OK;
+}
+
+/* Make the session's FIFO, with a reading end and a writing end of its own:
+ * so a leaving writer causes no hang-up. */
+static int sess_make_fifo(zke *z) {
+  store *s = z->s;
+  void *c = s->os.context;
+  z->fifo = live_fifo_path(s, z->id);
+  if (!z->fifo) return base_nomem();
+  s->os.unlink(c, z->fifo); /* an orphan of a lost epoch */
+  int rc = s->os.mkfifo(c, z->fifo, s->file_id.mode);
+  if (rc < 0) return live_fail(s, rc, "cannot make", z->fifo);
+  s->os.adopt(c, z->fifo, s->file_id.mode, s->file_id.uid, s->file_id.gid);
+  z->wake_rfd = lock_fd_open(s, z->fifo, O_RDONLY | O_NONBLOCK, 0);
+  if (z->wake_rfd >= 0)
+    z->wake_wfd = lock_fd_open(s, z->fifo, O_WRONLY | O_NONBLOCK, 0);
+  rc = z->wake_rfd < 0 ? z->wake_rfd : z->wake_wfd;
+  return rc < 0 ? live_fail(s, rc, "cannot open", z->fifo) : ZKE_OK;
+}
+
+static int sess_insert(txn *t, zke *z, const char *identity) {
+  int rc = ZKE_OK;
+  z->slot = -1;
+  if (z->lease) rc = db_fetch_ints(t->s, DB_SESSION_SLOT, 0, 1, &z->slot);
+  sqlite3_stmt *st =
+      rc == ZKE_OK ? db_statement(t->s, DB_SESSION_ADD, &rc) : NULL;
+  if (!st) return rc;
+  z->lease_at = live_boottime(t->s);
+  if (z->lease && !t->s->memory)
+    live_write_stamp(t->s, live_slot_at(z->slot), z->lease_at);
+  db_bind_int(st, 1, z->id);
+  db_bind_text(st, 2, identity, -1);
+  db_bind_int(st, 3, t->s->os.pid(t->s->os.context));
+  db_bind_int(st, 4, t->now);
+  db_bind_int(st, 5, z->lease);
+  db_bind_int(st, 6, z->slot);
+  return db_run(t->s, st);
+}
+
+typedef struct sess_begin_arg {
+  zke *z;
+  const char *identity;
+  bool settle; /* the store's first session */
+} sess_begin_arg;
+
+/* The session's id is the zxid that made it: unique, and it carries the
+ * epoch.  The lock is taken before the row can be seen. */
+static int sess_begin_body(txn *t, void *arg) {
+  sess_begin_arg *b = arg;
+  zke *z = b->z;
+  int rc = ZKE_OK;
+  if (b->settle && !t->s->memory) rc = sess_settle_files(t);
+  if (rc != ZKE_OK) return rc;
+  if (t->numbered) {
+    t->zxid++; /* behind the one that raised the epoch */
+  } else {
+    rc = txn_number(t);
+  }
+  if (rc == ZKE_OK && !t->s->memory) rc = sess_take_life(t, z);
+  if (rc != ZKE_OK) return rc;
+  z->id = t->zxid;
+  if (!t->s->memory) rc = sess_make_fifo(z);
+  return rc == ZKE_OK ? sess_insert(t, z, b->identity) : rc;
+}
+
+/* Descriptors that do not depend on the session's id. */
+static int sess_prepare(zke *z) {
+  store *s = z->s;
+  int rc = 0, fds[2];
+  if (s->memory) {
+    rc = lock_fd_make(s, LOCK_FD_PIPE, NULL, 0, 0, fds);
+    if (rc == 0) z->wake_rfd = fds[0];
+    if (rc == 0) z->wake_wfd = fds[1];
+  } else {
+    z->live_fd = lock_fd_open(s, s->live, O_RDWR, 0);
+    if (z->live_fd < 0) rc = z->live_fd;
+  }
+  return rc < 0
+             ? live_fail(s, rc, "cannot open", s->memory ? "a pipe" : s->live)
+             : ZKE_OK;
+}
+
+/* The descriptor behind zke_fd(): a poller over FIFO, timer and notices where
+ * there is one. */
+static int sess_make_poller(zke *z) {
+  store *s = z->s;
+  void *c = s->os.context;
+  int fd[2];
+  int rc = lock_fd_make(s, LOCK_FD_POLLER, NULL, 0, 0, fd);
+  if (rc == -ENOSYS) return ZKE_OK;
+  if (rc == 0) {
+    z->poller = fd[0];
+    rc = lock_fd_make(s, LOCK_FD_TIMER, NULL, 0, 0, fd);
+  }
+  if (rc == 0) {
+    z->timer = fd[0];
+    rc = s->os.poller_add(c, z->poller, z->wake_rfd, 1);
+  }
+  if (rc == 0) rc = s->os.poller_add(c, z->poller, z->timer, 1);
+  return rc < 0 ? live_fail(s, rc, "cannot make", "a poller") : ZKE_OK;
+}
+
+/* Begin a session on a prepared handle; on failure sess_release() undoes. */
+static int sess_begin(zke *z, const char *identity, bool settle) {
+  sess_begin_arg b = {z, identity, settle};
+  int rc = sess_prepare(z);
+  if (rc == ZKE_OK) rc = txn_run(z->s, NULL, false, sess_begin_body, &b);
+  return rc == ZKE_OK ? sess_make_poller(z) : rc;
+}
+
+/* Close the session's descriptors.  The life lock is dropped by name, since a
+ * child may share its description (zke_keepalive_fd). */
+static void sess_release(zke *z) {
+  store *s = z->s;
+  if (z->fifo) s->os.unlink(s->os.context, z->fifo);
+  if (z->live_fd >= 0 && z->id)
+    s->os.lock(s->os.context, z->live_fd, z->id, ZKE_LOCK_NONE);
+  for (size_t i = 0; i < z->notice_count; i++)
+    lock_fd_close(s, &z->notices[i].fd);
+  z->notice_count = 0;
+  lock_fd_close(s, &z->poller);
+  lock_fd_close(s, &z->timer);
+  lock_fd_close(s, &z->wake_rfd);
+  lock_fd_close(s, &z->wake_wfd);
+  lock_fd_close(s, &z->live_fd);
+}
+
+/* ======================================================================
+ * sweep_: duty (private)
+ *
+ * One waiting process at a time holds the duty byte and sweeps four times a
+ * second; the others look once a second whether it did, by the stamp in the
+ * liveness file, so a stopped holder is replaced (P6).
+ * ==================================================================== */
+
+/* The store's files are not the ones it opened: nothing it holds is worth
+ * anything, and every session says so. */
+static void sweep_replaced(store *s, const char *path) {
+  s->replaced = true;
+  lock_log(s, ZKE_LOG_ERROR, "%s was removed or replaced", path);
+  for (zke *z = s->sessions; z; z = z->next) {
+    if (z->state != SESS_ALIVE) continue;
+    z->state = SESS_EXPIRED;
+    z->lost_notice = true;
+    live_wake_self(z);
+  }
+}
+
+static void sweep_verify_file(store *s, const char *path, const zke_file *id) {
+  zke_file now;
+  if (s->replaced || !id->inode) return;
+  int rc = s->os.stat(s->os.context, path, &now);
+  if (rc == -ENOENT || (rc == 0 && !live_same_file(&now, id)))
+    sweep_replaced(s, path);
+}
+
+/* Look whether the four files are still ours. */
+static void sweep_verify_files(store *s) {
+  if (s->memory) return;
+  sweep_verify_file(s, s->file, &s->file_id);
+  sweep_verify_file(s, s->live, &s->live_id);
+  sweep_verify_file(s, s->wal, &s->wal_id);
+  sweep_verify_file(s, s->shm, &s->shm_id);
+}
+
+/* Reap the dead, end overdue leases. */
+static int sweep_sessions(store *s) {
+  buf sessions = {.a = &s->a};
+  size_t n;
+  bool ended;
+  int rc = sess_list(s, &sessions);
+  const int64_t *row = buf_ints(&sessions, &n);
+  for (size_t i = 0; i < n && rc == ZKE_OK; i += 3) {
+    if (live_is_dead(s, row[i]))
+      rc = sess_end(s, row[i], SESS_DEAD, true, &ended);
+    else if (sess_lease_over(s, row[i], row[i + 1], row[i + 2]))
+      rc = sess_end(s, row[i], SESS_LEASE, true, &ended);
+  }
+  buf_free(&sessions);
+  return rc;
+}
+
+/* Is the node still due, now that the transaction holds still? */
+static bool sweep_is_due(const txn *t, const node *n) {
+  if (n->kind == NODE_CONTAINER)
+    return n->due && t->now - n->due >= t->s->container;
+  return n->kind == NODE_TTL && t->now - n->mtime > n->ttl;
+}
+
+static int sweep_remove_body(txn *t, void *arg) {
+  int rc = txn_need_full(t);
+  return rc == ZKE_OK ? node_remove_path(t, arg, sweep_is_due) : rc;
+}
+
+/* Remove containers that have been empty long enough, or TTL nodes. */
+static int sweep_nodes(store *s, int kind, int64_t due_by) {
+  int rc, count = 0;
+  buf paths = {.a = &s->a};
+  sqlite3_stmt *st = db_statement(s, DB_NODE_DUE, &rc);
+  if (!st) return rc;
+  db_bind_int(st, 1, kind);
+  db_bind_int(st, 2, due_by);
+  rc = db_collect_paths(s, st, &paths, &count);
+  char *path = paths.data;
+  for (int i = 0; i < count && rc == ZKE_OK; i++, path += strlen(path) + 1)
+    rc = txn_try(s, NULL, true, sweep_remove_body, path);
+  buf_free(&paths);
+  return rc;
+}
+
+/* One sweep; what is busy is left for the next. */
+static void sweep_run(store *s) {
+  int64_t now = s->os.clock(s->os.context, ZKE_CLOCK_REALTIME) / ZKE_MS;
+  int rc = sweep_sessions(s);
+  if (rc == ZKE_OK) rc = sweep_nodes(s, NODE_CONTAINER, now - s->container);
+  if (rc == ZKE_OK) rc = sweep_nodes(s, NODE_TTL, now - 1);
+  if (rc != ZKE_OK && rc != ZKE_OPERATIONTIMEOUT)
+    lock_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
+}
+
+/* The tick: verify the files, try for the duty when somebody waits here, and
+ * sweep with it, or without it when nobody else did lately. */
+static void sweep_tick(store *s, bool waiting) {
+  sweep_verify_files(s);
+  if (s->replaced || s->readonly) return;
+  if (waiting && !s->duty && !s->memory)
+    s->duty = live_lock(s, LIVE_DUTY, true) == 0;
+  if (!s->memory) {
+    int64_t now = live_boottime(s);
+    int64_t last = live_read_stamp(s, LIVE_SWEEP_AT);
+    if (!s->duty && last <= now && now - last < ZKE_TICK_MS * ZKE_MS) return;
+    live_write_stamp(s, LIVE_SWEEP_AT, now);
+  }
+  sweep_run(s);
+}
+
+/* A number from 0 to below, for jitter; xorshift64. */
+static int64_t sweep_jitter(store *s, int64_t below) {
+  s->random ^= s->random << 13;
+  s->random ^= s->random >> 7;
+  s->random ^= s->random << 17;
+  return (int64_t)(s->random % (uint64_t)below);
+}
+
+/* When the next tick of a session is due. */
+static int64_t sweep_next_tick(store *s, int64_t now) {
+  if (s->duty || s->memory) return now + ZKE_DUTY_TICK_MS * ZKE_MS;
+  int64_t spread = ZKE_TICK_MS * ZKE_MS / 5;
+  return now + ZKE_TICK_MS * ZKE_MS - sweep_jitter(s, spread);
+}
+
+/* ======================================================================
+ * reg_: a session's watchers in memory (private)
+ *
+ * The file knows that a session watches a path; who is to be called is known
+ * here.  Each watcher remembers the zxid its registration saw: an event is
+ * for the watchers registered before it, even when it is dispatched after a
+ * newer registration.
+ * ==================================================================== */
+
+typedef struct reg_watcher {
+  struct reg_watcher *next; /* in order of registration */
+  int mode;                 /* WATCH_… */
+  unsigned tables;          /* 1 << WATCH_TABLE_… */
+  zke_watch_fn fn;
+  void *context;
+  int64_t zxid;
+} reg_watcher;
+
+/* All watchers of one path. */
+typedef struct reg_spot {
+  struct reg_spot *next; /* in the hash chain */
+  uint64_t hash;
+  reg_watcher *watchers;
+  char path[];
+} reg_spot;
+
+/* One call to be made. */
+typedef struct reg_call {
+  zke_watch_fn fn;
+  void *context;
+} reg_call;
+
+static uint64_t reg_hash(const char *path, size_t len) {
+  uint64_t hash = UINT64_C(14695981039346656037);
+  for (size_t i = 0; i < len; i++)
+    hash = (hash ^ (unsigned char)path[i]) * UINT64_C(1099511628211);
+  return hash;
+}
+
+static reg_spot *reg_find(const zke *z, const char *path, size_t len) {
+  if (!z->spot_count) return NULL;
+  uint64_t hash = reg_hash(path, len);
+  reg_spot *spot = z->spots[hash & (z->spot_cap - 1)];
+  while (spot && (spot->hash != hash || strncmp(spot->path, path, len) != 0 ||
+                  spot->path[len] != '\0')) {
+    spot = spot->next;
+  }
+  return spot;
+}
+
+/* Double the table when it is full; false without memory. */
+static bool reg_grow(zke *z) {
+  if (z->spot_count < z->spot_cap) return true;
+  size_t cap = z->spot_cap ? z->spot_cap * 2 : 16;
+  reg_spot **spots = mem_zero(&z->s->a, cap * sizeof(reg_spot *));
+  if (!spots) return false;
+  for (size_t i = 0; i < z->spot_cap; i++) {
+    for (reg_spot *spot = z->spots[i], *next; spot; spot = next) {
+      next = spot->next;
+      spot->next = spots[spot->hash & (cap - 1)];
+      spots[spot->hash & (cap - 1)] = spot;
+    }
+  }
+  mem_free(z->spots);
+  z->spots = spots;
+  z->spot_cap = cap;
+  return true;
+}
+
+/* The spot of a path, made if need be; NULL without memory. */
+static reg_spot *reg_need(zke *z, const char *path) {
+  size_t len = strlen(path);
+  reg_spot *spot = reg_find(z, path, len);
+  if (spot) return spot;
+  if (!reg_grow(z)) return NULL;
+  spot = mem_zero(&z->s->a, sizeof *spot + len + 1);
+  if (!spot) return NULL;
+  memcpy(spot->path, path, len);
+  spot->hash = reg_hash(path, len);
+  spot->next = z->spots[spot->hash & (z->spot_cap - 1)];
+  z->spots[spot->hash & (z->spot_cap - 1)] = spot;
+  z->spot_count++;
+  return spot;
+}
+
+/* Forget a spot that has no watchers. */
+static void reg_drop_if_empty(zke *z, reg_spot *spot) {
+  if (!spot || spot->watchers) return;
+  reg_spot **at = &z->spots[spot->hash & (z->spot_cap - 1)];
+  while (*at != spot) at = &(*at)->next;
+  *at = spot->next;
+  z->spot_count--;
+  mem_free(spot);
+}
+
+/* Unlink and free the watcher that *at points to. */
+static void reg_remove(zke *z, reg_watcher **at) {
+  reg_watcher *w = *at;
+  *at = w->next;
+  z->watcher_count--;
+  if (w->mode == WATCH_RECURSIVE) z->recursive_count--;
+  mem_free(w);
+}
+
+/* Append a watcher that was made before the COMMIT that makes it count. */
+static void reg_link(zke *z, reg_spot *spot, reg_watcher *w) {
+  reg_watcher **at = &spot->watchers;
+  while (*at) at = &(*at)->next;
+  *at = w;
+  z->watcher_count++;
+  if (w->mode == WATCH_RECURSIVE) z->recursive_count++;
+}
+
+/* Is this pair registered in the same way already? */
+static bool reg_has(const reg_spot *spot, const reg_watcher *like) {
+  const reg_watcher *w = spot->watchers;
+  while (w && (w->fn != like->fn || w->context != like->context ||
+               w->mode != like->mode || w->tables != like->tables)) {
+    w = w->next;
+  }
+  return w != NULL;
+}
+
+/* Note a call, once for each pair. */
+static void reg_add_call(buf *calls, zke_watch_fn fn, void *context) {
+  reg_call call;
+  memset(&call, 0, sizeof call);
+  call.fn = fn;
+  call.context = context;
+  const reg_call *at = (const reg_call *)(void *)calls->data;
+  for (size_t i = 0; i < calls->len / sizeof call; i++) {
+    if (at[i].fn == fn && at[i].context == context) return;
+  }
+  buf_add(calls, &call, sizeof call);
+}
+
+/* Does an event of this type, on the spot itself or below it, speak to the
+ * watcher? */
+static bool reg_matches(const reg_watcher *w, int type, bool below) {
+  unsigned data = 1u << WATCH_TABLE_DATA, child = 1u << WATCH_TABLE_CHILD;
+  unsigned tables = type == ZKE_EVENT_CHILD     ? child
+                    : type == ZKE_EVENT_DELETED ? data | child
+                                                : data;
+  if (w->mode == WATCH_RECURSIVE && type == ZKE_EVENT_CHILD) return false;
+  if (below && w->mode != WATCH_RECURSIVE) return false;
+  return (w->tables & tables) != 0;
+}
+
+/* Collect the calls for an event at one spot and consume its one-shots. */
+static void reg_collect_spot(zke *z, reg_spot *spot, const wait_event *e,
+                             bool below, buf *calls) {
+  if (!spot) return;
+  for (reg_watcher **at = &spot->watchers; *at;) {
+    reg_watcher *w = *at;
+    bool hit = w->zxid < e->zxid && reg_matches(w, e->type, below);
+    if (hit) reg_add_call(calls, w->fn, w->context);
+    if (hit && w->mode == WATCH_ONE_SHOT && !calls->failed) {
+      reg_remove(z, at);
+    } else {
+      at = &w->next;
+    }
+  }
+  reg_drop_if_empty(z, spot);
+}
+
+/* Collect the calls for an event of the tree. */
+static void reg_collect(zke *z, const wait_event *e, buf *calls) {
+  size_t len = strlen(e->path);
+  reg_collect_spot(z, reg_find(z, e->path, len), e, false, calls);
+  while (z->recursive_count && len > 1) {
+    while (e->path[--len] != '/') continue;
+    if (len == 0) len = 1;
+    reg_collect_spot(z, reg_find(z, e->path, len), e, true, calls);
+  }
+}
+
+/* Collect every pair, the default watcher last; an overflow consumes the
+ * one-shots registered before it. */
+static void reg_collect_all(zke *z, int64_t consume_before, buf *calls) {
+  for (size_t i = 0; i < z->spot_cap; i++) {
+    for (reg_spot *spot = z->spots[i], *next; spot; spot = next) {
+      next = spot->next;
+      for (reg_watcher **at = &spot->watchers; *at;) {
+        reg_watcher *w = *at;
+        reg_add_call(calls, w->fn, w->context);
+        if (w->mode == WATCH_ONE_SHOT && w->zxid < consume_before)
+          reg_remove(z, at);
+        else
+          at = &w->next;
+      }
+      reg_drop_if_empty(z, spot);
+    }
+  }
+  if (z->watcher) reg_add_call(calls, z->watcher, z->watcher_context);
+}
+
+static void reg_free(zke *z) {
+  for (size_t i = 0; i < z->spot_cap; i++) {
+    for (reg_spot *spot = z->spots[i], *next; spot; spot = next) {
+      next = spot->next;
+      while (spot->watchers) reg_remove(z, &spot->watchers);
+      mem_free(spot);
+    }
+  }
+  mem_free(z->spots);
+  z->spots = NULL;
+  z->spot_cap = z->spot_count = 0;
+}
+
+/* A registration in the making: rows and memory before COMMIT, the link after
+ * it. */
+typedef struct reg_entry {
+  reg_spot *spot;
+  reg_watcher *w;
+} reg_entry;
+
+/* Inside the transaction: write the rows and get the memory.  When every row
+ * was there already, the same pair need not be noted twice. */
+static int reg_enter(txn *t, const char *path, int mode, unsigned tables,
+                     zke_watch_fn fn, void *context, reg_entry *out) {
+  bool fresh = false;
+  for (int table = 0; table < 2; table++) {
+    if (!(tables & 1u << table)) continue;
+    int rc = watch_add(t, path, watch_kind(mode, table));
+    if (rc != ZKE_OK) return rc;
+    fresh = fresh || sqlite3_changes(t->s->db) > 0;
+  }
+  out->spot = reg_need(t->z, path);
+  out->w = mem_zero(&t->s->a, sizeof *out->w);
+  if (!out->spot || !out->w) return base_nomem();
+  *out->w = (reg_watcher){NULL, mode, tables, fn, context, t->zxid};
+  if (!fresh && reg_has(out->spot, out->w)) {
+    mem_free(out->w);
+    out->w = NULL;
+  }
+  return ZKE_OK;
+}
+
+/* After the transaction: link, or forget. */
+static void reg_settle(zke *z, reg_entry *entry, bool committed) {
+  if (committed && entry->w)
+    reg_link(z, entry->spot, entry->w);
+  else
+    mem_free(entry->w);
+  reg_drop_if_empty(z, entry->spot);
+}
+
+/* Does the pair (fn NULL: any) count for this removal? */
+static bool reg_removes(const reg_watcher *w, unsigned tables, zke_watch_fn fn,
+                        const void *context) {
+  return (w->tables & tables) &&
+         (!fn || (w->fn == fn && w->context == context));
+}
+
+/* Which rows of a path nobody would need any more after a removal: bit
+ * watch_kind() of the result. */
+static unsigned reg_unneeded(const reg_spot *spot, unsigned tables,
+                             zke_watch_fn fn, const void *context) {
+  unsigned removed = 0, kept = 0;
+  for (const reg_watcher *w = spot->watchers; w; w = w->next) {
+    unsigned gone = reg_removes(w, tables, fn, context) ? tables : 0;
+    removed |= (w->tables & gone) << 2 * w->mode;
+    kept |= (w->tables & ~gone) << 2 * w->mode;
+  }
+  return removed & ~kept;
+}
+
+/* Take the watchers off the spot. */
+static void reg_take(zke *z, reg_spot *spot, unsigned tables, zke_watch_fn fn,
+                     const void *context) {
+  for (reg_watcher **at = &spot->watchers; *at;) {
+    reg_watcher *w = *at;
+    if (reg_removes(w, tables, fn, context)) w->tables &= ~tables;
+    if (w->tables)
+      at = &w->next;
+    else
+      reg_remove(z, at);
+  }
+  reg_drop_if_empty(z, spot);
+}
+
+/* ======================================================================
+ * wait_: descriptor, deadlines, dispatch (private)
+ *
+ * One thread at a time has a session's dispatcher role.  It takes notices of
+ * death, ticks, reads events from the file into a queue and calls watchers
+ * with no lock held.
+ * ==================================================================== */
+
+/* Which sessions this thread is dispatching, innermost first: a callback may
+ * dispatch again but not close. */
+typedef struct wait_frame {
+  struct wait_frame *outer;
+  const zke *z;
+} wait_frame;
+
+static _Thread_local wait_frame *wait_frames;
+
+static bool wait_is_inside(const zke *z) {
+  const wait_frame *f = wait_frames;
+  while (f && f->z != z) f = f->outer;
+  return f != NULL;
+}
+
+/* Take the role unless another thread has it. */
+static bool wait_lead(zke *z, wait_frame *frame) {
+  if (z->dispatching && !wait_is_inside(z)) return false;
+  z->dispatching = true;
+  frame->outer = wait_frames;
+  frame->z = z;
+  wait_frames = frame;
+  return true;
+}
+
+/* Give the role back; whoever waits for it may go on. */
+static void wait_follow(zke *z, const wait_frame *frame) {
+  wait_frames = frame->outer;
+  if (!wait_is_inside(z)) z->dispatching = false;
+  lock_signal(z->s, &z->done);
+}
+
+/* ---- notices of death ---- */
+
+static void wait_close_notice(zke *z, wait_notice *n) {
+  if (n->fd < 0) return;
+  if (z->poller >= 0)
+    z->s->os.poller_remove(z->s->os.context, z->poller, n->fd);
+  lock_fd_close(z->s, &n->fd);
+}
+
+static void wait_drop_notice(zke *z, size_t i) {
+  wait_close_notice(z, &z->notices[i]);
+  z->notices[i] = z->notices[--z->notice_count];
+}
+
+/* Room for one more notice; without memory the sweep must do. */
+static wait_notice *wait_new_notice(zke *z) {
+  if (z->notice_count == z->notice_cap) {
+    size_t cap = z->notice_cap ? z->notice_cap * 2 : 4;
+    wait_notice *at = mem_resize(&z->s->a, z->notices, cap * sizeof *at);
+    if (!at) return NULL;
+    z->notices = at;
+    z->notice_cap = cap;
+  }
+  return &z->notices[z->notice_count++];
+}
+
+/* Have the kernel tell of the owner's death: a writing end of its FIFO reports
+ * an error when its reader is gone (P6).  Called after the watch is in the
+ * file; an owner that has died before is probed at the next dispatch. */
+static void wait_watch_owner(zke *z, int64_t owner) {
+  store *s = z->s;
+  if (!owner || s->memory || live_own(s, owner)) return;
+  for (size_t i = 0; i < z->notice_count; i++) {
+    if (z->notices[i].owner == owner) return;
+  }
+  int fd = live_open_fifo(s, owner);
+  if (fd < 0 && fd != -ENXIO && fd != -ENOENT) return;
+  wait_notice *n = wait_new_notice(z);
+  if (!n) {
+    lock_fd_close(s, &fd);
+    return;
+  }
+  *n = (wait_notice){owner, fd < 0 ? -1 : fd, INT64_MAX, ZKE_MS};
+  if (fd >= 0 && z->poller >= 0)
+    s->os.poller_add(s->os.context, z->poller, fd, 0);
+  if (fd < 0) n->probe_at = 0;
+  if (fd < 0 || z->poller < 0) live_wake_self(z);
+}
+
+/* The owner's FIFO has hung up or there was none: look whether it is dead, and
+ * if not yet (the kernel releases files one by one) look again, later and
+ * later.  True when the notice has done its work. */
+static bool wait_probe_owner(zke *z, wait_notice *n, int64_t now) {
+  bool ended;
+  if (live_is_dead(z->s, n->owner)) {
+    int rc = sess_end(z->s, n->owner, SESS_DEAD, true, &ended);
+    if (rc == ZKE_OK) return true;
+    n->pause = ZKE_MS;
+  }
+  n->probe_at = now + n->pause;
+  n->pause = base_min(n->pause * 2, ZKE_TICK_MS * ZKE_MS);
+  return false;
+}
+
+/* Find the notices that have come, a batch at a time. */
+static void wait_poll_notices(zke *z) {
+  struct pollfd fds[32];
+  for (size_t from = 0; from < z->notice_count; from += 32) {
+    size_t n = z->notice_count - from < 32 ? z->notice_count - from : 32;
+    for (size_t i = 0; i < n; i++)
+      fds[i] = (struct pollfd){z->notices[from + i].fd, 0, 0};
+    if (z->s->os.poll(z->s->os.context, fds, (unsigned)n, 0) <= 0) continue;
+    for (size_t i = 0; i < n; i++) {
+      if (fds[i].fd < 0 || !fds[i].revents) continue;
+      wait_close_notice(z, &z->notices[from + i]);
+      z->notices[from + i].probe_at = 0;
+    }
+  }
+}
+
+static void wait_take_notices(zke *z, int64_t now) {
+  wait_poll_notices(z);
+  for (size_t i = z->notice_count; i-- > 0;) {
+    if (z->notices[i].probe_at <= now &&
+        wait_probe_owner(z, &z->notices[i], now)) {
+      wait_drop_notice(z, i);
+    }
+  }
+  while (!z->watcher_count && z->notice_count)
+    wait_drop_notice(z, z->notice_count - 1);
+}
+
+/* ---- deadlines ---- */
+
+/* When the session wants to be looked after, monotonic ns; INT64_MAX: never.
+ * A session inside zke_wait() always ticks. */
+static int64_t wait_deadline(const zke *z, bool waiting) {
+  int64_t at = INT64_MAX;
+  if (waiting || z->watcher_count || z->lease || z->s->duty) at = z->tick_at;
+  for (size_t i = 0; i < z->notice_count; i++)
+    at = base_min(at, z->notices[i].probe_at);
+  if (z->lease) {
+    int64_t left = z->lease_at + z->lease / 4 - live_boottime(z->s);
+    at = base_min(at, lock_now(z->s) + base_max(left, 0));
+  }
+  return at;
+}
+
+/* Set the timer behind zke_fd(). */
+static void wait_arm(zke *z) {
+  if (z->timer < 0) return;
+  int64_t at = wait_deadline(z, false);
+  if (at == INT64_MAX)
+    at = 0;
+  else if (at <= 0)
+    at = 1;
+  if (at == z->timer_at) return;
+  z->timer_at = at;
+  z->s->os.timer_set(z->s->os.context, z->timer, at);
+}
+
+static void wait_tick(zke *z, int64_t now, bool waiting) {
+  if (now < z->tick_at) return;
+  sweep_tick(z->s, waiting || z->watcher_count > 0);
+  z->s->tick_next = now + ZKE_TICK_MS * ZKE_MS;
+  z->tick_at = sweep_next_tick(z->s, now);
+  z->timer_at = -1; /* it has run out: set it again */
+}
+
+/* ---- events ---- */
+
+/* Copy the row that the statement is at into the queue. */
+static int wait_read_event(zke *z, sqlite3_stmt *st) {
+  int len = sqlite3_column_bytes(st, 2);
+  const char *path = (const char *)sqlite3_column_text(st, 2);
+  const char *acl = (const char *)sqlite3_column_text(st, 4);
+  wait_event *e = mem_zero(&z->s->a, sizeof *e + (size_t)len + 1);
+  if (!e) return base_nomem();
+  e->type = sqlite3_column_int(st, 1);
+  e->zxid = sqlite3_column_int64(st, 3);
+  e->readable = acl_allows(&z->s->a, &z->who, acl, ZKE_PERM_READ);
+  if (len) memcpy(e->path, path, (size_t)len);
+  *z->queue_end = e;
+  z->queue_end = &e->next;
+  z->cursor = sqlite3_column_int64(st, 0);
+  return ZKE_OK;
+}
+
+static void wait_clear_queue(zke *z) {
+  for (wait_event *e = z->queue, *next; e; e = next) {
+    next = e->next;
+    mem_free(e);
+  }
+  z->queue = NULL;
+  z->queue_end = &z->queue;
+}
+
+/* Read the next events, then look whether the session still exists: an end
+ * takes the events with it. */
+static int wait_fetch(zke *z) {
+  int rc;
+  bool row = true;
+  sqlite3_stmt *st = db_statement(z->s, DB_EVENT_NEXT, &rc);
+  if (!st) return rc;
+  db_bind_int(st, 1, z->id);
+  db_bind_int(st, 2, z->cursor);
+  while (rc == ZKE_OK && row) {
+    rc = db_step(z->s, st, &row);
+    if (rc == ZKE_OK && row) rc = wait_read_event(z, st);
+  }
+  if (row) sqlite3_reset(st);
+  st = rc == ZKE_OK ? db_statement(z->s, DB_SESSION_HAS, &rc) : NULL;
+  if (!st) return rc;
+  db_bind_int(st, 1, z->id);
+  rc = db_step(z->s, st, &row);
+  if (rc != ZKE_OK) return rc;
+  if (row)
+    sqlite3_reset(st);
+  else
+    txn_session_gone(z);
+  z->verify_next = lock_now(z->s) + ZKE_TICK_MS * ZKE_MS;
+  return ZKE_OK;
+}
+
+static int wait_state(const zke *z) {
+  if (z->s->readonly) return ZKE_STATE_READONLY;
+  return z->state == SESS_ALIVE         ? ZKE_STATE_CONNECTED
+         : z->state == SESS_AUTH_FAILED ? ZKE_STATE_AUTH_FAILED
+         : z->state == SESS_EXPIRED     ? ZKE_STATE_EXPIRED
+                                        : ZKE_STATE_CLOSED;
+}
+
+/* The event's path as the handle sees it, below its chroot. */
+static const char *wait_visible_path(const zke *z, const char *path) {
+  if (!z->chroot_len || strncmp(path, z->chroot, z->chroot_len) != 0)
+    return path;
+  return path[z->chroot_len] ? path + z->chroot_len : "/";
+}
+
+/* Make the calls, with no lock held. */
+static void wait_call(zke *z, const buf *calls, int type, const char *path,
+                      int *count) {
+  const reg_call *call = (const reg_call *)(const void *)calls->data;
+  size_t n = calls->len / sizeof *call;
+  int state = wait_state(z);
+  if (!n) return;
+  z->delivered += n;
+  *count += (int)n;
+  lock_drop(z->s);
+  for (size_t i = 0; i < n && !atomic_load(&z->closing); i++)
+    call[i].fn(z, type, state, path, call[i].context);
+  lock_take(z->s, INT64_MAX);
+}
+
+/* Deliver the first event of the queue; ZKE_NOMEM leaves it there. */
+static int wait_deliver(zke *z, int *count) {
+  buf calls = {.a = &z->s->a};
+  wait_event *e = z->queue;
+  if (e->type == ZKE_EVENT_OVERFLOW)
+    reg_collect_all(z, e->zxid, &calls);
+  else if (e->readable)
+    reg_collect(z, e, &calls);
+  if (calls.failed) {
+    buf_free(&calls);
+    return base_nomem();
+  }
+  z->queue = e->next;
+  if (!z->queue) z->queue_end = &z->queue;
+  wait_call(z, &calls, e->type, wait_visible_path(z, e->path), count);
+  mem_free(e);
+  buf_free(&calls);
+  return ZKE_OK;
+}
+
+/* Deliver the session's end: to everybody, once; what was queued is void. */
+static int wait_deliver_end(zke *z, int *count) {
+  buf calls = {.a = &z->s->a};
+  wait_clear_queue(z);
+  reg_collect_all(z, 0, &calls);
+  if (calls.failed) {
+    buf_free(&calls);
+    return base_nomem();
+  }
+  z->lost_notice = false;
+  wait_call(z, &calls, ZKE_EVENT_SESSION, "", count);
+  buf_free(&calls);
+  return ZKE_OK;
+}
+
+/* A session that only reads trims its delivered events from time to time,
+ * lest they count as pending. */
+static int wait_trim_body(txn *t, void *arg) {
+  (void)t, (void)arg;
+  return ZKE_OK;
+}
+
+static void wait_trim(zke *z) {
+  int64_t most = base_min(ZKE_TRIM_EVENTS, z->s->event_limit / 2);
+  if (z->cursor - z->trimmed > most)
+    txn_try(z->s, z, false, wait_trim_body, NULL);
+}
+
+/* Empty the FIFO. */
+static void wait_drain(zke *z) {
+  char bytes[256];
+  while (z->s->os.read(z->s->os.context, z->wake_rfd, bytes, sizeof bytes) ==
+         (int64_t)sizeof bytes) {
+    continue;
+  }
+}
+
+/* One dispatch by the thread that has the role: everything that is there. */
+static int wait_dispatch(zke *z, bool waiting, int *count) {
+  int rc = ZKE_OK;
+  int64_t now = lock_now(z->s);
+  wait_drain(z);
+  if (z->state == SESS_ALIVE) {
+    live_stamp_lease(z);
+    wait_take_notices(z, now);
+    wait_tick(z, now, waiting);
+  }
+  while (rc == ZKE_OK && !atomic_load(&z->closing)) {
+    if (!z->queue && z->state == SESS_ALIVE) rc = wait_fetch(z);
+    if (rc != ZKE_OK) break;
+    if (z->lost_notice)
+      rc = wait_deliver_end(z, count);
+    else if (z->queue && z->state == SESS_ALIVE)
+      rc = wait_deliver(z, count);
+    else
+      break;
+  }
+  if (z->state == SESS_ALIVE && rc == ZKE_OK && !atomic_load(&z->closing))
+    wait_trim(z);
+  wait_arm(z);
+  return rc;
+}
+
+/* Sleep in the kernel until something comes or the deadline (monotonic ns),
+ * with the lock dropped. */
+static void wait_sleep(zke *z, int64_t deadline) {
+  store *s = z->s;
+  struct pollfd few[8], *fds = few;
+  size_t n = 1;
+  int64_t until = base_min(deadline, wait_deadline(z, true));
+  int64_t left = until == INT64_MAX ? INT64_MAX : until - lock_now(s);
+  int timeout = left == INT64_MAX ? -1
+                : left <= 0       ? 0
+                            : (int)base_min((left - 1) / ZKE_MS + 1, INT_MAX);
+  few[0] = (struct pollfd){z->poller >= 0 ? z->poller : z->wake_rfd, POLLIN, 0};
+  if (z->poller < 0 && z->notice_count) {
+    size_t all = z->notice_count + 1;
+    if (all > 8) fds = mem_resize(&s->a, NULL, all * sizeof *fds);
+    if (!fds) {
+      fds = few; /* the sweep must do */
+    } else {
+      fds[0] = few[0];
+      for (; n < all; n++) fds[n] = (struct pollfd){z->notices[n - 1].fd, 0, 0};
+    }
+  }
+  lock_drop(s);
+  if (timeout) s->os.poll(s->os.context, fds, (unsigned)n, timeout);
+  lock_take(s, INT64_MAX);
+  if (fds != few) mem_free(fds);
+}
+
+/* Wait as the thread with the role, or for the one that has it, until a
+ * watcher was called. */
+static int wait_until(zke *z, int64_t deadline) {
+  uint64_t before = z->delivered;
+  for (bool first = true;; first = false) {
+    int count = 0, rc = ZKE_OK;
+    wait_frame frame;
+    int64_t now = lock_now(z->s);
+    if (atomic_load(&z->closing))
+      return base_fail(ZKE_CLOSING, "the handle is being closed");
+    if (z->delivered != before) return ZKE_OK;
+    if (z->state != SESS_ALIVE && !z->lost_notice)
+      return base_fail(ZKE_INVALIDSTATE, "the session has ended");
+    if (now >= deadline && !first)
+      return base_fail(ZKE_OPERATIONTIMEOUT,
+                       "nothing came before the deadline");
+    if (!wait_lead(z, &frame)) {
+      lock_wait(
+          z->s, &z->done,
+          deadline == INT64_MAX ? INT64_MAX : base_max(deadline - now, 1));
+      continue;
+    }
+    z->s->deadline = base_later(now, z->s->busy);
+    rc = wait_dispatch(z, true, &count);
+    if (rc == ZKE_OK && z->delivered == before && !atomic_load(&z->closing) &&
+        z->state == SESS_ALIVE) {
+      wait_sleep(z, deadline);
+    }
+    wait_follow(z, &frame);
+    if (rc != ZKE_OK) return rc;
+  }
+}
+
+/* ======================================================================
+ * view_: lists for inspection, zke_check (private)
+ *
+ * A list is one block: head, records, texts.  While it is built a record's
+ * string is kept as an offset into the texts.
+ * ==================================================================== */
+
+typedef struct view_list {
+  buf records, texts;
+  int count;
+} view_list;
+
+static void view_add_text(view_list *l, sqlite3_stmt *st, int column) {
+  const char *text = (const char *)sqlite3_column_text(st, column);
+  buf_add_string(&l->texts, text ? text : "");
+}
+
+/* Put head, records and texts into one block; *records and *texts point into
+ * it. */
+static void *view_finish(const zke_allocator *a, view_list *l, size_t head,
+                         char **records, char **texts) {
+  if (l->records.failed || l->texts.failed) return NULL;
+  char *block = mem_resize(a, NULL, head + l->records.len + l->texts.len);
+  if (!block) return NULL;
+  *records = block + head;
+  *texts = *records + l->records.len;
+  if (l->records.len) memcpy(*records, l->records.data, l->records.len);
+  if (l->texts.len) memcpy(*texts, l->texts.data, l->texts.len);
+  return block;
+}
+
+/* Run a query of the views and let read() turn each row into a record. */
+static int view_collect(store *s, const char *sql,
+                        void (*read)(store *s, sqlite3_stmt *st, view_list *l),
+                        view_list *l) {
+  sqlite3_stmt *st = NULL;
+  int rc = sqlite3_prepare_v2(s->db, sql, -1, &st, NULL);
+  memset(l, 0, sizeof *l);
+  l->records.a = l->texts.a = &s->a;
+  while (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+    read(s, st, l);
+    l->count++;
+    rc = SQLITE_OK;
+  }
+  sqlite3_finalize(st);
+  return rc == SQLITE_DONE ? ZKE_OK : db_error(s, rc, "listing");
+}
+
+static void view_read_session(store *s, sqlite3_stmt *st, view_list *l) {
+  zke_session_info r;
+  memset(&r, 0, sizeof r);
+  r.id = sqlite3_column_int64(st, 0);
+  r.pid = sqlite3_column_int64(st, 2);
+  r.started_ms = sqlite3_column_int64(st, 3);
+  r.lease_ms = sqlite3_column_int64(st, 4) / ZKE_MS;
+  r.alive = !live_is_dead(s, r.id);
+  r.ephemerals = sqlite3_column_int(st, 5);
+  r.watches = sqlite3_column_int(st, 6);
+  r.events = sqlite3_column_int(st, 7);
+  buf_add(&l->records, &r, sizeof r);
+  view_add_text(l, st, 1);
+}
+
+static int view_sessions(store *s, zke_session_list **out) {
+  view_list l;
+  char *records = NULL, *text = NULL;
+  int rc = view_collect(
+      s,
+      "SELECT id,identity,pid,started,lease,(SELECT count(*)FROM node WHERE "
+      "owner=session.id AND owner<>0),(SELECT count(*)FROM watch WHERE "
+      "watch.session=session.id),(SELECT count(*)FROM event WHERE "
+      "event.session=session.id)FROM session ORDER BY id",
+      view_read_session, &l);
+  zke_session_list *list =
+      rc == ZKE_OK ? view_finish(&s->a, &l, sizeof *list, &records, &text)
+                   : NULL;
+  if (list) {
+    zke_session_info *r = (zke_session_info *)(void *)records;
+    for (int i = 0; i < l.count; i++, text += strlen(text) + 1)
+      r[i].identity = text;
+    *list = (zke_session_list){l.count, r};
+    *out = list;
+  }
+  buf_free(&l.records);
+  buf_free(&l.texts);
+  return rc == ZKE_OK && !list ? base_nomem() : rc;
+}
+
+static void view_read_watch(store *s, sqlite3_stmt *st, view_list *l) {
+  zke_watch_info r;
+  (void)s;
+  memset(&r, 0, sizeof r);
+  int kind = sqlite3_column_int(st, 1);
+  r.type = kind % 2 == WATCH_TABLE_DATA ? ZKE_WATCH_DATA : ZKE_WATCH_CHILD;
+  r.mode = kind / 2 - 1;
+  r.session = sqlite3_column_int64(st, 2);
+  r.owner = sqlite3_column_int64(st, 3);
+  buf_add(&l->records, &r, sizeof r);
+  view_add_text(l, st, 0);
+}
+
+static int view_watches(store *s, bool waiters, zke_watch_list **out) {
+  view_list l;
+  char *records = NULL, *text = NULL;
+  int rc = view_collect(
+      s,
+      waiters ? DB_WAITERS("w.path,w.kind,w.session,n.owner") " ORDER BY 1,3"
+              : "SELECT path,kind,session,0 FROM watch ORDER BY 1,3,2",
+      view_read_watch, &l);
+  zke_watch_list *list =
+      rc == ZKE_OK ? view_finish(&s->a, &l, sizeof *list, &records, &text)
+                   : NULL;
+  if (list) {
+    zke_watch_info *r = (zke_watch_info *)(void *)records;
+    for (int i = 0; i < l.count; i++, text += strlen(text) + 1)
+      r[i].path = text;
+    *list = (zke_watch_list){l.count, r};
+    *out = list;
+  }
+  buf_free(&l.records);
+  buf_free(&l.texts);
+  return rc == ZKE_OK && !list ? base_nomem() : rc;
+}
+
+/* The path of a row of node, and the key of a path, in SQL. */
+#define VIEW_PATH                                                  \
+  "CASE n.parent WHEN '' THEN '/' WHEN '/' THEN '/'||n.name ELSE " \
+  "n.parent||'/'||n.name END"
+#define VIEW_HEAD(p) "rtrim(" p ",replace(" p ",'/',''))"
+
+/* The invariants of doc/format.md that SQL can test: each query gives a row
+ * for a violation. */
+/* clang-format off */
+static const struct {
+  const char *name, *sql;
+} view_invariants[] = {
+    {"I1 root", "SELECT '/'WHERE NOT EXISTS(SELECT 1 FROM node WHERE "
+                "parent=''AND name='')OR(SELECT count(*)FROM node WHERE "
+                "parent='')<>1"},
+    {"I2 parent exists",
+     "SELECT " VIEW_PATH " FROM node n WHERE n.parent NOT IN('','/')AND NOT "
+     "EXISTS(SELECT 1 FROM node p WHERE p.parent=CASE length(" VIEW_HEAD(
+         "n.parent") ")WHEN 1 THEN '/'ELSE rtrim(" VIEW_HEAD(
+         "n.parent") ",'/')END AND p.name=substr(n.parent,length(" VIEW_HEAD(
+         "n.parent") ")+1))"},
+    {"I3 nchild is the number of children",
+     "SELECT " VIEW_PATH " FROM node n WHERE n.nchild<>(SELECT count(*)FROM "
+     "node c WHERE c.parent=" VIEW_PATH ")"},
+    {"I4 creates counts at least the children",
+     "SELECT " VIEW_PATH " FROM node n WHERE n.creates<0 OR "
+     "n.creates>2147483647 OR n.creates+CASE " VIEW_PATH " WHEN '/'THEN 1 "
+     "WHEN '/zookeeper'THEN 2 ELSE 0 END<n.nchild"},
+    {"I5 an owner is a session",
+     "SELECT " VIEW_PATH " FROM node n WHERE n.owner<>0 AND NOT EXISTS(SELECT "
+     "1 FROM session WHERE id=n.owner)"},
+    {"I6 ephemerals have no children and are plain",
+     "SELECT " VIEW_PATH " FROM node n WHERE n.owner<>0 AND(n.nchild<>0 OR "
+     "n.kind<>0)"},
+    {"I7 zxids are ordered",
+     "SELECT " VIEW_PATH " FROM node n,meta m WHERE n.czxid>n.mzxid OR "
+     "n.czxid>n.pzxid OR n.mzxid>m.zxid OR n.pzxid>m.zxid"},
+    {"I8 data is where its length says",
+     "SELECT " VIEW_PATH " FROM node n LEFT JOIN blob b ON b.id=n.blob WHERE "
+     "CASE WHEN n.len<-1 THEN 1 WHEN n.len<=0 THEN n.data IS NOT NULL OR "
+     "n.blob IS NOT NULL WHEN n.blob IS NULL THEN n.data IS NULL OR "
+     "length(n.data)<>n.len ELSE n.data IS NOT NULL OR b.data IS NULL OR "
+     "length(b.data)<>n.len END"},
+    {"I9 every blob has one node",
+     "SELECT 'blob '||id FROM blob WHERE(SELECT count(*)FROM node n WHERE "
+     "n.blob=id)<>1"},
+    {"I10 watches are of a session and a known kind",
+     "SELECT path FROM watch w WHERE w.kind NOT BETWEEN 0 AND 5 OR NOT "
+     "EXISTS(SELECT 1 FROM session WHERE id=w.session)"},
+    {"I11 events are of a session",
+     "SELECT path FROM event e WHERE NOT EXISTS(SELECT 1 FROM session WHERE "
+     "id=e.session)"},
+    {"I12 meta.recursive counts the recursive watches",
+     "SELECT 'meta'FROM meta WHERE recursive<>(SELECT count(*)FROM watch "
+     "WHERE kind>=4)"},
+    {"I13 kind, ttl and due agree",
+     "SELECT " VIEW_PATH " FROM node n WHERE n.kind NOT BETWEEN 0 AND 2 OR "
+     "n.due<>CASE n.kind WHEN 2 THEN n.mtime+n.ttl WHEN 1 THEN CASE n.nchild "
+     "WHEN 0 THEN n.due ELSE 0 END ELSE 0 END OR(n.kind<>2 AND n.ttl<>0)"},
+    {"I14 session ids are zxids given",
+     "SELECT 'session '||id FROM session,meta WHERE id>zxid OR id<=4294967296"},
+};
+/* clang-format on */
+
+typedef struct view_report {
+  zke_check_fn fn;
+  void *context;
+  int found;
+} view_report;
+
+ZKE_PRINTF(2, 3)
+static void view_tell(view_report *r, const char *format, ...) {
+  char text[1024];
+  va_list ap;
+  va_start(ap, format);
+  vsnprintf(text, sizeof text, format, ap);
+  va_end(ap);
+  r->found++;
+  if (r->fn) r->fn(r->context, text);
+}
+
+/* Run one query whose rows are violations; quick_check's "ok" is none. */
+static int view_check_query(store *s, const char *name, const char *sql,
+                            view_report *r) {
+  sqlite3_stmt *st = NULL;
+  int rc = sqlite3_prepare_v2(s->db, sql, -1, &st, NULL);
+  while (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+    const char *text = (const char *)sqlite3_column_text(st, 0);
+    if (text && strcmp(text, "ok") != 0) view_tell(r, "%s: %s", name, text);
+    rc = SQLITE_OK;
+  }
+  sqlite3_finalize(st);
+  return rc == SQLITE_DONE ? ZKE_OK : db_error(s, rc, name);
+}
+
+/* Is the text an ACL that acl_next() reads to its end? */
+static bool view_acl_valid(store *s, const char *text) {
+  buf id = {.a = &s->a};
+  int32_t perms;
+  char scheme[16];
+  int entries = 0;
+  while (acl_next(&text, &perms, scheme, &id)) entries++;
+  buf_free(&id);
+  return entries > 0 && !*text;
+}
+
+/* What SQL cannot test: names and ACLs. */
+static int view_check_texts(store *s, view_report *r) {
+  sqlite3_stmt *st = NULL;
+  int rc = sqlite3_prepare_v2(
+      s->db, "SELECT " VIEW_PATH ",n.name,n.acl FROM node n", -1, &st, NULL);
+  while (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+    const char *path = (const char *)sqlite3_column_text(st, 0);
+    const char *name = (const char *)sqlite3_column_text(st, 1);
+    const char *acl = (const char *)sqlite3_column_text(st, 2);
+    if (!path || !name || !path_check_new(path) || strchr(name, '/'))
+      view_tell(r, "I15 names are valid: %s", path ? path : "(null)");
+    if (acl && !view_acl_valid(s, acl))
+      view_tell(r, "I16 ACLs are readable: %s", path ? path : "(null)");
+    rc = SQLITE_OK;
+  }
+  sqlite3_finalize(st);
+  return rc == SQLITE_DONE ? ZKE_OK : db_error(s, rc, "checking names");
+}
+
+static int view_check(store *s, zke_check_fn fn, void *context) {
+  view_report r = {fn, context, 0};
+  size_t n = sizeof view_invariants / sizeof *view_invariants;
+  int rc = db_do(s, DB_BEGIN_READ);
+  if (rc != ZKE_OK) return rc;
+  rc = view_check_query(s, "I0 SQLite", "PRAGMA quick_check(20)", &r);
+  for (size_t i = 0; i < n && rc == ZKE_OK; i++)
+    rc = view_check_query(s, view_invariants[i].name, view_invariants[i].sql,
+                          &r);
+  if (rc == ZKE_OK) rc = view_check_texts(s, &r);
+  if (rc == ZKE_CORRUPT) view_tell(&r, "I0 SQLite: %s", base_sentence);
+  char sentence[sizeof base_sentence];
+  memcpy(sentence, base_sentence, sizeof sentence);
+  txn_rollback(s);
+  memcpy(base_sentence, sentence, sizeof sentence);
+  if (rc != ZKE_OK || !r.found) return rc;
+  return base_fail(ZKE_DATAINCONSISTENCY, "%s: %d invariants violated", s->name,
+                   r.found);
+}
+
+/* ======================================================================
+ * store_: making and ending a store (private)
+ * ==================================================================== */
+
+static int64_t store_default(int64_t given, int64_t otherwise) {
+  return given ? given : otherwise;
+}
+
+/* The caller's options as this version knows them: members it does not have
+ * are zero. */
+static int store_options(const zke_options *given, zke_options *out) {
+  memset(out, 0, sizeof *out);
+  if (!given) return ZKE_OK;
+  if (given->size < sizeof given->size)
+    return base_fail(ZKE_BADARGUMENTS, "options.size is not set");
+  memcpy(out, given, given->size < sizeof *out ? given->size : sizeof *out);
+  if (out->data_limit < 0 || out->cache_kib < 0 || out->event_limit < 0 ||
+      out->busy_timeout_ms < 0 || out->lease_ms < 0 || out->container_ms < 0 ||
+      out->lease_ms > INT64_MAX / ZKE_MS ||
+      out->busy_timeout_ms > INT64_MAX / ZKE_MS) {
+    return base_fail(ZKE_BADARGUMENTS, "an option is out of range");
+  }
+  if (out->durability < ZKE_DURABLE_BY_KIND ||
+      out->durability > ZKE_DURABLE_NONE ||
+      (out->flags & ~(unsigned)(ZKE_OPEN_READONLY | ZKE_OPEN_EXISTING))) {
+    return base_fail(ZKE_BADARGUMENTS, "options.durability or .flags");
+  }
+  if (out->os && out->os->size != sizeof(zke_os))
+    return base_fail(ZKE_BADARGUMENTS, "options.os->size is not known");
+  if (out->chroot && *out->chroot && !path_check(out->chroot, false))
+    return base_fail(ZKE_BADARGUMENTS, "malformed chroot %s", out->chroot);
+  return ZKE_OK;
+}
+
+static void store_free(store *s) {
+  zke_allocator a = s->a;
+  live_forget_wakes(s);
+  if (s->db) db_disconnect(s);
+  if (s->duty) live_lock(s, LIVE_DUTY, false);
+  lock_fd_close(s, &s->gate_fd);
+  lock_fork_remove(s);
+  pthread_cond_destroy(&s->unlocked);
+  pthread_mutex_destroy(&s->m);
+  char *names[] = {s->name, s->vfs, s->file, s->dir, s->live, s->wal, s->shm};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) mem_free(names[i]);
+  mem_free(s->fds);
+  (void)a;
+  mem_free(s);
+}
+
+/* A store with its settings and nothing open. */
+static int store_new(const char *name, const zke_options *o, store **out) {
+  zke_allocator a = o->allocator;
+  if (!a.resize) a.resize = mem_default_resize;
+  store *s = mem_zero(&a, sizeof *s);
+  if (!s) return base_nomem();
+  s->a = a;
+  s->gate_fd = -1;
+  if (o->os)
+    s->os = *o->os;
+  else
+    zke_os_default(&s->os);
+  s->log = o->log;
+  s->log_context = o->log_context;
+  s->memory = strcmp(name, ":memory:") == 0;
+  s->readonly = (o->flags & ZKE_OPEN_READONLY) != 0;
+  s->durability = o->durability;
+  s->data_limit = (int)store_default(o->data_limit, 1048576);
+  s->event_limit = (int)store_default(o->event_limit, 10000);
+  s->cache_kib = (int)store_default(o->cache_kib, 256);
+  s->busy = store_default(o->busy_timeout_ms, 5000) * ZKE_MS;
+  s->container = store_default(o->container_ms, 60000);
+  s->wal_limit = ZKE_CHECKPOINT_PAGES;
+  s->locked = true; /* by the thread that opens */
+  atomic_init(&s->forked, false);
+  pthread_mutex_init(&s->m, NULL);
+  os_condition_init(&s->unlocked);
+  s->name = mem_copy(&s->a, name, strlen(name));
+  if (o->vfs) s->vfs = mem_copy(&s->a, o->vfs, strlen(o->vfs));
+  s->os.random(s->os.context, &s->random, sizeof s->random);
+  s->random |= 1;
+  int64_t now = lock_now(s);
+  s->deadline = base_later(now, s->busy);
+  s->tick_next = base_later(now, ZKE_TICK_MS * ZKE_MS);
+  int rc = s->name && (s->vfs || !o->vfs) ? lock_fork_add(s) : base_nomem();
+  if (rc == ZKE_OK) {
+    *out = s;
+    return ZKE_OK;
+  }
+  store_free(s);
+  return rc;
+}
+
+/* The directory that a file's name lies in, for questions about it. */
+static char *store_directory(store *s) {
+  const char *slash = strrchr(s->name, '/');
+  size_t len = slash ? (size_t)(slash - s->name) : 0;
+  if (slash && len == 0) len = 1; /* in "/" */
+  return slash ? mem_copy(&s->a, s->name, len) : mem_copy(&s->a, ".", 1);
+}
+
+/* Look at the name before anything is opened or made: *exists. */
+static int store_inspect_name(store *s, unsigned flags, bool *exists) {
+  void *c = s->os.context;
+  zke_file f;
+  char *dir = store_directory(s);
+  if (!dir) return base_nomem();
+  int rc = s->os.stat(c, s->name, &f);
+  int up = s->os.stat(c, dir, &(zke_file){0});
+  int network = up < 0 ? 0 : s->os.network(c, dir);
+  mem_free(dir);
+  *exists = rc == 0;
+  if (up < 0) {
+    return base_fail(ZKE_CANTOPEN, "%s: its directory: %s", s->name,
+                     strerror(-up));
+  }
+  if (rc < 0 && rc != -ENOENT)
+    return base_fail(ZKE_CANTOPEN, "%s: %s", s->name, strerror(-rc));
+  if (!*exists && (flags & (ZKE_OPEN_EXISTING | ZKE_OPEN_READONLY)))
+    return base_fail(ZKE_CANTOPEN, "%s does not exist", s->name);
+  if (*exists && f.type != ZKE_FILE_REGULAR) {
+    return base_fail(ZKE_CANTOPEN, "%s is %s, not a file", s->name,
+                     f.type == ZKE_FILE_DIRECTORY ? "a directory" : "special");
+  }
+  if (network == 1) {
+    return base_fail(ZKE_NETWORKFS,
+                     "%s is on a network file system, where processes of "
+                     "different hosts cannot share a write-ahead log",
+                     s->name);
+  }
+  return ZKE_OK;
+}
+
+static char *store_beside(store *s, const char *suffix) {
+  size_t len = strlen(s->file), more = strlen(suffix);
+  char *path = mem_resize(&s->a, NULL, len + more + 1);
+  if (!path) return NULL;
+  memcpy(path, s->file, len);
+  memcpy(path + len, suffix, more + 1);
+  return path;
+}
+
+/* The names of the side files follow SQLite's idea of the database's, which
+ * has symbolic links resolved. */
+static int store_name_files(store *s) {
+  const char *file = sqlite3_db_filename(s->db, "main");
+  if (!file || !*file) file = s->name;
+  s->file = mem_copy(&s->a, file, strlen(file));
+  if (!s->file) return base_nomem();
+  s->dir = store_beside(s, "-zke");
+  s->live = store_beside(s, "-zke/live");
+  s->wal = store_beside(s, "-wal");
+  s->shm = store_beside(s, "-shm");
+  if (!s->dir || !s->live || !s->wal || !s->shm) return base_nomem();
+  int rc = s->os.stat(s->os.context, s->file, &s->file_id);
+  if (rc < 0) return base_fail(ZKE_CANTOPEN, "%s: %s", s->name, strerror(-rc));
+  return ZKE_OK;
+}
+
+/* With the gate held: make the tables, or accept what is there now. */
+static int store_settle_schema(store *s) {
+  enum db_kind kind;
+  int rc = db_recognise(s, &kind);
+  if (rc == ZKE_OK) rc = db_accept(s, kind);
+  if (rc == ZKE_OK) rc = db_configure(s);
+  if (rc == ZKE_OK && kind == DB_EMPTY) rc = db_create_schema(s);
+  return rc == ZKE_OK ? db_enter_wal(s) : rc;
+}
+
+/* Open a file for work: recognise it before anything is made beside it, then
+ * the liveness file, then the rest under the gate. */
+static int store_open_file(store *s, bool exists) {
+  enum db_kind kind = DB_EMPTY;
+  int rc = db_connect(s, !exists);
+  if (rc == ZKE_OK) rc = db_recognise(s, &kind);
+  if (rc == ZKE_OK) rc = db_accept(s, kind);
+  if (rc == ZKE_OK) rc = store_name_files(s);
+  if (rc == ZKE_OK) rc = live_open(s);
+  if (rc == ZKE_OK) rc = gate_enter(s, NULL);
+  if (rc != ZKE_OK) return rc;
+  rc = store_settle_schema(s);
+  gate_leave(s);
+  return rc;
+}
+
+/* Open a file for inspection: nothing is made, nothing is changed. */
+static int store_open_readonly(store *s) {
+  enum db_kind kind;
+  int rc = db_connect(s, false);
+  if (rc == ZKE_OK) rc = db_recognise(s, &kind);
+  if (rc == ZKE_OK) rc = db_accept(s, kind == DB_EMPTY ? DB_STRANGER : kind);
+  if (rc == ZKE_OK) rc = store_name_files(s);
+  if (rc != ZKE_OK) return rc;
+  s->gate_fd = lock_fd_open(s, s->live, O_RDONLY, 0); /* to probe; or -1 */
+  if (s->gate_fd < 0) s->gate_fd = -1;
+  s->synchronous = 1;
+  rc = db_exec(s, "PRAGMA query_only=1", "configuring");
+  int64_t meta[3];
+  if (rc == ZKE_OK) rc = db_fetch_ints(s, DB_META, 0, 3, meta);
+  if (rc == ZKE_CANTOPEN || rc == ZKE_READONLY) {
+    return base_fail(ZKE_CANTOPEN,
+                     "%s: the -shm file beside it cannot be used by a "
+                     "read-only handle: %s",
+                     s->name, sqlite3_errmsg(s->db));
+  }
+  return rc;
+}
+
+static int store_open_memory(store *s) {
+  int rc = db_connect(s, true);
+  if (rc == ZKE_OK) rc = db_configure(s);
+  return rc == ZKE_OK ? db_create_schema(s) : rc;
+}
+
+/* Remember the inodes of SQLite's side files, for the tick. */
+static void store_note_files(store *s) {
+  if (s->memory || s->readonly) return;
+  if (s->os.stat(s->os.context, s->wal, &s->wal_id) < 0) s->wal_id.inode = 0;
+  if (s->os.stat(s->os.context, s->shm, &s->shm_id) < 0) s->shm_id.inode = 0;
+}
+
+static int store_open(store *s, unsigned flags) {
+  bool exists = false;
+  if (s->memory && s->readonly) {
+    return base_fail(ZKE_BADARGUMENTS,
+                     "a database in memory cannot be opened read-only");
+  }
+  if (s->memory) return store_open_memory(s);
+  int rc = store_inspect_name(s, flags, &exists);
+  if (rc != ZKE_OK) return rc;
+  return s->readonly ? store_open_readonly(s) : store_open_file(s, exists);
+}
+
+/* The library behind us: new enough, and safe with threads? */
+static int store_check_sqlite(void) {
+  if (sqlite3_libversion_number() < ZKE_SQLITE_OLDEST) {
+    return base_fail(ZKE_SQLITEVERSION, "SQLite %s is older than 3.37.2",
+                     sqlite3_libversion());
+  }
+  if (!sqlite3_threadsafe())
+    return base_fail(ZKE_SQLITEVERSION, "SQLite was built without threads");
+  return ZKE_OK;
+}
+
+/* A session's handle, not yet begun. */
+static int store_new_session(store *s, const zke_options *o, zke **out) {
+  zke *z = mem_zero(&s->a, sizeof *z);
+  if (!z) return base_nomem();
+  const char *chroot = o->chroot && strcmp(o->chroot, "/") ? o->chroot : "";
+  z->s = s;
+  z->live_fd = z->wake_rfd = z->wake_wfd = z->poller = z->timer = -1;
+  z->lease = o->lease_ms * ZKE_MS;
+  z->watcher = o->watcher;
+  z->watcher_context = o->watcher_context;
+  z->who.ids.a = z->path.a = &s->a;
+  z->queue_end = &z->queue;
+  z->chroot_len = strlen(chroot);
+  z->chroot = mem_copy(&s->a, chroot, z->chroot_len);
+  atomic_init(&z->closing, false);
+  atomic_init(&z->calls, 0);
+  os_condition_init(&z->done);
+  *out = z;
+  return z->chroot ? ZKE_OK : base_nomem();
+}
+
+/* Free a handle that is in no list and has no session. */
+static void store_free_session(zke *z) {
+  sess_release(z);
+  wait_clear_queue(z);
+  reg_free(z);
+  buf_free(&z->who.ids);
+  buf_free(&z->path);
+  mem_free(z->chroot);
+  mem_free(z->fifo);
+  mem_free(z->notices);
+  pthread_cond_destroy(&z->done);
+  mem_free(z);
+}
+
+/* Begin a session for a handle and put it into the store's list.  On failure
+ * the handle is freed. */
+static int store_add_session(store *s, const zke_options *o, bool first,
+                             zke **out) {
+  zke *z = NULL;
+  char name[64] = "";
+  int rc = store_new_session(s, o, &z);
+  if (rc == ZKE_OK && !s->readonly) {
+    if (!o->identity) s->os.process_name(s->os.context, name, sizeof name);
+    rc = sess_begin(z, o->identity ? o->identity : name, first);
+  }
+  if (rc != ZKE_OK) {
+    if (z) store_free_session(z);
+    return rc;
+  }
+  int64_t now = lock_now(s);
+  z->tick_at = sweep_next_tick(s, now);
+  z->verify_next = base_later(now, ZKE_TICK_MS * ZKE_MS);
+  z->next = s->sessions;
+  s->sessions = z;
+  *out = z;
+  return ZKE_OK;
+}
+
+/* When the last session of all processes has ended, the database file alone
+ * holds everything. */
+static void store_finish(store *s) {
+  buf sessions = {.a = &s->a};
+  if (s->memory || s->readonly || s->replaced || s->broken || !s->db) return;
+  if (sess_list(s, &sessions) == ZKE_OK && sessions.len == 0 &&
+      gate_enter(s, NULL) == ZKE_OK) {
+    if (db_set_synchronous(s, true) == ZKE_OK) db_checkpoint(s);
+    gate_leave(s);
+  }
+  buf_free(&sessions);
+}
+
+/* ======================================================================
+ * api_, zke_: argument checks, enter, one inner call, leave (public)
+ * ==================================================================== */
+
+enum {
+  API_CHANGE = 1,     /* needs a handle that may write */
+  API_SEQUENTIAL = 2, /* the path may end like a prefix */
+  API_MULTI = 4,      /* ZooKeeper's C client has other codes here */
+  API_ANY_STATE = 8   /* works on an expired handle */
+};
+
+/* Check a path and put the chroot before it; *full lives until the handle's
+ * next call. */
+static int api_path(zke *z, const char *path, unsigned flags,
+                    const char **full) {
+  bool sequential = (flags & API_SEQUENTIAL) != 0;
+  if (!path_check(path, sequential)) {
+    return base_fail(ZKE_BADARGUMENTS, "malformed path %s",
+                     path ? path : "(NULL)");
+  }
+  *full = path;
+  if (!z->chroot_len) return ZKE_OK;
+  bool root = path[1] == '\0';
+  if (root && sequential) {
+    return base_fail(ZKE_BADARGUMENTS,
+                     "a sequential create of / would leave the chroot %s",
+                     z->chroot);
+  }
+  z->path.len = 0;
+  buf_add(&z->path, z->chroot, z->chroot_len);
+  buf_add_string(&z->path, root ? "" : path);
+  if (z->path.failed) {
+    z->path.failed = false;
+    return base_nomem();
+  }
+  *full = z->path.data;
+  return ZKE_OK;
+}
+
+/* Does the session still exist?  What the handle knows, and once a tick what
+ * the file says. */
+static int api_session(zke *z, int64_t now) {
+  bool row;
+  int rc;
+  if (z->state != SESS_ALIVE) {
+    return base_fail(ZKE_INVALIDSTATE, z->state == SESS_AUTH_FAILED
+                                           ? "authentication failed"
+                                           : "the session has expired");
+  }
+  if (z->s->readonly || now < z->verify_next) return ZKE_OK;
+  z->verify_next = base_later(now, ZKE_TICK_MS * ZKE_MS);
+  sqlite3_stmt *st = db_statement(z->s, DB_SESSION_HAS, &rc);
+  if (!st) return rc;
+  db_bind_int(st, 1, z->id);
+  rc = db_step(z->s, st, &row);
+  if (rc != ZKE_OK) return rc;
+  if (!row) return txn_session_gone(z);
+  sqlite3_reset(st);
+  return ZKE_OK;
+}
+
+/* What is looked at once the lock is held: path, rights, state, health. */
+static int api_admit(zke *z, const char *path, unsigned flags,
+                     const char **full, int64_t now) {
+  store *s = z->s;
+  int rc = full ? api_path(z, path, flags, full) : ZKE_OK;
+  if (rc != ZKE_OK) return rc;
+  if ((flags & API_CHANGE) && s->readonly)
+    return base_fail(ZKE_READONLY, "%s was opened read-only", s->name);
+  if (s->broken) rc = txn_recover(s);
+  if (rc != ZKE_OK) return rc;
+  if (now >= s->tick_next) {
+    s->tick_next = base_later(now, ZKE_TICK_MS * ZKE_MS);
+    sweep_tick(s, false);
+  }
+  if (s->replaced && !(flags & API_ANY_STATE)) {
+    return base_fail(ZKE_REPLACED,
+                     "%s or a file beside it was removed or replaced", s->name);
+  }
+  live_stamp_lease(z);
+  return flags & API_ANY_STATE ? ZKE_OK : api_session(z, now);
+}
+
+/* The one way out. */
+static int api_leave(zke *z, int rc) {
+  lock_drop_call(z->s, z);
+  return rc;
+}
+
+/* The one way in: on ZKE_OK the lock is held and api_leave() must follow.  The
+ * fork flag is looked at before any lock is touched; the call counts itself
+ * before it looks whether the handle is being closed. */
+static int api_enter(zke *z, const char *path, unsigned flags,
+                     const char **full) {
+  if (!z) return base_fail(ZKE_BADARGUMENTS, "the handle is NULL");
+  store *s = z->s;
+  if (atomic_load(&s->forked)) {
+    return base_fail(ZKE_FORKED,
+                     "%s: the handle belongs to the parent process; open one "
+                     "of your own after fork()",
+                     s->name);
+  }
+  int64_t now = lock_now(s);
+  int64_t deadline = base_later(now, s->busy);
+  atomic_fetch_add(&z->calls, 1);
+  if (atomic_load(&z->closing)) {
+    lock_uncount_call(s, z);
+    return base_fail(ZKE_CLOSING, "the handle is being closed");
+  }
+  if (!lock_take(s, deadline)) {
+    lock_uncount_call(s, z);
+    return base_fail(ZKE_OPERATIONTIMEOUT,
+                     "another thread has used the handle for too long");
+  }
+  s->deadline = deadline;
+  int rc = api_admit(z, path, flags, full, now);
+  return rc == ZKE_OK ? ZKE_OK : api_leave(z, rc);
+}
+
+/* Run a change, or lose its reply where a test asked for that. */
+static int api_change(zke *z, bool full, txn_body body, void *arg) {
+  int fail = 0;
+  if (z->fail_when && z->fail_skip-- == 0) {
+    fail = z->fail_when;
+    z->fail_when = 0;
+  }
+  int rc =
+      fail == ZKE_TEST_FAIL_BEFORE ? ZKE_OK : txn_run(z->s, z, full, body, arg);
+  if (!fail) return rc;
+  return base_fail(ZKE_CONNECTIONLOSS, "the reply was lost for a test");
+}
+
+/* Check a value's length against the limit. */
+static int api_data(const zke *z, const void *data, int len) {
+  if (len < -1 || (!data && len > 0))
+    return base_fail(ZKE_BADARGUMENTS, "data of length %d", len);
+  if (z && len > z->s->data_limit) {
+    return base_fail(ZKE_BADARGUMENTS, "data of %d bytes, the limit is %d", len,
+                     z->s->data_limit);
+  }
+  return ZKE_OK;
+}
+
+const char *zke_version(void) { return ZKE_VERSION; }
+int zke_version_number(void) { return ZKE_VERSION_NUMBER; }
+
+const char *zke_error_name(int rc) {
+  switch (rc) {
+#define ZKE_RESULT_NAME(name, number, text) \
+  case number:                              \
+    return "ZKE_" #name;
+    ZKE_RESULT_LIST(ZKE_RESULT_NAME)
+    default:
+      return "ZKE_UNKNOWN";
+  }
+}
+
+const char *zke_error_text(int rc) {
+  switch (rc) {
+#define ZKE_RESULT_TEXT(name, number, text) \
+  case number:                              \
+    return text;
+    ZKE_RESULT_LIST(ZKE_RESULT_TEXT)
+    default:
+      return "unknown error";
+  }
+}
+
+const char *zke_errmsg(void) { return base_sentence; }
+void zke_free(void *block) { mem_free(block); }
+
+/* ---- opening and closing ---- */
+
+int zke_open(const char *name, const zke_options *options, zke **z_out) {
+  zke_options o;
+  store *s = NULL;
+  if (!z_out) return base_fail(ZKE_BADARGUMENTS, "z_out is NULL");
+  *z_out = NULL;
+  if (!name || !*name)
+    return base_fail(ZKE_BADARGUMENTS, "the database's name is NULL or empty");
+  int rc = store_check_sqlite();
+  if (rc == ZKE_OK) rc = store_options(options, &o);
+  if (rc == ZKE_OK) rc = store_new(name, &o, &s);
+  if (rc != ZKE_OK) return rc;
+  zke *z = NULL;
+  rc = store_open(s, o.flags);
+  if (rc == ZKE_OK) rc = store_add_session(s, &o, true, &z);
+  if (rc != ZKE_OK) {
+    store_free(s);
+    return rc;
+  }
+  store_note_files(s);
+  if (!s->readonly) sweep_tick(s, false); /* what died while nobody looked */
+  lock_drop(s);
+  *z_out = z;
+  return ZKE_OK;
+}
+
+int zke_open_session(zke *z, const zke_options *options, zke **z_out) {
+  zke_options o;
+  if (!z_out) return base_fail(ZKE_BADARGUMENTS, "z_out is NULL");
+  *z_out = NULL;
+  int rc = store_options(options, &o);
+  if (rc == ZKE_OK) rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE, NULL);
+  if (rc != ZKE_OK) return rc;
+  if (z->s->replaced)
+    rc = base_fail(ZKE_REPLACED, "%s was removed or replaced", z->s->name);
+  else
+    rc = store_add_session(z->s, &o, false, z_out);
+  return api_leave(z, rc);
+}
+
+/* Take the handle out of the store's list; true when it was the last. */
+static bool api_unlist(zke *z) {
+  zke **at = &z->s->sessions;
+  while (*at != z) at = &(*at)->next;
+  *at = z->next;
+  return z->s->sessions == NULL;
+}
+
+int zke_close(zke *z) {
+  if (!z) return ZKE_OK;
+  store *s = z->s;
+  bool ended;
+  int rc = ZKE_OK;
+  if (atomic_load(&s->forked))
+    return base_fail(ZKE_FORKED, "the handle belongs to the parent process");
+  if (wait_is_inside(z))
+    return base_fail(ZKE_MISUSE, "zke_close() from a callback of the handle");
+  if (atomic_exchange(&z->closing, true))
+    return base_fail(ZKE_CLOSING, "another thread is closing the handle");
+  lock_take(s, INT64_MAX);
+  if (!s->readonly) live_wake_self(z);
+  lock_signal(s, &z->done);
+  while (atomic_load(&z->calls)) lock_wait(s, &z->done, INT64_MAX);
+  s->deadline = base_later(lock_now(s), s->busy);
+  if (s->broken) txn_recover(s);
+  bool written = z->state == SESS_ALIVE || z->state == SESS_AUTH_FAILED;
+  if (z->id && written && !s->replaced)
+    rc = sess_end(s, z->id, SESS_CLOSE, false, &ended);
+  z->state = SESS_CLOSED;
+  bool last = api_unlist(z);
+  store_free_session(z);
+  if (last) {
+    store_finish(s);
+    store_free(s);
+  } else {
+    lock_drop(s);
+  }
+  return rc;
+}
+
+int64_t zke_session_id(zke *z) { return z ? z->id : 0; }
+
+int zke_state(zke *z) {
+  if (api_enter(z, NULL, API_ANY_STATE, NULL) != ZKE_OK)
+    return ZKE_STATE_CLOSED;
+  int state = wait_state(z);
+  api_leave(z, ZKE_OK);
+  return state;
+}
+
+int zke_expire(zke *z, int64_t session) {
+  bool ended;
+  int rc = api_enter(z, NULL, API_CHANGE, NULL);
+  if (rc != ZKE_OK) return rc;
+  rc = sess_end(z->s, session, SESS_EXPIRE, false, &ended);
+  if (rc == ZKE_OK && !ended) {
+    rc =
+        base_fail(ZKE_NONODE, "no session 0x%llx", (unsigned long long)session);
+  }
+  return api_leave(z, rc);
+}
+
+int zke_keepalive_fd(zke *z, int *fd_out) {
+  if (!fd_out) return base_fail(ZKE_BADARGUMENTS, "fd_out is NULL");
+  int rc = api_enter(z, NULL, API_CHANGE, NULL);
+  if (rc != ZKE_OK) return rc;
+  if (z->s->memory) {
+    rc = base_fail(ZKE_UNIMPLEMENTED,
+                   "a session in memory cannot outlive its process");
+  } else {
+    int fd = z->s->os.dup(z->s->os.context, z->live_fd);
+    if (fd >= 0)
+      *fd_out = fd;
+    else
+      rc = live_fail(z->s, fd, "cannot duplicate", z->s->live);
+  }
+  return api_leave(z, rc);
+}
+
+/* ---- nodes: changes ---- */
+
+/* One operation of the caller's in a transaction. */
+typedef struct api_single {
+  const char *path;
+  const zke_op *op;
+  char *made;
+  zke_stat stat;
+} api_single;
+
+static int api_create_body(txn *t, void *arg) {
+  api_single *c = arg;
+  return op_create(t, c->path, c->op, &c->made, &c->stat);
+}
+
+static int api_delete_body(txn *t, void *arg) {
+  api_single *c = arg;
+  return op_delete(t, c->path, c->op->version);
+}
+
+static int api_set_body(txn *t, void *arg) {
+  api_single *c = arg;
+  return op_set(t, c->path, c->op, &c->stat);
+}
+
+/* Is the mode known, and has it a TTL when it must? */
+static int api_mode(const zke_op *op) {
+  if (op->mode < ZKE_PERSISTENT ||
+      op->mode > ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL)
+    return base_fail(ZKE_BADARGUMENTS, "unknown mode %d", op->mode);
+  if (op_mode_has_ttl(op->mode) ? op->ttl_ms < 1 || op->ttl_ms > ZKE_MAX_TTL
+                                : op->ttl_ms != 0) {
+    return base_fail(ZKE_BADARGUMENTS, "mode %d with a ttl of %lld ms",
+                     op->mode, (long long)op->ttl_ms);
+  }
+  return ZKE_OK;
+}
+
+static int api_create(zke *z, const zke_op *op, char **path_out,
+                      zke_stat *stat_out) {
+  api_single c = {NULL, op, NULL, {0}};
+  unsigned flags = API_CHANGE;
+  if (op_mode_is_sequential(op->mode)) flags |= API_SEQUENTIAL;
+  int rc = api_mode(op);
+  if (rc == ZKE_OK) rc = api_enter(z, op->path, flags, &c.path);
+  if (rc != ZKE_OK) return rc;
+  rc = api_data(z, op->data, op->len);
+  if (rc == ZKE_OK)
+    rc = api_change(z, !op_mode_is_ephemeral(op->mode), api_create_body, &c);
+  char *shown = NULL;
+  if (rc == ZKE_OK && path_out) {
+    const char *visible = wait_visible_path(z, c.made);
+    if (visible == c.made) {
+      shown = c.made;
+      c.made = NULL;
+    } else {
+      shown = mem_copy(&z->s->a, visible, strlen(visible));
+    }
+    if (!shown) rc = base_fail(ZKE_CONNECTIONLOSS, "made, but out of memory");
+  }
+  mem_free(c.made);
+  if (rc == ZKE_OK && path_out) *path_out = shown;
+  if (rc == ZKE_OK && stat_out) *stat_out = c.stat;
+  return api_leave(z, rc);
+}
+
+int zke_create(zke *z, const char *path, const void *data, int len,
+               const zke_acls *acls, int mode, char **path_out,
+               zke_stat *stat_out) {
+  zke_op op;
+  zke_op_create(&op, path, data, len, acls, mode);
+  return api_create(z, &op, path_out, stat_out);
+}
+
+int zke_create_ttl(zke *z, const char *path, const void *data, int len,
+                   const zke_acls *acls, int mode, int64_t ttl_ms,
+                   char **path_out, zke_stat *stat_out) {
+  zke_op op;
+  if (!op_mode_has_ttl(mode))
+    return base_fail(ZKE_BADARGUMENTS, "mode %d has no ttl", mode);
+  zke_op_create_ttl(&op, path, data, len, acls, mode, ttl_ms);
+  return api_create(z, &op, path_out, stat_out);
+}
+
+int zke_delete(zke *z, const char *path, int version) {
+  zke_op op;
+  zke_op_delete(&op, path, version);
+  api_single c = {NULL, &op, NULL, {0}};
+  int rc = api_enter(z, path, API_CHANGE, &c.path);
+  if (rc != ZKE_OK) return rc;
+  return api_leave(z, api_change(z, false, api_delete_body, &c));
+}
+
+int zke_set(zke *z, const char *path, const void *data, int len, int version,
+            zke_stat *stat_out) {
+  zke_op op;
+  zke_op_set(&op, path, data, len, version);
+  api_single c = {NULL, &op, NULL, {0}};
+  int rc = api_enter(z, path, API_CHANGE, &c.path);
+  if (rc != ZKE_OK) return rc;
+  rc = api_data(z, data, len);
+  if (rc == ZKE_OK) rc = api_change(z, false, api_set_body, &c);
+  if (rc == ZKE_OK && stat_out) *stat_out = c.stat;
+  return api_leave(z, rc);
+}
+
+/* ---- nodes: reads ---- */
+
+/* A read, with or without a watch. */
+typedef struct api_reading {
+  int type; /* ZKE_OP_CHECK stands for exists */
+  const char *path;
+  zke_watch_fn fn;
+  void *context;
+  op_answer answer;
+  reg_entry entry;
+  bool missing;
+} api_reading;
+
+/* Read and register in one transaction (P3).  exists registers on a missing
+ * node too; the others only where they succeed (semantics.md 5.1). */
+static int api_watch_body(txn *t, void *arg) {
+  api_reading *r = arg;
+  int rc = op_read(t->z, r->type, r->type != ZKE_OP_CHECK, r->path, &r->answer);
+  r->missing = rc == ZKE_NONODE && r->type == ZKE_OP_CHECK;
+  if (rc != ZKE_OK && !r->missing) return rc;
+  unsigned table =
+      r->type == ZKE_OP_CHILDREN ? WATCH_TABLE_CHILD : WATCH_TABLE_DATA;
+  return reg_enter(t, r->path, WATCH_ONE_SHOT, 1u << table, r->fn, r->context,
+                   &r->entry);
+}
+
+static int api_read_watching(zke *z, api_reading *r) {
+  int rc = txn_run(z->s, z, false, api_watch_body, r);
+  reg_settle(z, &r->entry, rc == ZKE_OK);
+  if (rc != ZKE_OK) {
+    op_answer_free(&r->answer);
+    return rc;
+  }
+  if (r->type != ZKE_OP_CHILDREN && r->answer.owner != z->id)
+    wait_watch_owner(z, r->answer.owner);
+  wait_arm(z);
+  return r->missing ? op_no_node(r->path) : ZKE_OK;
+}
+
+/* Read without a watch; children and Stat come from one snapshot. */
+static int api_read_plain(zke *z, api_reading *r) {
+  bool several = r->type == ZKE_OP_CHILDREN;
+  int rc = several ? db_do(z->s, DB_BEGIN_READ) : ZKE_OK;
+  if (rc != ZKE_OK) return rc;
+  rc = op_read(z, r->type, r->type != ZKE_OP_CHECK, r->path, &r->answer);
+  if (several) db_do(z->s, DB_ROLLBACK);
+  return rc;
+}
+
+/* exists, get and children are this; on ZKE_OK api_leave() must follow. */
+static int api_read(zke *z, const char *path, api_reading *r) {
+  int rc = api_enter(z, path, r->fn ? API_CHANGE : 0, &r->path);
+  if (rc != ZKE_OK) return rc;
+  rc = r->fn ? api_read_watching(z, r) : api_read_plain(z, r);
+  return rc == ZKE_OK ? ZKE_OK : api_leave(z, rc);
+}
+
+int zke_exists(zke *z, const char *path, zke_watch_fn fn, void *context,
+               zke_stat *stat_out) {
+  api_reading r = {.type = ZKE_OP_CHECK, .fn = fn, .context = context};
+  int rc = api_read(z, path, &r);
+  if (rc != ZKE_OK) return rc;
+  if (stat_out) *stat_out = r.answer.stat;
+  return api_leave(z, ZKE_OK);
+}
+
+int zke_get(zke *z, const char *path, zke_watch_fn fn, void *context,
+            char **data_out, int *len_out, zke_stat *stat_out) {
+  api_reading r = {.type = ZKE_OP_GET, .fn = fn, .context = context};
+  int rc = api_read(z, path, &r);
+  if (rc != ZKE_OK) return rc;
+  if (data_out)
+    *data_out = r.answer.data;
+  else
+    mem_free(r.answer.data);
+  if (len_out) *len_out = r.answer.len;
+  if (stat_out) *stat_out = r.answer.stat;
+  return api_leave(z, ZKE_OK);
+}
+
+int zke_children(zke *z, const char *path, zke_watch_fn fn, void *context,
+                 zke_strings **names_out, zke_stat *stat_out) {
+  api_reading r = {.type = ZKE_OP_CHILDREN, .fn = fn, .context = context};
+  int rc = api_read(z, path, &r);
+  if (rc != ZKE_OK) return rc;
+  if (names_out)
+    *names_out = r.answer.names;
+  else
+    mem_free(r.answer.names);
+  if (stat_out) *stat_out = r.answer.stat;
+  return api_leave(z, ZKE_OK);
+}
+
+/* Count the descendants of a whole path: everything below "path/". */
+static int api_count(zke *z, const char *path, int64_t *count) {
+  int rc;
+  bool row;
+  size_t len = strlen(path);
+  if (len == 1) return db_fetch_ints(z->s, DB_NODE_COUNT_ALL, 0, 1, count);
+  sqlite3_stmt *st = db_statement(z->s, DB_NODE_COUNT, &rc);
+  char *range = st ? mem_resize(&z->s->a, NULL, 2 * (len + 1)) : NULL;
+  if (!st) return rc;
+  if (!range) return base_nomem();
+  memcpy(range, path, len);
+  memcpy(range + len + 1, path, len);
+  range[len] = '/';
+  range[2 * len + 1] = '/' + 1;
+  db_bind_text(st, 1, path, (int)len);
+  db_bind_text(st, 2, range, (int)len + 1);
+  db_bind_text(st, 3, range + len + 1, (int)len + 1);
+  rc = db_step(z->s, st, &row);
+  if (rc == ZKE_OK && row) *count = sqlite3_column_int64(st, 0);
+  sqlite3_reset(st);
+  mem_free(range);
+  return rc;
+}
+
+int zke_count(zke *z, const char *path, int64_t *count_out) {
+  api_reading r = {.type = ZKE_OP_CHECK};
+  int64_t count = 0;
+  int rc = api_enter(z, path, 0, &r.path);
+  if (rc != ZKE_OK) return rc;
+  rc = db_do(z->s, DB_BEGIN_READ);
+  if (rc == ZKE_OK) {
+    rc = op_read(z, ZKE_OP_CHECK, true, r.path, &r.answer);
+    if (rc == ZKE_OK) rc = api_count(z, r.path, &count);
+    txn_rollback(z->s);
+  }
+  if (rc == ZKE_OK && count_out) *count_out = count;
+  return api_leave(z, rc);
+}
+
+/* Keep the paths that begin with chroot + prefix, shown without the chroot. */
+static int api_filter(const zke *z, const buf *paths, int count,
+                      const char *prefix, zke_strings **out) {
+  buf kept = {.a = &z->s->a};
+  int n = 0;
+  const char *path = paths->data;
+  for (int i = 0; i < count; i++, path += strlen(path) + 1) {
+    const char *shown = wait_visible_path(z, path);
+    if ((z->chroot_len && shown == path) ||
+        strncmp(shown, prefix, strlen(prefix)) != 0) {
+      continue;
+    }
+    buf_add_string(&kept, shown);
+    n++;
+  }
+  *out = kept.failed ? NULL : buf_strings(&kept, n);
+  buf_free(&kept);
+  return *out ? ZKE_OK : base_nomem();
+}
+
+int zke_ephemerals(zke *z, int64_t session, const char *prefix,
+                   zke_strings **paths_out) {
+  zke_strings *list = NULL;
+  int count = 0;
+  if (!paths_out) return base_fail(ZKE_BADARGUMENTS, "paths_out is NULL");
+  int rc = api_enter(z, NULL, 0, NULL);
+  if (rc != ZKE_OK) return rc;
+  buf paths = {.a = &z->s->a};
+  sqlite3_stmt *st = db_statement(z->s, DB_NODE_OWNED, &rc);
+  if (st) {
+    db_bind_int(st, 1, session ? session : z->id);
+    rc = db_collect_paths(z->s, st, &paths, &count);
+  }
+  if (rc == ZKE_OK)
+    rc = api_filter(z, &paths, count, prefix ? prefix : "", &list);
+  buf_free(&paths);
+  if (rc == ZKE_OK) *paths_out = list;
+  return api_leave(z, rc);
+}
+
+int zke_sync(zke *z, const char *path) {
+  (void)path;
+  int rc = api_enter(z, NULL, 0, NULL);
+  return rc == ZKE_OK ? api_leave(z, ZKE_OK) : rc;
+}
+
+/* ---- several operations ---- */
+
+void zke_op_create(zke_op *op, const char *path, const void *data, int len,
+                   const zke_acls *acls, int mode) {
+  *op = (zke_op){ZKE_OP_CREATE, path, data, len, acls, mode, 0, 0};
+}
+
+void zke_op_create_ttl(zke_op *op, const char *path, const void *data, int len,
+                       const zke_acls *acls, int mode, int64_t ttl_ms) {
+  *op = (zke_op){ZKE_OP_CREATE, path, data, len, acls, mode, ttl_ms, 0};
+}
+
+void zke_op_delete(zke_op *op, const char *path, int version) {
+  *op = (zke_op){ZKE_OP_DELETE, path, NULL, 0, NULL, 0, 0, version};
+}
+
+void zke_op_set(zke_op *op, const char *path, const void *data, int len,
+                int version) {
+  *op = (zke_op){ZKE_OP_SET, path, data, len, NULL, 0, 0, version};
+}
+
+void zke_op_check(zke_op *op, const char *path, int version) {
+  *op = (zke_op){ZKE_OP_CHECK, path, NULL, 0, NULL, 0, 0, version};
+}
+
+void zke_op_get(zke_op *op, const char *path) {
+  *op = (zke_op){ZKE_OP_GET, path, NULL, 0, NULL, 0, 0, 0};
+}
+
+void zke_op_children(zke_op *op, const char *path) {
+  *op = (zke_op){ZKE_OP_CHILDREN, path, NULL, 0, NULL, 0, 0, 0};
+}
+
+void zke_results_clear(zke_op_result *results, int count) {
+  for (int i = 0; results && i < count; i++) {
+    mem_free(results[i].path);
+    mem_free(results[i].data);
+    mem_free(results[i].children);
+    memset(&results[i], 0, sizeof results[i]);
+  }
+}
+
+typedef struct api_multi {
+  const zke_op *ops;
+  int count, refused; /* index of the refused operation, or -1 */
+  zke_op_result *results;
+} api_multi;
+
+static unsigned api_op_flags(const zke_op *op) {
+  bool sequential =
+      op->type == ZKE_OP_CREATE && op_mode_is_sequential(op->mode);
+  return API_CHANGE | (sequential ? API_SEQUENTIAL : 0u);
+}
+
+/* One operation of a multi. */
+static int api_multi_step(txn *t, const zke_op *op, zke_op_result *r) {
+  const char *path;
+  char *made = NULL;
+  int rc = api_path(t->z, op->path, api_op_flags(op), &path);
+  if (rc != ZKE_OK) return rc;
+  switch (op->type) {
+    case ZKE_OP_CREATE:
+      rc = op_create(t, path, op, &made, &r->stat);
+      break;
+    case ZKE_OP_DELETE:
+      return op_delete(t, path, op->version);
+    case ZKE_OP_SET:
+      return op_set(t, path, op, &r->stat);
+    default:
+      return op_check(t, path, op->version);
+  }
+  if (rc != ZKE_OK) return rc;
+  const char *visible = wait_visible_path(t->z, made);
+  r->path = mem_copy(&t->s->a, visible, strlen(visible));
+  mem_free(made);
+  return r->path ? ZKE_OK : base_nomem();
+}
+
+static int api_multi_body(txn *t, void *arg) {
+  api_multi *m = arg;
+  int rc = txn_number(t); /* an empty multi has its zxid too */
+  zke_results_clear(m->results, m->count);
+  m->refused = -1;
+  for (int i = 0; i < m->count && rc == ZKE_OK; i++) {
+    rc = api_multi_step(t, &m->ops[i], &m->results[i]);
+    if (rc != ZKE_OK) m->refused = i;
+  }
+  return rc;
+}
+
+/* The results of a multi that was refused (semantics.md 4). */
+static void api_multi_refuse(api_multi *m, int rc) {
+  zke_results_clear(m->results, m->count);
+  for (int i = m->refused; i < m->count; i++)
+    m->results[i].rc = i == m->refused ? rc : ZKE_RUNTIMEINCONSISTENCY;
+}
+
+/* Check all operations before anything is done; *full tells that a persistent
+ * node is made. */
+static int api_multi_check(zke *z, const zke_op *ops, int count, bool *full) {
+  int64_t sum = 0;
+  *full = false;
+  for (int i = 0; i < count; i++) {
+    const zke_op *op = &ops[i];
+    const char *path;
+    if (op->type < ZKE_OP_CREATE || op->type > ZKE_OP_CHECK) {
+      return base_fail(ZKE_BADARGUMENTS, "operation %d: type %d", i, op->type);
+    }
+    int rc = api_path(z, op->path, api_op_flags(op), &path);
+    if (rc == ZKE_NOMEM) return rc;
+    if (rc != ZKE_OK) return ZKE_MARSHALLINGERROR;
+    if (op->type == ZKE_OP_CREATE) rc = api_mode(op);
+    if (rc == ZKE_OK) rc = api_data(z, op->data, op->len);
+    if (rc != ZKE_OK) return rc;
+    sum += base_max(op->len, 0);
+    if (op->type == ZKE_OP_CREATE && !op_mode_is_ephemeral(op->mode))
+      *full = true;
+  }
+  if (sum > z->s->data_limit) {
+    return base_fail(ZKE_BADARGUMENTS,
+                     "%lld bytes in one multi, the limit is %d", (long long)sum,
+                     z->s->data_limit);
+  }
+  return ZKE_OK;
+}
+
+/* Enter for a multi: an ended session reads ZKE_MARSHALLINGERROR there. */
+static int api_enter_multi(zke *z, const zke_op *ops, int count,
+                           unsigned flags) {
+  if (count < 0 || (count && !ops))
+    return base_fail(ZKE_BADARGUMENTS, "%d operations", count);
+  int rc = api_enter(z, NULL, flags, NULL);
+  bool ended = rc == ZKE_INVALIDSTATE || rc == ZKE_SESSIONEXPIRED;
+  return ended ? ZKE_MARSHALLINGERROR : rc;
+}
+
+int zke_multi(zke *z, const zke_op *ops, int count, zke_op_result *results) {
+  bool full;
+  int rc = api_enter_multi(z, ops, count, API_CHANGE);
+  if (rc != ZKE_OK) return rc;
+  rc = api_multi_check(z, ops, count, &full);
+  if (rc != ZKE_OK) return api_leave(z, rc);
+  api_multi m = {ops, count, -1, NULL};
+  m.results = mem_zero(&z->s->a, ((size_t)count + 1) * sizeof(zke_op_result));
+  if (!m.results) return api_leave(z, base_nomem());
+  rc = api_change(z, full, api_multi_body, &m);
+  bool refused = rc != ZKE_OK && rc != ZKE_CONNECTIONLOSS && m.refused >= 0;
+  if (refused) api_multi_refuse(&m, rc);
+  if (results && (rc == ZKE_OK || refused)) {
+    if (count) memcpy(results, m.results, (size_t)count * sizeof *results);
+  } else {
+    zke_results_clear(m.results, count);
+  }
+  mem_free(m.results);
+  return api_leave(z, rc);
+}
+
+/* One operation of a multi_read; refusals stand in the result. */
+static int api_multi_read_step(zke *z, const zke_op *op, zke_op_result *r) {
+  op_answer a;
+  const char *path;
+  int rc = api_path(z, op->path, 0, &path);
+  if (rc == ZKE_OK) rc = op_read(z, op->type, true, path, &a);
+  r->rc = rc;
+  if (rc != ZKE_OK) return rc == ZKE_NONODE || rc == ZKE_NOAUTH ? ZKE_OK : rc;
+  r->stat = a.stat;
+  r->data = a.data;
+  r->len = a.len;
+  r->children = a.names;
+  return ZKE_OK;
+}
+
+static int api_multi_read_check(zke *z, const zke_op *ops, int count) {
+  for (int i = 0; i < count; i++) {
+    const char *path;
+    if (ops[i].type != ZKE_OP_GET && ops[i].type != ZKE_OP_CHILDREN) {
+      return base_fail(ZKE_MARSHALLINGERROR, "operation %d: type %d", i,
+                       ops[i].type);
+    }
+    int rc = api_path(z, ops[i].path, 0, &path);
+    if (rc == ZKE_BADARGUMENTS) rc = ZKE_MARSHALLINGERROR;
+    if (rc != ZKE_OK) return rc;
+  }
+  return ZKE_OK;
+}
+
+int zke_multi_read(zke *z, const zke_op *ops, int count,
+                   zke_op_result *results) {
+  if (count > 0 && !results)
+    return base_fail(ZKE_BADARGUMENTS, "results is NULL");
+  int rc = api_enter_multi(z, ops, count, 0);
+  if (rc != ZKE_OK) return rc;
+  rc = api_multi_read_check(z, ops, count);
+  if (rc == ZKE_OK) rc = db_do(z->s, DB_BEGIN_READ);
+  if (rc != ZKE_OK) return api_leave(z, rc);
+  zke_op_result *made = mem_zero(&z->s->a, ((size_t)count + 1) * sizeof *made);
+  if (!made) rc = base_nomem();
+  for (int i = 0; i < count && rc == ZKE_OK; i++)
+    rc = api_multi_read_step(z, &ops[i], &made[i]);
+  txn_rollback(z->s);
+  if (rc == ZKE_OK && count)
+    memcpy(results, made, (size_t)count * sizeof *results);
+  else
+    zke_results_clear(made, made ? count : 0);
+  mem_free(made);
+  return api_leave(z, rc);
+}
+
+/* ---- access control lists ---- */
+
+int zke_add_auth(zke *z, const char *scheme, const char *cert, int len) {
+  if (!scheme) return base_fail(ZKE_BADARGUMENTS, "scheme is NULL");
+  if (len < 0 || (len && !cert))
+    return base_fail(ZKE_BADARGUMENTS, "cert of length %d", len);
+  int rc = api_enter(z, NULL, 0, NULL);
+  if (rc != ZKE_OK) return rc;
+  if (strcmp(scheme, "digest") != 0) {
+    z->state = SESS_AUTH_FAILED;
+    z->lost_notice = true;
+    if (!z->s->readonly) live_wake_self(z);
+    return api_leave(z, base_fail(ZKE_AUTHFAILED,
+                                  "unknown authentication scheme %s", scheme));
+  }
+  const char *colon = len ? memchr(cert, ':', (size_t)len) : NULL;
+  if (len && memchr(cert, '\0', colon ? (size_t)(colon - cert) : (size_t)len)) {
+    return api_leave(z,
+                     base_fail(ZKE_BADARGUMENTS, "a NUL in the user's name"));
+  }
+  char *id = auth_identity(&z->s->a, cert ? cert : "", (size_t)len);
+  if (!id) return api_leave(z, base_nomem());
+  if (!acl_has_identity(&z->who, id)) {
+    buf_add_string(&z->who.ids, id);
+    if (z->who.ids.failed)
+      rc = base_nomem();
+    else
+      z->who.count++;
+    z->who.ids.failed = false;
+  }
+  mem_free(id);
+  return api_leave(z, rc);
+}
+
+int zke_get_acl(zke *z, const char *path, zke_acls **acls_out,
+                zke_stat *stat_out) {
+  node n;
+  const char *full;
+  int rc = api_enter(z, path, 0, &full);
+  if (rc != ZKE_OK) return rc;
+  rc = op_load(z->s, full, &n, NULL);
+  if (rc != ZKE_OK) return api_leave(z, rc);
+  zke_acls *acls = NULL;
+  if (!op_allows(z, &n, ZKE_PERM_READ | ZKE_PERM_ADMIN)) {
+    rc = op_no_permission("read the ACL of", full, (int)strlen(full));
+  } else {
+    acls = acl_decode(&z->s->a, n.acl, !op_allows(z, &n, ZKE_PERM_ADMIN));
+    if (!acls) rc = base_nomem();
+  }
+  if (rc == ZKE_OK && stat_out) node_stat(&n, stat_out);
+  if (rc == ZKE_OK && acls_out)
+    *acls_out = acls;
+  else
+    mem_free(acls);
+  node_free(&n);
+  return api_leave(z, rc);
+}
+
+typedef struct api_set_acl {
+  const char *path;
+  int version;
+  const zke_acls *acls;
+} api_set_acl;
+
+static int api_set_acl_body(txn *t, void *arg) {
+  api_set_acl *c = arg;
+  return op_set_acl(t, c->path, c->version, c->acls);
+}
+
+int zke_set_acl(zke *z, const char *path, int version, const zke_acls *acls) {
+  api_set_acl c = {NULL, version, acls};
+  int rc = api_enter(z, path, API_CHANGE, &c.path);
+  if (rc != ZKE_OK) return rc;
+  return api_leave(z, api_change(z, false, api_set_acl_body, &c));
+}
+
+/* ---- watches ---- */
+
+typedef struct api_watch {
+  const char *path;
+  int mode;
+  zke_watch_fn fn;
+  void *context;
+  reg_entry entry;
+  unsigned rows; /* to be removed, bit watch_kind() */
+} api_watch;
+
+/* The later mode on a path replaces the earlier (semantics.md 5.7); one-shots
+ * stay, unlike in 3.8.0. */
+static int api_add_watch_body(txn *t, void *arg) {
+  api_watch *w = arg;
+  int other = w->mode == WATCH_PERSISTENT ? WATCH_RECURSIVE : WATCH_PERSISTENT;
+  int rc = ZKE_OK;
+  for (int table = 0; table < 2 && rc == ZKE_OK; table++)
+    rc = watch_remove(t, w->path, watch_kind(other, table));
+  if (rc != ZKE_OK) return rc;
+  return reg_enter(t, w->path, w->mode, 3, w->fn, w->context, &w->entry);
+}
+
+int zke_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
+                  void *context) {
+  api_watch w = {.mode = mode + 1, .fn = fn, .context = context};
+  if (!fn) return base_fail(ZKE_BADARGUMENTS, "fn is NULL");
+  int rc = api_enter(z, path, API_CHANGE, &w.path);
+  if (rc != ZKE_OK) return rc;
+  if (mode != ZKE_WATCH_PERSISTENT && mode != ZKE_WATCH_PERSISTENT_RECURSIVE) {
+    return api_leave(
+        z, base_fail(ZKE_MARSHALLINGERROR, "unknown watch mode %d", mode));
+  }
+  rc = txn_run(z->s, z, false, api_add_watch_body, &w);
+  reg_settle(z, &w.entry, rc == ZKE_OK);
+  wait_arm(z);
+  return api_leave(z, rc);
+}
+
+static int api_remove_watch_body(txn *t, void *arg) {
+  api_watch *w = arg;
+  int rc = ZKE_OK;
+  for (int kind = 0; kind < 6 && rc == ZKE_OK; kind++) {
+    if (w->rows & 1u << kind) rc = watch_remove(t, w->path, kind);
+  }
+  return rc;
+}
+
+/* Remove the watchers of a pair, or all where fn is NULL. */
+static int api_remove_watches(zke *z, const char *path, int type,
+                              zke_watch_fn fn, const void *context) {
+  api_watch w = {.mode = 0};
+  int rc = api_enter(z, path, API_CHANGE, &w.path);
+  if (rc != ZKE_OK) return rc;
+  if (type < ZKE_WATCH_CHILD || type > ZKE_WATCH_ANY) {
+    return api_leave(
+        z, base_fail(ZKE_BADARGUMENTS, "unknown watch type %d", type));
+  }
+  unsigned tables = (type & ZKE_WATCH_DATA ? 1u << WATCH_TABLE_DATA : 0u) |
+                    (type & ZKE_WATCH_CHILD ? 1u << WATCH_TABLE_CHILD : 0u);
+  reg_spot *spot = reg_find(z, w.path, strlen(w.path));
+  const reg_watcher *found = spot ? spot->watchers : NULL;
+  while (found && !reg_removes(found, tables, fn, context)) found = found->next;
+  if (!found) {
+    return api_leave(z,
+                     base_fail(ZKE_NOWATCHER, "no such watcher of %s", w.path));
+  }
+  w.rows = reg_unneeded(spot, tables, fn, context);
+  if (w.rows) rc = txn_run(z->s, z, false, api_remove_watch_body, &w);
+  if (rc == ZKE_OK) reg_take(z, spot, tables, fn, context);
+  wait_arm(z);
+  return api_leave(z, rc);
+}
+
+int zke_remove_watch(zke *z, const char *path, int type, zke_watch_fn fn,
+                     void *context) {
+  if (!fn) return base_fail(ZKE_BADARGUMENTS, "fn is NULL");
+  return api_remove_watches(z, path, type, fn, context);
+}
+
+int zke_remove_all_watches(zke *z, const char *path, int type) {
+  return api_remove_watches(z, path, type, NULL, NULL);
+}
+
+int zke_set_watcher(zke *z, zke_watch_fn fn, void *context) {
+  int rc = api_enter(z, NULL, 0, NULL);
+  if (rc != ZKE_OK) return rc;
+  z->watcher = fn;
+  z->watcher_context = context;
+  return api_leave(z, ZKE_OK);
+}
+
+/* ---- waiting ---- */
+
+int64_t zke_now(zke *z) { return z ? lock_now(z->s) / ZKE_MS : 0; }
+
+int zke_fd(zke *z, int *fd_out) {
+  if (!fd_out) return base_fail(ZKE_BADARGUMENTS, "fd_out is NULL");
+  int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE, NULL);
+  if (rc != ZKE_OK) return rc;
+  *fd_out = z->poller >= 0 ? z->poller : z->wake_rfd;
+  return api_leave(z, ZKE_OK);
+}
+
+int zke_next_deadline(zke *z, int64_t *deadline_out) {
+  if (!deadline_out) return base_fail(ZKE_BADARGUMENTS, "deadline_out is NULL");
+  int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE, NULL);
+  if (rc != ZKE_OK) return rc;
+  int64_t at = wait_deadline(z, false);
+  if (z->poller < 0 && z->notice_count) {
+    /* the descriptor does not show a death notice here: look for it */
+    at = base_min(at, lock_now(z->s) + ZKE_DUTY_TICK_MS * ZKE_MS);
+  }
+  if (z->state != SESS_ALIVE) at = z->lost_notice ? 0 : INT64_MAX;
+  *deadline_out = at == INT64_MAX ? ZKE_FOREVER : at / ZKE_MS;
+  return api_leave(z, ZKE_OK);
+}
+
+/* Has the session ended, and its end been told? */
+static int api_waitable(const zke *z) {
+  if (z->state == SESS_ALIVE || z->lost_notice) return ZKE_OK;
+  return base_fail(ZKE_INVALIDSTATE, "the session has ended");
+}
+
+int zke_dispatch(zke *z, int *count_out) {
+  wait_frame frame;
+  int count = 0;
+  int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE, NULL);
+  if (rc != ZKE_OK) return rc;
+  rc = api_waitable(z);
+  if (rc == ZKE_OK && wait_lead(z, &frame)) {
+    rc = wait_dispatch(z, false, &count);
+    wait_follow(z, &frame);
+  }
+  if (rc == ZKE_OK && count_out) *count_out = count;
+  return api_leave(z, rc);
+}
+
+int zke_wait(zke *z, int64_t deadline_ms) {
+  int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE, NULL);
+  if (rc != ZKE_OK) return rc;
+  int64_t deadline = deadline_ms >= INT64_MAX / ZKE_MS ? INT64_MAX
+                     : deadline_ms < 0                 ? 0
+                                                       : deadline_ms * ZKE_MS;
+  rc = api_waitable(z);
+  if (rc == ZKE_OK) rc = wait_until(z, deadline);
+  return api_leave(z, rc);
+}
+
+/* ---- inspection, tests ---- */
+
+int zke_sessions(zke *z, zke_session_list **list_out) {
+  if (!list_out) return base_fail(ZKE_BADARGUMENTS, "list_out is NULL");
+  int rc = api_enter(z, NULL, 0, NULL);
+  return rc == ZKE_OK ? api_leave(z, view_sessions(z->s, list_out)) : rc;
+}
+
+int zke_watches(zke *z, zke_watch_list **list_out) {
+  if (!list_out) return base_fail(ZKE_BADARGUMENTS, "list_out is NULL");
+  int rc = api_enter(z, NULL, 0, NULL);
+  return rc == ZKE_OK ? api_leave(z, view_watches(z->s, false, list_out)) : rc;
+}
+
+int zke_waiters(zke *z, zke_watch_list **list_out) {
+  if (!list_out) return base_fail(ZKE_BADARGUMENTS, "list_out is NULL");
+  int rc = api_enter(z, NULL, 0, NULL);
+  return rc == ZKE_OK ? api_leave(z, view_watches(z->s, true, list_out)) : rc;
+}
+
+int zke_check(zke *z, zke_check_fn fn, void *context) {
+  int rc = api_enter(z, NULL, 0, NULL);
+  return rc == ZKE_OK ? api_leave(z, view_check(z->s, fn, context)) : rc;
+}
+
+int zke_test_fail(zke *z, int when, int skip) {
+  if (when < 0 || when > ZKE_TEST_FAIL_AFTER || skip < 0)
+    return base_fail(ZKE_BADARGUMENTS, "when %d, skip %d", when, skip);
+  int rc = api_enter(z, NULL, API_CHANGE, NULL);
+  if (rc != ZKE_OK) return rc;
+  z->fail_when = when;
+  z->fail_skip = skip;
+  return api_leave(z, ZKE_OK);
+}

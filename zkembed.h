@@ -1,0 +1,949 @@
+/* zkembed.h - ZooKeeper's tree of znodes in one SQLite file
+ *
+ * zkembed gives a C program znodes, versions, sequence numbers, ephemeral
+ * sessions, one-shot and persistent watches and multi, with ZooKeeper's exact
+ * results, in one database file.  Every process of the host that opens the
+ * file sees the same tree.  There is no server and no thread: the library
+ * acts when it is called, and while a caller waits the kernel wakes it.
+ *
+ *     #include <stdio.h>
+ *     #include "zkembed.h"
+ *
+ *     static void changed(zke *z, int type, int state, const char *path,
+ *                         void *context) {
+ *       printf("event %d on %s\n", type, path);
+ *       (void)z, (void)state, (void)context;
+ *     }
+ *
+ *     int main(void) {
+ *       zke *z;
+ *       char *path;
+ *       if (zke_open("app.db", NULL, &z) != ZKE_OK) {
+ *         fprintf(stderr, "%s\n", zke_errmsg());
+ *         return 1;
+ *       }
+ *       zke_create(z, "/jobs", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
+ *                  NULL);
+ *       zke_children(z, "/jobs", changed, NULL, NULL, NULL);
+ *       zke_create(z, "/jobs/job-", "run", 3, ZKE_OPEN_ACL,
+ *                  ZKE_PERSISTENT_SEQUENTIAL, &path, NULL);
+ *       printf("created %s\n", path);
+ *       zke_free(path);
+ *       zke_wait(z, zke_now(z) + 1000);
+ *       return zke_close(z);
+ *     }
+ *
+ * RULES, stated once
+ *
+ * Results.  Every call that can fail returns ZKE_OK (0) or a negative code;
+ *   ZooKeeper's codes have ZooKeeper's numbers.  zke_errmsg() gives the
+ *   sentence of the last call of this thread that failed.  On success all
+ *   outputs are set; on failure none is touched (a handle is set to NULL).
+ *   Any output pointer may be NULL where its comment does not say otherwise.
+ * Ownership.  Inputs are copied before a call returns.  What a call returns
+ *   through a pointer is one block and belongs to the caller, who releases it
+ *   with zke_free(); it stays valid after zke_close().
+ * Paths.  UTF-8, absolute, NUL-terminated; semantics as in ZooKeeper 3.8's C
+ *   client and server together.  Lengths and counts are int, as there.
+ * Time.  Deadlines are absolute milliseconds of zke_now(), a monotonic clock;
+ *   ZKE_FOREVER never comes.  ctime and mtime are milliseconds since 1970.
+ * Threads.  Any function may be called from any thread, on one handle too.
+ *   "Blocks: on the disk" means: on SQLite's I/O and on other processes'
+ *   transactions, at most options.busy_timeout_ms, then
+ *   ZKE_OPERATIONTIMEOUT and nothing was changed.
+ * Callbacks.  Run only inside zke_dispatch() and zke_wait(), on the thread
+ *   that called them, with no lock held.  A callback may call anything but
+ *   zke_close() on the handle that is dispatching.
+ *
+ * Each function can also return what its handle's state asks for:
+ *   ZKE_BADARGUMENTS   a NULL handle or a path that is not one
+ *   ZKE_INVALIDSTATE   the session has expired (its event has been or will be
+ *                      dispatched), or authentication failed
+ *   ZKE_SESSIONEXPIRED this call found the session gone; later ones get
+ *                      ZKE_INVALIDSTATE
+ *   ZKE_CLOSING        another thread is closing the handle
+ *   ZKE_FORKED         the handle was opened before a fork() and belongs to
+ *                      the parent
+ *   ZKE_READONLY       a change was asked of a read-only handle
+ *   ZKE_REPLACED       the database file or the liveness file was removed or
+ *                      replaced under the open handle
+ *   ZKE_OPERATIONTIMEOUT, ZKE_NOMEM, ZKE_SYSTEMERROR, ZKE_CORRUPT, ZKE_FULL
+ *   ZKE_CONNECTIONLOSS an I/O error at COMMIT: whether the change was made is
+ *                      unknown until the next call (P2)
+ *
+ * CAVEATS, each with its cure
+ *
+ * - After fork() the child's copy of a handle refuses every call.  Open the
+ *   child's own.  The library registers one atfork handler, which in the child
+ *   sets a flag and closes descriptors; a raw clone() that runs no handlers
+ *   leaves the parent's session alive until that child is gone.
+ * - Never open() and close() the database, its -wal or its -shm by yourself
+ *   while a handle is open: closing any descriptor drops SQLite's POSIX locks.
+ *   Back up through SQLite's backup interface or with the sqlite3 shell from
+ *   another process.
+ * - Two copies of SQLite in one process on the same file lose locks the same
+ *   way.  Two copies of zkembed over one SQLite are fine.
+ * - The file must be on a local file system: network file systems are refused.
+ * - The sqlite3 shell may read the database at any time.  Writing by it is at
+ *   one's own risk: it knows neither the queue of writers nor the watches.
+ * - The files beside the database, in "<database>-zke/", are part of it while
+ *   any process has it open.  Do not remove them then.
+ */
+#ifndef ZKEMBED_H
+#define ZKEMBED_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ------------------------------------------------------------------------
+ * Version and linkage
+ * --------------------------------------------------------------------- */
+
+#define ZKE_VERSION "0.1.0"
+#define ZKE_VERSION_NUMBER 1000 /* major * 1000000 + minor * 1000 + patch */
+
+/* ZKE_API marks what the shared library exports.  Define it before including
+ * this file (as static, say) to compile zkembed.c into another unit. */
+#ifndef ZKE_API
+#if defined(__GNUC__)
+#define ZKE_API __attribute__((visibility("default")))
+#else
+#define ZKE_API
+#endif
+#endif
+
+/* The version of the library at run time: the string, and the number to
+ * compare with ZKE_VERSION_NUMBER.  Threads: any. */
+ZKE_API const char *zke_version(void);
+ZKE_API int zke_version_number(void);
+
+/* ------------------------------------------------------------------------
+ * Results
+ * --------------------------------------------------------------------- */
+
+/* One list makes the enum, zke_error_name() and zke_error_text().  Numbers
+ * down to -127 and their texts are those of ZooKeeper's C client
+ * (semantics.md 10); from -200 on they are zkembed's own. */
+#define ZKE_RESULT_LIST(X)                                       \
+  X(OK, 0, "ok")                                                 \
+  X(SYSTEMERROR, -1, "system error")                             \
+  X(RUNTIMEINCONSISTENCY, -2, "run time inconsistency")          \
+  X(DATAINCONSISTENCY, -3, "data inconsistency")                 \
+  X(CONNECTIONLOSS, -4, "connection loss")                       \
+  X(MARSHALLINGERROR, -5, "marshalling error")                   \
+  X(UNIMPLEMENTED, -6, "unimplemented")                          \
+  X(OPERATIONTIMEOUT, -7, "operation timeout")                   \
+  X(BADARGUMENTS, -8, "bad arguments")                           \
+  X(INVALIDSTATE, -9, "invalid zhandle state")                   \
+  X(NONODE, -101, "no node")                                     \
+  X(NOAUTH, -102, "not authenticated")                           \
+  X(BADVERSION, -103, "bad version")                             \
+  X(NOCHILDRENFOREPHEMERALS, -108, "no children for ephemerals") \
+  X(NODEEXISTS, -110, "node exists")                             \
+  X(NOTEMPTY, -111, "not empty")                                 \
+  X(SESSIONEXPIRED, -112, "session expired")                     \
+  X(INVALIDCALLBACK, -113, "invalid callback")                   \
+  X(INVALIDACL, -114, "invalid acl")                             \
+  X(AUTHFAILED, -115, "authentication failed")                   \
+  X(CLOSING, -116, "zookeeper is closing")                       \
+  X(NOWATCHER, -121, "no watcher")                               \
+  X(NOTADB, -201, "not a zkembed database")                      \
+  X(NEWERFORMAT, -202, "database of a newer format")             \
+  X(CORRUPT, -203, "database is damaged")                        \
+  X(FULL, -204, "disk or database is full")                      \
+  X(READONLY, -205, "read-only")                                 \
+  X(NETWORKFS, -206, "network file system")                      \
+  X(FORKED, -207, "handle belongs to the parent process")        \
+  X(NOMEM, -208, "out of memory")                                \
+  X(CANTOPEN, -209, "cannot open")                               \
+  X(REPLACED, -210, "database files removed or replaced")        \
+  X(MISUSE, -211, "call not allowed here")                       \
+  X(SQLITEVERSION, -212, "unsuitable SQLite library")
+
+#define ZKE_RESULT_ENUM_(name, number, text) ZKE_##name = (number),
+enum zke_result { ZKE_RESULT_LIST(ZKE_RESULT_ENUM_) ZKE_RESULT_END_ = 1 };
+#undef ZKE_RESULT_ENUM_
+
+/* zke_error_name - "ZKE_NONODE" for -101; "ZKE_UNKNOWN" for a stranger
+ * zke_error_text - "no node" for -101; "unknown error" for a stranger
+ * Never NULL, never freed.  Threads: any. */
+ZKE_API const char *zke_error_name(int rc);
+ZKE_API const char *zke_error_text(int rc);
+
+/* zke_errmsg - the sentence of this thread's last failed call
+ *
+ * Names the culprit: the path, the file, the limit, the system's error.  The
+ * text stays until this thread's next failing zkembed call; never NULL.
+ *
+ * Threads: any; each has its own text. */
+ZKE_API const char *zke_errmsg(void);
+
+/* ------------------------------------------------------------------------
+ * Types
+ * --------------------------------------------------------------------- */
+
+/* A handle: one session on one database. */
+typedef struct zke zke;
+
+/* What ZooKeeper's Stat holds, with its names (semantics.md 7). */
+typedef struct zke_stat {
+  int64_t czxid;          /* zxid of the create */
+  int64_t mzxid;          /* zxid of the create or the last set */
+  int64_t ctime;          /* time of the create, ms since 1970 */
+  int64_t mtime;          /* time of the create or the last set, ms */
+  int32_t version;        /* sets since the create */
+  int32_t cversion;       /* children created + deleted */
+  int32_t aversion;       /* ACL changes */
+  int64_t ephemeralOwner; /* session id, or 0 */
+  int32_t dataLength;     /* bytes; 0 for NULL data too */
+  int32_t numChildren;    /* direct children */
+  int64_t pzxid;          /* zxid of the last create or delete of a child */
+} zke_stat;
+
+/* A list of strings in one block; zke_free() releases all of it. */
+typedef struct zke_strings {
+  int count;
+  char **data;
+} zke_strings;
+
+/* ACL entries (semantics.md 8). */
+enum {
+  ZKE_PERM_READ = 1,
+  ZKE_PERM_WRITE = 2,
+  ZKE_PERM_CREATE = 4,
+  ZKE_PERM_DELETE = 8,
+  ZKE_PERM_ADMIN = 16,
+  ZKE_PERM_ALL = 31
+};
+
+typedef struct zke_acl {
+  int32_t perms;      /* sum of ZKE_PERM_… */
+  const char *scheme; /* "world", "auth" or "digest" */
+  const char *id;     /* "anyone", ignored, or "user:base64(sha1(user:pw))" */
+} zke_acl;
+
+typedef struct zke_acls {
+  int count;
+  const zke_acl *data;
+} zke_acls;
+
+ZKE_API extern const zke_acls zke_open_acl;        /* world:anyone ALL */
+ZKE_API extern const zke_acls zke_read_acl;        /* world:anyone READ */
+ZKE_API extern const zke_acls zke_creator_all_acl; /* auth ALL */
+#define ZKE_OPEN_ACL (&zke_open_acl)
+#define ZKE_READ_ACL (&zke_read_acl)
+#define ZKE_CREATOR_ALL_ACL (&zke_creator_all_acl)
+
+/* How a node is created: an enumeration as in ZooKeeper, not a mask. */
+enum {
+  ZKE_PERSISTENT = 0,
+  ZKE_EPHEMERAL = 1,             /* goes with its session */
+  ZKE_PERSISTENT_SEQUENTIAL = 2, /* name + %010d from the parent's counter */
+  ZKE_EPHEMERAL_SEQUENTIAL = 3,
+  ZKE_CONTAINER = 4,           /* goes when it has been emptied */
+  ZKE_PERSISTENT_WITH_TTL = 5, /* goes when not set for ttl ms and childless */
+  ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL = 6
+};
+#define ZKE_MAX_TTL INT64_C(0xffffffffff) /* ms */
+
+/* Events, states and watch types, with ZooKeeper's numbers. */
+enum {
+  ZKE_EVENT_CREATED = 1,
+  ZKE_EVENT_DELETED = 2,
+  ZKE_EVENT_CHANGED = 3,
+  ZKE_EVENT_CHILD = 4,
+  ZKE_EVENT_SESSION = -1,
+  ZKE_EVENT_OVERFLOW = -3 /* zkembed's own: events were dropped, see P4 */
+};
+enum {
+  ZKE_STATE_EXPIRED = -112,
+  ZKE_STATE_AUTH_FAILED = -113,
+  ZKE_STATE_CONNECTED = 3,
+  ZKE_STATE_READONLY = 5,
+  ZKE_STATE_CLOSED = 0
+};
+enum { ZKE_WATCH_CHILD = 1, ZKE_WATCH_DATA = 2, ZKE_WATCH_ANY = 3 };
+enum { ZKE_WATCH_PERSISTENT = 0, ZKE_WATCH_PERSISTENT_RECURSIVE = 1 };
+
+/* A watcher: called from zke_dispatch() or zke_wait() with the event's type,
+ * the session's state, and the path it is about ("" for session events).
+ *
+ * A one-shot watch is gone when its watcher runs.  A session event
+ * (ZKE_EVENT_SESSION with ZKE_STATE_EXPIRED or _AUTH_FAILED) goes to every
+ * registered pair of function and context and to the handle's default watcher.
+ * ZKE_EVENT_OVERFLOW goes to the same: more events were pending than
+ * options.event_limit, all pending ones were dropped, and every one-shot watch
+ * registered before is gone; read again and register again. */
+typedef void (*zke_watch_fn)(zke *z, int type, int state, const char *path,
+                             void *context);
+
+/* ------------------------------------------------------------------------
+ * Options: what belongs to a handle
+ * --------------------------------------------------------------------- */
+
+/* One function allocates, grows and releases, like realloc(); size 0
+ * releases and returns NULL.  A NULL function means the C library's. */
+typedef struct zke_allocator {
+  void *(*resize)(void *context, void *block, size_t size);
+  void *context;
+} zke_allocator;
+
+/* Receives what happens without a caller to tell: a dead session reaped, a
+ * write-ahead log that readers keep from being reset.  Not called with a lock
+ * that other zkembed calls need, but must not call zkembed. */
+enum { ZKE_LOG_ERROR = 1, ZKE_LOG_WARN = 2, ZKE_LOG_INFO = 3 };
+typedef void (*zke_log_fn)(void *context, int level, const char *text);
+
+struct zke_os;
+
+enum {
+  ZKE_OPEN_READONLY = 1, /* inspect: no session, no change, no side file */
+  ZKE_OPEN_EXISTING = 2  /* ZKE_CANTOPEN where the file does not exist */
+};
+enum {
+  ZKE_DURABLE_BY_KIND = 0, /* P8: persistent state synced, the rest not */
+  ZKE_DURABLE_ALL = 1,     /* every change is synced before it returns */
+  ZKE_DURABLE_NONE = 2     /* nothing is; a power cut may take the latest */
+};
+
+/* Set size to sizeof(zke_options) and everything else to zero; each member
+ * left zero has the default said here.  Strings are copied. */
+typedef struct zke_options {
+  size_t size;
+  unsigned flags;          /* ZKE_OPEN_… */
+  int durability;          /* ZKE_DURABLE_… */
+  int data_limit;          /* bytes of a value, of a multi's sum; 1048576 */
+  int cache_kib;           /* SQLite's page cache, KiB; 256 */
+  int event_limit;         /* pending events of a session (P4); 10000 */
+  int64_t busy_timeout_ms; /* longest wait of a call for others; 5000 */
+  int64_t lease_ms;        /* lose the session when not calling in for this
+                              long; 0: never */
+  int64_t container_ms;    /* how long a container stays empty; 60000 */
+  const char *identity;    /* shown to others; the process's name */
+  const char *chroot;      /* "/a/b": every path of the handle is below it */
+  const char *vfs;         /* SQLite VFS name; SQLite's default */
+  zke_watch_fn watcher;    /* default watcher for session events; none */
+  void *watcher_context;
+  zke_log_fn log; /* none */
+  void *log_context;
+  zke_allocator allocator; /* the C library's */
+  const struct zke_os *os; /* system calls; zke_os_default()'s; copied */
+} zke_options;
+
+/* ------------------------------------------------------------------------
+ * Opening and closing
+ *
+ * zke_open() makes a store (a SQLite connection and what hangs on it) with
+ * one session.  zke_open_session() puts a further session on the same store;
+ * for ":memory:" this is the only way to share the tree.
+ * --------------------------------------------------------------------- */
+
+/* zke_open - open or create a database and begin a session
+ *
+ * Creates the file where it does not exist or is empty.  Beside it live
+ * "<name>-wal" and "<name>-shm" (SQLite's) and the directory "<name>-zke"
+ * (liveness file and wake-up FIFOs); they follow the database's mode.
+ * A file that is not zkembed's is left exactly as it was.
+ *
+ *   name     a path, or ":memory:" for a private tree without any file
+ *   options  NULL for the defaults
+ *   z_out    out, not NULL; NULL on failure
+ *
+ * Returns ZKE_OK, or
+ *   ZKE_BADARGUMENTS  an option or the chroot is malformed; name is NULL
+ *   ZKE_CANTOPEN      missing directory, a directory, no permission; with
+ *                     ZKE_OPEN_READONLY also: the -shm cannot be used
+ *   ZKE_NOTADB        not an SQLite database, or another application's
+ *   ZKE_NEWERFORMAT   written by a later version of zkembed
+ *   ZKE_READONLY      the file or its directory cannot be written
+ *   ZKE_NETWORKFS     on a network file system (write-ahead logging needs
+ *                     one kernel)
+ *   ZKE_REPLACED      the liveness file is not the one its sessions use
+ *   ZKE_SQLITEVERSION SQLite older than 3.37.2 or built without threads
+ *   ZKE_CORRUPT, ZKE_FULL, ZKE_NOMEM, ZKE_SYSTEMERROR, ZKE_OPERATIONTIMEOUT
+ *
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_open(const char *name, const zke_options *options, zke **z_out);
+
+/* zke_open_session - a further session on an open handle's store
+ *
+ * Of the options only lease_ms, identity, chroot, watcher and watcher_context
+ * count; the rest is the store's.  Each session is closed by itself, in any
+ * order; the last one closes the store.
+ *
+ *   z        any open handle of the store; not a read-only one
+ *   options  NULL for the defaults
+ *   z_out    out, not NULL; NULL on failure
+ *
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_open_session(zke *z, const zke_options *options, zke **z_out);
+
+/* zke_close - end the session and release the handle
+ *
+ * The session's ephemerals, watches and pending events go in one transaction
+ * with one zxid.  Calls of other threads on the handle return ZKE_CLOSING
+ * and are waited for; watchers get no event.  The handle is gone afterwards
+ * whatever is returned, except for ZKE_MISUSE.
+ *
+ * Returns ZKE_OK (also for NULL and for an expired session), or
+ *   ZKE_MISUSE   called from a callback of this very handle; nothing is done
+ *   ZKE_FORKED   a child's copy; only the flag is looked at
+ *   other codes  the end could not be written; the other processes will find
+ *                the session dead and remove what it owned
+ *
+ * Threads: any.  In a callback: not of this handle.  Blocks: on the disk and
+ * until running callbacks have returned.  Since 0.1. */
+ZKE_API int zke_close(zke *z);
+
+/* zke_session_id - the session's id, unique in the life of the database; 0
+ * for NULL and for a read-only handle.  Shown by Stat's ephemeralOwner.
+ * Threads: any.  Blocks: no. */
+ZKE_API int64_t zke_session_id(zke *z);
+
+/* zke_state - ZKE_STATE_… as this handle knows it, without asking the file.
+ * Threads: any.  Blocks: no. */
+ZKE_API int zke_state(zke *z);
+
+/* zke_expire - end a session now, as ZooKeeper does on a missed timeout
+ *
+ * Its ephemerals go at once; its owner gets ZKE_EVENT_SESSION with
+ * ZKE_STATE_EXPIRED at its next dispatch, and ZKE_INVALIDSTATE from every
+ * call.  Meant for tests and for operators.
+ *
+ *   session  id of any session of this database, this handle's too
+ *
+ * Returns ZKE_OK, or ZKE_NONODE where there is no such session.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_expire(zke *z, int64_t session);
+
+/* zke_keepalive_fd - a descriptor that keeps the session alive
+ *
+ * A duplicate, close-on-exec, that the caller owns.  A child that inherits it
+ * (clear FD_CLOEXEC there) keeps the session alive after its parent's death
+ * until the child too is gone; zke_close() ends the session all the same.
+ *
+ *   fd_out  out, not NULL
+ *
+ * Returns ZKE_OK, or ZKE_UNIMPLEMENTED for ":memory:".
+ * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
+ZKE_API int zke_keepalive_fd(zke *z, int *fd_out);
+
+/* ------------------------------------------------------------------------
+ * Nodes
+ *
+ * Changes of persistent state are on the disk when the call returns; what
+ * touches only ephemerals, sessions and watches is not synced, since it dies
+ * with the host anyway (P8).  Reads are linearizable.  Permissions are
+ * checked as in ZooKeeper.
+ *
+ * Reading calls take a watcher and its context; a NULL function registers
+ * nothing.  Registration and reading are one transaction, so no change falls
+ * between them (P3).
+ * --------------------------------------------------------------------- */
+
+/* zke_create - make a node, in any mode but those with a TTL
+ *
+ *   path      of the new node; sequential modes append ten digits and may end
+ *             in '/'
+ *   data,len  the value: len -1 for NULL data, which is not empty data
+ *   acls      not empty; usually ZKE_OPEN_ACL
+ *   mode      ZKE_PERSISTENT to ZKE_CONTAINER
+ *   path_out  out: the path created, with its sequence number
+ *   stat_out  out: the new node's Stat
+ *
+ * Returns ZKE_OK, or in this order of checks (semantics.md 2.2)
+ *   ZKE_BADARGUMENTS   mode, ttl, path, len below -1, len over the data limit,
+ *                      NULL data with len above 0
+ *   ZKE_INVALIDACL     no entry, or one that is not valid
+ *   ZKE_NONODE         the parent does not exist
+ *   ZKE_NOAUTH         no ZKE_PERM_CREATE on the parent
+ *   ZKE_NODEEXISTS     (for a sequential one: the number's name is taken)
+ *   ZKE_NOCHILDRENFOREPHEMERALS
+ *
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_create(zke *z, const char *path, const void *data, int len,
+                       const zke_acls *acls, int mode, char **path_out,
+                       zke_stat *stat_out);
+
+/* zke_create_ttl - make a node that expires
+ *
+ * As zke_create() with a mode of ZKE_PERSISTENT_WITH_TTL or
+ * ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL.  The node is removed by the sweep of
+ * any process that waits or makes calls, once it has no children and its
+ * mtime is more than ttl_ms ago.
+ *
+ *   ttl_ms  1 to ZKE_MAX_TTL, else ZKE_BADARGUMENTS */
+ZKE_API int zke_create_ttl(zke *z, const char *path, const void *data, int len,
+                           const zke_acls *acls, int mode, int64_t ttl_ms,
+                           char **path_out, zke_stat *stat_out);
+
+/* zke_delete - remove a node without children
+ *
+ *   version  the version the node must have, or -1 for any
+ *
+ * Returns ZKE_OK, or in this order
+ *   ZKE_BADARGUMENTS  the path; "/" and the /zookeeper nodes
+ *   ZKE_NONODE        parent or node missing
+ *   ZKE_NOAUTH        no ZKE_PERM_DELETE on the parent
+ *   ZKE_BADVERSION    the node has another version
+ *   ZKE_NOTEMPTY      it has children
+ *
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_delete(zke *z, const char *path, int version);
+
+/* zke_exists - a node's Stat, and a watch for its creation, change or end
+ *
+ * The watch is registered whether the node exists or not.
+ *
+ *   fn,context  watcher, or NULL
+ *   stat_out    out, untouched where the node is missing
+ *
+ * Returns ZKE_OK, or ZKE_NONODE (which registers the watch all the same).
+ * No permission is needed.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_exists(zke *z, const char *path, zke_watch_fn fn, void *context,
+                       zke_stat *stat_out);
+
+/* zke_get - a node's data and Stat, and a watch for its change or end
+ *
+ *   data_out  out: the bytes, followed by a NUL that is not counted; NULL for
+ *             NULL data
+ *   len_out   out: bytes, or -1 for NULL data
+ *
+ * Returns ZKE_OK, or ZKE_NONODE or ZKE_NOAUTH (which register nothing).
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_get(zke *z, const char *path, zke_watch_fn fn, void *context,
+                    char **data_out, int *len_out, zke_stat *stat_out);
+
+/* zke_set - replace a node's data
+ *
+ * The same bytes still count as a change and fire watches.
+ *
+ *   data,len  as for zke_create()
+ *   version   the version the node must have, or -1 for any
+ *   stat_out  out: the Stat after the change
+ *
+ * Returns ZKE_OK, or in this order ZKE_BADARGUMENTS, ZKE_NONODE, ZKE_NOAUTH
+ * (no ZKE_PERM_WRITE), ZKE_BADVERSION.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_set(zke *z, const char *path, const void *data, int len,
+                    int version, zke_stat *stat_out);
+
+/* zke_children - names of a node's children, sorted by bytes, and a watch
+ * for the coming and going of children or the node's own end
+ *
+ *   names_out  out: names without the path; count 0 for a leaf
+ *   stat_out   out: the node's Stat
+ *
+ * Returns ZKE_OK, or ZKE_NONODE or ZKE_NOAUTH (which register nothing).
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_children(zke *z, const char *path, zke_watch_fn fn,
+                         void *context, zke_strings **names_out,
+                         zke_stat *stat_out);
+
+/* zke_count - the number of all descendants of a node
+ *
+ *   count_out  out; 0 for a leaf; of "/" it counts /zookeeper's nodes too
+ *
+ * Returns ZKE_OK, ZKE_NONODE or ZKE_NOAUTH.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_count(zke *z, const char *path, int64_t *count_out);
+
+/* zke_ephemerals - paths of a session's ephemeral nodes, sorted
+ *
+ *   session    a session id, or 0 for this handle's
+ *   prefix     what the path begins with, as a string ("/t/e" finds "/t/eph");
+ *              NULL, "" or "/" for all
+ *   paths_out  out; count 0 for an unknown session or prefix
+ *
+ * With a chroot only paths below it are given, without it.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_ephemerals(zke *z, int64_t session, const char *prefix,
+                           zke_strings **paths_out);
+
+/* zke_sync - ZooKeeper's sync: reads here are linearizable, so this only
+ * reports the handle's state.  The path need not exist, nor be one. */
+ZKE_API int zke_sync(zke *z, const char *path);
+
+/* ------------------------------------------------------------------------
+ * Several operations at once
+ *
+ * Fill an array of zke_op with the functions below (the strings and data must
+ * live until zke_multi() returns), give an equally long array of results.
+ * --------------------------------------------------------------------- */
+
+enum {
+  ZKE_OP_CREATE = 1,
+  ZKE_OP_DELETE = 2,
+  ZKE_OP_SET = 3,
+  ZKE_OP_CHECK = 4,
+  ZKE_OP_GET = 5,
+  ZKE_OP_CHILDREN = 6
+};
+
+typedef struct zke_op {
+  int type; /* ZKE_OP_… */
+  const char *path;
+  const void *data;
+  int len;
+  const zke_acls *acls;
+  int mode;
+  int64_t ttl_ms; /* 0 in modes without a TTL */
+  int version;
+} zke_op;
+
+typedef struct zke_op_result {
+  int rc;
+  char *path;            /* create: the path made */
+  zke_stat stat;         /* create, set, get, children */
+  char *data;            /* get */
+  int len;               /* get */
+  zke_strings *children; /* children */
+} zke_op_result;
+
+/* Threads: any.  Blocks: no.  They only fill *op. */
+ZKE_API void zke_op_create(zke_op *op, const char *path, const void *data,
+                           int len, const zke_acls *acls, int mode);
+ZKE_API void zke_op_create_ttl(zke_op *op, const char *path, const void *data,
+                               int len, const zke_acls *acls, int mode,
+                               int64_t ttl_ms);
+ZKE_API void zke_op_delete(zke_op *op, const char *path, int version);
+ZKE_API void zke_op_set(zke_op *op, const char *path, const void *data, int len,
+                        int version);
+ZKE_API void zke_op_check(zke_op *op, const char *path, int version);
+ZKE_API void zke_op_get(zke_op *op, const char *path);
+ZKE_API void zke_op_children(zke_op *op, const char *path);
+
+/* zke_multi - create, delete, set and check, all or nothing
+ *
+ * One transaction, one zxid, one timestamp; each operation sees what those
+ * before it did (semantics.md 4).  check wants the node to exist, to be
+ * readable, and to have the version, or any for -1.
+ *
+ *   ops, count  the operations; 0 is allowed
+ *   results     out, count of them, or NULL; set also when an operation is
+ *               refused: 0 for those before, its code, ZKE_RUNTIMEINCONSISTENCY
+ *               for those after.  Release with zke_results_clear().
+ *
+ * Returns ZKE_OK, or the code of the first operation refused, or
+ *   ZKE_MARSHALLINGERROR  a malformed path in any operation, or the session
+ *                         has expired; the results are untouched
+ *   ZKE_BADARGUMENTS      an operation that does not belong into this call, or
+ *                         data over the limit, in one value or in sum;
+ *                         untouched
+ *
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_multi(zke *z, const zke_op *ops, int count,
+                      zke_op_result *results);
+
+/* zke_multi_read - get and children of several nodes in one snapshot
+ *
+ * Each operation has its own result; one that fails does not touch the others.
+ *
+ *   results  out, not NULL unless count is 0; zke_results_clear() releases it
+ *
+ * Returns ZKE_OK whatever the results, or ZKE_MARSHALLINGERROR as zke_multi().
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_multi_read(zke *z, const zke_op *ops, int count,
+                           zke_op_result *results);
+
+/* zke_results_clear - release what results own and set them to zero.
+ * Threads: any.  Blocks: no. */
+ZKE_API void zke_results_clear(zke_op_result *results, int count);
+
+/* ------------------------------------------------------------------------
+ * Access control lists
+ *
+ * For programs and tests that rely on ZooKeeper's; the file's permissions are
+ * the real boundary (doc/security.md).
+ * --------------------------------------------------------------------- */
+
+/* zke_add_auth - add an identity to this session
+ *
+ *   scheme   "digest"
+ *   cert     "user:password", any bytes
+ *   len      bytes of cert
+ *
+ * Returns ZKE_OK, or
+ *   ZKE_BADARGUMENTS  scheme is NULL, len negative, a NUL in the user's name
+ *   ZKE_AUTHFAILED    unknown scheme; the handle is dead from here on
+ *                     (ZKE_STATE_AUTH_FAILED), as in ZooKeeper
+ *
+ * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
+ZKE_API int zke_add_auth(zke *z, const char *scheme, const char *cert, int len);
+
+/* zke_get_acl - a node's ACL
+ *
+ *   acls_out  out: one block.  Without ZKE_PERM_ADMIN digests read "user:x".
+ *
+ * Returns ZKE_OK, ZKE_NONODE, or ZKE_NOAUTH (neither READ nor ADMIN).
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_get_acl(zke *z, const char *path, zke_acls **acls_out,
+                        zke_stat *stat_out);
+
+/* zke_set_acl - replace a node's ACL
+ *
+ *   version  the aversion the node must have, or -1 for any
+ *
+ * Returns ZKE_OK, or in this order ZKE_BADARGUMENTS, ZKE_INVALIDACL,
+ * ZKE_NONODE, ZKE_NOAUTH (no ADMIN), ZKE_BADVERSION.  Fires no watch.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_set_acl(zke *z, const char *path, int version,
+                        const zke_acls *acls);
+
+/* ------------------------------------------------------------------------
+ * Watches beside those of the reading calls
+ * --------------------------------------------------------------------- */
+
+/* zke_add_watch - a watch that stays
+ *
+ *   path     need not exist
+ *   mode     ZKE_WATCH_PERSISTENT: CREATED, CHANGED, DELETED of the node and
+ *            CHILD; ZKE_WATCH_PERSISTENT_RECURSIVE: CREATED, CHANGED, DELETED
+ *            of the node and of all its descendants, never CHILD.  The later
+ *            mode on one path replaces the earlier.
+ *   fn       not NULL
+ *
+ * Returns ZKE_OK, ZKE_BADARGUMENTS (fn is NULL), or ZKE_MARSHALLINGERROR (a
+ * mode other than the two).  No permission is needed; what the session may
+ * not read is not delivered.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
+                          void *context);
+
+/* zke_remove_watch - take back one watcher
+ *
+ *   type        ZKE_WATCH_CHILD, _DATA or _ANY
+ *   fn,context  the pair that was registered; others stay
+ *
+ * Returns ZKE_OK, or ZKE_NOWATCHER where the pair is not registered for the
+ * path and type.  The watcher gets no event for it.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_remove_watch(zke *z, const char *path, int type,
+                             zke_watch_fn fn, void *context);
+
+/* zke_remove_all_watches - take back every watcher of a path and type.
+ * Returns as zke_remove_watch(). */
+ZKE_API int zke_remove_all_watches(zke *z, const char *path, int type);
+
+/* zke_set_watcher - replace the handle's default watcher, or remove it (NULL).
+ * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
+ZKE_API int zke_set_watcher(zke *z, zke_watch_fn fn, void *context);
+
+/* ------------------------------------------------------------------------
+ * Waiting
+ *
+ * Alone:          zke_wait(z, zke_now(z) + 500);
+ * In a poll loop: poll {zke_fd, POLLIN}, at most until zke_next_deadline(),
+ *                 then zke_dispatch().  On Linux the descriptor alone suffices:
+ *                 a timer stands behind it.
+ * --------------------------------------------------------------------- */
+
+#define ZKE_FOREVER INT64_MAX
+
+/* zke_now - the handle's monotonic clock, ms.  0 for NULL.
+ * Threads: any.  Blocks: no. */
+ZKE_API int64_t zke_now(zke *z);
+
+/* zke_fd - the descriptor that becomes readable when there is work
+ *
+ * Owned by the handle; poll it for reading, do nothing else with it.
+ *
+ *   fd_out  out, not NULL
+ *
+ * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
+ZKE_API int zke_fd(zke *z, int *fd_out);
+
+/* zke_next_deadline - when zke_dispatch() wants to be called at the latest
+ *
+ *   deadline_out  out, not NULL: ms of zke_now(), or ZKE_FOREVER
+ *
+ * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
+ZKE_API int zke_next_deadline(zke *z, int64_t *deadline_out);
+
+/* zke_dispatch - take what has arrived and call back; never waits
+ *
+ * Where another thread is dispatching this session it returns at once.
+ *
+ *   count_out  out: watchers called
+ *
+ * Returns ZKE_OK, also when it delivered the session's end.
+ * Threads: any.  In a callback: yes (it takes what came since).  Blocks: no
+ * longer than a read does; work that must write is tried and put off.
+ * Since 0.1. */
+ZKE_API int zke_dispatch(zke *z, int *count_out);
+
+/* zke_wait - sleep until something was dispatched, then return
+ *
+ * With several threads on a handle one sleeps in the kernel and dispatches,
+ * the others return when it has.
+ *
+ *   deadline_ms  of zke_now(); in the past: as zke_dispatch()
+ *
+ * Returns ZKE_OK when at least one watcher ran, on this thread or another;
+ * ZKE_OPERATIONTIMEOUT at the deadline.
+ * Threads: any.  In a callback: yes.  Blocks: until the deadline.
+ * Since 0.1. */
+ZKE_API int zke_wait(zke *z, int64_t deadline_ms);
+
+/* ------------------------------------------------------------------------
+ * Inspection.  The same is readable by SQL in the views zke_nodes,
+ * zke_sessions, zke_watches, zke_events and zke_waiters (doc/format.md).
+ * Paths are whole here, whatever the chroot.
+ * --------------------------------------------------------------------- */
+
+typedef struct zke_session_info {
+  int64_t id;
+  const char *identity;
+  int64_t pid;        /* in its own PID namespace; for display only */
+  int64_t started_ms; /* ms since 1970 */
+  int64_t lease_ms;   /* 0: none */
+  int alive;          /* 1 while its liveness lock is held */
+  int ephemerals;     /* nodes it owns */
+  int watches;        /* rows it has registered */
+  int events;         /* pending */
+} zke_session_info;
+
+typedef struct zke_session_list {
+  int count;
+  const zke_session_info *data;
+} zke_session_list;
+
+/* One session that watches, and for a waiter the session that it waits for. */
+typedef struct zke_watch_info {
+  int64_t session;
+  const char *path;
+  int type;      /* ZKE_WATCH_CHILD or ZKE_WATCH_DATA */
+  int mode;      /* -1 one-shot, or ZKE_WATCH_PERSISTENT… */
+  int64_t owner; /* waiters: who owns the node at path; else 0 */
+} zke_watch_info;
+
+typedef struct zke_watch_list {
+  int count;
+  const zke_watch_info *data;
+} zke_watch_list;
+
+/* zke_sessions - all sessions, by id
+ * zke_watches  - all watches, by path
+ * zke_waiters  - data watches on nodes that another session owns
+ *   list_out  out, not NULL: one block
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_sessions(zke *z, zke_session_list **list_out);
+ZKE_API int zke_watches(zke *z, zke_watch_list **list_out);
+ZKE_API int zke_waiters(zke *z, zke_watch_list **list_out);
+
+/* zke_check - verify the database against its numbered invariants
+ *
+ * SQLite's own quick check, then those of doc/format.md, in one snapshot.
+ *
+ *   fn       called for each violation with a sentence that begins with the
+ *            invariant's name; may be NULL
+ *
+ * Returns ZKE_OK, or ZKE_DATAINCONSISTENCY or ZKE_CORRUPT where something is
+ * wrong.  Never changes anything.
+ * Threads: any; fn must not call zkembed.  Blocks: on the disk.  Since 0.1. */
+typedef void (*zke_check_fn)(void *context, const char *sentence);
+ZKE_API int zke_check(zke *z, zke_check_fn fn, void *context);
+
+/* zke_free - release what a call returned; NULL is fine.
+ * Threads: any.  Blocks: no. */
+ZKE_API void zke_free(void *block);
+
+/* ------------------------------------------------------------------------
+ * For tests
+ * --------------------------------------------------------------------- */
+
+enum { ZKE_TEST_FAIL_BEFORE = 1, ZKE_TEST_FAIL_AFTER = 2 };
+
+/* zke_test_fail - lose the reply of a coming change
+ *
+ * The session's change number skip+1 from now (create, delete, set, multi,
+ * set_acl) returns ZKE_CONNECTIONLOSS: before it took effect, or after, as a
+ * client of a server sees it when the connection breaks.
+ *
+ *   when  ZKE_TEST_FAIL_BEFORE or _AFTER; 0 takes a pending one back
+ *   skip  changes that go through first
+ *
+ * Threads: any.  Blocks: no.  Since 0.1. */
+ZKE_API int zke_test_fail(zke *z, int when, int skip);
+
+/* ------------------------------------------------------------------------
+ * The operating system, as a table
+ *
+ * Every system call of the library's own goes through these, so that tests
+ * can fail the n-th and simulators can keep the clock.  Functions return a
+ * value >= 0, or the negative of an errno.  Fill a table with
+ * zke_os_default(), replace members, put it into zke_options.os.
+ * SQLite's own calls go through its VFS.
+ * --------------------------------------------------------------------- */
+
+enum {
+  ZKE_CLOCK_MONOTONIC = 0,
+  ZKE_CLOCK_REALTIME = 1,
+  ZKE_CLOCK_BOOTTIME = 2
+};
+enum { ZKE_LOCK_NONE = 0, ZKE_LOCK_EXCLUSIVE = 1 };
+enum { ZKE_FILE_REGULAR = 1, ZKE_FILE_DIRECTORY = 2, ZKE_FILE_OTHER = 3 };
+
+typedef struct zke_file {
+  uint64_t device, inode;
+  int64_t size;
+  unsigned mode; /* permission bits */
+  unsigned uid, gid;
+  int type; /* ZKE_FILE_… */
+} zke_file;
+
+struct pollfd;
+
+typedef struct zke_os {
+  size_t size;
+  void *context; /* first argument of each */
+  int (*open)(void *, const char *path, int flags, unsigned mode);
+  int (*close)(void *, int fd);
+  int (*dup)(void *, int fd); /* close-on-exec */
+  int64_t (*read)(void *, int fd, void *buffer, size_t size);
+  int64_t (*write)(void *, int fd, const void *buffer, size_t size);
+  int64_t (*pread)(void *, int fd, void *buffer, size_t size, int64_t at);
+  int64_t (*pwrite)(void *, int fd, const void *buffer, size_t size,
+                    int64_t at);
+  int (*stat)(void *, const char *path, zke_file *out);
+  int (*fstat)(void *, int fd, zke_file *out);
+  int (*fsync)(void *, int fd);
+  int (*adopt)(void *, const char *path, unsigned mode, unsigned uid,
+               unsigned gid); /* mode exactly; owner as far as allowed */
+  int (*mkdir)(void *, const char *path, unsigned mode);
+  int (*mkfifo)(void *, const char *path, unsigned mode);
+  int (*unlink)(void *, const char *path);
+  int (*list)(void *, const char *path,
+              void (*entry)(void *arg, const char *name), void *arg);
+  int (*network)(void *, const char *path); /* 1: on a network file system */
+  int (*pipe)(void *, int fds[2]);          /* non-blocking, close-on-exec */
+  int (*lock)(void *, int fd, int64_t offset, int how); /* -EAGAIN: held */
+  int (*probe)(void *, int fd, int64_t offset);         /* 1: held by another */
+  int (*poll)(void *, struct pollfd *fds, unsigned count, int timeout_ms);
+  int (*poller)(void *); /* epoll; -ENOSYS in the portable variant */
+  int (*poller_add)(void *, int poller, int fd, int for_reading);
+  int (*poller_remove)(void *, int poller, int fd);
+  int (*timer)(void *); /* pollable, close-on-exec */
+  int (*timer_set)(void *, int fd, int64_t when_ns); /* monotonic; 0: off */
+  int64_t (*clock)(void *, int which);               /* ns */
+  void (*sleep)(void *, int64_t ns);
+  int (*random)(void *, void *buffer, size_t size);
+  int (*boot_id)(void *, char *buffer, size_t size); /* NUL-terminated */
+  int64_t (*pid)(void *);
+  int (*process_name)(void *, char *buffer, size_t size);
+} zke_os;
+
+/* zke_os_default - the library's own table; its size member is set.
+ * Threads: any.  Blocks: no. */
+ZKE_API void zke_os_default(zke_os *out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
