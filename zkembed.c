@@ -1159,16 +1159,20 @@ static zke_acls *acl_decode(const zke_allocator *a, const char *text,
   X(WATCH_RECURSIVE, "SELECT count(*)FROM watch WHERE session=?1 AND "        \
                      "kind>=4")                                               \
   X(WATCH_END, "DELETE FROM watch WHERE session=?1")                          \
+  X(WATCH_SPEND, "DELETE FROM watch WHERE session=?1 AND kind<2")             \
   X(EVENT_BOUNDS, "SELECT(SELECT min(seq)FROM event WHERE session=?1),"       \
-                  "(SELECT max(seq)FROM event WHERE session=?1)")             \
+                  "(SELECT max(seq)FROM event WHERE session=?1),"             \
+                  "(SELECT seen FROM session WHERE id=?1),"                   \
+                  "(SELECT event_limit FROM session WHERE id=?1)")            \
   X(EVENT_ADD, "INSERT INTO event(session,seq,type,path,zxid,acl)"            \
                "VALUES(?1,?2,?3,?4,?5,?6)")                                   \
   X(EVENT_NEXT, "SELECT seq,type,path,zxid,acl FROM event WHERE session=?1 "  \
                 "AND seq>?2 ORDER BY seq LIMIT 64")                           \
-  X(EVENT_TRIM, "DELETE FROM event WHERE session=?1 AND seq<?2")              \
+  X(EVENT_TRIM, "DELETE FROM event WHERE session=?1 AND seq<=?2")             \
+  X(SESSION_SEEN, "UPDATE session SET seen=?2 WHERE id=?1")                   \
   X(EVENT_END, "DELETE FROM event WHERE session=?1")                          \
-  X(SESSION_ADD, "INSERT INTO session(id,identity,pid,started,lease,slot)"    \
-                 "VALUES(?1,?2,?3,?4,?5,?6)")                                 \
+  X(SESSION_ADD, "INSERT INTO session(id,identity,pid,started,lease,slot,"    \
+                 "event_limit,seen)VALUES(?1,?2,?3,?4,?5,?6,?7,0)")           \
   X(SESSION_HAS, "SELECT lease,slot FROM session WHERE id=?1")                \
   X(SESSION_END, "DELETE FROM session WHERE id=?1")                           \
   X(SESSION_ALL, "SELECT id,lease,slot FROM session")                         \
@@ -1219,8 +1223,9 @@ struct zke {
   char *chroot; /* "" or "/a/b" */
   size_t chroot_len;
   int64_t lease, slot; /* ns or 0; slot in the liveness file */
-  char *fifo;          /* path, NULL in memory */
-  int live_fd;         /* holds the lock that is this session's life */
+  int event_limit;
+  char *fifo;  /* path, NULL in memory */
+  int live_fd; /* holds the lock that is this session's life */
   int wake_rfd, wake_wfd;
   int poller, timer; /* -1 in the portable variant */
   /* any thread; a call counts itself before it looks whether to go away */
@@ -1241,7 +1246,7 @@ struct zke {
   struct reg_spot **spots;
   size_t spot_cap, spot_count, watcher_count, recursive_count;
   /* events */
-  int64_t cursor, trimmed; /* last seq read; first seq still in the file */
+  int64_t cursor, trimmed; /* last number read; last one trimmed */
   wait_event *queue, **queue_end;
   /* waiting */
   wait_notice *notices;
@@ -1260,7 +1265,7 @@ typedef struct store {
   zke_log_fn log;
   void *log_context;
   bool memory, readonly;
-  int durability, data_limit, event_limit, cache_kib;
+  int durability, data_limit, cache_kib;
   int64_t busy, container; /* ns, ms */
   char *name, *vfs;        /* as given; vfs may be NULL */
   char *file, *dir, *live; /* database, side directory, liveness file */
@@ -1686,7 +1691,8 @@ static const char db_tables[] =
     "CREATE TABLE blob(id INTEGER PRIMARY KEY,data BLOB NOT NULL)STRICT;"
     "CREATE TABLE session(id INTEGER PRIMARY KEY,identity TEXT NOT NULL,"
     "pid INTEGER NOT NULL,started INTEGER NOT NULL,lease INTEGER NOT NULL,"
-    "slot INTEGER NOT NULL)STRICT;"
+    "slot INTEGER NOT NULL,event_limit INTEGER NOT NULL,"
+    "seen INTEGER NOT NULL)STRICT;"
     "CREATE TABLE watch(path TEXT NOT NULL,kind INTEGER NOT NULL,"
     "session INTEGER NOT NULL,PRIMARY KEY(path,kind,session))"
     "STRICT,WITHOUT ROWID;"
@@ -2254,12 +2260,14 @@ static int txn_number(txn *t) {
   return (t->zxid & INT64_C(0xffffffff)) == 0 ? txn_need_full(t) : ZKE_OK;
 }
 
-/* Drop the acting session's delivered events, riding on its write.  The last
- * one stays: the next number is one above the highest in the table. */
+/* Drop the acting session's delivered events, riding on its write, and note
+ * the last one's number: the next is above it. */
 static int txn_trim(txn *t) {
   zke *z = t->z;
   if (!z || !z->id || z->cursor <= z->trimmed) return ZKE_OK;
-  return db_do_ints(t->s, DB_EVENT_TRIM, 2, (int64_t[]){z->id, z->cursor});
+  int64_t values[] = {z->id, z->cursor};
+  int rc = db_do_ints(t->s, DB_EVENT_TRIM, 2, values);
+  return rc == ZKE_OK ? db_do_ints(t->s, DB_SESSION_SEEN, 2, values) : rc;
 }
 
 /* COMMIT itself.  Only an I/O error leaves the outcome open. */
@@ -2391,24 +2399,30 @@ static int watch_end(txn *t, int64_t session) {
   return db_do_int(t->s, DB_WATCH_END, session);
 }
 
-/* The next number for a session's event; *overflow when too many wait. */
+/* The next number for a session's event; *overflow when too many wait.  Rows
+ * that the session has seen but not trimmed yet count as waiting.  0 for a
+ * session that does not exist. */
 static int watch_next_seq(txn *t, int64_t session, int64_t *seq,
                           bool *overflow) {
-  int64_t bounds[2];
-  int rc = db_fetch_ints(t->s, DB_EVENT_BOUNDS, session, 2, bounds);
-  *seq = bounds[1] + 1;
-  *overflow = bounds[1] && bounds[1] - bounds[0] >= t->s->event_limit;
-  return rc;
+  int64_t b[4]; /* least and greatest number, last one seen, limit */
+  int rc = db_fetch_ints(t->s, DB_EVENT_BOUNDS, session, 4, b);
+  if (rc != ZKE_OK) return rc;
+  *seq = b[3] ? base_max(b[1], b[2]) + 1 : 0;
+  *overflow = b[1] && b[1] - b[0] + 1 >= b[3];
+  return ZKE_OK;
 }
 
-/* Queue an event for a session, or an overflow in place of all of them. */
+/* Queue an event for a session, or an overflow in place of all of them, which
+ * also spends the session's one-shots (P4). */
 static int watch_queue(txn *t, int64_t session, int type, const char *path,
                        size_t len, const char *acl) {
   int64_t seq;
   bool overflow;
   int rc = watch_next_seq(t, session, &seq, &overflow);
-  if (rc == ZKE_OK && overflow) {
+  if (rc != ZKE_OK || !seq) return rc;
+  if (overflow) {
     rc = db_do_int(t->s, DB_EVENT_END, session);
+    if (rc == ZKE_OK) rc = db_do_int(t->s, DB_WATCH_SPEND, session);
     type = ZKE_EVENT_OVERFLOW;
     len = 0;
     acl = NULL;
@@ -3300,6 +3314,7 @@ static int sess_insert(txn *t, zke *z, const char *identity) {
   db_bind_int(st, 4, t->now);
   db_bind_int(st, 5, z->lease);
   db_bind_int(st, 6, z->slot);
+  db_bind_int(st, 7, z->event_limit);
   return db_run(t->s, st);
 }
 
@@ -3538,6 +3553,7 @@ typedef struct reg_spot {
   struct reg_spot *next; /* in the hash chain */
   uint64_t hash;
   reg_watcher *watchers;
+  int64_t since[6]; /* by watch_kind(): the zxid at which its row was made */
   char path[];
 } reg_spot;
 
@@ -3628,11 +3644,24 @@ static void reg_link(zke *z, reg_spot *spot, reg_watcher *w) {
   if (w->mode == WATCH_RECURSIVE) z->recursive_count++;
 }
 
-/* Is this pair registered in the same way already? */
+/* Was this watcher registered since its rows were made?  Else an event has
+ * fired it already and is only not yet dispatched. */
+static bool reg_is_armed(const reg_spot *spot, const reg_watcher *w) {
+  for (int table = 0; table < 2; table++) {
+    if ((w->tables & 1u << table) &&
+        w->zxid < spot->since[watch_kind(w->mode, table)]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/* Is this pair registered in the same way already, and not fired? */
 static bool reg_has(const reg_spot *spot, const reg_watcher *like) {
   const reg_watcher *w = spot->watchers;
   while (w && (w->fn != like->fn || w->context != like->context ||
-               w->mode != like->mode || w->tables != like->tables)) {
+               w->mode != like->mode || w->tables != like->tables ||
+               !reg_is_armed(spot, w))) {
     w = w->next;
   }
   return w != NULL;
@@ -3729,37 +3758,39 @@ static void reg_free(zke *z) {
 typedef struct reg_entry {
   reg_spot *spot;
   reg_watcher *w;
+  unsigned fresh; /* tables whose row was not there before */
 } reg_entry;
 
-/* Inside the transaction: write the rows and get the memory.  When every row
- * was there already, the same pair need not be noted twice. */
+/* Inside the transaction: write the rows and get the memory. */
 static int reg_enter(txn *t, const char *path, int mode, unsigned tables,
                      zke_watch_fn fn, void *context, reg_entry *out) {
-  bool fresh = false;
   for (int table = 0; table < 2; table++) {
     if (!(tables & 1u << table)) continue;
     int rc = watch_add(t, path, watch_kind(mode, table));
     if (rc != ZKE_OK) return rc;
-    fresh = fresh || sqlite3_changes(t->s->db) > 0;
+    if (sqlite3_changes(t->s->db) > 0) out->fresh |= 1u << table;
   }
   out->spot = reg_need(t->z, path);
   out->w = mem_zero(&t->s->a, sizeof *out->w);
   if (!out->spot || !out->w) return base_nomem();
   *out->w = (reg_watcher){NULL, mode, tables, fn, context, t->zxid};
-  if (!fresh && reg_has(out->spot, out->w)) {
-    mem_free(out->w);
-    out->w = NULL;
-  }
   return ZKE_OK;
 }
 
-/* After the transaction: link, or forget. */
+/* After the transaction: link, or forget.  A pair that is there already and
+ * still armed is not noted twice. */
 static void reg_settle(zke *z, reg_entry *entry, bool committed) {
-  if (committed && entry->w)
-    reg_link(z, entry->spot, entry->w);
+  reg_spot *spot = entry->spot;
+  reg_watcher *w = entry->w;
+  for (int table = 0; table < 2 && committed; table++) {
+    if (entry->fresh & 1u << table)
+      spot->since[watch_kind(w->mode, table)] = w->zxid;
+  }
+  if (committed && !reg_has(spot, w))
+    reg_link(z, spot, w);
   else
-    mem_free(entry->w);
-  reg_drop_if_empty(z, entry->spot);
+    mem_free(w);
+  reg_drop_if_empty(z, spot);
 }
 
 /* Does the pair (fn NULL: any) count for this removal? */
@@ -4030,9 +4061,12 @@ static int wait_state(const zke *z) {
 
 /* The event's path as the handle sees it, below its chroot. */
 static const char *wait_visible_path(const zke *z, const char *path) {
-  if (!z->chroot_len || strncmp(path, z->chroot, z->chroot_len) != 0)
+  const char *below = path + z->chroot_len;
+  if (!z->chroot_len || strncmp(path, z->chroot, z->chroot_len) != 0 ||
+      (*below && *below != '/')) {
     return path;
-  return path[z->chroot_len] ? path + z->chroot_len : "/";
+  }
+  return *below ? below : "/";
 }
 
 /* Make the calls, with no lock held. */
@@ -4093,7 +4127,7 @@ static int wait_trim_body(txn *t, void *arg) {
 }
 
 static void wait_trim(zke *z) {
-  int64_t most = base_min(ZKE_TRIM_EVENTS, z->s->event_limit / 2);
+  int64_t most = base_min(ZKE_TRIM_EVENTS, z->event_limit / 2);
   if (z->cursor - z->trimmed > most)
     txn_try(z->s, z, false, wait_trim_body, NULL);
 }
@@ -4531,7 +4565,6 @@ static int store_new(const char *name, const zke_options *o, store **out) {
   s->readonly = (o->flags & ZKE_OPEN_READONLY) != 0;
   s->durability = o->durability;
   s->data_limit = (int)store_default(o->data_limit, 1048576);
-  s->event_limit = (int)store_default(o->event_limit, 10000);
   s->cache_kib = (int)store_default(o->cache_kib, 256);
   s->busy = store_default(o->busy_timeout_ms, 5000) * ZKE_MS;
   s->container = store_default(o->container_ms, 60000);
@@ -4715,6 +4748,7 @@ static int store_new_session(store *s, const zke_options *o, zke **out) {
   z->s = s;
   z->live_fd = z->wake_rfd = z->wake_wfd = z->poller = z->timer = -1;
   z->lease = o->lease_ms * ZKE_MS;
+  z->event_limit = (int)store_default(o->event_limit, 10000);
   z->watcher = o->watcher;
   z->watcher_context = o->watcher_context;
   z->who.ids.a = z->path.a = &s->a;
@@ -5308,7 +5342,12 @@ int zke_count(zke *z, const char *path, int64_t *count_out) {
   return api_leave(z, rc);
 }
 
-/* Keep the paths that begin with chroot + prefix, shown without the chroot. */
+static int api_compare_strings(const void *a, const void *b) {
+  return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Keep the paths that begin with chroot + prefix, shown without the chroot and
+ * sorted. */
 static int api_filter(const zke *z, const buf *paths, int count,
                       const char *prefix, zke_strings **out) {
   buf kept = {.a = &z->s->a};
@@ -5325,14 +5364,15 @@ static int api_filter(const zke *z, const buf *paths, int count,
   }
   *out = kept.failed ? NULL : buf_strings(&kept, n);
   buf_free(&kept);
-  return *out ? ZKE_OK : base_nomem();
+  if (!*out) return base_nomem();
+  qsort((*out)->data, (size_t)n, sizeof(char *), api_compare_strings);
+  return ZKE_OK;
 }
 
 int zke_ephemerals(zke *z, int64_t session, const char *prefix,
                    zke_strings **paths_out) {
   zke_strings *list = NULL;
   int count = 0;
-  if (!paths_out) return base_fail(ZKE_BADARGUMENTS, "paths_out is NULL");
   int rc = api_enter(z, NULL, 0, NULL);
   if (rc != ZKE_OK) return rc;
   buf paths = {.a = &z->s->a};
@@ -5344,7 +5384,10 @@ int zke_ephemerals(zke *z, int64_t session, const char *prefix,
   if (rc == ZKE_OK)
     rc = api_filter(z, &paths, count, prefix ? prefix : "", &list);
   buf_free(&paths);
-  if (rc == ZKE_OK) *paths_out = list;
+  if (rc == ZKE_OK && paths_out)
+    *paths_out = list;
+  else
+    mem_free(list);
   return api_leave(z, rc);
 }
 

@@ -371,8 +371,8 @@ ZKE_API int zke_open(const char *name, const zke_options *options, zke **z_out);
 
 /* zke_open_session - a further session on an open handle's store
  *
- * Of the options only lease_ms, identity, chroot, watcher and watcher_context
- * count; the rest is the store's.  Each session is closed by itself, in any
+ * Of the options only lease_ms, event_limit, identity, chroot, watcher and
+ * watcher_context count; the rest is the store's.  Each session is closed by itself, in any
  * order; the last one closes the store.
  *
  *   z        any open handle of the store; not a read-only one
