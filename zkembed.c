@@ -1522,6 +1522,7 @@ static int db_error(store *s, int sqlite_rc, const char *doing) {
   switch (sqlite_rc & 0xff) {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
+    case SQLITE_PROTOCOL: /* a writer was stopped while it told of a commit */
       rc = ZKE_OPERATIONTIMEOUT;
       break;
     case SQLITE_NOMEM:
@@ -4655,12 +4656,17 @@ static int store_name_files(store *s) {
   return ZKE_OK;
 }
 
-/* With the gate held: make the tables, or accept what is there now. */
+/* With the gate held: make the tables, or accept what is there now.  A first
+ * read rolls back a creation that was cut short, which leaves an empty file. */
 static int store_settle_schema(store *s) {
   enum db_kind kind;
   int rc = db_recognise(s, &kind);
   if (rc == ZKE_OK) rc = db_accept(s, kind);
   if (rc == ZKE_OK) rc = db_configure(s);
+  if (rc == ZKE_OK && kind == DB_OURS) {
+    rc = db_exec(s, "SELECT 1 FROM sqlite_schema LIMIT 1", "reading");
+    if (rc == ZKE_OK) rc = db_recognise(s, &kind);
+  }
   if (rc == ZKE_OK && kind == DB_EMPTY) rc = db_create_schema(s);
   return rc == ZKE_OK ? db_enter_wal(s) : rc;
 }

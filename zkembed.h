@@ -301,7 +301,8 @@ typedef void (*zke_log_fn)(void *context, int level, const char *text);
 struct zke_os;
 
 enum {
-  ZKE_OPEN_READONLY = 1, /* inspect: no session, no change, no side file */
+  ZKE_OPEN_READONLY = 1, /* inspect: no session, no change; SQLite may make
+                            its -wal and -shm */
   ZKE_OPEN_EXISTING = 2  /* ZKE_CANTOPEN where the file does not exist */
 };
 enum {

@@ -1,0 +1,251 @@
+/* test.c - see test.h */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "test.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static char test_program[4096]; /* argv[0]; the worker lies beside it */
+
+int test_main(int argc, char **argv, Suite *suite) {
+  snprintf(test_program, sizeof test_program, "%s", argv[0]);
+  const char *name = strrchr(argv[0], '/');
+  SRunner *runner = srunner_create(suite);
+  srunner_set_fork_status(runner, getenv("CK_NOFORK") ? CK_NOFORK : CK_FORK);
+  if (argc > 1) {
+    setenv("CK_RUN_CASE", argv[1], 1);
+  }
+  srunner_run_all(runner, CK_NORMAL);
+  int failed = srunner_ntests_failed(runner);
+  int run = srunner_ntests_run(runner);
+  srunner_free(runner);
+  printf("%s: %d passed, %d failed\n", name ? name + 1 : argv[0], run - failed,
+         failed);
+  return failed || !run ? 1 : 0;
+}
+
+int64_t test_now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+void test_pause(void) { poll(NULL, 0, 1); }
+
+/* ---- the test's own directory ---- */
+
+static char test_directory[4096];
+static pid_t test_owner;
+
+static int remove_entry(const char *path, const struct stat *st, int type,
+                        struct FTW *ftw) {
+  (void)st, (void)type, (void)ftw;
+  return remove(path);
+}
+
+static void remove_directory(void) {
+  if (getpid() == test_owner) {
+    nftw(test_directory, remove_entry, 32, FTW_DEPTH | FTW_PHYS);
+  }
+}
+
+/* Paths given out; kept, so that a leak check finds them reachable. */
+static char *test_paths[256];
+static int test_path_count;
+
+const char *test_path(const char *name) {
+  if (!test_directory[0]) {
+    const char *base = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
+    snprintf(test_directory, sizeof test_directory, "%s/zke-test-XXXXXX", base);
+    ck_assert_ptr_nonnull(mkdtemp(test_directory));
+    test_owner = getpid();
+    atexit(remove_directory);
+  }
+  char *path = NULL;
+  ck_assert_int_ge(asprintf(&path, "%s/%s", test_directory, name), 0);
+  for (int i = 0; i < test_path_count; i++) {
+    if (strcmp(test_paths[i], path) == 0) {
+      free(path);
+      return test_paths[i];
+    }
+  }
+  ck_assert_int_lt(test_path_count, 256);
+  return test_paths[test_path_count++] = path;
+}
+
+zke *test_open(const char *name) {
+  zke *z = NULL;
+  ck_ok(zke_open(name, NULL, &z));
+  return z;
+}
+
+zke *test_session(zke *z, const char *chroot) {
+  zke_options options = {.size = sizeof options, .chroot = chroot};
+  zke *further = NULL;
+  ck_ok(zke_open_session(z, &options, &further));
+  return further;
+}
+
+/* ---- events ---- */
+
+void test_record(zke *z, int type, int state, const char *path, void *context) {
+  test_events *e = context;
+  (void)z;
+  ck_assert_int_lt(e->count, 64);
+  e->at[e->count].type = type;
+  e->at[e->count].state = state;
+  snprintf(e->at[e->count].path, sizeof e->at[0].path, "%s", path);
+  e->count++;
+}
+
+static void describe(const test_events *e, char *text, size_t size) {
+  size_t used = 0;
+  text[0] = '\0';
+  for (int i = 0; i < e->count && used < size; i++) {
+    int type = e->at[i].type;
+    const char *name = type == ZKE_EVENT_CREATED    ? "CREATED"
+                       : type == ZKE_EVENT_DELETED  ? "DELETED"
+                       : type == ZKE_EVENT_CHANGED  ? "CHANGED"
+                       : type == ZKE_EVENT_CHILD    ? "CHILD"
+                       : type == ZKE_EVENT_OVERFLOW ? "OVERFLOW"
+                                                    : "SESSION";
+    const char *gap = i ? "; " : "";
+    if (type == ZKE_EVENT_SESSION) {
+      used += (size_t)snprintf(text + used, size - used, "%s%s %d", gap, name,
+                               e->at[i].state);
+    } else if (type == ZKE_EVENT_OVERFLOW) {
+      used += (size_t)snprintf(text + used, size - used, "%s%s", gap, name);
+    } else {
+      used += (size_t)snprintf(text + used, size - used, "%s%s %s", gap, name,
+                               e->at[i].path);
+    }
+  }
+}
+
+void test_expect_within(zke *z, test_events *events, const char *expected,
+                        int ms) {
+  static char got[20000];
+  int wanted = expected[0] ? 1 : 0;
+  for (const char *p = expected; *p; p++) wanted += *p == ';';
+  int64_t end = test_now() + ms;
+  do {
+    int rc = zke_dispatch(z, NULL);
+    ck_assert_msg(rc == ZKE_OK || rc == ZKE_INVALIDSTATE, "dispatch: %d", rc);
+    if (events->count >= wanted) break;
+    if (ms > 0) test_pause();
+  } while (test_now() < end);
+  describe(events, got, sizeof got);
+  ck_assert_str_eq(got, expected);
+  events->count = 0;
+}
+
+void test_expect(zke *z, test_events *events, const char *expected) {
+  test_expect_within(z, events, expected, 0);
+}
+
+/* ---- heap and descriptors ---- */
+
+void *test_heap_resize(void *context, void *block, size_t size) {
+  test_heap *h = context;
+  if (!size) {
+    if (block) __atomic_fetch_sub(&h->live, 1, __ATOMIC_SEQ_CST);
+    free(block);
+    return NULL;
+  }
+  long call = __atomic_add_fetch(&h->calls, 1, __ATOMIC_SEQ_CST);
+  if (h->fail_at && (call == h->fail_at || (h->fail_all && call > h->fail_at)))
+    return NULL;
+  void *result = realloc(block, size);
+  if (result && !block) __atomic_fetch_add(&h->live, 1, __ATOMIC_SEQ_CST);
+  return result;
+}
+
+int test_fd_count(void) {
+  int count = 0;
+  DIR *d = opendir("/proc/self/fd");
+  ck_assert_ptr_nonnull(d);
+  while (readdir(d)) count++;
+  closedir(d);
+  return count - 3; /* ".", ".." and the directory's own descriptor */
+}
+
+/* ---- worker processes ---- */
+
+test_worker test_spawn(const char *role, ...) {
+  static char program[8192];
+  char *argv[32] = {program, (char *)(uintptr_t)role};
+  int argc = 2;
+  va_list ap;
+  va_start(ap, role);
+  while (argc < 31 && (argv[argc] = va_arg(ap, char *)) != NULL) argc++;
+  va_end(ap);
+  const char *slash = strrchr(test_program, '/');
+  snprintf(program, sizeof program, "%.*s/worker",
+           slash ? (int)(slash - test_program) : 1, slash ? test_program : ".");
+  int in[2], out[2];
+  ck_assert_int_eq(pipe2(in, O_CLOEXEC), 0);
+  ck_assert_int_eq(pipe2(out, O_CLOEXEC), 0);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, in[0], 0);
+  posix_spawn_file_actions_adddup2(&actions, out[1], 1);
+  test_worker w = {.in = in[1], .out = out[0]};
+  int rc = posix_spawn(&w.pid, program, &actions, NULL, argv, environ);
+  posix_spawn_file_actions_destroy(&actions);
+  ck_assert_msg(rc == 0, "cannot start %s: %s", program, strerror(rc));
+  close(in[0]);
+  close(out[1]);
+  return w;
+}
+
+const char *test_line(test_worker *w) {
+  static char line[4096];
+  size_t used = 0;
+  int64_t end = test_now() + 10000;
+  for (;;) {
+    struct pollfd p = {.fd = w->out, .events = POLLIN};
+    int64_t left = end - test_now();
+    ck_assert_msg(left > 0 && poll(&p, 1, (int)left) > 0,
+                  "no line from worker %d within 10 s", (int)w->pid);
+    ssize_t n = read(w->out, line + used, 1);
+    ck_assert_msg(n == 1, "worker %d ended instead of a line", (int)w->pid);
+    if (line[used] == '\n') break;
+    ck_assert_uint_lt(++used, sizeof line);
+  }
+  line[used] = '\0';
+  return line;
+}
+
+void test_say(test_worker *w, const char *line) {
+  ck_assert_int_ge(dprintf(w->in, "%s\n", line), 0);
+}
+
+int test_wait(test_worker *w) {
+  int status = 0;
+  close(w->in);
+  while (waitpid(w->pid, &status, 0) < 0) ck_assert_int_eq(errno, EINTR);
+  close(w->out);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+void test_kill(test_worker *w, int signal) {
+  ck_assert_int_eq(kill(w->pid, signal), 0);
+  if (signal == SIGKILL) test_wait(w);
+}

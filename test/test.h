@@ -1,0 +1,98 @@
+/* test.h - what all test programs share
+ *
+ * Each test_NAME.c is a program of its own: it builds one Check suite and
+ * hands it to test_main(), which runs every test in its own process with a
+ * time limit and prints "NAME: N passed, N failed".
+ */
+#ifndef ZKE_TEST_H
+#define ZKE_TEST_H
+
+#include <check.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "../zkembed.h"
+
+/* Run the suite.  Arguments: none, or the name of one test function.
+ * Returns the program's exit status. */
+int test_main(int argc, char **argv, Suite *suite);
+
+/* Assert a result code; prints what came and zke_errmsg(). */
+#define ck_rc(expression, expected)                                          \
+  do {                                                                       \
+    int ck_rc_got_ = (expression);                                           \
+    ck_assert_msg(ck_rc_got_ == (expected), "%s: got %s (%d: %s), not %s",   \
+                  #expression, zke_error_name(ck_rc_got_), ck_rc_got_,       \
+                  ck_rc_got_ ? zke_errmsg() : "", zke_error_name(expected)); \
+  } while (0)
+#define ck_ok(expression) ck_rc(expression, ZKE_OK)
+
+/* Assert that the last failed call's sentence contains a text. */
+#define ck_says(text)                               \
+  ck_assert_msg(strstr(zke_errmsg(), text) != NULL, \
+                "zke_errmsg() lacks '%s': %s", text, zke_errmsg())
+
+/* Wait for a condition at most ms milliseconds, looking every millisecond. */
+#define ck_until(condition, ms)                                              \
+  do {                                                                       \
+    int64_t ck_until_end_ = test_now() + (ms);                               \
+    while (!(condition) && test_now() < ck_until_end_) test_pause();         \
+    ck_assert_msg(condition, "not within %d ms: %s", (int)(ms), #condition); \
+  } while (0)
+int64_t test_now(void); /* monotonic, ms */
+void test_pause(void);  /* one millisecond */
+
+/* A path in this test's own directory, made at first use and removed with
+ * everything in it when the test's process exits.  The text stays valid until
+ * then. */
+const char *test_path(const char *name);
+
+/* Open, and assert that it worked. */
+zke *test_open(const char *name);              /* default options */
+zke *test_session(zke *z, const char *chroot); /* a further session */
+
+/* An event recorder to register as a watcher: context is a test_events. */
+typedef struct test_events {
+  int count;
+  struct {
+    int type, state;
+    char path[256];
+  } at[64];
+} test_events;
+void test_record(zke *z, int type, int state, const char *path, void *context);
+
+/* Dispatch all that has arrived, then assert the events recorded since the
+ * last call, written like "CREATED /a; CHILD /; SESSION -112" ("" for none),
+ * in order; forgets them. */
+void test_expect(zke *z, test_events *events, const char *expected);
+/* The same for events still under way: dispatches until as many have come. */
+void test_expect_within(zke *z, test_events *events, const char *expected,
+                        int ms);
+
+/* An allocator that counts its live blocks; plug it into options.allocator
+ * with a test_heap as context.  fail_at: this allocation (1 = the next) fails,
+ * 0 never; fail_all: and every one after it. */
+typedef struct test_heap {
+  long live, calls, fail_at;
+  int fail_all;
+} test_heap;
+void *test_heap_resize(void *context, void *block, size_t size);
+
+/* Open descriptors of this process. */
+int test_fd_count(void);
+
+/* A worker process: build/…/worker ROLE ARGS…, started by posix_spawn with
+ * its standard input and output connected to us. */
+typedef struct test_worker {
+  pid_t pid;
+  int in, out; /* we write to its stdin, read its stdout */
+} test_worker;
+test_worker test_spawn(const char *role, ...); /* const char *, ends by NULL */
+/* Read one line of its output (without newline) into a static buffer;
+ * asserts that it comes within ten seconds. */
+const char *test_line(test_worker *w);
+void test_say(test_worker *w, const char *line); /* and a newline */
+int test_wait(test_worker *w); /* exit status, or 128 + signal; closes pipes */
+void test_kill(test_worker *w, int signal); /* -9 waits as well */
+
+#endif
