@@ -460,6 +460,7 @@ ZKE_API int zke_keepalive_fd(zke *z, int *fd_out);
  *   ZKE_BADARGUMENTS   mode, ttl, path, len below -1, len over the data limit,
  *                      NULL data with len above 0
  *   ZKE_INVALIDACL     no entry, or one that is not valid
+ *                      (ZKE_MARSHALLINGERROR: scheme world with a NULL id)
  *   ZKE_NONODE         the parent does not exist
  *   ZKE_NOAUTH         no ZKE_PERM_CREATE on the parent
  *   ZKE_NODEEXISTS     (for a sequential one: the number's name is taken)
@@ -631,11 +632,12 @@ ZKE_API void zke_op_children(zke_op *op, const char *path);
  *               for those after.  Release with zke_results_clear().
  *
  * Returns ZKE_OK, or the code of the first operation refused, or
- *   ZKE_MARSHALLINGERROR  a malformed path in any operation, or the session
- *                         has expired; the results are untouched
+ *   ZKE_MARSHALLINGERROR  a path in any operation that the client refuses, or
+ *                         the session has expired; the results are untouched
  *   ZKE_BADARGUMENTS      an operation that does not belong into this call, or
- *                         data over the limit, in one value or in sum;
- *                         untouched
+ *                         data over the limit, in one value or in sum; the
+ *                         results are untouched.  (A name that only the server
+ *                         refuses is an operation refused: results are set.)
  *
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_multi(zke *z, const zke_op *ops, int count,
@@ -647,7 +649,8 @@ ZKE_API int zke_multi(zke *z, const zke_op *ops, int count,
  *
  *   results  out, not NULL unless count is 0; zke_results_clear() releases it
  *
- * Returns ZKE_OK whatever the results, or ZKE_MARSHALLINGERROR as zke_multi().
+ * Returns ZKE_OK whatever the results, or ZKE_MARSHALLINGERROR as zke_multi()
+ * and for an operation that is neither.
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_multi_read(zke *z, const zke_op *ops, int count,
                            zke_op_result *results);
