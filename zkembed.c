@@ -376,16 +376,16 @@ static int64_t os_write(void *context, int fd, const void *buffer,
   struct timespec none = {0, 0};
   (void)context;
   sigemptyset(&pipe_only);
+  sigemptyset(&pending);
   sigaddset(&pipe_only, SIGPIPE);
   pthread_sigmask(SIG_BLOCK, &pipe_only, &before);
+  if (sigismember(&before, SIGPIPE)) sigpending(&pending);
   ssize_t n;
   do n = write(fd, buffer, size);
   while (n < 0 && errno == EINTR);
   int error = errno;
-  if (n < 0 && error == EPIPE && !sigismember(&before, SIGPIPE)) {
-    sigpending(&pending);
-    if (sigismember(&pending, SIGPIPE)) sigtimedwait(&pipe_only, NULL, &none);
-  }
+  if (n < 0 && error == EPIPE && !sigismember(&pending, SIGPIPE))
+    sigtimedwait(&pipe_only, NULL, &none);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   return n < 0 ? -error : n;
 }
@@ -3645,9 +3645,10 @@ static void reg_link(zke *z, reg_spot *spot, reg_watcher *w) {
   if (w->mode == WATCH_RECURSIVE) z->recursive_count++;
 }
 
-/* Was this watcher registered since its rows were made?  Else an event has
+/* Was this one-shot registered since its rows were made?  Else an event has
  * fired it already and is only not yet dispatched. */
 static bool reg_is_armed(const reg_spot *spot, const reg_watcher *w) {
+  if (w->mode != WATCH_ONE_SHOT) return true;
   for (int table = 0; table < 2; table++) {
     if ((w->tables & 1u << table) &&
         w->zxid < spot->since[watch_kind(w->mode, table)]) {
@@ -3792,6 +3793,19 @@ static void reg_settle(zke *z, reg_entry *entry, bool committed) {
   else
     mem_free(w);
   reg_drop_if_empty(z, spot);
+}
+
+/* The rows of a path have changed from one staying mode to the other: so do
+ * the watchers. */
+static void reg_change_mode(zke *z, reg_spot *spot, int from, int to) {
+  for (reg_watcher *w = spot->watchers; w; w = w->next) {
+    if (w->mode != from) continue;
+    w->mode = to;
+    if (to == WATCH_RECURSIVE)
+      z->recursive_count++;
+    else
+      z->recursive_count--;
+  }
 }
 
 /* Does the pair (fn NULL: any) count for this removal? */
@@ -4091,12 +4105,13 @@ static int wait_deliver(zke *z, int *count) {
   wait_event *e = z->queue;
   if (e->type == ZKE_EVENT_OVERFLOW)
     reg_collect_all(z, e->zxid, &calls);
-  else if (e->readable)
+  else
     reg_collect(z, e, &calls);
   if (calls.failed) {
     buf_free(&calls);
     return base_nomem();
   }
+  if (!e->readable) calls.len = 0; /* spent in silence (semantics.md 5.8) */
   z->queue = e->next;
   if (!z->queue) z->queue_end = &z->queue;
   wait_call(z, &calls, e->type, wait_visible_path(z, e->path), count);
@@ -5691,7 +5706,7 @@ int zke_set_acl(zke *z, const char *path, int version, const zke_acls *acls) {
 
 typedef struct api_watch {
   const char *path;
-  int mode;
+  int mode, other; /* the mode asked for, the one that it replaces */
   zke_watch_fn fn;
   void *context;
   reg_entry entry;
@@ -5702,10 +5717,9 @@ typedef struct api_watch {
  * stay, unlike in 3.8.0. */
 static int api_add_watch_body(txn *t, void *arg) {
   api_watch *w = arg;
-  int other = w->mode == WATCH_PERSISTENT ? WATCH_RECURSIVE : WATCH_PERSISTENT;
   int rc = ZKE_OK;
   for (int table = 0; table < 2 && rc == ZKE_OK; table++)
-    rc = watch_remove(t, w->path, watch_kind(other, table));
+    rc = watch_remove(t, w->path, watch_kind(w->other, table));
   if (rc != ZKE_OK) return rc;
   return reg_enter(t, w->path, w->mode, 3, w->fn, w->context, &w->entry);
 }
@@ -5720,7 +5734,9 @@ int zke_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
     return api_leave(
         z, base_fail(ZKE_MARSHALLINGERROR, "unknown watch mode %d", mode));
   }
+  w.other = w.mode == WATCH_PERSISTENT ? WATCH_RECURSIVE : WATCH_PERSISTENT;
   rc = txn_run(z->s, z, false, api_add_watch_body, &w);
+  if (rc == ZKE_OK) reg_change_mode(z, w.entry.spot, w.other, w.mode);
   reg_settle(z, &w.entry, rc == ZKE_OK);
   wait_arm(z);
   return api_leave(z, rc);
@@ -5801,7 +5817,9 @@ int zke_next_deadline(zke *z, int64_t *deadline_out) {
     at = base_min(at, lock_now(z->s) + ZKE_DUTY_TICK_MS * ZKE_MS);
   }
   if (z->state != SESS_ALIVE) at = z->lost_notice ? 0 : INT64_MAX;
-  *deadline_out = at == INT64_MAX ? ZKE_FOREVER : at / ZKE_MS;
+  /* rounded up: who comes at that millisecond finds it due */
+  *deadline_out =
+      at > INT64_MAX - ZKE_MS ? ZKE_FOREVER : (at + ZKE_MS - 1) / ZKE_MS;
   return api_leave(z, ZKE_OK);
 }
 
