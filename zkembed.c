@@ -123,6 +123,10 @@
 #ifndef ZKE_GATE_PATIENCE_US
 #define ZKE_GATE_PATIENCE_US 2000
 #endif
+/* One in so many tries looks whether somebody is next in line; a power of 2. */
+#ifndef ZKE_GATE_POLITENESS
+#define ZKE_GATE_POLITENESS 8
+#endif
 #ifndef ZKE_GATE_PAUSE_US
 #define ZKE_GATE_PAUSE_US 50
 #endif
@@ -155,9 +159,13 @@
  * base_: results, sentences, small arithmetic (private)
  * ==================================================================== */
 
-/* Not a result of the API: the transaction must be repeated as a durable
- * one. */
-enum { ZKE_NEEDS_FULL = 2 };
+/* Not results of the API: the transaction must be repeated as a durable one,
+ * or need not be durable. */
+enum { ZKE_NEEDS_FULL = 2, ZKE_NEEDS_NORMAL = 3 };
+
+/* How durable a transaction is to be: at least as said, or as the last one of
+ * its kind turned out to be. */
+enum txn_class { TXN_NORMAL, TXN_FULL, TXN_GUESS };
 
 /* A thread's last sentence.  Per thread, because a text in the handle could
  * be another thread's by the time it is read, and a failed zke_open() has no
@@ -993,6 +1001,12 @@ static int acl_encode_entry(const acl_identities *who, const zke_acl *e,
   return ZKE_OK;
 }
 
+static bool acl_is_open(const zke_acls *acls) {
+  const zke_acl *e = acls->data;
+  return acls->count == 1 && e->perms == ZKE_PERM_ALL && e->id &&
+         strcmp(e->scheme, "world") == 0 && strcmp(e->id, "anyone") == 0;
+}
+
 /* Encode a caller's list.  *open_out tells that it is the open ACL, stored as
  * NULL. */
 static int acl_encode(const acl_identities *who, const zke_acls *acls, buf *out,
@@ -1003,15 +1017,14 @@ static int acl_encode(const acl_identities *who, const zke_acls *acls, buf *out,
     if (!acls->data[i].scheme)
       return base_fail(ZKE_INVALIDACL, "ACL entry %d has no scheme", i);
   }
-  for (int i = 0; i < acls->count; i++) {
+  *open_out = acl_is_open(acls);
+  for (int i = 0; i < acls->count && !*open_out; i++) {
     if (acl_is_repeated(acls, i)) continue;
     int rc = acl_encode_entry(who, &acls->data[i], out);
     if (rc != ZKE_OK) return rc;
   }
-  buf_add(out, "", 1);
-  if (out->failed) return base_nomem();
-  *open_out = strcmp(out->data, "31:world:anyone\n") == 0;
-  return ZKE_OK;
+  if (!*open_out) buf_add(out, "", 1);
+  return out->failed ? base_nomem() : ZKE_OK;
 }
 
 /* Read one entry at *at into perms, scheme and id (unescaped into the given
@@ -1128,12 +1141,11 @@ static zke_acls *acl_decode(const zke_allocator *a, const char *text,
   X(NODE_ADD, "INSERT INTO node(parent,name," DB_NODE_COLUMNS                 \
               ",data)VALUES(?1,?2,?3,?3,?3,?4,?4,0,0,0,0,?5,?6,?7,?8,?9," \
               "?10,?11,?12)ON CONFLICT DO NOTHING")                           \
-  X(NODE_CHILD_ADDED, "UPDATE node SET creates=?3,nchild=nchild+1,pzxid=?4,"  \
-                      "due=CASE kind WHEN 1 THEN 0 ELSE due END "             \
+  X(NODE_CHILD_ADDED, "UPDATE node SET creates=?3,nchild=nchild+1,pzxid=?4 "  \
                       "WHERE parent=?1 AND name=?2")                          \
-  X(NODE_CHILD_GONE, "UPDATE node SET nchild=nchild-1,pzxid=?3,"              \
-                     "due=CASE WHEN kind=1 AND nchild=1 THEN ?4 ELSE due END" \
-                     " WHERE parent=?1 AND name=?2")                          \
+  X(NODE_CHILD_GONE, "UPDATE node SET nchild=nchild-1,pzxid=?3 "              \
+                     "WHERE parent=?1 AND name=?2")                           \
+  X(NODE_SET_DUE, "UPDATE node SET due=?3 WHERE parent=?1 AND name=?2")       \
   X(NODE_REMOVE, "DELETE FROM node WHERE parent=?1 AND name=?2")              \
   X(NODE_SET, "UPDATE node SET data=?3,blob=?4,len=?5,mzxid=?6,mtime=?7,"     \
               "version=?8,due=CASE kind WHEN 2 THEN ?7+ttl ELSE due END "     \
@@ -1240,6 +1252,7 @@ struct zke {
   acl_identities who;
   buf path; /* chroot + path of the running call */
   int fail_when, fail_skip;
+  bool guess_full;     /* the last change of an existing node was synced */
   int64_t lease_at;    /* boottime ns of the last stamp */
   int64_t verify_next; /* monotonic ns: look at one's own row again */
   /* watchers in memory */
@@ -1281,13 +1294,14 @@ typedef struct store {
   int64_t deadline; /* of the running call, monotonic ns */
   sqlite3 *db;
   sqlite3_stmt *statement[DB_COUNT];
-  int synchronous;   /* what the connection is set to: 1 NORMAL, 2 FULL */
-  bool broken;       /* a COMMIT failed: reopen before the next write */
-  bool synced_dir;   /* the directory knows the -wal */
-  bool replaced;     /* the files are not ours any more */
-  int wal_pages;     /* after the last commit */
-  int wal_limit;     /* checkpoint when it is reached */
-  bool duty;         /* we hold the duty byte */
+  int synchronous; /* what the connection is set to: 1 NORMAL, 2 FULL */
+  bool broken;     /* a COMMIT failed: reopen before the next write */
+  bool synced_dir; /* the directory knows the -wal */
+  bool replaced;   /* the files are not ours any more */
+  int wal_pages;   /* after the last commit */
+  int wal_limit;   /* checkpoint when it is reached */
+  bool duty;       /* we hold the duty byte */
+  unsigned gate_tries;
   int64_t tick_next; /* monotonic ns of the next look by a caller */
   uint64_t random;
   zke *sessions;
@@ -1306,8 +1320,9 @@ typedef struct store {
 /* One transaction that changes the file. */
 typedef struct txn {
   store *s;
-  zke *z; /* who acts; NULL for the sweep */
-  bool full;
+  zke *z;            /* who acts; NULL for the sweep */
+  bool full;         /* COMMIT syncs */
+  bool guessed;      /* full only by a guess */
   bool numbered;     /* a zxid has been used */
   int64_t zxid, now; /* ms since 1970 */
   int64_t recursive, recursive_was;
@@ -1903,15 +1918,20 @@ static int db_sync_directory(store *s) {
   return ZKE_OK;
 }
 
-/* Copy the log into the database and empty it.  Only with the gate held: in
- * SQLite up to 3.51.2 a checkpoint that races a writer can drop commits
- * (design.md 8).  A reader in the way makes it wait a moment, then leaves the
- * log longer; that is not an error. */
-static int db_checkpoint(store *s) {
+/* Copy the log into the database, so that the next writer begins it anew.
+ * Only with the gate held: in SQLite up to 3.51.2 a checkpoint that races a
+ * writer can drop commits.  The file keeps its length, since a sync of a
+ * growing file costs a journal commit of the file system more, unless it has
+ * become too long or is to be truncated.  A reader in the way makes this wait a
+ * moment, then leaves the log longer; that is not an error. */
+static int db_checkpoint(store *s, bool truncate) {
   int64_t deadline = s->deadline;
   s->deadline = lock_now(s) + ZKE_CHECKPOINT_WAIT_MS * ZKE_MS;
-  int rc = sqlite3_wal_checkpoint_v2(s->db, "main", SQLITE_CHECKPOINT_TRUNCATE,
-                                     NULL, NULL);
+  truncate = truncate || s->wal_pages > 2 * ZKE_CHECKPOINT_PAGES;
+  int rc = sqlite3_wal_checkpoint_v2(
+      s->db, "main",
+      truncate ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_RESTART, NULL,
+      NULL);
   s->deadline = deadline;
   if (rc == SQLITE_OK) {
     s->wal_pages = 0;
@@ -2095,11 +2115,15 @@ static void live_forget_wakes(store *s) {
  * transaction.  Both are locks of the kernel: whoever dies lets go (P10).
  * ==================================================================== */
 
-/* Try once, unless somebody is next in line; *held tells that it is taken. */
+/* Try once, unless somebody is next in line (looked at now and then: a look is
+ * a system call); *held tells that it is taken. */
 static int gate_try(store *s, bool is_next, bool *held) {
+  bool polite = (s->gate_tries++ & (ZKE_GATE_POLITENESS - 1)) == 0;
   *held = true;
-  if (!is_next && s->os.probe(s->os.context, s->gate_fd, LIVE_NEXT) == 1)
+  if (!is_next && polite &&
+      s->os.probe(s->os.context, s->gate_fd, LIVE_NEXT) == 1) {
     return ZKE_OK;
+  }
   int rc = live_lock(s, LIVE_GATE, true);
   *held = rc == -EAGAIN;
   return rc == 0 || *held ? ZKE_OK : live_fail(s, rc, "cannot lock", s->live);
@@ -2170,7 +2194,7 @@ static int txn_recover(store *s) {
   if (rc == ZKE_OK) rc = db_configure(s);
   if (rc == ZKE_OK) rc = db_enter_wal(s);
   if (rc == ZKE_OK) rc = db_set_synchronous(s, true);
-  if (rc == ZKE_OK) rc = db_checkpoint(s);
+  if (rc == ZKE_OK) rc = db_checkpoint(s, true);
   gate_leave(s);
   if (rc != ZKE_OK) {
     return base_fail(ZKE_CONNECTIONLOSS, "%s: not usable since a COMMIT failed",
@@ -2227,11 +2251,12 @@ static int txn_read_meta(txn *t) {
 }
 
 /* Begin.  On failure nothing is held and t needs no end. */
-static int txn_begin(txn *t, store *s, zke *z, bool full) {
+static int txn_begin(txn *t, store *s, zke *z, bool full, bool guessed) {
   memset(t, 0, sizeof *t);
   t->s = s;
   t->z = z;
   t->full = full;
+  t->guessed = guessed && full;
   t->wake.a = t->overflowed.a = t->ended.a = &s->a;
   if (s->broken) {
     return base_fail(ZKE_CONNECTIONLOSS, "%s: a COMMIT failed before", s->name);
@@ -2319,7 +2344,7 @@ static int txn_commit(txn *t) {
   }
   if (t->z) t->z->trimmed = t->z->cursor;
   if (s->wal_pages >= s->wal_limit && !s->memory) {
-    rc = db_checkpoint(s);
+    rc = db_checkpoint(s, false);
     if (rc != ZKE_OK) lock_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
   }
   gate_leave(s);
@@ -2328,28 +2353,38 @@ static int txn_commit(txn *t) {
   return ZKE_OK;
 }
 
-/* Run a body in a transaction until it is done, at most twice. */
-static int txn_run(store *s, zke *z, bool full, txn_body body, void *arg) {
-  full = s->durability != ZKE_DURABLE_NONE &&
-         (full || s->durability == ZKE_DURABLE_ALL);
+/* Run a body in a transaction until its class is right: a guess may be
+ * corrected once, then the class only rises. */
+static int txn_run(store *s, zke *z, enum txn_class want, txn_body body,
+                   void *arg) {
+  bool by_kind = s->durability == ZKE_DURABLE_BY_KIND;
+  bool guess = by_kind && z && want == TXN_GUESS;
+  bool full =
+      guess ? z->guess_full
+            : s->durability == ZKE_DURABLE_ALL || (by_kind && want == TXN_FULL);
   for (;;) {
     txn t;
-    int rc = txn_begin(&t, s, z, full);
+    int rc = txn_begin(&t, s, z, full, guess);
     if (rc != ZKE_OK) return rc;
     rc = body(&t, arg);
-    if (rc == ZKE_OK) return txn_commit(&t);
+    if (rc == ZKE_OK) {
+      if (want == TXN_GUESS && z) z->guess_full = full;
+      return txn_commit(&t);
+    }
     txn_abort(&t);
-    if (rc != ZKE_NEEDS_FULL) return rc;
-    full = true;
+    if (rc != ZKE_NEEDS_FULL && rc != ZKE_NEEDS_NORMAL) return rc;
+    full = rc == ZKE_NEEDS_FULL;
+    guess = false;
   }
 }
 
 /* The same without waiting for anybody: ZKE_OPERATIONTIMEOUT when the gate is
  * taken. */
-static int txn_try(store *s, zke *z, bool full, txn_body body, void *arg) {
+static int txn_try(store *s, zke *z, enum txn_class want, txn_body body,
+                   void *arg) {
   int64_t deadline = s->deadline;
   s->deadline = 0;
-  int rc = txn_run(s, z, full, body, arg);
+  int rc = txn_run(s, z, want, body, arg);
   s->deadline = deadline;
   return rc;
 }
@@ -2652,6 +2687,18 @@ static int node_insert(txn *t, path_key k, const node *n, const void *data) {
   return rc;
 }
 
+/* A container is due from when its last child left; 0 while it has some.  A
+ * statement of its own, so that the counters of plain nodes touch no index. */
+static int node_set_due(txn *t, path_key k, const node *n, int64_t due) {
+  int rc;
+  if (n->kind != NODE_CONTAINER || n->due == due) return ZKE_OK;
+  sqlite3_stmt *st = db_statement(t->s, DB_NODE_SET_DUE, &rc);
+  if (!st) return rc;
+  db_bind_key(st, k);
+  db_bind_int(st, 3, due);
+  return db_run(t->s, st);
+}
+
 /* Count a child in its parent.  A counter at its end stays there, and then
  * pzxid stays too (semantics.md 2.3). */
 static int node_count_child(txn *t, path_key k, const node *parent) {
@@ -2662,31 +2709,41 @@ static int node_count_child(txn *t, path_key k, const node *parent) {
   db_bind_key(st, k);
   db_bind_int(st, 3, stuck ? parent->creates : parent->creates + 1);
   db_bind_int(st, 4, stuck ? parent->pzxid : t->zxid);
-  return db_run(t->s, st);
+  rc = db_run(t->s, st);
+  return rc == ZKE_OK ? node_set_due(t, k, parent, 0) : rc;
+}
+
+/* Count a child out of its parent. */
+static int node_uncount_child(txn *t, path_key k, const node *parent) {
+  int rc;
+  sqlite3_stmt *st = db_statement(t->s, DB_NODE_CHILD_GONE, &rc);
+  if (!st) return rc;
+  db_bind_key(st, k);
+  db_bind_int(st, 3, t->zxid);
+  rc = db_run(t->s, st);
+  if (rc != ZKE_OK || parent->nchild > 1) return rc;
+  return node_set_due(t, k, parent, t->now);
 }
 
 /* Remove a childless node: row, data, the parent's counters, events. */
 static int node_remove(txn *t, const char *path, const node *n,
-                       const char *parent_acl) {
+                       const node *parent) {
   int rc;
   size_t len = strlen(path);
   path_key k = path_split(path, len);
-  path_key up = path_split(k.parent, (size_t)k.parent_len);
   sqlite3_stmt *st = db_statement(t->s, DB_NODE_REMOVE, &rc);
   if (!st) return rc;
   db_bind_key(st, k);
   rc = db_run(t->s, st);
   if (rc == ZKE_OK) rc = node_drop_blob(t, n);
-  st = rc == ZKE_OK ? db_statement(t->s, DB_NODE_CHILD_GONE, &rc) : NULL;
-  if (!st) return rc;
-  db_bind_key(st, up);
-  db_bind_int(st, 3, t->zxid);
-  db_bind_int(st, 4, t->now);
-  rc = db_run(t->s, st);
+  if (rc == ZKE_OK) {
+    rc = node_uncount_child(t, path_split(k.parent, (size_t)k.parent_len),
+                            parent);
+  }
   if (rc == ZKE_OK) rc = watch_fire(t, path, len, ZKE_EVENT_DELETED, n->acl);
   if (rc != ZKE_OK) return rc;
   return watch_fire(t, k.parent, (size_t)k.parent_len, ZKE_EVENT_CHILD,
-                    parent_acl);
+                    parent->acl);
 }
 
 /* Load a node with its parent and remove it, as a session's end and the sweep
@@ -2706,7 +2763,7 @@ static int node_remove_path(txn *t, const char *path,
       rc = base_fail(ZKE_CORRUPT, "%s: no parent of %s", t->s->name, path);
     if (rc == ZKE_OK) {
       rc = txn_number(t);
-      if (rc == ZKE_OK) rc = node_remove(t, path, &n, parent.acl);
+      if (rc == ZKE_OK) rc = node_remove(t, path, &n, &parent);
       node_free(&parent);
     }
   }
@@ -2815,7 +2872,8 @@ static int op_load(store *s, const char *path, node *n, char **data) {
 
 /* A change of this node must be synced unless it is ephemeral. */
 static int op_class(const txn *t, const node *n) {
-  return n->owner ? ZKE_OK : txn_need_full(t);
+  if (n->owner) return t->guessed ? ZKE_NEEDS_NORMAL : ZKE_OK;
+  return txn_need_full(t);
 }
 
 /* How many sequential or other creates this transaction made below a parent
@@ -2940,7 +2998,7 @@ static int op_delete_below(txn *t, const char *path, int version,
   } else {
     rc = op_class(t, &n);
     if (rc == ZKE_OK) rc = txn_number(t);
-    if (rc == ZKE_OK) rc = node_remove(t, path, &n, parent->acl);
+    if (rc == ZKE_OK) rc = node_remove(t, path, &n, parent);
   }
   node_free(&n);
   return rc;
@@ -3144,7 +3202,8 @@ static int sess_end(store *s, int64_t session, enum sess_why why, bool trying,
   static const char *const reason[] = {"closed", "dead", "lease over",
                                        "expired"};
   sess_end_arg end = {session, why, false};
-  int rc = (trying ? txn_try : txn_run)(s, NULL, false, sess_end_body, &end);
+  int rc =
+      (trying ? txn_try : txn_run)(s, NULL, TXN_NORMAL, sess_end_body, &end);
   *ended = rc == ZKE_OK && end.ended;
   if (*ended && why != SESS_CLOSE) {
     zke *own = live_own(s, session);
@@ -3386,7 +3445,7 @@ static int sess_make_poller(zke *z) {
 static int sess_begin(zke *z, const char *identity, bool settle) {
   sess_begin_arg b = {z, identity, settle};
   int rc = sess_prepare(z);
-  if (rc == ZKE_OK) rc = txn_run(z->s, NULL, false, sess_begin_body, &b);
+  if (rc == ZKE_OK) rc = txn_run(z->s, NULL, TXN_NORMAL, sess_begin_body, &b);
   return rc == ZKE_OK ? sess_make_poller(z) : rc;
 }
 
@@ -3485,7 +3544,7 @@ static int sweep_nodes(store *s, int kind, int64_t due_by) {
   rc = db_collect_paths(s, st, &paths, &count);
   char *path = paths.data;
   for (int i = 0; i < count && rc == ZKE_OK; i++, path += strlen(path) + 1)
-    rc = txn_try(s, NULL, true, sweep_remove_body, path);
+    rc = txn_try(s, NULL, TXN_FULL, sweep_remove_body, path);
   buf_free(&paths);
   return rc;
 }
@@ -4145,7 +4204,7 @@ static int wait_trim_body(txn *t, void *arg) {
 static void wait_trim(zke *z) {
   int64_t most = base_min(ZKE_TRIM_EVENTS, z->event_limit / 2);
   if (z->cursor - z->trimmed > most)
-    txn_try(z->s, z, false, wait_trim_body, NULL);
+    txn_try(z->s, z, TXN_NORMAL, wait_trim_body, NULL);
 }
 
 /* Empty the FIFO. */
@@ -4828,7 +4887,7 @@ static void store_finish(store *s) {
   if (s->memory || s->readonly || s->replaced || s->broken || !s->db) return;
   if (sess_list(s, &sessions) == ZKE_OK && sessions.len == 0 &&
       gate_enter(s, NULL) == ZKE_OK) {
-    if (db_set_synchronous(s, true) == ZKE_OK) db_checkpoint(s);
+    if (db_set_synchronous(s, true) == ZKE_OK) db_checkpoint(s, true);
     gate_leave(s);
   }
   buf_free(&sessions);
@@ -4954,14 +5013,14 @@ static int api_enter(zke *z, const char *path, unsigned flags,
 }
 
 /* Run a change, or lose its reply where a test asked for that. */
-static int api_change(zke *z, bool full, txn_body body, void *arg) {
+static int api_change(zke *z, enum txn_class want, txn_body body, void *arg) {
   int fail = 0;
   if (z->fail_when && z->fail_skip-- == 0) {
     fail = z->fail_when;
     z->fail_when = 0;
   }
   int rc =
-      fail == ZKE_TEST_FAIL_BEFORE ? ZKE_OK : txn_run(z->s, z, full, body, arg);
+      fail == ZKE_TEST_FAIL_BEFORE ? ZKE_OK : txn_run(z->s, z, want, body, arg);
   if (!fail) return rc;
   return base_fail(ZKE_CONNECTIONLOSS, "the reply was lost for a test");
 }
@@ -5172,8 +5231,11 @@ static int api_create(zke *z, const zke_op *op, char **path_out,
   if (rc == ZKE_OK) rc = api_enter(z, op->path, flags, &c.path);
   if (rc != ZKE_OK) return rc;
   rc = api_data(z, op->data, op->len);
-  if (rc == ZKE_OK)
-    rc = api_change(z, !op_mode_is_ephemeral(op->mode), api_create_body, &c);
+  if (rc == ZKE_OK) {
+    enum txn_class want =
+        op_mode_is_ephemeral(op->mode) ? TXN_NORMAL : TXN_FULL;
+    rc = api_change(z, want, api_create_body, &c);
+  }
   char *shown = NULL;
   if (rc == ZKE_OK && path_out) {
     const char *visible = wait_visible_path(z, c.made);
@@ -5215,7 +5277,7 @@ int zke_delete(zke *z, const char *path, int version) {
   api_single c = {NULL, &op, NULL, {0}};
   int rc = api_enter(z, path, API_CHANGE, &c.path);
   if (rc != ZKE_OK) return rc;
-  return api_leave(z, api_change(z, false, api_delete_body, &c));
+  return api_leave(z, api_change(z, TXN_GUESS, api_delete_body, &c));
 }
 
 int zke_set(zke *z, const char *path, const void *data, int len, int version,
@@ -5226,7 +5288,7 @@ int zke_set(zke *z, const char *path, const void *data, int len, int version,
   int rc = api_enter(z, path, API_CHANGE, &c.path);
   if (rc != ZKE_OK) return rc;
   rc = api_data(z, data, len);
-  if (rc == ZKE_OK) rc = api_change(z, false, api_set_body, &c);
+  if (rc == ZKE_OK) rc = api_change(z, TXN_GUESS, api_set_body, &c);
   if (rc == ZKE_OK && stat_out) *stat_out = c.stat;
   return api_leave(z, rc);
 }
@@ -5258,7 +5320,7 @@ static int api_watch_body(txn *t, void *arg) {
 }
 
 static int api_read_watching(zke *z, api_reading *r) {
-  int rc = txn_run(z->s, z, false, api_watch_body, r);
+  int rc = txn_run(z->s, z, TXN_NORMAL, api_watch_body, r);
   reg_settle(z, &r->entry, rc == ZKE_OK);
   if (rc != ZKE_OK) {
     op_answer_free(&r->answer);
@@ -5563,7 +5625,7 @@ int zke_multi(zke *z, const zke_op *ops, int count, zke_op_result *results) {
   api_multi m = {ops, count, -1, NULL};
   m.results = mem_zero(&z->s->a, ((size_t)count + 1) * sizeof(zke_op_result));
   if (!m.results) return api_leave(z, base_nomem());
-  rc = api_change(z, full, api_multi_body, &m);
+  rc = api_change(z, full ? TXN_FULL : TXN_NORMAL, api_multi_body, &m);
   bool refused = rc != ZKE_OK && rc != ZKE_CONNECTIONLOSS && m.refused >= 0;
   if (refused) api_multi_refuse(&m, rc);
   if (results && (rc == ZKE_OK || refused)) {
@@ -5699,7 +5761,7 @@ int zke_set_acl(zke *z, const char *path, int version, const zke_acls *acls) {
   api_set_acl c = {NULL, version, acls};
   int rc = api_enter(z, path, API_CHANGE, &c.path);
   if (rc != ZKE_OK) return rc;
-  return api_leave(z, api_change(z, false, api_set_acl_body, &c));
+  return api_leave(z, api_change(z, TXN_GUESS, api_set_acl_body, &c));
 }
 
 /* ---- watches ---- */
@@ -5735,7 +5797,7 @@ int zke_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
         z, base_fail(ZKE_MARSHALLINGERROR, "unknown watch mode %d", mode));
   }
   w.other = w.mode == WATCH_PERSISTENT ? WATCH_RECURSIVE : WATCH_PERSISTENT;
-  rc = txn_run(z->s, z, false, api_add_watch_body, &w);
+  rc = txn_run(z->s, z, TXN_NORMAL, api_add_watch_body, &w);
   if (rc == ZKE_OK) reg_change_mode(z, w.entry.spot, w.other, w.mode);
   reg_settle(z, &w.entry, rc == ZKE_OK);
   wait_arm(z);
@@ -5771,7 +5833,7 @@ static int api_remove_watches(zke *z, const char *path, int type,
                      base_fail(ZKE_NOWATCHER, "no such watcher of %s", w.path));
   }
   w.rows = reg_unneeded(spot, tables, fn, context);
-  if (w.rows) rc = txn_run(z->s, z, false, api_remove_watch_body, &w);
+  if (w.rows) rc = txn_run(z->s, z, TXN_NORMAL, api_remove_watch_body, &w);
   if (rc == ZKE_OK) reg_take(z, spot, tables, fn, context);
   wait_arm(z);
   return api_leave(z, rc);
