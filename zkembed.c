@@ -1323,6 +1323,7 @@ typedef struct txn {
   zke *z;            /* who acts; NULL for the sweep */
   bool full;         /* COMMIT syncs */
   bool guessed;      /* full only by a guess */
+  bool noted;        /* the liveness file is to know the zxid */
   bool numbered;     /* a zxid has been used */
   int64_t zxid, now; /* ms since 1970 */
   int64_t recursive, recursive_was;
@@ -1951,13 +1952,18 @@ static int db_checkpoint(store *s, bool truncate) {
  *
  * The liveness file's bytes are locks, not data: the gate, the next in line
  * at the gate, the duty, and at offset = session id one byte a session, which
- * the session's own open file description holds while it lives.  What the
- * file contains are two kinds of hints: when the last sweep was, and the
- * leases' stamps.
+ * the session's own open file description holds while it lives.  What the file
+ * contains are hints: when the last sweep was, how far the zxids had come (a
+ * database that is behind was restored from a backup), the leases' stamps.
  * ==================================================================== */
 
 enum { LIVE_GATE = 0, LIVE_NEXT = 1, LIVE_DUTY = 2 };
-enum { LIVE_SWEEP_AT = 8, LIVE_SLOTS_AT = 4096, LIVE_SLOT_SIZE = 8 };
+enum {
+  LIVE_SWEEP_AT = 8, /* boottime of the last sweep, ns */
+  LIVE_ZXID_AT = 16, /* zxid of the last synced change or session */
+  LIVE_SLOTS_AT = 4096,
+  LIVE_SLOT_SIZE = 8
+};
 
 /* Search permission where there is permission to read. */
 static unsigned live_directory_mode(unsigned mode) {
@@ -2328,6 +2334,11 @@ static void txn_tell(txn *t) {
   }
 }
 
+/* Leave word of how far the zxids have come. */
+static void txn_note_zxid(const txn *t) {
+  if (!t->s->memory) live_write_stamp(t->s, LIVE_ZXID_AT, t->zxid);
+}
+
 static int txn_commit(txn *t) {
   store *s = t->s;
   int rc = ZKE_OK;
@@ -2343,6 +2354,7 @@ static int txn_commit(txn *t) {
     return rc;
   }
   if (t->z) t->z->trimmed = t->z->cursor;
+  if (t->full || t->noted) txn_note_zxid(t);
   if (s->wal_pages >= s->wal_limit && !s->memory) {
     rc = db_checkpoint(s, false);
     if (rc != ZKE_OK) lock_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
@@ -3153,6 +3165,7 @@ static int sess_remove_nodes(txn *t, int64_t session) {
 /* Remove a session and all it owns.  Its watches go first, so that it gets no
  * event for its own end. */
 static int sess_remove(txn *t, int64_t session) {
+  t->noted = true;
   int rc = txn_number(t);
   if (rc == ZKE_OK) rc = watch_end(t, session);
   if (rc == ZKE_OK) rc = sess_remove_nodes(t, session);
@@ -3229,13 +3242,13 @@ static int sess_list(store *s, buf *out) {
 }
 
 /* A new boot, or another file: nothing of the sessions in it lives.  Raise the
- * epoch, so that no zxid and no session id that a power cut took back is ever
- * given again (P8), and end them all. */
-static int sess_new_epoch(txn *t, const buf *sessions) {
+ * epoch above all that was ever given here, so that no zxid and no session id
+ * that a power cut or a restore took back is given again (P8), and end them. */
+static int sess_new_epoch(txn *t, int64_t known, const buf *sessions) {
   size_t n;
   int rc = txn_need_full(t);
   if (rc != ZKE_OK) return rc;
-  t->zxid = ((t->zxid >> 32) + 1) * (INT64_C(1) << 32);
+  t->zxid = ((base_max(t->zxid, known) >> 32) + 1) * (INT64_C(1) << 32);
   t->numbered = true;
   const int64_t *row = buf_ints(sessions, &n);
   for (size_t i = 0; i < n && rc == ZKE_OK; i += 3) rc = sess_remove(t, row[i]);
@@ -3287,43 +3300,71 @@ static void sess_current_files(store *s, sess_files *now) {
   now->n[3] = (int64_t)s->live_id.inode;
 }
 
+/* Is any of the sessions alive? */
+static bool sess_any_alive(store *s, const buf *sessions) {
+  size_t n;
+  const int64_t *row = buf_ints(sessions, &n);
+  for (size_t i = 0; i < n; i += 3) {
+    if (!live_is_dead(s, row[i])) return true;
+  }
+  return false;
+}
+
+/* What has happened to the files since the meta row was written. */
+enum sess_past {
+  SESS_SAME,
+  SESS_MOVED,
+  SESS_LOST_LIVE,
+  SESS_CONTAINER,
+  SESS_RESTORED,
+  SESS_NEW_EPOCH
+};
+
+static enum sess_past sess_compare_files(txn *t, const sess_files *was,
+                                         const sess_files *now, int64_t known,
+                                         const buf *sessions) {
+  bool same_boot = now->boot[0] && strcmp(now->boot, was->boot) == 0;
+  bool same_db = sess_same_file(was->n, now->n, same_boot);
+  bool same_live = sess_same_file(was->n + 2, now->n + 2, same_boot);
+  if (was->n[1] == 0 && t->zxid >= known) return SESS_MOVED; /* just made */
+  if (!same_db) return SESS_NEW_EPOCH; /* a copy: nobody lives in it */
+  if (!same_live && same_boot && sessions->len) return SESS_LOST_LIVE;
+  bool alive = sess_any_alive(t->s, sessions);
+  if (!same_boot && !alive) return SESS_NEW_EPOCH;
+  if (t->zxid < known) return alive ? SESS_RESTORED : SESS_NEW_EPOCH;
+  if (!same_boot) return SESS_CONTAINER;
+  return same_live ? SESS_SAME : SESS_MOVED;
+}
+
 /* Decide, with the gate held, what the file's sessions are: of this boot, of
  * an earlier one, or of another file (design.md 5 and 7). */
 static int sess_settle_files(txn *t) {
   store *s = t->s;
   sess_files was, now;
-  buf sessions = {.a = &s->a};
-  size_t n;
-  bool alive = false;
+  buf sessions = {.a = &s->a}, nobody = {.a = &s->a};
+  int64_t known = live_read_stamp(s, LIVE_ZXID_AT);
   sess_current_files(s, &now);
   int rc = sess_read_files(s, &was);
   if (rc == ZKE_OK) rc = sess_list(s, &sessions);
-  const int64_t *row = buf_ints(&sessions, &n);
-  for (size_t i = 0; i < n && rc == ZKE_OK; i += 3)
-    alive = alive || !live_is_dead(s, row[i]);
-  bool fresh = was.n[1] == 0;
-  bool same_boot = now.boot[0] && strcmp(now.boot, was.boot) == 0;
-  bool same_db = sess_same_file(was.n, now.n, same_boot);
-  bool same_live = sess_same_file(was.n + 2, now.n + 2, same_boot);
-  if (rc != ZKE_OK || (same_boot && same_db && same_live)) {
-    buf_free(&sessions);
-    return rc;
-  }
-  if (!fresh && same_db && !same_live && same_boot && n) {
+  enum sess_past past =
+      rc == ZKE_OK ? sess_compare_files(t, &was, &now, known, &sessions)
+                   : SESS_SAME;
+  if (past == SESS_LOST_LIVE) {
     rc = base_fail(ZKE_REPLACED,
                    "%s was removed while %s has sessions.  End every process "
                    "that uses it; then replace the database by a copy of "
                    "itself",
                    s->live, s->name);
-  } else if (fresh || (same_boot && same_db)) {
-    rc = txn_need_full(t); /* new here, or nobody to lose */
-  } else if (!same_db || !alive) {
-    rc = sess_new_epoch(t, &sessions);
-  } else {
+  } else if (past == SESS_NEW_EPOCH) {
+    rc = sess_new_epoch(t, known, &sessions);
+  } else if (past == SESS_RESTORED) {
+    rc = sess_new_epoch(t, known, &nobody);
+  } else if (past != SESS_SAME) {
     rc = txn_need_full(t);
-    memcpy(now.boot, was.boot, sizeof now.boot); /* a container's boot id */
   }
-  if (rc == ZKE_OK) rc = sess_write_files(s, &now);
+  /* in a container with a boot id of its own, the first one's counts */
+  if (past == SESS_CONTAINER) memcpy(now.boot, was.boot, sizeof now.boot);
+  if (rc == ZKE_OK && past != SESS_SAME) rc = sess_write_files(s, &now);
   buf_free(&sessions);
   return rc;
 }
@@ -3400,6 +3441,7 @@ static int sess_begin_body(txn *t, void *arg) {
   if (rc == ZKE_OK && !t->s->memory) rc = sess_take_life(t, z);
   if (rc != ZKE_OK) return rc;
   z->id = t->zxid;
+  t->noted = true;
   if (!t->s->memory) rc = sess_make_fifo(z);
   return rc == ZKE_OK ? sess_insert(t, z, b->identity) : rc;
 }
@@ -4334,16 +4376,16 @@ static void *view_finish(const zke_allocator *a, view_list *l, size_t head,
   return block;
 }
 
-/* Run a query of the views and let read() turn each row into a record. */
+/* Run a query of the views and let add() turn each row into a record. */
 static int view_collect(store *s, const char *sql,
-                        void (*read)(store *s, sqlite3_stmt *st, view_list *l),
+                        void (*add)(store *s, sqlite3_stmt *st, view_list *l),
                         view_list *l) {
   sqlite3_stmt *st = NULL;
   int rc = sqlite3_prepare_v2(s->db, sql, -1, &st, NULL);
   memset(l, 0, sizeof *l);
   l->records.a = l->texts.a = &s->a;
   while (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
-    read(s, st, l);
+    add(s, st, l);
     l->count++;
     rc = SQLITE_OK;
   }

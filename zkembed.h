@@ -106,8 +106,8 @@ extern "C" {
 #define ZKE_VERSION "0.1.0"
 #define ZKE_VERSION_NUMBER 1000 /* major * 1000000 + minor * 1000 + patch */
 
-/* ZKE_API marks what the shared library exports.  Define it before including
- * this file (as static, say) to compile zkembed.c into another unit. */
+/* ZKE_API marks what the shared library exports.  Define it to nothing to keep
+ * the functions inside one's own shared object. */
 #ifndef ZKE_API
 #if defined(__GNUC__)
 #define ZKE_API __attribute__((visibility("default")))
@@ -319,7 +319,8 @@ typedef struct zke_options {
   int durability;          /* ZKE_DURABLE_… */
   int data_limit;          /* bytes of a value, of a multi's sum; 1048576 */
   int cache_kib;           /* SQLite's page cache, KiB; 256 */
-  int event_limit;         /* pending events of a session (P4); 10000 */
+  int event_limit;         /* pending events of a session (P4), those not yet
+                              trimmed included; 10000 */
   int64_t busy_timeout_ms; /* longest wait of a call for others; 5000 */
   int64_t lease_ms;        /* lose the session when not calling in for this
                               long; 0: never */
@@ -373,8 +374,8 @@ ZKE_API int zke_open(const char *name, const zke_options *options, zke **z_out);
 /* zke_open_session - a further session on an open handle's store
  *
  * Of the options only lease_ms, event_limit, identity, chroot, watcher and
- * watcher_context count; the rest is the store's.  Each session is closed by itself, in any
- * order; the last one closes the store.
+ * watcher_context count; the rest is the store's.  Each session is closed by
+ * itself, in any order; the last one closes the store.
  *
  *   z        any open handle of the store; not a read-only one
  *   options  NULL for the defaults
@@ -709,7 +710,8 @@ ZKE_API int zke_set_acl(zke *z, const char *path, int version,
  *   mode     ZKE_WATCH_PERSISTENT: CREATED, CHANGED, DELETED of the node and
  *            CHILD; ZKE_WATCH_PERSISTENT_RECURSIVE: CREATED, CHANGED, DELETED
  *            of the node and of all its descendants, never CHILD.  The later
- *            mode on one path replaces the earlier.
+ *            mode on one path replaces the earlier, for all of the session's
+ *            watchers there.
  *   fn       not NULL
  *
  * Returns ZKE_OK, ZKE_BADARGUMENTS (fn is NULL), or ZKE_MARSHALLINGERROR (a

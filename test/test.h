@@ -13,7 +13,7 @@
 
 #include "../zkembed.h"
 
-/* Run the suite.  Arguments: none, or the name of one test function.
+/* Run the suite.  Arguments: none, or the name of one of its test cases.
  * Returns the program's exit status. */
 int test_main(int argc, char **argv, Suite *suite);
 

@@ -1,0 +1,295 @@
+# zkembed's build.  Everything is made under build/.
+#
+#   make               the libraries and the pkg-config file
+#   make install       puts them under PREFIX (and DESTDIR); make uninstall
+#   make demo          counts the words of this checkout with several processes
+#   make test          all tests; test-fast: the quick ones; test-NAME: one
+#   make test-tsan     the thread tests under ThreadSanitizer
+#   make bench         times the engine against plain SQL; QUICK=1: briefly
+#   make check         headers, symbols, layers, format, documents and so on;
+#                      check-NAME: one of CHECKS below
+#   make deps          fetches the packages that test, demo and check need;
+#                      each of them calls it for what it needs itself
+#   make format        lays all C files out as .clang-format says
+#   make clean
+#
+# Any of these can be had in a variant, which has a directory of its own:
+# CC=clang, SAN=address,undefined, SAN=thread, PORTABLE=1, SQLITE=…/sqlite3.c.
+
+# ---- settings --------------------------------------------------------------
+
+PREFIX = /usr/local
+INCLUDEDIR = $(PREFIX)/include
+LIBDIR = $(PREFIX)/lib
+BINDIR = $(PREFIX)/bin
+MANDIR = $(PREFIX)/share/man
+DESTDIR =
+
+SAN =# sanitizers, as -fsanitize= takes them
+PORTABLE =# 1: poll(2) instead of what only Linux has
+SQLITE =# path of a sqlite3.c to compile in; empty: the system's library
+WERROR =# 1: warnings are errors
+
+CFLAGS ?= $(if $(SAN),-O1 -g -fno-omit-frame-pointer,-O2 -g)
+WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wundef \
+  -Wwrite-strings -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wcast-qual \
+  $(if $(WERROR),-Werror)
+
+FAST_TESTS = tree multi acl watch path session
+CHECKS = headers symbols layers format docs sqlite-version install \
+  $(if $(SQLITE),,twice)
+
+# ---- what follows from the settings ----------------------------------------
+
+VERSION := $(shell sed -n 's/^.define ZKE_VERSION "\(.*\)"/\1/p' zkembed.h)
+MAJOR := $(firstword $(subst ., ,$(VERSION)))
+
+empty =
+comma = ,
+VARIANT = $(filter-out cc gcc,$(notdir $(CC))) $(subst $(comma), ,$(SAN)) \
+  $(if $(PORTABLE),portable) $(if $(SQLITE),amalgamation)
+BUILD = build$(addprefix /,$(subst $(empty) $(empty),-,$(strip $(VARIANT))))
+
+SAN_FLAGS = $(SAN:%=-fsanitize=% -fno-sanitize-recover=all)
+SQLITE_CFLAGS = $(if $(SQLITE),-I$(dir $(SQLITE)))
+SQLITE_OBJECT = $(if $(SQLITE),$(BUILD)/sqlite3.o)
+LIBS = $(if $(SQLITE),,-lsqlite3) -lpthread
+
+# What is compiled for the library goes without _GNU_SOURCE on the command
+# line, as it does for whoever drops it in.  The tests may define it as well.
+COMMON_CFLAGS = -std=c11 $(SQLITE_CFLAGS) $(if $(PORTABLE),-DZKE_PORTABLE) \
+  $(CPPFLAGS) $(CFLAGS) $(SAN_FLAGS)
+LIB_CFLAGS = $(COMMON_CFLAGS) -fvisibility=hidden $(WARNINGS)
+PROGRAM_CFLAGS = $(COMMON_CFLAGS) -I. $(WARNINGS)
+TEST_CFLAGS = $(COMMON_CFLAGS) -D_GNU_SOURCE= -I. \
+  $(filter-out -Wconversion,$(WARNINGS))
+LINK = $(LDFLAGS) $(SAN_FLAGS)
+CHECK_LIBS = $(shell pkg-config --libs check)
+
+OBJECTS = $(BUILD)/zkembed.o $(SQLITE_OBJECT)
+ARCHIVE = $(BUILD)/libzkembed.a
+SHARED = $(BUILD)/libzkembed.so.$(VERSION)
+
+RECIPE_SOURCES := $(wildcard recipes/*.c)
+RECIPE_HEADERS := $(wildcard recipes/*.h)
+RECIPE_ARCHIVE = $(if $(RECIPE_SOURCES),$(BUILD)/libzkembed-recipes.a)
+RECIPE_SHARED = \
+  $(if $(RECIPE_SOURCES),$(BUILD)/libzkembed-recipes.so.$(VERSION))
+COMMAND_SOURCES := $(wildcard shell/*.c)
+COMMAND = $(if $(COMMAND_SOURCES),$(BUILD)/zke)
+
+TESTS := $(patsubst test/test_%.c,%,$(wildcard test/test_*.c))
+# Tests of statics include zkembed.c and so are not linked with it.
+WHITE_TESTS := $(if $(TESTS),$(patsubst test/test_%.c,%,$(shell \
+  grep -l '^.include "[./]*zkembed\.c"' $(TESTS:%=test/test_%.c))))
+WORKER = $(if $(wildcard test/worker.c),$(BUILD)/test/worker)
+
+export BUILD CC LIBS MAKE SAN SQLITE_CFLAGS
+
+# ---- libraries -------------------------------------------------------------
+
+.PHONY: all
+all: $(ARCHIVE) $(SHARED) $(BUILD)/zkembed.pc $(RECIPE_ARCHIVE) \
+  $(RECIPE_SHARED) $(COMMAND)
+
+.DELETE_ON_ERROR:
+.SUFFIXES:
+
+DIRECTORIES = $(BUILD) $(BUILD)/test $(BUILD)/recipes build/deps
+$(sort $(DIRECTORIES)):
+	mkdir -p $@
+
+$(BUILD)/zkembed.o: zkembed.c zkembed.h | $(BUILD) deps-sqlite
+	$(CC) $(LIB_CFLAGS) -c -o $@ zkembed.c
+
+$(BUILD)/zkembed.lo: zkembed.c zkembed.h | $(BUILD) deps-sqlite
+	$(CC) $(LIB_CFLAGS) -fPIC -c -o $@ zkembed.c
+
+# SQLite's own file has its own idea of warnings.
+$(BUILD)/sqlite3.o: $(SQLITE) | $(BUILD)
+	$(CC) $(CFLAGS) $(SAN_FLAGS) -w -fPIC -fvisibility=hidden \
+	  -DSQLITE_THREADSAFE=1 -DSQLITE_OMIT_LOAD_EXTENSION -c -o $@ $(SQLITE)
+
+$(ARCHIVE): $(OBJECTS)
+	rm -f $@
+	$(AR) rcs $@ $(OBJECTS)
+
+$(SHARED): $(BUILD)/zkembed.lo $(SQLITE_OBJECT)
+	$(CC) -shared -Wl,-soname,libzkembed.so.$(MAJOR) $(LINK) -o $@ $^ $(LIBS)
+	ln -sf $(@F) $(BUILD)/libzkembed.so.$(MAJOR)
+	ln -sf $(@F) $(BUILD)/libzkembed.so
+
+# Written each time, since PREFIX may have changed.
+.PHONY: $(BUILD)/zkembed.pc
+$(BUILD)/zkembed.pc: | $(BUILD)
+	@printf '%s\n' 'prefix=$(PREFIX)' 'includedir=$(INCLUDEDIR)' \
+	  'libdir=$(LIBDIR)' '' 'Name: zkembed' \
+	  "Description: ZooKeeper's tree of znodes in one SQLite file" \
+	  'Version: $(VERSION)' 'Cflags: -I$${includedir}' \
+	  'Libs: -L$${libdir} -lzkembed' 'Libs.private: $(strip $(LIBS))' >$@
+
+# ---- recipes and the command, once they have sources -----------------------
+
+$(BUILD)/recipes/%.o: recipes/%.c $(RECIPE_HEADERS) zkembed.h | $(BUILD)/recipes
+	$(CC) $(LIB_CFLAGS) -I. -fPIC -c -o $@ $<
+
+$(BUILD)/libzkembed-recipes.a: $(RECIPE_SOURCES:%.c=$(BUILD)/%.o)
+	rm -f $@
+	$(AR) rcs $@ $^
+
+$(BUILD)/libzkembed-recipes.so.$(VERSION): \
+  $(RECIPE_SOURCES:%.c=$(BUILD)/%.o) $(SHARED)
+	$(CC) -shared -Wl,-soname,libzkembed-recipes.so.$(MAJOR) $(LINK) -o $@ \
+	  $(filter %.o,$^) -L$(BUILD) -lzkembed
+	ln -sf $(@F) $(BUILD)/libzkembed-recipes.so.$(MAJOR)
+	ln -sf $(@F) $(BUILD)/libzkembed-recipes.so
+
+$(BUILD)/zke: $(COMMAND_SOURCES) $(wildcard shell/*.h) $(RECIPE_HEADERS) \
+  zkembed.h $(RECIPE_ARCHIVE) $(ARCHIVE)
+	$(CC) $(PROGRAM_CFLAGS) $(LINK) -o $@ $(COMMAND_SOURCES) \
+	  $(RECIPE_ARCHIVE) $(ARCHIVE) $(LIBS)
+
+# ---- install ---------------------------------------------------------------
+
+INSTALL = install
+MAN1 := $(wildcard doc/*.1)
+MAN3 := $(wildcard doc/*.3)
+LINKS = libzkembed.so libzkembed.so.$(MAJOR) \
+  $(if $(RECIPE_SOURCES),libzkembed-recipes.so libzkembed-recipes.so.$(MAJOR))
+
+.PHONY: install uninstall
+install: all
+	$(INSTALL) -d $(DESTDIR)$(INCLUDEDIR) $(DESTDIR)$(LIBDIR)/pkgconfig
+	$(INSTALL) -m 644 zkembed.h $(DESTDIR)$(INCLUDEDIR)
+	$(INSTALL) -m 644 $(ARCHIVE) $(SHARED) $(RECIPE_ARCHIVE) $(RECIPE_SHARED) \
+	  $(DESTDIR)$(LIBDIR)
+	cp -P $(LINKS:%=$(BUILD)/%) $(DESTDIR)$(LIBDIR)
+	$(INSTALL) -m 644 $(BUILD)/zkembed.pc $(DESTDIR)$(LIBDIR)/pkgconfig
+ifneq ($(RECIPE_HEADERS),)
+	$(INSTALL) -d $(DESTDIR)$(INCLUDEDIR)/zkembed
+	$(INSTALL) -m 644 $(RECIPE_HEADERS) $(DESTDIR)$(INCLUDEDIR)/zkembed
+endif
+ifneq ($(COMMAND_SOURCES),)
+	$(INSTALL) -d $(DESTDIR)$(BINDIR)
+	$(INSTALL) -m 755 $(COMMAND) $(DESTDIR)$(BINDIR)
+endif
+ifneq ($(MAN1),)
+	$(INSTALL) -d $(DESTDIR)$(MANDIR)/man1
+	$(INSTALL) -m 644 $(MAN1) $(DESTDIR)$(MANDIR)/man1
+endif
+ifneq ($(MAN3),)
+	$(INSTALL) -d $(DESTDIR)$(MANDIR)/man3
+	$(INSTALL) -m 644 $(MAN3) $(DESTDIR)$(MANDIR)/man3
+endif
+
+INSTALLED = $(INCLUDEDIR)/zkembed.h \
+  $(RECIPE_HEADERS:recipes/%=$(INCLUDEDIR)/zkembed/%) \
+  $(addprefix $(LIBDIR)/,$(LINKS) pkgconfig/zkembed.pc \
+    $(notdir $(ARCHIVE) $(SHARED) $(RECIPE_ARCHIVE) $(RECIPE_SHARED))) \
+  $(COMMAND:$(BUILD)/%=$(BINDIR)/%) \
+  $(MAN1:doc/%=$(MANDIR)/man1/%) $(MAN3:doc/%=$(MANDIR)/man3/%)
+
+uninstall:
+	rm -f $(addprefix $(DESTDIR),$(INSTALLED))
+
+# ---- packages from the system's manager ------------------------------------
+
+# A need is probed once and noted under build/deps.  FETCH, which the targets
+# that may install packages set, lists all they need: so there is one run of
+# the package manager.  A plain `make` only says what is missing.
+.PHONY: deps deps-sqlite
+deps: FETCH = sqlite check shell
+deps: deps-sqlite build/deps/check build/deps/shell
+
+deps-sqlite: $(if $(SQLITE),,build/deps/sqlite)
+
+build/deps/%: | build/deps
+	@sh test/deps.sh $(if $(FETCH),-y) $(sort $* $(FETCH))
+	@touch $@
+
+$(addprefix build/deps/,check shell c++ clang-format pkg-config): | deps-sqlite
+
+# ---- tests -----------------------------------------------------------------
+
+TEST_PROGRAMS = $(TESTS:%=$(BUILD)/test/test_%)
+TEST_HEADERS := $(wildcard test/*.h) zkembed.h $(RECIPE_HEADERS)
+TEST_LINKED = $(BUILD)/test/test.o $(RECIPE_ARCHIVE) $(OBJECTS)
+TEST_NEEDS = $(WORKER) $(COMMAND) build/deps/shell
+
+$(BUILD)/test/test.o: test/test.c $(TEST_HEADERS) \
+  | $(BUILD)/test build/deps/check
+	$(CC) $(TEST_CFLAGS) -c -o $@ test/test.c
+
+$(WHITE_TESTS:%=$(BUILD)/test/test_%): private OBJECTS = $(SQLITE_OBJECT)
+
+$(TEST_PROGRAMS) $(BUILD)/test/worker: $(BUILD)/test/%: test/%.c \
+  $(TEST_HEADERS) $(BUILD)/zkembed.o $(BUILD)/test/test.o $(RECIPE_ARCHIVE) \
+  $(SQLITE_OBJECT)
+	$(CC) $(TEST_CFLAGS) $(LINK) -o $@ $< $(TEST_LINKED) $(CHECK_LIBS) $(LIBS)
+
+TEST_TARGETS = test test-fast $(TESTS:%=test-%)
+.PHONY: $(TEST_TARGETS) test-programs test-tsan
+$(TEST_TARGETS) test-programs: FETCH = sqlite check shell
+
+test: $(TEST_PROGRAMS) $(TEST_NEEDS)
+	@sh test/run.sh $(TEST_PROGRAMS) test/check_docs.sh
+
+test-fast: $(FAST_TESTS:%=$(BUILD)/test/test_%) $(TEST_NEEDS)
+	@sh test/run.sh $(FAST_TESTS:%=$(BUILD)/test/test_%)
+
+$(TESTS:%=test-%): test-%: $(BUILD)/test/test_% $(TEST_NEEDS)
+	@sh test/run.sh $<
+
+test-tsan:
+	@$(MAKE) --no-print-directory SAN=thread test-thread
+
+test-programs: $(TEST_PROGRAMS) $(TEST_NEEDS)
+
+# ---- demo and bench --------------------------------------------------------
+
+$(BUILD)/wordcount: doc/examples/wordcount.c zkembed.h $(OBJECTS)
+	$(CC) $(PROGRAM_CFLAGS) $(LINK) -o $@ $< $(OBJECTS) $(LIBS)
+
+.PHONY: demo bench
+demo bench: FETCH = sqlite
+
+demo: $(BUILD)/wordcount
+	@rm -rf $(BUILD)/demo.db*
+	LC_ALL=C $(BUILD)/wordcount $(BUILD)/demo.db
+
+$(BUILD)/bench: test/bench.c test/bench_raw.c $(wildcard test/bench*.h) \
+  zkembed.h $(OBJECTS)
+	$(CC) $(TEST_CFLAGS) $(LINK) -o $@ $(filter %.c,$^) $(OBJECTS) $(LIBS)
+
+bench: $(BUILD)/bench
+	$(BUILD)/bench
+
+# ---- checks: each is a script that says what it checks ---------------------
+
+CHECK_TARGETS = $(CHECKS:%=check-%)
+.PHONY: check $(CHECK_TARGETS)
+check $(CHECK_TARGETS): FETCH = sqlite
+check check-headers: FETCH += c++
+check check-format: FETCH += clang-format
+check check-install: FETCH += pkg-config
+
+check check-headers: build/deps/c++
+check check-format: build/deps/clang-format
+check check-install: build/deps/pkg-config all
+check check-symbols: all
+check check-twice: $(BUILD)/zkembed.lo $(SQLITE_OBJECT)
+
+check: deps-sqlite
+	@sh test/run.sh $(patsubst %,test/check_%.sh,$(subst -,_,$(CHECKS)))
+
+$(CHECK_TARGETS): check-%: deps-sqlite
+	@sh test/run.sh test/check_$(subst -,_,$*).sh
+
+.PHONY: format clean
+format: FETCH = clang-format
+format: build/deps/clang-format
+	clang-format -i $(wildcard $(addsuffix *.[ch],./ test/ \
+	  doc/examples/ recipes/ shell/))
+
+clean:
+	rm -rf build

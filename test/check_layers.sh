@@ -1,0 +1,134 @@
+#!/bin/sh
+# check_layers.sh - zkembed.c keeps the order that its head promises
+#
+# - Its sections are those of the table of contents, in that order.
+# - No static function is declared ahead of its definition.  So the compiler
+#   itself refuses a call from one section into a later one.
+# - A function's name begins with its section's prefix.
+# - Functions that are not static are the public ones, in the last section, and
+#   called nowhere else; only zke_os_default() belongs to os_.
+# - The system is called in the os_ section and nowhere else, the C library's
+#   allocator in mem_.
+# - Nothing but zkembed.c knows of SQLite; recipes and command know of nothing
+#   but public headers.
+. test/report.sh
+
+work=$(scratch layers)
+source=${1:-zkembed.c}
+
+contents() {
+  awk '/CONTENTS/ { inside = 1 } / \*\// { exit }
+    inside && /^ \*   [a-z(]/ {
+      sub(/^ \*   /, ""); sub(/  .*/, ""); gsub(/[()]/, ""); print
+    }' "$source"
+}
+
+banners() {
+  awk '/^\/\* =====/ { getline
+      sub(/^ \* /, ""); sub(/:.*/, ""); sub(/ \(.*/, ""); print
+    }' "$source"
+}
+
+same_sections() {
+  contents >"$work/contents"
+  banners >"$work/banners"
+  [ -s "$work/contents" ] && diff "$work/contents" "$work/banners"
+}
+
+# The source line by line as "LINE<tab>SECTION<tab>CODE", without comments and
+# without what strings and characters contain.
+code() {
+  awk '
+    /^\/\* =====/ { banner = NR + 1 }
+    NR == banner { section = $2; sub(/:$/, "", section) }
+    {
+      line = $0; out = ""
+      while (line != "") {
+        if (comment) {
+          at = index(line, "*/")
+          if (!at) break
+          line = substr(line, at + 2); comment = 0
+        } else if (match(line, /\/\*|"(\\.|[^"\\])*"|\047(\\.|[^\047\\])+\047/)) {
+          out = out substr(line, 1, RSTART - 1)
+          comment = substr(line, RSTART, 2) == "/*"
+          if (!comment) out = out "\"\""
+          line = substr(line, RSTART + RLENGTH)
+        } else { out = out line; break }
+      }
+      print NR "\t" (section ? section : "-") "\t" out
+    }' "$source"
+}
+
+# Declarations and definitions at file level, each on one line, to its { or ;.
+heads() {
+  awk -F '\t' '
+    $3 ~ /^[A-Za-z_]/ && $3 !~ /^(typedef|struct|union|enum|extern)\>/ &&
+      !open { open = 1; head = ""; line = $1; section = $2 }
+    $3 ~ /^#/ { open = 0 }
+    open {
+      head = head " " $3
+      if ($3 ~ /[{;]/) { print line "\t" section "\t" head; open = 0 }
+    }' "$work/code"
+}
+
+functions() {
+  sed -E 's/[A-Z][A-Z_]+\([^()]*\)//' "$work/heads" | # attribute macros
+    awk -F '\t' '$3 ~ /^[^=]*[a-z0-9_]\([^*=]/'
+}
+
+ahead() { functions | grep -P '\t static [^={]*;' || true; }
+
+misnamed() {
+  functions | awk -F '\t' '
+    { name = $3; sub(/\(.*/, "", name); sub(/.*[ *]/, "", name)
+      first = name; sub(/_.*/, "_", first) }
+    $3 ~ / static / && $2 ~ /_$/ && first != $2 {
+      print $1 ": " name " in section " $2 }
+    $3 ~ / static / && $2 == "api_," && first != "api_" {
+      print $1 ": " name " in section api_" }
+    $3 !~ / static / && name != "zke_os_default" &&
+      ($2 != "api_," || first != "zke_") {
+      print $1 ": " name " is public" }'
+}
+
+# calls SECTION NAMES: where a name is called outside of the section
+calls() {
+  awk -F '\t' -v home="$1" -v names="$2" '
+    BEGIN { gsub(/ /, "|", names) }
+    $2 != home && $3 ~ "(^|[^A-Za-z0-9_.>])(" names ") *\\(" {
+      print $1 ": " $3 }' "$work/code"
+}
+
+public_calls() { calls api_, 'zke_[a-z_]+' | grep -v zke_os_default; }
+
+system_calls='open|openat|creat|close|dup|dup2|dup3|fcntl|flock|lockf|ioctl
+  read|readv|pread|write|writev|pwrite|ftruncate|fsync|fdatasync|sync|mmap
+  stat|fstat|lstat|fstatat|statfs|fstatfs|statvfs|access|readlink|realpath
+  chmod|fchmod|chown|fchown|mkdir|mkfifo|unlink|unlinkat|rmdir|rename|link
+  opendir|fdopendir|readdir|closedir|pipe|pipe2|eventfd|signalfd
+  poll|ppoll|select|epoll_create1|epoll_ctl|epoll_wait|epoll_pwait
+  timerfd_create|timerfd_settime|clock_gettime|gettimeofday|time|nanosleep
+  clock_nanosleep|usleep|sleep|getpid|getppid|gettid|getuid|geteuid|kill
+  fork|vfork|execve|waitpid|signal|sigaction|pthread_sigmask|sigtimedwait
+  getrandom|getentropy|random|rand|getenv|syscall|pidfd_open|fopen|fclose'
+system_calls=$(printf %s "$system_calls" | tr -s ' \n' '||')
+
+knows_sqlite() { grep -ln 'sqlite3' recipes/*.[ch] shell/*.[ch] zkembed.h \
+  2>/dev/null | grep -v '^zkembed.h$'; grep -n 'include <sqlite3' zkembed.h; }
+knows_private() { grep -n '#include ".*zkembed\.c"' recipes/*.[ch] \
+  shell/*.[ch] 2>/dev/null; }
+
+code >"$work/code"
+heads >"$work/heads"
+expect "sections as in the table of contents" same_sections
+expect "over a hundred functions are seen" \
+  [ "$(functions | wc -l)" -gt 100 ]
+expect "no static function is declared ahead" nothing ahead
+expect "functions bear their section's prefix" nothing misnamed
+expect "only the last section calls public functions" nothing public_calls
+expect "only os_ calls the system" nothing calls os_ "$system_calls"
+expect "only mem_ calls the allocator" \
+  nothing calls mem_ 'malloc|calloc|realloc|free|strdup|strndup|asprintf'
+expect "SQLite is known to zkembed.c alone" nothing knows_sqlite
+expect "recipes and command include public headers only" nothing knows_private
+report

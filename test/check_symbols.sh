@@ -1,0 +1,40 @@
+#!/bin/sh
+# check_symbols.sh - the libraries show the world nothing but zke_ symbols, the
+# shared one exactly those that the header declares.
+. test/report.sh
+
+# With a SQLite compiled in, the archive has to define sqlite3_ names too.
+foreign='^(zke_|$)'
+case $LIBS in *sqlite3*) ;; *) foreign='^(zke_|sqlite3|$)' ;; esac
+
+# strangers PATTERN: of the symbol names read, those that do not match
+strangers() { grep -vE "$1" || true; }
+
+defined() { nm -g --defined-only "$1" | awk 'NF == 3 { print $3 }' | sort -u; }
+exported() { nm -D --defined-only "$1" | awk 'NF == 3 { print $3 }' | sort -u; }
+
+declared() {
+  ${CC} $SQLITE_CFLAGS -E -P -DZKE_API=ZKE_API zkembed.h |
+    tr '\n' ' ' | tr ';' '\n' | grep ZKE_API |
+    sed -E 's/^.*ZKE_API[^(]*[ *](zke_[a-z0-9_]+)( *\(.*)?$/\1/' | sort -u
+}
+
+archive_is_clean() { defined "$1" | nothing strangers "$foreign"; }
+shared_is_clean() { exported "$1" | nothing strangers '^(zke_|$)'; }
+shared_is_complete() {
+  declared >"$names/declared"
+  exported "$1" >"$names/exported"
+  grep -q zke_open "$names/exported" &&
+    diff "$names/declared" "$names/exported"
+}
+
+names=$(scratch symbols)
+for library in "$BUILD"/*.a; do
+  expect "$library defines only zke_ names" archive_is_clean "$library"
+done
+for library in "$BUILD"/*.so; do
+  expect "$library exports only zke_ names" shared_is_clean "$library"
+done
+expect "libzkembed.so exports what zkembed.h declares" \
+  shared_is_complete "$BUILD/libzkembed.so"
+report

@@ -1,0 +1,105 @@
+#!/bin/sh
+# deps.sh - see that what a make target needs is there, or fetch it
+#
+#   deps.sh [-y] NEED...
+#
+# A need is probed by using it, not by asking for a package.  With -y what is
+# missing is installed through apt-get, directly as root and else by `sudo -n`;
+# the command is printed before it runs.  Where that cannot be, the one command
+# to type is printed and the exit status is 1.
+
+fetch=no
+if [ "$1" = -y ]; then
+  fetch=yes
+  shift
+fi
+needs=$*
+compiler=${CC:-cc}
+scratch=$(mktemp -d) || exit 1
+trap 'rm -rf "$scratch"' EXIT
+
+# links CODE LIBRARY...: a program of this code can be compiled and linked
+links() {
+  printf '%s\n' "$1" >"$scratch/probe.c"
+  shift
+  # $compiler may be several words
+  $compiler -o "$scratch/probe" "$scratch/probe.c" "$@" 2>>"$scratch/why"
+}
+
+# there NEED: it can be used
+there() {
+  case $1 in
+    compiler) links '#include <stdio.h>
+      int main(void) { return puts("") < 0; }' ;;
+    sqlite) links '#include <sqlite3.h>
+      int main(void) { return sqlite3_libversion_number() < 3037002; }' \
+      -lsqlite3 ;;
+    check) command -v pkg-config >/dev/null &&
+      links '#include <check.h>
+      int main(void) { return srunner_ntests_run(srunner_create(NULL)); }' \
+        $(pkg-config --libs check 2>/dev/null) -lpthread ;;
+    shell) command -v sqlite3 >/dev/null ;;
+    c++) command -v c++ >/dev/null ;;
+    *) command -v "$1" >/dev/null ;;
+  esac
+}
+
+# packages NEED: what brings it on Debian and Ubuntu
+packages() {
+  case $1 in
+    compiler) echo gcc libc6-dev ;;
+    sqlite) echo libsqlite3-dev ;;
+    check) echo check libsubunit-dev pkg-config ;;
+    shell) echo sqlite3 ;;
+    c++) echo g++ ;;
+    *) echo "$1" ;;
+  esac
+}
+
+# missing: the packages that bring what cannot be used
+missing() {
+  : >"$scratch/why"
+  for need in compiler $needs; do
+    there "$need" || packages "$need"
+  done | tr ' ' '\n' | sort -u | paste -s -d ' '
+}
+
+# say and do
+run() {
+  echo "+ $*"
+  "$@" </dev/null
+}
+
+list=$(missing)
+[ -z "$list" ] && exit 0
+install="apt-get install -y --no-install-recommends $list"
+
+if ! command -v apt-get >/dev/null; then
+  echo "Missing.  Install what Debian calls: $list" >&2
+  exit 1
+fi
+if [ $fetch = no ]; then
+  echo "Missing.  Type: make deps   (or, as root: $install)" >&2
+  exit 1
+fi
+if [ "$(id -u)" = 0 ]; then
+  root="env DEBIAN_FRONTEND=noninteractive"
+elif sudo -n true 2>/dev/null; then
+  root="sudo -n env DEBIAN_FRONTEND=noninteractive"
+else
+  echo "Missing, and neither root nor sudo without a password is at hand." >&2
+  echo "Type: sudo sh -c 'apt-get update && $install'" >&2
+  exit 1
+fi
+
+# The lists of packages may be absent or too old: fetch them only then.
+if ! run $root $install; then
+  run $root apt-get update && run $root $install
+fi
+
+list=$(missing)
+[ -z "$list" ] && exit 0
+echo "Still missing: $list" >&2
+cat "$scratch/why" >&2
+echo "Type: sudo sh -c 'apt-get update && $install'" >&2
+exit 1

@@ -1,0 +1,66 @@
+#!/bin/sh
+# run.sh - run test programs and check scripts, and sum what they report
+#
+#   run.sh PROGRAM...
+#
+# Each prints "NAME: N passed, N failed" (as often as it likes) and its exit
+# status says whether all is well.  All are run whatever becomes of the others,
+# JOBS at a time (2); then the output of those that failed is shown, and the
+# last line is the sum, "N passed, N failed".  A program that crashes, hangs,
+# or reports nothing counts as one that failed.  Outputs stay in $BUILD/log.
+
+logs=${BUILD:-build}/log
+limit=1200 # seconds for one program; its tests have limits of their own
+
+# A sanitizer's finding must end the process, or a forked test would pass.
+export ASAN_OPTIONS="detect_leaks=1:${ASAN_OPTIONS-}"
+export UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1:${UBSAN_OPTIONS-}"
+export TSAN_OPTIONS="halt_on_error=1:${TSAN_OPTIONS-}"
+
+# run_one PROGRAM: leaves NAME.log and NAME.sum, prints one line
+run_one() {
+  name=$(basename "$1" .sh)
+  rm -f "$logs/$name".*
+  began=$(date +%s)
+  case $1 in
+    *.sh) set -- sh "$1" ;;
+    # Sanitizers want addresses where ASLR may have put something else.
+    *) [ -n "${SAN-}" ] && setarch -R true && set -- setarch -R "$1" ;;
+  esac
+  timeout -k 10 $limit "$@" >"$logs/$name.log" 2>&1 </dev/null
+  status=$?
+  awk -v status=$status '
+    /^[^ ]+: [0-9]+ passed, [0-9]+ failed$/ { passed += $2; failed += $4 }
+    END {
+      if (status ? !failed : !(passed + failed)) failed++
+      print passed + 0, failed + 0
+    }' "$logs/$name.log" >"$logs/$name.sum"
+  read -r passed failed <"$logs/$name.sum"
+  note=
+  [ $status -gt 1 ] && note=", exit status $status"
+  echo "$name: $passed passed, $failed failed ($(($(date +%s) - began)) s$note)"
+}
+
+if [ "$1" = --one ]; then
+  run_one "$2"
+  exit 0
+fi
+
+mkdir -p "$logs"
+[ $# -gt 0 ] && printf '%s\n' "$@" | xargs -P "${JOBS:-2}" -n 1 sh "$0" --one
+
+total_passed=0 total_failed=0
+for program in "$@"; do
+  name=$(basename "$program" .sh)
+  read -r passed failed <"$logs/$name.sum" || { passed=0 failed=1; }
+  total_passed=$((total_passed + passed))
+  total_failed=$((total_failed + failed))
+  if [ "$failed" -gt 0 ]; then
+    echo
+    echo "---- $name ($logs/$name.log)"
+    tail -n 100 "$logs/$name.log"
+  fi
+done
+echo
+echo "$total_passed passed, $total_failed failed"
+[ $total_failed = 0 ] && [ $total_passed -gt 0 ]
