@@ -1778,7 +1778,7 @@ typedef struct walk {
 #define walk_assert(w, condition, ...)                                     \
   do {                                                                     \
     if (!(condition)) {                                                    \
-      char text_[1000];                                                     \
+      char text_[1000];                                                    \
       snprintf(text_, sizeof text_, __VA_ARGS__);                          \
       ck_abort_msg("SEED=%llu step %d: %s", (unsigned long long)(w)->seed, \
                    (w)->step, text_);                                      \
