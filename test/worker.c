@@ -1,0 +1,735 @@
+/* worker.c - the other process of the tests that need several
+ *
+ * test_spawn(ROLE, ARGS…) starts it.  It reads commands from its input, one a
+ * line, and answers each with one line: "ok" and what the command gives, or
+ * the result code and zke_errmsg().  The end of its input ends it without
+ * zke_close(), so to the others that is the death of a process.
+ *
+ *   talk                 commands only
+ *   hold DB PATH         opens DB, makes PATH an ephemeral, says "ready ID"
+ *   namespace ROLE ARGS  runs ROLE as the first process of a new PID namespace
+ *                        and says "child PID" (or "skip" where not permitted)
+ *
+ * The commands stand in a table at the end.  All calls of the library to the
+ * system and all of SQLite's to its VFS pass through counters here, so that a
+ * signal can be raised at the n-th of them ("arm") or one be made to fail.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sqlite3.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../zkembed.h"
+
+extern char **environ;
+
+/* ---- faults ---- */
+
+/* A fault point is a call by which other processes, or the next one to open
+ * the file, can tell the difference.  Reading ones are none: to die before a
+ * read is to die before the change that follows it. */
+static struct {
+  long points;        /* passed since arming */
+  long countdown;     /* points until the signal; 0: off */
+  int signal;         /* SIGKILL or SIGSTOP */
+  long syncs;         /* of SQLite's, so far */
+  bool at_checkpoint; /* the count starts at a write into the database file */
+  int sync_skip;      /* syncs that go through before … */
+  int sync_fail;      /* … this many that fail */
+  bool mute;          /* bytes for FIFOs are dropped */
+  long dropped;       /* how many were */
+} fault;
+
+static void fault_point(void) {
+  if (fault.at_checkpoint) return;
+  fault.points++;
+  if (fault.countdown > 0 && --fault.countdown == 0) raise(fault.signal);
+}
+
+static bool fault_sync(void) {
+  if (fault.sync_fail == 0) return false;
+  if (fault.sync_skip > 0) {
+    fault.sync_skip--;
+    return false;
+  }
+  fault.sync_fail--;
+  return true;
+}
+
+/* ---- the library's system calls ---- */
+
+static zke_os os_real, os_table;
+static char os_boot[64]; /* the boot id to pretend; "": the real one */
+
+#define OS_POINT(name, parameters, arguments) \
+  static int os_##name parameters {           \
+    fault_point();                            \
+    return os_real.name arguments;            \
+  }
+
+OS_POINT(open, (void *c, const char *path, int flags, unsigned mode),
+         (c, path, flags, mode))
+OS_POINT(close, (void *c, int fd), (c, fd))
+OS_POINT(fsync, (void *c, int fd), (c, fd))
+OS_POINT(adopt,
+         (void *c, const char *path, unsigned mode, unsigned uid, unsigned gid),
+         (c, path, mode, uid, gid))
+OS_POINT(mkdir, (void *c, const char *path, unsigned mode), (c, path, mode))
+OS_POINT(mkfifo, (void *c, const char *path, unsigned mode), (c, path, mode))
+OS_POINT(unlink, (void *c, const char *path), (c, path))
+OS_POINT(lock, (void *c, int fd, int64_t offset, int how), (c, fd, offset, how))
+
+static int64_t os_pwrite(void *c, int fd, const void *data, size_t size,
+                         int64_t at) {
+  fault_point();
+  return os_real.pwrite(c, fd, data, size, at);
+}
+
+static int64_t os_write(void *c, int fd, const void *data, size_t size) {
+  struct stat s;
+  fault_point();
+  if (fault.mute && fstat(fd, &s) == 0 && S_ISFIFO(s.st_mode)) {
+    fault.dropped++;
+    return (int64_t)size;
+  }
+  return os_real.write(c, fd, data, size);
+}
+
+static int os_boot_id(void *c, char *buffer, size_t size) {
+  if (!os_boot[0]) return os_real.boot_id(c, buffer, size);
+  return snprintf(buffer, size, "%s", os_boot);
+}
+
+static void os_prepare(void) {
+  zke_os_default(&os_real);
+  os_table = os_real;
+  os_table.open = os_open;
+  os_table.close = os_close;
+  os_table.write = os_write;
+  os_table.pwrite = os_pwrite;
+  os_table.fsync = os_fsync;
+  os_table.adopt = os_adopt;
+  os_table.mkdir = os_mkdir;
+  os_table.mkfifo = os_mkfifo;
+  os_table.unlink = os_unlink;
+  os_table.lock = os_lock;
+  os_table.boot_id = os_boot_id;
+}
+
+/* ---- SQLite's system calls: a VFS around the default one ---- */
+
+typedef struct shim_file {
+  sqlite3_file base;
+  bool database;      /* the main file, not the -wal */
+  sqlite3_file *real; /* lies behind this structure */
+} shim_file;
+
+static sqlite3_vfs *shim_under, shim_vfs;
+
+#define SHIM_REAL(f) (((shim_file *)(f))->real)
+
+#define SHIM_PASS(method, parameters, arguments)     \
+  static int shim_##method parameters {              \
+    return SHIM_REAL(f)->pMethods->method arguments; \
+  }
+#define SHIM_POINT(method, parameters, arguments)    \
+  static int shim_##method parameters {              \
+    fault_point();                                   \
+    return SHIM_REAL(f)->pMethods->method arguments; \
+  }
+
+SHIM_PASS(xRead, (sqlite3_file * f, void *buffer, int size, sqlite3_int64 at),
+          (SHIM_REAL(f), buffer, size, at))
+SHIM_PASS(xFileSize, (sqlite3_file * f, sqlite3_int64 *size),
+          (SHIM_REAL(f), size))
+SHIM_PASS(xCheckReservedLock, (sqlite3_file * f, int *held),
+          (SHIM_REAL(f), held))
+SHIM_PASS(xFileControl, (sqlite3_file * f, int op, void *arg),
+          (SHIM_REAL(f), op, arg))
+SHIM_PASS(xSectorSize, (sqlite3_file * f), (SHIM_REAL(f)))
+SHIM_PASS(xDeviceCharacteristics, (sqlite3_file * f), (SHIM_REAL(f)))
+SHIM_POINT(xClose, (sqlite3_file * f), (SHIM_REAL(f)))
+SHIM_POINT(xTruncate, (sqlite3_file * f, sqlite3_int64 size),
+           (SHIM_REAL(f), size))
+SHIM_POINT(xLock, (sqlite3_file * f, int level), (SHIM_REAL(f), level))
+SHIM_POINT(xUnlock, (sqlite3_file * f, int level), (SHIM_REAL(f), level))
+SHIM_POINT(xShmMap,
+           (sqlite3_file * f, int page, int size, int extend,
+            void volatile **out),
+           (SHIM_REAL(f), page, size, extend, out))
+SHIM_POINT(xShmLock, (sqlite3_file * f, int offset, int n, int flags),
+           (SHIM_REAL(f), offset, n, flags))
+SHIM_POINT(xShmUnmap, (sqlite3_file * f, int unlink_it),
+           (SHIM_REAL(f), unlink_it))
+
+static void shim_xShmBarrier(sqlite3_file *f) {
+  fault_point();
+  SHIM_REAL(f)->pMethods->xShmBarrier(SHIM_REAL(f));
+}
+
+static int shim_xWrite(sqlite3_file *f, const void *data, int size,
+                       sqlite3_int64 at) {
+  if (((shim_file *)f)->database) fault.at_checkpoint = false;
+  fault_point();
+  return SHIM_REAL(f)->pMethods->xWrite(SHIM_REAL(f), data, size, at);
+}
+
+static int shim_xSync(sqlite3_file *f, int flags) {
+  fault_point();
+  fault.syncs++;
+  if (fault_sync()) return SQLITE_IOERR_FSYNC;
+  return SHIM_REAL(f)->pMethods->xSync(SHIM_REAL(f), flags);
+}
+
+static const sqlite3_io_methods shim_methods = {
+    .iVersion = 2,
+    .xClose = shim_xClose,
+    .xRead = shim_xRead,
+    .xWrite = shim_xWrite,
+    .xTruncate = shim_xTruncate,
+    .xSync = shim_xSync,
+    .xFileSize = shim_xFileSize,
+    .xLock = shim_xLock,
+    .xUnlock = shim_xUnlock,
+    .xCheckReservedLock = shim_xCheckReservedLock,
+    .xFileControl = shim_xFileControl,
+    .xSectorSize = shim_xSectorSize,
+    .xDeviceCharacteristics = shim_xDeviceCharacteristics,
+    .xShmMap = shim_xShmMap,
+    .xShmLock = shim_xShmLock,
+    .xShmBarrier = shim_xShmBarrier,
+    .xShmUnmap = shim_xShmUnmap,
+};
+
+static int shim_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *f,
+                     int flags, int *flags_out) {
+  shim_file *file = (shim_file *)f;
+  (void)vfs;
+  fault_point();
+  file->base.pMethods = NULL;
+  file->database = (flags & SQLITE_OPEN_MAIN_DB) != 0;
+  file->real = (sqlite3_file *)(file + 1);
+  int rc = shim_under->xOpen(shim_under, name, file->real, flags, flags_out);
+  if (file->real->pMethods) file->base.pMethods = &shim_methods;
+  return rc;
+}
+
+static int shim_delete(sqlite3_vfs *vfs, const char *name, int sync) {
+  (void)vfs;
+  fault_point();
+  return shim_under->xDelete(shim_under, name, sync);
+}
+
+static void shim_prepare(void) {
+  shim_under = sqlite3_vfs_find(NULL);
+  shim_vfs = *shim_under;
+  shim_vfs.zName = "shim";
+  shim_vfs.pNext = NULL;
+  shim_vfs.szOsFile += (int)sizeof(shim_file);
+  shim_vfs.xOpen = shim_open;
+  shim_vfs.xDelete = shim_delete;
+  sqlite3_vfs_register(&shim_vfs, 0);
+}
+
+/* ---- answers and events ---- */
+
+static zke *handle;
+
+/* "ok" and what there is to say, or the code and the sentence. */
+static void answer(int rc, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static void answer(int rc, const char *format, ...) {
+  static char text[70000];
+  va_list ap;
+  va_start(ap, format);
+  vsnprintf(text, sizeof text, format, ap);
+  va_end(ap);
+  if (rc == ZKE_OK) {
+    printf("ok%s%s\n", text[0] ? " " : "", text);
+  } else {
+    printf("%d %s\n", rc, zke_errmsg());
+  }
+  fflush(stdout);
+}
+
+static void answer_code(int rc) { answer(rc, "%s", ""); }
+
+static char events[65536]; /* "CHANGED /a;CHILD /", since the last answer */
+
+static const char *event_name(int type) {
+  return type == ZKE_EVENT_CREATED    ? "CREATED"
+         : type == ZKE_EVENT_DELETED  ? "DELETED"
+         : type == ZKE_EVENT_CHANGED  ? "CHANGED"
+         : type == ZKE_EVENT_CHILD    ? "CHILD"
+         : type == ZKE_EVENT_OVERFLOW ? "OVERFLOW"
+                                      : "SESSION";
+}
+
+static void note(zke *z, int type, int state, const char *path, void *context) {
+  size_t used = strlen(events);
+  (void)z, (void)state, (void)context;
+  snprintf(events + used, sizeof events - used, "%s%s %s", used ? ";" : "",
+           event_name(type), path);
+}
+
+static void answer_events(int rc) {
+  answer(events[0] ? ZKE_OK : rc, "%s", events);
+  events[0] = '\0';
+}
+
+static int number(const char *word) { return word ? atoi(word) : 0; }
+
+static int length(const char *data) { return data ? (int)strlen(data) : -1; }
+
+/* ---- commands on the handle ---- */
+
+static bool has_value(const char *word, const char *name, const char **value) {
+  size_t n = strlen(name);
+  if (strncmp(word, name, n) != 0) return false;
+  *value = word + n;
+  return true;
+}
+
+/* open DB [busy=MS] [boot=ID] [lease=MS] [durable=N] [readonly] [existing] */
+static void cmd_open(char **word) {
+  zke_options o = {
+      .size = sizeof o, .vfs = "shim", .os = &os_table, .watcher = note};
+  const char *value;
+  char *rest = word[1] ? word[1] : (char[]){""};
+  for (char *w = strtok(rest, " "); w; w = strtok(NULL, " ")) {
+    if (has_value(w, "busy=", &value)) o.busy_timeout_ms = atoi(value);
+    if (has_value(w, "lease=", &value)) o.lease_ms = atoi(value);
+    if (has_value(w, "durable=", &value)) o.durability = atoi(value);
+    if (has_value(w, "boot=", &value)) {
+      snprintf(os_boot, sizeof os_boot, "%s", value);
+    }
+    if (has_value(w, "readonly", &value)) o.flags |= ZKE_OPEN_READONLY;
+    if (has_value(w, "existing", &value)) o.flags |= ZKE_OPEN_EXISTING;
+  }
+  int rc = zke_open(word[0], &o, &handle);
+  answer(rc, "%lld", (long long)zke_session_id(handle));
+}
+
+static void cmd_close(char **word) {
+  (void)word;
+  int rc = zke_close(handle);
+  handle = NULL;
+  answer_code(rc);
+}
+
+static void cmd_id(char **word) {
+  (void)word;
+  answer(ZKE_OK, "%lld", (long long)zke_session_id(handle));
+}
+
+/* expire [ID]: this handle's own session where none is given */
+static void cmd_expire(char **word) {
+  int64_t id = word[0] ? atoll(word[0]) : zke_session_id(handle);
+  answer_code(zke_expire(handle, id));
+}
+
+/* create PATH DATA [MODE] */
+static void cmd_create(char **word) {
+  char *path = NULL;
+  int mode = number(word[2]), rc;
+  if (mode == ZKE_PERSISTENT_WITH_TTL ||
+      mode == ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL) {
+    rc = zke_create_ttl(handle, word[0], word[1], length(word[1]), ZKE_OPEN_ACL,
+                        mode, 3600000, &path, NULL);
+  } else {
+    rc = zke_create(handle, word[0], word[1], length(word[1]), ZKE_OPEN_ACL,
+                    mode, &path, NULL);
+  }
+  answer(rc, "%s", path);
+  zke_free(path);
+}
+
+/* set PATH DATA [VERSION] */
+static void cmd_set(char **word) {
+  zke_stat stat = {0};
+  int version = word[2] ? atoi(word[2]) : -1;
+  int rc = zke_set(handle, word[0], word[1], length(word[1]), version, &stat);
+  answer(rc, "%d", (int)stat.version);
+}
+
+static void cmd_delete(char **word) {
+  answer_code(zke_delete(handle, word[0], -1));
+}
+
+static void cmd_get(char **word) {
+  char *data = NULL;
+  int rc = zke_get(handle, word[0], NULL, NULL, &data, NULL, NULL);
+  answer(rc, "%s", data ? data : "");
+  zke_free(data);
+}
+
+static void cmd_exists(char **word) {
+  zke_stat stat = {0};
+  int rc = zke_exists(handle, word[0], NULL, NULL, &stat);
+  answer(rc, "%lld", (long long)stat.ephemeralOwner);
+}
+
+/* multi SET CREATE DELETE: three operations, all or nothing */
+static void cmd_multi(char **word) {
+  zke_op op[3];
+  zke_op_set(&op[0], word[0], "multi", 5, -1);
+  zke_op_create(&op[1], word[1], "multi", 5, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+  zke_op_delete(&op[2], word[2], -1);
+  answer_code(zke_multi(handle, op, 3, NULL));
+}
+
+/* watch PATH: a data watch, whether the node exists or not */
+static void cmd_watch(char **word) {
+  int rc = zke_exists(handle, word[0], note, NULL, NULL);
+  answer_code(rc == ZKE_NONODE ? ZKE_OK : rc);
+}
+
+static void cmd_watch_children(char **word) {
+  answer_code(zke_children(handle, word[0], note, NULL, NULL, NULL));
+}
+
+static void cmd_watch_tree(char **word) {
+  answer_code(zke_add_watch(handle, word[0], ZKE_WATCH_PERSISTENT_RECURSIVE,
+                            note, NULL));
+}
+
+/* wait MS: the events, or -7 where none came */
+static void cmd_wait(char **word) {
+  answer_events(zke_wait(handle, zke_now(handle) + number(word[0])));
+}
+
+static void cmd_dispatch(char **word) {
+  (void)word;
+  answer_events(zke_dispatch(handle, NULL));
+}
+
+/* write PATH MS: set without pause; says how often, and the longest in us */
+static void cmd_write(char **word) {
+  zke_os os;
+  zke_os_default(&os);
+  int64_t now = os.clock(os.context, ZKE_CLOCK_MONOTONIC), longest = 0;
+  int64_t end = now + (int64_t)number(word[1]) * 1000000;
+  long count = 0;
+  int rc = ZKE_OK;
+  for (; rc == ZKE_OK && now < end; count++) {
+    rc = zke_set(handle, word[0], "data", 4, -1, NULL);
+    int64_t after = os.clock(os.context, ZKE_CLOCK_MONOTONIC);
+    if (after - now > longest) longest = after - now;
+    now = after;
+  }
+  answer(rc, "%ld %lld", count, (long long)(longest / 1000));
+}
+
+/* One more in the node's number, by compare and swap. */
+static int increment(const char *path) {
+  int rc;
+  do {
+    char *data = NULL, next[32];
+    zke_stat stat;
+    rc = zke_get(handle, path, NULL, NULL, &data, NULL, &stat);
+    if (rc != ZKE_OK) return rc;
+    int n = snprintf(next, sizeof next, "%d", number(data) + 1);
+    zke_free(data);
+    rc = zke_set(handle, path, next, n, stat.version, NULL);
+  } while (rc == ZKE_BADVERSION);
+  return rc;
+}
+
+/* add PATH TIMES */
+static void cmd_add(char **word) {
+  int rc = ZKE_OK;
+  for (int i = 0; rc == ZKE_OK && i < number(word[1]); i++) {
+    rc = increment(word[0]);
+  }
+  answer_code(rc);
+}
+
+/* fill PATH TIMES SIZE: sets of a large value */
+static void cmd_fill(char **word) {
+  int rc = ZKE_OK, size = number(word[2]);
+  char *data = calloc(1, (size_t)size + 1);
+  if (!data) abort();
+  for (int i = 0; rc == ZKE_OK && i < number(word[1]); i++) {
+    rc = zke_set(handle, word[0], data, size, -1, NULL);
+  }
+  free(data);
+  answer_code(rc);
+}
+
+static void cmd_check(char **word) {
+  (void)word;
+  answer_code(zke_check(handle, NULL, NULL));
+}
+
+/* ---- commands about processes ---- */
+
+static pid_t start(char **argv) {
+  pid_t pid = -1;
+  int rc = posix_spawnp(&pid, argv[0], NULL, NULL, argv, environ);
+  return rc ? -rc : pid;
+}
+
+static char *sleeper[] = {(char[]){"sleep"}, (char[]){"1000"}, NULL};
+
+/* pause MS: so that another process can fall asleep first */
+static void cmd_pause(char **word) {
+  answer_code(ZKE_OK);
+  poll(NULL, 0, number(word[0]));
+}
+
+/* spawn: a child that shares nothing on purpose */
+static void cmd_spawn(char **word) {
+  (void)word;
+  answer(ZKE_OK, "%d", (int)start(sleeper));
+}
+
+/* keepalive: a child that keeps the session alive */
+static void cmd_keepalive(char **word) {
+  int fd = -1, rc = zke_keepalive_fd(handle, &fd);
+  (void)word;
+  if (rc != ZKE_OK) {
+    answer_code(rc);
+    return;
+  }
+  fcntl(fd, F_SETFD, 0);
+  answer(ZKE_OK, "%d", (int)start(sleeper));
+  close(fd);
+}
+
+/* fork: a child that goes on with a copy of everything */
+static void cmd_fork(char **word) {
+  (void)word;
+  pid_t pid = fork();
+  if (pid == 0) {
+    for (;;) pause();
+  }
+  answer(ZKE_OK, "%d", (int)pid);
+}
+
+static void cmd_exit(char **word) { exit(number(word[0])); }
+
+/* ---- commands about faults ---- */
+
+/* arm N KILL|STOP [checkpoint] */
+static void cmd_arm(char **word) {
+  fault.points = 0;
+  fault.signal = strcmp(word[1], "STOP") == 0 ? SIGSTOP : SIGKILL;
+  fault.at_checkpoint = word[2] != NULL;
+  answer_code(ZKE_OK);
+  fault.countdown = number(word[0]);
+}
+
+static void cmd_disarm(char **word) {
+  (void)word;
+  fault.countdown = 0;
+  fault.at_checkpoint = false;
+  answer(ZKE_OK, "%ld", fault.points);
+}
+
+/* failsync SKIP COUNT: fail this many of SQLite's syncs */
+static void cmd_failsync(char **word) {
+  fault.sync_skip = number(word[0]);
+  fault.sync_fail = number(word[1]);
+  answer_code(ZKE_OK);
+}
+
+/* syncs: how many SQLite has made since the last time this was asked */
+static void cmd_syncs(char **word) {
+  (void)word;
+  answer(ZKE_OK, "%ld", fault.syncs);
+  fault.syncs = 0;
+}
+
+/* mute: send no wake-ups any more.  dropped: how many were not sent */
+static void cmd_mute(char **word) {
+  (void)word;
+  fault.mute = true;
+  answer_code(ZKE_OK);
+}
+
+static void cmd_dropped(char **word) {
+  (void)word;
+  answer(ZKE_OK, "%ld", fault.dropped);
+}
+
+/* ---- plain SQLite ---- */
+
+static sqlite3 *plain; /* stays open from the first "sql" to "sqlclose" */
+
+static int sql_row(void *text, int count, char **value, char **name) {
+  size_t used = strlen(text);
+  (void)name;
+  if (count > 0) {
+    snprintf((char *)text + used, 4096 - used, "%s%s", used ? " " : "",
+             value[0] ? value[0] : "NULL");
+  }
+  return 0;
+}
+
+/* sql DB TEXT: the first column of all rows, on one connection */
+static void cmd_sql(char **word) {
+  char text[4096] = "";
+  int rc = SQLITE_OK;
+  if (!plain) {
+    rc = sqlite3_open(word[0], &plain);
+    sqlite3_busy_timeout(plain, 5000);
+    sqlite3_wal_autocheckpoint(plain, 0);
+  }
+  if (rc == SQLITE_OK) rc = sqlite3_exec(plain, word[1], sql_row, text, NULL);
+  if (rc == SQLITE_OK) {
+    answer(ZKE_OK, "%s", text);
+  } else {
+    printf("%d %s\n", -rc, sqlite3_errmsg(plain));
+    fflush(stdout);
+  }
+}
+
+static void cmd_sqlclose(char **word) {
+  (void)word;
+  int rc = sqlite3_close(plain);
+  plain = NULL;
+  answer_code(rc ? ZKE_SYSTEMERROR : ZKE_OK);
+}
+
+/* ---- the interpreter ---- */
+
+enum { WORDS = 4 };
+
+static const struct command {
+  const char *name;
+  int words; /* arguments; the last one takes the rest of the line */
+  int needed;
+  void (*run)(char **word);
+} commands[] = {
+    {"open", 2, 1, cmd_open},
+    {"close", 0, 0, cmd_close},
+    {"id", 0, 0, cmd_id},
+    {"expire", 1, 0, cmd_expire},
+    {"create", 3, 1, cmd_create},
+    {"set", 3, 1, cmd_set},
+    {"delete", 1, 1, cmd_delete},
+    {"get", 1, 1, cmd_get},
+    {"exists", 1, 1, cmd_exists},
+    {"multi", 3, 3, cmd_multi},
+    {"watch", 1, 1, cmd_watch},
+    {"watchchildren", 1, 1, cmd_watch_children},
+    {"watchtree", 1, 1, cmd_watch_tree},
+    {"wait", 1, 1, cmd_wait},
+    {"dispatch", 0, 0, cmd_dispatch},
+    {"write", 2, 2, cmd_write},
+    {"add", 2, 2, cmd_add},
+    {"fill", 3, 3, cmd_fill},
+    {"check", 0, 0, cmd_check},
+    {"pause", 1, 1, cmd_pause},
+    {"spawn", 0, 0, cmd_spawn},
+    {"keepalive", 0, 0, cmd_keepalive},
+    {"fork", 0, 0, cmd_fork},
+    {"exit", 1, 0, cmd_exit},
+    {"arm", 3, 2, cmd_arm},
+    {"disarm", 0, 0, cmd_disarm},
+    {"failsync", 2, 2, cmd_failsync},
+    {"syncs", 0, 0, cmd_syncs},
+    {"mute", 0, 0, cmd_mute},
+    {"dropped", 0, 0, cmd_dropped},
+    {"sql", 2, 2, cmd_sql},
+    {"sqlclose", 0, 0, cmd_sqlclose},
+};
+
+static const struct command *command_named(const char *name) {
+  for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+    if (strcmp(name, commands[i].name) == 0) return &commands[i];
+  }
+  return NULL;
+}
+
+static void obey(char *line) {
+  char *word[WORDS] = {NULL}, *save = NULL, *name = strtok_r(line, " ", &save);
+  const struct command *c = name ? command_named(name) : NULL;
+  int count = 0;
+  for (; c && count < c->words && save && *save; count++) {
+    bool last = count + 1 == c->words;
+    word[count] = strtok_r(NULL, last ? "" : " ", &save);
+  }
+  if (!c || count < c->needed) {
+    fprintf(stderr, "worker: what is '%s'?\n", name ? name : "");
+    exit(64);
+  }
+  c->run(word);
+}
+
+/* ---- roles ---- */
+
+static int talk(char **args) {
+  char *line = NULL;
+  size_t size = 0;
+  ssize_t n;
+  (void)args;
+  while ((n = getline(&line, &size, stdin)) > 0) {
+    if (line[n - 1] == '\n') line[n - 1] = '\0';
+    obey(line);
+  }
+  free(line);
+  return 0;
+}
+
+static int hold(char **args) {
+  zke_options o = {
+      .size = sizeof o, .vfs = "shim", .os = &os_table, .watcher = note};
+  if (zke_open(args[0], &o, &handle) != ZKE_OK ||
+      zke_create(handle, args[1], "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL,
+                 NULL) != ZKE_OK) {
+    printf("failed: %s\n", zke_errmsg());
+    return 1;
+  }
+  printf("ready %lld\n", (long long)zke_session_id(handle));
+  fflush(stdout);
+  return talk(NULL);
+}
+
+/* The child talks with the test; this process only hands on its end.  It has
+ * no exit handlers run: those of sanitizers start processes, which cannot be
+ * in a namespace whose first process is dead. */
+static int namespace(char **args) {
+  char *argv[16] = {(char[]){"/proc/self/exe"}};
+  int status = 0;
+  for (int i = 0; i < 14 && args[i]; i++) argv[i + 1] = args[i];
+  if (unshare(CLONE_NEWPID) != 0) {
+    printf("skip %s\n", strerror(errno));
+    return 0;
+  }
+  pid_t pid = start(argv);
+  printf("child %d\n", (int)pid);
+  fflush(stdout);
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
+  _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+}
+
+static const struct {
+  const char *name;
+  int args;
+  int (*run)(char **args);
+} roles[] = {{"talk", 0, talk}, {"hold", 2, hold}, {"namespace", 1, namespace}};
+
+int main(int argc, char **argv) {
+  os_prepare();
+  shim_prepare();
+  for (size_t i = 0; argc > 1 && i < sizeof roles / sizeof roles[0]; i++) {
+    if (strcmp(argv[1], roles[i].name) == 0 && argc - 2 >= roles[i].args) {
+      return roles[i].run(argv + 2);
+    }
+  }
+  fprintf(stderr, "worker: no such role\n");
+  return 64;
+}
