@@ -29,7 +29,7 @@
  *   node_          rows of the tree: load, add, remove, change
  *   op_            create, delete, set, check, reads: ZooKeeper's checks
  *   sess_          beginning, ending and reaping sessions; new boots
- *   sweep_         duty: dead sessions, leases, TTL, containers, checkpoint
+ *   sweep_         duty: dead sessions, leases, TTL, containers
  *   reg_           a session's watchers in memory
  *   wait_          descriptor, deadlines, dispatch
  *   view_          lists for inspection, zke_check
@@ -38,6 +38,9 @@
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* F_OFD_SETLK, pipe2, CLOCK_BOOTTIME */
+#endif
+#ifndef _FILE_OFFSET_BITS
+#define _FILE_OFFSET_BITS 64 /* lock bytes lie at session ids */
 #endif
 
 #include "zkembed.h"
@@ -123,10 +126,6 @@
 #ifndef ZKE_GATE_PATIENCE_US
 #define ZKE_GATE_PATIENCE_US 2000
 #endif
-/* One in so many tries looks whether somebody is next in line; a power of 2. */
-#ifndef ZKE_GATE_POLITENESS
-#define ZKE_GATE_POLITENESS 8
-#endif
 #ifndef ZKE_GATE_PAUSE_US
 #define ZKE_GATE_PAUSE_US 50
 #endif
@@ -154,6 +153,8 @@
 #else
 #define ZKE_PRINTF(a, b)
 #endif
+
+_Static_assert(sizeof(off_t) == 8, "session ids are file offsets");
 
 /* ======================================================================
  * base_: results, sentences, small arithmetic (private)
@@ -423,9 +424,10 @@ static void os_fill_file(const struct stat *st, zke_file *out) {
   out->mode = (unsigned)st->st_mode & 0777u;
   out->uid = (unsigned)st->st_uid;
   out->gid = (unsigned)st->st_gid;
-  out->type = S_ISREG(st->st_mode)   ? ZKE_FILE_REGULAR
-              : S_ISDIR(st->st_mode) ? ZKE_FILE_DIRECTORY
-                                     : ZKE_FILE_OTHER;
+  out->type = S_ISREG(st->st_mode)    ? ZKE_FILE_REGULAR
+              : S_ISDIR(st->st_mode)  ? ZKE_FILE_DIRECTORY
+              : S_ISFIFO(st->st_mode) ? ZKE_FILE_FIFO
+                                      : ZKE_FILE_OTHER;
 }
 
 static int os_stat(void *context, const char *path, zke_file *out) {
@@ -454,13 +456,13 @@ static int os_fsync(void *context, int fd) {
 
 /* Give a new side file the database's mode, whatever the umask, and its owner
  * as far as this process may. */
-static int os_adopt(void *context, const char *path, unsigned mode,
-                    unsigned uid, unsigned gid) {
+static int os_adopt(void *context, int fd, unsigned mode, unsigned uid,
+                    unsigned gid) {
   (void)context;
   uid_t owner = geteuid() == 0 ? (uid_t)uid : (uid_t)-1;
-  int given = chown(path, owner, (gid_t)gid);
+  int given = fchown(fd, owner, (gid_t)gid);
   (void)given; /* not a member of the group: the mode still counts */
-  return os_result(chmod(path, (mode_t)mode));
+  return os_result(fchmod(fd, (mode_t)mode));
 }
 
 static int os_mkdir(void *context, const char *path, unsigned mode) {
@@ -494,11 +496,12 @@ static int os_network(void *context, const char *path) {
   (void)context;
 #if defined(__linux__)
   static const uint32_t network[] = {
-      0x00006969 /* nfs */,  0x0000517b /* smb */,    0xff534d42 /* cifs */,
-      0xfe534d42 /* smb2 */, 0x5346414f /* afs */,    0x6b414653 /* kafs */,
-      0x73757245 /* coda */, 0x0000564c /* ncp */,    0x01021997 /* 9p */,
-      0x00c36400 /* ceph */, 0x0bd00bd0 /* lustre */, 0x7461636f /* ocfs2 */,
-      0x01161970 /* gfs2 */, 0x47504653 /* gpfs */,   0x19830326 /* fhgfs */,
+      0x00006969 /* nfs */,    0x0000517b /* smb */,    0xff534d42 /* cifs */,
+      0xfe534d42 /* smb2 */,   0x5346414f /* afs */,    0x6b414653 /* kafs */,
+      0x73757245 /* coda */,   0x0000564c /* ncp */,    0x01021997 /* 9p */,
+      0x00c36400 /* ceph */,   0x0bd00bd0 /* lustre */, 0x7461636f /* ocfs2 */,
+      0x786f4256 /* vboxsf */, 0x01161970 /* gfs2 */,   0x47504653 /* gpfs */,
+      0x19830326 /* fhgfs */,
   };
   struct statfs fs;
   if (statfs(path, &fs) < 0) return -errno;
@@ -801,10 +804,10 @@ static bool path_check_new(const char *path) {
 static path_key path_split(const char *path, size_t len) {
   path_key k = {path, path + len, 0, 0};
   if (len <= 1) return (path_key){"", "", 0, 0};
-  while (k.name[-1] != '/') k.name--;
+  while (k.name > path && k.name[-1] != '/') k.name--;
   k.name_len = (int)(path + len - k.name);
-  k.parent_len = (int)(k.name - path) - 1;
-  if (k.parent_len == 0) k.parent_len = 1; /* below the root: "/" */
+  k.parent_len = k.name > path ? (int)(k.name - path) - 1 : 0;
+  if (k.name == path + 1) k.parent_len = 1; /* below the root: "/" */
   return k;
 }
 
@@ -1027,73 +1030,101 @@ static int acl_encode(const acl_identities *who, const zke_acls *acls, buf *out,
   return out->failed ? base_nomem() : ZKE_OK;
 }
 
-/* Read one entry at *at into perms, scheme and id (unescaped into the given
- * buffer); false at the end or where the text is damaged. */
-static bool acl_next(const char **at, int32_t *perms, char scheme[16],
-                     buf *id) {
+/* One entry of an encoded ACL, pointing into its text. */
+typedef struct acl_entry {
+  int32_t perms;
+  char scheme[16];
+  const char *id; /* escaped */
+  size_t id_len;
+} acl_entry;
+
+/* Read the entry at *at; false at the end or where the text is damaged. */
+static bool acl_next(const char **at, acl_entry *e) {
   char *end;
   if (!**at) return false;
-  long p = strtol(*at, &end, 10);
+  long perms = strtol(*at, &end, 10);
   size_t len = *end == ':' ? strcspn(end + 1, ":\n") : 0;
   if (len == 0 || len > 15 || end[1 + len] != ':') return false;
-  *perms = (int32_t)p;
-  memcpy(scheme, end + 1, len);
-  scheme[len] = '\0';
-  id->len = 0;
-  for (end += len + 2; *end && *end != '\n'; end++) {
-    char c = *end;
-    if (c == '\\') c = *++end == 'n' ? '\n' : '\\';
-    if (!*end) return false;
-    buf_add(id, &c, 1);
+  e->perms = (int32_t)perms;
+  memcpy(e->scheme, end + 1, len);
+  e->scheme[len] = '\0';
+  e->id = end + len + 2;
+  e->id_len = strcspn(e->id, "\n");
+  *at = e->id + e->id_len + (e->id[e->id_len] == '\n');
+  return true;
+}
+
+/* The next character of an escaped id. */
+static char acl_unescape(const char **at) {
+  char c = *(*at)++;
+  if (c != '\\') return c;
+  c = *(*at)++;
+  return c == 'n' ? '\n' : c;
+}
+
+static bool acl_id_equals(const acl_entry *e, const char *id) {
+  const char *at = e->id, *end = e->id + e->id_len;
+  while (at < end && *id && acl_unescape(&at) == *id) id++;
+  return at == end && !*id;
+}
+
+static bool acl_has_entry(const acl_identities *who, const acl_entry *e) {
+  const char *at = who->ids.data;
+  for (int i = 0; i < who->count; i++, at += strlen(at) + 1) {
+    if (acl_id_equals(e, at)) return true;
   }
-  buf_add(id, "", 1);
-  *at = end + (*end == '\n');
-  return !id->failed;
+  return false;
 }
 
 /* May these identities do what needs one of the permissions?  text is an
  * encoded ACL, NULL for the open one. */
-static bool acl_allows(const zke_allocator *a, const acl_identities *who,
-                       const char *text, int32_t needed) {
+static bool acl_allows(const acl_identities *who, const char *text,
+                       int32_t needed) {
+  acl_entry e;
   if (!text) return true;
-  buf id = {.a = a};
-  int32_t perms;
-  char scheme[16];
-  bool allowed = false;
-  while (!allowed && acl_next(&text, &perms, scheme, &id)) {
-    allowed = (perms & needed) &&
-              (strcmp(scheme, "world") == 0 || acl_has_identity(who, id.data));
+  while (acl_next(&text, &e)) {
+    if ((e.perms & needed) &&
+        (strcmp(e.scheme, "world") == 0 || acl_has_entry(who, &e))) {
+      return true;
+    }
   }
-  buf_free(&id);
-  return allowed;
+  return false;
+}
+
+/* Append an entry's id, unescaped, or "user:x" for a masked digest. */
+static void acl_add_id(buf *out, const acl_entry *e, bool masked) {
+  const char *at = e->id, *end = e->id + e->id_len;
+  bool mask = masked && strcmp(e->scheme, "digest") == 0;
+  while (at < end) {
+    char c = acl_unescape(&at);
+    buf_add(out, &c, 1);
+    if (!mask || c != ':') continue;
+    buf_add(out, "x", 1);
+    break;
+  }
+  buf_add(out, "", 1);
 }
 
 /* Decode into one block; masked hides digests behind "user:x". */
 static zke_acls *acl_decode(const zke_allocator *a, const char *text,
                             bool masked) {
-  buf texts = {.a = a}, perms_list = {.a = a}, id = {.a = a};
-  int32_t perms;
-  char scheme[16];
+  buf texts = {.a = a}, perms = {.a = a};
+  acl_entry entry;
   int count = 0;
   if (!text) text = "31:world:anyone\n";
-  for (; acl_next(&text, &perms, scheme, &id); count++) {
-    char *colon = strchr(id.data, ':');
-    bool mask = masked && colon && strcmp(scheme, "digest") == 0;
-    if (mask) id.len = (size_t)(colon + 1 - id.data);
-    buf_add_int(&perms_list, perms);
-    buf_add_string(&texts, scheme);
-    buf_add(&texts, id.data, id.len);
-    if (mask) buf_add(&texts, "x", 2);
+  for (; acl_next(&text, &entry); count++) {
+    buf_add_int(&perms, entry.perms);
+    buf_add_string(&texts, entry.scheme);
+    acl_add_id(&texts, &entry, masked);
   }
   size_t head = sizeof(zke_acls) + (size_t)count * sizeof(zke_acl);
-  zke_acls *list = texts.failed || perms_list.failed || id.failed
-                       ? NULL
-                       : mem_resize(a, NULL, head + texts.len);
+  bool failed = texts.failed || perms.failed;
+  zke_acls *list = failed ? NULL : mem_resize(a, NULL, head + texts.len);
   if (list) {
     size_t n;
     zke_acl *e = (zke_acl *)(void *)(list + 1);
     char *at = (char *)list + head;
-    const int64_t *p = buf_ints(&perms_list, &n);
+    const int64_t *p = buf_ints(&perms, &n);
     if (texts.len) memcpy(at, texts.data, texts.len);
     list->count = count;
     list->data = e;
@@ -1106,8 +1137,7 @@ static zke_acls *acl_decode(const zke_allocator *a, const char *text,
     }
   }
   buf_free(&texts);
-  buf_free(&perms_list);
-  buf_free(&id);
+  buf_free(&perms);
   return list;
 }
 
@@ -1117,6 +1147,7 @@ static zke_acls *acl_decode(const zke_allocator *a, const char *text,
 
 /* Every statement of the library: identifier and text. */
 /* clang-format off */
+#define DB_BATCH "64"
 #define DB_NODE_COLUMNS                                                       \
   "czxid,mzxid,pzxid,ctime,mtime,version,aversion,creates,nchild,owner,kind," \
   "ttl,acl,len,blob,due"
@@ -1179,7 +1210,7 @@ static zke_acls *acl_decode(const zke_allocator *a, const char *text,
   X(EVENT_ADD, "INSERT INTO event(session,seq,type,path,zxid,acl)"            \
                "VALUES(?1,?2,?3,?4,?5,?6)")                                   \
   X(EVENT_NEXT, "SELECT seq,type,path,zxid,acl FROM event WHERE session=?1 "  \
-                "AND seq>?2 ORDER BY seq LIMIT 64")                           \
+                "AND seq>?2 ORDER BY seq LIMIT " DB_BATCH)                           \
   X(EVENT_TRIM, "DELETE FROM event WHERE session=?1 AND seq<=?2")             \
   X(SESSION_SEEN, "UPDATE session SET seen=?2 WHERE id=?1")                   \
   X(EVENT_END, "DELETE FROM event WHERE session=?1")                          \
@@ -1225,6 +1256,7 @@ typedef struct wait_event {
 typedef struct wait_notice {
   int64_t owner;
   int fd;                  /* -1: the notice came, probe from time to time */
+  int refs;                /* watchers that wait for the owner's node */
   int64_t probe_at, pause; /* ns */
 } wait_notice;
 
@@ -1279,10 +1311,12 @@ typedef struct store {
   void *log_context;
   bool memory, readonly;
   int durability, data_limit, cache_kib;
-  int64_t busy, container; /* ns, ms */
-  char *name, *vfs;        /* as given; vfs may be NULL */
-  char *file, *dir, *live; /* database, side directory, liveness file */
-  char *wal, *shm;         /* SQLite's files beside it */
+  int64_t busy, container;        /* ns, ms */
+  char *name, *vfs;               /* as given; vfs may be NULL */
+  char *file, *dir, *live;        /* database, side directory, liveness file */
+  char *wal, *shm;                /* SQLite's files beside it */
+  sqlite3_vfs vfs_own, *vfs_base; /* see db_vfs_connect() */
+  char vfs_name[40];
   zke_file file_id, live_id, wal_id, shm_id;
   int gate_fd; /* gate, next and duty bytes; probes */
   /* the lock */
@@ -1294,14 +1328,14 @@ typedef struct store {
   int64_t deadline; /* of the running call, monotonic ns */
   sqlite3 *db;
   sqlite3_stmt *statement[DB_COUNT];
-  int synchronous; /* what the connection is set to: 1 NORMAL, 2 FULL */
-  bool broken;     /* a COMMIT failed: reopen before the next write */
-  bool synced_dir; /* the directory knows the -wal */
-  bool replaced;   /* the files are not ours any more */
-  int wal_pages;   /* after the last commit */
-  int wal_limit;   /* checkpoint when it is reached */
-  bool duty;       /* we hold the duty byte */
-  unsigned gate_tries;
+  int synchronous;   /* what the connection is set to: 1 NORMAL, 2 FULL */
+  bool broken;       /* a COMMIT failed: reopen before anything else */
+  bool unsettled;    /* … and checkpoint before the next change */
+  bool synced_dir;   /* the directory knows the -wal */
+  bool replaced;     /* the files are not ours any more */
+  int wal_pages;     /* after the last commit */
+  int wal_limit;     /* checkpoint when it is reached */
+  bool duty;         /* we hold the duty byte */
   int64_t tick_next; /* monotonic ns of the next look by a caller */
   uint64_t random;
   zke *sessions;
@@ -1402,6 +1436,18 @@ static void lock_wait(store *s, pthread_cond_t *c, int64_t ns) {
   pthread_mutex_unlock(&s->m);
 }
 
+/* Drop the lock until no call is left inside the handle, then take it again.
+ * The count is looked at under the mutex that it is lowered under. */
+static void lock_await_calls(store *s, zke *z) {
+  pthread_mutex_lock(&s->m);
+  s->locked = false;
+  if (s->lock_waiters) pthread_cond_signal(&s->unlocked);
+  while (atomic_load(&z->calls)) pthread_cond_wait(&z->done, &s->m);
+  lock_await(s, INT64_MAX);
+  s->locked = true;
+  pthread_mutex_unlock(&s->m);
+}
+
 /* Wake all that wait for the condition; the lock is held. */
 static void lock_signal(store *s, pthread_cond_t *c) {
   pthread_mutex_lock(&s->m);
@@ -1416,6 +1462,7 @@ static void lock_signal(store *s, pthread_cond_t *c) {
 static pthread_mutex_t lock_fork_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t lock_fork_once = PTHREAD_ONCE_INIT;
 static store *lock_fork_stores;
+static store *lock_fork_orphans; /* in a child: the parent's */
 static int lock_fork_error;
 
 static void lock_fork_prepare(void) { pthread_mutex_lock(&lock_fork_mutex); }
@@ -1424,7 +1471,10 @@ static void lock_fork_parent(void) { pthread_mutex_unlock(&lock_fork_mutex); }
 /* In the child: refuse every call, and let go of what keeps the parent's
  * sessions alive.  Closing does not unlock; the parent's copies stay. */
 static void lock_fork_child(void) {
-  for (store *s = lock_fork_stores; s; s = s->fork_next) {
+  for (store *s = lock_fork_stores, *next; s; s = next) {
+    next = s->fork_next;
+    s->fork_next = lock_fork_orphans;
+    lock_fork_orphans = s;
     atomic_store(&s->forked, true);
     for (int i = 0; i < s->fd_count; i++) s->os.close(s->os.context, s->fds[i]);
     s->fd_count = 0;
@@ -1579,9 +1629,8 @@ static sqlite3_stmt *db_statement(store *s, int id, int *rc) {
   return s->statement[id];
 }
 
-/* Bind a parameter; texts must live until the statement is reset.  Binding
- * cannot fail but by memory, which the step reports as a constraint or
- * mismatch of a NOT NULL column; so note it. */
+/* Bind a parameter; texts must live until the statement is reset.  Binding an
+ * integer or a static text takes no memory, so it does not fail. */
 static void db_bind_int(sqlite3_stmt *st, int at, int64_t n) {
   sqlite3_bind_int64(st, at, n);
 }
@@ -1835,29 +1884,125 @@ static int db_accept(store *s, enum db_kind kind) {
   return ZKE_OK;
 }
 
+/* SQLite sleeps in one place without asking the busy handler: a reader that
+ * finds a writer stopped in the instant of telling of its commit tries a
+ * hundred times, ten seconds in all.  So each store has a VFS of its own that
+ * passes everything on and cuts the sleeps at the running call's deadline. */
+static sqlite3_vfs *db_vfs_base(sqlite3_vfs *v) {
+  return ((const store *)v->pAppData)->vfs_base;
+}
+
+static int db_vfs_open(sqlite3_vfs *v, const char *name, sqlite3_file *file,
+                       int flags, int *out_flags) {
+  return db_vfs_base(v)->xOpen(db_vfs_base(v), name, file, flags, out_flags);
+}
+
+static int db_vfs_delete(sqlite3_vfs *v, const char *name, int sync) {
+  return db_vfs_base(v)->xDelete(db_vfs_base(v), name, sync);
+}
+
+static int db_vfs_access(sqlite3_vfs *v, const char *name, int flags,
+                         int *out) {
+  return db_vfs_base(v)->xAccess(db_vfs_base(v), name, flags, out);
+}
+
+static int db_vfs_full_path(sqlite3_vfs *v, const char *name, int size,
+                            char *out) {
+  return db_vfs_base(v)->xFullPathname(db_vfs_base(v), name, size, out);
+}
+
+static int db_vfs_random(sqlite3_vfs *v, int size, char *out) {
+  return db_vfs_base(v)->xRandomness(db_vfs_base(v), size, out);
+}
+
+static int db_vfs_sleep(sqlite3_vfs *v, int us) {
+  store *s = v->pAppData;
+  int64_t left = base_max(s->deadline - lock_now(s), 0);
+  if (left) s->os.sleep(s->os.context, base_min(left, us * INT64_C(1000)));
+  return us;
+}
+
+static int db_vfs_time(sqlite3_vfs *v, double *out) {
+  return db_vfs_base(v)->xCurrentTime(db_vfs_base(v), out);
+}
+
+static int db_vfs_last_error(sqlite3_vfs *v, int size, char *out) {
+  return db_vfs_base(v)->xGetLastError(db_vfs_base(v), size, out);
+}
+
+static int db_vfs_time64(sqlite3_vfs *v, sqlite3_int64 *out) {
+  sqlite3_vfs *base = db_vfs_base(v);
+  if (base->iVersion >= 2 && base->xCurrentTimeInt64)
+    return base->xCurrentTimeInt64(base, out);
+  double days = 0;
+  int rc = base->xCurrentTime(base, &days);
+  *out = (sqlite3_int64)(days * 86400000.0);
+  return rc;
+}
+
+static void db_vfs_fill(store *s) {
+  sqlite3_vfs *v = &s->vfs_own;
+  memset(v, 0, sizeof *v);
+  v->iVersion = 2;
+  v->szOsFile = s->vfs_base->szOsFile;
+  v->mxPathname = s->vfs_base->mxPathname;
+  v->zName = s->vfs_name;
+  v->pAppData = s;
+  v->xOpen = db_vfs_open;
+  v->xDelete = db_vfs_delete;
+  v->xAccess = db_vfs_access;
+  v->xFullPathname = db_vfs_full_path;
+  v->xRandomness = db_vfs_random;
+  v->xSleep = db_vfs_sleep;
+  v->xCurrentTime = db_vfs_time;
+  v->xGetLastError = db_vfs_last_error;
+  v->xCurrentTimeInt64 = db_vfs_time64;
+}
+
+/* Open the connection through the store's VFS.  SQLite finds a VFS by name
+ * only, so ours is in its list for just this moment. */
+static int db_vfs_connect(store *s, int flags) {
+  s->vfs_base = sqlite3_vfs_find(s->vfs);
+  if (!s->vfs_base) {
+    return base_fail(ZKE_CANTOPEN, "%s: no SQLite VFS is named %s", s->name,
+                     s->vfs ? s->vfs : "(default)");
+  }
+  snprintf(s->vfs_name, sizeof s->vfs_name, "zkembed-%p", (void *)s);
+  db_vfs_fill(s);
+  int rc = sqlite3_vfs_register(&s->vfs_own, 0);
+  if (rc == SQLITE_OK)
+    rc = sqlite3_open_v2(s->file ? s->file : s->name, &s->db, flags,
+                         s->vfs_name);
+  sqlite3_vfs_unregister(&s->vfs_own);
+  return rc == SQLITE_OK ? ZKE_OK : db_error(s, rc, "opening");
+}
+
 /* Connect, without reading or writing anything yet. */
 static int db_connect(store *s, bool create) {
   int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE |
               (s->readonly ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE);
   if (create) flags |= SQLITE_OPEN_CREATE;
-  int rc =
-      sqlite3_open_v2(s->memory ? ":memory:" : s->name, &s->db, flags, s->vfs);
-  if (rc != SQLITE_OK) return db_error(s, rc, "opening");
+  int rc = ZKE_OK;
+  if (!s->memory)
+    rc = db_vfs_connect(s, flags);
+  else if (sqlite3_open_v2(":memory:", &s->db, flags, NULL) != SQLITE_OK)
+    rc = db_error(s, SQLITE_NOMEM, "opening");
+  if (rc != ZKE_OK) return rc;
   sqlite3_extended_result_codes(s->db, 1);
+  sqlite3_db_config(s->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, (int *)NULL);
   if (!s->readonly && sqlite3_db_readonly(s->db, "main") == 1)
     return base_fail(ZKE_READONLY, "%s cannot be written", s->name);
   sqlite3_busy_handler(s->db, db_busy, s);
   return ZKE_OK;
 }
 
-/* What every connection is set to (design.md 8). */
+/* What every connection is set to (doc/design.md 8). */
 static int db_configure(store *s) {
   char sql[320];
   int persist = 1;
   sqlite3_wal_autocheckpoint(s->db, 0);
   sqlite3_wal_hook(s->db, db_wal_hook, s);
   sqlite3_db_config(s->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, (int *)NULL);
-  sqlite3_db_config(s->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, (int *)NULL);
   sqlite3_file_control(s->db, "main", SQLITE_FCNTL_PERSIST_WAL, &persist);
   snprintf(sql, sizeof sql,
            "PRAGMA cache_size=-%d;PRAGMA temp_store=MEMORY;"
@@ -1868,12 +2013,25 @@ static int db_configure(store *s) {
   return db_exec(s, sql, "configuring");
 }
 
+static int db_note_mode(void *arg, int columns, char **values, char **names) {
+  (void)names;
+  *(bool *)arg = columns == 1 && values[0] && strcmp(values[0], "wal") == 0;
+  return 0;
+}
+
 /* Switch to write-ahead logging; SQLite may say busy without asking the
  * handler, so ask again until the deadline. */
 static int db_enter_wal(store *s) {
   for (int tries = 0;; tries++) {
-    int rc = sqlite3_exec(s->db, "PRAGMA journal_mode=WAL", NULL, NULL, NULL);
-    if (rc == SQLITE_OK) return ZKE_OK;
+    bool wal = false;
+    int rc = sqlite3_exec(s->db, "PRAGMA journal_mode=WAL", db_note_mode, &wal,
+                          NULL);
+    if (rc == SQLITE_OK && wal) return ZKE_OK;
+    if (rc == SQLITE_OK) {
+      return base_fail(ZKE_CANTOPEN,
+                       "%s: its SQLite VFS cannot do write-ahead logging",
+                       s->name);
+    }
     if ((rc & 0xff) != SQLITE_BUSY || !db_busy(s, tries))
       return db_error(s, rc, "switching to write-ahead logging");
   }
@@ -1924,7 +2082,7 @@ static int db_sync_directory(store *s) {
  * writer can drop commits.  The file keeps its length, since a sync of a
  * growing file costs a journal commit of the file system more, unless it has
  * become too long or is to be truncated.  A reader in the way makes this wait a
- * moment, then leaves the log longer; that is not an error. */
+ * moment, then leaves the log longer: ZKE_OPERATIONTIMEOUT. */
 static int db_checkpoint(store *s, bool truncate) {
   int64_t deadline = s->deadline;
   s->deadline = lock_now(s) + ZKE_CHECKPOINT_WAIT_MS * ZKE_MS;
@@ -1944,7 +2102,10 @@ static int db_checkpoint(store *s, bool truncate) {
   lock_log(s, ZKE_LOG_WARN,
            "%s: a reader keeps the write-ahead log at %d pages", s->name,
            s->wal_pages);
-  return ZKE_OK;
+  return base_fail(ZKE_OPERATIONTIMEOUT,
+                   "%s: a reader is in the way of a "
+                   "checkpoint",
+                   s->name);
 }
 
 /* ======================================================================
@@ -1962,7 +2123,8 @@ enum {
   LIVE_SWEEP_AT = 8, /* boottime of the last sweep, ns */
   LIVE_ZXID_AT = 16, /* zxid of the last synced change or session */
   LIVE_SLOTS_AT = 4096,
-  LIVE_SLOT_SIZE = 8
+  LIVE_SLOT_SIZE = 8,
+  LIVE_SLOTS_MOST = 1 << 24
 };
 
 /* Search permission where there is permission to read. */
@@ -1979,28 +2141,44 @@ static int live_fail(store *s, int error, const char *what, const char *path) {
   return base_fail(rc, "%s %s: %s", what, path, strerror(-error));
 }
 
+/* Give a side file that was just made the database's mode and owner. */
+static int live_adopt(store *s, int fd, unsigned mode) {
+  return s->os.adopt(s->os.context, fd, mode, s->file_id.uid, s->file_id.gid);
+}
+
+/* Make the side directory if it is missing. */
+static int live_make_directory(store *s) {
+  unsigned mode = live_directory_mode(s->file_id.mode);
+  int rc = s->os.mkdir(s->os.context, s->dir, mode);
+  if (rc == -EEXIST) return ZKE_OK;
+  int fd =
+      rc < 0 ? rc
+             : lock_fd_open(s, s->dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+  rc = fd < 0 ? fd : live_adopt(s, fd, mode);
+  lock_fd_close(s, &fd);
+  return rc < 0 ? live_fail(s, rc, "cannot make", s->dir) : ZKE_OK;
+}
+
 /* Open the side directory and the liveness file, making what is missing.  An
  * existing file is opened without O_CREAT, so that a removed one is never
- * quietly made again in a race. */
+ * quietly made again in a race; a symbolic link is not followed. */
 static int live_open(store *s) {
-  void *c = s->os.context;
-  const zke_file *db = &s->file_id;
-  int rc = s->os.mkdir(c, s->dir, live_directory_mode(db->mode));
-  if (rc == 0) {
-    rc =
-        s->os.adopt(c, s->dir, live_directory_mode(db->mode), db->uid, db->gid);
-  }
-  if (rc < 0 && rc != -EEXIST) return live_fail(s, rc, "cannot make", s->dir);
-  for (int tries = 0; tries < 3; tries++) {
-    s->gate_fd = lock_fd_open(s, s->live, O_RDWR, 0);
+  int rc = live_make_directory(s);
+  int flags = O_RDWR | O_NOFOLLOW;
+  for (int tries = 0; tries < 3 && rc == ZKE_OK; tries++) {
+    s->gate_fd = lock_fd_open(s, s->live, flags, 0);
     if (s->gate_fd != -ENOENT) break;
-    s->gate_fd = lock_fd_open(s, s->live, O_RDWR | O_CREAT | O_EXCL, db->mode);
-    if (s->gate_fd >= 0) s->os.adopt(c, s->live, db->mode, db->uid, db->gid);
+    s->gate_fd =
+        lock_fd_open(s, s->live, flags | O_CREAT | O_EXCL, s->file_id.mode);
+    if (s->gate_fd >= 0) live_adopt(s, s->gate_fd, s->file_id.mode);
     if (s->gate_fd != -EEXIST) break;
   }
-  if (s->gate_fd < 0) return live_fail(s, s->gate_fd, "cannot open", s->live);
-  rc = s->os.fstat(c, s->gate_fd, &s->live_id);
-  return rc < 0 ? live_fail(s, rc, "cannot stat", s->live) : ZKE_OK;
+  if (rc != ZKE_OK) return rc;
+  rc = s->gate_fd < 0 ? s->gate_fd
+                      : s->os.fstat(s->os.context, s->gate_fd, &s->live_id);
+  if (rc < 0) return live_fail(s, rc, "cannot open", s->live);
+  if (s->live_id.type == ZKE_FILE_REGULAR) return ZKE_OK;
+  return base_fail(ZKE_CANTOPEN, "%s is not a file", s->live);
 }
 
 static int live_lock(store *s, int64_t byte, bool on) {
@@ -2010,6 +2188,13 @@ static int live_lock(store *s, int64_t byte, bool on) {
 
 static bool live_same_file(const zke_file *a, const zke_file *b) {
   return a->device == b->device && a->inode == b->inode;
+}
+
+/* Is the liveness file still the one that was opened? */
+static bool live_is_ours(const store *s) {
+  zke_file now;
+  return s->os.stat(s->os.context, s->live, &now) == 0 &&
+         live_same_file(&now, &s->live_id);
 }
 
 static zke *live_own(const store *s, int64_t session) {
@@ -2029,15 +2214,17 @@ static int64_t live_boottime(const store *s) {
   return s->os.clock(s->os.context, ZKE_CLOCK_BOOTTIME);
 }
 
-/* Hints in the liveness file: a number at an offset; 0 when there is none. */
+/* Hints in the liveness file: a number at an offset; -1 when it cannot be
+ * read. */
 static int64_t live_read_stamp(store *s, int64_t at) {
   int64_t stamp = 0;
   int64_t n = s->os.pread(s->os.context, s->gate_fd, &stamp, sizeof stamp, at);
-  return n == (int64_t)sizeof stamp ? stamp : 0;
+  return n == (int64_t)sizeof stamp ? stamp : -1;
 }
 
-static void live_write_stamp(store *s, int64_t at, int64_t stamp) {
-  s->os.pwrite(s->os.context, s->gate_fd, &stamp, sizeof stamp, at);
+static bool live_write_stamp(store *s, int64_t at, int64_t stamp) {
+  return s->os.pwrite(s->os.context, s->gate_fd, &stamp, sizeof stamp, at) ==
+         (int64_t)sizeof stamp;
 }
 
 static int64_t live_slot_at(int64_t slot) {
@@ -2066,8 +2253,14 @@ static char *live_fifo_path(store *s, int64_t session) {
 static int live_open_fifo(store *s, int64_t session) {
   char *path = live_fifo_path(s, session);
   if (!path) return -ENOMEM;
-  int fd = lock_fd_open(s, path, O_WRONLY | O_NONBLOCK, 0);
+  int fd = lock_fd_open(s, path, O_WRONLY | O_NONBLOCK | O_NOFOLLOW, 0);
   mem_free(path);
+  zke_file f;
+  if (fd >= 0 &&
+      (s->os.fstat(s->os.context, fd, &f) < 0 || f.type != ZKE_FILE_FIFO)) {
+    lock_fd_close(s, &fd);
+    return -ENXIO;
+  }
   return fd;
 }
 
@@ -2121,15 +2314,12 @@ static void live_forget_wakes(store *s) {
  * transaction.  Both are locks of the kernel: whoever dies lets go (P10).
  * ==================================================================== */
 
-/* Try once, unless somebody is next in line (looked at now and then: a look is
- * a system call); *held tells that it is taken. */
+/* Try once; *held tells that it is taken.  Somebody next in line goes first.
+ */
 static int gate_try(store *s, bool is_next, bool *held) {
-  bool polite = (s->gate_tries++ & (ZKE_GATE_POLITENESS - 1)) == 0;
   *held = true;
-  if (!is_next && polite &&
-      s->os.probe(s->os.context, s->gate_fd, LIVE_NEXT) == 1) {
+  if (!is_next && s->os.probe(s->os.context, s->gate_fd, LIVE_NEXT) == 1)
     return ZKE_OK;
-  }
   int rc = live_lock(s, LIVE_GATE, true);
   *held = rc == -EAGAIN;
   return rc == 0 || *held ? ZKE_OK : live_fail(s, rc, "cannot lock", s->live);
@@ -2141,8 +2331,10 @@ static int gate_queue(store *s, const zke *z, bool *is_next) {
   int64_t pause = ZKE_GATE_PAUSE_US * INT64_C(1000);
   for (;; now = lock_now(s)) {
     bool held;
-    if (!*is_next && now - start >= ZKE_GATE_PATIENCE_US * INT64_C(1000))
+    if (!*is_next && now - start >= ZKE_GATE_PATIENCE_US * INT64_C(1000)) {
       *is_next = live_lock(s, LIVE_NEXT, true) == 0;
+      pause = ZKE_GATE_PAUSE_US * INT64_C(1000);
+    }
     int rc = gate_try(s, *is_next, &held);
     if (rc != ZKE_OK || !held) return rc;
     if (z && atomic_load(&z->closing))
@@ -2156,8 +2348,6 @@ static int gate_queue(store *s, const zke *z, bool *is_next) {
     s->os.sleep(s->os.context, base_min(pause, s->deadline - now));
     if (!*is_next)
       pause = base_min(pause * 2, ZKE_GATE_LONGEST_PAUSE_US * INT64_C(1000));
-    else
-      pause = ZKE_GATE_PAUSE_US * INT64_C(1000);
   }
 }
 
@@ -2187,27 +2377,40 @@ static void gate_leave(store *s) {
  * synced one (P8).  Nothing of a body that fails is kept.
  * ==================================================================== */
 
+/* Beyond any epoch that can come about; more is a damaged file. */
+#define TXN_LAST_ZXID (INT64_MAX - INT64_C(0xffffffffff))
+
 typedef int (*txn_body)(txn *t, void *arg);
 
+/* Open the database anew, by the path and into the file that it was. */
+static int txn_reconnect(store *s) {
+  zke_file now;
+  db_disconnect(s);
+  int rc = db_connect(s, false);
+  if (rc == ZKE_OK && (s->os.stat(s->os.context, s->file, &now) < 0 ||
+                       !live_same_file(&now, &s->file_id))) {
+    rc = base_fail(ZKE_REPLACED, "%s was removed or replaced", s->file);
+  }
+  if (rc == ZKE_OK) rc = db_configure(s);
+  return rc == ZKE_OK ? db_enter_wal(s) : rc;
+}
+
 /* A COMMIT failed and its outcome is unknown: open the database anew, which
- * finds out, and move everything into the database file and sync it, since a
- * log whose sync failed once cannot be trusted again (P2). */
+ * finds out.  Before anything else is acknowledged, move the log into the
+ * database file and sync that, since a log whose sync failed once cannot be
+ * trusted again (P2). */
 static int txn_recover(store *s) {
   int rc = gate_enter(s, NULL);
   if (rc != ZKE_OK) return rc;
-  db_disconnect(s);
-  rc = db_connect(s, false);
-  if (rc == ZKE_OK) rc = db_configure(s);
-  if (rc == ZKE_OK) rc = db_enter_wal(s);
+  if (s->broken) rc = txn_reconnect(s);
+  if (rc == ZKE_OK) s->broken = false;
   if (rc == ZKE_OK) rc = db_set_synchronous(s, true);
   if (rc == ZKE_OK) rc = db_checkpoint(s, true);
+  if (rc == ZKE_OK) s->unsettled = false;
   gate_leave(s);
-  if (rc != ZKE_OK) {
-    return base_fail(ZKE_CONNECTIONLOSS, "%s: not usable since a COMMIT failed",
-                     s->name);
-  }
-  s->broken = false;
-  return ZKE_OK;
+  if (rc == ZKE_OK || rc == ZKE_REPLACED) return rc;
+  return base_fail(ZKE_CONNECTIONLOSS, "%s: not usable since a COMMIT failed",
+                   s->name);
 }
 
 /* The session's row is gone: somebody expired it. */
@@ -2224,7 +2427,8 @@ static int txn_session_gone(zke *z) {
 static void txn_rollback(store *s) {
   if (s->db && !sqlite3_get_autocommit(s->db)) {
     int rc = db_do(s, DB_ROLLBACK);
-    if (rc != ZKE_OK && !sqlite3_get_autocommit(s->db)) s->broken = true;
+    if (rc != ZKE_OK && !sqlite3_get_autocommit(s->db))
+      s->broken = s->unsettled = true;
   }
 }
 
@@ -2264,7 +2468,7 @@ static int txn_begin(txn *t, store *s, zke *z, bool full, bool guessed) {
   t->full = full;
   t->guessed = guessed && full;
   t->wake.a = t->overflowed.a = t->ended.a = &s->a;
-  if (s->broken) {
+  if (s->broken || s->unsettled) {
     return base_fail(ZKE_CONNECTIONLOSS, "%s: a COMMIT failed before", s->name);
   }
   int rc = gate_enter(s, z);
@@ -2287,6 +2491,8 @@ static int txn_need_full(const txn *t) {
  * the same epoch again. */
 static int txn_number(txn *t) {
   if (t->numbered) return ZKE_OK;
+  if (t->zxid >= TXN_LAST_ZXID || t->zxid < 0)
+    return base_fail(ZKE_CORRUPT, "%s: the zxids are used up", t->s->name);
   t->numbered = true;
   t->zxid++;
   return (t->zxid & INT64_C(0xffffffff)) == 0 ? txn_need_full(t) : ZKE_OK;
@@ -2312,7 +2518,7 @@ static int txn_commit_sqlite(store *s) {
   if (sqlite_rc == SQLITE_DONE) return ZKE_OK;
   rc = db_error(s, sqlite_rc, "COMMIT");
   if ((sqlite_rc & 0xff) == SQLITE_IOERR) {
-    s->broken = true;
+    s->broken = s->unsettled = true;
     lock_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
     rc = ZKE_CONNECTIONLOSS;
   }
@@ -2327,7 +2533,8 @@ static void txn_tell(txn *t) {
   const int64_t *session = buf_ints(&t->wake, &n);
   for (size_t i = 0; i < n; i++) live_wake(s, session[i]);
   session = buf_ints(&t->ended, &n);
-  for (size_t i = 0; i < n && !s->memory; i++) {
+  if (!n || s->memory || !live_is_ours(s)) return;
+  for (size_t i = 0; i < n; i++) {
     char *path = live_fifo_path(s, session[i]);
     if (path) s->os.unlink(s->os.context, path);
     mem_free(path);
@@ -2357,7 +2564,8 @@ static int txn_commit(txn *t) {
   if (t->full || t->noted) txn_note_zxid(t);
   if (s->wal_pages >= s->wal_limit && !s->memory) {
     rc = db_checkpoint(s, false);
-    if (rc != ZKE_OK) lock_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
+    if (rc != ZKE_OK && rc != ZKE_OPERATIONTIMEOUT)
+      lock_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
   }
   gate_leave(s);
   txn_tell(t);
@@ -2525,7 +2733,7 @@ static int watch_collect_ancestors(txn *t, const char *path, size_t len,
   bool none[2];
   int rc = ZKE_OK;
   while (rc == ZKE_OK && t->recursive && len > 1) {
-    while (path[--len] != '/') continue;
+    while (--len && path[len] != '/') continue;
     if (len == 0) len = 1;
     rc = watch_collect(t, path, len, type, true, sessions, none);
   }
@@ -2873,7 +3081,7 @@ static int op_bad_version(const char *path, int32_t has, int wanted) {
 }
 
 static bool op_allows(const zke *acting, const node *n, int32_t needed) {
-  return acl_allows(&acting->s->a, &acting->who, n->acl, needed);
+  return acl_allows(&acting->who, n->acl, needed);
 }
 
 /* Load a node for an operation; with its sentence where it is missing. */
@@ -3179,10 +3387,10 @@ static int sess_remove(txn *t, int64_t session) {
 /* Has the lease run out?  The stamp is in memory for a session of ours. */
 static bool sess_lease_over(store *s, int64_t session, int64_t lease,
                             int64_t slot) {
-  if (!lease) return false;
+  if (lease <= 0 || slot < 0 || slot > LIVE_SLOTS_MOST) return false;
   zke *own = live_own(s, session);
   int64_t at = own ? own->lease_at : live_read_stamp(s, live_slot_at(slot));
-  return live_boottime(s) - at > lease;
+  return at > 0 && live_boottime(s) - at > lease; /* unknown is not over */
 }
 
 /* The reason is looked at again inside the transaction: the first of several
@@ -3248,6 +3456,8 @@ static int sess_new_epoch(txn *t, int64_t known, const buf *sessions) {
   size_t n;
   int rc = txn_need_full(t);
   if (rc != ZKE_OK) return rc;
+  if (base_max(t->zxid, known) >= TXN_LAST_ZXID)
+    return base_fail(ZKE_CORRUPT, "%s: the zxids are used up", t->s->name);
   t->zxid = ((base_max(t->zxid, known) >> 32) + 1) * (INT64_C(1) << 32);
   t->numbered = true;
   const int64_t *row = buf_ints(sessions, &n);
@@ -3336,8 +3546,21 @@ static enum sess_past sess_compare_files(txn *t, const sess_files *was,
   return same_live ? SESS_SAME : SESS_MOVED;
 }
 
+static void sess_unlink_orphan(void *arg, const char *name) {
+  store *s = arg;
+  size_t dir = strlen(s->dir), len = strlen(name);
+  if (len != 16 || strspn(name, "0123456789abcdef") != len) return;
+  char *path = mem_resize(&s->a, NULL, dir + len + 2);
+  if (!path) return;
+  memcpy(path, s->dir, dir);
+  path[dir] = '/';
+  memcpy(path + dir + 1, name, len + 1);
+  s->os.unlink(s->os.context, path);
+  mem_free(path);
+}
+
 /* Decide, with the gate held, what the file's sessions are: of this boot, of
- * an earlier one, or of another file (design.md 5 and 7). */
+ * an earlier one, or of another file (doc/design.md 7). */
 static int sess_settle_files(txn *t) {
   store *s = t->s;
   sess_files was, now;
@@ -3365,6 +3588,9 @@ static int sess_settle_files(txn *t) {
   /* in a container with a boot id of its own, the first one's counts */
   if (past == SESS_CONTAINER) memcpy(now.boot, was.boot, sizeof now.boot);
   if (rc == ZKE_OK && past != SESS_SAME) rc = sess_write_files(s, &now);
+  /* FIFOs that killed processes left behind, when nobody has any */
+  if (rc == ZKE_OK && (past == SESS_NEW_EPOCH || !sessions.len))
+    s->os.list(s->os.context, s->dir, sess_unlink_orphan, s);
   buf_free(&sessions);
   return rc;
 }
@@ -3382,20 +3608,19 @@ static int sess_take_life(txn *t, zke *z) {
 }
 
 /* Make the session's FIFO, with a reading end and a writing end of its own:
- * so a leaving writer causes no hang-up. */
+ * so a leaving writer causes no hang-up.  Others may only write, since one
+ * that reads would hide a death. */
 static int sess_make_fifo(zke *z) {
   store *s = z->s;
-  void *c = s->os.context;
   z->fifo = live_fifo_path(s, z->id);
   if (!z->fifo) return base_nomem();
-  s->os.unlink(c, z->fifo); /* an orphan of a lost epoch */
-  int rc = s->os.mkfifo(c, z->fifo, s->file_id.mode);
+  s->os.unlink(s->os.context, z->fifo); /* left by a death before COMMIT */
+  int rc = s->os.mkfifo(s->os.context, z->fifo, s->file_id.mode | 0600u);
   if (rc < 0) return live_fail(s, rc, "cannot make", z->fifo);
-  s->os.adopt(c, z->fifo, s->file_id.mode, s->file_id.uid, s->file_id.gid);
-  z->wake_rfd = lock_fd_open(s, z->fifo, O_RDONLY | O_NONBLOCK, 0);
-  if (z->wake_rfd >= 0)
-    z->wake_wfd = lock_fd_open(s, z->fifo, O_WRONLY | O_NONBLOCK, 0);
-  rc = z->wake_rfd < 0 ? z->wake_rfd : z->wake_wfd;
+  int flags = O_NONBLOCK | O_NOFOLLOW;
+  z->wake_rfd = rc = lock_fd_open(s, z->fifo, O_RDONLY | flags, 0);
+  if (rc >= 0) z->wake_wfd = rc = lock_fd_open(s, z->fifo, O_WRONLY | flags, 0);
+  if (rc >= 0) rc = live_adopt(s, z->wake_rfd, s->file_id.mode & 0222u);
   return rc < 0 ? live_fail(s, rc, "cannot open", z->fifo) : ZKE_OK;
 }
 
@@ -3407,8 +3632,11 @@ static int sess_insert(txn *t, zke *z, const char *identity) {
       rc == ZKE_OK ? db_statement(t->s, DB_SESSION_ADD, &rc) : NULL;
   if (!st) return rc;
   z->lease_at = live_boottime(t->s);
-  if (z->lease && !t->s->memory)
-    live_write_stamp(t->s, live_slot_at(z->slot), z->lease_at);
+  if (z->lease && !t->s->memory &&
+      !live_write_stamp(t->s, live_slot_at(z->slot), z->lease_at)) {
+    return live_fail(t->s, -EIO, "cannot write the lease's stamp into",
+                     t->s->live);
+  }
   db_bind_int(st, 1, z->id);
   db_bind_text(st, 2, identity, -1);
   db_bind_int(st, 3, t->s->os.pid(t->s->os.context));
@@ -3455,8 +3683,11 @@ static int sess_prepare(zke *z) {
     if (rc == 0) z->wake_rfd = fds[0];
     if (rc == 0) z->wake_wfd = fds[1];
   } else {
-    z->live_fd = lock_fd_open(s, s->live, O_RDWR, 0);
-    if (z->live_fd < 0) rc = z->live_fd;
+    zke_file f;
+    z->live_fd = rc = lock_fd_open(s, s->live, O_RDWR | O_NOFOLLOW, 0);
+    if (rc >= 0) rc = s->os.fstat(s->os.context, z->live_fd, &f);
+    if (rc >= 0 && !live_same_file(&f, &s->live_id))
+      return base_fail(ZKE_REPLACED, "%s was replaced", s->live);
   }
   return rc < 0
              ? live_fail(s, rc, "cannot open", s->memory ? "a pipe" : s->live)
@@ -3491,11 +3722,24 @@ static int sess_begin(zke *z, const char *identity, bool settle) {
   return rc == ZKE_OK ? sess_make_poller(z) : rc;
 }
 
+/* Unlink the session's FIFO, if the name still means it: a stale handle must
+ * not take a newer database's. */
+static void sess_unlink_fifo(const zke *z) {
+  void *c = z->s->os.context;
+  zke_file named, ours;
+  if (!z->fifo || z->wake_rfd < 0) return;
+  if (z->s->os.stat(c, z->fifo, &named) == 0 &&
+      z->s->os.fstat(c, z->wake_rfd, &ours) == 0 &&
+      live_same_file(&named, &ours)) {
+    z->s->os.unlink(c, z->fifo);
+  }
+}
+
 /* Close the session's descriptors.  The life lock is dropped by name, since a
  * child may share its description (zke_keepalive_fd). */
 static void sess_release(zke *z) {
   store *s = z->s;
-  if (z->fifo) s->os.unlink(s->os.context, z->fifo);
+  sess_unlink_fifo(z);
   if (z->live_fd >= 0 && z->id)
     s->os.lock(s->os.context, z->live_fd, z->id, ZKE_LOCK_NONE);
   for (size_t i = 0; i < z->notice_count; i++)
@@ -3648,6 +3892,7 @@ typedef struct reg_watcher {
   zke_watch_fn fn;
   void *context;
   int64_t zxid;
+  int64_t owner; /* whose death it waits for, or 0 */
 } reg_watcher;
 
 /* All watchers of one path. */
@@ -3728,12 +3973,20 @@ static void reg_drop_if_empty(zke *z, reg_spot *spot) {
   mem_free(spot);
 }
 
+/* Count a watcher in the notice of its owner's death, or out of it. */
+static void reg_count_notice(zke *z, int64_t owner, int by) {
+  for (size_t i = 0; owner && i < z->notice_count; i++) {
+    if (z->notices[i].owner == owner) z->notices[i].refs += by;
+  }
+}
+
 /* Unlink and free the watcher that *at points to. */
 static void reg_remove(zke *z, reg_watcher **at) {
   reg_watcher *w = *at;
   *at = w->next;
   z->watcher_count--;
   if (w->mode == WATCH_RECURSIVE) z->recursive_count--;
+  reg_count_notice(z, w->owner, -1);
   mem_free(w);
 }
 
@@ -3743,6 +3996,7 @@ static void reg_link(zke *z, reg_spot *spot, reg_watcher *w) {
   while (*at) at = &(*at)->next;
   *at = w;
   z->watcher_count++;
+  reg_count_notice(z, w->owner, 1);
   if (w->mode == WATCH_RECURSIVE) z->recursive_count++;
 }
 
@@ -3795,52 +4049,52 @@ static bool reg_matches(const reg_watcher *w, int type, bool below) {
   return (w->tables & tables) != 0;
 }
 
-/* Collect the calls for an event at one spot and consume its one-shots. */
-static void reg_collect_spot(zke *z, reg_spot *spot, const wait_event *e,
-                             bool below, buf *calls) {
+/* Collect the calls for an event at one spot, or consume its one-shots. */
+static void reg_visit_spot(zke *z, reg_spot *spot, const wait_event *e,
+                           bool below, buf *calls) {
   if (!spot) return;
   for (reg_watcher **at = &spot->watchers; *at;) {
     reg_watcher *w = *at;
     bool hit = w->zxid < e->zxid && reg_matches(w, e->type, below);
-    if (hit) reg_add_call(calls, w->fn, w->context);
-    if (hit && w->mode == WATCH_ONE_SHOT && !calls->failed) {
+    if (hit && calls) reg_add_call(calls, w->fn, w->context);
+    if (hit && !calls && w->mode == WATCH_ONE_SHOT)
       reg_remove(z, at);
-    } else {
+    else
       at = &w->next;
-    }
   }
-  reg_drop_if_empty(z, spot);
+  if (!calls) reg_drop_if_empty(z, spot);
 }
 
-/* Collect the calls for an event of the tree. */
-static void reg_collect(zke *z, const wait_event *e, buf *calls) {
+/* Collect the calls for an event of the tree, or (calls NULL) consume the
+ * one-shots: in two passes, so that a lack of memory loses none. */
+static void reg_visit(zke *z, const wait_event *e, buf *calls) {
   size_t len = strlen(e->path);
-  reg_collect_spot(z, reg_find(z, e->path, len), e, false, calls);
+  reg_visit_spot(z, reg_find(z, e->path, len), e, false, calls);
   while (z->recursive_count && len > 1) {
-    while (e->path[--len] != '/') continue;
+    while (--len && e->path[len] != '/') continue;
     if (len == 0) len = 1;
-    reg_collect_spot(z, reg_find(z, e->path, len), e, true, calls);
+    reg_visit_spot(z, reg_find(z, e->path, len), e, true, calls);
   }
 }
 
-/* Collect every pair, the default watcher last; an overflow consumes the
- * one-shots registered before it. */
-static void reg_collect_all(zke *z, int64_t consume_before, buf *calls) {
+/* Collect every pair, the default watcher last; or (calls NULL) consume the
+ * one-shots registered before a zxid. */
+static void reg_visit_all(zke *z, int64_t before, buf *calls) {
   for (size_t i = 0; i < z->spot_cap; i++) {
     for (reg_spot *spot = z->spots[i], *next; spot; spot = next) {
       next = spot->next;
       for (reg_watcher **at = &spot->watchers; *at;) {
         reg_watcher *w = *at;
-        reg_add_call(calls, w->fn, w->context);
-        if (w->mode == WATCH_ONE_SHOT && w->zxid < consume_before)
+        if (calls) reg_add_call(calls, w->fn, w->context);
+        if (!calls && w->mode == WATCH_ONE_SHOT && w->zxid < before)
           reg_remove(z, at);
         else
           at = &w->next;
       }
-      reg_drop_if_empty(z, spot);
+      if (!calls) reg_drop_if_empty(z, spot);
     }
   }
-  if (z->watcher) reg_add_call(calls, z->watcher, z->watcher_context);
+  if (z->watcher && calls) reg_add_call(calls, z->watcher, z->watcher_context);
 }
 
 static void reg_free(zke *z) {
@@ -3876,7 +4130,7 @@ static int reg_enter(txn *t, const char *path, int mode, unsigned tables,
   out->spot = reg_need(t->z, path);
   out->w = mem_zero(&t->s->a, sizeof *out->w);
   if (!out->spot || !out->w) return base_nomem();
-  *out->w = (reg_watcher){NULL, mode, tables, fn, context, t->zxid};
+  *out->w = (reg_watcher){NULL, mode, tables, fn, context, t->zxid, 0};
   return ZKE_OK;
 }
 
@@ -4025,7 +4279,7 @@ static void wait_watch_owner(zke *z, int64_t owner) {
     lock_fd_close(s, &fd);
     return;
   }
-  *n = (wait_notice){owner, fd < 0 ? -1 : fd, INT64_MAX, ZKE_MS};
+  *n = (wait_notice){owner, fd < 0 ? -1 : fd, 0, INT64_MAX, ZKE_MS};
   if (fd >= 0 && z->poller >= 0)
     s->os.poller_add(s->os.context, z->poller, fd, 0);
   if (fd < 0) n->probe_at = 0;
@@ -4066,13 +4320,11 @@ static void wait_poll_notices(zke *z) {
 static void wait_take_notices(zke *z, int64_t now) {
   wait_poll_notices(z);
   for (size_t i = z->notice_count; i-- > 0;) {
-    if (z->notices[i].probe_at <= now &&
-        wait_probe_owner(z, &z->notices[i], now)) {
+    if (z->notices[i].refs <= 0 || (z->notices[i].probe_at <= now &&
+                                    wait_probe_owner(z, &z->notices[i], now))) {
       wait_drop_notice(z, i);
     }
   }
-  while (!z->watcher_count && z->notice_count)
-    wait_drop_notice(z, z->notice_count - 1);
 }
 
 /* ---- deadlines ---- */
@@ -4081,6 +4333,7 @@ static void wait_take_notices(zke *z, int64_t now) {
  * A session inside zke_wait() always ticks. */
 static int64_t wait_deadline(const zke *z, bool waiting) {
   int64_t at = INT64_MAX;
+  if (z->state != SESS_ALIVE) return z->lost_notice ? 0 : INT64_MAX;
   if (waiting || z->watcher_count || z->lease || z->s->duty) at = z->tick_at;
   for (size_t i = 0; i < z->notice_count; i++)
     at = base_min(at, z->notices[i].probe_at);
@@ -4114,6 +4367,8 @@ static void wait_tick(zke *z, int64_t now, bool waiting) {
 
 /* ---- events ---- */
 
+enum { WAIT_BATCH = 64, WAIT_BATCHES = 16 }; /* DB_BATCH; of one dispatch */
+
 /* Copy the row that the statement is at into the queue. */
 static int wait_read_event(zke *z, sqlite3_stmt *st) {
   int len = sqlite3_column_bytes(st, 2);
@@ -4123,7 +4378,7 @@ static int wait_read_event(zke *z, sqlite3_stmt *st) {
   if (!e) return base_nomem();
   e->type = sqlite3_column_int(st, 1);
   e->zxid = sqlite3_column_int64(st, 3);
-  e->readable = acl_allows(&z->s->a, &z->who, acl, ZKE_PERM_READ);
+  e->readable = acl_allows(&z->who, acl, ZKE_PERM_READ);
   if (len) memcpy(e->path, path, (size_t)len);
   *z->queue_end = e;
   z->queue_end = &e->next;
@@ -4140,11 +4395,13 @@ static void wait_clear_queue(zke *z) {
   z->queue_end = &z->queue;
 }
 
-/* Read the next events, then look whether the session still exists: an end
- * takes the events with it. */
-static int wait_fetch(zke *z) {
+/* Read the next events, at most WAIT_BATCH (*full tells that it was as many),
+ * then look whether the session still exists: an end takes the events with
+ * it. */
+static int wait_fetch(zke *z, bool *full) {
   int rc;
   bool row = true;
+  int count = 0;
   sqlite3_stmt *st = db_statement(z->s, DB_EVENT_NEXT, &rc);
   if (!st) return rc;
   db_bind_int(st, 1, z->id);
@@ -4152,6 +4409,7 @@ static int wait_fetch(zke *z) {
   while (rc == ZKE_OK && row) {
     rc = db_step(z->s, st, &row);
     if (rc == ZKE_OK && row) rc = wait_read_event(z, st);
+    count += row;
   }
   if (row) sqlite3_reset(st);
   st = rc == ZKE_OK ? db_statement(z->s, DB_SESSION_HAS, &rc) : NULL;
@@ -4164,6 +4422,7 @@ static int wait_fetch(zke *z) {
   else
     txn_session_gone(z);
   z->verify_next = lock_now(z->s) + ZKE_TICK_MS * ZKE_MS;
+  *full = count >= WAIT_BATCH;
   return ZKE_OK;
 }
 
@@ -4204,14 +4463,19 @@ static void wait_call(zke *z, const buf *calls, int type, const char *path,
 static int wait_deliver(zke *z, int *count) {
   buf calls = {.a = &z->s->a};
   wait_event *e = z->queue;
-  if (e->type == ZKE_EVENT_OVERFLOW)
-    reg_collect_all(z, e->zxid, &calls);
+  bool all = e->type == ZKE_EVENT_OVERFLOW;
+  if (all)
+    reg_visit_all(z, e->zxid, &calls);
   else
-    reg_collect(z, e, &calls);
+    reg_visit(z, e, &calls);
   if (calls.failed) {
     buf_free(&calls);
     return base_nomem();
   }
+  if (all)
+    reg_visit_all(z, e->zxid, NULL);
+  else
+    reg_visit(z, e, NULL);
   if (!e->readable) calls.len = 0; /* spent in silence (semantics.md 5.8) */
   z->queue = e->next;
   if (!z->queue) z->queue_end = &z->queue;
@@ -4225,7 +4489,7 @@ static int wait_deliver(zke *z, int *count) {
 static int wait_deliver_end(zke *z, int *count) {
   buf calls = {.a = &z->s->a};
   wait_clear_queue(z);
-  reg_collect_all(z, 0, &calls);
+  reg_visit_all(z, 0, &calls);
   if (calls.failed) {
     buf_free(&calls);
     return base_nomem();
@@ -4258,9 +4522,32 @@ static void wait_drain(zke *z) {
   }
 }
 
-/* One dispatch by the thread that has the role: everything that is there. */
-static int wait_dispatch(zke *z, bool waiting, int *count) {
+/* Deliver what is in the file: batches while they are full, but not for ever,
+ * lest a fast writer keep the caller here. */
+static int wait_deliver_all(zke *z, int *count) {
   int rc = ZKE_OK;
+  bool more = true;
+  for (int batches = 0; rc == ZKE_OK && !atomic_load(&z->closing);) {
+    if (!z->queue && z->state == SESS_ALIVE && more) {
+      rc = wait_fetch(z, &more);
+      if (++batches == WAIT_BATCHES && more) {
+        more = false;
+        live_wake_self(z); /* the rest at the next dispatch */
+      }
+    }
+    if (rc != ZKE_OK) break;
+    if (z->lost_notice)
+      rc = wait_deliver_end(z, count);
+    else if (z->queue && z->state == SESS_ALIVE)
+      rc = wait_deliver(z, count);
+    else if (!more || z->state != SESS_ALIVE)
+      break;
+  }
+  return rc;
+}
+
+/* One dispatch by the thread that has the role. */
+static int wait_dispatch(zke *z, bool waiting, int *count) {
   int64_t now = lock_now(z->s);
   wait_drain(z);
   if (z->state == SESS_ALIVE) {
@@ -4268,16 +4555,7 @@ static int wait_dispatch(zke *z, bool waiting, int *count) {
     wait_take_notices(z, now);
     wait_tick(z, now, waiting);
   }
-  while (rc == ZKE_OK && !atomic_load(&z->closing)) {
-    if (!z->queue && z->state == SESS_ALIVE) rc = wait_fetch(z);
-    if (rc != ZKE_OK) break;
-    if (z->lost_notice)
-      rc = wait_deliver_end(z, count);
-    else if (z->queue && z->state == SESS_ALIVE)
-      rc = wait_deliver(z, count);
-    else
-      break;
-  }
+  int rc = wait_deliver_all(z, count);
   if (z->state == SESS_ALIVE && rc == ZKE_OK && !atomic_load(&z->closing))
     wait_trim(z);
   wait_arm(z);
@@ -4335,7 +4613,8 @@ static int wait_until(zke *z, int64_t deadline) {
       continue;
     }
     z->s->deadline = base_later(now, z->s->busy);
-    rc = wait_dispatch(z, true, &count);
+    if (z->s->broken) rc = txn_recover(z->s);
+    if (rc == ZKE_OK) rc = wait_dispatch(z, true, &count);
     if (rc == ZKE_OK && z->delivered == before && !atomic_load(&z->closing) &&
         z->state == SESS_ALIVE) {
       wait_sleep(z, deadline);
@@ -4565,13 +4844,10 @@ static int view_check_query(store *s, const char *name, const char *sql,
 }
 
 /* Is the text an ACL that acl_next() reads to its end? */
-static bool view_acl_valid(store *s, const char *text) {
-  buf id = {.a = &s->a};
-  int32_t perms;
-  char scheme[16];
+static bool view_acl_valid(const char *text) {
+  acl_entry e;
   int entries = 0;
-  while (acl_next(&text, &perms, scheme, &id)) entries++;
-  buf_free(&id);
+  while (acl_next(&text, &e)) entries++;
   return entries > 0 && !*text;
 }
 
@@ -4586,7 +4862,7 @@ static int view_check_texts(store *s, view_report *r) {
     const char *acl = (const char *)sqlite3_column_text(st, 2);
     if (!path || !name || !path_check_new(path) || strchr(name, '/'))
       view_tell(r, "I15 names are valid: %s", path ? path : "(null)");
-    if (acl && !view_acl_valid(s, acl))
+    if (acl && !view_acl_valid(acl))
       view_tell(r, "I16 ACLs are readable: %s", path ? path : "(null)");
     rc = SQLITE_OK;
   }
@@ -4649,7 +4925,6 @@ static int store_options(const zke_options *given, zke_options *out) {
 }
 
 static void store_free(store *s) {
-  zke_allocator a = s->a;
   live_forget_wakes(s);
   if (s->db) db_disconnect(s);
   if (s->duty) live_lock(s, LIVE_DUTY, false);
@@ -4660,7 +4935,6 @@ static void store_free(store *s) {
   char *names[] = {s->name, s->vfs, s->file, s->dir, s->live, s->wal, s->shm};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) mem_free(names[i]);
   mem_free(s->fds);
-  (void)a;
   mem_free(s);
 }
 
@@ -4722,7 +4996,7 @@ static int store_inspect_name(store *s, unsigned flags, bool *exists) {
   if (!dir) return base_nomem();
   int rc = s->os.stat(c, s->name, &f);
   int up = s->os.stat(c, dir, &(zke_file){0});
-  int network = up < 0 ? 0 : s->os.network(c, dir);
+  int network = up < 0 ? 0 : s->os.network(c, rc == 0 ? s->name : dir);
   mem_free(dir);
   *exists = rc == 0;
   if (up < 0) {
@@ -4787,6 +5061,33 @@ static int store_settle_schema(store *s) {
   return rc == ZKE_OK ? db_enter_wal(s) : rc;
 }
 
+/* In a forked child: let go of the parent's connections, which SQLite would
+ * otherwise take for this process's own and share their locks.  A store that
+ * another thread of the parent was using cannot be touched: its file must not
+ * be opened here. */
+static int store_drop_orphans(store *s) {
+  zke_file f;
+  bool same = false;
+  pthread_mutex_lock(&lock_fork_mutex);
+  for (store **at = &lock_fork_orphans; *at;) {
+    store *o = *at;
+    if (o->locked) {
+      same = same || (s->os.stat(s->os.context, s->name, &f) == 0 &&
+                      live_same_file(&f, &o->file_id));
+      at = &o->fork_next;
+    } else {
+      if (o->db) db_disconnect(o);
+      *at = o->fork_next;
+    }
+  }
+  pthread_mutex_unlock(&lock_fork_mutex);
+  if (!same) return ZKE_OK;
+  return base_fail(ZKE_FORKED,
+                   "%s: a thread of the parent was using it at the fork; only "
+                   "a new program (exec) can open it",
+                   s->name);
+}
+
 /* Open a file for work: recognise it before anything is made beside it, then
  * the liveness file, then the rest under the gate. */
 static int store_open_file(store *s, bool exists) {
@@ -4846,7 +5147,8 @@ static int store_open(store *s, unsigned flags) {
                      "a database in memory cannot be opened read-only");
   }
   if (s->memory) return store_open_memory(s);
-  int rc = store_inspect_name(s, flags, &exists);
+  int rc = store_drop_orphans(s);
+  if (rc == ZKE_OK) rc = store_inspect_name(s, flags, &exists);
   if (rc != ZKE_OK) return rc;
   return s->readonly ? store_open_readonly(s) : store_open_file(s, exists);
 }
@@ -4943,7 +5245,8 @@ enum {
   API_CHANGE = 1,     /* needs a handle that may write */
   API_SEQUENTIAL = 2, /* the path may end like a prefix */
   API_MULTI = 4,      /* ZooKeeper's C client has other codes here */
-  API_ANY_STATE = 8   /* works on an expired handle */
+  API_ANY_STATE = 8,  /* works on an expired handle */
+  API_LIGHT = 16      /* looks at the handle only, does no I/O */
 };
 
 /* Check a path and put the chroot before it; *full lives until the handle's
@@ -4974,16 +5277,20 @@ static int api_path(zke *z, const char *path, unsigned flags,
   return ZKE_OK;
 }
 
+/* Is the session alive, as far as the handle knows? */
+static int api_state(const zke *z) {
+  if (z->state == SESS_ALIVE) return ZKE_OK;
+  return base_fail(ZKE_INVALIDSTATE, z->state == SESS_AUTH_FAILED
+                                         ? "authentication failed"
+                                         : "the session has expired");
+}
+
 /* Does the session still exist?  What the handle knows, and once a tick what
  * the file says. */
 static int api_session(zke *z, int64_t now) {
   bool row;
-  int rc;
-  if (z->state != SESS_ALIVE) {
-    return base_fail(ZKE_INVALIDSTATE, z->state == SESS_AUTH_FAILED
-                                           ? "authentication failed"
-                                           : "the session has expired");
-  }
+  int rc = api_state(z);
+  if (rc != ZKE_OK) return rc;
   if (z->s->readonly || now < z->verify_next) return ZKE_OK;
   z->verify_next = base_later(now, ZKE_TICK_MS * ZKE_MS);
   sqlite3_stmt *st = db_statement(z->s, DB_SESSION_HAS, &rc);
@@ -4996,7 +5303,7 @@ static int api_session(zke *z, int64_t now) {
   return ZKE_OK;
 }
 
-/* What is looked at once the lock is held: path, rights, state, health. */
+/* What is looked at once the lock is held: path, rights, health, state. */
 static int api_admit(zke *z, const char *path, unsigned flags,
                      const char **full, int64_t now) {
   store *s = z->s;
@@ -5004,17 +5311,18 @@ static int api_admit(zke *z, const char *path, unsigned flags,
   if (rc != ZKE_OK) return rc;
   if ((flags & API_CHANGE) && s->readonly)
     return base_fail(ZKE_READONLY, "%s was opened read-only", s->name);
-  if (s->broken) rc = txn_recover(s);
-  if (rc != ZKE_OK) return rc;
-  if (now >= s->tick_next) {
-    s->tick_next = base_later(now, ZKE_TICK_MS * ZKE_MS);
-    sweep_tick(s, false);
-  }
   if (s->replaced && !(flags & API_ANY_STATE)) {
     return base_fail(ZKE_REPLACED,
                      "%s or a file beside it was removed or replaced", s->name);
   }
   live_stamp_lease(z);
+  if (flags & API_LIGHT) return flags & API_ANY_STATE ? ZKE_OK : api_state(z);
+  if (s->broken || (s->unsettled && (flags & API_CHANGE))) rc = txn_recover(s);
+  if (rc != ZKE_OK) return rc;
+  if (now >= s->tick_next) {
+    s->tick_next = base_later(now, ZKE_TICK_MS * ZKE_MS);
+    sweep_tick(s, false);
+  }
   return flags & API_ANY_STATE ? ZKE_OK : api_session(z, now);
 }
 
@@ -5071,7 +5379,7 @@ static int api_change(zke *z, enum txn_class want, txn_body body, void *arg) {
 static int api_data(const zke *z, const void *data, int len) {
   if (len < -1 || (!data && len > 0))
     return base_fail(ZKE_BADARGUMENTS, "data of length %d", len);
-  if (z && len > z->s->data_limit) {
+  if (len > z->s->data_limit) {
     return base_fail(ZKE_BADARGUMENTS, "data of %d bytes, the limit is %d", len,
                      z->s->data_limit);
   }
@@ -5169,9 +5477,9 @@ int zke_close(zke *z) {
   lock_take(s, INT64_MAX);
   if (!s->readonly) live_wake_self(z);
   lock_signal(s, &z->done);
-  while (atomic_load(&z->calls)) lock_wait(s, &z->done, INT64_MAX);
+  lock_await_calls(s, z);
   s->deadline = base_later(lock_now(s), s->busy);
-  if (s->broken) txn_recover(s);
+  if (s->broken || s->unsettled) txn_recover(s);
   bool written = z->state == SESS_ALIVE || z->state == SESS_AUTH_FAILED;
   if (z->id && written && !s->replaced)
     rc = sess_end(s, z->id, SESS_CLOSE, false, &ended);
@@ -5190,7 +5498,7 @@ int zke_close(zke *z) {
 int64_t zke_session_id(zke *z) { return z ? z->id : 0; }
 
 int zke_state(zke *z) {
-  if (api_enter(z, NULL, API_ANY_STATE, NULL) != ZKE_OK)
+  if (api_enter(z, NULL, API_ANY_STATE | API_LIGHT, NULL) != ZKE_OK)
     return ZKE_STATE_CLOSED;
   int state = wait_state(z);
   api_leave(z, ZKE_OK);
@@ -5211,7 +5519,7 @@ int zke_expire(zke *z, int64_t session) {
 
 int zke_keepalive_fd(zke *z, int *fd_out) {
   if (!fd_out) return base_fail(ZKE_BADARGUMENTS, "fd_out is NULL");
-  int rc = api_enter(z, NULL, API_CHANGE, NULL);
+  int rc = api_enter(z, NULL, API_CHANGE | API_LIGHT, NULL);
   if (rc != ZKE_OK) return rc;
   if (z->s->memory) {
     rc = base_fail(ZKE_UNIMPLEMENTED,
@@ -5363,13 +5671,18 @@ static int api_watch_body(txn *t, void *arg) {
 
 static int api_read_watching(zke *z, api_reading *r) {
   int rc = txn_run(z->s, z, TXN_NORMAL, api_watch_body, r);
+  int64_t owner = r->type == ZKE_OP_CHILDREN || r->answer.owner == z->id
+                      ? 0
+                      : r->answer.owner;
+  if (rc == ZKE_OK && owner) {
+    wait_watch_owner(z, owner);
+    r->entry.w->owner = owner;
+  }
   reg_settle(z, &r->entry, rc == ZKE_OK);
   if (rc != ZKE_OK) {
     op_answer_free(&r->answer);
     return rc;
   }
-  if (r->type != ZKE_OP_CHILDREN && r->answer.owner != z->id)
-    wait_watch_owner(z, r->answer.owner);
   wait_arm(z);
   return r->missing ? op_no_node(r->path) : ZKE_OK;
 }
@@ -5380,7 +5693,7 @@ static int api_read_plain(zke *z, api_reading *r) {
   int rc = several ? db_do(z->s, DB_BEGIN_READ) : ZKE_OK;
   if (rc != ZKE_OK) return rc;
   rc = op_read(z, r->type, r->type != ZKE_OP_CHECK, r->path, &r->answer);
-  if (several) db_do(z->s, DB_ROLLBACK);
+  if (several) txn_rollback(z->s);
   return rc;
 }
 
@@ -5607,7 +5920,7 @@ static int api_multi_body(txn *t, void *arg) {
   m->refused = -1;
   for (int i = 0; i < m->count && rc == ZKE_OK; i++) {
     rc = api_multi_step(t, &m->ops[i], &m->results[i]);
-    if (rc != ZKE_OK) m->refused = i;
+    if (rc < 0) m->refused = i; /* not when the class was wrong */
   }
   return rc;
 }
@@ -5736,7 +6049,7 @@ int zke_add_auth(zke *z, const char *scheme, const char *cert, int len) {
   if (!scheme) return base_fail(ZKE_BADARGUMENTS, "scheme is NULL");
   if (len < 0 || (len && !cert))
     return base_fail(ZKE_BADARGUMENTS, "cert of length %d", len);
-  int rc = api_enter(z, NULL, 0, NULL);
+  int rc = api_enter(z, NULL, API_LIGHT, NULL);
   if (rc != ZKE_OK) return rc;
   if (strcmp(scheme, "digest") != 0) {
     z->state = SESS_AUTH_FAILED;
@@ -5892,7 +6205,7 @@ int zke_remove_all_watches(zke *z, const char *path, int type) {
 }
 
 int zke_set_watcher(zke *z, zke_watch_fn fn, void *context) {
-  int rc = api_enter(z, NULL, 0, NULL);
+  int rc = api_enter(z, NULL, API_LIGHT, NULL);
   if (rc != ZKE_OK) return rc;
   z->watcher = fn;
   z->watcher_context = context;
@@ -5905,7 +6218,7 @@ int64_t zke_now(zke *z) { return z ? lock_now(z->s) / ZKE_MS : 0; }
 
 int zke_fd(zke *z, int *fd_out) {
   if (!fd_out) return base_fail(ZKE_BADARGUMENTS, "fd_out is NULL");
-  int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE, NULL);
+  int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_LIGHT, NULL);
   if (rc != ZKE_OK) return rc;
   *fd_out = z->poller >= 0 ? z->poller : z->wake_rfd;
   return api_leave(z, ZKE_OK);
@@ -5913,14 +6226,13 @@ int zke_fd(zke *z, int *fd_out) {
 
 int zke_next_deadline(zke *z, int64_t *deadline_out) {
   if (!deadline_out) return base_fail(ZKE_BADARGUMENTS, "deadline_out is NULL");
-  int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE, NULL);
+  int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_LIGHT, NULL);
   if (rc != ZKE_OK) return rc;
   int64_t at = wait_deadline(z, false);
   if (z->poller < 0 && z->notice_count) {
     /* the descriptor does not show a death notice here: look for it */
     at = base_min(at, lock_now(z->s) + ZKE_DUTY_TICK_MS * ZKE_MS);
   }
-  if (z->state != SESS_ALIVE) at = z->lost_notice ? 0 : INT64_MAX;
   /* rounded up: who comes at that millisecond finds it due */
   *deadline_out =
       at > INT64_MAX - ZKE_MS ? ZKE_FOREVER : (at + ZKE_MS - 1) / ZKE_MS;
@@ -5986,7 +6298,7 @@ int zke_check(zke *z, zke_check_fn fn, void *context) {
 int zke_test_fail(zke *z, int when, int skip) {
   if (when < 0 || when > ZKE_TEST_FAIL_AFTER || skip < 0)
     return base_fail(ZKE_BADARGUMENTS, "when %d, skip %d", when, skip);
-  int rc = api_enter(z, NULL, API_CHANGE, NULL);
+  int rc = api_enter(z, NULL, API_CHANGE | API_LIGHT, NULL);
   if (rc != ZKE_OK) return rc;
   z->fail_when = when;
   z->fail_skip = skip;

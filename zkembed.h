@@ -893,7 +893,12 @@ enum {
   ZKE_CLOCK_BOOTTIME = 2
 };
 enum { ZKE_LOCK_NONE = 0, ZKE_LOCK_EXCLUSIVE = 1 };
-enum { ZKE_FILE_REGULAR = 1, ZKE_FILE_DIRECTORY = 2, ZKE_FILE_OTHER = 3 };
+enum {
+  ZKE_FILE_REGULAR = 1,
+  ZKE_FILE_DIRECTORY = 2,
+  ZKE_FILE_OTHER = 3,
+  ZKE_FILE_FIFO = 4
+};
 
 typedef struct zke_file {
   uint64_t device, inode;
@@ -919,7 +924,7 @@ typedef struct zke_os {
   int (*stat)(void *, const char *path, zke_file *out);
   int (*fstat)(void *, int fd, zke_file *out);
   int (*fsync)(void *, int fd);
-  int (*adopt)(void *, const char *path, unsigned mode, unsigned uid,
+  int (*adopt)(void *, int fd, unsigned mode, unsigned uid,
                unsigned gid); /* mode exactly; owner as far as allowed */
   int (*mkdir)(void *, const char *path, unsigned mode);
   int (*mkfifo)(void *, const char *path, unsigned mode);

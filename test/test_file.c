@@ -863,14 +863,17 @@ static void expect_mode(const char *path, unsigned mode, gid_t group) {
                 "%s: mode %o, group %u", path, s.st_mode & 07777, s.st_gid);
 }
 
-/* All that lies in the side directory has the mode of a file. */
+/* All that lies in the side directory has the mode of a file; what is not the
+ * liveness file is a FIFO that others may only write. */
 static void expect_side_modes(const char *path, unsigned mode, gid_t group) {
   DIR *d = opendir(path);
   ck_assert_ptr_nonnull(d);
   int seen = 0;
   for (struct dirent *e; (e = readdir(d)) != NULL;) {
     if (e->d_name[0] == '.') continue;
-    expect_mode(joined(joined(path, "/"), e->d_name), mode, group);
+    bool live = strcmp(e->d_name, "live") == 0;
+    expect_mode(joined(joined(path, "/"), e->d_name), live ? mode : mode & 0222,
+                group);
     seen++;
   }
   closedir(d);

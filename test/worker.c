@@ -83,9 +83,8 @@ OS_POINT(open, (void *c, const char *path, int flags, unsigned mode),
          (c, path, flags, mode))
 OS_POINT(close, (void *c, int fd), (c, fd))
 OS_POINT(fsync, (void *c, int fd), (c, fd))
-OS_POINT(adopt,
-         (void *c, const char *path, unsigned mode, unsigned uid, unsigned gid),
-         (c, path, mode, uid, gid))
+OS_POINT(adopt, (void *c, int fd, unsigned mode, unsigned uid, unsigned gid),
+         (c, fd, mode, uid, gid))
 OS_POINT(mkdir, (void *c, const char *path, unsigned mode), (c, path, mode))
 OS_POINT(mkfifo, (void *c, const char *path, unsigned mode), (c, path, mode))
 OS_POINT(unlink, (void *c, const char *path), (c, path))
