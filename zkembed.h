@@ -50,7 +50,10 @@
  * Threads.  Any function may be called from any thread, on one handle too.
  *   "Blocks: on the disk" means: on SQLite's I/O and on other processes'
  *   transactions, at most options.busy_timeout_ms, then
- *   ZKE_OPERATIONTIMEOUT and nothing was changed.
+ *   ZKE_OPERATIONTIMEOUT and nothing was changed.  Such a call also does the
+ *   sweep (dead sessions, expired nodes) when it is due and nobody waits
+ *   anywhere.  "Blocks: no" means: no longer than another thread's call on the
+ *   same store.
  * Callbacks.  Run only inside zke_dispatch() and zke_wait(), on the thread
  *   that called them, with no lock held.  A callback may call anything but
  *   zke_close() on the handle that is dispatching.
@@ -177,7 +180,7 @@ ZKE_API const char *zke_error_text(int rc);
 /* zke_errmsg - the sentence of this thread's last failed call
  *
  * Names the culprit: the path, the file, the limit, the system's error.  The
- * text stays until this thread's next failing zkembed call; never NULL.
+ * text stays until this thread's next zkembed call that can fail; never NULL.
  *
  * Threads: any; each has its own text. */
 ZKE_API const char *zke_errmsg(void);
@@ -293,8 +296,9 @@ typedef struct zke_allocator {
 } zke_allocator;
 
 /* Receives what happens without a caller to tell: a dead session reaped, a
- * write-ahead log that readers keep from being reset.  Not called with a lock
- * that other zkembed calls need, but must not call zkembed. */
+ * write-ahead log that readers keep from being reset.  Called with the store
+ * locked, and other processes may be waiting: must not block, nor call
+ * zkembed. */
 enum { ZKE_LOG_ERROR = 1, ZKE_LOG_WARN = 2, ZKE_LOG_INFO = 3 };
 typedef void (*zke_log_fn)(void *context, int level, const char *text);
 
@@ -397,8 +401,9 @@ ZKE_API int zke_open_session(zke *z, const zke_options *options, zke **z_out);
  *   other codes  the end could not be written; the other processes will find
  *                the session dead and remove what it owned
  *
- * Threads: any.  In a callback: not of this handle.  Blocks: on the disk and
- * until running callbacks have returned.  Since 0.1. */
+ * Threads: any.  In a callback: not of this handle; and two threads must not
+ * close each other's handles from callbacks.  Blocks: on the disk and until
+ * running callbacks have returned.  Since 0.1. */
 ZKE_API int zke_close(zke *z);
 
 /* zke_session_id - the session's id, unique in the life of the database; 0
@@ -773,13 +778,16 @@ ZKE_API int zke_next_deadline(zke *z, int64_t *deadline_out);
 
 /* zke_dispatch - take what has arrived and call back; never waits
  *
- * Where another thread is dispatching this session it returns at once.
+ * Takes the events that are in the file, at most about a thousand; what comes
+ * meanwhile leaves the descriptor readable for the next call.  Where another
+ * thread is dispatching this session it returns at once.
  *
  *   count_out  out: watchers called
  *
  * Returns ZKE_OK, also when it delivered the session's end.
  * Threads: any.  In a callback: yes (it takes what came since).  Blocks: no
- * longer than a read does; work that must write is tried and put off.
+ * longer than a read does, but when it finds a session dead or a node expired,
+ * for the write that removes it; another process's write is not waited for.
  * Since 0.1. */
 ZKE_API int zke_dispatch(zke *z, int *count_out);
 
