@@ -5,6 +5,7 @@
 #   make demo          counts the words of this checkout with several processes
 #   make test          all tests; test-fast: the quick ones; test-NAME: one
 #   make test-tsan     the thread tests under ThreadSanitizer
+#   make powerloss     power cuts; CUTS=… EVERY=… SEED=… COMMITS=…
 #   make bench         times the engine against plain SQL; QUICK=1: briefly
 #   make check         headers, symbols, layers, format, documents and so on;
 #                      check-NAME: one of CHECKS below
@@ -226,6 +227,41 @@ $(TEST_PROGRAMS) $(BUILD)/test/worker: $(BUILD)/test/%: test/%.c \
   $(TEST_HEADERS) $(BUILD)/zkembed.o $(BUILD)/test/test.o $(RECIPE_ARCHIVE) \
   $(SQLITE_OBJECT)
 	$(CC) $(TEST_CFLAGS) $(LINK) -o $@ $< $(TEST_LINKED) $(CHECK_LIBS) $(LIBS)
+
+# test_power and the long form of it have an engine that checkpoints after a few
+# pages; the long form tries the usual one too.
+POWER_OBJECTS = $(patsubst %,$(BUILD)/test/%.o,powervfs powerloss walreset)
+POWER_ENGINE = $(BUILD)/test/zkembed-power.o
+POWER_NORMAL = $(BUILD)/test/power_normal
+
+$(BUILD)/test/test_power: private OBJECTS = \
+  $(POWER_OBJECTS) $(POWER_ENGINE) $(SQLITE_OBJECT)
+$(BUILD)/test/test_power: $(POWER_OBJECTS) $(POWER_ENGINE)
+
+$(POWER_NORMAL): test/test_power.c $(TEST_HEADERS) $(POWER_OBJECTS) \
+  $(OBJECTS) $(BUILD)/test/test.o $(RECIPE_ARCHIVE)
+	$(CC) $(TEST_CFLAGS) $(LINK) -o $@ $< $(POWER_OBJECTS) $(TEST_LINKED) \
+	  $(CHECK_LIBS) $(LIBS)
+
+$(POWER_OBJECTS): $(BUILD)/test/%.o: test/%.c $(TEST_HEADERS) \
+  | $(BUILD)/test build/deps/check
+	$(CC) $(TEST_CFLAGS) -c -o $@ $<
+
+$(POWER_ENGINE): zkembed.c zkembed.h | $(BUILD)/test deps-sqlite
+	$(CC) $(LIB_CFLAGS) -DZKE_CHECKPOINT_PAGES=8 \
+	  -DZKE_CHECKPOINT_RETRY_PAGES=2 -c -o $@ zkembed.c
+
+CUTS = 4000
+EVERY = 3
+COMMITS = 5000
+.PHONY: powerloss
+powerloss: FETCH = sqlite check
+powerloss: export CUTS := $(CUTS)
+powerloss: export EVERY := $(EVERY)
+powerloss: export COMMITS := $(COMMITS)
+powerloss: $(BUILD)/test/test_power $(POWER_NORMAL)
+	$(BUILD)/test/test_power
+	$(POWER_NORMAL) cuts
 
 TEST_TARGETS = test test-fast $(TESTS:%=test-%)
 .PHONY: $(TEST_TARGETS) test-programs test-tsan

@@ -1210,7 +1210,7 @@ static zke_acls *acl_decode(const zke_allocator *a, const char *text,
   X(EVENT_ADD, "INSERT INTO event(session,seq,type,path,zxid,acl)"            \
                "VALUES(?1,?2,?3,?4,?5,?6)")                                   \
   X(EVENT_NEXT, "SELECT seq,type,path,zxid,acl FROM event WHERE session=?1 "  \
-                "AND seq>?2 ORDER BY seq LIMIT " DB_BATCH)                           \
+                "AND seq>?2 ORDER BY seq LIMIT " DB_BATCH)                    \
   X(EVENT_TRIM, "DELETE FROM event WHERE session=?1 AND seq<=?2")             \
   X(SESSION_SEEN, "UPDATE session SET seen=?2 WHERE id=?1")                   \
   X(EVENT_END, "DELETE FROM event WHERE session=?1")                          \
