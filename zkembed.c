@@ -193,6 +193,11 @@ static int64_t base_later(int64_t a, int64_t b) {
   return b > 0 && a > INT64_MAX - b ? INT64_MAX : a + b;
 }
 
+/* a + b of numbers from a file, which may be anything: wraps. */
+static int64_t base_wrap(int64_t a, int64_t b) {
+  return (int64_t)((uint64_t)a + (uint64_t)b);
+}
+
 /* The low 32 bits as Java's int: ZooKeeper's counters wrap. */
 static int32_t base_int32(int64_t n) {
   uint32_t low = (uint32_t)((uint64_t)n & 0xffffffffu);
@@ -1996,6 +2001,14 @@ static int db_connect(store *s, bool create) {
   return ZKE_OK;
 }
 
+/* What ends a transaction must not want memory at that moment: prepare it as
+ * soon as the schema stands. */
+static int db_prepare_ends(store *s) {
+  int rc;
+  if (db_statement(s, DB_COMMIT, &rc)) db_statement(s, DB_ROLLBACK, &rc);
+  return rc;
+}
+
 /* What every connection is set to (doc/design.md 8). */
 static int db_configure(store *s) {
   char sql[320];
@@ -2053,7 +2066,7 @@ static int db_set_synchronous(store *s, bool full) {
   int rc =
       db_exec(s, full ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL",
               "configuring");
-  if (rc == ZKE_OK) s->synchronous = level;
+  s->synchronous = rc == ZKE_OK ? level : 0; /* it may be set all the same */
   return rc;
 }
 
@@ -2146,16 +2159,18 @@ static int live_adopt(store *s, int fd, unsigned mode) {
   return s->os.adopt(s->os.context, fd, mode, s->file_id.uid, s->file_id.gid);
 }
 
-/* Make the side directory if it is missing. */
+/* Make the side directory if it is missing; a link to one is refused. */
 static int live_make_directory(store *s) {
   unsigned mode = live_directory_mode(s->file_id.mode);
-  int rc = s->os.mkdir(s->os.context, s->dir, mode);
-  if (rc == -EEXIST) return ZKE_OK;
+  int made = s->os.mkdir(s->os.context, s->dir, mode);
   int fd =
-      rc < 0 ? rc
-             : lock_fd_open(s, s->dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
-  rc = fd < 0 ? fd : live_adopt(s, fd, mode);
+      made < 0 && made != -EEXIST
+          ? made
+          : lock_fd_open(s, s->dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+  int rc = fd < 0 ? fd : made == 0 ? live_adopt(s, fd, mode) : 0;
   lock_fd_close(s, &fd);
+  if (rc == -ENOTDIR || rc == -ELOOP)
+    return base_fail(ZKE_CANTOPEN, "%s is not a directory", s->dir);
   return rc < 0 ? live_fail(s, rc, "cannot make", s->dir) : ZKE_OK;
 }
 
@@ -2206,7 +2221,8 @@ static zke *live_own(const store *s, int64_t session) {
 /* Is the session dead?  Only a positive answer of the kernel counts: any
  * error means alive (P5). */
 static bool live_is_dead(store *s, int64_t session) {
-  if (s->memory || live_own(s, session)) return false;
+  if (live_own(s, session)) return false;
+  if (s->memory) return true; /* its close could not be written */
   return s->os.probe(s->os.context, s->gate_fd, session) == 0;
 }
 
@@ -2236,8 +2252,8 @@ static void live_stamp_lease(zke *z) {
   if (!z->lease) return;
   int64_t now = live_boottime(z->s);
   if (now - z->lease_at < z->lease / 4) return;
-  z->lease_at = now;
-  if (!z->s->memory) live_write_stamp(z->s, live_slot_at(z->slot), now);
+  if (z->s->memory || live_write_stamp(z->s, live_slot_at(z->slot), now))
+    z->lease_at = now;
 }
 
 static char *live_fifo_path(store *s, int64_t session) {
@@ -2270,6 +2286,19 @@ static bool live_write_byte(store *s, int fd) {
 }
 
 static void live_wake_self(zke *z) { live_write_byte(z->s, z->wake_wfd); }
+
+/* The store's files are not the ones it opened: nothing it holds is worth
+ * anything, and every session says so. */
+static void live_replaced(store *s, const char *path) {
+  s->replaced = true;
+  lock_log(s, ZKE_LOG_ERROR, "%s was removed or replaced", path);
+  for (zke *z = s->sessions; z; z = z->next) {
+    if (z->state != SESS_ALIVE) continue;
+    z->state = SESS_EXPIRED;
+    z->lost_notice = true;
+    live_wake_self(z);
+  }
+}
 
 /* Wake one session.  A failure means that it is gone or that the tick must do
  * (P7). */
@@ -2382,17 +2411,26 @@ static void gate_leave(store *s) {
 
 typedef int (*txn_body)(txn *t, void *arg);
 
+/* Is the database still the file that was opened? */
+static int txn_verify_file(store *s) {
+  zke_file now;
+  int rc = s->os.stat(s->os.context, s->file, &now);
+  if (rc == -ENOENT || (rc == 0 && !live_same_file(&now, &s->file_id))) {
+    live_replaced(s, s->file);
+    return base_fail(ZKE_REPLACED, "%s was removed or replaced", s->file);
+  }
+  return rc < 0 ? live_fail(s, rc, "cannot stat", s->file) : ZKE_OK;
+}
+
 /* Open the database anew, by the path and into the file that it was. */
 static int txn_reconnect(store *s) {
-  zke_file now;
   db_disconnect(s);
-  int rc = db_connect(s, false);
-  if (rc == ZKE_OK && (s->os.stat(s->os.context, s->file, &now) < 0 ||
-                       !live_same_file(&now, &s->file_id))) {
-    rc = base_fail(ZKE_REPLACED, "%s was removed or replaced", s->file);
-  }
+  int rc = txn_verify_file(s);
+  if (rc == ZKE_OK) rc = db_connect(s, false);
+  if (rc == ZKE_OK) rc = txn_verify_file(s);
   if (rc == ZKE_OK) rc = db_configure(s);
-  return rc == ZKE_OK ? db_enter_wal(s) : rc;
+  if (rc == ZKE_OK) rc = db_enter_wal(s);
+  return rc == ZKE_OK ? db_prepare_ends(s) : rc;
 }
 
 /* A COMMIT failed and its outcome is unknown: open the database anew, which
@@ -2424,12 +2462,13 @@ static int txn_session_gone(zke *z) {
                    (unsigned long long)z->id);
 }
 
-static void txn_rollback(store *s) {
-  if (s->db && !sqlite3_get_autocommit(s->db)) {
-    int rc = db_do(s, DB_ROLLBACK);
-    if (rc != ZKE_OK && !sqlite3_get_autocommit(s->db))
-      s->broken = s->unsettled = true;
-  }
+/* End a transaction that is open.  Its statement is prepared with the
+ * connection, so that it wants no memory; where it fails all the same, the
+ * next call tries again before anything else. */
+static int txn_rollback(store *s) {
+  if (!s->db || sqlite3_get_autocommit(s->db)) return ZKE_OK;
+  int rc = db_do(s, DB_ROLLBACK);
+  return sqlite3_get_autocommit(s->db) ? ZKE_OK : rc;
 }
 
 static void txn_release(txn *t) {
@@ -2471,7 +2510,8 @@ static int txn_begin(txn *t, store *s, zke *z, bool full, bool guessed) {
   if (s->broken || s->unsettled) {
     return base_fail(ZKE_CONNECTIONLOSS, "%s: a COMMIT failed before", s->name);
   }
-  int rc = gate_enter(s, z);
+  int rc = txn_rollback(s);
+  if (rc == ZKE_OK) rc = gate_enter(s, z);
   if (rc != ZKE_OK) return rc;
   rc = s->memory ? ZKE_OK : db_set_synchronous(s, full);
   if (rc == ZKE_OK) rc = db_do(s, DB_BEGIN_WRITE);
@@ -2629,7 +2669,7 @@ static int watch_add(txn *t, const char *path, int kind) {
   db_bind_int(st, 3, t->z->id);
   rc = db_run(t->s, st);
   if (rc == ZKE_OK && kind >= watch_kind(WATCH_RECURSIVE, 0))
-    t->recursive += sqlite3_changes(t->s->db);
+    t->recursive = base_wrap(t->recursive, sqlite3_changes(t->s->db));
   return rc;
 }
 
@@ -2642,7 +2682,7 @@ static int watch_remove(txn *t, const char *path, int kind) {
   db_bind_int(st, 3, t->z->id);
   rc = db_run(t->s, st);
   if (rc == ZKE_OK && kind >= watch_kind(WATCH_RECURSIVE, 0))
-    t->recursive -= sqlite3_changes(t->s->db);
+    t->recursive = base_wrap(t->recursive, -sqlite3_changes(t->s->db));
   return rc;
 }
 
@@ -2651,7 +2691,7 @@ static int watch_end(txn *t, int64_t session) {
   int64_t recursive;
   int rc = db_fetch_ints(t->s, DB_WATCH_RECURSIVE, session, 1, &recursive);
   if (rc != ZKE_OK) return rc;
-  t->recursive -= recursive;
+  t->recursive = base_wrap(t->recursive, -recursive);
   return db_do_int(t->s, DB_WATCH_END, session);
 }
 
@@ -2663,8 +2703,9 @@ static int watch_next_seq(txn *t, int64_t session, int64_t *seq,
   int64_t b[4]; /* least and greatest number, last one seen, limit */
   int rc = db_fetch_ints(t->s, DB_EVENT_BOUNDS, session, 4, b);
   if (rc != ZKE_OK) return rc;
-  *seq = b[3] ? base_max(b[1], b[2]) + 1 : 0;
-  *overflow = b[1] && b[1] - b[0] + 1 >= b[3];
+  *seq = b[3] ? base_wrap(base_max(b[1], b[2]), 1) : 0;
+  *overflow =
+      b[1] && base_wrap(b[1], (int64_t)(0 - (uint64_t)b[0])) >= b[3] - 1;
   return ZKE_OK;
 }
 
@@ -2800,7 +2841,8 @@ static void node_stat(const node *n, zke_stat *out) {
   out->ctime = n->ctime;
   out->mtime = n->mtime;
   out->version = n->version;
-  out->cversion = base_int32(2 * n->creates - n->nchild);
+  out->cversion =
+      base_int32((int64_t)(2 * (uint64_t)n->creates - (uint64_t)n->nchild));
   out->aversion = n->aversion;
   out->ephemeralOwner = n->owner;
   out->dataLength = (int32_t)base_max(n->len, 0);
@@ -3599,10 +3641,11 @@ static int sess_settle_files(txn *t) {
  * description.  A byte that is taken belongs to a session of a database that
  * lay here before: leave its number out. */
 static int sess_take_life(txn *t, zke *z) {
-  int rc;
-  while ((rc = t->s->os.lock(t->s->os.context, z->live_fd, t->zxid,
-                             ZKE_LOCK_EXCLUSIVE)) == -EAGAIN) {
-    t->zxid++;
+  int rc = -EAGAIN;
+  for (int tries = 0; tries < 10000 && rc == -EAGAIN; tries++) {
+    t->zxid += tries > 0;
+    rc = t->s->os.lock(t->s->os.context, z->live_fd, t->zxid,
+                       ZKE_LOCK_EXCLUSIVE);
   }
   return rc < 0 ? live_fail(t->s, rc, "cannot lock", t->s->live) : ZKE_OK;
 }
@@ -3760,25 +3803,12 @@ static void sess_release(zke *z) {
  * liveness file, so a stopped holder is replaced (P6).
  * ==================================================================== */
 
-/* The store's files are not the ones it opened: nothing it holds is worth
- * anything, and every session says so. */
-static void sweep_replaced(store *s, const char *path) {
-  s->replaced = true;
-  lock_log(s, ZKE_LOG_ERROR, "%s was removed or replaced", path);
-  for (zke *z = s->sessions; z; z = z->next) {
-    if (z->state != SESS_ALIVE) continue;
-    z->state = SESS_EXPIRED;
-    z->lost_notice = true;
-    live_wake_self(z);
-  }
-}
-
 static void sweep_verify_file(store *s, const char *path, const zke_file *id) {
   zke_file now;
   if (s->replaced || !id->inode) return;
   int rc = s->os.stat(s->os.context, path, &now);
   if (rc == -ENOENT || (rc == 0 && !live_same_file(&now, id)))
-    sweep_replaced(s, path);
+    live_replaced(s, path);
 }
 
 /* Look whether the four files are still ours. */
@@ -3855,7 +3885,8 @@ static void sweep_tick(store *s, bool waiting) {
   if (!s->memory) {
     int64_t now = live_boottime(s);
     int64_t last = live_read_stamp(s, LIVE_SWEEP_AT);
-    if (!s->duty && last <= now && now - last < ZKE_TICK_MS * ZKE_MS) return;
+    bool fresh = last >= 0 && last <= now && now - last < ZKE_TICK_MS * ZKE_MS;
+    if (!s->duty && fresh) return;
     live_write_stamp(s, LIVE_SWEEP_AT, now);
   }
   sweep_run(s);
@@ -4294,7 +4325,7 @@ static bool wait_probe_owner(zke *z, wait_notice *n, int64_t now) {
   if (live_is_dead(z->s, n->owner)) {
     int rc = sess_end(z->s, n->owner, SESS_DEAD, true, &ended);
     if (rc == ZKE_OK) return true;
-    n->pause = ZKE_MS;
+    if (rc == ZKE_OPERATIONTIMEOUT) n->pause = ZKE_MS;
   }
   n->probe_at = now + n->pause;
   n->pause = base_min(n->pause * 2, ZKE_TICK_MS * ZKE_MS);
@@ -4613,7 +4644,9 @@ static int wait_until(zke *z, int64_t deadline) {
       continue;
     }
     z->s->deadline = base_later(now, z->s->busy);
-    if (z->s->broken) rc = txn_recover(z->s);
+    rc = txn_rollback(z->s); /* one that failed before */
+    if (rc == ZKE_OK && z->s->broken && !z->s->replaced) rc = txn_recover(z->s);
+    if (z->s->replaced) rc = ZKE_OK; /* the session's end is to be told */
     if (rc == ZKE_OK) rc = wait_dispatch(z, true, &count);
     if (rc == ZKE_OK && z->delivered == before && !atomic_load(&z->closing) &&
         z->state == SESS_ALIVE) {
@@ -4980,12 +5013,20 @@ static int store_new(const char *name, const zke_options *o, store **out) {
   return rc;
 }
 
-/* The directory that a file's name lies in, for questions about it. */
+/* The directory that a file lies in, for questions about it: of the file that
+ * SQLite would open, with symbolic links resolved, where it can tell. */
 static char *store_directory(store *s) {
-  const char *slash = strrchr(s->name, '/');
-  size_t len = slash ? (size_t)(slash - s->name) : 0;
+  sqlite3_vfs *v = sqlite3_vfs_find(s->vfs);
+  char *full = v ? mem_zero(&s->a, (size_t)v->mxPathname + 1) : NULL;
+  bool resolved =
+      full && v->xFullPathname(v, s->name, v->mxPathname, full) == SQLITE_OK;
+  const char *name = resolved ? full : s->name;
+  const char *slash = strrchr(name, '/');
+  size_t len = slash ? (size_t)(slash - name) : 0;
   if (slash && len == 0) len = 1; /* in "/" */
-  return slash ? mem_copy(&s->a, s->name, len) : mem_copy(&s->a, ".", 1);
+  char *dir = slash ? mem_copy(&s->a, name, len) : mem_copy(&s->a, ".", 1);
+  mem_free(full);
+  return dir;
 }
 
 /* Look at the name before anything is opened or made: *exists. */
@@ -5058,22 +5099,21 @@ static int store_settle_schema(store *s) {
     if (rc == ZKE_OK) rc = db_recognise(s, &kind);
   }
   if (rc == ZKE_OK && kind == DB_EMPTY) rc = db_create_schema(s);
-  return rc == ZKE_OK ? db_enter_wal(s) : rc;
+  if (rc == ZKE_OK) rc = db_enter_wal(s);
+  return rc == ZKE_OK ? db_prepare_ends(s) : rc;
 }
 
 /* In a forked child: let go of the parent's connections, which SQLite would
- * otherwise take for this process's own and share their locks.  A store that
- * another thread of the parent was using cannot be touched: its file must not
- * be opened here. */
+ * otherwise take for this process's own and share their locks.  Where another
+ * thread of the parent was using one, SQLite's own locks may be held for ever:
+ * nothing can be opened here. */
 static int store_drop_orphans(store *s) {
-  zke_file f;
-  bool same = false;
+  bool in_use = false;
   pthread_mutex_lock(&lock_fork_mutex);
   for (store **at = &lock_fork_orphans; *at;) {
     store *o = *at;
+    in_use = in_use || o->locked;
     if (o->locked) {
-      same = same || (s->os.stat(s->os.context, s->name, &f) == 0 &&
-                      live_same_file(&f, &o->file_id));
       at = &o->fork_next;
     } else {
       if (o->db) db_disconnect(o);
@@ -5081,10 +5121,10 @@ static int store_drop_orphans(store *s) {
     }
   }
   pthread_mutex_unlock(&lock_fork_mutex);
-  if (!same) return ZKE_OK;
+  if (!in_use) return ZKE_OK;
   return base_fail(ZKE_FORKED,
-                   "%s: a thread of the parent was using it at the fork; only "
-                   "a new program (exec) can open it",
+                   "%s: a thread of the parent was inside SQLite at the fork; "
+                   "only a new program (exec) can go on",
                    s->name);
 }
 
@@ -5116,6 +5156,7 @@ static int store_open_readonly(store *s) {
   if (s->gate_fd < 0) s->gate_fd = -1;
   s->synchronous = 1;
   rc = db_exec(s, "PRAGMA query_only=1", "configuring");
+  if (rc == ZKE_OK) rc = db_prepare_ends(s);
   int64_t meta[3];
   if (rc == ZKE_OK) rc = db_fetch_ints(s, DB_META, 0, 3, meta);
   if (rc == ZKE_CANTOPEN || rc == ZKE_READONLY) {
@@ -5130,7 +5171,8 @@ static int store_open_readonly(store *s) {
 static int store_open_memory(store *s) {
   int rc = db_connect(s, true);
   if (rc == ZKE_OK) rc = db_configure(s);
-  return rc == ZKE_OK ? db_create_schema(s) : rc;
+  if (rc == ZKE_OK) rc = db_create_schema(s);
+  return rc == ZKE_OK ? db_prepare_ends(s) : rc;
 }
 
 /* Remember the inodes of SQLite's side files, for the tick. */
@@ -5146,9 +5188,10 @@ static int store_open(store *s, unsigned flags) {
     return base_fail(ZKE_BADARGUMENTS,
                      "a database in memory cannot be opened read-only");
   }
-  if (s->memory) return store_open_memory(s);
   int rc = store_drop_orphans(s);
-  if (rc == ZKE_OK) rc = store_inspect_name(s, flags, &exists);
+  if (rc != ZKE_OK) return rc;
+  if (s->memory) return store_open_memory(s);
+  rc = store_inspect_name(s, flags, &exists);
   if (rc != ZKE_OK) return rc;
   return s->readonly ? store_open_readonly(s) : store_open_file(s, exists);
 }
@@ -5317,7 +5360,11 @@ static int api_admit(zke *z, const char *path, unsigned flags,
   }
   live_stamp_lease(z);
   if (flags & API_LIGHT) return flags & API_ANY_STATE ? ZKE_OK : api_state(z);
-  if (s->broken || (s->unsettled && (flags & API_CHANGE))) rc = txn_recover(s);
+  rc = txn_rollback(s);
+  bool change = (flags & API_CHANGE) && !(flags & API_ANY_STATE);
+  if (rc == ZKE_OK && !s->replaced && (s->broken || (s->unsettled && change)))
+    rc = txn_recover(s);
+  if (s->replaced && (flags & API_ANY_STATE)) return ZKE_OK; /* to be told */
   if (rc != ZKE_OK) return rc;
   if (now >= s->tick_next) {
     s->tick_next = base_later(now, ZKE_TICK_MS * ZKE_MS);

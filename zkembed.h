@@ -77,7 +77,8 @@
  * CAVEATS, each with its cure
  *
  * - After fork() the child's copy of a handle refuses every call.  Open the
- *   child's own.  The library registers one atfork handler, which in the child
+ *   child's own; where another thread of the parent was inside a call at the
+ *   fork, that is ZKE_FORKED too, and the child has to exec.  The library registers one atfork handler, which in the child
  *   sets a flag and closes descriptors; a raw clone() that runs no handlers
  *   leaves the parent's session alive until that child is gone.
  * - Never open() and close() the database, its -wal or its -shm by yourself
@@ -369,6 +370,7 @@ typedef struct zke_options {
  *   ZKE_NETWORKFS     on a network file system (write-ahead logging needs
  *                     one kernel)
  *   ZKE_REPLACED      the liveness file is not the one its sessions use
+ *   ZKE_FORKED        a child, whose parent's other thread was inside a call
  *   ZKE_SQLITEVERSION SQLite older than 3.37.2 or built without threads
  *   ZKE_CORRUPT, ZKE_FULL, ZKE_NOMEM, ZKE_SYSTEMERROR, ZKE_OPERATIONTIMEOUT
  *

@@ -62,7 +62,8 @@ code() {
 # Declarations and definitions at file level, each on one line, to its { or ;.
 heads() {
   awk -F '\t' '
-    $3 ~ /^[A-Za-z_]/ && $3 !~ /^(typedef|struct|union|enum|extern|_Static_assert)\>/ &&
+    $3 ~ /^[A-Za-z_]/ && $3 !~ /^(typedef|struct|union|enum|extern)\>/ &&
+      $3 !~ /^_Static_assert/ &&
       !open { open = 1; head = ""; line = $1; section = $2 }
     $3 ~ /^#/ { open = 0 }
     open {
