@@ -6,6 +6,8 @@
 #   make test          all tests; test-fast: the quick ones; test-NAME: one
 #   make test-tsan     the thread tests under ThreadSanitizer
 #   make powerloss     power cuts; CUTS=… EVERY=… SEED=… COMMITS=…
+#   make fuzz          fuzzes with libFuzzer: SECONDS=60 for each target,
+#                      TARGET=path, ops or file for one; see test/fuzz.h
 #   make bench         times the engine against plain SQL; QUICK=1: briefly
 #   make check         headers, symbols, layers, format, documents and so on;
 #                      check-NAME: one of CHECKS below
@@ -280,6 +282,49 @@ test-tsan:
 	@$(MAKE) --no-print-directory SAN=thread test-thread
 
 test-programs: $(TEST_PROGRAMS) $(TEST_NEEDS)
+
+# ---- fuzzing ---------------------------------------------------------------
+
+# test/corpus is what `make test` replays; what a run finds new goes beside it,
+# inputs that break something to build/fuzz/TARGET-crash-… and the like.
+FUZZ_TARGETS = path ops file
+FUZZ_CC = clang
+FUZZ_CFLAGS = -O1 -g -fno-omit-frame-pointer \
+  -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all
+SECONDS = 60
+TARGET = $(FUZZ_TARGETS)
+FUZZ_RUNS = $(TARGET:%=fuzz-%)
+
+$(BUILD)/test/test_corpus: $(wildcard test/fuzz_*.c)
+
+.PHONY: fuzz fuzz-there $(FUZZ_TARGETS:%=fuzz-%)
+fuzz: $(FUZZ_RUNS)
+
+fuzz-there:
+	@mkdir -p build/fuzz
+	@printf '%s\n' '#include <stddef.h>' '#include <stdint.h>' \
+	  'int LLVMFuzzerTestOneInput(const uint8_t *, size_t);' \
+	  'int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)' \
+	  '{ (void)p; return (int)(n - n); }' >build/fuzz/probe.c
+	@$(FUZZ_CC) $(FUZZ_CFLAGS) -o build/fuzz/probe build/fuzz/probe.c || { \
+	  echo 'make fuzz needs clang with libFuzzer.  On Debian, type:' >&2; \
+	  echo '  apt-get install clang libclang-rt-14-dev' >&2; \
+	  echo '(the number is that of clang --version).  Without it,' >&2; \
+	  echo '`make test-corpus` replays what was found so far.' >&2; exit 1; }
+
+# fuzz_path includes zkembed.c, the others are compiled with it.
+$(FUZZ_TARGETS:%=build/fuzz/%): build/fuzz/%: test/fuzz_%.c test/fuzz.h \
+  zkembed.c zkembed.h | fuzz-there deps-sqlite
+	$(FUZZ_CC) -std=c11 -D_GNU_SOURCE= -I. $(CPPFLAGS) $(FUZZ_CFLAGS) \
+	  $(filter-out -Wconversion,$(WARNINGS)) -o $@ $< \
+	  $(if $(filter path,$*),,zkembed.c) $(LIBS)
+
+$(FUZZ_TARGETS:%=fuzz-%): fuzz-%: build/fuzz/%
+	@mkdir -p build/fuzz/corpus/$*
+	ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 \
+	  build/fuzz/$* -max_total_time=$(SECONDS) -max_len=600 -len_control=0 \
+	  -timeout=25 -verbosity=0 -print_final_stats=1 \
+	  -artifact_prefix=build/fuzz/$*- build/fuzz/corpus/$* test/corpus/$*
 
 # ---- demo and bench --------------------------------------------------------
 

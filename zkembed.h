@@ -879,7 +879,8 @@ enum { ZKE_TEST_FAIL_BEFORE = 1, ZKE_TEST_FAIL_AFTER = 2 };
  *
  * The session's change number skip+1 from now (create, delete, set, multi,
  * set_acl) returns ZKE_CONNECTIONLOSS: before it took effect, or after, as a
- * client of a server sees it when the connection breaks.
+ * client of a server sees it when the connection breaks.  A change that would
+ * have been refused loses its reply as well.
  *
  *   when  ZKE_TEST_FAIL_BEFORE or _AFTER; 0 takes a pending one back
  *   skip  changes that go through first
