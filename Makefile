@@ -5,6 +5,7 @@
 #   make demo          counts the words of this checkout with several processes
 #   make test          all tests; test-fast: the quick ones; test-NAME: one
 #   make test-tsan     the thread tests under ThreadSanitizer
+#   make torture       processes that are killed: KILLS=… SEED=… SECONDS=…
 #   make powerloss     power cuts; CUTS=… EVERY=… SEED=… COMMITS=…
 #   make fuzz          fuzzes with libFuzzer: SECONDS=60 for each target,
 #                      TARGET=path, ops or file for one; see test/fuzz.h
@@ -265,6 +266,30 @@ powerloss: $(BUILD)/test/test_power $(POWER_NORMAL)
 	$(BUILD)/test/test_power
 	$(POWER_NORMAL) cuts
 
+# Processes that are killed: an engine that checkpoints often and looks for the
+# dead more often.  Most rounds are in memory, some on the disk.
+TORTURE_ENGINE = $(BUILD)/test/zkembed-torture.o
+KILLS = 2000
+
+$(TORTURE_ENGINE): zkembed.c zkembed.h | $(BUILD)/test deps-sqlite
+	$(CC) $(LIB_CFLAGS) -DZKE_CHECKPOINT_PAGES=48 \
+	  -DZKE_CHECKPOINT_RETRY_PAGES=8 -DZKE_TICK_MS=100 \
+	  -DZKE_DUTY_TICK_MS=50 -DZKE_TRIM_EVENTS=16 -c -o $@ zkembed.c
+
+$(BUILD)/torture: test/torture.c test/torture_history.c \
+  test/torture_history.h zkembed.h $(TORTURE_ENGINE) $(SQLITE_OBJECT)
+	$(CC) $(TEST_CFLAGS) $(LINK) -o $@ $(filter %.c %.o,$^) $(LIBS)
+
+$(BUILD)/test/test_history: test/torture_history.c
+
+.PHONY: torture
+torture: FETCH = sqlite
+torture: export KILLS := $(KILLS)
+torture: export SEED := $(SEED)
+torture: export SECONDS := $(if $(filter file,$(origin SECONDS)),,$(SECONDS))
+torture: $(BUILD)/torture
+	$(BUILD)/torture $(BUILD)/test
+
 TEST_TARGETS = test test-fast $(TESTS:%=test-%)
 .PHONY: $(TEST_TARGETS) test-programs test-tsan
 $(TEST_TARGETS) test-programs: FETCH = sqlite check shell
@@ -321,10 +346,13 @@ $(FUZZ_TARGETS:%=build/fuzz/%): build/fuzz/%: test/fuzz_%.c test/fuzz.h \
 
 $(FUZZ_TARGETS:%=fuzz-%): fuzz-%: build/fuzz/%
 	@mkdir -p build/fuzz/corpus/$*
-	ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 \
+	@echo "fuzzing $*: $(SECONDS) s, log in build/fuzz/$*.log"
+	@ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 \
 	  build/fuzz/$* -max_total_time=$(SECONDS) -max_len=600 -len_control=0 \
-	  -timeout=25 -verbosity=0 -print_final_stats=1 \
-	  -artifact_prefix=build/fuzz/$*- build/fuzz/corpus/$* test/corpus/$*
+	  -timeout=25 -print_final_stats=1 -artifact_prefix=build/fuzz/$*- \
+	  build/fuzz/corpus/$* test/corpus/$* >build/fuzz/$*.log 2>&1 || { \
+	  tail -n 60 build/fuzz/$*.log >&2; exit 1; }
+	@grep -E '^(#[0-9]+.DONE|Done )' build/fuzz/$*.log
 
 # ---- demo and bench --------------------------------------------------------
 

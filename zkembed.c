@@ -1838,19 +1838,42 @@ static int db_create_schema(store *s) {
 }
 
 /* What the first bytes of a file say. */
-enum db_kind { DB_EMPTY, DB_OURS, DB_STRANGER, DB_NEWER };
+enum db_kind { DB_EMPTY, DB_UNFINISHED, DB_OURS, DB_STRANGER, DB_NEWER };
 
 static uint32_t db_big_endian(const unsigned char *p) {
   return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 |
          p[3];
 }
 
+/* Is there a rollback journal beside the database? */
+static bool db_has_journal(store *s) {
+  int there = 0;
+  const char *name = sqlite3_db_filename(s->db, "main");
+  sqlite3_vfs *v = sqlite3_vfs_find(s->vfs);
+  if (!name || !*name || !v) return false;
+  int rc = v->xAccess(v, sqlite3_filename_journal(name), SQLITE_ACCESS_EXISTS,
+                      &there);
+  return rc == SQLITE_OK && there;
+}
+
+/* What a header of 100 bytes says. */
+static enum db_kind db_judge(store *s, const unsigned char *head) {
+  static const unsigned char zeros[100];
+  /* a power cut took the first page of a creation: the journal has the rest */
+  if (memcmp(head, zeros, sizeof zeros) == 0)
+    return db_has_journal(s) ? DB_UNFINISHED : DB_STRANGER;
+  if (memcmp(head, "SQLite format 3", 16) != 0 ||
+      db_big_endian(head + 68) != ZKE_APPLICATION_ID) {
+    return DB_STRANGER;
+  }
+  return db_big_endian(head + 60) > ZKE_FORMAT ? DB_NEWER : DB_OURS;
+}
+
 /* Look at the file's header through SQLite's own descriptor: reading the
  * database in any other way would make a -shm beside a stranger's file, or
  * drop SQLite's locks when the descriptor is closed.  The header never lies
  * in the write-ahead log: the identifying fields are written before WAL mode
- * is switched on and not changed after.  A hot rollback journal means a
- * creation that was cut short. */
+ * is switched on and not changed after. */
 static int db_recognise(store *s, enum db_kind *kind) {
   sqlite3_file *file = NULL;
   sqlite3_int64 size = 0;
@@ -1861,19 +1884,11 @@ static int db_recognise(store *s, enum db_kind *kind) {
     return db_error(s, SQLITE_CANTOPEN, "opening");
   rc = file->pMethods->xFileSize(file, &size);
   if (rc != SQLITE_OK) return db_error(s, rc, "reading the header");
-  if (size == 0) {
-    *kind = DB_EMPTY;
-    return ZKE_OK;
-  }
-  *kind = DB_STRANGER;
+  *kind = size == 0 ? DB_EMPTY : DB_STRANGER;
   if (size < (sqlite3_int64)sizeof head) return ZKE_OK;
   rc = file->pMethods->xRead(file, head, sizeof head, 0);
   if (rc != SQLITE_OK) return db_error(s, rc, "reading the header");
-  if (memcmp(head, "SQLite format 3", 16) != 0 ||
-      db_big_endian(head + 68) != ZKE_APPLICATION_ID) {
-    return ZKE_OK;
-  }
-  *kind = db_big_endian(head + 60) > ZKE_FORMAT ? DB_NEWER : DB_OURS;
+  *kind = db_judge(s, head);
   return ZKE_OK;
 }
 
@@ -2867,6 +2882,8 @@ static int node_read_columns(store *s, sqlite3_stmt *st, node *n) {
   n->blob = sqlite3_column_int64(st, 14);
   n->due = sqlite3_column_int64(st, 15);
   n->acl = NULL;
+  if (n->len < -1 || n->len > INT_MAX)
+    return base_fail(ZKE_CORRUPT, "%s: a node has no such length", s->name);
   if (sqlite3_column_type(st, 12) == SQLITE_NULL) return ZKE_OK;
   n->acl = mem_copy(&s->a, sqlite3_column_text(st, 12),
                     (size_t)sqlite3_column_bytes(st, 12));
@@ -5087,17 +5104,23 @@ static int store_name_files(store *s) {
   return ZKE_OK;
 }
 
-/* With the gate held: make the tables, or accept what is there now.  A first
- * read rolls back a creation that was cut short, which leaves an empty file. */
+/* A first read rolls back a creation that was cut short, which leaves an empty
+ * file. */
+static int store_roll_back(store *s, enum db_kind *kind) {
+  int rc = db_exec(s, "SELECT 1 FROM sqlite_schema LIMIT 1", "reading");
+  if (rc == ZKE_CORRUPT && *kind == DB_UNFINISHED) rc = ZKE_OK;
+  if (rc == ZKE_OK) rc = db_recognise(s, kind);
+  if (rc == ZKE_OK && *kind == DB_UNFINISHED) *kind = DB_STRANGER;
+  return rc == ZKE_OK ? db_accept(s, *kind) : rc;
+}
+
+/* With the gate held: make the tables, or accept what is there now. */
 static int store_settle_schema(store *s) {
   enum db_kind kind;
   int rc = db_recognise(s, &kind);
   if (rc == ZKE_OK) rc = db_accept(s, kind);
   if (rc == ZKE_OK) rc = db_configure(s);
-  if (rc == ZKE_OK && kind == DB_OURS) {
-    rc = db_exec(s, "SELECT 1 FROM sqlite_schema LIMIT 1", "reading");
-    if (rc == ZKE_OK) rc = db_recognise(s, &kind);
-  }
+  if (rc == ZKE_OK && kind != DB_EMPTY) rc = store_roll_back(s, &kind);
   if (rc == ZKE_OK && kind == DB_EMPTY) rc = db_create_schema(s);
   if (rc == ZKE_OK) rc = db_enter_wal(s);
   return rc == ZKE_OK ? db_prepare_ends(s) : rc;
@@ -5149,7 +5172,8 @@ static int store_open_readonly(store *s) {
   enum db_kind kind;
   int rc = db_connect(s, false);
   if (rc == ZKE_OK) rc = db_recognise(s, &kind);
-  if (rc == ZKE_OK) rc = db_accept(s, kind == DB_EMPTY ? DB_STRANGER : kind);
+  if (rc == ZKE_OK)
+    rc = db_accept(s, kind <= DB_UNFINISHED ? DB_STRANGER : kind);
   if (rc == ZKE_OK) rc = store_name_files(s);
   if (rc != ZKE_OK) return rc;
   s->gate_fd = lock_fd_open(s, s->live, O_RDONLY, 0); /* to probe; or -1 */

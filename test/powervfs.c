@@ -1,0 +1,554 @@
+/* powervfs.c - see powervfs.h */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "powervfs.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { NAMES = 8, MOVES = 16, SECTOR = 512 };
+
+uint64_t power_random(uint64_t *state, uint64_t limit) {
+  uint64_t x = *state += UINT64_C(0x9e3779b97f4a7c15);
+  x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+  x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+  return (x ^ (x >> 31)) % limit;
+}
+
+/* A broken model is no finding: nothing it says would count. */
+static void insist(bool sound, const char *what) {
+  if (sound) return;
+  fprintf(stderr, "powervfs: %s\n", what);
+  abort();
+}
+
+/* ---- contents ---- */
+
+typedef struct content {
+  unsigned char *data;
+  int64_t size, room;
+} content;
+
+static void content_resize(content *c, int64_t size) {
+  if (size > c->room) {
+    c->room = size * 2;
+    c->data = realloc(c->data, (size_t)c->room);
+    insist(c->data != NULL, "out of memory");
+  }
+  if (size > c->size) memset(c->data + c->size, 0, (size_t)(size - c->size));
+  c->size = size;
+}
+
+static void content_write(content *c, const unsigned char *data, int64_t at,
+                          int64_t size) {
+  if (size <= 0) return;
+  if (at + size > c->size) content_resize(c, at + size);
+  memcpy(c->data + at, data, (size_t)size);
+}
+
+static content content_copy(const content *from) {
+  content c = {0};
+  content_write(&c, from->data, 0, from->size);
+  return c;
+}
+
+static void content_load(content *c, const char *path) {
+  struct stat s;
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  insist(fd >= 0 && fstat(fd, &s) == 0, "cannot read a file");
+  content_resize(c, s.st_size);
+  insist(!s.st_size || read(fd, c->data, (size_t)s.st_size) == s.st_size,
+         "cannot read a file");
+  close(fd);
+}
+
+static void content_store(const content *c, const char *path) {
+  int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  insist(fd >= 0, "cannot make a file");
+  insist(!c->size || write(fd, c->data, (size_t)c->size) == c->size,
+         "cannot write a file");
+  close(fd);
+}
+
+/* ---- the disk ---- */
+
+/* A write, or a truncation to `at`. */
+typedef struct change {
+  struct change *next;
+  int64_t number; /* of all changes of the disk, in the order made */
+  bool truncation;
+  int64_t at;
+  int size;
+  unsigned char data[];
+} change;
+
+typedef struct inode {
+  struct inode *next; /* of all */
+  content durable;
+  change *first, **last; /* since the last sync */
+  int count, writes;     /* how many, and without truncations */
+} inode;
+
+/* A name and what it has stood for; NULL: for nothing. */
+typedef struct name {
+  char name[64];
+  inode *durable;
+  int moves; /* since the directory's last sync */
+  struct {
+    int64_t number;
+    inode *to;
+  } move[MOVES];
+} name;
+
+static struct {
+  char directory[PATH_MAX];
+  power_hook hook;
+  const char *lying; /* the name whose syncs have no effect, or NULL */
+  int64_t number;    /* of the last change */
+  inode *inodes;
+  int names;
+  name name[NAMES];
+} disk;
+
+static void tell(power_event event) {
+  if (disk.hook) disk.hook(event);
+}
+
+static inode *inode_new(void) {
+  inode *i = calloc(1, sizeof *i);
+  insist(i != NULL, "out of memory");
+  i->last = &i->first;
+  i->next = disk.inodes;
+  return disk.inodes = i;
+}
+
+static void inode_forget_changes(inode *i) {
+  while (i->first) {
+    change *c = i->first;
+    i->first = c->next;
+    free(c);
+  }
+  i->last = &i->first;
+  i->count = i->writes = 0;
+}
+
+static void inode_change(inode *i, bool truncation, int64_t at,
+                         const void *data, int size) {
+  change *c = malloc(sizeof *c + (size_t)size);
+  insist(c != NULL, "out of memory");
+  *c = (change){.number = ++disk.number,
+                .truncation = truncation,
+                .at = at,
+                .size = size};
+  if (size) memcpy(c->data, data, (size_t)size);
+  *i->last = c;
+  i->last = &c->next;
+  i->count++;
+  i->writes += !truncation;
+}
+
+/* Apply the part of a change that reached the disk. */
+static void change_apply(const change *c, content *to, int64_t from,
+                         int64_t end) {
+  if (c->truncation) {
+    content_resize(to, c->at);
+  } else {
+    content_write(to, c->data + (from - c->at), from, end - from);
+  }
+}
+
+static void inode_sync(inode *i) {
+  for (const change *c = i->first; c; c = c->next) {
+    change_apply(c, &i->durable, c->at, c->at + c->size);
+  }
+  inode_forget_changes(i);
+}
+
+static inode *name_now(const name *n) {
+  return n->moves ? n->move[n->moves - 1].to : n->durable;
+}
+
+static void name_move(name *n, inode *to) {
+  insist(n->moves < MOVES, "a directory is never synced");
+  n->move[n->moves].number = ++disk.number;
+  n->move[n->moves++].to = to;
+}
+
+/* The name of a file of the modelled directory, or NULL. */
+static const char *name_within(const char *path) {
+  size_t len = strlen(disk.directory);
+  if (!path || strncmp(path, disk.directory, len) != 0 || path[len] != '/')
+    return NULL;
+  return strchr(path + len + 1, '/') ? NULL : path + len + 1;
+}
+
+static name *name_find(const char *text) {
+  for (int i = 0; i < disk.names; i++) {
+    if (strcmp(disk.name[i].name, text) == 0) return &disk.name[i];
+  }
+  return NULL;
+}
+
+static name *name_make(const char *text) {
+  name *n = name_find(text);
+  if (n) return n;
+  insist(disk.names < NAMES, "too many names");
+  n = &disk.name[disk.names++];
+  *n = (name){.durable = NULL};
+  snprintf(n->name, sizeof n->name, "%s", text);
+  return n;
+}
+
+void power_sync_names(void) {
+  tell(POWER_SYNC_NAMES);
+  for (int i = 0; i < disk.names; i++) {
+    disk.name[i].durable = name_now(&disk.name[i]);
+    disk.name[i].moves = 0;
+  }
+}
+
+void power_lie(const char *text) { disk.lying = text; }
+
+int power_unsynced(const char *text) {
+  const name *n = name_find(text);
+  const inode *i = n ? name_now(n) : NULL;
+  return i ? i->writes : 0;
+}
+
+int power_unsynced_names(void) {
+  int count = 0;
+  for (int i = 0; i < disk.names; i++) {
+    count += name_now(&disk.name[i]) != disk.name[i].durable;
+  }
+  return count;
+}
+
+/* ---- what a cut leaves ---- */
+
+typedef struct cut {
+  power_style style;
+  uint64_t *random;
+  int64_t stop; /* POWER_PREFIX: the change that is torn */
+  power_loss *loss;
+} cut;
+
+static bool cut_chance(const cut *k, uint64_t one_in) {
+  return power_random(k->random, one_in) == 0;
+}
+
+/* Apply the first or the last sectors of a write. */
+static void cut_tear(const cut *k, const change *c, content *to) {
+  int64_t end = c->at + c->size, first = c->at / SECTOR + 1;
+  int64_t inside = (end - 1) / SECTOR - first + 1; /* boundaries within */
+  k->loss->torn++;
+  if (c->truncation || inside < 1) return;
+  int64_t at = first + (int64_t)power_random(k->random, (uint64_t)inside);
+  if (cut_chance(k, 2) || k->style == POWER_PREFIX) {
+    change_apply(c, to, c->at, at * SECTOR);
+  } else {
+    change_apply(c, to, at * SECTOR, end);
+  }
+}
+
+static void cut_sectors(const cut *k, const change *c, content *to) {
+  int64_t end = c->at + c->size;
+  for (int64_t at = c->at; at < end;) {
+    int64_t next = (at / SECTOR + 1) * SECTOR;
+    if (next > end) next = end;
+    if (cut_chance(k, 2)) change_apply(c, to, at, next);
+    at = next;
+  }
+  k->loss->torn++;
+}
+
+/* What becomes of a change. */
+enum fate { KEPT, LOST, TORN };
+
+static enum fate cut_fate(const cut *k, const change *c) {
+  switch (k->style) {
+    case POWER_NONE:
+      return LOST;
+    case POWER_ALL:
+      return KEPT;
+    case POWER_PREFIX:
+      return c->number < k->stop ? KEPT : c->number > k->stop ? LOST : TORN;
+    default:
+      return (enum fate)power_random(k->random, 3);
+  }
+}
+
+static void cut_change(const cut *k, const change *c, content *to) {
+  if (k->style == POWER_SECTORS && !c->truncation) {
+    cut_sectors(k, c, to);
+    return;
+  }
+  switch (cut_fate(k, c)) {
+    case KEPT:
+      change_apply(c, to, c->at, c->at + c->size);
+      k->loss->kept++;
+      break;
+    case LOST:
+      k->loss->lost++;
+      break;
+    default:
+      cut_tear(k, c, to);
+  }
+}
+
+/* The length of a file can reach the disk before what it has grown by. */
+static void cut_grow(const cut *k, const inode *i, content *to) {
+  int64_t end = 0, from = to->size;
+  for (const change *c = i->first; c; c = c->next) {
+    if (!c->truncation && c->at + c->size > end) end = c->at + c->size;
+  }
+  if (end <= from || k->style < POWER_SUBSET || cut_chance(k, 2)) return;
+  content_resize(to, end);
+  if (cut_chance(k, 2)) return;
+  for (int64_t at = from; at < end; at++) {
+    to->data[at] = (unsigned char)power_random(k->random, 256);
+  }
+}
+
+static content cut_inode(const cut *k, const inode *i) {
+  content result = content_copy(&i->durable);
+  int n = 0;
+  const change **order = calloc((size_t)i->count + 1, sizeof *order);
+  insist(order != NULL, "out of memory");
+  for (const change *c = i->first; c; c = c->next) order[n++] = c;
+  for (int at = n - 1; at > 0 && k->style == POWER_SHUFFLE; at--) {
+    int other = (int)power_random(k->random, (uint64_t)at + 1);
+    const change *c = order[at];
+    order[at] = order[other];
+    order[other] = c;
+    k->loss->reordered += other != at;
+  }
+  for (int at = 0; at < n; at++) cut_change(k, order[at], &result);
+  cut_grow(k, i, &result);
+  free(order);
+  return result;
+}
+
+/* What the name stands for after the cut. */
+static const inode *cut_name(const cut *k, const name *n) {
+  int kept = 0;
+  if (k->style == POWER_ALL) {
+    kept = n->moves;
+  } else if (k->style == POWER_PREFIX) {
+    while (kept < n->moves && n->move[kept].number < k->stop) kept++;
+  } else if (k->style != POWER_NONE) {
+    kept = (int)power_random(k->random, (uint64_t)n->moves + 1);
+  }
+  k->loss->kept += kept;
+  k->loss->lost += n->moves - kept;
+  return kept ? n->move[kept - 1].to : n->durable;
+}
+
+/* The number of the oldest change that is not synced. */
+static int64_t oldest_change(void) {
+  int64_t oldest = disk.number;
+  for (const inode *i = disk.inodes; i; i = i->next) {
+    if (i->first && i->first->number < oldest) oldest = i->first->number;
+  }
+  return oldest;
+}
+
+void power_image(const char *directory, power_style style, uint64_t *random,
+                 power_loss *loss) {
+  int64_t oldest = oldest_change(), span = disk.number - oldest + 1;
+  cut k = {.style = style, .random = random, .loss = loss};
+  k.stop = oldest + (int64_t)power_random(random, (uint64_t)span + 1);
+  for (int i = 0; i < disk.names; i++) {
+    char path[PATH_MAX + 80];
+    const inode *file = cut_name(&k, &disk.name[i]);
+    if (!file) continue;
+    content c = cut_inode(&k, file);
+    snprintf(path, sizeof path, "%s/%s", directory, disk.name[i].name);
+    content_store(&c, path);
+    free(c.data);
+  }
+}
+
+/* ---- the VFS ---- */
+
+typedef struct power_file {
+  sqlite3_file base;
+  inode *inode;       /* NULL: not modelled */
+  bool syncs_names;   /* its next sync is one of the directory too */
+  sqlite3_file *real; /* lies behind this structure */
+} power_file;
+
+static sqlite3_vfs *under, vfs;
+
+#define REAL(f) (((power_file *)(f))->real)
+#define PASS(method, parameters, arguments)     \
+  static int vfs_##method parameters {          \
+    return REAL(f)->pMethods->method arguments; \
+  }
+
+PASS(xClose, (sqlite3_file * f), (REAL(f)))
+PASS(xRead, (sqlite3_file * f, void *to, int size, sqlite3_int64 at),
+     (REAL(f), to, size, at))
+PASS(xFileSize, (sqlite3_file * f, sqlite3_int64 *size), (REAL(f), size))
+PASS(xLock, (sqlite3_file * f, int level), (REAL(f), level))
+PASS(xUnlock, (sqlite3_file * f, int level), (REAL(f), level))
+PASS(xCheckReservedLock, (sqlite3_file * f, int *held), (REAL(f), held))
+PASS(xFileControl, (sqlite3_file * f, int op, void *arg), (REAL(f), op, arg))
+PASS(xSectorSize, (sqlite3_file * f), (REAL(f)))
+PASS(xDeviceCharacteristics, (sqlite3_file * f), (REAL(f)))
+PASS(xShmMap,
+     (sqlite3_file * f, int page, int size, int extend, void volatile **out),
+     (REAL(f), page, size, extend, out))
+PASS(xShmUnmap, (sqlite3_file * f, int remove), (REAL(f), remove))
+
+static void vfs_xShmBarrier(sqlite3_file *f) {
+  REAL(f)->pMethods->xShmBarrier(REAL(f));
+}
+
+static int vfs_xShmLock(sqlite3_file *f, int offset, int n, int flags) {
+  int unlock = SQLITE_SHM_UNLOCK | SQLITE_SHM_EXCLUSIVE;
+  if (offset == 0 && flags == unlock) tell(POWER_PUBLISH);
+  return REAL(f)->pMethods->xShmLock(REAL(f), offset, n, flags);
+}
+
+static int vfs_xWrite(sqlite3_file *f, const void *data, int size,
+                      sqlite3_int64 at) {
+  inode *i = ((power_file *)f)->inode;
+  if (i) tell(POWER_WRITE);
+  int rc = REAL(f)->pMethods->xWrite(REAL(f), data, size, at);
+  if (i && rc == SQLITE_OK) inode_change(i, false, at, data, size);
+  return rc;
+}
+
+static int vfs_xTruncate(sqlite3_file *f, sqlite3_int64 size) {
+  inode *i = ((power_file *)f)->inode;
+  if (i) tell(POWER_TRUNCATE);
+  int rc = REAL(f)->pMethods->xTruncate(REAL(f), size);
+  if (i && rc == SQLITE_OK) inode_change(i, true, size, NULL, 0);
+  return rc;
+}
+
+static bool lies_about(const inode *i) {
+  const name *n = disk.lying ? name_find(disk.lying) : NULL;
+  return n && name_now(n) == i;
+}
+
+/* The unix VFS syncs the directory with the first sync of a journal or log
+ * that it may have made. */
+static int vfs_xSync(sqlite3_file *f, int flags) {
+  power_file *file = (power_file *)f;
+  if (!file->inode) return REAL(f)->pMethods->xSync(REAL(f), flags);
+  tell(POWER_SYNC);
+  if (!lies_about(file->inode)) inode_sync(file->inode);
+  if (file->syncs_names) power_sync_names();
+  file->syncs_names = false;
+  return SQLITE_OK;
+}
+
+static const sqlite3_io_methods methods = {
+    .iVersion = 2, /* without memory mapping */
+    .xClose = vfs_xClose,
+    .xRead = vfs_xRead,
+    .xWrite = vfs_xWrite,
+    .xTruncate = vfs_xTruncate,
+    .xSync = vfs_xSync,
+    .xFileSize = vfs_xFileSize,
+    .xLock = vfs_xLock,
+    .xUnlock = vfs_xUnlock,
+    .xCheckReservedLock = vfs_xCheckReservedLock,
+    .xFileControl = vfs_xFileControl,
+    .xSectorSize = vfs_xSectorSize,
+    .xDeviceCharacteristics = vfs_xDeviceCharacteristics,
+    .xShmMap = vfs_xShmMap,
+    .xShmLock = vfs_xShmLock,
+    .xShmBarrier = vfs_xShmBarrier,
+    .xShmUnmap = vfs_xShmUnmap,
+};
+
+static int vfs_open(sqlite3_vfs *v, const char *path, sqlite3_file *f,
+                    int flags, int *flags_out) {
+  power_file *file = (power_file *)f;
+  const char *text = name_within(path);
+  name *n = text ? name_make(text) : NULL;
+  bool making = n && !name_now(n) && (flags & SQLITE_OPEN_CREATE);
+  int logs = SQLITE_OPEN_MAIN_JOURNAL | SQLITE_OPEN_WAL;
+  (void)v;
+  if (making) tell(POWER_CREATE);
+  *file = (power_file){.real = (sqlite3_file *)(file + 1)};
+  int rc = under->xOpen(under, path, file->real, flags, flags_out);
+  if (file->real->pMethods) file->base.pMethods = &methods;
+  if (rc != SQLITE_OK || !n) return rc;
+  if (making) name_move(n, inode_new());
+  file->inode = name_now(n);
+  file->syncs_names = (flags & SQLITE_OPEN_CREATE) && (flags & logs);
+  return rc;
+}
+
+static int vfs_delete(sqlite3_vfs *v, const char *path, int sync) {
+  const char *text = name_within(path);
+  name *n = text ? name_find(text) : NULL;
+  (void)v;
+  if (!n || !name_now(n)) return under->xDelete(under, path, sync);
+  tell(POWER_DELETE);
+  int rc = under->xDelete(under, path, 0);
+  if (rc == SQLITE_OK) name_move(n, NULL);
+  if (rc == SQLITE_OK && sync) power_sync_names();
+  return rc;
+}
+
+static void vfs_register(void) {
+  if (under) return;
+  under = sqlite3_vfs_find(NULL);
+  vfs = *under;
+  vfs.zName = "power";
+  vfs.pNext = NULL;
+  vfs.szOsFile += (int)sizeof(power_file);
+  vfs.xOpen = vfs_open;
+  vfs.xDelete = vfs_delete;
+  sqlite3_vfs_register(&vfs, 0);
+}
+
+/* ---- beginning ---- */
+
+static void disk_clear(void) {
+  while (disk.inodes) {
+    inode *i = disk.inodes;
+    disk.inodes = i->next;
+    inode_forget_changes(i);
+    free(i->durable.data);
+    free(i);
+  }
+  memset(&disk, 0, sizeof disk);
+}
+
+static bool is_modelled(const struct dirent *e) {
+  size_t len = strlen(e->d_name);
+  bool shared = len > 4 && strcmp(e->d_name + len - 4, "-shm") == 0;
+  return e->d_type == DT_REG && !shared;
+}
+
+void power_begin(const char *directory, power_hook hook) {
+  const struct dirent *e;
+  disk_clear();
+  vfs_register();
+  insist(realpath(directory, disk.directory) != NULL, "no such directory");
+  DIR *d = opendir(directory);
+  insist(d != NULL, "no such directory");
+  while ((e = readdir(d))) {
+    char path[PATH_MAX + 256];
+    if (!is_modelled(e)) continue;
+    snprintf(path, sizeof path, "%s/%s", disk.directory, e->d_name);
+    name *n = name_make(e->d_name);
+    n->durable = inode_new();
+    content_load(&n->durable->durable, path);
+  }
+  closedir(d);
+  disk.hook = hook;
+}

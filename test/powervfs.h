@@ -1,0 +1,75 @@
+/* powervfs.h - a disk that a power cut robs of what was not synced
+ *
+ * An SQLite VFS, "power", over the default one.  The files of one directory
+ * are modelled: each has a durable content and the changes made since its last
+ * sync, and so has the directory for its names.  Reads, locks and shared
+ * memory go to the real files, which have everything at once; no real sync is
+ * made.  At any moment power_image() writes what could be found after a cut:
+ * the durable contents with a random part of the changes, dropped, torn or in
+ * another order.
+ *
+ * What is assumed of the disk is what SQLite assumes: a sync is one, a write
+ * changes no byte outside of its range, the bytes of a sector are not mixed.
+ * A file that was growing may have grown over zeros or rubbish.
+ */
+#ifndef ZKE_POWERVFS_H
+#define ZKE_POWERVFS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What is about to happen to the disk.  A cut in a call of the hook is one
+ * before it; all but the last change what a cut can leave. */
+typedef enum power_event {
+  POWER_WRITE,
+  POWER_TRUNCATE,
+  POWER_SYNC,
+  POWER_CREATE,
+  POWER_DELETE,
+  POWER_SYNC_NAMES,
+  POWER_PUBLISH /* the log's write lock is let go: a commit is visible */
+} power_event;
+
+typedef void (*power_hook)(power_event event);
+
+/* Model this directory from now on; what lies in it, but for -shm files and
+ * directories, is durable.  The hook, or none, is called before each event. */
+void power_begin(const char *directory, power_hook hook);
+
+/* Sync the directory, as fsync() on its descriptor does. */
+void power_sync_names(void);
+
+/* From now on syncs of the file of that name have no effect. */
+void power_lie(const char *name);
+
+/* Writes to the file of that name since its last sync. */
+int power_unsynced(const char *name);
+
+/* Names made or deleted since the directory's last sync. */
+int power_unsynced_names(void);
+
+/* What a cut does to the changes of a file since its last sync. */
+typedef enum power_style {
+  POWER_NONE,    /* all are lost */
+  POWER_ALL,     /* all are there */
+  POWER_PREFIX,  /* all files stop at one moment, in the middle of a write */
+  POWER_SUBSET,  /* each is there, lost or torn, in the order made */
+  POWER_SHUFFLE, /* the same in any order */
+  POWER_SECTORS, /* each sector of each is there or lost */
+  POWER_STYLES
+} power_style;
+
+typedef struct power_loss {
+  long kept, lost, torn, reordered; /* changes */
+} power_loss;
+
+/* Write into another, empty directory what a cut now could leave.  The same
+ * number in *random gives the same. */
+void power_image(const char *directory, power_style style, uint64_t *random,
+                 power_loss *loss);
+
+/* The next pseudo-random number below a limit, of a sequence that its state
+ * determines (splitmix64). */
+uint64_t power_random(uint64_t *state, uint64_t limit);
+
+#endif
