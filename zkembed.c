@@ -1059,17 +1059,17 @@ static bool acl_next(const char **at, acl_entry *e) {
   return true;
 }
 
-/* The next character of an escaped id. */
-static char acl_unescape(const char **at) {
+/* The next character of an escaped id; a lone '\\' at its end is itself. */
+static char acl_unescape(const char **at, const char *end) {
   char c = *(*at)++;
-  if (c != '\\') return c;
+  if (c != '\\' || *at == end) return c;
   c = *(*at)++;
   return c == 'n' ? '\n' : c;
 }
 
 static bool acl_id_equals(const acl_entry *e, const char *id) {
   const char *at = e->id, *end = e->id + e->id_len;
-  while (at < end && *id && acl_unescape(&at) == *id) id++;
+  while (at < end && *id && acl_unescape(&at, end) == *id) id++;
   return at == end && !*id;
 }
 
@@ -1101,7 +1101,7 @@ static void acl_add_id(buf *out, const acl_entry *e, bool masked) {
   const char *at = e->id, *end = e->id + e->id_len;
   bool mask = masked && strcmp(e->scheme, "digest") == 0;
   while (at < end) {
-    char c = acl_unescape(&at);
+    char c = acl_unescape(&at, end);
     buf_add(out, &c, 1);
     if (!mask || c != ':') continue;
     buf_add(out, "x", 1);
@@ -3854,11 +3854,13 @@ static int sweep_sessions(store *s) {
   return rc;
 }
 
-/* Is the node still due, now that the transaction holds still? */
+/* Is the node still due, now that the transaction holds still?  The times come
+ * from a file, so nothing is subtracted from them. */
 static bool sweep_is_due(const txn *t, const node *n) {
   if (n->kind == NODE_CONTAINER)
-    return n->due && t->now - n->due >= t->s->container;
-  return n->kind == NODE_TTL && t->now - n->mtime > n->ttl;
+    return n->due && n->due <= t->now - t->s->container;
+  return n->kind == NODE_TTL && n->ttl >= 0 &&
+         base_later(n->mtime, n->ttl) < t->now;
 }
 
 static int sweep_remove_body(txn *t, void *arg) {
