@@ -9,6 +9,9 @@
 #   make powerloss     power cuts; CUTS=… EVERY=… SEED=… COMMITS=…
 #   make fuzz          fuzzes with libFuzzer: SECONDS=60 for each target,
 #                      TARGET=path, ops or file for one; see test/fuzz.h
+#   make conformance   the same random operations on zkembed and on a ZooKeeper
+#                      server, which it fetches: OPS=… SEED=… SEEDS=…; MASKS=1
+#                      tells what is not compared
 #   make bench         times the engine against plain SQL; QUICK=1: briefly
 #   make check         headers, symbols, layers, format, documents and so on;
 #                      check-NAME: one of CHECKS below
@@ -211,7 +214,8 @@ build/deps/%: | build/deps
 	@sh test/deps.sh $(if $(FETCH),-y) $(sort $* $(FETCH))
 	@touch $@
 
-$(addprefix build/deps/,check shell c++ clang-format pkg-config): | deps-sqlite
+$(addprefix build/deps/,check shell c++ clang-format pkg-config zookeeper \
+  zookeeper-client): | deps-sqlite
 
 # ---- tests -----------------------------------------------------------------
 
@@ -289,6 +293,19 @@ torture: export SEED := $(SEED)
 torture: export SECONDS := $(if $(filter file,$(origin SECONDS)),,$(SECONDS))
 torture: $(BUILD)/torture
 	$(BUILD)/torture $(BUILD)/test
+
+# Beside a ZooKeeper server, started and stopped by the script.
+CONFORMANCE_SOURCES := $(wildcard test/conformance*.c)
+
+$(BUILD)/conformance: $(CONFORMANCE_SOURCES) test/conformance.h zkembed.h \
+  $(OBJECTS) | $(BUILD) build/deps/zookeeper-client
+	$(CC) $(TEST_CFLAGS) $(LINK) -o $@ $(CONFORMANCE_SOURCES) $(OBJECTS) \
+	  -lzookeeper_mt $(LIBS)
+
+.PHONY: conformance
+conformance: FETCH = sqlite zookeeper zookeeper-client
+conformance: $(BUILD)/conformance build/deps/zookeeper
+	@sh test/conformance.sh $<
 
 TEST_TARGETS = test test-fast $(TESTS:%=test-%)
 .PHONY: $(TEST_TARGETS) test-programs test-tsan

@@ -78,9 +78,10 @@
  *
  * - After fork() the child's copy of a handle refuses every call.  Open the
  *   child's own; where another thread of the parent was inside a call at the
- *   fork, that is ZKE_FORKED too, and the child has to exec.  The library registers one atfork handler, which in the child
- *   sets a flag and closes descriptors; a raw clone() that runs no handlers
- *   leaves the parent's session alive until that child is gone.
+ *   fork, that is ZKE_FORKED too, and the child has to exec.  The library
+ *   registers one atfork handler, which in the child sets a flag and closes
+ *   descriptors; a raw clone() that runs no handlers leaves the parent's
+ *   session alive until that child is gone.
  * - Never open() and close() the database, its -wal or its -shm by yourself
  *   while a handle is open: closing any descriptor drops SQLite's POSIX locks.
  *   Back up through SQLite's backup interface or with the sqlite3 shell from

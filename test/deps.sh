@@ -39,6 +39,11 @@ there() {
       int main(void) { return srunner_ntests_run(srunner_create(NULL)); }' \
         $(pkg-config --libs check 2>/dev/null) -lpthread ;;
     shell) command -v sqlite3 >/dev/null ;;
+    zookeeper) command -v java >/dev/null &&
+      [ -e "${ZOOKEEPER_HOME:-/usr/share/java/zookeeper.jar}" ] ;;
+    zookeeper-client) links '#include <zookeeper/zookeeper.h>
+      int main(void) { return zookeeper_close(NULL) == ZOK; }' \
+      -lzookeeper_mt ;;
     c++) command -v c++ >/dev/null ;;
     *) command -v "$1" >/dev/null ;;
   esac
@@ -51,6 +56,8 @@ packages() {
     sqlite) echo libsqlite3-dev ;;
     check) echo check libsubunit-dev pkg-config ;;
     shell) echo sqlite3 ;;
+    zookeeper) echo default-jre-headless zookeeper ;;
+    zookeeper-client) echo libzookeeper-mt-dev ;;
     c++) echo g++ ;;
     *) echo "$1" ;;
   esac
