@@ -3,6 +3,7 @@
  *     make conformance                     50,000 operations, a seed by chance
  *     make conformance OPS=1000000         more; 5,000 a seed
  *     make conformance SEED=7 SEEDS=1 OPS=5000   one seed again
+ *     make conformance SHRINK=600 …        seconds to shrink a mismatch; 120
  *     make conformance MASKS=1             what is not compared, and why
  *
  * test/conformance.sh starts the server and this program:
@@ -32,7 +33,16 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { OPS = 50000, OPS_A_SEED = 5000, SHRINK_MS = 120000, MOST_SHOWN = 20 };
+enum { OPS = 50000, OPS_A_SEED = 5000, SHRINK = 120, MOST_SHOWN = 20 };
+
+static int64_t asked(const char *name, int64_t otherwise) {
+  const char *text = getenv(name);
+  char *end;
+  if (!text || !*text) return otherwise;
+  int64_t value = strtoll(text, &end, 10);
+  if (*end || value < 0) cf_die("%s=%s is not a number", name, text);
+  return value;
+}
 
 /* ---- shrinking ---- */
 
@@ -127,7 +137,7 @@ static bool run_seed(uint64_t seed, int length, bool quiet) {
   if (found && !quiet) {
     if (m.at + 1 < s.count) s.count = m.at + 1;
     memcpy(s.field, m.field, sizeof s.field);
-    s.until = cf_now_ms() + SHRINK_MS;
+    s.until = cf_now_ms() + 1000 * asked("SHRINK", SHRINK);
     shrink(&s);
     report(&plan, &s, length);
   }
@@ -135,15 +145,6 @@ static bool run_seed(uint64_t seed, int length, bool quiet) {
   free(s.kept);
   free(s.trial);
   return !found;
-}
-
-static int64_t asked(const char *name, int64_t otherwise) {
-  const char *text = getenv(name);
-  char *end;
-  if (!text || !*text) return otherwise;
-  int64_t value = strtoll(text, &end, 10);
-  if (*end || value < 0) cf_die("%s=%s is not a number", name, text);
-  return value;
 }
 
 static int run_all(void) {
