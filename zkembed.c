@@ -2719,8 +2719,8 @@ static int watch_next_seq(txn *t, int64_t session, int64_t *seq,
   int rc = db_fetch_ints(t->s, DB_EVENT_BOUNDS, session, 4, b);
   if (rc != ZKE_OK) return rc;
   *seq = b[3] ? base_wrap(base_max(b[1], b[2]), 1) : 0;
-  *overflow =
-      b[1] && base_wrap(b[1], (int64_t)(0 - (uint64_t)b[0])) >= b[3] - 1;
+  int64_t waiting = base_wrap(b[1], (int64_t)(1 - (uint64_t)b[0]));
+  *overflow = b[1] && waiting >= b[3];
   return ZKE_OK;
 }
 

@@ -260,7 +260,8 @@ static void gen_entries(dice *d, bool quiet, int count, zke_acl *data) {
     if (quiet && i == 0)
       data[i] = (zke_acl){gen_perms(d) | ZKE_PERM_READ, "world", "anyone"};
     if (i > 0 && permille(d, 150)) data[i] = data[i - 1];
-    if (permille(d, 60)) data[i] = gen_bad_entry(d);
+    zke_acl bad = gen_bad_entry(d);
+    if (permille(d, 60) && !(quiet && i == 0)) data[i] = bad;
   }
 }
 
