@@ -260,8 +260,9 @@ static void gen_entries(dice *d, bool quiet, int count, zke_acl *data) {
     if (quiet && i == 0)
       data[i] = (zke_acl){gen_perms(d) | ZKE_PERM_READ, "world", "anyone"};
     if (i > 0 && permille(d, 150)) data[i] = data[i - 1];
-    zke_acl bad = gen_bad_entry(d);
-    if (permille(d, 60) && !(quiet && i == 0)) data[i] = bad;
+    if (!permille(d, 60)) continue;
+    zke_acl bad = gen_bad_entry(d); /* some are valid after all */
+    if (!quiet || i > 0) data[i] = bad;
   }
 }
 
