@@ -173,15 +173,38 @@ enum txn_class { TXN_NORMAL, TXN_FULL, TXN_GUESS };
  * handle. */
 static _Thread_local char base_sentence[512];
 
-/* Keep the sentence of an error where it is born; returns rc. */
-ZKE_PRINTF(2, 3)
-static int base_fail(int rc, const char *format, ...) {
+/* Keep the sentence of an error where it is born. */
+ZKE_PRINTF(1, 2)
+static void base_say(const char *format, ...) {
   va_list ap;
   va_start(ap, format);
   vsnprintf(base_sentence, sizeof base_sentence, format, ap);
   va_end(ap);
-  return rc;
 }
+
+/* The same, with rc as its value: a macro, so that compilers and analyzers,
+ * which do not look into variadic functions, know that it is an error. */
+#define base_fail(rc, ...) (base_say(__VA_ARGS__), (rc))
+
+/* A condition that holds (never holds) unless another part of this file is
+ * wrong: the branch behind it stays as a safe answer.  A debug build stops
+ * there; in a coverage build the branch is not there, since no test can take
+ * it.  Each use says why. */
+#if defined(ZKE_COVERAGE)
+#define ALWAYS(x) true
+#define NEVER(x) false
+#elif defined(ZKE_DEBUG)
+#define ALWAYS(x) base_believe((x) != 0, #x, __LINE__)
+#define NEVER(x) (!base_believe((x) == 0, "!(" #x ")", __LINE__))
+static bool base_believe(bool holds, const char *text, int line) {
+  if (holds) return true;
+  fprintf(stderr, "zkembed.c:%d: not believed possible: %s\n", line, text);
+  abort();
+}
+#else
+#define ALWAYS(x) (x)
+#define NEVER(x) (x)
+#endif
 
 static int base_nomem(void) { return base_fail(ZKE_NOMEM, "out of memory"); }
 
@@ -228,7 +251,8 @@ static void *mem_default_resize(void *context, void *block, size_t size) {
  * block stays. */
 static void *mem_resize(const zke_allocator *a, void *block, size_t size) {
   mem_head *head = block ? (mem_head *)block - 1 : NULL;
-  if (size > SIZE_MAX - sizeof *head) return NULL;
+  /* sizes come from lengths and counts that are ints */
+  if (NEVER(size > SIZE_MAX - sizeof *head)) return NULL;
   head = a->resize(a->context, head, size + sizeof *head);
   if (!head) return NULL;
   head->by = *a;
@@ -251,7 +275,7 @@ static void mem_free(void *block) {
 
 /* A copy of n bytes with a NUL behind them. */
 static char *mem_copy(const zke_allocator *a, const void *bytes, size_t n) {
-  char *copy = n < SIZE_MAX ? mem_resize(a, NULL, n + 1) : NULL;
+  char *copy = mem_resize(a, NULL, n + 1);
   if (!copy) return NULL;
   if (n) memcpy(copy, bytes, n);
   copy[n] = '\0';
@@ -284,8 +308,10 @@ static void buf_add(buf *b, const void *bytes, size_t n) {
   if (b->failed) return;
   if (b->cap - b->len < n) {
     size_t cap = b->cap < 64 ? 64 : b->cap;
-    while (cap - b->len < n && cap <= SIZE_MAX / 2) cap *= 2;
-    char *data = cap - b->len < n ? NULL : mem_resize(b->a, b->data, cap);
+    /* one allocation has failed before a buffer is that long */
+    bool huge = NEVER(n > SIZE_MAX / 2 - cap);
+    while (!huge && cap - b->len < n) cap *= 2;
+    char *data = huge ? NULL : mem_resize(b->a, b->data, cap);
     if (!data) {
       b->failed = true;
       return;
@@ -519,31 +545,6 @@ static int os_network(void *context, const char *path) {
   return 0;
 }
 
-static int os_set_flags(int fd) {
-  int flags = fcntl(fd, F_GETFL);
-  if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ||
-      fcntl(fd, F_SETFD, FD_CLOEXEC) < 0) {
-    return -errno;
-  }
-  return 0;
-}
-
-static int os_pipe(void *context, int fds[2]) {
-  (void)context;
-#if ZKE_LINUX
-  (void)os_set_flags;
-  return os_result(pipe2(fds, O_NONBLOCK | O_CLOEXEC));
-#else
-  if (pipe(fds) < 0) return -errno;
-  int rc = os_set_flags(fds[0]);
-  if (rc == 0) rc = os_set_flags(fds[1]);
-  if (rc == 0) return 0;
-  close(fds[0]);
-  close(fds[1]);
-  return rc;
-#endif
-}
-
 static struct flock os_flock(int64_t offset, short type) {
   struct flock l;
   memset(&l, 0, sizeof l);
@@ -579,6 +580,11 @@ static int os_poll(void *context, struct pollfd *fds, unsigned count,
 }
 
 #if ZKE_LINUX
+static int os_pipe(void *context, int fds[2]) {
+  (void)context;
+  return os_result(pipe2(fds, O_NONBLOCK | O_CLOEXEC));
+}
+
 static int os_poller(void *context) {
   (void)context;
   return os_result(epoll_create1(EPOLL_CLOEXEC));
@@ -615,6 +621,26 @@ static int os_timer_set(void *context, int fd, int64_t when_ns) {
   return os_result(timerfd_settime(fd, TFD_TIMER_ABSTIME, &t, NULL));
 }
 #else
+static int os_set_flags(int fd) {
+  int flags = fcntl(fd, F_GETFL);
+  if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ||
+      fcntl(fd, F_SETFD, FD_CLOEXEC) < 0) {
+    return -errno;
+  }
+  return 0;
+}
+
+static int os_pipe(void *context, int fds[2]) {
+  (void)context;
+  if (pipe(fds) < 0) return -errno;
+  int rc = os_set_flags(fds[0]);
+  if (rc == 0) rc = os_set_flags(fds[1]);
+  if (rc == 0) return 0;
+  close(fds[0]);
+  close(fds[1]);
+  return rc;
+}
+
 static int os_poller(void *context) {
   (void)context;
   return -ENOSYS;
@@ -1301,10 +1327,11 @@ struct zke {
   /* waiting */
   wait_notice *notices;
   size_t notice_count, notice_cap;
-  int64_t tick_at;    /* monotonic ns */
-  int64_t timer_at;   /* what the timer is set to, 0: off */
-  bool dispatching;   /* a thread has the role */
-  uint64_t delivered; /* watchers called, ever */
+  int64_t tick_at;           /* monotonic ns */
+  int64_t timer_at;          /* what the timer is set to, 0: off */
+  bool dispatching;          /* a thread has the role */
+  struct wait_batch *batch;  /* calls being made, innermost first */
+  atomic_uint_fast64_t turn; /* watchers called and zke_wake()s, ever */
   pthread_cond_t done;
 };
 
@@ -1557,12 +1584,10 @@ static int lock_fd_open(store *s, const char *path, int flags, unsigned mode) {
 static void lock_fd_close(store *s, int *fd) {
   if (*fd < 0) return;
   pthread_mutex_lock(&lock_fork_mutex);
-  for (int i = 0; i < s->fd_count; i++) {
-    if (s->fds[i] == *fd) {
-      s->fds[i] = s->fds[--s->fd_count];
-      break;
-    }
-  }
+  int i = 0;
+  while (i < s->fd_count && s->fds[i] != *fd) i++;
+  /* lock_fd_make() has noted it */
+  if (ALWAYS(i < s->fd_count)) s->fds[i] = s->fds[--s->fd_count];
   s->os.close(s->os.context, *fd);
   pthread_mutex_unlock(&lock_fork_mutex);
   *fd = -1;
@@ -1630,7 +1655,7 @@ static sqlite3_stmt *db_statement(store *s, int id, int *rc) {
   if (s->statement[id]) return s->statement[id];
   int sqlite_rc = sqlite3_prepare_v3(
       s->db, texts[id], -1, SQLITE_PREPARE_PERSISTENT, &s->statement[id], NULL);
-  if (sqlite_rc != SQLITE_OK) *rc = db_error(s, sqlite_rc, "preparing");
+  if (!s->statement[id]) *rc = db_error(s, sqlite_rc, "preparing");
   return s->statement[id];
 }
 
@@ -1662,9 +1687,7 @@ static int db_step(store *s, sqlite3_stmt *st, bool *row) {
 /* Run a bound statement that gives no row. */
 static int db_run(store *s, sqlite3_stmt *st) {
   bool row;
-  int rc = db_step(s, st, &row);
-  if (row) sqlite3_reset(st);
-  return rc;
+  return db_step(s, st, &row);
 }
 
 /* Run a statement without parameters. */
@@ -1880,7 +1903,8 @@ static int db_recognise(store *s, enum db_kind *kind) {
   unsigned char head[100];
   int rc =
       sqlite3_file_control(s->db, "main", SQLITE_FCNTL_FILE_POINTER, &file);
-  if (rc != SQLITE_OK || !file || !file->pMethods)
+  /* every connection has a "main"; but a URI may have named no file */
+  if (NEVER(rc != SQLITE_OK) || !file->pMethods)
     return db_error(s, SQLITE_CANTOPEN, "opening");
   rc = file->pMethods->xFileSize(file, &size);
   if (rc != SQLITE_OK) return db_error(s, rc, "reading the header");
@@ -1950,20 +1974,10 @@ static int db_vfs_last_error(sqlite3_vfs *v, int size, char *out) {
   return db_vfs_base(v)->xGetLastError(db_vfs_base(v), size, out);
 }
 
-static int db_vfs_time64(sqlite3_vfs *v, sqlite3_int64 *out) {
-  sqlite3_vfs *base = db_vfs_base(v);
-  if (base->iVersion >= 2 && base->xCurrentTimeInt64)
-    return base->xCurrentTimeInt64(base, out);
-  double days = 0;
-  int rc = base->xCurrentTime(base, &days);
-  *out = (sqlite3_int64)(days * 86400000.0);
-  return rc;
-}
-
 static void db_vfs_fill(store *s) {
   sqlite3_vfs *v = &s->vfs_own;
   memset(v, 0, sizeof *v);
-  v->iVersion = 2;
+  v->iVersion = 1;
   v->szOsFile = s->vfs_base->szOsFile;
   v->mxPathname = s->vfs_base->mxPathname;
   v->zName = s->vfs_name;
@@ -1976,7 +1990,6 @@ static void db_vfs_fill(store *s) {
   v->xSleep = db_vfs_sleep;
   v->xCurrentTime = db_vfs_time;
   v->xGetLastError = db_vfs_last_error;
-  v->xCurrentTimeInt64 = db_vfs_time64;
 }
 
 /* Open the connection through the store's VFS.  SQLite finds a VFS by name
@@ -1990,7 +2003,8 @@ static int db_vfs_connect(store *s, int flags) {
   snprintf(s->vfs_name, sizeof s->vfs_name, "zkembed-%p", (void *)s);
   db_vfs_fill(s);
   int rc = sqlite3_vfs_register(&s->vfs_own, 0);
-  if (rc == SQLITE_OK)
+  /* it fails only before SQLite is initialized; something found a VFS */
+  if (ALWAYS(rc == SQLITE_OK))
     rc = sqlite3_open_v2(s->file ? s->file : s->name, &s->db, flags,
                          s->vfs_name);
   sqlite3_vfs_unregister(&s->vfs_own);
@@ -2042,8 +2056,9 @@ static int db_configure(store *s) {
 }
 
 static int db_note_mode(void *arg, int columns, char **values, char **names) {
-  (void)names;
-  *(bool *)arg = columns == 1 && values[0] && strcmp(values[0], "wal") == 0;
+  (void)columns, (void)names;
+  /* the pragma gives the mode, a text */
+  *(bool *)arg = ALWAYS(values[0]) && strcmp(values[0], "wal") == 0;
   return 0;
 }
 
@@ -2507,7 +2522,7 @@ static int txn_read_meta(txn *t) {
   int64_t id = t->z ? t->z->id : 0;
   int rc = db_fetch_ints(t->s, DB_META, id, 3, meta);
   if (rc != ZKE_OK) return rc;
-  if (t->z && id && !meta[2]) return txn_session_gone(t->z);
+  if (t->z && !meta[2]) return txn_session_gone(t->z);
   t->zxid = meta[0];
   t->recursive = t->recursive_was = meta[1];
   t->now = t->s->os.clock(t->s->os.context, ZKE_CLOCK_REALTIME) / ZKE_MS;
@@ -2557,7 +2572,7 @@ static int txn_number(txn *t) {
  * the last one's number: the next is above it. */
 static int txn_trim(txn *t) {
   zke *z = t->z;
-  if (!z || !z->id || z->cursor <= z->trimmed) return ZKE_OK;
+  if (!z || z->cursor <= z->trimmed) return ZKE_OK;
   int64_t values[] = {z->id, z->cursor};
   int rc = db_do_ints(t->s, DB_EVENT_TRIM, 2, values);
   return rc == ZKE_OK ? db_do_ints(t->s, DB_SESSION_SEEN, 2, values) : rc;
@@ -2565,13 +2580,11 @@ static int txn_trim(txn *t) {
 
 /* COMMIT itself.  Only an I/O error leaves the outcome open. */
 static int txn_commit_sqlite(store *s) {
-  int rc;
-  sqlite3_stmt *st = db_statement(s, DB_COMMIT, &rc);
-  if (!st) return rc;
+  sqlite3_stmt *st = s->statement[DB_COMMIT]; /* by db_prepare_ends() */
   int sqlite_rc = sqlite3_step(st);
   sqlite3_reset(st);
   if (sqlite_rc == SQLITE_DONE) return ZKE_OK;
-  rc = db_error(s, sqlite_rc, "COMMIT");
+  int rc = db_error(s, sqlite_rc, "COMMIT");
   if ((sqlite_rc & 0xff) == SQLITE_IOERR) {
     s->broken = s->unsettled = true;
     lock_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
@@ -2617,7 +2630,7 @@ static int txn_commit(txn *t) {
   }
   if (t->z) t->z->trimmed = t->z->cursor;
   if (t->full || t->noted) txn_note_zxid(t);
-  if (s->wal_pages >= s->wal_limit && !s->memory) {
+  if (s->wal_pages >= s->wal_limit) { /* not in memory: no log, 0 pages */
     rc = db_checkpoint(s, false);
     if (rc != ZKE_OK && rc != ZKE_OPERATIONTIMEOUT)
       lock_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
@@ -2628,12 +2641,12 @@ static int txn_commit(txn *t) {
   return ZKE_OK;
 }
 
-/* Run a body in a transaction until its class is right: a guess may be
- * corrected once, then the class only rises. */
+/* Run a body in a transaction until its class is right: a guess, for which z
+ * is not NULL, may be corrected once, then the class only rises. */
 static int txn_run(store *s, zke *z, enum txn_class want, txn_body body,
                    void *arg) {
   bool by_kind = s->durability == ZKE_DURABLE_BY_KIND;
-  bool guess = by_kind && z && want == TXN_GUESS;
+  bool guess = by_kind && want == TXN_GUESS;
   bool full =
       guess ? z->guess_full
             : s->durability == ZKE_DURABLE_ALL || (by_kind && want == TXN_FULL);
@@ -2643,7 +2656,7 @@ static int txn_run(store *s, zke *z, enum txn_class want, txn_body body,
     if (rc != ZKE_OK) return rc;
     rc = body(&t, arg);
     if (rc == ZKE_OK) {
-      if (want == TXN_GUESS && z) z->guess_full = full;
+      if (want == TXN_GUESS) z->guess_full = full;
       return txn_commit(&t);
     }
     txn_abort(&t);
@@ -2881,7 +2894,6 @@ static int node_read_columns(store *s, sqlite3_stmt *st, node *n) {
   n->len = sqlite3_column_int64(st, 13);
   n->blob = sqlite3_column_int64(st, 14);
   n->due = sqlite3_column_int64(st, 15);
-  n->acl = NULL;
   if (n->len < -1 || n->len > INT_MAX)
     return base_fail(ZKE_CORRUPT, "%s: a node has no such length", s->name);
   if (sqlite3_column_type(st, 12) == SQLITE_NULL) return ZKE_OK;
@@ -2908,6 +2920,7 @@ static int node_load(store *s, path_key k, node *n, char **data) {
   int rc;
   bool row;
   sqlite3_stmt *st = db_statement(s, data ? DB_NODE_DATA : DB_NODE_ROW, &rc);
+  memset(n, 0, sizeof *n);
   if (!st) return rc;
   db_bind_key(st, k);
   rc = db_step(s, st, &row);
@@ -3087,7 +3100,8 @@ static int node_names(store *s, const char *path, zke_strings **out) {
   sqlite3_stmt *st = db_statement(s, DB_NODE_NAMES, &rc);
   if (!st) return rc;
   db_bind_text(st, 1, path, -1);
-  for (bool row = true; row && rc == ZKE_OK;) {
+  for (;;) {
+    bool row;
     rc = db_step(s, st, &row);
     if (rc != ZKE_OK || !row) break;
     buf_add(&names, sqlite3_column_text(st, 0),
@@ -3537,7 +3551,8 @@ static int sess_read_files(store *s, sess_files *out) {
   if (!st) return rc;
   rc = db_step(s, st, &row);
   if (rc != ZKE_OK) return rc;
-  if (!row) return base_fail(ZKE_CORRUPT, "%s: no meta row", s->name);
+  /* txn_read_meta() has just seen the row */
+  if (NEVER(!row)) return base_fail(ZKE_CORRUPT, "%s: no meta row", s->name);
   const char *boot = (const char *)sqlite3_column_text(st, 0);
   snprintf(out->boot, sizeof out->boot, "%s", boot ? boot : "");
   for (int i = 0; i < 4; i++) out->n[i] = sqlite3_column_int64(st, i + 1);
@@ -3622,7 +3637,7 @@ static void sess_unlink_orphan(void *arg, const char *name) {
  * an earlier one, or of another file (doc/design.md 7). */
 static int sess_settle_files(txn *t) {
   store *s = t->s;
-  sess_files was, now;
+  sess_files was = {.boot = ""}, now;
   buf sessions = {.a = &s->a}, nobody = {.a = &s->a};
   int64_t known = live_read_stamp(s, LIVE_ZXID_AT);
   sess_current_files(s, &now);
@@ -3864,8 +3879,7 @@ static bool sweep_is_due(const txn *t, const node *n) {
 }
 
 static int sweep_remove_body(txn *t, void *arg) {
-  int rc = txn_need_full(t);
-  return rc == ZKE_OK ? node_remove_path(t, arg, sweep_is_due) : rc;
+  return node_remove_path(t, arg, sweep_is_due);
 }
 
 /* Remove containers that have been empty long enough, or TTL nodes. */
@@ -4247,6 +4261,16 @@ static void reg_take(zke *z, reg_spot *spot, unsigned tables, zke_watch_fn fn,
   reg_drop_if_empty(z, spot);
 }
 
+/* Take every watcher of a pair off, on all paths. */
+static void reg_take_pair(zke *z, zke_watch_fn fn, const void *context) {
+  for (size_t i = 0; i < z->spot_cap; i++) {
+    for (reg_spot *spot = z->spots[i], *next; spot; spot = next) {
+      next = spot->next;
+      reg_take(z, spot, 3, fn, context);
+    }
+  }
+}
+
 /* ======================================================================
  * wait_: descriptor, deadlines, dispatch (private)
  *
@@ -4480,8 +4504,7 @@ static int wait_state(const zke *z) {
   if (z->s->readonly) return ZKE_STATE_READONLY;
   return z->state == SESS_ALIVE         ? ZKE_STATE_CONNECTED
          : z->state == SESS_AUTH_FAILED ? ZKE_STATE_AUTH_FAILED
-         : z->state == SESS_EXPIRED     ? ZKE_STATE_EXPIRED
-                                        : ZKE_STATE_CLOSED;
+                                        : ZKE_STATE_EXPIRED;
 }
 
 /* The event's path as the handle sees it, below its chroot. */
@@ -4494,19 +4517,65 @@ static const char *wait_visible_path(const zke *z, const char *path) {
   return *below ? below : "/";
 }
 
+/* The calls of one event, on the stack of the thread that makes them; changed
+ * under the store's mutex.  A call that was made or taken back has no fn. */
+typedef struct wait_batch {
+  struct wait_batch *outer;
+  reg_call *calls;
+  size_t count, next; /* calls[next - 1] is running */
+} wait_batch;
+
+static void wait_turn(zke *z) {
+  atomic_fetch_add(&z->turn, 1);
+  pthread_cond_broadcast(&z->done);
+}
+
+/* Make the next call of a batch unless it was taken back. */
+static bool wait_call_next(zke *z, wait_batch *b, int type, int state,
+                           const char *path) {
+  pthread_mutex_lock(&z->s->m);
+  reg_call call = b->calls[b->next++];
+  pthread_mutex_unlock(&z->s->m);
+  if (!call.fn) return false;
+  call.fn(z, type, state, path, call.context);
+  pthread_mutex_lock(&z->s->m);
+  b->calls[b->next - 1].fn = NULL;
+  wait_turn(z);
+  pthread_mutex_unlock(&z->s->m);
+  return true;
+}
+
 /* Make the calls, with no lock held. */
 static void wait_call(zke *z, const buf *calls, int type, const char *path,
                       int *count) {
-  const reg_call *call = (const reg_call *)(const void *)calls->data;
-  size_t n = calls->len / sizeof *call;
+  wait_batch b = {z->batch, (reg_call *)(void *)calls->data,
+                  calls->len / sizeof(reg_call), 0};
   int state = wait_state(z);
-  if (!n) return;
-  z->delivered += n;
-  *count += (int)n;
+  if (!b.count) return;
+  z->batch = &b;
   lock_drop(z->s);
-  for (size_t i = 0; i < n && !atomic_load(&z->closing); i++)
-    call[i].fn(z, type, state, path, call[i].context);
+  while (b.next < b.count && !atomic_load(&z->closing))
+    *count += wait_call_next(z, &b, type, state, path);
   lock_take(z->s, INT64_MAX);
+  z->batch = b.outer;
+}
+
+/* Take back the calls of a pair that are still to be made; true: none of them
+ * is running on another thread. */
+static bool wait_take_back(zke *z, zke_watch_fn fn, const void *context) {
+  bool quiet = true;
+  pthread_mutex_lock(&z->s->m);
+  for (const wait_batch *b = z->batch; b; b = b->outer) {
+    for (size_t i = b->next ? b->next - 1 : 0; i < b->count; i++) {
+      if (b->calls[i].fn != fn || b->calls[i].context != context) continue;
+      if (i + 1 == b->next)
+        quiet = wait_is_inside(z);
+      else
+        b->calls[i].fn = NULL;
+    }
+  }
+  pthread_mutex_unlock(&z->s->m);
+  return quiet;
 }
 
 /* Deliver the first event of the queue; ZKE_NOMEM leaves it there. */
@@ -4588,9 +4657,9 @@ static int wait_deliver_all(zke *z, int *count) {
     if (rc != ZKE_OK) break;
     if (z->lost_notice)
       rc = wait_deliver_end(z, count);
-    else if (z->queue && z->state == SESS_ALIVE)
+    else if (z->queue)
       rc = wait_deliver(z, count);
-    else if (!more || z->state != SESS_ALIVE)
+    else
       break;
   }
   return rc;
@@ -4618,11 +4687,8 @@ static void wait_sleep(zke *z, int64_t deadline) {
   store *s = z->s;
   struct pollfd few[8], *fds = few;
   size_t n = 1;
-  int64_t until = base_min(deadline, wait_deadline(z, true));
-  int64_t left = until == INT64_MAX ? INT64_MAX : until - lock_now(s);
-  int timeout = left == INT64_MAX ? -1
-                : left <= 0       ? 0
-                            : (int)base_min((left - 1) / ZKE_MS + 1, INT_MAX);
+  int64_t left = base_min(deadline, wait_deadline(z, true)) - lock_now(s);
+  int timeout = left <= 0 ? 0 : (int)base_min((left - 1) / ZKE_MS + 1, INT_MAX);
   few[0] = (struct pollfd){z->poller >= 0 ? z->poller : z->wake_rfd, POLLIN, 0};
   if (z->poller < 0 && z->notice_count) {
     size_t all = z->notice_count + 1;
@@ -4640,17 +4706,16 @@ static void wait_sleep(zke *z, int64_t deadline) {
   if (fds != few) mem_free(fds);
 }
 
-/* Wait as the thread with the role, or for the one that has it, until a
- * watcher was called. */
-static int wait_until(zke *z, int64_t deadline) {
-  uint64_t before = z->delivered;
+/* Wait as the thread with the role, or for the one that has it, until the turn
+ * is another one: a watcher was called. */
+static int wait_until(zke *z, uint64_t before, int64_t deadline) {
   for (bool first = true;; first = false) {
     int count = 0, rc = ZKE_OK;
     wait_frame frame;
     int64_t now = lock_now(z->s);
     if (atomic_load(&z->closing))
       return base_fail(ZKE_CLOSING, "the handle is being closed");
-    if (z->delivered != before) return ZKE_OK;
+    if (atomic_load(&z->turn) != before) return ZKE_OK;
     if (z->state != SESS_ALIVE && !z->lost_notice)
       return base_fail(ZKE_INVALIDSTATE, "the session has ended");
     if (now >= deadline && !first)
@@ -4667,8 +4732,8 @@ static int wait_until(zke *z, int64_t deadline) {
     if (rc == ZKE_OK && z->s->broken && !z->s->replaced) rc = txn_recover(z->s);
     if (z->s->replaced) rc = ZKE_OK; /* the session's end is to be told */
     if (rc == ZKE_OK) rc = wait_dispatch(z, true, &count);
-    if (rc == ZKE_OK && z->delivered == before && !atomic_load(&z->closing) &&
-        z->state == SESS_ALIVE) {
+    if (rc == ZKE_OK && atomic_load(&z->turn) == before &&
+        !atomic_load(&z->closing) && z->state == SESS_ALIVE) {
       wait_sleep(z, deadline);
     }
     wait_follow(z, &frame);
@@ -4708,11 +4773,15 @@ static void *view_finish(const zke_allocator *a, view_list *l, size_t head,
 }
 
 /* Run a query of the views and let add() turn each row into a record. */
-static int view_collect(store *s, const char *sql,
+static int view_collect(store *s, const char *sql, int64_t from, int64_t to,
                         void (*add)(store *s, sqlite3_stmt *st, view_list *l),
                         view_list *l) {
   sqlite3_stmt *st = NULL;
   int rc = sqlite3_prepare_v2(s->db, sql, -1, &st, NULL);
+  if (rc == SQLITE_OK && sqlite3_bind_parameter_count(st) == 2) {
+    sqlite3_bind_int64(st, 1, from);
+    sqlite3_bind_int64(st, 2, to);
+  }
   memset(l, 0, sizeof *l);
   l->records.a = l->texts.a = &s->a;
   while (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
@@ -4739,7 +4808,9 @@ static void view_read_session(store *s, sqlite3_stmt *st, view_list *l) {
   view_add_text(l, st, 1);
 }
 
-static int view_sessions(store *s, zke_session_list **out) {
+/* The sessions with ids in a range. */
+static int view_sessions(store *s, int64_t from, int64_t to,
+                         zke_session_list **out) {
   view_list l;
   char *records = NULL, *text = NULL;
   int rc = view_collect(
@@ -4747,8 +4818,9 @@ static int view_sessions(store *s, zke_session_list **out) {
       "SELECT id,identity,pid,started,lease,(SELECT count(*)FROM node WHERE "
       "owner=session.id AND owner<>0),(SELECT count(*)FROM watch WHERE "
       "watch.session=session.id),(SELECT count(*)FROM event WHERE "
-      "event.session=session.id)FROM session ORDER BY id",
-      view_read_session, &l);
+      "event.session=session.id)FROM session WHERE id BETWEEN ?1 AND ?2 "
+      "ORDER BY id",
+      from, to, view_read_session, &l);
   zke_session_list *list =
       rc == ZKE_OK ? view_finish(&s->a, &l, sizeof *list, &records, &text)
                    : NULL;
@@ -4784,7 +4856,7 @@ static int view_watches(store *s, bool waiters, zke_watch_list **out) {
       s,
       waiters ? DB_WAITERS("w.path,w.kind,w.session,n.owner") " ORDER BY 1,3"
               : "SELECT path,kind,session,0 FROM watch ORDER BY 1,3,2",
-      view_read_watch, &l);
+      0, 0, view_read_watch, &l);
   zke_watch_list *list =
       rc == ZKE_OK ? view_finish(&s->a, &l, sizeof *list, &records, &text)
                    : NULL;
@@ -5093,7 +5165,6 @@ static char *store_beside(store *s, const char *suffix) {
  * has symbolic links resolved. */
 static int store_name_files(store *s) {
   const char *file = sqlite3_db_filename(s->db, "main");
-  if (!file || !*file) file = s->name;
   s->file = mem_copy(&s->a, file, strlen(file));
   if (!s->file) return base_nomem();
   s->dir = store_beside(s, "-zke");
@@ -5118,7 +5189,7 @@ static int store_roll_back(store *s, enum db_kind *kind) {
 
 /* With the gate held: make the tables, or accept what is there now. */
 static int store_settle_schema(store *s) {
-  enum db_kind kind;
+  enum db_kind kind = DB_STRANGER;
   int rc = db_recognise(s, &kind);
   if (rc == ZKE_OK) rc = db_accept(s, kind);
   if (rc == ZKE_OK) rc = db_configure(s);
@@ -5171,7 +5242,7 @@ static int store_open_file(store *s, bool exists) {
 
 /* Open a file for inspection: nothing is made, nothing is changed. */
 static int store_open_readonly(store *s) {
-  enum db_kind kind;
+  enum db_kind kind = DB_STRANGER;
   int rc = db_connect(s, false);
   if (rc == ZKE_OK) rc = db_recognise(s, &kind);
   if (rc == ZKE_OK)
@@ -5237,7 +5308,8 @@ static int store_check_sqlite(void) {
 static int store_new_session(store *s, const zke_options *o, zke **out) {
   zke *z = mem_zero(&s->a, sizeof *z);
   if (!z) return base_nomem();
-  const char *chroot = o->chroot && strcmp(o->chroot, "/") ? o->chroot : "";
+  const char *chroot =
+      o->chroot && strcmp(o->chroot, "/") != 0 ? o->chroot : "";
   z->s = s;
   z->live_fd = z->wake_rfd = z->wake_wfd = z->poller = z->timer = -1;
   z->lease = o->lease_ms * ZKE_MS;
@@ -5297,7 +5369,7 @@ static int store_add_session(store *s, const zke_options *o, bool first,
  * holds everything. */
 static void store_finish(store *s) {
   buf sessions = {.a = &s->a};
-  if (s->memory || s->readonly || s->replaced || s->broken || !s->db) return;
+  if (s->memory || s->readonly || s->replaced || s->broken) return;
   if (sess_list(s, &sessions) == ZKE_OK && sessions.len == 0 &&
       gate_enter(s, NULL) == ZKE_OK) {
     if (db_set_synchronous(s, true) == ZKE_OK) db_checkpoint(s, true);
@@ -5372,6 +5444,11 @@ static int api_session(zke *z, int64_t now) {
   return ZKE_OK;
 }
 
+static int api_replaced(const store *s) {
+  return base_fail(ZKE_REPLACED,
+                   "%s or a file beside it was removed or replaced", s->name);
+}
+
 /* What is looked at once the lock is held: path, rights, health, state. */
 static int api_admit(zke *z, const char *path, unsigned flags,
                      const char **full, int64_t now) {
@@ -5380,10 +5457,7 @@ static int api_admit(zke *z, const char *path, unsigned flags,
   if (rc != ZKE_OK) return rc;
   if ((flags & API_CHANGE) && s->readonly)
     return base_fail(ZKE_READONLY, "%s was opened read-only", s->name);
-  if (s->replaced && !(flags & API_ANY_STATE)) {
-    return base_fail(ZKE_REPLACED,
-                     "%s or a file beside it was removed or replaced", s->name);
-  }
+  if (s->replaced && !(flags & API_ANY_STATE)) return api_replaced(s);
   live_stamp_lease(z);
   if (flags & API_LIGHT) return flags & API_ANY_STATE ? ZKE_OK : api_state(z);
   rc = txn_rollback(s);
@@ -5395,6 +5469,7 @@ static int api_admit(zke *z, const char *path, unsigned flags,
   if (now >= s->tick_next) {
     s->tick_next = base_later(now, ZKE_TICK_MS * ZKE_MS);
     sweep_tick(s, false);
+    if (s->replaced && !(flags & API_ANY_STATE)) return api_replaced(s);
   }
   return flags & API_ANY_STATE ? ZKE_OK : api_session(z, now);
 }
@@ -5485,7 +5560,24 @@ const char *zke_error_text(int rc) {
 }
 
 const char *zke_errmsg(void) { return base_sentence; }
+
+int zke_fail(int rc, const char *format, ...) {
+  char sentence[sizeof base_sentence]; /* the old one may be an argument */
+  va_list ap;
+  va_start(ap, format);
+  vsnprintf(sentence, sizeof sentence, format, ap);
+  va_end(ap);
+  memcpy(base_sentence, sentence, sizeof sentence);
+  return rc;
+}
+
 void zke_free(void *block) { mem_free(block); }
+
+void *zke_alloc(zke *z, size_t size) {
+  void *block = z ? mem_zero(&z->s->a, size ? size : 1) : NULL;
+  if (!block) base_nomem();
+  return block;
+}
 
 /* ---- opening and closing ---- */
 
@@ -5522,7 +5614,7 @@ int zke_open_session(zke *z, const zke_options *options, zke **z_out) {
   if (rc == ZKE_OK) rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE, NULL);
   if (rc != ZKE_OK) return rc;
   if (z->s->replaced)
-    rc = base_fail(ZKE_REPLACED, "%s was removed or replaced", z->s->name);
+    rc = api_replaced(z->s);
   else
     rc = store_add_session(z->s, &o, false, z_out);
   return api_leave(z, rc);
@@ -5832,7 +5924,7 @@ static int api_count(zke *z, const char *path, int64_t *count) {
   db_bind_text(st, 2, range, (int)len + 1);
   db_bind_text(st, 3, range + len + 1, (int)len + 1);
   rc = db_step(z->s, st, &row);
-  if (rc == ZKE_OK && row) *count = sqlite3_column_int64(st, 0);
+  if (rc == ZKE_OK) *count = sqlite3_column_int64(st, 0);
   sqlite3_reset(st);
   mem_free(range);
   return rc;
@@ -5967,7 +6059,8 @@ static int api_multi_step(txn *t, const zke_op *op, zke_op_result *r) {
   const char *path;
   char *made = NULL;
   int rc = api_path(t->z, op->path, api_op_flags(op), &path);
-  if (rc != ZKE_OK) return rc;
+  /* api_multi_check() has found it good, and made room for the longest */
+  if (NEVER(rc != ZKE_OK)) return rc;
   switch (op->type) {
     case ZKE_OP_CREATE:
       rc = op_create(t, path, op, &made, &r->stat);
@@ -6070,7 +6163,8 @@ static int api_multi_read_step(zke *z, const zke_op *op, zke_op_result *r) {
   op_answer a;
   const char *path;
   int rc = api_path(z, op->path, 0, &path);
-  if (rc == ZKE_OK) rc = op_read(z, op->type, true, path, &a);
+  /* api_multi_read_check() has found it good, and made room */
+  if (ALWAYS(rc == ZKE_OK)) rc = op_read(z, op->type, true, path, &a);
   r->rc = rc;
   if (rc != ZKE_OK) return rc == ZKE_NONODE || rc == ZKE_NOAUTH ? ZKE_OK : rc;
   r->stat = a.stat;
@@ -6277,6 +6371,47 @@ int zke_remove_all_watches(zke *z, const char *path, int type) {
   return api_remove_watches(z, path, type, NULL, NULL);
 }
 
+/* The rows that only this pair needs, of all paths. */
+static int api_forget_body(txn *t, void *arg) {
+  api_watch *w = arg;
+  int rc = ZKE_OK;
+  for (size_t i = 0; i < t->z->spot_cap; i++) {
+    const reg_spot *spot = t->z->spots[i];
+    for (; spot && rc == ZKE_OK; spot = spot->next) {
+      w->path = spot->path;
+      w->rows = reg_unneeded(spot, 3, w->fn, w->context);
+      if (w->rows) rc = api_remove_watch_body(t, w);
+    }
+  }
+  return rc;
+}
+
+static bool api_has_pair(const zke *z, zke_watch_fn fn, const void *context) {
+  for (size_t i = 0; i < z->spot_cap; i++) {
+    for (const reg_spot *spot = z->spots[i]; spot; spot = spot->next) {
+      if (reg_unneeded(spot, 3, fn, context)) return true;
+    }
+  }
+  return false;
+}
+
+int zke_forget(zke *z, zke_watch_fn fn, void *context) {
+  api_watch w = {.fn = fn, .context = context};
+  if (!fn) return base_fail(ZKE_BADARGUMENTS, "fn is NULL");
+  int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_LIGHT, NULL);
+  if (rc != ZKE_OK) return rc;
+  if (z->state == SESS_ALIVE && api_has_pair(z, fn, context)) {
+    rc = txn_rollback(z->s);
+    if (rc == ZKE_OK && (z->s->broken || z->s->unsettled))
+      rc = txn_recover(z->s);
+    if (rc == ZKE_OK) rc = txn_run(z->s, z, TXN_NORMAL, api_forget_body, &w);
+  }
+  reg_take_pair(z, fn, context); /* whatever became of the rows */
+  while (!wait_take_back(z, fn, context)) lock_wait(z->s, &z->done, INT64_MAX);
+  wait_arm(z);
+  return api_leave(z, rc);
+}
+
 int zke_set_watcher(zke *z, zke_watch_fn fn, void *context) {
   int rc = api_enter(z, NULL, API_LIGHT, NULL);
   if (rc != ZKE_OK) return rc;
@@ -6332,15 +6467,31 @@ int zke_dispatch(zke *z, int *count_out) {
   return api_leave(z, rc);
 }
 
-int zke_wait(zke *z, int64_t deadline_ms) {
+int64_t zke_turn(zke *z) { return z ? (int64_t)atomic_load(&z->turn) : 0; }
+
+int zke_wait_turn(zke *z, int64_t turn, int64_t deadline_ms) {
   int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE, NULL);
   if (rc != ZKE_OK) return rc;
   int64_t deadline = deadline_ms >= INT64_MAX / ZKE_MS ? INT64_MAX
                      : deadline_ms < 0                 ? 0
                                                        : deadline_ms * ZKE_MS;
   rc = api_waitable(z);
-  if (rc == ZKE_OK) rc = wait_until(z, deadline);
+  if (rc == ZKE_OK) rc = wait_until(z, (uint64_t)turn, deadline);
   return api_leave(z, rc);
+}
+
+int zke_wait(zke *z, int64_t deadline_ms) {
+  return zke_wait_turn(z, zke_turn(z), deadline_ms);
+}
+
+int zke_wake(zke *z) {
+  int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_LIGHT, NULL);
+  if (rc != ZKE_OK) return rc;
+  pthread_mutex_lock(&z->s->m);
+  wait_turn(z);
+  pthread_mutex_unlock(&z->s->m);
+  live_wake_self(z);
+  return api_leave(z, ZKE_OK);
 }
 
 /* ---- inspection, tests ---- */
@@ -6348,7 +6499,23 @@ int zke_wait(zke *z, int64_t deadline_ms) {
 int zke_sessions(zke *z, zke_session_list **list_out) {
   if (!list_out) return base_fail(ZKE_BADARGUMENTS, "list_out is NULL");
   int rc = api_enter(z, NULL, 0, NULL);
-  return rc == ZKE_OK ? api_leave(z, view_sessions(z->s, list_out)) : rc;
+  if (rc != ZKE_OK) return rc;
+  return api_leave(z, view_sessions(z->s, INT64_MIN, INT64_MAX, list_out));
+}
+
+int zke_session(zke *z, int64_t session, zke_session_list **list_out) {
+  zke_session_list *list = NULL;
+  if (!list_out) return base_fail(ZKE_BADARGUMENTS, "list_out is NULL");
+  int rc = api_enter(z, NULL, 0, NULL);
+  if (rc != ZKE_OK) return rc;
+  rc = view_sessions(z->s, session, session, &list);
+  if (rc == ZKE_OK && list->count == 0) {
+    mem_free(list);
+    rc = base_fail(ZKE_NONODE, "there is no session 0x%llx",
+                   (unsigned long long)session);
+  }
+  if (rc == ZKE_OK) *list_out = list;
+  return api_leave(z, rc);
 }
 
 int zke_watches(zke *z, zke_watch_list **list_out) {

@@ -132,7 +132,8 @@ ZKE_API int zke_version_number(void);
 
 /* One list makes the enum, zke_error_name() and zke_error_text().  Numbers
  * down to -127 and their texts are those of ZooKeeper's C client
- * (semantics.md 10); from -200 on they are zkembed's own. */
+ * (semantics.md 10); from -200 on they are zkembed's own, and from -300 on
+ * those of what is built above it: the library never returns them. */
 #define ZKE_RESULT_LIST(X)                                       \
   X(OK, 0, "ok")                                                 \
   X(SYSTEMERROR, -1, "system error")                             \
@@ -167,7 +168,14 @@ ZKE_API int zke_version_number(void);
   X(CANTOPEN, -209, "cannot open")                               \
   X(REPLACED, -210, "database files removed or replaced")        \
   X(MISUSE, -211, "call not allowed here")                       \
-  X(SQLITEVERSION, -212, "unsuitable SQLite library")
+  X(SQLITEVERSION, -212, "unsuitable SQLite library")            \
+  X(CANCELLED, -301, "cancelled")                                \
+  X(HELD, -302, "held by another")                               \
+  X(LOST, -303, "no longer held")                                \
+  X(DEADLOCK, -304, "deadlock")                                  \
+  X(BROKEN, -305, "a member is gone")                            \
+  X(OTHERKIND, -306, "in use by something else")                 \
+  X(LIMIT, -307, "over the limit")
 
 #define ZKE_RESULT_ENUM_(name, number, text) ZKE_##name = (number),
 enum zke_result { ZKE_RESULT_LIST(ZKE_RESULT_ENUM_) ZKE_RESULT_END_ = 1 };
@@ -186,6 +194,20 @@ ZKE_API const char *zke_error_text(int rc);
  *
  * Threads: any; each has its own text. */
 ZKE_API const char *zke_errmsg(void);
+
+/* zke_fail - set the sentence, return the code
+ *
+ * For what is built above the library, so that its failures are asked for in
+ * the same way.
+ *
+ *   format  as for printf(); zke_errmsg() may be among the arguments
+ *
+ * Returns rc.  Threads: any.  Blocks: no.  Since 0.1. */
+ZKE_API int zke_fail(int rc, const char *format, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 2, 3)))
+#endif
+    ;
 
 /* ------------------------------------------------------------------------
  * Types
@@ -744,6 +766,22 @@ ZKE_API int zke_remove_watch(zke *z, const char *path, int type,
  * Returns as zke_remove_watch(). */
 ZKE_API int zke_remove_all_watches(zke *z, const char *path, int type);
 
+/* zke_forget - take back every watch of one watcher, on every path
+ *
+ * What a context's owner calls before it frees the context: afterwards the
+ * pair is neither called nor running on another thread.  In a callback of
+ * this handle the call that is running goes on.  The caller must not hold a
+ * lock that the watcher takes.
+ *
+ *   fn,context  the pair, as registered
+ *
+ * Returns ZKE_OK, also where the pair was not registered.  With another code
+ * the pair is forgotten all the same (except for ZKE_FORKED and ZKE_CLOSING),
+ * only its rows could not be removed: they fire into the void.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk, and until the
+ * watcher has returned.  Since 0.1. */
+ZKE_API int zke_forget(zke *z, zke_watch_fn fn, void *context);
+
 /* zke_set_watcher - replace the handle's default watcher, or remove it (NULL).
  * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
 ZKE_API int zke_set_watcher(zke *z, zke_watch_fn fn, void *context);
@@ -807,6 +845,28 @@ ZKE_API int zke_dispatch(zke *z, int *count_out);
  * Since 0.1. */
 ZKE_API int zke_wait(zke *z, int64_t deadline_ms);
 
+/* zke_turn      - a number that changes when a watcher has run
+ * zke_wait_turn - as zke_wait(), but returns at once where it has changed
+ * zke_wake      - change it: every zke_wait() of this handle returns ZKE_OK
+ *
+ * Where several threads use a handle, what one of them looks at before it
+ * waits may have been changed by a watcher on another.  Take the turn, look,
+ * wait for the next turn: nothing is missed.
+ *
+ *     for (;;) {
+ *       int64_t turn = zke_turn(z);
+ *       if (done) break;
+ *       zke_wait_turn(z, turn, deadline);
+ *     }
+ *
+ *   turn  what zke_turn() gave
+ *
+ * zke_turn() is 0 for NULL.  Threads: any.  In a callback: yes.  Blocks:
+ * zke_wait_turn() until the deadline, the others do not.  Since 0.1. */
+ZKE_API int64_t zke_turn(zke *z);
+ZKE_API int zke_wait_turn(zke *z, int64_t turn, int64_t deadline_ms);
+ZKE_API int zke_wake(zke *z);
+
 /* ------------------------------------------------------------------------
  * Inspection.  The same is readable by SQL in the views zke_nodes,
  * zke_sessions, zke_watches, zke_events and zke_waiters (doc/format.md).
@@ -845,11 +905,13 @@ typedef struct zke_watch_list {
 } zke_watch_list;
 
 /* zke_sessions - all sessions, by id
+ * zke_session  - one of them; ZKE_NONODE where there is none
  * zke_watches  - all watches, by path
  * zke_waiters  - data watches on nodes that another session owns
  *   list_out  out, not NULL: one block
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_sessions(zke *z, zke_session_list **list_out);
+ZKE_API int zke_session(zke *z, int64_t session, zke_session_list **list_out);
 ZKE_API int zke_watches(zke *z, zke_watch_list **list_out);
 ZKE_API int zke_waiters(zke *z, zke_watch_list **list_out);
 
@@ -866,9 +928,13 @@ ZKE_API int zke_waiters(zke *z, zke_watch_list **list_out);
 typedef void (*zke_check_fn)(void *context, const char *sentence);
 ZKE_API int zke_check(zke *z, zke_check_fn fn, void *context);
 
-/* zke_free - release what a call returned; NULL is fine.
+/* zke_free  - release what a call returned; NULL is fine
+ * zke_alloc - a block of zeros for zke_free(), from the handle's allocator
+ *             (which must allow calls from several threads then); NULL
+ *             without memory.  For what is built above the library.
  * Threads: any.  Blocks: no. */
 ZKE_API void zke_free(void *block);
+ZKE_API void *zke_alloc(zke *z, size_t size);
 
 /* ------------------------------------------------------------------------
  * For tests
