@@ -157,7 +157,7 @@ typedef struct cf_seat_plan {
 typedef struct cf_plan {
   uint64_t seed;
   bool file;  /* zkembed on a file, else in memory */
-  bool quiet; /* everybody may read everything */
+  bool quiet; /* everybody may read everything: no event is withheld */
   int seats;
   cf_seat_plan seat[CF_SEATS + 1]; /* the last looks over the end */
   int depth;                       /* of paths, at most */
@@ -233,14 +233,19 @@ void cf_compare_session(cf_compare *c, int64_t server, int64_t zke_id);
  * the field; in memory of the operation. */
 const char *cf_compare_reply(cf_compare *c, const cf_op *op,
                              const cf_reply *server, const cf_reply *z);
-/* any_order: an end of a session is among what happened. */
-const char *cf_compare_events(bool client, bool any_order, cf_events *server,
-                              cf_events *z);
+enum {
+  CF_BY_CLIENT = 1, /* through the C client, else raw */
+  CF_ANY_ORDER = 2, /* an end of a session is among what happened */
+  CF_SILENCED = 4   /* watches may have been spent in silence */
+};
+const char *cf_compare_events(unsigned how, cf_events *server, cf_events *z);
 void cf_masks_print(bool counts);
-void cf_seen_print(void); /* how often which operation gave which code */
+void cf_note_end(cf_kind kind); /* of a session */
+void cf_seen_print(void); /* how often what was done, and with which code */
 /* Masks that others make use of. */
 void cf_mask_client_multi(void);
 void cf_mask_left_watch(void);
+void cf_mask_own_end(void);
 
 /* ---- one run ---- */
 

@@ -75,11 +75,17 @@ END
   server=$!
 }
 
-# Until it answers, for as long as it lives: somebody may have taken the port.
+# It has written down a session: what answered was not another server, which
+# took the port in between.
+is_ours() {
+  for log in "$directory"/data/version-2/log.*; do [ -e "$log" ] && return; done
+}
+
+# Until it answers, for as long as it lives: it dies where the port is taken.
 is_up() {
   for try in $(seq 300); do
     kill -0 "$server" 2>/dev/null || return 1
-    "$program" --is-up "$port" </dev/null && return 0
+    "$program" --is-up "$port" </dev/null && is_ours && return 0
     sleep 0.1
   done
   return 1
@@ -100,6 +106,7 @@ wait "$driver"
 status=$?
 driver=
 if [ $status -gt 1 ]; then
-  echo "conformance.sh: exit status $status in seed $(cat "$directory/seed")" >&2
+  seed=$(cat "$directory/seed")
+  echo "conformance.sh: exit status $status in seed $seed" >&2
 fi
 exit $status

@@ -38,8 +38,9 @@
     "zkembed has nothing to sync and does not look at the path")             \
   X(CONNECTION, "session events of connecting: not kept",                    \
     "zkembed has no connection")                                             \
-  X(OWN_END, "events for a session that is closing: not kept",               \
-    "a closing client delivers none, though the server sends them")          \
+  X(OWN_END, "events of a session's own end: as if it were told of the end", \
+    "the server sends them while it ends a session, and hardly ever is "     \
+    "there somebody to deliver them")                                        \
   X(AUTH_END, "session after failed authentication: ended by the harness",   \
     "the server would keep it until it times out, zke_close() ends it")      \
   X(CLIENT_MULTI,                                                            \
@@ -49,10 +50,11 @@
     "the C client takes one watcher back without telling the server, which " \
     "then still finds its watch")                                            \
   X(SILENCED,                                                                \
-    "watches through the C client where READ may be missing: not "           \
-    "generated",                                                             \
-    "the server spends such a watch without telling the client, "            \
-    "which goes on calling the watcher; zkembed spends both")                \
+    "callbacks of one event, or of the end, through the C client where "     \
+    "READ may be missing: zkembed's among ZooKeeper's; remove_watches "      \
+    "there: not generated",                                                  \
+    "the server spends a watch in silence and the client keeps its "         \
+    "watcher, to be called with the next one; zkembed spends both")          \
   X(PENDING, "dispatched before a watch is taken back",                      \
     "zkembed promises no callback after that, the client calls what has "    \
     "arrived")                                                               \
@@ -98,6 +100,8 @@ void cf_mask_client_multi(void) { mask_used[MASK_CLIENT_MULTI]++; }
 
 void cf_mask_left_watch(void) { mask_used[MASK_LEFT_WATCH]++; }
 
+void cf_mask_own_end(void) { mask_used[MASK_OWN_END]++; }
+
 void cf_masks_print(bool counts) {
   for (int i = 0; i < MASK_COUNT; i++) {
     if (counts && mask_used[i] == 0) continue;
@@ -115,12 +119,34 @@ void cf_masks_print(bool counts) {
 enum { CODES = 128 }; /* 0 to -127 */
 
 static int64_t seen[CF_KINDS][CODES];
-static int64_t seen_events[5]; /* by type; 0: of sessions */
+static int64_t seen_events[5];  /* by type; 0: of sessions */
+static int64_t seen_modes[7];   /* nodes made */
+static int64_t seen_watches[3]; /* set: one-shot, persistent, recursive */
+
+/* What an operation has made; exists watches what is not there, too. */
+static void note_made(const cf_op *op, int rc) {
+  bool made = rc == ZKE_OK, absent = rc == ZKE_NONODE;
+  if (made && op->kind == CF_CREATE) seen_modes[op->mode]++;
+  if (made && op->kind == CF_ADD_WATCH) seen_watches[1 + op->type]++;
+  if ((made || (absent && op->kind == CF_EXISTS)) && op->watch &&
+      op->kind != CF_REMOVE_WATCH)
+    seen_watches[0]++;
+}
+
+static void note_code(const cf_op *op, int rc) {
+  if (rc <= 0 && rc > -CODES) seen[op->kind][-rc]++;
+}
 
 static void note_seen(const cf_op *op, const cf_reply *r) {
-  if (r->rc <= 0 && r->rc > -CODES) seen[op->kind][-r->rc]++;
-  for (int i = 0; i < r->count; i++) note_seen(&op->subs[i], &r->subs[i]);
+  note_code(op, r->rc);
+  note_made(op, r->rc);
+  for (int i = 0; i < r->count; i++) {
+    note_code(&op->subs[i], r->subs[i].rc);
+    if (r->rc == ZKE_OK) note_made(&op->subs[i], r->subs[i].rc);
+  }
 }
+
+void cf_note_end(cf_kind kind) { seen[kind][0]++; }
 
 static void note_events(const cf_events *e) {
   for (int i = 0; i < e->count; i++) {
@@ -134,6 +160,11 @@ void cf_seen_print(void) {
          "  CHANGED: %" PRId64 "  CHILD: %" PRId64 "  session: %" PRId64 "\n",
          seen_events[1], seen_events[2], seen_events[3], seen_events[4],
          seen_events[0]);
+  printf("  MADE          by mode:");
+  for (int mode = 0; mode < 7; mode++) printf(" %" PRId64, seen_modes[mode]);
+  printf("\n  WATCHES       one-shot: %" PRId64 "  persistent: %" PRId64
+         "  recursive: %" PRId64 "\n",
+         seen_watches[0], seen_watches[1], seen_watches[2]);
   for (int kind = 0; kind < CF_KINDS; kind++) {
     int64_t total = 0;
     for (int code = 0; code < CODES; code++) total += seen[kind][code];
@@ -440,21 +471,46 @@ static void drop_session_events(cf_events *e) {
   e->count = kept;
 }
 
-static void arrange(cf_events *e, bool client, bool any_order) {
-  if (!client) drop_session_events(e);
-  if (any_order && e->count > 1) {
+static void arrange(cf_events *e, unsigned how) {
+  if (!(how & CF_BY_CLIENT)) drop_session_events(e);
+  if (how & CF_ANY_ORDER && e->count > 1) {
     mask_used[MASK_END_ORDER]++;
     qsort(e->at, (size_t)e->count, sizeof *e->at, by_event);
-  } else if (client) {
+  } else if (how & CF_BY_CLIENT) {
     sort_calls(e);
   }
 }
 
-const char *cf_compare_events(bool client, bool any_order, cf_events *a,
-                              cf_events *b) {
-  arrange(a, client, any_order);
-  arrange(b, client, any_order);
+/* Is the call number i of e, if there is one, of the same event? */
+static bool is_of_event(const cf_events *e, int i, const cf_event *event) {
+  return i >= 0 && i < e->count && e->at[i].type == event->type &&
+         e->at[i].state == event->state &&
+         strcmp(e->at[i].path, event->path) == 0;
+}
+
+/* Drop from a the calls of watchers whose watch was spent in silence: those
+ * beyond b's, of an event that b has as well. */
+static void drop_silenced(cf_events *a, const cf_events *b) {
+  int kept = 0, at = 0;
+  for (int i = 0; i < a->count; i++) {
+    cf_event *call = &a->at[i];
+    bool same = at < b->count && compare_event(call, &b->at[at]) == 0;
+    at += same;
+    if (same || !(is_of_event(b, at, call) || is_of_event(b, at - 1, call))) {
+      a->at[kept++] = *call;
+    } else {
+      mask_used[MASK_SILENCED]++;
+      free(call->path);
+    }
+  }
+  a->count = kept;
+}
+
+const char *cf_compare_events(unsigned how, cf_events *a, cf_events *b) {
+  arrange(a, how);
+  arrange(b, how);
   note_events(a);
+  if (how & CF_SILENCED) drop_silenced(a, b);
   bool same = a->count == b->count;
   for (int i = 0; i < a->count && same; i++)
     same = compare_event(&a->at[i], &b->at[i]) == 0;

@@ -429,7 +429,7 @@ static void gen_arguments(dice *d, const cf_plan *plan, cf_op *op) {
       break;
     case CF_REMOVE_WATCH:
       op->type = 1 + below(d, 3);
-      op->watch = client ? below(d, CF_WATCHERS + 1) : 0;
+      op->watch = client && plan->quiet ? below(d, CF_WATCHERS + 1) : 0;
       break;
     case CF_ADD_AUTH:
       gen_auth(d, op);
@@ -470,7 +470,6 @@ void cf_generate(const cf_plan *plan, int index, cf_op *op) {
   op->whole = below(&d, 2) != 0;
   if (op->kind == CF_EXISTS || op->kind == CF_GET || op->kind == CF_CHILDREN)
     op->watch = below(&d, 2) ? 1 + below(&d, client ? CF_WATCHERS : 1) : 0;
-  if (client && !plan->quiet) op->watch = 0;
   gen_arguments(&d, plan, op);
   bool can_be_null = op->kind == CF_CREATE || op->kind == CF_DELETE ||
                      op->kind == CF_SET || op->kind == CF_EXISTS;

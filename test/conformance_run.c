@@ -257,8 +257,10 @@ static bool compare_events(run *r, int i, bool any_order) {
   cf_events server = {0}, z = {0};
   s->driver->events(s->server, &server);
   cf_zke_events(s->z, &z);
-  const char *why =
-      cf_compare_events(s->driver == &cf_client_driver, any_order, &server, &z);
+  unsigned how = any_order ? CF_ANY_ORDER : 0;
+  if (s->driver == &cf_client_driver)
+    how |= r->plan->quiet ? CF_BY_CLIENT : CF_BY_CLIENT | CF_SILENCED;
+  const char *why = cf_compare_events(how, &server, &z);
   cf_events_compared += server.count;
   cf_events_free(&server);
   cf_events_free(&z);
@@ -294,6 +296,7 @@ static bool close_seat(run *r, int i) {
 static bool end_seat(run *r, const cf_op *op) {
   seat *s = &r->seats[op->seat];
   if (!flush(r, false)) return false;
+  cf_note_end(s->dead ? CF_CLOSE : op->kind);
   if (op->kind == CF_CLOSE || s->dead) {
     if (!close_seat(r, op->seat)) return false;
   } else {
@@ -570,12 +573,14 @@ static void end(run *r) {
   cf_reset();
 }
 
+/* Events may be compared at one operation or another: they have no kind. */
 static void tell(const run *r, const cf_op *op, int at, cf_mismatch *out) {
+  int len = (int)strcspn(r->why, ":");
+  bool events = strncmp(r->why, "events", 6) == 0;
   out->at = at;
-  snprintf(out->field, sizeof out->field, "%s %.*s", cf_kind_name(op->kind),
-           (int)strcspn(r->why, ":"), r->why);
-  const char *text = cf_text("%s\n    %s", cf_describe(op), r->why);
-  out->text = strdup(text);
+  snprintf(out->field, sizeof out->field, "%s %.*s",
+           events ? "any" : cf_kind_name(op->kind), len, r->why);
+  out->text = strdup(cf_text("%s\n    %s", cf_describe(op), r->why));
   if (!out->text) cf_die("out of memory");
 }
 
