@@ -309,9 +309,10 @@ static void buf_add(buf *b, const void *bytes, size_t n) {
   if (b->cap - b->len < n) {
     size_t cap = b->cap < 64 ? 64 : b->cap;
     /* one allocation has failed before a buffer is that long */
-    bool huge = NEVER(n > SIZE_MAX / 2 - cap);
-    while (!huge && cap - b->len < n) cap *= 2;
-    char *data = huge ? NULL : mem_resize(b->a, b->data, cap);
+    b->failed = NEVER(n > SIZE_MAX / 2 - cap);
+    if (b->failed) return;
+    while (cap - b->len < n) cap *= 2;
+    char *data = mem_resize(b->a, b->data, cap);
     if (!data) {
       b->failed = true;
       return;
@@ -1365,6 +1366,7 @@ typedef struct store {
   bool unsettled;    /* … and checkpoint before the next change */
   bool synced_dir;   /* the directory knows the -wal */
   bool replaced;     /* the files are not ours any more */
+  bool foreign;      /* the host closed our descriptors: hands off them */
   int wal_pages;     /* after the last commit */
   int wal_limit;     /* checkpoint when it is reached */
   bool duty;         /* we hold the duty byte */
@@ -1508,7 +1510,8 @@ static void lock_fork_child(void) {
     s->fork_next = lock_fork_orphans;
     lock_fork_orphans = s;
     atomic_store(&s->forked, true);
-    for (int i = 0; i < s->fd_count; i++) s->os.close(s->os.context, s->fds[i]);
+    for (int i = 0; i < s->fd_count && !s->foreign; i++)
+      s->os.close(s->os.context, s->fds[i]);
     s->fd_count = 0;
   }
   lock_fork_stores = NULL;
@@ -1584,11 +1587,14 @@ static int lock_fd_open(store *s, const char *path, int flags, unsigned mode) {
 static void lock_fd_close(store *s, int *fd) {
   if (*fd < 0) return;
   pthread_mutex_lock(&lock_fork_mutex);
-  int i = 0;
-  while (i < s->fd_count && s->fds[i] != *fd) i++;
   /* lock_fd_make() has noted it */
-  if (ALWAYS(i < s->fd_count)) s->fds[i] = s->fds[--s->fd_count];
-  s->os.close(s->os.context, *fd);
+  for (int i = 0; ALWAYS(i < s->fd_count); i++) {
+    if (s->fds[i] == *fd) {
+      s->fds[i] = s->fds[--s->fd_count];
+      break;
+    }
+  }
+  if (!s->foreign) s->os.close(s->os.context, *fd);
   pthread_mutex_unlock(&lock_fork_mutex);
   *fd = -1;
 }
@@ -1641,9 +1647,10 @@ static int db_error(store *s, int sqlite_rc, const char *doing) {
     default:
       rc = ZKE_SYSTEMERROR;
   }
-  return base_fail(rc, "%s: %s: %s (SQLite %d)", s->name, doing,
+  int error = s->db && rc == ZKE_CANTOPEN ? sqlite3_system_errno(s->db) : 0;
+  return base_fail(rc, "%s: %s: %s%s%s (SQLite %d)", s->name, doing,
                    s->db ? sqlite3_errmsg(s->db) : sqlite3_errstr(sqlite_rc),
-                   sqlite_rc);
+                   error ? ": " : "", error ? strerror(error) : "", sqlite_rc);
 }
 
 /* The statement, prepared at its first use; NULL with *rc set. */
@@ -1872,8 +1879,7 @@ static uint32_t db_big_endian(const unsigned char *p) {
 static bool db_has_journal(store *s) {
   int there = 0;
   const char *name = sqlite3_db_filename(s->db, "main");
-  sqlite3_vfs *v = sqlite3_vfs_find(s->vfs);
-  if (!name || !*name || !v) return false;
+  sqlite3_vfs *v = s->vfs_base; /* its header was read through this */
   int rc = v->xAccess(v, sqlite3_filename_journal(name), SQLITE_ACCESS_EXISTS,
                       &there);
   return rc == SQLITE_OK && there;
@@ -2085,7 +2091,9 @@ static void db_disconnect(store *s) {
     sqlite3_finalize(s->statement[i]);
     s->statement[i] = NULL;
   }
-  sqlite3_close(s->db);
+  /* one whose descriptors are the host's now is left as it is: closing it
+   * would close those */
+  if (!s->foreign) sqlite3_close(s->db);
   s->db = NULL;
 }
 
@@ -2128,7 +2136,9 @@ static int db_sync_directory(store *s) {
  * moment, then leaves the log longer: ZKE_OPERATIONTIMEOUT. */
 static int db_checkpoint(store *s, bool truncate) {
   int64_t deadline = s->deadline;
-  s->deadline = lock_now(s) + ZKE_CHECKPOINT_WAIT_MS * ZKE_MS;
+  bool late = s->wal_pages > ZKE_CHECKPOINT_PAGES + ZKE_CHECKPOINT_RETRY_PAGES;
+  int64_t patience = ZKE_CHECKPOINT_WAIT_MS * (late ? 4 : 1);
+  s->deadline = lock_now(s) + patience * ZKE_MS;
   truncate = truncate || s->wal_pages > 2 * ZKE_CHECKPOINT_PAGES;
   int rc = sqlite3_wal_checkpoint_v2(
       s->db, "main",
@@ -2140,7 +2150,8 @@ static int db_checkpoint(store *s, bool truncate) {
     s->wal_limit = ZKE_CHECKPOINT_PAGES;
     return ZKE_OK;
   }
-  s->wal_limit = s->wal_pages + ZKE_CHECKPOINT_RETRY_PAGES;
+  s->wal_limit = s->wal_pages +
+                 (int)base_max(ZKE_CHECKPOINT_RETRY_PAGES, s->wal_pages / 8);
   if ((rc & 0xff) != SQLITE_BUSY) return db_error(s, rc, "checkpointing");
   lock_log(s, ZKE_LOG_WARN,
            "%s: a reader keeps the write-ahead log at %d pages", s->name,
@@ -2277,11 +2288,47 @@ static int64_t live_slot_at(int64_t slot) {
   return LIVE_SLOTS_AT + slot * LIVE_SLOT_SIZE;
 }
 
+static bool live_write_byte(store *s, int fd) {
+  int64_t n = s->os.write(s->os.context, fd, "", 1);
+  return n >= 0 || n == -EAGAIN; /* full: it will wake anyway */
+}
+
+static void live_wake_self(zke *z) {
+  if (!z->s->foreign) live_write_byte(z->s, z->wake_wfd);
+}
+
+/* The store's files are not the ones it opened: nothing it holds is worth
+ * anything, and every session says so. */
+static void live_replaced(store *s, const char *path) {
+  s->replaced = true;
+  lock_log(s, ZKE_LOG_ERROR, "%s was removed or replaced", path);
+  for (zke *z = s->sessions; z; z = z->next) {
+    if (z->state != SESS_ALIVE) continue;
+    z->state = SESS_EXPIRED;
+    z->lost_notice = true;
+    live_wake_self(z);
+  }
+}
+
+/* Are the descriptors still ours?  A host that closes all it does not know,
+ * and opens files of its own under the same numbers, would have them written
+ * to (P9).  Asked before anything is written. */
+static bool live_holds(store *s) {
+  zke_file f;
+  if (s->memory || s->readonly || s->foreign) return !s->foreign;
+  int rc = s->os.fstat(s->os.context, s->gate_fd, &f);
+  if (rc == 0 ? live_same_file(&f, &s->live_id) : rc != -EBADF) return true;
+  s->foreign = true;
+  live_replaced(s, s->live);
+  return false;
+}
+
 /* Renew a lease when a quarter of it has passed. */
 static void live_stamp_lease(zke *z) {
   if (!z->lease) return;
   int64_t now = live_boottime(z->s);
   if (now - z->lease_at < z->lease / 4) return;
+  if (!live_holds(z->s)) return;
   if (z->s->memory || live_write_stamp(z->s, live_slot_at(z->slot), now))
     z->lease_at = now;
 }
@@ -2308,26 +2355,6 @@ static int live_open_fifo(store *s, int64_t session) {
     return -ENXIO;
   }
   return fd;
-}
-
-static bool live_write_byte(store *s, int fd) {
-  int64_t n = s->os.write(s->os.context, fd, "", 1);
-  return n >= 0 || n == -EAGAIN; /* full: it will wake anyway */
-}
-
-static void live_wake_self(zke *z) { live_write_byte(z->s, z->wake_wfd); }
-
-/* The store's files are not the ones it opened: nothing it holds is worth
- * anything, and every session says so. */
-static void live_replaced(store *s, const char *path) {
-  s->replaced = true;
-  lock_log(s, ZKE_LOG_ERROR, "%s was removed or replaced", path);
-  for (zke *z = s->sessions; z; z = z->next) {
-    if (z->state != SESS_ALIVE) continue;
-    z->state = SESS_EXPIRED;
-    z->lost_notice = true;
-    live_wake_self(z);
-  }
 }
 
 /* Wake one session.  A failure means that it is gone or that the tick must do
@@ -2392,7 +2419,7 @@ static int gate_queue(store *s, const zke *z, bool *is_next) {
     bool held;
     if (!*is_next && now - start >= ZKE_GATE_PATIENCE_US * INT64_C(1000)) {
       *is_next = live_lock(s, LIVE_NEXT, true) == 0;
-      pause = ZKE_GATE_PAUSE_US * INT64_C(1000);
+      if (*is_next) pause = ZKE_GATE_PAUSE_US * INT64_C(1000);
     }
     int rc = gate_try(s, *is_next, &held);
     if (rc != ZKE_OK || !held) return rc;
@@ -2414,6 +2441,10 @@ static int gate_queue(store *s, const zke *z, bool *is_next) {
 static int gate_enter(store *s, const zke *z) {
   bool held = true, is_next = false;
   if (s->memory) return ZKE_OK;
+  if (!live_holds(s)) {
+    return base_fail(ZKE_REPLACED,
+                     "%s: the descriptors of its files were closed", s->name);
+  }
   for (int i = 0; i < ZKE_GATE_SPINS && held; i++) {
     int rc = gate_try(s, false, &held);
     if (rc != ZKE_OK) return rc;
@@ -3845,7 +3876,7 @@ static void sweep_verify_file(store *s, const char *path, const zke_file *id) {
 
 /* Look whether the four files are still ours. */
 static void sweep_verify_files(store *s) {
-  if (s->memory) return;
+  if (s->memory || !live_holds(s)) return;
   sweep_verify_file(s, s->file, &s->file_id);
   sweep_verify_file(s, s->live, &s->live_id);
   sweep_verify_file(s, s->wal, &s->wal_id);
@@ -4342,7 +4373,7 @@ static wait_notice *wait_new_notice(zke *z) {
  * file; an owner that has died before is probed at the next dispatch. */
 static void wait_watch_owner(zke *z, int64_t owner) {
   store *s = z->s;
-  if (!owner || s->memory || live_own(s, owner)) return;
+  if (s->memory || live_own(s, owner)) return;
   for (size_t i = 0; i < z->notice_count; i++) {
     if (z->notices[i].owner == owner) return;
   }
@@ -4668,7 +4699,7 @@ static int wait_deliver_all(zke *z, int *count) {
 /* One dispatch by the thread that has the role. */
 static int wait_dispatch(zke *z, bool waiting, int *count) {
   int64_t now = lock_now(z->s);
-  wait_drain(z);
+  if (live_holds(z->s)) wait_drain(z);
   if (z->state == SESS_ALIVE) {
     live_stamp_lease(z);
     wait_take_notices(z, now);
@@ -5212,7 +5243,7 @@ static int store_drop_orphans(store *s) {
     if (o->locked) {
       at = &o->fork_next;
     } else {
-      if (o->db) db_disconnect(o);
+      db_disconnect(o);
       *at = o->fork_next;
     }
   }
@@ -5640,7 +5671,7 @@ int zke_close(zke *z) {
   if (atomic_exchange(&z->closing, true))
     return base_fail(ZKE_CLOSING, "another thread is closing the handle");
   lock_take(s, INT64_MAX);
-  if (!s->readonly) live_wake_self(z);
+  if (live_holds(s) && !s->readonly) live_wake_self(z);
   lock_signal(s, &z->done);
   lock_await_calls(s, z);
   s->deadline = base_later(lock_now(s), s->busy);
@@ -6490,7 +6521,7 @@ int zke_wake(zke *z) {
   pthread_mutex_lock(&z->s->m);
   wait_turn(z);
   pthread_mutex_unlock(&z->s->m);
-  live_wake_self(z);
+  if (live_holds(z->s)) live_wake_self(z);
   return api_leave(z, ZKE_OK);
 }
 

@@ -82,6 +82,9 @@
  *   registers one atfork handler, which in the child sets a flag and closes
  *   descriptors; a raw clone() that runs no handlers leaves the parent's
  *   session alive until that child is gone.
+ * - A host that closes descriptors it does not know (closefrom()) closes ours:
+ *   the handles return ZKE_REPLACED from then on, write nothing any more, and
+ *   leave their descriptors' numbers to the host.
  * - Never open() and close() the database, its -wal or its -shm by yourself
  *   while a handle is open: closing any descriptor drops SQLite's POSIX locks.
  *   Back up through SQLite's backup interface or with the sqlite3 shell from
