@@ -309,8 +309,10 @@ static void buf_add(buf *b, const void *bytes, size_t n) {
   if (b->cap - b->len < n) {
     size_t cap = b->cap < 64 ? 64 : b->cap;
     /* one allocation has failed before a buffer is that long */
-    b->failed = NEVER(n > SIZE_MAX / 2 - cap);
-    if (b->failed) return;
+    if (NEVER(n > SIZE_MAX / 2 - cap)) {
+      b->failed = true;
+      return;
+    }
     while (cap - b->len < n) cap *= 2;
     char *data = mem_resize(b->a, b->data, cap);
     if (!data) {
@@ -1875,26 +1877,28 @@ static uint32_t db_big_endian(const unsigned char *p) {
          p[3];
 }
 
-/* Is there a rollback journal beside the database? */
-static bool db_has_journal(store *s) {
-  int there = 0;
+/* Was a creation cut short?  Then the rollback journal beside it, which was
+ * synced before the first page was written, says that there was no page. */
+static bool db_is_unfinished(store *s) {
+  static const unsigned char magic[8] = {0xd9, 0xd5, 0x05, 0xf9,
+                                         0x20, 0xa1, 0x63, 0xd7};
+  unsigned char head[20];
   const char *name = sqlite3_db_filename(s->db, "main");
-  sqlite3_vfs *v = s->vfs_base; /* its header was read through this */
-  int rc = v->xAccess(v, sqlite3_filename_journal(name), SQLITE_ACCESS_EXISTS,
-                      &there);
-  return rc == SQLITE_OK && there;
+  int fd = lock_fd_open(s, sqlite3_filename_journal(name),
+                        O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
+  if (fd < 0) return false;
+  int64_t n = s->os.pread(s->os.context, fd, head, sizeof head, 0);
+  lock_fd_close(s, &fd);
+  return n == (int64_t)sizeof head && memcmp(head, magic, sizeof magic) == 0 &&
+         db_big_endian(head + 16) == 0;
 }
 
-/* What a header of 100 bytes says. */
+/* What a header of 100 bytes says.  A power cut in a creation can leave
+ * anything there, zeros or what the disk had before. */
 static enum db_kind db_judge(store *s, const unsigned char *head) {
-  static const unsigned char zeros[100];
-  /* a power cut took the first page of a creation: the journal has the rest */
-  if (memcmp(head, zeros, sizeof zeros) == 0)
-    return db_has_journal(s) ? DB_UNFINISHED : DB_STRANGER;
-  if (memcmp(head, "SQLite format 3", 16) != 0 ||
-      db_big_endian(head + 68) != ZKE_APPLICATION_ID) {
-    return DB_STRANGER;
-  }
+  if (memcmp(head, "SQLite format 3", 16) != 0)
+    return db_is_unfinished(s) ? DB_UNFINISHED : DB_STRANGER;
+  if (db_big_endian(head + 68) != ZKE_APPLICATION_ID) return DB_STRANGER;
   return db_big_endian(head + 60) > ZKE_FORMAT ? DB_NEWER : DB_OURS;
 }
 

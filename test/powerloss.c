@@ -45,13 +45,17 @@ enum {
   CHILDREN = 2,   /* that look at disks at the same time */
   PATIENCE = 120, /* seconds for one of them */
   AFTER = 6,      /* operations after a recovery */
+  LONG = 1 << 30, /* ms that containers and TTL nodes stay */
   SKIP = 1        /* a result: nothing was planned */
 };
 
 /* ---- the model ---- */
 
+enum kind { PLAIN, CONTAINER, TTL };
+
 typedef struct znode {
   char path[PATH];
+  enum kind kind; /* not known of what was read */
   int64_t owner, czxid, mzxid, pzxid;
   int version, aversion, creates, len, acls;
   bool pzxid_moot; /* changed by the end of the sessions */
@@ -77,6 +81,7 @@ static struct {
   char base[PATH_MAX], database[PATH_MAX];
   zke_os real, os;
   int64_t clock; /* ms */
+  int64_t leaps; /* ms that the wall clock has leapt ahead; lost in a cut */
   uint64_t live_inode;
   session session[SESSIONS];
   int sessions;
@@ -177,8 +182,8 @@ static void tree_value(znode *n, const char *data, int len) {
   n->hash = hash_bytes(data, len);
 }
 
-static void tree_create(tree *t, const char *path, int64_t owner,
-                        const char *data, int len) {
+static znode *tree_create(tree *t, const char *path, int64_t owner,
+                          const char *data, int len) {
   znode *parent = tree_parent(t, path), *n = &t->at[t->count++];
   if (t->count > NODES) abort();
   *n = (znode){.owner = owner, .czxid = t->zxid, .mzxid = t->zxid};
@@ -188,6 +193,7 @@ static void tree_create(tree *t, const char *path, int64_t owner,
   tree_value(n, data, len);
   parent->creates++;
   parent->pzxid = t->zxid;
+  return n;
 }
 
 static void tree_set(tree *t, znode *n, const char *data, int len) {
@@ -240,7 +246,8 @@ static char *tree_describe(tree *t) {
 /* ---- reading the real tree ---- */
 
 static void join(char *out, const char *parent, const char *name) {
-  snprintf(out, PATH, "%s/%s", parent[1] ? parent : "", name);
+  int len = snprintf(out, PATH, "%s/%s", parent[1] ? parent : "", name);
+  if (len >= PATH) abort();
 }
 
 /* Read a node; with a floor, a pzxid above it is moot. */
@@ -316,7 +323,7 @@ static void compare_now(void) {
 /* ---- the operating system ---- */
 
 static int64_t os_clock(void *c, int which) {
-  int64_t start = which == ZKE_CLOCK_REALTIME ? 1700000000000 : 0;
+  int64_t start = which == ZKE_CLOCK_REALTIME ? 1700000000000 + run.leaps : 0;
   (void)c;
   return (start + ++run.clock) * 1000000;
 }
@@ -462,16 +469,19 @@ static void spy_end(void) {
   run.spy = NULL;
 }
 
-/* A change that will be durable must not be seen while it is not. */
+/* A change that will be durable must not be seen while it is not, nor while
+ * the log that has it could lose its name. */
 static void spy_look(void) {
   if (!run.spy || !run.flight || !run.durable) return;
   bool seen = sqlite3_step(run.spying) == SQLITE_ROW &&
               sqlite3_column_int64(run.spying, 0) >= run.next.zxid;
   sqlite3_reset(run.spying);
   add(&tally->looks, 1);
-  int writes = power_unsynced("a.db-wal");
-  if (seen && writes) {
-    found(POWERLOSS_EARLY, "seen with %d writes to the log not synced", writes);
+  int writes = power_unsynced("a.db-wal"), names = power_unsynced_names();
+  if (seen && (writes || names)) {
+    found(POWERLOSS_EARLY,
+          "seen with %d writes to the log and %d names not synced", writes,
+          names);
   }
 }
 
@@ -487,7 +497,8 @@ static int open_store(zke **out) {
                    .os = &run.os,
                    .identity = "power",
                    .durability = run.plan->durability,
-                   .cache_kib = run.plan->cache_kib};
+                   .cache_kib = run.plan->cache_kib,
+                   .container_ms = LONG};
   return zke_open(run.database, &o, out);
 }
 
@@ -518,22 +529,25 @@ static void session_close(session *s) {
 
 static char value[MULTI][VALUE];
 
-/* A new value: mostly small, now and then one that takes some pages. */
+/* A new value: mostly small, now and then none, which is not an empty one, or
+ * one that takes some pages. */
 static int make_value(int slot) {
   static const int limit[] = {50,  50,  50,  50,  50,  50,   50,   50,
                               300, 300, 300, 300, 300, 3000, 9000, VALUE};
   int len = (int)chance((uint64_t)limit[chance(16)]);
+  if (len == 1) return -1;
   for (int i = 0; i < len; i++) value[slot][i] = (char)chance(256);
   return len;
 }
 
 static znode *any_node(tree *t) { return &t->at[chance((uint64_t)t->count)]; }
 
-/* One to put a child under: not an ephemeral, not too deep. */
+/* One to put a child under: not an ephemeral, not too deep, and no TTL node,
+ * which would go as soon as its child has. */
 static znode *any_parent(tree *t) {
   znode *n;
   do n = any_node(t);
-  while (n->owner || strlen(n->path) > 24);
+  while (n->owner || n->kind == TTL || strlen(n->path) > 24);
   return n;
 }
 
@@ -545,19 +559,22 @@ static bool is_fixed(const znode *n) {
 /* Plan a create, set, delete or check in t.  Returns what it will give; where
  * it is to be refused t is as before. */
 static int plan_create(tree *t, zke_op *op, int slot, char *path, int64_t id) {
+  static const int modes[] = {ZKE_PERSISTENT, ZKE_PERSISTENT,
+                              ZKE_EPHEMERAL,  ZKE_EPHEMERAL,
+                              ZKE_CONTAINER,  ZKE_PERSISTENT_WITH_TTL};
   const znode *parent = any_parent(t);
   char name[8];
-  int len = make_value(slot);
-  bool ephemeral = chance(3) == 0;
+  int len = make_value(slot), mode = modes[chance(6)];
+  bool ttl = mode == ZKE_PERSISTENT_WITH_TTL;
   snprintf(name, sizeof name, "n%d", (int)chance(12));
   join(path, parent->path, name);
-  zke_op_create(op, path, value[slot], len, ZKE_OPEN_ACL,
-                ephemeral       ? ZKE_EPHEMERAL
-                : chance(5) > 0 ? ZKE_PERSISTENT
-                                : ZKE_CONTAINER);
+  zke_op_create_ttl(op, path, value[slot], len, ZKE_OPEN_ACL, mode,
+                    ttl ? LONG : 0);
   if (tree_find(t, path)) return ZKE_NODEEXISTS;
   if (t->count > NODES - 20) return SKIP;
-  tree_create(t, path, ephemeral ? id : 0, value[slot], len);
+  znode *n =
+      tree_create(t, path, mode == ZKE_EPHEMERAL ? id : 0, value[slot], len);
+  n->kind = ttl ? TTL : mode == ZKE_CONTAINER ? CONTAINER : PLAIN;
   return ZKE_OK;
 }
 
@@ -613,6 +630,9 @@ static void fly(zke *z, const zke_op *op, int count, int expected) {
   if (expected == ZKE_OK) flight_begin(is_durable(&run.now, &run.next));
   if (count > 1) {
     rc = zke_multi(z, op, count, result);
+  } else if (op->ttl_ms) {
+    rc = zke_create_ttl(z, op->path, op->data, op->len, op->acls, op->mode,
+                        op->ttl_ms, NULL, &result[0].stat);
   } else if (op->type == ZKE_OP_CREATE) {
     rc = zke_create(z, op->path, op->data, op->len, op->acls, op->mode, NULL,
                     &result[0].stat);
@@ -672,12 +692,12 @@ static void act_sequence(void) {
   if (!queue || t->count > NODES - 20) return;
   int number = queue->creates, rc;
   snprintf(path, sizeof path, "%.6s%010d", prefix, number);
-  tree_create(t, path, mode < 3 ? s->id : 0, value[0], len);
+  tree_create(t, path, mode < 3 ? s->id : 0, value[0], len)->kind =
+      mode == 9 ? TTL : PLAIN;
   flight_begin(mode >= 3);
   if (mode == 9) {
     rc = zke_create_ttl(s->z, prefix, value[0], len, ZKE_OPEN_ACL,
-                        ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL, 1000000000, &made,
-                        NULL);
+                        ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL, LONG, &made, NULL);
   } else {
     rc = zke_create(
         s->z, prefix, value[0], len, ZKE_OPEN_ACL,
@@ -738,6 +758,65 @@ static void act_restart(void) {
   session_add(z);
 }
 
+/* ---- containers and TTL nodes ---- */
+
+/* The change since which the node only waits for its time. */
+static int64_t waits_since(const znode *n) {
+  return n->kind == CONTAINER ? n->pzxid : n->mzxid;
+}
+
+/* By parent, then by name. */
+static int compare_paths(const char *a, const char *b) {
+  size_t to_a = (size_t)(strrchr(a, '/') - a);
+  size_t to_b = (size_t)(strrchr(b, '/') - b);
+  int order = memcmp(a, b, to_a < to_b ? to_a : to_b);
+  if (!order) order = (to_a > to_b) - (to_a < to_b);
+  return order ? order : strcmp(a + to_a, b + to_b);
+}
+
+/* The order in which a sweep removes nodes of one kind. */
+static int compare_due(const void *a, const void *b) {
+  const znode *n = a, *m = b;
+  int64_t one = waits_since(n), other = waits_since(m);
+  return one != other ? (one > other) - (one < other)
+                      : compare_paths(n->path, m->path);
+}
+
+/* Plan the removal of all nodes of a kind that wait, each a transaction of its
+ * own: all but the last may have been made when the power fails. */
+static void plan_removals(enum kind kind) {
+  static znode due[NODES];
+  int count = 0;
+  for (int i = 0; i < run.next.count; i++) {
+    const znode *n = &run.next.at[i];
+    bool parent = tree_children(&run.next, n->path, false) ||
+                  tree_children(&run.next, n->path, true);
+    if (n->kind == kind && !parent && (kind == TTL || n->creates))
+      due[count++] = *n;
+  }
+  qsort(due, (size_t)count, sizeof due[0], compare_due);
+  for (int i = 0; i < count; i++) {
+    if (run.flight) history_add(run.flight);
+    run.next.zxid++;
+    tree_delete(&run.next, tree_find(&run.next, due[i].path));
+    flight_begin(true);
+  }
+  add(&tally->swept, count);
+}
+
+/* Time passes, and the next call removes what has waited for it. */
+static void act_sweep(void) {
+  if (run.depth) return; /* kinds are not known */
+  run.next = run.now;
+  plan_removals(CONTAINER);
+  plan_removals(TTL);
+  if (!run.flight) return;
+  run.clock += 5000;
+  run.leaps += LONG;
+  flight_end(zke_dispatch(any_session()->z, NULL), "a sweep");
+  compare_now();
+}
+
 static void act_watch(void) {
   zke *z = any_session()->z;
   const znode *n = any_node(&run.now);
@@ -759,7 +838,8 @@ static void act(void) {
       act_change,   act_change,   act_change, act_change, act_change,
       act_change,   act_change,   act_multi,  act_multi,  act_multi,
       act_sequence, act_sequence, act_watch,  act_watch,  act_dispatch,
-      act_open,     act_close,    act_acl,    act_expire, act_restart};
+      act_open,     act_close,    act_acl,    act_expire, act_restart,
+      act_sweep};
   uint64_t which = chance(sizeof acts / sizeof acts[0]);
   if (acts[which] == act_restart && chance(4)) which = 0;
   if (run.depth == 0) add(&tally->operations, 1);
@@ -850,15 +930,20 @@ static void complain(void *context, const char *sentence) {
   snprintf(context, LINE, "%s", sentence);
 }
 
-/* Is the database sound, and nothing left of the sessions of before? */
-static void look_around(zke *z) {
+/* Is the database sound? */
+static void check_now(zke *z) {
   char sentence[LINE] = "";
-  zke_session_list *sessions;
-  zke_watch_list *watches;
   int rc = zke_check(z, complain, sentence);
   if (rc != ZKE_OK) {
     found(POWERLOSS_UNSOUND, "zke_check: %s: %s", zke_error_name(rc), sentence);
   }
+}
+
+/* And is nothing left of the sessions of before? */
+static void look_around(zke *z) {
+  zke_session_list *sessions;
+  zke_watch_list *watches;
+  check_now(z);
   demand(zke_sessions(z, &sessions), ZKE_OK, "sessions");
   demand(zke_watches(z, &watches), ZKE_OK, "watches");
   if (sessions->count != 1 || watches->count) {
@@ -913,6 +998,7 @@ static void look_at_tree(zke *z) {
 static void finish(void) {
   struct stat s;
   compare_now();
+  check_now(run.session[0].z);
   while (run.sessions) session_close(&run.session[run.sessions - 1]);
   if (stat(path_of("%s-wal", run.database), &s) == 0 && s.st_size) {
     found(POWERLOSS_UNSOUND, "%lld bytes of log at the end",
@@ -969,11 +1055,10 @@ static void count_loss(const power_loss *loss) {
   add(&tally->reordered, loss->reordered);
 }
 
-/* The plain styles come first, so that every cut has them. */
+/* All but two of a cut's images are of the plain styles. */
 static power_style style_of(int image) {
-  return run.depth == 1 && image < POWER_SHUFFLE
-             ? (power_style)image
-             : (power_style)chance(POWER_STYLES);
+  bool plain = run.depth == 1 && image < run.plan->images - 2;
+  return plain ? (power_style)image : (power_style)chance(POWER_STYLES);
 }
 
 /* The child's work.  Some let the power fail again at a random event. */
@@ -985,6 +1070,7 @@ static void look(int image) {
   run.random = run.plan->seed * 1000003 + (uint64_t)(run.event * 31 + image);
   run.image = image;
   run.looking = 0;
+  run.leaps = 0;
   run.spy = NULL;
   run.cut[run.depth++] = run.event;
   power_image(directory, style_of(image), &run.random, &loss);
@@ -1045,6 +1131,8 @@ static void begin_history(void) {
 
 static void live(void) {
   zke *z = NULL;
+  bool names = run.plan->lie && strcmp(run.plan->lie, ".") == 0;
+  if (names) power_lie(run.plan->lie);
   demand(open_store(&z), ZKE_OK, "open");
   session_add(z);
   spy_begin();
@@ -1096,9 +1184,9 @@ long powerloss_violations(const powerloss_tally *t) {
 
 void powerloss_print(const powerloss_tally *t) {
   printf(
-      "%ld operations (%ld acknowledged as durable), %ld events on the "
-      "disk, %ld looks at a commit under way\n",
-      t->operations, t->durable, t->events, t->looks);
+      "%ld operations (%ld acknowledged as durable), %ld nodes swept, %ld "
+      "events on the disk, %ld looks at a commit under way\n",
+      t->operations, t->durable, t->swept, t->events, t->looks);
   printf("%ld cuts, %ld disks looked at, %ld of them after a second cut\n",
          t->cuts, t->images, t->second);
   printf("changes not synced: %ld kept, %ld lost, %ld torn, %ld reordered\n",

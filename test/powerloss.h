@@ -23,7 +23,8 @@ typedef struct powerloss_plan {
   int durability;  /* ZKE_DURABLE_… */
   int cache_kib;   /* small: transactions spill into the log; 0: default */
   long only_cut;   /* to replay: this event and no other, or 0 */
-  const char *lie; /* syncs of this file have no effect after its creation */
+  const char *lie; /* syncs of this file have no effect after its creation;
+                      ".": those of the directory never have */
   bool same_boot;  /* the boot id survives the cut, which is not true */
   bool quiet;      /* violations are what is wanted: only count them */
 } powerloss_plan;
@@ -50,6 +51,7 @@ typedef struct powerloss_tally {
   long second;                      /* of them after a second cut */
   long kept, lost, torn, reordered; /* changes not synced, in images */
   long looks;                       /* of the reader that watches commits */
+  long swept;                       /* containers and TTL nodes that went */
   long violations[POWERLOSS_KINDS];
 } powerloss_tally;
 

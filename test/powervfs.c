@@ -111,7 +111,7 @@ typedef struct name {
 static struct {
   char directory[PATH_MAX];
   power_hook hook;
-  const char *lying; /* the name whose syncs have no effect, or NULL */
+  const char *lying; /* the name whose syncs have no effect, ".", or NULL */
   int64_t number;    /* of the last change */
   inode *inodes;
   int names;
@@ -209,6 +209,7 @@ static name *name_make(const char *text) {
 
 void power_sync_names(void) {
   tell(POWER_SYNC_NAMES);
+  if (disk.lying && strcmp(disk.lying, ".") == 0) return;
   for (int i = 0; i < disk.names; i++) {
     disk.name[i].durable = name_now(&disk.name[i]);
     disk.name[i].moves = 0;
@@ -275,6 +276,8 @@ enum fate { KEPT, LOST, TORN };
 static enum fate cut_fate(const cut *k, const change *c) {
   switch (k->style) {
     case POWER_NONE:
+    case POWER_ZEROS:
+    case POWER_RUBBISH:
       return LOST;
     case POWER_ALL:
       return KEPT;
@@ -303,16 +306,18 @@ static void cut_change(const cut *k, const change *c, content *to) {
   }
 }
 
-/* The length of a file can reach the disk before what it has grown by. */
+/* The length of a file can reach the disk before what it has grown by, which
+ * then is zeros or what was there before. */
 static void cut_grow(const cut *k, const inode *i, content *to) {
   int64_t end = 0, from = to->size;
+  bool any = k->style >= POWER_SUBSET && cut_chance(k, 2);
+  bool rubbish = k->style == POWER_RUBBISH || (any && cut_chance(k, 2));
   for (const change *c = i->first; c; c = c->next) {
     if (!c->truncation && c->at + c->size > end) end = c->at + c->size;
   }
-  if (end <= from || k->style < POWER_SUBSET || cut_chance(k, 2)) return;
+  if (end <= from || (!any && !rubbish && k->style != POWER_ZEROS)) return;
   content_resize(to, end);
-  if (cut_chance(k, 2)) return;
-  for (int64_t at = from; at < end; at++) {
+  for (int64_t at = from; at < end && rubbish; at++) {
     to->data[at] = (unsigned char)power_random(k->random, 256);
   }
 }

@@ -39,7 +39,8 @@ void power_begin(const char *directory, power_hook hook);
 /* Sync the directory, as fsync() on its descriptor does. */
 void power_sync_names(void);
 
-/* From now on syncs of the file of that name have no effect. */
+/* From now on syncs of the file of that name have no effect, or for "." those
+ * of the directory. */
 void power_lie(const char *name);
 
 /* Writes to the file of that name since its last sync. */
@@ -51,8 +52,10 @@ int power_unsynced_names(void);
 /* What a cut does to the changes of a file since its last sync. */
 typedef enum power_style {
   POWER_NONE,    /* all are lost */
-  POWER_ALL,     /* all are there */
   POWER_PREFIX,  /* all files stop at one moment, in the middle of a write */
+  POWER_ZEROS,   /* all are lost, but files have grown, over zeros */
+  POWER_RUBBISH, /* or over rubbish */
+  POWER_ALL,     /* all are there */
   POWER_SUBSET,  /* each is there, lost or torn, in the order made */
   POWER_SHUFFLE, /* the same in any order */
   POWER_SECTORS, /* each sector of each is there or lost */
