@@ -5,7 +5,9 @@
 #   make demo          counts the words of this checkout with several processes
 #   make test          all tests; test-fast: the quick ones; test-NAME: one
 #   make test-tsan     the thread tests under ThreadSanitizer
+#   make coverage      what of zkembed.c all tests together reach; needs gcc
 #   make torture       processes that are killed: KILLS=… SEED=… SECONDS=…
+#   make torture-recipes  the same with recipes; RECIPE=… for one of them
 #   make powerloss     power cuts; CUTS=… EVERY=… SEED=… COMMITS=…
 #   make fuzz          fuzzes with libFuzzer: SECONDS=60 for each target,
 #                      TARGET=path, ops or file for one; see test/fuzz.h
@@ -15,6 +17,10 @@
 #   make bench         times the engine against plain SQL; QUICK=1: briefly
 #   make check         headers, symbols, layers, format, documents and so on;
 #                      check-NAME: one of CHECKS below
+#   make lint          gcc -fanalyzer, clang-tidy and cppcheck find nothing
+#   make valgrind      the quick tests under valgrind; VALGRIND_TESTS=…
+#   make mutate        wrong lines in the engine are noticed by the quick tests:
+#                      LINES=50 SEED=1
 #   make deps          fetches the packages that test, demo and check need;
 #                      each of them calls it for what it needs itself
 #   make format        lays all C files out as .clang-format says
@@ -42,7 +48,7 @@ WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wundef \
   -Wwrite-strings -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wcast-qual \
   $(if $(WERROR),-Werror)
 
-FAST_TESTS = tree multi acl watch path session
+FAST_TESTS = wait file watch tree fork thread session path multi acl memory
 CHECKS = headers symbols layers format docs sqlite-version install \
   $(if $(SQLITE),,twice)
 
@@ -65,7 +71,7 @@ LIBS = $(if $(SQLITE),,-lsqlite3) -lpthread
 # What is compiled for the library goes without _GNU_SOURCE on the command
 # line, as it does for whoever drops it in.  The tests may define it as well.
 COMMON_CFLAGS = -std=c11 $(SQLITE_CFLAGS) $(if $(PORTABLE),-DZKE_PORTABLE) \
-  $(CPPFLAGS) $(CFLAGS) $(SAN_FLAGS)
+  $(if $(SAN),-DZKE_DEBUG) $(CPPFLAGS) $(CFLAGS) $(SAN_FLAGS)
 LIB_CFLAGS = $(COMMON_CFLAGS) -fvisibility=hidden $(WARNINGS)
 PROGRAM_CFLAGS = $(COMMON_CFLAGS) -I. $(WARNINGS)
 TEST_CFLAGS = $(COMMON_CFLAGS) -D_GNU_SOURCE= -I. \
@@ -214,24 +220,25 @@ build/deps/%: | build/deps
 	@sh test/deps.sh $(if $(FETCH),-y) $(sort $* $(FETCH))
 	@touch $@
 
-$(addprefix build/deps/,check shell c++ clang-format pkg-config zookeeper \
-  zookeeper-client): | deps-sqlite
+$(addprefix build/deps/,check shell c++ clang-format clang-tidy cppcheck \
+  gcovr pkg-config valgrind zookeeper zookeeper-client): | deps-sqlite
 
 # ---- tests -----------------------------------------------------------------
 
 TEST_PROGRAMS = $(TESTS:%=$(BUILD)/test/test_%)
 TEST_HEADERS := $(wildcard test/*.h) zkembed.h $(RECIPE_HEADERS)
-TEST_LINKED = $(BUILD)/test/test.o $(RECIPE_ARCHIVE) $(OBJECTS)
+TEST_COMMON = $(BUILD)/test/test.o $(BUILD)/test/recipes.o
+TEST_LINKED = $(TEST_COMMON) $(RECIPE_ARCHIVE) $(OBJECTS)
 TEST_NEEDS = $(WORKER) $(COMMAND) build/deps/shell
 
-$(BUILD)/test/test.o: test/test.c $(TEST_HEADERS) \
+$(TEST_COMMON): $(BUILD)/test/%.o: test/%.c $(TEST_HEADERS) \
   | $(BUILD)/test build/deps/check
-	$(CC) $(TEST_CFLAGS) -c -o $@ test/test.c
+	$(CC) $(TEST_CFLAGS) -c -o $@ $<
 
 $(WHITE_TESTS:%=$(BUILD)/test/test_%): private OBJECTS = $(SQLITE_OBJECT)
 
 $(TEST_PROGRAMS) $(BUILD)/test/worker: $(BUILD)/test/%: test/%.c \
-  $(TEST_HEADERS) $(BUILD)/zkembed.o $(BUILD)/test/test.o $(RECIPE_ARCHIVE) \
+  $(TEST_HEADERS) $(BUILD)/zkembed.o $(TEST_COMMON) $(RECIPE_ARCHIVE) \
   $(SQLITE_OBJECT)
 	$(CC) $(TEST_CFLAGS) $(LINK) -o $@ $< $(TEST_LINKED) $(CHECK_LIBS) $(LIBS)
 
@@ -246,7 +253,7 @@ $(BUILD)/test/test_power: private OBJECTS = \
 $(BUILD)/test/test_power: $(POWER_OBJECTS) $(POWER_ENGINE)
 
 $(POWER_NORMAL): test/test_power.c $(TEST_HEADERS) $(POWER_OBJECTS) \
-  $(OBJECTS) $(BUILD)/test/test.o $(RECIPE_ARCHIVE)
+  $(OBJECTS) $(TEST_COMMON) $(RECIPE_ARCHIVE)
 	$(CC) $(TEST_CFLAGS) $(LINK) -o $@ $< $(POWER_OBJECTS) $(TEST_LINKED) \
 	  $(CHECK_LIBS) $(LIBS)
 
@@ -294,6 +301,24 @@ torture: export SECONDS := $(if $(filter file,$(origin SECONDS)),,$(SECONDS))
 torture: $(BUILD)/torture
 	$(BUILD)/torture $(BUILD)/test
 
+$(BUILD)/torture-recipes: test/recipe_torture.c test/recipe_history.c \
+  test/recipe_history.h zkembed.h $(RECIPE_HEADERS) $(RECIPE_ARCHIVE) \
+  $(TORTURE_ENGINE) $(SQLITE_OBJECT)
+	$(CC) $(TEST_CFLAGS) $(LINK) -o $@ $(filter %.c,$^) $(RECIPE_ARCHIVE) \
+	  $(TORTURE_ENGINE) $(SQLITE_OBJECT) $(LIBS)
+
+$(BUILD)/test/test_recipes: test/recipe_history.c
+
+.PHONY: torture-recipes
+torture-recipes: FETCH = sqlite
+torture-recipes: export KILLS := $(KILLS)
+torture-recipes: export SEED := $(SEED)
+torture-recipes: export RECIPE := $(RECIPE)
+torture-recipes: export SECONDS := \
+  $(if $(filter file,$(origin SECONDS)),,$(SECONDS))
+torture-recipes: $(BUILD)/torture-recipes
+	$(BUILD)/torture-recipes $(BUILD)/test
+
 # Beside a ZooKeeper server, started and stopped by the script.
 CONFORMANCE_SOURCES := $(wildcard test/conformance*.c)
 
@@ -324,6 +349,53 @@ test-tsan:
 	@$(MAKE) --no-print-directory SAN=thread test-thread
 
 test-programs: $(TEST_PROGRAMS) $(TEST_NEEDS)
+
+# By valgrind: each test is a process that fails if anything is found in it.
+VALGRIND_TESTS = $(filter-out wait thread,$(FAST_TESTS))
+VALGRIND = valgrind --quiet --error-exitcode=99 --leak-check=full \
+  --show-leak-kinds=definite,indirect --errors-for-leak-kinds=definite \
+  --track-fds=no
+.PHONY: valgrind
+valgrind: FETCH = sqlite check shell valgrind
+valgrind: build/deps/valgrind $(VALGRIND_TESTS:%=$(BUILD)/test/test_%) \
+  $(TEST_NEEDS)
+	@CK_TIMEOUT_MULTIPLIER=20 RUNNER="$(VALGRIND)" \
+	  sh test/run.sh $(VALGRIND_TESTS:%=$(BUILD)/test/test_%)
+
+# Would the quick tests notice a wrong line?  They are linked with the engine as
+# a shared library, of which the script makes many.
+LINES = 50
+MUTATED = $(FAST_TESTS:%=$(BUILD)/mutate/test_%) $(BUILD)/mutate/worker
+
+$(BUILD)/mutate: | $(BUILD)
+	mkdir -p $@
+
+$(MUTATED): $(BUILD)/mutate/%: test/%.c $(TEST_HEADERS) $(TEST_COMMON) \
+  $(RECIPE_ARCHIVE) $(SHARED) | $(BUILD)/mutate
+	$(CC) $(TEST_CFLAGS) -o $@ $< $(TEST_COMMON) $(RECIPE_ARCHIVE) \
+	  -L$(BUILD) -lzkembed $(CHECK_LIBS) $(LIBS)
+
+.PHONY: mutate
+mutate: FETCH = sqlite check
+mutate: $(MUTATED)
+	@ENGINE=libzkembed.so.$(MAJOR) LINES=$(LINES) SEED=$(or $(SEED),1) \
+	  ONLY=$(ONLY) LIST=$(LIST) \
+	  sh test/mutate.sh $(FAST_TESTS)
+
+# What of the engine do the tests reach?  A build of its own, by gcc.
+AT_LEAST_LINES = 100
+AT_LEAST_BRANCHES = 95
+.PHONY: coverage coverage-here
+coverage:
+	@$(MAKE) --no-print-directory BUILD=build/coverage CC=gcc \
+	  CFLAGS='-O0 -g --coverage -fprofile-update=atomic' \
+	  CPPFLAGS=-DZKE_COVERAGE LDFLAGS='--coverage -Wl,--wrap=_exit' \
+	  coverage-here
+
+coverage-here: FETCH = sqlite check shell gcovr
+coverage-here: build/deps/gcovr test-programs
+	@AT_LEAST_LINES=$(AT_LEAST_LINES) AT_LEAST_BRANCHES=$(AT_LEAST_BRANCHES) \
+	  sh test/coverage.sh $(TEST_PROGRAMS)
 
 # ---- fuzzing ---------------------------------------------------------------
 
@@ -410,6 +482,12 @@ check: deps-sqlite
 
 $(CHECK_TARGETS): check-%: deps-sqlite
 	@sh test/run.sh test/check_$(subst -,_,$*).sh
+
+# Read by the compilers' analyzers; minutes, so not part of `make check`.
+.PHONY: lint
+lint: FETCH = sqlite clang-tidy cppcheck
+lint: build/deps/clang-tidy build/deps/cppcheck | $(BUILD)
+	@sh test/run.sh test/lint.sh
 
 .PHONY: format clean
 format: FETCH = clang-format

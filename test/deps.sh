@@ -45,6 +45,10 @@ there() {
       int main(void) { return zookeeper_close(NULL) == ZOK; }' \
       -lzookeeper_mt ;;
     c++) command -v c++ >/dev/null ;;
+    libfuzzer) (compiler=clang; links '#include <stddef.h>
+      int LLVMFuzzerTestOneInput(const unsigned char *p, size_t n);
+      int LLVMFuzzerTestOneInput(const unsigned char *p, size_t n) {
+        return !p && n; }' -fsanitize=fuzzer) ;;
     *) command -v "$1" >/dev/null ;;
   esac
 }
@@ -59,6 +63,7 @@ packages() {
     zookeeper) echo default-jre-headless zookeeper ;;
     zookeeper-client) echo libzookeeper-mt-dev ;;
     c++) echo g++ ;;
+    libfuzzer) echo clang libclang-rt-dev ;;
     *) echo "$1" ;;
   esac
 }

@@ -8,6 +8,7 @@
 # JOBS at a time (2); then the output of those that failed is shown, and the
 # last line is the sum, "N passed, N failed".  A program that crashes, hangs,
 # or reports nothing counts as one that failed.  Outputs stay in $BUILD/log.
+# RUNNER is a command to run programs by, such as valgrind with its options.
 
 logs=${BUILD:-build}/log
 limit=1200 # seconds for one program; its tests have limits of their own
@@ -25,7 +26,10 @@ run_one() {
   case $1 in
     *.sh) set -- sh "$1" ;;
     # Sanitizers want addresses where ASLR may have put something else.
-    *) [ -n "${SAN-}" ] && setarch -R true && set -- setarch -R "$1" ;;
+    *)
+      [ -n "${SAN-}" ] && setarch -R true && set -- setarch -R "$1"
+      set -- ${RUNNER-} "$@" # may be several words
+      ;;
   esac
   timeout -k 10 $limit "$@" >"$logs/$name.log" 2>&1 </dev/null
   status=$?

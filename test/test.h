@@ -46,6 +46,12 @@ void test_pause(void);  /* one millisecond */
  * everything in it when the test's process exits.  The text stays valid until
  * then. */
 const char *test_path(const char *name);
+/* Remove a file, or a directory with everything in it; what is missing is
+ * fine. */
+void test_remove(const char *path);
+/* Before the first path: let the directory lie where syncing costs nothing, if
+ * there is such a place. */
+void test_in_memory(void);
 
 /* Open, and assert that it worked. */
 zke *test_open(const char *name);              /* default options */

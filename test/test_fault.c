@@ -46,7 +46,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/vfs.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -1259,6 +1259,15 @@ static void leave_something(void) {
   make(t.z, "/mine", 1, ZKE_EPHEMERAL);
 }
 
+/* A FIFO that a killed process left in the side directory. */
+static void leave_orphan(void) {
+  char path[300];
+  snprintf(path, sizeof path, "%s-zke", t.name);
+  must(mkdir(path, 0700) == 0, "mkdir %s", path);
+  snprintf(path, sizeof path, "%s-zke/0000000100000abc", t.name);
+  must(mkfifo(path, 0600) == 0, "mkfifo %s", path);
+}
+
 static void open_victim(void) {
   must_ok(zke_open_session(other, NULL, &t.victim));
   make(t.victim, "/t/victim", 1, ZKE_EPHEMERAL);
@@ -1316,6 +1325,15 @@ static int call_set_large(void) {
   return zke_set(t.z, "/t/large", bytes, t.c->len, -1, &t.out.stat);
 }
 
+static int call_set_watched(void) {
+  return zke_set(t.z, "/t/dir/a", "new", 3, -1, &t.out.stat);
+}
+
+static int call_create_boxed(void) {
+  return zke_create(t.z, "/t/box/y", "new", 3, ZKE_OPEN_ACL, ZKE_EPHEMERAL,
+                    &t.out.path, &t.out.stat);
+}
+
 static int call_set_mine(void) {
   return zke_set(t.z, "/t/mine", "new", 3, -1, &t.out.stat);
 }
@@ -1339,6 +1357,12 @@ static zke_watch_fn reader(void) { return t.c->mode ? note : NULL; }
 
 static int call_exists(void) {
   return zke_exists(t.z, "/t/large", reader(), &t.seen, &t.out.stat);
+}
+
+/* The tick is due, and a look whether the session still is. */
+static int call_exists_late(void) {
+  clock_advance(2000);
+  return call_exists();
 }
 
 static int call_exists_missing(void) {
@@ -1390,6 +1414,16 @@ static int call_multi_late(void) {
   zke_op_delete(&ops[1], "/t/small", -1);
   zke_op_set(&ops[2], "/t/large", "new", 3, -1);
   return zke_multi(t.z, ops, 3, t.out.results);
+}
+
+/* The paths become longer than what a first allocation holds. */
+static int call_multi_chroot(void) {
+  static char deep[200] = "/dir/a";
+  zke_op ops[2];
+  zke_op_check(&ops[0], "/dir", -1);
+  memset(deep + strlen("/dir/a"), 'a', sizeof deep - strlen("/dir/a") - 1);
+  zke_op_create(&ops[1], deep, bytes, 3, ZKE_OPEN_ACL, ZKE_EPHEMERAL);
+  return zke_multi(t.z, ops, 2, t.out.results);
 }
 
 static int call_multi_refused(void) {
@@ -1523,6 +1557,12 @@ static void too_many_events(void) {
   for (int i = 0; i < 3; i++) other_sets("/t/dir/a");
 }
 
+/* With an event_limit of 2: the next event is one too many. */
+static void full_queue(void) {
+  watch_recursively();
+  for (int i = 0; i < 2; i++) other_sets("/t/dir/a");
+}
+
 static void expire_me(void) {
   watch("/t/small");
   must_ok(zke_expire(other, zke_session_id(t.z)));
@@ -1601,7 +1641,10 @@ static const fault_case cases[] = {
      .with = {.lease_ms = 60000, .chroot = "/t", .identity = "me"}},
     {"open read-only", CALL(open), .flags = OPENS | FIRST | FILE_ONLY,
      .with = {.flags = ZKE_OPEN_READONLY}},
-    {"open :memory:", CALL(open), .flags = OPENS | FIRST | MEMORY_ONLY},
+    {"open beside an orphan", CALL(open), .prepare = leave_orphan,
+     .flags = OPENS | FIRST | FRESH | FILE_ONLY, .most = 30},
+    {"open :memory:", CALL(open), .flags = OPENS | FIRST | MEMORY_ONLY,
+     .most = 3000},
     {"open a further session", CALL(open_session), .flags = OPENS},
     {"close", CALL(close), .prepare = be_busy, .flags = CLOSES},
     {"close the last", CALL(close), .prepare = leave_something,
@@ -1660,11 +1703,16 @@ static const fault_case cases[] = {
     {"set large to small", CALL(set_large), .len = 3},
     {"set large to larger", CALL(set_large), .len = 10000},
     {"set an ephemeral", CALL(set_mine), .prepare = own_node},
+    {"create in a container", CALL(create_boxed), .prepare = emptied_container,
+     .most = 500},
+    {"set into a full queue", CALL(set_watched), .prepare = full_queue,
+     .most = 500, .with = {.event_limit = 2}},
     {"set with a checkpoint", CALL(checkpoint), .prepare = fill_log,
      .flags = FRESH | FILE_ONLY, .most = 20},
 
     {"exists", CALL(exists)},
     {"exists, watch", CALL(exists), .mode = 1},
+    {"exists, after a while", CALL(exists_late), .most = 500},
     {"exists, missing", CALL(exists_missing), .rc = ZKE_NONODE},
     {"exists, missing, watch", CALL(exists_missing), .mode = 1,
      .rc = ZKE_NONODE},
@@ -1696,6 +1744,7 @@ static const fault_case cases[] = {
 
     {"multi", CALL(multi)},
     {"multi, synced late", CALL(multi_late)},
+    {"multi below a chroot", CALL(multi_chroot), .with = {.chroot = "/t"}},
     {"multi, refused", CALL(multi_refused), .rc = ZKE_NONODE},
     {"multi_read", CALL(multi_read)},
     {"multi_read with an acl", CALL(multi_read_secret), .prepare = identify},
@@ -1855,15 +1904,6 @@ END_TEST
 START_TEST(disk_faults) { run_loop(DISK, _i); }
 END_TEST
 
-/* Files go where syncing costs nothing. */
-static void choose_directory(void) {
-  struct statfs fs;
-  if (statfs("/dev/shm", &fs) == 0 && fs.f_type == 0x01021994 &&
-      access("/dev/shm", W_OK) == 0) {
-    setenv("TMPDIR", "/dev/shm", 1);
-  }
-}
-
 static void report(void) {
   for (int k = 0; k < KINDS; k++) {
     for (int i = 0; i < CASES; i++) {
@@ -1883,7 +1923,7 @@ int main(int argc, char **argv) {
   if (shared == MAP_FAILED) return 1;
   each = getenv("FAULT_EACH") != NULL;
   for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (char)('a' + i % 23);
-  choose_directory();
+  test_in_memory();
   zke_os_default(&os_real);
   mem_install();
   Suite *suite = suite_create("fault");

@@ -953,10 +953,10 @@ START_TEST(other_boot_id_reaps_nobody) {
 END_TEST
 
 /* P8: after a reboot, faked by another boot id (or none) once all processes
- * are dead, sessions and ephemerals are gone, and no zxid, session id or
+ * are dead, also when it took the liveness file along: sessions and ephemerals are gone, and no zxid, session id or
  * sequence number comes twice. */
 START_TEST(reboot_reissues_nothing) {
-  static const char *const next_boot[] = {"two", ""};
+  static const char *const next_boot[] = {"two", "", "two"};
   const char *path = sample(test_path("a.db"));
   test_worker w = test_spawn("talk", NULL);
   int64_t id = atoll(ask(&w, "open %s boot=one", path));
@@ -964,6 +964,7 @@ START_TEST(reboot_reissues_nothing) {
   int sequence = atoi(ask(&w, "create /s- x 2") + strlen("/s-"));
   int64_t zxid = sql(path, "SELECT max(czxid) FROM zke_nodes");
   test_kill(&w, SIGKILL);
+  if (_i == 2) ck_assert_int_eq(unlink(joined(path, "-zke/live")), 0);
   zke *z = open_booted(path, next_boot[_i]);
   ck_rc(zke_exists(z, "/e", NULL, NULL, NULL), ZKE_NONODE);
   ck_assert_int_eq(session_count(z), 1);
@@ -1165,7 +1166,11 @@ static const struct {
     {"I13 ", "UPDATE node SET ttl=5 WHERE name='b'"},
     {"I14 ", "UPDATE meta SET zxid=zxid-100"},
     {"I15 ", "UPDATE node SET name='..' WHERE name='b'"},
+    {"I15 ", "UPDATE node SET name='x/y' WHERE name='b'"},
     {"I16 ", "UPDATE node SET acl='nonsense' WHERE name='b'"},
+    {"I16 ",
+     "UPDATE node SET acl='31:world:anyone'||char(10)||'x' "
+     "WHERE name='b'"},
 };
 enum { DAMAGES = sizeof damages / sizeof damages[0] };
 
@@ -1251,7 +1256,7 @@ static void add_kept_files(Suite *s) {
   ADD(relative_name_survives_chdir);
   ADD_LOOP(side_files_follow_the_database, 3);
   ADD(other_boot_id_reaps_nobody);
-  ADD_LOOP(reboot_reissues_nothing, 2);
+  ADD_LOOP(reboot_reissues_nothing, 3);
   ADD(same_boot_keeps_the_epoch);
   ADD(failed_sync_is_connection_loss);
   ADD(failing_syncs_acknowledge_nothing);

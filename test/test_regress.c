@@ -478,19 +478,25 @@ START_TEST(recovers_the_same_file_elsewhere) {
 }
 END_TEST
 
-/* P2: and not another file that has taken its name. */
+/* P2: and not another file that has taken its name; nor is it made anew where
+ * it was removed.  The session's end is told. */
 START_TEST(recovers_no_other_file) {
   make_two();
+  test_events events = {0};
   const char *one = test_path("one/app.db");
   zke *z = shim_open_handle(one);
+  ck_ok(zke_set_watcher(z, test_record, &events));
   make(z, "/mine", ZKE_PERSISTENT);
   shim.failing = 1;
   ck_rc(change(z, "/mine"), ZKE_CONNECTIONLOSS);
   ck_assert_int_eq(rename(one, test_path("one/moved.db")), 0);
-  ck_assert_int_eq(rename(test_path("two/app.db"), one), 0);
+  if (_i == 0) ck_assert_int_eq(rename(test_path("two/app.db"), one), 0);
   ck_rc(see(z, "/mine"), ZKE_REPLACED);
+  if (_i == 1) ck_assert_int_ne(access(one, F_OK), 0);
   ck_rc(change(z, "/other"), ZKE_REPLACED);
   ck_says("app.db");
+  ck_ok(zke_wait(z, zke_now(z) + 5000));
+  test_expect(z, &events, "SESSION -112");
   zke_close(z); /* it cannot end its session: whatever it says */
 }
 END_TEST
@@ -520,6 +526,61 @@ START_TEST(reader_in_the_way_of_recovery) {
   make(z, "/e", ZKE_EPHEMERAL);
   ck_ok(zke_check(z, NULL, NULL));
   ck_assert_int_eq(sqlite3_close(reader), SQLITE_OK);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* zkembed.h, zke_forget: the rows go after a recovery too; and the pair is
+ * forgotten where there is none yet. */
+START_TEST(forgets_after_a_failed_commit) {
+  const char *db = test_path("a.db");
+  test_events events = {0};
+  zke_watch_list *list = NULL;
+  sqlite3 *reader;
+  zke *z = shim_open_handle(db);
+  make(z, "/n", ZKE_PERSISTENT);
+  ck_ok(zke_get(z, "/n", test_record, &events, NULL, NULL, NULL));
+  ck_assert_int_eq(sqlite3_open(db, &reader), SQLITE_OK);
+  if (_i == 1) {
+    ck_assert_int_eq(sqlite3_exec(reader, "BEGIN;SELECT count(*)FROM node",
+                                  NULL, NULL, NULL),
+                     SQLITE_OK);
+  }
+  shim.failing = 1;
+  ck_rc(zke_delete(z, "/n", -1), ZKE_CONNECTIONLOSS);
+  ck_rc(zke_forget(z, test_record, &events), _i ? ZKE_CONNECTIONLOSS : ZKE_OK);
+  ck_assert_int_eq(sqlite3_close(reader), SQLITE_OK);
+  ck_rc(zke_remove_watch(z, "/n", ZKE_WATCH_ANY, test_record, &events),
+        ZKE_NOWATCHER);
+  ck_ok(zke_watches(z, &list));
+  if (_i == 0) ck_assert_int_eq(list->count, 0);
+  zke_free(list);
+  ck_ok(zke_dispatch(z, NULL));
+  ck_assert_int_eq(events.count, 0);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* P2: closed in that state, it says that its end could not be written; the
+ * next one finds everything. */
+START_TEST(closed_before_it_has_recovered) {
+  const char *db = test_path("a.db");
+  sqlite3 *reader;
+  zke *z = shim_open_handle(db);
+  make(z, "/n", ZKE_PERSISTENT);
+  ck_assert_int_eq(sqlite3_open(db, &reader), SQLITE_OK);
+  ck_assert_int_eq(
+      sqlite3_exec(reader, "BEGIN;SELECT count(*)FROM node", NULL, NULL, NULL),
+      SQLITE_OK);
+  shim.failing = 1;
+  ck_rc(change(z, "/n"), ZKE_CONNECTIONLOSS);
+  ck_rc(change(z, "/n"), ZKE_CONNECTIONLOSS);
+  ck_ok(see(z, "/n")); /* opened anew, but not settled */
+  ck_rc(zke_close(z), ZKE_CONNECTIONLOSS);
+  ck_assert_int_eq(sqlite3_close(reader), SQLITE_OK);
+  z = test_open(db);
+  ck_ok(see(z, "/n"));
+  ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
 }
 END_TEST
@@ -757,16 +818,19 @@ static void reap(const char *db) {
 START_TEST(orphan_fifos_are_collected) {
   const char *db = test_path("a.db"), *dir = test_path("a.db-zke");
   const char *others = test_path("a.db-zke/by others");
+  const char *sixteen = test_path("a.db-zke/a file of others");
   int n = 1;
   while (die_closing(db, n)) n++;
   ck_assert_int_gt(n, 3);
   reap(db);
   put(others, "");
+  put(sixteen, "");
   ck_assert_int_eq(mkfifo(test_path("a.db-zke/0000000100000abc"), 0200), 0);
   zke *z = test_open(db);
-  ck_assert_int_eq(count_fifos(dir), 1);
+  ck_assert_int_eq(count_fifos(dir), 2); /* ours, and what looks like one */
   ck_assert_int_eq(access(fifo_of(db, z), F_OK), 0);
   expect_file(others, "");
+  expect_file(sixteen, "");
   ck_ok(zke_close(z));
 }
 END_TEST
@@ -1142,8 +1206,10 @@ int main(int argc, char **argv) {
   ADD(store_in_use_at_the_fork_is_refused);
   ADD_LOOP(close_hears_of_the_last_call, 1, 4);
   ADD(recovers_the_same_file_elsewhere);
-  ADD(recovers_no_other_file);
+  ADD_LOOP(recovers_no_other_file, 0, 2);
   ADD(reader_in_the_way_of_recovery);
+  ADD_LOOP(forgets_after_a_failed_commit, 0, 2);
+  ADD(closed_before_it_has_recovered);
   ADD_LOOP(ended_session_is_quiet, 0, 2);
   ADD_LOOP(dispatch_returns_in_a_flood, 1, 3);
   ADD(death_notices_go_with_their_watchers);

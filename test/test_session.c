@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sqlite3.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -870,6 +871,47 @@ START_TEST(lease_is_of_one_session) {
 }
 END_TEST
 
+/* doc/format.md: a slot for the lease's stamp is for a session with a lease;
+ * others take none. */
+START_TEST(session_without_lease_takes_no_slot) {
+  begin_leased(IN_FILE);
+  sqlite3 *db = NULL;
+  sqlite3_stmt *st = NULL;
+  ck_assert_int_eq(sqlite3_open(test_path("session.db"), &db), SQLITE_OK);
+  ck_assert_int_eq(
+      sqlite3_prepare_v2(db,
+                         "SELECT slot FROM session WHERE id=?1 AND lease>0 "
+                         "UNION ALL SELECT slot FROM session WHERE lease=0",
+                         -1, &st, NULL),
+      SQLITE_OK);
+  sqlite3_bind_int64(st, 1, zke_session_id(a));
+  ck_assert_int_eq(sqlite3_step(st), SQLITE_ROW);
+  ck_assert_int_eq(sqlite3_column_int(st, 0), 0);
+  ck_assert_int_eq(sqlite3_step(st), SQLITE_ROW);
+  ck_assert_int_eq(sqlite3_column_int(st, 0), -1);
+  sqlite3_finalize(st);
+  sqlite3_close(db);
+}
+END_TEST
+
+/* ---- one writer at a time ---- */
+
+/* P10, doc/format.md 5: who changes something holds the first byte of the
+ * liveness file; while another has it, a change waits, and a read does not. */
+START_TEST(change_waits_for_the_one_writer) {
+  zke_options brief = {.size = sizeof brief, .busy_timeout_ms = 20};
+  begin_with(IN_FILE, &brief, NULL);
+  ck_ok(create(b, "/n", ZKE_PERSISTENT));
+  int fd = open(test_path("session.db-zke/live"), O_RDWR | O_CLOEXEC);
+  struct flock first = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
+  ck_assert_int_eq(fcntl(fd, F_OFD_SETLK, &first), 0);
+  ck_rc(set(a, "/n"), ZKE_OPERATIONTIMEOUT);
+  ck_ok(exists(a, "/n"));
+  ck_assert_int_eq(close(fd), 0);
+  ck_ok(set(a, "/n"));
+}
+END_TEST
+
 /* ---- a reply that is lost ---- */
 
 enum { CREATE, DELETE, SET, MULTI, SET_ACL, KINDS };
@@ -1048,6 +1090,8 @@ static void add_lease(Suite *suite) {
   ADD(wall_clock_ends_no_session);
   ADD(session_without_lease_is_never_late);
   tcase_add_test(tc, lease_is_of_one_session);
+  tcase_add_test(tc, session_without_lease_takes_no_slot);
+  tcase_add_test(tc, change_waits_for_the_one_writer);
 }
 
 static void add_failure(Suite *suite) {

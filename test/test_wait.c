@@ -8,6 +8,7 @@
 #include "test.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -21,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { IN_MEMORY, IN_FILE, WAYS };
+enum { IN_MEMORY, IN_FILE, BY_POLL /* a file, without epoll */, WAYS };
 
 static zke *waiter, *writer;
 static test_events seen;
@@ -46,10 +47,16 @@ static int64_t mute_write(void *context, int fd, const void *buffer,
   return os_default.write(context, fd, buffer, size);
 }
 
+static int no_poller(void *context) {
+  (void)context;
+  return -ENOSYS;
+}
+
 static void begin(int way) {
   zke_os_default(&os_default);
   zke_os telling = os_default, losing = os_default;
   telling.poll = told_poll;
+  if (way == BY_POLL) telling.poller = no_poller;
   losing.write = mute_write;
   zke_options waits = {.size = sizeof waits,
                        .os = &telling,

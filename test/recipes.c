@@ -1,0 +1,395 @@
+/* recipes.c - see recipes.h */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "recipes.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { KILLED = 1, MOST_PLACES = 200 };
+
+/* ------------------------------------------------------------------------
+ * The place where it goes wrong
+ * --------------------------------------------------------------------- */
+
+/* In memory that a forked child shares. */
+static struct place {
+  bool armed;
+  long calls;           /* system calls so far */
+  long kill_at;         /* this one raises SIGKILL; 0: none */
+  long fail_at;         /* this one fails; 0: none */
+  bool fail_all;        /* and every one after it */
+  const char *function; /* the one that did */
+  int rc;               /* of a use in a child */
+} * place;
+
+static char where[200]; /* for messages */
+
+/* One system call: does it fail, and with which error of a list that ends by
+ * 0?  Each place takes another error of the list. */
+static int pass(const char *function, const int *errors) {
+  if (!place || !place->armed) return 0;
+  long call = __atomic_add_fetch(&place->calls, 1, __ATOMIC_SEQ_CST);
+  if (call == place->kill_at || call == place->fail_at) {
+    place->function = function;
+  }
+  if (call == place->kill_at) raise(SIGKILL);
+  if (!place->fail_at || call < place->fail_at) return 0;
+  if (call > place->fail_at && !place->fail_all) return 0;
+  int count = 0;
+  while (errors[count]) count++;
+  return count ? errors[place->fail_at % count] : 0;
+}
+
+/* ------------------------------------------------------------------------
+ * The system calls: each passes its place, then goes on to the real one
+ * --------------------------------------------------------------------- */
+
+static zke_os os_real, os_table;
+
+/* Those that may fail, with their errors.  None is one that asks to be tried
+ * again: for ever would take too long, once is nothing. */
+#define OS_FAILS(type, name, parameters, arguments, ...)    \
+  static type os_##name parameters {                        \
+    int error = pass(#name, (const int[]){__VA_ARGS__, 0}); \
+    return error ? (type)-error : os_real.name arguments;   \
+  }
+
+OS_FAILS(int, open, (void *c, const char *path, int flags, unsigned mode),
+         (c, path, flags, mode), EMFILE, EIO, ENOSPC, ENOMEM)
+OS_FAILS(int, dup, (void *c, int fd), (c, fd), EMFILE)
+OS_FAILS(int64_t, read, (void *c, int fd, void *buffer, size_t size),
+         (c, fd, buffer, size), EIO)
+OS_FAILS(int64_t, write, (void *c, int fd, const void *data, size_t size),
+         (c, fd, data, size), EIO, EPIPE)
+OS_FAILS(int64_t, pread,
+         (void *c, int fd, void *buffer, size_t size, int64_t at),
+         (c, fd, buffer, size, at), EIO)
+OS_FAILS(int64_t, pwrite,
+         (void *c, int fd, const void *data, size_t size, int64_t at),
+         (c, fd, data, size, at), ENOSPC, EIO)
+OS_FAILS(int, stat, (void *c, const char *path, zke_file *out), (c, path, out),
+         EIO, EACCES, ENOMEM)
+OS_FAILS(int, fstat, (void *c, int fd, zke_file *out), (c, fd, out), EIO)
+OS_FAILS(int, fsync, (void *c, int fd), (c, fd), EIO, ENOSPC)
+OS_FAILS(int, adopt,
+         (void *c, int fd, unsigned mode, unsigned uid, unsigned gid),
+         (c, fd, mode, uid, gid), EPERM, EIO)
+OS_FAILS(int, mkdir, (void *c, const char *path, unsigned mode),
+         (c, path, mode), ENOSPC, EACCES)
+OS_FAILS(int, mkfifo, (void *c, const char *path, unsigned mode),
+         (c, path, mode), ENOSPC, EACCES)
+OS_FAILS(int, unlink, (void *c, const char *path), (c, path), EIO, EACCES)
+OS_FAILS(int, list,
+         (void *c, const char *path, void (*entry)(void *arg, const char *name),
+          void *arg),
+         (c, path, entry, arg), EMFILE, EIO)
+OS_FAILS(int, network, (void *c, const char *path), (c, path), EIO)
+OS_FAILS(int, pipe, (void *c, int fds[2]), (c, fds), EMFILE, ENFILE)
+OS_FAILS(int, probe, (void *c, int fd, int64_t offset), (c, fd, offset), EIO,
+         ENOLCK)
+OS_FAILS(int, poll, (void *c, struct pollfd *fds, unsigned count, int timeout),
+         (c, fds, count, timeout), ENOMEM)
+OS_FAILS(int, poller, (void *c), (c), EMFILE, ENOMEM)
+OS_FAILS(int, poller_add, (void *c, int poller, int fd, int for_reading),
+         (c, poller, fd, for_reading), ENOSPC, ENOMEM)
+OS_FAILS(int, poller_remove, (void *c, int poller, int fd), (c, poller, fd),
+         ENOENT)
+OS_FAILS(int, timer, (void *c), (c), EMFILE, ENOMEM)
+OS_FAILS(int, timer_set, (void *c, int fd, int64_t when_ns), (c, fd, when_ns),
+         EINVAL)
+
+/* Closing and unlocking are done whatever they say. */
+static int os_close(void *c, int fd) {
+  int error = pass("close", (const int[]){EIO, 0});
+  int rc = os_real.close(c, fd);
+  return error ? -error : rc;
+}
+
+static int os_lock(void *c, int fd, int64_t offset, int how) {
+  int none = how == ZKE_LOCK_NONE;
+  int error = pass("lock", none ? (const int[]){0} : (const int[]){EIO, 0});
+  return error ? -error : os_real.lock(c, fd, offset, how);
+}
+
+static void os_prepare(void) {
+  zke_os_default(&os_real);
+  os_table = os_real;
+#define OS_MINE(name) os_table.name = os_##name;
+  OS_MINE(open)
+  OS_MINE(close)
+  OS_MINE(dup) OS_MINE(read) OS_MINE(write) OS_MINE(pread) OS_MINE(pwrite)
+      OS_MINE(stat) OS_MINE(fstat) OS_MINE(fsync) OS_MINE(adopt) OS_MINE(mkdir)
+          OS_MINE(mkfifo) OS_MINE(unlink) OS_MINE(list) OS_MINE(network)
+              OS_MINE(pipe) OS_MINE(lock) OS_MINE(probe) OS_MINE(poll)
+                  OS_MINE(poller) OS_MINE(poller_add) OS_MINE(poller_remove)
+                      OS_MINE(timer) OS_MINE(timer_set)
+#undef OS_MINE
+}
+
+/* ------------------------------------------------------------------------
+ * A round
+ * --------------------------------------------------------------------- */
+
+static const char *database;
+static test_heap heap;
+
+static void too_long(int signal) {
+  static const char text[] = ": this round does not end\n";
+  (void)signal;
+  ssize_t n = write(STDERR_FILENO, where, strlen(where));
+  n += write(STDERR_FILENO, text, sizeof text - 1);
+  _exit(n > 0 ? 124 : 125);
+}
+
+/* Is this place to be tried?  RECIPE_ONLY tells. */
+static bool wanted(long n) {
+  const char *only = getenv("RECIPE_ONLY");
+  return !only || atol(only) == n;
+}
+
+/* A directory without a database, and the time limit. */
+static void begin(const char *name, const char *what, long n) {
+  if (!place) {
+    place = mmap(NULL, sizeof *place, PROT_READ | PROT_WRITE,
+                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(place, MAP_FAILED);
+    os_prepare();
+    test_in_memory();
+  }
+  snprintf(where, sizeof where, "%s: %s %ld", name, what, n);
+  if (getenv("RECIPE_SAY")) fprintf(stderr, "%s\n", where);
+  const char *directory = test_path("recipe");
+  test_remove(directory);
+  ck_assert_int_eq(mkdir(directory, 0700), 0);
+  database = test_path("recipe/db");
+  *place = (struct place){.rc = KILLED};
+  heap = (test_heap){.live = 0};
+  signal(SIGALRM, too_long);
+  const char *limit = getenv("RECIPE_ROUND");
+  alarm(limit ? (unsigned)atoi(limit) : RECIPE_ROUND_S);
+}
+
+/* The other session, and what it is to prepare. */
+static zke *open_other(const recipe_use *u) {
+  zke *z = test_open(database);
+  if (u->prepare) u->prepare(z);
+  return z;
+}
+
+static int open_user(zke **z_out) {
+  zke_options options = {.size = sizeof options,
+                         .identity = "user",
+                         .os = &os_table,
+                         .allocator = {test_heap_resize, &heap}};
+  return zke_open(database, &options, z_out);
+}
+
+static void complain(void *context, const char *sentence) {
+  (void)context;
+  fprintf(stderr, "%s: %s\n", where, sentence);
+}
+
+static void end(const recipe_use *u, zke *other, int rc) {
+  u->check(other, rc);
+  ck_ok(zke_check(other, complain, NULL));
+  ck_ok(zke_close(other));
+  alarm(0);
+}
+
+/* ------------------------------------------------------------------------
+ * Deaths
+ * --------------------------------------------------------------------- */
+
+/* The child: a process that knows nothing yet of the database (SQLite's state
+ * must not come through a fork) waits for the word to go. */
+static void run_user(const recipe_use *u, int go, long n) {
+  char word;
+  zke *z;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (read(go, &word, 1) != 1) _exit(1);
+  int rc = open_user(&z);
+  if (rc == ZKE_OK) {
+    place->kill_at = n;
+    place->armed = true;
+    rc = u->use(z);
+    int closed = zke_close(z);
+    place->armed = false;
+    if (rc == ZKE_OK) rc = closed;
+  }
+  if (rc != ZKE_OK) fprintf(stderr, "%s: %s\n", where, zke_errmsg());
+  place->rc = rc;
+  _exit(0);
+}
+
+/* One death, or none: false when the use got through. */
+static bool die_at(const recipe_use *u, long n) {
+  int go[2], status;
+  begin(u->name, "death at call", n);
+  ck_assert_int_eq(pipe2(go, O_CLOEXEC), 0);
+  pid_t pid = fork();
+  ck_assert_int_ge(pid, 0);
+  if (pid == 0) {
+    close(go[1]);
+    run_user(u, go[0], n);
+  }
+  close(go[0]);
+  zke *other = open_other(u);
+  ck_assert_int_eq(write(go[1], "", 1), 1);
+  close(go[1]);
+  while (waitpid(pid, &status, 0) < 0) ck_assert_int_eq(errno, EINTR);
+  bool died = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+  ck_assert_msg(died || (WIFEXITED(status) && WEXITSTATUS(status) == 0),
+                "%s: use ended with status %x", where, (unsigned)status);
+  ck_assert_msg(died || place->rc == ZKE_OK, "%s: use failed: %s", where,
+                zke_error_name(place->rc));
+  end(u, other, place->rc);
+  return died;
+}
+
+int recipe_deaths(const recipe_use *u) {
+  int deaths = 0;
+  for (long n = 1; !wanted(n) || die_at(u, n); n++) {
+    deaths++;
+    if (getenv("RECIPE_ONLY") && n >= atol(getenv("RECIPE_ONLY"))) break;
+  }
+  return deaths;
+}
+
+/* ------------------------------------------------------------------------
+ * Lost replies and faults: the user is another store of this process
+ * --------------------------------------------------------------------- */
+
+static int ephemerals(zke *z) {
+  zke_strings *paths;
+  ck_ok(zke_ephemerals(z, 0, NULL, &paths));
+  for (int i = 0; i < paths->count; i++) {
+    fprintf(stderr, "%s: left: %s\n", where, paths->data[i]);
+  }
+  int count = paths->count;
+  zke_free(paths);
+  return count;
+}
+
+static int watches(zke *z) {
+  zke_watch_list *list;
+  int count = 0;
+  ck_ok(zke_watches(z, &list));
+  for (int i = 0; i < list->count; i++) {
+    if (list->data[i].session != zke_session_id(z)) continue;
+    fprintf(stderr, "%s: still watched: %s\n", where, list->data[i].path);
+    count++;
+  }
+  zke_free(list);
+  return count;
+}
+
+/* Change n loses its reply.  False when there was no such change. */
+static bool lose_reply(const recipe_use *u, int when, int n) {
+  zke *user;
+  begin(u->name,
+        when == ZKE_TEST_FAIL_BEFORE ? "lost before change" : "lost reply of",
+        n + 1);
+  zke *other = open_other(u);
+  ck_ok(open_user(&user));
+  ck_ok(zke_test_fail(user, when, n));
+  int rc = u->use(user);
+  ck_assert_msg(rc == ZKE_OK, "%s: %s: %s", where, zke_error_name(rc),
+                zke_errmsg());
+  /* Still pending: it hits the next change, even one that is refused. */
+  bool reached = zke_delete(user, "/no-such-node", -1) != ZKE_CONNECTIONLOSS;
+  ck_assert_msg(ephemerals(user) == 0, "%s: ephemerals are left", where);
+  ck_assert_msg(watches(user) == 0, "%s: watches are left", where);
+  ck_ok(zke_close(user));
+  end(u, other, rc);
+  return reached;
+}
+
+void recipe_lost_replies(const recipe_use *u) {
+  for (int when = ZKE_TEST_FAIL_BEFORE; when <= ZKE_TEST_FAIL_AFTER; when++) {
+    int n = 0;
+    while (lose_reply(u, when, n)) n++;
+    ck_assert_msg(n > 0, "%s changes nothing", u->name);
+  }
+}
+
+enum fault_kind { HEAP, SYSTEM };
+static const char *const fault_names[2][2] = {
+    {"allocation fails once:", "no memory from allocation"},
+    {"system call fails once:", "system calls fail from"}};
+
+static void arm(enum fault_kind kind, bool all, long n) {
+  if (kind == HEAP) {
+    heap.fail_at = n ? heap.calls + n : 0;
+    heap.fail_all = all;
+  } else {
+    place->fail_at = n;
+    place->fail_all = all;
+  }
+  place->armed = true;
+}
+
+static void disarm(void) {
+  place->armed = false;
+  heap.fail_at = 0;
+}
+
+/* One use in which step n of a kind fails; 0: none.  Returns its steps. */
+static long fail_at(const recipe_use *u, enum fault_kind kind, bool all,
+                    long n) {
+  zke *user;
+  begin(u->name, fault_names[kind][all], n);
+  int fds = test_fd_count();
+  zke *other = open_other(u);
+  ck_ok(open_user(&user));
+  long before = heap.calls;
+  arm(kind, all, n);
+  int rc = u->use(user);
+  const char *sentence = rc ? zke_errmsg() : "";
+  long steps = kind == HEAP ? heap.calls - before : place->calls;
+  disarm();
+  ck_assert_msg(rc <= 0 && strcmp(zke_error_name(rc), "ZKE_UNKNOWN") != 0,
+                "%s (%s): use returned %d", where,
+                place->function ? place->function : "heap", rc);
+  ck_assert_msg(rc == 0 || sentence[0], "%s: %s without a sentence", where,
+                zke_error_name(rc));
+  ck_assert_msg(n || rc == ZKE_OK, "%s: %s", where, sentence);
+  if (!all && zke_state(user) == ZKE_STATE_CONNECTED) {
+    ck_assert_msg(ephemerals(user) == 0, "%s: ephemerals are left", where);
+  }
+  ck_ok(zke_close(user));
+  ck_assert_msg(heap.live == 0, "%s: %ld blocks are left", where, heap.live);
+  end(u, other, rc);
+  /* Not before: SQLite keeps them while another store has the file open. */
+  ck_assert_msg(n == 0 || test_fd_count() == fds, "%s: descriptors are left",
+                where);
+  return steps;
+}
+
+static void fail_each(const recipe_use *u, enum fault_kind kind, bool all) {
+  const char *most = getenv("FAULT_MOST");
+  long steps = fail_at(u, kind, all, 0);
+  long limit = most ? atol(most) : MOST_PLACES;
+  long stride = limit ? (steps + limit - 1) / limit : 1;
+  for (long n = 1; n <= steps; n += stride) {
+    if (wanted(n)) fail_at(u, kind, all, n);
+  }
+}
+
+void recipe_faults(const recipe_use *u) {
+  for (int all = 0; all <= 1; all++) {
+    fail_each(u, HEAP, all);
+    fail_each(u, SYSTEM, all);
+  }
+}
