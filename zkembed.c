@@ -166,7 +166,7 @@ enum { ZKE_NEEDS_FULL = 2, ZKE_NEEDS_NORMAL = 3 };
 
 /* How durable a transaction is to be: at least as said, or as the last one of
  * its kind turned out to be. */
-enum txn_class { TXN_NORMAL, TXN_FULL, TXN_GUESS };
+enum txn_class { TXN_NORMAL, TXN_FULL, TXN_GUESS, TXN_LEARN };
 
 /* A thread's last sentence.  Per thread, because a text in the handle could
  * be another thread's by the time it is read, and a failed zke_open() has no
@@ -1319,6 +1319,7 @@ struct zke {
   buf path; /* chroot + path of the running call */
   int fail_when, fail_skip;
   bool guess_full;     /* the last change of an existing node was synced */
+  bool learnt_full;    /* … the last multi without a persistent create */
   int64_t lease_at;    /* boottime ns of the last stamp */
   int64_t verify_next; /* monotonic ns: look at one's own row again */
   /* watchers in memory */
@@ -1393,6 +1394,7 @@ typedef struct txn {
   zke *z;            /* who acts; NULL for the sweep */
   bool full;         /* COMMIT syncs */
   bool guessed;      /* full only by a guess */
+  bool needed;       /* it has to be full */
   bool noted;        /* the liveness file is to know the zxid */
   bool numbered;     /* a zxid has been used */
   int64_t zxid, now; /* ms since 1970 */
@@ -2586,7 +2588,8 @@ static int txn_begin(txn *t, store *s, zke *z, bool full, bool guessed) {
 }
 
 /* Is this transaction as durable as a change of persistent state must be? */
-static int txn_need_full(const txn *t) {
+static int txn_need_full(txn *t) {
+  t->needed = true;
   bool enough = t->full || t->s->memory || t->s->durability == ZKE_DURABLE_NONE;
   return enough ? ZKE_OK : ZKE_NEEDS_FULL;
 }
@@ -2677,14 +2680,17 @@ static int txn_commit(txn *t) {
 }
 
 /* Run a body in a transaction until its class is right: a guess, for which z
- * is not NULL, may be corrected once, then the class only rises. */
+ * is not NULL, may be corrected once, then the class only rises.  One that is
+ * learnt is taken from the last time: too much is committed as it is. */
 static int txn_run(store *s, zke *z, enum txn_class want, txn_body body,
                    void *arg) {
   bool by_kind = s->durability == ZKE_DURABLE_BY_KIND;
   bool guess = by_kind && want == TXN_GUESS;
   bool full =
       guess ? z->guess_full
-            : s->durability == ZKE_DURABLE_ALL || (by_kind && want == TXN_FULL);
+      : by_kind && want == TXN_LEARN
+          ? z->learnt_full
+          : s->durability == ZKE_DURABLE_ALL || (by_kind && want == TXN_FULL);
   for (;;) {
     txn t;
     int rc = txn_begin(&t, s, z, full, guess);
@@ -2692,6 +2698,7 @@ static int txn_run(store *s, zke *z, enum txn_class want, txn_body body,
     rc = body(&t, arg);
     if (rc == ZKE_OK) {
       if (want == TXN_GUESS) z->guess_full = full;
+      if (want == TXN_LEARN) z->learnt_full = t.needed;
       return txn_commit(&t);
     }
     txn_abort(&t);
@@ -3199,7 +3206,7 @@ static int op_load(store *s, const char *path, node *n, char **data) {
 }
 
 /* A change of this node must be synced unless it is ephemeral. */
-static int op_class(const txn *t, const node *n) {
+static int op_class(txn *t, const node *n) {
   if (n->owner) return t->guessed ? ZKE_NEEDS_NORMAL : ZKE_OK;
   return txn_need_full(t);
 }
@@ -6181,7 +6188,7 @@ int zke_multi(zke *z, const zke_op *ops, int count, zke_op_result *results) {
   api_multi m = {ops, count, -1, NULL};
   m.results = mem_zero(&z->s->a, ((size_t)count + 1) * sizeof(zke_op_result));
   if (!m.results) return api_leave(z, base_nomem());
-  rc = api_change(z, full ? TXN_FULL : TXN_NORMAL, api_multi_body, &m);
+  rc = api_change(z, full ? TXN_FULL : TXN_LEARN, api_multi_body, &m);
   bool refused = rc != ZKE_OK && rc != ZKE_CONNECTIONLOSS && m.refused >= 0;
   if (refused) api_multi_refuse(&m, rc);
   if (results && (rc == ZKE_OK || refused)) {
