@@ -1,0 +1,510 @@
+/* barrier.c - a znode that keeps everybody waiting until it is removed
+ *
+ * The znode and its twin that bears the setting's id are made and deleted in
+ * one multi.  So whoever removes names what it removes, and a removal whose
+ * reply was lost is never repeated on the next setting. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "barrier.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#define BARRIER_PLACE "barrier"
+#define BARRIER_NODE "barrier"
+
+enum { BARRIER_ID = 64, AGAIN = 1 };
+
+struct zke_barrier {
+  zke_recipe r;
+  char *node; /* the znode's path */
+  int mode;
+  zke_barrier_fn listener;
+  void *context;
+  bool listening; /* between start and stop */
+  bool waiting;   /* a blocking call runs */
+  int64_t seen;   /* the token that was last seen to stand, or 0 */
+  int64_t wanted; /* the one that a blocking call waits to see removed */
+};
+
+/* ---- the znode's data ---- */
+
+/* What stands: one block of its own, cut into strings. */
+typedef struct setting {
+  char *text;
+  zke_stat stat;
+  const char *id; /* NULL: set by other means */
+  uint64_t session;
+  int64_t pid;
+  const char *identity;
+  const char *data;
+  int len;
+} setting;
+
+static void setting_free(setting *s) { zke_free(s->text); }
+
+/* Cut "<id> <session> <pid> <identity>\n<data>" into its parts. */
+static void setting_parse(setting *s, int len) {
+  char *end = len > 0 ? memchr(s->text, '\n', (size_t)len) : NULL;
+  int at = 0;
+  s->identity = "";
+  s->data = s->text;
+  s->len = len;
+  if (!end) return;
+  *end = '\0';
+  if (sscanf(s->text, "id-%*63[0-9a-f-] %" SCNx64 " %" SCNd64 " %n",
+             &s->session, &s->pid, &at) != 2 ||
+      at == 0) {
+    *end = '\n';
+    s->session = 0;
+    s->pid = 0;
+    return;
+  }
+  s->id = s->text;
+  s->text[strcspn(s->text, " ")] = '\0';
+  s->identity = s->text + at;
+  s->data = end + 1;
+  s->len = len - (int)(end + 1 - s->text);
+}
+
+/* ZKE_NONODE where nothing stands. */
+static int setting_read(zke *z, const char *node, zke_watch_fn fn,
+                        void *context, setting *s) {
+  int len;
+  memset(s, 0, sizeof *s);
+  int rc = zke_get(z, node, fn, context, &s->text, &len, &s->stat);
+  if (rc == ZKE_OK) setting_parse(s, len);
+  return rc;
+}
+
+/* "/path is set by backup (pid 12) since 2026-11-20T12:00:00Z" */
+static int setting_say(const setting *s, int rc, const char *path) {
+  char when[32];
+  struct tm utc;
+  time_t seconds = (time_t)(s->stat.ctime / 1000);
+  gmtime_r(&seconds, &utc);
+  strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  if (!s->id) return zke_fail(rc, "the barrier %s is set since %s", path, when);
+  return zke_fail(rc, "the barrier %s is set by %s (pid %" PRId64 ") since %s",
+                  path, s->identity, s->pid, when);
+}
+
+/* ---- looking ---- */
+
+static void barrier_see(zke_barrier *b, int64_t token) {
+  int64_t before = b->seen;
+  b->seen = token;
+  if (before == token || !b->listening) return;
+  if (before) zke_recipe_tell(&b->r, ZKE_BARRIER_REMOVED, before, NULL, 0);
+  if (token) zke_recipe_tell(&b->r, ZKE_BARRIER_SET, token, NULL, 0);
+}
+
+/* Look, and watch for what is of interest: the end of what stands, and for a
+ * listener the coming of the next. */
+static int barrier_look(zke_barrier *b) {
+  zke_stat stat = {0};
+  int rc = ZKE_NONODE;
+  while (rc == ZKE_NONODE) {
+    rc = zke_get(b->r.z, b->node, zke_recipe_watcher, &b->r, NULL, NULL, &stat);
+    if (rc != ZKE_NONODE) break;
+    if (!b->listening) break;
+    rc = zke_exists(b->r.z, b->node, zke_recipe_watcher, &b->r, NULL);
+    if (rc == ZKE_NONODE) break;
+    if (rc == ZKE_OK) rc = ZKE_NONODE; /* it has come: get it */
+  }
+  if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
+  barrier_see(b, rc == ZKE_OK ? stat.czxid : 0);
+  return ZKE_OK;
+}
+
+static int barrier_step(zke_recipe *r) {
+  zke_barrier *b = (zke_barrier *)r;
+  return b->listening || b->waiting ? barrier_look(b) : ZKE_OK;
+}
+
+static void barrier_ended(zke_recipe *r) {
+  zke_barrier *b = (zke_barrier *)r;
+  if (b->listening) zke_recipe_tell(r, ZKE_BARRIER_LOST, 0, NULL, 0);
+  b->listening = false;
+}
+
+static void barrier_deliver(zke_recipe *r, int event, int64_t number,
+                            const char *text, int len) {
+  zke_barrier *b = (zke_barrier *)r;
+  (void)text, (void)len;
+  if (b->listener) b->listener(b, event, number, b->context);
+}
+
+static void barrier_destroy(zke_recipe *r) {
+  zke_free(((zke_barrier *)r)->node);
+}
+
+static const zke_recipe_class barrier_class = {.name = "barrier",
+                                               .step = barrier_step,
+                                               .ended = barrier_ended,
+                                               .deliver = barrier_deliver,
+                                               .destroy = barrier_destroy};
+
+/* Nobody wants to know any more: take the watch back. */
+static void barrier_unwatch(zke_barrier *b) {
+  if (!b->listening)
+    zke_remove_watch(b->r.z, b->node, ZKE_WATCH_DATA, zke_recipe_watcher,
+                     &b->r);
+}
+
+/* A path that exists has to be a barrier's. */
+static int barrier_check_place(zke_barrier *b) {
+  int rc = zke_exists(b->r.z, b->r.path, NULL, NULL, NULL);
+  if (rc == ZKE_NONODE) return ZKE_OK;
+  if (rc != ZKE_OK) return rc;
+  return zke_recipe_place(b->r.z, b->r.path, BARRIER_PLACE, ZKE_CONTAINER, NULL,
+                          ZKE_FOREVER);
+}
+
+/* ---- setting ---- */
+
+typedef struct barrier_change {
+  zke_barrier *b;
+  char id[BARRIER_ID]; /* of the setting */
+  char *text, *twin;
+  int len;
+  int64_t token;
+  bool unsure; /* the last try may have done it */
+} barrier_change;
+
+/* An id that no other setting has: no two live objects have an address in
+ * common, and where one follows another there the directory has changed
+ * between their settings. */
+static void barrier_id(const zke_barrier *b, const zke_stat *directory,
+                       char id[BARRIER_ID]) {
+  snprintf(id, BARRIER_ID, "id-%" PRIx64 "-%" PRIx64 "-%" PRIx64,
+           (uint64_t)zke_session_id(b->r.z), (uint64_t)(uintptr_t)b,
+           (uint64_t)directory->pzxid);
+}
+
+/* "<id> <session> <pid> <identity>\n<data>" */
+static int barrier_text(barrier_change *c, const void *data, int len) {
+  zke *z = c->b->r.z;
+  zke_session_list *who = NULL;
+  int rc = zke_session(z, zke_session_id(z), &who);
+  if (rc != ZKE_OK) return rc;
+  size_t room = strlen(who->data[0].identity) + BARRIER_ID + 64;
+  c->text = zke_alloc(z, room + (size_t)len);
+  if (!c->text) {
+    zke_free(who);
+    return zke_fail(ZKE_NOMEM, "no memory for the data of a barrier");
+  }
+  c->len = snprintf(c->text, room, "%s %" PRIx64 " %" PRId64 " %s", c->id,
+                    (uint64_t)who->data[0].id, who->data[0].pid,
+                    who->data[0].identity);
+  for (char *p = c->text; *p; p++) {
+    if (*p == '\n') *p = ' ';
+  }
+  c->text[c->len++] = '\n';
+  if (len) memcpy(c->text + c->len, data, (size_t)len);
+  c->len += len;
+  zke_free(who);
+  return ZKE_OK;
+}
+
+/* "<path>/set-<id>" */
+static char *barrier_twin(zke *z, const char *path, const char *id) {
+  char name[BARRIER_ID + 8];
+  snprintf(name, sizeof name, "set-%.*s", BARRIER_ID,
+           strncmp(id, "id-", 3) == 0 ? id + 3 : id);
+  char *twin = zke_recipe_path(z, path, name);
+  if (!twin) zke_fail(ZKE_NOMEM, "no memory for the path of a barrier");
+  return twin;
+}
+
+/* It stands: is it this very setting, of which the reply was lost? */
+static int barrier_recognise(barrier_change *c) {
+  setting s;
+  int rc = setting_read(c->b->r.z, c->b->node, NULL, NULL, &s);
+  if (rc == ZKE_NONODE) return AGAIN;
+  if (rc != ZKE_OK) return rc;
+  if (s.id && strcmp(s.id, c->id) == 0)
+    c->token = s.stat.czxid;
+  else
+    rc = setting_say(&s, ZKE_HELD, c->b->r.path);
+  setting_free(&s);
+  return rc;
+}
+
+static int barrier_try_set(zke *z, void *arg) {
+  barrier_change *c = arg;
+  zke_op ops[2];
+  zke_op_result results[2] = {{0}};
+  zke_op_create(&ops[0], c->b->node, c->text, c->len, ZKE_OPEN_ACL, c->b->mode);
+  zke_op_create(&ops[1], c->twin, "", 0, ZKE_OPEN_ACL, c->b->mode);
+  int rc = zke_multi(z, ops, 2, results);
+  if (rc == ZKE_OK) c->token = results[0].stat.czxid;
+  zke_results_clear(results, 2);
+  if (rc == ZKE_NONODE) return AGAIN; /* the directory: make it again */
+  return rc == ZKE_NODEEXISTS ? barrier_recognise(c) : rc;
+}
+
+/* Make the directory and set it, until that is decided. */
+static int barrier_do_set(barrier_change *c, const void *data, int len,
+                          int64_t deadline_ms) {
+  zke_recipe *r = &c->b->r;
+  zke_stat directory;
+  int rc = AGAIN;
+  while (rc == AGAIN) {
+    rc = zke_recipe_place(r->z, r->path, BARRIER_PLACE, ZKE_CONTAINER, NULL,
+                          deadline_ms);
+    if (rc == ZKE_OK && !c->text) {
+      rc = zke_exists(r->z, r->path, NULL, NULL, &directory);
+      if (rc == ZKE_NONODE) rc = AGAIN;
+      if (rc != ZKE_OK) continue;
+      barrier_id(c->b, &directory, c->id);
+      rc = barrier_text(c, data, len);
+      if (rc == ZKE_OK) c->twin = barrier_twin(r->z, r->path, c->id);
+      if (rc == ZKE_OK && !c->twin) rc = ZKE_NOMEM;
+    }
+    if (rc == ZKE_OK) rc = zke_retry(r->z, barrier_try_set, c, deadline_ms);
+  }
+  return rc;
+}
+
+/* ---- removing ---- */
+
+/* Delete what was read, and nothing that came after it. */
+static int barrier_delete(zke *z, barrier_change *c, const setting *s) {
+  zke_op ops[2];
+  int rc = ZKE_NONODE;
+  char *twin = NULL;
+  if (s->id) {
+    twin = barrier_twin(z, c->b->r.path, s->id);
+    if (!twin) return ZKE_NOMEM;
+    rc = zke_exists(z, twin, NULL, NULL, NULL);
+  }
+  zke_op_delete(&ops[1], c->b->node, s->stat.version);
+  if (rc == ZKE_OK) {
+    zke_op_delete(&ops[0], twin, -1);
+    rc = zke_multi(z, ops, 2, NULL);
+  } else if (rc == ZKE_NONODE) { /* made by other means */
+    rc = zke_delete(z, c->b->node, s->stat.version);
+  }
+  zke_free(twin);
+  return rc == ZKE_NONODE || rc == ZKE_BADVERSION ? AGAIN : rc;
+}
+
+static int barrier_try_remove(zke *z, void *arg) {
+  barrier_change *c = arg;
+  setting s;
+  int rc = setting_read(z, c->b->node, NULL, NULL, &s);
+  bool there = rc == ZKE_OK && (!c->token || s.stat.czxid == c->token);
+  if (there) {
+    c->token = s.stat.czxid;
+    rc = barrier_delete(z, c, &s);
+    c->unsure = c->unsure || rc == ZKE_CONNECTIONLOSS;
+  } else if (rc == ZKE_OK || rc == ZKE_NONODE) {
+    rc = c->unsure ? ZKE_OK : ZKE_NONODE;
+  }
+  setting_free(&s);
+  return rc;
+}
+
+static int barrier_do_remove(barrier_change *c, int64_t deadline_ms) {
+  int64_t token = c->token;
+  int rc = AGAIN;
+  while (rc == AGAIN) {
+    if (!c->unsure) c->token = token;
+    rc = zke_retry(c->b->r.z, barrier_try_remove, c, deadline_ms);
+  }
+  if (rc == ZKE_NONODE && token)
+    return zke_fail(rc, "the barrier %s of token %" PRId64 " is not set",
+                    c->b->r.path, token);
+  if (rc == ZKE_NONODE)
+    return zke_fail(rc, "the barrier %s is not set", c->b->r.path);
+  return rc;
+}
+
+/* ---- waiting ---- */
+
+static int barrier_gone(zke_recipe *r) {
+  const zke_barrier *b = (const zke_barrier *)r;
+  return r->ended || b->seen == b->wanted ? 1 : ZKE_OK;
+}
+
+/* Name who set it. */
+static int barrier_say_standing(zke_barrier *b) {
+  setting s;
+  int rc = setting_read(b->r.z, b->node, NULL, NULL, &s);
+  if (rc == ZKE_OK) {
+    rc = setting_say(&s, ZKE_OPERATIONTIMEOUT, b->r.path);
+    setting_free(&s);
+    return rc;
+  }
+  return zke_fail(ZKE_OPERATIONTIMEOUT,
+                  "the barrier %s stood until the deadline", b->r.path);
+}
+
+static int barrier_wait(zke_barrier *b, int64_t deadline_ms) {
+  int rc = barrier_check_place(b);
+  if (rc == ZKE_OK) rc = barrier_look(b);
+  if (rc != ZKE_OK || !b->seen) return rc;
+  b->wanted = b->seen;
+  rc = zke_recipe_await(&b->r, barrier_gone, deadline_ms);
+  if (rc == ZKE_OPERATIONTIMEOUT) rc = barrier_say_standing(b);
+  return rc;
+}
+
+/* ---- the interface ---- */
+
+int zke_barrier_new(zke *z, const char *path,
+                    const zke_barrier_options *options,
+                    zke_barrier **barrier_out) {
+  zke_barrier_options o = {.size = sizeof o};
+  zke_recipe *r = NULL;
+  if (!barrier_out) return zke_fail(ZKE_BADARGUMENTS, "barrier_out is NULL");
+  *barrier_out = NULL;
+  if (options && options->size != sizeof o)
+    return zke_fail(ZKE_BADARGUMENTS,
+                    "the options' size is not this version's");
+  if (options) o = *options;
+  int rc = zke_recipe_new(z, path, &barrier_class, sizeof(zke_barrier), &r);
+  if (rc != ZKE_OK) return rc;
+  zke_barrier *b = (zke_barrier *)r;
+  b->mode = o.ephemeral ? ZKE_EPHEMERAL : ZKE_PERSISTENT;
+  b->listener = o.listener;
+  b->context = o.context;
+  b->node = zke_recipe_path(z, path, BARRIER_NODE);
+  if (!b->node) {
+    zke_recipe_free(r);
+    return zke_fail(ZKE_NOMEM, "no memory for a barrier");
+  }
+  *barrier_out = b;
+  return ZKE_OK;
+}
+
+void zke_barrier_free(zke_barrier *barrier) {
+  zke_recipe_free((zke_recipe *)barrier);
+}
+
+int zke_barrier_set(zke_barrier *barrier, const void *data, int len,
+                    int64_t deadline_ms, int64_t *token_out) {
+  barrier_change c = {.b = barrier};
+  if (len < 0 || (!data && len))
+    return zke_fail(ZKE_BADARGUMENTS, "data of length %d", len);
+  int rc = zke_recipe_enter((zke_recipe *)barrier);
+  if (rc != ZKE_OK) return rc;
+  rc = barrier_do_set(&c, data, len, deadline_ms);
+  zke_free(c.text);
+  zke_free(c.twin);
+  if (rc == ZKE_OK && token_out) *token_out = c.token;
+  return zke_recipe_leave(&barrier->r, rc);
+}
+
+int zke_barrier_remove(zke_barrier *barrier, int64_t token,
+                       int64_t deadline_ms) {
+  barrier_change c = {.b = barrier, .token = token};
+  int rc = zke_recipe_enter((zke_recipe *)barrier);
+  if (rc != ZKE_OK) return rc;
+  rc = barrier_check_place(barrier);
+  if (rc == ZKE_OK) rc = barrier_do_remove(&c, deadline_ms);
+  return zke_recipe_leave(&barrier->r, rc);
+}
+
+int zke_barrier_wait(zke_barrier *barrier, int64_t deadline_ms) {
+  int rc = zke_recipe_enter((zke_recipe *)barrier);
+  if (rc != ZKE_OK) return rc;
+  if (barrier->waiting) {
+    rc = zke_fail(ZKE_MISUSE, "another thread waits with this barrier %s",
+                  barrier->r.path);
+    return zke_recipe_leave(&barrier->r, rc);
+  }
+  barrier->waiting = true;
+  rc = barrier_wait(barrier, deadline_ms);
+  barrier->waiting = false;
+  if (rc != ZKE_OK || barrier->seen) barrier_unwatch(barrier);
+  return zke_recipe_leave(&barrier->r, rc);
+}
+
+int zke_barrier_start(zke_barrier *barrier) {
+  int rc = zke_recipe_enter((zke_recipe *)barrier);
+  if (rc != ZKE_OK) return rc;
+  rc = barrier_check_place(barrier);
+  if (rc == ZKE_OK && !barrier->listening) {
+    barrier->listening = true;
+    if (!barrier->waiting) barrier->seen = 0;
+    rc = barrier_look(barrier);
+    if (rc != ZKE_OK) barrier->listening = false;
+  }
+  return zke_recipe_leave(&barrier->r, rc);
+}
+
+int zke_barrier_stop(zke_barrier *barrier) {
+  int rc = zke_recipe_enter((zke_recipe *)barrier);
+  if (rc != ZKE_OK) return rc;
+  barrier->listening = false;
+  if (!barrier->waiting) barrier_unwatch(barrier);
+  return zke_recipe_leave(&barrier->r, ZKE_OK);
+}
+
+int zke_barrier_state(zke_barrier *barrier, int64_t *token_out) {
+  zke_stat stat;
+  int rc = zke_recipe_enter((zke_recipe *)barrier);
+  if (rc != ZKE_OK) return rc;
+  rc = zke_exists(barrier->r.z, barrier->node, NULL, NULL, &stat);
+  if (rc == ZKE_NONODE) {
+    stat.czxid = 0;
+    rc = ZKE_OK;
+  }
+  if (rc == ZKE_OK && token_out) *token_out = stat.czxid;
+  return zke_recipe_leave(&barrier->r, rc);
+}
+
+int zke_barrier_cancel(zke_barrier *barrier) {
+  return zke_recipe_cancel((zke_recipe *)barrier);
+}
+
+/* One block: the list, its party, the party's strings. */
+static zke_party_list *setting_list(zke *z, const setting *s) {
+  bool stands = s->stat.czxid != 0;
+  size_t identity = stands ? strlen(s->identity) + 1 : 0;
+  size_t data = s->len > 0 ? (size_t)s->len : 0;
+  zke_party_list *list =
+      zke_alloc(z, sizeof *list + sizeof(zke_party) + identity + data + 1);
+  if (!list || !stands) return list;
+  zke_party *p = (zke_party *)(void *)(list + 1);
+  char *text = (char *)(p + 1);
+  *p = (zke_party){.name = BARRIER_NODE,
+                   .kind = BARRIER_NODE,
+                   .held = 1,
+                   .session = (int64_t)s->session,
+                   .czxid = s->stat.czxid,
+                   .mzxid = s->stat.mzxid,
+                   .queued_ms = s->stat.ctime,
+                   .since_ms = s->stat.ctime,
+                   .identity = memcpy(text, s->identity, identity),
+                   .pid = s->pid,
+                   .data = text + identity,
+                   .len = (int)data};
+  if (data) memcpy(text + identity, s->data, data);
+  list->count = 1;
+  list->data = p;
+  return list;
+}
+
+int zke_barrier_party(zke *z, const char *path, zke_party_list **list_out) {
+  setting s = {0};
+  if (!list_out) return zke_fail(ZKE_BADARGUMENTS, "list_out is NULL");
+  int rc = zke_sync(z, "/");
+  if (rc == ZKE_OK) rc = zke_exists(z, path, NULL, NULL, NULL);
+  if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
+  char *node = zke_recipe_path(z, path, BARRIER_NODE);
+  if (!node) return zke_fail(ZKE_NOMEM, "no memory for a path");
+  rc = setting_read(z, node, NULL, NULL, &s);
+  zke_free(node);
+  if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
+  zke_party_list *list = setting_list(z, &s);
+  setting_free(&s);
+  if (!list) return zke_fail(ZKE_NOMEM, "no memory for a list");
+  *list_out = list;
+  return ZKE_OK;
+}

@@ -1,0 +1,1245 @@
+/* double_barrier.c - N parties begin together and end together
+ *
+ * What has happened is read off the tree, in one snapshot, and nothing else:
+ *
+ *     a party's znode   its child of `ready`
+ *     version 0         -                      it waits for a round
+ *     there             there                  it is inside
+ *     there             -                      it has left, waits for the rest
+ *     -                 there                  it died inside: broken
+ *     -                 -                      it has left and gone
+ *
+ * Every step below is one multi that fails where the picture has changed; the
+ * steps then look again.  Any of them may be repeated. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "double_barrier.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PLACE "double-barrier"
+
+static const char *const party_kinds[] = {"party-"};
+
+/* `ready` begins with one of these, of equal length. */
+static const char word_running[] = "running\n", word_broken[] = "broken \n";
+
+enum {
+  WORD = sizeof word_running - 1,
+  AGAIN = 1,     /* it has changed meanwhile: look again */
+  PATIENCE = 250 /* ms that a step inside zke_dispatch() repeats itself */
+};
+
+struct zke_double_barrier {
+  zke_recipe r;
+  int parties;
+  char *kind;  /* of the directory */
+  char *ready; /* path of `ready` */
+  zke_double_barrier_fn listener;
+  void *context;
+  int state;
+  bool calling;            /* a blocking call runs */
+  bool hasty;              /* it does not wait for the others to leave */
+  char *znode;             /* path of one's own, or NULL */
+  const char *name;        /* its last part */
+  int64_t round;           /* zxid of the round, while inside and afterwards */
+  bool broken;             /* that round is */
+  char dead[128];          /* who died in it, as far as it is known */
+  bool told_in;            /* zke_double_barrier_enter() has returned */
+  bool told_out;           /* so has zke_double_barrier_leave() */
+  zke_party_list *members; /* of that round, or NULL */
+  int outcome;             /* how the last leave ended */
+};
+
+/* ---- lists of parties ---- */
+
+/* Everything in one block. */
+static zke_party_list *list_pack(zke *z, const zke_party *p, int count) {
+  size_t text = 0;
+  for (int i = 0; i < count; i++)
+    text += strlen(p[i].name) + strlen(p[i].identity) + (size_t)p[i].len + 3;
+  zke_party_list *list =
+      zke_alloc(z, sizeof *list + (size_t)count * sizeof *p + text);
+  if (!list) return NULL;
+  zke_party *out = (zke_party *)(void *)(list + 1);
+  char *at = (char *)(out + count);
+  for (int i = 0; i < count; i++) {
+    out[i] = p[i];
+    out[i].name = at;
+    at = stpcpy(at, p[i].name) + 1;
+    out[i].identity = at;
+    at = stpcpy(at, p[i].identity) + 1;
+    out[i].data = at;
+    if (p[i].len) memcpy(at, p[i].data, (size_t)p[i].len);
+    at += p[i].len + 1;
+  }
+  list->count = count;
+  list->data = out;
+  return list;
+}
+
+/* "a (pid 12), b (pid 13)", as far as there is room. */
+static void list_say(const zke_party_list *list, char *text, size_t size) {
+  size_t used = 0;
+  text[0] = '\0';
+  for (int i = 0; i < list->count && used < size; i++) {
+    int n = snprintf(text + used, size - used, "%s%s (pid %" PRId64 ")%s",
+                     i ? ", " : "", list->data[i].identity, list->data[i].pid,
+                     strcmp(list->data[i].kind, "dead") == 0 ? " died" : "");
+    used += n > 0 ? (size_t)n : 0;
+  }
+}
+
+/* ---- a party's znode ---- */
+
+/* "waiting <pid> <identity>\n<data>" in one block */
+static char *party_text(zke *z, const void *data, int len, int *len_out) {
+  zke_session_list *who = NULL;
+  if (zke_session(z, zke_session_id(z), &who) != ZKE_OK) return NULL;
+  size_t room = strlen(who->data[0].identity) + 48;
+  char *text = zke_alloc(z, room + (size_t)len);
+  if (text) {
+    int head = snprintf(text, room, "waiting %" PRId64 " %s", who->data[0].pid,
+                        who->data[0].identity);
+    for (char *p = text; *p; p++) {
+      if (*p == '\n') *p = ' ';
+    }
+    text[head++] = '\n';
+    if (len) memcpy(text + head, data, (size_t)len);
+    *len_out = head + len;
+  }
+  zke_free(who);
+  return text;
+}
+
+/* Cut the data of one that waits into strings.  False: it does not wait, or is
+ * none of ours. */
+static bool party_read(zke_op_result *node, const char *name, zke_party *p) {
+  int at = 0;
+  int64_t pid;
+  if (node->rc != ZKE_OK || node->len <= 0) return false;
+  if (node->stat.version != 0 || !node->stat.ephemeralOwner) return false;
+  char *end = memchr(node->data, '\n', (size_t)node->len);
+  if (!end) return false;
+  *end = '\0';
+  if (sscanf(node->data, "waiting %" SCNd64 " %n", &pid, &at) != 1)
+    return false;
+  if (at == 0) return false;
+  *p = (zke_party){.name = name,
+                   .kind = "waiting",
+                   .session = node->stat.ephemeralOwner,
+                   .czxid = node->stat.czxid,
+                   .mzxid = node->stat.mzxid,
+                   .queued_ms = node->stat.ctime,
+                   .since_ms = node->stat.ctime,
+                   .identity = node->data + at,
+                   .pid = pid,
+                   .data = end + 1,
+                   .len = node->len - (int)(end + 1 - node->data)};
+  return true;
+}
+
+/* Those who wait for a round, in order. */
+typedef struct arrivals {
+  zke_entries *entries;
+  int read_count;
+  zke_op *ops;
+  zke_op_result *read;
+  zke_party *waiting;
+  int count; /* of waiting */
+} arrivals;
+
+static void arrivals_clear(arrivals *a) {
+  for (int i = 0; a->ops && i < a->read_count; i++)
+    zke_free((void *)(uintptr_t)a->ops[i].path);
+  if (a->read) zke_results_clear(a->read, a->read_count);
+  zke_free(a->ops);
+  zke_free(a->read);
+  zke_free(a->waiting);
+  zke_free(a->entries);
+}
+
+static int session_order(const void *key, const void *element) {
+  int64_t id = *(const int64_t *)key;
+  const zke_session_info *info = element;
+  return id < info->id ? -1 : id > info->id;
+}
+
+/* Drop those whose process has died and whose znode nobody has removed yet:
+ * they are not there. */
+static int arrivals_bury(zke *z, arrivals *a) {
+  zke_session_list *s = NULL;
+  int living = 0;
+  int rc = a->count ? zke_sessions(z, &s) : ZKE_OK;
+  for (int i = 0; rc == ZKE_OK && i < a->count; i++) {
+    const zke_session_info *info =
+        bsearch(&a->waiting[i].session, s->data, (size_t)s->count,
+                sizeof *s->data, session_order);
+    if (info && info->alive) a->waiting[living++] = a->waiting[i];
+  }
+  if (rc == ZKE_OK) a->count = living;
+  zke_free(s);
+  return rc;
+}
+
+static int arrivals_read_all(zke *z, const char *path, arrivals *a) {
+  size_t n = (size_t)a->entries->count;
+  a->ops = zke_alloc(z, n * sizeof *a->ops);
+  a->read = zke_alloc(z, n * sizeof *a->read);
+  a->waiting = zke_alloc(z, n * sizeof *a->waiting);
+  if (!a->ops || !a->read || !a->waiting) return ZKE_NOMEM;
+  for (int i = 0; i < a->entries->count; i++) {
+    char *node = zke_recipe_path(z, path, a->entries->data[i].name);
+    if (!node) return ZKE_NOMEM;
+    zke_op_get(&a->ops[i], node);
+    a->read_count++;
+  }
+  int rc = zke_multi_read(z, a->ops, a->read_count, a->read);
+  for (int i = 0; rc == ZKE_OK && i < a->read_count; i++) {
+    a->count += party_read(&a->read[i], a->entries->data[i].name,
+                           &a->waiting[a->count]);
+  }
+  return rc == ZKE_OK ? arrivals_bury(z, a) : rc;
+}
+
+/* Where there are fewer than `least` parties of any sort, none are read.  To
+ * be cleared whatever is returned. */
+static int arrivals_read(zke *z, const char *path, int least, arrivals *a) {
+  memset(a, 0, sizeof *a);
+  int rc = zke_recipe_entries(z, path, party_kinds, 1, NULL, NULL, &a->entries,
+                              NULL);
+  if (rc != ZKE_OK || a->entries->count < least) return rc;
+  return a->entries->count ? arrivals_read_all(z, path, a) : ZKE_OK;
+}
+
+/* ---- a multi under way ---- */
+
+typedef struct change {
+  zke *z;
+  int count, room;
+  bool no_memory;
+  zke_op *ops; /* their paths are the change's */
+} change;
+
+static void change_new(change *c, zke *z, int room) {
+  *c = (change){.z = z, .room = room};
+  c->ops = zke_alloc(z, (size_t)room * sizeof *c->ops);
+  c->no_memory = !c->ops;
+}
+
+/* The next operation, with the path it is to have; NULL without memory. */
+static zke_op *change_op(change *c, const char *directory, const char *name,
+                         char **path) {
+  *path = c->no_memory || c->count == c->room
+              ? NULL
+              : zke_recipe_path(c->z, directory, name);
+  if (!*path) c->no_memory = true;
+  return *path ? &c->ops[c->count++] : NULL;
+}
+
+static void change_create(change *c, const char *directory, const char *name,
+                          const void *data, int len) {
+  char *path;
+  zke_op *op = change_op(c, directory, name, &path);
+  if (op) zke_op_create(op, path, data, len, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+}
+
+static void change_set(change *c, const char *directory, const char *name,
+                       const char *text, int version) {
+  char *path;
+  zke_op *op = change_op(c, directory, name, &path);
+  if (op) zke_op_set(op, path, text, (int)strlen(text), version);
+}
+
+static void change_delete(change *c, const char *directory, const char *name,
+                          int version) {
+  char *path;
+  zke_op *op = change_op(c, directory, name, &path);
+  if (op) zke_op_delete(op, path, version);
+}
+
+static void change_check(change *c, const char *directory, const char *name) {
+  char *path;
+  zke_op *op = change_op(c, directory, name, &path);
+  if (op) zke_op_check(op, path, -1);
+}
+
+/* Do it and release it.  AGAIN: the picture has changed. */
+static int change_do(change *c) {
+  int rc = c->no_memory ? ZKE_NOMEM : zke_multi(c->z, c->ops, c->count, NULL);
+  for (int i = 0; i < c->count; i++)
+    zke_free((void *)(uintptr_t)c->ops[i].path);
+  zke_free(c->ops);
+  return rc == ZKE_NONODE || rc == ZKE_BADVERSION || rc == ZKE_NOTEMPTY ? AGAIN
+                                                                        : rc;
+}
+
+/* ---- the round ---- */
+
+/* `ready`, its children and those of the directory in one snapshot. */
+typedef struct picture {
+  zke_op_result read[3];
+  const zke_strings *inside; /* children of ready: who has not left */
+  const zke_strings *there;  /* who has a znode; foreign names among them */
+  int64_t round;             /* 0: there is none */
+  bool broken;               /* it has been said */
+  char *text;                /* a copy of ready's data, cut into strings */
+  zke_party *members;
+  int count;
+} picture;
+
+static void picture_clear(picture *p) {
+  zke_results_clear(p->read, 3);
+  zke_free(p->members);
+  zke_free(p->text);
+}
+
+/* The record of a member at text[*at]:
+ *   "<name> <session> <czxid> <queued> <pid> <len> <identity>\n<data>\n"
+ * With p it is cut into strings. */
+static bool member_read(char *text, int len, int *at, zke_party *p) {
+  uint64_t session;
+  int64_t czxid, queued, pid;
+  int size, head = 0;
+  char *record = text + *at;
+  char *end = memchr(record, '\n', (size_t)(len - *at));
+  if (!end ||
+      sscanf(record, "%*s %" SCNx64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %d%n",
+             &session, &czxid, &queued, &pid, &size, &head) != 5)
+    return false;
+  if (record[head] != ' ' || size < 0 || size >= text + len - (end + 1))
+    return false;
+  if (end[1 + size] != '\n') return false;
+  *at = (int)(end + 1 - text) + size + 1;
+  if (!p) return true;
+  *end = '\0';
+  end[1 + size] = '\0';
+  record[strcspn(record, " ")] = '\0';
+  *p = (zke_party){.name = record,
+                   .kind = "inside",
+                   .held = 1,
+                   .session = (int64_t)session,
+                   .czxid = czxid,
+                   .queued_ms = queued,
+                   .identity = record + head + 1,
+                   .pid = pid,
+                   .data = end + 1,
+                   .len = size};
+  return true;
+}
+
+/* Read ready's data; ZKE_OTHERKIND where it is not one of ours. */
+static int picture_parse(picture *p, zke *z, const char *ready) {
+  const zke_op_result *node = &p->read[0];
+  int len = node->len, at, count = 0;
+  const char *data = node->data;
+  bool running = len >= WORD && memcmp(data, word_running, WORD) == 0;
+  p->broken = len >= WORD && memcmp(data, word_broken, WORD) == 0;
+  if (!running && !p->broken)
+    return zke_fail(ZKE_OTHERKIND, "%s is not a round of a double barrier",
+                    ready);
+  p->text = zke_alloc(z, (size_t)len + 1);
+  if (!p->text) return ZKE_NOMEM;
+  memcpy(p->text, data, (size_t)len);
+  for (at = WORD; at < len && member_read(p->text, len, &at, NULL);) count++;
+  p->members = zke_alloc(z, (size_t)(count + 1) * sizeof *p->members);
+  if (!p->members) return ZKE_NOMEM;
+  for (at = WORD; p->count < count; p->count++) {
+    zke_party *m = &p->members[p->count];
+    member_read(p->text, len, &at, m);
+    m->mzxid = node->stat.czxid;
+    m->since_ms = node->stat.ctime;
+  }
+  p->round = node->stat.czxid;
+  return ZKE_OK;
+}
+
+/* To be cleared whatever is returned. */
+static int picture_take(picture *p, zke *z, const char *path,
+                        const char *ready) {
+  static const zke_strings none;
+  zke_op ops[3];
+  memset(p, 0, sizeof *p);
+  zke_op_get(&ops[0], ready);
+  zke_op_children(&ops[1], ready);
+  zke_op_children(&ops[2], path);
+  int rc = zke_multi_read(z, ops, 3, p->read);
+  if (rc != ZKE_OK) return rc;
+  for (int i = 0; i < 3; i++) {
+    rc = p->read[i].rc;
+    if (rc != ZKE_OK && rc != ZKE_NONODE)
+      return zke_fail(rc, "cannot read the double barrier %s", path);
+  }
+  p->inside = p->read[1].rc == ZKE_OK ? p->read[1].children : &none;
+  p->there = p->read[2].rc == ZKE_OK ? p->read[2].children : &none;
+  return p->read[0].rc == ZKE_OK ? picture_parse(p, z, ready) : ZKE_OK;
+}
+
+static int name_order(const void *key, const void *element) {
+  return strcmp(key, *(char *const *)element);
+}
+
+/* Names come sorted. */
+static bool names_have(const zke_strings *names, const char *name) {
+  return names->count && bsearch(name, names->data, (size_t)names->count,
+                                 sizeof *names->data, name_order) != NULL;
+}
+
+static bool picture_inside(const picture *p, const zke_party *m) {
+  return names_have(p->inside, m->name);
+}
+
+static bool picture_there(const picture *p, const zke_party *m) {
+  return names_have(p->there, m->name);
+}
+
+/* A member that died inside, or NULL. */
+static const zke_party *picture_dead(const picture *p) {
+  for (int i = 0; i < p->count; i++) {
+    const zke_party *m = &p->members[i];
+    if (picture_inside(p, m) && !picture_there(p, m)) return m;
+  }
+  return NULL;
+}
+
+/* A member of which there is a znode, or NULL: then the round is over for all,
+ * and nobody looks at `ready` any more. */
+static const zke_party *picture_living(const picture *p) {
+  for (int i = 0; i < p->count; i++) {
+    if (picture_there(p, &p->members[i])) return &p->members[i];
+  }
+  return NULL;
+}
+
+/* Clear away what a round of dead members has left.  Its children have names
+ * that never come again: so this does not hit a later round. */
+static int picture_bury(const picture *p, zke *z, const char *path,
+                        const char *ready) {
+  change c;
+  change_new(&c, z, p->inside->count + 1);
+  for (int i = 0; i < p->inside->count; i++)
+    change_delete(&c, ready, p->inside->data[i], -1);
+  change_delete(&c, path, "ready", p->read[0].stat.version);
+  return change_do(&c);
+}
+
+/* ---- beginning a round ---- */
+
+/* What `ready` is to contain, in one block. */
+static char *round_text(zke *z, const zke_party *p, int count, int *len_out) {
+  size_t size = WORD + 1;
+  for (int i = 0; i < count; i++)
+    size += strlen(p[i].name) + strlen(p[i].identity) + (size_t)p[i].len + 128;
+  char *text = size <= INT32_MAX ? zke_alloc(z, size) : NULL;
+  if (!text) return NULL;
+  memcpy(text, word_running, WORD);
+  char *at = text + WORD;
+  for (int i = 0; i < count; i++) {
+    at += sprintf(at,
+                  "%s %" PRIx64 " %" PRId64 " %" PRId64 " %" PRId64 " %d %s\n",
+                  p[i].name, (uint64_t)p[i].session, p[i].czxid, p[i].queued_ms,
+                  p[i].pid, p[i].len, p[i].identity);
+    if (p[i].len) memcpy(at, p[i].data, (size_t)p[i].len);
+    at += p[i].len;
+    *at++ = '\n';
+  }
+  *len_out = (int)(at - text);
+  return text;
+}
+
+/* ZKE_NODEEXISTS: another round runs. */
+static int round_begin(zke_double_barrier *b, const zke_party *p) {
+  zke *z = b->r.z;
+  change c;
+  int len = 0;
+  char *text = round_text(z, p, b->parties, &len);
+  if (!text) return ZKE_NOMEM;
+  change_new(&c, z, 2 * b->parties + 1);
+  change_create(&c, b->r.path, "ready", text, len);
+  for (int i = 0; i < b->parties; i++) {
+    change_set(&c, b->r.path, p[i].name, "inside\n", 0);
+    change_create(&c, b->ready, p[i].name, "", 0);
+  }
+  int rc = change_do(&c);
+  zke_free(text);
+  if (rc == ZKE_BADARGUMENTS)
+    rc = zke_fail(ZKE_LIMIT,
+                  "the data of the %d parties of %s, %d bytes, is too much",
+                  b->parties, b->r.path, len);
+  return rc;
+}
+
+/* ---- watching ---- */
+
+static int db_watch(zke_double_barrier *b, const char *path, zke_stat *stat) {
+  return zke_get(b->r.z, path, zke_recipe_watcher, &b->r, NULL, NULL, stat);
+}
+
+/* Watch another party's znode.  AGAIN where it has gone. */
+static int db_watch_party(zke_double_barrier *b, const zke_party *m) {
+  char *path = zke_recipe_path(b->r.z, b->r.path, m->name);
+  int rc = path ? db_watch(b, path, NULL) : ZKE_NOMEM;
+  zke_free(path);
+  return rc == ZKE_NONODE ? AGAIN : rc;
+}
+
+/* Watch `ready` of a round.  AGAIN where it has gone. */
+static int db_watch_ready(zke_double_barrier *b, int64_t round) {
+  zke_stat stat;
+  int rc = db_watch(b, b->ready, &stat);
+  if (rc == ZKE_NONODE) return AGAIN;
+  return rc == ZKE_OK && stat.czxid != round ? AGAIN : rc;
+}
+
+/* Take back what is still watched of one's round.  The watches do no harm,
+ * only needless wake-ups: failures do not matter. */
+static void db_unwatch(zke_double_barrier *b) {
+  zke_remove_watch(b->r.z, b->ready, ZKE_WATCH_DATA, zke_recipe_watcher, &b->r);
+  for (int i = 0; b->members && i < b->members->count; i++) {
+    char *path = zke_recipe_path(b->r.z, b->r.path, b->members->data[i].name);
+    if (path)
+      zke_remove_watch(b->r.z, path, ZKE_WATCH_DATA, zke_recipe_watcher, &b->r);
+    zke_free(path);
+  }
+}
+
+/* ---- states ---- */
+
+static void db_tell(zke_double_barrier *b, int event) {
+  zke_recipe_tell(&b->r, event, b->round, NULL, 0);
+}
+
+static void db_out(zke_double_barrier *b, int state) {
+  b->state = state;
+  zke_free(b->znode);
+  b->znode = NULL;
+  b->name = NULL;
+}
+
+/* One's znode has gone, or the session. */
+static void db_lose(zke_double_barrier *b) {
+  db_out(b, ZKE_DOUBLE_BARRIER_LOST);
+  db_tell(b, ZKE_DOUBLE_BARRIER_GONE);
+}
+
+static bool db_engaged(const zke_double_barrier *b) {
+  return b->state == ZKE_DOUBLE_BARRIER_WAITING ||
+         b->state == ZKE_DOUBLE_BARRIER_INSIDE ||
+         b->state == ZKE_DOUBLE_BARRIER_LEAVING;
+}
+
+static int db_lost(const zke_double_barrier *b) {
+  return zke_fail(ZKE_LOST, "the place at the double barrier %s was taken away",
+                  b->r.path);
+}
+
+/* ---- entering ---- */
+
+/* One's round has begun: get to know it. */
+static int enter_round(zke_double_barrier *b, int64_t round) {
+  picture p;
+  int rc = picture_take(&p, b->r.z, b->r.path, b->ready);
+  if (rc == ZKE_OK && p.round != round) {
+    /* somebody deleted what nobody but members may */
+    rc = zke_recipe_delete(b->r.z, b->znode);
+    if (rc == ZKE_OK) db_lose(b);
+  } else if (rc == ZKE_OK) {
+    zke_party_list *members = list_pack(b->r.z, p.members, p.count);
+    if (members) {
+      zke_free(b->members);
+      b->members = members;
+      b->round = round;
+      b->broken = false;
+      b->dead[0] = '\0';
+      b->state = ZKE_DOUBLE_BARRIER_INSIDE;
+      db_tell(b, ZKE_DOUBLE_BARRIER_ENTERED);
+    }
+    rc = members ? AGAIN : ZKE_NOMEM;
+  }
+  picture_clear(&p);
+  return rc;
+}
+
+/* There are enough, but a round runs: wait for its end, or clear it away when
+ * its members have all died.  The one that is watched may go before the others;
+ * then there is the next to watch. */
+static int enter_behind(zke_double_barrier *b) {
+  picture p;
+  int rc = picture_take(&p, b->r.z, b->r.path, b->ready);
+  if (rc == ZKE_OK && !p.round) {
+    rc = AGAIN;
+  } else if (rc == ZKE_OK) {
+    const zke_party *living = picture_living(&p);
+    if (!living) {
+      rc = picture_bury(&p, b->r.z, b->r.path, b->ready);
+      if (rc == ZKE_OK) rc = AGAIN;
+    } else {
+      rc = db_watch_ready(b, p.round);
+      if (rc == ZKE_OK) rc = db_watch_party(b, living);
+    }
+  }
+  picture_clear(&p);
+  return rc;
+}
+
+/* A look while waiting: is the round there, can it begin? */
+static int enter_look(zke_double_barrier *b) {
+  arrivals a;
+  zke_stat own;
+  int rc = db_watch(b, b->znode, &own);
+  if (rc == ZKE_NONODE) {
+    db_lose(b);
+    return ZKE_OK;
+  }
+  if (rc != ZKE_OK) return rc;
+  if (own.version > 0) return enter_round(b, own.mzxid);
+  rc = arrivals_read(b->r.z, b->r.path, b->parties, &a);
+  if (rc == ZKE_NONODE) rc = AGAIN;
+  if (rc == ZKE_OK && a.count >= b->parties) {
+    rc = round_begin(b, a.waiting);
+    if (rc == ZKE_OK) rc = AGAIN;
+    if (rc == ZKE_NODEEXISTS) rc = enter_behind(b);
+  }
+  arrivals_clear(&a);
+  return rc;
+}
+
+/* ---- inside, and leaving ---- */
+
+/* The last member clears away a broken round; if it cannot, the next round
+ * does. */
+static void stay_tidy(zke_double_barrier *b) {
+  picture p;
+  if (picture_take(&p, b->r.z, b->r.path, b->ready) == ZKE_OK &&
+      p.round == b->round && !picture_living(&p))
+    picture_bury(&p, b->r.z, b->r.path, b->ready);
+  picture_clear(&p);
+}
+
+/* Out of the round, whatever the outcome.  What fails can be repeated. */
+static int stay_end(zke_double_barrier *b, int outcome) {
+  db_unwatch(b);
+  int rc = zke_recipe_delete(b->r.z, b->znode);
+  if (rc != ZKE_OK) return rc;
+  db_out(b, ZKE_DOUBLE_BARRIER_OUT);
+  b->outcome = outcome;
+  if (outcome == ZKE_OK)
+    db_tell(b, ZKE_DOUBLE_BARRIER_ALL_LEFT);
+  else
+    stay_tidy(b);
+  return ZKE_OK;
+}
+
+/* A member has died: see to it that all who watch `ready` are woken. */
+static int stay_broken(zke_double_barrier *b, const picture *p) {
+  const zke_op_result *node = &p->read[0];
+  if (p->round == b->round && !p->broken) {
+    char *text = zke_alloc(b->r.z, (size_t)node->len);
+    if (!text) return ZKE_NOMEM;
+    memcpy(text, node->data, (size_t)node->len);
+    memcpy(text, word_broken, WORD);
+    int rc =
+        zke_set(b->r.z, b->ready, text, node->len, node->stat.version, NULL);
+    zke_free(text);
+    if (rc == ZKE_NONODE || rc == ZKE_BADVERSION) return AGAIN;
+    if (rc != ZKE_OK) return rc;
+  }
+  const zke_party *dead = picture_dead(p);
+  if (!b->broken) db_tell(b, ZKE_DOUBLE_BARRIER_BROKEN);
+  if (dead)
+    snprintf(b->dead, sizeof b->dead, "%s (pid %" PRId64 ")", dead->identity,
+             dead->pid);
+  b->broken = true;
+  if (b->state == ZKE_DOUBLE_BARRIER_LEAVING) return stay_end(b, ZKE_BROKEN);
+  int rc = db_watch(b, b->znode, NULL);
+  return rc == ZKE_NONODE ? AGAIN : rc;
+}
+
+/* Watch the members behind one's own place in the ring: up to the next that is
+ * in leave, and watches on from there, where this one is in leave; else just
+ * the next. */
+static int stay_watch_ring(zke_double_barrier *b, const picture *p) {
+  int own = 0, rc = ZKE_OK;
+  while (own < p->count && strcmp(p->members[own].name, b->name) != 0) own++;
+  for (int i = 1; i < p->count && rc == ZKE_OK; i++) {
+    const zke_party *m = &p->members[(own + i) % p->count];
+    if (!picture_there(p, m)) continue;
+    rc = db_watch_party(b, m);
+    if (b->state == ZKE_DOUBLE_BARRIER_INSIDE || !picture_inside(p, m)) break;
+  }
+  return rc;
+}
+
+static int stay_watch(zke_double_barrier *b, const picture *p) {
+  if (b->hasty) return ZKE_OK;
+  int rc = db_watch(b, b->znode, NULL);
+  if (rc == ZKE_NONODE) rc = AGAIN;
+  if (rc == ZKE_OK) rc = db_watch_ready(b, b->round);
+  return rc == ZKE_OK ? stay_watch_ring(b, p) : rc;
+}
+
+/* A look while inside or leaving: is it over, is it broken? */
+static int stay_look(zke_double_barrier *b) {
+  picture p;
+  int rc = picture_take(&p, b->r.z, b->r.path, b->ready);
+  if (rc != ZKE_OK) {
+    /* nothing can be said */
+  } else if (!names_have(p.there, b->name)) {
+    db_lose(b);
+  } else if (p.round != b->round && b->state == ZKE_DOUBLE_BARRIER_LEAVING) {
+    rc = stay_end(b, ZKE_OK);
+  } else if (p.round != b->round || picture_dead(&p)) {
+    rc = stay_broken(b, &p);
+  } else {
+    rc = stay_watch(b, &p);
+  }
+  picture_clear(&p);
+  return rc;
+}
+
+/* Delete one's child of `ready`: alone where another is seen to stay, else
+ * together with `ready`.  So the last one's leaving is the end. */
+static int stay_depart_once(zke_double_barrier *b, const picture *p) {
+  const char *other = NULL;
+  change c;
+  if (p->round != b->round || !names_have(p->inside, b->name)) return ZKE_OK;
+  for (int i = 0; i < p->inside->count && !other; i++) {
+    if (strcmp(p->inside->data[i], b->name) != 0) other = p->inside->data[i];
+  }
+  change_new(&c, b->r.z, 2);
+  if (other) change_check(&c, b->ready, other);
+  change_delete(&c, b->ready, b->name, -1);
+  if (!other) change_delete(&c, b->r.path, "ready", -1);
+  return change_do(&c);
+}
+
+static int stay_depart(zke *z, void *arg) {
+  zke_double_barrier *b = arg;
+  int rc = AGAIN;
+  while (rc == AGAIN) {
+    picture p;
+    rc = picture_take(&p, z, b->r.path, b->ready);
+    if (rc == ZKE_OK) rc = stay_depart_once(b, &p);
+    picture_clear(&p);
+  }
+  return rc;
+}
+
+/* ---- the object ---- */
+
+static int db_look(zke *z, void *arg) {
+  zke_double_barrier *b = arg;
+  int rc = AGAIN;
+  (void)z;
+  while (rc == AGAIN) {
+    rc = ZKE_OK;
+    if (b->state == ZKE_DOUBLE_BARRIER_WAITING)
+      rc = enter_look(b);
+    else if (db_engaged(b))
+      rc = stay_look(b);
+  }
+  return rc;
+}
+
+/* A blocking call repeats what failed by itself. */
+static int db_step(zke_recipe *r) {
+  zke_double_barrier *b = (zke_double_barrier *)r;
+  if (b->calling) return db_look(r->z, b);
+  return zke_retry(r->z, db_look, b, zke_now(r->z) + PATIENCE);
+}
+
+static void db_ended(zke_recipe *r) {
+  zke_double_barrier *b = (zke_double_barrier *)r;
+  if (db_engaged(b)) db_lose(b);
+}
+
+static void db_deliver(zke_recipe *r, int event, int64_t number,
+                       const char *text, int len) {
+  zke_double_barrier *b = (zke_double_barrier *)r;
+  (void)text, (void)len;
+  if (b->listener) b->listener(b, event, number, b->context);
+}
+
+static void db_quit(zke_recipe *r) {
+  zke_double_barrier *b = (zke_double_barrier *)r;
+  if (!b->znode || zke_recipe_delete(r->z, b->znode) != ZKE_OK) return;
+  if (b->state != ZKE_DOUBLE_BARRIER_WAITING) stay_tidy(b);
+}
+
+static void db_destroy(zke_recipe *r) {
+  zke_double_barrier *b = (zke_double_barrier *)r;
+  zke_free(b->kind);
+  zke_free(b->ready);
+  zke_free(b->znode);
+  zke_free(b->members);
+}
+
+static const zke_recipe_class db_class = {.name = "double barrier",
+                                          .step = db_step,
+                                          .ended = db_ended,
+                                          .deliver = db_deliver,
+                                          .quit = db_quit,
+                                          .destroy = db_destroy};
+
+/* ---- coming and going ---- */
+
+/* The directory says for how many it is.  (Where it was made anew this very
+ * moment it may not: then the first round decides.) */
+static int db_check_parties(zke_double_barrier *b) {
+  char *data = NULL;
+  int len = 0, parties = b->parties;
+  int rc = zke_get(b->r.z, b->r.path, NULL, NULL, &data, &len, NULL);
+  if (rc == ZKE_NONODE) return AGAIN;
+  const char *line = data && len > 0 ? strstr(data, "\nparties ") : NULL;
+  if (line) parties = atoi(line + strlen("\nparties "));
+  zke_free(data);
+  if (rc == ZKE_OK && parties != b->parties)
+    rc = zke_fail(ZKE_OTHERKIND, "%s is for %d parties, not for %d", b->r.path,
+                  parties, b->parties);
+  return rc;
+}
+
+static int db_place(zke_double_barrier *b, int64_t deadline_ms) {
+  char more[32];
+  int rc = AGAIN;
+  snprintf(more, sizeof more, "parties %d\n", b->parties);
+  while (rc == AGAIN) {
+    rc = zke_recipe_place(b->r.z, b->r.path, b->kind, ZKE_CONTAINER, more,
+                          deadline_ms);
+    if (rc == ZKE_OK) rc = db_check_parties(b);
+  }
+  return rc;
+}
+
+/* Make one's znode.  From then on the step does what is due. */
+static int db_join(zke_double_barrier *b, const void *data, int len,
+                   int64_t deadline_ms) {
+  int text_len = 0;
+  int rc = db_place(b, deadline_ms);
+  if (rc != ZKE_OK) return rc;
+  char *text = party_text(b->r.z, data, len, &text_len);
+  if (!text) return ZKE_NOMEM;
+  rc = zke_recipe_create(b->r.z, b->r.path, b->kind, party_kinds[0], text,
+                         text_len, ZKE_EPHEMERAL_SEQUENTIAL, deadline_ms,
+                         &b->znode, NULL);
+  zke_free(text);
+  if (rc != ZKE_OK) return rc;
+  b->name = strrchr(b->znode, '/') + 1;
+  b->state = ZKE_DOUBLE_BARRIER_WAITING;
+  b->told_in = false;
+  b->told_out = true;
+  b->r.changed = true;
+  return ZKE_OK;
+}
+
+static int withdraw_once(zke *z, void *arg) {
+  const zke_double_barrier *b = arg;
+  int rc = zke_delete(z, b->znode, 0);
+  return rc == ZKE_NONODE ? ZKE_OK : rc;
+}
+
+/* Delete one's znode as one made it.  ZKE_BADVERSION: the round has begun. */
+static int db_withdraw(zke_double_barrier *b) {
+  int rc = zke_retry(b->r.z, withdraw_once, b, ZKE_FOREVER);
+  if (rc == ZKE_OK) {
+    zke_remove_watch(b->r.z, b->ready, ZKE_WATCH_DATA, zke_recipe_watcher,
+                     &b->r);
+    db_out(b, ZKE_DOUBLE_BARRIER_OUT);
+  }
+  return rc;
+}
+
+/* A sentence is kept over what follows a failure. */
+typedef struct sentence {
+  char text[512];
+} sentence;
+
+static sentence sentence_keep(void) {
+  sentence s;
+  snprintf(s.text, sizeof s.text, "%s", zke_errmsg());
+  return s;
+}
+
+/* Out again after a failure; or inside after all. */
+static int enter_give_up(zke_double_barrier *b, int rc) {
+  sentence s = sentence_keep();
+  if (b->state == ZKE_DOUBLE_BARRIER_LOST) {
+    b->state = ZKE_DOUBLE_BARRIER_OUT;
+    return zke_fail(rc, "%s", s.text);
+  }
+  if (b->state == ZKE_DOUBLE_BARRIER_WAITING) {
+    int withdrawn = db_withdraw(b);
+    if (withdrawn == ZKE_BADVERSION)
+      withdrawn = zke_retry(b->r.z, db_look, b, ZKE_FOREVER);
+    if (withdrawn != ZKE_OK) return withdrawn;
+  }
+  if (b->state == ZKE_DOUBLE_BARRIER_INSIDE) return ZKE_OK;
+  return zke_fail(rc, "%s", s.text);
+}
+
+/* ---- who is missing ---- */
+
+/* Those of one's round who have not left. */
+static int missing_members(const zke_double_barrier *b, zke_party_list **out) {
+  picture p;
+  int count = 0;
+  int rc = picture_take(&p, b->r.z, b->r.path, b->ready);
+  if (rc == ZKE_OK && p.round != b->round) p.count = 0;
+  for (int i = 0; rc == ZKE_OK && i < p.count; i++) {
+    if (!picture_inside(&p, &p.members[i])) continue;
+    zke_party m = p.members[i];
+    if (!picture_there(&p, &m)) m.kind = "dead";
+    p.members[count++] = m;
+  }
+  *out = rc == ZKE_OK ? list_pack(b->r.z, p.members, count) : NULL;
+  if (rc == ZKE_OK && !*out) rc = ZKE_NOMEM;
+  picture_clear(&p);
+  return rc;
+}
+
+/* Those who wait as well. */
+static int missing_arrivals(const zke_double_barrier *b, zke_party_list **out) {
+  arrivals a;
+  int rc = arrivals_read(b->r.z, b->r.path, 0, &a);
+  *out = rc == ZKE_OK ? list_pack(b->r.z, a.waiting, a.count) : NULL;
+  if (rc == ZKE_OK && !*out) rc = ZKE_NOMEM;
+  arrivals_clear(&a);
+  return rc;
+}
+
+/* Explain why one is still outside; the code stays. */
+static int enter_say(const zke_double_barrier *b, int rc) {
+  char who[384];
+  sentence s = sentence_keep();
+  zke_party_list *list = NULL;
+  if (missing_arrivals(b, &list) != ZKE_OK) return zke_fail(rc, "%s", s.text);
+  list_say(list, who, sizeof who);
+  rc = zke_fail(rc, "%d of %d parties are at %s%s: %s", list->count, b->parties,
+                b->r.path,
+                list->count >= b->parties ? ", where a round still runs" : "",
+                who);
+  zke_free(list);
+  return rc;
+}
+
+/* Explain who is still inside, or died there; the code stays. */
+static int stay_say(const zke_double_barrier *b, int rc) {
+  char who[384];
+  sentence s = sentence_keep();
+  zke_party_list *list = NULL;
+  if (missing_members(b, &list) != ZKE_OK) return zke_fail(rc, "%s", s.text);
+  list_say(list, who, sizeof who);
+  rc = zke_fail(rc, "%d of the %d parties inside of %s have not left: %s",
+                list->count, b->parties, b->r.path, who);
+  zke_free(list);
+  return rc;
+}
+
+/* ---- the blocking calls ---- */
+
+static int db_misuse(const zke_double_barrier *b, const char *why) {
+  return zke_fail(ZKE_MISUSE, "the double barrier %s: %s", b->r.path, why);
+}
+
+static int entered(zke_recipe *r) {
+  const zke_double_barrier *b = (const zke_double_barrier *)r;
+  if (r->ended || b->state == ZKE_DOUBLE_BARRIER_WAITING) return 1;
+  return b->state == ZKE_DOUBLE_BARRIER_LOST ? db_lost(b) : ZKE_OK;
+}
+
+static int db_enter(zke_double_barrier *b, const void *data, int len,
+                    int64_t deadline_ms) {
+  int rc = ZKE_OK;
+  if (b->state == ZKE_DOUBLE_BARRIER_LOST) b->state = ZKE_DOUBLE_BARRIER_OUT;
+  if (b->state == ZKE_DOUBLE_BARRIER_OUT) {
+    rc = db_join(b, data, len, deadline_ms);
+    if (rc != ZKE_OK) return rc;
+  } else if (b->state != ZKE_DOUBLE_BARRIER_WAITING && b->told_in) {
+    return db_misuse(b, "this object is inside");
+  }
+  rc = zke_recipe_await(&b->r, entered, deadline_ms);
+  if (rc == ZKE_OPERATIONTIMEOUT) rc = enter_say(b, rc);
+  if (rc != ZKE_OK) rc = enter_give_up(b, rc);
+  b->told_in = rc == ZKE_OK;
+  return rc;
+}
+
+static int left(zke_recipe *r) {
+  const zke_double_barrier *b = (const zke_double_barrier *)r;
+  if (r->ended || b->state == ZKE_DOUBLE_BARRIER_LEAVING) return 1;
+  if (b->state == ZKE_DOUBLE_BARRIER_LOST) return db_lost(b);
+  return ZKE_OK;
+}
+
+/* Leave; the waiting is the step's. */
+static int db_depart(zke_double_barrier *b) {
+  if (b->state == ZKE_DOUBLE_BARRIER_LOST) {
+    b->state = ZKE_DOUBLE_BARRIER_OUT;
+    return db_lost(b);
+  }
+  if (b->state == ZKE_DOUBLE_BARRIER_LEAVING) return ZKE_OK;
+  if (b->state != ZKE_DOUBLE_BARRIER_INSIDE)
+    return db_misuse(b, "this object is not inside");
+  int rc = zke_retry(b->r.z, stay_depart, b, ZKE_FOREVER);
+  if (rc != ZKE_OK) return rc;
+  b->state = ZKE_DOUBLE_BARRIER_LEAVING;
+  b->told_out = false;
+  b->r.changed = true;
+  return ZKE_OK;
+}
+
+/* How the leaving ended. */
+static int stay_outcome(zke_double_barrier *b) {
+  b->told_out = true;
+  if (b->outcome != ZKE_BROKEN) return b->outcome;
+  return zke_fail(ZKE_BROKEN, "the round at %s is broken: %s died inside",
+                  b->r.path, b->dead[0] ? b->dead : "somebody");
+}
+
+static int db_leave(zke_double_barrier *b, int64_t deadline_ms) {
+  b->hasty = deadline_ms <= zke_now(b->r.z);
+  if (b->state == ZKE_DOUBLE_BARRIER_OUT && !b->told_out)
+    return stay_outcome(b); /* it was started and has ended */
+  int rc = db_depart(b);
+  if (rc != ZKE_OK) return rc;
+  rc = zke_recipe_await(&b->r, left, deadline_ms);
+  if (rc == ZKE_OK) return stay_outcome(b);
+  if (b->state == ZKE_DOUBLE_BARRIER_LEAVING) {
+    if (rc == ZKE_OPERATIONTIMEOUT) rc = stay_say(b, rc);
+    sentence s = sentence_keep();
+    int ended = stay_end(b, rc);
+    b->told_out = true;
+    return ended == ZKE_OK ? zke_fail(rc, "%s", s.text) : ended;
+  }
+  if (b->state == ZKE_DOUBLE_BARRIER_LOST) b->state = ZKE_DOUBLE_BARRIER_OUT;
+  return rc;
+}
+
+/* ---- the interface ---- */
+
+static int db_call(zke_double_barrier *b, bool blocking) {
+  int rc = zke_recipe_enter((zke_recipe *)b);
+  if (rc != ZKE_OK) return rc;
+  if (b->calling)
+    return zke_recipe_leave(&b->r, db_misuse(b, "another call runs"));
+  b->calling = blocking;
+  return ZKE_OK;
+}
+
+static int db_return(zke_double_barrier *b, int rc) {
+  b->calling = false;
+  b->hasty = false;
+  return zke_recipe_leave(&b->r, rc);
+}
+
+static int check_data(const void *data, int len) {
+  if (len >= 0 && (data || len == 0)) return ZKE_OK;
+  return zke_fail(ZKE_BADARGUMENTS, "data of length %d", len);
+}
+
+static char *copy(zke *z, const char *text) {
+  char *block = zke_alloc(z, strlen(text) + 1);
+  return block ? strcpy(block, text) : NULL;
+}
+
+int zke_double_barrier_new(zke *z, const char *path, int parties,
+                           const zke_double_barrier_options *options,
+                           zke_double_barrier **barrier_out) {
+  zke_double_barrier_options o = {.size = sizeof o};
+  zke_recipe *r = NULL;
+  if (!barrier_out) return zke_fail(ZKE_BADARGUMENTS, "barrier_out is NULL");
+  *barrier_out = NULL;
+  if (options && options->size != sizeof o)
+    return zke_fail(ZKE_BADARGUMENTS,
+                    "the options' size is not this version's");
+  if (parties < 1 || parties > ZKE_DOUBLE_BARRIER_MOST)
+    return zke_fail(ZKE_BADARGUMENTS, "a barrier for %d parties", parties);
+  if (options) o = *options;
+  int rc = zke_recipe_new(z, path, &db_class, sizeof(zke_double_barrier), &r);
+  if (rc != ZKE_OK) return rc;
+  zke_double_barrier *b = (zke_double_barrier *)r;
+  b->parties = parties;
+  b->told_out = true;
+  b->listener = o.listener;
+  b->context = o.context;
+  b->kind = copy(z, o.kind ? o.kind : PLACE);
+  b->ready = zke_recipe_path(z, path, "ready");
+  if (!b->kind || !b->ready) {
+    zke_recipe_free(r);
+    return zke_fail(ZKE_NOMEM, "no memory for a double barrier");
+  }
+  *barrier_out = b;
+  return ZKE_OK;
+}
+
+void zke_double_barrier_free(zke_double_barrier *barrier) {
+  zke_recipe_free((zke_recipe *)barrier);
+}
+
+int zke_double_barrier_enter(zke_double_barrier *barrier, const void *data,
+                             int len, int64_t deadline_ms, int64_t *round_out) {
+  int rc = check_data(data, len);
+  if (rc == ZKE_OK) rc = db_call(barrier, true);
+  if (rc != ZKE_OK) return rc;
+  rc = db_enter(barrier, data, len, deadline_ms);
+  if (rc == ZKE_OK && round_out) *round_out = barrier->round;
+  return db_return(barrier, rc);
+}
+
+int zke_double_barrier_leave(zke_double_barrier *barrier, int64_t deadline_ms) {
+  int rc = db_call(barrier, true);
+  if (rc != ZKE_OK) return rc;
+  return db_return(barrier, db_leave(barrier, deadline_ms));
+}
+
+int zke_double_barrier_enter_start(zke_double_barrier *barrier,
+                                   const void *data, int len) {
+  int rc = check_data(data, len);
+  if (rc == ZKE_OK) rc = db_call(barrier, false);
+  if (rc != ZKE_OK) return rc;
+  if (barrier->state == ZKE_DOUBLE_BARRIER_LOST)
+    barrier->state = ZKE_DOUBLE_BARRIER_OUT;
+  if (barrier->state != ZKE_DOUBLE_BARRIER_OUT) {
+    rc = db_misuse(barrier, "this object is in use");
+    return db_return(barrier, rc);
+  }
+  rc = db_join(barrier, data, len, ZKE_FOREVER);
+  if (rc == ZKE_OK) {
+    rc = db_step(&barrier->r);
+    if (rc != ZKE_OK) rc = enter_give_up(barrier, rc);
+  }
+  return db_return(barrier, rc);
+}
+
+int zke_double_barrier_withdraw(zke_double_barrier *barrier) {
+  int rc = db_call(barrier, false);
+  if (rc != ZKE_OK) return rc;
+  if (barrier->state == ZKE_DOUBLE_BARRIER_WAITING) {
+    rc = db_withdraw(barrier);
+    if (rc == ZKE_BADVERSION) rc = db_step(&barrier->r);
+  } else if (barrier->state != ZKE_DOUBLE_BARRIER_INSIDE) {
+    rc = db_misuse(barrier, "this object does not wait");
+  }
+  if (rc == ZKE_OK && barrier->state == ZKE_DOUBLE_BARRIER_INSIDE)
+    rc = zke_fail(ZKE_HELD, "the round at %s has begun", barrier->r.path);
+  return db_return(barrier, rc);
+}
+
+int zke_double_barrier_leave_start(zke_double_barrier *barrier) {
+  int rc = db_call(barrier, false);
+  if (rc != ZKE_OK) return rc;
+  rc = db_depart(barrier);
+  if (rc == ZKE_OK) rc = db_step(&barrier->r);
+  return db_return(barrier, rc);
+}
+
+int zke_double_barrier_step(zke_double_barrier *barrier) {
+  int rc = db_call(barrier, false);
+  if (rc != ZKE_OK) return rc;
+  return db_return(barrier, db_step(&barrier->r));
+}
+
+int zke_double_barrier_cancel(zke_double_barrier *barrier) {
+  return zke_recipe_cancel((zke_recipe *)barrier);
+}
+
+int zke_double_barrier_state(zke_double_barrier *barrier) {
+  if (zke_recipe_enter((zke_recipe *)barrier) != ZKE_OK)
+    return ZKE_DOUBLE_BARRIER_LOST;
+  int state = barrier->state;
+  zke_recipe_leave(&barrier->r, ZKE_OK);
+  return state;
+}
+
+int64_t zke_double_barrier_round(zke_double_barrier *barrier) {
+  if (zke_recipe_enter((zke_recipe *)barrier) != ZKE_OK) return 0;
+  int64_t round = barrier->round;
+  zke_recipe_leave(&barrier->r, ZKE_OK);
+  return round;
+}
+
+int zke_double_barrier_broken(zke_double_barrier *barrier) {
+  if (zke_recipe_enter((zke_recipe *)barrier) != ZKE_OK) return 0;
+  int broken = barrier->broken;
+  zke_recipe_leave(&barrier->r, ZKE_OK);
+  return broken;
+}
+
+int zke_double_barrier_members(zke_double_barrier *barrier,
+                               zke_party_list **list_out) {
+  if (!list_out) return zke_fail(ZKE_BADARGUMENTS, "list_out is NULL");
+  int rc = zke_recipe_enter((zke_recipe *)barrier);
+  if (rc != ZKE_OK) return rc;
+  const zke_party_list *members = barrier->members;
+  zke_party_list *list = list_pack(barrier->r.z, members ? members->data : NULL,
+                                   members ? members->count : 0);
+  if (list) *list_out = list;
+  return zke_recipe_leave(&barrier->r, list ? ZKE_OK : ZKE_NOMEM);
+}
+
+int zke_double_barrier_missing(zke_double_barrier *barrier,
+                               zke_party_list **list_out, int *count_out) {
+  zke_party_list *list = NULL;
+  int rc = zke_recipe_enter((zke_recipe *)barrier);
+  if (rc != ZKE_OK) return rc;
+  bool waits = barrier->state == ZKE_DOUBLE_BARRIER_WAITING;
+  rc = waits ? missing_arrivals(barrier, &list)
+             : missing_members(barrier, &list);
+  if (rc == ZKE_OK) {
+    int missing = waits ? barrier->parties - list->count : list->count;
+    if (count_out) *count_out = missing > 0 ? missing : 0;
+    if (waits) list->count = 0;
+    if (list_out)
+      *list_out = list;
+    else
+      zke_free(list);
+  }
+  return zke_recipe_leave(&barrier->r, rc);
+}
+
+/* Members first, then those who wait. */
+static int db_parties(zke *z, const char *path, const char *ready,
+                      zke_party_list **list_out) {
+  picture p;
+  arrivals a = {0};
+  zke_party *all = NULL;
+  zke_party_list *list = NULL;
+  int count = 0;
+  int rc = picture_take(&p, z, path, ready);
+  if (rc == ZKE_OK) rc = arrivals_read(z, path, 0, &a);
+  if (rc == ZKE_NONODE) rc = ZKE_OK;
+  if (rc == ZKE_OK)
+    all = zke_alloc(z, (size_t)(p.count + a.count + 1) * sizeof *all);
+  for (int i = 0; all && i < p.count; i++) {
+    zke_party m = p.members[i];
+    bool inside = picture_inside(&p, &m), there = picture_there(&p, &m);
+    if (!inside && !there) continue;
+    m.kind = !inside ? "leaving" : there ? "inside" : "dead";
+    m.held = inside && there;
+    all[count++] = m;
+  }
+  for (int i = 0; all && i < a.count; i++) all[count++] = a.waiting[i];
+  if (all) list = list_pack(z, all, count);
+  if (rc == ZKE_OK && !list) rc = ZKE_NOMEM;
+  if (rc == ZKE_OK) *list_out = list;
+  zke_free(all);
+  arrivals_clear(&a);
+  picture_clear(&p);
+  return rc;
+}
+
+int zke_double_barrier_parties(zke *z, const char *path,
+                               zke_party_list **list_out) {
+  if (!list_out) return zke_fail(ZKE_BADARGUMENTS, "list_out is NULL");
+  int rc = zke_exists(z, path, NULL, NULL, NULL); /* checks the path */
+  if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
+  char *ready = zke_recipe_path(z, path, "ready");
+  if (!ready) return ZKE_NOMEM;
+  rc = db_parties(z, path, ready, list_out);
+  zke_free(ready);
+  return rc;
+}

@@ -1,0 +1,219 @@
+/* double_barrier.h - N parties begin together and end together, again and again
+ *
+ *     zke_double_barrier *barrier;
+ *     int64_t round;
+ *     zke_double_barrier_new(z, "/barriers/step", 3, NULL, &barrier);
+ *     while (work_to_do()) {
+ *       if (zke_double_barrier_enter(barrier, NULL, 0, deadline, &round))
+ *         fail(zke_errmsg());               (how many are missing; who is here)
+ *       ...three processes compute this...
+ *       if (zke_double_barrier_leave(barrier, deadline))
+ *         fail(zke_errmsg());               (who has not come, or who died)
+ *     }
+ *     zke_double_barrier_free(barrier);
+ *
+ * LAYOUT
+ *
+ *     /barriers/step                    container, "zkembed double-barrier",
+ *                                       "parties 3"
+ *       _c_<guid>-party-0000000007      a party: ephemeral; its data is a line
+ *                                       "waiting <pid> <identity>" and then the
+ *                                       party's own; or "inside"
+ *       ready                           a round: the list of its members
+ *         _c_<guid>-party-0000000004    one for each member that has not left
+ *
+ * A ROUND is begun by the party with which N are there, in one step: it makes
+ * `ready` with N children and writes "inside" into the N znodes, each of which
+ * must be as its owner made it.  A party is inside when that was written
+ * into its own znode, and not because there is a `ready`: that of a round
+ * whose processes have died lets nobody pass.  The zxid of that step is the
+ * round's number.  A member leaves by deleting its child of `ready`, the last
+ * one, in the same step, `ready` as well.  A party that comes while a round
+ * runs waits for the next, of which there is never more than one at a time;
+ * so do those beyond N.
+ *
+ * IF A PROCESS DIES, or is freed or loses its session,
+ * - before its round begins, it is just not there: the others go on waiting;
+ * - inside, its znode goes and its child of `ready` stays: the round is broken.
+ *   All who are in leave, or come there later, get ZKE_BROKEN;
+ * - in leave: it had left.  Nobody is disturbed;
+ * - and so do all others: `ready` stays, and is cleared away by the next round.
+ *   Nothing else is left behind.
+ *
+ * WHO IS WOKEN: all N when the round begins, since each one's own znode is what
+ * it watches, and all who are in leave when it ends or breaks.  Coming wakes
+ * nobody, nor does leaving but for the last.  A death inside wakes the member
+ * before it in the ring that is in leave (and the one before it that is inside,
+ * where it dispatches), and that one tells the others.
+ *
+ * A WITHDRAWAL (deadline or cancel in enter) deletes one's znode only if it is
+ * as one made it: so nobody is counted for a round and yet out.  Where the
+ * round has begun, enter returns ZKE_OK all the same.
+ *
+ * FENCING: the round's number, the zxid of `ready`, increases from round to
+ * round.
+ */
+#ifndef ZKEMBED_RECIPES_DOUBLE_BARRIER_H
+#define ZKEMBED_RECIPES_DOUBLE_BARRIER_H
+
+#include "support.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct zke_double_barrier zke_double_barrier;
+
+/* Where a party is. */
+enum {
+  ZKE_DOUBLE_BARRIER_OUT = 0,
+  ZKE_DOUBLE_BARRIER_WAITING = 1, /* for its round to begin */
+  ZKE_DOUBLE_BARRIER_INSIDE = 2,
+  ZKE_DOUBLE_BARRIER_LEAVING = 3, /* it has left and waits for the others */
+  ZKE_DOUBLE_BARRIER_LOST = 4     /* its znode was taken away, or its session */
+};
+
+/* What a listener hears.  While a blocking call runs it may run inside of it:
+ * there enter, leave and withdraw are ZKE_MISUSE. */
+enum {
+  ZKE_DOUBLE_BARRIER_ENTERED = 1,  /* one's round has begun */
+  ZKE_DOUBLE_BARRIER_ALL_LEFT = 2, /* and ended, after leave: one is out */
+  ZKE_DOUBLE_BARRIER_BROKEN = 3,   /* a member is gone: still inside one should
+                                      leave; after leave one is out */
+  ZKE_DOUBLE_BARRIER_GONE = 4      /* one's znode or session: one is out */
+};
+typedef void (*zke_double_barrier_fn)(zke_double_barrier *barrier, int event,
+                                      int64_t round, void *context);
+
+typedef struct zke_double_barrier_options {
+  size_t size;
+  const char *kind; /* for recipes made of this one: what the directory is
+                       marked with; "double-barrier" */
+  zke_double_barrier_fn listener;
+  void *context;
+} zke_double_barrier_options;
+
+enum { ZKE_DOUBLE_BARRIER_MOST = 1000 }; /* parties */
+
+/* zke_double_barrier_new - an object for one party; does not touch the tree
+ *
+ *   path         of the barrier; made as a container when first needed
+ *   parties      N, 1 to ZKE_DOUBLE_BARRIER_MOST; the same for all
+ *   options      NULL for the defaults; copied
+ *   barrier_out  out, not NULL; NULL on failure
+ *
+ * Returns ZKE_OK, ZKE_BADARGUMENTS, or what the handle's state asks for.
+ * Threads: any.  In a callback: yes.  Since 0.1. */
+ZKE_API int zke_double_barrier_new(zke *z, const char *path, int parties,
+                                   const zke_double_barrier_options *options,
+                                   zke_double_barrier **barrier_out);
+
+/* zke_double_barrier_free - withdraw, or break the round one is inside of;
+ * NULL is fine.  Threads: any, while no other call on it runs.  In a callback:
+ * yes. */
+ZKE_API void zke_double_barrier_free(zke_double_barrier *barrier);
+
+/* zke_double_barrier_enter - wait until N parties are there
+ *
+ * After zke_double_barrier_enter_start() it waits in the place already taken,
+ * with the data given there, and returns at once where that round has begun.
+ *
+ *   data,len     shown to the others of the round; NULL and 0 for none
+ *   deadline_ms  of zke_now(); ZKE_FOREVER
+ *   round_out    out: the round's number
+ *
+ * Returns ZKE_OK: inside, or, without being counted,
+ *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence says how many are
+ *                         missing and who is there
+ *   ZKE_CANCELLED         zke_double_barrier_cancel()
+ *   ZKE_LOST              one's znode was deleted by somebody
+ *   ZKE_OTHERKIND         the path is another recipe's, or has another N
+ *   ZKE_LIMIT             the data of N parties is more than fits one value
+ *   ZKE_MISUSE            inside already, or another thread's call runs
+ *   ZKE_INVALIDSTATE      the session has ended
+ * Where even the withdrawal fails, its code: the party waits still, and enter,
+ * withdraw or free can be called again.
+ * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
+ZKE_API int zke_double_barrier_enter(zke_double_barrier *barrier,
+                                     const void *data, int len,
+                                     int64_t deadline_ms, int64_t *round_out);
+
+/* zke_double_barrier_leave - wait until all of the round have left
+ *
+ * After zke_double_barrier_leave_start() it tells how that ended.
+ *
+ *   deadline_ms  of zke_now(); in the past: leave and do not wait
+ *
+ * Returns ZKE_OK, or, out as well and to the others like any who left,
+ *   ZKE_BROKEN            a member died inside; the sentence names it
+ *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence names who is inside
+ *   ZKE_CANCELLED         zke_double_barrier_cancel()
+ *   ZKE_LOST              one's znode was deleted by somebody
+ *   ZKE_MISUSE            not inside, or another thread's call runs
+ *   ZKE_INVALIDSTATE      the session has ended
+ * After any other code one is still in there, and this can be repeated.
+ * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
+ZKE_API int zke_double_barrier_leave(zke_double_barrier *barrier,
+                                     int64_t deadline_ms);
+
+/* Without blocking: zke_dispatch() does the rest, listener and state tell.
+ *
+ * zke_double_barrier_enter_start - take a place
+ * zke_double_barrier_withdraw    - give it up; ZKE_HELD where the round has
+ *                                  begun: one is inside; ZKE_MISUSE: not there
+ * zke_double_barrier_leave_start - leave
+ * zke_double_barrier_step        - look again; needed only after a read or
+ *                                  write failed inside zke_dispatch()
+ * Codes as above.  Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ZKE_API int zke_double_barrier_enter_start(zke_double_barrier *barrier,
+                                           const void *data, int len);
+ZKE_API int zke_double_barrier_withdraw(zke_double_barrier *barrier);
+ZKE_API int zke_double_barrier_leave_start(zke_double_barrier *barrier);
+ZKE_API int zke_double_barrier_step(zke_double_barrier *barrier);
+
+/* zke_double_barrier_cancel - the blocking call on it returns ZKE_CANCELLED;
+ * where none is running, the next one.  Threads: any.  Blocks: no. */
+ZKE_API int zke_double_barrier_cancel(zke_double_barrier *barrier);
+
+/* zke_double_barrier_state  - ZKE_DOUBLE_BARRIER_OUT …, without asking the file
+ * zke_double_barrier_round  - the number of the round one is or was last in, 0
+ *                             before the first
+ * zke_double_barrier_broken - 1: that round is known to be broken
+ * Threads: any.  In a callback: yes. */
+ZKE_API int zke_double_barrier_state(zke_double_barrier *barrier);
+ZKE_API int64_t zke_double_barrier_round(zke_double_barrier *barrier);
+ZKE_API int zke_double_barrier_broken(zke_double_barrier *barrier);
+
+/* zke_double_barrier_members - who is, or was, of one's last round
+ *
+ * As they came, with their data; without asking the file, so whatever has
+ * become of them.  mzxid is the round's number, since_ms its beginning.
+ *
+ *   list_out  out, not NULL: one block; count 0 before the first round */
+ZKE_API int zke_double_barrier_members(zke_double_barrier *barrier,
+                                       zke_party_list **list_out);
+
+/* zke_double_barrier_missing - for whom does one wait?
+ *
+ *   list_out   out: those of one's round who have not left, kind "inside" or
+ *              "dead"; none while the round has not begun
+ *   count_out  out: their number; before the round: how many have to come yet
+ */
+ZKE_API int zke_double_barrier_missing(zke_double_barrier *barrier,
+                                       zke_party_list **list_out,
+                                       int *count_out);
+
+/* zke_double_barrier_parties - who is at a barrier
+ *
+ * First the members of the round that runs: kind "inside" (held is 1), "dead"
+ * or "leaving"; then those who wait, in order: kind "waiting".
+ *
+ *   list_out  out, not NULL: one block; count 0 for one nobody uses */
+ZKE_API int zke_double_barrier_parties(zke *z, const char *path,
+                                       zke_party_list **list_out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,268 @@
+/* lock.c - one holder at a time, first come first served
+ *
+ * A lock is a line (support.h) in which one may hold; what is here is the
+ * counting of a reentrant one, the listener, stealing and breaking. */
+#include "lock.h"
+
+#include <string.h>
+
+#define LOCK_PLACE "lock"
+
+struct zke_lock {
+  zke_line l;
+  int reentrant;
+  int count; /* acquisitions of the holder */
+  zke_lock_fn listener;
+  void *context;
+};
+
+/* ---- the object ---- */
+
+static int lock_step(zke_recipe *r) { return zke_line_step((zke_line *)r); }
+static void lock_quit(zke_recipe *r) { zke_line_quit((zke_line *)r); }
+static void lock_destroy(zke_recipe *r) { zke_line_free((zke_line *)r); }
+
+static void lock_event(zke_recipe *r, int type, const char *path) {
+  (void)type;
+  zke_line_event((zke_line *)r, path);
+}
+
+static void lock_ended(zke_recipe *r) {
+  ((zke_lock *)r)->count = 0;
+  zke_line_ended((zke_line *)r);
+}
+
+static void lock_deliver(zke_recipe *r, int event, int64_t number,
+                         const char *text, int len) {
+  zke_lock *lock = (zke_lock *)r;
+  (void)text, (void)len;
+  if (lock->listener) lock->listener(lock, event, number, lock->context);
+}
+
+static const zke_recipe_class lock_class = {.name = "lock",
+                                            .event = lock_event,
+                                            .step = lock_step,
+                                            .ended = lock_ended,
+                                            .deliver = lock_deliver,
+                                            .quit = lock_quit,
+                                            .destroy = lock_destroy};
+
+int zke_lock_new(zke *z, const char *path, const zke_lock_options *options,
+                 zke_lock **lock_out) {
+  zke_lock_options o = {.size = sizeof o};
+  zke_recipe *r = NULL;
+  if (lock_out) *lock_out = NULL;
+  if (!lock_out) return zke_fail(ZKE_BADARGUMENTS, "lock_out is NULL");
+  if (options && options->size != sizeof o)
+    return zke_fail(ZKE_BADARGUMENTS,
+                    "the options' size is not this version's");
+  if (options) o = *options;
+  int rc = zke_recipe_new(z, path, &lock_class, sizeof(zke_lock), &r);
+  if (rc != ZKE_OK) return rc;
+  zke_lock *lock = (zke_lock *)r;
+  lock->l.place = LOCK_PLACE;
+  lock->l.kind = ZKE_LINE_LOCK;
+  lock->l.no_check = o.no_deadlock_check != 0;
+  lock->l.watch_own = o.listener != NULL;
+  lock->l.data = o.data;
+  lock->l.len = o.len;
+  lock->reentrant = o.reentrant;
+  lock->listener = o.listener;
+  lock->context = o.context;
+  rc = zke_line_init(&lock->l);
+  if (rc == ZKE_OK)
+    *lock_out = lock;
+  else
+    zke_recipe_free(r);
+  return rc;
+}
+
+void zke_lock_free(zke_lock *lock) { zke_recipe_free((zke_recipe *)lock); }
+
+/* ---- in and out ---- */
+
+/* Acquire once more what is held: true, and *rc says how that went. */
+static bool lock_again(zke_lock *lock, int *rc) {
+  if (lock->l.state != ZKE_LINE_HELD || !lock->reentrant) return false;
+  *rc = zke_line_check(&lock->l);
+  if (*rc == ZKE_OK) lock->count++;
+  return true;
+}
+
+/* What acquire, try and start begin with: a place for locks. */
+static int lock_enter(zke_lock *lock) {
+  int rc = zke_recipe_enter((zke_recipe *)lock);
+  if (rc != ZKE_OK) return rc;
+  if (lock->l.placed) return ZKE_OK;
+  rc = zke_recipe_place(lock->l.r.z, lock->l.r.path, LOCK_PLACE, ZKE_CONTAINER,
+                        NULL, ZKE_FOREVER);
+  if (rc != ZKE_OK) return zke_recipe_leave(&lock->l.r, rc);
+  lock->l.placed = true;
+  return ZKE_OK;
+}
+
+static int lock_leave(zke_lock *lock, int rc) {
+  if (rc == ZKE_OK && lock->l.state == ZKE_LINE_HELD && !lock->count)
+    lock->count = 1;
+  return zke_recipe_leave(&lock->l.r, rc);
+}
+
+int zke_lock_acquire(zke_lock *lock, int64_t deadline_ms) {
+  int rc = lock_enter(lock);
+  if (rc != ZKE_OK) return rc;
+  if (!lock_again(lock, &rc)) rc = zke_line_acquire(&lock->l, deadline_ms);
+  return lock_leave(lock, rc);
+}
+
+int zke_lock_try(zke_lock *lock) {
+  int rc = lock_enter(lock);
+  if (rc != ZKE_OK) return rc;
+  if (!lock_again(lock, &rc)) rc = zke_line_try(&lock->l);
+  return lock_leave(lock, rc);
+}
+
+int zke_lock_start(zke_lock *lock) {
+  int rc = lock_enter(lock);
+  if (rc != ZKE_OK) return rc;
+  if (!lock_again(lock, &rc)) rc = zke_line_join(&lock->l, false, ZKE_FOREVER);
+  return lock_leave(lock, rc);
+}
+
+int zke_lock_step(zke_lock *lock) {
+  int rc = zke_recipe_enter((zke_recipe *)lock);
+  if (rc != ZKE_OK) return rc;
+  return lock_leave(lock, zke_line_step(&lock->l));
+}
+
+int zke_lock_release(zke_lock *lock) {
+  int rc = zke_recipe_enter((zke_recipe *)lock);
+  if (rc != ZKE_OK) return rc;
+  zke_line *l = &lock->l;
+  if (l->state == ZKE_LINE_OUT || l->state == ZKE_LINE_LOST) {
+    lock->count = 0;
+    rc = zke_line_check(l); /* says that it is not held */
+    if (l->state == ZKE_LINE_LOST) zke_line_quit(l);
+  } else if (lock->count > 1) {
+    lock->count--;
+  } else {
+    rc = zke_line_quit(l);
+    if (rc == ZKE_OK) lock->count = 0;
+  }
+  return zke_recipe_leave(&l->r, rc);
+}
+
+int zke_lock_cancel(zke_lock *lock) {
+  return zke_recipe_cancel((zke_recipe *)lock);
+}
+
+/* ---- looking ---- */
+
+int zke_lock_state(zke_lock *lock) {
+  if (zke_recipe_enter((zke_recipe *)lock) != ZKE_OK) return ZKE_LOCK_LOST;
+  int state = lock->l.state;
+  zke_recipe_leave(&lock->l.r, ZKE_OK);
+  return state;
+}
+
+int64_t zke_lock_token(zke_lock *lock) {
+  if (zke_recipe_enter((zke_recipe *)lock) != ZKE_OK) return 0;
+  int64_t token = lock->l.token;
+  zke_recipe_leave(&lock->l.r, ZKE_OK);
+  return token;
+}
+
+int zke_lock_check(zke_lock *lock) {
+  int rc = zke_recipe_enter((zke_recipe *)lock);
+  if (rc != ZKE_OK) return rc;
+  return zke_recipe_leave(&lock->l.r, zke_line_check(&lock->l));
+}
+
+int zke_lock_op(zke_lock *lock, zke_op *op) {
+  if (!op) return zke_fail(ZKE_BADARGUMENTS, "op is NULL");
+  int rc = zke_recipe_enter((zke_recipe *)lock);
+  if (rc != ZKE_OK) return rc;
+  if (lock->l.state == ZKE_LINE_HELD)
+    zke_op_check(op, lock->l.znode, -1);
+  else
+    rc = zke_line_check(&lock->l);
+  return zke_recipe_leave(&lock->l.r, rc);
+}
+
+int zke_lock_parties(zke *z, const char *path, zke_party_list **list_out) {
+  return zke_line_parties(z, path, 1, list_out);
+}
+
+/* ---- by force ---- */
+
+/* The holder's znode, in one block; ZKE_NONODE where nobody holds it, or not
+ * with this token. */
+static int lock_holder(zke *z, const char *path, int64_t token, char **out) {
+  zke_party_list *list = NULL;
+  int rc = zke_lock_parties(z, path, &list);
+  if (rc != ZKE_OK) return rc;
+  bool found = list->count > 0 && (token == 0 || list->data[0].mzxid == token);
+  *out = found ? zke_recipe_path(z, path, list->data[0].name) : NULL;
+  zke_free(list);
+  if (!found) return zke_fail(ZKE_NONODE, "the lock %s is not held", path);
+  return *out ? ZKE_OK : ZKE_NOMEM;
+}
+
+/* The holder may go, and the next one come, between the look and the leap. */
+static int lock_steal(zke_lock *lock) {
+  zke_line *l = &lock->l;
+  for (;;) {
+    char *victim = NULL;
+    int rc = lock_holder(l->r.z, l->r.path, 0, &victim);
+    if (rc == ZKE_NONODE) {
+      rc = zke_line_try(l);
+      if (rc == ZKE_HELD) continue;
+      return rc;
+    }
+    if (rc == ZKE_OK) rc = zke_line_jump(l, victim);
+    zke_free(victim);
+    if (rc != ZKE_NONODE) return rc;
+  }
+}
+
+int zke_lock_steal(zke_lock *lock) {
+  int rc = lock_enter(lock);
+  if (rc != ZKE_OK) return rc;
+  if (lock->l.state == ZKE_LINE_HELD || lock->l.blocking) {
+    rc = zke_fail(ZKE_MISUSE, "this lock %s object is in use", lock->l.r.path);
+  } else {
+    rc = lock_steal(lock);
+  }
+  return lock_leave(lock, rc);
+}
+
+int zke_lock_break(zke *z, const char *path, int64_t token) {
+  char *victim = NULL;
+  int rc = lock_holder(z, path, token, &victim);
+  if (rc != ZKE_OK) return rc;
+  rc = zke_recipe_delete(z, victim);
+  zke_free(victim);
+  return rc;
+}
+
+/* ---- the simplest use ---- */
+
+int zke_lock_do(zke *z, const char *base, const char *name, int64_t deadline_ms,
+                zke_lock_do_fn fn, void *arg) {
+  zke_lock *lock = NULL;
+  if (!base || !name || !fn)
+    return zke_fail(ZKE_BADARGUMENTS, "base, name or fn is NULL");
+  int rc = zke_sync(z, "/");
+  if (rc != ZKE_OK) return rc;
+  char *path = zke_recipe_path(z, strcmp(base, "/") == 0 ? "" : base, name);
+  if (!path) return ZKE_NOMEM;
+  rc = zke_lock_new(z, path, NULL, &lock);
+  zke_free(path);
+  if (rc == ZKE_OK) rc = zke_lock_acquire(lock, deadline_ms);
+  if (rc == ZKE_OK) {
+    rc = fn(z, zke_lock_token(lock), arg);
+    int released = zke_lock_release(lock);
+    if (rc == ZKE_OK) rc = released;
+  }
+  zke_lock_free(lock);
+  return rc;
+}

@@ -1,0 +1,1760 @@
+/* queue.c - see queue.h
+ *
+ * What holds, and why:
+ *
+ *   Q1  Each claim raises the item's version.  So whatever was decided at some
+ *       version is still true if that version is still there, and nobody can
+ *       take, bury or acknowledge an item that somebody else has claimed since.
+ *   Q2  Each put writes the data of "entries": that wakes the takers, and its
+ *       version lets only one put at a time rely on the room it has seen.  All
+ *       else only makes room.
+ *   Q3  Each change writes the object's user znode at the version known: after
+ *       a lost reply that version tells whether the change was made.
+ *   Q4  Each change checks the version of the queue's own znode, so that it
+ *       knows the limit and the attempts that were written there last.
+ *
+ * Functions call those above them only. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* clock_gettime */
+#endif
+
+#include "queue.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define QUEUE_PLACE "queue"
+
+/* Positive results, never given to the user. */
+enum { QUEUE_NOTHING = 1, QUEUE_AGAIN = 2, QUEUE_BUSY = 3 };
+
+enum {
+  QUEUE_PRIORITY = 100,   /* as in kazoo */
+  QUEUE_FRONT = 2,        /* of those in line as many watch the queue */
+  QUEUE_CLOCK_MS = 10000, /* longest sleep for a delayed item, since somebody
+                             may set the wall clock */
+  QUEUE_PATIENCE_MS = 1000,
+  QUEUE_TRIES = 3 /* of a cleaning step, of a look that must agree */
+};
+
+/* What one's name says of an item. */
+typedef struct queue_name {
+  const char *name;
+  int priority;
+  int32_t number;
+  int64_t due_ms;
+} queue_name;
+
+/* A one-shot watch that is registered. */
+typedef struct queue_watch {
+  struct queue_watch *next;
+  int type; /* ZKE_WATCH_DATA or _CHILD */
+  char path[];
+} queue_watch;
+
+/* A claim that this object holds. */
+typedef struct queue_claim {
+  struct queue_claim *next;
+  int64_t token; /* 0: not known yet */
+  bool suspect;  /* its znode was deleted, perhaps */
+  char path[];
+} queue_claim;
+
+enum queue_state { WAIT_NO, WAIT_YES, WAIT_READY };
+
+/* Waiting for an item, or for room. */
+typedef struct queue_wait {
+  zke_queue *q;
+  const char *kind; /* of its place in the line */
+  int event;        /* for the listener */
+  enum queue_state state;
+  bool blocking; /* in a call; else for the listener */
+  char *znode;   /* its place in the line, or NULL */
+  int need;      /* putting: so many items */
+  int64_t due;   /* taking: look again, ms of zke_now() */
+  int64_t until; /* blocking: sleeps at most until then */
+  queue_watch *watches;
+} queue_wait;
+
+struct zke_queue {
+  zke_recipe r;
+  zke_queue_options o;
+  char *entries, *taken, *dead, *line; /* paths */
+  bool placed;                         /* they exist, as far as is known */
+  int limit, attempts;                 /* of the queue */
+  int32_t version;                     /* of its znode, which said so (Q4) */
+  char *user;                          /* path of the user znode, or NULL */
+  int32_t changes;                     /* its version (Q3) */
+  queue_claim *claims;
+  queue_wait taking, putting;
+  /* the items as of the last look; first to last of order */
+  zke_strings *names, *claimed;
+  queue_name *order;
+  int first, last;
+  int64_t czxid; /* of entries, with its cversion: tells whether order holds */
+  int32_t cversion;
+};
+
+/* ---- small things ---- */
+
+static int64_t queue_wall_ms(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
+  return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* When a wall time comes, in ms of zke_now(); in steps, see QUEUE_CLOCK_MS. */
+static int64_t queue_when(zke *z, int64_t due_ms, int64_t most) {
+  if (due_ms == ZKE_FOREVER) return ZKE_FOREVER;
+  int64_t left = due_ms - queue_wall_ms();
+  left = left < 0 ? 0 : left > most ? most : left;
+  return zke_now(z) + left;
+}
+
+/* How long a recoverable error is retried: a try without time to wait is to
+ * survive a lost reply too. */
+static int64_t queue_patience(zke *z, int64_t deadline_ms) {
+  int64_t least = zke_now(z) + QUEUE_PATIENCE_MS;
+  return deadline_ms > least ? deadline_ms : least;
+}
+
+static const char *queue_base(const char *path) {
+  return strrchr(path, '/') + 1;
+}
+
+/* The sentence of a failure, kept over the cleaning up. */
+typedef struct queue_error {
+  char sentence[512];
+} queue_error;
+
+static void queue_keep(queue_error *e, int rc) {
+  if (rc < 0) snprintf(e->sentence, sizeof e->sentence, "%s", zke_errmsg());
+}
+
+static int queue_restore(const queue_error *e, int rc) {
+  return rc < 0 ? zke_fail(rc, "%s", e->sentence) : rc;
+}
+
+/* Delete one's own znode, again where that fails; NULL afterwards. */
+static int queue_remove(zke_queue *q, char **path) {
+  int rc = ZKE_OK;
+  if (!*path) return ZKE_OK;
+  for (int i = 0; i < QUEUE_TRIES; i++) {
+    rc = zke_recipe_delete(q->r.z, *path);
+    if (rc == ZKE_OK) break;
+  }
+  if (rc != ZKE_OK) return rc;
+  zke_free(*path);
+  *path = NULL;
+  return ZKE_OK;
+}
+
+/* ---- names ---- */
+
+/* Digits, perhaps behind a minus, up to an end character, which is skipped. */
+static bool queue_digits(const char **at, size_t least, char end,
+                         int64_t *out) {
+  const char *digits = *at + (**at == '-');
+  size_t count = strspn(digits, "0123456789");
+  if (count < least || count > 18 || digits[count] != end) return false;
+  *out = strtoll(*at, NULL, 10);
+  *at = digits + count + 1;
+  return true;
+}
+
+/* "entry-100-0000000000" or "later-100-1790000000000-0000000000"; anything
+ * else is not an item. */
+static bool queue_parse(const char *name, queue_name *out) {
+  bool later = strncmp(name, "later-", 6) == 0;
+  int64_t priority, due = 0, number;
+  if (!later && strncmp(name, "entry-", 6) != 0) return false;
+  const char *at = name + 6;
+  if (!queue_digits(&at, 3, '-', &priority)) return false;
+  if (later && !queue_digits(&at, 1, '-', &due)) return false;
+  if (!queue_digits(&at, 10, '\0', &number)) return false;
+  if (priority < 0 || priority > 999 || due < 0) return false;
+  if (number < INT32_MIN || number > INT32_MAX) return false;
+  *out = (queue_name){name, (int)priority, (int32_t)number, due};
+  return true;
+}
+
+/* By priority, then by number, which may wrap around. */
+static int queue_compare(const void *a, const void *b) {
+  const queue_name *x = a, *y = b;
+  int32_t by = (int32_t)((uint32_t)x->number - (uint32_t)y->number);
+  if (x->priority != y->priority) return x->priority < y->priority ? -1 : 1;
+  return by < 0 ? -1 : by > 0 ? 1 : strcmp(x->name, y->name);
+}
+
+/* The items among names, in order, in one block. */
+static queue_name *queue_sort(zke *z, const zke_strings *names,
+                              int *count_out) {
+  queue_name *order = zke_alloc(z, ((size_t)names->count + 1) * sizeof *order);
+  int count = 0;
+  for (int i = 0; order && i < names->count; i++)
+    count += queue_parse(names->data[i], &order[count]);
+  if (order) qsort(order, (size_t)count, sizeof *order, queue_compare);
+  *count_out = count;
+  return order;
+}
+
+/* ---- the place ---- */
+
+/* The number behind a word at a line's beginning, or 0. */
+static int queue_setting(const char *data, const char *word) {
+  const char *at = data ? strstr(data, word) : NULL;
+  long value = at ? strtol(at + strlen(word), NULL, 10) : 0;
+  return value > 0 && value <= INT32_MAX ? (int)value : 0;
+}
+
+static int queue_differs(const zke_queue *q, const char *what, int has,
+                         int asked) {
+  return zke_fail(ZKE_BADARGUMENTS, "the queue %s has %s %d, not %d", q->r.path,
+                  what, has, asked);
+}
+
+/* Write down what nobody has named before. */
+static int queue_configure(zke_queue *q, int limit, int attempts,
+                           zke_stat *stat) {
+  char text[96];
+  int len = snprintf(text, sizeof text,
+                     "zkembed " QUEUE_PLACE "\nlimit %d\nattempts %d\n", limit,
+                     attempts);
+  return zke_set(q->r.z, q->r.path, text, len, stat->version, stat);
+}
+
+/* Read limit and attempts, compare them with one's own. */
+static int queue_agree(zke *z, void *arg) {
+  zke_queue *q = arg;
+  char *data = NULL;
+  zke_stat stat;
+  int rc = zke_get(z, q->r.path, NULL, NULL, &data, NULL, &stat);
+  if (rc != ZKE_OK) return rc;
+  int limit = queue_setting(data, "\nlimit ");
+  int attempts = queue_setting(data, "\nattempts ");
+  zke_free(data);
+  if (q->o.limit && limit && limit != q->o.limit)
+    return queue_differs(q, "limit", limit, q->o.limit);
+  if (q->o.attempts && attempts && attempts != q->o.attempts)
+    return queue_differs(q, "attempts", attempts, q->o.attempts);
+  bool news = (q->o.limit && !limit) || (q->o.attempts && !attempts);
+  if (q->o.limit) limit = q->o.limit;
+  if (q->o.attempts) attempts = q->o.attempts;
+  if (news) rc = queue_configure(q, limit, attempts, &stat);
+  if (rc != ZKE_OK) return rc == ZKE_BADVERSION ? QUEUE_AGAIN : rc;
+  q->limit = limit;
+  q->attempts = attempts;
+  q->version = stat.version;
+  return ZKE_OK;
+}
+
+/* Make the queue where it is missing; know what it says of itself. */
+static int queue_ready(zke_queue *q, int64_t deadline_ms) {
+  const char *paths[] = {q->entries, q->taken, q->dead, q->line};
+  zke *z = q->r.z;
+  if (q->placed) return ZKE_OK;
+  deadline_ms = queue_patience(z, deadline_ms);
+  int rc = zke_recipe_place(z, q->r.path, QUEUE_PLACE, ZKE_PERSISTENT, NULL,
+                            deadline_ms);
+  for (int i = 0; i < 4 && rc == ZKE_OK; i++)
+    rc = zke_ensure_path(z, paths[i], ZKE_PERSISTENT, deadline_ms);
+  if (rc != ZKE_OK) return rc;
+  do {
+    rc = zke_retry(z, queue_agree, q, deadline_ms);
+  } while (rc == QUEUE_AGAIN);
+  q->placed = rc == ZKE_OK;
+  return rc;
+}
+
+/* ---- the list ---- */
+
+static void queue_forget_list(zke_queue *q) {
+  zke_free(q->names);
+  zke_free(q->order);
+  q->names = NULL;
+  q->order = NULL;
+  q->first = q->last = 0;
+}
+
+static int queue_keep_list(zke_queue *q, zke_op_result *list) {
+  int count;
+  queue_forget_list(q);
+  q->order = queue_sort(q->r.z, list->children, &count);
+  if (!q->order) return ZKE_NOMEM;
+  q->last = count;
+  q->names = list->children;
+  list->children = NULL;
+  q->czxid = list->stat.czxid;
+  q->cversion = list->stat.cversion;
+  return ZKE_OK;
+}
+
+/* Read "entries", its list too where that is wanted, and "taken", in one
+ * snapshot.  QUEUE_AGAIN: the list that is known is not that of now. */
+static int queue_read(zke_queue *q, bool list) {
+  zke_op ops[2];
+  zke_op_result r[2];
+  memset(r, 0, sizeof r);
+  if (list)
+    zke_op_children(&ops[0], q->entries);
+  else
+    zke_op_get(&ops[0], q->entries);
+  zke_op_children(&ops[1], q->taken);
+  int rc = zke_multi_read(q->r.z, ops, 2, r);
+  for (int i = 0; i < 2 && rc == ZKE_OK; i++) {
+    rc = r[i].rc;
+    if (rc != ZKE_OK) zke_fail(rc, "cannot read %s", ops[i].path);
+  }
+  bool known = q->order && r[0].stat.czxid == q->czxid &&
+               r[0].stat.cversion == q->cversion;
+  if (rc == ZKE_OK && list) rc = queue_keep_list(q, &r[0]);
+  if (rc == ZKE_OK && !list && !known) rc = QUEUE_AGAIN;
+  if (rc == ZKE_OK) {
+    zke_free(q->claimed);
+    q->claimed = r[1].children;
+    r[1].children = NULL;
+  }
+  if (rc == ZKE_NONODE) q->placed = false;
+  zke_results_clear(r, 2);
+  return rc;
+}
+
+/* Know the items and the claims of now. */
+static int queue_look(zke_queue *q) {
+  int rc = q->order ? queue_read(q, false) : QUEUE_AGAIN;
+  return rc == QUEUE_AGAIN ? queue_read(q, true) : rc;
+}
+
+static int queue_compare_text(const void *key, const void *at) {
+  return strcmp(key, *(char *const *)at);
+}
+
+static bool queue_is_claimed(const zke_queue *q, const char *name) {
+  return bsearch(name, q->claimed->data, (size_t)q->claimed->count,
+                 sizeof *q->claimed->data, queue_compare_text) != NULL;
+}
+
+/* The first item from an index on that is free and due, or -1; when the
+ * earliest of those not due is, in *due. */
+static int queue_next(const zke_queue *q, int from, int64_t *due) {
+  int64_t now = queue_wall_ms();
+  *due = ZKE_FOREVER;
+  for (int i = from; i < q->last; i++) {
+    const queue_name *n = &q->order[i];
+    if (n->due_ms > now && n->due_ms >= *due) continue;
+    if (queue_is_claimed(q, n->name)) continue;
+    if (n->due_ms <= now) return i;
+    *due = n->due_ms;
+  }
+  return -1;
+}
+
+/* This object has removed an item: one change of the list that is known. */
+static void queue_drop(zke_queue *q, const char *name) {
+  for (int i = q->first; i < q->last; i++) {
+    if (strcmp(q->order[i].name, name) != 0) continue;
+    memmove(&q->order[q->first + 1], &q->order[q->first],
+            (size_t)(i - q->first) * sizeof *q->order);
+    q->first++;
+    q->cversion++;
+    return;
+  }
+  queue_forget_list(q);
+}
+
+/* ---- changes ---- */
+
+/* The operations of one step: the first two belong to queue_change(). */
+enum { OP_USER, OP_PLACE, OP_FIRST };
+
+typedef struct queue_step {
+  int count;
+  zke_op *ops;
+  zke_op_result *results;
+} queue_step;
+
+static queue_step *queue_step_new(zke *z, int more) {
+  size_t count = (size_t)OP_FIRST + (size_t)more;
+  queue_step *s =
+      zke_alloc(z, sizeof *s + count * (sizeof *s->ops + sizeof *s->results));
+  if (!s) return NULL;
+  s->count = (int)count;
+  s->results = (zke_op_result *)(void *)(s + 1);
+  s->ops = (zke_op *)(void *)(s->results + count);
+  return s;
+}
+
+static void queue_step_free(queue_step *s) {
+  if (s) zke_results_clear(s->results, s->count);
+  zke_free(s);
+}
+
+typedef struct queue_try {
+  zke_queue *q;
+  queue_step *step;
+  int64_t deadline_ms;
+  bool unsure; /* the last try may have made it */
+} queue_try;
+
+/* One try.  An unknown outcome is looked into whatever the deadline; a busy
+ * database is waited for until then. */
+static int queue_try_change(zke *z, void *arg) {
+  queue_try *t = arg;
+  zke_stat stat;
+  if (t->unsure) {
+    int rc = zke_exists(z, t->q->user, NULL, NULL, &stat);
+    if (rc != ZKE_OK) return rc == ZKE_NONODE ? ZKE_CONNECTIONLOSS : rc;
+    if (stat.version != t->q->changes) return ZKE_OK;
+    t->unsure = false;
+  }
+  zke_results_clear(t->step->results, t->step->count);
+  int rc = zke_multi(z, t->step->ops, t->step->count, t->step->results);
+  t->unsure = rc == ZKE_CONNECTIONLOSS;
+  bool late = rc == ZKE_OPERATIONTIMEOUT && zke_now(z) >= t->deadline_ms;
+  return late ? QUEUE_BUSY : rc;
+}
+
+static int queue_need_user(zke_queue *q, int64_t deadline_ms) {
+  zke_stat stat;
+  if (q->user) return ZKE_OK;
+  deadline_ms = queue_patience(q->r.z, deadline_ms);
+  int rc =
+      zke_recipe_create(q->r.z, q->line, QUEUE_PLACE, "user-", "", 0,
+                        ZKE_EPHEMERAL_SEQUENTIAL, deadline_ms, &q->user, &stat);
+  if (rc == ZKE_OK) q->changes = stat.version;
+  return rc;
+}
+
+static int queue_try_step(zke_queue *q, queue_step *s, int64_t deadline_ms) {
+  queue_try t = {q, s, queue_patience(q->r.z, deadline_ms), false};
+  int rc = queue_need_user(q, deadline_ms);
+  if (rc != ZKE_OK) return rc;
+  zke_op_set(&s->ops[OP_USER], q->user, NULL, -1, q->changes);
+  zke_op_check(&s->ops[OP_PLACE], q->r.path, q->version);
+  rc = zke_retry(q->r.z, queue_try_change, &t, ZKE_FOREVER);
+  if (rc == ZKE_OK) q->changes++;
+  if (rc == ZKE_MARSHALLINGERROR) { /* the session has ended, or a bad path */
+    int state = zke_sync(q->r.z, "/");
+    return state == ZKE_OK ? zke_fail(rc, "a path is malformed") : state;
+  }
+  return rc == QUEUE_BUSY ? ZKE_OPERATIONTIMEOUT : rc;
+}
+
+/* Make a step.  QUEUE_AGAIN: the queue's settings have changed, or somebody
+ * has touched the user znode. */
+static int queue_change(zke_queue *q, queue_step *s, int64_t deadline_ms) {
+  int rc = queue_try_step(q, s, deadline_ms);
+  if (rc == ZKE_OK || rc == ZKE_INVALIDSTATE) return rc;
+  if (s->results[OP_USER].rc < 0) {
+    rc = queue_remove(q, &q->user);
+    return rc == ZKE_OK ? QUEUE_AGAIN : rc;
+  }
+  if (s->results[OP_PLACE].rc == ZKE_BADVERSION) {
+    q->placed = false;
+    rc = queue_ready(q, deadline_ms);
+    return rc == ZKE_OK ? QUEUE_AGAIN : rc;
+  }
+  return rc;
+}
+
+/* Did another one come first?  An operation from OP_FIRST on says so. */
+static bool queue_was_late(const queue_step *s, int op) {
+  int rc = s->results[OP_FIRST + op].rc;
+  return rc == ZKE_NONODE || rc == ZKE_BADVERSION || rc == ZKE_NODEEXISTS;
+}
+
+/* ---- one item ---- */
+
+static char *queue_text(char **at, const char *a, const char *b) {
+  char *text = *at;
+  *at += sprintf(text, "%s%s%s", a, *b ? "/" : "", b) + 1;
+  return text;
+}
+
+/* An item as read, in one block. */
+static zke_queue_item *queue_item_new(zke_queue *q, const queue_name *n,
+                                      const zke_op_result *read) {
+  size_t name = strlen(n->name) + 2, data = (size_t)(read->len + 2);
+  size_t paths = strlen(q->entries) + strlen(q->taken) + 2 * name;
+  zke_queue_item *item =
+      zke_alloc(q->r.z, sizeof *item + data + name + paths + 2);
+  if (!item) return NULL;
+  char *at = (char *)(item + 1);
+  if (read->data) {
+    item->data = memcpy(at, read->data, (size_t)read->len);
+    at += read->len + 1;
+  }
+  item->name = queue_text(&at, n->name, "");
+  item->entry_path = queue_text(&at, q->entries, n->name);
+  item->claim_path = queue_text(&at, q->taken, n->name);
+  item->len = read->len;
+  item->priority = n->priority;
+  item->attempts = item->version = read->stat.version;
+  item->zxid = read->stat.czxid;
+  item->put_ms = read->stat.ctime;
+  item->due_ms = n->due_ms;
+  return item;
+}
+
+/* The item and its claim in one snapshot; QUEUE_AGAIN where it is gone, or
+ * claimed. */
+static int queue_fetch(zke_queue *q, const queue_name *n,
+                       zke_queue_item **item_out) {
+  zke_op ops[2];
+  zke_op_result r[2];
+  char *entry = zke_recipe_path(q->r.z, q->entries, n->name);
+  char *claim = zke_recipe_path(q->r.z, q->taken, n->name);
+  int rc = entry && claim ? ZKE_OK : ZKE_NOMEM;
+  memset(r, 0, sizeof r);
+  if (rc == ZKE_OK) {
+    zke_op_get(&ops[0], entry);
+    zke_op_get(&ops[1], claim);
+    rc = zke_multi_read(q->r.z, ops, 2, r);
+  }
+  if (rc == ZKE_OK && (r[0].rc == ZKE_NONODE || r[1].rc != ZKE_NONODE))
+    rc = QUEUE_AGAIN;
+  if (rc == ZKE_OK && r[0].rc != ZKE_OK)
+    rc = zke_fail(r[0].rc, "cannot read %s", entry);
+  if (rc == ZKE_OK) {
+    *item_out = queue_item_new(q, n, &r[0]);
+    rc = *item_out ? ZKE_OK : ZKE_NOMEM;
+  }
+  zke_results_clear(r, 2);
+  zke_free(entry);
+  zke_free(claim);
+  return rc;
+}
+
+static bool queue_is_exhausted(const zke_queue *q, const zke_queue_item *item) {
+  return q->attempts > 0 && item->version >= q->attempts;
+}
+
+/* To the dead letters, together with one's claim where one holds it.
+ * ZKE_LOST: the item is not as it was (Q1). */
+static int queue_bury(zke_queue *q, const zke_queue_item *item, bool claimed,
+                      int64_t deadline_ms) {
+  queue_step *s = queue_step_new(q->r.z, claimed ? 3 : 2);
+  size_t size = strlen(q->dead) + 16;
+  char *path = zke_alloc(q->r.z, size);
+  int rc = s && path ? ZKE_OK : ZKE_NOMEM;
+  if (rc == ZKE_OK) {
+    zke_op *op = &s->ops[OP_FIRST];
+    snprintf(path, size, "%s/entry-%03d-", q->dead, item->priority);
+    if (claimed) zke_op_delete(op++, item->claim_path, -1);
+    zke_op_delete(op++, item->entry_path, item->version);
+    zke_op_create(op, path, item->data, item->len, ZKE_OPEN_ACL,
+                  ZKE_PERSISTENT_SEQUENTIAL);
+    rc = queue_change(q, s, deadline_ms);
+    if (rc < 0 && (queue_was_late(s, 0) || (claimed && queue_was_late(s, 1))))
+      rc = ZKE_LOST;
+  }
+  if (rc == ZKE_OK) queue_drop(q, item->name);
+  queue_step_free(s);
+  zke_free(path);
+  return rc;
+}
+
+/* The first item that can be taken.  Exhausted ones are buried on the way, or
+ * (keep) passed over. */
+static int queue_pick(zke_queue *q, bool keep, int64_t deadline_ms,
+                      zke_queue_item **item_out) {
+  int64_t due;
+  for (int skip = 0;;) {
+    int rc = queue_look(q);
+    if (rc != ZKE_OK) return rc;
+    int i = queue_next(q, q->first + skip, &due);
+    if (i < 0) return QUEUE_NOTHING;
+    zke_queue_item *item = NULL;
+    rc = queue_fetch(q, &q->order[i], &item);
+    if (rc == ZKE_OK && !queue_is_exhausted(q, item)) {
+      *item_out = item;
+      return ZKE_OK;
+    }
+    if (rc == ZKE_OK && keep) skip = i + 1 - q->first;
+    if (rc == ZKE_OK && !keep) rc = queue_bury(q, item, false, deadline_ms);
+    zke_free(item);
+    if (rc < 0 && rc != ZKE_LOST) return rc;
+  }
+}
+
+/* ---- claims ---- */
+
+static queue_claim **queue_find_claim(zke_queue *q, const char *path,
+                                      int64_t token) {
+  queue_claim **at = &q->claims;
+  while (*at && ((*at)->token != token || strcmp((*at)->path, path) != 0))
+    at = &(*at)->next;
+  return at;
+}
+
+static void queue_unlink_claim(queue_claim **at) {
+  queue_claim *c = *at;
+  *at = c->next;
+  zke_free(c);
+}
+
+/* Is the claim's znode still that of this claim?  ZKE_LOST: no. */
+static int queue_verify(zke_queue *q, const queue_claim *c) {
+  zke_stat stat;
+  int rc = zke_exists(q->r.z, c->path, NULL, NULL, &stat);
+  if (rc == ZKE_NONODE || (rc == ZKE_OK && stat.czxid != c->token)) {
+    return zke_fail(ZKE_LOST, "the claim of %s in the queue %s is gone",
+                    queue_base(c->path), q->r.path);
+  }
+  return rc;
+}
+
+/* Learn the token, and have one's own claim watched; or give it up. */
+static int queue_begin_claim(zke_queue *q, queue_claim **at, int64_t token) {
+  queue_claim *c = *at;
+  queue_error e;
+  zke_stat stat;
+  int rc = ZKE_OK;
+  c->token = token;
+  if (!token || q->o.listener)
+    rc = zke_get(q->r.z, c->path, q->o.listener ? zke_recipe_watcher : NULL,
+                 &q->r, NULL, NULL, &stat);
+  if (rc == ZKE_OK && !token) c->token = stat.czxid;
+  if (rc == ZKE_OK) return ZKE_OK;
+  queue_keep(&e, rc);
+  if (zke_recipe_delete(q->r.z, c->path) == ZKE_OK) queue_unlink_claim(at);
+  return queue_restore(&e, rc);
+}
+
+/* Give up a claim without asking more of the item: what quitting does. */
+static int queue_abandon(zke_queue *q, const queue_claim *c) {
+  queue_step *s = queue_step_new(q->r.z, 1);
+  int rc = s ? ZKE_OK : ZKE_NOMEM;
+  bool late = false;
+  if (rc == ZKE_OK && c->token) rc = queue_verify(q, c);
+  if (rc == ZKE_OK) {
+    zke_op_delete(&s->ops[OP_FIRST], c->path, -1);
+    rc = queue_change(q, s, ZKE_FOREVER);
+    late = rc < 0 && queue_was_late(s, 0);
+  }
+  queue_step_free(s);
+  return rc == ZKE_LOST || late ? ZKE_OK : rc;
+}
+
+static int queue_try_claim(zke_queue *q, zke_queue_item *item, queue_step *s,
+                           int64_t deadline_ms) {
+  zke_op_set(&s->ops[OP_FIRST], item->entry_path, item->data, item->len,
+             item->version);
+  zke_op_create(&s->ops[OP_FIRST + 1], item->claim_path, "", 0, ZKE_OPEN_ACL,
+                ZKE_EPHEMERAL);
+  int rc = queue_change(q, s, deadline_ms);
+  bool late = rc < 0 && (queue_was_late(s, 0) || queue_was_late(s, 1));
+  return late ? QUEUE_AGAIN : rc;
+}
+
+/* Claim an item at the version seen (Q1). */
+static int queue_do_claim(zke_queue *q, zke_queue_item *item,
+                          int64_t deadline_ms) {
+  size_t size = strlen(item->claim_path) + 1;
+  queue_step *s = queue_step_new(q->r.z, 2);
+  queue_claim *c = zke_alloc(q->r.z, sizeof *c + size);
+  int rc = s && c ? queue_try_claim(q, item, s, deadline_ms) : ZKE_NOMEM;
+  if (rc == ZKE_OK) {
+    memcpy(c->path, item->claim_path, size);
+    c->next = q->claims;
+    q->claims = c;
+    rc = queue_begin_claim(q, &q->claims, s->results[OP_FIRST + 1].stat.czxid);
+    if (rc == ZKE_OK) item->token = c->token;
+    item->attempts = ++item->version;
+  } else {
+    zke_free(c);
+  }
+  queue_step_free(s);
+  return rc;
+}
+
+/* Take an item at the version seen (Q1). */
+static int queue_do_take(zke_queue *q, zke_queue_item *item,
+                         int64_t deadline_ms) {
+  queue_step *s = queue_step_new(q->r.z, 1);
+  if (!s) return ZKE_NOMEM;
+  zke_op_delete(&s->ops[OP_FIRST], item->entry_path, item->version);
+  int rc = queue_change(q, s, deadline_ms);
+  if (rc < 0 && queue_was_late(s, 0)) rc = QUEUE_AGAIN;
+  queue_step_free(s);
+  if (rc == ZKE_OK) queue_drop(q, item->name);
+  item->attempts++;
+  return rc;
+}
+
+/* Take or claim, if there is anything: else QUEUE_NOTHING. */
+static int queue_take_now(zke_queue *q, bool claim, int64_t deadline_ms,
+                          zke_queue_item **item_out) {
+  int rc = queue_ready(q, deadline_ms);
+  if (rc != ZKE_OK) return rc;
+  for (;;) {
+    zke_queue_item *item = NULL;
+    rc = queue_pick(q, false, deadline_ms, &item);
+    if (rc != ZKE_OK) return rc;
+    rc = claim ? queue_do_claim(q, item, deadline_ms)
+               : queue_do_take(q, item, deadline_ms);
+    if (rc == ZKE_OK) {
+      *item_out = item;
+      return ZKE_OK;
+    }
+    zke_free(item);
+    if (rc != QUEUE_AGAIN) return rc;
+  }
+}
+
+/* ---- putting ---- */
+
+/* What is put in one step. */
+typedef struct queue_load {
+  const zke_queue_value *values;
+  int count;
+  int priority, mode;
+  int64_t due_ms;
+  const char *letter; /* path of the dead letter it was, or NULL */
+} queue_load;
+
+static int queue_valid_items(zke_queue *q, int *count) {
+  int rc = queue_look(q);
+  *count = q->last - q->first;
+  return rc;
+}
+
+/* Is there room for so many?  QUEUE_NOTHING: no.  *version: as long as
+ * "entries" has it, nothing was put since (Q2); -1 without a limit. */
+static int queue_room(zke_queue *q, int need, int32_t *version) {
+  zke_stat stat;
+  *version = -1;
+  if (!q->limit) return ZKE_OK;
+  int rc = zke_exists(q->r.z, q->entries, NULL, NULL, &stat);
+  if (rc == ZKE_NONODE) q->placed = false;
+  if (rc != ZKE_OK) return rc;
+  *version = stat.version;
+  int count = stat.numChildren;
+  /* Foreign children do not count; look only when it matters. */
+  if (count > q->limit - need) rc = queue_valid_items(q, &count);
+  return rc != ZKE_OK ? rc : count > q->limit - need ? QUEUE_NOTHING : ZKE_OK;
+}
+
+/* "entries/entry-100-" or "entries/later-100-<due>-" */
+static char *queue_prefix(zke_queue *q, const queue_load *load) {
+  size_t size = strlen(q->entries) + 48;
+  char *path = zke_alloc(q->r.z, size);
+  if (path && load->due_ms) {
+    snprintf(path, size, "%s/later-%03d-%013" PRId64 "-", q->entries,
+             load->priority, load->due_ms);
+  } else if (path) {
+    snprintf(path, size, "%s/entry-%03d-", q->entries, load->priority);
+  }
+  return path;
+}
+
+static int queue_try_put(zke_queue *q, const queue_load *load, queue_step *s,
+                         const char *prefix, int64_t deadline_ms) {
+  int32_t version;
+  int rc = queue_room(q, load->count, &version);
+  if (rc != ZKE_OK) return rc;
+  zke_op *op = &s->ops[OP_FIRST];
+  zke_op_set(op++, q->entries, NULL, -1, version);
+  if (load->letter) zke_op_delete(op++, load->letter, -1);
+  for (int i = 0; i < load->count; i++) {
+    zke_op_create(op++, prefix, load->values[i].data, load->values[i].len,
+                  ZKE_OPEN_ACL, load->mode);
+  }
+  rc = queue_change(q, s, deadline_ms);
+  if (rc < 0 && s->results[OP_FIRST].rc == ZKE_BADVERSION) rc = QUEUE_AGAIN;
+  return rc;
+}
+
+/* Put, if there is room: else QUEUE_NOTHING. */
+static int queue_put_now(zke_queue *q, const queue_load *load,
+                         int64_t deadline_ms) {
+  int rc = queue_ready(q, deadline_ms);
+  if (rc != ZKE_OK) return rc;
+  if (q->limit && load->count > q->limit) {
+    return zke_fail(ZKE_LIMIT, "%d items at once, the queue %s has limit %d",
+                    load->count, q->r.path, q->limit);
+  }
+  queue_step *s =
+      queue_step_new(q->r.z, load->count + 1 + (load->letter != NULL));
+  char *prefix = queue_prefix(q, load);
+  rc = s && prefix ? QUEUE_AGAIN : ZKE_NOMEM;
+  while (rc == QUEUE_AGAIN) rc = queue_try_put(q, load, s, prefix, deadline_ms);
+  queue_step_free(s);
+  zke_free(prefix);
+  return rc;
+}
+
+/* ---- waiting ---- */
+
+static void queue_drop_watches(queue_wait *w, int type, const char *path) {
+  for (queue_watch **at = &w->watches; *at;) {
+    queue_watch *x = *at;
+    bool gone = !path || ((x->type & type) && strcmp(x->path, path) == 0);
+    if (gone) {
+      *at = x->next;
+      zke_free(x);
+    } else {
+      at = &x->next;
+    }
+  }
+}
+
+static bool queue_is_watched(const queue_wait *w, int type, const char *path) {
+  const queue_watch *x = w->watches;
+  while (x && (x->type != type || strcmp(x->path, path) != 0)) x = x->next;
+  return x != NULL;
+}
+
+/* Watch directory/name (name may be NULL) unless that is done already. */
+static int queue_watch_node(queue_wait *w, int type, const char *directory,
+                            const char *name) {
+  zke_queue *q = w->q;
+  size_t size = strlen(directory) + (name ? strlen(name) : 0) + 2;
+  queue_watch *x = zke_alloc(q->r.z, sizeof *x + size);
+  int rc = ZKE_OK;
+  if (!x) return ZKE_NOMEM;
+  x->type = type;
+  snprintf(x->path, size, "%s%s%s", directory, name ? "/" : "",
+           name ? name : "");
+  bool known = queue_is_watched(w, type, x->path);
+  if (!known && type == ZKE_WATCH_CHILD) {
+    rc = zke_children(q->r.z, x->path, zke_recipe_watcher, &q->r, NULL, NULL);
+  } else if (!known) {
+    rc = zke_get(q->r.z, x->path, zke_recipe_watcher, &q->r, NULL, NULL, NULL);
+  }
+  if (known || rc != ZKE_OK) {
+    zke_free(x);
+  } else {
+    x->next = w->watches;
+    w->watches = x;
+  }
+  return rc;
+}
+
+/* Does the object need the watch for something else as well? */
+static bool queue_needs_watch(zke_queue *q, const queue_wait *w,
+                              const queue_watch *x) {
+  const queue_wait *other = w == &q->taking ? &q->putting : &q->taking;
+  if (queue_is_watched(other, x->type, x->path)) return true;
+  const queue_claim *c = q->o.listener ? q->claims : NULL;
+  while (c && strcmp(c->path, x->path) != 0) c = c->next;
+  return c != NULL;
+}
+
+/* Out of the line, without a watch: later puts are to wake others only. */
+static int queue_leave(queue_wait *w) {
+  zke_queue *q = w->q;
+  w->state = WAIT_NO;
+  w->blocking = false;
+  for (queue_watch *x = w->watches; x; x = x->next) {
+    if (!queue_needs_watch(q, w, x)) {
+      zke_remove_watch(q->r.z, x->path, x->type, zke_recipe_watcher, &q->r);
+    }
+  }
+  queue_drop_watches(w, 0, NULL);
+  return queue_remove(q, &w->znode);
+}
+
+/* Take a place in the line, if there is none yet. */
+static int queue_join(queue_wait *w) {
+  zke_queue *q = w->q;
+  if (w->znode) return ZKE_OK;
+  return zke_recipe_create(q->r.z, q->line, QUEUE_PLACE, w->kind, "", 0,
+                           ZKE_EPHEMERAL_SEQUENTIAL, ZKE_FOREVER, &w->znode,
+                           NULL);
+}
+
+/* Watch those before one's place, or be among the first.  QUEUE_AGAIN: the
+ * line has moved. */
+static int queue_line_up(queue_wait *w, bool *front) {
+  zke_queue *q = w->q;
+  zke_entries *line = NULL;
+  int rc = queue_join(w);
+  if (rc == ZKE_OK)
+    rc = zke_recipe_entries(q->r.z, q->line, &w->kind, 1, NULL, NULL, &line,
+                            NULL);
+  if (rc != ZKE_OK) return rc;
+  int place = zke_recipe_find(line, queue_base(w->znode));
+  if (place < 0) { /* somebody has deleted it */
+    zke_free(w->znode);
+    w->znode = NULL;
+    rc = QUEUE_AGAIN;
+  }
+  *front = place < QUEUE_FRONT;
+  for (int i = place - QUEUE_FRONT; i >= 0 && i < place && rc == ZKE_OK; i++)
+    rc = queue_watch_node(w, ZKE_WATCH_DATA, q->line, line->data[i].name);
+  zke_free(line);
+  return rc == ZKE_NONODE ? QUEUE_AGAIN : rc;
+}
+
+/* Is there an item to take?  If not, watch for a put and for the end of each
+ * claim, by the kernel where its owner dies. */
+static int queue_look_for_item(queue_wait *w) {
+  zke_queue *q = w->q;
+  int64_t due;
+  int rc = queue_watch_node(w, ZKE_WATCH_DATA, q->entries, NULL);
+  if (rc == ZKE_NONODE) q->placed = false;
+  if (rc == ZKE_OK) rc = queue_look(q);
+  if (rc != ZKE_OK) return rc;
+  if (queue_next(q, q->first, &due) >= 0) {
+    w->state = WAIT_READY;
+    return ZKE_OK;
+  }
+  w->due = queue_when(q->r.z, due, QUEUE_CLOCK_MS);
+  for (int i = q->first; i < q->last && rc == ZKE_OK; i++) {
+    const char *name = q->order[i].name;
+    if (queue_is_claimed(q, name))
+      rc = queue_watch_node(w, ZKE_WATCH_DATA, q->taken, name);
+  }
+  return rc == ZKE_NONODE ? QUEUE_AGAIN : rc;
+}
+
+static int queue_look_for_room(queue_wait *w) {
+  zke_queue *q = w->q;
+  int32_t version;
+  int rc = queue_watch_node(w, ZKE_WATCH_CHILD, q->entries, NULL);
+  if (rc == ZKE_NONODE) q->placed = false;
+  if (rc == ZKE_OK) rc = queue_room(q, w->need, &version);
+  if (rc == ZKE_OK) w->state = WAIT_READY;
+  return rc == QUEUE_NOTHING ? ZKE_OK : rc;
+}
+
+/* Look again; tell the listener if that was what it waits for. */
+static int queue_look_again(queue_wait *w) {
+  zke_queue *q = w->q;
+  bool front = false;
+  int rc;
+  do {
+    rc = queue_line_up(w, &front);
+    if (rc == ZKE_OK && front)
+      rc = w == &q->taking ? queue_look_for_item(w) : queue_look_for_room(w);
+  } while (rc == QUEUE_AGAIN);
+  if (rc != ZKE_OK || w->state != WAIT_READY || w->blocking) return rc;
+  if (!zke_recipe_tell(&q->r, w->event, 0, "", 0)) {
+    w->state = WAIT_YES;
+    return ZKE_NOMEM;
+  }
+  return ZKE_OK; /* it stays in the line until it has tried */
+}
+
+static int queue_retry_look(zke *z, void *arg) {
+  (void)z;
+  return queue_look_again(arg);
+}
+
+/* Also when something is due earlier than was known on going to sleep. */
+static int queue_done(const queue_wait *w) {
+  return w->state == WAIT_READY || w->due < w->until ? ZKE_OK : 1;
+}
+
+static int queue_taking_done(zke_recipe *r) {
+  return queue_done(&((zke_queue *)r)->taking);
+}
+
+static int queue_putting_done(zke_recipe *r) {
+  return queue_done(&((zke_queue *)r)->putting);
+}
+
+/* Begin to wait, in this call or for the listener. */
+static int queue_begin(queue_wait *w, bool blocking, int need) {
+  zke_queue *q = w->q;
+  if (w->state != WAIT_NO) {
+    return zke_fail(ZKE_MISUSE, "this object waits for the queue %s already",
+                    q->r.path);
+  }
+  w->state = WAIT_YES;
+  w->blocking = blocking;
+  w->need = need;
+  w->due = ZKE_FOREVER;
+  return ZKE_OK;
+}
+
+/* Wait on until a try is worth while.  QUEUE_NOTHING: the deadline came. */
+static int queue_wait_on(queue_wait *w, int64_t deadline_ms) {
+  zke_queue *q = w->q;
+  for (;;) {
+    w->state = WAIT_YES;
+    w->due = ZKE_FOREVER;
+    int rc = zke_retry(q->r.z, queue_retry_look, w,
+                       queue_patience(q->r.z, deadline_ms));
+    if (rc != ZKE_OK || w->state == WAIT_READY) return rc;
+    w->until = w->due < deadline_ms ? w->due : deadline_ms;
+    rc = zke_recipe_await(
+        &q->r, w == &q->taking ? queue_taking_done : queue_putting_done,
+        w->until);
+    if (rc == ZKE_OK && w->state == WAIT_READY) return ZKE_OK;
+    if (rc != ZKE_OK && rc != ZKE_OPERATIONTIMEOUT) return rc;
+    if (zke_now(q->r.z) >= deadline_ms) return QUEUE_NOTHING;
+  }
+}
+
+/* After QUEUE_NOTHING: wait, beginning with the first time. */
+static int queue_wait_for(queue_wait *w, bool *waiting, int need,
+                          int64_t deadline_ms) {
+  if (zke_now(w->q->r.z) >= deadline_ms) return QUEUE_NOTHING;
+  int rc = *waiting ? ZKE_OK : queue_begin(w, true, need);
+  if (rc != ZKE_OK) return rc;
+  *waiting = true;
+  return queue_wait_on(w, deadline_ms);
+}
+
+/* The listener was told, and a try has been made: it ends the waiting if it
+ * succeeded, or waits on in its place. */
+static int queue_tried(queue_wait *w, int rc) {
+  queue_error e;
+  if (w->blocking || w->state == WAIT_NO) return rc;
+  queue_keep(&e, rc);
+  if (rc == ZKE_OK) {
+    queue_leave(w);
+  } else if (rc == QUEUE_NOTHING) {
+    w->state = WAIT_YES;
+    if (zke_retry(w->q->r.z, queue_retry_look, w,
+                  queue_patience(w->q->r.z, 0)) != ZKE_OK)
+      w->q->r.changed = true;
+  }
+  return queue_restore(&e, rc);
+}
+
+/* After the last: the line is left even where that takes long. */
+static int queue_wait_end(queue_wait *w, bool waiting, int rc) {
+  queue_error e;
+  if (!waiting) return rc;
+  queue_keep(&e, rc);
+  queue_leave(w); /* if it fails, the znode goes with the object */
+  return queue_restore(&e, rc);
+}
+
+/* ---- the object ---- */
+
+static void queue_event(zke_recipe *r, int type, const char *path) {
+  zke_queue *q = (zke_queue *)r;
+  bool all = type == ZKE_EVENT_OVERFLOW;
+  int types = type == ZKE_EVENT_CHILD     ? ZKE_WATCH_CHILD
+              : type == ZKE_EVENT_CHANGED ? ZKE_WATCH_DATA
+                                          : ZKE_WATCH_ANY;
+  queue_drop_watches(&q->taking, types, all ? NULL : path);
+  queue_drop_watches(&q->putting, types, all ? NULL : path);
+  for (queue_claim *c = q->claims; c; c = c->next)
+    if (all || strcmp(c->path, path) == 0) c->suspect = true;
+}
+
+/* Tell of a claim that it is lost, and forget it. */
+static bool queue_lose(zke_queue *q, queue_claim **at) {
+  const char *name = queue_base((*at)->path);
+  if (!zke_recipe_tell(&q->r, ZKE_QUEUE_LOST, (*at)->token, name,
+                       (int)strlen(name)))
+    return false;
+  queue_unlink_claim(at);
+  return true;
+}
+
+/* Look after claims whose watch has fired. */
+static int queue_see_claims(zke_queue *q) {
+  for (queue_claim **at = &q->claims; *at;) {
+    queue_claim *c = *at;
+    zke_stat stat;
+    int rc = c->suspect ? zke_get(q->r.z, c->path, zke_recipe_watcher, &q->r,
+                                  NULL, NULL, &stat)
+                        : ZKE_OK;
+    if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
+    if (rc == ZKE_NONODE || (c->suspect && stat.czxid != c->token)) {
+      if (!queue_lose(q, at)) return ZKE_NOMEM;
+      continue;
+    }
+    c->suspect = false;
+    at = &c->next;
+  }
+  return ZKE_OK;
+}
+
+static int queue_step_all(zke_recipe *r) {
+  zke_queue *q = (zke_queue *)r;
+  int rc = q->o.listener ? queue_see_claims(q) : ZKE_OK;
+  if (rc == ZKE_OK && q->taking.state == WAIT_YES)
+    rc = queue_look_again(&q->taking);
+  if (rc == ZKE_OK && q->putting.state == WAIT_YES)
+    rc = queue_look_again(&q->putting);
+  return rc;
+}
+
+static void queue_wait_ended(queue_wait *w) {
+  queue_drop_watches(w, 0, NULL);
+  zke_free(w->znode);
+  w->znode = NULL;
+  if (!w->blocking) w->state = WAIT_NO;
+}
+
+static void queue_ended(zke_recipe *r) {
+  zke_queue *q = (zke_queue *)r;
+  while (q->claims)
+    if (!queue_lose(q, &q->claims)) queue_unlink_claim(&q->claims);
+  queue_wait_ended(&q->taking);
+  queue_wait_ended(&q->putting);
+  zke_free(q->user);
+  q->user = NULL;
+  zke_recipe_tell(r, ZKE_QUEUE_OVER, 0, "", 0);
+}
+
+static void queue_deliver(zke_recipe *r, int event, int64_t number,
+                          const char *text, int len) {
+  zke_queue *q = (zke_queue *)r;
+  (void)len;
+  if (q->o.listener) q->o.listener(q, event, number, text, q->o.context);
+}
+
+static void queue_quit(zke_recipe *r) {
+  zke_queue *q = (zke_queue *)r;
+  queue_leave(&q->taking);
+  queue_leave(&q->putting);
+  while (q->claims) {
+    int rc = QUEUE_AGAIN;
+    for (int i = 0; i < QUEUE_TRIES && rc != ZKE_OK; i++)
+      rc = queue_abandon(q, q->claims);
+    queue_unlink_claim(&q->claims);
+  }
+  queue_remove(q, &q->user);
+}
+
+static void queue_destroy(zke_recipe *r) {
+  zke_queue *q = (zke_queue *)r;
+  while (q->claims) queue_unlink_claim(&q->claims);
+  queue_wait_ended(&q->taking);
+  queue_wait_ended(&q->putting);
+  queue_forget_list(q);
+  zke_free(q->claimed);
+  zke_free(q->user);
+  zke_free(q->entries);
+  zke_free(q->taken);
+  zke_free(q->dead);
+  zke_free(q->line);
+}
+
+static const zke_recipe_class queue_class = {.name = "queue",
+                                             .event = queue_event,
+                                             .step = queue_step_all,
+                                             .ended = queue_ended,
+                                             .deliver = queue_deliver,
+                                             .quit = queue_quit,
+                                             .destroy = queue_destroy};
+
+int zke_queue_new(zke *z, const char *path, const zke_queue_options *options,
+                  zke_queue **queue_out) {
+  zke_queue_options o = {.size = sizeof o};
+  zke_recipe *r = NULL;
+  if (!queue_out) return zke_fail(ZKE_BADARGUMENTS, "queue_out is NULL");
+  *queue_out = NULL;
+  if (options && options->size != sizeof o)
+    return zke_fail(ZKE_BADARGUMENTS,
+                    "the options' size is not this version's");
+  if (options) o = *options;
+  if (o.limit < 0 || o.attempts < 0)
+    return zke_fail(ZKE_BADARGUMENTS, "limit %d, attempts %d", o.limit,
+                    o.attempts);
+  int rc = zke_recipe_new(z, path, &queue_class, sizeof(zke_queue), &r);
+  if (rc != ZKE_OK) return rc;
+  zke_queue *q = (zke_queue *)r;
+  q->o = o;
+  q->taking = (queue_wait){.q = q, .kind = "take-", .event = ZKE_QUEUE_ITEM};
+  q->putting = (queue_wait){.q = q, .kind = "put-", .event = ZKE_QUEUE_ROOM};
+  q->entries = zke_recipe_path(z, path, "entries");
+  q->taken = zke_recipe_path(z, path, "taken");
+  q->dead = zke_recipe_path(z, path, "dead");
+  q->line = zke_recipe_path(z, path, "line");
+  if (!q->entries || !q->taken || !q->dead || !q->line) {
+    zke_recipe_free(r);
+    return ZKE_NOMEM;
+  }
+  *queue_out = q;
+  return ZKE_OK;
+}
+
+void zke_queue_free(zke_queue *queue) { zke_recipe_free((zke_recipe *)queue); }
+
+int zke_queue_cancel(zke_queue *queue) {
+  return zke_recipe_cancel((zke_recipe *)queue);
+}
+
+/* ---- in ---- */
+
+/* Put, and wait for room as long as may be. */
+static int queue_put(zke_queue *q, const queue_load *load,
+                     int64_t deadline_ms) {
+  bool waiting = false;
+  int rc;
+  do {
+    rc = queue_tried(&q->putting, queue_put_now(q, load, deadline_ms));
+    if (rc != QUEUE_NOTHING) break;
+    rc = queue_wait_for(&q->putting, &waiting, load->count, deadline_ms);
+  } while (rc == ZKE_OK);
+  rc = queue_wait_end(&q->putting, waiting, rc);
+  if (rc == QUEUE_NOTHING)
+    rc = zke_fail(ZKE_LIMIT, "the queue %s is full: its limit is %d items",
+                  q->r.path, q->limit);
+  return rc;
+}
+
+static int queue_load_options(const zke_queue_put_options *o,
+                              queue_load *load) {
+  load->priority = QUEUE_PRIORITY;
+  load->mode = ZKE_PERSISTENT_SEQUENTIAL;
+  if (!o) return ZKE_OK;
+  if (o->size != sizeof *o)
+    return zke_fail(ZKE_BADARGUMENTS,
+                    "the options' size is not this version's");
+  if (o->priority < 0 || o->priority > 999 || o->due_ms < 0) {
+    return zke_fail(ZKE_BADARGUMENTS, "priority %d, due_ms %" PRId64,
+                    o->priority, o->due_ms);
+  }
+  if (o->priority) load->priority = o->priority;
+  if (o->ephemeral) load->mode = ZKE_EPHEMERAL_SEQUENTIAL;
+  load->due_ms = o->due_ms;
+  return ZKE_OK;
+}
+
+int zke_queue_put_all(zke_queue *queue, const zke_queue_value *values,
+                      int count, const zke_queue_put_options *options,
+                      int64_t deadline_ms) {
+  queue_load load = {.values = values, .count = count};
+  if (count < 0 || count >= INT32_MAX / 256 || (count && !values))
+    return zke_fail(ZKE_BADARGUMENTS, "%d items", count);
+  int rc = queue_load_options(options, &load);
+  if (rc != ZKE_OK) return rc;
+  rc = zke_recipe_enter((zke_recipe *)queue);
+  if (rc != ZKE_OK) return rc;
+  if (count) rc = queue_put(queue, &load, deadline_ms);
+  return zke_recipe_leave(&queue->r, rc);
+}
+
+int zke_queue_put(zke_queue *queue, const void *data, int len,
+                  const zke_queue_put_options *options, int64_t deadline_ms) {
+  zke_queue_value value = {data, len};
+  return zke_queue_put_all(queue, &value, 1, options, deadline_ms);
+}
+
+/* ---- out ---- */
+
+/* Why there was nothing to take. */
+static int queue_say_nothing(zke_queue *q) {
+  const int rc = ZKE_OPERATIONTIMEOUT;
+  char what[300];
+  int64_t due;
+  if (!q->order || !q->claimed || q->first == q->last)
+    return zke_fail(rc, "the queue %s is empty", q->r.path);
+  queue_next(q, q->first, &due);
+  if (due != ZKE_FOREVER) {
+    return zke_fail(rc,
+                    "the next item of the queue %s is due in %" PRId64 " ms",
+                    q->r.path, due - queue_wall_ms());
+  }
+  const char *name = q->order[q->first].name;
+  char *claim = zke_recipe_path(q->r.z, q->taken, name);
+  if (!claim) return ZKE_NOMEM;
+  snprintf(what, sizeof what, "each item of the queue %s is claimed: %s",
+           q->r.path, name);
+  zke_recipe_say_held(q->r.z, rc, what, claim);
+  zke_free(claim);
+  return rc;
+}
+
+/* Take or claim, and wait for an item as long as may be. */
+static int queue_take(zke_queue *q, bool claim, int64_t deadline_ms,
+                      zke_queue_item **item_out) {
+  bool waiting = false;
+  int rc;
+  do {
+    rc = queue_take_now(q, claim, deadline_ms, item_out);
+    rc = queue_tried(&q->taking, rc);
+    if (rc != QUEUE_NOTHING) break;
+    rc = queue_wait_for(&q->taking, &waiting, 0, deadline_ms);
+  } while (rc == ZKE_OK);
+  rc = queue_wait_end(&q->taking, waiting, rc);
+  return rc == QUEUE_NOTHING ? queue_say_nothing(q) : rc;
+}
+
+static int queue_take_entered(zke_queue *queue, bool claim, int64_t deadline_ms,
+                              zke_queue_item **item_out) {
+  zke_queue_item *item = NULL;
+  if (!item_out) return zke_fail(ZKE_BADARGUMENTS, "item_out is NULL");
+  *item_out = NULL;
+  int rc = zke_recipe_enter((zke_recipe *)queue);
+  if (rc != ZKE_OK) return rc;
+  rc = queue_take(queue, claim, deadline_ms, &item);
+  if (rc == ZKE_OK) *item_out = item;
+  return zke_recipe_leave(&queue->r, rc);
+}
+
+int zke_queue_take(zke_queue *queue, int64_t deadline_ms,
+                   zke_queue_item **item_out) {
+  return queue_take_entered(queue, false, deadline_ms, item_out);
+}
+
+int zke_queue_claim(zke_queue *queue, int64_t deadline_ms,
+                    zke_queue_item **item_out) {
+  return queue_take_entered(queue, true, deadline_ms, item_out);
+}
+
+/* ---- the end of a claim ---- */
+
+int zke_queue_claim_op(const zke_queue_item *item,
+                       zke_op ops[ZKE_QUEUE_CLAIM_OPS]) {
+  if (!item || !ops || !item->token)
+    return zke_fail(ZKE_BADARGUMENTS, "no item, no claim or no ops");
+  zke_op_check(&ops[0], item->claim_path, -1);
+  zke_op_check(&ops[1], item->entry_path, item->version);
+  return ZKE_OK;
+}
+
+/* The claim was found gone: forget it, and its znode where only the item has
+ * gone (an ephemeral one, with its producer). */
+static int queue_lost(zke_queue *q, queue_claim **at,
+                      const zke_queue_item *item) {
+  if (queue_verify(q, *at) == ZKE_OK) zke_recipe_delete(q->r.z, (*at)->path);
+  queue_unlink_claim(at);
+  return zke_fail(ZKE_LOST, "%s of the queue %s is no longer claimed",
+                  item->name, q->r.path);
+}
+
+/* Delete claim and item, and do what the caller wants with it. */
+static int queue_ack(zke_queue *q, const zke_queue_item *item, queue_step *s,
+                     const zke_op *ops, int count) {
+  zke_op_delete(&s->ops[OP_FIRST], item->claim_path, -1);
+  zke_op_delete(&s->ops[OP_FIRST + 1], item->entry_path, item->version);
+  if (count) memcpy(&s->ops[OP_FIRST + 2], ops, (size_t)count * sizeof *ops);
+  int rc;
+  do {
+    rc = queue_change(q, s, ZKE_FOREVER);
+  } while (rc == QUEUE_AGAIN);
+  if (rc == ZKE_OK) queue_drop(q, item->name);
+  return rc;
+}
+
+/* Give the claim back. */
+static int queue_release(zke_queue *q, const zke_queue_item *item,
+                         queue_step *s) {
+  int rc;
+  zke_op_delete(&s->ops[OP_FIRST], item->claim_path, -1);
+  zke_op_check(&s->ops[OP_FIRST + 1], item->entry_path, item->version);
+  do {
+    rc = queue_change(q, s, ZKE_FOREVER);
+  } while (rc == QUEUE_AGAIN);
+  return rc;
+}
+
+/* Enter with a claim of this object's: *at. */
+static int queue_enter_claim(zke_queue *q, const zke_queue_item *item,
+                             queue_claim ***at) {
+  if (!item) return zke_fail(ZKE_BADARGUMENTS, "the item is NULL");
+  int rc = zke_recipe_enter((zke_recipe *)q);
+  if (rc != ZKE_OK) return rc;
+  *at = queue_find_claim(q, item->claim_path, item->token);
+  if (**at) return ZKE_OK;
+  rc = zke_fail(ZKE_LOST, "%s of the queue %s is not claimed by this object",
+                item->name, q->r.path);
+  return zke_recipe_leave(&q->r, rc);
+}
+
+/* Hand out the results of the caller's own operations. */
+static void queue_give_results(queue_step *s, zke_op_result *results) {
+  size_t count = (size_t)s->count - OP_FIRST - 2;
+  zke_op_result *own = &s->results[OP_FIRST + 2];
+  if (!results || !count) return;
+  memcpy(results, own, count * sizeof *own);
+  memset(own, 0, count * sizeof *own);
+}
+
+int zke_queue_ack(zke_queue *queue, const zke_queue_item *item,
+                  const zke_op *ops, int count, zke_op_result *results) {
+  queue_claim **at;
+  if (count < 0 || count >= INT32_MAX / 256 || (count && !ops))
+    return zke_fail(ZKE_BADARGUMENTS, "%d operations", count);
+  int rc = queue_enter_claim(queue, item, &at);
+  if (rc != ZKE_OK) return rc;
+  queue_step *s = queue_step_new(queue->r.z, 2 + count);
+  rc = s ? queue_ack(queue, item, s, ops, count) : ZKE_NOMEM;
+  if (rc == ZKE_OK)
+    queue_unlink_claim(at);
+  else if (s && (queue_was_late(s, 0) || queue_was_late(s, 1)))
+    rc = queue_lost(queue, at, item);
+  if (s && rc != ZKE_LOST) queue_give_results(s, results);
+  queue_step_free(s);
+  return zke_recipe_leave(&queue->r, rc);
+}
+
+/* Give back, or bury after the last attempt. */
+static int queue_give_back(zke_queue *q, const zke_queue_item *item,
+                           bool *late) {
+  int rc = QUEUE_AGAIN;
+  if (queue_is_exhausted(q, item)) {
+    while (rc == QUEUE_AGAIN) rc = queue_bury(q, item, true, ZKE_FOREVER);
+    *late = rc == ZKE_LOST;
+    return rc;
+  }
+  queue_step *s = queue_step_new(q->r.z, 2);
+  if (!s) return ZKE_NOMEM;
+  rc = queue_release(q, item, s);
+  *late = rc < 0 && (queue_was_late(s, 0) || queue_was_late(s, 1));
+  queue_step_free(s);
+  return rc;
+}
+
+int zke_queue_release(zke_queue *queue, const zke_queue_item *item) {
+  queue_claim **at;
+  bool late = false;
+  int rc = queue_enter_claim(queue, item, &at);
+  if (rc != ZKE_OK) return rc;
+  rc = queue_give_back(queue, item, &late);
+  if (rc == ZKE_OK) queue_unlink_claim(at);
+  if (late) rc = queue_lost(queue, at, item);
+  return zke_recipe_leave(&queue->r, rc);
+}
+
+int zke_queue_check(zke_queue *queue, const zke_queue_item *item) {
+  queue_claim **at;
+  int rc = queue_enter_claim(queue, item, &at);
+  if (rc != ZKE_OK) return rc;
+  return zke_recipe_leave(&queue->r, queue_verify(queue, *at));
+}
+
+/* ---- without blocking ---- */
+
+static queue_wait *queue_waiting(zke_queue *q, int event) {
+  return event == ZKE_QUEUE_ITEM   ? &q->taking
+         : event == ZKE_QUEUE_ROOM ? &q->putting
+                                   : NULL;
+}
+
+static int queue_start(zke_queue *q, queue_wait *w) {
+  queue_error e;
+  if (!q->o.listener)
+    return zke_fail(ZKE_MISUSE, "the queue %s has no listener", q->r.path);
+  int rc = queue_ready(q, ZKE_FOREVER);
+  if (rc == ZKE_OK && (w->state == WAIT_NO || w->blocking))
+    rc = queue_begin(w, false, 1);
+  if (rc != ZKE_OK) return rc;
+  rc = zke_retry(q->r.z, queue_retry_look, w, ZKE_FOREVER);
+  queue_keep(&e, rc);
+  if (rc != ZKE_OK) queue_leave(w);
+  return queue_restore(&e, rc);
+}
+
+int zke_queue_start(zke_queue *queue, int event) {
+  int rc = zke_recipe_enter((zke_recipe *)queue);
+  if (rc != ZKE_OK) return rc;
+  queue_wait *w = queue_waiting(queue, event);
+  rc =
+      w ? queue_start(queue, w) : zke_fail(ZKE_BADARGUMENTS, "event %d", event);
+  return zke_recipe_leave(&queue->r, rc);
+}
+
+int zke_queue_stop(zke_queue *queue, int event) {
+  int rc = zke_recipe_enter((zke_recipe *)queue);
+  if (rc != ZKE_OK) return rc;
+  queue_wait *w = queue_waiting(queue, event);
+  if (!w)
+    rc = zke_fail(ZKE_BADARGUMENTS, "event %d", event);
+  else if (w->blocking)
+    rc = zke_fail(ZKE_MISUSE, "another thread waits; see zke_queue_cancel()");
+  else
+    rc = queue_leave(w);
+  return zke_recipe_leave(&queue->r, rc);
+}
+
+/* Enter, with the items of now. */
+static int queue_enter_look(zke_queue *q) {
+  int rc = zke_recipe_enter((zke_recipe *)q);
+  if (rc != ZKE_OK) return rc;
+  rc = queue_ready(q, ZKE_FOREVER);
+  if (rc == ZKE_OK) rc = queue_look(q);
+  return rc == ZKE_OK ? rc : zke_recipe_leave(&q->r, rc);
+}
+
+int zke_queue_due(zke_queue *queue, int64_t *deadline_out) {
+  int64_t due, now = queue_wall_ms();
+  if (!deadline_out) return zke_fail(ZKE_BADARGUMENTS, "deadline_out is NULL");
+  int rc = queue_enter_look(queue);
+  if (rc != ZKE_OK) return rc;
+  due = ZKE_FOREVER;
+  for (int i = queue->first; i < queue->last; i++) {
+    const queue_name *n = &queue->order[i];
+    bool next = n->due_ms > now && n->due_ms < due;
+    if (next && !queue_is_claimed(queue, n->name)) due = n->due_ms;
+  }
+  *deadline_out = queue_when(queue->r.z, due, INT64_MAX / 4);
+  return zke_recipe_leave(&queue->r, ZKE_OK);
+}
+
+/* ---- looking ---- */
+
+int zke_queue_peek(zke_queue *queue, zke_queue_item **item_out) {
+  zke_queue_item *item = NULL;
+  if (!item_out) return zke_fail(ZKE_BADARGUMENTS, "item_out is NULL");
+  *item_out = NULL;
+  int rc = zke_recipe_enter((zke_recipe *)queue);
+  if (rc != ZKE_OK) return rc;
+  rc = queue_ready(queue, ZKE_FOREVER);
+  if (rc == ZKE_OK) rc = queue_pick(queue, true, ZKE_FOREVER, &item);
+  if (rc == ZKE_OK) *item_out = item;
+  if (rc == QUEUE_NOTHING)
+    rc = zke_fail(ZKE_NONODE, "nothing to take from the queue %s",
+                  queue->r.path);
+  return zke_recipe_leave(&queue->r, rc);
+}
+
+/* How many of a kind stand in the line. */
+static int queue_count_line(zke_queue *q, const char *kind, int *count) {
+  zke_entries *line = NULL;
+  int rc =
+      zke_recipe_entries(q->r.z, q->line, &kind, 1, NULL, NULL, &line, NULL);
+  if (rc == ZKE_OK) *count = line->count;
+  zke_free(line);
+  return rc;
+}
+
+static int queue_count_dead(zke_queue *q, int *count) {
+  zke_strings *names = NULL;
+  queue_name parsed;
+  int rc = zke_children(q->r.z, q->dead, NULL, NULL, &names, NULL);
+  for (int i = 0; rc == ZKE_OK && i < names->count; i++)
+    *count += queue_parse(names->data[i], &parsed);
+  zke_free(names);
+  return rc;
+}
+
+static void queue_count_items(const zke_queue *q, zke_queue_counts *c) {
+  int64_t now = queue_wall_ms();
+  c->items = q->last - q->first;
+  for (int i = q->first; i < q->last; i++) {
+    if (queue_is_claimed(q, q->order[i].name))
+      c->claimed++;
+    else if (q->order[i].due_ms > now)
+      c->delayed++;
+    else
+      c->ready++;
+  }
+}
+
+int zke_queue_size(zke_queue *queue, zke_queue_counts *counts_out) {
+  zke_queue_counts c;
+  memset(&c, 0, sizeof c);
+  if (!counts_out) return zke_fail(ZKE_BADARGUMENTS, "counts_out is NULL");
+  int rc = queue_enter_look(queue);
+  if (rc != ZKE_OK) return rc;
+  queue_count_items(queue, &c);
+  c.limit = queue->limit;
+  c.attempts = queue->attempts;
+  rc = queue_count_dead(queue, &c.dead);
+  if (rc == ZKE_OK) rc = queue_count_line(queue, "take-", &c.takers);
+  if (rc == ZKE_OK) rc = queue_count_line(queue, "put-", &c.putters);
+  if (rc == ZKE_OK) *counts_out = c;
+  return zke_recipe_leave(&queue->r, rc);
+}
+
+/* What a list is made of: for each item two reads in one snapshot. */
+typedef struct queue_listing {
+  const char *directory, *claims; /* claims NULL: of dead letters */
+  const queue_name *order;
+  int count;
+  int32_t cversion; /* of the directory, as order was read */
+  char **paths;
+  zke_op *ops;
+  zke_op_result *reads; /* the item's, then its claim's */
+  zke_session_list *who;
+} queue_listing;
+
+static int queue_listing_read(zke_queue *q, queue_listing *l) {
+  zke *z = q->r.z;
+  size_t count = 2 * (size_t)l->count + 1;
+  int rc = ZKE_OK;
+  l->paths = zke_alloc(z, count * sizeof *l->paths);
+  l->ops = zke_alloc(z, count * sizeof *l->ops);
+  l->reads = zke_alloc(z, count * sizeof *l->reads);
+  if (!l->paths || !l->ops || !l->reads) return ZKE_NOMEM;
+  for (int i = 0; i < 2 * l->count && rc == ZKE_OK; i++) {
+    const char *in = i % 2 && l->claims ? l->claims : l->directory;
+    l->paths[i] = zke_recipe_path(z, in, l->order[i / 2].name);
+    if (!l->paths[i]) return ZKE_NOMEM;
+    zke_op_children(&l->ops[i], l->paths[i]); /* Stat without the data */
+  }
+  zke_op_get(&l->ops[2 * l->count], l->directory);
+  rc = zke_multi_read(z, l->ops, (int)count, l->reads);
+  return rc == ZKE_OK ? zke_sessions(z, &l->who) : rc;
+}
+
+static void queue_listing_free(queue_listing *l) {
+  for (int i = 0; l->paths && i < 2 * l->count; i++) zke_free(l->paths[i]);
+  if (l->reads) zke_results_clear(l->reads, 2 * l->count + 1);
+  zke_free(l->paths);
+  zke_free(l->ops);
+  zke_free(l->reads);
+  zke_free(l->who);
+}
+
+static const zke_session_info *queue_who(const queue_listing *l, int64_t id) {
+  for (int i = 0; i < l->who->count; i++)
+    if (l->who->data[i].id == id) return &l->who->data[i];
+  return NULL;
+}
+
+/* One line of the list, but for the texts. */
+static void queue_describe(const queue_listing *l, int i, zke_queue_entry *e) {
+  const zke_op_result *item = &l->reads[2 * i], *claim = item + 1;
+  *e = (zke_queue_entry){.name = l->order[i].name,
+                         .identity = "",
+                         .len = item->stat.dataLength,
+                         .priority = l->order[i].priority,
+                         .attempts = item->stat.version,
+                         .zxid = item->stat.czxid,
+                         .put_ms = item->stat.ctime,
+                         .due_ms = l->order[i].due_ms,
+                         .producer = item->stat.ephemeralOwner};
+  if (!l->claims || claim->rc != ZKE_OK) return;
+  const zke_session_info *who = queue_who(l, claim->stat.ephemeralOwner);
+  e->claimed = 1;
+  e->token = claim->stat.czxid;
+  e->session = claim->stat.ephemeralOwner;
+  e->since_ms = claim->stat.ctime;
+  if (!who) return;
+  e->identity = who->identity;
+  e->pid = who->pid;
+}
+
+static char *queue_copy(char **at, const char *text) {
+  char *copy = *at;
+  size_t size = strlen(text) + 1;
+  memcpy(copy, text, size);
+  *at += size;
+  return copy;
+}
+
+/* The list as the user gets it: one block. */
+static int queue_listing_make(zke_queue *q, const queue_listing *l,
+                              zke_queue_entries **out) {
+  zke_queue_entry one;
+  size_t size = sizeof(zke_queue_entries);
+  for (int i = 0; i < l->count; i++) {
+    queue_describe(l, i, &one);
+    size += sizeof one + strlen(one.name) + strlen(one.identity) + 2;
+  }
+  zke_queue_entries *list = zke_alloc(q->r.z, size);
+  if (!list) return ZKE_NOMEM;
+  zke_queue_entry *entry = (zke_queue_entry *)(void *)(list + 1);
+  char *at = (char *)(entry + l->count);
+  list->data = entry;
+  for (int i = 0; i < l->count; i++) {
+    if (l->reads[2 * i].rc != ZKE_OK) continue; /* gone meanwhile */
+    queue_describe(l, i, entry);
+    entry->name = queue_copy(&at, entry->name);
+    entry->identity = queue_copy(&at, entry->identity);
+    entry++;
+    list->count++;
+  }
+  *out = list;
+  return ZKE_OK;
+}
+
+/* QUEUE_AGAIN: the names are older than the rest; the list was made. */
+static int queue_listing_do(zke_queue *q, queue_listing *l,
+                            zke_queue_entries **out) {
+  int rc = queue_listing_read(q, l);
+  if (rc == ZKE_OK) rc = queue_listing_make(q, l, out);
+  if (rc == ZKE_OK && l->reads[2 * l->count].stat.cversion != l->cversion)
+    rc = QUEUE_AGAIN;
+  queue_listing_free(l);
+  return rc;
+}
+
+static int queue_list(zke_queue *q, zke_queue_entries **out) {
+  int rc = queue_look(q);
+  if (rc != ZKE_OK) return rc;
+  queue_listing l = {.directory = q->entries,
+                     .claims = q->taken,
+                     .order = q->order + q->first,
+                     .count = q->last - q->first,
+                     .cversion = q->cversion};
+  return queue_listing_do(q, &l, out);
+}
+
+static int queue_compare_numbers(const void *a, const void *b) {
+  queue_name x = *(const queue_name *)a, y = *(const queue_name *)b;
+  x.priority = y.priority = 0;
+  return queue_compare(&x, &y);
+}
+
+static int queue_dead(zke_queue *q, zke_queue_entries **out) {
+  zke_strings *names = NULL;
+  zke_stat stat;
+  int rc = zke_children(q->r.z, q->dead, NULL, NULL, &names, &stat);
+  if (rc != ZKE_OK) return rc;
+  queue_listing l = {.directory = q->dead, .cversion = stat.cversion};
+  queue_name *order = queue_sort(q->r.z, names, &l.count);
+  if (order) {
+    qsort(order, (size_t)l.count, sizeof *order, queue_compare_numbers);
+    l.order = order;
+    rc = queue_listing_do(q, &l, out);
+  } else {
+    rc = ZKE_NOMEM;
+  }
+  zke_free(order);
+  zke_free(names);
+  return rc;
+}
+
+/* Make a list; where the queue does not stand still, the third will do. */
+static int queue_make_list(zke_queue *q,
+                           int (*make)(zke_queue *, zke_queue_entries **),
+                           zke_queue_entries **entries_out) {
+  if (!entries_out) return zke_fail(ZKE_BADARGUMENTS, "entries_out is NULL");
+  *entries_out = NULL;
+  int rc = zke_recipe_enter((zke_recipe *)q);
+  if (rc != ZKE_OK) return rc;
+  rc = queue_ready(q, ZKE_FOREVER);
+  if (rc == ZKE_OK) rc = QUEUE_AGAIN;
+  for (int i = 0; i < QUEUE_TRIES && rc == QUEUE_AGAIN; i++) {
+    zke_free(*entries_out);
+    *entries_out = NULL;
+    rc = make(q, entries_out);
+  }
+  return zke_recipe_leave(&q->r, rc == QUEUE_AGAIN ? ZKE_OK : rc);
+}
+
+int zke_queue_list(zke_queue *queue, zke_queue_entries **entries_out) {
+  return queue_make_list(queue, queue_list, entries_out);
+}
+
+int zke_queue_dead(zke_queue *queue, zke_queue_entries **entries_out) {
+  return queue_make_list(queue, queue_dead, entries_out);
+}
+
+/* A dead letter is put like anything else, and deleted in the same step. */
+static int queue_requeue(zke_queue *q, const queue_name *n,
+                         int64_t deadline_ms) {
+  zke_queue_value value = {NULL, -1};
+  char *data = NULL, *letter = zke_recipe_path(q->r.z, q->dead, n->name);
+  if (!letter) return ZKE_NOMEM;
+  int rc = queue_ready(q, deadline_ms);
+  if (rc == ZKE_OK)
+    rc = zke_get(q->r.z, letter, NULL, NULL, &data, &value.len, NULL);
+  value.data = data;
+  queue_load load = {.values = &value,
+                     .count = 1,
+                     .priority = n->priority,
+                     .mode = ZKE_PERSISTENT_SEQUENTIAL,
+                     .letter = letter};
+  if (rc == ZKE_OK) rc = queue_put(q, &load, deadline_ms);
+  zke_free(data);
+  zke_free(letter);
+  return rc;
+}
+
+int zke_queue_requeue(zke_queue *queue, const char *name, int64_t deadline_ms) {
+  queue_name n;
+  if (!name || !queue_parse(name, &n))
+    return zke_fail(ZKE_BADARGUMENTS, "%s is not a letter's name",
+                    name ? name : "NULL");
+  int rc = zke_recipe_enter((zke_recipe *)queue);
+  if (rc != ZKE_OK) return rc;
+  return zke_recipe_leave(&queue->r, queue_requeue(queue, &n, deadline_ms));
+}

@@ -1,0 +1,334 @@
+/* queue.h - items for whoever comes first, with claims, priorities and delays
+ *
+ *     zke_queue *queue;
+ *     zke_queue_item *item;
+ *     if (zke_queue_new(z, "/jobs", NULL, &queue) != ZKE_OK) ...
+ *     zke_queue_put(queue, "resize 7", 8, NULL, ZKE_FOREVER);
+ *     while (zke_queue_claim(queue, zke_now(z) + 5000, &item) == ZKE_OK) {
+ *       ...work on item->data; should this process die, another one gets it...
+ *       if (zke_queue_ack(queue, item, NULL, 0, NULL) != ZKE_OK)
+ *         fprintf(stderr, "%s\n", zke_errmsg());
+ *       zke_free(item);
+ *     }
+ *     zke_queue_free(queue);
+ *
+ * LAYOUT, which kazoo's LockingQueue shares:
+ *
+ *     /jobs                              data "zkembed queue", limit, attempts
+ *       entries
+ *         entry-100-0000000000           an item: priority 100, number 0
+ *         later-100-1790000000000-0000000001   not before this time
+ *       taken
+ *         entry-100-0000000000           ephemeral: a claim
+ *       dead
+ *         entry-100-0000000000           was claimed too often
+ *       line
+ *         _c_<guid>-take-0000000000      ephemeral: waits for an item
+ *         _c_<guid>-put-0000000001       ephemeral: waits for room
+ *         _c_<guid>-user-0000000002      ephemeral: an object's changes
+ *
+ * An item's znode has the item's data; its version counts the claims.  Items
+ * go out by priority (lower first), then by number, as a list fresh at each
+ * look says: a plain queue is one in which all have the same priority.
+ *
+ * EXACTLY ONCE IN AND OUT.  Every change is one zke_multi(), which also writes
+ * the object's own "user" znode: after a lost reply its version tells whether
+ * the change was made.  So a put is never done twice, even where the item is
+ * taken before the producer could look for it.
+ *
+ * IF THE PROCESS DIES in a put, all of its items are in or none; in a take,
+ * the item is still there or gone with the process (at most once); with a
+ * claim, or while it acknowledges, the item is either done or free again as
+ * soon as the session is gone (at least once): waiting takers are told by the
+ * kernel.  Its places in the line go with its session.
+ *
+ * WHO IS WOKEN: those who wait stand in a line, of which the first two watch
+ * the queue; the others watch the two before them.  A put wakes at most four,
+ * however many wait, and one process that is stopped stops nobody.  The line
+ * says who is told, not who may take: a call that finds an item takes it.
+ *
+ * LOSING THE SESSION, or a claim to somebody who deletes it, loses the claim:
+ * the listener hears ZKE_QUEUE_LOST; ack, release, check and a multi with
+ * zke_queue_claim_op() fail.
+ *
+ * FENCING: item->token, the claim's czxid, greater than that of every claim of
+ * the item before.  In the same database guard with zke_queue_claim_op(), or
+ * let zke_queue_ack() make the changes together with the acknowledgement.
+ *
+ * LIMITS: names carry a number of 31 bits, which is used up after two thousand
+ * million puts.  A claim writes the item's data again: keep large data
+ * elsewhere.  Whoever makes items by zke_create() wakes nobody unless it also
+ * sets the data of "entries".
+ */
+#ifndef ZKEMBED_RECIPES_QUEUE_H
+#define ZKEMBED_RECIPES_QUEUE_H
+
+#include "support.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct zke_queue zke_queue;
+
+/* What the listener hears. */
+enum {
+  ZKE_QUEUE_ITEM = 1, /* after zke_queue_start(): something can be taken */
+  ZKE_QUEUE_ROOM = 2, /* after zke_queue_start(): there is room */
+  ZKE_QUEUE_LOST = 3, /* a claim is gone: its token and the item's name */
+  ZKE_QUEUE_OVER = 4  /* the session has ended: nothing more will be told */
+};
+typedef void (*zke_queue_fn)(zke_queue *queue, int event, int64_t token,
+                             const char *name, void *context);
+
+typedef struct zke_queue_options {
+  size_t size;
+  int limit; /* most items, those claimed and delayed included; 0: see below */
+  int attempts; /* claims until an item becomes a dead letter; 0: see below */
+  zke_queue_fn listener; /* with one, a claim costs one more small write: the
+                            watch of its znode */
+  void *context;
+} zke_queue_options;
+
+/* zke_queue_new - an object for one producer or consumer; does not touch the
+ * tree
+ *
+ * limit and attempts belong to the queue, not to the object: the first one
+ * that names them writes them down, others must name the same or 0, which
+ * takes what there is; as long as nobody has, there is no limit, and items are
+ * claimed without end.
+ *
+ *   path       of the queue; made when first needed
+ *   options    NULL for the defaults; copied
+ *   queue_out  out, not NULL; NULL on failure
+ *
+ * Returns ZKE_OK, ZKE_BADARGUMENTS, or what the handle's state asks for.
+ * Where other functions find another limit in the queue it is
+ * ZKE_BADARGUMENTS too; where the path is no queue's, ZKE_OTHERKIND.
+ * Threads: any.  In a callback: yes.  Since 0.1. */
+ZKE_API int zke_queue_new(zke *z, const char *path,
+                          const zke_queue_options *options,
+                          zke_queue **queue_out);
+
+/* zke_queue_free - release the claims it holds, and the object; NULL is fine
+ * Threads: any, while no other call on it runs.  In a callback: yes. */
+ZKE_API void zke_queue_free(zke_queue *queue);
+
+/* ------------------------------------------------------------------------
+ * In
+ * --------------------------------------------------------------------- */
+
+/* Set size and leave the rest zero for the defaults. */
+typedef struct zke_queue_put_options {
+  size_t size;
+  int priority;   /* 1 to 999, lower first; 0: 100 */
+  int ephemeral;  /* 1: the item goes with this session */
+  int64_t due_ms; /* not to be taken before, ms since 1970; 0: at once */
+} zke_queue_put_options;
+
+/* zke_queue_put - append an item
+ *
+ *   data, len    as for zke_create(): len -1 for NULL data
+ *   options      NULL for the defaults
+ *   deadline_ms  of zke_now(): how long to wait for room; in the past: not
+ *
+ * Returns ZKE_OK: the item is on the disk; or, and nothing was put,
+ *   ZKE_LIMIT         the queue was full until the deadline
+ *   ZKE_BADARGUMENTS  an option, or data over the handle's limit
+ *   ZKE_CANCELLED     zke_queue_cancel()
+ *   ZKE_MISUSE        another thread waits for room with this object
+ * Threads: any.  In a callback: yes.  Blocks: until the deadline.  Since 0.1.
+ */
+ZKE_API int zke_queue_put(zke_queue *queue, const void *data, int len,
+                          const zke_queue_put_options *options,
+                          int64_t deadline_ms);
+
+typedef struct zke_queue_value {
+  const void *data;
+  int len;
+} zke_queue_value;
+
+/* zke_queue_put_all - append several items in one step, all or none
+ *
+ *   values, count  in this order; 0 does nothing
+ *
+ * Returns as zke_queue_put(); ZKE_LIMIT at once where the queue could never
+ * have so many, ZKE_BADARGUMENTS where their sum is over the data limit. */
+ZKE_API int zke_queue_put_all(zke_queue *queue, const zke_queue_value *values,
+                              int count, const zke_queue_put_options *options,
+                              int64_t deadline_ms);
+
+/* ------------------------------------------------------------------------
+ * Out
+ * --------------------------------------------------------------------- */
+
+/* An item, in one block that zke_free() releases, at any time: that neither
+ * acknowledges nor releases the claim. */
+typedef struct zke_queue_item {
+  const char *name; /* of its znode */
+  const char *data; /* followed by a NUL; NULL for NULL data */
+  int len;
+  int priority;
+  int attempts;   /* how often it was claimed, this time included */
+  int64_t token;  /* the claim's fencing value; 0: not claimed */
+  int64_t zxid;   /* of the put */
+  int64_t put_ms; /* when, ms since 1970 */
+  int64_t due_ms; /* 0: at once */
+  /* the queue's own */
+  const char *entry_path, *claim_path;
+  int32_t version;
+} zke_queue_item;
+
+/* zke_queue_take  - take the first item out of the queue: at most once
+ * zke_queue_claim - claim the first item: at least once
+ *
+ *   deadline_ms  of zke_now(): how long to wait for one; in the past: not
+ *   item_out     out, not NULL
+ *
+ * Returns ZKE_OK, or
+ *   ZKE_OPERATIONTIMEOUT  nothing to take until the deadline; the sentence
+ *                         tells whether that is because all is claimed (by
+ *                         whom, since when), or not due
+ *   ZKE_CANCELLED         zke_queue_cancel()
+ *   ZKE_MISUSE            another thread waits for an item with this object,
+ *                         or zke_queue_start() does
+ *   ZKE_INVALIDSTATE      the session has ended
+ * Threads: any.  In a callback: yes.  Blocks: until the deadline.  Since 0.1.
+ */
+ZKE_API int zke_queue_take(zke_queue *queue, int64_t deadline_ms,
+                           zke_queue_item **item_out);
+ZKE_API int zke_queue_claim(zke_queue *queue, int64_t deadline_ms,
+                            zke_queue_item **item_out);
+
+/* zke_queue_ack - done: remove the item, and change more in the same step
+ *
+ *   item        from zke_queue_claim() of this object
+ *   ops, count  what is to be changed together with it, or NULL, 0.  Not lost
+ *               and not done twice, whatever happens to the reply
+ *   results     out, count of them, or NULL; zke_results_clear() releases
+ *               them.  All zero where a reply was lost
+ *
+ * Returns ZKE_OK, or ZKE_LOST where the claim is not held any more, or what
+ * zke_multi() says to ops: then nothing was changed, and the claim is held. */
+ZKE_API int zke_queue_ack(zke_queue *queue, const zke_queue_item *item,
+                          const zke_op *ops, int count, zke_op_result *results);
+
+/* zke_queue_release - give the item back: it is the first again
+ *
+ * After its last attempt it goes to the dead letters instead.
+ * Returns ZKE_OK, or ZKE_LOST. */
+ZKE_API int zke_queue_release(zke_queue *queue, const zke_queue_item *item);
+
+/* zke_queue_check - ask the file: ZKE_OK while the claim is held, else
+ * ZKE_LOST */
+ZKE_API int zke_queue_check(zke_queue *queue, const zke_queue_item *item);
+
+/* zke_queue_claim_op - operations for one's own zke_multi()
+ *
+ * They fail with ZKE_NONODE or ZKE_BADVERSION unless the claim is held; valid
+ * as long as the item is.
+ *
+ *   ops  out: ZKE_QUEUE_CLAIM_OPS of them
+ *
+ * Returns ZKE_OK, or ZKE_BADARGUMENTS (NULL, or an item without claim).
+ * Threads: any.  Blocks: no. */
+enum { ZKE_QUEUE_CLAIM_OPS = 2 };
+ZKE_API int zke_queue_claim_op(const zke_queue_item *item,
+                               zke_op ops[ZKE_QUEUE_CLAIM_OPS]);
+
+/* zke_queue_cancel - the blocking call on it returns ZKE_CANCELLED; where none
+ * is running, the next one that waits.  Threads: any.  Blocks: no. */
+ZKE_API int zke_queue_cancel(zke_queue *queue);
+
+/* ------------------------------------------------------------------------
+ * Without blocking
+ *
+ * Ask to be told, and when the listener hears it, try with a deadline of 0.
+ * A try that succeeds ends the waiting; after one that finds others were
+ * quicker the object waits on in its place and is told again.  Who is told and
+ * neither tries nor stops keeps a place in front that others could use.
+ * --------------------------------------------------------------------- */
+
+/* zke_queue_start - have the listener told, from zke_dispatch() or at once, of
+ *                   ZKE_QUEUE_ITEM or ZKE_QUEUE_ROOM
+ * zke_queue_stop  - do not wait any more
+ *
+ *   event  one of the two
+ *
+ * Returns ZKE_OK, also where it was asked for already; ZKE_BADARGUMENTS;
+ * ZKE_MISUSE without a listener, or while another thread waits. */
+ZKE_API int zke_queue_start(zke_queue *queue, int event);
+ZKE_API int zke_queue_stop(zke_queue *queue, int event);
+
+/* zke_queue_due - when the next delayed item can be taken
+ *
+ * No event tells that a time has come: an event loop that uses
+ * zke_queue_start() has to try then.
+ *
+ *   deadline_out  out, not NULL: ms of zke_now(), or ZKE_FOREVER */
+ZKE_API int zke_queue_due(zke_queue *queue, int64_t *deadline_out);
+
+/* ------------------------------------------------------------------------
+ * Looking
+ * --------------------------------------------------------------------- */
+
+typedef struct zke_queue_counts {
+  int items;   /* all that are in: the sum of the next three */
+  int ready;   /* can be taken now */
+  int delayed; /* not yet due */
+  int claimed;
+  int dead;
+  int takers, putters; /* who wait */
+  int limit, attempts; /* of the queue; 0: none */
+} zke_queue_counts;
+
+typedef struct zke_queue_entry {
+  const char *name;
+  int len; /* bytes of its data */
+  int priority;
+  int attempts;
+  int64_t zxid;     /* of the put */
+  int64_t put_ms;   /* when, ms since 1970; of a dead letter: when it died */
+  int64_t due_ms;   /* 0: at once */
+  int64_t producer; /* session of an ephemeral item, else 0 */
+  int claimed;      /* 1: the rest is set */
+  int64_t token;
+  int64_t session;
+  int64_t since_ms;
+  const char *identity; /* of the consumer; "" for one that is just dying */
+  int64_t pid;          /* in its own PID namespace; for display */
+} zke_queue_entry;
+
+/* One block, released by zke_free(). */
+typedef struct zke_queue_entries {
+  int count;
+  const zke_queue_entry *data;
+} zke_queue_entries;
+
+/* zke_queue_peek   - the item that would be taken next, not taken; ZKE_NONODE
+ *                    where there is none
+ * zke_queue_size   - how many of what
+ * zke_queue_list   - all items in their order, and who works on them
+ * zke_queue_dead   - the dead letters, oldest first
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ZKE_API int zke_queue_peek(zke_queue *queue, zke_queue_item **item_out);
+ZKE_API int zke_queue_size(zke_queue *queue, zke_queue_counts *counts_out);
+ZKE_API int zke_queue_list(zke_queue *queue, zke_queue_entries **entries_out);
+ZKE_API int zke_queue_dead(zke_queue *queue, zke_queue_entries **entries_out);
+
+/* zke_queue_requeue - put a dead letter back in, as new, at the end
+ *
+ * In one step, with its priority; the name does not grow.  Room for it is
+ * waited for as by zke_queue_put().  (To drop one, zke_delete() it.)
+ *
+ *   name  as zke_queue_dead() shows it
+ *
+ * Returns as zke_queue_put(), or ZKE_NONODE where there is no such letter. */
+ZKE_API int zke_queue_requeue(zke_queue *queue, const char *name,
+                              int64_t deadline_ms);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,519 @@
+/* rendezvous.c - parties meet and exchange what they brought
+ *
+ * A meeting is a double barrier that is left as soon as it has been entered.
+ * A point is a znode of its own. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "rendezvous.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- a meeting ---- */
+
+/* All that changes is the barrier's. */
+struct zke_rendezvous {
+  zke_double_barrier *barrier;
+  zke_rendezvous_fn listener;
+  void *context;
+};
+
+/* Get out of a round, without waiting for anybody.  That somebody died in it
+ * does not matter: everybody's data is there. */
+static int meeting_leave(zke_double_barrier *b) {
+  int state = zke_double_barrier_state(b);
+  if (state != ZKE_DOUBLE_BARRIER_INSIDE && state != ZKE_DOUBLE_BARRIER_LEAVING)
+    return ZKE_OK;
+  int rc = zke_double_barrier_leave(b, 0);
+  return rc == ZKE_OPERATIONTIMEOUT || rc == ZKE_BROKEN ||
+                 rc == ZKE_CANCELLED || rc == ZKE_LOST
+             ? ZKE_OK
+             : rc;
+}
+
+/* Where a blocking call runs, that one leaves the round: here it cannot.  The
+ * user's listener may free the meeting. */
+static void meeting_told(zke_double_barrier *b, int event, int64_t round,
+                         void *context) {
+  const zke_rendezvous *m = context;
+  if (event == ZKE_DOUBLE_BARRIER_ENTERED) {
+    meeting_leave(b);
+    if (m->listener)
+      m->listener(context, ZKE_RENDEZVOUS_MET, round, m->context);
+  } else if (event == ZKE_DOUBLE_BARRIER_GONE) {
+    if (m->listener) m->listener(context, ZKE_RENDEZVOUS_LOST, 0, m->context);
+  }
+}
+
+int zke_rendezvous_new(zke *z, const char *path, int parties,
+                       const zke_rendezvous_options *options,
+                       zke_rendezvous **meeting_out) {
+  if (!meeting_out) return zke_fail(ZKE_BADARGUMENTS, "meeting_out is NULL");
+  *meeting_out = NULL;
+  if (options && options->size != sizeof *options)
+    return zke_fail(ZKE_BADARGUMENTS,
+                    "the options' size is not this version's");
+  int rc = zke_sync(z, "/");
+  if (rc != ZKE_OK) return rc;
+  zke_rendezvous *m = zke_alloc(z, sizeof *m);
+  if (!m) return ZKE_NOMEM;
+  if (options) {
+    m->listener = options->listener;
+    m->context = options->context;
+  }
+  zke_double_barrier_options o = {.size = sizeof o,
+                                  .kind = "rendezvous",
+                                  .listener = meeting_told,
+                                  .context = m};
+  rc = zke_double_barrier_new(z, path, parties, &o, &m->barrier);
+  if (rc == ZKE_OK)
+    *meeting_out = m;
+  else
+    zke_free(m);
+  return rc;
+}
+
+void zke_rendezvous_free(zke_rendezvous *meeting) {
+  if (!meeting) return;
+  zke_double_barrier_free(meeting->barrier);
+  zke_free(meeting);
+}
+
+static int meeting_check(const zke_rendezvous *meeting) {
+  if (meeting) return ZKE_OK;
+  return zke_fail(ZKE_BADARGUMENTS, "the object is NULL");
+}
+
+int zke_rendezvous_meet(zke_rendezvous *meeting, const void *data, int len,
+                        int64_t deadline_ms, zke_party_list **list_out,
+                        int64_t *token_out) {
+  zke_party_list *list = NULL;
+  int64_t token = 0;
+  int rc = meeting_check(meeting);
+  if (rc == ZKE_OK) rc = meeting_leave(meeting->barrier);
+  if (rc != ZKE_OK) return rc;
+  zke_double_barrier *b = meeting->barrier;
+  rc = zke_double_barrier_enter(b, data, len, deadline_ms, &token);
+  if (rc != ZKE_OK) return rc;
+  if (list_out) rc = zke_double_barrier_members(b, &list);
+  if (rc == ZKE_OK) rc = meeting_leave(b);
+  if (rc != ZKE_OK) {
+    zke_free(list);
+    return rc;
+  }
+  if (list_out) *list_out = list;
+  if (token_out) *token_out = token;
+  return ZKE_OK;
+}
+
+int zke_rendezvous_start(zke_rendezvous *meeting, const void *data, int len) {
+  int rc = meeting_check(meeting);
+  if (rc == ZKE_OK) rc = meeting_leave(meeting->barrier);
+  if (rc != ZKE_OK) return rc;
+  return zke_double_barrier_enter_start(meeting->barrier, data, len);
+}
+
+int zke_rendezvous_withdraw(zke_rendezvous *meeting) {
+  int rc = meeting_check(meeting);
+  return rc == ZKE_OK ? zke_double_barrier_withdraw(meeting->barrier) : rc;
+}
+
+int zke_rendezvous_result(zke_rendezvous *meeting, zke_party_list **list_out,
+                          int64_t *token_out) {
+  zke_party_list *list = NULL;
+  int rc = meeting_check(meeting);
+  if (rc == ZKE_OK) rc = zke_double_barrier_members(meeting->barrier, &list);
+  if (rc != ZKE_OK) return rc;
+  if (list->count == 0) {
+    zke_free(list);
+    return zke_fail(ZKE_NONODE, "there was no meeting yet");
+  }
+  if (token_out) *token_out = list->data[0].mzxid;
+  if (list_out)
+    *list_out = list;
+  else
+    zke_free(list);
+  return ZKE_OK;
+}
+
+int zke_rendezvous_cancel(zke_rendezvous *meeting) {
+  int rc = meeting_check(meeting);
+  return rc == ZKE_OK ? zke_double_barrier_cancel(meeting->barrier) : rc;
+}
+
+int zke_rendezvous_missing(zke_rendezvous *meeting, int *count_out) {
+  int rc = meeting_check(meeting);
+  if (rc != ZKE_OK) return rc;
+  return zke_double_barrier_missing(meeting->barrier, NULL, count_out);
+}
+
+int zke_rendezvous_parties(zke *z, const char *path,
+                           zke_party_list **list_out) {
+  return zke_double_barrier_parties(z, path, list_out);
+}
+
+/* ---- a point's data ---- */
+
+static const char point_mark[] = "zkembed rendezvous-point\n";
+static const char point_empty[] = "zkembed rendezvous-point\nempty\n";
+
+enum { MARK = sizeof point_mark - 1, AGAIN = 1 };
+
+typedef struct point_data {
+  char *text; /* as it was read */
+  int text_len;
+  zke_stat stat;
+  bool filled;
+  int64_t pid;
+  const char *identity;
+  const char *data;
+  int len;
+} point_data;
+
+/* Read a point.  ZKE_NONODE: it is not there; ZKE_OTHERKIND: it is none.  To be
+ * released by zke_free(p->text). */
+static int point_read(zke *z, const char *path, zke_watch_fn fn, void *context,
+                      point_data *p) {
+  uint64_t session;
+  int at = 0;
+  memset(p, 0, sizeof *p);
+  int rc = zke_get(z, path, fn, context, &p->text, &p->text_len, &p->stat);
+  if (rc != ZKE_OK) return rc;
+  if (p->text_len < MARK || memcmp(p->text, point_mark, MARK) != 0)
+    return zke_fail(ZKE_OTHERKIND, "%s is not a rendezvous point", path);
+  char *line = p->text + MARK;
+  char *end = memchr(line, '\n', (size_t)(p->text_len - MARK));
+  if (!end || sscanf(line, "filled %" SCNx64 " %" SCNd64 "%n", &session,
+                     &p->pid, &at) != 2)
+    return ZKE_OK;
+  p->filled = true;
+  p->identity = line[at] == ' ' ? line + at + 1 : end;
+  p->data = end + 1;
+  p->len = p->text_len - (int)(p->data - p->text);
+  return ZKE_OK;
+}
+
+/* "... is filled by master (pid 12) since 2026-11-20T12:00:00Z" */
+static int point_say_filled(const point_data *p, const char *path) {
+  char when[32];
+  struct tm utc;
+  time_t seconds = (time_t)(p->stat.mtime / 1000);
+  gmtime_r(&seconds, &utc);
+  strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return zke_fail(
+      ZKE_HELD,
+      "the rendezvous point %s is filled by %.*s (pid %" PRId64 ") since %s",
+      path, (int)(p->data - 1 - p->identity), p->identity, p->pid, when);
+}
+
+/* ---- preparing and filling ---- */
+
+typedef struct point_change {
+  const char *path;
+  int mode;
+  char *text;
+  int len;
+  bool unsure; /* the last try may have done it */
+  int64_t token;
+} point_change;
+
+/* It is there already. */
+static int point_compare(zke *z, const point_change *c) {
+  point_data p;
+  int64_t owner = c->mode == ZKE_EPHEMERAL ? zke_session_id(z) : 0;
+  int rc = point_read(z, c->path, NULL, NULL, &p);
+  if (rc == ZKE_NONODE) rc = AGAIN;
+  if (rc == ZKE_OK && p.stat.ephemeralOwner != owner)
+    rc = zke_fail(ZKE_HELD, "%s is another's rendezvous point", c->path);
+  else if (rc == ZKE_OK && p.filled && !c->unsure)
+    rc = point_say_filled(&p, c->path);
+  zke_free(p.text);
+  return rc;
+}
+
+static int point_try_prepare(zke *z, void *arg) {
+  point_change *c = arg;
+  int rc = AGAIN;
+  while (rc == AGAIN) {
+    rc = zke_create(z, c->path, point_empty, sizeof point_empty - 1,
+                    ZKE_OPEN_ACL, c->mode, NULL, NULL);
+    if (rc == ZKE_NODEEXISTS) rc = point_compare(z, c);
+  }
+  c->unsure = c->unsure || rc == ZKE_CONNECTIONLOSS;
+  return rc;
+}
+
+static int point_ensure_parent(zke *z, const char *path, int64_t deadline_ms) {
+  const char *last = strrchr(path, '/');
+  if (last == path) return ZKE_OK;
+  char *parent = zke_alloc(z, (size_t)(last - path) + 1);
+  if (!parent) return ZKE_NOMEM;
+  memcpy(parent, path, (size_t)(last - path));
+  int rc = zke_ensure_path(z, parent, ZKE_CONTAINER, deadline_ms);
+  zke_free(parent);
+  return rc;
+}
+
+int zke_rendezvous_prepare(zke *z, const char *path, int ephemeral,
+                           int64_t deadline_ms) {
+  point_change c = {.path = path,
+                    .mode = ephemeral ? ZKE_EPHEMERAL : ZKE_PERSISTENT};
+  int rc = zke_exists(z, path, NULL, NULL, NULL); /* checks the path */
+  if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
+  do { /* a container may go before it has a child */
+    rc = point_ensure_parent(z, path, deadline_ms);
+    if (rc == ZKE_OK) rc = zke_retry(z, point_try_prepare, &c, deadline_ms);
+  } while (rc == ZKE_NONODE);
+  return rc;
+}
+
+/* The mark, "filled <session> <pid> <identity>\n" and the data. */
+static int point_text(zke *z, point_change *c, const void *data, int len) {
+  zke_session_list *who = NULL;
+  int rc = zke_session(z, zke_session_id(z), &who);
+  if (rc != ZKE_OK) return rc;
+  size_t room = MARK + strlen(who->data[0].identity) + 64;
+  c->text = zke_alloc(z, room + (size_t)len);
+  if (c->text) {
+    memcpy(c->text, point_mark, MARK);
+    c->len = MARK + snprintf(c->text + MARK, room - MARK,
+                             "filled %" PRIx64 " %" PRId64 " %s",
+                             (uint64_t)who->data[0].id, who->data[0].pid,
+                             who->data[0].identity);
+    for (int i = MARK; i < c->len; i++) {
+      if (c->text[i] == '\n') c->text[i] = ' ';
+    }
+    c->text[c->len++] = '\n';
+    if (len) memcpy(c->text + c->len, data, (size_t)len);
+    c->len += len;
+  }
+  zke_free(who);
+  return c->text ? ZKE_OK : ZKE_NOMEM;
+}
+
+static int point_fill_once(zke *z, point_change *c) {
+  point_data p;
+  int rc = point_read(z, c->path, NULL, NULL, &p);
+  if (rc == ZKE_OK && !p.filled) {
+    rc = zke_set(z, c->path, c->text, c->len, p.stat.version, &p.stat);
+    if (rc == ZKE_BADVERSION) rc = AGAIN;
+  } else if (rc == ZKE_OK) {
+    bool mine = c->unsure && p.text_len == c->len &&
+                memcmp(p.text, c->text, (size_t)c->len) == 0;
+    if (!mine) rc = point_say_filled(&p, c->path);
+  }
+  if (rc == ZKE_OK) c->token = p.stat.mzxid;
+  zke_free(p.text);
+  return rc;
+}
+
+static int point_try_fill(zke *z, void *arg) {
+  point_change *c = arg;
+  int rc = AGAIN;
+  while (rc == AGAIN) rc = point_fill_once(z, c);
+  c->unsure = c->unsure || rc == ZKE_CONNECTIONLOSS;
+  return rc;
+}
+
+int zke_rendezvous_fill(zke *z, const char *path, const void *data, int len,
+                        int64_t deadline_ms, int64_t *token_out) {
+  point_change c = {.path = path};
+  if (len < 0 || (!data && len))
+    return zke_fail(ZKE_BADARGUMENTS, "data of length %d", len);
+  int rc = point_text(z, &c, data, len);
+  if (rc == ZKE_OK) rc = zke_retry(z, point_try_fill, &c, deadline_ms);
+  zke_free(c.text);
+  if (rc == ZKE_OK && token_out) *token_out = c.token;
+  return rc;
+}
+
+/* ---- waiting at a point ---- */
+
+struct zke_rendezvous_point {
+  zke_recipe r;
+  zke_rendezvous_point_fn listener;
+  void *context;
+  bool listening;
+  bool waiting;  /* a blocking call runs */
+  int state;     /* ZKE_RENDEZVOUS_POINT_…, 0: it was never there */
+  int64_t czxid; /* of the znode that was seen */
+  int64_t token; /* of the filling */
+  char *data;    /* what was filled in, or NULL */
+  int len;
+};
+
+static void point_change_to(zke_rendezvous_point *p, int state) {
+  if (p->state == state) return;
+  p->state = state;
+  if (p->listening) zke_recipe_tell(&p->r, state, p->token, p->data, p->len);
+}
+
+static void point_forget(zke_rendezvous_point *p) {
+  zke_free(p->data);
+  p->data = NULL;
+  p->len = 0;
+  p->token = 0;
+}
+
+/* Keep what was read. */
+static int point_take(zke_rendezvous_point *p, const point_data *d) {
+  if (p->czxid != d->stat.czxid) {
+    point_forget(p);
+    if (p->state) point_change_to(p, ZKE_RENDEZVOUS_POINT_GONE);
+    p->czxid = d->stat.czxid;
+  }
+  if (!d->filled) {
+    point_change_to(p, ZKE_RENDEZVOUS_POINT_EMPTY);
+  } else if (!p->data) {
+    p->data = zke_alloc(p->r.z, (size_t)d->len + 1);
+    if (!p->data) return ZKE_NOMEM;
+    memcpy(p->data, d->data, (size_t)d->len);
+    p->len = d->len;
+    p->token = d->stat.mzxid;
+    point_change_to(p, ZKE_RENDEZVOUS_POINT_FILLED);
+  }
+  return ZKE_OK;
+}
+
+/* Look, and watch for what comes next: its coming, its filling, its end. */
+static int point_look(zke_rendezvous_point *p) {
+  point_data d;
+  int rc = AGAIN;
+  while (rc == AGAIN) {
+    rc = point_read(p->r.z, p->r.path, zke_recipe_watcher, &p->r, &d);
+    if (rc == ZKE_NONODE) {
+      rc = zke_exists(p->r.z, p->r.path, zke_recipe_watcher, &p->r, NULL);
+      if (rc == ZKE_OK) rc = AGAIN; /* it has come meanwhile */
+    } else if (rc == ZKE_OK) {
+      rc = point_take(p, &d);
+    }
+    zke_free(d.text);
+  }
+  if (rc != ZKE_NONODE) return rc;
+  point_forget(p);
+  p->czxid = 0;
+  if (p->state) point_change_to(p, ZKE_RENDEZVOUS_POINT_GONE);
+  return ZKE_OK;
+}
+
+static int point_step(zke_recipe *r) {
+  zke_rendezvous_point *p = (zke_rendezvous_point *)r;
+  return p->listening || p->waiting ? point_look(p) : ZKE_OK;
+}
+
+static void point_ended(zke_recipe *r) {
+  zke_rendezvous_point *p = (zke_rendezvous_point *)r;
+  point_forget(p);
+  point_change_to(p, ZKE_RENDEZVOUS_POINT_GONE);
+}
+
+static void point_deliver(zke_recipe *r, int event, int64_t number,
+                          const char *text, int len) {
+  zke_rendezvous_point *p = (zke_rendezvous_point *)r;
+  if (p->listener) p->listener(p, event, number, text, len, p->context);
+}
+
+static void point_destroy(zke_recipe *r) {
+  zke_free(((zke_rendezvous_point *)r)->data);
+}
+
+static const zke_recipe_class point_class = {.name = "rendezvous point",
+                                             .step = point_step,
+                                             .ended = point_ended,
+                                             .deliver = point_deliver,
+                                             .destroy = point_destroy};
+
+int zke_rendezvous_point_new(zke *z, const char *path,
+                             const zke_rendezvous_point_options *options,
+                             zke_rendezvous_point **point_out) {
+  zke_recipe *r = NULL;
+  if (!point_out) return zke_fail(ZKE_BADARGUMENTS, "point_out is NULL");
+  *point_out = NULL;
+  if (options && options->size != sizeof *options)
+    return zke_fail(ZKE_BADARGUMENTS,
+                    "the options' size is not this version's");
+  int rc =
+      zke_recipe_new(z, path, &point_class, sizeof(zke_rendezvous_point), &r);
+  if (rc != ZKE_OK) return rc;
+  zke_rendezvous_point *p = (zke_rendezvous_point *)r;
+  if (options) {
+    p->listener = options->listener;
+    p->context = options->context;
+  }
+  *point_out = p;
+  return ZKE_OK;
+}
+
+void zke_rendezvous_point_free(zke_rendezvous_point *point) {
+  zke_recipe_free((zke_recipe *)point);
+}
+
+static int point_done(zke_recipe *r) {
+  const zke_rendezvous_point *p = (const zke_rendezvous_point *)r;
+  if (p->state == ZKE_RENDEZVOUS_POINT_FILLED) return ZKE_OK;
+  if (r->ended || p->state != ZKE_RENDEZVOUS_POINT_GONE) return 1;
+  return zke_fail(ZKE_BROKEN, "the rendezvous point %s has gone", r->path);
+}
+
+static int point_wait(zke_rendezvous_point *p, int64_t deadline_ms) {
+  if (p->state == ZKE_RENDEZVOUS_POINT_GONE) p->state = 0;
+  p->r.changed = true; /* begin with a look */
+  int rc = zke_recipe_await(&p->r, point_done, deadline_ms);
+  if (rc != ZKE_OPERATIONTIMEOUT) return rc;
+  if (p->state == ZKE_RENDEZVOUS_POINT_EMPTY)
+    return zke_fail(rc, "nobody has filled the rendezvous point %s", p->r.path);
+  return zke_fail(rc, "the rendezvous point %s was not prepared", p->r.path);
+}
+
+/* What was filled in, in a block of the caller's. */
+static int point_give(const zke_rendezvous_point *p, char **data_out,
+                      int *len_out, int64_t *token_out) {
+  if (data_out) {
+    char *data = zke_alloc(p->r.z, (size_t)p->len + 1);
+    if (!data) return ZKE_NOMEM;
+    memcpy(data, p->data, (size_t)p->len);
+    *data_out = data;
+  }
+  if (len_out) *len_out = p->len;
+  if (token_out) *token_out = p->token;
+  return ZKE_OK;
+}
+
+int zke_rendezvous_point_wait(zke_rendezvous_point *point, int64_t deadline_ms,
+                              char **data_out, int *len_out,
+                              int64_t *token_out) {
+  int rc = zke_recipe_enter((zke_recipe *)point);
+  if (rc != ZKE_OK) return rc;
+  if (point->waiting) {
+    rc = zke_fail(ZKE_MISUSE, "another thread waits at %s", point->r.path);
+    return zke_recipe_leave(&point->r, rc);
+  }
+  point->waiting = true;
+  rc = point_wait(point, deadline_ms);
+  if (rc == ZKE_OK) rc = point_give(point, data_out, len_out, token_out);
+  point->waiting = false;
+  if (!point->listening)
+    zke_remove_watch(point->r.z, point->r.path, ZKE_WATCH_DATA,
+                     zke_recipe_watcher, &point->r);
+  return zke_recipe_leave(&point->r, rc);
+}
+
+int zke_rendezvous_point_start(zke_rendezvous_point *point) {
+  int rc = zke_recipe_enter((zke_recipe *)point);
+  if (rc != ZKE_OK) return rc;
+  if (!point->listening) {
+    point->listening = true;
+    if (!point->waiting) point->state = 0;
+    if (!point->waiting) point_forget(point);
+    rc = point_look(point);
+    if (rc != ZKE_OK) point->listening = false;
+  }
+  return zke_recipe_leave(&point->r, rc);
+}
+
+int zke_rendezvous_point_cancel(zke_rendezvous_point *point) {
+  return zke_recipe_cancel((zke_recipe *)point);
+}

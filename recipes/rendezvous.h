@@ -1,0 +1,231 @@
+/* rendezvous.h - parties meet and exchange what they brought
+ *
+ * N parties, each with its data; all get everybody's once all are there:
+ *
+ *     zke_rendezvous *meeting;
+ *     zke_party_list *who;
+ *     zke_rendezvous_new(z, "/meetings/startup", 3, NULL, &meeting);
+ *     if (zke_rendezvous_meet(meeting, "host:80", 7, deadline, &who, NULL))
+ *       fail(zke_errmsg());                 (how many are missing; who is here)
+ *     for (int i = 0; i < who->count; i++)
+ *       printf("%s at %s\n", who->data[i].identity, who->data[i].data);
+ *     zke_free(who);
+ *     zke_rendezvous_free(meeting);
+ *
+ * Or as in ZooKeeper's text: the initiator makes a znode, starts a master and
+ * workers and tells them its path; the master fills it in, all others wait for
+ * that, and learn when the initiator has gone:
+ *
+ *     initiator:  zke_rendezvous_prepare(z, "/meetings/7", 1, deadline);
+ *     master:     zke_rendezvous_fill(z, "/meetings/7", "host:80", 7,
+ *                                     deadline, NULL);
+ *     worker:     zke_rendezvous_point *point;
+ *                 zke_rendezvous_point_new(z, "/meetings/7", NULL, &point);
+ *                 zke_rendezvous_point_wait(point, deadline, &data, &len,
+ *                                           NULL);
+ *                 zke_rendezvous_point_free(point);
+ *
+ * LAYOUT.  A meeting is a double barrier (double_barrier.h) of its own kind,
+ * marked "zkembed rendezvous", whose rounds are left as soon as they have
+ * begun; `ready` holds what everybody brought.  A point is one znode: "zkembed
+ * rendezvous-point", then a line "empty", or "filled <session> <pid>
+ * <identity>" and what the master wrote.
+ *
+ * IF A PROCESS DIES before all are there, it is not there, and the others go on
+ * waiting.  Afterwards everybody has everything, whoever dies: what was brought
+ * does not go with who brought it.  A meeting whose parties all died leaves
+ * `ready`, which the next one clears away.  A point prepared as an ephemeral
+ * goes with its initiator, and those who wait are told (ZKE_BROKEN); filled or
+ * not, there is nothing between.
+ *
+ * WHO IS WOKEN: all N when the last has come, nobody before.  All who wait at a
+ * point when it is filled.
+ *
+ * LOSING THE SESSION while waiting ends that with ZKE_INVALIDSTATE; nothing is
+ * held afterwards that could be lost.
+ *
+ * FENCING: the zxid of the meeting, or of the filling, increases from one to
+ * the next.
+ */
+#ifndef ZKEMBED_RECIPES_RENDEZVOUS_H
+#define ZKEMBED_RECIPES_RENDEZVOUS_H
+
+#include "double_barrier.h"
+#include "support.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ------------------------------------------------------------------------
+ * A meeting of N
+ * --------------------------------------------------------------------- */
+
+typedef struct zke_rendezvous zke_rendezvous;
+
+enum {
+  ZKE_RENDEZVOUS_MET = 1, /* zke_rendezvous_result() has what they brought */
+  ZKE_RENDEZVOUS_LOST = 2 /* one's place was taken away, or the session */
+};
+typedef void (*zke_rendezvous_fn)(zke_rendezvous *meeting, int event,
+                                  int64_t token, void *context);
+
+typedef struct zke_rendezvous_options {
+  size_t size;
+  zke_rendezvous_fn listener;
+  void *context;
+} zke_rendezvous_options;
+
+/* zke_rendezvous_new - an object for one party; does not touch the tree
+ *
+ *   path         of the meeting; made as a container when first needed
+ *   parties      N, 1 to ZKE_DOUBLE_BARRIER_MOST; the same for all
+ *   options      NULL for the defaults; copied
+ *   meeting_out  out, not NULL; NULL on failure
+ *
+ * Returns ZKE_OK, ZKE_BADARGUMENTS, or what the handle's state asks for.
+ * Threads: any.  In a callback: yes.  Since 0.1. */
+ZKE_API int zke_rendezvous_new(zke *z, const char *path, int parties,
+                               const zke_rendezvous_options *options,
+                               zke_rendezvous **meeting_out);
+
+/* zke_rendezvous_free - give up waiting, and the object; NULL is fine
+ * Threads: any, while no other call on it runs.  In a callback: yes. */
+ZKE_API void zke_rendezvous_free(zke_rendezvous *meeting);
+
+/* zke_rendezvous_meet - bring something, wait for all, get what they brought
+ *
+ * The object can be used again at once: the next meeting begins when N have
+ * come for it and all of this one have what they came for.  Parties beyond N
+ * wait for the next meeting.
+ *
+ *   data,len     what one brings; NULL and 0 for nothing
+ *   deadline_ms  of zke_now(); ZKE_FOREVER
+ *   list_out     out: one block: all N, oneself too, in the order in which
+ *                they came: data, identity, pid, session
+ *   token_out    out: the meeting's zxid
+ *
+ * Returns ZKE_OK, or, without having been counted,
+ *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence says how many are
+ *                         missing and who is there
+ *   ZKE_CANCELLED         zke_rendezvous_cancel()
+ *   ZKE_LOST              one's znode was deleted by somebody
+ *   ZKE_OTHERKIND         the path is another recipe's, or has another N
+ *   ZKE_LIMIT             what N parties bring is more than fits one value
+ *   ZKE_MISUSE            another thread's call runs
+ *   ZKE_INVALIDSTATE      the session has ended
+ * One that withdraws (deadline, cancel) when all are there meets them all the
+ * same: ZKE_OK.
+ * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
+ZKE_API int zke_rendezvous_meet(zke_rendezvous *meeting, const void *data,
+                                int len, int64_t deadline_ms,
+                                zke_party_list **list_out, int64_t *token_out);
+
+/* Without blocking: zke_dispatch() does the rest, the listener is told.
+ *
+ * zke_rendezvous_start    - come
+ * zke_rendezvous_withdraw - go again; ZKE_HELD where all have come: they met
+ * zke_rendezvous_result   - what the last meeting brought; ZKE_NONODE before
+ *                           the first
+ * zke_rendezvous_cancel   - the blocking call on it returns ZKE_CANCELLED;
+ *                           where none is running, the next one
+ * zke_rendezvous_missing  - how many have to come yet
+ * zke_rendezvous_parties  - who is there: those who wait are of kind "waiting"
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ZKE_API int zke_rendezvous_start(zke_rendezvous *meeting, const void *data,
+                                 int len);
+ZKE_API int zke_rendezvous_withdraw(zke_rendezvous *meeting);
+ZKE_API int zke_rendezvous_result(zke_rendezvous *meeting,
+                                  zke_party_list **list_out,
+                                  int64_t *token_out);
+ZKE_API int zke_rendezvous_cancel(zke_rendezvous *meeting);
+ZKE_API int zke_rendezvous_missing(zke_rendezvous *meeting, int *count_out);
+ZKE_API int zke_rendezvous_parties(zke *z, const char *path,
+                                   zke_party_list **list_out);
+
+/* ------------------------------------------------------------------------
+ * A point that a master fills in
+ * --------------------------------------------------------------------- */
+
+/* zke_rendezvous_prepare - make the znode, empty
+ *
+ *   path         its parents are made where they are missing
+ *   ephemeral    1: it goes with this session, and all who wait learn it
+ *   deadline_ms  of zke_now(), for repeating what got no reply
+ *
+ * Returns ZKE_OK, also where an empty point is there already (but for an
+ * ephemeral one only where it is this session's), ZKE_HELD where it is there
+ * and filled, or another session's; ZKE_OTHERKIND.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ZKE_API int zke_rendezvous_prepare(zke *z, const char *path, int ephemeral,
+                                   int64_t deadline_ms);
+
+/* zke_rendezvous_fill - write what the others wait for, once
+ *
+ *   token_out  out: the zxid of the writing
+ *
+ * Returns ZKE_OK, or
+ *   ZKE_HELD       it is filled already; the sentence says by whom, since when
+ *   ZKE_NONODE     it was not prepared, or the initiator has gone
+ *   ZKE_OTHERKIND  the path is something else
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ZKE_API int zke_rendezvous_fill(zke *z, const char *path, const void *data,
+                                int len, int64_t deadline_ms,
+                                int64_t *token_out);
+
+typedef struct zke_rendezvous_point zke_rendezvous_point;
+
+enum {
+  ZKE_RENDEZVOUS_POINT_FILLED = 1, /* with the token and what was filled in */
+  ZKE_RENDEZVOUS_POINT_GONE = 2,   /* it was there and has gone, or the session
+                                      has: clean up */
+  ZKE_RENDEZVOUS_POINT_EMPTY = 3   /* prepared; told by _start() only */
+};
+typedef void (*zke_rendezvous_point_fn)(zke_rendezvous_point *point, int event,
+                                        int64_t token, const char *data,
+                                        int len, void *context);
+
+typedef struct zke_rendezvous_point_options {
+  size_t size;
+  zke_rendezvous_point_fn listener;
+  void *context;
+} zke_rendezvous_point_options;
+
+ZKE_API int zke_rendezvous_point_new(
+    zke *z, const char *path, const zke_rendezvous_point_options *options,
+    zke_rendezvous_point **point_out);
+ZKE_API void zke_rendezvous_point_free(zke_rendezvous_point *point);
+
+/* zke_rendezvous_point_wait - wait until it is filled
+ *
+ * Where it does not exist yet it waits for that first.
+ *
+ *   deadline_ms  of zke_now(); ZKE_FOREVER
+ *   data_out     out: what was filled in, one block
+ *   token_out    out: the zxid of the filling
+ *
+ * Returns ZKE_OK, or
+ *   ZKE_BROKEN            it was there and has gone: so has the initiator
+ *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence says what is missing
+ *   ZKE_CANCELLED         zke_rendezvous_point_cancel()
+ *   ZKE_OTHERKIND         the path is something else
+ *   ZKE_MISUSE            another thread waits with this object
+ *   ZKE_INVALIDSTATE      the session has ended
+ * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
+ZKE_API int zke_rendezvous_point_wait(zke_rendezvous_point *point,
+                                      int64_t deadline_ms, char **data_out,
+                                      int *len_out, int64_t *token_out);
+
+/* zke_rendezvous_point_start  - tell the listener what is there and what
+ *                               becomes of it
+ * zke_rendezvous_point_cancel - the blocking call on it returns ZKE_CANCELLED;
+ *                               where none is running, the next one
+ * Threads: any.  In a callback: yes. */
+ZKE_API int zke_rendezvous_point_start(zke_rendezvous_point *point);
+ZKE_API int zke_rendezvous_point_cancel(zke_rendezvous_point *point);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

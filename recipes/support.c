@@ -1,0 +1,2020 @@
+/* support.c - what the recipes have in common
+ *
+ * CONTENTS, in layers; a function calls its own section and those above.
+ *
+ *   text_      small strings
+ *   retry_     again after a lost reply; paths
+ *   znode_     places, protected creation, guaranteed deletion, entries
+ *   recipe_    the object: mutex, notes for the listener, waiting
+ *   line_      a place in a line, deadlocks, parties
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* getentropy */
+#endif
+
+#include "support.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ======================================================================
+ * text_
+ * ==================================================================== */
+
+static char *text_copy(zke *z, const char *text, size_t len) {
+  char *copy = zke_alloc(z, len + 1);
+  if (copy && len) memcpy(copy, text, len);
+  return copy;
+}
+
+/* The part of a path behind its last slash. */
+static const char *text_name(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash ? slash + 1 : path;
+}
+
+char *zke_recipe_path(zke *z, const char *directory, const char *name) {
+  size_t size = strlen(directory) + strlen(name) + 2;
+  char *path = zke_alloc(z, size);
+  if (path) snprintf(path, size, "%s/%s", directory, name);
+  return path;
+}
+
+/* The last failure's sentence, kept over what clean-up may say. */
+typedef struct text_error {
+  char sentence[512];
+} text_error;
+
+static void text_keep(text_error *e) {
+  snprintf(e->sentence, sizeof e->sentence, "%s", zke_errmsg());
+}
+
+static int text_restore(const text_error *e, int rc) {
+  return zke_fail(rc, "%s", e->sentence);
+}
+
+/* ======================================================================
+ * retry_
+ * ==================================================================== */
+
+enum { RETRY_PAUSE_MS = 5 };
+
+static bool retry_is_due(int rc) {
+  return rc == ZKE_CONNECTIONLOSS || rc == ZKE_OPERATIONTIMEOUT;
+}
+
+static void retry_sleep(int64_t ms) {
+  struct timespec left = {.tv_sec = (time_t)(ms / 1000),
+                          .tv_nsec = (long)(ms % 1000) * 1000000};
+  while (nanosleep(&left, &left) != 0) continue;
+}
+
+int zke_retry(zke *z, zke_retry_fn fn, void *arg, int64_t deadline_ms) {
+  int rc = fn(z, arg);
+  for (int i = 1; i <= ZKE_RETRIES && retry_is_due(rc); i++) {
+    int64_t left = deadline_ms - zke_now(z), pause = i * RETRY_PAUSE_MS;
+    if (deadline_ms != ZKE_FOREVER && left <= pause) break;
+    retry_sleep(pause);
+    rc = fn(z, arg);
+  }
+  return rc;
+}
+
+typedef struct retry_node {
+  const char *path;
+  const char *data;
+  int len, mode;
+} retry_node;
+
+static int retry_create(zke *z, void *arg) {
+  const retry_node *n = arg;
+  int rc = zke_create(z, n->path, n->data, n->len, ZKE_OPEN_ACL, n->mode, NULL,
+                      NULL);
+  return rc == ZKE_NODEEXISTS ? ZKE_OK : rc;
+}
+
+/* Create a node and what is missing above it; existing is fine. */
+static int retry_create_all(zke *z, const retry_node *node,
+                            int64_t deadline_ms) {
+  retry_node n = *node;
+  int rc = zke_retry(z, retry_create, &n, deadline_ms);
+  size_t len = strlen(node->path);
+  char *path = rc == ZKE_NONODE ? text_copy(z, node->path, len) : NULL;
+  if (rc != ZKE_NONODE) return rc;
+  if (!path) return ZKE_NOMEM;
+  n.path = path;
+  n.data = "";
+  n.len = 0;
+  rc = ZKE_OK;
+  for (char *at = strchr(path + 1, '/'); at && rc == ZKE_OK;
+       at = strchr(at + 1, '/')) {
+    *at = '\0';
+    rc = zke_retry(z, retry_create, &n, deadline_ms);
+    *at = '/';
+  }
+  n.data = node->data;
+  n.len = node->len;
+  if (rc == ZKE_OK) rc = zke_retry(z, retry_create, &n, deadline_ms);
+  zke_free(path);
+  return rc;
+}
+
+/* A container may be removed while it is being used for the first time. */
+static int retry_ensure(zke *z, const retry_node *n, int64_t deadline_ms) {
+  int rc = ZKE_NONODE;
+  for (int i = 0; i < ZKE_RETRIES && rc == ZKE_NONODE; i++)
+    rc = retry_create_all(z, n, deadline_ms);
+  return rc;
+}
+
+int zke_ensure_path(zke *z, const char *path, int mode, int64_t deadline_ms) {
+  retry_node n = {path, "", 0, mode};
+  if (!path) return zke_fail(ZKE_BADARGUMENTS, "the path is NULL");
+  return retry_ensure(z, &n, deadline_ms);
+}
+
+/* ======================================================================
+ * znode_
+ * ==================================================================== */
+
+#define ZNODE_MARK "zkembed "
+
+typedef struct znode_place {
+  const char *path, *kind, *more;
+  int mode;
+  int64_t deadline_ms;
+} znode_place;
+
+/* "zkembed lock\nlimit 3\n" in one block. */
+static char *znode_place_text(zke *z, const znode_place *p) {
+  const char *more = p->more ? p->more : "";
+  size_t size = strlen(ZNODE_MARK) + strlen(p->kind) + strlen(more) + 2;
+  char *text = zke_alloc(z, size);
+  if (text) snprintf(text, size, ZNODE_MARK "%s\n%s", p->kind, more);
+  return text;
+}
+
+/* Fail, naming what a place is used for. */
+static int znode_other_kind(const znode_place *p, const char *data) {
+  size_t mark = strlen(ZNODE_MARK);
+  if (strncmp(data, ZNODE_MARK, mark) != 0) {
+    return zke_fail(ZKE_OTHERKIND, "%s has data of its own: it is no %s",
+                    p->path, p->kind);
+  }
+  return zke_fail(ZKE_OTHERKIND, "%s is a %.*s, not a %s", p->path,
+                  (int)strcspn(data + mark, "\n"), data + mark, p->kind);
+}
+
+/* Does the data say that it is ours?  ZKE_NODEEXISTS: it says nothing. */
+static int znode_compare(const znode_place *p, const char *data, int len) {
+  size_t mark = strlen(ZNODE_MARK), kind = strlen(p->kind);
+  if (len <= 0) return ZKE_NODEEXISTS;
+  if (strncmp(data, ZNODE_MARK, mark) == 0 &&
+      strncmp(data + mark, p->kind, kind) == 0 &&
+      (data[mark + kind] == '\n' || data[mark + kind] == '\0')) {
+    return ZKE_OK;
+  }
+  return znode_other_kind(p, data);
+}
+
+/* One look at a place: make it, take it over, or see what it is. */
+static int znode_see_to(zke *z, void *arg) {
+  const znode_place *p = arg;
+  char *data = NULL, *text;
+  int len;
+  zke_stat stat;
+  int rc = zke_get(z, p->path, NULL, NULL, &data, &len, &stat);
+  if (rc == ZKE_OK) rc = znode_compare(p, data, len);
+  zke_free(data);
+  if (rc != ZKE_NONODE && rc != ZKE_NODEEXISTS) return rc;
+  text = znode_place_text(z, p);
+  if (!text) return ZKE_NOMEM;
+  if (rc == ZKE_NODEEXISTS) {
+    rc = zke_set(z, p->path, text, (int)strlen(text), stat.version, NULL);
+  } else {
+    retry_node n = {p->path, text, (int)strlen(text), p->mode};
+    rc = retry_ensure(z, &n, p->deadline_ms);
+  }
+  zke_free(text);
+  return rc == ZKE_OK || rc == ZKE_NONODE || rc == ZKE_BADVERSION
+             ? ZKE_RUNTIMEINCONSISTENCY /* look again */
+             : rc;
+}
+
+int zke_recipe_place(zke *z, const char *path, const char *kind, int mode,
+                     const char *more, int64_t deadline_ms) {
+  znode_place p = {path, kind, more, mode, deadline_ms};
+  int rc = ZKE_RUNTIMEINCONSISTENCY;
+  for (int i = 0; i < ZKE_RETRIES && rc == ZKE_RUNTIMEINCONSISTENCY; i++)
+    rc = zke_retry(z, znode_see_to, &p, deadline_ms);
+  return rc;
+}
+
+/* A guid of this session, in the form that Curator gives them. */
+static void znode_guid(zke *z, char guid[37]) {
+  static unsigned counter; /* atomic: each number is given once a process */
+  uint64_t id = (uint64_t)zke_session_id(z);
+  unsigned n = __atomic_add_fetch(&counter, 1, __ATOMIC_RELAXED);
+  snprintf(guid, 37, "%08" PRIx64 "-%04" PRIx64 "-%04" PRIx64 "-%04x-%012x",
+           id >> 32, id >> 16 & 0xffff, id & 0xffff, 0x8000u, n);
+}
+
+typedef struct znode_creation {
+  const char *directory, *place, *kind;
+  const void *data;
+  int len, mode;
+  int64_t deadline_ms;
+  char guid[37];
+  bool unsure; /* the last try may have made it */
+  char *path;
+  zke_stat stat;
+} znode_creation;
+
+/* Look for what a lost try has made; ZKE_NONODE: it made nothing. */
+static int znode_recover(zke *z, znode_creation *c) {
+  zke_strings *names = NULL;
+  int rc = zke_children(z, c->directory, NULL, NULL, &names, NULL);
+  bool ephemeral =
+      c->mode == ZKE_EPHEMERAL || c->mode == ZKE_EPHEMERAL_SEQUENTIAL;
+  if (rc != ZKE_OK) return rc;
+  rc = ZKE_NONODE;
+  for (int i = 0; i < names->count && rc == ZKE_NONODE; i++) {
+    if (strncmp(names->data[i], "_c_", 3) != 0 ||
+        strncmp(names->data[i] + 3, c->guid, 36) != 0) {
+      continue;
+    }
+    char *path = zke_recipe_path(z, c->directory, names->data[i]);
+    rc = path ? zke_exists(z, path, NULL, NULL, &c->stat) : ZKE_NOMEM;
+    if (rc == ZKE_OK && ephemeral &&
+        c->stat.ephemeralOwner != zke_session_id(z))
+      rc = ZKE_NONODE;
+    if (rc == ZKE_OK)
+      c->path = path;
+    else
+      zke_free(path);
+  }
+  zke_free(names);
+  return rc;
+}
+
+static int znode_try_create(zke *z, void *arg) {
+  znode_creation *c = arg;
+  int rc = c->unsure ? znode_recover(z, c) : ZKE_NONODE;
+  if (rc != ZKE_NONODE) return rc;
+  size_t size = strlen(c->directory) + strlen(c->kind) + 48;
+  char *path = zke_alloc(z, size);
+  if (!path) return ZKE_NOMEM;
+  snprintf(path, size, "%s/_c_%s-%s", c->directory, c->guid, c->kind);
+  rc = zke_create(z, path, c->data, c->len, ZKE_OPEN_ACL, c->mode, &c->path,
+                  &c->stat);
+  zke_free(path);
+  c->unsure = c->unsure || rc == ZKE_CONNECTIONLOSS;
+  return rc;
+}
+
+int zke_recipe_create(zke *z, const char *directory, const char *place,
+                      const char *kind, const void *data, int len, int mode,
+                      int64_t deadline_ms, char **path_out,
+                      zke_stat *stat_out) {
+  znode_creation c = {.directory = directory,
+                      .place = place,
+                      .kind = kind,
+                      .data = data,
+                      .len = len,
+                      .mode = mode,
+                      .deadline_ms = deadline_ms};
+  znode_guid(z, c.guid);
+  int rc = ZKE_NONODE;
+  for (int i = 0; i < ZKE_RETRIES && rc == ZKE_NONODE; i++) {
+    if (i > 0)
+      rc = zke_recipe_place(z, directory, place, ZKE_CONTAINER, NULL,
+                            deadline_ms);
+    if (i == 0 || rc == ZKE_OK)
+      rc = zke_retry(z, znode_try_create, &c, deadline_ms);
+  }
+  if (rc == ZKE_OK && path_out)
+    *path_out = c.path;
+  else
+    zke_free(c.path);
+  if (rc == ZKE_OK && stat_out) *stat_out = c.stat;
+  return rc;
+}
+
+typedef struct znode_creations {
+  const zke_seat *seats;
+  zke_op *ops;
+  zke_op_result *made;
+  int count;
+  char guid[37];
+  bool unsure; /* the last try may have made them */
+} znode_creations;
+
+/* Look for what a lost try has made at seat i: of the entries with the guid
+ * the one after those of the seats before it in the same directory. */
+static int znode_recover_seat(zke *z, znode_creations *c, int i) {
+  const zke_seat *seat = &c->seats[i];
+  zke_entries *e = NULL;
+  int before = 0;
+  for (int j = 0; j < i; j++)
+    before += strcmp(c->seats[j].directory, seat->directory) == 0;
+  int rc = zke_recipe_entries(z, seat->directory, &seat->kind, 1, NULL, NULL,
+                              &e, NULL);
+  if (rc != ZKE_OK) return rc;
+  rc = ZKE_NONODE;
+  for (int j = 0; j < e->count && rc == ZKE_NONODE; j++) {
+    if (strncmp(e->data[j].name + 3, c->guid, 36) != 0 || before-- > 0)
+      continue;
+    char *path = zke_recipe_path(z, seat->directory, e->data[j].name);
+    rc = path ? zke_exists(z, path, NULL, NULL, &c->made[i].stat) : ZKE_NOMEM;
+    if (rc == ZKE_OK)
+      c->made[i].path = path;
+    else
+      zke_free(path);
+  }
+  zke_free(e);
+  return rc;
+}
+
+/* They were made all or none; one missing alone was taken away. */
+static int znode_recover_all(zke *z, znode_creations *c) {
+  bool found = false;
+  for (int i = 0; i < c->count; i++) {
+    int rc = znode_recover_seat(z, c, i);
+    if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
+    found = found || rc == ZKE_OK;
+  }
+  return found ? ZKE_OK : ZKE_NONODE;
+}
+
+static int znode_try_create_all(zke *z, void *arg) {
+  znode_creations *c = arg;
+  if (c->unsure) {
+    zke_results_clear(c->made, c->count);
+    int rc = znode_recover_all(z, c);
+    if (rc != ZKE_NONODE) return rc;
+  }
+  zke_results_clear(c->made, c->count);
+  int rc = zke_multi(z, c->ops, c->count, c->made);
+  c->unsure = c->unsure || rc == ZKE_CONNECTIONLOSS;
+  return rc;
+}
+
+/* Fill in the operations; their paths are in one block. */
+static char *znode_creation_ops(zke *z, znode_creations *c) {
+  size_t size = 0;
+  for (int i = 0; i < c->count; i++)
+    size += strlen(c->seats[i].directory) + strlen(c->seats[i].kind) + 48;
+  char *text = zke_alloc(z, size), *at = text;
+  for (int i = 0; i < c->count && text; i++) {
+    const zke_seat *seat = &c->seats[i];
+    zke_op_create(&c->ops[i], at, seat->data, seat->len, ZKE_OPEN_ACL,
+                  ZKE_EPHEMERAL_SEQUENTIAL);
+    at += sprintf(at, "%s/_c_%s-%s", seat->directory, c->guid, seat->kind) + 1;
+  }
+  return text;
+}
+
+/* The paths made, in one block; "" for one that is missing. */
+static zke_strings *znode_made(zke *z, const znode_creations *c) {
+  size_t size = sizeof(zke_strings) + (size_t)c->count * sizeof(char *);
+  for (int i = 0; i < c->count; i++)
+    size += c->made[i].path ? strlen(c->made[i].path) + 1 : 1;
+  zke_strings *s = zke_alloc(z, size);
+  if (!s) return NULL;
+  s->data = (char **)(void *)(s + 1);
+  char *text = (char *)(s->data + c->count);
+  for (int i = 0; i < c->count; i++) {
+    const char *path = c->made[i].path ? c->made[i].path : "";
+    s->data[s->count++] = text;
+    text = (char *)memcpy(text, path, strlen(path) + 1) + strlen(path) + 1;
+  }
+  return s;
+}
+
+int zke_recipe_create_all(zke *z, const zke_seat *seats, int count,
+                          int64_t deadline_ms, zke_strings **paths_out,
+                          int64_t *czxid_out) {
+  znode_creations c = {.seats = seats, .count = count};
+  size_t n = (size_t)count;
+  int rc = ZKE_NOMEM;
+  zke_strings *paths = NULL;
+  znode_guid(z, c.guid);
+  c.ops = zke_alloc(z, n * sizeof *c.ops);
+  c.made = zke_alloc(z, n * sizeof *c.made);
+  char *text = c.ops && c.made ? znode_creation_ops(z, &c) : NULL;
+  if (text) rc = zke_retry(z, znode_try_create_all, &c, deadline_ms);
+  if (rc == ZKE_OK) {
+    paths = znode_made(z, &c);
+    for (int i = 0; i < count; i++) {
+      if (!paths && c.made[i].path) zke_recipe_delete(z, c.made[i].path);
+      if (c.made[i].path) *czxid_out = c.made[i].stat.czxid;
+    }
+    if (!paths) rc = ZKE_NOMEM;
+  }
+  if (c.made) zke_results_clear(c.made, count);
+  zke_free(c.ops);
+  zke_free(c.made);
+  zke_free(text);
+  *paths_out = paths;
+  return rc;
+}
+
+static int znode_try_delete(zke *z, void *arg) {
+  int rc = zke_delete(z, arg, -1);
+  return rc == ZKE_NONODE ? ZKE_OK : rc;
+}
+
+int zke_recipe_delete(zke *z, const char *path) {
+  char *copy = text_copy(z, path, strlen(path));
+  if (!copy) return ZKE_NOMEM;
+  int rc = zke_retry(z, znode_try_delete, copy, ZKE_FOREVER);
+  zke_free(copy);
+  return rc;
+}
+
+typedef struct znode_deletions {
+  const zke_op *ops;
+  int count;
+} znode_deletions;
+
+static int znode_try_delete_all(zke *z, void *arg) {
+  const znode_deletions *d = arg;
+  return zke_multi(z, d->ops, d->count, NULL);
+}
+
+int zke_recipe_delete_all(zke *z, const zke_strings *paths) {
+  znode_deletions d = {.count = paths->count};
+  zke_op *ops = zke_alloc(z, (size_t)paths->count * sizeof *ops);
+  int rc = ZKE_NONODE; /* without memory: one by one */
+  d.ops = ops;
+  for (int i = 0; i < paths->count && ops; i++)
+    zke_op_delete(&ops[i], paths->data[i], -1);
+  if (ops) rc = zke_retry(z, znode_try_delete_all, &d, ZKE_FOREVER);
+  zke_free(ops);
+  if (rc != ZKE_NONODE && rc != ZKE_MARSHALLINGERROR) return rc;
+  rc = ZKE_OK; /* some have gone before */
+  for (int i = 0; i < paths->count; i++) {
+    int one = *paths->data[i] ? zke_recipe_delete(z, paths->data[i]) : ZKE_OK;
+    if (rc == ZKE_OK) rc = one;
+  }
+  return rc;
+}
+
+/* Read a name of the form _c_<36 characters>-<kind><number>. */
+static bool znode_parse(const char *name, const char *const *kinds, int count,
+                        zke_entry *out) {
+  if (strncmp(name, "_c_", 3) != 0) return false;
+  if (strnlen(name, 41) < 41 || name[39] != '-') return false;
+  for (int i = 0; i < count; i++) {
+    size_t len = strlen(kinds[i]);
+    const char *digits = name + 40 + len;
+    char *end;
+    if (strncmp(name + 40, kinds[i], len) != 0) continue;
+    if (strspn(digits + (*digits == '-'), "0123456789") < 10) continue;
+    long long number = strtoll(digits, &end, 10);
+    if (*end || number < INT32_MIN || number > INT32_MAX) continue;
+    *out = (zke_entry){name, i, (int32_t)number};
+    return true;
+  }
+  return false;
+}
+
+/* By number, which may wrap around; the name breaks ties. */
+static int znode_order(const void *a, const void *b) {
+  const zke_entry *x = a, *y = b;
+  int32_t by = (int32_t)((uint32_t)x->number - (uint32_t)y->number);
+  return by < 0 ? -1 : by > 0 ? 1 : strcmp(x->name, y->name);
+}
+
+/* The entries among the names, in one block; NULL without memory. */
+static zke_entries *znode_entries(zke *z, const zke_strings *names,
+                                  const char *const *kinds, int count) {
+  size_t text = 0;
+  for (int i = 0; i < names->count; i++) text += strlen(names->data[i]) + 1;
+  zke_entries *e =
+      zke_alloc(z, sizeof *e + (size_t)names->count * sizeof(zke_entry) + text);
+  if (!e) return NULL;
+  zke_entry *entry = (zke_entry *)(void *)(e + 1);
+  char *copy = (char *)(entry + names->count);
+  for (int i = 0; i < names->count; i++) {
+    size_t size = strlen(names->data[i]) + 1;
+    if (!znode_parse(names->data[i], kinds, count, &entry[e->count])) continue;
+    entry[e->count++].name = memcpy(copy, names->data[i], size);
+    copy += size;
+  }
+  qsort(entry, (size_t)e->count, sizeof *entry, znode_order);
+  e->data = entry;
+  return e;
+}
+
+int zke_recipe_entries(zke *z, const char *directory, const char *const *kinds,
+                       int count, zke_watch_fn fn, void *context,
+                       zke_entries **entries_out, zke_stat *stat_out) {
+  zke_strings *names = NULL;
+  int rc = zke_children(z, directory, fn, context, &names, stat_out);
+  if (rc != ZKE_OK) return rc;
+  zke_entries *e = znode_entries(z, names, kinds, count);
+  zke_free(names);
+  if (!e) return ZKE_NOMEM;
+  *entries_out = e;
+  return ZKE_OK;
+}
+
+int zke_recipe_find(const zke_entries *entries, const char *name) {
+  for (int i = 0; i < entries->count; i++) {
+    if (strcmp(entries->data[i].name, name) == 0) return i;
+  }
+  return -1;
+}
+
+/* When a holder took office: its write of "held", else its coming. */
+static int64_t znode_since(const zke_stat *stat, const char *data) {
+  bool wrote = data && strncmp(data, "held ", 5) == 0;
+  return wrote ? stat->mtime : stat->ctime;
+}
+
+int zke_recipe_say_held(zke *z, int rc, const char *what, const char *path) {
+  char *data = NULL, when[32];
+  zke_stat stat;
+  zke_session_list *who = NULL;
+  struct tm utc;
+  if (zke_get(z, path, NULL, NULL, &data, NULL, &stat) != ZKE_OK ||
+      zke_session(z, stat.ephemeralOwner, &who) != ZKE_OK) {
+    zke_free(data);
+    return zke_fail(rc, "%s was held, but is no longer", what);
+  }
+  time_t seconds = (time_t)(znode_since(&stat, data) / 1000);
+  gmtime_r(&seconds, &utc);
+  strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  zke_fail(rc, "%s is held by %s (pid %" PRId64 ") since %s", what,
+           who->data[0].identity, who->data[0].pid, when);
+  zke_free(who);
+  zke_free(data);
+  return rc;
+}
+
+/* ======================================================================
+ * recipe_: the object
+ * ==================================================================== */
+
+/* Something for the listener. */
+typedef struct zke_note {
+  struct zke_note *next;
+  int event, len;
+  int64_t number;
+  char text[];
+} zke_note;
+
+int zke_recipe_new(zke *z, const char *path, const zke_recipe_class *class_,
+                   size_t size, zke_recipe **out) {
+  if (!out)
+    return zke_fail(ZKE_BADARGUMENTS, "the %s's out is NULL", class_->name);
+  *out = NULL;
+  int rc = zke_sync(z, "/");
+  if (rc != ZKE_OK) return rc;
+  rc = zke_exists(z, path, NULL, NULL, NULL); /* checks the path */
+  if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
+  if (path[1] == '\0')
+    return zke_fail(ZKE_BADARGUMENTS, "a %s cannot be at /", class_->name);
+  zke_recipe *r = zke_alloc(z, size);
+  if (r) r->path = text_copy(z, path, strlen(path));
+  if (!r || !r->path) {
+    zke_free(r);
+    return ZKE_NOMEM;
+  }
+  r->class_ = class_;
+  r->z = z;
+  r->refs = 1;
+  r->notes_end = &r->notes;
+  pthread_mutex_init(&r->m, NULL);
+  pthread_cond_init(&r->told, NULL);
+  *out = r;
+  return ZKE_OK;
+}
+
+static void recipe_drop_notes(zke_recipe *r) {
+  for (zke_note *n = r->notes, *next; n; n = next) {
+    next = n->next;
+    zke_free(n);
+  }
+  r->notes = NULL;
+  r->notes_end = &r->notes;
+}
+
+static void recipe_unref(zke_recipe *r) {
+  if (__atomic_sub_fetch(&r->refs, 1, __ATOMIC_ACQ_REL) > 0) return;
+  recipe_drop_notes(r);
+  if (r->class_->destroy) r->class_->destroy(r);
+  pthread_cond_destroy(&r->told);
+  pthread_mutex_destroy(&r->m);
+  zke_free(r->path);
+  zke_free(r);
+}
+
+static void recipe_lock(zke_recipe *r) {
+  __atomic_add_fetch(&r->refs, 1, __ATOMIC_RELAXED);
+  pthread_mutex_lock(&r->m);
+}
+
+/* Deliver notes until there are none; the mutex is held, and dropped. */
+static void recipe_unlock(zke_recipe *r) {
+  zke_note *n;
+  if (!r->telling) {
+    r->telling = true;
+    r->teller = pthread_self();
+    while ((n = r->notes) != NULL) {
+      r->notes = n->next;
+      if (!r->notes) r->notes_end = &r->notes;
+      pthread_mutex_unlock(&r->m);
+      r->class_->deliver(r, n->event, n->number, n->text, n->len);
+      zke_free(n);
+      pthread_mutex_lock(&r->m);
+    }
+    r->telling = false;
+    pthread_cond_broadcast(&r->told);
+  }
+  pthread_mutex_unlock(&r->m);
+  recipe_unref(r);
+}
+
+/* The session has ended: say so, once. */
+static void recipe_end(zke_recipe *r) {
+  if (r->ended) return;
+  r->ended = true;
+  if (r->class_->ended) r->class_->ended(r);
+}
+
+int zke_recipe_enter(zke_recipe *r) {
+  if (!r) return zke_fail(ZKE_BADARGUMENTS, "the object is NULL");
+  int rc = zke_sync(r->z, "/");
+  if (rc != ZKE_OK && rc != ZKE_INVALIDSTATE) return rc;
+  recipe_lock(r);
+  if (rc == ZKE_OK) return ZKE_OK;
+  recipe_end(r);
+  return zke_recipe_leave(r, rc);
+}
+
+int zke_recipe_leave(zke_recipe *r, int rc) {
+  text_error e;
+  bool keep = rc != ZKE_OK && r->notes;
+  if (keep) text_keep(&e);
+  recipe_unlock(r);
+  return keep ? text_restore(&e, rc) : rc;
+}
+
+static int recipe_step(zke_recipe *r) {
+  if (r->going || r->ended || !r->class_->step) return ZKE_OK;
+  r->changed = false;
+  int rc = r->class_->step(r);
+  if (rc != ZKE_OK) r->changed = true;
+  return rc;
+}
+
+void zke_recipe_watcher(zke *z, int type, int state, const char *path,
+                        void *context) {
+  zke_recipe *r = context;
+  (void)z;
+  recipe_lock(r);
+  if (type == ZKE_EVENT_SESSION && state != ZKE_STATE_CONNECTED) {
+    recipe_end(r);
+  } else if (!r->going) {
+    if (r->class_->event) r->class_->event(r, type, path);
+    r->changed = true;
+    recipe_step(r); /* a failure is repeated by whoever awaits */
+  }
+  recipe_unlock(r);
+}
+
+bool zke_recipe_tell(zke_recipe *r, int event, int64_t number, const char *text,
+                     int len) {
+  size_t size = len > 0 ? (size_t)len : 0;
+  if (r->going || !r->class_->deliver) return true;
+  zke_note *n = zke_alloc(r->z, sizeof *n + size + 1);
+  if (!n) return false;
+  n->event = event;
+  n->number = number;
+  n->len = len;
+  if (size) memcpy(n->text, text, size);
+  *r->notes_end = n;
+  r->notes_end = &n->next;
+  return true;
+}
+
+/* Wait without the mutex; a step that failed for the time being is repeated
+ * soon. */
+static int recipe_wait(zke_recipe *r, int64_t turn, int step, int failures,
+                       int64_t deadline_ms) {
+  int64_t until = deadline_ms;
+  if (retry_is_due(step)) {
+    int64_t soon = zke_now(r->z) + (int64_t)failures * RETRY_PAUSE_MS;
+    if (soon < until) until = soon;
+  }
+  __atomic_add_fetch(&r->refs, 1, __ATOMIC_RELAXED); /* a listener may free */
+  recipe_unlock(r);
+  int rc = zke_wait_turn(r->z, turn, until);
+  recipe_lock(r);
+  __atomic_sub_fetch(&r->refs, 1, __ATOMIC_RELAXED);
+  if (rc == ZKE_OPERATIONTIMEOUT && until < deadline_ms) rc = ZKE_OK;
+  if (rc == ZKE_INVALIDSTATE) recipe_end(r);
+  return rc;
+}
+
+int zke_recipe_await(zke_recipe *r, int (*done)(zke_recipe *r),
+                     int64_t deadline_ms) {
+  for (int failures = 0;;) {
+    int64_t turn = zke_turn(r->z);
+    int step = r->changed ? recipe_step(r) : ZKE_OK;
+    failures = step == ZKE_OK ? 0 : failures + 1;
+    if (step != ZKE_OK && (!retry_is_due(step) || failures > ZKE_RETRIES))
+      return step;
+    int rc = done(r);
+    if (rc <= 0) return rc;
+    if (r->going) {
+      return zke_fail(ZKE_CLOSING, "the %s %s was freed", r->class_->name,
+                      r->path);
+    }
+    if (r->ended) return zke_fail(ZKE_INVALIDSTATE, "the session has ended");
+    if (__atomic_exchange_n(&r->cancelled, 0, __ATOMIC_ACQ_REL)) {
+      return zke_fail(ZKE_CANCELLED, "waiting for the %s %s was cancelled",
+                      r->class_->name, r->path);
+    }
+    rc = recipe_wait(r, turn, step, failures, deadline_ms);
+    if (rc == ZKE_OPERATIONTIMEOUT) { /* a last look */
+      rc = r->changed ? recipe_step(r) : ZKE_OK;
+      if (rc == ZKE_OK) rc = done(r);
+      if (rc > 0)
+        rc = zke_fail(ZKE_OPERATIONTIMEOUT,
+                      "waited for the %s %s until the deadline",
+                      r->class_->name, r->path);
+      return rc;
+    }
+    if (rc != ZKE_OK && !r->ended) return rc;
+  }
+}
+
+int zke_recipe_cancel(zke_recipe *r) {
+  if (!r) return zke_fail(ZKE_BADARGUMENTS, "the object is NULL");
+  __atomic_store_n(&r->cancelled, 1, __ATOMIC_RELEASE);
+  return zke_wake(r->z);
+}
+
+void zke_recipe_free(zke_recipe *r) {
+  if (!r) return;
+  int rc = zke_sync(r->z, "/");
+  if (rc != ZKE_FORKED) { /* else the mutex may be locked for ever */
+    recipe_lock(r);
+    r->going = true;
+    recipe_drop_notes(r);
+    if (rc == ZKE_OK && r->class_->quit) r->class_->quit(r);
+    pthread_mutex_unlock(&r->m);
+    zke_forget(r->z, zke_recipe_watcher, r);
+    pthread_mutex_lock(&r->m);
+    while (r->telling && !pthread_equal(r->teller, pthread_self()))
+      pthread_cond_wait(&r->told, &r->m);
+    pthread_mutex_unlock(&r->m);
+    recipe_unref(r);
+  }
+  recipe_unref(r);
+}
+
+/* ======================================================================
+ * line_: a place in a line
+ * ==================================================================== */
+
+static const char *const line_kinds[ZKE_LINE_KINDS] = {
+    "lock-", "__WRIT__", "__READ__", "lease-", "latch-", "front-", "next-"};
+
+/* Does an entry keep out one behind it? */
+static bool line_keeps_out(const zke_entry *first, const zke_entry *then) {
+  return !(first->kind == ZKE_LINE_READ && then->kind == ZKE_LINE_READ);
+}
+
+/* How many entries keep out the one at index i. */
+static int line_keepers(const zke_entries *e, int i) {
+  int count = 0;
+  for (int j = 0; j < i; j++) count += line_keeps_out(&e->data[j], &e->data[i]);
+  return count;
+}
+
+/* Move the entry at index i to index `to`, further ahead. */
+static void line_advance(zke_entry *entry, int to, int i) {
+  zke_entry moved = entry[i];
+  memmove(&entry[to + 1], &entry[to], (size_t)(i - to) * sizeof *entry);
+  entry[to] = moved;
+}
+
+static bool line_same_guid(const zke_entry *a, const zke_entry *b) {
+  return strncmp(a->name, b->name, 39) == 0;
+}
+
+/* The order of a line: whom a NEXT mark names, FRONT entries, the rest by
+ * number.  Marks are no entries; they go behind the end. */
+static void line_sort(zke_entries *e) {
+  zke_entry *entry = (zke_entry *)(void *)(e + 1);
+  int front = 0, marks = 0;
+  for (int i = 0; i < e->count; i++) {
+    if (entry[i].kind == ZKE_LINE_FRONT) line_advance(entry, front++, i);
+  }
+  for (int i = 0; i < e->count - marks;) {
+    zke_entry mark = entry[i];
+    if (mark.kind != ZKE_LINE_NEXT) {
+      i++;
+      continue;
+    }
+    memmove(&entry[i], &entry[i + 1],
+            (size_t)(e->count - i - 1) * sizeof *entry);
+    entry[e->count - 1] = mark;
+    marks++;
+  }
+  e->count -= marks;
+  for (int m = e->count; m < e->count + marks; m++) {
+    for (int i = 0; i < e->count; i++) {
+      if (line_same_guid(&entry[i], &entry[m])) line_advance(entry, 0, i);
+    }
+  }
+}
+
+static int line_entries(zke *z, const char *directory, zke_entries **out,
+                        zke_stat *stat) {
+  int rc = zke_recipe_entries(z, directory, line_kinds, ZKE_LINE_KINDS, NULL,
+                              NULL, out, stat);
+  if (rc == ZKE_OK) line_sort(*out);
+  return rc;
+}
+
+/* The limit that a directory's data states; 1 where it states none. */
+static int line_limit_in(const char *data) {
+  const char *line = data ? strstr(data, "\nlimit ") : NULL;
+  long limit = line ? strtol(line + 7, NULL, 10) : 1;
+  return limit < 1 ? 1 : limit > INT_MAX ? INT_MAX : (int)limit;
+}
+
+/* The entries and the limit, in one snapshot. */
+static int line_survey(zke *z, const char *directory, zke_entries **out,
+                       zke_stat *stat, int *limit) {
+  zke_op ops[2];
+  zke_op_result got[2] = {{0}};
+  zke_op_children(&ops[0], directory);
+  zke_op_get(&ops[1], directory);
+  int rc = zke_multi_read(z, ops, 2, got);
+  for (int i = 0; i < 2 && rc == ZKE_OK; i++) rc = got[i].rc;
+  if (rc == ZKE_OK) {
+    *out = znode_entries(z, got[0].children, line_kinds, ZKE_LINE_KINDS);
+    *stat = got[0].stat;
+    *limit = line_limit_in(got[1].data);
+    rc = *out ? ZKE_OK : ZKE_NOMEM;
+  }
+  if (rc == ZKE_OK) line_sort(*out);
+  zke_results_clear(got, 2);
+  return rc;
+}
+
+/* The last of the entries made together with the one at index i. */
+static int line_last_of_group(const zke_entries *e, int i) {
+  while (i + 1 < e->count && line_same_guid(&e->data[i], &e->data[i + 1])) i++;
+  return i;
+}
+
+/* How many stand right before the one at index i, made together with it. */
+static int line_group_before(const zke_entries *e, int i) {
+  int j = i;
+  while (j > 0 && line_same_guid(&e->data[j - 1], &e->data[i])) j--;
+  return i - j;
+}
+
+/* This thread, as others can tell it from theirs: drawn anew after a fork. */
+uint64_t zke_line_actor(void) {
+  static _Thread_local struct {
+    pid_t pid;
+    uint64_t id;
+  } self;
+  pid_t pid = getpid();
+  if (self.pid == pid && self.id) return self.id;
+  self.pid = pid;
+  while (!self.id || getentropy(&self.id, sizeof self.id) != 0) {
+    struct timespec now; /* without random numbers: time and address */
+    if (getentropy(&self.id, sizeof self.id) == 0 && self.id) break;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    self.id = (uint64_t)now.tv_nsec << 32 ^ (uint64_t)now.tv_sec ^
+              (uint64_t)(uintptr_t)&self ^ (uint64_t)pid << 16;
+    if (self.id) break;
+  }
+  return self.id;
+}
+
+/* ---- the znode's data ---- */
+
+enum { LINE_HEAD = 32 }; /* "waiting 0123456789abcdef\n" */
+
+char *zke_line_text(zke *z, const char *state, uint64_t actor, const char *data,
+                    int len, int *len_out) {
+  size_t size = len > 0 ? (size_t)len : 0;
+  char *text = zke_alloc(z, LINE_HEAD + size);
+  if (!text) return NULL;
+  int head = snprintf(text, LINE_HEAD, "%s %016" PRIx64 "\n", state, actor);
+  if (size) memcpy(text + head, data, size);
+  *len_out = head + (int)size;
+  return text;
+}
+
+static char *line_text(const zke_line *l, const char *state, int *len) {
+  return zke_line_text(l->r.z, state, l->actor, l->data, l->len, len);
+}
+
+/* What a znode's data says: whether it is waiting, and as which actor.  An
+ * actor of 0 is nobody's: the data is not a line's. */
+typedef struct line_words {
+  bool waiting;
+  uint64_t actor;
+  int head; /* bytes before the user's data */
+} line_words;
+
+static line_words line_read(const char *data, int len) {
+  line_words w = {0};
+  if (!data || len <= 0) return w;
+  const char *space = memchr(data, ' ', (size_t)len);
+  const char *end = memchr(data, '\n', (size_t)len);
+  char *digits_end;
+  if (!space || !end || end - space != 17) return w;
+  w.actor = strtoull(space + 1, &digits_end, 16);
+  if (digits_end != end) return (line_words){0};
+  w.waiting = strncmp(data, "waiting ", 8) == 0;
+  w.head = (int)(end - data) + 1;
+  return w;
+}
+
+typedef struct line_write {
+  zke_line *l;
+  const char *path, *text;
+  int len;
+  int version; /* the directory's, -1: any */
+  zke_stat stat;
+} line_write;
+
+static int line_try_write(zke *z, void *arg) {
+  line_write *w = arg;
+  zke_op ops[2];
+  zke_op_result results[2] = {{0}};
+  if (w->version < 0) return zke_set(z, w->path, w->text, w->len, -1, &w->stat);
+  zke_op_set(&ops[0], w->path, w->text, w->len, -1);
+  zke_op_check(&ops[1], w->l->r.path, w->version);
+  int rc = zke_multi(z, ops, 2, results);
+  w->stat = results[0].stat;
+  zke_results_clear(results, 2);
+  return rc;
+}
+
+/* Write one's state, while the directory has this version.  Twice does no
+ * harm: the later zxid counts. */
+static int line_set(zke_line *l, const char *state, int version,
+                    zke_stat *stat) {
+  line_write w = {.l = l, .path = l->znode, .version = version};
+  char *text = line_text(l, state, &w.len);
+  if (!text) return ZKE_NOMEM;
+  w.text = text;
+  int rc = zke_retry(l->r.z, line_try_write, &w, ZKE_FOREVER);
+  zke_free(text);
+  if (rc == ZKE_OK) *stat = w.stat;
+  return rc;
+}
+
+/* ---- states ---- */
+
+static void line_change(zke_line *l, int state, int64_t token) {
+  bool news = l->state != state;
+  l->state = state;
+  l->token = token;
+  if (news) zke_recipe_tell(&l->r, state, token, NULL, 0);
+}
+
+static void line_forget_own(zke_line *l) {
+  zke_free(l->znode);
+  zke_free(l->own);
+  l->znode = NULL;
+  l->own = NULL;
+  l->own_watched = false;
+}
+
+/* One's znode has gone, or the session.  Of several the others go too; where
+ * that fails, whoever quits tries again. */
+static void line_lose(zke_line *l) {
+  if (!l->own || zke_recipe_delete_all(l->r.z, l->own) == ZKE_OK)
+    line_forget_own(l);
+  line_change(l, ZKE_LINE_LOST, 0);
+}
+
+/* Is this path one's own znode, or one of them? */
+static bool line_is_own(const zke_line *l, const char *path) {
+  size_t len = strlen(l->r.path) + 1 + 39; /* up to the guid's end */
+  return l->znode && strncmp(path, l->znode, len) == 0;
+}
+
+void zke_line_event(zke_line *l, const char *path) {
+  if (strcmp(path, l->r.path) == 0) l->place_watched = false;
+  if (line_is_own(l, path)) l->own_watched = false;
+}
+
+void zke_line_ended(zke_line *l) {
+  if (l->state == ZKE_LINE_WAITING || l->state == ZKE_LINE_HELD) line_lose(l);
+}
+
+static int line_lost(const zke_line *l) {
+  return zke_fail(ZKE_LOST, "the place in the %s %s was taken away",
+                  l->r.class_->name, l->r.path);
+}
+
+int zke_line_init(zke_line *l) {
+  if (l->limit < 1) l->limit = 1;
+  if (l->weight < 1) l->weight = 1;
+  if (!l->data) l->len = 0;
+  if (l->len < 0)
+    return zke_fail(ZKE_BADARGUMENTS, "data of length %d", l->len);
+  if (l->len == 0) {
+    l->data = NULL;
+    return ZKE_OK;
+  }
+  l->data = text_copy(l->r.z, l->data, (size_t)l->len);
+  return l->data ? ZKE_OK : ZKE_NOMEM;
+}
+
+void zke_line_free(zke_line *l) {
+  zke_free((void *)(uintptr_t)l->data);
+  line_forget_own(l);
+  zke_free(l->watched);
+  l->data = NULL;
+  l->watched = NULL;
+}
+
+/* ---- watching ---- */
+
+/* Take back the watches of those that one waited for. */
+static void line_unwatch(zke_line *l) {
+  for (int i = 0; l->watched && i < l->watched->count; i++) {
+    zke_remove_watch(l->r.z, l->watched->data[i], ZKE_WATCH_DATA,
+                     zke_recipe_watcher, &l->r);
+  }
+  zke_free(l->watched);
+  l->watched = NULL;
+  if (l->place_watched) {
+    zke_remove_watch(l->r.z, l->r.path, ZKE_WATCH_DATA, zke_recipe_watcher,
+                     &l->r);
+  }
+  l->place_watched = false;
+}
+
+/* Room for the paths of `count` entries of one directory. */
+static zke_strings *line_new_paths(const zke_line *l, const zke_entries *e,
+                                   int count) {
+  size_t size = sizeof(zke_strings) + (size_t)count * sizeof(char *);
+  size_t longest = 0;
+  for (int i = 0; i < e->count; i++) {
+    size_t len = strlen(e->data[i].name);
+    if (len > longest) longest = len;
+  }
+  longest += strlen(l->r.path) + 2;
+  zke_strings *s = zke_alloc(l->r.z, size + (size_t)count * longest);
+  if (!s) return NULL;
+  s->data = (char **)(void *)(s + 1);
+  char *text = (char *)(s->data + count);
+  for (int i = 0; i < count; i++) s->data[i] = text + (size_t)i * longest;
+  return s;
+}
+
+static int line_watch(zke_line *l, const char *path) {
+  return zke_get(l->r.z, path, zke_recipe_watcher, &l->r, NULL, NULL, NULL);
+}
+
+/* Watch one's own znode, once; ZKE_LOST where it has gone. */
+static int line_watch_own(zke_line *l) {
+  if (l->own_watched) return ZKE_OK;
+  int rc = l->own ? ZKE_OK : line_watch(l, l->znode);
+  for (int i = 0; l->own && i < l->own->count && rc == ZKE_OK; i++)
+    rc = line_watch(l, l->own->data[i]);
+  if (rc == ZKE_NONODE) {
+    line_lose(l);
+    return ZKE_LOST;
+  }
+  l->own_watched = rc == ZKE_OK;
+  return rc;
+}
+
+/* Watch the last entries of others that keep out the one at index i, as many
+ * as it takes: while they are all there nothing can change for it, and one
+ * that goes wakes no others than those.  ZKE_NONODE: look again. */
+static int line_watch_keepers(zke_line *l, const zke_entries *e, int i) {
+  int most = l->limit - (l->weight - 1);
+  zke_strings *paths = line_new_paths(l, e, most < i ? most : i);
+  int rc = ZKE_OK;
+  if (!paths) return ZKE_NOMEM;
+  for (int j = i - l->weight; j >= 0 && paths->count < most && rc == ZKE_OK;
+       j--) {
+    if (!line_keeps_out(&e->data[j], &e->data[i])) continue;
+    char *path = paths->data[paths->count++];
+    memcpy(path, l->r.path, strlen(l->r.path));
+    path[strlen(l->r.path)] = '/';
+    memcpy(path + strlen(l->r.path) + 1, e->data[j].name,
+           strlen(e->data[j].name) + 1);
+    rc = line_watch(l, path);
+  }
+  zke_free(l->watched); /* these have fired, or are watched still */
+  l->watched = paths;
+  return rc;
+}
+
+/* ---- going on ---- */
+
+/* Remove the NEXT marks of others: whom they named has gone. */
+static void line_remove_marks(zke_line *l, const char *but) {
+  zke_strings *names = NULL;
+  zke_entry mark, own = {.name = but};
+  const char *kind = line_kinds[ZKE_LINE_NEXT];
+  if (zke_children(l->r.z, l->r.path, NULL, NULL, &names, NULL) != ZKE_OK)
+    return; /* they do no harm but to be there */
+  for (int i = 0; i < names->count; i++) {
+    if (!znode_parse(names->data[i], &kind, 1, &mark)) continue;
+    if (but && line_same_guid(&mark, &own)) continue;
+    char *path = zke_recipe_path(l->r.z, l->r.path, names->data[i]);
+    if (path) zke_recipe_delete(l->r.z, path);
+    zke_free(path);
+  }
+  zke_free(names);
+}
+
+/* Nobody keeps one out: take office.  A lease always writes: under a limit
+ * that was lowered its place does not tell that it holds.
+ * ZKE_RUNTIMEINCONSISTENCY: the limit has changed meanwhile. */
+static int line_take_office(zke_line *l, const zke_stat *directory) {
+  zke_stat stat = {.mzxid = l->czxid};
+  bool lease = l->kind == ZKE_LINE_LEASE;
+  int rc = ZKE_OK;
+  if (lease || directory->pzxid != l->czxid)
+    rc = line_set(l, "held", lease ? directory->version : -1, &stat);
+  if (rc == ZKE_NONODE) {
+    line_lose(l);
+    return ZKE_OK;
+  }
+  if (rc == ZKE_BADVERSION) return ZKE_RUNTIMEINCONSISTENCY;
+  if (rc != ZKE_OK) return rc;
+  if (lease) line_unwatch(l); /* else what was watched has fired */
+  zke_free(l->watched);
+  l->watched = NULL;
+  line_change(l, ZKE_LINE_HELD, stat.mzxid);
+  if (l->kind == ZKE_LINE_LATCH && directory->pzxid != l->czxid)
+    line_remove_marks(l, text_name(l->znode));
+  return ZKE_OK;
+}
+
+/* Watch the directory for a change of the limit, and see whether it has
+ * changed since it was surveyed. */
+static int line_watch_place(zke_line *l, const zke_stat *directory) {
+  zke_stat stat;
+  if (l->place_watched) return ZKE_OK;
+  int rc =
+      zke_get(l->r.z, l->r.path, zke_recipe_watcher, &l->r, NULL, NULL, &stat);
+  if (rc != ZKE_OK) return rc;
+  l->place_watched = true;
+  return stat.version == directory->version ? ZKE_OK : ZKE_RUNTIMEINCONSISTENCY;
+}
+
+/* One is kept out: watch for the end of that.  ZKE_LIMIT: it has none. */
+static int line_wait_on(zke_line *l, const zke_entries *e, int i,
+                        const zke_stat *directory) {
+  if (l->weight > l->limit) {
+    return zke_fail(ZKE_LIMIT,
+                    "%d permits of the %s %s asked for, but its limit is %d",
+                    l->weight, l->r.class_->name, l->r.path, l->limit);
+  }
+  int rc = l->kind == ZKE_LINE_LEASE ? line_watch_place(l, directory) : ZKE_OK;
+  return rc == ZKE_OK ? line_watch_keepers(l, e, i) : rc;
+}
+
+static int line_read_entries(zke_line *l, zke_entries **e, zke_stat *stat) {
+  return l->kind == ZKE_LINE_LEASE
+             ? line_survey(l->r.z, l->r.path, e, stat, &l->limit)
+             : line_entries(l->r.z, l->r.path, e, stat);
+}
+
+/* One look.  ZKE_RUNTIMEINCONSISTENCY: it has changed meanwhile. */
+static int line_look(zke_line *l) {
+  zke_entries *e = NULL;
+  zke_stat directory;
+  int rc = line_read_entries(l, &e, &directory);
+  int i = rc == ZKE_OK ? zke_recipe_find(e, text_name(l->znode)) : -1;
+  bool all = i >= 0 && line_group_before(e, i) == l->weight - 1;
+  if (rc == ZKE_NONODE || (rc == ZKE_OK && !all)) {
+    line_lose(l);
+    rc = ZKE_OK;
+  } else if (rc == ZKE_OK && l->state == ZKE_LINE_WAITING) {
+    if (line_keepers(e, i) < l->limit)
+      rc = line_take_office(l, &directory);
+    else
+      rc = line_wait_on(l, e, i, &directory);
+    if (rc == ZKE_NONODE) rc = ZKE_RUNTIMEINCONSISTENCY;
+  }
+  zke_free(e);
+  if (rc == ZKE_OK && (l->state == ZKE_LINE_WAITING ||
+                       (l->state == ZKE_LINE_HELD && l->watch_own))) {
+    rc = line_watch_own(l);
+    if (rc == ZKE_LOST) rc = ZKE_OK; /* the state says it */
+  }
+  return rc;
+}
+
+int zke_line_step(zke_line *l) {
+  int rc = ZKE_RUNTIMEINCONSISTENCY;
+  if (l->state != ZKE_LINE_WAITING && l->state != ZKE_LINE_HELD) return ZKE_OK;
+  while (rc == ZKE_RUNTIMEINCONSISTENCY) rc = line_look(l);
+  if (rc == ZKE_LIMIT && !l->blocking) zke_line_quit(l); /* nobody hears it */
+  return rc;
+}
+
+int zke_line_quit(zke_line *l) {
+  int rc = l->own     ? zke_recipe_delete_all(l->r.z, l->own)
+           : l->znode ? zke_recipe_delete(l->r.z, l->znode)
+                      : ZKE_OK;
+  if (rc != ZKE_OK) return rc;
+  line_unwatch(l);
+  line_forget_own(l);
+  line_change(l, ZKE_LINE_OUT, 0);
+  return ZKE_OK;
+}
+
+/* Out again after a failure, whose code and sentence stay. */
+static int line_give_up(zke_line *l, int rc) {
+  text_error e;
+  text_keep(&e);
+  zke_line_quit(l);
+  return text_restore(&e, rc);
+}
+
+/* Make a lease's znodes, all in one step; the last one is what speaks for
+ * them, the others are empty. */
+static int line_make_leases(zke_line *l, const char *text, int len,
+                            int64_t deadline_ms) {
+  int n = l->weight;
+  zke_seat *seats = zke_alloc(l->r.z, (size_t)n * sizeof *seats);
+  if (!seats) return ZKE_NOMEM;
+  for (int i = 0; i < n; i++)
+    seats[i] = (zke_seat){l->r.path, line_kinds[l->kind], "", 0};
+  seats[n - 1].data = text;
+  seats[n - 1].len = len;
+  int rc =
+      zke_recipe_create_all(l->r.z, seats, n, deadline_ms, &l->own, &l->czxid);
+  zke_free(seats);
+  if (rc != ZKE_OK) return rc;
+  const char *last = l->own->data[n - 1];
+  l->znode = text_copy(l->r.z, last, strlen(last));
+  if (l->znode) return ZKE_OK;
+  zke_line_quit(l);
+  return ZKE_NOMEM;
+}
+
+/* Make one's znode or znodes. */
+static int line_make(zke_line *l, const char *state, int64_t deadline_ms) {
+  zke_stat stat;
+  int len, rc;
+  char *text = line_text(l, state, &len);
+  if (!text) return ZKE_NOMEM;
+  if (l->kind == ZKE_LINE_LEASE) {
+    rc = line_make_leases(l, text, len, deadline_ms);
+  } else {
+    rc = zke_recipe_create(l->r.z, l->r.path, l->place, line_kinds[l->kind],
+                           text, len, ZKE_EPHEMERAL_SEQUENTIAL, deadline_ms,
+                           &l->znode, &stat);
+    if (rc == ZKE_OK) l->czxid = stat.czxid;
+  }
+  zke_free(text);
+  return rc;
+}
+
+int zke_line_join(zke_line *l, bool blocking, int64_t deadline_ms) {
+  if (l->state == ZKE_LINE_LOST) {
+    int rc = zke_line_quit(l);
+    if (rc != ZKE_OK) return rc;
+  }
+  if (l->state != ZKE_LINE_OUT) {
+    return zke_fail(ZKE_MISUSE, "this %s %s object is in use",
+                    l->r.class_->name, l->r.path);
+  }
+  l->actor = zke_line_actor();
+  int rc = line_make(l, blocking ? "waiting" : "queued", deadline_ms);
+  if (rc != ZKE_OK) return rc;
+  l->state = ZKE_LINE_WAITING;
+  rc = zke_line_step(l);
+  return rc == ZKE_OK ? ZKE_OK : line_give_up(l, rc);
+}
+
+int zke_line_check(zke_line *l) {
+  if (l->state == ZKE_LINE_HELD) {
+    int rc = l->own ? ZKE_OK : zke_exists(l->r.z, l->znode, NULL, NULL, NULL);
+    for (int i = 0; l->own && i < l->own->count && rc == ZKE_OK; i++)
+      rc = zke_exists(l->r.z, l->own->data[i], NULL, NULL, NULL);
+    if (rc != ZKE_NONODE) return rc;
+    line_lose(l);
+  }
+  return zke_fail(ZKE_LOST, "the %s %s is not held", l->r.class_->name,
+                  l->r.path);
+}
+
+int zke_line_say_held(zke *z, int rc, const char *kind, const char *directory) {
+  char what[256];
+  zke_entries *e = NULL;
+  snprintf(what, sizeof what, "the %s %s", kind, directory);
+  if (line_entries(z, directory, &e, NULL) != ZKE_OK || e->count == 0) {
+    zke_free(e);
+    return zke_fail(rc, "%s was held, but is no longer", what);
+  }
+  const char *name = e->data[line_last_of_group(e, 0)].name;
+  char *path = zke_recipe_path(z, directory, name);
+  rc = path ? zke_recipe_say_held(z, rc, what, path) : ZKE_NOMEM;
+  zke_free(path);
+  zke_free(e);
+  return rc;
+}
+
+/* Name who is in front. */
+static int line_say_held(zke_line *l, int rc) {
+  return zke_line_say_held(l->r.z, rc, l->r.class_->name, l->r.path);
+}
+
+int zke_line_try(zke_line *l) {
+  int rc = zke_line_join(l, false, ZKE_FOREVER);
+  if (rc != ZKE_OK || l->state == ZKE_LINE_HELD) return rc;
+  rc = l->state == ZKE_LINE_LOST ? line_lost(l) : line_say_held(l, ZKE_HELD);
+  return line_give_up(l, rc);
+}
+
+/* ---- another entry in one's place ---- */
+
+/* One step: a new entry is made, the victim's and one's own old one go. */
+typedef struct line_leap {
+  zke_line *l;
+  int kind;
+  const char *suffix; /* the number, or "" for the next one */
+  const char *victim; /* or NULL */
+  const char *text;
+  int len;
+  znode_creation made; /* the new entry, as znode_recover() looks for it */
+} line_leap;
+
+static int line_try_leap(zke *z, void *arg) {
+  line_leap *j = arg;
+  zke_op ops[3];
+  zke_op_result results[3] = {{0}};
+  int n = 0;
+  int rc = j->made.unsure ? znode_recover(z, &j->made) : ZKE_NONODE;
+  if (rc != ZKE_NONODE) return rc;
+  size_t size = strlen(j->l->r.path) + 64;
+  char *path = zke_alloc(z, size);
+  if (!path) return ZKE_NOMEM;
+  snprintf(path, size, "%s/_c_%s-%s%s", j->l->r.path, j->made.guid,
+           line_kinds[j->kind], j->suffix);
+  zke_op_create(&ops[n++], path, j->text, j->len, ZKE_OPEN_ACL, j->made.mode);
+  if (j->victim && !(j->l->znode && strcmp(j->victim, j->l->znode) == 0))
+    zke_op_delete(&ops[n++], j->victim, -1);
+  if (j->l->znode) zke_op_delete(&ops[n++], j->l->znode, -1);
+  rc = zke_multi(z, ops, n, results);
+  if (rc == ZKE_OK) {
+    j->made.path = results[0].path;
+    j->made.stat = results[0].stat;
+    results[0].path = NULL;
+  }
+  zke_results_clear(results, n);
+  zke_free(path);
+  j->made.unsure = j->made.unsure || rc == ZKE_CONNECTIONLOSS;
+  return rc;
+}
+
+/* Make the leap; afterwards the new znode is one's own. */
+static int line_leap_over(zke_line *l, int kind, const char *suffix,
+                          const char *victim) {
+  line_leap j = {.l = l, .kind = kind, .suffix = suffix, .victim = victim};
+  j.made.directory = l->r.path;
+  j.made.mode = *suffix ? ZKE_EPHEMERAL : ZKE_EPHEMERAL_SEQUENTIAL;
+  znode_guid(l->r.z, j.made.guid);
+  if (!l->znode) l->actor = zke_line_actor();
+  char *text = line_text(l, "held", &j.len);
+  if (!text) return ZKE_NOMEM;
+  j.text = text;
+  int rc = zke_retry(l->r.z, line_try_leap, &j, ZKE_FOREVER);
+  zke_free(text);
+  if (rc != ZKE_OK) return rc;
+  line_unwatch(l);
+  zke_free(l->znode);
+  l->znode = j.made.path;
+  l->own_watched = false;
+  l->kind = kind == ZKE_LINE_FRONT ? l->kind : kind;
+  l->czxid = j.made.stat.czxid;
+  return ZKE_OK;
+}
+
+int zke_line_jump(zke_line *l, const char *victim) {
+  int rc = line_leap_over(l, ZKE_LINE_FRONT, "", victim);
+  if (rc != ZKE_OK) return rc;
+  l->state = ZKE_LINE_WAITING;
+  return zke_line_step(l);
+}
+
+typedef struct line_legacy {
+  zke_line *l;
+  const char *heir; /* its znode */
+  bool unsure;
+} line_legacy;
+
+/* In one step: mark the heir, wake it by a write, and go. */
+static int line_try_yield(zke *z, void *arg) {
+  line_legacy *y = arg;
+  zke_op ops[3];
+  char *data = NULL;
+  int len;
+  zke_stat stat;
+  zke_entry heir;
+  char mark[64];
+  if (y->unsure) {
+    int rc = zke_exists(z, y->l->znode, NULL, NULL, NULL);
+    if (rc != ZKE_OK) return rc == ZKE_NONODE ? ZKE_OK : rc;
+  }
+  int rc = zke_get(z, y->heir, NULL, NULL, &data, &len, &stat);
+  if (rc != ZKE_OK) return rc;
+  const char *name = text_name(y->heir);
+  znode_parse(name, line_kinds, ZKE_LINE_KINDS, &heir);
+  snprintf(mark, sizeof mark, "%.40s%s%010" PRId32, name,
+           line_kinds[ZKE_LINE_NEXT], heir.number);
+  char *path = zke_recipe_path(z, y->l->r.path, mark);
+  zke_op_create(&ops[0], path, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+  zke_op_set(&ops[1], y->heir, data, len, stat.version);
+  zke_op_delete(&ops[2], y->l->znode, -1);
+  rc = path ? zke_multi(z, ops, 3, NULL) : ZKE_NOMEM;
+  zke_free(path);
+  zke_free(data);
+  y->unsure = y->unsure || rc == ZKE_CONNECTIONLOSS;
+  return rc;
+}
+
+int zke_line_yield(zke_line *l, const char *heir) {
+  line_legacy y = {.l = l};
+  if (l->state != ZKE_LINE_HELD) return zke_line_check(l);
+  char *path = zke_recipe_path(l->r.z, l->r.path, heir);
+  if (!path) return ZKE_NOMEM;
+  y.heir = path;
+  int rc = ZKE_BADVERSION;
+  while (rc == ZKE_BADVERSION)
+    rc = zke_retry(l->r.z, line_try_yield, &y, ZKE_FOREVER);
+  zke_free(path);
+  if (rc != ZKE_OK) return rc;
+  line_forget_own(l);
+  line_change(l, ZKE_LINE_OUT, 0);
+  return ZKE_OK;
+}
+
+/* ---- an entry of several lines ---- */
+
+/* Watch the nearest entry that keeps out the one at index i, in the place of
+ * the one watched before. */
+static int line_watch_nearest(zke_recipe *r, const char *directory,
+                              const zke_entries *e, int i, char **watched) {
+  int j = i - 1;
+  while (!line_keeps_out(&e->data[j], &e->data[i])) j--;
+  char *path = zke_recipe_path(r->z, directory, e->data[j].name);
+  if (!path) return ZKE_NOMEM;
+  int rc = zke_get(r->z, path, zke_recipe_watcher, r, NULL, NULL, NULL);
+  if (rc != ZKE_OK) {
+    zke_free(path);
+    return rc == ZKE_NONODE ? ZKE_RUNTIMEINCONSISTENCY : rc;
+  }
+  if (*watched && strcmp(*watched, path) != 0)
+    zke_remove_watch(r->z, *watched, ZKE_WATCH_DATA, zke_recipe_watcher, r);
+  zke_free(*watched);
+  *watched = path;
+  return 1;
+}
+
+int zke_line_turn(zke_recipe *r, const char *directory, const char *znode,
+                  char **watched, int64_t *pzxid) {
+  int rc = ZKE_RUNTIMEINCONSISTENCY;
+  while (rc == ZKE_RUNTIMEINCONSISTENCY) {
+    zke_entries *e = NULL;
+    zke_stat stat;
+    rc = line_entries(r->z, directory, &e, &stat);
+    if (rc != ZKE_OK) return rc;
+    int i = zke_recipe_find(e, text_name(znode));
+    if (i < 0)
+      rc = ZKE_NONODE;
+    else if (line_keepers(e, i) > 0)
+      rc = line_watch_nearest(r, directory, e, i, watched);
+    zke_free(e);
+    if (rc != ZKE_OK) continue;
+    *pzxid = stat.pzxid;
+    zke_free(*watched); /* it has fired */
+    *watched = NULL;
+  }
+  return rc;
+}
+
+int zke_line_convert(zke_line *l, int kind) {
+  char suffix[16];
+  zke_entry own;
+  if (l->state != ZKE_LINE_HELD ||
+      !znode_parse(text_name(l->znode), line_kinds, ZKE_LINE_KINDS, &own)) {
+    return zke_line_check(l);
+  }
+  snprintf(suffix, sizeof suffix, "%010" PRId32, own.number);
+  int rc = line_leap_over(l, kind, suffix, NULL);
+  if (rc == ZKE_NONODE) line_lose(l);
+  if (rc == ZKE_OK) l->token = l->czxid;
+  return rc == ZKE_NONODE ? line_lost(l) : rc == ZKE_OK ? zke_line_step(l) : rc;
+}
+
+/* ---- deadlocks ----
+ *
+ * An actor that waits in a blocking call is stuck while the entries that keep
+ * it out belong to actors that are stuck.  From one's own wait the search
+ * follows the keepers' actors to what these wait for, and so on; then it
+ * crosses out who can still go on, until nobody else can.  What is left and
+ * lies on a way from oneself back to oneself is a deadlock; the youngest wait
+ * of it gives up.  An actor that waits in several places at once, for a
+ * multi-lock, is stuck when it is in one of them.  The last to begin its wait
+ * sees all the others, so one look at that moment suffices. */
+
+typedef struct line_wait {
+  char *directory, *name;
+  uint64_t actor;
+  int64_t since, session; /* since: the zxid of beginning to wait */
+  int room; /* entries of others that may stay: stuck with this many */
+  bool stuck, from_me, to_me;
+  int next; /* on the way to me */
+} line_wait;
+
+/* waits[from] is kept out by `weight` entries of an actor, who may wait too,
+ * in one place or in several; 0: one that can go on. */
+typedef struct line_edge {
+  int from, weight;
+  uint64_t actor;
+} line_edge;
+
+typedef struct line_graph {
+  zke *z;
+  uint64_t me;
+  line_wait *waits;
+  line_edge *edges;
+  int wait_count, wait_cap, edge_count, edge_cap;
+} line_graph;
+
+/* Room for one more in a growing array of the graph. */
+static bool line_room(zke *z, void **array, int count, int *cap, size_t size) {
+  if (count < *cap) return true;
+  int more = *cap ? *cap * 2 : 16;
+  char *grown = zke_alloc(z, (size_t)more * size);
+  if (!grown) return false;
+  if (count) memcpy(grown, *array, (size_t)count * size);
+  zke_free(*array);
+  *array = grown;
+  *cap = more;
+  return true;
+}
+
+static void line_free_graph(line_graph *g) {
+  for (int i = 0; i < g->wait_count; i++) {
+    zke_free(g->waits[i].directory);
+    zke_free(g->waits[i].name);
+  }
+  zke_free(g->waits);
+  zke_free(g->edges);
+}
+
+static int line_add_edge(line_graph *g, line_edge edge) {
+  void *array = g->edges;
+  if (!line_room(g->z, &array, g->edge_count, &g->edge_cap, sizeof *g->edges))
+    return ZKE_NOMEM;
+  g->edges = array;
+  g->edges[g->edge_count++] = edge;
+  return ZKE_OK;
+}
+
+static int line_add_wait(line_graph *g, const char *path, uint64_t actor,
+                         const zke_stat *stat) {
+  void *array = g->waits;
+  if (!line_room(g->z, &array, g->wait_count, &g->wait_cap, sizeof *g->waits))
+    return ZKE_NOMEM;
+  g->waits = array;
+  line_wait *w = &g->waits[g->wait_count];
+  *w = (line_wait){.actor = actor,
+                   .since = stat->mzxid,
+                   .session = stat->ephemeralOwner,
+                   .room = 1,
+                   .next = -1};
+  const char *name = text_name(path);
+  w->directory = text_copy(g->z, path, (size_t)(name - path) - 1);
+  w->name = text_copy(g->z, name, strlen(name));
+  g->wait_count++;
+  return w->directory && w->name ? ZKE_OK : ZKE_NOMEM;
+}
+
+static bool line_is_entry(const char *path) {
+  zke_entry e;
+  return znode_parse(text_name(path), line_kinds, ZKE_LINE_KINDS, &e);
+}
+
+static bool line_has_wait(const line_graph *g, uint64_t actor) {
+  for (int i = 0; i < g->wait_count; i++) {
+    if (g->waits[i].actor == actor) return true;
+  }
+  return false;
+}
+
+/* Add all the places where an actor of a session waits.  What it got at once
+ * looks like one; but nobody keeps it out. */
+static int line_find_waits(line_graph *g, int64_t session, uint64_t actor) {
+  zke_strings *paths = NULL;
+  if (line_has_wait(g, actor)) return ZKE_OK;
+  int rc = zke_ephemerals(g->z, session, NULL, &paths);
+  if (rc != ZKE_OK) return rc;
+  for (int i = 0; i < paths->count && rc == ZKE_OK; i++) {
+    char *data = NULL;
+    int len;
+    zke_stat stat;
+    if (!line_is_entry(paths->data[i])) continue;
+    rc = zke_get(g->z, paths->data[i], NULL, NULL, &data, &len, &stat);
+    line_words w = line_read(rc == ZKE_OK ? data : NULL, len);
+    if (rc == ZKE_OK && w.waiting && w.actor == actor)
+      rc = line_add_wait(g, paths->data[i], actor, &stat);
+    zke_free(data);
+    if (rc == ZKE_NONODE || rc == ZKE_NOAUTH) rc = ZKE_OK;
+  }
+  zke_free(paths);
+  return rc;
+}
+
+/* Add the edge to one keeper.  One that has gone meanwhile keeps nobody out,
+ * and whoever it kept out is told. */
+static int line_add_keeper(line_graph *g, line_edge edge, const char *name,
+                           bool *waiting) {
+  char *path = zke_recipe_path(g->z, g->waits[edge.from].directory, name);
+  char *data = NULL;
+  int len;
+  zke_stat stat;
+  if (!path) return ZKE_NOMEM;
+  int rc = zke_get(g->z, path, NULL, NULL, &data, &len, &stat);
+  line_words w = line_read(rc == ZKE_OK ? data : NULL, len);
+  if (rc == ZKE_OK && w.actor) {
+    rc = line_find_waits(g, stat.ephemeralOwner, w.actor);
+    edge.actor = w.actor;
+  }
+  *waiting = w.waiting;
+  if (rc == ZKE_OK && edge.actor) rc = line_add_edge(g, edge);
+  if (rc == ZKE_NONODE || rc == ZKE_NOAUTH) rc = ZKE_OK;
+  zke_free(data);
+  zke_free(path);
+  return rc;
+}
+
+/* Add the edges of the wait at index i of a line.  Where every entry stands
+ * for itself, it is enough to go back over `limit` of those that wait too:
+ * they are kept out by all that stand before them. */
+static int line_follow_entry(line_graph *g, int at, const zke_entries *e, int i,
+                             int limit) {
+  int own = line_group_before(e, i) + 1, weight, rc = ZKE_OK;
+  int left = own > 1 ? INT_MAX : limit;
+  g->waits[at].room = limit - own + 1;
+  for (int j = i - own; j >= 0 && left > 0 && rc == ZKE_OK; j -= weight) {
+    bool waiting = false;
+    weight = line_group_before(e, j) + 1;
+    if (weight > 1) left = INT_MAX;
+    if (!line_keeps_out(&e->data[j], &e->data[i])) continue;
+    rc = line_add_keeper(g, (line_edge){.from = at, .weight = weight},
+                         e->data[j].name, &waiting);
+    left -= waiting && e->data[j].kind != ZKE_LINE_READ;
+  }
+  return rc;
+}
+
+/* Add the edges of one wait.  One that its place does not keep out has none,
+ * or too few to be stuck. */
+static int line_follow(line_graph *g, int at) {
+  zke_entries *e = NULL;
+  zke_stat stat;
+  int limit;
+  int rc = line_survey(g->z, g->waits[at].directory, &e, &stat, &limit);
+  if (rc == ZKE_NONODE) return ZKE_OK;
+  if (rc != ZKE_OK) return rc;
+  int i = zke_recipe_find(e, g->waits[at].name);
+  if (i >= 0) rc = line_follow_entry(g, at, e, i, limit);
+  zke_free(e);
+  return rc;
+}
+
+/* An actor is stuck when it is in any of the places where it waits. */
+static bool line_is_stuck(const line_graph *g, uint64_t actor) {
+  for (int i = 0; i < g->wait_count; i++) {
+    if (g->waits[i].actor == actor && g->waits[i].stuck) return true;
+  }
+  return false;
+}
+
+/* How many of a wait's keepers are stuck. */
+static int line_stuck_keepers(const line_graph *g, int at) {
+  int count = 0;
+  for (int i = 0; i < g->edge_count; i++) {
+    const line_edge *e = &g->edges[i];
+    if (e->from == at && line_is_stuck(g, e->actor)) count += e->weight;
+  }
+  return count;
+}
+
+/* Cross out whoever can go on, until nobody can: one goes on when few enough
+ * keepers stay for ever. */
+static void line_cross_out(line_graph *g) {
+  for (int i = 0; i < g->wait_count; i++) g->waits[i].stuck = true;
+  for (bool again = true; again;) {
+    again = false;
+    for (int i = 0; i < g->wait_count; i++) {
+      if (!g->waits[i].stuck) continue;
+      if (line_stuck_keepers(g, i) >= g->waits[i].room) continue;
+      g->waits[i].stuck = false;
+      again = true;
+    }
+  }
+}
+
+/* Note that from wait a one comes to wait b.  True: that is news. */
+static bool line_mark_step(line_graph *g, int a, int b) {
+  line_wait *from = &g->waits[a], *to = &g->waits[b];
+  bool news = (from->from_me && !to->from_me) || (!from->to_me && to->to_me);
+  to->from_me = to->from_me || from->from_me;
+  from->to_me = from->to_me || to->to_me;
+  if (to->to_me && from->next < 0) from->next = b;
+  return news;
+}
+
+/* Mark what lies on a way from one's own waits and what on a way to them. */
+static void line_mark_ways(line_graph *g) {
+  for (int i = 0; i < g->wait_count; i++) {
+    line_wait *w = &g->waits[i];
+    w->from_me = w->to_me = w->stuck && w->actor == g->me;
+  }
+  for (bool again = true; again;) {
+    again = false;
+    for (int i = 0; i < g->edge_count; i++) {
+      const line_edge *e = &g->edges[i];
+      if (!g->waits[e->from].stuck) continue;
+      for (int j = 0; j < g->wait_count; j++) {
+        if (g->waits[j].actor != e->actor || !g->waits[j].stuck) continue;
+        if (line_mark_step(g, e->from, j)) again = true;
+      }
+    }
+  }
+}
+
+/* Did I begin to wait later than all others of the circles that I am in? */
+static bool line_is_youngest(const line_graph *g) {
+  int64_t mine = 0, others = 0;
+  for (int i = 0; i < g->wait_count; i++) {
+    const line_wait *w = &g->waits[i];
+    bool me = w->actor == g->me;
+    if (me && w->since > mine) mine = w->since;
+    if (me || !w->stuck || !w->from_me || !w->to_me) continue;
+    if (w->since > others) others = w->since;
+  }
+  return mine > others;
+}
+
+/* Which of my waits is in a deadlock, with me as the youngest of it?  -1:
+ * none.  One that is stuck behind a deadlock, but not in it, is no victim. */
+static int line_victim(line_graph *g) {
+  line_cross_out(g);
+  line_mark_ways(g);
+  for (int i = 0; i < g->wait_count && line_is_youngest(g); i++) {
+    const line_wait *w = &g->waits[i];
+    if (w->stuck && w->actor == g->me && w->next >= 0) return i;
+  }
+  return -1;
+}
+
+/* "I wait for /a held by x (pid 1), who waits for /b held by …". */
+static int line_say_deadlock(const line_graph *g, int at) {
+  char text[420] = "";
+  size_t used = 0;
+  for (int steps = 0; steps <= g->wait_count && used < sizeof text; steps++) {
+    const line_wait *w = &g->waits[at], *next = &g->waits[w->next];
+    bool me = next->actor == g->me;
+    zke_session_list *who = NULL;
+    zke_session(g->z, next->session, &who);
+    int n = snprintf(text + used, sizeof text - used, "%s%s held by %s",
+                     used ? ", who waits for " : "", w->directory,
+                     me    ? "this thread"
+                     : who ? who->data[0].identity
+                           : "another");
+    if (who && !me && n > 0 && used + (size_t)n < sizeof text) {
+      used += (size_t)n;
+      n = snprintf(text + used, sizeof text - used, " (pid %" PRId64 ")",
+                   who->data[0].pid);
+    }
+    zke_free(who);
+    used += n > 0 ? (size_t)n : 0;
+    at = w->next;
+    if (me) break;
+  }
+  return zke_fail(ZKE_DEADLOCK, "deadlock: this call waits for %s", text);
+}
+
+/* Does this session hold or wait for anything but one's own entries?  If not,
+ * nobody can wait for it. */
+static bool line_is_alone(zke *z, int own) {
+  zke_strings *paths = NULL;
+  int entries = 0;
+  if (zke_ephemerals(z, 0, NULL, &paths) != ZKE_OK) return false;
+  for (int i = 0; i < paths->count; i++)
+    entries += line_is_entry(paths->data[i]);
+  zke_free(paths);
+  return entries <= own;
+}
+
+int zke_line_detect(zke *z, uint64_t actor, int own) {
+  line_graph g = {.z = z, .me = actor};
+  if (line_is_alone(z, own)) return ZKE_OK;
+  int rc = line_find_waits(&g, zke_session_id(z), actor);
+  for (int i = 0; i < g.wait_count && rc == ZKE_OK; i++)
+    rc = line_follow(&g, i);
+  int victim = rc == ZKE_OK ? line_victim(&g) : -1;
+  if (victim >= 0) rc = line_say_deadlock(&g, victim);
+  line_free_graph(&g);
+  return rc;
+}
+
+/* Look for a deadlock that one's own joining has closed. */
+static int line_detect(const zke_line *l) {
+  if (l->no_check) return ZKE_OK;
+  return zke_line_detect(l->r.z, l->actor, l->weight);
+}
+
+/* ---- the blocking call ---- */
+
+static int line_is_done(zke_recipe *r) {
+  zke_line *l = (zke_line *)r;
+  return l->state == ZKE_LINE_HELD      ? ZKE_OK
+         : l->state == ZKE_LINE_WAITING ? 1
+                                        : line_lost(l);
+}
+
+/* One has joined without blocking and blocks now. */
+static int line_begin_blocking(zke_line *l) {
+  zke_stat stat;
+  l->actor = zke_line_actor();
+  int rc = line_set(l, "waiting", -1, &stat);
+  if (rc == ZKE_NONODE) line_lose(l);
+  return rc == ZKE_NONODE ? ZKE_OK : rc;
+}
+
+int zke_line_acquire(zke_line *l, int64_t deadline_ms) {
+  int rc = ZKE_OK;
+  if (l->state == ZKE_LINE_WAITING && !l->blocking) {
+    l->blocking = true;
+    rc = line_begin_blocking(l);
+  } else {
+    rc = zke_line_join(l, true, deadline_ms);
+    if (rc != ZKE_OK) return rc;
+    l->blocking = true;
+  }
+  if (rc == ZKE_OK && l->state == ZKE_LINE_WAITING) rc = line_detect(l);
+  if (rc == ZKE_OK) rc = zke_recipe_await(&l->r, line_is_done, deadline_ms);
+  l->blocking = false;
+  if (rc == ZKE_OPERATIONTIMEOUT) line_say_held(l, rc);
+  return rc == ZKE_OK ? ZKE_OK : line_give_up(l, rc);
+}
+
+/* ---- who is in a line ---- */
+
+static size_t line_party_size(const zke_session_list *who,
+                              const zke_op_result *got) {
+  size_t size = strlen(who ? who->data[0].identity : "") + 1;
+  return size + (got->rc == ZKE_OK && got->len > 0 ? (size_t)got->len : 0) + 1;
+}
+
+/* Fill in one party; text is where its strings go.  Returns their end. */
+static char *line_fill_party(zke_party *p, const zke_entry *entry,
+                             const zke_op_result *got,
+                             const zke_session_list *who, bool held,
+                             char *text) {
+  line_words w = line_read(got->data, got->len);
+  const char *identity = who ? who->data[0].identity : "";
+  int len = got->len - w.head;
+  size_t size = strlen(identity) + 1;
+  *p = (zke_party){.kind = line_kinds[entry->kind],
+                   .held = held,
+                   .office = got->data && strncmp(got->data, "held ", 5) == 0,
+                   .session = got->stat.ephemeralOwner,
+                   .czxid = got->stat.czxid,
+                   .mzxid = got->stat.mzxid,
+                   .queued_ms = got->stat.ctime,
+                   .pid = who ? who->data[0].pid : 0,
+                   .len = len > 0 ? len : -1};
+  if (entry->kind == ZKE_LINE_LEASE && p->office)
+    p->held = 1; /* limit lowered */
+  p->since_ms = p->held ? znode_since(&got->stat, got->data) : got->stat.ctime;
+  p->identity = memcpy(text, identity, size);
+  text += size;
+  if (len > 0) {
+    p->data = memcpy(text, got->data + w.head, (size_t)len);
+    text += len;
+  }
+  *text++ = '\0';
+  return text;
+}
+
+typedef struct line_roll {
+  zke_entries *entries;
+  char **paths;
+  zke_op *ops;
+  zke_op_result *got;
+  zke_session_list **who;
+  int count;
+} line_roll;
+
+static void line_free_roll(line_roll *roll) {
+  for (int i = 0; i < roll->count; i++) {
+    if (roll->paths) zke_free(roll->paths[i]);
+    if (roll->who) zke_free(roll->who[i]);
+  }
+  if (roll->got) zke_results_clear(roll->got, roll->count);
+  zke_free(roll->paths);
+  zke_free(roll->ops);
+  zke_free(roll->got);
+  zke_free(roll->who);
+  zke_free(roll->entries);
+}
+
+/* Read all the entries' znodes in one snapshot, and who owns them. */
+static int line_call_roll(zke *z, const char *directory, line_roll *roll) {
+  int n = roll->entries->count, rc = ZKE_OK;
+  roll->paths = zke_alloc(z, (size_t)n * sizeof *roll->paths);
+  roll->ops = zke_alloc(z, (size_t)n * sizeof *roll->ops);
+  roll->got = zke_alloc(z, (size_t)n * sizeof *roll->got);
+  roll->who = zke_alloc(z, (size_t)n * sizeof *roll->who);
+  roll->count = n;
+  if (!roll->paths || !roll->ops || !roll->got || !roll->who) return ZKE_NOMEM;
+  for (int i = 0; i < n; i++) {
+    roll->paths[i] = zke_recipe_path(z, directory, roll->entries->data[i].name);
+    if (!roll->paths[i]) return ZKE_NOMEM;
+    zke_op_get(&roll->ops[i], roll->paths[i]);
+  }
+  rc = zke_multi_read(z, roll->ops, n, roll->got);
+  for (int i = 0; i < n && rc == ZKE_OK; i++) {
+    if (roll->got[i].rc != ZKE_OK) continue;
+    rc = zke_session(z, roll->got[i].stat.ephemeralOwner, &roll->who[i]);
+    if (rc == ZKE_NONODE) rc = ZKE_OK; /* it is about to go */
+  }
+  return rc;
+}
+
+static zke_party_list *line_list(zke *z, const line_roll *roll, int limit) {
+  size_t size = sizeof(zke_party_list);
+  for (int i = 0; i < roll->count; i++) {
+    size += sizeof(zke_party) + strlen(roll->entries->data[i].name) + 1 +
+            line_party_size(roll->who[i], &roll->got[i]);
+  }
+  zke_party_list *list = zke_alloc(z, size);
+  if (!list) return NULL;
+  zke_party *party = (zke_party *)(void *)(list + 1);
+  char *text = (char *)(party + roll->count);
+  for (int i = 0; i < roll->count; i++) {
+    const zke_entry *entry = &roll->entries->data[i];
+    size_t len = strlen(entry->name) + 1;
+    if (roll->got[i].rc != ZKE_OK) continue;
+    if (line_last_of_group(roll->entries, i) != i) continue;
+    zke_party *p = &party[list->count++];
+    char *name = memcpy(text, entry->name, len);
+    text = line_fill_party(p, entry, &roll->got[i], roll->who[i],
+                           line_keepers(roll->entries, i) < limit, text + len);
+    p->name = name;
+    p->permits = line_group_before(roll->entries, i) + 1;
+  }
+  list->data = party;
+  return list;
+}
+
+int zke_line_parties(zke *z, const char *path, int limit,
+                     zke_party_list **list_out) {
+  line_roll roll = {0};
+  zke_stat stat;
+  int stated;
+  if (!list_out) return zke_fail(ZKE_BADARGUMENTS, "list_out is NULL");
+  int rc = line_survey(z, path, &roll.entries, &stat, &stated);
+  if (limit == 0) limit = stated;
+  if (rc == ZKE_OK) rc = line_call_roll(z, path, &roll);
+  zke_party_list *list = NULL;
+  if (rc == ZKE_OK)
+    list = line_list(z, &roll, limit);
+  else if (rc == ZKE_NONODE)
+    list = zke_alloc(z, sizeof *list);
+  if (rc == ZKE_NONODE) rc = ZKE_OK;
+  line_free_roll(&roll);
+  if (rc == ZKE_OK && !list) rc = ZKE_NOMEM;
+  if (rc == ZKE_OK) *list_out = list;
+  return rc;
+}

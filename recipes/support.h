@@ -1,0 +1,438 @@
+/* support.h - what the recipes have in common
+ *
+ * A recipe is its two files and these two.  A program needs from here only
+ * zke_retry(), zke_ensure_path() and the lists of parties; the rest is for
+ * whoever writes a recipe, and recipes/lock.c is the example to follow.
+ *
+ *     int rc = zke_ensure_path(z, "/app/locks", ZKE_CONTAINER, deadline);
+ *
+ * What every recipe keeps to (numbers of doc/recipes.md):
+ *
+ * - One object is one participant on one handle.  Free it before the handle
+ *   is closed; freeing gives up what it holds.
+ * - A blocking call has one absolute deadline of zke_now(); when it returns
+ *   anything but ZKE_OK the participant is out: its znode is gone.  The
+ *   clean-up is not bound by the deadline.
+ * - Waiting is zke_wait(): callbacks of other watches on the handle run
+ *   meanwhile.  Without blocking calls a recipe goes on inside
+ *   zke_dispatch().
+ * - A listener runs like a watcher: inside zke_dispatch(), zke_wait() or the
+ *   recipe's own calls, with no lock held, one at a time and in order, on
+ *   whichever thread that is.  It may call the recipe, and free it.
+ * - cancel makes the blocking call of another thread return ZKE_CANCELLED;
+ *   where none is running, the next one.
+ * - A session's end ends everything its objects hold; they say so at once and
+ *   every call but free returns ZKE_INVALIDSTATE.
+ * - Errors are zkembed's; zke_errmsg() has the sentence.
+ */
+#ifndef ZKEMBED_RECIPES_SUPPORT_H
+#define ZKEMBED_RECIPES_SUPPORT_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "zkembed.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ------------------------------------------------------------------------
+ * For programs
+ * --------------------------------------------------------------------- */
+
+enum { ZKE_RETRIES = 10 };
+
+/* zke_retry - do something again while its reply gets lost
+ *
+ * Calls fn until it returns anything but ZKE_CONNECTIONLOSS (an I/O error at
+ * COMMIT: the change may have been made) or ZKE_OPERATIONTIMEOUT (others kept
+ * the database for the whole busy timeout: nothing was changed), at most
+ * ZKE_RETRIES times more, with pauses of 5, 10, 15 … ms, never beyond the
+ * deadline.  fn must be able to tell that its last try had succeeded.
+ *
+ *   deadline_ms  of zke_now(); ZKE_FOREVER for the ten tries
+ *
+ * Returns what fn returned last.  Threads: any.  In a callback: yes. */
+typedef int (*zke_retry_fn)(zke *z, void *arg);
+ZKE_API int zke_retry(zke *z, zke_retry_fn fn, void *arg, int64_t deadline_ms);
+
+/* zke_ensure_path - create what is missing of a path
+ *
+ *   mode  of the nodes made: ZKE_PERSISTENT or ZKE_CONTAINER
+ *
+ * Returns ZKE_OK where the path exists afterwards, else as zke_create().
+ * Lost replies are retried.  Threads: any.  In a callback: yes. */
+ZKE_API int zke_ensure_path(zke *z, const char *path, int mode,
+                            int64_t deadline_ms);
+
+/* Who holds something or waits for it. */
+typedef struct zke_party {
+  const char *name;  /* of its znode, without the directory */
+  const char *kind;  /* what stands before the number: "lock-" */
+  int held;          /* 1: holds, 0: waits */
+  int office;        /* 1: its data says that it holds */
+  int permits;       /* of a semaphore; else 1 */
+  int64_t session;   /* the znode's ephemeral owner */
+  int64_t czxid;     /* of its znode */
+  int64_t mzxid;     /* a holder's: the fencing value */
+  int64_t queued_ms; /* when it came, ms since 1970 */
+  int64_t since_ms;  /* when it took office; a waiter: when it came */
+  const char *identity;
+  int64_t pid; /* in its own PID namespace; for display */
+  const char *data;
+  int len; /* bytes of data; -1: none */
+} zke_party;
+
+/* One block, released by zke_free(). */
+typedef struct zke_party_list {
+  int count;
+  const zke_party *data; /* in the order of the queue, holders first */
+} zke_party_list;
+
+/* ------------------------------------------------------------------------
+ * For recipes: znodes
+ * --------------------------------------------------------------------- */
+
+/* zke_recipe_place - see to a recipe's directory
+ *
+ * Its data begins with the line "zkembed <kind>", so that two recipes of
+ * different kinds on one path find out.  An existing node with empty data is
+ * taken over.
+ *
+ *   more  text for the lines after the first where the node is made, or NULL
+ *
+ * Returns ZKE_OK, or ZKE_OTHERKIND naming the kind found. */
+ZKE_API int zke_recipe_place(zke *z, const char *path, const char *kind,
+                             int mode, const char *more, int64_t deadline_ms);
+
+/* zke_recipe_path - "directory/name" in one block, or NULL without memory */
+ZKE_API char *zke_recipe_path(zke *z, const char *directory, const char *name);
+
+/* zke_recipe_create - create that survives a lost reply
+ *
+ * Creates directory/_c_<guid>-<kind>, as Curator names its protected nodes.
+ * The guid is made of the session and a counter; after a lost reply the node
+ * is looked for by it, and counts only if the session owns it (sequential
+ * ephemeral modes) or if it bears the guid (persistent ones).  Makes the
+ * directory by zke_recipe_place() when it is missing.
+ *
+ *   place     what zke_recipe_place() is told where the directory is missing
+ *   kind      "lock-": what stands before the number
+ *   path_out  out: the znode's whole path; stat_out: its Stat */
+ZKE_API int zke_recipe_create(zke *z, const char *directory, const char *place,
+                              const char *kind, const void *data, int len,
+                              int mode, int64_t deadline_ms, char **path_out,
+                              zke_stat *stat_out);
+
+/* zke_recipe_delete - delete for good: NONODE is fine, lost replies and busy
+ * databases are retried, whatever the caller's deadline was */
+ZKE_API int zke_recipe_delete(zke *z, const char *path);
+
+/* A znode to be made together with others. */
+typedef struct zke_seat {
+  const char *directory, *kind;
+  const void *data;
+  int len;
+} zke_seat;
+
+/* zke_recipe_create_all - several sequential ephemerals of one guid, in one
+ * step; survives a lost reply
+ *
+ *   seats      in one directory or in several; in one their numbers follow
+ *              each other
+ *   paths_out  out, not NULL: their whole paths, in that order; "" for one
+ *              that was taken away at once; NULL on failure
+ *   czxid_out  out, not NULL: of all of them
+ *
+ * Returns as zke_multi(): ZKE_NONODE where a directory is missing. */
+ZKE_API int zke_recipe_create_all(zke *z, const zke_seat *seats, int count,
+                                  int64_t deadline_ms, zke_strings **paths_out,
+                                  int64_t *czxid_out);
+
+/* zke_recipe_delete_all - zke_recipe_delete() of several, in one step unless
+ * some have gone before */
+ZKE_API int zke_recipe_delete_all(zke *z, const zke_strings *paths);
+
+/* A directory's entries of the given kinds, by number. */
+typedef struct zke_entry {
+  const char *name;
+  int kind; /* index into the kinds asked for */
+  int32_t number;
+} zke_entry;
+
+typedef struct zke_entries {
+  int count;
+  const zke_entry *data;
+} zke_entries;
+
+/* zke_recipe_entries - names of the form _c_<guid>-<kind><number>, sorted
+ *
+ * Anything else in the directory is ignored.  Numbers are compared as
+ * numbers, with the wrap-around of ZooKeeper's 32 bits.
+ *
+ *   kinds,count   what may stand before the number
+ *   entries_out   out: one block
+ *   stat_out      out: the directory's Stat of the same moment
+ *
+ * Returns as zke_children(). */
+ZKE_API int zke_recipe_entries(zke *z, const char *directory,
+                               const char *const *kinds, int count,
+                               zke_watch_fn fn, void *context,
+                               zke_entries **entries_out, zke_stat *stat_out);
+
+/* zke_recipe_find - the index of the entry with a name, or -1 */
+ZKE_API int zke_recipe_find(const zke_entries *entries, const char *name);
+
+/* zke_recipe_say_held - fail with a sentence that names the holder
+ *
+ *   what  "the lock /locks/a"; path: the holder's znode
+ *
+ * Returns rc: "the lock /locks/a is held by backup (pid 12) since
+ * 2026-11-20T12:00:00Z". */
+ZKE_API int zke_recipe_say_held(zke *z, int rc, const char *what,
+                                const char *path);
+
+/* ------------------------------------------------------------------------
+ * For recipes: the object
+ *
+ * A recipe's struct begins with a zke_recipe.  Its public functions are
+ *
+ *     int rc = zke_recipe_enter(&l->r);
+ *     if (rc != ZKE_OK) return rc;
+ *     ...what it does, the mutex held...
+ *     return zke_recipe_leave(&l->r, rc);
+ *
+ * and what it watches it watches with zke_recipe_watcher and &l->r.  When any
+ * of that fires, the class's step() is called with the mutex held; it looks
+ * again and does what is due, without waiting, and may find nothing changed.
+ * What the user is to hear is queued with zke_recipe_tell() and delivered
+ * after the mutex was dropped.
+ * --------------------------------------------------------------------- */
+
+typedef struct zke_recipe zke_recipe;
+
+/* The mutex is held in each but deliver(); members that a recipe does not need
+ * are NULL. */
+typedef struct zke_recipe_class {
+  const char *name; /* "lock" */
+  /* something fired: which path; before step() */
+  void (*event)(zke_recipe *r, int type, const char *path);
+  /* look again, go on; after a failure the next await repeats it */
+  int (*step)(zke_recipe *r);
+  /* the session has ended: hold nothing any more; may tell */
+  void (*ended)(zke_recipe *r);
+  /* call the user's listener with what was told; no lock held */
+  void (*deliver)(zke_recipe *r, int event, int64_t number, const char *text,
+                  int len);
+  /* give up what is held, as far as that can be done: the object is going */
+  void (*quit)(zke_recipe *r);
+  /* release the members' memory */
+  void (*destroy)(zke_recipe *r);
+} zke_recipe_class;
+
+struct zke_note;
+
+struct zke_recipe {
+  const zke_recipe_class *class_;
+  zke *z;
+  char *path; /* the recipe's directory */
+  pthread_mutex_t m;
+  pthread_cond_t told;
+  int refs;         /* atomic: calls inside, and 1 until free */
+  int cancelled;    /* atomic */
+  bool ended;       /* the session has */
+  bool going;       /* free was called */
+  bool changed;     /* look again: something fired, or the last step failed */
+  bool telling;     /* the teller is delivering notes */
+  pthread_t teller; /* a thread */
+  struct zke_note *notes, **notes_end;
+};
+
+/* zke_recipe_new - allocate an object of size bytes, zeroed
+ *
+ * Checks the path by ZooKeeper's rules ("/" is refused) and copies it.
+ *
+ *   out  out, not NULL; NULL on failure */
+ZKE_API int zke_recipe_new(zke *z, const char *path,
+                           const zke_recipe_class *class_, size_t size,
+                           zke_recipe **out);
+
+/* zke_recipe_free - quit, take back the watches, release; NULL is fine
+ *
+ * Afterwards no listener runs on another thread, and none will.  In a
+ * listener of the object itself the memory stays until it has returned. */
+ZKE_API void zke_recipe_free(zke_recipe *r);
+
+/* zke_recipe_enter - take the mutex; refuses NULL, a forked child's copy, an
+ *                    expired session (ZKE_INVALIDSTATE)
+ * zke_recipe_leave - drop it, deliver what was told; returns rc */
+ZKE_API int zke_recipe_enter(zke_recipe *r);
+ZKE_API int zke_recipe_leave(zke_recipe *r, int rc);
+
+ZKE_API void zke_recipe_watcher(zke *z, int type, int state, const char *path,
+                                void *context);
+
+/* zke_recipe_tell - queue a note for the listener; the mutex is held.  Lost
+ * without memory: false. */
+ZKE_API bool zke_recipe_tell(zke_recipe *r, int event, int64_t number,
+                             const char *text, int len);
+
+/* zke_recipe_await - wait until done() or the deadline
+ *
+ * Entered and left with the mutex held, waits without it.  Steps whenever
+ * something has changed.
+ *
+ *   done  called with the mutex held: ZKE_OK: done; 1: not yet; else the
+ *         code to fail with
+ *
+ * Returns done()'s code, ZKE_OPERATIONTIMEOUT, ZKE_CANCELLED, or what step()
+ * or the handle said.  The sentence of a timeout is the caller's to set. */
+ZKE_API int zke_recipe_await(zke_recipe *r, int (*done)(zke_recipe *r),
+                             int64_t deadline_ms);
+
+/* zke_recipe_cancel - see cancel above; takes no lock but the handle's */
+ZKE_API int zke_recipe_cancel(zke_recipe *r);
+
+/* ------------------------------------------------------------------------
+ * For recipes: a place in a line
+ *
+ * Locks, read/write locks, semaphores and elections are lines: entries in a
+ * directory, each with a sequential ephemeral znode, of which the first ones
+ * hold.  Which entry keeps which other from holding is decided by the rule
+ * below, for the recipes and for the detection of deadlocks alike.
+ *
+ * A znode's data is one line "<state> <actor>" and then the user's data:
+ * state is held, waiting (inside a blocking call) or queued; the actor is the
+ * thread, as 16 hex digits, which counts for deadlocks only.
+ *
+ * A participant that did not hold at once writes "held" when it does: that
+ * write's zxid is its fencing value and its time the beginning of its office.
+ * One that was first when its znode was made needs no write: nobody came
+ * between, the czxid is the value.
+ * --------------------------------------------------------------------- */
+
+/* The kinds of a line.  READ entries do not keep out each other; any other
+ * keeps out those behind it.  FRONT entries stand before all others: a thief
+ * jumps the queue.  Whom a NEXT mark names stands before even those: it was
+ * handed the office by its holder. */
+enum zke_line_kind {
+  ZKE_LINE_LOCK,  /* lock- */
+  ZKE_LINE_WRITE, /* __WRIT__ */
+  ZKE_LINE_READ,  /* __READ__ */
+  ZKE_LINE_LEASE, /* lease- */
+  ZKE_LINE_LATCH, /* latch- */
+  ZKE_LINE_FRONT, /* front- */
+  ZKE_LINE_NEXT,  /* next-: no entry, but a mark that names one by its guid */
+  ZKE_LINE_KINDS
+};
+
+enum { ZKE_LINE_OUT, ZKE_LINE_WAITING, ZKE_LINE_HELD, ZKE_LINE_LOST };
+
+typedef struct zke_line {
+  zke_recipe r;
+  const char *place; /* the directory's kind: "lock" */
+  int kind;          /* ZKE_LINE_LOCK … of one's own entry */
+  int limit;         /* an entry holds while fewer than this keep it out; a
+                        lease's is read from the directory, "limit N" */
+  int weight;        /* znodes that a lease makes, at least 1; it holds when
+                        the last of them may */
+  bool no_check;     /* do not look for deadlocks */
+  bool watch_own;    /* also where it held at once: somebody wants to know */
+  const char *data;  /* the user's, or NULL */
+  int len;
+  /* the rest is the line's own */
+  bool placed;   /* the directory was seen to */
+  int state;     /* ZKE_LINE_… */
+  bool blocking; /* inside a blocking call */
+  bool own_watched, place_watched;
+  char *znode;          /* whole path of one's own (the last), or NULL */
+  zke_strings *own;     /* leases: all of one's own, or NULL */
+  int64_t czxid;        /* of it */
+  int64_t token;        /* fencing value, 0 when not held */
+  uint64_t actor;       /* the thread that joined */
+  zke_strings *watched; /* paths of the entries that are watched, or NULL */
+} zke_line;
+
+/* A semaphore's lease: `weight` znodes made in one step stand in line one
+ * behind the other; the last of them speaks for all, the others are empty.
+ * ZKE_NONODE from joining: the directory is missing.  ZKE_LIMIT from joining
+ * or waiting: the limit is below the weight; without a blocking call one is
+ * out, ZKE_LINE_OUT is told.
+ *
+ * zke_line_init    - after zke_recipe_new(): the members up to len are set,
+ *                    data is copied
+ * zke_line_join    - make the znode, take office if that is allowed
+ * zke_line_step    - look again; what a class's step() calls first
+ * zke_line_acquire - join (where that was not done before), wait until held;
+ *                    or be out again, with ZKE_OPERATIONTIMEOUT, _CANCELLED,
+ *                    _DEADLOCK, or _LOST where one's znode was deleted
+ * zke_line_try     - join and be held, or be out again with ZKE_HELD
+ * zke_line_quit    - leave: delete the znode.  On failure it is still one's
+ *                    own and this can be repeated
+ * zke_line_check   - ask the file: ZKE_OK: held; else ZKE_LOST
+ * zke_line_jump    - to the front, in the place of another: in one step the
+ *                    victim's znode is deleted and one's own old one, if
+ *                    there is one, and a FRONT entry is made.  ZKE_NONODE
+ *                    where the victim has gone
+ * zke_line_convert - where held: in one step an entry of another kind with the
+ *                    same number, in place of one's own.  The token is new
+ * zke_line_yield   - where held: in one step leave, and let the entry of that
+ *                    name be first.  ZKE_NONODE where it has gone
+ * zke_line_event   - what a class's event() calls
+ * zke_line_ended   - what a class's ended() calls
+ * zke_line_free    - what a class's destroy() calls
+ * The mutex is held in all of these.
+ *
+ * Each change of state is told as an event: zke_recipe_tell(state, token). */
+ZKE_API int zke_line_init(zke_line *l);
+ZKE_API int zke_line_join(zke_line *l, bool blocking, int64_t deadline_ms);
+ZKE_API int zke_line_step(zke_line *l);
+ZKE_API int zke_line_acquire(zke_line *l, int64_t deadline_ms);
+ZKE_API int zke_line_try(zke_line *l);
+ZKE_API int zke_line_quit(zke_line *l);
+ZKE_API int zke_line_check(zke_line *l);
+ZKE_API int zke_line_jump(zke_line *l, const char *victim);
+ZKE_API int zke_line_convert(zke_line *l, int kind);
+ZKE_API int zke_line_yield(zke_line *l, const char *heir);
+ZKE_API void zke_line_event(zke_line *l, const char *path);
+ZKE_API void zke_line_ended(zke_line *l);
+ZKE_API void zke_line_free(zke_line *l);
+
+/* For what stands in several lines at once, with limits of 1:
+ *
+ * zke_line_actor    - this thread, as a znode's data names it
+ * zke_line_text     - a znode's data "<state> <actor>\n<data>", one block, or
+ *                     NULL without memory
+ * zke_line_turn     - may the entry hold?  ZKE_OK: it may, and will until it
+ *                     is deleted; 1: no, and zke_recipe_watcher will tell when
+ *                     to look again; ZKE_NONODE: it has gone
+ *   watched  in and out: the path that is watched, one block; begins as NULL
+ *   pzxid    out, where it may: the directory's, at that moment
+ * zke_line_detect   - look for a deadlock that this actor's waiting has
+ *                     closed: ZKE_OK or ZKE_DEADLOCK with its sentence
+ *   own      how many znodes it made for this wait
+ * zke_line_say_held - zke_recipe_say_held() of who is first in a line */
+ZKE_API uint64_t zke_line_actor(void);
+ZKE_API char *zke_line_text(zke *z, const char *state, uint64_t actor,
+                            const char *data, int len, int *len_out);
+ZKE_API int zke_line_turn(zke_recipe *r, const char *directory,
+                          const char *znode, char **watched, int64_t *pzxid);
+ZKE_API int zke_line_detect(zke *z, uint64_t actor, int own);
+ZKE_API int zke_line_say_held(zke *z, int rc, const char *kind,
+                              const char *directory);
+
+/* zke_line_parties - who is in a directory's line, holders first
+ *
+ *   limit     how many may hold: 1; 0: what the directory's data states
+ *   list_out  out: one block; count 0 where the directory is missing */
+ZKE_API int zke_line_parties(zke *z, const char *path, int limit,
+                             zke_party_list **list_out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,1921 @@
+/* test_queue.c - the queue (recipes/queue.h, issue 4 recipe 3)
+ *
+ * Interleavings are driven step by step with several sessions on one store;
+ * waiting is done by threads and by processes.  Deaths, lost replies and
+ * faults come from recipes.h.
+ */
+#include "recipes.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "recipes/queue.h"
+
+#define PATH "/jobs"
+
+/* ---- sessions and queues ---- */
+
+enum { SESSIONS = 3 };
+static zke *z[SESSIONS]; /* of one store in memory */
+static zke_queue *q[SESSIONS];
+
+/* Listeners write here what they hear. */
+static char told[SESSIONS][200];
+
+static void listen(zke_queue *queue, int event, int64_t token, const char *name,
+                   void *context) {
+  char *text = context;
+  (void)queue;
+  size_t used = strlen(text);
+  snprintf(text + used, 200 - used, "%d %s %s;", event, name,
+           token ? "token" : "-");
+}
+
+static void open_with(const zke_queue_options *options) {
+  static const char *const names[SESSIONS] = {"ann", "bob", "cid"};
+  zke_options o = {.size = sizeof o, .identity = names[0]};
+  ck_ok(zke_open(":memory:", &o, &z[0]));
+  for (int i = 0; i < SESSIONS; i++) {
+    o.identity = names[i];
+    if (i) ck_ok(zke_open_session(z[0], &o, &z[i]));
+    zke_queue_options mine = {.size = sizeof mine};
+    if (options) mine = *options;
+    mine.context = told[i];
+    told[i][0] = '\0';
+    ck_ok(zke_queue_new(z[i], PATH, &mine, &q[i]));
+  }
+}
+
+static void open_all(void) { open_with(NULL); }
+
+static void open_listening(void) {
+  zke_queue_options o = {.size = sizeof o, .listener = listen};
+  open_with(&o);
+}
+
+static int children(zke *session, const char *path) {
+  zke_stat stat;
+  int rc = zke_exists(session, path, NULL, NULL, &stat);
+  if (rc == ZKE_NONODE) return 0;
+  ck_ok(rc);
+  return stat.numChildren;
+}
+
+/* Whatever happened: no claim, no place in the line is left. */
+static void close_all(void) {
+  for (int i = SESSIONS - 1; i >= 0; i--) {
+    zke_strings *left = NULL;
+    zke_queue_free(q[i]);
+    if (zke_ephemerals(z[i], 0, PATH "/taken", &left) == ZKE_OK) {
+      ck_assert_int_eq(left->count, 0);
+      zke_free(left);
+      ck_ok(zke_ephemerals(z[i], 0, PATH "/line", &left));
+      ck_assert_int_eq(left->count, 0);
+      zke_free(left);
+    }
+  }
+  for (int i = SESSIONS - 1; i >= 0; i--) ck_ok(zke_close(z[i]));
+}
+
+static void dispatch_all(void) {
+  for (int i = 0; i < SESSIONS; i++) zke_dispatch(z[i], NULL);
+}
+
+static int64_t soon(zke *session) { return zke_now(session) + 5000; }
+
+static int64_t wall_ms(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
+  return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static void put(zke_queue *queue, const char *text) {
+  ck_ok(zke_queue_put(queue, text, (int)strlen(text), NULL, 0));
+}
+
+static void put_as(zke_queue *queue, const char *text, int priority,
+                   int ephemeral, int64_t due_ms) {
+  zke_queue_put_options o = {.size = sizeof o,
+                             .priority = priority,
+                             .ephemeral = ephemeral,
+                             .due_ms = due_ms};
+  ck_ok(zke_queue_put(queue, text, (int)strlen(text), &o, 0));
+}
+
+static zke_queue_item *claim(zke_queue *queue, const char *text) {
+  zke_queue_item *item = NULL;
+  ck_ok(zke_queue_claim(queue, 0, &item));
+  ck_assert_str_eq(item->data, text);
+  ck_assert_int_eq(item->len, (int)strlen(text));
+  ck_assert_int_gt(item->token, 0);
+  return item;
+}
+
+static void ack(zke_queue *queue, zke_queue_item *item) {
+  ck_ok(zke_queue_ack(queue, item, NULL, 0, NULL));
+  zke_free(item);
+}
+
+static void release(zke_queue *queue, zke_queue_item *item) {
+  ck_ok(zke_queue_release(queue, item));
+  zke_free(item);
+}
+
+static void take(zke_queue *queue, const char *text) {
+  zke_queue_item *item = NULL;
+  ck_ok(zke_queue_take(queue, 0, &item));
+  ck_assert_str_eq(item->data, text);
+  ck_assert_int_eq(item->token, 0);
+  zke_free(item);
+}
+
+static void expect_nothing(zke_queue *queue) {
+  zke_queue_item *item = NULL;
+  ck_rc(zke_queue_take(queue, 0, &item), ZKE_OPERATIONTIMEOUT);
+  ck_assert_ptr_null(item);
+  ck_rc(zke_queue_claim(queue, 0, &item), ZKE_OPERATIONTIMEOUT);
+  ck_assert_ptr_null(item);
+}
+
+static zke_queue_counts size_of(zke_queue *queue) {
+  zke_queue_counts c;
+  ck_ok(zke_queue_size(queue, &c));
+  return c;
+}
+
+/* ---- threads that wait ---- */
+
+typedef struct waiter {
+  pthread_t thread;
+  zke_queue *queue;
+  int64_t deadline;
+  bool putting, claiming;
+  int rc;
+  zke_queue_item *item;
+  char sentence[300];
+  int done; /* atomic */
+} waiter;
+
+static void *wait_thread(void *arg) {
+  waiter *w = arg;
+  if (w->putting)
+    w->rc = zke_queue_put(w->queue, "late", 4, NULL, w->deadline);
+  else if (w->claiming)
+    w->rc = zke_queue_claim(w->queue, w->deadline, &w->item);
+  else
+    w->rc = zke_queue_take(w->queue, w->deadline, &w->item);
+  if (w->rc != ZKE_OK)
+    snprintf(w->sentence, sizeof w->sentence, "%s", zke_errmsg());
+  __atomic_store_n(&w->done, 1, __ATOMIC_RELEASE);
+  return NULL;
+}
+
+static bool is_done(waiter *w) {
+  return __atomic_load_n(&w->done, __ATOMIC_ACQUIRE) != 0;
+}
+
+/* Start a thread and wait until it stands in the line. */
+static void begin_wait(waiter *w, zke *session) {
+  zke_queue *look;
+  ck_ok(zke_queue_new(session, PATH, NULL, &look));
+  zke_queue_counts before = size_of(look);
+  int count = before.takers + before.putters + 1;
+  ck_assert_int_eq(pthread_create(&w->thread, NULL, wait_thread, w), 0);
+  ck_until(size_of(look).takers + size_of(look).putters == count, 5000);
+  zke_queue_free(look);
+}
+
+static void end_wait(waiter *w, int rc) {
+  ck_until(is_done(w), 5000);
+  pthread_join(w->thread, NULL);
+  ck_assert_msg(w->rc == rc, "waiting gave %s: %s", zke_error_name(w->rc),
+                w->sentence);
+}
+
+/* ---- order ---- */
+
+/* "The item order is by number". */
+START_TEST(items_go_out_in_the_order_they_came) {
+  open_all();
+  put(q[0], "a");
+  put(q[1], "b");
+  put(q[0], "c");
+  take(q[2], "a");
+  put(q[1], "d");
+  take(q[2], "b");
+  take(q[1], "c");
+  take(q[2], "d");
+  expect_nothing(q[2]);
+  ck_says("is empty");
+  close_all();
+}
+END_TEST
+
+/* "Priority queue with the same interface, fresh list on every change": one
+ * that came later but is more urgent is next, even where the list was read. */
+START_TEST(lower_priorities_go_first) {
+  open_all();
+  put_as(q[0], "c", 0, 0, 0);
+  put_as(q[0], "d", 101, 0, 0);
+  put_as(q[0], "b", 9, 0, 0);
+  take(q[1], "b");
+  put_as(q[0], "a", 1, 0, 0);
+  put_as(q[2], "e", 999, 0, 0);
+  take(q[1], "a");
+  take(q[1], "c");
+  take(q[1], "d");
+  take(q[1], "e");
+  close_all();
+}
+END_TEST
+
+/* Numbers are compared as numbers, and may wrap around (recipes.md G7). */
+START_TEST(numbers_may_wrap_around) {
+  open_all();
+  expect_nothing(q[0]); /* makes the place */
+  static const char *const names[] = {PATH "/entries/entry-100-2147483646",
+                                      PATH "/entries/entry-100-2147483647",
+                                      PATH "/entries/entry-100--2147483648",
+                                      PATH "/entries/entry-100--2147483647"};
+  static const char *const data[] = {"a", "b", "c", "d"};
+  for (int i = 3; i >= 0; i--)
+    ck_ok(zke_create(z[0], names[i], data[i], 1, ZKE_OPEN_ACL, ZKE_PERSISTENT,
+                     NULL, NULL));
+  for (int i = 0; i < 4; i++) take(q[1], data[i]);
+  close_all();
+}
+END_TEST
+
+/* "Foreign or malformed children in a recipe's directory are ignored". */
+START_TEST(foreign_children_are_ignored) {
+  static const char *const names[] = {"entry",
+                                      "entry-",
+                                      "entry-100",
+                                      "entry-100-",
+                                      "entry-100-1",
+                                      "entry-1-0000000001",
+                                      "entry-1000-0000000001",
+                                      "entry--10-0000000001",
+                                      "entry-100-0000000001x",
+                                      "entry-100-99999999999",
+                                      "later-100-0000000001",
+                                      "later-100-x-0000000001",
+                                      "xentry-100-0000000001",
+                                      "qn-0000000001"};
+  zke_queue_options o = {.size = sizeof o, .limit = 2};
+  char path[100];
+  open_with(&o);
+  expect_nothing(q[0]);
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    snprintf(path, sizeof path, PATH "/entries/%s", names[i]);
+    ck_ok(zke_create(z[0], path, "x", 1, ZKE_OPEN_ACL, 0, NULL, NULL));
+    snprintf(path, sizeof path, PATH "/dead/%s", names[i]);
+    ck_ok(zke_create(z[0], path, "x", 1, ZKE_OPEN_ACL, 0, NULL, NULL));
+    snprintf(path, sizeof path, PATH "/taken/%s", names[i]);
+    ck_ok(zke_create(z[0], path, "x", 1, ZKE_OPEN_ACL, 0, NULL, NULL));
+    snprintf(path, sizeof path, PATH "/line/%s", names[i]);
+    ck_ok(zke_create(z[0], path, "x", 1, ZKE_OPEN_ACL, 0, NULL, NULL));
+  }
+  expect_nothing(q[1]);
+  put(q[0], "a"); /* they do not count for the limit either */
+  put(q[0], "b");
+  zke_queue_counts c = size_of(q[1]);
+  ck_assert_int_eq(c.items, 2);
+  ck_assert_int_eq(c.claimed, 0);
+  ck_assert_int_eq(c.dead, 0);
+  ck_assert_int_eq(c.takers, 0);
+  take(q[1], "a");
+  take(q[1], "b");
+  expect_nothing(q[1]);
+  close_all();
+}
+END_TEST
+
+/* NULL data, empty data and zeros come out as they went in. */
+START_TEST(data_is_kept) {
+  zke_queue_item *item;
+  open_all();
+  ck_ok(zke_queue_put(q[0], NULL, -1, NULL, 0));
+  ck_ok(zke_queue_put(q[0], "", 0, NULL, 0));
+  ck_ok(zke_queue_put(q[0], "a\0b", 3, NULL, 0));
+  ck_ok(zke_queue_take(q[1], 0, &item));
+  ck_assert_ptr_null(item->data);
+  ck_assert_int_eq(item->len, -1);
+  zke_free(item);
+  ck_ok(zke_queue_claim(q[1], 0, &item));
+  ck_assert_str_eq(item->data, "");
+  ck_assert_int_eq(item->len, 0);
+  ack(q[1], item);
+  ck_ok(zke_queue_claim(q[1], 0, &item));
+  ck_assert_int_eq(item->len, 3);
+  ck_assert_int_eq(memcmp(item->data, "a\0b", 4), 0);
+  ack(q[1], item);
+  close_all();
+}
+END_TEST
+
+/* ---- batches ---- */
+
+/* "Batch put in one multi". */
+START_TEST(a_batch_is_one_step) {
+  static const zke_queue_value values[] = {{"a", 1}, {"b", 1}, {"c", 1}};
+  zke_queue_entries *list;
+  open_all();
+  ck_ok(zke_queue_put_all(q[0], values, 3, NULL, 0));
+  ck_ok(zke_queue_put_all(q[0], NULL, 0, NULL, 0));
+  ck_ok(zke_queue_list(q[1], &list));
+  ck_assert_int_eq(list->count, 3);
+  ck_assert_int_eq(list->data[0].zxid, list->data[2].zxid);
+  zke_free(list);
+  take(q[1], "a");
+  take(q[1], "b");
+  take(q[1], "c");
+  close_all();
+}
+END_TEST
+
+/* A batch over the data limit, or the queue's, is refused as a whole. */
+START_TEST(a_batch_that_does_not_fit_is_refused) {
+  static char big[600000];
+  const zke_queue_value values[] = {{big, sizeof big}, {big, sizeof big}};
+  const zke_queue_value small[] = {{"a", 1}, {"b", 1}, {"c", 1}};
+  zke_queue_options o = {.size = sizeof o, .limit = 2};
+  open_with(&o);
+  ck_rc(zke_queue_put_all(q[0], values, 2, NULL, 0), ZKE_BADARGUMENTS);
+  ck_rc(zke_queue_put_all(q[0], small, 3, NULL, ZKE_FOREVER), ZKE_LIMIT);
+  ck_says("limit 2");
+  ck_assert_int_eq(size_of(q[0]).items, 0);
+  ck_ok(zke_queue_put_all(q[0], small, 2, NULL, 0));
+  ck_rc(zke_queue_put(q[0], "x", 1, NULL, 0), ZKE_LIMIT);
+  ck_assert_int_eq(size_of(q[0]).items, 2);
+  close_all();
+}
+END_TEST
+
+/* ---- claims ---- */
+
+/* "At least once under an ephemeral claim with ack, release". */
+START_TEST(a_claim_keeps_others_out_until_it_is_released) {
+  open_all();
+  put(q[0], "a");
+  zke_queue_item *item = claim(q[1], "a");
+  ck_assert_int_eq(item->attempts, 1);
+  expect_nothing(q[2]);
+  ck_says("claimed");
+  ck_says("bob");
+  ck_ok(zke_queue_check(q[1], item));
+  int64_t first = item->token;
+  release(q[1], item);
+  item = claim(q[2], "a");
+  ck_assert_int_eq(item->attempts, 2);
+  ck_assert_int_gt(item->token, first); /* fencing */
+  ack(q[2], item);
+  expect_nothing(q[1]);
+  ck_assert_int_eq(children(z[0], PATH "/entries"), 0);
+  ck_assert_int_eq(children(z[0], PATH "/taken"), 0);
+  close_all();
+}
+END_TEST
+
+/* The next item goes to the next consumer; a released one is first again. */
+START_TEST(several_claims_at_once) {
+  open_all();
+  put(q[0], "a");
+  put(q[0], "b");
+  put(q[0], "c");
+  zke_queue_item *a = claim(q[1], "a"), *b = claim(q[2], "b");
+  release(q[1], a);
+  a = claim(q[2], "a");
+  take(q[1], "c");
+  ack(q[2], b);
+  ack(q[2], a);
+  close_all();
+}
+END_TEST
+
+/* A claim ends once: what comes later, or from another object, is refused and
+ * does no harm to who has it now (etcd#22082). */
+START_TEST(a_claim_ends_once) {
+  open_all();
+  put(q[0], "a");
+  zke_queue_item *old = claim(q[1], "a");
+  ck_rc(zke_queue_ack(q[2], old, NULL, 0, NULL), ZKE_LOST);
+  ck_ok(zke_queue_release(q[1], old));
+  ck_rc(zke_queue_release(q[1], old), ZKE_LOST);
+  zke_queue_item *now = claim(q[1], "a"); /* by the same object */
+  ck_rc(zke_queue_ack(q[1], old, NULL, 0, NULL), ZKE_LOST);
+  ck_rc(zke_queue_release(q[1], old), ZKE_LOST);
+  ck_rc(zke_queue_check(q[1], old), ZKE_LOST);
+  ck_ok(zke_queue_check(q[1], now));
+  ack(q[1], now);
+  zke_free(old);
+  close_all();
+}
+END_TEST
+
+/* "A check of the claim in the same multi as the ack": what the work changes
+ * is changed with the acknowledgement, or neither is. */
+START_TEST(ack_takes_the_callers_changes_along) {
+  zke_op ops[2];
+  zke_op_result results[2];
+  open_all();
+  put(q[0], "a");
+  zke_queue_item *item = claim(q[1], "a");
+  zke_op_create(&ops[0], "/result", "r", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+  zke_op_check(&ops[1], "/missing", -1);
+  memset(results, 0, sizeof results);
+  ck_rc(zke_queue_ack(q[1], item, ops, 2, results), ZKE_NONODE);
+  ck_assert_int_eq(results[1].rc, ZKE_NONODE);
+  zke_results_clear(results, 2);
+  ck_assert_int_eq(children(z[0], PATH "/entries"), 1);
+  ck_rc(zke_exists(z[0], "/result", NULL, NULL, NULL), ZKE_NONODE);
+  ck_ok(zke_queue_check(q[1], item)); /* still held */
+  zke_op_create(&ops[1], "no path", "r", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+  ck_rc(zke_queue_ack(q[1], item, ops, 2, NULL), ZKE_MARSHALLINGERROR);
+  ck_ok(zke_queue_ack(q[1], item, ops, 1, results));
+  ck_assert_str_eq(results[0].path, "/result");
+  zke_results_clear(results, 1);
+  zke_free(item);
+  ck_ok(zke_exists(z[0], "/result", NULL, NULL, NULL));
+  close_all();
+}
+END_TEST
+
+/* "A public way to put the claim's check into the caller's own zke_multi". */
+START_TEST(claim_op_guards_ones_own_multi) {
+  zke_op ops[ZKE_QUEUE_CLAIM_OPS + 1];
+  open_all();
+  put(q[0], "a");
+  zke_queue_item *item = claim(q[1], "a"), *peeked;
+  ck_ok(zke_queue_claim_op(item, ops));
+  zke_op_create(&ops[ZKE_QUEUE_CLAIM_OPS], "/r-", "", 0, ZKE_OPEN_ACL,
+                ZKE_PERSISTENT_SEQUENTIAL);
+  ck_ok(zke_multi(z[2], ops, ZKE_QUEUE_CLAIM_OPS + 1, NULL));
+  ck_ok(zke_queue_release(q[1], item));
+  ck_rc(zke_multi(z[2], ops, ZKE_QUEUE_CLAIM_OPS + 1, NULL), ZKE_NONODE);
+  /* Another claims it: the path is there again, the claim is not. */
+  zke_queue_item *other = claim(q[1], "a");
+  ck_rc(zke_multi(z[2], ops, ZKE_QUEUE_CLAIM_OPS + 1, NULL), ZKE_BADVERSION);
+  release(q[1], other);
+  zke_free(item);
+  ck_ok(zke_queue_peek(q[1], &peeked));
+  ck_rc(zke_queue_claim_op(peeked, ops), ZKE_BADARGUMENTS);
+  ck_rc(zke_queue_claim_op(NULL, ops), ZKE_BADARGUMENTS);
+  zke_free(peeked);
+  close_all();
+}
+END_TEST
+
+/* "After the session is lost, no recipe object still claims to hold anything":
+ * and the item is free for others at once. */
+START_TEST(an_expired_session_holds_nothing) {
+  zke_op ops[ZKE_QUEUE_CLAIM_OPS];
+  open_listening();
+  put(q[0], "a");
+  zke_queue_item *item = claim(q[1], "a");
+  ck_ok(zke_queue_claim_op(item, ops));
+  ck_ok(zke_expire(z[0], zke_session_id(z[1])));
+  zke_queue_item *now = claim(q[2], "a");
+  ck_rc(zke_multi(z[0], ops, ZKE_QUEUE_CLAIM_OPS, NULL), ZKE_BADVERSION);
+  zke_dispatch(z[1], NULL);
+  ck_assert_str_eq(told[1], "3 entry-100-0000000000 token;4  -;");
+  ck_rc(zke_queue_ack(q[1], item, NULL, 0, NULL), ZKE_INVALIDSTATE);
+  ck_rc(zke_queue_check(q[1], item), ZKE_INVALIDSTATE);
+  ck_rc(zke_queue_put(q[1], "b", 1, NULL, 0), ZKE_INVALIDSTATE);
+  zke_free(item);
+  ack(q[2], now);
+  ck_assert_int_eq(children(z[0], PATH "/entries"), 0);
+  close_all();
+}
+END_TEST
+
+/* The session ends in the middle of an acknowledgement: found by that call. */
+START_TEST(an_ack_after_expiry_fails) {
+  open_all();
+  put(q[0], "a");
+  zke_queue_item *item = claim(q[1], "a");
+  ck_ok(zke_expire(z[0], zke_session_id(z[1])));
+  int rc = zke_queue_ack(q[1], item, NULL, 0, NULL);
+  ck_assert_msg(rc == ZKE_INVALIDSTATE || rc == ZKE_SESSIONEXPIRED, "%d", rc);
+  zke_free(item);
+  ck_assert_int_eq(children(z[0], PATH "/entries"), 1);
+  take(q[2], "a");
+  close_all();
+}
+END_TEST
+
+/* A claim's znode that somebody deletes: the listener hears it; nothing works
+ * with the claim any more. */
+START_TEST(a_broken_claim_is_lost) {
+  open_listening();
+  put(q[0], "a");
+  zke_queue_item *item = claim(q[1], "a");
+  ck_ok(zke_delete(z[0], item->claim_path, -1));
+  zke_dispatch(z[1], NULL);
+  ck_assert_str_eq(told[1], "3 entry-100-0000000000 token;");
+  ck_rc(zke_queue_ack(q[1], item, NULL, 0, NULL), ZKE_LOST);
+  zke_free(item);
+  item = claim(q[2], "a");
+  ck_ok(zke_delete(z[0], item->claim_path, -1));
+  zke_queue_item *other = claim(q[1], "a");
+  ck_rc(zke_queue_ack(q[2], item, NULL, 0, NULL), ZKE_LOST); /* not told yet */
+  ck_ok(zke_queue_check(q[1], other));
+  zke_free(item);
+  ack(q[1], other);
+  close_all();
+}
+END_TEST
+
+/* One's own ack or release is no loss. */
+START_TEST(the_listener_hears_no_loss_after_ack_or_release) {
+  open_listening();
+  put(q[0], "a");
+  release(q[1], claim(q[1], "a"));
+  dispatch_all();
+  ack(q[1], claim(q[1], "a"));
+  dispatch_all();
+  ck_assert_str_eq(told[1], "");
+  close_all();
+}
+END_TEST
+
+/* "Ephemeral ones on request": they go with their producer, a claim on them is
+ * lost then and leaves nothing (kazoo#366). */
+START_TEST(ephemeral_items_go_with_their_producer) {
+  open_all();
+  put_as(q[0], "a", 0, 1, 0);
+  put_as(q[0], "b", 0, 1, 0);
+  put(q[0], "c");
+  take(q[2], "a");
+  zke_queue_item *item = claim(q[1], "b");
+  ck_ok(zke_expire(z[2], zke_session_id(z[0])));
+  ck_rc(zke_queue_ack(q[1], item, NULL, 0, NULL), ZKE_LOST);
+  ck_assert_int_eq(children(z[1], PATH "/taken"), 0);
+  zke_free(item);
+  take(q[1], "c");
+  expect_nothing(q[1]);
+  close_all();
+}
+END_TEST
+
+/* "Freeing gives up what it holds". */
+START_TEST(free_releases_what_is_claimed) {
+  open_all();
+  put(q[0], "a");
+  put(q[0], "b");
+  zke_free(claim(q[1], "a"));
+  zke_free(claim(q[1], "b"));
+  expect_nothing(q[2]);
+  zke_queue_free(q[1]);
+  q[1] = NULL;
+  take(q[2], "a");
+  take(q[2], "b");
+  close_all();
+}
+END_TEST
+
+/* ---- delays ---- */
+
+/* "Delayed items (not before a time)": passed over until then, by a priority
+ * of theirs too; waiters wake up for them. */
+START_TEST(delayed_items_wait_for_their_time) {
+  zke_queue_item *item;
+  int64_t due, at = wall_ms() + 150;
+  open_all();
+  put_as(q[0], "late", 1, 0, at);
+  put(q[0], "a");
+  ck_assert_int_eq(size_of(q[1]).delayed, 1);
+  take(q[1], "a");
+  expect_nothing(q[1]);
+  ck_says("is due in");
+  ck_ok(zke_queue_due(q[1], &due));
+  ck_assert_int_le(due, zke_now(z[1]) + 150);
+  ck_ok(zke_queue_take(q[1], soon(z[1]), &item));
+  ck_assert_str_eq(item->data, "late");
+  ck_assert_int_eq(item->due_ms, at);
+  ck_assert_int_eq(item->priority, 1);
+  ck_assert_int_ge(wall_ms(), at);
+  ck_assert_int_lt(wall_ms(), at + 2000);
+  zke_free(item);
+  ck_ok(zke_queue_due(q[1], &due));
+  ck_assert_int_eq(due, ZKE_FOREVER);
+  close_all();
+}
+END_TEST
+
+/* A later put with an earlier time wakes the waiter for that time; a deadline
+ * before any of them is kept. */
+START_TEST(a_waiter_sleeps_until_the_earliest) {
+  zke_queue_item *item = NULL;
+  open_all();
+  put_as(q[0], "far", 0, 0, wall_ms() + 3600000);
+  int64_t before = test_now();
+  ck_rc(zke_queue_take(q[1], zke_now(z[1]) + 50, &item), ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_ge(test_now(), before + 49);
+  waiter w = {.queue = q[1], .deadline = soon(z[1])};
+  begin_wait(&w, z[2]);
+  int64_t at = wall_ms() + 100;
+  put_as(q[0], "near", 0, 0, at);
+  end_wait(&w, ZKE_OK);
+  ck_assert_str_eq(w.item->data, "near");
+  ck_assert_int_ge(wall_ms(), at);
+  zke_free(w.item);
+  close_all();
+}
+END_TEST
+
+/* The time survives the producer, and the database's closing. */
+START_TEST(a_delay_survives) {
+  zke_queue *queue;
+  test_in_memory();
+  zke *own = test_open(test_path("db"));
+  int64_t at = wall_ms() + 100;
+  ck_ok(zke_queue_new(own, PATH, NULL, &queue));
+  put_as(queue, "later", 0, 0, at);
+  zke_queue_free(queue);
+  ck_ok(zke_close(own));
+  own = test_open(test_path("db"));
+  ck_ok(zke_queue_new(own, PATH, NULL, &queue));
+  zke_queue_item *item;
+  ck_ok(zke_queue_take(queue, soon(own), &item));
+  ck_assert_int_ge(wall_ms(), at);
+  ck_assert_str_eq(item->data, "later");
+  zke_free(item);
+  zke_queue_free(queue);
+  ck_ok(zke_close(own));
+}
+END_TEST
+
+/* ---- limits ---- */
+
+/* "A bound on size": claimed and delayed items count until they are gone. */
+START_TEST(a_full_queue_takes_no_more) {
+  zke_queue_options o = {.size = sizeof o, .limit = 2};
+  open_with(&o);
+  put(q[0], "a");
+  put_as(q[0], "b", 0, 0, wall_ms() + 3600000);
+  ck_rc(zke_queue_put(q[1], "c", 1, NULL, 0), ZKE_LIMIT);
+  ck_says("full");
+  zke_queue_item *item = claim(q[2], "a");
+  ck_rc(zke_queue_put(q[1], "c", 1, NULL, 0), ZKE_LIMIT);
+  ck_rc(zke_queue_put(q[1], "c", 1, NULL, zke_now(z[1]) + 20), ZKE_LIMIT);
+  ack(q[2], item);
+  put(q[1], "c");
+  ck_rc(zke_queue_put(q[0], "d", 1, NULL, 0), ZKE_LIMIT);
+  close_all();
+}
+END_TEST
+
+/* "Put blocks until room". */
+START_TEST(a_put_waits_for_room) {
+  zke_queue_options o = {.size = sizeof o, .limit = 1};
+  open_with(&o);
+  put(q[0], "a");
+  waiter w = {.queue = q[1], .deadline = soon(z[1]), .putting = true};
+  begin_wait(&w, z[2]);
+  ck_assert_int_eq(size_of(q[0]).putters, 1);
+  ck_assert(!is_done(&w));
+  take(q[0], "a");
+  end_wait(&w, ZKE_OK);
+  take(q[0], "late");
+  ck_assert_int_eq(size_of(q[0]).putters, 0);
+  close_all();
+}
+END_TEST
+
+/* The limit belongs to the queue: others must agree, those that name none
+ * take it over, even those that were there before. */
+START_TEST(the_limit_is_the_queues) {
+  zke_queue *two, *five;
+  zke_queue_options o = {.size = sizeof o, .limit = 2};
+  open_all();
+  put(q[0], "a"); /* nobody has named a limit yet */
+  ck_ok(zke_queue_new(z[1], PATH, &o, &two));
+  put(two, "b");
+  ck_rc(zke_queue_put(q[0], "c", 1, NULL, 0), ZKE_LIMIT);
+  o.limit = 5;
+  ck_ok(zke_queue_new(z[1], PATH, &o, &five));
+  ck_rc(zke_queue_put(five, "c", 1, NULL, 0), ZKE_BADARGUMENTS);
+  ck_says("limit 2, not 5");
+  ck_assert_int_eq(size_of(q[2]).limit, 2);
+  o.limit = 0;
+  o.attempts = 3;
+  zke_queue *three;
+  ck_ok(zke_queue_new(z[1], PATH, &o, &three));
+  ck_assert_int_eq(size_of(three).limit, 2);
+  ck_assert_int_eq(size_of(three).attempts, 3);
+  zke_queue_free(two);
+  zke_queue_free(five);
+  zke_queue_free(three);
+  close_all();
+}
+END_TEST
+
+/* "Holds under concurrency": threads put without pause, one takes; at no time
+ * are there more. */
+enum { PRODUCERS = 3, EACH = 60, BOUND = 3 };
+
+static void *produce(void *arg) {
+  zke_queue *queue = arg;
+  for (int i = 0; i < EACH; i++) {
+    int rc = zke_queue_put(queue, "x", 1, NULL, ZKE_FOREVER);
+    if (rc != ZKE_OK) return (void *)(intptr_t)rc;
+  }
+  return NULL;
+}
+
+START_TEST(the_bound_holds_under_concurrency) {
+  pthread_t thread[PRODUCERS];
+  zke_queue *queue[PRODUCERS];
+  zke *own[PRODUCERS];
+  zke_queue_options o = {.size = sizeof o, .limit = BOUND};
+  int most = 0;
+  open_all();
+  for (int i = 0; i < PRODUCERS; i++) {
+    own[i] = test_session(z[0], NULL);
+    ck_ok(zke_queue_new(own[i], PATH, &o, &queue[i]));
+    ck_assert_int_eq(pthread_create(&thread[i], NULL, produce, queue[i]), 0);
+  }
+  for (int i = 0; i < PRODUCERS * EACH; i++) {
+    zke_queue_item *item;
+    int now = children(z[0], PATH "/entries");
+    if (now > most) most = now;
+    ck_ok(zke_queue_take(q[1], soon(z[1]), &item));
+    zke_free(item);
+  }
+  for (int i = 0; i < PRODUCERS; i++) {
+    void *rc;
+    pthread_join(thread[i], &rc);
+    ck_assert_ptr_null(rc);
+    zke_queue_free(queue[i]);
+    ck_ok(zke_close(own[i]));
+  }
+  ck_assert_int_le(most, BOUND);
+  expect_nothing(q[1]);
+  close_all();
+}
+END_TEST
+
+/* ---- another process, at every moment of a call ---- */
+
+/* One session reads the clock again and again in a call; at the n-th time
+ * another one, on a store of its own, does something. */
+static zke_os clock_real;
+static long meddle_at; /* 0: not, or no more */
+static int (*meddle)(zke *other);
+static zke *meddler;
+static int meddled; /* what came of it; 1: nothing */
+
+static int64_t meddling_clock(void *context, int which) {
+  if (meddle_at > 0 && --meddle_at == 0) meddled = meddle(meddler);
+  return clock_real.clock(context, which);
+}
+
+static zke *open_meddled(void) {
+  zke_options o = {.size = sizeof o, .busy_timeout_ms = 1};
+  zke *own;
+  test_in_memory();
+  zke_os_default(&clock_real);
+  zke_os os = clock_real;
+  os.clock = meddling_clock;
+  ck_ok(zke_open(test_path("db"), &o, &meddler));
+  o = (zke_options){.size = sizeof o, .os = &os};
+  ck_ok(zke_open(test_path("db"), &o, &own));
+  return own;
+}
+
+/* What a put does, without its retries: this one may be inside the other's
+ * transaction. */
+static int put_raw(zke *other) {
+  zke_op ops[2];
+  zke_op_set(&ops[0], PATH "/entries", NULL, -1, -1);
+  zke_op_create(&ops[1], PATH "/entries/entry-100-", "b", 1, ZKE_OPEN_ACL,
+                ZKE_PERSISTENT_SEQUENTIAL);
+  return zke_multi(other, ops, 2, NULL);
+}
+
+/* What a claim does to the only item. */
+static int claim_raw(zke *other) {
+  zke_strings *names = NULL;
+  zke_op ops[2];
+  char entry[100], taken[100];
+  int rc = zke_children(other, PATH "/entries", NULL, NULL, &names, NULL);
+  if (rc == ZKE_OK && names->count == 0) rc = ZKE_NONODE;
+  if (rc == ZKE_OK) {
+    snprintf(entry, sizeof entry, PATH "/entries/%s", names->data[0]);
+    snprintf(taken, sizeof taken, PATH "/taken/%s", names->data[0]);
+    zke_op_set(&ops[0], entry, "a", 1, -1);
+    zke_op_create(&ops[1], taken, "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL);
+    rc = zke_multi(other, ops, 2, NULL);
+  }
+  zke_free(names);
+  return rc;
+}
+
+/* Empty the queue for the next round. */
+static void clear_all(zke *own) {
+  static const char *const directories[] = {PATH "/taken", PATH "/entries"};
+  for (int i = 0; i < 2; i++) {
+    zke_strings *names;
+    ck_ok(zke_children(own, directories[i], NULL, NULL, &names, NULL));
+    for (int k = 0; k < names->count; k++) {
+      char path[200];
+      snprintf(path, sizeof path, "%s/%s", directories[i], names->data[k]);
+      ck_ok(zke_delete(own, path, -1));
+    }
+    zke_free(names);
+  }
+}
+
+/* At the n-th reading from now; n = 1, 2, 3 ... until there is no such. */
+static void meddle_next(long n, int (*what)(zke *other)) {
+  meddled = 1;
+  meddle = what;
+  meddle_at = n;
+}
+
+/* "A bound on size that holds under concurrency": whenever the other one puts,
+ * there is never more than the limit (Q2). */
+START_TEST(the_bound_holds_at_every_moment) {
+  zke *own = open_meddled();
+  zke_queue_options o = {.size = sizeof o, .limit = 1};
+  zke_queue *queue;
+  int refused = 0;
+  ck_ok(zke_queue_new(own, PATH, &o, &queue));
+  put(queue, "first");
+  for (long n = 1; meddled != 1 || n < 3; n++) {
+    clear_all(own);
+    meddle_next(n, put_raw);
+    int rc = zke_queue_put(queue, "a", 1, NULL, 0);
+    meddle_at = 0;
+    ck_assert_msg(rc == ZKE_OK || rc == ZKE_LIMIT, "%s", zke_errmsg());
+    ck_assert_msg(rc != ZKE_OK || meddled != ZKE_OK,
+                  "both were put at clock reading %ld", n);
+    refused += rc == ZKE_LIMIT;
+  }
+  ck_assert_int_gt(refused, 0);
+  zke_queue_free(queue);
+  ck_ok(zke_close(own));
+  ck_ok(zke_close(meddler));
+}
+END_TEST
+
+/* "Consume at most once", "at least once": one of the two has the item,
+ * whenever the other claims it (Q1). */
+START_TEST(an_item_goes_to_one_at_every_moment) {
+  zke *own = open_meddled();
+  zke_queue *queue;
+  int lost = 0;
+  ck_ok(zke_queue_new(own, PATH, NULL, &queue));
+  put(queue, "first");
+  for (int claiming = 0; claiming <= 1; claiming++) {
+    meddled = 0;
+    for (long n = 1; meddled != 1 || n < 3; n++) {
+      zke_queue_item *item = NULL;
+      clear_all(own);
+      put(queue, "a");
+      meddle_next(n, claim_raw);
+      int rc = claiming ? zke_queue_claim(queue, 0, &item)
+                        : zke_queue_take(queue, 0, &item);
+      meddle_at = 0;
+      ck_assert_msg(rc == ZKE_OK || rc == ZKE_OPERATIONTIMEOUT, "%d: %s", rc,
+                    zke_errmsg());
+      ck_assert_msg(rc != ZKE_OK || meddled != ZKE_OK,
+                    "both have it at clock reading %ld", n);
+      lost += rc != ZKE_OK;
+      if (item && claiming) ck_ok(zke_queue_release(queue, item));
+      zke_free(item);
+    }
+  }
+  ck_assert_int_gt(lost, 0);
+  zke_queue_free(queue);
+  ck_ok(zke_close(own));
+  ck_ok(zke_close(meddler));
+}
+END_TEST
+
+/* ---- dead letters ---- */
+
+static void open_attempts(int attempts) {
+  zke_queue_options o = {.size = sizeof o, .attempts = attempts};
+  open_with(&o);
+}
+
+static char *only_letter(zke_queue *queue) {
+  zke_queue_entries *list;
+  ck_ok(zke_queue_dead(queue, &list));
+  ck_assert_int_eq(list->count, 1);
+  char *name = strdup(list->data[0].name);
+  ck_assert_int_eq(list->data[0].claimed, 0);
+  zke_free(list);
+  return name;
+}
+
+/* "After N attempts an item goes to a dead-letter place": with the release of
+ * the last one. */
+START_TEST(the_last_release_buries) {
+  open_attempts(2);
+  put_as(q[0], "a", 7, 0, 0);
+  put(q[0], "b");
+  release(q[1], claim(q[1], "a"));
+  ck_assert_int_eq(size_of(q[0]).dead, 0);
+  release(q[2], claim(q[2], "a"));
+  zke_queue_counts c = size_of(q[0]);
+  ck_assert_int_eq(c.dead, 1);
+  ck_assert_int_eq(c.items, 1);
+  ck_assert_int_eq(c.claimed, 0);
+  take(q[1], "b");
+  expect_nothing(q[1]);
+  close_all();
+}
+END_TEST
+
+/* An attempt counts even where its consumer was killed; exhausted items do not
+ * go in circles (recipes.md 1.6). */
+START_TEST(an_item_that_kills_its_consumers_is_buried) {
+  open_attempts(2);
+  put(q[0], "poison");
+  put(q[0], "b");
+  for (int i = 1; i <= 2; i++) {
+    zke_queue_item *item = claim(q[i], "poison");
+    ck_assert_int_eq(item->attempts, i);
+    zke_free(item);
+    ck_ok(zke_expire(z[0], zke_session_id(z[i])));
+  }
+  zke_queue_item *peeked;
+  ck_ok(zke_queue_peek(q[0], &peeked)); /* passes over it, changes nothing */
+  ck_assert_str_eq(peeked->data, "b");
+  zke_free(peeked);
+  ck_assert_int_eq(size_of(q[0]).dead, 0);
+  take(q[0], "b");
+  ck_assert_int_eq(size_of(q[0]).dead, 1);
+  free(only_letter(q[0]));
+  close_all();
+}
+END_TEST
+
+/* "Requeue of dead letters with the base name": it never grows (CURATOR-56);
+ * attempts begin anew. */
+START_TEST(a_letter_is_requeued_under_its_base_name) {
+  open_attempts(1);
+  put_as(q[0], "a", 7, 0, 0);
+  for (int i = 0; i < 5; i++) {
+    zke_queue_item *item = claim(q[1], "a");
+    ck_assert_int_eq(item->attempts, 1);
+    ck_assert_int_eq(item->priority, 7);
+    ck_assert_uint_eq(strlen(item->name), strlen("entry-007-0000000000"));
+    release(q[1], item);
+    char *name = only_letter(q[2]);
+    ck_assert_uint_eq(strlen(name), strlen("entry-007-0000000000"));
+    ck_ok(zke_queue_requeue(q[2], name, 0));
+    ck_rc(zke_queue_requeue(q[2], name, 0), ZKE_NONODE);
+    ck_assert_int_eq(size_of(q[2]).dead, 0);
+    free(name);
+  }
+  ck_rc(zke_queue_requeue(q[2], "../a", 0), ZKE_BADARGUMENTS);
+  ck_rc(zke_queue_requeue(q[2], NULL, 0), ZKE_BADARGUMENTS);
+  take(q[0], "a");
+  close_all();
+}
+END_TEST
+
+/* Requeueing needs room like any put, and wakes who waits. */
+START_TEST(requeueing_is_putting) {
+  zke_queue_options o = {.size = sizeof o, .attempts = 1, .limit = 1};
+  open_with(&o);
+  put(q[0], "a");
+  release(q[1], claim(q[1], "a"));
+  put(q[0], "b");
+  char *name = only_letter(q[0]);
+  ck_rc(zke_queue_requeue(q[0], name, 0), ZKE_LIMIT);
+  ck_assert_int_eq(size_of(q[0]).dead, 1);
+  take(q[1], "b");
+  waiter w = {.queue = q[1], .deadline = soon(z[1])};
+  begin_wait(&w, z[2]);
+  ck_ok(zke_queue_requeue(q[0], name, 0));
+  end_wait(&w, ZKE_OK);
+  ck_assert_str_eq(w.item->data, "a");
+  zke_free(w.item);
+  free(name);
+  close_all();
+}
+END_TEST
+
+/* ---- waiting ---- */
+
+START_TEST(a_put_ends_the_wait) {
+  open_all();
+  for (int claiming = 0; claiming <= 1; claiming++) {
+    waiter w = {.queue = q[1], .deadline = soon(z[1]), .claiming = claiming};
+    begin_wait(&w, z[2]);
+    put(q[0], "a");
+    end_wait(&w, ZKE_OK);
+    ck_assert_str_eq(w.item->data, "a");
+    if (claiming)
+      ack(q[1], w.item);
+    else
+      zke_free(w.item);
+  }
+  close_all();
+}
+END_TEST
+
+START_TEST(a_release_ends_the_wait) {
+  open_all();
+  put(q[0], "a");
+  zke_queue_item *item = claim(q[0], "a");
+  waiter w = {.queue = q[1], .deadline = soon(z[1])};
+  begin_wait(&w, z[2]);
+  release(q[0], item);
+  end_wait(&w, ZKE_OK);
+  zke_free(w.item);
+  close_all();
+}
+END_TEST
+
+/* Also where the same object holds the claim in another thread. */
+START_TEST(ones_own_release_ends_the_wait) {
+  open_all();
+  put(q[1], "a");
+  zke_queue_item *item = claim(q[1], "a");
+  waiter w = {.queue = q[1], .deadline = soon(z[1])};
+  begin_wait(&w, z[2]);
+  release(q[1], item);
+  end_wait(&w, ZKE_OK);
+  zke_free(w.item);
+  close_all();
+}
+END_TEST
+
+START_TEST(an_expired_consumer_ends_the_wait) {
+  open_all();
+  put(q[0], "a");
+  zke_free(claim(q[0], "a"));
+  waiter w = {.queue = q[1], .deadline = soon(z[1])};
+  begin_wait(&w, z[2]);
+  ck_ok(zke_expire(z[2], zke_session_id(z[0])));
+  end_wait(&w, ZKE_OK);
+  zke_free(w.item);
+  close_all();
+}
+END_TEST
+
+/* "On timeout the sentence names what or who is missing"; nothing is left. */
+START_TEST(a_timeout_says_why_and_leaves_nothing) {
+  zke_queue_item *item;
+  open_all();
+  ck_rc(zke_queue_take(q[1], zke_now(z[1]) + 30, &item), ZKE_OPERATIONTIMEOUT);
+  ck_says("the queue /jobs is empty");
+  put(q[0], "a");
+  zke_queue_item *held = claim(q[0], "a");
+  ck_rc(zke_queue_take(q[1], zke_now(z[1]) + 30, &item), ZKE_OPERATIONTIMEOUT);
+  ck_says("is held by ann (pid ");
+  ck_says("since 20");
+  ck_assert_int_eq(size_of(q[0]).takers, 0);
+  ack(q[0], held);
+  close_all();
+}
+END_TEST
+
+START_TEST(cancel_ends_the_wait_of_another_thread) {
+  zke_queue_options o = {.size = sizeof o, .limit = 1};
+  open_with(&o);
+  waiter w = {.queue = q[1], .deadline = ZKE_FOREVER};
+  begin_wait(&w, z[2]);
+  ck_ok(zke_queue_cancel(q[1]));
+  end_wait(&w, ZKE_CANCELLED);
+  put(q[0], "a");
+  waiter p = {.queue = q[1], .deadline = ZKE_FOREVER, .putting = true};
+  begin_wait(&p, z[2]);
+  ck_ok(zke_queue_cancel(q[1]));
+  end_wait(&p, ZKE_CANCELLED);
+  ck_assert_int_eq(size_of(q[0]).putters + size_of(q[0]).takers, 0);
+  ck_assert_int_eq(size_of(q[0]).items, 1);
+  close_all();
+}
+END_TEST
+
+/* The session ends under a blocking call. */
+START_TEST(an_expired_waiter_returns) {
+  open_all();
+  waiter w = {.queue = q[1], .deadline = ZKE_FOREVER};
+  begin_wait(&w, z[2]);
+  ck_ok(zke_expire(z[0], zke_session_id(z[1])));
+  ck_until(is_done(&w), 5000);
+  end_wait(&w, ZKE_INVALIDSTATE);
+  close_all();
+}
+END_TEST
+
+/* One wait for items and one for room at a time. */
+START_TEST(a_second_wait_on_an_object_is_misuse) {
+  zke_queue_item *item;
+  open_listening();
+  waiter w = {.queue = q[1], .deadline = soon(z[1])};
+  begin_wait(&w, z[2]);
+  ck_rc(zke_queue_take(q[1], soon(z[1]), &item), ZKE_MISUSE);
+  ck_rc(zke_queue_start(q[1], ZKE_QUEUE_ITEM), ZKE_MISUSE);
+  ck_rc(zke_queue_stop(q[1], ZKE_QUEUE_ITEM), ZKE_MISUSE);
+  ck_rc(zke_queue_take(q[1], 0, &item), ZKE_OPERATIONTIMEOUT);
+  put(q[1], "a"); /* while the other thread waits */
+  end_wait(&w, ZKE_OK);
+  zke_free(w.item);
+  close_all();
+}
+END_TEST
+
+/* One's place in the line is deleted: one takes another. */
+START_TEST(a_lost_place_is_taken_again) {
+  zke_strings *line;
+  char path[200];
+  open_all();
+  waiter w = {.queue = q[1], .deadline = soon(z[1])};
+  waiter v = {.queue = q[2], .deadline = soon(z[2])};
+  begin_wait(&w, z[0]);
+  begin_wait(&v, z[0]);
+  ck_ok(zke_children(z[0], PATH "/line", NULL, NULL, &line, NULL));
+  for (int i = 0; i < line->count; i++) {
+    snprintf(path, sizeof path, PATH "/line/%s", line->data[i]);
+    ck_ok(zke_delete(z[0], path, -1));
+  }
+  zke_free(line);
+  put(q[0], "a");
+  put(q[0], "b");
+  end_wait(&w, ZKE_OK);
+  end_wait(&v, ZKE_OK);
+  zke_free(w.item);
+  zke_free(v.item);
+  close_all();
+}
+END_TEST
+
+/* ---- without blocking ---- */
+
+START_TEST(the_listener_is_told_of_an_item) {
+  open_listening();
+  ck_ok(zke_queue_start(q[1], ZKE_QUEUE_ITEM));
+  ck_ok(zke_queue_start(q[1], ZKE_QUEUE_ITEM));
+  dispatch_all();
+  ck_assert_str_eq(told[1], "");
+  put(q[0], "a");
+  put(q[0], "b");
+  zke_dispatch(z[1], NULL);
+  ck_assert_str_eq(told[1], "1  -;"); /* once */
+  take(q[1], "a");
+  ck_assert_int_eq(size_of(q[0]).takers, 0);
+  ck_ok(zke_queue_start(q[1], ZKE_QUEUE_ITEM));
+  ck_assert_str_eq(told[1], "1  -;1  -;"); /* at once */
+  ck_ok(zke_queue_stop(q[1], ZKE_QUEUE_ITEM));
+  ck_ok(zke_queue_stop(q[1], ZKE_QUEUE_ITEM));
+  ck_assert_int_eq(size_of(q[0]).takers, 0);
+  close_all();
+}
+END_TEST
+
+/* Another was quicker: the try fails, and the next put is told again. */
+START_TEST(a_failed_try_waits_on) {
+  zke_queue_item *item;
+  open_listening();
+  ck_ok(zke_queue_start(q[1], ZKE_QUEUE_ITEM));
+  put(q[0], "a");
+  zke_dispatch(z[1], NULL);
+  take(q[2], "a");
+  ck_rc(zke_queue_take(q[1], 0, &item), ZKE_OPERATIONTIMEOUT);
+  ck_rc(zke_queue_take(q[1], soon(z[1]), &item), ZKE_MISUSE);
+  ck_assert_int_eq(size_of(q[0]).takers, 1);
+  put(q[0], "b");
+  zke_dispatch(z[1], NULL);
+  ck_assert_str_eq(told[1], "1  -;1  -;");
+  take(q[1], "b");
+  close_all();
+}
+END_TEST
+
+START_TEST(the_listener_is_told_of_room) {
+  zke_queue_options o = {.size = sizeof o, .limit = 1, .listener = listen};
+  open_with(&o);
+  put(q[0], "a");
+  ck_ok(zke_queue_start(q[1], ZKE_QUEUE_ROOM));
+  ck_rc(zke_queue_start(q[1], 77), ZKE_BADARGUMENTS);
+  dispatch_all();
+  ck_assert_str_eq(told[1], "");
+  take(q[0], "a");
+  zke_dispatch(z[1], NULL);
+  ck_assert_str_eq(told[1], "2  -;");
+  put(q[1], "b");
+  ck_assert_int_eq(size_of(q[0]).putters, 0);
+  close_all();
+}
+END_TEST
+
+/* Without listener there is nobody to tell. */
+START_TEST(arguments_are_checked) {
+  zke_queue *none = (zke_queue *)1;
+  zke_queue_item *item;
+  zke_queue_options o = {.size = 3};
+  zke_queue_put_options p = {.size = sizeof p, .priority = 1000};
+  open_all();
+  ck_rc(zke_queue_new(z[0], "jobs", NULL, &none), ZKE_BADARGUMENTS);
+  ck_assert_ptr_null(none);
+  ck_rc(zke_queue_new(z[0], "/", NULL, &none), ZKE_BADARGUMENTS);
+  ck_rc(zke_queue_new(z[0], PATH, &o, &none), ZKE_BADARGUMENTS);
+  ck_rc(zke_queue_new(z[0], PATH, NULL, NULL), ZKE_BADARGUMENTS);
+  o = (zke_queue_options){.size = sizeof o, .limit = -1};
+  ck_rc(zke_queue_new(z[0], PATH, &o, &none), ZKE_BADARGUMENTS);
+  ck_rc(zke_queue_start(q[0], ZKE_QUEUE_ITEM), ZKE_MISUSE);
+  ck_rc(zke_queue_put(q[0], "x", 1, &p, 0), ZKE_BADARGUMENTS);
+  p = (zke_queue_put_options){.size = sizeof p, .due_ms = -1};
+  ck_rc(zke_queue_put(q[0], "x", 1, &p, 0), ZKE_BADARGUMENTS);
+  ck_rc(zke_queue_put(q[0], "x", -2, NULL, 0), ZKE_BADARGUMENTS);
+  ck_rc(zke_queue_put(NULL, "x", 1, NULL, 0), ZKE_BADARGUMENTS);
+  ck_rc(zke_queue_put_all(q[0], NULL, 1, NULL, 0), ZKE_BADARGUMENTS);
+  ck_rc(zke_queue_take(q[0], 0, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_queue_take(NULL, 0, &item), ZKE_BADARGUMENTS);
+  ck_rc(zke_queue_ack(q[0], NULL, NULL, 0, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_queue_size(q[0], NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_queue_list(q[0], NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_queue_peek(q[0], NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_queue_due(q[0], NULL), ZKE_BADARGUMENTS);
+  zke_queue_free(NULL);
+  ck_assert_int_eq(size_of(q[0]).items, 0);
+  close_all();
+}
+END_TEST
+
+/* "Two recipes of different kinds on one path: a clear error" (G17). */
+START_TEST(another_kind_on_the_path_is_refused) {
+  zke_queue_item *item;
+  open_all();
+  ck_ok(zke_create(z[0], PATH, "zkembed lock\n", 13, ZKE_OPEN_ACL, 0, NULL,
+                   NULL));
+  ck_rc(zke_queue_put(q[0], "x", 1, NULL, 0), ZKE_OTHERKIND);
+  ck_says("is a lock, not a queue");
+  ck_rc(zke_queue_take(q[0], 0, &item), ZKE_OTHERKIND);
+  ck_assert_int_eq(children(z[0], PATH), 0);
+  close_all();
+}
+END_TEST
+
+/* Somebody removed all of the queue: said once, made anew by the next call. */
+START_TEST(a_removed_queue_is_made_again) {
+  static const char *const names[] = {"entries", "taken", "dead", "line"};
+  char path[100];
+  int rc = ZKE_OK;
+  open_all();
+  put(q[0], "a");
+  take(q[0], "a");
+  zke_queue_free(q[0]);
+  q[0] = NULL;
+  for (int i = 0; i < 4; i++) {
+    snprintf(path, sizeof path, PATH "/%s", names[i]);
+    ck_ok(zke_delete(z[0], path, -1));
+  }
+  ck_ok(zke_delete(z[0], PATH, -1));
+  for (int i = 0; i < 2; i++) rc = zke_queue_put(q[1], "b", 1, NULL, 0);
+  ck_ok(rc);
+  take(q[2], "b");
+  close_all();
+}
+END_TEST
+
+/* ---- looking ---- */
+
+/* "Ordered listing with claims (who works on what since when)". */
+START_TEST(the_list_tells_who_works_on_what) {
+  zke_queue_entries *list;
+  open_attempts(5);
+  put(q[0], "aaa");
+  put_as(q[0], "b", 50, 1, 0);
+  put_as(q[0], "c", 0, 0, wall_ms() + 60000);
+  zke_queue_item *item = claim(q[1], "b"), *first;
+  ck_ok(zke_queue_list(q[2], &list));
+  ck_assert_int_eq(list->count, 3);
+  const zke_queue_entry *e = list->data;
+  ck_assert_str_eq(e[0].name, item->name);
+  ck_assert_int_eq(e[0].claimed, 1);
+  ck_assert_int_eq(e[0].attempts, 1);
+  ck_assert_int_eq(e[0].token, item->token);
+  ck_assert_int_eq(e[0].session, zke_session_id(z[1]));
+  ck_assert_int_eq(e[0].producer, zke_session_id(z[0]));
+  ck_assert_str_eq(e[0].identity, "bob");
+  ck_assert_int_eq(e[0].pid, getpid());
+  ck_assert_int_le(wall_ms() - e[0].since_ms, 10000);
+  ck_assert_int_eq(e[1].claimed, 0);
+  ck_assert_int_eq(e[1].len, 3);
+  ck_assert_int_eq(e[1].priority, 100);
+  ck_assert_int_eq(e[1].producer, 0);
+  ck_assert_int_eq(e[1].due_ms, 0);
+  ck_assert_int_gt(e[2].due_ms, wall_ms());
+  zke_free(list);
+  ck_ok(zke_queue_peek(q[2], &first));
+  ck_assert_str_eq(first->data, "aaa");
+  ck_assert_int_eq(first->token, 0);
+  zke_free(first);
+  zke_queue_counts c = size_of(q[2]);
+  ck_assert_int_eq(c.items, 3);
+  ck_assert_int_eq(c.ready, 1);
+  ck_assert_int_eq(c.claimed, 1);
+  ck_assert_int_eq(c.delayed, 1);
+  ck_assert_int_eq(c.attempts, 5);
+  ack(q[1], item);
+  take(q[1], "aaa");
+  ck_rc(zke_queue_peek(q[2], &first), ZKE_NONODE);
+  close_all();
+}
+END_TEST
+
+/* ---- who is woken ---- */
+
+enum { CROWD = 20 };
+
+/* A put wakes a bounded number of sessions, however many wait; so does the
+ * taking of the item by one of them. */
+START_TEST(a_put_wakes_a_few) {
+  zke *own[CROWD];
+  zke_queue *queue[CROWD];
+  static char heard[CROWD][200];
+  int woken = 0, count;
+  open_all();
+  for (int i = 0; i < CROWD; i++) {
+    zke_queue_options o = {
+        .size = sizeof o, .listener = listen, .context = heard[i]};
+    own[i] = test_session(z[0], NULL);
+    ck_ok(zke_queue_new(own[i], PATH, &o, &queue[i]));
+    ck_ok(zke_queue_start(queue[i], ZKE_QUEUE_ITEM));
+  }
+  for (int i = 0; i < CROWD; i++) zke_dispatch(own[i], NULL);
+  put(q[0], "a");
+  for (int i = 0; i < CROWD; i++) {
+    ck_ok(zke_dispatch(own[i], &count));
+    woken += count > 0;
+    ck_assert_str_eq(heard[i], i < 2 ? "1  -;" : "");
+  }
+  ck_assert_int_eq(woken, 2);
+  take(queue[0], "a");
+  for (int i = woken = 0; i < CROWD; i++) {
+    ck_ok(zke_dispatch(own[i], &count));
+    woken += count > 0;
+  }
+  ck_assert_int_le(woken, 2); /* those behind the one that left */
+  for (int i = 0; i < CROWD; i++) {
+    zke_queue_free(queue[i]);
+    ck_ok(zke_close(own[i]));
+  }
+  close_all();
+}
+END_TEST
+
+/* Who has waited in vain is not woken by later puts. */
+START_TEST(who_has_left_is_not_woken) {
+  zke_queue_item *item;
+  zke_watch_list *list;
+  open_all();
+  put(q[0], "a");
+  zke_queue_item *held = claim(q[0], "a");
+  for (int i = 1; i < SESSIONS; i++)
+    ck_rc(zke_queue_take(q[i], zke_now(z[i]) + 20, &item),
+          ZKE_OPERATIONTIMEOUT);
+  ck_ok(zke_watches(z[0], &list));
+  ck_assert_int_eq(list->count, 0);
+  zke_free(list);
+  ack(q[0], held);
+  close_all();
+}
+END_TEST
+
+/* The first in line does not look (a stopped process): the second gets it. */
+START_TEST(one_that_does_not_look_stops_nobody) {
+  open_listening();
+  ck_ok(zke_queue_start(q[1], ZKE_QUEUE_ITEM));
+  waiter w = {.queue = q[2], .deadline = soon(z[2])};
+  begin_wait(&w, z[0]);
+  put(q[0], "a");
+  end_wait(&w, ZKE_OK);
+  zke_free(w.item);
+  close_all();
+}
+END_TEST
+
+/* Each of many that wait in a row gets one of as many items. */
+START_TEST(a_crowd_is_served) {
+  zke *own[CROWD];
+  waiter w[CROWD];
+  zke_queue *queue[CROWD];
+  open_all();
+  for (int i = 0; i < CROWD; i++) {
+    own[i] = test_session(z[0], NULL);
+    ck_ok(zke_queue_new(own[i], PATH, NULL, &queue[i]));
+    w[i] = (waiter){.queue = queue[i], .deadline = zke_now(z[0]) + 20000};
+    begin_wait(&w[i], z[2]);
+  }
+  zke_queue_value values[CROWD];
+  for (int i = 0; i < CROWD; i++) values[i] = (zke_queue_value){"x", 1};
+  ck_ok(zke_queue_put_all(q[0], values, CROWD, NULL, 0));
+  for (int i = 0; i < CROWD; i++) {
+    end_wait(&w[i], ZKE_OK);
+    zke_free(w[i].item);
+    zke_queue_free(queue[i]);
+    ck_ok(zke_close(own[i]));
+  }
+  ck_assert_int_eq(size_of(q[0]).items, 0);
+  close_all();
+}
+END_TEST
+
+/* ---- processes ---- */
+
+enum { WORKERS = 4, MAKERS = 2, MOST = 4000, ROUNDS = 40 };
+
+/* What the processes tell the parent. */
+static struct shared {
+  int go, stop;
+  int claimed[WORKERS];    /* counts up */
+  int made[MAKERS];        /* numbers begun; they outlive their maker */
+  char kept[MAKERS][MOST]; /* 1: acknowledged */
+  int bad;                 /* a code that should not have come */
+  char sentence[300];
+} * shared;
+
+static void wait_for(const int *flag) {
+  while (!__atomic_load_n(flag, __ATOMIC_ACQUIRE)) test_pause();
+}
+
+static bool stopped(void) {
+  return __atomic_load_n(&shared->stop, __ATOMIC_ACQUIRE) != 0;
+}
+
+static void complain(int rc) {
+  if (!__atomic_exchange_n(&shared->bad, rc, __ATOMIC_ACQ_REL))
+    snprintf(shared->sentence, sizeof shared->sentence, "%s", zke_errmsg());
+}
+
+static pid_t spawn(int number, void (*run)(zke *own, int number)) {
+  pid_t pid = fork();
+  zke *own;
+  ck_assert_int_ge(pid, 0);
+  if (pid) return pid;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  wait_for(&shared->go);
+  if (zke_open(test_path("db"), NULL, &own) != ZKE_OK) {
+    complain(ZKE_CANTOPEN);
+    _exit(1);
+  }
+  run(own, number);
+  zke_close(own);
+  _exit(0);
+}
+
+static void kill_child(pid_t pid) {
+  kill(pid, SIGKILL);
+  kill(pid, SIGCONT);
+  ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+}
+
+/* Before any database is open: the children know nothing of it. */
+static void share(void) {
+  test_in_memory();
+  test_path("db");
+  shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
+                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ck_assert_ptr_ne(shared, MAP_FAILED);
+}
+
+static void claim_for_ever(zke *own, int number) {
+  zke_queue *queue;
+  zke_queue_item *item;
+  if (zke_queue_new(own, PATH, NULL, &queue) != ZKE_OK) _exit(2);
+  if (zke_queue_claim(queue, ZKE_FOREVER, &item) != ZKE_OK) _exit(3);
+  __atomic_store_n(&shared->claimed[number], 1, __ATOMIC_RELEASE);
+  wait_for(&shared->stop);
+}
+
+/* "The item is free again as soon as the claim's owner is gone, and a waiting
+ * taker is told by the kernel": well before any sweep. */
+START_TEST(a_killed_consumers_item_goes_to_the_waiter) {
+  zke_queue *queue;
+  share();
+  pid_t pid = spawn(0, claim_for_ever);
+  zke *own = test_open(test_path("db"));
+  ck_ok(zke_queue_new(own, PATH, NULL, &queue));
+  put(queue, "a");
+  __atomic_store_n(&shared->go, 1, __ATOMIC_RELEASE);
+  ck_until(__atomic_load_n(&shared->claimed[0], __ATOMIC_ACQUIRE), 10000);
+  waiter w = {.queue = queue, .deadline = zke_now(own) + 10000};
+  begin_wait(&w, own);
+  int64_t before = test_now();
+  kill_child(pid);
+  end_wait(&w, ZKE_OK);
+  ck_assert_int_lt(test_now(), before + 200);
+  zke_free(w.item);
+  zke_queue_free(queue);
+  ck_ok(zke_close(own));
+}
+END_TEST
+
+static int in_use(zke_queue *queue) {
+  zke_queue_counts c = size_of(queue);
+  return c.claimed + c.takers + c.putters;
+}
+
+static void make_numbers(zke *own, int number) {
+  zke_queue *queue;
+  char text[32];
+  if (zke_queue_new(own, PATH, NULL, &queue) != ZKE_OK) _exit(2);
+  while (!stopped() && shared->made[number] < MOST) {
+    int n = shared->made[number]++;
+    int len = snprintf(text, sizeof text, "%d-%d", number, n);
+    int rc = zke_queue_put(queue, text, len, NULL, zke_now(own) + 20000);
+    if (rc == ZKE_OK)
+      shared->kept[number][n] = 1;
+    else
+      complain(rc);
+  }
+  zke_queue_free(queue);
+}
+
+/* The work: a znode named after the item, made together with the ack.  An item
+ * that comes twice finds it there. */
+static int work_on(zke_queue *queue, const zke_queue_item *item) {
+  char path[64];
+  zke_op op;
+  snprintf(path, sizeof path, "/done/%s", item->data);
+  zke_op_create(&op, path, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+  return zke_queue_ack(queue, item, &op, 1, NULL);
+}
+
+static void work(zke *own, int number) {
+  zke_queue *queue;
+  zke_queue_item *item;
+  if (zke_queue_new(own, PATH, NULL, &queue) != ZKE_OK) _exit(2);
+  while (!stopped()) {
+    int rc = zke_queue_claim(queue, zke_now(own) + 50, &item);
+    if (rc == ZKE_OPERATIONTIMEOUT) continue;
+    if (rc == ZKE_OK && item->attempts == 1 && item->zxid % 7 == 0) {
+      rc = zke_queue_release(queue, item);
+      zke_free(item);
+    } else if (rc == ZKE_OK) {
+      rc = work_on(queue, item);
+      zke_free(item);
+      shared->claimed[number]++;
+    }
+    if (rc != ZKE_OK) complain(rc);
+  }
+  zke_queue_free(queue);
+}
+
+/* Kill one at random, or stop it for a while. */
+static void harass(pid_t *pid, unsigned *seed) {
+  int i = rand_r(seed) % (WORKERS + MAKERS);
+  if (rand_r(seed) % 3 == 0) {
+    kill(pid[i], SIGSTOP);
+    for (int n = rand_r(seed) % 30; n > 0; n--) test_pause();
+    kill(pid[i], SIGCONT);
+    return;
+  }
+  kill_child(pid[i]);
+  pid[i] = i < WORKERS ? spawn(i, work) : spawn(i - WORKERS, make_numbers);
+}
+
+/* What is in the queue in the end is worked on by the parent; then each item
+ * that was acknowledged to its producer is done, and none was done twice. */
+static void check_numbers(zke *own) {
+  zke_queue *queue;
+  zke_queue_item *item;
+  char path[64];
+  int done = 0;
+  ck_ok(zke_queue_new(own, PATH, NULL, &queue));
+  while (size_of(queue).items > 0) { /* some may have to be waited for */
+    ck_ok(zke_queue_claim(queue, soon(own), &item));
+    ck_ok(work_on(queue, item));
+    zke_free(item);
+  }
+  ck_until(in_use(queue) == 0, 5000); /* by those killed last */
+  ck_assert_int_eq(size_of(queue).dead, 0);
+  zke_queue_free(queue);
+  for (int m = 0; m < MAKERS; m++) {
+    for (int n = 0; n < shared->made[m]; n++) {
+      snprintf(path, sizeof path, "/done/%d-%d", m, n);
+      if (!shared->kept[m][n]) continue;
+      ck_assert_msg(zke_exists(own, path, NULL, NULL, NULL) == ZKE_OK,
+                    "item %d-%d was lost", m, n);
+      done++;
+    }
+  }
+  ck_assert_int_gt(done, ROUNDS);
+}
+
+/* "No queue item lost or acknowledged twice", and the bound holds, while
+ * processes are killed and stopped at random.  SEED=… repeats a run's
+ * choices. */
+START_TEST(nothing_is_lost_or_done_twice) {
+  const char *given = getenv("SEED");
+  unsigned seed = given ? (unsigned)atoi(given) : (unsigned)getpid(), at = seed;
+  pid_t pid[WORKERS + MAKERS];
+  zke_queue_options o = {.size = sizeof o, .limit = 5};
+  zke_queue *queue;
+  share();
+  zke *own = NULL;
+  __atomic_store_n(&shared->go, 1, __ATOMIC_RELEASE);
+  /* Each killed process is followed by one that is forked from here: so this
+   * process opens no database while any of them runs. */
+  pid_t first = fork();
+  if (first == 0) {
+    ck_ok(zke_open(test_path("db"), NULL, &own));
+    ck_ok(zke_create(own, "/done", "", 0, ZKE_OPEN_ACL, 0, NULL, NULL));
+    ck_ok(zke_queue_new(own, PATH, &o, &queue));
+    put(queue, "first");
+    zke_queue_free(queue);
+    _exit(zke_close(own) == ZKE_OK ? 0 : 1);
+  }
+  ck_assert_int_eq(waitpid(first, NULL, 0), first);
+  for (int i = 0; i < WORKERS + MAKERS; i++)
+    pid[i] = i < WORKERS ? spawn(i, work) : spawn(i - WORKERS, make_numbers);
+  for (int i = 0; i < ROUNDS && !shared->bad; i++) {
+    for (int n = rand_r(&at) % 40; n > 0; n--) test_pause();
+    harass(pid, &at);
+  }
+  __atomic_store_n(&shared->stop, 1, __ATOMIC_RELEASE);
+  for (int i = 0; i < WORKERS + MAKERS; i++) waitpid(pid[i], NULL, 0);
+  ck_assert_msg(!shared->bad, "SEED=%u: %s: %s", seed,
+                zke_error_name(shared->bad), shared->sentence);
+  own = test_open(test_path("db"));
+  ck_assert_int_le(children(own, PATH "/entries"), 5);
+  check_numbers(own);
+  ck_ok(zke_check(own, NULL, NULL));
+  ck_ok(zke_close(own));
+}
+END_TEST
+
+/* ---- deaths, lost replies, faults ---- */
+
+/* Put, claim, release, claim, ack with a change; leaves nothing. */
+static int use_claims(zke *user) {
+  zke_queue *queue = NULL;
+  zke_queue_item *item = NULL;
+  zke_op op;
+  zke_queue_options o = {
+      .size = sizeof o, .limit = 3, .listener = listen, .context = told[0]};
+  told[0][0] = '\0';
+  zke_op_create(&op, "/done-", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT_SEQUENTIAL);
+  int rc = zke_queue_new(user, PATH, &o, &queue);
+  if (rc == ZKE_OK) rc = zke_queue_put(queue, "x", 1, NULL, 0);
+  if (rc == ZKE_OK) rc = zke_queue_claim(queue, 0, &item);
+  if (rc == ZKE_OK) rc = zke_queue_release(queue, item);
+  zke_free(item);
+  item = NULL;
+  if (rc == ZKE_OK) rc = zke_queue_claim(queue, 0, &item);
+  if (rc == ZKE_OK) rc = zke_queue_ack(queue, item, &op, 1, NULL);
+  zke_free(item);
+  zke_queue_free(queue);
+  return rc;
+}
+
+/* The item that was put before is buried and requeued, then waited for. */
+static void prepare_letter(zke *other) {
+  zke_queue *queue;
+  zke_queue_options o = {.size = sizeof o, .attempts = 1};
+  ck_ok(zke_queue_new(other, PATH, &o, &queue));
+  put(queue, "x");
+  zke_queue_free(queue);
+}
+
+static int requeue_first(zke_queue *queue) {
+  zke_queue_entries *list = NULL;
+  int rc = zke_queue_dead(queue, &list);
+  if (rc == ZKE_OK && list->count != 1) rc = zke_fail(ZKE_BROKEN, "no letter");
+  if (rc == ZKE_OK) rc = zke_queue_requeue(queue, list->data[0].name, 0);
+  zke_free(list);
+  return rc;
+}
+
+static int use_letters(zke *user) {
+  zke_queue *queue = NULL;
+  zke_queue_item *item = NULL;
+  int rc = zke_queue_new(user, PATH, NULL, &queue);
+  if (rc == ZKE_OK) rc = zke_queue_claim(queue, 0, &item);
+  if (rc == ZKE_OK) rc = zke_queue_release(queue, item);
+  zke_free(item);
+  item = NULL;
+  if (rc == ZKE_OK) rc = requeue_first(queue);
+  if (rc == ZKE_OK) rc = zke_queue_take(queue, 0, &item);
+  zke_free(item);
+  zke_queue_free(queue);
+  return rc;
+}
+
+/* Two sessions: one waits in vain, then in line for what the other puts. */
+static int use_waiting(zke *user) {
+  zke *further = NULL;
+  zke_queue *in = NULL, *out = NULL;
+  zke_queue_item *item = NULL;
+  char kept[300] = "";
+  zke_queue_options o = {
+      .size = sizeof o, .listener = listen, .context = told[0]};
+  told[0][0] = '\0';
+  int rc = zke_open_session(user, NULL, &further);
+  if (rc == ZKE_OK) rc = zke_queue_new(user, PATH, NULL, &in);
+  if (rc == ZKE_OK) rc = zke_queue_new(further, PATH, &o, &out);
+  if (rc == ZKE_OK) {
+    rc = zke_queue_take(out, zke_now(further) + 5, &item);
+    rc = rc == ZKE_OPERATIONTIMEOUT ? ZKE_OK : rc;
+  }
+  if (rc == ZKE_OK) rc = zke_queue_start(out, ZKE_QUEUE_ITEM);
+  if (rc == ZKE_OK) rc = zke_queue_put(in, "x", 1, NULL, 0);
+  if (rc == ZKE_OK) rc = zke_dispatch(further, NULL);
+  if (rc == ZKE_OK) rc = zke_queue_take(out, 0, &item);
+  if (rc != ZKE_OK) snprintf(kept, sizeof kept, "%s", zke_errmsg());
+  zke_free(item);
+  zke_queue_free(out);
+  zke_queue_free(in);
+  zke_close(further);
+  return rc == ZKE_OK ? rc : zke_fail(rc, "%s", kept);
+}
+
+/* Takes what there is, waiting where it is claimed by one that is just dying;
+ * an exhausted one is buried. */
+static int empty(zke *other, zke_queue *queue) {
+  zke_queue_item *item;
+  int count = 0;
+  for (int64_t end = zke_now(other) + 5000; size_of(queue).items > 0;) {
+    ck_assert_int_lt(zke_now(other), end);
+    if (zke_queue_take(queue, zke_now(other) + 50, &item) != ZKE_OK) continue;
+    count++;
+    zke_free(item);
+  }
+  return count;
+}
+
+/* At most one item is left; the queue works. */
+static void check_queue(zke *other, int rc) {
+  zke_queue *queue;
+  ck_ok(zke_queue_new(other, PATH, NULL, &queue));
+  if (rc == ZKE_OK)
+    ck_assert_int_eq(size_of(queue).items + size_of(queue).dead, 0);
+  put(queue, "y");
+  int count = empty(other, queue);
+  ck_assert_int_le(count + size_of(queue).dead, 2);
+  ck_assert_int_ge(count, 1);
+  zke_queue_free(queue);
+}
+
+/* One item, one piece of work done, and only where it is out of the queue. */
+static void check_claims(zke *other, int rc) {
+  zke_strings *names;
+  int done = 0;
+  check_queue(other, rc);
+  ck_ok(zke_children(other, "/", NULL, NULL, &names, NULL));
+  for (int i = 0; i < names->count; i++)
+    done += strncmp(names->data[i], "done-", 5) == 0;
+  zke_free(names);
+  ck_assert_int_le(done, 1);
+  if (rc == ZKE_OK) ck_assert_int_eq(done, 1);
+}
+
+static const recipe_use uses[] = {
+    {"claims", NULL, use_claims, check_claims},
+    {"dead letters", prepare_letter, use_letters, check_queue},
+    {"waiting", NULL, use_waiting, check_queue}};
+
+START_TEST(a_death_anywhere_lets_others_go_on) {
+  ck_assert_int_gt(recipe_deaths(&uses[_i]), 20);
+}
+END_TEST
+
+START_TEST(a_lost_reply_is_made_good) { recipe_lost_replies(&uses[_i]); }
+END_TEST
+
+/* FAULT_MOST=0 in the environment tries every place. */
+START_TEST(a_fault_leaves_nothing_behind) {
+  setenv("FAULT_MOST", "20", 0);
+  recipe_faults(&uses[_i]);
+}
+END_TEST
+
+/* A reply is lost and, before the producer can look, the item is taken: it is
+ * not put again.  (Looking for the item by a guid would not find it.) */
+static int put_lost(zke *session, zke_queue *queue, int when) {
+  ck_ok(zke_test_fail(session, when, 0));
+  return zke_queue_put(queue, "x", 1, NULL, zke_now(session) + 2000);
+}
+
+START_TEST(a_lost_put_that_was_taken_is_not_repeated) {
+  open_all();
+  put(q[0], "first"); /* makes the user znode */
+  take(q[1], "first");
+  waiter w = {.queue = q[1], .deadline = soon(z[1])};
+  begin_wait(&w, z[2]);
+  ck_ok(put_lost(z[0], q[0], ZKE_TEST_FAIL_AFTER));
+  end_wait(&w, ZKE_OK);
+  zke_free(w.item);
+  expect_nothing(q[1]);
+  ck_ok(put_lost(z[0], q[0], ZKE_TEST_FAIL_BEFORE));
+  take(q[1], "x");
+  expect_nothing(q[1]);
+  close_all();
+}
+END_TEST
+
+/* ---- the suite ---- */
+
+static TCase *add_case(Suite *s, const char *name, double limit) {
+  TCase *tc = tcase_create(name);
+  tcase_set_timeout(tc, limit);
+  suite_add_tcase(s, tc);
+  return tc;
+}
+
+static void add_items(Suite *s) {
+  TCase *tc = add_case(s, "items", 10);
+  tcase_add_test(tc, items_go_out_in_the_order_they_came);
+  tcase_add_test(tc, lower_priorities_go_first);
+  tcase_add_test(tc, numbers_may_wrap_around);
+  tcase_add_test(tc, foreign_children_are_ignored);
+  tcase_add_test(tc, data_is_kept);
+  tcase_add_test(tc, a_batch_is_one_step);
+  tcase_add_test(tc, a_batch_that_does_not_fit_is_refused);
+  tcase_add_test(tc, delayed_items_wait_for_their_time);
+  tcase_add_test(tc, a_waiter_sleeps_until_the_earliest);
+  tcase_add_test(tc, a_delay_survives);
+  tcase_add_test(tc, arguments_are_checked);
+  tcase_add_test(tc, another_kind_on_the_path_is_refused);
+  tcase_add_test(tc, a_removed_queue_is_made_again);
+  tcase_add_test(tc, the_list_tells_who_works_on_what);
+}
+
+static void add_claims(Suite *s) {
+  TCase *tc = add_case(s, "claims", 10);
+  tcase_add_test(tc, a_claim_keeps_others_out_until_it_is_released);
+  tcase_add_test(tc, several_claims_at_once);
+  tcase_add_test(tc, a_claim_ends_once);
+  tcase_add_test(tc, ack_takes_the_callers_changes_along);
+  tcase_add_test(tc, claim_op_guards_ones_own_multi);
+  tcase_add_test(tc, an_expired_session_holds_nothing);
+  tcase_add_test(tc, an_ack_after_expiry_fails);
+  tcase_add_test(tc, a_broken_claim_is_lost);
+  tcase_add_test(tc, the_listener_hears_no_loss_after_ack_or_release);
+  tcase_add_test(tc, ephemeral_items_go_with_their_producer);
+  tcase_add_test(tc, free_releases_what_is_claimed);
+  tcase_add_test(tc, the_last_release_buries);
+  tcase_add_test(tc, an_item_that_kills_its_consumers_is_buried);
+  tcase_add_test(tc, a_letter_is_requeued_under_its_base_name);
+  tcase_add_test(tc, requeueing_is_putting);
+}
+
+static void add_waits(Suite *s) {
+  TCase *tc = add_case(s, "waits", 20);
+  tcase_add_test(tc, a_full_queue_takes_no_more);
+  tcase_add_test(tc, a_put_waits_for_room);
+  tcase_add_test(tc, the_limit_is_the_queues);
+  tcase_add_test(tc, the_bound_holds_under_concurrency);
+  tcase_add_test(tc, the_bound_holds_at_every_moment);
+  tcase_add_test(tc, an_item_goes_to_one_at_every_moment);
+  tcase_add_test(tc, a_put_ends_the_wait);
+  tcase_add_test(tc, a_release_ends_the_wait);
+  tcase_add_test(tc, ones_own_release_ends_the_wait);
+  tcase_add_test(tc, an_expired_consumer_ends_the_wait);
+  tcase_add_test(tc, a_timeout_says_why_and_leaves_nothing);
+  tcase_add_test(tc, cancel_ends_the_wait_of_another_thread);
+  tcase_add_test(tc, an_expired_waiter_returns);
+  tcase_add_test(tc, a_second_wait_on_an_object_is_misuse);
+  tcase_add_test(tc, a_lost_place_is_taken_again);
+  tcase_add_test(tc, the_listener_is_told_of_an_item);
+  tcase_add_test(tc, a_failed_try_waits_on);
+  tcase_add_test(tc, the_listener_is_told_of_room);
+  tcase_add_test(tc, a_put_wakes_a_few);
+  tcase_add_test(tc, who_has_left_is_not_woken);
+  tcase_add_test(tc, one_that_does_not_look_stops_nobody);
+  tcase_add_test(tc, a_crowd_is_served);
+}
+
+static void add_proof(Suite *s) {
+  TCase *tc = add_case(s, "proof", 100);
+  tcase_add_test(tc, a_killed_consumers_item_goes_to_the_waiter);
+  tcase_add_test(tc, nothing_is_lost_or_done_twice);
+  tcase_add_test(tc, a_lost_put_that_was_taken_is_not_repeated);
+}
+
+static void add_faults(Suite *s) {
+  TCase *tc = add_case(s, "faults", 100);
+  tcase_add_loop_test(tc, a_death_anywhere_lets_others_go_on, 0, 3);
+  tcase_add_loop_test(tc, a_lost_reply_is_made_good, 0, 3);
+  tcase_add_loop_test(tc, a_fault_leaves_nothing_behind, 0, 3);
+}
+
+int main(int argc, char **argv) {
+  Suite *s = suite_create("queue");
+  add_items(s);
+  add_claims(s);
+  add_waits(s);
+  add_proof(s);
+  add_faults(s);
+  return test_main(argc, argv, s);
+}
