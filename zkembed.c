@@ -1817,15 +1817,15 @@ static const char db_rows[] =
     "'1:world:anyone'||char(10),0,NULL,NULL),"
     "('/zookeeper','quota',0,0,0,0,0,0,0,0,0,0,0,0,0,NULL,0,NULL,NULL);";
 
-/* Data watches on nodes that another session owns: who waits for whom.  The
- * key of the watched path is made by cutting it at its last '/'. */
+/* Watches on nodes that another session owns: who waits for whom.  The key of
+ * the watched path is made by cutting it at its last '/'. */
 #define DB_WAITERS(columns)                                             \
   "SELECT " columns                                                     \
   " FROM watch w JOIN node n ON n.parent=CASE WHEN "                    \
   "length(rtrim(w.path,replace(w.path,'/','')))=1 THEN '/' ELSE "       \
   "rtrim(rtrim(w.path,replace(w.path,'/','')),'/')END AND n.name="      \
   "substr(w.path,length(rtrim(w.path,replace(w.path,'/','')))+1)WHERE " \
-  "w.kind&1=0 AND n.owner<>0 AND n.owner<>w.session"
+  "n.owner<>0 AND n.owner<>w.session"
 
 /* What the sqlite3 shell can read while processes work. */
 static const char db_views[] =
@@ -5878,9 +5878,7 @@ static int api_watch_body(txn *t, void *arg) {
 
 static int api_read_watching(zke *z, api_reading *r) {
   int rc = txn_run(z->s, z, TXN_NORMAL, api_watch_body, r);
-  int64_t owner = r->type == ZKE_OP_CHILDREN || r->answer.owner == z->id
-                      ? 0
-                      : r->answer.owner;
+  int64_t owner = r->answer.owner == z->id ? 0 : r->answer.owner;
   if (rc == ZKE_OK && owner) {
     wait_watch_owner(z, owner);
     r->entry.w->owner = owner;

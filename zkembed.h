@@ -910,7 +910,7 @@ typedef struct zke_watch_list {
 /* zke_sessions - all sessions, by id
  * zke_session  - one of them; ZKE_NONODE where there is none
  * zke_watches  - all watches, by path
- * zke_waiters  - data watches on nodes that another session owns
+ * zke_waiters  - watches on nodes that another session owns
  *   list_out  out, not NULL: one block
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_sessions(zke *z, zke_session_list **list_out);

@@ -102,6 +102,7 @@ static int lock_enter(zke_lock *lock) {
 }
 
 static int lock_leave(zke_lock *lock, int rc) {
+  if (lock->l.state != ZKE_LINE_HELD) lock->count = 0;
   if (rc == ZKE_OK && lock->l.state == ZKE_LINE_HELD && !lock->count)
     lock->count = 1;
   return zke_recipe_leave(&lock->l.r, rc);
@@ -212,8 +213,11 @@ static int lock_steal(zke_lock *lock) {
   zke_line *l = &lock->l;
   for (;;) {
     char *victim = NULL;
-    int rc = lock_holder(l->r.z, l->r.path, 0, &victim);
+    int rc = zke_line_step(l); /* one's own znode may have been taken away */
+    if (rc != ZKE_OK || l->state == ZKE_LINE_HELD) return rc;
+    rc = lock_holder(l->r.z, l->r.path, 0, &victim);
     if (rc == ZKE_NONODE) {
+      if (l->state == ZKE_LINE_WAITING) continue;
       rc = zke_line_try(l);
       if (rc == ZKE_HELD) continue;
       return rc;

@@ -1030,16 +1030,15 @@ static int line_lost(const zke_line *l) {
 }
 
 int zke_line_init(zke_line *l) {
+  const char *data = l->data;
+  l->data = NULL; /* until it is one's own */
   if (l->limit < 1) l->limit = 1;
   if (l->weight < 1) l->weight = 1;
-  if (!l->data) l->len = 0;
+  if (!data) l->len = 0;
   if (l->len < 0)
     return zke_fail(ZKE_BADARGUMENTS, "data of length %d", l->len);
-  if (l->len == 0) {
-    l->data = NULL;
-    return ZKE_OK;
-  }
-  l->data = text_copy(l->r.z, l->data, (size_t)l->len);
+  if (l->len == 0) return ZKE_OK;
+  l->data = text_copy(l->r.z, data, (size_t)l->len);
   return l->data ? ZKE_OK : ZKE_NOMEM;
 }
 
@@ -1056,7 +1055,7 @@ void zke_line_free(zke_line *l) {
 /* Take back the watches of those that one waited for. */
 static void line_unwatch(zke_line *l) {
   for (int i = 0; l->watched && i < l->watched->count; i++) {
-    zke_remove_watch(l->r.z, l->watched->data[i], ZKE_WATCH_DATA,
+    zke_remove_watch(l->r.z, l->watched->data[i], ZKE_WATCH_CHILD,
                      zke_recipe_watcher, &l->r);
   }
   zke_free(l->watched);
@@ -1086,16 +1085,23 @@ static zke_strings *line_new_paths(const zke_line *l, const zke_entries *e,
   return s;
 }
 
-static int line_watch(zke_line *l, const char *path) {
+/* Watch one's own znode, also for what others write to it. */
+static int line_watch_data(zke_line *l, const char *path) {
   return zke_get(l->r.z, path, zke_recipe_watcher, &l->r, NULL, NULL, NULL);
+}
+
+/* Watch another's znode for its end alone: an ephemeral has no children, so
+ * nothing else fires a child watch, and taking office wakes nobody. */
+static int line_watch_end(zke_line *l, const char *path) {
+  return zke_children(l->r.z, path, zke_recipe_watcher, &l->r, NULL, NULL);
 }
 
 /* Watch one's own znode, once; ZKE_LOST where it has gone. */
 static int line_watch_own(zke_line *l) {
   if (l->own_watched) return ZKE_OK;
-  int rc = l->own ? ZKE_OK : line_watch(l, l->znode);
+  int rc = l->own ? ZKE_OK : line_watch_data(l, l->znode);
   for (int i = 0; l->own && i < l->own->count && rc == ZKE_OK; i++)
-    rc = line_watch(l, l->own->data[i]);
+    rc = line_watch_data(l, l->own->data[i]);
   if (rc == ZKE_NONODE) {
     line_lose(l);
     return ZKE_LOST;
@@ -1120,7 +1126,7 @@ static int line_watch_keepers(zke_line *l, const zke_entries *e, int i) {
     path[strlen(l->r.path)] = '/';
     memcpy(path + strlen(l->r.path) + 1, e->data[j].name,
            strlen(e->data[j].name) + 1);
-    rc = line_watch(l, path);
+    rc = line_watch_end(l, path);
   }
   zke_free(l->watched); /* these have fired, or are watched still */
   l->watched = paths;
@@ -1483,13 +1489,13 @@ static int line_watch_nearest(zke_recipe *r, const char *directory,
   while (!line_keeps_out(&e->data[j], &e->data[i])) j--;
   char *path = zke_recipe_path(r->z, directory, e->data[j].name);
   if (!path) return ZKE_NOMEM;
-  int rc = zke_get(r->z, path, zke_recipe_watcher, r, NULL, NULL, NULL);
+  int rc = zke_children(r->z, path, zke_recipe_watcher, r, NULL, NULL);
   if (rc != ZKE_OK) {
     zke_free(path);
     return rc == ZKE_NONODE ? ZKE_RUNTIMEINCONSISTENCY : rc;
   }
   if (*watched && strcmp(*watched, path) != 0)
-    zke_remove_watch(r->z, *watched, ZKE_WATCH_DATA, zke_recipe_watcher, r);
+    zke_remove_watch(r->z, *watched, ZKE_WATCH_CHILD, zke_recipe_watcher, r);
   zke_free(*watched);
   *watched = path;
   return 1;

@@ -126,15 +126,32 @@ static int os_lock(void *c, int fd, int64_t offset, int how) {
 static void os_prepare(void) {
   zke_os_default(&os_real);
   os_table = os_real;
-#define OS_MINE(name) os_table.name = os_##name;
-  OS_MINE(open)
-  OS_MINE(close)
-  OS_MINE(dup) OS_MINE(read) OS_MINE(write) OS_MINE(pread) OS_MINE(pwrite)
-      OS_MINE(stat) OS_MINE(fstat) OS_MINE(fsync) OS_MINE(adopt) OS_MINE(mkdir)
-          OS_MINE(mkfifo) OS_MINE(unlink) OS_MINE(list) OS_MINE(network)
-              OS_MINE(pipe) OS_MINE(lock) OS_MINE(probe) OS_MINE(poll)
-                  OS_MINE(poller) OS_MINE(poller_add) OS_MINE(poller_remove)
-                      OS_MINE(timer) OS_MINE(timer_set)
+#define OS_MINE(name) os_table.name = os_##name
+  OS_MINE(open);
+  OS_MINE(close);
+  OS_MINE(dup);
+  OS_MINE(read);
+  OS_MINE(write);
+  OS_MINE(pread);
+  OS_MINE(pwrite);
+  OS_MINE(stat);
+  OS_MINE(fstat);
+  OS_MINE(fsync);
+  OS_MINE(adopt);
+  OS_MINE(mkdir);
+  OS_MINE(mkfifo);
+  OS_MINE(unlink);
+  OS_MINE(list);
+  OS_MINE(network);
+  OS_MINE(pipe);
+  OS_MINE(lock);
+  OS_MINE(probe);
+  OS_MINE(poll);
+  OS_MINE(poller);
+  OS_MINE(poller_add);
+  OS_MINE(poller_remove);
+  OS_MINE(timer);
+  OS_MINE(timer_set);
 #undef OS_MINE
 }
 

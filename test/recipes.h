@@ -40,6 +40,7 @@
  *
  *   RECIPE_SAY=1   print each round before it begins: the last one failed
  *   RECIPE_ONLY=n  only the n-th place of each loop
+ *   RECIPE_ROUND=n seconds for a round, instead of RECIPE_ROUND_S
  *   FAULT_MOST=n   most places of a loop of recipe_faults(); more are thinned
  *                  out evenly; 0: all
  */
@@ -48,7 +49,7 @@
 
 #include "test.h"
 
-enum { RECIPE_ROUND_S = 20 }; /* seconds; RECIPE_ROUND=n: others */
+enum { RECIPE_ROUND_S = 20 };
 
 typedef struct recipe_use {
   const char *name;

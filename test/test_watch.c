@@ -1006,13 +1006,12 @@ START_TEST(reaped_container_and_ttl_node_fire) {
   drop("/c/child");
   test_expect_within(watcher, &seen, "DELETED /c", 5000);
   make("/p");
-  on_exists("/p/t", &seen);
+  on_all("/p/t", ZKE_WATCH_PERSISTENT, &seen); /* it may go at once */
+  on_all("/p", ZKE_WATCH_PERSISTENT, &seen);
   ck_ok(zke_create_ttl(writer, "/p/t", "", 0, ZKE_OPEN_ACL,
                        ZKE_PERSISTENT_WITH_TTL, 1, NULL, NULL));
-  expect("CREATED /p/t");
-  on_exists("/p/t", &seen);
-  on_children("/p", &seen);
-  test_expect_within(watcher, &seen, "DELETED /p/t; CHILD /p", 5000);
+  test_expect_within(watcher, &seen,
+                     "CREATED /p/t; CHILD /p; DELETED /p/t; CHILD /p", 5000);
 }
 END_TEST
 

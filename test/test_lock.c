@@ -1,0 +1,1692 @@
+/* test_lock.c - the lock (recipes/lock.h, issue 4 recipe 4)
+ *
+ * Interleavings are driven step by step with several sessions on one store;
+ * waiting is done by threads and by processes.  Deaths, lost replies and
+ * faults come from recipes.h.
+ */
+#include "recipes.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "recipes/lock.h"
+#include "recipes/rwlock.h"
+
+#define PATH "/locks/a"
+
+/* ---- sessions and locks ---- */
+
+enum { SESSIONS = 4 };
+static zke *z[SESSIONS]; /* of one store in memory */
+
+static void open_sessions(void) {
+  static const char *const names[SESSIONS] = {"ann", "bob", "cid", "dan"};
+  zke_options o = {.size = sizeof o, .identity = names[0]};
+  ck_ok(zke_open(":memory:", &o, &z[0]));
+  for (int i = 1; i < SESSIONS; i++) {
+    o.identity = names[i];
+    ck_ok(zke_open_session(z[0], &o, &z[i]));
+  }
+}
+
+static void close_sessions(void) {
+  for (int i = SESSIONS - 1; i >= 0; i--) ck_ok(zke_close(z[i]));
+}
+
+static zke_lock *make(zke *session, const char *path) {
+  zke_lock *lock;
+  ck_ok(zke_lock_new(session, path, NULL, &lock));
+  return lock;
+}
+
+static int64_t soon(zke *session) { return zke_now(session) + 5000; }
+
+static void dispatch_all(void) {
+  for (int i = 0; i < SESSIONS; i++) zke_dispatch(z[i], NULL);
+}
+
+static int entries(zke *session, const char *path) {
+  zke_stat stat;
+  int rc = zke_exists(session, path, NULL, NULL, &stat);
+  if (rc == ZKE_NONODE) return 0;
+  ck_ok(rc);
+  return stat.numChildren;
+}
+
+static int watches(zke *session) {
+  zke_watch_list *list;
+  int count = 0;
+  ck_ok(zke_watches(session, &list));
+  for (int i = 0; i < list->count; i++)
+    count += list->data[i].session == zke_session_id(session);
+  zke_free(list);
+  return count;
+}
+
+/* What the listeners were told: "HELD; OUT". */
+static char told[400];
+static int64_t told_token;
+
+static void listen(zke_lock *lock, int state, int64_t token, void *context) {
+  static const char *const names[] = {"OUT", "WAITING", "HELD", "LOST"};
+  const char *who = context;
+  size_t used = strlen(told);
+  (void)lock;
+  snprintf(told + used, sizeof told - used, "%s%s%s", used ? "; " : "", who,
+           names[state]);
+  if (state == ZKE_LOCK_HELD) told_token = token;
+}
+
+static zke_lock *make_listening(zke *session, const char *who) {
+  zke_lock *lock;
+  zke_lock_options o = {
+      .size = sizeof o, .listener = listen, .context = (void *)(uintptr_t)who};
+  ck_ok(zke_lock_new(session, PATH, &o, &lock));
+  return lock;
+}
+
+#define ck_told(expected)             \
+  do {                                \
+    ck_assert_str_eq(told, expected); \
+    told[0] = '\0';                   \
+  } while (0)
+
+/* A call on a thread of its own. */
+typedef struct call {
+  pthread_t thread;
+  zke_lock *lock;
+  int64_t deadline;
+  int rc;
+  bool done;
+  char sentence[512];
+} call;
+
+static void *run_acquire(void *context) {
+  call *c = context;
+  c->rc = zke_lock_acquire(c->lock, c->deadline);
+  snprintf(c->sentence, sizeof c->sentence, "%s", c->rc ? zke_errmsg() : "");
+  __atomic_store_n(&c->done, true, __ATOMIC_RELEASE);
+  return NULL;
+}
+
+static void acquire_aside(call *c, zke_lock *lock, int64_t deadline) {
+  *c = (call){.lock = lock, .deadline = deadline};
+  ck_assert_int_eq(pthread_create(&c->thread, NULL, run_acquire, c), 0);
+}
+
+static bool is_done(call *c) {
+  return __atomic_load_n(&c->done, __ATOMIC_ACQUIRE);
+}
+
+static void join(call *c) {
+  ck_until(is_done(c), 10000);
+  pthread_join(c->thread, NULL);
+}
+
+/* ---- one contender ---- */
+
+START_TEST(acquire_holds_and_release_gives_up) {
+  open_sessions();
+  zke_lock *lock = make(z[0], PATH);
+  ck_assert_int_eq(zke_lock_state(lock), ZKE_LOCK_OUT);
+  ck_assert_int_eq(zke_lock_token(lock), 0);
+  ck_ok(zke_lock_acquire(lock, soon(z[0])));
+  ck_assert_int_eq(zke_lock_state(lock), ZKE_LOCK_HELD);
+  ck_assert_int_gt(zke_lock_token(lock), 0);
+  ck_ok(zke_lock_check(lock));
+  ck_assert_int_eq(entries(z[0], PATH), 1);
+  ck_ok(zke_lock_release(lock));
+  ck_assert_int_eq(zke_lock_state(lock), ZKE_LOCK_OUT);
+  ck_assert_int_eq(zke_lock_token(lock), 0);
+  ck_rc(zke_lock_check(lock), ZKE_LOST);
+  ck_assert_int_eq(entries(z[0], PATH), 0);
+  zke_lock_free(lock);
+  close_sessions();
+}
+END_TEST
+
+/* The layout is Curator's; the directory says what it is. */
+START_TEST(znodes_are_named_as_curator_does) {
+  open_sessions();
+  zke_lock *lock = make(z[0], PATH);
+  char *data;
+  zke_strings *names;
+  ck_ok(zke_lock_acquire(lock, soon(z[0])));
+  ck_ok(zke_children(z[1], PATH, NULL, NULL, &names, NULL));
+  ck_assert_int_eq(names->count, 1);
+  const char *name = names->data[0];
+  ck_assert_uint_eq(strlen(name), strlen("_c_-lock-") + 36 + 10);
+  ck_assert_int_eq(strncmp(name, "_c_", 3), 0);
+  ck_assert_str_eq(name + 39, "-lock-0000000000");
+  zke_free(names);
+  ck_ok(zke_get(z[1], PATH, NULL, NULL, &data, NULL, NULL));
+  ck_assert_str_eq(data, "zkembed lock\n");
+  zke_free(data);
+  zke_lock_free(lock);
+  close_sessions();
+}
+END_TEST
+
+START_TEST(free_releases) {
+  open_sessions();
+  zke_lock *lock = make(z[0], PATH), *next = make(z[1], PATH);
+  ck_ok(zke_lock_acquire(lock, soon(z[0])));
+  zke_lock_free(lock);
+  zke_lock_free(NULL);
+  ck_ok(zke_lock_try(next));
+  zke_lock_free(next);
+  ck_assert_int_eq(entries(z[0], PATH), 0);
+  ck_assert_int_eq(watches(z[0]) + watches(z[1]), 0);
+  close_sessions();
+}
+END_TEST
+
+START_TEST(a_release_of_what_is_not_held_is_lost) {
+  open_sessions();
+  zke_lock *lock = make(z[0], PATH);
+  ck_rc(zke_lock_release(lock), ZKE_LOST);
+  ck_ok(zke_lock_acquire(lock, soon(z[0])));
+  ck_ok(zke_lock_release(lock));
+  ck_rc(zke_lock_release(lock), ZKE_LOST);
+  zke_lock_free(lock);
+  close_sessions();
+}
+END_TEST
+
+/* The container may be removed while nobody uses the lock. */
+START_TEST(a_removed_directory_is_made_again) {
+  open_sessions();
+  zke_lock *lock = make(z[0], PATH);
+  for (int i = 0; i < 3; i++) {
+    ck_ok(zke_lock_acquire(lock, soon(z[0])));
+    ck_ok(zke_lock_release(lock));
+    ck_ok(zke_delete(z[1], PATH, -1));
+    ck_ok(zke_delete(z[1], "/locks", -1));
+  }
+  zke_lock_free(lock);
+  close_sessions();
+}
+END_TEST
+
+START_TEST(arguments_are_checked) {
+  open_sessions();
+  zke_lock *lock = (zke_lock *)(void *)z;
+  zke_lock_options o = {.size = 3};
+  ck_rc(zke_lock_new(z[0], PATH, NULL, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_lock_new(z[0], "nope", NULL, &lock), ZKE_BADARGUMENTS);
+  ck_assert_ptr_null(lock);
+  ck_rc(zke_lock_new(z[0], "/", NULL, &lock), ZKE_BADARGUMENTS);
+  ck_rc(zke_lock_new(z[0], NULL, NULL, &lock), ZKE_BADARGUMENTS);
+  ck_rc(zke_lock_new(NULL, PATH, NULL, &lock), ZKE_BADARGUMENTS);
+  ck_rc(zke_lock_new(z[0], PATH, &o, &lock), ZKE_BADARGUMENTS);
+  o = (zke_lock_options){.size = sizeof o, .data = "x", .len = -1};
+  ck_rc(zke_lock_new(z[0], PATH, &o, &lock), ZKE_BADARGUMENTS);
+  ck_rc(zke_lock_acquire(NULL, 0), ZKE_BADARGUMENTS);
+  ck_rc(zke_lock_release(NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_lock_cancel(NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_lock_parties(z[0], PATH, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_lock_break(z[0], PATH, 0), ZKE_NONODE);
+  ck_rc(zke_lock_do(z[0], NULL, "a", 0, NULL, NULL), ZKE_BADARGUMENTS);
+  ck_assert_int_eq(entries(z[0], PATH), 0);
+  close_sessions();
+}
+END_TEST
+
+START_TEST(another_kind_on_the_path_is_refused) {
+  open_sessions();
+  ck_ok(zke_create(z[0], "/q", "zkembed queue\n", 14, ZKE_OPEN_ACL,
+                   ZKE_PERSISTENT, NULL, NULL));
+  ck_ok(zke_create(z[0], "/mine", "mine", 4, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
+                   NULL));
+  ck_ok(zke_create(z[0], "/free", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
+                   NULL));
+  zke_lock *queue = make(z[0], "/q"), *mine = make(z[0], "/mine");
+  zke_lock *empty = make(z[0], "/free");
+  ck_rc(zke_lock_acquire(queue, soon(z[0])), ZKE_OTHERKIND);
+  ck_says("queue");
+  ck_rc(zke_lock_try(queue), ZKE_OTHERKIND);
+  ck_rc(zke_lock_start(queue), ZKE_OTHERKIND);
+  ck_rc(zke_lock_steal(queue), ZKE_OTHERKIND);
+  ck_rc(zke_lock_try(mine), ZKE_OTHERKIND);
+  ck_ok(zke_lock_try(empty));
+  ck_assert_int_eq(entries(z[0], "/q") + entries(z[0], "/mine"), 0);
+  zke_lock_free(queue);
+  zke_lock_free(mine);
+  zke_lock_free(empty);
+  close_sessions();
+}
+END_TEST
+
+/* G9: what others put into the directory is neither followed nor touched. */
+START_TEST(foreign_children_are_ignored) {
+  static const char *const foreign[] = {
+      PATH "/x",
+      PATH "/lock-0000000000",
+      PATH "/_c_short-lock-0000000000",
+      PATH "/_c_00000000-0000-0000-0000-000000000000-lock-12x4567890",
+      PATH "/_c_00000000-0000-0000-0000-000000000000-other-0000000000",
+      PATH "/_c_00000000-0000-0000-0000-000000000000-lock-9999999999"};
+  enum { FOREIGN = sizeof foreign / sizeof *foreign };
+  open_sessions();
+  zke_lock *lock = make(z[0], PATH), *next = make(z[1], PATH);
+  ck_ok(zke_ensure_path(z[0], PATH, ZKE_PERSISTENT, ZKE_FOREVER));
+  for (int i = 0; i < FOREIGN; i++)
+    ck_ok(zke_create(z[3], foreign[i], "waiting 0000000000000001\n", 25,
+                     ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  ck_ok(zke_lock_acquire(lock, soon(z[0])));
+  ck_rc(zke_lock_try(next), ZKE_HELD);
+  ck_says("ann");
+  ck_ok(zke_lock_release(lock));
+  ck_ok(zke_lock_try(next));
+  zke_party_list *list;
+  ck_ok(zke_lock_parties(z[2], PATH, &list));
+  ck_assert_int_eq(list->count, 1);
+  zke_free(list);
+  zke_lock_free(lock);
+  zke_lock_free(next);
+  ck_assert_int_eq(entries(z[0], PATH), FOREIGN);
+  close_sessions();
+}
+END_TEST
+
+/* ---- several ---- */
+
+START_TEST(first_come_first_served) {
+  open_sessions();
+  zke_lock *lock[SESSIONS];
+  int64_t last = 0;
+  for (int i = 0; i < SESSIONS; i++) {
+    lock[i] = make(z[i], PATH);
+    ck_ok(zke_lock_start(lock[i]));
+  }
+  for (int i = 0; i < SESSIONS; i++) {
+    dispatch_all();
+    for (int j = i; j < SESSIONS; j++) {
+      ck_assert_int_eq(zke_lock_state(lock[j]),
+                       j == i ? ZKE_LOCK_HELD : ZKE_LOCK_WAITING);
+    }
+    ck_assert_int_gt(zke_lock_token(lock[i]), last);
+    last = zke_lock_token(lock[i]);
+    ck_ok(zke_lock_release(lock[i]));
+  }
+  for (int i = 0; i < SESSIONS; i++) {
+    zke_lock_free(lock[i]);
+    ck_assert_int_eq(watches(z[i]), 0);
+  }
+  close_sessions();
+}
+END_TEST
+
+/* One in the middle gives up: those behind keep their place. */
+START_TEST(a_waiter_that_leaves_does_not_let_others_in) {
+  open_sessions();
+  zke_lock *lock[3];
+  for (int i = 0; i < 3; i++) {
+    lock[i] = make(z[i], PATH);
+    ck_ok(zke_lock_start(lock[i]));
+  }
+  ck_ok(zke_lock_release(lock[1]));
+  dispatch_all();
+  ck_assert_int_eq(zke_lock_state(lock[1]), ZKE_LOCK_OUT);
+  ck_assert_int_eq(zke_lock_state(lock[2]), ZKE_LOCK_WAITING);
+  ck_ok(zke_lock_release(lock[0]));
+  dispatch_all();
+  ck_assert_int_eq(zke_lock_state(lock[2]), ZKE_LOCK_HELD);
+  for (int i = 0; i < 3; i++) zke_lock_free(lock[i]);
+  close_sessions();
+}
+END_TEST
+
+START_TEST(try_is_refused_naming_the_holder) {
+  char pid[40];
+  open_sessions();
+  zke_lock *lock = make(z[0], PATH), *other = make(z[1], PATH);
+  ck_ok(zke_lock_acquire(lock, soon(z[0])));
+  ck_rc(zke_lock_try(other), ZKE_HELD);
+  ck_says(PATH);
+  ck_says("ann");
+  snprintf(pid, sizeof pid, "pid %d", (int)getpid());
+  ck_says(pid);
+  ck_says("since 20");
+  ck_assert_int_eq(zke_lock_state(other), ZKE_LOCK_OUT);
+  ck_assert_int_eq(entries(z[0], PATH), 1);
+  ck_assert_int_eq(watches(z[1]), 0);
+  ck_ok(zke_lock_release(lock));
+  ck_ok(zke_lock_try(other));
+  zke_lock_free(lock);
+  zke_lock_free(other);
+  close_sessions();
+}
+END_TEST
+
+START_TEST(a_timeout_names_the_holder_and_leaves_nothing) {
+  open_sessions();
+  zke_lock *lock = make(z[0], PATH), *other = make(z[1], PATH);
+  ck_ok(zke_lock_acquire(lock, soon(z[0])));
+  for (int i = 0; i < 2; i++) { /* in the past, and in a moment */
+    int64_t deadline = zke_now(z[1]) + (i ? 20 : -1);
+    ck_rc(zke_lock_acquire(other, deadline), ZKE_OPERATIONTIMEOUT);
+    ck_says("ann");
+    ck_assert(zke_now(z[1]) >= deadline);
+    ck_assert_int_eq(zke_lock_state(other), ZKE_LOCK_OUT);
+    ck_assert_int_eq(entries(z[0], PATH), 1);
+    ck_assert_int_eq(watches(z[1]), 0);
+  }
+  zke_lock_free(lock);
+  zke_lock_free(other);
+  close_sessions();
+}
+END_TEST
+
+/* A deadline that has passed still gets a lock that is free. */
+START_TEST(a_free_lock_needs_no_time) {
+  open_sessions();
+  zke_lock *lock = make(z[0], PATH);
+  ck_ok(zke_lock_acquire(lock, zke_now(z[0])));
+  zke_lock_free(lock);
+  close_sessions();
+}
+END_TEST
+
+START_TEST(a_waiting_thread_gets_it_on_release) {
+  open_sessions();
+  zke_lock *lock = make(z[0], PATH), *other = make(z[1], PATH);
+  call c;
+  ck_ok(zke_lock_acquire(lock, soon(z[0])));
+  acquire_aside(&c, other, ZKE_FOREVER);
+  ck_until(entries(z[0], PATH) == 2, 5000);
+  ck_assert(!is_done(&c));
+  int64_t token = zke_lock_token(lock);
+  ck_ok(zke_lock_release(lock));
+  join(&c);
+  ck_assert_int_eq(c.rc, ZKE_OK);
+  ck_assert_int_gt(zke_lock_token(other), token);
+  zke_lock_free(lock);
+  zke_lock_free(other);
+  close_sessions();
+}
+END_TEST
+
+START_TEST(cancel_ends_the_wait_of_another_thread) {
+  open_sessions();
+  zke_lock *lock = make(z[0], PATH), *other = make(z[1], PATH);
+  call c;
+  ck_ok(zke_lock_acquire(lock, soon(z[0])));
+  acquire_aside(&c, other, ZKE_FOREVER);
+  ck_until(entries(z[0], PATH) == 2, 5000);
+  ck_ok(zke_lock_cancel(other));
+  join(&c);
+  ck_assert_int_eq(c.rc, ZKE_CANCELLED);
+  ck_assert_ptr_nonnull(strstr(c.sentence, PATH));
+  ck_assert_int_eq(zke_lock_state(other), ZKE_LOCK_OUT);
+  ck_assert_int_eq(entries(z[0], PATH), 1);
+  ck_ok(zke_lock_release(lock)); /* the cancellation is spent */
+  ck_ok(zke_lock_acquire(other, soon(z[1])));
+  zke_lock_free(lock);
+  zke_lock_free(other);
+  close_sessions();
+}
+END_TEST
+
+START_TEST(cancel_without_a_wait_ends_the_next_one) {
+  open_sessions();
+  zke_lock *lock = make(z[0], PATH), *other = make(z[1], PATH);
+  ck_ok(zke_lock_acquire(lock, soon(z[0])));
+  ck_ok(zke_lock_cancel(other));
+  ck_rc(zke_lock_acquire(other, ZKE_FOREVER), ZKE_CANCELLED);
+  ck_rc(zke_lock_acquire(other, zke_now(z[1])), ZKE_OPERATIONTIMEOUT);
+  zke_lock_free(lock);
+  zke_lock_free(other);
+  close_sessions();
+}
+END_TEST
+
+/* acquire() after start() waits in the place taken before. */
+START_TEST(a_started_lock_can_be_waited_for) {
+  open_sessions();
+  zke_lock *lock[3];
+  for (int i = 0; i < 3; i++) {
+    lock[i] = make(z[i], PATH);
+    ck_ok(zke_lock_start(lock[i]));
+  }
+  call c;
+  acquire_aside(&c, lock[1], ZKE_FOREVER);
+  ck_ok(zke_lock_release(lock[0]));
+  join(&c);
+  ck_assert_int_eq(c.rc, ZKE_OK);
+  ck_assert_int_eq(zke_lock_state(lock[1]), ZKE_LOCK_HELD);
+  ck_rc(zke_lock_start(lock[1]), ZKE_MISUSE);
+  for (int i = 0; i < 3; i++) zke_lock_free(lock[i]);
+  close_sessions();
+}
+END_TEST
+
+/* ---- reentrance ---- */
+
+START_TEST(acquiring_twice_is_refused_unless_asked_for) {
+  open_sessions();
+  zke_lock *lock = make(z[0], PATH);
+  ck_ok(zke_lock_acquire(lock, soon(z[0])));
+  ck_rc(zke_lock_acquire(lock, soon(z[0])), ZKE_MISUSE);
+  ck_rc(zke_lock_try(lock), ZKE_MISUSE);
+  ck_assert_int_eq(zke_lock_state(lock), ZKE_LOCK_HELD);
+  ck_ok(zke_lock_check(lock));
+  ck_ok(zke_lock_release(lock));
+  ck_assert_int_eq(entries(z[0], PATH), 0);
+  zke_lock_free(lock);
+  close_sessions();
+}
+END_TEST
+
+START_TEST(a_reentrant_lock_counts) {
+  zke_lock_options o = {.size = sizeof o, .reentrant = 1};
+  zke_lock *lock, *other;
+  open_sessions();
+  ck_ok(zke_lock_new(z[0], PATH, &o, &lock));
+  other = make(z[1], PATH);
+  ck_ok(zke_lock_acquire(lock, soon(z[0])));
+  int64_t token = zke_lock_token(lock);
+  ck_ok(zke_lock_try(lock));
+  ck_ok(zke_lock_acquire(lock, zke_now(z[0])));
+  for (int i = 0; i < 2; i++) {
+    ck_ok(zke_lock_release(lock));
+    ck_assert_int_eq(zke_lock_token(lock), token);
+    ck_rc(zke_lock_try(other), ZKE_HELD);
+  }
+  ck_ok(zke_lock_release(lock));
+  ck_ok(zke_lock_try(other));
+  ck_rc(zke_lock_release(lock), ZKE_LOST);
+  zke_lock_free(lock);
+  zke_lock_free(other);
+  close_sessions();
+}
+END_TEST
+
+/* Losing it loses all of its acquisitions. */
+START_TEST(a_lost_reentrant_lock_begins_anew) {
+  zke_lock_options o = {.size = sizeof o, .reentrant = 1};
+  zke_lock *lock;
+  open_sessions();
+  ck_ok(zke_lock_new(z[0], PATH, &o, &lock));
+  ck_ok(zke_lock_acquire(lock, soon(z[0])));
+  ck_ok(zke_lock_acquire(lock, soon(z[0])));
+  ck_ok(zke_lock_break(z[1], PATH, 0));
+  ck_rc(zke_lock_acquire(lock, soon(z[0])), ZKE_LOST);
+  ck_ok(zke_lock_acquire(lock, soon(z[0])));
+  ck_ok(zke_lock_release(lock));
+  ck_assert_int_eq(zke_lock_state(lock), ZKE_LOCK_OUT);
+  zke_lock_free(lock);
+  close_sessions();
+}
+END_TEST
+
+/* ---- the listener ---- */
+
+START_TEST(the_listener_hears_held_and_out) {
+  open_sessions();
+  zke_lock *lock = make_listening(z[0], "");
+  ck_ok(zke_lock_acquire(lock, soon(z[0])));
+  ck_assert_int_eq(told_token, zke_lock_token(lock));
+  ck_told("HELD");
+  ck_ok(zke_lock_release(lock));
+  ck_told("OUT");
+  zke_lock_free(lock);
+  ck_told("");
+  close_sessions();
+}
+END_TEST
+
+START_TEST(the_listener_hears_its_turn_in_dispatch) {
+  open_sessions();
+  zke_lock *lock = make(z[0], PATH), *other = make_listening(z[1], "");
+  ck_ok(zke_lock_acquire(lock, soon(z[0])));
+  ck_ok(zke_lock_start(other));
+  dispatch_all();
+  ck_told("");
+  ck_ok(zke_lock_release(lock));
+  ck_told("");
+  dispatch_all();
+  ck_told("HELD");
+  zke_lock_free(lock);
+  zke_lock_free(other);
+  close_sessions();
+}
+END_TEST
+
+/* A listener may call the recipe, and free it (rules of support.h). */
+static void release_it(zke_lock *lock, int state, int64_t token, void *out) {
+  (void)token;
+  if (state == ZKE_LOCK_HELD) *(int *)out = zke_lock_release(lock);
+}
+
+static void free_it(zke_lock *lock, int state, int64_t token, void *count) {
+  (void)state, (void)token;
+  zke_lock_free(lock);
+  ++*(int *)count;
+}
+
+START_TEST(a_listener_may_release) {
+  int rc = 1;
+  zke_lock_options o = {
+      .size = sizeof o, .listener = release_it, .context = &rc};
+  zke_lock *lock;
+  open_sessions();
+  ck_ok(zke_lock_new(z[0], PATH, &o, &lock));
+  ck_ok(zke_lock_start(lock));
+  ck_ok(rc);
+  ck_assert_int_eq(zke_lock_state(lock), ZKE_LOCK_OUT);
+  ck_assert_int_eq(entries(z[0], PATH), 0);
+  zke_lock_free(lock);
+  close_sessions();
+}
+END_TEST
+
+START_TEST(a_listener_may_free) {
+  int count = 0;
+  zke_lock_options o = {
+      .size = sizeof o, .listener = free_it, .context = &count};
+  zke_lock *lock, *other;
+  open_sessions();
+  other = make(z[1], PATH);
+  ck_ok(zke_lock_acquire(other, soon(z[1])));
+  ck_ok(zke_lock_new(z[0], PATH, &o, &lock));
+  ck_ok(zke_lock_start(lock));
+  ck_ok(zke_lock_release(other));
+  dispatch_all();
+  ck_assert_int_eq(count, 1);
+  ck_assert_int_eq(entries(z[0], PATH), 0);
+  ck_assert_int_eq(watches(z[0]), 0);
+  zke_lock_free(other);
+  close_sessions();
+}
+END_TEST
+
+/* ---- losing it ---- */
+
+START_TEST(a_broken_lock_goes_to_the_next) {
+  open_sessions();
+  zke_lock *lock = make_listening(z[0], "a "), *next = make(z[1], PATH);
+  zke_party_list *list;
+  ck_ok(zke_lock_acquire(lock, soon(z[0])));
+  int64_t token = zke_lock_token(lock);
+  ck_ok(zke_lock_start(next));
+  ck_told("a HELD");
+  ck_ok(zke_lock_parties(z[2], PATH, &list));
+  ck_assert_int_eq(list->data[0].mzxid, token);
+  zke_free(list);
+  ck_rc(zke_lock_break(z[2], PATH, token + 1), ZKE_NONODE);
+  ck_assert_int_eq(entries(z[2], PATH), 2);
+  ck_ok(zke_lock_break(z[2], PATH, token));
+  ck_rc(zke_lock_break(z[2], PATH, token), ZKE_NONODE);
+  dispatch_all();
+  ck_told("a LOST");
+  ck_assert_int_eq(zke_lock_state(lock), ZKE_LOCK_LOST);
+  ck_assert_int_eq(zke_lock_token(lock), 0);
+  ck_assert_int_eq(zke_lock_state(next), ZKE_LOCK_HELD);
+  ck_assert_int_gt(zke_lock_token(next), token);
+  ck_rc(zke_lock_release(lock), ZKE_LOST);
+  ck_ok(zke_lock_check(next)); /* … and it released nobody else's */
+  zke_lock_free(lock);
+  zke_lock_free(next);
+  close_sessions();
+}
+END_TEST
+
+/* Without a listener it is the question that finds out. */
+START_TEST(check_and_op_find_a_lock_broken) {
+  zke_op op;
+  open_sessions();
+  zke_lock *lock = make(z[0], PATH);
+  ck_rc(zke_lock_op(lock, &op), ZKE_LOST);
+  ck_rc(zke_lock_op(lock, NULL), ZKE_BADARGUMENTS);
+  ck_ok(zke_lock_acquire(lock, soon(z[0])));
+  ck_ok(zke_lock_op(lock, &op));
+  ck_ok(zke_multi(z[0], &op, 1, NULL));
+  ck_ok(zke_lock_break(z[1], PATH, 0));
+  ck_ok(zke_lock_op(lock, &op));
+  ck_rc(zke_multi(z[0], &op, 1, NULL), ZKE_NONODE);
+  ck_rc(zke_lock_check(lock), ZKE_LOST);
+  ck_assert_int_eq(zke_lock_state(lock), ZKE_LOCK_LOST);
+  ck_rc(zke_lock_op(lock, &op), ZKE_LOST);
+  ck_ok(zke_lock_acquire(lock, soon(z[0]))); /* usable again */
+  zke_lock_free(lock);
+  close_sessions();
+}
+END_TEST
+
+START_TEST(a_waiter_whose_znode_is_deleted_has_lost) {
+  open_sessions();
+  zke_lock *lock = make(z[0], PATH), *other = make(z[1], PATH);
+  call c;
+  zke_party_list *list;
+  char path[300];
+  ck_ok(zke_lock_acquire(lock, soon(z[0])));
+  acquire_aside(&c, other, ZKE_FOREVER);
+  ck_until(entries(z[0], PATH) == 2, 5000);
+  ck_ok(zke_lock_parties(z[2], PATH, &list));
+  snprintf(path, sizeof path, PATH "/%s", list->data[1].name);
+  zke_free(list);
+  ck_ok(zke_delete(z[2], path, -1));
+  join(&c);
+  ck_assert_int_eq(c.rc, ZKE_LOST);
+  zke_lock_free(lock);
+  zke_lock_free(other);
+  ck_assert_int_eq(watches(z[0]) + watches(z[1]), 0);
+  close_sessions();
+}
+END_TEST
+
+/* "After the session is lost, no recipe object still claims to hold." */
+START_TEST(an_expired_session_holds_nothing) {
+  open_sessions();
+  zke_lock *lock = make_listening(z[0], ""), *next = make(z[1], PATH);
+  zke_op op;
+  ck_ok(zke_lock_acquire(lock, soon(z[0])));
+  ck_ok(zke_lock_start(next));
+  ck_told("HELD");
+  ck_ok(zke_expire(z[2], zke_session_id(z[0])));
+  zke_dispatch(z[0], NULL);
+  ck_told("LOST");
+  ck_assert_int_eq(zke_lock_state(lock), ZKE_LOCK_LOST);
+  ck_assert_int_eq(zke_lock_token(lock), 0);
+  ck_rc(zke_lock_check(lock), ZKE_INVALIDSTATE);
+  ck_rc(zke_lock_op(lock, &op), ZKE_INVALIDSTATE);
+  ck_rc(zke_lock_release(lock), ZKE_INVALIDSTATE);
+  ck_rc(zke_lock_acquire(lock, ZKE_FOREVER), ZKE_INVALIDSTATE);
+  zke_dispatch(z[1], NULL);
+  ck_assert_int_eq(zke_lock_state(next), ZKE_LOCK_HELD);
+  zke_lock_free(lock);
+  zke_lock_free(next);
+  close_sessions();
+}
+END_TEST
+
+/* … also when nothing was dispatched: the next call finds out. */
+START_TEST(an_expired_session_is_found_by_the_next_call) {
+  open_sessions();
+  zke_lock *lock = make(z[0], PATH);
+  ck_ok(zke_lock_acquire(lock, soon(z[0])));
+  ck_ok(zke_expire(z[2], zke_session_id(z[0])));
+  int rc = zke_lock_check(lock);
+  ck_assert(rc == ZKE_SESSIONEXPIRED || rc == ZKE_INVALIDSTATE ||
+            rc == ZKE_LOST);
+  ck_assert_int_eq(zke_lock_token(lock), 0);
+  ck_assert_int_ne(zke_lock_state(lock), ZKE_LOCK_HELD);
+  zke_lock_free(lock);
+  close_sessions();
+}
+END_TEST
+
+START_TEST(a_waiter_whose_session_expires_returns) {
+  open_sessions();
+  zke_lock *lock = make(z[0], PATH), *other = make(z[1], PATH);
+  call c;
+  ck_ok(zke_lock_acquire(lock, soon(z[0])));
+  acquire_aside(&c, other, ZKE_FOREVER);
+  ck_until(entries(z[0], PATH) == 2, 5000);
+  ck_ok(zke_expire(z[2], zke_session_id(z[1])));
+  join(&c);
+  ck_assert(c.rc == ZKE_INVALIDSTATE || c.rc == ZKE_LOST ||
+            c.rc == ZKE_SESSIONEXPIRED);
+  ck_assert_int_eq(zke_lock_state(other), ZKE_LOCK_LOST);
+  zke_lock_free(lock);
+  zke_lock_free(other);
+  close_sessions();
+}
+END_TEST
+
+/* ---- stealing ---- */
+
+START_TEST(a_thief_holds_and_the_line_stays) {
+  open_sessions();
+  zke_lock *lock = make_listening(z[0], "a "), *next = make(z[1], PATH);
+  zke_lock *thief = make(z[2], PATH);
+  ck_ok(zke_lock_acquire(lock, soon(z[0])));
+  ck_ok(zke_lock_start(next));
+  int64_t token = zke_lock_token(lock);
+  ck_ok(zke_lock_steal(thief));
+  ck_assert_int_eq(zke_lock_state(thief), ZKE_LOCK_HELD);
+  ck_assert_int_gt(zke_lock_token(thief), token);
+  dispatch_all();
+  ck_told("a HELD; a LOST");
+  ck_assert_int_eq(zke_lock_state(next), ZKE_LOCK_WAITING);
+  ck_rc(zke_lock_steal(thief), ZKE_MISUSE);
+  token = zke_lock_token(thief);
+  ck_ok(zke_lock_release(thief));
+  dispatch_all();
+  ck_assert_int_eq(zke_lock_state(next), ZKE_LOCK_HELD);
+  ck_assert_int_gt(zke_lock_token(next), token);
+  zke_lock_free(lock);
+  zke_lock_free(next);
+  zke_lock_free(thief);
+  for (int i = 0; i < 3; i++) ck_assert_int_eq(watches(z[i]), 0);
+  close_sessions();
+}
+END_TEST
+
+START_TEST(stealing_what_nobody_holds_is_trying) {
+  open_sessions();
+  zke_lock *thief = make(z[0], PATH);
+  ck_ok(zke_lock_steal(thief));
+  ck_assert_int_eq(zke_lock_state(thief), ZKE_LOCK_HELD);
+  ck_ok(zke_lock_release(thief));
+  zke_lock_free(thief);
+  close_sessions();
+}
+END_TEST
+
+/* One that waits already may lose its patience: its old place goes. */
+START_TEST(a_waiter_may_steal) {
+  open_sessions();
+  zke_lock *lock[3];
+  for (int i = 0; i < 3; i++) {
+    lock[i] = make(z[i], PATH);
+    ck_ok(zke_lock_start(lock[i]));
+  }
+  ck_ok(zke_lock_steal(lock[2]));
+  ck_assert_int_eq(entries(z[0], PATH), 2);
+  ck_assert_int_eq(zke_lock_state(lock[2]), ZKE_LOCK_HELD);
+  dispatch_all();
+  ck_assert_int_eq(zke_lock_state(lock[1]), ZKE_LOCK_WAITING);
+  ck_ok(zke_lock_release(lock[2]));
+  dispatch_all();
+  ck_assert_int_eq(zke_lock_state(lock[1]), ZKE_LOCK_HELD);
+  for (int i = 0; i < 3; i++) zke_lock_free(lock[i]);
+  close_sessions();
+}
+END_TEST
+
+/* It is first already, only it has not looked yet. */
+START_TEST(a_waiter_whose_turn_has_come_may_steal) {
+  open_sessions();
+  zke_lock *lock = make(z[0], PATH), *next = make(z[1], PATH);
+  ck_ok(zke_lock_acquire(lock, soon(z[0])));
+  ck_ok(zke_lock_start(next));
+  int64_t token = zke_lock_token(lock);
+  ck_ok(zke_lock_release(lock));
+  ck_ok(zke_lock_steal(next));
+  ck_assert_int_eq(zke_lock_state(next), ZKE_LOCK_HELD);
+  ck_assert_int_gt(zke_lock_token(next), token);
+  zke_lock_free(lock);
+  zke_lock_free(next);
+  close_sessions();
+}
+END_TEST
+
+/* ---- contenders ---- */
+
+START_TEST(contenders_are_listed_in_order) {
+  zke_lock *lock[3];
+  zke_party_list *list;
+  open_sessions();
+  ck_ok(zke_lock_parties(z[3], PATH, &list));
+  ck_assert_int_eq(list->count, 0);
+  zke_free(list);
+  for (int i = 0; i < 3; i++) {
+    zke_lock_options o = {.size = sizeof o, .data = "job\0x", .len = 5};
+    ck_ok(zke_lock_new(z[i], PATH, i == 1 ? &o : NULL, &lock[i]));
+    ck_ok(zke_lock_start(lock[i]));
+  }
+  ck_ok(zke_lock_parties(z[3], PATH, &list));
+  ck_assert_int_eq(list->count, 3);
+  for (int i = 0; i < 3; i++) {
+    const zke_party *p = &list->data[i];
+    ck_assert_int_eq(p->held, i == 0);
+    ck_assert_int_eq(p->session, zke_session_id(z[i]));
+    ck_assert_int_eq(p->pid, getpid());
+    ck_assert_str_eq(p->kind, "lock-");
+    ck_assert_int_gt(p->queued_ms, INT64_C(1700000000000));
+    ck_assert(p->since_ms >= p->queued_ms);
+    ck_assert_int_eq(p->len, i == 1 ? 5 : -1);
+  }
+  ck_assert_str_eq(list->data[1].identity, "bob");
+  ck_assert_mem_eq(list->data[1].data, "job\0x", 5);
+  ck_assert_int_eq(list->data[0].mzxid, zke_lock_token(lock[0]));
+  zke_free(list);
+  for (int i = 0; i < 3; i++) zke_lock_free(lock[i]);
+  close_sessions();
+}
+END_TEST
+
+/* ---- the simplest use ---- */
+
+static int note_token(zke *session, int64_t token, void *arg) {
+  *(int64_t *)arg = token;
+  return entries(session, "/base/name") == 1 ? ZKE_NOTEMPTY : ZKE_OK;
+}
+
+START_TEST(do_acquires_calls_and_releases) {
+  int64_t token = 0;
+  open_sessions();
+  ck_rc(zke_lock_do(z[0], "/base", "name", soon(z[0]), note_token, &token),
+        ZKE_NOTEMPTY); /* what the function returned */
+  ck_assert_int_gt(token, 0);
+  ck_assert_int_eq(entries(z[0], "/base/name"), 0);
+  ck_ok(zke_lock_do(z[0], "/", "top", soon(z[0]), note_token, &token));
+  zke_lock *lock = make(z[1], "/base/name");
+  ck_ok(zke_lock_acquire(lock, soon(z[1])));
+  ck_rc(zke_lock_do(z[0], "/base", "name", zke_now(z[0]), note_token, &token),
+        ZKE_OPERATIONTIMEOUT);
+  ck_says("bob");
+  zke_lock_free(lock);
+  close_sessions();
+}
+END_TEST
+
+/* ---- deadlocks ---- */
+
+/* A lock, or with a mode a read/write lock. */
+typedef struct thing {
+  char path[32];
+  int mode; /* 0, ZKE_RWLOCK_READ or ZKE_RWLOCK_WRITE */
+  zke_lock *lock;
+  zke_rwlock *rw;
+} thing;
+
+static void thing_open(thing *t, zke *session, int no_check) {
+  zke_lock_options o = {.size = sizeof o, .no_deadlock_check = no_check};
+  if (t->mode)
+    ck_ok(zke_rwlock_new(session, t->path, NULL, &t->rw));
+  else
+    ck_ok(zke_lock_new(session, t->path, &o, &t->lock));
+}
+
+static int thing_acquire(thing *t, int64_t deadline) {
+  return t->mode ? zke_rwlock_acquire(t->rw, t->mode, deadline)
+                 : zke_lock_acquire(t->lock, deadline);
+}
+
+static void thing_free(thing *t) {
+  zke_rwlock_free(t->rw);
+  zke_lock_free(t->lock);
+}
+
+/* One that takes its own, waits until all have theirs, and then wants
+ * another's. */
+typedef struct actor {
+  pthread_t thread;
+  zke *session;
+  pthread_barrier_t *all;
+  thing own, wanted;
+  int no_check, rc;
+  int64_t limit_ms; /* 5000 */
+  char sentence[512];
+} actor;
+
+static void *act(void *context) {
+  actor *a = context;
+  int64_t limit = a->limit_ms ? a->limit_ms : 5000;
+  thing_open(&a->own, a->session, 0);
+  thing_open(&a->wanted, a->session, a->no_check);
+  ck_ok(thing_acquire(&a->own, soon(a->session)));
+  pthread_barrier_wait(a->all);
+  a->rc = thing_acquire(&a->wanted, zke_now(a->session) + limit);
+  if (a->rc != ZKE_OK)
+    snprintf(a->sentence, sizeof a->sentence, "%s", zke_errmsg());
+  thing_free(&a->wanted);
+  thing_free(&a->own);
+  return NULL;
+}
+
+/* Returns how many had this result. */
+static int run_actors(actor *a, int count, int result) {
+  pthread_barrier_t all;
+  int found = 0;
+  pthread_barrier_init(&all, NULL, (unsigned)count);
+  for (int i = 0; i < count; i++) {
+    a[i].all = &all;
+    pthread_create(&a[i].thread, NULL, act, &a[i]);
+  }
+  for (int i = 0; i < count; i++) {
+    pthread_join(a[i].thread, NULL);
+    found += a[i].rc == result;
+  }
+  pthread_barrier_destroy(&all);
+  return found;
+}
+
+/* Each wants its neighbour's lock. */
+static int run_ring(actor *a, int count, int result) {
+  for (int i = 0; i < count; i++) {
+    snprintf(a[i].own.path, sizeof a[i].own.path, "/ring/%d", i);
+    snprintf(a[i].wanted.path, sizeof a[i].wanted.path, "/ring/%d",
+             (i + 1) % count);
+  }
+  return run_actors(a, count, result);
+}
+
+/* Exactly one of a circle fails; the others get what they want. */
+static void expect_one_victim(actor *a, int count) {
+  ck_assert_int_eq(run_ring(a, count, ZKE_DEADLOCK), 1);
+  for (int i = 0; i < count; i++) {
+    if (a[i].rc == ZKE_OK) continue;
+    ck_assert_int_eq(a[i].rc, ZKE_DEADLOCK);
+    for (int j = 0; j < count; j++) { /* the sentence tells the circle */
+      ck_assert_msg(strstr(a[i].sentence, a[j].own.path), "%s", a[i].sentence);
+    }
+    ck_assert_msg(strstr(a[i].sentence, "pid"), "%s", a[i].sentence);
+  }
+}
+
+START_TEST(a_circle_has_one_victim) {
+  open_sessions();
+  for (int count = 2; count <= SESSIONS; count++) {
+    actor a[SESSIONS] = {{0}};
+    for (int i = 0; i < count; i++) a[i].session = z[i];
+    expect_one_victim(a, count);
+  }
+  close_sessions();
+}
+END_TEST
+
+START_TEST(threads_of_one_session_can_make_a_circle) {
+  actor a[3] = {{0}};
+  open_sessions();
+  for (int i = 0; i < 3; i++) a[i].session = z[0];
+  expect_one_victim(a, 3);
+  close_sessions();
+}
+END_TEST
+
+START_TEST(the_check_can_be_turned_off) {
+  actor a[2] = {{.limit_ms = 100, .no_check = 1},
+                {.limit_ms = 100, .no_check = 1}};
+  open_sessions();
+  for (int i = 0; i < 2; i++) a[i].session = z[i];
+  int late = run_ring(a, 2, ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_ge(late, 1); /* the other gets it when the first gives up */
+  ck_assert_int_ne(a[0].rc, ZKE_DEADLOCK);
+  ck_assert_int_ne(a[1].rc, ZKE_DEADLOCK);
+  close_sessions();
+}
+END_TEST
+
+START_TEST(two_objects_of_one_thread_deadlock) {
+  open_sessions();
+  zke_lock *lock = make(z[0], PATH), *again = make(z[0], PATH);
+  ck_ok(zke_lock_acquire(lock, soon(z[0])));
+  ck_rc(zke_lock_acquire(again, soon(z[0])), ZKE_DEADLOCK);
+  ck_says(PATH);
+  ck_assert_int_eq(entries(z[0], PATH), 1);
+  zke_lock_free(again);
+  zke_lock_free(lock);
+  close_sessions();
+}
+END_TEST
+
+/* Who closes a circle may stand in front of another in it: it had started to
+ * queue before it waited. */
+START_TEST(a_circle_closed_by_waiting_late_is_found) {
+  open_sessions();
+  zke_lock *a = make(z[0], "/ring/0"), *b = make(z[0], "/ring/1");
+  actor other = {.session = z[1], .limit_ms = 3000};
+  pthread_barrier_t all;
+  pthread_barrier_init(&all, NULL, 2);
+  other.all = &all;
+  strcpy(other.own.path, "/ring/1");
+  strcpy(other.wanted.path, "/ring/0");
+  ck_ok(zke_lock_acquire(a, soon(z[0])));
+  pthread_create(&other.thread, NULL, act, &other);
+  ck_until(entries(z[0], "/ring/1") == 1, 5000);
+  ck_ok(zke_lock_start(b));
+  pthread_barrier_wait(&all);
+  ck_until(entries(z[0], "/ring/0") == 2, 5000);
+  int rc = zke_lock_acquire(b, zke_now(z[0]) + 3000);
+  zke_lock_free(b);
+  zke_lock_free(a);
+  pthread_join(other.thread, NULL);
+  ck_assert_msg((rc == ZKE_DEADLOCK) + (other.rc == ZKE_DEADLOCK) == 1,
+                "%s and %s", zke_error_name(rc), zke_error_name(other.rc));
+  pthread_barrier_destroy(&all);
+  close_sessions();
+}
+END_TEST
+
+START_TEST(a_chain_is_no_circle) {
+  open_sessions();
+  zke_lock *a = make(z[0], "/ring/0"), *late = make(z[2], "/ring/1");
+  actor middle = {.session = z[1], .limit_ms = 5000};
+  pthread_barrier_t all;
+  call c;
+  pthread_barrier_init(&all, NULL, 1);
+  middle.all = &all;
+  strcpy(middle.own.path, "/ring/1");
+  strcpy(middle.wanted.path, "/ring/0");
+  ck_ok(zke_lock_acquire(a, soon(z[0])));
+  pthread_create(&middle.thread, NULL, act, &middle);
+  ck_until(entries(z[0], "/ring/0") == 2, 5000);
+  acquire_aside(&c, late, soon(z[2]));
+  ck_until(entries(z[0], "/ring/1") == 2, 5000);
+  ck_ok(zke_lock_release(a));
+  pthread_join(middle.thread, NULL);
+  join(&c);
+  ck_ok(middle.rc);
+  ck_ok(c.rc);
+  zke_lock_free(a);
+  zke_lock_free(late);
+  close_sessions();
+}
+END_TEST
+
+/* One who has only queued goes on with other things, and so may release. */
+START_TEST(who_does_not_block_closes_no_circle) {
+  open_sessions();
+  zke_lock *a = make(z[0], "/ring/0"), *b = make(z[0], "/ring/1");
+  actor other = {.session = z[1], .limit_ms = 60};
+  pthread_barrier_t all;
+  pthread_barrier_init(&all, NULL, 2);
+  other.all = &all;
+  strcpy(other.own.path, "/ring/1");
+  strcpy(other.wanted.path, "/ring/0");
+  ck_ok(zke_lock_acquire(a, soon(z[0])));
+  pthread_create(&other.thread, NULL, act, &other);
+  ck_until(entries(z[0], "/ring/1") == 1, 5000);
+  ck_ok(zke_lock_start(b));
+  pthread_barrier_wait(&all);
+  pthread_join(other.thread, NULL);
+  ck_assert_int_eq(other.rc, ZKE_OPERATIONTIMEOUT);
+  zke_lock_free(a);
+  zke_lock_free(b);
+  close_sessions();
+}
+END_TEST
+
+/* Thread 1 of a session holds what another session waits for, thread 2 waits
+ * for what that one holds: thread 1 can go on, so there is no circle. */
+START_TEST(two_threads_of_a_session_are_two) {
+  open_sessions();
+  zke_lock *a = make(z[0], "/ring/0"), *b = make(z[0], "/ring/1");
+  actor other = {.session = z[1], .limit_ms = 5000};
+  pthread_barrier_t all;
+  call c;
+  pthread_barrier_init(&all, NULL, 2);
+  other.all = &all;
+  strcpy(other.own.path, "/ring/1");
+  strcpy(other.wanted.path, "/ring/0");
+  ck_ok(zke_lock_acquire(a, soon(z[0])));
+  pthread_create(&other.thread, NULL, act, &other);
+  ck_until(entries(z[0], "/ring/1") == 1, 5000);
+  acquire_aside(&c, b, soon(z[0]));
+  ck_until(entries(z[0], "/ring/1") == 2, 5000);
+  pthread_barrier_wait(&all);
+  ck_until(entries(z[0], "/ring/0") == 2, 5000);
+  ck_ok(zke_lock_release(a));
+  pthread_join(other.thread, NULL);
+  join(&c);
+  ck_ok(other.rc);
+  ck_ok(c.rc);
+  zke_lock_free(a);
+  zke_lock_free(b);
+  close_sessions();
+}
+END_TEST
+
+/* Read/write locks and locks in one circle; two readers make none. */
+static const struct mixture {
+  thing own[2];
+  int victims;
+} mixtures[] = {
+    {{{.path = "/rw/0", .mode = ZKE_RWLOCK_READ}, {.path = "/ring/0"}}, 0},
+    {{{.path = "/rw/0", .mode = ZKE_RWLOCK_WRITE}, {.path = "/ring/0"}}, 1},
+    {{{.path = "/rw/0", .mode = ZKE_RWLOCK_WRITE},
+      {.path = "/rw/1", .mode = ZKE_RWLOCK_WRITE}},
+     1},
+    {{{.path = "/rw/0", .mode = ZKE_RWLOCK_READ},
+      {.path = "/rw/1", .mode = ZKE_RWLOCK_READ}},
+     0},
+};
+
+START_TEST(readers_block_writers_only) {
+  const struct mixture *m = &mixtures[_i];
+  actor a[2] = {{0}};
+  open_sessions();
+  for (int i = 0; i < 2; i++) {
+    a[i].session = z[i];
+    a[i].own = m->own[i];
+    a[i].wanted = m->own[1 - i];
+  }
+  ck_assert_int_eq(run_actors(a, 2, ZKE_DEADLOCK), m->victims);
+  ck_assert_int_eq((a[0].rc == ZKE_OK) + (a[1].rc == ZKE_OK), 2 - m->victims);
+  close_sessions();
+}
+END_TEST
+
+/* What one holds for reading the other wants to write. */
+START_TEST(a_reader_can_be_in_a_circle) {
+  const thing reads = {.path = "/rw/0", .mode = ZKE_RWLOCK_READ};
+  const thing writes = {.path = "/rw/0", .mode = ZKE_RWLOCK_WRITE};
+  const thing lock = {.path = "/ring/0"};
+  actor a[2] = {{.own = reads, .wanted = lock},
+                {.own = lock, .wanted = writes}};
+  open_sessions();
+  for (int i = 0; i < 2; i++) a[i].session = z[i];
+  ck_assert_int_eq(run_actors(a, 2, ZKE_DEADLOCK), 1);
+  ck_assert_int_eq((a[0].rc == ZKE_OK) + (a[1].rc == ZKE_OK), 1);
+  close_sessions();
+}
+END_TEST
+
+/* ---- threads ---- */
+
+enum { THREADS = 4, ROUNDS = 25 };
+static int inside, entered;
+
+static void *enter_and_leave(void *session) {
+  zke_lock *lock = make(session, PATH);
+  for (int i = 0; i < ROUNDS; i++) {
+    ck_ok(zke_lock_acquire(lock, zke_now(session) + 20000));
+    ck_assert_int_eq(__atomic_add_fetch(&inside, 1, __ATOMIC_SEQ_CST), 1);
+    entered++;
+    __atomic_sub_fetch(&inside, 1, __ATOMIC_SEQ_CST);
+    ck_ok(zke_lock_release(lock));
+  }
+  zke_lock_free(lock);
+  return NULL;
+}
+
+START_TEST(threads_of_one_session_exclude_each_other) {
+  pthread_t thread[THREADS];
+  open_sessions();
+  for (int i = 0; i < THREADS; i++)
+    pthread_create(&thread[i], NULL, enter_and_leave, z[0]);
+  for (int i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
+  ck_assert_int_eq(entered, THREADS * ROUNDS);
+  close_sessions();
+}
+END_TEST
+
+/* ---- processes ---- */
+
+enum { CROWD = 50, LOG = 20000 };
+
+/* What the processes tell each other. */
+static struct shared {
+  int go;            /* counts up */
+  int held[CROWD];   /* has the lock */
+  long bytes[CROWD]; /* read from FIFOs */
+  int rc[CROWD];
+  int logged;
+  int64_t tokens[LOG];
+  char sentence[512];
+} * shared;
+
+static int self; /* this child's number */
+static zke_os os_real;
+
+static int64_t counting_read(void *c, int fd, void *buffer, size_t size) {
+  zke_file file;
+  int64_t n = os_real.read(c, fd, buffer, size);
+  if (n > 0 && os_real.fstat(c, fd, &file) == 0 && file.type == ZKE_FILE_FIFO)
+    shared->bytes[self] += n;
+  return n;
+}
+
+static void wait_for(const int *flag, int value) {
+  while (__atomic_load_n(flag, __ATOMIC_ACQUIRE) < value) test_pause();
+}
+
+static zke *open_counting(void) {
+  zke_os_default(&os_real);
+  zke_os os = os_real;
+  zke_options o = {.size = sizeof o, .os = &os};
+  zke *own = NULL;
+  os.read = counting_read;
+  if (zke_open(test_path("db"), &o, &own) != ZKE_OK) _exit(2);
+  return own;
+}
+
+static pid_t spawn(int number, void (*run)(zke *own)) {
+  pid_t pid = fork();
+  ck_assert_int_ge(pid, 0);
+  if (pid) return pid;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  self = number;
+  wait_for(&shared->go, 1);
+  zke *own = open_counting();
+  run(own);
+  zke_close(own);
+  _exit(0);
+}
+
+static void kill_child(pid_t pid) {
+  kill(pid, SIGKILL);
+  ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+}
+
+/* Before any database is open: its children know nothing of it. */
+static void share(void) {
+  test_in_memory();
+  test_path("db");
+  shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
+                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ck_assert_ptr_ne(shared, MAP_FAILED);
+}
+
+static void hold_for_ever(zke *own) {
+  zke_lock *lock = make(own, PATH);
+  if (zke_lock_acquire(lock, ZKE_FOREVER) != ZKE_OK) _exit(3);
+  __atomic_store_n(&shared->held[self], 1, __ATOMIC_RELEASE);
+  wait_for(&shared->go, 1000);
+}
+
+static int holder(void) {
+  for (int i = 0; i < CROWD; i++) {
+    if (__atomic_load_n(&shared->held[i], __ATOMIC_ACQUIRE) == 1) return i;
+  }
+  return -1;
+}
+
+/* All wait, and nothing is under way any more. */
+static void let_settle(zke *own) {
+  int64_t end = test_now() + 300;
+  long sum = -1;
+  ck_until(entries(own, PATH) == CROWD + 1, 60000);
+  while (test_now() < end) {
+    long now = 0;
+    for (int i = 0; i < CROWD; i++) now += shared->bytes[i];
+    if (now != sum) end = test_now() + 300;
+    sum = now;
+    test_pause();
+  }
+}
+
+/* Somebody gets the lock; who else has been woken for it? */
+static int expect_one_woken(const long *before) {
+  ck_until(holder() >= 0, 10000);
+  int next = holder();
+  for (int64_t end = test_now() + 200; test_now() < end;) test_pause();
+  for (int i = 0; i < CROWD; i++) {
+    ck_assert_msg(i == next || shared->bytes[i] == before[i],
+                  "%d holds, but %d was woken too, by %ld bytes", next, i,
+                  shared->bytes[i] - before[i]);
+  }
+  return next;
+}
+
+/* "Releasing a lock with 50 waiters wakes exactly one process", and so does
+ * the death of the holder. */
+START_TEST(a_release_wakes_exactly_one) {
+  pid_t pid[CROWD];
+  long before[CROWD];
+  share();
+  for (int i = 0; i < CROWD; i++) pid[i] = spawn(i, hold_for_ever);
+  zke *own = test_open(test_path("db"));
+  zke_lock *lock = make(own, PATH);
+  ck_ok(zke_lock_acquire(lock, soon(own)));
+  __atomic_store_n(&shared->go, 1, __ATOMIC_RELEASE);
+  let_settle(own);
+  memcpy(before, shared->bytes, sizeof before);
+  ck_ok(zke_lock_release(lock));
+  for (int i = 0; i < 3; i++) {
+    int next = expect_one_woken(before);
+    ck_assert_msg(i > 0 || shared->bytes[next] > before[next],
+                  "%d was not woken by a byte", next);
+    shared->held[next] = 2;
+    memcpy(before, shared->bytes, sizeof before);
+    kill_child(pid[next]);
+    pid[next] = 0;
+  }
+  for (int i = 0; i < CROWD; i++) {
+    if (pid[i]) kill_child(pid[i]);
+  }
+  zke_lock_free(lock);
+  ck_ok(zke_close(own));
+}
+END_TEST
+
+/* A circle of two processes. */
+static void cross(zke *own) {
+  char path[2][32];
+  for (int i = 0; i < 2; i++)
+    snprintf(path[i], sizeof path[i], "/ring/%d", (self + i) % 2);
+  zke_lock *first = make(own, path[0]), *then = make(own, path[1]);
+  if (zke_lock_acquire(first, soon(own)) != ZKE_OK) _exit(3);
+  __atomic_add_fetch(&shared->logged, 1, __ATOMIC_ACQ_REL);
+  wait_for(&shared->logged, 2);
+  shared->rc[self] = zke_lock_acquire(then, soon(own));
+  if (shared->rc[self] != ZKE_OK)
+    snprintf(shared->sentence, sizeof shared->sentence, "%s", zke_errmsg());
+  zke_lock_free(then);
+  zke_lock_free(first);
+}
+
+START_TEST(a_circle_of_processes_has_one_victim) {
+  pid_t pid[2];
+  share();
+  for (int i = 0; i < 2; i++) pid[i] = spawn(i, cross);
+  __atomic_store_n(&shared->go, 1, __ATOMIC_RELEASE);
+  for (int i = 0; i < 2; i++) waitpid(pid[i], NULL, 0);
+  ck_assert_msg((shared->rc[0] == ZKE_DEADLOCK && shared->rc[1] == ZKE_OK) ||
+                    (shared->rc[1] == ZKE_DEADLOCK && shared->rc[0] == ZKE_OK),
+                "%d and %d", shared->rc[0], shared->rc[1]);
+  ck_assert_msg(strstr(shared->sentence, "/ring/0") &&
+                    strstr(shared->sentence, "/ring/1"),
+                "%s", shared->sentence);
+}
+END_TEST
+
+/* ---- fencing, as a property ---- */
+
+static unsigned seed(void) {
+  const char *given = getenv("SEED");
+  unsigned value = given ? (unsigned)strtoul(given, NULL, 0)
+                         : (unsigned)test_now() * 2654435761u;
+  printf("SEED=%u\n", value);
+  fflush(stdout);
+  return value;
+}
+
+/* Take the lock again and again, and write down each token while holding. */
+static int log_token(zke *own, zke_lock *lock) {
+  int rc = zke_lock_acquire(lock, zke_now(own) + 20000);
+  if (rc != ZKE_OK) return rc;
+  int at = __atomic_fetch_add(&shared->logged, 1, __ATOMIC_SEQ_CST);
+  if (at >= LOG) return 1;
+  shared->tokens[at] = zke_lock_token(lock);
+  return zke_lock_release(lock);
+}
+
+static void log_tokens(zke *own) {
+  zke_lock *lock = make(own, PATH);
+  int rc;
+  do {
+    rc = log_token(own, lock);
+  } while (rc == ZKE_OK);
+  if (rc > 0) return;
+  snprintf(shared->sentence, sizeof shared->sentence, "%s", zke_errmsg());
+  __atomic_store_n(&shared->rc[self], rc, __ATOMIC_RELEASE);
+}
+
+static int failed_workers(void) {
+  int count = 0;
+  for (int i = 0; i < CROWD; i++) {
+    count += __atomic_load_n(&shared->rc[i], __ATOMIC_ACQUIRE) != ZKE_OK;
+  }
+  return count;
+}
+
+/* No entry: its writer was killed before it wrote. */
+static void expect_increasing(void) {
+  int64_t last = 0;
+  for (int i = 0; i < shared->logged && i < LOG; i++) {
+    if (shared->tokens[i] == 0) continue;
+    ck_assert_msg(shared->tokens[i] > last, "token %d: %lld after %lld", i,
+                  (long long)shared->tokens[i], (long long)last);
+    last = shared->tokens[i];
+  }
+}
+
+START_TEST(tokens_increase_while_holders_are_killed) {
+  enum { WORKERS = 4, KILLS = 30 };
+  pid_t pid[WORKERS];
+  unsigned random = seed();
+  share();
+  for (int i = 0; i < WORKERS; i++) pid[i] = spawn(i, log_tokens);
+  __atomic_store_n(&shared->go, 1, __ATOMIC_RELEASE);
+  for (int i = 0; i < KILLS; i++) {
+    int before = __atomic_load_n(&shared->logged, __ATOMIC_ACQUIRE);
+    int victim = rand_r(&random) % WORKERS;
+    kill_child(pid[victim]);
+    pid[victim] = spawn(victim, log_tokens);
+    int target = before + 1 + rand_r(&random) % 20;
+    ck_until(__atomic_load_n(&shared->logged, __ATOMIC_ACQUIRE) >= target,
+             10000); /* it goes on */
+    ck_assert_msg(failed_workers() == 0, "%s", shared->sentence);
+  }
+  for (int i = 0; i < WORKERS; i++) kill_child(pid[i]);
+  expect_increasing();
+  ck_assert_int_gt(shared->logged, KILLS);
+}
+END_TEST
+
+/* Random calls, one after the other: whoever comes to hold the lock has a
+ * higher token than all before, and no two hold it. */
+enum { LOCKS = 6 };
+static int64_t highest;
+
+static void expect_higher(zke_lock *lock, int state, int64_t token, void *c) {
+  (void)lock, (void)c;
+  if (state != ZKE_LOCK_HELD) return;
+  ck_assert_int_gt(token, highest);
+  highest = token;
+}
+
+static zke_lock *make_watchful(zke *session) {
+  zke_lock_options o = {.size = sizeof o, .listener = expect_higher};
+  zke_lock *lock;
+  ck_ok(zke_lock_new(session, PATH, &o, &lock));
+  return lock;
+}
+
+static void expire_and_reopen(int i, zke_lock **lock) {
+  ck_ok(zke_expire(z[3], zke_session_id(z[i])));
+  for (int j = i; j < LOCKS; j += 3) zke_lock_free(lock[j]);
+  ck_ok(zke_close(z[i]));
+  z[i] = test_session(z[3], NULL);
+  for (int j = i; j < LOCKS; j += 3) lock[j] = make_watchful(z[i]);
+}
+
+static void random_call(unsigned *random, zke_lock **lock) {
+  int i = rand_r(random) % LOCKS;
+  switch (rand_r(random) % 16) {
+    case 0:
+      zke_lock_steal(lock[i]);
+      break;
+    case 1:
+      zke_lock_break(z[3], PATH, 0);
+      break;
+    case 2:
+      expire_and_reopen(i % 3, lock);
+      break;
+    case 3:
+      zke_lock_try(lock[i]);
+      break;
+    case 4:
+      zke_lock_acquire(lock[i], zke_now(z[i % 3]));
+      break;
+    case 5:
+    case 6:
+    case 7:
+      zke_lock_start(lock[i]);
+      break;
+    case 8:
+    case 9:
+    case 10:
+      zke_lock_release(lock[i]);
+      break;
+    default:
+      zke_dispatch(z[i % 3], NULL);
+  }
+}
+
+START_TEST(tokens_increase_in_any_history) {
+  zke_lock *lock[LOCKS];
+  unsigned random = seed();
+  open_sessions();
+  for (int i = 0; i < LOCKS; i++) lock[i] = make_watchful(z[i % 3]);
+  for (int n = 0; n < 3000; n++) {
+    int holders = 0;
+    random_call(&random, lock);
+    for (int i = 0; i < LOCKS; i++)
+      holders += zke_lock_state(lock[i]) == ZKE_LOCK_HELD &&
+                 zke_lock_check(lock[i]) == ZKE_OK;
+    ck_assert_int_le(holders, 1);
+  }
+  ck_assert_int_gt(highest, 0);
+  for (int i = 0; i < LOCKS; i++) zke_lock_free(lock[i]);
+  ck_assert_int_eq(entries(z[3], PATH), 0);
+  close_sessions();
+}
+END_TEST
+
+/* ---- deaths, lost replies, faults ---- */
+
+static int use_plain(zke *user) {
+  zke_lock *lock = NULL;
+  int rc = zke_lock_new(user, PATH, NULL, &lock);
+  if (rc == ZKE_OK) rc = zke_lock_acquire(lock, zke_now(user) + 2000);
+  if (rc == ZKE_OK) rc = zke_lock_check(lock);
+  if (rc == ZKE_OK) rc = zke_lock_release(lock);
+  zke_lock_free(lock);
+  return rc;
+}
+
+/* One that waits in vain, then behind another session of its own. */
+static int wait_behind(zke *user, zke_lock *first, zke_lock *second) {
+  int rc = zke_lock_acquire(first, zke_now(user) + 2000);
+  if (rc != ZKE_OK) return rc;
+  rc = zke_lock_try(second);
+  if (rc != ZKE_HELD) return rc < 0 ? rc : zke_fail(ZKE_MISUSE, "not held");
+  rc = zke_lock_start(second);
+  if (rc == ZKE_OK) rc = zke_lock_release(first);
+  if (rc == ZKE_OK) rc = zke_lock_acquire(second, zke_now(user) + 2000);
+  if (rc == ZKE_OK) rc = zke_lock_steal(first);
+  if (rc == ZKE_OK) rc = zke_lock_check(first);
+  if (rc == ZKE_OK) rc = zke_lock_release(first);
+  return rc;
+}
+
+static int use_two(zke *user) {
+  zke *further = NULL;
+  zke_lock *first = NULL, *second = NULL;
+  char kept[400] = "";
+  zke_lock_options o = {
+      .size = sizeof o, .listener = listen, .context = (void *)(uintptr_t) ""};
+  told[0] = '\0';
+  int rc = zke_open_session(user, NULL, &further);
+  if (rc == ZKE_OK) rc = zke_lock_new(user, PATH, &o, &first);
+  if (rc == ZKE_OK) rc = zke_lock_new(further, PATH, NULL, &second);
+  if (rc == ZKE_OK) rc = wait_behind(user, first, second);
+  if (rc != ZKE_OK) snprintf(kept, sizeof kept, "%s", zke_errmsg());
+  zke_lock_free(second);
+  zke_lock_free(first);
+  zke_close(further);
+  return rc == ZKE_OK ? rc : zke_fail(rc, "%s", kept);
+}
+
+/* Another gets the lock, and is alone with it. */
+static void check_lock(zke *other, int rc) {
+  zke_lock *lock = make(other, PATH);
+  (void)rc;
+  ck_ok(zke_lock_acquire(lock, zke_now(other) + 5000));
+  ck_assert_int_eq(entries(other, PATH), 1);
+  zke_lock_free(lock);
+  ck_assert_int_eq(watches(other), 0);
+}
+
+static const recipe_use uses[] = {{"lock", NULL, use_plain, check_lock},
+                                  {"two locks", NULL, use_two, check_lock}};
+
+START_TEST(a_death_anywhere_lets_others_go_on) {
+  ck_assert_int_gt(recipe_deaths(&uses[_i]), 20);
+}
+END_TEST
+
+START_TEST(a_lost_reply_is_made_good) { recipe_lost_replies(&uses[_i]); }
+END_TEST
+
+START_TEST(a_fault_leaves_nothing_behind) { recipe_faults(&uses[_i]); }
+END_TEST
+
+/* ---- the suite ---- */
+
+static TCase *add_case(Suite *s, const char *name, double limit) {
+  TCase *tc = tcase_create(name);
+  tcase_set_timeout(tc, limit);
+  suite_add_tcase(s, tc);
+  return tc;
+}
+
+static void add_alone(Suite *s) {
+  TCase *tc = add_case(s, "alone", 10);
+  tcase_add_test(tc, acquire_holds_and_release_gives_up);
+  tcase_add_test(tc, znodes_are_named_as_curator_does);
+  tcase_add_test(tc, free_releases);
+  tcase_add_test(tc, a_release_of_what_is_not_held_is_lost);
+  tcase_add_test(tc, a_removed_directory_is_made_again);
+  tcase_add_test(tc, arguments_are_checked);
+  tcase_add_test(tc, another_kind_on_the_path_is_refused);
+  tcase_add_test(tc, foreign_children_are_ignored);
+  tcase_add_test(tc, acquiring_twice_is_refused_unless_asked_for);
+  tcase_add_test(tc, a_reentrant_lock_counts);
+  tcase_add_test(tc, a_lost_reentrant_lock_begins_anew);
+}
+
+static void add_several(Suite *s) {
+  TCase *tc = add_case(s, "several", 20);
+  tcase_add_test(tc, first_come_first_served);
+  tcase_add_test(tc, a_waiter_that_leaves_does_not_let_others_in);
+  tcase_add_test(tc, try_is_refused_naming_the_holder);
+  tcase_add_test(tc, a_timeout_names_the_holder_and_leaves_nothing);
+  tcase_add_test(tc, a_free_lock_needs_no_time);
+  tcase_add_test(tc, a_waiting_thread_gets_it_on_release);
+  tcase_add_test(tc, cancel_ends_the_wait_of_another_thread);
+  tcase_add_test(tc, cancel_without_a_wait_ends_the_next_one);
+  tcase_add_test(tc, a_started_lock_can_be_waited_for);
+  tcase_add_test(tc, contenders_are_listed_in_order);
+  tcase_add_test(tc, do_acquires_calls_and_releases);
+  tcase_add_test(tc, threads_of_one_session_exclude_each_other);
+}
+
+static void add_losing(Suite *s) {
+  TCase *tc = add_case(s, "losing", 10);
+  tcase_add_test(tc, the_listener_hears_held_and_out);
+  tcase_add_test(tc, the_listener_hears_its_turn_in_dispatch);
+  tcase_add_test(tc, a_listener_may_release);
+  tcase_add_test(tc, a_listener_may_free);
+  tcase_add_test(tc, a_broken_lock_goes_to_the_next);
+  tcase_add_test(tc, check_and_op_find_a_lock_broken);
+  tcase_add_test(tc, a_waiter_whose_znode_is_deleted_has_lost);
+  tcase_add_test(tc, an_expired_session_holds_nothing);
+  tcase_add_test(tc, an_expired_session_is_found_by_the_next_call);
+  tcase_add_test(tc, a_waiter_whose_session_expires_returns);
+  tcase_add_test(tc, a_thief_holds_and_the_line_stays);
+  tcase_add_test(tc, stealing_what_nobody_holds_is_trying);
+  tcase_add_test(tc, a_waiter_may_steal);
+  tcase_add_test(tc, a_waiter_whose_turn_has_come_may_steal);
+}
+
+static void add_deadlocks(Suite *s) {
+  TCase *tc = add_case(s, "deadlocks", 20);
+  tcase_add_test(tc, a_circle_has_one_victim);
+  tcase_add_test(tc, threads_of_one_session_can_make_a_circle);
+  tcase_add_test(tc, the_check_can_be_turned_off);
+  tcase_add_test(tc, two_objects_of_one_thread_deadlock);
+  tcase_add_test(tc, a_circle_closed_by_waiting_late_is_found);
+  tcase_add_test(tc, a_chain_is_no_circle);
+  tcase_add_test(tc, who_does_not_block_closes_no_circle);
+  tcase_add_test(tc, two_threads_of_a_session_are_two);
+  tcase_add_test(tc, a_circle_of_processes_has_one_victim);
+  tcase_add_loop_test(tc, readers_block_writers_only, 0,
+                      (int)(sizeof mixtures / sizeof *mixtures));
+  tcase_add_test(tc, a_reader_can_be_in_a_circle);
+}
+
+static void add_proof(Suite *s) {
+  TCase *tc = add_case(s, "proof", 60);
+  tcase_add_test(tc, a_release_wakes_exactly_one);
+  tcase_add_test(tc, tokens_increase_while_holders_are_killed);
+  tcase_add_test(tc, tokens_increase_in_any_history);
+  tcase_add_loop_test(tc, a_death_anywhere_lets_others_go_on, 0, 2);
+  tcase_add_loop_test(tc, a_lost_reply_is_made_good, 0, 2);
+  tcase_add_loop_test(tc, a_fault_leaves_nothing_behind, 0, 2);
+}
+
+int main(int argc, char **argv) {
+  Suite *s = suite_create("lock");
+  add_alone(s);
+  add_several(s);
+  add_losing(s);
+  add_deadlocks(s);
+  add_proof(s);
+  return test_main(argc, argv, s);
+}
