@@ -1,0 +1,579 @@
+/* election.c - one leader among candidates, and everybody knows who
+ *
+ * A line (support.h) in which one may hold.  What is here is the events of
+ * ZooKeeper's LeaderElectionSupport, the znode of who has taken office, and
+ * those who watch it. */
+#include "election.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ELECTION_PLACE "election"
+#define ELECTION_LEADER "leader"
+
+struct zke_election {
+  zke_line l;
+  int state;         /* ZKE_ELECTION_… */
+  bool again;        /* the one before has gone: determine anew */
+  bool ready;        /* has taken office: the word is to be there */
+  bool word_watched; /* it was, and its end will be heard */
+  int64_t said;      /* the token in it */
+  char *leader;      /* path of the word: the znode "leader" */
+  zke_election_fn listener;
+  void *context;
+};
+
+/* ---- the word: "<token> <name>" ---- */
+
+/* Its token, or 0 where it is none; *name points behind the space. */
+static int64_t word_read(const char *data, const char **name) {
+  char *end = NULL;
+  int64_t token = data ? strtoll(data, &end, 10) : 0;
+  if (token <= 0 || *end != ' ') return 0;
+  *name = end + 1;
+  return token;
+}
+
+/* ---- events ---- */
+
+static void election_tell(zke_election *e, int event, int64_t token) {
+  zke_recipe_tell(&e->l.r, event, token, NULL, 0);
+}
+
+/* Follow the line: elected, ready to follow, or out. */
+static void election_determined(zke_election *e, bool asked) {
+  int state = e->l.state == ZKE_LINE_HELD       ? ZKE_ELECTION_ELECTED
+              : e->l.state == ZKE_LINE_WAITING  ? ZKE_ELECTION_READY
+              : e->l.state == ZKE_LINE_LOST     ? ZKE_ELECTION_FAILED
+              : e->state == ZKE_ELECTION_FAILED ? ZKE_ELECTION_FAILED
+                                                : ZKE_ELECTION_STOP;
+  if (state == e->state && !asked) return;
+  e->state = state;
+  if (state == ZKE_ELECTION_ELECTED || state == ZKE_ELECTION_READY) {
+    election_tell(e, ZKE_ELECTION_DETERMINE_START, 0);
+    election_tell(e, ZKE_ELECTION_DETERMINE_COMPLETE, 0);
+  }
+  if (state == ZKE_ELECTION_ELECTED) {
+    election_tell(e, ZKE_ELECTION_ELECTED_START, e->l.token);
+    election_tell(e, ZKE_ELECTION_ELECTED_COMPLETE, e->l.token);
+  } else if (state == ZKE_ELECTION_READY) {
+    election_tell(e, ZKE_ELECTION_READY_START, 0);
+    election_tell(e, ZKE_ELECTION_READY_COMPLETE, 0);
+  } else if (state == ZKE_ELECTION_FAILED) {
+    election_tell(e, ZKE_ELECTION_FAILURE, 0);
+  } else {
+    election_tell(e, ZKE_ELECTION_STOP_START, 0);
+    election_tell(e, ZKE_ELECTION_STOP_COMPLETE, 0);
+  }
+}
+
+/* ---- taking office ---- */
+
+typedef struct election_word {
+  zke_election *e;
+  char *data;
+  int len;
+} election_word;
+
+/* One step: only who leads can write it, over what a former leader left. */
+static int election_try_announce(zke *z, void *arg) {
+  election_word *w = arg;
+  zke_op ops[3];
+  int n = 0;
+  int rc = zke_exists(z, w->e->leader, NULL, NULL, NULL);
+  if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
+  zke_op_check(&ops[n++], w->e->l.znode, -1);
+  if (rc == ZKE_OK) zke_op_delete(&ops[n++], w->e->leader, -1);
+  zke_op_create(&ops[n++], w->e->leader, w->data, w->len, ZKE_OPEN_ACL,
+                ZKE_EPHEMERAL);
+  zke_op_result results[3] = {{0}};
+  rc = zke_multi(z, ops, n, results);
+  bool lost = results[0].rc == ZKE_NONODE;
+  zke_results_clear(results, n);
+  return lost ? zke_line_check(&w->e->l) : rc;
+}
+
+static int election_announce(zke_election *e) {
+  election_word w = {.e = e};
+  size_t size = 24 + (size_t)e->l.len;
+  w.data = zke_alloc(e->l.r.z, size);
+  if (!w.data) return ZKE_NOMEM;
+  w.len = snprintf(w.data, size, "%" PRId64 " ", e->l.token);
+  if (e->l.len) memcpy(w.data + w.len, e->l.data, (size_t)e->l.len);
+  w.len += e->l.len;
+  int rc = ZKE_NONODE; /* a former leader's word came or went meanwhile */
+  while (rc == ZKE_NONODE || rc == ZKE_NODEEXISTS)
+    rc = zke_retry(e->l.r.z, election_try_announce, &w, ZKE_FOREVER);
+  zke_free(w.data);
+  return rc;
+}
+
+/* Is the word there, and this candidate's?  Watches it if that is asked. */
+static int election_find_word(zke_election *e, int64_t token, bool watch) {
+  char *data = NULL;
+  const char *name;
+  zke_stat stat;
+  zke *z = e->l.r.z;
+  int rc = zke_get(z, e->leader, watch ? zke_recipe_watcher : NULL, &e->l.r,
+                   &data, NULL, &stat);
+  if (rc != ZKE_OK) return rc;
+  bool own = stat.ephemeralOwner == zke_session_id(z);
+  if (!own || word_read(data, &name) != token) rc = ZKE_NONODE;
+  zke_free(data);
+  return rc;
+}
+
+/* As long as one is in office the word stays, whoever deletes it. */
+static int election_keep_word(zke_election *e) {
+  int rc = ZKE_OK;
+  while (rc == ZKE_OK && e->ready && !e->word_watched &&
+         e->l.state == ZKE_LINE_HELD) {
+    e->said = e->l.token;
+    rc = election_find_word(e, e->said, true);
+    e->word_watched = rc == ZKE_OK;
+    if (rc == ZKE_NONODE) rc = election_announce(e);
+  }
+  return rc;
+}
+
+/* No more in office. */
+static void election_forget_word(zke_election *e) {
+  if (e->word_watched) {
+    zke_remove_watch(e->l.r.z, e->leader, ZKE_WATCH_DATA, zke_recipe_watcher,
+                     &e->l.r);
+  }
+  e->ready = e->word_watched = false;
+}
+
+/* Lost the place, not the session: take back the word, unless it is the next
+ * one's already.  If that one's comes just now it is written again. */
+static int election_retract(zke_election *e) {
+  int rc = e->ready ? election_find_word(e, e->said, false) : ZKE_NONODE;
+  if (rc == ZKE_OK) rc = zke_recipe_delete(e->l.r.z, e->leader);
+  if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
+  election_forget_word(e);
+  return ZKE_OK;
+}
+
+/* ---- the object ---- */
+
+/* Tell what the line has become. */
+static int election_settle(zke_election *e, bool asked) {
+  election_determined(e, asked);
+  return e->state == ZKE_ELECTION_FAILED ? election_retract(e)
+                                         : election_keep_word(e);
+}
+
+static int election_step(zke_recipe *r) {
+  zke_election *e = (zke_election *)r;
+  int rc = zke_line_step(&e->l);
+  if (rc != ZKE_OK) return rc;
+  bool asked = e->again;
+  e->again = false;
+  return election_settle(e, asked);
+}
+
+static void election_event(zke_recipe *r, int type, const char *path) {
+  zke_election *e = (zke_election *)r;
+  if (strcmp(path, e->leader) == 0)
+    e->word_watched = false;
+  else if (type == ZKE_EVENT_DELETED && e->l.state == ZKE_LINE_WAITING)
+    e->again = true;
+  zke_line_event(&e->l, path);
+}
+
+static void election_ended(zke_recipe *r) {
+  zke_line_ended((zke_line *)r);
+  ((zke_election *)r)->ready = false; /* it went with the session */
+  election_determined((zke_election *)r, false);
+}
+
+/* The line tells its own states, which are told in other words here. */
+static void election_deliver(zke_recipe *r, int event, int64_t number,
+                             const char *text, int len) {
+  zke_election *e = (zke_election *)r;
+  (void)text, (void)len;
+  if (e->listener && event >= ZKE_ELECTION_STARTED)
+    e->listener(e, event, number, e->context);
+}
+
+/* One step: the word and the office. */
+static int election_try_leave(zke *z, void *arg) {
+  const zke_election *e = arg;
+  zke_op ops[2];
+  zke_op_delete(&ops[0], e->l.znode, -1);
+  zke_op_delete(&ops[1], e->leader, -1);
+  return zke_multi(z, ops, 2, NULL);
+}
+
+static int election_quit(zke_election *e) {
+  int rc = ZKE_NONODE;
+  if (e->ready && e->l.state == ZKE_LINE_HELD)
+    rc = zke_retry(e->l.r.z, election_try_leave, e, ZKE_FOREVER);
+  if (rc == ZKE_NONODE) rc = election_retract(e); /* one of them has gone */
+  if (rc == ZKE_OK) rc = zke_line_quit(&e->l);
+  if (rc == ZKE_OK) election_forget_word(e);
+  return rc;
+}
+
+static void election_going(zke_recipe *r) { election_quit((zke_election *)r); }
+
+static void election_destroy(zke_recipe *r) {
+  zke_free(((zke_election *)r)->leader);
+  zke_line_free((zke_line *)r);
+}
+
+static const zke_recipe_class election_class = {.name = "election",
+                                                .event = election_event,
+                                                .step = election_step,
+                                                .ended = election_ended,
+                                                .deliver = election_deliver,
+                                                .quit = election_going,
+                                                .destroy = election_destroy};
+
+int zke_election_new(zke *z, const char *path,
+                     const zke_election_options *options,
+                     zke_election **e_out) {
+  zke_election_options o = {.size = sizeof o};
+  zke_recipe *r = NULL;
+  if (!e_out) return zke_fail(ZKE_BADARGUMENTS, "e_out is NULL");
+  *e_out = NULL;
+  if (options && options->size != sizeof o)
+    return zke_fail(ZKE_BADARGUMENTS,
+                    "the options' size is not this version's");
+  if (options) o = *options;
+  if (o.name && strchr(o.name, '\n'))
+    return zke_fail(ZKE_BADARGUMENTS, "a candidate's name has no newline");
+  int rc = zke_recipe_new(z, path, &election_class, sizeof(zke_election), &r);
+  if (rc != ZKE_OK) return rc;
+  zke_election *e = (zke_election *)r;
+  e->l.place = ELECTION_PLACE;
+  e->l.kind = ZKE_LINE_LATCH;
+  e->l.no_check = true; /* an office is held for good, not for a while */
+  e->l.watch_own = true;
+  e->l.data = o.name;
+  e->l.len = o.name ? (int)strlen(o.name) : 0;
+  e->listener = o.listener;
+  e->context = o.context;
+  rc = zke_line_init(&e->l);
+  e->leader = zke_recipe_path(z, path, ELECTION_LEADER);
+  if (rc == ZKE_OK && !e->leader) rc = ZKE_NOMEM;
+  if (rc == ZKE_OK)
+    *e_out = e;
+  else
+    zke_recipe_free(r);
+  return rc;
+}
+
+void zke_election_free(zke_election *e) { zke_recipe_free((zke_recipe *)e); }
+
+/* ---- in and out ---- */
+
+static int election_enter(zke_election *e) {
+  int rc = zke_recipe_enter((zke_recipe *)e);
+  if (rc != ZKE_OK || e->l.placed) return rc;
+  rc = zke_recipe_place(e->l.r.z, e->l.r.path, ELECTION_PLACE, ZKE_CONTAINER,
+                        NULL, ZKE_FOREVER);
+  if (rc != ZKE_OK) return zke_recipe_leave(&e->l.r, rc);
+  e->l.placed = true;
+  return ZKE_OK;
+}
+
+/* After a failure the next step goes on with the word. */
+static int election_leave(zke_election *e, int rc) {
+  if (!e->l.r.ended && election_settle(e, false) != ZKE_OK)
+    e->l.r.changed = true;
+  return zke_recipe_leave(&e->l.r, rc);
+}
+
+/* Become a candidate. */
+static int election_offer(zke_election *e) {
+  if (e->l.state == ZKE_LINE_WAITING || e->l.state == ZKE_LINE_HELD) {
+    return zke_fail(ZKE_MISUSE, "already a candidate of the election %s",
+                    e->l.r.path);
+  }
+  election_tell(e, ZKE_ELECTION_STARTED, 0);
+  election_tell(e, ZKE_ELECTION_OFFER_START, 0);
+  e->state = ZKE_ELECTION_OFFER;
+  e->again = false;
+  int rc = zke_line_join(&e->l, false, ZKE_FOREVER);
+  if (rc == ZKE_OK) {
+    election_tell(e, ZKE_ELECTION_OFFER_COMPLETE, 0);
+    election_determined(e, true);
+  } else {
+    e->state = ZKE_ELECTION_FAILED;
+    election_tell(e, ZKE_ELECTION_FAILURE, 0);
+  }
+  return rc;
+}
+
+int zke_election_volunteer(zke_election *e) {
+  int rc = election_enter(e);
+  if (rc != ZKE_OK) return rc;
+  return election_leave(e, election_offer(e));
+}
+
+int zke_election_lead(zke_election *e, int64_t deadline_ms) {
+  int rc = election_enter(e);
+  if (rc != ZKE_OK) return rc;
+  if (e->l.state == ZKE_LINE_HELD)
+    rc = zke_line_check(&e->l);
+  else if (e->l.state != ZKE_LINE_WAITING)
+    rc = election_offer(e);
+  if (rc == ZKE_OK && e->l.state != ZKE_LINE_HELD)
+    rc = zke_line_acquire(&e->l, deadline_ms);
+  return election_leave(e, rc);
+}
+
+int zke_election_resign(zke_election *e) {
+  int rc = zke_recipe_enter((zke_recipe *)e);
+  if (rc != ZKE_OK) return rc;
+  if (e->state != ZKE_ELECTION_STOP) {
+    election_tell(e, ZKE_ELECTION_STOP_START, 0);
+    rc = election_quit(e);
+    if (rc == ZKE_OK) {
+      e->state = ZKE_ELECTION_STOP;
+      election_tell(e, ZKE_ELECTION_STOP_COMPLETE, 0);
+    }
+  }
+  return zke_recipe_leave(&e->l.r, rc);
+}
+
+/* The first candidate of a name but oneself, as its znode's name. */
+static int election_find(zke_election *e, const char *name, char **out) {
+  zke_party_list *list = NULL;
+  int rc = zke_election_parties(e->l.r.z, e->l.r.path, &list);
+  if (rc != ZKE_OK) return rc;
+  const char *own = strrchr(e->l.znode, '/') + 1;
+  rc = zke_fail(ZKE_NONODE, "the election %s has no candidate named %s",
+                e->l.r.path, name);
+  for (int i = 0; i < list->count && rc == ZKE_NONODE; i++) {
+    const zke_party *p = &list->data[i];
+    if (strcmp(p->name, own) == 0) continue;
+    if (strcmp(p->data ? p->data : "", name) != 0) continue;
+    *out = zke_alloc(e->l.r.z, strlen(p->name) + 1);
+    rc = *out ? ZKE_OK : ZKE_NOMEM;
+    if (*out) memcpy(*out, p->name, strlen(p->name));
+  }
+  zke_free(list);
+  return rc;
+}
+
+/* The word goes in the same step.  An heir that dies before it is passed
+ * over for the next of its name. */
+static int election_hand_over(zke_election *e, const char *name) {
+  int rc = zke_line_check(&e->l), yielded = ZKE_NONODE;
+  while (rc == ZKE_OK && yielded == ZKE_NONODE) {
+    char *heir = NULL;
+    rc = election_find(e, name, &heir);
+    if (rc == ZKE_OK) yielded = zke_line_yield(&e->l, heir, e->leader);
+    zke_free(heir);
+  }
+  return rc == ZKE_OK ? yielded : rc;
+}
+
+int zke_election_hand_over(zke_election *e, const char *name) {
+  if (!name) return zke_fail(ZKE_BADARGUMENTS, "name is NULL");
+  int rc = zke_recipe_enter((zke_recipe *)e);
+  if (rc != ZKE_OK) return rc;
+  rc = election_hand_over(e, name);
+  if (rc == ZKE_OK) election_forget_word(e);
+  return election_leave(e, rc); /* tells that it has stopped */
+}
+
+int zke_election_cancel(zke_election *e) {
+  return zke_recipe_cancel((zke_recipe *)e);
+}
+
+int zke_election_ready(zke_election *e) {
+  int rc = zke_recipe_enter((zke_recipe *)e);
+  if (rc != ZKE_OK) return rc;
+  if (e->l.state == ZKE_LINE_HELD) {
+    e->ready = true;
+    rc = election_keep_word(e);
+  } else {
+    rc = zke_line_check(&e->l); /* says that it is not held */
+  }
+  return election_leave(e, rc);
+}
+
+/* ---- looking ---- */
+
+int zke_election_step(zke_election *e) {
+  int rc = zke_recipe_enter((zke_recipe *)e);
+  if (rc != ZKE_OK) return rc;
+  return zke_recipe_leave(&e->l.r, election_step(&e->l.r));
+}
+
+int zke_election_state(zke_election *e) {
+  if (zke_recipe_enter((zke_recipe *)e) != ZKE_OK) return ZKE_ELECTION_FAILED;
+  int state = e->state;
+  zke_recipe_leave(&e->l.r, ZKE_OK);
+  return state;
+}
+
+int64_t zke_election_token(zke_election *e) {
+  if (zke_recipe_enter((zke_recipe *)e) != ZKE_OK) return 0;
+  int64_t token = e->l.token;
+  zke_recipe_leave(&e->l.r, ZKE_OK);
+  return token;
+}
+
+int zke_election_check(zke_election *e) {
+  int rc = zke_recipe_enter((zke_recipe *)e);
+  if (rc != ZKE_OK) return rc;
+  return election_leave(e, zke_line_check(&e->l));
+}
+
+int zke_election_op(zke_election *e, zke_op *op) {
+  if (!op) return zke_fail(ZKE_BADARGUMENTS, "op is NULL");
+  int rc = zke_recipe_enter((zke_recipe *)e);
+  if (rc != ZKE_OK) return rc;
+  if (e->l.state == ZKE_LINE_HELD)
+    zke_op_check(op, e->l.znode, -1);
+  else
+    rc = zke_line_check(&e->l);
+  return election_leave(e, rc);
+}
+
+int zke_election_parties(zke *z, const char *path, zke_party_list **list_out) {
+  return zke_line_parties(z, path, 1, list_out);
+}
+
+/* ---- observing ---- */
+
+struct zke_observer {
+  zke_recipe r;
+  char *leader; /* path of the znode */
+  bool known;   /* looked at least once */
+  int64_t token;
+  char *name; /* of who leads, or NULL */
+  int want;   /* of the blocking call */
+  zke_observer_fn fn;
+  void *context;
+};
+
+/* Note and tell who leads now; data NULL, or not a word: nobody. */
+static int observer_note(zke_observer *o, const char *data) {
+  const char *name = NULL;
+  int64_t token = word_read(data, &name);
+  char *copy = NULL;
+  if (o->known && token == o->token) return ZKE_OK;
+  if (token) {
+    copy = zke_alloc(o->r.z, strlen(name) + 1);
+    if (!copy) return ZKE_NOMEM;
+    memcpy(copy, name, strlen(name));
+  }
+  zke_recipe_tell(&o->r, copy ? 1 : 0, token, copy ? copy : "",
+                  copy ? (int)strlen(copy) : 0);
+  zke_free(o->name);
+  o->name = copy;
+  o->token = token;
+  o->known = true;
+  return ZKE_OK;
+}
+
+static int observer_step(zke_recipe *r) {
+  zke_observer *o = (zke_observer *)r;
+  char *data = NULL;
+  int rc = ZKE_RUNTIMEINCONSISTENCY;
+  while (rc == ZKE_RUNTIMEINCONSISTENCY) {
+    rc = zke_get(r->z, o->leader, zke_recipe_watcher, r, &data, NULL, NULL);
+    if (rc == ZKE_NONODE) { /* wait for its coming */
+      rc = zke_exists(r->z, o->leader, zke_recipe_watcher, r, NULL);
+      if (rc == ZKE_OK) rc = ZKE_RUNTIMEINCONSISTENCY;
+    }
+  }
+  if (rc == ZKE_NONODE) rc = ZKE_OK;
+  if (rc == ZKE_OK) rc = observer_note(o, data);
+  zke_free(data);
+  return rc;
+}
+
+static void observer_deliver(zke_recipe *r, int event, int64_t number,
+                             const char *text, int len) {
+  zke_observer *o = (zke_observer *)r;
+  (void)len;
+  if (o->fn) o->fn(o, event ? text : NULL, number, o->context);
+}
+
+/* Without a session nothing is known. */
+static void observer_ended(zke_recipe *r) {
+  observer_note((zke_observer *)r, NULL);
+}
+
+static void observer_destroy(zke_recipe *r) {
+  zke_observer *o = (zke_observer *)r;
+  zke_free(o->leader);
+  zke_free(o->name);
+}
+
+static const zke_recipe_class observer_class = {.name = "election",
+                                                .step = observer_step,
+                                                .ended = observer_ended,
+                                                .deliver = observer_deliver,
+                                                .destroy = observer_destroy};
+
+/* What is at the path already is an election? */
+static int observer_place(zke *z, const char *path) {
+  int rc = zke_exists(z, path, NULL, NULL, NULL);
+  if (rc != ZKE_OK) return rc == ZKE_NONODE ? ZKE_OK : rc;
+  return zke_recipe_place(z, path, ELECTION_PLACE, ZKE_CONTAINER, NULL,
+                          ZKE_FOREVER);
+}
+
+int zke_observer_new(zke *z, const char *path, zke_observer_fn fn,
+                     void *context, zke_observer **o_out) {
+  zke_recipe *r = NULL;
+  if (!o_out) return zke_fail(ZKE_BADARGUMENTS, "o_out is NULL");
+  *o_out = NULL;
+  int rc = zke_recipe_new(z, path, &observer_class, sizeof(zke_observer), &r);
+  if (rc != ZKE_OK) return rc;
+  zke_observer *o = (zke_observer *)r;
+  o->fn = fn;
+  o->context = context;
+  o->leader = zke_recipe_path(z, path, ELECTION_LEADER);
+  rc = o->leader ? observer_place(z, path) : ZKE_NOMEM;
+  if (rc == ZKE_OK) rc = zke_recipe_enter(r);
+  if (rc == ZKE_OK) rc = zke_recipe_leave(r, observer_step(r));
+  if (rc == ZKE_OK)
+    *o_out = o;
+  else
+    zke_recipe_free(r);
+  return rc;
+}
+
+void zke_observer_free(zke_observer *o) { zke_recipe_free((zke_recipe *)o); }
+
+int zke_observer_leader(zke_observer *o, char **name_out, int64_t *token_out) {
+  char *copy = NULL;
+  int rc = zke_recipe_enter((zke_recipe *)o);
+  if (rc != ZKE_OK) return rc;
+  if (o->name && name_out) {
+    copy = zke_alloc(o->r.z, strlen(o->name) + 1);
+    if (copy) memcpy(copy, o->name, strlen(o->name));
+    if (!copy) return zke_recipe_leave(&o->r, ZKE_NOMEM);
+  }
+  if (name_out) *name_out = copy;
+  if (token_out) *token_out = o->token;
+  return zke_recipe_leave(&o->r, ZKE_OK);
+}
+
+static int observer_is_so(zke_recipe *r) {
+  const zke_observer *o = (zke_observer *)r;
+  return (o->name != NULL) == (o->want != 0) ? ZKE_OK : 1;
+}
+
+int zke_observer_await(zke_observer *o, int want, int64_t deadline_ms) {
+  int rc = zke_recipe_enter((zke_recipe *)o);
+  if (rc != ZKE_OK) return rc;
+  o->want = want;
+  return zke_recipe_leave(&o->r,
+                          zke_recipe_await(&o->r, observer_is_so, deadline_ms));
+}
+
+int zke_observer_cancel(zke_observer *o) {
+  return zke_recipe_cancel((zke_recipe *)o);
+}

@@ -1,0 +1,506 @@
+/* rwlock.c - many readers or one writer, in the order they came; revocable
+ *
+ * A line (support.h) whose READ entries do not keep out each other.  What is
+ * here is changing the mode in one's place, and revocation. */
+#include "rwlock.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define RWLOCK_PLACE "rwlock"
+#define RWLOCK_ASK "unlock"
+
+struct zke_rwlock {
+  zke_line l;
+  bool look; /* one's own data may be a request */
+  bool undo; /* the znode still says that it writes; but it reads */
+  zke_rwlock_fn listener;
+  void *context;
+  zke_strings *asked; /* holders' znodes that are to go; NULL: not revoking */
+};
+
+/* Where a name's number begins: both kinds have eight letters.  And how much
+ * of it is its session's: the guid begins with that. */
+enum { RWLOCK_NUMBER = 48, RWLOCK_SESSION = 21 };
+
+static const char *const rwlock_kinds[] = {"__WRIT__", "__READ__"};
+enum { RWLOCK_WRITES, RWLOCK_READS };
+
+static int rwlock_entries(zke_rwlock *rw, zke_entries **out) {
+  return zke_recipe_entries(rw->l.r.z, rw->l.r.path, rwlock_kinds, 2, NULL,
+                            NULL, out, NULL);
+}
+
+static const char *rwlock_name(const char *path) {
+  return strrchr(path, '/') + 1;
+}
+
+/* ---- asking for the release ---- */
+
+/* Is this data the request to release?  By hand it is the word alone. */
+static bool rwlock_asks(const char *data, int len) {
+  int word = (int)strlen(RWLOCK_ASK);
+  return len >= word && memcmp(data, RWLOCK_ASK, (size_t)word) == 0 &&
+         (len == word || data[word] == ' ' || data[word] == '\n');
+}
+
+/* Tell the listener if one's own znode says so.  One's own write of "held" may
+ * have gone over it: the revoker writes again. */
+static int rwlock_look(zke_rwlock *rw) {
+  char *data = NULL;
+  int len;
+  if (!rw->look || !rw->listener || rw->l.state != ZKE_LINE_HELD) return ZKE_OK;
+  int rc = zke_get(rw->l.r.z, rw->l.znode, NULL, NULL, &data, &len, NULL);
+  if (rc != ZKE_OK) return rc == ZKE_NONODE ? ZKE_OK : rc;
+  rw->look = false;
+  if (rwlock_asks(data, len))
+    zke_recipe_tell(&rw->l.r, ZKE_RWLOCK_ASKED, rw->l.token, NULL, 0);
+  zke_free(data);
+  return ZKE_OK;
+}
+
+/* Put the word in the place of the state; whose it is and the user's data
+ * stay. */
+static int rwlock_write(zke *z, const char *path, const char *data, int len,
+                        int version) {
+  const char *rest = data ? memchr(data, ' ', (size_t)len) : NULL;
+  size_t word = strlen(RWLOCK_ASK), more = 0;
+  if (rest && data + len - rest > 17 && rest[17] == '\n')
+    more = (size_t)(data + len - rest);
+  char *text = zke_alloc(z, word + more + 1);
+  if (!text) return ZKE_NOMEM;
+  memcpy(text, RWLOCK_ASK, word);
+  if (more) memcpy(text + word, rest, more);
+  int rc = zke_set(z, path, text, (int)(word + more), version, NULL);
+  zke_free(text);
+  return rc;
+}
+
+/* Ask one holder, and watch it; ZKE_NONODE: its znode has gone. */
+static int rwlock_ask(zke_rwlock *rw, const char *path) {
+  zke *z = rw->l.r.z;
+  int rc = ZKE_BADVERSION;
+  while (rc == ZKE_BADVERSION) {
+    char *data = NULL;
+    int len;
+    zke_stat stat;
+    rc = zke_get(z, path, zke_recipe_watcher, &rw->l.r, &data, &len, &stat);
+    if (rc == ZKE_OK && !rwlock_asks(data, len))
+      rc = rwlock_write(z, path, data, len, stat.version);
+    zke_free(data);
+  }
+  return rc;
+}
+
+/* Has a holder whose znode has gone changed its mode?  Then its session has
+ * another of the same number; the path becomes that one's. */
+static int rwlock_follow(zke_rwlock *rw, char *path) {
+  zke_entries *e = NULL;
+  char *name = path + (rwlock_name(path) - path);
+  int rc = rwlock_entries(rw, &e);
+  if (rc != ZKE_OK) return rc;
+  rc = ZKE_NONODE;
+  for (int i = 0; i < e->count && rc == ZKE_NONODE; i++) {
+    const char *other = e->data[i].name;
+    if (strcmp(other + RWLOCK_NUMBER, name + RWLOCK_NUMBER) != 0) continue;
+    if (strncmp(other, name, RWLOCK_SESSION) != 0) continue;
+    memcpy(name, other, strlen(other)); /* as long as the old one */
+    rc = ZKE_OK;
+  }
+  zke_free(e);
+  return rc;
+}
+
+/* Ask all that are left; done when there are none. */
+static int rwlock_ask_all(zke_rwlock *rw) {
+  zke_strings *s = rw->asked;
+  for (int i = 0; s && i < s->count;) {
+    int rc = rwlock_ask(rw, s->data[i]);
+    if (rc == ZKE_NONODE) {
+      rc = rwlock_follow(rw, s->data[i]);
+      if (rc == ZKE_NONODE) s->data[i] = s->data[--s->count];
+    } else if (rc == ZKE_OK) {
+      i++;
+    }
+    if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
+  }
+  return ZKE_OK;
+}
+
+/* ---- the object ---- */
+
+/* Go back to reading after an upgrade that failed. */
+static int rwlock_undo(zke_rwlock *rw) {
+  if (!rw->undo) return ZKE_OK;
+  int rc = rw->l.state == ZKE_LINE_HELD
+               ? zke_line_convert(&rw->l, ZKE_LINE_READ)
+               : ZKE_OK;
+  rw->undo = rc != ZKE_OK && rw->l.state == ZKE_LINE_HELD;
+  rw->look = true;
+  return rc == ZKE_LOST ? ZKE_OK : rc; /* the state says it */
+}
+
+static int rwlock_step(zke_recipe *r) {
+  zke_rwlock *rw = (zke_rwlock *)r;
+  int rc = zke_line_step(&rw->l);
+  if (rc == ZKE_OK) rc = rwlock_undo(rw);
+  if (rc == ZKE_OK) rc = rwlock_look(rw);
+  return rc == ZKE_OK ? rwlock_ask_all(rw) : rc;
+}
+
+static void rwlock_event(zke_recipe *r, int type, const char *path) {
+  zke_rwlock *rw = (zke_rwlock *)r;
+  if (type == ZKE_EVENT_CHANGED && rw->l.znode &&
+      strcmp(path, rw->l.znode) == 0) {
+    rw->look = true;
+  }
+  zke_line_event(&rw->l, path);
+}
+
+static void rwlock_ended(zke_recipe *r) { zke_line_ended((zke_line *)r); }
+static void rwlock_quit(zke_recipe *r) { zke_line_quit((zke_line *)r); }
+
+static void rwlock_destroy(zke_recipe *r) {
+  zke_free(((zke_rwlock *)r)->asked);
+  zke_line_free((zke_line *)r);
+}
+
+static void rwlock_deliver(zke_recipe *r, int event, int64_t number,
+                           const char *text, int len) {
+  zke_rwlock *rw = (zke_rwlock *)r;
+  (void)text, (void)len;
+  if (rw->listener) rw->listener(rw, event, number, rw->context);
+}
+
+static const zke_recipe_class rwlock_class = {.name = "rwlock",
+                                              .event = rwlock_event,
+                                              .step = rwlock_step,
+                                              .ended = rwlock_ended,
+                                              .deliver = rwlock_deliver,
+                                              .quit = rwlock_quit,
+                                              .destroy = rwlock_destroy};
+
+int zke_rwlock_new(zke *z, const char *path, const zke_rwlock_options *options,
+                   zke_rwlock **rw_out) {
+  zke_rwlock_options o = {.size = sizeof o};
+  zke_recipe *r = NULL;
+  if (!rw_out) return zke_fail(ZKE_BADARGUMENTS, "rw_out is NULL");
+  *rw_out = NULL;
+  if (options && options->size != sizeof o)
+    return zke_fail(ZKE_BADARGUMENTS,
+                    "the options' size is not this version's");
+  if (options) o = *options;
+  int rc = zke_recipe_new(z, path, &rwlock_class, sizeof(zke_rwlock), &r);
+  if (rc != ZKE_OK) return rc;
+  zke_rwlock *rw = (zke_rwlock *)r;
+  rw->l.place = RWLOCK_PLACE;
+  rw->l.kind = ZKE_LINE_READ;
+  rw->l.no_check = o.no_deadlock_check != 0;
+  rw->l.watch_own = o.listener != NULL;
+  rw->l.data = o.data;
+  rw->l.len = o.len;
+  rw->listener = o.listener;
+  rw->context = o.context;
+  rc = zke_line_init(&rw->l);
+  if (rc == ZKE_OK)
+    *rw_out = rw;
+  else
+    zke_recipe_free(r);
+  return rc;
+}
+
+void zke_rwlock_free(zke_rwlock *rw) { zke_recipe_free((zke_recipe *)rw); }
+
+/* ---- in and out ---- */
+
+/* See to the place. */
+static int rwlock_enter(zke_rwlock *rw) {
+  int rc = zke_recipe_enter((zke_recipe *)rw);
+  if (rc != ZKE_OK || rw->l.placed) return rc;
+  rc = zke_recipe_place(rw->l.r.z, rw->l.r.path, RWLOCK_PLACE, ZKE_CONTAINER,
+                        NULL, ZKE_FOREVER);
+  if (rc != ZKE_OK) return zke_recipe_leave(&rw->l.r, rc);
+  rw->l.placed = true;
+  return ZKE_OK;
+}
+
+/* And note the mode of a new contender. */
+static int rwlock_enter_as(zke_rwlock *rw, int mode) {
+  if (mode != ZKE_RWLOCK_READ && mode != ZKE_RWLOCK_WRITE)
+    return zke_fail(ZKE_BADARGUMENTS, "unknown mode %d", mode);
+  int rc = rwlock_enter(rw);
+  if (rc != ZKE_OK) return rc;
+  if (rw->asked || (rw->l.znode && rw->l.kind != mode)) {
+    rc = zke_fail(ZKE_MISUSE, "this rwlock %s object is in use", rw->l.r.path);
+    return zke_recipe_leave(&rw->l.r, rc);
+  }
+  if (!rw->l.znode) {
+    rw->l.kind = mode;
+    rw->undo = false;
+    rw->look = true; /* asked before it could watch itself? */
+  }
+  return ZKE_OK;
+}
+
+static int rwlock_leave(zke_rwlock *rw, int rc) {
+  if (rc == ZKE_OK && rwlock_look(rw) != ZKE_OK) rw->l.r.changed = true;
+  return zke_recipe_leave(&rw->l.r, rc);
+}
+
+int zke_rwlock_acquire(zke_rwlock *rw, int mode, int64_t deadline_ms) {
+  int rc = rwlock_enter_as(rw, mode);
+  if (rc != ZKE_OK) return rc;
+  return rwlock_leave(rw, zke_line_acquire(&rw->l, deadline_ms));
+}
+
+int zke_rwlock_try(zke_rwlock *rw, int mode) {
+  int rc = rwlock_enter_as(rw, mode);
+  if (rc != ZKE_OK) return rc;
+  return rwlock_leave(rw, zke_line_try(&rw->l));
+}
+
+int zke_rwlock_start(zke_rwlock *rw, int mode) {
+  int rc = rwlock_enter_as(rw, mode);
+  if (rc != ZKE_OK) return rc;
+  return rwlock_leave(rw, zke_line_join(&rw->l, false, ZKE_FOREVER));
+}
+
+int zke_rwlock_step(zke_rwlock *rw) {
+  int rc = zke_recipe_enter((zke_recipe *)rw);
+  if (rc != ZKE_OK) return rc;
+  return zke_recipe_leave(&rw->l.r, rwlock_step(&rw->l.r));
+}
+
+int zke_rwlock_release(zke_rwlock *rw) {
+  int rc = zke_recipe_enter((zke_recipe *)rw);
+  if (rc != ZKE_OK) return rc;
+  zke_line *l = &rw->l;
+  if (l->state == ZKE_LINE_WAITING || l->state == ZKE_LINE_HELD) {
+    rc = zke_line_quit(l);
+  } else {
+    rc = zke_line_check(l); /* says that it is not held */
+    if (l->state == ZKE_LINE_LOST) zke_line_quit(l);
+  }
+  return zke_recipe_leave(&l->r, rc);
+}
+
+int zke_rwlock_cancel(zke_rwlock *rw) {
+  return zke_recipe_cancel((zke_recipe *)rw);
+}
+
+/* ---- changing the mode ---- */
+
+/* Held in this mode? */
+static int rwlock_expect(zke_rwlock *rw, int mode, const char *what) {
+  if (rw->l.state != ZKE_LINE_HELD) return zke_line_check(&rw->l);
+  if (rw->l.kind == mode) return ZKE_OK;
+  return zke_fail(ZKE_MISUSE, "the rwlock %s is not held for %s", rw->l.r.path,
+                  what);
+}
+
+int zke_rwlock_downgrade(zke_rwlock *rw) {
+  int rc = zke_recipe_enter((zke_recipe *)rw);
+  if (rc != ZKE_OK) return rc;
+  rc = rwlock_expect(rw, ZKE_LINE_WRITE, "writing");
+  if (rc == ZKE_OK) {
+    rw->look = true;
+    rc = zke_line_convert(&rw->l, ZKE_LINE_READ);
+  }
+  return rwlock_leave(rw, rc);
+}
+
+/* Had this reader come before one's present znode was made?  Then it holds,
+ * else it found one writing. */
+static int rwlock_is_older(zke_rwlock *rw, const char *path, bool *older) {
+  zke_stat stat;
+  int rc = zke_exists(rw->l.r.z, path, NULL, NULL, &stat);
+  *older = rc == ZKE_OK && stat.czxid < rw->l.czxid;
+  return rc == ZKE_NONODE ? ZKE_OK : rc;
+}
+
+/* Another that holds beside one: who stands before one, or a reader right
+ * behind, unless it came after the conversion.  rival: its path, or NULL.  The
+ * names are of one moment, so one that converts just now cannot be missed. */
+static int rwlock_rival(zke_rwlock *rw, char **rival) {
+  zke_entries *e = NULL;
+  int rc = rwlock_entries(rw, &e);
+  int i = rc == ZKE_OK ? zke_recipe_find(e, rwlock_name(rw->l.znode)) : -1;
+  if (rc == ZKE_NONODE || (rc == ZKE_OK && i < 0)) rc = zke_line_check(&rw->l);
+  for (int j = i > 0 ? 0 : i + 1; i >= 0 && j < e->count && rc == ZKE_OK; j++) {
+    bool holds = j < i || rw->l.kind == ZKE_LINE_READ;
+    if (j > i && e->data[j].kind != RWLOCK_READS) break;
+    char *path = zke_recipe_path(rw->l.r.z, rw->l.r.path, e->data[j].name);
+    rc = path ? ZKE_OK : ZKE_NOMEM;
+    if (rc == ZKE_OK && !holds) rc = rwlock_is_older(rw, path, &holds);
+    if (rc == ZKE_OK && holds) {
+      *rival = path;
+      break;
+    }
+    zke_free(path);
+  }
+  zke_free(e);
+  return rc;
+}
+
+/* Two looks: before the change of mode and after it.  Who comes between sees
+ * one reading and holds; so then one goes back.  Of two that try at the same
+ * time the later one sees the other before itself, in either mode. */
+static int rwlock_upgrade(zke_rwlock *rw) {
+  char what[256], *rival = NULL;
+  int rc = rwlock_rival(rw, &rival);
+  if (rc == ZKE_OK && !rival) {
+    rc = zke_line_convert(&rw->l, ZKE_LINE_WRITE);
+    rw->look = true;
+    if (rc == ZKE_OK) rc = rwlock_rival(rw, &rival);
+  }
+  if (rc == ZKE_OK && !rival) return ZKE_OK;
+  snprintf(what, sizeof what, "%s", rc == ZKE_OK ? "" : zke_errmsg());
+  if (rw->l.state == ZKE_LINE_HELD && rw->l.kind == ZKE_LINE_WRITE) {
+    rw->l.kind = ZKE_LINE_READ; /* all that one claims from here on */
+    rw->undo = true;
+    if (rwlock_undo(rw) != ZKE_OK) rw->l.r.changed = true;
+  }
+  if (rc != ZKE_OK) return zke_fail(rc, "%s", what);
+  snprintf(what, sizeof what, "the rwlock %s", rw->l.r.path);
+  rc = zke_recipe_say_held(rw->l.r.z, ZKE_HELD, what, rival);
+  zke_free(rival);
+  return rc;
+}
+
+int zke_rwlock_upgrade(zke_rwlock *rw) {
+  int rc = zke_recipe_enter((zke_recipe *)rw);
+  if (rc != ZKE_OK) return rc;
+  rc = rwlock_expect(rw, ZKE_LINE_READ, "reading");
+  if (rc == ZKE_OK) rc = rwlock_undo(rw);
+  if (rc == ZKE_OK) rc = rwlock_expect(rw, ZKE_LINE_READ, "reading");
+  if (rc == ZKE_OK) rc = rwlock_upgrade(rw);
+  return rwlock_leave(rw, rc);
+}
+
+/* ---- looking ---- */
+
+int zke_rwlock_state(zke_rwlock *rw) {
+  if (zke_recipe_enter((zke_recipe *)rw) != ZKE_OK) return ZKE_RWLOCK_LOST;
+  int state = rw->l.state;
+  zke_recipe_leave(&rw->l.r, ZKE_OK);
+  return state;
+}
+
+int zke_rwlock_mode(zke_rwlock *rw) {
+  if (zke_recipe_enter((zke_recipe *)rw) != ZKE_OK) return ZKE_RWLOCK_READ;
+  int mode = rw->l.kind;
+  zke_recipe_leave(&rw->l.r, ZKE_OK);
+  return mode;
+}
+
+int64_t zke_rwlock_token(zke_rwlock *rw) {
+  if (zke_recipe_enter((zke_recipe *)rw) != ZKE_OK) return 0;
+  int64_t token = rw->l.token;
+  zke_recipe_leave(&rw->l.r, ZKE_OK);
+  return token;
+}
+
+int zke_rwlock_check(zke_rwlock *rw) {
+  int rc = zke_recipe_enter((zke_recipe *)rw);
+  if (rc != ZKE_OK) return rc;
+  return zke_recipe_leave(&rw->l.r, zke_line_check(&rw->l));
+}
+
+int zke_rwlock_op(zke_rwlock *rw, zke_op *op) {
+  if (!op) return zke_fail(ZKE_BADARGUMENTS, "op is NULL");
+  int rc = zke_recipe_enter((zke_recipe *)rw);
+  if (rc != ZKE_OK) return rc;
+  if (rw->l.state == ZKE_LINE_HELD)
+    zke_op_check(op, rw->l.znode, -1);
+  else
+    rc = zke_line_check(&rw->l);
+  return zke_recipe_leave(&rw->l.r, rc);
+}
+
+int zke_rwlock_parties(zke *z, const char *path, zke_party_list **list_out) {
+  return zke_line_parties(z, path, 1, list_out);
+}
+
+/* ---- revoking ---- */
+
+/* The znodes of all that hold the lock now, in one block. */
+static int rwlock_holders(zke_rwlock *rw, zke_strings **out) {
+  zke_party_list *list = NULL;
+  int rc = zke_rwlock_parties(rw->l.r.z, rw->l.r.path, &list);
+  if (rc != ZKE_OK) return rc;
+  size_t directory = strlen(rw->l.r.path), size = sizeof **out;
+  for (int i = 0; i < list->count; i++)
+    size += sizeof(char *) + directory + strlen(list->data[i].name) + 2;
+  zke_strings *s = zke_alloc(rw->l.r.z, size);
+  if (s) {
+    s->data = (char **)(void *)(s + 1);
+    char *text = (char *)(s->data + list->count);
+    for (int i = 0; i < list->count && list->data[i].held; i++) {
+      s->data[s->count++] = text;
+      text += sprintf(text, "%s/%s", rw->l.r.path, list->data[i].name) + 1;
+    }
+  }
+  zke_free(list);
+  *out = s;
+  return s ? ZKE_OK : ZKE_NOMEM;
+}
+
+static int rwlock_is_free(zke_recipe *r) {
+  const zke_rwlock *rw = (zke_rwlock *)r;
+  return rw->asked->count == 0 ? ZKE_OK : 1;
+}
+
+/* The grace period is over: take away what is still held, in either mode. */
+static int rwlock_take_away(zke_rwlock *rw) {
+  zke_strings *s = rw->asked;
+  int rc = ZKE_OK;
+  while (s->count > 0 && rc == ZKE_OK) {
+    char *path = s->data[s->count - 1];
+    rc = zke_recipe_delete(rw->l.r.z, path);
+    if (rc == ZKE_OK) rc = rwlock_follow(rw, path);
+    if (rc != ZKE_NONODE) continue;
+    s->count--;
+    rc = ZKE_OK;
+  }
+  return rc;
+}
+
+/* Ask no more: take back the watches, say who has stayed. */
+static int rwlock_end_asking(zke_rwlock *rw, int rc) {
+  char sentence[512];
+  zke_strings *s = rw->asked;
+  snprintf(sentence, sizeof sentence, "%s", rc == ZKE_OK ? "" : zke_errmsg());
+  for (int i = 0; i < s->count; i++) {
+    zke_remove_watch(rw->l.r.z, s->data[i], ZKE_WATCH_DATA, zke_recipe_watcher,
+                     &rw->l.r);
+  }
+  if (rc == ZKE_OPERATIONTIMEOUT && s->count > 0) {
+    snprintf(sentence, sizeof sentence, "the rwlock %s", rw->l.r.path);
+    zke_recipe_say_held(rw->l.r.z, rc, sentence, s->data[0]);
+  } else if (rc != ZKE_OK) {
+    zke_fail(rc, "%s", sentence);
+  }
+  zke_free(s);
+  rw->asked = NULL;
+  return rc;
+}
+
+static int rwlock_revoke(zke_rwlock *rw, int64_t deadline_ms, bool insist) {
+  int rc = rwlock_holders(rw, &rw->asked);
+  if (rc != ZKE_OK) return rc;
+  rc = rwlock_ask_all(rw);
+  if (rc == ZKE_OK)
+    rc = zke_recipe_await(&rw->l.r, rwlock_is_free, deadline_ms);
+  if (rc == ZKE_OPERATIONTIMEOUT && insist) rc = rwlock_take_away(rw);
+  return rwlock_end_asking(rw, rc);
+}
+
+int zke_rwlock_revoke(zke_rwlock *rw, int64_t deadline_ms, int insist) {
+  int rc = rwlock_enter(rw);
+  if (rc != ZKE_OK) return rc;
+  if (rw->asked || rw->l.znode)
+    rc = zke_fail(ZKE_MISUSE, "this rwlock %s object is in use", rw->l.r.path);
+  else
+    rc = rwlock_revoke(rw, deadline_ms, insist != 0);
+  return zke_recipe_leave(&rw->l.r, rc);
+}

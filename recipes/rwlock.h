@@ -1,0 +1,159 @@
+/* rwlock.h - many readers or one writer, in the order they came; revocable
+ *
+ *     zke_rwlock *rw;
+ *     zke_rwlock_new(z, "/locks/catalog", NULL, &rw);
+ *     if (zke_rwlock_acquire(rw, ZKE_RWLOCK_WRITE, deadline) == ZKE_OK) {
+ *       ...alone here...
+ *       zke_rwlock_downgrade(rw);
+ *       ...among readers, and no writer came between...
+ *       zke_rwlock_release(rw);
+ *     }
+ *     zke_rwlock_free(rw);
+ *
+ * LAYOUT, as Curator's InterProcessReadWriteLock:
+ *
+ *     /locks/catalog                    container, data "zkembed rwlock"
+ *       _c_<guid>-__READ__0000000000    reads
+ *       _c_<guid>-__READ__0000000001    reads
+ *       _c_<guid>-__WRIT__0000000002    waits for both, watching ...01
+ *       _c_<guid>-__READ__0000000003    waits, watching the writer: none starves
+ *
+ * A reader waits for the nearest writer before it, a writer for everything
+ * before it.
+ *
+ * REVOKING: the word "unlock" in front of a holder's data asks it to release
+ * (`set <znode> unlock` by hand does too).  Its listener hears
+ * ZKE_RWLOCK_ASKED and is free to comply; without a listener it does not
+ * notice.  A revoker that insists deletes the znode when its deadline has
+ * come, and the victim hears ZKE_RWLOCK_LOST.  Changing the mode is no
+ * release: the new znode is asked, and taken away, like the old one.
+ *
+ * IF THE PROCESS DIES its znode goes with its session, and whoever waits for
+ * it is told by the kernel.  Downgrade and upgrade change one znode for
+ * another in one step: dying there leaves neither.  A revoker that dies leaves
+ * the word.
+ *
+ * WHO IS WOKEN: a writer's release wakes the readers right behind it, or the
+ * next writer; a reader's wakes nobody but a writer right behind it.
+ *
+ * LOSING THE SESSION, or one's znode, loses the lock: as for lock.h.
+ *
+ * FENCING: zke_rwlock_token() is the zxid of taking office in the present
+ * mode: that of a writer is greater than that of every holder before it, that
+ * of a reader greater than that of every writer before it.
+ * DEADLOCKS are found as for lock.h.
+ */
+#ifndef ZKEMBED_RECIPES_RWLOCK_H
+#define ZKEMBED_RECIPES_RWLOCK_H
+
+#include "support.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct zke_rwlock zke_rwlock;
+
+enum { ZKE_RWLOCK_READ = ZKE_LINE_READ, ZKE_RWLOCK_WRITE = ZKE_LINE_WRITE };
+
+enum {
+  ZKE_RWLOCK_OUT = ZKE_LINE_OUT,
+  ZKE_RWLOCK_WAITING = ZKE_LINE_WAITING,
+  ZKE_RWLOCK_HELD = ZKE_LINE_HELD,
+  ZKE_RWLOCK_LOST = ZKE_LINE_LOST,
+  ZKE_RWLOCK_ASKED = 16 /* an event only: somebody asks for the release */
+};
+
+/* Called when the state changes to HELD, OUT or LOST, and when the lock is
+ * asked for.  With a listener an acquisition costs the watch of one's own
+ * znode, a small write, and one more read. */
+typedef void (*zke_rwlock_fn)(zke_rwlock *rw, int event, int64_t token,
+                              void *context);
+
+typedef struct zke_rwlock_options {
+  size_t size;
+  const void *data; /* shown to others by zke_rwlock_parties() */
+  int len;
+  int no_deadlock_check;
+  zke_rwlock_fn listener;
+  void *context;
+} zke_rwlock_options;
+
+/* zke_rwlock_new  - an object for one contender; does not touch the tree
+ * zke_rwlock_free - release what it holds and the object; NULL is fine
+ * As zke_lock_new() and zke_lock_free(). */
+ZKE_API int zke_rwlock_new(zke *z, const char *path,
+                           const zke_rwlock_options *options,
+                           zke_rwlock **rw_out);
+ZKE_API void zke_rwlock_free(zke_rwlock *rw);
+
+/* zke_rwlock_acquire - join the queue and wait until the lock is held
+ * zke_rwlock_try     - hold it now, or ZKE_HELD naming who is in front
+ * zke_rwlock_start   - join the queue and go on
+ * zke_rwlock_step    - look again, after a failure inside zke_dispatch()
+ * zke_rwlock_release - give it up, or the wait
+ * zke_rwlock_cancel  - end another thread's blocking call
+ *
+ *   mode         ZKE_RWLOCK_READ or _WRITE, else ZKE_BADARGUMENTS; another
+ *                mode than the one that the object waits for: ZKE_MISUSE
+ *   deadline_ms  of zke_now()
+ *
+ * Return as their namesakes in lock.h.  Not reentrant: ZKE_MISUSE where it is
+ * held already.  Threads: any. */
+ZKE_API int zke_rwlock_acquire(zke_rwlock *rw, int mode, int64_t deadline_ms);
+ZKE_API int zke_rwlock_try(zke_rwlock *rw, int mode);
+ZKE_API int zke_rwlock_start(zke_rwlock *rw, int mode);
+ZKE_API int zke_rwlock_step(zke_rwlock *rw);
+ZKE_API int zke_rwlock_release(zke_rwlock *rw);
+ZKE_API int zke_rwlock_cancel(zke_rwlock *rw);
+
+/* zke_rwlock_downgrade - from writing to reading, in the same place
+ *
+ * No writer that waits gets in between; readers that wait behind come in.
+ * Returns ZKE_OK, ZKE_MISUSE where it is not held for writing, ZKE_LOST; after
+ * any other code zke_rwlock_mode() tells which it is.  Threads: any. */
+ZKE_API int zke_rwlock_downgrade(zke_rwlock *rw);
+
+/* zke_rwlock_upgrade - from reading to writing, at once or not at all
+ *
+ * Waiting for the other readers would be a deadlock as soon as two did it: so
+ * with any other reader it is ZKE_HELD, naming one, and one goes on reading.
+ * Those that queue meanwhile stay behind.
+ * Returns ZKE_OK, ZKE_HELD, ZKE_MISUSE where it is not held for reading,
+ * ZKE_LOST; after any code but ZKE_OK it is not held for writing.
+ * Threads: any. */
+ZKE_API int zke_rwlock_upgrade(zke_rwlock *rw);
+
+/* zke_rwlock_state, _token, _check, _op - as in lock.h
+ * zke_rwlock_mode  - ZKE_RWLOCK_READ or _WRITE: the last one asked for */
+ZKE_API int zke_rwlock_state(zke_rwlock *rw);
+ZKE_API int zke_rwlock_mode(zke_rwlock *rw);
+ZKE_API int64_t zke_rwlock_token(zke_rwlock *rw);
+ZKE_API int zke_rwlock_check(zke_rwlock *rw);
+ZKE_API int zke_rwlock_op(zke_rwlock *rw, zke_op *op);
+
+/* zke_rwlock_revoke - ask all present holders to release, and wait for it
+ *
+ * Uses an object that is not in use, as the one that asks; it does not join
+ * the queue.
+ *
+ *   deadline_ms  of zke_now(): the grace period
+ *   insist       1: what is still held at the deadline is taken away
+ *
+ * Returns ZKE_OK once all that held the lock at the call have gone (others
+ * may hold it by then), ZKE_OPERATIONTIMEOUT naming one that has stayed,
+ * ZKE_CANCELLED (in both cases the request stays), ZKE_MISUSE.
+ * Threads: any.  Blocks: until the deadline. */
+ZKE_API int zke_rwlock_revoke(zke_rwlock *rw, int64_t deadline_ms, int insist);
+
+/* zke_rwlock_parties - holders and those who wait, in order; kind is
+ * "__READ__" or "__WRIT__".  Of a holder that was asked to release, mzxid and
+ * since_ms are those of the request and of its coming. */
+ZKE_API int zke_rwlock_parties(zke *z, const char *path,
+                               zke_party_list **list_out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
