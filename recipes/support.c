@@ -474,11 +474,12 @@ static bool znode_parse(const char *name, const char *const *kinds, int count,
   for (int i = 0; i < count; i++) {
     size_t len = strlen(kinds[i]);
     const char *digits = name + 40 + len;
-    char *end;
     if (strncmp(name + 40, kinds[i], len) != 0) continue;
-    if (strspn(digits + (*digits == '-'), "0123456789") < 10) continue;
-    long long number = strtoll(digits, &end, 10);
-    if (*end || number < INT32_MIN || number > INT32_MAX) continue;
+    size_t size = strnlen(digits, 12), sign = *digits == '-';
+    if (size != 10 && size != 10 + sign) continue; /* %010d */
+    if (strspn(digits + sign, "0123456789") != size - sign) continue;
+    long long number = strtoll(digits, NULL, 10);
+    if (number < INT32_MIN || number > INT32_MAX) continue;
     *out = (zke_entry){name, i, (int32_t)number};
     return true;
   }
@@ -1135,21 +1136,30 @@ static int line_watch_keepers(zke_line *l, const zke_entries *e, int i) {
 
 /* ---- going on ---- */
 
-/* Remove the NEXT marks of others: whom they named has gone. */
-static void line_remove_marks(zke_line *l, const char *but) {
-  zke_strings *names = NULL;
-  zke_entry mark, own = {.name = but};
-  const char *kind = line_kinds[ZKE_LINE_NEXT];
-  if (zke_children(l->r.z, l->r.path, NULL, NULL, &names, NULL) != ZKE_OK)
-    return; /* they do no harm but to be there */
-  for (int i = 0; i < names->count; i++) {
-    if (!znode_parse(names->data[i], &kind, 1, &mark)) continue;
-    if (but && line_same_guid(&mark, &own)) continue;
-    char *path = zke_recipe_path(l->r.z, l->r.path, names->data[i]);
+/* Does the mark at index m name an entry that has gone? */
+static bool line_is_orphan(const zke_entries *e, int m) {
+  const zke_entry *mark = &e->data[m];
+  if (mark->kind != ZKE_LINE_NEXT) return false;
+  for (int i = 0; i < e->count; i++) {
+    if (i != m && line_same_guid(&e->data[i], mark)) return false;
+  }
+  return true;
+}
+
+/* Remove the NEXT marks whose entries have gone.  Where that fails they do no
+ * harm but to be there. */
+static void line_remove_marks(const zke_line *l) {
+  zke_entries *e = NULL;
+  if (zke_recipe_entries(l->r.z, l->r.path, line_kinds, ZKE_LINE_KINDS, NULL,
+                         NULL, &e, NULL) != ZKE_OK)
+    return;
+  for (int i = 0; i < e->count; i++) {
+    if (!line_is_orphan(e, i)) continue;
+    char *path = zke_recipe_path(l->r.z, l->r.path, e->data[i].name);
     if (path) zke_recipe_delete(l->r.z, path);
     zke_free(path);
   }
-  zke_free(names);
+  zke_free(e);
 }
 
 /* Nobody keeps one out: take office.  A lease always writes: under a limit
@@ -1167,12 +1177,12 @@ static int line_take_office(zke_line *l, const zke_stat *directory) {
   }
   if (rc == ZKE_BADVERSION) return ZKE_RUNTIMEINCONSISTENCY;
   if (rc != ZKE_OK) return rc;
-  if (lease) line_unwatch(l); /* else what was watched has fired */
+  if (lease || l->kind == ZKE_LINE_LATCH) /* an heir too came before its turn */
+    line_unwatch(l);                      /* else what was watched has fired */
   zke_free(l->watched);
   l->watched = NULL;
   line_change(l, ZKE_LINE_HELD, stat.mzxid);
-  if (l->kind == ZKE_LINE_LATCH && directory->pzxid != l->czxid)
-    line_remove_marks(l, text_name(l->znode));
+  if (l->kind == ZKE_LINE_LATCH) line_remove_marks(l);
   return ZKE_OK;
 }
 
@@ -1200,7 +1210,11 @@ static int line_wait_on(zke_line *l, const zke_entries *e, int i,
   return rc == ZKE_OK ? line_watch_keepers(l, e, i) : rc;
 }
 
+/* An heir is told by a write to its znode, so that is watched before one
+ * looks: else a hand-over in between went unheard. */
 static int line_read_entries(zke_line *l, zke_entries **e, zke_stat *stat) {
+  int rc = l->kind == ZKE_LINE_LATCH ? line_watch_own(l) : ZKE_OK;
+  if (rc != ZKE_OK) return rc;
   return l->kind == ZKE_LINE_LEASE
              ? line_survey(l->r.z, l->r.path, e, stat, &l->limit)
              : line_entries(l->r.z, l->r.path, e, stat);
@@ -1227,9 +1241,8 @@ static int line_look(zke_line *l) {
   if (rc == ZKE_OK && (l->state == ZKE_LINE_WAITING ||
                        (l->state == ZKE_LINE_HELD && l->watch_own))) {
     rc = line_watch_own(l);
-    if (rc == ZKE_LOST) rc = ZKE_OK; /* the state says it */
   }
-  return rc;
+  return rc == ZKE_LOST ? ZKE_OK : rc; /* the state says it */
 }
 
 int zke_line_step(zke_line *l) {
@@ -1245,6 +1258,8 @@ int zke_line_quit(zke_line *l) {
            : l->znode ? zke_recipe_delete(l->r.z, l->znode)
                       : ZKE_OK;
   if (rc != ZKE_OK) return rc;
+  if (l->kind == ZKE_LINE_LATCH && l->state == ZKE_LINE_HELD)
+    line_remove_marks(l); /* the one that named it */
   line_unwatch(l);
   line_forget_own(l);
   line_change(l, ZKE_LINE_OUT, 0);
@@ -1430,41 +1445,53 @@ int zke_line_jump(zke_line *l, const char *victim) {
 typedef struct line_legacy {
   zke_line *l;
   const char *heir; /* its znode */
+  const char *word; /* another znode that goes, or NULL */
   bool unsure;
 } line_legacy;
 
-/* In one step: mark the heir, wake it by a write, and go. */
+/* In one step: mark the heir, wake it by a write of what it says anyway, and
+ * go.  ZKE_BADVERSION: something has changed meanwhile. */
+static int line_bequeath(zke *z, const line_legacy *y, const char *mark,
+                         const zke_op_result *heir) {
+  zke_op ops[4];
+  zke_op_result results[4] = {{0}};
+  int n = 0;
+  int rc = y->word ? zke_exists(z, y->word, NULL, NULL, NULL) : ZKE_NONODE;
+  if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
+  zke_op_create(&ops[n++], mark, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+  zke_op_set(&ops[n++], y->heir, heir->data, heir->len, heir->stat.version);
+  zke_op_delete(&ops[n++], y->l->znode, -1);
+  if (rc == ZKE_OK) zke_op_delete(&ops[n++], y->word, -1);
+  rc = zke_multi(z, ops, n, results);
+  if (results[3].rc == ZKE_NONODE) rc = ZKE_BADVERSION;
+  zke_results_clear(results, n);
+  return rc;
+}
+
 static int line_try_yield(zke *z, void *arg) {
   line_legacy *y = arg;
-  zke_op ops[3];
-  char *data = NULL;
-  int len;
-  zke_stat stat;
+  zke_op_result got = {0};
   zke_entry heir;
-  char mark[64];
+  char name[64];
   if (y->unsure) {
     int rc = zke_exists(z, y->l->znode, NULL, NULL, NULL);
     if (rc != ZKE_OK) return rc == ZKE_NONODE ? ZKE_OK : rc;
   }
-  int rc = zke_get(z, y->heir, NULL, NULL, &data, &len, &stat);
+  int rc = zke_get(z, y->heir, NULL, NULL, &got.data, &got.len, &got.stat);
   if (rc != ZKE_OK) return rc;
-  const char *name = text_name(y->heir);
-  znode_parse(name, line_kinds, ZKE_LINE_KINDS, &heir);
-  snprintf(mark, sizeof mark, "%.40s%s%010" PRId32, name,
+  znode_parse(text_name(y->heir), line_kinds, ZKE_LINE_KINDS, &heir);
+  snprintf(name, sizeof name, "%.40s%s%010" PRId32, text_name(y->heir),
            line_kinds[ZKE_LINE_NEXT], heir.number);
-  char *path = zke_recipe_path(z, y->l->r.path, mark);
-  zke_op_create(&ops[0], path, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
-  zke_op_set(&ops[1], y->heir, data, len, stat.version);
-  zke_op_delete(&ops[2], y->l->znode, -1);
-  rc = path ? zke_multi(z, ops, 3, NULL) : ZKE_NOMEM;
-  zke_free(path);
-  zke_free(data);
+  char *mark = zke_recipe_path(z, y->l->r.path, name);
+  rc = mark ? line_bequeath(z, y, mark, &got) : ZKE_NOMEM;
+  zke_free(mark);
+  zke_free(got.data);
   y->unsure = y->unsure || rc == ZKE_CONNECTIONLOSS;
   return rc;
 }
 
-int zke_line_yield(zke_line *l, const char *heir) {
-  line_legacy y = {.l = l};
+int zke_line_yield(zke_line *l, const char *heir, const char *word) {
+  line_legacy y = {.l = l, .word = word};
   if (l->state != ZKE_LINE_HELD) return zke_line_check(l);
   char *path = zke_recipe_path(l->r.z, l->r.path, heir);
   if (!path) return ZKE_NOMEM;
@@ -1473,7 +1500,9 @@ int zke_line_yield(zke_line *l, const char *heir) {
   while (rc == ZKE_BADVERSION)
     rc = zke_retry(l->r.z, line_try_yield, &y, ZKE_FOREVER);
   zke_free(path);
+  if (rc == ZKE_NONODE && zke_line_check(l) == ZKE_LOST) return ZKE_LOST;
   if (rc != ZKE_OK) return rc;
+  line_unwatch(l);
   line_forget_own(l);
   line_change(l, ZKE_LINE_OUT, 0);
   return ZKE_OK;
@@ -2008,7 +2037,7 @@ int zke_line_parties(zke *z, const char *path, int limit,
                      zke_party_list **list_out) {
   line_roll roll = {0};
   zke_stat stat;
-  int stated;
+  int stated = 1;
   if (!list_out) return zke_fail(ZKE_BADARGUMENTS, "list_out is NULL");
   int rc = line_survey(z, path, &roll.entries, &stat, &stated);
   if (limit == 0) limit = stated;

@@ -379,8 +379,9 @@ typedef struct zke_line {
  *                    where the victim has gone
  * zke_line_convert - where held: in one step an entry of another kind with the
  *                    same number, in place of one's own.  The token is new
- * zke_line_yield   - where held: in one step leave, and let the entry of that
- *                    name be first.  ZKE_NONODE where it has gone
+ * zke_line_yield   - where held: in one step leave, let the entry of that name
+ *                    be first, and delete another znode, where there is one
+ *                    (its path, or NULL).  ZKE_NONODE where the heir has gone
  * zke_line_event   - what a class's event() calls
  * zke_line_ended   - what a class's ended() calls
  * zke_line_free    - what a class's destroy() calls
@@ -396,7 +397,7 @@ ZKE_API int zke_line_quit(zke_line *l);
 ZKE_API int zke_line_check(zke_line *l);
 ZKE_API int zke_line_jump(zke_line *l, const char *victim);
 ZKE_API int zke_line_convert(zke_line *l, int kind);
-ZKE_API int zke_line_yield(zke_line *l, const char *heir);
+ZKE_API int zke_line_yield(zke_line *l, const char *heir, const char *word);
 ZKE_API void zke_line_event(zke_line *l, const char *path);
 ZKE_API void zke_line_ended(zke_line *l);
 ZKE_API void zke_line_free(zke_line *l);

@@ -1,0 +1,528 @@
+/* multilock.c - several locks together: all of them or none
+ *
+ * An entry in each of several lines (support.h), made, told to hold, and
+ * taken back in one step each.  Once the turn of an entry has come it stays:
+ * so the turns may be seen one after the other, and the step that writes
+ * "held" into all entries finds out whether all are still there. */
+#include "multilock.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* One of the lines. */
+typedef struct multilock_seat {
+  char *path; /* the lock's */
+  int kind;
+  bool turn;     /* its turn has come */
+  char *watched; /* the entry that it waits for, or NULL */
+} multilock_seat;
+
+struct zke_multilock {
+  zke_recipe r;
+  int count;
+  multilock_seat *seats;
+  char *data; /* the user's, or NULL */
+  int len;
+  bool no_check;
+  zke_multilock_fn listener;
+  void *context;
+  int state;
+  bool blocking;    /* inside a blocking call */
+  bool at_once;     /* nothing has changed since the entries were made */
+  bool own_watched; /* all entries are */
+  zke_strings *own; /* paths of the entries, or NULL */
+  int64_t czxid;    /* of the entries */
+  int64_t token;
+  uint64_t actor; /* the thread that joined */
+};
+
+static const char *const multilock_kinds[] = {"lock-", "__WRIT__", "__READ__"};
+static const char *const multilock_places[] = {"lock", "rwlock", "rwlock"};
+
+/* ---- states ---- */
+
+static void multilock_change(zke_multilock *ml, int state, int64_t token) {
+  bool news = ml->state != state;
+  ml->state = state;
+  ml->token = token;
+  if (news) zke_recipe_tell(&ml->r, state, token, NULL, 0);
+}
+
+/* Take back the watches of those that it waited for. */
+static void multilock_unwatch(zke_multilock *ml) {
+  for (int i = 0; i < ml->count; i++) {
+    multilock_seat *seat = &ml->seats[i];
+    if (seat->watched) {
+      zke_remove_watch(ml->r.z, seat->watched, ZKE_WATCH_CHILD,
+                       zke_recipe_watcher, &ml->r);
+    }
+    zke_free(seat->watched);
+    seat->watched = NULL;
+  }
+}
+
+/* Take back all entries.  On failure they are still one's own. */
+static int multilock_take_back(zke_multilock *ml) {
+  int rc = ml->own ? zke_recipe_delete_all(ml->r.z, ml->own) : ZKE_OK;
+  if (rc != ZKE_OK) return rc;
+  multilock_unwatch(ml);
+  zke_free(ml->own);
+  ml->own = NULL;
+  ml->own_watched = false;
+  return ZKE_OK;
+}
+
+static int multilock_leave(zke_multilock *ml) {
+  int rc = multilock_take_back(ml);
+  if (rc == ZKE_OK) multilock_change(ml, ZKE_LINE_OUT, 0);
+  return rc;
+}
+
+/* An entry has gone.  While waiting there is no reason to keep the others;
+ * what cannot be taken back now is when it is left or freed. */
+static void multilock_lose(zke_multilock *ml) {
+  if (ml->state == ZKE_LINE_WAITING) multilock_take_back(ml);
+  multilock_change(ml, ZKE_LINE_LOST, 0);
+}
+
+static int multilock_is_lost(const zke_multilock *ml) {
+  return zke_fail(ZKE_LOST, "a place of the multilock %s was taken away",
+                  ml->r.path);
+}
+
+/* Out again after a failure, whose code and sentence stay. */
+static int multilock_give_up(zke_multilock *ml, int rc) {
+  char sentence[512];
+  snprintf(sentence, sizeof sentence, "%s", zke_errmsg());
+  multilock_leave(ml);
+  return zke_fail(rc, "%s", sentence);
+}
+
+/* ---- the entries ---- */
+
+/* Write a state into all entries, in one step.  Twice does no harm: the later
+ * zxid counts. */
+typedef struct multilock_write {
+  const zke_op *ops;
+  zke_op_result *results;
+  int count;
+} multilock_write;
+
+static int multilock_try_write(zke *z, void *arg) {
+  const multilock_write *w = arg;
+  zke_results_clear(w->results, w->count);
+  return zke_multi(z, w->ops, w->count, w->results);
+}
+
+static int multilock_write_all(zke_multilock *ml, const char *state,
+                               int64_t *zxid) {
+  zke *z = ml->r.z;
+  size_t n = (size_t)ml->count;
+  int len = 0, rc = ZKE_NOMEM;
+  char *text = zke_line_text(z, state, ml->actor, ml->data, ml->len, &len);
+  zke_op *ops = zke_alloc(z, n * sizeof *ops);
+  zke_op_result *results = zke_alloc(z, n * sizeof *results);
+  if (text && ops && results) {
+    multilock_write w = {ops, results, ml->count};
+    for (int i = 0; i < ml->count; i++)
+      zke_op_set(&ops[i], ml->own->data[i], text, len, -1);
+    rc = zke_retry(z, multilock_try_write, &w, ZKE_FOREVER);
+    if (rc == ZKE_OK) *zxid = results[0].stat.mzxid;
+    zke_results_clear(results, ml->count);
+  }
+  zke_free(results);
+  zke_free(ops);
+  zke_free(text);
+  return rc;
+}
+
+/* Watch one's own entries, once; ZKE_NONODE where one has gone. */
+static int multilock_watch_own(zke_multilock *ml) {
+  int rc = ZKE_OK;
+  if (ml->own_watched) return ZKE_OK;
+  for (int i = 0; i < ml->count && rc == ZKE_OK; i++) {
+    rc = zke_get(ml->r.z, ml->own->data[i], zke_recipe_watcher, &ml->r, NULL,
+                 NULL, NULL);
+  }
+  ml->own_watched = rc == ZKE_OK;
+  return rc;
+}
+
+/* Whose turn has come?  ZKE_OK: that of all; 1: not yet. */
+static int multilock_look(zke_multilock *ml) {
+  bool all = true;
+  for (int i = 0; i < ml->count; i++) {
+    multilock_seat *seat = &ml->seats[i];
+    int64_t pzxid = 0;
+    if (seat->turn) continue;
+    int rc = zke_line_turn(&ml->r, seat->path, ml->own->data[i], &seat->watched,
+                           &pzxid);
+    if (rc < 0) return rc;
+    seat->turn = rc == ZKE_OK;
+    if (!seat->turn || pzxid != ml->czxid) ml->at_once = false;
+    all = all && seat->turn;
+  }
+  return all ? ZKE_OK : 1;
+}
+
+static int multilock_take_office(zke_multilock *ml) {
+  int64_t token = ml->czxid;
+  int rc = ml->at_once ? ZKE_OK : multilock_write_all(ml, "held", &token);
+  if (rc != ZKE_OK) return rc;
+  multilock_unwatch(ml);
+  multilock_change(ml, ZKE_LINE_HELD, token);
+  return ZKE_OK;
+}
+
+/* While held only one's own entries matter, and only their being there. */
+static int multilock_go_on(zke_multilock *ml) {
+  int rc = 1;
+  if (ml->state == ZKE_LINE_WAITING) rc = multilock_look(ml);
+  if (rc == ZKE_OK) rc = multilock_take_office(ml);
+  if (rc < 0) return rc;
+  return ml->state == ZKE_LINE_WAITING || ml->listener ? multilock_watch_own(ml)
+                                                       : ZKE_OK;
+}
+
+static int multilock_step(zke_recipe *r) {
+  zke_multilock *ml = (zke_multilock *)r;
+  if (ml->state != ZKE_LINE_WAITING && ml->state != ZKE_LINE_HELD)
+    return ZKE_OK;
+  int rc = multilock_go_on(ml);
+  if (rc != ZKE_NONODE) return rc;
+  multilock_lose(ml);
+  return ZKE_OK; /* the state says it */
+}
+
+/* ---- the object ---- */
+
+/* Any change of an entry uses up its watch. */
+static void multilock_event(zke_recipe *r, int type, const char *path) {
+  zke_multilock *ml = (zke_multilock *)r;
+  (void)type;
+  for (int i = 0; ml->own && i < ml->own->count; i++) {
+    if (strcmp(path, ml->own->data[i]) == 0) ml->own_watched = false;
+  }
+}
+
+static void multilock_ended(zke_recipe *r) {
+  zke_multilock *ml = (zke_multilock *)r;
+  if (ml->state == ZKE_LINE_WAITING || ml->state == ZKE_LINE_HELD)
+    multilock_change(ml, ZKE_LINE_LOST, 0);
+}
+
+static void multilock_deliver(zke_recipe *r, int event, int64_t number,
+                              const char *text, int len) {
+  zke_multilock *ml = (zke_multilock *)r;
+  (void)text, (void)len;
+  if (ml->listener) ml->listener(ml, event, number, ml->context);
+}
+
+static void multilock_quit(zke_recipe *r) {
+  multilock_leave((zke_multilock *)r);
+}
+
+static void multilock_destroy(zke_recipe *r) {
+  zke_multilock *ml = (zke_multilock *)r;
+  for (int i = 0; i < ml->count; i++) {
+    zke_free(ml->seats[i].path);
+    zke_free(ml->seats[i].watched);
+  }
+  zke_free(ml->seats);
+  zke_free(ml->data);
+  zke_free(ml->own);
+}
+
+static const zke_recipe_class multilock_class = {.name = "multilock",
+                                                 .event = multilock_event,
+                                                 .step = multilock_step,
+                                                 .ended = multilock_ended,
+                                                 .deliver = multilock_deliver,
+                                                 .quit = multilock_quit,
+                                                 .destroy = multilock_destroy};
+
+/* Is this a list of locks?  The handle checks the form of the paths. */
+static int multilock_check_items(zke *z, const zke_multilock_item *items,
+                                 int count) {
+  if (!items || count < 1)
+    return zke_fail(ZKE_BADARGUMENTS, "a multilock of %d locks", count);
+  for (int i = 0; i < count; i++) {
+    int rc = zke_exists(z, items[i].path, NULL, NULL, NULL);
+    if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
+    if (items[i].path[1] == '\0')
+      return zke_fail(ZKE_BADARGUMENTS, "a lock cannot be at /");
+    if (items[i].mode < ZKE_MULTILOCK_LOCK ||
+        items[i].mode > ZKE_MULTILOCK_READ) {
+      return zke_fail(ZKE_BADARGUMENTS, "unknown mode %d of %s", items[i].mode,
+                      items[i].path);
+    }
+    for (int j = 0; j < i; j++) {
+      if (strcmp(items[i].path, items[j].path) == 0)
+        return zke_fail(ZKE_BADARGUMENTS, "%s is named twice", items[i].path);
+    }
+  }
+  return ZKE_OK;
+}
+
+static char *multilock_copy(zke *z, const char *text, size_t len) {
+  char *copy = zke_alloc(z, len + 1);
+  if (copy && len) memcpy(copy, text, len);
+  return copy;
+}
+
+static int multilock_fill(zke_multilock *ml, const zke_multilock_item *items,
+                          int count, const zke_multilock_options *o) {
+  zke *z = ml->r.z;
+  ml->no_check = o->no_deadlock_check != 0;
+  ml->listener = o->listener;
+  ml->context = o->context;
+  ml->seats = zke_alloc(z, (size_t)count * sizeof *ml->seats);
+  if (!ml->seats) return ZKE_NOMEM;
+  for (; ml->count < count; ml->count++) {
+    multilock_seat *seat = &ml->seats[ml->count];
+    const char *path = items[ml->count].path;
+    seat->kind = items[ml->count].mode;
+    seat->path = multilock_copy(z, path, strlen(path));
+    if (!seat->path) return ZKE_NOMEM;
+  }
+  if (!o->data || o->len == 0) return ZKE_OK;
+  ml->len = o->len;
+  ml->data = multilock_copy(z, o->data, (size_t)o->len);
+  return ml->data ? ZKE_OK : ZKE_NOMEM;
+}
+
+/* The options given, or the defaults. */
+static int multilock_options(const zke_multilock_options *given,
+                             zke_multilock_options *o) {
+  *o = (zke_multilock_options){.size = sizeof *o};
+  if (given && given->size != sizeof *o)
+    return zke_fail(ZKE_BADARGUMENTS,
+                    "the options' size is not this version's");
+  if (given) *o = *given;
+  if (o->len < 0)
+    return zke_fail(ZKE_BADARGUMENTS, "data of length %d", o->len);
+  return ZKE_OK;
+}
+
+int zke_multilock_new(zke *z, const zke_multilock_item *items, int count,
+                      const zke_multilock_options *options,
+                      zke_multilock **ml_out) {
+  zke_multilock_options o;
+  zke_recipe *r = NULL;
+  if (!ml_out) return zke_fail(ZKE_BADARGUMENTS, "ml_out is NULL");
+  *ml_out = NULL;
+  int rc = multilock_options(options, &o);
+  if (rc == ZKE_OK) rc = multilock_check_items(z, items, count);
+  if (rc != ZKE_OK) return rc;
+  rc = zke_recipe_new(z, items[0].path, &multilock_class, sizeof(zke_multilock),
+                      &r);
+  if (rc != ZKE_OK) return rc;
+  rc = multilock_fill((zke_multilock *)r, items, count, &o);
+  if (rc == ZKE_OK)
+    *ml_out = (zke_multilock *)r;
+  else
+    zke_recipe_free(r);
+  return rc;
+}
+
+void zke_multilock_free(zke_multilock *ml) {
+  zke_recipe_free((zke_recipe *)ml);
+}
+
+/* ---- in ---- */
+
+static int multilock_place(zke_multilock *ml) {
+  int rc = ZKE_OK;
+  for (int i = 0; i < ml->count && rc == ZKE_OK; i++) {
+    const multilock_seat *seat = &ml->seats[i];
+    rc = zke_recipe_place(ml->r.z, seat->path, multilock_places[seat->kind],
+                          ZKE_CONTAINER, NULL, ZKE_FOREVER);
+  }
+  return rc;
+}
+
+/* Make the entries; a container may be removed before it is entered. */
+static int multilock_make(zke_multilock *ml, const char *state,
+                          int64_t deadline_ms) {
+  zke *z = ml->r.z;
+  int len = 0, rc = ZKE_NONODE;
+  char *text = zke_line_text(z, state, ml->actor, ml->data, ml->len, &len);
+  zke_seat *seats = zke_alloc(z, (size_t)ml->count * sizeof *seats);
+  if (!text || !seats) rc = ZKE_NOMEM;
+  for (int i = 0; i < ml->count && rc == ZKE_NONODE; i++) {
+    seats[i] = (zke_seat){ml->seats[i].path, multilock_kinds[ml->seats[i].kind],
+                          text, len};
+  }
+  for (int i = 0; i < ZKE_RETRIES && rc == ZKE_NONODE; i++) {
+    rc = multilock_place(ml);
+    if (rc == ZKE_OK)
+      rc = zke_recipe_create_all(z, seats, ml->count, deadline_ms, &ml->own,
+                                 &ml->czxid);
+  }
+  zke_free(seats);
+  zke_free(text);
+  return rc;
+}
+
+static int multilock_join(zke_multilock *ml, bool blocking,
+                          int64_t deadline_ms) {
+  if (ml->state == ZKE_LINE_LOST) {
+    int rc = multilock_leave(ml);
+    if (rc != ZKE_OK) return rc;
+  }
+  if (ml->state != ZKE_LINE_OUT) {
+    return zke_fail(ZKE_MISUSE, "this multilock %s object is in use",
+                    ml->r.path);
+  }
+  ml->actor = zke_line_actor();
+  int rc = multilock_make(ml, blocking ? "waiting" : "queued", deadline_ms);
+  if (rc != ZKE_OK) return rc;
+  for (int i = 0; i < ml->count; i++) ml->seats[i].turn = false;
+  ml->at_once = true;
+  ml->state = ZKE_LINE_WAITING;
+  rc = multilock_step(&ml->r);
+  return rc == ZKE_OK ? ZKE_OK : multilock_give_up(ml, rc);
+}
+
+/* Name what is missing, and who holds it. */
+static int multilock_say_held(zke_multilock *ml, int rc) {
+  int i = 0;
+  while (i + 1 < ml->count && ml->seats[i].turn) i++;
+  return zke_line_say_held(ml->r.z, rc, multilock_places[ml->seats[i].kind],
+                           ml->seats[i].path);
+}
+
+/* ---- the blocking call ---- */
+
+static int multilock_is_done(zke_recipe *r) {
+  const zke_multilock *ml = (zke_multilock *)r;
+  return ml->state == ZKE_LINE_HELD      ? ZKE_OK
+         : ml->state == ZKE_LINE_WAITING ? 1
+                                         : multilock_is_lost(ml);
+}
+
+/* It has joined without blocking and blocks now. */
+static int multilock_begin_blocking(zke_multilock *ml) {
+  int64_t zxid;
+  ml->actor = zke_line_actor();
+  int rc = multilock_write_all(ml, "waiting", &zxid);
+  if (rc == ZKE_NONODE) multilock_lose(ml);
+  return rc == ZKE_NONODE ? ZKE_OK : rc;
+}
+
+static int multilock_acquire(zke_multilock *ml, int64_t deadline_ms) {
+  int rc = ZKE_OK;
+  if (ml->state == ZKE_LINE_WAITING && !ml->blocking) {
+    ml->blocking = true;
+    rc = multilock_begin_blocking(ml);
+  } else {
+    rc = multilock_join(ml, true, deadline_ms);
+    if (rc != ZKE_OK) return rc;
+    ml->blocking = true;
+  }
+  if (rc == ZKE_OK && ml->state == ZKE_LINE_WAITING && !ml->no_check)
+    rc = zke_line_detect(ml->r.z, ml->actor, ml->count);
+  if (rc == ZKE_OK)
+    rc = zke_recipe_await(&ml->r, multilock_is_done, deadline_ms);
+  ml->blocking = false;
+  if (rc == ZKE_OPERATIONTIMEOUT) multilock_say_held(ml, rc);
+  return rc == ZKE_OK ? ZKE_OK : multilock_give_up(ml, rc);
+}
+
+int zke_multilock_acquire(zke_multilock *ml, int64_t deadline_ms) {
+  int rc = zke_recipe_enter((zke_recipe *)ml);
+  if (rc != ZKE_OK) return rc;
+  return zke_recipe_leave(&ml->r, multilock_acquire(ml, deadline_ms));
+}
+
+static int multilock_try(zke_multilock *ml) {
+  int rc = multilock_join(ml, false, ZKE_FOREVER);
+  if (rc != ZKE_OK || ml->state == ZKE_LINE_HELD) return rc;
+  rc = ml->state == ZKE_LINE_LOST ? multilock_is_lost(ml)
+                                  : multilock_say_held(ml, ZKE_HELD);
+  return multilock_give_up(ml, rc);
+}
+
+int zke_multilock_try(zke_multilock *ml) {
+  int rc = zke_recipe_enter((zke_recipe *)ml);
+  if (rc != ZKE_OK) return rc;
+  return zke_recipe_leave(&ml->r, multilock_try(ml));
+}
+
+int zke_multilock_start(zke_multilock *ml) {
+  int rc = zke_recipe_enter((zke_recipe *)ml);
+  if (rc != ZKE_OK) return rc;
+  return zke_recipe_leave(&ml->r, multilock_join(ml, false, ZKE_FOREVER));
+}
+
+int zke_multilock_step(zke_multilock *ml) {
+  int rc = zke_recipe_enter((zke_recipe *)ml);
+  if (rc != ZKE_OK) return rc;
+  return zke_recipe_leave(&ml->r, multilock_step(&ml->r));
+}
+
+int zke_multilock_cancel(zke_multilock *ml) {
+  return zke_recipe_cancel((zke_recipe *)ml);
+}
+
+/* ---- out, and looking ---- */
+
+static int multilock_check(zke_multilock *ml) {
+  if (ml->state == ZKE_LINE_HELD) {
+    int rc = ZKE_OK;
+    for (int i = 0; i < ml->count && rc == ZKE_OK; i++)
+      rc = zke_exists(ml->r.z, ml->own->data[i], NULL, NULL, NULL);
+    if (rc != ZKE_NONODE) return rc;
+    multilock_lose(ml);
+  }
+  return zke_fail(ZKE_LOST, "the multilock %s is not held", ml->r.path);
+}
+
+int zke_multilock_release(zke_multilock *ml) {
+  int rc = zke_recipe_enter((zke_recipe *)ml);
+  if (rc != ZKE_OK) return rc;
+  if (ml->state == ZKE_LINE_WAITING || ml->state == ZKE_LINE_HELD) {
+    rc = multilock_leave(ml);
+  } else {
+    int left = multilock_take_back(ml);
+    if (left == ZKE_OK) multilock_change(ml, ZKE_LINE_OUT, 0);
+    rc = left == ZKE_OK ? multilock_check(ml) : left;
+  }
+  return zke_recipe_leave(&ml->r, rc);
+}
+
+int zke_multilock_state(zke_multilock *ml) {
+  if (zke_recipe_enter((zke_recipe *)ml) != ZKE_OK) return ZKE_MULTILOCK_LOST;
+  int state = ml->state;
+  zke_recipe_leave(&ml->r, ZKE_OK);
+  return state;
+}
+
+int64_t zke_multilock_token(zke_multilock *ml) {
+  if (zke_recipe_enter((zke_recipe *)ml) != ZKE_OK) return 0;
+  int64_t token = ml->token;
+  zke_recipe_leave(&ml->r, ZKE_OK);
+  return token;
+}
+
+int zke_multilock_check(zke_multilock *ml) {
+  int rc = zke_recipe_enter((zke_recipe *)ml);
+  if (rc != ZKE_OK) return rc;
+  return zke_recipe_leave(&ml->r, multilock_check(ml));
+}
+
+static int multilock_ops(zke_multilock *ml, zke_op *ops, int count) {
+  if (count != ml->count)
+    return zke_fail(ZKE_BADARGUMENTS, "room for %d operations, but %d locks",
+                    count, ml->count);
+  if (ml->state != ZKE_LINE_HELD) return multilock_check(ml);
+  for (int i = 0; i < count; i++) zke_op_check(&ops[i], ml->own->data[i], -1);
+  return ZKE_OK;
+}
+
+int zke_multilock_ops(zke_multilock *ml, zke_op *ops, int count) {
+  if (!ops) return zke_fail(ZKE_BADARGUMENTS, "ops is NULL");
+  int rc = zke_recipe_enter((zke_recipe *)ml);
+  if (rc != ZKE_OK) return rc;
+  return zke_recipe_leave(&ml->r, multilock_ops(ml, ops, count));
+}

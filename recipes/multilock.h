@@ -1,0 +1,177 @@
+/* multilock.h - several locks together: all of them or none
+ *
+ *     static const zke_multilock_item both[] = {
+ *         {"/accounts/ann", ZKE_MULTILOCK_LOCK},
+ *         {"/catalog", ZKE_MULTILOCK_READ}};
+ *     zke_multilock *ml;
+ *     if (zke_multilock_new(z, both, 2, NULL, &ml) != ZKE_OK) ...
+ *     if (zke_multilock_acquire(ml, zke_now(z) + 5000) == ZKE_OK) {
+ *       ...both are held...
+ *       zke_multilock_release(ml);
+ *     } else {
+ *       fprintf(stderr, "%s\n", zke_errmsg());   (which one, held by whom)
+ *     }
+ *     zke_multilock_free(ml);
+ *
+ * They are the very locks of lock.h and rwlock.h: whoever uses one of these
+ * by itself and whoever uses a multi-lock exclude each other.
+ *
+ * LAYOUT: in each lock's directory an entry, all made in one step, with one
+ * guid and one czxid:
+ *
+ *     /accounts/ann                     container, data "zkembed lock"
+ *       _c_<guid>-lock-0000000004
+ *     /catalog                          container, data "zkembed rwlock"
+ *       _c_<guid>-__READ__0000000017
+ *
+ * It holds when the turn of each entry has come, and then says so in all of
+ * them in one step.  Until then it holds none: a wait that ends otherwise, by
+ * the deadline, cancel, an error or a death, takes back all entries in one
+ * step.  Each line stays first come first served: an entry keeps those behind
+ * it waiting while it waits for the others, so that a multi-lock is never
+ * starved by single ones.  Of two multi-locks the one that came first stands
+ * before the other in every line they share: whatever the order in which they
+ * name the locks, they cannot block each other.
+ *
+ * IF THE PROCESS DIES, holding or waiting, all entries go with its session in
+ * one step, and whoever waits behind any of them is told by the kernel.
+ * Before they were made nothing but empty directories is left behind; after
+ * the release nothing is.
+ *
+ * WHO IS WOKEN: a release wakes the next in each of the lines.
+ *
+ * LOSING THE SESSION, or one of the entries to zke_lock_break(),
+ * zke_lock_steal() or a revoker, loses the multi-lock: the listener hears
+ * ZKE_MULTILOCK_LOST, zke_multilock_check() and whatever has
+ * zke_multilock_ops() in its multi fail.  Of a held one the other locks stay
+ * taken until zke_multilock_release() or _free(), so that nobody enters while
+ * the holder may still be at work on them; a waiting one gives up its other
+ * entries at once.
+ *
+ * FENCING: zke_multilock_token() is one value for all the locks, the zxid of
+ * taking office: in each of them greater than that of every holder before.
+ *
+ * DEADLOCKS: with threads that hold a single lock while they ask for another
+ * a multi-lock can still be in a circle.  That is found as for lock.h.
+ */
+#ifndef ZKEMBED_RECIPES_MULTILOCK_H
+#define ZKEMBED_RECIPES_MULTILOCK_H
+
+#include "support.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct zke_multilock zke_multilock;
+
+/* What a path is, and how it is to be held. */
+enum {
+  ZKE_MULTILOCK_LOCK = ZKE_LINE_LOCK,   /* a lock of lock.h */
+  ZKE_MULTILOCK_WRITE = ZKE_LINE_WRITE, /* one of rwlock.h, for writing */
+  ZKE_MULTILOCK_READ = ZKE_LINE_READ    /* one of rwlock.h, for reading */
+};
+
+typedef struct zke_multilock_item {
+  const char *path;
+  int mode; /* ZKE_MULTILOCK_… */
+} zke_multilock_item;
+
+enum {
+  ZKE_MULTILOCK_OUT = ZKE_LINE_OUT,
+  ZKE_MULTILOCK_WAITING = ZKE_LINE_WAITING,
+  ZKE_MULTILOCK_HELD = ZKE_LINE_HELD,
+  ZKE_MULTILOCK_LOST = ZKE_LINE_LOST
+};
+
+/* Called when the state changes to ZKE_MULTILOCK_HELD (with the token),
+ * ZKE_MULTILOCK_OUT (released, or the wait was given up) or
+ * ZKE_MULTILOCK_LOST. */
+typedef void (*zke_multilock_fn)(zke_multilock *ml, int state, int64_t token,
+                                 void *context);
+
+typedef struct zke_multilock_options {
+  size_t size;
+  const void *data;      /* shown to others by the locks' lists of parties */
+  int len;               /* bytes of it */
+  int no_deadlock_check; /* 1: do not look for circles */
+  zke_multilock_fn listener;
+  void *context;
+} zke_multilock_options;
+
+/* zke_multilock_new - an object for one contender; does not touch the tree
+ *
+ *   items,count  the locks, at least one, no path twice; copied
+ *   options      NULL for the defaults; copied
+ *   ml_out       out, not NULL; NULL on failure
+ *
+ * Returns ZKE_OK, ZKE_BADARGUMENTS, or what the handle's state asks for.
+ * Threads: any.  In a callback: yes.  Since 0.1. */
+ZKE_API int zke_multilock_new(zke *z, const zke_multilock_item *items,
+                              int count, const zke_multilock_options *options,
+                              zke_multilock **ml_out);
+
+/* zke_multilock_free - release what it holds and the object; NULL is fine
+ * Threads: any, while no other call on it runs.  In a callback: yes. */
+ZKE_API void zke_multilock_free(zke_multilock *ml);
+
+/* zke_multilock_acquire - stand in all lines and wait until all are held
+ *
+ * After zke_multilock_start() it waits in the places already taken.
+ *
+ *   deadline_ms  of zke_now(); ZKE_FOREVER
+ *
+ * Returns ZKE_OK, or, in none of the lines any more,
+ *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence names the first lock
+ *                         that is missing, and its holder
+ *   ZKE_CANCELLED         zke_multilock_cancel()
+ *   ZKE_DEADLOCK          this wait closed a circle
+ *   ZKE_LOST              one of one's znodes was deleted by somebody
+ *   ZKE_OTHERKIND         a path is not what its mode says
+ *   ZKE_MISUSE            held already, or by another call
+ *   ZKE_INVALIDSTATE      the session has ended
+ *
+ * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
+ZKE_API int zke_multilock_acquire(zke_multilock *ml, int64_t deadline_ms);
+
+/* zke_multilock_try - hold all now or none: ZKE_HELD, naming the first lock
+ * that is missing, and its holder */
+ZKE_API int zke_multilock_try(zke_multilock *ml);
+
+/* zke_multilock_start - stand in all lines and go on; the listener is told,
+ * or zke_multilock_state() tells, once zke_dispatch() has seen one's turn */
+ZKE_API int zke_multilock_start(zke_multilock *ml);
+
+/* zke_multilock_step - look again; needed only after a read or write failed
+ * inside zke_dispatch() */
+ZKE_API int zke_multilock_step(zke_multilock *ml);
+
+/* zke_multilock_release - give up all, in one step; or the wait
+ *
+ * What was lost, or is not held, is ZKE_LOST; then too none is held any more.
+ * After any other failure this can be repeated. */
+ZKE_API int zke_multilock_release(zke_multilock *ml);
+
+/* zke_multilock_cancel - the blocking call on it returns ZKE_CANCELLED; where
+ * none is running, the next one.  Threads: any.  Blocks: no. */
+ZKE_API int zke_multilock_cancel(zke_multilock *ml);
+
+/* zke_multilock_state - ZKE_MULTILOCK_…, without asking the file
+ * zke_multilock_token - the fencing value, or 0 when not held
+ * zke_multilock_check - ask the file: ZKE_OK when all are held, else ZKE_LOST
+ * zke_multilock_ops   - as many operations as there are locks, for one's own
+ *                       zke_multi(), which fails with ZKE_NONODE unless all
+ *                       are held; valid until the next call that changes the
+ *                       object.  ZKE_LOST where not held
+ *   count  room in ops: the number of locks, else ZKE_BADARGUMENTS
+ * Threads: any.  In a callback: yes. */
+ZKE_API int zke_multilock_state(zke_multilock *ml);
+ZKE_API int64_t zke_multilock_token(zke_multilock *ml);
+ZKE_API int zke_multilock_check(zke_multilock *ml);
+ZKE_API int zke_multilock_ops(zke_multilock *ml, zke_op *ops, int count);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

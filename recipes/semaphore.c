@@ -1,0 +1,320 @@
+/* semaphore.c - so many permits and no more, first come first served
+ *
+ * A semaphore is a line (support.h) of leases.  What is here is the limit:
+ * stated, compared, changed. */
+#include "semaphore.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SEMAPHORE_PLACE "semaphore"
+#define SEMAPHORE_MARK "zkembed semaphore\nlimit "
+
+struct zke_semaphore {
+  zke_line l;
+  int stated; /* the limit to find or to make; 0: none */
+  zke_semaphore_fn listener;
+  void *context;
+};
+
+/* ---- the limit ---- */
+
+/* The limit that a directory's data states, or 0: it is no semaphore. */
+static int semaphore_parse(const char *data, int len) {
+  size_t mark = strlen(SEMAPHORE_MARK);
+  char *end;
+  if (!data || len < 0 || strncmp(data, SEMAPHORE_MARK, mark) != 0) return 0;
+  long limit = strtol(data + mark, &end, 10);
+  return *end == '\n' && limit >= 1 && limit <= INT_MAX ? (int)limit : 0;
+}
+
+/* Fail, naming what a place is used for. */
+static int semaphore_other_kind(const char *path, const char *data) {
+  size_t mark = strlen("zkembed ");
+  if (strncmp(data, "zkembed ", mark) != 0)
+    return zke_fail(ZKE_OTHERKIND, "%s has data of its own: it is no semaphore",
+                    path);
+  if (strncmp(data + mark, SEMAPHORE_PLACE "\n", strlen(SEMAPHORE_PLACE) + 1) ==
+      0)
+    return zke_fail(ZKE_OTHERKIND, "%s is a semaphore without a limit", path);
+  return zke_fail(ZKE_OTHERKIND, "%s is a %.*s, not a semaphore", path,
+                  (int)strcspn(data + mark, "\n"), data + mark);
+}
+
+/* ZKE_NONODE: there is nothing, or an empty node that is nobody's. */
+static int semaphore_read(zke *z, const char *path, int *limit,
+                          zke_stat *stat) {
+  char *data = NULL;
+  int len;
+  int rc = zke_get(z, path, NULL, NULL, &data, &len, stat);
+  if (rc != ZKE_OK) return rc;
+  *limit = semaphore_parse(data, len);
+  if (len <= 0)
+    rc = zke_fail(ZKE_NONODE, "there is no semaphore at %s", path);
+  else if (*limit == 0)
+    rc = semaphore_other_kind(path, data);
+  zke_free(data);
+  return rc;
+}
+
+/* The limit there, made where it is missing. */
+static int semaphore_place(zke *z, const char *path, int mode, int limit,
+                           int *found, zke_stat *stat) {
+  char more[32];
+  int rc = semaphore_read(z, path, found, stat);
+  if (rc != ZKE_NONODE || limit == 0) return rc;
+  snprintf(more, sizeof more, "limit %d\n", limit);
+  rc = zke_recipe_place(z, path, SEMAPHORE_PLACE, mode, more, ZKE_FOREVER);
+  return rc == ZKE_OK ? semaphore_read(z, path, found, stat) : rc;
+}
+
+int zke_semaphore_limit(zke *z, const char *path, int *limit_out) {
+  int limit;
+  if (!limit_out) return zke_fail(ZKE_BADARGUMENTS, "limit_out is NULL");
+  int rc = semaphore_read(z, path, &limit, NULL);
+  if (rc == ZKE_OK) *limit_out = limit;
+  return rc;
+}
+
+typedef struct semaphore_change {
+  const char *path;
+  int limit;
+} semaphore_change;
+
+/* A try whose reply was lost shows in the limit found. */
+static int semaphore_try_change(zke *z, void *arg) {
+  const semaphore_change *c = arg;
+  char text[64];
+  int found;
+  zke_stat stat;
+  int rc = semaphore_place(z, c->path, ZKE_PERSISTENT, c->limit, &found, &stat);
+  if (rc != ZKE_OK || found == c->limit) return rc;
+  int len = snprintf(text, sizeof text, SEMAPHORE_MARK "%d\n", c->limit);
+  return zke_set(z, c->path, text, len, stat.version, NULL);
+}
+
+int zke_semaphore_resize(zke *z, const char *path, int limit) {
+  semaphore_change c = {path, limit};
+  int rc = ZKE_BADVERSION;
+  if (limit < 1) return zke_fail(ZKE_BADARGUMENTS, "a limit of %d", limit);
+  for (int i = 0; i < ZKE_RETRIES; i++) { /* others may change it too */
+    rc = zke_retry(z, semaphore_try_change, &c, ZKE_FOREVER);
+    if (rc != ZKE_BADVERSION && rc != ZKE_NONODE) return rc;
+  }
+  return rc;
+}
+
+/* ---- the object ---- */
+
+static int semaphore_step(zke_recipe *r) {
+  return zke_line_step((zke_line *)r);
+}
+
+static void semaphore_quit(zke_recipe *r) { zke_line_quit((zke_line *)r); }
+static void semaphore_destroy(zke_recipe *r) { zke_line_free((zke_line *)r); }
+static void semaphore_ended(zke_recipe *r) { zke_line_ended((zke_line *)r); }
+
+static void semaphore_event(zke_recipe *r, int type, const char *path) {
+  (void)type;
+  zke_line_event((zke_line *)r, path);
+}
+
+static void semaphore_deliver(zke_recipe *r, int event, int64_t number,
+                              const char *text, int len) {
+  zke_semaphore *sem = (zke_semaphore *)r;
+  (void)text, (void)len;
+  if (sem->listener) sem->listener(sem, event, number, sem->context);
+}
+
+static const zke_recipe_class semaphore_class = {.name = "semaphore",
+                                                 .event = semaphore_event,
+                                                 .step = semaphore_step,
+                                                 .ended = semaphore_ended,
+                                                 .deliver = semaphore_deliver,
+                                                 .quit = semaphore_quit,
+                                                 .destroy = semaphore_destroy};
+
+/* The options given, or the defaults. */
+static int semaphore_options(const zke_semaphore_options *given,
+                             zke_semaphore_options *o) {
+  *o = (zke_semaphore_options){.size = sizeof *o};
+  if (given && given->size != sizeof *o)
+    return zke_fail(ZKE_BADARGUMENTS,
+                    "the options' size is not this version's");
+  if (given) *o = *given;
+  if (o->limit < 0)
+    return zke_fail(ZKE_BADARGUMENTS, "a limit of %d", o->limit);
+  return ZKE_OK;
+}
+
+int zke_semaphore_new(zke *z, const char *path,
+                      const zke_semaphore_options *options,
+                      zke_semaphore **sem_out) {
+  zke_semaphore_options o;
+  zke_recipe *r = NULL;
+  if (!sem_out) return zke_fail(ZKE_BADARGUMENTS, "sem_out is NULL");
+  *sem_out = NULL;
+  int rc = semaphore_options(options, &o);
+  if (rc != ZKE_OK) return rc;
+  rc = zke_recipe_new(z, path, &semaphore_class, sizeof(zke_semaphore), &r);
+  if (rc != ZKE_OK) return rc;
+  zke_semaphore *sem = (zke_semaphore *)r;
+  sem->l.place = SEMAPHORE_PLACE;
+  sem->l.kind = ZKE_LINE_LEASE;
+  sem->l.no_check = o.no_deadlock_check != 0;
+  sem->l.watch_own = o.listener != NULL;
+  sem->l.data = o.data;
+  sem->l.len = o.len;
+  sem->stated = o.limit;
+  sem->listener = o.listener;
+  sem->context = o.context;
+  rc = zke_line_init(&sem->l);
+  if (rc == ZKE_OK)
+    *sem_out = sem;
+  else
+    zke_recipe_free(r);
+  return rc;
+}
+
+void zke_semaphore_free(zke_semaphore *sem) {
+  zke_recipe_free((zke_recipe *)sem);
+}
+
+/* ---- in and out ---- */
+
+/* See to the place: is the limit there the one stated, and wide enough? */
+static int semaphore_agree(zke_semaphore *sem, int permits) {
+  zke_line *l = &sem->l;
+  int found;
+  zke_stat stat;
+  int rc = semaphore_place(l->r.z, l->r.path, ZKE_CONTAINER, sem->stated,
+                           &found, &stat);
+  if (rc != ZKE_OK) return rc;
+  if (!l->placed && sem->stated && sem->stated != found) {
+    return zke_fail(ZKE_LIMIT, "the semaphore %s has a limit of %d, not of %d",
+                    l->r.path, found, sem->stated);
+  }
+  l->placed = true;
+  l->limit = found;
+  if (permits <= found) return ZKE_OK;
+  return zke_fail(ZKE_LIMIT,
+                  "%d permits of the semaphore %s asked for, but its limit is "
+                  "%d",
+                  permits, l->r.path, found);
+}
+
+enum { SEMAPHORE_ACQUIRE, SEMAPHORE_TRY, SEMAPHORE_START };
+
+static int semaphore_join(zke_semaphore *sem, int how, int permits,
+                          int64_t deadline_ms) {
+  zke_line *l = &sem->l;
+  if (l->state == ZKE_LINE_LOST) { /* give up what is left of it */
+    int rc = zke_line_quit(l);
+    if (rc != ZKE_OK) return rc;
+  }
+  if (l->state == ZKE_LINE_OUT) {
+    int rc = semaphore_agree(sem, permits);
+    if (rc != ZKE_OK) return rc;
+    l->weight = permits;
+  }
+  if (how == SEMAPHORE_ACQUIRE) return zke_line_acquire(l, deadline_ms);
+  if (how == SEMAPHORE_TRY) return zke_line_try(l);
+  return zke_line_join(l, false, deadline_ms);
+}
+
+/* The container may be removed before it is entered: then again. */
+static int semaphore_go(zke_semaphore *sem, int how, int permits,
+                        int64_t deadline_ms) {
+  int rc;
+  if (permits < 1) return zke_fail(ZKE_BADARGUMENTS, "%d permits", permits);
+  rc = zke_recipe_enter((zke_recipe *)sem);
+  if (rc != ZKE_OK) return rc;
+  rc = ZKE_NONODE;
+  for (int i = 0; i < ZKE_RETRIES && rc == ZKE_NONODE; i++) {
+    rc = semaphore_join(sem, how, permits, deadline_ms);
+    if (sem->stated == 0) break;
+  }
+  return zke_recipe_leave(&sem->l.r, rc);
+}
+
+int zke_semaphore_acquire(zke_semaphore *sem, int permits,
+                          int64_t deadline_ms) {
+  return semaphore_go(sem, SEMAPHORE_ACQUIRE, permits, deadline_ms);
+}
+
+int zke_semaphore_try(zke_semaphore *sem, int permits) {
+  return semaphore_go(sem, SEMAPHORE_TRY, permits, ZKE_FOREVER);
+}
+
+int zke_semaphore_start(zke_semaphore *sem, int permits) {
+  return semaphore_go(sem, SEMAPHORE_START, permits, ZKE_FOREVER);
+}
+
+int zke_semaphore_step(zke_semaphore *sem) {
+  int rc = zke_recipe_enter((zke_recipe *)sem);
+  if (rc != ZKE_OK) return rc;
+  return zke_recipe_leave(&sem->l.r, zke_line_step(&sem->l));
+}
+
+int zke_semaphore_release(zke_semaphore *sem) {
+  int rc = zke_recipe_enter((zke_recipe *)sem);
+  if (rc != ZKE_OK) return rc;
+  zke_line *l = &sem->l;
+  if (l->state == ZKE_LINE_WAITING || l->state == ZKE_LINE_HELD) {
+    rc = zke_line_quit(l);
+  } else {
+    rc = zke_line_check(l); /* says that it is not held */
+    if (l->state == ZKE_LINE_LOST) zke_line_quit(l);
+  }
+  return zke_recipe_leave(&l->r, rc);
+}
+
+int zke_semaphore_cancel(zke_semaphore *sem) {
+  return zke_recipe_cancel((zke_recipe *)sem);
+}
+
+/* ---- looking ---- */
+
+int zke_semaphore_state(zke_semaphore *sem) {
+  if (zke_recipe_enter((zke_recipe *)sem) != ZKE_OK) return ZKE_SEMAPHORE_LOST;
+  int state = sem->l.state;
+  zke_recipe_leave(&sem->l.r, ZKE_OK);
+  return state;
+}
+
+int64_t zke_semaphore_token(zke_semaphore *sem) {
+  if (zke_recipe_enter((zke_recipe *)sem) != ZKE_OK) return 0;
+  int64_t token = sem->l.token;
+  zke_recipe_leave(&sem->l.r, ZKE_OK);
+  return token;
+}
+
+int zke_semaphore_permits(zke_semaphore *sem) {
+  if (zke_recipe_enter((zke_recipe *)sem) != ZKE_OK) return 0;
+  int permits = sem->l.state == ZKE_LINE_HELD ? sem->l.weight : 0;
+  zke_recipe_leave(&sem->l.r, ZKE_OK);
+  return permits;
+}
+
+int zke_semaphore_check(zke_semaphore *sem) {
+  int rc = zke_recipe_enter((zke_recipe *)sem);
+  if (rc != ZKE_OK) return rc;
+  return zke_recipe_leave(&sem->l.r, zke_line_check(&sem->l));
+}
+
+int zke_semaphore_op(zke_semaphore *sem, zke_op *op) {
+  if (!op) return zke_fail(ZKE_BADARGUMENTS, "op is NULL");
+  int rc = zke_recipe_enter((zke_recipe *)sem);
+  if (rc != ZKE_OK) return rc;
+  if (sem->l.state == ZKE_LINE_HELD)
+    zke_op_check(op, sem->l.znode, -1);
+  else
+    rc = zke_line_check(&sem->l);
+  return zke_recipe_leave(&sem->l.r, rc);
+}
+
+int zke_semaphore_parties(zke *z, const char *path, zke_party_list **list_out) {
+  return zke_line_parties(z, path, 0, list_out);
+}

@@ -1,0 +1,1366 @@
+/* two_phase.c - several sites do something together, or none does
+ *
+ * CONTENTS, in layers; a function calls its own section and those above.
+ *
+ *   head    a transaction's znode: form, limit, sites, payload
+ *   steps   operations on a transaction's children, for one multi
+ *   view    all of a transaction as of one moment; removing it
+ *   object  looking, deciding, voting, acknowledging
+ *
+ * What makes it safe: every change checks "id-<id>", so that it cannot hit a
+ * later transaction of the same name.  A vote's znode has version 0 while it
+ * is empty and 1 when it says "commit"; it never changes after that, and one
+ * that was made anew begins at 0 again: so a check of version 1 is a check of
+ * the vote.  Acknowledgements go through the decision's version, so that the
+ * last one knows that it is. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "two_phase.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define PHASE_PLACE "two-phase"
+#define PHASE_MARK "zkembed transaction\n"
+
+enum {
+  AGAIN = ZKE_RUNTIMEINCONSISTENCY, /* look again */
+  PHASE_ID = 40,
+  PHASE_BY = 96,
+  PHASE_FORMS = ZKE_TWO_PHASE_COORDINATOR | ZKE_TWO_PHASE_EPHEMERAL
+};
+
+static int64_t phase_wall_ms(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static const char *const phase_words[] = {"", "commit", "abort"};
+
+/* What a vote's or a decision's data says. */
+static int phase_word(const char *data) {
+  size_t len = data ? strcspn(data, "\n") : 0;
+  for (int i = ZKE_TWO_PHASE_COMMIT; i <= ZKE_TWO_PHASE_ABORT; i++) {
+    if (len && strlen(phase_words[i]) == len &&
+        strncmp(data, phase_words[i], len) == 0)
+      return i;
+  }
+  return ZKE_TWO_PHASE_UNDECIDED;
+}
+
+/* Make one line of a text. */
+static void text_flatten(char *text) {
+  for (; *text; text++) {
+    if (*text == '\n') *text = ' ';
+  }
+}
+
+/* "identity (pid 12)" of this session, in one line. */
+static void phase_by(zke *z, char by[PHASE_BY]) {
+  zke_session_list *who = NULL;
+  snprintf(by, PHASE_BY, "session %" PRIx64, (uint64_t)zke_session_id(z));
+  if (zke_session(z, zke_session_id(z), &who) == ZKE_OK) {
+    snprintf(by, PHASE_BY, "%.60s (pid %" PRId64 ")", who->data[0].identity,
+             who->data[0].pid);
+  }
+  text_flatten(by);
+  zke_free(who);
+}
+
+/* ======================================================================
+ * head
+ * ==================================================================== */
+
+typedef struct phase_head {
+  char *text; /* as it was read; the rest points into it */
+  const char *id;
+  int form;
+  int64_t limit_ms; /* since 1970; 0: none */
+  int64_t begun_ms;
+  int count;
+  const char **sites; /* a block */
+  const char *payload;
+  int len;
+} phase_head;
+
+static void head_free(phase_head *h) {
+  zke_free(h->text);
+  zke_free(h->sites);
+  *h = (phase_head){0};
+}
+
+/* Take a line "key value\n" off the text: its value, or NULL. */
+static char *head_line(char **at, const char *key) {
+  size_t len = strlen(key);
+  char *end = strchr(*at, '\n'), *value = *at + len;
+  if (!end || strncmp(*at, key, len) != 0) return NULL;
+  *end = '\0';
+  *at = end + 1;
+  return value;
+}
+
+/* Cut the line of sites at its spaces. */
+static int head_sites(zke *z, phase_head *h, char *line) {
+  int most = 1;
+  for (char *at = line; *at; at++) most += *at == ' ';
+  h->sites = zke_alloc(z, (size_t)most * sizeof *h->sites);
+  if (!h->sites) return ZKE_NOMEM;
+  for (char *save, *at = strtok_r(line, " ", &save); at;
+       at = strtok_r(NULL, " ", &save)) {
+    h->sites[h->count++] = at;
+  }
+  return ZKE_OK;
+}
+
+/* Read what znode_text() wrote.  The text ends with a NUL. */
+static int head_parse(zke *z, phase_head *h, int len) {
+  char *at = h->text;
+  if (len < 0 || strncmp(at, PHASE_MARK, strlen(PHASE_MARK)) != 0)
+    return ZKE_OTHERKIND;
+  at += strlen(PHASE_MARK);
+  h->id = head_line(&at, "id ");
+  const char *form = head_line(&at, "form ");
+  const char *limit = head_line(&at, "limit ");
+  char *sites = head_line(&at, "sites ");
+  if (!h->id || !form || !limit || !sites || !head_line(&at, ""))
+    return ZKE_OTHERKIND;
+  h->form = (int)strtol(form, NULL, 10) & PHASE_FORMS;
+  h->limit_ms = strtoll(limit, NULL, 10);
+  h->payload = at;
+  h->len = len - (int)(at - h->text);
+  return head_sites(z, h, sites);
+}
+
+/* Read a transaction's znode; on failure there is nothing to release. */
+static int head_read(zke *z, const char *path, phase_head *h) {
+  zke_stat stat;
+  int len;
+  *h = (phase_head){0};
+  int rc = zke_get(z, path, NULL, NULL, &h->text, &len, &stat);
+  if (rc == ZKE_OK) rc = head_parse(z, h, len);
+  if (rc == ZKE_OK) {
+    h->begun_ms = stat.ctime;
+    return ZKE_OK;
+  }
+  head_free(h);
+  if (rc == ZKE_OTHERKIND)
+    rc = zke_fail(rc, "%s is not a transaction of a two-phase commit", path);
+  return rc;
+}
+
+static int head_find(const phase_head *h, const char *site) {
+  for (int i = 0; i < h->count; i++) {
+    if (strcmp(h->sites[i], site) == 0) return i;
+  }
+  return -1;
+}
+
+/* ======================================================================
+ * steps
+ * ==================================================================== */
+
+typedef struct phase_steps {
+  zke *z;
+  const char *tx; /* path of the transaction */
+  zke_op *ops;
+  char **paths; /* of the operations; NULL for the transaction's own */
+  int count;
+  bool failed; /* no memory */
+} phase_steps;
+
+static void steps_begin(phase_steps *s, zke *z, const char *tx, int room) {
+  *s = (phase_steps){.z = z, .tx = tx};
+  s->ops = zke_alloc(z, (size_t)room * sizeof *s->ops);
+  s->paths = zke_alloc(z, (size_t)room * sizeof *s->paths);
+  s->failed = !s->ops || !s->paths;
+}
+
+static void steps_end(phase_steps *s) {
+  for (int i = 0; s->paths && i < s->count; i++) zke_free(s->paths[i]);
+  zke_free(s->paths);
+  zke_free(s->ops);
+}
+
+/* "transaction/<prefix><name>" in one block. */
+static char *phase_path(zke *z, const char *tx, const char *prefix,
+                        const char *name) {
+  size_t size = strlen(tx) + strlen(prefix) + strlen(name) + 2;
+  char *path = zke_alloc(z, size);
+  if (path) snprintf(path, size, "%s/%s%s", tx, prefix, name);
+  return path;
+}
+
+/* The next operation and its path; false without memory. */
+static bool steps_next(phase_steps *s, const char *prefix, const char *name,
+                       zke_op **op, const char **path) {
+  if (s->failed) return false;
+  char *text = phase_path(s->z, s->tx, prefix, name);
+  s->failed = text == NULL;
+  if (s->failed) return false;
+  s->paths[s->count] = text;
+  *op = &s->ops[s->count++];
+  *path = text;
+  return true;
+}
+
+static void steps_check(phase_steps *s, const char *prefix, const char *name,
+                        int version) {
+  zke_op *op;
+  const char *path;
+  if (steps_next(s, prefix, name, &op, &path)) zke_op_check(op, path, version);
+}
+
+static void steps_create(phase_steps *s, const char *prefix, const char *name,
+                         const char *data, int mode) {
+  zke_op *op;
+  const char *path;
+  if (!steps_next(s, prefix, name, &op, &path)) return;
+  zke_op_create(op, path, data, (int)strlen(data), ZKE_OPEN_ACL, mode);
+}
+
+static void steps_set(phase_steps *s, const char *prefix, const char *name,
+                      const char *data, int version) {
+  zke_op *op;
+  const char *path;
+  if (!steps_next(s, prefix, name, &op, &path)) return;
+  zke_op_set(op, path, data, (int)strlen(data), version);
+}
+
+static void steps_delete(phase_steps *s, const char *prefix, const char *name) {
+  zke_op *op;
+  const char *path;
+  if (steps_next(s, prefix, name, &op, &path)) zke_op_delete(op, path, -1);
+}
+
+static void steps_get(phase_steps *s, const char *prefix, const char *name) {
+  zke_op *op;
+  const char *path;
+  if (steps_next(s, prefix, name, &op, &path)) zke_op_get(op, path);
+}
+
+/* Do them, all or none, and release them. */
+static int steps_do(phase_steps *s) {
+  int rc = s->failed ? ZKE_NOMEM : zke_multi(s->z, s->ops, s->count, NULL);
+  steps_end(s);
+  return rc;
+}
+
+/* ======================================================================
+ * view
+ * ==================================================================== */
+
+typedef struct phase_view {
+  phase_head head;
+  zke_op_result *got; /* children, the decision, the votes in their order */
+  int count;
+} phase_view;
+
+static void view_free(phase_view *v) {
+  if (v->got) zke_results_clear(v->got, v->count);
+  zke_free(v->got);
+  head_free(&v->head);
+}
+
+static bool view_has(const phase_view *v, const char *prefix,
+                     const char *name) {
+  const zke_strings *children = v->got[0].children;
+  size_t len = strlen(prefix);
+  for (int i = 0; i < children->count; i++) {
+    const char *child = children->data[i];
+    if (strncmp(child, prefix, len) == 0 && strcmp(child + len, name) == 0)
+      return true;
+  }
+  return false;
+}
+
+static int view_decision(const phase_view *v) {
+  return v->got[1].rc == ZKE_OK ? phase_word(v->got[1].data)
+                                : ZKE_TWO_PHASE_UNDECIDED;
+}
+
+/* A vote counts when it was given as votes are. */
+static int view_vote(const phase_view *v, int site) {
+  const zke_op_result *got = &v->got[2 + site];
+  return got->rc == ZKE_OK && got->stat.version == 1 ? phase_word(got->data)
+                                                     : ZKE_TWO_PHASE_UNDECIDED;
+}
+
+/* How many sites have not acknowledged, but for one of them. */
+static int view_unacknowledged(const phase_view *v, int but) {
+  int count = 0;
+  for (int i = 0; i < v->head.count; i++)
+    count += i != but && !view_has(v, "ack-", v->head.sites[i]);
+  return count;
+}
+
+/* One look at all of it; ZKE_NONODE: there is no whole transaction. */
+static int view_read_once(zke *z, const char *tx, phase_view *v) {
+  phase_steps s;
+  *v = (phase_view){0};
+  int rc = head_read(z, tx, &v->head);
+  if (rc != ZKE_OK) return rc;
+  v->count = v->head.count + 2;
+  v->got = zke_alloc(z, (size_t)v->count * sizeof *v->got);
+  steps_begin(&s, z, tx, v->count);
+  if (!s.failed) zke_op_children(&s.ops[s.count++], tx);
+  steps_get(&s, "decision", "");
+  for (int i = 0; i < v->head.count; i++)
+    steps_get(&s, "vote-", v->head.sites[i]);
+  rc = !v->got || s.failed ? ZKE_NOMEM
+                           : zke_multi_read(z, s.ops, s.count, v->got);
+  steps_end(&s);
+  if (rc == ZKE_OK) rc = v->got[0].rc;
+  if (rc == ZKE_OK && !view_has(v, "id-", v->head.id)) rc = ZKE_NONODE;
+  if (rc != ZKE_OK) view_free(v);
+  return rc;
+}
+
+/* It may have been replaced by one of the same name between head and rest. */
+static int view_read(zke *z, const char *tx, phase_view *v) {
+  int rc = view_read_once(z, tx, v);
+  if (rc == ZKE_NONODE && zke_exists(z, tx, NULL, NULL, NULL) == ZKE_OK)
+    rc = view_read_once(z, tx, v);
+  if (rc == ZKE_NONODE) zke_fail(rc, "there is no transaction %s", tx);
+  return rc;
+}
+
+/* "b, c": the sites that have not voted (or acknowledged), as far as they fit
+ * in.  Returns text. */
+static const char *view_missing(const phase_view *v, bool acks, char *text,
+                                size_t size) {
+  size_t used = 0;
+  text[0] = '\0';
+  for (int i = 0; i < v->head.count && used < size; i++) {
+    const char *site = v->head.sites[i];
+    if (acks ? view_has(v, "ack-", site) : view_vote(v, i) != 0) continue;
+    used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "",
+                             site);
+  }
+  return text;
+}
+
+/* Remove all of it, if the decision has still the version that was seen.
+ * ZKE_NOTEMPTY: there are foreign znodes in it. */
+static int view_remove(zke *z, const char *tx, const phase_view *v) {
+  const phase_head *h = &v->head;
+  phase_steps s;
+  steps_begin(&s, z, tx, 2 * h->count + 5);
+  steps_check(&s, "decision", "", v->got[1].stat.version);
+  for (int i = 0; i < h->count; i++) {
+    if (view_has(v, "vote-", h->sites[i]))
+      steps_delete(&s, "vote-", h->sites[i]);
+    if (view_has(v, "ack-", h->sites[i])) steps_delete(&s, "ack-", h->sites[i]);
+  }
+  if (view_has(v, "coordinator", "")) steps_delete(&s, "coordinator", "");
+  steps_delete(&s, "decision", "");
+  steps_delete(&s, "id-", h->id);
+  if (!s.failed) zke_op_delete(&s.ops[s.count++], tx, -1);
+  return steps_do(&s);
+}
+
+/* Is there nobody left who has to acknowledge? */
+static bool view_is_over(const phase_view *v) {
+  return view_decision(v) && view_unacknowledged(v, -1) == 0 &&
+         !view_has(v, "coordinator", "");
+}
+
+/* ======================================================================
+ * object
+ * ==================================================================== */
+
+typedef struct phase_vote {
+  char *path;
+  bool seen;    /* was there at some time */
+  bool watched; /* by this object */
+} phase_vote;
+
+struct zke_two_phase {
+  zke_recipe r; /* its path is the transaction's */
+  phase_head head;
+  phase_vote *votes; /* in the order of the sites */
+  char *decision, *leader, *id;
+  bool coordinator; /* it began the transaction */
+  bool leader_watched;
+  bool joined; /* the ephemeral vote is this object's */
+  bool waiting;
+  int own; /* index of one's own site, or -1 */
+  int state;
+  int64_t token;
+  zke_two_phase_fn listener;
+  void *context;
+};
+
+static int phase_gone(const zke_two_phase *t) {
+  return zke_fail(ZKE_LOST, "the transaction %s has gone", t->r.path);
+}
+
+/* ---- looking ---- */
+
+static int phase_watch(const zke_two_phase *t, const char *path) {
+  return zke_get(t->r.z, path, zke_recipe_watcher, (void *)(uintptr_t)&t->r,
+                 NULL, NULL, NULL);
+}
+
+static void phase_unwatch_path(zke_two_phase *t, const char *path,
+                               bool *watched) {
+  if (!*watched) return;
+  zke_remove_watch(t->r.z, path, ZKE_WATCH_DATA, zke_recipe_watcher, &t->r);
+  *watched = false;
+}
+
+/* It is known how it ended. */
+static void phase_settle(zke_two_phase *t, int state, int64_t token,
+                         const char *why, int len) {
+  if (t->state != ZKE_TWO_PHASE_UNDECIDED) return;
+  t->state = state;
+  t->token = token;
+  zke_recipe_tell(&t->r, state, token, why, len);
+  if (t->r.ended) return;
+  phase_unwatch_path(t, t->leader, &t->leader_watched);
+  for (int i = 0; i < t->head.count; i++)
+    phase_unwatch_path(t, t->votes[i].path, &t->votes[i].watched);
+}
+
+static int phase_read_decision(zke_two_phase *t) {
+  char *data = NULL;
+  zke_stat stat;
+  int rc = zke_get(t->r.z, t->decision, NULL, NULL, &data, NULL, &stat);
+  if (rc == ZKE_OK) {
+    const char *why = data ? data + strcspn(data, "\n") : "";
+    why += *why == '\n';
+    int state = phase_word(data);
+    if (state) phase_settle(t, state, stat.czxid, why, (int)strcspn(why, "\n"));
+  }
+  zke_free(data);
+  return rc;
+}
+
+/* Is it decided?  The state says it.  The watch waits for the decision's
+ * coming, which is why it is one for a znode that is missing. */
+static int phase_look_decision(zke_two_phase *t) {
+  zke *z = t->r.z;
+  int rc = zke_exists(z, t->id, NULL, NULL, NULL);
+  if (rc == ZKE_OK)
+    rc = zke_exists(z, t->decision, zke_recipe_watcher, &t->r, NULL);
+  else if (rc == ZKE_NONODE) {
+    phase_settle(t, ZKE_TWO_PHASE_LOST, 0, "", 0);
+    return ZKE_OK;
+  }
+  if (rc == ZKE_OK) rc = phase_read_decision(t);
+  if (rc != ZKE_NONODE) return rc;
+  /* Undecided, or removed between the looks. */
+  rc = zke_exists(z, t->id, NULL, NULL, NULL);
+  return rc == ZKE_NONODE ? AGAIN : rc;
+}
+
+/* "commit\n<why>\n<by>\n" in one block. */
+static char *phase_decision_text(zke *z, int decision, const char *why) {
+  char by[PHASE_BY];
+  phase_by(z, by);
+  const char *word = phase_words[decision];
+  size_t size = strlen(word) + strlen(why) + strlen(by) + 4;
+  char *text = zke_alloc(z, size);
+  if (!text) return NULL;
+  snprintf(text, size, "%s\n%s", word, why);
+  text_flatten(text + strlen(word) + 1);
+  snprintf(text + strlen(text), size - strlen(text), "\n%s\n", by);
+  return text;
+}
+
+typedef struct phase_act {
+  zke_two_phase *t;
+  int word; /* vote or decision */
+  char *text;
+} phase_act;
+
+/* One step: for "commit", while every vote is just that. */
+static int phase_try_decide(zke *z, void *arg) {
+  const phase_act *a = arg;
+  const phase_head *h = &a->t->head;
+  phase_steps s;
+  steps_begin(&s, z, a->t->r.path, h->count + 2);
+  steps_check(&s, "id-", h->id, -1);
+  for (int i = 0; i < h->count && a->word == ZKE_TWO_PHASE_COMMIT; i++)
+    steps_check(&s, "vote-", h->sites[i], 1);
+  steps_create(&s, "decision", "", a->text, ZKE_PERSISTENT);
+  return steps_do(&s);
+}
+
+/* Decide: AGAIN, whoever has decided what; or an error. */
+static int phase_decide(zke_two_phase *t, int decision, const char *why) {
+  phase_act a = {.t = t, .word = decision};
+  a.text = phase_decision_text(t->r.z, decision, why);
+  if (!a.text) return ZKE_NOMEM;
+  int rc = zke_retry(t->r.z, phase_try_decide, &a, ZKE_FOREVER);
+  zke_free(a.text);
+  return rc == ZKE_OK || rc == ZKE_NODEEXISTS || rc == ZKE_NONODE ||
+                 rc == ZKE_BADVERSION
+             ? AGAIN
+             : rc;
+}
+
+static bool phase_is_late(const zke_two_phase *t) {
+  return t->head.limit_ms && phase_wall_ms() >= t->head.limit_ms;
+}
+
+static int phase_decide_late(zke_two_phase *t) {
+  char why[256], names[160] = "";
+  phase_view v;
+  if (view_read(t->r.z, t->r.path, &v) == ZKE_OK) {
+    view_missing(&v, false, names, sizeof names);
+    view_free(&v);
+  }
+  snprintf(why, sizeof why, "the time limit, without the vote of %s", names);
+  return phase_decide(t, ZKE_TWO_PHASE_ABORT, why);
+}
+
+/* Read a vote and, if asked to, watch it.  ZKE_NONODE: there is none. */
+static int phase_read_vote(zke_two_phase *t, int i, bool watch, int *vote) {
+  char *data = NULL;
+  zke_stat stat;
+  phase_vote *v = &t->votes[i];
+  watch = watch && !v->watched;
+  int rc = zke_get(t->r.z, v->path, watch ? zke_recipe_watcher : NULL,
+                   watch ? &t->r : NULL, &data, NULL, &stat);
+  *vote = ZKE_TWO_PHASE_UNDECIDED;
+  if (rc == ZKE_OK) {
+    v->seen = true;
+    v->watched = v->watched || watch;
+    if (stat.version == 1) *vote = phase_word(data);
+  }
+  zke_free(data);
+  return rc;
+}
+
+/* There is no such vote: wait for it, or its site has died. */
+static int phase_miss_vote(zke_two_phase *t, int i) {
+  phase_vote *v = &t->votes[i];
+  char why[160];
+  if (v->seen && t->head.form & ZKE_TWO_PHASE_EPHEMERAL) {
+    snprintf(why, sizeof why, "the site %.100s has died", t->head.sites[i]);
+    return phase_decide(t, ZKE_TWO_PHASE_ABORT, why);
+  }
+  if (v->watched) return ZKE_OK;
+  int rc = zke_exists(t->r.z, v->path, zke_recipe_watcher, &t->r, NULL);
+  v->watched = rc == ZKE_OK || rc == ZKE_NONODE;
+  return rc == ZKE_OK ? AGAIN : rc == ZKE_NONODE ? ZKE_OK : rc;
+}
+
+/* Look at one vote, as a watcher of votes.  Persistent ones stay as they are
+ * once given: only a missing one needs to be watched. */
+static int phase_look_vote(zke_two_phase *t, int i, int *vote) {
+  bool ephemeral = t->head.form & ZKE_TWO_PHASE_EPHEMERAL;
+  int rc = phase_read_vote(t, i, ephemeral, vote);
+  if (rc == ZKE_OK && !ephemeral && !*vote)
+    rc = phase_read_vote(t, i, true, vote);
+  return rc == ZKE_NONODE ? phase_miss_vote(t, i) : rc;
+}
+
+/* Look at the votes, decide if that can be done.  It is enough to watch the
+ * first one missing; of ephemeral ones all, since any may go. */
+static int phase_look_votes(zke_two_phase *t) {
+  bool all = true, ephemeral = t->head.form & ZKE_TWO_PHASE_EPHEMERAL;
+  for (int i = 0; i < t->head.count && (all || ephemeral); i++) {
+    int vote, rc = phase_look_vote(t, i, &vote);
+    if (rc != ZKE_OK) return rc;
+    if (vote == ZKE_TWO_PHASE_ABORT)
+      return phase_decide(t, vote, "a site has voted abort");
+    all = all && vote == ZKE_TWO_PHASE_COMMIT;
+  }
+  if (all)
+    return phase_decide(t, ZKE_TWO_PHASE_COMMIT, "all have voted commit");
+  return phase_is_late(t) ? phase_decide_late(t) : ZKE_OK;
+}
+
+/* Is it this object's turn to watch the votes? */
+static int phase_is_watcher(zke_two_phase *t, bool *watcher) {
+  *watcher = true;
+  if (!(t->head.form & ZKE_TWO_PHASE_COORDINATOR) || t->coordinator ||
+      phase_is_late(t))
+    return ZKE_OK;
+  int rc = t->leader_watched ? zke_exists(t->r.z, t->leader, NULL, NULL, NULL)
+                             : phase_watch(t, t->leader);
+  t->leader_watched = *watcher = rc == ZKE_OK;
+  *watcher = rc == ZKE_NONODE;
+  return rc == ZKE_NONODE ? ZKE_OK : rc;
+}
+
+static int phase_look(zke_two_phase *t) {
+  bool watcher;
+  int rc = phase_look_decision(t);
+  if (rc != ZKE_OK || t->state != ZKE_TWO_PHASE_UNDECIDED) return rc;
+  rc = phase_is_watcher(t, &watcher);
+  return rc == ZKE_OK && watcher ? phase_look_votes(t) : rc;
+}
+
+static int phase_step(zke_recipe *r) {
+  zke_two_phase *t = (zke_two_phase *)r;
+  int rc = AGAIN;
+  while (rc == AGAIN && t->state == ZKE_TWO_PHASE_UNDECIDED) rc = phase_look(t);
+  return rc == AGAIN ? ZKE_OK : rc;
+}
+
+/* A one-shot watch is gone; of a vote one knows now that it was there. */
+static void phase_event(zke_recipe *r, int type, const char *path) {
+  zke_two_phase *t = (zke_two_phase *)r;
+  if (strcmp(path, t->leader) == 0) t->leader_watched = false;
+  for (int i = 0; i < t->head.count; i++) {
+    phase_vote *v = &t->votes[i];
+    if (type == ZKE_EVENT_OVERFLOW) v->watched = t->leader_watched = false;
+    if (strcmp(path, v->path) != 0) continue;
+    v->watched = false;
+    v->seen = true;
+  }
+}
+
+static void phase_ended(zke_recipe *r) {
+  phase_settle((zke_two_phase *)r, ZKE_TWO_PHASE_LOST, 0, "", 0);
+}
+
+static void phase_deliver(zke_recipe *r, int event, int64_t number,
+                          const char *text, int len) {
+  zke_two_phase *t = (zke_two_phase *)r;
+  (void)len;
+  if (t->listener) t->listener(t, event, number, text, t->context);
+}
+
+/* ---- acknowledging ---- */
+
+/* Have all others acknowledged? */
+static bool phase_is_last(const zke_two_phase *t, const phase_view *v) {
+  bool coordinator = view_has(v, "coordinator", "");
+  return view_unacknowledged(v, t->own) == 0 &&
+         (!coordinator || t->coordinator);
+}
+
+/* Note one's acknowledgement; the decision's version makes one of several wait
+ * for the other. */
+static int phase_note(zke_two_phase *t, const phase_view *v) {
+  phase_steps s;
+  const char *site = t->own >= 0 ? t->head.sites[t->own] : NULL;
+  if (site ? view_has(v, "ack-", site) : !view_has(v, "coordinator", ""))
+    return ZKE_OK;
+  steps_begin(&s, t->r.z, t->r.path, 3);
+  steps_check(&s, "id-", t->head.id, -1);
+  steps_set(&s, "decision", "", v->got[1].data, v->got[1].stat.version);
+  if (site)
+    steps_create(&s, "ack-", site, "", ZKE_PERSISTENT);
+  else
+    steps_delete(&s, "coordinator", "");
+  return steps_do(&s);
+}
+
+static int phase_acknowledge_once(zke_two_phase *t) {
+  phase_view v;
+  int rc = view_read(t->r.z, t->r.path, &v);
+  if (rc == ZKE_NONODE || rc == ZKE_OTHERKIND) return ZKE_OK;
+  if (rc != ZKE_OK) return rc;
+  if (strcmp(v.head.id, t->head.id) == 0) {
+    rc = view_decision(&v) ? ZKE_OK
+                           : zke_fail(ZKE_MISUSE, "%s is undecided", t->r.path);
+    bool noted = rc != ZKE_OK || !phase_is_last(t, &v);
+    if (!noted) rc = view_remove(t->r.z, t->r.path, &v);
+    if (rc == ZKE_NOTEMPTY || (rc == ZKE_OK && noted)) rc = phase_note(t, &v);
+  }
+  view_free(&v);
+  return rc == ZKE_NONODE || rc == ZKE_BADVERSION || rc == ZKE_NODEEXISTS
+             ? AGAIN
+             : rc;
+}
+
+static int phase_try_acknowledge(zke *z, void *arg) {
+  int rc = AGAIN;
+  (void)z;
+  while (rc == AGAIN) rc = phase_acknowledge_once(arg);
+  return rc;
+}
+
+static int phase_acknowledge(zke_two_phase *t) {
+  return zke_retry(t->r.z, phase_try_acknowledge, t, ZKE_FOREVER);
+}
+
+/* ---- leaving ---- */
+
+/* Delete an ephemeral of this transaction, if it is this session's. */
+static int phase_try_drop(zke *z, void *arg) {
+  const phase_act *a = arg;
+  zke_stat stat;
+  zke_op ops[2];
+  int rc = zke_exists(z, a->text, NULL, NULL, &stat);
+  if (rc == ZKE_OK && stat.ephemeralOwner == zke_session_id(z)) {
+    zke_op_check(&ops[0], a->t->id, -1);
+    zke_op_delete(&ops[1], a->text, -1);
+    rc = zke_multi(z, ops, 2, NULL);
+  }
+  return rc == ZKE_NONODE ? ZKE_OK : rc;
+}
+
+static void phase_drop(zke_two_phase *t, char *path) {
+  phase_act a = {.t = t, .text = path};
+  zke_retry(t->r.z, phase_try_drop, &a, ZKE_FOREVER);
+}
+
+static void phase_quit(zke_recipe *r) {
+  zke_two_phase *t = (zke_two_phase *)r;
+  if (t->coordinator &&
+      (t->state == ZKE_TWO_PHASE_COMMIT || t->state == ZKE_TWO_PHASE_ABORT))
+    phase_acknowledge(t);
+  if (t->coordinator) phase_drop(t, t->leader);
+  if (t->joined) phase_drop(t, t->votes[t->own].path);
+}
+
+static void phase_destroy(zke_recipe *r) {
+  zke_two_phase *t = (zke_two_phase *)r;
+  for (int i = 0; t->votes && i < t->head.count; i++)
+    zke_free(t->votes[i].path);
+  zke_free(t->votes);
+  zke_free(t->decision);
+  zke_free(t->leader);
+  zke_free(t->id);
+  head_free(&t->head);
+}
+
+static const zke_recipe_class phase_class = {.name = "transaction",
+                                             .event = phase_event,
+                                             .step = phase_step,
+                                             .ended = phase_ended,
+                                             .deliver = phase_deliver,
+                                             .quit = phase_quit,
+                                             .destroy = phase_destroy};
+
+/* ---- beginning ---- */
+
+/* The object of base/name, without its head. */
+static int phase_new(zke *z, const char *base, const char *name,
+                     const zke_two_phase_options *o, zke_two_phase **out) {
+  zke_recipe *r = NULL;
+  if (!out) return zke_fail(ZKE_BADARGUMENTS, "t_out is NULL");
+  *out = NULL;
+  int rc = zke_sync(z, "/");
+  if (rc != ZKE_OK) return rc;
+  if (!base || !name || !*name || strchr(name, '/'))
+    return zke_fail(ZKE_BADARGUMENTS, "base/name is not a transaction's path");
+  if (o && o->size != sizeof *o)
+    return zke_fail(ZKE_BADARGUMENTS,
+                    "the options' size is not this version's");
+  char *path = zke_recipe_path(z, strcmp(base, "/") == 0 ? "" : base, name);
+  if (!path) return ZKE_NOMEM;
+  rc = zke_recipe_new(z, path, &phase_class, sizeof(zke_two_phase), &r);
+  zke_free(path);
+  if (rc != ZKE_OK) return rc;
+  *out = (zke_two_phase *)r;
+  (*out)->own = -1;
+  if (o) {
+    (*out)->listener = o->listener;
+    (*out)->context = o->context;
+  }
+  return ZKE_OK;
+}
+
+/* What the head tells, as paths. */
+static int phase_prepare(zke_two_phase *t) {
+  zke *z = t->r.z;
+  const char *tx = t->r.path;
+  bool all = true;
+  t->votes = zke_alloc(z, (size_t)t->head.count * sizeof *t->votes);
+  t->decision = phase_path(z, tx, "decision", "");
+  t->leader = phase_path(z, tx, "coordinator", "");
+  t->id = phase_path(z, tx, "id-", t->head.id);
+  for (int i = 0; t->votes && i < t->head.count; i++) {
+    t->votes[i].path = phase_path(z, tx, "vote-", t->head.sites[i]);
+    all = all && t->votes[i].path;
+  }
+  return t->votes && t->decision && t->leader && t->id && all ? ZKE_OK
+                                                              : ZKE_NOMEM;
+}
+
+static int phase_check_sites(const char *const *sites, int count) {
+  if (!sites || count < 1)
+    return zke_fail(ZKE_BADARGUMENTS, "a transaction needs sites");
+  for (int i = 0; i < count; i++) {
+    if (!sites[i] || !*sites[i] || strpbrk(sites[i], "/ \n"))
+      return zke_fail(ZKE_BADARGUMENTS, "'%s' cannot name a site",
+                      sites[i] ? sites[i] : "NULL");
+    for (int j = 0; j < i; j++) {
+      if (strcmp(sites[i], sites[j]) == 0)
+        return zke_fail(ZKE_BADARGUMENTS, "two sites are named %s", sites[i]);
+    }
+  }
+  return ZKE_OK;
+}
+
+typedef struct phase_start {
+  zke_two_phase *t;
+  const char *base;
+  const char *const *sites;
+  int count, form;
+  int64_t limit_ms;
+  const void *payload;
+  int payload_len;
+  char id[PHASE_ID];
+  char *text; /* the znode's data */
+  int len;
+  bool unsure; /* the last try may have begun it */
+} phase_start;
+
+/* No two transactions have the same. */
+static void phase_make_id(zke *z, char id[PHASE_ID]) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  snprintf(id, PHASE_ID, "%" PRIx64 "-%" PRIx64, (uint64_t)zke_session_id(z),
+           (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec);
+}
+
+static int phase_make_text(zke *z, phase_start *b) {
+  int64_t limit = b->limit_ms ? phase_wall_ms() + b->limit_ms : 0;
+  size_t size = 160 + (size_t)b->payload_len, used;
+  for (int i = 0; i < b->count; i++) size += strlen(b->sites[i]) + 1;
+  b->text = zke_alloc(z, size);
+  if (!b->text) return ZKE_NOMEM;
+  used = (size_t)snprintf(
+      b->text, size, PHASE_MARK "id %s\nform %d\nlimit %" PRId64 "\nsites ",
+      b->id, b->form, limit);
+  for (int i = 0; i < b->count; i++)
+    used += (size_t)snprintf(b->text + used, size - used, "%s%s", i ? " " : "",
+                             b->sites[i]);
+  used += (size_t)snprintf(b->text + used, size - used, "\n\n");
+  if (b->payload_len)
+    memcpy(b->text + used, b->payload, (size_t)b->payload_len);
+  b->len = (int)used + b->payload_len;
+  return ZKE_OK;
+}
+
+static int phase_create_all(zke *z, const phase_start *b) {
+  char by[PHASE_BY];
+  phase_steps s;
+  phase_by(z, by);
+  steps_begin(&s, z, b->t->r.path, b->count + 3);
+  if (!s.failed)
+    zke_op_create(&s.ops[s.count++], s.tx, b->text, b->len, ZKE_OPEN_ACL,
+                  ZKE_PERSISTENT);
+  steps_create(&s, "id-", b->id, "", ZKE_PERSISTENT);
+  steps_create(&s, "coordinator", "", by, ZKE_EPHEMERAL);
+  for (int i = 0; i < b->count && !(b->form & ZKE_TWO_PHASE_EPHEMERAL); i++)
+    steps_create(&s, "vote-", b->sites[i], "", ZKE_PERSISTENT);
+  return steps_do(&s);
+}
+
+/* There is one of that name: is it one's own, or over, or whose? */
+static int phase_meet(zke *z, const phase_start *b) {
+  const char *path = b->t->r.path;
+  char names[160];
+  phase_view v;
+  int rc = view_read(z, path, &v);
+  if (rc == ZKE_NONODE && zke_exists(z, path, NULL, NULL, NULL) == ZKE_OK)
+    return zke_fail(ZKE_OTHERKIND, "%s holds only foreign znodes", path);
+  if (rc != ZKE_OK) return rc == ZKE_NONODE ? AGAIN : rc;
+  if (b->unsure && strcmp(v.head.id, b->id) == 0) {
+    rc = ZKE_OK;
+  } else if (view_is_over(&v)) {
+    rc = view_remove(z, path, &v);
+    if (rc == ZKE_OK || rc == ZKE_NONODE || rc == ZKE_BADVERSION) rc = AGAIN;
+  } else {
+    bool decided = view_decision(&v);
+    rc = zke_fail(ZKE_HELD, "there is a transaction %s, which waits for %s%s",
+                  path, decided ? "the acknowledgement of " : "the vote of ",
+                  view_missing(&v, decided, names, sizeof names));
+  }
+  view_free(&v);
+  return rc;
+}
+
+static int phase_try_begin(zke *z, void *arg) {
+  phase_start *b = arg;
+  int rc = AGAIN;
+  while (rc == AGAIN) {
+    rc = phase_create_all(z, b);
+    b->unsure = b->unsure || rc == ZKE_CONNECTIONLOSS;
+    if (rc == ZKE_NODEEXISTS) rc = phase_meet(z, b);
+  }
+  return rc;
+}
+
+/* A container may go before it has a child. */
+static int phase_start_it(zke *z, phase_start *b) {
+  int rc = ZKE_NONODE;
+  for (int i = 0; i < ZKE_RETRIES && rc == ZKE_NONODE; i++) {
+    rc = zke_recipe_place(z, b->base, PHASE_PLACE, ZKE_CONTAINER, NULL,
+                          ZKE_FOREVER);
+    if (rc == ZKE_OK) rc = zke_retry(z, phase_try_begin, b, ZKE_FOREVER);
+  }
+  return rc;
+}
+
+/* The mutex is held: begin, then watch. */
+static int phase_begin(zke_two_phase *t, phase_start *b) {
+  zke *z = t->r.z;
+  phase_make_id(z, b->id);
+  int rc = phase_make_text(z, b);
+  if (rc == ZKE_OK) { /* as others will read it */
+    t->head.text = zke_alloc(z, (size_t)b->len + 1);
+    if (t->head.text) memcpy(t->head.text, b->text, (size_t)b->len);
+    rc = t->head.text ? head_parse(z, &t->head, b->len) : ZKE_NOMEM;
+  }
+  if (rc == ZKE_OK) rc = phase_prepare(t);
+  if (rc == ZKE_OK) rc = phase_start_it(z, b);
+  if (rc == ZKE_OK) {
+    t->coordinator = true;
+    phase_step(&t->r); /* a failure is repeated by whoever waits */
+    t->r.changed = true;
+  }
+  zke_free(b->text);
+  return rc;
+}
+
+int zke_two_phase_begin(zke *z, const char *base, const char *name,
+                        const void *payload, int len, const char *const *sites,
+                        int count, const zke_two_phase_options *options,
+                        zke_two_phase **t_out) {
+  phase_start b = {.base = base,
+                   .sites = sites,
+                   .count = count,
+                   .payload = payload,
+                   .payload_len = len};
+  int rc = phase_new(z, base, name, options, &b.t);
+  if (t_out) *t_out = NULL;
+  if (rc != ZKE_OK) return rc;
+  if (options) b.form = options->form;
+  if (options) b.limit_ms = options->limit_ms;
+  rc = phase_check_sites(sites, count);
+  if (rc == ZKE_OK &&
+      (!t_out || len < 0 || (!payload && len) || b.limit_ms < 0 ||
+       b.limit_ms > INT64_MAX / 4 || (b.form & ~PHASE_FORMS)))
+    rc = zke_fail(ZKE_BADARGUMENTS, "t_out, payload, limit or form");
+  if (rc == ZKE_OK) rc = zke_recipe_enter(&b.t->r);
+  if (rc == ZKE_OK) {
+    rc = phase_begin(b.t, &b);
+    if (rc == ZKE_OK) *t_out = b.t;
+    rc = zke_recipe_leave(&b.t->r, rc);
+  }
+  if (rc != ZKE_OK) zke_recipe_free(&b.t->r);
+  return rc;
+}
+
+void zke_two_phase_free(zke_two_phase *t) { zke_recipe_free((zke_recipe *)t); }
+
+/* ---- taking part ---- */
+
+/* The ephemeral vote is there.  Is it this session's, or a live one's?  AGAIN:
+ * it was a dead one's. */
+static int phase_meet_vote(zke_two_phase *t) {
+  zke *z = t->r.z;
+  const char *path = t->votes[t->own].path;
+  zke_stat stat;
+  zke_session_list *who = NULL;
+  char what[256];
+  int rc = zke_exists(z, path, NULL, NULL, &stat);
+  if (rc == ZKE_NONODE) return AGAIN;
+  if (rc != ZKE_OK || stat.ephemeralOwner == zke_session_id(z)) return rc;
+  rc = zke_session(z, stat.ephemeralOwner, &who);
+  if (rc == ZKE_OK && !who->data[0].alive) {
+    rc = zke_expire(z, stat.ephemeralOwner);
+    if (rc == ZKE_OK) rc = AGAIN;
+  } else if (rc == ZKE_OK) {
+    snprintf(what, sizeof what, "the vote of %.60s in %.120s",
+             t->head.sites[t->own], t->r.path);
+    rc = zke_recipe_say_held(z, ZKE_HELD, what, path);
+  }
+  zke_free(who);
+  return rc == ZKE_NONODE ? AGAIN : rc;
+}
+
+static int phase_join_once(zke *z, zke_two_phase *t) {
+  phase_steps s;
+  steps_begin(&s, z, t->r.path, 2);
+  steps_check(&s, "id-", t->head.id, -1);
+  steps_create(&s, "vote-", t->head.sites[t->own], "", ZKE_EPHEMERAL);
+  int rc = steps_do(&s);
+  if (rc == ZKE_NODEEXISTS) rc = phase_meet_vote(t);
+  if (rc == ZKE_OK) t->joined = true;
+  return rc;
+}
+
+static int phase_try_join(zke *z, void *arg) {
+  int rc = AGAIN;
+  while (rc == AGAIN) rc = phase_join_once(z, arg);
+  return rc;
+}
+
+/* The mutex is held: see what is there; in the ephemeral form show oneself. */
+static int phase_open(zke_two_phase *t, const char *site) {
+  zke *z = t->r.z;
+  int rc = head_read(z, t->r.path, &t->head);
+  if (rc == ZKE_OK) rc = phase_prepare(t);
+  if (rc == ZKE_NONODE)
+    return zke_fail(rc, "there is no transaction %s", t->r.path);
+  if (rc != ZKE_OK) return rc;
+  if (site) t->own = head_find(&t->head, site);
+  if (site && t->own < 0)
+    return zke_fail(ZKE_BADARGUMENTS, "%s takes no part in %s", site,
+                    t->r.path);
+  rc = phase_look_decision(t);
+  if (rc == AGAIN || (rc == ZKE_OK && t->state == ZKE_TWO_PHASE_LOST))
+    return zke_fail(ZKE_NONODE, "there is no transaction %s", t->r.path);
+  if (rc == ZKE_OK && site && t->state == ZKE_TWO_PHASE_UNDECIDED &&
+      t->head.form & ZKE_TWO_PHASE_EPHEMERAL)
+    rc = zke_retry(z, phase_try_join, t, ZKE_FOREVER);
+  return rc == ZKE_OK ? phase_step(&t->r) : rc;
+}
+
+int zke_two_phase_open(zke *z, const char *base, const char *name,
+                       const char *site, const zke_two_phase_options *options,
+                       zke_two_phase **t_out) {
+  int rc = phase_new(z, base, name, options, t_out);
+  if (rc != ZKE_OK) return rc;
+  zke_two_phase *t = *t_out;
+  rc = zke_recipe_enter(&t->r);
+  if (rc == ZKE_OK) {
+    rc = phase_open(t, site);
+    if (rc != ZKE_OK) t->listener = NULL;
+    rc = zke_recipe_leave(&t->r, rc);
+  }
+  if (rc == ZKE_OK) return ZKE_OK;
+  zke_recipe_free(&t->r);
+  *t_out = NULL;
+  return rc;
+}
+
+/* ---- voting ---- */
+
+/* The vote was given before. */
+static int phase_compare_vote(const zke_two_phase *t, int given, int vote) {
+  if (given == vote) return ZKE_OK;
+  return zke_fail(ZKE_MISUSE, "%s has voted %s in %s", t->head.sites[t->own],
+                  phase_words[given], t->r.path);
+}
+
+/* Give it, in one step with the decision that "abort" is. */
+static int phase_give_vote(zke *z, const phase_act *a, bool missing) {
+  const zke_two_phase *t = a->t;
+  const char *site = t->head.sites[t->own];
+  phase_steps s;
+  steps_begin(&s, z, t->r.path, 4);
+  steps_check(&s, "id-", t->head.id, -1);
+  if (missing) steps_create(&s, "vote-", site, "", ZKE_EPHEMERAL);
+  steps_set(&s, "vote-", site, phase_words[a->word], 0);
+  if (a->word == ZKE_TWO_PHASE_ABORT)
+    steps_create(&s, "decision", "", a->text, ZKE_PERSISTENT);
+  return steps_do(&s);
+}
+
+static int phase_vote_once(zke *z, const phase_act *a) {
+  zke_two_phase *t = a->t;
+  bool ephemeral = t->head.form & ZKE_TWO_PHASE_EPHEMERAL;
+  int given;
+  int rc = phase_look_decision(t);
+  if (rc != ZKE_OK) return rc;
+  if (t->state == ZKE_TWO_PHASE_LOST) return phase_gone(t);
+  rc = phase_read_vote(t, t->own, false, &given);
+  if (rc == ZKE_OK && given) return phase_compare_vote(t, given, a->word);
+  if (t->state != ZKE_TWO_PHASE_UNDECIDED) return ZKE_OK;
+  if (rc == ZKE_OK && ephemeral) rc = phase_meet_vote(t);
+  if (rc == ZKE_OK || (rc == ZKE_NONODE && ephemeral))
+    rc = phase_give_vote(z, a, rc == ZKE_NONODE);
+  if (rc == ZKE_OK && ephemeral) t->joined = true;
+  return rc == ZKE_NONODE || rc == ZKE_BADVERSION || rc == ZKE_NODEEXISTS
+             ? AGAIN
+             : rc;
+}
+
+/* In vain is only what somebody else has done: the votes of persistent form
+ * are there for the life of the transaction. */
+static int phase_try_vote(zke *z, void *arg) {
+  int rc = AGAIN;
+  while (rc == AGAIN) rc = phase_vote_once(z, arg);
+  return rc;
+}
+
+int zke_two_phase_vote(zke_two_phase *t, int vote) {
+  phase_act a = {.t = t, .word = vote};
+  char why[160];
+  int rc = zke_recipe_enter((zke_recipe *)t);
+  if (rc != ZKE_OK) return rc;
+  if (t->own < 0)
+    rc = zke_fail(ZKE_MISUSE, "an onlooker has no vote in %s", t->r.path);
+  else if (vote != ZKE_TWO_PHASE_COMMIT && vote != ZKE_TWO_PHASE_ABORT)
+    rc = zke_fail(ZKE_BADARGUMENTS, "%d is no vote", vote);
+  if (rc != ZKE_OK) return zke_recipe_leave(&t->r, rc);
+  snprintf(why, sizeof why, "%.100s has voted abort", t->head.sites[t->own]);
+  a.text = phase_decision_text(t->r.z, ZKE_TWO_PHASE_ABORT, why);
+  rc = a.text ? zke_retry(t->r.z, phase_try_vote, &a, ZKE_FOREVER) : ZKE_NOMEM;
+  zke_free(a.text);
+  if (rc == ZKE_OK) {
+    rc = phase_step(&t->r); /* it may have been the last one */
+    if (rc != ZKE_OK) t->r.changed = true;
+    rc = ZKE_OK;
+  }
+  return zke_recipe_leave(&t->r, rc);
+}
+
+int zke_two_phase_abort(zke_two_phase *t, const char *why) {
+  int rc = zke_recipe_enter((zke_recipe *)t);
+  if (rc != ZKE_OK) return rc;
+  rc = phase_look_decision(t);
+  while (t->state == ZKE_TWO_PHASE_UNDECIDED && (rc == ZKE_OK || rc == AGAIN)) {
+    rc = phase_decide(t, ZKE_TWO_PHASE_ABORT, why ? why : "");
+    if (rc == AGAIN) rc = phase_look_decision(t);
+  }
+  if (rc == ZKE_OK && t->state == ZKE_TWO_PHASE_LOST) rc = phase_gone(t);
+  if (rc == ZKE_OK && t->state == ZKE_TWO_PHASE_COMMIT)
+    rc = zke_fail(ZKE_MISUSE, "%s is committed", t->r.path);
+  return zke_recipe_leave(&t->r, rc);
+}
+
+/* ---- waiting ---- */
+
+static int phase_is_done(zke_recipe *r) {
+  const zke_two_phase *t = (const zke_two_phase *)r;
+  if (t->state == ZKE_TWO_PHASE_UNDECIDED || r->ended) return 1;
+  return t->state == ZKE_TWO_PHASE_LOST ? phase_gone(t) : ZKE_OK;
+}
+
+/* When to look again: at the time limit, by a clock that may be set. */
+static int64_t phase_until(const zke_two_phase *t, int64_t deadline_ms) {
+  if (!t->head.limit_ms) return deadline_ms;
+  int64_t left = t->head.limit_ms - phase_wall_ms();
+  int64_t until = zke_now(t->r.z) + (left > 0 ? left : 0);
+  return until < deadline_ms ? until : deadline_ms;
+}
+
+static int phase_say_missing(const zke_two_phase *t, int rc) {
+  char names[200];
+  phase_view v;
+  if (view_read(t->r.z, t->r.path, &v) == ZKE_OK) {
+    view_missing(&v, false, names, sizeof names);
+    zke_fail(rc, "the transaction %s waits for %s%s", t->r.path,
+             *names ? "the vote of " : "its coordinator", names);
+    view_free(&v);
+  }
+  return rc;
+}
+
+static int phase_wait(zke_two_phase *t, int64_t deadline_ms) {
+  int rc = ZKE_OPERATIONTIMEOUT;
+  int64_t until = deadline_ms;
+  do {
+    t->r.changed = true;
+    until = phase_until(t, deadline_ms);
+    rc = zke_recipe_await(&t->r, phase_is_done, until);
+  } while (rc == ZKE_OPERATIONTIMEOUT && until < deadline_ms);
+  return rc == ZKE_OPERATIONTIMEOUT ? phase_say_missing(t, rc) : rc;
+}
+
+int zke_two_phase_wait(zke_two_phase *t, int64_t deadline_ms,
+                       int *decision_out) {
+  int rc = zke_recipe_enter((zke_recipe *)t);
+  if (rc != ZKE_OK) return rc;
+  if (t->waiting) {
+    rc = zke_fail(ZKE_MISUSE, "another thread waits for %s", t->r.path);
+    return zke_recipe_leave(&t->r, rc);
+  }
+  t->waiting = true;
+  rc = phase_wait(t, deadline_ms);
+  t->waiting = false;
+  if (rc == ZKE_OK && decision_out) *decision_out = t->state;
+  return zke_recipe_leave(&t->r, rc);
+}
+
+int zke_two_phase_acknowledge(zke_two_phase *t) {
+  int rc = zke_recipe_enter((zke_recipe *)t);
+  if (rc != ZKE_OK) return rc;
+  if (t->own < 0 && !t->coordinator)
+    rc = zke_fail(ZKE_MISUSE, "an onlooker does not acknowledge");
+  else
+    rc = phase_acknowledge(t);
+  return zke_recipe_leave(&t->r, rc);
+}
+
+int zke_two_phase_cancel(zke_two_phase *t) {
+  return zke_recipe_cancel((zke_recipe *)t);
+}
+
+int zke_two_phase_step(zke_two_phase *t) {
+  int rc = zke_recipe_enter((zke_recipe *)t);
+  if (rc != ZKE_OK) return rc;
+  return zke_recipe_leave(&t->r, phase_step(&t->r));
+}
+
+int zke_two_phase_state(zke_two_phase *t) {
+  if (zke_recipe_enter((zke_recipe *)t) != ZKE_OK) return ZKE_TWO_PHASE_LOST;
+  int state = t->state;
+  zke_recipe_leave(&t->r, ZKE_OK);
+  return state;
+}
+
+int64_t zke_two_phase_token(zke_two_phase *t) {
+  if (zke_recipe_enter((zke_recipe *)t) != ZKE_OK) return 0;
+  int64_t token = t->token;
+  zke_recipe_leave(&t->r, ZKE_OK);
+  return token;
+}
+
+int zke_two_phase_payload(zke_two_phase *t, char **data_out, int *len_out) {
+  int rc = zke_recipe_enter((zke_recipe *)t);
+  if (rc != ZKE_OK) return rc;
+  char *copy = data_out ? zke_alloc(t->r.z, (size_t)t->head.len + 1) : NULL;
+  if (copy) {
+    memcpy(copy, t->head.payload, (size_t)t->head.len);
+    *data_out = copy;
+  }
+  if (data_out && !copy) rc = ZKE_NOMEM;
+  if (rc == ZKE_OK && len_out) *len_out = t->head.len;
+  return zke_recipe_leave(&t->r, rc);
+}
+
+/* ---- looking on ---- */
+
+/* Take a line off a decision's data. */
+static char *status_line(char **at) {
+  char *line = *at, *end = strchr(line, '\n');
+  *at = end ? end + 1 : line + strlen(line);
+  if (end) *end = '\0';
+  return line;
+}
+
+static void status_fill(zke_two_phase_status *st, const phase_view *v) {
+  const zke_stat *decided = &v->got[1].stat;
+  st->form = v->head.form;
+  st->decision = view_decision(v);
+  st->begun_ms = v->head.begun_ms;
+  st->limit_ms = v->head.limit_ms;
+  st->token = st->decision ? decided->czxid : 0;
+  st->decided_ms = st->decision ? decided->ctime : 0;
+  st->coordinator = view_has(v, "coordinator", "");
+  st->len = v->head.len;
+  st->count = v->head.count;
+}
+
+static void status_fill_site(zke_two_phase_site *site, const phase_view *v,
+                             int i) {
+  site->vote = view_vote(v, i);
+  site->present = v->got[2 + i].rc == ZKE_OK;
+  site->acknowledged = view_has(v, "ack-", v->head.sites[i]);
+  site->voted_ms = site->vote ? v->got[2 + i].stat.mtime : 0;
+}
+
+/* All of it in one block. */
+static zke_two_phase_status *status_make(zke *z, const phase_view *v) {
+  const char *decision = view_decision(v) ? v->got[1].data : "";
+  size_t sites = (size_t)v->head.count * sizeof(zke_two_phase_site);
+  size_t size = sizeof(zke_two_phase_status) + sites + (size_t)v->head.len + 1 +
+                strlen(decision) + 1;
+  for (int i = 0; i < v->head.count; i++) size += strlen(v->head.sites[i]) + 1;
+  zke_two_phase_status *st = zke_alloc(z, size);
+  if (!st) return NULL;
+  zke_two_phase_site *site = (zke_two_phase_site *)(void *)(st + 1);
+  char *text = (char *)(site + v->head.count);
+  status_fill(st, v);
+  st->sites = site;
+  for (int i = 0; i < v->head.count; i++) {
+    status_fill_site(&site[i], v, i);
+    site[i].name = text;
+    text = stpcpy(text, v->head.sites[i]) + 1;
+  }
+  st->payload = memcpy(text, v->head.payload, (size_t)v->head.len);
+  text = strcpy(text + v->head.len + 1, decision);
+  status_line(&text);
+  st->why = status_line(&text);
+  st->by = status_line(&text);
+  return st;
+}
+
+int zke_two_phase_status_of(zke *z, const char *base, const char *name,
+                            zke_two_phase_status **status_out) {
+  phase_view v;
+  int rc = zke_sync(z, "/");
+  if (rc != ZKE_OK) return rc;
+  if (!base || !name || !status_out)
+    return zke_fail(ZKE_BADARGUMENTS, "base, name or status_out is NULL");
+  char *path = zke_recipe_path(z, strcmp(base, "/") == 0 ? "" : base, name);
+  rc = path ? view_read(z, path, &v) : ZKE_NOMEM;
+  zke_free(path);
+  if (rc != ZKE_OK) return rc;
+  zke_two_phase_status *st = status_make(z, &v);
+  view_free(&v);
+  if (!st) return ZKE_NOMEM;
+  *status_out = st;
+  return ZKE_OK;
+}
+
+/* Does a transaction wait for a site?  What is over is removed, what is no
+ * transaction ignored. */
+static int pending_look(zke *z, const char *tx, const char *site,
+                        bool *pending) {
+  phase_view v;
+  int rc = view_read(z, tx, &v);
+  *pending = false;
+  if (rc == ZKE_NONODE || rc == ZKE_OTHERKIND || rc == ZKE_NOAUTH)
+    return ZKE_OK;
+  if (rc != ZKE_OK) return rc;
+  if (view_is_over(&v)) {
+    rc = view_remove(z, tx, &v);
+    if (rc == ZKE_NONODE || rc == ZKE_BADVERSION || rc == ZKE_NOTEMPTY)
+      rc = ZKE_OK;
+  } else {
+    *pending =
+        !site || (head_find(&v.head, site) >= 0 && !view_has(&v, "ack-", site));
+  }
+  view_free(&v);
+  return rc;
+}
+
+typedef struct pending_list {
+  const char *base, *site;
+  zke_strings *names;
+} pending_list;
+
+/* Move those that are pending to the front, and forget the others. */
+static int pending_try(zke *z, void *arg) {
+  pending_list *p = arg;
+  char **name = p->names->data;
+  int rc = ZKE_OK, kept = 0;
+  for (int i = 0; i < p->names->count && rc == ZKE_OK; i++) {
+    bool pending = false;
+    char *tx = zke_recipe_path(z, p->base, name[i]);
+    rc = tx ? pending_look(z, tx, p->site, &pending) : ZKE_NOMEM;
+    zke_free(tx);
+    if (rc != ZKE_OK || !pending) continue;
+    char *other = name[kept];
+    name[kept++] = name[i];
+    name[i] = other;
+  }
+  if (rc == ZKE_OK) p->names->count = kept;
+  return rc;
+}
+
+static int pending_order(const void *a, const void *b) {
+  return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+int zke_two_phase_pending(zke *z, const char *base, const char *site,
+                          zke_watch_fn fn, void *context,
+                          zke_strings **names_out) {
+  zke_strings *names = NULL;
+  if (!names_out) return zke_fail(ZKE_BADARGUMENTS, "names_out is NULL");
+  int rc = zke_children(z, base, fn, context, &names, NULL);
+  if (rc == ZKE_NONODE) {
+    names = zke_alloc(z, sizeof *names);
+    rc = names ? ZKE_OK : ZKE_NOMEM;
+  }
+  if (rc != ZKE_OK) return rc;
+  pending_list p = {strcmp(base, "/") == 0 ? "" : base, site, names};
+  rc = zke_retry(z, pending_try, &p, ZKE_FOREVER);
+  if (rc != ZKE_OK) {
+    zke_free(names);
+    return rc;
+  }
+  if (names->count > 1)
+    qsort(names->data, (size_t)names->count, sizeof(char *), pending_order);
+  *names_out = names;
+  return ZKE_OK;
+}

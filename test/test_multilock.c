@@ -1,0 +1,1186 @@
+/* test_multilock.c - several locks together (recipes/multilock.h, issue 4
+ * recipe 6; recipes.md 2 #14)
+ *
+ * Interleavings are driven step by step with several sessions on one store;
+ * waiting is done by threads and by processes.  Deaths, lost replies and
+ * faults come from recipes.h.
+ */
+#include "recipes.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "recipes/lock.h"
+#include "recipes/multilock.h"
+#include "recipes/rwlock.h"
+#include "recipes/semaphore.h"
+
+/* ---- sessions and locks ---- */
+
+enum { SESSIONS = 5 };
+static zke *z[SESSIONS]; /* of one store in memory */
+
+static void open_sessions(void) {
+  static const char *const names[SESSIONS] = {"ann", "bob", "cid", "dan",
+                                              "eve"};
+  zke_options o = {.size = sizeof o, .identity = names[0]};
+  ck_ok(zke_open(":memory:", &o, &z[0]));
+  for (int i = 1; i < SESSIONS; i++) {
+    o.identity = names[i];
+    ck_ok(zke_open_session(z[0], &o, &z[i]));
+  }
+}
+
+static void close_sessions(void) {
+  for (int i = SESSIONS - 1; i >= 0; i--) ck_ok(zke_close(z[i]));
+}
+
+enum { MOST = 8 };
+
+/* Of a text: "ab" are the locks /a and /b, "aR" and "aW" a rwlock /a. */
+static int parse(const char *text, zke_multilock_item *items, char paths[][3]) {
+  int n = 0;
+  for (; *text; text++, n++) {
+    snprintf(paths[n], 3, "/%c", *text);
+    items[n] = (zke_multilock_item){paths[n], ZKE_MULTILOCK_LOCK};
+    if (text[1] == 'R' || text[1] == 'W')
+      items[n].mode = *++text == 'R' ? ZKE_MULTILOCK_READ : ZKE_MULTILOCK_WRITE;
+  }
+  return n;
+}
+
+static zke_multilock *make_with(zke *session, const char *text,
+                                const zke_multilock_options *o) {
+  zke_multilock *ml;
+  zke_multilock_item items[MOST];
+  char paths[MOST][3];
+  int n = parse(text, items, paths);
+  ck_ok(zke_multilock_new(session, items, n, o, &ml));
+  return ml;
+}
+
+static zke_multilock *make(zke *session, const char *text) {
+  return make_with(session, text, NULL);
+}
+
+static zke_lock *make_lock(zke *session, const char *path) {
+  zke_lock *lock;
+  ck_ok(zke_lock_new(session, path, NULL, &lock));
+  return lock;
+}
+
+static int64_t soon(zke *session) { return zke_now(session) + 5000; }
+
+static void dispatch_all(void) {
+  for (int i = 0; i < SESSIONS; i++) zke_dispatch(z[i], NULL);
+}
+
+static int entries(zke *session, const char *path) {
+  zke_stat stat;
+  int rc = zke_exists(session, path, NULL, NULL, &stat);
+  if (rc == ZKE_NONODE) return 0;
+  ck_ok(rc);
+  return stat.numChildren;
+}
+
+static int watches(zke *session) {
+  zke_watch_list *list;
+  int count = 0;
+  ck_ok(zke_watches(session, &list));
+  for (int i = 0; i < list->count; i++)
+    count += list->data[i].session == zke_session_id(session);
+  zke_free(list);
+  return count;
+}
+
+/* Nothing of anybody is left in /a, /b and /c. */
+static void expect_nothing_left(void) {
+  ck_assert_int_eq(
+      entries(z[0], "/a") + entries(z[0], "/b") + entries(z[0], "/c"), 0);
+  for (int i = 0; i < SESSIONS; i++) ck_assert_int_eq(watches(z[i]), 0);
+}
+
+/* The whole path of the i-th in a lock's line. */
+static const char *path_of(const char *lock, int i) {
+  static char path[200];
+  zke_party_list *list;
+  ck_ok(zke_lock_parties(z[4], lock, &list));
+  ck_assert_int_lt(i, list->count);
+  snprintf(path, sizeof path, "%s/%s", lock, list->data[i].name);
+  zke_free(list);
+  return path;
+}
+
+/* What the listeners were told: "HELD; OUT". */
+static char told[400];
+
+static void listen(zke_multilock *ml, int state, int64_t token, void *context) {
+  static const char *const names[] = {"OUT", "WAITING", "HELD", "LOST"};
+  size_t used = strlen(told);
+  (void)ml, (void)context;
+  ck_assert((state == ZKE_MULTILOCK_HELD) == (token > 0));
+  snprintf(told + used, sizeof told - used, "%s%s", used ? "; " : "",
+           names[state]);
+}
+
+static zke_multilock *make_listening(zke *session, const char *text) {
+  zke_multilock_options o = {.size = sizeof o, .listener = listen};
+  return make_with(session, text, &o);
+}
+
+#define ck_told(expected)             \
+  do {                                \
+    ck_assert_str_eq(told, expected); \
+    told[0] = '\0';                   \
+  } while (0)
+
+/* A call on a thread of its own. */
+typedef struct call {
+  pthread_t thread;
+  zke_multilock *ml;
+  int64_t deadline;
+  int rc;
+  bool done;
+  char sentence[512];
+} call;
+
+static void *run_acquire(void *context) {
+  call *c = context;
+  c->rc = zke_multilock_acquire(c->ml, c->deadline);
+  snprintf(c->sentence, sizeof c->sentence, "%s", c->rc ? zke_errmsg() : "");
+  __atomic_store_n(&c->done, true, __ATOMIC_RELEASE);
+  return NULL;
+}
+
+static void acquire_aside(call *c, zke_multilock *ml, int64_t deadline) {
+  *c = (call){.ml = ml, .deadline = deadline};
+  ck_assert_int_eq(pthread_create(&c->thread, NULL, run_acquire, c), 0);
+}
+
+static bool is_done(call *c) {
+  return __atomic_load_n(&c->done, __ATOMIC_ACQUIRE);
+}
+
+static void join(call *c) {
+  ck_until(is_done(c), 10000);
+  pthread_join(c->thread, NULL);
+}
+
+/* ---- one contender ---- */
+
+START_TEST(acquire_holds_all_and_release_gives_up_all) {
+  open_sessions();
+  zke_multilock *ml = make(z[0], "abc");
+  zke_lock *lock[3];
+  static const char *const paths[] = {"/a", "/b", "/c"};
+  ck_ok(zke_multilock_acquire(ml, soon(z[0])));
+  ck_assert_int_eq(zke_multilock_state(ml), ZKE_MULTILOCK_HELD);
+  ck_assert_int_gt(zke_multilock_token(ml), 0);
+  ck_ok(zke_multilock_check(ml));
+  for (int i = 0; i < 3; i++) {
+    lock[i] = make_lock(z[1], paths[i]);
+    ck_rc(zke_lock_try(lock[i]), ZKE_HELD);
+    ck_says("ann");
+  }
+  ck_ok(zke_multilock_release(ml));
+  ck_assert_int_eq(zke_multilock_state(ml), ZKE_MULTILOCK_OUT);
+  ck_assert_int_eq(zke_multilock_token(ml), 0);
+  ck_rc(zke_multilock_check(ml), ZKE_LOST);
+  ck_rc(zke_multilock_release(ml), ZKE_LOST);
+  for (int i = 0; i < 3; i++) {
+    ck_ok(zke_lock_try(lock[i]));
+    zke_lock_free(lock[i]);
+  }
+  zke_multilock_free(ml);
+  zke_multilock_free(NULL);
+  expect_nothing_left();
+  close_sessions();
+}
+END_TEST
+
+/* One step: one czxid, one guid, names as lock.h and rwlock.h have them. */
+START_TEST(entries_are_made_in_one_step) {
+  static const char *const tails[] = {"-lock-0000000000", "-__READ__0000000000",
+                                      "-__WRIT__0000000000"};
+  static const char *const paths[] = {"/a", "/b", "/c"};
+  open_sessions();
+  zke_multilock *ml = make(z[0], "abRcW");
+  char first[64] = "";
+  ck_ok(zke_multilock_acquire(ml, soon(z[0])));
+  for (int i = 0; i < 3; i++) {
+    zke_strings *names;
+    zke_stat stat;
+    ck_ok(zke_children(z[1], paths[i], NULL, NULL, &names, &stat));
+    ck_assert_int_eq(names->count, 1);
+    ck_assert_str_eq(names->data[0] + 39, tails[i]);
+    if (i == 0) snprintf(first, sizeof first, "%.39s", names->data[0]);
+    ck_assert_mem_eq(names->data[0], first, 39);
+    ck_assert_int_eq(stat.pzxid, zke_multilock_token(ml));
+    zke_free(names);
+  }
+  zke_multilock_free(ml);
+  expect_nothing_left();
+  close_sessions();
+}
+END_TEST
+
+START_TEST(arguments_are_checked) {
+  open_sessions();
+  zke_multilock *ml = (zke_multilock *)(void *)z;
+  zke_multilock_options o = {.size = 3};
+  zke_multilock_item items[2] = {{"/a", ZKE_MULTILOCK_LOCK},
+                                 {"/b", ZKE_MULTILOCK_LOCK}};
+  zke_op ops[3];
+  ck_rc(zke_multilock_new(z[0], items, 2, NULL, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_multilock_new(z[0], items, 0, NULL, &ml), ZKE_BADARGUMENTS);
+  ck_assert_ptr_null(ml);
+  ck_rc(zke_multilock_new(z[0], NULL, 2, NULL, &ml), ZKE_BADARGUMENTS);
+  ck_rc(zke_multilock_new(NULL, items, 2, NULL, &ml), ZKE_BADARGUMENTS);
+  ck_rc(zke_multilock_new(z[0], items, 2, &o, &ml), ZKE_BADARGUMENTS);
+  o = (zke_multilock_options){.size = sizeof o, .data = "x", .len = -1};
+  ck_rc(zke_multilock_new(z[0], items, 2, &o, &ml), ZKE_BADARGUMENTS);
+  items[1].mode = 3;
+  ck_rc(zke_multilock_new(z[0], items, 2, NULL, &ml), ZKE_BADARGUMENTS);
+  static const char *const paths[] = {"/a", "/", "nope", NULL};
+  for (int i = 0; i < 4; i++) { /* the first: twice the same */
+    items[1] = (zke_multilock_item){paths[i], ZKE_MULTILOCK_READ};
+    ck_rc(zke_multilock_new(z[0], items, 2, NULL, &ml), ZKE_BADARGUMENTS);
+  }
+  ck_rc(zke_multilock_acquire(NULL, 0), ZKE_BADARGUMENTS);
+  ck_rc(zke_multilock_release(NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_multilock_cancel(NULL), ZKE_BADARGUMENTS);
+  ml = make(z[0], "ab");
+  ck_ok(zke_multilock_acquire(ml, 0));
+  ck_rc(zke_multilock_acquire(ml, 0), ZKE_MISUSE);
+  ck_rc(zke_multilock_try(ml), ZKE_MISUSE);
+  ck_rc(zke_multilock_ops(ml, NULL, 2), ZKE_BADARGUMENTS);
+  ck_rc(zke_multilock_ops(ml, ops, 3), ZKE_BADARGUMENTS);
+  zke_multilock_free(ml);
+  expect_nothing_left();
+  close_sessions();
+}
+END_TEST
+
+/* One path of another kind: none is entered. */
+START_TEST(another_kind_on_a_path_is_refused) {
+  open_sessions();
+  zke_semaphore *sem;
+  zke_semaphore_options o = {.size = sizeof o, .limit = 1};
+  ck_ok(zke_semaphore_new(z[1], "/b", &o, &sem));
+  ck_ok(zke_semaphore_acquire(sem, 1, soon(z[1])));
+  zke_multilock *ml = make(z[0], "ab"), *modes = make(z[0], "aR");
+  ck_rc(zke_multilock_acquire(ml, soon(z[0])), ZKE_OTHERKIND);
+  ck_says("/b is a semaphore");
+  ck_rc(zke_multilock_try(ml), ZKE_OTHERKIND);
+  ck_rc(zke_multilock_start(ml), ZKE_OTHERKIND);
+  ck_assert_int_eq(entries(z[0], "/a"), 0);
+  ck_rc(zke_multilock_try(modes), ZKE_OTHERKIND); /* /a is a lock by now */
+  zke_multilock_free(ml);
+  zke_multilock_free(modes);
+  zke_semaphore_free(sem);
+  close_sessions();
+}
+END_TEST
+
+START_TEST(foreign_children_are_ignored) {
+  static const char *const foreign[] = {
+      "/a/x", "/a/lock-0000000000",
+      "/a/_c_00000000-0000-0000-0000-000000000000-other-0000000000"};
+  open_sessions();
+  zke_multilock *ml = make(z[0], "ab"), *next = make(z[1], "ba");
+  ck_ok(zke_ensure_path(z[0], "/a", ZKE_PERSISTENT, ZKE_FOREVER));
+  for (int i = 0; i < 3; i++)
+    ck_ok(zke_create(z[3], foreign[i], "waiting 0000000000000001\n", 25,
+                     ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  ck_ok(zke_multilock_acquire(ml, soon(z[0])));
+  ck_rc(zke_multilock_try(next), ZKE_HELD);
+  ck_ok(zke_multilock_release(ml));
+  ck_ok(zke_multilock_try(next));
+  zke_multilock_free(ml);
+  zke_multilock_free(next);
+  ck_assert_int_eq(entries(z[0], "/a"), 3);
+  close_sessions();
+}
+END_TEST
+
+START_TEST(removed_directories_are_made_again) {
+  open_sessions();
+  zke_multilock *ml = make(z[0], "ab");
+  for (int i = 0; i < 3; i++) {
+    ck_ok(zke_multilock_acquire(ml, soon(z[0])));
+    ck_ok(zke_multilock_release(ml));
+    ck_ok(zke_delete(z[1], "/b", -1));
+  }
+  zke_multilock_free(ml);
+  expect_nothing_left();
+  close_sessions();
+}
+END_TEST
+
+/* The data is in each entry. */
+START_TEST(the_locks_list_shows_who_it_is) {
+  open_sessions();
+  zke_multilock_options o = {.size = sizeof o, .data = "job\0x", .len = 5};
+  zke_multilock *ml = make_with(z[0], "ab", &o);
+  zke_party_list *list;
+  ck_ok(zke_multilock_acquire(ml, soon(z[0])));
+  ck_ok(zke_lock_parties(z[1], "/b", &list));
+  ck_assert_int_eq(list->count, 1);
+  ck_assert_int_eq(list->data[0].held, 1);
+  ck_assert_int_eq(list->data[0].mzxid, zke_multilock_token(ml));
+  ck_assert_str_eq(list->data[0].identity, "ann");
+  ck_assert_int_eq(list->data[0].len, 5);
+  ck_assert_mem_eq(list->data[0].data, "job\0x", 5);
+  zke_free(list);
+  zke_multilock_free(ml);
+  close_sessions();
+}
+END_TEST
+
+/* ---- all or none ---- */
+
+START_TEST(it_holds_only_when_all_are_free) {
+  open_sessions();
+  zke_lock *a = make_lock(z[0], "/a"), *b = make_lock(z[1], "/b");
+  zke_multilock *ml = make(z[2], "abc");
+  ck_ok(zke_lock_acquire(a, soon(z[0])));
+  ck_ok(zke_lock_acquire(b, soon(z[1])));
+  ck_ok(zke_multilock_start(ml));
+  ck_ok(zke_lock_release(b));
+  dispatch_all();
+  ck_assert_int_eq(zke_multilock_state(ml), ZKE_MULTILOCK_WAITING);
+  ck_assert_int_eq(zke_multilock_token(ml), 0);
+  int64_t before = zke_lock_token(a);
+  ck_ok(zke_lock_release(a));
+  dispatch_all();
+  ck_assert_int_eq(zke_multilock_state(ml), ZKE_MULTILOCK_HELD);
+  ck_assert_int_gt(zke_multilock_token(ml), before);
+  zke_party_list *list;
+  ck_ok(zke_lock_parties(z[3], "/c", &list)); /* free all along: says so too */
+  ck_assert_int_eq(list->data[0].mzxid, zke_multilock_token(ml));
+  ck_assert_int_eq(list->data[0].office, 1);
+  zke_free(list);
+  zke_multilock_free(ml);
+  zke_lock_free(a);
+  zke_lock_free(b);
+  expect_nothing_left();
+  close_sessions();
+}
+END_TEST
+
+/* One that waits for its other lock is not overtaken, so it never starves. */
+START_TEST(a_later_single_one_stands_behind) {
+  open_sessions();
+  zke_lock *a = make_lock(z[0], "/a"), *late = make_lock(z[1], "/b");
+  zke_multilock *ml = make(z[2], "ab");
+  ck_ok(zke_lock_acquire(a, soon(z[0])));
+  ck_ok(zke_multilock_start(ml));
+  ck_ok(zke_lock_start(late));
+  ck_assert_int_eq(zke_lock_state(late), ZKE_LOCK_WAITING);
+  ck_ok(zke_lock_release(a));
+  dispatch_all();
+  ck_assert_int_eq(zke_multilock_state(ml), ZKE_MULTILOCK_HELD);
+  ck_assert_int_eq(zke_lock_state(late), ZKE_LOCK_WAITING);
+  ck_ok(zke_multilock_release(ml));
+  dispatch_all();
+  ck_assert_int_eq(zke_lock_state(late), ZKE_LOCK_HELD);
+  zke_lock_free(a);
+  zke_lock_free(late);
+  zke_multilock_free(ml);
+  expect_nothing_left();
+  close_sessions();
+}
+END_TEST
+
+START_TEST(try_takes_all_or_none_and_names_what_is_missing) {
+  open_sessions();
+  zke_lock *b = make_lock(z[1], "/b");
+  zke_multilock *ml = make(z[0], "abc");
+  ck_ok(zke_lock_acquire(b, soon(z[1])));
+  ck_rc(zke_multilock_try(ml), ZKE_HELD);
+  ck_says("the lock /b is held by bob (pid");
+  ck_assert_int_eq(zke_multilock_state(ml), ZKE_MULTILOCK_OUT);
+  ck_assert_int_eq(entries(z[0], "/a") + entries(z[0], "/c"), 0);
+  ck_assert_int_eq(entries(z[0], "/b"), 1);
+  ck_assert_int_eq(watches(z[0]), 0);
+  ck_ok(zke_lock_release(b));
+  ck_ok(zke_multilock_try(ml));
+  zke_lock_free(b);
+  zke_multilock_free(ml);
+  expect_nothing_left();
+  close_sessions();
+}
+END_TEST
+
+/* redisson#4456: one that gives up keeps none of them. */
+START_TEST(a_timeout_leaves_none_and_names_what_is_missing) {
+  open_sessions();
+  zke_lock *b = make_lock(z[1], "/b");
+  zke_multilock *ml = make(z[0], "abc");
+  ck_ok(zke_lock_acquire(b, soon(z[1])));
+  for (int i = 0; i < 2; i++) { /* in the past, and in a moment */
+    int64_t deadline = zke_now(z[0]) + (i ? 20 : -1);
+    ck_rc(zke_multilock_acquire(ml, deadline), ZKE_OPERATIONTIMEOUT);
+    ck_says("the lock /b is held by bob");
+    ck_assert(zke_now(z[0]) >= deadline);
+    ck_assert_int_eq(zke_multilock_state(ml), ZKE_MULTILOCK_OUT);
+    ck_assert_int_eq(entries(z[0], "/a") + entries(z[0], "/c"), 0);
+    ck_assert_int_eq(watches(z[0]), 0);
+  }
+  zke_lock_free(b);
+  zke_multilock_free(ml);
+  close_sessions();
+}
+END_TEST
+
+START_TEST(cancel_ends_the_wait_of_another_thread) {
+  open_sessions();
+  zke_lock *b = make_lock(z[1], "/b");
+  zke_multilock *ml = make(z[0], "ab");
+  call c;
+  ck_ok(zke_lock_acquire(b, soon(z[1])));
+  acquire_aside(&c, ml, ZKE_FOREVER);
+  ck_until(entries(z[1], "/b") == 2, 5000);
+  ck_ok(zke_multilock_cancel(ml));
+  join(&c);
+  ck_assert_int_eq(c.rc, ZKE_CANCELLED);
+  ck_assert_int_eq(entries(z[1], "/a"), 0);
+  ck_assert_int_eq(entries(z[1], "/b"), 1);
+  ck_ok(zke_lock_release(b)); /* the cancellation is spent */
+  ck_ok(zke_multilock_acquire(ml, soon(z[0])));
+  zke_lock_free(b);
+  zke_multilock_free(ml);
+  expect_nothing_left();
+  close_sessions();
+}
+END_TEST
+
+/* acquire() after start() waits in the places taken before. */
+START_TEST(a_started_one_can_be_waited_for) {
+  open_sessions();
+  zke_multilock *ml[3];
+  call c;
+  for (int i = 0; i < 3; i++) {
+    ml[i] = make(z[i], i == 1 ? "ba" : "ab");
+    ck_ok(zke_multilock_start(ml[i]));
+  }
+  acquire_aside(&c, ml[1], ZKE_FOREVER);
+  ck_ok(zke_multilock_release(ml[0]));
+  join(&c);
+  ck_assert_int_eq(c.rc, ZKE_OK);
+  ck_assert_int_eq(zke_multilock_state(ml[1]), ZKE_MULTILOCK_HELD);
+  dispatch_all();
+  ck_assert_int_eq(zke_multilock_state(ml[2]), ZKE_MULTILOCK_WAITING);
+  for (int i = 0; i < 3; i++) zke_multilock_free(ml[i]);
+  expect_nothing_left();
+  close_sessions();
+}
+END_TEST
+
+/* Readers of one rwlock are in together, a writer is alone. */
+START_TEST(modes_of_rwlocks_are_kept) {
+  open_sessions();
+  zke_multilock *ml[3] = {make(z[0], "aRb"), make(z[1], "aRc"),
+                          make(z[2], "aW")};
+  zke_rwlock *rw;
+  ck_ok(zke_rwlock_new(z[3], "/a", NULL, &rw));
+  ck_ok(zke_multilock_try(ml[0]));
+  ck_ok(zke_multilock_try(ml[1]));
+  ck_rc(zke_multilock_try(ml[2]), ZKE_HELD);
+  ck_says("the rwlock /a");
+  ck_ok(zke_rwlock_try(rw, ZKE_RWLOCK_READ));
+  ck_ok(zke_rwlock_release(rw));
+  ck_ok(zke_multilock_start(ml[2]));
+  ck_rc(zke_rwlock_try(rw, ZKE_RWLOCK_READ), ZKE_HELD); /* a writer waits */
+  ck_ok(zke_multilock_release(ml[0]));
+  ck_ok(zke_multilock_release(ml[1]));
+  dispatch_all();
+  ck_assert_int_eq(zke_multilock_state(ml[2]), ZKE_MULTILOCK_HELD);
+  for (int i = 0; i < 3; i++) zke_multilock_free(ml[i]);
+  zke_rwlock_free(rw);
+  expect_nothing_left();
+  close_sessions();
+}
+END_TEST
+
+/* ---- losing ---- */
+
+START_TEST(the_listener_hears_its_turn_in_dispatch) {
+  open_sessions();
+  zke_multilock *ml[2] = {make(z[0], "ab"), make_listening(z[1], "bc")};
+  ck_ok(zke_multilock_acquire(ml[0], soon(z[0])));
+  ck_ok(zke_multilock_start(ml[1]));
+  ck_told("");
+  ck_ok(zke_multilock_release(ml[0]));
+  dispatch_all();
+  ck_told("HELD");
+  ck_ok(zke_multilock_release(ml[1]));
+  ck_told("OUT");
+  for (int i = 0; i < 2; i++) zke_multilock_free(ml[i]);
+  expect_nothing_left();
+  close_sessions();
+}
+END_TEST
+
+/* Any of them lost is all lost; but the others are let go by the holder only,
+ * who may still be at work on them. */
+START_TEST(one_broken_loses_all) {
+  zke_op ops[2];
+  open_sessions();
+  zke_multilock *ml = make_listening(z[0], "ab");
+  zke_lock *a = make_lock(z[1], "/a"), *b = make_lock(z[1], "/b");
+  ck_rc(zke_multilock_ops(ml, ops, 2), ZKE_LOST);
+  ck_ok(zke_multilock_acquire(ml, soon(z[0])));
+  ck_ok(zke_multilock_ops(ml, ops, 2));
+  ck_ok(zke_multi(z[0], ops, 2, NULL));
+  ck_ok(zke_lock_break(z[1], "/b", zke_multilock_token(ml)));
+  ck_rc(zke_multi(z[0], ops, 2, NULL), ZKE_NONODE);
+  dispatch_all();
+  ck_told("HELD; LOST");
+  ck_rc(zke_multilock_check(ml), ZKE_LOST);
+  ck_rc(zke_multilock_ops(ml, ops, 2), ZKE_LOST);
+  ck_ok(zke_lock_try(b));
+  ck_rc(zke_lock_try(a), ZKE_HELD);
+  ck_rc(zke_multilock_release(ml), ZKE_LOST);
+  ck_ok(zke_lock_try(a));
+  ck_ok(zke_lock_release(a));
+  ck_ok(zke_lock_release(b));
+  ck_ok(zke_multilock_acquire(ml, soon(z[0]))); /* usable again */
+  zke_lock_free(a);
+  zke_lock_free(b);
+  zke_multilock_free(ml);
+  expect_nothing_left();
+  close_sessions();
+}
+END_TEST
+
+/* Without a listener it is the question that finds out. */
+START_TEST(check_finds_one_stolen) {
+  open_sessions();
+  zke_multilock *ml = make(z[0], "ab");
+  zke_lock *thief = make_lock(z[1], "/a");
+  ck_ok(zke_multilock_acquire(ml, soon(z[0])));
+  int64_t token = zke_multilock_token(ml);
+  ck_ok(zke_lock_steal(thief));
+  ck_assert_int_gt(zke_lock_token(thief), token);
+  ck_rc(zke_multilock_check(ml), ZKE_LOST);
+  ck_assert_int_eq(zke_multilock_state(ml), ZKE_MULTILOCK_LOST);
+  zke_multilock_free(ml); /* gives up /b */
+  zke_lock_free(thief);
+  expect_nothing_left();
+  close_sessions();
+}
+END_TEST
+
+START_TEST(a_waiter_that_loses_a_place_gives_up_all) {
+  open_sessions();
+  zke_lock *b = make_lock(z[1], "/b");
+  zke_multilock *blocked = make(z[0], "ab"), *started = make(z[2], "ba");
+  call c;
+  ck_ok(zke_lock_acquire(b, soon(z[1])));
+  acquire_aside(&c, blocked, ZKE_FOREVER);
+  ck_until(entries(z[1], "/b") == 2, 5000);
+  ck_ok(zke_multilock_start(started));
+  ck_ok(zke_delete(z[4], path_of("/a", 1), -1)); /* that of started */
+  ck_ok(zke_delete(z[4], path_of("/a", 0), -1));
+  join(&c);
+  ck_assert_int_eq(c.rc, ZKE_LOST);
+  dispatch_all();
+  ck_assert_int_eq(zke_multilock_state(started), ZKE_MULTILOCK_LOST);
+  ck_assert_int_eq(entries(z[1], "/b"), 1);
+  ck_ok(zke_lock_release(b));
+  ck_ok(zke_multilock_try(started));
+  zke_lock_free(b);
+  zke_multilock_free(blocked);
+  zke_multilock_free(started);
+  expect_nothing_left();
+  close_sessions();
+}
+END_TEST
+
+START_TEST(an_expired_session_holds_nothing) {
+  open_sessions();
+  zke_multilock *ml[2] = {make_listening(z[0], "ab"), make(z[1], "ba")};
+  zke_op ops[2];
+  ck_ok(zke_multilock_acquire(ml[0], soon(z[0])));
+  ck_ok(zke_multilock_start(ml[1]));
+  ck_ok(zke_expire(z[2], zke_session_id(z[0])));
+  zke_dispatch(z[0], NULL);
+  ck_told("HELD; LOST");
+  ck_assert_int_eq(zke_multilock_token(ml[0]), 0);
+  ck_assert_int_eq(zke_multilock_state(ml[0]), ZKE_MULTILOCK_LOST);
+  ck_rc(zke_multilock_check(ml[0]), ZKE_INVALIDSTATE);
+  ck_rc(zke_multilock_ops(ml[0], ops, 2), ZKE_INVALIDSTATE);
+  ck_rc(zke_multilock_release(ml[0]), ZKE_INVALIDSTATE);
+  dispatch_all();
+  ck_assert_int_eq(zke_multilock_state(ml[1]), ZKE_MULTILOCK_HELD);
+  for (int i = 0; i < 2; i++) zke_multilock_free(ml[i]);
+  close_sessions();
+}
+END_TEST
+
+/* ---- deadlocks ---- */
+
+/* Threads, each with a multi-lock of the same locks in another order: with
+ * one lock after the other they would block each other at once. */
+enum { THREADS = 5, ROUNDS = 20 };
+static int inside[3];
+
+static void *dine(void *context) {
+  static const char *const orders[THREADS] = {"ab", "ba", "bc", "ca", "cba"};
+  int self = (int)(intptr_t)context;
+  zke_multilock *ml = make(z[self % 3], orders[self]);
+  for (int i = 0; i < ROUNDS; i++) {
+    ck_ok(zke_multilock_acquire(ml, zke_now(z[0]) + 20000));
+    for (const char *p = orders[self]; *p; p++)
+      ck_assert_int_eq(
+          __atomic_add_fetch(&inside[*p - 'a'], 1, __ATOMIC_SEQ_CST), 1);
+    for (const char *p = orders[self]; *p; p++)
+      __atomic_sub_fetch(&inside[*p - 'a'], 1, __ATOMIC_SEQ_CST);
+    ck_ok(zke_multilock_release(ml));
+  }
+  zke_multilock_free(ml);
+  return NULL;
+}
+
+START_TEST(multilocks_do_not_block_each_other) {
+  pthread_t thread[THREADS];
+  open_sessions();
+  for (int i = 0; i < THREADS; i++)
+    pthread_create(&thread[i], NULL, dine, (void *)(intptr_t)i);
+  for (int i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
+  expect_nothing_left();
+  close_sessions();
+}
+END_TEST
+
+/* The other thread holds /b and wants /a. */
+typedef struct other {
+  pthread_t thread;
+  pthread_barrier_t both;
+  int64_t limit_ms;
+  int rc;
+  char sentence[512];
+} other;
+
+static void *hold_b_want_a(void *context) {
+  other *o = context;
+  zke_lock *b = make_lock(z[1], "/b"), *a = make_lock(z[1], "/a");
+  ck_ok(zke_lock_acquire(b, soon(z[1])));
+  pthread_barrier_wait(&o->both);
+  pthread_barrier_wait(&o->both);
+  o->rc = zke_lock_acquire(a, zke_now(z[1]) + o->limit_ms);
+  snprintf(o->sentence, sizeof o->sentence, "%s", o->rc ? zke_errmsg() : "");
+  zke_lock_free(a);
+  zke_lock_free(b);
+  return NULL;
+}
+
+static void start_other(other *o, int64_t limit_ms) {
+  *o = (other){.limit_ms = limit_ms};
+  pthread_barrier_init(&o->both, NULL, 2);
+  pthread_create(&o->thread, NULL, hold_b_want_a, o);
+  pthread_barrier_wait(&o->both);
+}
+
+static void join_other(other *o) {
+  pthread_join(o->thread, NULL);
+  pthread_barrier_destroy(&o->both);
+}
+
+/* The multi-lock stands first at /a and waits for /b; who has /b asks for
+ * /a: it closed the circle and is told. */
+START_TEST(a_single_lock_that_closes_a_circle_is_told) {
+  open_sessions();
+  zke_multilock *ml = make(z[0], "ab");
+  other o;
+  call c;
+  start_other(&o, 5000);
+  acquire_aside(&c, ml, soon(z[0]));
+  ck_until(entries(z[0], "/b") == 2, 5000);
+  pthread_barrier_wait(&o.both);
+  join_other(&o);
+  join(&c);
+  ck_assert_int_eq(o.rc, ZKE_DEADLOCK);
+  ck_assert_msg(strstr(o.sentence, "waits for /a held by ann") &&
+                    strstr(o.sentence, "who waits for /b held by this thread"),
+                "%s", o.sentence);
+  ck_ok(c.rc);
+  zke_multilock_free(ml);
+  expect_nothing_left();
+  close_sessions();
+}
+END_TEST
+
+/* The other way round: it holds /c and its wait for /a and /b closes one. */
+START_TEST(a_multilock_that_closes_a_circle_is_told) {
+  for (int order = 0; order < 2; order++) {
+    open_sessions();
+    zke_lock *a = make_lock(z[0], "/a");
+    zke_multilock *ml = make(z[0], order ? "bc" : "cb");
+    other o;
+    ck_ok(zke_lock_acquire(a, soon(z[0])));
+    start_other(&o, 5000);
+    pthread_barrier_wait(&o.both);
+    ck_until(entries(z[0], "/a") == 2, 5000);
+    ck_rc(zke_multilock_acquire(ml, soon(z[0])), ZKE_DEADLOCK);
+    ck_says("waits for /b held by bob");
+    ck_says("who waits for /a held by this thread");
+    ck_assert_int_eq(entries(z[0], "/c"), 0);
+    ck_ok(zke_lock_release(a));
+    join_other(&o);
+    ck_ok(o.rc);
+    zke_lock_free(a);
+    zke_multilock_free(ml);
+    expect_nothing_left();
+    close_sessions();
+  }
+}
+END_TEST
+
+START_TEST(the_check_can_be_turned_off) {
+  open_sessions();
+  zke_lock *a = make_lock(z[0], "/a");
+  zke_multilock_options options = {.size = sizeof options,
+                                   .no_deadlock_check = 1};
+  zke_multilock *ml = make_with(z[0], "bc", &options);
+  other o;
+  ck_ok(zke_lock_acquire(a, soon(z[0])));
+  start_other(&o, 5000);
+  pthread_barrier_wait(&o.both);
+  ck_until(entries(z[0], "/a") == 2, 5000);
+  ck_rc(zke_multilock_acquire(ml, zke_now(z[0]) + 20), ZKE_OPERATIONTIMEOUT);
+  zke_lock_free(a);
+  join_other(&o);
+  ck_ok(o.rc);
+  zke_multilock_free(ml);
+  close_sessions();
+}
+END_TEST
+
+/* Waiting without a blocking call it can go on: no circle. */
+START_TEST(one_that_only_started_closes_no_circle) {
+  open_sessions();
+  zke_multilock *ml = make(z[0], "ab");
+  other o;
+  start_other(&o, 30);
+  ck_ok(zke_multilock_start(ml));
+  pthread_barrier_wait(&o.both);
+  join_other(&o);
+  ck_assert_int_eq(o.rc, ZKE_OPERATIONTIMEOUT);
+  dispatch_all();
+  ck_assert_int_eq(zke_multilock_state(ml), ZKE_MULTILOCK_HELD);
+  zke_multilock_free(ml);
+  expect_nothing_left();
+  close_sessions();
+}
+END_TEST
+
+/* … but when it then blocks, it closes it, and is told. */
+START_TEST(a_started_one_that_blocks_closes_a_circle) {
+  open_sessions();
+  zke_multilock *ml = make(z[0], "ab");
+  other o;
+  start_other(&o, 5000);
+  ck_ok(zke_multilock_start(ml));
+  pthread_barrier_wait(&o.both);
+  ck_until(entries(z[0], "/a") == 2, 5000);
+  zke_lock *more = make_lock(z[0], "/c"); /* so that it is not alone */
+  ck_ok(zke_lock_acquire(more, soon(z[0])));
+  ck_rc(zke_multilock_acquire(ml, soon(z[0])), ZKE_DEADLOCK);
+  join_other(&o);
+  ck_ok(o.rc);
+  zke_lock_free(more);
+  zke_multilock_free(ml);
+  expect_nothing_left();
+  close_sessions();
+}
+END_TEST
+
+/* Two that wait for each other's predecessors in a row are no circle. */
+START_TEST(a_chain_is_no_circle) {
+  open_sessions();
+  zke_lock *a = make_lock(z[0], "/a");
+  zke_multilock *ml[2] = {make(z[1], "ab"), make(z[2], "bc")};
+  call c[2];
+  ck_ok(zke_lock_acquire(a, soon(z[0])));
+  for (int i = 0; i < 2; i++) {
+    acquire_aside(&c[i], ml[i], soon(z[0]));
+    ck_until(entries(z[0], "/b") == i + 1, 5000);
+  }
+  zke_lock *last = make_lock(z[0], "/c");
+  ck_rc(zke_lock_try(last), ZKE_HELD); /* the second one is first there */
+  ck_ok(zke_lock_release(a));
+  for (int i = 0; i < 2; i++) {
+    join(&c[i]);
+    ck_ok(c[i].rc);
+    ck_ok(zke_multilock_release(ml[i]));
+    zke_multilock_free(ml[i]);
+  }
+  zke_lock_free(a);
+  zke_lock_free(last);
+  expect_nothing_left();
+  close_sessions();
+}
+END_TEST
+
+/* ---- processes ---- */
+
+enum { WORKERS = 4, LOG = 20000 };
+
+static struct shared {
+  int go, logged, failed;
+  int64_t tokens[LOG]; /* of holders of /a, in their order */
+} * shared;
+
+static void wait_for(const int *flag, int value) {
+  while (__atomic_load_n(flag, __ATOMIC_ACQUIRE) < value) test_pause();
+}
+
+/* Half of them use a multi-lock of /a and others, the rest /a alone. */
+static int work(zke *own, int self) {
+  zke_lock *lock = make_lock(own, "/a");
+  zke_multilock *ml = make(own, self % 4 ? "ab" : "ca");
+  for (;;) {
+    int64_t deadline = zke_now(own) + 20000;
+    int rc = self % 2 ? zke_lock_acquire(lock, deadline)
+                      : zke_multilock_acquire(ml, deadline);
+    if (rc != ZKE_OK) return rc;
+    int at = __atomic_fetch_add(&shared->logged, 1, __ATOMIC_SEQ_CST);
+    if (at >= LOG) return ZKE_OK;
+    shared->tokens[at] =
+        self % 2 ? zke_lock_token(lock) : zke_multilock_token(ml);
+    rc = self % 2 ? zke_lock_release(lock) : zke_multilock_release(ml);
+    if (rc != ZKE_OK) return rc;
+  }
+}
+
+static pid_t spawn(int self) {
+  pid_t pid = fork();
+  zke *own = NULL;
+  ck_assert_int_ge(pid, 0);
+  if (pid) return pid;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  wait_for(&shared->go, 1);
+  if (zke_open(test_path("db"), NULL, &own) != ZKE_OK) _exit(2);
+  int rc = work(own, self);
+  if (rc != ZKE_OK) {
+    fprintf(stderr, "%s\n", zke_errmsg());
+    __atomic_store_n(&shared->failed, rc, __ATOMIC_RELEASE);
+  }
+  _exit(0);
+}
+
+static void kill_child(pid_t pid) {
+  kill(pid, SIGKILL);
+  ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+}
+
+static unsigned seed(void) {
+  const char *given = getenv("SEED");
+  unsigned value = given ? (unsigned)strtoul(given, NULL, 0)
+                         : (unsigned)test_now() * 2654435761u;
+  printf("SEED=%u\n", value);
+  fflush(stdout);
+  return value;
+}
+
+/* Fencing: whoever holds /a, alone or with others, has a greater token than
+ * all before.  No entry: its writer was killed before it wrote. */
+START_TEST(tokens_increase_while_holders_are_killed) {
+  enum { KILLS = 20 };
+  pid_t pid[WORKERS];
+  unsigned random = seed();
+  int64_t last = 0;
+  test_in_memory();
+  test_path("db");
+  shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
+                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ck_assert_ptr_ne(shared, MAP_FAILED);
+  for (int i = 0; i < WORKERS; i++) pid[i] = spawn(i);
+  __atomic_store_n(&shared->go, 1, __ATOMIC_RELEASE);
+  for (int i = 0; i < KILLS; i++) {
+    int before = __atomic_load_n(&shared->logged, __ATOMIC_ACQUIRE);
+    int victim = rand_r(&random) % WORKERS;
+    kill_child(pid[victim]);
+    pid[victim] = spawn(victim);
+    int target = before + 1 + rand_r(&random) % 20;
+    ck_until(__atomic_load_n(&shared->logged, __ATOMIC_ACQUIRE) >= target,
+             10000); /* it goes on */
+    ck_assert_int_eq(shared->failed, 0);
+  }
+  for (int i = 0; i < WORKERS; i++) kill_child(pid[i]);
+  for (int i = 0; i < shared->logged && i < LOG; i++) {
+    if (shared->tokens[i] == 0) continue;
+    ck_assert_int_gt(shared->tokens[i], last);
+    last = shared->tokens[i];
+  }
+  ck_assert_int_gt(shared->logged, KILLS);
+}
+END_TEST
+
+/* ---- any history ---- */
+
+/* Six multi-locks and three single ones of three sessions; calls at random,
+ * one after the other. */
+enum { MULTIS = 6, LOCKS = 3 };
+static const char *const sets[MULTIS] = {"ab", "bc", "ca", "abc", "b", "cb"};
+
+typedef struct crowd {
+  zke_multilock *ml[MULTIS];
+  zke_lock *lock[LOCKS]; /* /a, /b, /c */
+} crowd;
+
+static void make_crowd(crowd *c, int session) {
+  for (int i = session; i < MULTIS; i += 3)
+    c->ml[i] = make(z[session], sets[i]);
+  const char path[] = {'/', (char)('a' + session), '\0'};
+  c->lock[session] = make_lock(z[session], path);
+}
+
+static void free_crowd(crowd *c, int session) {
+  for (int i = session; i < MULTIS; i += 3) zke_multilock_free(c->ml[i]);
+  zke_lock_free(c->lock[session]);
+}
+
+static void expire_and_reopen(crowd *c, int session) {
+  ck_ok(zke_expire(z[4], zke_session_id(z[session])));
+  free_crowd(c, session);
+  ck_ok(zke_close(z[session]));
+  z[session] = test_session(z[4], NULL);
+  make_crowd(c, session);
+}
+
+static void random_call(unsigned *random, crowd *c) {
+  int i = rand_r(random) % MULTIS, s = rand_r(random) % LOCKS;
+  const char path[] = {'/', (char)('a' + s), '\0'};
+  switch (rand_r(random) % 16) {
+    case 0:
+      zke_lock_break(z[4], path, 0);
+      break;
+    case 1:
+      expire_and_reopen(c, s);
+      break;
+    case 2:
+      zke_multilock_try(c->ml[i]);
+      break;
+    case 3:
+      zke_multilock_acquire(c->ml[i], zke_now(z[0]));
+      break;
+    case 4:
+    case 5:
+    case 6:
+      zke_multilock_start(c->ml[i]);
+      break;
+    case 7:
+      zke_lock_start(c->lock[s]);
+      break;
+    case 8:
+    case 9:
+      zke_lock_release(c->lock[s]);
+      break;
+    case 10:
+    case 11:
+    case 12:
+      zke_multilock_release(c->ml[i]);
+      break;
+    default:
+      zke_dispatch(z[s], NULL);
+  }
+}
+
+/* No lock has two holders, and each holder's token is greater than those of
+ * the lock's holders before.  Returns how many multi-locks are held. */
+static int expect_exclusion(const crowd *c, int64_t *highest) {
+  int holders[LOCKS] = {0}, held = 0;
+  for (int i = 0; i < MULTIS + LOCKS; i++) {
+    bool single = i >= MULTIS;
+    const char own[] = {(char)('a' + i - MULTIS), '\0'};
+    int64_t token = single ? zke_lock_token(c->lock[i - MULTIS])
+                           : zke_multilock_token(c->ml[i]);
+    int rc = single ? zke_lock_check(c->lock[i - MULTIS])
+                    : zke_multilock_check(c->ml[i]);
+    if (rc != ZKE_OK) continue;
+    held += !single;
+    for (const char *p = single ? own : sets[i]; *p; p++) {
+      ck_assert_int_eq(++holders[*p - 'a'], 1);
+      ck_assert_int_ge(token, highest[*p - 'a']);
+      highest[*p - 'a'] = token;
+    }
+  }
+  return held;
+}
+
+START_TEST(locks_exclude_in_any_history) {
+  crowd c;
+  unsigned random = seed();
+  int64_t highest[LOCKS] = {0};
+  int most = 0;
+  open_sessions();
+  for (int i = 0; i < 3; i++) make_crowd(&c, i);
+  for (int n = 0; n < 2000; n++) {
+    random_call(&random, &c);
+    int held = expect_exclusion(&c, highest);
+    if (held > most) most = held;
+  }
+  ck_assert_int_ge(most, 1);
+  for (int i = 0; i < 3; i++) free_crowd(&c, i);
+  expect_nothing_left();
+  close_sessions();
+}
+END_TEST
+
+/* ---- deaths, lost replies, faults ---- */
+
+static int new_pair(zke *user, int from, zke_multilock_fn fn,
+                    zke_multilock **ml) {
+  static const zke_multilock_item items[] = {{"/a", ZKE_MULTILOCK_LOCK},
+                                             {"/b", ZKE_MULTILOCK_WRITE},
+                                             {"/a", ZKE_MULTILOCK_LOCK}};
+  zke_multilock_options o = {.size = sizeof o, .listener = fn};
+  return zke_multilock_new(user, items + from, 2, &o, ml);
+}
+
+static int use_plain(zke *user) {
+  zke_multilock *ml = NULL;
+  int rc = new_pair(user, 0, NULL, &ml);
+  if (rc == ZKE_OK) rc = zke_multilock_acquire(ml, zke_now(user) + 2000);
+  if (rc == ZKE_OK) rc = zke_multilock_check(ml);
+  if (rc == ZKE_OK) rc = zke_multilock_release(ml);
+  zke_multilock_free(ml);
+  return rc;
+}
+
+/* One that waits in vain, then behind another of its own. */
+static int wait_behind(zke *user, zke_multilock *first, zke_multilock *second) {
+  int rc = zke_multilock_acquire(first, zke_now(user) + 2000);
+  if (rc != ZKE_OK) return rc;
+  rc = zke_multilock_try(second);
+  if (rc != ZKE_HELD) return rc < 0 ? rc : zke_fail(ZKE_MISUSE, "not held");
+  rc = zke_multilock_start(second);
+  if (rc == ZKE_OK) rc = zke_multilock_release(first);
+  if (rc == ZKE_OK) rc = zke_multilock_acquire(second, zke_now(user) + 2000);
+  if (rc == ZKE_OK) rc = zke_multilock_release(second);
+  return rc;
+}
+
+static int use_two(zke *user) {
+  zke *further = NULL;
+  zke_multilock *first = NULL, *second = NULL;
+  char kept[400] = "";
+  told[0] = '\0';
+  int rc = zke_open_session(user, NULL, &further);
+  if (rc == ZKE_OK) rc = new_pair(user, 0, listen, &first);
+  if (rc == ZKE_OK) rc = new_pair(further, 1, NULL, &second);
+  if (rc == ZKE_OK) rc = wait_behind(user, first, second);
+  if (rc != ZKE_OK) snprintf(kept, sizeof kept, "%s", zke_errmsg());
+  zke_multilock_free(second);
+  zke_multilock_free(first);
+  zke_close(further);
+  return rc == ZKE_OK ? rc : zke_fail(rc, "%s", kept);
+}
+
+/* Another gets both, and is alone with them. */
+static void check_pair(zke *another, int rc) {
+  zke_multilock *ml;
+  (void)rc;
+  ck_ok(new_pair(another, 1, NULL, &ml));
+  ck_ok(zke_multilock_acquire(ml, zke_now(another) + 5000));
+  ck_assert_int_eq(entries(another, "/a"), 1);
+  ck_assert_int_eq(entries(another, "/b"), 1);
+  zke_multilock_free(ml);
+  ck_assert_int_eq(watches(another), 0);
+}
+
+static const recipe_use uses[] = {
+    {"multilock", NULL, use_plain, check_pair},
+    {"two multilocks", NULL, use_two, check_pair}};
+
+START_TEST(a_death_anywhere_lets_others_go_on) {
+  ck_assert_int_gt(recipe_deaths(&uses[_i]), 20);
+}
+END_TEST
+
+START_TEST(a_lost_reply_is_made_good) { recipe_lost_replies(&uses[_i]); }
+END_TEST
+
+START_TEST(a_fault_leaves_nothing_behind) { recipe_faults(&uses[_i]); }
+END_TEST
+
+/* ---- the suite ---- */
+
+static TCase *add_case(Suite *s, const char *name, double limit) {
+  TCase *tc = tcase_create(name);
+  tcase_set_timeout(tc, limit);
+  suite_add_tcase(s, tc);
+  return tc;
+}
+
+static void add_alone(Suite *s) {
+  TCase *tc = add_case(s, "alone", 10);
+  tcase_add_test(tc, acquire_holds_all_and_release_gives_up_all);
+  tcase_add_test(tc, entries_are_made_in_one_step);
+  tcase_add_test(tc, arguments_are_checked);
+  tcase_add_test(tc, another_kind_on_a_path_is_refused);
+  tcase_add_test(tc, foreign_children_are_ignored);
+  tcase_add_test(tc, removed_directories_are_made_again);
+  tcase_add_test(tc, the_locks_list_shows_who_it_is);
+}
+
+static void add_all_or_none(Suite *s) {
+  TCase *tc = add_case(s, "all or none", 20);
+  tcase_add_test(tc, it_holds_only_when_all_are_free);
+  tcase_add_test(tc, a_later_single_one_stands_behind);
+  tcase_add_test(tc, try_takes_all_or_none_and_names_what_is_missing);
+  tcase_add_test(tc, a_timeout_leaves_none_and_names_what_is_missing);
+  tcase_add_test(tc, cancel_ends_the_wait_of_another_thread);
+  tcase_add_test(tc, a_started_one_can_be_waited_for);
+  tcase_add_test(tc, modes_of_rwlocks_are_kept);
+}
+
+static void add_losing(Suite *s) {
+  TCase *tc = add_case(s, "losing", 10);
+  tcase_add_test(tc, the_listener_hears_its_turn_in_dispatch);
+  tcase_add_test(tc, one_broken_loses_all);
+  tcase_add_test(tc, check_finds_one_stolen);
+  tcase_add_test(tc, a_waiter_that_loses_a_place_gives_up_all);
+  tcase_add_test(tc, an_expired_session_holds_nothing);
+}
+
+static void add_deadlocks(Suite *s) {
+  TCase *tc = add_case(s, "deadlocks", 30);
+  tcase_add_test(tc, multilocks_do_not_block_each_other);
+  tcase_add_test(tc, a_single_lock_that_closes_a_circle_is_told);
+  tcase_add_test(tc, a_multilock_that_closes_a_circle_is_told);
+  tcase_add_test(tc, the_check_can_be_turned_off);
+  tcase_add_test(tc, one_that_only_started_closes_no_circle);
+  tcase_add_test(tc, a_started_one_that_blocks_closes_a_circle);
+  tcase_add_test(tc, a_chain_is_no_circle);
+}
+
+static void add_proof(Suite *s) {
+  TCase *tc = add_case(s, "proof", 100);
+  tcase_add_test(tc, tokens_increase_while_holders_are_killed);
+  tcase_add_test(tc, locks_exclude_in_any_history);
+  tcase_add_loop_test(tc, a_death_anywhere_lets_others_go_on, 0, 2);
+  tcase_add_loop_test(tc, a_lost_reply_is_made_good, 0, 2);
+  tcase_add_loop_test(tc, a_fault_leaves_nothing_behind, 0, 2);
+}
+
+int main(int argc, char **argv) {
+  Suite *s = suite_create("multilock");
+  add_alone(s);
+  add_all_or_none(s);
+  add_losing(s);
+  add_deadlocks(s);
+  add_proof(s);
+  return test_main(argc, argv, s);
+}

@@ -1,0 +1,1491 @@
+/* test_semaphore.c - the semaphore (recipes/semaphore.h, issue 4 recipe 6)
+ *
+ * Interleavings are driven step by step with several sessions on one store;
+ * waiting is done by threads and by processes.  Deaths, lost replies and
+ * faults come from recipes.h.
+ */
+#include "recipes.h"
+
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "recipes/lock.h"
+#include "recipes/semaphore.h"
+
+#define PATH "/limits/a"
+
+/* ---- sessions and semaphores ---- */
+
+enum { SESSIONS = 5 };
+static zke *z[SESSIONS]; /* of one store in memory */
+
+static void open_sessions(void) {
+  static const char *const names[SESSIONS] = {"ann", "bob", "cid", "dan",
+                                              "eve"};
+  zke_options o = {.size = sizeof o, .identity = names[0]};
+  ck_ok(zke_open(":memory:", &o, &z[0]));
+  for (int i = 1; i < SESSIONS; i++) {
+    o.identity = names[i];
+    ck_ok(zke_open_session(z[0], &o, &z[i]));
+  }
+}
+
+static void close_sessions(void) {
+  for (int i = SESSIONS - 1; i >= 0; i--) ck_ok(zke_close(z[i]));
+}
+
+static zke_semaphore *make(zke *session, int limit) {
+  zke_semaphore *sem;
+  zke_semaphore_options o = {.size = sizeof o, .limit = limit};
+  ck_ok(zke_semaphore_new(session, PATH, &o, &sem));
+  return sem;
+}
+
+static int64_t soon(zke *session) { return zke_now(session) + 5000; }
+
+static void dispatch_all(void) {
+  for (int i = 0; i < SESSIONS; i++) zke_dispatch(z[i], NULL);
+}
+
+static int entries(zke *session, const char *path) {
+  zke_stat stat;
+  int rc = zke_exists(session, path, NULL, NULL, &stat);
+  if (rc == ZKE_NONODE) return 0;
+  ck_ok(rc);
+  return stat.numChildren;
+}
+
+static int watches(zke *session) {
+  zke_watch_list *list;
+  int count = 0;
+  ck_ok(zke_watches(session, &list));
+  for (int i = 0; i < list->count; i++)
+    count += list->data[i].session == zke_session_id(session);
+  zke_free(list);
+  return count;
+}
+
+/* Each of the first `count` sessions' states as a letter: "HHWO". */
+static const char *states(zke_semaphore *const *sem, int count) {
+  static char text[SESSIONS + 1];
+  for (int i = 0; i < count; i++) text[i] = "OWHL"[zke_semaphore_state(sem[i])];
+  text[count] = '\0';
+  return text;
+}
+
+/* One semaphore a session, each having asked for so many permits. */
+static void start_all(zke_semaphore **sem, int limit, const int *permits,
+                      int count) {
+  for (int i = 0; i < count; i++) {
+    sem[i] = make(z[i], limit);
+    ck_ok(zke_semaphore_start(sem[i], permits[i]));
+  }
+}
+
+static void free_all(zke_semaphore **sem, int count) {
+  for (int i = 0; i < count; i++) zke_semaphore_free(sem[i]);
+  for (int i = 0; i < count; i++) ck_assert_int_eq(watches(z[i]), 0);
+  ck_assert_int_eq(entries(z[0], PATH), 0);
+}
+
+/* What the listeners were told: "HELD; OUT". */
+static char told[400];
+
+static void listen(zke_semaphore *sem, int state, int64_t token,
+                   void *context) {
+  static const char *const names[] = {"OUT", "WAITING", "HELD", "LOST"};
+  size_t used = strlen(told);
+  (void)sem, (void)context;
+  ck_assert((state == ZKE_SEMAPHORE_HELD) == (token > 0));
+  snprintf(told + used, sizeof told - used, "%s%s", used ? "; " : "",
+           names[state]);
+}
+
+static zke_semaphore *make_listening(zke *session, int limit) {
+  zke_semaphore *sem;
+  zke_semaphore_options o = {
+      .size = sizeof o, .limit = limit, .listener = listen};
+  ck_ok(zke_semaphore_new(session, PATH, &o, &sem));
+  return sem;
+}
+
+#define ck_told(expected)             \
+  do {                                \
+    ck_assert_str_eq(told, expected); \
+    told[0] = '\0';                   \
+  } while (0)
+
+/* A call on a thread of its own. */
+typedef struct call {
+  pthread_t thread;
+  zke_semaphore *sem;
+  int permits;
+  int64_t deadline;
+  int rc;
+  bool done;
+  char sentence[512];
+} call;
+
+static void *run_acquire(void *context) {
+  call *c = context;
+  c->rc = zke_semaphore_acquire(c->sem, c->permits, c->deadline);
+  snprintf(c->sentence, sizeof c->sentence, "%s", c->rc ? zke_errmsg() : "");
+  __atomic_store_n(&c->done, true, __ATOMIC_RELEASE);
+  return NULL;
+}
+
+static void acquire_aside(call *c, zke_semaphore *sem, int permits,
+                          int64_t deadline) {
+  *c = (call){.sem = sem, .permits = permits, .deadline = deadline};
+  ck_assert_int_eq(pthread_create(&c->thread, NULL, run_acquire, c), 0);
+}
+
+static bool is_done(call *c) {
+  return __atomic_load_n(&c->done, __ATOMIC_ACQUIRE);
+}
+
+static void join(call *c) {
+  ck_until(is_done(c), 10000);
+  pthread_join(c->thread, NULL);
+}
+
+/* ---- one contender ---- */
+
+START_TEST(acquire_holds_and_release_gives_up) {
+  open_sessions();
+  zke_semaphore *sem = make(z[0], 2);
+  char *data;
+  ck_assert_int_eq(zke_semaphore_state(sem), ZKE_SEMAPHORE_OUT);
+  ck_ok(zke_semaphore_acquire(sem, 1, soon(z[0])));
+  ck_assert_int_eq(zke_semaphore_state(sem), ZKE_SEMAPHORE_HELD);
+  ck_assert_int_eq(zke_semaphore_permits(sem), 1);
+  ck_assert_int_gt(zke_semaphore_token(sem), 0);
+  ck_ok(zke_semaphore_check(sem));
+  ck_ok(zke_get(z[1], PATH, NULL, NULL, &data, NULL, NULL));
+  ck_assert_str_eq(data, "zkembed semaphore\nlimit 2\n");
+  zke_free(data);
+  ck_ok(zke_semaphore_release(sem));
+  ck_assert_int_eq(zke_semaphore_state(sem), ZKE_SEMAPHORE_OUT);
+  ck_assert_int_eq(zke_semaphore_permits(sem), 0);
+  ck_assert_int_eq(zke_semaphore_token(sem), 0);
+  ck_rc(zke_semaphore_check(sem), ZKE_LOST);
+  free_all(&sem, 1);
+  close_sessions();
+}
+END_TEST
+
+/* Several permits are as many znodes, made in one step. */
+START_TEST(permits_are_made_and_given_back_together) {
+  open_sessions();
+  zke_semaphore *sem = make(z[0], 5);
+  zke_strings *names;
+  zke_stat first = {0}, stat;
+  ck_ok(zke_semaphore_acquire(sem, 3, soon(z[0])));
+  ck_assert_int_eq(zke_semaphore_permits(sem), 3);
+  ck_ok(zke_children(z[1], PATH, NULL, NULL, &names, NULL));
+  ck_assert_int_eq(names->count, 3);
+  for (int i = 0; i < 3; i++) {
+    char path[200], tail[32];
+    snprintf(path, sizeof path, PATH "/%s", names->data[i]);
+    snprintf(tail, sizeof tail, "-lease-%010d", i);
+    ck_assert_str_eq(names->data[i] + 39, tail);
+    ck_assert_mem_eq(names->data[i], names->data[0], 39);
+    ck_ok(zke_exists(z[1], path, NULL, NULL, &stat));
+    if (i == 0) first = stat;
+    ck_assert_int_eq(stat.czxid, first.czxid);
+    ck_assert_int_eq(stat.ephemeralOwner, zke_session_id(z[0]));
+  }
+  ck_assert_int_eq(stat.mzxid, zke_semaphore_token(sem));
+  zke_free(names);
+  ck_ok(zke_exists(z[1], PATH, NULL, NULL, &first));
+  ck_ok(zke_semaphore_release(sem));
+  ck_ok(zke_exists(z[1], PATH, NULL, NULL, &stat));
+  ck_assert_int_eq(stat.numChildren, 0);
+  ck_assert_int_eq(stat.cversion, first.cversion + 3);
+  free_all(&sem, 1);
+  close_sessions();
+}
+END_TEST
+
+START_TEST(arguments_are_checked) {
+  open_sessions();
+  zke_semaphore *sem = (zke_semaphore *)(void *)z;
+  zke_semaphore_options o = {.size = 3};
+  zke_party_list *list;
+  ck_rc(zke_semaphore_new(z[0], PATH, NULL, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_semaphore_new(z[0], "nope", NULL, &sem), ZKE_BADARGUMENTS);
+  ck_assert_ptr_null(sem);
+  ck_rc(zke_semaphore_new(z[0], "/", NULL, &sem), ZKE_BADARGUMENTS);
+  ck_rc(zke_semaphore_new(NULL, PATH, NULL, &sem), ZKE_BADARGUMENTS);
+  ck_rc(zke_semaphore_new(z[0], PATH, &o, &sem), ZKE_BADARGUMENTS);
+  o = (zke_semaphore_options){.size = sizeof o, .limit = -1};
+  ck_rc(zke_semaphore_new(z[0], PATH, &o, &sem), ZKE_BADARGUMENTS);
+  o = (zke_semaphore_options){.size = sizeof o, .data = "x", .len = -1};
+  ck_rc(zke_semaphore_new(z[0], PATH, &o, &sem), ZKE_BADARGUMENTS);
+  ck_rc(zke_semaphore_acquire(NULL, 1, 0), ZKE_BADARGUMENTS);
+  ck_rc(zke_semaphore_release(NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_semaphore_cancel(NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_semaphore_resize(z[0], PATH, 0), ZKE_BADARGUMENTS);
+  ck_rc(zke_semaphore_resize(z[0], "nope", 1), ZKE_BADARGUMENTS);
+  ck_rc(zke_semaphore_limit(z[0], PATH, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_semaphore_parties(z[0], PATH, NULL), ZKE_BADARGUMENTS);
+  ck_ok(zke_semaphore_parties(z[0], PATH, &list));
+  ck_assert_int_eq(list->count, 0);
+  zke_free(list);
+  sem = make(z[0], 1);
+  ck_rc(zke_semaphore_acquire(sem, 0, 0), ZKE_BADARGUMENTS);
+  ck_rc(zke_semaphore_try(sem, -1), ZKE_BADARGUMENTS);
+  ck_rc(zke_semaphore_op(sem, NULL), ZKE_BADARGUMENTS);
+  ck_ok(zke_semaphore_acquire(sem, 1, 0));
+  ck_rc(zke_semaphore_acquire(sem, 1, 0), ZKE_MISUSE);
+  ck_rc(zke_semaphore_start(sem, 1), ZKE_MISUSE);
+  free_all(&sem, 1);
+  close_sessions();
+}
+END_TEST
+
+START_TEST(another_kind_on_the_path_is_refused) {
+  static const char *const data[] = {"zkembed lock\n", "mine",
+                                     "zkembed semaphore\n",
+                                     "zkembed semaphore\nlimit 0\n"};
+  open_sessions();
+  zke_semaphore *sem = make(z[0], 1);
+  int limit;
+  ck_ok(zke_ensure_path(z[0], PATH, ZKE_PERSISTENT, ZKE_FOREVER));
+  for (int i = 0; i < 4; i++) {
+    ck_ok(zke_set(z[0], PATH, data[i], (int)strlen(data[i]), -1, NULL));
+    ck_rc(zke_semaphore_acquire(sem, 1, soon(z[0])), ZKE_OTHERKIND);
+    ck_says(i == 0 ? "is a lock" : PATH);
+    ck_rc(zke_semaphore_try(sem, 1), ZKE_OTHERKIND);
+    ck_rc(zke_semaphore_resize(z[0], PATH, 2), ZKE_OTHERKIND);
+    ck_rc(zke_semaphore_limit(z[0], PATH, &limit), ZKE_OTHERKIND);
+  }
+  ck_ok(zke_set(z[0], PATH, "", 0, -1, NULL));
+  ck_ok(zke_semaphore_try(sem, 1)); /* nobody's: taken over */
+  zke_lock *lock;
+  ck_ok(zke_lock_new(z[1], PATH, NULL, &lock));
+  ck_rc(zke_lock_try(lock), ZKE_OTHERKIND);
+  zke_lock_free(lock);
+  free_all(&sem, 1);
+  close_sessions();
+}
+END_TEST
+
+/* G9: what others put into the directory is neither followed nor touched. */
+START_TEST(foreign_children_are_ignored) {
+  static const char *const foreign[] = {
+      PATH "/x", PATH "/lease-0000000000", PATH "/_c_short-lease-0000000000",
+      PATH "/_c_00000000-0000-0000-0000-000000000000-other-0000000000",
+      PATH "/_c_00000000-0000-0000-0000-000000000000-lease-9999999999"};
+  enum { FOREIGN = sizeof foreign / sizeof *foreign };
+  open_sessions();
+  zke_semaphore *sem = make(z[0], 1), *next = make(z[1], 1);
+  ck_ok(zke_semaphore_resize(z[0], PATH, 1));
+  for (int i = 0; i < FOREIGN; i++)
+    ck_ok(zke_create(z[3], foreign[i], "waiting 0000000000000001\n", 25,
+                     ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  ck_ok(zke_semaphore_acquire(sem, 1, soon(z[0])));
+  ck_rc(zke_semaphore_try(next, 1), ZKE_HELD);
+  ck_says("ann");
+  ck_ok(zke_semaphore_release(sem));
+  ck_ok(zke_semaphore_try(next, 1));
+  zke_semaphore_free(sem);
+  zke_semaphore_free(next);
+  ck_assert_int_eq(entries(z[0], PATH), FOREIGN);
+  close_sessions();
+}
+END_TEST
+
+/* The container may be removed while nobody uses it. */
+START_TEST(a_removed_directory_is_made_again) {
+  open_sessions();
+  zke_semaphore *sem = make(z[0], 2), *any = make(z[1], 0);
+  for (int i = 0; i < 3; i++) {
+    ck_ok(zke_semaphore_acquire(sem, 2, soon(z[0])));
+    ck_ok(zke_semaphore_release(sem));
+    ck_ok(zke_semaphore_acquire(any, 2, soon(z[1])));
+    ck_ok(zke_semaphore_release(any));
+    ck_ok(zke_delete(z[1], PATH, -1));
+    ck_ok(zke_delete(z[1], "/limits", -1));
+    ck_rc(zke_semaphore_try(any, 1), ZKE_NONODE);
+  }
+  free_all((zke_semaphore *[]){sem, any}, 2);
+  close_sessions();
+}
+END_TEST
+
+/* ---- the limit ---- */
+
+START_TEST(a_limit_stated_otherwise_is_refused) {
+  open_sessions();
+  zke_semaphore *sem[3] = {make(z[0], 3), make(z[1], 4), make(z[2], 0)};
+  ck_rc(zke_semaphore_acquire(sem[2], 1, soon(z[2])), ZKE_NONODE);
+  ck_ok(zke_semaphore_acquire(sem[0], 1, soon(z[0])));
+  ck_rc(zke_semaphore_acquire(sem[1], 1, soon(z[1])), ZKE_LIMIT);
+  ck_says("of 3, not of 4");
+  ck_rc(zke_semaphore_try(sem[1], 1), ZKE_LIMIT);
+  ck_rc(zke_semaphore_start(sem[1], 1), ZKE_LIMIT);
+  ck_ok(zke_semaphore_acquire(sem[2], 2, soon(z[2]))); /* what is there */
+  ck_assert_int_eq(entries(z[0], PATH), 3);
+  free_all(sem, 3);
+  close_sessions();
+}
+END_TEST
+
+START_TEST(more_permits_than_the_limit_are_refused_at_once) {
+  open_sessions();
+  zke_semaphore *sem = make(z[0], 2);
+  ck_rc(zke_semaphore_acquire(sem, 3, ZKE_FOREVER), ZKE_LIMIT);
+  ck_says("3 permits");
+  ck_says("its limit is 2");
+  ck_rc(zke_semaphore_try(sem, INT_MAX), ZKE_LIMIT);
+  ck_ok(zke_semaphore_acquire(sem, 2, 0));
+  free_all(&sem, 1);
+  close_sessions();
+}
+END_TEST
+
+START_TEST(a_raised_limit_lets_waiters_in) {
+  zke_semaphore *sem[5];
+  int limit;
+  open_sessions();
+  start_all(sem, 1, (const int[]){1, 1, 1, 1, 1}, 5);
+  ck_assert_str_eq(states(sem, 5), "HWWWW");
+  ck_ok(zke_semaphore_resize(z[4], PATH, 4));
+  ck_ok(zke_semaphore_limit(z[4], PATH, &limit));
+  ck_assert_int_eq(limit, 4);
+  dispatch_all();
+  ck_assert_str_eq(states(sem, 5), "HHHHW");
+  free_all(sem, 5);
+  close_sessions();
+}
+END_TEST
+
+START_TEST(holders_above_a_lowered_limit_keep_theirs) {
+  zke_semaphore *sem[5];
+  open_sessions();
+  start_all(sem, 4, (const int[]){1, 1, 2, 1, 1}, 5);
+  ck_assert_str_eq(states(sem, 5), "HHHWW");
+  ck_ok(zke_semaphore_resize(z[4], PATH, 2));
+  dispatch_all();
+  ck_assert_str_eq(states(sem, 5), "HHHWW");
+  for (int i = 0; i < 3; i++) ck_ok(zke_semaphore_check(sem[i]));
+  ck_ok(zke_semaphore_release(sem[0]));
+  ck_ok(zke_semaphore_release(sem[1]));
+  dispatch_all();
+  ck_assert_str_eq(states(sem, 5), "OOHWW"); /* two are still out */
+  ck_ok(zke_semaphore_release(sem[2]));
+  dispatch_all();
+  ck_assert_str_eq(states(sem, 5), "OOOHH");
+  free_all(sem, 5);
+  close_sessions();
+}
+END_TEST
+
+/* It can never be served; and it keeps out those behind it no longer. */
+START_TEST(a_wait_for_more_than_a_lowered_limit_ends) {
+  open_sessions();
+  zke_semaphore *sem[4] = {make(z[0], 3), make(z[1], 3),
+                           make_listening(z[2], 3), make(z[3], 3)};
+  call c;
+  ck_ok(zke_semaphore_acquire(sem[0], 1, soon(z[0])));
+  acquire_aside(&c, sem[1], 3, ZKE_FOREVER);
+  ck_until(entries(z[0], PATH) == 4, 5000);
+  ck_ok(zke_semaphore_start(sem[2], 3));
+  ck_ok(zke_semaphore_start(sem[3], 1));
+  ck_ok(zke_semaphore_resize(z[4], PATH, 2));
+  join(&c);
+  ck_assert_int_eq(c.rc, ZKE_LIMIT);
+  ck_assert_ptr_nonnull(strstr(c.sentence, "its limit is 2"));
+  dispatch_all();
+  dispatch_all();
+  ck_told("OUT");
+  ck_assert_str_eq(states(sem, 4), "HOOH");
+  ck_rc(zke_semaphore_try(sem[1], 3), ZKE_LIMIT);
+  free_all(sem, 4);
+  close_sessions();
+}
+END_TEST
+
+/* Who has agreed to the limit once goes on under the new one. */
+START_TEST(a_changed_limit_holds_for_all) {
+  open_sessions();
+  zke_semaphore *sem[3] = {make(z[0], 1), make(z[1], 0), make(z[2], 1)};
+  ck_ok(zke_semaphore_acquire(sem[0], 1, soon(z[0])));
+  ck_ok(zke_semaphore_resize(z[3], PATH, 2));
+  ck_ok(zke_semaphore_try(sem[1], 1));
+  ck_ok(zke_semaphore_release(sem[0]));
+  ck_ok(zke_semaphore_try(sem[0], 1));
+  ck_rc(zke_semaphore_try(sem[2], 1), ZKE_LIMIT); /* comes with the old one */
+  free_all(sem, 3);
+  close_sessions();
+}
+END_TEST
+
+START_TEST(resize_makes_what_is_missing_to_stay) {
+  zke_stat before, after;
+  int limit;
+  open_sessions();
+  ck_rc(zke_semaphore_limit(z[0], PATH, &limit), ZKE_NONODE);
+  ck_ok(zke_semaphore_resize(z[0], PATH, 7));
+  ck_ok(zke_exists(z[0], PATH, NULL, NULL, &before));
+  ck_ok(zke_semaphore_resize(z[0], PATH, 7)); /* the same: no change */
+  ck_ok(zke_exists(z[0], PATH, NULL, NULL, &after));
+  ck_assert_int_eq(after.mzxid, before.mzxid);
+  zke_semaphore *sem = make(z[1], 0);
+  ck_ok(zke_semaphore_acquire(sem, 7, soon(z[1])));
+  free_all(&sem, 1);
+  close_sessions();
+}
+END_TEST
+
+/* ---- several ---- */
+
+START_TEST(as_many_hold_as_the_limit_says) {
+  zke_semaphore *sem[5];
+  open_sessions();
+  start_all(sem, 2, (const int[]){1, 1, 1, 1, 1}, 5);
+  ck_assert_str_eq(states(sem, 5), "HHWWW");
+  ck_ok(zke_semaphore_release(sem[1])); /* not the first one */
+  dispatch_all();
+  ck_assert_str_eq(states(sem, 5), "HOHWW");
+  ck_ok(zke_semaphore_release(sem[3])); /* a waiter leaves */
+  dispatch_all();
+  ck_assert_str_eq(states(sem, 5), "HOHOW");
+  ck_ok(zke_semaphore_release(sem[0]));
+  ck_ok(zke_semaphore_release(sem[2]));
+  dispatch_all();
+  ck_assert_str_eq(states(sem, 5), "OOOOH");
+  free_all(sem, 5);
+  close_sessions();
+}
+END_TEST
+
+/* All or nothing, first come first served: two are free, but the first that
+ * waits wants three, and is not overtaken by one that wants one. */
+START_TEST(a_small_one_does_not_overtake_a_large_one) {
+  zke_semaphore *sem[4];
+  open_sessions();
+  start_all(sem, 4, (const int[]){1, 1, 3, 1}, 4);
+  ck_assert_str_eq(states(sem, 4), "HHWW");
+  ck_assert_int_eq(zke_semaphore_permits(sem[2]), 0);
+  ck_ok(zke_semaphore_release(sem[0]));
+  dispatch_all();
+  ck_assert_str_eq(states(sem, 4), "OHHW");
+  ck_assert_int_eq(zke_semaphore_permits(sem[2]), 3);
+  ck_ok(zke_semaphore_release(sem[1]));
+  dispatch_all();
+  ck_assert_str_eq(states(sem, 4), "OOHH");
+  free_all(sem, 4);
+  close_sessions();
+}
+END_TEST
+
+START_TEST(try_is_refused_naming_a_holder) {
+  open_sessions();
+  zke_semaphore *sem[2] = {make(z[0], 3), make(z[1], 3)};
+  ck_ok(zke_semaphore_acquire(sem[0], 2, soon(z[0])));
+  ck_rc(zke_semaphore_try(sem[1], 2), ZKE_HELD);
+  ck_says("the semaphore " PATH " is held by ann (pid");
+  ck_says("since 20");
+  ck_assert_int_eq(zke_semaphore_state(sem[1]), ZKE_SEMAPHORE_OUT);
+  ck_assert_int_eq(entries(z[0], PATH), 2);
+  ck_assert_int_eq(watches(z[1]), 0);
+  ck_ok(zke_semaphore_try(sem[1], 1));
+  free_all(sem, 2);
+  close_sessions();
+}
+END_TEST
+
+START_TEST(a_timeout_names_a_holder_and_leaves_nothing) {
+  open_sessions();
+  zke_semaphore *sem[2] = {make(z[0], 2), make(z[1], 2)};
+  ck_ok(zke_semaphore_acquire(sem[0], 1, soon(z[0])));
+  for (int i = 0; i < 2; i++) { /* in the past, and in a moment */
+    int64_t deadline = zke_now(z[1]) + (i ? 20 : -1);
+    ck_rc(zke_semaphore_acquire(sem[1], 2, deadline), ZKE_OPERATIONTIMEOUT);
+    ck_says("ann");
+    ck_assert(zke_now(z[1]) >= deadline);
+    ck_assert_int_eq(zke_semaphore_state(sem[1]), ZKE_SEMAPHORE_OUT);
+    ck_assert_int_eq(entries(z[0], PATH), 1);
+    ck_assert_int_eq(watches(z[1]), 0);
+  }
+  free_all(sem, 2);
+  close_sessions();
+}
+END_TEST
+
+START_TEST(a_waiting_thread_gets_them_on_release) {
+  open_sessions();
+  zke_semaphore *sem[2] = {make(z[0], 3), make(z[1], 3)};
+  call c;
+  ck_ok(zke_semaphore_acquire(sem[0], 2, soon(z[0])));
+  acquire_aside(&c, sem[1], 3, ZKE_FOREVER);
+  ck_until(entries(z[0], PATH) == 5, 5000);
+  ck_assert(!is_done(&c));
+  int64_t token = zke_semaphore_token(sem[0]);
+  ck_ok(zke_semaphore_release(sem[0]));
+  join(&c);
+  ck_assert_int_eq(c.rc, ZKE_OK);
+  ck_assert_int_gt(zke_semaphore_token(sem[1]), token);
+  free_all(sem, 2);
+  close_sessions();
+}
+END_TEST
+
+START_TEST(cancel_ends_the_wait_of_another_thread) {
+  open_sessions();
+  zke_semaphore *sem[2] = {make(z[0], 3), make(z[1], 3)};
+  call c;
+  ck_ok(zke_semaphore_acquire(sem[0], 2, soon(z[0])));
+  acquire_aside(&c, sem[1], 2, ZKE_FOREVER);
+  ck_until(entries(z[0], PATH) == 4, 5000);
+  ck_ok(zke_semaphore_cancel(sem[1]));
+  join(&c);
+  ck_assert_int_eq(c.rc, ZKE_CANCELLED);
+  ck_assert_ptr_nonnull(strstr(c.sentence, PATH));
+  ck_assert_int_eq(entries(z[0], PATH), 2);
+  ck_ok(zke_semaphore_release(sem[0])); /* the cancellation is spent */
+  ck_ok(zke_semaphore_acquire(sem[1], 3, soon(z[1])));
+  free_all(sem, 2);
+  close_sessions();
+}
+END_TEST
+
+/* acquire() after start() waits in the place taken before. */
+START_TEST(a_started_one_can_be_waited_for) {
+  zke_semaphore *sem[3];
+  call c;
+  open_sessions();
+  start_all(sem, 2, (const int[]){2, 1, 2}, 3);
+  acquire_aside(&c, sem[1], 1, ZKE_FOREVER);
+  ck_ok(zke_semaphore_release(sem[0]));
+  join(&c);
+  ck_assert_int_eq(c.rc, ZKE_OK);
+  dispatch_all();
+  ck_assert_str_eq(states(sem, 3), "OHW");
+  free_all(sem, 3);
+  close_sessions();
+}
+END_TEST
+
+START_TEST(contenders_are_listed_with_their_permits) {
+  zke_semaphore *sem[3];
+  zke_party_list *list;
+  open_sessions();
+  for (int i = 0; i < 3; i++) {
+    zke_semaphore_options o = {
+        .size = sizeof o, .limit = 4, .data = "job\0x", .len = i == 1 ? 5 : 0};
+    ck_ok(zke_semaphore_new(z[i], PATH, &o, &sem[i]));
+    ck_ok(zke_semaphore_start(sem[i], i + 1));
+  }
+  ck_ok(zke_semaphore_resize(z[3], PATH, 3));
+  ck_ok(zke_semaphore_resize(z[3], PATH, 1)); /* all the same they hold */
+  ck_ok(zke_semaphore_parties(z[3], PATH, &list));
+  ck_assert_int_eq(list->count, 3);
+  for (int i = 0; i < 3; i++) {
+    const zke_party *p = &list->data[i];
+    ck_assert_int_eq(p->held, i < 2);
+    ck_assert_int_eq(p->permits, i + 1);
+    ck_assert_int_eq(p->session, zke_session_id(z[i]));
+    ck_assert_int_eq(p->pid, getpid());
+    ck_assert_str_eq(p->kind, "lease-");
+    ck_assert(p->since_ms >= p->queued_ms);
+    ck_assert_int_eq(p->len, i == 1 ? 5 : -1);
+    if (i < 2) ck_assert_int_eq(p->mzxid, zke_semaphore_token(sem[i]));
+  }
+  ck_assert_str_eq(list->data[1].identity, "bob");
+  ck_assert_mem_eq(list->data[1].data, "job\0x", 5);
+  zke_free(list);
+  free_all(sem, 3);
+  close_sessions();
+}
+END_TEST
+
+/* ---- losing, and giving back once ---- */
+
+START_TEST(the_listener_hears_its_turn_in_dispatch) {
+  open_sessions();
+  zke_semaphore *sem[2] = {make(z[0], 1), make_listening(z[1], 1)};
+  ck_ok(zke_semaphore_acquire(sem[0], 1, soon(z[0])));
+  ck_ok(zke_semaphore_start(sem[1], 1));
+  ck_told("");
+  ck_ok(zke_semaphore_release(sem[0]));
+  dispatch_all();
+  ck_told("HELD");
+  ck_ok(zke_semaphore_release(sem[1]));
+  ck_told("OUT");
+  free_all(sem, 2);
+  close_sessions();
+}
+END_TEST
+
+/* solid_queue#761: a late second release raised a semaphore above its limit.
+ * Here it gives back nothing, whoever holds what by then. */
+START_TEST(a_second_release_gives_nothing_back) {
+  open_sessions();
+  zke_semaphore *sem[3] = {make(z[0], 1), make(z[1], 1), make(z[2], 1)};
+  ck_ok(zke_semaphore_acquire(sem[0], 1, soon(z[0])));
+  ck_ok(zke_semaphore_release(sem[0]));
+  ck_ok(zke_semaphore_acquire(sem[1], 1, soon(z[1])));
+  ck_rc(zke_semaphore_release(sem[0]), ZKE_LOST);
+  ck_rc(zke_semaphore_try(sem[2], 1), ZKE_HELD);
+  ck_ok(zke_semaphore_check(sem[1]));
+  free_all(sem, 3);
+  close_sessions();
+}
+END_TEST
+
+/* A release whose reply was lost is repeated for that acquisition only. */
+START_TEST(a_repeated_release_hits_no_later_acquisition) {
+  open_sessions();
+  zke_semaphore *sem[2] = {make(z[0], 2), make(z[0], 2)}; /* one session */
+  ck_ok(zke_semaphore_acquire(sem[0], 2, soon(z[0])));
+  ck_ok(zke_test_fail(z[0], ZKE_TEST_FAIL_AFTER, 0));
+  ck_ok(zke_semaphore_release(sem[0]));
+  ck_ok(zke_semaphore_acquire(sem[1], 2, soon(z[0])));
+  ck_rc(zke_semaphore_release(sem[0]), ZKE_LOST);
+  ck_ok(zke_semaphore_check(sem[1]));
+  free_all(sem, 2);
+  close_sessions();
+}
+END_TEST
+
+/* One of several permits is taken away: all are lost, the others go back. */
+START_TEST(one_permit_taken_away_loses_all) {
+  zke_strings *names;
+  zke_op op;
+  for (int part = 0; part < 3; part++) {
+    char path[200];
+    open_sessions();
+    zke_semaphore *sem[2] = {make_listening(z[0], 3), make(z[1], 3)};
+    ck_ok(zke_semaphore_acquire(sem[0], 3, soon(z[0])));
+    ck_ok(zke_semaphore_start(sem[1], 3));
+    ck_told("HELD");
+    ck_ok(zke_semaphore_op(sem[0], &op));
+    ck_ok(zke_multi(z[0], &op, 1, NULL));
+    ck_ok(zke_children(z[2], PATH, NULL, NULL, &names, NULL));
+    snprintf(path, sizeof path, PATH "/%s", names->data[part]);
+    zke_free(names);
+    ck_ok(zke_delete(z[2], path, -1));
+    ck_rc(zke_semaphore_check(sem[0]), ZKE_LOST);
+    ck_told("LOST");
+    dispatch_all();
+    ck_assert_str_eq(states(sem, 2), "LH");
+    ck_rc(zke_semaphore_op(sem[0], &op), ZKE_LOST);
+    ck_rc(zke_semaphore_release(sem[0]), ZKE_LOST);
+    ck_assert_int_eq(entries(z[0], PATH), 3);
+    told[0] = '\0';
+    free_all(sem, 2);
+    close_sessions();
+  }
+}
+END_TEST
+
+START_TEST(a_waiter_that_lost_a_part_never_holds_less) {
+  open_sessions();
+  zke_semaphore *sem[2] = {make(z[0], 3), make(z[1], 3)};
+  zke_strings *names;
+  call c;
+  char path[200];
+  ck_ok(zke_semaphore_acquire(sem[0], 1, soon(z[0])));
+  acquire_aside(&c, sem[1], 3, ZKE_FOREVER);
+  ck_until(entries(z[0], PATH) == 4, 5000);
+  ck_ok(zke_children(z[2], PATH, NULL, NULL, &names, NULL));
+  for (int i = 0; i < 4; i++) { /* the first of the three */
+    if (strstr(names->data[i], "-lease-0000000001"))
+      snprintf(path, sizeof path, PATH "/%s", names->data[i]);
+  }
+  zke_free(names);
+  ck_ok(zke_delete(z[2], path, -1));
+  join(&c);
+  ck_assert_int_eq(c.rc, ZKE_LOST);
+  ck_assert_int_eq(entries(z[0], PATH), 1);
+  free_all(sem, 2);
+  close_sessions();
+}
+END_TEST
+
+/* CURATOR-595: after the session is lost its permits come back. */
+START_TEST(an_expired_session_holds_nothing) {
+  open_sessions();
+  zke_semaphore *sem[2] = {make_listening(z[0], 3), make(z[1], 3)};
+  zke_op op;
+  ck_ok(zke_semaphore_acquire(sem[0], 3, soon(z[0])));
+  ck_ok(zke_semaphore_start(sem[1], 3));
+  ck_ok(zke_expire(z[2], zke_session_id(z[0])));
+  zke_dispatch(z[0], NULL);
+  ck_told("HELD; LOST");
+  ck_assert_int_eq(zke_semaphore_token(sem[0]), 0);
+  ck_rc(zke_semaphore_check(sem[0]), ZKE_INVALIDSTATE);
+  ck_rc(zke_semaphore_op(sem[0], &op), ZKE_INVALIDSTATE);
+  ck_rc(zke_semaphore_release(sem[0]), ZKE_INVALIDSTATE);
+  dispatch_all();
+  ck_assert_str_eq(states(sem, 2), "LH");
+  zke_semaphore_free(sem[0]);
+  zke_semaphore_free(sem[1]);
+  close_sessions();
+}
+END_TEST
+
+START_TEST(a_waiter_whose_session_expires_returns) {
+  open_sessions();
+  zke_semaphore *sem[2] = {make(z[0], 2), make(z[1], 2)};
+  call c;
+  ck_ok(zke_semaphore_acquire(sem[0], 1, soon(z[0])));
+  acquire_aside(&c, sem[1], 2, ZKE_FOREVER);
+  ck_until(entries(z[0], PATH) == 3, 5000);
+  ck_ok(zke_expire(z[2], zke_session_id(z[1])));
+  join(&c);
+  ck_assert(c.rc == ZKE_INVALIDSTATE || c.rc == ZKE_LOST ||
+            c.rc == ZKE_SESSIONEXPIRED);
+  ck_assert_int_eq(zke_semaphore_state(sem[1]), ZKE_SEMAPHORE_LOST);
+  ck_assert_int_eq(entries(z[0], PATH), 1);
+  zke_semaphore_free(sem[0]);
+  zke_semaphore_free(sem[1]);
+  close_sessions();
+}
+END_TEST
+
+/* ---- deadlocks ---- */
+
+/* One that takes permits, waits until all have theirs, and then wants a
+ * lock that the main thread holds, which wants a permit. */
+typedef struct holder {
+  pthread_t thread;
+  zke *session;
+  pthread_barrier_t *all;
+  int permits;
+  bool wants; /* the lock too */
+  int rc;
+} holder;
+
+static bool holders_may_go;
+
+static void *hold(void *context) {
+  holder *h = context;
+  zke_semaphore *sem = make(h->session, 4);
+  zke_lock *lock;
+  ck_ok(zke_lock_new(h->session, "/lock", NULL, &lock));
+  ck_ok(zke_semaphore_acquire(sem, h->permits, soon(h->session)));
+  pthread_barrier_wait(h->all);
+  if (h->wants) h->rc = zke_lock_acquire(lock, soon(h->session));
+  while (!h->wants && !__atomic_load_n(&holders_may_go, __ATOMIC_ACQUIRE))
+    test_pause();
+  zke_lock_free(lock);
+  zke_semaphore_free(sem);
+  return NULL;
+}
+
+/* Two hold four permits, as told, while the main thread holds the lock and
+ * asks for more permits: what does it get? */
+static int run_circle(holder *h, int permits, char *sentence, size_t size) {
+  pthread_barrier_t all;
+  zke_semaphore *sem = make(z[0], 4);
+  zke_lock *lock;
+  int wanting = h[0].wants + h[1].wants;
+  pthread_barrier_init(&all, NULL, 3);
+  holders_may_go = false;
+  ck_ok(zke_lock_new(z[0], "/lock", NULL, &lock));
+  ck_ok(zke_lock_acquire(lock, soon(z[0])));
+  for (int i = 0; i < 2; i++) {
+    h[i].session = z[i + 1];
+    h[i].all = &all;
+    pthread_create(&h[i].thread, NULL, hold, &h[i]);
+  }
+  pthread_barrier_wait(&all);
+  ck_until(entries(z[0], "/lock") == 1 + wanting, 5000);
+  int rc = zke_semaphore_acquire(sem, permits, zke_now(z[0]) + 100);
+  snprintf(sentence, size, "%s", rc == ZKE_OK ? "" : zke_errmsg());
+  __atomic_store_n(&holders_may_go, true, __ATOMIC_RELEASE);
+  zke_semaphore_free(sem);
+  zke_lock_free(lock);
+  for (int i = 0; i < 2; i++) pthread_join(h[i].thread, NULL);
+  pthread_barrier_destroy(&all);
+  return rc;
+}
+
+/* "Semaphores: blocked only if all holders are in the closure" - as far as
+ * what the others can give back would not do. */
+START_TEST(a_circle_needs_enough_stuck_permits) {
+  static const struct {
+    int held[2], wants[2], asked, rc;
+  } cases[] = {
+      {{2, 2}, {1, 1}, 1, ZKE_DEADLOCK},         /* both are stuck */
+      {{2, 2}, {1, 0}, 1, ZKE_OPERATIONTIMEOUT}, /* the other can go on */
+      {{2, 2}, {0, 1}, 2, ZKE_OPERATIONTIMEOUT}, /* and has enough */
+      {{2, 2}, {1, 0}, 3, ZKE_DEADLOCK},         /* but not for three */
+      {{1, 3}, {1, 0}, 3, ZKE_OPERATIONTIMEOUT},
+      {{1, 3}, {1, 0}, 4, ZKE_DEADLOCK},
+      {{1, 3}, {0, 0}, 4, ZKE_OPERATIONTIMEOUT}};
+  char sentence[512];
+  open_sessions();
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    holder h[2] = {{.permits = cases[i].held[0], .wants = cases[i].wants[0]},
+                   {.permits = cases[i].held[1], .wants = cases[i].wants[1]}};
+    int rc = run_circle(h, cases[i].asked, sentence, sizeof sentence);
+    ck_assert_msg(rc == cases[i].rc, "case %zu: %s: %s", i, zke_error_name(rc),
+                  sentence);
+    for (int j = 0; j < 2; j++) ck_ok(h[j].rc);
+    if (rc != ZKE_DEADLOCK) continue;
+    ck_assert_msg(strstr(sentence, PATH) && strstr(sentence, "/lock"), "%s",
+                  sentence);
+  }
+  close_sessions();
+}
+END_TEST
+
+/* Holders above a lowered limit do not wait, whatever their place says. */
+typedef struct lowered {
+  pthread_barrier_t both;
+  int rc;
+} lowered;
+
+static void *hold_and_want_lock(void *context) {
+  lowered *l = context;
+  zke_semaphore *sem = make(z[0], 2);
+  zke_lock *lock;
+  ck_ok(zke_lock_new(z[0], "/lock", NULL, &lock));
+  ck_ok(zke_semaphore_acquire(sem, 1, soon(z[0])));
+  pthread_barrier_wait(&l->both);
+  pthread_barrier_wait(&l->both);
+  l->rc = zke_lock_acquire(lock, zke_now(z[0]) + 20);
+  zke_lock_free(lock);
+  zke_semaphore_free(sem);
+  return NULL;
+}
+
+START_TEST(a_lowered_limit_is_no_circle) {
+  pthread_t thread;
+  lowered l = {.rc = 1};
+  zke_lock *lock;
+  open_sessions();
+  zke_semaphore *sem = make(z[1], 2);
+  pthread_barrier_init(&l.both, NULL, 2);
+  ck_ok(zke_lock_new(z[1], "/lock", NULL, &lock));
+  pthread_create(&thread, NULL, hold_and_want_lock, &l);
+  pthread_barrier_wait(&l.both);
+  ck_ok(zke_semaphore_acquire(sem, 1, soon(z[1]))); /* behind the other */
+  ck_ok(zke_lock_acquire(lock, soon(z[1])));
+  ck_ok(zke_semaphore_resize(z[1], PATH, 1));
+  pthread_barrier_wait(&l.both);
+  pthread_join(thread, NULL);
+  ck_assert_int_eq(l.rc, ZKE_OPERATIONTIMEOUT);
+  zke_lock_free(lock);
+  free_all(&sem, 1);
+  pthread_barrier_destroy(&l.both);
+  close_sessions();
+}
+END_TEST
+
+START_TEST(two_objects_of_one_thread_deadlock) {
+  open_sessions();
+  zke_semaphore *sem[2] = {make(z[0], 3), make(z[0], 3)}, *quiet;
+  zke_semaphore_options o = {
+      .size = sizeof o, .limit = 3, .no_deadlock_check = 1};
+  ck_ok(zke_semaphore_new(z[0], PATH, &o, &quiet));
+  ck_ok(zke_semaphore_acquire(sem[0], 2, soon(z[0])));
+  ck_rc(zke_semaphore_acquire(sem[1], 2, soon(z[0])), ZKE_DEADLOCK);
+  ck_says("this thread");
+  ck_assert_int_eq(entries(z[0], PATH), 2);
+  ck_rc(zke_semaphore_acquire(quiet, 2, zke_now(z[0]) + 20),
+        ZKE_OPERATIONTIMEOUT);
+  zke_semaphore_free(quiet);
+  free_all(sem, 2);
+  close_sessions();
+}
+END_TEST
+
+/* ---- threads ---- */
+
+enum { THREADS = 6, ROUNDS = 20, LIMIT = 3 };
+static int inside, most;
+
+static void *enter_and_leave(void *session) {
+  zke_semaphore *sem = make(session, LIMIT);
+  for (int i = 0; i < ROUNDS; i++) {
+    int permits = 1 + i % 2;
+    ck_ok(zke_semaphore_acquire(sem, permits, zke_now(session) + 20000));
+    int now = __atomic_add_fetch(&inside, permits, __ATOMIC_SEQ_CST);
+    ck_assert_int_le(now, LIMIT);
+    if (now > most) most = now; /* for the look of it */
+    __atomic_sub_fetch(&inside, permits, __ATOMIC_SEQ_CST);
+    ck_ok(zke_semaphore_release(sem));
+  }
+  zke_semaphore_free(sem);
+  return NULL;
+}
+
+START_TEST(threads_keep_within_the_limit) {
+  pthread_t thread[THREADS];
+  open_sessions();
+  for (int i = 0; i < THREADS; i++)
+    pthread_create(&thread[i], NULL, enter_and_leave, z[i % 2]);
+  for (int i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
+  ck_assert_int_ge(most, 1);
+  ck_assert_int_eq(entries(z[0], PATH), 0);
+  close_sessions();
+}
+END_TEST
+
+/* ---- processes ---- */
+
+enum { CROWD = 12, WIDE = 3 };
+
+/* What the processes tell each other. */
+static struct shared {
+  int go;            /* counts up */
+  int held[CROWD];   /* has a permit */
+  long bytes[CROWD]; /* read from FIFOs */
+  int inside, worst, entered;
+} * shared;
+
+static int self; /* this child's number */
+static zke_os os_real;
+
+static int64_t counting_read(void *c, int fd, void *buffer, size_t size) {
+  zke_file file;
+  int64_t n = os_real.read(c, fd, buffer, size);
+  if (n > 0 && os_real.fstat(c, fd, &file) == 0 && file.type == ZKE_FILE_FIFO)
+    shared->bytes[self] += n;
+  return n;
+}
+
+static void wait_for(const int *flag, int value) {
+  while (__atomic_load_n(flag, __ATOMIC_ACQUIRE) < value) test_pause();
+}
+
+static zke *open_counting(void) {
+  zke_os_default(&os_real);
+  zke_os os = os_real;
+  zke_options o = {.size = sizeof o, .os = &os};
+  zke *own = NULL;
+  os.read = counting_read;
+  if (zke_open(test_path("db"), &o, &own) != ZKE_OK) _exit(2);
+  return own;
+}
+
+static pid_t spawn(int number, void (*run)(zke *own)) {
+  pid_t pid = fork();
+  ck_assert_int_ge(pid, 0);
+  if (pid) return pid;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  self = number;
+  wait_for(&shared->go, 1);
+  zke *own = open_counting();
+  run(own);
+  zke_close(own);
+  _exit(0);
+}
+
+static void kill_child(pid_t pid) {
+  kill(pid, SIGKILL);
+  ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+}
+
+/* Before any database is open: its children know nothing of it. */
+static void share(void) {
+  test_in_memory();
+  test_path("db");
+  shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
+                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ck_assert_ptr_ne(shared, MAP_FAILED);
+}
+
+static void hold_for_ever(zke *own) {
+  zke_semaphore *sem = make(own, WIDE);
+  if (zke_semaphore_acquire(sem, 1, ZKE_FOREVER) != ZKE_OK) _exit(3);
+  __atomic_store_n(&shared->held[self], 1, __ATOMIC_RELEASE);
+  wait_for(&shared->go, 1000);
+}
+
+static int holders(void) {
+  int count = 0;
+  for (int i = 0; i < CROWD; i++)
+    count += __atomic_load_n(&shared->held[i], __ATOMIC_ACQUIRE) == 1;
+  return count;
+}
+
+static long bytes_read(void) {
+  long sum = 0;
+  for (int i = 0; i < CROWD; i++) sum += shared->bytes[i];
+  return sum;
+}
+
+/* Nothing is under way any more. */
+static void let_settle(void) {
+  long sum = -1;
+  for (int64_t end = test_now() + 150; test_now() < end; test_pause()) {
+    if (bytes_read() != sum) end = test_now() + 150;
+    sum = bytes_read();
+  }
+}
+
+/* The crowd holds and waits for what is left by `mine`, where given. */
+static void spawn_crowd(zke **own, pid_t *pid, zke_semaphore **mine) {
+  share();
+  for (int i = 0; i < CROWD; i++) pid[i] = spawn(i, hold_for_ever);
+  *own = test_open(test_path("db"));
+  if (mine) {
+    *mine = make(*own, WIDE);
+    ck_ok(zke_semaphore_acquire(*mine, 1, soon(*own)));
+  }
+  __atomic_store_n(&shared->go, 1, __ATOMIC_RELEASE);
+  ck_until(entries(*own, PATH) == CROWD + !!mine && holders() == WIDE - !!mine,
+           20000);
+  let_settle();
+}
+
+/* How many were woken until somebody new came in? */
+static int count_woken(const long *before) {
+  int woken = 0;
+  ck_until(holders() == WIDE, 10000);
+  let_settle();
+  for (int i = 0; i < CROWD; i++) woken += shared->bytes[i] != before[i];
+  ck_assert_int_eq(holders(), WIDE);
+  return woken;
+}
+
+/* A release wakes those nearest to their turn, not the crowd: of the ten that
+ * wait at most three.  So does a death; who sees it first needs no waking. */
+START_TEST(a_release_wakes_no_more_than_the_limit) {
+  pid_t pid[CROWD];
+  zke *own;
+  zke_semaphore *mine;
+  long before[CROWD];
+  spawn_crowd(&own, pid, &mine);
+  memcpy(before, shared->bytes, sizeof before);
+  ck_ok(zke_semaphore_release(mine));
+  int woken = count_woken(before);
+  ck_assert_int_ge(woken, 1);
+  ck_assert_int_le(woken, WIDE);
+  for (int round = 0; round < 3; round++) {
+    int victim = 0;
+    memcpy(before, shared->bytes, sizeof before);
+    while (shared->held[victim] != 1) victim++;
+    kill_child(pid[victim]);
+    pid[victim] = 0;
+    shared->held[victim] = 2;
+    ck_assert_int_le(count_woken(before), WIDE);
+  }
+  for (int i = 0; i < CROWD; i++) {
+    if (pid[i]) kill_child(pid[i]);
+  }
+  zke_semaphore_free(mine);
+  ck_ok(zke_close(own));
+}
+END_TEST
+
+/* One that is next but stopped keeps its own permit waiting, not the others'
+ * behind it. */
+START_TEST(a_stopped_waiter_holds_nobody_up) {
+  pid_t pid[CROWD];
+  zke *own;
+  zke_party_list *list;
+  int stopped = -1;
+  spawn_crowd(&own, pid, NULL);
+  ck_ok(zke_semaphore_parties(own, PATH, &list));
+  ck_assert_int_eq(list->count, CROWD);
+  for (int i = 0; i < CROWD; i++) {
+    if (pid[i] == list->data[WIDE].pid) stopped = i; /* the first that waits */
+  }
+  zke_free(list);
+  ck_assert_int_ge(stopped, 0);
+  ck_assert_int_eq(shared->held[stopped], 0);
+  kill(pid[stopped], SIGSTOP);
+  for (int i = 0, kills = 0; i < CROWD && kills < 2; i++) {
+    if (shared->held[i] != 1) continue;
+    kill_child(pid[i]);
+    pid[i] = 0;
+    shared->held[i] = 2;
+    kills++;
+  }
+  ck_until(holders() == WIDE - 1, 10000);
+  ck_assert_int_eq(shared->held[stopped], 0);
+  kill(pid[stopped], SIGCONT);
+  ck_until(holders() == WIDE && shared->held[stopped] == 1, 10000);
+  for (int i = 0; i < CROWD; i++) {
+    if (pid[i]) kill_child(pid[i]);
+  }
+  ck_ok(zke_close(own));
+}
+END_TEST
+
+/* ---- fencing and the limit, as properties ---- */
+
+static unsigned seed(void) {
+  const char *given = getenv("SEED");
+  unsigned value = given ? (unsigned)strtoul(given, NULL, 0)
+                         : (unsigned)test_now() * 2654435761u;
+  printf("SEED=%u\n", value);
+  fflush(stdout);
+  return value;
+}
+
+enum { OBJECTS = 8, WIDEST = 5 };
+static int64_t highest;
+static int limit_now;
+
+static void note(zke_semaphore *sem, int state, int64_t token, void *c) {
+  (void)sem, (void)c;
+  if (state != ZKE_SEMAPHORE_HELD) return;
+  ck_assert_int_gt(token, highest);
+  highest = token;
+}
+
+static zke_semaphore *make_noting(zke *session) {
+  zke_semaphore_options o = {.size = sizeof o, .listener = note};
+  zke_semaphore *sem;
+  ck_ok(zke_semaphore_new(session, PATH, &o, &sem));
+  return sem;
+}
+
+static void expire_and_reopen(int i, zke_semaphore **sem) {
+  ck_ok(zke_expire(z[4], zke_session_id(z[i])));
+  for (int j = i; j < OBJECTS; j += 4) zke_semaphore_free(sem[j]);
+  ck_ok(zke_close(z[i]));
+  z[i] = test_session(z[4], NULL);
+  for (int j = i; j < OBJECTS; j += 4) sem[j] = make_noting(z[i]);
+}
+
+/* Take away any one permit by hand. */
+static void take_one_away(unsigned *random) {
+  zke_strings *names;
+  char path[200];
+  ck_ok(zke_children(z[4], PATH, NULL, NULL, &names, NULL));
+  if (names->count > 0) {
+    int i = rand_r(random) % names->count;
+    snprintf(path, sizeof path, PATH "/%s", names->data[i]);
+    ck_ok(zke_delete(z[4], path, -1));
+  }
+  zke_free(names);
+}
+
+static void random_call(unsigned *random, bool resizing, zke_semaphore **sem) {
+  int i = rand_r(random) % OBJECTS, permits = 1 + rand_r(random) % WIDEST;
+  switch (rand_r(random) % 16) {
+    case 0:
+      take_one_away(random);
+      break;
+    case 1:
+      if (resizing) limit_now = permits;
+      ck_ok(zke_semaphore_resize(z[4], PATH, limit_now));
+      break;
+    case 2:
+      expire_and_reopen(i % 4, sem);
+      break;
+    case 3:
+    case 4:
+      zke_semaphore_try(sem[i], permits);
+      break;
+    case 5:
+    case 6:
+    case 7:
+      zke_semaphore_start(sem[i], permits);
+      break;
+    case 8:
+    case 9:
+    case 10:
+      zke_semaphore_release(sem[i]);
+      break;
+    default:
+      zke_dispatch(z[i % 4], NULL);
+  }
+}
+
+static int held_permits(zke_semaphore **sem) {
+  int sum = 0;
+  for (int i = 0; i < OBJECTS; i++) {
+    if (zke_semaphore_check(sem[i]) == ZKE_OK)
+      sum += zke_semaphore_permits(sem[i]);
+  }
+  return sum;
+}
+
+/* All permits up to the last one that is held: those before it had their turn
+ * before it did. */
+static int reach(void) {
+  zke_party_list *list;
+  int sum = 0, held = 0;
+  ck_ok(zke_semaphore_parties(z[4], PATH, &list));
+  for (int i = 0; i < list->count; i++) {
+    sum += list->data[i].permits;
+    if (list->data[i].office) held = sum;
+  }
+  zke_free(list);
+  return held;
+}
+
+/* Whatever is called: what is held stays within the limit, and every token is
+ * greater than all before.  With changes of the limit (the second round): a
+ * lowered one lets in nobody whose turn had not come before. */
+START_TEST(the_limit_holds_in_any_history) {
+  zke_semaphore *sem[OBJECTS];
+  unsigned random = seed();
+  int full = 0, before = 0;
+  open_sessions();
+  limit_now = 3;
+  ck_ok(zke_semaphore_resize(z[4], PATH, limit_now));
+  for (int i = 0; i < OBJECTS; i++) sem[i] = make_noting(z[i % 4]);
+  for (int n = 0; n < 1500; n++) {
+    random_call(&random, _i == 1, sem);
+    int held = held_permits(sem), now = reach();
+    ck_assert_int_le(held, now);
+    ck_assert_msg(now <= limit_now || (_i == 1 && now <= before),
+                  "call %d: %d of %d", n, now, limit_now);
+    before = now;
+    full += held == limit_now;
+  }
+  ck_assert_int_gt(full, 50); /* it is used to the full, too */
+  for (int i = 0; i < OBJECTS; i++) zke_semaphore_free(sem[i]);
+  ck_assert_int_eq(entries(z[4], PATH), 0);
+  for (int i = 0; i < 4; i++) ck_assert_int_eq(watches(z[i]), 0);
+  close_sessions();
+}
+END_TEST
+
+/* Whoever waits for a permit comes in, once all others have gone. */
+START_TEST(everybody_is_served_in_the_end) {
+  zke_semaphore *sem[OBJECTS];
+  unsigned random = seed();
+  int served = 0, moved;
+  open_sessions();
+  ck_ok(zke_semaphore_resize(z[4], PATH, WIDEST));
+  for (int i = 0; i < OBJECTS; i++) {
+    sem[i] = make_noting(z[i % 4]);
+    ck_ok(zke_semaphore_start(sem[i], 1 + rand_r(&random) % WIDEST));
+  }
+  do {
+    moved = 0;
+    dispatch_all();
+    for (int i = 0; i < OBJECTS; i++) {
+      if (zke_semaphore_state(sem[i]) != ZKE_SEMAPHORE_HELD) continue;
+      ck_ok(zke_semaphore_release(sem[i]));
+      moved = 1;
+      served++;
+    }
+  } while (moved);
+  ck_assert_int_eq(served, OBJECTS);
+  for (int i = 0; i < OBJECTS; i++) zke_semaphore_free(sem[i]);
+  close_sessions();
+}
+END_TEST
+
+static void come_and_go(zke *own) {
+  zke_semaphore *sem = make(own, WIDE);
+  for (int i = self;; i++) {
+    int permits = 1 + i % WIDE;
+    if (zke_semaphore_acquire(sem, permits, ZKE_FOREVER) != ZKE_OK) _exit(3);
+    __atomic_add_fetch(&shared->entered, 1, __ATOMIC_SEQ_CST);
+    if (zke_semaphore_check(sem) != ZKE_OK) _exit(4);
+    if (zke_semaphore_release(sem) != ZKE_OK) _exit(5);
+  }
+}
+
+/* Who is held is read in one snapshot of the file, by another process. */
+static void expect_within_limit(zke *own) {
+  zke_party_list *list;
+  int sum = 0;
+  ck_ok(zke_semaphore_parties(own, PATH, &list));
+  for (int i = 0; i < list->count; i++)
+    sum += list->data[i].office ? list->data[i].permits : 0;
+  zke_free(list);
+  ck_assert_int_le(sum, WIDE);
+}
+
+START_TEST(the_limit_holds_while_holders_are_killed) {
+  enum { WORKERS = 4, KILLS = 20 };
+  pid_t pid[WORKERS];
+  unsigned random = seed();
+  share();
+  for (int i = 0; i < WORKERS; i++) pid[i] = spawn(i, come_and_go);
+  zke *own = test_open(test_path("db"));
+  __atomic_store_n(&shared->go, 1, __ATOMIC_RELEASE);
+  for (int i = 0; i < KILLS; i++) {
+    int before = __atomic_load_n(&shared->entered, __ATOMIC_ACQUIRE);
+    int victim = rand_r(&random) % WORKERS;
+    kill_child(pid[victim]);
+    pid[victim] = spawn(victim, come_and_go);
+    int target = before + 1 + rand_r(&random) % 10;
+    do {
+      expect_within_limit(own);
+    } while (__atomic_load_n(&shared->entered, __ATOMIC_ACQUIRE) < target);
+    for (int j = 0; j < WORKERS; j++) /* none has failed */
+      ck_assert_int_eq(waitpid(pid[j], NULL, WNOHANG), 0);
+  }
+  for (int i = 0; i < WORKERS; i++) kill_child(pid[i]);
+  zke_semaphore *sem = make(own, WIDE);
+  ck_ok(zke_semaphore_acquire(sem, WIDE, soon(own)));
+  ck_assert_int_eq(entries(own, PATH), WIDE);
+  zke_semaphore_free(sem);
+  ck_ok(zke_close(own));
+}
+END_TEST
+
+/* ---- deaths, lost replies, faults ---- */
+
+static int use_plain(zke *user) {
+  zke_semaphore *sem = NULL;
+  zke_semaphore_options o = {.size = sizeof o, .limit = 3};
+  int rc = zke_semaphore_new(user, PATH, &o, &sem);
+  if (rc == ZKE_OK) rc = zke_semaphore_acquire(sem, 2, zke_now(user) + 2000);
+  if (rc == ZKE_OK) rc = zke_semaphore_check(sem);
+  if (rc == ZKE_OK) rc = zke_semaphore_release(sem);
+  zke_semaphore_free(sem);
+  return rc;
+}
+
+/* One that waits in vain, then for another of its own, under a new limit. */
+static int wait_behind(zke *user, zke_semaphore *first, zke_semaphore *second) {
+  int rc = zke_semaphore_acquire(first, 2, zke_now(user) + 2000);
+  if (rc != ZKE_OK) return rc;
+  rc = zke_semaphore_try(second, 2);
+  if (rc != ZKE_HELD) return rc < 0 ? rc : zke_fail(ZKE_MISUSE, "not held");
+  rc = zke_semaphore_start(second, 2);
+  if (rc == ZKE_OK) rc = zke_semaphore_resize(user, PATH, 4);
+  if (rc == ZKE_OK) rc = zke_semaphore_acquire(second, 2, zke_now(user) + 2000);
+  if (rc == ZKE_OK) rc = zke_semaphore_release(first);
+  if (rc == ZKE_OK) rc = zke_semaphore_resize(user, PATH, 3);
+  if (rc == ZKE_OK) rc = zke_semaphore_release(second);
+  return rc;
+}
+
+static int use_two(zke *user) {
+  zke *further = NULL;
+  zke_semaphore *first = NULL, *second = NULL;
+  char kept[400] = "";
+  zke_semaphore_options o = {.size = sizeof o, .limit = 3, .listener = listen};
+  told[0] = '\0';
+  int rc = zke_open_session(user, NULL, &further);
+  if (rc == ZKE_OK) rc = zke_semaphore_new(user, PATH, &o, &first);
+  o.listener = NULL;
+  if (rc == ZKE_OK) rc = zke_semaphore_new(further, PATH, &o, &second);
+  if (rc == ZKE_OK) rc = wait_behind(user, first, second);
+  if (rc != ZKE_OK) snprintf(kept, sizeof kept, "%s", zke_errmsg());
+  zke_semaphore_free(second);
+  zke_semaphore_free(first);
+  zke_close(further);
+  return rc == ZKE_OK ? rc : zke_fail(rc, "%s", kept);
+}
+
+/* Another gets all permits there are, and they are not more. */
+static void check_semaphore(zke *other, int rc) {
+  int limit = 3;
+  int found = zke_semaphore_limit(other, PATH, &limit);
+  (void)rc;
+  ck_assert(found == ZKE_OK || found == ZKE_NONODE);
+  ck_assert(limit == 3 || limit == 4);
+  zke_semaphore *sem = make(other, limit);
+  ck_ok(zke_semaphore_acquire(sem, limit, zke_now(other) + 5000));
+  ck_assert_int_eq(entries(other, PATH), limit);
+  zke_semaphore_free(sem);
+  ck_assert_int_eq(watches(other), 0);
+}
+
+static const recipe_use uses[] = {
+    {"semaphore", NULL, use_plain, check_semaphore},
+    {"two semaphores", NULL, use_two, check_semaphore}};
+
+START_TEST(a_death_anywhere_lets_others_go_on) {
+  ck_assert_int_gt(recipe_deaths(&uses[_i]), 20);
+}
+END_TEST
+
+START_TEST(a_lost_reply_is_made_good) { recipe_lost_replies(&uses[_i]); }
+END_TEST
+
+START_TEST(a_fault_leaves_nothing_behind) { recipe_faults(&uses[_i]); }
+END_TEST
+
+/* ---- the suite ---- */
+
+static TCase *add_case(Suite *s, const char *name, double limit) {
+  TCase *tc = tcase_create(name);
+  tcase_set_timeout(tc, limit);
+  suite_add_tcase(s, tc);
+  return tc;
+}
+
+static void add_alone(Suite *s) {
+  TCase *tc = add_case(s, "alone", 10);
+  tcase_add_test(tc, acquire_holds_and_release_gives_up);
+  tcase_add_test(tc, permits_are_made_and_given_back_together);
+  tcase_add_test(tc, arguments_are_checked);
+  tcase_add_test(tc, another_kind_on_the_path_is_refused);
+  tcase_add_test(tc, foreign_children_are_ignored);
+  tcase_add_test(tc, a_removed_directory_is_made_again);
+}
+
+static void add_limit(Suite *s) {
+  TCase *tc = add_case(s, "limit", 10);
+  tcase_add_test(tc, a_limit_stated_otherwise_is_refused);
+  tcase_add_test(tc, more_permits_than_the_limit_are_refused_at_once);
+  tcase_add_test(tc, a_raised_limit_lets_waiters_in);
+  tcase_add_test(tc, holders_above_a_lowered_limit_keep_theirs);
+  tcase_add_test(tc, a_wait_for_more_than_a_lowered_limit_ends);
+  tcase_add_test(tc, a_changed_limit_holds_for_all);
+  tcase_add_test(tc, resize_makes_what_is_missing_to_stay);
+}
+
+static void add_several(Suite *s) {
+  TCase *tc = add_case(s, "several", 20);
+  tcase_add_test(tc, as_many_hold_as_the_limit_says);
+  tcase_add_test(tc, a_small_one_does_not_overtake_a_large_one);
+  tcase_add_test(tc, try_is_refused_naming_a_holder);
+  tcase_add_test(tc, a_timeout_names_a_holder_and_leaves_nothing);
+  tcase_add_test(tc, a_waiting_thread_gets_them_on_release);
+  tcase_add_test(tc, cancel_ends_the_wait_of_another_thread);
+  tcase_add_test(tc, a_started_one_can_be_waited_for);
+  tcase_add_test(tc, contenders_are_listed_with_their_permits);
+  tcase_add_test(tc, threads_keep_within_the_limit);
+}
+
+static void add_losing(Suite *s) {
+  TCase *tc = add_case(s, "losing", 10);
+  tcase_add_test(tc, the_listener_hears_its_turn_in_dispatch);
+  tcase_add_test(tc, a_second_release_gives_nothing_back);
+  tcase_add_test(tc, a_repeated_release_hits_no_later_acquisition);
+  tcase_add_test(tc, one_permit_taken_away_loses_all);
+  tcase_add_test(tc, a_waiter_that_lost_a_part_never_holds_less);
+  tcase_add_test(tc, an_expired_session_holds_nothing);
+  tcase_add_test(tc, a_waiter_whose_session_expires_returns);
+}
+
+static void add_deadlocks(Suite *s) {
+  TCase *tc = add_case(s, "deadlocks", 20);
+  tcase_add_test(tc, a_circle_needs_enough_stuck_permits);
+  tcase_add_test(tc, a_lowered_limit_is_no_circle);
+  tcase_add_test(tc, two_objects_of_one_thread_deadlock);
+}
+
+static void add_proof(Suite *s) {
+  TCase *tc = add_case(s, "proof", 100);
+  tcase_add_test(tc, a_release_wakes_no_more_than_the_limit);
+  tcase_add_test(tc, a_stopped_waiter_holds_nobody_up);
+  tcase_add_loop_test(tc, the_limit_holds_in_any_history, 0, 2);
+  tcase_add_test(tc, everybody_is_served_in_the_end);
+  tcase_add_test(tc, the_limit_holds_while_holders_are_killed);
+  tcase_add_loop_test(tc, a_death_anywhere_lets_others_go_on, 0, 2);
+  tcase_add_loop_test(tc, a_lost_reply_is_made_good, 0, 2);
+  tcase_add_loop_test(tc, a_fault_leaves_nothing_behind, 0, 2);
+}
+
+int main(int argc, char **argv) {
+  Suite *s = suite_create("semaphore");
+  add_alone(s);
+  add_limit(s);
+  add_several(s);
+  add_losing(s);
+  add_deadlocks(s);
+  add_proof(s);
+  return test_main(argc, argv, s);
+}
