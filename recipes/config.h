@@ -1,0 +1,234 @@
+/* config.h - a node, or all below it, kept current in memory
+ *
+ *     static void changed(zke_config *config, int event,
+ *                         const zke_config_node *before,
+ *                         const zke_config_node *now, void *context) {
+ *       if (event == ZKE_CONFIG_CHANGED)
+ *         printf("%s was %s, is %s\n", now->name, before->data, now->data);
+ *     }
+ *
+ *     zke_config_options o = {.size = sizeof o, .listener = changed};
+ *     zke_config_new(z, "/app/config", &o, &config);
+ *     zke_config_start(config);
+ *     zke_config_get(config, "db/host", &host, NULL, NULL);  (from memory)
+ *     zke_wait(z, deadline);                 (…and the listener is called)
+ *     zke_config_free(config);
+ *
+ * LAYOUT: whatever is there.  Any tree of plain nodes can be watched; nothing
+ * is marked, nothing is made but by zke_config_set().
+ *
+ * WHAT ONE SEES is one moment of the file, never a mixture of two: what a
+ * multi changes is seen changed together.  Several changes in a row may be
+ * seen as one.  Nodes are compared by mzxid, so a node that was deleted and
+ * made again is a change (its czxid tells).  The root may be missing, come,
+ * go and come again.
+ *
+ * COST.  An event costs one read of all that is watched, some 4 us a node, but
+ * where several have come the first one's reading does for all.  This is for
+ * thousands of nodes, not for millions.  All levels together cost one watch.
+ *
+ * IF THE PROCESS DIES nothing is left behind: the watch is the session's.  A
+ * set is one step, or several where parents are missing: these stay.
+ *
+ * WHO IS WOKEN: everyone who watches, by every change: that is its purpose.
+ *
+ * LOSING THE SESSION: the listener hears ZKE_CONFIG_LOST, every call but free
+ * returns ZKE_INVALIDSTATE: what is in memory is not current any more.
+ *
+ * FENCING: a node's mzxid, greater with every change.
+ *
+ * LIMITS.  A watch of mode ZKE_WATCH_PERSISTENT on the same path by the same
+ * session takes this one's place (zke_add_watch()): do not register one.
+ * Nodes that the session may not read are not seen.
+ */
+#ifndef ZKEMBED_RECIPES_CONFIG_H
+#define ZKEMBED_RECIPES_CONFIG_H
+
+#include "support.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct zke_config zke_config;
+
+/* A node of the tree. */
+typedef struct zke_config_node {
+  const char *name; /* below the root: "db/host"; "": the root itself */
+  const char *data; /* followed by a NUL that is not counted, or NULL */
+  int len;          /* bytes; -1: NULL data */
+  zke_stat stat;
+} zke_config_node;
+
+/* One block, released by zke_free(); sorted by name. */
+typedef struct zke_config_tree {
+  int count;
+  const zke_config_node *data;
+} zke_config_tree;
+
+enum {
+  ZKE_CONFIG_ADDED = 1,   /* before is NULL */
+  ZKE_CONFIG_CHANGED = 2, /* mzxid differs; czxid as well: made anew */
+  ZKE_CONFIG_REMOVED = 3, /* now is NULL */
+  ZKE_CONFIG_READY = 4,   /* all that was there at the start has been told;
+                             both are NULL */
+  ZKE_CONFIG_LOST = 5     /* the session has ended; both are NULL */
+};
+
+/* before and now live until the listener returns. */
+typedef void (*zke_config_fn)(zke_config *config, int event,
+                              const zke_config_node *before,
+                              const zke_config_node *now, void *context);
+
+typedef struct zke_config_options {
+  size_t size;
+  int levels; /* below the root that are watched; 0: all, -1: none, that is
+                 the node alone */
+  zke_config_fn listener;
+  void *context;
+} zke_config_options;
+
+/* zke_config_new - an object for one tree; does not touch it
+ *
+ *   path        of the root, which need not exist; not "/"
+ *   options     NULL for the defaults; copied
+ *   config_out  out, not NULL; NULL on failure
+ *
+ * Returns ZKE_OK, ZKE_BADARGUMENTS, or what the handle's state asks for.
+ * Threads: any.  In a callback: yes.  Since 0.1. */
+ZKE_API int zke_config_new(zke *z, const char *path,
+                           const zke_config_options *options,
+                           zke_config **config_out);
+
+/* zke_config_free - take back the watch, release the object; NULL is fine
+ * Threads: any, while no other call on it runs.  In a callback: yes. */
+ZKE_API void zke_config_free(zke_config *config);
+
+/* zke_config_start - read all and keep it current from now on
+ *
+ * The listener hears of every node first, then ZKE_CONFIG_READY; from then on
+ * inside zke_dispatch() and zke_wait() of whoever calls these.  Started
+ * already, it looks again where a read inside zke_dispatch() had failed, else
+ * does nothing.
+ *
+ * Returns ZKE_OK; after a failure it can be repeated.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ZKE_API int zke_config_start(zke_config *config);
+
+/* zke_config_get - a node out of memory
+ *
+ *   name      below the root, or ""
+ *   data_out  out: one block, NULL for NULL data; len_out: -1 then
+ *
+ * Returns ZKE_OK, ZKE_NONODE, or ZKE_MISUSE before the start.
+ * Threads: any.  In a callback: yes.  Blocks: on no I/O but that of another
+ * thread which is just bringing the memory up to date. */
+ZKE_API int zke_config_get(zke_config *config, const char *name,
+                           char **data_out, int *len_out, zke_stat *stat_out);
+
+/* zke_config_list - a node and all below it out of memory, of one moment
+ *
+ *   name      below the root; "" for everything
+ *   tree_out  out, not NULL: one block; count 0 where nothing is there
+ *
+ * Returns and blocks as zke_config_get(), but never ZKE_NONODE. */
+ZKE_API int zke_config_list(zke_config *config, const char *name,
+                            zke_config_tree **tree_out);
+
+/* zke_config_revision - how often it has changed: 0 before the start, 1 after
+ * it, more with every change seen.  Of this object only.  Threads: any. */
+ZKE_API int64_t zke_config_revision(zke_config *config);
+
+/* zke_config_wait      - until the revision is greater than this one; 0: until
+ *                        started, which is done where that is missing
+ * zke_config_wait_node - until a node's mzxid is not this one; 0: missing
+ *
+ *   deadline_ms  of zke_now(); ZKE_FOREVER
+ *
+ * Return ZKE_OK, or
+ *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence says what did not
+ *                         change
+ *   ZKE_CANCELLED         zke_config_cancel()
+ *   ZKE_MISUSE            another thread waits with this object
+ *   ZKE_INVALIDSTATE      the session has ended
+ * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
+ZKE_API int zke_config_wait(zke_config *config, int64_t revision,
+                            int64_t deadline_ms, int64_t *revision_out);
+ZKE_API int zke_config_wait_node(zke_config *config, const char *name,
+                                 int64_t mzxid, int64_t deadline_ms,
+                                 int64_t *mzxid_out);
+
+/* zke_config_cancel - the blocking call on it returns ZKE_CANCELLED; where
+ * none is running, the next one.  Threads: any.  Blocks: no. */
+ZKE_API int zke_config_cancel(zke_config *config);
+
+/* zke_config_set - change a node in the file
+ *
+ * Memory follows when the event is dispatched.  Survives lost replies.
+ *
+ *   name         below the root, or ""
+ *   data,len     as for zke_create()
+ *   version      as for zke_set(); -1 also makes the node and its parents
+ *                where they are missing
+ *   deadline_ms  of zke_now(), for repeating what got no reply
+ *   stat_out     out: the Stat after the change
+ *
+ * Returns ZKE_OK, or as zke_set() and zke_create().
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ZKE_API int zke_config_set(zke_config *config, const char *name,
+                           const void *data, int len, int version,
+                           int64_t deadline_ms, zke_stat *stat_out);
+
+/* ------------------------------------------------------------------------
+ * For recipes: a view
+ *
+ * What a configuration is made of, and a group: a tree in memory.  A recipe's
+ * struct begins with a zke_view, its class's functions call those below.  The
+ * mutex is held in all but zke_view_read() and zke_view_deliver().
+ * --------------------------------------------------------------------- */
+
+enum { ZKE_VIEW_NEWS = 100 }; /* told when the tree has changed */
+
+typedef struct zke_view {
+  zke_recipe r;
+  int levels;   /* as in the options */
+  bool listens; /* somebody wants zke_view_deliver() */
+  /* the rest is the view's own, to be read only */
+  bool watching;
+  bool all;   /* an event got lost, or could not be kept */
+  bool owing; /* there was no memory to tell the news */
+  char *hint; /* the path that an event named, or NULL */
+  int64_t revision;
+  zke_config_tree *tree; /* as of the last look, or NULL */
+  zke_config_tree *told; /* what the listener knows, or NULL */
+} zke_view;
+
+/* zke_view_read    - a tree of one moment out of the file
+ *                      known     where its nodes are to be expected, or NULL
+ *                      tree_out  out, not NULL: one block
+ * zke_view_find    - a node by its name, or NULL; of no tree as well
+ * zke_view_start   - watch and look
+ * zke_view_event   - what a class's event() calls
+ * zke_view_step    - look again; what a class's step() calls first
+ * zke_view_deliver - what deliver() does about ZKE_VIEW_NEWS: calls fn for
+ *                    each node that came (before NULL), went (now NULL) or
+ *                    changed since last time, until the object is freed
+ * zke_view_free    - what a class's destroy() calls */
+typedef void (*zke_view_fn)(zke_view *v, const zke_config_node *before,
+                            const zke_config_node *now);
+ZKE_API int zke_view_read(zke *z, const char *path, int levels,
+                          const zke_config_tree *known,
+                          zke_config_tree **tree_out);
+ZKE_API const zke_config_node *zke_view_find(const zke_config_tree *tree,
+                                             const char *name);
+ZKE_API int zke_view_start(zke_view *v);
+ZKE_API void zke_view_event(zke_view *v, int type, const char *path);
+ZKE_API int zke_view_step(zke_view *v);
+ZKE_API void zke_view_deliver(zke_view *v, zke_view_fn fn);
+ZKE_API void zke_view_free(zke_view *v);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,426 @@
+/* counter.c - a number that several processes count with
+ *
+ * Every change is one multi of two: the number, if it still has the version
+ * that was read, and the writer's own znode, if that still has the version
+ * that the writer knows.  The writer's version is the proof of a change whose
+ * reply was lost.  Since the writer's znode lies below the counter's, a
+ * counter that was deleted and made anew is never taken for the one that was
+ * read, even where its version is the same. */
+#include "counter.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNTER_PLACE "counter"
+#define COUNTER_MARK "zkembed " COUNTER_PLACE "\n"
+
+enum { COUNTER_TEXT = 64, AGAIN = 1 };
+
+struct zke_counter {
+  zke_recipe r;
+  int64_t initial;
+  char *writer;    /* the path of one's own znode */
+  bool tried;      /* to make it: it may be there */
+  bool writing;    /* it is there */
+  int32_t version; /* of it */
+  zke_counter_fn listener;
+  void *context;
+  bool listening;
+  bool waiting;  /* a blocking call runs */
+  int64_t value; /* as last seen */
+  int64_t token; /* its change's; 0: it did not exist */
+  bool seen;     /* anything, since the start */
+  int64_t since; /* the token that a blocking call waits to see replaced */
+};
+
+/* ---- the number ---- */
+
+/* Read "zkembed counter\n<number>\n".  No data at all is no counter yet. */
+static int counter_parse(zke_counter *c, const char *data, int len,
+                         int64_t *value) {
+  size_t mark = strlen(COUNTER_MARK);
+  const char *path = c->r.path;
+  char *end;
+  if (len <= 0) return ZKE_NONODE;
+  if (strncmp(data, COUNTER_MARK, mark) != 0)
+    return zke_fail(ZKE_OTHERKIND, "%s is not a counter", path);
+  errno = 0;
+  long long number = strtoll(data + mark, &end, 10);
+  if (errno || end == data + mark || (*end != '\n' && *end) ||
+      data[mark] == ' ' || data[mark] == '\n')
+    return zke_fail(ZKE_DATAINCONSISTENCY, "the counter %s holds no number",
+                    path);
+  *value = number;
+  return ZKE_OK;
+}
+
+/* Ask the file; ZKE_NONODE: there is no counter yet.  The watch is then
+ * registered only where the znode exists. */
+static int counter_read(zke_counter *c, bool watch, int64_t *value,
+                        zke_stat *stat) {
+  char *data = NULL;
+  int len = -1;
+  int rc = zke_get(c->r.z, c->r.path, watch ? zke_recipe_watcher : NULL, &c->r,
+                   &data, &len, stat);
+  if (rc == ZKE_OK) rc = counter_parse(c, data, len, value);
+  zke_free(data);
+  return rc;
+}
+
+/* The number of the last look, and the listener's news.  Without memory for
+ * them it was not seen, and the next look sees it. */
+static int counter_see(zke_counter *c, int64_t value, int64_t token) {
+  bool news = !c->seen ? token != 0 : token != c->token;
+  int event = token ? ZKE_COUNTER_CHANGED : ZKE_COUNTER_REMOVED;
+  if (news && c->listening &&
+      !zke_recipe_tell(&c->r, event, token, (const char *)&value, sizeof value))
+    return zke_fail(ZKE_NOMEM, "no memory to tell the number");
+  c->seen = true;
+  c->value = value;
+  c->token = token;
+  return ZKE_OK;
+}
+
+/* Look, and watch. */
+static int counter_look(zke_counter *c) {
+  zke_stat stat = {0};
+  int64_t value = 0;
+  int rc = counter_read(c, true, &value, &stat);
+  while (rc == ZKE_NONODE) {
+    rc = zke_exists(c->r.z, c->r.path, zke_recipe_watcher, &c->r, NULL);
+    if (rc != ZKE_OK) break;
+    rc = counter_read(c, true, &value, &stat); /* it has come, or is empty */
+    if (rc == ZKE_NONODE && stat.czxid) break;
+  }
+  if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
+  bool there = rc == ZKE_OK;
+  return counter_see(c, there ? value : c->initial, there ? stat.mzxid : 0);
+}
+
+/* ---- the object ---- */
+
+static int counter_step(zke_recipe *r) {
+  zke_counter *c = (zke_counter *)r;
+  return c->listening || c->waiting ? counter_look(c) : ZKE_OK;
+}
+
+static void counter_ended(zke_recipe *r) {
+  zke_counter *c = (zke_counter *)r;
+  int64_t none = 0;
+  if (c->listening)
+    zke_recipe_tell(r, ZKE_COUNTER_LOST, 0, (const char *)&none, sizeof none);
+  c->listening = false;
+  c->writing = false;
+}
+
+static void counter_deliver(zke_recipe *r, int event, int64_t number,
+                            const char *text, int len) {
+  zke_counter *c = (zke_counter *)r;
+  int64_t value;
+  (void)len;
+  memcpy(&value, text, sizeof value);
+  if (c->listener) c->listener(c, event, value, number, c->context);
+}
+
+/* Nobody else deletes the writer's znode: once more where that fails. */
+static void counter_quit(zke_recipe *r) {
+  zke_counter *c = (zke_counter *)r;
+  if (c->tried && zke_recipe_delete(r->z, c->writer) != ZKE_OK)
+    zke_recipe_delete(r->z, c->writer);
+}
+
+static void counter_destroy(zke_recipe *r) {
+  zke_free(((zke_counter *)r)->writer);
+}
+
+static const zke_recipe_class counter_class = {.name = "counter",
+                                               .step = counter_step,
+                                               .ended = counter_ended,
+                                               .deliver = counter_deliver,
+                                               .quit = counter_quit,
+                                               .destroy = counter_destroy};
+
+/* A name that no other living object has; one that died at the same address
+ * and left its znode behind leaves its count as well. */
+static int counter_name_writer(zke_counter *c) {
+  char name[64];
+  snprintf(name, sizeof name, "writer-%" PRIx64 "-%" PRIx64,
+           (uint64_t)zke_session_id(c->r.z), (uint64_t)(uintptr_t)c);
+  c->writer = zke_recipe_path(c->r.z, c->r.path, name);
+  return c->writer ? ZKE_OK : zke_fail(ZKE_NOMEM, "no memory for a counter");
+}
+
+int zke_counter_new(zke *z, const char *path,
+                    const zke_counter_options *options,
+                    zke_counter **counter_out) {
+  zke_counter_options o = {.size = sizeof o};
+  zke_recipe *r = NULL;
+  if (!counter_out) return zke_fail(ZKE_BADARGUMENTS, "counter_out is NULL");
+  *counter_out = NULL;
+  if (options && options->size != sizeof o)
+    return zke_fail(ZKE_BADARGUMENTS,
+                    "the options' size is not this version's");
+  if (options) o = *options;
+  int rc = zke_recipe_new(z, path, &counter_class, sizeof(zke_counter), &r);
+  if (rc != ZKE_OK) return rc;
+  zke_counter *c = (zke_counter *)r;
+  c->initial = o.initial;
+  c->listener = o.listener;
+  c->context = o.context;
+  rc = counter_name_writer(c);
+  if (rc == ZKE_OK)
+    *counter_out = c;
+  else
+    zke_recipe_free(r);
+  return rc;
+}
+
+void zke_counter_free(zke_counter *counter) {
+  zke_recipe_free((zke_recipe *)counter);
+}
+
+/* ---- changing ---- */
+
+enum counter_verb { COUNTER_SET, COUNTER_COMPARE, COUNTER_ADD };
+
+typedef struct counter_change {
+  zke_counter *c;
+  enum counter_verb verb;
+  int64_t operand;  /* the new value, or what is added */
+  int64_t expected; /* COUNTER_COMPARE */
+  int64_t before, after;
+  int64_t token;
+  bool unsure; /* the last try may have done it */
+} counter_change;
+
+/* Make the counter. */
+static int counter_place(zke_counter *c, int64_t deadline_ms) {
+  char text[COUNTER_TEXT];
+  snprintf(text, sizeof text, "%" PRId64 "\n", c->initial);
+  return zke_recipe_place(c->r.z, c->r.path, COUNTER_PLACE, ZKE_PERSISTENT,
+                          text, deadline_ms);
+}
+
+/* Make the writer's znode, or find it: a reply may have been lost.  Not where
+ * something else lives. */
+static int counter_begin(zke_counter *c) {
+  zke_stat stat = {0};
+  int64_t value;
+  if (c->writing) return ZKE_OK;
+  int rc = counter_read(c, false, &value, &stat);
+  if (rc != ZKE_OK) return rc;
+  c->tried = true;
+  rc = zke_create(c->r.z, c->writer, NULL, -1, ZKE_OPEN_ACL, ZKE_EPHEMERAL,
+                  NULL, &stat);
+  if (rc == ZKE_NODEEXISTS)
+    rc = zke_exists(c->r.z, c->writer, NULL, NULL, &stat);
+  if (rc != ZKE_OK) return rc;
+  c->writing = true;
+  c->version = stat.version;
+  return ZKE_OK;
+}
+
+/* What the number will be. */
+static int counter_compute(counter_change *g) {
+  g->after = g->operand;
+  if (g->verb == COUNTER_COMPARE && g->before != g->expected)
+    return zke_fail(ZKE_BADVERSION,
+                    "the counter %s is %" PRId64 ", not %" PRId64, g->c->r.path,
+                    g->before, g->expected);
+  if (g->verb == COUNTER_ADD &&
+      __builtin_add_overflow(g->before, g->operand, &g->after))
+    return zke_fail(
+        ZKE_LIMIT, "the counter %s is %" PRId64 ": %" PRId64 " cannot be added",
+        g->c->r.path, g->before, g->operand);
+  return ZKE_OK;
+}
+
+/* Change both znodes at once. */
+static int counter_write(counter_change *g, int32_t version) {
+  zke_counter *c = g->c;
+  char text[COUNTER_TEXT];
+  zke_op ops[2];
+  zke_op_result results[2] = {{0}};
+  int len = snprintf(text, sizeof text, COUNTER_MARK "%" PRId64 "\n", g->after);
+  zke_op_set(&ops[0], c->r.path, text, len, version);
+  zke_op_set(&ops[1], c->writer, NULL, -1, c->version);
+  int rc = zke_multi(c->r.z, ops, 2, results);
+  if (rc == ZKE_OK) {
+    g->token = results[0].stat.mzxid;
+    c->version = results[1].stat.version;
+  }
+  bool faster = results[0].rc == ZKE_BADVERSION; /* somebody was */
+  zke_results_clear(results, 2);
+  g->unsure = rc == ZKE_CONNECTIONLOSS;
+  if (rc != ZKE_NONODE && rc != ZKE_BADVERSION) return rc;
+  if (!faster) c->writing = false; /* what became of it? */
+  return AGAIN;
+}
+
+/* The last try got no reply: was it made?  AGAIN: no. */
+static int counter_recognise(counter_change *g) {
+  zke_counter *c = g->c;
+  zke_stat stat;
+  int rc = zke_exists(c->r.z, c->writer, NULL, NULL, &stat);
+  if (rc == ZKE_NONODE)
+    return zke_fail(ZKE_RUNTIMEINCONSISTENCY,
+                    "the counter %s was deleted: whether it had counted is "
+                    "unknown",
+                    c->r.path);
+  if (rc != ZKE_OK) return rc;
+  g->unsure = false;
+  if (stat.version == c->version) return AGAIN;
+  g->token = stat.mzxid;
+  c->version = stat.version;
+  return ZKE_OK;
+}
+
+/* One try; AGAIN: look again, somebody was faster. */
+static int counter_try(zke *z, void *arg) {
+  counter_change *g = arg;
+  zke_stat stat;
+  (void)z;
+  int rc = g->unsure ? counter_recognise(g) : AGAIN;
+  if (rc != AGAIN) return rc;
+  rc = counter_begin(g->c);
+  if (rc == ZKE_OK) rc = counter_read(g->c, false, &g->before, &stat);
+  if (rc == ZKE_OK) rc = counter_compute(g);
+  return rc == ZKE_OK ? counter_write(g, stat.version) : rc;
+}
+
+static int counter_change_it(counter_change *g, int64_t deadline_ms) {
+  zke_recipe *r = &g->c->r;
+  int rc = AGAIN;
+  while (rc == AGAIN) {
+    rc = zke_retry(r->z, counter_try, g, deadline_ms);
+    if (rc != ZKE_NONODE) continue;
+    rc = counter_place(g->c, deadline_ms);
+    if (rc == ZKE_OK) rc = AGAIN;
+  }
+  return rc == ZKE_RUNTIMEINCONSISTENCY && g->unsure ? ZKE_CONNECTIONLOSS : rc;
+}
+
+/* Every change: enter, do it, leave. */
+static int counter_do(counter_change *g, int64_t deadline_ms,
+                      int64_t *token_out) {
+  int rc = zke_recipe_enter((zke_recipe *)g->c);
+  if (rc != ZKE_OK) return rc;
+  rc = counter_change_it(g, deadline_ms);
+  if (rc == ZKE_OK && token_out) *token_out = g->token;
+  return zke_recipe_leave(&g->c->r, rc);
+}
+
+int zke_counter_set(zke_counter *counter, int64_t value, int64_t deadline_ms,
+                    int64_t *token_out) {
+  counter_change g = {.c = counter, .verb = COUNTER_SET, .operand = value};
+  return counter_do(&g, deadline_ms, token_out);
+}
+
+int zke_counter_compare_and_set(zke_counter *counter, int64_t expected,
+                                int64_t value, int64_t deadline_ms,
+                                int64_t *token_out) {
+  counter_change g = {.c = counter,
+                      .verb = COUNTER_COMPARE,
+                      .operand = value,
+                      .expected = expected};
+  return counter_do(&g, deadline_ms, token_out);
+}
+
+int zke_counter_add_and_get(zke_counter *counter, int64_t delta,
+                            int64_t deadline_ms, int64_t *value_out,
+                            int64_t *token_out) {
+  counter_change g = {.c = counter, .verb = COUNTER_ADD, .operand = delta};
+  int rc = counter_do(&g, deadline_ms, token_out);
+  if (rc == ZKE_OK && value_out) *value_out = g.after;
+  return rc;
+}
+
+int zke_counter_get_and_add(zke_counter *counter, int64_t delta,
+                            int64_t deadline_ms, int64_t *value_out,
+                            int64_t *token_out) {
+  counter_change g = {.c = counter, .verb = COUNTER_ADD, .operand = delta};
+  int rc = counter_do(&g, deadline_ms, token_out);
+  if (rc == ZKE_OK && value_out) *value_out = g.before;
+  return rc;
+}
+
+/* ---- looking ---- */
+
+int zke_counter_get(zke_counter *counter, int64_t *value_out,
+                    int64_t *token_out) {
+  zke_stat stat;
+  int64_t value = 0;
+  int rc = zke_recipe_enter((zke_recipe *)counter);
+  if (rc != ZKE_OK) return rc;
+  rc = counter_read(counter, false, &value, &stat);
+  if (rc == ZKE_NONODE) {
+    value = counter->initial;
+    stat.mzxid = 0;
+    rc = ZKE_OK;
+  }
+  if (rc == ZKE_OK && value_out) *value_out = value;
+  if (rc == ZKE_OK && token_out) *token_out = stat.mzxid;
+  return zke_recipe_leave(&counter->r, rc);
+}
+
+int zke_counter_start(zke_counter *counter) {
+  int rc = zke_recipe_enter((zke_recipe *)counter);
+  if (rc != ZKE_OK) return rc;
+  if (!counter->listening) counter->seen = false;
+  bool before = counter->listening;
+  counter->listening = true;
+  rc = counter_look(counter);
+  if (rc != ZKE_OK) counter->listening = before;
+  return zke_recipe_leave(&counter->r, rc);
+}
+
+/* ---- waiting ---- */
+
+static int counter_done(zke_recipe *r) {
+  const zke_counter *c = (const zke_counter *)r;
+  return c->token != c->since ? ZKE_OK : 1;
+}
+
+static int counter_wait(zke_counter *c, int64_t deadline_ms) {
+  int rc = counter_look(c);
+  if (rc == ZKE_OK) rc = zke_recipe_await(&c->r, counter_done, deadline_ms);
+  if (rc != ZKE_OPERATIONTIMEOUT || counter_done(&c->r) == ZKE_OK) return rc;
+  return zke_fail(rc, "the counter %s stayed at %" PRId64 " until the deadline",
+                  c->r.path, c->value);
+}
+
+/* Nobody looks any more: take the watch back, keep the sentence. */
+static void counter_unwatch(zke_counter *c, int rc) {
+  char sentence[400];
+  if (c->listening || c->r.ended) return;
+  snprintf(sentence, sizeof sentence, "%s", zke_errmsg());
+  zke_remove_watch(c->r.z, c->r.path, ZKE_WATCH_DATA, zke_recipe_watcher,
+                   &c->r);
+  if (rc != ZKE_OK) zke_fail(rc, "%s", sentence);
+}
+
+int zke_counter_wait(zke_counter *counter, int64_t token, int64_t deadline_ms,
+                     int64_t *value_out, int64_t *token_out) {
+  int rc = zke_recipe_enter((zke_recipe *)counter);
+  if (rc != ZKE_OK) return rc;
+  if (counter->waiting) {
+    rc = zke_fail(ZKE_MISUSE, "another thread waits with this counter %s",
+                  counter->r.path);
+    return zke_recipe_leave(&counter->r, rc);
+  }
+  counter->waiting = true;
+  counter->since = token;
+  rc = counter_wait(counter, deadline_ms);
+  counter->waiting = false;
+  counter_unwatch(counter, rc);
+  if (rc == ZKE_OK && value_out) *value_out = counter->value;
+  if (rc == ZKE_OK && token_out) *token_out = counter->token;
+  return zke_recipe_leave(&counter->r, rc);
+}
+
+int zke_counter_cancel(zke_counter *counter) {
+  return zke_recipe_cancel((zke_recipe *)counter);
+}

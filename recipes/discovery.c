@@ -1,0 +1,311 @@
+/* discovery.c - where a service can be reached
+ *
+ * A thin layer over a group: the members' data has an address in its first
+ * line, and one member can be picked. */
+#include "discovery.h"
+
+#include <string.h>
+
+#define DISCOVERY_PLACE "service"
+
+struct zke_discovery {
+  zke_group *group; /* has a mutex; what is here never changes, but for */
+  zke *z;
+  int64_t picked;  /* atomic: the czxid that a round has come to */
+  uint64_t random; /* atomic: state of the generator */
+  zke_discovery_fn listener;
+  void *context;
+};
+
+/* ---- instances ---- */
+
+/* Room for an instance's strings.  Its data is the address, then the rest. */
+static size_t instance_bytes(const zke_party *p) {
+  return strlen(p->name) + strlen(p->identity) +
+         (p->len > 0 ? (size_t)p->len : 0) + 4;
+}
+
+/* Make an instance of a member, its strings at text; returns what is behind
+ * them. */
+static char *instance_make(const zke_party *p, zke_instance *out, char *text) {
+  size_t name = strlen(p->name) + 1, identity = strlen(p->identity) + 1;
+  size_t len = p->len > 0 ? (size_t)p->len : 0;
+  char *address = text + name + identity;
+  memcpy(text, p->name, name);
+  memcpy(text + name, p->identity, identity);
+  if (len) memcpy(address, p->data, len);
+  char *end = len ? memchr(address, '\n', len) : NULL;
+  if (end) *end = '\0';
+  char *payload = end ? end + 1 : address + len;
+  *out = (zke_instance){.id = text,
+                        .address = address,
+                        .payload = payload,
+                        .len = (int)(address + len - payload),
+                        .session = p->session,
+                        .czxid = p->czxid,
+                        .mzxid = p->mzxid,
+                        .since_ms = p->since_ms,
+                        .identity = text + name,
+                        .pid = p->pid};
+  return text + instance_bytes(p);
+}
+
+/* One instance in one block, or NULL without memory. */
+static zke_instance *instance_block(zke *z, const zke_party *p) {
+  zke_instance *i = zke_alloc(z, sizeof *i + instance_bytes(p));
+  if (i) instance_make(p, i, (char *)(i + 1));
+  return i;
+}
+
+/* "<address>\n<payload>" in one block, or NULL without memory. */
+static char *instance_text(zke *z, const char *address, const void *payload,
+                           int len, int *len_out) {
+  size_t head = strlen(address) + 1;
+  char *text = zke_alloc(z, head + (size_t)len);
+  if (!text) {
+    zke_fail(ZKE_NOMEM, "no memory for an instance");
+    return NULL;
+  }
+  memcpy(text, address, head - 1);
+  text[head - 1] = '\n';
+  if (len) memcpy(text + head, payload, (size_t)len);
+  *len_out = (int)head + len;
+  return text;
+}
+
+/* ---- the object ---- */
+
+/* The group's listener.  The user's may free the object: nothing of it is
+ * looked at afterwards. */
+static void discovery_hear(zke_group *group, int event, const zke_party *who,
+                           void *context) {
+  zke_discovery *d = context;
+  (void)group; /* ZKE_DISCOVERY_… are ZKE_GROUP_… */
+  if (!who) {
+    d->listener(d, event, NULL, d->context);
+    return;
+  }
+  zke_instance *i = instance_block(d->z, who), plain = {.id = who->name,
+                                                        .address = "",
+                                                        .payload = "",
+                                                        .czxid = who->czxid,
+                                                        .identity = ""};
+  d->listener(d, event, i ? i : &plain, d->context);
+  zke_free(i);
+}
+
+/* The service's path, and the group there. */
+static int discovery_open(zke_discovery *d, const char *base,
+                          const char *name) {
+  zke_group_options o = {
+      .size = sizeof o, .context = d, .place = DISCOVERY_PLACE};
+  if (!base || !name || !*name || strchr(name, '/'))
+    return zke_fail(ZKE_BADARGUMENTS, "'%s' cannot be a service's name",
+                    name ? name : "NULL");
+  if (d->listener) o.listener = discovery_hear;
+  char *path = zke_recipe_path(d->z, strcmp(base, "/") ? base : "", name);
+  if (!path) return zke_fail(ZKE_NOMEM, "no memory for a path");
+  int rc = zke_group_new(d->z, path, &o, &d->group);
+  zke_free(path);
+  return rc;
+}
+
+int zke_discovery_new(zke *z, const char *base, const char *name,
+                      const zke_discovery_options *options,
+                      zke_discovery **service_out) {
+  zke_discovery_options o = {.size = sizeof o};
+  if (!service_out) return zke_fail(ZKE_BADARGUMENTS, "service_out is NULL");
+  *service_out = NULL;
+  if (options && options->size != sizeof o)
+    return zke_fail(ZKE_BADARGUMENTS,
+                    "the options' size is not this version's");
+  if (options) o = *options;
+  int rc = zke_sync(z, "/");
+  if (rc != ZKE_OK) return rc;
+  zke_discovery *d = zke_alloc(z, sizeof *d);
+  if (!d) return zke_fail(ZKE_NOMEM, "no memory for a service");
+  d->z = z;
+  d->listener = o.listener;
+  d->context = o.context;
+  d->random = (uint64_t)zke_session_id(z) ^ (uint64_t)(uintptr_t)d ^
+              (uint64_t)zke_now(z) << 20;
+  rc = discovery_open(d, base, name);
+  if (rc == ZKE_OK)
+    *service_out = d;
+  else
+    zke_free(d);
+  return rc;
+}
+
+void zke_discovery_free(zke_discovery *service) {
+  if (!service) return;
+  zke_group_free(service->group);
+  zke_free(service);
+}
+
+static zke_group *discovery_group(zke_discovery *d) {
+  return d ? d->group : NULL; /* which the group's calls refuse */
+}
+
+/* ---- in and out ---- */
+
+typedef int (*discovery_fn)(zke_group *g, const void *data, int len,
+                            int64_t deadline_ms);
+
+/* Join, or update. */
+static int discovery_write(zke_discovery *d, discovery_fn fn,
+                           const char *address, const void *payload, int len,
+                           int64_t deadline_ms) {
+  if (!d) return zke_fail(ZKE_BADARGUMENTS, "the object is NULL");
+  if (!address || strchr(address, '\n'))
+    return zke_fail(ZKE_BADARGUMENTS, "the address is NULL, or not one line");
+  if (len < 0 || (!payload && len))
+    return zke_fail(ZKE_BADARGUMENTS, "a payload of length %d", len);
+  int rc = zke_sync(d->z, "/");
+  if (rc != ZKE_OK && rc != ZKE_INVALIDSTATE) return rc;
+  char *text = instance_text(d->z, address, payload, len, &len);
+  if (!text) return ZKE_NOMEM;
+  rc = fn(d->group, text, len, deadline_ms);
+  zke_free(text);
+  return rc;
+}
+
+int zke_discovery_register(zke_discovery *service, const char *address,
+                           const void *payload, int len, int64_t deadline_ms) {
+  return discovery_write(service, zke_group_join, address, payload, len,
+                         deadline_ms);
+}
+
+int zke_discovery_update(zke_discovery *service, const char *address,
+                         const void *payload, int len, int64_t deadline_ms) {
+  return discovery_write(service, zke_group_update, address, payload, len,
+                         deadline_ms);
+}
+
+int zke_discovery_unregister(zke_discovery *service) {
+  return zke_group_leave(discovery_group(service));
+}
+
+/* ---- looking ---- */
+
+int zke_discovery_start(zke_discovery *service) {
+  return zke_group_start(discovery_group(service));
+}
+
+int zke_discovery_wait(zke_discovery *service, int instances,
+                       int64_t deadline_ms) {
+  return zke_group_wait(discovery_group(service), instances, deadline_ms);
+}
+
+int zke_discovery_cancel(zke_discovery *service) {
+  return zke_group_cancel(discovery_group(service));
+}
+
+int zke_discovery_instances(zke_discovery *service,
+                            zke_instance_list **list_out) {
+  zke_party_list *who = NULL;
+  if (!list_out) return zke_fail(ZKE_BADARGUMENTS, "list_out is NULL");
+  int rc = zke_group_members(discovery_group(service), &who);
+  if (rc != ZKE_OK) return rc;
+  size_t size =
+      sizeof(zke_instance_list) + (size_t)who->count * sizeof(zke_instance);
+  for (int i = 0; i < who->count; i++) size += instance_bytes(&who->data[i]);
+  zke_instance_list *list = zke_alloc(service->z, size);
+  if (list) {
+    zke_instance *instance = (zke_instance *)(void *)(list + 1);
+    char *text = (char *)(instance + who->count);
+    list->count = who->count;
+    list->data = instance;
+    for (int i = 0; i < who->count; i++)
+      text = instance_make(&who->data[i], &instance[i], text);
+    *list_out = list;
+  }
+  zke_free(who);
+  return list ? ZKE_OK : zke_fail(ZKE_NOMEM, "no memory for instances");
+}
+
+/* ---- picking ---- */
+
+/* The next of a round, by czxid. */
+static int pick_next(zke_discovery *d, const zke_party_list *who) {
+  int64_t last = __atomic_load_n(&d->picked, __ATOMIC_RELAXED);
+  int i;
+  do {
+    i = 0;
+    while (i < who->count && who->data[i].czxid <= last) i++;
+    if (i == who->count) i = 0;
+  } while (!__atomic_compare_exchange_n(&d->picked, &last, who->data[i].czxid,
+                                        false, __ATOMIC_RELAXED,
+                                        __ATOMIC_RELAXED));
+  return i;
+}
+
+/* A number below count, all with the same probability but for 2^-32. */
+static int pick_random(zke_discovery *d, int count) {
+  uint64_t x = __atomic_add_fetch(&d->random, UINT64_C(0x9e3779b97f4a7c15),
+                                  __ATOMIC_RELAXED);
+  x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9); /* splitmix64 */
+  x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+  x ^= x >> 31;
+  return (int)((x >> 32) * (uint64_t)count >> 32);
+}
+
+static int pick_by(zke_discovery *d, int rule, const zke_party_list *who) {
+  if (rule == ZKE_PICK_ROUND_ROBIN) return pick_next(d, who);
+  return rule == ZKE_PICK_RANDOM ? pick_random(d, who->count) : 0;
+}
+
+int zke_discovery_pick(zke_discovery *service, int rule,
+                       zke_instance **instance_out) {
+  zke_party_list *who = NULL;
+  if (!instance_out) return zke_fail(ZKE_BADARGUMENTS, "instance_out is NULL");
+  if (rule < ZKE_PICK_FIRST || rule > ZKE_PICK_RANDOM)
+    return zke_fail(ZKE_BADARGUMENTS, "no rule %d", rule);
+  int rc = zke_discovery_start(service);
+  if (rc == ZKE_OK) rc = zke_group_members(service->group, &who);
+  if (rc != ZKE_OK) return rc;
+  zke_instance *i = NULL;
+  if (!who->count)
+    rc = zke_fail(ZKE_NONODE, "the service has no instances");
+  else
+    i = instance_block(service->z, &who->data[pick_by(service, rule, who)]);
+  if (rc == ZKE_OK && !i) rc = zke_fail(ZKE_NOMEM, "no memory for an instance");
+  zke_free(who);
+  if (rc == ZKE_OK) *instance_out = i;
+  return rc;
+}
+
+/* ---- all services ---- */
+
+static bool service_is(const zke_config_node *n) {
+  static const char mark[] = "zkembed " DISCOVERY_PLACE "\n";
+  return *n->name && n->data && n->stat.numChildren > 0 &&
+         strncmp(n->data, mark, sizeof mark - 1) == 0;
+}
+
+int zke_discovery_names(zke *z, const char *base, zke_strings **names_out) {
+  zke_config_tree *tree = NULL;
+  if (!names_out) return zke_fail(ZKE_BADARGUMENTS, "names_out is NULL");
+  int rc = zke_exists(z, base, NULL, NULL, NULL); /* checks the path */
+  if (rc == ZKE_OK || rc == ZKE_NONODE)
+    rc = zke_view_read(z, base, 1, NULL, &tree);
+  if (rc != ZKE_OK) return rc;
+  size_t size = sizeof(zke_strings);
+  for (int i = 0; i < tree->count; i++)
+    size += sizeof(char *) + strlen(tree->data[i].name) + 1;
+  zke_strings *names = zke_alloc(z, size);
+  if (names) {
+    names->data = (char **)(void *)(names + 1);
+    char *text = (char *)(names->data + tree->count);
+    for (int i = 0; i < tree->count; i++) {
+      const zke_config_node *n = &tree->data[i];
+      size_t bytes = strlen(n->name) + 1;
+      if (!service_is(n)) continue;
+      names->data[names->count++] = memcpy(text, n->name, bytes);
+      text += bytes;
+    }
+    *names_out = names;
+  }
+  zke_free(tree);
+  return names ? ZKE_OK : zke_fail(ZKE_NOMEM, "no memory for names");
+}

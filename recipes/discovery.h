@@ -1,0 +1,164 @@
+/* discovery.h - where a service can be reached
+ *
+ *     zke_discovery *web;
+ *     zke_discovery_new(z, "/services", "web", NULL, &web);
+ *
+ *     the service:  zke_discovery_register(web, "10.0.0.7:80", "v2", 2,
+ *                                          deadline);
+ *     its clients:  zke_instance *i;
+ *                   zke_discovery_pick(web, ZKE_PICK_ROUND_ROBIN, &i);
+ *                   connect_to(i->address);
+ *                   zke_free(i);
+ *
+ *     zke_discovery_free(web);                  (and unregistered)
+ *
+ * LAYOUT: a service is a group (group.h) of its own kind.
+ *
+ *     /services
+ *       web                               container, data "zkembed service"
+ *         _c_<guid>-member-0000000000     ephemeral: "<pid> <identity>", the
+ *                                         address, the payload, on a line each
+ *
+ * IF THE PROCESS DIES its instance goes with its session, and the clients hear
+ * of it.  Registering and unregistering are one step each.
+ *
+ * WHO IS WOKEN: every object that was started, by each change of the service's
+ * instances.
+ *
+ * LOSING THE SESSION, or the instance to somebody's delete: the listener hears
+ * ZKE_DISCOVERY_LOST; as in group.h.
+ *
+ * FENCING: nothing is held that would need it.
+ */
+#ifndef ZKEMBED_RECIPES_DISCOVERY_H
+#define ZKEMBED_RECIPES_DISCOVERY_H
+
+#include "group.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct zke_discovery zke_discovery;
+
+/* One process that offers a service. */
+typedef struct zke_instance {
+  const char *id;      /* of its znode, unique */
+  const char *address; /* as it was registered */
+  const char *payload; /* followed by a NUL that is not counted */
+  int len;             /* bytes of the payload */
+  int64_t session;
+  int64_t czxid;    /* when it was registered, in the order of all things */
+  int64_t mzxid;    /* when it was updated */
+  int64_t since_ms; /* when it was registered, ms since 1970 */
+  const char *identity;
+  int64_t pid; /* in its own PID namespace; for display */
+} zke_instance;
+
+/* One block, released by zke_free(); in the order of registration. */
+typedef struct zke_instance_list {
+  int count;
+  const zke_instance *data;
+} zke_instance_list;
+
+enum {
+  ZKE_DISCOVERY_ADDED = 1, /* an instance came; at the start: is there */
+  ZKE_DISCOVERY_CHANGED = 2,
+  ZKE_DISCOVERY_REMOVED = 3, /* with its last address and payload */
+  ZKE_DISCOVERY_READY = 4,   /* those there at the start were told; NULL */
+  ZKE_DISCOVERY_LOST = 5     /* one's own instance, or the session; NULL */
+};
+
+/* instance lives until the listener returns. */
+typedef void (*zke_discovery_fn)(zke_discovery *service, int event,
+                                 const zke_instance *instance, void *context);
+
+typedef struct zke_discovery_options {
+  size_t size;
+  zke_discovery_fn listener;
+  void *context;
+} zke_discovery_options;
+
+/* zke_discovery_new - an object for one service; does not touch the tree
+ *
+ *   base,name    the service is base/name; name has no '/'
+ *   options      NULL for the defaults; copied
+ *   service_out  out, not NULL; NULL on failure
+ *
+ * Returns ZKE_OK, ZKE_BADARGUMENTS, or what the handle's state asks for.
+ * Threads: any.  In a callback: yes.  Since 0.1. */
+ZKE_API int zke_discovery_new(zke *z, const char *base, const char *name,
+                              const zke_discovery_options *options,
+                              zke_discovery **service_out);
+
+/* zke_discovery_free - unregister, release the object; NULL is fine
+ * Threads: any, while no other call on it runs.  In a callback: yes. */
+ZKE_API void zke_discovery_free(zke_discovery *service);
+
+/* zke_discovery_register   - offer the service; ZKE_MISUSE: done already
+ * zke_discovery_update     - with another address and payload; ZKE_LOST: one
+ *                            is not registered
+ * zke_discovery_unregister - no more; ZKE_LOST: one is not registered
+ *
+ *   address      text without a newline
+ *   payload,len  any bytes; NULL and 0 for none
+ *   deadline_ms  of zke_now(), for repeating what got no reply
+ *
+ * Return as zke_group_join(), zke_group_update() and zke_group_leave().
+ * Threads: any.  In a callback: yes.  Block: on the disk. */
+ZKE_API int zke_discovery_register(zke_discovery *service, const char *address,
+                                   const void *payload, int len,
+                                   int64_t deadline_ms);
+ZKE_API int zke_discovery_update(zke_discovery *service, const char *address,
+                                 const void *payload, int len,
+                                 int64_t deadline_ms);
+ZKE_API int zke_discovery_unregister(zke_discovery *service);
+
+/* zke_discovery_start     - keep the list current in memory, tell the listener
+ * zke_discovery_instances - all, out of memory once started, else out of the
+ *                           file; list_out: not NULL
+ * zke_discovery_wait      - until at least so many instances are there; starts
+ * zke_discovery_cancel    - the blocking call on it returns ZKE_CANCELLED
+ * As zke_group_start(), _members(), _wait() and _cancel(). */
+ZKE_API int zke_discovery_start(zke_discovery *service);
+ZKE_API int zke_discovery_instances(zke_discovery *service,
+                                    zke_instance_list **list_out);
+ZKE_API int zke_discovery_wait(zke_discovery *service, int instances,
+                               int64_t deadline_ms);
+ZKE_API int zke_discovery_cancel(zke_discovery *service);
+
+enum {
+  ZKE_PICK_FIRST = 0,       /* the one that was registered first */
+  ZKE_PICK_ROUND_ROBIN = 1, /* the one registered next after the one that this
+                               object picked last so; after the last the first.
+                               Whoever comes or goes, no other is left out */
+  ZKE_PICK_RANDOM = 2       /* each with the same probability */
+};
+
+/* zke_discovery_pick - one instance
+ *
+ * Out of memory; the first call starts.  An instance may have gone by the time
+ * it is asked: pick again then.
+ *
+ *   rule          ZKE_PICK_…
+ *   instance_out  out, not NULL: one block
+ *
+ * Returns ZKE_OK, ZKE_NONODE where there is none, or as zke_discovery_start().
+ * Threads: any; each pick of a round counts once.  In a callback: yes.
+ * Blocks: on the disk when it starts. */
+ZKE_API int zke_discovery_pick(zke_discovery *service, int rule,
+                               zke_instance **instance_out);
+
+/* zke_discovery_names - the services of a base that have instances, sorted
+ *
+ *   names_out  out, not NULL: one block; count 0 where the base is missing
+ *
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ZKE_API int zke_discovery_names(zke *z, const char *base,
+                                zke_strings **names_out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,520 @@
+/* group.c - who is there
+ *
+ * A group is a view (config.h) of its directory, one level deep, and perhaps a
+ * znode of one's own in it.  What a listener needs to know of a member stands
+ * in its znode: when it has gone, its session cannot be asked any more. */
+#include "group.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GROUP_KIND "member-"
+
+enum { GUID_END = 39 }; /* "_c_" and 36 characters, then "-member-" */
+
+struct zke_group {
+  zke_view v;
+  char *place; /* the directory's kind */
+  char *znode; /* whole path of one's own, or NULL */
+  bool look;   /* at one's own: something happened to it */
+  bool waiting;
+  int wanted; /* members that a blocking call waits for */
+  bool ready; /* ZKE_GROUP_READY was told */
+  zke_group_fn listener;
+  void *context;
+};
+
+/* ---- members ---- */
+
+/* The number of a member's znode; false: it is none. */
+static bool member_number(const zke_config_node *n, int32_t *number) {
+  size_t kind = strlen(GROUP_KIND);
+  const char *name = n->name;
+  if (strncmp(name, "_c_", 3) != 0 || n->stat.ephemeralOwner == 0) return false;
+  if (strlen(name) <= GUID_END) return false;
+  if (name[GUID_END] != '-' ||
+      strncmp(name + GUID_END + 1, GROUP_KIND, kind) != 0)
+    return false;
+  const char *digits = name + GUID_END + 1 + kind;
+  size_t minus = *digits == '-', count = strspn(digits + minus, "0123456789");
+  if (count < 10 || digits[minus + count]) return false;
+  long long value = strtoll(digits, NULL, 10);
+  *number = (int32_t)value;
+  return value >= INT32_MIN && value <= INT32_MAX;
+}
+
+static bool member_is(const zke_config_node *n) {
+  int32_t number;
+  return member_number(n, &number);
+}
+
+/* What a node says of its member.  identity: room for the line's text. */
+static zke_party member_party(const zke_config_node *n, char *identity) {
+  const char *end = n->len > 0 ? memchr(n->data, '\n', (size_t)n->len) : NULL;
+  char *rest = NULL;
+  zke_party p = {.name = n->name,
+                 .kind = GROUP_KIND,
+                 .held = 1,
+                 .session = n->stat.ephemeralOwner,
+                 .czxid = n->stat.czxid,
+                 .mzxid = n->stat.mzxid,
+                 .queued_ms = n->stat.ctime,
+                 .since_ms = n->stat.ctime,
+                 .data = n->data ? n->data : "",
+                 .len = n->len};
+  identity[0] = '\0';
+  p.identity = identity;
+  if (!end) return p;
+  int64_t pid = strtoll(n->data, &rest, 10);
+  if (rest == n->data || *rest != ' ') return p; /* not written by a group */
+  size_t len = (size_t)(end - rest) - 1;
+  memcpy(identity, rest + 1, len);
+  identity[len] = '\0';
+  p.pid = pid;
+  p.data = end + 1;
+  p.len = n->len - (int)(end + 1 - n->data);
+  return p;
+}
+
+/* Bytes that member_party() may write. */
+static size_t member_room(const zke_config_node *n) {
+  return (size_t)(n->len > 0 ? n->len : 0) + 1;
+}
+
+static int member_order(const void *a, const void *b) {
+  const zke_config_node *x = a, *y = b;
+  int32_t m = 0, n = 0;
+  member_number(x, &m);
+  member_number(y, &n);
+  int32_t by = (int32_t)((uint32_t)m - (uint32_t)n);
+  return by < 0 ? -1 : by > 0 ? 1 : strcmp(x->name, y->name);
+}
+
+/* The members' nodes of a tree, in order; *count of them. */
+static zke_config_node *members_sorted(zke *z, const zke_config_tree *t,
+                                       int *count) {
+  size_t size = ((size_t)t->count + 1) * sizeof(zke_config_node);
+  zke_config_node *nodes = zke_alloc(z, size);
+  int n = 0;
+  for (int i = 0; nodes && i < t->count; i++) {
+    if (member_is(&t->data[i])) nodes[n++] = t->data[i];
+  }
+  if (nodes) qsort(nodes, (size_t)n, sizeof *nodes, member_order);
+  *count = n;
+  return nodes;
+}
+
+/* One block: the list, its parties, their strings. */
+static zke_party_list *members_list(zke *z, const zke_config_tree *t) {
+  int count;
+  zke_config_node *nodes = members_sorted(z, t, &count);
+  if (!nodes) return NULL;
+  size_t size = sizeof(zke_party_list) + (size_t)count * sizeof(zke_party);
+  for (int i = 0; i < count; i++)
+    size += strlen(nodes[i].name) + 1 + 2 * member_room(&nodes[i]);
+  zke_party_list *list = zke_alloc(z, size);
+  if (list) {
+    zke_party *p = (zke_party *)(void *)(list + 1);
+    char *text = (char *)(p + count);
+    list->count = count;
+    list->data = p;
+    for (int i = 0; i < count; i++, p++) {
+      size_t name = strlen(nodes[i].name) + 1, room = member_room(&nodes[i]);
+      *p = member_party(&nodes[i], text);
+      p->name = memcpy(text + room, p->name, name);
+      if (p->len > 0) memcpy(text + room + name, p->data, (size_t)p->len);
+      p->data = text + room + name;
+      text += name + 2 * room;
+    }
+  }
+  zke_free(nodes);
+  return list;
+}
+
+static int members_count(const zke_config_tree *t) {
+  int count = 0;
+  for (int i = 0; t && i < t->count; i++) count += member_is(&t->data[i]);
+  return count;
+}
+
+/* ---- one's own ---- */
+
+/* "<pid> <identity>\n<data>" in one block. */
+static int own_text(zke *z, const void *data, int len, char **out,
+                    int *len_out) {
+  zke_session_list *who = NULL;
+  int rc = zke_session(z, zke_session_id(z), &who);
+  if (rc != ZKE_OK) return rc;
+  size_t room = strlen(who->data[0].identity) + 32;
+  char *text = zke_alloc(z, room + (size_t)len);
+  if (text) {
+    int head = snprintf(text, room, "%" PRId64 " %s", who->data[0].pid,
+                        who->data[0].identity);
+    for (char *p = text; *p; p++) {
+      if (*p == '\n') *p = ' ';
+    }
+    text[head++] = '\n';
+    if (len) memcpy(text + head, data, (size_t)len);
+    *out = text;
+    *len_out = head + len;
+  }
+  zke_free(who);
+  return text ? ZKE_OK : zke_fail(ZKE_NOMEM, "no memory for a member's data");
+}
+
+/* It was taken away. */
+static void own_lose(zke_group *g) {
+  zke_free(g->znode);
+  g->znode = NULL;
+  g->look = false;
+  zke_recipe_tell(&g->v.r, ZKE_GROUP_LOST, 0, NULL, 0);
+}
+
+/* Is it still there?  And watch it. */
+static int own_check(zke_group *g) {
+  if (!g->znode || !g->look) return ZKE_OK;
+  int rc = zke_get(g->v.r.z, g->znode, zke_recipe_watcher, &g->v.r, NULL, NULL,
+                   NULL);
+  if (rc == ZKE_OK) g->look = false;
+  if (rc == ZKE_NONODE) own_lose(g);
+  return rc == ZKE_NONODE ? ZKE_OK : rc;
+}
+
+static int own_none(const zke_group *g) {
+  return zke_fail(ZKE_LOST, "this object is no member of the %s %s", g->place,
+                  g->v.r.path);
+}
+
+/* Delete one's znode; once more where that fails, since nobody else will. */
+static void own_drop(zke_group *g) {
+  if (g->znode && zke_recipe_delete(g->v.r.z, g->znode) != ZKE_OK)
+    zke_recipe_delete(g->v.r.z, g->znode);
+  zke_free(g->znode);
+  g->znode = NULL;
+  g->look = false;
+}
+
+/* Watch what was just made; where that fails, be out again. */
+static int own_begin(zke_group *g) {
+  char sentence[400];
+  g->look = true;
+  int rc = own_check(g);
+  if (rc == ZKE_OK) return g->znode ? ZKE_OK : own_none(g);
+  snprintf(sentence, sizeof sentence, "%s", zke_errmsg());
+  own_drop(g);
+  return zke_fail(rc, "%s", sentence);
+}
+
+typedef struct own_write {
+  const char *path, *text;
+  int len;
+} own_write;
+
+static int own_try_write(zke *z, void *arg) {
+  const own_write *w = arg;
+  return zke_set(z, w->path, w->text, w->len, -1, NULL);
+}
+
+/* ---- the object ---- */
+
+static void group_event(zke_recipe *r, int type, const char *path) {
+  zke_group *g = (zke_group *)r;
+  if (type < 0 || (g->znode && strcmp(path, g->znode) == 0)) g->look = true;
+  zke_view_event(&g->v, type, path);
+}
+
+static int group_step(zke_recipe *r) {
+  int rc = own_check((zke_group *)r);
+  int view = zke_view_step((zke_view *)r);
+  return rc == ZKE_OK ? view : rc;
+}
+
+static void group_ended(zke_recipe *r) {
+  zke_group *g = (zke_group *)r;
+  if (g->znode)
+    own_lose(g);
+  else if (g->v.watching)
+    zke_recipe_tell(r, ZKE_GROUP_LOST, 0, NULL, 0);
+}
+
+/* A member came, went, or has other data. */
+static void group_say(zke_view *v, const zke_config_node *before,
+                      const zke_config_node *now) {
+  zke_group *g = (zke_group *)v;
+  const zke_config_node *n = now ? now : before;
+  if (!member_is(n)) return;
+  char *identity = zke_alloc(v->r.z, member_room(n)), none[1];
+  zke_config_node plain = *n;
+  if (!identity) plain.len = 0; /* tell at least that it came or went */
+  zke_party who = member_party(&plain, identity ? identity : none);
+  g->listener(g,
+              !before ? ZKE_GROUP_JOINED
+              : !now  ? ZKE_GROUP_LEFT
+                      : ZKE_GROUP_CHANGED,
+              &who, g->context);
+  zke_free(identity);
+}
+
+static void group_deliver(zke_recipe *r, int event, int64_t number,
+                          const char *text, int len) {
+  zke_group *g = (zke_group *)r;
+  (void)number, (void)text, (void)len;
+  if (!g->listener) return;
+  if (event == ZKE_VIEW_NEWS)
+    zke_view_deliver(&g->v, group_say);
+  else
+    g->listener(g, event, NULL, g->context);
+}
+
+static void group_quit(zke_recipe *r) { own_drop((zke_group *)r); }
+
+static void group_destroy(zke_recipe *r) {
+  zke_group *g = (zke_group *)r;
+  zke_view_free(&g->v);
+  zke_free(g->znode);
+  zke_free(g->place);
+}
+
+static const zke_recipe_class group_class = {.name = "group",
+                                             .event = group_event,
+                                             .step = group_step,
+                                             .ended = group_ended,
+                                             .deliver = group_deliver,
+                                             .quit = group_quit,
+                                             .destroy = group_destroy};
+
+int zke_group_new(zke *z, const char *path, const zke_group_options *options,
+                  zke_group **group_out) {
+  zke_group_options o = {.size = sizeof o};
+  zke_recipe *r = NULL;
+  if (!group_out) return zke_fail(ZKE_BADARGUMENTS, "group_out is NULL");
+  *group_out = NULL;
+  if (options && options->size != sizeof o)
+    return zke_fail(ZKE_BADARGUMENTS,
+                    "the options' size is not this version's");
+  if (options) o = *options;
+  int rc = zke_recipe_new(z, path, &group_class, sizeof(zke_group), &r);
+  if (rc != ZKE_OK) return rc;
+  zke_group *g = (zke_group *)r;
+  const char *place = o.place ? o.place : "group";
+  g->v.levels = 1;
+  g->v.listens = o.listener != NULL;
+  g->listener = o.listener;
+  g->context = o.context;
+  g->place = zke_alloc(z, strlen(place) + 1);
+  if (!g->place) {
+    zke_recipe_free(r);
+    return zke_fail(ZKE_NOMEM, "no memory for a group");
+  }
+  memcpy(g->place, place, strlen(place));
+  *group_out = g;
+  return ZKE_OK;
+}
+
+void zke_group_free(zke_group *group) { zke_recipe_free((zke_recipe *)group); }
+
+/* ---- in and out ---- */
+
+static int group_check_data(const void *data, int len) {
+  if (len >= 0 && (data || !len)) return ZKE_OK;
+  return zke_fail(ZKE_BADARGUMENTS, "data of length %d", len);
+}
+
+/* Make one's znode. */
+static int group_join(zke_group *g, const char *text, int len,
+                      int64_t deadline_ms) {
+  zke_recipe *r = &g->v.r;
+  int rc = zke_recipe_place(r->z, r->path, g->place, ZKE_CONTAINER, NULL,
+                            deadline_ms);
+  if (rc == ZKE_OK)
+    rc = zke_recipe_create(r->z, r->path, g->place, GROUP_KIND, text, len,
+                           ZKE_EPHEMERAL_SEQUENTIAL, deadline_ms, &g->znode,
+                           NULL);
+  return rc == ZKE_OK ? own_begin(g) : rc;
+}
+
+int zke_group_join(zke_group *group, const void *data, int len,
+                   int64_t deadline_ms) {
+  char *text = NULL;
+  int rc = group_check_data(data, len);
+  if (rc == ZKE_OK) rc = zke_recipe_enter((zke_recipe *)group);
+  if (rc != ZKE_OK) return rc;
+  zke_recipe *r = &group->v.r;
+  if (group->znode)
+    rc = zke_fail(ZKE_MISUSE, "this object is a member of the %s %s already",
+                  group->place, r->path);
+  if (rc == ZKE_OK) rc = own_text(r->z, data, len, &text, &len);
+  if (rc == ZKE_OK) rc = group_join(group, text, len, deadline_ms);
+  zke_free(text);
+  return zke_recipe_leave(r, rc);
+}
+
+static int group_update(zke_group *g, const void *data, int len,
+                        int64_t deadline_ms) {
+  char *text = NULL;
+  if (!g->znode) return own_none(g);
+  int rc = own_text(g->v.r.z, data, len, &text, &len);
+  if (rc != ZKE_OK) return rc;
+  own_write w = {g->znode, text, len};
+  rc = zke_retry(g->v.r.z, own_try_write, &w, deadline_ms);
+  zke_free(text);
+  if (rc != ZKE_NONODE) return rc;
+  own_lose(g);
+  return own_none(g);
+}
+
+int zke_group_update(zke_group *group, const void *data, int len,
+                     int64_t deadline_ms) {
+  int rc = group_check_data(data, len);
+  if (rc == ZKE_OK) rc = zke_recipe_enter((zke_recipe *)group);
+  if (rc != ZKE_OK) return rc;
+  return zke_recipe_leave(&group->v.r,
+                          group_update(group, data, len, deadline_ms));
+}
+
+static int group_leave(zke_group *g) {
+  if (!g->znode) return own_none(g);
+  int rc = zke_recipe_delete(g->v.r.z, g->znode);
+  if (rc != ZKE_OK) return rc;
+  zke_remove_watch(g->v.r.z, g->znode, ZKE_WATCH_DATA, zke_recipe_watcher,
+                   &g->v.r);
+  zke_free(g->znode);
+  g->znode = NULL;
+  g->look = false;
+  return ZKE_OK;
+}
+
+int zke_group_leave(zke_group *group) {
+  int rc = zke_recipe_enter((zke_recipe *)group);
+  if (rc != ZKE_OK) return rc;
+  return zke_recipe_leave(&group->v.r, group_leave(group));
+}
+
+int zke_group_joined(zke_group *group) {
+  if (zke_recipe_enter((zke_recipe *)group) != ZKE_OK) return 0;
+  int joined = group->znode != NULL;
+  zke_recipe_leave(&group->v.r, ZKE_OK);
+  return joined;
+}
+
+static int group_self(const zke_group *g, char **name_out) {
+  if (!g->znode) return own_none(g);
+  const char *name = strrchr(g->znode, '/') + 1;
+  char *copy = zke_alloc(g->v.r.z, strlen(name) + 1);
+  if (!copy) return zke_fail(ZKE_NOMEM, "no memory for a name");
+  *name_out = memcpy(copy, name, strlen(name));
+  return ZKE_OK;
+}
+
+int zke_group_self(zke_group *group, char **name_out) {
+  if (!name_out) return zke_fail(ZKE_BADARGUMENTS, "name_out is NULL");
+  int rc = zke_recipe_enter((zke_recipe *)group);
+  if (rc != ZKE_OK) return rc;
+  return zke_recipe_leave(&group->v.r, group_self(group, name_out));
+}
+
+/* ---- looking ---- */
+
+/* A path that exists has to be a group's. */
+static int group_check_place(zke_group *g) {
+  zke_recipe *r = &g->v.r;
+  int rc = zke_exists(r->z, r->path, NULL, NULL, NULL);
+  if (rc == ZKE_NONODE) return ZKE_OK;
+  if (rc != ZKE_OK) return rc;
+  return zke_recipe_place(r->z, r->path, g->place, ZKE_CONTAINER, NULL,
+                          ZKE_FOREVER);
+}
+
+static int group_start(zke_group *g) {
+  int rc = g->v.watching ? ZKE_OK : group_check_place(g);
+  if (rc == ZKE_OK) rc = own_check(g);
+  if (rc == ZKE_OK) rc = zke_view_start(&g->v);
+  if (rc != ZKE_OK || g->ready || !g->v.listens) return rc;
+  g->ready = zke_recipe_tell(&g->v.r, ZKE_GROUP_READY, 0, NULL, 0);
+  return ZKE_OK;
+}
+
+int zke_group_start(zke_group *group) {
+  int rc = zke_recipe_enter((zke_recipe *)group);
+  if (rc != ZKE_OK) return rc;
+  return zke_recipe_leave(&group->v.r, group_start(group));
+}
+
+static int group_members(zke_group *g, zke_party_list **list_out) {
+  zke_recipe *r = &g->v.r;
+  zke_config_tree *tree = g->v.tree;
+  int rc = ZKE_OK;
+  if (!g->v.watching) rc = zke_view_read(r->z, r->path, 1, NULL, &tree);
+  if (rc != ZKE_OK) return rc;
+  zke_party_list *list = members_list(r->z, tree);
+  if (!g->v.watching) zke_free(tree);
+  if (!list) return zke_fail(ZKE_NOMEM, "no memory for a list of members");
+  *list_out = list;
+  return ZKE_OK;
+}
+
+int zke_group_members(zke_group *group, zke_party_list **list_out) {
+  if (!list_out) return zke_fail(ZKE_BADARGUMENTS, "list_out is NULL");
+  int rc = zke_recipe_enter((zke_recipe *)group);
+  if (rc != ZKE_OK) return rc;
+  return zke_recipe_leave(&group->v.r, group_members(group, list_out));
+}
+
+/* ---- waiting ---- */
+
+static int group_enough(zke_recipe *r) {
+  const zke_group *g = (const zke_group *)r;
+  return members_count(g->v.tree) >= g->wanted ? ZKE_OK : 1;
+}
+
+/* "waited for 3 members of the group /g; 2 are there: a (pid 7), b (pid 8)" */
+static int group_say_missing(zke_group *g) {
+  char text[400] = "";
+  zke_party_list *list = members_list(g->v.r.z, g->v.tree);
+  int count = members_count(g->v.tree);
+  size_t at = 0;
+  for (int i = 0; list && i < count && at < sizeof text; i++) {
+    at += (size_t)snprintf(text + at, sizeof text - at,
+                           "%s%s (pid %" PRId64 ")", i ? ", " : ": ",
+                           list->data[i].identity, list->data[i].pid);
+  }
+  zke_free(list);
+  return zke_fail(ZKE_OPERATIONTIMEOUT,
+                  "waited for %d members of the %s %s; %d are there%s",
+                  g->wanted, g->place, g->v.r.path, count, text);
+}
+
+static int group_wait(zke_group *g, int members, int64_t deadline_ms) {
+  bool fresh = !g->v.watching;
+  int rc = group_start(g);
+  if (rc != ZKE_OK) return rc;
+  if (!fresh) g->v.all = g->v.r.changed = true; /* memory may be behind */
+  g->wanted = members;
+  rc = zke_recipe_await(&g->v.r, group_enough, deadline_ms);
+  if (rc == ZKE_OPERATIONTIMEOUT && group_enough(&g->v.r) != ZKE_OK)
+    rc = group_say_missing(g);
+  return rc;
+}
+
+int zke_group_wait(zke_group *group, int members, int64_t deadline_ms) {
+  if (members < 0)
+    return zke_fail(ZKE_BADARGUMENTS, "%d members are waited for", members);
+  int rc = zke_recipe_enter((zke_recipe *)group);
+  if (rc != ZKE_OK) return rc;
+  zke_recipe *r = &group->v.r;
+  if (group->waiting) {
+    rc = zke_fail(ZKE_MISUSE, "another thread waits with this object for %s",
+                  r->path);
+    return zke_recipe_leave(r, rc);
+  }
+  group->waiting = true;
+  rc = group_wait(group, members, deadline_ms);
+  group->waiting = false;
+  return zke_recipe_leave(r, rc);
+}
+
+int zke_group_cancel(zke_group *group) {
+  return zke_recipe_cancel((zke_recipe *)group);
+}

@@ -1,0 +1,562 @@
+/* names.c - a name service: names that stand for values, or for znodes
+ *
+ * A name's znode and its twin, which bears the binding's id, are made and
+ * deleted in one multi.  So an unbinding names what it unbinds: if its reply
+ * was lost and the name was bound anew, the repetition misses. */
+#ifndef _POSIX_C_SOURCE
+#define _POSIX_C_SOURCE 200809L /* gmtime_r */
+#endif
+
+#include "names.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define NAMES_PLACE "names"
+#define NAMES_TWIN "_c_"
+
+enum { NAMES_ID = 64, AGAIN = 1 };
+
+struct zke_names {
+  zke_recipe r;
+  const char *wanted; /* the path that a blocking call waits for, or NULL */
+  bool there;         /* it was seen */
+};
+
+/* ---- bindings ---- */
+
+/* Is it the name of a binding, and not of its twin? */
+static bool name_is_plain(const char *name) {
+  return strncmp(name, NAMES_TWIN, strlen(NAMES_TWIN)) != 0;
+}
+
+static int name_check(const char *name) {
+  if (!name) return zke_fail(ZKE_BADARGUMENTS, "the name is NULL");
+  if (!*name || strchr(name, '/') || !name_is_plain(name))
+    return zke_fail(ZKE_BADARGUMENTS, "'%s' cannot be a name", name);
+  return ZKE_OK;
+}
+
+/* A binding as it was read, and its id, which is empty for one that was made
+ * by other means. */
+typedef struct bound {
+  zke_binding b;
+  char id[NAMES_ID];
+  int version;
+} bound;
+
+/* Read "<id> <session> <pid> <identity>\n": false: it is not that. */
+static bool bound_head(bound *o, char *text, char *end) {
+  char *space = memchr(text, ' ', (size_t)(end - text)), *at;
+  if (!space || space - text >= NAMES_ID || strncmp(text, "id-", 3) != 0)
+    return false;
+  uint64_t session = strtoull(space + 1, &at, 16);
+  if (at == space + 1 || *at != ' ') return false;
+  int64_t pid = strtoll(at + 1, &at, 10);
+  if (*at != ' ' || at >= end) return false;
+  memcpy(o->id, text, (size_t)(space - text));
+  o->id[space - text] = '\0';
+  o->b.session = (int64_t)session;
+  o->b.pid = pid;
+  o->b.identity = at + 1;
+  *end = '\0';
+  return true;
+}
+
+/* Take a znode's data apart; the text is cut into strings. */
+static void bound_parse(bound *o, const char *name, char *data, int len,
+                        const zke_stat *stat) {
+  char *end = len > 0 ? memchr(data, '\n', (size_t)len) : NULL;
+  *o = (bound){.b = {.name = name,
+                     .value = data ? data : "",
+                     .len = len > 0 ? len : 0,
+                     .token = stat->czxid,
+                     .since_ms = stat->ctime,
+                     .ephemeral = stat->ephemeralOwner != 0,
+                     .session = stat->ephemeralOwner,
+                     .identity = ""},
+               .version = stat->version};
+  if (!end || !bound_head(o, data, end)) return;
+  o->b.value = end + 1;
+  o->b.len = len - (int)(end + 1 - data);
+}
+
+static size_t bound_bytes(const zke_binding *b) {
+  return strlen(b->name) + strlen(b->identity) + (size_t)b->len + 3;
+}
+
+/* Copy a binding and its strings; returns the place behind these. */
+static char *bound_copy(zke_binding *to, const zke_binding *b, char *text) {
+  size_t name = strlen(b->name) + 1, identity = strlen(b->identity) + 1;
+  *to = *b;
+  to->name = memcpy(text, b->name, name);
+  to->identity = memcpy(text + name, b->identity, identity);
+  to->value = text + name + identity;
+  if (b->len) memcpy(text + name + identity, b->value, (size_t)b->len);
+  return text + bound_bytes(b);
+}
+
+/* Read a name's binding, whose strings lie in *data. */
+static int bound_read(zke *z, const char *path, bound *o, char **data) {
+  int len = 0;
+  zke_stat stat;
+  *data = NULL;
+  int rc = zke_get(z, path, NULL, NULL, data, &len, &stat);
+  if (rc == ZKE_OK) bound_parse(o, strrchr(path, '/') + 1, *data, len, &stat);
+  return rc;
+}
+
+/* "the name /names/x is bound by backup (pid 12) since 2026-11-20T12:00:00Z" */
+static int bound_say(const bound *o, const char *path) {
+  char when[32];
+  struct tm utc;
+  time_t seconds = (time_t)(o->b.since_ms / 1000);
+  gmtime_r(&seconds, &utc);
+  strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  if (!o->id[0])
+    return zke_fail(ZKE_HELD, "the name %s is bound since %s", path, when);
+  return zke_fail(ZKE_HELD,
+                  "the name %s is bound by %s (pid %" PRId64 ") since %s", path,
+                  o->b.identity, o->b.pid, when);
+}
+
+/* ---- the object ---- */
+
+/* Look for the name that is waited for. */
+static int names_step(zke_recipe *r) {
+  zke_names *n = (zke_names *)r;
+  if (!n->wanted || n->there) return ZKE_OK;
+  int rc = zke_exists(r->z, n->wanted, zke_recipe_watcher, r, NULL);
+  n->there = rc == ZKE_OK;
+  return rc == ZKE_NONODE ? ZKE_OK : rc;
+}
+
+static const zke_recipe_class names_class = {.name = "name service",
+                                             .step = names_step};
+
+int zke_names_new(zke *z, const char *path, zke_names **names_out) {
+  zke_recipe *r = NULL;
+  if (!names_out) return zke_fail(ZKE_BADARGUMENTS, "names_out is NULL");
+  *names_out = NULL;
+  int rc = zke_recipe_new(z, path, &names_class, sizeof(zke_names), &r);
+  *names_out = (zke_names *)r;
+  return rc;
+}
+
+void zke_names_free(zke_names *names) { zke_recipe_free((zke_recipe *)names); }
+
+/* A path that exists has to be a directory of names. */
+static int names_check_place(zke_names *n) {
+  int rc = zke_exists(n->r.z, n->r.path, NULL, NULL, NULL);
+  if (rc == ZKE_NONODE) return ZKE_OK;
+  if (rc != ZKE_OK) return rc;
+  return zke_recipe_place(n->r.z, n->r.path, NAMES_PLACE, ZKE_CONTAINER, NULL,
+                          ZKE_FOREVER);
+}
+
+/* What the calls begin with: the mutex, and the name's path in one block. */
+static int names_enter(zke_names *names, const char *name, char **path) {
+  int rc = name_check(name);
+  if (rc == ZKE_OK) rc = zke_recipe_enter((zke_recipe *)names);
+  if (rc != ZKE_OK) return rc;
+  *path = zke_recipe_path(names->r.z, names->r.path, name);
+  if (*path) return ZKE_OK;
+  rc = zke_fail(ZKE_NOMEM, "no memory for a path");
+  return zke_recipe_leave(&names->r, rc);
+}
+
+static int names_leave(zke_names *names, char *path, int rc) {
+  zke_free(path);
+  return zke_recipe_leave(&names->r, rc);
+}
+
+/* ---- changing ---- */
+
+typedef struct names_change {
+  zke_names *n;
+  const char *path; /* of the name */
+  int mode;
+  bool make, replace; /* a new binding; in the place of one */
+  int64_t token;      /* that one's, or 0 */
+  int64_t hit;        /* what the last try was about to unbind */
+  char id[NAMES_ID];  /* of the new one */
+  char *text, *twin;  /* its data and its twin's path */
+  int len;
+  int64_t made; /* the new one's token */
+  bool unsure;  /* the last try may have done it */
+} names_change;
+
+static char *names_twin(const zke_names *n, const char *id) {
+  char name[NAMES_ID + 8];
+  snprintf(name, sizeof name, NAMES_TWIN "%.*s", NAMES_ID, id);
+  return zke_recipe_path(n->r.z, n->r.path, name);
+}
+
+/* "<id> <session> <pid> <identity>\n<value>"
+ *
+ * No other binding has the id: no two live objects have an address in common,
+ * and any binding changes the directory. */
+static int names_text(names_change *c, const void *value, int len) {
+  zke *z = c->n->r.z;
+  zke_stat directory;
+  zke_session_list *who = NULL;
+  int rc = zke_exists(z, c->n->r.path, NULL, NULL, &directory);
+  if (rc == ZKE_OK) rc = zke_session(z, zke_session_id(z), &who);
+  if (rc != ZKE_OK) return rc;
+  snprintf(c->id, NAMES_ID, "id-%" PRIx64 "-%" PRIx64 "-%" PRIx64,
+           (uint64_t)zke_session_id(z), (uint64_t)(uintptr_t)c->n,
+           (uint64_t)directory.pzxid);
+  size_t room = strlen(who->data[0].identity) + NAMES_ID + 64;
+  char *text = zke_alloc(z, room + (size_t)len);
+  c->twin = names_twin(c->n, c->id);
+  if (text) {
+    c->len = snprintf(text, room, "%s %" PRIx64 " %" PRId64 " %s", c->id,
+                      (uint64_t)who->data[0].id, who->data[0].pid,
+                      who->data[0].identity);
+    for (char *p = text; *p; p++) {
+      if (*p == '\n') *p = ' ';
+    }
+    text[c->len++] = '\n';
+    if (len) memcpy(text + c->len, value, (size_t)len);
+    c->len += len;
+  }
+  c->text = text;
+  zke_free(who);
+  if (c->text && c->twin) return ZKE_OK;
+  return zke_fail(ZKE_NOMEM, "no memory for a binding");
+}
+
+/* The operations: unbind what was read, bind the new.  Those that delete come
+ * first.  A znode without a twin is known by its version alone. */
+static int names_multi(names_change *c, const bound *old, const char *twin) {
+  zke_op ops[4];
+  zke_op_result results[4] = {{0}};
+  int n = 0;
+  if (old && twin) zke_op_delete(&ops[n++], twin, -1);
+  if (old) zke_op_delete(&ops[n++], c->path, old->version);
+  if (c->make) {
+    zke_op_create(&ops[n++], c->path, c->text, c->len, ZKE_OPEN_ACL, c->mode);
+    zke_op_create(&ops[n++], c->twin, "", 0, ZKE_OPEN_ACL, c->mode);
+  }
+  int rc = zke_multi(c->n->r.z, ops, n, results);
+  if (rc == ZKE_OK && c->make) c->made = results[n - 2].stat.czxid;
+  zke_results_clear(results, n);
+  if (rc == ZKE_NONODE || rc == ZKE_NODEEXISTS || rc == ZKE_BADVERSION)
+    return AGAIN; /* somebody was faster: look again */
+  return rc;
+}
+
+/* Unbind what was read and, where that is asked for, bind anew. */
+static int names_exchange(names_change *c, const bound *old) {
+  zke *z = c->n->r.z;
+  char *twin = NULL;
+  int rc = ZKE_OK;
+  if (old->id[0]) {
+    twin = names_twin(c->n, old->id);
+    if (!twin) return zke_fail(ZKE_NOMEM, "no memory for a path");
+    rc = zke_exists(z, twin, NULL, NULL, NULL);
+  }
+  bool has = twin && rc == ZKE_OK;
+  if (rc == ZKE_OK || rc == ZKE_NONODE)
+    rc = names_multi(c, old, has ? twin : NULL);
+  zke_free(twin);
+  return rc;
+}
+
+/* The name is bound: is that the new binding, or the one to replace, or does
+ * it stand in the way? */
+static int names_try_bound(names_change *c, const bound *old) {
+  if (c->make && strcmp(old->id, c->id) == 0) {
+    c->made = old->b.token; /* a lost reply's */
+    return ZKE_OK;
+  }
+  bool meant = c->replace && (!c->token || c->token == old->b.token);
+  if (c->unsure && !c->make && c->hit != old->b.token)
+    return ZKE_OK; /* the lost try has unbound; this is another one */
+  if (!meant) return bound_say(old, c->path);
+  c->hit = old->b.token;
+  return names_exchange(c, old);
+}
+
+/* The name is free. */
+static int names_try_free(names_change *c) {
+  if (!c->replace) return names_multi(c, NULL, NULL);
+  if (c->unsure && !c->make) return ZKE_OK;
+  return zke_fail(ZKE_NONODE, "the name %s is not bound", c->path);
+}
+
+static int names_try(zke *z, void *arg) {
+  names_change *c = arg;
+  bound old;
+  char *data;
+  int rc = bound_read(z, c->path, &old, &data);
+  if (rc == ZKE_OK)
+    rc = names_try_bound(c, &old);
+  else if (rc == ZKE_NONODE)
+    rc = names_try_free(c);
+  zke_free(data);
+  c->unsure = c->unsure || rc == ZKE_CONNECTIONLOSS;
+  return rc;
+}
+
+/* Make the directory where it is needed, and change, until that is decided. */
+static int names_do(names_change *c, const void *value, int len,
+                    int64_t deadline_ms) {
+  zke_recipe *r = &c->n->r;
+  int rc = AGAIN;
+  while (rc == AGAIN) {
+    rc = c->replace ? names_check_place(c->n)
+                    : zke_recipe_place(r->z, r->path, NAMES_PLACE,
+                                       ZKE_CONTAINER, NULL, deadline_ms);
+    if (rc == ZKE_OK && c->make && !c->text) {
+      rc = names_text(c, value, len);
+      if (rc == ZKE_NONODE && !c->replace) rc = AGAIN; /* no directory */
+      if (rc == ZKE_NONODE)
+        rc = zke_fail(rc, "the name %s is not bound", c->path);
+    }
+    if (rc == ZKE_OK) rc = zke_retry(r->z, names_try, c, deadline_ms);
+  }
+  zke_free(c->text);
+  zke_free(c->twin);
+  return rc;
+}
+
+static int names_check_value(const void *value, int len) {
+  if (len >= 0 && (value || !len)) return ZKE_OK;
+  return zke_fail(ZKE_BADARGUMENTS, "a value of length %d", len);
+}
+
+int zke_names_bind(zke_names *names, const char *name, const void *value,
+                   int len, int ephemeral, int64_t deadline_ms,
+                   int64_t *token_out) {
+  char *path;
+  int rc = names_check_value(value, len);
+  if (rc == ZKE_OK) rc = names_enter(names, name, &path);
+  if (rc != ZKE_OK) return rc;
+  names_change c = {.n = names,
+                    .path = path,
+                    .make = true,
+                    .mode = ephemeral ? ZKE_EPHEMERAL : ZKE_PERSISTENT};
+  rc = names_do(&c, value, len, deadline_ms);
+  if (rc == ZKE_OK && token_out) *token_out = c.made;
+  return names_leave(names, path, rc);
+}
+
+int zke_names_rebind(zke_names *names, const char *name, int64_t token,
+                     const void *value, int len, int ephemeral,
+                     int64_t deadline_ms, int64_t *token_out) {
+  char *path;
+  int rc = names_check_value(value, len);
+  if (rc == ZKE_OK) rc = names_enter(names, name, &path);
+  if (rc != ZKE_OK) return rc;
+  names_change c = {.n = names,
+                    .path = path,
+                    .make = true,
+                    .replace = true,
+                    .token = token,
+                    .mode = ephemeral ? ZKE_EPHEMERAL : ZKE_PERSISTENT};
+  rc = names_do(&c, value, len, deadline_ms);
+  if (rc == ZKE_OK && token_out) *token_out = c.made;
+  return names_leave(names, path, rc);
+}
+
+int zke_names_unbind(zke_names *names, const char *name, int64_t token,
+                     int64_t deadline_ms) {
+  char *path;
+  int rc = names_enter(names, name, &path);
+  if (rc != ZKE_OK) return rc;
+  names_change c = {.n = names, .path = path, .replace = true, .token = token};
+  return names_leave(names, path, names_do(&c, NULL, 0, deadline_ms));
+}
+
+/* ---- looking ---- */
+
+static int names_lookup(zke_names *n, const char *path, zke_binding **out) {
+  bound o;
+  char *data;
+  int rc = bound_read(n->r.z, path, &o, &data);
+  if (rc == ZKE_OK) {
+    zke_binding *b = zke_alloc(n->r.z, sizeof *b + bound_bytes(&o.b));
+    if (b)
+      bound_copy(b, &o.b, (char *)(b + 1));
+    else
+      rc = zke_fail(ZKE_NOMEM, "no memory for a binding");
+    *out = b;
+  }
+  zke_free(data);
+  if (rc != ZKE_NONODE) return rc;
+  return zke_fail(rc, "the name %s is not bound", path);
+}
+
+int zke_names_lookup(zke_names *names, const char *name,
+                     zke_binding **binding_out) {
+  char *path;
+  zke_binding *b = NULL;
+  if (!binding_out) return zke_fail(ZKE_BADARGUMENTS, "binding_out is NULL");
+  int rc = names_enter(names, name, &path);
+  if (rc != ZKE_OK) return rc;
+  rc = names_lookup(names, path, &b);
+  if (rc == ZKE_OK) *binding_out = b;
+  return names_leave(names, path, rc);
+}
+
+/* What a snapshot of name and znode says; AGAIN: the name stands for another
+ * one now. */
+static int names_resolved(const zke_binding *b, const char *path,
+                          const zke_op_result *name,
+                          const zke_op_result *node) {
+  if (name->rc != ZKE_OK && name->rc != ZKE_NONODE) return name->rc;
+  if (name->rc == ZKE_NONODE || name->stat.czxid != b->token ||
+      name->len < b->len ||
+      memcmp(name->data + name->len - b->len, b->value, (size_t)b->len) != 0)
+    return AGAIN;
+  if (node->rc == ZKE_OK) return ZKE_OK;
+  return zke_fail(node->rc, "the name %s stands for %s: %s", path, b->value,
+                  zke_error_text(node->rc));
+}
+
+/* One look: the name, then both in one snapshot. */
+static int names_resolve(zke_names *n, const char *path, zke_op_result *out) {
+  zke_binding *b = NULL;
+  zke_op ops[2];
+  zke_op_result results[2] = {{0}};
+  int rc = names_lookup(n, path, &b);
+  if (rc != ZKE_OK) return rc;
+  zke_op_get(&ops[0], path);
+  zke_op_get(&ops[1], b->value);
+  if (b->value[0] == '/' && strlen(b->value) == (size_t)b->len)
+    rc = zke_multi_read(n->r.z, ops, 2, results);
+  else
+    rc = ZKE_MARSHALLINGERROR;
+  if (rc == ZKE_MARSHALLINGERROR)
+    rc = zke_fail(ZKE_BADARGUMENTS, "the name %s stands for no path: %s", path,
+                  b->value);
+  if (rc == ZKE_OK) rc = names_resolved(b, path, &results[0], &results[1]);
+  if (rc == ZKE_OK) {
+    *out = results[1];
+    results[1].data = NULL;
+  }
+  zke_results_clear(results, 2);
+  zke_free(b);
+  return rc;
+}
+
+int zke_names_resolve(zke_names *names, const char *name, char **data_out,
+                      int *len_out, zke_stat *stat_out) {
+  char *path;
+  zke_op_result node = {0};
+  int rc = names_enter(names, name, &path);
+  if (rc != ZKE_OK) return rc;
+  do {
+    rc = names_resolve(names, path, &node);
+  } while (rc == AGAIN);
+  if (rc == ZKE_OK && len_out) *len_out = node.len;
+  if (rc == ZKE_OK && stat_out) *stat_out = node.stat;
+  if (rc == ZKE_OK && data_out) {
+    *data_out = node.data;
+    node.data = NULL;
+  }
+  zke_results_clear(&node, 1);
+  return names_leave(names, path, rc);
+}
+
+/* Make a list of a directory's tree: the bindings' strings are cut out of
+ * copies of the nodes' data. */
+static int names_list(zke_names *n, const zke_config_tree *t,
+                      zke_binding_list **out) {
+  size_t size =
+      sizeof(zke_binding_list) + (size_t)t->count * sizeof(zke_binding);
+  for (int i = 0; i < t->count; i++) {
+    const zke_config_node *node = &t->data[i];
+    size += strlen(node->name) + (node->len > 0 ? (size_t)node->len : 0) + 2;
+  }
+  zke_binding_list *list = zke_alloc(n->r.z, size);
+  if (!list) return zke_fail(ZKE_NOMEM, "no memory for a list of names");
+  zke_binding *b = (zke_binding *)(void *)(list + 1);
+  char *text = (char *)(b + t->count);
+  list->data = b;
+  for (int i = 0; i < t->count; i++) {
+    const zke_config_node *node = &t->data[i];
+    size_t len = node->len > 0 ? (size_t)node->len : 0;
+    size_t name = strlen(node->name) + 1;
+    bound o;
+    if (!*node->name || !name_is_plain(node->name)) continue;
+    memcpy(text, node->name, name);
+    if (len) memcpy(text + name, node->data, len);
+    bound_parse(&o, text, text + name, node->len, &node->stat);
+    b[list->count++] = o.b;
+    text += name + len + 1;
+  }
+  *out = list;
+  return ZKE_OK;
+}
+
+int zke_names_list(zke_names *names, zke_binding_list **list_out) {
+  zke_config_tree *tree = NULL;
+  if (!list_out) return zke_fail(ZKE_BADARGUMENTS, "list_out is NULL");
+  int rc = zke_recipe_enter((zke_recipe *)names);
+  if (rc != ZKE_OK) return rc;
+  rc = names_check_place(names);
+  if (rc == ZKE_OK)
+    rc = zke_view_read(names->r.z, names->r.path, 1, NULL, &tree);
+  if (rc == ZKE_OK) rc = names_list(names, tree, list_out);
+  zke_free(tree);
+  return zke_recipe_leave(&names->r, rc);
+}
+
+/* ---- waiting ---- */
+
+static int names_there(zke_recipe *r) {
+  return ((const zke_names *)r)->there ? ZKE_OK : 1;
+}
+
+/* Until it is bound and was read. */
+static int names_wait(zke_names *n, const char *path, int64_t deadline_ms,
+                      zke_binding **out) {
+  int rc = ZKE_NONODE;
+  while (rc == ZKE_NONODE) {
+    n->there = false;
+    n->r.changed = true; /* a step looks */
+    rc = zke_recipe_await(&n->r, names_there, deadline_ms);
+    if (rc == ZKE_OK) rc = names_lookup(n, path, out);
+  }
+  if (rc == ZKE_OPERATIONTIMEOUT && !n->there)
+    return zke_fail(rc, "the name %s was not bound until the deadline", path);
+  return rc;
+}
+
+int zke_names_wait(zke_names *names, const char *name, int64_t deadline_ms,
+                   zke_binding **binding_out) {
+  char *path;
+  zke_binding *b = NULL;
+  int rc = names_enter(names, name, &path);
+  if (rc != ZKE_OK) return rc;
+  if (names->wanted) {
+    rc = zke_fail(ZKE_MISUSE, "another thread waits with this object for %s",
+                  names->wanted);
+    return names_leave(names, path, rc);
+  }
+  rc = names_check_place(names);
+  names->wanted = path;
+  if (rc == ZKE_OK) rc = names_wait(names, path, deadline_ms, &b);
+  names->wanted = NULL;
+  if (!names->r.ended) {
+    char sentence[400];
+    snprintf(sentence, sizeof sentence, "%s", zke_errmsg());
+    zke_remove_watch(names->r.z, path, ZKE_WATCH_DATA, zke_recipe_watcher,
+                     &names->r);
+    if (rc != ZKE_OK) zke_fail(rc, "%s", sentence);
+  }
+  if (rc == ZKE_OK && binding_out)
+    *binding_out = b;
+  else
+    zke_free(b);
+  return names_leave(names, path, rc);
+}
+
+int zke_names_cancel(zke_names *names) {
+  return zke_recipe_cancel((zke_recipe *)names);
+}

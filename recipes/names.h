@@ -1,0 +1,173 @@
+/* names.h - a name service: names that stand for values, or for znodes
+ *
+ *     zke_names *names;
+ *     zke_names_new(z, "/names", &names);
+ *     if (zke_names_bind(names, "printer", "10.0.0.7:631", 12, 0, deadline,
+ *                        &token) != ZKE_OK)
+ *       fprintf(stderr, "%s\n", zke_errmsg());       (bound by whom)
+ *
+ *     zke_binding *b;
+ *     if (zke_names_lookup(names, "printer", &b) == ZKE_OK) use(b->value);
+ *     zke_free(b);
+ *     zke_names_unbind(names, "printer", token, deadline);
+ *     zke_names_free(names);
+ *
+ * LAYOUT:
+ *
+ *     /names                    container, data "zkembed names"
+ *       printer                 "<id> <session> <pid> <identity>", and on the
+ *                               next line the value
+ *       _c_<id>                 the same binding, so that what was meant to
+ *                               unbind it hits no later one
+ *
+ * A child that was made by other means is a name as well, with all of its data
+ * for the value and nobody for the binder.
+ *
+ * IF THE PROCESS DIES: both nodes come and go in one step, so a name is bound
+ * or not.  A plain binding stays until it is unbound; an ephemeral one goes
+ * with its session.
+ *
+ * WHO IS WOKEN: those in zke_names_wait() for that very name.  To be told of
+ * every change, watch the directory with config.h.
+ *
+ * LOSING THE SESSION unbinds what it bound as ephemeral.
+ *
+ * FENCING: a binding's token is the zxid of its making, greater than those of
+ * all bindings before.
+ */
+#ifndef ZKEMBED_RECIPES_NAMES_H
+#define ZKEMBED_RECIPES_NAMES_H
+
+#include "config.h"
+#include "support.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct zke_names zke_names;
+
+/* What a name stands for. */
+typedef struct zke_binding {
+  const char *name;
+  const char *value; /* followed by a NUL that is not counted */
+  int len;
+  int64_t token;    /* of this binding */
+  int64_t since_ms; /* when it was made, ms since 1970 */
+  int ephemeral;    /* 1: it goes with the session */
+  int64_t session;  /* whose it is; of a plain one: whose it was */
+  int64_t pid;      /* in its own PID namespace; for display */
+  const char *identity;
+} zke_binding;
+
+/* One block, released by zke_free(); sorted by name. */
+typedef struct zke_binding_list {
+  int count;
+  const zke_binding *data;
+} zke_binding_list;
+
+/* zke_names_new - an object for one directory of names; touches nothing
+ *
+ *   path       of the directory; made as a container by the first binding
+ *   names_out  out, not NULL; NULL on failure
+ *
+ * Returns ZKE_OK, ZKE_BADARGUMENTS, or what the handle's state asks for.
+ * Threads: any.  In a callback: yes.  Since 0.1. */
+ZKE_API int zke_names_new(zke *z, const char *path, zke_names **names_out);
+
+/* zke_names_free - release the object; NULL is fine.  What was bound stays.
+ * Threads: any, while no other call on it runs.  In a callback: yes. */
+ZKE_API void zke_names_free(zke_names *names);
+
+/* zke_names_bind - let a free name stand for a value
+ *
+ *   name         a znode's name: without '/', not beginning with "_c_"
+ *   value,len    NULL and 0 for nothing
+ *   ephemeral    1: until the session ends; 0: until it is unbound
+ *   deadline_ms  of zke_now(), for repeating what got no reply
+ *   token_out    out: this binding's token
+ *
+ * Returns ZKE_OK, or
+ *   ZKE_HELD          the name is bound; the sentence says by whom, since when
+ *   ZKE_OTHERKIND     the path is no directory of names
+ *   ZKE_BADARGUMENTS  the name, or len is negative
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ZKE_API int zke_names_bind(zke_names *names, const char *name,
+                           const void *value, int len, int ephemeral,
+                           int64_t deadline_ms, int64_t *token_out);
+
+/* zke_names_rebind - put another binding in the place of one, in one step
+ *
+ *   token  of the binding to replace; 0: whoever's it is
+ *
+ * The rest is as for zke_names_bind().  Returns ZKE_OK, or
+ *   ZKE_NONODE  the name is not bound
+ *   ZKE_HELD    it is bound otherwise; the sentence says by whom, since when
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ZKE_API int zke_names_rebind(zke_names *names, const char *name, int64_t token,
+                             const void *value, int len, int ephemeral,
+                             int64_t deadline_ms, int64_t *token_out);
+
+/* zke_names_unbind - free a name
+ *
+ *   token  of the binding to end; 0: whoever's it is
+ *
+ * Returns ZKE_OK, ZKE_NONODE where it is not bound, or ZKE_HELD where it is
+ * bound otherwise.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ZKE_API int zke_names_unbind(zke_names *names, const char *name, int64_t token,
+                             int64_t deadline_ms);
+
+/* zke_names_lookup - what a name stands for
+ *
+ *   binding_out  out, not NULL: one block
+ *
+ * Returns ZKE_OK, or ZKE_NONODE where it is not bound.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ZKE_API int zke_names_lookup(zke_names *names, const char *name,
+                             zke_binding **binding_out);
+
+/* zke_names_resolve - the znode whose path the name stands for
+ *
+ * Name and znode are read in one snapshot.  Outputs as of zke_get().
+ *
+ * Returns ZKE_OK, or
+ *   ZKE_NONODE        the name is not bound, or the znode is missing
+ *   ZKE_BADARGUMENTS  the value is not a path
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ZKE_API int zke_names_resolve(zke_names *names, const char *name,
+                              char **data_out, int *len_out,
+                              zke_stat *stat_out);
+
+/* zke_names_list - all bindings, of one moment
+ *
+ *   list_out  out, not NULL: one block
+ *
+ * Returns ZKE_OK, or ZKE_OTHERKIND.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ZKE_API int zke_names_list(zke_names *names, zke_binding_list **list_out);
+
+/* zke_names_wait - until a name is bound
+ *
+ *   deadline_ms  of zke_now(); ZKE_FOREVER
+ *   binding_out  out: one block; may be NULL
+ *
+ * Returns ZKE_OK, or
+ *   ZKE_OPERATIONTIMEOUT  at the deadline
+ *   ZKE_CANCELLED         zke_names_cancel()
+ *   ZKE_OTHERKIND         the path is no directory of names
+ *   ZKE_MISUSE            another thread waits with this object
+ *   ZKE_INVALIDSTATE      the session has ended
+ * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
+ZKE_API int zke_names_wait(zke_names *names, const char *name,
+                           int64_t deadline_ms, zke_binding **binding_out);
+
+/* zke_names_cancel - the blocking call on it returns ZKE_CANCELLED; where none
+ * is running, the next one.  Threads: any.  Blocks: no. */
+ZKE_API int zke_names_cancel(zke_names *names);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
