@@ -17,7 +17,8 @@
 #   make bench         times the engine against plain SQL; QUICK=1: briefly
 #   make check         headers, symbols, layers, format, documents and so on;
 #                      check-NAME: one of CHECKS below
-#   make lint          gcc -fanalyzer, clang-tidy and cppcheck find nothing
+#   make lint          gcc -fanalyzer, clang-tidy and cppcheck find nothing;
+#                      LINT=zkembed.c: in that file
 #   make valgrind      the quick tests under valgrind; VALGRIND_TESTS=…
 #   make mutate        wrong lines in the engine are noticed by the quick tests:
 #                      LINES=50 SEED=1
@@ -48,7 +49,7 @@ WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wundef \
   -Wwrite-strings -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wcast-qual \
   $(if $(WERROR),-Werror)
 
-FAST_TESTS = wait file watch tree fork thread session path multi acl memory
+FAST_TESTS = file watch tree fork thread session path multi acl memory
 CHECKS = headers symbols layers format docs sqlite-version install \
   $(if $(SQLITE),,twice)
 
@@ -88,6 +89,8 @@ RECIPE_HEADERS := $(wildcard recipes/*.h)
 RECIPE_ARCHIVE = $(if $(RECIPE_SOURCES),$(BUILD)/libzkembed-recipes.a)
 RECIPE_SHARED = \
   $(if $(RECIPE_SOURCES),$(BUILD)/libzkembed-recipes.so.$(VERSION))
+CONFIGS = $(BUILD)/zkembed.pc \
+  $(if $(RECIPE_SOURCES),$(BUILD)/zkembed-recipes.pc)
 COMMAND_SOURCES := $(wildcard shell/*.c)
 COMMAND = $(if $(COMMAND_SOURCES),$(BUILD)/zke)
 
@@ -102,8 +105,8 @@ export BUILD CC LIBS MAKE SAN SQLITE_CFLAGS
 # ---- libraries -------------------------------------------------------------
 
 .PHONY: all
-all: $(ARCHIVE) $(SHARED) $(BUILD)/zkembed.pc $(RECIPE_ARCHIVE) \
-  $(RECIPE_SHARED) $(COMMAND)
+all: $(ARCHIVE) $(SHARED) $(RECIPE_ARCHIVE) $(RECIPE_SHARED) $(CONFIGS) \
+  $(COMMAND)
 
 .DELETE_ON_ERROR:
 .SUFFIXES:
@@ -133,13 +136,19 @@ $(SHARED): $(BUILD)/zkembed.lo $(SQLITE_OBJECT)
 	ln -sf $(@F) $(BUILD)/libzkembed.so
 
 # Written each time, since PREFIX may have changed.
-.PHONY: $(BUILD)/zkembed.pc
+.PHONY: $(CONFIGS)
 $(BUILD)/zkembed.pc: | $(BUILD)
 	@printf '%s\n' 'prefix=$(PREFIX)' 'includedir=$(INCLUDEDIR)' \
 	  'libdir=$(LIBDIR)' '' 'Name: zkembed' \
 	  "Description: ZooKeeper's tree of znodes in one SQLite file" \
 	  'Version: $(VERSION)' 'Cflags: -I$${includedir}' \
 	  'Libs: -L$${libdir} -lzkembed' 'Libs.private: $(strip $(LIBS))' >$@
+
+$(BUILD)/zkembed-recipes.pc: | $(BUILD)
+	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' '' \
+	  'Name: zkembed-recipes' 'Description: Recipes over zkembed' \
+	  'Version: $(VERSION)' 'Requires: zkembed' \
+	  'Libs: -L$${libdir} -lzkembed-recipes' 'Libs.private: -lpthread' >$@
 
 # ---- recipes and the command, once they have sources -----------------------
 
@@ -177,7 +186,7 @@ install: all
 	$(INSTALL) -m 644 $(ARCHIVE) $(SHARED) $(RECIPE_ARCHIVE) $(RECIPE_SHARED) \
 	  $(DESTDIR)$(LIBDIR)
 	cp -P $(LINKS:%=$(BUILD)/%) $(DESTDIR)$(LIBDIR)
-	$(INSTALL) -m 644 $(BUILD)/zkembed.pc $(DESTDIR)$(LIBDIR)/pkgconfig
+	$(INSTALL) -m 644 $(CONFIGS) $(DESTDIR)$(LIBDIR)/pkgconfig
 ifneq ($(RECIPE_HEADERS),)
 	$(INSTALL) -d $(DESTDIR)$(INCLUDEDIR)/zkembed
 	$(INSTALL) -m 644 $(RECIPE_HEADERS) $(DESTDIR)$(INCLUDEDIR)/zkembed
@@ -197,7 +206,7 @@ endif
 
 INSTALLED = $(INCLUDEDIR)/zkembed.h \
   $(RECIPE_HEADERS:recipes/%=$(INCLUDEDIR)/zkembed/%) \
-  $(addprefix $(LIBDIR)/,$(LINKS) pkgconfig/zkembed.pc \
+  $(addprefix $(LIBDIR)/,$(LINKS) $(CONFIGS:$(BUILD)/%=pkgconfig/%) \
     $(notdir $(ARCHIVE) $(SHARED) $(RECIPE_ARCHIVE) $(RECIPE_SHARED))) \
   $(COMMAND:$(BUILD)/%=$(BINDIR)/%) \
   $(MAN1:doc/%=$(MANDIR)/man1/%) $(MAN3:doc/%=$(MANDIR)/man3/%)
@@ -242,15 +251,17 @@ $(TEST_PROGRAMS) $(BUILD)/test/worker: $(BUILD)/test/%: test/%.c \
   $(SQLITE_OBJECT)
 	$(CC) $(TEST_CFLAGS) $(LINK) -o $@ $< $(TEST_LINKED) $(CHECK_LIBS) $(LIBS)
 
-# test_power and the long form of it have an engine that checkpoints after a few
-# pages; the long form tries the usual one too.
+# These and the long form of test_power have an engine that checkpoints after a
+# few pages; the long form tries the usual one too.
 POWER_OBJECTS = $(patsubst %,$(BUILD)/test/%.o,powervfs powerloss walreset)
 POWER_ENGINE = $(BUILD)/test/zkembed-power.o
 POWER_NORMAL = $(BUILD)/test/power_normal
 
-$(BUILD)/test/test_power: private OBJECTS = \
+POWER_TESTS = $(BUILD)/test/test_power $(BUILD)/test/test_power_recipes
+
+$(POWER_TESTS): private OBJECTS = \
   $(POWER_OBJECTS) $(POWER_ENGINE) $(SQLITE_OBJECT)
-$(BUILD)/test/test_power: $(POWER_OBJECTS) $(POWER_ENGINE)
+$(POWER_TESTS): $(POWER_OBJECTS) $(POWER_ENGINE)
 
 $(POWER_NORMAL): test/test_power.c $(TEST_HEADERS) $(POWER_OBJECTS) \
   $(OBJECTS) $(TEST_COMMON) $(RECIPE_ARCHIVE)
@@ -273,8 +284,9 @@ powerloss: FETCH = sqlite check
 powerloss: export CUTS := $(CUTS)
 powerloss: export EVERY := $(EVERY)
 powerloss: export COMMITS := $(COMMITS)
-powerloss: $(BUILD)/test/test_power $(POWER_NORMAL)
+powerloss: $(POWER_TESTS) $(POWER_NORMAL)
 	$(BUILD)/test/test_power
+	$(BUILD)/test/test_power_recipes
 	$(POWER_NORMAL) cuts
 
 # Processes that are killed: an engine that checkpoints often and looks for the
@@ -336,7 +348,7 @@ TEST_TARGETS = test test-fast $(TESTS:%=test-%)
 .PHONY: $(TEST_TARGETS) test-programs test-tsan
 $(TEST_TARGETS) test-programs: FETCH = sqlite check shell
 
-test: $(TEST_PROGRAMS) $(TEST_NEEDS)
+test: $(TEST_PROGRAMS) $(TEST_NEEDS) $(ARCHIVE)
 	@sh test/run.sh $(TEST_PROGRAMS) test/check_docs.sh
 
 test-fast: $(FAST_TESTS:%=$(BUILD)/test/test_%) $(TEST_NEEDS)
@@ -351,10 +363,10 @@ test-tsan:
 test-programs: $(TEST_PROGRAMS) $(TEST_NEEDS)
 
 # By valgrind: each test is a process that fails if anything is found in it.
-VALGRIND_TESTS = $(filter-out wait thread,$(FAST_TESTS))
+VALGRIND_TESTS = $(filter-out thread,$(FAST_TESTS))
 VALGRIND = valgrind --quiet --error-exitcode=99 --leak-check=full \
   --show-leak-kinds=definite,indirect --errors-for-leak-kinds=definite \
-  --track-fds=no
+  --suppressions=test/valgrind.supp
 .PHONY: valgrind
 valgrind: FETCH = sqlite check shell valgrind
 valgrind: build/deps/valgrind $(VALGRIND_TESTS:%=$(BUILD)/test/test_%) \
@@ -445,8 +457,9 @@ $(FUZZ_TARGETS:%=fuzz-%): fuzz-%: build/fuzz/%
 
 # ---- demo and bench --------------------------------------------------------
 
-$(BUILD)/wordcount: doc/examples/wordcount.c zkembed.h $(OBJECTS)
-	$(CC) $(PROGRAM_CFLAGS) $(LINK) -o $@ $< $(OBJECTS) $(LIBS)
+$(BUILD)/wordcount: doc/examples/wordcount.c $(RECIPE_HEADERS) zkembed.h \
+  $(RECIPE_ARCHIVE) $(OBJECTS)
+	$(CC) $(PROGRAM_CFLAGS) $(LINK) -o $@ $< $(RECIPE_ARCHIVE) $(OBJECTS) $(LIBS)
 
 .PHONY: demo bench
 demo bench: FETCH = sqlite
@@ -455,9 +468,11 @@ demo: $(BUILD)/wordcount
 	@rm -rf $(BUILD)/demo.db*
 	LC_ALL=C $(BUILD)/wordcount $(BUILD)/demo.db
 
-$(BUILD)/bench: test/bench.c test/bench_raw.c $(wildcard test/bench*.h) \
-  zkembed.h $(OBJECTS)
-	$(CC) $(TEST_CFLAGS) $(LINK) -o $@ $(filter %.c,$^) $(OBJECTS) $(LIBS)
+$(BUILD)/bench: test/bench.c test/bench_recipes.c test/bench_raw.c \
+  $(wildcard test/bench*.h) $(RECIPE_HEADERS) zkembed.h $(RECIPE_ARCHIVE) \
+  $(OBJECTS)
+	$(CC) $(TEST_CFLAGS) $(LINK) -o $@ $(filter %.c,$^) $(RECIPE_ARCHIVE) \
+	  $(OBJECTS) $(LIBS)
 
 bench: $(BUILD)/bench
 	$(BUILD)/bench
@@ -475,6 +490,7 @@ check check-headers: build/deps/c++
 check check-format: build/deps/clang-format
 check check-install: build/deps/pkg-config all
 check check-symbols: all
+check check-docs: $(ARCHIVE) $(RECIPE_ARCHIVE)
 check check-twice: $(BUILD)/zkembed.lo $(SQLITE_OBJECT)
 
 check: deps-sqlite
@@ -487,7 +503,7 @@ $(CHECK_TARGETS): check-%: deps-sqlite
 .PHONY: lint
 lint: FETCH = sqlite clang-tidy cppcheck
 lint: build/deps/clang-tidy build/deps/cppcheck | $(BUILD)
-	@sh test/run.sh test/lint.sh
+	@LINT="$(LINT)" sh test/run.sh test/lint.sh
 
 .PHONY: format clean
 format: FETCH = clang-format

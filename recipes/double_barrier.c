@@ -268,14 +268,14 @@ static void change_check(change *c, const char *directory, const char *name) {
   if (op) zke_op_check(op, path, -1);
 }
 
-/* Do it and release it.  AGAIN: the picture has changed. */
+/* Do it and release it.  AGAIN: the picture has changed.  (ZKE_NOTEMPTY is no
+ * such case: only a foreigner's child has children, and it would stay so.) */
 static int change_do(change *c) {
   int rc = c->no_memory ? ZKE_NOMEM : zke_multi(c->z, c->ops, c->count, NULL);
   for (int i = 0; i < c->count; i++)
     zke_free((void *)(uintptr_t)c->ops[i].path);
   zke_free(c->ops);
-  return rc == ZKE_NONODE || rc == ZKE_BADVERSION || rc == ZKE_NOTEMPTY ? AGAIN
-                                                                        : rc;
+  return rc == ZKE_NONODE || rc == ZKE_BADVERSION ? AGAIN : rc;
 }
 
 /* ---- the round ---- */
@@ -701,19 +701,22 @@ static int stay_look(zke_double_barrier *b) {
   return rc;
 }
 
-/* Delete one's child of `ready`: alone where another is seen to stay, else
- * together with `ready`.  So the last one's leaving is the end. */
+/* Delete one's child of `ready`: alone where another member is seen to stay,
+ * else together with `ready` and what foreigners have put there.  So the last
+ * one's leaving is the end. */
 static int stay_depart_once(zke_double_barrier *b, const picture *p) {
   const char *other = NULL;
   change c;
   if (p->round != b->round || !names_have(p->inside, b->name)) return ZKE_OK;
-  for (int i = 0; i < p->inside->count && !other; i++) {
-    if (strcmp(p->inside->data[i], b->name) != 0) other = p->inside->data[i];
+  for (int i = 0; i < p->count && !other; i++) {
+    const zke_party *m = &p->members[i];
+    bool stays = picture_inside(p, m) && strcmp(m->name, b->name) != 0;
+    if (stays) other = m->name;
   }
+  if (!other) return picture_bury(p, b->r.z, b->r.path, b->ready);
   change_new(&c, b->r.z, 2);
-  if (other) change_check(&c, b->ready, other);
+  change_check(&c, b->ready, other);
   change_delete(&c, b->ready, b->name, -1);
-  if (!other) change_delete(&c, b->r.path, "ready", -1);
   return change_do(&c);
 }
 

@@ -69,6 +69,13 @@ static void election_determined(zke_election *e, bool asked) {
   }
 }
 
+/* The candidacy has failed. */
+static void election_fail(zke_election *e) {
+  if (e->state != ZKE_ELECTION_FAILED)
+    election_tell(e, ZKE_ELECTION_FAILURE, 0);
+  e->state = ZKE_ELECTION_FAILED;
+}
+
 /* ---- taking office ---- */
 
 typedef struct election_word {
@@ -177,7 +184,7 @@ static int election_step(zke_recipe *r) {
 
 static void election_event(zke_recipe *r, int type, const char *path) {
   zke_election *e = (zke_election *)r;
-  if (strcmp(path, e->leader) == 0)
+  if (!*path || strcmp(path, e->leader) == 0) /* none: an overflow */
     e->word_watched = false;
   else if (type == ZKE_EVENT_DELETED && e->l.state == ZKE_LINE_WAITING)
     e->again = true;
@@ -218,7 +225,11 @@ static int election_quit(zke_election *e) {
   return rc;
 }
 
-static void election_going(zke_recipe *r) { election_quit((zke_election *)r); }
+/* Nobody can repeat it: so twice, should it fail. */
+static void election_going(zke_recipe *r) {
+  if (election_quit((zke_election *)r) != ZKE_OK)
+    election_quit((zke_election *)r);
+}
 
 static void election_destroy(zke_recipe *r) {
   zke_free(((zke_election *)r)->leader);
@@ -271,11 +282,11 @@ void zke_election_free(zke_election *e) { zke_recipe_free((zke_recipe *)e); }
 
 /* ---- in and out ---- */
 
-static int election_enter(zke_election *e) {
+static int election_enter(zke_election *e, int64_t deadline_ms) {
   int rc = zke_recipe_enter((zke_recipe *)e);
   if (rc != ZKE_OK || e->l.placed) return rc;
   rc = zke_recipe_place(e->l.r.z, e->l.r.path, ELECTION_PLACE, ZKE_CONTAINER,
-                        NULL, ZKE_FOREVER);
+                        NULL, deadline_ms);
   if (rc != ZKE_OK) return zke_recipe_leave(&e->l.r, rc);
   e->l.placed = true;
   return ZKE_OK;
@@ -303,20 +314,19 @@ static int election_offer(zke_election *e) {
     election_tell(e, ZKE_ELECTION_OFFER_COMPLETE, 0);
     election_determined(e, true);
   } else {
-    e->state = ZKE_ELECTION_FAILED;
-    election_tell(e, ZKE_ELECTION_FAILURE, 0);
+    election_fail(e);
   }
   return rc;
 }
 
 int zke_election_volunteer(zke_election *e) {
-  int rc = election_enter(e);
+  int rc = election_enter(e, ZKE_FOREVER);
   if (rc != ZKE_OK) return rc;
   return election_leave(e, election_offer(e));
 }
 
 int zke_election_lead(zke_election *e, int64_t deadline_ms) {
-  int rc = election_enter(e);
+  int rc = election_enter(e, deadline_ms);
   if (rc != ZKE_OK) return rc;
   if (e->l.state == ZKE_LINE_HELD)
     rc = zke_line_check(&e->l);
@@ -324,6 +334,7 @@ int zke_election_lead(zke_election *e, int64_t deadline_ms) {
     rc = election_offer(e);
   if (rc == ZKE_OK && e->l.state != ZKE_LINE_HELD)
     rc = zke_line_acquire(&e->l, deadline_ms);
+  if (rc == ZKE_LOST && e->state != ZKE_ELECTION_STOP) election_fail(e);
   return election_leave(e, rc);
 }
 

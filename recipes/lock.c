@@ -4,6 +4,7 @@
  * counting of a reentrant one, the listener, stealing and breaking. */
 #include "lock.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define LOCK_PLACE "lock"
@@ -85,17 +86,18 @@ void zke_lock_free(zke_lock *lock) { zke_recipe_free((zke_recipe *)lock); }
 static bool lock_again(zke_lock *lock, int *rc) {
   if (lock->l.state != ZKE_LINE_HELD || !lock->reentrant) return false;
   *rc = zke_line_check(&lock->l);
-  if (*rc == ZKE_OK) lock->count++;
+  if (*rc == ZKE_OK) lock->count += lock->count ? 1 : 2; /* start was one */
   return true;
 }
 
 /* What acquire, try and start begin with: a place for locks. */
-static int lock_enter(zke_lock *lock) {
+static int lock_enter(zke_lock *lock, int64_t deadline_ms) {
   int rc = zke_recipe_enter((zke_recipe *)lock);
   if (rc != ZKE_OK) return rc;
+  if (lock->l.state != ZKE_LINE_HELD) lock->count = 0;
   if (lock->l.placed) return ZKE_OK;
   rc = zke_recipe_place(lock->l.r.z, lock->l.r.path, LOCK_PLACE, ZKE_CONTAINER,
-                        NULL, ZKE_FOREVER);
+                        NULL, deadline_ms);
   if (rc != ZKE_OK) return zke_recipe_leave(&lock->l.r, rc);
   lock->l.placed = true;
   return ZKE_OK;
@@ -109,21 +111,21 @@ static int lock_leave(zke_lock *lock, int rc) {
 }
 
 int zke_lock_acquire(zke_lock *lock, int64_t deadline_ms) {
-  int rc = lock_enter(lock);
+  int rc = lock_enter(lock, deadline_ms);
   if (rc != ZKE_OK) return rc;
   if (!lock_again(lock, &rc)) rc = zke_line_acquire(&lock->l, deadline_ms);
   return lock_leave(lock, rc);
 }
 
 int zke_lock_try(zke_lock *lock) {
-  int rc = lock_enter(lock);
+  int rc = lock_enter(lock, ZKE_FOREVER);
   if (rc != ZKE_OK) return rc;
   if (!lock_again(lock, &rc)) rc = zke_line_try(&lock->l);
   return lock_leave(lock, rc);
 }
 
 int zke_lock_start(zke_lock *lock) {
-  int rc = lock_enter(lock);
+  int rc = lock_enter(lock, ZKE_FOREVER);
   if (rc != ZKE_OK) return rc;
   if (!lock_again(lock, &rc)) rc = zke_line_join(&lock->l, false, ZKE_FOREVER);
   return lock_leave(lock, rc);
@@ -229,7 +231,7 @@ static int lock_steal(zke_lock *lock) {
 }
 
 int zke_lock_steal(zke_lock *lock) {
-  int rc = lock_enter(lock);
+  int rc = lock_enter(lock, ZKE_FOREVER);
   if (rc != ZKE_OK) return rc;
   if (lock->l.state == ZKE_LINE_HELD || lock->l.blocking) {
     rc = zke_fail(ZKE_MISUSE, "this lock %s object is in use", lock->l.r.path);
@@ -250,6 +252,16 @@ int zke_lock_break(zke *z, const char *path, int64_t token) {
 
 /* ---- the simplest use ---- */
 
+/* A failure of the function's own goes before that of the release. */
+static int lock_do_held(zke_lock *lock, zke_lock_do_fn fn, void *arg) {
+  char sentence[512];
+  int rc = fn(lock->l.r.z, zke_lock_token(lock), arg);
+  if (rc != ZKE_OK) snprintf(sentence, sizeof sentence, "%s", zke_errmsg());
+  int released = zke_lock_release(lock);
+  if (rc == ZKE_OK) return released;
+  return released == ZKE_OK ? rc : zke_fail(rc, "%s", sentence);
+}
+
 int zke_lock_do(zke *z, const char *base, const char *name, int64_t deadline_ms,
                 zke_lock_do_fn fn, void *arg) {
   zke_lock *lock = NULL;
@@ -262,11 +274,7 @@ int zke_lock_do(zke *z, const char *base, const char *name, int64_t deadline_ms,
   rc = zke_lock_new(z, path, NULL, &lock);
   zke_free(path);
   if (rc == ZKE_OK) rc = zke_lock_acquire(lock, deadline_ms);
-  if (rc == ZKE_OK) {
-    rc = fn(z, zke_lock_token(lock), arg);
-    int released = zke_lock_release(lock);
-    if (rc == ZKE_OK) rc = released;
-  }
+  if (rc == ZKE_OK) rc = lock_do_held(lock, fn, arg);
   zke_lock_free(lock);
   return rc;
 }

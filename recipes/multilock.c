@@ -196,12 +196,12 @@ static int multilock_step(zke_recipe *r) {
 
 /* ---- the object ---- */
 
-/* Any change of an entry uses up its watch. */
+/* Any change of an entry uses up its watch, an overflow all of them. */
 static void multilock_event(zke_recipe *r, int type, const char *path) {
   zke_multilock *ml = (zke_multilock *)r;
   (void)type;
   for (int i = 0; ml->own && i < ml->own->count; i++) {
-    if (strcmp(path, ml->own->data[i]) == 0) ml->own_watched = false;
+    if (!*path || strcmp(path, ml->own->data[i]) == 0) ml->own_watched = false;
   }
 }
 
@@ -331,12 +331,12 @@ void zke_multilock_free(zke_multilock *ml) {
 
 /* ---- in ---- */
 
-static int multilock_place(zke_multilock *ml) {
+static int multilock_place(zke_multilock *ml, int64_t deadline_ms) {
   int rc = ZKE_OK;
   for (int i = 0; i < ml->count && rc == ZKE_OK; i++) {
     const multilock_seat *seat = &ml->seats[i];
     rc = zke_recipe_place(ml->r.z, seat->path, multilock_places[seat->kind],
-                          ZKE_CONTAINER, NULL, ZKE_FOREVER);
+                          ZKE_CONTAINER, NULL, deadline_ms);
   }
   return rc;
 }
@@ -354,7 +354,7 @@ static int multilock_make(zke_multilock *ml, const char *state,
                           text, len};
   }
   for (int i = 0; i < ZKE_RETRIES && rc == ZKE_NONODE; i++) {
-    rc = multilock_place(ml);
+    rc = multilock_place(ml, deadline_ms);
     if (rc == ZKE_OK)
       rc = zke_recipe_create_all(z, seats, ml->count, deadline_ms, &ml->own,
                                  &ml->czxid);
@@ -366,11 +366,11 @@ static int multilock_make(zke_multilock *ml, const char *state,
 
 static int multilock_join(zke_multilock *ml, bool blocking,
                           int64_t deadline_ms) {
-  if (ml->state == ZKE_LINE_LOST) {
+  if (ml->state == ZKE_LINE_LOST && !ml->blocking) {
     int rc = multilock_leave(ml);
     if (rc != ZKE_OK) return rc;
   }
-  if (ml->state != ZKE_LINE_OUT) {
+  if (ml->state != ZKE_LINE_OUT || ml->blocking) {
     return zke_fail(ZKE_MISUSE, "this multilock %s object is in use",
                     ml->r.path);
   }

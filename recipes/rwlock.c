@@ -76,20 +76,31 @@ static int rwlock_write(zke *z, const char *path, const char *data, int len,
   return rc;
 }
 
-/* Ask one holder, and watch it; ZKE_NONODE: its znode has gone. */
-static int rwlock_ask(zke_rwlock *rw, const char *path) {
-  zke *z = rw->l.r.z;
+typedef struct rwlock_request {
+  zke_rwlock *rw;
+  const char *path;
+} rwlock_request;
+
+static int rwlock_try_ask(zke *z, void *arg) {
+  const rwlock_request *q = arg;
   int rc = ZKE_BADVERSION;
   while (rc == ZKE_BADVERSION) {
     char *data = NULL;
     int len;
     zke_stat stat;
-    rc = zke_get(z, path, zke_recipe_watcher, &rw->l.r, &data, &len, &stat);
+    rc = zke_get(z, q->path, zke_recipe_watcher, &q->rw->l.r, &data, &len,
+                 &stat);
     if (rc == ZKE_OK && !rwlock_asks(data, len))
-      rc = rwlock_write(z, path, data, len, stat.version);
+      rc = rwlock_write(z, q->path, data, len, stat.version);
     zke_free(data);
   }
   return rc;
+}
+
+/* Ask one holder, and watch it; ZKE_NONODE: its znode has gone. */
+static int rwlock_ask(zke_rwlock *rw, const char *path) {
+  rwlock_request q = {rw, path};
+  return zke_retry(rw->l.r.z, rwlock_try_ask, &q, ZKE_FOREVER);
 }
 
 /* Has a holder whose znode has gone changed its mode?  Then its session has
@@ -150,15 +161,18 @@ static int rwlock_step(zke_recipe *r) {
 
 static void rwlock_event(zke_recipe *r, int type, const char *path) {
   zke_rwlock *rw = (zke_rwlock *)r;
-  if (type == ZKE_EVENT_CHANGED && rw->l.znode &&
-      strcmp(path, rw->l.znode) == 0) {
-    rw->look = true;
-  }
+  bool written = type == ZKE_EVENT_CHANGED && rw->l.znode &&
+                 strcmp(path, rw->l.znode) == 0;
+  if (written || !*path) rw->look = true; /* an overflow may have hidden it */
   zke_line_event(&rw->l, path);
 }
 
 static void rwlock_ended(zke_recipe *r) { zke_line_ended((zke_line *)r); }
-static void rwlock_quit(zke_recipe *r) { zke_line_quit((zke_line *)r); }
+
+/* Nobody can repeat it: so twice, should it fail. */
+static void rwlock_quit(zke_recipe *r) {
+  if (zke_line_quit((zke_line *)r) != ZKE_OK) zke_line_quit((zke_line *)r);
+}
 
 static void rwlock_destroy(zke_recipe *r) {
   zke_free(((zke_rwlock *)r)->asked);
@@ -214,21 +228,21 @@ void zke_rwlock_free(zke_rwlock *rw) { zke_recipe_free((zke_recipe *)rw); }
 /* ---- in and out ---- */
 
 /* See to the place. */
-static int rwlock_enter(zke_rwlock *rw) {
+static int rwlock_enter(zke_rwlock *rw, int64_t deadline_ms) {
   int rc = zke_recipe_enter((zke_recipe *)rw);
   if (rc != ZKE_OK || rw->l.placed) return rc;
   rc = zke_recipe_place(rw->l.r.z, rw->l.r.path, RWLOCK_PLACE, ZKE_CONTAINER,
-                        NULL, ZKE_FOREVER);
+                        NULL, deadline_ms);
   if (rc != ZKE_OK) return zke_recipe_leave(&rw->l.r, rc);
   rw->l.placed = true;
   return ZKE_OK;
 }
 
 /* And note the mode of a new contender. */
-static int rwlock_enter_as(zke_rwlock *rw, int mode) {
+static int rwlock_enter_as(zke_rwlock *rw, int mode, int64_t deadline_ms) {
   if (mode != ZKE_RWLOCK_READ && mode != ZKE_RWLOCK_WRITE)
     return zke_fail(ZKE_BADARGUMENTS, "unknown mode %d", mode);
-  int rc = rwlock_enter(rw);
+  int rc = rwlock_enter(rw, deadline_ms);
   if (rc != ZKE_OK) return rc;
   if (rw->asked || (rw->l.znode && rw->l.kind != mode)) {
     rc = zke_fail(ZKE_MISUSE, "this rwlock %s object is in use", rw->l.r.path);
@@ -248,19 +262,19 @@ static int rwlock_leave(zke_rwlock *rw, int rc) {
 }
 
 int zke_rwlock_acquire(zke_rwlock *rw, int mode, int64_t deadline_ms) {
-  int rc = rwlock_enter_as(rw, mode);
+  int rc = rwlock_enter_as(rw, mode, deadline_ms);
   if (rc != ZKE_OK) return rc;
   return rwlock_leave(rw, zke_line_acquire(&rw->l, deadline_ms));
 }
 
 int zke_rwlock_try(zke_rwlock *rw, int mode) {
-  int rc = rwlock_enter_as(rw, mode);
+  int rc = rwlock_enter_as(rw, mode, ZKE_FOREVER);
   if (rc != ZKE_OK) return rc;
   return rwlock_leave(rw, zke_line_try(&rw->l));
 }
 
 int zke_rwlock_start(zke_rwlock *rw, int mode) {
-  int rc = rwlock_enter_as(rw, mode);
+  int rc = rwlock_enter_as(rw, mode, ZKE_FOREVER);
   if (rc != ZKE_OK) return rc;
   return rwlock_leave(rw, zke_line_join(&rw->l, false, ZKE_FOREVER));
 }
@@ -496,7 +510,7 @@ static int rwlock_revoke(zke_rwlock *rw, int64_t deadline_ms, bool insist) {
 }
 
 int zke_rwlock_revoke(zke_rwlock *rw, int64_t deadline_ms, int insist) {
-  int rc = rwlock_enter(rw);
+  int rc = rwlock_enter(rw, ZKE_FOREVER);
   if (rc != ZKE_OK) return rc;
   if (rw->asked || rw->l.znode)
     rc = zke_fail(ZKE_MISUSE, "this rwlock %s object is in use", rw->l.r.path);

@@ -16,7 +16,7 @@
  *       _c_<guid>-__READ__0000000000    reads
  *       _c_<guid>-__READ__0000000001    reads
  *       _c_<guid>-__WRIT__0000000002    waits for both, watching ...01
- *       _c_<guid>-__READ__0000000003    waits, watching the writer: none starves
+ *       _c_<guid>-__READ__0000000003    waits for the writer: none starves
  *
  * A reader waits for the nearest writer before it, a writer for everything
  * before it.
@@ -142,7 +142,8 @@ ZKE_API int zke_rwlock_op(zke_rwlock *rw, zke_op *op);
  *
  * Returns ZKE_OK once all that held the lock at the call have gone (others
  * may hold it by then), ZKE_OPERATIONTIMEOUT naming one that has stayed,
- * ZKE_CANCELLED (in both cases the request stays), ZKE_MISUSE.
+ * ZKE_CANCELLED (in both cases the request stays, unless the holder was just
+ * taking office and wrote over it), ZKE_MISUSE, ZKE_OTHERKIND.
  * Threads: any.  Blocks: until the deadline. */
 ZKE_API int zke_rwlock_revoke(zke_rwlock *rw, int64_t deadline_ms, int insist);
 

@@ -61,12 +61,12 @@ static int semaphore_read(zke *z, const char *path, int *limit,
 
 /* The limit there, made where it is missing. */
 static int semaphore_place(zke *z, const char *path, int mode, int limit,
-                           int *found, zke_stat *stat) {
+                           int64_t deadline_ms, int *found, zke_stat *stat) {
   char more[32];
   int rc = semaphore_read(z, path, found, stat);
   if (rc != ZKE_NONODE || limit == 0) return rc;
   snprintf(more, sizeof more, "limit %d\n", limit);
-  rc = zke_recipe_place(z, path, SEMAPHORE_PLACE, mode, more, ZKE_FOREVER);
+  rc = zke_recipe_place(z, path, SEMAPHORE_PLACE, mode, more, deadline_ms);
   return rc == ZKE_OK ? semaphore_read(z, path, found, stat) : rc;
 }
 
@@ -89,7 +89,8 @@ static int semaphore_try_change(zke *z, void *arg) {
   char text[64];
   int found;
   zke_stat stat;
-  int rc = semaphore_place(z, c->path, ZKE_PERSISTENT, c->limit, &found, &stat);
+  int rc = semaphore_place(z, c->path, ZKE_PERSISTENT, c->limit, 0, &found,
+                           &stat); /* once: the whole is tried again */
   if (rc != ZKE_OK || found == c->limit) return rc;
   int len = snprintf(text, sizeof text, SEMAPHORE_MARK "%d\n", c->limit);
   return zke_set(z, c->path, text, len, stat.version, NULL);
@@ -185,12 +186,13 @@ void zke_semaphore_free(zke_semaphore *sem) {
 /* ---- in and out ---- */
 
 /* See to the place: is the limit there the one stated, and wide enough? */
-static int semaphore_agree(zke_semaphore *sem, int permits) {
+static int semaphore_agree(zke_semaphore *sem, int permits,
+                           int64_t deadline_ms) {
   zke_line *l = &sem->l;
   int found;
   zke_stat stat;
   int rc = semaphore_place(l->r.z, l->r.path, ZKE_CONTAINER, sem->stated,
-                           &found, &stat);
+                           deadline_ms, &found, &stat);
   if (rc != ZKE_OK) return rc;
   if (!l->placed && sem->stated && sem->stated != found) {
     return zke_fail(ZKE_LIMIT, "the semaphore %s has a limit of %d, not of %d",
@@ -215,7 +217,7 @@ static int semaphore_join(zke_semaphore *sem, int how, int permits,
     if (rc != ZKE_OK) return rc;
   }
   if (l->state == ZKE_LINE_OUT) {
-    int rc = semaphore_agree(sem, permits);
+    int rc = semaphore_agree(sem, permits, deadline_ms);
     if (rc != ZKE_OK) return rc;
     l->weight = permits;
   }

@@ -28,9 +28,9 @@
  * refused; who states none takes what is there.  zke_semaphore_resize()
  * changes it: those that wait go on under the new one, those that hold keep
  * what they have, and one whose turn had come under the old limit, though it
- * has not looked yet, may still come in.  A container goes when it has been empty for a while, and a
- * changed limit with it; one that is to stay is made by
- * zke_semaphore_resize() before anybody uses it.
+ * has not looked yet, may still come in.  A container goes when it has been
+ * empty for a while, and a changed limit with it; one that is to stay is made
+ * by zke_semaphore_resize() before anybody uses it.
  *
  * IF THE PROCESS DIES, holding or waiting, all its permits go with its
  * session, in one step, and who waits for them is told by the kernel.  Before

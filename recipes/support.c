@@ -78,8 +78,8 @@ static void retry_sleep(int64_t ms) {
 int zke_retry(zke *z, zke_retry_fn fn, void *arg, int64_t deadline_ms) {
   int rc = fn(z, arg);
   for (int i = 1; i <= ZKE_RETRIES && retry_is_due(rc); i++) {
-    int64_t left = deadline_ms - zke_now(z), pause = i * RETRY_PAUSE_MS;
-    if (deadline_ms != ZKE_FOREVER && left <= pause) break;
+    int64_t pause = i * RETRY_PAUSE_MS;
+    if (deadline_ms <= zke_now(z) + pause) break;
     retry_sleep(pause);
     rc = fn(z, arg);
   }
@@ -148,7 +148,6 @@ int zke_ensure_path(zke *z, const char *path, int mode, int64_t deadline_ms) {
 typedef struct znode_place {
   const char *path, *kind, *more;
   int mode;
-  int64_t deadline_ms;
 } znode_place;
 
 /* "zkembed lock\nlimit 3\n" in one block. */
@@ -193,23 +192,24 @@ static int znode_see_to(zke *z, void *arg) {
   if (rc == ZKE_OK) rc = znode_compare(p, data, len);
   zke_free(data);
   if (rc != ZKE_NONODE && rc != ZKE_NODEEXISTS) return rc;
+  bool missing = rc == ZKE_NONODE;
   text = znode_place_text(z, p);
   if (!text) return ZKE_NOMEM;
-  if (rc == ZKE_NODEEXISTS) {
+  if (!missing) {
     rc = zke_set(z, p->path, text, (int)strlen(text), stat.version, NULL);
   } else {
     retry_node n = {p->path, text, (int)strlen(text), p->mode};
-    rc = retry_ensure(z, &n, p->deadline_ms);
+    rc = retry_ensure(z, &n, 0); /* once: the whole is tried again */
   }
   zke_free(text);
-  return rc == ZKE_OK || rc == ZKE_NONODE || rc == ZKE_BADVERSION
+  return rc == ZKE_OK || rc == ZKE_BADVERSION || (rc == ZKE_NONODE && !missing)
              ? ZKE_RUNTIMEINCONSISTENCY /* look again */
              : rc;
 }
 
 int zke_recipe_place(zke *z, const char *path, const char *kind, int mode,
                      const char *more, int64_t deadline_ms) {
-  znode_place p = {path, kind, more, mode, deadline_ms};
+  znode_place p = {path, kind, more, mode};
   int rc = ZKE_RUNTIMEINCONSISTENCY;
   for (int i = 0; i < ZKE_RETRIES && rc == ZKE_RUNTIMEINCONSISTENCY; i++)
     rc = zke_retry(z, znode_see_to, &p, deadline_ms);
@@ -278,6 +278,17 @@ static int znode_try_create(zke *z, void *arg) {
   return rc;
 }
 
+static int znode_find_made(zke *z, void *arg) { return znode_recover(z, arg); }
+
+/* All tries are used up.  What the last one may have made would stay in
+ * nobody's name: whatever the deadline was, see whether it is there. */
+static int znode_settle(zke *z, zke_retry_fn find, void *made, int rc) {
+  text_error e;
+  text_keep(&e);
+  int found = zke_retry(z, find, made, ZKE_FOREVER);
+  return found == ZKE_OK ? ZKE_OK : text_restore(&e, rc);
+}
+
 int zke_recipe_create(zke *z, const char *directory, const char *place,
                       const char *kind, const void *data, int len, int mode,
                       int64_t deadline_ms, char **path_out,
@@ -298,6 +309,7 @@ int zke_recipe_create(zke *z, const char *directory, const char *place,
     if (i == 0 || rc == ZKE_OK)
       rc = zke_retry(z, znode_try_create, &c, deadline_ms);
   }
+  if (rc != ZKE_OK && c.unsure) rc = znode_settle(z, znode_find_made, &c, rc);
   if (rc == ZKE_OK && path_out)
     *path_out = c.path;
   else
@@ -342,8 +354,10 @@ static int znode_recover_seat(zke *z, znode_creations *c, int i) {
 }
 
 /* They were made all or none; one missing alone was taken away. */
-static int znode_recover_all(zke *z, znode_creations *c) {
+static int znode_recover_all(zke *z, void *arg) {
+  znode_creations *c = arg;
   bool found = false;
+  zke_results_clear(c->made, c->count);
   for (int i = 0; i < c->count; i++) {
     int rc = znode_recover_seat(z, c, i);
     if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
@@ -354,13 +368,10 @@ static int znode_recover_all(zke *z, znode_creations *c) {
 
 static int znode_try_create_all(zke *z, void *arg) {
   znode_creations *c = arg;
-  if (c->unsure) {
-    zke_results_clear(c->made, c->count);
-    int rc = znode_recover_all(z, c);
-    if (rc != ZKE_NONODE) return rc;
-  }
+  int rc = c->unsure ? znode_recover_all(z, c) : ZKE_NONODE;
+  if (rc != ZKE_NONODE) return rc;
   zke_results_clear(c->made, c->count);
-  int rc = zke_multi(z, c->ops, c->count, c->made);
+  rc = zke_multi(z, c->ops, c->count, c->made);
   c->unsure = c->unsure || rc == ZKE_CONNECTIONLOSS;
   return rc;
 }
@@ -409,6 +420,7 @@ int zke_recipe_create_all(zke *z, const zke_seat *seats, int count,
   c.made = zke_alloc(z, n * sizeof *c.made);
   char *text = c.ops && c.made ? znode_creation_ops(z, &c) : NULL;
   if (text) rc = zke_retry(z, znode_try_create_all, &c, deadline_ms);
+  if (rc != ZKE_OK && c.unsure) rc = znode_settle(z, znode_recover_all, &c, rc);
   if (rc == ZKE_OK) {
     paths = znode_made(z, &c);
     for (int i = 0; i < count; i++) {
@@ -431,11 +443,7 @@ static int znode_try_delete(zke *z, void *arg) {
 }
 
 int zke_recipe_delete(zke *z, const char *path) {
-  char *copy = text_copy(z, path, strlen(path));
-  if (!copy) return ZKE_NOMEM;
-  int rc = zke_retry(z, znode_try_delete, copy, ZKE_FOREVER);
-  zke_free(copy);
-  return rc;
+  return zke_retry(z, znode_try_delete, (void *)(uintptr_t)path, ZKE_FOREVER);
 }
 
 typedef struct znode_deletions {
@@ -722,6 +730,7 @@ static int recipe_wait(zke_recipe *r, int64_t turn, int step, int failures,
   recipe_lock(r);
   __atomic_sub_fetch(&r->refs, 1, __ATOMIC_RELAXED);
   if (rc == ZKE_OPERATIONTIMEOUT && until < deadline_ms) rc = ZKE_OK;
+  if (rc == ZKE_OK && zke_now(r->z) >= deadline_ms) rc = ZKE_OPERATIONTIMEOUT;
   if (rc == ZKE_INVALIDSTATE) recipe_end(r);
   return rc;
 }
@@ -994,8 +1003,11 @@ static void line_change(zke_line *l, int state, int64_t token) {
   if (news) zke_recipe_tell(&l->r, state, token, NULL, 0);
 }
 
+/* The path stays for the operations that name it, until the next is forgotten
+ * or the object goes. */
 static void line_forget_own(zke_line *l) {
-  zke_free(l->znode);
+  if (l->znode) zke_free(l->gone);
+  if (l->znode) l->gone = l->znode;
   zke_free(l->own);
   l->znode = NULL;
   l->own = NULL;
@@ -1016,9 +1028,10 @@ static bool line_is_own(const zke_line *l, const char *path) {
   return l->znode && strncmp(path, l->znode, len) == 0;
 }
 
+/* An event without a path is an overflow: all watches have gone. */
 void zke_line_event(zke_line *l, const char *path) {
-  if (strcmp(path, l->r.path) == 0) l->place_watched = false;
-  if (line_is_own(l, path)) l->own_watched = false;
+  if (!*path || strcmp(path, l->r.path) == 0) l->place_watched = false;
+  if (!*path || line_is_own(l, path)) l->own_watched = false;
 }
 
 void zke_line_ended(zke_line *l) {
@@ -1026,6 +1039,7 @@ void zke_line_ended(zke_line *l) {
 }
 
 static int line_lost(const zke_line *l) {
+  if (l->r.ended) return zke_fail(ZKE_INVALIDSTATE, "the session has ended");
   return zke_fail(ZKE_LOST, "the place in the %s %s was taken away",
                   l->r.class_->name, l->r.path);
 }
@@ -1046,8 +1060,10 @@ int zke_line_init(zke_line *l) {
 void zke_line_free(zke_line *l) {
   zke_free((void *)(uintptr_t)l->data);
   line_forget_own(l);
+  zke_free(l->gone);
   zke_free(l->watched);
   l->data = NULL;
+  l->gone = NULL;
   l->watched = NULL;
 }
 
@@ -1220,11 +1236,23 @@ static int line_read_entries(zke_line *l, zke_entries **e, zke_stat *stat) {
              : line_entries(l->r.z, l->r.path, e, stat);
 }
 
+/* The directory that was seen to may have gone, as empty containers do, and
+ * been made anew for something else. */
+static int line_check_place(zke_line *l, int64_t czxid) {
+  bool known = !l->seen || l->seen == czxid;
+  int rc = known ? ZKE_OK
+                 : zke_recipe_place(l->r.z, l->r.path, l->place, ZKE_CONTAINER,
+                                    NULL, ZKE_FOREVER);
+  if (rc == ZKE_OK) l->seen = czxid;
+  return rc;
+}
+
 /* One look.  ZKE_RUNTIMEINCONSISTENCY: it has changed meanwhile. */
 static int line_look(zke_line *l) {
   zke_entries *e = NULL;
   zke_stat directory;
   int rc = line_read_entries(l, &e, &directory);
+  if (rc == ZKE_OK) rc = line_check_place(l, directory.czxid);
   int i = rc == ZKE_OK ? zke_recipe_find(e, text_name(l->znode)) : -1;
   bool all = i >= 0 && line_group_before(e, i) == l->weight - 1;
   if (rc == ZKE_NONODE || (rc == ZKE_OK && !all)) {
@@ -1245,12 +1273,20 @@ static int line_look(zke_line *l) {
   return rc == ZKE_LOST ? ZKE_OK : rc; /* the state says it */
 }
 
+/* Out again after a failure, whose code and sentence stay. */
+static int line_give_up(zke_line *l, int rc) {
+  text_error e;
+  text_keep(&e);
+  zke_line_quit(l);
+  return text_restore(&e, rc);
+}
+
 int zke_line_step(zke_line *l) {
   int rc = ZKE_RUNTIMEINCONSISTENCY;
   if (l->state != ZKE_LINE_WAITING && l->state != ZKE_LINE_HELD) return ZKE_OK;
   while (rc == ZKE_RUNTIMEINCONSISTENCY) rc = line_look(l);
-  if (rc == ZKE_LIMIT && !l->blocking) zke_line_quit(l); /* nobody hears it */
-  return rc;
+  bool unheard = rc == ZKE_LIMIT && !l->blocking;
+  return unheard ? line_give_up(l, rc) : rc;
 }
 
 int zke_line_quit(zke_line *l) {
@@ -1264,14 +1300,6 @@ int zke_line_quit(zke_line *l) {
   line_forget_own(l);
   line_change(l, ZKE_LINE_OUT, 0);
   return ZKE_OK;
-}
-
-/* Out again after a failure, whose code and sentence stay. */
-static int line_give_up(zke_line *l, int rc) {
-  text_error e;
-  text_keep(&e);
-  zke_line_quit(l);
-  return text_restore(&e, rc);
 }
 
 /* Make a lease's znodes, all in one step; the last one is what speaks for
@@ -1315,11 +1343,11 @@ static int line_make(zke_line *l, const char *state, int64_t deadline_ms) {
 }
 
 int zke_line_join(zke_line *l, bool blocking, int64_t deadline_ms) {
-  if (l->state == ZKE_LINE_LOST) {
+  if (l->state == ZKE_LINE_LOST && !l->blocking) {
     int rc = zke_line_quit(l);
     if (rc != ZKE_OK) return rc;
   }
-  if (l->state != ZKE_LINE_OUT) {
+  if (l->state != ZKE_LINE_OUT || l->blocking) {
     return zke_fail(ZKE_MISUSE, "this %s %s object is in use",
                     l->r.class_->name, l->r.path);
   }
@@ -1427,9 +1455,8 @@ static int line_leap_over(zke_line *l, int kind, const char *suffix,
   zke_free(text);
   if (rc != ZKE_OK) return rc;
   line_unwatch(l);
-  zke_free(l->znode);
+  line_forget_own(l);
   l->znode = j.made.path;
-  l->own_watched = false;
   l->kind = kind == ZKE_LINE_FRONT ? l->kind : kind;
   l->czxid = j.made.stat.czxid;
   return ZKE_OK;
@@ -1439,7 +1466,8 @@ int zke_line_jump(zke_line *l, const char *victim) {
   int rc = line_leap_over(l, ZKE_LINE_FRONT, "", victim);
   if (rc != ZKE_OK) return rc;
   l->state = ZKE_LINE_WAITING;
-  return zke_line_step(l);
+  rc = zke_line_step(l);
+  return rc == ZKE_OK ? ZKE_OK : line_give_up(l, rc);
 }
 
 typedef struct line_legacy {
@@ -1763,12 +1791,12 @@ static int line_stuck_keepers(const line_graph *g, int at) {
 }
 
 /* Cross out whoever can go on, until nobody can: one goes on when few enough
- * keepers stay for ever. */
+ * keepers stay for ever.  The last found first: it is at the end of a chain. */
 static void line_cross_out(line_graph *g) {
   for (int i = 0; i < g->wait_count; i++) g->waits[i].stuck = true;
   for (bool again = true; again;) {
     again = false;
-    for (int i = 0; i < g->wait_count; i++) {
+    for (int i = g->wait_count - 1; i >= 0; i--) {
       if (!g->waits[i].stuck) continue;
       if (line_stuck_keepers(g, i) >= g->waits[i].room) continue;
       g->waits[i].stuck = false;

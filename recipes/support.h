@@ -345,10 +345,12 @@ typedef struct zke_line {
   int len;
   /* the rest is the line's own */
   bool placed;   /* the directory was seen to */
+  int64_t seen;  /* its czxid then, 0: not known yet */
   int state;     /* ZKE_LINE_… */
   bool blocking; /* inside a blocking call */
   bool own_watched, place_watched;
   char *znode;          /* whole path of one's own (the last), or NULL */
+  char *gone;           /* the one before, which an op may name still */
   zke_strings *own;     /* leases: all of one's own, or NULL */
   int64_t czxid;        /* of it */
   int64_t token;        /* fencing value, 0 when not held */

@@ -363,10 +363,31 @@ static int view_remove(zke *z, const char *tx, const phase_view *v) {
   return steps_do(&s);
 }
 
-/* Is there nobody left who has to acknowledge? */
-static bool view_is_over(const phase_view *v) {
-  return view_decision(v) && view_unacknowledged(v, -1) == 0 &&
-         !view_has(v, "coordinator", "");
+/* End the session that owns an ephemeral if its process is dead, rather than
+ * wait until that is noticed.  AGAIN: it was; ZKE_OK: it lives. */
+static int view_bury(zke *z, const char *path) {
+  zke_stat stat;
+  zke_session_list *who = NULL;
+  int rc = zke_exists(z, path, NULL, NULL, &stat);
+  if (rc == ZKE_OK) rc = zke_session(z, stat.ephemeralOwner, &who);
+  if (rc == ZKE_OK && !who->data[0].alive) {
+    rc = zke_expire(z, stat.ephemeralOwner);
+    if (rc == ZKE_OK) rc = AGAIN;
+  }
+  zke_free(who);
+  return rc == ZKE_NONODE ? AGAIN : rc;
+}
+
+/* Have all sites (but one) acknowledged, and the coordinator, if it lives? */
+static int view_is_over(zke *z, const char *tx, const phase_view *v, int but,
+                        bool *over) {
+  *over = view_decision(v) && view_unacknowledged(v, but) == 0;
+  if (!*over || !view_has(v, "coordinator", "")) return ZKE_OK;
+  *over = false;
+  char *path = phase_path(z, tx, "coordinator", "");
+  int rc = path ? view_bury(z, path) : ZKE_NOMEM;
+  zke_free(path);
+  return rc;
 }
 
 /* ======================================================================
@@ -631,13 +652,6 @@ static void phase_deliver(zke_recipe *r, int event, int64_t number,
 
 /* ---- acknowledging ---- */
 
-/* Have all others acknowledged? */
-static bool phase_is_last(const zke_two_phase *t, const phase_view *v) {
-  bool coordinator = view_has(v, "coordinator", "");
-  return view_unacknowledged(v, t->own) == 0 &&
-         (!coordinator || t->coordinator);
-}
-
 /* Note one's acknowledgement; the decision's version makes one of several wait
  * for the other. */
 static int phase_note(zke_two_phase *t, const phase_view *v) {
@@ -655,6 +669,13 @@ static int phase_note(zke_two_phase *t, const phase_view *v) {
   return steps_do(&s);
 }
 
+/* Have all others acknowledged? */
+static int phase_is_last(zke_two_phase *t, const phase_view *v, bool *last) {
+  *last = view_unacknowledged(v, -1) == 0;
+  return t->coordinator ? ZKE_OK
+                        : view_is_over(t->r.z, t->r.path, v, t->own, last);
+}
+
 static int phase_acknowledge_once(zke_two_phase *t) {
   phase_view v;
   int rc = view_read(t->r.z, t->r.path, &v);
@@ -663,9 +684,10 @@ static int phase_acknowledge_once(zke_two_phase *t) {
   if (strcmp(v.head.id, t->head.id) == 0) {
     rc = view_decision(&v) ? ZKE_OK
                            : zke_fail(ZKE_MISUSE, "%s is undecided", t->r.path);
-    bool noted = rc != ZKE_OK || !phase_is_last(t, &v);
-    if (!noted) rc = view_remove(t->r.z, t->r.path, &v);
-    if (rc == ZKE_NOTEMPTY || (rc == ZKE_OK && noted)) rc = phase_note(t, &v);
+    bool last = false;
+    if (rc == ZKE_OK) rc = phase_is_last(t, &v, &last);
+    if (rc == ZKE_OK && last) rc = view_remove(t->r.z, t->r.path, &v);
+    if (rc == ZKE_NOTEMPTY || (rc == ZKE_OK && !last)) rc = phase_note(t, &v);
   }
   view_free(&v);
   return rc == ZKE_NONODE || rc == ZKE_BADVERSION || rc == ZKE_NODEEXISTS
@@ -855,16 +877,17 @@ static int phase_meet(zke *z, const phase_start *b) {
   const char *path = b->t->r.path;
   char names[160];
   phase_view v;
+  bool over = false;
   int rc = view_read(z, path, &v);
   if (rc == ZKE_NONODE && zke_exists(z, path, NULL, NULL, NULL) == ZKE_OK)
     return zke_fail(ZKE_OTHERKIND, "%s holds only foreign znodes", path);
   if (rc != ZKE_OK) return rc == ZKE_NONODE ? AGAIN : rc;
-  if (b->unsure && strcmp(v.head.id, b->id) == 0) {
-    rc = ZKE_OK;
-  } else if (view_is_over(&v)) {
+  bool own = b->unsure && strcmp(v.head.id, b->id) == 0;
+  if (!own) rc = view_is_over(z, path, &v, -1, &over);
+  if (over) {
     rc = view_remove(z, path, &v);
     if (rc == ZKE_OK || rc == ZKE_NONODE || rc == ZKE_BADVERSION) rc = AGAIN;
-  } else {
+  } else if (rc == ZKE_OK && !own) {
     bool decided = view_decision(&v);
     rc = zke_fail(ZKE_HELD, "there is a transaction %s, which waits for %s%s",
                   path, decided ? "the acknowledgement of " : "the vote of ",
@@ -956,22 +979,15 @@ static int phase_meet_vote(zke_two_phase *t) {
   zke *z = t->r.z;
   const char *path = t->votes[t->own].path;
   zke_stat stat;
-  zke_session_list *who = NULL;
   char what[256];
   int rc = zke_exists(z, path, NULL, NULL, &stat);
   if (rc == ZKE_NONODE) return AGAIN;
   if (rc != ZKE_OK || stat.ephemeralOwner == zke_session_id(z)) return rc;
-  rc = zke_session(z, stat.ephemeralOwner, &who);
-  if (rc == ZKE_OK && !who->data[0].alive) {
-    rc = zke_expire(z, stat.ephemeralOwner);
-    if (rc == ZKE_OK) rc = AGAIN;
-  } else if (rc == ZKE_OK) {
-    snprintf(what, sizeof what, "the vote of %.60s in %.120s",
-             t->head.sites[t->own], t->r.path);
-    rc = zke_recipe_say_held(z, ZKE_HELD, what, path);
-  }
-  zke_free(who);
-  return rc == ZKE_NONODE ? AGAIN : rc;
+  rc = view_bury(z, path);
+  if (rc != ZKE_OK) return rc;
+  snprintf(what, sizeof what, "the vote of %.60s in %.120s",
+           t->head.sites[t->own], t->r.path);
+  return zke_recipe_say_held(z, ZKE_HELD, what, path);
 }
 
 static int phase_join_once(zke *z, zke_two_phase *t) {
@@ -1297,16 +1313,18 @@ int zke_two_phase_status_of(zke *z, const char *base, const char *name,
 static int pending_look(zke *z, const char *tx, const char *site,
                         bool *pending) {
   phase_view v;
+  bool over;
   int rc = view_read(z, tx, &v);
   *pending = false;
   if (rc == ZKE_NONODE || rc == ZKE_OTHERKIND || rc == ZKE_NOAUTH)
     return ZKE_OK;
   if (rc != ZKE_OK) return rc;
-  if (view_is_over(&v)) {
+  rc = view_is_over(z, tx, &v, -1, &over);
+  if (over) {
     rc = view_remove(z, tx, &v);
     if (rc == ZKE_NONODE || rc == ZKE_BADVERSION || rc == ZKE_NOTEMPTY)
       rc = ZKE_OK;
-  } else {
+  } else if (rc == ZKE_OK) {
     *pending =
         !site || (head_find(&v.head, site) >= 0 && !view_has(&v, "ack-", site));
   }
@@ -1327,7 +1345,8 @@ static int pending_try(zke *z, void *arg) {
   for (int i = 0; i < p->names->count && rc == ZKE_OK; i++) {
     bool pending = false;
     char *tx = zke_recipe_path(z, p->base, name[i]);
-    rc = tx ? pending_look(z, tx, p->site, &pending) : ZKE_NOMEM;
+    rc = tx ? AGAIN : ZKE_NOMEM;
+    while (rc == AGAIN) rc = pending_look(z, tx, p->site, &pending);
     zke_free(tx);
     if (rc != ZKE_OK || !pending) continue;
     char *other = name[kept];

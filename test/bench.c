@@ -22,7 +22,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "bench_raw.h"
+#include "bench.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -48,33 +48,20 @@
 extern char **environ;
 
 enum {
-  BATCH_MAX = 400,
-  FAMILY = 100, /* children of each parent */
-  DATA_BYTES = 100,
-  MULTI = 10, /* operations of a multi */
-  RAW_WATCH_KIND = 2,
-  PAUSE_US = 2000, /* a receiver is asleep when it is woken */
+  FAMILY = 100,    /* children of each parent */
+  MULTI = 10,      /* operations of a multi */
   ROUNDS = 400,    /* batches of each side */
   BUDGET_MS = 8000 /* of one comparison on a slow disk */
 };
 
 static const unsigned seed = 20231;
 
-/* What the environment asks for, and where we run. */
-static struct {
-  bool quick, large, strict;
-  int cpu[2];           /* ours, and the other processes' */
-  char directory[3000]; /* our databases, removed at exit */
-  char json[3000];
-  pid_t owner; /* who removes the directory */
-  int missed;  /* targets */
-} run;
-
-static char data[DATA_BYTES];
+settings run;
+char data[DATA_BYTES];
 
 /* ---- small things ---- */
 
-static _Noreturn void die(const char *format, ...) {
+_Noreturn void die(const char *format, ...) {
   va_list ap;
   va_start(ap, format);
   fputs("bench: ", stderr);
@@ -84,17 +71,17 @@ static _Noreturn void die(const char *format, ...) {
   exit(2);
 }
 
-static void must(int rc, const char *what) {
+void must(int rc, const char *what) {
   if (rc != ZKE_OK) die("%s: %s: %s", what, zke_error_name(rc), zke_errmsg());
 }
 
-static int64_t now_ns(void) {
+int64_t now_ns(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static void sleep_us(int64_t us) {
+void sleep_us(int64_t us) {
   struct timespec t = {.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
   while (nanosleep(&t, &t) && errno == EINTR) {
   }
@@ -156,19 +143,13 @@ static void make_directory(const char *program) {
   atexit(remove_directory);
 }
 
-static void file_in(char *path, size_t size, const char *name) {
+void file_in(char *path, size_t size, const char *name) {
   snprintf(path, size, "%s/%s", run.directory, name);
 }
 
 /* ---- samples ---- */
 
-typedef struct samples {
-  int count, room;
-  double *at;
-  double sum;
-} samples;
-
-static void add(samples *s, double value) {
+void add(samples *s, double value) {
   if (s->count == s->room) {
     s->room = s->room ? 2 * s->room : 256;
     s->at = realloc(s->at, (size_t)s->room * sizeof *s->at);
@@ -193,7 +174,7 @@ static double quantile(const samples *s, double q) {
   return s->at[(int)(q * (s->count - 1) + 0.5)];
 }
 
-static void forget(samples *s) {
+void forget(samples *s) {
   free(s->at);
   *s = (samples){0};
 }
@@ -234,8 +215,8 @@ static const char *verdict(double value, double target) {
   return "MISSED";
 }
 
-static void report_ratio(const char *name, samples *engine, samples *raw_side,
-                         samples *ratio, double target) {
+void report_ratio(const char *name, samples *engine, samples *raw_side,
+                  samples *ratio, double target) {
   sort(engine);
   sort(raw_side);
   sort(ratio);
@@ -261,8 +242,8 @@ static void report_ratio(const char *name, samples *engine, samples *raw_side,
   fflush(stdout);
 }
 
-static void report_time(const char *name, const char *unit, samples *s,
-                        double target) {
+void report_time(const char *name, const char *unit, samples *s,
+                 double target) {
   sort(s);
   char limit[24] = "";
   if (target > 0) snprintf(limit, sizeof limit, "<= %.0f", target);
@@ -349,7 +330,7 @@ static void report_settings(void) {
  * /gNNNN with a hundred children each, /ten with ten, /e for what comes and
  * goes, /d for durable creates. */
 
-static void key_set(raw_key *k, const char *parent, const char *name) {
+void key_set(raw_key *k, const char *parent, const char *name) {
   bool top = strcmp(parent, "/") == 0;
   snprintf(k->path, sizeof k->path, "%s/%s", top ? "" : parent, name);
   snprintf(k->parent, sizeof k->parent, "%s", parent);
@@ -366,16 +347,6 @@ static void key_of(raw_key *k, const char *parent, const char *format,
   snprintf(name, sizeof name, format, number);
   key_set(k, parent, name);
 }
-
-/* The two databases of one size, equal in content. */
-typedef struct pair {
-  int nodes;
-  unsigned state;   /* of the random numbers */
-  unsigned counter; /* names used up below /e and /d */
-  zke *z;
-  raw *r;
-  raw_key key[BATCH_MAX];
-} pair;
 
 static unsigned random_below(pair *p, int limit) {
   p->state ^= p->state << 13;
@@ -414,9 +385,7 @@ static void pick_durable(pair *p, raw_key *k) {
   key_of(k, "/d", "n-%010u", p->counter++);
 }
 
-/* ---- the operations, on either side; key points to one or MULTI keys ---- */
-
-typedef void (*operation)(pair *p, const raw_key *key);
+/* ---- the operations, on either side ---- */
 
 static void engine_get(pair *p, const raw_key *key) {
   char *bytes;
@@ -597,18 +566,6 @@ static void pair_close(pair *p) {
 
 /* ---- comparing ---- */
 
-typedef struct comparison {
-  const char *name;
-  double target; /* of the ratio; 0: none */
-  int batch;     /* keys in a batch */
-  int step;      /* keys that one operation takes */
-  bool durable;
-  void (*pick)(pair *p, raw_key *key);
-  operation before[2]; /* on each key, not timed; engine, raw; or NULL */
-  operation timed[2];
-  operation after[2]; /* as before */
-} comparison;
-
 static const comparison comparisons[] = {
     {.name = "get",
      .target = 1.5,
@@ -683,7 +640,7 @@ static double sample(pair *p, const comparison *c, int side) {
   return (double)took / 1000 / (c->batch / c->step);
 }
 
-static void compare(pair *p, const comparison *c, const char *name) {
+void compare(pair *p, const comparison *c, const char *name) {
   int rounds = run.quick ? 10 : ROUNDS;
   int warm = run.quick ? 1 : 10;
   int64_t end = now_ns() + BUDGET_MS * INT64_C(1000000);
@@ -708,6 +665,14 @@ static void compare(pair *p, const comparison *c, const char *name) {
   forget(&ratio);
 }
 
+static void compare_recipes(pair *p) {
+  recipes_prepare(p);
+  for (int i = 0; i < recipe_comparison_count; i++) {
+    compare(p, &recipe_comparisons[i], recipe_comparisons[i].name);
+  }
+  recipes_finish(p);
+}
+
 static void compare_all(void) {
   static pair p;
   int sizes[] = {1000, run.quick ? 10000 : 100000, 1000000};
@@ -723,9 +688,23 @@ static void compare_all(void) {
     for (int i = 1; size == 0 && i < COMPARISONS; i++) {
       compare(&p, &comparisons[i], comparisons[i].name);
     }
+    if (size == 0) compare_recipes(&p);
     pair_close(&p);
   }
+  recipes_compare_hand_over();
   fputs("\n  ],\n", json);
+}
+
+static const comparison *find_comparison(const char *name) {
+  for (int i = 0; i < COMPARISONS; i++) {
+    if (strcmp(comparisons[i].name, name) == 0) return &comparisons[i];
+  }
+  for (int i = 0; i < recipe_comparison_count; i++) {
+    if (strcmp(recipe_comparisons[i].name, name) == 0) {
+      return &recipe_comparisons[i];
+    }
+  }
+  die("no operation named %s", name);
 }
 
 /* One operation of one side, over and over: what a profiler is pointed at.
@@ -733,10 +712,9 @@ static void compare_all(void) {
  * that prepare and undo them). */
 static int loop(const char *name, const char *side, int count) {
   static pair p;
-  const comparison *c = comparisons, *end = comparisons + COMPARISONS;
-  while (c < end && strcmp(c->name, name) != 0) c++;
-  if (c == end) die("no operation named %s", name);
+  const comparison *c = find_comparison(name);
   pair_open(&p, 1000);
+  recipes_prepare(&p);
   raw_durable(p.r, c->durable);
   double sum = 0;
   int done = 0;
@@ -745,6 +723,7 @@ static int loop(const char *name, const char *side, int count) {
     sum += sample(&p, c, strcmp(side, "raw") == 0) * (c->batch / c->step);
   }
   if (done) printf("%s, %s: %.2f us\n", name, side, sum / done);
+  recipes_finish(&p);
   pair_close(&p);
   return 0;
 }
@@ -754,8 +733,13 @@ static int loop(const char *name, const char *side, int count) {
  * Each writes 8-byte words to its standard output: 0 when it is ready and
  * about to sleep, and the time when it was woken. */
 
-static void say(int64_t word) {
+void say(int64_t word) {
   if (write(STDOUT_FILENO, &word, sizeof word) != sizeof word) exit(1);
+}
+
+void await_go(void) {
+  char byte;
+  if (read(STDIN_FILENO, &byte, 1) != 1) exit(1);
 }
 
 static void stamp(zke *z, int type, int state, const char *path,
@@ -815,10 +799,9 @@ static int role(char **argv) {
   static const struct {
     const char *name;
     void (*run)(const char *file, const char *path);
-  } roles[] = {{"watch", role_watch},
-               {"own", role_own},
-               {"read", role_read},
-               {"hold", role_hold}};
+  } roles[] = {{"watch", role_watch},     {"own", role_own},
+               {"read", role_read},       {"hold", role_hold},
+               {"contend", role_contend}, {"raw-contend", role_raw_contend}};
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != (pid_t)atol(argv[3])) return 1; /* it died before that */
   pin(atoi(argv[4]));
@@ -828,36 +811,38 @@ static int role(char **argv) {
   return 1;
 }
 
-typedef struct peer {
-  pid_t pid;
-  int out; /* we read its words here */
-} peer;
-
-static peer peer_start(const char *name, int cpu, const char *file,
-                       const char *path) {
+peer peer_start(const char *name, int cpu, const char *file, const char *path) {
   char us[24], where[24];
   char program[] = "/proc/self/exe", flag[] = "--role";
   snprintf(us, sizeof us, "%ld", (long)getpid());
   snprintf(where, sizeof where, "%d", cpu);
   char *argv[] = {program, flag,         strdup(name), us,
                   where,   strdup(file), strdup(path), NULL};
-  int fds[2];
-  if (pipe2(fds, O_CLOEXEC)) die("pipe: %s", strerror(errno));
+  int in[2], out[2];
+  if (pipe2(in, O_CLOEXEC) || pipe2(out, O_CLOEXEC)) {
+    die("pipe: %s", strerror(errno));
+  }
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, fds[1], STDOUT_FILENO);
-  peer p = {.out = fds[0]};
+  posix_spawn_file_actions_adddup2(&actions, in[0], STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
+  peer p = {.in = in[1], .out = out[0]};
   int rc = posix_spawn(&p.pid, program, &actions, NULL, argv, environ);
   if (rc) die("cannot start a process: %s", strerror(rc));
   posix_spawn_file_actions_destroy(&actions);
-  close(fds[1]);
+  close(in[0]);
+  close(out[1]);
   free(argv[2]);
   free(argv[5]);
   free(argv[6]);
   return p;
 }
 
-static int64_t peer_word(peer *p) {
+void peer_go(peer *p) {
+  if (write(p->in, "", 1) != 1) die("a process does not listen");
+}
+
+int64_t peer_word(peer *p) {
   int64_t word;
   if (read(p->out, &word, sizeof word) != sizeof word) die("a process ended");
   return word;
@@ -869,10 +854,11 @@ static void peer_ready(peer *p) {
 
 static void peer_reap(peer *p) {
   waitpid(p->pid, NULL, 0);
+  close(p->in);
   close(p->out);
 }
 
-static void peer_kill(peer *p) {
+void peer_kill(peer *p) {
   kill(p->pid, SIGKILL);
   peer_reap(p);
 }
@@ -925,8 +911,7 @@ static void deliveries(const char *name, const char *file, int cpu, int mode) {
 
 /* ---- deaths ---- */
 
-/* Kill the victim when the waiter sleeps; the waiter's time after the kill. */
-static double death(peer *waiter, peer *victim) {
+double death(peer *waiter, peer *victim) {
   peer_ready(waiter);
   sleep_us(PAUSE_US);
   int64_t start = now_ns();
@@ -1058,6 +1043,7 @@ static void time_all(void) {
              ZKE_PERSISTENT);
   bare_deaths();
   deaths(file);
+  recipes_time();
   idling(file);
   all_openings(file);
   fputs("\n  ]\n}\n", json);

@@ -5,11 +5,15 @@
  *   create   BEGIN IMMEDIATE; META; for each node: NODE of the parent, INSERT,
  *            GROW of the parent, WATCHED on the node and on the parent;
  *            ZXID; COMMIT
+ *   append   the same with the parent's next number in the name and, where it
+ *            announces, SET of the parent and WATCHED on it
  *   delete   the same with NODE of parent and node, DELETE and SHRINK
  *   set      BEGIN IMMEDIATE; META; NODE; SET; WATCHED; ZXID; COMMIT
  *   watch    BEGIN IMMEDIATE; NODE; WATCH; COMMIT
  *
- * and the reads: get is one NODE; children are BEGIN; NODE; CHILDREN; COMMIT.
+ * Where WATCHED finds a watch, NOTE and UNSET follow; where events were seen
+ * since the last change, TRIM comes before ZXID.  The reads: get is one NODE;
+ * children are BEGIN; NODE; CHILDREN; COMMIT; events are EVENTS and ALIVE.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -27,25 +31,28 @@ enum { BLOB_BYTES = 200 }; /* longer data lies in the table blob */
 
 static const char schema[] =
     "CREATE TABLE IF NOT EXISTS meta("
-    " id INTEGER PRIMARY KEY CHECK(id = 1), zxid INTEGER NOT NULL,"
-    " boot TEXT NOT NULL, db_inode INTEGER NOT NULL,"
-    " live_inode INTEGER NOT NULL, recursive INTEGER NOT NULL) STRICT;"
+    " one INTEGER PRIMARY KEY CHECK(one = 1), zxid INTEGER NOT NULL,"
+    " recursive INTEGER NOT NULL, boot TEXT NOT NULL,"
+    " db_device INTEGER NOT NULL, db_inode INTEGER NOT NULL,"
+    " live_device INTEGER NOT NULL, live_inode INTEGER NOT NULL) STRICT;"
     "CREATE TABLE IF NOT EXISTS node("
     " parent TEXT NOT NULL, name TEXT NOT NULL, czxid INTEGER NOT NULL,"
     " mzxid INTEGER NOT NULL, pzxid INTEGER NOT NULL, ctime INTEGER NOT NULL,"
     " mtime INTEGER NOT NULL, version INTEGER NOT NULL,"
     " aversion INTEGER NOT NULL, creates INTEGER NOT NULL,"
     " nchild INTEGER NOT NULL, owner INTEGER NOT NULL, kind INTEGER NOT NULL,"
-    " timer INTEGER NOT NULL, acl TEXT, len INTEGER NOT NULL, data BLOB,"
-    " blob INTEGER, PRIMARY KEY(parent, name)) STRICT, WITHOUT ROWID;"
+    " ttl INTEGER NOT NULL, due INTEGER NOT NULL, acl TEXT,"
+    " len INTEGER NOT NULL, blob INTEGER, data BLOB,"
+    " PRIMARY KEY(parent, name)) STRICT, WITHOUT ROWID;"
     "CREATE INDEX IF NOT EXISTS node_owner ON node(owner) WHERE owner <> 0;"
-    "CREATE INDEX IF NOT EXISTS node_kind ON node(kind) WHERE kind <> 0;"
+    "CREATE INDEX IF NOT EXISTS node_due ON node(kind, due) WHERE due <> 0;"
     "CREATE TABLE IF NOT EXISTS blob("
     " id INTEGER PRIMARY KEY, data BLOB NOT NULL) STRICT;"
     "CREATE TABLE IF NOT EXISTS session("
     " id INTEGER PRIMARY KEY, identity TEXT NOT NULL, pid INTEGER NOT NULL,"
-    " started INTEGER NOT NULL, lease_ms INTEGER NOT NULL,"
-    " slot INTEGER NOT NULL) STRICT;"
+    " started INTEGER NOT NULL, lease INTEGER NOT NULL,"
+    " slot INTEGER NOT NULL, event_limit INTEGER NOT NULL,"
+    " seen INTEGER NOT NULL) STRICT;"
     "CREATE TABLE IF NOT EXISTS watch("
     " path TEXT NOT NULL, kind INTEGER NOT NULL, session INTEGER NOT NULL,"
     " PRIMARY KEY(path, kind, session)) STRICT, WITHOUT ROWID;"
@@ -54,9 +61,9 @@ static const char schema[] =
     " session INTEGER NOT NULL, seq INTEGER NOT NULL, type INTEGER NOT NULL,"
     " path TEXT NOT NULL, zxid INTEGER NOT NULL, acl TEXT,"
     " PRIMARY KEY(session, seq)) STRICT, WITHOUT ROWID;"
-    "INSERT OR IGNORE INTO meta VALUES(1, 0, 'boot', 0, 0, 0);"
+    "INSERT OR IGNORE INTO meta VALUES(1, 0, 0, 'boot', 0, 0, 0, 0);"
     "INSERT OR IGNORE INTO node VALUES('', '', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,"
-    " 0, NULL, -1, NULL, NULL);";
+    " 0, 0, NULL, -1, NULL, NULL);";
 
 /* One list makes the enum and the texts. */
 #define STATEMENTS(X)                                                    \
@@ -65,22 +72,23 @@ static const char schema[] =
   X(COMMIT, "COMMIT")                                                    \
   X(META,                                                                \
     "SELECT zxid, recursive, (SELECT 1 FROM session WHERE id = ?1)"      \
-    " FROM meta WHERE id = 1")                                           \
-  X(ZXID, "UPDATE meta SET zxid = ?1 WHERE id = 1")                      \
+    " FROM meta WHERE one = 1")                                          \
+  X(ZXID, "UPDATE meta SET zxid = ?1 WHERE one = 1")                     \
   X(NODE,                                                                \
     "SELECT czxid, mzxid, pzxid, ctime, mtime, version, aversion,"       \
-    " creates, nchild, owner, len, kind, timer, acl, data, blob"         \
+    " creates, nchild, owner, len, kind, ttl, acl, data, blob"           \
     " FROM node WHERE parent = ?1 AND name = ?2")                        \
   X(CHILDREN, "SELECT name FROM node WHERE parent = ?1 ORDER BY name")   \
   X(INSERT,                                                              \
     "INSERT INTO node VALUES(?1, ?2, ?3, ?3, ?3, ?4, ?4, 0, 0, 0, 0,"    \
-    " ?5, 0, 0, NULL, ?6, ?7, NULL)")                                    \
+    " ?5, ?8, 0, 0, NULL, ?6, NULL, ?7)")                                \
   X(DELETE, "DELETE FROM node WHERE parent = ?1 AND name = ?2")          \
   X(GROW,                                                                \
     "UPDATE node SET creates = creates + 1, nchild = nchild + 1,"        \
-    " pzxid = ?3 WHERE parent = ?1 AND name = ?2")                       \
+    " pzxid = ?3, due = 0 WHERE parent = ?1 AND name = ?2")              \
   X(SHRINK,                                                              \
-    "UPDATE node SET nchild = nchild - 1, pzxid = ?3"                    \
+    "UPDATE node SET nchild = nchild - 1, pzxid = ?3,"                   \
+    " due = CASE WHEN kind = 1 AND nchild = 1 THEN ?4 ELSE 0 END"        \
     " WHERE parent = ?1 AND name = ?2")                                  \
   X(SET,                                                                 \
     "UPDATE node SET mzxid = ?3, mtime = ?4, version = version + 1,"     \
@@ -88,9 +96,16 @@ static const char schema[] =
   X(WATCHED, "SELECT kind, session FROM watch WHERE path = ?1")          \
   X(WATCH, "INSERT OR IGNORE INTO watch VALUES(?1, ?2, ?3)")             \
   X(UNWATCH, "DELETE FROM watch WHERE path = ?1 AND session = ?2")       \
+  X(UNSET, "DELETE FROM watch WHERE path = ?1 AND kind = ?2")            \
+  X(NOTE, "INSERT INTO event VALUES(?1, ?2, 1, ?3, ?2, NULL)")           \
+  X(EVENTS,                                                              \
+    "SELECT seq, type, path, zxid, acl FROM event"                       \
+    " WHERE session = ?1 AND seq > ?2 ORDER BY seq")                     \
+  X(TRIM, "DELETE FROM event WHERE session = ?1 AND seq <= ?2")          \
+  X(ALIVE, "SELECT lease, slot FROM session WHERE id = ?1")              \
   X(JOIN,                                                                \
-    "INSERT INTO session(identity, pid, started, lease_ms, slot)"        \
-    " VALUES('bench', ?1, ?2, 0, 0)")                                    \
+    "INSERT INTO session(identity, pid, started, lease, slot,"           \
+    " event_limit, seen) VALUES('bench', ?1, ?2, 0, 0, 0, 0)")           \
   X(LEAVE, "DELETE FROM session WHERE id = ?1")
 
 #define STATEMENT_ID(name, text) name,
@@ -102,6 +117,8 @@ struct raw {
   sqlite3 *db;
   sqlite3_stmt *statement[STATEMENT_COUNT];
   int64_t session;
+  int64_t seen, trimmed; /* numbers of events */
+  int64_t woken;         /* the session that the last change's event is for */
 };
 
 static void check(raw *r, int rc) {
@@ -183,6 +200,7 @@ raw *raw_open(const char *file) {
                file, &r->db,
                SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
                NULL));
+  check(r, sqlite3_busy_timeout(r->db, 10000));
   configure(r);
   raw_durable(r, false);
   execute(r, "BEGIN IMMEDIATE");
@@ -206,6 +224,8 @@ void raw_close(raw *r) {
   free(r);
 }
 
+int64_t raw_session(const raw *r) { return r->session; }
+
 void raw_durable(raw *r, bool durable) {
   execute(
       r, durable ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL");
@@ -216,6 +236,7 @@ void raw_durable(raw *r, bool durable) {
 /* Begin, look at the meta row and at the own session; returns the new zxid. */
 static int64_t begin_change(raw *r) {
   run(r, IMMEDIATE);
+  r->woken = 0;
   bind_int(r, META, 1, r->session);
   need(r, META, "meta");
   int64_t zxid = sqlite3_column_int64(r->statement[META], 0) + 1;
@@ -226,7 +247,16 @@ static int64_t begin_change(raw *r) {
   return zxid;
 }
 
+static void trim(raw *r) {
+  if (r->seen <= r->trimmed) return;
+  bind_int(r, TRIM, 1, r->session);
+  bind_int(r, TRIM, 2, r->seen);
+  run(r, TRIM);
+  r->trimmed = r->seen;
+}
+
 static void end_change(raw *r, int64_t zxid) {
+  trim(r);
   bind_int(r, ZXID, 1, zxid);
   run(r, ZXID);
   run(r, COMMIT);
@@ -255,24 +285,40 @@ static void look(raw *r, const char *parent, const char *name, raw_stat *s) {
   reset(r, NODE);
 }
 
-static void look_for_watches(raw *r, const char *path) {
+/* An event for the one session that watches a path, and the watch is spent.
+ * Odd kinds do not watch the data, and so not what a write changes. */
+static void fire(raw *r, const char *path, int64_t zxid, bool written) {
   bind_text(r, WATCHED, 1, path);
-  run(r, WATCHED);
+  bool found = step(r, WATCHED);
+  int kind = found ? sqlite3_column_int(r->statement[WATCHED], 0) : 0;
+  if (!found || (written && kind % 2 == 1)) {
+    reset(r, WATCHED);
+    return;
+  }
+  r->woken = sqlite3_column_int64(r->statement[WATCHED], 1);
+  if (step(r, WATCHED)) exit(2); /* the benchmark has no such thing */
+  reset(r, WATCHED);
+  bind_int(r, NOTE, 1, r->woken);
+  bind_int(r, NOTE, 2, zxid);
+  bind_text(r, NOTE, 3, path);
+  run(r, NOTE);
+  bind_text(r, UNSET, 1, path);
+  bind_int(r, UNSET, 2, kind);
+  run(r, UNSET);
 }
 
 /* GROW or SHRINK. */
 static void count_child(raw *r, int id, const raw_key *key, int64_t zxid) {
   bind_node(r, id, key->grand, key->parent_name);
   bind_int(r, id, 3, zxid);
+  if (id == SHRINK) bind_int(r, id, 4, now_ms());
   run(r, id);
 }
 
 /* ---- changes ---- */
 
 static void insert(raw *r, const raw_key *key, int64_t zxid, int64_t owner,
-                   const void *data, int len) {
-  raw_stat parent;
-  look(r, key->grand, key->parent_name, &parent);
+                   int kind, const void *data, int len) {
   bind_node(r, INSERT, key->parent, key->name);
   bind_int(r, INSERT, 3, zxid);
   bind_int(r, INSERT, 4, now_ms());
@@ -280,10 +326,15 @@ static void insert(raw *r, const raw_key *key, int64_t zxid, int64_t owner,
   bind_int(r, INSERT, 6, len);
   check(r,
         sqlite3_bind_blob(r->statement[INSERT], 7, data, len, SQLITE_STATIC));
+  bind_int(r, INSERT, 8, kind);
   run(r, INSERT);
   count_child(r, GROW, key, zxid);
-  look_for_watches(r, key->path);
-  look_for_watches(r, key->parent);
+  fire(r, key->path, zxid, false);
+  fire(r, key->parent, zxid, false);
+}
+
+static int64_t owner_of(const raw *r, bool ephemeral) {
+  return ephemeral ? r->session : 0;
 }
 
 void raw_create(raw *r, const raw_key *keys, int count, bool ephemeral,
@@ -291,8 +342,52 @@ void raw_create(raw *r, const raw_key *keys, int count, bool ephemeral,
   if (len > BLOB_BYTES) exit(2); /* the benchmark has no such data */
   int64_t zxid = begin_change(r);
   for (int i = 0; i < count; i++) {
-    insert(r, &keys[i], zxid, ephemeral ? r->session : 0, data, len);
+    raw_stat parent;
+    look(r, keys[i].grand, keys[i].parent_name, &parent);
+    insert(r, &keys[i], zxid, owner_of(r, ephemeral), 0, data, len);
   }
+  end_change(r, zxid);
+}
+
+void raw_create_container(raw *r, const raw_key *key) {
+  raw_stat parent;
+  int64_t zxid = begin_change(r);
+  look(r, key->grand, key->parent_name, &parent);
+  insert(r, key, zxid, 0, 1, "", 0);
+  end_change(r, zxid);
+}
+
+static void write_data(raw *r, const raw_key *key, int64_t zxid,
+                       const void *data, int len) {
+  bind_node(r, SET, key->parent, key->name);
+  bind_int(r, SET, 3, zxid);
+  bind_int(r, SET, 4, now_ms());
+  bind_int(r, SET, 5, len);
+  check(r, sqlite3_bind_blob(r->statement[SET], 6, data, len, SQLITE_STATIC));
+  run(r, SET);
+  fire(r, key->path, zxid, true);
+}
+
+/* The next child of a directory: "<prefix>0000000007". */
+static void name_next(raw_key *key, const raw_key *directory,
+                      const char *prefix, int64_t number) {
+  snprintf(key->name, sizeof key->name, "%s%010d", prefix, (int)number);
+  snprintf(key->path, sizeof key->path, "%.60s/%.66s", directory->path,
+           key->name);
+  memcpy(key->parent, directory->path, sizeof key->parent);
+  memcpy(key->grand, directory->parent, sizeof key->grand);
+  memcpy(key->parent_name, directory->name, sizeof key->parent_name);
+}
+
+void raw_append(raw *r, const raw_key *directory, const char *prefix,
+                bool ephemeral, bool announce, const void *data, int len,
+                raw_key *key_out) {
+  raw_stat parent;
+  int64_t zxid = begin_change(r);
+  look(r, directory->parent, directory->name, &parent);
+  if (announce) write_data(r, directory, zxid, "", 0);
+  name_next(key_out, directory, prefix, parent.creates);
+  insert(r, key_out, zxid, owner_of(r, ephemeral), 0, data, len);
   end_change(r, zxid);
 }
 
@@ -304,8 +399,8 @@ void raw_delete(raw *r, const raw_key *key) {
   bind_node(r, DELETE, key->parent, key->name);
   run(r, DELETE);
   count_child(r, SHRINK, key, zxid);
-  look_for_watches(r, key->path);
-  look_for_watches(r, key->parent);
+  fire(r, key->path, zxid, false);
+  fire(r, key->parent, zxid, false);
   end_change(r, zxid);
 }
 
@@ -313,15 +408,11 @@ void raw_set(raw *r, const raw_key *key, const void *data, int len) {
   raw_stat node;
   int64_t zxid = begin_change(r);
   look(r, key->parent, key->name, &node);
-  bind_node(r, SET, key->parent, key->name);
-  bind_int(r, SET, 3, zxid);
-  bind_int(r, SET, 4, now_ms());
-  bind_int(r, SET, 5, len);
-  check(r, sqlite3_bind_blob(r->statement[SET], 6, data, len, SQLITE_STATIC));
-  run(r, SET);
-  look_for_watches(r, key->path);
+  write_data(r, key, zxid, data, len);
   end_change(r, zxid);
 }
+
+int64_t raw_woken(const raw *r) { return r->woken; }
 
 void raw_watch(raw *r, const raw_key *key, int kind) {
   raw_stat node;
@@ -369,5 +460,19 @@ int raw_children(raw *r, const raw_key *key, char *names_out,
   }
   reset(r, CHILDREN);
   run(r, COMMIT);
+  return count;
+}
+
+int raw_events(raw *r) {
+  int count = 0;
+  bind_int(r, EVENTS, 1, r->session);
+  bind_int(r, EVENTS, 2, r->seen);
+  for (; step(r, EVENTS); count++) {
+    r->seen = sqlite3_column_int64(r->statement[EVENTS], 0);
+  }
+  reset(r, EVENTS);
+  bind_int(r, ALIVE, 1, r->session);
+  need(r, ALIVE, "the session");
+  reset(r, ALIVE);
   return count;
 }

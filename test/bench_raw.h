@@ -2,7 +2,8 @@
  *
  * The tables of doc/format.md and the row changes and reads of each operation
  * as plain prepared SQL: no gate for writers, no path or permission checks,
- * no liveness, no wake-ups.  It is the floor that bench.c compares with.
+ * no liveness, no wake-ups.  It is the floor that bench.c compares with; the
+ * recipes' steps are made of these calls, and of bare wake-ups.
  * Every failure prints a sentence and ends the program.
  */
 #ifndef ZKE_BENCH_RAW_H
@@ -15,7 +16,7 @@ typedef struct raw raw;
 
 /* A node, taken apart beforehand so that no string work is timed. */
 typedef struct raw_key {
-  char path[64];        /* "/a/b" */
+  char path[128];       /* "/a/b" */
   char parent[64];      /* "/a" */
   char name[64];        /* "b" */
   char grand[64];       /* "/": with parent_name the parent's own row */
@@ -32,6 +33,7 @@ enum { RAW_CACHE_KIB = 256, RAW_PAGE_SIZE = 4096, RAW_CHECKPOINT_PAGES = 2048 };
 /* Open or create the database, and insert a session for it. */
 raw *raw_open(const char *file);
 void raw_close(raw *r);
+int64_t raw_session(const raw *r);
 
 /* synchronous=FULL for the transactions to come, or NORMAL. */
 void raw_durable(raw *r, bool durable);
@@ -41,15 +43,28 @@ void raw_durable(raw *r, bool durable);
  * is read must exist, except for watching. */
 void raw_create(raw *r, const raw_key *keys, int count, bool ephemeral,
                 const void *data, int len);
+void raw_create_container(raw *r, const raw_key *key);
 void raw_delete(raw *r, const raw_key *key);
 void raw_set(raw *r, const raw_key *key, const void *data, int len);
 void raw_watch(raw *r, const raw_key *key, int kind);
 void raw_unwatch(raw *r, const raw_key *key);
+
+/* Create the next of a directory's children, "<prefix>0000000007"; where it
+ * announces that, the directory's own data is written in the same step. */
+void raw_append(raw *r, const raw_key *directory, const char *prefix,
+                bool ephemeral, bool announce, const void *data, int len,
+                raw_key *key_out);
+
+/* The session that the last change has left an event for, or 0. */
+int64_t raw_woken(const raw *r);
 
 /* The data or the NUL-separated names are copied to a buffer that is large
  * enough; returns the bytes of data or the number of names. */
 int raw_get(raw *r, const raw_key *key, void *data_out, raw_stat *stat_out);
 int raw_children(raw *r, const raw_key *key, char *names_out,
                  raw_stat *stat_out);
+
+/* Read one's new events; they go with one's next change.  Returns how many. */
+int raw_events(raw *r);
 
 #endif

@@ -1,7 +1,7 @@
 #!/bin/sh
 # check_install.sh - what `make install` puts under DESTDIR is enough to build
-# and run a program with pkg-config, shared and static; `make uninstall` leaves
-# no file.
+# and run programs with pkg-config, shared and static: one of its own, and the
+# one in the recipes' manual page; `make uninstall` leaves no file.
 . test/report.sh
 
 root=$(cd "$(scratch install)" && pwd)
@@ -27,36 +27,63 @@ make_to_root() {
 }
 config() {
   PKG_CONFIG_PATH=$root/tree$prefix/lib/pkgconfig \
-    PKG_CONFIG_SYSROOT_DIR=$root/tree pkg-config "$@" zkembed
+    PKG_CONFIG_SYSROOT_DIR=$root/tree pkg-config "$@"
 }
 san() { echo ${SAN:+-fsanitize=$SAN}; }
+
+# from_manual PAGE: the program among its examples, to standard output
+from_manual() {
+  awk '/^\.Sh/ { example = /EXAMPLES/ }
+    /^\.Ed/ { inside = 0 }
+    inside { gsub(/\\e/, "\\"); print }
+    example && /^\.Bd -literal/ { inside = 1 }' "$1"
+}
+
+# shared APP PACKAGE: builds and runs $root/APP.c
 shared() {
-  $CC -std=c11 $(san) $(config --cflags) -o "$root/shared" "$root/app.c" \
-    $(config --libs) &&
-    LD_LIBRARY_PATH=$root/tree$prefix/lib "$root/shared"
+  $CC -std=c11 $(san) $(config --cflags "$2") -o "$root/$1" "$root/$1.c" \
+    $(config --libs "$2") &&
+    (cd "$root" && LD_LIBRARY_PATH=$root/tree$prefix/lib "./$1")
 }
-needs_soname() { readelf -d "$root/shared" | grep -q 'libzkembed\.so\.[0-9]*\]'; }
+
+# static APP PACKAGE LIBRARY...: the same with these and no shared one of ours
 static() {
-  $CC -std=c11 $(san) $(config --cflags) -o "$root/static" "$root/app.c" \
-    "$root/tree$prefix/lib/libzkembed.a" $(config --libs --static |
+  app=$1 package=$2
+  shift 2
+  $CC -std=c11 $(san) $(config --cflags "$package") -o "$root/$app-static" \
+    "$root/$app.c" "$@" $(config --libs --static "$package" |
       tr ' ' '\n' | grep -v -e -lzkembed -e ^-L) &&
-    "$root/static"
+    (cd "$root" && "./$app-static")
 }
+
+needs() { readelf -d "$root/$1" | grep -q "$2\.so\.[0-9]*\]"; }
 manuals() {
   for page in doc/*.[13]; do
     [ -f "$page" ] || continue
     [ -f "$root/tree$prefix/share/man/man${page##*.}/${page##*/}" ] || return 1
   done
 }
-version() { [ "$(config --modversion)" = "$(sed -n \
+version() { [ "$(config --modversion "$1")" = "$(sed -n \
   's/^.define ZKE_VERSION "\(.*\)"/\1/p' zkembed.h)" ]; }
 left() { find "$root/tree" ! -type d; }
 
+libs=$root/tree$prefix/lib
+from_manual doc/zkembed-recipes.3 >"$root/recipe.c"
+
 expect "make install" make_to_root install
-expect "the pkg-config file has the header's version" version
-expect "a program with the shared library" shared
-expect "it asks for the library by its soname" needs_soname
-expect "a program with the static library" static
+expect "the pkg-config file has the header's version" version zkembed
+expect "so has that of the recipes" version zkembed-recipes
+expect "a program with the shared library" shared app zkembed
+expect "it asks for the library by its soname" needs app libzkembed
+expect "a program with the static library" static app zkembed \
+  "$libs/libzkembed.a"
+expect "the recipes' manual page has a program" grep -q 'int main(' \
+  "$root/recipe.c"
+expect "it is built with the shared libraries" shared recipe zkembed-recipes
+expect "it asks for the recipes by their soname" needs recipe \
+  libzkembed-recipes
+expect "and with the static ones" static recipe zkembed-recipes \
+  "$libs/libzkembed-recipes.a" "$libs/libzkembed.a"
 expect "the manual pages are there" manuals
 expect "make uninstall" make_to_root uninstall
 expect "make uninstall leaves no file" nothing left

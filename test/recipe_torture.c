@@ -3,9 +3,10 @@
  * Some workers use each recipe of the table below in a loop, on a few paths,
  * while this program stops them (SIGSTOP), lets them go on and kills them with
  * SIGKILL at random instants, and starts others in the place of the dead.
- * They append what they do to a file; in the end an inspector uses each recipe
- * once more, empties the queues, runs zke_check(), and the history is checked
- * (recipe_history.h).
+ * Now and then one of their changes loses its reply, before or after it took
+ * effect.  They append what they do to a file; in the end an inspector uses
+ * each recipe once more, empties the queues, finishes the transactions, runs
+ * zke_check(), and the history is checked (recipe_history.h).
  *
  *   KILLS=n     how many; 2000
  *   SEED=n      printed; who is killed when, and what the workers do, follows
@@ -34,11 +35,24 @@
 #include <unistd.h>
 
 #include "recipe_history.h"
+#include "recipes/barrier.h"
+#include "recipes/config.h"
+#include "recipes/counter.h"
 #include "recipes/double_barrier.h"
 #include "recipes/election.h"
+#include "recipes/group.h"
 #include "recipes/lock.h"
+#include "recipes/multilock.h"
+#include "recipes/names.h"
+#include "recipes/partition.h"
+#include "recipes/periodic.h"
+#include "recipes/persistent_node.h"
 #include "recipes/queue.h"
+#include "recipes/rendezvous.h"
 #include "recipes/rwlock.h"
+#include "recipes/semaphore.h"
+#include "recipes/singleton.h"
+#include "recipes/two_phase.h"
 
 enum {
   WORKERS = 6,
@@ -46,9 +60,18 @@ enum {
   WAIT_MS = 20000,   /* a worker's deadline */
   SETTLE_MS = 60000, /* for the workers to end by themselves */
   READERS = 1 << 20, /* capacity of a read/write lock: a writer takes all */
-  PARTIES = 3        /* of a barrier */
+  PERMITS = 4,       /* of a semaphore */
+  PARTIES = 3,       /* of a barrier */
+  SITES = 3,         /* of a transaction */
+  OPEN = 3,          /* transactions at a time, about */
+  PERIOD_MS = 30,    /* of a job */
+  FASHION = 4        /* recipes that are in use at a time, for the workers to
+                        meet */
 };
 #define PROGRESS_NS INT64_C(5000000000)
+#define FASHION_NS INT64_C(40000000)
+
+static int32_t people; /* processes so far */
 
 /* ---- a worker ---- */
 
@@ -97,6 +120,13 @@ static void must(const worker *w, int rc) {
   if (rc == ZKE_OK) return;
   note(w, HISTORY_FAILED, rc, 0);
   fprintf(stderr, "%s: %s\n", w->path, zke_errmsg());
+}
+
+/* Was it too late: at the deadline, or was a reply lost when there was no time
+ * left to try again? */
+static bool was_late(const worker *w, int rc, int64_t deadline_ms) {
+  return rc == ZKE_OPERATIONTIMEOUT ||
+         (rc == ZKE_CONNECTIONLOSS && zke_now(w->z) + 60 > deadline_ms);
 }
 
 /* ---- one round of each recipe ---- */
@@ -202,25 +232,574 @@ static void use_queue(worker *w, void (*out)(worker *, zke_queue *)) {
 static void do_queue(worker *w) { use_queue(w, take); }
 static void do_claims(worker *w) { use_queue(w, claim); }
 
+/* Is among those who met what one brought oneself, and nothing twice? */
+static bool has_brought(const worker *w, const zke_party_list *list) {
+  int32_t who[PARTIES];
+  bool mine = false;
+  if (list->count != PARTIES) return false;
+  for (int i = 0; i < PARTIES; i++) {
+    if (list->data[i].len != sizeof who[i]) return false;
+    memcpy(&who[i], list->data[i].data, sizeof who[i]);
+    for (int j = 0; j < i; j++) {
+      if (who[j] == who[i]) return false;
+    }
+    if (who[i] == w->who) mine = true;
+  }
+  return mine;
+}
+
 static void do_barrier(worker *w) {
   zke_double_barrier *barrier = NULL;
-  int64_t round = 0;
+  int64_t round = 0, end = zke_now(w->z) + chance(w, 100);
   must(w, zke_double_barrier_new(w->z, w->path, PARTIES, NULL, &barrier));
   note(w, HISTORY_ENTERING, 0, 0);
-  int rc = zke_double_barrier_enter(barrier, NULL, 0,
-                                    zke_now(w->z) + chance(w, 100), &round);
+  int rc = zke_double_barrier_enter(barrier, NULL, 0, end, &round);
   if (rc == ZKE_OK) {
     note(w, HISTORY_PASSED, round, 0);
     rc = zke_double_barrier_leave(barrier, deadline(w));
     if (rc != ZKE_BROKEN) must(w, rc);
   } else {
     note(w, HISTORY_GAVE_UP, 0, 0);
-    if (rc != ZKE_OPERATIONTIMEOUT) must(w, rc);
+    if (!was_late(w, rc, end)) must(w, rc);
   }
   zke_double_barrier_free(barrier);
 }
 
+static void do_rendezvous(worker *w) {
+  zke_rendezvous *meeting = NULL;
+  zke_party_list *who = NULL;
+  int64_t token = 0, end = zke_now(w->z) + chance(w, 100);
+  must(w, zke_rendezvous_new(w->z, w->path, PARTIES, NULL, &meeting));
+  note(w, HISTORY_ENTERING, 0, 0);
+  int rc =
+      zke_rendezvous_meet(meeting, &w->who, sizeof w->who, end, &who, &token);
+  if (rc == ZKE_OK) {
+    note(w, HISTORY_PASSED, token, 0);
+    must(w, has_brought(w, who) ? ZKE_OK : ZKE_DATAINCONSISTENCY);
+  } else {
+    note(w, HISTORY_GAVE_UP, 0, 0);
+    if (!was_late(w, rc, end)) must(w, rc);
+  }
+  zke_free(who);
+  zke_rendezvous_free(meeting);
+}
+
+/* Each setting of a gate is taken from when it stands until somebody goes to
+ * remove it. */
+static void set_gate(worker *w) {
+  zke_barrier_options o = {.size = sizeof o, .ephemeral = chance(w, 2)};
+  zke_barrier *gate = NULL;
+  int64_t token = 0;
+  must(w, zke_barrier_new(w->z, w->path, &o, &gate));
+  int rc = zke_barrier_set(gate, NULL, 0, deadline(w), &token);
+  if (rc == ZKE_OK) note(w, HISTORY_TAKEN, token, 0);
+  if (rc == ZKE_OK || rc == ZKE_HELD) {
+    linger(w);
+    must(w, zke_barrier_state(gate, &token));
+    note(w, HISTORY_LEAVING, token, 0);
+    rc = zke_barrier_remove(gate, token, deadline(w));
+  }
+  if (rc != ZKE_NONODE) must(w, rc);
+  zke_barrier_free(gate);
+}
+
+static void pass_gate(worker *w) {
+  zke_barrier *gate = NULL;
+  int64_t end = zke_now(w->z) + chance(w, 100);
+  must(w, zke_barrier_new(w->z, w->path, NULL, &gate));
+  note(w, HISTORY_ENTERING, 0, 0);
+  int rc = zke_barrier_wait(gate, end);
+  note(w, rc == ZKE_OK ? HISTORY_PASSED : HISTORY_GAVE_UP, 0, 0);
+  if (!was_late(w, rc, end)) must(w, rc);
+  zke_barrier_free(gate);
+}
+
+static void do_gate(worker *w) {
+  if (chance(w, 3))
+    pass_gate(w);
+  else
+    set_gate(w);
+}
+
+/* Each addition is of 1, so no sum may come twice. */
+static void do_counter(worker *w) {
+  zke_counter *counter = NULL;
+  int64_t sum = 0;
+  must(w, zke_counter_new(w->z, w->path, NULL, &counter));
+  for (int i = 0; i < 3; i++) {
+    note(w, HISTORY_PUTTING, 0, 0);
+    int rc = zke_counter_add_and_get(counter, 1, deadline(w), &sum, NULL);
+    if (rc == ZKE_OK) note(w, HISTORY_GOT, sum, 0);
+    must(w, rc);
+  }
+  zke_counter_free(counter);
+}
+
+static void do_semaphore(worker *w) {
+  zke_semaphore_options o = {.size = sizeof o, .limit = PERMITS};
+  zke_semaphore *sem = NULL;
+  int permits = 1 + chance(w, PERMITS);
+  must(w, zke_semaphore_new(w->z, w->path, &o, &sem));
+  note(w, HISTORY_WANTED, 0, 0);
+  int rc = chance(w, 8) ? zke_semaphore_acquire(sem, permits, deadline(w))
+                        : zke_semaphore_try(sem, permits);
+  if (judge(w, rc, zke_semaphore_token(sem), permits)) {
+    linger(w);
+    must(w, zke_semaphore_check(sem));
+    note(w, HISTORY_LEAVING, 0, 0);
+    if (chance(w, 4)) must(w, zke_semaphore_release(sem));
+  }
+  zke_semaphore_free(sem);
+}
+
+/* The same of all resources. */
+static void note_all(worker *w, int event, int64_t number) {
+  int16_t resource = w->resource;
+  for (w->resource = 0; w->resource < RESOURCES; w->resource++)
+    note(w, event, number, 1);
+  w->resource = resource;
+}
+
+/* All of the locks; in any order. */
+static void hold_all(worker *w) {
+  char path[RESOURCES][sizeof w->path];
+  zke_multilock_item items[RESOURCES];
+  zke_multilock *all = NULL;
+  int first = chance(w, RESOURCES);
+  for (int i = 0; i < RESOURCES; i++) {
+    snprintf(path[i], sizeof path[i], "/multilock/%d", (first + i) % RESOURCES);
+    items[i] = (zke_multilock_item){path[i], ZKE_MULTILOCK_LOCK};
+  }
+  must(w, zke_multilock_new(w->z, items, RESOURCES, NULL, &all));
+  note_all(w, HISTORY_WANTED, 0);
+  int rc = chance(w, 8) ? zke_multilock_acquire(all, deadline(w))
+                        : zke_multilock_try(all);
+  if (rc == ZKE_OK) {
+    note_all(w, HISTORY_TAKEN, zke_multilock_token(all));
+    linger(w);
+    must(w, zke_multilock_check(all));
+    note_all(w, HISTORY_LEAVING, 0);
+    if (chance(w, 4)) must(w, zke_multilock_release(all));
+  } else {
+    note_all(w, HISTORY_GAVE_UP, 0);
+    if (rc != ZKE_OPERATIONTIMEOUT && rc != ZKE_HELD) must(w, rc);
+  }
+  zke_multilock_free(all);
+}
+
+static void do_multilock(worker *w) {
+  if (chance(w, 2))
+    hold_all(w);
+  else
+    do_lock(w);
+}
+
+static void do_singleton(worker *w) {
+  zke_singleton *s = NULL;
+  must(w, zke_singleton_new(w->z, w->path, NULL, &s));
+  note(w, HISTORY_WANTED, 0, 0);
+  int rc =
+      chance(w, 4) ? zke_singleton_wait(s, deadline(w)) : zke_singleton_try(s);
+  if (judge(w, rc, zke_singleton_token(s), 1)) {
+    linger(w);
+    must(w, zke_singleton_check(s));
+    note(w, HISTORY_LEAVING, 0, 0);
+    if (chance(w, 4)) must(w, zke_singleton_stop(s));
+  }
+  zke_singleton_free(s);
+}
+
+/* When the run of this process began, as the job's record has it. */
+static void note_run(worker *w, const char *name) {
+  zke_periodic_record *last = NULL;
+  must(w, zke_periodic_last(w->z, "/periodic", name, &last));
+  if (last) note(w, HISTORY_GOT, last->start_ms, 0);
+  zke_free(last);
+}
+
+static void do_periodic(worker *w) {
+  zke_periodic_options o = {.size = sizeof o, .period_ms = PERIOD_MS};
+  zke_periodic *job = NULL;
+  const char *name = strrchr(w->path, '/') + 1;
+  must(w, zke_periodic_new(w->z, "/periodic", name, &o, &job));
+  int rc = chance(w, 2) ? zke_periodic_wait(job, deadline(w))
+                        : zke_periodic_try(job);
+  if (rc == ZKE_OK) {
+    note(w, HISTORY_TAKEN, zke_periodic_token(job), 1);
+    note_run(w, name);
+    linger(w);
+    note(w, HISTORY_LEAVING, 0, 0);
+    must(w, zke_periodic_done(job, 0));
+  } else if (rc != ZKE_LIMIT && rc != ZKE_HELD) {
+    must(w, rc);
+  }
+  zke_periodic_free(job);
+}
+
+/* A name bound until the session ends, or before. */
+static void do_names(worker *w) {
+  zke_names *names = NULL;
+  int64_t token = 0;
+  must(w, zke_names_new(w->z, w->path, &names));
+  int rc = zke_names_bind(names, "printer", &w->who, sizeof w->who, 1,
+                          deadline(w), &token);
+  if (rc == ZKE_OK) {
+    note(w, HISTORY_TAKEN, token, 1);
+    linger(w);
+    note(w, HISTORY_LEAVING, 0, 0);
+    rc = zke_names_unbind(names, "printer", token, deadline(w));
+  }
+  if (rc != ZKE_HELD) must(w, rc);
+  zke_names_free(names);
+}
+
+static void do_persistent_node(worker *w) {
+  char path[80];
+  zke_persistent_node *node = NULL;
+  snprintf(path, sizeof path, "%s/status", w->path);
+  must(w, zke_persistent_node_new(w->z, path, NULL, 0, NULL, &node));
+  note(w, HISTORY_WANTED, 0, 0);
+  int rc = zke_persistent_node_hold(node, deadline(w));
+  if (judge(w, rc, zke_persistent_node_token(node), 1)) {
+    linger(w);
+    note(w, HISTORY_LEAVING, 0, 0);
+    must(w, zke_persistent_node_stop(node));
+  }
+  zke_persistent_node_free(node);
+}
+
+/* Is a member in the list? */
+static bool is_member(const zke_party_list *list, const char *name) {
+  for (int i = 0; i < list->count; i++) {
+    if (strcmp(list->data[i].name, name) == 0) return true;
+  }
+  return false;
+}
+
+/* Who has joined is there until it leaves. */
+static void do_group(worker *w) {
+  zke_group *group = NULL;
+  zke_party_list *list = NULL;
+  char *self = NULL;
+  must(w, zke_group_new(w->z, w->path, NULL, &group));
+  must(w, zke_group_join(group, NULL, 0, deadline(w)));
+  must(w, zke_group_self(group, &self));
+  if (chance(w, 2)) must(w, zke_group_wait(group, 1, deadline(w)));
+  must(w, zke_group_members(group, &list));
+  if (self && list && is_member(list, self))
+    note(w, HISTORY_PASSED, list->count, 0);
+  else
+    must(w, ZKE_DATAINCONSISTENCY);
+  must(w, zke_group_leave(group));
+  zke_free(self);
+  zke_free(list);
+  zke_group_free(group);
+}
+
+/* Both values change together; the reply may be lost. */
+static void set_both(worker *w) {
+  char path[2][80];
+  zke_op ops[2];
+  int64_t number = (int64_t)w->who << 32 | ++w->items;
+  for (int i = 0; i < 2; i++)
+    snprintf(path[i], sizeof path[i], "%s/%c", w->path, 'a' + i);
+  for (int i = 0; i < 2; i++)
+    zke_op_set(&ops[i], path[i], &number, sizeof number, -1);
+  int rc = zke_multi(w->z, ops, 2, NULL);
+  if (rc == ZKE_NONODE) {
+    for (int i = 0; i < 2; i++)
+      zke_op_create(&ops[i], path[i], "12345678", 8, ZKE_OPEN_ACL,
+                    ZKE_PERSISTENT);
+    rc = zke_multi(w->z, ops, 2, NULL);
+  }
+  if (rc != ZKE_NODEEXISTS && rc != ZKE_CONNECTIONLOSS) must(w, rc);
+}
+
+/* So what is in memory is of one moment. */
+static void do_config(worker *w) {
+  zke_config *config = NULL;
+  zke_config_tree *tree = NULL;
+  must(w, zke_ensure_path(w->z, w->path, ZKE_PERSISTENT, deadline(w)));
+  must(w, zke_config_new(w->z, w->path, NULL, &config));
+  must(w, zke_config_start(config));
+  for (int i = 0; i < 3; i++) {
+    set_both(w);
+    must(w, zke_dispatch(w->z, NULL));
+    must(w, zke_config_list(config, "", &tree));
+    const zke_config_node *at = tree ? tree->data : NULL;
+    bool both = tree && tree->count == 3 && at[1].len == 8 && at[2].len == 8 &&
+                memcmp(at[1].data, at[2].data, 8) == 0;
+    must(w, both || (tree && tree->count < 2) ? ZKE_OK : ZKE_DATAINCONSISTENCY);
+    if (both) note(w, HISTORY_PASSED, at[1].stat.mzxid, 0);
+    zke_free(tree);
+    tree = NULL;
+  }
+  zke_config_free(config);
+}
+
+/* ---- a partition: its items are the resources ---- */
+
+static const char *const shards[RESOURCES] = {"0", "1"};
+
+static void note_shard(worker *w, const char *item, int event, int64_t number) {
+  w->resource = (int16_t)(item[0] - '0');
+  note(w, event, number, 1);
+}
+
+static void hear_shard(zke_partition *p, int event, const char *item,
+                       int64_t token, void *context) {
+  worker *w = context;
+  if (event == ZKE_PARTITION_ACQUIRED)
+    note_shard(w, item, HISTORY_TAKEN, token);
+  else
+    note_shard(w, item, HISTORY_LEAVING, 0);
+  if (event == ZKE_PARTITION_RELEASE) must(w, zke_partition_release(p, item));
+}
+
+static void do_partition(worker *w) {
+  char name[20];
+  zke_partition *p = NULL;
+  snprintf(name, sizeof name, "w%d", w->who);
+  zke_partition_options o = {
+      .size = sizeof o, .name = name, .listener = hear_shard, .context = w};
+  must(w, zke_partition_new(w->z, "/partition", shards, RESOURCES, &o, &p));
+  must(w, zke_partition_join(p));
+  for (int i = chance(w, 4); i > 0; i--) {
+    int64_t end = zke_now(w->z) + chance(w, 40);
+    int rc = zke_partition_wait(p, end);
+    if (!was_late(w, rc, end)) must(w, rc);
+    linger(w);
+  }
+  for (int i = 0; i < RESOURCES; i++)
+    note_shard(w, shards[i], HISTORY_LEAVING, 0);
+  zke_partition_free(p);
+}
+
+/* ---- transactions ----
+ *
+ * A transaction's payload is its number, from which all else follows: its form
+ * and how each site votes, whichever process acts for the site.  So its
+ * outcome is known beforehand, but in the ephemeral form, where a death
+ * aborts.  A process acts for a site while it holds the site's lock. */
+
+static const char *const sites[SITES] = {"ann", "bob", "cat"};
+
+static int form_of(int64_t number) {
+  return (int)(number & 3); /* each of the four */
+}
+
+static int vote_of(int64_t number, int site) {
+  uint64_t mixed = (uint64_t)number * UINT64_C(0x9e3779b97f4a7c15);
+  return (mixed >> (40 + 4 * site)) % 8 ? ZKE_TWO_PHASE_COMMIT
+                                        : ZKE_TWO_PHASE_ABORT;
+}
+
+static void note_decision(worker *w, int64_t number, int decision) {
+  note(w, HISTORY_DECIDED, number, decision == ZKE_TWO_PHASE_COMMIT);
+}
+
+/* See what was decided, if it is within a time, and acknowledge it. */
+static void conclude(worker *w, zke_two_phase *t, int64_t number, int ms) {
+  int decision = 0;
+  int64_t end = zke_now(w->z) + ms;
+  int rc = zke_two_phase_wait(t, end, &decision);
+  if (rc == ZKE_OK) {
+    note_decision(w, number, decision);
+    must(w, zke_two_phase_acknowledge(t));
+  } else if (!was_late(w, rc, end)) {
+    must(w, rc);
+  }
+}
+
+static void coordinate(worker *w) {
+  zke_two_phase *t = NULL;
+  char name[40];
+  int64_t number = (int64_t)w->who << 32 | ++w->items;
+  zke_two_phase_options o = {.size = sizeof o, .form = form_of(number)};
+  snprintf(name, sizeof name, "t%lld", (long long)number);
+  must(w, zke_two_phase_begin(w->z, w->path, name, &number, sizeof number,
+                              sites, SITES, &o, &t));
+  if (t) conclude(w, t, number, chance(w, 50));
+  zke_two_phase_free(t);
+}
+
+/* A transaction that was pending a moment ago may be over. */
+static zke_two_phase *take_part(worker *w, const char *name, int site) {
+  zke_two_phase *t = NULL;
+  int64_t number = strtoll(name + 1, NULL, 10);
+  int vote = vote_of(number, site);
+  int rc = zke_two_phase_open(w->z, w->path, name, sites[site], NULL, &t);
+  if (rc != ZKE_NONODE) must(w, rc);
+  if (!t) return NULL;
+  note(w, HISTORY_VOTING, number, vote == ZKE_TWO_PHASE_COMMIT);
+  must(w, zke_two_phase_vote(t, vote));
+  return t;
+}
+
+static zke_lock *lock_of(worker *w, int site) {
+  zke_lock *lock = NULL;
+  char path[64];
+  snprintf(path, sizeof path, "/sites/%d%s", w->resource, sites[site]);
+  must(w, zke_lock_new(w->z, path, NULL, &lock));
+  return lock;
+}
+
+static zke_strings *pending(worker *w, const char *site) {
+  zke_strings *names = NULL;
+  must(w, zke_two_phase_pending(w->z, w->path, site, NULL, NULL, &names));
+  return names;
+}
+
+/* Act for a site, unless another does: all that it has to do. */
+static void serve(worker *w, int site) {
+  zke_lock *lock = lock_of(w, site);
+  if (zke_lock_try(lock) == ZKE_OK) {
+    zke_strings *names = pending(w, sites[site]);
+    for (int i = 0; names && i < names->count; i++) {
+      zke_two_phase *t = take_part(w, names->data[i], site);
+      int64_t number = strtoll(names->data[i] + 1, NULL, 10);
+      if (t) conclude(w, t, number, chance(w, 50));
+      zke_two_phase_free(t);
+    }
+    zke_free(names);
+  }
+  zke_lock_free(lock);
+}
+
+static int count_pending(worker *w) {
+  zke_strings *names = pending(w, NULL);
+  int count = names ? names->count : 0;
+  zke_free(names);
+  return count;
+}
+
+static void do_two_phase(worker *w) {
+  if (chance(w, 4) == 0 && count_pending(w) < OPEN)
+    coordinate(w);
+  else
+    serve(w, chance(w, SITES));
+}
+
 /* ---- the checks of each recipe ---- */
+
+static bool complain_of(history_case *c, const char *text, int64_t number) {
+  if (!c->problem[0])
+    snprintf(c->problem, sizeof c->problem, "%s (%lld)", text,
+             (long long)number);
+  return false;
+}
+
+static bool check_permits(history_case *c) {
+  return history_exclusive(c, PERMITS) && history_progress(c, PROGRESS_NS);
+}
+
+/* When a setting was over: somebody went to remove it, or its setter died. */
+static int64_t gate_end(const history *h, int at) {
+  const history_record *set = &h->at[at];
+  for (int i = 0; i < h->count; i++) {
+    const history_record *r = &h->at[i];
+    bool removes = r->event == HISTORY_LEAVING && r->number == set->number;
+    bool dies = r->event == HISTORY_DYING && r->who == set->who && i > at;
+    if (removes || dies) return r->when;
+  }
+  return INT64_MAX;
+}
+
+/* Nobody came after a barrier had been set and passed before it was removed. */
+static bool nobody_slipped(history_case *c, int at) {
+  const history *h = c->h;
+  int64_t end = gate_end(h, at), *came = NULL;
+  bool good = true;
+  came = calloc((size_t)people + 1, sizeof *came);
+  if (!came) abort();
+  for (int i = at + 1; i < h->count && h->at[i].when < end; i++) {
+    const history_record *r = &h->at[i];
+    if (r->event == HISTORY_ENTERING) came[r->who] = r->when;
+    if (r->event == HISTORY_PASSED && came[r->who])
+      good = complain_of(c, "passed while a barrier stood", r->who);
+    if (r->event == HISTORY_GAVE_UP) came[r->who] = 0;
+  }
+  free(came);
+  return good;
+}
+
+static bool check_gate(history_case *c) {
+  bool good = true;
+  for (int i = 0; i < c->h->count && good; i++) {
+    if (c->h->at[i].event == HISTORY_TAKEN) good = nobody_slipped(c, i);
+  }
+  return good;
+}
+
+static int by_value(const void *a, const void *b) {
+  const int64_t *x = a, *y = b;
+  return (*x > *y) - (*x < *y);
+}
+
+/* No sum was told twice, and what is there in the end is what was told and at
+ * most what was begun by those who died. */
+static bool check_counter(history_case *c) {
+  int64_t begun = 0, told = 0, last = -1;
+  int64_t *sums = calloc((size_t)c->h->count + 1, sizeof *sums);
+  if (!sums) abort();
+  for (int i = 0; i < c->h->count; i++) {
+    const history_record *r = &c->h->at[i];
+    begun += r->event == HISTORY_PUTTING;
+    if (r->event == HISTORY_GOT) sums[told++] = r->number;
+    if (r->event == HISTORY_LEFT) last = r->number;
+  }
+  qsort(sums, (size_t)told, sizeof *sums, by_value);
+  bool good = true;
+  for (int64_t i = 1; i < told && good; i++) {
+    if (sums[i] == sums[i - 1])
+      good = complain_of(c, "two additions gave the same sum", sums[i]);
+  }
+  if (good && last >= 0 && (last < told || last > begun))
+    good = complain_of(c, "additions were lost or made twice", last);
+  free(sums);
+  return good;
+}
+
+/* What is decided is what follows from the votes that must have been given. */
+static bool check_outcome(history_case *c, const history_record *r) {
+  bool all = true;
+  for (int site = 0; site < SITES; site++) {
+    if (vote_of(r->number, site) == ZKE_TWO_PHASE_ABORT) all = false;
+  }
+  if (r->weight && !all)
+    return complain_of(c, "committed in spite of a vote to abort", r->number);
+  if (!r->weight && all && !(form_of(r->number) & ZKE_TWO_PHASE_EPHEMERAL))
+    return complain_of(c, "aborted though nobody wanted that", r->number);
+  return true;
+}
+
+static bool check_two_phase(history_case *c) {
+  for (int i = 0; i < c->h->count; i++) {
+    const history_record *r = &c->h->at[i];
+    if (r->event == HISTORY_LEFT)
+      return complain_of(c, "transactions without an end", r->number);
+    if (r->event == HISTORY_DECIDED && !check_outcome(c, r)) return false;
+  }
+  return history_decisions(c, SITES);
+}
+
+/* Runs follow each other by a period, whoever dies in them. */
+static bool check_periodic(history_case *c) {
+  int64_t last = INT64_MIN;
+  for (int i = 0; i < c->h->count; i++) {
+    const history_record *r = &c->h->at[i];
+    if (r->event != HISTORY_GOT) continue;
+    if (last != INT64_MIN && r->number - last < PERIOD_MS)
+      return complain_of(c, "two runs in a period", r->number);
+    last = r->number;
+  }
+  return history_exclusive(c, 1);
+}
+
+static bool check_alone(history_case *c) { return history_exclusive(c, 1); }
+
+/* It checks itself. */
+static bool check_nothing(history_case *c) { return !c->problem[0]; }
 
 static bool check_one_holder(history_case *c) {
   return history_exclusive(c, 1) && history_progress(c, PROGRESS_NS);
@@ -238,33 +817,108 @@ static bool check_barrier(history_case *c) {
 
 /* ---- the table ---- */
 
+/* What is left of a queue. */
+static void empty_queue(worker *w) {
+  zke_queue *queue = NULL;
+  zke_queue_item *item;
+  must(w, zke_queue_new(w->z, w->path, NULL, &queue));
+  while (zke_queue_take(queue, zke_now(w->z) + 300, &item) == ZKE_OK) {
+    note(w, HISTORY_LEFT, number_of(item), 0);
+    zke_free(item);
+  }
+  zke_queue_free(queue);
+}
+
+/* What the counter has come to. */
+static void read_counter(worker *w) {
+  zke_counter *counter = NULL;
+  int64_t sum = 0;
+  must(w, zke_counter_new(w->z, w->path, NULL, &counter));
+  must(w, zke_counter_get(counter, &sum, NULL));
+  note(w, HISTORY_LEFT, sum, 0);
+  zke_counter_free(counter);
+}
+
+/* All sites of a transaction are back. */
+static void end_transaction(worker *w, const char *name) {
+  zke_two_phase *t[SITES];
+  int64_t number = strtoll(name + 1, NULL, 10);
+  for (int i = 0; i < SITES; i++) t[i] = take_part(w, name, i);
+  for (int i = 0; i < SITES; i++) {
+    if (t[i]) conclude(w, t[i], number, WAIT_MS);
+  }
+  for (int i = 0; i < SITES; i++) zke_two_phase_free(t[i]);
+}
+
+/* The sites' locks are free when the last who acted for them are known to be
+ * dead. */
+static void end_transactions(worker *w) {
+  zke_lock *locks[SITES];
+  for (int i = 0; i < SITES; i++) {
+    locks[i] = lock_of(w, i);
+    must(w, zke_lock_acquire(locks[i], deadline(w)));
+  }
+  zke_strings *names = pending(w, NULL);
+  for (int i = 0; names && i < names->count; i++)
+    end_transaction(w, names->data[i]);
+  zke_free(names);
+  int left = count_pending(w);
+  if (left) note(w, HISTORY_LEFT, left, 0);
+  for (int i = 0; i < SITES; i++) zke_lock_free(locks[i]);
+}
+
 typedef struct torture_recipe {
   const char *name; /* of its directory, too */
   void (*round)(worker *w);
   bool (*check)(history_case *c);
-  bool queue; /* to be emptied in the end, else used once more */
+  void (*end)(worker *w); /* see to what is left; NULL: one more round */
 } torture_recipe;
 
 static const torture_recipe recipes[] = {
-    {"lock", do_lock, check_one_holder, false},
-    {"rwlock", do_rwlock, check_readers, false},
-    {"election", do_election, check_one_holder, false},
-    {"queue", do_queue, check_queue, true},
-    {"claims", do_claims, check_claims, true},
-    {"barrier", do_barrier, check_barrier, false},
+    {"lock", do_lock, check_one_holder, NULL},
+    {"rwlock", do_rwlock, check_readers, NULL},
+    {"multilock", do_multilock, check_one_holder, NULL},
+    {"semaphore", do_semaphore, check_permits, NULL},
+    {"election", do_election, check_one_holder, NULL},
+    {"queue", do_queue, check_queue, empty_queue},
+    {"claims", do_claims, check_claims, empty_queue},
+    {"barrier", do_gate, check_gate, NULL},
+    {"double_barrier", do_barrier, check_barrier, NULL},
+    {"rendezvous", do_rendezvous, check_barrier, NULL},
+    {"counter", do_counter, check_counter, read_counter},
+    {"two_phase", do_two_phase, check_two_phase, end_transactions},
+    {"singleton", do_singleton, check_one_holder, NULL},
+    {"periodic", do_periodic, check_periodic, NULL},
+    {"partition", do_partition, check_alone, NULL},
+    {"names", do_names, check_alone, NULL},
+    {"persistent_node", do_persistent_node, check_one_holder, NULL},
+    {"group", do_group, check_nothing, NULL},
+    {"config", do_config, check_nothing, NULL},
 };
 
 enum { RECIPES = sizeof recipes / sizeof *recipes };
 
-static bool is_wanted(int recipe) {
+/* Only these; NULL: all. */
+static const char *wanted(void) {
   const char *only = getenv("RECIPE");
-  return !only || !only[0] || strstr(recipes[recipe].name, only);
+  return only && only[0] ? only : NULL;
+}
+
+static bool is_wanted(int recipe) {
+  return !wanted() || strstr(recipes[recipe].name, wanted());
 }
 
 /* ---- workers as processes ---- */
 
 static char directory[4000], database[4100], history_path[4100];
 static volatile int *stop; /* shared */
+
+/* The recipes take turns, some at a time. */
+static int choose_recipe(worker *w) {
+  int64_t turn = history_now() / FASHION_NS;
+  if (wanted()) return chance(w, RECIPES);
+  return (int)((turn + chance(w, FASHION)) % RECIPES);
+}
 
 static void choose_path(worker *w, int recipe, int resource) {
   w->recipe = (int16_t)recipe;
@@ -279,14 +933,21 @@ static void open_worker(worker *w) {
   if (!w->z) _exit(1);
 }
 
+/* One of the next changes will seem to have failed. */
+static void lose_a_reply(worker *w) {
+  if (chance(w, 8) == 0)
+    must(w, zke_test_fail(w->z, 1 + chance(w, 2), chance(w, 4)));
+}
+
 static void work(int32_t who, unsigned seed) {
   worker w = {.who = who, .random = seed * 2654435761u + (unsigned)who};
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   open_worker(&w);
   while (!*stop) {
-    int recipe = chance(&w, RECIPES);
+    int recipe = choose_recipe(&w);
     if (!is_wanted(recipe)) continue;
     choose_path(&w, recipe, chance(&w, RESOURCES));
+    lose_a_reply(&w);
     recipes[recipe].round(&w);
   }
   must(&w, zke_close(w.z));
@@ -301,7 +962,6 @@ typedef struct slot {
 } slot;
 
 static slot slots[WORKERS];
-static int32_t people;
 static worker killer = {.recipe = -1}; /* for its notes */
 
 static void note_about(const slot *s, int event) {
@@ -397,18 +1057,6 @@ static bool settle(void) {
 
 /* ---- the end ---- */
 
-/* What is left of a queue. */
-static void empty_queue(worker *w) {
-  zke_queue *queue = NULL;
-  zke_queue_item *item;
-  must(w, zke_queue_new(w->z, w->path, NULL, &queue));
-  while (zke_queue_take(queue, zke_now(w->z) + 300, &item) == ZKE_OK) {
-    note(w, HISTORY_LEFT, number_of(item), 0);
-    zke_free(item);
-  }
-  zke_queue_free(queue);
-}
-
 static void complain(void *context, const char *sentence) {
   (void)context;
   fprintf(stderr, "zke_check: %s\n", sentence);
@@ -421,8 +1069,8 @@ static void inspect(void) {
   for (int i = 0; i < RECIPES; i++) {
     for (int j = 0; j < RESOURCES && is_wanted(i); j++) {
       choose_path(&w, i, j);
-      if (recipes[i].queue)
-        empty_queue(&w);
+      if (recipes[i].end)
+        recipes[i].end(&w);
       else
         recipes[i].round(&w);
     }
@@ -431,17 +1079,49 @@ static void inspect(void) {
   must(&w, zke_close(w.z));
 }
 
+/* What concerns one path: what was done with it, and who lived. */
+static history part_of(const history *h, int recipe, int resource) {
+  history part = {0};
+  for (int i = 0; i < h->count; i++) {
+    const history_record *r = &h->at[i];
+    if (r->recipe < 0 || (r->recipe == recipe && r->resource == resource))
+      history_add(&part, *r);
+  }
+  return part;
+}
+
+static bool check_one(const history *h, int recipe, int resource) {
+  history part = part_of(h, recipe, resource);
+  history_case c = {.h = &part, .recipe = recipe, .resource = resource};
+  bool good = recipes[recipe].check(&c) && history_no_failure(&c);
+  if (!good) printf("%s/%d: %s\n", recipes[recipe].name, resource, c.problem);
+  history_free(&part);
+  return good;
+}
+
+/* How much was done with each, so that nobody takes little for much. */
+static void count_done(const history *h) {
+  for (int i = 0; i < RECIPES; i++) {
+    int done = 0;
+    for (int j = 0; j < h->count; j++) {
+      int event = h->at[j].event;
+      done += h->at[j].recipe == i &&
+              (event == HISTORY_TAKEN || event == HISTORY_GOT ||
+               event == HISTORY_ACKED || event == HISTORY_PASSED ||
+               event == HISTORY_DECIDED);
+    }
+    printf("%s%s %d", i ? ", " : "", recipes[i].name, done);
+  }
+  printf("\n");
+}
+
 static bool check_all(void) {
   history h;
   bool good = history_read(history_path, &h);
   for (int i = 0; i < RECIPES; i++) {
-    for (int j = 0; j < RESOURCES; j++) {
-      history_case c = {.h = &h, .recipe = i, .resource = j};
-      if (recipes[i].check(&c) && history_no_failure(&c)) continue;
-      printf("%s/%d: %s\n", recipes[i].name, j, c.problem);
-      good = false;
-    }
+    for (int j = 0; j < RESOURCES; j++) good &= check_one(&h, i, j);
   }
+  count_done(&h);
   printf("%d records by %d processes\n", h.count, people);
   history_free(&h);
   return good;

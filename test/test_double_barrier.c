@@ -879,6 +879,31 @@ START_TEST(foreign_children) {
 }
 END_TEST
 
+/* … inside of `ready` too: the last member's leaving is the end. */
+START_TEST(foreign_children_of_ready) {
+  begin(2, 2);
+  start(0);
+  start(1);
+  dispatch_all();
+  ck_assert_int_eq(state(0), INSIDE);
+  ck_ok(zke_create(z[0], PATH "/ready/a", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT,
+                   NULL, NULL));
+  ck_ok(zke_create(z[0], PATH "/ready/z", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT,
+                   NULL, NULL));
+  ck_ok(zke_create(z[0], PATH "/ready/z/z", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT,
+                   NULL, NULL));
+  leave(0);
+  ck_rc(zke_double_barrier_leave_start(b[1]), ZKE_NOTEMPTY); /* too much */
+  ck_ok(zke_delete(z[0], PATH "/ready/z/z", -1));
+  leave(1);
+  dispatch_all();
+  ck_assert_int_eq(state(0), OUT);
+  ck_assert_int_eq(state(1), OUT);
+  ck_rc(zke_exists(z[0], PATH "/ready", NULL, NULL, NULL), ZKE_NONODE);
+  end();
+}
+END_TEST
+
 /* A `ready` that is not a round of ours is neither followed nor deleted. */
 START_TEST(foreign_ready) {
   static const char *const texts[] = {"", "runnin", "x"};
@@ -1222,13 +1247,10 @@ int main(int argc, char **argv) {
                            NULL};
   const TTest *withdrawal[] = {timed_enter, withdrawal_loses, withdrawal_races,
                                timed_leave, cancelled,        NULL};
-  const TTest *wrong[] = {foreign_children,
-                          foreign_ready,
-                          malformed_ready,
-                          other_kind,
-                          too_much_data,
-                          bad_arguments,
-                          NULL};
+  const TTest *wrong[] = {foreign_children, foreign_children_of_ready,
+                          foreign_ready,    malformed_ready,
+                          other_kind,       too_much_data,
+                          bad_arguments,    NULL};
   const TTest *proof[] = {processes,     killed_inside, killed_waiting,
                           dies_anywhere, lost_replies,  faults,
                           NULL};

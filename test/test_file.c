@@ -470,7 +470,7 @@ static bool enter_small_disk(int kib) {
   snprintf(size, sizeof size, "size=%dk", kib);
   small_disk = directory("disk");
   if (unshare(CLONE_NEWNS) != 0 ||
-      mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+      mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL) != 0 ||
       mount("none", small_disk, "tmpfs", 0, size) != 0) {
     printf("full disk: skipped, cannot mount (%s)\n", strerror(errno));
     return false;
@@ -953,8 +953,8 @@ START_TEST(other_boot_id_reaps_nobody) {
 END_TEST
 
 /* P8: after a reboot, faked by another boot id (or none) once all processes
- * are dead, also when it took the liveness file along: sessions and ephemerals are gone, and no zxid, session id or
- * sequence number comes twice. */
+ * are dead, also when it took the liveness file along: sessions and ephemerals
+ * are gone, and no zxid, session id or sequence number comes twice. */
 START_TEST(reboot_reissues_nothing) {
   static const char *const next_boot[] = {"two", "", "two"};
   const char *path = sample(test_path("a.db"));

@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sqlite3.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -1597,6 +1598,320 @@ END_TEST
 START_TEST(a_fault_leaves_nothing_behind) { recipe_faults(&uses[_i]); }
 END_TEST
 
+/* ---- rare moments ---- */
+
+/* A reply lost when there is no time left to try again: the entry may not
+ * stay behind, in nobody's name. */
+START_TEST(a_lost_reply_at_the_deadline_leaves_nothing) {
+  open_sessions();
+  zke_lock *lock = make(z[0], PATH), *other = make(z[1], PATH);
+  ck_ok(zke_lock_acquire(lock, soon(z[0]))); /* makes the directory */
+  ck_ok(zke_lock_release(lock));
+  ck_ok(zke_test_fail(z[0], ZKE_TEST_FAIL_AFTER, 0));
+  if (zke_lock_acquire(lock, zke_now(z[0])) == ZKE_OK)
+    ck_ok(zke_lock_release(lock));
+  ck_assert_int_eq(entries(z[0], PATH), 0);
+  ck_ok(zke_lock_try(other));
+  zke_lock_free(lock);
+  zke_lock_free(other);
+  close_sessions();
+}
+END_TEST
+
+static void ignore(zke *s, int type, int state, const char *path, void *c) {
+  (void)s, (void)type, (void)state, (void)path, (void)c;
+}
+
+/* Events dropped (P4): every one-shot watch is gone, one's own too. */
+START_TEST(a_holder_watches_again_after_an_overflow) {
+  zke_options o = {.size = sizeof o, .event_limit = 4};
+  zke *s;
+  open_sessions();
+  ck_ok(zke_open_session(z[0], &o, &s));
+  zke_lock *lock = make_listening(s, "");
+  ck_ok(zke_lock_acquire(lock, soon(s)));
+  ck_told("HELD");
+  ck_ok(
+      zke_create(z[1], "/x", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  ck_ok(zke_add_watch(s, "/x", ZKE_WATCH_PERSISTENT, ignore, NULL));
+  for (int i = 0; i < 20; i++) ck_ok(zke_set(z[1], "/x", "", 0, -1, NULL));
+  ck_ok(zke_dispatch(s, NULL));
+  ck_ok(zke_lock_break(z[1], PATH, 0));
+  ck_ok(zke_dispatch(s, NULL));
+  ck_told("LOST");
+  zke_lock_free(lock);
+  ck_ok(zke_close(s));
+  close_sessions();
+}
+END_TEST
+
+/* The operation outlives the news that the lock is lost: it is there for just
+ * that moment. */
+START_TEST(an_op_stays_valid_when_the_lock_is_lost) {
+  zke_op op;
+  open_sessions();
+  zke_lock *lock = make_listening(z[0], "");
+  ck_ok(zke_lock_acquire(lock, soon(z[0])));
+  ck_ok(zke_lock_op(lock, &op));
+  ck_ok(zke_lock_break(z[1], PATH, 0));
+  ck_ok(zke_dispatch(z[0], NULL));
+  ck_told("HELD; LOST");
+  ck_rc(zke_multi(z[0], &op, 1, NULL), ZKE_NONODE);
+  ck_rc(zke_lock_release(lock), ZKE_LOST);
+  zke_lock_free(lock);
+  close_sessions();
+}
+END_TEST
+
+/* What was lost in a dispatch does not count when it is acquired anew. */
+START_TEST(a_count_does_not_survive_a_loss_that_was_told) {
+  char nobody[] = "";
+  zke_lock_options o = {
+      .size = sizeof o, .reentrant = 1, .listener = listen, .context = nobody};
+  zke_lock *lock;
+  open_sessions();
+  ck_ok(zke_lock_new(z[0], PATH, &o, &lock));
+  ck_ok(zke_lock_acquire(lock, soon(z[0])));
+  ck_ok(zke_lock_acquire(lock, soon(z[0])));
+  ck_ok(zke_lock_break(z[1], PATH, 0));
+  ck_ok(zke_dispatch(z[0], NULL));
+  ck_told("HELD; LOST");
+  ck_ok(zke_lock_acquire(lock, soon(z[0])));
+  ck_ok(zke_lock_release(lock));
+  ck_assert_int_eq(zke_lock_state(lock), ZKE_LOCK_OUT);
+  zke_lock_free(lock);
+  close_sessions();
+}
+END_TEST
+
+/* A start that got it in a dispatch is an acquisition as well. */
+START_TEST(a_start_counts_whenever_it_got_the_lock) {
+  zke_lock_options o = {.size = sizeof o, .reentrant = 1};
+  open_sessions();
+  zke_lock *lock = make(z[0], PATH), *again;
+  ck_ok(zke_lock_new(z[1], PATH, &o, &again));
+  ck_ok(zke_lock_acquire(lock, soon(z[0])));
+  ck_ok(zke_lock_start(again));
+  ck_ok(zke_lock_release(lock));
+  dispatch_all();
+  ck_assert_int_eq(zke_lock_state(again), ZKE_LOCK_HELD);
+  ck_ok(zke_lock_acquire(again, soon(z[1])));
+  ck_ok(zke_lock_release(again));
+  ck_assert_int_eq(zke_lock_state(again), ZKE_LOCK_HELD);
+  ck_ok(zke_lock_release(again));
+  ck_assert_int_eq(zke_lock_state(again), ZKE_LOCK_OUT);
+  zke_lock_free(lock);
+  zke_lock_free(again);
+  close_sessions();
+}
+END_TEST
+
+static void start_anew(zke_lock *lock, int state, int64_t token, void *out) {
+  (void)token;
+  if (state == ZKE_LOCK_LOST) *(int *)out = zke_lock_start(lock);
+}
+
+/* One object is one contender: while a blocking call has not returned nobody
+ * joins in its place, else both would hold. */
+START_TEST(nobody_joins_while_a_call_still_runs) {
+  int started = 1;
+  zke_lock_options o = {
+      .size = sizeof o, .listener = start_anew, .context = &started};
+  zke_party_list *list;
+  char path[300];
+  call c;
+  open_sessions();
+  zke_lock *lock = make(z[0], PATH), *other;
+  ck_ok(zke_lock_new(z[1], PATH, &o, &other));
+  ck_ok(zke_lock_acquire(lock, soon(z[0])));
+  acquire_aside(&c, other, ZKE_FOREVER);
+  ck_until(entries(z[0], PATH) == 2, 5000);
+  ck_ok(zke_lock_parties(z[2], PATH, &list));
+  snprintf(path, sizeof path, PATH "/%s", list->data[1].name);
+  zke_free(list);
+  ck_ok(zke_delete(z[2], path, -1));
+  join(&c);
+  ck_assert_int_eq(c.rc, ZKE_LOST);
+  ck_assert_int_eq(started, ZKE_MISUSE);
+  ck_assert_int_eq(entries(z[0], PATH), 1);
+  ck_ok(zke_lock_start(other)); /* now it may */
+  zke_lock_free(lock);
+  zke_lock_free(other);
+  close_sessions();
+}
+END_TEST
+
+/* A release gives up the wait of another thread, which has to hear of it. */
+START_TEST(a_release_ends_the_wait_of_another_thread) {
+  call c;
+  open_sessions();
+  zke_lock *lock = make(z[0], PATH), *other = make(z[1], PATH);
+  ck_ok(zke_lock_acquire(lock, soon(z[0])));
+  acquire_aside(&c, other, ZKE_FOREVER);
+  ck_until(entries(z[0], PATH) == 2, 5000);
+  ck_until(zke_lock_state(other) == ZKE_LOCK_WAITING, 5000);
+  ck_ok(zke_lock_release(other));
+  join(&c);
+  ck_assert_int_eq(c.rc, ZKE_LOST);
+  ck_assert_int_eq(entries(z[0], PATH), 1);
+  zke_lock_free(lock);
+  zke_lock_free(other);
+  close_sessions();
+}
+END_TEST
+
+static int waking; /* atomic */
+
+static void *run_wake(void *session) {
+  while (__atomic_load_n(&waking, __ATOMIC_ACQUIRE)) zke_wake(session);
+  return NULL;
+}
+
+/* However much happens on the handle, the deadline holds. */
+START_TEST(a_busy_handle_does_not_hold_up_the_deadline) {
+  pthread_t thread;
+  open_sessions();
+  zke_lock *lock = make(z[0], PATH), *other = make(z[1], PATH);
+  ck_ok(zke_lock_acquire(lock, soon(z[0])));
+  waking = 1;
+  ck_assert_int_eq(pthread_create(&thread, NULL, run_wake, z[1]), 0);
+  int64_t begin = test_now();
+  ck_rc(zke_lock_acquire(other, zke_now(z[1]) + 50), ZKE_OPERATIONTIMEOUT);
+  ck_says("ann");
+  ck_assert_int_lt(test_now() - begin, 2000);
+  __atomic_store_n(&waking, 0, __ATOMIC_RELEASE);
+  pthread_join(thread, NULL);
+  zke_lock_free(lock);
+  zke_lock_free(other);
+  close_sessions();
+}
+END_TEST
+
+/* "always within the caller's deadline": also where the directory is to be
+ * made first and others keep the database. */
+START_TEST(a_busy_database_does_not_hold_up_the_deadline) {
+  zke_options o = {.size = sizeof o, .busy_timeout_ms = 10};
+  sqlite3 *db;
+  zke *s;
+  ck_ok(zke_open(test_path("busy.db"), &o, &s));
+  zke_lock *lock = make(s, PATH);
+  ck_assert_int_eq(sqlite3_open(test_path("busy.db"), &db), SQLITE_OK);
+  ck_assert_int_eq(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL),
+                   SQLITE_OK);
+  int64_t begin = test_now();
+  ck_rc(zke_lock_acquire(lock, zke_now(s) + 100), ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_lt(test_now() - begin, 500);
+  begin = test_now(); /* ten tries, not ten times ten */
+  ck_rc(zke_lock_try(lock), ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_lt(test_now() - begin, 2000);
+  ck_assert_int_eq(sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
+  ck_ok(zke_lock_try(lock));
+  zke_lock_free(lock);
+  ck_ok(zke_close(s));
+  sqlite3_close(db);
+}
+END_TEST
+
+/* A theft that fails half-way leaves nothing in front of all others. */
+START_TEST(a_failed_theft_leaves_no_entry) {
+  test_heap heap = {0};
+  zke_options o = {.size = sizeof o,
+                   .allocator = {test_heap_resize, &heap},
+                   .identity = "ann"};
+  int rc = ZKE_NOMEM, n = 0;
+  ck_ok(zke_open(":memory:", &o, &z[0]));
+  ck_ok(zke_open_session(z[0], &o, &z[1]));
+  for (; rc != ZKE_OK; n++) {
+    zke_lock *lock = make(z[0], PATH), *thief = make(z[1], PATH);
+    ck_ok(zke_lock_acquire(lock, soon(z[0])));
+    heap.fail_at = heap.calls + n + 1;
+    rc = zke_lock_steal(thief);
+    heap.fail_at = 0;
+    if (rc != ZKE_OK) {
+      ck_assert_int_eq(rc, ZKE_NOMEM);
+      ck_says("memory");
+      ck_assert_int_eq(zke_lock_state(thief), ZKE_LOCK_OUT);
+      ck_assert_int_eq(entries(z[0], PATH), zke_lock_check(lock) == ZKE_OK);
+    }
+    zke_lock_free(thief);
+    zke_lock_free(lock);
+  }
+  ck_assert_int_gt(n, 5);
+  ck_ok(zke_close(z[1]));
+  ck_ok(zke_close(z[0]));
+}
+END_TEST
+
+/* Nobody can repeat a free: one allocation that fails does not stop it. */
+START_TEST(a_free_gives_up_the_lock_whatever_fails_once) {
+  test_heap heap = {0};
+  zke_options o = {.size = sizeof o, .allocator = {test_heap_resize, &heap}};
+  bool failed = true;
+  int n = 0;
+  ck_ok(zke_open(":memory:", &o, &z[0]));
+  for (; failed; n++) {
+    zke_lock *lock = make(z[0], PATH);
+    ck_ok(zke_lock_acquire(lock, soon(z[0])));
+    long first = heap.calls;
+    heap.fail_at = first + n + 1;
+    zke_lock_free(lock);
+    failed = heap.calls > first + n;
+    heap.fail_at = 0;
+    ck_assert_int_eq(entries(z[0], PATH), 0);
+  }
+  ck_ok(zke_close(z[0]));
+}
+END_TEST
+
+/* G17, also where the directory was removed since and made by another. */
+START_TEST(a_directory_made_anew_by_another_kind_is_refused) {
+  open_sessions();
+  zke_lock *lock = make(z[0], PATH);
+  ck_ok(zke_lock_try(lock));
+  ck_ok(zke_lock_release(lock));
+  ck_ok(zke_delete(z[1], PATH, -1));
+  ck_ok(zke_create(z[1], PATH, "zkembed queue\n", 14, ZKE_OPEN_ACL,
+                   ZKE_PERSISTENT, NULL, NULL));
+  ck_rc(zke_lock_try(lock), ZKE_OTHERKIND);
+  ck_says("queue");
+  ck_assert_int_eq(entries(z[0], PATH), 0);
+  zke_lock_free(lock);
+  close_sessions();
+}
+END_TEST
+
+/* Nothing can be made below a chroot that is not there. */
+START_TEST(a_missing_chroot_is_said) {
+  open_sessions();
+  zke *below = test_session(z[0], "/app");
+  zke_lock *lock = make(below, PATH);
+  ck_rc(zke_lock_try(lock), ZKE_NONODE);
+  ck_says("/app");
+  ck_ok(zke_create(z[1], "/app", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
+                   NULL));
+  ck_ok(zke_lock_try(lock));
+  ck_assert_int_eq(entries(z[0], "/app" PATH), 1);
+  zke_lock_free(lock);
+  ck_ok(zke_close(below));
+  close_sessions();
+}
+END_TEST
+
+/* Any deadline is one, the first of all times too. */
+START_TEST(the_earliest_deadline_is_past) {
+  open_sessions();
+  zke_lock *lock = make(z[0], PATH), *other = make(z[1], PATH);
+  ck_ok(zke_lock_acquire(lock, INT64_MIN));
+  ck_ok(zke_test_fail(z[1], ZKE_TEST_FAIL_BEFORE, 0));
+  int rc = zke_lock_acquire(other, INT64_MIN);
+  ck_assert(rc == ZKE_CONNECTIONLOSS || rc == ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_eq(entries(z[0], PATH), 1);
+  zke_lock_free(lock);
+  zke_lock_free(other);
+  close_sessions();
+}
+END_TEST
+
 /* ---- the suite ---- */
 
 static TCase *add_case(Suite *s, const char *name, double limit) {
@@ -1681,6 +1996,24 @@ static void add_proof(Suite *s) {
   tcase_add_loop_test(tc, a_fault_leaves_nothing_behind, 0, 2);
 }
 
+static void add_rare(Suite *s) {
+  TCase *tc = add_case(s, "rare", 20);
+  tcase_add_test(tc, a_lost_reply_at_the_deadline_leaves_nothing);
+  tcase_add_test(tc, a_holder_watches_again_after_an_overflow);
+  tcase_add_test(tc, an_op_stays_valid_when_the_lock_is_lost);
+  tcase_add_test(tc, a_count_does_not_survive_a_loss_that_was_told);
+  tcase_add_test(tc, a_start_counts_whenever_it_got_the_lock);
+  tcase_add_test(tc, nobody_joins_while_a_call_still_runs);
+  tcase_add_test(tc, a_release_ends_the_wait_of_another_thread);
+  tcase_add_test(tc, a_busy_handle_does_not_hold_up_the_deadline);
+  tcase_add_test(tc, a_busy_database_does_not_hold_up_the_deadline);
+  tcase_add_test(tc, a_failed_theft_leaves_no_entry);
+  tcase_add_test(tc, a_free_gives_up_the_lock_whatever_fails_once);
+  tcase_add_test(tc, a_directory_made_anew_by_another_kind_is_refused);
+  tcase_add_test(tc, a_missing_chroot_is_said);
+  tcase_add_test(tc, the_earliest_deadline_is_past);
+}
+
 int main(int argc, char **argv) {
   Suite *s = suite_create("lock");
   add_alone(s);
@@ -1688,5 +2021,6 @@ int main(int argc, char **argv) {
   add_losing(s);
   add_deadlocks(s);
   add_proof(s);
+  add_rare(s);
   return test_main(argc, argv, s);
 }

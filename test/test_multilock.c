@@ -1115,6 +1115,71 @@ END_TEST
 START_TEST(a_fault_leaves_nothing_behind) { recipe_faults(&uses[_i]); }
 END_TEST
 
+/* ---- rare moments ---- */
+
+static void ignore(zke *s, int type, int state, const char *path, void *c) {
+  (void)s, (void)type, (void)state, (void)path, (void)c;
+}
+
+/* A session of which more events come than it may have pending (P4). */
+static zke *open_to_flood(void) {
+  zke_options o = {.size = sizeof o, .event_limit = 4};
+  zke *s;
+  ck_ok(zke_open_session(z[0], &o, &s));
+  ck_ok(
+      zke_create(z[1], "/x", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  ck_ok(zke_add_watch(s, "/x", ZKE_WATCH_PERSISTENT, ignore, NULL));
+  return s;
+}
+
+static void flood(zke *s) {
+  for (int i = 0; i < 20; i++) ck_ok(zke_set(z[1], "/x", "", 0, -1, NULL));
+  ck_ok(zke_dispatch(s, NULL));
+}
+
+/* Events dropped: the watches of one's own entries have gone too. */
+START_TEST(a_loss_after_an_overflow_is_heard) {
+  open_sessions();
+  zke *s = open_to_flood();
+  zke_multilock *ml = make_listening(s, "ab");
+  ck_ok(zke_multilock_acquire(ml, soon(s)));
+  flood(s);
+  ck_ok(zke_lock_break(z[1], "/b", 0));
+  ck_ok(zke_dispatch(s, NULL));
+  ck_told("HELD; LOST");
+  zke_multilock_free(ml);
+  ck_ok(zke_close(s));
+  close_sessions();
+}
+END_TEST
+
+static void start_anew(zke_multilock *ml, int state, int64_t token, void *out) {
+  (void)token;
+  if (state == ZKE_MULTILOCK_LOST) *(int *)out = zke_multilock_start(ml);
+}
+
+/* While a blocking call has not returned nobody joins in its place. */
+START_TEST(nobody_joins_while_a_call_still_runs) {
+  int started = 1;
+  zke_multilock_options o = {
+      .size = sizeof o, .listener = start_anew, .context = &started};
+  call c;
+  open_sessions();
+  zke_lock *a = make_lock(z[0], "/a");
+  zke_multilock *ml = make_with(z[1], "ab", &o);
+  ck_ok(zke_lock_try(a));
+  acquire_aside(&c, ml, ZKE_FOREVER);
+  ck_until(entries(z[0], "/a") == 2, 5000);
+  ck_ok(zke_delete(z[2], path_of("/a", 1), -1));
+  join(&c);
+  ck_assert_int_eq(c.rc, ZKE_LOST);
+  ck_assert_int_eq(started, ZKE_MISUSE);
+  zke_multilock_free(ml);
+  zke_lock_free(a);
+  close_sessions();
+}
+END_TEST
+
 /* ---- the suite ---- */
 
 static TCase *add_case(Suite *s, const char *name, double limit) {
@@ -1152,6 +1217,8 @@ static void add_losing(Suite *s) {
   tcase_add_test(tc, one_broken_loses_all);
   tcase_add_test(tc, check_finds_one_stolen);
   tcase_add_test(tc, a_waiter_that_loses_a_place_gives_up_all);
+  tcase_add_test(tc, a_loss_after_an_overflow_is_heard);
+  tcase_add_test(tc, nobody_joins_while_a_call_still_runs);
   tcase_add_test(tc, an_expired_session_holds_nothing);
 }
 

@@ -1406,6 +1406,63 @@ END_TEST
 START_TEST(a_fault_leaves_nothing_behind) { recipe_faults(&uses[_i]); }
 END_TEST
 
+/* ---- rare moments ---- */
+
+static void ignore(zke *s, int type, int state, const char *path, void *c) {
+  (void)s, (void)type, (void)state, (void)path, (void)c;
+}
+
+/* A session of which more events come than it may have pending (P4). */
+static zke *open_to_flood(void) {
+  zke_options o = {.size = sizeof o, .event_limit = 4};
+  zke *s;
+  ck_ok(zke_open_session(z[0], &o, &s));
+  ck_ok(
+      zke_create(z[1], "/x", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  ck_ok(zke_add_watch(s, "/x", ZKE_WATCH_PERSISTENT, ignore, NULL));
+  return s;
+}
+
+static void flood(zke *s) {
+  for (int i = 0; i < 20; i++) ck_ok(zke_set(z[1], "/x", "", 0, -1, NULL));
+  ck_ok(zke_dispatch(s, NULL));
+}
+
+/* Events dropped: what the limit is watched by has gone too. */
+START_TEST(a_limit_raised_after_an_overflow_is_seen) {
+  open_sessions();
+  zke *s = open_to_flood();
+  zke_semaphore *sem = make(z[0], 1), *other = make(s, 1);
+  ck_ok(zke_semaphore_try(sem, 1));
+  ck_ok(zke_semaphore_start(other, 1));
+  flood(s);
+  ck_ok(zke_semaphore_resize(z[1], PATH, 2));
+  ck_ok(zke_dispatch(s, NULL));
+  ck_assert_int_eq(zke_semaphore_state(other), ZKE_SEMAPHORE_HELD);
+  zke_semaphore_free(sem);
+  zke_semaphore_free(other);
+  ck_ok(zke_close(s));
+  close_sessions();
+}
+END_TEST
+
+/* A reply lost without time to try again leaves no permits behind. */
+START_TEST(a_lost_reply_at_the_deadline_leaves_nothing) {
+  open_sessions();
+  zke_semaphore *sem = make(z[0], 2), *other = make(z[1], 2);
+  ck_ok(zke_semaphore_try(sem, 2)); /* makes the directory */
+  ck_ok(zke_semaphore_release(sem));
+  ck_ok(zke_test_fail(z[0], ZKE_TEST_FAIL_AFTER, 0));
+  if (zke_semaphore_acquire(sem, 2, zke_now(z[0])) == ZKE_OK)
+    ck_ok(zke_semaphore_release(sem));
+  ck_assert_int_eq(entries(z[0], PATH), 0);
+  ck_ok(zke_semaphore_try(other, 2));
+  zke_semaphore_free(sem);
+  zke_semaphore_free(other);
+  close_sessions();
+}
+END_TEST
+
 /* ---- the suite ---- */
 
 static TCase *add_case(Suite *s, const char *name, double limit) {
@@ -1423,6 +1480,8 @@ static void add_alone(Suite *s) {
   tcase_add_test(tc, another_kind_on_the_path_is_refused);
   tcase_add_test(tc, foreign_children_are_ignored);
   tcase_add_test(tc, a_removed_directory_is_made_again);
+  tcase_add_test(tc, a_limit_raised_after_an_overflow_is_seen);
+  tcase_add_test(tc, a_lost_reply_at_the_deadline_leaves_nothing);
 }
 
 static void add_limit(Suite *s) {

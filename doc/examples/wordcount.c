@@ -3,29 +3,29 @@
  *   wordcount DATABASE    the demo, run in the checkout; makes DATABASE
  *
  * The demo puts the names of the files into a queue and starts four workers:
- * processes of this same program ("wordcount DATABASE worker") that have
+ * processes of this same program ("wordcount DATABASE worker-0 ...") that have
  * nothing in common but the database file.  In the midst of their work it
  * kills a worker and then the leader with kill -9.  The others notice and take
  * over what the dead had begun, and the total must be what `wc -w` says.
  *
- *   /rule             how this machine's wc tells words from other bytes
- *   /queue/item-…     the name of a file whose words are not counted yet
- *   /claims/item-…    ephemeral: the worker that is counting it
- *   /results/item-…   its words, when they were begun and by whom
- *   /workers/w-…      ephemeral: a worker; the lowest one leads and reports
- *   /leader           ephemeral: the worker that has taken office
- *   /deaths/w-…       when a worker's death was first noticed, and by whom
- *   /total            the leader's report; whoever sees it goes home
- *   /stage/w-…        ephemeral of the demo: tells a worker to start
- *   /timeline/t-…     what happened, and when, for the demo to print
+ * Three recipes do the work:
  *
- * No item is lost: a claim is ephemeral, so it goes with a worker that dies,
- * and the item is free again.  No item is counted twice: the result comes in
- * the same transaction that removes item and claim, and only while the claim
- * stands.
+ *   /queue      (queue.h) the files whose words are not counted yet.  A worker
+ *               claims one, so that it is free again if the worker dies, and
+ *               acknowledges it in one step with the result: nothing is lost,
+ *               nothing is counted twice
+ *   /workers    (group.h) who is there, and what each is at; who hears first
+ *               that one has gone registers its death
+ *   /election   (election.h) one of them reports when all is done
  *
- * All waiting is done in zke_wait().  What a watcher is told is not used: to
- * be woken means to look again, so a wake-up too many does no harm.
+ * and the rest are plain znodes:
+ *
+ *   /job            how many files, and how this machine's wc tells words
+ *   /results/entry-…  the words of a file, when they were begun and by whom
+ *   /deaths/worker-…  when a worker's death was first noticed, and by whom
+ *   /total          the leader's report; whoever sees it goes home
+ *   /demo           ephemeral: the demo; a worker that halts waits for its end
+ *   /timeline/t-…   what happened, and when, for the demo to print
  */
 #define _XOPEN_SOURCE 700 /* posix_spawn, popen, opendir, kill */
 #include <ctype.h>
@@ -44,6 +44,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "recipes/election.h"
+#include "recipes/group.h"
+#include "recipes/queue.h"
 #include "zkembed.h"
 
 extern char **environ;
@@ -91,7 +94,7 @@ static const char *path_to(char buffer[PATH_SIZE], const char *directory,
 
 /* ---- znodes ---- */
 
-/* identity is what zke_sessions shows of us. */
+/* identity is what others are shown of us. */
 static zke *open_tree(const char *database, const char *identity) {
   zke *z;
   zke_options options = {.size = sizeof options,
@@ -101,13 +104,15 @@ static zke *open_tree(const char *database, const char *identity) {
   return z;
 }
 
+static int64_t patience(zke *z) { return zke_now(z) + PATIENCE_MS; }
+
 static void woken(zke *z, int type, int state, const char *path,
                   void *context) {
   (void)z, (void)type, (void)state, (void)path, (void)context;
 }
 
 static void sleep_until_woken(zke *z) {
-  must(zke_wait(z, zke_now(z) + PATIENCE_MS), "waiting");
+  must(zke_wait(z, patience(z)), "waiting");
 }
 
 /* Whether a znode exists; we are woken when that changes. */
@@ -117,43 +122,20 @@ static bool exists(zke *z, const char *path) {
   return rc == ZKE_OK;
 }
 
-/* A znode's text, for zke_free(), or NULL where there is no such znode. */
-static char *get(zke *z, const char *path, zke_watch_fn watcher) {
-  char *text = NULL;
-  int rc = zke_get(z, path, watcher, NULL, &text, NULL, NULL);
-  if (rc != ZKE_NONODE) must(rc, path);
-  return text;
-}
-
-static char *text_of(zke *z, const char *path) { return get(z, path, NULL); }
-
-/* We are woken when the znode changes or goes; false if it has gone. */
-static bool watch(zke *z, const char *path) {
-  char *text = get(z, path, woken);
-  zke_free(text);
-  return text != NULL;
-}
-
-/* The text of a znode that is still to come. */
+/* A znode's text, for zke_free(), as soon as there is one. */
 static char *await(zke *z, const char *path) {
+  char *text;
   while (!exists(z, path)) sleep_until_woken(z);
-  char *text = text_of(z, path);
-  if (!text) give_up(path, "came and went");
+  must(zke_get(z, path, NULL, NULL, &text, NULL, NULL), path);
   return text;
 }
 
 /* How many children a znode has. */
-static int children_of(zke *z, const char *path, zke_watch_fn watcher) {
+static int children_of(zke *z, const char *path, zke_watch_fn watcher,
+                       void *context) {
   zke_stat stat;
-  must(zke_children(z, path, watcher, NULL, NULL, &stat), path);
+  must(zke_children(z, path, watcher, context, NULL, &stat), path);
   return stat.numChildren;
-}
-
-/* The names of its children, for zke_free(). */
-static zke_strings *list(zke *z, const char *path) {
-  zke_strings *names;
-  must(zke_children(z, path, NULL, NULL, &names, NULL), path);
-  return names;
 }
 
 static int create(zke *z, const char *path, const char *text, int mode) {
@@ -180,11 +162,13 @@ typedef struct result {
 } result;
 
 static result result_of(zke *z, const char *item) {
-  char path[PATH_SIZE];
+  char path[PATH_SIZE], *text;
   result r = {0};
-  char *text = text_of(z, path_to(path, "/results", item));
-  if (!text || sscanf(text, "%ld %" SCNd64 " %31s", &r.words, &r.begun_us,
-                      r.worker) != 3)
+  must(zke_get(z, path_to(path, "/results", item), NULL, NULL, &text, NULL,
+               NULL),
+       path);
+  if (sscanf(text, "%ld %" SCNd64 " %31s", &r.words, &r.begun_us, r.worker) !=
+      3)
     give_up(path, "holds no result");
   zke_free(text);
   return r;
@@ -231,219 +215,150 @@ static char *read_file(const char *name, size_t *size) {
 
 typedef struct worker {
   zke *z;
-  int rule;
-  char name[NAME_SIZE];
-  zke_strings *workers; /* who was there when we last looked, us too */
-  bool leads;           /* we are the lowest */
-  bool halts;           /* to be killed in the middle of its first item */
+  const char *name;
+  bool halts; /* to be killed in the middle of its first item */
+  int files, rule;
+  zke_queue *queue;
+  zke_group *group;
+  zke_election *election;
 } worker;
 
-static void sign_on(worker *w) {
-  char pid[16], *path;
-  int64_t us = now_us();
-  snprintf(pid, sizeof pid, "%ld", (long)getpid());
-  must(zke_create(w->z, "/workers/w-", pid, (int)strlen(pid), ZKE_OPEN_ACL,
-                  ZKE_EPHEMERAL_SEQUENTIAL, &path, NULL),
-       "/workers");
-  snprintf(w->name, NAME_SIZE, "%s", strrchr(path, '/') + 1);
-  zke_free(path);
-  w->workers = list(w->z, "/workers"); /* all lower ones, so none is missed */
-  say(w->z, us, w->name, "joins, process %s", pid);
-}
-
-/* What the demo wants of us, and the rule of counting. */
-static void learn_part(worker *w) {
-  char path[PATH_SIZE];
-  char *part = await(w->z, path_to(path, "/stage", w->name));
-  w->halts = strcmp(part, "halt") == 0;
-  zke_free(part);
-  char *rule = await(w->z, "/rule");
-  w->rule = atoi(rule);
-  zke_free(rule);
-}
-
-static bool all_done(worker *w) { return exists(w->z, "/total"); }
-
-static bool is_in(const zke_strings *names, const char *name) {
-  for (int i = 0; i < names->count; i++)
-    if (strcmp(names->data[i], name) == 0) return true;
-  return false;
-}
-
-/* Who registers a death first has noticed it; the others are refused. */
-static void register_death(worker *w, const char *dead) {
+/* Somebody has gone.  Before the end it can only have died; who registers that
+ * first has noticed it, the others are refused. */
+static void heard_of(zke_group *group, int event, const zke_party *who,
+                     void *context) {
+  worker *w = context;
   char path[PATH_SIZE], text[64];
+  (void)group;
+  if (event != ZKE_GROUP_LEFT || exists(w->z, "/total")) return;
   snprintf(text, sizeof text, "%" PRId64 " %s", now_us(), w->name);
-  int rc = create(w->z, path_to(path, "/deaths", dead), text, ZKE_PERSISTENT);
+  int rc = create(w->z, path_to(path, "/deaths", who->identity), text,
+                  ZKE_PERSISTENT);
   if (rc != ZKE_NODEEXISTS) must(rc, path);
-}
-
-/* Be woken when the worker ahead of us goes.  Each is watched by the one behind
- * it alone, so that a death wakes one worker and not the herd.  False if it
- * has gone since it was listed. */
-static bool watch_ahead(worker *w) {
-  char path[PATH_SIZE];
-  int i = 0;
-  while (strcmp(w->workers->data[i], w->name) != 0) i++;
-  if (i == 0) return true;
-  return watch(w->z, path_to(path, "/workers", w->workers->data[i - 1]));
-}
-
-static void take_the_lead(worker *w) {
-  w->leads = true;
-  must(create(w->z, "/leader", w->name, ZKE_EPHEMERAL), "/leader");
-  say(w->z, now_us(), w->name, "leads; files counted: %d, still to do: %d",
-      children_of(w->z, "/results", NULL), children_of(w->z, "/queue", NULL));
 }
 
 /* The leader's report ends the work. */
 static void report(worker *w) {
-  zke_strings *items = list(w->z, "/results");
+  zke_strings *items;
+  char text[32];
   long words = 0;
+  must(zke_children(w->z, "/results", NULL, NULL, &items, NULL), "/results");
   for (int i = 0; i < items->count; i++)
     words += result_of(w->z, items->data[i]).words;
   say(w->z, now_us(), w->name, "reports %ld words in %d files", words,
       items->count);
   zke_free(items);
-  char text[32];
   snprintf(text, sizeof text, "%ld", words);
   must(create(w->z, "/total", text, ZKE_PERSISTENT), "/total");
 }
 
-/* Take note of who is there now; the list becomes ours.  Those who are no
- * longer there have died, unless all is done and they went home.  Returns false
- * if the list is out of date already. */
-static bool meet(worker *w, zke_strings *now) {
-  zke_strings *before = w->workers;
-  w->workers = now;
-  for (int i = 0; i < before->count; i++)
-    if (!is_in(now, before->data[i]) && !all_done(w))
-      register_death(w, before->data[i]);
-  zke_free(before);
-  if (!w->leads && strcmp(now->data[0], w->name) == 0) take_the_lead(w);
-  return watch_ahead(w);
+/* Called for each new result, where this worker leads. */
+static void progress(zke *z, int type, int state, const char *path,
+                     void *context) {
+  worker *w = context;
+  (void)type, (void)state, (void)path;
+  if (exists(z, "/total")) return;
+  if (children_of(z, "/results", progress, w) == w->files) report(w);
+}
+
+/* Elected: take office, and see how far the work has come.  Who inherits the
+ * office from a leader gone home has nothing to do. */
+static void elected(zke_election *e, int event, int64_t token, void *context) {
+  worker *w = context;
+  (void)token;
+  if (event != ZKE_ELECTION_ELECTED_COMPLETE || exists(w->z, "/total")) return;
+  must(zke_election_ready(e), "taking office");
+  say(w->z, now_us(), w->name, "leads; files counted: %d of %d",
+      children_of(w->z, "/results", NULL, NULL), w->files);
+  progress(w->z, 0, 0, NULL, w);
+}
+
+/* The total is there: whoever waits for an item waits no more. */
+static void go_home(zke *z, int type, int state, const char *path,
+                    void *context) {
+  worker *w = context;
+  (void)z, (void)type, (void)state, (void)path;
+  zke_queue_cancel(w->queue);
 }
 
 /* ---- a worker: items ---- */
 
-/* If this worker is the victim: tell the demo what we are at, and wait for
- * the end.  The znode on the stage is the demo's ephemeral; should the demo
- * itself die, it goes, and so do we. */
-static void halt(worker *w, const char *item, const char *file) {
-  char path[PATH_SIZE];
-  path_to(path, "/stage", w->name);
-  say(w->z, now_us(), w->name, "is in the middle of %s, %s", item, file);
-  must(zke_set(w->z, path, item, (int)strlen(item), -1, NULL), path);
-  while (exists(w->z, path)) sleep_until_woken(w->z);
+/* If this worker is the victim: tell the others what it is at, and wait for
+ * the end.  Should the demo itself die, so do we. */
+static void halt(worker *w, const zke_queue_item *item) {
+  say(w->z, now_us(), w->name, "is in the middle of %s, %s", item->name,
+      item->data);
+  must(zke_group_update(w->group, item->name, (int)strlen(item->name),
+                        patience(w->z)),
+       "/workers");
+  while (exists(w->z, "/demo")) sleep_until_woken(w->z);
   give_up(w->name, "the demo is gone");
 }
 
-static long count_file(worker *w, const char *item, const char *file) {
+static long count_file(worker *w, const zke_queue_item *item) {
   counter c = {.rule = w->rule};
   size_t size;
-  char *text = read_file(file, &size);
-  if (!text) give_up(file, "cannot be read");
+  char *text = read_file(item->data, &size);
+  if (!text) give_up(item->data, "cannot be read");
   count(&c, text, size / 2);
-  if (w->halts) halt(w, item, file);
+  if (w->halts) halt(w, item);
   count(&c, text + size / 2, size - size / 2);
   free(text);
   return c.words;
 }
 
-/* Item and claim become a result, all at once; or nothing changes, should the
- * claim be gone, for then the item may be another's. */
-static void finish(worker *w, const char *item, const char *claim,
-                   const result *r) {
-  char from[PATH_SIZE], to[PATH_SIZE], text[128];
-  snprintf(text, sizeof text, "%ld %" PRId64 " %s", r->words, r->begun_us,
-           w->name);
-  zke_op ops[4];
-  zke_op_check(&ops[0], claim, 0);
-  zke_op_create(&ops[1], path_to(to, "/results", item), text, (int)strlen(text),
-                ZKE_OPEN_ACL, ZKE_PERSISTENT);
-  zke_op_delete(&ops[2], path_to(from, "/queue", item), -1);
-  zke_op_delete(&ops[3], claim, -1);
-  must(zke_multi(w->z, ops, 4, NULL), item);
+/* Count a file.  Its item becomes a result, all at once, or nothing changes:
+ * then the claim is lost, and the item another's. */
+static void work_on(worker *w, const zke_queue_item *item) {
+  char path[PATH_SIZE], text[128];
+  zke_op op;
+  int64_t begun_us = now_us();
+  long words = count_file(w, item);
+  snprintf(text, sizeof text, "%ld %" PRId64 " %s", words, begun_us, w->name);
+  zke_op_create(&op, path_to(path, "/results", item->name), text,
+                (int)strlen(text), ZKE_OPEN_ACL, ZKE_PERSISTENT);
+  must(zke_queue_ack(w->queue, item, &op, 1, NULL), item->name);
 }
 
-/* Claim an item and count it, unless another is quicker. */
-static void work_on(worker *w, const char *item) {
-  char claim[PATH_SIZE], path[PATH_SIZE];
-  int rc =
-      create(w->z, path_to(claim, "/claims", item), w->name, ZKE_EPHEMERAL);
-  if (rc == ZKE_NODEEXISTS) return;
-  must(rc, claim);
-  result r = {.begun_us = now_us()};
-  char *file = text_of(w->z, path_to(path, "/queue", item));
-  if (file) {
-    r.words = count_file(w, item, file);
-    finish(w, item, claim, &r);
-  } else { /* it was finished after we had listed it, so our claim is void */
-    must(zke_delete(w->z, claim, -1), claim);
+static void begin(worker *w) {
+  zke_group_options in = {
+      .size = sizeof in, .listener = heard_of, .context = w};
+  zke_election_options candidate = {.size = sizeof candidate,
+                                    .name = w->name,
+                                    .listener = elected,
+                                    .context = w};
+  say(w->z, now_us(), w->name, "joins, process %ld", (long)getpid());
+  char *job = await(w->z, "/job");
+  if (sscanf(job, "%d %d", &w->files, &w->rule) != 2) give_up("/job", job);
+  zke_free(job);
+  must(zke_queue_new(w->z, "/queue", NULL, &w->queue), "/queue");
+  must(zke_group_new(w->z, "/workers", &in, &w->group), "/workers");
+  must(zke_group_join(w->group, "", 0, patience(w->z)), "/workers");
+  must(zke_group_start(w->group), "/workers");
+  must(zke_election_new(w->z, "/election", &candidate, &w->election),
+       "/election");
+  must(zke_election_volunteer(w->election), "/election");
+  int rc = zke_exists(w->z, "/total", go_home, w, NULL);
+  if (rc != ZKE_NONODE) must(rc, "/total");
+}
+
+/* All that is heard of the others is heard inside zke_dispatch() and while we
+ * wait for an item. */
+static int work(const char *database, const char *name, const char *part) {
+  worker w = {.name = name, .halts = strcmp(part, "halt") == 0};
+  zke_queue_item *item;
+  int rc;
+  w.z = open_tree(database, name);
+  begin(&w);
+  while ((rc = zke_queue_claim(w.queue, patience(w.z), &item)) == ZKE_OK) {
+    work_on(&w, item);
+    zke_free(item);
+    must(zke_dispatch(w.z, NULL), "dispatching");
   }
-  zke_free(file);
-}
-
-/* The first item without a claim, or NULL; both lists are sorted. */
-static const char *find_free(const zke_strings *items,
-                             const zke_strings *claims) {
-  int c = 0;
-  for (int i = 0; i < items->count; i++) {
-    while (c < claims->count && strcmp(claims->data[c], items->data[i]) < 0)
-      c++;
-    if (c == claims->count || strcmp(claims->data[c], items->data[i]) != 0)
-      return items->data[i];
-  }
-  return NULL;
-}
-
-/* Do what there is to do; false when that is nothing but to wait.  Where all
- * items are claimed we are woken when the first claim goes, be it that the item
- * is finished or that its worker is dead. */
-static bool do_something(worker *w, const zke_strings *items,
-                         const zke_strings *claims) {
-  char path[PATH_SIZE];
-  const char *item = find_free(items, claims);
-  if (item) {
-    work_on(w, item);
-    return true;
-  }
-  if (items->count > 0)
-    return !watch(w->z, path_to(path, "/claims", items->data[0]));
-  if (w->leads) report(w);
-  return w->leads;
-}
-
-/* Look around, at one moment for all, and act on it; false to wait. */
-static bool step(worker *w) {
-  enum { WORKERS_NOW, ITEMS_NOW, CLAIMS_NOW, LISTS };
-  zke_op ops[LISTS];
-  zke_op_result now[LISTS];
-  zke_op_children(&ops[WORKERS_NOW], "/workers");
-  zke_op_children(&ops[ITEMS_NOW], "/queue");
-  zke_op_children(&ops[CLAIMS_NOW], "/claims");
-  must(zke_multi_read(w->z, ops, LISTS, now), "looking around");
-  bool again = !meet(w, now[WORKERS_NOW].children);
-  now[WORKERS_NOW].children = NULL; /* it is the worker's now */
-  if (!again)
-    again = do_something(w, now[ITEMS_NOW].children, now[CLAIMS_NOW].children);
-  zke_results_clear(now, LISTS);
-  return again;
-}
-
-/* The events are taken first, by zke_dispatch() or zke_wait(), and then all is
- * looked at: what changes after that look comes as an event again. */
-static int work(const char *database) {
-  worker w = {.z = open_tree(database, "wordcount worker")};
-  sign_on(&w);
-  learn_part(&w);
-  while (!all_done(&w)) {
-    if (!step(&w))
-      sleep_until_woken(w.z);
-    else
-      must(zke_dispatch(w.z, NULL), "dispatching");
-  }
-  zke_free(w.workers);
+  if (rc != ZKE_CANCELLED) must(rc, "/queue");
+  zke_election_free(w.election);
+  zke_group_free(w.group);
+  zke_queue_free(w.queue);
   must(zke_close(w.z), "closing");
   return 0;
 }
@@ -504,7 +419,7 @@ static file_list list_files(void) {
   file_list files = {0};
   list_git(&files);
   if (files.count == 0) list_directory(&files, "");
-  if (files.count == 0) give_up(".", "no text file here");
+  if (files.count < 2) give_up(".", "there are no two text files here");
   return files;
 }
 
@@ -554,7 +469,7 @@ static bool compare(zke *z, const file_list *files, const char *database,
   FILE *f = start_wc(files, database);
   for (int i = 0; i < files->count; i++) {
     if (!fgets(line, sizeof line, f)) give_up(files->name[i], "wc fails");
-    snprintf(item, sizeof item, "item-%010d", i);
+    snprintf(item, sizeof item, "entry-100-%010d", i);
     long words = atol(line), ours = result_of(z, item).words;
     if (words != ours)
       printf("%s: %ld words, by wc %ld (changed meanwhile?)\n", files->name[i],
@@ -568,126 +483,123 @@ static bool compare(zke *z, const file_list *files, const char *database,
 
 /* ---- the demo: the play ---- */
 
+/* The first two workers halt in the middle of their first items, and are
+ * killed there. */
+enum { LEADER, VICTIM };
+
 typedef struct demo {
   zke *z;
+  char *self, *database;
   file_list files;
-  char name[WORKERS][NAME_SIZE]; /* "w-0000000000", and so on */
+  zke_group *group;
   pid_t pid[WORKERS];
   int64_t killed_us[WORKERS];
+  char halted_in[WORKERS][NAME_SIZE]; /* the item, or "" */
 } demo;
 
-/* The whole queue in one transaction: a worker sees all of it or none. */
+static void name_of(char name[NAME_SIZE], int i) {
+  snprintf(name, NAME_SIZE, "worker-%d", i);
+}
+
+/* Which worker a member is; -1: none. */
+static int number_of(const zke_party *who) {
+  char name[NAME_SIZE];
+  for (int i = 0; who && i < WORKERS; i++) {
+    name_of(name, i);
+    if (strcmp(who->identity, name) == 0) return i;
+  }
+  return -1;
+}
+
+/* A worker has come, or has said what it is at: both at once, perhaps. */
+static void look_on(zke_group *group, int event, const zke_party *who,
+                    void *context) {
+  demo *d = context;
+  int i = number_of(who);
+  (void)group;
+  if ((event == ZKE_GROUP_JOINED || event == ZKE_GROUP_CHANGED) && i >= 0)
+    snprintf(d->halted_in[i], NAME_SIZE, "%s", who->len > 0 ? who->data : "");
+}
+
+/* The whole queue in one step. */
 static void fill_queue(demo *d) {
+  zke_queue *queue;
   size_t count = (size_t)d->files.count;
-  zke_op *ops = must_have(calloc(count, sizeof *ops), "/queue");
+  zke_queue_value *values = must_have(calloc(count, sizeof *values), "/queue");
   for (size_t i = 0; i < count; i++) {
     const char *file = d->files.name[i];
-    zke_op_create(&ops[i], "/queue/item-", file, (int)strlen(file),
-                  ZKE_OPEN_ACL, ZKE_PERSISTENT_SEQUENTIAL);
+    values[i] = (zke_queue_value){file, (int)strlen(file)};
   }
-  must(zke_multi(d->z, ops, d->files.count, NULL), "/queue");
-  free(ops);
+  must(zke_queue_new(d->z, "/queue", NULL, &queue), "/queue");
+  must(zke_queue_put_all(queue, values, d->files.count, NULL, patience(d->z)),
+       "/queue");
+  zke_queue_free(queue);
+  free(values);
 }
 
 static void lay_out(demo *d) {
-  static const char *const directories[] = {"/queue",   "/claims", "/results",
-                                            "/workers", "/deaths", "/stage",
-                                            "/timeline"};
+  static const char *const directories[] = {"/results", "/deaths", "/timeline"};
+  zke_group_options o = {.size = sizeof o, .listener = look_on, .context = d};
+  char job[32];
   for (size_t i = 0; i < sizeof directories / sizeof *directories; i++)
     must(create(d->z, directories[i], "", ZKE_PERSISTENT), directories[i]);
-  char rule[16];
-  snprintf(rule, sizeof rule, "%d", ask_wc());
-  must(create(d->z, "/rule", rule, ZKE_PERSISTENT), "/rule");
+  snprintf(job, sizeof job, "%d %d", d->files.count, ask_wc());
+  must(create(d->z, "/job", job, ZKE_PERSISTENT), "/job");
+  must(create(d->z, "/demo", "", ZKE_EPHEMERAL), "/demo");
+  must(zke_group_new(d->z, "/workers", &o, &d->group), "/workers");
+  must(zke_group_start(d->group), "/workers");
   fill_queue(d);
 }
 
-/* Start the workers, and learn which process got which name. */
-static void start_workers(demo *d, char *self, char *database) {
-  char role[] = "worker";
-  char *arguments[] = {self, database, role, NULL};
-  char path[PATH_SIZE];
-  pid_t pid;
-  for (int i = 0; i < WORKERS; i++)
-    if (posix_spawn(&pid, self, NULL, NULL, arguments, environ) != 0)
-      give_up(self, "cannot be started");
-  for (int i = 0; i < WORKERS; i++) {
-    snprintf(d->name[i], NAME_SIZE, "w-%010d", i);
-    char *text = await(d->z, path_to(path, "/workers", d->name[i]));
-    d->pid[i] = (pid_t)atol(text);
-    zke_free(text);
-  }
-}
-
-/* Give a worker its part: "work" or "halt". */
-static void direct(demo *d, int i, const char *part) {
-  char path[PATH_SIZE];
-  path_to(path, "/stage", d->name[i]);
-  must(create(d->z, path, part, ZKE_EPHEMERAL), path);
-}
-
-/* The item in whose middle a worker stands, for zke_free(), or NULL; we are
- * woken when that changes. */
-static char *halted_in(demo *d, int i) {
-  char path[PATH_SIZE];
-  char *text = get(d->z, path_to(path, "/stage", d->name[i]), woken);
-  if (text && strncmp(text, "item-", 5) == 0) return text;
-  zke_free(text);
-  return NULL;
+static void start_worker(demo *d, int i, const char *as) {
+  char name[NAME_SIZE], part[NAME_SIZE];
+  name_of(name, i);
+  snprintf(part, sizeof part, "%s", as);
+  char *arguments[] = {d->self, d->database, name, part, NULL};
+  if (posix_spawn(&d->pid[i], d->self, NULL, NULL, arguments, environ) != 0)
+    give_up(d->self, "cannot be started");
 }
 
 static void wait_for_halt(demo *d, int i) {
-  char *item;
-  while (!(item = halted_in(d, i))) sleep_until_woken(d->z);
-  zke_free(item);
+  while (!*d->halted_in[i]) sleep_until_woken(d->z);
 }
 
 static void wait_for_results(demo *d, int count) {
-  while (children_of(d->z, "/results", woken) < count) sleep_until_woken(d->z);
+  while (children_of(d->z, "/results", woken, NULL) < count)
+    sleep_until_woken(d->z);
 }
 
 /* kill -9, and wait for another worker to notice. */
 static void kill_worker(demo *d, int i, const char *as) {
-  char path[PATH_SIZE], who[NAME_SIZE];
+  char name[NAME_SIZE], path[PATH_SIZE], who[NAME_SIZE];
   int64_t noticed_us;
   int status;
+  name_of(name, i);
   d->killed_us[i] = now_us();
   kill(d->pid[i], SIGKILL);
-  char *text = await(d->z, path_to(path, "/deaths", d->name[i]));
-  say(d->z, d->killed_us[i], "demo", "kill -9 %s, %s", d->name[i], as);
+  char *text = await(d->z, path_to(path, "/deaths", name));
+  say(d->z, d->killed_us[i], "demo", "kill -9 %s, %s", name, as);
   if (sscanf(text, "%" SCNd64 " %31s", &noticed_us, who) == 2)
-    say(d->z, noticed_us, who, "notices the death of %s after %.2f ms",
-        d->name[i], ms(noticed_us - d->killed_us[i]));
+    say(d->z, noticed_us, who, "notices the death of %s after %.2f ms", name,
+        ms(noticed_us - d->killed_us[i]));
   zke_free(text);
   if (waitpid(d->pid[i], &status, 0) != d->pid[i] || !WIFSIGNALED(status))
-    give_up(d->name[i], "was not killed");
+    give_up(name, "was not killed");
   d->pid[i] = 0;
 }
 
-static void direct_others(demo *d) {
-  for (int i = 2; i < WORKERS; i++) direct(d, i, "work");
-}
-
-/* The victims begin, so that each gets an item, and stop in the middle of it.
- * The first dies while the others are at work, the leader when they have
- * nothing left but to wait for its item.  Of a single file the leader must have
- * its turn before the others come. */
+/* The first worker leads, and each of the first two has an item before the
+ * next one comes.  The victim dies while the others are at work, the leader
+ * when they have nothing left but to wait for its item. */
 static void kill_two(demo *d) {
-  enum { LEADER = 0, VICTIM = 1 };
   int files = d->files.count;
-  direct(d, VICTIM, "halt");
-  wait_for_halt(d, VICTIM);
-  direct(d, LEADER, "halt");
-  zke_free(await(d->z, "/leader"));
-  if (files > 1) {
-    wait_for_halt(d, LEADER);
-    direct_others(d);
-    wait_for_results(d, (files - 2) / 2);
+  for (int i = 0; i <= VICTIM; i++) {
+    start_worker(d, i, "halt");
+    wait_for_halt(d, i);
   }
+  for (int i = VICTIM + 1; i < WORKERS; i++) start_worker(d, i, "work");
+  wait_for_results(d, (files - 2) / 2);
   kill_worker(d, VICTIM, "a worker");
-  if (files == 1) {
-    wait_for_halt(d, LEADER);
-    direct_others(d);
-  }
   wait_for_results(d, files - 1);
   kill_worker(d, LEADER, "the leader");
 }
@@ -696,20 +608,18 @@ static void kill_two(demo *d) {
 static void join_survivors(demo *d) {
   int status;
   zke_free(await(d->z, "/total"));
-  for (int i = 0; i < WORKERS; i++)
-    if (d->pid[i] &&
-        (waitpid(d->pid[i], &status, 0) != d->pid[i] || status != 0))
-      give_up(d->name[i], "failed");
+  for (int i = VICTIM + 1; i < WORKERS; i++)
+    if (waitpid(d->pid[i], &status, 0) != d->pid[i] || status != 0)
+      give_up("a worker", "failed");
 }
 
 /* Who finished what a dead worker had begun. */
 static void tell_takeover(demo *d, int i) {
-  char *item = halted_in(d, i);
-  if (!item) return;
-  result r = result_of(d->z, item);
-  say(d->z, r.begun_us, r.worker, "takes over %s of %s after %.2f ms", item,
-      d->name[i], ms(r.begun_us - d->killed_us[i]));
-  zke_free(item);
+  char name[NAME_SIZE];
+  result r = result_of(d->z, d->halted_in[i]);
+  name_of(name, i);
+  say(d->z, r.begun_us, r.worker, "takes over %s of %s after %.2f ms",
+      d->halted_in[i], name, ms(r.begun_us - d->killed_us[i]));
 }
 
 /* ---- the demo: the end ---- */
@@ -727,12 +637,13 @@ static int earlier(const void *a, const void *b) {
 /* The timeline, sorted by time: the order of writing is that of the commits,
  * and some lines were written after the fact. */
 static void print_timeline(zke *z, int64_t start_us) {
-  zke_strings *names = list(z, "/timeline");
+  zke_strings *names;
+  must(zke_children(z, "/timeline", NULL, NULL, &names, NULL), "/timeline");
   size_t count = (size_t)names->count;
   entry *entries = must_have(calloc(count, sizeof *entries), "/timeline");
   for (size_t i = 0; i < count; i++) {
     char path[PATH_SIZE];
-    entries[i].text = text_of(z, path_to(path, "/timeline", names->data[i]));
+    entries[i].text = await(z, path_to(path, "/timeline", names->data[i]));
     entries[i].us = atoll(entries[i].text);
   }
   qsort(entries, count, sizeof *entries, earlier);
@@ -745,52 +656,67 @@ static void print_timeline(zke *z, int64_t start_us) {
   zke_free(names);
 }
 
-/* What the workers, dead or gone home, have left: znodes, and sessions. */
-static bool nothing_left(zke *z) {
+/* What the workers, dead or gone home, have left. */
+static bool nothing_left(demo *d) {
+  zke_queue *queue;
+  zke_queue_counts left;
+  zke_party_list *members, *candidates;
   zke_session_list *sessions;
-  int znodes = children_of(z, "/workers", NULL) +
-               children_of(z, "/claims", NULL) +
-               children_of(z, "/queue", NULL) + exists(z, "/leader");
-  must(zke_sessions(z, &sessions), "sessions");
+  must(zke_queue_new(d->z, "/queue", NULL, &queue), "/queue");
+  must(zke_queue_size(queue, &left), "/queue");
+  zke_queue_free(queue);
+  must(zke_dispatch(d->z, NULL), "dispatching"); /* hear of those gone home */
+  must(zke_group_members(d->group, &members), "/workers");
+  must(zke_election_parties(d->z, "/election", &candidates), "/election");
+  must(zke_sessions(d->z, &sessions), "sessions");
   int others = sessions->count - 1; /* one is the demo's own */
+  printf(
+      "left behind: %d items, %d claims, %d members, %d candidates, "
+      "%d sessions\n",
+      left.items, left.claimed, members->count, candidates->count, others);
+  bool nothing = left.items + left.dead + left.claimed + members->count +
+                     candidates->count + others ==
+                 0;
+  zke_free(members);
+  zke_free(candidates);
   zke_free(sessions);
-  printf("left behind by workers: %d znodes, %d sessions\n", znodes, others);
-  return znodes == 0 && others == 0;
+  return nothing;
 }
 
-static bool verify(demo *d, const char *database) {
+static bool verify(demo *d) {
   long ours, wcs = 0;
-  char *total = text_of(d->z, "/total");
+  char *total = await(d->z, "/total");
   ours = atol(total);
   zke_free(total);
-  bool right = compare(d->z, &d->files, database, &wcs) && ours == wcs;
+  bool right = compare(d->z, &d->files, d->database, &wcs) && ours == wcs;
   printf("\nthe workers say %ld words, wc -w says %ld\n", ours, wcs);
-  bool clean = nothing_left(d->z);
+  bool clean = nothing_left(d);
   must(zke_check(d->z, NULL, NULL), "database");
   return right && clean;
 }
 
 static int play(char *self, char *database) {
   int64_t start_us = now_us();
-  demo d = {.files = list_files(), .z = open_tree(database, "wordcount demo")};
+  demo d = {.self = self, .database = database, .files = list_files()};
+  d.z = open_tree(database, "the demo");
   printf("files: %d, workers: %d; milliseconds since the start:\n\n",
          d.files.count, WORKERS);
   lay_out(&d);
-  start_workers(&d, self, database);
   kill_two(&d);
   join_survivors(&d);
-  tell_takeover(&d, 1);
-  tell_takeover(&d, 0);
+  tell_takeover(&d, VICTIM);
+  tell_takeover(&d, LEADER);
   print_timeline(d.z, start_us);
-  bool good = verify(&d, database);
+  bool good = verify(&d);
   puts(good ? "all is well" : "FAILED");
+  zke_group_free(d.group);
   free_list(&d.files);
   must(zke_close(d.z), "closing");
   return good ? 0 : 1;
 }
 
 int main(int argc, char **argv) {
-  if (argc == 3 && strcmp(argv[2], "worker") == 0) return work(argv[1]);
+  if (argc == 4) return work(argv[1], argv[2], argv[3]);
   if (argc == 2) return play(argv[0], argv[1]);
   fprintf(stderr, "usage: %s DATABASE\n", argv[0]);
   return 2;

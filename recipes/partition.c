@@ -1,0 +1,942 @@
+/* partition.c - a set of work items, divided among the members
+ *
+ * CONTENTS: name_ (an item as a znode's name), plan_ (who is to have what),
+ * item_ (having one), part_ (the object). */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "partition.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PARTITION_PLACE "partition"
+#define MEMBERS_PLACE "partition-members"
+#define ITEMS_PLACE "partition-items"
+#define MEMBER_KIND "member-"
+#define ITEM_PREFIX "item-"
+
+enum { AGAIN = ZKE_RUNTIMEINCONSISTENCY };
+
+/* ======================================================================
+ * name_
+ * ==================================================================== */
+
+/* Bytes that stand for themselves; all others are %XX. */
+static bool name_is_plain(unsigned char c) {
+  return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') ||
+         (c >= 'a' && c <= 'z') || c == '-' || c == '_';
+}
+
+/* "directory/item-<item>" in one block. */
+static char *name_path(zke *z, const char *directory, const char *item) {
+  size_t size = strlen(directory) + strlen(ITEM_PREFIX) + 3 * strlen(item) + 2;
+  char *path = zke_alloc(z, size), *at = path;
+  if (!path) return NULL;
+  at += snprintf(path, size, "%s/%s", directory, ITEM_PREFIX);
+  for (const char *c = item; *c; c++) {
+    if (name_is_plain((unsigned char)*c))
+      *at++ = *c;
+    else
+      at += snprintf(at, 4, "%%%02X", (unsigned)(unsigned char)*c);
+  }
+  return path;
+}
+
+static int name_digit(char c) {
+  const char *digits = "0123456789ABCDEF";
+  const char *at = c ? strchr(digits, c) : NULL;
+  return at ? (int)(at - digits) : -1;
+}
+
+/* The item of a znode's name, written to text; false for a stranger. */
+static bool name_item(const char *name, char *text) {
+  if (strncmp(name, ITEM_PREFIX, strlen(ITEM_PREFIX)) != 0) return false;
+  for (name += strlen(ITEM_PREFIX); *name; name++) {
+    if (*name == '%') {
+      int high = name_digit(name[1]), low = high < 0 ? -1 : name_digit(name[2]);
+      if (low < 0) return false;
+      *text++ = (char)(high * 16 + low);
+      name += 2;
+    } else if (name_is_plain((unsigned char)*name)) {
+      *text++ = *name;
+    } else {
+      return false;
+    }
+  }
+  *text = '\0';
+  return true;
+}
+
+/* ======================================================================
+ * plan_
+ * ==================================================================== */
+
+/* FNV-1a, with the end of the text. */
+static uint64_t plan_hash(uint64_t hash, const char *text) {
+  do {
+    hash = (hash ^ (unsigned char)*text) * UINT64_C(1099511628211);
+  } while (*text++);
+  return hash;
+}
+
+/* So that each bit of the text reaches the highest ones. */
+static uint64_t plan_mix(uint64_t x) {
+  x = (x ^ x >> 33) * UINT64_C(0xff51afd7ed558ccd);
+  x = (x ^ x >> 33) * UINT64_C(0xc4ceb9fe1a85ec53);
+  return x ^ x >> 33;
+}
+
+static const uint64_t plan_start = UINT64_C(14695981039346656037);
+
+typedef struct plan_member {
+  const char *znode; /* its name */
+  const char *data;  /* "<hash> <name>" */
+  int load;
+} plan_member;
+
+typedef struct division {
+  zke_entries *entries;
+  zke_op_result *got;
+  plan_member *members;
+  int count;
+} division;
+
+static void plan_free(division *p) {
+  if (p->got) zke_results_clear(p->got, p->entries->count);
+  zke_free(p->got);
+  zke_free(p->members);
+  zke_free(p->entries);
+  *p = (division){0};
+}
+
+static const char *plan_name(const plan_member *m) {
+  const char *space = strchr(m->data, ' ');
+  return space && space[1] ? space + 1 : m->znode;
+}
+
+/* Is member a to be preferred to b for an item?  Of one name: by znode. */
+static bool plan_prefers(const char *item, const plan_member *a,
+                         const plan_member *b) {
+  uint64_t seed = plan_hash(plan_start, item);
+  uint64_t x = plan_mix(plan_hash(seed, plan_name(a)));
+  uint64_t y = plan_mix(plan_hash(seed, plan_name(b)));
+  return x != y ? x > y : strcmp(a->znode, b->znode) < 0;
+}
+
+/* The member for the next of `items` items. */
+static int plan_choose(division *p, const char *item, int items) {
+  int most = (items + p->count - 1) / p->count, best = -1;
+  for (int i = 0; i < p->count; i++) {
+    if (p->members[i].load >= most) continue;
+    if (best < 0 || plan_prefers(item, &p->members[i], &p->members[best]))
+      best = i;
+  }
+  if (best >= 0) p->members[best].load++;
+  return best;
+}
+
+/* Read the members' names, as of one moment. */
+static int plan_read_names(zke *z, const char *directory, division *p) {
+  int n = p->entries->count, rc = ZKE_OK;
+  zke_op *ops = zke_alloc(z, (size_t)(n + 1) * sizeof *ops);
+  char **paths = zke_alloc(z, (size_t)(n + 1) * sizeof *paths);
+  p->got = zke_alloc(z, (size_t)(n + 1) * sizeof *p->got);
+  p->members = zke_alloc(z, (size_t)(n + 1) * sizeof *p->members);
+  if (!ops || !paths || !p->got || !p->members) rc = ZKE_NOMEM;
+  for (int i = 0; i < n && rc == ZKE_OK; i++) {
+    paths[i] = zke_recipe_path(z, directory, p->entries->data[i].name);
+    if (!paths[i]) rc = ZKE_NOMEM;
+    if (paths[i]) zke_op_get(&ops[i], paths[i]);
+  }
+  if (rc == ZKE_OK) rc = zke_multi_read(z, ops, n, p->got);
+  for (int i = 0; i < n && rc == ZKE_OK; i++) {
+    if (p->got[i].rc != ZKE_OK || !p->got[i].data) continue; /* it has gone */
+    p->members[p->count++] =
+        (plan_member){p->entries->data[i].name, p->got[i].data, 0};
+  }
+  for (int i = 0; paths && i < n; i++) zke_free(paths[i]);
+  zke_free(paths);
+  zke_free(ops);
+  return rc;
+}
+
+static int plan_read(zke *z, const char *directory, zke_watch_fn fn,
+                     void *context, division *p) {
+  static const char *const kind = MEMBER_KIND;
+  *p = (division){0};
+  int rc = zke_recipe_entries(z, directory, &kind, 1, fn, context, &p->entries,
+                              NULL);
+  if (rc == ZKE_OK) rc = plan_read_names(z, directory, p);
+  if (rc != ZKE_OK) plan_free(p);
+  return rc;
+}
+
+/* ======================================================================
+ * item_
+ * ==================================================================== */
+
+enum { ITEM_NONE, ITEM_WANTED, ITEM_OWNED, ITEM_ASKED };
+
+typedef struct part_item {
+  char *name, *path;
+  bool mine; /* is to be one's own */
+  int state; /* ITEM_… */
+  bool watched;
+  bool tried; /* the znode may have been made */
+  int64_t token;
+  int64_t since; /* of zke_now(): wanted */
+} part_item;
+
+struct zke_partition {
+  zke_recipe r;
+  char *members, *items; /* directories */
+  char *name;            /* or NULL */
+  char *znode;           /* one's own, or NULL */
+  char *neighbour;       /* the member that is watched, or NULL */
+  int64_t release_ms;
+  int count;
+  part_item *item; /* sorted by name */
+  uint64_t hash;   /* of the items */
+  bool gone, waiting, members_watched;
+  zke_partition_fn listener;
+  void *context;
+};
+
+static bool item_is_held(const part_item *it) {
+  return it->state == ITEM_OWNED || it->state == ITEM_ASKED;
+}
+
+static void item_tell(zke_partition *p, const part_item *it, int event) {
+  zke_recipe_tell(&p->r, event, it->token, it->name, (int)strlen(it->name));
+}
+
+static void item_drop(part_item *it) {
+  it->state = ITEM_NONE;
+  it->token = 0;
+}
+
+static void item_lose(zke_partition *p, part_item *it) {
+  if (item_is_held(it)) item_tell(p, it, ZKE_PARTITION_LOST);
+  item_drop(it);
+}
+
+static void item_unwatch(zke_partition *p, part_item *it) {
+  if (it->watched)
+    zke_remove_watch(p->r.z, it->path, ZKE_WATCH_DATA, zke_recipe_watcher,
+                     &p->r);
+  it->watched = false;
+}
+
+/* Look at an item's znode and watch it.  mine: this object has made it. */
+static int item_look(zke_partition *p, part_item *it, zke_stat *stat,
+                     bool *mine) {
+  char *data = NULL;
+  bool watch = !it->watched;
+  int rc = zke_get(p->r.z, it->path, watch ? zke_recipe_watcher : NULL,
+                   watch ? &p->r : NULL, &data, NULL, stat);
+  if (rc == ZKE_OK) it->watched = true;
+  *mine = rc == ZKE_OK && data && p->znode && strcmp(data, p->znode) == 0;
+  zke_free(data);
+  return rc;
+}
+
+typedef struct item_act {
+  zke_partition *p;
+  part_item *it;
+} item_act;
+
+static int item_try_create(zke *z, void *arg) {
+  const item_act *a = arg;
+  const char *znode = a->p->znode;
+  return zke_create(z, a->it->path, znode, (int)strlen(znode), ZKE_OPEN_ACL,
+                    ZKE_EPHEMERAL, NULL, NULL);
+}
+
+/* Its owner has had its time: take it, in one step. */
+static int item_try_take(zke *z, void *arg) {
+  const item_act *a = arg;
+  const char *znode = a->p->znode;
+  zke_op ops[2];
+  zke_op_delete(&ops[0], a->it->path, -1);
+  zke_op_create(&ops[1], a->it->path, znode, (int)strlen(znode), ZKE_OPEN_ACL,
+                ZKE_EPHEMERAL);
+  return zke_multi(z, ops, 2, NULL);
+}
+
+/* What is at the item's path now?  One's own, or another's, whom one waits
+ * for. */
+static int item_settle(zke_partition *p, part_item *it) {
+  zke_stat stat;
+  bool mine;
+  int rc = item_look(p, it, &stat, &mine);
+  if (rc == ZKE_NONODE) return AGAIN;
+  if (rc != ZKE_OK) return rc;
+  it->tried = false;
+  if (mine && !item_is_held(it)) {
+    it->state = ITEM_OWNED;
+    it->token = stat.czxid;
+    item_tell(p, it, ZKE_PARTITION_ACQUIRED);
+  } else if (!mine && it->state != ITEM_WANTED) {
+    it->state = ITEM_WANTED;
+    it->since = zke_now(p->r.z);
+  }
+  return ZKE_OK;
+}
+
+static bool item_is_overdue(const zke_partition *p, const part_item *it) {
+  return it->state == ITEM_WANTED && p->release_ms &&
+         zke_now(p->r.z) - it->since >= p->release_ms;
+}
+
+/* Get what one is to have.  ZKE_NONODE: the directory has gone. */
+static int item_acquire(zke_partition *p, part_item *it) {
+  item_act a = {p, it};
+  int rc = AGAIN;
+  if (it->state == ITEM_WANTED && it->watched && !item_is_overdue(p, it))
+    return ZKE_OK; /* it will be told */
+  it->tried = true;
+  if (item_is_overdue(p, it)) {
+    rc = zke_retry(p->r.z, item_try_take, &a, ZKE_FOREVER);
+    it->watched = it->watched && rc != ZKE_OK; /* what was watched has gone */
+    if (rc == ZKE_NONODE) rc = AGAIN;
+  }
+  if (rc == AGAIN) rc = zke_retry(p->r.z, item_try_create, &a, ZKE_FOREVER);
+  return rc == ZKE_OK || rc == ZKE_NODEEXISTS ? item_settle(p, it) : rc;
+}
+
+/* Is an item still one's own?  Asked when its watch has fired. */
+static int item_verify(zke_partition *p, part_item *it) {
+  zke_stat stat;
+  bool mine;
+  if (!item_is_held(it) || it->watched) return ZKE_OK;
+  int rc = item_look(p, it, &stat, &mine);
+  if (rc == ZKE_NONODE || (rc == ZKE_OK && (!mine || stat.czxid != it->token)))
+    item_lose(p, it);
+  return rc == ZKE_NONODE ? ZKE_OK : rc;
+}
+
+/* Delete one's own znode of an item. */
+static int item_try_delete(zke *z, void *arg) {
+  const item_act *a = arg;
+  char *data = NULL;
+  int rc = zke_get(z, a->it->path, NULL, NULL, &data, NULL, NULL);
+  if (rc == ZKE_OK && data && strcmp(data, a->p->znode) == 0)
+    rc = zke_delete(z, a->it->path, -1);
+  zke_free(data);
+  return rc == ZKE_NONODE ? ZKE_OK : rc;
+}
+
+static int item_delete(zke_partition *p, part_item *it) {
+  item_act a = {p, it};
+  int rc = zke_retry(p->r.z, item_try_delete, &a, ZKE_FOREVER);
+  if (rc == ZKE_OK) it->tried = false;
+  return rc;
+}
+
+/* Bring one item to what it is to be. */
+static int item_step(zke_partition *p, part_item *it) {
+  int rc = item_verify(p, it);
+  if (rc != ZKE_OK) return rc;
+  if (it->mine && !item_is_held(it)) {
+    rc = AGAIN;
+    while (rc == AGAIN) rc = item_acquire(p, it);
+  } else if (!it->mine && it->state == ITEM_OWNED) {
+    it->state = ITEM_ASKED;
+    item_tell(p, it, ZKE_PARTITION_RELEASE);
+  } else if (!it->mine && it->state == ITEM_WANTED) {
+    item_unwatch(p, it);
+    item_drop(it);
+  }
+  return rc;
+}
+
+/* ======================================================================
+ * part_
+ * ==================================================================== */
+
+/* A member no more, by another's doing. */
+static void part_lose(zke_partition *p) {
+  if (!p->znode) return;
+  for (int i = 0; i < p->count; i++) item_lose(p, &p->item[i]);
+  zke_free(p->znode);
+  p->znode = NULL;
+  p->gone = true;
+}
+
+/* Which member one is in a plan, or -1. */
+static int part_find_self(const zke_partition *p, const division *plan) {
+  const char *own = strrchr(p->znode, '/') + 1;
+  for (int i = 0; i < plan->count; i++) {
+    if (strcmp(plan->members[i].znode, own) == 0) return i;
+  }
+  return -1;
+}
+
+static int part_place_items(zke_partition *p) {
+  return zke_recipe_place(p->r.z, p->items, ITEMS_PLACE, ZKE_CONTAINER, NULL,
+                          ZKE_FOREVER);
+}
+
+/* Note who is to have what.  Letting go comes first. */
+static int part_follow(zke_partition *p, division *plan, int self) {
+  for (int i = 0; i < p->count; i++)
+    p->item[i].mine = plan_choose(plan, p->item[i].name, p->count) == self;
+  int rc = ZKE_OK;
+  for (int mine = 0; mine <= 1; mine++) {
+    for (int i = 0; i < p->count && rc == ZKE_OK; i++) {
+      if (p->item[i].mine != mine) continue;
+      rc = item_step(p, &p->item[i]);
+      if (rc == ZKE_NONODE) rc = part_place_items(p);
+      if (rc == ZKE_OK && mine && p->item[i].state == ITEM_NONE)
+        rc = item_step(p, &p->item[i]);
+    }
+  }
+  return rc;
+}
+
+static void part_forget_neighbour(zke_partition *p) {
+  if (!p->neighbour) return;
+  zke_remove_watch(p->r.z, p->neighbour, ZKE_WATCH_DATA, zke_recipe_watcher,
+                   &p->r);
+  zke_free(p->neighbour);
+  p->neighbour = NULL;
+}
+
+/* Watch the member before one's own, the first one the last: of a znode that
+ * is watched the kernel tells at once when its owner has died, and the watch
+ * of the directory tells all the others. */
+static int part_watch_neighbour(zke_partition *p, const division *plan,
+                                int self) {
+  int before = (self + plan->count - 1) % plan->count;
+  const char *znode = plan->members[before].znode;
+  if (p->neighbour && strcmp(strrchr(p->neighbour, '/') + 1, znode) == 0)
+    return ZKE_OK;
+  part_forget_neighbour(p);
+  if (before == self) return ZKE_OK;
+  p->neighbour = zke_recipe_path(p->r.z, p->members, znode);
+  if (!p->neighbour) return ZKE_NOMEM;
+  int rc = zke_get(p->r.z, p->neighbour, zke_recipe_watcher, &p->r, NULL, NULL,
+                   NULL);
+  if (rc == ZKE_OK) return ZKE_OK;
+  zke_free(p->neighbour);
+  p->neighbour = NULL;
+  return rc == ZKE_NONODE ? ZKE_OK : rc; /* the directory's watch tells */
+}
+
+static int part_step(zke_recipe *r) {
+  zke_partition *p = (zke_partition *)r;
+  division plan;
+  if (!p->znode) return ZKE_OK;
+  bool watch = !p->members_watched;
+  int rc = plan_read(r->z, p->members, watch ? zke_recipe_watcher : NULL,
+                     watch ? r : NULL, &plan);
+  if (rc == ZKE_NONODE) {
+    part_lose(p);
+    return ZKE_OK;
+  }
+  if (rc != ZKE_OK) return rc;
+  p->members_watched = true;
+  int self = part_find_self(p, &plan);
+  if (self < 0)
+    part_lose(p);
+  else
+    rc = part_watch_neighbour(p, &plan, self);
+  if (rc == ZKE_OK && self >= 0) rc = part_follow(p, &plan, self);
+  plan_free(&plan);
+  return rc;
+}
+
+static void part_event(zke_recipe *r, int type, const char *path) {
+  zke_partition *p = (zke_partition *)r;
+  bool all = type == ZKE_EVENT_OVERFLOW;
+  if (all || strcmp(path, p->members) == 0) p->members_watched = false;
+  if (p->neighbour && (all || strcmp(path, p->neighbour) == 0)) {
+    zke_free(p->neighbour);
+    p->neighbour = NULL;
+  }
+  for (int i = 0; i < p->count; i++) {
+    if (all || strcmp(path, p->item[i].path) == 0) p->item[i].watched = false;
+  }
+}
+
+static void part_ended(zke_recipe *r) { part_lose((zke_partition *)r); }
+
+static void part_deliver(zke_recipe *r, int event, int64_t number,
+                         const char *text, int len) {
+  zke_partition *p = (zke_partition *)r;
+  (void)len;
+  if (p->listener) p->listener(p, event, text, number, p->context);
+}
+
+/* The paths of all that one has, one's own znode last, in one block. */
+static zke_strings *part_paths(const zke_partition *p) {
+  size_t room = (size_t)p->count + 1;
+  zke_strings *s = zke_alloc(p->r.z, sizeof *s + room * sizeof(char *));
+  if (!s) return NULL;
+  s->data = (char **)(void *)(s + 1);
+  for (int i = 0; i < p->count; i++) {
+    if (item_is_held(&p->item[i])) s->data[s->count++] = p->item[i].path;
+  }
+  s->data[s->count++] = p->znode;
+  return s;
+}
+
+/* Give everything up, in one step. */
+static int part_quit(zke_partition *p) {
+  if (!p->znode) return ZKE_OK;
+  int rc = ZKE_OK;
+  for (int i = 0; i < p->count && rc == ZKE_OK; i++) {
+    p->item[i].watched = p->item[i].watched && !item_is_held(&p->item[i]);
+    rc = item_verify(p, &p->item[i]); /* leave what is another's */
+    if (rc == ZKE_OK && p->item[i].tried) rc = item_delete(p, &p->item[i]);
+    if (!item_is_held(&p->item[i])) item_unwatch(p, &p->item[i]);
+  }
+  zke_strings *paths = rc == ZKE_OK ? part_paths(p) : NULL;
+  if (rc == ZKE_OK)
+    rc = paths ? zke_recipe_delete_all(p->r.z, paths) : ZKE_NOMEM;
+  zke_free(paths);
+  if (rc != ZKE_OK) return rc;
+  part_forget_neighbour(p);
+  for (int i = 0; i < p->count; i++) item_drop(&p->item[i]);
+  zke_free(p->znode);
+  p->znode = NULL;
+  return ZKE_OK;
+}
+
+static void part_going(zke_recipe *r) {
+  zke_partition *p = (zke_partition *)r;
+  if (part_quit(p) != ZKE_OK && p->znode) { /* at least so much */
+    for (int i = 0; i < p->count; i++) {
+      if (item_is_held(&p->item[i]) || p->item[i].tried)
+        item_delete(p, &p->item[i]);
+    }
+    zke_recipe_delete(r->z, p->znode);
+  }
+}
+
+static void part_destroy(zke_recipe *r) {
+  zke_partition *p = (zke_partition *)r;
+  for (int i = 0; p->item && i < p->count; i++) {
+    zke_free(p->item[i].name);
+    zke_free(p->item[i].path);
+  }
+  zke_free(p->item);
+  zke_free(p->members);
+  zke_free(p->items);
+  zke_free(p->name);
+  zke_free(p->znode);
+  zke_free(p->neighbour);
+}
+
+static const zke_recipe_class part_class = {.name = "partition",
+                                            .event = part_event,
+                                            .step = part_step,
+                                            .ended = part_ended,
+                                            .deliver = part_deliver,
+                                            .quit = part_going,
+                                            .destroy = part_destroy};
+
+/* ---- making one ---- */
+
+static char *part_copy(zke *z, const char *text) {
+  char *copy = zke_alloc(z, strlen(text) + 1);
+  if (copy) strcpy(copy, text);
+  return copy;
+}
+
+static int part_order(const void *a, const void *b) {
+  return strcmp(((const part_item *)a)->name, ((const part_item *)b)->name);
+}
+
+static int part_fill(zke_partition *p, const char *const *items, int count) {
+  zke *z = p->r.z;
+  p->item = zke_alloc(z, (size_t)count * sizeof *p->item);
+  if (!p->members || !p->items || !p->item) return ZKE_NOMEM;
+  for (p->count = 0; p->count < count;) {
+    const char *name = items[p->count];
+    if (!name || !*name) return zke_fail(ZKE_BADARGUMENTS, "an item is empty");
+    part_item *it = &p->item[p->count++];
+    it->name = part_copy(z, name);
+    it->path = name_path(z, p->items, name);
+    if (!it->name || !it->path) return ZKE_NOMEM;
+  }
+  qsort(p->item, (size_t)count, sizeof *p->item, part_order);
+  p->hash = plan_start;
+  for (int i = 0; i < count; i++) {
+    p->hash = plan_hash(p->hash, p->item[i].name);
+    if (i > 0 && part_order(&p->item[i - 1], &p->item[i]) == 0)
+      return zke_fail(ZKE_BADARGUMENTS, "the item %s is there twice",
+                      p->item[i].name);
+  }
+  return ZKE_OK;
+}
+
+static int part_check(const char *const *items, int count,
+                      const zke_partition_options *o, zke_partition **p_out) {
+  if (!p_out) return zke_fail(ZKE_BADARGUMENTS, "p_out is NULL");
+  *p_out = NULL;
+  if (!items || count < 1)
+    return zke_fail(ZKE_BADARGUMENTS, "there are no items");
+  if (o && o->size != sizeof *o)
+    return zke_fail(ZKE_BADARGUMENTS,
+                    "the options' size is not this version's");
+  if (o && (o->release_ms < 0 || (o->name && strchr(o->name, '\n'))))
+    return zke_fail(ZKE_BADARGUMENTS, "name or release_ms");
+  return ZKE_OK;
+}
+
+int zke_partition_new(zke *z, const char *path, const char *const *items,
+                      int count, const zke_partition_options *options,
+                      zke_partition **p_out) {
+  zke_recipe *r = NULL;
+  int rc = part_check(items, count, options, p_out);
+  if (rc == ZKE_OK)
+    rc = zke_recipe_new(z, path, &part_class, sizeof(zke_partition), &r);
+  if (rc != ZKE_OK) return rc;
+  zke_partition *p = (zke_partition *)r;
+  p->members = zke_recipe_path(z, path, "members");
+  p->items = zke_recipe_path(z, path, "items");
+  rc = part_fill(p, items, count);
+  if (options) {
+    p->release_ms = options->release_ms;
+    p->listener = options->listener;
+    p->context = options->context;
+    if (options->name) p->name = part_copy(z, options->name);
+    if (rc == ZKE_OK && options->name && !p->name) rc = ZKE_NOMEM;
+  }
+  if (rc == ZKE_OK)
+    *p_out = p;
+  else
+    zke_recipe_free(r);
+  return rc;
+}
+
+void zke_partition_free(zke_partition *p) { zke_recipe_free((zke_recipe *)p); }
+
+/* ---- in and out ---- */
+
+/* Do those that came before divide the same items? */
+static int part_compare(zke_partition *p) {
+  division plan;
+  char hash[20];
+  int rc = plan_read(p->r.z, p->members, NULL, NULL, &plan);
+  if (rc != ZKE_OK) return rc;
+  int n = snprintf(hash, sizeof hash, "%016" PRIx64 " ", p->hash);
+  int self = part_find_self(p, &plan);
+  for (int i = 0; i < self && rc == ZKE_OK; i++) {
+    if (strncmp(plan.members[i].data, hash, (size_t)n) != 0)
+      rc = zke_fail(ZKE_OTHERKIND, "the member %s of %s divides other items",
+                    plan_name(&plan.members[i]), p->r.path);
+  }
+  plan_free(&plan);
+  return rc;
+}
+
+static int part_make(zke_partition *p) {
+  const char *name = p->name ? p->name : "";
+  size_t size = strlen(name) + 20;
+  char *data = zke_alloc(p->r.z, size);
+  if (!data) return ZKE_NOMEM;
+  snprintf(data, size, "%016" PRIx64 " %s", p->hash, name);
+  int rc = zke_recipe_create(p->r.z, p->members, MEMBERS_PLACE, MEMBER_KIND,
+                             data, (int)strlen(data), ZKE_EPHEMERAL_SEQUENTIAL,
+                             ZKE_FOREVER, &p->znode, NULL);
+  zke_free(data);
+  return rc;
+}
+
+static int part_join(zke_partition *p) {
+  if (p->znode)
+    return zke_fail(ZKE_MISUSE, "already a member of %s", p->r.path);
+  int rc = zke_recipe_place(p->r.z, p->r.path, PARTITION_PLACE, ZKE_CONTAINER,
+                            NULL, ZKE_FOREVER);
+  if (rc == ZKE_OK) rc = part_place_items(p);
+  if (rc == ZKE_OK) rc = part_make(p);
+  if (rc != ZKE_OK) return rc;
+  p->gone = false;
+  rc = part_compare(p);
+  if (rc == ZKE_OK) rc = part_step(&p->r);
+  if (rc == ZKE_OK) return ZKE_OK;
+  char why[400];
+  snprintf(why, sizeof why, "%s", zke_errmsg());
+  part_going(&p->r);
+  for (int i = 0; i < p->count; i++) item_lose(p, &p->item[i]);
+  zke_free(p->znode);
+  p->znode = NULL;
+  return zke_fail(rc, "%s", why);
+}
+
+int zke_partition_join(zke_partition *p) {
+  int rc = zke_recipe_enter((zke_recipe *)p);
+  if (rc != ZKE_OK) return rc;
+  return zke_recipe_leave(&p->r, part_join(p));
+}
+
+int zke_partition_leave(zke_partition *p) {
+  int rc = zke_recipe_enter((zke_recipe *)p);
+  if (rc != ZKE_OK) return rc;
+  return zke_recipe_leave(&p->r, part_quit(p));
+}
+
+static part_item *part_find(zke_partition *p, const char *item) {
+  for (int i = 0; item && i < p->count; i++) {
+    if (strcmp(p->item[i].name, item) == 0) return &p->item[i];
+  }
+  return NULL;
+}
+
+static int part_not_owned(const zke_partition *p, const char *item) {
+  return zke_fail(ZKE_LOST, "the item %s of %s is not this member's",
+                  item ? item : "NULL", p->r.path);
+}
+
+static int part_release(zke_partition *p, const char *item) {
+  part_item *it = part_find(p, item);
+  if (!it || !item_is_held(it)) return part_not_owned(p, item);
+  if (it->state != ITEM_ASKED)
+    return zke_fail(ZKE_MISUSE, "the item %s of %s is to stay", item,
+                    p->r.path);
+  int rc = item_delete(p, it);
+  if (rc != ZKE_OK) return rc;
+  item_unwatch(p, it);
+  item_drop(it);
+  if (part_step(&p->r) != ZKE_OK) p->r.changed = true; /* it may come back */
+  return ZKE_OK;
+}
+
+int zke_partition_release(zke_partition *p, const char *item) {
+  int rc = zke_recipe_enter((zke_recipe *)p);
+  if (rc != ZKE_OK) return rc;
+  return zke_recipe_leave(&p->r, part_release(p, item));
+}
+
+/* ---- states ---- */
+
+static int part_state(const zke_partition *p) {
+  int state = ZKE_PARTITION_SETTLED;
+  if (!p->znode) return p->gone ? ZKE_PARTITION_GONE : ZKE_PARTITION_OUT;
+  for (int i = 0; i < p->count; i++) {
+    if (p->item[i].state == ITEM_ASKED) return ZKE_PARTITION_RELEASING;
+    if (p->item[i].mine && p->item[i].state != ITEM_OWNED)
+      state = ZKE_PARTITION_ALLOCATING;
+  }
+  return state;
+}
+
+static int64_t part_next(const zke_partition *p) {
+  int64_t next = ZKE_FOREVER;
+  for (int i = 0; i < p->count && p->release_ms; i++) {
+    int64_t due = p->item[i].since + p->release_ms;
+    if (p->item[i].state == ITEM_WANTED && due < next) next = due;
+  }
+  return next;
+}
+
+static int part_is_settled(zke_recipe *r) {
+  const zke_partition *p = (const zke_partition *)r;
+  int state = part_state(p);
+  if (state == ZKE_PARTITION_SETTLED) return ZKE_OK;
+  if (state == ZKE_PARTITION_OUT)
+    return zke_fail(ZKE_MISUSE, "not a member of %s", r->path);
+  if (state != ZKE_PARTITION_GONE || r->ended) return 1;
+  return zke_fail(ZKE_LOST, "the membership of %s was taken away", r->path);
+}
+
+/* "the item a of /shards is held by x (pid 1) since …" */
+static int part_say(const zke_partition *p, int rc) {
+  char what[256];
+  for (int i = 0; i < p->count; i++) {
+    const part_item *it = &p->item[i];
+    if (it->state != ITEM_WANTED && it->state != ITEM_ASKED) continue;
+    snprintf(what, sizeof what, "the item %.80s of %.120s", it->name,
+             p->r.path);
+    return zke_recipe_say_held(p->r.z, rc, what, it->path);
+  }
+  return rc;
+}
+
+static int part_wait(zke_partition *p, int64_t deadline_ms) {
+  for (;;) {
+    int64_t next = part_next(p);
+    bool last = deadline_ms <= next;
+    int rc =
+        zke_recipe_await(&p->r, part_is_settled, last ? deadline_ms : next);
+    if (rc != ZKE_OPERATIONTIMEOUT) return rc;
+    if (last) return part_say(p, rc);
+    p->r.changed = true; /* somebody's time to let go is over */
+  }
+}
+
+int zke_partition_wait(zke_partition *p, int64_t deadline_ms) {
+  int rc = zke_recipe_enter((zke_recipe *)p);
+  if (rc != ZKE_OK) return rc;
+  return zke_recipe_leave(&p->r, part_wait(p, deadline_ms));
+}
+
+int zke_partition_cancel(zke_partition *p) {
+  return zke_recipe_cancel((zke_recipe *)p);
+}
+
+int zke_partition_step(zke_partition *p) {
+  int rc = zke_recipe_enter((zke_recipe *)p);
+  if (rc != ZKE_OK) return rc;
+  return zke_recipe_leave(&p->r, part_step(&p->r));
+}
+
+int zke_partition_next(zke_partition *p, int64_t *deadline_out) {
+  int rc = zke_recipe_enter((zke_recipe *)p);
+  if (rc != ZKE_OK) return rc;
+  if (deadline_out) *deadline_out = part_next(p);
+  return zke_recipe_leave(&p->r, rc);
+}
+
+int zke_partition_state(zke_partition *p) {
+  if (zke_recipe_enter((zke_recipe *)p) != ZKE_OK) return ZKE_PARTITION_GONE;
+  int state = part_state(p);
+  zke_recipe_leave(&p->r, ZKE_OK);
+  return state;
+}
+
+int64_t zke_partition_token(zke_partition *p, const char *item) {
+  if (zke_recipe_enter((zke_recipe *)p) != ZKE_OK) return 0;
+  const part_item *it = part_find(p, item);
+  int64_t token = it ? it->token : 0;
+  zke_recipe_leave(&p->r, ZKE_OK);
+  return token;
+}
+
+int zke_partition_op(zke_partition *p, const char *item, zke_op *op) {
+  if (!op) return zke_fail(ZKE_BADARGUMENTS, "op is NULL");
+  int rc = zke_recipe_enter((zke_recipe *)p);
+  if (rc != ZKE_OK) return rc;
+  const part_item *it = part_find(p, item);
+  if (it && item_is_held(it))
+    zke_op_check(op, p->znode, -1);
+  else
+    rc = part_not_owned(p, item);
+  return zke_recipe_leave(&p->r, rc);
+}
+
+/* The names of what one has, in one block. */
+static zke_strings *part_names(const zke_partition *p) {
+  size_t size = sizeof(zke_strings) + (size_t)p->count * sizeof(char *);
+  for (int i = 0; i < p->count; i++) size += strlen(p->item[i].name) + 1;
+  zke_strings *s = zke_alloc(p->r.z, size);
+  if (!s) return NULL;
+  s->data = (char **)(void *)(s + 1);
+  char *text = (char *)(s->data + p->count);
+  for (int i = 0; i < p->count; i++) {
+    if (!item_is_held(&p->item[i])) continue;
+    s->data[s->count++] = text;
+    text = stpcpy(text, p->item[i].name) + 1;
+  }
+  return s;
+}
+
+int zke_partition_items(zke_partition *p, zke_strings **items_out) {
+  if (!items_out) return zke_fail(ZKE_BADARGUMENTS, "items_out is NULL");
+  int rc = zke_recipe_enter((zke_recipe *)p);
+  if (rc != ZKE_OK) return rc;
+  zke_strings *s = part_names(p);
+  if (s) *items_out = s;
+  return zke_recipe_leave(&p->r, s ? ZKE_OK : ZKE_NOMEM);
+}
+
+/* ---- looking on ---- */
+
+/* One more owner in a list that is grown as a whole. */
+typedef struct part_roll {
+  zke_partition_owner *data;
+  char **texts;
+  int count;
+} part_roll;
+
+/* Note an item's owner; its two texts are one block of the roll's. */
+static int part_note(zke *z, const char *path, const char *name,
+                     part_roll *roll) {
+  zke_stat stat;
+  zke_session_list *who = NULL;
+  int rc = zke_exists(z, path, NULL, NULL, &stat);
+  if (rc == ZKE_OK) rc = zke_session(z, stat.ephemeralOwner, &who);
+  if (rc != ZKE_OK) return rc == ZKE_NONODE ? ZKE_OK : rc; /* it has gone */
+  size_t item = strlen(name) + 1, identity = strlen(who->data[0].identity) + 1;
+  char *text = zke_alloc(z, item + identity);
+  if (text && name_item(name, text)) {
+    memcpy(text + item, who->data[0].identity, identity);
+    roll->texts[roll->count] = text;
+    roll->data[roll->count++] =
+        (zke_partition_owner){.item = text,
+                              .identity = text + item,
+                              .pid = who->data[0].pid,
+                              .session = stat.ephemeralOwner,
+                              .token = stat.czxid,
+                              .since_ms = stat.ctime};
+  } else {
+    zke_free(text);
+  }
+  zke_free(who);
+  return text ? ZKE_OK : ZKE_NOMEM;
+}
+
+/* All of it in one block. */
+static zke_partition_owners *part_pack(zke *z, const part_roll *roll) {
+  size_t size = sizeof(zke_partition_owners);
+  for (int i = 0; i < roll->count; i++) {
+    size += sizeof(zke_partition_owner) + strlen(roll->data[i].item) +
+            strlen(roll->data[i].identity) + 2;
+  }
+  zke_partition_owners *list = zke_alloc(z, size);
+  if (!list) return NULL;
+  zke_partition_owner *owner = (zke_partition_owner *)(void *)(list + 1);
+  char *text = (char *)(owner + roll->count);
+  for (int i = 0; i < roll->count; i++) {
+    owner[i] = roll->data[i];
+    owner[i].item = text;
+    text = stpcpy(text, roll->data[i].item) + 1;
+    owner[i].identity = text;
+    text = stpcpy(text, roll->data[i].identity) + 1;
+  }
+  list->count = roll->count;
+  list->data = owner;
+  return list;
+}
+
+static int part_call_roll(zke *z, const char *directory,
+                          const zke_strings *names, part_roll *roll) {
+  size_t n = (size_t)names->count + 1;
+  int rc = ZKE_OK;
+  roll->data = zke_alloc(z, n * sizeof *roll->data);
+  roll->texts = zke_alloc(z, n * sizeof *roll->texts);
+  if (!roll->data || !roll->texts) return ZKE_NOMEM;
+  for (int i = 0; i < names->count && rc == ZKE_OK; i++) {
+    char *path = zke_recipe_path(z, directory, names->data[i]);
+    rc = path ? part_note(z, path, names->data[i], roll) : ZKE_NOMEM;
+    zke_free(path);
+  }
+  return rc;
+}
+
+int zke_partition_list(zke *z, const char *path,
+                       zke_partition_owners **list_out) {
+  zke_strings *names = NULL;
+  part_roll roll = {0};
+  int rc = zke_exists(z, path, NULL, NULL, NULL); /* checks the path */
+  if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
+  if (!list_out) return zke_fail(ZKE_BADARGUMENTS, "list_out is NULL");
+  char *items = zke_recipe_path(z, path, "items");
+  rc = items ? zke_children(z, items, NULL, NULL, &names, NULL) : ZKE_NOMEM;
+  if (rc == ZKE_OK) rc = part_call_roll(z, items, names, &roll);
+  if (rc == ZKE_NONODE) rc = ZKE_OK;
+  zke_partition_owners *list = rc == ZKE_OK ? part_pack(z, &roll) : NULL;
+  if (rc == ZKE_OK && !list) rc = ZKE_NOMEM;
+  if (rc == ZKE_OK) *list_out = list;
+  for (int i = 0; i < roll.count; i++) zke_free(roll.texts[i]);
+  zke_free(roll.data);
+  zke_free(roll.texts);
+  zke_free(names);
+  zke_free(items);
+  return rc;
+}

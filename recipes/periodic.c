@@ -1,0 +1,662 @@
+/* periodic.c - a job that several processes may start, at most once a period
+ *
+ * CONTENTS: record_ (a job's znode), job_ (the object). */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "periodic.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define PERIODIC_PLACE "periodic"
+#define RECORD_MARK "zkembed job\n"
+
+enum { AGAIN = ZKE_RUNTIMEINCONSISTENCY, RECORD_ID = 40, RECORD_WHEN = 32 };
+
+/* ======================================================================
+ * record_
+ * ==================================================================== */
+
+typedef struct record {
+  char *text;  /* as it was read; NULL: there is no znode */
+  bool filled; /* it tells of a run */
+  zke_stat stat;
+  int64_t start_ms, end_ms, pid;
+  int status, tries, forced;
+  char id[RECORD_ID];
+  const char *identity;
+  bool running;   /* somebody does it */
+  int64_t runner; /* the session that does */
+} record;
+
+static void record_free(record *c) {
+  zke_free(c->text);
+  *c = (record){0};
+}
+
+/* Read what record_text() wrote; the text ends with a NUL. */
+static int record_parse(record *c, const char *path) {
+  int at = 0;
+  if (!c->text || !*c->text) return ZKE_OK;
+  int n = sscanf(c->text,
+                 RECORD_MARK "start %" SCNd64 "\nend %" SCNd64
+                             "\nstatus %d\ntries %d\nforced %d\nid %39s\n"
+                             "pid %" SCNd64 "\nwho %n",
+                 &c->start_ms, &c->end_ms, &c->status, &c->tries, &c->forced,
+                 c->id, &c->pid, &at);
+  if (n != 7 || !at || strncmp(c->text, RECORD_MARK, strlen(RECORD_MARK)) != 0)
+    return zke_fail(ZKE_OTHERKIND, "%s is not a periodic job", path);
+  c->filled = true;
+  c->identity = c->text + at;
+  c->text[at + (int)strcspn(c->identity, "\n")] = '\0';
+  return ZKE_OK;
+}
+
+/* The record and who does it, as of one moment.  Without a znode all is 0. */
+static int record_read(zke *z, const char *path, const char *running,
+                       record *c) {
+  zke_op ops[2];
+  zke_op_result got[2] = {{0}};
+  *c = (record){0};
+  zke_op_get(&ops[0], path);
+  zke_op_get(&ops[1], running);
+  int rc = zke_multi_read(z, ops, 2, got);
+  if (rc == ZKE_OK && got[0].rc != ZKE_NONODE) rc = got[0].rc;
+  if (rc == ZKE_OK && got[0].rc == ZKE_OK) {
+    c->text = got[0].data ? got[0].data : zke_alloc(z, 1);
+    got[0].data = NULL;
+    c->stat = got[0].stat;
+    rc = c->text ? record_parse(c, path) : ZKE_NOMEM;
+  }
+  if (rc == ZKE_OK && got[1].rc == ZKE_OK) {
+    c->running = true;
+    c->runner = got[1].stat.ephemeralOwner;
+  }
+  zke_results_clear(got, 2);
+  if (rc != ZKE_OK) record_free(c);
+  return rc;
+}
+
+static char *record_text(zke *z, const record *c) {
+  size_t size = 320 + strlen(c->identity);
+  char *text = zke_alloc(z, size);
+  if (!text) return NULL;
+  int at = snprintf(text, size,
+                    RECORD_MARK "start %" PRId64 "\nend %" PRId64
+                                "\nstatus %d\ntries %d\nforced %d\nid %s\n"
+                                "pid %" PRId64 "\nwho ",
+                    c->start_ms, c->end_ms, c->status, c->tries, c->forced,
+                    c->id, c->pid);
+  for (const char *who = c->identity; *who; who++)
+    text[at++] = *who == '\n' ? ' ' : *who;
+  text[at] = '\n';
+  return text;
+}
+
+static void record_when(int64_t ms, char text[RECORD_WHEN]) {
+  struct tm utc;
+  time_t seconds = (time_t)(ms / 1000);
+  if (!gmtime_r(&seconds, &utc) ||
+      !strftime(text, RECORD_WHEN, "%Y-%m-%dT%H:%M:%SZ", &utc))
+    snprintf(text, RECORD_WHEN, "%" PRId64 " ms", ms);
+}
+
+/* ======================================================================
+ * job_
+ * ==================================================================== */
+
+struct zke_periodic {
+  zke_recipe r; /* its path is the job's */
+  char *base, *running;
+  zke_periodic_options o;
+  int state;
+  int64_t token;
+  record mine; /* of the run that was claimed */
+  char *identity;
+  int version; /* of its record */
+  bool placed, waiting, watched, woken;
+};
+
+static int64_t job_now(const zke_periodic *j) {
+  struct timespec now;
+  if (j->o.clock) return j->o.clock(j->o.clock_context);
+  clock_gettime(CLOCK_REALTIME, &now);
+  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static int job_lost(const zke_periodic *j) {
+  return zke_fail(ZKE_LOST, "the job %s is not this object's to do", j->r.path);
+}
+
+/* It was claimed, and is another's or nobody's now. */
+static void job_lose(zke_periodic *j) {
+  if (j->state != ZKE_PERIODIC_RUNS) return;
+  j->state = ZKE_PERIODIC_LOST;
+  j->token = 0;
+  zke_recipe_tell(&j->r, ZKE_PERIODIC_LOST, 0, NULL, 0);
+}
+
+/* ---- when it is due ---- */
+
+static int64_t job_period(const zke_periodic *j, int64_t ms) {
+  int64_t since = ms - j->o.offset_ms, period = j->o.period_ms;
+  return since / period - (since % period < 0);
+}
+
+/* When the period of the last run ends. */
+static int64_t job_next(const zke_periodic *j, const record *c) {
+  if (!j->o.aligned) return c->start_ms + j->o.period_ms;
+  return (job_period(j, c->start_ms) + 1) * j->o.period_ms + j->o.offset_ms;
+}
+
+/* Is the last run's period over, forwards or backwards? */
+static bool job_is_over(const zke_periodic *j, const record *c, int64_t now) {
+  return !c->filled || now >= job_next(j, c) ||
+         now <= c->start_ms - j->o.period_ms;
+}
+
+/* Does the last run, which has ended, not count? */
+static bool job_is_retried(const zke_periodic *j, const record *c) {
+  return c->end_ms ? c->status && j->o.retry & ZKE_PERIODIC_RETRY_FAILED
+                   : j->o.retry & ZKE_PERIODIC_RETRY_DEAD;
+}
+
+/* "the job /jobs/a was done by x (pid 1) at ... (status 0) and is due again
+ * at ..." */
+static int job_say(const zke_periodic *j, int rc, const record *c) {
+  char start[RECORD_WHEN], next[RECORD_WHEN], how[32] = "it died";
+  record_when(c->start_ms, start);
+  record_when(job_next(j, c), next);
+  if (c->running)
+    return zke_fail(rc, "the job %s is done by %s (pid %" PRId64 ") since %s",
+                    j->r.path, c->filled ? c->identity : "somebody", c->pid,
+                    start);
+  if (c->end_ms) snprintf(how, sizeof how, "status %d", c->status);
+  return zke_fail(rc,
+                  "the job %s was done by %s (pid %" PRId64
+                  ") at %s (%s) and is due again at %s",
+                  j->r.path, c->identity, c->pid, start, how, next);
+}
+
+/* ---- claiming ---- */
+
+/* End the session that does it if its process is dead.  AGAIN: it was. */
+static int job_bury(zke *z, int64_t session) {
+  zke_session_list *who = NULL;
+  int rc = zke_session(z, session, &who);
+  if (rc == ZKE_OK && !who->data[0].alive) {
+    rc = zke_expire(z, session);
+    if (rc == ZKE_OK) rc = AGAIN;
+  }
+  zke_free(who);
+  return rc == ZKE_NONODE ? AGAIN : rc;
+}
+
+/* May it be claimed?  ZKE_OK: now; else the code to refuse with. */
+static int job_judge(zke_periodic *j, const record *c, bool force,
+                     int64_t now) {
+  if (c->running) {
+    int rc = job_bury(j->r.z, c->runner);
+    return rc == ZKE_OK ? job_say(j, ZKE_HELD, c) : rc;
+  }
+  if (force || job_is_over(j, c, now) || job_is_retried(j, c)) return ZKE_OK;
+  return job_say(j, ZKE_LIMIT, c);
+}
+
+/* One step: the record in place of the one seen, and who does it. */
+static int job_write_claim(zke *z, zke_periodic *j, const record *last) {
+  zke_op ops[2];
+  zke_op_result results[2] = {{0}};
+  char *text = record_text(z, &j->mine);
+  if (!text) return ZKE_NOMEM;
+  int len = (int)strlen(text);
+  if (last->text)
+    zke_op_set(&ops[0], j->r.path, text, len, last->stat.version);
+  else
+    zke_op_create(&ops[0], j->r.path, text, len, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+  zke_op_create(&ops[1], j->running, j->mine.id, (int)strlen(j->mine.id),
+                ZKE_OPEN_ACL, ZKE_EPHEMERAL);
+  int rc = zke_multi(z, ops, 2, results);
+  if (rc == ZKE_OK) {
+    j->version = results[0].stat.version;
+    j->token = results[0].stat.mzxid;
+  }
+  zke_results_clear(results, 2);
+  zke_free(text);
+  return rc;
+}
+
+typedef struct job_claim {
+  zke_periodic *j;
+  bool force, unsure;
+  int64_t next;     /* where it was done: when it is due again */
+  bool end_matters; /* where somebody does it: its end may make it due */
+} job_claim;
+
+/* The record is this object's already: the last try had succeeded. */
+static bool job_is_mine(const zke_periodic *j, const record *c) {
+  return c->filled && strcmp(c->id, j->mine.id) == 0;
+}
+
+static int job_claim_once(zke *z, job_claim *a) {
+  zke_periodic *j = a->j;
+  record c;
+  int rc = record_read(z, j->r.path, j->running, &c);
+  if (rc != ZKE_OK) return rc;
+  int64_t now = job_now(j);
+  bool over = job_is_over(j, &c, now);
+  if (a->unsure && job_is_mine(j, &c) && c.runner == zke_session_id(z)) {
+    j->version = c.stat.version;
+    j->token = c.stat.mzxid;
+  } else {
+    rc = job_judge(j, &c, a->force, now);
+    a->next = c.filled ? job_next(j, &c) : now;
+    a->end_matters = over || j->o.retry;
+    j->mine.start_ms = now;
+    j->mine.tries = over ? 1 : c.tries + 1;
+    j->mine.forced = a->force && !over;
+    if (rc == ZKE_OK) rc = job_write_claim(z, j, &c);
+  }
+  record_free(&c);
+  a->unsure = a->unsure || rc == ZKE_CONNECTIONLOSS;
+  return rc == ZKE_NODEEXISTS || rc == ZKE_BADVERSION || rc == ZKE_NONODE
+             ? AGAIN
+             : rc;
+}
+
+/* Where the directory is missing, it is made. */
+static int job_try_claim(zke *z, void *arg) {
+  job_claim *a = arg;
+  int rc = AGAIN;
+  while (rc == AGAIN) {
+    if (!a->j->placed) {
+      rc = zke_recipe_place(z, a->j->base, PERIODIC_PLACE, ZKE_PERSISTENT, NULL,
+                            ZKE_FOREVER);
+      if (rc != ZKE_OK) break;
+      a->j->placed = true;
+    }
+    rc = job_claim_once(z, a);
+    if (rc == AGAIN) a->j->placed = false;
+  }
+  return rc;
+}
+
+/* Each claim has an id of its own. */
+static int job_begin_claim(zke_periodic *j) {
+  struct timespec now;
+  zke_session_list *who = NULL;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  j->mine = (record){0};
+  snprintf(j->mine.id, RECORD_ID, "%" PRIx64 "-%" PRIx64,
+           (uint64_t)zke_session_id(j->r.z),
+           (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec);
+  int rc = zke_session(j->r.z, zke_session_id(j->r.z), &who);
+  if (rc != ZKE_OK) return rc;
+  zke_free(j->identity);
+  j->identity = zke_alloc(j->r.z, strlen(who->data[0].identity) + 1);
+  if (j->identity) strcpy(j->identity, who->data[0].identity);
+  j->mine.identity = j->identity;
+  j->mine.pid = who->data[0].pid;
+  zke_free(who);
+  return j->identity ? ZKE_OK : ZKE_NOMEM;
+}
+
+static int job_watch(zke_periodic *j) {
+  int rc =
+      zke_get(j->r.z, j->running, zke_recipe_watcher, &j->r, NULL, NULL, NULL);
+  j->watched = j->watched || rc == ZKE_OK;
+  return rc;
+}
+
+static void job_unwatch(zke_periodic *j) {
+  if (j->watched)
+    zke_remove_watch(j->r.z, j->running, ZKE_WATCH_DATA, zke_recipe_watcher,
+                     &j->r);
+  j->watched = false;
+}
+
+/* Look whether it is still this object's, where somebody wants to know. */
+static int job_step(zke_recipe *r) {
+  zke_periodic *j = (zke_periodic *)r;
+  zke_stat stat = {0};
+  if (j->state != ZKE_PERIODIC_RUNS || !j->o.listener) return ZKE_OK;
+  int rc = j->watched ? zke_exists(r->z, j->running, NULL, NULL, &stat)
+                      : zke_get(r->z, j->running, zke_recipe_watcher, r, NULL,
+                                NULL, &stat);
+  if (rc == ZKE_OK) j->watched = true;
+  if (rc == ZKE_NONODE ||
+      (rc == ZKE_OK && stat.ephemeralOwner != zke_session_id(r->z))) {
+    job_lose(j);
+    rc = ZKE_OK;
+  }
+  return rc;
+}
+
+static int job_claim_now(zke_periodic *j, job_claim *a) {
+  int rc = job_begin_claim(j);
+  if (rc == ZKE_OK) rc = zke_retry(j->r.z, job_try_claim, a, ZKE_FOREVER);
+  if (rc != ZKE_OK) return rc;
+  j->state = ZKE_PERIODIC_RUNS;
+  if (job_step(&j->r) != ZKE_OK) j->r.changed = true;
+  return ZKE_OK;
+}
+
+/* ---- giving it back ---- */
+
+typedef struct job_end {
+  zke_periodic *j;
+  const char *text;
+} job_end;
+
+/* One step: the record has its end, nobody does it. */
+static int job_try_end(zke *z, void *arg) {
+  const job_end *a = arg;
+  zke_periodic *j = a->j;
+  zke_op ops[2];
+  record c;
+  zke_op_set(&ops[0], j->r.path, a->text, (int)strlen(a->text), j->version);
+  zke_op_delete(&ops[1], j->running, -1);
+  int rc = zke_multi(z, ops, 2, NULL);
+  if (rc != ZKE_BADVERSION && rc != ZKE_NONODE) return rc;
+  rc = record_read(z, j->r.path, j->running, &c); /* perhaps it was this one */
+  if (rc != ZKE_OK) return rc;
+  bool done = job_is_mine(j, &c) && c.end_ms;
+  record_free(&c);
+  return done ? ZKE_OK : ZKE_LOST;
+}
+
+static int job_end_run(zke_periodic *j, int status) {
+  j->mine.end_ms = job_now(j);
+  if (j->mine.end_ms == 0) j->mine.end_ms = 1; /* 0 is none */
+  j->mine.status = status;
+  char *text = record_text(j->r.z, &j->mine);
+  if (!text) return ZKE_NOMEM;
+  job_end a = {j, text};
+  int rc = zke_retry(j->r.z, job_try_end, &a, ZKE_FOREVER);
+  zke_free(text);
+  if (rc == ZKE_LOST) {
+    job_lose(j);
+    return job_lost(j);
+  }
+  if (rc != ZKE_OK) return rc;
+  j->watched = false; /* what was watched has gone */
+  j->state = ZKE_PERIODIC_OUT;
+  j->token = 0;
+  return ZKE_OK;
+}
+
+/* Delete `running`, if it is this session's. */
+static int job_try_drop(zke *z, void *arg) {
+  zke_periodic *j = arg;
+  zke_stat stat;
+  int rc = zke_exists(z, j->running, NULL, NULL, &stat);
+  if (rc == ZKE_OK && stat.ephemeralOwner == zke_session_id(z))
+    rc = zke_delete(z, j->running, -1);
+  return rc == ZKE_NONODE ? ZKE_OK : rc;
+}
+
+/* ---- the object ---- */
+
+static void job_event(zke_recipe *r, int type, const char *path) {
+  zke_periodic *j = (zke_periodic *)r;
+  if (type == ZKE_EVENT_OVERFLOW || strcmp(path, j->running) == 0)
+    j->watched = false;
+  j->woken = true;
+}
+
+static void job_ended(zke_recipe *r) { job_lose((zke_periodic *)r); }
+
+static void job_deliver(zke_recipe *r, int event, int64_t number,
+                        const char *text, int len) {
+  zke_periodic *j = (zke_periodic *)r;
+  (void)number, (void)text, (void)len;
+  if (j->o.listener) j->o.listener(j, event, j->o.context);
+}
+
+static void job_quit(zke_recipe *r) {
+  zke_periodic *j = (zke_periodic *)r;
+  if (j->state == ZKE_PERIODIC_RUNS)
+    zke_retry(r->z, job_try_drop, j, ZKE_FOREVER);
+}
+
+static void job_destroy(zke_recipe *r) {
+  zke_periodic *j = (zke_periodic *)r;
+  zke_free(j->base);
+  zke_free(j->running);
+  zke_free(j->identity);
+}
+
+static const zke_recipe_class job_class = {.name = "job",
+                                           .event = job_event,
+                                           .step = job_step,
+                                           .ended = job_ended,
+                                           .deliver = job_deliver,
+                                           .quit = job_quit,
+                                           .destroy = job_destroy};
+
+static int job_check_options(const char *base, const char *name,
+                             const zke_periodic_options *o) {
+  const int64_t most = INT64_MAX / 8;
+  if (!base || !name || !*name || strchr(name, '/'))
+    return zke_fail(ZKE_BADARGUMENTS, "base/name is not a job's path");
+  if (!o || o->size != sizeof *o)
+    return zke_fail(ZKE_BADARGUMENTS,
+                    "the options' size is not this version's");
+  if (o->period_ms < 1 || o->period_ms > most || o->offset_ms < -most ||
+      o->offset_ms > most || o->retry & ~3)
+    return zke_fail(ZKE_BADARGUMENTS, "period, offset or retry");
+  return ZKE_OK;
+}
+
+int zke_periodic_new(zke *z, const char *base, const char *name,
+                     const zke_periodic_options *options,
+                     zke_periodic **job_out) {
+  zke_recipe *r = NULL;
+  if (!job_out) return zke_fail(ZKE_BADARGUMENTS, "job_out is NULL");
+  *job_out = NULL;
+  int rc = zke_sync(z, "/");
+  if (rc == ZKE_OK) rc = job_check_options(base, name, options);
+  if (rc != ZKE_OK) return rc;
+  char *path = zke_recipe_path(z, strcmp(base, "/") == 0 ? "" : base, name);
+  if (!path) return ZKE_NOMEM;
+  rc = zke_recipe_new(z, path, &job_class, sizeof(zke_periodic), &r);
+  zke_free(path);
+  if (rc != ZKE_OK) return rc;
+  zke_periodic *j = (zke_periodic *)r;
+  j->o = *options;
+  j->base = zke_alloc(z, strlen(base) + 1);
+  j->running = zke_recipe_path(z, r->path, "running");
+  if (!j->base || !j->running) {
+    zke_recipe_free(r);
+    return ZKE_NOMEM;
+  }
+  strcpy(j->base, base);
+  *job_out = j;
+  return ZKE_OK;
+}
+
+void zke_periodic_free(zke_periodic *job) {
+  zke_recipe_free((zke_recipe *)job);
+}
+
+static int job_enter(zke_periodic *j) {
+  int rc = zke_recipe_enter((zke_recipe *)j);
+  if (rc != ZKE_OK) return rc;
+  if (j->state != ZKE_PERIODIC_RUNS && !j->waiting) return ZKE_OK;
+  rc = zke_fail(ZKE_MISUSE, "this object of the job %s is in use", j->r.path);
+  return zke_recipe_leave(&j->r, rc);
+}
+
+static int job_try(zke_periodic *j, bool force) {
+  int rc = job_enter(j);
+  if (rc != ZKE_OK) return rc;
+  job_claim a = {.j = j, .force = force};
+  return zke_recipe_leave(&j->r, job_claim_now(j, &a));
+}
+
+int zke_periodic_try(zke_periodic *job) { return job_try(job, false); }
+int zke_periodic_force(zke_periodic *job) { return job_try(job, true); }
+
+/* ---- waiting ---- */
+
+static int job_is_woken(zke_recipe *r) {
+  return ((zke_periodic *)r)->woken ? ZKE_OK : 1;
+}
+
+/* Somebody does it: watch for its end, if that may make it due.
+ * ZKE_NONODE: it has ended. */
+static int job_attend(zke_periodic *j, const job_claim *a, int64_t *until) {
+  if (a->end_matters) {
+    *until = ZKE_FOREVER;
+    return j->watched ? ZKE_OK : job_watch(j);
+  }
+  return ZKE_OK;
+}
+
+/* It was not to be had: wait for the next time to look.  ZKE_OK: look. */
+static int job_linger(zke_periodic *j, const job_claim *a, int refused,
+                      int64_t deadline_ms) {
+  int64_t left = a->next - job_now(j), until;
+  j->woken = false;
+  until = zke_now(j->r.z) + (left > 0 ? left : 1);
+  int rc = refused == ZKE_HELD ? job_attend(j, a, &until) : ZKE_OK;
+  if (rc == ZKE_NONODE) return ZKE_OK;
+  if (rc != ZKE_OK) return rc;
+  bool last = deadline_ms <= until;
+  rc = zke_recipe_await(&j->r, job_is_woken, last ? deadline_ms : until);
+  return rc == ZKE_OPERATIONTIMEOUT && !last ? ZKE_OK : rc;
+}
+
+static int job_wait(zke_periodic *j, int64_t deadline_ms) {
+  char why[512] = "";
+  for (;;) {
+    job_claim a = {.j = j};
+    int rc = job_claim_now(j, &a);
+    if (rc != ZKE_HELD && rc != ZKE_LIMIT) return rc;
+    snprintf(why, sizeof why, "%s", zke_errmsg());
+    rc = job_linger(j, &a, rc, deadline_ms);
+    if (rc == ZKE_OPERATIONTIMEOUT) zke_fail(rc, "%s", why);
+    if (rc != ZKE_OK) return rc;
+  }
+}
+
+int zke_periodic_wait(zke_periodic *job, int64_t deadline_ms) {
+  int rc = job_enter(job);
+  if (rc != ZKE_OK) return rc;
+  job->waiting = true;
+  rc = job_wait(job, deadline_ms);
+  job->waiting = false;
+  if (rc != ZKE_OK) job_unwatch(job);
+  return zke_recipe_leave(&job->r, rc);
+}
+
+int zke_periodic_done(zke_periodic *job, int status) {
+  int rc = zke_recipe_enter((zke_recipe *)job);
+  if (rc != ZKE_OK) return rc;
+  rc = job->state == ZKE_PERIODIC_RUNS ? job_end_run(job, status)
+                                       : job_lost(job);
+  return zke_recipe_leave(&job->r, rc);
+}
+
+int zke_periodic_cancel(zke_periodic *job) {
+  return zke_recipe_cancel((zke_recipe *)job);
+}
+
+/* ---- looking ---- */
+
+int zke_periodic_state(zke_periodic *job) {
+  if (zke_recipe_enter((zke_recipe *)job) != ZKE_OK) return ZKE_PERIODIC_LOST;
+  int state = job->state;
+  zke_recipe_leave(&job->r, ZKE_OK);
+  return state;
+}
+
+int64_t zke_periodic_token(zke_periodic *job) {
+  if (zke_recipe_enter((zke_recipe *)job) != ZKE_OK) return 0;
+  int64_t token = job->token;
+  zke_recipe_leave(&job->r, ZKE_OK);
+  return token;
+}
+
+/* Ask the file. */
+static int job_check(zke_periodic *j) {
+  record c;
+  if (j->state != ZKE_PERIODIC_RUNS) return job_lost(j);
+  int rc = record_read(j->r.z, j->r.path, j->running, &c);
+  if (rc != ZKE_OK) return rc;
+  bool mine = job_is_mine(j, &c) && c.runner == zke_session_id(j->r.z);
+  record_free(&c);
+  if (mine) return ZKE_OK;
+  job_lose(j);
+  return job_lost(j);
+}
+
+int zke_periodic_check(zke_periodic *job) {
+  int rc = zke_recipe_enter((zke_recipe *)job);
+  if (rc != ZKE_OK) return rc;
+  return zke_recipe_leave(&job->r, job_check(job));
+}
+
+int zke_periodic_op(zke_periodic *job, zke_op *op) {
+  if (!op) return zke_fail(ZKE_BADARGUMENTS, "op is NULL");
+  int rc = zke_recipe_enter((zke_recipe *)job);
+  if (rc != ZKE_OK) return rc;
+  if (job->state == ZKE_PERIODIC_RUNS)
+    zke_op_check(op, job->r.path, job->version);
+  else
+    rc = job_lost(job);
+  return zke_recipe_leave(&job->r, rc);
+}
+
+/* A record in a block of the caller's. */
+static zke_periodic_record *job_give(zke *z, const record *c) {
+  size_t size = strlen(c->identity) + 1;
+  zke_periodic_record *out = zke_alloc(z, sizeof *out + size);
+  if (!out) return NULL;
+  *out = (zke_periodic_record){.start_ms = c->start_ms,
+                               .end_ms = c->end_ms,
+                               .status = c->status,
+                               .running = c->running,
+                               .tries = c->tries,
+                               .forced = c->forced,
+                               .token = c->stat.mzxid,
+                               .pid = c->pid};
+  out->identity = memcpy(out + 1, c->identity, size);
+  return out;
+}
+
+/* The last run; a runner that has died is buried first. */
+static int job_last(zke *z, const char *path, const char *running, record *c) {
+  int rc = AGAIN;
+  while (rc == AGAIN) {
+    rc = record_read(z, path, running, c);
+    if (rc == ZKE_OK && !c->filled)
+      rc = zke_fail(ZKE_NONODE, "the job %s was never run", path);
+    if (rc == ZKE_OK && c->running) rc = job_bury(z, c->runner);
+    if (rc != ZKE_OK) record_free(c);
+  }
+  return rc;
+}
+
+int zke_periodic_last(zke *z, const char *base, const char *name,
+                      zke_periodic_record **record_out) {
+  record c = {0};
+  int rc = zke_sync(z, "/");
+  if (rc != ZKE_OK) return rc;
+  if (!base || !name || !record_out)
+    return zke_fail(ZKE_BADARGUMENTS, "base, name or record_out is NULL");
+  char *path = zke_recipe_path(z, strcmp(base, "/") == 0 ? "" : base, name);
+  char *running = path ? zke_recipe_path(z, path, "running") : NULL;
+  rc = running ? job_last(z, path, running, &c) : ZKE_NOMEM;
+  zke_periodic_record *out = rc == ZKE_OK ? job_give(z, &c) : NULL;
+  if (rc == ZKE_OK && !out) rc = ZKE_NOMEM;
+  if (rc == ZKE_OK) *record_out = out;
+  record_free(&c);
+  zke_free(path);
+  zke_free(running);
+  return rc;
+}

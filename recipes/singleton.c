@@ -1,0 +1,184 @@
+/* singleton.c - one of N processes runs the worker, the next is warm
+ *
+ * A line (support.h) in which one may hold. */
+#include "singleton.h"
+
+#define SINGLETON_PLACE "singleton"
+
+struct zke_singleton {
+  zke_line l;
+  zke_singleton_fn listener;
+  void *context;
+};
+
+/* ---- the object ---- */
+
+static int singleton_step(zke_recipe *r) {
+  return zke_line_step((zke_line *)r);
+}
+
+static void singleton_event(zke_recipe *r, int type, const char *path) {
+  (void)type;
+  zke_line_event((zke_line *)r, path);
+}
+
+static void singleton_ended(zke_recipe *r) { zke_line_ended((zke_line *)r); }
+static void singleton_quit(zke_recipe *r) { zke_line_quit((zke_line *)r); }
+static void singleton_destroy(zke_recipe *r) { zke_line_free((zke_line *)r); }
+
+static void singleton_deliver(zke_recipe *r, int event, int64_t number,
+                              const char *text, int len) {
+  zke_singleton *s = (zke_singleton *)r;
+  (void)text, (void)len;
+  if (s->listener) s->listener(s, event, number, s->context);
+}
+
+static const zke_recipe_class singleton_class = {.name = "singleton",
+                                                 .event = singleton_event,
+                                                 .step = singleton_step,
+                                                 .ended = singleton_ended,
+                                                 .deliver = singleton_deliver,
+                                                 .quit = singleton_quit,
+                                                 .destroy = singleton_destroy};
+
+int zke_singleton_new(zke *z, const char *path,
+                      const zke_singleton_options *options,
+                      zke_singleton **s_out) {
+  zke_recipe *r = NULL;
+  if (!s_out) return zke_fail(ZKE_BADARGUMENTS, "s_out is NULL");
+  *s_out = NULL;
+  if (options && options->size != sizeof *options)
+    return zke_fail(ZKE_BADARGUMENTS,
+                    "the options' size is not this version's");
+  int rc = zke_recipe_new(z, path, &singleton_class, sizeof(zke_singleton), &r);
+  if (rc != ZKE_OK) return rc;
+  zke_singleton *s = (zke_singleton *)r;
+  s->l.place = SINGLETON_PLACE;
+  s->l.kind = ZKE_LINE_LOCK;
+  s->l.no_check = true; /* it runs for good, not for a while */
+  s->l.watch_own = true;
+  if (options) {
+    s->l.data = options->data;
+    s->l.len = options->len;
+    s->listener = options->listener;
+    s->context = options->context;
+  }
+  rc = zke_line_init(&s->l);
+  if (rc == ZKE_OK) {
+    *s_out = s;
+  } else {
+    s->l.data = NULL; /* still the user's */
+    zke_recipe_free(r);
+  }
+  return rc;
+}
+
+void zke_singleton_free(zke_singleton *s) { zke_recipe_free((zke_recipe *)s); }
+
+/* ---- in and out ---- */
+
+static int singleton_enter(zke_singleton *s) {
+  int rc = zke_recipe_enter((zke_recipe *)s);
+  if (rc != ZKE_OK || s->l.placed) return rc;
+  rc = zke_recipe_place(s->l.r.z, s->l.r.path, SINGLETON_PLACE, ZKE_CONTAINER,
+                        NULL, ZKE_FOREVER);
+  if (rc != ZKE_OK) return zke_recipe_leave(&s->l.r, rc);
+  s->l.placed = true;
+  return ZKE_OK;
+}
+
+int zke_singleton_wait(zke_singleton *s, int64_t deadline_ms) {
+  int rc = singleton_enter(s);
+  if (rc != ZKE_OK) return rc;
+  return zke_recipe_leave(&s->l.r, zke_line_acquire(&s->l, deadline_ms));
+}
+
+int zke_singleton_try(zke_singleton *s) {
+  int rc = singleton_enter(s);
+  if (rc != ZKE_OK) return rc;
+  return zke_recipe_leave(&s->l.r, zke_line_try(&s->l));
+}
+
+int zke_singleton_start(zke_singleton *s) {
+  int rc = singleton_enter(s);
+  if (rc != ZKE_OK) return rc;
+  return zke_recipe_leave(&s->l.r, zke_line_join(&s->l, false, ZKE_FOREVER));
+}
+
+int zke_singleton_stop(zke_singleton *s) {
+  int rc = zke_recipe_enter((zke_recipe *)s);
+  if (rc != ZKE_OK) return rc;
+  return zke_recipe_leave(&s->l.r, zke_line_quit(&s->l));
+}
+
+int zke_singleton_serve(zke_singleton *s, int64_t deadline_ms,
+                        zke_singleton_work_fn fn, void *arg) {
+  if (!fn) return zke_fail(ZKE_BADARGUMENTS, "fn is NULL");
+  int rc = zke_singleton_wait(s, deadline_ms);
+  if (rc != ZKE_OK) return rc;
+  rc = fn(s, zke_singleton_token(s), arg);
+  int stopped = zke_singleton_stop(s);
+  return rc == ZKE_OK && stopped != ZKE_INVALIDSTATE ? stopped : rc;
+}
+
+int zke_singleton_cancel(zke_singleton *s) {
+  return zke_recipe_cancel((zke_recipe *)s);
+}
+
+/* ---- looking ---- */
+
+int zke_singleton_step(zke_singleton *s) {
+  int rc = zke_recipe_enter((zke_recipe *)s);
+  if (rc != ZKE_OK) return rc;
+  return zke_recipe_leave(&s->l.r, zke_line_step(&s->l));
+}
+
+int zke_singleton_state(zke_singleton *s) {
+  if (zke_recipe_enter((zke_recipe *)s) != ZKE_OK) return ZKE_SINGLETON_LOST;
+  int state = s->l.state;
+  zke_recipe_leave(&s->l.r, ZKE_OK);
+  return state;
+}
+
+int64_t zke_singleton_token(zke_singleton *s) {
+  if (zke_recipe_enter((zke_recipe *)s) != ZKE_OK) return 0;
+  int64_t token = s->l.token;
+  zke_recipe_leave(&s->l.r, ZKE_OK);
+  return token;
+}
+
+int zke_singleton_check(zke_singleton *s) {
+  int rc = zke_recipe_enter((zke_recipe *)s);
+  if (rc != ZKE_OK) return rc;
+  return zke_recipe_leave(&s->l.r, zke_line_check(&s->l));
+}
+
+int zke_singleton_op(zke_singleton *s, zke_op *op) {
+  if (!op) return zke_fail(ZKE_BADARGUMENTS, "op is NULL");
+  int rc = zke_recipe_enter((zke_recipe *)s);
+  if (rc != ZKE_OK) return rc;
+  if (s->l.state == ZKE_LINE_HELD)
+    zke_op_check(op, s->l.znode, -1);
+  else
+    rc = zke_line_check(&s->l);
+  return zke_recipe_leave(&s->l.r, rc);
+}
+
+int zke_singleton_parties(zke *z, const char *path, zke_party_list **list_out) {
+  return zke_line_parties(z, path, 1, list_out);
+}
+
+int zke_singleton_replace(zke *z, const char *path, int64_t token) {
+  zke_party_list *list = NULL;
+  int rc = zke_singleton_parties(z, path, &list);
+  if (rc != ZKE_OK) return rc;
+  if (list->count == 0 || (token && list->data[0].mzxid != token)) {
+    rc = zke_fail(ZKE_NONODE, "the singleton %s does not run", path);
+  } else {
+    char *znode = zke_recipe_path(z, path, list->data[0].name);
+    rc = znode ? zke_recipe_delete(z, znode) : ZKE_NOMEM;
+    zke_free(znode);
+  }
+  zke_free(list);
+  return rc;
+}

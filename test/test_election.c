@@ -1,0 +1,1493 @@
+/* test_election.c - the election (recipes/election.h, issue 4 recipe 7)
+ *
+ * The events are those of ZooKeeper's LeaderElectionSupport, in its order.
+ * What happens in the middle of a call is brought about by the table of system
+ * calls: another session acts there.
+ */
+#include "recipes.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "recipes/election.h"
+#include "recipes/lock.h"
+
+#define PATH "/election/app"
+#define WORD PATH "/leader"
+#define GUID "01234567-89ab-cdef-0123-456789abcdef"
+
+enum { SESSIONS = 4 };
+static zke *z[SESSIONS]; /* of one store in memory */
+static zke_election *e[SESSIONS];
+static const char *const names[SESSIONS] = {"ann", "bob", "cid", "dan"};
+
+/* What each listener was told. */
+static char told[SESSIONS][600];
+static int64_t told_token;
+
+static void listen(zke_election *election, int event, int64_t token, void *c) {
+  static const char *const words[] = {"START",
+                                      "OFFER_START",
+                                      "OFFER_COMPLETE",
+                                      "DETERMINE_START",
+                                      "DETERMINE_COMPLETE",
+                                      "ELECTED_START",
+                                      "ELECTED_COMPLETE",
+                                      "READY_START",
+                                      "READY_COMPLETE",
+                                      "FAILED",
+                                      "STOP_START",
+                                      "STOP_COMPLETE"};
+  char *text = c;
+  size_t used = strlen(text);
+  (void)election;
+  snprintf(text + used, sizeof told[0] - used, "%s%s", used ? " " : "",
+           words[event - ZKE_ELECTION_STARTED]);
+  bool elected = event == ZKE_ELECTION_ELECTED_START ||
+                 event == ZKE_ELECTION_ELECTED_COMPLETE;
+  ck_assert_int_eq(token != 0, elected);
+  if (elected) told_token = token;
+}
+
+#define OFFERED "START OFFER_START OFFER_COMPLETE "
+#define DETERMINED "DETERMINE_START DETERMINE_COMPLETE "
+#define ELECTED DETERMINED "ELECTED_START ELECTED_COMPLETE"
+#define READY DETERMINED "READY_START READY_COMPLETE"
+#define STOPPED "STOP_START STOP_COMPLETE"
+
+#define ck_told(i, expected)             \
+  do {                                   \
+    ck_assert_str_eq(told[i], expected); \
+    told[i][0] = '\0';                   \
+  } while (0)
+
+static zke_election *make(zke *session, const char *name, char *text) {
+  zke_election *election;
+  zke_election_options o = {.size = sizeof o,
+                            .name = name,
+                            .listener = text ? listen : NULL,
+                            .context = text};
+  ck_ok(zke_election_new(session, PATH, &o, &election));
+  return election;
+}
+
+static void open_all(void) {
+  zke_options o = {.size = sizeof o, .identity = names[0]};
+  ck_ok(zke_open(":memory:", &o, &z[0]));
+  for (int i = 0; i < SESSIONS; i++) {
+    o.identity = names[i];
+    if (i > 0) ck_ok(zke_open_session(z[0], &o, &z[i]));
+    e[i] = make(z[i], names[i], told[i]);
+  }
+}
+
+static int entries(zke *session) {
+  zke_stat stat;
+  int rc = zke_exists(session, PATH, NULL, NULL, &stat);
+  if (rc == ZKE_NONODE) return 0;
+  ck_ok(rc);
+  return stat.numChildren;
+}
+
+static int watches(zke *session) {
+  zke_watch_list *list;
+  int count = 0;
+  ck_ok(zke_watches(session, &list));
+  for (int i = 0; i < list->count; i++)
+    count += list->data[i].session == zke_session_id(session);
+  zke_free(list);
+  return count;
+}
+
+/* Nothing stays behind. */
+static void close_all(void) {
+  for (int i = SESSIONS - 1; i >= 0; i--) zke_election_free(e[i]);
+  for (int i = SESSIONS - 1; i >= 0; i--) {
+    if (zke_sync(z[i], "/") == ZKE_OK) {
+      ck_assert_int_eq(entries(z[i]), 0);
+      ck_assert_int_eq(watches(z[i]), 0);
+    }
+    ck_ok(zke_close(z[i]));
+  }
+}
+
+static int64_t soon(zke *session) { return zke_now(session) + 5000; }
+
+static void dispatch_all(void) {
+  int count = 1;
+  while (count > 0) {
+    count = 0;
+    for (int i = 0; i < SESSIONS; i++) {
+      int n = 0;
+      zke_dispatch(z[i], &n);
+      count += n;
+    }
+  }
+}
+
+static void volunteer(int count) {
+  for (int i = 0; i < count; i++) ck_ok(zke_election_volunteer(e[i]));
+  memset(told, 0, sizeof told);
+}
+
+/* The path of a candidate's znode. */
+static const char *latch(int i) {
+  static char path[200];
+  zke_strings *own;
+  ck_ok(zke_ephemerals(z[3], zke_session_id(z[i]), PATH "/_c_", &own));
+  ck_assert_int_eq(own->count, 1);
+  snprintf(path, sizeof path, "%s", own->data[0]);
+  zke_free(own);
+  return path;
+}
+
+/* "ann bob cid": the leader and who comes next; "ann!" is in office. */
+static const char *queue(void) {
+  static char text[200];
+  zke_party_list *list;
+  text[0] = '\0';
+  ck_ok(zke_election_parties(z[SESSIONS - 1], PATH, &list));
+  for (int i = 0; i < list->count; i++) {
+    const zke_party *p = &list->data[i];
+    ck_assert_int_eq(p->held, i == 0);
+    size_t used = strlen(text);
+    snprintf(text + used, sizeof text - used, "%s%s", used ? " " : "",
+             p->data ? p->data : "-");
+  }
+  zke_free(list);
+  return text;
+}
+
+/* The word of who is in office, or "". */
+static const char *word(void) {
+  static char text[100];
+  char *data = NULL;
+  int rc = zke_get(z[SESSIONS - 1], WORD, NULL, NULL, &data, NULL, NULL);
+  if (rc != ZKE_OK) ck_rc(rc, ZKE_NONODE);
+  snprintf(text, sizeof text, "%s", data ? data : "");
+  zke_free(data);
+  return text;
+}
+
+static const char *word_of(int i) {
+  static char text[100];
+  snprintf(text, sizeof text, "%lld %s", (long long)zke_election_token(e[i]),
+           names[i]);
+  return text;
+}
+
+/* Who has lost its session has another from now on. */
+static void renew(int i) {
+  zke_election_free(e[i]);
+  ck_ok(zke_close(z[i]));
+  z[i] = test_session(z[SESSIONS - 1], NULL);
+  e[i] = make(z[i], names[i], told[i]);
+}
+
+/* A call of zke_election_lead() on a thread of its own. */
+typedef struct call {
+  pthread_t thread;
+  zke_election *election;
+  int64_t deadline;
+  int rc;
+  bool done;
+  char sentence[512];
+} call;
+
+static void *run(void *context) {
+  call *c = context;
+  c->rc = zke_election_lead(c->election, c->deadline);
+  snprintf(c->sentence, sizeof c->sentence, "%s", c->rc ? zke_errmsg() : "");
+  __atomic_store_n(&c->done, true, __ATOMIC_RELEASE);
+  return NULL;
+}
+
+static void lead_aside(call *c, zke_election *election, int64_t deadline) {
+  *c = (call){.election = election, .deadline = deadline};
+  ck_assert_int_eq(pthread_create(&c->thread, NULL, run, c), 0);
+}
+
+static void join(call *c) {
+  ck_until(__atomic_load_n(&c->done, __ATOMIC_ACQUIRE), 10000);
+  pthread_join(c->thread, NULL);
+}
+
+static unsigned seed(void) {
+  const char *given = getenv("SEED");
+  unsigned value = given ? (unsigned)strtoul(given, NULL, 0)
+                         : (unsigned)test_now() * 2654435761u;
+  printf("SEED=%u\n", value);
+  fflush(stdout);
+  return value;
+}
+
+/* ---- events ---- */
+
+START_TEST(the_first_is_elected) {
+  open_all();
+  ck_assert_int_eq(zke_election_state(e[0]), ZKE_ELECTION_STOP);
+  ck_ok(zke_election_volunteer(e[0]));
+  ck_told(0, OFFERED ELECTED);
+  ck_assert_int_eq(zke_election_state(e[0]), ZKE_ELECTION_ELECTED);
+  ck_assert_int_gt(zke_election_token(e[0]), 0);
+  ck_assert_int_eq(told_token, zke_election_token(e[0]));
+  ck_ok(zke_election_check(e[0]));
+  ck_rc(zke_election_volunteer(e[0]), ZKE_MISUSE);
+  ck_ok(zke_election_resign(e[0]));
+  ck_told(0, STOPPED);
+  ck_assert_int_eq(zke_election_state(e[0]), ZKE_ELECTION_STOP);
+  ck_assert_int_eq(zke_election_token(e[0]), 0);
+  ck_rc(zke_election_check(e[0]), ZKE_LOST);
+  ck_ok(zke_election_resign(e[0])); /* is none */
+  ck_told(0, "");
+  close_all();
+}
+END_TEST
+
+START_TEST(the_others_are_ready_and_follow_in_order) {
+  open_all();
+  ck_ok(zke_election_volunteer(e[0]));
+  ck_ok(zke_election_volunteer(e[1]));
+  ck_ok(zke_election_volunteer(e[2]));
+  ck_told(1, OFFERED READY);
+  ck_told(2, OFFERED READY);
+  ck_assert_int_eq(zke_election_state(e[1]), ZKE_ELECTION_READY);
+  ck_assert_str_eq(queue(), "ann bob cid");
+  ck_rc(zke_election_check(e[1]), ZKE_LOST);
+  int64_t token = zke_election_token(e[0]);
+  ck_ok(zke_election_resign(e[0]));
+  dispatch_all();
+  ck_told(1, ELECTED);
+  ck_told(2, "");
+  ck_assert_int_gt(zke_election_token(e[1]), token);
+  ck_assert_str_eq(queue(), "bob cid");
+  close_all();
+}
+END_TEST
+
+/* The one before goes, but it did not lead: determined anew, ready again. */
+START_TEST(who_moves_up_determines_again) {
+  open_all();
+  volunteer(3);
+  ck_ok(zke_election_resign(e[1]));
+  dispatch_all();
+  ck_told(0, "");
+  ck_told(1, STOPPED);
+  ck_told(2, READY);
+  ck_ok(zke_election_resign(e[0]));
+  dispatch_all();
+  ck_told(2, ELECTED);
+  close_all();
+}
+END_TEST
+
+START_TEST(a_lost_place_is_a_failure) {
+  open_all();
+  volunteer(3);
+  ck_ok(zke_delete(z[3], latch(0), -1));
+  ck_ok(zke_delete(z[3], latch(2), -1));
+  dispatch_all();
+  ck_told(0, "FAILED");
+  ck_told(1, ELECTED);
+  ck_told(2, "FAILED");
+  ck_assert_int_eq(zke_election_state(e[0]), ZKE_ELECTION_FAILED);
+  ck_assert_int_eq(zke_election_token(e[0]), 0);
+  ck_ok(zke_election_volunteer(e[0])); /* anew */
+  ck_told(0, OFFERED READY);
+  ck_ok(zke_election_resign(e[2]));
+  ck_told(2, STOPPED);
+  close_all();
+}
+END_TEST
+
+/* Nobody dispatches: the next call finds out. */
+START_TEST(a_lost_place_is_found_by_a_call) {
+  zke_op op;
+  open_all();
+  volunteer(1);
+  ck_ok(zke_election_op(e[0], &op));
+  ck_ok(zke_multi(z[0], &op, 1, NULL));
+  ck_ok(zke_delete(z[3], latch(0), -1));
+  ck_rc(zke_multi(z[0], &op, 1, NULL), ZKE_NONODE);
+  ck_rc(zke_election_check(e[0]), ZKE_LOST);
+  ck_told(0, "FAILED");
+  ck_assert_int_eq(zke_election_state(e[0]), ZKE_ELECTION_FAILED);
+  ck_rc(zke_election_op(e[0], &op), ZKE_LOST);
+  ck_rc(zke_election_hand_over(e[0], "bob"), ZKE_LOST);
+  ck_rc(zke_election_ready(e[0]), ZKE_LOST);
+  close_all();
+}
+END_TEST
+
+START_TEST(an_expired_session_leads_no_more) {
+  open_all();
+  volunteer(2);
+  ck_ok(zke_election_ready(e[0]));
+  ck_ok(zke_expire(z[3], zke_session_id(z[0])));
+  dispatch_all();
+  ck_told(0, "FAILED");
+  ck_told(1, ELECTED);
+  ck_assert_str_eq(word(), "");
+  ck_assert_int_eq(zke_election_state(e[0]), ZKE_ELECTION_FAILED);
+  ck_assert_int_eq(zke_election_token(e[0]), 0);
+  ck_rc(zke_election_check(e[0]), ZKE_INVALIDSTATE);
+  ck_rc(zke_election_ready(e[0]), ZKE_INVALIDSTATE);
+  ck_rc(zke_election_resign(e[0]), ZKE_INVALIDSTATE);
+  close_all();
+}
+END_TEST
+
+START_TEST(arguments_are_checked) {
+  zke_election *election = NULL;
+  zke_observer *o = NULL;
+  zke_election_options options = {.size = 3};
+  open_all();
+  ck_rc(zke_election_new(z[0], PATH, NULL, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_election_new(z[0], PATH, &options, &election), ZKE_BADARGUMENTS);
+  options = (zke_election_options){.size = sizeof options, .name = "a\nb"};
+  ck_rc(zke_election_new(z[0], PATH, &options, &election), ZKE_BADARGUMENTS);
+  ck_rc(zke_election_new(z[0], "/", NULL, &election), ZKE_BADARGUMENTS);
+  ck_assert_ptr_null(election);
+  ck_rc(zke_election_hand_over(e[0], NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_election_hand_over(e[0], "bob"), ZKE_LOST);
+  ck_rc(zke_election_ready(e[0]), ZKE_LOST);
+  ck_rc(zke_election_op(e[0], NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_election_cancel(NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_election_parties(z[0], PATH, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_observer_new(z[0], PATH, NULL, NULL, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_observer_new(z[0], "x", NULL, NULL, &o), ZKE_BADARGUMENTS);
+  ck_assert_ptr_null(o);
+  zke_election_free(NULL);
+  zke_observer_free(NULL);
+  close_all();
+}
+END_TEST
+
+START_TEST(another_kind_on_the_path_is_refused) {
+  zke_lock *lock;
+  zke_observer *o = NULL;
+  open_all();
+  ck_ok(zke_lock_new(z[0], PATH, NULL, &lock));
+  ck_ok(zke_lock_try(lock));
+  ck_rc(zke_election_volunteer(e[1]), ZKE_OTHERKIND);
+  ck_says(PATH " is a lock, not a election");
+  ck_rc(zke_election_lead(e[1], soon(z[1])), ZKE_OTHERKIND);
+  ck_rc(zke_observer_new(z[1], PATH, NULL, NULL, &o), ZKE_OTHERKIND);
+  ck_assert_ptr_null(o);
+  ck_told(1, "");
+  zke_lock_free(lock);
+  close_all();
+}
+END_TEST
+
+/* Foreign or malformed children are ignored, never followed; nor is a mark
+ * that names nobody, and it does not stay. */
+START_TEST(foreign_children_are_ignored) {
+  static const char *const foreign[] = {"x",
+                                        "_c_" GUID "-latch-",
+                                        "_c_" GUID "-latch-00x0000000",
+                                        "_c_" GUID
+                                        "-latch-000000000000000000000",
+                                        "latch-0000000000",
+                                        "_c_" GUID "-next-0000000000"};
+  enum { COUNT = sizeof foreign / sizeof *foreign };
+  char path[200];
+  open_all();
+  ck_ok(zke_ensure_path(z[0], PATH, ZKE_CONTAINER, ZKE_FOREVER));
+  for (int i = 0; i < COUNT; i++) {
+    snprintf(path, sizeof path, PATH "/%s", foreign[i]);
+    ck_ok(zke_create(z[0], path, "x", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
+                     NULL));
+  }
+  volunteer(2);
+  ck_assert_str_eq(queue(), "ann bob");
+  ck_ok(zke_election_ready(e[0]));
+  ck_ok(zke_election_hand_over(e[0], "bob"));
+  dispatch_all();
+  ck_assert_str_eq(queue(), "bob");
+  ck_ok(zke_election_resign(e[1]));
+  ck_assert_int_eq(entries(z[0]), COUNT - 1);
+  for (int i = 0; i < COUNT - 1; i++) {
+    snprintf(path, sizeof path, PATH "/%s", foreign[i]);
+    ck_ok(zke_delete(z[0], path, -1));
+  }
+  close_all();
+}
+END_TEST
+
+/* A listener may take office, resign, or free its candidate. */
+static void acts(zke_election *election, int event, int64_t token, void *c) {
+  const int *what = c;
+  (void)token;
+  if (event != ZKE_ELECTION_ELECTED_COMPLETE) return;
+  ck_ok(zke_election_ready(election));
+  if (*what == 1) ck_ok(zke_election_resign(election));
+  if (*what == 2) zke_election_free(election);
+}
+
+START_TEST(a_listener_may_call_anything) {
+  int what = _i;
+  zke_election *election;
+  zke_election_options o = {
+      .size = sizeof o, .listener = acts, .context = &what};
+  open_all();
+  volunteer(1);
+  ck_ok(zke_election_new(z[1], PATH, &o, &election));
+  ck_ok(zke_election_volunteer(election));
+  ck_ok(zke_election_resign(e[0]));
+  dispatch_all();
+  ck_assert_int_eq(*word() != '\0', what == 0);
+  if (what != 2) zke_election_free(election);
+  close_all();
+}
+END_TEST
+
+/* ---- waiting to lead ---- */
+
+START_TEST(a_waiting_thread_leads_when_its_turn_comes) {
+  call c;
+  open_all();
+  volunteer(1);
+  lead_aside(&c, e[1], soon(z[1]));
+  ck_until(zke_election_state(e[1]) == ZKE_ELECTION_READY, 5000);
+  ck_ok(zke_election_resign(e[0]));
+  join(&c);
+  ck_ok(c.rc);
+  ck_told(1, OFFERED READY " " ELECTED);
+  ck_ok(zke_election_lead(e[1], 0)); /* it does already */
+  close_all();
+}
+END_TEST
+
+/* Whoever gives up waiting is a candidate no more, and is told. */
+START_TEST(a_timeout_names_the_leader) {
+  open_all();
+  volunteer(1);
+  ck_rc(zke_election_lead(e[1], zke_now(z[1]) + 20), ZKE_OPERATIONTIMEOUT);
+  ck_says(PATH " is held by ann (pid ");
+  ck_told(1, OFFERED READY " " STOPPED);
+  ck_assert_int_eq(zke_election_state(e[1]), ZKE_ELECTION_STOP);
+  ck_assert_str_eq(queue(), "ann");
+  ck_assert_int_eq(watches(z[1]), 0);
+  ck_rc(zke_election_lead(e[2], 0), ZKE_OPERATIONTIMEOUT);
+  ck_ok(zke_election_resign(e[0]));
+  ck_ok(zke_election_lead(e[2], 0)); /* nobody leads: no time needed */
+  close_all();
+}
+END_TEST
+
+START_TEST(waiting_can_be_cancelled) {
+  call c;
+  open_all();
+  volunteer(2);
+  lead_aside(&c, e[1], ZKE_FOREVER); /* in the place that it has */
+  ck_ok(zke_election_cancel(e[1]));
+  join(&c);
+  ck_assert_int_eq(c.rc, ZKE_CANCELLED);
+  ck_told(1, STOPPED);
+  ck_assert_str_eq(queue(), "ann");
+  close_all();
+}
+END_TEST
+
+START_TEST(waiting_ends_with_the_place_or_the_session) {
+  call c;
+  open_all();
+  volunteer(2);
+  lead_aside(&c, e[1], ZKE_FOREVER);
+  if (_i)
+    ck_ok(zke_expire(z[3], zke_session_id(z[1])));
+  else
+    ck_ok(zke_delete(z[3], latch(1), -1));
+  join(&c);
+  ck_assert_int_eq(c.rc, _i ? ZKE_INVALIDSTATE : ZKE_LOST);
+  ck_told(1, "FAILED");
+  close_all();
+}
+END_TEST
+
+/* ---- taking office ---- */
+
+START_TEST(only_the_leader_takes_office) {
+  open_all();
+  volunteer(2);
+  ck_assert_str_eq(word(), ""); /* first in line is not yet in office */
+  ck_rc(zke_election_ready(e[1]), ZKE_LOST);
+  ck_rc(zke_election_ready(e[2]), ZKE_LOST);
+  ck_assert_str_eq(word(), "");
+  ck_ok(zke_election_ready(e[0]));
+  ck_assert_str_eq(word(), word_of(0));
+  ck_ok(zke_election_ready(e[0])); /* twice does no harm */
+  zke_stat stat;
+  ck_ok(zke_exists(z[1], WORD, NULL, NULL, &stat));
+  ck_assert_int_eq(stat.ephemeralOwner, zke_session_id(z[0]));
+  ck_ok(zke_delete(z[3], WORD, -1));
+  ck_ok(zke_delete(z[3], latch(0), -1));
+  ck_ok(zke_dispatch(z[0], NULL)); /* wants to write it again, but is none */
+  ck_assert_str_eq(word(), "");
+  ck_rc(zke_election_ready(e[0]), ZKE_LOST);
+  close_all();
+}
+END_TEST
+
+/* Resigning takes it back in one step with the place. */
+START_TEST(resigning_takes_the_word_back) {
+  test_events seen = {0};
+  open_all();
+  volunteer(2);
+  ck_ok(zke_election_ready(e[0]));
+  ck_ok(zke_add_watch(z[3], WORD, ZKE_WATCH_PERSISTENT, test_record, &seen));
+  zke_stat before, after;
+  ck_ok(zke_exists(z[3], PATH, NULL, NULL, &before));
+  ck_ok(zke_election_resign(e[0]));
+  ck_ok(zke_exists(z[3], PATH, NULL, NULL, &after));
+  ck_assert_int_eq(after.cversion, before.cversion + 2);
+  test_expect(z[3], &seen, "DELETED " WORD);
+  dispatch_all();
+  ck_ok(zke_election_ready(e[1]));
+  ck_assert_str_eq(word(), word_of(1));
+  ck_ok(zke_remove_watch(z[3], WORD, ZKE_WATCH_ANY, test_record, &seen));
+  close_all();
+}
+END_TEST
+
+/* A former leader's word that somehow stayed is replaced, in one step: nobody
+ * sees two or none. */
+START_TEST(a_stale_word_is_replaced) {
+  zke_stat word_stat, place;
+  open_all();
+  volunteer(1);
+  ck_ok(zke_create(z[3], WORD, "1 old", 5, ZKE_OPEN_ACL,
+                   _i ? ZKE_PERSISTENT : ZKE_EPHEMERAL, NULL, NULL));
+  ck_ok(zke_exists(z[3], PATH, NULL, NULL, &place));
+  ck_ok(zke_election_ready(e[0]));
+  ck_assert_str_eq(word(), word_of(0));
+  ck_ok(zke_exists(z[3], WORD, NULL, NULL, &word_stat));
+  ck_assert_int_eq(word_stat.ephemeralOwner, zke_session_id(z[0]));
+  int version = place.cversion;
+  ck_ok(zke_exists(z[3], PATH, NULL, NULL, &place));
+  ck_assert_int_eq(place.cversion, version + 2);
+  ck_assert_int_eq(place.pzxid, word_stat.czxid);
+  close_all();
+}
+END_TEST
+
+/* "Leader key deleted by somebody else": it is written again. */
+START_TEST(a_deleted_word_is_written_again) {
+  open_all();
+  volunteer(2);
+  ck_ok(zke_election_ready(e[0]));
+  for (int i = 0; i < 3; i++) {
+    ck_ok(zke_delete(z[3], WORD, -1));
+    dispatch_all();
+    ck_assert_str_eq(word(), word_of(0));
+  }
+  ck_ok(zke_set(z[3], WORD, "9 me", 4, -1, NULL));
+  dispatch_all();
+  ck_assert_str_eq(word(), word_of(0));
+  ck_ok(zke_election_resign(e[0]));
+  dispatch_all();
+  ck_assert_str_eq(word(), "");
+  close_all();
+}
+END_TEST
+
+/* Who lost its place, but lives, takes its word back; not the next one's. */
+START_TEST(a_lost_place_takes_the_word_back) {
+  open_all();
+  volunteer(2);
+  ck_ok(zke_election_ready(e[0]));
+  ck_ok(zke_delete(z[3], latch(0), -1));
+  if (_i) {
+    zke_dispatch(z[1], NULL);
+    ck_ok(zke_election_ready(e[1]));
+  }
+  zke_dispatch(z[0], NULL);
+  ck_assert_str_eq(word(), _i ? word_of(1) : "");
+  dispatch_all();
+  ck_assert_str_eq(word(), _i ? word_of(1) : "");
+  close_all();
+}
+END_TEST
+
+/* ---- handing over ---- */
+
+START_TEST(the_named_one_leads_next) {
+  open_all();
+  volunteer(4);
+  ck_ok(zke_election_ready(e[0]));
+  int64_t token = zke_election_token(e[0]);
+  ck_ok(zke_election_hand_over(e[0], "cid"));
+  ck_told(0, STOPPED);
+  ck_assert_str_eq(word(), "");
+  ck_assert_str_eq(queue(), "cid bob dan");
+  dispatch_all();
+  ck_told(1, READY);
+  ck_told(2, ELECTED);
+  ck_told(3, "");
+  ck_assert_int_eq(watches(z[2]), 1); /* its own znode, not bob's any more */
+  ck_assert_int_gt(zke_election_token(e[2]), token);
+  token = zke_election_token(e[2]);
+  ck_ok(zke_election_ready(e[2]));
+  ck_ok(zke_election_hand_over(e[2], "dan")); /* and on */
+  dispatch_all();
+  ck_assert_str_eq(queue(), "dan bob");
+  ck_assert_int_gt(zke_election_token(e[3]), token);
+  ck_ok(zke_election_volunteer(e[0]));
+  ck_assert_str_eq(queue(), "dan bob ann");
+  token = zke_election_token(e[3]);
+  ck_ok(zke_election_resign(e[3]));
+  dispatch_all();
+  ck_assert_str_eq(queue(), "bob ann");
+  ck_assert_int_gt(zke_election_token(e[1]), token);
+  close_all();
+}
+END_TEST
+
+START_TEST(handing_over_to_nobody_changes_nothing) {
+  open_all();
+  volunteer(2);
+  ck_ok(zke_election_ready(e[0]));
+  ck_rc(zke_election_hand_over(e[0], "zoe"), ZKE_NONODE);
+  ck_says("no candidate named zoe");
+  ck_rc(zke_election_hand_over(e[0], "ann"), ZKE_NONODE); /* oneself */
+  ck_rc(zke_election_hand_over(e[1], "ann"), ZKE_LOST);   /* leads not */
+  dispatch_all();
+  ck_ok(zke_election_check(e[0]));
+  ck_assert_str_eq(word(), word_of(0));
+  ck_assert_str_eq(queue(), "ann bob");
+  ck_told(0, "");
+  close_all();
+}
+END_TEST
+
+START_TEST(of_several_of_a_name_the_first_leads) {
+  zke_election *twin[2];
+  open_all();
+  volunteer(2);
+  for (int i = 0; i < 2; i++) {
+    twin[i] = make(z[3], "twin", NULL);
+    ck_ok(zke_election_volunteer(twin[i]));
+  }
+  ck_ok(zke_election_hand_over(e[0], "twin"));
+  dispatch_all();
+  ck_ok(zke_election_check(twin[0]));
+  ck_rc(zke_election_check(twin[1]), ZKE_LOST);
+  ck_ok(zke_election_hand_over(twin[0], "twin")); /* to the other one */
+  dispatch_all();
+  ck_ok(zke_election_check(twin[1]));
+  ck_assert_str_eq(queue(), "twin bob");
+  for (int i = 0; i < 2; i++) zke_election_free(twin[i]);
+  close_all();
+}
+END_TEST
+
+/* The heir dies before it knows, or when it leads; the next in line leads. */
+START_TEST(an_heir_that_dies_is_passed_over) {
+  open_all();
+  volunteer(3);
+  ck_ok(zke_election_hand_over(e[0], "cid"));
+  if (_i) dispatch_all();
+  ck_ok(zke_expire(z[3], zke_session_id(z[2])));
+  dispatch_all();
+  ck_ok(zke_election_check(e[1]));
+  ck_assert_str_eq(queue(), "bob");
+  renew(2);
+  ck_ok(zke_election_volunteer(e[2])); /* its mark is for another znode */
+  ck_assert_str_eq(queue(), "bob cid");
+  ck_assert_int_eq(entries(z[0]), 2); /* and has gone */
+  close_all();
+}
+END_TEST
+
+/* ---- in the middle of a call ----
+ *
+ * Two stores on one file.  Before the n-th lock that the first one takes,
+ * which is before its n-th change, the second one acts. */
+
+static zke *first, *second;
+static int locks_left;
+static bool acting;
+static void (*act_between)(void);
+static zke_os os_real;
+
+static int acting_lock(void *c, int fd, int64_t offset, int how) {
+  if (how == ZKE_LOCK_EXCLUSIVE && act_between && !acting &&
+      --locks_left == 0) {
+    acting = true;
+    act_between();
+    acting = false;
+  }
+  return os_real.lock(c, fd, offset, how);
+}
+
+static void open_two(void) {
+  zke_os_default(&os_real);
+  zke_os os = os_real;
+  zke_options o = {.size = sizeof o, .os = &os, .identity = "first"};
+  os.lock = acting_lock;
+  test_in_memory();
+  ck_ok(zke_open(test_path("db"), &o, &first));
+  o = (zke_options){.size = sizeof o, .identity = "second"};
+  ck_ok(zke_open(test_path("db"), &o, &second));
+}
+
+static void close_two(void) {
+  act_between = NULL;
+  ck_ok(zke_close(first));
+  ck_ok(zke_close(second));
+}
+
+/* At the n-th place; false: the call had no such place. */
+static bool acted(void) {
+  bool did = locks_left <= 0;
+  act_between = NULL;
+  return did;
+}
+
+static void act_at(int n, void (*action)(void)) {
+  locks_left = n;
+  act_between = action;
+}
+
+static zke_election *leads, *between, *heir;
+static int handed;
+
+static void hands_over(void) { handed = zke_election_hand_over(leads, "heir"); }
+
+/* The leader hands over while the heir is still joining: wherever that falls,
+ * the heir hears of it. */
+START_TEST(an_heir_that_is_joining_hears_of_it) {
+  int handed_over = 0;
+  open_two();
+  leads = make(second, "old", NULL);
+  between = make(second, "between", NULL);
+  heir = make(first, "heir", NULL);
+  for (int n = 1;; n++) {
+    handed = 1;
+    ck_ok(zke_election_volunteer(leads));
+    ck_ok(zke_election_ready(leads));
+    ck_ok(zke_election_volunteer(between));
+    act_at(n, hands_over);
+    ck_ok(zke_election_volunteer(heir));
+    bool more = acted();
+    while (zke_election_state(heir) != ZKE_ELECTION_ELECTED && handed == ZKE_OK)
+      ck_rc(zke_wait(first, zke_now(first) + 2000), ZKE_OK);
+    zke_dispatch(second, NULL);
+    ck_assert_int_eq(zke_election_state(between), ZKE_ELECTION_READY);
+    handed_over += handed == ZKE_OK;
+    ck_ok(zke_election_resign(heir));
+    ck_ok(zke_election_resign(between));
+    ck_ok(zke_election_resign(leads));
+    ck_assert_int_eq(entries(first), 0);
+    zke_dispatch(first, NULL);
+    zke_dispatch(second, NULL);
+    if (!more) break;
+  }
+  ck_assert_int_gt(handed_over, 1);
+  zke_election_free(heir);
+  zke_election_free(between);
+  zke_election_free(leads);
+  close_two();
+}
+END_TEST
+
+static void heir_goes(void) { ck_ok(zke_election_resign(heir)); }
+static void leader_goes(void) {
+  char path[200];
+  zke_strings *own;
+  ck_ok(zke_ephemerals(second, zke_session_id(first), PATH "/_c_", &own));
+  for (int i = 0; i < own->count; i++) {
+    snprintf(path, sizeof path, "%s", own->data[i]);
+    ck_ok(zke_delete(second, path, -1));
+  }
+  zke_free(own);
+}
+
+/* The heir, or the leader's own place, goes in the middle of handing over:
+ * somebody leads afterwards, and only one. */
+START_TEST(handing_over_survives_who_goes_in_its_middle) {
+  open_two();
+  leads = make(first, "old", NULL);
+  between = make(second, "between", NULL);
+  heir = make(second, "heir", NULL);
+  int refused = 0;
+  for (int n = 1;; n++) {
+    ck_ok(zke_election_volunteer(leads));
+    ck_ok(zke_election_volunteer(between));
+    ck_ok(zke_election_volunteer(heir));
+    ck_ok(zke_election_ready(leads));
+    act_at(n, _i ? leader_goes : heir_goes);
+    int rc = zke_election_hand_over(leads, "heir");
+    bool more = acted();
+    zke_dispatch(first, NULL);
+    zke_dispatch(second, NULL);
+    if (!more || rc == ZKE_OK) /* it was over already */
+      ck_ok(rc);
+    else
+      ck_rc(rc, _i ? ZKE_LOST : ZKE_NONODE);
+    refused += rc != ZKE_OK;
+    int leaders = 0;
+    leaders += zke_election_check(leads) == ZKE_OK;
+    leaders += zke_election_check(between) == ZKE_OK;
+    leaders += zke_election_check(heir) == ZKE_OK;
+    ck_assert_int_eq(leaders, 1);
+    ck_ok(zke_election_resign(leads));
+    ck_ok(zke_election_resign(heir));
+    ck_ok(zke_election_resign(between));
+    ck_assert_int_eq(entries(first), 0);
+    zke_dispatch(first, NULL);
+    zke_dispatch(second, NULL);
+    if (!more) break;
+  }
+  ck_assert_int_gt(refused, 0);
+  zke_election_free(heir);
+  zke_election_free(between);
+  zke_election_free(leads);
+  close_two();
+}
+END_TEST
+
+/* Taking office while somebody takes the place away, or another's word is put
+ * in between. */
+static void word_comes(void) {
+  zke_create(second, WORD, "1 old", 5, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL);
+}
+
+static void word_goes(void) { zke_delete(second, WORD, -1); }
+
+START_TEST(taking_office_survives_what_comes_in_its_middle) {
+  static void (*const actions[])(void) = {leader_goes, word_comes, word_goes};
+  zke_stat stat;
+  open_two();
+  leads = make(first, "old", NULL);
+  for (int n = 1;; n++) {
+    ck_ok(zke_election_volunteer(leads));
+    if (actions[_i] == word_goes) word_comes();
+    act_at(n, actions[_i]);
+    int rc = zke_election_ready(leads);
+    bool more = acted();
+    zke_dispatch(first, NULL);
+    int there = zke_exists(second, WORD, NULL, NULL, &stat);
+    if (actions[_i] == leader_goes && more) {
+      ck_assert(rc == ZKE_LOST || rc == ZKE_OK); /* before it or after it */
+      ck_rc(there, ZKE_NONODE);
+    } else {
+      ck_ok(rc);
+      ck_ok(there);
+      ck_assert_int_eq(stat.ephemeralOwner, zke_session_id(first));
+    }
+    ck_ok(zke_election_resign(leads));
+    ck_assert_int_eq(entries(first), 0);
+    zke_dispatch(first, NULL);
+    if (!more) break;
+  }
+  zke_election_free(leads);
+  close_two();
+}
+END_TEST
+
+/* ---- observing ---- */
+
+static char observed[400];
+
+static void observe(zke_observer *o, const char *name, int64_t token, void *c) {
+  size_t used = strlen(observed);
+  (void)o, (void)c;
+  ck_assert_int_eq(name != NULL, token != 0);
+  snprintf(observed + used, sizeof observed - used, "%s%s", used ? " " : "",
+           name ? name : "nobody");
+}
+
+#define ck_observed(expected)             \
+  do {                                    \
+    ck_assert_str_eq(observed, expected); \
+    observed[0] = '\0';                   \
+  } while (0)
+
+static zke_observer *observer_of(zke *session) {
+  zke_observer *o;
+  ck_ok(zke_observer_new(session, PATH, observe, NULL, &o));
+  return o;
+}
+
+START_TEST(observers_hear_who_is_in_office_and_when_nobody_is) {
+  open_all();
+  zke_observer *o = observer_of(z[3]);
+  ck_observed("nobody");
+  volunteer(2);
+  dispatch_all();
+  ck_observed(""); /* first in line is not in office */
+  ck_ok(zke_election_ready(e[0]));
+  dispatch_all();
+  ck_observed("ann");
+  ck_ok(zke_expire(z[3], zke_session_id(z[0])));
+  dispatch_all();
+  ck_observed("nobody");
+  ck_ok(zke_election_ready(e[1]));
+  dispatch_all();
+  ck_observed("bob");
+  ck_ok(zke_election_resign(e[1]));
+  dispatch_all();
+  ck_observed("nobody");
+  zke_observer_free(o);
+  ck_ok(zke_election_volunteer(e[1]));
+  ck_ok(zke_election_ready(e[1]));
+  o = observer_of(z[2]);
+  ck_observed("bob"); /* first of all what is the case */
+  char *name;
+  int64_t token;
+  ck_ok(zke_observer_leader(o, &name, &token));
+  ck_assert_str_eq(name, "bob");
+  ck_assert_int_eq(token, zke_election_token(e[1]));
+  zke_free(name);
+  zke_observer_free(o);
+  close_all();
+}
+END_TEST
+
+/* Handing over: nobody, then the heir as soon as it takes office. */
+START_TEST(observers_hear_of_a_hand_over) {
+  open_all();
+  zke_observer *o = observer_of(z[3]);
+  volunteer(3);
+  ck_ok(zke_election_ready(e[0]));
+  dispatch_all();
+  ck_ok(zke_election_hand_over(e[0], "cid"));
+  dispatch_all();
+  ck_ok(zke_election_ready(e[2]));
+  dispatch_all();
+  ck_observed("nobody ann nobody cid");
+  zke_observer_free(o);
+  close_all();
+}
+END_TEST
+
+/* No word that a candidate could have written: nobody. */
+START_TEST(observers_ignore_what_is_no_word) {
+  static const char *const no_words[] = {"",    "hello", "12",
+                                         "0 x", "-3 x",  "x 12"};
+  open_all();
+  volunteer(1);
+  zke_observer *o = observer_of(z[3]);
+  observed[0] = '\0';
+  for (int i = 0; i < 6; i++) {
+    ck_ok(zke_create(z[0], WORD, no_words[i], (int)strlen(no_words[i]),
+                     ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+    dispatch_all();
+    char *name = (char *)(uintptr_t) "";
+    int64_t token = 1;
+    ck_ok(zke_observer_leader(o, &name, &token));
+    ck_assert_ptr_null(name);
+    ck_assert_int_eq(token, 0);
+    ck_ok(zke_delete(z[0], WORD, -1));
+    dispatch_all();
+  }
+  ck_observed("");
+  zke_observer_free(o);
+  close_all();
+}
+END_TEST
+
+static void *await_leader(void *context) {
+  call *c = context;
+  zke_observer *o;
+  c->rc = zke_observer_new(z[2], PATH, NULL, NULL, &o);
+  if (c->rc == ZKE_OK) c->rc = zke_observer_await(o, 1, c->deadline);
+  __atomic_store_n(&c->done, true, __ATOMIC_RELEASE);
+  if (c->rc == ZKE_OK) c->rc = zke_observer_await(o, 0, c->deadline);
+  zke_observer_free(o);
+  return NULL;
+}
+
+START_TEST(observers_can_wait) {
+  call c = {.rc = 1};
+  open_all();
+  zke_observer *o = observer_of(z[3]);
+  ck_ok(zke_observer_await(o, 0, 0)); /* nobody leads: so it is */
+  ck_rc(zke_observer_await(o, 1, zke_now(z[3]) + 20), ZKE_OPERATIONTIMEOUT);
+  ck_ok(zke_observer_cancel(o));
+  ck_rc(zke_observer_await(o, 1, ZKE_FOREVER), ZKE_CANCELLED);
+  volunteer(1);
+  c.deadline = soon(z[2]);
+  pthread_create(&c.thread, NULL, await_leader, &c);
+  ck_ok(zke_election_ready(e[0]));
+  ck_ok(zke_observer_await(o, 1, soon(z[3])));
+  ck_until(__atomic_load_n(&c.done, __ATOMIC_ACQUIRE), 5000);
+  ck_ok(zke_election_resign(e[0]));
+  pthread_join(c.thread, NULL);
+  ck_ok(c.rc);
+  zke_observer_free(o);
+  close_all();
+}
+END_TEST
+
+START_TEST(an_observer_without_a_session_knows_nobody) {
+  open_all();
+  volunteer(1);
+  ck_ok(zke_election_ready(e[0]));
+  zke_observer *o = observer_of(z[2]);
+  ck_observed("ann");
+  ck_ok(zke_expire(z[3], zke_session_id(z[2])));
+  dispatch_all();
+  ck_observed("nobody");
+  ck_rc(zke_observer_leader(o, NULL, NULL), ZKE_INVALIDSTATE);
+  ck_rc(zke_observer_await(o, 1, soon(z[3])), ZKE_INVALIDSTATE);
+  zke_observer_free(o);
+  close_all();
+}
+END_TEST
+
+/* ---- any history, one after the other ---- */
+
+static int64_t highest;
+
+static void expect_higher(zke_election *election, int event, int64_t token,
+                          void *c) {
+  (void)election, (void)c;
+  if (event != ZKE_ELECTION_ELECTED_START) return;
+  ck_assert_int_gt(token, highest);
+  highest = token;
+}
+
+static zke_election *make_watchful(int i) {
+  zke_election *election;
+  zke_election_options o = {
+      .size = sizeof o, .name = names[i], .listener = expect_higher};
+  ck_ok(zke_election_new(z[i], PATH, &o, &election));
+  return election;
+}
+
+static void random_call(unsigned *random) {
+  int i = rand_r(random) % 3;
+  switch (rand_r(random) % 14) {
+    case 0:
+      ck_ok(zke_expire(z[3], zke_session_id(z[i])));
+      zke_election_free(e[i]);
+      ck_ok(zke_close(z[i]));
+      z[i] = test_session(z[3], NULL);
+      e[i] = make_watchful(i);
+      break;
+    case 1:
+    case 2:
+      ck_ok(zke_election_resign(e[i]));
+      break;
+    case 3:
+    case 4:
+    case 5:
+      zke_election_hand_over(e[i], names[rand_r(random) % 3]);
+      break;
+    case 6:
+      zke_election_ready(e[i]);
+      break;
+    case 7:
+      zke_election_lead(e[i], zke_now(z[i]));
+      break;
+    case 8:
+    case 9:
+    case 10:
+      zke_election_volunteer(e[i]);
+      break;
+    default:
+      zke_dispatch(z[i], NULL);
+  }
+}
+
+/* Never two leaders; with everything dispatched one, where there is a
+ * candidate; the word is the leader's or nobody's. */
+static void expect_one_leader(bool settled) {
+  int leaders = 0, candidates = 0;
+  for (int i = 0; i < 3; i++) {
+    int state = zke_election_state(e[i]);
+    candidates += state == ZKE_ELECTION_ELECTED || state == ZKE_ELECTION_READY;
+    if (zke_election_check(e[i]) != ZKE_OK) continue;
+    leaders++;
+    if (*word()) ck_assert_str_eq(word(), word_of(i));
+  }
+  if (settled)
+    ck_assert_int_eq(leaders, candidates > 0);
+  else
+    ck_assert_int_le(leaders, 1);
+}
+
+START_TEST(any_history_has_one_leader_and_rising_tokens) {
+  unsigned random = seed();
+  open_all();
+  for (int i = 0; i < 3; i++) {
+    zke_election_free(e[i]);
+    e[i] = make_watchful(i);
+  }
+  for (int n = 0; n < 3000; n++) {
+    bool settle = rand_r(&random) % 2;
+    random_call(&random);
+    if (settle) dispatch_all();
+    expect_one_leader(settle);
+  }
+  ck_assert_int_gt(highest, 0);
+  for (int i = 0; i < 3; i++) ck_ok(zke_election_resign(e[i]));
+  dispatch_all();
+  ck_ok(zke_election_volunteer(e[0])); /* sweeps what the dead left */
+  close_all();
+}
+END_TEST
+
+/* ---- processes ---- */
+
+enum { CROWD = 16, LOG = 20000 };
+
+static struct shared {
+  int stage[CROWD]; /* -1: a candidate, 1: leads */
+  int in[CROWD];    /* 1: in office, as far as it knows */
+  long bytes[CROWD];
+  int logged;
+  int64_t tokens[LOG];
+  char sentence[512];
+} * shared;
+
+static int self;
+
+static int load(const int *value) {
+  return __atomic_load_n(value, __ATOMIC_SEQ_CST);
+}
+
+static void store(int *value, int to) {
+  __atomic_store_n(value, to, __ATOMIC_SEQ_CST);
+}
+
+static void share(void) {
+  test_in_memory();
+  test_path("db");
+  shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
+                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ck_assert_ptr_ne(shared, MAP_FAILED);
+}
+
+static int64_t counting_read(void *c, int fd, void *buffer, size_t size) {
+  zke_file file;
+  int64_t n = os_real.read(c, fd, buffer, size);
+  if (n > 0 && os_real.fstat(c, fd, &file) == 0 && file.type == ZKE_FILE_FIFO)
+    shared->bytes[self] += n;
+  return n;
+}
+
+static void give_up(const char *what, int rc) {
+  snprintf(shared->sentence, sizeof shared->sentence, "%d: %s: %d %s", self,
+           what, rc, zke_errmsg());
+  _exit(3);
+}
+
+static pid_t spawn(int number, void (*play)(zke *own)) {
+  pid_t pid = fork();
+  ck_assert_int_ge(pid, 0);
+  if (pid) return pid;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  self = number;
+  zke *own = NULL;
+  zke_os_default(&os_real);
+  zke_os os = os_real;
+  zke_options o = {.size = sizeof o, .os = &os};
+  os.read = counting_read;
+  int rc = zke_open(test_path("db"), &o, &own);
+  if (rc != ZKE_OK) give_up("open", rc);
+  play(own);
+  zke_close(own);
+  _exit(0);
+}
+
+static zke_election *candidate(zke *own) {
+  zke_election *election = NULL;
+  char name[16];
+  zke_election_options o = {.size = sizeof o, .name = name};
+  snprintf(name, sizeof name, "p%d", self);
+  int rc = zke_election_new(own, PATH, &o, &election);
+  if (rc != ZKE_OK) give_up("new", rc);
+  return election;
+}
+
+static void play_candidate(zke *own) {
+  zke_election *election = candidate(own);
+  int rc = zke_election_volunteer(election);
+  if (rc != ZKE_OK) give_up("volunteer", rc);
+  store(&shared->stage[self], -1);
+  rc = zke_election_lead(election, ZKE_FOREVER);
+  if (rc == ZKE_OK) rc = zke_election_ready(election);
+  if (rc != ZKE_OK) give_up("lead", rc);
+  store(&shared->stage[self], 1);
+  for (;;) test_pause();
+}
+
+static void play_observer(zke *own) {
+  zke_observer *o = NULL;
+  int rc = zke_observer_new(own, PATH, NULL, NULL, &o);
+  store(&shared->stage[self], -1);
+  while (rc == ZKE_OK || rc == ZKE_OPERATIONTIMEOUT)
+    rc = zke_wait(own, ZKE_FOREVER);
+  give_up("observe", rc);
+}
+
+static void let_settle(void) {
+  long sum = -1;
+  for (int64_t end = test_now() + 150; test_now() < end; test_pause()) {
+    long now = 0;
+    for (int i = 0; i < CROWD; i++) now += shared->bytes[i];
+    if (now != sum) end = test_now() + 150;
+    sum = now;
+  }
+}
+
+/* The leader's kill -9 wakes the next in line and who observes, and nobody
+ * else; the next one takes office. */
+START_TEST(a_leaders_death_wakes_the_next_and_the_observers) {
+  enum { OBSERVER = CROWD - 1 };
+  pid_t pid[CROWD];
+  long before[CROWD];
+  share();
+  for (int i = 0; i < CROWD; i++) {
+    pid[i] = spawn(i, i == OBSERVER ? play_observer : play_candidate);
+    ck_until(load(&shared->stage[i]) != 0 || *shared->sentence, 10000);
+  }
+  for (int i = 0; i < 4; i++) {
+    ck_until(load(&shared->stage[i]) == 1 || *shared->sentence, 10000);
+    ck_assert_str_eq(shared->sentence, "");
+    let_settle();
+    memcpy(before, shared->bytes, sizeof before);
+    kill(pid[i], SIGKILL);
+    ck_assert_int_eq(waitpid(pid[i], NULL, 0), pid[i]);
+    ck_until(load(&shared->stage[i + 1]) == 1, 10000);
+    let_settle();
+    for (int j = i + 1; j < CROWD; j++) {
+      bool woken = shared->bytes[j] > before[j];
+      bool due = j == i + 1 || j == OBSERVER;
+      ck_assert_msg(woken == due || j == i + 1, "%d was %swoken by %d's death",
+                    j, woken ? "" : "not ", i);
+    }
+  }
+  for (int i = 4; i < CROWD; i++) kill(pid[i], SIGKILL);
+  while (waitpid(-1, NULL, 0) > 0) continue;
+}
+END_TEST
+
+/* Nobody else believes to lead. */
+static void rule(zke_election *election) {
+  store(&shared->in[self], 1);
+  for (int n = 0; n < 20; n++) {
+    for (int i = 0; i < CROWD; i++) {
+      if (i != self && load(&shared->in[i])) give_up("two lead", i);
+    }
+  }
+  int at = __atomic_fetch_add(&shared->logged, 1, __ATOMIC_SEQ_CST);
+  if (at < LOG) shared->tokens[at] = zke_election_token(election);
+}
+
+static int play_term(zke_election *election, unsigned *random) {
+  char name[16];
+  int rc = zke_election_lead(election, ZKE_FOREVER);
+  if (rc != ZKE_OK) return rc;
+  rule(election);
+  if (rand_r(random) % 2) rc = zke_election_ready(election);
+  store(&shared->in[self], 0);
+  if (rc != ZKE_OK) return rc;
+  snprintf(name, sizeof name, "p%d", rand_r(random) % 4);
+  rc = rand_r(random) % 3 ? zke_election_hand_over(election, name) : ZKE_NONODE;
+  return rc == ZKE_NONODE ? zke_election_resign(election) : rc;
+}
+
+static void play_terms(zke *own) {
+  zke_election *election = candidate(own);
+  unsigned random = (unsigned)getpid();
+  int rc = ZKE_OK;
+  while (rc == ZKE_OK) rc = play_term(election, &random);
+  give_up("term", rc);
+}
+
+static void expect_rising(void) {
+  int64_t last = 0;
+  for (int i = 0; i < shared->logged && i < LOG; i++) {
+    if (shared->tokens[i] == 0) continue; /* killed before it wrote */
+    ck_assert_msg(shared->tokens[i] > last, "token %d: %lld after %lld", i,
+                  (long long)shared->tokens[i], (long long)last);
+    last = shared->tokens[i];
+  }
+}
+
+/* Stopped first, so that what it said about itself ends with it. */
+static void strike_down(int i, pid_t pid) {
+  kill(pid, SIGSTOP);
+  ck_assert_int_eq(waitpid(pid, NULL, WUNTRACED), pid);
+  store(&shared->in[i], 0);
+  kill(pid, SIGKILL);
+  waitpid(pid, NULL, 0);
+}
+
+/* Terms, hand-overs and deaths: never two leaders, always a next one, and
+ * their tokens rise. */
+START_TEST(tokens_rise_while_leaders_are_killed) {
+  enum { PLAYERS = 4, KILLS = 30 };
+  pid_t pid[PLAYERS];
+  unsigned random = seed();
+  share();
+  for (int i = 0; i < PLAYERS; i++) pid[i] = spawn(i, play_terms);
+  for (int i = 0; i < KILLS; i++) {
+    int terms = load(&shared->logged) + 1 + rand_r(&random) % 30;
+    int victim = rand_r(&random) % PLAYERS;
+    ck_until(load(&shared->logged) >= terms || *shared->sentence, 20000);
+    ck_assert_str_eq(shared->sentence, "");
+    strike_down(victim, pid[victim]);
+    pid[victim] = spawn(victim, play_terms);
+  }
+  for (int i = 0; i < PLAYERS; i++) strike_down(i, pid[i]);
+  expect_rising();
+}
+END_TEST
+
+/* ---- deaths, lost replies, faults ---- */
+
+static int use_office(zke *user) {
+  zke_election *election = NULL;
+  zke_election_options o = {.size = sizeof o, .name = "user"};
+  int rc = zke_election_new(user, PATH, &o, &election);
+  if (rc == ZKE_OK) rc = zke_election_lead(election, zke_now(user) + 2000);
+  if (rc == ZKE_OK) rc = zke_election_ready(election);
+  if (rc == ZKE_OK) rc = zke_election_check(election);
+  if (rc == ZKE_OK) rc = zke_election_resign(election);
+  zke_election_free(election);
+  return rc;
+}
+
+/* Two candidates and an observer: office, handing over and back. */
+static int hand_to_and_fro(zke *user, zke_election *a, zke_election *b,
+                           zke_observer *o) {
+  int rc = zke_election_volunteer(a);
+  if (rc == ZKE_OK) rc = zke_election_volunteer(b);
+  if (rc == ZKE_OK) rc = zke_election_ready(a);
+  if (rc == ZKE_OK) rc = zke_observer_await(o, 1, zke_now(user) + 2000);
+  if (rc == ZKE_OK) rc = zke_election_hand_over(a, "b");
+  if (rc == ZKE_OK) rc = zke_election_lead(b, zke_now(user) + 2000);
+  if (rc == ZKE_OK) rc = zke_election_ready(b);
+  if (rc == ZKE_OK) rc = zke_election_volunteer(a);
+  if (rc == ZKE_OK) rc = zke_election_hand_over(b, "a");
+  if (rc == ZKE_OK) rc = zke_election_lead(a, zke_now(user) + 2000);
+  if (rc == ZKE_OK) rc = zke_election_check(a);
+  return rc;
+}
+
+static int use_two(zke *user) {
+  zke *further = NULL;
+  zke_election *a = NULL, *b = NULL;
+  zke_observer *o = NULL;
+  char kept[400] = "";
+  zke_election_options options = {
+      .size = sizeof options, .listener = listen, .context = told[0]};
+  told[0][0] = '\0';
+  int rc = zke_open_session(user, NULL, &further);
+  options.name = "a";
+  if (rc == ZKE_OK) rc = zke_election_new(user, PATH, &options, &a);
+  options.name = "b";
+  options.listener = NULL;
+  if (rc == ZKE_OK) rc = zke_election_new(further, PATH, &options, &b);
+  if (rc == ZKE_OK) rc = zke_observer_new(user, PATH, NULL, NULL, &o);
+  if (rc == ZKE_OK) rc = hand_to_and_fro(user, a, b, o);
+  if (rc != ZKE_OK) snprintf(kept, sizeof kept, "%s", zke_errmsg());
+  zke_observer_free(o);
+  zke_election_free(b);
+  zke_election_free(a);
+  zke_close(further);
+  return rc == ZKE_OK ? rc : zke_fail(rc, "%s", kept);
+}
+
+/* Another leads and takes office; whatever stayed is gone after its term. */
+static void check_election(zke *by, int rc) {
+  zke_election *election = make(by, "other", NULL);
+  char *data;
+  (void)rc;
+  ck_ok(zke_election_lead(election, soon(by)));
+  ck_ok(zke_election_ready(election));
+  ck_ok(zke_get(by, WORD, NULL, NULL, &data, NULL, NULL));
+  ck_assert_str_eq(strchr(data, ' ') + 1, "other");
+  zke_free(data);
+  ck_assert_int_eq(entries(by), 2);
+  zke_election_free(election);
+  ck_assert_int_eq(entries(by), 0);
+  ck_assert_int_eq(watches(by), 0);
+}
+
+static const recipe_use uses[] = {{"office", NULL, use_office, check_election},
+                                  {"two", NULL, use_two, check_election}};
+
+START_TEST(a_death_anywhere_lets_others_go_on) {
+  ck_assert_int_gt(recipe_deaths(&uses[_i]), 20);
+}
+END_TEST
+
+START_TEST(a_lost_reply_is_made_good) { recipe_lost_replies(&uses[_i]); }
+END_TEST
+
+START_TEST(a_fault_leaves_nothing_behind) { recipe_faults(&uses[_i]); }
+END_TEST
+
+/* ---- the suite ---- */
+
+static TCase *add_case(Suite *suite, const char *name, int seconds) {
+  TCase *tc = tcase_create(name);
+  tcase_set_timeout(tc, seconds);
+  suite_add_tcase(suite, tc);
+  return tc;
+}
+
+int main(int argc, char **argv) {
+  Suite *suite = suite_create("election");
+  TCase *tc = add_case(suite, "candidates", 20);
+  tcase_add_test(tc, the_first_is_elected);
+  tcase_add_test(tc, the_others_are_ready_and_follow_in_order);
+  tcase_add_test(tc, who_moves_up_determines_again);
+  tcase_add_test(tc, a_lost_place_is_a_failure);
+  tcase_add_test(tc, a_lost_place_is_found_by_a_call);
+  tcase_add_test(tc, an_expired_session_leads_no_more);
+  tcase_add_test(tc, arguments_are_checked);
+  tcase_add_test(tc, another_kind_on_the_path_is_refused);
+  tcase_add_test(tc, foreign_children_are_ignored);
+  tcase_add_loop_test(tc, a_listener_may_call_anything, 0, 3);
+  tc = add_case(suite, "waiting", 20);
+  tcase_add_test(tc, a_waiting_thread_leads_when_its_turn_comes);
+  tcase_add_test(tc, a_timeout_names_the_leader);
+  tcase_add_test(tc, waiting_can_be_cancelled);
+  tcase_add_loop_test(tc, waiting_ends_with_the_place_or_the_session, 0, 2);
+  tc = add_case(suite, "office", 20);
+  tcase_add_test(tc, only_the_leader_takes_office);
+  tcase_add_test(tc, resigning_takes_the_word_back);
+  tcase_add_loop_test(tc, a_stale_word_is_replaced, 0, 2);
+  tcase_add_test(tc, a_deleted_word_is_written_again);
+  tcase_add_loop_test(tc, a_lost_place_takes_the_word_back, 0, 2);
+  tcase_add_loop_test(tc, taking_office_survives_what_comes_in_its_middle, 0,
+                      3);
+  tc = add_case(suite, "handing over", 30);
+  tcase_add_test(tc, the_named_one_leads_next);
+  tcase_add_test(tc, handing_over_to_nobody_changes_nothing);
+  tcase_add_test(tc, of_several_of_a_name_the_first_leads);
+  tcase_add_loop_test(tc, an_heir_that_dies_is_passed_over, 0, 2);
+  tcase_add_test(tc, an_heir_that_is_joining_hears_of_it);
+  tcase_add_loop_test(tc, handing_over_survives_who_goes_in_its_middle, 0, 2);
+  tc = add_case(suite, "observing", 20);
+  tcase_add_test(tc, observers_hear_who_is_in_office_and_when_nobody_is);
+  tcase_add_test(tc, observers_hear_of_a_hand_over);
+  tcase_add_test(tc, observers_ignore_what_is_no_word);
+  tcase_add_test(tc, observers_can_wait);
+  tcase_add_test(tc, an_observer_without_a_session_knows_nobody);
+  tc = add_case(suite, "histories", 60);
+  tcase_add_test(tc, any_history_has_one_leader_and_rising_tokens);
+  tcase_add_test(tc, a_leaders_death_wakes_the_next_and_the_observers);
+  tcase_add_test(tc, tokens_rise_while_leaders_are_killed);
+  tc = add_case(suite, "proof", 120);
+  tcase_add_loop_test(tc, a_death_anywhere_lets_others_go_on, 0, 2);
+  tcase_add_loop_test(tc, a_lost_reply_is_made_good, 0, 2);
+  tcase_add_loop_test(tc, a_fault_leaves_nothing_behind, 0, 2);
+  return test_main(argc, argv, suite);
+}

@@ -1,0 +1,1576 @@
+/* test_rwlock.c - the read/write lock (recipes/rwlock.h, issue 4 recipe 5)
+ *
+ * Who holds is compared with a model, step by step, in all short walks and in
+ * long random ones.  What happens in the middle of a call is brought about by
+ * the table of system calls: another session acts there.
+ */
+#include "recipes.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "recipes/lock.h"
+#include "recipes/rwlock.h"
+
+#define PATH "/locks/rw"
+#define GUID "01234567-89ab-cdef-0123-456789abcdef"
+
+enum { READ = ZKE_RWLOCK_READ, WRITE = ZKE_RWLOCK_WRITE };
+enum { SESSIONS = 4 };
+static zke *z[SESSIONS]; /* of one store in memory */
+static zke_rwlock *rw[SESSIONS];
+
+/* What the listeners were told: "ann HELD; bob OUT". */
+static char told[600];
+
+static void listen(zke_rwlock *lock, int event, int64_t token, void *context) {
+  static const char *const names[] = {"OUT", "WAITING", "HELD", "LOST"};
+  static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+  (void)lock, (void)token;
+  pthread_mutex_lock(&one_at_a_time);
+  size_t used = strlen(told);
+  snprintf(told + used, sizeof told - used, "%s%s %s", used ? "; " : "",
+           (const char *)context,
+           event == ZKE_RWLOCK_ASKED ? "ASKED" : names[event]);
+  pthread_mutex_unlock(&one_at_a_time);
+}
+
+#define ck_told(expected)             \
+  do {                                \
+    ck_assert_str_eq(told, expected); \
+    told[0] = '\0';                   \
+  } while (0)
+
+static zke_rwlock *make(zke *session) {
+  zke_rwlock *lock;
+  ck_ok(zke_rwlock_new(session, PATH, NULL, &lock));
+  return lock;
+}
+
+static zke_rwlock *make_listening(zke *session, const char *who) {
+  zke_rwlock *lock;
+  zke_rwlock_options o = {
+      .size = sizeof o, .listener = listen, .context = (void *)(uintptr_t)who};
+  ck_ok(zke_rwlock_new(session, PATH, &o, &lock));
+  return lock;
+}
+
+static void open_all(void) {
+  static const char *const names[SESSIONS] = {"ann", "bob", "cid", "dan"};
+  zke_options o = {.size = sizeof o, .identity = names[0]};
+  ck_ok(zke_open(":memory:", &o, &z[0]));
+  for (int i = 0; i < SESSIONS; i++) {
+    o.identity = names[i];
+    if (i > 0) ck_ok(zke_open_session(z[0], &o, &z[i]));
+    rw[i] = make_listening(z[i], names[i]);
+  }
+}
+
+static int entries(zke *session) {
+  zke_stat stat;
+  int rc = zke_exists(session, PATH, NULL, NULL, &stat);
+  if (rc == ZKE_NONODE) return 0;
+  ck_ok(rc);
+  return stat.numChildren;
+}
+
+static int watches(zke *session) {
+  zke_watch_list *list;
+  int count = 0;
+  ck_ok(zke_watches(session, &list));
+  for (int i = 0; i < list->count; i++)
+    count += list->data[i].session == zke_session_id(session);
+  zke_free(list);
+  return count;
+}
+
+/* Nothing stays behind. */
+static void close_all(void) {
+  for (int i = SESSIONS - 1; i >= 0; i--) zke_rwlock_free(rw[i]);
+  for (int i = SESSIONS - 1; i >= 0; i--) {
+    if (zke_sync(z[i], "/") == ZKE_OK) {
+      ck_assert_int_eq(entries(z[i]), 0);
+      ck_assert_int_eq(watches(z[i]), 0);
+    }
+    ck_ok(zke_close(z[i]));
+  }
+}
+
+static int64_t soon(zke *session) { return zke_now(session) + 5000; }
+
+static void dispatch_all(void) {
+  int count = 1;
+  while (count > 0) {
+    count = 0;
+    for (int i = 0; i < SESSIONS; i++) {
+      int n = 0;
+      zke_dispatch(z[i], &n);
+      count += n;
+    }
+  }
+}
+
+/* Who holds and who waits: "R0 R1 (W2)", in the order of the queue. */
+static const char *line(void) {
+  static char text[200];
+  zke_party_list *list;
+  text[0] = '\0';
+  ck_ok(zke_rwlock_parties(z[SESSIONS - 1], PATH, &list));
+  for (int i = 0; i < list->count; i++) {
+    const zke_party *p = &list->data[i];
+    int who = 0;
+    while (zke_session_id(z[who]) != p->session) who++;
+    size_t used = strlen(text);
+    snprintf(text + used, sizeof text - used, p->held ? "%s%c%d" : "%s(%c%d)",
+             used ? " " : "", p->kind[2], who);
+  }
+  zke_free(list);
+  return text;
+}
+
+/* A call on a thread of its own. */
+typedef struct call {
+  pthread_t thread;
+  zke_rwlock *lock;
+  int mode; /* or 0: revoke */
+  int64_t deadline;
+  int rc;
+  bool done;
+  char sentence[512];
+} call;
+
+static void *run(void *context) {
+  call *c = context;
+  c->rc = c->mode ? zke_rwlock_acquire(c->lock, c->mode, c->deadline)
+                  : zke_rwlock_revoke(c->lock, c->deadline, 0);
+  snprintf(c->sentence, sizeof c->sentence, "%s", c->rc ? zke_errmsg() : "");
+  __atomic_store_n(&c->done, true, __ATOMIC_RELEASE);
+  return NULL;
+}
+
+static void aside(call *c, zke_rwlock *lock, int mode, int64_t deadline) {
+  *c = (call){.lock = lock, .mode = mode, .deadline = deadline};
+  ck_assert_int_eq(pthread_create(&c->thread, NULL, run, c), 0);
+}
+
+static void join(call *c) {
+  ck_until(__atomic_load_n(&c->done, __ATOMIC_ACQUIRE), 10000);
+  pthread_join(c->thread, NULL);
+}
+
+static unsigned seed(void) {
+  const char *given = getenv("SEED");
+  unsigned value = given ? (unsigned)strtoul(given, NULL, 0)
+                         : (unsigned)test_now() * 2654435761u;
+  printf("SEED=%u\n", value);
+  fflush(stdout);
+  return value;
+}
+
+/* ---- who holds ---- */
+
+START_TEST(readers_share_and_a_writer_is_alone) {
+  open_all();
+  ck_ok(zke_rwlock_acquire(rw[0], READ, soon(z[0])));
+  ck_ok(zke_rwlock_acquire(rw[1], READ, soon(z[1])));
+  ck_ok(zke_rwlock_start(rw[2], WRITE));
+  ck_assert_str_eq(line(), "R0 R1 (W2)");
+  ck_ok(zke_rwlock_check(rw[0]));
+  ck_ok(zke_rwlock_check(rw[1]));
+  ck_rc(zke_rwlock_check(rw[2]), ZKE_LOST);
+  ck_assert_int_eq(zke_rwlock_mode(rw[2]), WRITE);
+  ck_assert_int_eq(zke_rwlock_token(rw[2]), 0);
+  ck_ok(zke_rwlock_release(rw[0]));
+  dispatch_all();
+  ck_assert_int_eq(zke_rwlock_state(rw[2]), ZKE_RWLOCK_WAITING);
+  ck_ok(zke_rwlock_release(rw[1]));
+  dispatch_all();
+  ck_assert_str_eq(line(), "W2");
+  ck_assert_int_eq(zke_rwlock_state(rw[2]), ZKE_RWLOCK_HELD);
+  ck_told("ann HELD; bob HELD; ann OUT; bob OUT; cid HELD");
+  close_all();
+}
+END_TEST
+
+/* "Writers not starved": who reads comes behind a writer that waits; and the
+ * readers behind one writer come in together. */
+START_TEST(a_reader_queues_behind_a_writer) {
+  open_all();
+  ck_ok(zke_rwlock_start(rw[0], READ));
+  ck_ok(zke_rwlock_start(rw[1], WRITE));
+  ck_rc(zke_rwlock_try(rw[2], READ), ZKE_HELD);
+  ck_says(PATH " is held by ann (pid ");
+  ck_ok(zke_rwlock_start(rw[2], READ));
+  ck_ok(zke_rwlock_start(rw[3], READ));
+  ck_assert_str_eq(line(), "R0 (W1) (R2) (R3)");
+  ck_ok(zke_rwlock_release(rw[0]));
+  dispatch_all();
+  ck_assert_str_eq(line(), "W1 (R2) (R3)");
+  told[0] = '\0';
+  ck_ok(zke_rwlock_release(rw[1]));
+  dispatch_all();
+  ck_assert_str_eq(line(), "R2 R3");
+  ck_told("bob OUT; cid HELD; dan HELD");
+  close_all();
+}
+END_TEST
+
+/* A writer that gives up lets the readers behind it join those before it. */
+START_TEST(a_writer_that_gives_up_lets_readers_in) {
+  open_all();
+  ck_ok(zke_rwlock_start(rw[0], READ));
+  ck_ok(zke_rwlock_start(rw[1], WRITE));
+  ck_ok(zke_rwlock_start(rw[2], READ));
+  ck_ok(zke_rwlock_release(rw[1]));
+  dispatch_all();
+  ck_assert_str_eq(line(), "R0 R2");
+  ck_assert_int_eq(zke_rwlock_state(rw[2]), ZKE_RWLOCK_HELD);
+  close_all();
+}
+END_TEST
+
+/* Curator's names, so that its tools and ours see the same. */
+START_TEST(znodes_are_named_as_curator_does) {
+  zke_strings *names;
+  char *data;
+  open_all();
+  ck_ok(zke_rwlock_start(rw[0], READ));
+  ck_ok(zke_rwlock_start(rw[1], WRITE));
+  ck_ok(zke_children(z[0], PATH, NULL, NULL, &names, NULL));
+  ck_assert_int_eq(names->count, 2);
+  for (int i = 0; i < 2; i++) {
+    const char *name = names->data[i];
+    ck_assert_int_eq(strncmp(name, "_c_", 3), 0);
+    ck_assert_str_eq(name + 40, strstr(name, "__READ__")
+                                    ? "__READ__0000000000"
+                                    : "__WRIT__0000000001");
+  }
+  ck_ok(zke_get(z[0], PATH, NULL, NULL, &data, NULL, NULL));
+  ck_assert_str_eq(data, "zkembed rwlock\n");
+  zke_free(data);
+  zke_free(names);
+  close_all();
+}
+END_TEST
+
+START_TEST(arguments_are_checked) {
+  zke_rwlock *lock = NULL;
+  zke_rwlock_options o = {.size = 1};
+  zke_op op;
+  open_all();
+  ck_rc(zke_rwlock_new(z[0], PATH, NULL, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_rwlock_new(z[0], PATH, &o, &lock), ZKE_BADARGUMENTS);
+  o = (zke_rwlock_options){.size = sizeof o, .data = "x", .len = -1};
+  ck_rc(zke_rwlock_new(z[0], PATH, &o, &lock), ZKE_BADARGUMENTS);
+  ck_rc(zke_rwlock_new(z[0], "nope", NULL, &lock), ZKE_BADARGUMENTS);
+  ck_rc(zke_rwlock_new(z[0], "/", NULL, &lock), ZKE_BADARGUMENTS);
+  ck_rc(zke_rwlock_new(NULL, PATH, NULL, &lock), ZKE_BADARGUMENTS);
+  ck_assert_ptr_null(lock);
+  ck_rc(zke_rwlock_acquire(rw[0], 0, 0), ZKE_BADARGUMENTS);
+  ck_rc(zke_rwlock_try(rw[0], ZKE_LINE_LOCK), ZKE_BADARGUMENTS);
+  ck_rc(zke_rwlock_start(rw[0], 77), ZKE_BADARGUMENTS);
+  ck_rc(zke_rwlock_start(NULL, READ), ZKE_BADARGUMENTS);
+  ck_rc(zke_rwlock_op(rw[0], NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_rwlock_op(rw[0], &op), ZKE_LOST);
+  ck_rc(zke_rwlock_cancel(NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_rwlock_parties(z[0], PATH, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_rwlock_release(rw[0]), ZKE_LOST);
+  zke_rwlock_free(NULL);
+  ck_assert_int_eq(entries(z[0]), 0);
+  close_all();
+}
+END_TEST
+
+/* One object is one contender, in one mode. */
+START_TEST(an_object_in_use_is_refused) {
+  open_all();
+  ck_ok(zke_rwlock_start(rw[0], WRITE));
+  ck_rc(zke_rwlock_acquire(rw[0], WRITE, soon(z[0])), ZKE_MISUSE);
+  ck_rc(zke_rwlock_try(rw[0], READ), ZKE_MISUSE);
+  ck_rc(zke_rwlock_revoke(rw[0], 0, 0), ZKE_MISUSE);
+  ck_ok(zke_rwlock_start(rw[1], READ));
+  ck_rc(zke_rwlock_acquire(rw[1], WRITE, soon(z[1])), ZKE_MISUSE);
+  ck_rc(zke_rwlock_upgrade(rw[1]), ZKE_LOST);
+  ck_rc(zke_rwlock_downgrade(rw[1]), ZKE_LOST);
+  ck_rc(zke_rwlock_upgrade(rw[0]), ZKE_MISUSE);
+  ck_assert_str_eq(line(), "W0 (R1)");
+  ck_ok(zke_rwlock_release(rw[0]));
+  ck_ok(zke_rwlock_acquire(rw[1], READ, soon(z[1])));
+  ck_rc(zke_rwlock_downgrade(rw[1]), ZKE_MISUSE);
+  close_all();
+}
+END_TEST
+
+/* Two recipes of different kinds on one path: a clear error, and nobody is
+ * touched. */
+START_TEST(another_kind_on_the_path_is_refused) {
+  zke_lock *lock;
+  open_all();
+  ck_ok(zke_lock_new(z[0], PATH, NULL, &lock));
+  ck_ok(zke_lock_acquire(lock, soon(z[0])));
+  ck_rc(zke_rwlock_start(rw[1], READ), ZKE_OTHERKIND);
+  ck_says(PATH " is a lock, not a rwlock");
+  ck_rc(zke_rwlock_try(rw[1], WRITE), ZKE_OTHERKIND);
+  ck_rc(zke_rwlock_acquire(rw[1], READ, soon(z[1])), ZKE_OTHERKIND);
+  ck_rc(zke_rwlock_revoke(rw[1], soon(z[1]), 1), ZKE_OTHERKIND);
+  ck_ok(zke_lock_check(lock));
+  zke_lock_free(lock);
+  close_all();
+}
+END_TEST
+
+static void foreign(const char *name) {
+  char path[400];
+  snprintf(path, sizeof path, PATH "/%s", name);
+  ck_ok(
+      zke_create(z[3], path, "x", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+}
+
+/* Foreign or malformed children are ignored, never followed. */
+START_TEST(foreign_children_are_ignored) {
+  static const char *const names[] = {
+      "x",
+      "_c_",
+      "_c_" GUID,
+      "_c_" GUID "-__READ__",
+      "_c_" GUID "-__WRIT__0000000x00",
+      "_c_" GUID "-__WRIT__000000000",
+      "_c_" GUID "-__WRIT__9999999999",
+      "_c_" GUID
+      "-__WRIT__00000000000000000000000000000000000000000000000000"
+      "00000000000000000000000000000000000000000000000000000000000000000000",
+      "_c_" GUID "-__writ__0000000000",
+      "__WRIT__0000000000",
+  };
+  enum { COUNT = sizeof names / sizeof *names };
+  open_all();
+  ck_ok(zke_rwlock_try(rw[0], WRITE));
+  for (int i = 0; i < COUNT; i++) foreign(names[i]);
+  ck_ok(zke_rwlock_start(rw[1], READ));
+  ck_assert_str_eq(line(), "W0 (R1)");
+  ck_rc(zke_rwlock_revoke(rw[2], zke_now(z[2]), 0), ZKE_OPERATIONTIMEOUT);
+  ck_ok(zke_rwlock_downgrade(rw[0]));
+  dispatch_all();
+  ck_ok(zke_rwlock_release(rw[1]));
+  ck_ok(zke_rwlock_upgrade(rw[0]));
+  ck_ok(zke_rwlock_release(rw[0]));
+  ck_assert_int_eq(entries(z[0]), COUNT);
+  for (int i = 0; i < COUNT; i++) {
+    char path[400];
+    snprintf(path, sizeof path, PATH "/%s", names[i]);
+    ck_ok(zke_delete(z[0], path, -1));
+  }
+  close_all();
+}
+END_TEST
+
+/* ---- against a model ---- */
+
+/* The queue as it ought to be. */
+typedef struct model {
+  int count;
+  struct {
+    int who, mode;
+  } at[SESSIONS];
+  int64_t token[SESSIONS];  /* of those that hold */
+  int64_t written, highest; /* the highest token of a writer, and of all */
+} model;
+
+static int model_find(const model *m, int who) {
+  for (int i = 0; i < m->count; i++) {
+    if (m->at[i].who == who) return i;
+  }
+  return -1;
+}
+
+static bool model_holds(const model *m, int at) {
+  if (m->at[at].mode == WRITE) return at == 0;
+  for (int i = 0; i < at; i++) {
+    if (m->at[i].mode == WRITE) return false;
+  }
+  return true;
+}
+
+static void model_remove(model *m, int at) {
+  m->token[m->at[at].who] = 0;
+  m->count--;
+  for (int i = at; i < m->count; i++) m->at[i] = m->at[i + 1];
+}
+
+/* A token is higher than those of all who came before and excluded it. */
+static void expect_token(model *m, int at) {
+  int who = m->at[at].who;
+  int64_t token = zke_rwlock_token(rw[who]);
+  if (token == m->token[who]) return;
+  ck_assert_int_gt(token, m->at[at].mode == WRITE ? m->highest : m->written);
+  m->token[who] = token;
+  if (m->at[at].mode == WRITE) m->written = token;
+  if (token > m->highest) m->highest = token;
+}
+
+/* Everybody knows what the model says. */
+static void expect_model(model *m) {
+  char text[200] = "";
+  dispatch_all();
+  for (int i = 0; i < m->count; i++) {
+    int who = m->at[i].who;
+    bool holds = model_holds(m, i);
+    size_t used = strlen(text);
+    snprintf(text + used, sizeof text - used, holds ? "%s%c%d" : "%s(%c%d)",
+             used ? " " : "", m->at[i].mode == READ ? 'R' : 'W', who);
+    ck_assert_int_eq(zke_rwlock_state(rw[who]),
+                     holds ? ZKE_RWLOCK_HELD : ZKE_RWLOCK_WAITING);
+    ck_assert_int_eq(zke_rwlock_mode(rw[who]), m->at[i].mode);
+    ck_assert_int_eq(zke_rwlock_check(rw[who]), holds ? ZKE_OK : ZKE_LOST);
+    if (holds) expect_token(m, i);
+  }
+  ck_assert_str_eq(line(), text);
+}
+
+enum { START_READ, START_WRITE, RELEASE, DOWNGRADE, UPGRADE, ACTIONS };
+
+static bool can_upgrade(const model *m, int at) {
+  return at == 0 && (m->count == 1 || m->at[1].mode == WRITE);
+}
+
+/* One step of one session, with the result that it must have.  False: it makes
+ * no sense here. */
+static bool act(model *m, int who, int action) {
+  int at = model_find(m, who);
+  bool start = action == START_READ || action == START_WRITE;
+  bool reads = at >= 0 && m->at[at].mode == READ;
+  if (start != (at < 0)) return false;
+  if (action >= DOWNGRADE && !model_holds(m, at)) return false;
+  if (action >= DOWNGRADE && reads != (action == UPGRADE)) return false;
+  if (start) {
+    m->at[m->count].who = who;
+    m->at[m->count++].mode = action == START_READ ? READ : WRITE;
+    ck_ok(zke_rwlock_start(rw[who], action == START_READ ? READ : WRITE));
+  } else if (action == RELEASE) {
+    model_remove(m, at);
+    ck_ok(zke_rwlock_release(rw[who]));
+  } else if (action == DOWNGRADE) {
+    m->at[at].mode = READ;
+    ck_ok(zke_rwlock_downgrade(rw[who]));
+  } else if (can_upgrade(m, at)) {
+    m->at[at].mode = WRITE;
+    ck_ok(zke_rwlock_upgrade(rw[who]));
+  } else {
+    ck_rc(zke_rwlock_upgrade(rw[who]), ZKE_HELD);
+  }
+  return true;
+}
+
+/* Take up a walk from the start: `steps` of them, then release all. */
+static bool walk(const int *who, const int *action, int steps) {
+  model m = {.count = 0};
+  bool sense = true;
+  for (int i = 0; i < steps && sense; i++) {
+    sense = act(&m, who[i], action[i]);
+    if (i == steps - 1 && sense) expect_model(&m);
+    dispatch_all();
+  }
+  while (m.count > 0) {
+    act(&m, m.at[m.count - 1].who, RELEASE);
+  }
+  dispatch_all();
+  told[0] = '\0';
+  return sense;
+}
+
+static int walks;
+
+/* All walks that go on from this one; sessions come in in the order of their
+ * numbers, since they are all alike. */
+static void walk_on(int *who, int *action, int depth, int used, int most) {
+  if (depth > 0) {
+    if (!walk(who, action, depth)) return;
+    walks++;
+  }
+  if (depth == most) return;
+  for (int w = 0; w <= used && w < 3; w++) {
+    for (int a = 0; a < ACTIONS; a++) {
+      who[depth] = w;
+      action[depth] = a;
+      walk_on(who, action, depth + 1, w == used ? used + 1 : used, most);
+    }
+  }
+}
+
+START_TEST(all_short_walks_are_as_the_model_says) {
+  int who[8], action[8];
+  open_all();
+  walk_on(who, action, 0, 0, 5);
+  ck_assert_int_gt(walks, 500);
+  close_all();
+}
+END_TEST
+
+/* A session expires, or its znode is deleted: it has lost, the rest goes on. */
+static void strike(model *m, int who, bool expire) {
+  int at = model_find(m, who);
+  if (expire) {
+    ck_ok(zke_expire(z[3], zke_session_id(z[who])));
+    dispatch_all();
+    ck_assert_int_eq(zke_rwlock_state(rw[who]), ZKE_RWLOCK_LOST);
+    zke_rwlock_free(rw[who]);
+    ck_ok(zke_close(z[who]));
+    z[who] = test_session(z[3], NULL);
+    rw[who] = make_listening(z[who], "new");
+  } else if (at >= 0) {
+    zke_strings *own;
+    ck_ok(zke_ephemerals(z[3], zke_session_id(z[who]), NULL, &own));
+    ck_assert_int_eq(own->count, 1);
+    ck_ok(zke_delete(z[3], own->data[0], -1));
+    zke_free(own);
+    dispatch_all();
+    ck_assert_int_eq(zke_rwlock_state(rw[who]), ZKE_RWLOCK_LOST);
+    ck_rc(zke_rwlock_release(rw[who]), ZKE_LOST);
+  }
+  if (at >= 0) model_remove(m, at);
+}
+
+START_TEST(long_random_walks_are_as_the_model_says) {
+  unsigned random = seed();
+  model m = {.count = 0};
+  open_all();
+  for (int i = 0; i < 2500; i++) {
+    int who = rand_r(&random) % 3, dice = rand_r(&random) % 40;
+    if (dice % ACTIONS >= DOWNGRADE) dispatch_all(); /* it knows its turn */
+    if (dice < 2)
+      strike(&m, who, dice == 0);
+    else
+      act(&m, who, dice % ACTIONS);
+    if (rand_r(&random) % 3) expect_model(&m);
+    told[0] = '\0';
+  }
+  ck_assert_int_gt(m.written, 0);
+  for (int i = 0; i < SESSIONS; i++) zke_rwlock_release(rw[i]);
+  close_all();
+}
+END_TEST
+
+/* ---- changing the mode ---- */
+
+/* A queued writer does not get in between: the reader has the writer's number
+ * (CURATOR-276, CURATOR-621). */
+START_TEST(a_downgrade_keeps_its_place) {
+  open_all();
+  ck_ok(zke_rwlock_try(rw[0], WRITE));
+  int64_t token = zke_rwlock_token(rw[0]);
+  ck_ok(zke_rwlock_start(rw[1], READ));
+  ck_ok(zke_rwlock_start(rw[2], WRITE));
+  ck_ok(zke_rwlock_start(rw[3], READ));
+  ck_ok(zke_rwlock_downgrade(rw[0]));
+  ck_assert_int_gt(zke_rwlock_token(rw[0]), token);
+  ck_assert_str_eq(line(), "R0 R1 (W2) (R3)");
+  dispatch_all();
+  ck_assert_int_eq(zke_rwlock_state(rw[1]), ZKE_RWLOCK_HELD);
+  ck_ok(zke_rwlock_check(rw[0]));
+  ck_assert_int_eq(zke_rwlock_state(rw[2]), ZKE_RWLOCK_WAITING);
+  ck_told("ann HELD; bob HELD"); /* one's own state has not changed */
+  close_all();
+}
+END_TEST
+
+START_TEST(an_upgrade_is_at_once_or_not_at_all) {
+  open_all();
+  ck_ok(zke_rwlock_try(rw[0], READ));
+  ck_ok(zke_rwlock_try(rw[1], READ));
+  ck_rc(zke_rwlock_upgrade(rw[0]), ZKE_HELD);
+  ck_says(PATH " is held by bob (pid ");
+  ck_rc(zke_rwlock_upgrade(rw[1]), ZKE_HELD);
+  ck_says(PATH " is held by ann (pid ");
+  ck_assert_int_eq(zke_rwlock_mode(rw[0]), READ);
+  ck_ok(zke_rwlock_check(rw[0]));
+  ck_ok(zke_rwlock_start(rw[2], WRITE));
+  ck_ok(zke_rwlock_release(rw[0]));
+  int64_t token = zke_rwlock_token(rw[1]);
+  ck_ok(zke_rwlock_upgrade(rw[1])); /* before the writer that waits */
+  ck_assert_int_gt(zke_rwlock_token(rw[1]), token);
+  dispatch_all();
+  ck_assert_str_eq(line(), "W1 (W2)");
+  ck_ok(zke_rwlock_release(rw[1]));
+  dispatch_all();
+  ck_assert_str_eq(line(), "W2");
+  close_all();
+}
+END_TEST
+
+/* A mode that was changed fails whoever relied on the znode before. */
+START_TEST(an_op_is_of_the_present_mode) {
+  zke_op op[2];
+  open_all();
+  ck_ok(zke_rwlock_try(rw[0], WRITE));
+  ck_ok(zke_rwlock_downgrade(rw[0]));
+  ck_ok(zke_rwlock_op(rw[0], &op[0]));
+  zke_op_create(&op[1], "/done", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+  ck_ok(zke_multi(z[0], op, 2, NULL));
+  zke_op_set(&op[1], "/done", "1", 1, -1);
+  zke_rwlock *thief = make(z[1]);
+  ck_ok(zke_rwlock_revoke(thief, 0, 1));
+  ck_rc(zke_multi(z[0], op, 2, NULL), ZKE_NONODE);
+  ck_rc(zke_rwlock_check(rw[0]), ZKE_LOST);
+  ck_rc(zke_rwlock_downgrade(rw[0]), ZKE_LOST);
+  zke_rwlock_free(thief);
+  close_all();
+}
+END_TEST
+
+START_TEST(a_conversion_of_what_was_deleted_is_lost) {
+  open_all();
+  for (int mode = WRITE; mode <= READ; mode++) {
+    zke_strings *own;
+    ck_ok(zke_rwlock_try(rw[0], mode));
+    ck_ok(zke_ephemerals(z[0], 0, NULL, &own));
+    ck_ok(zke_delete(z[1], own->data[0], -1));
+    ck_rc(
+        mode == READ ? zke_rwlock_upgrade(rw[0]) : zke_rwlock_downgrade(rw[0]),
+        ZKE_LOST);
+    zke_free(own);
+    ck_assert_int_eq(zke_rwlock_state(rw[0]), ZKE_RWLOCK_LOST);
+    ck_assert_int_eq(entries(z[1]), 0);
+  }
+  close_all();
+}
+END_TEST
+
+/* ---- in the middle of a call ----
+ *
+ * Two stores on one file.  Before the n-th lock that the first one takes,
+ * which is before its n-th change, the second one acts. */
+
+static zke *first, *second;
+static int locks_left;
+static bool acting;
+static void (*act_between)(void);
+static zke_os os_real;
+
+static int acting_lock(void *c, int fd, int64_t offset, int how) {
+  if (how == ZKE_LOCK_EXCLUSIVE && act_between && !acting &&
+      --locks_left == 0) {
+    acting = true;
+    act_between();
+    acting = false;
+  }
+  return os_real.lock(c, fd, offset, how);
+}
+
+static void open_two(void) {
+  zke_os_default(&os_real);
+  zke_os os = os_real;
+  zke_options o = {.size = sizeof o, .os = &os, .identity = "first"};
+  os.lock = acting_lock;
+  test_in_memory();
+  ck_ok(zke_open(test_path("db"), &o, &first));
+  o = (zke_options){.size = sizeof o, .identity = "second"};
+  ck_ok(zke_open(test_path("db"), &o, &second));
+}
+
+static void close_two(void) {
+  act_between = NULL;
+  ck_ok(zke_close(first));
+  ck_ok(zke_close(second));
+}
+
+/* At the n-th place; false: the call had no such place. */
+static bool acted(void) {
+  bool did = locks_left <= 0;
+  act_between = NULL;
+  return did;
+}
+
+static void act_at(int n, void (*action)(void)) {
+  locks_left = n;
+  act_between = action;
+}
+
+static zke_rwlock *one, *other;
+
+static void comes_to_read(void) { ck_ok(zke_rwlock_start(other, READ)); }
+static void comes_to_write(void) { ck_ok(zke_rwlock_start(other, WRITE)); }
+
+static void comes_and_upgrades(void) {
+  ck_ok(zke_rwlock_start(other, READ));
+  if (zke_rwlock_state(other) == ZKE_RWLOCK_HELD)
+    ck_rc(zke_rwlock_upgrade(other), ZKE_HELD);
+}
+
+/* Whatever comes between: never two that exclude each other. */
+static void expect_one_of_them(int rc) {
+  bool reads = zke_rwlock_state(other) == ZKE_RWLOCK_HELD &&
+               zke_rwlock_mode(other) == READ;
+  ck_assert_int_ne(zke_rwlock_state(other) == ZKE_RWLOCK_HELD,
+                   zke_rwlock_state(other) == ZKE_RWLOCK_WAITING);
+  ck_assert_int_eq(zke_rwlock_mode(one), rc == ZKE_OK ? WRITE : READ);
+  ck_assert_int_eq(rc, reads ? ZKE_HELD : ZKE_OK);
+  ck_ok(zke_rwlock_check(one));
+}
+
+START_TEST(an_upgrade_survives_who_comes_in_its_middle) {
+  static void (*const actions[])(void) = {comes_to_read, comes_to_write,
+                                          comes_and_upgrades};
+  int held = 0, n = 1;
+  open_two();
+  one = make(first);
+  other = make(second);
+  for (bool more = true; more; n++) {
+    ck_ok(zke_rwlock_try(one, READ));
+    act_at(n, actions[_i]);
+    int rc = zke_rwlock_upgrade(one);
+    more = acted();
+    zke_dispatch(second, NULL);
+    if (more) expect_one_of_them(rc);
+    held += rc == ZKE_HELD;
+    ck_ok(zke_rwlock_release(one));
+    zke_dispatch(second, NULL);
+    if (more) ck_ok(zke_rwlock_check(other));
+    if (more) ck_ok(zke_rwlock_release(other));
+    zke_dispatch(first, NULL);
+    ck_assert_int_eq(entries(first), 0);
+  }
+  ck_assert_int_gt(n, 2);
+  if (actions[_i] != comes_to_write) ck_assert_int_gt(held, 0);
+  zke_rwlock_free(one);
+  zke_rwlock_free(other);
+  close_two();
+}
+END_TEST
+
+static int asked_rc;
+
+static void asks(void) {
+  asked_rc = zke_rwlock_revoke(other, zke_now(second), 0);
+}
+
+/* Asked after it held, before it watched itself: it hears of it. */
+START_TEST(a_request_in_the_middle_of_acquiring_is_heard) {
+  int heard = 0;
+  open_two();
+  one = make_listening(first, "one");
+  other = make(second);
+  for (int n = 1;; n++) {
+    told[0] = '\0';
+    asked_rc = ZKE_OK;
+    act_at(n, asks);
+    ck_ok(zke_rwlock_acquire(one, WRITE, soon(first)));
+    if (!acted()) break;
+    while (zke_dispatch(first, &(int){0}) == ZKE_OK && asked_rc &&
+           !strstr(told, "ASKED")) {
+      ck_rc(zke_wait(first, soon(first)), ZKE_OK);
+    }
+    heard += asked_rc == ZKE_OPERATIONTIMEOUT;
+    ck_ok(zke_rwlock_release(one));
+  }
+  ck_assert_int_gt(heard, 0);
+  zke_rwlock_free(one);
+  zke_rwlock_free(other);
+  close_two();
+}
+END_TEST
+
+static void downgrades(void) { zke_rwlock_downgrade(other); }
+
+/* A holder that changes its mode while it is being asked, or while it is being
+ * deleted, does not evade who insists. */
+START_TEST(a_change_of_mode_in_the_middle_does_not_evade) {
+  bool more = true;
+  int n = 1;
+  open_two();
+  one = make(first);
+  other = make(second);
+  for (; more; n++) {
+    ck_ok(zke_rwlock_try(other, WRITE));
+    act_at(n, downgrades);
+    ck_ok(zke_rwlock_revoke(one, zke_now(first), 1));
+    more = acted();
+    if (more) ck_assert_int_eq(zke_rwlock_mode(other), READ);
+    ck_rc(zke_rwlock_check(other), ZKE_LOST);
+    ck_rc(zke_rwlock_release(other), ZKE_LOST);
+    ck_assert_int_eq(entries(first), 0);
+    zke_dispatch(first, NULL); /* the same in each round */
+    zke_dispatch(second, NULL);
+  }
+  ck_assert_int_gt(n, 3);
+  zke_rwlock_free(one);
+  zke_rwlock_free(other);
+  close_two();
+}
+END_TEST
+
+/* ---- waiting ---- */
+
+START_TEST(a_waiting_thread_gets_it_on_release) {
+  call c;
+  open_all();
+  for (int mode = WRITE; mode <= READ; mode++) {
+    ck_ok(zke_rwlock_try(rw[0], WRITE));
+    aside(&c, rw[1], mode, soon(z[1]));
+    ck_until(entries(z[0]) == 2, 5000);
+    ck_ok(zke_rwlock_release(rw[0]));
+    join(&c);
+    ck_ok(c.rc);
+    ck_ok(zke_rwlock_release(rw[1]));
+  }
+  close_all();
+}
+END_TEST
+
+START_TEST(a_timeout_names_the_holder_and_leaves_nothing) {
+  open_all();
+  ck_ok(zke_rwlock_try(rw[0], READ));
+  ck_rc(zke_rwlock_acquire(rw[1], WRITE, zke_now(z[1]) + 20),
+        ZKE_OPERATIONTIMEOUT);
+  ck_says(PATH " is held by ann (pid ");
+  ck_ok(zke_rwlock_acquire(rw[1], READ, 0)); /* free needs no time */
+  ck_assert_str_eq(line(), "R0 R1");
+  ck_ok(zke_rwlock_release(rw[1]));
+  ck_assert_int_eq(watches(z[1]), 0);
+  close_all();
+}
+END_TEST
+
+START_TEST(cancel_ends_the_wait) {
+  call c;
+  open_all();
+  ck_ok(zke_rwlock_try(rw[0], READ));
+  aside(&c, rw[1], WRITE, ZKE_FOREVER);
+  ck_until(entries(z[0]) == 2, 5000);
+  ck_ok(zke_rwlock_cancel(rw[1]));
+  join(&c);
+  ck_assert_int_eq(c.rc, ZKE_CANCELLED);
+  ck_assert_str_eq(line(), "R0");
+  ck_ok(zke_rwlock_acquire(rw[1], READ, soon(z[1])));
+  close_all();
+}
+END_TEST
+
+START_TEST(a_started_one_can_be_waited_for) {
+  call c;
+  open_all();
+  ck_ok(zke_rwlock_try(rw[0], WRITE));
+  ck_ok(zke_rwlock_start(rw[1], READ));
+  ck_ok(zke_rwlock_start(rw[2], WRITE));
+  aside(&c, rw[1], READ, soon(z[1]));
+  ck_until(entries(z[0]) == 3, 5000);
+  ck_ok(zke_rwlock_release(rw[0]));
+  join(&c);
+  ck_ok(c.rc);
+  ck_assert_str_eq(line(), "R1 (W2)");
+  close_all();
+}
+END_TEST
+
+/* ---- circles ---- */
+
+static zke_rwlock *make_at(zke *session, const char *path, int no_check) {
+  zke_rwlock *lock;
+  zke_rwlock_options o = {.size = sizeof o, .no_deadlock_check = no_check};
+  ck_ok(zke_rwlock_new(session, path, &o, &lock));
+  return lock;
+}
+
+/* Each reads one and wants to write the other's. */
+static void *read_then_write(void *context) {
+  call *c = context;
+  zke_rwlock *reads = make_at(z[1], "/b", 0);
+  c->rc = zke_rwlock_acquire(reads, READ, c->deadline);
+  if (c->rc == ZKE_OK) c->rc = zke_rwlock_acquire(c->lock, WRITE, c->deadline);
+  zke_rwlock_free(reads);
+  __atomic_store_n(&c->done, true, __ATOMIC_RELEASE);
+  return NULL;
+}
+
+START_TEST(readers_that_want_to_write_make_a_circle) {
+  call c;
+  open_all();
+  zke_rwlock *reads = make_at(z[0], PATH, 0), *writes = make_at(z[0], "/b", 0);
+  ck_ok(zke_rwlock_try(reads, READ));
+  c = (call){.lock = rw[1], .deadline = soon(z[1])};
+  pthread_create(&c.thread, NULL, read_then_write, &c);
+  ck_until(entries(z[0]) == 2, 5000);
+  ck_rc(zke_rwlock_acquire(writes, WRITE, soon(z[0])), ZKE_DEADLOCK);
+  ck_says("/b held by bob");
+  zke_rwlock_free(reads);
+  join(&c);
+  ck_ok(c.rc);
+  zke_rwlock_free(writes);
+  close_all();
+}
+END_TEST
+
+/* Who reads and then wants to write by another object waits for itself: found
+ * at once.  With an upgrade it is ZKE_HELD or goes well. */
+START_TEST(a_reader_that_waits_to_write_is_a_circle) {
+  open_all();
+  zke_rwlock *again = make(z[0]);
+  ck_ok(zke_rwlock_try(rw[0], READ));
+  ck_rc(zke_rwlock_acquire(again, WRITE, soon(z[0])), ZKE_DEADLOCK);
+  ck_says("this thread");
+  ck_assert_str_eq(line(), "R0");
+  zke_rwlock_free(again);
+  close_all();
+}
+END_TEST
+
+/* The reader behind a writer that waits for the very same thread. */
+START_TEST(reading_again_behind_a_writer_is_a_circle) {
+  call c;
+  open_all();
+  zke_rwlock *again = make(z[0]);
+  ck_ok(zke_rwlock_try(rw[0], READ));
+  ck_ok(zke_rwlock_acquire(again, READ, soon(z[0]))); /* no writer: fine */
+  ck_ok(zke_rwlock_release(again));
+  aside(&c, rw[1], WRITE, soon(z[1]));
+  ck_until(entries(z[0]) == 2, 5000);
+  ck_rc(zke_rwlock_acquire(again, READ, soon(z[0])), ZKE_DEADLOCK);
+  ck_says("bob");
+  ck_ok(zke_rwlock_release(rw[0]));
+  join(&c);
+  ck_ok(c.rc);
+  zke_rwlock_free(again);
+  close_all();
+}
+END_TEST
+
+START_TEST(the_check_can_be_turned_off) {
+  open_all();
+  zke_rwlock *again = make_at(z[0], PATH, 1);
+  ck_ok(zke_rwlock_try(rw[0], READ));
+  ck_rc(zke_rwlock_acquire(again, WRITE, zke_now(z[0]) + 20),
+        ZKE_OPERATIONTIMEOUT);
+  zke_rwlock_free(again);
+  close_all();
+}
+END_TEST
+
+/* A thread that holds a lock while it waits to write. */
+static void *lock_then_write(void *context) {
+  call *c = context;
+  zke_lock *lock;
+  c->rc = zke_lock_new(z[2], "/lock", NULL, &lock);
+  if (c->rc == ZKE_OK) c->rc = zke_lock_acquire(lock, c->deadline);
+  if (c->rc == ZKE_OK) c->rc = zke_rwlock_acquire(c->lock, WRITE, c->deadline);
+  zke_lock_free(lock);
+  __atomic_store_n(&c->done, true, __ATOMIC_RELEASE);
+  return NULL;
+}
+
+START_TEST(a_lock_and_a_rwlock_can_make_a_circle) {
+  call c = {.lock = rw[2]};
+  zke_lock *wanted;
+  open_all();
+  c = (call){.lock = rw[2], .deadline = soon(z[2])};
+  ck_ok(zke_lock_new(z[0], "/lock", NULL, &wanted));
+  ck_ok(zke_rwlock_try(rw[0], READ));
+  ck_ok(zke_rwlock_try(rw[1], READ));
+  pthread_create(&c.thread, NULL, lock_then_write, &c);
+  ck_until(entries(z[0]) == 3, 5000);
+  /* The writer's entry is there; it waits a moment later at most. */
+  ck_rc(zke_lock_acquire(wanted, soon(z[0])), ZKE_DEADLOCK);
+  ck_says("/lock held by cid");
+  ck_says(PATH " held by this thread");
+  ck_ok(zke_rwlock_release(rw[0]));
+  ck_ok(zke_rwlock_release(rw[1]));
+  join(&c);
+  ck_ok(c.rc);
+  zke_lock_free(wanted);
+  close_all();
+}
+END_TEST
+
+/* ---- revoking ---- */
+
+/* Asks, hears, consents. */
+START_TEST(a_holder_is_asked_and_consents) {
+  call c;
+  open_all();
+  ck_ok(zke_rwlock_try(rw[0], WRITE));
+  ck_told("ann HELD");
+  aside(&c, rw[1], 0, soon(z[1]));
+  while (!strstr(told, "ASKED")) ck_ok(zke_wait(z[0], soon(z[0])));
+  ck_told("ann ASKED");
+  ck_assert_int_eq(zke_rwlock_state(rw[0]), ZKE_RWLOCK_HELD);
+  ck_ok(zke_rwlock_check(rw[0]));
+  ck_ok(zke_rwlock_release(rw[0]));
+  join(&c);
+  ck_ok(c.rc);
+  ck_told("ann OUT");
+  close_all();
+}
+END_TEST
+
+/* What the request writes is the word of ZooKeeper's text, before whose it is
+ * and what the user said. */
+START_TEST(a_request_keeps_the_users_data) {
+  zke_party_list *list;
+  zke_strings *own;
+  char *data;
+  zke_rwlock *lock;
+  zke_rwlock_options o = {.size = sizeof o, .data = "mine", .len = 4};
+  open_all();
+  ck_ok(zke_rwlock_new(z[0], PATH, &o, &lock));
+  ck_ok(zke_rwlock_try(lock, READ));
+  for (int i = 0; i < 2; i++) /* twice does no harm */
+    ck_rc(zke_rwlock_revoke(rw[1], zke_now(z[1]), 0), ZKE_OPERATIONTIMEOUT);
+  ck_says(PATH " is held by ann (pid ");
+  ck_assert_int_eq(watches(z[1]), 0);
+  ck_ok(zke_ephemerals(z[0], 0, NULL, &own));
+  ck_ok(zke_get(z[0], own->data[0], NULL, NULL, &data, NULL, NULL));
+  ck_assert_int_eq(strncmp(data, "unlock ", 7), 0);
+  ck_ok(zke_rwlock_parties(z[1], PATH, &list));
+  ck_assert_int_eq(list->count, 1);
+  ck_assert_int_eq(list->data[0].len, 4);
+  ck_assert_int_eq(memcmp(list->data[0].data, "mine", 4), 0);
+  ck_ok(zke_rwlock_check(lock)); /* without a listener it does not notice */
+  zke_rwlock *again = make(z[0]);
+  ck_rc(zke_rwlock_acquire(again, WRITE, soon(z[0])), ZKE_DEADLOCK);
+  zke_rwlock_free(again);
+  zke_free(list);
+  zke_free(data);
+  zke_free(own);
+  zke_rwlock_free(lock);
+  close_all();
+}
+END_TEST
+
+/* By hand, as the text has it. */
+START_TEST(the_bare_word_asks_too) {
+  zke_strings *own;
+  open_all();
+  ck_ok(zke_rwlock_try(rw[0], READ));
+  ck_ok(zke_ephemerals(z[0], 0, NULL, &own));
+  ck_ok(zke_set(z[1], own->data[0], "unlocked", 8, -1, NULL));
+  dispatch_all();
+  ck_told("ann HELD");
+  ck_ok(zke_set(z[1], own->data[0], "unlock", 6, -1, NULL));
+  dispatch_all();
+  ck_told("ann ASKED");
+  ck_rc(zke_rwlock_revoke(rw[1], zke_now(z[1]), 0), ZKE_OPERATIONTIMEOUT);
+  dispatch_all();
+  ck_told(""); /* it was asked already */
+  zke_free(own);
+  close_all();
+}
+END_TEST
+
+/* Without consent it is taken away after the grace period, and told. */
+START_TEST(who_insists_takes_it_away) {
+  open_all();
+  ck_ok(zke_rwlock_try(rw[0], READ));
+  ck_ok(zke_rwlock_try(rw[1], READ));
+  ck_ok(zke_rwlock_start(rw[3], WRITE));
+  told[0] = '\0';
+  int64_t end = zke_now(z[2]) + 30;
+  ck_ok(zke_rwlock_revoke(rw[2], end, 1));
+  ck_assert_int_ge(zke_now(z[2]), end); /* not before */
+  dispatch_all();
+  ck_assert_str_eq(line(), "W3");
+  ck_assert_ptr_ne(strstr(told, "ann LOST"), NULL);
+  ck_assert_ptr_ne(strstr(told, "bob LOST"), NULL);
+  ck_assert_ptr_ne(strstr(told, "dan HELD"), NULL);
+  for (int i = 0; i < 2; i++) {
+    ck_assert_int_eq(zke_rwlock_state(rw[i]), ZKE_RWLOCK_LOST);
+    ck_assert_int_eq(zke_rwlock_token(rw[i]), 0);
+    ck_rc(zke_rwlock_check(rw[i]), ZKE_LOST);
+    ck_rc(zke_rwlock_release(rw[i]), ZKE_LOST);
+  }
+  close_all();
+}
+END_TEST
+
+/* Only who held at the call is asked, not who waits behind. */
+START_TEST(who_waits_is_not_asked) {
+  open_all();
+  ck_ok(zke_rwlock_try(rw[0], WRITE));
+  ck_ok(zke_rwlock_start(rw[1], READ));
+  told[0] = '\0';
+  ck_ok(zke_rwlock_revoke(rw[2], zke_now(z[2]), 1));
+  dispatch_all();
+  ck_assert_ptr_eq(strstr(told, "bob ASKED"), NULL);
+  ck_assert_str_eq(line(), "R1");
+  ck_ok(zke_rwlock_revoke(rw[0], 0, 1)); /* after a loss it is free for it */
+  ck_assert_int_eq(entries(z[2]), 0);
+  ck_ok(zke_rwlock_revoke(rw[0], 0, 0)); /* nobody holds: done */
+  close_all();
+}
+END_TEST
+
+/* A change of mode is no release. */
+START_TEST(a_downgrade_does_not_evade) {
+  call c;
+  open_all();
+  ck_ok(zke_rwlock_try(rw[0], WRITE));
+  aside(&c, rw[1], 0, soon(z[1]));
+  while (!strstr(told, "ASKED")) ck_ok(zke_wait(z[0], soon(z[0])));
+  told[0] = '\0';
+  ck_ok(zke_rwlock_downgrade(rw[0]));
+  while (!strstr(told, "ASKED")) ck_ok(zke_wait(z[0], soon(z[0])));
+  ck_assert_int_eq(c.done, false);
+  ck_ok(zke_rwlock_upgrade(rw[0]));
+  ck_ok(zke_rwlock_release(rw[0]));
+  join(&c);
+  ck_ok(c.rc);
+  close_all();
+}
+END_TEST
+
+START_TEST(revoking_can_be_cancelled) {
+  call c;
+  open_all();
+  ck_ok(zke_rwlock_try(rw[0], WRITE));
+  aside(&c, rw[1], 0, ZKE_FOREVER);
+  while (!strstr(told, "ASKED")) ck_ok(zke_wait(z[0], soon(z[0])));
+  ck_ok(zke_rwlock_cancel(rw[1]));
+  join(&c);
+  ck_assert_int_eq(c.rc, ZKE_CANCELLED);
+  ck_ok(zke_rwlock_check(rw[0]));
+  ck_assert_int_eq(watches(z[1]), 0);
+  close_all();
+}
+END_TEST
+
+/* A listener may comply on the spot. */
+static void complies(zke_rwlock *lock, int event, int64_t token, void *c) {
+  (void)token, (void)c;
+  if (event == ZKE_RWLOCK_ASKED) ck_ok(zke_rwlock_release(lock));
+}
+
+START_TEST(a_listener_may_release) {
+  zke_rwlock *lock;
+  zke_rwlock_options o = {.size = sizeof o, .listener = complies};
+  call c;
+  open_all();
+  ck_ok(zke_rwlock_new(z[0], PATH, &o, &lock));
+  ck_ok(zke_rwlock_try(lock, WRITE));
+  aside(&c, rw[1], 0, soon(z[1]));
+  while (zke_rwlock_state(lock) == ZKE_RWLOCK_HELD)
+    ck_ok(zke_wait(z[0], soon(z[0])));
+  join(&c);
+  ck_ok(c.rc);
+  zke_rwlock_free(lock);
+  close_all();
+}
+END_TEST
+
+/* ---- the session's end ---- */
+
+START_TEST(an_expired_session_holds_nothing) {
+  zke_op op;
+  open_all();
+  ck_ok(zke_rwlock_try(rw[0], WRITE));
+  ck_ok(zke_rwlock_start(rw[1], READ));
+  told[0] = '\0';
+  ck_ok(zke_expire(z[3], zke_session_id(z[0])));
+  dispatch_all();
+  ck_assert_int_eq(zke_rwlock_state(rw[0]), ZKE_RWLOCK_LOST);
+  ck_assert_int_eq(zke_rwlock_token(rw[0]), 0);
+  ck_rc(zke_rwlock_check(rw[0]), ZKE_INVALIDSTATE);
+  ck_rc(zke_rwlock_op(rw[0], &op), ZKE_INVALIDSTATE);
+  ck_rc(zke_rwlock_downgrade(rw[0]), ZKE_INVALIDSTATE);
+  ck_rc(zke_rwlock_release(rw[0]), ZKE_INVALIDSTATE);
+  ck_assert_ptr_ne(strstr(told, "ann LOST"), NULL);
+  ck_assert_str_eq(line(), "R1");
+  ck_assert_int_eq(zke_rwlock_state(rw[1]), ZKE_RWLOCK_HELD);
+  close_all();
+}
+END_TEST
+
+START_TEST(a_waiter_whose_session_expires_returns) {
+  call c;
+  open_all();
+  ck_ok(zke_rwlock_try(rw[0], READ));
+  aside(&c, rw[1], WRITE, ZKE_FOREVER);
+  ck_until(entries(z[0]) == 2, 5000);
+  ck_ok(zke_expire(z[0], zke_session_id(z[1])));
+  join(&c);
+  ck_assert_int_eq(c.rc, ZKE_INVALIDSTATE);
+  ck_assert_str_eq(line(), "R0");
+  close_all();
+}
+END_TEST
+
+/* ---- processes ---- */
+
+enum { CROWD = 24 };
+
+static struct shared {
+  int go;
+  int stage[CROWD]; /* -1: in line, 1: holds, 2: is to go, 3: has gone */
+  int in[CROWD];    /* READ or WRITE: in there, as far as it knows */
+  int rounds[CROWD];
+  int upgrades;
+  long bytes[CROWD]; /* read from FIFOs: what woke it */
+  char sentence[512];
+} * shared;
+
+static int self;
+
+static int load(const int *value) {
+  return __atomic_load_n(value, __ATOMIC_SEQ_CST);
+}
+
+static void store(int *value, int to) {
+  __atomic_store_n(value, to, __ATOMIC_SEQ_CST);
+}
+
+static void share(void) {
+  test_in_memory();
+  test_path("db");
+  shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
+                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ck_assert_ptr_ne(shared, MAP_FAILED);
+}
+
+static int64_t counting_read(void *c, int fd, void *buffer, size_t size) {
+  zke_file file;
+  int64_t n = os_real.read(c, fd, buffer, size);
+  if (n > 0 && os_real.fstat(c, fd, &file) == 0 && file.type == ZKE_FILE_FIFO)
+    shared->bytes[self] += n;
+  return n;
+}
+
+static void give_up(const char *what, int rc) {
+  snprintf(shared->sentence, sizeof shared->sentence, "%d: %s: %d %s", self,
+           what, rc, zke_errmsg());
+  _exit(3);
+}
+
+static pid_t spawn(int number, void (*play)(zke *own)) {
+  pid_t pid = fork();
+  ck_assert_int_ge(pid, 0);
+  if (pid) return pid;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  self = number;
+  zke *own = NULL;
+  zke_os_default(&os_real);
+  zke_os os = os_real;
+  zke_options o = {.size = sizeof o, .os = &os};
+  os.read = counting_read;
+  int rc = zke_open(test_path("db"), &o, &own);
+  if (rc != ZKE_OK) give_up("open", rc);
+  play(own);
+  zke_close(own);
+  _exit(0);
+}
+
+/* Joins, holds until it is told to go. */
+static void play_part(zke *own) {
+  zke_rwlock *lock = NULL;
+  int mode = self == 11 ? WRITE : READ;
+  int rc = zke_rwlock_new(own, PATH, NULL, &lock);
+  if (rc == ZKE_OK) rc = zke_rwlock_start(lock, mode);
+  store(&shared->stage[self], -1); /* it stands in line */
+  if (rc == ZKE_OK) rc = zke_rwlock_acquire(lock, mode, ZKE_FOREVER);
+  if (rc != ZKE_OK) give_up("acquire", rc);
+  store(&shared->stage[self], 1);
+  while (load(&shared->stage[self]) == 1) test_pause();
+  rc = zke_rwlock_release(lock);
+  if (rc != ZKE_OK) give_up("release", rc);
+  store(&shared->stage[self], 3);
+  while (load(&shared->go) < 100) test_pause();
+  zke_rwlock_free(lock);
+}
+
+static void let_settle(void) {
+  long sum = -1;
+  for (int64_t end = test_now() + 200; test_now() < end; test_pause()) {
+    long now = 0;
+    for (int i = 0; i < CROWD; i++) now += shared->bytes[i];
+    if (now != sum) end = test_now() + 200;
+    sum = now;
+  }
+}
+
+/* Those of first to last were woken since, and nobody else. */
+static void expect_woken(const long *before, int begin, int end) {
+  let_settle();
+  for (int i = 0; i < CROWD; i++) {
+    bool woken = shared->bytes[i] > before[i], due = i >= begin && i < end;
+    ck_assert_msg(woken == due, "%d was %swoken", i, woken ? "" : "not ");
+  }
+}
+
+/* The first in line: writes until it is told to go. */
+static void play_first(zke *own) {
+  zke_rwlock *lock = NULL;
+  int rc = zke_rwlock_new(own, PATH, NULL, &lock);
+  if (rc == ZKE_OK) rc = zke_rwlock_try(lock, WRITE);
+  if (rc != ZKE_OK) give_up("try", rc);
+  store(&shared->go, 1);
+  while (load(&shared->go) < 2) test_pause();
+  rc = zke_rwlock_release(lock);
+  if (rc != ZKE_OK) give_up("release", rc);
+  while (load(&shared->go) < 100) test_pause();
+}
+
+/* No herd: behind a writer stand eleven readers, a writer, twelve readers.
+ * Its release wakes the first readers and nobody else; of theirs only the
+ * last one's wakes the writer. */
+START_TEST(a_release_wakes_only_who_goes_on) {
+  pid_t pid[CROWD];
+  long before[CROWD];
+  share();
+  pid_t writer = spawn(CROWD - 1, play_first);
+  ck_until(load(&shared->go) == 1, 10000);
+  for (int i = 0; i < CROWD - 1; i++) {
+    pid[i] = spawn(i, play_part);
+    ck_until(load(&shared->stage[i]) == -1, 10000);
+  }
+  let_settle();
+  memcpy(before, shared->bytes, sizeof before);
+  store(&shared->go, 2);
+  for (int i = 0; i < 11; i++) ck_until(load(&shared->stage[i]) == 1, 10000);
+  expect_woken(before, 0, 11);
+  memcpy(before, shared->bytes, sizeof before);
+  for (int i = 0; i < 10; i++) {
+    store(&shared->stage[i], 2);
+    ck_until(load(&shared->stage[i]) == 3, 10000);
+  }
+  expect_woken(before, 0, 0);
+  store(&shared->stage[10], 2);
+  ck_until(load(&shared->stage[11]) == 1, 10000);
+  expect_woken(before, 11, 12);
+  ck_assert_str_eq(shared->sentence, "");
+  for (int i = 0; i < CROWD - 1; i++) kill(pid[i], SIGKILL);
+  kill(writer, SIGKILL);
+  while (waitpid(-1, NULL, 0) > 0) continue;
+}
+END_TEST
+
+/* Nobody else is in there but who may be. */
+static void expect_alone(int mode) {
+  for (int i = 0; i < CROWD; i++) {
+    int there = load(&shared->in[i]);
+    if (i == self || !there) continue;
+    if (there == WRITE || mode == WRITE) give_up("two are in", i);
+  }
+}
+
+static void enter(int mode) {
+  store(&shared->in[self], mode);
+  for (int i = 0; i < 20; i++) expect_alone(mode);
+}
+
+/* Read or write, change the mode, leave; again and again. */
+static int play_round(zke *own, zke_rwlock *lock, unsigned *random) {
+  int mode = rand_r(random) % 2 ? READ : WRITE;
+  int rc = zke_rwlock_acquire(lock, mode, zke_now(own) + 20000);
+  if (rc != ZKE_OK) return rc;
+  enter(mode);
+  if (mode == READ) {
+    rc = zke_rwlock_upgrade(lock);
+    if (rc == ZKE_OK) {
+      enter(WRITE);
+      __atomic_add_fetch(&shared->upgrades, 1, __ATOMIC_SEQ_CST);
+    }
+    if (rc == ZKE_HELD) rc = ZKE_OK;
+    expect_alone(zke_rwlock_mode(lock));
+  }
+  if (rc == ZKE_OK && zke_rwlock_mode(lock) == WRITE && rand_r(random) % 2) {
+    store(&shared->in[self], READ);
+    rc = zke_rwlock_downgrade(lock);
+    if (rc == ZKE_OK) enter(READ);
+  }
+  if (rc != ZKE_OK) return rc;
+  __atomic_add_fetch(&shared->rounds[self], 1, __ATOMIC_SEQ_CST);
+  store(&shared->in[self], 0);
+  return zke_rwlock_release(lock);
+}
+
+static void play_on(zke *own) {
+  zke_rwlock *lock = NULL;
+  unsigned random = (unsigned)getpid();
+  int rc = zke_rwlock_new(own, PATH, NULL, &lock);
+  while (rc == ZKE_OK) rc = play_round(own, lock, &random);
+  give_up("round", rc);
+}
+
+static int all_rounds(void) {
+  int sum = 0;
+  for (int i = 0; i < CROWD; i++) sum += load(&shared->rounds[i]);
+  return sum;
+}
+
+/* Stopped first, so that what it said about itself ends with it. */
+static void strike_down(int i, pid_t pid) {
+  kill(pid, SIGSTOP);
+  ck_assert_int_eq(waitpid(pid, NULL, WUNTRACED), pid);
+  store(&shared->in[i], 0);
+  kill(pid, SIGKILL);
+  waitpid(pid, NULL, 0);
+}
+
+/* Modes change in the middle of others' changes, and of deaths: never two that
+ * exclude each other, and it goes on. */
+START_TEST(processes_that_are_killed_exclude_each_other) {
+  enum { PLAYERS = 4, KILLS = 25 };
+  pid_t pid[PLAYERS];
+  unsigned random = seed();
+  share();
+  for (int i = 0; i < PLAYERS; i++) pid[i] = spawn(i, play_on);
+  for (int i = 0; i < KILLS; i++) {
+    int rounds = all_rounds() + 5 + rand_r(&random) % 40;
+    int victim = rand_r(&random) % PLAYERS;
+    ck_until(all_rounds() >= rounds || *shared->sentence, 20000);
+    ck_assert_str_eq(shared->sentence, "");
+    strike_down(victim, pid[victim]);
+    pid[victim] = spawn(victim, play_on);
+  }
+  ck_until(load(&shared->upgrades) > 0 || *shared->sentence, 20000);
+  ck_assert_str_eq(shared->sentence, "");
+  for (int i = 0; i < PLAYERS; i++) strike_down(i, pid[i]);
+}
+END_TEST
+
+/* ---- deaths, lost replies, faults ---- */
+
+static int use_modes(zke *user) {
+  zke_rwlock *lock = NULL;
+  zke_rwlock_options o = {.size = sizeof o, .data = "x", .len = 1};
+  int rc = zke_rwlock_new(user, PATH, &o, &lock);
+  if (rc == ZKE_OK) rc = zke_rwlock_acquire(lock, READ, zke_now(user) + 2000);
+  if (rc == ZKE_OK) rc = zke_rwlock_upgrade(lock);
+  if (rc == ZKE_OK) rc = zke_rwlock_downgrade(lock);
+  if (rc == ZKE_OK) rc = zke_rwlock_check(lock);
+  if (rc == ZKE_OK) rc = zke_rwlock_release(lock);
+  zke_rwlock_free(lock);
+  return rc;
+}
+
+static int expect_rc(int rc, int expected) {
+  if (rc == expected) return ZKE_OK;
+  return rc < 0 ? rc : zke_fail(ZKE_MISUSE, "it ought to have been refused");
+}
+
+/* Two sessions: sharing, a refused upgrade, waiting, a revocation. */
+static int share_and_revoke(zke *user, zke_rwlock *a, zke_rwlock *b) {
+  int rc = zke_rwlock_acquire(a, READ, zke_now(user) + 2000);
+  if (rc == ZKE_OK) rc = zke_rwlock_try(b, READ);
+  if (rc == ZKE_OK) rc = expect_rc(zke_rwlock_upgrade(a), ZKE_HELD);
+  if (rc == ZKE_OK) rc = zke_rwlock_release(b);
+  if (rc == ZKE_OK) rc = zke_rwlock_start(b, WRITE);
+  if (rc == ZKE_OK) rc = zke_rwlock_release(a);
+  if (rc == ZKE_OK) rc = zke_rwlock_acquire(b, WRITE, zke_now(user) + 2000);
+  if (rc == ZKE_OK) rc = zke_rwlock_downgrade(b);
+  if (rc == ZKE_OK) rc = zke_rwlock_revoke(a, zke_now(user), 1);
+  if (rc == ZKE_OK) rc = expect_rc(zke_rwlock_check(b), ZKE_LOST);
+  return rc;
+}
+
+static int use_two(zke *user) {
+  zke *further = NULL;
+  zke_rwlock *a = NULL, *b = NULL;
+  char kept[400] = "";
+  zke_rwlock_options o = {
+      .size = sizeof o, .listener = listen, .context = (void *)(uintptr_t) ""};
+  told[0] = '\0';
+  int rc = zke_open_session(user, NULL, &further);
+  if (rc == ZKE_OK) rc = zke_rwlock_new(user, PATH, NULL, &a);
+  if (rc == ZKE_OK) rc = zke_rwlock_new(further, PATH, &o, &b);
+  if (rc == ZKE_OK) rc = share_and_revoke(user, a, b);
+  if (rc != ZKE_OK) snprintf(kept, sizeof kept, "%s", zke_errmsg());
+  zke_rwlock_free(b);
+  zke_rwlock_free(a);
+  zke_close(further);
+  return rc == ZKE_OK ? rc : zke_fail(rc, "%s", kept);
+}
+
+/* Another gets it, in either mode, and is alone. */
+static void check_rwlock(zke *by, int rc) {
+  zke_rwlock *lock = make(by);
+  (void)rc;
+  ck_ok(zke_rwlock_acquire(lock, WRITE, soon(by)));
+  ck_assert_int_eq(entries(by), 1);
+  ck_ok(zke_rwlock_downgrade(lock));
+  ck_ok(zke_rwlock_upgrade(lock));
+  zke_rwlock_free(lock);
+  ck_assert_int_eq(entries(by), 0);
+  ck_assert_int_eq(watches(by), 0);
+}
+
+static const recipe_use uses[] = {{"modes", NULL, use_modes, check_rwlock},
+                                  {"two", NULL, use_two, check_rwlock}};
+
+START_TEST(a_death_anywhere_lets_others_go_on) {
+  ck_assert_int_gt(recipe_deaths(&uses[_i]), 20);
+}
+END_TEST
+
+START_TEST(a_lost_reply_is_made_good) { recipe_lost_replies(&uses[_i]); }
+END_TEST
+
+START_TEST(a_fault_leaves_nothing_behind) { recipe_faults(&uses[_i]); }
+END_TEST
+
+/* ---- the suite ---- */
+
+static TCase *add_case(Suite *suite, const char *name, int seconds) {
+  TCase *tc = tcase_create(name);
+  tcase_set_timeout(tc, seconds);
+  suite_add_tcase(suite, tc);
+  return tc;
+}
+
+int main(int argc, char **argv) {
+  Suite *suite = suite_create("rwlock");
+  TCase *tc = add_case(suite, "holding", 20);
+  tcase_add_test(tc, readers_share_and_a_writer_is_alone);
+  tcase_add_test(tc, a_reader_queues_behind_a_writer);
+  tcase_add_test(tc, a_writer_that_gives_up_lets_readers_in);
+  tcase_add_test(tc, znodes_are_named_as_curator_does);
+  tcase_add_test(tc, arguments_are_checked);
+  tcase_add_test(tc, an_object_in_use_is_refused);
+  tcase_add_test(tc, another_kind_on_the_path_is_refused);
+  tcase_add_test(tc, foreign_children_are_ignored);
+  tc = add_case(suite, "model", 60);
+  tcase_add_test(tc, all_short_walks_are_as_the_model_says);
+  tcase_add_test(tc, long_random_walks_are_as_the_model_says);
+  tc = add_case(suite, "mode", 20);
+  tcase_add_test(tc, a_downgrade_keeps_its_place);
+  tcase_add_test(tc, an_upgrade_is_at_once_or_not_at_all);
+  tcase_add_test(tc, an_op_is_of_the_present_mode);
+  tcase_add_test(tc, a_conversion_of_what_was_deleted_is_lost);
+  tcase_add_loop_test(tc, an_upgrade_survives_who_comes_in_its_middle, 0, 3);
+  tc = add_case(suite, "waiting", 20);
+  tcase_add_test(tc, a_waiting_thread_gets_it_on_release);
+  tcase_add_test(tc, a_timeout_names_the_holder_and_leaves_nothing);
+  tcase_add_test(tc, cancel_ends_the_wait);
+  tcase_add_test(tc, a_started_one_can_be_waited_for);
+  tc = add_case(suite, "circles", 20);
+  tcase_add_test(tc, readers_that_want_to_write_make_a_circle);
+  tcase_add_test(tc, a_reader_that_waits_to_write_is_a_circle);
+  tcase_add_test(tc, reading_again_behind_a_writer_is_a_circle);
+  tcase_add_test(tc, the_check_can_be_turned_off);
+  tcase_add_test(tc, a_lock_and_a_rwlock_can_make_a_circle);
+  tc = add_case(suite, "revoking", 20);
+  tcase_add_test(tc, a_holder_is_asked_and_consents);
+  tcase_add_test(tc, a_request_keeps_the_users_data);
+  tcase_add_test(tc, the_bare_word_asks_too);
+  tcase_add_test(tc, a_request_in_the_middle_of_acquiring_is_heard);
+  tcase_add_test(tc, who_insists_takes_it_away);
+  tcase_add_test(tc, who_waits_is_not_asked);
+  tcase_add_test(tc, a_downgrade_does_not_evade);
+  tcase_add_test(tc, a_change_of_mode_in_the_middle_does_not_evade);
+  tcase_add_test(tc, revoking_can_be_cancelled);
+  tcase_add_test(tc, a_listener_may_release);
+  tc = add_case(suite, "end", 20);
+  tcase_add_test(tc, an_expired_session_holds_nothing);
+  tcase_add_test(tc, a_waiter_whose_session_expires_returns);
+  tc = add_case(suite, "processes", 60);
+  tcase_add_test(tc, a_release_wakes_only_who_goes_on);
+  tcase_add_test(tc, processes_that_are_killed_exclude_each_other);
+  tc = add_case(suite, "proof", 120);
+  tcase_add_loop_test(tc, a_death_anywhere_lets_others_go_on, 0, 2);
+  tcase_add_loop_test(tc, a_lost_reply_is_made_good, 0, 2);
+  tcase_add_loop_test(tc, a_fault_leaves_nothing_behind, 0, 2);
+  return test_main(argc, argv, suite);
+}
