@@ -1,0 +1,33 @@
+#!/bin/sh
+# lint.sh - what compilers and checkers can prove wrong without running it
+#
+# The engine, the recipes and the command are read by gcc -fanalyzer, clang-tidy
+# (.clang-tidy has the checks, and a reason for each that is left out) and
+# cppcheck (test/cppcheck.xml has what it is told not to say, and why).  Nothing
+# may be found.  The tests themselves are not read: their assertions end a test
+# in ways that these tools do not follow.  They run under sanitizers instead.
+. test/report.sh
+
+analyze() {
+  nothing gcc -std=c11 -O2 -fanalyzer -I. $SQLITE_CFLAGS -c -o "$BUILD/lint.o" \
+    "$1"
+}
+tidy() { clang-tidy --quiet "$1" -- -std=c11 -I. $SQLITE_CFLAGS; }
+
+# cppcheck does not read the system's headers: what the code asks about them is
+# said here.
+cpp_check() {
+  nothing cppcheck --quiet --std=c11 --platform=unix64 -I. -D__linux__ \
+    -D__GNUC__=12 -DF_OFD_SETLK=37 -DSQLITE_VERSION_NUMBER=3037002 \
+    --enable=warning,performance,portability \
+    --suppress-xml=test/cppcheck.xml "$1"
+}
+
+: "${LINT:=zkembed.c recipes/*.c shell/*.c}" # several words, with patterns
+for file in $LINT; do
+  [ -f "$file" ] || continue
+  expect "$file: gcc -fanalyzer" analyze "$file"
+  expect "$file: clang-tidy" tidy "$file"
+  expect "$file: cppcheck" cpp_check "$file"
+done
+report
