@@ -484,6 +484,36 @@ static zke_strings *part_paths(const zke_partition *p) {
   return s;
 }
 
+typedef struct part_leaving {
+  zke_op *ops;
+  int count;
+} part_leaving;
+
+static int part_try_leave(zke *z, void *arg) {
+  const part_leaving *l = arg;
+  return zke_multi(z, l->ops, l->count, NULL);
+}
+
+/* Delete them in one step.  Items have names that others use as well: after a
+ * lost reply only what still is one's own may be deleted. */
+static int part_delete_all(zke_partition *p, const zke_strings *paths) {
+  zke *z = p->r.z;
+  part_leaving l = {zke_alloc(z, (size_t)paths->count * sizeof *l.ops),
+                    paths->count};
+  if (!l.ops) return ZKE_NOMEM;
+  for (int i = 0; i < l.count; i++)
+    zke_op_delete(&l.ops[i], paths->data[i], -1);
+  int rc = zke_retry(z, part_try_leave, &l, ZKE_FOREVER);
+  zke_free(l.ops);
+  if (rc != ZKE_NONODE) return rc;
+  rc = ZKE_OK;
+  for (int i = 0; i < p->count && rc == ZKE_OK; i++) {
+    item_act a = {p, &p->item[i]};
+    if (item_is_held(a.it)) rc = zke_retry(z, item_try_delete, &a, ZKE_FOREVER);
+  }
+  return rc == ZKE_OK ? zke_recipe_delete(z, p->znode) : rc;
+}
+
 /* Give everything up, in one step. */
 static int part_quit(zke_partition *p) {
   if (!p->znode) return ZKE_OK;
@@ -495,8 +525,7 @@ static int part_quit(zke_partition *p) {
     if (!item_is_held(&p->item[i])) item_unwatch(p, &p->item[i]);
   }
   zke_strings *paths = rc == ZKE_OK ? part_paths(p) : NULL;
-  if (rc == ZKE_OK)
-    rc = paths ? zke_recipe_delete_all(p->r.z, paths) : ZKE_NOMEM;
+  if (rc == ZKE_OK) rc = paths ? part_delete_all(p, paths) : ZKE_NOMEM;
   zke_free(paths);
   if (rc != ZKE_OK) return rc;
   part_forget_neighbour(p);
