@@ -84,7 +84,8 @@
  *   session alive until that child is gone.
  * - A host that closes descriptors it does not know (closefrom()) closes ours:
  *   the handles return ZKE_REPLACED from then on, write nothing any more, and
- *   leave their descriptors' numbers to the host.
+ *   leave the descriptors' numbers to the host.  Their SQLite connection is
+ *   not closed then: that memory stays.
  * - Never open() and close() the database, its -wal or its -shm by yourself
  *   while a handle is open: closing any descriptor drops SQLite's POSIX locks.
  *   Back up through SQLite's backup interface or with the sqlite3 shell from

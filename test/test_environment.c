@@ -942,6 +942,11 @@ END_TEST
 
 /* ---- closefrom() by the host ---- */
 
+/* An SQLite connection whose descriptors are the host's now is left behind on
+ * purpose (zkembed.h, caveats): closing it would close the host's files. */
+const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void) { return "leak:sqlite3\n"; }
+
 enum { MOST_FDS = 64, STRANGER_SIZE = 1 << 17 };
 
 static int before_fds[MOST_FDS], before_count;
@@ -1241,7 +1246,7 @@ static bool enter_small_disk(int kib) {
   small_disk = test_path("disk");
   ck_assert_int_eq(mkdir(small_disk, 0777), 0);
   if (unshare(CLONE_NEWNS) != 0 ||
-      mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+      mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL) != 0 ||
       mount("none", small_disk, "tmpfs", 0, size) != 0) {
     printf("full disk: skipped, cannot mount (%s)\n", strerror(errno));
     return false;
