@@ -43,6 +43,7 @@ SAN =# sanitizers, as -fsanitize= takes them
 PORTABLE =# 1: poll(2) instead of what only Linux has
 SQLITE =# path of a sqlite3.c to compile in; empty: the system's library
 WERROR =# 1: warnings are errors
+LINT =# the files that make lint reads; empty: all
 
 CFLAGS ?= $(if $(SAN),-O1 -g -fno-omit-frame-pointer,-O2 -g)
 WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wundef \

@@ -46,26 +46,37 @@ typedef struct setting {
 
 static void setting_free(setting *s) { zke_free(s->text); }
 
+/* Read "<id> <session> <pid> ", leave *at behind it.  False: other means. */
+static bool setting_head(setting *s, char **at) {
+  int64_t session;
+  if (strncmp(s->text, "id-", 3) != 0) return false;
+  size_t id = strspn(s->text + 3, "0123456789abcdef-");
+  *at = s->text + 3 + id;
+  if (id < 1 || id >= BARRIER_ID) return false;
+  if (!zke_recipe_read(at, " ", 16, &session)) return false;
+  if (!zke_recipe_read(at, " ", 10, &s->pid) || **at != ' ') return false;
+  s->session = (uint64_t)session;
+  *at += 1;
+  return true;
+}
+
 /* Cut "<id> <session> <pid> <identity>\n<data>" into its parts. */
 static void setting_parse(setting *s, int len) {
   char *end = len > 0 ? memchr(s->text, '\n', (size_t)len) : NULL;
-  int at = 0;
+  char *at;
   s->identity = "";
   s->data = s->text;
   s->len = len;
   if (!end) return;
   *end = '\0';
-  if (sscanf(s->text, "id-%*63[0-9a-f-] %" SCNx64 " %" SCNd64 " %n",
-             &s->session, &s->pid, &at) != 2 ||
-      at == 0) {
+  if (!setting_head(s, &at)) {
     *end = '\n';
-    s->session = 0;
     s->pid = 0;
     return;
   }
   s->id = s->text;
   s->text[strcspn(s->text, " ")] = '\0';
-  s->identity = s->text + at;
+  s->identity = at;
   s->data = end + 1;
   s->len = len - (int)(end + 1 - s->text);
 }
@@ -87,9 +98,11 @@ static int setting_say(const setting *s, int rc, const char *path) {
   time_t seconds = (time_t)(s->stat.ctime / 1000);
   gmtime_r(&seconds, &utc);
   strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);
-  if (!s->id) return zke_fail(rc, "the barrier %s is set since %s", path, when);
-  return zke_fail(rc, "the barrier %s is set by %s (pid %" PRId64 ") since %s",
-                  path, s->identity, s->pid, when);
+  if (!s->id)
+    return zke_recipe_fail(rc, "the barrier %s is set since %s", path, when);
+  return zke_recipe_fail(
+      rc, "the barrier %s is set by %s (pid %" PRId64 ") since %s", path,
+      s->identity, s->pid, when);
 }
 
 /* ---- looking ---- */
@@ -195,7 +208,7 @@ static int barrier_text(barrier_change *c, const void *data, int len) {
   c->text = zke_alloc(z, room + (size_t)len);
   if (!c->text) {
     zke_free(who);
-    return zke_fail(ZKE_NOMEM, "no memory for the data of a barrier");
+    return zke_recipe_fail(ZKE_NOMEM, "no memory for the data of a barrier");
   }
   c->len = snprintf(c->text, room, "%s %" PRIx64 " %" PRId64 " %s", c->id,
                     (uint64_t)who->data[0].id, who->data[0].pid,
@@ -317,10 +330,10 @@ static int barrier_do_remove(barrier_change *c, int64_t deadline_ms) {
     rc = zke_retry(c->b->r.z, barrier_try_remove, c, deadline_ms);
   }
   if (rc == ZKE_NONODE && token)
-    return zke_fail(rc, "the barrier %s of token %" PRId64 " is not set",
-                    c->b->r.path, token);
+    return zke_recipe_fail(rc, "the barrier %s of token %" PRId64 " is not set",
+                           c->b->r.path, token);
   if (rc == ZKE_NONODE)
-    return zke_fail(rc, "the barrier %s is not set", c->b->r.path);
+    return zke_recipe_fail(rc, "the barrier %s is not set", c->b->r.path);
   return rc;
 }
 
@@ -340,8 +353,8 @@ static int barrier_say_standing(zke_barrier *b) {
     setting_free(&s);
     return rc;
   }
-  return zke_fail(ZKE_OPERATIONTIMEOUT,
-                  "the barrier %s stood until the deadline", b->r.path);
+  return zke_recipe_fail(ZKE_OPERATIONTIMEOUT,
+                         "the barrier %s stood until the deadline", b->r.path);
 }
 
 static int barrier_wait(zke_barrier *b, int64_t deadline_ms) {
@@ -361,11 +374,12 @@ int zke_barrier_new(zke *z, const char *path,
                     zke_barrier **barrier_out) {
   zke_barrier_options o = {.size = sizeof o};
   zke_recipe *r = NULL;
-  if (!barrier_out) return zke_fail(ZKE_BADARGUMENTS, "barrier_out is NULL");
+  if (!barrier_out)
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "barrier_out is NULL");
   *barrier_out = NULL;
   if (options && options->size != sizeof o)
-    return zke_fail(ZKE_BADARGUMENTS,
-                    "the options' size is not this version's");
+    return zke_recipe_fail(ZKE_BADARGUMENTS,
+                           "the options' size is not this version's");
   if (options) o = *options;
   int rc = zke_recipe_new(z, path, &barrier_class, sizeof(zke_barrier), &r);
   if (rc != ZKE_OK) return rc;
@@ -376,7 +390,7 @@ int zke_barrier_new(zke *z, const char *path,
   b->node = zke_recipe_path(z, path, BARRIER_NODE);
   if (!b->node) {
     zke_recipe_free(r);
-    return zke_fail(ZKE_NOMEM, "no memory for a barrier");
+    return zke_recipe_fail(ZKE_NOMEM, "no memory for a barrier");
   }
   *barrier_out = b;
   return ZKE_OK;
@@ -390,7 +404,7 @@ int zke_barrier_set(zke_barrier *barrier, const void *data, int len,
                     int64_t deadline_ms, int64_t *token_out) {
   barrier_change c = {.b = barrier};
   if (len < 0 || (!data && len))
-    return zke_fail(ZKE_BADARGUMENTS, "data of length %d", len);
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "data of length %d", len);
   int rc = zke_recipe_enter((zke_recipe *)barrier);
   if (rc != ZKE_OK) return rc;
   rc = barrier_do_set(&c, data, len, deadline_ms);
@@ -414,8 +428,9 @@ int zke_barrier_wait(zke_barrier *barrier, int64_t deadline_ms) {
   int rc = zke_recipe_enter((zke_recipe *)barrier);
   if (rc != ZKE_OK) return rc;
   if (barrier->waiting) {
-    rc = zke_fail(ZKE_MISUSE, "another thread waits with this barrier %s",
-                  barrier->r.path);
+    rc =
+        zke_recipe_fail(ZKE_MISUSE, "another thread waits with this barrier %s",
+                        barrier->r.path);
     return zke_recipe_leave(&barrier->r, rc);
   }
   barrier->waiting = true;
@@ -493,18 +508,18 @@ static zke_party_list *setting_list(zke *z, const setting *s) {
 
 int zke_barrier_party(zke *z, const char *path, zke_party_list **list_out) {
   setting s = {0};
-  if (!list_out) return zke_fail(ZKE_BADARGUMENTS, "list_out is NULL");
+  if (!list_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "list_out is NULL");
   int rc = zke_sync(z, "/");
   if (rc == ZKE_OK) rc = zke_exists(z, path, NULL, NULL, NULL);
   if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
   char *node = zke_recipe_path(z, path, BARRIER_NODE);
-  if (!node) return zke_fail(ZKE_NOMEM, "no memory for a path");
+  if (!node) return zke_recipe_fail(ZKE_NOMEM, "no memory for a path");
   rc = setting_read(z, node, NULL, NULL, &s);
   zke_free(node);
   if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
   zke_party_list *list = setting_list(z, &s);
   setting_free(&s);
-  if (!list) return zke_fail(ZKE_NOMEM, "no memory for a list");
+  if (!list) return zke_recipe_fail(ZKE_NOMEM, "no memory for a list");
   *list_out = list;
   return ZKE_OK;
 }

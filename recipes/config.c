@@ -46,7 +46,7 @@ static zke_config_tree *tree_make(zke *z, const zke_config_node *nodes,
     copy[i] = *n;
     copy[i].name = memcpy(text, n->name, name);
     copy[i].data = n->data ? text + name : NULL;
-    if (len) memcpy(text + name, n->data, len);
+    if (n->data && len) memcpy(text + name, n->data, len);
     text += name + len + 1;
   }
   b->refs = 1;
@@ -125,7 +125,7 @@ typedef struct reader {
 } reader;
 
 static int reader_nomem(void) {
-  return zke_fail(ZKE_NOMEM, "no memory for reading a tree");
+  return zke_recipe_fail(ZKE_NOMEM, "no memory for reading a tree");
 }
 
 static void reader_drop_paths(char **paths, int count) {
@@ -203,7 +203,7 @@ static int reader_read(reader *r) {
   for (int i = 0; i < r->count + r->parents && rc == ZKE_OK; i++) {
     int each = r->results[i].rc;
     if (each != ZKE_OK && each != ZKE_NONODE && each != ZKE_NOAUTH)
-      rc = zke_fail(each, "cannot read %s", r->ops[i].path);
+      rc = zke_recipe_fail(each, "cannot read %s", r->ops[i].path);
   }
   return rc;
 }
@@ -294,8 +294,9 @@ int zke_view_read(zke *z, const char *path, int levels,
   for (int i = 0; i < VIEW_PASSES && rc == ZKE_OK && !done; i++)
     rc = reader_pass(&r, &done);
   if (rc == ZKE_OK && !done)
-    rc = zke_fail(ZKE_OPERATIONTIMEOUT,
-                  "%s is too deep, or grows faster than it is read", path);
+    rc = zke_recipe_fail(ZKE_OPERATIONTIMEOUT,
+                         "%s is too deep, or grows faster than it is read",
+                         path);
   if (rc == ZKE_OK) rc = reader_tree(&r, tree_out);
   reader_drop_results(&r);
   reader_drop_paths(r.paths, r.count);
@@ -307,8 +308,9 @@ int zke_view_read(zke *z, const char *path, int levels,
 /* The news are told once there is memory for it. */
 static int view_tell(zke_view *v) {
   v->owing = !zke_recipe_tell(&v->r, ZKE_VIEW_NEWS, v->revision, NULL, 0);
-  return v->owing ? zke_fail(ZKE_NOMEM, "no memory to tell what has changed")
-                  : ZKE_OK;
+  return v->owing
+             ? zke_recipe_fail(ZKE_NOMEM, "no memory to tell what has changed")
+             : ZKE_OK;
 }
 
 /* Watch what has to be watched anew, and read. */
@@ -478,14 +480,15 @@ int zke_config_new(zke *z, const char *path, const zke_config_options *options,
                    zke_config **config_out) {
   zke_config_options o = {.size = sizeof o};
   zke_recipe *r = NULL;
-  if (!config_out) return zke_fail(ZKE_BADARGUMENTS, "config_out is NULL");
+  if (!config_out)
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "config_out is NULL");
   *config_out = NULL;
   if (options && options->size != sizeof o)
-    return zke_fail(ZKE_BADARGUMENTS,
-                    "the options' size is not this version's");
+    return zke_recipe_fail(ZKE_BADARGUMENTS,
+                           "the options' size is not this version's");
   if (options) o = *options;
   if (o.levels < -1)
-    return zke_fail(ZKE_BADARGUMENTS, "levels is %d", o.levels);
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "levels is %d", o.levels);
   int rc = zke_recipe_new(z, path, &config_class, sizeof(zke_config), &r);
   if (rc != ZKE_OK) return rc;
   zke_config *c = (zke_config *)r;
@@ -511,11 +514,11 @@ int zke_config_start(zke_config *config) {
 
 /* Enter a started object. */
 static int config_enter(zke_config *config, const char *name) {
-  if (!name) return zke_fail(ZKE_BADARGUMENTS, "the name is NULL");
+  if (!name) return zke_recipe_fail(ZKE_BADARGUMENTS, "the name is NULL");
   int rc = zke_recipe_enter((zke_recipe *)config);
   if (rc != ZKE_OK || config->v.watching) return rc;
-  rc = zke_fail(ZKE_MISUSE, "the configuration %s was not started",
-                config->v.r.path);
+  rc = zke_recipe_fail(ZKE_MISUSE, "the configuration %s was not started",
+                       config->v.r.path);
   return zke_recipe_leave(&config->v.r, rc);
 }
 
@@ -524,7 +527,7 @@ static int config_copy(zke *z, const zke_config_node *n, char **data_out,
                        int *len_out, zke_stat *stat_out) {
   if (data_out && n->data) {
     char *data = zke_alloc(z, (size_t)n->len + 1);
-    if (!data) return zke_fail(ZKE_NOMEM, "no memory for %s", n->name);
+    if (!data) return zke_recipe_fail(ZKE_NOMEM, "no memory for %s", n->name);
     if (n->len) memcpy(data, n->data, (size_t)n->len);
     *data_out = data;
   } else if (data_out) {
@@ -544,7 +547,7 @@ int zke_config_get(zke_config *config, const char *name, char **data_out,
   if (n)
     rc = config_copy(r->z, n, data_out, len_out, stat_out);
   else
-    rc = zke_fail(ZKE_NONODE, "no node %s/%s", r->path, name);
+    rc = zke_recipe_fail(ZKE_NONODE, "no node %s/%s", r->path, name);
   return zke_recipe_leave(r, rc);
 }
 
@@ -575,14 +578,14 @@ static zke_config_tree *config_part(zke *z, const zke_config_tree *t,
 
 int zke_config_list(zke_config *config, const char *name,
                     zke_config_tree **tree_out) {
-  if (!tree_out) return zke_fail(ZKE_BADARGUMENTS, "tree_out is NULL");
+  if (!tree_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "tree_out is NULL");
   int rc = config_enter(config, name);
   if (rc != ZKE_OK) return rc;
   zke_config_tree *part = config_part(config->v.r.z, config->v.tree, name);
   if (part)
     *tree_out = part;
   else
-    rc = zke_fail(ZKE_NOMEM, "no memory for a list of nodes");
+    rc = zke_recipe_fail(ZKE_NOMEM, "no memory for a list of nodes");
   return zke_recipe_leave(&config->v.r, rc);
 }
 
@@ -614,9 +617,9 @@ static int config_await(zke_config *c, int64_t deadline_ms) {
   int rc = zke_view_start(&c->v);
   if (rc == ZKE_OK) rc = zke_recipe_await(&c->v.r, config_done, deadline_ms);
   if (rc != ZKE_OPERATIONTIMEOUT || config_done(&c->v.r) == ZKE_OK) return rc;
-  return zke_fail(rc, "%s%s%s did not change until the deadline", c->v.r.path,
-                  c->wanted && *c->wanted ? "/" : "",
-                  c->wanted ? c->wanted : "");
+  return zke_recipe_fail(rc, "%s%s%s did not change until the deadline",
+                         c->v.r.path, c->wanted && *c->wanted ? "/" : "",
+                         c->wanted ? c->wanted : "");
 }
 
 static int config_wait(zke_config *config, const char *wanted, int64_t since,
@@ -625,8 +628,8 @@ static int config_wait(zke_config *config, const char *wanted, int64_t since,
   if (rc != ZKE_OK) return rc;
   zke_recipe *r = &config->v.r;
   if (config->waiting) {
-    rc = zke_fail(ZKE_MISUSE, "another thread waits with this object for %s",
-                  r->path);
+    rc = zke_recipe_fail(
+        ZKE_MISUSE, "another thread waits with this object for %s", r->path);
     return zke_recipe_leave(r, rc);
   }
   config->waiting = true;
@@ -646,7 +649,7 @@ int zke_config_wait(zke_config *config, int64_t revision, int64_t deadline_ms,
 
 int zke_config_wait_node(zke_config *config, const char *name, int64_t mzxid,
                          int64_t deadline_ms, int64_t *mzxid_out) {
-  if (!name) return zke_fail(ZKE_BADARGUMENTS, "the name is NULL");
+  if (!name) return zke_recipe_fail(ZKE_BADARGUMENTS, "the name is NULL");
   return config_wait(config, name, mzxid, deadline_ms, mzxid_out);
 }
 
@@ -674,8 +677,8 @@ static int config_recognise(zke *z, config_change *c) {
               (len <= 0 || memcmp(data, c->data, (size_t)len) == 0);
   zke_free(data);
   if (mine) return ZKE_OK;
-  return zke_fail(ZKE_BADVERSION, "%s has version %d, not %d", c->path,
-                  c->stat.version, c->version);
+  return zke_recipe_fail(ZKE_BADVERSION, "%s has version %d, not %d", c->path,
+                         c->stat.version, c->version);
 }
 
 static int config_try_set(zke *z, void *arg) {
@@ -693,7 +696,7 @@ static int config_try_set(zke *z, void *arg) {
 static int config_make_parents(zke *z, const char *path, int64_t deadline_ms) {
   size_t len = (size_t)(strrchr(path, '/') - path);
   char *parent = zke_alloc(z, len + 1);
-  if (!parent) return zke_fail(ZKE_NOMEM, "no memory for a path");
+  if (!parent) return zke_recipe_fail(ZKE_NOMEM, "no memory for a path");
   memcpy(parent, path, len);
   int rc = zke_ensure_path(z, parent, ZKE_PERSISTENT, deadline_ms);
   zke_free(parent);
@@ -716,14 +719,14 @@ static int config_set(zke *z, config_change *c, int64_t deadline_ms) {
 int zke_config_set(zke_config *config, const char *name, const void *data,
                    int len, int version, int64_t deadline_ms,
                    zke_stat *stat_out) {
-  if (!name) return zke_fail(ZKE_BADARGUMENTS, "the name is NULL");
+  if (!name) return zke_recipe_fail(ZKE_BADARGUMENTS, "the name is NULL");
   int rc = zke_recipe_enter((zke_recipe *)config);
   if (rc != ZKE_OK) return rc;
   zke_recipe *r = &config->v.r;
   char *path = *name ? zke_recipe_path(r->z, r->path, name) : NULL;
   config_change c = {path ? path : r->path, data, len, version, false, {0}};
   if (*name && !path)
-    rc = zke_fail(ZKE_NOMEM, "no memory for a path");
+    rc = zke_recipe_fail(ZKE_NOMEM, "no memory for a path");
   else
     rc = config_set(r->z, &c, deadline_ms);
   zke_free(path);

@@ -46,13 +46,13 @@ static int counter_parse(zke_counter *c, const char *data, int len,
   char *end;
   if (len <= 0) return ZKE_NONODE;
   if (strncmp(data, COUNTER_MARK, mark) != 0)
-    return zke_fail(ZKE_OTHERKIND, "%s is not a counter", path);
+    return zke_recipe_fail(ZKE_OTHERKIND, "%s is not a counter", path);
   errno = 0;
   long long number = strtoll(data + mark, &end, 10);
   if (errno || end == data + mark || (*end != '\n' && *end) ||
       data[mark] == ' ' || data[mark] == '\n')
-    return zke_fail(ZKE_DATAINCONSISTENCY, "the counter %s holds no number",
-                    path);
+    return zke_recipe_fail(ZKE_DATAINCONSISTENCY,
+                           "the counter %s holds no number", path);
   *value = number;
   return ZKE_OK;
 }
@@ -77,7 +77,7 @@ static int counter_see(zke_counter *c, int64_t value, int64_t token) {
   int event = token ? ZKE_COUNTER_CHANGED : ZKE_COUNTER_REMOVED;
   if (news && c->listening &&
       !zke_recipe_tell(&c->r, event, token, (const char *)&value, sizeof value))
-    return zke_fail(ZKE_NOMEM, "no memory to tell the number");
+    return zke_recipe_fail(ZKE_NOMEM, "no memory to tell the number");
   c->seen = true;
   c->value = value;
   c->token = token;
@@ -150,7 +150,8 @@ static int counter_name_writer(zke_counter *c) {
   snprintf(name, sizeof name, "writer-%" PRIx64 "-%" PRIx64,
            (uint64_t)zke_session_id(c->r.z), (uint64_t)(uintptr_t)c);
   c->writer = zke_recipe_path(c->r.z, c->r.path, name);
-  return c->writer ? ZKE_OK : zke_fail(ZKE_NOMEM, "no memory for a counter");
+  return c->writer ? ZKE_OK
+                   : zke_recipe_fail(ZKE_NOMEM, "no memory for a counter");
 }
 
 int zke_counter_new(zke *z, const char *path,
@@ -158,11 +159,12 @@ int zke_counter_new(zke *z, const char *path,
                     zke_counter **counter_out) {
   zke_counter_options o = {.size = sizeof o};
   zke_recipe *r = NULL;
-  if (!counter_out) return zke_fail(ZKE_BADARGUMENTS, "counter_out is NULL");
+  if (!counter_out)
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "counter_out is NULL");
   *counter_out = NULL;
   if (options && options->size != sizeof o)
-    return zke_fail(ZKE_BADARGUMENTS,
-                    "the options' size is not this version's");
+    return zke_recipe_fail(ZKE_BADARGUMENTS,
+                           "the options' size is not this version's");
   if (options) o = *options;
   int rc = zke_recipe_new(z, path, &counter_class, sizeof(zke_counter), &r);
   if (rc != ZKE_OK) return rc;
@@ -227,12 +229,12 @@ static int counter_begin(zke_counter *c) {
 static int counter_compute(counter_change *g) {
   g->after = g->operand;
   if (g->verb == COUNTER_COMPARE && g->before != g->expected)
-    return zke_fail(ZKE_BADVERSION,
-                    "the counter %s is %" PRId64 ", not %" PRId64, g->c->r.path,
-                    g->before, g->expected);
+    return zke_recipe_fail(ZKE_BADVERSION,
+                           "the counter %s is %" PRId64 ", not %" PRId64,
+                           g->c->r.path, g->before, g->expected);
   if (g->verb == COUNTER_ADD &&
       __builtin_add_overflow(g->before, g->operand, &g->after))
-    return zke_fail(
+    return zke_recipe_fail(
         ZKE_LIMIT, "the counter %s is %" PRId64 ": %" PRId64 " cannot be added",
         g->c->r.path, g->before, g->operand);
   return ZKE_OK;
@@ -266,10 +268,11 @@ static int counter_recognise(counter_change *g) {
   zke_stat stat;
   int rc = zke_exists(c->r.z, c->writer, NULL, NULL, &stat);
   if (rc == ZKE_NONODE)
-    return zke_fail(ZKE_RUNTIMEINCONSISTENCY,
-                    "the counter %s was deleted: whether it had counted is "
-                    "unknown",
-                    c->r.path);
+    return zke_recipe_fail(
+        ZKE_RUNTIMEINCONSISTENCY,
+        "the counter %s was deleted: whether it had counted is "
+        "unknown",
+        c->r.path);
   if (rc != ZKE_OK) return rc;
   g->unsure = false;
   if (stat.version == c->version) return AGAIN;
@@ -388,8 +391,9 @@ static int counter_wait(zke_counter *c, int64_t deadline_ms) {
   int rc = counter_look(c);
   if (rc == ZKE_OK) rc = zke_recipe_await(&c->r, counter_done, deadline_ms);
   if (rc != ZKE_OPERATIONTIMEOUT || counter_done(&c->r) == ZKE_OK) return rc;
-  return zke_fail(rc, "the counter %s stayed at %" PRId64 " until the deadline",
-                  c->r.path, c->value);
+  return zke_recipe_fail(
+      rc, "the counter %s stayed at %" PRId64 " until the deadline", c->r.path,
+      c->value);
 }
 
 /* Nobody looks any more: take the watch back, keep the sentence. */
@@ -407,8 +411,9 @@ int zke_counter_wait(zke_counter *counter, int64_t token, int64_t deadline_ms,
   int rc = zke_recipe_enter((zke_recipe *)counter);
   if (rc != ZKE_OK) return rc;
   if (counter->waiting) {
-    rc = zke_fail(ZKE_MISUSE, "another thread waits with this counter %s",
-                  counter->r.path);
+    rc =
+        zke_recipe_fail(ZKE_MISUSE, "another thread waits with this counter %s",
+                        counter->r.path);
     return zke_recipe_leave(&counter->r, rc);
   }
   counter->waiting = true;

@@ -100,11 +100,11 @@ static int discovery_open(zke_discovery *d, const char *base,
   zke_group_options o = {
       .size = sizeof o, .context = d, .place = DISCOVERY_PLACE};
   if (!base || !name || !*name || strchr(name, '/'))
-    return zke_fail(ZKE_BADARGUMENTS, "'%s' cannot be a service's name",
-                    name ? name : "NULL");
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "'%s' cannot be a service's name",
+                           name ? name : "NULL");
   if (d->listener) o.listener = discovery_hear;
   char *path = zke_recipe_path(d->z, strcmp(base, "/") ? base : "", name);
-  if (!path) return zke_fail(ZKE_NOMEM, "no memory for a path");
+  if (!path) return zke_recipe_fail(ZKE_NOMEM, "no memory for a path");
   int rc = zke_group_new(d->z, path, &o, &d->group);
   zke_free(path);
   return rc;
@@ -114,16 +114,17 @@ int zke_discovery_new(zke *z, const char *base, const char *name,
                       const zke_discovery_options *options,
                       zke_discovery **service_out) {
   zke_discovery_options o = {.size = sizeof o};
-  if (!service_out) return zke_fail(ZKE_BADARGUMENTS, "service_out is NULL");
+  if (!service_out)
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "service_out is NULL");
   *service_out = NULL;
   if (options && options->size != sizeof o)
-    return zke_fail(ZKE_BADARGUMENTS,
-                    "the options' size is not this version's");
+    return zke_recipe_fail(ZKE_BADARGUMENTS,
+                           "the options' size is not this version's");
   if (options) o = *options;
   int rc = zke_sync(z, "/");
   if (rc != ZKE_OK) return rc;
   zke_discovery *d = zke_alloc(z, sizeof *d);
-  if (!d) return zke_fail(ZKE_NOMEM, "no memory for a service");
+  if (!d) return zke_recipe_fail(ZKE_NOMEM, "no memory for a service");
   d->z = z;
   d->listener = o.listener;
   d->context = o.context;
@@ -156,11 +157,12 @@ typedef int (*discovery_fn)(zke_group *g, const void *data, int len,
 static int discovery_write(zke_discovery *d, discovery_fn fn,
                            const char *address, const void *payload, int len,
                            int64_t deadline_ms) {
-  if (!d) return zke_fail(ZKE_BADARGUMENTS, "the object is NULL");
+  if (!d) return zke_recipe_fail(ZKE_BADARGUMENTS, "the object is NULL");
   if (!address || strchr(address, '\n'))
-    return zke_fail(ZKE_BADARGUMENTS, "the address is NULL, or not one line");
+    return zke_recipe_fail(ZKE_BADARGUMENTS,
+                           "the address is NULL, or not one line");
   if (len < 0 || (!payload && len))
-    return zke_fail(ZKE_BADARGUMENTS, "a payload of length %d", len);
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "a payload of length %d", len);
   int rc = zke_sync(d->z, "/");
   if (rc != ZKE_OK && rc != ZKE_INVALIDSTATE) return rc;
   char *text = instance_text(d->z, address, payload, len, &len);
@@ -204,8 +206,9 @@ int zke_discovery_cancel(zke_discovery *service) {
 int zke_discovery_instances(zke_discovery *service,
                             zke_instance_list **list_out) {
   zke_party_list *who = NULL;
-  if (!list_out) return zke_fail(ZKE_BADARGUMENTS, "list_out is NULL");
-  int rc = zke_group_members(discovery_group(service), &who);
+  if (!service || !list_out)
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "service or list_out is NULL");
+  int rc = zke_group_members(service->group, &who);
   if (rc != ZKE_OK) return rc;
   size_t size =
       sizeof(zke_instance_list) + (size_t)who->count * sizeof(zke_instance);
@@ -221,7 +224,7 @@ int zke_discovery_instances(zke_discovery *service,
     *list_out = list;
   }
   zke_free(who);
-  return list ? ZKE_OK : zke_fail(ZKE_NOMEM, "no memory for instances");
+  return list ? ZKE_OK : zke_recipe_fail(ZKE_NOMEM, "no memory for instances");
 }
 
 /* ---- picking ---- */
@@ -258,18 +261,20 @@ static int pick_by(zke_discovery *d, int rule, const zke_party_list *who) {
 int zke_discovery_pick(zke_discovery *service, int rule,
                        zke_instance **instance_out) {
   zke_party_list *who = NULL;
-  if (!instance_out) return zke_fail(ZKE_BADARGUMENTS, "instance_out is NULL");
+  if (!service || !instance_out)
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "service or instance_out is NULL");
   if (rule < ZKE_PICK_FIRST || rule > ZKE_PICK_RANDOM)
-    return zke_fail(ZKE_BADARGUMENTS, "no rule %d", rule);
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "no rule %d", rule);
   int rc = zke_discovery_start(service);
   if (rc == ZKE_OK) rc = zke_group_members(service->group, &who);
   if (rc != ZKE_OK) return rc;
   zke_instance *i = NULL;
   if (!who->count)
-    rc = zke_fail(ZKE_NONODE, "the service has no instances");
+    rc = zke_recipe_fail(ZKE_NONODE, "the service has no instances");
   else
     i = instance_block(service->z, &who->data[pick_by(service, rule, who)]);
-  if (rc == ZKE_OK && !i) rc = zke_fail(ZKE_NOMEM, "no memory for an instance");
+  if (rc == ZKE_OK && !i)
+    rc = zke_recipe_fail(ZKE_NOMEM, "no memory for an instance");
   zke_free(who);
   if (rc == ZKE_OK) *instance_out = i;
   return rc;
@@ -285,7 +290,7 @@ static bool service_is(const zke_config_node *n) {
 
 int zke_discovery_names(zke *z, const char *base, zke_strings **names_out) {
   zke_config_tree *tree = NULL;
-  if (!names_out) return zke_fail(ZKE_BADARGUMENTS, "names_out is NULL");
+  if (!names_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "names_out is NULL");
   int rc = zke_exists(z, base, NULL, NULL, NULL); /* checks the path */
   if (rc == ZKE_OK || rc == ZKE_NONODE)
     rc = zke_view_read(z, base, 1, NULL, &tree);
@@ -307,5 +312,5 @@ int zke_discovery_names(zke *z, const char *base, zke_strings **names_out) {
     *names_out = names;
   }
   zke_free(tree);
-  return names ? ZKE_OK : zke_fail(ZKE_NOMEM, "no memory for names");
+  return names ? ZKE_OK : zke_recipe_fail(ZKE_NOMEM, "no memory for names");
 }

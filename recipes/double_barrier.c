@@ -119,16 +119,14 @@ static char *party_text(zke *z, const void *data, int len, int *len_out) {
 /* Cut the data of one that waits into strings.  False: it does not wait, or is
  * none of ours. */
 static bool party_read(zke_op_result *node, const char *name, zke_party *p) {
-  int at = 0;
   int64_t pid;
   if (node->rc != ZKE_OK || node->len <= 0) return false;
   if (node->stat.version != 0 || !node->stat.ephemeralOwner) return false;
   char *end = memchr(node->data, '\n', (size_t)node->len);
   if (!end) return false;
   *end = '\0';
-  if (sscanf(node->data, "waiting %" SCNd64 " %n", &pid, &at) != 1)
-    return false;
-  if (at == 0) return false;
+  char *at = node->data;
+  if (!zke_recipe_read(&at, "waiting ", 10, &pid) || *at != ' ') return false;
   *p = (zke_party){.name = name,
                    .kind = "waiting",
                    .session = node->stat.ephemeralOwner,
@@ -136,7 +134,7 @@ static bool party_read(zke_op_result *node, const char *name, zke_party *p) {
                    .mzxid = node->stat.mzxid,
                    .queued_ms = node->stat.ctime,
                    .since_ms = node->stat.ctime,
-                   .identity = node->data + at,
+                   .identity = at + 1,
                    .pid = pid,
                    .data = end + 1,
                    .len = node->len - (int)(end + 1 - node->data)};
@@ -302,19 +300,20 @@ static void picture_clear(picture *p) {
  *   "<name> <session> <czxid> <queued> <pid> <len> <identity>\n<data>\n"
  * With p it is cut into strings. */
 static bool member_read(char *text, int len, int *at, zke_party *p) {
-  uint64_t session;
-  int64_t czxid, queued, pid;
-  int size, head = 0;
+  int64_t session, czxid, queued, pid, size;
   char *record = text + *at;
   char *end = memchr(record, '\n', (size_t)(len - *at));
-  if (!end ||
-      sscanf(record, "%*s %" SCNx64 " %" SCNd64 " %" SCNd64 " %" SCNd64 " %d%n",
-             &session, &czxid, &queued, &pid, &size, &head) != 5)
+  if (!end) return false;
+  char *head = record + strcspn(record, " \n");
+  if (head == record || !zke_recipe_read(&head, " ", 16, &session) ||
+      !zke_recipe_read(&head, " ", 10, &czxid) ||
+      !zke_recipe_read(&head, " ", 10, &queued) ||
+      !zke_recipe_read(&head, " ", 10, &pid) ||
+      !zke_recipe_read(&head, " ", 10, &size) || *head != ' ')
     return false;
-  if (record[head] != ' ' || size < 0 || size >= text + len - (end + 1))
-    return false;
+  if (size < 0 || size >= text + len - (end + 1)) return false;
   if (end[1 + size] != '\n') return false;
-  *at = (int)(end + 1 - text) + size + 1;
+  *at = (int)(end + 1 - text + size) + 1;
   if (!p) return true;
   *end = '\0';
   end[1 + size] = '\0';
@@ -322,13 +321,13 @@ static bool member_read(char *text, int len, int *at, zke_party *p) {
   *p = (zke_party){.name = record,
                    .kind = "inside",
                    .held = 1,
-                   .session = (int64_t)session,
+                   .session = session,
                    .czxid = czxid,
                    .queued_ms = queued,
-                   .identity = record + head + 1,
+                   .identity = head + 1,
                    .pid = pid,
                    .data = end + 1,
-                   .len = size};
+                   .len = (int)size};
   return true;
 }
 
@@ -340,8 +339,8 @@ static int picture_parse(picture *p, zke *z, const char *ready) {
   bool running = len >= WORD && memcmp(data, word_running, WORD) == 0;
   p->broken = len >= WORD && memcmp(data, word_broken, WORD) == 0;
   if (!running && !p->broken)
-    return zke_fail(ZKE_OTHERKIND, "%s is not a round of a double barrier",
-                    ready);
+    return zke_recipe_fail(ZKE_OTHERKIND,
+                           "%s is not a round of a double barrier", ready);
   p->text = zke_alloc(z, (size_t)len + 1);
   if (!p->text) return ZKE_NOMEM;
   memcpy(p->text, data, (size_t)len);
@@ -372,7 +371,7 @@ static int picture_take(picture *p, zke *z, const char *path,
   for (int i = 0; i < 3; i++) {
     rc = p->read[i].rc;
     if (rc != ZKE_OK && rc != ZKE_NONODE)
-      return zke_fail(rc, "cannot read the double barrier %s", path);
+      return zke_recipe_fail(rc, "cannot read the double barrier %s", path);
   }
   p->inside = p->read[1].rc == ZKE_OK ? p->read[1].children : &none;
   p->there = p->read[2].rc == ZKE_OK ? p->read[2].children : &none;
@@ -467,9 +466,9 @@ static int round_begin(zke_double_barrier *b, const zke_party *p) {
   int rc = change_do(&c);
   zke_free(text);
   if (rc == ZKE_BADARGUMENTS)
-    rc = zke_fail(ZKE_LIMIT,
-                  "the data of the %d parties of %s, %d bytes, is too much",
-                  b->parties, b->r.path, len);
+    rc = zke_recipe_fail(
+        ZKE_LIMIT, "the data of the %d parties of %s, %d bytes, is too much",
+        b->parties, b->r.path, len);
   return rc;
 }
 
@@ -533,8 +532,8 @@ static bool db_engaged(const zke_double_barrier *b) {
 }
 
 static int db_lost(const zke_double_barrier *b) {
-  return zke_fail(ZKE_LOST, "the place at the double barrier %s was taken away",
-                  b->r.path);
+  return zke_recipe_fail(
+      ZKE_LOST, "the place at the double barrier %s was taken away", b->r.path);
 }
 
 /* ---- entering ---- */
@@ -794,15 +793,17 @@ static const zke_recipe_class db_class = {.name = "double barrier",
  * moment it may not: then the first round decides.) */
 static int db_check_parties(zke_double_barrier *b) {
   char *data = NULL;
-  int len = 0, parties = b->parties;
+  int len = 0;
+  int64_t parties = b->parties;
   int rc = zke_get(b->r.z, b->r.path, NULL, NULL, &data, &len, NULL);
   if (rc == ZKE_NONODE) return AGAIN;
-  const char *line = data && len > 0 ? strstr(data, "\nparties ") : NULL;
-  if (line) parties = atoi(line + strlen("\nparties "));
+  char *line = data && len > 0 ? strstr(data, "\nparties ") : NULL;
+  if (line && !zke_recipe_read(&line, "\nparties ", 10, &parties)) parties = 0;
   zke_free(data);
   if (rc == ZKE_OK && parties != b->parties)
-    rc = zke_fail(ZKE_OTHERKIND, "%s is for %d parties, not for %d", b->r.path,
-                  parties, b->parties);
+    rc = zke_recipe_fail(ZKE_OTHERKIND,
+                         "%s is for %" PRId64 " parties, not for %d", b->r.path,
+                         parties, b->parties);
   return rc;
 }
 
@@ -872,7 +873,7 @@ static int enter_give_up(zke_double_barrier *b, int rc) {
   sentence s = sentence_keep();
   if (b->state == ZKE_DOUBLE_BARRIER_LOST) {
     b->state = ZKE_DOUBLE_BARRIER_OUT;
-    return zke_fail(rc, "%s", s.text);
+    return zke_recipe_fail(rc, "%s", s.text);
   }
   if (b->state == ZKE_DOUBLE_BARRIER_WAITING) {
     int withdrawn = db_withdraw(b);
@@ -881,7 +882,7 @@ static int enter_give_up(zke_double_barrier *b, int rc) {
     if (withdrawn != ZKE_OK) return withdrawn;
   }
   if (b->state == ZKE_DOUBLE_BARRIER_INSIDE) return ZKE_OK;
-  return zke_fail(rc, "%s", s.text);
+  return zke_recipe_fail(rc, "%s", s.text);
 }
 
 /* ---- who is missing ---- */
@@ -919,12 +920,13 @@ static int enter_say(const zke_double_barrier *b, int rc) {
   char who[384];
   sentence s = sentence_keep();
   zke_party_list *list = NULL;
-  if (missing_arrivals(b, &list) != ZKE_OK) return zke_fail(rc, "%s", s.text);
+  if (missing_arrivals(b, &list) != ZKE_OK)
+    return zke_recipe_fail(rc, "%s", s.text);
   list_say(list, who, sizeof who);
-  rc = zke_fail(rc, "%d of %d parties are at %s%s: %s", list->count, b->parties,
-                b->r.path,
-                list->count >= b->parties ? ", where a round still runs" : "",
-                who);
+  rc = zke_recipe_fail(
+      rc, "%d of %d parties are at %s%s: %s", list->count, b->parties,
+      b->r.path, list->count >= b->parties ? ", where a round still runs" : "",
+      who);
   zke_free(list);
   return rc;
 }
@@ -934,10 +936,12 @@ static int stay_say(const zke_double_barrier *b, int rc) {
   char who[384];
   sentence s = sentence_keep();
   zke_party_list *list = NULL;
-  if (missing_members(b, &list) != ZKE_OK) return zke_fail(rc, "%s", s.text);
+  if (missing_members(b, &list) != ZKE_OK)
+    return zke_recipe_fail(rc, "%s", s.text);
   list_say(list, who, sizeof who);
-  rc = zke_fail(rc, "%d of the %d parties inside of %s have not left: %s",
-                list->count, b->parties, b->r.path, who);
+  rc =
+      zke_recipe_fail(rc, "%d of the %d parties inside of %s have not left: %s",
+                      list->count, b->parties, b->r.path, who);
   zke_free(list);
   return rc;
 }
@@ -945,7 +949,8 @@ static int stay_say(const zke_double_barrier *b, int rc) {
 /* ---- the blocking calls ---- */
 
 static int db_misuse(const zke_double_barrier *b, const char *why) {
-  return zke_fail(ZKE_MISUSE, "the double barrier %s: %s", b->r.path, why);
+  return zke_recipe_fail(ZKE_MISUSE, "the double barrier %s: %s", b->r.path,
+                         why);
 }
 
 static int entered(zke_recipe *r) {
@@ -999,8 +1004,9 @@ static int db_depart(zke_double_barrier *b) {
 static int stay_outcome(zke_double_barrier *b) {
   b->told_out = true;
   if (b->outcome != ZKE_BROKEN) return b->outcome;
-  return zke_fail(ZKE_BROKEN, "the round at %s is broken: %s died inside",
-                  b->r.path, b->dead[0] ? b->dead : "somebody");
+  return zke_recipe_fail(ZKE_BROKEN,
+                         "the round at %s is broken: %s died inside", b->r.path,
+                         b->dead[0] ? b->dead : "somebody");
 }
 
 static int db_leave(zke_double_barrier *b, int64_t deadline_ms) {
@@ -1016,7 +1022,7 @@ static int db_leave(zke_double_barrier *b, int64_t deadline_ms) {
     sentence s = sentence_keep();
     int ended = stay_end(b, rc);
     b->told_out = true;
-    return ended == ZKE_OK ? zke_fail(rc, "%s", s.text) : ended;
+    return ended == ZKE_OK ? zke_recipe_fail(rc, "%s", s.text) : ended;
   }
   if (b->state == ZKE_DOUBLE_BARRIER_LOST) b->state = ZKE_DOUBLE_BARRIER_OUT;
   return rc;
@@ -1041,12 +1047,13 @@ static int db_return(zke_double_barrier *b, int rc) {
 
 static int check_data(const void *data, int len) {
   if (len >= 0 && (data || len == 0)) return ZKE_OK;
-  return zke_fail(ZKE_BADARGUMENTS, "data of length %d", len);
+  return zke_recipe_fail(ZKE_BADARGUMENTS, "data of length %d", len);
 }
 
 static char *copy(zke *z, const char *text) {
-  char *block = zke_alloc(z, strlen(text) + 1);
-  return block ? strcpy(block, text) : NULL;
+  size_t size = strlen(text) + 1;
+  char *block = zke_alloc(z, size);
+  return block ? memcpy(block, text, size) : NULL;
 }
 
 int zke_double_barrier_new(zke *z, const char *path, int parties,
@@ -1054,13 +1061,15 @@ int zke_double_barrier_new(zke *z, const char *path, int parties,
                            zke_double_barrier **barrier_out) {
   zke_double_barrier_options o = {.size = sizeof o};
   zke_recipe *r = NULL;
-  if (!barrier_out) return zke_fail(ZKE_BADARGUMENTS, "barrier_out is NULL");
+  if (!barrier_out)
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "barrier_out is NULL");
   *barrier_out = NULL;
   if (options && options->size != sizeof o)
-    return zke_fail(ZKE_BADARGUMENTS,
-                    "the options' size is not this version's");
+    return zke_recipe_fail(ZKE_BADARGUMENTS,
+                           "the options' size is not this version's");
   if (parties < 1 || parties > ZKE_DOUBLE_BARRIER_MOST)
-    return zke_fail(ZKE_BADARGUMENTS, "a barrier for %d parties", parties);
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "a barrier for %d parties",
+                           parties);
   if (options) o = *options;
   int rc = zke_recipe_new(z, path, &db_class, sizeof(zke_double_barrier), &r);
   if (rc != ZKE_OK) return rc;
@@ -1073,7 +1082,7 @@ int zke_double_barrier_new(zke *z, const char *path, int parties,
   b->ready = zke_recipe_path(z, path, "ready");
   if (!b->kind || !b->ready) {
     zke_recipe_free(r);
-    return zke_fail(ZKE_NOMEM, "no memory for a double barrier");
+    return zke_recipe_fail(ZKE_NOMEM, "no memory for a double barrier");
   }
   *barrier_out = b;
   return ZKE_OK;
@@ -1128,7 +1137,8 @@ int zke_double_barrier_withdraw(zke_double_barrier *barrier) {
     rc = db_misuse(barrier, "this object does not wait");
   }
   if (rc == ZKE_OK && barrier->state == ZKE_DOUBLE_BARRIER_INSIDE)
-    rc = zke_fail(ZKE_HELD, "the round at %s has begun", barrier->r.path);
+    rc =
+        zke_recipe_fail(ZKE_HELD, "the round at %s has begun", barrier->r.path);
   return db_return(barrier, rc);
 }
 
@@ -1174,7 +1184,7 @@ int zke_double_barrier_broken(zke_double_barrier *barrier) {
 
 int zke_double_barrier_members(zke_double_barrier *barrier,
                                zke_party_list **list_out) {
-  if (!list_out) return zke_fail(ZKE_BADARGUMENTS, "list_out is NULL");
+  if (!list_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "list_out is NULL");
   int rc = zke_recipe_enter((zke_recipe *)barrier);
   if (rc != ZKE_OK) return rc;
   const zke_party_list *members = barrier->members;
@@ -1237,7 +1247,7 @@ static int db_parties(zke *z, const char *path, const char *ready,
 
 int zke_double_barrier_parties(zke *z, const char *path,
                                zke_party_list **list_out) {
-  if (!list_out) return zke_fail(ZKE_BADARGUMENTS, "list_out is NULL");
+  if (!list_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "list_out is NULL");
   int rc = zke_exists(z, path, NULL, NULL, NULL); /* checks the path */
   if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
   char *ready = zke_recipe_path(z, path, "ready");

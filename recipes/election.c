@@ -249,14 +249,15 @@ int zke_election_new(zke *z, const char *path,
                      zke_election **e_out) {
   zke_election_options o = {.size = sizeof o};
   zke_recipe *r = NULL;
-  if (!e_out) return zke_fail(ZKE_BADARGUMENTS, "e_out is NULL");
+  if (!e_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "e_out is NULL");
   *e_out = NULL;
   if (options && options->size != sizeof o)
-    return zke_fail(ZKE_BADARGUMENTS,
-                    "the options' size is not this version's");
+    return zke_recipe_fail(ZKE_BADARGUMENTS,
+                           "the options' size is not this version's");
   if (options) o = *options;
   if (o.name && strchr(o.name, '\n'))
-    return zke_fail(ZKE_BADARGUMENTS, "a candidate's name has no newline");
+    return zke_recipe_fail(ZKE_BADARGUMENTS,
+                           "a candidate's name has no newline");
   int rc = zke_recipe_new(z, path, &election_class, sizeof(zke_election), &r);
   if (rc != ZKE_OK) return rc;
   zke_election *e = (zke_election *)r;
@@ -302,8 +303,8 @@ static int election_leave(zke_election *e, int rc) {
 /* Become a candidate. */
 static int election_offer(zke_election *e) {
   if (e->l.state == ZKE_LINE_WAITING || e->l.state == ZKE_LINE_HELD) {
-    return zke_fail(ZKE_MISUSE, "already a candidate of the election %s",
-                    e->l.r.path);
+    return zke_recipe_fail(ZKE_MISUSE, "already a candidate of the election %s",
+                           e->l.r.path);
   }
   election_tell(e, ZKE_ELECTION_STARTED, 0);
   election_tell(e, ZKE_ELECTION_OFFER_START, 0);
@@ -358,8 +359,8 @@ static int election_find(zke_election *e, const char *name, char **out) {
   int rc = zke_election_parties(e->l.r.z, e->l.r.path, &list);
   if (rc != ZKE_OK) return rc;
   const char *own = strrchr(e->l.znode, '/') + 1;
-  rc = zke_fail(ZKE_NONODE, "the election %s has no candidate named %s",
-                e->l.r.path, name);
+  rc = zke_recipe_fail(ZKE_NONODE, "the election %s has no candidate named %s",
+                       e->l.r.path, name);
   for (int i = 0; i < list->count && rc == ZKE_NONODE; i++) {
     const zke_party *p = &list->data[i];
     if (strcmp(p->name, own) == 0) continue;
@@ -386,7 +387,7 @@ static int election_hand_over(zke_election *e, const char *name) {
 }
 
 int zke_election_hand_over(zke_election *e, const char *name) {
-  if (!name) return zke_fail(ZKE_BADARGUMENTS, "name is NULL");
+  if (!name) return zke_recipe_fail(ZKE_BADARGUMENTS, "name is NULL");
   int rc = zke_recipe_enter((zke_recipe *)e);
   if (rc != ZKE_OK) return rc;
   rc = election_hand_over(e, name);
@@ -439,7 +440,7 @@ int zke_election_check(zke_election *e) {
 }
 
 int zke_election_op(zke_election *e, zke_op *op) {
-  if (!op) return zke_fail(ZKE_BADARGUMENTS, "op is NULL");
+  if (!op) return zke_recipe_fail(ZKE_BADARGUMENTS, "op is NULL");
   int rc = zke_recipe_enter((zke_recipe *)e);
   if (rc != ZKE_OK) return rc;
   if (e->l.state == ZKE_LINE_HELD)
@@ -538,7 +539,7 @@ static int observer_place(zke *z, const char *path) {
 int zke_observer_new(zke *z, const char *path, zke_observer_fn fn,
                      void *context, zke_observer **o_out) {
   zke_recipe *r = NULL;
-  if (!o_out) return zke_fail(ZKE_BADARGUMENTS, "o_out is NULL");
+  if (!o_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "o_out is NULL");
   *o_out = NULL;
   int rc = zke_recipe_new(z, path, &observer_class, sizeof(zke_observer), &r);
   if (rc != ZKE_OK) return rc;

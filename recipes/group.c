@@ -161,7 +161,8 @@ static int own_text(zke *z, const void *data, int len, char **out,
     *len_out = head + len;
   }
   zke_free(who);
-  return text ? ZKE_OK : zke_fail(ZKE_NOMEM, "no memory for a member's data");
+  return text ? ZKE_OK
+              : zke_recipe_fail(ZKE_NOMEM, "no memory for a member's data");
 }
 
 /* It was taken away. */
@@ -183,8 +184,8 @@ static int own_check(zke_group *g) {
 }
 
 static int own_none(const zke_group *g) {
-  return zke_fail(ZKE_LOST, "this object is no member of the %s %s", g->place,
-                  g->v.r.path);
+  return zke_recipe_fail(ZKE_LOST, "this object is no member of the %s %s",
+                         g->place, g->v.r.path);
 }
 
 /* Delete one's znode; once more where that fails, since nobody else will. */
@@ -204,7 +205,7 @@ static int own_begin(zke_group *g) {
   if (rc == ZKE_OK) return g->znode ? ZKE_OK : own_none(g);
   snprintf(sentence, sizeof sentence, "%s", zke_errmsg());
   own_drop(g);
-  return zke_fail(rc, "%s", sentence);
+  return zke_recipe_fail(rc, "%s", sentence);
 }
 
 typedef struct own_write {
@@ -289,11 +290,11 @@ int zke_group_new(zke *z, const char *path, const zke_group_options *options,
                   zke_group **group_out) {
   zke_group_options o = {.size = sizeof o};
   zke_recipe *r = NULL;
-  if (!group_out) return zke_fail(ZKE_BADARGUMENTS, "group_out is NULL");
+  if (!group_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "group_out is NULL");
   *group_out = NULL;
   if (options && options->size != sizeof o)
-    return zke_fail(ZKE_BADARGUMENTS,
-                    "the options' size is not this version's");
+    return zke_recipe_fail(ZKE_BADARGUMENTS,
+                           "the options' size is not this version's");
   if (options) o = *options;
   int rc = zke_recipe_new(z, path, &group_class, sizeof(zke_group), &r);
   if (rc != ZKE_OK) return rc;
@@ -306,7 +307,7 @@ int zke_group_new(zke *z, const char *path, const zke_group_options *options,
   g->place = zke_alloc(z, strlen(place) + 1);
   if (!g->place) {
     zke_recipe_free(r);
-    return zke_fail(ZKE_NOMEM, "no memory for a group");
+    return zke_recipe_fail(ZKE_NOMEM, "no memory for a group");
   }
   memcpy(g->place, place, strlen(place));
   *group_out = g;
@@ -319,7 +320,7 @@ void zke_group_free(zke_group *group) { zke_recipe_free((zke_recipe *)group); }
 
 static int group_check_data(const void *data, int len) {
   if (len >= 0 && (data || !len)) return ZKE_OK;
-  return zke_fail(ZKE_BADARGUMENTS, "data of length %d", len);
+  return zke_recipe_fail(ZKE_BADARGUMENTS, "data of length %d", len);
 }
 
 /* Make one's znode. */
@@ -343,8 +344,9 @@ int zke_group_join(zke_group *group, const void *data, int len,
   if (rc != ZKE_OK) return rc;
   zke_recipe *r = &group->v.r;
   if (group->znode)
-    rc = zke_fail(ZKE_MISUSE, "this object is a member of the %s %s already",
-                  group->place, r->path);
+    rc = zke_recipe_fail(ZKE_MISUSE,
+                         "this object is a member of the %s %s already",
+                         group->place, r->path);
   if (rc == ZKE_OK) rc = own_text(r->z, data, len, &text, &len);
   if (rc == ZKE_OK) rc = group_join(group, text, len, deadline_ms);
   zke_free(text);
@@ -403,13 +405,13 @@ static int group_self(const zke_group *g, char **name_out) {
   if (!g->znode) return own_none(g);
   const char *name = strrchr(g->znode, '/') + 1;
   char *copy = zke_alloc(g->v.r.z, strlen(name) + 1);
-  if (!copy) return zke_fail(ZKE_NOMEM, "no memory for a name");
+  if (!copy) return zke_recipe_fail(ZKE_NOMEM, "no memory for a name");
   *name_out = memcpy(copy, name, strlen(name));
   return ZKE_OK;
 }
 
 int zke_group_self(zke_group *group, char **name_out) {
-  if (!name_out) return zke_fail(ZKE_BADARGUMENTS, "name_out is NULL");
+  if (!name_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "name_out is NULL");
   int rc = zke_recipe_enter((zke_recipe *)group);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&group->v.r, group_self(group, name_out));
@@ -450,13 +452,14 @@ static int group_members(zke_group *g, zke_party_list **list_out) {
   if (rc != ZKE_OK) return rc;
   zke_party_list *list = members_list(r->z, tree);
   if (!g->v.watching) zke_free(tree);
-  if (!list) return zke_fail(ZKE_NOMEM, "no memory for a list of members");
+  if (!list)
+    return zke_recipe_fail(ZKE_NOMEM, "no memory for a list of members");
   *list_out = list;
   return ZKE_OK;
 }
 
 int zke_group_members(zke_group *group, zke_party_list **list_out) {
-  if (!list_out) return zke_fail(ZKE_BADARGUMENTS, "list_out is NULL");
+  if (!list_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "list_out is NULL");
   int rc = zke_recipe_enter((zke_recipe *)group);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&group->v.r, group_members(group, list_out));
@@ -481,9 +484,9 @@ static int group_say_missing(zke_group *g) {
                            list->data[i].identity, list->data[i].pid);
   }
   zke_free(list);
-  return zke_fail(ZKE_OPERATIONTIMEOUT,
-                  "waited for %d members of the %s %s; %d are there%s",
-                  g->wanted, g->place, g->v.r.path, count, text);
+  return zke_recipe_fail(ZKE_OPERATIONTIMEOUT,
+                         "waited for %d members of the %s %s; %d are there%s",
+                         g->wanted, g->place, g->v.r.path, count, text);
 }
 
 static int group_wait(zke_group *g, int members, int64_t deadline_ms) {
@@ -500,13 +503,14 @@ static int group_wait(zke_group *g, int members, int64_t deadline_ms) {
 
 int zke_group_wait(zke_group *group, int members, int64_t deadline_ms) {
   if (members < 0)
-    return zke_fail(ZKE_BADARGUMENTS, "%d members are waited for", members);
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "%d members are waited for",
+                           members);
   int rc = zke_recipe_enter((zke_recipe *)group);
   if (rc != ZKE_OK) return rc;
   zke_recipe *r = &group->v.r;
   if (group->waiting) {
-    rc = zke_fail(ZKE_MISUSE, "another thread waits with this object for %s",
-                  r->path);
+    rc = zke_recipe_fail(
+        ZKE_MISUSE, "another thread waits with this object for %s", r->path);
     return zke_recipe_leave(r, rc);
   }
   group->waiting = true;

@@ -53,10 +53,10 @@ int zke_lock_new(zke *z, const char *path, const zke_lock_options *options,
   zke_lock_options o = {.size = sizeof o};
   zke_recipe *r = NULL;
   if (lock_out) *lock_out = NULL;
-  if (!lock_out) return zke_fail(ZKE_BADARGUMENTS, "lock_out is NULL");
+  if (!lock_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "lock_out is NULL");
   if (options && options->size != sizeof o)
-    return zke_fail(ZKE_BADARGUMENTS,
-                    "the options' size is not this version's");
+    return zke_recipe_fail(ZKE_BADARGUMENTS,
+                           "the options' size is not this version's");
   if (options) o = *options;
   int rc = zke_recipe_new(z, path, &lock_class, sizeof(zke_lock), &r);
   if (rc != ZKE_OK) return rc;
@@ -181,7 +181,7 @@ int zke_lock_check(zke_lock *lock) {
 }
 
 int zke_lock_op(zke_lock *lock, zke_op *op) {
-  if (!op) return zke_fail(ZKE_BADARGUMENTS, "op is NULL");
+  if (!op) return zke_recipe_fail(ZKE_BADARGUMENTS, "op is NULL");
   int rc = zke_recipe_enter((zke_recipe *)lock);
   if (rc != ZKE_OK) return rc;
   if (lock->l.state == ZKE_LINE_HELD)
@@ -206,7 +206,8 @@ static int lock_holder(zke *z, const char *path, int64_t token, char **out) {
   bool found = list->count > 0 && (token == 0 || list->data[0].mzxid == token);
   *out = found ? zke_recipe_path(z, path, list->data[0].name) : NULL;
   zke_free(list);
-  if (!found) return zke_fail(ZKE_NONODE, "the lock %s is not held", path);
+  if (!found)
+    return zke_recipe_fail(ZKE_NONODE, "the lock %s is not held", path);
   return *out ? ZKE_OK : ZKE_NOMEM;
 }
 
@@ -234,7 +235,8 @@ int zke_lock_steal(zke_lock *lock) {
   int rc = lock_enter(lock, ZKE_FOREVER);
   if (rc != ZKE_OK) return rc;
   if (lock->l.state == ZKE_LINE_HELD || lock->l.blocking) {
-    rc = zke_fail(ZKE_MISUSE, "this lock %s object is in use", lock->l.r.path);
+    rc = zke_recipe_fail(ZKE_MISUSE, "this lock %s object is in use",
+                         lock->l.r.path);
   } else {
     rc = lock_steal(lock);
   }
@@ -259,14 +261,14 @@ static int lock_do_held(zke_lock *lock, zke_lock_do_fn fn, void *arg) {
   if (rc != ZKE_OK) snprintf(sentence, sizeof sentence, "%s", zke_errmsg());
   int released = zke_lock_release(lock);
   if (rc == ZKE_OK) return released;
-  return released == ZKE_OK ? rc : zke_fail(rc, "%s", sentence);
+  return released == ZKE_OK ? rc : zke_recipe_fail(rc, "%s", sentence);
 }
 
 int zke_lock_do(zke *z, const char *base, const char *name, int64_t deadline_ms,
                 zke_lock_do_fn fn, void *arg) {
   zke_lock *lock = NULL;
   if (!base || !name || !fn)
-    return zke_fail(ZKE_BADARGUMENTS, "base, name or fn is NULL");
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "base, name or fn is NULL");
   int rc = zke_sync(z, "/");
   if (rc != ZKE_OK) return rc;
   char *path = zke_recipe_path(z, strcmp(base, "/") == 0 ? "" : base, name);

@@ -86,8 +86,8 @@ static void multilock_lose(zke_multilock *ml) {
 }
 
 static int multilock_is_lost(const zke_multilock *ml) {
-  return zke_fail(ZKE_LOST, "a place of the multilock %s was taken away",
-                  ml->r.path);
+  return zke_recipe_fail(ZKE_LOST, "a place of the multilock %s was taken away",
+                         ml->r.path);
 }
 
 /* Out again after a failure, whose code and sentence stay. */
@@ -95,7 +95,7 @@ static int multilock_give_up(zke_multilock *ml, int rc) {
   char sentence[512];
   snprintf(sentence, sizeof sentence, "%s", zke_errmsg());
   multilock_leave(ml);
-  return zke_fail(rc, "%s", sentence);
+  return zke_recipe_fail(rc, "%s", sentence);
 }
 
 /* ---- the entries ---- */
@@ -245,20 +245,21 @@ static const zke_recipe_class multilock_class = {.name = "multilock",
 static int multilock_check_items(zke *z, const zke_multilock_item *items,
                                  int count) {
   if (!items || count < 1)
-    return zke_fail(ZKE_BADARGUMENTS, "a multilock of %d locks", count);
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "a multilock of %d locks", count);
   for (int i = 0; i < count; i++) {
     int rc = zke_exists(z, items[i].path, NULL, NULL, NULL);
     if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
     if (items[i].path[1] == '\0')
-      return zke_fail(ZKE_BADARGUMENTS, "a lock cannot be at /");
+      return zke_recipe_fail(ZKE_BADARGUMENTS, "a lock cannot be at /");
     if (items[i].mode < ZKE_MULTILOCK_LOCK ||
         items[i].mode > ZKE_MULTILOCK_READ) {
-      return zke_fail(ZKE_BADARGUMENTS, "unknown mode %d of %s", items[i].mode,
-                      items[i].path);
+      return zke_recipe_fail(ZKE_BADARGUMENTS, "unknown mode %d of %s",
+                             items[i].mode, items[i].path);
     }
     for (int j = 0; j < i; j++) {
       if (strcmp(items[i].path, items[j].path) == 0)
-        return zke_fail(ZKE_BADARGUMENTS, "%s is named twice", items[i].path);
+        return zke_recipe_fail(ZKE_BADARGUMENTS, "%s is named twice",
+                               items[i].path);
     }
   }
   return ZKE_OK;
@@ -296,11 +297,11 @@ static int multilock_options(const zke_multilock_options *given,
                              zke_multilock_options *o) {
   *o = (zke_multilock_options){.size = sizeof *o};
   if (given && given->size != sizeof *o)
-    return zke_fail(ZKE_BADARGUMENTS,
-                    "the options' size is not this version's");
+    return zke_recipe_fail(ZKE_BADARGUMENTS,
+                           "the options' size is not this version's");
   if (given) *o = *given;
   if (o->len < 0)
-    return zke_fail(ZKE_BADARGUMENTS, "data of length %d", o->len);
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "data of length %d", o->len);
   return ZKE_OK;
 }
 
@@ -309,7 +310,7 @@ int zke_multilock_new(zke *z, const zke_multilock_item *items, int count,
                       zke_multilock **ml_out) {
   zke_multilock_options o;
   zke_recipe *r = NULL;
-  if (!ml_out) return zke_fail(ZKE_BADARGUMENTS, "ml_out is NULL");
+  if (!ml_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "ml_out is NULL");
   *ml_out = NULL;
   int rc = multilock_options(options, &o);
   if (rc == ZKE_OK) rc = multilock_check_items(z, items, count);
@@ -371,8 +372,8 @@ static int multilock_join(zke_multilock *ml, bool blocking,
     if (rc != ZKE_OK) return rc;
   }
   if (ml->state != ZKE_LINE_OUT || ml->blocking) {
-    return zke_fail(ZKE_MISUSE, "this multilock %s object is in use",
-                    ml->r.path);
+    return zke_recipe_fail(ZKE_MISUSE, "this multilock %s object is in use",
+                           ml->r.path);
   }
   ml->actor = zke_line_actor();
   int rc = multilock_make(ml, blocking ? "waiting" : "queued", deadline_ms);
@@ -475,7 +476,7 @@ static int multilock_check(zke_multilock *ml) {
     if (rc != ZKE_NONODE) return rc;
     multilock_lose(ml);
   }
-  return zke_fail(ZKE_LOST, "the multilock %s is not held", ml->r.path);
+  return zke_recipe_fail(ZKE_LOST, "the multilock %s is not held", ml->r.path);
 }
 
 int zke_multilock_release(zke_multilock *ml) {
@@ -513,15 +514,16 @@ int zke_multilock_check(zke_multilock *ml) {
 
 static int multilock_ops(zke_multilock *ml, zke_op *ops, int count) {
   if (count != ml->count)
-    return zke_fail(ZKE_BADARGUMENTS, "room for %d operations, but %d locks",
-                    count, ml->count);
+    return zke_recipe_fail(ZKE_BADARGUMENTS,
+                           "room for %d operations, but %d locks", count,
+                           ml->count);
   if (ml->state != ZKE_LINE_HELD) return multilock_check(ml);
   for (int i = 0; i < count; i++) zke_op_check(&ops[i], ml->own->data[i], -1);
   return ZKE_OK;
 }
 
 int zke_multilock_ops(zke_multilock *ml, zke_op *ops, int count) {
-  if (!ops) return zke_fail(ZKE_BADARGUMENTS, "ops is NULL");
+  if (!ops) return zke_recipe_fail(ZKE_BADARGUMENTS, "ops is NULL");
   int rc = zke_recipe_enter((zke_recipe *)ml);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&ml->r, multilock_ops(ml, ops, count));

@@ -34,9 +34,9 @@ static bool name_is_plain(const char *name) {
 }
 
 static int name_check(const char *name) {
-  if (!name) return zke_fail(ZKE_BADARGUMENTS, "the name is NULL");
+  if (!name) return zke_recipe_fail(ZKE_BADARGUMENTS, "the name is NULL");
   if (!*name || strchr(name, '/') || !name_is_plain(name))
-    return zke_fail(ZKE_BADARGUMENTS, "'%s' cannot be a name", name);
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "'%s' cannot be a name", name);
   return ZKE_OK;
 }
 
@@ -117,10 +117,11 @@ static int bound_say(const bound *o, const char *path) {
   gmtime_r(&seconds, &utc);
   strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);
   if (!o->id[0])
-    return zke_fail(ZKE_HELD, "the name %s is bound since %s", path, when);
-  return zke_fail(ZKE_HELD,
-                  "the name %s is bound by %s (pid %" PRId64 ") since %s", path,
-                  o->b.identity, o->b.pid, when);
+    return zke_recipe_fail(ZKE_HELD, "the name %s is bound since %s", path,
+                           when);
+  return zke_recipe_fail(
+      ZKE_HELD, "the name %s is bound by %s (pid %" PRId64 ") since %s", path,
+      o->b.identity, o->b.pid, when);
 }
 
 /* ---- the object ---- */
@@ -139,7 +140,7 @@ static const zke_recipe_class names_class = {.name = "name service",
 
 int zke_names_new(zke *z, const char *path, zke_names **names_out) {
   zke_recipe *r = NULL;
-  if (!names_out) return zke_fail(ZKE_BADARGUMENTS, "names_out is NULL");
+  if (!names_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "names_out is NULL");
   *names_out = NULL;
   int rc = zke_recipe_new(z, path, &names_class, sizeof(zke_names), &r);
   *names_out = (zke_names *)r;
@@ -164,7 +165,7 @@ static int names_enter(zke_names *names, const char *name, char **path) {
   if (rc != ZKE_OK) return rc;
   *path = zke_recipe_path(names->r.z, names->r.path, name);
   if (*path) return ZKE_OK;
-  rc = zke_fail(ZKE_NOMEM, "no memory for a path");
+  rc = zke_recipe_fail(ZKE_NOMEM, "no memory for a path");
   return zke_recipe_leave(&names->r, rc);
 }
 
@@ -226,7 +227,7 @@ static int names_text(names_change *c, const void *value, int len) {
   c->text = text;
   zke_free(who);
   if (c->text && c->twin) return ZKE_OK;
-  return zke_fail(ZKE_NOMEM, "no memory for a binding");
+  return zke_recipe_fail(ZKE_NOMEM, "no memory for a binding");
 }
 
 /* The operations: unbind what was read, bind the new.  Those that delete come
@@ -256,7 +257,7 @@ static int names_exchange(names_change *c, const bound *old) {
   int rc = ZKE_OK;
   if (old->id[0]) {
     twin = names_twin(c->n, old->id);
-    if (!twin) return zke_fail(ZKE_NOMEM, "no memory for a path");
+    if (!twin) return zke_recipe_fail(ZKE_NOMEM, "no memory for a path");
     rc = zke_exists(z, twin, NULL, NULL, NULL);
   }
   bool has = twin && rc == ZKE_OK;
@@ -285,7 +286,7 @@ static int names_try_bound(names_change *c, const bound *old) {
 static int names_try_free(names_change *c) {
   if (!c->replace) return names_multi(c, NULL, NULL);
   if (c->unsure && !c->make) return ZKE_OK;
-  return zke_fail(ZKE_NONODE, "the name %s is not bound", c->path);
+  return zke_recipe_fail(ZKE_NONODE, "the name %s is not bound", c->path);
 }
 
 static int names_try(zke *z, void *arg) {
@@ -315,7 +316,7 @@ static int names_do(names_change *c, const void *value, int len,
       rc = names_text(c, value, len);
       if (rc == ZKE_NONODE && !c->replace) rc = AGAIN; /* no directory */
       if (rc == ZKE_NONODE)
-        rc = zke_fail(rc, "the name %s is not bound", c->path);
+        rc = zke_recipe_fail(rc, "the name %s is not bound", c->path);
     }
     if (rc == ZKE_OK) rc = zke_retry(r->z, names_try, c, deadline_ms);
   }
@@ -326,7 +327,7 @@ static int names_do(names_change *c, const void *value, int len,
 
 static int names_check_value(const void *value, int len) {
   if (len >= 0 && (value || !len)) return ZKE_OK;
-  return zke_fail(ZKE_BADARGUMENTS, "a value of length %d", len);
+  return zke_recipe_fail(ZKE_BADARGUMENTS, "a value of length %d", len);
 }
 
 int zke_names_bind(zke_names *names, const char *name, const void *value,
@@ -383,19 +384,20 @@ static int names_lookup(zke_names *n, const char *path, zke_binding **out) {
     if (b)
       bound_copy(b, &o.b, (char *)(b + 1));
     else
-      rc = zke_fail(ZKE_NOMEM, "no memory for a binding");
+      rc = zke_recipe_fail(ZKE_NOMEM, "no memory for a binding");
     *out = b;
   }
   zke_free(data);
   if (rc != ZKE_NONODE) return rc;
-  return zke_fail(rc, "the name %s is not bound", path);
+  return zke_recipe_fail(rc, "the name %s is not bound", path);
 }
 
 int zke_names_lookup(zke_names *names, const char *name,
                      zke_binding **binding_out) {
   char *path;
   zke_binding *b = NULL;
-  if (!binding_out) return zke_fail(ZKE_BADARGUMENTS, "binding_out is NULL");
+  if (!binding_out)
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "binding_out is NULL");
   int rc = names_enter(names, name, &path);
   if (rc != ZKE_OK) return rc;
   rc = names_lookup(names, path, &b);
@@ -414,8 +416,8 @@ static int names_resolved(const zke_binding *b, const char *path,
       memcmp(name->data + name->len - b->len, b->value, (size_t)b->len) != 0)
     return AGAIN;
   if (node->rc == ZKE_OK) return ZKE_OK;
-  return zke_fail(node->rc, "the name %s stands for %s: %s", path, b->value,
-                  zke_error_text(node->rc));
+  return zke_recipe_fail(node->rc, "the name %s stands for %s: %s", path,
+                         b->value, zke_error_text(node->rc));
 }
 
 /* One look: the name, then both in one snapshot. */
@@ -432,8 +434,8 @@ static int names_resolve(zke_names *n, const char *path, zke_op_result *out) {
   else
     rc = ZKE_MARSHALLINGERROR;
   if (rc == ZKE_MARSHALLINGERROR)
-    rc = zke_fail(ZKE_BADARGUMENTS, "the name %s stands for no path: %s", path,
-                  b->value);
+    rc = zke_recipe_fail(ZKE_BADARGUMENTS, "the name %s stands for no path: %s",
+                         path, b->value);
   if (rc == ZKE_OK) rc = names_resolved(b, path, &results[0], &results[1]);
   if (rc == ZKE_OK) {
     *out = results[1];
@@ -474,7 +476,7 @@ static int names_list(zke_names *n, const zke_config_tree *t,
     size += strlen(node->name) + (node->len > 0 ? (size_t)node->len : 0) + 2;
   }
   zke_binding_list *list = zke_alloc(n->r.z, size);
-  if (!list) return zke_fail(ZKE_NOMEM, "no memory for a list of names");
+  if (!list) return zke_recipe_fail(ZKE_NOMEM, "no memory for a list of names");
   zke_binding *b = (zke_binding *)(void *)(list + 1);
   char *text = (char *)(b + t->count);
   list->data = b;
@@ -496,7 +498,7 @@ static int names_list(zke_names *n, const zke_config_tree *t,
 
 int zke_names_list(zke_names *names, zke_binding_list **list_out) {
   zke_config_tree *tree = NULL;
-  if (!list_out) return zke_fail(ZKE_BADARGUMENTS, "list_out is NULL");
+  if (!list_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "list_out is NULL");
   int rc = zke_recipe_enter((zke_recipe *)names);
   if (rc != ZKE_OK) return rc;
   rc = names_check_place(names);
@@ -524,7 +526,8 @@ static int names_wait(zke_names *n, const char *path, int64_t deadline_ms,
     if (rc == ZKE_OK) rc = names_lookup(n, path, out);
   }
   if (rc == ZKE_OPERATIONTIMEOUT && !n->there)
-    return zke_fail(rc, "the name %s was not bound until the deadline", path);
+    return zke_recipe_fail(rc, "the name %s was not bound until the deadline",
+                           path);
   return rc;
 }
 
@@ -535,8 +538,9 @@ int zke_names_wait(zke_names *names, const char *name, int64_t deadline_ms,
   int rc = names_enter(names, name, &path);
   if (rc != ZKE_OK) return rc;
   if (names->wanted) {
-    rc = zke_fail(ZKE_MISUSE, "another thread waits with this object for %s",
-                  names->wanted);
+    rc = zke_recipe_fail(ZKE_MISUSE,
+                         "another thread waits with this object for %s",
+                         names->wanted);
     return names_leave(names, path, rc);
   }
   rc = names_check_place(names);

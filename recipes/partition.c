@@ -571,8 +571,9 @@ static const zke_recipe_class part_class = {.name = "partition",
 /* ---- making one ---- */
 
 static char *part_copy(zke *z, const char *text) {
-  char *copy = zke_alloc(z, strlen(text) + 1);
-  if (copy) strcpy(copy, text);
+  size_t size = strlen(text) + 1;
+  char *copy = zke_alloc(z, size);
+  if (copy) memcpy(copy, text, size);
   return copy;
 }
 
@@ -586,7 +587,8 @@ static int part_fill(zke_partition *p, const char *const *items, int count) {
   if (!p->members || !p->items || !p->item) return ZKE_NOMEM;
   for (p->count = 0; p->count < count;) {
     const char *name = items[p->count];
-    if (!name || !*name) return zke_fail(ZKE_BADARGUMENTS, "an item is empty");
+    if (!name || !*name)
+      return zke_recipe_fail(ZKE_BADARGUMENTS, "an item is empty");
     part_item *it = &p->item[p->count++];
     it->name = part_copy(z, name);
     it->path = name_path(z, p->items, name);
@@ -597,23 +599,23 @@ static int part_fill(zke_partition *p, const char *const *items, int count) {
   for (int i = 0; i < count; i++) {
     p->hash = plan_hash(p->hash, p->item[i].name);
     if (i > 0 && part_order(&p->item[i - 1], &p->item[i]) == 0)
-      return zke_fail(ZKE_BADARGUMENTS, "the item %s is there twice",
-                      p->item[i].name);
+      return zke_recipe_fail(ZKE_BADARGUMENTS, "the item %s is there twice",
+                             p->item[i].name);
   }
   return ZKE_OK;
 }
 
 static int part_check(const char *const *items, int count,
                       const zke_partition_options *o, zke_partition **p_out) {
-  if (!p_out) return zke_fail(ZKE_BADARGUMENTS, "p_out is NULL");
+  if (!p_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "p_out is NULL");
   *p_out = NULL;
   if (!items || count < 1)
-    return zke_fail(ZKE_BADARGUMENTS, "there are no items");
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "there are no items");
   if (o && o->size != sizeof *o)
-    return zke_fail(ZKE_BADARGUMENTS,
-                    "the options' size is not this version's");
+    return zke_recipe_fail(ZKE_BADARGUMENTS,
+                           "the options' size is not this version's");
   if (o && (o->release_ms < 0 || (o->name && strchr(o->name, '\n'))))
-    return zke_fail(ZKE_BADARGUMENTS, "name or release_ms");
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "name or release_ms");
   return ZKE_OK;
 }
 
@@ -657,8 +659,9 @@ static int part_compare(zke_partition *p) {
   int self = part_find_self(p, &plan);
   for (int i = 0; i < self && rc == ZKE_OK; i++) {
     if (strncmp(plan.members[i].data, hash, (size_t)n) != 0)
-      rc = zke_fail(ZKE_OTHERKIND, "the member %s of %s divides other items",
-                    plan_name(&plan.members[i]), p->r.path);
+      rc = zke_recipe_fail(ZKE_OTHERKIND,
+                           "the member %s of %s divides other items",
+                           plan_name(&plan.members[i]), p->r.path);
   }
   plan_free(&plan);
   return rc;
@@ -679,7 +682,7 @@ static int part_make(zke_partition *p) {
 
 static int part_join(zke_partition *p) {
   if (p->znode)
-    return zke_fail(ZKE_MISUSE, "already a member of %s", p->r.path);
+    return zke_recipe_fail(ZKE_MISUSE, "already a member of %s", p->r.path);
   int rc = zke_recipe_place(p->r.z, p->r.path, PARTITION_PLACE, ZKE_CONTAINER,
                             NULL, ZKE_FOREVER);
   if (rc == ZKE_OK) rc = part_place_items(p);
@@ -695,7 +698,7 @@ static int part_join(zke_partition *p) {
   for (int i = 0; i < p->count; i++) item_lose(p, &p->item[i]);
   zke_free(p->znode);
   p->znode = NULL;
-  return zke_fail(rc, "%s", why);
+  return zke_recipe_fail(rc, "%s", why);
 }
 
 int zke_partition_join(zke_partition *p) {
@@ -718,16 +721,16 @@ static part_item *part_find(zke_partition *p, const char *item) {
 }
 
 static int part_not_owned(const zke_partition *p, const char *item) {
-  return zke_fail(ZKE_LOST, "the item %s of %s is not this member's",
-                  item ? item : "NULL", p->r.path);
+  return zke_recipe_fail(ZKE_LOST, "the item %s of %s is not this member's",
+                         item ? item : "NULL", p->r.path);
 }
 
 static int part_release(zke_partition *p, const char *item) {
   part_item *it = part_find(p, item);
   if (!it || !item_is_held(it)) return part_not_owned(p, item);
   if (it->state != ITEM_ASKED)
-    return zke_fail(ZKE_MISUSE, "the item %s of %s is to stay", item,
-                    p->r.path);
+    return zke_recipe_fail(ZKE_MISUSE, "the item %s of %s is to stay", item,
+                           p->r.path);
   int rc = item_delete(p, it);
   if (rc != ZKE_OK) return rc;
   item_unwatch(p, it);
@@ -769,9 +772,10 @@ static int part_is_settled(zke_recipe *r) {
   int state = part_state(p);
   if (state == ZKE_PARTITION_SETTLED) return ZKE_OK;
   if (state == ZKE_PARTITION_OUT)
-    return zke_fail(ZKE_MISUSE, "not a member of %s", r->path);
+    return zke_recipe_fail(ZKE_MISUSE, "not a member of %s", r->path);
   if (state != ZKE_PARTITION_GONE || r->ended) return 1;
-  return zke_fail(ZKE_LOST, "the membership of %s was taken away", r->path);
+  return zke_recipe_fail(ZKE_LOST, "the membership of %s was taken away",
+                         r->path);
 }
 
 /* "the item a of /shards is held by x (pid 1) since …" */
@@ -838,7 +842,7 @@ int64_t zke_partition_token(zke_partition *p, const char *item) {
 }
 
 int zke_partition_op(zke_partition *p, const char *item, zke_op *op) {
-  if (!op) return zke_fail(ZKE_BADARGUMENTS, "op is NULL");
+  if (!op) return zke_recipe_fail(ZKE_BADARGUMENTS, "op is NULL");
   int rc = zke_recipe_enter((zke_recipe *)p);
   if (rc != ZKE_OK) return rc;
   const part_item *it = part_find(p, item);
@@ -866,7 +870,7 @@ static zke_strings *part_names(const zke_partition *p) {
 }
 
 int zke_partition_items(zke_partition *p, zke_strings **items_out) {
-  if (!items_out) return zke_fail(ZKE_BADARGUMENTS, "items_out is NULL");
+  if (!items_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "items_out is NULL");
   int rc = zke_recipe_enter((zke_recipe *)p);
   if (rc != ZKE_OK) return rc;
   zke_strings *s = part_names(p);
@@ -954,7 +958,7 @@ int zke_partition_list(zke *z, const char *path,
   part_roll roll = {0};
   int rc = zke_exists(z, path, NULL, NULL, NULL); /* checks the path */
   if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
-  if (!list_out) return zke_fail(ZKE_BADARGUMENTS, "list_out is NULL");
+  if (!list_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "list_out is NULL");
   char *items = zke_recipe_path(z, path, "items");
   rc = items ? zke_children(z, items, NULL, NULL, &names, NULL) : ZKE_NOMEM;
   if (rc == ZKE_OK) rc = part_call_roll(z, items, names, &roll);

@@ -7,6 +7,7 @@
 #include "periodic.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,21 +39,54 @@ static void record_free(record *c) {
   *c = (record){0};
 }
 
+static char *record_copy(zke *z, const char *text) {
+  size_t size = strlen(text) + 1;
+  char *copy = zke_alloc(z, size);
+  return copy ? memcpy(copy, text, size) : NULL;
+}
+
+/* zke_recipe_read() of an int. */
+static bool record_int(char **at, const char *word, int *out) {
+  int64_t number;
+  if (!zke_recipe_read(at, word, 10, &number)) return false;
+  *out = (int)number;
+  return number >= INT_MIN && number <= INT_MAX;
+}
+
+/* Move *at behind a word; false: something else stands there. */
+static bool record_word(char **at, const char *word) {
+  size_t len = strlen(word);
+  if (strncmp(*at, word, len) != 0) return false;
+  *at += len;
+  return true;
+}
+
+/* The id, which ends with its line. */
+static bool record_id(char **at, char *id) {
+  if (!record_word(at, "\nid ")) return false;
+  size_t len = strcspn(*at, " \n");
+  if (len < 1 || len >= RECORD_ID) return false;
+  memcpy(id, *at, len);
+  id[len] = '\0';
+  *at += len;
+  return true;
+}
+
 /* Read what record_text() wrote; the text ends with a NUL. */
 static int record_parse(record *c, const char *path) {
-  int at = 0;
-  if (!c->text || !*c->text) return ZKE_OK;
-  int n = sscanf(c->text,
-                 RECORD_MARK "start %" SCNd64 "\nend %" SCNd64
-                             "\nstatus %d\ntries %d\nforced %d\nid %39s\n"
-                             "pid %" SCNd64 "\nwho %n",
-                 &c->start_ms, &c->end_ms, &c->status, &c->tries, &c->forced,
-                 c->id, &c->pid, &at);
-  if (n != 7 || !at || strncmp(c->text, RECORD_MARK, strlen(RECORD_MARK)) != 0)
-    return zke_fail(ZKE_OTHERKIND, "%s is not a periodic job", path);
+  char *at = c->text;
+  if (!at || !*at) return ZKE_OK;
+  if (!zke_recipe_read(&at, RECORD_MARK "start ", 10, &c->start_ms) ||
+      !zke_recipe_read(&at, "\nend ", 10, &c->end_ms) ||
+      !record_int(&at, "\nstatus ", &c->status) ||
+      !record_int(&at, "\ntries ", &c->tries) ||
+      !record_int(&at, "\nforced ", &c->forced) || !record_id(&at, c->id) ||
+      !zke_recipe_read(&at, "\npid ", 10, &c->pid) ||
+      !record_word(&at, "\nwho "))
+    return zke_recipe_fail(ZKE_OTHERKIND, "%s is not a periodic job", path);
   c->filled = true;
-  c->identity = c->text + at;
-  c->text[at + (int)strcspn(c->identity, "\n")] = '\0';
+  c->identity = at;
+  at[strcspn(at, "\n")] = '\0';
   return ZKE_OK;
 }
 
@@ -129,7 +163,8 @@ static int64_t job_now(const zke_periodic *j) {
 }
 
 static int job_lost(const zke_periodic *j) {
-  return zke_fail(ZKE_LOST, "the job %s is not this object's to do", j->r.path);
+  return zke_recipe_fail(ZKE_LOST, "the job %s is not this object's to do",
+                         j->r.path);
 }
 
 /* It was claimed, and is another's or nobody's now. */
@@ -172,14 +207,14 @@ static int job_say(const zke_periodic *j, int rc, const record *c) {
   record_when(c->start_ms, start);
   record_when(job_next(j, c), next);
   if (c->running)
-    return zke_fail(rc, "the job %s is done by %s (pid %" PRId64 ") since %s",
-                    j->r.path, c->filled ? c->identity : "somebody", c->pid,
-                    start);
+    return zke_recipe_fail(
+        rc, "the job %s is done by %s (pid %" PRId64 ") since %s", j->r.path,
+        c->filled ? c->identity : "somebody", c->pid, start);
   if (c->end_ms) snprintf(how, sizeof how, "status %d", c->status);
-  return zke_fail(rc,
-                  "the job %s was done by %s (pid %" PRId64
-                  ") at %s (%s) and is due again at %s",
-                  j->r.path, c->identity, c->pid, start, how, next);
+  return zke_recipe_fail(rc,
+                         "the job %s was done by %s (pid %" PRId64
+                         ") at %s (%s) and is due again at %s",
+                         j->r.path, c->identity, c->pid, start, how, next);
 }
 
 /* ---- claiming ---- */
@@ -297,8 +332,7 @@ static int job_begin_claim(zke_periodic *j) {
   int rc = zke_session(j->r.z, zke_session_id(j->r.z), &who);
   if (rc != ZKE_OK) return rc;
   zke_free(j->identity);
-  j->identity = zke_alloc(j->r.z, strlen(who->data[0].identity) + 1);
-  if (j->identity) strcpy(j->identity, who->data[0].identity);
+  j->identity = record_copy(j->r.z, who->data[0].identity);
   j->mine.identity = j->identity;
   j->mine.pid = who->data[0].pid;
   zke_free(who);
@@ -442,13 +476,13 @@ static int job_check_options(const char *base, const char *name,
                              const zke_periodic_options *o) {
   const int64_t most = INT64_MAX / 8;
   if (!base || !name || !*name || strchr(name, '/'))
-    return zke_fail(ZKE_BADARGUMENTS, "base/name is not a job's path");
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "base/name is not a job's path");
   if (!o || o->size != sizeof *o)
-    return zke_fail(ZKE_BADARGUMENTS,
-                    "the options' size is not this version's");
+    return zke_recipe_fail(ZKE_BADARGUMENTS,
+                           "the options' size is not this version's");
   if (o->period_ms < 1 || o->period_ms > most || o->offset_ms < -most ||
       o->offset_ms > most || o->retry & ~3)
-    return zke_fail(ZKE_BADARGUMENTS, "period, offset or retry");
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "period, offset or retry");
   return ZKE_OK;
 }
 
@@ -456,7 +490,7 @@ int zke_periodic_new(zke *z, const char *base, const char *name,
                      const zke_periodic_options *options,
                      zke_periodic **job_out) {
   zke_recipe *r = NULL;
-  if (!job_out) return zke_fail(ZKE_BADARGUMENTS, "job_out is NULL");
+  if (!job_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "job_out is NULL");
   *job_out = NULL;
   int rc = zke_sync(z, "/");
   if (rc == ZKE_OK) rc = job_check_options(base, name, options);
@@ -468,13 +502,12 @@ int zke_periodic_new(zke *z, const char *base, const char *name,
   if (rc != ZKE_OK) return rc;
   zke_periodic *j = (zke_periodic *)r;
   j->o = *options;
-  j->base = zke_alloc(z, strlen(base) + 1);
+  j->base = record_copy(z, base);
   j->running = zke_recipe_path(z, r->path, "running");
   if (!j->base || !j->running) {
     zke_recipe_free(r);
     return ZKE_NOMEM;
   }
-  strcpy(j->base, base);
   *job_out = j;
   return ZKE_OK;
 }
@@ -487,7 +520,8 @@ static int job_enter(zke_periodic *j) {
   int rc = zke_recipe_enter((zke_recipe *)j);
   if (rc != ZKE_OK) return rc;
   if (j->state != ZKE_PERIODIC_RUNS && !j->waiting) return ZKE_OK;
-  rc = zke_fail(ZKE_MISUSE, "this object of the job %s is in use", j->r.path);
+  rc = zke_recipe_fail(ZKE_MISUSE, "this object of the job %s is in use",
+                       j->r.path);
   return zke_recipe_leave(&j->r, rc);
 }
 
@@ -602,7 +636,7 @@ int zke_periodic_check(zke_periodic *job) {
 }
 
 int zke_periodic_op(zke_periodic *job, zke_op *op) {
-  if (!op) return zke_fail(ZKE_BADARGUMENTS, "op is NULL");
+  if (!op) return zke_recipe_fail(ZKE_BADARGUMENTS, "op is NULL");
   int rc = zke_recipe_enter((zke_recipe *)job);
   if (rc != ZKE_OK) return rc;
   if (job->state == ZKE_PERIODIC_RUNS)
@@ -635,7 +669,7 @@ static int job_last(zke *z, const char *path, const char *running, record *c) {
   while (rc == AGAIN) {
     rc = record_read(z, path, running, c);
     if (rc == ZKE_OK && !c->filled)
-      rc = zke_fail(ZKE_NONODE, "the job %s was never run", path);
+      rc = zke_recipe_fail(ZKE_NONODE, "the job %s was never run", path);
     if (rc == ZKE_OK && c->running) rc = job_bury(z, c->runner);
     if (rc != ZKE_OK) record_free(c);
   }
@@ -648,7 +682,8 @@ int zke_periodic_last(zke *z, const char *base, const char *name,
   int rc = zke_sync(z, "/");
   if (rc != ZKE_OK) return rc;
   if (!base || !name || !record_out)
-    return zke_fail(ZKE_BADARGUMENTS, "base, name or record_out is NULL");
+    return zke_recipe_fail(ZKE_BADARGUMENTS,
+                           "base, name or record_out is NULL");
   char *path = zke_recipe_path(z, strcmp(base, "/") == 0 ? "" : base, name);
   char *running = path ? zke_recipe_path(z, path, "running") : NULL;
   rc = running ? job_last(z, path, running, &c) : ZKE_NOMEM;

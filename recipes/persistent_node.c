@@ -49,7 +49,7 @@ static void node_change(zke_persistent_node *n, int state, int64_t czxid) {
 static int node_make_parents(zke_persistent_node *n) {
   size_t len = (size_t)(strrchr(n->r.path, '/') - n->r.path);
   char *parent = zke_alloc(n->r.z, len + 1);
-  if (!parent) return zke_fail(ZKE_NOMEM, "no memory for a path");
+  if (!parent) return zke_recipe_fail(ZKE_NOMEM, "no memory for a path");
   memcpy(parent, n->r.path, len);
   int rc = zke_ensure_path(n->r.z, parent, ZKE_PERSISTENT, ZKE_FOREVER);
   zke_free(parent);
@@ -172,10 +172,11 @@ static const zke_recipe_class node_class = {.name = "persistent node",
 static int node_keep(zke_persistent_node *n, const void *data, int len) {
   char *copy = NULL;
   if (len < -1 || (!data && len > 0))
-    return zke_fail(ZKE_BADARGUMENTS, "data of length %d", len);
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "data of length %d", len);
   if (data && len >= 0) {
     copy = zke_alloc(n->r.z, (size_t)len + 1);
-    if (!copy) return zke_fail(ZKE_NOMEM, "no memory for a znode's data");
+    if (!copy)
+      return zke_recipe_fail(ZKE_NOMEM, "no memory for a znode's data");
     if (len) memcpy(copy, data, (size_t)len);
   }
   zke_free(n->data);
@@ -189,11 +190,11 @@ int zke_persistent_node_new(zke *z, const char *path, const void *data, int len,
                             zke_persistent_node **node_out) {
   zke_persistent_node_options o = {.size = sizeof o};
   zke_recipe *r = NULL;
-  if (!node_out) return zke_fail(ZKE_BADARGUMENTS, "node_out is NULL");
+  if (!node_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "node_out is NULL");
   *node_out = NULL;
   if (options && options->size != sizeof o)
-    return zke_fail(ZKE_BADARGUMENTS,
-                    "the options' size is not this version's");
+    return zke_recipe_fail(ZKE_BADARGUMENTS,
+                           "the options' size is not this version's");
   if (options) o = *options;
   int rc =
       zke_recipe_new(z, path, &node_class, sizeof(zke_persistent_node), &r);
@@ -237,15 +238,16 @@ static int node_give_up(zke_persistent_node *n, int rc) {
   }
   snprintf(sentence, sizeof sentence, "%s", zke_errmsg());
   if (!n->r.ended) node_stop(n);
-  return zke_fail(rc, "%s", sentence);
+  return zke_recipe_fail(rc, "%s", sentence);
 }
 
 int zke_persistent_node_hold(zke_persistent_node *node, int64_t deadline_ms) {
   int rc = zke_recipe_enter((zke_recipe *)node);
   if (rc != ZKE_OK) return rc;
   if (node->waiting) {
-    rc = zke_fail(ZKE_MISUSE, "another thread waits with this object for %s",
-                  node->r.path);
+    rc = zke_recipe_fail(ZKE_MISUSE,
+                         "another thread waits with this object for %s",
+                         node->r.path);
     return zke_recipe_leave(&node->r, rc);
   }
   node->waiting = true;
@@ -297,7 +299,7 @@ int zke_persistent_node_cancel(zke_persistent_node *node) {
 
 int zke_persistent_node_renew(zke_persistent_node **node, zke *z) {
   zke_persistent_node *old = node ? *node : NULL, *new_;
-  if (!old) return zke_fail(ZKE_BADARGUMENTS, "the object is NULL");
+  if (!old) return zke_recipe_fail(ZKE_BADARGUMENTS, "the object is NULL");
   zke_persistent_node_options o = {
       .size = sizeof o, .listener = old->listener, .context = old->context};
   pthread_mutex_lock(&old->r.m); /* not entered: its session has ended */

@@ -135,7 +135,7 @@ static void queue_keep(queue_error *e, int rc) {
 }
 
 static int queue_restore(const queue_error *e, int rc) {
-  return rc < 0 ? zke_fail(rc, "%s", e->sentence) : rc;
+  return rc < 0 ? zke_recipe_fail(rc, "%s", e->sentence) : rc;
 }
 
 /* Delete one's own znode, again where that fails; NULL afterwards. */
@@ -212,8 +212,8 @@ static int queue_setting(const char *data, const char *word) {
 
 static int queue_differs(const zke_queue *q, const char *what, int has,
                          int asked) {
-  return zke_fail(ZKE_BADARGUMENTS, "the queue %s has %s %d, not %d", q->r.path,
-                  what, has, asked);
+  return zke_recipe_fail(ZKE_BADARGUMENTS, "the queue %s has %s %d, not %d",
+                         q->r.path, what, has, asked);
 }
 
 /* Write down what nobody has named before. */
@@ -438,7 +438,7 @@ static int queue_try_step(zke_queue *q, queue_step *s, int64_t deadline_ms) {
   if (rc == ZKE_OK) q->changes++;
   if (rc == ZKE_MARSHALLINGERROR) { /* the session has ended, or a bad path */
     int state = zke_sync(q->r.z, "/");
-    return state == ZKE_OK ? zke_fail(rc, "a path is malformed") : state;
+    return state == ZKE_OK ? zke_recipe_fail(rc, "a path is malformed") : state;
   }
   return rc == QUEUE_BUSY ? ZKE_OPERATIONTIMEOUT : rc;
 }
@@ -477,15 +477,15 @@ static char *queue_text(char **at, const char *a, const char *b) {
 /* An item as read, in one block. */
 static zke_queue_item *queue_item_new(zke_queue *q, const queue_name *n,
                                       const zke_op_result *read) {
-  size_t name = strlen(n->name) + 2, data = (size_t)(read->len + 2);
+  size_t name = strlen(n->name) + 2;
+  size_t data = read->data ? (size_t)read->len + 1 : 0;
   size_t paths = strlen(q->entries) + strlen(q->taken) + 2 * name;
-  zke_queue_item *item =
-      zke_alloc(q->r.z, sizeof *item + data + name + paths + 2);
+  zke_queue_item *item = zke_alloc(q->r.z, sizeof *item + data + name + paths);
   if (!item) return NULL;
   char *at = (char *)(item + 1);
   if (read->data) {
     item->data = memcpy(at, read->data, (size_t)read->len);
-    at += read->len + 1;
+    at += data;
   }
   item->name = queue_text(&at, n->name, "");
   item->entry_path = queue_text(&at, q->entries, n->name);
@@ -517,7 +517,7 @@ static int queue_fetch(zke_queue *q, const queue_name *n,
   if (rc == ZKE_OK && (r[0].rc == ZKE_NONODE || r[1].rc != ZKE_NONODE))
     rc = QUEUE_AGAIN;
   if (rc == ZKE_OK && r[0].rc != ZKE_OK)
-    rc = zke_fail(r[0].rc, "cannot read %s", entry);
+    rc = zke_recipe_fail(r[0].rc, "cannot read %s", entry);
   if (rc == ZKE_OK) {
     *item_out = queue_item_new(q, n, &r[0]);
     rc = *item_out ? ZKE_OK : ZKE_NOMEM;
@@ -601,8 +601,8 @@ static int queue_verify(zke_queue *q, const queue_claim *c) {
   zke_stat stat;
   int rc = zke_exists(q->r.z, c->path, NULL, NULL, &stat);
   if (rc == ZKE_NONODE || (rc == ZKE_OK && stat.czxid != c->token)) {
-    return zke_fail(ZKE_LOST, "the claim of %s in the queue %s is gone",
-                    queue_base(c->path), q->r.path);
+    return zke_recipe_fail(ZKE_LOST, "the claim of %s in the queue %s is gone",
+                           queue_base(c->path), q->r.path);
   }
   return rc;
 }
@@ -611,7 +611,7 @@ static int queue_verify(zke_queue *q, const queue_claim *c) {
 static int queue_begin_claim(zke_queue *q, queue_claim **at, int64_t token) {
   queue_claim *c = *at;
   queue_error e;
-  zke_stat stat;
+  zke_stat stat = {0};
   int rc = ZKE_OK;
   c->token = token;
   if (!token || q->o.listener)
@@ -774,8 +774,9 @@ static int queue_put_now(zke_queue *q, const queue_load *load,
   int rc = queue_ready(q, deadline_ms);
   if (rc != ZKE_OK) return rc;
   if (q->limit && load->count > q->limit) {
-    return zke_fail(ZKE_LIMIT, "%d items at once, the queue %s has limit %d",
-                    load->count, q->r.path, q->limit);
+    return zke_recipe_fail(ZKE_LIMIT,
+                           "%d items at once, the queue %s has limit %d",
+                           load->count, q->r.path, q->limit);
   }
   queue_step *s =
       queue_step_new(q->r.z, load->count + 1 + (load->letter != NULL));
@@ -962,8 +963,8 @@ static int queue_putting_done(zke_recipe *r) {
 static int queue_begin(queue_wait *w, bool blocking, int need) {
   zke_queue *q = w->q;
   if (w->state != WAIT_NO) {
-    return zke_fail(ZKE_MISUSE, "this object waits for the queue %s already",
-                    q->r.path);
+    return zke_recipe_fail(
+        ZKE_MISUSE, "this object waits for the queue %s already", q->r.path);
   }
   w->state = WAIT_YES;
   w->blocking = blocking;
@@ -1144,15 +1145,15 @@ int zke_queue_new(zke *z, const char *path, const zke_queue_options *options,
                   zke_queue **queue_out) {
   zke_queue_options o = {.size = sizeof o};
   zke_recipe *r = NULL;
-  if (!queue_out) return zke_fail(ZKE_BADARGUMENTS, "queue_out is NULL");
+  if (!queue_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "queue_out is NULL");
   *queue_out = NULL;
   if (options && options->size != sizeof o)
-    return zke_fail(ZKE_BADARGUMENTS,
-                    "the options' size is not this version's");
+    return zke_recipe_fail(ZKE_BADARGUMENTS,
+                           "the options' size is not this version's");
   if (options) o = *options;
   if (o.limit < 0 || o.attempts < 0)
-    return zke_fail(ZKE_BADARGUMENTS, "limit %d, attempts %d", o.limit,
-                    o.attempts);
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "limit %d, attempts %d", o.limit,
+                           o.attempts);
   int rc = zke_recipe_new(z, path, &queue_class, sizeof(zke_queue), &r);
   if (rc != ZKE_OK) return rc;
   zke_queue *q = (zke_queue *)r;
@@ -1191,8 +1192,9 @@ static int queue_put(zke_queue *q, const queue_load *load,
   } while (rc == ZKE_OK);
   rc = queue_wait_end(&q->putting, waiting, rc);
   if (rc == QUEUE_NOTHING)
-    rc = zke_fail(ZKE_LIMIT, "the queue %s is full: its limit is %d items",
-                  q->r.path, q->limit);
+    rc = zke_recipe_fail(ZKE_LIMIT,
+                         "the queue %s is full: its limit is %d items",
+                         q->r.path, q->limit);
   return rc;
 }
 
@@ -1202,11 +1204,11 @@ static int queue_load_options(const zke_queue_put_options *o,
   load->mode = ZKE_PERSISTENT_SEQUENTIAL;
   if (!o) return ZKE_OK;
   if (o->size != sizeof *o)
-    return zke_fail(ZKE_BADARGUMENTS,
-                    "the options' size is not this version's");
+    return zke_recipe_fail(ZKE_BADARGUMENTS,
+                           "the options' size is not this version's");
   if (o->priority < 0 || o->priority > 999 || o->due_ms < 0) {
-    return zke_fail(ZKE_BADARGUMENTS, "priority %d, due_ms %" PRId64,
-                    o->priority, o->due_ms);
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "priority %d, due_ms %" PRId64,
+                           o->priority, o->due_ms);
   }
   if (o->priority) load->priority = o->priority;
   if (o->ephemeral) load->mode = ZKE_EPHEMERAL_SEQUENTIAL;
@@ -1219,7 +1221,7 @@ int zke_queue_put_all(zke_queue *queue, const zke_queue_value *values,
                       int64_t deadline_ms) {
   queue_load load = {.values = values, .count = count};
   if (count < 0 || count >= INT32_MAX / 256 || (count && !values))
-    return zke_fail(ZKE_BADARGUMENTS, "%d items", count);
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "%d items", count);
   int rc = queue_load_options(options, &load);
   if (rc != ZKE_OK) return rc;
   rc = zke_recipe_enter((zke_recipe *)queue);
@@ -1242,12 +1244,12 @@ static int queue_say_nothing(zke_queue *q) {
   char what[300];
   int64_t due;
   if (!q->order || !q->claimed || q->first == q->last)
-    return zke_fail(rc, "the queue %s is empty", q->r.path);
+    return zke_recipe_fail(rc, "the queue %s is empty", q->r.path);
   queue_next(q, q->first, &due);
   if (due != ZKE_FOREVER) {
-    return zke_fail(rc,
-                    "the next item of the queue %s is due in %" PRId64 " ms",
-                    q->r.path, due - queue_wall_ms());
+    return zke_recipe_fail(
+        rc, "the next item of the queue %s is due in %" PRId64 " ms", q->r.path,
+        due - queue_wall_ms());
   }
   const char *name = q->order[q->first].name;
   char *claim = zke_recipe_path(q->r.z, q->taken, name);
@@ -1277,7 +1279,7 @@ static int queue_take(zke_queue *q, bool claim, int64_t deadline_ms,
 static int queue_take_entered(zke_queue *queue, bool claim, int64_t deadline_ms,
                               zke_queue_item **item_out) {
   zke_queue_item *item = NULL;
-  if (!item_out) return zke_fail(ZKE_BADARGUMENTS, "item_out is NULL");
+  if (!item_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "item_out is NULL");
   *item_out = NULL;
   int rc = zke_recipe_enter((zke_recipe *)queue);
   if (rc != ZKE_OK) return rc;
@@ -1301,7 +1303,7 @@ int zke_queue_claim(zke_queue *queue, int64_t deadline_ms,
 int zke_queue_claim_op(const zke_queue_item *item,
                        zke_op ops[ZKE_QUEUE_CLAIM_OPS]) {
   if (!item || !ops || !item->token)
-    return zke_fail(ZKE_BADARGUMENTS, "no item, no claim or no ops");
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "no item, no claim or no ops");
   zke_op_check(&ops[0], item->claim_path, -1);
   zke_op_check(&ops[1], item->entry_path, item->version);
   return ZKE_OK;
@@ -1313,8 +1315,8 @@ static int queue_lost(zke_queue *q, queue_claim **at,
                       const zke_queue_item *item) {
   if (queue_verify(q, *at) == ZKE_OK) zke_recipe_delete(q->r.z, (*at)->path);
   queue_unlink_claim(at);
-  return zke_fail(ZKE_LOST, "%s of the queue %s is no longer claimed",
-                  item->name, q->r.path);
+  return zke_recipe_fail(ZKE_LOST, "%s of the queue %s is no longer claimed",
+                         item->name, q->r.path);
 }
 
 /* Delete claim and item, and do what the caller wants with it. */
@@ -1346,14 +1348,16 @@ static int queue_release(zke_queue *q, const zke_queue_item *item,
 /* Enter with a claim of this object's: *at. */
 static int queue_enter_claim(zke_queue *q, const zke_queue_item *item,
                              queue_claim ***at) {
-  if (!item) return zke_fail(ZKE_BADARGUMENTS, "the item is NULL");
+  if (!item) return zke_recipe_fail(ZKE_BADARGUMENTS, "the item is NULL");
   int rc = zke_recipe_enter((zke_recipe *)q);
   if (rc != ZKE_OK) return rc;
   *at = queue_find_claim(q, item->claim_path, item->token);
   if (**at) return ZKE_OK;
-  rc = zke_fail(ZKE_LOST, "%s of the queue %s is not claimed by this object",
-                item->name, q->r.path);
-  return zke_recipe_leave(&q->r, rc);
+  rc = zke_recipe_fail(ZKE_LOST,
+                       "%s of the queue %s is not claimed by this object",
+                       item->name, q->r.path);
+  zke_recipe_leave(&q->r, rc);
+  return rc;
 }
 
 /* Hand out the results of the caller's own operations. */
@@ -1369,7 +1373,7 @@ int zke_queue_ack(zke_queue *queue, const zke_queue_item *item,
                   const zke_op *ops, int count, zke_op_result *results) {
   queue_claim **at;
   if (count < 0 || count >= INT32_MAX / 256 || (count && !ops))
-    return zke_fail(ZKE_BADARGUMENTS, "%d operations", count);
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "%d operations", count);
   int rc = queue_enter_claim(queue, item, &at);
   if (rc != ZKE_OK) return rc;
   queue_step *s = queue_step_new(queue->r.z, 2 + count);
@@ -1429,7 +1433,8 @@ static queue_wait *queue_waiting(zke_queue *q, int event) {
 static int queue_start(zke_queue *q, queue_wait *w) {
   queue_error e;
   if (!q->o.listener)
-    return zke_fail(ZKE_MISUSE, "the queue %s has no listener", q->r.path);
+    return zke_recipe_fail(ZKE_MISUSE, "the queue %s has no listener",
+                           q->r.path);
   int rc = queue_ready(q, ZKE_FOREVER);
   if (rc == ZKE_OK && (w->state == WAIT_NO || w->blocking))
     rc = queue_begin(w, false, 1);
@@ -1444,8 +1449,8 @@ int zke_queue_start(zke_queue *queue, int event) {
   int rc = zke_recipe_enter((zke_recipe *)queue);
   if (rc != ZKE_OK) return rc;
   queue_wait *w = queue_waiting(queue, event);
-  rc =
-      w ? queue_start(queue, w) : zke_fail(ZKE_BADARGUMENTS, "event %d", event);
+  rc = w ? queue_start(queue, w)
+         : zke_recipe_fail(ZKE_BADARGUMENTS, "event %d", event);
   return zke_recipe_leave(&queue->r, rc);
 }
 
@@ -1454,9 +1459,10 @@ int zke_queue_stop(zke_queue *queue, int event) {
   if (rc != ZKE_OK) return rc;
   queue_wait *w = queue_waiting(queue, event);
   if (!w)
-    rc = zke_fail(ZKE_BADARGUMENTS, "event %d", event);
+    rc = zke_recipe_fail(ZKE_BADARGUMENTS, "event %d", event);
   else if (w->blocking)
-    rc = zke_fail(ZKE_MISUSE, "another thread waits; see zke_queue_cancel()");
+    rc = zke_recipe_fail(ZKE_MISUSE,
+                         "another thread waits; see zke_queue_cancel()");
   else
     rc = queue_leave(w);
   return zke_recipe_leave(&queue->r, rc);
@@ -1473,7 +1479,8 @@ static int queue_enter_look(zke_queue *q) {
 
 int zke_queue_due(zke_queue *queue, int64_t *deadline_out) {
   int64_t due, now = queue_wall_ms();
-  if (!deadline_out) return zke_fail(ZKE_BADARGUMENTS, "deadline_out is NULL");
+  if (!deadline_out)
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "deadline_out is NULL");
   int rc = queue_enter_look(queue);
   if (rc != ZKE_OK) return rc;
   due = ZKE_FOREVER;
@@ -1490,7 +1497,7 @@ int zke_queue_due(zke_queue *queue, int64_t *deadline_out) {
 
 int zke_queue_peek(zke_queue *queue, zke_queue_item **item_out) {
   zke_queue_item *item = NULL;
-  if (!item_out) return zke_fail(ZKE_BADARGUMENTS, "item_out is NULL");
+  if (!item_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "item_out is NULL");
   *item_out = NULL;
   int rc = zke_recipe_enter((zke_recipe *)queue);
   if (rc != ZKE_OK) return rc;
@@ -1498,8 +1505,8 @@ int zke_queue_peek(zke_queue *queue, zke_queue_item **item_out) {
   if (rc == ZKE_OK) rc = queue_pick(queue, true, ZKE_FOREVER, &item);
   if (rc == ZKE_OK) *item_out = item;
   if (rc == QUEUE_NOTHING)
-    rc = zke_fail(ZKE_NONODE, "nothing to take from the queue %s",
-                  queue->r.path);
+    rc = zke_recipe_fail(ZKE_NONODE, "nothing to take from the queue %s",
+                         queue->r.path);
   return zke_recipe_leave(&queue->r, rc);
 }
 
@@ -1539,7 +1546,8 @@ static void queue_count_items(const zke_queue *q, zke_queue_counts *c) {
 int zke_queue_size(zke_queue *queue, zke_queue_counts *counts_out) {
   zke_queue_counts c;
   memset(&c, 0, sizeof c);
-  if (!counts_out) return zke_fail(ZKE_BADARGUMENTS, "counts_out is NULL");
+  if (!counts_out)
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "counts_out is NULL");
   int rc = queue_enter_look(queue);
   if (rc != ZKE_OK) return rc;
   queue_count_items(queue, &c);
@@ -1706,7 +1714,8 @@ static int queue_dead(zke_queue *q, zke_queue_entries **out) {
 static int queue_make_list(zke_queue *q,
                            int (*make)(zke_queue *, zke_queue_entries **),
                            zke_queue_entries **entries_out) {
-  if (!entries_out) return zke_fail(ZKE_BADARGUMENTS, "entries_out is NULL");
+  if (!entries_out)
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "entries_out is NULL");
   *entries_out = NULL;
   int rc = zke_recipe_enter((zke_recipe *)q);
   if (rc != ZKE_OK) return rc;
@@ -1752,8 +1761,8 @@ static int queue_requeue(zke_queue *q, const queue_name *n,
 int zke_queue_requeue(zke_queue *queue, const char *name, int64_t deadline_ms) {
   queue_name n;
   if (!name || !queue_parse(name, &n))
-    return zke_fail(ZKE_BADARGUMENTS, "%s is not a letter's name",
-                    name ? name : "NULL");
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "%s is not a letter's name",
+                           name ? name : "NULL");
   int rc = zke_recipe_enter((zke_recipe *)queue);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&queue->r, queue_requeue(queue, &n, deadline_ms));

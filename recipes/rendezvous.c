@@ -51,11 +51,12 @@ static void meeting_told(zke_double_barrier *b, int event, int64_t round,
 int zke_rendezvous_new(zke *z, const char *path, int parties,
                        const zke_rendezvous_options *options,
                        zke_rendezvous **meeting_out) {
-  if (!meeting_out) return zke_fail(ZKE_BADARGUMENTS, "meeting_out is NULL");
+  if (!meeting_out)
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "meeting_out is NULL");
   *meeting_out = NULL;
   if (options && options->size != sizeof *options)
-    return zke_fail(ZKE_BADARGUMENTS,
-                    "the options' size is not this version's");
+    return zke_recipe_fail(ZKE_BADARGUMENTS,
+                           "the options' size is not this version's");
   int rc = zke_sync(z, "/");
   if (rc != ZKE_OK) return rc;
   zke_rendezvous *m = zke_alloc(z, sizeof *m);
@@ -84,7 +85,7 @@ void zke_rendezvous_free(zke_rendezvous *meeting) {
 
 static int meeting_check(const zke_rendezvous *meeting) {
   if (meeting) return ZKE_OK;
-  return zke_fail(ZKE_BADARGUMENTS, "the object is NULL");
+  return zke_recipe_fail(ZKE_BADARGUMENTS, "the object is NULL");
 }
 
 int zke_rendezvous_meet(zke_rendezvous *meeting, const void *data, int len,
@@ -129,7 +130,7 @@ int zke_rendezvous_result(zke_rendezvous *meeting, zke_party_list **list_out,
   if (rc != ZKE_OK) return rc;
   if (list->count == 0) {
     zke_free(list);
-    return zke_fail(ZKE_NONODE, "there was no meeting yet");
+    return zke_recipe_fail(ZKE_NONODE, "there was no meeting yet");
   }
   if (token_out) *token_out = list->data[0].mzxid;
   if (list_out)
@@ -177,20 +178,19 @@ typedef struct point_data {
  * released by zke_free(p->text). */
 static int point_read(zke *z, const char *path, zke_watch_fn fn, void *context,
                       point_data *p) {
-  uint64_t session;
-  int at = 0;
+  int64_t session;
   memset(p, 0, sizeof *p);
   int rc = zke_get(z, path, fn, context, &p->text, &p->text_len, &p->stat);
   if (rc != ZKE_OK) return rc;
   if (p->text_len < MARK || memcmp(p->text, point_mark, MARK) != 0)
-    return zke_fail(ZKE_OTHERKIND, "%s is not a rendezvous point", path);
+    return zke_recipe_fail(ZKE_OTHERKIND, "%s is not a rendezvous point", path);
   char *line = p->text + MARK;
   char *end = memchr(line, '\n', (size_t)(p->text_len - MARK));
-  if (!end || sscanf(line, "filled %" SCNx64 " %" SCNd64 "%n", &session,
-                     &p->pid, &at) != 2)
+  if (!end || !zke_recipe_read(&line, "filled ", 16, &session) ||
+      !zke_recipe_read(&line, " ", 10, &p->pid))
     return ZKE_OK;
   p->filled = true;
-  p->identity = line[at] == ' ' ? line + at + 1 : end;
+  p->identity = *line == ' ' ? line + 1 : end;
   p->data = end + 1;
   p->len = p->text_len - (int)(p->data - p->text);
   return ZKE_OK;
@@ -203,7 +203,7 @@ static int point_say_filled(const point_data *p, const char *path) {
   time_t seconds = (time_t)(p->stat.mtime / 1000);
   gmtime_r(&seconds, &utc);
   strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return zke_fail(
+  return zke_recipe_fail(
       ZKE_HELD,
       "the rendezvous point %s is filled by %.*s (pid %" PRId64 ") since %s",
       path, (int)(p->data - 1 - p->identity), p->identity, p->pid, when);
@@ -227,7 +227,7 @@ static int point_compare(zke *z, const point_change *c) {
   int rc = point_read(z, c->path, NULL, NULL, &p);
   if (rc == ZKE_NONODE) rc = AGAIN;
   if (rc == ZKE_OK && p.stat.ephemeralOwner != owner)
-    rc = zke_fail(ZKE_HELD, "%s is another's rendezvous point", c->path);
+    rc = zke_recipe_fail(ZKE_HELD, "%s is another's rendezvous point", c->path);
   else if (rc == ZKE_OK && p.filled && !c->unsure)
     rc = point_say_filled(&p, c->path);
   zke_free(p.text);
@@ -322,7 +322,7 @@ int zke_rendezvous_fill(zke *z, const char *path, const void *data, int len,
                         int64_t deadline_ms, int64_t *token_out) {
   point_change c = {.path = path};
   if (len < 0 || (!data && len))
-    return zke_fail(ZKE_BADARGUMENTS, "data of length %d", len);
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "data of length %d", len);
   int rc = point_text(z, &c, data, len);
   if (rc == ZKE_OK) rc = zke_retry(z, point_try_fill, &c, deadline_ms);
   zke_free(c.text);
@@ -430,11 +430,11 @@ int zke_rendezvous_point_new(zke *z, const char *path,
                              const zke_rendezvous_point_options *options,
                              zke_rendezvous_point **point_out) {
   zke_recipe *r = NULL;
-  if (!point_out) return zke_fail(ZKE_BADARGUMENTS, "point_out is NULL");
+  if (!point_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "point_out is NULL");
   *point_out = NULL;
   if (options && options->size != sizeof *options)
-    return zke_fail(ZKE_BADARGUMENTS,
-                    "the options' size is not this version's");
+    return zke_recipe_fail(ZKE_BADARGUMENTS,
+                           "the options' size is not this version's");
   int rc =
       zke_recipe_new(z, path, &point_class, sizeof(zke_rendezvous_point), &r);
   if (rc != ZKE_OK) return rc;
@@ -455,7 +455,8 @@ static int point_done(zke_recipe *r) {
   const zke_rendezvous_point *p = (const zke_rendezvous_point *)r;
   if (p->state == ZKE_RENDEZVOUS_POINT_FILLED) return ZKE_OK;
   if (r->ended || p->state != ZKE_RENDEZVOUS_POINT_GONE) return 1;
-  return zke_fail(ZKE_BROKEN, "the rendezvous point %s has gone", r->path);
+  return zke_recipe_fail(ZKE_BROKEN, "the rendezvous point %s has gone",
+                         r->path);
 }
 
 static int point_wait(zke_rendezvous_point *p, int64_t deadline_ms) {
@@ -464,8 +465,10 @@ static int point_wait(zke_rendezvous_point *p, int64_t deadline_ms) {
   int rc = zke_recipe_await(&p->r, point_done, deadline_ms);
   if (rc != ZKE_OPERATIONTIMEOUT) return rc;
   if (p->state == ZKE_RENDEZVOUS_POINT_EMPTY)
-    return zke_fail(rc, "nobody has filled the rendezvous point %s", p->r.path);
-  return zke_fail(rc, "the rendezvous point %s was not prepared", p->r.path);
+    return zke_recipe_fail(rc, "nobody has filled the rendezvous point %s",
+                           p->r.path);
+  return zke_recipe_fail(rc, "the rendezvous point %s was not prepared",
+                         p->r.path);
 }
 
 /* What was filled in, in a block of the caller's. */
@@ -488,7 +491,8 @@ int zke_rendezvous_point_wait(zke_rendezvous_point *point, int64_t deadline_ms,
   int rc = zke_recipe_enter((zke_recipe *)point);
   if (rc != ZKE_OK) return rc;
   if (point->waiting) {
-    rc = zke_fail(ZKE_MISUSE, "another thread waits at %s", point->r.path);
+    rc = zke_recipe_fail(ZKE_MISUSE, "another thread waits at %s",
+                         point->r.path);
     return zke_recipe_leave(&point->r, rc);
   }
   point->waiting = true;

@@ -198,11 +198,11 @@ int zke_rwlock_new(zke *z, const char *path, const zke_rwlock_options *options,
                    zke_rwlock **rw_out) {
   zke_rwlock_options o = {.size = sizeof o};
   zke_recipe *r = NULL;
-  if (!rw_out) return zke_fail(ZKE_BADARGUMENTS, "rw_out is NULL");
+  if (!rw_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "rw_out is NULL");
   *rw_out = NULL;
   if (options && options->size != sizeof o)
-    return zke_fail(ZKE_BADARGUMENTS,
-                    "the options' size is not this version's");
+    return zke_recipe_fail(ZKE_BADARGUMENTS,
+                           "the options' size is not this version's");
   if (options) o = *options;
   int rc = zke_recipe_new(z, path, &rwlock_class, sizeof(zke_rwlock), &r);
   if (rc != ZKE_OK) return rc;
@@ -241,11 +241,12 @@ static int rwlock_enter(zke_rwlock *rw, int64_t deadline_ms) {
 /* And note the mode of a new contender. */
 static int rwlock_enter_as(zke_rwlock *rw, int mode, int64_t deadline_ms) {
   if (mode != ZKE_RWLOCK_READ && mode != ZKE_RWLOCK_WRITE)
-    return zke_fail(ZKE_BADARGUMENTS, "unknown mode %d", mode);
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "unknown mode %d", mode);
   int rc = rwlock_enter(rw, deadline_ms);
   if (rc != ZKE_OK) return rc;
   if (rw->asked || (rw->l.znode && rw->l.kind != mode)) {
-    rc = zke_fail(ZKE_MISUSE, "this rwlock %s object is in use", rw->l.r.path);
+    rc = zke_recipe_fail(ZKE_MISUSE, "this rwlock %s object is in use",
+                         rw->l.r.path);
     return zke_recipe_leave(&rw->l.r, rc);
   }
   if (!rw->l.znode) {
@@ -308,8 +309,8 @@ int zke_rwlock_cancel(zke_rwlock *rw) {
 static int rwlock_expect(zke_rwlock *rw, int mode, const char *what) {
   if (rw->l.state != ZKE_LINE_HELD) return zke_line_check(&rw->l);
   if (rw->l.kind == mode) return ZKE_OK;
-  return zke_fail(ZKE_MISUSE, "the rwlock %s is not held for %s", rw->l.r.path,
-                  what);
+  return zke_recipe_fail(ZKE_MISUSE, "the rwlock %s is not held for %s",
+                         rw->l.r.path, what);
 }
 
 int zke_rwlock_downgrade(zke_rwlock *rw) {
@@ -374,7 +375,7 @@ static int rwlock_upgrade(zke_rwlock *rw) {
     rw->undo = true;
     if (rwlock_undo(rw) != ZKE_OK) rw->l.r.changed = true;
   }
-  if (rc != ZKE_OK) return zke_fail(rc, "%s", what);
+  if (rc != ZKE_OK) return zke_recipe_fail(rc, "%s", what);
   snprintf(what, sizeof what, "the rwlock %s", rw->l.r.path);
   rc = zke_recipe_say_held(rw->l.r.z, ZKE_HELD, what, rival);
   zke_free(rival);
@@ -421,7 +422,7 @@ int zke_rwlock_check(zke_rwlock *rw) {
 }
 
 int zke_rwlock_op(zke_rwlock *rw, zke_op *op) {
-  if (!op) return zke_fail(ZKE_BADARGUMENTS, "op is NULL");
+  if (!op) return zke_recipe_fail(ZKE_BADARGUMENTS, "op is NULL");
   int rc = zke_recipe_enter((zke_recipe *)rw);
   if (rc != ZKE_OK) return rc;
   if (rw->l.state == ZKE_LINE_HELD)
@@ -513,7 +514,8 @@ int zke_rwlock_revoke(zke_rwlock *rw, int64_t deadline_ms, int insist) {
   int rc = rwlock_enter(rw, ZKE_FOREVER);
   if (rc != ZKE_OK) return rc;
   if (rw->asked || rw->l.znode)
-    rc = zke_fail(ZKE_MISUSE, "this rwlock %s object is in use", rw->l.r.path);
+    rc = zke_recipe_fail(ZKE_MISUSE, "this rwlock %s object is in use",
+                         rw->l.r.path);
   else
     rc = rwlock_revoke(rw, deadline_ms, insist != 0);
   return zke_recipe_leave(&rw->l.r, rc);

@@ -34,13 +34,14 @@ static int semaphore_parse(const char *data, int len) {
 static int semaphore_other_kind(const char *path, const char *data) {
   size_t mark = strlen("zkembed ");
   if (strncmp(data, "zkembed ", mark) != 0)
-    return zke_fail(ZKE_OTHERKIND, "%s has data of its own: it is no semaphore",
-                    path);
+    return zke_recipe_fail(ZKE_OTHERKIND,
+                           "%s has data of its own: it is no semaphore", path);
   if (strncmp(data + mark, SEMAPHORE_PLACE "\n", strlen(SEMAPHORE_PLACE) + 1) ==
       0)
-    return zke_fail(ZKE_OTHERKIND, "%s is a semaphore without a limit", path);
-  return zke_fail(ZKE_OTHERKIND, "%s is a %.*s, not a semaphore", path,
-                  (int)strcspn(data + mark, "\n"), data + mark);
+    return zke_recipe_fail(ZKE_OTHERKIND, "%s is a semaphore without a limit",
+                           path);
+  return zke_recipe_fail(ZKE_OTHERKIND, "%s is a %.*s, not a semaphore", path,
+                         (int)strcspn(data + mark, "\n"), data + mark);
 }
 
 /* ZKE_NONODE: there is nothing, or an empty node that is nobody's. */
@@ -52,7 +53,7 @@ static int semaphore_read(zke *z, const char *path, int *limit,
   if (rc != ZKE_OK) return rc;
   *limit = semaphore_parse(data, len);
   if (len <= 0)
-    rc = zke_fail(ZKE_NONODE, "there is no semaphore at %s", path);
+    rc = zke_recipe_fail(ZKE_NONODE, "there is no semaphore at %s", path);
   else if (*limit == 0)
     rc = semaphore_other_kind(path, data);
   zke_free(data);
@@ -72,7 +73,7 @@ static int semaphore_place(zke *z, const char *path, int mode, int limit,
 
 int zke_semaphore_limit(zke *z, const char *path, int *limit_out) {
   int limit;
-  if (!limit_out) return zke_fail(ZKE_BADARGUMENTS, "limit_out is NULL");
+  if (!limit_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "limit_out is NULL");
   int rc = semaphore_read(z, path, &limit, NULL);
   if (rc == ZKE_OK) *limit_out = limit;
   return rc;
@@ -99,7 +100,8 @@ static int semaphore_try_change(zke *z, void *arg) {
 int zke_semaphore_resize(zke *z, const char *path, int limit) {
   semaphore_change c = {path, limit};
   int rc = ZKE_BADVERSION;
-  if (limit < 1) return zke_fail(ZKE_BADARGUMENTS, "a limit of %d", limit);
+  if (limit < 1)
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "a limit of %d", limit);
   for (int i = 0; i < ZKE_RETRIES; i++) { /* others may change it too */
     rc = zke_retry(z, semaphore_try_change, &c, ZKE_FOREVER);
     if (rc != ZKE_BADVERSION && rc != ZKE_NONODE) return rc;
@@ -142,11 +144,11 @@ static int semaphore_options(const zke_semaphore_options *given,
                              zke_semaphore_options *o) {
   *o = (zke_semaphore_options){.size = sizeof *o};
   if (given && given->size != sizeof *o)
-    return zke_fail(ZKE_BADARGUMENTS,
-                    "the options' size is not this version's");
+    return zke_recipe_fail(ZKE_BADARGUMENTS,
+                           "the options' size is not this version's");
   if (given) *o = *given;
   if (o->limit < 0)
-    return zke_fail(ZKE_BADARGUMENTS, "a limit of %d", o->limit);
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "a limit of %d", o->limit);
   return ZKE_OK;
 }
 
@@ -155,7 +157,7 @@ int zke_semaphore_new(zke *z, const char *path,
                       zke_semaphore **sem_out) {
   zke_semaphore_options o;
   zke_recipe *r = NULL;
-  if (!sem_out) return zke_fail(ZKE_BADARGUMENTS, "sem_out is NULL");
+  if (!sem_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "sem_out is NULL");
   *sem_out = NULL;
   int rc = semaphore_options(options, &o);
   if (rc != ZKE_OK) return rc;
@@ -195,16 +197,18 @@ static int semaphore_agree(zke_semaphore *sem, int permits,
                            deadline_ms, &found, &stat);
   if (rc != ZKE_OK) return rc;
   if (!l->placed && sem->stated && sem->stated != found) {
-    return zke_fail(ZKE_LIMIT, "the semaphore %s has a limit of %d, not of %d",
-                    l->r.path, found, sem->stated);
+    return zke_recipe_fail(ZKE_LIMIT,
+                           "the semaphore %s has a limit of %d, not of %d",
+                           l->r.path, found, sem->stated);
   }
   l->placed = true;
   l->limit = found;
   if (permits <= found) return ZKE_OK;
-  return zke_fail(ZKE_LIMIT,
-                  "%d permits of the semaphore %s asked for, but its limit is "
-                  "%d",
-                  permits, l->r.path, found);
+  return zke_recipe_fail(
+      ZKE_LIMIT,
+      "%d permits of the semaphore %s asked for, but its limit is "
+      "%d",
+      permits, l->r.path, found);
 }
 
 enum { SEMAPHORE_ACQUIRE, SEMAPHORE_TRY, SEMAPHORE_START };
@@ -230,7 +234,8 @@ static int semaphore_join(zke_semaphore *sem, int how, int permits,
 static int semaphore_go(zke_semaphore *sem, int how, int permits,
                         int64_t deadline_ms) {
   int rc;
-  if (permits < 1) return zke_fail(ZKE_BADARGUMENTS, "%d permits", permits);
+  if (permits < 1)
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "%d permits", permits);
   rc = zke_recipe_enter((zke_recipe *)sem);
   if (rc != ZKE_OK) return rc;
   rc = ZKE_NONODE;
@@ -307,7 +312,7 @@ int zke_semaphore_check(zke_semaphore *sem) {
 }
 
 int zke_semaphore_op(zke_semaphore *sem, zke_op *op) {
-  if (!op) return zke_fail(ZKE_BADARGUMENTS, "op is NULL");
+  if (!op) return zke_recipe_fail(ZKE_BADARGUMENTS, "op is NULL");
   int rc = zke_recipe_enter((zke_recipe *)sem);
   if (rc != ZKE_OK) return rc;
   if (sem->l.state == ZKE_LINE_HELD)

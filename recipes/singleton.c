@@ -45,11 +45,11 @@ int zke_singleton_new(zke *z, const char *path,
                       const zke_singleton_options *options,
                       zke_singleton **s_out) {
   zke_recipe *r = NULL;
-  if (!s_out) return zke_fail(ZKE_BADARGUMENTS, "s_out is NULL");
+  if (!s_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "s_out is NULL");
   *s_out = NULL;
   if (options && options->size != sizeof *options)
-    return zke_fail(ZKE_BADARGUMENTS,
-                    "the options' size is not this version's");
+    return zke_recipe_fail(ZKE_BADARGUMENTS,
+                           "the options' size is not this version's");
   int rc = zke_recipe_new(z, path, &singleton_class, sizeof(zke_singleton), &r);
   if (rc != ZKE_OK) return rc;
   zke_singleton *s = (zke_singleton *)r;
@@ -113,7 +113,7 @@ int zke_singleton_stop(zke_singleton *s) {
 
 int zke_singleton_serve(zke_singleton *s, int64_t deadline_ms,
                         zke_singleton_work_fn fn, void *arg) {
-  if (!fn) return zke_fail(ZKE_BADARGUMENTS, "fn is NULL");
+  if (!fn) return zke_recipe_fail(ZKE_BADARGUMENTS, "fn is NULL");
   int rc = zke_singleton_wait(s, deadline_ms);
   if (rc != ZKE_OK) return rc;
   rc = fn(s, zke_singleton_token(s), arg);
@@ -154,7 +154,7 @@ int zke_singleton_check(zke_singleton *s) {
 }
 
 int zke_singleton_op(zke_singleton *s, zke_op *op) {
-  if (!op) return zke_fail(ZKE_BADARGUMENTS, "op is NULL");
+  if (!op) return zke_recipe_fail(ZKE_BADARGUMENTS, "op is NULL");
   int rc = zke_recipe_enter((zke_recipe *)s);
   if (rc != ZKE_OK) return rc;
   if (s->l.state == ZKE_LINE_HELD)
@@ -173,7 +173,7 @@ int zke_singleton_replace(zke *z, const char *path, int64_t token) {
   int rc = zke_singleton_parties(z, path, &list);
   if (rc != ZKE_OK) return rc;
   if (list->count == 0 || (token && list->data[0].mzxid != token)) {
-    rc = zke_fail(ZKE_NONODE, "the singleton %s does not run", path);
+    rc = zke_recipe_fail(ZKE_NONODE, "the singleton %s does not run", path);
   } else {
     char *znode = zke_recipe_path(z, path, list->data[0].name);
     rc = znode ? zke_recipe_delete(z, znode) : ZKE_NOMEM;

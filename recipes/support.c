@@ -14,6 +14,8 @@
 
 #include "support.h"
 
+#include <ctype.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -39,6 +41,22 @@ static const char *text_name(const char *path) {
   return slash ? slash + 1 : path;
 }
 
+bool zke_recipe_read(char **at, const char *word, int base,
+                     int64_t *number_out) {
+  size_t len = strlen(word);
+  if (strncmp(*at, word, len) != 0) return false;
+  char *start = *at + len, *end = start;
+  if (!isxdigit((unsigned char)start[base == 10 && *start == '-']))
+    return false;
+  errno = 0;
+  int64_t number = base == 16 ? (int64_t)strtoull(start, &end, 16)
+                              : (int64_t)strtoll(start, &end, 10);
+  if (errno != 0 || end == start) return false;
+  *at = end;
+  *number_out = number;
+  return true;
+}
+
 char *zke_recipe_path(zke *z, const char *directory, const char *name) {
   size_t size = strlen(directory) + strlen(name) + 2;
   char *path = zke_alloc(z, size);
@@ -56,7 +74,7 @@ static void text_keep(text_error *e) {
 }
 
 static int text_restore(const text_error *e, int rc) {
-  return zke_fail(rc, "%s", e->sentence);
+  return zke_recipe_fail(rc, "%s", e->sentence);
 }
 
 /* ======================================================================
@@ -135,7 +153,7 @@ static int retry_ensure(zke *z, const retry_node *n, int64_t deadline_ms) {
 
 int zke_ensure_path(zke *z, const char *path, int mode, int64_t deadline_ms) {
   retry_node n = {path, "", 0, mode};
-  if (!path) return zke_fail(ZKE_BADARGUMENTS, "the path is NULL");
+  if (!path) return zke_recipe_fail(ZKE_BADARGUMENTS, "the path is NULL");
   return retry_ensure(z, &n, deadline_ms);
 }
 
@@ -163,11 +181,11 @@ static char *znode_place_text(zke *z, const znode_place *p) {
 static int znode_other_kind(const znode_place *p, const char *data) {
   size_t mark = strlen(ZNODE_MARK);
   if (strncmp(data, ZNODE_MARK, mark) != 0) {
-    return zke_fail(ZKE_OTHERKIND, "%s has data of its own: it is no %s",
-                    p->path, p->kind);
+    return zke_recipe_fail(ZKE_OTHERKIND, "%s has data of its own: it is no %s",
+                           p->path, p->kind);
   }
-  return zke_fail(ZKE_OTHERKIND, "%s is a %.*s, not a %s", p->path,
-                  (int)strcspn(data + mark, "\n"), data + mark, p->kind);
+  return zke_recipe_fail(ZKE_OTHERKIND, "%s is a %.*s, not a %s", p->path,
+                         (int)strcspn(data + mark, "\n"), data + mark, p->kind);
 }
 
 /* Does the data say that it is ours?  ZKE_NODEEXISTS: it says nothing. */
@@ -556,7 +574,7 @@ int zke_recipe_say_held(zke *z, int rc, const char *what, const char *path) {
   if (zke_get(z, path, NULL, NULL, &data, NULL, &stat) != ZKE_OK ||
       zke_session(z, stat.ephemeralOwner, &who) != ZKE_OK) {
     zke_free(data);
-    return zke_fail(rc, "%s was held, but is no longer", what);
+    return zke_recipe_fail(rc, "%s was held, but is no longer", what);
   }
   time_t seconds = (time_t)(znode_since(&stat, data) / 1000);
   gmtime_r(&seconds, &utc);
@@ -583,14 +601,16 @@ typedef struct zke_note {
 int zke_recipe_new(zke *z, const char *path, const zke_recipe_class *class_,
                    size_t size, zke_recipe **out) {
   if (!out)
-    return zke_fail(ZKE_BADARGUMENTS, "the %s's out is NULL", class_->name);
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "the %s's out is NULL",
+                           class_->name);
   *out = NULL;
   int rc = zke_sync(z, "/");
   if (rc != ZKE_OK) return rc;
   rc = zke_exists(z, path, NULL, NULL, NULL); /* checks the path */
   if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
   if (path[1] == '\0')
-    return zke_fail(ZKE_BADARGUMENTS, "a %s cannot be at /", class_->name);
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "a %s cannot be at /",
+                           class_->name);
   zke_recipe *r = zke_alloc(z, size);
   if (r) r->path = text_copy(z, path, strlen(path));
   if (!r || !r->path) {
@@ -660,7 +680,7 @@ static void recipe_end(zke_recipe *r) {
 }
 
 int zke_recipe_enter(zke_recipe *r) {
-  if (!r) return zke_fail(ZKE_BADARGUMENTS, "the object is NULL");
+  if (!r) return zke_recipe_fail(ZKE_BADARGUMENTS, "the object is NULL");
   int rc = zke_sync(r->z, "/");
   if (rc != ZKE_OK && rc != ZKE_INVALIDSTATE) return rc;
   recipe_lock(r);
@@ -746,22 +766,24 @@ int zke_recipe_await(zke_recipe *r, int (*done)(zke_recipe *r),
     int rc = done(r);
     if (rc <= 0) return rc;
     if (r->going) {
-      return zke_fail(ZKE_CLOSING, "the %s %s was freed", r->class_->name,
-                      r->path);
+      return zke_recipe_fail(ZKE_CLOSING, "the %s %s was freed",
+                             r->class_->name, r->path);
     }
-    if (r->ended) return zke_fail(ZKE_INVALIDSTATE, "the session has ended");
+    if (r->ended)
+      return zke_recipe_fail(ZKE_INVALIDSTATE, "the session has ended");
     if (__atomic_exchange_n(&r->cancelled, 0, __ATOMIC_ACQ_REL)) {
-      return zke_fail(ZKE_CANCELLED, "waiting for the %s %s was cancelled",
-                      r->class_->name, r->path);
+      return zke_recipe_fail(ZKE_CANCELLED,
+                             "waiting for the %s %s was cancelled",
+                             r->class_->name, r->path);
     }
     rc = recipe_wait(r, turn, step, failures, deadline_ms);
     if (rc == ZKE_OPERATIONTIMEOUT) { /* a last look */
       rc = r->changed ? recipe_step(r) : ZKE_OK;
       if (rc == ZKE_OK) rc = done(r);
       if (rc > 0)
-        rc = zke_fail(ZKE_OPERATIONTIMEOUT,
-                      "waited for the %s %s until the deadline",
-                      r->class_->name, r->path);
+        rc = zke_recipe_fail(ZKE_OPERATIONTIMEOUT,
+                             "waited for the %s %s until the deadline",
+                             r->class_->name, r->path);
       return rc;
     }
     if (rc != ZKE_OK && !r->ended) return rc;
@@ -769,7 +791,7 @@ int zke_recipe_await(zke_recipe *r, int (*done)(zke_recipe *r),
 }
 
 int zke_recipe_cancel(zke_recipe *r) {
-  if (!r) return zke_fail(ZKE_BADARGUMENTS, "the object is NULL");
+  if (!r) return zke_recipe_fail(ZKE_BADARGUMENTS, "the object is NULL");
   __atomic_store_n(&r->cancelled, 1, __ATOMIC_RELEASE);
   return zke_wake(r->z);
 }
@@ -1039,9 +1061,10 @@ void zke_line_ended(zke_line *l) {
 }
 
 static int line_lost(const zke_line *l) {
-  if (l->r.ended) return zke_fail(ZKE_INVALIDSTATE, "the session has ended");
-  return zke_fail(ZKE_LOST, "the place in the %s %s was taken away",
-                  l->r.class_->name, l->r.path);
+  if (l->r.ended)
+    return zke_recipe_fail(ZKE_INVALIDSTATE, "the session has ended");
+  return zke_recipe_fail(ZKE_LOST, "the place in the %s %s was taken away",
+                         l->r.class_->name, l->r.path);
 }
 
 int zke_line_init(zke_line *l) {
@@ -1051,7 +1074,7 @@ int zke_line_init(zke_line *l) {
   if (l->weight < 1) l->weight = 1;
   if (!data) l->len = 0;
   if (l->len < 0)
-    return zke_fail(ZKE_BADARGUMENTS, "data of length %d", l->len);
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "data of length %d", l->len);
   if (l->len == 0) return ZKE_OK;
   l->data = text_copy(l->r.z, data, (size_t)l->len);
   return l->data ? ZKE_OK : ZKE_NOMEM;
@@ -1218,9 +1241,9 @@ static int line_watch_place(zke_line *l, const zke_stat *directory) {
 static int line_wait_on(zke_line *l, const zke_entries *e, int i,
                         const zke_stat *directory) {
   if (l->weight > l->limit) {
-    return zke_fail(ZKE_LIMIT,
-                    "%d permits of the %s %s asked for, but its limit is %d",
-                    l->weight, l->r.class_->name, l->r.path, l->limit);
+    return zke_recipe_fail(
+        ZKE_LIMIT, "%d permits of the %s %s asked for, but its limit is %d",
+        l->weight, l->r.class_->name, l->r.path, l->limit);
   }
   int rc = l->kind == ZKE_LINE_LEASE ? line_watch_place(l, directory) : ZKE_OK;
   return rc == ZKE_OK ? line_watch_keepers(l, e, i) : rc;
@@ -1348,8 +1371,8 @@ int zke_line_join(zke_line *l, bool blocking, int64_t deadline_ms) {
     if (rc != ZKE_OK) return rc;
   }
   if (l->state != ZKE_LINE_OUT || l->blocking) {
-    return zke_fail(ZKE_MISUSE, "this %s %s object is in use",
-                    l->r.class_->name, l->r.path);
+    return zke_recipe_fail(ZKE_MISUSE, "this %s %s object is in use",
+                           l->r.class_->name, l->r.path);
   }
   l->actor = zke_line_actor();
   int rc = line_make(l, blocking ? "waiting" : "queued", deadline_ms);
@@ -1367,8 +1390,8 @@ int zke_line_check(zke_line *l) {
     if (rc != ZKE_NONODE) return rc;
     line_lose(l);
   }
-  return zke_fail(ZKE_LOST, "the %s %s is not held", l->r.class_->name,
-                  l->r.path);
+  return zke_recipe_fail(ZKE_LOST, "the %s %s is not held", l->r.class_->name,
+                         l->r.path);
 }
 
 int zke_line_say_held(zke *z, int rc, const char *kind, const char *directory) {
@@ -1377,7 +1400,7 @@ int zke_line_say_held(zke *z, int rc, const char *kind, const char *directory) {
   snprintf(what, sizeof what, "the %s %s", kind, directory);
   if (line_entries(z, directory, &e, NULL) != ZKE_OK || e->count == 0) {
     zke_free(e);
-    return zke_fail(rc, "%s was held, but is no longer", what);
+    return zke_recipe_fail(rc, "%s was held, but is no longer", what);
   }
   const char *name = e->data[line_last_of_group(e, 0)].name;
   char *path = zke_recipe_path(z, directory, name);
@@ -1883,7 +1906,8 @@ static int line_say_deadlock(const line_graph *g, int at) {
     at = w->next;
     if (me) break;
   }
-  return zke_fail(ZKE_DEADLOCK, "deadlock: this call waits for %s", text);
+  return zke_recipe_fail(ZKE_DEADLOCK, "deadlock: this call waits for %s",
+                         text);
 }
 
 /* Does this session hold or wait for anything but one's own entries?  If not,
@@ -2018,7 +2042,7 @@ static int line_call_roll(zke *z, const char *directory, line_roll *roll) {
   roll->paths = zke_alloc(z, (size_t)n * sizeof *roll->paths);
   roll->ops = zke_alloc(z, (size_t)n * sizeof *roll->ops);
   roll->got = zke_alloc(z, (size_t)n * sizeof *roll->got);
-  roll->who = zke_alloc(z, (size_t)n * sizeof *roll->who);
+  roll->who = zke_alloc(z, (size_t)n * sizeof(zke_session_list *));
   roll->count = n;
   if (!roll->paths || !roll->ops || !roll->got || !roll->who) return ZKE_NOMEM;
   for (int i = 0; i < n; i++) {
@@ -2066,7 +2090,7 @@ int zke_line_parties(zke *z, const char *path, int limit,
   line_roll roll = {0};
   zke_stat stat;
   int stated = 1;
-  if (!list_out) return zke_fail(ZKE_BADARGUMENTS, "list_out is NULL");
+  if (!list_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "list_out is NULL");
   int rc = line_survey(z, path, &roll.entries, &stat, &stated);
   if (limit == 0) limit = stated;
   if (rc == ZKE_OK) rc = line_call_roll(z, path, &roll);

@@ -93,6 +93,15 @@ typedef struct zke_party_list {
 } zke_party_list;
 
 /* ------------------------------------------------------------------------
+ * For recipes: failing
+ * --------------------------------------------------------------------- */
+
+/* zke_recipe_fail - zke_fail(), with rc as its value where the call stands: a
+ * macro, so that compilers and analyzers, which do not look into variadic
+ * functions, know that it is an error.  rc is looked at twice. */
+#define zke_recipe_fail(rc, ...) (zke_fail(rc, __VA_ARGS__), (rc))
+
+/* ------------------------------------------------------------------------
  * For recipes: znodes
  * --------------------------------------------------------------------- */
 
@@ -130,6 +139,19 @@ ZKE_API int zke_recipe_create(zke *z, const char *directory, const char *place,
 /* zke_recipe_delete - delete for good: NONODE is fine, lost replies and busy
  * databases are retried, whatever the caller's deadline was */
 ZKE_API int zke_recipe_delete(zke *z, const char *path);
+
+/* zke_recipe_read - a word and the number behind it, in a znode's data
+ *
+ * Nothing is passed over: neither spaces nor the end of a line.
+ *
+ *   at    in and out: where, in a text that ends with a NUL; then behind the
+ *         number
+ *   base  10, or 16 for what PRIx64 wrote
+ *
+ * Returns false where anything else stands there, or the number has more than
+ * 64 bits; then nothing is changed. */
+ZKE_API bool zke_recipe_read(char **at, const char *word, int base,
+                             int64_t *number_out);
 
 /* A znode to be made together with others. */
 typedef struct zke_seat {

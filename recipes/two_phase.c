@@ -149,7 +149,8 @@ static int head_read(zke *z, const char *path, phase_head *h) {
   }
   head_free(h);
   if (rc == ZKE_OTHERKIND)
-    rc = zke_fail(rc, "%s is not a transaction of a two-phase commit", path);
+    rc = zke_recipe_fail(rc, "%s is not a transaction of a two-phase commit",
+                         path);
   return rc;
 }
 
@@ -417,7 +418,7 @@ struct zke_two_phase {
 };
 
 static int phase_gone(const zke_two_phase *t) {
-  return zke_fail(ZKE_LOST, "the transaction %s has gone", t->r.path);
+  return zke_recipe_fail(ZKE_LOST, "the transaction %s has gone", t->r.path);
 }
 
 /* ---- looking ---- */
@@ -682,8 +683,9 @@ static int phase_acknowledge_once(zke_two_phase *t) {
   if (rc == ZKE_NONODE || rc == ZKE_OTHERKIND) return ZKE_OK;
   if (rc != ZKE_OK) return rc;
   if (strcmp(v.head.id, t->head.id) == 0) {
-    rc = view_decision(&v) ? ZKE_OK
-                           : zke_fail(ZKE_MISUSE, "%s is undecided", t->r.path);
+    rc = view_decision(&v)
+             ? ZKE_OK
+             : zke_recipe_fail(ZKE_MISUSE, "%s is undecided", t->r.path);
     bool last = false;
     if (rc == ZKE_OK) rc = phase_is_last(t, &v, &last);
     if (rc == ZKE_OK && last) rc = view_remove(t->r.z, t->r.path, &v);
@@ -761,15 +763,16 @@ static const zke_recipe_class phase_class = {.name = "transaction",
 static int phase_new(zke *z, const char *base, const char *name,
                      const zke_two_phase_options *o, zke_two_phase **out) {
   zke_recipe *r = NULL;
-  if (!out) return zke_fail(ZKE_BADARGUMENTS, "t_out is NULL");
+  if (!out) return zke_recipe_fail(ZKE_BADARGUMENTS, "t_out is NULL");
   *out = NULL;
   int rc = zke_sync(z, "/");
   if (rc != ZKE_OK) return rc;
   if (!base || !name || !*name || strchr(name, '/'))
-    return zke_fail(ZKE_BADARGUMENTS, "base/name is not a transaction's path");
+    return zke_recipe_fail(ZKE_BADARGUMENTS,
+                           "base/name is not a transaction's path");
   if (o && o->size != sizeof *o)
-    return zke_fail(ZKE_BADARGUMENTS,
-                    "the options' size is not this version's");
+    return zke_recipe_fail(ZKE_BADARGUMENTS,
+                           "the options' size is not this version's");
   char *path = zke_recipe_path(z, strcmp(base, "/") == 0 ? "" : base, name);
   if (!path) return ZKE_NOMEM;
   rc = zke_recipe_new(z, path, &phase_class, sizeof(zke_two_phase), &r);
@@ -803,14 +806,15 @@ static int phase_prepare(zke_two_phase *t) {
 
 static int phase_check_sites(const char *const *sites, int count) {
   if (!sites || count < 1)
-    return zke_fail(ZKE_BADARGUMENTS, "a transaction needs sites");
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "a transaction needs sites");
   for (int i = 0; i < count; i++) {
     if (!sites[i] || !*sites[i] || strpbrk(sites[i], "/ \n"))
-      return zke_fail(ZKE_BADARGUMENTS, "'%s' cannot name a site",
-                      sites[i] ? sites[i] : "NULL");
+      return zke_recipe_fail(ZKE_BADARGUMENTS, "'%s' cannot name a site",
+                             sites[i] ? sites[i] : "NULL");
     for (int j = 0; j < i; j++) {
       if (strcmp(sites[i], sites[j]) == 0)
-        return zke_fail(ZKE_BADARGUMENTS, "two sites are named %s", sites[i]);
+        return zke_recipe_fail(ZKE_BADARGUMENTS, "two sites are named %s",
+                               sites[i]);
     }
   }
   return ZKE_OK;
@@ -880,7 +884,7 @@ static int phase_meet(zke *z, const phase_start *b) {
   bool over = false;
   int rc = view_read(z, path, &v);
   if (rc == ZKE_NONODE && zke_exists(z, path, NULL, NULL, NULL) == ZKE_OK)
-    return zke_fail(ZKE_OTHERKIND, "%s holds only foreign znodes", path);
+    return zke_recipe_fail(ZKE_OTHERKIND, "%s holds only foreign znodes", path);
   if (rc != ZKE_OK) return rc == ZKE_NONODE ? AGAIN : rc;
   bool own = b->unsure && strcmp(v.head.id, b->id) == 0;
   if (!own) rc = view_is_over(z, path, &v, -1, &over);
@@ -889,9 +893,10 @@ static int phase_meet(zke *z, const phase_start *b) {
     if (rc == ZKE_OK || rc == ZKE_NONODE || rc == ZKE_BADVERSION) rc = AGAIN;
   } else if (rc == ZKE_OK && !own) {
     bool decided = view_decision(&v);
-    rc = zke_fail(ZKE_HELD, "there is a transaction %s, which waits for %s%s",
-                  path, decided ? "the acknowledgement of " : "the vote of ",
-                  view_missing(&v, decided, names, sizeof names));
+    rc = zke_recipe_fail(
+        ZKE_HELD, "there is a transaction %s, which waits for %s%s", path,
+        decided ? "the acknowledgement of " : "the vote of ",
+        view_missing(&v, decided, names, sizeof names));
   }
   view_free(&v);
   return rc;
@@ -958,7 +963,7 @@ int zke_two_phase_begin(zke *z, const char *base, const char *name,
   if (rc == ZKE_OK &&
       (!t_out || len < 0 || (!payload && len) || b.limit_ms < 0 ||
        b.limit_ms > INT64_MAX / 4 || (b.form & ~PHASE_FORMS)))
-    rc = zke_fail(ZKE_BADARGUMENTS, "t_out, payload, limit or form");
+    rc = zke_recipe_fail(ZKE_BADARGUMENTS, "t_out, payload, limit or form");
   if (rc == ZKE_OK) rc = zke_recipe_enter(&b.t->r);
   if (rc == ZKE_OK) {
     rc = phase_begin(b.t, &b);
@@ -1013,15 +1018,15 @@ static int phase_open(zke_two_phase *t, const char *site) {
   int rc = head_read(z, t->r.path, &t->head);
   if (rc == ZKE_OK) rc = phase_prepare(t);
   if (rc == ZKE_NONODE)
-    return zke_fail(rc, "there is no transaction %s", t->r.path);
+    return zke_recipe_fail(rc, "there is no transaction %s", t->r.path);
   if (rc != ZKE_OK) return rc;
   if (site) t->own = head_find(&t->head, site);
   if (site && t->own < 0)
-    return zke_fail(ZKE_BADARGUMENTS, "%s takes no part in %s", site,
-                    t->r.path);
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "%s takes no part in %s", site,
+                           t->r.path);
   rc = phase_look_decision(t);
   if (rc == AGAIN || (rc == ZKE_OK && t->state == ZKE_TWO_PHASE_LOST))
-    return zke_fail(ZKE_NONODE, "there is no transaction %s", t->r.path);
+    return zke_recipe_fail(ZKE_NONODE, "there is no transaction %s", t->r.path);
   if (rc == ZKE_OK && site && t->state == ZKE_TWO_PHASE_UNDECIDED &&
       t->head.form & ZKE_TWO_PHASE_EPHEMERAL)
     rc = zke_retry(z, phase_try_join, t, ZKE_FOREVER);
@@ -1051,8 +1056,8 @@ int zke_two_phase_open(zke *z, const char *base, const char *name,
 /* The vote was given before. */
 static int phase_compare_vote(const zke_two_phase *t, int given, int vote) {
   if (given == vote) return ZKE_OK;
-  return zke_fail(ZKE_MISUSE, "%s has voted %s in %s", t->head.sites[t->own],
-                  phase_words[given], t->r.path);
+  return zke_recipe_fail(ZKE_MISUSE, "%s has voted %s in %s",
+                         t->head.sites[t->own], phase_words[given], t->r.path);
 }
 
 /* Give it, in one step with the decision that "abort" is. */
@@ -1102,9 +1107,10 @@ int zke_two_phase_vote(zke_two_phase *t, int vote) {
   int rc = zke_recipe_enter((zke_recipe *)t);
   if (rc != ZKE_OK) return rc;
   if (t->own < 0)
-    rc = zke_fail(ZKE_MISUSE, "an onlooker has no vote in %s", t->r.path);
+    rc =
+        zke_recipe_fail(ZKE_MISUSE, "an onlooker has no vote in %s", t->r.path);
   else if (vote != ZKE_TWO_PHASE_COMMIT && vote != ZKE_TWO_PHASE_ABORT)
-    rc = zke_fail(ZKE_BADARGUMENTS, "%d is no vote", vote);
+    rc = zke_recipe_fail(ZKE_BADARGUMENTS, "%d is no vote", vote);
   if (rc != ZKE_OK) return zke_recipe_leave(&t->r, rc);
   snprintf(why, sizeof why, "%.100s has voted abort", t->head.sites[t->own]);
   a.text = phase_decision_text(t->r.z, ZKE_TWO_PHASE_ABORT, why);
@@ -1128,7 +1134,7 @@ int zke_two_phase_abort(zke_two_phase *t, const char *why) {
   }
   if (rc == ZKE_OK && t->state == ZKE_TWO_PHASE_LOST) rc = phase_gone(t);
   if (rc == ZKE_OK && t->state == ZKE_TWO_PHASE_COMMIT)
-    rc = zke_fail(ZKE_MISUSE, "%s is committed", t->r.path);
+    rc = zke_recipe_fail(ZKE_MISUSE, "%s is committed", t->r.path);
   return zke_recipe_leave(&t->r, rc);
 }
 
@@ -1176,7 +1182,7 @@ int zke_two_phase_wait(zke_two_phase *t, int64_t deadline_ms,
   int rc = zke_recipe_enter((zke_recipe *)t);
   if (rc != ZKE_OK) return rc;
   if (t->waiting) {
-    rc = zke_fail(ZKE_MISUSE, "another thread waits for %s", t->r.path);
+    rc = zke_recipe_fail(ZKE_MISUSE, "another thread waits for %s", t->r.path);
     return zke_recipe_leave(&t->r, rc);
   }
   t->waiting = true;
@@ -1190,7 +1196,7 @@ int zke_two_phase_acknowledge(zke_two_phase *t) {
   int rc = zke_recipe_enter((zke_recipe *)t);
   if (rc != ZKE_OK) return rc;
   if (t->own < 0 && !t->coordinator)
-    rc = zke_fail(ZKE_MISUSE, "an onlooker does not acknowledge");
+    rc = zke_recipe_fail(ZKE_MISUSE, "an onlooker does not acknowledge");
   else
     rc = phase_acknowledge(t);
   return zke_recipe_leave(&t->r, rc);
@@ -1268,8 +1274,9 @@ static void status_fill_site(zke_two_phase_site *site, const phase_view *v,
 static zke_two_phase_status *status_make(zke *z, const phase_view *v) {
   const char *decision = view_decision(v) ? v->got[1].data : "";
   size_t sites = (size_t)v->head.count * sizeof(zke_two_phase_site);
-  size_t size = sizeof(zke_two_phase_status) + sites + (size_t)v->head.len + 1 +
-                strlen(decision) + 1;
+  size_t decided = strlen(decision) + 1;
+  size_t size =
+      sizeof(zke_two_phase_status) + sites + (size_t)v->head.len + 1 + decided;
   for (int i = 0; i < v->head.count; i++) size += strlen(v->head.sites[i]) + 1;
   zke_two_phase_status *st = zke_alloc(z, size);
   if (!st) return NULL;
@@ -1283,7 +1290,7 @@ static zke_two_phase_status *status_make(zke *z, const phase_view *v) {
     text = stpcpy(text, v->head.sites[i]) + 1;
   }
   st->payload = memcpy(text, v->head.payload, (size_t)v->head.len);
-  text = strcpy(text + v->head.len + 1, decision);
+  text = memcpy(text + v->head.len + 1, decision, decided);
   status_line(&text);
   st->why = status_line(&text);
   st->by = status_line(&text);
@@ -1296,7 +1303,8 @@ int zke_two_phase_status_of(zke *z, const char *base, const char *name,
   int rc = zke_sync(z, "/");
   if (rc != ZKE_OK) return rc;
   if (!base || !name || !status_out)
-    return zke_fail(ZKE_BADARGUMENTS, "base, name or status_out is NULL");
+    return zke_recipe_fail(ZKE_BADARGUMENTS,
+                           "base, name or status_out is NULL");
   char *path = zke_recipe_path(z, strcmp(base, "/") == 0 ? "" : base, name);
   rc = path ? view_read(z, path, &v) : ZKE_NOMEM;
   zke_free(path);
@@ -1365,7 +1373,7 @@ int zke_two_phase_pending(zke *z, const char *base, const char *site,
                           zke_watch_fn fn, void *context,
                           zke_strings **names_out) {
   zke_strings *names = NULL;
-  if (!names_out) return zke_fail(ZKE_BADARGUMENTS, "names_out is NULL");
+  if (!names_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "names_out is NULL");
   int rc = zke_children(z, base, fn, context, &names, NULL);
   if (rc == ZKE_NONODE) {
     names = zke_alloc(z, sizeof *names);

@@ -959,6 +959,28 @@ START_TEST(other_kind) {
 }
 END_TEST
 
+/* The number of parties is read as it stands, not modulo 2^32. */
+START_TEST(other_number) {
+  static const char number[] = "parties 4294967298\n";
+  char text[128], *data, *line;
+  int len;
+  zke_double_barrier *other;
+  begin(1, 3);
+  start(0);
+  ck_ok(zke_get(z[0], PATH, NULL, NULL, &data, &len, NULL));
+  line = strstr(data, "parties ");
+  ck_assert_ptr_nonnull(line);
+  snprintf(text, sizeof text, "%.*s%s", (int)(line - data), data, number);
+  zke_free(data);
+  ck_ok(zke_set(z[0], PATH, text, (int)strlen(text), -1, NULL));
+  ck_ok(zke_double_barrier_new(z[0], PATH, 2, NULL, &other));
+  ck_rc(zke_double_barrier_enter(other, NULL, 0, 0, NULL), ZKE_OTHERKIND);
+  ck_says("is for 4294967298 parties, not for 2");
+  zke_double_barrier_free(other);
+  end();
+}
+END_TEST
+
 /* What N parties bring has to fit one value: who makes it too much is out. */
 START_TEST(too_much_data) {
   static char data[900];
@@ -1247,10 +1269,15 @@ int main(int argc, char **argv) {
                            NULL};
   const TTest *withdrawal[] = {timed_enter, withdrawal_loses, withdrawal_races,
                                timed_leave, cancelled,        NULL};
-  const TTest *wrong[] = {foreign_children, foreign_children_of_ready,
-                          foreign_ready,    malformed_ready,
-                          other_kind,       too_much_data,
-                          bad_arguments,    NULL};
+  const TTest *wrong[] = {foreign_children,
+                          foreign_children_of_ready,
+                          foreign_ready,
+                          malformed_ready,
+                          other_kind,
+                          other_number,
+                          too_much_data,
+                          bad_arguments,
+                          NULL};
   const TTest *proof[] = {processes,     killed_inside, killed_waiting,
                           dies_anywhere, lost_replies,  faults,
                           NULL};

@@ -475,6 +475,27 @@ START_TEST(point_listener) {
 }
 END_TEST
 
+/* Who filled it in stands in one line; what does not is not a filling. */
+START_TEST(point_malformed) {
+  static const char *const texts[] = {"filled 1\n5 x\n", "filled 1\n",
+                                      "filled x 5 y\n", "filled 1 5 x"};
+  zke_rendezvous_point *p;
+  begin(1, 2);
+  ck_ok(zke_rendezvous_prepare(z[0], POINT, 0, soon()));
+  p = make(z[0]);
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    char text[64];
+    int len =
+        snprintf(text, sizeof text, "zkembed rendezvous-point\n%s", texts[i]);
+    ck_ok(zke_set(z[0], POINT, text, len, -1, NULL));
+    ck_rc(zke_rendezvous_point_wait(p, 0, NULL, NULL, NULL),
+          ZKE_OPERATIONTIMEOUT);
+  }
+  zke_rendezvous_point_free(p);
+  end();
+}
+END_TEST
+
 START_TEST(point_refused) {
   zke_rendezvous_point_options o = {.size = 1};
   zke_rendezvous_point *p;
@@ -648,8 +669,8 @@ int main(int argc, char **argv) {
   const TTest *meetings[] = {
       all_get_everything, used_again, surplus,        no_herd, deaths,
       withdrawals,        cancelled,  listener_frees, refused, NULL};
-  const TTest *points[] = {point_filled, point_waits, point_listener,
-                           point_refused, NULL};
+  const TTest *points[] = {point_filled,    point_waits,   point_listener,
+                           point_malformed, point_refused, NULL};
   const TTest *proof[] = {processes, dies_anywhere, lost_replies, faults, NULL};
   add(s, "meetings", meetings, 30);
   add(s, "points", points, 30);
