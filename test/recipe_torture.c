@@ -38,6 +38,7 @@
 #include "recipes/barrier.h"
 #include "recipes/config.h"
 #include "recipes/counter.h"
+#include "recipes/discovery.h"
 #include "recipes/double_barrier.h"
 #include "recipes/election.h"
 #include "recipes/group.h"
@@ -496,6 +497,40 @@ static void do_group(worker *w) {
   zke_group_free(group);
 }
 
+/* How many instances of one's own session the list has. */
+static int own_instances(worker *w, zke_discovery *service) {
+  zke_instance_list *list = NULL;
+  int count = 0;
+  must(w, zke_discovery_instances(service, &list));
+  for (int i = 0; list && i < list->count; i++)
+    count += list->data[i].session == zke_session_id(w->z);
+  zke_free(list);
+  return count;
+}
+
+/* Who has registered is there once, can be picked, and is gone when it has
+ * unregistered. */
+static void do_discovery(worker *w) {
+  zke_discovery *service = NULL;
+  zke_instance *one = NULL;
+  int64_t at = deadline(w);
+  must(w, zke_discovery_new(w->z, w->path, "service", NULL, &service));
+  must(w, zke_discovery_register(service, "here:1", "x", 1, deadline(w)));
+  must(w, zke_discovery_wait(service, 1, deadline(w)));
+  if (chance(w, 2))
+    must(w, zke_discovery_update(service, "here:2", "yy", 2, deadline(w)));
+  if (own_instances(w, service) != 1) must(w, ZKE_DATAINCONSISTENCY);
+  must(w, zke_discovery_pick(service, ZKE_PICK_RANDOM, &one));
+  must(w, zke_discovery_unregister(service));
+  while (own_instances(w, service) != 0 && zke_now(w->z) < at) {
+    if (zke_wait(w->z, at) == ZKE_OPERATIONTIMEOUT)
+      must(w, ZKE_DATAINCONSISTENCY);
+  }
+  note(w, HISTORY_PASSED, 1, 0);
+  zke_free(one);
+  zke_discovery_free(service);
+}
+
 /* Both values change together; the reply may be lost. */
 static void set_both(worker *w) {
   char path[2][80];
@@ -893,6 +928,7 @@ static const torture_recipe recipes[] = {
     {"names", do_names, check_alone, NULL},
     {"persistent_node", do_persistent_node, check_one_holder, NULL},
     {"group", do_group, check_nothing, NULL},
+    {"discovery", do_discovery, check_nothing, NULL},
     {"config", do_config, check_nothing, NULL},
 };
 
