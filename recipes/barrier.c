@@ -3,15 +3,11 @@
  * The znode and its twin that bears the setting's id are made and deleted in
  * one multi.  So whoever removes names what it removes, and a removal whose
  * reply was lost is never repeated on the next setting. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include "barrier.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #define BARRIER_PLACE "barrier"
 #define BARRIER_NODE "barrier"
@@ -93,11 +89,8 @@ static int setting_read(zke *z, const char *node, zke_watch_fn fn,
 
 /* "/path is set by backup (pid 12) since 2026-11-20T12:00:00Z" */
 static int setting_say(const setting *s, int rc, const char *path) {
-  char when[32];
-  struct tm utc;
-  time_t seconds = (time_t)(s->stat.ctime / 1000);
-  gmtime_r(&seconds, &utc);
-  strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  char when[ZKE_RECIPE_WHEN];
+  zke_recipe_when(s->stat.ctime, when);
   if (!s->id)
     return zke_recipe_fail(rc, "the barrier %s is set since %s", path, when);
   return zke_recipe_fail(

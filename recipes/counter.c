@@ -398,12 +398,12 @@ static int counter_wait(zke_counter *c, int64_t deadline_ms) {
 
 /* Nobody looks any more: take the watch back, keep the sentence. */
 static void counter_unwatch(zke_counter *c, int rc) {
-  char sentence[400];
+  zke_sentence kept;
   if (c->listening || c->r.ended) return;
-  snprintf(sentence, sizeof sentence, "%s", zke_errmsg());
+  zke_recipe_keep(&kept);
   zke_remove_watch(c->r.z, c->r.path, ZKE_WATCH_DATA, zke_recipe_watcher,
                    &c->r);
-  if (rc != ZKE_OK) zke_fail(rc, "%s", sentence);
+  zke_recipe_restore(&kept, rc);
 }
 
 int zke_counter_wait(zke_counter *counter, int64_t token, int64_t deadline_ms,

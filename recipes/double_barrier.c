@@ -96,26 +96,6 @@ static void list_say(const zke_party_list *list, char *text, size_t size) {
 
 /* ---- a party's znode ---- */
 
-/* "waiting <pid> <identity>\n<data>" in one block */
-static char *party_text(zke *z, const void *data, int len, int *len_out) {
-  zke_session_list *who = NULL;
-  if (zke_session(z, zke_session_id(z), &who) != ZKE_OK) return NULL;
-  size_t room = strlen(who->data[0].identity) + 48;
-  char *text = zke_alloc(z, room + (size_t)len);
-  if (text) {
-    int head = snprintf(text, room, "waiting %" PRId64 " %s", who->data[0].pid,
-                        who->data[0].identity);
-    for (char *p = text; *p; p++) {
-      if (*p == '\n') *p = ' ';
-    }
-    text[head++] = '\n';
-    if (len) memcpy(text + head, data, (size_t)len);
-    *len_out = head + len;
-  }
-  zke_free(who);
-  return text;
-}
-
 /* Cut the data of one that waits into strings.  False: it does not wait, or is
  * none of ours. */
 static bool party_read(zke_op_result *node, const char *name, zke_party *p) {
@@ -823,10 +803,11 @@ static int db_place(zke_double_barrier *b, int64_t deadline_ms) {
 static int db_join(zke_double_barrier *b, const void *data, int len,
                    int64_t deadline_ms) {
   int text_len = 0;
+  char *text = NULL;
   int rc = db_place(b, deadline_ms);
+  if (rc == ZKE_OK)
+    rc = zke_recipe_sign(b->r.z, "waiting ", data, len, &text, &text_len);
   if (rc != ZKE_OK) return rc;
-  char *text = party_text(b->r.z, data, len, &text_len);
-  if (!text) return ZKE_NOMEM;
   rc = zke_recipe_create(b->r.z, b->r.path, b->kind, party_kinds[0], text,
                          text_len, ZKE_EPHEMERAL_SEQUENTIAL, deadline_ms,
                          &b->znode, NULL);
@@ -857,23 +838,13 @@ static int db_withdraw(zke_double_barrier *b) {
   return rc;
 }
 
-/* A sentence is kept over what follows a failure. */
-typedef struct sentence {
-  char text[512];
-} sentence;
-
-static sentence sentence_keep(void) {
-  sentence s;
-  snprintf(s.text, sizeof s.text, "%s", zke_errmsg());
-  return s;
-}
-
 /* Out again after a failure; or inside after all. */
 static int enter_give_up(zke_double_barrier *b, int rc) {
-  sentence s = sentence_keep();
+  zke_sentence kept;
+  zke_recipe_keep(&kept);
   if (b->state == ZKE_DOUBLE_BARRIER_LOST) {
     b->state = ZKE_DOUBLE_BARRIER_OUT;
-    return zke_recipe_fail(rc, "%s", s.text);
+    return zke_recipe_restore(&kept, rc);
   }
   if (b->state == ZKE_DOUBLE_BARRIER_WAITING) {
     int withdrawn = db_withdraw(b);
@@ -882,7 +853,7 @@ static int enter_give_up(zke_double_barrier *b, int rc) {
     if (withdrawn != ZKE_OK) return withdrawn;
   }
   if (b->state == ZKE_DOUBLE_BARRIER_INSIDE) return ZKE_OK;
-  return zke_recipe_fail(rc, "%s", s.text);
+  return zke_recipe_restore(&kept, rc);
 }
 
 /* ---- who is missing ---- */
@@ -918,10 +889,11 @@ static int missing_arrivals(const zke_double_barrier *b, zke_party_list **out) {
 /* Explain why one is still outside; the code stays. */
 static int enter_say(const zke_double_barrier *b, int rc) {
   char who[384];
-  sentence s = sentence_keep();
+  zke_sentence kept;
+  zke_recipe_keep(&kept);
   zke_party_list *list = NULL;
   if (missing_arrivals(b, &list) != ZKE_OK)
-    return zke_recipe_fail(rc, "%s", s.text);
+    return zke_recipe_restore(&kept, rc);
   list_say(list, who, sizeof who);
   rc = zke_recipe_fail(
       rc, "%d of %d parties are at %s%s: %s", list->count, b->parties,
@@ -934,10 +906,10 @@ static int enter_say(const zke_double_barrier *b, int rc) {
 /* Explain who is still inside, or died there; the code stays. */
 static int stay_say(const zke_double_barrier *b, int rc) {
   char who[384];
-  sentence s = sentence_keep();
+  zke_sentence kept;
+  zke_recipe_keep(&kept);
   zke_party_list *list = NULL;
-  if (missing_members(b, &list) != ZKE_OK)
-    return zke_recipe_fail(rc, "%s", s.text);
+  if (missing_members(b, &list) != ZKE_OK) return zke_recipe_restore(&kept, rc);
   list_say(list, who, sizeof who);
   rc =
       zke_recipe_fail(rc, "%d of the %d parties inside of %s have not left: %s",
@@ -1019,10 +991,11 @@ static int db_leave(zke_double_barrier *b, int64_t deadline_ms) {
   if (rc == ZKE_OK) return stay_outcome(b);
   if (b->state == ZKE_DOUBLE_BARRIER_LEAVING) {
     if (rc == ZKE_OPERATIONTIMEOUT) rc = stay_say(b, rc);
-    sentence s = sentence_keep();
+    zke_sentence kept;
+    zke_recipe_keep(&kept);
     int ended = stay_end(b, rc);
     b->told_out = true;
-    return ended == ZKE_OK ? zke_recipe_fail(rc, "%s", s.text) : ended;
+    return ended == ZKE_OK ? zke_recipe_restore(&kept, rc) : ended;
   }
   if (b->state == ZKE_DOUBLE_BARRIER_LOST) b->state = ZKE_DOUBLE_BARRIER_OUT;
   return rc;
@@ -1050,12 +1023,6 @@ static int check_data(const void *data, int len) {
   return zke_recipe_fail(ZKE_BADARGUMENTS, "data of length %d", len);
 }
 
-static char *copy(zke *z, const char *text) {
-  size_t size = strlen(text) + 1;
-  char *block = zke_alloc(z, size);
-  return block ? memcpy(block, text, size) : NULL;
-}
-
 int zke_double_barrier_new(zke *z, const char *path, int parties,
                            const zke_double_barrier_options *options,
                            zke_double_barrier **barrier_out) {
@@ -1078,7 +1045,8 @@ int zke_double_barrier_new(zke *z, const char *path, int parties,
   b->told_out = true;
   b->listener = o.listener;
   b->context = o.context;
-  b->kind = copy(z, o.kind ? o.kind : PLACE);
+  const char *kind = o.kind ? o.kind : PLACE;
+  b->kind = zke_recipe_copy(z, kind, strlen(kind));
   b->ready = zke_recipe_path(z, path, "ready");
   if (!b->kind || !b->ready) {
     zke_recipe_free(r);

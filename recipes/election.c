@@ -283,16 +283,6 @@ void zke_election_free(zke_election *e) { zke_recipe_free((zke_recipe *)e); }
 
 /* ---- in and out ---- */
 
-static int election_enter(zke_election *e, int64_t deadline_ms) {
-  int rc = zke_recipe_enter((zke_recipe *)e);
-  if (rc != ZKE_OK || e->l.placed) return rc;
-  rc = zke_recipe_place(e->l.r.z, e->l.r.path, ELECTION_PLACE, ZKE_CONTAINER,
-                        NULL, deadline_ms);
-  if (rc != ZKE_OK) return zke_recipe_leave(&e->l.r, rc);
-  e->l.placed = true;
-  return ZKE_OK;
-}
-
 /* After a failure the next step goes on with the word. */
 static int election_leave(zke_election *e, int rc) {
   if (!e->l.r.ended && election_settle(e, false) != ZKE_OK)
@@ -321,13 +311,13 @@ static int election_offer(zke_election *e) {
 }
 
 int zke_election_volunteer(zke_election *e) {
-  int rc = election_enter(e, ZKE_FOREVER);
+  int rc = zke_line_enter((zke_line *)e, ZKE_FOREVER);
   if (rc != ZKE_OK) return rc;
   return election_leave(e, election_offer(e));
 }
 
 int zke_election_lead(zke_election *e, int64_t deadline_ms) {
-  int rc = election_enter(e, deadline_ms);
+  int rc = zke_line_enter((zke_line *)e, deadline_ms);
   if (rc != ZKE_OK) return rc;
   if (e->l.state == ZKE_LINE_HELD)
     rc = zke_line_check(&e->l);
@@ -427,10 +417,7 @@ int zke_election_state(zke_election *e) {
 }
 
 int64_t zke_election_token(zke_election *e) {
-  if (zke_recipe_enter((zke_recipe *)e) != ZKE_OK) return 0;
-  int64_t token = e->l.token;
-  zke_recipe_leave(&e->l.r, ZKE_OK);
-  return token;
+  return zke_line_ask_token((zke_line *)e);
 }
 
 int zke_election_check(zke_election *e) {
@@ -443,11 +430,7 @@ int zke_election_op(zke_election *e, zke_op *op) {
   if (!op) return zke_recipe_fail(ZKE_BADARGUMENTS, "op is NULL");
   int rc = zke_recipe_enter((zke_recipe *)e);
   if (rc != ZKE_OK) return rc;
-  if (e->l.state == ZKE_LINE_HELD)
-    zke_op_check(op, e->l.znode, -1);
-  else
-    rc = zke_line_check(&e->l);
-  return election_leave(e, rc);
+  return election_leave(e, zke_line_check_op(&e->l, op));
 }
 
 int zke_election_parties(zke *z, const char *path, zke_party_list **list_out) {

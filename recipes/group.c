@@ -141,30 +141,6 @@ static int members_count(const zke_config_tree *t) {
 
 /* ---- one's own ---- */
 
-/* "<pid> <identity>\n<data>" in one block. */
-static int own_text(zke *z, const void *data, int len, char **out,
-                    int *len_out) {
-  zke_session_list *who = NULL;
-  int rc = zke_session(z, zke_session_id(z), &who);
-  if (rc != ZKE_OK) return rc;
-  size_t room = strlen(who->data[0].identity) + 32;
-  char *text = zke_alloc(z, room + (size_t)len);
-  if (text) {
-    int head = snprintf(text, room, "%" PRId64 " %s", who->data[0].pid,
-                        who->data[0].identity);
-    for (char *p = text; *p; p++) {
-      if (*p == '\n') *p = ' ';
-    }
-    text[head++] = '\n';
-    if (len) memcpy(text + head, data, (size_t)len);
-    *out = text;
-    *len_out = head + len;
-  }
-  zke_free(who);
-  return text ? ZKE_OK
-              : zke_recipe_fail(ZKE_NOMEM, "no memory for a member's data");
-}
-
 /* It was taken away. */
 static void own_lose(zke_group *g) {
   zke_free(g->znode);
@@ -199,13 +175,13 @@ static void own_drop(zke_group *g) {
 
 /* Watch what was just made; where that fails, be out again. */
 static int own_begin(zke_group *g) {
-  char sentence[400];
+  zke_sentence kept;
   g->look = true;
   int rc = own_check(g);
   if (rc == ZKE_OK) return g->znode ? ZKE_OK : own_none(g);
-  snprintf(sentence, sizeof sentence, "%s", zke_errmsg());
+  zke_recipe_keep(&kept);
   own_drop(g);
-  return zke_recipe_fail(rc, "%s", sentence);
+  return zke_recipe_restore(&kept, rc);
 }
 
 typedef struct own_write {
@@ -347,7 +323,7 @@ int zke_group_join(zke_group *group, const void *data, int len,
     rc = zke_recipe_fail(ZKE_MISUSE,
                          "this object is a member of the %s %s already",
                          group->place, r->path);
-  if (rc == ZKE_OK) rc = own_text(r->z, data, len, &text, &len);
+  if (rc == ZKE_OK) rc = zke_recipe_sign(r->z, "", data, len, &text, &len);
   if (rc == ZKE_OK) rc = group_join(group, text, len, deadline_ms);
   zke_free(text);
   return zke_recipe_leave(r, rc);
@@ -357,7 +333,7 @@ static int group_update(zke_group *g, const void *data, int len,
                         int64_t deadline_ms) {
   char *text = NULL;
   if (!g->znode) return own_none(g);
-  int rc = own_text(g->v.r.z, data, len, &text, &len);
+  int rc = zke_recipe_sign(g->v.r.z, "", data, len, &text, &len);
   if (rc != ZKE_OK) return rc;
   own_write w = {g->znode, text, len};
   rc = zke_retry(g->v.r.z, own_try_write, &w, deadline_ms);

@@ -19,15 +19,6 @@ struct zke_lock {
 
 /* ---- the object ---- */
 
-static int lock_step(zke_recipe *r) { return zke_line_step((zke_line *)r); }
-static void lock_quit(zke_recipe *r) { zke_line_quit((zke_line *)r); }
-static void lock_destroy(zke_recipe *r) { zke_line_free((zke_line *)r); }
-
-static void lock_event(zke_recipe *r, int type, const char *path) {
-  (void)type;
-  zke_line_event((zke_line *)r, path);
-}
-
 static void lock_ended(zke_recipe *r) {
   ((zke_lock *)r)->count = 0;
   zke_line_ended((zke_line *)r);
@@ -41,12 +32,12 @@ static void lock_deliver(zke_recipe *r, int event, int64_t number,
 }
 
 static const zke_recipe_class lock_class = {.name = "lock",
-                                            .event = lock_event,
-                                            .step = lock_step,
+                                            .event = zke_line_on_event,
+                                            .step = zke_line_on_step,
                                             .ended = lock_ended,
                                             .deliver = lock_deliver,
-                                            .quit = lock_quit,
-                                            .destroy = lock_destroy};
+                                            .quit = zke_line_on_quit,
+                                            .destroy = zke_line_on_destroy};
 
 int zke_lock_new(zke *z, const char *path, const zke_lock_options *options,
                  zke_lock **lock_out) {
@@ -92,15 +83,9 @@ static bool lock_again(zke_lock *lock, int *rc) {
 
 /* What acquire, try and start begin with: a place for locks. */
 static int lock_enter(zke_lock *lock, int64_t deadline_ms) {
-  int rc = zke_recipe_enter((zke_recipe *)lock);
-  if (rc != ZKE_OK) return rc;
-  if (lock->l.state != ZKE_LINE_HELD) lock->count = 0;
-  if (lock->l.placed) return ZKE_OK;
-  rc = zke_recipe_place(lock->l.r.z, lock->l.r.path, LOCK_PLACE, ZKE_CONTAINER,
-                        NULL, deadline_ms);
-  if (rc != ZKE_OK) return zke_recipe_leave(&lock->l.r, rc);
-  lock->l.placed = true;
-  return ZKE_OK;
+  int rc = zke_line_enter((zke_line *)lock, deadline_ms);
+  if (rc == ZKE_OK && lock->l.state != ZKE_LINE_HELD) lock->count = 0;
+  return rc;
 }
 
 static int lock_leave(zke_lock *lock, int rc) {
@@ -140,18 +125,12 @@ int zke_lock_step(zke_lock *lock) {
 int zke_lock_release(zke_lock *lock) {
   int rc = zke_recipe_enter((zke_recipe *)lock);
   if (rc != ZKE_OK) return rc;
-  zke_line *l = &lock->l;
-  if (l->state == ZKE_LINE_OUT || l->state == ZKE_LINE_LOST) {
-    lock->count = 0;
-    rc = zke_line_check(l); /* says that it is not held */
-    if (l->state == ZKE_LINE_LOST) zke_line_quit(l);
-  } else if (lock->count > 1) {
+  if (lock->l.state == ZKE_LINE_HELD && lock->count > 1)
     lock->count--;
-  } else {
-    rc = zke_line_quit(l);
-    if (rc == ZKE_OK) lock->count = 0;
-  }
-  return zke_recipe_leave(&l->r, rc);
+  else
+    rc = zke_line_release(&lock->l);
+  if (lock->l.state != ZKE_LINE_HELD) lock->count = 0;
+  return zke_recipe_leave(&lock->l.r, rc);
 }
 
 int zke_lock_cancel(zke_lock *lock) {
@@ -161,34 +140,17 @@ int zke_lock_cancel(zke_lock *lock) {
 /* ---- looking ---- */
 
 int zke_lock_state(zke_lock *lock) {
-  if (zke_recipe_enter((zke_recipe *)lock) != ZKE_OK) return ZKE_LOCK_LOST;
-  int state = lock->l.state;
-  zke_recipe_leave(&lock->l.r, ZKE_OK);
-  return state;
+  return zke_line_ask_state((zke_line *)lock);
 }
 
 int64_t zke_lock_token(zke_lock *lock) {
-  if (zke_recipe_enter((zke_recipe *)lock) != ZKE_OK) return 0;
-  int64_t token = lock->l.token;
-  zke_recipe_leave(&lock->l.r, ZKE_OK);
-  return token;
+  return zke_line_ask_token((zke_line *)lock);
 }
 
-int zke_lock_check(zke_lock *lock) {
-  int rc = zke_recipe_enter((zke_recipe *)lock);
-  if (rc != ZKE_OK) return rc;
-  return zke_recipe_leave(&lock->l.r, zke_line_check(&lock->l));
-}
+int zke_lock_check(zke_lock *lock) { return zke_line_ask((zke_line *)lock); }
 
 int zke_lock_op(zke_lock *lock, zke_op *op) {
-  if (!op) return zke_recipe_fail(ZKE_BADARGUMENTS, "op is NULL");
-  int rc = zke_recipe_enter((zke_recipe *)lock);
-  if (rc != ZKE_OK) return rc;
-  if (lock->l.state == ZKE_LINE_HELD)
-    zke_op_check(op, lock->l.znode, -1);
-  else
-    rc = zke_line_check(&lock->l);
-  return zke_recipe_leave(&lock->l.r, rc);
+  return zke_line_ask_op((zke_line *)lock, op);
 }
 
 int zke_lock_parties(zke *z, const char *path, zke_party_list **list_out) {
@@ -256,12 +218,11 @@ int zke_lock_break(zke *z, const char *path, int64_t token) {
 
 /* A failure of the function's own goes before that of the release. */
 static int lock_do_held(zke_lock *lock, zke_lock_do_fn fn, void *arg) {
-  char sentence[512];
+  zke_sentence kept;
   int rc = fn(lock->l.r.z, zke_lock_token(lock), arg);
-  if (rc != ZKE_OK) snprintf(sentence, sizeof sentence, "%s", zke_errmsg());
+  zke_recipe_keep(&kept);
   int released = zke_lock_release(lock);
-  if (rc == ZKE_OK) return released;
-  return released == ZKE_OK ? rc : zke_recipe_fail(rc, "%s", sentence);
+  return rc == ZKE_OK ? released : zke_recipe_restore(&kept, rc);
 }
 
 int zke_lock_do(zke *z, const char *base, const char *name, int64_t deadline_ms,

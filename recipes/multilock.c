@@ -92,10 +92,10 @@ static int multilock_is_lost(const zke_multilock *ml) {
 
 /* Out again after a failure, whose code and sentence stay. */
 static int multilock_give_up(zke_multilock *ml, int rc) {
-  char sentence[512];
-  snprintf(sentence, sizeof sentence, "%s", zke_errmsg());
+  zke_sentence kept;
+  zke_recipe_keep(&kept);
   multilock_leave(ml);
-  return zke_recipe_fail(rc, "%s", sentence);
+  return zke_recipe_restore(&kept, rc);
 }
 
 /* ---- the entries ---- */
@@ -265,12 +265,6 @@ static int multilock_check_items(zke *z, const zke_multilock_item *items,
   return ZKE_OK;
 }
 
-static char *multilock_copy(zke *z, const char *text, size_t len) {
-  char *copy = zke_alloc(z, len + 1);
-  if (copy && len) memcpy(copy, text, len);
-  return copy;
-}
-
 static int multilock_fill(zke_multilock *ml, const zke_multilock_item *items,
                           int count, const zke_multilock_options *o) {
   zke *z = ml->r.z;
@@ -283,12 +277,12 @@ static int multilock_fill(zke_multilock *ml, const zke_multilock_item *items,
     multilock_seat *seat = &ml->seats[ml->count];
     const char *path = items[ml->count].path;
     seat->kind = items[ml->count].mode;
-    seat->path = multilock_copy(z, path, strlen(path));
+    seat->path = zke_recipe_copy(z, path, strlen(path));
     if (!seat->path) return ZKE_NOMEM;
   }
   if (!o->data || o->len == 0) return ZKE_OK;
   ml->len = o->len;
-  ml->data = multilock_copy(z, o->data, (size_t)o->len);
+  ml->data = zke_recipe_copy(z, o->data, (size_t)o->len);
   return ml->data ? ZKE_OK : ZKE_NOMEM;
 }
 

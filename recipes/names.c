@@ -3,17 +3,12 @@
  * A name's znode and its twin, which bears the binding's id, are made and
  * deleted in one multi.  So an unbinding names what it unbinds: if its reply
  * was lost and the name was bound anew, the repetition misses. */
-#ifndef _POSIX_C_SOURCE
-#define _POSIX_C_SOURCE 200809L /* gmtime_r */
-#endif
-
 #include "names.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define NAMES_PLACE "names"
 #define NAMES_TWIN "_c_"
@@ -111,11 +106,8 @@ static int bound_read(zke *z, const char *path, bound *o, char **data) {
 
 /* "the name /names/x is bound by backup (pid 12) since 2026-11-20T12:00:00Z" */
 static int bound_say(const bound *o, const char *path) {
-  char when[32];
-  struct tm utc;
-  time_t seconds = (time_t)(o->b.since_ms / 1000);
-  gmtime_r(&seconds, &utc);
-  strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  char when[ZKE_RECIPE_WHEN];
+  zke_recipe_when(o->b.since_ms, when);
   if (!o->id[0])
     return zke_recipe_fail(ZKE_HELD, "the name %s is bound since %s", path,
                            when);
@@ -548,11 +540,11 @@ int zke_names_wait(zke_names *names, const char *name, int64_t deadline_ms,
   if (rc == ZKE_OK) rc = names_wait(names, path, deadline_ms, &b);
   names->wanted = NULL;
   if (!names->r.ended) {
-    char sentence[400];
-    snprintf(sentence, sizeof sentence, "%s", zke_errmsg());
+    zke_sentence kept;
+    zke_recipe_keep(&kept);
     zke_remove_watch(names->r.z, path, ZKE_WATCH_DATA, zke_recipe_watcher,
                      &names->r);
-    if (rc != ZKE_OK) zke_fail(rc, "%s", sentence);
+    zke_recipe_restore(&kept, rc);
   }
   if (rc == ZKE_OK && binding_out)
     *binding_out = b;

@@ -570,13 +570,6 @@ static const zke_recipe_class part_class = {.name = "partition",
 
 /* ---- making one ---- */
 
-static char *part_copy(zke *z, const char *text) {
-  size_t size = strlen(text) + 1;
-  char *copy = zke_alloc(z, size);
-  if (copy) memcpy(copy, text, size);
-  return copy;
-}
-
 static int part_order(const void *a, const void *b) {
   return strcmp(((const part_item *)a)->name, ((const part_item *)b)->name);
 }
@@ -590,7 +583,7 @@ static int part_fill(zke_partition *p, const char *const *items, int count) {
     if (!name || !*name)
       return zke_recipe_fail(ZKE_BADARGUMENTS, "an item is empty");
     part_item *it = &p->item[p->count++];
-    it->name = part_copy(z, name);
+    it->name = zke_recipe_copy(z, name, strlen(name));
     it->path = name_path(z, p->items, name);
     if (!it->name || !it->path) return ZKE_NOMEM;
   }
@@ -635,7 +628,8 @@ int zke_partition_new(zke *z, const char *path, const char *const *items,
     p->release_ms = options->release_ms;
     p->listener = options->listener;
     p->context = options->context;
-    if (options->name) p->name = part_copy(z, options->name);
+    if (options->name)
+      p->name = zke_recipe_copy(z, options->name, strlen(options->name));
     if (rc == ZKE_OK && options->name && !p->name) rc = ZKE_NOMEM;
   }
   if (rc == ZKE_OK)
@@ -692,13 +686,13 @@ static int part_join(zke_partition *p) {
   rc = part_compare(p);
   if (rc == ZKE_OK) rc = part_step(&p->r);
   if (rc == ZKE_OK) return ZKE_OK;
-  char why[400];
-  snprintf(why, sizeof why, "%s", zke_errmsg());
+  zke_sentence kept;
+  zke_recipe_keep(&kept);
   part_going(&p->r);
   for (int i = 0; i < p->count; i++) item_lose(p, &p->item[i]);
   zke_free(p->znode);
   p->znode = NULL;
-  return zke_recipe_fail(rc, "%s", why);
+  return zke_recipe_restore(&kept, rc);
 }
 
 int zke_partition_join(zke_partition *p) {

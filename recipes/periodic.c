@@ -16,7 +16,7 @@
 #define PERIODIC_PLACE "periodic"
 #define RECORD_MARK "zkembed job\n"
 
-enum { AGAIN = ZKE_RUNTIMEINCONSISTENCY, RECORD_ID = 40, RECORD_WHEN = 32 };
+enum { AGAIN = ZKE_RUNTIMEINCONSISTENCY, RECORD_ID = 40 };
 
 /* ======================================================================
  * record_
@@ -37,12 +37,6 @@ typedef struct record {
 static void record_free(record *c) {
   zke_free(c->text);
   *c = (record){0};
-}
-
-static char *record_copy(zke *z, const char *text) {
-  size_t size = strlen(text) + 1;
-  char *copy = zke_alloc(z, size);
-  return copy ? memcpy(copy, text, size) : NULL;
 }
 
 /* zke_recipe_read() of an int. */
@@ -131,14 +125,6 @@ static char *record_text(zke *z, const record *c) {
   return text;
 }
 
-static void record_when(int64_t ms, char text[RECORD_WHEN]) {
-  struct tm utc;
-  time_t seconds = (time_t)(ms / 1000);
-  if (!gmtime_r(&seconds, &utc) ||
-      !strftime(text, RECORD_WHEN, "%Y-%m-%dT%H:%M:%SZ", &utc))
-    snprintf(text, RECORD_WHEN, "%" PRId64 " ms", ms);
-}
-
 /* ======================================================================
  * job_
  * ==================================================================== */
@@ -203,9 +189,9 @@ static bool job_is_retried(const zke_periodic *j, const record *c) {
 /* "the job /jobs/a was done by x (pid 1) at ... (status 0) and is due again
  * at ..." */
 static int job_say(const zke_periodic *j, int rc, const record *c) {
-  char start[RECORD_WHEN], next[RECORD_WHEN], how[32] = "it died";
-  record_when(c->start_ms, start);
-  record_when(job_next(j, c), next);
+  char start[ZKE_RECIPE_WHEN], next[ZKE_RECIPE_WHEN], how[32] = "it died";
+  zke_recipe_when(c->start_ms, start);
+  zke_recipe_when(job_next(j, c), next);
   if (c->running)
     return zke_recipe_fail(
         rc, "the job %s is done by %s (pid %" PRId64 ") since %s", j->r.path,
@@ -332,7 +318,8 @@ static int job_begin_claim(zke_periodic *j) {
   int rc = zke_session(j->r.z, zke_session_id(j->r.z), &who);
   if (rc != ZKE_OK) return rc;
   zke_free(j->identity);
-  j->identity = record_copy(j->r.z, who->data[0].identity);
+  j->identity = zke_recipe_copy(j->r.z, who->data[0].identity,
+                                strlen(who->data[0].identity));
   j->mine.identity = j->identity;
   j->mine.pid = who->data[0].pid;
   zke_free(who);
@@ -502,7 +489,7 @@ int zke_periodic_new(zke *z, const char *base, const char *name,
   if (rc != ZKE_OK) return rc;
   zke_periodic *j = (zke_periodic *)r;
   j->o = *options;
-  j->base = record_copy(z, base);
+  j->base = zke_recipe_copy(z, base, strlen(base));
   j->running = zke_recipe_path(z, r->path, "running");
   if (!j->base || !j->running) {
     zke_recipe_free(r);
@@ -566,14 +553,14 @@ static int job_linger(zke_periodic *j, const job_claim *a, int refused,
 }
 
 static int job_wait(zke_periodic *j, int64_t deadline_ms) {
-  char why[512] = "";
+  zke_sentence kept;
   for (;;) {
     job_claim a = {.j = j};
     int rc = job_claim_now(j, &a);
     if (rc != ZKE_HELD && rc != ZKE_LIMIT) return rc;
-    snprintf(why, sizeof why, "%s", zke_errmsg());
+    zke_recipe_keep(&kept);
     rc = job_linger(j, &a, rc, deadline_ms);
-    if (rc == ZKE_OPERATIONTIMEOUT) zke_fail(rc, "%s", why);
+    if (rc == ZKE_OPERATIONTIMEOUT) zke_recipe_restore(&kept, rc);
     if (rc != ZKE_OK) return rc;
   }
 }

@@ -231,14 +231,15 @@ static int node_done(zke_recipe *r) {
 
 /* Whose it is, for a wait that failed; then out. */
 static int node_give_up(zke_persistent_node *n, int rc) {
-  char sentence[400];
+  char what[256];
+  zke_sentence kept;
   if (rc == ZKE_OPERATIONTIMEOUT && n->state == WAITING) {
-    snprintf(sentence, sizeof sentence, "the znode %s", n->r.path);
-    zke_recipe_say_held(n->r.z, rc, sentence, n->r.path);
+    snprintf(what, sizeof what, "the znode %s", n->r.path);
+    zke_recipe_say_held(n->r.z, rc, what, n->r.path);
   }
-  snprintf(sentence, sizeof sentence, "%s", zke_errmsg());
+  zke_recipe_keep(&kept);
   if (!n->r.ended) node_stop(n);
-  return zke_recipe_fail(rc, "%s", sentence);
+  return zke_recipe_restore(&kept, rc);
 }
 
 int zke_persistent_node_hold(zke_persistent_node *node, int64_t deadline_ms) {

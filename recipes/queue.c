@@ -125,19 +125,6 @@ static const char *queue_base(const char *path) {
   return strrchr(path, '/') + 1;
 }
 
-/* The sentence of a failure, kept over the cleaning up. */
-typedef struct queue_error {
-  char sentence[512];
-} queue_error;
-
-static void queue_keep(queue_error *e, int rc) {
-  if (rc < 0) snprintf(e->sentence, sizeof e->sentence, "%s", zke_errmsg());
-}
-
-static int queue_restore(const queue_error *e, int rc) {
-  return rc < 0 ? zke_recipe_fail(rc, "%s", e->sentence) : rc;
-}
-
 /* Delete one's own znode, again where that fails; NULL afterwards. */
 static int queue_remove(zke_queue *q, char **path) {
   int rc = ZKE_OK;
@@ -610,7 +597,7 @@ static int queue_verify(zke_queue *q, const queue_claim *c) {
 /* Learn the token, and have one's own claim watched; or give it up. */
 static int queue_begin_claim(zke_queue *q, queue_claim **at, int64_t token) {
   queue_claim *c = *at;
-  queue_error e;
+  zke_sentence kept;
   zke_stat stat = {0};
   int rc = ZKE_OK;
   c->token = token;
@@ -619,9 +606,9 @@ static int queue_begin_claim(zke_queue *q, queue_claim **at, int64_t token) {
                  &q->r, NULL, NULL, &stat);
   if (rc == ZKE_OK && !token) c->token = stat.czxid;
   if (rc == ZKE_OK) return ZKE_OK;
-  queue_keep(&e, rc);
+  zke_recipe_keep(&kept);
   if (zke_recipe_delete(q->r.z, c->path) == ZKE_OK) queue_unlink_claim(at);
-  return queue_restore(&e, rc);
+  return zke_recipe_restore(&kept, rc);
 }
 
 /* Give up a claim without asking more of the item: what quitting does. */
@@ -1005,9 +992,9 @@ static int queue_wait_for(queue_wait *w, bool *waiting, int need,
 /* The listener was told, and a try has been made: it ends the waiting if it
  * succeeded, or waits on in its place. */
 static int queue_tried(queue_wait *w, int rc) {
-  queue_error e;
+  zke_sentence kept;
   if (w->blocking || w->state == WAIT_NO) return rc;
-  queue_keep(&e, rc);
+  zke_recipe_keep(&kept);
   if (rc == ZKE_OK) {
     queue_leave(w);
   } else if (rc == QUEUE_NOTHING) {
@@ -1016,16 +1003,16 @@ static int queue_tried(queue_wait *w, int rc) {
                   queue_patience(w->q->r.z, 0)) != ZKE_OK)
       w->q->r.changed = true;
   }
-  return queue_restore(&e, rc);
+  return zke_recipe_restore(&kept, rc);
 }
 
 /* After the last: the line is left even where that takes long. */
 static int queue_wait_end(queue_wait *w, bool waiting, int rc) {
-  queue_error e;
+  zke_sentence kept;
   if (!waiting) return rc;
-  queue_keep(&e, rc);
+  zke_recipe_keep(&kept);
   queue_leave(w); /* if it fails, the znode goes with the object */
-  return queue_restore(&e, rc);
+  return zke_recipe_restore(&kept, rc);
 }
 
 /* ---- the object ---- */
@@ -1431,7 +1418,7 @@ static queue_wait *queue_waiting(zke_queue *q, int event) {
 }
 
 static int queue_start(zke_queue *q, queue_wait *w) {
-  queue_error e;
+  zke_sentence kept;
   if (!q->o.listener)
     return zke_recipe_fail(ZKE_MISUSE, "the queue %s has no listener",
                            q->r.path);
@@ -1440,9 +1427,9 @@ static int queue_start(zke_queue *q, queue_wait *w) {
     rc = queue_begin(w, false, 1);
   if (rc != ZKE_OK) return rc;
   rc = zke_retry(q->r.z, queue_retry_look, w, ZKE_FOREVER);
-  queue_keep(&e, rc);
+  zke_recipe_keep(&kept);
   if (rc != ZKE_OK) queue_leave(w);
-  return queue_restore(&e, rc);
+  return zke_recipe_restore(&kept, rc);
 }
 
 int zke_queue_start(zke_queue *queue, int event) {

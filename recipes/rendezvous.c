@@ -2,15 +2,11 @@
  *
  * A meeting is a double barrier that is left as soon as it has been entered.
  * A point is a znode of its own. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include "rendezvous.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 /* ---- a meeting ---- */
 
@@ -198,11 +194,8 @@ static int point_read(zke *z, const char *path, zke_watch_fn fn, void *context,
 
 /* "... is filled by master (pid 12) since 2026-11-20T12:00:00Z" */
 static int point_say_filled(const point_data *p, const char *path) {
-  char when[32];
-  struct tm utc;
-  time_t seconds = (time_t)(p->stat.mtime / 1000);
-  gmtime_r(&seconds, &utc);
-  strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  char when[ZKE_RECIPE_WHEN];
+  zke_recipe_when(p->stat.mtime, when);
   return zke_recipe_fail(
       ZKE_HELD,
       "the rendezvous point %s is filled by %.*s (pid %" PRId64 ") since %s",

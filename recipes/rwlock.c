@@ -167,8 +167,6 @@ static void rwlock_event(zke_recipe *r, int type, const char *path) {
   zke_line_event(&rw->l, path);
 }
 
-static void rwlock_ended(zke_recipe *r) { zke_line_ended((zke_line *)r); }
-
 /* Nobody can repeat it: so twice, should it fail. */
 static void rwlock_quit(zke_recipe *r) {
   if (zke_line_quit((zke_line *)r) != ZKE_OK) zke_line_quit((zke_line *)r);
@@ -189,7 +187,7 @@ static void rwlock_deliver(zke_recipe *r, int event, int64_t number,
 static const zke_recipe_class rwlock_class = {.name = "rwlock",
                                               .event = rwlock_event,
                                               .step = rwlock_step,
-                                              .ended = rwlock_ended,
+                                              .ended = zke_line_on_ended,
                                               .deliver = rwlock_deliver,
                                               .quit = rwlock_quit,
                                               .destroy = rwlock_destroy};
@@ -227,22 +225,11 @@ void zke_rwlock_free(zke_rwlock *rw) { zke_recipe_free((zke_recipe *)rw); }
 
 /* ---- in and out ---- */
 
-/* See to the place. */
-static int rwlock_enter(zke_rwlock *rw, int64_t deadline_ms) {
-  int rc = zke_recipe_enter((zke_recipe *)rw);
-  if (rc != ZKE_OK || rw->l.placed) return rc;
-  rc = zke_recipe_place(rw->l.r.z, rw->l.r.path, RWLOCK_PLACE, ZKE_CONTAINER,
-                        NULL, deadline_ms);
-  if (rc != ZKE_OK) return zke_recipe_leave(&rw->l.r, rc);
-  rw->l.placed = true;
-  return ZKE_OK;
-}
-
-/* And note the mode of a new contender. */
+/* See to the place, note the mode of a new contender. */
 static int rwlock_enter_as(zke_rwlock *rw, int mode, int64_t deadline_ms) {
   if (mode != ZKE_RWLOCK_READ && mode != ZKE_RWLOCK_WRITE)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "unknown mode %d", mode);
-  int rc = rwlock_enter(rw, deadline_ms);
+  int rc = zke_line_enter((zke_line *)rw, deadline_ms);
   if (rc != ZKE_OK) return rc;
   if (rw->asked || (rw->l.znode && rw->l.kind != mode)) {
     rc = zke_recipe_fail(ZKE_MISUSE, "this rwlock %s object is in use",
@@ -289,14 +276,7 @@ int zke_rwlock_step(zke_rwlock *rw) {
 int zke_rwlock_release(zke_rwlock *rw) {
   int rc = zke_recipe_enter((zke_recipe *)rw);
   if (rc != ZKE_OK) return rc;
-  zke_line *l = &rw->l;
-  if (l->state == ZKE_LINE_WAITING || l->state == ZKE_LINE_HELD) {
-    rc = zke_line_quit(l);
-  } else {
-    rc = zke_line_check(l); /* says that it is not held */
-    if (l->state == ZKE_LINE_LOST) zke_line_quit(l);
-  }
-  return zke_recipe_leave(&l->r, rc);
+  return zke_recipe_leave(&rw->l.r, zke_line_release(&rw->l));
 }
 
 int zke_rwlock_cancel(zke_rwlock *rw) {
@@ -362,6 +342,7 @@ static int rwlock_rival(zke_rwlock *rw, char **rival) {
  * time the later one sees the other before itself, in either mode. */
 static int rwlock_upgrade(zke_rwlock *rw) {
   char what[256], *rival = NULL;
+  zke_sentence kept;
   int rc = rwlock_rival(rw, &rival);
   if (rc == ZKE_OK && !rival) {
     rc = zke_line_convert(&rw->l, ZKE_LINE_WRITE);
@@ -369,13 +350,13 @@ static int rwlock_upgrade(zke_rwlock *rw) {
     if (rc == ZKE_OK) rc = rwlock_rival(rw, &rival);
   }
   if (rc == ZKE_OK && !rival) return ZKE_OK;
-  snprintf(what, sizeof what, "%s", rc == ZKE_OK ? "" : zke_errmsg());
+  zke_recipe_keep(&kept);
   if (rw->l.state == ZKE_LINE_HELD && rw->l.kind == ZKE_LINE_WRITE) {
     rw->l.kind = ZKE_LINE_READ; /* all that one claims from here on */
     rw->undo = true;
     if (rwlock_undo(rw) != ZKE_OK) rw->l.r.changed = true;
   }
-  if (rc != ZKE_OK) return zke_recipe_fail(rc, "%s", what);
+  if (rc != ZKE_OK) return zke_recipe_restore(&kept, rc);
   snprintf(what, sizeof what, "the rwlock %s", rw->l.r.path);
   rc = zke_recipe_say_held(rw->l.r.z, ZKE_HELD, what, rival);
   zke_free(rival);
@@ -395,10 +376,7 @@ int zke_rwlock_upgrade(zke_rwlock *rw) {
 /* ---- looking ---- */
 
 int zke_rwlock_state(zke_rwlock *rw) {
-  if (zke_recipe_enter((zke_recipe *)rw) != ZKE_OK) return ZKE_RWLOCK_LOST;
-  int state = rw->l.state;
-  zke_recipe_leave(&rw->l.r, ZKE_OK);
-  return state;
+  return zke_line_ask_state((zke_line *)rw);
 }
 
 int zke_rwlock_mode(zke_rwlock *rw) {
@@ -409,27 +387,13 @@ int zke_rwlock_mode(zke_rwlock *rw) {
 }
 
 int64_t zke_rwlock_token(zke_rwlock *rw) {
-  if (zke_recipe_enter((zke_recipe *)rw) != ZKE_OK) return 0;
-  int64_t token = rw->l.token;
-  zke_recipe_leave(&rw->l.r, ZKE_OK);
-  return token;
+  return zke_line_ask_token((zke_line *)rw);
 }
 
-int zke_rwlock_check(zke_rwlock *rw) {
-  int rc = zke_recipe_enter((zke_recipe *)rw);
-  if (rc != ZKE_OK) return rc;
-  return zke_recipe_leave(&rw->l.r, zke_line_check(&rw->l));
-}
+int zke_rwlock_check(zke_rwlock *rw) { return zke_line_ask((zke_line *)rw); }
 
 int zke_rwlock_op(zke_rwlock *rw, zke_op *op) {
-  if (!op) return zke_recipe_fail(ZKE_BADARGUMENTS, "op is NULL");
-  int rc = zke_recipe_enter((zke_recipe *)rw);
-  if (rc != ZKE_OK) return rc;
-  if (rw->l.state == ZKE_LINE_HELD)
-    zke_op_check(op, rw->l.znode, -1);
-  else
-    rc = zke_line_check(&rw->l);
-  return zke_recipe_leave(&rw->l.r, rc);
+  return zke_line_ask_op((zke_line *)rw, op);
 }
 
 int zke_rwlock_parties(zke *z, const char *path, zke_party_list **list_out) {
@@ -482,18 +446,19 @@ static int rwlock_take_away(zke_rwlock *rw) {
 
 /* Ask no more: take back the watches, say who has stayed. */
 static int rwlock_end_asking(zke_rwlock *rw, int rc) {
-  char sentence[512];
+  char what[256];
+  zke_sentence kept;
   zke_strings *s = rw->asked;
-  snprintf(sentence, sizeof sentence, "%s", rc == ZKE_OK ? "" : zke_errmsg());
+  zke_recipe_keep(&kept);
   for (int i = 0; i < s->count; i++) {
     zke_remove_watch(rw->l.r.z, s->data[i], ZKE_WATCH_DATA, zke_recipe_watcher,
                      &rw->l.r);
   }
   if (rc == ZKE_OPERATIONTIMEOUT && s->count > 0) {
-    snprintf(sentence, sizeof sentence, "the rwlock %s", rw->l.r.path);
-    zke_recipe_say_held(rw->l.r.z, rc, sentence, s->data[0]);
-  } else if (rc != ZKE_OK) {
-    zke_fail(rc, "%s", sentence);
+    snprintf(what, sizeof what, "the rwlock %s", rw->l.r.path);
+    zke_recipe_say_held(rw->l.r.z, rc, what, s->data[0]);
+  } else {
+    zke_recipe_restore(&kept, rc);
   }
   zke_free(s);
   rw->asked = NULL;
@@ -511,7 +476,7 @@ static int rwlock_revoke(zke_rwlock *rw, int64_t deadline_ms, bool insist) {
 }
 
 int zke_rwlock_revoke(zke_rwlock *rw, int64_t deadline_ms, int insist) {
-  int rc = rwlock_enter(rw, ZKE_FOREVER);
+  int rc = zke_line_enter((zke_line *)rw, ZKE_FOREVER);
   if (rc != ZKE_OK) return rc;
   if (rw->asked || rw->l.znode)
     rc = zke_recipe_fail(ZKE_MISUSE, "this rwlock %s object is in use",

@@ -111,19 +111,6 @@ int zke_semaphore_resize(zke *z, const char *path, int limit) {
 
 /* ---- the object ---- */
 
-static int semaphore_step(zke_recipe *r) {
-  return zke_line_step((zke_line *)r);
-}
-
-static void semaphore_quit(zke_recipe *r) { zke_line_quit((zke_line *)r); }
-static void semaphore_destroy(zke_recipe *r) { zke_line_free((zke_line *)r); }
-static void semaphore_ended(zke_recipe *r) { zke_line_ended((zke_line *)r); }
-
-static void semaphore_event(zke_recipe *r, int type, const char *path) {
-  (void)type;
-  zke_line_event((zke_line *)r, path);
-}
-
 static void semaphore_deliver(zke_recipe *r, int event, int64_t number,
                               const char *text, int len) {
   zke_semaphore *sem = (zke_semaphore *)r;
@@ -131,13 +118,14 @@ static void semaphore_deliver(zke_recipe *r, int event, int64_t number,
   if (sem->listener) sem->listener(sem, event, number, sem->context);
 }
 
-static const zke_recipe_class semaphore_class = {.name = "semaphore",
-                                                 .event = semaphore_event,
-                                                 .step = semaphore_step,
-                                                 .ended = semaphore_ended,
-                                                 .deliver = semaphore_deliver,
-                                                 .quit = semaphore_quit,
-                                                 .destroy = semaphore_destroy};
+static const zke_recipe_class semaphore_class = {
+    .name = "semaphore",
+    .event = zke_line_on_event,
+    .step = zke_line_on_step,
+    .ended = zke_line_on_ended,
+    .deliver = semaphore_deliver,
+    .quit = zke_line_on_quit,
+    .destroy = zke_line_on_destroy};
 
 /* The options given, or the defaults. */
 static int semaphore_options(const zke_semaphore_options *given,
@@ -268,14 +256,7 @@ int zke_semaphore_step(zke_semaphore *sem) {
 int zke_semaphore_release(zke_semaphore *sem) {
   int rc = zke_recipe_enter((zke_recipe *)sem);
   if (rc != ZKE_OK) return rc;
-  zke_line *l = &sem->l;
-  if (l->state == ZKE_LINE_WAITING || l->state == ZKE_LINE_HELD) {
-    rc = zke_line_quit(l);
-  } else {
-    rc = zke_line_check(l); /* says that it is not held */
-    if (l->state == ZKE_LINE_LOST) zke_line_quit(l);
-  }
-  return zke_recipe_leave(&l->r, rc);
+  return zke_recipe_leave(&sem->l.r, zke_line_release(&sem->l));
 }
 
 int zke_semaphore_cancel(zke_semaphore *sem) {
@@ -285,17 +266,11 @@ int zke_semaphore_cancel(zke_semaphore *sem) {
 /* ---- looking ---- */
 
 int zke_semaphore_state(zke_semaphore *sem) {
-  if (zke_recipe_enter((zke_recipe *)sem) != ZKE_OK) return ZKE_SEMAPHORE_LOST;
-  int state = sem->l.state;
-  zke_recipe_leave(&sem->l.r, ZKE_OK);
-  return state;
+  return zke_line_ask_state((zke_line *)sem);
 }
 
 int64_t zke_semaphore_token(zke_semaphore *sem) {
-  if (zke_recipe_enter((zke_recipe *)sem) != ZKE_OK) return 0;
-  int64_t token = sem->l.token;
-  zke_recipe_leave(&sem->l.r, ZKE_OK);
-  return token;
+  return zke_line_ask_token((zke_line *)sem);
 }
 
 int zke_semaphore_permits(zke_semaphore *sem) {
@@ -306,20 +281,11 @@ int zke_semaphore_permits(zke_semaphore *sem) {
 }
 
 int zke_semaphore_check(zke_semaphore *sem) {
-  int rc = zke_recipe_enter((zke_recipe *)sem);
-  if (rc != ZKE_OK) return rc;
-  return zke_recipe_leave(&sem->l.r, zke_line_check(&sem->l));
+  return zke_line_ask((zke_line *)sem);
 }
 
 int zke_semaphore_op(zke_semaphore *sem, zke_op *op) {
-  if (!op) return zke_recipe_fail(ZKE_BADARGUMENTS, "op is NULL");
-  int rc = zke_recipe_enter((zke_recipe *)sem);
-  if (rc != ZKE_OK) return rc;
-  if (sem->l.state == ZKE_LINE_HELD)
-    zke_op_check(op, sem->l.znode, -1);
-  else
-    rc = zke_line_check(&sem->l);
-  return zke_recipe_leave(&sem->l.r, rc);
+  return zke_line_ask_op((zke_line *)sem, op);
 }
 
 int zke_semaphore_parties(zke *z, const char *path, zke_party_list **list_out) {

@@ -13,19 +13,6 @@ struct zke_singleton {
 
 /* ---- the object ---- */
 
-static int singleton_step(zke_recipe *r) {
-  return zke_line_step((zke_line *)r);
-}
-
-static void singleton_event(zke_recipe *r, int type, const char *path) {
-  (void)type;
-  zke_line_event((zke_line *)r, path);
-}
-
-static void singleton_ended(zke_recipe *r) { zke_line_ended((zke_line *)r); }
-static void singleton_quit(zke_recipe *r) { zke_line_quit((zke_line *)r); }
-static void singleton_destroy(zke_recipe *r) { zke_line_free((zke_line *)r); }
-
 static void singleton_deliver(zke_recipe *r, int event, int64_t number,
                               const char *text, int len) {
   zke_singleton *s = (zke_singleton *)r;
@@ -33,13 +20,14 @@ static void singleton_deliver(zke_recipe *r, int event, int64_t number,
   if (s->listener) s->listener(s, event, number, s->context);
 }
 
-static const zke_recipe_class singleton_class = {.name = "singleton",
-                                                 .event = singleton_event,
-                                                 .step = singleton_step,
-                                                 .ended = singleton_ended,
-                                                 .deliver = singleton_deliver,
-                                                 .quit = singleton_quit,
-                                                 .destroy = singleton_destroy};
+static const zke_recipe_class singleton_class = {
+    .name = "singleton",
+    .event = zke_line_on_event,
+    .step = zke_line_on_step,
+    .ended = zke_line_on_ended,
+    .deliver = singleton_deliver,
+    .quit = zke_line_on_quit,
+    .destroy = zke_line_on_destroy};
 
 int zke_singleton_new(zke *z, const char *path,
                       const zke_singleton_options *options,
@@ -64,12 +52,10 @@ int zke_singleton_new(zke *z, const char *path,
     s->context = options->context;
   }
   rc = zke_line_init(&s->l);
-  if (rc == ZKE_OK) {
+  if (rc == ZKE_OK)
     *s_out = s;
-  } else {
-    s->l.data = NULL; /* still the user's */
+  else
     zke_recipe_free(r);
-  }
   return rc;
 }
 
@@ -77,30 +63,20 @@ void zke_singleton_free(zke_singleton *s) { zke_recipe_free((zke_recipe *)s); }
 
 /* ---- in and out ---- */
 
-static int singleton_enter(zke_singleton *s) {
-  int rc = zke_recipe_enter((zke_recipe *)s);
-  if (rc != ZKE_OK || s->l.placed) return rc;
-  rc = zke_recipe_place(s->l.r.z, s->l.r.path, SINGLETON_PLACE, ZKE_CONTAINER,
-                        NULL, ZKE_FOREVER);
-  if (rc != ZKE_OK) return zke_recipe_leave(&s->l.r, rc);
-  s->l.placed = true;
-  return ZKE_OK;
-}
-
 int zke_singleton_wait(zke_singleton *s, int64_t deadline_ms) {
-  int rc = singleton_enter(s);
+  int rc = zke_line_enter((zke_line *)s, ZKE_FOREVER);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&s->l.r, zke_line_acquire(&s->l, deadline_ms));
 }
 
 int zke_singleton_try(zke_singleton *s) {
-  int rc = singleton_enter(s);
+  int rc = zke_line_enter((zke_line *)s, ZKE_FOREVER);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&s->l.r, zke_line_try(&s->l));
 }
 
 int zke_singleton_start(zke_singleton *s) {
-  int rc = singleton_enter(s);
+  int rc = zke_line_enter((zke_line *)s, ZKE_FOREVER);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&s->l.r, zke_line_join(&s->l, false, ZKE_FOREVER));
 }
@@ -134,34 +110,19 @@ int zke_singleton_step(zke_singleton *s) {
 }
 
 int zke_singleton_state(zke_singleton *s) {
-  if (zke_recipe_enter((zke_recipe *)s) != ZKE_OK) return ZKE_SINGLETON_LOST;
-  int state = s->l.state;
-  zke_recipe_leave(&s->l.r, ZKE_OK);
-  return state;
+  return zke_line_ask_state((zke_line *)s);
 }
 
 int64_t zke_singleton_token(zke_singleton *s) {
-  if (zke_recipe_enter((zke_recipe *)s) != ZKE_OK) return 0;
-  int64_t token = s->l.token;
-  zke_recipe_leave(&s->l.r, ZKE_OK);
-  return token;
+  return zke_line_ask_token((zke_line *)s);
 }
 
 int zke_singleton_check(zke_singleton *s) {
-  int rc = zke_recipe_enter((zke_recipe *)s);
-  if (rc != ZKE_OK) return rc;
-  return zke_recipe_leave(&s->l.r, zke_line_check(&s->l));
+  return zke_line_ask((zke_line *)s);
 }
 
 int zke_singleton_op(zke_singleton *s, zke_op *op) {
-  if (!op) return zke_recipe_fail(ZKE_BADARGUMENTS, "op is NULL");
-  int rc = zke_recipe_enter((zke_recipe *)s);
-  if (rc != ZKE_OK) return rc;
-  if (s->l.state == ZKE_LINE_HELD)
-    zke_op_check(op, s->l.znode, -1);
-  else
-    rc = zke_line_check(&s->l);
-  return zke_recipe_leave(&s->l.r, rc);
+  return zke_line_ask_op((zke_line *)s, op);
 }
 
 int zke_singleton_parties(zke *z, const char *path, zke_party_list **list_out) {

@@ -29,7 +29,7 @@
  * text_
  * ==================================================================== */
 
-static char *text_copy(zke *z, const char *text, size_t len) {
+char *zke_recipe_copy(zke *z, const char *text, size_t len) {
   char *copy = zke_alloc(z, len + 1);
   if (copy && len) memcpy(copy, text, len);
   return copy;
@@ -64,17 +64,38 @@ char *zke_recipe_path(zke *z, const char *directory, const char *name) {
   return path;
 }
 
-/* The last failure's sentence, kept over what clean-up may say. */
-typedef struct text_error {
-  char sentence[512];
-} text_error;
-
-static void text_keep(text_error *e) {
-  snprintf(e->sentence, sizeof e->sentence, "%s", zke_errmsg());
+void zke_recipe_keep(zke_sentence *kept) {
+  snprintf(kept->text, sizeof kept->text, "%s", zke_errmsg());
 }
 
-static int text_restore(const text_error *e, int rc) {
-  return zke_recipe_fail(rc, "%s", e->sentence);
+void zke_recipe_when(int64_t ms, char text[ZKE_RECIPE_WHEN]) {
+  struct tm utc;
+  time_t seconds = (time_t)(ms / 1000);
+  if (!gmtime_r(&seconds, &utc) ||
+      !strftime(text, ZKE_RECIPE_WHEN, "%Y-%m-%dT%H:%M:%SZ", &utc))
+    snprintf(text, ZKE_RECIPE_WHEN, "%" PRId64 " ms", ms);
+}
+
+int zke_recipe_sign(zke *z, const char *before, const void *data, int len,
+                    char **text_out, int *len_out) {
+  zke_session_list *who = NULL;
+  int rc = zke_session(z, zke_session_id(z), &who);
+  if (rc != ZKE_OK) return rc;
+  size_t room = strlen(before) + strlen(who->data[0].identity) + 32;
+  char *text = zke_alloc(z, room + (size_t)len);
+  if (text) {
+    int head = snprintf(text, room, "%s%" PRId64 " %s", before,
+                        who->data[0].pid, who->data[0].identity);
+    for (char *p = text; *p; p++) {
+      if (*p == '\n') *p = ' ';
+    }
+    text[head++] = '\n';
+    if (len) memcpy(text + head, data, (size_t)len);
+    *text_out = text;
+    *len_out = head + len;
+  }
+  zke_free(who);
+  return text ? ZKE_OK : ZKE_NOMEM; /* zke_alloc() has said it */
 }
 
 /* ======================================================================
@@ -123,7 +144,7 @@ static int retry_create_all(zke *z, const retry_node *node,
   retry_node n = *node;
   int rc = zke_retry(z, retry_create, &n, deadline_ms);
   size_t len = strlen(node->path);
-  char *path = rc == ZKE_NONODE ? text_copy(z, node->path, len) : NULL;
+  char *path = rc == ZKE_NONODE ? zke_recipe_copy(z, node->path, len) : NULL;
   if (rc != ZKE_NONODE) return rc;
   if (!path) return ZKE_NOMEM;
   n.path = path;
@@ -301,10 +322,10 @@ static int znode_find_made(zke *z, void *arg) { return znode_recover(z, arg); }
 /* All tries are used up.  What the last one may have made would stay in
  * nobody's name: whatever the deadline was, see whether it is there. */
 static int znode_settle(zke *z, zke_retry_fn find, void *made, int rc) {
-  text_error e;
-  text_keep(&e);
+  zke_sentence kept;
+  zke_recipe_keep(&kept);
   int found = zke_retry(z, find, made, ZKE_FOREVER);
-  return found == ZKE_OK ? ZKE_OK : text_restore(&e, rc);
+  return found == ZKE_OK ? ZKE_OK : zke_recipe_restore(&kept, rc);
 }
 
 int zke_recipe_create(zke *z, const char *directory, const char *place,
@@ -567,18 +588,15 @@ static int64_t znode_since(const zke_stat *stat, const char *data) {
 }
 
 int zke_recipe_say_held(zke *z, int rc, const char *what, const char *path) {
-  char *data = NULL, when[32];
+  char *data = NULL, when[ZKE_RECIPE_WHEN];
   zke_stat stat;
   zke_session_list *who = NULL;
-  struct tm utc;
   if (zke_get(z, path, NULL, NULL, &data, NULL, &stat) != ZKE_OK ||
       zke_session(z, stat.ephemeralOwner, &who) != ZKE_OK) {
     zke_free(data);
     return zke_recipe_fail(rc, "%s was held, but is no longer", what);
   }
-  time_t seconds = (time_t)(znode_since(&stat, data) / 1000);
-  gmtime_r(&seconds, &utc);
-  strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  zke_recipe_when(znode_since(&stat, data), when);
   zke_fail(rc, "%s is held by %s (pid %" PRId64 ") since %s", what,
            who->data[0].identity, who->data[0].pid, when);
   zke_free(who);
@@ -612,7 +630,7 @@ int zke_recipe_new(zke *z, const char *path, const zke_recipe_class *class_,
     return zke_recipe_fail(ZKE_BADARGUMENTS, "a %s cannot be at /",
                            class_->name);
   zke_recipe *r = zke_alloc(z, size);
-  if (r) r->path = text_copy(z, path, strlen(path));
+  if (r) r->path = zke_recipe_copy(z, path, strlen(path));
   if (!r || !r->path) {
     zke_free(r);
     return ZKE_NOMEM;
@@ -690,11 +708,11 @@ int zke_recipe_enter(zke_recipe *r) {
 }
 
 int zke_recipe_leave(zke_recipe *r, int rc) {
-  text_error e;
+  zke_sentence kept;
   bool keep = rc != ZKE_OK && r->notes;
-  if (keep) text_keep(&e);
+  if (keep) zke_recipe_keep(&kept);
   recipe_unlock(r);
-  return keep ? text_restore(&e, rc) : rc;
+  return keep ? zke_recipe_restore(&kept, rc) : rc;
 }
 
 static int recipe_step(zke_recipe *r) {
@@ -1076,7 +1094,7 @@ int zke_line_init(zke_line *l) {
   if (l->len < 0)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "data of length %d", l->len);
   if (l->len == 0) return ZKE_OK;
-  l->data = text_copy(l->r.z, data, (size_t)l->len);
+  l->data = zke_recipe_copy(l->r.z, data, (size_t)l->len);
   return l->data ? ZKE_OK : ZKE_NOMEM;
 }
 
@@ -1298,10 +1316,10 @@ static int line_look(zke_line *l) {
 
 /* Out again after a failure, whose code and sentence stay. */
 static int line_give_up(zke_line *l, int rc) {
-  text_error e;
-  text_keep(&e);
+  zke_sentence kept;
+  zke_recipe_keep(&kept);
   zke_line_quit(l);
-  return text_restore(&e, rc);
+  return zke_recipe_restore(&kept, rc);
 }
 
 int zke_line_step(zke_line *l) {
@@ -1341,7 +1359,7 @@ static int line_make_leases(zke_line *l, const char *text, int len,
   zke_free(seats);
   if (rc != ZKE_OK) return rc;
   const char *last = l->own->data[n - 1];
-  l->znode = text_copy(l->r.z, last, strlen(last));
+  l->znode = zke_recipe_copy(l->r.z, last, strlen(last));
   if (l->znode) return ZKE_OK;
   zke_line_quit(l);
   return ZKE_NOMEM;
@@ -1696,8 +1714,8 @@ static int line_add_wait(line_graph *g, const char *path, uint64_t actor,
                    .room = 1,
                    .next = -1};
   const char *name = text_name(path);
-  w->directory = text_copy(g->z, path, (size_t)(name - path) - 1);
-  w->name = text_copy(g->z, name, strlen(name));
+  w->directory = zke_recipe_copy(g->z, path, (size_t)(name - path) - 1);
+  w->name = zke_recipe_copy(g->z, name, strlen(name));
   g->wait_count++;
   return w->directory && w->name ? ZKE_OK : ZKE_NOMEM;
 }
@@ -1973,6 +1991,67 @@ int zke_line_acquire(zke_line *l, int64_t deadline_ms) {
   l->blocking = false;
   if (rc == ZKE_OPERATIONTIMEOUT) line_say_held(l, rc);
   return rc == ZKE_OK ? ZKE_OK : line_give_up(l, rc);
+}
+
+/* ---- what a recipe that is a line is made of ---- */
+
+int zke_line_release(zke_line *l) {
+  if (l->state == ZKE_LINE_WAITING || l->state == ZKE_LINE_HELD)
+    return zke_line_quit(l);
+  if (l->state == ZKE_LINE_LOST) zke_line_quit(l);
+  return zke_line_check(l); /* says that it is not held */
+}
+
+int zke_line_check_op(zke_line *l, zke_op *op) {
+  if (l->state != ZKE_LINE_HELD) return zke_line_check(l);
+  zke_op_check(op, l->znode, -1);
+  return ZKE_OK;
+}
+
+int zke_line_on_step(zke_recipe *r) { return zke_line_step((zke_line *)r); }
+
+void zke_line_on_event(zke_recipe *r, int type, const char *path) {
+  (void)type;
+  zke_line_event((zke_line *)r, path);
+}
+
+void zke_line_on_ended(zke_recipe *r) { zke_line_ended((zke_line *)r); }
+void zke_line_on_quit(zke_recipe *r) { zke_line_quit((zke_line *)r); }
+void zke_line_on_destroy(zke_recipe *r) { zke_line_free((zke_line *)r); }
+
+int zke_line_enter(zke_line *l, int64_t deadline_ms) {
+  int rc = zke_recipe_enter((zke_recipe *)l);
+  if (rc != ZKE_OK || l->placed) return rc;
+  rc = zke_recipe_place(l->r.z, l->r.path, l->place, ZKE_CONTAINER, NULL,
+                        deadline_ms);
+  if (rc != ZKE_OK) return zke_recipe_leave(&l->r, rc);
+  l->placed = true;
+  return ZKE_OK;
+}
+
+int zke_line_ask_state(zke_line *l) {
+  if (zke_recipe_enter((zke_recipe *)l) != ZKE_OK) return ZKE_LINE_LOST;
+  int state = l->state;
+  zke_recipe_leave(&l->r, ZKE_OK);
+  return state;
+}
+
+int64_t zke_line_ask_token(zke_line *l) {
+  if (zke_recipe_enter((zke_recipe *)l) != ZKE_OK) return 0;
+  int64_t token = l->token;
+  zke_recipe_leave(&l->r, ZKE_OK);
+  return token;
+}
+
+int zke_line_ask(zke_line *l) {
+  int rc = zke_recipe_enter((zke_recipe *)l);
+  return rc == ZKE_OK ? zke_recipe_leave(&l->r, zke_line_check(l)) : rc;
+}
+
+int zke_line_ask_op(zke_line *l, zke_op *op) {
+  if (!op) return zke_recipe_fail(ZKE_BADARGUMENTS, "op is NULL");
+  int rc = zke_recipe_enter((zke_recipe *)l);
+  return rc == ZKE_OK ? zke_recipe_leave(&l->r, zke_line_check_op(l, op)) : rc;
 }
 
 /* ---- who is in a line ---- */

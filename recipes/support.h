@@ -101,6 +101,41 @@ typedef struct zke_party_list {
  * functions, know that it is an error.  rc is looked at twice. */
 #define zke_recipe_fail(rc, ...) (zke_fail(rc, __VA_ARGS__), (rc))
 
+/* zke_recipe_keep    - keep this thread's sentence over what cleaning up may
+ *                      say
+ * zke_recipe_restore - say it again where rc is a failure; returns rc */
+typedef struct zke_sentence {
+  char text[512];
+} zke_sentence;
+ZKE_API void zke_recipe_keep(zke_sentence *kept);
+static inline int zke_recipe_restore(const zke_sentence *kept, int rc) {
+  if (rc < 0) zke_fail(rc, "%s", kept->text);
+  return rc;
+}
+
+/* ------------------------------------------------------------------------
+ * For recipes: texts.  Blocks for zke_free(), or NULL without memory
+ * --------------------------------------------------------------------- */
+
+/* zke_recipe_copy - len bytes and a NUL behind them
+ * zke_recipe_path - "directory/name"
+ * zke_recipe_when - a time, ms since 1970, as "2026-11-20T12:00:00Z"; one
+ *                   that no calendar has as "<ms> ms" */
+enum { ZKE_RECIPE_WHEN = 32 };
+ZKE_API char *zke_recipe_copy(zke *z, const char *text, size_t len);
+ZKE_API char *zke_recipe_path(zke *z, const char *directory, const char *name);
+ZKE_API void zke_recipe_when(int64_t ms, char text[ZKE_RECIPE_WHEN]);
+
+/* zke_recipe_sign - data that tells whose it is, also when its session has
+ * gone: "<before><pid> <identity>\n<data>", in one line until the data
+ *
+ *   before    "" or a word with a space behind it
+ *   text_out  out: one block; len_out: its length
+ *
+ * Returns ZKE_OK, ZKE_NOMEM, or what zke_session() says. */
+ZKE_API int zke_recipe_sign(zke *z, const char *before, const void *data,
+                            int len, char **text_out, int *len_out);
+
 /* ------------------------------------------------------------------------
  * For recipes: znodes
  * --------------------------------------------------------------------- */
@@ -116,9 +151,6 @@ typedef struct zke_party_list {
  * Returns ZKE_OK, or ZKE_OTHERKIND naming the kind found. */
 ZKE_API int zke_recipe_place(zke *z, const char *path, const char *kind,
                              int mode, const char *more, int64_t deadline_ms);
-
-/* zke_recipe_path - "directory/name" in one block, or NULL without memory */
-ZKE_API char *zke_recipe_path(zke *z, const char *directory, const char *name);
 
 /* zke_recipe_create - create that survives a lost reply
  *
@@ -406,6 +438,10 @@ typedef struct zke_line {
  * zke_line_yield   - where held: in one step leave, let the entry of that name
  *                    be first, and delete another znode, where there is one
  *                    (its path, or NULL).  ZKE_NONODE where the heir has gone
+ * zke_line_release - quit, and tell by ZKE_LOST where one was not in the line
+ *                    any more
+ * zke_line_check_op - an operation for the user's multi that fails unless the
+ *                    place is held; ZKE_LOST where it is not
  * zke_line_event   - what a class's event() calls
  * zke_line_ended   - what a class's ended() calls
  * zke_line_free    - what a class's destroy() calls
@@ -422,9 +458,33 @@ ZKE_API int zke_line_check(zke_line *l);
 ZKE_API int zke_line_jump(zke_line *l, const char *victim);
 ZKE_API int zke_line_convert(zke_line *l, int kind);
 ZKE_API int zke_line_yield(zke_line *l, const char *heir, const char *word);
+ZKE_API int zke_line_release(zke_line *l);
+ZKE_API int zke_line_check_op(zke_line *l, zke_op *op);
 ZKE_API void zke_line_event(zke_line *l, const char *path);
 ZKE_API void zke_line_ended(zke_line *l);
 ZKE_API void zke_line_free(zke_line *l);
+
+/* zke_line_on_… - the members of the class of a recipe that is a line and adds
+ * nothing there; the mutex is held, as in every class's */
+ZKE_API int zke_line_on_step(zke_recipe *r);
+ZKE_API void zke_line_on_event(zke_recipe *r, int type, const char *path);
+ZKE_API void zke_line_on_ended(zke_recipe *r);
+ZKE_API void zke_line_on_quit(zke_recipe *r);
+ZKE_API void zke_line_on_destroy(zke_recipe *r);
+
+/* What the public functions of such a recipe are; the mutex is not held, and
+ * NULL is refused:
+ *
+ * zke_line_enter     - zke_recipe_enter(), and see to the place
+ * zke_line_ask_state - ZKE_LINE_…; ZKE_LINE_LOST when the session has ended
+ * zke_line_ask_token - the fencing value, 0 when not held
+ * zke_line_ask       - zke_line_check()
+ * zke_line_ask_op    - zke_line_check_op(); ZKE_BADARGUMENTS for a NULL op */
+ZKE_API int zke_line_enter(zke_line *l, int64_t deadline_ms);
+ZKE_API int zke_line_ask_state(zke_line *l);
+ZKE_API int64_t zke_line_ask_token(zke_line *l);
+ZKE_API int zke_line_ask(zke_line *l);
+ZKE_API int zke_line_ask_op(zke_line *l, zke_op *op);
 
 /* For what stands in several lines at once, with limits of 1:
  *
