@@ -108,6 +108,15 @@
 #define ZKE_CHECKPOINT_WAIT_MS 50
 #endif
 
+/* What of a transaction is gathered before it is written to the write-ahead
+ * log: eight frames of 4 KiB pages.  Memory of each store. */
+#ifndef ZKE_LOG_BYTES
+#define ZKE_LOG_BYTES (8 * (24 + 4096) + 32)
+#endif
+#if ZKE_LOG_BYTES < 1
+#error "ZKE_LOG_BYTES is out of range"
+#endif
+
 /* The safety tick of a session that waits, and of the one with the duty. */
 #ifndef ZKE_TICK_MS
 #define ZKE_TICK_MS 1000
@@ -1377,6 +1386,7 @@ typedef struct store {
   char *wal, *shm;                /* SQLite's files beside it */
   sqlite3_vfs vfs_own, *vfs_base; /* see db_vfs_connect() */
   char vfs_name[40];
+  struct db_log *wal_file; /* the open log, or NULL */
   zke_file file_id, live_id, wal_id, shm_id;
   int gate_fd; /* gate, next and duty bytes; probes */
   /* the lock */
@@ -1964,16 +1974,223 @@ static int db_accept(store *s, enum db_kind kind) {
   return ZKE_OK;
 }
 
+/* ---- the write-ahead log's file ----
+ *
+ * SQLite writes the 24 bytes before a page and the page by two calls; here what
+ * follows each other is gathered, so that most transactions are one write.  A
+ * process that reads is led to a frame by the -shm, which SQLite writes after
+ * the last frame of a commit.  So
+ *
+ * - the call that writes the end of a commit's page writes all that is
+ *   gathered, and can still tell an error;
+ * - a write to anywhere but behind everything written so far is not gathered:
+ *   SQLite goes back to frames only to put checksums right, before a commit;
+ * - what is gathered is read from here; the file is synced, cut and measured
+ *   only after all was written;
+ * - a rollback forgets it: the next frames there may be another process's.
+ *
+ * So what is held back at any moment no other process knows of, and a process
+ * that dies then has not committed. */
+typedef struct db_log {
+  sqlite3_file base;
+  store *s;
+  sqlite3_file *real; /* behind this struct */
+  char *bytes;        /* ZKE_LOG_BYTES, or NULL: nothing is gathered */
+  int len;
+  int64_t at;   /* where they belong */
+  int64_t end;  /* of all that was written since the log began anew */
+  int64_t page; /* bytes of a page; 0: not known */
+  char salt[8]; /* of the log's present round */
+  bool commit;  /* a commit frame is being written */
+} db_log;
+
+enum { DB_LOG_HEAD = 32, DB_LOG_FRAME = 24 }; /* SQLite's file format, 4 */
+
+static int64_t db_log_number(const void *data) {
+  const unsigned char *at = data;
+  return (int64_t)at[0] << 24 | at[1] << 16 | at[2] << 8 | at[3];
+}
+
+static int db_log_flush(db_log *l) {
+  int len = l->len;
+  l->len = 0;
+  if (len == 0) return SQLITE_OK;
+  int rc = l->real->pMethods->xWrite(l->real, l->bytes, len, l->at);
+  if (rc != SQLITE_OK) l->end = l->at; /* it is written anew, or not at all */
+  return rc;
+}
+
+/* The size of pages stands in the log's head, which is written here or was by
+ * another process. */
+static int db_log_learn(db_log *l, const char *data, int len, int64_t at) {
+  char number[4];
+  int rc = SQLITE_OK;
+  if (at == 0 && len == DB_LOG_HEAD) {
+    memcpy(number, data + 8, sizeof number);
+    l->end = 0;
+    l->commit = false;
+  } else if (l->page == 0) {
+    rc = l->real->pMethods->xRead(l->real, number, sizeof number, 8);
+  } else {
+    return SQLITE_OK;
+  }
+  l->page = db_log_number(number);
+  return rc;
+}
+
+/* A frame's first bytes: is it a commit's, and of a new round of the log?
+ * Where SQLite will put the checksums right later, it writes zeros for now. */
+static void db_log_frame(db_log *l, const char *data, int64_t at) {
+  static const char later[sizeof l->salt];
+  const char *salt = data + 8;
+  l->commit = db_log_number(data + 4) != 0;
+  if (memcmp(salt, later, sizeof later) == 0 ||
+      memcmp(salt, l->salt, sizeof l->salt) == 0)
+    return;
+  memcpy(l->salt, salt, sizeof l->salt);
+  l->end = at;
+}
+
+static int db_log_put(db_log *l, const char *data, int len, int64_t at) {
+  bool behind = l->bytes && at >= l->end && len <= ZKE_LOG_BYTES;
+  int rc = SQLITE_OK;
+  if (!behind || at != l->at + l->len || len > ZKE_LOG_BYTES - l->len)
+    rc = db_log_flush(l);
+  if (rc != SQLITE_OK) return rc;
+  if (!behind) return l->real->pMethods->xWrite(l->real, data, len, at);
+  if (l->len == 0) l->at = at;
+  memcpy(l->bytes + l->len, data, (size_t)len);
+  l->len += len;
+  l->end = at + len;
+  return SQLITE_OK;
+}
+
+static int db_log_write(sqlite3_file *f, const void *data, int len,
+                        sqlite3_int64 at) {
+  db_log *l = (db_log *)f;
+  int rc = db_log_learn(l, data, len, at);
+  if (rc != SQLITE_OK) return rc;
+  bool frame = len == DB_LOG_FRAME && at >= DB_LOG_HEAD &&
+               (at - DB_LOG_HEAD) % (DB_LOG_FRAME + l->page) == 0;
+  if (frame) db_log_frame(l, data, at);
+  rc = db_log_put(l, data, len, at);
+  return rc == SQLITE_OK && l->commit && !frame ? db_log_flush(l) : rc;
+}
+
+static int db_log_close(sqlite3_file *f) {
+  db_log *l = (db_log *)f;
+  l->s->wal_file = NULL;
+  mem_free(l->bytes); /* what is gathered was never committed */
+  return l->real->pMethods->xClose(l->real);
+}
+
+/* A transaction reads what it wrote itself, when the cache was too small. */
+static int db_log_read(sqlite3_file *f, void *to, int len, sqlite3_int64 at) {
+  db_log *l = (db_log *)f;
+  bool apart = at + len <= l->at || at >= l->at + l->len;
+  if (!apart && at >= l->at && at + len <= l->at + l->len) {
+    memcpy(to, l->bytes + (at - l->at), (size_t)len);
+    return SQLITE_OK;
+  }
+  int rc = apart ? SQLITE_OK : db_log_flush(l);
+  return rc ? rc : l->real->pMethods->xRead(l->real, to, len, at);
+}
+
+static int db_log_truncate(sqlite3_file *f, sqlite3_int64 size) {
+  db_log *l = (db_log *)f;
+  int rc = db_log_flush(l);
+  return rc ? rc : l->real->pMethods->xTruncate(l->real, size);
+}
+
+static int db_log_sync(sqlite3_file *f, int flags) {
+  db_log *l = (db_log *)f;
+  int rc = db_log_flush(l);
+  return rc ? rc : l->real->pMethods->xSync(l->real, flags);
+}
+
+static int db_log_size(sqlite3_file *f, sqlite3_int64 *out) {
+  db_log *l = (db_log *)f;
+  int rc = db_log_flush(l);
+  return rc ? rc : l->real->pMethods->xFileSize(l->real, out);
+}
+
+/* The rest SQLite asks of the database's own file alone. */
+static int db_log_lock(sqlite3_file *f, int how) {
+  (void)f, (void)how;
+  return SQLITE_OK;
+}
+
+static int db_log_reserved(sqlite3_file *f, int *out) {
+  (void)f;
+  *out = 0;
+  return SQLITE_OK;
+}
+
+static int db_log_control(sqlite3_file *f, int op, void *arg) {
+  sqlite3_file *real = ((db_log *)f)->real;
+  return real->pMethods->xFileControl(real, op, arg);
+}
+
+static int db_log_sector(sqlite3_file *f) {
+  sqlite3_file *real = ((db_log *)f)->real;
+  return real->pMethods->xSectorSize(real);
+}
+
+static int db_log_traits(sqlite3_file *f) {
+  sqlite3_file *real = ((db_log *)f)->real;
+  return real->pMethods->xDeviceCharacteristics(real);
+}
+
+static const sqlite3_io_methods db_log_methods = {
+    .iVersion = 1,
+    .xClose = db_log_close,
+    .xRead = db_log_read,
+    .xWrite = db_log_write,
+    .xTruncate = db_log_truncate,
+    .xSync = db_log_sync,
+    .xFileSize = db_log_size,
+    .xLock = db_log_lock,
+    .xUnlock = db_log_lock,
+    .xCheckReservedLock = db_log_reserved,
+    .xFileControl = db_log_control,
+    .xSectorSize = db_log_sector,
+    .xDeviceCharacteristics = db_log_traits};
+
+static int db_log_open(store *s, const char *name, sqlite3_file *f, int flags,
+                       int *out_flags) {
+  db_log *l = (db_log *)f;
+  memset(l, 0, sizeof *l);
+  l->s = s;
+  l->real = (sqlite3_file *)(l + 1);
+  int rc = s->vfs_base->xOpen(s->vfs_base, name, l->real, flags, out_flags);
+  if (!l->real->pMethods) return rc;
+  l->base.pMethods = &db_log_methods;
+  l->bytes = mem_resize(&s->a, NULL, ZKE_LOG_BYTES); /* or does without */
+  s->wal_file = l;
+  return rc;
+}
+
+/* Told of each rollback, SQLite's own after an error included. */
+static void db_log_forget(void *arg) {
+  db_log *l = ((store *)arg)->wal_file;
+  if (l) l->len = 0;
+}
+
+/* ---- the VFS ---- */
+
 /* SQLite sleeps in one place without asking the busy handler: a reader that
  * finds a writer stopped in the instant of telling of its commit tries a
  * hundred times, ten seconds in all.  So each store has a VFS of its own that
- * passes everything on and cuts the sleeps at the running call's deadline. */
+ * cuts the sleeps at the running call's deadline, gathers what is written to
+ * the log, and passes everything else on. */
 static sqlite3_vfs *db_vfs_base(sqlite3_vfs *v) {
   return ((const store *)v->pAppData)->vfs_base;
 }
 
 static int db_vfs_open(sqlite3_vfs *v, const char *name, sqlite3_file *file,
                        int flags, int *out_flags) {
+  if (flags & SQLITE_OPEN_WAL)
+    return db_log_open(v->pAppData, name, file, flags, out_flags);
   return db_vfs_base(v)->xOpen(db_vfs_base(v), name, file, flags, out_flags);
 }
 
@@ -2014,7 +2231,7 @@ static void db_vfs_fill(store *s) {
   sqlite3_vfs *v = &s->vfs_own;
   memset(v, 0, sizeof *v);
   v->iVersion = 1;
-  v->szOsFile = s->vfs_base->szOsFile;
+  v->szOsFile = (int)sizeof(db_log) + s->vfs_base->szOsFile;
   v->mxPathname = s->vfs_base->mxPathname;
   v->zName = s->vfs_name;
   v->pAppData = s;
@@ -2063,6 +2280,7 @@ static int db_connect(store *s, bool create) {
   if (!s->readonly && sqlite3_db_readonly(s->db, "main") == 1)
     return base_fail(ZKE_READONLY, "%s cannot be written", s->name);
   sqlite3_busy_handler(s->db, db_busy, s);
+  sqlite3_rollback_hook(s->db, db_log_forget, s);
   return ZKE_OK;
 }
 

@@ -132,6 +132,40 @@ START_TEST(fifty_open_a_missing_file) {
 END_TEST
 
 /* P1: compare and swap by four processes loses no update. */
+/* P2: a value too large for the page cache writes frames before its multi is
+ * refused.  Those that were only gathered must not come over what others write
+ * there, nor be read in its place. */
+START_TEST(a_refused_multi_leaves_nothing_to_write) {
+  static char value[160000], theirs[200000];
+  char *data;
+  int len;
+  zke_options o = {.size = sizeof o, .cache_kib = 16};
+  zke *ours, *other = test_open(test_path("a.db"));
+  zke_op ops[2];
+  ck_ok(zke_open(test_path("a.db"), &o, &ours));
+  for (int pages = 20; pages < 36; pages++) {
+    zke_op_create(&ops[0], "/large", value, pages * 4096, ZKE_OPEN_ACL,
+                  ZKE_EPHEMERAL);
+    zke_op_check(&ops[1], "/missing", -1);
+    ck_rc(zke_multi(ours, ops, 2, NULL), ZKE_NONODE);
+    memset(theirs, 'a' + pages % 26, sizeof theirs);
+    ck_ok(zke_create(other, "/theirs", theirs, sizeof theirs, ZKE_OPEN_ACL,
+                     ZKE_EPHEMERAL, NULL, NULL));
+    ck_ok(zke_get(ours, "/theirs", NULL, NULL, &data, &len, NULL));
+    ck_assert_int_eq(len, (int)sizeof theirs);
+    ck_assert_mem_eq(data, theirs, sizeof theirs);
+    zke_free(data);
+    ck_ok(zke_check(ours, NULL, NULL));
+    make(ours, "/ours", "x", ZKE_EPHEMERAL);
+    ck_ok(zke_check(other, NULL, NULL));
+    ck_ok(zke_delete(ours, "/ours", -1));
+    ck_ok(zke_delete(other, "/theirs", -1));
+  }
+  ck_ok(zke_close(ours));
+  ck_ok(zke_close(other));
+}
+END_TEST
+
 START_TEST(four_processes_lose_no_update) {
   test_worker w[4];
   const char *db = test_path("a.db");
@@ -731,6 +765,7 @@ static void add(Suite *s, const TTest *test, const char *name, int loops) {
 int main(int argc, char **argv) {
   Suite *s = suite_create("process");
   ADD(fifty_open_a_missing_file);
+  ADD(a_refused_multi_leaves_nothing_to_write);
   ADD(four_processes_lose_no_update);
   ADD(ephemeral_is_seen_by_others);
   ADD(events_come_in_commit_order);
