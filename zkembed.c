@@ -1408,6 +1408,7 @@ typedef struct store {
   int wal_limit;     /* checkpoint when it is reached */
   bool duty;         /* we hold the duty byte */
   int64_t tick_next; /* monotonic ns of the next look by a caller */
+  int64_t sweep_at;  /* no session of ours sweeps before, with the duty */
   uint64_t random;
   zke *sessions;
   struct {
@@ -4715,10 +4716,16 @@ static void wait_arm(zke *z) {
   z->s->os.timer_set(z->s->os.context, z->timer, at);
 }
 
+/* With the duty every session of the store wakes this often, whichever of them
+ * it may be that somebody waits in; one sweep serves them all. */
 static void wait_tick(zke *z, int64_t now, bool waiting) {
   if (now < z->tick_at) return;
-  sweep_tick(z->s, waiting || z->watcher_count > 0);
-  z->s->tick_next = now + ZKE_TICK_MS * ZKE_MS;
+  store *s = z->s;
+  if (now >= s->sweep_at || !(s->duty || s->memory)) {
+    sweep_tick(s, waiting || z->watcher_count > 0);
+    s->sweep_at = now + ZKE_DUTY_TICK_MS * ZKE_MS / 2;
+  }
+  s->tick_next = now + ZKE_TICK_MS * ZKE_MS;
   z->tick_at = sweep_next_tick(z->s, now);
   z->timer_at = -1; /* it has run out: set it again */
 }

@@ -896,6 +896,39 @@ START_TEST(watcher_makes_a_session_tick) {
 }
 END_TEST
 
+static int sweeps; /* stamps of a sweep that were written */
+
+static int64_t counting_pwrite(void *context, int fd, const void *data,
+                               size_t size, int64_t at) {
+  zke_os os;
+  zke_os_default(&os);
+  sweeps += at == 8 && size == 8; /* doc/format.md, the liveness file */
+  return os.pwrite(context, fd, data, size, at);
+}
+
+/* The sweep looks at every session; so many sessions of one store must not
+ * each do it at each tick. */
+START_TEST(one_sweep_serves_all_sessions_of_a_store) {
+  enum { MANY = 20, TICKS = 8 };
+  zke_os os = *driven_os();
+  os.pwrite = counting_pwrite;
+  zke_options o = {.size = sizeof o, .os = &os};
+  zke *all[MANY];
+  ck_ok(zke_open(test_path("a.db"), &o, &all[0]));
+  for (int i = 1; i < MANY; i++) ck_ok(zke_open_session(all[0], NULL, &all[i]));
+  for (int i = 0; i < MANY; i++) ck_ok(watch(all[i], "/", &other));
+  pass_with(all[0], 1500); /* takes the duty */
+  sweeps = 0;
+  for (int tick = 0; tick < TICKS; tick++) {
+    pass_ns(NULL, INT64_C(250000000));
+    for (int i = 0; i < MANY; i++) ck_ok(zke_dispatch(all[i], NULL));
+  }
+  ck_assert_int_ge(sweeps, TICKS - 1);
+  ck_assert_int_le(sweeps, TICKS);
+  for (int i = 0; i < MANY; i++) ck_ok(zke_close(all[i]));
+}
+END_TEST
+
 /* doc/format.md: a slot for the lease's stamp is for a session with a lease;
  * others take none. */
 START_TEST(session_without_lease_takes_no_slot) {
@@ -1116,6 +1149,7 @@ static void add_lease(Suite *suite) {
   ADD(session_without_lease_is_never_late);
   tcase_add_test(tc, lease_is_of_one_session);
   tcase_add_test(tc, watcher_makes_a_session_tick);
+  tcase_add_test(tc, one_sweep_serves_all_sessions_of_a_store);
   tcase_add_test(tc, session_without_lease_takes_no_slot);
   tcase_add_test(tc, change_waits_for_the_one_writer);
 }
