@@ -1,20 +1,26 @@
 # zkembed's build.  Everything is made under build/.
 #
-#   make               the libraries and the pkg-config file
+#   make               the libraries, the pkg-config files and the command zke;
+#                      COMMAND= leaves out zke, and with it the need of jansson
 #   make install       puts them under PREFIX (and DESTDIR); make uninstall
 #   make demo          counts the words of this checkout with several processes
 #   make test          all tests; test-fast: the quick ones; test-NAME: one
+#   make transcripts   what doc/ and test/shell say that zke prints, it prints
 #   make test-tsan     the thread tests under ThreadSanitizer
 #   make coverage      what of zkembed.c all tests together reach; needs gcc
 #   make torture       processes that are killed: KILLS=… SEED=… SECONDS=…
 #   make torture-recipes  the same with recipes; RECIPE=… for one of them
 #   make powerloss     power cuts; CUTS=… EVERY=… SEED=… COMMITS=…
 #   make fuzz          fuzzes with libFuzzer: SECONDS=60 for each target,
-#                      TARGET=path, ops or file for one; see test/fuzz.h
+#                      TARGET=path, ops, file, lines or import for one; see
+#                      test/fuzz.h
 #   make conformance   the same random operations on zkembed and on a ZooKeeper
 #                      server, which it fetches: OPS=… SEED=… SEEDS=…; MASKS=1
 #                      tells what is not compared
-#   make bench         times the engine against plain SQL; QUICK=1: briefly
+#   make bench         zkembed beside plain SQL, the system's own locks and the
+#                      servers that are installed; QUICK=1: briefly; ONLY=lock
+#   make bench-peers   the same, after fetching ZooKeeper, etcd, Redis, ...
+#   make bench-plots   draws the figures of the last run into doc/performance
 #   make check         headers, symbols, layers, format, documents and so on;
 #                      check-NAME: one of CHECKS below
 #   make lint          gcc -fanalyzer, clang-tidy and cppcheck find nothing;
@@ -92,8 +98,13 @@ RECIPE_SHARED = \
   $(if $(RECIPE_SOURCES),$(BUILD)/libzkembed-recipes.so.$(VERSION))
 CONFIGS = $(BUILD)/zkembed.pc \
   $(if $(RECIPE_SOURCES),$(BUILD)/zkembed-recipes.pc)
+# The command reads JSON by jansson, and edits lines by libedit where it is.
 COMMAND_SOURCES := $(wildcard shell/*.c)
-COMMAND = $(if $(COMMAND_SOURCES),$(BUILD)/zke)
+COMMAND = $(BUILD)/zke
+COMMAND_OBJECTS = $(COMMAND_SOURCES:%.c=$(BUILD)/%.o)
+# (EDIT is asked for when a recipe runs, after the packages were fetched.)
+EDIT = $(shell pkg-config --exists libedit 2>/dev/null && echo 1)
+COMMAND_LIBS = -ljansson $(if $(EDIT),$(shell pkg-config --libs libedit))
 
 TESTS := $(patsubst test/test_%.c,%,$(wildcard test/test_*.c))
 # Tests of statics include zkembed.c and so are not linked with it.
@@ -112,7 +123,7 @@ all: $(ARCHIVE) $(SHARED) $(RECIPE_ARCHIVE) $(RECIPE_SHARED) $(CONFIGS) \
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
-DIRECTORIES = $(BUILD) $(BUILD)/test $(BUILD)/recipes build/deps
+DIRECTORIES = $(BUILD) $(BUILD)/test $(BUILD)/recipes $(BUILD)/shell build/deps
 $(sort $(DIRECTORIES)):
 	mkdir -p $@
 
@@ -167,10 +178,13 @@ $(BUILD)/libzkembed-recipes.so.$(VERSION): \
 	ln -sf $(@F) $(BUILD)/libzkembed-recipes.so.$(MAJOR)
 	ln -sf $(@F) $(BUILD)/libzkembed-recipes.so
 
-$(BUILD)/zke: $(COMMAND_SOURCES) $(wildcard shell/*.h) $(RECIPE_HEADERS) \
-  zkembed.h $(RECIPE_ARCHIVE) $(ARCHIVE)
-	$(CC) $(PROGRAM_CFLAGS) $(LINK) -o $@ $(COMMAND_SOURCES) \
-	  $(RECIPE_ARCHIVE) $(ARCHIVE) $(LIBS)
+$(BUILD)/shell/%.o: shell/%.c $(wildcard shell/*.h) $(RECIPE_HEADERS) \
+  zkembed.h | $(BUILD)/shell build/deps/jansson
+	$(CC) $(PROGRAM_CFLAGS) -D_GNU_SOURCE= $(if $(EDIT),-DZKE_EDIT) -c -o $@ $<
+
+$(BUILD)/zke: $(COMMAND_OBJECTS) $(RECIPE_ARCHIVE) $(ARCHIVE)
+	$(CC) $(PROGRAM_CFLAGS) $(LINK) -o $@ $(COMMAND_OBJECTS) \
+	  $(RECIPE_ARCHIVE) $(ARCHIVE) $(COMMAND_LIBS) $(LIBS)
 
 # ---- install ---------------------------------------------------------------
 
@@ -192,7 +206,7 @@ ifneq ($(RECIPE_HEADERS),)
 	$(INSTALL) -d $(DESTDIR)$(INCLUDEDIR)/zkembed
 	$(INSTALL) -m 644 $(RECIPE_HEADERS) $(DESTDIR)$(INCLUDEDIR)/zkembed
 endif
-ifneq ($(COMMAND_SOURCES),)
+ifneq ($(COMMAND),)
 	$(INSTALL) -d $(DESTDIR)$(BINDIR)
 	$(INSTALL) -m 755 $(COMMAND) $(DESTDIR)$(BINDIR)
 endif
@@ -220,9 +234,10 @@ uninstall:
 # A need is probed once and noted under build/deps.  FETCH, which the targets
 # that may install packages set, lists all they need: so there is one run of
 # the package manager.  A plain `make` only says what is missing.
+TEST_PACKAGES = sqlite check shell jansson libedit python3 node tmux dot
 .PHONY: deps deps-sqlite
-deps: FETCH = sqlite check shell
-deps: deps-sqlite build/deps/check build/deps/shell
+deps: FETCH = $(TEST_PACKAGES)
+deps: deps-sqlite build/deps/check build/deps/shell build/deps/jansson
 
 deps-sqlite: $(if $(SQLITE),,build/deps/sqlite)
 
@@ -230,8 +245,8 @@ build/deps/%: | build/deps
 	@sh test/deps.sh $(if $(FETCH),-y) $(sort $* $(FETCH))
 	@touch $@
 
-$(addprefix build/deps/,check shell c++ clang-format clang-tidy cppcheck \
-  gcovr pkg-config valgrind zookeeper zookeeper-client): | deps-sqlite
+$(addprefix build/deps/,check shell jansson c++ clang-format clang-tidy cppcheck \
+  gcovr pkg-config valgrind gnuplot $(BENCH_PEERS)): | deps-sqlite
 
 # ---- tests -----------------------------------------------------------------
 
@@ -240,6 +255,8 @@ TEST_HEADERS := $(wildcard test/*.h) zkembed.h $(RECIPE_HEADERS)
 TEST_COMMON = $(BUILD)/test/test.o $(BUILD)/test/recipes.o
 TEST_LINKED = $(TEST_COMMON) $(RECIPE_ARCHIVE) $(OBJECTS)
 TEST_NEEDS = $(WORKER) $(COMMAND) build/deps/shell
+COMMAND_TESTS := \
+  $(wildcard test/transcripts.sh test/terminal_*.sh test/coprocess_*.sh)
 
 $(TEST_COMMON): $(BUILD)/test/%.o: test/%.c $(TEST_HEADERS) \
   | $(BUILD)/test build/deps/check
@@ -347,10 +364,15 @@ conformance: $(BUILD)/conformance build/deps/zookeeper
 
 TEST_TARGETS = test test-fast $(TESTS:%=test-%)
 .PHONY: $(TEST_TARGETS) test-programs test-tsan
-$(TEST_TARGETS) test-programs: FETCH = sqlite check shell
+$(TEST_TARGETS) test-programs: FETCH = $(TEST_PACKAGES)
 
 test: $(TEST_PROGRAMS) $(TEST_NEEDS) $(ARCHIVE)
-	@sh test/run.sh $(TEST_PROGRAMS) test/check_docs.sh
+	@sh test/run.sh $(TEST_PROGRAMS) $(COMMAND_TESTS) test/check_docs.sh
+
+.PHONY: transcripts
+transcripts: FETCH = $(TEST_PACKAGES)
+transcripts: $(TEST_NEEDS)
+	@sh test/run.sh test/transcripts.sh
 
 test-fast: $(FAST_TESTS:%=$(BUILD)/test/test_%) $(TEST_NEEDS)
 	@sh test/run.sh $(FAST_TESTS:%=$(BUILD)/test/test_%)
@@ -359,7 +381,7 @@ $(TESTS:%=test-%): test-%: $(BUILD)/test/test_% $(TEST_NEEDS)
 	@sh test/run.sh $<
 
 test-tsan:
-	@$(MAKE) --no-print-directory SAN=thread test-thread
+	@$(MAKE) --no-print-directory SAN=thread test-thread test-coprocess
 
 test-programs: $(TEST_PROGRAMS) $(TEST_NEEDS)
 
@@ -369,7 +391,7 @@ VALGRIND = valgrind --quiet --error-exitcode=99 --leak-check=full \
   --show-leak-kinds=definite,indirect --errors-for-leak-kinds=definite \
   --suppressions=test/valgrind.supp
 .PHONY: valgrind
-valgrind: FETCH = sqlite check shell valgrind
+valgrind: FETCH = $(TEST_PACKAGES) valgrind
 valgrind: build/deps/valgrind $(VALGRIND_TESTS:%=$(BUILD)/test/test_%) \
   $(TEST_NEEDS)
 	@CK_TIMEOUT_MULTIPLIER=20 RUNNER="$(VALGRIND)" \
@@ -405,7 +427,7 @@ coverage:
 	  CPPFLAGS=-DZKE_COVERAGE LDFLAGS='--coverage -Wl,--wrap=_exit' \
 	  coverage-here
 
-coverage-here: FETCH = sqlite check shell gcovr
+coverage-here: FETCH = $(TEST_PACKAGES) gcovr
 coverage-here: build/deps/gcovr test-programs
 	@AT_LEAST_LINES=$(AT_LEAST_LINES) AT_LEAST_BRANCHES=$(AT_LEAST_BRANCHES) \
 	  sh test/coverage.sh $(TEST_PROGRAMS)
@@ -414,7 +436,8 @@ coverage-here: build/deps/gcovr test-programs
 
 # test/corpus is what `make test` replays; what a run finds new goes beside it,
 # inputs that break something to build/fuzz/TARGET-crash-… and the like.
-FUZZ_TARGETS = path ops file
+FUZZ_TARGETS = path ops file $(if $(COMMAND),$(FUZZ_COMMAND))
+FUZZ_COMMAND = lines import # those that run the zke command
 FUZZ_CC = clang
 FUZZ_CFLAGS = -O1 -g -fno-omit-frame-pointer \
   -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all
@@ -423,6 +446,22 @@ TARGET = $(FUZZ_TARGETS)
 FUZZ_RUNS = $(TARGET:%=fuzz-%)
 
 $(BUILD)/test/test_corpus: $(wildcard test/fuzz_*.c)
+
+# All of the command but its main().  It has functions whose names statics of
+# zkembed.c have too, so these targets are no part of test_corpus.c's text.
+COMMAND_PARTS = $(filter-out %/main.c,$(COMMAND_SOURCES))
+ifneq ($(COMMAND),)
+CORPUS_OBJECTS = $(FUZZ_COMMAND:%=$(BUILD)/test/fuzz_%.o) \
+  $(COMMAND_PARTS:%.c=$(BUILD)/%.o) $(RECIPE_ARCHIVE)
+$(BUILD)/test/test_corpus: $(CORPUS_OBJECTS)
+$(BUILD)/test/test_corpus: private OBJECTS = $(CORPUS_OBJECTS) $(SQLITE_OBJECT)
+$(BUILD)/test/test_corpus: private LIBS += $(COMMAND_LIBS)
+$(BUILD)/test/test_corpus: private TEST_CFLAGS += -DCORPUS_COMMAND
+endif
+
+$(FUZZ_COMMAND:%=$(BUILD)/test/fuzz_%.o): $(BUILD)/test/%.o: test/%.c \
+  test/fuzz.h shell/shell.h zkembed.h | $(BUILD)/test build/deps/jansson
+	$(CC) $(TEST_CFLAGS) -DFUZZ_TOGETHER -c -o $@ $<
 
 .PHONY: fuzz fuzz-there $(FUZZ_TARGETS:%=fuzz-%)
 fuzz: $(FUZZ_RUNS)
@@ -440,11 +479,16 @@ fuzz-there:
 	  echo '`make test-corpus` replays what was found so far.' >&2; exit 1; }
 
 # fuzz_path includes zkembed.c, the others are compiled with it.
+FUZZ_WITH_COMMAND = $(COMMAND_PARTS) $(RECIPE_SOURCES) $(COMMAND_LIBS)
 $(FUZZ_TARGETS:%=build/fuzz/%): build/fuzz/%: test/fuzz_%.c test/fuzz.h \
   zkembed.c zkembed.h | fuzz-there deps-sqlite
 	$(FUZZ_CC) -std=c11 -D_GNU_SOURCE= -I. $(CPPFLAGS) $(FUZZ_CFLAGS) \
 	  $(filter-out -Wconversion,$(WARNINGS)) -o $@ $< \
-	  $(if $(filter path,$*),,zkembed.c) $(LIBS)
+	  $(if $(filter path,$*),,zkembed.c) \
+	  $(if $(filter $*,$(FUZZ_COMMAND)),$(FUZZ_WITH_COMMAND)) $(LIBS)
+
+$(FUZZ_COMMAND:%=build/fuzz/%): $(COMMAND_SOURCES) $(RECIPE_SOURCES) \
+  $(wildcard shell/*.h) $(RECIPE_HEADERS) | build/deps/jansson
 
 $(FUZZ_TARGETS:%=fuzz-%): fuzz-%: build/fuzz/%
 	@mkdir -p build/fuzz/corpus/$*
@@ -462,27 +506,51 @@ $(BUILD)/wordcount: doc/examples/wordcount.c $(RECIPE_HEADERS) zkembed.h \
   $(RECIPE_ARCHIVE) $(OBJECTS)
 	$(CC) $(PROGRAM_CFLAGS) $(LINK) -o $@ $< $(RECIPE_ARCHIVE) $(OBJECTS) $(LIBS)
 
-.PHONY: demo bench
-demo bench: FETCH = sqlite
-
+.PHONY: demo
+demo: FETCH = sqlite
 demo: $(BUILD)/wordcount
 	@rm -rf $(BUILD)/demo.db*
 	LC_ALL=C $(BUILD)/wordcount $(BUILD)/demo.db
 
-$(BUILD)/bench: test/bench.c test/bench_recipes.c test/bench_raw.c \
-  $(wildcard test/bench*.h) $(RECIPE_HEADERS) zkembed.h $(RECIPE_ARCHIVE) \
-  $(OBJECTS)
-	$(CC) $(TEST_CFLAGS) $(LINK) -o $@ $(filter %.c,$^) $(RECIPE_ARCHIVE) \
-	  $(OBJECTS) $(LIBS)
+# The peers' C clients are linked in where they are; test/bench_peers.sh starts
+# the servers that are installed, and stops them.
+BENCH_CLIENTS := \
+  $(if $(wildcard /usr/include/zookeeper/zookeeper.h),zookeeper) \
+  $(if $(wildcard /usr/include/hiredis/hiredis.h),redis)
+BENCH_SOURCES := $(filter-out test/bench_zookeeper.c test/bench_redis.c, \
+  $(wildcard test/bench*.c)) $(BENCH_CLIENTS:%=test/bench_%.c)
+BENCH_OBJECTS = $(BENCH_SOURCES:%.c=$(BUILD)/%.o)
+BENCH_LIBS = $(if $(filter zookeeper,$(BENCH_CLIENTS)),-lzookeeper_mt) \
+  $(if $(filter redis,$(BENCH_CLIENTS)),-lhiredis)
+BENCH_PEERS = zookeeper zookeeper-client etcd redis redis-client \
+  python-filelock python-fasteners python-portalocker
 
-bench: $(BUILD)/bench
-	$(BUILD)/bench
+$(BENCH_OBJECTS): $(BUILD)/%.o: %.c $(wildcard test/bench*.h) \
+  $(RECIPE_HEADERS) zkembed.h | $(BUILD)/test deps-sqlite
+	$(CC) $(TEST_CFLAGS) -c -o $@ $<
+
+$(BUILD)/bench: $(BENCH_OBJECTS) $(RECIPE_ARCHIVE) $(OBJECTS)
+	$(CC) $(TEST_CFLAGS) $(LINK) -o $@ $^ $(BENCH_LIBS) $(LIBS)
+
+.PHONY: bench bench-peers bench-plots
+bench: FETCH = sqlite jansson
+bench: $(BUILD)/bench $(SHARED) $(COMMAND)
+	@sh test/bench_peers.sh $(BUILD)/bench
+
+# Once the clients are there, another make finds them.
+bench-peers: FETCH = sqlite jansson $(BENCH_PEERS)
+bench-peers: $(BENCH_PEERS:%=build/deps/%)
+	@$(MAKE) --no-print-directory bench
+
+bench-plots: FETCH = gnuplot
+bench-plots: build/deps/gnuplot
+	@sh test/bench_plots.sh $(BUILD)/bench.json doc/performance
 
 # ---- checks: each is a script that says what it checks ---------------------
 
 CHECK_TARGETS = $(CHECKS:%=check-%)
 .PHONY: check $(CHECK_TARGETS)
-check $(CHECK_TARGETS): FETCH = sqlite
+check $(CHECK_TARGETS): FETCH = sqlite jansson
 check check-headers: FETCH += c++
 check check-format: FETCH += clang-format
 check check-install: FETCH += pkg-config
@@ -502,7 +570,7 @@ $(CHECK_TARGETS): check-%: deps-sqlite
 
 # Read by the compilers' analyzers; minutes, so not part of `make check`.
 .PHONY: lint
-lint: FETCH = sqlite clang-tidy cppcheck
+lint: FETCH = sqlite jansson libedit clang-tidy cppcheck
 lint: build/deps/clang-tidy build/deps/cppcheck | $(BUILD)
 	@LINT="$(LINT)" sh test/run.sh test/lint.sh
 

@@ -938,24 +938,37 @@ static int line_group_before(const zke_entries *e, int i) {
   return i - j;
 }
 
-/* This thread, as others can tell it from theirs: drawn anew after a fork. */
-uint64_t zke_line_actor(void) {
-  static _Thread_local struct {
-    pid_t pid;
-    uint64_t id;
-  } self;
-  pid_t pid = getpid();
-  if (self.pid == pid && self.id) return self.id;
-  self.pid = pid;
-  while (!self.id || getentropy(&self.id, sizeof self.id) != 0) {
+/* This thread, as others can tell it from theirs. */
+static _Thread_local struct {
+  pid_t pid;
+  uint64_t id;
+  uint64_t role; /* the actor that it acts as; 0: itself */
+} line_self;
+
+/* After a fork it is another thread, and nobody's substitute. */
+static void line_draw_self(pid_t pid) {
+  line_self.pid = pid;
+  line_self.id = line_self.role = 0;
+  while (getentropy(&line_self.id, sizeof line_self.id) != 0 || !line_self.id) {
     struct timespec now; /* without random numbers: time and address */
-    if (getentropy(&self.id, sizeof self.id) == 0 && self.id) break;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    self.id = (uint64_t)now.tv_nsec << 32 ^ (uint64_t)now.tv_sec ^
-              (uint64_t)(uintptr_t)&self ^ (uint64_t)pid << 16;
-    if (self.id) break;
+    line_self.id = (uint64_t)now.tv_nsec << 32 ^ (uint64_t)now.tv_sec ^
+                   (uint64_t)(uintptr_t)&line_self ^ (uint64_t)pid << 16;
+    if (line_self.id) break;
   }
-  return self.id;
+}
+
+uint64_t zke_line_actor(void) {
+  pid_t pid = getpid();
+  if (line_self.pid != pid) line_draw_self(pid);
+  return line_self.role ? line_self.role : line_self.id;
+}
+
+uint64_t zke_line_act_as(uint64_t actor) {
+  zke_line_actor(); /* so that no forked copy's role is given back */
+  uint64_t was = line_self.role;
+  line_self.role = actor;
+  return was;
 }
 
 /* ---- the znode's data ---- */
@@ -980,7 +993,7 @@ static char *line_text(const zke_line *l, const char *state, int *len) {
 /* What a znode's data says: whether it is waiting, and as which actor.  An
  * actor of 0 is nobody's: the data is not a line's. */
 typedef struct line_words {
-  bool waiting;
+  bool waiting, held;
   uint64_t actor;
   int head; /* bytes before the user's data */
 } line_words;
@@ -995,6 +1008,7 @@ static line_words line_read(const char *data, int len) {
   w.actor = strtoull(space + 1, &digits_end, 16);
   if (digits_end != end) return (line_words){0};
   w.waiting = strncmp(data, "waiting ", 8) == 0;
+  w.held = strncmp(data, "held ", 5) == 0;
   w.head = (int)(end - data) + 1;
   return w;
 }
@@ -1644,30 +1658,45 @@ int zke_line_convert(zke_line *l, int kind) {
  * lies on a way from oneself back to oneself is a deadlock; the youngest wait
  * of it gives up.  An actor that waits in several places at once, for a
  * multi-lock, is stuck when it is in one of them.  The last to begin its wait
- * sees all the others, so one look at that moment suffices. */
+ * sees all the others, so one look at that moment suffices.
+ *
+ * For whoever looks from outside the same graph has everybody's waits, and
+ * those of entries that wait without a blocking call: these are never stuck. */
 
 typedef struct line_wait {
   char *directory, *name;
   uint64_t actor;
   int64_t since, session; /* since: the zxid of beginning to wait */
-  int room; /* entries of others that may stay: stuck with this many */
+  int64_t since_ms;       /* of its znode */
+  int room;   /* entries of others that may stay: stuck with this many */
+  bool kept;  /* its place keeps it out */
+  bool loose; /* not in a blocking call */
   bool stuck, from_me, to_me;
-  int next; /* on the way to me */
+  int next;    /* on the way to me */
+  bool doomed; /* stuck, when the circles are looked for among these */
+  int circle;  /* which, from 1 on; 0: none */
 } line_wait;
 
 /* waits[from] is kept out by `weight` entries of an actor, who may wait too,
  * in one place or in several; 0: one that can go on. */
 typedef struct line_edge {
   int from, weight;
-  uint64_t actor;
+  uint64_t actor; /* 0: the data does not tell; can go on */
+  char *path;     /* of the keeper's znode */
+  int64_t session;
 } line_edge;
 
 typedef struct line_graph {
   zke *z;
   uint64_t me;
+  bool all; /* everybody's waits */
   line_wait *waits;
   line_edge *edges;
   int wait_count, wait_cap, edge_count, edge_cap;
+  /* all: the line that was looked at last; NULL: none */
+  const char *directory;
+  zke_entries *entries;
+  int limit;
 } line_graph;
 
 /* Room for one more in a growing array of the graph. */
@@ -1688,8 +1717,10 @@ static void line_free_graph(line_graph *g) {
     zke_free(g->waits[i].directory);
     zke_free(g->waits[i].name);
   }
+  for (int i = 0; i < g->edge_count; i++) zke_free(g->edges[i].path);
   zke_free(g->waits);
   zke_free(g->edges);
+  zke_free(g->entries);
 }
 
 static int line_add_edge(line_graph *g, line_edge edge) {
@@ -1701,16 +1732,18 @@ static int line_add_edge(line_graph *g, line_edge edge) {
   return ZKE_OK;
 }
 
-static int line_add_wait(line_graph *g, const char *path, uint64_t actor,
+static int line_add_wait(line_graph *g, const char *path, const line_words *is,
                          const zke_stat *stat) {
   void *array = g->waits;
   if (!line_room(g->z, &array, g->wait_count, &g->wait_cap, sizeof *g->waits))
     return ZKE_NOMEM;
   g->waits = array;
   line_wait *w = &g->waits[g->wait_count];
-  *w = (line_wait){.actor = actor,
+  *w = (line_wait){.actor = is->actor,
                    .since = stat->mzxid,
                    .session = stat->ephemeralOwner,
+                   .since_ms = stat->ctime,
+                   .loose = !is->waiting || !is->actor,
                    .room = 1,
                    .next = -1};
   const char *name = text_name(path);
@@ -1720,9 +1753,11 @@ static int line_add_wait(line_graph *g, const char *path, uint64_t actor,
   return w->directory && w->name ? ZKE_OK : ZKE_NOMEM;
 }
 
+/* Whatever has such a name in "/" is in no line. */
 static bool line_is_entry(const char *path) {
   zke_entry e;
-  return znode_parse(text_name(path), line_kinds, ZKE_LINE_KINDS, &e);
+  const char *name = text_name(path);
+  return name > path + 1 && znode_parse(name, line_kinds, ZKE_LINE_KINDS, &e);
 }
 
 static bool line_has_wait(const line_graph *g, uint64_t actor) {
@@ -1732,11 +1767,12 @@ static bool line_has_wait(const line_graph *g, uint64_t actor) {
   return false;
 }
 
-/* Add all the places where an actor of a session waits.  What it got at once
- * looks like one; but nobody keeps it out. */
+/* Add all the places where an actor of a session waits, or anybody of it where
+ * all are wanted.  What it got at once looks like one; but nobody keeps it
+ * out. */
 static int line_find_waits(line_graph *g, int64_t session, uint64_t actor) {
   zke_strings *paths = NULL;
-  if (line_has_wait(g, actor)) return ZKE_OK;
+  if (!g->all && line_has_wait(g, actor)) return ZKE_OK;
   int rc = zke_ephemerals(g->z, session, NULL, &paths);
   if (rc != ZKE_OK) return rc;
   for (int i = 0; i < paths->count && rc == ZKE_OK; i++) {
@@ -1746,8 +1782,9 @@ static int line_find_waits(line_graph *g, int64_t session, uint64_t actor) {
     if (!line_is_entry(paths->data[i])) continue;
     rc = zke_get(g->z, paths->data[i], NULL, NULL, &data, &len, &stat);
     line_words w = line_read(rc == ZKE_OK ? data : NULL, len);
-    if (rc == ZKE_OK && w.waiting && w.actor == actor)
-      rc = line_add_wait(g, paths->data[i], actor, &stat);
+    bool wanted = g->all ? !w.held : w.waiting && w.actor == actor;
+    if (rc == ZKE_OK && wanted)
+      rc = line_add_wait(g, paths->data[i], &w, &stat);
     zke_free(data);
     if (rc == ZKE_NONODE || rc == ZKE_NOAUTH) rc = ZKE_OK;
   }
@@ -1766,25 +1803,30 @@ static int line_add_keeper(line_graph *g, line_edge edge, const char *name,
   if (!path) return ZKE_NOMEM;
   int rc = zke_get(g->z, path, NULL, NULL, &data, &len, &stat);
   line_words w = line_read(rc == ZKE_OK ? data : NULL, len);
-  if (rc == ZKE_OK && w.actor) {
+  if (rc == ZKE_OK && w.actor && !g->all)
     rc = line_find_waits(g, stat.ephemeralOwner, w.actor);
-    edge.actor = w.actor;
-  }
   *waiting = w.waiting;
-  if (rc == ZKE_OK && edge.actor) rc = line_add_edge(g, edge);
+  if (rc == ZKE_OK) {
+    edge.actor = w.actor;
+    edge.path = path;
+    edge.session = stat.ephemeralOwner;
+    rc = line_add_edge(g, edge);
+  }
+  if (rc != ZKE_OK) zke_free(path);
   if (rc == ZKE_NONODE || rc == ZKE_NOAUTH) rc = ZKE_OK;
   zke_free(data);
-  zke_free(path);
   return rc;
 }
 
 /* Add the edges of the wait at index i of a line.  Where every entry stands
  * for itself, it is enough to go back over `limit` of those that wait too:
- * they are kept out by all that stand before them. */
+ * they are kept out by all that stand before them.  For a wait that is never
+ * stuck, over as many of any. */
 static int line_follow_entry(line_graph *g, int at, const zke_entries *e, int i,
                              int limit) {
   int own = line_group_before(e, i) + 1, weight, rc = ZKE_OK;
   int left = own > 1 ? INT_MAX : limit;
+  bool any = g->waits[at].loose;
   g->waits[at].room = limit - own + 1;
   for (int j = i - own; j >= 0 && left > 0 && rc == ZKE_OK; j -= weight) {
     bool waiting = false;
@@ -1793,24 +1835,34 @@ static int line_follow_entry(line_graph *g, int at, const zke_entries *e, int i,
     if (!line_keeps_out(&e->data[j], &e->data[i])) continue;
     rc = line_add_keeper(g, (line_edge){.from = at, .weight = weight},
                          e->data[j].name, &waiting);
-    left -= waiting && e->data[j].kind != ZKE_LINE_READ;
+    left -= (waiting || any) && e->data[j].kind != ZKE_LINE_READ;
   }
   return rc;
 }
 
-/* Add the edges of one wait.  One that its place does not keep out has none,
- * or too few to be stuck. */
-static int line_follow(line_graph *g, int at) {
-  zke_entries *e = NULL;
+/* Look at the line of a wait.  Many that wait in one line, and are all asked
+ * for, are looked up in what the first one saw. */
+static int line_look_at(line_graph *g, const char *directory) {
   zke_stat stat;
-  int limit;
-  int rc = line_survey(g->z, g->waits[at].directory, &e, &stat, &limit);
-  if (rc == ZKE_NONODE) return ZKE_OK;
-  if (rc != ZKE_OK) return rc;
-  int i = zke_recipe_find(e, g->waits[at].name);
-  if (i >= 0) rc = line_follow_entry(g, at, e, i, limit);
-  zke_free(e);
+  if (g->all && g->directory && strcmp(g->directory, directory) == 0)
+    return ZKE_OK;
+  zke_free(g->entries);
+  g->entries = NULL;
+  g->directory = NULL;
+  int rc = line_survey(g->z, directory, &g->entries, &stat, &g->limit);
+  if (rc == ZKE_OK) g->directory = directory;
   return rc;
+}
+
+/* Add the edges of one wait, if its place keeps it out. */
+static int line_follow(line_graph *g, int at) {
+  int rc = line_look_at(g, g->waits[at].directory);
+  if (rc != ZKE_OK) return rc == ZKE_NONODE ? ZKE_OK : rc;
+  const zke_entries *e = g->entries;
+  int i = zke_recipe_find(e, g->waits[at].name);
+  if (i < 0 || line_last_of_group(e, i) != i) return ZKE_OK;
+  g->waits[at].kept = line_keepers(e, i) >= g->limit;
+  return g->waits[at].kept ? line_follow_entry(g, at, e, i, g->limit) : ZKE_OK;
 }
 
 /* An actor is stuck when it is in any of the places where it waits. */
@@ -1834,7 +1886,8 @@ static int line_stuck_keepers(const line_graph *g, int at) {
 /* Cross out whoever can go on, until nobody can: one goes on when few enough
  * keepers stay for ever.  The last found first: it is at the end of a chain. */
 static void line_cross_out(line_graph *g) {
-  for (int i = 0; i < g->wait_count; i++) g->waits[i].stuck = true;
+  for (int i = 0; i < g->wait_count; i++)
+    g->waits[i].stuck = !g->waits[i].loose;
   for (bool again = true; again;) {
     again = false;
     for (int i = g->wait_count - 1; i >= 0; i--) {
@@ -1861,6 +1914,7 @@ static void line_mark_ways(line_graph *g) {
   for (int i = 0; i < g->wait_count; i++) {
     line_wait *w = &g->waits[i];
     w->from_me = w->to_me = w->stuck && w->actor == g->me;
+    w->next = -1;
   }
   for (bool again = true; again;) {
     again = false;
@@ -1956,6 +2010,166 @@ int zke_line_detect(zke *z, uint64_t actor, int own) {
 static int line_detect(const zke_line *l) {
   if (l->no_check) return ZKE_OK;
   return zke_line_detect(l->r.z, l->actor, l->weight);
+}
+
+/* ---- the graph of waits, for those who look ---- */
+
+/* The youngest first: crossing out begins at the other end, where those stand
+ * who can go on soonest. */
+static int line_compare_waits(const void *a, const void *b) {
+  const line_wait *x = a, *y = b;
+  return (x->since < y->since) - (x->since > y->since);
+}
+
+/* Does anybody who is stuck wait for this one's actor? */
+static bool line_is_waited_for(const line_graph *g, int at) {
+  for (int i = 0; i < g->edge_count; i++) {
+    const line_edge *e = &g->edges[i];
+    if (e->actor == g->waits[at].actor && g->waits[e->from].stuck) return true;
+  }
+  return false;
+}
+
+/* Of those that are stuck leave the circles and what is between them: who is
+ * behind one, with nobody behind, is crossed out.  The youngest first. */
+static void line_leave_circles(line_graph *g) {
+  for (int i = 0; i < g->wait_count; i++)
+    g->waits[i].doomed = g->waits[i].stuck;
+  for (bool again = true; again;) {
+    again = false;
+    for (int i = 0; i < g->wait_count; i++) {
+      if (!g->waits[i].stuck || line_is_waited_for(g, i)) continue;
+      g->waits[i].stuck = false;
+      again = true;
+    }
+  }
+}
+
+/* Number the circles, the one with the oldest wait first. */
+static void line_number_circles(line_graph *g) {
+  int count = 0;
+  line_cross_out(g);
+  line_leave_circles(g);
+  for (int i = g->wait_count - 1; i >= 0; i--) {
+    if (!g->waits[i].stuck || g->waits[i].circle) continue;
+    g->me = g->waits[i].actor;
+    line_mark_ways(g);
+    if (g->waits[i].next < 0) continue;
+    count++;
+    for (int j = 0; j < g->wait_count; j++) {
+      line_wait *w = &g->waits[j];
+      if (w->stuck && w->from_me && w->to_me && w->next >= 0) w->circle = count;
+    }
+  }
+}
+
+/* The session's entry, or NULL where it has just ended or begun. */
+static const zke_session_info *line_who(const zke_session_list *who,
+                                        int64_t session) {
+  for (int i = 0; i < who->count; i++) {
+    if (who->data[i].id == session) return &who->data[i];
+  }
+  return NULL;
+}
+
+static size_t line_wait_size(const line_wait *w, const zke_session_list *who) {
+  const zke_session_info *info = line_who(who, w->session);
+  return sizeof(zke_wait_info) + strlen(w->directory) + 1 + strlen(w->name) +
+         1 + strlen(info ? info->identity : "") + 1;
+}
+
+/* Where the parts of a list go, which is one block. */
+typedef struct line_block {
+  zke_wait_info *waits;
+  zke_keeper *keepers;
+  char *text;
+} line_block;
+
+static const char *line_put_text(line_block *b, const char *text) {
+  size_t size = strlen(text) + 1;
+  char *put = memcpy(b->text, text, size);
+  b->text += size;
+  return put;
+}
+
+/* The edges of one wait, from the one at index `first` on, as keepers; returns
+ * how many edges it has. */
+static int line_put_keepers(line_block *b, const line_graph *g, int first) {
+  int i = first;
+  for (; i < g->edge_count && g->edges[i].from == g->edges[first].from; i++) {
+    const line_edge *e = &g->edges[i];
+    *b->keepers++ = (zke_keeper){.path = line_put_text(b, e->path),
+                                 .session = e->session,
+                                 .actor = e->actor};
+  }
+  return i - first;
+}
+
+static void line_put_wait(line_block *b, const line_wait *w,
+                          const zke_session_list *who) {
+  const zke_session_info *info = line_who(who, w->session);
+  char *path = b->text;
+  b->text += sprintf(path, "%s/%s", w->directory, w->name) + 1;
+  *b->waits++ =
+      (zke_wait_info){.path = path,
+                      .session = w->session,
+                      .actor = w->actor,
+                      .since_ms = w->since_ms,
+                      .identity = line_put_text(b, info ? info->identity : ""),
+                      .pid = info ? info->pid : 0,
+                      .blocking = !w->loose,
+                      .stuck = w->doomed,
+                      .circle = w->circle,
+                      .keepers = b->keepers};
+}
+
+/* Edges stand in the order of their waits. */
+static zke_wait_list *line_list_waits(const line_graph *g,
+                                      const zke_session_list *who) {
+  size_t size = sizeof(zke_wait_list);
+  for (int i = 0; i < g->wait_count; i++)
+    size += line_wait_size(&g->waits[i], who);
+  for (int i = 0; i < g->edge_count; i++)
+    size += sizeof(zke_keeper) + strlen(g->edges[i].path) + 1;
+  zke_wait_list *list = zke_alloc(g->z, size);
+  if (!list) return NULL;
+  line_block b = {.waits = (zke_wait_info *)(void *)(list + 1)};
+  list->data = b.waits;
+  b.keepers = (zke_keeper *)(void *)(b.waits + g->wait_count);
+  b.text = (char *)(b.keepers + g->edge_count);
+  for (int i = 0, edge = 0; i < g->wait_count; i++) {
+    int first = edge;
+    while (edge < g->edge_count && g->edges[edge].from == i) edge++;
+    if (!g->waits[i].kept) continue;
+    line_put_wait(&b, &g->waits[i], who);
+    b.waits[-1].keeper_count =
+        first < edge ? line_put_keepers(&b, g, first) : 0;
+    list->count++;
+  }
+  return list;
+}
+
+int zke_line_waits(zke *z, zke_wait_list **list_out) {
+  line_graph g = {.z = z, .all = true};
+  zke_session_list *who = NULL;
+  zke_wait_list *list = NULL;
+  if (!list_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "list_out is NULL");
+  int rc = zke_sessions(z, &who);
+  for (int i = 0; rc == ZKE_OK && i < who->count; i++)
+    rc = line_find_waits(&g, who->data[i].id, 0);
+  if (g.wait_count)
+    qsort(g.waits, (size_t)g.wait_count, sizeof *g.waits, line_compare_waits);
+  for (int i = 0; rc == ZKE_OK && i < g.wait_count; i++)
+    rc = line_follow(&g, i);
+  if (rc == ZKE_OK) {
+    line_number_circles(&g);
+    list = line_list_waits(&g, who);
+    rc = list ? ZKE_OK : ZKE_NOMEM;
+  }
+  zke_free(who);
+  line_free_graph(&g);
+  if (rc == ZKE_OK) *list_out = list;
+  return rc;
 }
 
 /* ---- the blocking call ---- */

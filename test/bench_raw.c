@@ -8,6 +8,7 @@
  *   append   the same with the parent's next number in the name and, where it
  *            announces, SET of the parent and WATCHED on it
  *   delete   the same with NODE of parent and node, DELETE and SHRINK
+ *   bury     the same with LEAVE and, for the session, FORGET and DROP
  *   set      BEGIN IMMEDIATE; META; NODE; SET; WATCHED; ZXID; COMMIT
  *   watch    BEGIN IMMEDIATE; NODE; WATCH; COMMIT
  *
@@ -27,7 +28,10 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BLOB_BYTES = 200 }; /* longer data lies in the table blob */
+enum {
+  BLOB_BYTES = 200, /* longer data lies in the table blob */
+  BUSY_MS = 60000   /* sixty-four processes write without pause */
+};
 
 static const char schema[] =
     "CREATE TABLE IF NOT EXISTS meta("
@@ -106,7 +110,9 @@ static const char schema[] =
   X(JOIN,                                                                \
     "INSERT INTO session(identity, pid, started, lease, slot,"           \
     " event_limit, seen) VALUES('bench', ?1, ?2, 0, 0, 0, 0)")           \
-  X(LEAVE, "DELETE FROM session WHERE id = ?1")
+  X(LEAVE, "DELETE FROM session WHERE id = ?1")                          \
+  X(FORGET, "DELETE FROM watch WHERE session = ?1")                      \
+  X(DROP, "DELETE FROM event WHERE session = ?1")
 
 #define STATEMENT_ID(name, text) name,
 enum { STATEMENTS(STATEMENT_ID) STATEMENT_COUNT };
@@ -193,16 +199,27 @@ static void configure(raw *r) {
   execute(r, sql);
 }
 
-raw *raw_open(const char *file) {
+static raw *connect(const char *file) {
   raw *r = calloc(1, sizeof *r);
   if (!r) exit(2);
   check(r, sqlite3_open_v2(
                file, &r->db,
                SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
                NULL));
-  check(r, sqlite3_busy_timeout(r->db, 10000));
+  check(r, sqlite3_busy_timeout(r->db, BUSY_MS));
   configure(r);
   raw_durable(r, false);
+  return r;
+}
+
+raw *raw_open_reader(const char *file) {
+  raw *r = connect(file);
+  prepare(r);
+  return r;
+}
+
+raw *raw_open(const char *file) {
+  raw *r = connect(file);
   execute(r, "BEGIN IMMEDIATE");
   execute(r, schema);
   execute(r, "COMMIT");
@@ -215,8 +232,10 @@ raw *raw_open(const char *file) {
 }
 
 void raw_close(raw *r) {
-  bind_int(r, LEAVE, 1, r->session);
-  run(r, LEAVE);
+  if (r->session) {
+    bind_int(r, LEAVE, 1, r->session);
+    run(r, LEAVE);
+  }
   for (int id = 0; id < STATEMENT_COUNT; id++) {
     sqlite3_finalize(r->statement[id]);
   }
@@ -391,17 +410,41 @@ void raw_append(raw *r, const raw_key *directory, const char *prefix,
   end_change(r, zxid);
 }
 
-void raw_delete(raw *r, const raw_key *key) {
-  raw_stat parent, node;
-  int64_t zxid = begin_change(r);
-  look(r, key->grand, key->parent_name, &parent);
-  look(r, key->parent, key->name, &node);
+static void remove_node(raw *r, const raw_key *key, int64_t zxid) {
   bind_node(r, DELETE, key->parent, key->name);
   run(r, DELETE);
   count_child(r, SHRINK, key, zxid);
   fire(r, key->path, zxid, false);
   fire(r, key->parent, zxid, false);
+}
+
+void raw_delete(raw *r, const raw_key *keys, int count) {
+  raw_stat parent, node;
+  int64_t zxid = begin_change(r);
+  for (int i = 0; i < count; i++) {
+    look(r, keys[i].grand, keys[i].parent_name, &parent);
+    look(r, keys[i].parent, keys[i].name, &node);
+    remove_node(r, &keys[i], zxid);
+  }
   end_change(r, zxid);
+}
+
+static void run_for(raw *r, int id, int64_t session) {
+  bind_int(r, id, 1, session);
+  run(r, id);
+}
+
+bool raw_bury(raw *r, const raw_key *key, int64_t session) {
+  int64_t zxid = begin_change(r);
+  run_for(r, FORGET, session); /* first: it is not to be told of its own end */
+  run_for(r, LEAVE, session);
+  bool first = sqlite3_changes(r->db) == 1;
+  if (first) {
+    run_for(r, DROP, session);
+    remove_node(r, key, zxid);
+  }
+  end_change(r, zxid);
+  return first;
 }
 
 void raw_set(raw *r, const raw_key *key, const void *data, int len) {
@@ -414,8 +457,8 @@ void raw_set(raw *r, const raw_key *key, const void *data, int len) {
 
 int64_t raw_woken(const raw *r) { return r->woken; }
 
-void raw_watch(raw *r, const raw_key *key, int kind) {
-  raw_stat node;
+int64_t raw_watch(raw *r, const raw_key *key, int kind) {
+  raw_stat node = {.owner = -1};
   run(r, IMMEDIATE);
   bind_node(r, NODE, key->parent, key->name);
   if (step(r, NODE)) read_stat(r, &node);
@@ -425,6 +468,7 @@ void raw_watch(raw *r, const raw_key *key, int kind) {
   bind_int(r, WATCH, 3, r->session);
   run(r, WATCH);
   run(r, COMMIT);
+  return node.owner;
 }
 
 void raw_unwatch(raw *r, const raw_key *key) {

@@ -28,26 +28,38 @@ typedef struct raw_stat {
   int64_t nchild, owner, len;
 } raw_stat;
 
+enum {
+  RAW_WATCH_KIND = 2,
+  RAW_WATCH_END = 1 /* of a node that is written, but has no children */
+};
 enum { RAW_CACHE_KIB = 256, RAW_PAGE_SIZE = 4096, RAW_CHECKPOINT_PAGES = 2048 };
 
-/* Open or create the database, and insert a session for it. */
+/* Open or create the database, and insert a session for it; or only read one
+ * that is there, zkembed's too, which has the same tables. */
 raw *raw_open(const char *file);
+raw *raw_open_reader(const char *file);
 void raw_close(raw *r);
 int64_t raw_session(const raw *r);
 
 /* synchronous=FULL for the transactions to come, or NORMAL. */
 void raw_durable(raw *r, bool durable);
 
-/* Each is one transaction; count nodes are made in one.  Ephemeral ones get
- * this connection's session as their owner.  Node, parent and whatever else
- * is read must exist, except for watching. */
+/* Each is one transaction; count nodes are made, or deleted, in one.  Ephemeral
+ * ones get this connection's session as their owner.  Node, parent and whatever
+ * else is read must exist, except for watching. */
 void raw_create(raw *r, const raw_key *keys, int count, bool ephemeral,
                 const void *data, int len);
 void raw_create_container(raw *r, const raw_key *key);
-void raw_delete(raw *r, const raw_key *key);
+void raw_delete(raw *r, const raw_key *keys, int count);
 void raw_set(raw *r, const raw_key *key, const void *data, int len);
-void raw_watch(raw *r, const raw_key *key, int kind);
 void raw_unwatch(raw *r, const raw_key *key);
+
+/* Returns the node's owner, 0 for none, -1 where there is no such node. */
+int64_t raw_watch(raw *r, const raw_key *key, int kind);
+
+/* A session has died that owned this node and no other.  Returns whether we
+ * were the first to bury it. */
+bool raw_bury(raw *r, const raw_key *key, int64_t session);
 
 /* Create the next of a directory's children, "<prefix>0000000007"; where it
  * announces that, the directory's own data is written in the same step. */

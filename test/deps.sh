@@ -38,12 +38,24 @@ there() {
       links '#include <check.h>
       int main(void) { return srunner_ntests_run(srunner_create(NULL)); }' \
         $(pkg-config --libs check 2>/dev/null) -lpthread ;;
+    jansson) links '#include <jansson.h>
+      int main(void) { return json_null() == NULL; }' -ljansson ;;
+    libedit) command -v pkg-config >/dev/null &&
+      pkg-config --exists libedit ;;
     shell) command -v sqlite3 >/dev/null ;;
     zookeeper) command -v java >/dev/null &&
       [ -e "${ZOOKEEPER_HOME:-/usr/share/java/zookeeper.jar}" ] ;;
     zookeeper-client) links '#include <zookeeper/zookeeper.h>
       int main(void) { return zookeeper_close(NULL) == ZOK; }' \
       -lzookeeper_mt ;;
+    etcd) command -v etcd >/dev/null ;;
+    redis) command -v redis-server >/dev/null ;;
+    redis-client) links '#include <hiredis/hiredis.h>
+      int main(void) { return redisConnect == 0; }' -lhiredis ;;
+    python-*) for python in python3 /usr/bin/python3; do
+        $python -c "import ${1#python-}" 2>/dev/null && return
+      done
+      return 1 ;;
     c++) command -v c++ >/dev/null ;;
     libfuzzer) (compiler=clang; links '#include <stddef.h>
       int LLVMFuzzerTestOneInput(const unsigned char *p, size_t n);
@@ -59,9 +71,18 @@ packages() {
     compiler) echo gcc libc6-dev ;;
     sqlite) echo libsqlite3-dev ;;
     check) echo check libsubunit-dev pkg-config ;;
+    jansson) echo libjansson-dev ;;
+    libedit) echo libedit-dev pkg-config ;;
+    node) echo nodejs ;;
+    dot) echo graphviz ;;
     shell) echo sqlite3 ;;
     zookeeper) echo default-jre-headless zookeeper ;;
     zookeeper-client) echo libzookeeper-mt-dev ;;
+    etcd) echo etcd-server ;;
+    redis) echo redis-server ;;
+    redis-client) echo libhiredis-dev ;;
+    python-*) echo python3 "python3-${1#python-}" ;;
+    gnuplot) echo gnuplot-nox ;;
     c++) echo g++ ;;
     libfuzzer) echo clang libclang-rt-dev ;;
     *) echo "$1" ;;

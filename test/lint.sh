@@ -8,11 +8,16 @@
 # in ways that these tools do not follow.  They run under sanitizers instead.
 . test/report.sh
 
+# The command is made with -D_GNU_SOURCE, the library without.
+gnu() { case $1 in shell/*) echo "-D_GNU_SOURCE= -DZKE_EDIT" ;; esac; }
+
 analyze() {
-  nothing gcc -std=c11 -O2 -fanalyzer -I. $SQLITE_CFLAGS -c -o "$BUILD/lint.o" \
-    "$1"
+  nothing gcc -std=c11 -O2 -fanalyzer -I. $(gnu "$1") $SQLITE_CFLAGS -c \
+    -o "$BUILD/lint.o" "$1"
 }
-tidy() { clang-tidy --quiet "$1" -- -std=c11 -I. $SQLITE_CFLAGS; }
+tidy() {
+  clang-tidy --quiet "$1" -- -std=c11 -I. $(gnu "$1") $SQLITE_CFLAGS
+}
 
 # cppcheck does not read the system's headers: what the code asks about them is
 # said here.

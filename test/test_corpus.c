@@ -2,8 +2,9 @@
  *
  *   test_corpus                    everything
  *   test_corpus TARGET FILE...     run these inputs through a fuzz target
- *                                  (path, ops, file) in this process: for what
- *                                  `make fuzz` has found, under a debugger
+ *                                  (path, ops, file, lines, import) in this
+ *                                  process: for what `make fuzz` has found,
+ *                                  under a debugger
  *
  * FLIP_STRIDE=n in the environment flips every n-th byte only, 1 is the full
  * test; FLIP_AT=offset flips that one.
@@ -16,12 +17,23 @@
 #include "fuzz_path.c"
 #include "test.h"
 
+/* Linked: names of the command's meet with statics of zkembed.c. */
+int fuzz_lines(const uint8_t *data, size_t size);
+int fuzz_import(const uint8_t *data, size_t size);
+
 static const struct {
   const char *name;
   int (*run)(const uint8_t *data, size_t size);
   int least; /* inputs that the corpus must have */
-} corpus_targets[] = {
-    {"path", fuzz_path, 50}, {"ops", fuzz_ops, 50}, {"file", fuzz_file, 50}};
+} corpus_targets[] = {{"path", fuzz_path, 50},
+                      {"ops", fuzz_ops, 50},
+                      {"file", fuzz_file, 50},
+#ifdef CORPUS_COMMAND
+                      {"lines", fuzz_lines, 50},
+                      {"import", fuzz_import, 50}
+#endif
+};
+enum { CORPUS_TARGETS = sizeof corpus_targets / sizeof *corpus_targets };
 
 /* ---- replay ---- */
 
@@ -325,7 +337,8 @@ static Suite *corpus_suite(void) {
   TCase *replay = tcase_create("replay");
   tcase_set_timeout(replay, 120);
   tcase_add_test(replay, the_path_model_refuses_what_it_should);
-  tcase_add_loop_test(replay, every_input_of_the_corpus_is_survived, 0, 3);
+  tcase_add_loop_test(replay, every_input_of_the_corpus_is_survived, 0,
+                      CORPUS_TARGETS);
   suite_add_tcase(suite, replay);
   TCase *flip = tcase_create("flip");
   tcase_set_timeout(flip, 1000);
@@ -336,7 +349,7 @@ static Suite *corpus_suite(void) {
 }
 
 int main(int argc, char **argv) {
-  for (int t = 0; argc > 2 && t < 3; t++) {
+  for (int t = 0; argc > 2 && t < CORPUS_TARGETS; t++) {
     if (strcmp(argv[1], corpus_targets[t].name) != 0) continue;
     for (int i = 2; i < argc; i++) {
       printf("%s\n", argv[i]);

@@ -21,6 +21,7 @@
 
 #include "recipes/lock.h"
 #include "recipes/rwlock.h"
+#include "recipes/semaphore.h"
 
 #define PATH "/locks/a"
 
@@ -1176,6 +1177,208 @@ START_TEST(a_reader_can_be_in_a_circle) {
 }
 END_TEST
 
+/* ---- threads that act for one client ---- */
+
+/* A thread that wants a lock, as another actor. */
+typedef struct substitute {
+  zke_lock *lock;
+  uint64_t actor, was[3], own;
+  int rc;
+} substitute;
+
+static void *act_as(void *context) {
+  substitute *s = context;
+  s->own = zke_line_actor();
+  s->was[0] = zke_line_act_as(s->actor);
+  s->rc = zke_lock_acquire(s->lock, zke_now(z[0]) + (s->actor ? 5000 : 50));
+  s->was[1] = zke_line_act_as(0);
+  s->was[2] = zke_line_actor();
+  return NULL;
+}
+
+/* What one thread holds another one waits for: a circle where they are one. */
+START_TEST(threads_that_act_as_one_are_one) {
+  open_sessions();
+  zke_lock *held = make(z[0], PATH);
+  ck_ok(zke_lock_acquire(held, soon(z[0])));
+  for (int one = 0; one < 2; one++) {
+    substitute s = {.lock = make(z[0], PATH)};
+    if (one) s.actor = zke_line_actor();
+    pthread_t thread;
+    pthread_create(&thread, NULL, act_as, &s);
+    pthread_join(thread, NULL);
+    ck_assert_int_eq(s.rc, one ? ZKE_DEADLOCK : ZKE_OPERATIONTIMEOUT);
+    ck_assert_uint_eq(s.was[0], 0);
+    ck_assert_uint_eq(s.was[1], s.actor);
+    ck_assert_uint_eq(s.was[2], s.own);
+    ck_assert_uint_ne(s.own, zke_line_actor());
+    zke_lock_free(s.lock);
+  }
+  zke_lock_free(held);
+  close_sessions();
+}
+END_TEST
+
+START_TEST(a_forked_child_acts_for_nobody) {
+  const uint64_t client = UINT64_C(0x1234);
+  ck_assert_uint_eq(zke_line_act_as(client), 0);
+  pid_t pid = fork();
+  if (pid == 0) {
+    bool acts = zke_line_act_as(0) != 0 || zke_line_actor() == client;
+    _exit(acts ? 1 : 0);
+  }
+  int status;
+  ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+  ck_assert_int_eq(status, 0);
+  ck_assert_uint_eq(zke_line_actor(), client);
+  ck_assert_uint_eq(zke_line_act_as(0), client);
+  ck_assert_uint_ne(zke_line_actor(), client);
+}
+END_TEST
+
+/* ---- who waits for whom, seen from outside ---- */
+
+/* The wait of a session, or NULL. */
+static const zke_wait_info *wait_of(const zke_wait_list *list, zke *session) {
+  for (int i = 0; i < list->count; i++) {
+    if (list->data[i].session == zke_session_id(session)) return &list->data[i];
+  }
+  return NULL;
+}
+
+static bool waits_for(const zke_wait_list *list, int who, int whom) {
+  const zke_wait_info *w = wait_of(list, z[who]);
+  ck_assert_ptr_nonnull(w);
+  return w->keeper_count == 1 &&
+         w->keepers[0].session == zke_session_id(z[whom]);
+}
+
+/* z[0] holds, z[1] waits in a call, z[2] has only joined, z[3] waits too. */
+START_TEST(a_line_is_a_chain_of_waits) {
+  zke_wait_list *list;
+  zke_lock *lock[SESSIONS];
+  call blocked[2];
+  open_sessions();
+  ck_ok(zke_line_waits(z[0], &list));
+  ck_assert_int_eq(list->count, 0);
+  zke_free(list);
+  for (int i = 0; i < SESSIONS; i++) lock[i] = make(z[i], PATH);
+  ck_ok(zke_lock_acquire(lock[0], soon(z[0])));
+  acquire_aside(&blocked[0], lock[1], soon(z[1]));
+  ck_until(entries(z[0], PATH) == 2, 5000);
+  ck_ok(zke_lock_start(lock[2]));
+  acquire_aside(&blocked[1], lock[3], soon(z[3]));
+  ck_until(entries(z[0], PATH) == 4, 5000);
+  ck_ok(zke_line_waits(z[0], &list));
+  ck_assert_int_eq(list->count, 3);
+  ck_assert_ptr_null(wait_of(list, z[0]));
+  ck_assert(waits_for(list, 1, 0));
+  ck_assert(waits_for(list, 2, 1));
+  const zke_wait_info *last = wait_of(list, z[3]);
+  ck_assert_ptr_eq(last, &list->data[0]);  /* the youngest */
+  ck_assert_int_eq(last->keeper_count, 2); /* one in front is not stuck */
+  ck_assert_int_eq(wait_of(list, z[1])->blocking, 1);
+  ck_assert_int_eq(wait_of(list, z[2])->blocking, 0);
+  for (int i = 0; i < list->count; i++)
+    ck_assert_int_eq(list->data[i].stuck + list->data[i].circle, 0);
+  ck_assert_str_eq(last->identity, "dan");
+  ck_assert_int_eq(last->pid, getpid());
+  ck_assert_int_gt(last->since_ms, 0);
+  ck_assert(strncmp(last->path, PATH "/_c_", strlen(PATH) + 4) == 0);
+  zke_free(list);
+  for (int i = 0; i < SESSIONS; i++) zke_lock_free(lock[i]);
+  for (int i = 0; i < 2; i++) join(&blocked[i]);
+  close_sessions();
+}
+END_TEST
+
+/* Two in a circle that nobody looked for, and then one behind it. */
+START_TEST(a_standing_circle_is_seen) {
+  zke_lock_options o = {.size = sizeof o, .no_deadlock_check = 1};
+  zke_wait_list *list;
+  zke_lock *late;
+  actor a[2] = {{.limit_ms = 60000, .no_check = 1},
+                {.limit_ms = 60000, .no_check = 1}};
+  pthread_barrier_t all;
+  call behind;
+  open_sessions();
+  pthread_barrier_init(&all, NULL, 2);
+  for (int i = 0; i < 2; i++) {
+    a[i].session = z[i];
+    a[i].all = &all;
+    snprintf(a[i].own.path, sizeof a[i].own.path, "/ring/%d", i);
+    snprintf(a[i].wanted.path, sizeof a[i].wanted.path, "/ring/%d", 1 - i);
+    pthread_create(&a[i].thread, NULL, act, &a[i]);
+  }
+  ck_until(entries(z[0], "/ring/0") + entries(z[0], "/ring/1") == 4, 5000);
+  ck_ok(zke_lock_new(z[2], "/ring/0", &o, &late));
+  acquire_aside(&behind, late, ZKE_FOREVER);
+  ck_until(entries(z[0], "/ring/0") == 3, 5000);
+  ck_ok(zke_line_waits(z[3], &list));
+  ck_assert_int_eq(list->count, 3);
+  for (int i = 0; i < 3; i++) {
+    ck_assert_int_eq(wait_of(list, z[i])->stuck, 1);
+    ck_assert_int_eq(wait_of(list, z[i])->circle, i < 2);
+  }
+  zke_free(list);
+  ck_ok(zke_lock_break(z[3], "/ring/0", 0)); /* nobody is stuck any more */
+  for (int i = 0; i < 2; i++) pthread_join(a[i].thread, NULL);
+  for (int i = 0; i < 2; i++) ck_ok(a[i].rc);
+  join(&behind);
+  ck_ok(behind.rc);
+  ck_ok(zke_line_waits(z[3], &list));
+  ck_assert_int_eq(list->count, 0);
+  zke_free(list);
+  zke_lock_free(late);
+  pthread_barrier_destroy(&all);
+  close_sessions();
+}
+END_TEST
+
+/* The call did not look beyond its own session, which has nothing else. */
+START_TEST(one_client_with_two_sessions_can_be_a_circle) {
+  zke_wait_list *list;
+  pthread_t thread;
+  open_sessions();
+  zke_lock *held = make(z[0], PATH);
+  substitute s = {.lock = make(z[1], PATH), .actor = zke_line_actor()};
+  ck_ok(zke_lock_acquire(held, soon(z[0])));
+  pthread_create(&thread, NULL, act_as, &s);
+  ck_until(entries(z[0], PATH) == 2, 5000);
+  ck_ok(zke_line_waits(z[2], &list));
+  ck_assert_int_eq(list->count, 1);
+  ck_assert_int_eq(list->data[0].stuck, 1);
+  ck_assert_int_eq(list->data[0].circle, 1);
+  ck_assert_uint_eq(list->data[0].keepers[0].actor, zke_line_actor());
+  zke_free(list);
+  zke_lock_free(held);
+  pthread_join(thread, NULL);
+  ck_ok(s.rc);
+  zke_lock_free(s.lock);
+  close_sessions();
+}
+END_TEST
+
+/* Of three that want two permits one waits, for both of the others. */
+START_TEST(a_semaphore_keeps_out_beyond_its_limit) {
+  zke_semaphore_options o = {.size = sizeof o, .limit = 3};
+  zke_semaphore *sem[3];
+  zke_wait_list *list;
+  open_sessions();
+  for (int i = 0; i < 3; i++) {
+    ck_ok(zke_semaphore_new(z[i], "/sem", &o, &sem[i]));
+    ck_ok(zke_semaphore_start(sem[i], i == 1 ? 2 : 1));
+  }
+  ck_ok(zke_line_waits(z[3], &list));
+  ck_assert_int_eq(list->count, 1);
+  ck_assert_ptr_nonnull(wait_of(list, z[2]));
+  ck_assert_int_eq(list->data[0].keeper_count, 2);
+  zke_free(list);
+  for (int i = 0; i < 3; i++) zke_semaphore_free(sem[i]);
+  close_sessions();
+}
+END_TEST
+
 /* ---- threads ---- */
 
 enum { THREADS = 4, ROUNDS = 25 };
@@ -1984,6 +2187,16 @@ static void add_deadlocks(Suite *s) {
   tcase_add_loop_test(tc, readers_block_writers_only, 0,
                       (int)(sizeof mixtures / sizeof *mixtures));
   tcase_add_test(tc, a_reader_can_be_in_a_circle);
+  tcase_add_test(tc, threads_that_act_as_one_are_one);
+  tcase_add_test(tc, a_forked_child_acts_for_nobody);
+}
+
+static void add_looking(Suite *s) {
+  TCase *tc = add_case(s, "looking", 20);
+  tcase_add_test(tc, a_line_is_a_chain_of_waits);
+  tcase_add_test(tc, a_standing_circle_is_seen);
+  tcase_add_test(tc, one_client_with_two_sessions_can_be_a_circle);
+  tcase_add_test(tc, a_semaphore_keeps_out_beyond_its_limit);
 }
 
 static void add_proof(Suite *s) {
@@ -2020,6 +2233,7 @@ int main(int argc, char **argv) {
   add_several(s);
   add_losing(s);
   add_deadlocks(s);
+  add_looking(s);
   add_proof(s);
   add_rare(s);
   return test_main(argc, argv, s);

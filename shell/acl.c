@@ -1,0 +1,229 @@
+/* acl.c - access control lists and identities */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tree.h"
+#include "walk.h"
+#include "work.h"
+
+/* ------------------------------------------------------------------------
+ * SCHEME:ID:PERMS
+ * --------------------------------------------------------------------- */
+
+static const struct {
+  char letter;
+  int32_t perm;
+} perms[] = {{'c', ZKE_PERM_CREATE},
+             {'d', ZKE_PERM_DELETE},
+             {'r', ZKE_PERM_READ},
+             {'w', ZKE_PERM_WRITE},
+             {'a', ZKE_PERM_ADMIN}};
+enum { PERMS = sizeof perms / sizeof *perms };
+
+/* Letters, each once at the most; or a number, for what has no letters. */
+static bool perms_parse(const char *text, int32_t *perms_out) {
+  const word w = {text, strlen(text)};
+  int64_t number;
+  int32_t sum = 0;
+  if (word_number(&w, &number) && number == (int32_t)number) {
+    *perms_out = (int32_t)number;
+    return true;
+  }
+  for (; *text; text++) {
+    int i = 0;
+    while (i < PERMS && perms[i].letter != *text) i++;
+    if (i == PERMS || sum & perms[i].perm) return false;
+    sum |= perms[i].perm;
+  }
+  *perms_out = sum;
+  return sum != 0;
+}
+
+static json_t *perms_json(int32_t value) {
+  char text[PERMS + 1], *at = text;
+  if (value <= 0 || value > ZKE_PERM_ALL) return json_sprintf("%d", value);
+  for (int i = 0; i < PERMS; i++)
+    if (value & perms[i].perm) *at++ = perms[i].letter;
+  *at = '\0';
+  return json_string(text);
+}
+
+/* One entry, in place: the id of a digest has a colon inside. */
+static bool acl_parse(char *text, zke_acl *out) {
+  char *first = strchr(text, ':'), *last = strrchr(text, ':');
+  if (!first || first == last || !perms_parse(last + 1, &out->perms))
+    return false;
+  *first = *last = '\0';
+  out->scheme = text;
+  out->id = first + 1;
+  return true;
+}
+
+static int acls_refuse(call *c, const char *text) {
+  return fail(c, STATUS_DATA, "INVALIDACL",
+              "\"%s\" is not SCHEME:ID:PERMS, as world:anyone:cdrwa, "
+              "digest:USER:HASH:r or auth::cdrwa",
+              text);
+}
+
+/* How many there are, and with how many bytes of text. */
+static int acls_measure(const word *texts, int count, size_t *size_out) {
+  int entries = 0;
+  *size_out = 0;
+  for (int i = 0; i < count; i++) {
+    *size_out += texts[i].len + 1;
+    entries++;
+    for (const char *at = texts[i].text; *at; at++) entries += *at == ',';
+  }
+  return entries;
+}
+
+int acls_parse(call *c, const word *texts, int count, zke_acls **acls_out) {
+  size_t size;
+  int entries = acls_measure(texts, count, &size), n = 0;
+  zke_acls *list =
+      malloc(sizeof *list + (size_t)entries * sizeof(zke_acl) + size);
+  if (!list) return no_memory(c);
+  zke_acl *acls = (zke_acl *)(list + 1);
+  char *text = (char *)(acls + entries);
+  for (int i = 0; i < count; i++) {
+    char *end;
+    strcpy(text, texts[i].text);
+    for (char *at = text; at; at = end, n++) {
+      if ((end = strchr(at, ',')) != NULL) *end++ = '\0';
+      if (!acl_parse(at, &acls[n])) {
+        int status = acls_refuse(c, at);
+        free(list);
+        return status;
+      }
+    }
+    text += texts[i].len + 1;
+  }
+  *list = (zke_acls){n, acls};
+  *acls_out = list;
+  return 0;
+}
+
+/* ------------------------------------------------------------------------
+ * getacl, setacl
+ * --------------------------------------------------------------------- */
+
+static int getacl_run(call *c) {
+  char *path;
+  zke_acls *acls;
+  int status = arg_path(c, 0, &path);
+  if (status) return status;
+  int rc = zke_get_acl(c->z, path, &acls, NULL);
+  free(path);
+  if (rc != ZKE_OK) return fail_rc(c, rc);
+  for (int i = 0; !status && i < acls->count; i++) {
+    const zke_acl *a = &acls->data[i];
+    status =
+        emit(c, json_pack("{s:o,s:o,s:o}", "scheme", json_text(a->scheme), "id",
+                          json_text(a->id), "perms", perms_json(a->perms)));
+  }
+  zke_free(acls);
+  return status;
+}
+
+/* As setacl takes it. */
+static void getacl_human(call *c, json_t *row, FILE *out) {
+  const char *name;
+  json_t *value;
+  (void)c;
+  json_object_foreach(row, name, value) {
+    output_text(NULL, value, out);
+    fputc(strcmp(name, "perms") == 0 ? '\n' : ':', out);
+  }
+}
+
+static int setacl_one(call *c, const char *path, int version,
+                      const zke_acls *acls) {
+  int rc = zke_set_acl(c->z, path, version, acls);
+  return rc == ZKE_OK ? 0 : fail_rc(c, rc);
+}
+
+static int setacl_all(call *c, const char *path, const zke_acls *acls) {
+  walk w;
+  int status = 0;
+  walk_begin(&w, c, path, -1, false);
+  while (!status && walk_next(&w)) {
+    status = setacl_one(c, w.path, -1, acls);
+    progress(c, "setacl", w.count, 0);
+  }
+  return walk_end(&w, status);
+}
+
+static int setacl_run(call *c) {
+  char *path;
+  zke_acls *acls;
+  int64_t version;
+  int status = option_number(c, 'v', INT32_MIN, INT32_MAX, -1, &version);
+  if (!status && has(c, 'R') && has(c, 'v'))
+    status = fail_usage(c, "-v is for one node, -R for several");
+  if (!status) status = arg_path(c, 0, &path);
+  if (status) return status;
+  status = acls_parse(c, c->args + 1, c->count - 1, &acls);
+  if (!status) {
+    status = has(c, 'R') ? setacl_all(c, path, acls)
+                         : setacl_one(c, path, (int)version, acls);
+    free(acls);
+  }
+  free(path);
+  return status;
+}
+
+/* ------------------------------------------------------------------------
+ * addauth
+ * --------------------------------------------------------------------- */
+
+/* For the sessions that come later, and for a coprocess's watches. */
+static int addauth_keep(call *c, const word *text) {
+  shell *sh = c->sh;
+  json_t *identity = json_data(text->text, (int)text->len);
+  pthread_mutex_lock(&sh->m);
+  if (!sh->identities) sh->identities = json_array();
+  int failed = json_array_append_new(sh->identities, identity);
+  pthread_mutex_unlock(&sh->m);
+  return failed ? no_memory(c) : 0;
+}
+
+static int addauth_run(call *c) {
+  const word *text = &c->args[1];
+  if (!word_is(&c->args[0], "digest"))
+    return fail(c, STATUS_DATA, "AUTHFAILED",
+                "the scheme is digest, not \"%s\"", c->args[0].text);
+  if (!c->sh->persists)
+    return fail_usage(c,
+                      "an identity lasts as long as its session, which is this "
+                      "one command's: give --auth USER:PASSWORD to that which "
+                      "needs it");
+  int rc = zke_add_auth(c->z, "digest", text->text, (int)text->len);
+  return rc == ZKE_OK ? addauth_keep(c, text) : fail_rc(c, rc);
+}
+
+/* ------------------------------------------------------------------------
+ * The table
+ * --------------------------------------------------------------------- */
+
+static const option setacl_options[] = {
+    {'v', "version", "VERSION"}, {'R', "recursive", NULL}, {'\0', NULL, NULL}};
+
+static const char setacl_usage[] = "[-v VERSION | -R] PATH ACL…",
+                  getacl_summary[] = "print who may do what with a node",
+                  setacl_summary[] =
+                      "say who may do what with a node; -R: "
+                      "with all below it too";
+
+const command acl_commands[] = {
+    {"getacl", "[PATH]", getacl_summary, NULL, 0, 1, NEEDS_FILE, STYLE_LINE,
+     getacl_run, getacl_human},
+    {"getAcl", "[PATH]", getacl_summary, NULL, 0, 1, NEEDS_FILE | HIDDEN,
+     STYLE_LINE, getacl_run, getacl_human},
+    {"setacl", setacl_usage, setacl_summary, setacl_options, 2, -1,
+     NEEDS_SESSION, STYLE_LINE, setacl_run, NULL},
+    {"setAcl", setacl_usage, setacl_summary, setacl_options, 2, -1,
+     NEEDS_SESSION | HIDDEN, STYLE_LINE, setacl_run, NULL},
+    {"addauth", "digest USER:PASSWORD", "add an identity to this session", NULL,
+     2, 2, NEEDS_FILE, STYLE_LINE, addauth_run, NULL},
+    {NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL}};

@@ -1,0 +1,469 @@
+/* barrier.c - the commands "barrier …": recipes/barrier.h, double_barrier.h and
+ * rendezvous.h for scripts */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../recipes/barrier.h"
+#include "../recipes/rendezvous.h"
+#include "work.h"
+
+CANCELLER(cancel_barrier, zke_barrier, zke_barrier_cancel)
+CANCELLER(cancel_party, zke_double_barrier, zke_double_barrier_cancel)
+CANCELLER(cancel_meeting, zke_rendezvous, zke_rendezvous_cancel)
+
+/* ------------------------------------------------------------------------
+ * One that stands in the way
+ * --------------------------------------------------------------------- */
+
+typedef struct standing {
+  char *path;
+  zke_barrier *barrier;
+  int64_t token; /* of one's own setting */
+} standing;
+
+static void standing_close(standing *s) {
+  zke_barrier_free(s->barrier);
+  free(s->path);
+}
+
+/* Nothing to do: whoever waits for an event looks again when it is removed. */
+static void standing_heard(zke_barrier *barrier, int event, int64_t token,
+                           void *context) {
+  (void)barrier, (void)event, (void)token, (void)context;
+}
+
+static int standing_open(call *c, bool ephemeral, standing *s) {
+  *s = (standing){NULL, NULL, 0};
+  zke_barrier_options o = {.size = sizeof o,
+                           .ephemeral = ephemeral,
+                           .listener = ephemeral ? standing_heard : NULL};
+  int status = arg_place(c, 0, "barriers", &s->path);
+  if (status) return status;
+  int rc = zke_barrier_new(c->z, s->path, &o, &s->barrier);
+  if (rc == ZKE_OK) return 0;
+  status = fail_rc(c, rc);
+  standing_close(s);
+  return status;
+}
+
+/* Somebody else may have removed it meanwhile. */
+static int standing_check(void *object) {
+  const standing *s = object;
+  int64_t token;
+  int rc = zke_barrier_state(s->barrier, &token);
+  if (rc != ZKE_OK || token == s->token) return rc;
+  return zke_fail(ZKE_LOST, "the barrier %s was removed", s->path);
+}
+
+static bool standing_gone(void *object) {
+  int rc = standing_check(object);
+  return rc == ZKE_LOST || rc == ZKE_INVALIDSTATE;
+}
+
+/* It stands while the command runs, and not longer. */
+static int set_around(call *c, standing *s) {
+  guard g = {.kind = "barrier",
+             .path = s->path,
+             .token = s->token,
+             .check = standing_check,
+             .object = s};
+  int status = guard_run(c, &g);
+  int rc = zke_barrier_remove(s->barrier, s->token, ZKE_FOREVER);
+  if (rc != ZKE_OK && rc != ZKE_NONODE && !status) status = fail_rc(c, rc);
+  return status;
+}
+
+/* One command's session ends at once, so it waits for a signal. */
+static int set_end(call *c, standing *s) {
+  if (c->child) return set_around(c, s);
+  json_t *row = json_pack("{s:I}", "token", s->token);
+  int status = c->id ? emit(c, row) : emit_event(c, row);
+  if (status || !has(c, 'e') || c->sh->persists) return status;
+  note(c, "the barrier stands until this command is ended");
+  status = hold_until_signal(c, standing_gone, s);
+  return status ? status : fail(c, STATUS_LOST, "LOST", "%s", zke_errmsg());
+}
+
+static int set_with(call *c, const patience *p, const char *data, int len) {
+  standing s;
+  int status = standing_open(c, has(c, 'e') || c->child, &s);
+  if (status) return status;
+  int rc = zke_barrier_set(s.barrier, data, len < 0 ? 0 : len, ZKE_FOREVER,
+                           &s.token);
+  if (rc == ZKE_OK && (has(c, 'e') || c->child))
+    rc = zke_barrier_start(s.barrier);
+  status = rc == ZKE_OK ? set_end(c, &s) : fail_wait(c, p, rc);
+  standing_close(&s);
+  return status;
+}
+
+static int set_run(call *c) {
+  patience p;
+  char *data = NULL;
+  int len;
+  int status = c->child ? guard_options(c) : 0;
+  if (!status) status = patience_of(c, &p);
+  if (!status) status = arg_data(c, 1, &data, &len, NULL);
+  if (!status) status = set_with(c, &p, data, len);
+  free(data);
+  return status;
+}
+
+/* Programs get the token; people did not ask for anything. */
+static void set_human(call *c, json_t *row, FILE *out) {
+  (void)c, (void)row, (void)out;
+}
+
+static int remove_run(call *c) {
+  standing s;
+  int64_t token;
+  int status = option_number(c, 't', 1, INT64_MAX, 0, &token);
+  if (!status) status = standing_open(c, false, &s);
+  if (status) return status;
+  int rc = zke_barrier_remove(s.barrier, token, ZKE_FOREVER);
+  standing_close(&s);
+  return rc == ZKE_OK ? 0 : fail_rc(c, rc);
+}
+
+static int wait_run(call *c) {
+  standing s;
+  patience p;
+  int status = patience_of(c, &p);
+  if (!status) status = standing_open(c, false, &s);
+  if (status) return status;
+  int rc = ZKE_OPERATIONTIMEOUT;
+  cancel_by(c, cancel_barrier, s.barrier);
+  if (talks(c)) rc = zke_barrier_wait(s.barrier, 0);
+  if (rc == ZKE_OPERATIONTIMEOUT) {
+    if (p.deadline > zke_now(c->z)) note(c, "waiting: %s", zke_errmsg());
+    rc = zke_barrier_wait(s.barrier, p.deadline);
+  }
+  cancel_by(c, NULL, NULL);
+  standing_close(&s);
+  return rc == ZKE_OK ? 0 : fail_wait(c, &p, rc);
+}
+
+/* ------------------------------------------------------------------------
+ * Who is there
+ * --------------------------------------------------------------------- */
+
+static json_t *party_row(const zke_party *p, const char *state) {
+  return json_pack("{s:s,s:o,s:I,s:o,s:I,s:I,s:o}", "state", state, "identity",
+                   json_text(p->identity ? p->identity : ""), "pid", p->pid,
+                   "session", json_session(p->session), "since", p->since_ms,
+                   "token", p->held ? p->mzxid : 0, "data",
+                   json_data(p->data, p->len));
+}
+
+static int show_parties(call *c, const zke_party_list *all, bool set) {
+  int status = 0;
+  for (int i = 0; !status && i < all->count; i++) {
+    const zke_party *p = &all->data[i];
+    json_t *row = party_row(p, set ? "set" : p->kind);
+    if (row && set) json_object_set_new(row, "token", json_integer(p->czxid));
+    status = emit(c, row);
+  }
+  return status;
+}
+
+/* One that stands in the way, or else the parties of a double barrier or of a
+ * meeting, which are read alike. */
+static int show_run(call *c) {
+  char *path;
+  zke_party_list *set = NULL, *parties = NULL;
+  int status = arg_place(c, 0, "barriers", &path);
+  if (status) return status;
+  int rc = zke_barrier_party(c->z, path, &set);
+  if (rc == ZKE_OK) rc = zke_double_barrier_parties(c->z, path, &parties);
+  if (rc != ZKE_OK)
+    status = fail_rc(c, rc);
+  else if (set->count + parties->count == 0)
+    status = fail(c, STATUS_NO, "NONODE",
+                  "no barrier stands at %s, and nobody is there", path);
+  if (!status) status = show_parties(c, set, true);
+  if (!status) status = show_parties(c, parties, false);
+  zke_free(set);
+  zke_free(parties);
+  free(path);
+  return status;
+}
+
+/* ------------------------------------------------------------------------
+ * N that begin together and end together
+ * --------------------------------------------------------------------- */
+
+typedef struct party {
+  shared s;
+  zke_double_barrier *barrier;
+  atomic_bool leaves; /* of its own will */
+} party;
+
+static void party_free(void *object) {
+  party *p = object;
+  zke_double_barrier_free(p->barrier);
+  free(p);
+}
+
+static int party_on_release(void *object) {
+  party *p = object;
+  if (zke_double_barrier_state(p->barrier) != ZKE_DOUBLE_BARRIER_INSIDE)
+    return ZKE_OK;
+  int rc = zke_double_barrier_leave(p->barrier, 0);
+  return rc == ZKE_OPERATIONTIMEOUT ? ZKE_OK : rc;
+}
+
+/* 0 where it was lost. */
+static int64_t party_on_token(void *object) {
+  party *p = object;
+  int state = zke_double_barrier_state(p->barrier);
+  if (state == ZKE_DOUBLE_BARRIER_INSIDE || atomic_load(&p->leaves))
+    return zke_double_barrier_round(p->barrier);
+  return 0;
+}
+
+static const held_class party_class = {"party", party_on_release, shared_drop,
+                                       party_on_token};
+
+/* Where it is inside no more, its place was taken away: without asking the
+ * file, since the object is told. */
+static int party_check(void *object) {
+  party *p = object;
+  if (zke_double_barrier_state(p->barrier) == ZKE_DOUBLE_BARRIER_INSIDE)
+    return ZKE_OK;
+  return zke_fail(ZKE_LOST, "the place inside was taken away");
+}
+
+static bool party_gone(void *object) { return party_check(object) != ZKE_OK; }
+
+static int parties_of(call *c, int64_t *n) {
+  if (!has(c, 'n')) return fail_usage(c, "-n says how many parties there are");
+  return option_number(c, 'n', 1, ZKE_DOUBLE_BARRIER_MOST, 0, n);
+}
+
+static party *party_new(call *c, const char *path, int64_t n) {
+  party *p = malloc(sizeof *p);
+  if (!p) {
+    no_memory(c);
+    return NULL;
+  }
+  int rc = zke_double_barrier_new(c->z, path, (int)n, NULL, &p->barrier);
+  if (rc != ZKE_OK) {
+    fail_rc(c, rc);
+    free(p);
+    return NULL;
+  }
+  shared_init(&p->s, party_free);
+  atomic_init(&p->leaves, false);
+  return p;
+}
+
+static int party_leave(call *c, party *p, const patience *how) {
+  atomic_store(&p->leaves, true);
+  cancel_by(c, cancel_party, p->barrier);
+  int rc = zke_double_barrier_leave(p->barrier, how->deadline);
+  cancel_by(c, NULL, NULL);
+  return rc == ZKE_OK ? 0 : fail_wait(c, how, rc);
+}
+
+/* What it waits for is counted anew: --wait is for each of the two waits.
+ * Who comes out with a failure does not wait for the others. */
+static int enter_around(call *c, party *p, const char *path) {
+  patience how;
+  guard g = {.kind = "barrier",
+             .path = path,
+             .token = zke_double_barrier_round(p->barrier),
+             .check = party_check,
+             .object = p};
+  int status = guard_run(c, &g);
+  if (status) {
+    party_on_release(p);
+    return status;
+  }
+  status = patience_of(c, &how);
+  return status ? status : party_leave(c, p, &how);
+}
+
+static int enter_row(call *c, party *p) {
+  json_t *row =
+      json_pack("{s:I}", "round", zke_double_barrier_round(p->barrier));
+  return c->id ? emit(c, row) : emit_event(c, row);
+}
+
+static void enter_human(call *c, json_t *row, FILE *out) {
+  (void)c;
+  fprintf(out, "round %" JSON_INTEGER_FORMAT "\n",
+          json_integer_value(json_object_get(row, "round")));
+}
+
+/* Inside: run the command, stay until the session leaves, or until a signal. */
+static int enter_end(call *c, party *p, const char *path) {
+  if (c->child) return enter_around(c, p, path);
+  if (c->sh->persists) {
+    atomic_fetch_add(&p->s.refs, 1);
+    int failed = held_add(c, &party_class, path, p);
+    if (failed) shared_drop(p);
+    return failed ? failed : enter_row(c, p);
+  }
+  int status = enter_row(c, p);
+  if (!status) status = hold_until_signal(c, party_gone, p);
+  if (!status) status = fail(c, STATUS_LOST, "LOST", "%s", zke_errmsg());
+  party_on_release(p);
+  return status;
+}
+
+static int enter_with(call *c, const patience *how, const char *data, int len) {
+  int64_t n, round;
+  char *path;
+  int status = parties_of(c, &n);
+  if (!status) status = arg_place(c, 0, "barriers", &path);
+  if (status) return status;
+  party *p = party_new(c, path, n);
+  if (p) {
+    note(c, "waiting for %" PRId64 " parties at %s", n, path);
+    cancel_by(c, cancel_party, p->barrier);
+    int rc = zke_double_barrier_enter(p->barrier, data, len < 0 ? 0 : len,
+                                      how->deadline, &round);
+    cancel_by(c, NULL, NULL);
+    status = rc == ZKE_OK ? enter_end(c, p, path) : fail_wait(c, how, rc);
+  }
+  shared_drop(p);
+  free(path);
+  return p ? status : c->status;
+}
+
+/* Both commands that bring something for the others. */
+static int with_data(call *c, int (*fn)(call *c, const patience *how,
+                                        const char *data, int len)) {
+  patience how;
+  char *data = NULL;
+  int len;
+  int status = c->child ? guard_options(c) : 0;
+  if (!status) status = patience_of(c, &how);
+  if (!status) status = arg_data(c, 1, &data, &len, NULL);
+  if (!status) status = fn(c, &how, data, len);
+  free(data);
+  return status;
+}
+
+static int enter_run(call *c) { return with_data(c, enter_with); }
+
+/* However the waiting ends one is out, unless the file could not be asked. */
+static int leave_run(call *c) {
+  char *path;
+  patience how;
+  int status = patience_of(c, &how);
+  if (!status) status = arg_place(c, 0, "barriers", &path);
+  if (status) return status;
+  party *p = shared_held(c, &party_class, path);
+  if (p) {
+    status = party_leave(c, p, &how);
+    if (zke_double_barrier_state(p->barrier) != ZKE_DOUBLE_BARRIER_INSIDE)
+      held_release(c, party_class.kind, path);
+  } else {
+    status = fail(c, STATUS_NO, "NOTHELD",
+                  "this session is not inside the barrier %s", path);
+  }
+  shared_drop(p);
+  free(path);
+  return status;
+}
+
+/* ------------------------------------------------------------------------
+ * N that meet
+ * --------------------------------------------------------------------- */
+
+static int meet_rows(call *c, const zke_party_list *all, int64_t token) {
+  int status = 0;
+  for (int i = 0; !status && i < all->count; i++) {
+    const zke_party *p = &all->data[i];
+    status = emit(
+        c,
+        json_pack("{s:o,s:o,s:I,s:o,s:I}", "data", json_data(p->data, p->len),
+                  "identity", json_text(p->identity ? p->identity : ""), "pid",
+                  p->pid, "session", json_session(p->session), "token", token));
+  }
+  return status;
+}
+
+static int meet_with(call *c, const patience *how, const char *data, int len) {
+  int64_t n, token;
+  char *path;
+  zke_rendezvous *meeting = NULL;
+  zke_party_list *all = NULL;
+  int status = parties_of(c, &n);
+  if (!status) status = arg_place(c, 0, "barriers", &path);
+  if (status) return status;
+  note(c, "waiting for %" PRId64 " parties at %s", n, path);
+  int rc = zke_rendezvous_new(c->z, path, (int)n, NULL, &meeting);
+  if (rc == ZKE_OK) {
+    cancel_by(c, cancel_meeting, meeting);
+    rc = zke_rendezvous_meet(meeting, data, len < 0 ? 0 : len, how->deadline,
+                             &all, &token);
+    cancel_by(c, NULL, NULL);
+  }
+  status = rc == ZKE_OK ? meet_rows(c, all, token) : fail_wait(c, how, rc);
+  zke_free(all);
+  zke_rendezvous_free(meeting);
+  free(path);
+  return status;
+}
+
+static int meet_run(call *c) { return with_data(c, meet_with); }
+
+/* ------------------------------------------------------------------------
+ * The table
+ * --------------------------------------------------------------------- */
+
+static const option set_table[] = {{'e', "ephemeral", NULL},
+                                   OPTIONS_DATA,
+                                   OPTIONS_CONFLICT,
+                                   OPTIONS_GUARD,
+                                   {'\0', NULL, NULL}};
+static const option remove_table[] = {{'t', "token", "N"}, {'\0', NULL, NULL}};
+static const option wait_table[] = {OPTIONS_PATIENCE, {'\0', NULL, NULL}};
+#define OPTIONS_PARTIES                                                      \
+  {'n', "parties", "N"}, {'w', "wait", "DURATION"}, {'N', "nonblock", NULL}, \
+      OPTIONS_CONFLICT, OPTIONS_DATA
+static const option enter_table[] = {
+    OPTIONS_PARTIES, OPTIONS_GUARD, {'\0', NULL, NULL}};
+static const option meet_table[] = {OPTIONS_PARTIES, {'\0', NULL, NULL}};
+static const option leave_table[] = {{'w', "wait", "DURATION"},
+                                     {'N', "nonblock", NULL},
+                                     OPTIONS_CONFLICT,
+                                     {'\0', NULL, NULL}};
+
+const command barrier_commands[] = {
+    {"barrier", "set | remove | wait | show | enter | leave | meet NAME …",
+     "keep everybody waiting, or begin and end together", NULL, 0, -1, VERBS,
+     STYLE_LINE, NULL, NULL},
+    {"barrier set",
+     "NAME [WHY | --base64 TEXT | --input FILE] [--ephemeral] [-E CODE] "
+     "[--on-lost kill|warn] [--grace SECS] [--close] [--outlive] "
+     "[-- CMD ARGS…]",
+     "keep all who wait there waiting, until it is removed or CMD has ended",
+     set_table, 1, 2, CREATES_FILE | TAKES_CHILD | HIDDEN, STYLE_LINE, set_run,
+     set_human},
+    {"barrier remove", "NAME [--token N]", "let all who wait there go on",
+     remove_table, 1, 1, NEEDS_SESSION | HIDDEN, STYLE_LINE, remove_run, NULL},
+    {"barrier wait", "NAME [--wait DURATION | --nonblock] [-E CODE]",
+     "wait until the barrier does not stand", wait_table, 1, 1,
+     NEEDS_SESSION | HIDDEN, STYLE_LINE, wait_run, NULL},
+    {"barrier show", "NAME", "print who has set it, or who is there", NULL, 1,
+     1, NEEDS_FILE | HIDDEN, STYLE_TABLE, show_run, NULL},
+    {"barrier enter",
+     "NAME -n PARTIES [DATA | --base64 TEXT | --input FILE] [--wait DURATION | "
+     "--nonblock] [-E CODE] [--on-lost kill|warn] [--grace SECS] [--close] "
+     "[--outlive] [-- CMD ARGS…]",
+     "wait until all parties are there; run CMD; wait until all have left",
+     enter_table, 1, 2, CREATES_FILE | TAKES_CHILD | HIDDEN, STYLE_LINE,
+     enter_run, enter_human},
+    {"barrier leave", "NAME [--wait DURATION | --nonblock] [-E CODE]",
+     "leave, and wait until all parties of the round have left", leave_table, 1,
+     1, NEEDS_SESSION | HIDDEN, STYLE_LINE, leave_run, NULL},
+    {"barrier meet",
+     "NAME -n PARTIES [DATA | --base64 TEXT | --input FILE] [--wait DURATION | "
+     "--nonblock] [-E CODE]",
+     "wait until all parties are there, and print what each has brought",
+     meet_table, 1, 2, CREATES_FILE | HIDDEN, STYLE_VALUE, meet_run, NULL},
+    {NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL}};

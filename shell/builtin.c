@@ -1,0 +1,137 @@
+/* builtin.c - commands about the shell itself */
+#include <stdlib.h>
+#include <string.h>
+
+#include "shell.h"
+
+/* ------------------------------------------------------------------------
+ * help
+ * --------------------------------------------------------------------- */
+
+static int help_command(call *c, const command *m) {
+  json_t *row = json_pack("{s:s,s:s,s:s}", "command", m->name, "usage",
+                          m->usage, "summary", m->summary);
+  json_t *list = json_array();
+  for (const option *o = m->options; o && o->letter; o++)
+    json_array_append_new(
+        list, json_pack("{s:s*,s:s#,s:s*}", "name", o->name, "letter",
+                        &o->letter, 1, "value", o->value));
+  if (row) json_object_set_new(row, "options", list);
+  return emit(c, row);
+}
+
+/* Its verbs as well, where it has some. */
+static int help_one(call *c, const char *name) {
+  const command *m = command_find(&(word){name, strlen(name)});
+  if (!m)
+    return fail(c, STATUS_NO, "USAGE", "there is no command \"%s\"", name);
+  int status = help_command(c, m);
+  if (!(m->flags & VERBS)) return status;
+  for (m++; !status && m->name && strchr(m->name, ' '); m++)
+    status = help_command(c, m);
+  return status;
+}
+
+static int help_run(call *c) {
+  char name[64];
+  snprintf(name, sizeof name, "%s%s%s", c->count ? c->args[0].text : "",
+           c->count > 1 ? " " : "", c->count > 1 ? c->args[1].text : "");
+  if (c->count) return help_one(c, name);
+  for (const command *m = NULL; (m = command_each(m)) != NULL;) {
+    int status = emit(c, json_pack("{s:s,s:s,s:s}", "command", m->name, "usage",
+                                   m->usage, "summary", m->summary));
+    if (status) return status;
+  }
+  return 0;
+}
+
+static void help_human(call *c, json_t *row, FILE *out) {
+  const char *name, *usage, *summary;
+  json_unpack(row, "{s:s,s:s,s:s}", "command", &name, "usage", &usage,
+              "summary", &summary);
+  if (c->count)
+    fprintf(out, "%s%s%s\n    %s\n", name, *usage ? " " : "", usage, summary);
+  else
+    fprintf(out, "%-12s %s\n", name, summary);
+}
+
+/* ------------------------------------------------------------------------
+ * The working node, the format, the end
+ * --------------------------------------------------------------------- */
+
+/* The node must exist, as a directory must. */
+static int cd_run(call *c) {
+  static const word root = {"/", 1};
+  char *path;
+  int status = c->count ? arg_path(c, 0, &path) : path_join(c, &root, &path);
+  if (status) return status;
+  int rc = zke_exists(c->z, path, NULL, NULL, NULL);
+  if (rc != ZKE_OK) {
+    free(path);
+    return fail_rc(c, rc);
+  }
+  pthread_mutex_lock(&c->sh->m);
+  char *before = c->sh->cwd;
+  c->sh->cwd = path;
+  pthread_mutex_unlock(&c->sh->m);
+  free(before);
+  return 0;
+}
+
+static int pwd_run(call *c) {
+  char *cwd = session_cwd(c->sh);
+  int status = emit(c, cwd ? json_pack("{s:s}", "path", cwd) : NULL);
+  free(cwd);
+  return status;
+}
+
+static int mode_run(call *c) {
+  static const char *const names[] = {"human", "json", "plain"};
+  if (c->count == 0)
+    return emit(c, json_pack("{s:s}", "mode", names[c->sh->format]));
+  for (int i = 0; i < 3; i++)
+    if (word_is(&c->args[0], names[i])) {
+      c->sh->format = i;
+      return 0;
+    }
+  return fail_usage(c, "there is no mode \"%s\"", c->args[0].text);
+}
+
+static int version_run(call *c) {
+  return emit(c, json_pack("{s:s}", "version", zke_version()));
+}
+
+static int session_run(call *c) {
+  json_t *row = json_pack(
+      "{s:o*,s:b,s:s}", "session", json_session(zke_session_id(c->z)), "alive",
+      zke_state(c->z) == ZKE_STATE_CONNECTED, "file", c->sh->file);
+  return emit(c, row);
+}
+
+static int exit_run(call *c) {
+  int64_t code = 0;
+  if (c->count && (!word_number(&c->args[0], &code) || code < 0 || code > 255))
+    return fail_usage(c, "CODE is a number from 0 to 255");
+  c->sh->leaving = true;
+  c->sh->leave_status = (int)code;
+  return (int)code;
+}
+
+const command builtin_commands[] = {
+    {"help", "[COMMAND [VERB]]", "list the commands, or explain one", NULL, 0,
+     2, NEEDS_NOTHING, STYLE_LINE, help_run, help_human},
+    {"cd", "[PATH]", "go to a node: other paths start there", NULL, 0, 1,
+     NEEDS_FILE, STYLE_LINE, cd_run, NULL},
+    {"pwd", "", "print the node that paths start from", NULL, 0, 0,
+     NEEDS_NOTHING, STYLE_VALUE, pwd_run, NULL},
+    {"mode", "[human | json | plain]", "set or print the output's format", NULL,
+     0, 1, NEEDS_NOTHING | NOT_IN_COPROCESS, STYLE_VALUE, mode_run, NULL},
+    {"session", "", "print this session's id", NULL, 0, 0, NEEDS_FILE,
+     STYLE_RECORD, session_run, NULL},
+    {"version", "", "print the version", NULL, 0, 0, NEEDS_NOTHING, STYLE_VALUE,
+     version_run, NULL},
+    {"exit", "[CODE]", "end the session and leave", NULL, 0, 1,
+     NEEDS_NOTHING | NOT_IN_COPROCESS, STYLE_LINE, exit_run, NULL},
+    {"quit", "[CODE]", "end the session and leave", NULL, 0, 1,
+     NEEDS_NOTHING | NOT_IN_COPROCESS | HIDDEN, STYLE_LINE, exit_run, NULL},
+    {NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL}};

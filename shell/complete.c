@@ -1,0 +1,323 @@
+/* complete.c - what may come next in a line that is being typed
+ *
+ * Names of commands, their verbs and options, and of znodes; what stands where
+ * is read from the usage lines.  What is typed already is never changed: only
+ * what is missing is put behind it, in the quotation marks that are open.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "complete.h"
+
+/* A line up to the cursor. */
+typedef struct typed {
+  shell *sh;
+  words *before;    /* whole words */
+  words *last;      /* the one at the cursor; count 0 for an empty one */
+  const char *text; /* of it: what a candidate begins with */
+  char quote;       /* '\'' or '"' where that is open */
+  bool at_word;     /* nothing of the last word is there yet */
+  completion *out;
+  size_t length; /* of the text */
+  bool parent;   /* the only candidate is a znode with children */
+} typed;
+
+/* ------------------------------------------------------------------------
+ * Taking the line apart
+ * --------------------------------------------------------------------- */
+
+/* Where the last word begins; its open quotation mark. */
+static size_t typed_start(typed *t, const char *line, size_t len) {
+  size_t start = len;
+  bool inside = false;
+  for (size_t i = 0; i < len; i++) {
+    char c = line[i];
+    if (t->quote) {
+      if (c == t->quote) t->quote = 0;
+      if (c == '\\' && t->quote == '"') i++;
+      continue;
+    }
+    if (c == ' ' || c == '\t') {
+      inside = false;
+      continue;
+    }
+    if (!inside) start = i;
+    inside = true;
+    if (c == '\\') i++;
+    if (c == '\'' || c == '"') t->quote = c;
+  }
+  return inside ? start : len;
+}
+
+/* The last word as it is meant: its quotation mark closed. */
+static bool typed_last(typed *t, const char *line, size_t len) {
+  char *text = malloc(len + 2);
+  if (!text) return false;
+  memcpy(text, line, len);
+  text[len] = t->quote;
+  const char *wrong = words_split(text, len + (t->quote != 0), &t->last);
+  free(text);
+  return !wrong;
+}
+
+static bool typed_begin(typed *t, const char *line, size_t len) {
+  size_t start = typed_start(t, line, len);
+  if (start < len && line[start] == '#') return false; /* a comment */
+  if (words_split(line, start, &t->before) != NULL) return false;
+  if (!typed_last(t, line + start, len - start)) return false;
+  t->at_word = t->last->count == 0;
+  t->text = t->at_word ? "" : t->last->data[0].text;
+  t->length = strlen(t->text);
+  return t->at_word || t->length == t->last->data[0].len; /* no NUL */
+}
+
+/* ------------------------------------------------------------------------
+ * Candidates
+ * --------------------------------------------------------------------- */
+
+static void offer(typed *t, const char *name, size_t len) {
+  completion *out = t->out;
+  char **larger =
+      realloc(out->names, ((size_t)out->count + 1) * sizeof *larger);
+  if (!larger) return;
+  out->names = larger;
+  char *copy = strndup(name, len);
+  if (copy) out->names[out->count++] = copy;
+}
+
+static void offer_if(typed *t, const char *name) {
+  if (strncmp(name, t->text, t->length) == 0) offer(t, name, strlen(name));
+}
+
+static void offer_commands(typed *t) {
+  for (const command *m = NULL; (m = command_each(m)) != NULL;)
+    offer_if(t, m->name);
+}
+
+/* "push | pop | ack NAME": the words before what is no such word. */
+static void offer_choices(typed *t, const char *choices) {
+  static const char letters[] = "abcdefghijklmnopqrstuvwxyz-";
+  const char *at = choices + strspn(choices, "[ ");
+  for (;;) {
+    size_t len = strspn(at, letters);
+    if (len == 0 || *at == '-') return;
+    if (at[len] && !strchr(" |]", at[len])) return;
+    if (len >= t->length && strncmp(at, t->text, t->length) == 0)
+      offer(t, at, len);
+    at += len;
+    at += strspn(at, " ");
+    if (*at != '|') return;
+    at += strspn(at, "| ");
+  }
+}
+
+static void offer_options(typed *t, const command *m) {
+  static const char *const all[] = {"--json", "--plain", "--human"};
+  char name[64];
+  for (const option *o = m->options; o && o->letter; o++) {
+    if (!o->name) continue;
+    snprintf(name, sizeof name, "--%s", o->name);
+    offer_if(t, name);
+  }
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) offer_if(t, all[i]);
+}
+
+/* Does the word before the last one want a value?  Offers what it may be. */
+static bool offer_value(typed *t, const command *m) {
+  const word *w = &t->before->data[t->before->count - 1];
+  if (w->text[0] != '-' || w->len < 2) return false;
+  for (const option *o = m->options; o && o->letter; o++) {
+    bool is_letter = w->text[1] == o->letter && w->len == 2;
+    if (!is_letter &&
+        !(o->name && w->text[1] == '-' && strcmp(w->text + 2, o->name) == 0))
+      continue;
+    if (!o->value) return false;
+    offer_choices(t, o->value);
+    return true;
+  }
+  return false;
+}
+
+/* ------------------------------------------------------------------------
+ * Znodes
+ * --------------------------------------------------------------------- */
+
+/* The node below which a name stands that is not a path. */
+static const char *base_of(const char *name) {
+  static const char *const bases[][2] = {
+      {"rwlock", "/rwlocks/"},  {"sem", "/semaphores/"},
+      {"elect", "/elections/"}, {"barrier", "/barriers/"},
+      {"queue", "/queues/"},    {"once", "/jobs/"},
+      {"txn", "/txns/"}};
+  for (size_t i = 0; i < sizeof bases / sizeof *bases; i++)
+    if (strcmp(name, bases[i][0]) == 0) return bases[i][1];
+  return "/locks/";
+}
+
+/* The path of what is before the last slash, for free(). */
+static char *parent_path(typed *t, const char *base, const char *slash) {
+  call c = {.sh = t->sh};
+  size_t len = slash ? (size_t)(slash - t->text) + 1 : 0;
+  char *text = malloc(strlen(base) + len + 1), *path = NULL;
+  if (!text) return NULL;
+  strcpy(text, *t->text == '/' ? "" : base);
+  strncat(text, t->text, len);
+  word w = {text, strlen(text)};
+  if (path_join(&c, &w, &path) != 0) path = NULL;
+  free(text);
+  if (path && path[1] && path[strlen(path) - 1] == '/')
+    path[strlen(path) - 1] = '\0';
+  return path;
+}
+
+/* Has the only one children?  Then what follows may be a slash. */
+static void look_whole(typed *t, const char *parent, const char *name) {
+  zke_stat stat;
+  size_t len = strlen(parent);
+  char *path = malloc(len + strlen(name) + 2);
+  if (!path) return;
+  strcpy(path, parent);
+  if (path[len - 1] != '/') strcat(path, "/");
+  strcat(path, name);
+  t->parent = zke_exists(t->sh->z, path, NULL, NULL, &stat) == ZKE_OK &&
+              stat.numChildren > 0;
+  free(path);
+}
+
+static void offer_nodes(typed *t, const char *base) {
+  const char *slash = strrchr(t->text, '/');
+  zke_strings *names;
+  if (!t->sh->z) return;
+  char *parent = parent_path(t, base, slash);
+  if (!parent) return;
+  if (slash) t->length = strlen(t->text = slash + 1);
+  if (zke_children(t->sh->z, parent, NULL, NULL, &names, NULL) == ZKE_OK) {
+    for (int i = 0; i < names->count; i++) offer_if(t, names->data[i]);
+    zke_free(names);
+  }
+  if (t->out->count == 1) look_whole(t, parent, t->out->names[0]);
+  free(parent);
+}
+
+/* ------------------------------------------------------------------------
+ * What stands where
+ * --------------------------------------------------------------------- */
+
+/* "queue push" where there are verbs; first: what its arguments begin at. */
+static const command *command_of(const typed *t, int *first) {
+  const word *w = t->before->data;
+  const command *m = command_find(&w[0]);
+  char both[64];
+  *first = 1;
+  if (!m || !(m->flags & VERBS) || t->before->count < 2) return m;
+  *first = 2;
+  snprintf(both, sizeof both, "%s %s", w[0].text, w[1].text);
+  return command_find(&(word){both, strlen(both)});
+}
+
+static void offer_argument(typed *t, const command *m, int first) {
+  int given = 0;
+  for (int i = first; i < t->before->count; i++) {
+    if (word_is(&t->before->data[i], "--")) return;
+    given += t->before->data[i].text[0] != '-';
+  }
+  const char *name = strstr(m->usage, "NAME");
+  bool paths = strstr(m->usage, "PATH") || strstr(m->usage, "SRC");
+  if (given == 0) offer_choices(t, m->usage);
+  if (strstr(m->usage, "COMMAND") && given == 0)
+    offer_commands(t);
+  else if (name && given == 0)
+    offer_nodes(t, base_of(t->before->data[0].text));
+  else if (paths)
+    offer_nodes(t, "");
+}
+
+static void offer_all(typed *t) {
+  int first;
+  if (t->before->count == 0) {
+    offer_commands(t);
+    return;
+  }
+  const command *m = command_of(t, &first);
+  if (!m) return;
+  if (*t->text == '-')
+    offer_options(t, m);
+  else if (!offer_value(t, m))
+    offer_argument(t, m, first);
+}
+
+/* ------------------------------------------------------------------------
+ * What is certain
+ * --------------------------------------------------------------------- */
+
+static int compare_names(const void *a, const void *b) {
+  return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* How much all have in common, in whole characters. */
+static size_t common_length(const completion *out) {
+  const char *first = out->names[0];
+  size_t len = strlen(first);
+  for (int i = 1; i < out->count; i++) {
+    size_t same = 0;
+    while (same < len && first[same] == out->names[i][same]) same++;
+    len = same;
+  }
+  while (len > 0 && (first[len] & 0xc0) == 0x80) len--;
+  return len;
+}
+
+/* One character as it has to be typed in the quotation marks that are open. */
+static char *put_quoted(char *to, char c, const typed *t, bool first) {
+  const char *special = t->quote == '"' ? "\"\\" : " \t'\"\\";
+  if (t->quote == '\'') {
+    if (c == '\'') to = stpcpy(to, "'\\'");
+  } else if (strchr(special, c) || (c == '#' && first)) {
+    *to++ = '\\';
+  }
+  *to++ = c;
+  return to;
+}
+
+/* What is missing of a whole name, a blank behind it or a slash. */
+static char *put_end(char *to, const typed *t, bool added) {
+  if (t->parent) {
+    if (!added) *to++ = '/';
+    return to;
+  }
+  if (t->quote) *to++ = t->quote;
+  *to++ = ' ';
+  return to;
+}
+
+static char *insert_make(const typed *t) {
+  const char *name = t->out->names[0];
+  size_t len = common_length(t->out), from = t->length;
+  if (len < from) len = from;
+  char *insert = malloc((len - from) * 4 + 3), *to = insert;
+  if (!insert) return NULL;
+  for (size_t i = from; i < len; i++)
+    to = put_quoted(to, name[i], t, t->at_word && i == 0);
+  if (t->out->count == 1) to = put_end(to, t, len > from);
+  *to = '\0';
+  return insert;
+}
+
+void complete(shell *sh, const char *line, size_t len, completion *out) {
+  typed t = {.sh = sh, .out = out};
+  if (typed_begin(&t, line, len)) offer_all(&t);
+  if (out->count) {
+    qsort(out->names, (size_t)out->count, sizeof *out->names, compare_names);
+    out->insert = insert_make(&t);
+    if (!out->insert) complete_free(out);
+  }
+  free(t.before);
+  free(t.last);
+}
+
+void complete_free(completion *out) {
+  for (int i = 0; i < out->count; i++) free(out->names[i]);
+  free(out->names);
+  free(out->insert);
+  *out = (completion){NULL, 0, NULL};
+}

@@ -1,0 +1,969 @@
+/* database.c - the database as a file: backup, check, doctor, sql
+ *
+ * The one file of the command that knows SQLite.  It reads by connections of
+ * its own, which cannot write; they are of the same library as zkembed's, so
+ * their locks do not get into each other's way.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <sqlite3.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "database.h"
+
+static int no_memory(call *c) {
+  fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
+  return STATUS_SYSTEM;
+}
+
+/* ------------------------------------------------------------------------
+ * Connections
+ * --------------------------------------------------------------------- */
+
+static bool is_memory(const call *c) {
+  return strcmp(c->sh->file, ":memory:") == 0;
+}
+
+static int fail_sqlite(call *c, sqlite3 *db, const char *what) {
+  int rc = sqlite3_errcode(db);
+  const char *text = db ? sqlite3_errmsg(db) : "out of memory";
+  if (rc == SQLITE_INTERRUPT && cancelled(c)) return fail_cancelled(c);
+  int status = rc == SQLITE_BUSY     ? STATUS_CONFLICT
+               : rc == SQLITE_NOMEM  ? STATUS_SYSTEM
+               : rc == SQLITE_ERROR  ? STATUS_DATA
+               : rc == SQLITE_AUTH   ? STATUS_DENIED
+               : rc == SQLITE_TOOBIG ? STATUS_DATA
+                                     : STATUS_IO;
+  const char *code = rc == SQLITE_FULL     ? "FULL"
+                     : rc == SQLITE_BUSY   ? "BUSY"
+                     : rc == SQLITE_NOMEM  ? "NOMEM"
+                     : rc == SQLITE_AUTH   ? "READONLY"
+                     : rc == SQLITE_ERROR  ? "SQL"
+                     : rc == SQLITE_TOOBIG ? "SQL"
+                                           : "IO";
+  fail(c, status, code, "%s%s%s", what, *what ? ": " : "", text);
+  return status;
+}
+
+/* Asked every now and then while a statement runs.  (sqlite3_interrupt() is
+ * lost where it comes before one begins.) */
+static int reader_cancelled(void *c) { return cancelled(c); }
+
+static void reader_cancel_by(sqlite3 *db, call *c) {
+  sqlite3_progress_handler(db, 10000, reader_cancelled, c);
+}
+
+/* A connection that cannot write, also where this fails.  With the schema read,
+ * errors of statements have their own codes. */
+static int reader_try(const char *file, sqlite3 **out) {
+  int rc = sqlite3_open_v2(file, out,
+                           SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL);
+  if (rc != SQLITE_OK) return rc;
+  sqlite3_busy_timeout(*out, 5000);
+  return sqlite3_exec(*out, "PRAGMA query_only=1;SELECT zxid FROM meta", 0, 0,
+                      0);
+}
+
+static int reader_open(call *c, sqlite3 **out) {
+  sqlite3 *db = NULL;
+  if (is_memory(c))
+    return fail(c, STATUS_DENIED, "MEMORY",
+                "%s reads the database's file, and :memory: has none",
+                c->command->name);
+  if (reader_try(c->sh->file, &db) != SQLITE_OK) {
+    int status = fail_sqlite(c, db, c->sh->file);
+    sqlite3_close(db);
+    return status;
+  }
+  reader_cancel_by(db, c);
+  *out = db;
+  return 0;
+}
+
+/* One number; -1 where there is none. */
+static int64_t reader_number(sqlite3 *db, const char *sql) {
+  sqlite3_stmt *stmt = NULL;
+  int64_t number = -1;
+  if (sqlite3_prepare_v2(db, sql, -1, &stmt, NULL) == SQLITE_OK &&
+      sqlite3_step(stmt) == SQLITE_ROW)
+    number = sqlite3_column_int64(stmt, 0);
+  sqlite3_finalize(stmt);
+  return number;
+}
+
+/* ------------------------------------------------------------------------
+ * Snapshots
+ * --------------------------------------------------------------------- */
+
+struct snapshot {
+  call *c;
+  sqlite3 *db;
+};
+
+/* The first read begins the transaction. */
+int snapshot_open(call *c, snapshot **out) {
+  snapshot *s = calloc(1, sizeof *s);
+  if (!s) return no_memory(c);
+  s->c = c;
+  int status = reader_open(c, &s->db);
+  if (!status &&
+      sqlite3_exec(s->db, "BEGIN;SELECT zxid FROM meta", 0, 0, 0) != SQLITE_OK)
+    status = fail_sqlite(c, s->db, c->sh->file);
+  if (status) {
+    snapshot_close(s);
+    return status;
+  }
+  *out = s;
+  return 0;
+}
+
+void snapshot_close(snapshot *s) {
+  if (s) sqlite3_close(s->db);
+  free(s);
+}
+
+static const char *chroot_of(const call *c) {
+  const char *chroot = c->sh->options.chroot;
+  return chroot && strcmp(chroot, "/") != 0 ? chroot : "";
+}
+
+static bool is_below(const char *path, const char *top) {
+  size_t len = strlen(top);
+  return strncmp(path, top, len) == 0 && (!path[len] || path[len] == '/');
+}
+
+bool is_reserved(const call *c, const char *path) {
+  return !*chroot_of(c) && is_below(path, "/zookeeper");
+}
+
+/* The tables, not the view zke_nodes: it has no index that finds what is below
+ * a node.  In the order of the key, a parent comes before its children, since
+ * its own parent's path is the beginning of it. */
+#define SNAPSHOT_COLUMNS                                                     \
+  "SELECT CASE parent WHEN '' THEN '/' WHEN '/' THEN '/'||name ELSE parent " \
+  "||'/'||name END,CASE WHEN blob IS NOT NULL THEN(SELECT b.data FROM blob " \
+  "b WHERE b.id=node.blob)ELSE data END,len,acl,CASE kind WHEN 1 THEN "      \
+  "'container' WHEN 2 THEN 'ttl' ELSE CASE owner WHEN 0 THEN 'persistent' "  \
+  "ELSE 'ephemeral' END END,ttl,creates,czxid,mzxid,pzxid,ctime,mtime,"      \
+  "version,2*creates-nchild,aversion,owner,max(len,0),nchild FROM node "
+
+static const char snapshot_range[] =
+    SNAPSHOT_COLUMNS "WHERE parent>=?1 AND parent<?2 ORDER BY parent,name";
+static const char snapshot_one[] =
+    SNAPSHOT_COLUMNS "WHERE parent=?1 AND name=?2";
+
+static snapshot_node snapshot_row(sqlite3_stmt *stmt) {
+  snapshot_node n = {.path = (const char *)sqlite3_column_text(stmt, 0),
+                     .data = sqlite3_column_blob(stmt, 1),
+                     .len = sqlite3_column_int(stmt, 2),
+                     .acl = (const char *)sqlite3_column_text(stmt, 3),
+                     .kind = (const char *)sqlite3_column_text(stmt, 4),
+                     .ttl_ms = sqlite3_column_int64(stmt, 5),
+                     .sequence = sqlite3_column_int64(stmt, 6)};
+  int64_t *const wide[] = {&n.stat.czxid, &n.stat.mzxid, &n.stat.pzxid,
+                           &n.stat.ctime, &n.stat.mtime};
+  for (int i = 0; i < 5; i++) *wide[i] = sqlite3_column_int64(stmt, 7 + i);
+  n.stat.version = sqlite3_column_int(stmt, 12);
+  n.stat.cversion = (int32_t)sqlite3_column_int64(stmt, 13);
+  n.stat.aversion = sqlite3_column_int(stmt, 14);
+  n.stat.ephemeralOwner = sqlite3_column_int64(stmt, 15);
+  n.stat.dataLength = sqlite3_column_int(stmt, 16);
+  n.stat.numChildren = sqlite3_column_int(stmt, 17);
+  /* A damaged database must not make us read behind its values. */
+  if (n.len > sqlite3_column_bytes(stmt, 1))
+    n.len = sqlite3_column_bytes(stmt, 1);
+  return n;
+}
+
+/* The rows of one statement with two texts; *count of them. */
+static int snapshot_each(snapshot *s, const char *sql, const char *one,
+                         const char *two,
+                         int (*fn)(void *, const snapshot_node *), void *arg,
+                         int64_t *count) {
+  sqlite3_stmt *stmt = NULL;
+  int rc = sqlite3_prepare_v2(s->db, sql, -1, &stmt, NULL), status = 0;
+  if (rc == SQLITE_OK)
+    rc = sqlite3_bind_text(stmt, 1, one, -1, SQLITE_TRANSIENT);
+  if (rc == SQLITE_OK)
+    rc = sqlite3_bind_text(stmt, 2, two, -1, SQLITE_TRANSIENT);
+  if (rc == SQLITE_OK) rc = sqlite3_step(stmt);
+  for (; !status && rc == SQLITE_ROW; rc = sqlite3_step(stmt)) {
+    snapshot_node node = snapshot_row(stmt);
+    ++*count;
+    if (cancelled(s->c))
+      status = fail_cancelled(s->c);
+    else if (!node.path || !node.kind)
+      status = no_memory(s->c);
+    else if (!is_below(node.path, "/zookeeper"))
+      status = fn(arg, &node);
+    if (status) break;
+  }
+  if (!status && rc != SQLITE_DONE)
+    status = fail_sqlite(s->c, s->db, s->c->sh->file);
+  sqlite3_finalize(stmt);
+  return status;
+}
+
+/* The node itself: by its parent and name. */
+static int snapshot_top(snapshot *s, const char *whole,
+                        int (*fn)(void *, const snapshot_node *), void *arg) {
+  const char *slash = strrchr(whole, '/');
+  size_t len = (size_t)(slash - whole);
+  int64_t count = 0;
+  char *parent = strndup(whole, len ? len : 1);
+  if (!parent) return no_memory(s->c);
+  if (!whole[1]) *parent = '\0'; /* the root's */
+  int status =
+      snapshot_each(s, snapshot_one, parent, slash + 1, fn, arg, &count);
+  free(parent);
+  if (!status && count == 0)
+    status = fail(s->c, STATUS_NO, "NONODE", "no node %s", whole);
+  return status;
+}
+
+/* Those whose parents' paths go on behind it: its children, to "\1", which no
+ * name has; then what is deeper, from '/' up to what comes after it. */
+static int snapshot_below(snapshot *s, const char *whole,
+                          int (*fn)(void *, const snapshot_node *), void *arg) {
+  int64_t count = 0;
+  if (!whole[1])
+    return snapshot_each(s, snapshot_range, "/", "0", fn, arg, &count);
+  size_t room = strlen(whole) + 2;
+  char *from = malloc(room), *to = malloc(room);
+  int status = from && to ? 0 : no_memory(s->c);
+  if (!status) {
+    snprintf(to, room, "%s\1", whole);
+    status = snapshot_each(s, snapshot_range, whole, to, fn, arg, &count);
+  }
+  if (!status) {
+    snprintf(from, room, "%s/", whole);
+    snprintf(to, room, "%s0", whole);
+    status = snapshot_each(s, snapshot_range, from, to, fn, arg, &count);
+  }
+  free(from);
+  free(to);
+  return status;
+}
+
+int snapshot_read(snapshot *s, const char *path,
+                  int (*fn)(void *arg, const snapshot_node *node), void *arg) {
+  const char *chroot = chroot_of(s->c);
+  size_t room = strlen(chroot) + strlen(path) + 1;
+  char *whole = malloc(room);
+  if (!whole) return no_memory(s->c);
+  snprintf(whole, room, "%s%s", chroot, *chroot && !path[1] ? "" : path);
+  int status = snapshot_top(s, whole, fn, arg);
+  if (!status) status = snapshot_below(s, whole, fn, arg);
+  free(whole);
+  return status;
+}
+
+/* ------------------------------------------------------------------------
+ * Files that take their place when they are whole
+ * --------------------------------------------------------------------- */
+
+static bool same_file(const char *name, const struct stat *other) {
+  struct stat st;
+  return stat(name, &st) == 0 && st.st_dev == other->st_dev &&
+         st.st_ino == other->st_ino;
+}
+
+/* The database, its log and its index, by whatever name. */
+static bool is_database(call *c, const struct stat *st) {
+  static const char *const ends[] = {"", "-wal", "-shm", "-journal"};
+  char *real = is_memory(c) ? NULL : realpath(c->sh->file, NULL);
+  bool same = false;
+  for (int i = 0; real && i < 4; i++) {
+    char name[PATH_MAX + 16];
+    snprintf(name, sizeof name, "%s%s", real, ends[i]);
+    same = same || same_file(name, st);
+  }
+  free(real);
+  return same;
+}
+
+static int fail_create(call *c, const char *name) {
+  fail_errno(c, STATUS_CANTCREATE, name);
+  return STATUS_CANTCREATE;
+}
+
+static int refuse(call *c, const char *code, const char *name,
+                  const char *why) {
+  fail(c, STATUS_CANTCREATE, code, "%s %s", name, why);
+  return STATUS_CANTCREATE;
+}
+
+/* A new file beside its place, for ourselves only as yet. */
+static int target_temp(call *c, target *t) {
+  size_t room = strlen(t->name) + 16;
+  t->temp = malloc(room);
+  if (!t->temp) return no_memory(c);
+  snprintf(t->temp, room, "%s.part-XXXXXX", t->name);
+  t->fd = mkostemp(t->temp, O_CLOEXEC);
+  if (t->fd >= 0) return 0;
+  free(t->temp);
+  t->temp = NULL;
+  return fail_create(c, t->name);
+}
+
+int target_open(call *c, const char *name, bool replace, target *t) {
+  struct stat st;
+  *t = (target){.fd = -1, .replace = replace};
+  bool there = stat(name, &st) == 0;
+  if (!there && errno != ENOENT) return fail_create(c, name);
+  if (there && is_database(c, &st))
+    return refuse(c, "SAMEFILE", name, "is the database itself");
+  if (there && S_ISREG(st.st_mode) && !replace)
+    return refuse(c, "EXISTS", name, "exists");
+  t->name = there ? realpath(name, NULL) : strdup(name);
+  if (!t->name) return fail_create(c, name);
+  if (!there || S_ISREG(st.st_mode)) return target_temp(c, t);
+  t->fd = open(t->name, O_WRONLY | O_CLOEXEC);
+  return t->fd >= 0 ? 0 : fail_create(c, name);
+}
+
+/* The permissions are the database's, which may say who reads its data. */
+static int target_permissions(call *c, target *t) {
+  struct stat st;
+  mode_t mode = 0600;
+  if (!is_memory(c) && stat(c->sh->file, &st) == 0) mode = st.st_mode & 0666;
+  return fchmod(t->fd, mode);
+}
+
+static int target_sync_directory(const target *t) {
+  char *slash, *directory = strdup(t->name);
+  if (!directory) return -1;
+  slash = strrchr(directory, '/');
+  if (slash) slash[slash == directory] = '\0';
+  int fd = open(slash ? directory : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  int rc = fd >= 0 ? fsync(fd) : -1;
+  if (fd >= 0) close(fd);
+  free(directory);
+  return rc;
+}
+
+/* Where another file must not be replaced, one that came meanwhile is not
+ * either; what cannot link is believed the look before. */
+static int target_move(const target *t) {
+  if (!t->replace && link(t->temp, t->name) == 0) return unlink(t->temp);
+  if (!t->replace && errno == EEXIST) return -1;
+  return rename(t->temp, t->name);
+}
+
+int target_done(call *c, target *t) {
+  if (!t->temp) return 0;
+  if (target_permissions(c, t) != 0 || fsync(t->fd) != 0)
+    return fail_errno(c, STATUS_IO, t->name);
+  if (target_move(t) != 0) return fail_create(c, t->name);
+  free(t->temp);
+  t->temp = NULL;
+  if (target_sync_directory(t) != 0) return fail_errno(c, STATUS_IO, t->name);
+  return 0;
+}
+
+void target_close(target *t) {
+  if (t->temp) unlink(t->temp);
+  if (t->fd >= 0) close(t->fd);
+  free(t->temp);
+  free(t->name);
+}
+
+/* ------------------------------------------------------------------------
+ * backup
+ * --------------------------------------------------------------------- */
+
+/* Who has the old copy open keeps a lock on it that this cannot be had with.
+ * A log that a crash left beside it is gone afterwards. */
+static int backup_check_idle(call *c, const target *t) {
+  sqlite3 *db = NULL;
+  if (access(t->name, F_OK) != 0) return 0;
+  int rc = sqlite3_open_v2(t->name, &db, SQLITE_OPEN_READWRITE, NULL);
+  if (rc == SQLITE_OK)
+    rc = sqlite3_exec(
+        db, "PRAGMA locking_mode=EXCLUSIVE;BEGIN EXCLUSIVE;ROLLBACK", 0, 0, 0);
+  sqlite3_close(db);
+  if (rc != SQLITE_BUSY) return 0; /* not in use, or no database at all */
+  return fail(c, STATUS_CONFLICT, "BUSY", "%s is a database in use", t->name);
+}
+
+/* Another log would be replayed into the copy. */
+static int backup_check_log(call *c, const target *t) {
+  char name[PATH_MAX + 16];
+  struct stat st;
+  snprintf(name, sizeof name, "%s-wal", t->name);
+  if (stat(name, &st) != 0 || st.st_size == 0) return 0;
+  return refuse(c, "EXISTS", name,
+                "exists and would be replayed into the copy; see whose it is, "
+                "then remove it");
+}
+
+/* A few megabytes each, then progress and a look whether to go on. */
+static int backup_steps(call *c, sqlite3 *from, sqlite3 *to, const target *t) {
+  sqlite3_backup *b = sqlite3_backup_init(to, "main", from, "main");
+  int rc = SQLITE_ERROR;
+  if (!b) return fail_sqlite(c, to, t->name);
+  while (!cancelled(c) && (rc = sqlite3_backup_step(b, 512)) == SQLITE_OK) {
+    int total = sqlite3_backup_pagecount(b);
+    progress(c, "backup, pages", total - sqlite3_backup_remaining(b), total);
+  }
+  sqlite3_backup_finish(b);
+  if (rc == SQLITE_DONE) return 0;
+  if (cancelled(c)) return fail_cancelled(c);
+  return fail_sqlite(c, to, t->name);
+}
+
+/* SQLite's own look at the copy, before it takes its place. */
+static int backup_verify(call *c, sqlite3 *to, const target *t) {
+  sqlite3_stmt *stmt = NULL;
+  const char *said = NULL;
+  int status = 0;
+  if (sqlite3_prepare_v2(to, "PRAGMA integrity_check(1)", -1, &stmt, NULL) ==
+          SQLITE_OK &&
+      sqlite3_step(stmt) == SQLITE_ROW)
+    said = (const char *)sqlite3_column_text(stmt, 0);
+  if (!said)
+    status = fail_sqlite(c, to, t->name);
+  else if (strcmp(said, "ok") != 0)
+    status = fail(c, STATUS_IO, "CORRUPT", "the database is damaged: %s", said);
+  sqlite3_finalize(stmt);
+  return status;
+}
+
+/* Without a journal: a copy that is not whole is thrown away. */
+static int backup_copy(call *c, sqlite3 *from, const target *t) {
+  sqlite3 *to = NULL;
+  int status = 0;
+  if (sqlite3_open_v2(t->temp, &to, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX,
+                      NULL) != SQLITE_OK ||
+      sqlite3_exec(to,
+                   "PRAGMA locking_mode=EXCLUSIVE;PRAGMA journal_mode=OFF;"
+                   "PRAGMA synchronous=OFF",
+                   0, 0, 0) != SQLITE_OK)
+    status = fail_sqlite(c, to, t->name);
+  if (!status) status = backup_steps(c, from, to, t);
+  reader_cancel_by(to, c);
+  if (!status) status = backup_verify(c, to, t);
+  sqlite3_close(to);
+  return status;
+}
+
+static int backup_emit(call *c, const target *t) {
+  struct stat st;
+  int64_t bytes = fstat(t->fd, &st) == 0 ? st.st_size : 0;
+  json_t *row = json_pack("{s:o*,s:I}", "file", json_text(c->args[0].text),
+                          "bytes", (json_int_t)bytes);
+  return emit(c, row);
+}
+
+static int backup_run(call *c) {
+  snapshot *s = NULL;
+  target t = {.fd = -1};
+  int status = snapshot_open(c, &s);
+  if (!status) status = target_open(c, c->args[0].text, has(c, 'f'), &t);
+  if (!status && !t.temp) status = refuse(c, "NOTAFILE", t.name, "is no file");
+  if (!status) status = backup_check_idle(c, &t);
+  if (!status) status = backup_check_log(c, &t);
+  if (!status) status = backup_copy(c, s->db, &t);
+  if (!status) status = target_done(c, &t);
+  if (!status) status = backup_emit(c, &t);
+  target_close(&t);
+  snapshot_close(s);
+  return status;
+}
+
+/* ------------------------------------------------------------------------
+ * check
+ * --------------------------------------------------------------------- */
+
+/* A handle that changes nothing, for what may be damaged: a session would be
+ * written into it.  In memory there is the shell's own, or nothing. */
+static int inspect_open(call *c, zke **out) {
+  shell *sh = c->sh;
+  zke_options o = {.size = sizeof o,
+                   .flags = ZKE_OPEN_READONLY | ZKE_OPEN_EXISTING,
+                   .busy_timeout_ms = sh->options.busy_timeout_ms};
+  if (!is_memory(c)) return zke_open(sh->file, &o, out);
+  pthread_mutex_lock(&sh->m);
+  *out = sh->z;
+  pthread_mutex_unlock(&sh->m);
+  return ZKE_OK;
+}
+
+static void inspect_close(call *c, zke *z) {
+  if (!is_memory(c)) zke_close(z);
+}
+
+/* The function must not emit: it is called with the store locked. */
+static void check_note(void *sentences, const char *sentence) {
+  json_array_append_new(sentences, json_text(sentence));
+}
+
+/* What is wrong, as an array of sentences. */
+static int check_sentences(zke *z, json_t *found) {
+  int rc = z ? zke_check(z, check_note, found) : ZKE_OK;
+  if (rc != ZKE_OK && json_array_size(found) == 0)
+    check_note(found, zke_errmsg());
+  return rc;
+}
+
+static int check_run(call *c) {
+  json_t *found = json_array(), *sentence;
+  zke *z = NULL;
+  size_t i;
+  int status = found ? 0 : no_memory(c);
+  int rc = status ? ZKE_OK : inspect_open(c, &z);
+  if (!status && rc != ZKE_OK && rc != ZKE_CORRUPT) status = fail_rc(c, rc);
+  if (rc == ZKE_CORRUPT) check_note(found, zke_errmsg());
+  if (!status && rc == ZKE_OK) rc = check_sentences(z, found);
+  inspect_close(c, z);
+  json_array_foreach(found, i, sentence) {
+    if (!status) status = emit(c, json_pack("{s:O}", "violation", sentence));
+  }
+  json_decref(found);
+  if (!status && rc == ZKE_OK && c->sh->person && c->format == FORMAT_HUMAN)
+    fputs("zke: nothing is wrong\n", stderr);
+  return status ? status : rc == ZKE_OK ? STATUS_OK : STATUS_NO;
+}
+
+/* ------------------------------------------------------------------------
+ * sql
+ * --------------------------------------------------------------------- */
+
+/* What tells without changing; the first ones take an argument. */
+static bool sql_pragma_tells(const char *name, const char *value) {
+  static const char *const names[] = {
+      "table_info",     "table_xinfo",      "index_list",    "index_info",
+      "index_xinfo",    "foreign_key_list", "quick_check",   "integrity_check",
+      "table_list",     "page_count",       "page_size",     "freelist_count",
+      "user_version",   "application_id",   "journal_mode",  "encoding",
+      "schema_version", "data_version",     "database_list", "compile_options",
+      "function_list",  "collation_list",   "auto_vacuum",   "cache_size"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (sqlite3_stricmp(name, names[i]) == 0) return i < 9 || !value;
+  return false;
+}
+
+/* The connection cannot write to the database; nor may a statement make other
+ * files (ATTACH, VACUUM INTO), load code, or undo what was set. */
+static int sql_authorize(void *unused, int action, const char *one,
+                         const char *two, const char *database,
+                         const char *trigger) {
+  (void)unused, (void)database, (void)trigger;
+  switch (action) {
+    case SQLITE_SELECT:
+    case SQLITE_READ:
+    case SQLITE_RECURSIVE:
+      return SQLITE_OK;
+    case SQLITE_FUNCTION:
+      return sqlite3_stricmp(two, "load_extension") == 0 ? SQLITE_DENY
+                                                         : SQLITE_OK;
+    case SQLITE_PRAGMA:
+      return sql_pragma_tells(one, two) ? SQLITE_OK : SQLITE_DENY;
+    default:
+      return SQLITE_DENY;
+  }
+}
+
+static json_t *sql_value(sqlite3_stmt *stmt, int i) {
+  switch (sqlite3_column_type(stmt, i)) {
+    case SQLITE_INTEGER:
+      return json_integer(sqlite3_column_int64(stmt, i));
+    case SQLITE_FLOAT: {
+      /* JSON knows no infinity. */
+      json_t *real = json_real(sqlite3_column_double(stmt, i));
+      return real ? real
+                  : json_text((const char *)sqlite3_column_text(stmt, i));
+    }
+    case SQLITE_NULL:
+      return json_null();
+    default: {
+      const void *data = sqlite3_column_blob(stmt, i);
+      return json_data(data, sqlite3_column_bytes(stmt, i));
+    }
+  }
+}
+
+/* Two columns of one name get numbers, as SQLite numbers them in subqueries. */
+static int sql_set(json_t *row, const char *name, json_t *value) {
+  char text[300];
+  int n = 1;
+  snprintf(text, sizeof text, "%.256s", name ? name : "");
+  while (json_object_get(row, text))
+    snprintf(text, sizeof text, "%.256s:%d", name, n++);
+  return json_object_set_new(row, text, value);
+}
+
+static json_t *sql_row(sqlite3_stmt *stmt) {
+  json_t *row = json_object();
+  for (int i = 0; row && i < sqlite3_column_count(stmt); i++)
+    if (sql_set(row, sqlite3_column_name(stmt, i), sql_value(stmt, i)) != 0) {
+      json_decref(row);
+      return NULL;
+    }
+  return row;
+}
+
+static int fail_only_reads(call *c) {
+  return fail(c, STATUS_DENIED, "READONLY", "sql only reads");
+}
+
+static int sql_prepare(call *c, sqlite3 *db, sqlite3_stmt **out) {
+  const word *query = &c->args[0];
+  const char *rest = NULL;
+  sqlite3_stmt *more = NULL;
+  if (strlen(query->text) != query->len)
+    return fail(c, STATUS_DATA, "SQL", "a NUL in the query");
+  if (sqlite3_prepare_v2(db, query->text, (int)query->len + 1, out, &rest) !=
+      SQLITE_OK)
+    return sqlite3_errcode(db) == SQLITE_AUTH ? fail_only_reads(c)
+                                              : fail_sqlite(c, db, "");
+  if (!*out) return fail(c, STATUS_DATA, "SQL", "no statement was given");
+  while (*rest == ';' || *rest == ' ' || *rest == '\n' || *rest == '\t') rest++;
+  int rc = sqlite3_prepare_v2(db, rest, -1, &more, NULL);
+  bool another = rc != SQLITE_OK || more;
+  sqlite3_finalize(more);
+  if (another)
+    return fail(c, STATUS_DATA, "SQL", "one statement, not several: %s", rest);
+  if (!sqlite3_stmt_readonly(*out)) return fail_only_reads(c);
+  return 0;
+}
+
+static int sql_run(call *c) {
+  sqlite3 *db = NULL;
+  sqlite3_stmt *stmt = NULL;
+  int status = reader_open(c, &db);
+  if (status) return status;
+  sqlite3_set_authorizer(db, sql_authorize, NULL);
+  status = sql_prepare(c, db, &stmt);
+  int rc = SQLITE_DONE;
+  while (!status && (rc = sqlite3_step(stmt)) == SQLITE_ROW)
+    status = cancelled(c) ? fail_cancelled(c) : emit(c, sql_row(stmt));
+  if (!status && rc != SQLITE_DONE) status = fail_sqlite(c, db, "");
+  sqlite3_finalize(stmt);
+  sqlite3_close(db);
+  return status;
+}
+
+/* ------------------------------------------------------------------------
+ * doctor
+ * --------------------------------------------------------------------- */
+
+enum { FINE, NOTE, WARNING, PROBLEM };
+
+/* What a doctor's call knows. */
+typedef struct doctor {
+  call *c;
+  char *real; /* the database's path, links resolved; NULL: none */
+  sqlite3 *db;
+  zke *z; /* read-only; NULL: it cannot be opened */
+  struct stat live;
+  bool has_live;
+  int64_t zxid; /* before the sessions were looked at */
+  bool sick;
+  int status;
+} doctor;
+
+static void find(doctor *d, const char *check, int state, const char *format,
+                 ...) __attribute__((format(printf, 4, 5)));
+static void find(doctor *d, const char *check, int state, const char *format,
+                 ...) {
+  static const char *const names[] = {"ok", "note", "warning", "problem"};
+  char detail[1024];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(detail, sizeof detail, format, arguments);
+  va_end(arguments);
+  d->sick = d->sick || state == PROBLEM;
+  int status = emit(d->c, json_pack("{s:s,s:s,s:o*}", "check", check, "state",
+                                    names[state], "detail", json_text(detail)));
+  if (!d->status) d->status = status;
+}
+
+static void doctor_versions(doctor *d) {
+  int n = sqlite3_libversion_number();
+  if (zke_version_number() == ZKE_VERSION_NUMBER)
+    find(d, "version", FINE, "zkembed %s", zke_version());
+  else
+    find(d, "version", WARNING, "made for zkembed %s, runs with %s",
+         ZKE_VERSION, zke_version());
+  if (n / 1000 != SQLITE_VERSION_NUMBER / 1000)
+    find(d, "sqlite", NOTE, "made for SQLite %s, runs with %s", SQLITE_VERSION,
+         sqlite3_libversion());
+  else
+    find(d, "sqlite", FINE, "SQLite %s", sqlite3_libversion());
+  bool mended = n >= 3051003 || (n >= 3050007 && n < 3051000) ||
+                (n >= 3044006 && n < 3045000);
+  if (mended)
+    find(d, "wal_reset", FINE, "this SQLite has no WAL-reset bug");
+  else
+    find(d, "wal_reset", NOTE,
+         "this SQLite has the WAL-reset bug, unless whoever packaged it mended "
+         "it; zkembed keeps clear of it, other programs must not write");
+}
+
+static void doctor_file(doctor *d) {
+  struct stat st;
+  if (stat(d->real, &st) != 0) {
+    find(d, "file", PROBLEM, "%s: %s", d->real, strerror(errno));
+    return;
+  }
+  int state = FINE;
+  const char *what = "";
+  if (st.st_nlink > 1) {
+    state = PROBLEM;
+    what = ", has a second hard link: through it the log is not found";
+  } else if (st.st_mode & 0002) {
+    state = WARNING;
+    what = ", anybody may write";
+  } else if (access(d->real, W_OK) != 0) {
+    state = NOTE;
+    what = ", read-only for this user";
+  }
+  find(d, "file", state, "%s: %lld bytes, mode %04o, owner %u:%u%s", d->real,
+       (long long)st.st_size, (unsigned)st.st_mode & 07777, st.st_uid,
+       st.st_gid, what);
+}
+
+static void doctor_file_system(doctor *d) {
+  enum { SCARCE = 64 << 20, NONE = 4 << 20 };
+  zke_os os;
+  struct statvfs vfs;
+  zke_os_default(&os);
+  int network = os.network(os.context, d->real);
+  find(d, "file_system", network > 0 ? PROBLEM : FINE, "%s",
+       network > 0 ? "on the network: write-ahead logging needs one kernel"
+                   : "local");
+  if (statvfs(d->real, &vfs) != 0) return;
+  uint64_t left = (uint64_t)vfs.f_bavail * vfs.f_frsize;
+  find(d, "space",
+       left < NONE     ? PROBLEM
+       : left < SCARCE ? WARNING
+                       : FINE,
+       "%" PRIu64 " MiB left", left >> 20);
+}
+
+static void doctor_log(doctor *d) {
+  enum { LONG = 64 << 20 };
+  char name[PATH_MAX + 16];
+  struct stat st;
+  snprintf(name, sizeof name, "%s-wal", d->real);
+  long long size = stat(name, &st) == 0 ? (long long)st.st_size : 0;
+  if (size > LONG)
+    find(d, "wal", WARNING,
+         "%lld bytes: a long reader keeps it from being emptied", size);
+  else
+    find(d, "wal", FINE, "%lld bytes", size);
+}
+
+static void doctor_pages(doctor *d) {
+  sqlite3_stmt *stmt = NULL;
+  char mode[16] = "";
+  if (sqlite3_prepare_v2(d->db, "PRAGMA journal_mode", -1, &stmt, NULL) ==
+          SQLITE_OK &&
+      sqlite3_step(stmt) == SQLITE_ROW)
+    snprintf(mode, sizeof mode, "%s",
+             (const char *)sqlite3_column_text(stmt, 0));
+  sqlite3_finalize(stmt);
+  bool wal = strcmp(mode, "wal") == 0;
+  find(d, "journal", wal ? FINE : PROBLEM, "journal mode %s%s", mode,
+       wal ? "" : ", not wal");
+  find(d, "format", FINE, "format %" PRId64,
+       reader_number(d->db, "PRAGMA user_version"));
+  int64_t pages = reader_number(d->db, "PRAGMA page_count");
+  int64_t unused = reader_number(d->db, "PRAGMA freelist_count");
+  bool slack = unused > 10000 && unused > pages / 2;
+  find(d, "pages", slack ? NOTE : FINE,
+       "%" PRId64 " of %" PRId64 " bytes, %" PRId64 " unused%s", pages,
+       reader_number(d->db, "PRAGMA page_size"), unused,
+       slack ? "; a backup that is put in its place would be smaller by VACUUM"
+             : "");
+}
+
+/* A minute is granted to clocks that are set now and then. */
+static void doctor_clock(doctor *d) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  int64_t latest =
+      reader_number(d->db, "SELECT max(max(ctime),max(mtime)) FROM node");
+  int64_t ahead = latest / 1000 - now.tv_sec;
+  if (ahead > 60)
+    find(d, "clock", WARNING,
+         "a node was changed %" PRId64
+         " s in the future: the clock was set back",
+         ahead);
+  else
+    find(d, "clock", FINE, "no node is from the future");
+  int64_t zxid = d->zxid = reader_number(d->db, "SELECT zxid FROM meta");
+  int64_t above =
+      reader_number(d->db, "SELECT max(max(mzxid),max(pzxid)) FROM node");
+  find(d, "zxid", above > zxid ? PROBLEM : FINE, "0x%" PRIx64 "%s",
+       (uint64_t)zxid, above > zxid ? ", a node has a higher one" : "");
+}
+
+/* The letter of /proc/PID/stat; 0 where it cannot be seen. */
+static char process_state(int64_t pid) {
+  char name[64], text[512];
+  snprintf(name, sizeof name, "/proc/%" PRId64 "/stat", pid);
+  FILE *in = fopen(name, "re");
+  if (!in) return 0;
+  size_t len = fread(text, 1, sizeof text - 1, in);
+  (void)fclose(in);
+  text[len] = '\0';
+  const char *behind = strrchr(text, ')');
+  return behind && behind[1] == ' ' ? behind[2] : 0;
+}
+
+/* Has the process the liveness file open?  Its number alone may be that of
+ * another namespace's. */
+static bool process_uses(const doctor *d, int64_t pid) {
+  char name[400];
+  bool uses = false;
+  snprintf(name, sizeof name, "/proc/%" PRId64 "/fd", pid);
+  DIR *fds = d->has_live ? opendir(name) : NULL;
+  struct dirent *e;
+  while (fds && !uses && (e = readdir(fds)) != NULL) {
+    snprintf(name, sizeof name, "/proc/%" PRId64 "/fd/%s", pid, e->d_name);
+    uses = same_file(name, &d->live);
+  }
+  if (fds) closedir(fds);
+  return uses;
+}
+
+/* Returns whether there was something to say. */
+static bool doctor_session(doctor *d, const zke_session_info *s) {
+  char state = process_state(s->pid);
+  if (!s->alive) {
+    find(d, "session", WARNING,
+         "0x%" PRIx64 " (%s, pid %" PRId64
+         ") is dead and not yet removed: nobody waits or makes changes",
+         (uint64_t)s->id, s->identity, s->pid);
+    return true;
+  }
+  if ((state != 'T' && state != 't') || !process_uses(d, s->pid)) return false;
+  find(d, "session", WARNING,
+       "0x%" PRIx64 " (%s, pid %" PRId64
+       ") is stopped, and keeps %d ephemeral nodes; kill -CONT %" PRId64,
+       (uint64_t)s->id, s->identity, s->pid, s->ephemerals, s->pid);
+  return true;
+}
+
+static bool session_exists(const zke_session_list *list, int64_t id) {
+  for (int i = 0; i < list->count; i++)
+    if (list->data[i].id == id) return true;
+  return false;
+}
+
+/* FIFOs are named after sessions, whose ids are zxids.  What is made while we
+ * look is no leftover, so it is what is older than the list. */
+static void doctor_leftovers(doctor *d, const zke_session_list *list) {
+  char name[PATH_MAX + 16];
+  snprintf(name, sizeof name, "%s-zke", d->real);
+  DIR *entries = opendir(name);
+  struct dirent *e;
+  int count = 0;
+  while (entries && (e = readdir(entries)) != NULL) {
+    char *end;
+    int64_t id = (int64_t)strtoull(e->d_name, &end, 16);
+    if (strlen(e->d_name) == 16 && !*end && id <= d->zxid)
+      count += !session_exists(list, id);
+  }
+  if (entries) closedir(entries);
+  if (count)
+    find(d, "leftovers", NOTE,
+         "%d wake-up files of sessions that are gone, in %s", count, name);
+  else
+    find(d, "leftovers", FINE, "none");
+}
+
+static void doctor_sessions(doctor *d) {
+  zke_session_list *list = NULL;
+  int rc = zke_sessions(d->z, &list), said = 0;
+  if (rc != ZKE_OK) {
+    find(d, "sessions", PROBLEM, "%s", zke_errmsg());
+    return;
+  }
+  for (int i = 0; i < list->count; i++)
+    said += doctor_session(d, &list->data[i]);
+  find(d, "sessions", FINE, "%d, of which %d alive and running", list->count,
+       list->count - said);
+  if (d->real) doctor_leftovers(d, list);
+  zke_free(list);
+}
+
+static void doctor_integrity(doctor *d) {
+  json_t *found = json_array(), *sentence;
+  size_t i;
+  if (check_sentences(d->z, found) == ZKE_OK)
+    find(d, "integrity", FINE, "all invariants hold");
+  json_array_foreach(found, i, sentence) {
+    const char *text = json_string_value(sentence);
+    find(d, "integrity", PROBLEM, "%s", text ? text : "?");
+  }
+  json_decref(found);
+}
+
+/* What SQLite alone can tell. */
+static void doctor_look_inside(doctor *d) {
+  if (reader_try(d->real, &d->db) != SQLITE_OK) {
+    find(d, "readable", PROBLEM, "%s: %s", d->real, sqlite3_errmsg(d->db));
+  } else {
+    doctor_pages(d);
+    doctor_clock(d);
+  }
+  sqlite3_close(d->db);
+}
+
+/* What only a file has. */
+static int doctor_look_at_file(doctor *d) {
+  char name[PATH_MAX + 16];
+  d->real = realpath(d->c->sh->file, NULL);
+  if (!d->real) return fail_errno(d->c, STATUS_CANTOPEN, d->c->sh->file);
+  snprintf(name, sizeof name, "%s-zke/live", d->real);
+  d->has_live = stat(name, &d->live) == 0;
+  doctor_file(d);
+  doctor_file_system(d);
+  doctor_log(d);
+  return 0;
+}
+
+static int doctor_run(call *c) {
+  doctor d = {.c = c};
+  int status = is_memory(c) ? 0 : doctor_look_at_file(&d);
+  if (status) return status;
+  doctor_versions(&d);
+  int rc = inspect_open(c, &d.z);
+  /* Another's file is not looked into. */
+  if (d.real && rc != ZKE_NOTADB && rc != ZKE_NEWERFORMAT)
+    doctor_look_inside(&d);
+  if (rc != ZKE_OK) find(&d, "open", PROBLEM, "%s", zke_errmsg());
+  if (d.z) doctor_sessions(&d);
+  if (d.z) doctor_integrity(&d);
+  inspect_close(c, d.z);
+  free(d.real);
+  if (cancelled(c)) return fail_cancelled(c);
+  return d.status ? d.status : d.sick ? STATUS_NO : STATUS_OK;
+}
+
+/* --------------------------------------------------------------------- */
+
+static const option backup_options[] = {{'f', "force", NULL}, {0}};
+
+const command database_commands[] = {
+    {"backup", "[--force] FILE", "copy the database while it is in use",
+     backup_options, 1, 1, NEEDS_FILE, STYLE_RECORD, backup_run, NULL},
+    {"check", "", "verify the database; print what is wrong with it", NULL, 0,
+     0, NEEDS_NOTHING, STYLE_VALUE, check_run, NULL},
+    {"doctor", "", "look for what is or may go wrong", NULL, 0, 0,
+     NEEDS_NOTHING, STYLE_TABLE, doctor_run, NULL},
+    {"sql", "QUERY", "read by SQL: zke_nodes, zke_sessions and others", NULL, 1,
+     1, NEEDS_FILE, STYLE_TABLE, sql_run, NULL},
+    {NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL}};

@@ -1,0 +1,58 @@
+/* database.h - what database.c has for export and dump
+ *
+ * A container's or a TTL node's kind is told by no function of zkembed.h but by
+ * the file alone, and only a read transaction gives one picture of a tree of
+ * any size.  So whole trees are read from the file, by a connection that cannot
+ * write; the permissions in ACLs, which are for those who use the tree, do not
+ * hinder whoever may read the file.
+ */
+#ifndef ZKE_SHELL_DATABASE_H
+#define ZKE_SHELL_DATABASE_H
+
+#include "shell.h"
+
+/* One picture of the database, until it is closed. */
+typedef struct snapshot snapshot;
+
+typedef struct snapshot_node {
+  const char *path; /* whole, whatever the chroot */
+  const char *data;
+  int len;          /* -1: NULL data */
+  const char *acl;  /* as doc/format.md tells; NULL: open */
+  const char *kind; /* "persistent", "container", "ttl" or "ephemeral" */
+  int64_t ttl_ms;
+  int64_t sequence; /* the next sequential child's number */
+  zke_stat stat;
+} snapshot_node;
+
+/* snapshot_open  - of c's database; fails for :memory:, which has no file
+ * snapshot_read  - call fn for a node and all below it, parents first; what
+ *                  is reserved is left out.  fn returns an exit code; another
+ *                  than 0 ends it
+ *   path  as the handle sees it, below the chroot
+ * Return 0 or the exit code. */
+int snapshot_open(call *c, snapshot **out);
+int snapshot_read(snapshot *s, const char *path,
+                  int (*fn)(void *arg, const snapshot_node *node), void *arg);
+void snapshot_close(snapshot *s);
+
+/* The reserved nodes, as the handle sees paths. */
+bool is_reserved(const call *c, const char *path);
+
+/* A file that is written beside its place and then takes it, so that nobody
+ * sees half of it; a device or a pipe is written to as it is. */
+typedef struct target {
+  char *name; /* symbolic links resolved */
+  char *temp; /* NULL: name is written to */
+  int fd;
+  bool replace; /* another may be there */
+} target;
+
+/* target_open  - refuses c's database and what belongs to it
+ * target_done  - synced, with the database's permissions, and in its place
+ * target_close - removes what is not in its place */
+int target_open(call *c, const char *name, bool replace, target *t);
+int target_done(call *c, target *t);
+void target_close(target *t);
+
+#endif

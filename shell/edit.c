@@ -1,0 +1,700 @@
+/* edit.c - lines from a person at a terminal
+ *
+ * While a line is typed, three things are waited for: keys, signals, and the
+ * store, so that what a watch sees and what is lost is told at once, above the
+ * line.  libedit edits the line where it was there when this was compiled and
+ * the terminal can do it; else the terminal's own means do.
+ *
+ * libedit reads its keys through keys_read(), which waits in edit_wait(); to
+ * end a line early (a signal) it tells libedit that the input has ended.  Only
+ * while a line is typed is the terminal in libedit's mode.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <langinfo.h>
+#include <locale.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <termios.h>
+#include <unistd.h>
+#include <wchar.h>
+
+#ifdef ZKE_EDIT
+#include <histedit.h>
+#endif
+
+#include "complete.h"
+
+enum { END_OF_INPUT = -1 };
+
+typedef struct edit {
+  shell *sh;
+  FILE *terminal;  /* for prompts, and for what comes meanwhile */
+  char *text;      /* the command: lines, while a quotation mark is open */
+  size_t len;      /* of it */
+  int ended;       /* what ended the reading: a signal, END_OF_INPUT, or 0 */
+  bool deaf;       /* the store cannot be listened to; until the next command */
+  bool expired;    /* that the session has expired was told */
+  char prompt[80]; /* as shown last */
+#ifdef ZKE_EDIT
+  EditLine *el; /* NULL: plain lines */
+  History *history;
+  char *history_file; /* NULL: none */
+  bool raw;           /* the terminal is as keys_raw() leaves it */
+  bool stopped;       /* by ^Z: SIGCONT, which follows, was provided for */
+#endif
+} edit;
+
+/* ------------------------------------------------------------------------
+ * The line on the screen
+ * --------------------------------------------------------------------- */
+
+static bool edit_is_plain(const edit *e) {
+#ifdef ZKE_EDIT
+  return e->el == NULL;
+#else
+  (void)e;
+  return true;
+#endif
+}
+
+#ifdef ZKE_EDIT
+static int screen_columns(void) {
+  struct winsize size;
+  bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? size.ws_col : 80;
+}
+
+/* Columns of a text, as libedit shows it; a line's end goes to the next row. */
+static int screen_width(const char *text, size_t len, int columns) {
+  mbstate_t state = {0};
+  int width = 0;
+  while (len > 0) {
+    wchar_t c;
+    size_t size = mbrtowc(&c, text, len, &state);
+    if (size == 0 || size > len) break;
+    int more = wcwidth(c);
+    if (c == L'\n')
+      width += columns - width % columns;
+    else
+      width += more < 0 ? 2 : more; /* ^A */
+    text += size;
+    len -= size;
+  }
+  return width;
+}
+
+/* To the beginning of what is edited, which may be rows above the cursor. */
+static void screen_hide(edit *e) {
+  const LineInfo *line = el_line(e->el);
+  int columns = screen_columns();
+  int width = screen_width(e->prompt, strlen(e->prompt), columns) +
+              screen_width(line->buffer, (size_t)(line->cursor - line->buffer),
+                           columns);
+  if (width >= columns) fprintf(e->terminal, "\033[%dA", width / columns);
+  fputs("\r\033[J", e->terminal);
+}
+#endif
+
+/* Takes the line away, so that something can be printed; brings it back. */
+static void edit_hide(edit *e) {
+#ifdef ZKE_EDIT
+  if (e->el) {
+    screen_hide(e);
+    return;
+  }
+#endif
+  fputc('\n', e->terminal);
+}
+
+static void edit_show(edit *e) {
+  fflush(e->terminal);
+#ifdef ZKE_EDIT
+  if (e->el) {
+    el_set(e->el, EL_REFRESH);
+    return;
+  }
+#endif
+  fputs(e->prompt, e->terminal);
+  fflush(e->terminal);
+}
+
+/* zke app.db:/a> */
+static void edit_prompt(edit *e) {
+  shell *sh = e->sh;
+  char *cwd = session_cwd(sh);
+  const char *name = strrchr(sh->file, '/'), *state = "";
+  if (sh->z && zke_state(sh->z) == ZKE_STATE_EXPIRED) state = " (expired)";
+  if (sh->z && zke_session_id(sh->z) == 0) state = " (read-only)";
+  name = name && name[1] ? name + 1 : sh->file;
+  if (e->len)
+    snprintf(e->prompt, sizeof e->prompt, "...> ");
+  else if ((size_t)snprintf(e->prompt, sizeof e->prompt, "zke %s:%s%s> ", name,
+                            cwd ? cwd : "", state) >= sizeof e->prompt)
+    snprintf(e->prompt, sizeof e->prompt, "zke%s> ", state);
+  for (char *at = e->prompt; *at; at++)
+    if ((unsigned char)*at < ' ' || *at == 0x7f) *at = '?';
+  free(cwd);
+}
+
+/* ------------------------------------------------------------------------
+ * What comes while a line is typed
+ * --------------------------------------------------------------------- */
+
+static void tell_lost(edit *e, FILE *out) {
+  json_t *lost;
+  while ((lost = held_lost(e->sh)) != NULL) {
+    const char *kind, *path;
+    if (json_unpack(lost, "{s:{s:s,s:s}}", "event", "kind", &kind, "path",
+                    &path) == 0)
+      fprintf(out, "zke: LOST: the %s %s was lost\n", kind, path);
+    json_decref(lost);
+  }
+}
+
+static void tell_expired(edit *e, FILE *out) {
+  if (e->expired || zke_state(e->sh->z) != ZKE_STATE_EXPIRED) return;
+  e->expired = true;
+  fputs(
+      "zke: SESSIONEXPIRED: the session has expired; the next command begins "
+      "another\n",
+      out);
+}
+
+/* Lets the store's callbacks run.  What they have to say is shown above the
+ * line; where that is nothing, the line stays as it is. */
+static void edit_listen(edit *e) {
+  char *text = NULL;
+  size_t len = 0;
+  FILE *out = open_memstream(&text, &len);
+  if (!out) return;
+  int rc = zke_dispatch(e->sh->z, NULL);
+  e->deaf = rc != ZKE_OK;
+  if (e->deaf)
+    fprintf(out, "zke: %s: %s\n", zke_error_name(rc) + strlen("ZKE_"),
+            zke_errmsg());
+  tell_lost(e, out);
+  tell_expired(e, out);
+  if (fclose(out) == 0 && len > 0) {
+    edit_hide(e);
+    fwrite(text, 1, len, e->terminal);
+    edit_prompt(e);
+    edit_show(e);
+  }
+  free(text);
+}
+
+#ifdef ZKE_EDIT
+/* What libedit leaves out: ^Z is to be a key, see stop_pressed(). */
+static void keys_raw(edit *e) {
+  struct termios mode;
+  if (tcgetattr(STDIN_FILENO, &mode) == 0) {
+    mode.c_cc[VSUSP] = _POSIX_VDISABLE;
+    tcsetattr(STDIN_FILENO, TCSANOW, &mode);
+  }
+  e->raw = true;
+}
+
+static void keys_continue(edit *e) {
+  el_set(e->el, EL_PREP_TERM, 0);
+  el_set(e->el, EL_PREP_TERM, 1);
+  keys_raw(e);
+  edit_show(e);
+}
+#endif
+
+/* Was stopped and goes on: others had the terminal meanwhile. */
+static void edit_continued(edit *e) {
+#ifdef ZKE_EDIT
+  bool seen = e->stopped;
+  e->stopped = false;
+  if (e->el && !seen) keys_continue(e);
+  if (e->el) return;
+#endif
+  edit_show(e);
+}
+
+static void edit_resized(edit *e) {
+#ifdef ZKE_EDIT
+  if (!e->el) return;
+  screen_hide(e);
+  fflush(e->terminal);
+  el_resize(e->el);
+  el_set(e->el, EL_REFRESH);
+#else
+  (void)e;
+#endif
+}
+
+/* Of what signals there were, the first that ends the line. */
+static void edit_signals(edit *e) {
+  char signal;
+  while (!e->ended && read(signals_wake_fd(), &signal, 1) == 1) {
+    if (signal == SIGWINCH)
+      edit_resized(e);
+    else if (signal == SIGCONT)
+      edit_continued(e);
+    else if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP)
+      e->ended = signal;
+  }
+}
+
+/* The store's descriptor, or -1; and when it wants to be asked at the latest,
+ * in ms from now, -1 for never. */
+static int store_fd(const edit *e, int *timeout) {
+  zke *z = e->sh->z;
+  int fd;
+  int64_t deadline;
+  *timeout = -1;
+  if (!z || e->deaf || e->expired || zke_fd(z, &fd) != ZKE_OK ||
+      zke_next_deadline(z, &deadline) != ZKE_OK)
+    return -1;
+  if (deadline != ZKE_FOREVER) {
+    int64_t left = deadline - zke_now(z);
+    *timeout = left < 0 ? 0 : left < 60000 ? (int)left : 60000;
+  }
+  return fd;
+}
+
+/* Until there is a key: true.  False where a signal ended the line. */
+static bool edit_wait(edit *e) {
+  enum { KEYS, SIGNALS, STORE, ALL };
+  while (!e->ended) {
+    int timeout, fd = store_fd(e, &timeout);
+    struct pollfd fds[ALL] = {
+        [KEYS] = {.fd = STDIN_FILENO, .events = POLLIN},
+        [SIGNALS] = {.fd = signals_wake_fd(), .events = POLLIN},
+        [STORE] = {.fd = fd, .events = POLLIN}};
+    int ready = poll(fds, ALL, timeout);
+    if (ready < 0 && errno != EINTR) return true; /* read() will tell */
+    if (ready > 0 && fds[SIGNALS].revents)
+      edit_signals(e);
+    else if (ready > 0 && fds[KEYS].revents)
+      return true;
+    else if (fd >= 0)
+      edit_listen(e);
+  }
+  return false;
+}
+
+/* ------------------------------------------------------------------------
+ * Lines
+ * --------------------------------------------------------------------- */
+
+static bool edit_append(edit *e, const char *text, size_t len) {
+  char *larger = realloc(e->text, e->len + len + 1);
+  if (!larger) return false;
+  e->text = larger;
+  memcpy(e->text + e->len, text, len);
+  e->len += len;
+  e->text[e->len] = '\0';
+  return true;
+}
+
+/* The terminal gives whole lines; without an end at ^D, or where one is very
+ * long. */
+static bool plain_read(edit *e) {
+  char buffer[4096];
+  size_t before = e->len;
+  do {
+    if (!edit_wait(e)) return false;
+    ssize_t n = read(STDIN_FILENO, buffer, sizeof buffer);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      e->ended = END_OF_INPUT;
+      return e->len > before;
+    }
+    if (!edit_append(e, buffer, (size_t)n)) return false;
+  } while (e->text[e->len - 1] != '\n');
+  return true;
+}
+
+#ifdef ZKE_EDIT
+
+/* A character; 0 for libedit is the end. */
+static int keys_read(EditLine *el, wchar_t *c) {
+  edit *e;
+  mbstate_t state = {0};
+  el_get(el, EL_CLIENTDATA, (void **)&e);
+  if (!e->raw) keys_raw(e);
+  for (;;) {
+    char byte;
+    fflush(e->terminal);
+    if (!edit_wait(e)) return 0;
+    ssize_t n = read(STDIN_FILENO, &byte, 1);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      e->ended = END_OF_INPUT;
+      return 0;
+    }
+    size_t size = mbrtowc(c, &byte, 1, &state);
+    if (size == 0) *c = L'\0';
+    if (size <= 1) return 1;
+    if (size == (size_t)-1) state = (mbstate_t){0}; /* not UTF-8: left out */
+  }
+}
+
+static bool edited_read(edit *e) {
+  int len;
+  e->raw = e->stopped = false;
+  const char *line = el_gets(e->el, &len);
+  if (line && len > 0) return edit_append(e, line, (size_t)len);
+  if (!e->ended) e->ended = END_OF_INPUT; /* ^D */
+  return false;
+}
+
+#endif
+
+/* One more line behind what there is of the command. */
+static bool edit_read(edit *e) {
+  e->ended = 0;
+  edit_prompt(e);
+#ifdef ZKE_EDIT
+  if (e->el) return edited_read(e);
+#endif
+  fputs(e->prompt, e->terminal);
+  fflush(e->terminal);
+  return plain_read(e);
+}
+
+/* ------------------------------------------------------------------------
+ * Tab
+ * --------------------------------------------------------------------- */
+
+#ifdef ZKE_EDIT
+
+enum { LIST_ROWS = 20 };
+
+/* In columns, read downwards, as ls does; only the first ones of very many. */
+static void list_names(edit *e, const completion *k) {
+  int columns = screen_columns(), widest = 0;
+  for (int i = 0; i < k->count; i++) {
+    int width = screen_width(k->names[i], strlen(k->names[i]), columns);
+    if (width > widest) widest = width;
+  }
+  int across = columns / (widest + 2) > 0 ? columns / (widest + 2) : 1;
+  int rows = (k->count + across - 1) / across;
+  int shown = rows < LIST_ROWS ? rows : LIST_ROWS;
+  fputs("\033[J\n", e->terminal);
+  for (int row = 0; row < shown; row++) {
+    for (int i = row; i < k->count; i += rows) {
+      const char *name = k->names[i];
+      bool last = i + rows >= k->count;
+      int pad = widest + 2 - screen_width(name, strlen(name), columns);
+      fprintf(e->terminal, "%s%*s", name, last ? 0 : pad, "");
+    }
+    fputc('\n', e->terminal);
+  }
+  if (shown < rows) fprintf(e->terminal, "(%d names in all)\n", k->count);
+}
+
+static unsigned char tab_pressed(EditLine *el, int key) {
+  edit *e;
+  completion k = {NULL, 0, NULL};
+  unsigned char result = CC_ERROR;
+  (void)key;
+  el_get(el, EL_CLIENTDATA, (void **)&e);
+  const LineInfo *line = el_line(el);
+  if (e->len == 0) /* not in the midst of a command of several lines */
+    complete(e->sh, line->buffer, (size_t)(line->cursor - line->buffer), &k);
+  if (k.count && *k.insert) {
+    if (el_insertstr(el, k.insert) == 0) result = CC_REFRESH;
+  } else if (k.count) {
+    list_names(e, &k);
+    edit_show(e);
+    result = CC_NORM;
+  }
+  complete_free(&k);
+  return result;
+}
+
+#endif
+
+/* ------------------------------------------------------------------------
+ * ^Z: a key, so that the shell gets its terminal as it was
+ * --------------------------------------------------------------------- */
+
+#ifdef ZKE_EDIT
+
+/* To all of a pipeline, as the terminal would.  Where nobody could make us go
+ * on, the kernel does not stop us. */
+static unsigned char stop_pressed(EditLine *el, int key) {
+  edit *e;
+  (void)key;
+  el_get(el, EL_CLIENTDATA, (void **)&e);
+  el_set(el, EL_PREP_TERM, 0);
+  fputc('\n', e->terminal);
+  fflush(e->terminal);
+  e->stopped = true;
+  kill(0, SIGTSTP);
+  keys_continue(e);
+  return CC_NORM;
+}
+
+#endif
+
+/* ------------------------------------------------------------------------
+ * History: a line each, added as they are entered, by several at once
+ * --------------------------------------------------------------------- */
+
+#ifdef ZKE_EDIT
+
+enum { HISTORY_MOST = 1000 };
+
+/* ZKE_HISTORY, where empty means none, or ~/.zke_history; for free(). */
+static char *history_name(void) {
+  const char *name = getenv("ZKE_HISTORY"), *home = getenv("HOME");
+  char *path = NULL;
+  if (name) return *name ? strdup(name) : NULL;
+  if (!home || !*home || asprintf(&path, "%s/.zke_history", home) < 0)
+    return NULL;
+  return path;
+}
+
+/* False where it is the last one again. */
+static bool history_enter(edit *e, const char *line) {
+  HistEvent event;
+  return history(e->history, &event, H_ENTER, line) > 0;
+}
+
+/* Keeps the latest lines: what is read behind the first skip lines. */
+static void history_shorten(edit *e, FILE *in, long skip) {
+  char *line = NULL, *name = NULL;
+  size_t room = 0;
+  if (asprintf(&name, "%s.%ld", e->history_file, (long)getpid()) < 0) return;
+  int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  FILE *out = fd < 0 ? NULL : fdopen(fd, "w");
+  if (out) {
+    rewind(in);
+    for (long i = 0; getline(&line, &room, in) >= 0; i++)
+      if (i >= skip) fputs(line, out);
+    if (fclose(out) != 0 || rename(name, e->history_file) != 0) unlink(name);
+    free(line);
+  }
+  free(name);
+}
+
+static void history_load(edit *e) {
+  char *line = NULL;
+  size_t room = 0;
+  long count = 0;
+  ssize_t len;
+  FILE *in = e->history_file ? fopen(e->history_file, "re") : NULL;
+  if (!in) return;
+  fchmod(fileno(in), 0600);
+  for (; (len = getline(&line, &room, in)) > 0; count++) {
+    if (line[len - 1] == '\n') line[len - 1] = '\0';
+    history_enter(e, line);
+  }
+  if (count > 2 * HISTORY_MOST) history_shorten(e, in, count - HISTORY_MOST);
+  free(line);
+  fclose(in);
+}
+
+/* Passwords are not kept, nor what begins with a blank. */
+static bool is_secret(const char *line) {
+  return *line == ' ' || strstr(line, "addauth") || strstr(line, "--auth");
+}
+
+/* A command of several lines is kept until the session ends only. */
+static void history_add(edit *e) {
+  size_t len = strcspn(e->text, "\n");
+  if (e->text[strspn(e->text, " \t\n")] == '\0' || is_secret(e->text)) return;
+  if (!history_enter(e, e->text)) return;
+  if (!e->history_file || len + 1 < e->len) return;
+  int fd =
+      open(e->history_file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+  /* In one piece; that it cannot be written is not worth a word each time. */
+  if (fd >= 0 && write(fd, e->text, e->len) < 0) errno = 0;
+  if (fd >= 0) close(fd);
+}
+
+/* ------------------------------------------------------------------------
+ * libedit, from beginning to end
+ * --------------------------------------------------------------------- */
+
+static char *show_prompt(EditLine *el) {
+  edit *e;
+  el_get(el, EL_CLIENTDATA, (void **)&e);
+  return e->prompt;
+}
+
+/* What keys do elsewhere, where libedit's habits are others. */
+static void keys_bind(EditLine *el) {
+  static const char *const keys[][2] = {{"^I", "zke-complete"},
+                                        {"^Z", "zke-stop"},
+                                        {"^R", "em-inc-search-prev"},
+                                        {"^W", "ed-delete-prev-word"},
+                                        {"^U", "vi-kill-line-prev"},
+                                        {"^L", "ed-clear-screen"},
+                                        {"\\e[H", "ed-move-to-beg"},
+                                        {"\\e[F", "ed-move-to-end"},
+                                        {"\\e[1~", "ed-move-to-beg"},
+                                        {"\\e[4~", "ed-move-to-end"},
+                                        {"\\e[3~", "ed-delete-next-char"},
+                                        {"\\e[1;5C", "em-next-word"},
+                                        {"\\e[1;5D", "ed-prev-word"}};
+  /* Not copied, as narrow strings would be, which libedit never frees. */
+  el_wset(el, EL_ADDFN, L"zke-complete", L"Complete the word", tab_pressed);
+  el_wset(el, EL_ADDFN, L"zke-stop", L"Stop the process", stop_pressed);
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    el_set(el, EL_BIND, keys[i][0], keys[i][1], NULL);
+}
+
+/* Paths are UTF-8, whatever the environment says. */
+static void locale_set(void) {
+  if (!setlocale(LC_CTYPE, "") || strcmp(nl_langinfo(CODESET), "UTF-8") != 0)
+    setlocale(LC_CTYPE, "C.UTF-8");
+}
+
+static void edited_begin(edit *e) {
+  const char *term = getenv("TERM");
+  HistEvent event;
+  if (!isatty(STDOUT_FILENO) || !term || !*term || strcmp(term, "dumb") == 0)
+    return;
+  locale_set();
+  e->history = history_init();
+  e->el = e->history ? el_init("zke", stdin, stdout, stderr) : NULL;
+  if (!e->el) return;
+  history(e->history, &event, H_SETSIZE, HISTORY_MOST);
+  history(e->history, &event, H_SETUNIQUE, 1);
+  e->history_file = history_name();
+  history_load(e);
+  el_set(e->el, EL_CLIENTDATA, e);
+  el_set(e->el, EL_PROMPT, show_prompt);
+  el_set(e->el, EL_EDITOR, "emacs");
+  el_set(e->el, EL_HIST, history, e->history);
+  el_set(e->el, EL_GETCFN, keys_read);
+  keys_bind(e->el);
+  el_source(e->el, NULL);
+}
+
+static void edited_end(edit *e) {
+  if (e->el) el_end(e->el);
+  if (e->history) history_end(e->history);
+  free(e->history_file);
+}
+
+#endif
+
+/* ------------------------------------------------------------------------
+ * Commands
+ * --------------------------------------------------------------------- */
+
+/* A signal ends the command, and only some of them the shell. */
+static void edit_run_words(edit *e, const words *w) {
+  shell *sh = e->sh;
+  call c = {.sh = sh, .format = sh->format};
+  e->deaf = false;
+  int status = run_words(&c, w);
+  int signal = atomic_load(&c.signal);
+  if (status == STATUS_SIGNAL + SIGINT && !c.code)
+    fputc('\n', e->terminal); /* behind ^C */
+  if (signal == SIGTERM || signal == SIGHUP) e->ended = signal;
+  run_call_free(&c);
+  sh->died_by = 0;
+  if (sh->z && zke_state(sh->z) != ZKE_STATE_EXPIRED) e->expired = false;
+}
+
+static void edit_fail(edit *e, const char *wrong) {
+  call c = {.sh = e->sh, .format = e->sh->format};
+  fail(&c, STATUS_USAGE, "USAGE", "%s", wrong);
+  output_error(&c);
+}
+
+/* What was read so far: runs it where it is whole. */
+static void edit_run_text(edit *e) {
+  words *w;
+  size_t len = e->len - (e->len > 0 && e->text[e->len - 1] == '\n');
+  const char *wrong = memchr(e->text, '\0', e->len)
+                          ? "a NUL in the line"
+                          : words_split(e->text, len, &w);
+  if (wrong && strcmp(wrong, "a quotation mark is not closed") == 0) return;
+#ifdef ZKE_EDIT
+  if (e->el) history_add(e);
+#endif
+  e->len = 0;
+  if (wrong) {
+    edit_fail(e, wrong);
+    return;
+  }
+  edit_run_words(e, w);
+  free(w);
+}
+
+/* ^C gives the line up; another signal or ^D the whole; true: go on. */
+static bool edit_ended(edit *e) {
+  if (e->ended == SIGINT) {
+    fputs(edit_is_plain(e) ? "\n" : "^C\033[J\n", e->terminal);
+    e->ended = 0;
+  } else if (e->ended == END_OF_INPUT && e->len > 0) {
+    fputc('\n', e->terminal);
+    edit_fail(e, "a quotation mark is not closed");
+    e->ended = 0;
+  }
+  e->len = 0;
+  return e->ended == 0;
+}
+
+static void edit_lines(edit *e) {
+  while (!e->sh->leaving) {
+    if (edit_read(e)) edit_run_text(e);
+    if (e->ended && !edit_ended(e)) break;
+  }
+  if (e->ended) fputc('\n', e->terminal);
+  fflush(e->terminal);
+}
+
+/* ------------------------------------------------------------------------
+ * From the greeting to the end
+ * --------------------------------------------------------------------- */
+
+/* A file that exists is opened at once: what is wrong with it is told before
+ * anything is typed. */
+static int edit_open(edit *e, const char **what) {
+  static const command opening = {.name = "zke", .flags = NEEDS_FILE};
+  shell *sh = e->sh;
+  call c = {.sh = sh, .command = &opening, .format = sh->format};
+  bool memory = strcmp(sh->file, ":memory:") == 0;
+  if (!memory && access(sh->file, F_OK) != 0 && errno == ENOENT) {
+    *what = " (new)";
+    return 0;
+  }
+  int status = session_open(&c);
+  if (status) output_error(&c);
+  *what = memory                                ? " (gone when you leave)"
+          : sh->z && zke_session_id(sh->z) == 0 ? " (read-only)"
+                                                : "";
+  return status;
+}
+
+static int edit_begin(edit *e) {
+  const char *what;
+  int status = edit_open(e, &what);
+  if (status) return status;
+#ifdef ZKE_EDIT
+  edited_begin(e);
+#endif
+  if (!e->sh->quiet)
+    fprintf(e->terminal, "zke %s on %s%s; help lists the commands\n",
+            zke_version(), e->sh->file, what);
+  return 0;
+}
+
+int edit_run(shell *sh) {
+  edit e = {.sh = sh, .terminal = isatty(STDOUT_FILENO) ? stdout : stderr};
+  sh->person = sh->persists = true;
+  int status = edit_begin(&e);
+  if (status) return status;
+  edit_lines(&e);
+#ifdef ZKE_EDIT
+  edited_end(&e);
+#endif
+  free(e.text);
+  if (e.ended <= 0) return sh->leave_status;
+  sh->died_by = e.ended;
+  return STATUS_SIGNAL + e.ended;
+}

@@ -1,0 +1,786 @@
+/* guard.c - a command of the user's, run while something is held
+ *
+ * The child is started with the user's words as they are.  While it runs this
+ * thread waits, dispatching, for three things: the child's end, the loss of
+ * what is held, and a cancel.  Signals are passed on by the signals' thread.
+ *
+ *     RUNS --- the child has ended ------------------------------> its code
+ *      | lost (--on-lost kill), or a coprocess's cancel
+ *     ASKED    TERM and CONT to the child and its descendants
+ *      |       when all have ended -------------------------------> LOST
+ *      | --grace is over
+ *     KILLED   KILL, again and again
+ *      |       when all have ended -------------------------------> LOST
+ *     LEFT     what cannot be killed (another user's, stuck in the kernel)
+ *
+ * What happens when we are killed ourselves:
+ *
+ * - The child has a copy of the session's keep-alive descriptor, and so have
+ *   its descendants: what is held stays held until the last of them is gone,
+ *   or has closed it.  It has a high number, so that a script's own 3 to 9 do
+ *   not replace it.
+ * - The child gets a signal: TERM, since with the descriptor there is time for
+ *   it to clean up; KILL with --close, since without the descriptor the next
+ *   holder is already on its way; none with --outlive.
+ * When the child itself ends, what is held is given up, whatever it has left
+ * running: the session's end does not ask for descriptors.
+ *
+ * Who the descendants are is read from /proc.  Orphans become our children
+ * (PR_SET_CHILD_SUBREAPER), so that they are found too; not in a coprocess,
+ * where other calls have children as well, nor where we had children before we
+ * were executed: there a process whose parent ended before the loss is missed.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../recipes/support.h"
+#include "shell.h"
+
+enum {
+  KEEPALIVE_FD = 100, /* the least number of the child's descriptor */
+  LOOK_MS = 20,       /* between looks at those that are to end */
+  RETRY_MS = 100,     /* where the database could not be asked */
+  KILL_MS = 5000      /* how long to wait for what was killed */
+};
+
+/* A process, and when it started: the two together are not used again. */
+typedef struct process {
+  pid_t pid, parent;
+  uint64_t start;
+  bool live, member;
+} process;
+
+typedef struct family {
+  process *data; /* by pid */
+  size_t count;
+} family;
+
+enum phase { RUNS, ASKED, KILLED, LEFT };
+
+typedef struct run {
+  call *c;
+  const guard *g; /* NULL: for an event */
+  bool warn, close, outlive;
+  int64_t grace_ms;
+
+  /* guarded by runs.m */
+  pid_t pid; /* 0: not started, or gone */
+  int heard; /* the last signal that came for it */
+  bool woken;
+  struct run *next;
+
+  /* this thread's */
+  pthread_cond_t wake; /* with runs.m, where the handle cannot be waited on */
+  bool deaf;           /* it cannot any more */
+  bool adopts;         /* orphans become our children */
+  bool ended, cancelled;
+  int outcome; /* waitpid()'s */
+  int report;  /* to read errno from, where it could not be executed */
+  int lost;    /* the code of the loss, or 0 */
+  char why[512];
+  enum phase phase;
+  int64_t until; /* the phase's end, of zke_now() */
+  family known;  /* descendants, as last seen */
+} run;
+
+/* All that run.  The hook is the program's only one: begin, which guards it,
+ * is never taken inside it. */
+static struct {
+  pthread_mutex_t begin, m;
+  run *first;
+} runs = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, NULL};
+
+/* ------------------------------------------------------------------------
+ * Options
+ * --------------------------------------------------------------------- */
+
+int guard_options(call *c) {
+  int64_t grace;
+  const word *lost = value_of(c, 'L');
+  if (lost && !word_is(lost, "kill") && !word_is(lost, "warn"))
+    return fail_usage(c, "--on-lost wants kill or warn, not \"%s\"",
+                      lost->text);
+  for (int i = 0; i < c->child_count; i++)
+    if (strlen(c->child[i].text) != c->child[i].len)
+      return fail_usage(c, "a NUL in the command's words");
+  return option_duration(c, 'G', 5000, &grace);
+}
+
+static int run_options(run *r) {
+  call *c = r->c;
+  int status = guard_options(c);
+  const word *lost = value_of(c, 'L');
+  r->warn = lost && word_is(lost, "warn");
+  r->close = has(c, 'o');
+  r->outlive = has(c, 'P');
+  return status ? status : option_duration(c, 'G', 5000, &r->grace_ms);
+}
+
+/* ------------------------------------------------------------------------
+ * The child's words and environment
+ * --------------------------------------------------------------------- */
+
+typedef struct texts {
+  char **data; /* ends by NULL */
+  size_t count;
+  bool failed;
+} texts;
+
+__attribute__((format(printf, 2, 3))) static void texts_add(texts *t,
+                                                            const char *format,
+                                                            ...) {
+  char *text, **more = realloc(t->data, (t->count + 2) * sizeof *more);
+  va_list arguments;
+  if (!more) {
+    t->failed = true;
+    return;
+  }
+  t->data = more;
+  va_start(arguments, format);
+  if (vasprintf(&text, format, arguments) < 0) {
+    text = NULL;
+    t->failed = true;
+  }
+  va_end(arguments);
+  t->data[t->count] = text;
+  if (text) t->data[++t->count] = NULL;
+}
+
+static void texts_free(texts *t) {
+  for (char **text = t->data; text && *text; text++) free(*text);
+  free(t->data);
+}
+
+static bool same_name(const char *entry, const char *other) {
+  size_t len = strcspn(other, "=");
+  return strncmp(entry, other, len) == 0 && entry[len] == '=';
+}
+
+/* Is it set anew, so that the inherited one is not to be passed on?  What an
+ * outer zke said of its lock goes too: it would not fit to our session. */
+static bool is_replaced(const char *entry, const char *const *more, int count) {
+  static const char *const ours[] = {"ZKE_DB",         "ZKE_SESSION",
+                                     "ZKE_LOCK_KIND",  "ZKE_LOCK_NAME",
+                                     "ZKE_LOCK_TOKEN", "ZKE_LOCK_ACTOR"};
+  for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+    if (same_name(entry, ours[i])) return true;
+  for (int i = 0; i < count; i++)
+    if (same_name(entry, more[i])) return true;
+  return false;
+}
+
+static texts environment_make(const run *r, const char *const *more,
+                              int count) {
+  texts t = {NULL, 0, false};
+  const char *file = r->c->sh->file;
+  char whole[PATH_MAX];
+  if (strcmp(file, ":memory:") != 0 && realpath(file, whole)) file = whole;
+  for (char **e = environ; *e; e++)
+    if (!is_replaced(*e, more, count)) texts_add(&t, "%s", *e);
+  texts_add(&t, "ZKE_DB=%s", file);
+  texts_add(&t, "ZKE_SESSION=0x%" PRIx64, (uint64_t)zke_session_id(r->c->z));
+  if (r->g) {
+    texts_add(&t, "ZKE_LOCK_KIND=%s", r->g->kind);
+    texts_add(&t, "ZKE_LOCK_NAME=%s", r->g->path);
+    texts_add(&t, "ZKE_LOCK_TOKEN=%" PRId64, r->g->token);
+    texts_add(&t, "ZKE_LOCK_ACTOR=0x%" PRIx64, zke_line_actor());
+  }
+  for (int i = 0; i < count; i++) texts_add(&t, "%s", more[i]);
+  return t;
+}
+
+/* ------------------------------------------------------------------------
+ * In the child, until it is another program: nothing that could take a lock
+ * --------------------------------------------------------------------- */
+
+typedef struct start {
+  const char *program;
+  texts words, environment;
+  pid_t parent;
+  int keepalive;  /* or -1 */
+  int death;      /* the signal for our death, or 0 */
+  bool no_input;  /* standard input has our requests or lines */
+  bool no_output; /* standard output has our answers */
+  int input;      /* what it gets as standard input; -1: ours */
+  int report;     /* to write errno to */
+} start;
+
+static void child_streams(const start *s) {
+  int null = s->input < 0 && s->no_input ? open("/dev/null", O_RDONLY) : -1;
+  if (s->input >= 0) dup2(s->input, STDIN_FILENO);
+  if (null > 0) {
+    dup2(null, STDIN_FILENO);
+    close(null);
+  }
+  if (s->no_output) dup2(STDERR_FILENO, STDOUT_FILENO);
+}
+
+/* Any number where the limit is too low for a high one. */
+static void child_keep(int fd) {
+  if (fcntl(fd, F_DUPFD, KEEPALIVE_FD) < 0) fcntl(fd, F_SETFD, 0);
+}
+
+_Noreturn static void child_run(const start *s) {
+  if (s->death) {
+    prctl(PR_SET_PDEATHSIG, s->death);
+    /* Died before that was said? */
+    if (getppid() != s->parent) _exit(STATUS_SIGNAL + s->death);
+  }
+  if (s->keepalive >= 0) child_keep(s->keepalive);
+  child_streams(s);
+  signals_child();
+  execvpe(s->program, s->words.data, s->environment.data);
+  int why = errno;
+  ssize_t ignored = write(s->report, &why, sizeof why);
+  (void)ignored;
+  _exit(why == ENOENT ? STATUS_NOT_FOUND : STATUS_CANNOT_RUN);
+}
+
+/* ------------------------------------------------------------------------
+ * Signals, on their thread
+ * --------------------------------------------------------------------- */
+
+/* The terminal's go to all of its foreground processes: the child has had it
+ * from there.  But for a hangup, of which the kernel tells the session's
+ * leader alone. */
+static bool is_terminals(const siginfo_t *info) {
+  if (info->si_code != SI_KERNEL) return false;
+  switch (info->si_signo) {
+    case SIGINT:
+    case SIGQUIT:
+    case SIGWINCH:
+      return true;
+    case SIGHUP:
+      return getsid(0) != getpid();
+    default: /* an alarm set before we were executed */
+      return false;
+  }
+}
+
+/* Those of whose sender nobody expects that we go on. */
+static bool ends_us(int signal) {
+  return signal == SIGINT || signal == SIGTERM || signal == SIGHUP ||
+         signal == SIGQUIT;
+}
+
+/* runs.m is held.  A command run for an event ends, and so does what waits for
+ * the next; a coprocess's calls are cancelled one by one. */
+static bool run_hear(run *r, const siginfo_t *info) {
+  int signal = info->si_signo;
+  if (signal == SIGCHLD) {
+    r->woken = true;
+    pthread_cond_signal(&r->wake);
+    zke_wake(r->c->z);
+    return true;
+  }
+  if (!r->pid || r->c->id) return false;
+  if (!is_terminals(info)) kill(r->pid, signal);
+  r->heard = signal;
+  return r->g || !ends_us(signal);
+}
+
+static bool runs_hook(void *unused, const siginfo_t *info) {
+  bool all = false;
+  (void)unused;
+  pthread_mutex_lock(&runs.m);
+  for (run *r = runs.first; r; r = r->next)
+    if (run_hear(r, info)) all = true;
+  pthread_mutex_unlock(&runs.m);
+  return all;
+}
+
+/* What is called on cancelling.  zke_wake() suffices unless the handle is of
+ * no use any more. */
+static int run_wake(void *object) {
+  run *r = object;
+  pthread_mutex_lock(&runs.m);
+  r->woken = true;
+  pthread_cond_signal(&r->wake);
+  pthread_mutex_unlock(&runs.m);
+  return zke_wake(r->c->z);
+}
+
+static void runs_add(run *r) {
+  pthread_mutex_lock(&runs.begin);
+  pthread_mutex_lock(&runs.m);
+  bool first = !runs.first;
+  r->next = runs.first;
+  runs.first = r;
+  pthread_mutex_unlock(&runs.m);
+  if (first) signals_hook(runs_hook, NULL);
+  pthread_mutex_unlock(&runs.begin);
+}
+
+static void runs_remove(run *r) {
+  pthread_mutex_lock(&runs.begin);
+  pthread_mutex_lock(&runs.m);
+  run **at = &runs.first;
+  while (*at != r) at = &(*at)->next;
+  *at = r->next;
+  bool last = !runs.first;
+  pthread_mutex_unlock(&runs.m);
+  if (last) signals_hook(NULL, NULL);
+  pthread_mutex_unlock(&runs.begin);
+}
+
+/* ------------------------------------------------------------------------
+ * Descendants
+ * --------------------------------------------------------------------- */
+
+/* /proc/PID/stat as text; false where there is no such process (any more). */
+static bool process_text(pid_t pid, char *text, size_t size) {
+  char name[64];
+  snprintf(name, sizeof name, "/proc/%d/stat", (int)pid);
+  int fd = open(name, O_RDONLY | O_CLOEXEC);
+  ssize_t len = fd < 0 ? 0 : read(fd, text, size - 1);
+  if (fd >= 0) close(fd);
+  if (len > 0) text[len] = '\0';
+  return len > 0;
+}
+
+/* Its fields are numbered as proc(5) does.  The second is the program's name,
+ * which may have blanks and parentheses in it. */
+static bool process_read(pid_t pid, process *p) {
+  enum { NAME = 2, STATE = 3, PARENT = 4, START = 22 };
+  char text[1024], state = 0;
+  if (!process_text(pid, text, sizeof text)) return false;
+  char *at = strrchr(text, ')');
+  *p = (process){.pid = pid};
+  for (int field = NAME; at && field < START; field++) {
+    at = strchr(at, ' ');
+    if (!at) return false;
+    at++;
+    if (field + 1 == STATE) state = *at;
+    if (field + 1 == PARENT) p->parent = (pid_t)strtol(at, NULL, 10);
+    if (field + 1 == START) p->start = strtoull(at, NULL, 10);
+  }
+  p->live = state != 'Z' && state != 'X';
+  return at != NULL;
+}
+
+static bool family_add(family *f, const process *p) {
+  /* Room is doubled whenever the count is a power of two. */
+  if (f->count & (f->count - 1)) {
+    f->data[f->count++] = *p;
+    return true;
+  }
+  size_t room = f->count ? 2 * f->count : 1;
+  process *more = realloc(f->data, room * sizeof *more);
+  if (!more) return false;
+  f->data = more;
+  more[f->count++] = *p;
+  return true;
+}
+
+static int process_compare(const void *a, const void *b) {
+  const process *p = a, *q = b;
+  return (p->pid > q->pid) - (p->pid < q->pid);
+}
+
+static family family_all(void) {
+  family f = {NULL, 0};
+  process p;
+  struct dirent *entry;
+  DIR *proc = opendir("/proc");
+  while (proc && (entry = readdir(proc)) != NULL)
+    if (process_read((pid_t)strtol(entry->d_name, NULL, 10), &p) &&
+        !family_add(&f, &p))
+      break;
+  if (proc) closedir(proc);
+  if (f.count) qsort(f.data, f.count, sizeof p, process_compare);
+  return f;
+}
+
+static process *family_find(const family *f, pid_t pid) {
+  process wanted = {.pid = pid};
+  if (!f->count) return NULL;
+  return bsearch(&wanted, f->data, f->count, sizeof wanted, process_compare);
+}
+
+/* Known from before; the child, or when orphans are ours any child of ours. */
+static bool is_root(const run *r, const process *p) {
+  const process *before = family_find(&r->known, p->pid);
+  if (before && before->start == p->start) return true;
+  return r->adopts ? p->parent == getpid() : p->pid == r->pid;
+}
+
+static void family_mark(const run *r, family *f) {
+  bool more = true;
+  for (size_t i = 0; i < f->count; i++)
+    f->data[i].member = is_root(r, &f->data[i]);
+  while (more) {
+    more = false;
+    for (size_t i = 0; i < f->count; i++) {
+      const process *parent = family_find(f, f->data[i].parent);
+      if (f->data[i].member || !parent || !parent->member) continue;
+      f->data[i].member = more = true;
+    }
+  }
+}
+
+/* Look who there is; returns how many of them live. */
+static size_t family_look(run *r) {
+  family all = family_all();
+  family members = {NULL, 0};
+  size_t live = 0;
+  family_mark(r, &all);
+  for (size_t i = 0; i < all.count; i++) {
+    if (!all.data[i].member || !all.data[i].live) continue;
+    if (family_add(&members, &all.data[i])) live++;
+  }
+  free(all.data);
+  free(r->known.data);
+  r->known = members;
+  return live;
+}
+
+/* By a descriptor, so that it cannot hit another process of the same number. */
+static void process_signal(const process *p, int signal) {
+#if defined SYS_pidfd_open && defined SYS_pidfd_send_signal
+  process now;
+  int fd = (int)syscall(SYS_pidfd_open, p->pid, 0);
+  if (fd >= 0) {
+    if (process_read(p->pid, &now) && now.start == p->start)
+      syscall(SYS_pidfd_send_signal, fd, signal, NULL, 0);
+    close(fd);
+    return;
+  }
+  if (errno != ENOSYS) return;
+#endif
+  kill(p->pid, signal);
+}
+
+/* The child itself first: it is found without /proc. */
+static void child_signal(run *r, int signal) {
+  pthread_mutex_lock(&runs.m);
+  if (r->pid) kill(r->pid, signal);
+  pthread_mutex_unlock(&runs.m);
+}
+
+static void family_signal(run *r, int signal) {
+  child_signal(r, signal);
+  family_look(r);
+  for (size_t i = 0; i < r->known.count; i++)
+    if (r->known.data[i].pid != r->pid)
+      process_signal(&r->known.data[i], signal);
+}
+
+/* ------------------------------------------------------------------------
+ * Waiting for its end
+ * --------------------------------------------------------------------- */
+
+/* Where orphans are ours all that ends is taken in. */
+static void run_reap(run *r) {
+  int outcome;
+  pid_t pid;
+  pthread_mutex_lock(&runs.m);
+  while ((r->adopts || r->pid) &&
+         (pid = waitpid(r->adopts ? -1 : r->pid, &outcome, WNOHANG)) > 0) {
+    if (pid != r->pid) continue;
+    r->pid = 0;
+    r->ended = true;
+    r->outcome = outcome;
+  }
+  r->woken = false;
+  pthread_mutex_unlock(&runs.m);
+}
+
+/* Not every failure to ask is a loss: a database may be busy or a disk full,
+ * and the lock is held all the same. */
+static bool is_loss(int rc) {
+  switch (rc) {
+    case ZKE_LOST:
+    case ZKE_NONODE:
+    case ZKE_BROKEN:
+    case ZKE_INVALIDSTATE:
+    case ZKE_SESSIONEXPIRED:
+    case ZKE_REPLACED:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/* A descendant that was stopped can follow only when it goes on. */
+static void run_ask(run *r, int signal) {
+  family_signal(r, signal);
+  family_signal(r, SIGCONT);
+  r->phase = ASKED;
+  r->until = zke_now(r->c->z) + r->grace_ms;
+}
+
+static void warn_lost(const run *r) {
+  if (r->c->id) return;
+  json_t *row = json_pack("{s:s,s:s,s:s}", "event", "lost", "kind", r->g->kind,
+                          "path", r->g->path);
+  if (r->c->format == FORMAT_JSON && row) {
+    json_dumpf(row, stderr, JSON_COMPACT);
+    fputc('\n', stderr);
+  } else {
+    fprintf(stderr, "zke: LOST: %s; %s goes on\n", r->why, r->c->child[0].text);
+  }
+  json_decref(row);
+}
+
+/* Keep the sentence: at the end others may have failed. */
+static void run_lose(run *r, int rc) {
+  if (!r->g || !r->g->check || r->lost || r->phase != RUNS) return;
+  r->lost = rc;
+  snprintf(r->why, sizeof r->why, "the %s %s was lost (%s)", r->g->kind,
+           r->g->path, zke_errmsg());
+  if (r->warn)
+    warn_lost(r);
+  else
+    run_ask(r, SIGTERM);
+}
+
+static void judge_loss(run *r) {
+  if (!r->g || !r->g->check || r->lost || r->ended) return;
+  int rc = r->g->check(r->g->object);
+  if (is_loss(rc)) run_lose(r, rc);
+}
+
+/* The signal may have come just before there was a child. */
+static void judge_cancel(run *r) {
+  if (r->cancelled || r->ended || !cancelled(r->c)) return;
+  int signal = atomic_load(&r->c->signal);
+  r->cancelled = true;
+  if (!signal) signal = SIGTERM;
+  if (r->c->id)
+    run_ask(r, signal);
+  else if (!r->heard)
+    child_signal(r, signal);
+}
+
+static void judge_phase(run *r) {
+  bool over = zke_now(r->c->z) >= r->until;
+  if (r->phase == ASKED && over) {
+    r->phase = KILLED;
+    r->until = zke_now(r->c->z) + KILL_MS;
+    over = false;
+  }
+  if (r->phase == KILLED) {
+    family_signal(r, SIGKILL);
+    if (over) r->phase = LEFT;
+  }
+}
+
+static bool run_over(run *r) {
+  if (r->phase == LEFT) return true;
+  return r->ended && (r->phase == RUNS || family_look(r) == 0);
+}
+
+/* Until the deadline, or until run_wake() or a child's end. */
+static void run_sleep_deaf(run *r, int64_t deadline) {
+  struct timespec t;
+  int64_t ms = deadline - zke_now(r->c->z);
+  if (deadline == ZKE_FOREVER) ms = 1000; /* looks again, that is all */
+  (void)clock_gettime(CLOCK_MONOTONIC, &t);
+  t.tv_sec += ms / 1000;
+  t.tv_nsec += ms % 1000 * 1000000;
+  if (t.tv_nsec >= 1000000000) {
+    t.tv_sec++;
+    t.tv_nsec -= 1000000000;
+  }
+  pthread_mutex_lock(&runs.m);
+  while (ms > 0 && !r->woken &&
+         pthread_cond_timedwait(&r->wake, &runs.m, &t) == 0)
+    continue;
+  pthread_mutex_unlock(&runs.m);
+}
+
+static void run_sleep(run *r, int64_t turn) {
+  call *c = r->c;
+  int64_t deadline =
+      r->phase == RUNS ? ZKE_FOREVER : zke_now(c->z) + (int64_t)LOOK_MS;
+  if (!r->deaf) {
+    int rc = zke_wait_turn(c->z, turn, deadline);
+    if (rc == ZKE_OK || rc == ZKE_OPERATIONTIMEOUT) return;
+    r->deaf = is_loss(rc);
+    if (r->deaf) run_lose(r, rc);
+    deadline = zke_now(c->z) + RETRY_MS;
+  }
+  run_sleep_deaf(r, deadline);
+}
+
+static void run_wait(run *r) {
+  cancel_by(r->c, run_wake, r);
+  for (;;) {
+    int64_t turn = zke_turn(r->c->z);
+    run_reap(r);
+    judge_loss(r);
+    judge_cancel(r);
+    judge_phase(r);
+    if (run_over(r)) break;
+    run_sleep(r, turn);
+  }
+  cancel_by(r->c, NULL, NULL);
+}
+
+/* ------------------------------------------------------------------------
+ * From the beginning to the end
+ * --------------------------------------------------------------------- */
+
+/* All in one with the hook waiting: a signal finds either no child, and then
+ * cancels, or one that can get it. */
+static int run_fork(run *r, const start *s) {
+  call *c = r->c;
+  pid_t pid = -1;
+  (void)fflush(stdout);
+  pthread_mutex_lock(&runs.m);
+  bool late = cancelled(c);
+  if (!late) pid = fork();
+  if (pid == 0) child_run(s);
+  r->pid = pid > 0 ? pid : 0;
+  int why = errno;
+  pthread_mutex_unlock(&runs.m);
+  if (late) return fail_cancelled(c);
+  errno = why;
+  return pid > 0 ? 0 : fail_errno(c, STATUS_SYSTEM, "cannot fork");
+}
+
+/* Only where no child is anybody else's. */
+static void run_adopt(run *r) {
+  siginfo_t info;
+  if (!r->g || !r->g->check || r->warn || r->c->sh->coprocess) return;
+  if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0) return;
+  r->adopts = prctl(PR_SET_CHILD_SUBREAPER, 1) == 0;
+}
+
+/* Nothing that is held: nothing to keep alive. */
+static int run_keepalive(run *r, int *fd_out) {
+  if (!r->g || r->close) return 0;
+  int rc = zke_keepalive_fd(r->c->z, fd_out);
+  return rc == ZKE_OK || rc == ZKE_UNIMPLEMENTED ? 0 : fail_rc(r->c, rc);
+}
+
+/* It could not be executed: the child has left errno in the pipe. */
+static int run_unexecuted(run *r) {
+  call *c = r->c;
+  int why;
+  if (read(r->report, &why, sizeof why) != sizeof why) return 0;
+  bool missing = why == ENOENT;
+  return fail(c, missing ? STATUS_NOT_FOUND : STATUS_CANNOT_RUN,
+              missing ? "NOTFOUND" : "CANNOTRUN", "cannot run \"%s\": %s",
+              c->child[0].text, strerror(why));
+}
+
+/* Who sent the signal to us expects that it ends us too. */
+static int run_signalled(run *r, int signal) {
+  shell *sh = r->c->sh;
+  if (r->heard == signal && !r->c->id) {
+    pthread_mutex_lock(&sh->m);
+    sh->died_by = signal;
+    pthread_mutex_unlock(&sh->m);
+  }
+  return STATUS_SIGNAL + signal;
+}
+
+static int run_status(run *r) {
+  call *c = r->c;
+  if (r->phase == LEFT)
+    return fail(c, STATUS_LOST, "LOST",
+                "%s, and %zu of its command's processes cannot be killed",
+                *r->why ? r->why : "cancelled", r->known.count);
+  if (r->lost) return fail(c, STATUS_LOST, "LOST", "%s", r->why);
+  if (r->cancelled && c->id) return fail_cancelled(c);
+  int status = run_unexecuted(r);
+  if (status) return status;
+  if (WIFSIGNALED(r->outcome)) return run_signalled(r, WTERMSIG(r->outcome));
+  return WEXITSTATUS(r->outcome);
+}
+
+static int run_through(run *r, const start *s) {
+  runs_add(r);
+  run_adopt(r);
+  int status = run_fork(r, s);
+  close(s->report);
+  if (!status) {
+    run_wait(r);
+    status = run_status(r);
+  }
+  if (r->adopts) prctl(PR_SET_CHILD_SUBREAPER, 0);
+  runs_remove(r);
+  free(r->known.data);
+  return status;
+}
+
+/* A file without a name, so that a child that does not read is no trouble. */
+static int run_input(run *r, int *fd_out) {
+  if (!r->g || !r->g->input) return 0;
+  const char *at = r->g->input, *end = at + r->g->input_len;
+  int fd = *fd_out = memfd_create("zke", MFD_CLOEXEC);
+  ssize_t n = fd < 0 ? -1 : 0;
+  for (; n >= 0 && at < end; at += n) n = write(fd, at, (size_t)(end - at));
+  if (n >= 0 && lseek(fd, 0, SEEK_SET) == 0) return 0;
+  return fail_errno(r->c, STATUS_SYSTEM, "cannot pass on the data");
+}
+
+/* What the child needs is made before there is one. */
+static int run_begin(run *r, const char *const *more, int count) {
+  call *c = r->c;
+  int ends[2], keepalive = -1, input = -1;
+  start s = {.program = c->child[0].text,
+             .parent = getpid(),
+             .no_input = c->id || c->sh->reads_input,
+             .no_output = c->id != NULL};
+  if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
+    return fail_errno(c, STATUS_SYSTEM, "cannot make a pipe");
+  r->report = ends[0];
+  s.report = ends[1];
+  s.death = r->outlive ? 0 : r->close ? SIGKILL : SIGTERM;
+  s.words = (texts){NULL, 0, false};
+  for (int i = 0; i < c->child_count; i++)
+    texts_add(&s.words, "%s", c->child[i].text);
+  s.environment = environment_make(r, more, count);
+  int status = !s.words.data || s.words.failed || s.environment.failed
+                   ? fail(c, STATUS_SYSTEM, "NOMEM", "out of memory")
+                   : run_keepalive(r, &keepalive);
+  if (!status) status = run_input(r, &input);
+  s.keepalive = keepalive;
+  s.input = input;
+  if (status)
+    close(s.report);
+  else
+    status = run_through(r, &s);
+  if (keepalive >= 0) close(keepalive);
+  if (input >= 0) close(input);
+  close(r->report);
+  texts_free(&s.words);
+  texts_free(&s.environment);
+  return status;
+}
+
+static int run_all(run *r, const char *const *more, int count) {
+  pthread_condattr_t attributes;
+  pthread_condattr_init(&attributes);
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  pthread_cond_init(&r->wake, &attributes);
+  pthread_condattr_destroy(&attributes);
+  int status = run_begin(r, more, count);
+  pthread_cond_destroy(&r->wake);
+  return status;
+}
+
+int guard_run(call *c, const guard *g) {
+  run r = {.c = c, .g = g};
+  int status = run_options(&r);
+  return status ? status : run_all(&r, g->more, g->more_count);
+}
+
+int guard_event(call *c, const char *const *more, int count) {
+  run r = {.c = c, .grace_ms = 5000};
+  return run_all(&r, more, count);
+}

@@ -1,0 +1,642 @@
+/* lock.c - lock, rwlock, sem, elect: held while a command runs, until a
+ * signal, or, where commands share a session, until release
+ *
+ * The four are one: a row of kinds[] says how each is joined, asked and left.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../recipes/election.h"
+#include "../recipes/lock.h"
+#include "../recipes/rwlock.h"
+#include "../recipes/semaphore.h"
+#include "shell.h"
+
+/* ------------------------------------------------------------------------
+ * The kinds
+ * --------------------------------------------------------------------- */
+
+/* One that is in the queue, or wants to be. */
+typedef struct contender {
+  call *c;
+  const struct kind *kind;
+  void *object;
+  char *path;
+  char *label; /* shown to others: the command, or an election's name */
+  bool nested, deadlock, own_fault; /* what nested_look() has found */
+  int how;                          /* rwlock: the mode; sem: permits */
+  int limit;                        /* sem: in all; 0: what it has */
+} contender;
+
+typedef struct kind {
+  const char *what;    /* "semaphore", as people say it */
+  const char *base;    /* "locks": where names without a slash are */
+  const char *held;    /* "is held", as people say it */
+  char wait, nonblock; /* the options' letters */
+  int waiting;         /* what state() is while it waits */
+  held_class class_;
+  int (*make)(contender *k);
+  int (*start)(contender *k); /* join the queue, and hold it at once or not;
+                                 then acquire() waits there */
+  int (*acquire)(contender *k, int64_t deadline);
+  int (*try_)(contender *k);
+  int (*cancel)(void *object);
+  int (*state)(void *object);
+  int (*check)(void *object);
+  int (*parties)(zke *z, const char *path, zke_party_list **list);
+} kind;
+
+/* The recipes' functions, for objects of unknown type. */
+#define KIND_FUNCTIONS(name, give_up)                                         \
+  CANCELLER(name##_give_up, zke_##name, give_up)                              \
+  CANCELLER(name##_cancel, zke_##name, zke_##name##_cancel)                   \
+  CANCELLER(name##_state, zke_##name, zke_##name##_state)                     \
+  CANCELLER(name##_check, zke_##name, zke_##name##_check)                     \
+  static void name##_destroy(void *object) { zke_##name##_free(object); }     \
+  static int64_t name##_token(void *o) { return zke_##name##_token(o); }      \
+  /* Nothing to do: with a listener one's own znode is watched, and whoever \
+   * waits for an event looks again when it was taken away. */ \
+  static void name##_heard(zke_##name *o, int event, int64_t token,           \
+                           void *context) {                                   \
+    (void)o, (void)event, (void)token, (void)context;                         \
+  }
+
+KIND_FUNCTIONS(lock, zke_lock_release)
+KIND_FUNCTIONS(rwlock, zke_rwlock_release)
+KIND_FUNCTIONS(semaphore, zke_semaphore_release)
+KIND_FUNCTIONS(election, zke_election_resign)
+
+static int lock_make(contender *k) {
+  zke_lock_options o = {.size = sizeof o,
+                        .data = k->label,
+                        .len = (int)strlen(k->label),
+                        .listener = lock_heard};
+  zke_lock *made = NULL;
+  int rc = zke_lock_new(k->c->z, k->path, &o, &made);
+  k->object = made;
+  return rc;
+}
+
+static int lock_start(contender *k) { return zke_lock_start(k->object); }
+static int lock_try(contender *k) { return zke_lock_try(k->object); }
+static int lock_acquire(contender *k, int64_t deadline) {
+  if (lock_token(k->object)) return ZKE_OK;
+  return zke_lock_acquire(k->object, deadline);
+}
+
+static int rwlock_make(contender *k) {
+  zke_rwlock_options o = {.size = sizeof o,
+                          .data = k->label,
+                          .len = (int)strlen(k->label),
+                          .listener = rwlock_heard};
+  zke_rwlock *made = NULL;
+  int rc = zke_rwlock_new(k->c->z, k->path, &o, &made);
+  k->object = made;
+  return rc;
+}
+
+static int rwlock_start(contender *k) {
+  return zke_rwlock_start(k->object, k->how);
+}
+static int rwlock_try(contender *k) {
+  return zke_rwlock_try(k->object, k->how);
+}
+static int rwlock_acquire(contender *k, int64_t deadline) {
+  if (rwlock_token(k->object)) return ZKE_OK;
+  return zke_rwlock_acquire(k->object, k->how, deadline);
+}
+
+static int semaphore_make(contender *k) {
+  zke_semaphore_options o = {.size = sizeof o,
+                             .limit = k->limit,
+                             .data = k->label,
+                             .len = (int)strlen(k->label),
+                             .listener = semaphore_heard};
+  zke_semaphore *made = NULL;
+  int rc = zke_semaphore_new(k->c->z, k->path, &o, &made);
+  k->object = made;
+  return rc;
+}
+
+static int semaphore_start(contender *k) {
+  return zke_semaphore_start(k->object, k->how);
+}
+static int semaphore_try(contender *k) {
+  return zke_semaphore_try(k->object, k->how);
+}
+static int semaphore_acquire(contender *k, int64_t deadline) {
+  if (semaphore_token(k->object)) return ZKE_OK;
+  return zke_semaphore_acquire(k->object, k->how, deadline);
+}
+
+static int election_make(contender *k) {
+  zke_election_options o = {
+      .size = sizeof o, .name = k->label, .listener = election_heard};
+  zke_election *made = NULL;
+  int rc = zke_election_new(k->c->z, k->path, &o, &made);
+  k->object = made;
+  return rc;
+}
+
+static int election_start(contender *k) {
+  return zke_election_volunteer(k->object);
+}
+
+/* Whoever observes is told once it leads. */
+static int election_acquire(contender *k, int64_t deadline) {
+  int rc = zke_election_lead(k->object, deadline);
+  return rc == ZKE_OK ? zke_election_ready(k->object) : rc;
+}
+static int election_try(contender *k) {
+  int rc = election_acquire(k, zke_now(k->c->z));
+  return rc == ZKE_OPERATIONTIMEOUT ? zke_fail(ZKE_HELD, "%s", zke_errmsg())
+                                    : rc;
+}
+
+#define KIND(name, text, base, held, wait, nonblock, waiting)               \
+  {                                                                         \
+#name, base, held, wait, nonblock, waiting,                             \
+        {text, name##_give_up, name##_destroy, name##_token }, name##_make, \
+         name##_start, name##_acquire, name##_try, name##_cancel,           \
+         name##_state, name##_check, zke_##name##_parties                   \
+  }
+
+static const kind lock_kind =
+    KIND(lock, "lock", "locks", "is held", 'w', 'n', ZKE_LOCK_WAITING);
+static const kind rwlock_kind =
+    KIND(rwlock, "rwlock", "rwlocks", "is held", 'T', 'n', ZKE_RWLOCK_WAITING);
+static const kind sem_kind = KIND(semaphore, "sem", "semaphores", "is held",
+                                  'w', 'N', ZKE_SEMAPHORE_WAITING);
+static const kind election_kind = KIND(election, "election", "elections",
+                                       "is led", 'w', 'n', ZKE_ELECTION_READY);
+
+/* ------------------------------------------------------------------------
+ * What people are told
+ * --------------------------------------------------------------------- */
+
+static bool talks(const call *c) {
+  return (c->sh->verbose || has(c, 'v')) && c->format == FORMAT_HUMAN && !c->id;
+}
+
+/* Who is in front; one's own entry is the last of this session. */
+static void say_who(const contender *k, const zke_party_list *list) {
+  char since[ZKE_RECIPE_WHEN];
+  const zke_party *p = list->data;
+  int own = list->count;
+  while (own > 0 && p[own - 1].session != zke_session_id(k->c->z)) own--;
+  if (own < 2) return;
+  zke_recipe_when(p->since_ms, since);
+  fprintf(stderr,
+          "zke: waiting for the %s %s behind %d; it %s by %s (pid %lld)"
+          " since %s",
+          k->kind->what, k->path, own - 1, k->kind->held, p->identity,
+          (long long)p->pid, since);
+  if (p->len > 0) fprintf(stderr, ": %.*s", p->len, p->data);
+  fputc('\n', stderr);
+}
+
+/* Takes the place in the queue, so that what is said is true. */
+static int wait_aloud(contender *k) {
+  zke_party_list *list;
+  int rc = k->kind->start(k);
+  if (rc != ZKE_OK || k->kind->state(k->object) != k->kind->waiting) return rc;
+  if (k->kind->parties(k->c->z, k->path, &list) == ZKE_OK) {
+    say_who(k, list);
+    zke_free(list);
+  }
+  return ZKE_OK;
+}
+
+static void say_times(const contender *k, int64_t asked, int64_t had) {
+  int64_t now = zke_now(k->c->z);
+  fprintf(stderr, "zke: the %s %s: waited %.3f s, held %.3f s\n", k->kind->what,
+          k->path, (double)(had - asked) / 1000, (double)(now - had) / 1000);
+}
+
+static int emit_held(contender *k) {
+  call *c = k->c;
+  json_t *row = json_pack("{s:o*,s:s,s:I,s:o*}", "path", json_text(k->path),
+                          "kind", k->kind->class_.kind, "token",
+                          (json_int_t)k->kind->class_.token(k->object),
+                          "session", json_session(zke_session_id(c->z)));
+  return c->sh->persists ? emit(c, row) : emit_event(c, row);
+}
+
+static void held_human(call *c, json_t *row, FILE *out) {
+  (void)c;
+  fprintf(out, "%s %s, token %" JSON_INTEGER_FORMAT "\n",
+          json_string_value(json_object_get(row, "kind")),
+          json_string_value(json_object_get(row, "path")),
+          json_integer_value(json_object_get(row, "token")));
+}
+
+/* ------------------------------------------------------------------------
+ * Locks within locks
+ *
+ * A command that runs under a lock of ours is waited for by its caller, who
+ * holds that lock meanwhile: the two are one actor.  It has a session of its
+ * own, so that the recipes do not see the circle; here it is looked for, once,
+ * when one stands in the queue.  The last of a circle gives up.
+ * --------------------------------------------------------------------- */
+
+static bool act_as_outer(const call *c) {
+  const char *outer = getenv("ZKE_LOCK_ACTOR");
+  word w = {outer, outer ? strlen(outer) : 0};
+  int64_t actor;
+  if (!outer || c->sh->coprocess || !word_session(&w, &actor)) return false;
+  zke_line_act_as((uint64_t)actor);
+  return true;
+}
+
+/* Is it in a circle, and came after all others of that?  The list has the
+ * youngest first. */
+static void nested_judge(contender *k, const zke_wait_list *list, int own) {
+  const zke_wait_info *w = list->data;
+  if (!w[own].circle) return;
+  for (int i = 0; i < own; i++)
+    if (w[i].circle == w[own].circle) return;
+  for (int i = 0; i < w[own].keeper_count; i++)
+    if (w[own].keepers[i].actor == w[own].actor) k->own_fault = true;
+  k->deadlock = true;
+  k->kind->cancel(k->object);
+}
+
+static void nested_look(zke *z, int type, int state, const char *path,
+                        void *context) {
+  contender *k = context;
+  zke_wait_list *list;
+  (void)type, (void)state, (void)path;
+  if (k->deadlock || zke_line_waits(z, &list) != ZKE_OK) return;
+  for (int i = 0; i < list->count; i++) {
+    if (list->data[i].session != zke_session_id(z) || !list->data[i].blocking)
+      continue;
+    nested_judge(k, list, i);
+    zke_forget(z, nested_look, k);
+    break;
+  }
+  zke_free(list);
+}
+
+/* The watch fires when one has joined, whether or not the place was there, and
+ * when one begins to wait in it. */
+static void nested_begin(contender *k) {
+  k->nested = act_as_outer(k->c);
+  if (k->nested)
+    zke_add_watch(k->c->z, k->path, ZKE_WATCH_PERSISTENT_RECURSIVE, nested_look,
+                  k);
+}
+
+static int fail_deadlock(contender *k) {
+  return fail(k->c, STATUS_CONFLICT, "DEADLOCK",
+              "deadlock: the %s %s is held by %s", k->kind->what, k->path,
+              k->own_fault ? "the zke that runs this command"
+                           : "one who waits for what the zke that runs this "
+                             "command holds");
+}
+
+/* ------------------------------------------------------------------------
+ * Getting it
+ * --------------------------------------------------------------------- */
+
+/* Held by another, or not in time: -E's code, and nothing said with --quiet or
+ * where the code says that it is fine. */
+static int fail_conflict(call *c, int rc) {
+  int64_t code;
+  int status = option_number(c, 'E', 0, 255, STATUS_CONFLICT, &code);
+  if (status) return status;
+  if (code == STATUS_OK || (c->sh->quiet && !c->id)) return (int)code;
+  return fail(c, (int)code, zke_error_name(rc) + strlen("ZKE_"), "%s",
+              zke_errmsg());
+}
+
+static int contend_failed(contender *k, int rc) {
+  call *c = k->c;
+  if (k->deadlock) return fail_deadlock(k);
+  if (rc == ZKE_CANCELLED && cancelled(c)) return fail_cancelled(c);
+  if (rc == ZKE_HELD || rc == ZKE_OPERATIONTIMEOUT) return fail_conflict(c, rc);
+  return fail_rc(c, rc);
+}
+
+/* No waiting at all is what people mean by --wait 0. */
+static int contend(contender *k) {
+  call *c = k->c;
+  int64_t ms;
+  int status = option_duration(c, k->kind->wait, -1, &ms), rc = ZKE_OK;
+  if (status) return status;
+  bool at_once = has(c, k->kind->nonblock) || ms == 0;
+  if (!at_once) nested_begin(k);
+  cancel_by(c, k->kind->cancel, k->object);
+  if (!at_once && talks(c)) rc = wait_aloud(k);
+  if (rc == ZKE_OK)
+    rc = at_once
+             ? k->kind->try_(k)
+             : k->kind->acquire(k, ms < 0 ? ZKE_FOREVER : zke_now(c->z) + ms);
+  cancel_by(c, NULL, NULL);
+  if (rc != ZKE_OK) status = contend_failed(k, rc);
+  if (k->nested) zke_forget(c->z, nested_look, k);
+  return status;
+}
+
+/* ------------------------------------------------------------------------
+ * Having it
+ * --------------------------------------------------------------------- */
+
+static int fail_lost(contender *k) {
+  return fail(k->c, STATUS_LOST, "LOST", "the %s %s was lost (%s)",
+              k->kind->what, k->path, zke_errmsg());
+}
+
+/* With a command.  What was lost in the last moment was lost. */
+static int hold_for_child(contender *k) {
+  call *c = k->c;
+  guard g = {.kind = k->kind->class_.kind,
+             .path = k->path,
+             .token = k->kind->class_.token(k->object),
+             .check = k->kind->check,
+             .object = k->object};
+  int status = guard_run(c, &g);
+  if (c->status == STATUS_LOST) return status;
+  int rc = k->kind->class_.release(k->object);
+  if (rc == ZKE_LOST || rc == ZKE_INVALIDSTATE) return fail_lost(k);
+  if (rc != ZKE_OK && status == STATUS_OK) return fail_rc(c, rc);
+  return status;
+}
+
+CANCELLER(wake_session, zke, zke_wake)
+
+/* Until a signal: that is the way to end it, and no error to be told. */
+static int hold_for_signal(contender *k) {
+  call *c = k->c;
+  int status = emit_held(k), rc = ZKE_OK;
+  cancel_by(c, wake_session, c->z);
+  while (!status) {
+    int64_t turn = zke_turn(c->z);
+    if (cancelled(c)) break;
+    if (k->kind->class_.token(k->object) == 0) rc = k->kind->check(k->object);
+    if (rc == ZKE_OK) rc = zke_wait_turn(c->z, turn, ZKE_FOREVER);
+    if (rc == ZKE_LOST || rc == ZKE_INVALIDSTATE)
+      status = fail_lost(k);
+    else if (rc != ZKE_OK && rc != ZKE_OPERATIONTIMEOUT)
+      status = fail_rc(c, rc);
+    rc = ZKE_OK;
+  }
+  cancel_by(c, NULL, NULL);
+  if (status) return status;
+  pthread_mutex_lock(&c->sh->m);
+  int signal = c->sh->died_by = atomic_load(&c->signal);
+  pthread_mutex_unlock(&c->sh->m);
+  return STATUS_SIGNAL + signal;
+}
+
+/* Until it is released, or the session ends.  The session owns it then. */
+static int hold_on(contender *k) {
+  int status = emit_held(k);
+  if (!status) status = held_add(k->c, &k->kind->class_, k->path, k->object);
+  if (!status) k->object = NULL;
+  return status;
+}
+
+static int hold(contender *k) {
+  call *c = k->c;
+  int64_t asked = zke_now(c->z);
+  int status = contend(k);
+  int64_t had = zke_now(c->z);
+  if (status || !k->kind->class_.token(k->object)) return status;
+  status = c->child          ? hold_for_child(k)
+           : c->sh->persists ? hold_on(k)
+                             : hold_for_signal(k);
+  if (talks(c) && (c->child || !c->sh->persists)) say_times(k, asked, had);
+  return status;
+}
+
+/* ------------------------------------------------------------------------
+ * The commands
+ * --------------------------------------------------------------------- */
+
+/* The child's words as others see them: as much as is good to look at. */
+static char *label_make(const call *c) {
+  enum { MOST = 1000 };
+  size_t len = 0;
+  for (int i = 0; i < c->child_count; i++) len += c->child[i].len + 1;
+  char *label = malloc(len + 1), *to = label;
+  if (!label) return NULL;
+  for (int i = 0; i < c->child_count; i++) {
+    if (i) *to++ = ' ';
+    to = stpcpy(to, c->child[i].text);
+  }
+  *to = '\0';
+  if (len > MOST) {
+    to = label + MOST;
+    while ((*to & 0xc0) == 0x80) to--; /* no half of a character */
+    *to = '\0';
+  }
+  return label;
+}
+
+/* What they have in common.  label is taken over, or NULL for the command. */
+static int join(call *c, const kind *kind_, int how, int limit, char *label) {
+  contender k = {
+      .c = c, .kind = kind_, .how = how, .limit = limit, .label = label};
+  int status = guard_options(c);
+  if (!status) status = arg_place(c, 0, kind_->base, &k.path);
+  if (!k.label) k.label = label_make(c);
+  if (!status && !k.label)
+    status = fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
+  if (!status) {
+    int rc = kind_->make(&k);
+    status = rc == ZKE_OK ? hold(&k) : fail_rc(c, rc);
+  }
+  if (k.object) kind_->class_.destroy(k.object);
+  free(k.path);
+  free(k.label);
+  return status;
+}
+
+static int lock_run(call *c) { return join(c, &lock_kind, 0, 0, NULL); }
+
+static int rwlock_run(call *c) {
+  bool reads = has(c, 'r') || has(c, 's'), writes = has(c, 'w') || has(c, 'x');
+  if (reads == writes) return fail_usage(c, "rwlock wants one of -r and -w");
+  return join(c, &rwlock_kind, reads ? ZKE_RWLOCK_READ : ZKE_RWLOCK_WRITE, 0,
+              NULL);
+}
+
+static int sem_run(call *c) {
+  int64_t limit, permits;
+  int status = option_number(c, 'n', 1, INT32_MAX, 0, &limit);
+  if (!status) status = option_number(c, 'p', 1, INT32_MAX, 1, &permits);
+  return status ? status : join(c, &sem_kind, (int)permits, (int)limit, NULL);
+}
+
+/* ---- elect ---- */
+
+typedef struct observation {
+  call *c;
+  const char *path;
+  int status;
+} observation;
+
+static void observe_leader(zke_observer *o, const char *name, int64_t token,
+                           void *context) {
+  observation *seen = context;
+  (void)o;
+  json_t *row = json_pack("{s:o*,s:o,s:I}", "path", json_text(seen->path),
+                          "leader", name ? json_text(name) : json_null(),
+                          "token", (json_int_t)token);
+  if (!seen->status) seen->status = emit_event(seen->c, row);
+}
+
+static bool observed_enough(void *arg) {
+  observation *seen = arg;
+  return seen->status != 0;
+}
+
+static int elect_observe(call *c) {
+  zke_observer *o;
+  char *path;
+  if (c->child || c->count > 1)
+    return fail_usage(c, "--observe is not to be elected");
+  int status = arg_place(c, 0, election_kind.base, &path);
+  if (status) return status;
+  observation seen = {c, path, 0};
+  int rc = zke_observer_new(c->z, path, observe_leader, &seen, &o);
+  status = rc == ZKE_OK
+               ? wait_for_cancel(c, observed_enough, &seen, ZKE_FOREVER)
+               : fail_rc(c, rc);
+  if (rc == ZKE_OK) zke_observer_free(o);
+  free(path);
+  return seen.status ? seen.status : status;
+}
+
+static int elect_run(call *c) {
+  char *name = NULL;
+  if (has(c, 'l')) return elect_observe(c);
+  if (c->count > 1 && strlen(c->args[1].text) != c->args[1].len)
+    return fail(c, STATUS_DATA, "BADARGUMENTS", "a NUL in a leader's name");
+  int len = c->count > 1
+                ? asprintf(&name, "%s", c->args[1].text)
+                : asprintf(&name, "%s-%d", c->sh->options.identity, getpid());
+  if (len < 0) return fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
+  return join(c, &election_kind, 0, 0, name);
+}
+
+static void elect_human(call *c, json_t *row, FILE *out) {
+  json_t *leader = json_object_get(row, "leader");
+  if (!has(c, 'l')) {
+    held_human(c, row, out);
+  } else if (json_is_null(leader)) {
+    fputs("nobody leads\n", out);
+  } else {
+    output_text("leader", leader, out);
+    fprintf(out, " leads, token %" JSON_INTEGER_FORMAT "\n",
+            json_integer_value(json_object_get(row, "token")));
+  }
+}
+
+/* ---- release, held ---- */
+
+/* A name is looked for among what is held, wherever it is below. */
+typedef struct wanted {
+  const char *kind, *name;
+  char *path;
+} wanted;
+
+static void wanted_look(void *arg, const held_class *class_, const char *path,
+                        void *object) {
+  wanted *w = arg;
+  const char *name = strchr(path + 1, '/');
+  (void)object;
+  if (w->path || (w->kind && strcmp(w->kind, class_->kind) != 0)) return;
+  if (*w->name == '/' ? strcmp(w->name, path) == 0
+                      : name && strcmp(w->name, name + 1) == 0)
+    w->path = strdup(path);
+}
+
+static int release_run(call *c) {
+  wanted w = {c->count > 1 ? c->args[1].text : NULL, c->args[0].text, NULL};
+  held_each(c->sh, wanted_look, &w);
+  int status = held_release(c, w.kind, w.path ? w.path : w.name);
+  free(w.path);
+  return status;
+}
+
+/* Rows are collected, since the shell's mutex is held meanwhile. */
+static void held_row(void *arg, const held_class *class_, const char *path,
+                     void *object) {
+  int64_t token = class_->token(object);
+  json_array_append_new(
+      arg, json_pack("{s:s,s:o*,s:I,s:b}", "kind", class_->kind, "path",
+                     json_text(path), "token", (json_int_t)token, "held",
+                     token != 0));
+}
+
+static int held_run(call *c) {
+  size_t i;
+  json_t *row, *rows = json_array();
+  int status = rows ? 0 : fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
+  if (rows) held_each(c->sh, held_row, rows);
+  json_array_foreach(rows, i, row) {
+    if (!status) status = emit(c, json_incref(row));
+  }
+  json_decref(rows);
+  return status;
+}
+
+/* ------------------------------------------------------------------------
+ * The table
+ * --------------------------------------------------------------------- */
+
+#define OPTIONS_HOLD \
+  OPTIONS_GUARD, {'E', "conflict-exit-code", "CODE"}, { 'v', "verbose", NULL }
+
+static const option lock_options[] = {{'w', "wait", "DURATION"},
+                                      {'n', "nonblock", NULL},
+                                      OPTIONS_HOLD,
+                                      {'\0', NULL, NULL}};
+static const option rwlock_options[] = {{'r', "read", NULL},
+                                        {'s', "shared", NULL},
+                                        {'w', "write", NULL},
+                                        {'x', "exclusive", NULL},
+                                        {'T', "wait", "DURATION"},
+                                        {'n', "nonblock", NULL},
+                                        OPTIONS_HOLD,
+                                        {'\0', NULL, NULL}};
+static const option sem_options[] = {{'n', "limit", "LIMIT"},
+                                     {'p', "permits", "PERMITS"},
+                                     {'w', "wait", "DURATION"},
+                                     {'N', "nonblock", NULL},
+                                     OPTIONS_HOLD,
+                                     {'\0', NULL, NULL}};
+static const option elect_options[] = {{'l', "observe", NULL},
+                                       {'w', "wait", "DURATION"},
+                                       {'n', "nonblock", NULL},
+                                       OPTIONS_HOLD,
+                                       {'\0', NULL, NULL}};
+
+#define USAGE_HOLD                                                \
+  "[-E CODE] [--on-lost kill|warn] [--grace DURATION] [--close] " \
+  "[--outlive] [-v] [-- CMD ARGS…]"
+
+const command lock_commands[] = {
+    {"lock", "NAME [--wait DURATION | --nonblock] " USAGE_HOLD,
+     "hold a lock while a command runs, or until a signal or release",
+     lock_options, 1, 1, CREATES_FILE | TAKES_CHILD, STYLE_LINE, lock_run,
+     held_human},
+    {"rwlock", "-r|-w NAME [--wait DURATION | --nonblock] " USAGE_HOLD,
+     "the same with a lock that several may read or one may write",
+     rwlock_options, 1, 1, CREATES_FILE | TAKES_CHILD, STYLE_LINE, rwlock_run,
+     held_human},
+    {"sem",
+     "[-n LIMIT] NAME [-p PERMITS] [--wait DURATION | --nonblock] " USAGE_HOLD,
+     "the same with a semaphore: at most LIMIT at once", sem_options, 1, 1,
+     CREATES_FILE | TAKES_CHILD, STYLE_LINE, sem_run, held_human},
+    {"elect",
+     "NAME [LEADER] [--observe | --wait DURATION | --nonblock] " USAGE_HOLD,
+     "lead while a command runs, or print who leads", elect_options, 1, 2,
+     CREATES_FILE | TAKES_CHILD, STYLE_LINE, elect_run, elect_human},
+    {"release", "NAME [KIND]", "give up what this session holds", NULL, 1, 2,
+     NEEDS_NOTHING, STYLE_LINE, release_run, NULL},
+    {"held", "", "list what this session holds", NULL, 0, 0, NEEDS_NOTHING,
+     STYLE_TABLE, held_run, NULL},
+    {NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL}};

@@ -1,0 +1,791 @@
+/* look.c - locks, sessions, expire, break, steal, revoke: who holds what, and
+ * what an operator does about it
+ *
+ * Whatever is held or waited for is an ephemeral znode of a session, so that
+ * is where to look; the tree, however large, is left alone.
+ */
+#include "look.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../recipes/lock.h"
+#include "../recipes/rwlock.h"
+#include "../recipes/singleton.h"
+#include "work.h"
+
+/* ------------------------------------------------------------------------
+ * What there is
+ * --------------------------------------------------------------------- */
+
+/* Adds the first len bytes of a text, unless it was the last one added. */
+static int names_add(call *c, look_names *n, const char *text, size_t len) {
+  const char *last = n->count ? n->data[n->count - 1] : NULL;
+  if (last && strlen(last) == len && memcmp(last, text, len) == 0) return 0;
+  if (n->count == n->room) {
+    int room = n->room ? 2 * n->room : 32;
+    char **data = realloc(n->data, (size_t)room * sizeof *data);
+    if (!data) return no_memory(c);
+    n->data = data;
+    n->room = room;
+  }
+  if ((n->data[n->count] = strndup(text, len)) == NULL) return no_memory(c);
+  n->count++;
+  return 0;
+}
+
+static int names_compare(const void *a, const void *b) {
+  return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void names_sort(look_names *n) {
+  int kept = 0;
+  if (n->count)
+    qsort(n->data, (size_t)n->count, sizeof *n->data, names_compare);
+  for (int i = 0; i < n->count; i++) {
+    if (kept && strcmp(n->data[kept - 1], n->data[i]) == 0)
+      free(n->data[i]);
+    else
+      n->data[kept++] = n->data[i];
+  }
+  n->count = kept;
+}
+
+static void names_free(look_names *n) {
+  for (int i = 0; i < n->count; i++) free(n->data[i]);
+  free(n->data);
+}
+
+/* Bytes of the path before the last name's slash. */
+static size_t parent_len(const char *path, size_t len) {
+  while (len > 0 && path[len - 1] != '/') len--;
+  return len > 0 ? len - 1 : 0;
+}
+
+/* Is the last name of a path's first len bytes this one? */
+static bool ends_with(const char *path, size_t len, const char *name) {
+  size_t begin = parent_len(path, len) + 1, size = strlen(name);
+  return len - begin == size && memcmp(path + begin, name, size) == 0;
+}
+
+/* An entry of a line is /…/_c_<36 characters>-<kind><number>; in a queue's
+ * "line" it is somebody who uses the queue. */
+static int look_path(call *c, look *l, const char *path) {
+  const char *name = strrchr(path, '/') + 1;
+  size_t parent = parent_len(path, strlen(path));
+  size_t above = parent_len(path, parent);
+  int status = 0;
+  if (parent && strncmp(name, "_c_", 3) == 0 && strnlen(name, 40) == 40)
+    status = names_add(c, &l->places, path, parent);
+  if (!status && ends_with(path, parent, "line"))
+    status = names_add(c, &l->queues, path, above);
+  if (!status && ends_with(path, parent, "taken")) {
+    status = names_add(c, &l->queues, path, above);
+    if (!status) status = names_add(c, &l->claims, path, strlen(path));
+  }
+  return status;
+}
+
+static int look_ephemerals(call *c, look *l, int64_t session) {
+  zke_strings *paths;
+  int rc = zke_ephemerals(c->z, session, NULL, &paths), status = 0;
+  if (rc != ZKE_OK) return fail_rc(c, rc);
+  for (int i = 0; i < paths->count && !status; i++)
+    status = look_path(c, l, paths->data[i]);
+  zke_free(paths);
+  return status;
+}
+
+/* The word behind "zkembed " in the first line. */
+static void kind_in(const char *data, char kind[32]) {
+  size_t len =
+      data && strncmp(data, "zkembed ", 8) == 0 ? strcspn(data + 8, "\n") : 0;
+  if (len > 31) len = 31;
+  if (len) memcpy(kind, data + 8, len);
+  kind[len] = '\0';
+}
+
+/* Where another program made the directory, its entries tell. */
+static const char *kind_of_entry(const char *entry) {
+  return strcmp(entry, "lease-") == 0   ? "semaphore"
+         : strcmp(entry, "latch-") == 0 ? "election"
+         : strncmp(entry, "__", 2) == 0 ? "rwlock"
+                                        : "lock";
+}
+
+/* Who is in the line at a path.  No parties where it is no line, nobody is in
+ * it, it has gone, or may not be read. */
+static int line_take(call *c, const char *path, look_line *line) {
+  char *data = NULL;
+  *line = (look_line){.path = strdup(path)};
+  if (!line->path) return no_memory(c);
+  int rc = zke_get(c->z, path, NULL, NULL, &data, NULL, NULL);
+  if (rc == ZKE_OK) rc = zke_line_parties(c->z, path, 0, &line->parties);
+  if (rc == ZKE_OK && line->parties->count == 0) {
+    zke_free(line->parties);
+    line->parties = NULL;
+  }
+  kind_in(data, line->kind);
+  if (!*line->kind && line->parties)
+    strcpy(line->kind, kind_of_entry(line->parties->data[0].kind));
+  zke_free(data);
+  if (rc == ZKE_NONODE || rc == ZKE_NOAUTH) return 0;
+  return rc == ZKE_OK ? 0 : fail_rc(c, rc);
+}
+
+static void line_free(look_line *line) {
+  free(line->path);
+  zke_free(line->parties);
+}
+
+static int look_place(call *c, look *l, const char *path) {
+  look_line line;
+  int status = line_take(c, path, &line);
+  if (!status && line.parties)
+    l->lines[l->count++] = line;
+  else
+    line_free(&line);
+  return status;
+}
+
+int look_take(call *c, look *l) {
+  *l = (look){0};
+  int status = 0, rc = zke_sessions(c->z, &l->sessions);
+  if (rc != ZKE_OK) return fail_rc(c, rc);
+  for (int i = 0; i < l->sessions->count && !status; i++) {
+    if (l->sessions->data[i].ephemerals)
+      status = look_ephemerals(c, l, l->sessions->data[i].id);
+  }
+  names_sort(&l->places);
+  names_sort(&l->queues);
+  names_sort(&l->claims);
+  if (status || l->places.count == 0) return status;
+  l->lines = calloc((size_t)l->places.count, sizeof *l->lines);
+  if (!l->lines) return no_memory(c);
+  for (int i = 0; i < l->places.count && !status; i++) {
+    if (cancelled(c)) return fail_cancelled(c);
+    status = look_place(c, l, l->places.data[i]);
+  }
+  return status;
+}
+
+void look_free(look *l) {
+  for (int i = 0; i < l->count; i++) line_free(&l->lines[i]);
+  free(l->lines);
+  names_free(&l->places);
+  names_free(&l->claims);
+  names_free(&l->queues);
+  zke_free(l->sessions);
+}
+
+const zke_session_info *look_session(const zke_session_list *list,
+                                     int64_t session) {
+  for (int i = 0; i < list->count; i++)
+    if (list->data[i].id == session) return &list->data[i];
+  return NULL;
+}
+
+static bool is_reader(const zke_party *p) {
+  return strcmp(p->kind, "__READ__") == 0;
+}
+
+/* "read" or "write" where the line tells them apart, else NULL. */
+static const char *party_mode(const look_line *line, const zke_party *p) {
+  if (strcmp(line->kind, "rwlock") != 0) return NULL;
+  return is_reader(p) ? "read" : "write";
+}
+
+static const char *word_for(const char *kind, const char *mode, bool has_it) {
+  if (strcmp(kind, "queue") == 0) return "claims";
+  if (strcmp(kind, "election") == 0) return has_it ? "leads" : "next";
+  if (!mode) return has_it ? "holds" : "waits";
+  if (strcmp(mode, "read") == 0) return has_it ? "reads" : "to read";
+  return has_it ? "writes" : "to write";
+}
+
+const char *look_word(const look_line *line, const zke_party *p) {
+  return word_for(line->kind, party_mode(line, p), p->held);
+}
+
+/* ------------------------------------------------------------------------
+ * locks
+ * --------------------------------------------------------------------- */
+
+/* Where a name that is no path may be. */
+static const char *const bases[] = {"locks", "rwlocks", "semaphores",
+                                    "elections", "queues"};
+enum { BASES = sizeof bases / sizeof *bases };
+
+/* Is a line meant?  A path means what is below it as well. */
+static bool is_meant(const call *c, const char *path) {
+  char base[32];
+  if (c->count == 0) return true;
+  const char *given = c->args[0].text;
+  size_t len = strlen(given);
+  if (*given == '/') {
+    while (len > 0 && given[len - 1] == '/') len--;
+    return strncmp(path, given, len) == 0 &&
+           (path[len] == '\0' || path[len] == '/');
+  }
+  for (int i = 0; i < BASES; i++) {
+    int n = snprintf(base, sizeof base, "/%s/", bases[i]);
+    if (strncmp(path, base, (size_t)n) == 0 && strcmp(path + n, given) == 0)
+      return true;
+  }
+  return false;
+}
+
+/* The members are the same for all kinds: --plain has columns. */
+static json_t *party_row(const look_line *line, int i) {
+  const zke_party *p = &line->parties->data[i];
+  const char *mode = party_mode(line, p);
+  json_t *row = json_pack("{s:o*,s:s,s:s,s:i,s:I,s:o,s:o*,s:o*,s:I}", "path",
+                          json_text(line->path), "kind", line->kind, "state",
+                          p->held ? "held" : "waiting", "position", i + 1,
+                          "since", (json_int_t)p->since_ms, "token",
+                          p->held ? json_integer(p->mzxid) : json_null(),
+                          "session", json_session(p->session), "identity",
+                          json_text(p->identity), "pid", (json_int_t)p->pid);
+  if (!row) return NULL;
+  json_object_set_new(row, "mode", mode ? json_string(mode) : json_null());
+  json_object_set_new(row, "permits", json_integer(p->permits));
+  json_object_set_new(row, "data", json_data(p->data, p->len));
+  json_object_set_new(row, "znode", json_text(p->name));
+  return row;
+}
+
+static int locks_lines(call *c, const look *l, bool *found) {
+  int status = 0;
+  for (int i = 0; i < l->count && !status; i++) {
+    const look_line *line = &l->lines[i];
+    if (!is_meant(c, line->path)) continue;
+    *found = true;
+    for (int k = 0; k < line->parties->count && !status; k++)
+      status = emit(c, party_row(line, k));
+  }
+  return status;
+}
+
+/* A claim of a queue's item, with the members of a party. */
+static json_t *claim_row(const look *l, const char *queue, const char *name,
+                         int position, const zke_stat *stat) {
+  const zke_session_info *who = look_session(l->sessions, stat->ephemeralOwner);
+  return json_pack("{s:o*,s:s,s:s,s:i,s:I,s:I,s:o*,s:o*,s:I,s:n,s:i,s:n,s:o*}",
+                   "path", json_text(queue), "kind", "queue", "state", "held",
+                   "position", position, "since", (json_int_t)stat->ctime,
+                   "token", (json_int_t)stat->czxid, "session",
+                   json_session(stat->ephemeralOwner), "identity",
+                   json_text(who ? who->identity : ""), "pid",
+                   (json_int_t)(who ? who->pid : 0), "mode", "permits", 1,
+                   "data", "znode", json_text(name));
+}
+
+/* The claims of one queue, which stand one behind the other. */
+static int locks_queue(call *c, const look *l, const char *queue, bool *found) {
+  char kind[32], *data;
+  size_t len = strlen(queue);
+  int rc = zke_get(c->z, queue, NULL, NULL, &data, NULL, NULL), position = 0;
+  if (rc == ZKE_NONODE || rc == ZKE_NOAUTH) return 0;
+  if (rc != ZKE_OK) return fail_rc(c, rc);
+  kind_in(data, kind);
+  zke_free(data);
+  if (strcmp(kind, "queue") != 0) return 0;
+  for (int i = 0; i < l->claims.count; i++) {
+    const char *path = l->claims.data[i];
+    zke_stat stat;
+    if (strncmp(path, queue, len) != 0) continue;
+    if (strncmp(path + len, "/taken/", 7) != 0) continue;
+    if (zke_exists(c->z, path, NULL, NULL, &stat) != ZKE_OK) continue;
+    *found = true;
+    int status =
+        emit(c, claim_row(l, queue, path + len + 7, ++position, &stat));
+    if (status) return status;
+  }
+  return 0;
+}
+
+static int locks_run(call *c) {
+  look l;
+  bool found = false;
+  int status = look_take(c, &l);
+  if (!status) status = locks_lines(c, &l, &found);
+  for (int i = 0; has(c, 'a') && i < l.queues.count && !status; i++)
+    if (is_meant(c, l.queues.data[i]))
+      status = locks_queue(c, &l, l.queues.data[i], &found);
+  look_free(&l);
+  if (status || found || c->count == 0) return status;
+  return fail(c, STATUS_NO, NULL, "nobody holds %s", c->args[0].text);
+}
+
+/* A line of the table: "  held  0x100000001  2026-…  nightly (pid 12) …". */
+static void locks_human(call *c, json_t *row, FILE *out) {
+  const json_t *data = json_object_get(row, "data");
+  json_int_t permits = json_integer_value(json_object_get(row, "permits"));
+  json_int_t token = json_integer_value(json_object_get(row, "token"));
+  if (json_integer_value(json_object_get(row, "position")) == 1) {
+    fputs(c->told ? "\n" : "", out);
+    output_visible(NULL, json_object_get(row, "path"), out);
+    fprintf(out, "  %s\n", json_string_value(json_object_get(row, "kind")));
+  }
+  fprintf(out, "  %-8s  %-11s  ",
+          word_for(json_string_value(json_object_get(row, "kind")),
+                   json_string_value(json_object_get(row, "mode")),
+                   strcmp(json_string_value(json_object_get(row, "state")),
+                          "held") == 0),
+          json_string_value(json_object_get(row, "session")));
+  output_text("since", json_object_get(row, "since"), out);
+  fputs("  ", out);
+  output_visible(NULL, json_object_get(row, "identity"), out);
+  fprintf(out, " (pid %" JSON_INTEGER_FORMAT ")",
+          json_integer_value(json_object_get(row, "pid")));
+  if (token) fprintf(out, "  token %" JSON_INTEGER_FORMAT, token);
+  if (permits > 1) fprintf(out, "  %" JSON_INTEGER_FORMAT " permits", permits);
+  if (!json_is_null(data)) {
+    fputs("  ", out);
+    output_visible(NULL, data, out);
+  }
+  fputc('\n', out);
+}
+
+/* ------------------------------------------------------------------------
+ * sessions, expire
+ * --------------------------------------------------------------------- */
+
+static json_t *session_row(const call *c, const zke_session_info *s) {
+  return json_pack("{s:o*,s:o*,s:I,s:I,s:b,s:I,s:i,s:i,s:i,s:b}", "session",
+                   json_session(s->id), "identity", json_text(s->identity),
+                   "pid", (json_int_t)s->pid, "since",
+                   (json_int_t)s->started_ms, "alive", s->alive, "lease_ms",
+                   (json_int_t)s->lease_ms, "ephemerals", s->ephemerals,
+                   "watches", s->watches, "events", s->events, "own",
+                   s->id == zke_session_id(c->z));
+}
+
+static int sessions_run(call *c) {
+  zke_session_list *list;
+  int rc = zke_sessions(c->z, &list), status = 0;
+  if (rc != ZKE_OK) return fail_rc(c, rc);
+  for (int i = 0; i < list->count && !status; i++)
+    status = emit(c, session_row(c, &list->data[i]));
+  zke_free(list);
+  return status;
+}
+
+static void sessions_human(call *c, json_t *row, FILE *out) {
+  const char *session;
+  json_int_t pid, since, lease;
+  int alive, own, ephemerals, watches, events;
+  json_unpack(row, "{s:s,s:I,s:I,s:I,s:b,s:b,s:i,s:i,s:i}", "session", &session,
+              "pid", &pid, "since", &since, "lease_ms", &lease, "alive", &alive,
+              "own", &own, "ephemerals", &ephemerals, "watches", &watches,
+              "events", &events);
+  if (!c->told)
+    fprintf(out, "%8s  %-12s  %-20s %5s %5s %5s  IDENTITY\n", "PID", "SESSION",
+            "SINCE", "NODES", "WATCH", "EVENT");
+  char when[ZKE_RECIPE_WHEN];
+  zke_recipe_when(since, when);
+  fprintf(out, "%8" JSON_INTEGER_FORMAT "  %-12s  %-20s %5d %5d %5d  ", pid,
+          session, when, ephemerals, watches, events);
+  output_visible(NULL, json_object_get(row, "identity"), out);
+  if (lease) fprintf(out, " (lease %" JSON_INTEGER_FORMAT " ms)", lease);
+  fputs(own ? " (this one)\n" : alive ? "\n" : " (dead)\n", out);
+}
+
+static int expire_one(call *c, const word *given) {
+  int64_t session;
+  zke_session_list *list = NULL;
+  if (!word_session(given, &session))
+    return fail_usage(c, "\"%s\" is no session's number", given->text);
+  int rc = zke_session(c->z, session, &list);
+  json_t *row = rc == ZKE_OK ? session_row(c, &list->data[0]) : NULL;
+  if (rc == ZKE_OK) rc = zke_expire(c->z, session);
+  zke_free(list);
+  if (rc == ZKE_OK) return emit(c, row);
+  json_decref(row);
+  return fail_rc(c, rc);
+}
+
+static int expire_run(call *c) {
+  int status = 0;
+  for (int i = 0; i < c->count && !status; i++)
+    status = expire_one(c, &c->args[i]);
+  return status;
+}
+
+static void expire_human(call *c, json_t *row, FILE *out) {
+  (void)c;
+  fprintf(out,
+          "expired %s: ", json_string_value(json_object_get(row, "session")));
+  output_visible(NULL, json_object_get(row, "identity"), out);
+  fprintf(out, " (pid %" JSON_INTEGER_FORMAT ")\n",
+          json_integer_value(json_object_get(row, "pid")));
+}
+
+/* ------------------------------------------------------------------------
+ * What break, steal and revoke are about
+ * --------------------------------------------------------------------- */
+
+static int target_two(call *c, const look_line *a, const char *b) {
+  return fail_usage(c, "\"%s\" may be %s or %s", c->args[0].text, a->path, b);
+}
+
+/* The line that argument 0 names: a path, or a name below the one base where
+ * somebody is in line. */
+static int target_of(call *c, look_line *found) {
+  *found = (look_line){0};
+  int ways = c->args[0].text[0] == '/' ? 1 : BASES - 1, status = 0;
+  for (int i = 0; i < ways && !status; i++) {
+    char *path;
+    look_line line;
+    status = arg_place(c, 0, bases[i], &path);
+    if (status) return status;
+    status = line_take(c, path, &line);
+    if (!status && line.parties && found->path)
+      status = target_two(c, found, path);
+    free(path);
+    if (!status && line.parties)
+      *found = line;
+    else
+      line_free(&line);
+  }
+  if (status || found->path) return status;
+  return fail(c, STATUS_NO, "NONODE", "nobody holds %s or waits for it",
+              c->args[0].text);
+}
+
+static int fail_kind(call *c, const look_line *line, const char *instead) {
+  return fail(c, STATUS_DATA, "OTHERKIND", "%s is of the kind %s: %s",
+              line->path, line->kind, instead);
+}
+
+/* ------------------------------------------------------------------------
+ * break
+ * --------------------------------------------------------------------- */
+
+/* The names made together with one's: a semaphore's permits. */
+static bool is_together(const char *name, const char *with) {
+  return strncmp(name, with, 39) == 0;
+}
+
+/* Deletes the entry, or the entries, by which one holds: it hears that it has
+ * lost them.  Names never come again, so nobody else is hit. */
+static int break_entries(call *c, const char *path, const char *name) {
+  zke_strings *all, some = {0};
+  int rc = zke_children(c->z, path, NULL, NULL, &all, NULL);
+  if (rc != ZKE_OK) return rc;
+  some.data = zke_alloc(c->z, ((size_t)all->count + 1) * sizeof *some.data);
+  if (!some.data) rc = ZKE_NOMEM;
+  for (int i = 0; i < all->count && rc == ZKE_OK; i++) {
+    if (!is_together(all->data[i], name)) continue;
+    char *whole = zke_recipe_path(c->z, path, all->data[i]);
+    if (whole)
+      some.data[some.count++] = whole;
+    else
+      rc = ZKE_NOMEM;
+  }
+  if (rc == ZKE_OK) rc = zke_recipe_delete_all(c->z, &some);
+  for (int i = 0; i < some.count; i++) zke_free(some.data[i]);
+  zke_free(some.data);
+  zke_free(all);
+  return rc;
+}
+
+static int break_one(call *c, const look_line *line, int i) {
+  const zke_party *p = &line->parties->data[i];
+  int rc = strcmp(line->kind, "lock") == 0
+               ? zke_lock_break(c->z, line->path, p->mzxid)
+           : strcmp(line->kind, "singleton") == 0
+               ? zke_singleton_replace(c->z, line->path, p->mzxid)
+               : break_entries(c, line->path, p->name);
+  if (rc != ZKE_OK) return fail_rc(c, rc);
+  json_t *row = party_row(line, i);
+  if (row) json_object_set_new(row, "state", json_string("broken"));
+  return emit(c, row);
+}
+
+static bool is_target(const zke_party *p, int64_t token) {
+  return p->held && (token == 0 || p->mzxid == token);
+}
+
+static int break_line(call *c, const look_line *line, int64_t token) {
+  int count = 0, status = 0;
+  for (int i = 0; i < line->parties->count; i++)
+    count += is_target(&line->parties->data[i], token);
+  if (count == 0 && token)
+    return fail(c, STATUS_NO, "NONODE",
+                "%s is not held with the token %" PRId64, line->path, token);
+  if (count == 0)
+    return fail(c, STATUS_NO, "NONODE", "nobody holds %s", line->path);
+  if (count > 1 && !has(c, 'a'))
+    return fail_usage(c, "%d hold %s: --token of one of them, or --all", count,
+                      line->path);
+  for (int i = 0; i < line->parties->count && !status; i++)
+    if (is_target(&line->parties->data[i], token))
+      status = break_one(c, line, i);
+  return status;
+}
+
+static int break_run(call *c) {
+  int64_t token;
+  look_line line;
+  int status = option_number(c, 't', 1, INT64_MAX, 0, &token);
+  if (status) return status;
+  status = target_of(c, &line);
+  if (!status) status = break_line(c, &line, token);
+  line_free(&line);
+  return status;
+}
+
+static void break_human(call *c, json_t *row, FILE *out) {
+  (void)c;
+  fputs("broke ", out);
+  output_visible(NULL, json_object_get(row, "path"), out);
+  fputs(": ", out);
+  output_visible(NULL, json_object_get(row, "identity"), out);
+  fprintf(out,
+          " (pid %" JSON_INTEGER_FORMAT "), token %" JSON_INTEGER_FORMAT "\n",
+          json_integer_value(json_object_get(row, "pid")),
+          json_integer_value(json_object_get(row, "token")));
+}
+
+/* ------------------------------------------------------------------------
+ * steal
+ * --------------------------------------------------------------------- */
+
+static int stolen_release(void *lock) { return zke_lock_release(lock); }
+static void stolen_destroy(void *lock) { zke_lock_free(lock); }
+static int64_t stolen_token(void *lock) { return zke_lock_token(lock); }
+static int stolen_check(void *lock) { return zke_lock_check(lock); }
+
+static const held_class stolen_class = {"lock", stolen_release, stolen_destroy,
+                                        stolen_token};
+
+/* Listening makes the lock watch its own znode. */
+static void stolen_heard(zke_lock *lock, int state, int64_t token,
+                         void *context) {
+  (void)lock, (void)state, (void)token, (void)context;
+}
+
+/* Who had it until now; nobody, or itself, is null. */
+static int steal_tell(call *c, const char *path, zke_lock *lock,
+                      const look_line *before) {
+  const zke_party *p = before->parties ? &before->parties->data[0] : NULL;
+  if (p && !p->held) p = NULL;
+  json_t *row =
+      json_pack("{s:o*,s:s,s:I,s:o*}", "path", json_text(path), "kind", "lock",
+                "token", (json_int_t)zke_lock_token(lock), "session",
+                json_session(zke_session_id(c->z)));
+  if (!row) return no_memory(c);
+  json_object_set_new(row, "stolen_from",
+                      p ? json_session(p->session) : json_null());
+  json_object_set_new(row, "stolen_from_identity",
+                      p ? json_text(p->identity) : json_null());
+  json_object_set_new(row, "stolen_from_pid",
+                      p ? json_integer(p->pid) : json_null());
+  return emit_event(c, row);
+}
+
+static void steal_human(call *c, json_t *row, FILE *out) {
+  const json_t *from = json_object_get(row, "stolen_from_identity");
+  (void)c;
+  fputs("lock ", out);
+  output_visible(NULL, json_object_get(row, "path"), out);
+  fprintf(out, ", token %" JSON_INTEGER_FORMAT,
+          json_integer_value(json_object_get(row, "token")));
+  if (!json_is_null(from)) {
+    fputs(", stolen from ", out);
+    output_visible(NULL, from, out);
+    fprintf(out, " (pid %" JSON_INTEGER_FORMAT ")",
+            json_integer_value(json_object_get(row, "stolen_from_pid")));
+  }
+  fputc('\n', out);
+}
+
+CANCELLER(wake_session, zke, zke_wake)
+
+static int fail_stolen(call *c, const char *path) {
+  return fail(c, STATUS_LOST, "LOST", "the lock %s was lost", path);
+}
+
+/* Until a signal, which is the way to end it, or somebody takes it away. */
+static int steal_hold(call *c, const char *path, zke_lock *lock) {
+  int rc = ZKE_OK;
+  cancel_by(c, wake_session, c->z);
+  while (rc == ZKE_OK) {
+    int64_t turn = zke_turn(c->z);
+    if (cancelled(c) || zke_lock_state(lock) != ZKE_LOCK_HELD) break;
+    rc = zke_wait_turn(c->z, turn, ZKE_FOREVER);
+  }
+  cancel_by(c, NULL, NULL);
+  if (!cancelled(c)) return fail_stolen(c, path);
+  pthread_mutex_lock(&c->sh->m);
+  int signal = c->sh->died_by = atomic_load(&c->signal);
+  pthread_mutex_unlock(&c->sh->m);
+  return STATUS_SIGNAL + signal;
+}
+
+/* What was lost in the last moment was lost. */
+static int steal_for_child(call *c, const char *path, zke_lock *lock) {
+  guard g = {.kind = "lock",
+             .path = path,
+             .token = zke_lock_token(lock),
+             .check = stolen_check,
+             .object = lock};
+  int status = guard_run(c, &g);
+  if (c->status == STATUS_LOST) return status;
+  int rc = zke_lock_release(lock);
+  if (rc == ZKE_LOST || rc == ZKE_INVALIDSTATE) return fail_stolen(c, path);
+  return rc != ZKE_OK && status == STATUS_OK ? fail_rc(c, rc) : status;
+}
+
+/* The lock is held; in a session that goes on it becomes the session's. */
+static int steal_go_on(call *c, const char *path, zke_lock *lock,
+                       const look_line *before) {
+  int status = c->child ? steal_for_child(c, path, lock)
+                        : steal_tell(c, path, lock, before);
+  if (!status && c->sh->persists && !c->child) {
+    status = held_add(c, &stolen_class, path, lock);
+    if (!status) return 0;
+  } else if (!status && !c->child) {
+    status = steal_hold(c, path, lock);
+  }
+  zke_lock_free(lock);
+  return status;
+}
+
+/* The child's words, as others see them in the list. */
+static int steal_label(call *c, char **text_out, size_t *len_out) {
+  FILE *out = open_memstream(text_out, len_out);
+  if (!out) return no_memory(c);
+  for (int i = 0; i < c->child_count; i++)
+    fprintf(out, "%s%.200s", i ? " " : "", c->child[i].text);
+  return fclose(out) == 0 ? 0 : no_memory(c);
+}
+
+static int steal_lock(call *c, const char *path, const look_line *before) {
+  zke_lock *lock = NULL;
+  char *label = NULL;
+  size_t len = 0;
+  int status = steal_label(c, &label, &len);
+  if (status) return status;
+  zke_lock_options o = {.size = sizeof o,
+                        .data = label,
+                        .len = (int)len,
+                        .listener = stolen_heard};
+  int rc = zke_lock_new(c->z, path, &o, &lock);
+  if (rc == ZKE_OK) rc = zke_lock_steal(lock);
+  free(label);
+  if (rc == ZKE_OK) return steal_go_on(c, path, lock, before);
+  status = fail_rc(c, rc);
+  zke_lock_free(lock);
+  return status;
+}
+
+static int steal_run(call *c) {
+  char *path;
+  look_line before;
+  int status = guard_options(c);
+  if (!status) status = arg_place(c, 0, "locks", &path);
+  if (status) return status;
+  status = line_take(c, path, &before);
+  if (!status && *before.kind && strcmp(before.kind, "lock") != 0)
+    status =
+        fail_kind(c, &before, "only locks are stolen; break takes it away");
+  if (!status) status = steal_lock(c, path, &before);
+  line_free(&before);
+  free(path);
+  return status;
+}
+
+/* ------------------------------------------------------------------------
+ * revoke
+ * --------------------------------------------------------------------- */
+
+CANCELLER(revoke_cancel, zke_rwlock, zke_rwlock_cancel)
+
+static int revoke_wait(call *c, const char *path, int64_t deadline) {
+  zke_rwlock *rw;
+  int rc = zke_rwlock_new(c->z, path, NULL, &rw);
+  if (rc != ZKE_OK) return fail_rc(c, rc);
+  cancel_by(c, revoke_cancel, rw);
+  rc = zke_rwlock_revoke(rw, deadline, has(c, 'i'));
+  cancel_by(c, NULL, NULL);
+  int status = rc == ZKE_OK          ? 0
+               : rc == ZKE_CANCELLED ? fail_cancelled(c)
+                                     : fail_rc(c, rc);
+  zke_rwlock_free(rw);
+  return status;
+}
+
+/* Who held it before, one after the other. */
+static int revoke_tell(call *c, const look_line *line) {
+  int status = 0;
+  for (int i = 0; i < line->parties->count && !status; i++) {
+    json_t *row;
+    if (!line->parties->data[i].held) continue;
+    row = party_row(line, i);
+    if (row) json_object_set_new(row, "state", json_string("revoked"));
+    status = emit(c, row);
+  }
+  return status;
+}
+
+static int revoke_run(call *c) {
+  int64_t deadline;
+  look_line line;
+  int status = option_deadline(c, 'w', &deadline);
+  if (status) return status;
+  if (has(c, 'i') && !has(c, 'w'))
+    return fail_usage(c, "--insist after how long? --wait tells");
+  status = target_of(c, &line);
+  if (!status && strcmp(line.kind, "rwlock") != 0)
+    status = fail_kind(
+        c, &line,
+        "only read/write locks can be asked for; break takes it away");
+  if (!status) status = revoke_wait(c, line.path, deadline);
+  if (!status) status = revoke_tell(c, &line);
+  line_free(&line);
+  return status;
+}
+
+static void revoke_human(call *c, json_t *row, FILE *out) {
+  (void)c;
+  fputs("revoked ", out);
+  output_visible(NULL, json_object_get(row, "path"), out);
+  fputs(": ", out);
+  output_visible(NULL, json_object_get(row, "identity"), out);
+  fprintf(out, " (pid %" JSON_INTEGER_FORMAT ")\n",
+          json_integer_value(json_object_get(row, "pid")));
+}
+
+/* ------------------------------------------------------------------------
+ * The table
+ * --------------------------------------------------------------------- */
+
+static const option locks_options[] = {{'a', "all", NULL}, {'\0', NULL, NULL}};
+static const option break_options[] = {
+    {'t', "token", "TOKEN"}, {'a', "all", NULL}, {'\0', NULL, NULL}};
+static const option steal_options[] = {OPTIONS_GUARD, {'\0', NULL, NULL}};
+static const option revoke_options[] = {
+    {'w', "wait", "DURATION"}, {'i', "insist", NULL}, {'\0', NULL, NULL}};
+
+const command look_commands[] = {
+    {"locks", "[-a] [NAME | PATH]",
+     "list who holds what and who waits; -a: claims of queues, too",
+     locks_options, 0, 1, NEEDS_FILE, STYLE_LINE, locks_run, locks_human},
+    {"sessions", "", "list the sessions", NULL, 0, 0, NEEDS_FILE, STYLE_LINE,
+     sessions_run, sessions_human},
+    {"expire", "SESSION...", "end sessions: what they hold goes at once", NULL,
+     1, -1, NEEDS_SESSION, STYLE_LINE, expire_run, expire_human},
+    {"break", "[--token TOKEN | --all] NAME",
+     "take a lock or the like from its holder; the next in line has it",
+     break_options, 1, 1, NEEDS_SESSION, STYLE_LINE, break_run, break_human},
+    {"steal", "[OPTIONS] NAME [-- CMD ARGS...]",
+     "take a lock from its holder and hold it, before all that wait",
+     steal_options, 1, 1, NEEDS_SESSION | TAKES_CHILD, STYLE_LINE, steal_run,
+     steal_human},
+    {"revoke", "[--wait DURATION [--insist]] NAME",
+     "ask the holders of a read/write lock to release it", revoke_options, 1, 1,
+     NEEDS_SESSION, STYLE_LINE, revoke_run, revoke_human},
+    {NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL}};

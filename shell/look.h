@@ -1,0 +1,43 @@
+/* look.h - the lines of a database, as those see them who look from outside */
+#ifndef ZKE_SHELL_LOOK_H
+#define ZKE_SHELL_LOOK_H
+
+#include "../recipes/support.h"
+#include "shell.h"
+
+/* Texts in a growing array. */
+typedef struct look_names {
+  char **data;
+  int count, room;
+} look_names;
+
+/* Where sessions stand in a line: a lock, a semaphore, an election … */
+typedef struct look_line {
+  char *path;
+  char kind[32]; /* "lock", as the directory's data says */
+  zke_party_list *parties;
+} look_line;
+
+typedef struct look {
+  zke_session_list *sessions;
+  look_names places; /* the lines' directories, sorted */
+  look_names claims; /* ephemerals that may be claims of a queue's items */
+  look_names queues; /* directories that may be queues in use, sorted */
+  look_line *lines;  /* by path */
+  int count;
+} look;
+
+/* look_take - everything, by way of the sessions' ephemerals: what it costs
+ *             follows from what is held and waited for, not from the tree
+ * look_free - of what was taken, also where that failed */
+int look_take(call *c, look *l);
+void look_free(look *l);
+
+/* look_word - what a party does, for people: "reads", "waits", "leads" */
+const char *look_word(const look_line *line, const zke_party *p);
+
+/* look_session - the entry of a session, or NULL */
+const zke_session_info *look_session(const zke_session_list *list,
+                                     int64_t session);
+
+#endif

@@ -1,0 +1,220 @@
+/* main.c - the zke command: its own options, and which form it takes
+ *
+ *     zke FILE                     lines from a person, or standard input
+ *     zke FILE COMMAND ARGS…       one command
+ *     zke FILE -f SCRIPT           lines from a file
+ *     zke FILE --coprocess         requests from a program
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "shell.h"
+
+static const char usage[] =
+    "usage: zke [OPTION…] FILE                  commands from the terminal, "
+    "or\n"
+    "                                           from standard input\n"
+    "       zke [OPTION…] FILE COMMAND ARGS…    one command\n"
+    "       zke [OPTION…] FILE -f SCRIPT        commands from a file\n"
+    "       zke [OPTION…] FILE --coprocess      JSON requests, a line each\n"
+    "\n"
+    "FILE is a database, made by the first command that writes, or :memory:.\n"
+    "\n"
+    "  --json, --plain, --human  how results are printed\n"
+    "  -f, --file SCRIPT         run the commands in SCRIPT (-: standard "
+    "input)\n"
+    "  --go-on                   go on after an error in a script\n"
+    "  --readonly                open without a session, change nothing\n"
+    "  --chroot PATH             every path is below PATH\n"
+    "  --auth USER:PASSWORD      add a digest identity (or by ZKE_AUTH)\n"
+    "  --identity NAME           shown to others; \"zke\"\n"
+    "  --timeout DURATION        longest wait for other writers; 5s\n"
+    "  -q, --quiet               no progress\n"
+    "  -v, --verbose             say what is waited for, and for how long\n"
+    "  --version, --help\n"
+    "\n"
+    "zke FILE help lists the commands; zke(1) explains them.\n";
+
+/* What the command line asks for. */
+typedef struct request {
+  shell sh;
+  const char *script;
+  bool go_on, coprocess;
+  char **rest; /* the command, or NULL */
+  int rest_count;
+} request;
+
+/* ------------------------------------------------------------------------
+ * The command line
+ * --------------------------------------------------------------------- */
+
+static int wrong(const char *what, const char *which) {
+  fprintf(stderr, "zke: USAGE: %s%s; zke --help explains\n", what, which);
+  return STATUS_USAGE;
+}
+
+static int set_timeout(request *r, const char *value) {
+  word w = {value, strlen(value)};
+  if (!word_duration(&w, &r->sh.options.busy_timeout_ms) ||
+      r->sh.options.busy_timeout_ms < 1)
+    return wrong("--timeout wants a duration, not ", value);
+  return 0;
+}
+
+static int set_script(request *r, const char *value) {
+  r->script = value;
+  return 0;
+}
+
+static int set_chroot(request *r, const char *value) {
+  r->sh.options.chroot = value;
+  return 0;
+}
+
+static int set_auth(request *r, const char *value) {
+  r->sh.auth = value;
+  return 0;
+}
+
+static int set_identity(request *r, const char *value) {
+  r->sh.options.identity = value;
+  return 0;
+}
+
+static const struct {
+  const char *letter, *name;
+  int (*set)(request *r, const char *value);
+} valued[] = {{"-f", "--file", set_script},
+              {NULL, "--chroot", set_chroot},
+              {NULL, "--auth", set_auth},
+              {NULL, "--identity", set_identity},
+              {NULL, "--timeout", set_timeout}};
+
+static bool set_flag(request *r, const char *name) {
+  if (strcmp(name, "--json") == 0)
+    r->sh.format = FORMAT_JSON;
+  else if (strcmp(name, "--plain") == 0)
+    r->sh.format = FORMAT_PLAIN;
+  else if (strcmp(name, "--human") == 0)
+    r->sh.format = FORMAT_HUMAN;
+  else if (strcmp(name, "--go-on") == 0)
+    r->go_on = true;
+  else if (strcmp(name, "--readonly") == 0)
+    r->sh.open_flags |= ZKE_OPEN_READONLY;
+  else if (strcmp(name, "--quiet") == 0 || strcmp(name, "-q") == 0)
+    r->sh.quiet = true;
+  else if (strcmp(name, "--verbose") == 0 || strcmp(name, "-v") == 0)
+    r->sh.verbose = true;
+  else if (strcmp(name, "--coprocess") == 0)
+    r->coprocess = true;
+  else
+    return false;
+  return true;
+}
+
+/* One with a value, at argv[*i]: --name VALUE, --name=VALUE, -l VALUE. */
+static int set_valued(request *r, int argc, char **argv, int *i) {
+  const char *given = argv[*i], *equals = strchr(given, '=');
+  size_t len = equals ? (size_t)(equals - given) : strlen(given);
+  for (size_t k = 0; k < sizeof valued / sizeof *valued; k++) {
+    const char *letter = valued[k].letter, *name = valued[k].name;
+    bool is_letter = letter && strcmp(given, letter) == 0;
+    if (!is_letter && (strlen(name) != len || memcmp(given, name, len) != 0))
+      continue;
+    if (equals && !is_letter) return valued[k].set(r, equals + 1);
+    if (*i + 1 == argc) return wrong(given, " wants a value");
+    return valued[k].set(r, argv[++*i]);
+  }
+  return wrong("no option ", given);
+}
+
+/* Options may stand on both sides of FILE; the command ends them. */
+static int parse(request *r, int argc, char **argv) {
+  for (int i = 1; i < argc; i++) {
+    int status = 0;
+    if (argv[i][0] == '-' && argv[i][1]) {
+      if (!set_flag(r, argv[i])) status = set_valued(r, argc, argv, &i);
+    } else if (!r->sh.file) {
+      r->sh.file = argv[i];
+    } else {
+      r->rest = argv + i;
+      r->rest_count = argc - i;
+      break;
+    }
+    if (status) return status;
+  }
+  if (r->rest && (r->script || r->coprocess))
+    return wrong("a command, a script or a coprocess, not ", "two of them");
+  if (r->script && r->coprocess)
+    return wrong("a script or a coprocess, not ", "both");
+  return r->sh.file ? 0 : wrong("no database was named", "");
+}
+
+/* These need no FILE. */
+static bool told_about_itself(int argc, char **argv) {
+  if (argc != 2) return false;
+  if (strcmp(argv[1], "--help") == 0)
+    fputs(usage, stdout);
+  else if (strcmp(argv[1], "--version") == 0)
+    printf("zke %s\n", zke_version());
+  else
+    return false;
+  return true;
+}
+
+/* ------------------------------------------------------------------------
+ * The forms
+ * --------------------------------------------------------------------- */
+
+static int run_one(request *r) {
+  call c = {.sh = &r->sh};
+  words *w = words_copy(r->rest_count, r->rest);
+  if (!w) return STATUS_SYSTEM;
+  int status = run_words(&c, w);
+  run_call_free(&c);
+  free(w);
+  return status;
+}
+
+static int run_form(request *r) {
+  if (r->rest) return run_one(r);
+  if (r->coprocess) return coprocess_run(&r->sh);
+  if (r->script) return script_run(&r->sh, r->script, r->go_on);
+  if (isatty(STDIN_FILENO)) return edit_run(&r->sh);
+  return script_run(&r->sh, "-", r->go_on);
+}
+
+/* So that no file of ours takes the number of a standard stream that is
+ * closed.  They stay as good as closed: reading from what is open for writing
+ * fails. */
+static void fill_streams(void) {
+  for (int fd = 0; fd <= 2; fd++)
+    if (fcntl(fd, F_GETFD) < 0 &&
+        open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
+      _exit(STATUS_SYSTEM);
+}
+
+int main(int argc, char **argv) {
+  request r = {
+      .sh = {.m = PTHREAD_MUTEX_INITIALIZER,
+             .auth = getenv("ZKE_AUTH"),
+             .options = {.size = sizeof(zke_options), .identity = "zke"}}};
+  fill_streams();
+  if (told_about_itself(argc, argv))
+    return fflush(stdout) ? STATUS_IO : STATUS_OK;
+  int status = parse(&r, argc, argv);
+  if (status) return status;
+  if (signals_begin() != 0) {
+    perror("zke: SYSTEM");
+    return STATUS_SYSTEM;
+  }
+  status = run_form(&r);
+  int closed = session_close(&r.sh);
+  if (status == STATUS_OK) status = closed;
+  if (fflush(stdout) != 0 && status == STATUS_OK) status = STATUS_IO;
+  if (status > STATUS_SIGNAL && r.sh.died_by == status - STATUS_SIGNAL)
+    signals_die(r.sh.died_by);
+  return status;
+}

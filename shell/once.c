@@ -1,0 +1,272 @@
+/* once.c - "once": a command at most once a period, whoever starts it
+ *
+ * For cron on several containers: where it is not due there is nothing to say,
+ * and that is no failure, since cron would mail either.  With --wait somebody
+ * wants it to be run, and with -E wants to know.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../recipes/periodic.h"
+#include "work.h"
+
+CANCELLER(cancel_job, zke_periodic, zke_periodic_cancel)
+
+/* ------------------------------------------------------------------------
+ * Running it
+ * --------------------------------------------------------------------- */
+
+/* Nothing to do: what is watched wakes whoever waits for the command. */
+static void job_heard(zke_periodic *job, int state, void *context) {
+  (void)job, (void)state, (void)context;
+}
+
+static int once_options(call *c, zke_periodic_options *o) {
+  *o = (zke_periodic_options){
+      .size = sizeof *o, .aligned = has(c, 'a'), .listener = job_heard};
+  if (!has(c, 'e')) return fail_usage(c, "--every says how often");
+  if (has(c, 'O') && !has(c, 'a'))
+    return fail_usage(c, "--offset wants --aligned");
+  if (has(c, 'f') && has(c, 'w'))
+    return fail_usage(c, "--force or --wait, not both");
+  if (has(c, 'r')) o->retry |= ZKE_PERIODIC_RETRY_FAILED;
+  if (has(c, 'd')) o->retry |= ZKE_PERIODIC_RETRY_DEAD;
+  int status = option_duration(c, 'e', 0, &o->period_ms);
+  if (!status && o->period_ms == 0)
+    status = fail_usage(c, "--every wants a duration above 0");
+  if (!status) status = option_duration(c, 'O', 0, &o->offset_ms);
+  return status ? status : guard_options(c);
+}
+
+static int job_check(void *object) { return zke_periodic_check(object); }
+
+/* The outcome is written down whatever it is. */
+static int job_run(call *c, zke_periodic *job, const char *path) {
+  guard g = {.kind = "job",
+             .path = path,
+             .token = zke_periodic_token(job),
+             .check = job_check,
+             .object = job};
+  int status = guard_run(c, &g);
+  int rc = zke_periodic_done(job, status);
+  return rc == ZKE_OK || status ? status : fail_rc(c, rc);
+}
+
+/* The sentence says who has done it, or does it now. */
+static int job_not_due(call *c, const patience *p, int rc) {
+  bool expected = rc == ZKE_LIMIT || rc == ZKE_HELD;
+  if (!expected || has(c, 'E')) return fail_wait(c, p, rc);
+  note(c, "%s", zke_errmsg());
+  return 0;
+}
+
+/* A zkembed code. */
+static int job_claim(call *c, zke_periodic *job, const patience *p) {
+  if (has(c, 'f')) return zke_periodic_force(job);
+  if (!has(c, 'w')) return zke_periodic_try(job);
+  cancel_by(c, cancel_job, job);
+  int rc = zke_periodic_wait(job, p->deadline);
+  cancel_by(c, NULL, NULL);
+  return rc;
+}
+
+/* ------------------------------------------------------------------------
+ * Where the session goes on it can be somebody else who does it: a claim, and
+ * --done when it is done
+ * --------------------------------------------------------------------- */
+
+typedef struct turn {
+  shared s;
+  zke_periodic *job;
+  int64_t token;
+  atomic_bool done;
+} turn;
+
+static void turn_free(void *object) {
+  turn *t = object;
+  zke_periodic_free(t->job);
+  free(t);
+}
+
+/* Freeing it gives it up: a run that has no end. */
+static int turn_on_release(void *object) {
+  (void)object;
+  return ZKE_OK;
+}
+
+/* 0 where it was lost. */
+static int64_t turn_on_token(void *object) {
+  turn *t = object;
+  return zke_periodic_token(t->job) || atomic_load(&t->done) ? t->token : 0;
+}
+
+static const held_class turn_class = {"job", turn_on_release, shared_drop,
+                                      turn_on_token};
+
+/* Takes the job over, whatever becomes of it. */
+static int turn_hold(call *c, zke_periodic *job, const char *path) {
+  turn *t = malloc(sizeof *t);
+  if (!t) {
+    zke_periodic_free(job);
+    return no_memory(c);
+  }
+  *t = (turn){.job = job, .token = zke_periodic_token(job)};
+  shared_init(&t->s, turn_free);
+  json_t *row = json_pack("{s:b,s:I}", "due", 1, "token", t->token);
+  int status = held_add(c, &turn_class, path, t);
+  if (!status) return emit(c, row);
+  shared_drop(t);
+  json_decref(row);
+  return status;
+}
+
+static int turn_done(call *c) {
+  place at;
+  int64_t outcome;
+  int status = option_number(c, 'D', 0, 255, 0, &outcome);
+  if (!status) status = place_of(c, 0, "jobs", &at);
+  if (status) return status;
+  turn *t = shared_held(c, &turn_class, at.path);
+  if (t) {
+    atomic_store(&t->done, true);
+    int rc = zke_periodic_done(t->job, (int)outcome);
+    if (rc != ZKE_OK) status = fail_rc(c, rc);
+    held_release(c, turn_class.kind, at.path);
+  } else {
+    status =
+        fail(c, STATUS_NO, "NOTHELD", "this session does no job %s", at.path);
+  }
+  shared_drop(t);
+  free(at.base);
+  return status;
+}
+
+/* ------------------------------------------------------------------------
+ * What it comes to
+ * --------------------------------------------------------------------- */
+
+static int once_at(call *c, const place *at, const zke_periodic_options *o,
+                   const patience *p) {
+  zke_periodic *job;
+  int rc = zke_periodic_new(c->z, at->base, at->name, o, &job), status;
+  if (rc != ZKE_OK) return fail_rc(c, rc);
+  rc = job_claim(c, job, p);
+  if (rc == ZKE_OK && !c->child) return turn_hold(c, job, at->path);
+  status = rc == ZKE_OK ? job_run(c, job, at->path) : job_not_due(c, p, rc);
+  zke_periodic_free(job);
+  if (c->child || status || rc == ZKE_OK) return status;
+  return emit(c, json_pack("{s:b}", "due", 0));
+}
+
+static int job_start(call *c) {
+  zke_periodic_options o;
+  patience p;
+  place at;
+  if (c->count < 1) return fail_usage(c, "once wants a NAME");
+  if (has(c, 'D')) return turn_done(c);
+  if (!c->child && !c->sh->persists)
+    return fail_usage(c, "once wants a command to run behind \"--\"");
+  int status = once_options(c, &o);
+  if (!status) status = patience_of(c, &p);
+  if (!status) status = place_of(c, 0, "jobs", &at);
+  if (status) return status;
+  status = once_at(c, &at, &o, &p);
+  free(at.base);
+  return status;
+}
+
+/* ------------------------------------------------------------------------
+ * Looking
+ * --------------------------------------------------------------------- */
+
+/* What is not known is null. */
+static int show_one(call *c, const char *base, const char *name) {
+  zke_periodic_record *r;
+  int rc = zke_periodic_last(c->z, base, name, &r);
+  if (rc != ZKE_OK) return fail_rc(c, rc);
+  const char *state = r->end_ms ? "ended" : r->running ? "running" : "died";
+  json_t *row =
+      json_pack("{s:o,s:s,s:o,s:I,s:o,s:o,s:I,s:i,s:b,s:I}", "job",
+                json_text(name), "state", state, "status",
+                r->end_ms ? json_integer(r->status) : json_null(), "start_at",
+                r->start_ms, "end_at", json_time(r->end_ms), "identity",
+                json_text(r->identity), "pid", r->pid, "tries", r->tries,
+                "forced", r->forced, "token", r->token);
+  zke_free(r);
+  return emit(c, for_people(c, row));
+}
+
+/* What is below the directory and is no job is passed over. */
+static int show_all(call *c) {
+  zke_strings *names;
+  int rc = zke_children(c->z, "/jobs", NULL, NULL, &names, NULL), status = 0;
+  if (rc == ZKE_NONODE) return 0;
+  if (rc != ZKE_OK) return fail_rc(c, rc);
+  for (int i = 0; !status && i < names->count; i++) {
+    zke_periodic_record *r;
+    rc = zke_periodic_last(c->z, "/jobs", names->data[i], &r);
+    if (rc == ZKE_OK) {
+      zke_free(r);
+      status = show_one(c, "/jobs", names->data[i]);
+    } else if (rc != ZKE_NONODE && rc != ZKE_OTHERKIND) {
+      status = fail_rc(c, rc);
+    }
+  }
+  zke_free(names);
+  return status;
+}
+
+static int job_show(call *c) {
+  place at;
+  if (c->child) return fail_usage(c, "--show runs no command");
+  if (c->count == 0) return show_all(c);
+  int status = place_of(c, 0, "jobs", &at);
+  if (status) return status;
+  status = show_one(c, at.base, at.name);
+  free(at.base);
+  return status;
+}
+
+/* ------------------------------------------------------------------------
+ * The table
+ * --------------------------------------------------------------------- */
+
+static const option once_table[] = {{'e', "every", "DURATION"},
+                                    {'r', "retry-failed", NULL},
+                                    {'d', "retry-dead", NULL},
+                                    {'a', "aligned", NULL},
+                                    {'O', "offset", "DURATION"},
+                                    {'f', "force", NULL},
+                                    {'w', "wait", "DURATION"},
+                                    OPTIONS_CONFLICT,
+                                    OPTIONS_GUARD,
+                                    {'D', "done", "STATUS"},
+                                    {'s', "show", NULL},
+                                    {'\0', NULL, NULL}};
+
+#define USAGE                                                                \
+  "NAME --every DURATION [--retry-failed] [--retry-dead] [--aligned "        \
+  "[--offset DURATION]] [--force | --wait DURATION] [-E CODE] [--on-lost "   \
+  "kill|warn] [--grace SECS] [--close] [--outlive] -- CMD ARGS…, or NAME " \
+  "--done STATUS, or --show [NAME]"
+
+/* The two differ in what they need of the file. */
+static const command once_start = {
+    "once",     USAGE,     NULL, once_table, 0, 1, CREATES_FILE | TAKES_CHILD,
+    STYLE_LINE, job_start, NULL};
+static const command once_show = {"once",   USAGE, NULL,       once_table,
+                                  0,        1,     NEEDS_FILE, STYLE_RECORD,
+                                  job_show, NULL};
+
+static int once_run(call *c) {
+  c->command = has(c, 's') ? &once_show : &once_start;
+  int status = session_open(c);
+  return status ? status : c->command->run(c);
+}
+
+const command once_commands[] = {
+    {"once", USAGE, "run CMD at most once a period, in whichever process",
+     once_table, 0, 1, NEEDS_NOTHING | TAKES_CHILD, STYLE_RECORD, once_run,
+     NULL},
+    {NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL}};

@@ -1,0 +1,767 @@
+/* queue.c - the commands "queue …": recipes/queue.h for scripts
+ *
+ * An item is claimed first and acknowledged when it was printed, or when the
+ * command that works on it has succeeded: what ends in between gives it back.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../recipes/queue.h"
+#include "work.h"
+
+CANCELLER(cancel_queue, zke_queue, zke_queue_cancel)
+
+/* The queue that argument 0 names, and its path. */
+typedef struct queue_of {
+  char *path;
+  zke_queue *queue;
+} queue_of;
+
+static void queue_close(queue_of *q) {
+  zke_queue_free(q->queue);
+  free(q->path);
+}
+
+/* listener: NULL, or what hears of context's losses */
+static int queue_open_for(call *c, queue_of *q, zke_queue_fn listener,
+                          void *context) {
+  int64_t limit, attempts;
+  *q = (queue_of){NULL, NULL};
+  int status = option_number(c, 'm', 1, INT32_MAX, 0, &limit);
+  if (!status) status = option_number(c, 'a', 1, INT32_MAX, 0, &attempts);
+  if (!status) status = arg_place(c, 0, "queues", &q->path);
+  if (status) return status;
+  zke_queue_options o = {.size = sizeof o,
+                         .limit = (int)limit,
+                         .attempts = (int)attempts,
+                         .listener = listener,
+                         .context = context};
+  int rc = zke_queue_new(c->z, q->path, &o, &q->queue);
+  if (rc == ZKE_OK) return 0;
+  status = fail_rc(c, rc);
+  queue_close(q);
+  return status;
+}
+
+static int queue_open(call *c, queue_of *q) {
+  return queue_open_for(c, q, NULL, NULL);
+}
+
+/* For looking: the recipe makes a queue that is not there. */
+static int queue_open_existing(call *c, queue_of *q) {
+  int status = queue_open(c, q);
+  if (status) return status;
+  int rc = zke_exists(c->z, q->path, NULL, NULL, NULL);
+  if (rc == ZKE_OK) return 0;
+  status = rc == ZKE_NONODE
+               ? fail(c, STATUS_NO, "NONODE", "there is no queue %s", q->path)
+               : fail_rc(c, rc);
+  queue_close(q);
+  return status;
+}
+
+static int64_t wall_now(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
+}
+
+/* ------------------------------------------------------------------------
+ * In
+ * --------------------------------------------------------------------- */
+
+typedef struct push {
+  call *c;
+  zke_queue *queue;
+  patience p;
+  zke_queue_put_options o;
+  int64_t count; /* items put */
+  /* of --lines */
+  int in, wake;
+  bool end;
+  char *text; /* what was read and not put yet */
+  size_t len, room;
+} push;
+
+static int push_options(push *p) {
+  int64_t priority, delay;
+  int status = patience_of(p->c, &p->p);
+  if (!status) status = option_number(p->c, 'p', 1, 999, 100, &priority);
+  if (!status) status = option_duration(p->c, 'd', 0, &delay);
+  if (status) return status;
+  p->o = (zke_queue_put_options){.size = sizeof p->o,
+                                 .priority = (int)priority,
+                                 .ephemeral = has(p->c, 'e'),
+                                 .due_ms = delay ? wall_now() + delay : 0};
+  return 0;
+}
+
+static int push_values(push *p, const zke_queue_value *values, int count) {
+  cancel_by(p->c, cancel_queue, p->queue);
+  int rc = zke_queue_put_all(p->queue, values, count, &p->o, p->p.deadline);
+  cancel_by(p->c, NULL, NULL);
+  if (rc != ZKE_OK) return fail_wait(p->c, &p->p, rc);
+  p->count += count;
+  return 0;
+}
+
+static int push_data(push *p) {
+  char *data = NULL;
+  int len;
+  int status = arg_data(p->c, 1, &data, &len, NULL);
+  if (!status) status = push_values(p, &(zke_queue_value){data, len}, 1);
+  free(data);
+  return status;
+}
+
+/* So many lines, and bytes of them, go in in one step. */
+enum { LINES_MOST = 500, LINES_BYTES = 256 * 1024, READ_BYTES = 64 * 1024 };
+
+/* Puts the lines that are whole; at the end the last one need not be. */
+static int push_whole(push *p) {
+  zke_queue_value values[LINES_MOST];
+  size_t at = 0, sum = 0;
+  int count = 0, status = 0;
+  while (!status && at < p->len) {
+    char *line = p->text + at, *end = memchr(line, '\n', p->len - at);
+    if (!end && !p->end) break;
+    size_t len = end ? (size_t)(end - line) : p->len - at;
+    if (len > INT32_MAX)
+      return fail(p->c, STATUS_DATA, "BADARGUMENTS", "a line too long");
+    if (count == LINES_MOST || (count && sum + len > LINES_BYTES)) {
+      status = push_values(p, values, count);
+      count = 0;
+      sum = 0;
+    }
+    values[count++] = (zke_queue_value){line, (int)len};
+    sum += len;
+    at += len + (end != NULL);
+  }
+  if (!status && count) status = push_values(p, values, count);
+  if (!status && at) memmove(p->text, p->text + at, p->len -= at);
+  return status;
+}
+
+static int push_wake(void *object) {
+  const uint64_t one = 1;
+  return write(*(int *)object, &one, sizeof one) < 0 ? -1 : 0;
+}
+
+/* A read that a signal ends. */
+static int push_read(push *p) {
+  struct pollfd fds[] = {{p->in, POLLIN, 0}, {p->wake, POLLIN, 0}};
+  if (p->room - p->len < READ_BYTES) {
+    char *larger = realloc(p->text, p->room = p->room * 2 + READ_BYTES);
+    if (!larger) return no_memory(p->c);
+    p->text = larger;
+  }
+  cancel_by(p->c, push_wake, &p->wake);
+  while (poll(fds, 2, -1) < 0 && errno == EINTR) continue;
+  cancel_by(p->c, NULL, NULL);
+  if (cancelled(p->c)) return fail_cancelled(p->c);
+  ssize_t n = read(p->in, p->text + p->len, READ_BYTES);
+  if (n < 0) return fail_errno(p->c, STATUS_IO, "the lines");
+  p->len += (size_t)n;
+  p->end = n == 0;
+  return 0;
+}
+
+static int push_stream(push *p) {
+  int status = 0;
+  while (!status && !p->end) {
+    status = push_read(p);
+    if (!status) status = push_whole(p);
+    progress(p->c, "queue push", p->count, 0);
+  }
+  free(p->text);
+  progress_end(p->c);
+  /* What has gone in is in, whatever became of the rest. */
+  int told = emit(p->c, json_pack("{s:I}", "items", p->count));
+  return status ? status : told;
+}
+
+static int push_lines(push *p) {
+  const word *file = value_of(p->c, 'i');
+  bool ours = file && !word_is(file, "-");
+  if (p->c->count > 1 || has(p->c, '0') || has(p->c, '6'))
+    return fail_usage(p->c, "--lines come from standard input or --input");
+  if (!ours && (p->c->id || p->c->sh->reads_input))
+    return fail_usage(p->c,
+                      "standard input has the commands; --lines wants "
+                      "--input FILE here");
+  p->in = ours ? open(file->text, O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
+  if (p->in < 0) return fail_errno(p->c, STATUS_CANTOPEN, file->text);
+  p->wake = eventfd(0, EFD_CLOEXEC);
+  int status = p->wake < 0 ? fail_errno(p->c, STATUS_SYSTEM, "a descriptor")
+                           : push_stream(p);
+  if (p->wake >= 0) close(p->wake);
+  if (ours) close(p->in);
+  return status;
+}
+
+static int push_run(call *c) {
+  queue_of q;
+  push p = {.c = c};
+  int status = push_options(&p);
+  if (!status) status = queue_open(c, &q);
+  if (status) return status;
+  p.queue = q.queue;
+  status = has(c, 'l') ? push_lines(&p) : push_data(&p);
+  queue_close(&q);
+  /* One command's session would end at once, and an ephemeral item with it. */
+  if (!status && p.o.ephemeral && !c->sh->persists) {
+    note(c, "the item is there until this command is ended");
+    status = hold_until_signal(c, NULL, NULL);
+  }
+  return status;
+}
+
+static void push_human(call *c, json_t *row, FILE *out) {
+  int64_t count = json_integer_value(json_object_get(row, "items"));
+  (void)c;
+  fprintf(out, "%" PRId64 " item%s\n", count, count == 1 ? "" : "s");
+}
+
+/* ------------------------------------------------------------------------
+ * Out
+ * --------------------------------------------------------------------- */
+
+static json_t *item_row(const zke_queue_item *item) {
+  json_t *row = json_pack("{s:o,s:o,s:i,s:i,s:I}", "data",
+                          json_data(item->data, item->len), "item",
+                          json_text(item->name), "priority", item->priority,
+                          "attempts", item->attempts, "put_at", item->put_ms);
+  if (row && item->token)
+    json_object_set_new(row, "token", json_integer(item->token));
+  return row;
+}
+
+typedef struct claim {
+  shared s;
+  zke_queue *queue;
+  zke_queue_item *item;
+  atomic_bool ack;  /* done, and not given back */
+  atomic_bool lost; /* as the listener has heard */
+} claim;
+
+/* A zkembed code.  Who is to be told why it waits is told so first. */
+static int claim_next(call *c, zke_queue *queue, const patience *p,
+                      zke_queue_item **item_out) {
+  int rc = ZKE_OPERATIONTIMEOUT;
+  cancel_by(c, cancel_queue, queue);
+  if (talks(c) && p->deadline > zke_now(c->z)) {
+    rc = zke_queue_claim(queue, 0, item_out);
+    if (rc == ZKE_OPERATIONTIMEOUT) note(c, "waiting: %s", zke_errmsg());
+  }
+  if (rc == ZKE_OPERATIONTIMEOUT)
+    rc = zke_queue_claim(queue, p->deadline, item_out);
+  cancel_by(c, NULL, NULL);
+  return rc;
+}
+
+static int claim_check(void *object) {
+  claim *k = object;
+  return zke_queue_check(k->queue, k->item);
+}
+
+/* Acknowledged where it went well, else given back.  After a failure the
+ * giving back says nothing more: the claim ends with its object anyway. */
+static int claim_end(call *c, const claim *k, int status) {
+  if (status) {
+    zke_queue_release(k->queue, k->item);
+    return status;
+  }
+  int rc = zke_queue_ack(k->queue, k->item, NULL, 0, NULL);
+  return rc == ZKE_OK ? 0 : fail_rc(c, rc);
+}
+
+/* ------------------------------------------------------------------------
+ * A command of the user's for each item
+ * --------------------------------------------------------------------- */
+
+enum { ITEM_TEXTS = 4, ITEM_TEXT_MOST = 100 * 1024 /* Linux has 128 KiB */ };
+
+/* "NAME=value"; false without memory. */
+__attribute__((format(printf, 3, 4))) static bool item_text(char **texts,
+                                                            int *count,
+                                                            const char *format,
+                                                            ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  int len = vasprintf(&texts[*count], format, arguments);
+  va_end(arguments);
+  if (len < 0) return false;
+  ++*count;
+  return true;
+}
+
+/* Data that is no text, or too long for one, is empty here: standard input has
+ * it whole. */
+static bool item_texts(const zke_queue_item *item, char **texts, int *count) {
+  bool text = item->len >= 0 && item->len <= ITEM_TEXT_MOST &&
+              !memchr(item->data, '\0', (size_t)item->len);
+  return item_text(texts, count, "ZKE_ITEM=%s", item->name) &&
+         item_text(texts, count, "ZKE_ITEM_PRIORITY=%d", item->priority) &&
+         item_text(texts, count, "ZKE_ITEM_ATTEMPTS=%d", item->attempts) &&
+         item_text(texts, count, "ZKE_ITEM_DATA=%s", text ? item->data : "");
+}
+
+static int work_on(call *c, const queue_of *q, claim *k) {
+  char *texts[ITEM_TEXTS];
+  int count = 0, status;
+  guard g = {.kind = "queue",
+             .path = q->path,
+             .token = k->item->token,
+             .check = claim_check,
+             .object = k,
+             .more = (const char *const *)texts,
+             .input = k->item->data ? k->item->data : "",
+             .input_len = k->item->len > 0 ? (size_t)k->item->len : 0};
+  if (item_texts(k->item, texts, &count)) {
+    g.more_count = count;
+    status = guard_run(c, &g);
+  } else {
+    status = no_memory(c);
+  }
+  for (int i = 0; i < count; i++) free(texts[i]);
+  if (status)
+    note(c, "%s is given back: the command ended with %d", k->item->name,
+         status);
+  return status;
+}
+
+/* Given back where it could not be printed.
+ *
+ *   more  out, with --follow: whether to go on */
+static int pop_one(call *c, const queue_of *q, const patience *p, bool *more) {
+  claim k = {.queue = q->queue};
+  int rc = claim_next(c, k.queue, p, &k.item), status;
+  *more = rc == ZKE_OK && has(c, 'f');
+  if (rc == ZKE_OPERATIONTIMEOUT && has(c, 'f')) return 0;
+  if (rc != ZKE_OK) return fail_wait(c, p, rc);
+  if (c->child)
+    status = work_on(c, q, &k);
+  else if (c->id)
+    status = emit(c, item_row(k.item));
+  else
+    status = emit_event(c, item_row(k.item));
+  status = claim_end(c, &k, status);
+  zke_free(k.item);
+  return status;
+}
+
+/* With --follow one after the other, until there is none for as long as one is
+ * to be waited for. */
+static int pop_all(call *c, const queue_of *q) {
+  patience p;
+  bool more = true;
+  while (more) {
+    int status = patience_of(c, &p);
+    if (!status) status = pop_one(c, q, &p, &more);
+    if (status) return status;
+    if (more && cancelled(c)) return fail_cancelled(c);
+  }
+  return 0;
+}
+
+/* Nothing to do: with a listener a claim is watched, and whoever waits for the
+ * command looks again when it is gone. */
+static void pop_heard(zke_queue *queue, int event, int64_t token,
+                      const char *name, void *context) {
+  (void)queue, (void)event, (void)token, (void)name, (void)context;
+}
+
+static int pop_run(call *c) {
+  queue_of q;
+  int status = c->child ? guard_options(c) : 0;
+  if (!status)
+    status = queue_open_for(c, &q, c->child ? pop_heard : NULL, NULL);
+  if (status) return status;
+  status = pop_all(c, &q);
+  queue_close(&q);
+  return status;
+}
+
+/* ------------------------------------------------------------------------
+ * Claims that the session holds
+ * --------------------------------------------------------------------- */
+
+static int claim_on_release(void *object) {
+  claim *k = object;
+  if (atomic_load(&k->ack))
+    return zke_queue_ack(k->queue, k->item, NULL, 0, NULL);
+  return zke_queue_release(k->queue, k->item);
+}
+
+/* 0 where it was lost. */
+static int64_t claim_on_token(void *object) {
+  claim *k = object;
+  return atomic_load(&k->lost) ? 0 : k->item->token;
+}
+
+static void claim_free(void *object) {
+  claim *k = object;
+  zke_queue_free(k->queue);
+  zke_free(k->item);
+  free(k);
+}
+
+static const held_class claim_class = {"claim", claim_on_release, shared_drop,
+                                       claim_on_token};
+
+/* "/queues/jobs/entry-100-0000000000", for free(). */
+static char *claim_path(const char *queue, const char *item) {
+  char *path;
+  return asprintf(&path, "%s/%s", queue, item) < 0 ? NULL : path;
+}
+
+static void claim_heard(zke_queue *queue, int event, int64_t token,
+                        const char *name, void *context) {
+  claim *k = context;
+  (void)queue, (void)token, (void)name;
+  if (event == ZKE_QUEUE_LOST || event == ZKE_QUEUE_OVER)
+    atomic_store(&k->lost, true);
+}
+
+/* The session has it from here on, unless that fails. */
+static int claim_hold(call *c, const char *queue, claim *k) {
+  char *path = claim_path(queue, k->item->name);
+  json_t *row = item_row(k->item);
+  int status = path && row ? 0 : no_memory(c);
+  if (!status) {
+    atomic_fetch_add(&k->s.refs, 1);
+    status = held_add(c, &claim_class, path, k);
+    if (status) shared_drop(k);
+  }
+  free(path);
+  if (!status) return emit(c, row);
+  json_decref(row);
+  return status;
+}
+
+static int claim_with(call *c, const patience *p, claim *k) {
+  queue_of q;
+  int status = queue_open_for(c, &q, claim_heard, k);
+  if (status) return status;
+  k->queue = q.queue;
+  int rc = claim_next(c, k->queue, p, &k->item);
+  status = rc == ZKE_OK ? claim_hold(c, q.path, k) : fail_wait(c, p, rc);
+  free(q.path);
+  return status;
+}
+
+static int claim_run(call *c) {
+  patience p;
+  if (!c->sh->persists)
+    return fail_usage(c,
+                      "a claim would end with this command: use it in a "
+                      "script, at the prompt or in a coprocess, or \"queue pop "
+                      "NAME -- CMD\"");
+  int status = patience_of(c, &p);
+  if (status) return status;
+  claim *k = calloc(1, sizeof *k);
+  if (!k) return no_memory(c);
+  shared_init(&k->s, claim_free);
+  status = claim_with(c, &p, k);
+  shared_drop(k);
+  return status;
+}
+
+/* The latest claim below a queue's path. */
+typedef struct latest {
+  const char *queue;
+  char *path; /* for free() */
+} latest;
+
+static void latest_one(void *arg, const held_class *class_, const char *path,
+                       void *object) {
+  latest *l = arg;
+  size_t len = strlen(l->queue);
+  (void)object;
+  if (l->path || class_ != &claim_class || strncmp(path, l->queue, len) != 0 ||
+      path[len] != '/' || strchr(path + len + 1, '/'))
+    return;
+  l->path = strdup(path);
+}
+
+/* Of the item that argument 1 names, or the latest; for free(). */
+static int claim_of(call *c, char **path_out) {
+  latest l = {NULL, NULL};
+  char *queue;
+  int status = arg_place(c, 0, "queues", &queue);
+  if (status) return status;
+  l.queue = queue;
+  if (c->count > 1)
+    l.path = claim_path(queue, c->args[1].text);
+  else
+    held_each(c->sh, latest_one, &l);
+  if (!l.path)
+    status = fail(c, STATUS_NO, "NOTHELD",
+                  "this session has claimed nothing of %s", queue);
+  free(queue);
+  *path_out = l.path;
+  return status;
+}
+
+static int claim_finish(call *c, bool ack) {
+  char *path;
+  int status = claim_of(c, &path);
+  if (status) return status;
+  claim *k = shared_held(c, &claim_class, path);
+  if (k && ack) atomic_store(&k->ack, true);
+  status = held_release(c, claim_class.kind, path);
+  shared_drop(k);
+  free(path);
+  return status;
+}
+
+static int ack_run(call *c) { return claim_finish(c, true); }
+static int release_run(call *c) { return claim_finish(c, false); }
+
+/* ------------------------------------------------------------------------
+ * Dead letters
+ * --------------------------------------------------------------------- */
+
+static int requeue_one(call *c, const queue_of *q, const patience *p,
+                       const char *name) {
+  cancel_by(c, cancel_queue, q->queue);
+  int rc = zke_queue_requeue(q->queue, name, p->deadline);
+  cancel_by(c, NULL, NULL);
+  return rc == ZKE_OK ? 0 : fail_wait(c, p, rc);
+}
+
+static int drop_one(call *c, const queue_of *q, const patience *p,
+                    const char *name) {
+  char *path;
+  (void)p;
+  if (!*name || strchr(name, '/'))
+    return fail_usage(c, "\"%s\" is no item's name", name);
+  if (asprintf(&path, "%s/dead/%s", q->path, name) < 0) return no_memory(c);
+  int rc = zke_delete(c->z, path, -1);
+  free(path);
+  return rc == ZKE_OK ? 0 : fail_rc(c, rc);
+}
+
+typedef int letter_fn(call *c, const queue_of *q, const patience *p,
+                      const char *name);
+
+/* Each is a step of its own: an interruption leaves some done, some not. */
+static int each_letter(call *c, const queue_of *q, const patience *p,
+                       letter_fn *fn) {
+  zke_queue_entries *all;
+  int rc = zke_queue_dead(q->queue, &all), status = 0;
+  if (rc != ZKE_OK) return fail_rc(c, rc);
+  for (int i = 0; !status && i < all->count; i++) {
+    status = cancelled(c) ? fail_cancelled(c) : fn(c, q, p, all->data[i].name);
+    progress(c, c->command->name, i + 1, all->count);
+  }
+  zke_free(all);
+  return status;
+}
+
+static int letters(call *c, letter_fn *fn) {
+  queue_of q;
+  patience p;
+  if ((c->count > 1) == has(c, 'A'))
+    return fail_usage(c, "an ITEM, or --all of them");
+  int status = patience_of(c, &p);
+  if (!status) status = queue_open_existing(c, &q);
+  if (status) return status;
+  status = c->count > 1 ? fn(c, &q, &p, c->args[1].text)
+                        : each_letter(c, &q, &p, fn);
+  queue_close(&q);
+  return status;
+}
+
+static int requeue_run(call *c) { return letters(c, requeue_one); }
+static int drop_run(call *c) { return letters(c, drop_one); }
+
+/* ------------------------------------------------------------------------
+ * Looking
+ * --------------------------------------------------------------------- */
+
+static int peek_run(call *c) {
+  queue_of q;
+  zke_queue_item *item;
+  int status = queue_open_existing(c, &q);
+  if (status) return status;
+  int rc = zke_queue_peek(q.queue, &item);
+  status = rc == ZKE_OK ? emit(c, item_row(item)) : fail_rc(c, rc);
+  if (rc == ZKE_OK) zke_free(item);
+  queue_close(&q);
+  return status;
+}
+
+static int size_run(call *c) {
+  queue_of q;
+  zke_queue_counts n;
+  int status = queue_open_existing(c, &q);
+  if (status) return status;
+  int rc = zke_queue_size(q.queue, &n);
+  queue_close(&q);
+  if (rc != ZKE_OK) return fail_rc(c, rc);
+  return emit(
+      c, json_pack("{s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:i}", "items", n.items,
+                   "ready", n.ready, "delayed", n.delayed, "claimed", n.claimed,
+                   "dead", n.dead, "takers", n.takers, "putters", n.putters,
+                   "limit", n.limit, "attempts", n.attempts));
+}
+
+static const char *state_of(const zke_queue_entry *e) {
+  return e->claimed ? "claimed" : e->due_ms > wall_now() ? "delayed" : "ready";
+}
+
+static json_t *holder_of(const zke_queue_entry *e) {
+  return e->claimed && *e->identity
+             ? json_sprintf("%s (pid %" PRId64 ")", e->identity, e->pid)
+             : json_null();
+}
+
+static json_t *letter_row(const zke_queue_entry *e) {
+  return json_pack("{s:o,s:i,s:i,s:I}", "item", json_text(e->name), "priority",
+                   e->priority, "bytes", e->len, "died_at", e->put_ms);
+}
+
+/* People get what fits into a line. */
+static json_t *entry_row(const call *c, const zke_queue_entry *e) {
+  json_t *row = json_pack("{s:o,s:s,s:i,s:i,s:I}", "item", json_text(e->name),
+                          "state", state_of(e), "priority", e->priority,
+                          "attempts", e->attempts, "put_at", e->put_ms);
+  if (!row) return NULL;
+  if (c->format == FORMAT_HUMAN && !c->id) {
+    json_object_set_new(row, "holder", holder_of(e));
+    return row;
+  }
+  json_object_set_new(row, "due_at", json_time(e->due_ms));
+  json_object_set_new(row, "bytes", json_integer(e->len));
+  json_object_set_new(row, "holder",
+                      e->claimed ? json_text(e->identity) : json_null());
+  json_object_set_new(row, "pid",
+                      e->claimed ? json_integer(e->pid) : json_null());
+  json_object_set_new(row, "session",
+                      e->claimed ? json_session(e->session) : json_null());
+  json_object_set_new(row, "since", json_time(e->since_ms));
+  json_object_set_new(row, "token", json_time(e->token));
+  return row;
+}
+
+/* An item that has gone meanwhile has no data. */
+static int entry_data(call *c, const char *queue, const zke_queue_entry *e,
+                      json_t *row) {
+  char *path, *data = NULL;
+  int len = -1;
+  const char *where = has(c, 'D') ? "dead" : "entries";
+  if (asprintf(&path, "%s/%s/%s", queue, where, e->name) < 0)
+    return no_memory(c);
+  int rc = zke_get(c->z, path, NULL, NULL, &data, &len, NULL);
+  free(path);
+  if (rc != ZKE_OK && rc != ZKE_NONODE) return fail_rc(c, rc);
+  json_object_set_new(row, "data", json_data(data, len));
+  zke_free(data);
+  return 0;
+}
+
+static int list_entries(call *c, const queue_of *q,
+                        const zke_queue_entries *all) {
+  int status = 0;
+  for (int i = 0; !status && i < all->count; i++) {
+    if (cancelled(c)) return fail_cancelled(c);
+    json_t *row =
+        has(c, 'D') ? letter_row(&all->data[i]) : entry_row(c, &all->data[i]);
+    if (row && has(c, 'd')) status = entry_data(c, q->path, &all->data[i], row);
+    if (!status)
+      status = emit(c, row);
+    else
+      json_decref(row);
+  }
+  return status;
+}
+
+static int list_run(call *c) {
+  queue_of q;
+  zke_queue_entries *all;
+  int status = queue_open_existing(c, &q);
+  if (status) return status;
+  int rc = has(c, 'D') ? zke_queue_dead(q.queue, &all)
+                       : zke_queue_list(q.queue, &all);
+  if (rc == ZKE_OK) {
+    status = list_entries(c, &q, all);
+    zke_free(all);
+  } else {
+    status = fail_rc(c, rc);
+  }
+  queue_close(&q);
+  return status;
+}
+
+/* ------------------------------------------------------------------------
+ * The table
+ * --------------------------------------------------------------------- */
+
+static const option push_table[] = {
+    {'p', "priority", "N"}, {'d', "delay", "DURATION"},
+    {'l', "lines", NULL},   {'e', "ephemeral", NULL},
+    {'m', "limit", "N"},    {'a', "attempts", "N"},
+    OPTIONS_DATA,           OPTIONS_PATIENCE,
+    {'\0', NULL, NULL}};
+static const option pop_table[] = {{'f', "follow", NULL},
+                                   {'a', "attempts", "N"},
+                                   OPTIONS_PATIENCE,
+                                   OPTIONS_GUARD,
+                                   {'\0', NULL, NULL}};
+static const option claim_table[] = {
+    {'a', "attempts", "N"}, OPTIONS_PATIENCE, {'\0', NULL, NULL}};
+static const option requeue_table[] = {
+    {'A', "all", NULL}, OPTIONS_PATIENCE, {'\0', NULL, NULL}};
+static const option drop_table[] = {{'A', "all", NULL}, {'\0', NULL, NULL}};
+static const option list_table[] = {
+    {'D', "dead", NULL}, {'d', "data", NULL}, {'\0', NULL, NULL}};
+
+const command queue_commands[] = {
+    {"queue",
+     "push | pop | claim | ack | release | peek | list | size | requeue | drop "
+     "NAME …",
+     "items for whoever comes first: work queues", NULL, 0, -1, VERBS,
+     STYLE_LINE, NULL, NULL},
+    {"queue push",
+     "NAME [DATA | --base64 TEXT | --input FILE | --null | --lines [--input "
+     "FILE]] [--priority N] [--delay DURATION] [--ephemeral] [--limit N] "
+     "[--attempts N] [--wait DURATION | --nonblock] [-E CODE]",
+     "put an item into a queue, or each line of standard input", push_table, 1,
+     2, CREATES_FILE | HIDDEN, STYLE_LINE, push_run, push_human},
+    {"queue pop",
+     "NAME [--wait DURATION | --nonblock] [-E CODE] [--follow] [--attempts N] "
+     "[--on-lost kill|warn] [--grace SECS] [--close] [--outlive] "
+     "[-- CMD ARGS…]",
+     "take the first item and print it, or have CMD work on it", pop_table, 1,
+     1, CREATES_FILE | TAKES_CHILD | HIDDEN, STYLE_VALUE, pop_run, NULL},
+    {"queue claim",
+     "NAME [--wait DURATION | --nonblock] [-E CODE] [--attempts N]",
+     "claim the first item, until ack, release or the session's end",
+     claim_table, 1, 1, CREATES_FILE | HIDDEN, STYLE_LINE, claim_run, NULL},
+    {"queue ack", "NAME [ITEM]", "a claimed item is done: remove it", NULL, 1,
+     2, NEEDS_SESSION | HIDDEN, STYLE_LINE, ack_run, NULL},
+    {"queue release", "NAME [ITEM]", "give a claimed item back", NULL, 1, 2,
+     NEEDS_SESSION | HIDDEN, STYLE_LINE, release_run, NULL},
+    {"queue peek", "NAME", "print the item that comes next, leave it there",
+     NULL, 1, 1, NEEDS_SESSION | HIDDEN, STYLE_VALUE, peek_run, NULL},
+    {"queue list", "NAME [--dead] [--data]",
+     "print the items in their order, and who works on them", list_table, 1, 1,
+     NEEDS_SESSION | HIDDEN, STYLE_TABLE, list_run, NULL},
+    {"queue size", "NAME", "print how many items are in which state", NULL, 1,
+     1, NEEDS_SESSION | HIDDEN, STYLE_RECORD, size_run, NULL},
+    {"queue requeue",
+     "NAME ITEM | NAME --all [--wait DURATION | --nonblock] [-E CODE]",
+     "put dead letters back into their queue", requeue_table, 1, 2,
+     NEEDS_SESSION | HIDDEN, STYLE_LINE, requeue_run, NULL},
+    {"queue drop", "NAME ITEM | NAME --all", "remove dead letters", drop_table,
+     1, 2, NEEDS_SESSION | HIDDEN, STYLE_LINE, drop_run, NULL},
+    {NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL}};

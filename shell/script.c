@@ -1,0 +1,53 @@
+/* script.c - commands from a file or from standard input, line by line */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shell.h"
+
+/* Where an error came from, for people: behind the error itself. */
+static void script_say(const shell *sh, const char *name, long line) {
+  fflush(stdout);
+  if (sh->format != FORMAT_JSON)
+    fprintf(stderr, "zke: that was line %ld of %s\n", line, name);
+}
+
+static int script_lines(shell *sh, const char *name, FILE *in, bool go_on) {
+  char *line = NULL;
+  size_t room = 0;
+  int status = STATUS_OK;
+  ssize_t len;
+  for (long n = 1; !sh->leaving && (len = getline(&line, &room, in)) >= 0;
+       n++) {
+    if (len > 0 && line[len - 1] == '\n') len--;
+    int one = run_line(sh, line, (size_t)len);
+    if (one == STATUS_OK || sh->leaving) continue;
+    script_say(sh, name, n);
+    status = one;
+    if (!go_on || one > STATUS_SIGNAL) break;
+  }
+  free(line);
+  return sh->leaving ? sh->leave_status : status;
+}
+
+int script_run(shell *sh, const char *name, bool go_on) {
+  bool input = strcmp(name, "-") == 0;
+  FILE *in = input_open(name);
+  static const command self = {.name = "the script"};
+  call c = {.sh = sh, .format = sh->format, .command = &self};
+  int status;
+  if (!in) {
+    status = fail_errno(&c, STATUS_CANTOPEN, name);
+    output_error(&c);
+    return status;
+  }
+  sh->persists = true;
+  sh->reads_input = input;
+  status = script_lines(sh, input ? "standard input" : name, in, go_on);
+  if (ferror(in)) {
+    status = input_failed(&c, input ? "standard input" : name);
+    output_error(&c);
+  }
+  (void)fclose(in); /* nothing was written */
+  return status;
+}

@@ -1,0 +1,517 @@
+/* shell.h - what the parts of the zke command have in common
+ *
+ * A line of input, a command line's words or a request of a coprocess becomes
+ * words; the first names a command of one of the tables; the rest is sorted
+ * into options, arguments and what stands behind "--"; the command's function
+ * runs and emits rows, which are JSON objects whatever the format; its result
+ * is an exit code.
+ *
+ *     main.c       the program's own options; which of the forms it is
+ *     session.c    the store: opened when first needed, closed at the end
+ *     script.c     lines from a file or from standard input
+ *     edit.c       lines from a person
+ *     coprocess.c  requests from a program, several at once
+ *       run.c      words into a call; errors; help
+ *       output.c   rows into text: for people, --json, --plain; progress
+ *       signals.c  one thread takes the signals and ends what waits
+ *       words.c    a line into words; numbers, durations, base64
+ *       input.c    files and standard input; data of a command
+ *     the commands, a table each:
+ *       builtin.c, tree.c, subtree.c (by walk.c), watch.c, multi.c, acl.c,
+ *       transfer.c, database.c,
+ *       guard.c (runs a child), lock.c, queue.c, barrier.c, once.c, txn.c
+ *       (work.c has what these four share), look.c, waits.c, top.c
+ *
+ * Threads: a call runs on one thread; in a coprocess several calls run at
+ * once over one shell.  What belongs to the shell says what guards it.
+ */
+#ifndef ZKE_SHELL_H
+#define ZKE_SHELL_H
+
+#include <jansson.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "../zkembed.h"
+
+/* ------------------------------------------------------------------------
+ * Exit codes, as sysexits.h and the shells number them (zke(1))
+ * --------------------------------------------------------------------- */
+
+enum {
+  STATUS_OK = 0,
+  STATUS_NO = 1,           /* a negative answer: no such node, wrong version */
+  STATUS_USAGE = 64,       /* the command line, an unknown command */
+  STATUS_DATA = 65,        /* what was given is malformed: path, JSON, UTF-8 */
+  STATUS_CANTOPEN = 66,    /* the database or an input file */
+  STATUS_INTERNAL = 70,    /* what should not happen */
+  STATUS_SYSTEM = 71,      /* memory, processes, descriptors */
+  STATUS_CANTCREATE = 73,  /* an output file */
+  STATUS_IO = 74,          /* disk full, damaged, closed pipe */
+  STATUS_CONFLICT = 75,    /* held by another, timeout, deadlock: try again */
+  STATUS_LOST = 76,        /* the lock or the session was lost */
+  STATUS_DENIED = 77,      /* permission, read-only */
+  STATUS_CANNOT_RUN = 126, /* the child's program cannot be executed */
+  STATUS_NOT_FOUND = 127,  /* the child's program does not exist */
+  STATUS_SIGNAL = 128      /* and the signal's number */
+};
+
+/* ------------------------------------------------------------------------
+ * Words (words.c)
+ * --------------------------------------------------------------------- */
+
+/* Bytes, with a NUL behind them that is not counted. */
+typedef struct word {
+  const char *text;
+  size_t len;
+} word;
+
+typedef struct words {
+  int count;
+  word *data;
+} words;
+
+/* words_split - a line into words
+ *
+ * Blanks separate.  '…' is taken as it is; in "…" and outside of quotes a
+ * backslash gives the next character, and in "…" \n \t \r \0 and \xHH are the
+ * bytes they name.  # at the beginning of a word begins a comment.
+ *
+ *   out  one block, for free(); count 0 for an empty line
+ *
+ * Returns NULL, or a sentence of what is wrong (static; out untouched). */
+const char *words_split(const char *line, size_t len, words **out);
+
+/* words_copy - argv or part of it, as words; NULL without memory */
+words *words_copy(int count, char *const *argv);
+
+/* word_is - compares, NULs inside included */
+bool word_is(const word *w, const char *text);
+
+/* word_number   - a decimal number and nothing else; false if not
+ * word_session  - 0x… or a decimal number
+ * word_duration - "90", "1.5" seconds; "250ms", "90s", "5m", "2h", "1d"; in
+ *                 ms.  Nothing below zero, nothing above a hundred years. */
+bool word_number(const word *w, int64_t *number_out);
+bool word_session(const word *w, int64_t *session_out);
+bool word_duration(const word *w, int64_t *ms_out);
+
+/* ------------------------------------------------------------------------
+ * Commands and calls (run.c)
+ * --------------------------------------------------------------------- */
+
+typedef struct shell shell;
+typedef struct command command;
+typedef struct call call;
+
+enum { FORMAT_HUMAN, FORMAT_JSON, FORMAT_PLAIN };
+
+typedef struct option {
+  char letter;       /* 'w' for -w; another character (a digit or a capital
+                        that "-" is not to precede): '\0' to end the table */
+  const char *name;  /* "wait" for --wait; NULL: the letter alone */
+  const char *value; /* "SECS" where it takes one, else NULL */
+} option;
+
+enum {
+  NEEDS_NOTHING = 0, /* runs without a database */
+  NEEDS_FILE = 1,    /* reads: the file must exist */
+  NEEDS_SESSION = 2, /* registers or owns something; the file must exist */
+  CREATES_FILE = 6,  /* writes: makes the file where there is none */
+  TAKES_CHILD = 8,   /* "-- CMD ARGS…" may follow */
+  NEEDS_CHILD = 24,  /* must follow */
+  NOT_IN_COPROCESS = 32,
+  HIDDEN = 64, /* another name of a command: not listed */
+  VERBS = 128, /* "queue": the next word says what, and "queue push" and so on
+                  are rows of their own, hidden ones */
+  OPTIONS_FIRST = 256 /* behind the first argument all words are arguments */
+};
+
+/* How people see the rows. */
+enum {
+  STYLE_LINE,   /* a row's values in one line, two blanks between */
+  STYLE_TABLE,  /* columns, with a heading */
+  STYLE_RECORD, /* "name = value", a line each, a blank line between rows */
+  STYLE_VALUE   /* the first value and nothing else */
+};
+
+struct command {
+  const char *name;
+  const char *usage;     /* what follows the name: "[-s] PATH" */
+  const char *summary;   /* one line, without a full stop */
+  const option *options; /* ends by a letter 0; NULL: none */
+  int least, most;       /* arguments; most -1: any number */
+  unsigned flags;
+  int style;
+  int (*run)(call *c); /* returns an exit code */
+  /* instead of the style, or NULL: prints one row to out for people; c's
+   * options may be looked at */
+  void (*human)(call *c, json_t *row, FILE *out);
+};
+
+/* A table ends by a command without a name. */
+extern const command builtin_commands[], tree_commands[], watch_commands[],
+    multi_commands[], acl_commands[], transfer_commands[], database_commands[],
+    lock_commands[], queue_commands[], barrier_commands[], once_commands[],
+    txn_commands[], look_commands[], waits_commands[], top_commands[];
+
+/* One run of one command. */
+struct call {
+  shell *sh;
+  const command *command;
+  int count; /* arguments, without options */
+  const word *args;
+  int child_count; /* behind "--" */
+  const word *child;
+  int format; /* FORMAT_… */
+  zke *z;     /* open where the command needs it, else NULL */
+
+  /* what comes of it */
+  int status;       /* the first failure's */
+  const char *code; /* of it: "NONODE"; NULL: none, or nothing to be said */
+  char sentence[1024];
+
+  /* run.c's and output.c's own */
+  const word **values; /* by option */
+  words *block;
+  json_t *table; /* rows kept for their widths */
+  bool told;     /* a row was printed before */
+  int output_errno;
+  int64_t progress_ms; /* when it was shown last; 0: not yet */
+
+  /* signals.c's own: guarded by its mutex */
+  int (*cancel)(void *object);
+  void *cancel_object;
+  atomic_bool cancelled;
+  atomic_int signal; /* which, 0: cancelled without */
+  struct call *next; /* of those that run */
+
+  /* the coprocess's own */
+  const json_t *id; /* NULL: not of a coprocess */
+  json_t *rows;
+};
+
+/* The program. */
+struct shell {
+  const char *file; /* as given */
+  unsigned open_flags;
+  int format;
+  bool quiet;     /* --quiet */
+  bool verbose;   /* --verbose */
+  bool coprocess; /* calls run at once */
+  bool persists;  /* several commands run in one session, so that what one of
+                     them holds outlives it: script, edit, coprocess */
+  bool person;    /* edit */
+  /* lines come from standard input, so that it is not for a child */
+  bool reads_input;
+  zke_options options; /* for opening */
+  const char *auth;    /* "user:password", or NULL */
+  pthread_mutex_t m;   /* guards what follows */
+  zke *z;              /* NULL: not open */
+  json_t *identities;  /* what addauth was given, an array or NULL */
+  char *cwd;           /* "/" or "/a/b"; replaced by cd */
+  bool leaving;        /* exit was given */
+  int leave_status;
+  int died_by;       /* the signal that ended a command of ours, or 0 */
+  struct held *held; /* locks and the like that this session holds */
+};
+
+/* run_words - find the command, sort the words, open, run, report
+ *
+ *   w       the words, the command first; count 0: nothing is done
+ *   c       zeroed, but for sh and what belongs to the coprocess
+ *
+ * Errors go to standard error unless it is a coprocess's call; then they are
+ * left in c.  Returns the exit code. */
+int run_words(call *c, const words *w);
+
+/* run_line - one line of a script or of a person */
+int run_line(shell *sh, const char *line, size_t len);
+
+/* run_call_free - what run_words() left in c */
+void run_call_free(call *c);
+
+/* command_find - by its name; NULL for a stranger
+ * command_each - all that are listed, table by table; NULL at the end */
+const command *command_find(const word *name);
+const command *command_each(const command *before);
+
+/* The commands' interface: options ------------------------------------- */
+
+/* has      - was the option given?
+ * value_of - its value, or NULL where it was not given */
+bool has(const call *c, char letter);
+const word *value_of(const call *c, char letter);
+
+/* The commands' interface: failing ------------------------------------- */
+
+/* fail       - say what is wrong; returns status
+ * fail_usage - the same, and the command's usage line: STATUS_USAGE
+ * fail_rc    - a zkembed code other than ZKE_OK, with zke_errmsg(); returns
+ *              status_of(rc)
+ * fail_errno - "what: strerror(errno)"
+ * The first failure of a call is the one that is reported. */
+int fail(call *c, int status, const char *code, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+int fail_usage(call *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+int fail_rc(call *c, int rc);
+int fail_errno(call *c, int status, const char *what);
+int status_of(int rc);
+
+/* The commands' interface: arguments ----------------------------------- */
+
+/* These return 0, or the exit code after fail().  What they give through a
+ * pointer is for free(). */
+
+/* arg_path     - argument i as a path: absolute, or from the working node
+ *                on, where "." and ".." are understood; the working node
+ *                itself where there is no such argument
+ * path_join    - the same for any text
+ * arg_place    - a recipe's path: "/…" as it is, else "/<base>/<name>" */
+int arg_path(call *c, int i, char **path_out);
+int path_join(call *c, const word *text, char **path_out);
+int arg_place(call *c, int i, const char *base, char **path_out);
+
+/* option_number   - an option's value between least and most; the default
+ *                   where it was not given
+ * option_deadline - zke_now() plus the option's duration; ZKE_FOREVER where it
+ *                   was not given */
+int option_number(call *c, char letter, int64_t least, int64_t most,
+                  int64_t otherwise, int64_t *out);
+int option_duration(call *c, char letter, int64_t otherwise, int64_t *ms_out);
+int option_deadline(call *c, char letter, int64_t *deadline_out);
+
+/* A znode's data as the commands take it: argument i; or --null, --base64 TEXT,
+ * --input FILE ("-": standard input).  OPTIONS_DATA goes into the table.
+ *
+ *   data_out  one block or NULL; len_out: its length, -1 for NULL data
+ *   given_out whether any was given: else empty data */
+#define OPTIONS_DATA \
+  {'0', "null", NULL}, {'6', "base64", "TEXT"}, { 'i', "input", "FILE" }
+int arg_data(call *c, int i, char **data_out, int *len_out, bool *given_out);
+
+/* input_open    - a file, or standard input for "-", whose reading a signal
+ *                 ends with EINTR; NULL with errno
+ * input_failed  - after ferror(): the exit code
+ * input_is_free - may standard input be read as data? 0 or STATUS_USAGE
+ * read_file     - a whole file, "-" for standard input */
+FILE *input_open(const char *name);
+int input_failed(call *c, const char *name);
+int input_is_free(call *c);
+int read_file(call *c, const char *name, char **data_out, size_t *len_out);
+
+/* base64_encode - one block, for free()
+ * base64_decode - false where it is malformed */
+char *base64_encode(const void *data, size_t len);
+bool base64_decode(const char *text, size_t len, char **data_out,
+                   size_t *len_out);
+
+/* The commands' interface: waiting -------------------------------------- */
+
+/* While a command waits, a signal or a coprocess's cancel must end the wait.
+ *
+ * cancel_by    - cancel(object) is called, on another thread, when that comes,
+ *                at once where it has come; zke_lock_cancel and the like fit
+ *                through CANCELLER.  NULL: no more; afterwards cancel does not
+ *                run any more
+ * cancelled    - has it come?  Loops over many nodes ask.
+ * fail_cancelled - the exit code for it: 128 + signal, or STATUS_CONFLICT */
+void cancel_by(call *c, int (*cancel)(void *object), void *object);
+bool cancelled(const call *c);
+int fail_cancelled(call *c);
+
+#define CANCELLER(name, type, function) \
+  static int name(void *object) { return function((type *)object); }
+
+/* wait_for_cancel - sleep, dispatching, until cancelled or until stop() of the
+ * same argument is true, which is asked after each dispatch */
+int wait_for_cancel(call *c, bool (*stop)(void *), void *arg,
+                    int64_t deadline_ms);
+
+/* ------------------------------------------------------------------------
+ * Output (output.c)
+ * --------------------------------------------------------------------- */
+
+/* emit       - a row; takes the reference; NULL (no memory) fails
+ * emit_event - a row that somebody waits for: printed at once, in a coprocess
+ *              as an event between the answers
+ * Return 0 or the exit code.
+ *
+ * In rows: names are text (json_text() where they come from a file); data is
+ * made by json_data(); times are integers, ms since 1970, in members whose
+ * names end in "time" or "_at" or are "since" (people see
+ * "2026-11-20T12:00:00Z"); durations end in "_ms"; sessions are made by
+ * json_session(). */
+int emit(call *c, json_t *row);
+int emit_event(call *c, json_t *row);
+
+/* json_data    - a string where the bytes are UTF-8 without NUL, else
+ *                {"base64": "…"}; null for len -1
+ * json_session - "0x…"
+ * json_stat    - puts the members of a Stat into a row */
+json_t *json_data(const void *data, int len);
+json_t *json_text(const char *text); /* as json_data() with its length */
+json_t *json_session(int64_t session);
+void json_stat(json_t *row, const zke_stat *stat);
+
+/* data_of_json - back: one block for free() or NULL, len -1 for null; false
+ * where it is neither */
+bool data_of_json(const json_t *j, char **data_out, int *len_out);
+
+/* output_text    - a value as people see it: text, or bytes as they are
+ * output_visible - the same, but what would move the cursor or end the line
+ *                  stands as \n or \x1b
+ *
+ *   name  of the member, for times; may be NULL
+ *   out   where to */
+void output_text(const char *name, const json_t *value, FILE *out);
+void output_visible(const char *name, const json_t *value, FILE *out);
+
+/* output_end - after a command: print the table, look whether all was written.
+ * Returns 0 or the exit code. */
+int output_end(call *c);
+
+/* output_error - a failed call, to standard error */
+void output_error(const call *c);
+
+/* progress     - on a terminal and for people only: "import: 1200 of 5000
+ *                nodes" on standard error, at most ten times a second
+ *   total  0: unknown
+ * progress_end - take the line away */
+void progress(call *c, const char *what, int64_t done, int64_t total);
+void progress_end(call *c);
+
+/* ------------------------------------------------------------------------
+ * The session (session.c)
+ * --------------------------------------------------------------------- */
+
+/* session_open - c->z, as c's command needs it; opens the store with the first
+ *                command that needs it, and again after the session expired
+ * session_close - give up what is held, end the session; STATUS_… */
+int session_open(call *c);
+int session_close(shell *sh);
+
+/* session_authenticate - add all identities given so far to another session;
+ *                        the shell's mutex is held */
+int session_authenticate(call *c, zke *z);
+
+/* A node's whole path in the working node's terms is path_join()'s;
+ * session_cwd - a copy of the working node, for free() */
+char *session_cwd(shell *sh);
+
+/* ------------------------------------------------------------------------
+ * What a session holds (session.c): a lock, a place in an election…
+ * --------------------------------------------------------------------- */
+
+typedef struct held held;
+
+typedef struct held_class {
+  const char *kind;              /* "lock" */
+  int (*release)(void *object);  /* zkembed code */
+  void (*destroy)(void *object); /* releases too what is held still */
+  int64_t (*token)(void *object);
+} held_class;
+
+/* held_add     - the session holds it from now on, under its path and kind
+ * held_release - give up what is held at a path, of that kind or (NULL) any;
+ *                the latest if there are several: 0, or STATUS_NO where
+ *                nothing is
+ * held_lost    - what is held no more by no doing of ours, one at a time: the
+ *                event for the coprocess's request that got it, or for the
+ *                person; NULL: no more
+ * held_each    - call fn for each, the shell's mutex held
+ * held_free    - all of them, at the end */
+int held_add(call *c, const held_class *class_, const char *path, void *object);
+int held_release(call *c, const char *kind, const char *path);
+json_t *held_lost(shell *sh);
+void held_each(shell *sh,
+               void (*fn)(void *arg, const held_class *class_, const char *path,
+                          void *object),
+               void *arg);
+void held_free(shell *sh);
+
+/* ------------------------------------------------------------------------
+ * Signals (signals.c)
+ *
+ * All threads have them blocked; one thread takes them.  All but CHLD, WINCH
+ * and CONT cancel the calls that run; a running child gets them instead (guard.c).
+ * --------------------------------------------------------------------- */
+
+/* signals_begin  - at the program's beginning, before any thread
+ * signals_enter  - a call runs from here on; signals_leave - no more
+ * signals_cancel - cancel one call, as a signal would
+ * signals_hook   - see each signal but CONT first: returns true where that
+ *                  was all.
+ *                  Runs on the signals' thread.  NULL: no more; afterwards it
+ *                  does not run
+ * signals_wake_fd - readable when a signal came while no call ran: the prompt's
+ * signals_stop_fd - readable when a signal came that ends what runs or reads;
+ *                  signals_stopped - which, 0: none.  A person's next command
+ *                  begins without
+ * signals_child  - in a forked child: as they were before signals_begin()
+ * signals_die    - end by a signal, as whoever sent it expects */
+int signals_begin(void);
+void signals_enter(call *c);
+void signals_leave(call *c);
+void signals_cancel(call *c, int signal);
+void signals_hook(bool (*hook)(void *arg, const siginfo_t *info), void *arg);
+int signals_wake_fd(void);
+int signals_stop_fd(void);
+int signals_stopped(void);
+void signals_child(void);
+_Noreturn void signals_die(int signal);
+
+/* ------------------------------------------------------------------------
+ * Running a command of the user's (guard.c)
+ * --------------------------------------------------------------------- */
+
+/* What is held while the child runs. */
+typedef struct guard {
+  const char *kind, *path; /* of what is held: "lock", "/locks/backup" */
+  int64_t token;
+  /* is it held still? 0, or a zkembed code; NULL: nothing is held */
+  int (*check)(void *object);
+  void *object;
+  /* what the child gets besides: "NAME=value" texts in its environment, and
+   * these bytes as its standard input; NULL: ours */
+  const char *const *more;
+  int more_count;
+  const char *input;
+  size_t input_len;
+} guard;
+
+/* Its options, for the table: --on-lost kill|warn, --grace SECS, --close. */
+#define OPTIONS_GUARD                                                          \
+  {'L', "on-lost", "kill|warn"}, {'G', "grace", "SECS"}, {'o', "close", NULL}, \
+  {                                                                            \
+    'P', "outlive", NULL                                                       \
+  }
+
+/* guard_options - look at them before anything is held: 0 or STATUS_USAGE
+ * guard_run     - run c->child while g is held: the child's code, 128 + n, 126,
+ *                 127, or STATUS_LOST */
+int guard_options(call *c);
+int guard_run(call *c, const guard *g);
+
+/* guard_event - run c->child once for an event, with more in its environment:
+ * "NAME=value" texts; waits for it.  Returns its code as guard_run() */
+int guard_event(call *c, const char *const *more, int count);
+
+/* ------------------------------------------------------------------------
+ * Forms
+ * --------------------------------------------------------------------- */
+
+int script_run(shell *sh, const char *name, bool go_on);
+int edit_run(shell *sh);
+int coprocess_run(shell *sh);
+
+/* coprocess_event - a row between the answers; takes the reference */
+int coprocess_event(call *c, json_t *row);
+
+#endif

@@ -1,0 +1,197 @@
+/* signals.c - one thread takes all signals
+ *
+ * Every other thread has them blocked, so no system call of zkembed is
+ * interrupted and no handler runs inside it.  A signal that ends a wait does
+ * so through the cancel function of whatever waits.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "shell.h"
+
+static struct {
+  pthread_mutex_t m; /* guards calls, hook and their cancel members */
+  call *calls;
+  bool (*hook)(void *arg, const siginfo_t *info);
+  void *hook_arg;
+  int wake[2], stop[2];
+  int stopped; /* what was told through stop last */
+  int missed;  /* came while no call ran, and is for the next one */
+  sigset_t taken, before;
+  void (*pipe_before)(int);
+  pthread_t thread;
+} signals = {
+    .m = PTHREAD_MUTEX_INITIALIZER, .wake = {-1, -1}, .stop = {-1, -1}};
+
+/* The mutex is held. */
+static void signals_cancel_locked(call *c, int signal) {
+  int none = 0;
+  atomic_compare_exchange_strong(&c->signal, &none, signal);
+  atomic_store(&c->cancelled, true);
+  if (c->cancel) c->cancel(c->cancel_object);
+}
+
+void signals_cancel(call *c, int signal) {
+  pthread_mutex_lock(&signals.m);
+  signals_cancel_locked(c, signal);
+  pthread_mutex_unlock(&signals.m);
+}
+
+/* A full pipe says it already. */
+static void signals_stop(int signal) {
+  signals.stopped = signal;
+  if (write(signals.stop[1], "", 1) < 0 && errno != EAGAIN)
+    _exit(STATUS_SIGNAL + signal);
+}
+
+static void signals_take(const siginfo_t *info) {
+  int signal = info->si_signo;
+  pthread_mutex_lock(&signals.m);
+  if (signal == SIGCONT || !signals.hook ||
+      !signals.hook(signals.hook_arg, info)) {
+    if (signal != SIGCHLD && signal != SIGWINCH && signal != SIGCONT) {
+      for (call *c = signals.calls; c; c = c->next)
+        signals_cancel_locked(c, signal);
+      if (!signals.calls) signals.missed = signal;
+      signals_stop(signal);
+    }
+    char byte = (char)signal;
+    if (!signals.calls && write(signals.wake[1], &byte, 1) < 0 &&
+        errno != EAGAIN)
+      _exit(STATUS_SIGNAL + signal);
+  }
+  pthread_mutex_unlock(&signals.m);
+}
+
+static void *signals_loop(void *unused) {
+  (void)unused;
+  for (;;) {
+    siginfo_t info;
+    if (sigwaitinfo(&signals.taken, &info) > 0) signals_take(&info);
+  }
+  return NULL;
+}
+
+int signals_begin(void) {
+  static const int list[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT,  SIGUSR1,
+                             SIGUSR2, SIGALRM, SIGCHLD, SIGWINCH, SIGCONT};
+  struct sigaction old;
+  if (pipe2(signals.wake, O_CLOEXEC | O_NONBLOCK) != 0 ||
+      pipe2(signals.stop, O_CLOEXEC | O_NONBLOCK) != 0)
+    return -1;
+  sigemptyset(&signals.taken);
+  for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+    /* What whoever started us wants ignored (nohup) stays so. */
+    sigaction(list[i], NULL, &old);
+    if (old.sa_handler != SIG_IGN || list[i] == SIGCHLD)
+      sigaddset(&signals.taken, list[i]);
+  }
+  signal(SIGCHLD, SIG_DFL); /* an ignored one would never be taken */
+  signals.pipe_before = signal(SIGPIPE, SIG_IGN); /* writes say EPIPE */
+  pthread_sigmask(SIG_BLOCK, &signals.taken, &signals.before);
+  return pthread_create(&signals.thread, NULL, signals_loop, NULL) ? -1 : 0;
+}
+
+void signals_enter(call *c) {
+  pthread_mutex_lock(&signals.m);
+  c->next = signals.calls;
+  signals.calls = c;
+  /* Between two calls, or before the first; a person has seen it already. */
+  if (signals.missed && !(c->sh && c->sh->person))
+    signals_cancel_locked(c, signals.missed);
+  pthread_mutex_unlock(&signals.m);
+}
+
+void signals_leave(call *c) {
+  pthread_mutex_lock(&signals.m);
+  call **at = &signals.calls;
+  while (*at && *at != c) at = &(*at)->next;
+  if (*at) *at = c->next;
+  char byte;
+  if (c->sh && c->sh->person)
+    while (read(signals.stop[0], &byte, 1) > 0) signals.stopped = 0;
+  pthread_mutex_unlock(&signals.m);
+}
+
+void signals_hook(bool (*hook)(void *arg, const siginfo_t *info), void *arg) {
+  pthread_mutex_lock(&signals.m);
+  signals.hook = hook;
+  signals.hook_arg = arg;
+  pthread_mutex_unlock(&signals.m);
+}
+
+int signals_wake_fd(void) { return signals.wake[0]; }
+
+int signals_stop_fd(void) { return signals.stop[0]; }
+
+int signals_stopped(void) {
+  pthread_mutex_lock(&signals.m);
+  int signal = signals.stopped;
+  pthread_mutex_unlock(&signals.m);
+  return signal;
+}
+
+void signals_child(void) {
+  signal(SIGPIPE, signals.pipe_before);
+  pthread_sigmask(SIG_SETMASK, &signals.before, NULL);
+}
+
+_Noreturn void signals_die(int signal_) {
+  /* Ended by the signal itself, so that a shell's loop ends as well; but no
+   * core for what is no fault. */
+  struct rlimit none = {0, 0};
+  sigset_t one;
+  setrlimit(RLIMIT_CORE, &none);
+  signal(signal_, SIG_DFL);
+  sigemptyset(&one);
+  sigaddset(&one, signal_);
+  pthread_sigmask(SIG_UNBLOCK, &one, NULL);
+  raise(signal_);
+  _exit(STATUS_SIGNAL + signal_);
+}
+
+void cancel_by(call *c, int (*cancel)(void *object), void *object) {
+  pthread_mutex_lock(&signals.m);
+  c->cancel = cancel;
+  c->cancel_object = object;
+  if (cancel && atomic_load(&c->cancelled)) cancel(object);
+  pthread_mutex_unlock(&signals.m);
+}
+
+bool cancelled(const call *c) { return atomic_load(&c->cancelled); }
+
+int fail_cancelled(call *c) {
+  int signal = atomic_load(&c->signal);
+  if (!signal)
+    return fail(c, STATUS_CONFLICT, "CANCELLED", "%s was cancelled",
+                c->command->name);
+  pthread_mutex_lock(&c->sh->m);
+  c->sh->died_by = signal;
+  pthread_mutex_unlock(&c->sh->m);
+  /* Who pressed ^C knows. */
+  bool known = c->sh->person && signal == SIGINT;
+  return fail(c, STATUS_SIGNAL + signal, known ? NULL : "INTERRUPTED",
+              "%s was ended by signal %d (%s)", c->command->name, signal,
+              strsignal(signal));
+}
+
+static int cancel_wait(void *z) { return zke_wake(z); }
+
+int wait_for_cancel(call *c, bool (*stop)(void *), void *arg,
+                    int64_t deadline_ms) {
+  int rc = ZKE_OK;
+  cancel_by(c, cancel_wait, c->z);
+  for (;;) {
+    int64_t turn = zke_turn(c->z);
+    if (cancelled(c) || (stop && stop(arg))) break;
+    if (rc != ZKE_OK) break;
+    rc = zke_wait_turn(c->z, turn, deadline_ms);
+  }
+  cancel_by(c, NULL, NULL);
+  if (cancelled(c)) return fail_cancelled(c);
+  return rc == ZKE_OK || (stop && stop(arg)) ? 0 : fail_rc(c, rc);
+}

@@ -1,0 +1,433 @@
+/* subtree.c - find, deleteall, cp: whole subtrees, in batches
+ *
+ * A batch is one zke_multi(), so others see all of it or nothing, and what an
+ * interruption leaves is a whole tree: deleteall goes from the leaves upwards,
+ * cp from the top downwards.
+ */
+#include <fnmatch.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "database.h"
+#include "tree.h"
+#include "walk.h"
+#include "work.h"
+
+/* As fail_cancelled(), and how far it came: the first sentence counts. */
+static int fail_interrupted(call *c, const char *done, int64_t count) {
+  int signal = atomic_load(&c->signal);
+  if (signal)
+    fail(c, STATUS_SIGNAL + signal, "INTERRUPTED",
+         "%s had %s %" PRId64 " nodes when signal %d (%s) ended it",
+         c->command->name, done, count, signal, strsignal(signal));
+  else
+    fail(c, STATUS_CONFLICT, "CANCELLED",
+         "%s had %s %" PRId64 " nodes when it was cancelled", c->command->name,
+         done, count);
+  return fail_cancelled(c);
+}
+
+/* ------------------------------------------------------------------------
+ * find
+ * --------------------------------------------------------------------- */
+
+const option find_options[] = {
+    {'n', "name", "GLOB"},    {'d', "data", "TEXT"},
+    {'e', "ephemeral", NULL}, {'o', "owner", "SESSION"},
+    {'L', "depth", "DEPTH"},  {'\0', NULL, NULL}};
+
+/* What is looked for. */
+typedef struct wanted {
+  const word *name, *data;
+  bool ephemeral, owned;
+  int64_t owner;
+} wanted;
+
+/* 1: the data has it, 0: not, else below zero after a failure.  Nodes that
+ * went or may not be read have not. */
+static int find_in_data(call *c, const char *path, const word *text) {
+  char *data;
+  int len;
+  int rc = zke_get(c->z, path, NULL, NULL, &data, &len, NULL);
+  if (rc == ZKE_NONODE || rc == ZKE_NOAUTH) return 0;
+  if (rc != ZKE_OK) {
+    fail_rc(c, rc);
+    return -1;
+  }
+  bool found = text->len == 0 ||
+               (len > 0 && memmem(data, (size_t)len, text->text, text->len));
+  zke_free(data);
+  return found;
+}
+
+static int find_matches(call *c, const walk *w, const wanted *want) {
+  int64_t owner = w->stat.ephemeralOwner;
+  if (want->ephemeral && owner == 0) return 0;
+  if (want->owned && owner != want->owner) return 0;
+  if (want->name && fnmatch(want->name->text, walk_name(w), 0) != 0) return 0;
+  return want->data ? find_in_data(c, w->path, want->data) : 1;
+}
+
+static int find_from(call *c, const char *path, const wanted *want, int limit) {
+  walk w;
+  int status = 0;
+  walk_begin(&w, c, path, limit, false);
+  while (!status && walk_next(&w)) {
+    int found = find_matches(c, &w, want);
+    if (found < 0) status = c->status;
+    if (found > 0)
+      status = emit(c, json_pack("{s:o}", "path", json_text(w.path)));
+  }
+  return walk_end(&w, status);
+}
+
+int find_run(call *c) {
+  wanted want = {.name = value_of(c, 'n'),
+                 .data = value_of(c, 'd'),
+                 .ephemeral = has(c, 'e'),
+                 .owned = has(c, 'o')};
+  char *path;
+  int64_t limit;
+  int status = option_number(c, 'L', 0, INT32_MAX, -1, &limit);
+  if (status) return status;
+  if (want.owned && !word_session(value_of(c, 'o'), &want.owner))
+    return fail_usage(c, "--owner wants a session's id, not \"%s\"",
+                      value_of(c, 'o')->text);
+  status = arg_path(c, 0, &path);
+  if (status) return status;
+  status = find_from(c, path, &want, (int)limit);
+  free(path);
+  return status;
+}
+
+/* ------------------------------------------------------------------------
+ * deleteall
+ * --------------------------------------------------------------------- */
+
+enum { BATCH = 500, PASSES = 10 };
+
+/* Nodes that are to go together. */
+typedef struct removal {
+  call *c;
+  int count;
+  zke_op ops[BATCH];
+  char *paths[BATCH];
+  int64_t done, total;
+  bool again; /* somebody made new nodes meanwhile */
+} removal;
+
+static void removal_clear(removal *r) {
+  while (r->count > 0) free(r->paths[--r->count]);
+}
+
+/* Somebody else changes the tree too: what has gone is as well. */
+static int removal_one(removal *r, const char *path) {
+  int rc = zke_delete(r->c->z, path, -1);
+  if (rc == ZKE_OK) r->done++;
+  if (rc == ZKE_NOTEMPTY) r->again = true;
+  if (rc == ZKE_OK || rc == ZKE_NOTEMPTY || rc == ZKE_NONODE) return 0;
+  return fail_rc(r->c, rc);
+}
+
+static int removal_flush(removal *r) {
+  int status = 0;
+  int rc = zke_multi(r->c->z, r->ops, r->count, NULL);
+  if (rc == ZKE_OK)
+    r->done += r->count;
+  else if (rc == ZKE_NONODE || rc == ZKE_NOTEMPTY)
+    for (int i = 0; !status && i < r->count; i++)
+      status = removal_one(r, r->paths[i]);
+  else
+    status = fail_rc(r->c, rc);
+  removal_clear(r);
+  progress(r->c, "deleteall", r->done, r->total);
+  return status;
+}
+
+static int removal_add(removal *r, const char *path) {
+  char *copy = strdup(path);
+  if (!copy) return no_memory(r->c);
+  r->paths[r->count] = copy;
+  zke_op_delete(&r->ops[r->count++], copy, -1);
+  return r->count == BATCH ? removal_flush(r) : 0;
+}
+
+/* Once over all of it.  What is left of a cancelled pass's batch stays. */
+static int removal_pass(removal *r, const char *path) {
+  walk w;
+  int status = 0;
+  r->again = false;
+  walk_begin(&w, r->c, path, -1, true);
+  while (!status && walk_next(&w)) status = removal_add(r, w.path);
+  if (w.cancelled && !status)
+    status = fail_interrupted(r->c, "deleted", r->done);
+  status = walk_end(&w, status);
+  if (!status && r->count) status = removal_flush(r);
+  removal_clear(r);
+  return status;
+}
+
+static int removal_passes(removal *r, const char *path) {
+  for (int i = 0; i < PASSES; i++) {
+    if (zke_exists(r->c->z, path, NULL, NULL, NULL) == ZKE_NONODE) return 0;
+    int status = removal_pass(r, path);
+    if (status || !r->again) return status;
+  }
+  return fail(r->c, STATUS_CONFLICT, "NOTEMPTY",
+              "%s is filled again as fast as it is emptied", path);
+}
+
+static int deleteall_one(call *c, removal *r, const char *path) {
+  int rc = zke_exists(c->z, path, NULL, NULL, NULL);
+  if (rc != ZKE_OK) return fail_rc(c, rc);
+  if (strcmp(path, "/") == 0 && !c->sh->options.chroot)
+    return fail(c, STATUS_DATA, "BADARGUMENTS", "the root cannot be deleted");
+  *r = (removal){.c = c};
+  if (zke_count(c->z, path, &r->total) == ZKE_OK) r->total++;
+  int status = removal_passes(r, path);
+  if (status) return status;
+  return emit(c, json_pack("{s:o,s:I}", "path", json_text(path), "deleted",
+                           (json_int_t)r->done));
+}
+
+int deleteall_run(call *c) {
+  int status = 0;
+  removal *r = malloc(sizeof *r); /* too large for a thread's stack */
+  if (!r) return no_memory(c);
+  for (int i = 0; !status && i < c->count; i++) {
+    char *path;
+    status = arg_path(c, i, &path);
+    if (status) break;
+    status = deleteall_one(c, r, path);
+    free(path);
+  }
+  free(r);
+  return status;
+}
+
+/* ------------------------------------------------------------------------
+ * cp
+ * --------------------------------------------------------------------- */
+
+enum { COPY_BYTES = 512 * 1024 };
+
+const option cp_options[] = {{'R', "recursive", NULL}, {'\0', NULL, NULL}};
+
+/* Nodes that are to come together; owns what the operations point to. */
+typedef struct copying {
+  call *c;
+  const char *from, *to;
+  int count;
+  size_t bytes;
+  zke_op ops[BATCH];
+  char *paths[BATCH], *data[BATCH];
+  zke_acls *acls[BATCH];
+  json_t *kinds; /* of containers 0, of expiring nodes their TTL, by path */
+  int64_t done, total, skipped;
+} copying;
+
+/* Only the file tells a container from an ordinary node. */
+static int copying_kind(void *arg, const snapshot_node *node) {
+  copying *k = arg;
+  const char *chroot = k->c->sh->options.chroot;
+  bool ttl = strcmp(node->kind, "ttl") == 0;
+  if (cancelled(k->c)) return fail_cancelled(k->c);
+  if (!ttl && strcmp(node->kind, "container") != 0) return 0;
+  const char *path = node->path + (chroot ? strlen(chroot) : 0);
+  int failed = json_object_set_new(k->kinds, *path ? path : "/",
+                                   json_integer(ttl ? node->ttl_ms : 0));
+  return failed ? no_memory(k->c) : 0;
+}
+
+static int copying_kinds(copying *k) {
+  snapshot *s;
+  k->kinds = json_object();
+  if (!k->kinds) return no_memory(k->c);
+  if (strcmp(k->c->sh->file, ":memory:") == 0) return 0; /* there is none */
+  int status = snapshot_open(k->c, &s);
+  if (status) return status;
+  status = snapshot_read(s, k->from, copying_kind, k);
+  snapshot_close(s);
+  return status;
+}
+
+static void copying_clear(copying *k) {
+  while (k->count > 0) {
+    int i = --k->count;
+    free(k->paths[i]);
+    zke_free(k->data[i]);
+    zke_free(k->acls[i]);
+  }
+  k->bytes = 0;
+}
+
+static int copying_flush(copying *k) {
+  int rc = zke_multi(k->c->z, k->ops, k->count, NULL);
+  if (rc == ZKE_OK) k->done += k->count;
+  copying_clear(k);
+  progress(k->c, "cp", k->done, k->total);
+  return rc == ZKE_OK ? 0 : fail_rc(k->c, rc);
+}
+
+/* Without ADMIN one is shown "user:x" for a digest: no copy of that. */
+static bool is_masked(const zke_acls *acls) {
+  for (int i = 0; i < acls->count; i++) {
+    const char *id = acls->data[i].id, *colon = strrchr(id, ':');
+    if (strcmp(acls->data[i].scheme, "digest") == 0 && colon &&
+        strcmp(colon, ":x") == 0)
+      return true;
+  }
+  return false;
+}
+
+/* Reads a node: ZKE_NONODE where it went meanwhile. */
+static int copying_read(copying *k, const char *path, char **data, int *len,
+                        zke_acls **acls) {
+  int rc = zke_get(k->c->z, path, NULL, NULL, data, len, NULL);
+  if (rc != ZKE_OK) return rc;
+  rc = zke_get_acl(k->c->z, path, acls, NULL);
+  if (rc == ZKE_OK && is_masked(*acls)) {
+    rc = zke_fail(ZKE_NOAUTH,
+                  "the ACL of %s is shown in full only to who may change it",
+                  path);
+    zke_free(*acls);
+  }
+  if (rc != ZKE_OK) zke_free(*data);
+  return rc;
+}
+
+static void copying_op(copying *k, int i, const char *path, int len) {
+  const json_t *kind = json_object_get(k->kinds, path);
+  int64_t ttl = json_integer_value(kind);
+  if (ttl)
+    zke_op_create_ttl(&k->ops[i], k->paths[i], k->data[i], len, k->acls[i],
+                      ZKE_PERSISTENT_WITH_TTL, ttl);
+  else
+    zke_op_create(&k->ops[i], k->paths[i], k->data[i], len, k->acls[i],
+                  kind ? ZKE_CONTAINER : ZKE_PERSISTENT);
+}
+
+static int copying_add(copying *k, const char *path) {
+  char *data, *to;
+  int len;
+  zke_acls *acls;
+  int rc = copying_read(k, path, &data, &len, &acls);
+  if (rc == ZKE_NONODE && strcmp(path, k->from) != 0) return 0;
+  if (rc != ZKE_OK) return fail_rc(k->c, rc);
+  size_t bytes = len > 0 ? (size_t)len : 0;
+  int status = 0;
+  if (k->count == BATCH || (k->count && k->bytes + bytes > COPY_BYTES))
+    status = copying_flush(k);
+  if (!status && asprintf(&to, "%s%s", k->to, path + strlen(k->from)) < 0)
+    status = no_memory(k->c);
+  if (status) {
+    zke_free(data);
+    zke_free(acls);
+    return status;
+  }
+  int i = k->count++;
+  k->paths[i] = to;
+  k->data[i] = data;
+  k->acls[i] = acls;
+  k->bytes += bytes;
+  copying_op(k, i, path, len);
+  return 0;
+}
+
+/* Ephemerals belong to their sessions: they are left out. */
+static int copying_all(copying *k, int limit) {
+  walk w;
+  int status = 0;
+  walk_begin(&w, k->c, k->from, limit, false);
+  while (!status && walk_next(&w))
+    if (w.stat.ephemeralOwner)
+      k->skipped++;
+    else
+      status = copying_add(k, w.path);
+  if (w.cancelled && !status)
+    status = fail_interrupted(k->c, "copied", k->done);
+  status = walk_end(&w, status);
+  if (!status && k->count) status = copying_flush(k);
+  copying_clear(k);
+  return status;
+}
+
+/* "/b/" as the copy's path means: below /b, with the same name; for free(). */
+static char *copy_target(const char *from, const char *to) {
+  size_t len = strlen(to);
+  char *path;
+  bool below = to[len - 1] == '/';
+  if (asprintf(&path, "%.*s%s", (int)(len - below), to,
+               below ? strrchr(from, '/') : "") < 0)
+    return NULL;
+  return path;
+}
+
+/* Is it the node itself or below it? */
+static bool is_within(const char *path, const char *top) {
+  size_t len = strlen(top);
+  return strcmp(top, "/") == 0 ||
+         (strncmp(path, top, len) == 0 && (path[len] == '/' || !path[len]));
+}
+
+static int copy_check(call *c, const char *from, const char *to) {
+  zke_stat stat;
+  int rc = zke_exists(c->z, from, NULL, NULL, &stat);
+  if (rc != ZKE_OK) return fail_rc(c, rc);
+  if (stat.ephemeralOwner)
+    return fail(c, STATUS_NO, "EPHEMERAL",
+                "%s is ephemeral: it belongs to its session", from);
+  if (stat.numChildren && !has(c, 'R'))
+    return fail(c, STATUS_NO, "NOTEMPTY",
+                "%s has children; cp -R copies them too", from);
+  if (is_within(to, from))
+    return fail(c, STATUS_DATA, "BADARGUMENTS",
+                "%s would be copied into itself, as %s", from, to);
+  return 0;
+}
+
+static int copy_from_to(call *c, const char *from, const char *to) {
+  copying *k = malloc(sizeof *k); /* too large for a thread's stack */
+  if (!k) return no_memory(c);
+  *k = (copying){.c = c, .from = from, .to = to};
+  if (zke_count(c->z, from, &k->total) == ZKE_OK) k->total++;
+  int status = copying_kinds(k);
+  if (!status) status = copying_all(k, has(c, 'R') ? -1 : 0);
+  if (!status)
+    status = emit(c, json_pack("{s:o,s:I,s:I}", "path", json_text(to), "copied",
+                               (json_int_t)k->done, "ephemerals_left_out",
+                               (json_int_t)k->skipped));
+  json_decref(k->kinds);
+  free(k);
+  return status;
+}
+
+int cp_run(call *c) {
+  char *from, *given, *to;
+  int status = arg_path(c, 0, &from);
+  if (status) return status;
+  status = arg_path(c, 1, &given);
+  if (status) {
+    free(from);
+    return status;
+  }
+  to = copy_target(from, given);
+  if (!to) status = no_memory(c);
+  if (!status) status = copy_check(c, from, to);
+  if (!status) status = copy_from_to(c, from, to);
+  free(from);
+  free(given);
+  free(to);
+  return status;
+}
+
+/* Silent, but for what one would miss. */
+void cp_human(call *c, json_t *row, FILE *out) {
+  (void)c;
+  json_int_t skipped =
+      json_integer_value(json_object_get(row, "ephemerals_left_out"));
+  if (skipped)
+    fprintf(out, "%" JSON_INTEGER_FORMAT " ephemeral node%s left out\n",
+            skipped, skipped == 1 ? " was" : "s were");
+}

@@ -1,0 +1,1237 @@
+/* transfer.c - export, import and dump: trees as lines of JSON
+ *
+ * An export is a line that says what it is, a line a node, parents first, and
+ * a line that counts them, without which it is not whole:
+ *
+ *     {"format":"zkembed-tree","version":1,"path":"/app","exported_at":…,…}
+ *     {"path":"","data":"x"}
+ *     {"path":"queue","data":null,"sequence":12}
+ *     {"path":"queue/key","data":{"base64":"AAE="},"kind":"ttl","ttl_ms":500}
+ *     {"nodes":3}
+ *
+ * What is left out is usual: kind "persistent", an ACL that allows everybody
+ * everything, sequence 0.  Versions, times and zxids are the history of a tree
+ * and not part of it: they begin anew.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "database.h"
+
+#define FORMAT_NAME "zkembed-tree"
+enum { FORMAT_VERSION = 1 };
+
+static int no_memory(call *c) {
+  fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
+  return STATUS_SYSTEM;
+}
+
+static int64_t now_ms(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
+}
+
+/* ------------------------------------------------------------------------
+ * ACLs
+ * --------------------------------------------------------------------- */
+
+static const struct {
+  char letter;
+  int perm;
+} perms[] = {{'c', ZKE_PERM_CREATE},
+             {'d', ZKE_PERM_DELETE},
+             {'r', ZKE_PERM_READ},
+             {'w', ZKE_PERM_WRITE},
+             {'a', ZKE_PERM_ADMIN}};
+enum { PERMS = sizeof perms / sizeof *perms };
+
+/* Letters, or a number where there is none or another bit. */
+static json_t *perms_to_json(int value) {
+  char text[PERMS];
+  size_t len = 0;
+  if (value <= 0 || value > ZKE_PERM_ALL) return json_sprintf("%d", value);
+  for (int i = 0; i < PERMS; i++)
+    if (value & perms[i].perm) text[len++] = perms[i].letter;
+  return json_stringn(text, len);
+}
+
+static int perm_of(char letter) {
+  for (int i = 0; i < PERMS; i++)
+    if (perms[i].letter == letter) return perms[i].perm;
+  return 0;
+}
+
+static bool perms_of_json(const json_t *j, int32_t *value_out) {
+  const char *text = json_string_value(j);
+  const word w = {text, json_string_length(j)};
+  int64_t number;
+  if (!text || !*text) return false;
+  if (word_number(&w, &number)) {
+    *value_out = (int32_t)number;
+    return number == *value_out;
+  }
+  *value_out = 0;
+  for (; *text; text++) {
+    if (!perm_of(*text)) return false;
+    *value_out |= perm_of(*text);
+  }
+  return true;
+}
+
+/* The id of a line "perms:scheme:id", where \\ and \n are escaped. */
+static json_t *acl_id(const char *text, size_t len) {
+  char *id = malloc(len + 1), *to = id;
+  if (!id) return NULL;
+  for (size_t i = 0; i < len; i++) {
+    if (text[i] == '\\' && i + 1 < len)
+      *to++ = text[++i] == 'n' ? '\n' : text[i];
+    else
+      *to++ = text[i];
+  }
+  json_t *j = json_data(id, (int)(to - id));
+  free(id);
+  return j;
+}
+
+/* What the file has (doc/format.md) as an array. */
+static json_t *acl_to_json(const char *text) {
+  json_t *list = json_array();
+  while (list && *text) {
+    char *scheme;
+    size_t line = strcspn(text, "\n");
+    int value = (int)strtol(text, &scheme, 10);
+    size_t left = line - (size_t)(scheme - text);
+    if (*scheme != ':' || left < 2) break;
+    scheme++;
+    size_t len = strcspn(scheme, ":\n");
+    const char *id = scheme + len + (scheme[len] == ':');
+    json_t *entry = json_pack("{s:s%,s:o*,s:o*}", "scheme", scheme, len, "id",
+                              acl_id(id, line - (size_t)(id - text)), "perms",
+                              perms_to_json(value));
+    if (json_array_append_new(list, entry) != 0) {
+      json_decref(list);
+      return NULL;
+    }
+    text += line + (text[line] == '\n');
+  }
+  return list;
+}
+
+/* ------------------------------------------------------------------------
+ * export
+ * --------------------------------------------------------------------- */
+
+typedef struct export {
+  call *c;
+  const char *top;  /* whole, "" for the root: what relative paths leave out */
+  const char *name; /* of the file, NULL: rows */
+  FILE *out;
+  int64_t nodes, ephemerals, total;
+}
+export;
+
+static int export_line(export *x, json_t *row) {
+  if (!x->out) return emit(x->c, row);
+  if (!row) return no_memory(x->c);
+  errno = 0;
+  int rc = json_dumpf(row, x->out, JSON_COMPACT);
+  json_decref(row);
+  if (rc != 0 || putc('\n', x->out) == EOF) {
+    if (!errno) errno = EIO;
+    return fail_errno(x->c, STATUS_IO, x->name);
+  }
+  return 0;
+}
+
+/* From the top on; "" for the top itself. */
+static const char *export_relative(const export *x, const char *path) {
+  const char *rest = path + strlen(x->top);
+  return rest + (*rest == '/');
+}
+
+static json_t *export_node(const export *x, const snapshot_node *n) {
+  json_t *row = json_object();
+  int bad =
+      json_object_set_new(row, "path", json_text(export_relative(x, n->path)));
+  bad |= json_object_set_new(row, "data", json_data(n->data, n->len));
+  if (strcmp(n->kind, "persistent") != 0)
+    bad |= json_object_set_new(row, "kind", json_string(n->kind));
+  if (n->ttl_ms)
+    bad |= json_object_set_new(row, "ttl_ms", json_integer(n->ttl_ms));
+  if (n->stat.ephemeralOwner)
+    bad |=
+        json_object_set_new(row, "owner", json_session(n->stat.ephemeralOwner));
+  if (n->sequence)
+    bad |= json_object_set_new(row, "sequence", json_integer(n->sequence));
+  if (n->acl) bad |= json_object_set_new(row, "acl", acl_to_json(n->acl));
+  if (!bad) return row;
+  json_decref(row);
+  return NULL;
+}
+
+static int export_one(void *arg, const snapshot_node *n) {
+  export *x = arg;
+  x->nodes++;
+  x->ephemerals += n->stat.ephemeralOwner != 0;
+  progress(x->c, "export, nodes", x->nodes, x->total);
+  return export_line(x, export_node(x, n));
+}
+
+static int export_tree(export *x, const char *path) {
+  snapshot *s = NULL;
+  int status = snapshot_open(x->c, &s);
+  if (!status)
+    status = export_line(
+        x, json_pack("{s:s,s:i,s:o*,s:I,s:s}", "format", FORMAT_NAME, "version",
+                     FORMAT_VERSION, "path", json_text(path), "exported_at",
+                     (json_int_t)now_ms(), "zkembed", zke_version()));
+  if (!status) status = snapshot_read(s, path, export_one, x);
+  if (!status)
+    status = export_line(x, json_pack("{s:I}", "nodes", (json_int_t)x->nodes));
+  snapshot_close(s);
+  return status;
+}
+
+/* The nodes' lines go into a file; what was done is the row. */
+static int export_to_file(export *x, const char *path) {
+  call *c = x->c;
+  target t = {.fd = -1};
+  int status = target_open(c, x->name, true, &t);
+  int fd = status ? -1 : dup(t.fd);
+  if (!status && (fd < 0 || (x->out = fdopen(fd, "w")) == NULL)) {
+    if (fd >= 0) close(fd);
+    status = fail_errno(c, STATUS_SYSTEM, x->name);
+  }
+  if (!status) status = export_tree(x, path);
+  if (x->out && fclose(x->out) != 0 && !status)
+    status = fail_errno(c, STATUS_IO, x->name);
+  if (!status) status = target_done(c, &t);
+  target_close(&t);
+  if (status) return status;
+  return emit(
+      c, json_pack("{s:o*,s:o*,s:I,s:I}", "file", json_text(x->name), "path",
+                   json_text(path), "nodes", (json_int_t)x->nodes, "ephemerals",
+                   (json_int_t)x->ephemerals));
+}
+
+static void export_human(call *c, json_t *row, FILE *out) {
+  json_int_t n = json_integer_value(json_object_get(row, "nodes"));
+  (void)c;
+  output_text(NULL, json_object_get(row, "file"), out);
+  fprintf(out, ": %" JSON_INTEGER_FORMAT " node%s of ", n, n == 1 ? "" : "s");
+  output_text(NULL, json_object_get(row, "path"), out);
+  fputc('\n', out);
+}
+
+/* Whatever the format is: the rows are what import reads. */
+static int export_to_output(export *x, const char *path) {
+  int format = x->c->format;
+  x->c->format = FORMAT_JSON;
+  int status = export_tree(x, path);
+  x->c->format = format;
+  return status;
+}
+
+/* "/" for the root, where no path is given, and not the working node: the two
+ * of a prompt's `export` differ too much to be left to where one stands. */
+static int arg_top(call *c, char **path_out) {
+  static const word root = {"/", 1};
+  return c->count ? arg_path(c, 0, path_out) : path_join(c, &root, path_out);
+}
+
+static int fail_reserved(call *c, const char *path) {
+  return fail(c, STATUS_DATA, "BADARGUMENTS",
+              "%s is ZooKeeper's own: neither exported nor imported", path);
+}
+
+/* The prefix that whole paths below have. */
+static char *top_of(call *c, const char *path) {
+  const char *chroot = c->sh->options.chroot ? c->sh->options.chroot : "";
+  if (strcmp(chroot, "/") == 0) chroot = "";
+  size_t room = strlen(chroot) + strlen(path) + 1;
+  char *top = malloc(room);
+  if (top) snprintf(top, room, "%s%s", chroot, path[1] ? path : "");
+  return top;
+}
+
+static int export_run(call *c) {
+  char *path, *top;
+  export x = {.c = c};
+  int status = arg_top(c, &path);
+  if (status) return status;
+  if (c->count > 1 && !word_is(&c->args[1], "-")) x.name = c->args[1].text;
+  int rc = zke_count(c->z, path, &x.total);
+  x.top = top = top_of(c, path);
+  if (is_reserved(c, path))
+    status = fail_reserved(c, path);
+  else if (rc != ZKE_OK && rc != ZKE_NOAUTH)
+    status = fail_rc(c, rc);
+  else if (!top)
+    status = no_memory(c);
+  else
+    status = x.name ? export_to_file(&x, path) : export_to_output(&x, path);
+  free(top);
+  free(path);
+  return status;
+}
+
+/* ------------------------------------------------------------------------
+ * import: the lines
+ * --------------------------------------------------------------------- */
+
+enum { KIND_PERSISTENT, KIND_CONTAINER, KIND_TTL, KIND_EPHEMERAL };
+enum { EXISTING_REFUSE, EXISTING_MERGE, EXISTING_REPLACE };
+
+typedef struct import {
+  call *c;
+  const char *name; /* of the file, for sentences */
+  FILE *in;
+  char *top; /* where to, "" for the root */
+  int existing;
+  int data_limit;
+  long line;
+  char *text; /* of it */
+  size_t room;
+  json_t *seen; /* relative path: number of children in the file, or null of an
+                   ephemeral node */
+  zke *scratch; /* in memory: refuses what the engine would refuse */
+
+  int64_t nodes, total;
+  int64_t created, changed, same, deleted, skipped;
+  int64_t written; /* nodes that are in the tree for good */
+
+  /* the batch */
+  zke_op ops[256];
+  struct record *batch; /* what the operations point to */
+  int count;
+  int64_t bytes;
+} import;
+
+/* A node's line, read. */
+typedef struct record {
+  char *path;     /* whole */
+  char *relative; /* the end of it */
+  char *data;
+  int len;
+  int kind;
+  int64_t ttl_ms, sequence;
+  zke_acl *entries; /* NULL: everybody may do everything */
+  zke_acls acls;
+  json_t *row; /* the ACL's texts are in it */
+  struct record *next;
+} record;
+
+static int bad_line(import *im, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static int bad_line(import *im, const char *format, ...) {
+  char what[700];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(what, sizeof what, format, arguments);
+  va_end(arguments);
+  return fail(im->c, STATUS_DATA, "DATA", "%s: line %ld: %s", im->name,
+              im->line, what);
+}
+
+static void record_free(record *r) {
+  if (!r) return;
+  free(r->path);
+  free(r->data);
+  free(r->entries);
+  json_decref(r->row);
+  free(r);
+}
+
+/* The next line into im->text: its length, -1 at the end, -2 after fail().
+ * A value's bytes are at most six characters each. */
+static long import_line(import *im) {
+  size_t len = 0, most = (size_t)im->data_limit * 6 + (1 << 20);
+  int byte;
+  while ((byte = getc(im->in)) != EOF && byte != '\n') {
+    if (len + 1 >= im->room) {
+      size_t room = im->room ? im->room * 2 : 4096;
+      char *larger = len < most ? realloc(im->text, room) : NULL;
+      if (!larger && len < most) return no_memory(im->c), -2;
+      if (!larger) return bad_line(im, "it is too long"), -2;
+      im->text = larger;
+      im->room = room;
+    }
+    im->text[len++] = (char)byte;
+  }
+  if (byte == EOF && ferror(im->in))
+    return fail_errno(im->c, STATUS_IO, im->name), -2;
+  if (byte == EOF && len == 0) return -1;
+  im->line++;
+  return (long)len;
+}
+
+/* The next line's object; NULL at the end (after which *status_out is 0) and
+ * for what is not one. */
+static json_t *import_object(import *im, int *status_out) {
+  json_error_t error;
+  long len = import_line(im);
+  *status_out = len == -2 ? im->c->status : 0;
+  if (len < 0) return NULL;
+  json_t *j = json_loadb(im->text ? im->text : "", (size_t)len,
+                         JSON_REJECT_DUPLICATES, &error);
+  if (json_is_object(j)) return j;
+  *status_out =
+      j ? bad_line(im, "no JSON object") : bad_line(im, "%s", error.text);
+  json_decref(j);
+  return NULL;
+}
+
+static int import_header(import *im) {
+  int status;
+  json_t *head = import_object(im, &status);
+  if (status) return status;
+  if (!head) return fail(im->c, STATUS_DATA, "DATA", "%s is empty", im->name);
+  const char *format = json_string_value(json_object_get(head, "format"));
+  json_t *version = json_object_get(head, "version");
+  if (!format || strcmp(format, FORMAT_NAME) != 0)
+    status = bad_line(im, "not the beginning of an export");
+  else if (!json_is_integer(version) || json_integer_value(version) < 1)
+    status = bad_line(im, "its version is no number");
+  else if (json_integer_value(version) > FORMAT_VERSION)
+    status = bad_line(im,
+                      "version %" JSON_INTEGER_FORMAT
+                      " is of a later zke; this one reads %d",
+                      json_integer_value(version), FORMAT_VERSION);
+  json_decref(head);
+  return status;
+}
+
+/* ------------------------------------------------------------------------
+ * import: a node's line
+ * --------------------------------------------------------------------- */
+
+static int record_members(import *im, const json_t *row) {
+  static const char known[] = " path data kind ttl_ms owner sequence acl ";
+  const char *name;
+  json_t *value;
+  json_object_foreach((json_t *)(uintptr_t)row, name, value) {
+    char word_[32];
+    snprintf(word_, sizeof word_, " %.24s ", name);
+    if (!strstr(known, word_) || strchr(name, ' '))
+      return bad_line(im, "a node has no \"%s\"", name);
+  }
+  return 0;
+}
+
+static int record_path(import *im, record *r) {
+  char *text = NULL;
+  int len = -1;
+  if (!data_of_json(json_object_get(r->row, "path"), &text, &len) || len < 0)
+    return bad_line(im, "\"path\" is missing or no text");
+  size_t top = strlen(im->top), room = top + (size_t)len + 2;
+  r->path = malloc(room);
+  int status = 0;
+  if (!r->path)
+    status = no_memory(im->c);
+  else if (strlen(text) != (size_t)len || *text == '/')
+    status = bad_line(im, "\"%s\" is not a path below the top", text);
+  else
+    snprintf(r->path, room, "%s%s%s", im->top, *text || !top ? "/" : "", text);
+  if (!status) r->relative = r->path + top + (*text || !top);
+  free(text);
+  return status;
+}
+
+static int record_data(import *im, record *r) {
+  const json_t *data = json_object_get(r->row, "data");
+  if (!data) return bad_line(im, "\"data\" is missing");
+  if (!data_of_json(data, &r->data, &r->len))
+    return bad_line(im, "\"data\" is neither text, null nor {\"base64\": …}");
+  return 0;
+}
+
+static int record_kind(import *im, record *r) {
+  static const char *const names[] = {"persistent", "container", "ttl",
+                                      "ephemeral"};
+  const json_t *kind = json_object_get(r->row, "kind");
+  const json_t *ttl = json_object_get(r->row, "ttl_ms");
+  if (kind && !json_is_string(kind)) return bad_line(im, "\"kind\" is no text");
+  while (kind && r->kind < 4 &&
+         strcmp(json_string_value(kind), names[r->kind]) != 0)
+    r->kind++;
+  if (r->kind == 4)
+    return bad_line(im, "there is no kind \"%s\"", json_string_value(kind));
+  if ((r->kind == KIND_TTL) != (ttl != NULL) || (ttl && !json_is_integer(ttl)))
+    return bad_line(im, "\"ttl_ms\" is a number, and of kind ttl alone");
+  r->ttl_ms = json_integer_value(ttl);
+  return 0;
+}
+
+static int record_sequence(import *im, record *r) {
+  const json_t *sequence = json_object_get(r->row, "sequence");
+  r->sequence = json_integer_value(sequence);
+  if (sequence && (!json_is_integer(sequence) || r->sequence < 0 ||
+                   r->sequence > INT32_MAX))
+    return bad_line(im, "\"sequence\" is no number from 0 to %d", INT32_MAX);
+  return 0;
+}
+
+static int record_acl_entry(import *im, const json_t *j, zke_acl *entry) {
+  entry->scheme = json_string_value(json_object_get(j, "scheme"));
+  entry->id = json_string_value(json_object_get(j, "id"));
+  if (!entry->scheme || !entry->id || json_object_size(j) != 3 ||
+      !perms_of_json(json_object_get(j, "perms"), &entry->perms))
+    return bad_line(im,
+                    "an ACL's entry has a scheme, an id, and perms of "
+                    "\"cdrwa\"");
+  return 0;
+}
+
+static int record_acl(import *im, record *r) {
+  const json_t *list = json_object_get(r->row, "acl");
+  size_t n = json_array_size(list);
+  int status = 0;
+  r->acls = zke_open_acl;
+  if (!list) return 0;
+  if (n == 0) return bad_line(im, "\"acl\" is no list of entries");
+  /* One more than there are: see record_open(). */
+  r->entries = calloc(n + 1, sizeof *r->entries);
+  if (!r->entries) return no_memory(im->c);
+  for (size_t i = 0; !status && i < n; i++)
+    status = record_acl_entry(im, json_array_get(list, i), &r->entries[i]);
+  r->acls = (zke_acls){(int)n, r->entries};
+  return status;
+}
+
+/* Takes the row. */
+static int record_read(import *im, json_t *row, record **out) {
+  record *r = calloc(1, sizeof *r);
+  if (!r) {
+    json_decref(row);
+    return no_memory(im->c);
+  }
+  r->row = row;
+  int status = record_members(im, row);
+  if (!status) status = record_path(im, r);
+  if (!status) status = record_data(im, r);
+  if (!status) status = record_kind(im, r);
+  if (!status) status = record_sequence(im, r);
+  if (!status) status = record_acl(im, r);
+  if (!status) *out = r;
+  if (status) record_free(r);
+  return status;
+}
+
+static bool import_changed(const import *im) {
+  return im->created + im->changed + im->deleted > 0;
+}
+
+/* A failure says what of the tree is there. */
+static int import_fail(import *im, int rc) {
+  const char *code = zke_error_name(rc) + strlen("ZKE_");
+  if (!import_changed(im)) return fail_rc(im->c, rc);
+  return fail(im->c, status_of(rc), code,
+              "%s; %" PRId64 " of %" PRId64
+              " nodes were written, and import --merge completes them",
+              zke_errmsg(), im->written, im->total);
+}
+
+static int import_cancelled(import *im) {
+  int number = atomic_load(&im->c->signal);
+  if (import_changed(im))
+    fail(im->c, number ? STATUS_SIGNAL + number : STATUS_CONFLICT,
+         number ? "INTERRUPTED" : "CANCELLED",
+         "import was ended when %" PRId64 " of %" PRId64
+         " nodes were written; import --merge completes them",
+         im->written, im->total);
+  return fail_cancelled(im->c);
+}
+
+/* The next node; NULL behind the last. */
+static int import_next(import *im, record **out) {
+  int status;
+  *out = NULL;
+  if (cancelled(im->c)) return import_cancelled(im);
+  json_t *row = import_object(im, &status), *nodes;
+  if (status) return status;
+  if (!row)
+    return bad_line(im, "the file ends early: no line counts its nodes");
+  if ((nodes = json_object_get(row, "nodes")) == NULL)
+    return record_read(im, row, out);
+  if (json_integer_value(nodes) != im->nodes)
+    status = bad_line(im, "there are %" PRId64 " nodes, it counts others",
+                      im->nodes);
+  json_decref(row);
+  if (!status && import_line(im) != -1 && !im->c->status)
+    status = bad_line(im, "something stands behind the last line");
+  return status ? status : im->c->status;
+}
+
+/* ------------------------------------------------------------------------
+ * import: everything is looked at before the first change
+ * --------------------------------------------------------------------- */
+
+static void record_create(const record *r, zke_op *op, const char *path) {
+  if (r->kind == KIND_TTL)
+    zke_op_create_ttl(op, path, r->data, r->len, &r->acls,
+                      ZKE_PERSISTENT_WITH_TTL, r->ttl_ms);
+  else
+    zke_op_create(op, path, r->data, r->len, &r->acls,
+                  r->kind == KIND_CONTAINER ? ZKE_CONTAINER : ZKE_PERSISTENT);
+}
+
+/* "name is the masked id, that whoever may not see it got": it is nobody's. */
+static bool is_masked(const zke_acl *e) {
+  size_t len = strlen(e->id);
+  return strcmp(e->scheme, "digest") == 0 && len >= 2 &&
+         strcmp(e->id + len - 2, ":x") == 0;
+}
+
+/* Would the engine make it?  It is made, somewhere else, and removed. */
+static int check_engine(import *im, const record *r) {
+  const char *slash = strrchr(r->relative, '/');
+  const char *name = slash ? slash + 1 : r->relative;
+  size_t room = strlen(name) + 2;
+  char *path = malloc(room);
+  zke_op ops[2];
+  if (!path) return no_memory(im->c);
+  snprintf(path, room, "/%s", strcmp(name, "zookeeper") ? name : "z");
+  record_create(r, &ops[0], path);
+  zke_op_delete(&ops[1], path, -1);
+  int rc = zke_multi(im->scratch, ops, 2, NULL);
+  free(path);
+  if (rc == ZKE_OK) return 0;
+  if (rc == ZKE_NOMEM) return fail_rc(im->c, rc);
+  return bad_line(im, "\"%s\" cannot be created: %s", r->relative,
+                  zke_errmsg());
+}
+
+/* Its parent was there, is no ephemeral, and it comes for the first time. */
+static int check_place(import *im, const record *r) {
+  char *slash = strrchr(r->relative, '/');
+  if (json_object_get(im->seen, r->relative))
+    return bad_line(im, "\"%s\" was there before", r->relative);
+  if (*r->relative) {
+    if (slash) *slash = '\0';
+    json_t *parent = json_object_get(im->seen, slash ? r->relative : "");
+    if (slash) *slash = '/';
+    if (!parent)
+      return bad_line(im, "the parent of \"%s\" has not come", r->relative);
+    if (json_is_null(parent))
+      return bad_line(im, "the parent of \"%s\" is ephemeral", r->relative);
+    if (r->kind != KIND_EPHEMERAL)
+      json_integer_set(parent, json_integer_value(parent) + 1);
+  }
+  json_t *entry = r->kind == KIND_EPHEMERAL ? json_null() : json_integer(0);
+  return json_object_set_new(im->seen, r->relative, entry) == 0
+             ? 0
+             : no_memory(im->c);
+}
+
+static int check_acl(import *im, const record *r) {
+  for (int i = 0; i < r->acls.count; i++)
+    if (is_masked(&r->acls.data[i]))
+      return bad_line(im, "the id \"%s\" is masked: it is nobody's",
+                      r->acls.data[i].id);
+  return 0;
+}
+
+/* Is it in the way, where the tree is to?  What comes below a missing node is
+ * missing. */
+static int check_existing(import *im, const record *r) {
+  zke_stat stat;
+  bool may_exist = im->existing == EXISTING_MERGE || !strchr(r->relative, '/');
+  if (!may_exist || im->existing == EXISTING_REPLACE) return 0;
+  int rc = zke_exists(im->c->z, r->path, NULL, NULL, &stat);
+  if (rc == ZKE_NONODE) return 0;
+  if (rc != ZKE_OK) return fail_rc(im->c, rc);
+  if (stat.ephemeralOwner)
+    return fail(im->c, STATUS_NO, "NODEEXISTS",
+                "%s exists and is ephemeral, of session 0x%" PRIx64, r->path,
+                (uint64_t)stat.ephemeralOwner);
+  if (im->existing == EXISTING_MERGE || !r->path[1]) return 0;
+  return fail(im->c, STATUS_NO, "NODEEXISTS",
+              "%s exists: --merge keeps and completes what is there, --replace "
+              "removes it first",
+              r->path);
+}
+
+static int check_record(import *im, const record *r) {
+  int status = check_place(im, r);
+  if (!status && is_reserved(im->c, r->path))
+    status = bad_line(im, "\"%s\" is ZooKeeper's own", r->relative);
+  if (!status && !*r->relative && r->kind == KIND_EPHEMERAL)
+    status = bad_line(im, "the top is ephemeral");
+  if (!status && !r->path[1] && r->kind != KIND_PERSISTENT)
+    status = bad_line(im, "the root is persistent");
+  if (!status && *r->relative) status = check_engine(im, r);
+  if (!status && r->len > im->data_limit)
+    status = bad_line(im, "more than %d bytes of data", im->data_limit);
+  if (!status) status = check_acl(im, r);
+  if (!status) status = check_existing(im, r);
+  return status;
+}
+
+/* What the file is put under must be there. */
+static int check_parent(import *im) {
+  char *slash = strrchr(im->top, '/');
+  zke_stat stat;
+  if (!slash || slash == im->top) return 0;
+  *slash = '\0';
+  int rc = zke_exists(im->c->z, im->top, NULL, NULL, &stat);
+  int status = rc == ZKE_OK ? 0 : fail_rc(im->c, rc);
+  if (!status && stat.ephemeralOwner)
+    status = fail(im->c, STATUS_NO, "NOCHILDRENFOREPHEMERALS",
+                  "%s is ephemeral", im->top);
+  *slash = '/';
+  return status;
+}
+
+static int check_scratch(import *im) {
+  zke_options o = {.size = sizeof o,
+                   .data_limit = im->c->sh->options.data_limit,
+                   .allocator = im->c->sh->options.allocator,
+                   .os = im->c->sh->options.os};
+  int rc = zke_open(":memory:", &o, &im->scratch);
+  return rc == ZKE_OK ? 0 : fail_rc(im->c, rc);
+}
+
+static int import_check(import *im) {
+  record *r = NULL;
+  int status = check_parent(im);
+  if (!status) status = check_scratch(im);
+  if (!status) status = import_header(im);
+  while (!status && (status = import_next(im, &r)) == 0 && r) {
+    status = check_record(im, r);
+    record_free(r);
+    im->nodes++;
+    progress(im->c, "import, lines checked", im->line, 0);
+  }
+  if (!status && im->nodes == 0) status = bad_line(im, "there is no node");
+  im->total = im->nodes;
+  return status;
+}
+
+/* ------------------------------------------------------------------------
+ * import: batches
+ * --------------------------------------------------------------------- */
+
+static void batch_clear(import *im) {
+  while (im->batch) {
+    record *r = im->batch;
+    im->batch = r->next;
+    record_free(r);
+  }
+  im->count = 0;
+  im->bytes = 0;
+}
+
+static int batch_run(import *im) {
+  if (cancelled(im->c)) return import_cancelled(im);
+  int rc = im->count ? zke_multi(im->c->z, im->ops, im->count, NULL) : ZKE_OK;
+  if (rc != ZKE_OK) return import_fail(im, rc);
+  for (int i = 0; i < im->count; i++) {
+    im->created += im->ops[i].type == ZKE_OP_CREATE;
+    im->changed += im->ops[i].type == ZKE_OP_SET;
+    im->deleted += im->ops[i].type == ZKE_OP_DELETE;
+    im->written += im->ops[i].type != ZKE_OP_DELETE;
+  }
+  batch_clear(im);
+  return 0;
+}
+
+/* Takes the record.  A batch is within what one multi takes. */
+static int batch_add(import *im, const zke_op *op, record *r) {
+  int most = (int)(sizeof im->ops / sizeof *im->ops), status = 0;
+  int64_t bytes = op->len > 0 ? op->len : 0;
+  if (im->count == most || im->bytes + bytes > im->data_limit)
+    status = batch_run(im);
+  if (status) {
+    record_free(r);
+    return status;
+  }
+  im->ops[im->count++] = *op;
+  r->next = im->batch;
+  im->batch = r;
+  im->bytes += bytes;
+  return 0;
+}
+
+/* ------------------------------------------------------------------------
+ * import --replace: what was there goes first
+ * --------------------------------------------------------------------- */
+
+static int remove_one(import *im, const char *path) {
+  record *r = calloc(1, sizeof *r);
+  zke_op op;
+  if (!r || (r->path = strdup(path)) == NULL) {
+    free(r);
+    return no_memory(im->c);
+  }
+  zke_op_delete(&op, r->path, -1);
+  return batch_add(im, &op, r);
+}
+
+/* For each child of a node, by its path. */
+static int each_child(import *im, const char *path, bool really,
+                      int (*fn)(import *, const char *, bool)) {
+  zke_strings *names = NULL;
+  int rc = zke_children(im->c->z, path, NULL, NULL, &names, NULL);
+  if (rc == ZKE_NONODE) return 0;
+  if (rc != ZKE_OK) return fail_rc(im->c, rc);
+  int status = 0;
+  for (int i = 0; !status && i < names->count; i++) {
+    size_t room = strlen(path) + strlen(names->data[i]) + 2;
+    char *child = malloc(room);
+    if (!child) {
+      status = no_memory(im->c);
+      break;
+    }
+    snprintf(child, room, "%s/%s", path[1] ? path : "", names->data[i]);
+    if (!is_reserved(im->c, child)) status = fn(im, child, really);
+    free(child);
+  }
+  zke_free(names);
+  return status;
+}
+
+/* May this session delete it?  A multi tells whose last step is refused always:
+ * what it says about the first is not about its children, and nothing is
+ * changed. */
+static int remove_may(import *im, const char *path) {
+  zke_op ops[2];
+  if (!path[1]) return 0;
+  zke_op_delete(&ops[0], path, -1);
+  zke_op_delete(&ops[1], "/zookeeper/no/such/node", -1);
+  int rc = zke_multi(im->c->z, ops, 2, NULL);
+  return rc == ZKE_NOTEMPTY || rc == ZKE_NONODE ? 0 : fail_rc(im->c, rc);
+}
+
+/* Looks at all first: what a session owns is not taken from it. */
+static int remove_tree(import *im, const char *path, bool really) {
+  zke_stat stat;
+  if (cancelled(im->c)) return import_cancelled(im);
+  int rc = zke_exists(im->c->z, path, NULL, NULL, &stat);
+  if (rc == ZKE_NONODE) return 0;
+  if (rc != ZKE_OK) return fail_rc(im->c, rc);
+  if (stat.ephemeralOwner)
+    return fail(im->c, STATUS_CONFLICT, "HELD",
+                "%s is ephemeral, of session 0x%" PRIx64
+                ": --replace does not take it away",
+                path, (uint64_t)stat.ephemeralOwner);
+  int status = really ? 0 : remove_may(im, path);
+  if (!status && stat.numChildren)
+    status = each_child(im, path, really, remove_tree);
+  if (!status && really && path[1]) status = remove_one(im, path);
+  return status;
+}
+
+static int import_remove(import *im) {
+  const char *top = *im->top ? im->top : "/";
+  int status = remove_tree(im, top, false);
+  return status ? status : remove_tree(im, top, true);
+}
+
+/* ------------------------------------------------------------------------
+ * import: the nodes
+ * --------------------------------------------------------------------- */
+
+static bool allows_all(const zke_acls *acls, int what) {
+  for (int i = 0; i < acls->count; i++)
+    if (strcmp(acls->data[i].scheme, "world") == 0 &&
+        (acls->data[i].perms & what) == what)
+      return true;
+  return false;
+}
+
+/* Does its ACL have to wait until what is below it is made? */
+static bool acl_waits(const import *im, const record *r) {
+  const json_t *children = json_object_get(im->seen, r->relative);
+  return (json_integer_value(children) || r->sequence) &&
+         !allows_all(&r->acls, ZKE_PERM_CREATE | ZKE_PERM_DELETE);
+}
+
+/* Until the end everybody may work below such a node besides, but not see or
+ * change its data. */
+static void record_open(record *r) {
+  r->entries[r->acls.count++] = (zke_acl){
+      ZKE_PERM_CREATE | ZKE_PERM_DELETE | ZKE_PERM_ADMIN, "world", "anyone"};
+}
+
+/* Takes the record. */
+static int write_new(import *im, record *r) {
+  zke_op op;
+  if (acl_waits(im, r)) record_open(r);
+  record_create(r, &op, r->path);
+  return batch_add(im, &op, r);
+}
+
+/* Takes the record of a node that may be there; what is in a batch still is
+ * not, nor is what comes below that. */
+static int write_over(import *im, record *r) {
+  char *data = NULL;
+  int len = -1;
+  zke_stat stat;
+  zke_op op;
+  int rc = zke_get(im->c->z, r->path, NULL, NULL, &data, &len, &stat);
+  bool equal = rc == ZKE_OK && len == r->len &&
+               (len <= 0 || memcmp(data, r->data, (size_t)len) == 0);
+  zke_free(data);
+  if (rc == ZKE_NONODE) return write_new(im, r);
+  if (rc == ZKE_OK && !equal) {
+    zke_op_set(&op, r->path, r->data, r->len, stat.version);
+    return batch_add(im, &op, r);
+  }
+  record_free(r);
+  if (rc != ZKE_OK) return import_fail(im, rc);
+  im->same++;
+  im->written++;
+  return 0;
+}
+
+static bool may_exist(const import *im, const record *r) {
+  return im->existing == EXISTING_MERGE || !r->path[1];
+}
+
+/* Takes the record. */
+static int import_write(import *im, record *r) {
+  if (r->kind == KIND_EPHEMERAL) {
+    im->skipped++;
+    im->written++;
+    record_free(r);
+    return 0;
+  }
+  return may_exist(im, r) ? write_over(im, r) : write_new(im, r);
+}
+
+/* ------------------------------------------------------------------------
+ * import: sequence numbers and ACLs, when all nodes are there
+ * --------------------------------------------------------------------- */
+
+/* The number that the next sequential child gets: children ever created, which
+ * is what both members count, in 32 bits. */
+static int64_t next_sequence(const zke_stat *stat) {
+  return ((uint32_t)stat->cversion + (uint32_t)stat->numChildren) / 2;
+}
+
+/* A child that comes and goes at once moves it by one. */
+static int finish_sequence_by(import *im, const char *child, int64_t pairs) {
+  enum { MOST = 500 };
+  zke_op *ops = calloc(2 * MOST, sizeof *ops);
+  int rc = ops ? ZKE_OK : ZKE_NOMEM;
+  for (int i = 0; ops && i < MOST; i++) {
+    zke_op_create(&ops[2 * i], child, NULL, -1, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+    zke_op_delete(&ops[2 * i + 1], child, -1);
+  }
+  for (int64_t done = 0; rc == ZKE_OK && done < pairs; done += MOST) {
+    int64_t left = pairs - done;
+    if (cancelled(im->c)) break;
+    rc = zke_multi(im->c->z, ops, 2 * (int)(left < MOST ? left : MOST), NULL);
+    progress(im->c, "import, sequence numbers passed", done, pairs);
+  }
+  free(ops);
+  if (!ops) return no_memory(im->c);
+  if (rc != ZKE_OK) return import_fail(im, rc);
+  return cancelled(im->c) ? import_cancelled(im) : 0;
+}
+
+/* What has run off meanwhile (a TTL, an empty container) stays away. */
+static int finish_sequence(import *im, const record *r) {
+  zke_stat stat;
+  int rc = zke_exists(im->c->z, r->path, NULL, NULL, &stat);
+  if (rc == ZKE_NONODE && r->kind != KIND_PERSISTENT) return 0;
+  if (rc != ZKE_OK) return import_fail(im, rc);
+  int64_t pairs = r->sequence - next_sequence(&stat);
+  if (pairs <= 0) return 0;
+  size_t room = strlen(r->path) + 40;
+  char *child = malloc(room);
+  if (!child) return no_memory(im->c);
+  snprintf(child, room, "%s/zke-import-%016" PRIx64, r->path[1] ? r->path : "",
+           (uint64_t)zke_session_id(im->c->z));
+  int status = finish_sequence_by(im, child, pairs);
+  free(child);
+  return status;
+}
+
+/* Where digests are masked, only their users can be compared. */
+static bool ids_equal(const zke_acl *a, const zke_acl *b) {
+  size_t user = strcspn(a->id, ":");
+  if (strcmp(a->id, b->id) == 0) return true;
+  return is_masked(a) && strncmp(a->id, b->id, user + 1) == 0;
+}
+
+static bool acls_equal(const zke_acls *a, const zke_acls *b) {
+  if (a->count != b->count) return false;
+  for (int i = 0; i < a->count; i++)
+    if (a->data[i].perms != b->data[i].perms ||
+        strcmp(a->data[i].scheme, b->data[i].scheme) != 0 ||
+        !ids_equal(&a->data[i], &b->data[i]))
+      return false;
+  return true;
+}
+
+/* Who may not see all of an ACL may not set it either. */
+static int finish_acl(import *im, const record *r) {
+  zke_acls *now = NULL;
+  int rc = zke_get_acl(im->c->z, r->path, &now, NULL);
+  if (rc == ZKE_NONODE && r->kind != KIND_PERSISTENT) return 0;
+  bool equal = rc == ZKE_OK && acls_equal(now, &r->acls);
+  zke_free(now);
+  if (rc == ZKE_OK && !equal) rc = zke_set_acl(im->c->z, r->path, -1, &r->acls);
+  return rc == ZKE_OK ? 0 : import_fail(im, rc);
+}
+
+static int import_finish(import *im, const record *r) {
+  int status = 0;
+  if (r->kind == KIND_EPHEMERAL) return 0;
+  if (r->sequence) status = finish_sequence(im, r);
+  if (!status && (may_exist(im, r) || acl_waits(im, r)))
+    status = finish_acl(im, r);
+  return status;
+}
+
+/* ------------------------------------------------------------------------
+ * import
+ * --------------------------------------------------------------------- */
+
+/* The file once more. */
+static int import_rewind(import *im) {
+  rewind(im->in);
+  im->line = 0;
+  im->nodes = 0;
+  return import_header(im);
+}
+
+static int import_nodes(import *im) {
+  record *r = NULL;
+  int status = import_rewind(im);
+  while (!status && (status = import_next(im, &r)) == 0 && r) {
+    im->nodes++;
+    progress(im->c, "import, nodes", im->nodes, im->total);
+    status = import_write(im, r);
+  }
+  if (!status) status = batch_run(im);
+  batch_clear(im);
+  return status;
+}
+
+static int import_finishing(import *im) {
+  record *r = NULL;
+  int status = import_rewind(im);
+  while (!status && (status = import_next(im, &r)) == 0 && r) {
+    im->nodes++;
+    progress(im->c, "import, nodes finished", im->nodes, im->total);
+    status = import_finish(im, r);
+    record_free(r);
+  }
+  return status;
+}
+
+/* What cannot be read twice is copied first. */
+static FILE *import_spool(import *im, FILE *from) {
+  char buffer[65536];
+  size_t n;
+  FILE *to = tmpfile();
+  while (to && !cancelled(im->c) && (n = fread(buffer, 1, sizeof buffer, from)))
+    if (fwrite(buffer, 1, n, to) != n) break;
+  if (cancelled(im->c))
+    fail_cancelled(im->c);
+  else if (!to || ferror(from) || fflush(to) != 0 || ferror(to))
+    fail_errno(im->c, STATUS_IO, ferror(from) ? im->name : "temporary file");
+  if (!im->c->status) {
+    rewind(to);
+    return to;
+  }
+  if (to) (void)fclose(to);
+  return NULL;
+}
+
+static int import_open(import *im) {
+  call *c = im->c;
+  bool input = c->count < 2 || word_is(&c->args[1], "-");
+  struct stat st;
+  int status = input ? input_is_free(c) : 0;
+  if (status) return status;
+  im->name = input ? "standard input" : c->args[1].text;
+  if (!input && stat(im->name, &st) == 0 && S_ISREG(st.st_mode)) {
+    im->in = fopen(im->name, "rbe");
+    return im->in ? 0 : fail_errno(c, STATUS_CANTOPEN, im->name);
+  }
+  FILE *in = input_open(input ? "-" : im->name);
+  if (!in) return fail_errno(c, STATUS_CANTOPEN, im->name);
+  im->in = import_spool(im, in);
+  (void)fclose(in); /* nothing was written */
+  return c->status;
+}
+
+static int import_emit(import *im) {
+  return emit(
+      im->c,
+      json_pack("{s:o*,s:I,s:I,s:I,s:I,s:I,s:I}", "path",
+                json_text(*im->top ? im->top : "/"), "nodes",
+                (json_int_t)im->total, "created", (json_int_t)im->created,
+                "changed", (json_int_t)im->changed, "same",
+                (json_int_t)im->same, "deleted", (json_int_t)im->deleted,
+                "ephemerals_skipped", (json_int_t)im->skipped));
+}
+
+static int import_all(import *im) {
+  int status = import_open(im);
+  if (!status) status = import_check(im);
+  if (!status && im->existing == EXISTING_REPLACE) status = import_remove(im);
+  if (!status) status = import_nodes(im);
+  if (!status) status = import_finishing(im);
+  return status ? status : import_emit(im);
+}
+
+static void import_free(import *im) {
+  batch_clear(im);
+  if (im->in) (void)fclose(im->in);
+  zke_close(im->scratch);
+  json_decref(im->seen);
+  free(im->text);
+  free(im->top);
+  free(im);
+}
+
+static int import_run(call *c) {
+  import *im = calloc(1, sizeof *im);
+  if (!im) return no_memory(c);
+  im->c = c;
+  im->data_limit = c->sh->options.data_limit;
+  if (!im->data_limit) im->data_limit = 1048576;
+  im->existing = has(c, 'r')   ? EXISTING_REPLACE
+                 : has(c, 'm') ? EXISTING_MERGE
+                               : EXISTING_REFUSE;
+  im->seen = json_object();
+  int status = im->seen ? arg_top(c, &im->top) : no_memory(c);
+  if (!status && !im->top) status = no_memory(c);
+  if (!status && has(c, 'r') && has(c, 'm'))
+    status = fail_usage(c, "--merge and --replace exclude each other");
+  if (!status && is_reserved(c, im->top)) status = fail_reserved(c, im->top);
+  if (!status && !im->top[1]) *im->top = '\0';
+  if (!status) status = import_all(im);
+  import_free(im);
+  return status;
+}
+
+static void import_human(call *c, json_t *row, FILE *out) {
+  static const struct {
+    const char *name, *text;
+  } counts[] = {{"created", "created"},
+                {"changed", "changed"},
+                {"same", "as they were"},
+                {"deleted", "deleted"},
+                {"ephemerals_skipped", "ephemeral and left out"}};
+  (void)c;
+  output_text(NULL, json_object_get(row, "path"), out);
+  const char *before = ":";
+  for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+    json_int_t n = json_integer_value(json_object_get(row, counts[i].name));
+    if (n == 0) continue;
+    fprintf(out, "%s %" JSON_INTEGER_FORMAT " %s", before, n, counts[i].text);
+    before = ",";
+  }
+  fputc('\n', out);
+}
+
+/* ------------------------------------------------------------------------
+ * dump
+ * --------------------------------------------------------------------- */
+
+static int dump_node(void *arg, const snapshot_node *n) {
+  call *c = arg;
+  json_t *row =
+      json_pack("{s:s,s:o*,s:s,s:I,s:I}", "type", "node", "path",
+                json_text(n->path), "kind", n->kind, "ttl_ms",
+                (json_int_t)n->ttl_ms, "sequence", (json_int_t)n->sequence);
+  if (!row) return no_memory(c);
+  json_stat(row, &n->stat);
+  json_object_set_new(row, "acl",
+                      acl_to_json(n->acl ? n->acl : "31:world:anyone\n"));
+  if (!has(c, 'd'))
+    json_object_set_new(row, "data", json_data(n->data, n->len));
+  return emit(c, row);
+}
+
+static int dump_sessions(call *c) {
+  zke_session_list *list = NULL;
+  int rc = zke_sessions(c->z, &list), status = 0;
+  if (rc != ZKE_OK) return fail_rc(c, rc);
+  for (int i = 0; !status && i < list->count; i++) {
+    const zke_session_info *s = &list->data[i];
+    status =
+        emit(c, json_pack("{s:s,s:o*,s:o*,s:I,s:I,s:I,s:b,s:i,s:i,s:i}", "type",
+                          "session", "session", json_session(s->id), "identity",
+                          json_text(s->identity), "pid", (json_int_t)s->pid,
+                          "started_at", (json_int_t)s->started_ms, "lease_ms",
+                          (json_int_t)s->lease_ms, "alive", s->alive,
+                          "ephemerals", s->ephemerals, "watches", s->watches,
+                          "events", s->events));
+  }
+  zke_free(list);
+  return status;
+}
+
+static const char *watch_mode(int mode) {
+  return mode == ZKE_WATCH_PERSISTENT             ? "persistent"
+         : mode == ZKE_WATCH_PERSISTENT_RECURSIVE ? "recursive"
+                                                  : "one-shot";
+}
+
+static int dump_watches(call *c, const char *type,
+                        int (*get)(zke *, zke_watch_list **)) {
+  zke_watch_list *list = NULL;
+  int rc = get(c->z, &list), status = 0;
+  if (rc != ZKE_OK) return fail_rc(c, rc);
+  for (int i = 0; !status && i < list->count; i++) {
+    const zke_watch_info *w = &list->data[i];
+    json_t *row =
+        json_pack("{s:s,s:o*,s:o*,s:s,s:s}", "type", type, "session",
+                  json_session(w->session), "path", json_text(w->path), "watch",
+                  w->type == ZKE_WATCH_CHILD ? "child" : "data", "mode",
+                  watch_mode(w->mode));
+    if (row && w->owner)
+      json_object_set_new(row, "owner", json_session(w->owner));
+    status = emit(c, row);
+  }
+  zke_free(list);
+  return status;
+}
+
+static int dump_run(call *c) {
+  static const word root = {"/", 1};
+  char *path;
+  snapshot *s = NULL;
+  int status = path_join(c, &root, &path);
+  if (status) return status;
+  status = emit(c, json_pack("{s:s,s:s,s:o*,s:I}", "type", "dump", "zkembed",
+                             zke_version(), "file", json_text(c->sh->file),
+                             "dumped_at", (json_int_t)now_ms()));
+  if (!status) status = dump_sessions(c);
+  if (!status) status = dump_watches(c, "watch", zke_watches);
+  if (!status) status = dump_watches(c, "waiter", zke_waiters);
+  if (!status) status = snapshot_open(c, &s);
+  if (!status) status = snapshot_read(s, path, dump_node, c);
+  snapshot_close(s);
+  free(path);
+  return status;
+}
+
+/* --------------------------------------------------------------------- */
+
+static const option import_options[] = {
+    {'m', "merge", NULL}, {'r', "replace", NULL}, {0}};
+static const option dump_options[] = {{'d', "no-data", NULL}, {0}};
+
+const command transfer_commands[] = {
+    {"export", "[PATH] [FILE]", "write a node and all below it as JSON lines",
+     NULL, 0, 2, NEEDS_FILE, STYLE_RECORD, export_run, export_human},
+    {"import", "[--merge | --replace] [PATH] [FILE]",
+     "make what an export holds", import_options, 0, 2, CREATES_FILE,
+     STYLE_RECORD, import_run, import_human},
+    {"dump", "[--no-data]", "print everything there is, for a report",
+     dump_options, 0, 0, NEEDS_FILE, STYLE_LINE, dump_run, NULL},
+    {NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL}};

@@ -1,0 +1,649 @@
+/* tree.c - commands on nodes */
+#include "tree.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../recipes/support.h"
+#include "walk.h"
+#include "work.h"
+
+/* What programs are told, people know: it was done. */
+static void silent_human(call *c, json_t *row, FILE *out) {
+  (void)c;
+  (void)row;
+  (void)out;
+}
+
+static json_t *path_row(const char *name, const char *path) {
+  return json_pack("{s:o}", name, json_text(path));
+}
+
+/* ------------------------------------------------------------------------
+ * ls
+ * --------------------------------------------------------------------- */
+
+static const option ls_options[] = {
+    {'s', "stat", NULL}, {'R', "recursive", NULL}, {'\0', NULL, NULL}};
+
+static int ls_row(call *c, const char *member, const char *name,
+                  const zke_stat *stat) {
+  json_t *row = path_row(member, name);
+  if (row && has(c, 's')) json_stat(row, stat);
+  return emit(c, row);
+}
+
+/* The child's Stat is asked for by itself: it may have gone meanwhile. */
+static int ls_child(call *c, const char *parent, const char *name) {
+  static const zke_stat none;
+  const word given = {name, strlen(name)};
+  zke_stat stat;
+  char *path;
+  if (!has(c, 's')) return ls_row(c, "name", name, &none);
+  path = malloc(strlen(parent) + given.len + 2);
+  if (!path) return no_memory(c);
+  strcpy(path, parent);
+  if (parent[1]) strcat(path, "/");
+  strcat(path, name);
+  int rc = zke_exists(c->z, path, NULL, NULL, &stat);
+  free(path);
+  if (rc == ZKE_NONODE) return 0;
+  return rc == ZKE_OK ? ls_row(c, "name", name, &stat) : fail_rc(c, rc);
+}
+
+static int ls_children(call *c, const char *path) {
+  zke_strings *names;
+  int status = 0;
+  int rc = zke_children(c->z, path, NULL, NULL, &names, NULL);
+  if (rc != ZKE_OK) return fail_rc(c, rc);
+  for (int i = 0; !status && i < names->count; i++)
+    status =
+        cancelled(c) ? fail_cancelled(c) : ls_child(c, path, names->data[i]);
+  zke_free(names);
+  return status;
+}
+
+static int ls_all(call *c, const char *path) {
+  walk w;
+  int status = 0;
+  walk_begin(&w, c, path, -1, false);
+  while (!status && walk_next(&w))
+    if (w.depth > 0) status = ls_row(c, "path", w.path, &w.stat);
+  return walk_end(&w, status);
+}
+
+static int ls_run(call *c) {
+  char *path;
+  int status = arg_path(c, 0, &path);
+  if (status) return status;
+  status = has(c, 'R') ? ls_all(c, path) : ls_children(c, path);
+  free(path);
+  return status;
+}
+
+/* The name comes last, so that rows can be printed as they come. */
+static void ls_human(call *c, json_t *row, FILE *out) {
+  const char *name = has(c, 'R') ? "path" : "name";
+  if (has(c, 's')) {
+    if (!c->told)
+      fprintf(out, "%7s  %8s  %7s  %-20s  %-18s  %s\n", "VERSION", "CHILDREN",
+              "BYTES", "CHANGED", "OWNER", has(c, 'R') ? "PATH" : "NAME");
+    const char *owner =
+        json_string_value(json_object_get(row, "ephemeralOwner"));
+    json_int_t version = json_integer_value(json_object_get(row, "version")),
+               children =
+                   json_integer_value(json_object_get(row, "numChildren")),
+               bytes = json_integer_value(json_object_get(row, "dataLength"));
+    fprintf(out, "%7lld  %8lld  %7lld  ", version, children, bytes);
+    output_text("mtime", json_object_get(row, "mtime"), out);
+    fprintf(out, "  %-18s  ", strcmp(owner, "0x0") == 0 ? "-" : owner);
+  }
+  output_text(NULL, json_object_get(row, name), out);
+  fputc('\n', out);
+}
+
+/* ------------------------------------------------------------------------
+ * tree
+ * --------------------------------------------------------------------- */
+
+static const option tree_options[] = {
+    {'L', "depth", "DEPTH"}, {'s', "stat", NULL}, {'\0', NULL, NULL}};
+
+/* What stands before a name in the drawing; for free(). */
+static char *tree_branch(const walk *w) {
+  static const char past[] = "    ", beside[] = "│   ", last[] = "└── ",
+                    fork[] = "├── ";
+  char *text = malloc((size_t)w->depth * sizeof fork + 1), *at = text;
+  if (!text) return NULL;
+  *at = '\0';
+  for (int i = 1; i < w->depth; i++)
+    at = stpcpy(at, walk_last(w, i) ? past : beside);
+  if (w->depth > 0) strcpy(at, walk_last(w, w->depth) ? last : fork);
+  return text;
+}
+
+/* People get the branch in place of path and depth. */
+static json_t *tree_row(call *c, const walk *w) {
+  bool drawn = c->format == FORMAT_HUMAN && !c->id;
+  char *branch = drawn ? tree_branch(w) : NULL;
+  json_t *row =
+      drawn ? json_pack("{s:s,s:o}", "branch", branch ? branch : "", "name",
+                        json_text(w->depth ? walk_name(w) : w->path))
+            : json_pack("{s:o,s:i}", "path", json_text(w->path), "depth",
+                        w->depth);
+  free(branch);
+  if (!row || !has(c, 's')) return row;
+  json_object_set_new(row, "dataLength", json_integer(w->stat.dataLength));
+  json_object_set_new(row, "ephemeralOwner",
+                      json_session(w->stat.ephemeralOwner));
+  return row;
+}
+
+static int tree_run(call *c) {
+  walk w;
+  char *path;
+  int64_t limit;
+  int status = option_number(c, 'L', 0, INT32_MAX, -1, &limit);
+  if (!status) status = arg_path(c, 0, &path);
+  if (status) return status;
+  walk_begin(&w, c, path, (int)limit, false);
+  free(path);
+  while (!status && walk_next(&w)) status = emit(c, tree_row(c, &w));
+  return walk_end(&w, status);
+}
+
+static void tree_human(call *c, json_t *row, FILE *out) {
+  (void)c;
+  output_text(NULL, json_object_get(row, "branch"), out);
+  output_text(NULL, json_object_get(row, "name"), out);
+  json_int_t bytes = json_integer_value(json_object_get(row, "dataLength"));
+  const char *owner = json_string_value(json_object_get(row, "ephemeralOwner"));
+  if (bytes) fprintf(out, "  %lld byte%s", bytes, bytes == 1 ? "" : "s");
+  if (owner && strcmp(owner, "0x0") != 0) fprintf(out, "  ephemeral %s", owner);
+  fputc('\n', out);
+}
+
+/* ------------------------------------------------------------------------
+ * get
+ * --------------------------------------------------------------------- */
+
+static const option get_options[] = {
+    {'s', "stat", NULL}, {'r', "raw", NULL}, {'\0', NULL, NULL}};
+
+static int get_run(call *c) {
+  char *path, *data;
+  int len;
+  zke_stat stat;
+  if (has(c, 'r') && (has(c, 's') || c->id))
+    return fail_usage(c, "--raw is the bytes and nothing else");
+  int status = arg_path(c, 0, &path);
+  if (status) return status;
+  int rc = zke_get(c->z, path, NULL, NULL, &data, &len, &stat);
+  free(path);
+  if (rc != ZKE_OK) return fail_rc(c, rc);
+  if (has(c, 'r')) c->format = FORMAT_HUMAN; /* no other has bytes */
+  json_t *row = json_pack("{s:o}", "data", json_data(data, len));
+  zke_free(data);
+  if (row && has(c, 's')) json_stat(row, &stat);
+  return emit(c, row);
+}
+
+/* A terminal gets nothing that it would obey: only text, ends of lines and
+ * tabs as they are.  (0xc2 begins the controls U+0080 to U+009F.) */
+static void put_safely(const char *data, size_t len, bool utf8, FILE *out) {
+  for (size_t i = 0; i < len; i++) {
+    unsigned char byte = (unsigned char)data[i];
+    unsigned char next = i + 1 < len ? (unsigned char)data[i + 1] : 0;
+    bool obeyed = (byte < 0x20 && byte != '\n' && byte != '\t') ||
+                  byte == 0x7f || (byte >= 0x80 && !utf8) ||
+                  (byte == 0xc2 && next < 0xa0);
+    if (obeyed)
+      fprintf(out, "\\x%02x", byte);
+    else
+      fputc(byte, out);
+    if (byte == 0xc2 && obeyed && utf8) {
+      fprintf(out, "\\x%02x", next);
+      i++;
+    }
+  }
+}
+
+static void get_data(const json_t *value, bool raw, FILE *out) {
+  char *data;
+  int len;
+  if (!data_of_json(value, &data, &len)) return;
+  if (len < 0 && !raw)
+    fputs("null", out);
+  else if (!raw && isatty(fileno(out)))
+    put_safely(data, (size_t)len, json_is_string(value), out);
+  else if (len > 0)
+    fwrite(data, 1, (size_t)len, out);
+  free(data);
+}
+
+static void get_human(call *c, json_t *row, FILE *out) {
+  const char *name;
+  json_t *value;
+  get_data(json_object_get(row, "data"), has(c, 'r'), out);
+  if (has(c, 'r')) return;
+  fputc('\n', out);
+  json_object_foreach(row, name, value) {
+    if (strcmp(name, "data") == 0) continue;
+    fprintf(out, "%s = ", name);
+    output_text(name, value, out);
+    fputc('\n', out);
+  }
+}
+
+/* ------------------------------------------------------------------------
+ * stat, exists, count
+ * --------------------------------------------------------------------- */
+
+static int stat_one(call *c, const char *path) {
+  zke_stat stat;
+  int rc = zke_exists(c->z, path, NULL, NULL, &stat);
+  if (rc != ZKE_OK) return fail_rc(c, rc);
+  json_t *row = path_row("path", path);
+  if (row) json_stat(row, &stat);
+  return emit(c, row);
+}
+
+/* For each argument, or for the working node. */
+static int for_each_path(call *c, int (*one)(call *c, const char *path)) {
+  int status = 0;
+  for (int i = 0; !status && (i < c->count || i == 0); i++) {
+    char *path;
+    status = arg_path(c, i, &path);
+    if (status) break;
+    status = one(c, path);
+    free(path);
+  }
+  return status;
+}
+
+static int stat_run(call *c) { return for_each_path(c, stat_one); }
+
+/* One command's answer is its exit code; where there is none to be looked at,
+ * people are told in words, and a script that goes no further says why. */
+static int exists_run(call *c) {
+  char *path;
+  int status = arg_path(c, 0, &path);
+  if (status) return status;
+  int rc = zke_exists(c->z, path, NULL, NULL, NULL);
+  if (rc != ZKE_OK && rc != ZKE_NONODE)
+    status = fail_rc(c, rc);
+  else
+    status = emit(c, json_pack("{s:o,s:b}", "path", json_text(path), "exists",
+                               rc == ZKE_OK));
+  if (!status && rc == ZKE_NONODE)
+    status = fail(c, STATUS_NO,
+                  c->sh->persists && !c->sh->person && !c->id ? "NONODE" : NULL,
+                  "no node at %s", path);
+  free(path);
+  return status;
+}
+
+static void exists_human(call *c, json_t *row, FILE *out) {
+  if (!c->sh->person) return;
+  output_text(NULL, json_object_get(row, "exists"), out);
+  fputc('\n', out);
+}
+
+static int count_run(call *c) {
+  char *path;
+  int64_t count;
+  int status = arg_path(c, 0, &path);
+  if (status) return status;
+  int rc = zke_count(c->z, path, &count);
+  free(path);
+  if (rc != ZKE_OK) return fail_rc(c, rc);
+  return emit(c, json_pack("{s:I}", "count", (json_int_t)count));
+}
+
+/* ------------------------------------------------------------------------
+ * create
+ * --------------------------------------------------------------------- */
+
+static const option create_options[] = {{'e', "ephemeral", NULL},
+                                        {'s', "sequential", NULL},
+                                        {'c', "container", NULL},
+                                        {'t', "ttl", "MS"},
+                                        {'p', "parents", NULL},
+                                        {'a', "acl", "ACL"},
+                                        {'H', "hold", NULL},
+                                        OPTIONS_DATA,
+                                        OPTIONS_GUARD,
+                                        {'\0', NULL, NULL}};
+
+bool word_ttl(const word *w, int64_t *ms_out) {
+  if (word_number(w, ms_out)) return *ms_out > 0 && *ms_out <= ZKE_MAX_TTL;
+  return strpbrk(w->text, "msdh") && word_duration(w, ms_out) && *ms_out > 0 &&
+         *ms_out <= ZKE_MAX_TTL;
+}
+
+int create_mode(bool ephemeral, bool sequential, bool container, bool ttl) {
+  if (ephemeral + container + ttl > 1 || (container && sequential)) return -1;
+  if (container) return ZKE_CONTAINER;
+  if (ttl)
+    return sequential ? ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL
+                      : ZKE_PERSISTENT_WITH_TTL;
+  return (ephemeral ? ZKE_EPHEMERAL : ZKE_PERSISTENT) |
+         (sequential ? ZKE_PERSISTENT_SEQUENTIAL : 0);
+}
+
+/* A node to be made. */
+typedef struct creation {
+  char *path, *data;
+  int len, mode;
+  int64_t ttl_ms;
+  zke_acls *acls; /* NULL: open to all */
+} creation;
+
+static int create_options_read(call *c, creation *n) {
+  n->mode = create_mode(has(c, 'e'), has(c, 's'), has(c, 'c'), has(c, 't'));
+  if (n->mode < 0)
+    return fail_usage(c,
+                      "-e, -c and -t are three kinds of nodes, and a container "
+                      "has no number");
+  if (has(c, 't') && !word_ttl(value_of(c, 't'), &n->ttl_ms))
+    return fail_usage(c,
+                      "-t wants milliseconds, or a number with s, m, h or d,"
+                      " not \"%s\"",
+                      value_of(c, 't')->text);
+  if (!has(c, 'e') && has(c, 'H'))
+    return fail_usage(c, "--hold is for ephemeral nodes");
+  if (has(c, 'e') && !c->sh->persists && !has(c, 'H') && !c->child)
+    return fail_usage(c,
+                      "an ephemeral node would go at once with this command's "
+                      "session: --hold keeps it until a signal comes, "
+                      "\"-- CMD\" while a command runs");
+  return guard_options(c);
+}
+
+/* The nodes above it, as far as they are missing. */
+static int create_parents(call *c, const char *path) {
+  const char *slash = strrchr(path, '/');
+  if (!slash || slash == path) return 0;
+  char *parent = strndup(path, (size_t)(slash - path));
+  if (!parent) return no_memory(c);
+  int rc = zke_ensure_path(c->z, parent, ZKE_PERSISTENT, ZKE_FOREVER);
+  free(parent);
+  return rc == ZKE_OK ? 0 : fail_rc(c, rc);
+}
+
+static int create_node(call *c, const creation *n, char **made_out) {
+  const zke_acls *acls = n->acls ? n->acls : ZKE_OPEN_ACL;
+  int rc = n->ttl_ms ? zke_create_ttl(c->z, n->path, n->data, n->len, acls,
+                                      n->mode, n->ttl_ms, made_out, NULL)
+                     : zke_create(c->z, n->path, n->data, n->len, acls, n->mode,
+                                  made_out, NULL);
+  return rc == ZKE_OK ? 0 : fail_rc(c, rc);
+}
+
+/* An ephemeral node that is held. */
+typedef struct vigil {
+  zke *z;
+  const char *path;
+} vigil;
+
+/* Is it still this session's? */
+static int vigil_check(void *object) {
+  const vigil *v = object;
+  zke_stat stat;
+  int rc = zke_exists(v->z, v->path, NULL, NULL, &stat);
+  if (rc == ZKE_NONODE ||
+      (rc == ZKE_OK && stat.ephemeralOwner != zke_session_id(v->z)))
+    return zke_fail(ZKE_LOST, "%s was deleted", v->path);
+  return rc;
+}
+
+static bool vigil_over(void *object) { return vigil_check(object) != ZKE_OK; }
+
+static void vigil_stir(zke *z, int type, int state, const char *path,
+                       void *context) {
+  (void)z, (void)type, (void)state, (void)path, (void)context;
+}
+
+/* Until a signal comes. */
+static int create_hold(call *c, vigil *v) {
+  int status = emit_event(c, path_row("path", v->path));
+  if (!status) status = wait_for_cancel(c, vigil_over, v, ZKE_FOREVER);
+  if (!status) return fail_rc(c, vigil_check(v));
+  if (atomic_load(&c->signal)) c->code = NULL; /* as it was meant */
+  return status;
+}
+
+static int create_guarded(call *c, vigil *v) {
+  const guard g = {
+      .kind = "node", .path = v->path, .check = vigil_check, .object = v};
+  return guard_run(c, &g);
+}
+
+/* Or until somebody deletes it, which the watch wakes us for. */
+static int create_stay(call *c, vigil *v, bool runs_child) {
+  int rc = zke_add_watch(c->z, v->path, ZKE_WATCH_PERSISTENT, vigil_stir, v);
+  if (rc != ZKE_OK) return fail_rc(c, rc);
+  int status = runs_child ? create_guarded(c, v) : create_hold(c, v);
+  zke_forget(c->z, vigil_stir, v);
+  return status;
+}
+
+/* Makes it, says so, and stays with it where that was asked for. */
+static int create_and_stay(call *c, const creation *n, bool runs_child) {
+  char *made;
+  int status = has(c, 'p') ? create_parents(c, n->path) : 0;
+  if (!status) status = create_node(c, n, &made);
+  if (status) return status;
+  vigil v = {c->z, made};
+  if (runs_child || has(c, 'H'))
+    status = create_stay(c, &v, runs_child);
+  else
+    status = emit(c, path_row("path", made));
+  zke_free(made);
+  return status;
+}
+
+/* Where nothing is to be run, "--" goes before data that begins with "-". */
+static int create_run(call *c) {
+  creation n = {NULL, NULL, 0, 0, 0, NULL};
+  word both[2] = {c->args[0], {NULL, 0}};
+  const word *args = c->args;
+  bool runs_child = c->child && has(c, 'e');
+  if (c->child && !runs_child) {
+    if (c->count + c->child_count != 2)
+      return fail_usage(c, "only with -e is there a command to run");
+    both[1] = c->child[0];
+    c->args = both;
+    c->count = 2;
+  }
+  int status = create_options_read(c, &n);
+  if (!status) status = arg_data(c, 1, &n.data, &n.len, NULL);
+  if (!status) status = arg_path(c, 0, &n.path);
+  if (!status && has(c, 'a'))
+    status = acls_parse(c, value_of(c, 'a'), 1, &n.acls);
+  if (!status) status = create_and_stay(c, &n, runs_child);
+  free(n.path);
+  free(n.data);
+  free(n.acls);
+  c->args = args;
+  return status;
+}
+
+/* ------------------------------------------------------------------------
+ * set, delete
+ * --------------------------------------------------------------------- */
+
+static const option set_options[] = {{'v', "version", "VERSION"},
+                                     {'s', "stat", NULL},
+                                     OPTIONS_DATA,
+                                     {'\0', NULL, NULL}};
+
+static int set_node(call *c, const char *path, int version) {
+  char *data;
+  int len;
+  bool given;
+  zke_stat stat;
+  int status = arg_data(c, 1, &data, &len, &given);
+  if (status) return status;
+  if (!given)
+    return fail_usage(c, "set wants DATA, --null, --base64 or --input");
+  int rc = zke_set(c->z, path, data, len, version, &stat);
+  free(data);
+  if (rc != ZKE_OK) return fail_rc(c, rc);
+  json_t *row = path_row("path", path);
+  if (row && has(c, 's'))
+    json_stat(row, &stat);
+  else if (row)
+    json_object_set_new(row, "version", json_integer(stat.version));
+  return emit(c, row);
+}
+
+static int set_run(call *c) {
+  int64_t version;
+  char *path;
+  int status = option_number(c, 'v', INT32_MIN, INT32_MAX, -1, &version);
+  if (!status) status = arg_path(c, 0, &path);
+  if (status) return status;
+  status = set_node(c, path, (int)version);
+  free(path);
+  return status;
+}
+
+static void set_human(call *c, json_t *row, FILE *out) {
+  const char *name;
+  json_t *value;
+  if (!has(c, 's')) return;
+  json_object_foreach(row, name, value) {
+    fprintf(out, "%s = ", name);
+    output_text(name, value, out);
+    fputc('\n', out);
+  }
+}
+
+static const option delete_options[] = {{'v', "version", "VERSION"},
+                                        {'\0', NULL, NULL}};
+
+static int delete_one(call *c, const char *path) {
+  int64_t version;
+  int status = option_number(c, 'v', INT32_MIN, INT32_MAX, -1, &version);
+  if (status) return status;
+  int rc = zke_delete(c->z, path, (int)version);
+  return rc == ZKE_OK ? emit(c, path_row("path", path)) : fail_rc(c, rc);
+}
+
+static int delete_run(call *c) {
+  if (has(c, 'v') && c->count > 1) return fail_usage(c, "-v is for one node");
+  return for_each_path(c, delete_one);
+}
+
+/* ------------------------------------------------------------------------
+ * ephemerals, sync
+ * --------------------------------------------------------------------- */
+
+static const option ephemerals_options[] = {{'m', "mine", NULL},
+                                            {'\0', NULL, NULL}};
+
+static int ephemerals_of(call *c, int64_t session) {
+  zke_strings *paths;
+  int status = 0;
+  int rc = zke_ephemerals(c->z, session, NULL, &paths);
+  if (rc != ZKE_OK) return fail_rc(c, rc);
+  for (int i = 0; !status && i < paths->count; i++)
+    status = emit(c, json_pack("{s:o,s:o}", "path", json_text(paths->data[i]),
+                               "session", json_session(session)));
+  zke_free(paths);
+  return status;
+}
+
+static int ephemerals_of_one(call *c, const word *name) {
+  int64_t session;
+  zke_session_list *found;
+  if (!word_session(name, &session))
+    return fail_usage(c, "\"%s\" is not a session's id", name->text);
+  int rc = zke_session(c->z, session, &found);
+  if (rc != ZKE_OK) return fail_rc(c, rc);
+  zke_free(found);
+  return ephemerals_of(c, session);
+}
+
+static int ephemerals_of_all(call *c) {
+  zke_session_list *all;
+  int status = 0;
+  int rc = zke_sessions(c->z, &all);
+  if (rc != ZKE_OK) return fail_rc(c, rc);
+  for (int i = 0; !status && i < all->count; i++)
+    if (all->data[i].ephemerals) status = ephemerals_of(c, all->data[i].id);
+  zke_free(all);
+  return status;
+}
+
+static int ephemerals_run(call *c) {
+  if (c->count && has(c, 'm'))
+    return fail_usage(c, "-m or a session's id, not both");
+  if (c->count) return ephemerals_of_one(c, &c->args[0]);
+  int64_t mine = zke_session_id(c->z);
+  if (!has(c, 'm')) return ephemerals_of_all(c);
+  return mine ? ephemerals_of(c, mine) : 0;
+}
+
+static int sync_one(call *c, const char *path) {
+  int rc = zke_sync(c->z, path);
+  return rc == ZKE_OK ? emit(c, path_row("path", path)) : fail_rc(c, rc);
+}
+
+static int sync_run(call *c) { return for_each_path(c, sync_one); }
+
+/* ------------------------------------------------------------------------
+ * The table
+ * --------------------------------------------------------------------- */
+
+const command tree_commands[] = {
+    {"ls", "[-s] [-R] [PATH]",
+     "list a node's children; -s: with their Stat; -R: all that is below",
+     ls_options, 0, 1, NEEDS_FILE, STYLE_LINE, ls_run, ls_human},
+    {"tree", "[-L DEPTH] [-s] [PATH]",
+     "draw what is below a node; -s: with sizes and owners", tree_options, 0, 1,
+     NEEDS_FILE, STYLE_LINE, tree_run, tree_human},
+    {"get", "[-s | --raw] [PATH]",
+     "print a node's data; -s: and its Stat; --raw: without an end of line",
+     get_options, 0, 1, NEEDS_FILE, STYLE_VALUE, get_run, get_human},
+    {"set", "[-s] [-v VERSION] PATH DATA|--null|--base64 TEXT|--input FILE",
+     "replace a node's data; -v: only if it has that version", set_options, 1,
+     2, NEEDS_SESSION, STYLE_RECORD, set_run, set_human},
+    {"create",
+     "[-e] [-s] [-c] [-t MS] [-p] [--acl ACL] PATH [DATA] [--hold | -- CMD "
+     "ARGS…]",
+     "make a node: -e ephemeral, -s numbered, -c container, -t expiring, -p "
+     "parents too",
+     create_options, 1, 2, CREATES_FILE | TAKES_CHILD, STYLE_VALUE, create_run,
+     NULL},
+    {"delete", "[-v VERSION] PATH…",
+     "delete nodes without children; -v: only if it has that version",
+     delete_options, 1, -1, NEEDS_SESSION, STYLE_LINE, delete_run,
+     silent_human},
+    {"deleteall", "PATH…", "delete nodes and all below them", NULL, 1, -1,
+     NEEDS_SESSION, STYLE_LINE, deleteall_run, silent_human},
+    {"stat", "[PATH…]", "print nodes' Stat", NULL, 0, -1, NEEDS_FILE,
+     STYLE_RECORD, stat_run, NULL},
+    {"exists", "[PATH]", "is there such a node?  Exit status 0 or 1", NULL, 0,
+     1, NEEDS_FILE, STYLE_LINE, exists_run, exists_human},
+    {"find",
+     "[PATH] [--name GLOB] [--data TEXT] [--ephemeral] [--owner SESSION] "
+     "[--depth N]",
+     "list the nodes from PATH on that fit", find_options, 0, 1, NEEDS_FILE,
+     STYLE_LINE, find_run, NULL},
+    {"cp", "[-R] SRC DST",
+     "copy a node with its ACL; -R: and all below but ephemerals; DST/: below "
+     "DST",
+     cp_options, 2, 2, NEEDS_SESSION, STYLE_LINE, cp_run, cp_human},
+    {"count", "[PATH]", "count all nodes below a node", NULL, 0, 1, NEEDS_FILE,
+     STYLE_VALUE, count_run, NULL},
+    {"ephemerals", "[-m | SESSION]",
+     "list ephemeral nodes: all, this session's (-m), or a session's",
+     ephemerals_options, 0, 1, NEEDS_FILE, STYLE_TABLE, ephemerals_run, NULL},
+    {"sync", "[PATH]", "as in ZooKeeper; reads are up to date without it", NULL,
+     0, 1, NEEDS_FILE, STYLE_LINE, sync_run, silent_human},
+    {"rmr", "PATH…", "delete nodes and all below them", NULL, 1, -1,
+     NEEDS_SESSION | HIDDEN, STYLE_LINE, deleteall_run, silent_human},
+    {NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL}};

@@ -1,0 +1,29 @@
+/* tree.h - what the commands that change the tree have in common */
+#ifndef ZKE_TREE_H
+#define ZKE_TREE_H
+
+#include "shell.h"
+
+/* word_ttl - a node's time to live: a number is ms, as in ZooKeeper's shell,
+ *            or a duration with its unit */
+bool word_ttl(const word *w, int64_t *ms_out);
+
+/* create_mode - of the letters "esct" that were given; -1 where they do not
+ *               go together */
+int create_mode(bool ephemeral, bool sequential, bool container, bool ttl);
+
+/* acls_parse - SCHEME:ID:PERMS, several in a word with commas between
+ *
+ *   acls_out  one block, for free()
+ *
+ * Returns 0 or the exit code (acl.c). */
+int acls_parse(call *c, const word *texts, int count, zke_acls **acls_out);
+
+/* Commands of whole subtrees (subtree.c). */
+int find_run(call *c);
+int deleteall_run(call *c);
+int cp_run(call *c);
+void cp_human(call *c, json_t *row, FILE *out);
+extern const option find_options[], cp_options[];
+
+#endif

@@ -1,0 +1,378 @@
+/* waits.c - waits, deadlocks: who waits for whom, as rows or as a picture */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "look.h"
+#include "work.h"
+
+extern char **environ;
+
+/* ------------------------------------------------------------------------
+ * What there is
+ * --------------------------------------------------------------------- */
+
+typedef struct graph {
+  zke_wait_list *waits;
+  zke_session_list *sessions;
+} graph;
+
+static void graph_free(graph *g) {
+  zke_free(g->waits);
+  zke_free(g->sessions);
+}
+
+static int graph_take(call *c, graph *g) {
+  *g = (graph){NULL, NULL};
+  int rc = zke_line_waits(c->z, &g->waits);
+  if (rc == ZKE_OK) rc = zke_sessions(c->z, &g->sessions);
+  return rc == ZKE_OK ? 0 : fail_rc(c, rc);
+}
+
+/* A znode's directory: the line. */
+static json_t *line_text(const char *path) {
+  return json_data(path, (int)(strrchr(path, '/') - path));
+}
+
+/* One who waits and one who keeps it waiting; the latter may have gone. */
+static json_t *wait_row(const graph *g, const zke_wait_info *w,
+                        const zke_keeper *k) {
+  const zke_session_info *by = k ? look_session(g->sessions, k->session) : NULL;
+  json_t *row = json_pack(
+      "{s:o*,s:o*,s:o*,s:I,s:I}", "path", line_text(w->path), "session",
+      json_session(w->session), "identity", json_text(w->identity), "pid",
+      (json_int_t)w->pid, "since", (json_int_t)w->since_ms);
+  if (!row) return NULL;
+  json_object_set_new(row, "by_session",
+                      k ? json_session(k->session) : json_null());
+  json_object_set_new(row, "by_identity",
+                      by ? json_text(by->identity) : json_null());
+  json_object_set_new(row, "by_pid", by ? json_integer(by->pid) : json_null());
+  json_object_set_new(row, "blocking", json_boolean(w->blocking));
+  json_object_set_new(row, "stuck", json_boolean(w->stuck));
+  json_object_set_new(row, "deadlock",
+                      w->circle ? json_integer(w->circle) : json_null());
+  return row;
+}
+
+/* ------------------------------------------------------------------------
+ * Rows
+ * --------------------------------------------------------------------- */
+
+static int waits_of(call *c, const graph *g, const zke_wait_info *w) {
+  int status = w->keeper_count ? 0 : emit(c, wait_row(g, w, NULL));
+  for (int i = 0; i < w->keeper_count && !status; i++)
+    status = emit(c, wait_row(g, w, &w->keepers[i]));
+  return status;
+}
+
+/* Does a keeper of a wait in a circle belong to that circle?  The same actor
+ * waits there. */
+static bool is_in_circle(const graph *g, const zke_keeper *k, int circle) {
+  for (int i = 0; i < g->waits->count; i++) {
+    const zke_wait_info *w = &g->waits->data[i];
+    if (w->circle == circle && w->actor == k->actor) return true;
+  }
+  return false;
+}
+
+static void name_of(FILE *out, json_t *row, const char *identity,
+                    const char *pid) {
+  const json_t *number = json_object_get(row, pid);
+  if (!json_is_integer(number)) {
+    fputs("somebody", out);
+    return;
+  }
+  output_visible(NULL, json_object_get(row, identity), out);
+  fprintf(out, " (pid %" JSON_INTEGER_FORMAT ")", json_integer_value(number));
+}
+
+/* "a (pid 1) waits for b (pid 2): /locks/x since 2026-…" */
+static void wait_human(call *c, json_t *row, FILE *out) {
+  const json_t *circle = json_object_get(row, "deadlock");
+  (void)c;
+  name_of(out, row, "identity", "pid");
+  fputs(" waits for ", out);
+  name_of(out, row, "by_identity", "by_pid");
+  fputs(": ", out);
+  output_visible(NULL, json_object_get(row, "path"), out);
+  fputs(" since ", out);
+  output_text("since", json_object_get(row, "since"), out);
+  if (json_is_integer(circle))
+    fprintf(out, ", deadlock %" JSON_INTEGER_FORMAT,
+            json_integer_value(circle));
+  else if (json_is_true(json_object_get(row, "stuck")))
+    fputs(", behind a deadlock", out);
+  fputc('\n', out);
+}
+
+static int deadlock_rows(call *c, const graph *g, int circle) {
+  int status = 0;
+  for (int i = g->waits->count - 1; i >= 0; i--) {
+    const zke_wait_info *w = &g->waits->data[i];
+    if (w->circle != circle) continue;
+    for (int k = 0; k < w->keeper_count && !status; k++)
+      if (is_in_circle(g, &w->keepers[k], circle))
+        status = emit(c, wait_row(g, w, &w->keepers[k]));
+  }
+  return status;
+}
+
+/* 1 where there is one: what a monitor asks for. */
+static int deadlocks_run(call *c) {
+  graph g;
+  int status = graph_take(c, &g), count = 0;
+  for (int i = 0; !status && i < g.waits->count; i++)
+    if (g.waits->data[i].circle > count) count = g.waits->data[i].circle;
+  for (int i = 1; i <= count && !status; i++) status = deadlock_rows(c, &g, i);
+  graph_free(&g);
+  if (status || count == 0) return status;
+  return fail(c, STATUS_NO, NULL, "deadlocks: %d", count);
+}
+
+/* ------------------------------------------------------------------------
+ * Graphviz's text
+ * --------------------------------------------------------------------- */
+
+/* Text inside of a "…" of Graphviz's language. */
+static void dot_text(FILE *out, const char *text) {
+  for (; *text; text++) {
+    unsigned char byte = (unsigned char)*text;
+    if (byte == '"' || byte == '\\') fputc('\\', out);
+    fputc(byte < 0x20 || byte == 0x7f ? '?' : byte, out);
+  }
+}
+
+/* A session's thread is a node of the picture: threads wait, not sessions. */
+static void dot_node_name(FILE *out, int64_t session, uint64_t actor) {
+  fprintf(out, "\"%" PRIx64 ".%" PRIx64 "\"", (uint64_t)session, actor);
+}
+
+static void dot_node(FILE *out, const graph *g, int64_t session, uint64_t actor,
+                     bool circle) {
+  const zke_session_info *who = look_session(g->sessions, session);
+  fputs("  ", out);
+  dot_node_name(out, session, actor);
+  fputs(" [label=\"", out);
+  dot_text(out, who ? who->identity : "?");
+  fprintf(out, "\\npid %" PRId64 "\\n0x%" PRIx64 "\"", who ? who->pid : 0,
+          (uint64_t)session);
+  fputs(circle ? ", color=red, fontcolor=red];\n" : "];\n", out);
+}
+
+static void dot_edge(FILE *out, const graph *g, const zke_wait_info *w,
+                     const zke_keeper *k) {
+  bool circle = w->circle && is_in_circle(g, k, w->circle);
+  fputs("  ", out);
+  dot_node_name(out, w->session, w->actor);
+  fputs(" -> ", out);
+  dot_node_name(out, k->session, k->actor);
+  fputs(" [label=\"", out);
+  char *line = strndup(w->path, (size_t)(strrchr(w->path, '/') - w->path));
+  dot_text(out, line ? line : "");
+  free(line);
+  fprintf(out, "\"%s%s];\n", circle ? ", color=red, fontcolor=red" : "",
+          w->blocking ? "" : ", style=dashed");
+}
+
+/* Does anybody wait who has been drawn already?  Then keepers are too. */
+static bool is_waiter(const graph *g, const zke_keeper *k) {
+  for (int i = 0; i < g->waits->count; i++) {
+    const zke_wait_info *w = &g->waits->data[i];
+    if (w->session == k->session && w->actor == k->actor) return true;
+  }
+  return false;
+}
+
+/* For free(); NULL without memory. */
+static char *dot_of(const graph *g) {
+  char *text = NULL;
+  size_t len;
+  FILE *out = open_memstream(&text, &len);
+  if (!out) return NULL;
+  fputs(
+      "digraph waits {\n  rankdir=LR;\n  node [shape=box, style=rounded, "
+      "fontname=sans];\n  edge [fontname=sans, fontsize=10];\n",
+      out);
+  for (int i = 0; i < g->waits->count; i++) {
+    const zke_wait_info *w = &g->waits->data[i];
+    dot_node(out, g, w->session, w->actor, w->circle != 0);
+    for (int k = 0; k < w->keeper_count; k++) {
+      if (!is_waiter(g, &w->keepers[k]))
+        dot_node(out, g, w->keepers[k].session, w->keepers[k].actor, false);
+      dot_edge(out, g, w, &w->keepers[k]);
+    }
+  }
+  fputs("}\n", out);
+  if (fclose(out) == 0) return text;
+  free(text);
+  return NULL;
+}
+
+/* ------------------------------------------------------------------------
+ * The picture
+ * --------------------------------------------------------------------- */
+
+/* dot, which reads one file and writes another. */
+typedef struct drawing {
+  FILE *in, *out;
+  pid_t pid;
+} drawing;
+
+static int drawing_kill(void *pid) { return kill(*(pid_t *)pid, SIGKILL); }
+
+/* No signal is blocked for it as they are for us. */
+static int drawing_spawn(drawing *d) {
+  static char name[] = "dot", format[] = "-Tsvg";
+  static char *const argv[] = {name, format, NULL};
+  posix_spawn_file_actions_t files;
+  posix_spawnattr_t how;
+  sigset_t none, broken;
+  sigemptyset(&none);
+  sigemptyset(&broken);
+  sigaddset(&broken, SIGPIPE); /* which we ignore */
+  posix_spawn_file_actions_init(&files);
+  posix_spawnattr_init(&how);
+  posix_spawn_file_actions_adddup2(&files, fileno(d->in), STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&files, fileno(d->out), STDOUT_FILENO);
+  posix_spawnattr_setsigmask(&how, &none);
+  posix_spawnattr_setsigdefault(&how, &broken);
+  posix_spawnattr_setflags(&how,
+                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  int error = posix_spawnp(&d->pid, "dot", &files, &how, argv, environ);
+  posix_spawnattr_destroy(&how);
+  posix_spawn_file_actions_destroy(&files);
+  return error;
+}
+
+/* Nobody may kill the pid after it was waited for: it may be another's. */
+static int drawing_wait(call *c, drawing *d) {
+  siginfo_t info;
+  int status = 0;
+  cancel_by(c, drawing_kill, &d->pid);
+  while (waitid(P_PID, (id_t)d->pid, &info, WEXITED | WNOWAIT) != 0 &&
+         errno == EINTR)
+    continue;
+  cancel_by(c, NULL, NULL);
+  waitpid(d->pid, &status, 0);
+  if (cancelled(c)) return fail_cancelled(c);
+  if (status == 0) return 0;
+  return fail(c, STATUS_SYSTEM, "SYSTEM", "dot failed (status %d)", status);
+}
+
+static int drawing_run(call *c, drawing *d, const char *dot) {
+  fcntl(fileno(d->in), F_SETFD, FD_CLOEXEC);
+  fcntl(fileno(d->out), F_SETFD, FD_CLOEXEC);
+  if (fputs(dot, d->in) == EOF || fflush(d->in) == EOF)
+    return fail_errno(c, STATUS_IO, "a temporary file");
+  rewind(d->in);
+  int error = drawing_spawn(d);
+  if (error == ENOENT)
+    return fail(c, STATUS_NOT_FOUND, "NOENT",
+                "dot was not found: it draws the picture, and is in the "
+                "package graphviz (--dot gives the text)");
+  if (error) {
+    errno = error;
+    return fail_errno(c, STATUS_SYSTEM, "dot");
+  }
+  return drawing_wait(c, d);
+}
+
+/* The whole picture in one block, for free(). */
+static int drawing_read(call *c, drawing *d, char **svg_out) {
+  long size = fseek(d->out, 0, SEEK_END) == 0 ? ftell(d->out) : -1;
+  char *svg = size >= 0 ? malloc((size_t)size + 1) : NULL;
+  rewind(d->out);
+  if (!svg || fread(svg, 1, (size_t)size, d->out) != (size_t)size) {
+    free(svg);
+    return fail_errno(c, STATUS_SYSTEM, "a temporary file");
+  }
+  svg[size] = '\0';
+  *svg_out = svg;
+  return 0;
+}
+
+static int draw(call *c, const char *dot, char **svg_out) {
+  drawing d = {.in = tmpfile(), .out = tmpfile()};
+  int status = d.in && d.out ? drawing_run(c, &d, dot)
+                             : fail_errno(c, STATUS_SYSTEM, "a temporary file");
+  if (!status) status = drawing_read(c, &d, svg_out);
+  if (d.in) fclose(d.in);
+  if (d.out) fclose(d.out);
+  return status;
+}
+
+static int write_picture(call *c, const char *file, const char *svg) {
+  FILE *out = fopen(file, "we");
+  if (!out) return fail_errno(c, STATUS_CANTCREATE, file);
+  bool whole = fputs(svg, out) != EOF;
+  if (fclose(out) == 0 && whole) return 0;
+  return fail_errno(c, STATUS_IO, file);
+}
+
+/* ------------------------------------------------------------------------
+ * waits
+ * --------------------------------------------------------------------- */
+
+static int waits_picture(call *c, const graph *g) {
+  char *dot = dot_of(g), *svg = NULL;
+  int status = dot ? 0 : no_memory(c);
+  if (!status && has(c, 's')) status = draw(c, dot, &svg);
+  if (!status && c->count) {
+    status = write_picture(c, c->args[0].text, svg);
+    if (!status)
+      status = emit(c, json_pack("{s:o*}", "file", json_text(c->args[0].text)));
+  } else if (!status) {
+    status = emit(c, svg ? json_pack("{s:o*}", "svg", json_text(svg))
+                         : json_pack("{s:o*}", "dot", json_text(dot)));
+  }
+  free(dot);
+  free(svg);
+  return status;
+}
+
+static int waits_rows(call *c, const graph *g) {
+  int status = 0;
+  for (int i = g->waits->count - 1; i >= 0 && !status; i--)
+    status = waits_of(c, g, &g->waits->data[i]);
+  return status;
+}
+
+static int waits_run(call *c) {
+  graph g;
+  if (has(c, 'd') && has(c, 's'))
+    return fail_usage(c, "--dot or --svg, not both");
+  if (c->count && !has(c, 's')) return fail_usage(c, "FILE is for --svg");
+  int status = graph_take(c, &g);
+  if (!status)
+    status =
+        has(c, 'd') || has(c, 's') ? waits_picture(c, &g) : waits_rows(c, &g);
+  graph_free(&g);
+  return status;
+}
+
+static void waits_human(call *c, json_t *row, FILE *out) {
+  const char *text =
+      json_string_value(json_object_get(row, has(c, 's') ? "svg" : "dot"));
+  if (text)
+    fputs(text, out);
+  else if (!json_object_get(row, "file"))
+    wait_human(c, row, out);
+}
+
+static const option waits_options[] = {
+    {'d', "dot", NULL}, {'s', "svg", NULL}, {'\0', NULL, NULL}};
+
+const command waits_commands[] = {
+    {"waits", "[--dot | --svg [FILE]]",
+     "list who waits for whom, or draw it by Graphviz", waits_options, 0, 1,
+     NEEDS_FILE, STYLE_LINE, waits_run, waits_human},
+    {"deadlocks", "", "list circles of those who wait for each other; 1 if any",
+     NULL, 0, 0, NEEDS_FILE, STYLE_LINE, deadlocks_run, wait_human},
+    {NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL}};

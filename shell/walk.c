@@ -1,0 +1,151 @@
+/* walk.c - over a subtree, node by node */
+#include "walk.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void walk_no_memory(walk *w) {
+  w->status = fail(w->c, STATUS_SYSTEM, "NOMEM", "out of memory");
+}
+
+/* Room in the path for len bytes and a NUL. */
+static bool walk_make_room(walk *w, size_t len) {
+  if (len < w->room) return true;
+  char *larger = realloc(w->path, len * 2 + 1);
+  if (larger) {
+    w->path = larger;
+    w->room = len * 2 + 1;
+  } else {
+    walk_no_memory(w);
+  }
+  return larger != NULL;
+}
+
+void walk_begin(walk *w, call *c, const char *path, int limit,
+                bool children_first) {
+  *w = (walk){.c = c, .limit = limit, .children_first = children_first};
+  if (walk_make_room(w, strlen(path))) strcpy(w->path, path);
+}
+
+/* ------------------------------------------------------------------------
+ * Levels
+ * --------------------------------------------------------------------- */
+
+/* Takes the names. */
+static void walk_push(walk *w, zke_strings *names) {
+  if (w->level_count == w->level_room) {
+    int room = w->level_room * 2 + 16;
+    walk_level *more = realloc(w->levels, (size_t)room * sizeof *w->levels);
+    if (!more) {
+      zke_free(names);
+      walk_no_memory(w);
+      return;
+    }
+    w->levels = more;
+    w->level_room = room;
+  }
+  w->levels[w->level_count++] = (walk_level){names, 0, strlen(w->path)};
+}
+
+/* Back to the node whose children they were. */
+static void walk_pop(walk *w) {
+  walk_level *top = &w->levels[--w->level_count];
+  zke_free(top->names);
+  w->path[top->len] = '\0';
+  w->depth = w->level_count;
+}
+
+/* To the next of the children. */
+static bool walk_child(walk *w, walk_level *top) {
+  const char *name = top->names->data[top->next++];
+  size_t len = top->len;
+  if (!walk_make_room(w, len + 1 + strlen(name))) return false;
+  if (len > 1) w->path[len++] = '/';
+  strcpy(w->path + len, name);
+  return true;
+}
+
+/* ------------------------------------------------------------------------
+ * Nodes
+ * --------------------------------------------------------------------- */
+
+/* It is visited, but not what is below it: if there is anything. */
+static int walk_deny(walk *w) {
+  int rc = zke_exists(w->c->z, w->path, NULL, NULL, &w->stat);
+  if (rc != ZKE_OK || w->stat.numChildren == 0) return rc;
+  if (w->denied++ == 0) w->denied_path = strdup(w->path);
+  return rc;
+}
+
+/* Reads the node and the names of its children; false where there is none. */
+static bool walk_visit(walk *w) {
+  zke *z = w->c->z;
+  zke_strings *names = NULL;
+  bool deeper = w->limit < 0 || w->level_count < w->limit;
+  int rc = deeper ? zke_children(z, w->path, NULL, NULL, &names, &w->stat)
+                  : zke_exists(z, w->path, NULL, NULL, &w->stat);
+  if (rc == ZKE_NOAUTH) rc = walk_deny(w);
+  w->depth = w->level_count;
+  if (rc == ZKE_NONODE && w->depth > 0) return false;
+  if (rc != ZKE_OK) {
+    w->status = fail_rc(w->c, rc);
+    return false;
+  }
+  if (names && names->count > 0)
+    walk_push(w, names);
+  else
+    zke_free(names);
+  return w->status == 0;
+}
+
+static bool walk_goes_on(walk *w) {
+  if (cancelled(w->c)) w->cancelled = true;
+  return w->status == 0 && !w->cancelled;
+}
+
+/* One step; true where it leads to a node that is to be given. */
+static bool walk_step(walk *w) {
+  walk_level *top = w->begun ? &w->levels[w->level_count - 1] : NULL;
+  if (top && top->next == top->names->count) {
+    walk_pop(w);
+    return w->children_first;
+  }
+  if (top && !walk_child(w, top)) return false;
+  w->begun = true;
+  int before = w->level_count;
+  return walk_visit(w) && !(w->children_first && w->level_count > before);
+}
+
+bool walk_next(walk *w) {
+  while (walk_goes_on(w) && !(w->begun && w->level_count == 0))
+    if (walk_step(w)) {
+      w->count++;
+      return true;
+    }
+  return false;
+}
+
+int walk_end(walk *w, int status) {
+  while (w->level_count > 0) zke_free(w->levels[--w->level_count].names);
+  if (!status) status = w->status;
+  if (!status && w->cancelled) status = fail_cancelled(w->c);
+  if (!status && w->denied)
+    status = fail(w->c, STATUS_DENIED, "NOAUTH",
+                  "the children of %s may not be read%s",
+                  w->denied_path ? w->denied_path : "a node",
+                  w->denied > 1 ? ", nor those of others" : "");
+  free(w->levels);
+  free(w->path);
+  free(w->denied_path);
+  return status;
+}
+
+const char *walk_name(const walk *w) {
+  const char *slash = strrchr(w->path, '/');
+  return slash && slash[1] ? slash + 1 : w->path;
+}
+
+bool walk_last(const walk *w, int depth) {
+  const walk_level *l = &w->levels[depth - 1];
+  return l->next == l->names->count;
+}

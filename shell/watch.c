@@ -1,0 +1,339 @@
+/* watch.c - wait for what happens to a node
+ *
+ * The watch is a persistent one also where one event is waited for: it is
+ * there before anything is said or looked at, and nothing falls between.
+ *
+ * In a coprocess several calls watch at once, and of one session's watches on
+ * one path the later kind replaces the earlier; so each has a session of its
+ * own on the same store.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shell.h"
+#include "work.h"
+
+enum { KEPT_MOST = 10000 };
+
+/* An event that was heard and not told yet. */
+typedef struct heard {
+  struct heard *next;
+  int type;
+  char path[];
+} heard;
+
+typedef struct watching {
+  call *c;
+  zke *z;
+  char *path;
+  int mode;       /* ZKE_WATCH_PERSISTENT… */
+  unsigned types; /* bits of the events that count */
+  bool follow;
+  int64_t most, told; /* events */
+  int64_t deadline;
+  /* by the watcher, which runs on this thread only */
+  heard *first, **last;
+  int kept;
+  bool ended, no_memory;
+  int ran; /* what the last command that was run returned */
+} watching;
+
+/* ------------------------------------------------------------------------
+ * Hearing
+ * --------------------------------------------------------------------- */
+
+static void watch_forget(watching *w) {
+  while (w->first) {
+    heard *h = w->first;
+    w->first = h->next;
+    free(h);
+  }
+  w->last = &w->first;
+  w->kept = 0;
+}
+
+static heard *watch_take(watching *w) {
+  heard *h = w->first;
+  w->first = h->next;
+  if (!w->first) w->last = &w->first;
+  w->kept--;
+  return h;
+}
+
+/* Too many, since a command that they are for takes its time: as zkembed does
+ * with what a session does not fetch. */
+static void watch_keep(watching *w, int type, const char *path) {
+  if (w->kept == KEPT_MOST) {
+    watch_forget(w);
+    type = ZKE_EVENT_OVERFLOW;
+    path = w->path;
+  }
+  heard *h = malloc(sizeof *h + strlen(path) + 1);
+  if (!h) {
+    w->no_memory = true;
+    return;
+  }
+  h->next = NULL;
+  h->type = type;
+  strcpy(h->path, path);
+  *w->last = h;
+  w->last = &h->next;
+  w->kept++;
+}
+
+static void watch_hear(zke *z, int type, int state, const char *path,
+                       void *context) {
+  watching *w = context;
+  (void)z;
+  if (type == ZKE_EVENT_SESSION)
+    w->ended |= state == ZKE_STATE_EXPIRED || state == ZKE_STATE_AUTH_FAILED;
+  else if (type == ZKE_EVENT_OVERFLOW)
+    watch_keep(w, type, w->path);
+  else if (w->types >> type & 1)
+    watch_keep(w, type, path);
+}
+
+/* ------------------------------------------------------------------------
+ * Telling
+ * --------------------------------------------------------------------- */
+
+static const char *event_name(int type) {
+  switch (type) {
+    case ZKE_EVENT_CREATED:
+      return "created";
+    case ZKE_EVENT_DELETED:
+      return "deleted";
+    case ZKE_EVENT_CHANGED:
+      return "changed";
+    case ZKE_EVENT_CHILD:
+      return "children";
+    default: /* some were dropped: look again */
+      return "overflow";
+  }
+}
+
+/* The zxid of the node's last change of that kind, which may be a later one
+ * than the event's; -1: not known. */
+static int64_t event_zxid(watching *w, int type, const char *path) {
+  zke_stat stat;
+  if (type == ZKE_EVENT_DELETED || type == ZKE_EVENT_OVERFLOW ||
+      zke_exists(w->z, path, NULL, NULL, &stat) != ZKE_OK)
+    return -1;
+  return type == ZKE_EVENT_CHILD ? stat.pzxid : stat.mzxid;
+}
+
+static json_t *event_row(const char *event, const char *path, int64_t zxid) {
+  return json_pack("{s:s,s:o,s:o}", "event", event, "path", json_text(path),
+                   "zxid",
+                   zxid < 0 ? json_null() : json_integer((json_int_t)zxid));
+}
+
+/* A coprocess finds the one event that it asked for in the answer. */
+static int watch_emit(watching *w, json_t *row) {
+  return w->follow ? emit_event(w->c, row) : emit(w->c, row);
+}
+
+static int cancel_sleep(void *z) { return zke_wake(z); }
+
+/* Its own code is no failure of the watch: but that it cannot be run is. */
+static int watch_run(watching *w, const char *event, const char *path,
+                     int64_t zxid) {
+  char *texts[4] = {NULL, NULL, NULL, NULL};
+  bool made = asprintf(&texts[0], "ZKE_EVENT=%s", event) >= 0 &&
+              asprintf(&texts[1], "ZKE_PATH=%s", path) >= 0 &&
+              asprintf(&texts[2], "ZKE_STATE=connected") >= 0 &&
+              (zxid < 0 ? (texts[3] = strdup("ZKE_ZXID=")) != NULL
+                        : asprintf(&texts[3], "ZKE_ZXID=%" PRId64, zxid) >= 0);
+  if (made)
+    w->ran = guard_event(w->c, (const char *const *)texts, 4);
+  else
+    no_memory(w->c);
+  for (int i = 0; i < 4; i++) free(texts[i]);
+  cancel_by(w->c, cancel_sleep, w->z);
+  return w->c->status;
+}
+
+static int watch_tell(watching *w, const char *event, const char *path,
+                      int64_t zxid) {
+  w->told++;
+  return w->c->child ? watch_run(w, event, path, zxid)
+                     : watch_emit(w, event_row(event, path, zxid));
+}
+
+static int watch_tell_next(watching *w) {
+  heard *h = watch_take(w);
+  int status = watch_tell(w, event_name(h->type), h->path,
+                          event_zxid(w, h->type, h->path));
+  free(h);
+  return status;
+}
+
+/* ------------------------------------------------------------------------
+ * Waiting
+ * --------------------------------------------------------------------- */
+
+/* Who follows ends by a signal: nothing has failed that were to be told. */
+static int watch_cancelled(watching *w) {
+  call *c = w->c;
+  int status = fail_cancelled(c);
+  if (w->follow && atomic_load(&c->signal)) c->code = NULL;
+  return status;
+}
+
+static int watch_late(watching *w) {
+  call *c = w->c;
+  const char *format = has(c, 'x')   ? "%s does not exist yet"
+                       : has(c, 'g') ? "%s exists still"
+                       : w->told     ? "too few events at %s in that time"
+                                     : "nothing has happened at %s";
+  char sentence[sizeof c->sentence];
+  if (w->follow && w->told && w->most == INT64_MAX) {
+    w->most = w->told;
+    return 0;
+  }
+  snprintf(sentence, sizeof sentence, format, w->path);
+  return fail(c, STATUS_CONFLICT, "OPERATIONTIMEOUT", "%s", sentence);
+}
+
+static int watch_sleep(watching *w, int64_t turn) {
+  if (cancelled(w->c)) return watch_cancelled(w);
+  if (w->no_memory) return no_memory(w->c);
+  if (w->ended)
+    return fail(w->c, STATUS_LOST, "SESSIONEXPIRED",
+                "the session that watched %s has expired", w->path);
+  int rc = zke_wait_turn(w->z, turn, w->deadline);
+  if (rc == ZKE_OPERATIONTIMEOUT) return watch_late(w);
+  return rc == ZKE_OK ? 0 : fail_rc(w->c, rc);
+}
+
+static int watch_events(watching *w) {
+  int status = 0;
+  while (!status && w->told < w->most) {
+    int64_t turn = zke_turn(w->z);
+    status = w->first && !cancelled(w->c) ? watch_tell_next(w)
+                                          : watch_sleep(w, turn);
+  }
+  return status;
+}
+
+/* Until the node exists, or does not. */
+static int watch_until(watching *w, bool exists) {
+  zke_stat stat = {0};
+  for (;;) {
+    int64_t turn = zke_turn(w->z);
+    int rc = zke_exists(w->z, w->path, NULL, NULL, &stat);
+    if (rc != ZKE_OK && rc != ZKE_NONODE) return fail_rc(w->c, rc);
+    if ((rc == ZKE_OK) == exists)
+      return watch_tell(w, exists ? "exists" : "gone", w->path,
+                        exists ? stat.mzxid : -1);
+    int status = watch_sleep(w, turn);
+    if (status) return status;
+    watch_forget(w);
+  }
+}
+
+/* ------------------------------------------------------------------------
+ * From the beginning to the end
+ * --------------------------------------------------------------------- */
+
+/* What one who is to read the node now has to know: from here on nothing is
+ * missed. */
+static int watch_begin(watching *w) {
+  zke_stat stat;
+  int rc = zke_add_watch(w->z, w->path, w->mode, watch_hear, w);
+  if (rc != ZKE_OK) return fail_rc(w->c, rc);
+  rc = zke_exists(w->z, w->path, NULL, NULL, &stat);
+  if (rc != ZKE_OK && rc != ZKE_NONODE) return fail_rc(w->c, rc);
+  note(w->c, "watching %s%s", w->path,
+       rc == ZKE_OK ? "" : ", which is missing");
+  if (w->c->child || !(w->follow || w->c->id)) return 0;
+  return emit_event(
+      w->c, event_row("watching", w->path, rc == ZKE_OK ? stat.mzxid : -1));
+}
+
+static int watch_through(watching *w) {
+  call *c = w->c;
+  bool until = has(c, 'x') || has(c, 'g');
+  int status = watch_begin(w);
+  cancel_by(c, cancel_sleep, w->z);
+  if (!status) status = until ? watch_until(w, has(c, 'x')) : watch_events(w);
+  cancel_by(c, NULL, NULL);
+  zke_forget(w->z, watch_hear, w);
+  watch_forget(w);
+  return status ? status : w->ran;
+}
+
+/* A session of its own where others watch too. */
+static int watch_session(watching *w) {
+  call *c = w->c;
+  w->z = c->z;
+  if (!c->sh->coprocess) return watch_through(w);
+  zke_options o = c->sh->options;
+  int rc = zke_open_session(c->z, &o, &w->z);
+  if (rc != ZKE_OK) return fail_rc(c, rc);
+  pthread_mutex_lock(&c->sh->m);
+  int status = session_authenticate(c, w->z);
+  pthread_mutex_unlock(&c->sh->m);
+  if (!status) status = watch_through(w);
+  zke_close(w->z);
+  return status;
+}
+
+static int watch_options(watching *w) {
+  call *c = w->c;
+  const unsigned own = 1u << ZKE_EVENT_CREATED | 1u << ZKE_EVENT_CHANGED |
+                       1u << ZKE_EVENT_DELETED,
+                 child = 1u << ZKE_EVENT_CHILD;
+  bool until = has(c, 'x') || has(c, 'g');
+  if (has(c, 'c') + has(c, 'd') + has(c, 'R') + has(c, 'x') + has(c, 'g') > 1)
+    return fail_usage(c, "one of --children, --data, -R, --exists and --gone");
+  if (until && (has(c, 'f') || has(c, 'n')))
+    return fail_usage(c,
+                      "there is nothing to follow behind --exists or "
+                      "--gone");
+  w->mode = has(c, 'R') ? ZKE_WATCH_PERSISTENT_RECURSIVE : ZKE_WATCH_PERSISTENT;
+  w->types = has(c, 'c')   ? child | 1u << ZKE_EVENT_DELETED
+             : has(c, 'd') ? own
+                           : own | child;
+  w->follow = has(c, 'f') || has(c, 'n');
+  int status = option_number(c, 'n', 1, INT64_MAX, has(c, 'f') ? INT64_MAX : 1,
+                             &w->most);
+  return status ? status : option_deadline(c, 'w', &w->deadline);
+}
+
+static int watch_run_call(call *c) {
+  watching w = {.c = c, .last = &w.first};
+  int status = watch_options(&w);
+  if (!status) status = arg_path(c, 0, &w.path);
+  if (!status) status = watch_session(&w);
+  free(w.path);
+  return status;
+}
+
+static void watch_human(call *c, json_t *row, FILE *out) {
+  (void)c;
+  const char *event = json_string_value(json_object_get(row, "event"));
+  fprintf(out, "%-8s  ", event);
+  output_text(NULL, json_object_get(row, "path"), out);
+  if (strcmp(event, "watching") == 0 &&
+      json_is_null(json_object_get(row, "zxid")))
+    fputs(", which is missing", out);
+  fputc('\n', out);
+}
+
+static const option watch_options_table[] = {
+    {'c', "children", NULL},  {'d', "data", NULL},
+    {'R', "recursive", NULL}, {'x', "exists", NULL},
+    {'g', "gone", NULL},      {'f', "follow", NULL},
+    {'n', "count", "N"},      {'w', "wait", "DURATION"},
+    {'\0', NULL, NULL}};
+
+const command watch_commands[] = {
+    {"watch",
+     "[--data | --children | -R | --exists | --gone] [--follow] [--count N] "
+     "[--wait DURATION] PATH [-- CMD ARGS…]",
+     "wait for what happens to a node, or run a command then",
+     watch_options_table, 1, 1, NEEDS_SESSION | TAKES_CHILD, STYLE_LINE,
+     watch_run_call, watch_human},
+    {NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL}};

@@ -1,0 +1,252 @@
+/* words.c - a line into words, and words into numbers, durations and bytes */
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shell.h"
+
+/* ------------------------------------------------------------------------
+ * A line into words
+ * --------------------------------------------------------------------- */
+
+/* Where the splitting stands: what is read, what is written, and the word that
+ * is being made, if there is one. */
+typedef struct splitter {
+  const char *at, *end;
+  char *to;
+  word *words;
+  int count;
+  bool inside;
+} splitter;
+
+static void split_begin_word(splitter *s) {
+  if (s->inside) return;
+  s->inside = true;
+  s->words[s->count].text = s->to;
+}
+
+static void split_end_word(splitter *s) {
+  if (!s->inside) return;
+  word *w = &s->words[s->count++];
+  w->len = (size_t)(s->to - w->text);
+  *s->to++ = '\0';
+  s->inside = false;
+}
+
+static int hex_digit(char c) {
+  const char *digits = "0123456789abcdef";
+  const char *at = c ? strchr(digits, tolower((unsigned char)c)) : NULL;
+  return at ? (int)(at - digits) : -1;
+}
+
+/* \xHH, s->at at the x. */
+static const char *split_hex(splitter *s) {
+  int high = s->end - s->at > 2 ? hex_digit(s->at[1]) : -1;
+  int low = high >= 0 ? hex_digit(s->at[2]) : -1;
+  if (low < 0) return "\\x wants two hexadecimal digits";
+  *s->to++ = (char)(high * 16 + low);
+  s->at += 3;
+  return NULL;
+}
+
+/* What stands behind a backslash in "…". */
+static const char *split_escape(splitter *s) {
+  static const char names[] = "ntr0", bytes[] = "\n\t\r";
+  if (s->at == s->end) return "a backslash at the end of the line";
+  if (*s->at == 'x') return split_hex(s);
+  const char *at = strchr(names, *s->at);
+  *s->to++ = at && *at ? bytes[at - names] : *s->at;
+  s->at++;
+  return NULL;
+}
+
+/* From behind the opening quotation mark to behind the closing one. */
+static const char *split_quoted(splitter *s, char mark) {
+  while (s->at < s->end && *s->at != mark) {
+    if (mark == '"' && *s->at == '\\') {
+      s->at++;
+      const char *wrong = split_escape(s);
+      if (wrong) return wrong;
+    } else {
+      *s->to++ = *s->at++;
+    }
+  }
+  if (s->at == s->end) return "a quotation mark is not closed";
+  s->at++;
+  return NULL;
+}
+
+static bool is_blank(char c) {
+  return c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == '\f' ||
+         c == '\v';
+}
+
+/* One character, or what is quoted. */
+static const char *split_step(splitter *s) {
+  char c = *s->at++;
+  if (is_blank(c)) {
+    split_end_word(s);
+    return NULL;
+  }
+  if (c == '#' && !s->inside) {
+    s->at = s->end;
+    return NULL;
+  }
+  split_begin_word(s);
+  if (c == '\'' || c == '"') return split_quoted(s, c);
+  if (c == '\\') {
+    if (s->at == s->end) return "a backslash at the end of the line";
+    c = *s->at++;
+  }
+  *s->to++ = c;
+  return NULL;
+}
+
+const char *words_split(const char *line, size_t len, words **out) {
+  /* A word takes at least one character and the blank before the next; its
+   * NUL takes that blank's place. */
+  size_t most = len / 2 + 1;
+  words *w = malloc(sizeof *w + most * sizeof(word) + len + 1);
+  if (!w) return "out of memory";
+  w->data = (word *)(w + 1);
+  splitter s = {line, line + len, (char *)(w->data + most), w->data, 0, false};
+  while (s.at < s.end) {
+    const char *wrong = split_step(&s);
+    if (wrong) {
+      free(w);
+      return wrong;
+    }
+  }
+  split_end_word(&s);
+  w->count = s.count;
+  *out = w;
+  return NULL;
+}
+
+words *words_copy(int count, char *const *argv) {
+  words *w = malloc(sizeof *w + (size_t)count * sizeof(word));
+  if (!w) return NULL;
+  w->count = count;
+  w->data = (word *)(w + 1);
+  for (int i = 0; i < count; i++) w->data[i] = (word){argv[i], strlen(argv[i])};
+  return w;
+}
+
+bool word_is(const word *w, const char *text) {
+  return w->len == strlen(text) && memcmp(w->text, text, w->len) == 0;
+}
+
+/* ------------------------------------------------------------------------
+ * Numbers
+ * --------------------------------------------------------------------- */
+
+bool word_number(const word *w, int64_t *number_out) {
+  const char *digits = w->text + (*w->text == '-');
+  if (!isdigit((unsigned char)*digits) || strlen(w->text) != w->len)
+    return false;
+  char *end;
+  errno = 0;
+  int64_t number = strtoll(w->text, &end, 10);
+  if (errno || *end) return false;
+  *number_out = number;
+  return true;
+}
+
+bool word_session(const word *w, int64_t *session_out) {
+  if (strncmp(w->text, "0x", 2) != 0) return word_number(w, session_out);
+  if (hex_digit(w->text[2]) < 0 || strlen(w->text) != w->len) return false;
+  char *end;
+  errno = 0;
+  uint64_t session = strtoull(w->text + 2, &end, 16);
+  if (errno || *end) return false;
+  *session_out = (int64_t)session;
+  return true;
+}
+
+bool word_duration(const word *w, int64_t *ms_out) {
+  static const struct {
+    const char *name;
+    double ms;
+  } units[] = {{"", 1e3},  {"ms", 1},     {"s", 1e3},
+               {"m", 6e4}, {"h", 3600e3}, {"d", 86400e3}};
+  const double most = 100 * 366 * 86400e3;
+  char *end;
+  if (!isdigit((unsigned char)*w->text) || strlen(w->text) != w->len ||
+      strpbrk(w->text, "xXpPeE"))
+    return false;
+  double number = strtod(w->text, &end);
+  for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+    if (strcmp(end, units[i].name) != 0) continue;
+    double ms = number * units[i].ms;
+    if (!(ms <= most)) return false;
+    *ms_out = (int64_t)(ms + 0.5);
+    return true;
+  }
+  return false;
+}
+
+/* ------------------------------------------------------------------------
+ * Base64 (RFC 4648)
+ * --------------------------------------------------------------------- */
+
+static const char base64_digits[] =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+char *base64_encode(const void *data, size_t len) {
+  const unsigned char *from = data;
+  char *text = malloc((len + 2) / 3 * 4 + 1), *to = text;
+  if (!text) return NULL;
+  for (size_t i = 0; i < len; i += 3) {
+    size_t left = len - i;
+    uint32_t bits = (uint32_t)from[i] << 16 |
+                    (left > 1 ? (uint32_t)from[i + 1] << 8 : 0) |
+                    (left > 2 ? from[i + 2] : 0);
+    *to++ = base64_digits[bits >> 18];
+    *to++ = base64_digits[bits >> 12 & 63];
+    *to++ = left > 1 ? base64_digits[bits >> 6 & 63] : '=';
+    *to++ = left > 2 ? base64_digits[bits & 63] : '=';
+  }
+  *to = '\0';
+  return text;
+}
+
+static int base64_value(char c) {
+  const char *at = c ? strchr(base64_digits, c) : NULL;
+  return at ? (int)(at - base64_digits) : -1;
+}
+
+/* Four characters into as many bytes as there are; 0 where they are malformed.
+ * Only the last four may have padding, and bits that no byte takes are 0. */
+static int base64_group(const char *text, bool last, char *to) {
+  int digits = text[3] != '=' ? 4 : text[2] != '=' ? 3 : 2;
+  uint32_t bits = 0;
+  for (int i = 0; i < 4; i++) {
+    int value = i < digits ? base64_value(text[i]) : 0;
+    if (value < 0) return 0;
+    bits = bits << 6 | (uint32_t)value;
+  }
+  if (digits < 4 && (!last || bits & (digits == 3 ? 0xffu : 0xffffu))) return 0;
+  for (int i = 0; i < digits - 1; i++) to[i] = (char)(bits >> (16 - 8 * i));
+  return digits - 1;
+}
+
+bool base64_decode(const char *text, size_t len, char **data_out,
+                   size_t *len_out) {
+  char *data = len % 4 ? NULL : malloc(len / 4 * 3 + 1);
+  if (!data) return false;
+  size_t at = 0;
+  for (size_t i = 0; i < len; i += 4) {
+    int bytes = base64_group(text + i, i + 4 == len, data + at);
+    if (bytes == 0) {
+      free(data);
+      return false;
+    }
+    at += (size_t)bytes;
+  }
+  data[at] = '\0';
+  *data_out = data;
+  *len_out = at;
+  return true;
+}

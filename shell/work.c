@@ -1,0 +1,163 @@
+/* work.c - what the commands queue, barrier, once and txn have in common */
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "work.h"
+
+int no_memory(call *c) {
+  return fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
+}
+
+/* ------------------------------------------------------------------------
+ * Waiting
+ * --------------------------------------------------------------------- */
+
+CANCELLER(wake_session, zke, zke_wake)
+
+/* Its letter is not everywhere the same: -n is also a number of parties. */
+static bool nonblock(const call *c) {
+  const option *o = c->command->options;
+  while (o && o->letter && (!o->name || strcmp(o->name, "nonblock") != 0)) o++;
+  return o && o->letter && has(c, o->letter);
+}
+
+int patience_of(call *c, patience *p) {
+  int64_t conflict = STATUS_CONFLICT;
+  int status = option_deadline(c, 'w', &p->deadline);
+  if (!status && has(c, 'w') && nonblock(c))
+    status = fail_usage(c, "--wait or --nonblock, not both");
+  if (nonblock(c)) p->deadline = 0;
+  if (!status)
+    status = option_number(c, 'E', 0, 255, STATUS_CONFLICT, &conflict);
+  p->conflict = (int)conflict;
+  return status;
+}
+
+int fail_wait(call *c, const patience *p, int rc) {
+  if (rc == ZKE_CANCELLED && cancelled(c)) return fail_cancelled(c);
+  int status = status_of(rc);
+  if (status == STATUS_CONFLICT) {
+    status = p->conflict;
+    if (status == STATUS_OK || (c->sh->quiet && !c->id)) return status;
+  }
+  return fail(c, status, zke_error_name(rc) + strlen("ZKE_"), "%s",
+              zke_errmsg());
+}
+
+int wait_session(call *c, bool (*stop)(void *), void *arg, int64_t deadline) {
+  int rc = ZKE_OK;
+  cancel_by(c, wake_session, c->z);
+  for (;;) {
+    int64_t turn = zke_turn(c->z);
+    if (cancelled(c)) rc = ZKE_CANCELLED;
+    if (rc != ZKE_OK) break;
+    if (stop && stop(arg)) break;
+    rc = zke_wait_turn(c->z, turn, deadline);
+  }
+  cancel_by(c, NULL, NULL);
+  return rc;
+}
+
+int hold_until_signal(call *c, bool (*stop)(void *), void *arg) {
+  int rc = wait_session(c, stop, arg, ZKE_FOREVER);
+  if (rc != ZKE_CANCELLED) return rc == ZKE_OK ? 0 : fail_rc(c, rc);
+  pthread_mutex_lock(&c->sh->m);
+  int signal = c->sh->died_by = atomic_load(&c->signal);
+  pthread_mutex_unlock(&c->sh->m);
+  return STATUS_SIGNAL + signal;
+}
+
+/* ------------------------------------------------------------------------
+ * What people are told
+ * --------------------------------------------------------------------- */
+
+bool talks(const call *c) {
+  return (c->sh->verbose || has(c, 'v')) && !c->id && c->format == FORMAT_HUMAN;
+}
+
+void note(const call *c, const char *format, ...) {
+  va_list arguments;
+  if (!talks(c)) return;
+  va_start(arguments, format);
+  fputs("zke: ", stderr);
+  vfprintf(stderr, format, arguments);
+  fputc('\n', stderr);
+  va_end(arguments);
+}
+
+json_t *json_time(int64_t ms) { return ms ? json_integer(ms) : json_null(); }
+
+json_t *for_people(const call *c, json_t *row) {
+  const char *name;
+  json_t *value;
+  void *next;
+  if (!row || c->format != FORMAT_HUMAN || c->id) return row;
+  json_object_foreach_safe(row, next, name, value) {
+    bool empty = json_is_null(value) ||
+                 (json_is_array(value) && json_array_size(value) == 0) ||
+                 (json_is_string(value) && json_string_length(value) == 0);
+    if (empty) json_object_del(row, name);
+  }
+  return row;
+}
+
+/* ------------------------------------------------------------------------
+ * A directory and a name
+ * --------------------------------------------------------------------- */
+
+int place_of(call *c, int i, const char *base, place *p) {
+  char *path;
+  int status = arg_place(c, i, base, &path);
+  if (status) return status;
+  /* Both texts behind each other: the path whole, and again in two. */
+  size_t len = strlen(path);
+  p->base = malloc(2 * len + 3);
+  if (!p->base) {
+    free(path);
+    return no_memory(c);
+  }
+  char *copy = p->base + len + 2;
+  memcpy(copy, path, len + 1);
+  memcpy(p->base, path, len + 1);
+  free(path);
+  char *slash = strrchr(p->base, '/');
+  p->path = copy;
+  p->name = copy + (slash - p->base) + 1;
+  slash[slash == p->base] = '\0';
+  return 0;
+}
+
+/* ------------------------------------------------------------------------
+ * Objects that a session holds
+ * --------------------------------------------------------------------- */
+
+void shared_init(shared *s, void (*destroy)(void *object)) {
+  atomic_init(&s->refs, 1);
+  s->destroy = destroy;
+}
+
+void shared_drop(void *object) {
+  shared *s = object;
+  if (s && atomic_fetch_sub(&s->refs, 1) == 1) s->destroy(object);
+}
+
+typedef struct search {
+  const held_class *class_;
+  const char *path;
+  shared *found;
+} search;
+
+static void search_one(void *arg, const held_class *class_, const char *path,
+                       void *object) {
+  search *s = arg;
+  if (s->found || class_ != s->class_ || strcmp(path, s->path) != 0) return;
+  s->found = object;
+  atomic_fetch_add(&s->found->refs, 1);
+}
+
+void *shared_held(call *c, const held_class *class_, const char *path) {
+  search s = {class_, path, NULL};
+  held_each(c->sh, search_one, &s);
+  return s.found;
+}

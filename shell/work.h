@@ -1,0 +1,73 @@
+/* work.h - what the commands queue, barrier, once and txn have in common */
+#ifndef ZKE_SHELL_WORK_H
+#define ZKE_SHELL_WORK_H
+
+#include "shell.h"
+
+/* How long a command waits, and what it returns when that was in vain. */
+typedef struct patience {
+  int64_t deadline; /* of zke_now() */
+  int conflict;     /* the exit code: 75, or -E's */
+} patience;
+
+#define OPTION_VERBOSE \
+  { 'v', "verbose", NULL }
+#define OPTIONS_CONFLICT {'E', "conflict-exit-code", "CODE"}, OPTION_VERBOSE
+#define OPTIONS_PATIENCE \
+  {'w', "wait", "DURATION"}, {'n', "nonblock", NULL}, OPTIONS_CONFLICT
+
+/* patience_of - from --wait, --nonblock and -E, as far as the command has them;
+ *               without any it waits for ever
+ * fail_wait   - what a blocking call of a recipe returned but ZKE_OK */
+int patience_of(call *c, patience *p);
+int fail_wait(call *c, const patience *p, int rc);
+
+/* wait_session - until stop() is true of arg, asked after each dispatch: a
+ * zkembed code, ZKE_CANCELLED and ZKE_OPERATIONTIMEOUT among them */
+int wait_session(call *c, bool (*stop)(void *), void *arg, int64_t deadline);
+
+/* hold_until_signal - for one command that holds something: until a signal,
+ * which is the way to end it and no error to be told, or until stop() says so;
+ * 0 then */
+int hold_until_signal(call *c, bool (*stop)(void *), void *arg);
+
+/* talks - is there somebody who asked to be told (--verbose)?
+ * note  - tell them, on standard error */
+bool talks(const call *c);
+void note(const call *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* json_time  - a time; null for 0: there is none
+ * for_people - people see no members that are null or empty; takes and gives
+ *              back the reference */
+json_t *json_time(int64_t ms);
+json_t *for_people(const call *c, json_t *row);
+
+/* A recipe's path as its directory and its name; base points into one block,
+ * for free(). */
+typedef struct place {
+  char *base;
+  const char *name, *path;
+} place;
+int place_of(call *c, int i, const char *base, place *p);
+
+/* An object that a session holds and that a call may be inside of when it is
+ * given up: who is last destroys it. */
+typedef struct shared {
+  atomic_int refs;
+  void (*destroy)(void *object); /* of the whole object */
+} shared;
+
+/* shared_init - one reference: the caller's
+ * shared_drop - give up a reference
+ * shared_held - what the session holds at a path, of that class, with a
+ *               reference more; NULL: nothing
+ * The object begins with its struct shared. */
+void shared_init(shared *s, void (*destroy)(void *object));
+void shared_drop(void *object);
+void *shared_held(call *c, const held_class *class_, const char *path);
+
+/* no_memory - fail for want of it */
+int no_memory(call *c);
+
+#endif

@@ -1,0 +1,375 @@
+#!/bin/sh
+# transcripts.sh - run transcripts of sessions again and compare what is printed
+#
+#   transcripts.sh [--update] [FILE...]
+#
+# Without FILE: test/shell/*.txt, and README.md and doc/*.md as far as they have
+# any.  --update writes what is printed now into FILE, but keeps the old text
+# where the two are the same but for what differs from run to run (below).
+#
+# A transcript:
+#
+#     # a comment
+#     $ zke app.db create /a hello
+#     /a
+#     $ zke app.db get /nope
+#     zke: NONODE: /nope
+#     [1]
+#
+# "$ " begins a command for sh, which "> " lines continue.  Behind it stands
+# what it prints, standard output and error as they come, and "[N]", its exit
+# status, when that is not 0.  Blank lines before the next command or comment
+# are no part of it.  In a document (.md) only what stands between "```console"
+# and "```" counts, all of it as one transcript.
+#
+# The commands of a file run in one shell, in an empty directory that is also
+# HOME, with zke on the PATH and little else in the environment; what one of
+# them sets, changes or leaves running is there for the next, $? included.
+# Standard input is empty.  What a command in the background prints belongs to
+# the line that started it: wait for it in a later one.  After $LIMIT seconds
+# (60) for one command all that runs is killed, and the rest has failed.
+#
+# These differ from run to run, and are the same to this script:
+#
+#     times               2026-11-20T12:00:00Z, 2026-11-20 12:00:00,
+#                         1795176000000 (13 digits)
+#     sessions            0x19ac… (six digits or more)
+#     zxids, tokens       4294967310: between 2^32 and 4295000000
+#     processes           pid 123, "pid":123, PID=123, pid = 123, and numbers
+#                         below a heading PID
+#     durations           0.12 s, 12.5 ms, "…_ms":123 except of ttl, every,
+#                         timeout, wait and grace, which were asked for
+#     blanks              runs of them in an output with any of these, since
+#                         widths of columns follow from what is in them
+#     the directory       printed as /tmp/zke
+#
+# With --plain nothing tells a process's number from another: cut it away, or
+# `| sed "s/$!/PID/"`.
+. test/report.sh
+
+: "${LIMIT:=60}"
+top=$(pwd)
+rooms=$(cd "$(scratch transcripts)" && pwd)
+
+# split FILE: writes N.cmd, N.exp (what is to be printed), N.line, and `count`;
+# or, with update=1, prints FILE with N.exp's successors, N.new, in their place
+split='
+  function blanks() {
+    if (update) for (; held > 0; held--) print ""
+    held = 0
+  }
+  function text() {
+    blanks()
+    if (update) print
+  }
+  function command_ends(   line) {
+    if (state != "cmd") return
+    close(stem ".cmd")
+    printf "" >(stem ".exp")
+    if (update) while ((getline line <(stem ".new")) > 0) print line
+    state = "out"
+  }
+  function begin() {
+    command_ends()
+    if (!update && stem) close(stem ".exp")
+    blanks()
+    stem = room "/" ++n
+    state = "cmd"
+    if (!update) print NR >(stem ".line")
+    if (!update) close(stem ".line")
+    line_of_command()
+  }
+  function line_of_command() {
+    if (update) print
+    else print substr($0, 3) >(stem ".cmd")
+  }
+  function outside() {
+    command_ends()
+    state = ""
+    text()
+  }
+  document && /^```console$/ { inside = 1; outside(); next }
+  document && /^```/ { inside = 0; outside(); next }
+  document && !inside { text(); next }
+  /^\$ / { begin(); next }
+  state == "cmd" && /^>( |$)/ { line_of_command(); next }
+  /^# / || $0 == "#" { outside(); next }
+  { command_ends() }
+  /^$/ { held++; next }
+  state == "out" {
+    if (!update) for (; held > 0; held--) print "" >(stem ".exp")
+    if (!update) print >(stem ".exp")
+    held = 0
+    next
+  }
+  { text() }
+  END {
+    command_ends()
+    blanks()
+    if (!update) print n + 0 >(room "/count")
+  }'
+
+# split_file FILE ROOM [1]: the third to update, to standard output
+split_file() {
+  case $1 in
+    *.md) document=1 ;;
+    *) document=0 ;;
+  esac
+  awk -v room="$2" -v update="${3:-0}" -v document=$document "$split" "$1"
+}
+
+# normalise: from standard input to standard output
+normalise() {
+  sed -E '
+    s/[0-9]{4}(-[0-9]{2}){2}[T ][0-9]{2}(:[0-9]{2}){2}(\.[0-9]+)?Z?/@TIME/g
+    :again
+    s/(^|[^0-9])1[0-9]{12}([^0-9]|$)/\1@TIME\2/
+    t again
+    s/0x[0-9a-f]{6,}/@SESSION/g
+    s/42949[6-9][0-9]{4}/@ZXID/g
+    s/([Pp][Ii][Dd]"?( |:|=|: | = ))[0-9]+/\1@PID/g
+    s/(^|[^0-9.])[0-9]+\.[0-9]+( ?m?s)($|[^A-Za-z])/\1@DURATION\3/g
+    s/("(ttl|every|timeout|wait|grace)_ms":)/\1 /
+    s/(_ms":)[0-9]+/\1@DURATION/g' | awk '
+    # Where a heading PID ends, the numbers below it end.
+    { line[NR] = $0 }
+    /@/ { varies = 1 }
+    match($0, /(^| )PID( |$)/) && !/[a-z]/ {
+      ends = RSTART + RLENGTH - (substr($0, RSTART + RLENGTH - 1, 1) == " ")
+      varies = 1
+      next
+    }
+    ends && match(substr($0, 1, ends - 1), /[0-9]+$/) {
+      line[NR] = substr($0, 1, RSTART - 1) "@PID" substr($0, ends)
+      sub(/^ +@PID/, "@PID", line[NR])
+    }
+    END {
+      for (i = 1; i <= NR; i++) {
+        if (varies) gsub(/   *|\t/, "  ", line[i])
+        if (varies) sub(/ +$/, "", line[i])
+        print line[i]
+      }
+    }'
+}
+
+# printed STEM: what a transcript would show of it
+printed() {
+  # A last line without an end gets one; blank lines at the end go.
+  sed "s|$room/work|/tmp/zke|g" "$1.out" | awk '
+    /^$/ { held++; next }
+    { for (; held > 0; held--) print ""; print }'
+  status=$(cat "$1.status" 2>/dev/null)
+  [ "$status" = 0 ] || echo "[${status:-was not run to its end}]"
+}
+
+# driver COUNT: the shell script that runs the commands
+driver() {
+  echo "transcript=0"
+  i=0
+  while [ $((i += 1)) -le "$1" ]; do
+    stem=$room/$i
+    echo "echo $i >'$room/at'; (exit \$transcript)"
+    echo ". '$stem.cmd' >'$stem.out' 2>&1 </dev/null"
+    echo "transcript=\$?; echo \$transcript >'$stem.status'"
+  done
+}
+
+# watch_over PID: kills its session when a command takes too long
+watch_over() {
+  last= left=$LIMIT
+  while sleep 1 && kill -0 "$1"; do
+    at=$(cat "$room/at")
+    [ "$at" = "$last" ] || left=$LIMIT
+    last=$at
+    left=$((left - 1))
+    [ $left -gt 0 ] || kill -s KILL -- "-$1"
+  done
+}
+
+# The commands run in a session of their own, of which nothing stays.
+run_commands() {
+  mkdir "$room/work" "$room/bin"
+  ln -s "$(cd "$BUILD" && pwd)/zke" "$room/bin/zke"
+  driver "$1" >"$room/driver"
+  # Sanitizers and coverage are asked for by the environment.
+  (cd "$room/work" && exec setsid env -i HOME="$room/work" LC_ALL=C.UTF-8 \
+    TERM=dumb TZ=UTC PATH="$room/bin:$PATH" \
+    ${ASAN_OPTIONS+ASAN_OPTIONS="$ASAN_OPTIONS"} \
+    ${UBSAN_OPTIONS+UBSAN_OPTIONS="$UBSAN_OPTIONS"} \
+    ${TSAN_OPTIONS+TSAN_OPTIONS="$TSAN_OPTIONS"} \
+    sh "$room/driver" </dev/null >"$room/log" 2>&1) &
+  session=$!
+  watch_over $session >/dev/null 2>&1 &
+  dog=$!
+  wait $session 2>/dev/null
+  kill $dog
+  kill -s KILL -- -$session 2>/dev/null
+  wait $dog 2>/dev/null
+  session=
+}
+session=
+trap '[ -z "$session" ] || kill -s KILL -- -$session $dog' EXIT
+trap 'exit 129' HUP INT TERM
+
+# judge STEM: is what was printed what was to be?  Leaves N.new.
+judge() {
+  printed "$1" >"$1.got"
+  normalise <"$1.exp" >"$1.exp.same"
+  normalise <"$1.got" >"$1.got.same"
+  if cmp -s "$1.exp.same" "$1.got.same"; then
+    cp "$1.exp" "$1.new"
+    return 0
+  fi
+  cp "$1.got" "$1.new"
+  return 1
+}
+
+# show FILE STEM: a command that failed, with what is different
+show() {
+  echo "FAILED: $1:$(cat "$2.line")"
+  sed '1s/^/$ /; 1!s/^/> /' "$2.cmd"
+  diff -U 1000 "$2.exp.same" "$2.got.same" | sed 1,3d
+  [ -s "$room/log" ] && sed 's/^/sh: /' "$room/log"
+}
+
+# transcript FILE: leaves good and bad, how many commands were right and wrong
+transcript() {
+  room=$(mktemp -d "$rooms/XXXXXX")
+  split_file "$1" "$room"
+  count=$(cat "$room/count")
+  run_commands "$count"
+  good=0 bad=0 i=0
+  while [ $((i += 1)) -le "$count" ]; do
+    touch "$room/$i.out"
+    if judge "$room/$i"; then
+      good=$((good + 1))
+    else
+      bad=$((bad + 1))
+      show "$1" "$room/$i"
+    fi
+  done
+  [ "$count" -gt 0 ] || { bad=1; echo "FAILED: $1 has no command"; }
+}
+
+# ---- does this script itself notice? ---------------------------------------
+
+# notices GOOD BAD: how many of the transcript on standard input
+notices() {
+  cat >"$rooms/self.txt"
+  transcript "$rooms/self.txt" >"$rooms/self.log"
+  cat "$rooms/self.log"
+  [ "$good $bad" = "$1 $2" ]
+}
+
+try_right() {
+  notices 12 0 <<'END'
+# right ones
+$ printf 'one\n\ntwo'
+one
+
+two
+
+$ echo $?; x=1; mkdir d; cd d
+0
+$ false
+[1]
+$ echo $?$x; pwd
+11
+/tmp/zke/d
+$ echo two >&2; echo one
+two
+one
+$ cat <<'EOF'
+> a $x
+> EOF
+a $x
+$ (echo from behind; exit 3) &
+from behind
+$ wait $!
+[3]
+
+$ cat; date +%s000; date -u +%FT%TZ; echo 0x123456789abcdef
+1795176000000
+2026-11-20T12:00:00Z
+0xabcdef
+$ echo '{"pid":12,"since":1234567890123,"ttl_ms":5,"took_ms":7}' pid 5 0.25 s.
+{"pid":77,"since":1795176000000,"ttl_ms":5,"took_ms":30} pid 6 3.5 s.
+$ printf 'NAME    PID  SESSION\na         7  0x1234567\nb     12345  0x1\n'
+NAME  PID  SESSION
+a       1  0x1234567890ab
+b       2  0x1
+$ touch "$HOME/here"; ls -A ~
+d
+here
+END
+}
+
+try_wrong() {
+  notices 1 9 <<'END'
+$ echo one
+one
+$ echo one
+two
+$ echo one; exec 3>&1; echo two
+one
+$ true
+one
+$ false
+$ (exit 4)
+[5]
+$ echo '"ttl_ms":5 "a":12 0x12'
+"ttl_ms":6 "a":12 0x12
+$ echo '"ttl_ms":5 "a":12 0x12'
+"ttl_ms":5 "a":12 0x13
+$ echo one; exit
+one
+$ true
+END
+}
+
+# A document, updated: what is equal stays, what is not is replaced.
+try_update() {
+  printf '$ echo out\n```console\n$ date +%%s000\n1795176000000\n\n# c\n$ cat x
+```\n\n```console\n$ false\n```\n' >"$rooms/self.md"
+  transcript "$rooms/self.md" >"$rooms/self.log"
+  split_file "$rooms/self.md" "$room" 1 >"$rooms/self.new"
+  printf '$ echo out\n```console\n$ date +%%s000\n1795176000000\n\n# c\n$ cat x
+cat: x: No such file or directory\n[1]\n```\n\n```console\n$ false\n[1]\n```
+' | diff - "$rooms/self.new"
+}
+
+# The slow part, for the run over everything.
+try_limit() {
+  limit=$LIMIT
+  LIMIT=2
+  notices 1 2 <<'END'
+$ true
+$ sleep 1000 | cat
+$ true
+END
+  LIMIT=$limit
+}
+
+# ----------------------------------------------------------------------------
+
+update=
+if [ "${1-}" = --update ]; then
+  update=1
+  shift
+fi
+expect "this script: right transcripts are right" try_right
+expect "this script: wrong ones are wrong" try_wrong
+expect "this script: --update" try_update
+if [ $# = 0 ]; then
+  expect "a command that takes too long is wrong" try_limit
+  set -- test/shell/*.txt $(grep -l '^```console$' README.md doc/*.md)
+fi
+for file in "$@"; do
+  transcript "$file"
+  passed=$((passed + good))
+  failed=$((failed + bad))
+  if [ "$update" ]; then
+    split_file "$file" "$room" 1 >"$room/new" && cat "$room/new" >"$file"
+  fi
+done
+report
