@@ -241,6 +241,7 @@ _Noreturn static void child_run(const start *s) {
   if (s->keepalive >= 0) child_keep(s->keepalive);
   child_streams(s);
   signals_child();
+  if (!s->words.data) _exit(STATUS_INTERNAL); /* not without a program */
   execvpe(s->program, s->words.data, s->environment.data);
   int why = errno;
   ssize_t ignored = write(s->report, &why, sizeof why);

@@ -367,6 +367,7 @@ static void mover_begin(mover *m) {
   ck_ok(zke_create(m->z, "/p/000/coin", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT,
                    NULL, NULL));
   ck_assert_int_eq(pthread_create(&m->thread, NULL, mover_run, m), 0);
+  ck_until(m->moves > 0, 10000); /* until then nothing has a value */
 }
 
 static void mover_end(mover *m) {
