@@ -1693,7 +1693,12 @@ typedef struct line_graph {
   line_wait *waits;
   line_edge *edges;
   int wait_count, wait_cap, edge_count, edge_cap;
-  /* all: the line that was looked at last; NULL: none */
+  /* Sessions are read once, whole: one may have hundreds of actors, each at
+   * the end of another's wait.  What is moved to waits has no name here. */
+  line_wait *known;
+  int64_t *sessions;
+  int known_count, known_cap, session_count, session_cap;
+  /* the line that was looked at last; NULL: none */
   const char *directory;
   zke_entries *entries;
   int limit;
@@ -1712,13 +1717,19 @@ static bool line_room(zke *z, void **array, int count, int *cap, size_t size) {
   return true;
 }
 
-static void line_free_graph(line_graph *g) {
-  for (int i = 0; i < g->wait_count; i++) {
-    zke_free(g->waits[i].directory);
-    zke_free(g->waits[i].name);
+static void line_free_waits(line_wait *waits, int count) {
+  for (int i = 0; i < count; i++) {
+    zke_free(waits[i].directory);
+    zke_free(waits[i].name);
   }
+  zke_free(waits);
+}
+
+static void line_free_graph(line_graph *g) {
+  line_free_waits(g->waits, g->wait_count);
+  line_free_waits(g->known, g->known_count);
   for (int i = 0; i < g->edge_count; i++) zke_free(g->edges[i].path);
-  zke_free(g->waits);
+  zke_free(g->sessions);
   zke_free(g->edges);
   zke_free(g->entries);
 }
@@ -1732,13 +1743,13 @@ static int line_add_edge(line_graph *g, line_edge edge) {
   return ZKE_OK;
 }
 
-static int line_add_wait(line_graph *g, const char *path, const line_words *is,
-                         const zke_stat *stat) {
-  void *array = g->waits;
-  if (!line_room(g->z, &array, g->wait_count, &g->wait_cap, sizeof *g->waits))
+static int line_add_known(line_graph *g, const char *path, const line_words *is,
+                          const zke_stat *stat) {
+  void *array = g->known;
+  if (!line_room(g->z, &array, g->known_count, &g->known_cap, sizeof *g->known))
     return ZKE_NOMEM;
-  g->waits = array;
-  line_wait *w = &g->waits[g->wait_count];
+  g->known = array;
+  line_wait *w = &g->known[g->known_count];
   *w = (line_wait){.actor = is->actor,
                    .since = stat->mzxid,
                    .session = stat->ephemeralOwner,
@@ -1749,8 +1760,34 @@ static int line_add_wait(line_graph *g, const char *path, const line_words *is,
   const char *name = text_name(path);
   w->directory = zke_recipe_copy(g->z, path, (size_t)(name - path) - 1);
   w->name = zke_recipe_copy(g->z, name, strlen(name));
-  g->wait_count++;
+  g->known_count++;
   return w->directory && w->name ? ZKE_OK : ZKE_NOMEM;
+}
+
+/* Moves it. */
+static int line_add_wait(line_graph *g, line_wait *known) {
+  void *array = g->waits;
+  if (!line_room(g->z, &array, g->wait_count, &g->wait_cap, sizeof *g->waits))
+    return ZKE_NOMEM;
+  g->waits = array;
+  g->waits[g->wait_count++] = *known;
+  known->directory = known->name = NULL;
+  return ZKE_OK;
+}
+
+/* news: out, it was not there. */
+static int line_add_session(line_graph *g, int64_t session, bool *news) {
+  void *array = g->sessions;
+  *news = false;
+  for (int i = 0; i < g->session_count; i++)
+    if (g->sessions[i] == session) return ZKE_OK;
+  if (!line_room(g->z, &array, g->session_count, &g->session_cap,
+                 sizeof *g->sessions))
+    return ZKE_NOMEM;
+  g->sessions = array;
+  g->sessions[g->session_count++] = session;
+  *news = true;
+  return ZKE_OK;
 }
 
 /* Whatever has such a name in "/" is in no line. */
@@ -1767,28 +1804,43 @@ static bool line_has_wait(const line_graph *g, uint64_t actor) {
   return false;
 }
 
-/* Add all the places where an actor of a session waits, or anybody of it where
- * all are wanted.  What it got at once looks like one; but nobody keeps it
- * out. */
-static int line_find_waits(line_graph *g, int64_t session, uint64_t actor) {
+/* An entry of a session, if somebody waits by it.  What one got at once looks
+ * as if; but nobody keeps it out. */
+static int line_read_entry(line_graph *g, const char *path) {
+  char *data = NULL;
+  int len;
+  zke_stat stat;
+  if (!line_is_entry(path)) return ZKE_OK;
+  int rc = zke_get(g->z, path, NULL, NULL, &data, &len, &stat);
+  line_words w = line_read(rc == ZKE_OK ? data : NULL, len);
+  if (rc == ZKE_OK && (g->all ? !w.held : w.waiting))
+    rc = line_add_known(g, path, &w, &stat);
+  zke_free(data);
+  return rc == ZKE_NONODE || rc == ZKE_NOAUTH ? ZKE_OK : rc;
+}
+
+static int line_read_session(line_graph *g, int64_t session) {
   zke_strings *paths = NULL;
-  if (!g->all && line_has_wait(g, actor)) return ZKE_OK;
-  int rc = zke_ephemerals(g->z, session, NULL, &paths);
-  if (rc != ZKE_OK) return rc;
-  for (int i = 0; i < paths->count && rc == ZKE_OK; i++) {
-    char *data = NULL;
-    int len;
-    zke_stat stat;
-    if (!line_is_entry(paths->data[i])) continue;
-    rc = zke_get(g->z, paths->data[i], NULL, NULL, &data, &len, &stat);
-    line_words w = line_read(rc == ZKE_OK ? data : NULL, len);
-    bool wanted = g->all ? !w.held : w.waiting && w.actor == actor;
-    if (rc == ZKE_OK && wanted)
-      rc = line_add_wait(g, paths->data[i], &w, &stat);
-    zke_free(data);
-    if (rc == ZKE_NONODE || rc == ZKE_NOAUTH) rc = ZKE_OK;
-  }
+  bool news;
+  int rc = line_add_session(g, session, &news);
+  if (rc != ZKE_OK || !news) return rc;
+  rc = zke_ephemerals(g->z, session, NULL, &paths);
+  for (int i = 0; rc == ZKE_OK && i < paths->count; i++)
+    rc = line_read_entry(g, paths->data[i]);
   zke_free(paths);
+  return rc;
+}
+
+/* Add all the places where an actor of a session waits, or anybody of it where
+ * all are wanted. */
+static int line_find_waits(line_graph *g, int64_t session, uint64_t actor) {
+  if (!g->all && line_has_wait(g, actor)) return ZKE_OK;
+  int rc = line_read_session(g, session);
+  for (int i = 0; i < g->known_count && rc == ZKE_OK; i++) {
+    line_wait *w = &g->known[i];
+    if (w->name && w->session == session && (g->all || w->actor == actor))
+      rc = line_add_wait(g, w);
+  }
   return rc;
 }
 
@@ -1840,11 +1892,11 @@ static int line_follow_entry(line_graph *g, int at, const zke_entries *e, int i,
   return rc;
 }
 
-/* Look at the line of a wait.  Many that wait in one line, and are all asked
- * for, are looked up in what the first one saw. */
+/* Look at the line of a wait.  Many that wait in one line are looked up in what
+ * the first one saw: whoever joined since looks for itself. */
 static int line_look_at(line_graph *g, const char *directory) {
   zke_stat stat;
-  if (g->all && g->directory && strcmp(g->directory, directory) == 0)
+  if (g->directory && strcmp(g->directory, directory) == 0)
     return ZKE_OK;
   zke_free(g->entries);
   g->entries = NULL;

@@ -1,45 +1,96 @@
 #!/bin/sh
 # check_manuals.sh - the manual pages are free of what mandoc warns of, and
-# zke(1) has each command and each option of the program, and no others.
+# zke(1) has each command, verb and option of the program, and no others.
 . test/report.sh
 zke=$BUILD/zke
+page=doc/zke.1
+shared='Options of several commands'
 
 lint() { nothing mandoc -Tlint -Wwarning "$1"; }
-commands() { "$zke" --plain :memory: help | cut -f1 | sort; }
+no_placeholders() { nothing grep -n '@[A-Z]*@' "$page"; }
 
-# What stands in zke(1) as ".It Cm NAME …"; one entry may have several.
+# "get", "queue", "queue push" …, a line each
+commands() { "$zke" --plain :memory: help | cut -f1; }
+verbs() {
+  for command in $(commands); do
+    "$zke" --json :memory: help "$command" | sed 's/.*"command":"\([^"]*\)".*/\1/'
+  done
+}
+
+# What has an entry in the page: ".It Cm queue push Ar name …".  A command that
+# has verbs has entries for these and none for itself.
 described() {
-  sed -n 's/^\.It Cm \([a-z]*\).*/\1/p' doc/zke.1 | sort -u
+  sed -n 's/^\.It Cm \([a-z]*\( [a-z]\{3,\}\)\{0,1\}\).*/\1/p' "$page" | sort
 }
 same_commands() {
-  commands >"$work/commands"
+  verbs | sort >"$work/commands"
+  sed -n 's/ .*//p' "$work/commands" | uniq >"$work/with-verbs"
+  grep -vxFf "$work/with-verbs" "$work/commands" >"$work/wanted"
   described >"$work/described"
-  [ -s "$work/commands" ] && diff "$work/commands" "$work/described"
+  [ -s "$work/wanted" ] && diff "$work/wanted" "$work/described"
 }
 
-# The long options of a command's help, and those between its .It and the next.
+# The options of a command or verb, "s stat" or "- lines" a line each: the
+# letter, where it is one that people give, and the name.
 options() {
-  "$zke" --json :memory: help "$1" | tr '{' '\n' |
-    sed -n 's/.*"name":"\([a-z-]*\)".*/\1/p' | sort -u
+  "$zke" --json :memory: help $1 | head -n 1 | tr '{' '\n' |
+    sed -n '1,2d
+      s/.*"name":"\([^"]*\)","letter":"\(.\)".*/\2 \1/p'
 }
-options_described() {
+
+# What an entry, or the section that several commands share, says of options:
+# the words behind Fl, "s" or "-stat".
+entry() {
   awk -v name="$1" '
-    /^\.It Cm / { inside = $3 == name }
-    /^\.Sh / { inside = 0 }
-    inside' doc/zke.1 | grep -oE 'Fl -[a-z-]+' | sed 's/Fl -//' | sort -u
+    /^\.It Cm / {
+      split($0, words)
+      one = words[3]; two = words[3] " " words[4]
+      inside = one == name || two == name
+    }
+    /^\.S[hs] / { inside = 0 }
+    inside' "$page"
 }
-same_options() {
+section() {
+  awk -v name="$shared" '/^\.S[hs] / { inside = substr($0, 5) == name }
+    inside' "$page"
+}
+flags() { grep -oE '\<Fl -?[A-Za-z0-9][a-z0-9-]*' | cut -c4- | sort -u; }
+
+# Each option is in the entry, by its name or by its letter; by its name it is
+# there or among the shared ones.
+options_are_there() {
+  entry "$1" | flags >"$work/entry"
+  { cat "$work/entry"; section | flags; } >"$work/told"
   options "$1" >"$work/options"
-  options_described "$1" >"$work/options-described"
-  diff "$work/options" "$work/options-described"
+  while read -r letter name; do
+    grep -qxe "-$name" -e "$letter" "$work/entry" ||
+      echo "not in the entry: --$name"
+    grep -qxe "-$name" "$work/told" || echo "not explained: --$name"
+  done <"$work/options" >"$work/missing"
+  cat "$work/missing"
+  [ ! -s "$work/missing" ]
 }
+
+# And what the entry has is an option of it, or of a neighbour's it names.
+options_are_true() {
+  { options "$1" | sed 's/\(.\) \(.*\)/\1\n-\2/'; others "$1"; } \
+    >"$work/known"
+  entry "$1" | flags | nothing grep -vxFf "$work/known"
+}
+
+# multi's are those of "create" within it.
+others() { [ "$1" != multi ] || printf '%s\n' e s c t; }
 
 work=$(scratch manuals)
-for page in doc/*.[13]; do
-  expect "$page by mandoc -Tlint" lint "$page"
+for manual in doc/*.[13]; do
+  expect "$manual by mandoc -Tlint" lint "$manual"
 done
-expect "zke(1) has the program's commands" same_commands
-for command in $(commands); do
-  expect "zke(1): options of $command" same_options "$command"
-done
+expect "zke(1) is finished" no_placeholders
+expect "zke(1) has the program's commands and verbs" same_commands
+verbs >"$work/verbs"
+while read -r verb; do
+  grep -qx "$verb" "$work/with-verbs" && continue
+  expect "zke(1): $verb has its options" options_are_there "$verb"
+  expect "zke(1): $verb has no others" options_are_true "$verb"
+done <"$work/verbs"
 report

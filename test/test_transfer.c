@@ -326,8 +326,8 @@ enum { PURSES = 300 };
 typedef struct mover {
   pthread_t thread;
   zke *z;
-  volatile bool stop;
-  int64_t moves;
+  _Atomic bool stop;
+  _Atomic int64_t moves;
 } mover;
 
 static void *mover_run(void *arg) {
