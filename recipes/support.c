@@ -1896,8 +1896,7 @@ static int line_follow_entry(line_graph *g, int at, const zke_entries *e, int i,
  * the first one saw: whoever joined since looks for itself. */
 static int line_look_at(line_graph *g, const char *directory) {
   zke_stat stat;
-  if (g->directory && strcmp(g->directory, directory) == 0)
-    return ZKE_OK;
+  if (g->directory && strcmp(g->directory, directory) == 0) return ZKE_OK;
   zke_free(g->entries);
   g->entries = NULL;
   g->directory = NULL;

@@ -115,7 +115,7 @@ typedef struct option {
   char letter;       /* 'w' for -w; another character (a digit or a capital
                         that "-" is not to precede): '\0' to end the table */
   const char *name;  /* "wait" for --wait; NULL: the letter alone */
-  const char *value; /* "SECS" where it takes one, else NULL */
+  const char *value; /* "DURATION" where it takes one, else NULL */
 } option;
 
 enum {
@@ -296,12 +296,17 @@ int option_deadline(call *c, char letter, int64_t *deadline_out);
   {'0', "null", NULL}, {'6', "base64", "TEXT"}, { 'i', "input", "FILE" }
 int arg_data(call *c, int i, char **data_out, int *len_out, bool *given_out);
 
-/* input_open    - a file, or standard input for "-", whose reading a signal
- *                 ends with EINTR; NULL with errno
+/* input_open    - a file, or standard input for "-", whose reading a signal or
+ *                 a cancel of c ends with EINTR; NULL with errno
+ * input_descriptor - the same to be read by hand, with input_wait()
+ * input_wait    - until a descriptor has something to read: false with EINTR
+ *                 where one of the two came first
  * input_failed  - after ferror(): the exit code
  * input_is_free - may standard input be read as data? 0 or STATUS_USAGE
  * read_file     - a whole file, "-" for standard input */
-FILE *input_open(const char *name);
+FILE *input_open(call *c, const char *name);
+int input_descriptor(const char *name);
+bool input_wait(call *c, int fd);
 int input_failed(call *c, const char *name);
 int input_is_free(call *c);
 int read_file(call *c, const char *name, char **data_out, size_t *len_out);
@@ -415,20 +420,24 @@ typedef struct held_class {
   const char *kind;              /* "lock" */
   int (*release)(void *object);  /* zkembed code */
   void (*destroy)(void *object); /* releases too what is held still */
-  int64_t (*token)(void *object);
+  int64_t (*token)(void *object); /* 0: it was lost */
 } held_class;
 
 /* held_add     - the session holds it from now on, under its path and kind
- * held_release - give up what is held at a path, of that kind or (NULL) any;
- *                the latest if there are several: 0, or STATUS_NO where
- *                nothing is
+ * held_release - give up what is held: 0, or STATUS_NO where nothing is; the
+ *                latest if there are several
+ *   kind   or NULL: any
+ *   name   a path, or what follows any first name of it: "backup" for
+ *          "/locks/backup"
+ *   token  it was got with; 0: any.  One that was lost has it still, so that
+ *          nothing else is given up in its place
  * held_lost    - what is held no more by no doing of ours, one at a time: the
  *                event for the coprocess's request that got it, or for the
  *                person; NULL: no more
  * held_each    - call fn for each, the shell's mutex held
  * held_free    - all of them, at the end */
 int held_add(call *c, const held_class *class_, const char *path, void *object);
-int held_release(call *c, const char *kind, const char *path);
+int held_release(call *c, const char *kind, const char *name, int64_t token);
 json_t *held_lost(shell *sh);
 void held_each(shell *sh,
                void (*fn)(void *arg, const held_class *class_, const char *path,
@@ -440,7 +449,8 @@ void held_free(shell *sh);
  * Signals (signals.c)
  *
  * All threads have them blocked; one thread takes them.  All but CHLD, WINCH
- * and CONT cancel the calls that run; a running child gets them instead (guard.c).
+ * and CONT cancel the calls that run; a running child gets them instead
+ * (guard.c).
  * --------------------------------------------------------------------- */
 
 /* signals_begin  - at the program's beginning, before any thread
@@ -486,12 +496,14 @@ typedef struct guard {
   size_t input_len;
 } guard;
 
-/* Its options, for the table: --on-lost kill|warn, --grace SECS, --close. */
-#define OPTIONS_GUARD                                                          \
-  {'L', "on-lost", "kill|warn"}, {'G', "grace", "SECS"}, {'o', "close", NULL}, \
-  {                                                                            \
-    'P', "outlive", NULL                                                       \
-  }
+/* Its options, for the table. */
+/* clang-format off */
+#define OPTIONS_GUARD                \
+  {'L', "on-lost", "kill|warn"},     \
+  {'G', "grace", "DURATION"},        \
+  {'o', "close", NULL},              \
+  {'P', "outlive", NULL}
+/* clang-format on */
 
 /* guard_options - look at them before anything is held: 0 or STATUS_USAGE
  * guard_run     - run c->child while g is held: the child's code, 128 + n, 126,

@@ -9,7 +9,8 @@
  *   bench_wait.c     watches across processes, idling
  *   bench_load.c     several processes without pause
  *   bench_memory.c   bytes
- *   bench_NAME.c     subjects: zke, floor, local, zookeeper, etcd, redis, python
+ *   bench_NAME.c     subjects: zke, floor, local, zookeeper, etcd, redis,
+ *                    python
  *
  * A subject is whatever is measured: zkembed, the floor (raw), each peer.  It
  * is a table of actions on a connection of its own, so that one piece of code
