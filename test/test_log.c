@@ -297,6 +297,7 @@ START_TEST(the_head_is_another_process_s) {
   write_frame(2, 9, 's');
   ck_assert_int_eq(disk.writes, 1);
   expect_pages(3);
+  f->pMethods->xClose(f);
   disk.size = 0; /* no head at all */
   open_log(true);
   ck_assert_int_eq(write_frame(0, 9, 's'), SQLITE_IOERR_SHORT_READ);
@@ -409,6 +410,7 @@ START_TEST(the_rest_is_passed_on_or_harmless) {
   ck_assert_int_eq(f->pMethods->xSectorSize(f), 512);
   ck_assert_int_eq(f->pMethods->xDeviceCharacteristics(f), 512);
   ck_assert_int_eq(disk.asked, 3);
+  f->pMethods->xClose(f);
   memset(&file, 0, sizeof file);
   ck_assert_int_eq(db_log_open(&s, NULL, f, 0, NULL), SQLITE_CANTOPEN);
   ck_assert_ptr_null(f->pMethods);
