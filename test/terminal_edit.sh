@@ -156,7 +156,7 @@ characters() {
 long_line() {
   text=$(printf '%0150d' 7)
   begin && open_it && type "create /long $text" && keys C-a C-e && type '8' &&
-    keys Enter && line /long && line 'zke app.db:/>' &&
+    keys Enter && sees /long && line 'zke app.db:/>' &&
     [ "$(here app.db get /long)" = "${text}8" ]
 }
 
