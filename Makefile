@@ -58,7 +58,7 @@ WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wundef \
 
 FAST_TESTS = file watch tree fork thread session path multi acl memory
 CHECKS = headers symbols layers format docs sqlite-version install \
-  $(if $(SQLITE),,twice)
+  $(if $(COMMAND),manuals) $(if $(SQLITE),,twice)
 
 # ---- what follows from the settings ----------------------------------------
 
@@ -246,7 +246,7 @@ build/deps/%: | build/deps
 	@touch $@
 
 $(addprefix build/deps/,check shell jansson c++ clang-format clang-tidy cppcheck \
-  gcovr pkg-config valgrind gnuplot $(BENCH_PEERS)): | deps-sqlite
+  gcovr mandoc pkg-config valgrind gnuplot $(BENCH_PEERS)): | deps-sqlite
 
 # ---- tests -----------------------------------------------------------------
 
@@ -554,11 +554,13 @@ check $(CHECK_TARGETS): FETCH = sqlite jansson
 check check-headers: FETCH += c++
 check check-format: FETCH += clang-format
 check check-install: FETCH += pkg-config
+check check-manuals: FETCH += mandoc
 
 check check-headers: build/deps/c++
 check check-format: build/deps/clang-format
 check check-install: build/deps/pkg-config all
 check check-symbols: all
+check check-manuals: $(COMMAND) build/deps/mandoc
 check check-docs: $(ARCHIVE) $(RECIPE_ARCHIVE)
 check check-twice: $(BUILD)/zkembed.lo $(SQLITE_OBJECT)
 

@@ -20,8 +20,7 @@ static const struct {
              {'a', ZKE_PERM_ADMIN}};
 enum { PERMS = sizeof perms / sizeof *perms };
 
-/* Letters, each once at the most; or a number, for what has no letters. */
-static bool perms_parse(const char *text, int32_t *perms_out) {
+bool perms_parse(const char *text, int32_t *perms_out) {
   const word w = {text, strlen(text)};
   int64_t number;
   int32_t sum = 0;
@@ -39,13 +38,19 @@ static bool perms_parse(const char *text, int32_t *perms_out) {
   return sum != 0;
 }
 
-static json_t *perms_json(int32_t value) {
+json_t *perms_json(int32_t value) {
   char text[PERMS + 1], *at = text;
   if (value <= 0 || value > ZKE_PERM_ALL) return json_sprintf("%d", value);
   for (int i = 0; i < PERMS; i++)
     if (value & perms[i].perm) *at++ = perms[i].letter;
   *at = '\0';
   return json_string(text);
+}
+
+bool acl_is_masked(const zke_acl *entry) {
+  size_t len = strlen(entry->id);
+  return strcmp(entry->scheme, "digest") == 0 && len >= 2 &&
+         strcmp(entry->id + len - 2, ":x") == 0;
 }
 
 /* One entry, in place: the id of a digest has a colon inside. */
@@ -88,7 +93,7 @@ int acls_parse(call *c, const word *texts, int count, zke_acls **acls_out) {
   char *text = (char *)(acls + entries);
   for (int i = 0; i < count; i++) {
     char *end;
-    strcpy(text, texts[i].text);
+    memcpy(text, texts[i].text, texts[i].len + 1);
     for (char *at = text; at; at = end, n++) {
       if ((end = strchr(at, ',')) != NULL) *end++ = '\0';
       if (!acl_parse(at, &acls[n])) {
@@ -156,7 +161,7 @@ static int setacl_all(call *c, const char *path, const zke_acls *acls) {
 
 static int setacl_run(call *c) {
   char *path;
-  zke_acls *acls;
+  zke_acls *acls = NULL;
   int64_t version;
   int status = option_number(c, 'v', INT32_MIN, INT32_MAX, -1, &version);
   if (!status && has(c, 'R') && has(c, 'v'))

@@ -25,6 +25,7 @@ typedef struct standing {
 static void standing_close(standing *s) {
   zke_barrier_free(s->barrier);
   free(s->path);
+  *s = (standing){NULL, NULL, 0};
 }
 
 /* Nothing to do: whoever waits for an event looks again when it is removed. */
@@ -176,13 +177,15 @@ static int show_run(call *c) {
   if (status) return status;
   int rc = zke_barrier_party(c->z, path, &set);
   if (rc == ZKE_OK) rc = zke_double_barrier_parties(c->z, path, &parties);
-  if (rc != ZKE_OK)
+  if (rc != ZKE_OK) {
     status = fail_rc(c, rc);
-  else if (set->count + parties->count == 0)
+  } else if (set->count + parties->count == 0) {
     status = fail(c, STATUS_NO, "NONODE",
                   "no barrier stands at %s, and nobody is there", path);
-  if (!status) status = show_parties(c, set, true);
-  if (!status) status = show_parties(c, parties, false);
+  } else {
+    status = show_parties(c, set, true);
+    if (!status) status = show_parties(c, parties, false);
+  }
   zke_free(set);
   zke_free(parties);
   free(path);
@@ -313,7 +316,7 @@ static int enter_end(call *c, party *p, const char *path) {
 }
 
 static int enter_with(call *c, const patience *how, const char *data, int len) {
-  int64_t n, round;
+  int64_t n = 0, round;
   char *path;
   int status = parties_of(c, &n);
   if (!status) status = arg_place(c, 0, "barriers", &path);
@@ -359,7 +362,7 @@ static int leave_run(call *c) {
   if (p) {
     status = party_leave(c, p, &how);
     if (zke_double_barrier_state(p->barrier) != ZKE_DOUBLE_BARRIER_INSIDE)
-      held_release(c, party_class.kind, path);
+      held_release(c, party_class.kind, path, 0);
   } else {
     status = fail(c, STATUS_NO, "NOTHELD",
                   "this session is not inside the barrier %s", path);
@@ -387,7 +390,7 @@ static int meet_rows(call *c, const zke_party_list *all, int64_t token) {
 }
 
 static int meet_with(call *c, const patience *how, const char *data, int len) {
-  int64_t n, token;
+  int64_t n = 0, token = 0;
   char *path;
   zke_rendezvous *meeting = NULL;
   zke_party_list *all = NULL;
@@ -439,7 +442,7 @@ const command barrier_commands[] = {
      STYLE_LINE, NULL, NULL},
     {"barrier set",
      "NAME [WHY | --base64 TEXT | --input FILE] [--ephemeral] [-E CODE] "
-     "[--on-lost kill|warn] [--grace SECS] [--close] [--outlive] "
+     "[--on-lost kill|warn] [--grace DURATION] [--close] [--outlive] "
      "[-- CMD ARGS…]",
      "keep all who wait there waiting, until it is removed or CMD has ended",
      set_table, 1, 2, CREATES_FILE | TAKES_CHILD | HIDDEN, STYLE_LINE, set_run,
@@ -453,7 +456,7 @@ const command barrier_commands[] = {
      1, NEEDS_FILE | HIDDEN, STYLE_TABLE, show_run, NULL},
     {"barrier enter",
      "NAME -n PARTIES [DATA | --base64 TEXT | --input FILE] [--wait DURATION | "
-     "--nonblock] [-E CODE] [--on-lost kill|warn] [--grace SECS] [--close] "
+     "--nonblock] [-E CODE] [--on-lost kill|warn] [--grace DURATION] [--close] "
      "[--outlive] [-- CMD ARGS…]",
      "wait until all parties are there; run CMD; wait until all have left",
      enter_table, 1, 2, CREATES_FILE | TAKES_CHILD | HIDDEN, STYLE_LINE,

@@ -160,9 +160,11 @@ static char *parent_path(typed *t, const char *base, const char *slash) {
   size_t len = slash ? (size_t)(slash - t->text) + 1 : 0;
   char *text = malloc(strlen(base) + len + 1), *path = NULL;
   if (!text) return NULL;
-  strcpy(text, *t->text == '/' ? "" : base);
-  strncat(text, t->text, len);
-  word w = {text, strlen(text)};
+  size_t before = *t->text == '/' ? 0 : strlen(base);
+  memcpy(text, base, before);
+  memcpy(text + before, t->text, len);
+  text[before + len] = '\0';
+  word w = {text, before + len};
   if (path_join(&c, &w, &path) != 0) path = NULL;
   free(text);
   if (path && path[1] && path[strlen(path) - 1] == '/')
@@ -173,12 +175,8 @@ static char *parent_path(typed *t, const char *base, const char *slash) {
 /* Has the only one children?  Then what follows may be a slash. */
 static void look_whole(typed *t, const char *parent, const char *name) {
   zke_stat stat;
-  size_t len = strlen(parent);
-  char *path = malloc(len + strlen(name) + 2);
-  if (!path) return;
-  strcpy(path, parent);
-  if (path[len - 1] != '/') strcat(path, "/");
-  strcat(path, name);
+  char *path;
+  if (asprintf(&path, "%s%s%s", parent, parent[1] ? "/" : "", name) < 0) return;
   t->parent = zke_exists(t->sh->z, path, NULL, NULL, &stat) == ZKE_OK &&
               stat.numChildren > 0;
   free(path);

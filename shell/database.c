@@ -19,11 +19,7 @@
 #include <unistd.h>
 
 #include "database.h"
-
-static int no_memory(call *c) {
-  fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
-  return STATUS_SYSTEM;
-}
+#include "work.h"
 
 /* ------------------------------------------------------------------------
  * Connections

@@ -61,6 +61,9 @@ static bool edit_is_plain(const edit *e) {
 #endif
 }
 
+/* A terminal that takes nothing any more ends what is read from it, too. */
+static void edit_flush(edit *e) { (void)fflush(e->terminal); }
+
 #ifdef ZKE_EDIT
 static int screen_columns(void) {
   struct winsize size;
@@ -111,7 +114,7 @@ static void edit_hide(edit *e) {
 }
 
 static void edit_show(edit *e) {
-  fflush(e->terminal);
+  edit_flush(e);
 #ifdef ZKE_EDIT
   if (e->el) {
     el_set(e->el, EL_REFRESH);
@@ -119,7 +122,7 @@ static void edit_show(edit *e) {
   }
 #endif
   fputs(e->prompt, e->terminal);
-  fflush(e->terminal);
+  edit_flush(e);
 }
 
 /* zke app.db:/a> */
@@ -180,7 +183,7 @@ static void edit_listen(edit *e) {
   tell_expired(e, out);
   if (fclose(out) == 0 && len > 0) {
     edit_hide(e);
-    fwrite(text, 1, len, e->terminal);
+    (void)fwrite(text, 1, len, e->terminal);
     edit_prompt(e);
     edit_show(e);
   }
@@ -221,7 +224,7 @@ static void edit_resized(edit *e) {
 #ifdef ZKE_EDIT
   if (!e->el) return;
   screen_hide(e);
-  fflush(e->terminal);
+  edit_flush(e);
   el_resize(e->el);
   el_set(e->el, EL_REFRESH);
 #else
@@ -231,7 +234,7 @@ static void edit_resized(edit *e) {
 
 /* Of what signals there were, the first that ends the line. */
 static void edit_signals(edit *e) {
-  char signal;
+  unsigned char signal;
   while (!e->ended && read(signals_wake_fd(), &signal, 1) == 1) {
     if (signal == SIGWINCH)
       edit_resized(e);
@@ -322,7 +325,7 @@ static int keys_read(EditLine *el, wchar_t *c) {
   if (!e->raw) keys_raw(e);
   for (;;) {
     char byte;
-    fflush(e->terminal);
+    edit_flush(e);
     if (!edit_wait(e)) return 0;
     ssize_t n = read(STDIN_FILENO, &byte, 1);
     if (n < 0 && errno == EINTR) continue;
@@ -356,7 +359,7 @@ static bool edit_read(edit *e) {
   if (e->el) return edited_read(e);
 #endif
   fputs(e->prompt, e->terminal);
-  fflush(e->terminal);
+  edit_flush(e);
   return plain_read(e);
 }
 
@@ -427,7 +430,7 @@ static unsigned char stop_pressed(EditLine *el, int key) {
   el_get(el, EL_CLIENTDATA, (void **)&e);
   el_set(el, EL_PREP_TERM, 0);
   fputc('\n', e->terminal);
-  fflush(e->terminal);
+  edit_flush(e);
   e->stopped = true;
   kill(0, SIGTSTP);
   keys_continue(e);
@@ -491,7 +494,7 @@ static void history_load(edit *e) {
   }
   if (count > 2 * HISTORY_MOST) history_shorten(e, in, count - HISTORY_MOST);
   free(line);
-  fclose(in);
+  (void)fclose(in); /* nothing was written */
 }
 
 /* Passwords are not kept, nor what begins with a blank. */
@@ -645,7 +648,7 @@ static void edit_lines(edit *e) {
     if (e->ended && !edit_ended(e)) break;
   }
   if (e->ended) fputc('\n', e->terminal);
-  fflush(e->terminal);
+  edit_flush(e);
 }
 
 /* ------------------------------------------------------------------------

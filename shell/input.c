@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "shell.h"
@@ -12,46 +13,74 @@
  * Streams
  *
  * Signals are taken by a thread of their own and interrupt no read(): so what
- * reads waits for the signals' descriptor as well.
+ * reads waits for the signals' descriptor as well, and a cancel has one, too.
  * --------------------------------------------------------------------- */
 
-static ssize_t stream_read(void *cookie, char *buffer, size_t size) {
-  int fd = *(int *)cookie;
-  struct pollfd fds[2] = {{.fd = signals_stop_fd(), .events = POLLIN},
+typedef struct stream {
+  call *c;
+  int fd;
+} stream;
+
+static int input_wake(void *fd) {
+  const uint64_t one = 1;
+  return write(*(int *)fd, &one, sizeof one) < 0 ? -1 : 0;
+}
+
+bool input_wait(call *c, int fd) {
+  int wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), ready;
+  struct pollfd fds[3] = {{.fd = signals_stop_fd(), .events = POLLIN},
+                          {.fd = wake, .events = POLLIN},
                           {.fd = fd, .events = POLLIN}};
-  if (poll(fds, 2, -1) > 0 && !fds[0].revents) return read(fd, buffer, size);
+  if (wake < 0) return false;
+  cancel_by(c, input_wake, &wake);
+  do ready = poll(fds, 3, -1);
+  while (ready < 0 && errno == EINTR);
+  cancel_by(c, NULL, NULL);
+  close(wake);
   errno = EINTR;
-  return -1;
+  return ready > 0 && !fds[0].revents && !fds[1].revents;
+}
+
+static ssize_t stream_read(void *cookie, char *buffer, size_t size) {
+  const stream *s = cookie;
+  for (;;) {
+    if (!input_wait(s->c, s->fd)) return -1;
+    ssize_t n = read(s->fd, buffer, size);
+    if (n >= 0 || errno != EAGAIN) return n;
+  }
 }
 
 static int stream_close(void *cookie) {
-  int fd = *(int *)cookie;
-  free(cookie);
+  stream *s = cookie;
+  int fd = s->fd;
+  free(s);
   return fd == STDIN_FILENO ? 0 : close(fd);
 }
 
-FILE *input_open(const char *name) {
+/* Opening a FIFO must not wait for its other end: reading does that. */
+int input_descriptor(const char *name) {
+  return strcmp(name, "-") == 0 ? STDIN_FILENO
+                                : open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+}
+
+FILE *input_open(call *c, const char *name) {
   static const cookie_io_functions_t functions = {.read = stream_read,
                                                   .close = stream_close};
-  int *fd = malloc(sizeof *fd);
-  if (!fd) return NULL;
-  /* Opening a FIFO must not wait for its other end: reading does that. */
-  *fd = strcmp(name, "-") == 0 ? STDIN_FILENO
-                               : open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-  FILE *in = *fd < 0 ? NULL : fopencookie(fd, "r", functions);
+  stream *s = malloc(sizeof *s);
+  if (!s) return NULL;
+  *s = (stream){c, input_descriptor(name)};
+  FILE *in = s->fd < 0 ? NULL : fopencookie(s, "r", functions);
   if (in) return in;
   int why = errno;
-  if (*fd > STDIN_FILENO) close(*fd);
-  free(fd);
+  if (s->fd > STDIN_FILENO) close(s->fd);
+  free(s);
   errno = why;
   return NULL;
 }
 
 int input_failed(call *c, const char *name) {
-  if (errno == EINTR && signals_stopped()) {
-    signals_cancel(c, signals_stopped());
-    return fail_cancelled(c);
-  }
+  if (errno == EINTR && signals_stopped()) signals_cancel(c, signals_stopped());
+  if (errno == EINTR && cancelled(c)) return fail_cancelled(c);
   return fail_errno(c, STATUS_IO, name);
 }
 
@@ -95,7 +124,7 @@ int read_file(call *c, const char *name, char **data_out, size_t *len_out) {
   bool input = strcmp(name, "-") == 0;
   int status = input ? input_is_free(c) : 0;
   if (status) return status;
-  FILE *in = input_open(name);
+  FILE *in = input_open(c, name);
   if (!in) return fail_errno(c, STATUS_CANTOPEN, name);
   status =
       read_stream(c, input ? "standard input" : name, in, data_out, len_out);
@@ -115,10 +144,12 @@ int arg_data(call *c, int i, char **data_out, int *len_out, bool *given_out) {
   int status = 0;
   if (ways > 1)
     return fail_usage(c, "one of DATA, --null, --base64 and --input");
-  if (text && !base64_decode(text->text, text->len, &data, &len))
-    return fail(c, STATUS_DATA, "DATA", "\"%s\" is not base64", text->text);
-  if (file) status = read_file(c, file->text, &data, &len);
-  if (i < c->count) {
+  if (file) {
+    status = read_file(c, file->text, &data, &len);
+  } else if (text) {
+    if (!base64_decode(text->text, text->len, &data, &len))
+      return fail(c, STATUS_DATA, "DATA", "\"%s\" is not base64", text->text);
+  } else if (i < c->count) {
     len = c->args[i].len;
     data = malloc(len + 1);
     if (!data) return fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");

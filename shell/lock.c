@@ -1,7 +1,7 @@
 /* lock.c - lock, rwlock, sem, elect: held while a command runs, until a
  * signal, or, where commands share a session, until release
  *
- * The four are one: a row of kinds[] says how each is joined, asked and left.
+ * The four are one: a kind says how each is joined, asked and left.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "../recipes/lock.h"
 #include "../recipes/rwlock.h"
 #include "../recipes/semaphore.h"
-#include "shell.h"
+#include "work.h"
 
 /* ------------------------------------------------------------------------
  * The kinds
@@ -25,12 +25,12 @@ typedef struct contender {
   char *path;
   char *label; /* shown to others: the command, or an election's name */
   bool nested, deadlock, own_fault; /* what nested_look() has found */
-  int how;                          /* rwlock: the mode; sem: permits */
-  int limit;                        /* sem: in all; 0: what it has */
+  bool got;
+  int how;   /* rwlock: the mode; semaphore: permits */
+  int limit; /* semaphore: in all; 0: what it has */
 } contender;
 
 typedef struct kind {
-  const char *what;    /* "semaphore", as people say it */
   const char *base;    /* "locks": where names without a slash are */
   const char *held;    /* "is held", as people say it */
   char wait, nonblock; /* the options' letters */
@@ -154,30 +154,26 @@ static int election_try(contender *k) {
                                     : rc;
 }
 
-#define KIND(name, text, base, held, wait, nonblock, waiting)               \
-  {                                                                         \
-#name, base, held, wait, nonblock, waiting,                             \
-        {text, name##_give_up, name##_destroy, name##_token }, name##_make, \
-         name##_start, name##_acquire, name##_try, name##_cancel,           \
-         name##_state, name##_check, zke_##name##_parties                   \
+#define KIND(name, base, held, wait, nonblock, waiting)                        \
+  {                                                                            \
+    base, held, wait, nonblock, waiting,                                       \
+        {#name, name##_give_up, name##_destroy, name##_token}, name##_make,    \
+        name##_start, name##_acquire, name##_try, name##_cancel, name##_state, \
+        name##_check, zke_##name##_parties                                     \
   }
 
 static const kind lock_kind =
-    KIND(lock, "lock", "locks", "is held", 'w', 'n', ZKE_LOCK_WAITING);
+    KIND(lock, "locks", "is held", 'w', 'n', ZKE_LOCK_WAITING);
 static const kind rwlock_kind =
-    KIND(rwlock, "rwlock", "rwlocks", "is held", 'T', 'n', ZKE_RWLOCK_WAITING);
-static const kind sem_kind = KIND(semaphore, "sem", "semaphores", "is held",
-                                  'w', 'N', ZKE_SEMAPHORE_WAITING);
-static const kind election_kind = KIND(election, "election", "elections",
-                                       "is led", 'w', 'n', ZKE_ELECTION_READY);
+    KIND(rwlock, "rwlocks", "is held", 'T', 'n', ZKE_RWLOCK_WAITING);
+static const kind semaphore_kind =
+    KIND(semaphore, "semaphores", "is held", 'w', 'N', ZKE_SEMAPHORE_WAITING);
+static const kind election_kind =
+    KIND(election, "elections", "is led", 'w', 'n', ZKE_ELECTION_READY);
 
 /* ------------------------------------------------------------------------
  * What people are told
  * --------------------------------------------------------------------- */
-
-static bool talks(const call *c) {
-  return (c->sh->verbose || has(c, 'v')) && c->format == FORMAT_HUMAN && !c->id;
-}
 
 /* Who is in front; one's own entry is the last of this session. */
 static void say_who(const contender *k, const zke_party_list *list) {
@@ -187,13 +183,11 @@ static void say_who(const contender *k, const zke_party_list *list) {
   while (own > 0 && p[own - 1].session != zke_session_id(k->c->z)) own--;
   if (own < 2) return;
   zke_recipe_when(p->since_ms, since);
-  fprintf(stderr,
-          "zke: waiting for the %s %s behind %d; it %s by %s (pid %lld)"
-          " since %s",
-          k->kind->what, k->path, own - 1, k->kind->held, p->identity,
-          (long long)p->pid, since);
-  if (p->len > 0) fprintf(stderr, ": %.*s", p->len, p->data);
-  fputc('\n', stderr);
+  note(k->c,
+       "waiting for the %s %s behind %d; it %s by %s (pid %lld) since %s%s%.*s",
+       k->kind->class_.kind, k->path, own - 1, k->kind->held, p->identity,
+       (long long)p->pid, since, p->len > 0 ? ": " : "",
+       p->len > 0 ? p->len : 0, p->len > 0 ? p->data : "");
 }
 
 /* Takes the place in the queue, so that what is said is true. */
@@ -210,8 +204,8 @@ static int wait_aloud(contender *k) {
 
 static void say_times(const contender *k, int64_t asked, int64_t had) {
   int64_t now = zke_now(k->c->z);
-  fprintf(stderr, "zke: the %s %s: waited %.3f s, held %.3f s\n", k->kind->what,
-          k->path, (double)(had - asked) / 1000, (double)(now - had) / 1000);
+  note(k->c, "the %s %s: waited %.3f s, held %.3f s", k->kind->class_.kind,
+       k->path, (double)(had - asked) / 1000, (double)(now - had) / 1000);
 }
 
 static int emit_held(contender *k) {
@@ -289,7 +283,8 @@ static void nested_begin(contender *k) {
 
 static int fail_deadlock(contender *k) {
   return fail(k->c, STATUS_CONFLICT, "DEADLOCK",
-              "deadlock: the %s %s is held by %s", k->kind->what, k->path,
+              "deadlock: the %s %s is held by %s", k->kind->class_.kind,
+              k->path,
               k->own_fault ? "the zke that runs this command"
                            : "one who waits for what the zke that runs this "
                              "command holds");
@@ -333,7 +328,8 @@ static int contend(contender *k) {
              ? k->kind->try_(k)
              : k->kind->acquire(k, ms < 0 ? ZKE_FOREVER : zke_now(c->z) + ms);
   cancel_by(c, NULL, NULL);
-  if (rc != ZKE_OK) status = contend_failed(k, rc);
+  k->got = rc == ZKE_OK;
+  if (!k->got) status = contend_failed(k, rc);
   if (k->nested) zke_forget(c->z, nested_look, k);
   return status;
 }
@@ -344,7 +340,7 @@ static int contend(contender *k) {
 
 static int fail_lost(contender *k) {
   return fail(k->c, STATUS_LOST, "LOST", "the %s %s was lost (%s)",
-              k->kind->what, k->path, zke_errmsg());
+              k->kind->class_.kind, k->path, zke_errmsg());
 }
 
 /* With a command.  What was lost in the last moment was lost. */
@@ -363,30 +359,17 @@ static int hold_for_child(contender *k) {
   return status;
 }
 
-CANCELLER(wake_session, zke, zke_wake)
+/* Until a signal, which is the way to end it, or somebody takes it away. */
+static bool hold_lost(void *object) {
+  contender *k = object;
+  return k->kind->class_.token(k->object) == 0 &&
+         k->kind->check(k->object) != ZKE_OK;
+}
 
-/* Until a signal: that is the way to end it, and no error to be told. */
 static int hold_for_signal(contender *k) {
-  call *c = k->c;
-  int status = emit_held(k), rc = ZKE_OK;
-  cancel_by(c, wake_session, c->z);
-  while (!status) {
-    int64_t turn = zke_turn(c->z);
-    if (cancelled(c)) break;
-    if (k->kind->class_.token(k->object) == 0) rc = k->kind->check(k->object);
-    if (rc == ZKE_OK) rc = zke_wait_turn(c->z, turn, ZKE_FOREVER);
-    if (rc == ZKE_LOST || rc == ZKE_INVALIDSTATE)
-      status = fail_lost(k);
-    else if (rc != ZKE_OK && rc != ZKE_OPERATIONTIMEOUT)
-      status = fail_rc(c, rc);
-    rc = ZKE_OK;
-  }
-  cancel_by(c, NULL, NULL);
-  if (status) return status;
-  pthread_mutex_lock(&c->sh->m);
-  int signal = c->sh->died_by = atomic_load(&c->signal);
-  pthread_mutex_unlock(&c->sh->m);
-  return STATUS_SIGNAL + signal;
+  int status = emit_held(k);
+  if (!status) status = hold_until_signal(k->c, hold_lost, k);
+  return status ? status : fail_lost(k);
 }
 
 /* Until it is released, or the session ends.  The session owns it then. */
@@ -402,7 +385,7 @@ static int hold(contender *k) {
   int64_t asked = zke_now(c->z);
   int status = contend(k);
   int64_t had = zke_now(c->z);
-  if (status || !k->kind->class_.token(k->object)) return status;
+  if (!k->got) return status;
   status = c->child          ? hold_for_child(k)
            : c->sh->persists ? hold_on(k)
                              : hold_for_signal(k);
@@ -414,33 +397,13 @@ static int hold(contender *k) {
  * The commands
  * --------------------------------------------------------------------- */
 
-/* The child's words as others see them: as much as is good to look at. */
-static char *label_make(const call *c) {
-  enum { MOST = 1000 };
-  size_t len = 0;
-  for (int i = 0; i < c->child_count; i++) len += c->child[i].len + 1;
-  char *label = malloc(len + 1), *to = label;
-  if (!label) return NULL;
-  for (int i = 0; i < c->child_count; i++) {
-    if (i) *to++ = ' ';
-    to = stpcpy(to, c->child[i].text);
-  }
-  *to = '\0';
-  if (len > MOST) {
-    to = label + MOST;
-    while ((*to & 0xc0) == 0x80) to--; /* no half of a character */
-    *to = '\0';
-  }
-  return label;
-}
-
 /* What they have in common.  label is taken over, or NULL for the command. */
 static int join(call *c, const kind *kind_, int how, int limit, char *label) {
   contender k = {
       .c = c, .kind = kind_, .how = how, .limit = limit, .label = label};
   int status = guard_options(c);
   if (!status) status = arg_place(c, 0, kind_->base, &k.path);
-  if (!k.label) k.label = label_make(c);
+  if (!k.label) k.label = child_label(c);
   if (!status && !k.label)
     status = fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
   if (!status) {
@@ -466,7 +429,8 @@ static int sem_run(call *c) {
   int64_t limit, permits;
   int status = option_number(c, 'n', 1, INT32_MAX, 0, &limit);
   if (!status) status = option_number(c, 'p', 1, INT32_MAX, 1, &permits);
-  return status ? status : join(c, &sem_kind, (int)permits, (int)limit, NULL);
+  return status ? status
+                : join(c, &semaphore_kind, (int)permits, (int)limit, NULL);
 }
 
 /* ---- elect ---- */
@@ -536,29 +500,12 @@ static void elect_human(call *c, json_t *row, FILE *out) {
 
 /* ---- release, held ---- */
 
-/* A name is looked for among what is held, wherever it is below. */
-typedef struct wanted {
-  const char *kind, *name;
-  char *path;
-} wanted;
-
-static void wanted_look(void *arg, const held_class *class_, const char *path,
-                        void *object) {
-  wanted *w = arg;
-  const char *name = strchr(path + 1, '/');
-  (void)object;
-  if (w->path || (w->kind && strcmp(w->kind, class_->kind) != 0)) return;
-  if (*w->name == '/' ? strcmp(w->name, path) == 0
-                      : name && strcmp(w->name, name + 1) == 0)
-    w->path = strdup(path);
-}
-
 static int release_run(call *c) {
-  wanted w = {c->count > 1 ? c->args[1].text : NULL, c->args[0].text, NULL};
-  held_each(c->sh, wanted_look, &w);
-  int status = held_release(c, w.kind, w.path ? w.path : w.name);
-  free(w.path);
-  return status;
+  int64_t token;
+  int status = option_number(c, 't', 1, INT64_MAX, 0, &token);
+  return status ? status
+                : held_release(c, c->count > 1 ? c->args[1].text : NULL,
+                               c->args[0].text, token);
 }
 
 /* Rows are collected, since the shell's mutex is held meanwhile. */
@@ -614,6 +561,9 @@ static const option elect_options[] = {{'l', "observe", NULL},
                                        OPTIONS_HOLD,
                                        {'\0', NULL, NULL}};
 
+static const option release_options[] = {{'t', "token", "TOKEN"},
+                                         {'\0', NULL, NULL}};
+
 #define USAGE_HOLD                                                \
   "[-E CODE] [--on-lost kill|warn] [--grace DURATION] [--close] " \
   "[--outlive] [-v] [-- CMD ARGS…]"
@@ -635,8 +585,10 @@ const command lock_commands[] = {
      "NAME [LEADER] [--observe | --wait DURATION | --nonblock] " USAGE_HOLD,
      "lead while a command runs, or print who leads", elect_options, 1, 2,
      CREATES_FILE | TAKES_CHILD, STYLE_LINE, elect_run, elect_human},
-    {"release", "NAME [KIND]", "give up what this session holds", NULL, 1, 2,
-     NEEDS_NOTHING, STYLE_LINE, release_run, NULL},
+    {"release", "NAME [KIND] [--token TOKEN]",
+     "give up what this session holds, or nothing else than what has that "
+     "token",
+     release_options, 1, 2, NEEDS_NOTHING, STYLE_LINE, release_run, NULL},
     {"held", "", "list what this session holds", NULL, 0, 0, NEEDS_NOTHING,
      STYLE_TABLE, held_run, NULL},
     {NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL}};

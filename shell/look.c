@@ -128,7 +128,8 @@ static int line_take(call *c, const char *path, look_line *line) {
   }
   kind_in(data, line->kind);
   if (!*line->kind && line->parties)
-    strcpy(line->kind, kind_of_entry(line->parties->data[0].kind));
+    snprintf(line->kind, sizeof line->kind, "%s",
+             kind_of_entry(line->parties->data[0].kind));
   zke_free(data);
   if (rc == ZKE_NONODE || rc == ZKE_NOAUTH) return 0;
   return rc == ZKE_OK ? 0 : fail_rc(c, rc);
@@ -583,7 +584,7 @@ static int steal_tell(call *c, const char *path, zke_lock *lock,
                       p ? json_text(p->identity) : json_null());
   json_object_set_new(row, "stolen_from_pid",
                       p ? json_integer(p->pid) : json_null());
-  return emit_event(c, row);
+  return c->sh->persists ? emit(c, row) : emit_event(c, row);
 }
 
 static void steal_human(call *c, json_t *row, FILE *out) {
@@ -602,27 +603,18 @@ static void steal_human(call *c, json_t *row, FILE *out) {
   fputc('\n', out);
 }
 
-CANCELLER(wake_session, zke, zke_wake)
-
 static int fail_stolen(call *c, const char *path) {
   return fail(c, STATUS_LOST, "LOST", "the lock %s was lost", path);
 }
 
 /* Until a signal, which is the way to end it, or somebody takes it away. */
+static bool steal_lost(void *lock) {
+  return zke_lock_state(lock) != ZKE_LOCK_HELD;
+}
+
 static int steal_hold(call *c, const char *path, zke_lock *lock) {
-  int rc = ZKE_OK;
-  cancel_by(c, wake_session, c->z);
-  while (rc == ZKE_OK) {
-    int64_t turn = zke_turn(c->z);
-    if (cancelled(c) || zke_lock_state(lock) != ZKE_LOCK_HELD) break;
-    rc = zke_wait_turn(c->z, turn, ZKE_FOREVER);
-  }
-  cancel_by(c, NULL, NULL);
-  if (!cancelled(c)) return fail_stolen(c, path);
-  pthread_mutex_lock(&c->sh->m);
-  int signal = c->sh->died_by = atomic_load(&c->signal);
-  pthread_mutex_unlock(&c->sh->m);
-  return STATUS_SIGNAL + signal;
+  int status = hold_until_signal(c, steal_lost, lock);
+  return status ? status : fail_stolen(c, path);
 }
 
 /* What was lost in the last moment was lost. */
@@ -654,30 +646,19 @@ static int steal_go_on(call *c, const char *path, zke_lock *lock,
   return status;
 }
 
-/* The child's words, as others see them in the list. */
-static int steal_label(call *c, char **text_out, size_t *len_out) {
-  FILE *out = open_memstream(text_out, len_out);
-  if (!out) return no_memory(c);
-  for (int i = 0; i < c->child_count; i++)
-    fprintf(out, "%s%.200s", i ? " " : "", c->child[i].text);
-  return fclose(out) == 0 ? 0 : no_memory(c);
-}
-
 static int steal_lock(call *c, const char *path, const look_line *before) {
   zke_lock *lock = NULL;
-  char *label = NULL;
-  size_t len = 0;
-  int status = steal_label(c, &label, &len);
-  if (status) return status;
+  char *label = child_label(c);
+  if (!label) return no_memory(c);
   zke_lock_options o = {.size = sizeof o,
                         .data = label,
-                        .len = (int)len,
+                        .len = (int)strlen(label),
                         .listener = stolen_heard};
   int rc = zke_lock_new(c->z, path, &o, &lock);
   if (rc == ZKE_OK) rc = zke_lock_steal(lock);
   free(label);
   if (rc == ZKE_OK) return steal_go_on(c, path, lock, before);
-  status = fail_rc(c, rc);
+  int status = fail_rc(c, rc);
   zke_lock_free(lock);
   return status;
 }
@@ -721,7 +702,8 @@ static int revoke_wait(call *c, const char *path, int64_t deadline) {
 /* Who held it before, one after the other. */
 static int revoke_tell(call *c, const look_line *line) {
   int status = 0;
-  for (int i = 0; i < line->parties->count && !status; i++) {
+  int count = line->parties ? line->parties->count : 0;
+  for (int i = 0; i < count && !status; i++) {
     json_t *row;
     if (!line->parties->data[i].held) continue;
     row = party_row(line, i);
@@ -776,12 +758,14 @@ const command look_commands[] = {
      locks_options, 0, 1, NEEDS_FILE, STYLE_LINE, locks_run, locks_human},
     {"sessions", "", "list the sessions", NULL, 0, 0, NEEDS_FILE, STYLE_LINE,
      sessions_run, sessions_human},
-    {"expire", "SESSION...", "end sessions: what they hold goes at once", NULL,
-     1, -1, NEEDS_SESSION, STYLE_LINE, expire_run, expire_human},
+    {"expire", "SESSION…", "end sessions: what they hold goes at once", NULL, 1,
+     -1, NEEDS_SESSION, STYLE_LINE, expire_run, expire_human},
     {"break", "[--token TOKEN | --all] NAME",
      "take a lock or the like from its holder; the next in line has it",
      break_options, 1, 1, NEEDS_SESSION, STYLE_LINE, break_run, break_human},
-    {"steal", "[OPTIONS] NAME [-- CMD ARGS...]",
+    {"steal",
+     "NAME [--on-lost kill|warn] [--grace DURATION] [--close] [--outlive] "
+     "[-- CMD ARGS…]",
      "take a lock from its holder and hold it, before all that wait",
      steal_options, 1, 1, NEEDS_SESSION | TAKES_CHILD, STYLE_LINE, steal_run,
      steal_human},

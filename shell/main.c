@@ -152,12 +152,12 @@ static int parse(request *r, int argc, char **argv) {
   return r->sh.file ? 0 : wrong("no database was named", "");
 }
 
-/* These need no FILE. */
+/* These need no FILE, but people give it nevertheless. */
 static bool told_about_itself(int argc, char **argv) {
-  if (argc != 2) return false;
-  if (strcmp(argv[1], "--help") == 0)
+  if (argc < 2 || argc > 3) return false;
+  if (strcmp(argv[argc - 1], "--help") == 0)
     fputs(usage, stdout);
-  else if (strcmp(argv[1], "--version") == 0)
+  else if (strcmp(argv[argc - 1], "--version") == 0)
     printf("zke %s\n", zke_version());
   else
     return false;

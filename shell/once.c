@@ -132,7 +132,7 @@ static int turn_done(call *c) {
     atomic_store(&t->done, true);
     int rc = zke_periodic_done(t->job, (int)outcome);
     if (rc != ZKE_OK) status = fail_rc(c, rc);
-    held_release(c, turn_class.kind, at.path);
+    held_release(c, turn_class.kind, at.path, 0);
   } else {
     status =
         fail(c, STATUS_NO, "NOTHELD", "this session does no job %s", at.path);
@@ -159,14 +159,21 @@ static int once_at(call *c, const place *at, const zke_periodic_options *o,
   return emit(c, json_pack("{s:b}", "due", 0));
 }
 
+/* Before a file is made for what cannot be done. */
+static int job_usage(call *c) {
+  zke_periodic_options o;
+  if (c->count < 1) return fail_usage(c, "once wants a NAME");
+  if (has(c, 'D')) return 0;
+  if (!c->child && !c->sh->persists)
+    return fail_usage(c, "once wants a command to run behind \"--\"");
+  return once_options(c, &o);
+}
+
 static int job_start(call *c) {
   zke_periodic_options o;
   patience p;
   place at;
-  if (c->count < 1) return fail_usage(c, "once wants a NAME");
   if (has(c, 'D')) return turn_done(c);
-  if (!c->child && !c->sh->persists)
-    return fail_usage(c, "once wants a command to run behind \"--\"");
   int status = once_options(c, &o);
   if (!status) status = patience_of(c, &p);
   if (!status) status = place_of(c, 0, "jobs", &at);
@@ -245,10 +252,10 @@ static const option once_table[] = {{'e', "every", "DURATION"},
                                     {'s', "show", NULL},
                                     {'\0', NULL, NULL}};
 
-#define USAGE                                                                \
-  "NAME --every DURATION [--retry-failed] [--retry-dead] [--aligned "        \
-  "[--offset DURATION]] [--force | --wait DURATION] [-E CODE] [--on-lost "   \
-  "kill|warn] [--grace SECS] [--close] [--outlive] -- CMD ARGS…, or NAME " \
+#define USAGE                                                                    \
+  "NAME --every DURATION [--retry-failed] [--retry-dead] [--aligned "            \
+  "[--offset DURATION]] [--force | --wait DURATION] [-E CODE] [--on-lost "       \
+  "kill|warn] [--grace DURATION] [--close] [--outlive] -- CMD ARGS…, or NAME " \
   "--done STATUS, or --show [NAME]"
 
 /* The two differ in what they need of the file. */
@@ -261,7 +268,8 @@ static const command once_show = {"once",   USAGE, NULL,       once_table,
 
 static int once_run(call *c) {
   c->command = has(c, 's') ? &once_show : &once_start;
-  int status = session_open(c);
+  int status = has(c, 's') ? 0 : job_usage(c);
+  if (!status) status = session_open(c);
   return status ? status : c->command->run(c);
 }
 

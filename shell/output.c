@@ -117,7 +117,7 @@ void output_text(const char *name, const json_t *value, FILE *out) {
   } else if (json_is_null(value)) {
     fputs("null", out);
   } else if (value && data_of_json(value, &data, &len)) {
-    fwrite(data, 1, (size_t)len, out);
+    (void)fwrite(data, 1, (size_t)len, out); /* output_check() looks */
     free(data);
   } else {
     output_many(value, out);
@@ -349,7 +349,7 @@ static int fail_output(call *c) {
 
 static int output_check(call *c, bool flush) {
   errno = 0;
-  if (flush) fflush(stdout);
+  if (flush) (void)fflush(stdout); /* ferror() tells */
   if (!c->output_errno && ferror(stdout)) c->output_errno = errno ? errno : EIO;
   return c->output_errno ? fail_output(c) : 0;
 }
@@ -396,7 +396,7 @@ int output_end(call *c) {
 }
 
 void output_error(const call *c) {
-  fflush(stdout);
+  (void)fflush(stdout); /* for the order; output_check() looks */
   if (!c->code) return;
   if (c->format != FORMAT_JSON) {
     json_t *sentence = json_text(c->sentence); /* may name anything */
@@ -433,7 +433,7 @@ void progress(call *c, const char *what, int64_t done, int64_t total) {
   fprintf(stderr, "\r%s: %" PRId64, what, done);
   if (total > 0) fprintf(stderr, " of %" PRId64, total);
   fprintf(stderr, "\033[K");
-  fflush(stderr);
+  (void)fflush(stderr); /* nothing to be done about it */
 }
 
 void progress_end(call *c) {

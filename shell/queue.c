@@ -4,14 +4,10 @@
  * command that works on it has succeeded: what ends in between gives it back.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "../recipes/queue.h"
@@ -28,6 +24,7 @@ typedef struct queue_of {
 static void queue_close(queue_of *q) {
   zke_queue_free(q->queue);
   free(q->path);
+  *q = (queue_of){NULL, NULL};
 }
 
 /* listener: NULL, or what hears of context's losses */
@@ -68,12 +65,6 @@ static int queue_open_existing(call *c, queue_of *q) {
   return status;
 }
 
-static int64_t wall_now(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
-}
-
 /* ------------------------------------------------------------------------
  * In
  * --------------------------------------------------------------------- */
@@ -85,7 +76,7 @@ typedef struct push {
   zke_queue_put_options o;
   int64_t count; /* items put */
   /* of --lines */
-  int in, wake;
+  int in;
   bool end;
   char *text; /* what was read and not put yet */
   size_t len, room;
@@ -150,24 +141,16 @@ static int push_whole(push *p) {
   return status;
 }
 
-static int push_wake(void *object) {
-  const uint64_t one = 1;
-  return write(*(int *)object, &one, sizeof one) < 0 ? -1 : 0;
-}
-
-/* A read that a signal ends. */
+/* What there is, as soon as there is any. */
 static int push_read(push *p) {
-  struct pollfd fds[] = {{p->in, POLLIN, 0}, {p->wake, POLLIN, 0}};
   if (p->room - p->len < READ_BYTES) {
     char *larger = realloc(p->text, p->room = p->room * 2 + READ_BYTES);
     if (!larger) return no_memory(p->c);
     p->text = larger;
   }
-  cancel_by(p->c, push_wake, &p->wake);
-  while (poll(fds, 2, -1) < 0 && errno == EINTR) continue;
-  cancel_by(p->c, NULL, NULL);
-  if (cancelled(p->c)) return fail_cancelled(p->c);
+  if (!input_wait(p->c, p->in)) return input_failed(p->c, "the lines");
   ssize_t n = read(p->in, p->text + p->len, READ_BYTES);
+  if (n < 0 && errno == EAGAIN) return 0;
   if (n < 0) return fail_errno(p->c, STATUS_IO, "the lines");
   p->len += (size_t)n;
   p->end = n == 0;
@@ -191,18 +174,17 @@ static int push_stream(push *p) {
 static int push_lines(push *p) {
   const word *file = value_of(p->c, 'i');
   bool ours = file && !word_is(file, "-");
+  const char *name = ours ? file->text : "-";
+  int status;
   if (p->c->count > 1 || has(p->c, '0') || has(p->c, '6'))
     return fail_usage(p->c, "--lines come from standard input or --input");
   if (!ours && (p->c->id || p->c->sh->reads_input))
     return fail_usage(p->c,
                       "standard input has the commands; --lines wants "
                       "--input FILE here");
-  p->in = ours ? open(file->text, O_RDONLY | O_CLOEXEC) : STDIN_FILENO;
-  if (p->in < 0) return fail_errno(p->c, STATUS_CANTOPEN, file->text);
-  p->wake = eventfd(0, EFD_CLOEXEC);
-  int status = p->wake < 0 ? fail_errno(p->c, STATUS_SYSTEM, "a descriptor")
-                           : push_stream(p);
-  if (p->wake >= 0) close(p->wake);
+  p->in = input_descriptor(name);
+  if (p->in < 0) return fail_errno(p->c, STATUS_CANTOPEN, name);
+  status = push_stream(p);
   if (ours) close(p->in);
   return status;
 }
@@ -306,7 +288,7 @@ __attribute__((format(printf, 3, 4))) static bool item_text(char **texts,
 /* Data that is no text, or too long for one, is empty here: standard input has
  * it whole. */
 static bool item_texts(const zke_queue_item *item, char **texts, int *count) {
-  bool text = item->len >= 0 && item->len <= ITEM_TEXT_MOST &&
+  bool text = item->data && item->len <= ITEM_TEXT_MOST &&
               !memchr(item->data, '\0', (size_t)item->len);
   return item_text(texts, count, "ZKE_ITEM=%s", item->name) &&
          item_text(texts, count, "ZKE_ITEM_PRIORITY=%d", item->priority) &&
@@ -517,7 +499,7 @@ static int claim_finish(call *c, bool ack) {
   if (status) return status;
   claim *k = shared_held(c, &claim_class, path);
   if (k && ack) atomic_store(&k->ack, true);
-  status = held_release(c, claim_class.kind, path);
+  status = held_release(c, claim_class.kind, path, 0);
   shared_drop(k);
   free(path);
   return status;
@@ -739,7 +721,7 @@ const command queue_commands[] = {
      2, CREATES_FILE | HIDDEN, STYLE_LINE, push_run, push_human},
     {"queue pop",
      "NAME [--wait DURATION | --nonblock] [-E CODE] [--follow] [--attempts N] "
-     "[--on-lost kill|warn] [--grace SECS] [--close] [--outlive] "
+     "[--on-lost kill|warn] [--grace DURATION] [--close] [--outlive] "
      "[-- CMD ARGS…]",
      "take the first item and print it, or have CMD work on it", pop_table, 1,
      1, CREATES_FILE | TAKES_CHILD | HIDDEN, STYLE_VALUE, pop_run, NULL},

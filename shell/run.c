@@ -113,7 +113,7 @@ static const command *const tables[] = {
     acl_commands,     transfer_commands, database_commands, lock_commands,
     queue_commands,   barrier_commands,  once_commands,     txn_commands,
     look_commands,    waits_commands,    top_commands};
-enum { TABLES = sizeof tables / sizeof *tables };
+enum { TABLES = sizeof tables / sizeof tables[0] };
 
 /* The command behind this one, hidden ones included. */
 static const command *command_next(const command *before) {
@@ -357,7 +357,7 @@ static int call_sort(call *c, const words *given) {
   size_t n = (size_t)given->count, options = 0;
   while (options_of(c)[options].letter) options++;
   c->block = malloc(sizeof *c->block + 3 * n * sizeof(word));
-  c->values = calloc(options + 1, sizeof *c->values);
+  c->values = calloc(options + 1, sizeof(const word *));
   if (!c->block || !c->values)
     return fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
   words *w = c->block;
@@ -465,7 +465,8 @@ int path_join(call *c, const word *text, char **path_out) {
     return fail(c, STATUS_DATA, "BADARGUMENTS", "a NUL in the path \"%s\"",
                 text->text);
   char *cwd = session_cwd(c->sh);
-  char *path = malloc((cwd ? strlen(cwd) : 0) + text->len + 2);
+  size_t len = cwd ? strlen(cwd) : 0;
+  char *path = malloc(len + text->len + 2);
   if (!cwd || !path) {
     free(cwd);
     free(path);
@@ -474,16 +475,16 @@ int path_join(call *c, const word *text, char **path_out) {
   if (text->text[0] == '/') {
     memcpy(path, text->text, text->len + 1); /* as ZooKeeper sees it */
   } else {
-    strcpy(path, cwd);
+    memcpy(path, cwd, len + 1);
     for (const char *at = text->text;; at++) {
-      size_t len = strcspn(at, "/");
+      len = strcspn(at, "/");
       path_add(path, at, len);
       at += len;
       if (!*at) break;
     }
     /* create -s takes a parent with a slash behind it. */
     if (text->len && text->text[text->len - 1] == '/' && path[1])
-      strcat(path, "/");
+      memcpy(path + strlen(path), "/", sizeof "/");
   }
   free(cwd);
   *path_out = path;

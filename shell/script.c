@@ -7,7 +7,7 @@
 
 /* Where an error came from, for people: behind the error itself. */
 static void script_say(const shell *sh, const char *name, long line) {
-  fflush(stdout);
+  (void)fflush(stdout); /* for the order; each command has looked */
   if (sh->format != FORMAT_JSON)
     fprintf(stderr, "zke: that was line %ld of %s\n", line, name);
 }
@@ -32,9 +32,9 @@ static int script_lines(shell *sh, const char *name, FILE *in, bool go_on) {
 
 int script_run(shell *sh, const char *name, bool go_on) {
   bool input = strcmp(name, "-") == 0;
-  FILE *in = input_open(name);
   static const command self = {.name = "the script"};
   call c = {.sh = sh, .format = sh->format, .command = &self};
+  FILE *in = input_open(&c, name);
   int status;
   if (!in) {
     status = fail_errno(&c, STATUS_CANTOPEN, name);

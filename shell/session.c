@@ -1,5 +1,6 @@
 /* session.c - the store, the session, and what the session holds */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,8 +13,9 @@
 struct held {
   const held_class *class_;
   void *object;
-  json_t *id; /* of the coprocess's request that got it, or NULL */
-  bool told;  /* its loss was */
+  int64_t token; /* as it was got with */
+  json_t *id;    /* of the coprocess's request that got it, or NULL */
+  bool told;     /* its loss was */
   struct held *next;
   char path[];
 };
@@ -27,12 +29,14 @@ static void held_drop(struct held *h) {
 int held_add(call *c, const held_class *class_, const char *path,
              void *object) {
   shell *sh = c->sh;
-  struct held *h = calloc(1, sizeof *h + strlen(path) + 1);
+  size_t len = strlen(path);
+  struct held *h = calloc(1, sizeof *h + len + 1);
   if (!h) return fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
   h->class_ = class_;
   h->object = object;
+  h->token = class_->token(object);
   h->id = json_deep_copy(c->id);
-  strcpy(h->path, path);
+  memcpy(h->path, path, len + 1);
   pthread_mutex_lock(&sh->m);
   h->next = sh->held;
   sh->held = h;
@@ -41,24 +45,42 @@ int held_add(call *c, const held_class *class_, const char *path,
   return 0;
 }
 
+/* A name is looked for wherever it is below. */
+static bool held_is(const struct held *h, const char *kind, const char *name,
+                    int64_t token) {
+  const char *below = strchr(h->path + 1, '/');
+  if (kind && strcmp(h->class_->kind, kind) != 0) return false;
+  if (token && h->token != token) return false;
+  if (*name == '/') return strcmp(h->path, name) == 0;
+  return below && strcmp(below + 1, name) == 0;
+}
+
 /* Takes it out of the list, so that nobody else finds it meanwhile. */
-static struct held *held_take(shell *sh, const char *kind, const char *path) {
+static struct held *held_take(shell *sh, const char *kind, const char *name,
+                              int64_t token) {
   pthread_mutex_lock(&sh->m);
   struct held **at = &sh->held;
-  while (*at && !(strcmp((*at)->path, path) == 0 &&
-                  (!kind || strcmp((*at)->class_->kind, kind) == 0)))
-    at = &(*at)->next;
+  while (*at && !held_is(*at, kind, name, token)) at = &(*at)->next;
   struct held *h = *at;
   if (h) *at = h->next;
   pthread_mutex_unlock(&sh->m);
   return h;
 }
 
-int held_release(call *c, const char *kind, const char *path) {
-  struct held *h = held_take(c->sh, kind, path);
-  if (!h)
-    return fail(c, STATUS_NO, "NOTHELD", "this session holds no %s %s",
-                kind ? kind : "lock or the like at", path);
+static int fail_not_held(call *c, const char *kind, const char *name,
+                         int64_t token) {
+  const char *what = kind ? kind : "lock or the like at";
+  if (!token)
+    return fail(c, STATUS_NO, "NOTHELD", "this session holds no %s %s", what,
+                name);
+  return fail(c, STATUS_NO, "NOTHELD",
+              "this session holds no %s %s with the token %" PRId64, what, name,
+              token);
+}
+
+int held_release(call *c, const char *kind, const char *name, int64_t token) {
+  struct held *h = held_take(c->sh, kind, name, token);
+  if (!h) return fail_not_held(c, kind, name, token);
   int rc = h->class_->release(h->object);
   int status = rc == ZKE_OK ? 0 : fail_rc(c, rc);
   h->class_->destroy(h->object);
@@ -67,7 +89,7 @@ int held_release(call *c, const char *kind, const char *path) {
 }
 
 static bool held_is_lost(const struct held *h) {
-  return h->class_->token && h->class_->token(h->object) == 0;
+  return h->class_->token(h->object) == 0;
 }
 
 json_t *held_lost(shell *sh) {

@@ -298,9 +298,9 @@ int arg_data(call *c, int i, char **data_out, int *len_out, bool *given_out);
 
 /* input_open    - a file, or standard input for "-", whose reading a signal or
  *                 a cancel of c ends with EINTR; NULL with errno
- * input_descriptor - the same to be read by hand, with input_wait()
  * input_wait    - until a descriptor has something to read: false with EINTR
  *                 where one of the two came first
+ * input_descriptor - what to wait for and to read where no FILE is wanted
  * input_failed  - after ferror(): the exit code
  * input_is_free - may standard input be read as data? 0 or STATUS_USAGE
  * read_file     - a whole file, "-" for standard input */
@@ -417,9 +417,9 @@ char *session_cwd(shell *sh);
 typedef struct held held;
 
 typedef struct held_class {
-  const char *kind;              /* "lock" */
-  int (*release)(void *object);  /* zkembed code */
-  void (*destroy)(void *object); /* releases too what is held still */
+  const char *kind;               /* "lock" */
+  int (*release)(void *object);   /* zkembed code */
+  void (*destroy)(void *object);  /* releases too what is held still */
   int64_t (*token)(void *object); /* 0: it was lost */
 } held_class;
 

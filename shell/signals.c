@@ -90,7 +90,7 @@ int signals_begin(void) {
     if (old.sa_handler != SIG_IGN || list[i] == SIGCHLD)
       sigaddset(&signals.taken, list[i]);
   }
-  signal(SIGCHLD, SIG_DFL); /* an ignored one would never be taken */
+  (void)signal(SIGCHLD, SIG_DFL); /* an ignored one would never be taken */
   signals.pipe_before = signal(SIGPIPE, SIG_IGN); /* writes say EPIPE */
   pthread_sigmask(SIG_BLOCK, &signals.taken, &signals.before);
   return pthread_create(&signals.thread, NULL, signals_loop, NULL) ? -1 : 0;
@@ -136,7 +136,7 @@ int signals_stopped(void) {
 }
 
 void signals_child(void) {
-  signal(SIGPIPE, signals.pipe_before);
+  (void)signal(SIGPIPE, signals.pipe_before);
   pthread_sigmask(SIG_SETMASK, &signals.before, NULL);
 }
 
@@ -146,7 +146,7 @@ _Noreturn void signals_die(int signal_) {
   struct rlimit none = {0, 0};
   sigset_t one;
   setrlimit(RLIMIT_CORE, &none);
-  signal(signal_, SIG_DFL);
+  (void)signal(signal_, SIG_DFL);
   sigemptyset(&one);
   sigaddset(&one, signal_);
   pthread_sigmask(SIG_UNBLOCK, &one, NULL);

@@ -272,12 +272,8 @@ static int copying_flush(copying *k) {
 
 /* Without ADMIN one is shown "user:x" for a digest: no copy of that. */
 static bool is_masked(const zke_acls *acls) {
-  for (int i = 0; i < acls->count; i++) {
-    const char *id = acls->data[i].id, *colon = strrchr(id, ':');
-    if (strcmp(acls->data[i].scheme, "digest") == 0 && colon &&
-        strcmp(colon, ":x") == 0)
-      return true;
-  }
+  for (int i = 0; i < acls->count; i++)
+    if (acl_is_masked(&acls->data[i])) return true;
   return false;
 }
 
@@ -413,9 +409,8 @@ int cp_run(call *c) {
     return status;
   }
   to = copy_target(from, given);
-  if (!to) status = no_memory(c);
-  if (!status) status = copy_check(c, from, to);
-  if (!status) status = copy_from_to(c, from, to);
+  status = to ? copy_check(c, from, to) : no_memory(c);
+  if (to && !status) status = copy_from_to(c, from, to);
   free(from);
   free(given);
   free(to);

@@ -15,7 +15,6 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <termios.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "look.h"
@@ -66,7 +65,7 @@ static void cell(FILE *out, const char *text, int width) {
   FILE *memory = open_memstream(&shown, &len);
   if (memory) {
     output_visible(NULL, value, memory);
-    fclose(memory);
+    (void)fclose(memory); /* without memory, shown is NULL */
   }
   json_decref(value);
   const char *at = shown ? shown : "?";
@@ -251,12 +250,6 @@ enum { HEAD_LINES = 4 }; /* with the table's heading: they stay in place */
  * A picture
  * --------------------------------------------------------------------- */
 
-static int64_t wall_now(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
-}
-
 static void top_count(top *t) {
   int64_t now = zke_now(t->c->z), since = now - t->counted_ms;
   long changes = atomic_load(&t->changes);
@@ -398,7 +391,9 @@ static int terminal_take(top *t) {
   raw.c_cc[VSUSP] = _POSIX_VDISABLE;
   if (tcsetattr(STDIN_FILENO, TCSADRAIN, &raw) != 0)
     return fail_errno(t->c, STATUS_SYSTEM, "the terminal");
-  return put_text(t->c, "\033[?1049h\033[?25l\033[2J");
+  int status = put_text(t->c, "\033[?1049h\033[?25l\033[2J");
+  if (status) tcsetattr(STDIN_FILENO, TCSADRAIN, &t->before);
+  return status;
 }
 
 /* Keys that nobody read are not for the shell behind us. */
@@ -576,11 +571,8 @@ static int top_on_terminal(top *t) {
  * has not. */
 static int top_live(top *t) {
   call *c = t->c;
-  if (pipe(t->wake) != 0) return fail_errno(c, STATUS_SYSTEM, "pipe");
-  for (int i = 0; i < 2; i++) {
-    fcntl(t->wake[i], F_SETFD, FD_CLOEXEC);
-    fcntl(t->wake[i], F_SETFL, O_NONBLOCK);
-  }
+  if (pipe2(t->wake, O_CLOEXEC | O_NONBLOCK) != 0)
+    return fail_errno(c, STATUS_SYSTEM, "pipe");
   if (zke_session_id(c->z))
     t->watching = zke_add_watch(c->z, "/", ZKE_WATCH_PERSISTENT_RECURSIVE,
                                 top_changed, t) == ZKE_OK;

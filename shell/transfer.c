@@ -19,71 +19,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "database.h"
+#include "tree.h"
+#include "work.h"
 
 #define FORMAT_NAME "zkembed-tree"
 enum { FORMAT_VERSION = 1 };
 
-static int no_memory(call *c) {
-  fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
-  return STATUS_SYSTEM;
-}
-
-static int64_t now_ms(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
-}
-
 /* ------------------------------------------------------------------------
  * ACLs
  * --------------------------------------------------------------------- */
-
-static const struct {
-  char letter;
-  int perm;
-} perms[] = {{'c', ZKE_PERM_CREATE},
-             {'d', ZKE_PERM_DELETE},
-             {'r', ZKE_PERM_READ},
-             {'w', ZKE_PERM_WRITE},
-             {'a', ZKE_PERM_ADMIN}};
-enum { PERMS = sizeof perms / sizeof *perms };
-
-/* Letters, or a number where there is none or another bit. */
-static json_t *perms_to_json(int value) {
-  char text[PERMS];
-  size_t len = 0;
-  if (value <= 0 || value > ZKE_PERM_ALL) return json_sprintf("%d", value);
-  for (int i = 0; i < PERMS; i++)
-    if (value & perms[i].perm) text[len++] = perms[i].letter;
-  return json_stringn(text, len);
-}
-
-static int perm_of(char letter) {
-  for (int i = 0; i < PERMS; i++)
-    if (perms[i].letter == letter) return perms[i].perm;
-  return 0;
-}
-
-static bool perms_of_json(const json_t *j, int32_t *value_out) {
-  const char *text = json_string_value(j);
-  const word w = {text, json_string_length(j)};
-  int64_t number;
-  if (!text || !*text) return false;
-  if (word_number(&w, &number)) {
-    *value_out = (int32_t)number;
-    return number == *value_out;
-  }
-  *value_out = 0;
-  for (; *text; text++) {
-    if (!perm_of(*text)) return false;
-    *value_out |= perm_of(*text);
-  }
-  return true;
-}
 
 /* The id of a line "perms:scheme:id", where \\ and \n are escaped. */
 static json_t *acl_id(const char *text, size_t len) {
@@ -114,7 +61,7 @@ static json_t *acl_to_json(const char *text) {
     const char *id = scheme + len + (scheme[len] == ':');
     json_t *entry = json_pack("{s:s%,s:o*,s:o*}", "scheme", scheme, len, "id",
                               acl_id(id, line - (size_t)(id - text)), "perms",
-                              perms_to_json(value));
+                              perms_json(value));
     if (json_array_append_new(list, entry) != 0) {
       json_decref(list);
       return NULL;
@@ -191,7 +138,7 @@ static int export_tree(export *x, const char *path) {
     status = export_line(
         x, json_pack("{s:s,s:i,s:o*,s:I,s:s}", "format", FORMAT_NAME, "version",
                      FORMAT_VERSION, "path", json_text(path), "exported_at",
-                     (json_int_t)now_ms(), "zkembed", zke_version()));
+                     (json_int_t)wall_now(), "zkembed", zke_version()));
   if (!status) status = snapshot_read(s, path, export_one, x);
   if (!status)
     status = export_line(x, json_pack("{s:I}", "nodes", (json_int_t)x->nodes));
@@ -481,8 +428,9 @@ static int record_sequence(import *im, record *r) {
 static int record_acl_entry(import *im, const json_t *j, zke_acl *entry) {
   entry->scheme = json_string_value(json_object_get(j, "scheme"));
   entry->id = json_string_value(json_object_get(j, "id"));
-  if (!entry->scheme || !entry->id || json_object_size(j) != 3 ||
-      !perms_of_json(json_object_get(j, "perms"), &entry->perms))
+  const char *perms = json_string_value(json_object_get(j, "perms"));
+  if (!entry->scheme || !entry->id || json_object_size(j) != 3 || !perms ||
+      !perms_parse(perms, &entry->perms))
     return bad_line(im,
                     "an ACL's entry has a scheme, an id, and perms of "
                     "\"cdrwa\"");
@@ -582,13 +530,6 @@ static void record_create(const record *r, zke_op *op, const char *path) {
                   r->kind == KIND_CONTAINER ? ZKE_CONTAINER : ZKE_PERSISTENT);
 }
 
-/* "name is the masked id, that whoever may not see it got": it is nobody's. */
-static bool is_masked(const zke_acl *e) {
-  size_t len = strlen(e->id);
-  return strcmp(e->scheme, "digest") == 0 && len >= 2 &&
-         strcmp(e->id + len - 2, ":x") == 0;
-}
-
 /* Would the engine make it?  It is made, somewhere else, and removed. */
 static int check_engine(import *im, const record *r) {
   const char *slash = strrchr(r->relative, '/');
@@ -632,7 +573,7 @@ static int check_place(import *im, const record *r) {
 
 static int check_acl(import *im, const record *r) {
   for (int i = 0; i < r->acls.count; i++)
-    if (is_masked(&r->acls.data[i]))
+    if (acl_is_masked(&r->acls.data[i]))
       return bad_line(im, "the id \"%s\" is masked: it is nobody's",
                       r->acls.data[i].id);
   return 0;
@@ -959,7 +900,7 @@ static int finish_sequence(import *im, const record *r) {
 static bool ids_equal(const zke_acl *a, const zke_acl *b) {
   size_t user = strcspn(a->id, ":");
   if (strcmp(a->id, b->id) == 0) return true;
-  return is_masked(a) && strncmp(a->id, b->id, user + 1) == 0;
+  return acl_is_masked(a) && strncmp(a->id, b->id, user + 1) == 0;
 }
 
 static bool acls_equal(const zke_acls *a, const zke_acls *b) {
@@ -1059,7 +1000,7 @@ static int import_open(import *im) {
     im->in = fopen(im->name, "rbe");
     return im->in ? 0 : fail_errno(c, STATUS_CANTOPEN, im->name);
   }
-  FILE *in = input_open(input ? "-" : im->name);
+  FILE *in = input_open(c, input ? "-" : im->name);
   if (!in) return fail_errno(c, STATUS_CANTOPEN, im->name);
   im->in = import_spool(im, in);
   (void)fclose(in); /* nothing was written */
@@ -1097,6 +1038,8 @@ static void import_free(import *im) {
 }
 
 static int import_run(call *c) {
+  if (has(c, 'r') && has(c, 'm'))
+    return fail_usage(c, "--merge and --replace exclude each other");
   import *im = calloc(1, sizeof *im);
   if (!im) return no_memory(c);
   im->c = c;
@@ -1106,10 +1049,8 @@ static int import_run(call *c) {
                  : has(c, 'm') ? EXISTING_MERGE
                                : EXISTING_REFUSE;
   im->seen = json_object();
-  int status = im->seen ? arg_top(c, &im->top) : no_memory(c);
-  if (!status && !im->top) status = no_memory(c);
-  if (!status && has(c, 'r') && has(c, 'm'))
-    status = fail_usage(c, "--merge and --replace exclude each other");
+  int status = arg_top(c, &im->top);
+  if (!status && !im->seen) status = no_memory(c);
   if (!status && is_reserved(c, im->top)) status = fail_reserved(c, im->top);
   if (!status && !im->top[1]) *im->top = '\0';
   if (!status) status = import_all(im);
@@ -1209,7 +1150,7 @@ static int dump_run(call *c) {
   if (status) return status;
   status = emit(c, json_pack("{s:s,s:s,s:o*,s:I}", "type", "dump", "zkembed",
                              zke_version(), "file", json_text(c->sh->file),
-                             "dumped_at", (json_int_t)now_ms()));
+                             "dumped_at", (json_int_t)wall_now()));
   if (!status) status = dump_sessions(c);
   if (!status) status = dump_watches(c, "watch", zke_watches);
   if (!status) status = dump_watches(c, "waiter", zke_waiters);

@@ -19,6 +19,14 @@ int create_mode(bool ephemeral, bool sequential, bool container, bool ttl);
  * Returns 0 or the exit code (acl.c). */
 int acls_parse(call *c, const word *texts, int count, zke_acls **acls_out);
 
+/* perms_parse - "crwda", letters each once at the most; or a number, for what
+ *               has no letters; false where it is neither
+ * perms_json  - back
+ * acl_is_masked - "USER:x": shown so to who may not see it, it is nobody's */
+bool perms_parse(const char *text, int32_t *perms_out);
+json_t *perms_json(int32_t value);
+bool acl_is_masked(const zke_acl *entry);
+
 /* Commands of whole subtrees (subtree.c). */
 int find_run(call *c);
 int deleteall_run(call *c);

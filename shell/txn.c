@@ -126,10 +126,11 @@ static json_t *decision_row(call *c, const place *at, int decision) {
 }
 
 static void decision_human(call *c, json_t *row, FILE *out) {
-  const char *why = json_string_value(json_object_get(row, "why"));
+  const json_t *why = json_object_get(row, "why");
   (void)c;
   output_text(NULL, json_object_get(row, "decision"), out);
-  if (why && *why) fprintf(out, ": %s", why);
+  if (why && json_string_length(why) > 0) fputs(": ", out);
+  if (why) output_visible(NULL, why, out);
   fputc('\n', out);
 }
 
@@ -149,7 +150,7 @@ static int part_wait(call *c, part *p, const place *at, const patience *how) {
 static void part_end(call *c, const place *at) {
   part *p = part_held(c, at->path, NULL);
   if (p && zke_two_phase_state(p->t) != ZKE_TWO_PHASE_UNDECIDED)
-    held_release(c, part_class.kind, at->path);
+    held_release(c, part_class.kind, at->path, 0);
   shared_drop(p);
 }
 
@@ -203,8 +204,8 @@ static int begin_with(call *c, const place *at, const char *data, int len,
 
 static int begin_run(call *c) {
   char *data = NULL;
-  int len;
-  place at;
+  int len = -1;
+  place at = {NULL, NULL, NULL};
   patience how;
   int status = patience_of(c, &how);
   if (!status) status = begin_payload(c, &data, &len);

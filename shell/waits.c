@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "database.h"
 #include "look.h"
 #include "work.h"
 
@@ -303,17 +304,23 @@ static int draw(call *c, const char *dot, char **svg_out) {
   int status = d.in && d.out ? drawing_run(c, &d, dot)
                              : fail_errno(c, STATUS_SYSTEM, "a temporary file");
   if (!status) status = drawing_read(c, &d, svg_out);
-  if (d.in) fclose(d.in);
-  if (d.out) fclose(d.out);
+  if (d.in) (void)fclose(d.in); /* dot has read it */
+  if (d.out) (void)fclose(d.out);
   return status;
 }
 
 static int write_picture(call *c, const char *file, const char *svg) {
-  FILE *out = fopen(file, "we");
-  if (!out) return fail_errno(c, STATUS_CANTCREATE, file);
-  bool whole = fputs(svg, out) != EOF;
-  if (fclose(out) == 0 && whole) return 0;
-  return fail_errno(c, STATUS_IO, file);
+  target t;
+  int status = target_open(c, file, true, &t);
+  for (size_t left = strlen(svg); !status && left > 0;) {
+    ssize_t n = write(t.fd, svg, left);
+    if (n < 0) status = fail_errno(c, STATUS_IO, file);
+    svg += n > 0 ? n : 0;
+    left -= n > 0 ? (size_t)n : 0;
+  }
+  if (!status) status = target_done(c, &t);
+  target_close(&t);
+  return status;
 }
 
 /* ------------------------------------------------------------------------
@@ -322,9 +329,9 @@ static int write_picture(call *c, const char *file, const char *svg) {
 
 static int waits_picture(call *c, const graph *g) {
   char *dot = dot_of(g), *svg = NULL;
-  int status = dot ? 0 : no_memory(c);
-  if (!status && has(c, 's')) status = draw(c, dot, &svg);
-  if (!status && c->count) {
+  if (!dot) return no_memory(c);
+  int status = has(c, 's') ? draw(c, dot, &svg) : 0;
+  if (!status && svg && c->count) {
     status = write_picture(c, c->args[0].text, svg);
     if (!status)
       status = emit(c, json_pack("{s:o*}", "file", json_text(c->args[0].text)));

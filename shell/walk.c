@@ -24,7 +24,8 @@ static bool walk_make_room(walk *w, size_t len) {
 void walk_begin(walk *w, call *c, const char *path, int limit,
                 bool children_first) {
   *w = (walk){.c = c, .limit = limit, .children_first = children_first};
-  if (walk_make_room(w, strlen(path))) strcpy(w->path, path);
+  size_t len = strlen(path);
+  if (walk_make_room(w, len)) memcpy(w->path, path, len + 1);
 }
 
 /* ------------------------------------------------------------------------
@@ -58,10 +59,10 @@ static void walk_pop(walk *w) {
 /* To the next of the children. */
 static bool walk_child(walk *w, walk_level *top) {
   const char *name = top->names->data[top->next++];
-  size_t len = top->len;
-  if (!walk_make_room(w, len + 1 + strlen(name))) return false;
+  size_t len = top->len, more = strlen(name);
+  if (!walk_make_room(w, len + 1 + more)) return false;
   if (len > 1) w->path[len++] = '/';
-  strcpy(w->path + len, name);
+  memcpy(w->path + len, name, more + 1);
   return true;
 }
 

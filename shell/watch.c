@@ -69,14 +69,15 @@ static void watch_keep(watching *w, int type, const char *path) {
     type = ZKE_EVENT_OVERFLOW;
     path = w->path;
   }
-  heard *h = malloc(sizeof *h + strlen(path) + 1);
+  size_t len = strlen(path);
+  heard *h = malloc(sizeof *h + len + 1);
   if (!h) {
     w->no_memory = true;
     return;
   }
   h->next = NULL;
   h->type = type;
-  strcpy(h->path, path);
+  memcpy(h->path, path, len + 1);
   *w->last = h;
   w->last = &h->next;
   w->kept++;

@@ -1,13 +1,10 @@
-/* work.c - what the commands queue, barrier, once and txn have in common */
+/* work.c - what commands that wait, hold and look have in common */
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "work.h"
-
-int no_memory(call *c) {
-  return fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
-}
 
 /* ------------------------------------------------------------------------
  * Waiting
@@ -76,14 +73,44 @@ bool talks(const call *c) {
   return (c->sh->verbose || has(c, 'v')) && !c->id && c->format == FORMAT_HUMAN;
 }
 
+/* What it names is others' and goes to a terminal. */
 void note(const call *c, const char *format, ...) {
+  char text[2048];
   va_list arguments;
   if (!talks(c)) return;
   va_start(arguments, format);
-  fputs("zke: ", stderr);
-  vfprintf(stderr, format, arguments);
-  fputc('\n', stderr);
+  vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
+  json_t *sentence = json_text(text);
+  fputs("zke: ", stderr);
+  output_visible(NULL, sentence, stderr);
+  fputc('\n', stderr);
+  json_decref(sentence);
+}
+
+char *child_label(const call *c) {
+  enum { MOST = 1000 };
+  size_t len = 0;
+  for (int i = 0; i < c->child_count; i++) len += c->child[i].len + 1;
+  char *label = malloc(len + 1), *to = label;
+  if (!label) return NULL;
+  for (int i = 0; i < c->child_count; i++) {
+    if (i) *to++ = ' ';
+    to = stpcpy(to, c->child[i].text);
+  }
+  *to = '\0';
+  if (len > MOST) {
+    to = label + MOST;
+    while ((*to & 0xc0) == 0x80) to--; /* no half of a character */
+    *to = '\0';
+  }
+  return label;
+}
+
+int64_t wall_now(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
 }
 
 json_t *json_time(int64_t ms) { return ms ? json_integer(ms) : json_null(); }

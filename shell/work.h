@@ -1,4 +1,4 @@
-/* work.h - what the commands queue, barrier, once and txn have in common */
+/* work.h - what commands that wait, hold and look have in common */
 #ifndef ZKE_SHELL_WORK_H
 #define ZKE_SHELL_WORK_H
 
@@ -37,6 +37,12 @@ bool talks(const call *c);
 void note(const call *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* child_label - the words of the child as others see them: as much as is good
+ *               to look at, for free(); NULL without memory
+ * wall_now    - ms since 1970 */
+char *child_label(const call *c);
+int64_t wall_now(void);
+
 /* json_time  - a time; null for 0: there is none
  * for_people - people see no members that are null or empty; takes and gives
  *              back the reference */
@@ -67,7 +73,11 @@ void shared_init(shared *s, void (*destroy)(void *object));
 void shared_drop(void *object);
 void *shared_held(call *c, const held_class *class_, const char *path);
 
-/* no_memory - fail for want of it */
-int no_memory(call *c);
+/* no_memory - fail for want of it; here, so that who reads the code without
+ *             running it sees that this is not 0 */
+static inline int no_memory(call *c) {
+  fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
+  return STATUS_SYSTEM;
+}
 
 #endif

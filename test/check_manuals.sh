@@ -81,12 +81,21 @@ options_are_true() {
 # multi's are those of "create" within it.
 others() { [ "$1" != multi ] || printf '%s\n' e s c t; }
 
+# The program's own, as its --help has them.
+own_options() {
+  "$zke" --help | grep -oE -e '--[a-z-]+' | cut -c2- | sort -u >"$work/own"
+  awk '/^\.S[hs] / { inside = $2 == "DESCRIPTION" }
+    inside' "$page" | flags >"$work/described"
+  [ -s "$work/own" ] && nothing grep -vxFf "$work/described" "$work/own"
+}
+
 work=$(scratch manuals)
 for manual in doc/*.[13]; do
   expect "$manual by mandoc -Tlint" lint "$manual"
 done
 expect "zke(1) is finished" no_placeholders
 expect "zke(1) has the program's commands and verbs" same_commands
+expect "zke(1) has the program's own options" own_options
 verbs >"$work/verbs"
 while read -r verb; do
   grep -qx "$verb" "$work/with-verbs" && continue

@@ -11,9 +11,18 @@
 # The command is made with -D_GNU_SOURCE, the library without.
 gnu() { case $1 in shell/*) echo "-D_GNU_SOURCE= -DZKE_EDIT" ;; esac; }
 
+# gcc 12 takes for lost what is hung into a list whose mutex is then unlocked
+# (held_add()), and what is kept in an array of pointers that grows (offer()).
+# clang-tidy and the sanitizers look for leaks there.
+deaf() {
+  case $1 in
+    shell/complete.c | shell/session.c) echo -Wno-analyzer-malloc-leak ;;
+  esac
+}
+
 analyze() {
-  nothing gcc -std=c11 -O2 -fanalyzer -I. $(gnu "$1") $SQLITE_CFLAGS -c \
-    -o "$BUILD/lint.o" "$1"
+  nothing gcc -std=c11 -O2 -fanalyzer $(deaf "$1") -I. $(gnu "$1") \
+    $SQLITE_CFLAGS -c -o "$BUILD/lint.o" "$1"
 }
 tidy() {
   clang-tidy --quiet "$1" -- -std=c11 -I. $(gnu "$1") $SQLITE_CFLAGS

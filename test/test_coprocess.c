@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -430,7 +431,7 @@ START_TEST(test_mixture) {
                                          "'held'",
                                          "'locks'",
                                          "'sem','-n','3','m','--wait','0'",
-                                         "'release','m','sem'",
+                                         "'release','m','semaphore'",
                                          "'queue','push','m','x'",
                                          "'queue','pop','m','--wait','0.01'",
                                          "'sessions'",
@@ -1076,6 +1077,77 @@ START_TEST(test_keyboard) {
 }
 END_TEST
 
+/* ---- what is held ---- */
+
+static long long number_in(const char *line, const char *member) {
+  const char *at = strstr(line, member);
+  ck_assert_ptr_nonnull(at);
+  return atoll(at + strlen(member));
+}
+
+static long long lock_x(copro *p, int id) {
+  say(p, "{'id':%d,'run':['lock','x']}", id);
+  char *line = hear(p);
+  ck_assert_ptr_nonnull(line);
+  long long token = number_in(line, "\"token\":");
+  free(line);
+  return token;
+}
+
+/* A lock that was lost is not given up by releasing the one that another
+ * request of the same session got after it. */
+START_TEST(test_release_token) {
+  copro p = copro_start("a.db");
+  long long first = lock_x(&p, 1);
+  say(&p, "{'id':2,'run':['break','x']}");
+  for (int i = 0; i < 2; i++) free(hear(&p)); /* the answer, and the loss */
+  long long second = lock_x(&p, 3);
+  say(&p, "{'id':4,'run':['release','x','--token',%lld]}", first);
+  expect(&p, "{'id':4,'status':76,*");
+  say(&p, "{'id':5,'run':['release','x','--token',%lld]}", first);
+  expect(&p, "{'id':5,'status':1,'rows':[],'error':'NOTHELD',*");
+  say(&p, "{'id':6,'run':['locks','x']}");
+  char *line = hear(&p);
+  ck_assert_int_eq(number_in(line, "\"token\":"), second);
+  free(line);
+  say(&p, "{'id':7,'run':['release','x','lock','--token',%lld]}", second);
+  expect(&p, "{'id':7,'status':0,*");
+  copro_end(&p);
+}
+END_TEST
+
+/* Like lock's, steal's row is in the answer. */
+START_TEST(test_steal) {
+  copro p = copro_start("a.db");
+  say(&p, "{'id':1,'run':['create','/a']}");
+  expect(&p, "{'id':1,'status':0,*");
+  say(&p, "{'id':2,'run':['steal','x']}");
+  expect(&p, "{'id':2,'status':0,'rows':[{'path':'/locks/x','kind':'lock',*");
+  copro_end(&p);
+}
+END_TEST
+
+/* A file that nobody writes to is waited for: a cancel ends that, and so does
+ * the end of input. */
+START_TEST(test_cancel_reading) {
+  static const char *const readers[] = {"'create','/a'", "'import','/a'",
+                                        "'queue','push','q','--lines'"};
+  const char *option = _i == 1 ? "" : "'--input',";
+  char fifo[512];
+  copro p = copro_start("a.db");
+  snprintf(fifo, sizeof fifo, "%s", test_path("fifo"));
+  ck_assert_int_eq(mkfifo(fifo, 0600), 0);
+  for (int id = 1; id <= 2; id++)
+    say(&p, "{'id':%d,'run':[%s,%s'%s']}", id, readers[_i], option, fifo);
+  say(&p, "{'cancel':1}");
+  expect(&p, "{'id':1,'status':75,*'error':'CANCELLED',*");
+  copro_close(&p.in);
+  expect(&p, "{'id':2,'status':75,*'error':'CANCELLED',*");
+  expect_end(&p);
+  ck_assert_int_eq(copro_status(&p), 0);
+}
+END_TEST
+
 /* ---- all of it ---- */
 
 #define ADD(...)                                                 \
@@ -1105,6 +1177,9 @@ int main(int argc, char **argv) {
       test_cancel, test_cancel_at_once, test_big_data, test_slow_reader);
   t = new_case(suite, "events");
   ADD(test_watch, test_lost, test_broken);
+  t = new_case(suite, "held");
+  ADD(test_release_token, test_steal);
+  tcase_add_loop_test(t, test_cancel_reading, 0, 3);
   t = new_case(suite, "deadlock");
   ADD(test_deadlock, test_no_deadlock, test_no_circle);
   t = new_case(suite, "end");

@@ -29,7 +29,7 @@ module.exports = class Zke extends EventEmitter { // emits 'lost' with {kind, pa
 
   async lock(name, work) {
     const [{ token }] = await this.run(['lock', name])
-    try { return await work(token) } finally { await this.run(['release', name]) }
+    try { return await work(token) } finally { await this.run(['release', name, '--token', token]) }
   }
 
   end() { this.zke.stdin.end() }

@@ -34,4 +34,4 @@ class Zke:
     def lock(self, name, *options):  # gives the token
         row, = self.run("lock", name, *options)
         try: yield row["token"]
-        finally: self.run("release", name)
+        finally: self.run("release", name, "--token", row["token"])
