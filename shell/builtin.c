@@ -22,9 +22,9 @@ static int help_command(call *c, const command *m) {
 
 /* Its verbs as well, where it has some. */
 static int help_one(call *c, const char *name) {
-  const command *m = command_find(&(word){name, strlen(name)});
-  if (!m)
-    return fail(c, STATUS_NO, "USAGE", "there is no command \"%s\"", name);
+  const word w = {name, strlen(name)};
+  const command *m = command_find(&w);
+  if (!m) return fail_unknown(c, &w);
   int status = help_command(c, m);
   if (!(m->flags & VERBS)) return status;
   for (m++; !status && m->name && strchr(m->name, ' '); m++)

@@ -459,8 +459,9 @@ static bool observed_enough(void *arg) {
 static int elect_observe(call *c) {
   zke_observer *o;
   char *path;
-  if (c->child || c->count > 1)
-    return fail_usage(c, "--observe is not to be elected");
+  bool stands = c->child || c->count > 1;
+  for (const char *at = "wnELGoP"; *at; at++) stands = stands || has(c, *at);
+  if (stands) return fail_usage(c, "--observe is not to be elected");
   int status = arg_place(c, 0, election_kind.base, &path);
   if (status) return status;
   observation seen = {c, path, 0};

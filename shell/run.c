@@ -179,7 +179,7 @@ static void name_nearest(const char *name, char *text, size_t size) {
   }
 }
 
-static int fail_unknown(call *c, const word *name) {
+int fail_unknown(call *c, const word *name) {
   char nearest[256] = "";
   name_nearest(name->text, nearest, sizeof nearest);
   return fail(c, STATUS_USAGE, "USAGE", "unknown command \"%s\"%s%s",
@@ -337,13 +337,15 @@ static int check_counts(call *c) {
   return 0;
 }
 
-/* Before a file is made for what cannot be done. */
-static int check_durations(call *c) {
-  int64_t ms;
+/* Before a file is made, or anything is held, for what cannot be done. */
+static int check_values(call *c) {
+  int64_t number;
   int status = 0;
   for (const option *o = options_of(c); o->letter && !status; o++)
     if (o->value && strcmp(o->value, "DURATION") == 0)
-      status = option_duration(c, o->letter, 0, &ms);
+      status = option_duration(c, o->letter, 0, &number);
+    else if (o->value && strcmp(o->value, "CODE") == 0)
+      status = option_number(c, o->letter, 0, 255, 0, &number);
   return status;
 }
 
@@ -372,7 +374,7 @@ static int call_sort(call *c, const words *given) {
 static int call_run(call *c, const words *w) {
   int status = call_sort(c, w);
   if (!status) status = check_counts(c);
-  if (!status) status = check_durations(c);
+  if (!status) status = check_values(c);
   if (!status && c->command->flags & NOT_IN_COPROCESS && c->id)
     status = fail(c, STATUS_USAGE, "USAGE", "%s is not for a coprocess",
                   c->command->name);
@@ -401,7 +403,9 @@ static int take_verb(call *c, words *w) {
 
 int run_words(call *c, const words *given) {
   if (given->count == 0) return STATUS_OK;
+  word help[] = {{"help", strlen("help")}, given->data[0]};
   words verb = *given, *w = &verb;
+  if (given->count == 2 && word_is(&given->data[1], "--help")) verb.data = help;
   c->format = c->sh->format;
   c->command = command_find(&w->data[0]);
   int status = 0;

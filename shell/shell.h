@@ -237,8 +237,10 @@ int run_line(shell *sh, const char *line, size_t len);
 void run_call_free(call *c);
 
 /* command_find - by its name; NULL for a stranger
+ * fail_unknown - for the stranger: names what may have been meant
  * command_each - all that are listed, table by table; NULL at the end */
 const command *command_find(const word *name);
+int fail_unknown(call *c, const word *name);
 const command *command_each(const command *before);
 
 /* The commands' interface: options ------------------------------------- */

@@ -232,7 +232,8 @@ static void body_head(FILE *out, const top *t) {
   zke_recipe_when(t->wall_ms, when);
   fprintf(out, " %s  ", when);
   tail(out, t->c->sh->file, (int)strlen(t->c->sh->file));
-  fprintf(out, "\n %d sessions", t->l.sessions->count);
+  int sessions = t->l.sessions->count;
+  fprintf(out, "\n %d session%s", sessions, sessions == 1 ? "" : "s");
   if (dead) fprintf(out, " (%d dead)", dead);
   fprintf(out, ", %d hold, %d wait", holding, waiting);
   if (t->rate >= 0) fprintf(out, ", %.1f changes/s", t->rate);

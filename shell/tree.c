@@ -349,6 +349,8 @@ static int create_options_read(call *c, creation *n) {
                       value_of(c, 't')->text);
   if (!has(c, 'e') && has(c, 'H'))
     return fail_usage(c, "--hold is for ephemeral nodes");
+  if (has(c, 'H') && c->child)
+    return fail_usage(c, "--hold or a command, not both");
   if (has(c, 'e') && !c->sh->persists && !has(c, 'H') && !c->child)
     return fail_usage(c,
                       "an ephemeral node would go at once with this command's "
