@@ -252,19 +252,19 @@ static const option once_table[] = {{'e', "every", "DURATION"},
                                     {'s', "show", NULL},
                                     {'\0', NULL, NULL}};
 
-#define USAGE                                                                    \
-  "NAME --every DURATION [--retry-failed] [--retry-dead] [--aligned "            \
-  "[--offset DURATION]] [--force | --wait DURATION] [-E CODE] [--on-lost "       \
-  "kill|warn] [--grace DURATION] [--close] [--outlive] -- CMD ARGS…, or NAME " \
-  "--done STATUS, or --show [NAME]"
+static const char once_usage[] =
+    "NAME --every DURATION [--retry-failed] [--retry-dead] [--aligned "
+    "[--offset DURATION]] [--force | --wait DURATION] [-E CODE] [--on-lost "
+    "kill|warn] [--grace DURATION] [--close] [--outlive] -- CMD ARGS…, or NAME "
+    "--done STATUS, or --show [NAME]";
 
 /* The two differ in what they need of the file. */
 static const command once_start = {
-    "once",     USAGE,     NULL, once_table, 0, 1, CREATES_FILE | TAKES_CHILD,
-    STYLE_LINE, job_start, NULL};
-static const command once_show = {"once",   USAGE, NULL,       once_table,
-                                  0,        1,     NEEDS_FILE, STYLE_RECORD,
-                                  job_show, NULL};
+    "once",     once_usage, NULL, once_table, 0, 1, CREATES_FILE | TAKES_CHILD,
+    STYLE_LINE, job_start,  NULL};
+static const command once_show = {
+    "once", once_usage, NULL,         once_table, 0,
+    1,      NEEDS_FILE, STYLE_RECORD, job_show,   NULL};
 
 static int once_run(call *c) {
   c->command = has(c, 's') ? &once_show : &once_start;
@@ -274,7 +274,7 @@ static int once_run(call *c) {
 }
 
 const command once_commands[] = {
-    {"once", USAGE, "run CMD at most once a period, in whichever process",
+    {"once", once_usage, "run CMD at most once a period, in whichever process",
      once_table, 0, 1, NEEDS_NOTHING | TAKES_CHILD, STYLE_RECORD, once_run,
      NULL},
     {NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL}};
