@@ -141,6 +141,7 @@ typedef struct line {
   worker w[PROCESSES_MOST + 1];
   samples took, ratio;
   int64_t releasing, taking; /* wake-ups sent */
+  int64_t passes;            /* in so many hand-overs, warming up included */
 } line;
 
 /* Neighbours are on different CPUs. */
@@ -206,6 +207,7 @@ static double line_pass(line *l) {
   if (!counts && run.cpu[0] != run.cpu[1]) return -1;
   l->releasing += releasing;
   l->taking += taking;
+  l->passes++;
   return took;
 }
 
@@ -285,11 +287,11 @@ typedef struct lines_plan {
 } lines_plan;
 
 static void report_wakeups(const line *l, int waiting) {
-  if (!l->s->wakeups || !l->took.count) return;
+  if (!l->s->wakeups || !l->passes) return;
   report_one("wake-ups a release", waiting, l->s->name, "each",
-             (double)l->releasing / l->took.count);
+             (double)l->releasing / (double)l->passes);
   report_one("wake-ups by who takes over", waiting, l->s->name, "each",
-             (double)l->taking / l->took.count);
+             (double)l->taking / (double)l->passes);
 }
 
 /* Those lines that are open play, report and close. */
