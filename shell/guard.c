@@ -5,7 +5,7 @@
  * what is held, and a cancel.  Signals are passed on by the signals' thread.
  *
  *     RUNS --- the child has ended ------------------------------> its code
- *      | lost (--on-lost kill), or a coprocess's cancel
+ *      | lost (--on-lost kill)
  *     ASKED    TERM and CONT to the child and its descendants
  *      |       when all have ended -------------------------------> LOST
  *      | --grace is over
@@ -26,9 +26,12 @@
  * running: the session's end does not ask for descriptors.
  *
  * Who the descendants are is read from /proc.  Orphans become our children
- * (PR_SET_CHILD_SUBREAPER), so that they are found too; not in a coprocess,
- * where other calls have children as well, nor where we had children before we
- * were executed: there a process whose parent ended before the loss is missed.
+ * (PR_SET_CHILD_SUBREAPER), so that they are found too; not where we had
+ * children before we were executed: there a process whose parent ended before
+ * the loss is missed.
+ *
+ * There is one child at a time: a coprocess, whose calls run at once, runs no
+ * commands.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -75,16 +78,16 @@ typedef struct run {
   bool warn, close, outlive;
   int64_t grace_ms;
 
-  /* guarded by runs.m */
+  /* guarded by running.m */
   pid_t pid; /* 0: not started, or gone */
   int heard; /* the last signal that came for it */
   bool woken;
-  struct run *next;
 
   /* this thread's */
-  pthread_cond_t wake; /* with runs.m, where the handle cannot be waited on */
-  bool deaf;           /* it cannot any more */
-  bool adopts;         /* orphans become our children */
+  pthread_cond_t
+      wake;    /* with running.m, where the handle cannot be waited on */
+  bool deaf;   /* it cannot any more */
+  bool adopts; /* orphans become our children */
   bool ended, cancelled;
   int outcome; /* waitpid()'s */
   int report;  /* to read errno from, where it could not be executed */
@@ -95,12 +98,10 @@ typedef struct run {
   family known;  /* descendants, as last seen */
 } run;
 
-/* All that run.  The hook is the program's only one: begin, which guards it,
- * is never taken inside it. */
 static struct {
-  pthread_mutex_t begin, m;
-  run *first;
-} runs = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, NULL};
+  pthread_mutex_t m; /* signals.c's may be held before it, never after */
+  run *now;
+} running = {PTHREAD_MUTEX_INITIALIZER, NULL};
 
 /* ------------------------------------------------------------------------
  * Options
@@ -209,12 +210,11 @@ typedef struct start {
   const char *program;
   texts words, environment;
   pid_t parent;
-  int keepalive;  /* or -1 */
-  int death;      /* the signal for our death, or 0 */
-  bool no_input;  /* standard input has our requests or lines */
-  bool no_output; /* standard output has our answers */
-  int input;      /* what it gets as standard input; -1: ours */
-  int report;     /* to write errno to */
+  int keepalive; /* or -1 */
+  int death;     /* the signal for our death, or 0 */
+  bool no_input; /* standard input has our lines */
+  int input;     /* what it gets as standard input; -1: ours */
+  int report;    /* to write errno to */
 } start;
 
 static void child_streams(const start *s) {
@@ -224,7 +224,6 @@ static void child_streams(const start *s) {
     dup2(null, STDIN_FILENO);
     close(null);
   }
-  if (s->no_output) dup2(STDERR_FILENO, STDOUT_FILENO);
 }
 
 /* Any number where the limit is too low for a high one. */
@@ -276,8 +275,8 @@ static bool ends_us(int signal) {
          signal == SIGQUIT;
 }
 
-/* runs.m is held.  A command run for an event ends, and so does what waits for
- * the next; a coprocess's calls are cancelled one by one. */
+/* running.m is held.  A command run for an event ends, and so does what waits
+ * for the next. */
 static bool run_hear(run *r, const siginfo_t *info) {
   int signal = info->si_signo;
   if (signal == SIGCHLD) {
@@ -286,19 +285,17 @@ static bool run_hear(run *r, const siginfo_t *info) {
     zke_wake(r->c->z);
     return true;
   }
-  if (!r->pid || r->c->id) return false;
+  if (!r->pid) return false;
   if (!is_terminals(info)) kill(r->pid, signal);
   r->heard = signal;
   return r->g || !ends_us(signal);
 }
 
-static bool runs_hook(void *unused, const siginfo_t *info) {
-  bool all = false;
+static bool run_hook(void *unused, const siginfo_t *info) {
   (void)unused;
-  pthread_mutex_lock(&runs.m);
-  for (run *r = runs.first; r; r = r->next)
-    if (run_hear(r, info)) all = true;
-  pthread_mutex_unlock(&runs.m);
+  pthread_mutex_lock(&running.m);
+  bool all = running.now && run_hear(running.now, info);
+  pthread_mutex_unlock(&running.m);
   return all;
 }
 
@@ -306,34 +303,19 @@ static bool runs_hook(void *unused, const siginfo_t *info) {
  * no use any more. */
 static int run_wake(void *object) {
   run *r = object;
-  pthread_mutex_lock(&runs.m);
+  pthread_mutex_lock(&running.m);
   r->woken = true;
   pthread_cond_signal(&r->wake);
-  pthread_mutex_unlock(&runs.m);
+  pthread_mutex_unlock(&running.m);
   return zke_wake(r->c->z);
 }
 
-static void runs_add(run *r) {
-  pthread_mutex_lock(&runs.begin);
-  pthread_mutex_lock(&runs.m);
-  bool first = !runs.first;
-  r->next = runs.first;
-  runs.first = r;
-  pthread_mutex_unlock(&runs.m);
-  if (first) signals_hook(runs_hook, NULL);
-  pthread_mutex_unlock(&runs.begin);
-}
-
-static void runs_remove(run *r) {
-  pthread_mutex_lock(&runs.begin);
-  pthread_mutex_lock(&runs.m);
-  run **at = &runs.first;
-  while (*at != r) at = &(*at)->next;
-  *at = r->next;
-  bool last = !runs.first;
-  pthread_mutex_unlock(&runs.m);
-  if (last) signals_hook(NULL, NULL);
-  pthread_mutex_unlock(&runs.begin);
+/* The one that signals are for; NULL: none. */
+static void run_install(run *r) {
+  pthread_mutex_lock(&running.m);
+  running.now = r;
+  pthread_mutex_unlock(&running.m);
+  signals_hook(r ? run_hook : NULL, NULL);
 }
 
 /* ------------------------------------------------------------------------
@@ -465,9 +447,9 @@ static void process_signal(const process *p, int signal) {
 
 /* The child itself first: it is found without /proc. */
 static void child_signal(run *r, int signal) {
-  pthread_mutex_lock(&runs.m);
+  pthread_mutex_lock(&running.m);
   if (r->pid) kill(r->pid, signal);
-  pthread_mutex_unlock(&runs.m);
+  pthread_mutex_unlock(&running.m);
 }
 
 static void family_signal(run *r, int signal) {
@@ -486,7 +468,7 @@ static void family_signal(run *r, int signal) {
 static void run_reap(run *r) {
   int outcome;
   pid_t pid;
-  pthread_mutex_lock(&runs.m);
+  pthread_mutex_lock(&running.m);
   while ((r->adopts || r->pid) &&
          (pid = waitpid(r->adopts ? -1 : r->pid, &outcome, WNOHANG)) > 0) {
     if (pid != r->pid) continue;
@@ -495,7 +477,7 @@ static void run_reap(run *r) {
     r->outcome = outcome;
   }
   r->woken = false;
-  pthread_mutex_unlock(&runs.m);
+  pthread_mutex_unlock(&running.m);
 }
 
 /* Not every failure to ask is a loss: a database may be busy or a disk full,
@@ -515,15 +497,14 @@ static bool is_loss(int rc) {
 }
 
 /* A descendant that was stopped can follow only when it goes on. */
-static void run_ask(run *r, int signal) {
-  family_signal(r, signal);
+static void run_ask(run *r) {
+  family_signal(r, SIGTERM);
   family_signal(r, SIGCONT);
   r->phase = ASKED;
   r->until = zke_now(r->c->z) + r->grace_ms;
 }
 
 static void warn_lost(const run *r) {
-  if (r->c->id) return;
   json_t *row = json_pack("{s:s,s:s,s:s}", "event", "lost", "kind", r->g->kind,
                           "path", r->g->path);
   if (r->c->format == FORMAT_JSON && row) {
@@ -544,7 +525,7 @@ static void run_lose(run *r, int rc) {
   if (r->warn)
     warn_lost(r);
   else
-    run_ask(r, SIGTERM);
+    run_ask(r);
 }
 
 static void judge_loss(run *r) {
@@ -556,13 +537,8 @@ static void judge_loss(run *r) {
 /* The signal may have come just before there was a child. */
 static void judge_cancel(run *r) {
   if (r->cancelled || r->ended || !cancelled(r->c)) return;
-  int signal = atomic_load(&r->c->signal);
   r->cancelled = true;
-  if (!signal) signal = SIGTERM;
-  if (r->c->id)
-    run_ask(r, signal);
-  else if (!r->heard)
-    child_signal(r, signal);
+  if (!r->heard) child_signal(r, atomic_load(&r->c->signal));
 }
 
 static void judge_phase(run *r) {
@@ -595,11 +571,11 @@ static void run_sleep_deaf(run *r, int64_t deadline) {
     t.tv_sec++;
     t.tv_nsec -= 1000000000;
   }
-  pthread_mutex_lock(&runs.m);
+  pthread_mutex_lock(&running.m);
   while (ms > 0 && !r->woken &&
-         pthread_cond_timedwait(&r->wake, &runs.m, &t) == 0)
+         pthread_cond_timedwait(&r->wake, &running.m, &t) == 0)
     continue;
-  pthread_mutex_unlock(&runs.m);
+  pthread_mutex_unlock(&running.m);
 }
 
 static void run_sleep(run *r, int64_t turn) {
@@ -640,13 +616,13 @@ static int run_fork(run *r, const start *s) {
   call *c = r->c;
   pid_t pid = -1;
   (void)fflush(stdout);
-  pthread_mutex_lock(&runs.m);
+  pthread_mutex_lock(&running.m);
   bool late = cancelled(c);
   if (!late) pid = fork();
   if (pid == 0) child_run(s);
   r->pid = pid > 0 ? pid : 0;
   int why = errno;
-  pthread_mutex_unlock(&runs.m);
+  pthread_mutex_unlock(&running.m);
   if (late) return fail_cancelled(c);
   errno = why;
   return pid > 0 ? 0 : fail_errno(c, STATUS_SYSTEM, "cannot fork");
@@ -655,7 +631,7 @@ static int run_fork(run *r, const start *s) {
 /* Only where no child is anybody else's. */
 static void run_adopt(run *r) {
   siginfo_t info;
-  if (!r->g || !r->g->check || r->warn || r->c->sh->coprocess) return;
+  if (!r->g || !r->g->check || r->warn) return;
   if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0) return;
   r->adopts = prctl(PR_SET_CHILD_SUBREAPER, 1) == 0;
 }
@@ -681,7 +657,7 @@ static int run_unexecuted(run *r) {
 /* Who sent the signal to us expects that it ends us too. */
 static int run_signalled(run *r, int signal) {
   shell *sh = r->c->sh;
-  if (r->heard == signal && !r->c->id) {
+  if (r->heard == signal) {
     pthread_mutex_lock(&sh->m);
     sh->died_by = signal;
     pthread_mutex_unlock(&sh->m);
@@ -694,9 +670,8 @@ static int run_status(run *r) {
   if (r->phase == LEFT)
     return fail(c, STATUS_LOST, "LOST",
                 "%s, and %zu of its command's processes cannot be killed",
-                *r->why ? r->why : "cancelled", r->known.count);
+                r->why, r->known.count);
   if (r->lost) return fail(c, STATUS_LOST, "LOST", "%s", r->why);
-  if (r->cancelled && c->id) return fail_cancelled(c);
   int status = run_unexecuted(r);
   if (status) return status;
   if (WIFSIGNALED(r->outcome)) return run_signalled(r, WTERMSIG(r->outcome));
@@ -704,7 +679,7 @@ static int run_status(run *r) {
 }
 
 static int run_through(run *r, const start *s) {
-  runs_add(r);
+  run_install(r);
   run_adopt(r);
   int status = run_fork(r, s);
   close(s->report);
@@ -713,7 +688,7 @@ static int run_through(run *r, const start *s) {
     status = run_status(r);
   }
   if (r->adopts) prctl(PR_SET_CHILD_SUBREAPER, 0);
-  runs_remove(r);
+  run_install(NULL);
   free(r->known.data);
   return status;
 }
@@ -735,8 +710,7 @@ static int run_begin(run *r, const char *const *more, int count) {
   int ends[2], keepalive = -1, input = -1;
   start s = {.program = c->child[0].text,
              .parent = getpid(),
-             .no_input = c->id || c->sh->reads_input,
-             .no_output = c->id != NULL};
+             .no_input = c->sh->reads_input};
   if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
     return fail_errno(c, STATUS_SYSTEM, "cannot make a pipe");
   r->report = ends[0];

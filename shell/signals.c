@@ -19,8 +19,7 @@ static struct {
   bool (*hook)(void *arg, const siginfo_t *info);
   void *hook_arg;
   int wake[2], stop[2];
-  int stopped; /* what was told through stop last */
-  int missed;  /* came while no call ran, and is for the next one */
+  int stopped; /* what was told through stop last, and is for all that runs */
   sigset_t taken, before;
   void (*pipe_before)(int);
   pthread_t thread;
@@ -56,7 +55,6 @@ static void signals_take(const siginfo_t *info) {
     if (signal != SIGCHLD && signal != SIGWINCH && signal != SIGCONT) {
       for (call *c = signals.calls; c; c = c->next)
         signals_cancel_locked(c, signal);
-      if (!signals.calls) signals.missed = signal;
       signals_stop(signal);
     }
     char byte = (char)signal;
@@ -100,9 +98,10 @@ void signals_enter(call *c) {
   pthread_mutex_lock(&signals.m);
   c->next = signals.calls;
   signals.calls = c;
-  /* Between two calls, or before the first; a person has seen it already. */
-  if (signals.missed && !(c->sh && c->sh->person))
-    signals_cancel_locked(c, signals.missed);
+  /* Before the first call, between two, or when the last one was all but
+   * done; a person has seen it already. */
+  if (signals.stopped && !(c->sh && c->sh->person))
+    signals_cancel_locked(c, signals.stopped);
   pthread_mutex_unlock(&signals.m);
 }
 
