@@ -99,17 +99,21 @@ static int set_with(call *c, const patience *p, const char *data, int len) {
   return status;
 }
 
-static int set_run(call *c) {
-  patience p;
+/* The commands that bring something for the others. */
+static int with_data(call *c, int (*fn)(call *c, const patience *how,
+                                        const char *data, int len)) {
+  patience how;
   char *data = NULL;
   int len;
   int status = c->child ? guard_options(c) : 0;
-  if (!status) status = patience_of(c, &p);
+  if (!status) status = patience_of(c, &how);
   if (!status) status = arg_data(c, 1, &data, &len, NULL);
-  if (!status) status = set_with(c, &p, data, len);
+  if (!status) status = fn(c, &how, data, len);
   free(data);
   return status;
 }
+
+static int set_run(call *c) { return with_data(c, set_with); }
 
 /* Programs get the token; people did not ask for anything. */
 static void set_human(call *c, json_t *row, FILE *out) {
@@ -333,20 +337,6 @@ static int enter_with(call *c, const patience *how, const char *data, int len) {
   shared_drop(p);
   free(path);
   return p ? status : c->status;
-}
-
-/* Both commands that bring something for the others. */
-static int with_data(call *c, int (*fn)(call *c, const patience *how,
-                                        const char *data, int len)) {
-  patience how;
-  char *data = NULL;
-  int len;
-  int status = c->child ? guard_options(c) : 0;
-  if (!status) status = patience_of(c, &how);
-  if (!status) status = arg_data(c, 1, &data, &len, NULL);
-  if (!status) status = fn(c, &how, data, len);
-  free(data);
-  return status;
 }
 
 static int enter_run(call *c) { return with_data(c, enter_with); }

@@ -538,15 +538,20 @@ static int break_run(call *c) {
   return status;
 }
 
-static void break_human(call *c, json_t *row, FILE *out) {
-  (void)c;
-  fputs("broke ", out);
+/* "broke /locks/a: backup (pid 12)" */
+static void party_human(const char *done, json_t *row, FILE *out) {
+  fprintf(out, "%s ", done);
   output_visible(NULL, json_object_get(row, "path"), out);
   fputs(": ", out);
   output_visible(NULL, json_object_get(row, "identity"), out);
-  fprintf(out,
-          " (pid %" JSON_INTEGER_FORMAT "), token %" JSON_INTEGER_FORMAT "\n",
-          json_integer_value(json_object_get(row, "pid")),
+  fprintf(out, " (pid %" JSON_INTEGER_FORMAT ")",
+          json_integer_value(json_object_get(row, "pid")));
+}
+
+static void break_human(call *c, json_t *row, FILE *out) {
+  (void)c;
+  party_human("broke", row, out);
+  fprintf(out, ", token %" JSON_INTEGER_FORMAT "\n",
           json_integer_value(json_object_get(row, "token")));
 }
 
@@ -733,12 +738,8 @@ static int revoke_run(call *c) {
 
 static void revoke_human(call *c, json_t *row, FILE *out) {
   (void)c;
-  fputs("revoked ", out);
-  output_visible(NULL, json_object_get(row, "path"), out);
-  fputs(": ", out);
-  output_visible(NULL, json_object_get(row, "identity"), out);
-  fprintf(out, " (pid %" JSON_INTEGER_FORMAT ")\n",
-          json_integer_value(json_object_get(row, "pid")));
+  party_human("revoked", row, out);
+  fputc('\n', out);
 }
 
 /* ------------------------------------------------------------------------

@@ -83,16 +83,11 @@ typedef struct turn {
   atomic_bool done;
 } turn;
 
+/* That gives it up: a run that has no end. */
 static void turn_free(void *object) {
   turn *t = object;
   zke_periodic_free(t->job);
   free(t);
-}
-
-/* Freeing it gives it up: a run that has no end. */
-static int turn_on_release(void *object) {
-  (void)object;
-  return ZKE_OK;
 }
 
 /* 0 where it was lost. */
@@ -101,8 +96,7 @@ static int64_t turn_on_token(void *object) {
   return zke_periodic_token(t->job) || atomic_load(&t->done) ? t->token : 0;
 }
 
-static const held_class turn_class = {"job", turn_on_release, shared_drop,
-                                      turn_on_token};
+static const held_class turn_class = {"job", NULL, shared_drop, turn_on_token};
 
 /* Takes the job over, whatever becomes of it. */
 static int turn_hold(call *c, zke_periodic *job, const char *path) {

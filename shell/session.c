@@ -81,7 +81,8 @@ static int fail_not_held(call *c, const char *kind, const char *name,
 int held_release(call *c, const char *kind, const char *name, int64_t token) {
   struct held *h = held_take(c->sh, kind, name, token);
   if (!h) return fail_not_held(c, kind, name, token);
-  int rc = h->class_->release(h->object);
+  int (*release)(void *) = h->class_->release;
+  int rc = release ? release(h->object) : ZKE_OK;
   int status = rc == ZKE_OK ? 0 : fail_rc(c, rc);
   h->class_->destroy(h->object);
   held_drop(h);

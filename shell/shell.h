@@ -420,7 +420,7 @@ typedef struct held held;
 
 typedef struct held_class {
   const char *kind;               /* "lock" */
-  int (*release)(void *object);   /* zkembed code */
+  int (*release)(void *object);   /* zkembed code; NULL: destroy does */
   void (*destroy)(void *object);  /* releases too what is held still */
   int64_t (*token)(void *object); /* 0: it was lost */
 } held_class;

@@ -33,16 +33,11 @@ typedef struct part {
   zke_two_phase *t;
 } part;
 
+/* That is what gives it up. */
 static void part_free(void *object) {
   part *p = object;
   zke_two_phase_free(p->t);
   free(p);
-}
-
-/* Freeing it is what gives it up. */
-static int part_on_release(void *object) {
-  (void)object;
-  return ZKE_OK;
 }
 
 /* 0 where it was lost; while it is undecided there is no token yet. */
@@ -53,8 +48,7 @@ static int64_t part_on_token(void *object) {
   return token ? token : 1;
 }
 
-static const held_class part_class = {"txn", part_on_release, shared_drop,
-                                      part_on_token};
+static const held_class part_class = {"txn", NULL, shared_drop, part_on_token};
 
 /* Takes t over, whatever becomes of it. */
 static part *part_new(call *c, zke_two_phase *t) {
