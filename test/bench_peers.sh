@@ -11,25 +11,7 @@
 # administrator's web page.  What is not installed is left out; PROGRAM says so.
 program=$1
 directory=$(mktemp -d "$(dirname "$program")/peers-XXXXXX") || exit 2
-servers=
-driver=
-
-finish() {
-  status=$?
-  trap - EXIT
-  trap '' HUP INT TERM
-  for pid in $driver $servers; do
-    kill "$pid" 2>/dev/null
-    wait "$pid" 2>/dev/null
-  done
-  rm -rf "$directory"
-  exit $status
-}
-trap finish EXIT
-trap 'exit 130' HUP INT TERM
-
-tied=
-if command -v setpriv >/dev/null; then tied='setpriv --pdeathsig KILL'; fi
+. test/servers.sh
 
 # serve NAME COMMAND...: in the background, its output in NAME.log
 serve() {

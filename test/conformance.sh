@@ -24,26 +24,7 @@ fi
 export ASAN_OPTIONS="detect_leaks=0:${ASAN_OPTIONS-}"
 
 directory=$(mktemp -d) || exit 2
-server=
-driver=
-
-# No process may be left, and no file.
-finish() {
-  status=$?
-  trap - EXIT
-  trap '' HUP INT TERM
-  for pid in $driver $server; do
-    kill "$pid" 2>/dev/null
-    wait "$pid" 2>/dev/null
-  done
-  rm -rf "$directory"
-  exit $status
-}
-trap finish EXIT
-trap 'exit 130' HUP INT TERM
-
-tied=
-if command -v setpriv >/dev/null; then tied='setpriv --pdeathsig KILL'; fi
+. test/servers.sh
 
 # Sessions expire soon once they ask for it, containers are never reaped, the
 # disk is not waited for.
@@ -73,6 +54,7 @@ END
     org.apache.zookeeper.server.ZooKeeperServerMain "$directory/zoo.cfg" \
     >"$directory/server.log" 2>&1 </dev/null &
   server=$!
+  servers="$servers $server"
 }
 
 # It has written down a session: what answered was not another server, which
