@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -261,12 +262,25 @@ void test_say(test_worker *w, const char *line) {
   ck_assert_int_ge(dprintf(w->in, "%s\n", line), 0);
 }
 
+const char *test_zke(void) {
+  static char path[PATH_MAX];
+  char name[PATH_MAX];
+  const char *build = getenv("BUILD");
+  snprintf(name, sizeof name, "%s/zke", build ? build : "build");
+  ck_assert_msg(realpath(name, path) != NULL, "%s: %s", name, strerror(errno));
+  return path;
+}
+
+int test_status(int outcome) {
+  return WIFEXITED(outcome) ? WEXITSTATUS(outcome) : 128 + WTERMSIG(outcome);
+}
+
 int test_wait(test_worker *w) {
   int status = 0;
   close(w->in);
   while (waitpid(w->pid, &status, 0) < 0) ck_assert_int_eq(errno, EINTR);
   close(w->out);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return test_status(status);
 }
 
 void test_kill(test_worker *w, int signal) {

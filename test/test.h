@@ -87,6 +87,11 @@ void *test_heap_resize(void *context, void *block, size_t size);
 /* Open descriptors of this process. */
 int test_fd_count(void);
 
+/* The zke command of this build: its whole path, in a static buffer. */
+const char *test_zke(void);
+/* What waitpid() gave, as a shell says it: exit status, or 128 + signal. */
+int test_status(int outcome);
+
 /* A worker process: build/…/worker ROLE ARGS…, started by posix_spawn with
  * its standard input and output connected to us. */
 typedef struct test_worker {
@@ -98,7 +103,7 @@ test_worker test_spawn(const char *role, ...); /* const char *, ends by NULL */
  * asserts that it comes within ten seconds. */
 const char *test_line(test_worker *w);
 void test_say(test_worker *w, const char *line); /* and a newline */
-int test_wait(test_worker *w); /* exit status, or 128 + signal; closes pipes */
+int test_wait(test_worker *w);              /* as test_status(); closes pipes */
 void test_kill(test_worker *w, int signal); /* -9 waits as well */
 
 #endif

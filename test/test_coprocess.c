@@ -32,18 +32,11 @@ typedef struct copro {
   size_t len, room;
 } copro;
 
-static const char *zke_program(void) {
-  static char path[512];
-  const char *build = getenv("BUILD");
-  snprintf(path, sizeof path, "%s/zke", build ? build : "build");
-  return path;
-}
-
 /* In a child: standard input and output are these. */
 static void become_zke(int in, int out, const char *name) {
   dup2(in, STDIN_FILENO);
   dup2(out, STDOUT_FILENO);
-  execl(zke_program(), "zke", test_path(name), "--coprocess", (char *)NULL);
+  execl(test_zke(), "zke", test_path(name), "--coprocess", (char *)NULL);
   _exit(127);
 }
 
@@ -166,7 +159,7 @@ static int copro_status(copro *p) {
   copro_close(&p->out);
   free(p->data);
   p->data = NULL;
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return test_status(status);
 }
 
 /* The ordinary end: nothing more is said, and the status is 0. */

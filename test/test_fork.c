@@ -37,7 +37,7 @@ static pid_t start_child(int (*body)(void *), void *context) {
 static int end_of(pid_t pid) {
   int status = 0;
   while (waitpid(pid, &status, 0) < 0) ck_assert_int_eq(errno, EINTR);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return test_status(status);
 }
 
 static int in_child(int (*body)(void *), void *context) {

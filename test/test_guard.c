@@ -38,11 +38,7 @@ static const char *db;
 /* Every test's beginning: scripts find their files in $T. */
 static void begin(void) {
   test_in_memory();
-  const char *build = getenv("BUILD") ? getenv("BUILD") : "build";
-  char name[2048];
-  snprintf(name, sizeof name, "%s/zke", build);
-  ck_assert_msg(realpath(name, command) != NULL, "%s: %s", name,
-                strerror(errno));
+  snprintf(command, sizeof command, "%s", test_zke());
   ck_assert_int_gt(readlink("/proc/self/exe", self, sizeof self - 1), 0);
   db = test_path("db");
   char *directory = strdup(db);

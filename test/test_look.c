@@ -38,16 +38,15 @@ static char printed[8192];
  * exit status. */
 static int run(const char *line) {
   char whole[2048];
-  const char *build = getenv("BUILD");
-  snprintf(whole, sizeof whole, "zke='%s/zke %s'; exec 2>&1; %s",
-           build ? build : "build", file, line);
+  snprintf(whole, sizeof whole, "zke='%s %s'; exec 2>&1; %s", test_zke(), file,
+           line);
   FILE *in = popen(whole, "r");
   ck_assert_ptr_nonnull(in);
   size_t n = fread(printed, 1, sizeof printed - 1, in);
   printed[n] = '\0';
   int status = pclose(in);
   ck_assert_int_ne(status, -1);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return test_status(status);
 }
 
 static void expect(const char *line, int status, const char *output) {

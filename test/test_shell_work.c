@@ -4,6 +4,7 @@
  * What the commands print is in test/shell/queue.txt and its neighbours.
  */
 #include <fcntl.h>
+#include <libgen.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -24,9 +25,8 @@ enum { SOON = 20000 }; /* ms: what takes longer does not happen */
 
 static void enter_room(void) {
   char build[PATH_MAX], path[2 * PATH_MAX], room[PATH_MAX];
-  const char *given = getenv("BUILD");
-  ck_assert_ptr_nonnull(realpath(given ? given : "build", build));
-  snprintf(path, sizeof path, "%s:%s", build, getenv("PATH"));
+  snprintf(build, sizeof build, "%s", test_zke());
+  snprintf(path, sizeof path, "%s:%s", dirname(build), getenv("PATH"));
   setenv("PATH", path, 1);
   snprintf(room, sizeof room, "%s", test_path("."));
   ck_assert_int_eq(chdir(room), 0);
@@ -43,11 +43,6 @@ static pid_t start(const char *command) {
   return pid;
 }
 
-/* As a shell says it. */
-static int code_of(int outcome) {
-  return WIFSIGNALED(outcome) ? 128 + WTERMSIG(outcome) : WEXITSTATUS(outcome);
-}
-
 /* Its end, within the time; the exit code. */
 static int end(pid_t pid) {
   int outcome = 0;
@@ -56,7 +51,7 @@ static int end(pid_t pid) {
   while ((got = waitpid(pid, &outcome, WNOHANG)) == 0 && test_now() < until)
     test_pause();
   ck_assert_int_eq(got, pid);
-  return code_of(outcome);
+  return test_status(outcome);
 }
 
 static int run(const char *command) { return end(start(command)); }

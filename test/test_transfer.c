@@ -24,16 +24,6 @@
 
 /* ---- the command ---- */
 
-static const char *zke_program(void) {
-  static char name[600];
-  const char *build = getenv("BUILD");
-  char here[300] = "";
-  if (!build) build = "build";
-  if (*build != '/') ck_assert_ptr_nonnull(getcwd(here, sizeof here));
-  snprintf(name, sizeof name, "%s%s%s/zke", here, *here ? "/" : "", build);
-  return name;
-}
-
 /* A command line for sh, where zke is the program and the directory is this
  * test's own. */
 static pid_t begin(const char *format, ...)
@@ -45,7 +35,7 @@ static pid_t begin(const char *format, ...) {
   vsnprintf(line, sizeof line, format, arguments);
   va_end(arguments);
   snprintf(text, sizeof text, "cd '%s' && zke() { exec '%s' \"$@\"; }; %s",
-           test_path(""), zke_program(), line);
+           test_path(""), test_zke(), line);
   fflush(NULL);
   pid_t pid = fork();
   if (pid == 0) {
@@ -60,7 +50,7 @@ static pid_t begin(const char *format, ...) {
 static int end(pid_t pid) {
   int status;
   ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  return test_status(status);
 }
 
 #define ck_zke(expected, ...)                                               \
