@@ -140,7 +140,7 @@
 #define ZKE_GATE_PAUSE_US 50
 #endif
 #ifndef ZKE_GATE_LONGEST_PAUSE_US
-#define ZKE_GATE_LONGEST_PAUSE_US 1000
+#define ZKE_GATE_LONGEST_PAUSE_US 16000
 #endif
 
 /* Descriptors kept to other sessions' FIFOs. */
@@ -1360,6 +1360,7 @@ struct zke {
   size_t spot_cap, spot_count, watcher_count, recursive_count;
   /* events */
   int64_t cursor, trimmed; /* last number read; last one trimmed */
+  int64_t fetched;         /* the store's read that has found no more */
   wait_event *queue, **queue_end;
   /* waiting */
   wait_notice *notices;
@@ -1371,6 +1372,40 @@ struct zke {
   atomic_uint_fast64_t turn; /* watchers called and zke_wake()s, ever */
   pthread_cond_t done;
 };
+
+/* A file of SQLite's with some methods replaced by ours: SQLite's own struct,
+ * its pMethods leading to a copy of its methods.  First in what belongs to it. */
+typedef struct db_file {
+  sqlite3_io_methods own;
+  const sqlite3_io_methods *real;
+  sqlite3_file *f; /* NULL: not open */
+} db_file;
+
+typedef struct db_log {
+  db_file file;
+  const zke_allocator *a;
+  char *bytes; /* ZKE_LOG_BYTES, or NULL: nothing is gathered */
+  int len;
+  int64_t at;   /* where they belong */
+  int64_t end;  /* of all that was written since the log began anew */
+  int64_t page; /* bytes of a page; 0: not known */
+  char salt[8]; /* of the log's present round */
+  bool commit;  /* a commit frame is being written */
+} db_log;
+
+enum { DB_INDEX_WORDS = 12 }; /* the WAL-index's header, SQLite's format */
+
+typedef struct db_index {
+  db_file file;                  /* the database's */
+  const volatile uint32_t *head; /* of the -shm; NULL: not mapped */
+  uint32_t seen[DB_INDEX_WORDS]; /* what the open read began with */
+  bool lockless;                 /* SQLite's read locks are not taken */
+  bool open;                     /* a read that the next one may go on with */
+  int64_t number;                /* of that read; 0: there was none yet */
+  unsigned granted;              /* locks that SQLite only believes to have */
+  int refused;                   /* marks it was kept from setting */
+  int distrust;                  /* reads to be made under locks */
+} db_index;
 
 typedef struct store {
   /* fixed at open */
@@ -1386,7 +1421,8 @@ typedef struct store {
   char *wal, *shm;                /* SQLite's files beside it */
   sqlite3_vfs vfs_own, *vfs_base; /* see db_vfs_connect() */
   char vfs_name[40];
-  struct db_log *wal_file; /* the open log, or NULL */
+  db_log wal_log; /* the write-ahead log's file, see there */
+  db_index index; /* reads without locks, see there */
   zke_file file_id, live_id, wal_id, shm_id;
   int gate_fd; /* gate, next and duty bytes; probes */
   /* the lock */
@@ -1409,6 +1445,7 @@ typedef struct store {
   bool duty;         /* we hold the duty byte */
   int64_t tick_next; /* monotonic ns of the next look by a caller */
   int64_t sweep_at;  /* no session of ours sweeps before, with the duty */
+  unsigned sweeps;   /* made */
   uint64_t random;
   zke *sessions;
   struct {
@@ -1975,6 +2012,33 @@ static int db_accept(store *s, enum db_kind kind) {
   return ZKE_OK;
 }
 
+/* ---- files of SQLite with methods of ours ---- */
+
+/* What a file's replaced methods belong to. */
+static void *db_file_of(sqlite3_file *f) {
+  return (void *)(uintptr_t)f->pMethods;
+}
+
+static void db_file_open(db_file *d, sqlite3_file *f) {
+  static const size_t sizes[] = {offsetof(sqlite3_io_methods, xShmMap),
+                                 offsetof(sqlite3_io_methods, xFetch),
+                                 sizeof(sqlite3_io_methods)};
+  const sqlite3_io_methods *real = f->pMethods;
+  int version = real->iVersion < 3 ? real->iVersion : 3;
+  memset(d, 0, sizeof *d);
+  memcpy(&d->own, real, sizes[version - 1]);
+  d->own.iVersion = version;
+  d->real = real;
+  d->f = f;
+  f->pMethods = &d->own;
+}
+
+static int db_file_close(db_file *d) {
+  sqlite3_file *f = d->f;
+  d->f = NULL;
+  return d->real->xClose(f);
+}
+
 /* ---- the write-ahead log's file ----
  *
  * SQLite writes the 24 bytes before a page and the page by two calls; here what
@@ -1992,19 +2056,6 @@ static int db_accept(store *s, enum db_kind kind) {
  *
  * So what is held back at any moment no other process knows of, and a process
  * that dies then has not committed. */
-typedef struct db_log {
-  sqlite3_file base;
-  store *s;
-  sqlite3_file *real; /* behind this struct */
-  char *bytes;        /* ZKE_LOG_BYTES, or NULL: nothing is gathered */
-  int len;
-  int64_t at;   /* where they belong */
-  int64_t end;  /* of all that was written since the log began anew */
-  int64_t page; /* bytes of a page; 0: not known */
-  char salt[8]; /* of the log's present round */
-  bool commit;  /* a commit frame is being written */
-} db_log;
-
 enum { DB_LOG_HEAD = 32, DB_LOG_FRAME = 24 }; /* SQLite's file format, 4 */
 
 static int64_t db_log_number(const void *data) {
@@ -2016,7 +2067,7 @@ static int db_log_flush(db_log *l) {
   int len = l->len;
   l->len = 0;
   if (len == 0) return SQLITE_OK;
-  int rc = l->real->pMethods->xWrite(l->real, l->bytes, len, l->at);
+  int rc = l->file.real->xWrite(l->file.f, l->bytes, len, l->at);
   if (rc != SQLITE_OK) l->end = l->at; /* it is written anew, or not at all */
   return rc;
 }
@@ -2031,7 +2082,7 @@ static int db_log_learn(db_log *l, const char *data, int len, int64_t at) {
     l->end = 0;
     l->commit = false;
   } else if (l->page == 0) {
-    rc = l->real->pMethods->xRead(l->real, number, sizeof number, 8);
+    rc = l->file.real->xRead(l->file.f, number, sizeof number, 8);
   } else {
     return SQLITE_OK;
   }
@@ -2058,7 +2109,7 @@ static int db_log_put(db_log *l, const char *data, int len, int64_t at) {
   if (!behind || at != l->at + l->len || len > ZKE_LOG_BYTES - l->len)
     rc = db_log_flush(l);
   if (rc != SQLITE_OK) return rc;
-  if (!behind) return l->real->pMethods->xWrite(l->real, data, len, at);
+  if (!behind) return l->file.real->xWrite(l->file.f, data, len, at);
   if (l->len == 0) l->at = at;
   memcpy(l->bytes + l->len, data, (size_t)len);
   l->len += len;
@@ -2068,7 +2119,7 @@ static int db_log_put(db_log *l, const char *data, int len, int64_t at) {
 
 static int db_log_write(sqlite3_file *f, const void *data, int len,
                         sqlite3_int64 at) {
-  db_log *l = (db_log *)f;
+  db_log *l = db_file_of(f);
   int rc = db_log_learn(l, data, len, at);
   if (rc != SQLITE_OK) return rc;
   bool frame = len == DB_LOG_FRAME && at >= DB_LOG_HEAD &&
@@ -2079,102 +2130,210 @@ static int db_log_write(sqlite3_file *f, const void *data, int len,
 }
 
 static int db_log_close(sqlite3_file *f) {
-  db_log *l = (db_log *)f;
-  l->s->wal_file = NULL;
+  db_log *l = db_file_of(f);
   mem_free(l->bytes); /* what is gathered was never committed */
-  return l->real->pMethods->xClose(l->real);
+  l->bytes = NULL;
+  l->len = 0;
+  return db_file_close(&l->file);
 }
 
 /* A transaction reads what it wrote itself, when the cache was too small. */
 static int db_log_read(sqlite3_file *f, void *to, int len, sqlite3_int64 at) {
-  db_log *l = (db_log *)f;
+  db_log *l = db_file_of(f);
   bool apart = at + len <= l->at || at >= l->at + l->len;
   if (!apart && at >= l->at && at + len <= l->at + l->len) {
     memcpy(to, l->bytes + (at - l->at), (size_t)len);
     return SQLITE_OK;
   }
   int rc = apart ? SQLITE_OK : db_log_flush(l);
-  return rc ? rc : l->real->pMethods->xRead(l->real, to, len, at);
+  return rc ? rc : l->file.real->xRead(f, to, len, at);
 }
 
 static int db_log_truncate(sqlite3_file *f, sqlite3_int64 size) {
-  db_log *l = (db_log *)f;
+  db_log *l = db_file_of(f);
   int rc = db_log_flush(l);
-  return rc ? rc : l->real->pMethods->xTruncate(l->real, size);
+  return rc ? rc : l->file.real->xTruncate(f, size);
 }
 
 static int db_log_sync(sqlite3_file *f, int flags) {
-  db_log *l = (db_log *)f;
+  db_log *l = db_file_of(f);
   int rc = db_log_flush(l);
-  return rc ? rc : l->real->pMethods->xSync(l->real, flags);
+  return rc ? rc : l->file.real->xSync(f, flags);
 }
 
 static int db_log_size(sqlite3_file *f, sqlite3_int64 *out) {
-  db_log *l = (db_log *)f;
+  db_log *l = db_file_of(f);
   int rc = db_log_flush(l);
-  return rc ? rc : l->real->pMethods->xFileSize(l->real, out);
+  return rc ? rc : l->file.real->xFileSize(f, out);
 }
 
-/* The rest SQLite asks of the database's own file alone. */
-static int db_log_lock(sqlite3_file *f, int how) {
-  (void)f, (void)how;
-  return SQLITE_OK;
-}
-
-static int db_log_reserved(sqlite3_file *f, int *out) {
-  (void)f;
-  *out = 0;
-  return SQLITE_OK;
-}
-
-static int db_log_control(sqlite3_file *f, int op, void *arg) {
-  sqlite3_file *real = ((db_log *)f)->real;
-  return real->pMethods->xFileControl(real, op, arg);
-}
-
-static int db_log_sector(sqlite3_file *f) {
-  sqlite3_file *real = ((db_log *)f)->real;
-  return real->pMethods->xSectorSize(real);
-}
-
-static int db_log_traits(sqlite3_file *f) {
-  sqlite3_file *real = ((db_log *)f)->real;
-  return real->pMethods->xDeviceCharacteristics(real);
-}
-
-static const sqlite3_io_methods db_log_methods = {
-    .iVersion = 1,
-    .xClose = db_log_close,
-    .xRead = db_log_read,
-    .xWrite = db_log_write,
-    .xTruncate = db_log_truncate,
-    .xSync = db_log_sync,
-    .xFileSize = db_log_size,
-    .xLock = db_log_lock,
-    .xUnlock = db_log_lock,
-    .xCheckReservedLock = db_log_reserved,
-    .xFileControl = db_log_control,
-    .xSectorSize = db_log_sector,
-    .xDeviceCharacteristics = db_log_traits};
-
-static int db_log_open(store *s, const char *name, sqlite3_file *f, int flags,
-                       int *out_flags) {
-  db_log *l = (db_log *)f;
+static void db_log_open(store *s, sqlite3_file *f) {
+  db_log *l = &s->wal_log;
   memset(l, 0, sizeof *l);
-  l->s = s;
-  l->real = (sqlite3_file *)(l + 1);
-  int rc = s->vfs_base->xOpen(s->vfs_base, name, l->real, flags, out_flags);
-  if (!l->real->pMethods) return rc;
-  l->base.pMethods = &db_log_methods;
-  l->bytes = mem_resize(&s->a, NULL, ZKE_LOG_BYTES); /* or does without */
-  s->wal_file = l;
-  return rc;
+  db_file_open(&l->file, f);
+  if (!s->readonly) l->bytes = mem_resize(&s->a, NULL, ZKE_LOG_BYTES);
+  l->file.own.xClose = db_log_close; /* without memory it gathers nothing */
+  l->file.own.xRead = db_log_read;
+  l->file.own.xWrite = db_log_write;
+  l->file.own.xTruncate = db_log_truncate;
+  l->file.own.xSync = db_log_sync;
+  l->file.own.xFileSize = db_log_size;
 }
 
 /* Told of each rollback, SQLite's own after an error included. */
-static void db_log_forget(void *arg) {
-  db_log *l = ((store *)arg)->wal_file;
-  if (l) l->len = 0;
+static void db_log_forget(void *arg) { ((store *)arg)->wal_log.len = 0; }
+
+/* ---- reading without locks ----
+ *
+ * SQLite brackets a read with two locks of the kernel, a third of what a get
+ * costs, and sets a mark with two more when somebody has written.  They keep
+ * off those who would overwrite what is being read: a checkpoint, and the
+ * writer that begins the log anew after one.
+ *
+ * But nothing can be overwritten behind a reader's back.  The header of the
+ * WAL-index, in the -shm (SQLite's published format), tells which state of the
+ * database is current; it is there for whoever begins to read next.  A process
+ * may die at any instant, and its locks with it, so at any instant the state
+ * that the header tells of must be there to be read.  Hence a commit is in the
+ * log before the header tells of it; only what is committed is copied into the
+ * database; and before a frame is written over, the header has changed.  Its
+ * checksums, its salt and the count of changes never come back.  So who looks
+ * at the header, reads, and finds the header as it was, has read one committed
+ * state, the current one.  (A recovery by another process rebuilds the
+ * WAL-index while there are readers, since SQLite 3.34.)
+ *
+ * Here, then, a read takes no lock, and does not stand when the header has
+ * changed meanwhile: whatever came of it, rows or an error, is thrown away and
+ * read again under SQLite's locks.  Where that happened the next reads are made
+ * with locks, too.
+ *
+ * Nobody waits for a reader without locks, so its transaction stays open, and
+ * the next read goes on in it if the header is still the same, at a fifth of
+ * the cost.  Before anything else is done with the connection, db_end() ends
+ * it.
+ *
+ * A transaction that writes needs no read lock, either: SQLite compares the
+ * header once it has the lock of the one writer, and that one lets nobody
+ * commit and nobody begin the log anew.  */
+
+enum { DB_DISTRUST = 16 };
+enum {
+  DB_SHM_READ = 3,
+  DB_SHM_MARKS = 4
+}; /* the -shm's locks: one for who
+                          reads the database alone, then one for each mark */
+
+static void db_index_look(const db_index *x, uint32_t *words) {
+  x->file.real->xShmBarrier(x->file.f);
+  for (int i = 0; i < DB_INDEX_WORDS; i++) words[i] = x->head[i];
+  x->file.real->xShmBarrier(x->file.f);
+}
+
+/* Is the state that the open read began with the current one? */
+static bool db_index_holds(const store *s) {
+  uint32_t now[DB_INDEX_WORDS];
+  if (s->memory) return true;
+  db_index_look(&s->index, now);
+  return memcmp(now, s->index.seen, sizeof now) == 0;
+}
+
+/* The read locks are granted without being taken.  To set a mark SQLite takes
+ * one exclusively for a moment: refused, it does with the mark of another, but
+ * it needs one. */
+static int db_index_lock(sqlite3_file *f, int first, int n, int flags) {
+  db_index *x = db_file_of(f);
+  unsigned bit = 1u << first;
+  bool shared = flags & SQLITE_SHM_SHARED;
+  if (n == 1 && first >= DB_SHM_READ) {
+    if ((flags & SQLITE_SHM_UNLOCK) && shared && (x->granted & bit)) {
+      x->granted &= ~bit;
+      return SQLITE_OK;
+    }
+    if (x->lockless && (flags & SQLITE_SHM_LOCK)) {
+      if (shared) x->granted |= bit;
+      if (shared) return SQLITE_OK;
+      if (first > DB_SHM_READ && x->refused++ < DB_SHM_MARKS)
+        return SQLITE_BUSY;
+    }
+  }
+  return x->file.real->xShmLock(f, first, n, flags);
+}
+
+static int db_index_map(sqlite3_file *f, int region, int size, int extend,
+                        void volatile **out) {
+  db_index *x = db_file_of(f);
+  int rc = x->file.real->xShmMap(f, region, size, extend, out);
+  if (region == 0) x->head = rc == SQLITE_OK ? *out : NULL;
+  return rc;
+}
+
+static int db_index_unmap(sqlite3_file *f, int remove) {
+  db_index *x = db_file_of(f);
+  x->head = NULL;
+  return x->file.real->xShmUnmap(f, remove);
+}
+
+static int db_index_close(sqlite3_file *f) {
+  return db_file_close(db_file_of(f));
+}
+
+static void db_index_open(store *s, sqlite3_file *f) {
+  db_index *x = &s->index;
+  memset(x, 0, sizeof *x);
+  db_file_open(&x->file, f);
+  x->file.own.xClose = db_index_close;
+  if (x->file.own.iVersion < 2 || s->readonly) return;
+  x->file.own.xShmLock = db_index_lock;
+  x->file.own.xShmMap = db_index_map;
+  x->file.own.xShmUnmap = db_index_unmap;
+}
+
+/* Let the next transaction do without read locks, where that can be. */
+static void db_go_lockless(store *s) {
+  s->index.lockless = s->index.head != NULL;
+  s->index.refused = 0;
+}
+
+/* End the transaction that is open, be it one of ours that failed or a read
+ * that was kept.  Its statement is prepared with the connection, so that it
+ * wants no memory; where it fails all the same, the next call tries again
+ * before anything else. */
+static int db_end(store *s) {
+  s->index.lockless = s->index.open = false;
+  if (!s->db || sqlite3_get_autocommit(s->db)) return ZKE_OK;
+  int rc = db_do(s, DB_ROLLBACK);
+  return sqlite3_get_autocommit(s->db) ? ZKE_OK : rc;
+}
+
+/* Begin to read one state of the database, the current one; then, when all is
+ * read, ask db_read_stands(), and where it says no do both again. */
+static int db_read_begin(store *s) {
+  db_index *x = &s->index;
+  if (x->open && db_index_holds(s)) return ZKE_OK;
+  int rc = db_end(s);
+  if (rc != ZKE_OK) return rc;
+  if (x->distrust)
+    x->distrust--;
+  else
+    db_go_lockless(s);
+  if (x->lockless) db_index_look(x, x->seen);
+  rc = db_do(s, DB_BEGIN_READ);
+  x->open = rc == ZKE_OK && (x->lockless || s->memory);
+  x->number++;
+  return rc;
+}
+
+/* Is the read of that number open still, and what it reads current? */
+static bool db_read_holds(const store *s, int64_t number) {
+  return s->index.open && s->index.number == number && db_index_holds(s);
+}
+
+static bool db_read_stands(store *s) {
+  if (s->index.open && db_index_holds(s)) return true;
+  bool locked = !s->index.open;
+  if (!locked) s->index.distrust = DB_DISTRUST;
+  db_end(s);
+  return locked;
 }
 
 /* ---- the VFS ---- */
@@ -2182,17 +2341,19 @@ static void db_log_forget(void *arg) {
 /* SQLite sleeps in one place without asking the busy handler: a reader that
  * finds a writer stopped in the instant of telling of its commit tries a
  * hundred times, ten seconds in all.  So each store has a VFS of its own that
- * cuts the sleeps at the running call's deadline, gathers what is written to
- * the log, and passes everything else on. */
+ * cuts the sleeps at the running call's deadline, replaces methods of two files
+ * as told above, and passes everything else on. */
 static sqlite3_vfs *db_vfs_base(sqlite3_vfs *v) {
   return ((const store *)v->pAppData)->vfs_base;
 }
 
 static int db_vfs_open(sqlite3_vfs *v, const char *name, sqlite3_file *file,
                        int flags, int *out_flags) {
-  if (flags & SQLITE_OPEN_WAL)
-    return db_log_open(v->pAppData, name, file, flags, out_flags);
-  return db_vfs_base(v)->xOpen(db_vfs_base(v), name, file, flags, out_flags);
+  int rc = db_vfs_base(v)->xOpen(db_vfs_base(v), name, file, flags, out_flags);
+  if (!file->pMethods) return rc;
+  if (flags & SQLITE_OPEN_WAL) db_log_open(v->pAppData, file);
+  if (flags & SQLITE_OPEN_MAIN_DB) db_index_open(v->pAppData, file);
+  return rc;
 }
 
 static int db_vfs_delete(sqlite3_vfs *v, const char *name, int sync) {
@@ -2232,7 +2393,7 @@ static void db_vfs_fill(store *s) {
   sqlite3_vfs *v = &s->vfs_own;
   memset(v, 0, sizeof *v);
   v->iVersion = 1;
-  v->szOsFile = (int)sizeof(db_log) + s->vfs_base->szOsFile;
+  v->szOsFile = s->vfs_base->szOsFile;
   v->mxPathname = s->vfs_base->mxPathname;
   v->zName = s->vfs_name;
   v->pAppData = s;
@@ -2660,16 +2821,23 @@ static int gate_try(store *s, bool is_next, bool *held) {
   return rc == 0 || *held ? ZKE_OK : live_fail(s, rc, "cannot lock", s->live);
 }
 
+/* How long to sleep between two tries: the longer one has waited, the longer,
+ * so that hundreds who wait do not take the processor from the one who works.
+ */
+static int64_t gate_pause(int64_t waited, bool is_next) {
+  int64_t least = ZKE_GATE_PAUSE_US * INT64_C(1000);
+  if (is_next) return least;
+  return base_min(base_max(waited / 4, least),
+                  ZKE_GATE_LONGEST_PAUSE_US * INT64_C(1000));
+}
+
 /* Sleep and try until the deadline. */
 static int gate_queue(store *s, const zke *z, bool *is_next) {
   int64_t now = lock_now(s), start = now;
-  int64_t pause = ZKE_GATE_PAUSE_US * INT64_C(1000);
   for (;; now = lock_now(s)) {
     bool held;
-    if (!*is_next && now - start >= ZKE_GATE_PATIENCE_US * INT64_C(1000)) {
+    if (!*is_next && now - start >= ZKE_GATE_PATIENCE_US * INT64_C(1000))
       *is_next = live_lock(s, LIVE_NEXT, true) == 0;
-      if (*is_next) pause = ZKE_GATE_PAUSE_US * INT64_C(1000);
-    }
     int rc = gate_try(s, *is_next, &held);
     if (rc != ZKE_OK || !held) return rc;
     if (z && atomic_load(&z->closing))
@@ -2680,9 +2848,8 @@ static int gate_queue(store *s, const zke *z, bool *is_next) {
                        "within %lld ms",
                        s->name, (long long)((now - start) / ZKE_MS));
     }
-    s->os.sleep(s->os.context, base_min(pause, s->deadline - now));
-    if (!*is_next)
-      pause = base_min(pause * 2, ZKE_GATE_LONGEST_PAUSE_US * INT64_C(1000));
+    s->os.sleep(s->os.context,
+                base_min(gate_pause(now - start, *is_next), s->deadline - now));
   }
 }
 
@@ -2772,15 +2939,6 @@ static int txn_session_gone(zke *z) {
                    (unsigned long long)z->id);
 }
 
-/* End a transaction that is open.  Its statement is prepared with the
- * connection, so that it wants no memory; where it fails all the same, the
- * next call tries again before anything else. */
-static int txn_rollback(store *s) {
-  if (!s->db || sqlite3_get_autocommit(s->db)) return ZKE_OK;
-  int rc = db_do(s, DB_ROLLBACK);
-  return sqlite3_get_autocommit(s->db) ? ZKE_OK : rc;
-}
-
 static void txn_release(txn *t) {
   buf_free(&t->wake);
   buf_free(&t->overflowed);
@@ -2790,7 +2948,7 @@ static void txn_release(txn *t) {
 static void txn_abort(txn *t) {
   char sentence[sizeof base_sentence];
   memcpy(sentence, base_sentence, sizeof sentence); /* keep the cause's */
-  txn_rollback(t->s);
+  db_end(t->s);
   memcpy(base_sentence, sentence, sizeof sentence);
   gate_leave(t->s);
   txn_release(t);
@@ -2820,10 +2978,11 @@ static int txn_begin(txn *t, store *s, zke *z, bool full, bool guessed) {
   if (s->broken || s->unsettled) {
     return base_fail(ZKE_CONNECTIONLOSS, "%s: a COMMIT failed before", s->name);
   }
-  int rc = txn_rollback(s);
+  int rc = db_end(s);
   if (rc == ZKE_OK) rc = gate_enter(s, z);
   if (rc != ZKE_OK) return rc;
   rc = s->memory ? ZKE_OK : db_set_synchronous(s, full);
+  db_go_lockless(s);
   if (rc == ZKE_OK) rc = db_do(s, DB_BEGIN_WRITE);
   if (rc == ZKE_OK) rc = txn_read_meta(t);
   if (rc != ZKE_OK) txn_abort(t);
@@ -2864,6 +3023,7 @@ static int txn_commit_sqlite(store *s) {
   sqlite3_stmt *st = s->statement[DB_COMMIT]; /* by db_prepare_ends() */
   int sqlite_rc = sqlite3_step(st);
   sqlite3_reset(st);
+  s->index.lockless = false;
   if (sqlite_rc == SQLITE_DONE) return ZKE_OK;
   int rc = db_error(s, sqlite_rc, "COMMIT");
   if ((sqlite_rc & 0xff) == SQLITE_IOERR) {
@@ -3001,8 +3161,10 @@ static int watch_remove(txn *t, const char *path, int kind) {
 
 /* Remove all rows of a session. */
 static int watch_end(txn *t, int64_t session) {
-  int64_t recursive;
-  int rc = db_fetch_ints(t->s, DB_WATCH_RECURSIVE, session, 1, &recursive);
+  int64_t recursive = 0;
+  int rc = ZKE_OK;
+  if (t->recursive)
+    rc = db_fetch_ints(t->s, DB_WATCH_RECURSIVE, session, 1, &recursive);
   if (rc != ZKE_OK) return rc;
   t->recursive = base_wrap(t->recursive, -recursive);
   return db_do_int(t->s, DB_WATCH_END, session);
@@ -3729,15 +3891,15 @@ static int sess_remove_nodes(txn *t, int64_t session) {
 }
 
 /* Remove a session and all it owns.  Its watches go first, so that it gets no
- * event for its own end. */
-static int sess_remove(txn *t, int64_t session) {
+ * event for its own end; one that may live and not know must hear of it. */
+static int sess_remove(txn *t, int64_t session, enum sess_why why) {
   t->noted = true;
   int rc = txn_number(t);
   if (rc == ZKE_OK) rc = watch_end(t, session);
   if (rc == ZKE_OK) rc = sess_remove_nodes(t, session);
   if (rc == ZKE_OK) rc = db_do_int(t->s, DB_EVENT_END, session);
   if (rc == ZKE_OK) rc = db_do_int(t->s, DB_SESSION_END, session);
-  buf_add_int(&t->wake, session); /* if it lives, it must hear of it */
+  if (why == SESS_LEASE || why == SESS_EXPIRE) buf_add_int(&t->wake, session);
   buf_add_int(&t->ended, session);
   return rc;
 }
@@ -3771,7 +3933,7 @@ static int sess_end_body(txn *t, void *arg) {
     return ZKE_OK;
   }
   end->ended = true;
-  return sess_remove(t, end->session);
+  return sess_remove(t, end->session, end->why);
 }
 
 /* End a session; *ended tells whether this call did it.  When trying, the
@@ -3819,7 +3981,8 @@ static int sess_new_epoch(txn *t, int64_t known, const buf *sessions) {
   t->zxid = ((base_max(t->zxid, known) >> 32) + 1) * (INT64_C(1) << 32);
   t->numbered = true;
   const int64_t *row = buf_ints(sessions, &n);
-  for (size_t i = 0; i < n && rc == ZKE_OK; i += 3) rc = sess_remove(t, row[i]);
+  for (size_t i = 0; i < n && rc == ZKE_OK; i += 3)
+    rc = sess_remove(t, row[i], SESS_DEAD);
   return rc;
 }
 
@@ -4137,14 +4300,21 @@ static void sweep_verify_files(store *s) {
   sweep_verify_file(s, s->shm, &s->shm_id);
 }
 
-/* Reap the dead, end overdue leases. */
+enum { SWEEP_FEW = 64 };
+
+/* Reap the dead, end overdue leases.  A probe takes the longer, the more
+ * sessions there are; so many are looked at in turns, each once a tick. */
 static int sweep_sessions(store *s) {
   buf sessions = {.a = &s->a};
   size_t n;
   bool ended;
   int rc = sess_list(s, &sessions);
   const int64_t *row = buf_ints(&sessions, &n);
+  bool all = !s->duty || n / 3 <= SWEEP_FEW;
+  unsigned turns = all ? 1 : ZKE_TICK_MS / ZKE_DUTY_TICK_MS;
+  unsigned turn = s->sweeps++ % turns;
   for (size_t i = 0; i < n && rc == ZKE_OK; i += 3) {
+    if (i / 3 % turns != turn) continue;
     if (live_is_dead(s, row[i]))
       rc = sess_end(s, row[i], SESS_DEAD, true, &ended);
     else if (sess_lease_over(s, row[i], row[i + 1], row[i + 2]))
@@ -4186,27 +4356,33 @@ static int sweep_nodes(store *s, int kind, int64_t due_by) {
 /* One sweep; what is busy is left for the next. */
 static void sweep_run(store *s) {
   int64_t now = s->os.clock(s->os.context, ZKE_CLOCK_REALTIME) / ZKE_MS;
-  int rc = sweep_sessions(s);
+  int rc = db_end(s);
+  if (rc == ZKE_OK) rc = sweep_sessions(s);
   if (rc == ZKE_OK) rc = sweep_nodes(s, NODE_CONTAINER, now - s->container);
   if (rc == ZKE_OK) rc = sweep_nodes(s, NODE_TTL, now - 1);
   if (rc != ZKE_OK && rc != ZKE_OPERATIONTIMEOUT)
     lock_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
 }
 
-/* The tick: verify the files, try for the duty when somebody waits here, and
- * sweep with it, or without it when nobody else did lately. */
+/* How long ago somebody swept, in ns; INT64_MAX when it is not known. */
+static int64_t sweep_age(store *s) {
+  int64_t now = live_boottime(s), last = live_read_stamp(s, LIVE_SWEEP_AT);
+  return last >= 0 && last <= now ? now - last : INT64_MAX;
+}
+
+/* The tick.  Where another has the duty and has done it just now, these files
+ * were found to be the right ones, too: a thousand who wait need not all look.
+ * Else verify them, try for the duty when somebody waits here, and sweep with
+ * it, or without it when nobody else did lately. */
 static void sweep_tick(store *s, bool waiting) {
+  int64_t age = s->duty || s->memory || s->readonly ? INT64_MAX : sweep_age(s);
+  if (age < ZKE_DUTY_TICK_MS * ZKE_MS * 5 / 4) return;
   sweep_verify_files(s);
   if (s->replaced || s->readonly) return;
   if (waiting && !s->duty && !s->memory)
     s->duty = live_lock(s, LIVE_DUTY, true) == 0;
-  if (!s->memory) {
-    int64_t now = live_boottime(s);
-    int64_t last = live_read_stamp(s, LIVE_SWEEP_AT);
-    bool fresh = last >= 0 && last <= now && now - last < ZKE_TICK_MS * ZKE_MS;
-    if (!s->duty && fresh) return;
-    live_write_stamp(s, LIVE_SWEEP_AT, now);
-  }
+  if (!s->duty && age < ZKE_TICK_MS * ZKE_MS) return;
+  if (!s->memory) live_write_stamp(s, LIVE_SWEEP_AT, live_boottime(s));
   sweep_run(s);
 }
 
@@ -4221,7 +4397,7 @@ static int64_t sweep_jitter(store *s, int64_t below) {
 /* When the next tick of a session is due. */
 static int64_t sweep_next_tick(store *s, int64_t now) {
   if (s->duty || s->memory) return now + ZKE_DUTY_TICK_MS * ZKE_MS;
-  int64_t spread = ZKE_TICK_MS * ZKE_MS / 5;
+  int64_t spread = ZKE_TICK_MS * ZKE_MS / 20;
   return now + ZKE_TICK_MS * ZKE_MS - sweep_jitter(s, spread);
 }
 
@@ -4760,34 +4936,51 @@ static void wait_clear_queue(zke *z) {
   z->queue_end = &z->queue;
 }
 
-/* Read the next events, at most WAIT_BATCH (*full tells that it was as many),
- * then look whether the session still exists: an end takes the events with
- * it. */
-static int wait_fetch(zke *z, bool *full) {
+/* Read the next events into the queue, at most WAIT_BATCH, then look whether
+ * the session still exists: an end takes the events with it. */
+static int wait_read_batch(zke *z, int *count, bool *exists) {
   int rc;
   bool row = true;
-  int count = 0;
   sqlite3_stmt *st = db_statement(z->s, DB_EVENT_NEXT, &rc);
+  *count = 0;
   if (!st) return rc;
   db_bind_int(st, 1, z->id);
   db_bind_int(st, 2, z->cursor);
   while (rc == ZKE_OK && row) {
     rc = db_step(z->s, st, &row);
     if (rc == ZKE_OK && row) rc = wait_read_event(z, st);
-    count += row;
+    *count += row;
   }
   if (row) sqlite3_reset(st);
   st = rc == ZKE_OK ? db_statement(z->s, DB_SESSION_HAS, &rc) : NULL;
   if (!st) return rc;
   db_bind_int(st, 1, z->id);
-  rc = db_step(z->s, st, &row);
-  if (rc != ZKE_OK) return rc;
-  if (row)
-    sqlite3_reset(st);
-  else
-    txn_session_gone(z);
+  rc = db_step(z->s, st, exists);
+  if (rc == ZKE_OK && *exists) sqlite3_reset(st);
+  return rc;
+}
+
+/* Fill the queue, which is empty; *full tells that there may be more.  Nothing
+ * is there where nobody has written since all was read. */
+static int wait_fetch(zke *z, bool *full) {
+  int rc, count;
+  int64_t from = z->cursor;
+  bool exists = false;
   z->verify_next = lock_now(z->s) + ZKE_TICK_MS * ZKE_MS;
+  *full = false;
+  if (db_read_holds(z->s, z->fetched)) return ZKE_OK;
+  for (;;) {
+    rc = db_read_begin(z->s);
+    if (rc != ZKE_OK) return rc;
+    rc = wait_read_batch(z, &count, &exists);
+    if (db_read_stands(z->s)) break;
+    wait_clear_queue(z);
+    z->cursor = from;
+  }
+  if (rc != ZKE_OK) return rc;
+  if (!exists) txn_session_gone(z);
   *full = count >= WAIT_BATCH;
+  z->fetched = *full ? 0 : z->s->index.number;
   return ZKE_OK;
 }
 
@@ -4972,10 +5165,26 @@ static int wait_dispatch(zke *z, bool waiting, int *count) {
   return rc;
 }
 
+/* Prepare what a death that is waited for will need: most sessions bury but
+ * once, and preparing takes longer than burying.  What fails now is prepared
+ * then. */
+static void wait_prepare(store *s) {
+  static const int ids[] = {
+      DB_NODE_OWNED,   DB_NODE_ROW,   DB_NODE_REMOVE, DB_NODE_CHILD_GONE,
+      DB_NODE_SET_DUE, DB_NODE_NAMES, DB_NODE_SET,    DB_META_SET,
+      DB_WATCH_AT,     DB_WATCH_DROP, DB_WATCH_END,   DB_EVENT_BOUNDS,
+      DB_EVENT_ADD,    DB_EVENT_TRIM, DB_EVENT_END,   DB_SESSION_SEEN,
+      DB_SESSION_END};
+  int rc;
+  for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
+    db_statement(s, ids[i], &rc);
+}
+
 /* Sleep in the kernel until something comes or the deadline (monotonic ns),
  * with the lock dropped. */
 static void wait_sleep(zke *z, int64_t deadline) {
   store *s = z->s;
+  if (z->notice_count) wait_prepare(s);
   struct pollfd few[8], *fds = few;
   size_t n = 1;
   int64_t left = base_min(deadline, wait_deadline(z, true)) - lock_now(s);
@@ -5019,7 +5228,7 @@ static int wait_until(zke *z, uint64_t before, int64_t deadline) {
       continue;
     }
     z->s->deadline = base_later(now, z->s->busy);
-    rc = txn_rollback(z->s); /* one that failed before */
+    rc = z->s->index.open ? ZKE_OK : db_end(z->s); /* one that failed before */
     if (rc == ZKE_OK && z->s->broken && !z->s->replaced) rc = txn_recover(z->s);
     if (z->s->replaced) rc = ZKE_OK; /* the session's end is to be told */
     if (rc == ZKE_OK) rc = wait_dispatch(z, true, &count);
@@ -5298,7 +5507,7 @@ static int view_check(store *s, zke_check_fn fn, void *context) {
   if (rc == ZKE_CORRUPT) view_tell(&r, "I0 SQLite: %s", base_sentence);
   char sentence[sizeof base_sentence];
   memcpy(sentence, base_sentence, sizeof sentence);
-  txn_rollback(s);
+  db_end(s);
   memcpy(base_sentence, sentence, sizeof sentence);
   if (rc != ZKE_OK || !r.found) return rc;
   return base_fail(ZKE_DATAINCONSISTENCY, "%s: %d invariants violated", s->name,
@@ -5661,8 +5870,8 @@ static int store_add_session(store *s, const zke_options *o, bool first,
 static void store_finish(store *s) {
   buf sessions = {.a = &s->a};
   if (s->memory || s->readonly || s->replaced || s->broken) return;
-  if (sess_list(s, &sessions) == ZKE_OK && sessions.len == 0 &&
-      gate_enter(s, NULL) == ZKE_OK) {
+  if (db_end(s) == ZKE_OK && sess_list(s, &sessions) == ZKE_OK &&
+      sessions.len == 0 && gate_enter(s, NULL) == ZKE_OK) {
     if (db_set_synchronous(s, true) == ZKE_OK) db_checkpoint(s, true);
     gate_leave(s);
   }
@@ -5678,7 +5887,8 @@ enum {
   API_SEQUENTIAL = 2, /* the path may end like a prefix */
   API_MULTI = 4,      /* ZooKeeper's C client has other codes here */
   API_ANY_STATE = 8,  /* works on an expired handle */
-  API_LIGHT = 16      /* looks at the handle only, does no I/O */
+  API_LIGHT = 16,     /* looks at the handle only, does no I/O */
+  API_READ = 32       /* reads by db_read_begin() */
 };
 
 /* Check a path and put the chroot before it; *full lives until the handle's
@@ -5751,7 +5961,10 @@ static int api_admit(zke *z, const char *path, unsigned flags,
   if (s->replaced && !(flags & API_ANY_STATE)) return api_replaced(s);
   live_stamp_lease(z);
   if (flags & API_LIGHT) return flags & API_ANY_STATE ? ZKE_OK : api_state(z);
-  rc = txn_rollback(s);
+  bool kept = (flags & API_READ) && s->index.open && now < s->tick_next &&
+              now < z->verify_next;
+  if (kept) return flags & API_ANY_STATE ? ZKE_OK : api_state(z);
+  rc = db_end(s);
   bool change = (flags & API_CHANGE) && !(flags & API_ANY_STATE);
   if (rc == ZKE_OK && !s->replaced && (s->broken || (s->unsettled && change)))
     rc = txn_recover(s);
@@ -6143,17 +6356,18 @@ static int api_read_watching(zke *z, api_reading *r) {
 
 /* Read without a watch; children and Stat come from one snapshot. */
 static int api_read_plain(zke *z, api_reading *r) {
-  bool several = r->type == ZKE_OP_CHILDREN;
-  int rc = several ? db_do(z->s, DB_BEGIN_READ) : ZKE_OK;
-  if (rc != ZKE_OK) return rc;
-  rc = op_read(z, r->type, r->type != ZKE_OP_CHECK, r->path, &r->answer);
-  if (several) txn_rollback(z->s);
-  return rc;
+  for (;;) {
+    int rc = db_read_begin(z->s);
+    if (rc != ZKE_OK) return rc;
+    rc = op_read(z, r->type, r->type != ZKE_OP_CHECK, r->path, &r->answer);
+    if (db_read_stands(z->s)) return rc;
+    op_answer_free(&r->answer);
+  }
 }
 
 /* exists, get and children are this; on ZKE_OK api_leave() must follow. */
 static int api_read(zke *z, const char *path, api_reading *r) {
-  int rc = api_enter(z, path, r->fn ? API_CHANGE : 0, &r->path);
+  int rc = api_enter(z, path, r->fn ? API_CHANGE : API_READ, &r->path);
   if (rc != ZKE_OK) return rc;
   rc = r->fn ? api_read_watching(z, r) : api_read_plain(z, r);
   return rc == ZKE_OK ? ZKE_OK : api_leave(z, rc);
@@ -6228,7 +6442,7 @@ int zke_count(zke *z, const char *path, int64_t *count_out) {
   if (rc == ZKE_OK) {
     rc = op_read(z, ZKE_OP_CHECK, true, r.path, &r.answer);
     if (rc == ZKE_OK) rc = api_count(z, r.path, &count);
-    txn_rollback(z->s);
+    db_end(z->s);
   }
   if (rc == ZKE_OK && count_out) *count_out = count;
   return api_leave(z, rc);
@@ -6490,7 +6704,7 @@ int zke_multi_read(zke *z, const zke_op *ops, int count,
   if (!made) rc = base_nomem();
   for (int i = 0; i < count && rc == ZKE_OK; i++)
     rc = api_multi_read_step(z, &ops[i], &made[i]);
-  txn_rollback(z->s);
+  db_end(z->s);
   if (rc == ZKE_OK && count)
     memcpy(results, made, (size_t)count * sizeof *results);
   else
@@ -6690,7 +6904,7 @@ int zke_forget(zke *z, zke_watch_fn fn, void *context) {
   int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_LIGHT, NULL);
   if (rc != ZKE_OK) return rc;
   if (z->state == SESS_ALIVE && api_has_pair(z, fn, context)) {
-    rc = txn_rollback(z->s);
+    rc = db_end(z->s);
     if (rc == ZKE_OK && (z->s->broken || z->s->unsettled))
       rc = txn_recover(z->s);
     if (rc == ZKE_OK) rc = txn_run(z->s, z, TXN_NORMAL, api_forget_body, &w);
@@ -6745,7 +6959,7 @@ static int api_waitable(const zke *z) {
 int zke_dispatch(zke *z, int *count_out) {
   wait_frame frame;
   int count = 0;
-  int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE, NULL);
+  int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_READ, NULL);
   if (rc != ZKE_OK) return rc;
   rc = api_waitable(z);
   if (rc == ZKE_OK && wait_lead(z, &frame)) {
@@ -6759,7 +6973,7 @@ int zke_dispatch(zke *z, int *count_out) {
 int64_t zke_turn(zke *z) { return z ? (int64_t)atomic_load(&z->turn) : 0; }
 
 int zke_wait_turn(zke *z, int64_t turn, int64_t deadline_ms) {
-  int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE, NULL);
+  int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_READ, NULL);
   if (rc != ZKE_OK) return rc;
   int64_t deadline = deadline_ms >= INT64_MAX / ZKE_MS ? INT64_MAX
                      : deadline_ms < 0                 ? 0
