@@ -140,7 +140,7 @@
 #define ZKE_GATE_PAUSE_US 50
 #endif
 #ifndef ZKE_GATE_LONGEST_PAUSE_US
-#define ZKE_GATE_LONGEST_PAUSE_US 16000
+#define ZKE_GATE_LONGEST_PAUSE_US 8000
 #endif
 
 /* Descriptors kept to other sessions' FIFOs. */
@@ -2212,9 +2212,9 @@ static void db_log_forget(void *arg) { ((store *)arg)->wal_log.len = 0; }
  * the cost.  Before anything else is done with the connection, db_end() ends
  * it.
  *
- * A transaction that writes needs no read lock, either: SQLite compares the
- * header once it has the lock of the one writer, and that one lets nobody
- * commit and nobody begin the log anew.  */
+ * A transaction that writes needs no read lock, either, once it has begun:
+ * SQLite compares the header when it has the lock of the one writer, and that
+ * one lets nobody commit and nobody begin the log anew. */
 
 enum { DB_DISTRUST = 16 };
 enum {
@@ -2274,12 +2274,15 @@ static int db_index_unmap(sqlite3_file *f, int remove) {
 }
 
 static int db_index_close(sqlite3_file *f) {
-  return db_file_close(db_file_of(f));
+  db_index *x = db_file_of(f);
+  x->head = NULL;
+  x->lockless = x->open = false;
+  return db_file_close(&x->file);
 }
 
 static void db_index_open(store *s, sqlite3_file *f) {
   db_index *x = &s->index;
-  memset(x, 0, sizeof *x);
+  *x = (db_index){.number = x->number}; /* no number comes again */
   db_file_open(&x->file, f);
   x->file.own.xClose = db_index_close;
   if (x->file.own.iVersion < 2 || s->readonly) return;
@@ -2321,6 +2324,18 @@ static int db_read_begin(store *s) {
   x->open = rc == ZKE_OK && (x->lockless || s->memory);
   x->number++;
   return rc;
+}
+
+/* Begin to write.  SQLite reads a page before it has the writers' lock; where a
+ * foreign program changed it in that moment, whatever came of it, begin again
+ * under SQLite's read lock. */
+static int db_begin_write(store *s) {
+  db_go_lockless(s);
+  if (s->index.lockless) db_index_look(&s->index, s->index.seen);
+  int rc = db_do(s, DB_BEGIN_WRITE);
+  if (rc == ZKE_OK || !s->index.lockless || db_index_holds(s)) return rc;
+  rc = db_end(s);
+  return rc == ZKE_OK ? db_do(s, DB_BEGIN_WRITE) : rc;
 }
 
 /* Is the read of that number open still, and what it reads current? */
@@ -2584,8 +2599,9 @@ static int db_checkpoint(store *s, bool truncate) {
 
 enum { LIVE_GATE = 0, LIVE_NEXT = 1, LIVE_DUTY = 2 };
 enum {
-  LIVE_SWEEP_AT = 8, /* boottime of the last sweep, ns */
-  LIVE_ZXID_AT = 16, /* zxid of the last synced change or session */
+  LIVE_SWEEP_AT = 8,  /* boottime of the last sweep, ns */
+  LIVE_ZXID_AT = 16,  /* zxid of the last synced change or session */
+  LIVE_FILES_AT = 24, /* which files that sweep has looked at */
   LIVE_SLOTS_AT = 4096,
   LIVE_SLOT_SIZE = 8,
   LIVE_SLOTS_MOST = 1 << 24
@@ -2821,14 +2837,16 @@ static int gate_try(store *s, bool is_next, bool *held) {
   return rc == 0 || *held ? ZKE_OK : live_fail(s, rc, "cannot lock", s->live);
 }
 
-/* How long to sleep between two tries: the longer one has waited, the longer,
- * so that hundreds who wait do not take the processor from the one who works.
- */
+/* How long to sleep between two tries.  The longer one has waited, the longer,
+ * so that hundreds who wait do not take the processor from the one who works;
+ * but who has waited very long looks more often again, lest those who came
+ * later pass. */
 static int64_t gate_pause(int64_t waited, bool is_next) {
   int64_t least = ZKE_GATE_PAUSE_US * INT64_C(1000);
+  int64_t most = ZKE_GATE_LONGEST_PAUSE_US * INT64_C(1000);
   if (is_next) return least;
-  return base_min(base_max(waited / 4, least),
-                  ZKE_GATE_LONGEST_PAUSE_US * INT64_C(1000));
+  if (waited <= 4 * most) return base_max(waited / 4, least);
+  return base_max(most * (4 * most) / waited * (4 * most) / waited, most / 16);
 }
 
 /* Sleep and try until the deadline. */
@@ -2982,8 +3000,7 @@ static int txn_begin(txn *t, store *s, zke *z, bool full, bool guessed) {
   if (rc == ZKE_OK) rc = gate_enter(s, z);
   if (rc != ZKE_OK) return rc;
   rc = s->memory ? ZKE_OK : db_set_synchronous(s, full);
-  db_go_lockless(s);
-  if (rc == ZKE_OK) rc = db_do(s, DB_BEGIN_WRITE);
+  if (rc == ZKE_OK) rc = db_begin_write(s);
   if (rc == ZKE_OK) rc = txn_read_meta(t);
   if (rc != ZKE_OK) txn_abort(t);
   return rc;
@@ -4304,17 +4321,17 @@ enum { SWEEP_FEW = 64 };
 
 /* Reap the dead, end overdue leases.  A probe takes the longer, the more
  * sessions there are; so many are looked at in turns, each once a tick. */
-static int sweep_sessions(store *s) {
+static int sweep_sessions(store *s, bool all) {
   buf sessions = {.a = &s->a};
   size_t n;
   bool ended;
   int rc = sess_list(s, &sessions);
   const int64_t *row = buf_ints(&sessions, &n);
-  bool all = !s->duty || n / 3 <= SWEEP_FEW;
-  unsigned turns = all ? 1 : ZKE_TICK_MS / ZKE_DUTY_TICK_MS;
+  bool few = n / 3 <= SWEEP_FEW;
+  unsigned turns = all || few ? 1 : ZKE_TICK_MS / ZKE_DUTY_TICK_MS;
   unsigned turn = s->sweeps++ % turns;
   for (size_t i = 0; i < n && rc == ZKE_OK; i += 3) {
-    if (i / 3 % turns != turn) continue;
+    if ((uint64_t)row[i] % turns != turn) continue;
     if (live_is_dead(s, row[i]))
       rc = sess_end(s, row[i], SESS_DEAD, true, &ended);
     else if (sess_lease_over(s, row[i], row[i + 1], row[i + 2]))
@@ -4353,37 +4370,62 @@ static int sweep_nodes(store *s, int kind, int64_t due_by) {
   return rc;
 }
 
-/* One sweep; what is busy is left for the next. */
-static void sweep_run(store *s) {
+/* One sweep, of all sessions or those whose turn it is; what is busy is left
+ * for the next. */
+static void sweep_run(store *s, bool all) {
   int64_t now = s->os.clock(s->os.context, ZKE_CLOCK_REALTIME) / ZKE_MS;
   int rc = db_end(s);
-  if (rc == ZKE_OK) rc = sweep_sessions(s);
+  if (rc == ZKE_OK) rc = sweep_sessions(s, all);
   if (rc == ZKE_OK) rc = sweep_nodes(s, NODE_CONTAINER, now - s->container);
   if (rc == ZKE_OK) rc = sweep_nodes(s, NODE_TTL, now - 1);
   if (rc != ZKE_OK && rc != ZKE_OPERATIONTIMEOUT)
     lock_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
 }
 
-/* How long ago somebody swept, in ns; INT64_MAX when it is not known. */
-static int64_t sweep_age(store *s) {
-  int64_t now = live_boottime(s), last = live_read_stamp(s, LIVE_SWEEP_AT);
-  return last >= 0 && last <= now ? now - last : INT64_MAX;
+/* Which files a sweep has looked at: a number that two stores share only if
+ * they have the same ones. */
+static int64_t sweep_files(const store *s) {
+  const zke_file *files[] = {&s->file_id, &s->wal_id, &s->shm_id};
+  uint64_t hash = 0;
+  for (int i = 0; i < 3; i++) {
+    hash = (hash ^ files[i]->device) * UINT64_C(0x9e3779b97f4a7c15);
+    hash = (hash ^ files[i]->inode) * UINT64_C(0x9e3779b97f4a7c15);
+    hash ^= hash >> 29;
+  }
+  return (int64_t)hash;
 }
 
-/* The tick.  Where another has the duty and has done it just now, these files
- * were found to be the right ones, too: a thousand who wait need not all look.
- * Else verify them, try for the duty when somebody waits here, and sweep with
- * it, or without it when nobody else did lately. */
+/* How long ago somebody with the same files swept, in ns; INT64_MAX when it is
+ * not known. */
+static int64_t sweep_age(store *s) {
+  int64_t word[3] = {-1, 0, 0}; /* the stamp, the zxid, the files */
+  int64_t now = live_boottime(s);
+  int64_t n =
+      s->os.pread(s->os.context, s->gate_fd, word, sizeof word, LIVE_SWEEP_AT);
+  bool known = n == (int64_t)sizeof word && word[2] == sweep_files(s);
+  return known && word[0] >= 0 && word[0] <= now ? now - word[0] : INT64_MAX;
+}
+
+static void sweep_note(store *s) {
+  live_write_stamp(s, LIVE_FILES_AT, sweep_files(s));
+  live_write_stamp(s, LIVE_SWEEP_AT, live_boottime(s));
+}
+
+/* The tick.  Where another has the duty and has done it just now, it has found
+ * these files in their places: a thousand who wait need not all look.  Else
+ * verify them, try for the duty when somebody waits here, and sweep with it, or
+ * without it when nobody else did lately. */
 static void sweep_tick(store *s, bool waiting) {
-  int64_t age = s->duty || s->memory || s->readonly ? INT64_MAX : sweep_age(s);
+  bool had = s->duty;
+  int64_t age = had || s->memory || s->readonly ? INT64_MAX : sweep_age(s);
   if (age < ZKE_DUTY_TICK_MS * ZKE_MS * 5 / 4) return;
   sweep_verify_files(s);
   if (s->replaced || s->readonly) return;
   if (waiting && !s->duty && !s->memory)
     s->duty = live_lock(s, LIVE_DUTY, true) == 0;
   if (!s->duty && age < ZKE_TICK_MS * ZKE_MS) return;
-  if (!s->memory) live_write_stamp(s, LIVE_SWEEP_AT, live_boottime(s));
-  sweep_run(s);
+  if (!s->memory) sweep_note(s);
+  sweep_run(s, !had);
 }
 
 /* A number from 0 to below, for jitter; xorshift64. */

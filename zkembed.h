@@ -359,7 +359,8 @@ typedef struct zke_options {
   int64_t container_ms;    /* how long a container stays empty; 60000 */
   const char *identity;    /* shown to others; the process's name */
   const char *chroot;      /* "/a/b": every path of the handle is below it */
-  const char *vfs;         /* SQLite VFS name; SQLite's default */
+  const char *vfs;         /* SQLite VFS name; SQLite's default.  It must not
+                              rely on its files' pMethods staying the same */
   zke_watch_fn watcher;    /* default watcher for session events; none */
   void *watcher_context;
   zke_log_fn log; /* none */

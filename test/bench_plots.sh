@@ -50,14 +50,14 @@ colour() {
     zookeeper) echo '#27ae60' ;;
     etcd) echo '#2980b9' ;;
     redis) echo '#8e44ad' ;;
-    fifo | pthread) echo '#7f8c8d' ;;
+    fifo) echo '#7f8c8d' ;;
+    pthread | mutex) echo '#16a085' ;;
     flock) echo '#d4ac0d' ;;
-    mutex) echo '#16a085' ;;
-    semaphore) echo '#95a5a6' ;;
+    semaphore) echo '#d98880' ;;
     filelock) echo '#e67e22' ;;
     fasteners) echo '#a04000' ;;
     portalocker) echo '#6e2c00' ;;
-    zkembed-py) echo '#f1948a' ;;
+    zkembed-py) echo '#ff7f50' ;;
     *) echo '#000000' ;;
   esac
 }
@@ -80,10 +80,14 @@ params() {
     sort -n | uniq | paste -s -d ,
 }
 
-# lines FILE TITLE XLABEL YLABEL NAME: the medians over the parameter of all who
-# have more than one, with the quartiles as bars; both axes logarithmic
+# lines FILE TITLE XLABEL YLABEL NAME [flat]: the medians over the parameter of
+# all who have more than one, with the quartiles as bars; both axes logarithmic,
+# or y from 0 where the question is whether the line is flat
 lines() {
   file=$1 title=$2 xlabel=$3 ylabel=$4 name=$5
+  scale='set logscale xy'
+  [ "$6" != flat ] || scale='set logscale x; set yrange [0:*]'
+  tics=$(params "$name")
   plot=
   for who in $(subjects "$name"); do
     points "$name" "$who" >"$work/$file-$who"
@@ -94,9 +98,9 @@ lines() {
   [ "$plot" ] || return 0
   {
     begin "$file" "$title" 800 480
-    echo 'set logscale xy'
-    echo 'set format y "%g"; set format x "%g"'
-    echo "set xtics ($(params "$name")); set xrange [*:*] noextend"
+    echo "$scale"
+    echo 'set format y "%.0f"; set format x "%.0f"'
+    echo "set xtics ($tics); set xrange [${tics%%,*} / 1.1:${tics##*,} * 1.1]"
     echo "set xlabel '$xlabel'; set ylabel '$ylabel'"
     echo 'set key outside right top'
     echo "plot $plot"
@@ -161,13 +165,13 @@ lines contention 'Processes that lock and unlock without pause' processes \
 lines children 'children of one znode' children µs children
 lines multi 'multi of ephemeral creates' 'operations in it' µs \
   'multi of ephemeral creates'
-lines get 'get in a growing tree' znodes µs get
-lines create 'ephemeral create in a growing tree' znodes µs 'ephemeral create'
-lines durable 'durable create in a growing tree' znodes µs 'durable create'
+lines get 'get in a growing tree' znodes µs get flat
+lines create 'ephemeral create in a growing tree' znodes µs 'ephemeral create' flat
+lines durable 'durable create in a growing tree' znodes µs 'durable create' flat
 lines sessions 'ephemeral create beside other sessions' sessions µs \
-  'ephemeral create, sessions'
+  'ephemeral create, sessions' flat
 lines watches 'ephemeral create beside watches' watches µs \
-  'ephemeral create, watches'
+  'ephemeral create, watches' flat
 lines election 'kill -9 of a leader until the next one leads' candidates µs \
   'election fail-over, candidates'
 lines barrier 'The last one enters a barrier until all are inside' processes \
