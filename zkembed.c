@@ -2933,7 +2933,8 @@ static int txn_reconnect(store *s) {
  * database file and sync that, since a log whose sync failed once cannot be
  * trusted again (P2). */
 static int txn_recover(store *s) {
-  int rc = gate_enter(s, NULL);
+  int rc = s->broken ? ZKE_OK : db_end(s);
+  if (rc == ZKE_OK) rc = gate_enter(s, NULL);
   if (rc != ZKE_OK) return rc;
   if (s->broken) rc = txn_reconnect(s);
   if (rc == ZKE_OK) s->broken = false;
@@ -5191,9 +5192,20 @@ static int wait_deliver_all(zke *z, int *count) {
   return rc;
 }
 
+/* A session that only waits has changes to make, too, the burial of those it
+ * waits for: try to be rid of what a failed COMMIT left, waiting for nobody. */
+static void wait_settle(store *s) {
+  int64_t deadline = s->deadline;
+  if (!s->unsettled || s->replaced) return;
+  s->deadline = 0;
+  txn_recover(s);
+  s->deadline = deadline;
+}
+
 /* One dispatch by the thread that has the role. */
 static int wait_dispatch(zke *z, bool waiting, int *count) {
   int64_t now = lock_now(z->s);
+  wait_settle(z->s);
   if (live_holds(z->s)) wait_drain(z);
   if (z->state == SESS_ALIVE) {
     live_stamp_lease(z);
