@@ -1373,7 +1373,7 @@ struct zke {
   pthread_cond_t done;
 };
 
-/* A file of SQLite's with some methods replaced by ours: SQLite's own struct,
+/* A file of SQLite's with some methods replaced by ours: its own struct,
  * its pMethods leading to a copy of its methods.  First in what belongs to it. */
 typedef struct db_file {
   sqlite3_io_methods own;

@@ -29,6 +29,7 @@ static struct {
   void (*act)(void);
   int read_locks; /* asked for: a read's own */
   int mark_locks; /* … those to set a mark */
+  int unlocks;    /* of either */
   bool writing;   /* it has the lock of the one writer: others would wait */
 } spy;
 
@@ -53,6 +54,7 @@ static int spy_shm_lock(sqlite3_file *f, int first, int n, int flags) {
     spy.read_locks += (flags & SQLITE_SHM_SHARED) != 0;
     spy.mark_locks += (flags & SQLITE_SHM_EXCLUSIVE) != 0;
   }
+  if (first >= DB_SHM_READ) spy.unlocks += (flags & SQLITE_SHM_UNLOCK) != 0;
   int rc = spy.real.xShmLock(f, first, n, flags);
   if (first == 0 && rc == SQLITE_OK)
     spy.writing = (flags & SQLITE_SHM_LOCK) != 0;
@@ -99,7 +101,7 @@ static void spy_register(void) {
 
 /* From now on: act before the call of that number, and so many in all. */
 static void spy_arm(int first, int times, void (*act)(void)) {
-  spy.calls = spy.read_locks = spy.mark_locks = 0;
+  spy.calls = spy.read_locks = spy.mark_locks = spy.unlocks = 0;
   spy.first = first;
   spy.times = times;
   spy.act = act;
@@ -431,6 +433,7 @@ START_TEST(read_takes_no_lock) {
     spy_disarm();
     ck_assert_int_eq(spy.read_locks, 0);
     ck_assert_int_eq(spy.mark_locks, 0);
+    ck_assert_int_eq(spy.unlocks, 0);
     if (i % 2 == 0) ck_assert_int_le(spy.calls, 20);
   }
   finish();

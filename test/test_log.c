@@ -1,8 +1,8 @@
 /* test_log.c - what is gathered before it is written to the write-ahead log
  *
- * White-box: the store's log over a file in memory that counts its writes.  That SQLite
- * keeps to what db_log relies on is what test_power, torture and test_fault
- * show. */
+ * White-box: the store's log over a file in memory that counts its writes.
+ * That SQLite keeps to what it relies on is what test_power, torture and
+ * test_fault show. */
 #include "../zkembed.c"
 #include "test.h"
 
