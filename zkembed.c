@@ -1373,8 +1373,8 @@ struct zke {
   pthread_cond_t done;
 };
 
-/* A file of SQLite's with some methods replaced by ours: its own struct,
- * its pMethods leading to a copy of its methods.  First in what belongs to it. */
+/* A file of SQLite's with some methods replaced by ours: its own struct, whose
+ * pMethods lead to a copy of its methods.  First in what belongs to it. */
 typedef struct db_file {
   sqlite3_io_methods own;
   const sqlite3_io_methods *real;
@@ -2197,7 +2197,7 @@ static void db_log_forget(void *arg) { ((store *)arg)->wal_log.len = 0; }
  * that the header tells of must be there to be read.  Hence a commit is in the
  * log before the header tells of it; only what is committed is copied into the
  * database; and before a frame is written over, the header has changed.  Its
- * checksums, its salt and the count of changes never come back.  So who looks
+ * checksums, its salt and the count of changes do not come back.  So who looks
  * at the header, reads, and finds the header as it was, has read one committed
  * state, the current one.  (A recovery by another process rebuilds the
  * WAL-index while there are readers, since SQLite 3.34.)

@@ -113,6 +113,7 @@ static const measure measures[] = {
      .timed = {ACT_GET}},
     {.name = "ephemeral set",
      .batch = 50,
+     .at_scale = true,
      .pick = pick_passing,
      .before = ACT_CREATE,
      .timed = {ACT_SET},
