@@ -1170,6 +1170,7 @@ START_TEST(nobody_joins_while_a_call_still_runs) {
   ck_ok(zke_lock_try(a));
   acquire_aside(&c, ml, ZKE_FOREVER);
   ck_until(entries(z[0], "/a") == 2, 5000);
+  ck_until(watches(z[1]) == 3, 5000); /* those behind, and its own two */
   ck_ok(zke_delete(z[2], path_of("/a", 1), -1));
   join(&c);
   ck_assert_int_eq(c.rc, ZKE_LOST);
