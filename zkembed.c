@@ -140,7 +140,7 @@
 #define ZKE_GATE_PAUSE_US 50
 #endif
 #ifndef ZKE_GATE_LONGEST_PAUSE_US
-#define ZKE_GATE_LONGEST_PAUSE_US 8000
+#define ZKE_GATE_LONGEST_PAUSE_US 4000
 #endif
 
 /* Descriptors kept to other sessions' FIFOs. */
@@ -2837,16 +2837,14 @@ static int gate_try(store *s, bool is_next, bool *held) {
   return rc == 0 || *held ? ZKE_OK : live_fail(s, rc, "cannot lock", s->live);
 }
 
-/* How long to sleep between two tries.  The longer one has waited, the longer,
- * so that hundreds who wait do not take the processor from the one who works;
- * but who has waited very long looks more often again, lest those who came
- * later pass. */
+/* How long to sleep between two tries: the longer one has waited, the longer,
+ * so that hundreds who wait do not take the processor from the one who works.
+ */
 static int64_t gate_pause(int64_t waited, bool is_next) {
   int64_t least = ZKE_GATE_PAUSE_US * INT64_C(1000);
-  int64_t most = ZKE_GATE_LONGEST_PAUSE_US * INT64_C(1000);
   if (is_next) return least;
-  if (waited <= 4 * most) return base_max(waited / 4, least);
-  return base_max(most * (4 * most) / waited * (4 * most) / waited, most / 16);
+  return base_min(base_max(waited / 4, least),
+                  ZKE_GATE_LONGEST_PAUSE_US * INT64_C(1000));
 }
 
 /* Sleep and try until the deadline. */
