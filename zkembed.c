@@ -1383,7 +1383,6 @@ typedef struct db_file {
 
 typedef struct db_log {
   db_file file;
-  const zke_allocator *a;
   char *bytes; /* ZKE_LOG_BYTES, or NULL: nothing is gathered */
   int len;
   int64_t at;   /* where they belong */
@@ -2208,7 +2207,7 @@ static void db_log_forget(void *arg) { ((store *)arg)->wal_log.len = 0; }
  * with locks, too.
  *
  * Nobody waits for a reader without locks, so its transaction stays open, and
- * the next read goes on in it if the header is still the same, at a fifth of
+ * the next read goes on in it if the header is still the same, at half of
  * the cost.  Before anything else is done with the connection, db_end() ends
  * it.
  *
@@ -2217,11 +2216,10 @@ static void db_log_forget(void *arg) { ((store *)arg)->wal_log.len = 0; }
  * one lets nobody commit and nobody begin the log anew. */
 
 enum { DB_DISTRUST = 16 };
-enum {
-  DB_SHM_READ = 3,
-  DB_SHM_MARKS = 4
-}; /* the -shm's locks: one for who
-                          reads the database alone, then one for each mark */
+
+/* The -shm's read locks: the one of who reads the database alone, then one for
+ * each mark. */
+enum { DB_SHM_READ = 3, DB_SHM_MARKS = 4 };
 
 static void db_index_look(const db_index *x, uint32_t *words) {
   x->file.real->xShmBarrier(x->file.f);
@@ -2293,8 +2291,10 @@ static void db_index_open(store *s, sqlite3_file *f) {
 
 /* Let the next transaction do without read locks, where that can be. */
 static void db_go_lockless(store *s) {
-  s->index.lockless = s->index.head != NULL;
-  s->index.refused = 0;
+  db_index *x = &s->index;
+  x->lockless = x->head != NULL;
+  x->refused = 0;
+  if (x->lockless) db_index_look(x, x->seen);
 }
 
 /* End the transaction that is open, be it one of ours that failed or a read
@@ -2319,7 +2319,6 @@ static int db_read_begin(store *s) {
     x->distrust--;
   else
     db_go_lockless(s);
-  if (x->lockless) db_index_look(x, x->seen);
   rc = db_do(s, DB_BEGIN_READ);
   x->open = rc == ZKE_OK && (x->lockless || s->memory);
   x->number++;
@@ -2331,7 +2330,6 @@ static int db_read_begin(store *s) {
  * under SQLite's read lock. */
 static int db_begin_write(store *s) {
   db_go_lockless(s);
-  if (s->index.lockless) db_index_look(&s->index, s->index.seen);
   int rc = db_do(s, DB_BEGIN_WRITE);
   if (rc == ZKE_OK || !s->index.lockless || db_index_holds(s)) return rc;
   rc = db_end(s);
@@ -2343,12 +2341,13 @@ static bool db_read_holds(const store *s, int64_t number) {
   return s->index.open && s->index.number == number && db_index_holds(s);
 }
 
+/* Is what was read one state?  Under locks it is. */
 static bool db_read_stands(store *s) {
-  if (s->index.open && db_index_holds(s)) return true;
-  bool locked = !s->index.open;
-  if (!locked) s->index.distrust = DB_DISTRUST;
+  bool lockless = s->index.open;
+  if (lockless && db_index_holds(s)) return true;
+  if (lockless) s->index.distrust = DB_DISTRUST;
   db_end(s);
-  return locked;
+  return !lockless;
 }
 
 /* ---- the VFS ---- */

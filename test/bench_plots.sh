@@ -166,8 +166,10 @@ lines children 'children of one znode' children µs children
 lines multi 'multi of ephemeral creates' 'operations in it' µs \
   'multi of ephemeral creates'
 lines get 'get in a growing tree' znodes µs get flat
-lines create 'ephemeral create in a growing tree' znodes µs 'ephemeral create' flat
-lines durable 'durable create in a growing tree' znodes µs 'durable create' flat
+lines create 'ephemeral create in a growing tree' znodes µs \
+  'ephemeral create' flat
+lines durable 'durable create in a growing tree' znodes µs \
+  'durable create' flat
 lines sessions 'ephemeral create beside other sessions' sessions µs \
   'ephemeral create, sessions' flat
 lines watches 'ephemeral create beside watches' watches µs \
