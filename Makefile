@@ -268,7 +268,8 @@ $(WHITE_TESTS:%=$(BUILD)/test/test_%): private OBJECTS = $(SQLITE_OBJECT)
 $(TEST_PROGRAMS) $(BUILD)/test/worker: $(BUILD)/test/%: test/%.c \
   $(TEST_HEADERS) $(BUILD)/zkembed.o $(TEST_COMMON) $(RECIPE_ARCHIVE) \
   $(SQLITE_OBJECT)
-	$(CC) $(TEST_CFLAGS) $(LINK) -o $@ $< $(TEST_LINKED) $(CHECK_LIBS) $(LIBS)
+	$(CC) $(TEST_CFLAGS) $(LINK) $(TEST_LDFLAGS) -o $@ $< $(TEST_LINKED) \
+	  $(CHECK_LIBS) $(LIBS)
 
 # These and the long form of test_power have an engine that checkpoints after a
 # few pages; the long form tries the usual one too.
@@ -284,8 +285,8 @@ $(POWER_TESTS): $(POWER_OBJECTS) $(POWER_ENGINE)
 
 $(POWER_NORMAL): test/test_power.c $(TEST_HEADERS) $(POWER_OBJECTS) \
   $(OBJECTS) $(TEST_COMMON) $(RECIPE_ARCHIVE)
-	$(CC) $(TEST_CFLAGS) $(LINK) -o $@ $< $(POWER_OBJECTS) $(TEST_LINKED) \
-	  $(CHECK_LIBS) $(LIBS)
+	$(CC) $(TEST_CFLAGS) $(LINK) $(TEST_LDFLAGS) -o $@ $< $(POWER_OBJECTS) \
+	  $(TEST_LINKED) $(CHECK_LIBS) $(LIBS)
 
 $(POWER_OBJECTS): $(BUILD)/test/%.o: test/%.c $(TEST_HEADERS) \
   | $(BUILD)/test build/deps/check
@@ -425,7 +426,7 @@ AT_LEAST_BRANCHES = 95
 coverage:
 	@$(MAKE) --no-print-directory BUILD=build/coverage CC=gcc \
 	  CFLAGS='-O0 -g --coverage -fprofile-update=atomic' \
-	  CPPFLAGS=-DZKE_COVERAGE LDFLAGS='--coverage -Wl,--wrap=_exit' \
+	  CPPFLAGS=-DZKE_COVERAGE LDFLAGS=--coverage TEST_LDFLAGS=-Wl,--wrap=_exit \
 	  coverage-here
 
 coverage-here: FETCH = $(TEST_PACKAGES) gcovr

@@ -1325,6 +1325,7 @@ typedef struct wait_notice {
   int fd;                  /* -1: the notice came, probe from time to time */
   int refs;                /* watchers that wait for the owner's node */
   int64_t probe_at, pause; /* ns */
+  bool busy;               /* it was the gate that the last probe failed at */
 } wait_notice;
 
 struct zke {
@@ -1354,6 +1355,7 @@ struct zke {
   bool guess_full;     /* the last change of an existing node was synced */
   bool learnt_full;    /* … the last multi without a persistent create */
   int64_t lease_at;    /* boottime ns of the last stamp */
+  int64_t lease_retry; /* … nobody is woken for the next one before */
   int64_t verify_next; /* monotonic ns: look at one's own row again */
   /* watchers in memory */
   struct reg_spot **spots;
@@ -1426,16 +1428,16 @@ typedef struct store {
   int gate_fd; /* gate, next and duty bytes; probes */
   /* the lock */
   pthread_mutex_t m;
-  pthread_cond_t unlocked;
+  struct lock_turn *turns, **turns_end; /* who waits for it, in order */
   bool locked;
-  int lock_waiters;
+  bool passed; /* the first of them was woken in vain: it is next */
   /* guarded by the lock */
   int64_t deadline; /* of the running call, monotonic ns */
   sqlite3 *db;
   sqlite3_stmt *statement[DB_COUNT];
   int synchronous;   /* what the connection is set to: 1 NORMAL, 2 FULL */
   bool broken;       /* a COMMIT failed: reopen before anything else */
-  bool unsettled;    /* … and checkpoint before the next change */
+  bool unsettled;    /* …, and checkpoint before the next change */
   bool synced_dir;   /* the directory knows the -wal */
   bool replaced;     /* the files are not ours any more */
   bool foreign;      /* the host closed our descriptors: hands off them */
@@ -1444,7 +1446,9 @@ typedef struct store {
   bool duty;         /* we hold the duty byte */
   int64_t tick_next; /* monotonic ns of the next look by a caller */
   int64_t sweep_at;  /* no session of ours sweeps before, with the duty */
-  unsigned sweeps;   /* made */
+  int64_t swept_at;  /* the last sweep that came to its end, or 0 */
+  unsigned sweeps;   /* that did */
+  int64_t settle_at; /* not before: see wait_settle() */
   uint64_t random;
   zke *sessions;
   struct {
@@ -1479,38 +1483,70 @@ typedef struct txn {
  * lock_: the store's lock, descriptors and fork (private)
  *
  * The lock is a flag under a mutex, so that a thread can give up at its own
- * deadline while another waits for the disk.  Callbacks run without it.
+ * deadline while another waits for the disk.  Who comes while it is free may
+ * pass those who are being woken, which saves most switches of threads; but
+ * once the first of them has been woken in vain, nobody passes it any more.
+ * Callbacks run without the lock.
  * ==================================================================== */
+
+/* A thread that waits. */
+typedef struct lock_turn {
+  struct lock_turn *next;
+  pthread_cond_t come;
+} lock_turn;
 
 static int64_t lock_now(const store *s) {
   return s->os.clock(s->os.context, ZKE_CLOCK_MONOTONIC);
 }
 
-/* Wait, with the mutex held, until the flag is free or the deadline comes. */
+/* Stand in line, with the mutex held, until it is our turn or the deadline
+ * comes. */
 static bool lock_await(store *s, int64_t deadline) {
-  s->lock_waiters++;
-  while (s->locked) {
+  lock_turn own = {.next = NULL};
+  os_condition_init(&own.come);
+  *s->turns_end = &own;
+  s->turns_end = &own.next;
+  while (s->locked || s->turns != &own) {
     int64_t left = deadline == INT64_MAX ? INT64_MAX : deadline - lock_now(s);
     if (left <= 0) break;
-    os_condition_wait(&s->unlocked, &s->m, left);
+    os_condition_wait(&own.come, &s->m, left);
+    if (s->locked && s->turns == &own) s->passed = true;
   }
-  s->lock_waiters--;
-  return !s->locked;
+  bool got = !s->locked && s->turns == &own;
+  if (s->turns == &own) s->passed = false;
+  lock_turn **at = &s->turns;
+  while (*at != &own) at = &(*at)->next;
+  *at = own.next;
+  if (!*at) s->turns_end = at;
+  if (!got && !s->locked && s->turns) pthread_cond_signal(&s->turns->come);
+  pthread_cond_destroy(&own.come);
+  return got;
+}
+
+/* Take the lock with the mutex held. */
+static bool lock_get(store *s, int64_t deadline) {
+  bool got = (!s->locked && !s->passed) || lock_await(s, deadline);
+  if (got) s->locked = true;
+  return got;
+}
+
+/* Drop it with the mutex held. */
+static void lock_let(store *s) {
+  s->locked = false;
+  if (s->turns) pthread_cond_signal(&s->turns->come);
 }
 
 /* Take the lock until the deadline (monotonic ns); false: not taken. */
 static bool lock_take(store *s, int64_t deadline) {
   pthread_mutex_lock(&s->m);
-  bool got = !s->locked || lock_await(s, deadline);
-  if (got) s->locked = true;
+  bool got = lock_get(s, deadline);
   pthread_mutex_unlock(&s->m);
   return got;
 }
 
 static void lock_drop(store *s) {
   pthread_mutex_lock(&s->m);
-  s->locked = false;
-  if (s->lock_waiters) pthread_cond_signal(&s->unlocked);
+  lock_let(s);
   pthread_mutex_unlock(&s->m);
 }
 
@@ -1518,8 +1554,7 @@ static void lock_drop(store *s) {
  * closing thread may release everything right after. */
 static void lock_drop_call(store *s, zke *z) {
   pthread_mutex_lock(&s->m);
-  s->locked = false;
-  if (s->lock_waiters) pthread_cond_signal(&s->unlocked);
+  lock_let(s);
   atomic_fetch_sub(&z->calls, 1);
   if (atomic_load(&z->closing)) pthread_cond_broadcast(&z->done);
   pthread_mutex_unlock(&s->m);
@@ -1537,11 +1572,9 @@ static void lock_uncount_call(store *s, zke *z) {
  * again. */
 static void lock_wait(store *s, pthread_cond_t *c, int64_t ns) {
   pthread_mutex_lock(&s->m);
-  s->locked = false;
-  if (s->lock_waiters) pthread_cond_signal(&s->unlocked);
+  lock_let(s);
   os_condition_wait(c, &s->m, ns);
-  lock_await(s, INT64_MAX);
-  s->locked = true;
+  lock_get(s, INT64_MAX);
   pthread_mutex_unlock(&s->m);
 }
 
@@ -1549,11 +1582,9 @@ static void lock_wait(store *s, pthread_cond_t *c, int64_t ns) {
  * The count is looked at under the mutex that it is lowered under. */
 static void lock_await_calls(store *s, zke *z) {
   pthread_mutex_lock(&s->m);
-  s->locked = false;
-  if (s->lock_waiters) pthread_cond_signal(&s->unlocked);
+  lock_let(s);
   while (atomic_load(&z->calls)) pthread_cond_wait(&z->done, &s->m);
-  lock_await(s, INT64_MAX);
-  s->locked = true;
+  lock_get(s, INT64_MAX);
   pthread_mutex_unlock(&s->m);
 }
 
@@ -2151,6 +2182,7 @@ static int db_log_read(sqlite3_file *f, void *to, int len, sqlite3_int64 at) {
 static int db_log_truncate(sqlite3_file *f, sqlite3_int64 size) {
   db_log *l = db_file_of(f);
   int rc = db_log_flush(l);
+  atomic_thread_fence(memory_order_seq_cst); /* the index's header was first */
   return rc ? rc : l->file.real->xTruncate(f, size);
 }
 
@@ -2325,6 +2357,21 @@ static int db_read_begin(store *s) {
   return rc;
 }
 
+/* What did not stand may have been the tables' definitions, too, where a
+ * foreign program changed them: with the new number and the old text, so that
+ * SQLite would never look again.  They can have been read only if a statement
+ * was prepared anew, or failed. */
+static void db_forget_schema(store *s) {
+  int rc = sqlite3_errcode(s->db) & 0xff;
+  bool read = rc != SQLITE_OK && rc != SQLITE_ROW && rc != SQLITE_DONE;
+  for (int i = 0; i < DB_COUNT; i++) {
+    sqlite3_stmt *st = s->statement[i];
+    read |= st && sqlite3_stmt_status(st, SQLITE_STMTSTATUS_REPREPARE, true);
+  }
+  if (read)
+    sqlite3_exec(s->db, "PRAGMA writable_schema=RESET", NULL, NULL, NULL);
+}
+
 /* Begin to write.  SQLite reads a page before it has the writers' lock; where a
  * foreign program changed it in that moment, whatever came of it, begin again
  * under SQLite's read lock. */
@@ -2332,6 +2379,7 @@ static int db_begin_write(store *s) {
   db_go_lockless(s);
   int rc = db_do(s, DB_BEGIN_WRITE);
   if (rc == ZKE_OK || !s->index.lockless || db_index_holds(s)) return rc;
+  db_forget_schema(s);
   rc = db_end(s);
   return rc == ZKE_OK ? db_do(s, DB_BEGIN_WRITE) : rc;
 }
@@ -2345,7 +2393,10 @@ static bool db_read_holds(const store *s, int64_t number) {
 static bool db_read_stands(store *s) {
   bool lockless = s->index.open;
   if (lockless && db_index_holds(s)) return true;
-  if (lockless) s->index.distrust = DB_DISTRUST;
+  if (lockless) {
+    s->index.distrust = DB_DISTRUST;
+    db_forget_schema(s);
+  }
   db_end(s);
   return !lockless;
 }
@@ -2557,12 +2608,13 @@ static int db_sync_directory(store *s) {
  * writer can drop commits.  The file keeps its length, since a sync of a
  * growing file costs a journal commit of the file system more, unless it has
  * become too long or is to be truncated.  A reader in the way makes this wait a
- * moment, then leaves the log longer: ZKE_OPERATIONTIMEOUT. */
+ * moment, where the call may wait at all, then leaves the log longer:
+ * ZKE_OPERATIONTIMEOUT. */
 static int db_checkpoint(store *s, bool truncate) {
   int64_t deadline = s->deadline;
   bool late = s->wal_pages > ZKE_CHECKPOINT_PAGES + ZKE_CHECKPOINT_RETRY_PAGES;
   int64_t patience = ZKE_CHECKPOINT_WAIT_MS * (late ? 4 : 1);
-  s->deadline = lock_now(s) + patience * ZKE_MS;
+  if (s->deadline) s->deadline = lock_now(s) + patience * ZKE_MS;
   truncate = truncate || s->wal_pages > 2 * ZKE_CHECKPOINT_PAGES;
   int rc = sqlite3_wal_checkpoint_v2(
       s->db, "main",
@@ -2750,12 +2802,13 @@ static bool live_holds(store *s) {
 
 /* Renew a lease when a quarter of it has passed. */
 static void live_stamp_lease(zke *z) {
-  if (!z->lease) return;
+  if (!z->lease || z->state != SESS_ALIVE) return;
   int64_t now = live_boottime(z->s);
-  if (now - z->lease_at < z->lease / 4) return;
-  if (!live_holds(z->s)) return;
+  if (now - z->lease_at < z->lease / 4 || !live_holds(z->s)) return;
   if (z->s->memory || live_write_stamp(z->s, live_slot_at(z->slot), now))
     z->lease_at = now;
+  else
+    z->lease_retry = now + base_max(z->lease / 16, ZKE_MS);
 }
 
 static char *live_fifo_path(store *s, int64_t session) {
@@ -2847,7 +2900,7 @@ static int64_t gate_pause(int64_t waited, bool is_next) {
 }
 
 /* Sleep and try until the deadline. */
-static int gate_queue(store *s, const zke *z, bool *is_next) {
+static int gate_queue(store *s, zke *z, bool *is_next) {
   int64_t now = lock_now(s), start = now;
   for (;; now = lock_now(s)) {
     bool held;
@@ -2857,6 +2910,7 @@ static int gate_queue(store *s, const zke *z, bool *is_next) {
     if (rc != ZKE_OK || !held) return rc;
     if (z && atomic_load(&z->closing))
       return base_fail(ZKE_CLOSING, "the handle is being closed");
+    if (z) live_stamp_lease(z); /* lest it ends while it is inside a call */
     if (now >= s->deadline) {
       return base_fail(ZKE_OPERATIONTIMEOUT,
                        "%s: another process is writing and did not finish "
@@ -2869,7 +2923,7 @@ static int gate_queue(store *s, const zke *z, bool *is_next) {
 }
 
 /* Become the one writer; z (or NULL) lets a closing handle give up. */
-static int gate_enter(store *s, const zke *z) {
+static int gate_enter(store *s, zke *z) {
   bool held = true, is_next = false;
   if (s->memory) return ZKE_OK;
   if (!live_holds(s)) {
@@ -2925,6 +2979,11 @@ static int txn_reconnect(store *s) {
   return rc == ZKE_OK ? db_prepare_ends(s) : rc;
 }
 
+static int txn_not_usable(const store *s) {
+  return base_fail(ZKE_CONNECTIONLOSS, "%s: not usable since a COMMIT failed",
+                   s->name);
+}
+
 /* A COMMIT failed and its outcome is unknown: open the database anew, which
  * finds out.  Before anything else is acknowledged, move the log into the
  * database file and sync that, since a log whose sync failed once cannot be
@@ -2939,9 +2998,7 @@ static int txn_recover(store *s) {
   if (rc == ZKE_OK) rc = db_checkpoint(s, true);
   if (rc == ZKE_OK) s->unsettled = false;
   gate_leave(s);
-  if (rc == ZKE_OK || rc == ZKE_REPLACED) return rc;
-  return base_fail(ZKE_CONNECTIONLOSS, "%s: not usable since a COMMIT failed",
-                   s->name);
+  return rc == ZKE_OK || rc == ZKE_REPLACED ? rc : txn_not_usable(s);
 }
 
 /* The session's row is gone: somebody expired it. */
@@ -2972,7 +3029,7 @@ static void txn_abort(txn *t) {
 
 /* Read the meta row, and check that the acting session still exists. */
 static int txn_read_meta(txn *t) {
-  int64_t meta[3];
+  int64_t meta[3] = {0};
   int64_t id = t->z ? t->z->id : 0;
   int rc = db_fetch_ints(t->s, DB_META, id, 3, meta);
   if (rc != ZKE_OK) return rc;
@@ -4315,28 +4372,42 @@ static void sweep_verify_files(store *s) {
   sweep_verify_file(s, s->shm, &s->shm_id);
 }
 
-enum { SWEEP_FEW = 64 };
+enum { SWEEP_FEW = 64, SWEEP_PATIENCE_MS = 20 };
+
+/* What a step of a sweep gives: the first failure counts, later steps are made
+ * all the same, since one that cannot be buried must not keep the others. */
+static void sweep_note_result(int *sum, int rc) {
+  if (*sum == ZKE_OK) *sum = rc;
+}
+
+/* Is it of no use to go on: the gate is busy, or this store cannot write? */
+static bool sweep_is_over(const store *s, int rc) {
+  return rc == ZKE_OPERATIONTIMEOUT || s->unsettled;
+}
 
 /* Reap the dead, end overdue leases.  A probe takes the longer, the more
- * sessions there are; so many are looked at in turns, each once a tick. */
+ * sessions there are; so many are looked at in turns, each once a tick, unless
+ * the last sweep is longer ago than a turn. */
 static int sweep_sessions(store *s, bool all) {
   buf sessions = {.a = &s->a};
   size_t n;
   bool ended;
-  int rc = sess_list(s, &sessions);
+  int sum = sess_list(s, &sessions);
   const int64_t *row = buf_ints(&sessions, &n);
+  if (sum != ZKE_OK) n = 0;
   bool few = n / 3 <= SWEEP_FEW;
   unsigned turns = all || few ? 1 : ZKE_TICK_MS / ZKE_DUTY_TICK_MS;
-  unsigned turn = s->sweeps++ % turns;
-  for (size_t i = 0; i < n && rc == ZKE_OK; i += 3) {
-    if ((uint64_t)row[i] % turns != turn) continue;
+  for (size_t i = 0; i < n && !sweep_is_over(s, sum); i += 3) {
+    if ((uint64_t)row[i] % turns != s->sweeps % turns) continue;
+    int rc = ZKE_OK;
     if (live_is_dead(s, row[i]))
-      rc = sess_end(s, row[i], SESS_DEAD, true, &ended);
+      rc = sess_end(s, row[i], SESS_DEAD, false, &ended);
     else if (sess_lease_over(s, row[i], row[i + 1], row[i + 2]))
-      rc = sess_end(s, row[i], SESS_LEASE, true, &ended);
+      rc = sess_end(s, row[i], SESS_LEASE, false, &ended);
+    sweep_note_result(&sum, rc);
   }
   buf_free(&sessions);
-  return rc;
+  return sum;
 }
 
 /* Is the node still due, now that the transaction holds still?  The times come
@@ -4360,24 +4431,30 @@ static int sweep_nodes(store *s, int kind, int64_t due_by) {
   if (!st) return rc;
   db_bind_int(st, 1, kind);
   db_bind_int(st, 2, due_by);
-  rc = db_collect_paths(s, st, &paths, &count);
+  int sum = db_collect_paths(s, st, &paths, &count);
+  if (sum != ZKE_OK) count = 0;
   char *path = paths.data;
-  for (int i = 0; i < count && rc == ZKE_OK; i++, path += strlen(path) + 1)
-    rc = txn_try(s, NULL, TXN_FULL, sweep_remove_body, path);
+  for (int i = 0; i < count && !sweep_is_over(s, sum); i++) {
+    rc = txn_run(s, NULL, TXN_FULL, sweep_remove_body, path);
+    sweep_note_result(&sum, rc);
+    path += strlen(path) + 1;
+  }
   buf_free(&paths);
-  return rc;
+  return sum;
 }
 
-/* One sweep, of all sessions or those whose turn it is; what is busy is left
- * for the next. */
-static void sweep_run(store *s, bool all) {
+/* One sweep, of all sessions or those whose turn it is; what is busy beyond
+ * the deadline is left for the next. */
+static int sweep_run(store *s, bool all) {
   int64_t now = s->os.clock(s->os.context, ZKE_CLOCK_REALTIME) / ZKE_MS;
-  int rc = db_end(s);
-  if (rc == ZKE_OK) rc = sweep_sessions(s, all);
-  if (rc == ZKE_OK) rc = sweep_nodes(s, NODE_CONTAINER, now - s->container);
-  if (rc == ZKE_OK) rc = sweep_nodes(s, NODE_TTL, now - 1);
-  if (rc != ZKE_OK && rc != ZKE_OPERATIONTIMEOUT)
-    lock_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
+  int sum = db_end(s);
+  if (sum != ZKE_OK) return sum;
+  sum = sweep_sessions(s, all);
+  if (!sweep_is_over(s, sum))
+    sweep_note_result(&sum, sweep_nodes(s, NODE_CONTAINER, now - s->container));
+  if (!sweep_is_over(s, sum))
+    sweep_note_result(&sum, sweep_nodes(s, NODE_TTL, now - 1));
+  return sum;
 }
 
 /* Which files a sweep has looked at: a number that two stores share only if
@@ -4409,21 +4486,49 @@ static void sweep_note(store *s) {
   live_write_stamp(s, LIVE_SWEEP_AT, live_boottime(s));
 }
 
+/* Let somebody else have the duty. */
+static void sweep_yield(store *s) {
+  if (s->duty) live_lock(s, LIVE_DUTY, false);
+  s->duty = false;
+}
+
+/* Sweep within a moment, or where the caller must not wait without waiting for
+ * the gate; who fails lets another try, since the cause may be its own. */
+static void sweep_now(store *s, int64_t now, bool may_wait) {
+  int64_t deadline = s->deadline;
+  int64_t turn = ZKE_DUTY_TICK_MS * ZKE_MS * 3 / 2;
+  if (!s->memory) sweep_note(s);
+  s->deadline =
+      may_wait ? base_min(deadline, now + SWEEP_PATIENCE_MS * ZKE_MS) : 0;
+  int rc = sweep_run(s, !s->swept_at || now - s->swept_at > turn);
+  s->deadline = deadline;
+  if (rc == ZKE_OK) {
+    s->swept_at = now;
+    s->sweeps++;
+  } else if (rc != ZKE_OPERATIONTIMEOUT) {
+    lock_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
+    sweep_yield(s);
+  }
+}
+
 /* The tick.  Where another has the duty and has done it just now, it has found
  * these files in their places: a thousand who wait need not all look.  Else
- * verify them, try for the duty when somebody waits here, and sweep with it, or
+ * verify them, try for the duty when somebody wants it, and sweep with it, or
  * without it when nobody else did lately. */
-static void sweep_tick(store *s, bool waiting) {
-  bool had = s->duty;
-  int64_t age = had || s->memory || s->readonly ? INT64_MAX : sweep_age(s);
+static void sweep_tick(store *s, bool wants_duty, bool may_wait) {
+  bool alone = s->duty || s->memory || s->readonly;
+  int64_t age = alone ? INT64_MAX : sweep_age(s);
   if (age < ZKE_DUTY_TICK_MS * ZKE_MS * 5 / 4) return;
   sweep_verify_files(s);
   if (s->replaced || s->readonly) return;
-  if (waiting && !s->duty && !s->memory)
+  if (s->unsettled) {
+    sweep_yield(s); /* it cannot bury anybody */
+    return;
+  }
+  if (wants_duty && !s->duty && !s->memory)
     s->duty = live_lock(s, LIVE_DUTY, true) == 0;
-  if (!s->duty && age < ZKE_TICK_MS * ZKE_MS) return;
-  if (!s->memory) sweep_note(s);
-  sweep_run(s, !had);
+  if (s->duty || age >= ZKE_TICK_MS * ZKE_MS * 9 / 10)
+    sweep_now(s, lock_now(s), may_wait);
 }
 
 /* A number from 0 to below, for jitter; xorshift64. */
@@ -4840,39 +4945,51 @@ static wait_notice *wait_new_notice(zke *z) {
 
 /* Have the kernel tell of the owner's death: a writing end of its FIFO reports
  * an error when its reader is gone (P6).  Called after the watch is in the
- * file; an owner that has died before is probed at the next dispatch. */
-static void wait_watch_owner(zke *z, int64_t owner) {
+ * file; an owner that has died before is probed at the next dispatch.  False:
+ * there is no such notice; where there should be, the sweep must do. */
+static bool wait_watch_owner(zke *z, int64_t owner) {
   store *s = z->s;
-  if (s->memory || live_own(s, owner)) return;
+  if (s->memory || live_own(s, owner)) return false;
   for (size_t i = 0; i < z->notice_count; i++) {
-    if (z->notices[i].owner == owner) return;
+    if (z->notices[i].owner == owner) return true;
   }
   int fd = live_open_fifo(s, owner);
-  if (fd < 0 && fd != -ENXIO && fd != -ENOENT) return;
+  if (fd < 0 && fd != -ENXIO && fd != -ENOENT) return false;
   wait_notice *n = wait_new_notice(z);
   if (!n) {
     lock_fd_close(s, &fd);
-    return;
+    return false;
   }
-  *n = (wait_notice){owner, fd < 0 ? -1 : fd, 0, INT64_MAX, ZKE_MS};
+  *n = (wait_notice){.owner = owner,
+                     .fd = fd < 0 ? -1 : fd,
+                     .probe_at = INT64_MAX,
+                     .pause = ZKE_MS};
   if (fd >= 0 && z->poller >= 0)
     s->os.poller_add(s->os.context, z->poller, fd, 0);
   if (fd < 0) n->probe_at = 0;
   if (fd < 0 || z->poller < 0) live_wake_self(z);
+  return true;
 }
+
+enum { WAIT_BUSY_MS = 16 }; /* between two tries for the gate, at most */
 
 /* The owner's FIFO has hung up or there was none: look whether it is dead, and
  * if not yet (the kernel releases files one by one) look again, later and
- * later.  True when the notice has done its work. */
+ * later; where only the gate was busy, soon, but less often the longer that
+ * lasts: its holder may be stopped.  True: the notice has done its work. */
 static bool wait_probe_owner(zke *z, wait_notice *n, int64_t now) {
-  bool ended;
+  bool ended, busy = false;
   if (live_is_dead(z->s, n->owner)) {
     int rc = sess_end(z->s, n->owner, SESS_DEAD, true, &ended);
     if (rc == ZKE_OK) return true;
-    if (rc == ZKE_OPERATIONTIMEOUT) n->pause = ZKE_MS;
+    busy = rc == ZKE_OPERATIONTIMEOUT;
   }
+  if (busy && !n->busy) n->pause = ZKE_MS;
+  n->busy = busy;
   n->probe_at = now + n->pause;
-  n->pause = base_min(n->pause * 2, ZKE_TICK_MS * ZKE_MS);
+  int64_t most = busy ? WAIT_BUSY_MS : ZKE_TICK_MS;
+  n->pause =
+      base_min(n->pause + (busy ? n->pause / 8 : n->pause), most * ZKE_MS);
   return false;
 }
 
@@ -4912,9 +5029,11 @@ static int64_t wait_deadline(const zke *z, bool waiting) {
   if (waiting || z->watcher_count || z->lease || z->s->duty) at = z->tick_at;
   for (size_t i = 0; i < z->notice_count; i++)
     at = base_min(at, z->notices[i].probe_at);
+  if (z->s->unsettled) at = base_min(at, z->s->settle_at);
   if (z->lease) {
-    int64_t left = z->lease_at + z->lease / 4 - live_boottime(z->s);
-    at = base_min(at, lock_now(z->s) + base_max(left, 0));
+    int64_t due = base_max(z->lease_at + z->lease / 4, z->lease_retry);
+    int64_t left = base_max(due - live_boottime(z->s), 0);
+    at = base_min(at, lock_now(z->s) + left);
   }
   return at;
 }
@@ -4938,7 +5057,7 @@ static void wait_tick(zke *z, int64_t now, bool waiting) {
   if (now < z->tick_at) return;
   store *s = z->s;
   if (now >= s->sweep_at || !(s->duty || s->memory)) {
-    sweep_tick(s, waiting || z->watcher_count > 0);
+    sweep_tick(s, waiting || z->watcher_count > 0, waiting);
     s->sweep_at = now + ZKE_DUTY_TICK_MS * ZKE_MS / 2;
   }
   s->tick_next = now + ZKE_TICK_MS * ZKE_MS;
@@ -5190,26 +5309,36 @@ static int wait_deliver_all(zke *z, int *count) {
 }
 
 /* A session that only waits has changes to make, too, the burial of those it
- * waits for: try to be rid of what a failed COMMIT left, waiting for nobody. */
-static void wait_settle(store *s) {
+ * waits for: try to be rid of what a failed COMMIT left, waiting for nobody,
+ * and not at each event, since the others' changes wait meanwhile. */
+static void wait_settle(store *s, int64_t now) {
   int64_t deadline = s->deadline;
-  if (!s->unsettled || s->replaced) return;
+  if (!s->unsettled || s->replaced || now < s->settle_at) return;
+  s->settle_at = now + ZKE_DUTY_TICK_MS * ZKE_MS;
   s->deadline = 0;
   txn_recover(s);
   s->deadline = deadline;
 }
 
-/* One dispatch by the thread that has the role. */
+/* Is there no connection to read by? */
+static bool wait_is_cut_off(const store *s) {
+  return s->broken && !s->replaced;
+}
+
+/* One dispatch by the thread that has the role.  What is in the file waits
+ * while the store is cut off; it is said when that was so before. */
 static int wait_dispatch(zke *z, bool waiting, int *count) {
+  int rc = ZKE_OK;
   int64_t now = lock_now(z->s);
-  wait_settle(z->s);
+  wait_settle(z->s, now);
+  if (wait_is_cut_off(z->s)) rc = txn_not_usable(z->s);
   if (live_holds(z->s)) wait_drain(z);
   if (z->state == SESS_ALIVE) {
     live_stamp_lease(z);
     wait_take_notices(z, now);
     wait_tick(z, now, waiting);
   }
-  int rc = wait_deliver_all(z, count);
+  if (!wait_is_cut_off(z->s)) rc = wait_deliver_all(z, count);
   if (z->state == SESS_ALIVE && rc == ZKE_OK && !atomic_load(&z->closing))
     wait_trim(z);
   wait_arm(z);
@@ -5278,12 +5407,12 @@ static int wait_until(zke *z, uint64_t before, int64_t deadline) {
           deadline == INT64_MAX ? INT64_MAX : base_max(deadline - now, 1));
       continue;
     }
-    z->s->deadline = base_later(now, z->s->busy);
+    z->s->deadline = base_min(deadline, base_later(now, z->s->busy));
     rc = z->s->index.open ? ZKE_OK : db_end(z->s); /* one that failed before */
     if (rc == ZKE_OK && z->s->broken && !z->s->replaced) rc = txn_recover(z->s);
     if (z->s->replaced) rc = ZKE_OK; /* the session's end is to be told */
     if (rc == ZKE_OK) rc = wait_dispatch(z, true, &count);
-    if (rc == ZKE_OK && atomic_load(&z->turn) == before &&
+    if (rc == ZKE_OK && atomic_load(&z->turn) == before && !z->s->broken &&
         !atomic_load(&z->closing) && z->state == SESS_ALIVE) {
       wait_sleep(z, deadline);
     }
@@ -5605,7 +5734,6 @@ static void store_free(store *s) {
   if (s->duty) live_lock(s, LIVE_DUTY, false);
   lock_fd_close(s, &s->gate_fd);
   lock_fork_remove(s);
-  pthread_cond_destroy(&s->unlocked);
   pthread_mutex_destroy(&s->m);
   char *names[] = {s->name, s->vfs, s->file, s->dir, s->live, s->wal, s->shm};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) mem_free(names[i]);
@@ -5638,7 +5766,7 @@ static int store_new(const char *name, const zke_options *o, store **out) {
   s->locked = true; /* by the thread that opens */
   atomic_init(&s->forked, false);
   pthread_mutex_init(&s->m, NULL);
-  os_condition_init(&s->unlocked);
+  s->turns_end = &s->turns;
   s->name = mem_copy(&s->a, name, strlen(name));
   if (o->vfs) s->vfs = mem_copy(&s->a, o->vfs, strlen(o->vfs));
   s->os.random(s->os.context, &s->random, sizeof s->random);
@@ -5939,7 +6067,8 @@ enum {
   API_MULTI = 4,      /* ZooKeeper's C client has other codes here */
   API_ANY_STATE = 8,  /* works on an expired handle */
   API_LIGHT = 16,     /* looks at the handle only, does no I/O */
-  API_READ = 32       /* reads by db_read_begin() */
+  API_READ = 32,      /* reads by db_read_begin() */
+  API_DISPATCH = 64   /* ticks, and recovers, by itself */
 };
 
 /* Check a path and put the chroot before it; *full lives until the handle's
@@ -6012,9 +6141,10 @@ static int api_admit(zke *z, const char *path, unsigned flags,
   if (s->replaced && !(flags & API_ANY_STATE)) return api_replaced(s);
   live_stamp_lease(z);
   if (flags & API_LIGHT) return flags & API_ANY_STATE ? ZKE_OK : api_state(z);
-  bool kept = (flags & API_READ) && s->index.open && now < s->tick_next &&
-              now < z->verify_next;
-  if (kept) return flags & API_ANY_STATE ? ZKE_OK : api_state(z);
+  if (flags & API_DISPATCH) return s->index.open ? ZKE_OK : db_end(s);
+  bool kept = (flags & API_READ) && s->index.open && !s->broken &&
+              now < s->tick_next && now < z->verify_next;
+  if (kept) return api_state(z);
   rc = db_end(s);
   bool change = (flags & API_CHANGE) && !(flags & API_ANY_STATE);
   if (rc == ZKE_OK && !s->replaced && (s->broken || (s->unsettled && change)))
@@ -6023,7 +6153,7 @@ static int api_admit(zke *z, const char *path, unsigned flags,
   if (rc != ZKE_OK) return rc;
   if (now >= s->tick_next) {
     s->tick_next = base_later(now, ZKE_TICK_MS * ZKE_MS);
-    sweep_tick(s, false);
+    sweep_tick(s, false, true);
     if (s->replaced && !(flags & API_ANY_STATE)) return api_replaced(s);
   }
   return flags & API_ANY_STATE ? ZKE_OK : api_session(z, now);
@@ -6031,6 +6161,7 @@ static int api_admit(zke *z, const char *path, unsigned flags,
 
 /* The one way out. */
 static int api_leave(zke *z, int rc) {
+  live_stamp_lease(z);
   lock_drop_call(z->s, z);
   return rc;
 }
@@ -6155,7 +6286,8 @@ int zke_open(const char *name, const zke_options *options, zke **z_out) {
     return rc;
   }
   store_note_files(s);
-  if (!s->readonly) sweep_tick(s, false); /* what died while nobody looked */
+  if (!s->readonly)
+    sweep_tick(s, false, true); /* what died while nobody looked */
   lock_drop(s);
   *z_out = z;
   return ZKE_OK;
@@ -6392,10 +6524,8 @@ static int api_watch_body(txn *t, void *arg) {
 static int api_read_watching(zke *z, api_reading *r) {
   int rc = txn_run(z->s, z, TXN_NORMAL, api_watch_body, r);
   int64_t owner = r->answer.owner == z->id ? 0 : r->answer.owner;
-  if (rc == ZKE_OK && owner) {
-    wait_watch_owner(z, owner);
+  if (rc == ZKE_OK && owner && wait_watch_owner(z, owner))
     r->entry.w->owner = owner;
-  }
   reg_settle(z, &r->entry, rc == ZKE_OK);
   if (rc != ZKE_OK) {
     op_answer_free(&r->answer);
@@ -7010,7 +7140,7 @@ static int api_waitable(const zke *z) {
 int zke_dispatch(zke *z, int *count_out) {
   wait_frame frame;
   int count = 0;
-  int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_READ, NULL);
+  int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_DISPATCH, NULL);
   if (rc != ZKE_OK) return rc;
   rc = api_waitable(z);
   if (rc == ZKE_OK && wait_lead(z, &frame)) {
@@ -7024,7 +7154,7 @@ int zke_dispatch(zke *z, int *count_out) {
 int64_t zke_turn(zke *z) { return z ? (int64_t)atomic_load(&z->turn) : 0; }
 
 int zke_wait_turn(zke *z, int64_t turn, int64_t deadline_ms) {
-  int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_READ, NULL);
+  int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_DISPATCH, NULL);
   if (rc != ZKE_OK) return rc;
   int64_t deadline = deadline_ms >= INT64_MAX / ZKE_MS ? INT64_MAX
                      : deadline_ms < 0                 ? 0

@@ -830,7 +830,8 @@ ZKE_API int zke_next_deadline(zke *z, int64_t *deadline_out);
  *
  *   count_out  out: watchers called
  *
- * Returns ZKE_OK, also when it delivered the session's end.
+ * Returns ZKE_OK, also when it delivered the session's end; ZKE_CONNECTIONLOSS
+ * while the file cannot be opened again after an I/O error: what came stays.
  * Threads: any.  In a callback: yes (it takes what came since).  Blocks: no
  * longer than a read does, but when it finds a session dead or a node expired,
  * for the write that removes it; another process's write is not waited for.

@@ -202,6 +202,14 @@ void *test_heap_resize(void *context, void *block, size_t size) {
   return result;
 }
 
+int test_session_count(zke *z) {
+  zke_session_list *list;
+  ck_ok(zke_sessions(z, &list));
+  int count = list->count;
+  zke_free(list);
+  return count;
+}
+
 int test_fd_count(void) {
   int count = 0;
   DIR *d = opendir("/proc/self/fd");

@@ -84,6 +84,9 @@ typedef struct test_heap {
 } test_heap;
 void *test_heap_resize(void *context, void *block, size_t size);
 
+/* Sessions in the file, dead ones that nobody has buried included. */
+int test_session_count(zke *z);
+
 /* Open descriptors of this process. */
 int test_fd_count(void);
 

@@ -121,21 +121,14 @@ static void expect_reaped(zke *z, const char *path) {
   ck_assert_msg(!has(z, path), "%s of a dead process stays", path);
 }
 
-static int session_count(zke *z) {
-  zke_session_list *list;
-  ck_ok(zke_sessions(z, &list));
-  int count = list->count;
-  zke_free(list);
-  return count;
-}
-
 /* All sessions but our own end within the time of a sweep or two, and with
  * them their watches and events. */
 static void expect_alone(zke *z) {
   zke_watch_list *watches;
   int64_t end = test_now() + 3000;
-  while (session_count(z) > 1 && test_now() < end) zke_wait(z, zke_now(z) + 10);
-  ck_assert_int_eq(session_count(z), 1);
+  while (test_session_count(z) > 1 && test_now() < end)
+    zke_wait(z, zke_now(z) + 10);
+  ck_assert_int_eq(test_session_count(z), 1);
   ck_ok(zke_watches(z, &watches));
   ck_assert_int_eq(watches->count, 0);
   zke_free(watches);

@@ -51,14 +51,6 @@ static int exists(zke *z, const char *path) {
   return zke_exists(z, path, NULL, NULL, NULL);
 }
 
-static int session_count(zke *z) {
-  zke_session_list *list = NULL;
-  ck_ok(zke_sessions(z, &list));
-  int count = list->count;
-  zke_free(list);
-  return count;
-}
-
 static int child_count(zke *z, const char *path) {
   zke_stat stat;
   ck_ok(zke_exists(z, path, NULL, NULL, &stat));
@@ -286,13 +278,13 @@ START_TEST(stopped_holder_keeps_its_ephemeral) {
   test_worker other = worker_on(db);
   ask(&other, "set /n too");
   ask(&other, "exists /e");
-  ck_assert_int_eq(session_count(z), 3);
+  ck_assert_int_eq(test_session_count(z), 3);
   ck_assert_int_eq(kill(w.pid, SIGCONT), 0);
   ask(&w, "set /n again");
   test_kill(&w, SIGSTOP);
   test_kill(&w, SIGKILL);
   await(z, &events, "DELETED /e", 3000);
-  ck_assert_int_eq(session_count(z), 2);
+  ck_assert_int_eq(test_session_count(z), 2);
   ck_assert_int_eq(test_wait(&other), 0);
   ck_ok(zke_close(z));
 }
@@ -439,7 +431,7 @@ START_TEST(fork_storm) {
   while (child_count(z, "/storm") > 0 && test_now() < end)
     zke_wait(z, zke_now(z) + 20);
   ck_assert_int_eq(child_count(z, "/storm"), 0);
-  ck_assert_int_eq(session_count(z), 2);
+  ck_assert_int_eq(test_session_count(z), 2);
   ck_ok(exists(z, "/mine"));
   ck_ok(exists(z, "/further"));
   ck_assert_int_le(test_fd_count(), descriptors + 16); /* cached FIFOs */
@@ -792,7 +784,7 @@ START_TEST(deadlines_ignore_the_wall_clock) {
   }
   ck_assert_int_gt(wall_looks, 10);
   ck_assert_int_eq(zke_state(z), ZKE_STATE_CONNECTED);
-  ck_assert_int_eq(session_count(z), 2);
+  ck_assert_int_eq(test_session_count(z), 2);
   ask(&w, "exists /theirs");
   ask(&w, "exists /e");
   ck_assert_int_eq(test_wait(&w), 0);
@@ -862,7 +854,7 @@ START_TEST(open_without_descriptors) {
   zke *z = test_open(db);
   ck_ok(exists(z, "/n"));
   /* one that failed late was a session for a moment: it is swept */
-  ck_until(session_count(z) == 1, 4000);
+  ck_until(test_session_count(z) == 1, 4000);
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
 }
@@ -911,7 +903,7 @@ START_TEST(handle_without_descriptors) {
   ck_says(strerror(EMFILE));
   allow_descriptors(-1);
   ck_assert_int_eq(test_fd_count(), before);
-  ck_assert_int_eq(session_count(z), 1);
+  ck_assert_int_eq(test_session_count(z), 1);
   further = test_session(z, NULL);
   ck_ok(zke_close(further));
   w = worker_on(db);
@@ -935,7 +927,7 @@ START_TEST(close_without_descriptors) {
   ck_assert_int_eq(test_fd_count(), before);
   z = test_open(db);
   ck_rc(exists(z, "/e"), ZKE_NONODE);
-  ck_assert_int_eq(session_count(z), 1);
+  ck_assert_int_eq(test_session_count(z), 1);
   ck_ok(zke_close(z));
 }
 END_TEST
@@ -1182,7 +1174,7 @@ START_TEST(backup_moved_over_an_open_database) {
   ck_rc(exists(z, "/later"), ZKE_NONODE);
   ck_rc(exists(z, "/e"), ZKE_NONODE);
   ck_ok(exists(z, "/new"));
-  ck_assert_int_eq(session_count(z), 2);
+  ck_assert_int_eq(test_session_count(z), 2);
   ask(&w, "watch /n");
   ck_ok(set(z, "/n", "goes on"));
   ck_assert_str_eq(ask(&w, "wait 3000"), "CHANGED /n");
@@ -1218,7 +1210,7 @@ START_TEST(backup_written_into_an_open_database) {
   ck_assert_int_gt(zke_session_id(newcomer) >> 32, issued >> 32);
   ck_ok(exists(newcomer, "/e"));
   ck_rc(exists(newcomer, "/later"), ZKE_NONODE);
-  ck_assert_int_eq(session_count(newcomer), 2);
+  ck_assert_int_eq(test_session_count(newcomer), 2);
   tell(&w, "set /n x");
   int rc = atoi(test_line(&w));
   ck_assert_msg(rc == ZKE_SESSIONEXPIRED || rc == ZKE_INVALIDSTATE, "%d", rc);
@@ -1302,7 +1294,7 @@ START_TEST(sessions_survive_a_full_disk) {
   ck_assert_str_eq(ask(&w, "get /n"), "room");
   ask(&w, "set /n more");
   ck_assert_int_eq(zke_session_id(z), id);
-  ck_assert_int_eq(session_count(z), 2);
+  ck_assert_int_eq(test_session_count(z), 2);
   ck_ok(exists(z, "/e"));
   ck_ok(zke_check(z, NULL, NULL));
   ck_assert_int_eq(test_wait(&w), 0);
@@ -1328,7 +1320,7 @@ START_TEST(closing_on_a_full_disk) {
   while (exists(z, "/e") == ZKE_OK && test_now() < end)
     zke_wait(z, zke_now(z) + 20);
   ck_rc(exists(z, "/e"), ZKE_NONODE);
-  ck_assert_int_eq(session_count(z), 1);
+  ck_assert_int_eq(test_session_count(z), 1);
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
 }

@@ -181,14 +181,6 @@ static int next_sequence(zke *z) {
   return value;
 }
 
-static int session_count(zke *z) {
-  zke_session_list *list = NULL;
-  ck_ok(zke_sessions(z, &list));
-  int count = list->count;
-  zke_free(list);
-  return count;
-}
-
 /* A closed database with a handful of nodes. */
 static const char *sample(const char *path) {
   zke *z = test_open(path);
@@ -582,10 +574,10 @@ START_TEST(readonly_reads_only) {
   ck_rc(zke_delete(r, "/a/b", -1), ZKE_READONLY);
   ck_rc(zke_expire(r, zke_session_id(z)), ZKE_READONLY);
   expect_data(r, "/a", "new");
-  ck_assert_int_eq(session_count(r), 1);
+  ck_assert_int_eq(test_session_count(r), 1);
   ck_ok(zke_check(r, NULL, NULL));
   ck_ok(zke_close(r));
-  ck_assert_int_eq(session_count(z), 1);
+  ck_assert_int_eq(test_session_count(z), 1);
   ck_ok(zke_close(z));
 }
 END_TEST
@@ -601,7 +593,7 @@ START_TEST(readonly_leaves_the_file_alone) {
   zke_options options = {.size = sizeof options, .flags = ZKE_OPEN_READONLY};
   ck_ok(zke_open(path, &options, &r));
   expect_data(r, "/a", "one");
-  ck_assert_int_eq(session_count(r), 0);
+  ck_assert_int_eq(test_session_count(r), 0);
   ck_ok(zke_close(r));
   ck_assert(hash_of(path) == before);
   ck_assert(!present(joined(path, "-zke")));
@@ -723,7 +715,7 @@ START_TEST(copy_has_no_sessions) {
   zke *c = test_open(copy);
   expect_data(c, "/a/b", "two");
   ck_rc(zke_exists(c, "/e", NULL, NULL, NULL), ZKE_NONODE);
-  ck_assert_int_eq(session_count(c), 1);
+  ck_assert_int_eq(test_session_count(c), 1);
   ck_assert_int_gt(next_zxid(c) >> 32, zxid >> 32);
   ck_assert_int_ne(zke_session_id(c), zke_session_id(z));
   ck_ok(zke_check(c, NULL, NULL));
@@ -772,7 +764,7 @@ START_TEST(reopened_database_goes_on) {
   ck_assert_int_gt(next_zxid(z), zxid);
   ck_assert_int_eq(next_zxid(z) >> 32, zxid >> 32);
   ck_assert_int_gt(zke_session_id(z), id);
-  ck_assert_int_eq(session_count(z), 1);
+  ck_assert_int_eq(test_session_count(z), 1);
   ck_ok(zke_close(z));
 }
 END_TEST
@@ -838,7 +830,7 @@ START_TEST(symbolic_link_is_the_same_database) {
   ck_assert_int_eq(strncmp(test_line(&w), "ready ", 6), 0);
   zke *z = test_open(path);
   ck_ok(zke_exists(z, "/e", NULL, NULL, NULL));
-  ck_assert_int_eq(session_count(z), 2);
+  ck_assert_int_eq(test_session_count(z), 2);
   ck_assert(!present(joined(link, "-zke")));
   ck_ok(zke_close(z));
   ck_assert_int_eq(test_wait(&w), 0);
@@ -944,7 +936,7 @@ START_TEST(other_boot_id_reaps_nobody) {
   ck_ok(zke_exists(z, "/mine", NULL, NULL, NULL));
   ck_ok(zke_exists(third, "/theirs", NULL, NULL, NULL));
   ask(&w, "exists /mine");
-  ck_assert_int_eq(session_count(z), 3);
+  ck_assert_int_eq(test_session_count(z), 3);
   ck_assert_int_eq(next_zxid(z) >> 32, zxid >> 32);
   ck_ok(zke_close(third));
   test_kill(&w, SIGKILL);
@@ -967,7 +959,7 @@ START_TEST(reboot_reissues_nothing) {
   if (_i == 2) ck_assert_int_eq(unlink(joined(path, "-zke/live")), 0);
   zke *z = open_booted(path, next_boot[_i]);
   ck_rc(zke_exists(z, "/e", NULL, NULL, NULL), ZKE_NONODE);
-  ck_assert_int_eq(session_count(z), 1);
+  ck_assert_int_eq(test_session_count(z), 1);
   ck_assert_int_gt(zke_session_id(z), id);
   ck_assert_int_eq(next_sequence(z), sequence + 1);
   ck_assert_int_gt(next_zxid(z) >> 32, zxid >> 32);

@@ -49,14 +49,45 @@ static struct {
   int64_t skew;         /* ns by which all clocks are ahead */
   enum slot_fault read; /* of the leases' stamps */
   enum slot_fault write;
-  int gates;           /* so often the gate can be had; -1: always */
-  bool stop_at_gate;   /* stop at it, saying so */
-  sem_t inside, leave; /* … and until told to go on */
-  const char *far;     /* files below this are on a network file system */
+  int gates;            /* so often the gate can be had; -1: always */
+  bool stop_at_gate;    /* stop at it, saying so */
+  sem_t inside, leave;  /* … and until told to go on */
+  const char *far;      /* files below this are on a network file system */
+  bool stands;          /* the clocks stand, and sleeping puts them forward */
+  void (*asleep)(void); /* done at the end of each sleep */
+  int stamps, polls;    /* writes of a lease's stamp; sleeps in the kernel */
+  int no_fifos;         /* so often no FIFO of another can be opened */
 } sys;
 
 static int64_t sys_clock(void *c, int which) {
-  return sys.real.clock(c, which) + sys.skew;
+  static int64_t stood[3];
+  int64_t now = sys.real.clock(c, which);
+  if (!stood[which]) stood[which] = now;
+  return (sys.stands ? stood[which] : now) + sys.skew;
+}
+
+/* So much later: a second makes every tick due. */
+static void sys_pass(int64_t ms) { sys.skew += ms * ZKE_MS; }
+
+static void sys_sleep(void *c, int64_t ns) {
+  if (sys.stands)
+    sys.skew += ns;
+  else
+    sys.real.sleep(c, ns);
+  if (sys.asleep) sys.asleep();
+}
+
+static int sys_poll(void *c, struct pollfd *fds, unsigned count, int timeout) {
+  sys.polls += timeout != 0;
+  if (!sys.stands) return sys.real.poll(c, fds, count, timeout);
+  if (timeout > 0) sys_pass(timeout);
+  return sys.real.poll(c, fds, count, 0);
+}
+
+static int sys_file(void *c, const char *path, int flags, unsigned mode) {
+  bool fifo = (flags & O_NONBLOCK) && (flags & O_ACCMODE) == O_WRONLY;
+  if (fifo && sys.no_fifos > 0 && sys.no_fifos--) return -EMFILE;
+  return sys.real.open(c, path, flags, mode);
 }
 
 static int64_t slot_result(enum slot_fault fault, int64_t n) {
@@ -71,12 +102,17 @@ static int64_t sys_pread(void *c, int fd, void *buffer, size_t size,
 
 static int64_t sys_pwrite(void *c, int fd, const void *buffer, size_t size,
                           int64_t at) {
-  if (at >= LIVE_SLOTS_AT && sys.write != SLOTS_FINE)
-    return slot_result(sys.write, (int64_t)size);
+  if (at >= LIVE_SLOTS_AT) {
+    sys.stamps++;
+    if (sys.stands) sys_pass(1); /* who tries without pause comes to an end */
+    if (sys.write != SLOTS_FINE) return slot_result(sys.write, (int64_t)size);
+  }
   return sys.real.pwrite(c, fd, buffer, size, at);
 }
 
 static int sys_lock(void *c, int fd, int64_t offset, int how) {
+  if (offset == LIVE_NEXT && how == ZKE_LOCK_EXCLUSIVE && sys.gates == 0)
+    return -EAGAIN; /* another is next in line, too */
   if (offset != LIVE_GATE || how != ZKE_LOCK_EXCLUSIVE)
     return sys.real.lock(c, fd, offset, how);
   if (sys.stop_at_gate) {
@@ -103,6 +139,9 @@ static zke_os *sys_table(void) {
   table.pread = sys_pread;
   table.pwrite = sys_pwrite;
   table.lock = sys_lock;
+  table.sleep = sys_sleep;
+  table.poll = sys_poll;
+  table.open = sys_file;
   if (sys.far) table.network = sys_network;
   sys.gates = -1;
   return &table;
@@ -114,9 +153,6 @@ static zke *sys_open(const char *name) {
   ck_ok(zke_open(name, &options, &z));
   return z;
 }
-
-/* So much later that every tick is due. */
-static void sys_pass(int64_t ms) { sys.skew += ms * ZKE_MS; }
 
 /* ---- a VFS: SQLite's default one with two methods changed ---- */
 
@@ -678,6 +714,50 @@ START_TEST(death_notices_go_with_their_watchers) {
 }
 END_TEST
 
+static int say_owner[2]; /* it has its nodes */
+
+static int own_two(void *db) {
+  zke *z;
+  if (zke_open(db, NULL, &z) != ZKE_OK) return 1;
+  for (int i = 0; i < 2; i++) {
+    if (zke_create(z, i ? "/e1" : "/e0", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL,
+                   NULL, NULL) != ZKE_OK)
+      return 2;
+  }
+  if (write(say_owner[1], "", 1) != 1) return 3;
+  for (;;) pause();
+}
+
+/* P6: a watcher whose notice could not be made has no part in that of another
+ * on the same owner: when it goes, removed or fired, the other's stays.  It was
+ * counted out of a notice that it had not been counted into.  The clock stands,
+ * so no sweep can tell of the death. */
+START_TEST(watcher_without_notice_takes_none_along) {
+  char db[PATH_MAX], ready;
+  test_events first = {0}, second = {0};
+  snprintf(db, sizeof db, "%s", test_path("a.db"));
+  ck_assert_int_eq(pipe(say_owner), 0);
+  pid_t owner = start_child(own_two, db);
+  ck_assert_int_eq(read(say_owner[0], &ready, 1), 1);
+  sys.stands = true;
+  zke *z = sys_open(db);
+  sys.no_fifos = 1;
+  ck_ok(zke_exists(z, "/e0", test_record, &first, NULL));
+  ck_assert_int_eq(sys.no_fifos, 0);
+  ck_ok(zke_exists(z, "/e1", test_record, &second, NULL));
+  if (_i == 0)
+    ck_ok(zke_remove_watch(z, "/e0", ZKE_WATCH_DATA, test_record, &first));
+  else
+    ck_ok(change(z, "/e0"));
+  test_expect(z, &first, _i ? "CHANGED /e0" : "");
+  test_expect(z, &second, "");
+  ck_assert_int_eq(kill(owner, SIGKILL), 0);
+  ck_assert_int_eq(end_of(owner), 128 + SIGKILL);
+  test_expect(z, &second, "DELETED /e1");
+  ck_ok(zke_close(z));
+}
+END_TEST
+
 /* ---- side files ---- */
 
 /* A symbolic link in the place of the liveness file is refused, and what it
@@ -924,6 +1004,82 @@ START_TEST(late_caller_renews) {
     sys_pass(10000);
     ck_ok(see(z, "/e"));
   }
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+static zke *sys_open_with_lease(const char *db, int64_t ms) {
+  zke *z = NULL;
+  zke_options options = {
+      .size = sizeof options, .lease_ms = ms, .os = sys_table()};
+  ck_ok(zke_open(db, &options, &z));
+  return z;
+}
+
+/* P5, P7: a stamp that cannot be written is tried again, but not without pause:
+ * who waited spun until it could be. */
+START_TEST(failing_stamp_is_tried_with_pauses) {
+  enum { LEASE = 8000, WAIT = 500, MOST = 10 };
+  const char *db = test_path("a.db");
+  sys.stands = true;
+  zke *z = sys_open_with_lease(db, LEASE), *other = sys_open(db);
+  make(z, "/e", ZKE_EPHEMERAL);
+  sys_pass(LEASE / 4);
+  sys.write = _i ? SLOTS_SHORT : SLOTS_FAIL;
+  sys.stamps = sys.polls = 0;
+  ck_rc(zke_wait(z, zke_now(z) + WAIT), ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_ge(sys.stamps, 1);
+  ck_assert_int_le(sys.stamps, MOST);
+  ck_assert_int_le(sys.polls, MOST);
+  sys.write = SLOTS_FINE;
+  ck_rc(zke_wait(z, zke_now(z) + LEASE / 8), ZKE_OPERATIONTIMEOUT);
+  sys_pass(LEASE * 7 / 8); /* that is more than a lease since the first stamp */
+  ck_ok(see(other, "/e"));
+  sys_pass(LEASE); /* and it would have ended it */
+  ck_rc(see(other, "/e"), ZKE_NONODE);
+  ck_ok(zke_close(other));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+enum { SHORT_LEASE = 1000 };
+
+/* After three leases the gate is free, and another sweeps at once. */
+static struct {
+  zke *sweeper;
+  bool inside; /* before the one who waits sees that it is free */
+} after_wait;
+
+static void free_gate(void) {
+  if (sys.skew < INT64_C(3) * SHORT_LEASE * ZKE_MS) return;
+  sys.asleep = NULL;
+  sys.gates = -1;
+  if (after_wait.inside) ck_ok(see(after_wait.sweeper, "/e"));
+}
+
+/* P5: a session that waits inside a call for the gate, longer than its lease
+ * is, has not been silent: neither during the wait nor after it another ends
+ * it.  One that has been silent ends. */
+START_TEST(lease_outlasts_the_wait_for_the_gate) {
+  const char *db = test_path("a.db");
+  zke_options leased = {.size = sizeof leased, .lease_ms = SHORT_LEASE};
+  zke *silent = NULL;
+  sys.stands = true;
+  zke *z = sys_open_with_lease(db, SHORT_LEASE), *other = sys_open(db);
+  ck_ok(zke_open_session(other, &leased, &silent));
+  make(z, "/e", ZKE_EPHEMERAL);
+  make(silent, "/silent", ZKE_EPHEMERAL);
+  after_wait.sweeper = other;
+  after_wait.inside = _i;
+  sys.gates = 0;
+  sys.asleep = free_gate;
+  ck_ok(change(z, "/e"));
+  ck_assert(sys.asleep == NULL);
+  ck_ok(see(other, "/e"));
+  ck_rc(see(other, "/silent"), ZKE_NONODE); /* there was a sweep */
+  ck_ok(change(z, "/e"));
+  ck_ok(zke_close(silent));
+  ck_ok(zke_close(other));
   ck_ok(zke_close(z));
 }
 END_TEST
@@ -1213,6 +1369,7 @@ int main(int argc, char **argv) {
   ADD_LOOP(ended_session_is_quiet, 0, 2);
   ADD_LOOP(dispatch_returns_in_a_flood, 1, 3);
   ADD(death_notices_go_with_their_watchers);
+  ADD_LOOP(watcher_without_notice_takes_none_along, 0, 2);
   ADD(link_for_the_liveness_file_is_refused);
   ADD_LOOP(waker_writes_into_fifos_only, 0, STRANGERS);
   ADD_LOOP(modes_of_side_files, 0, 4);
@@ -1223,6 +1380,8 @@ int main(int argc, char **argv) {
   ADD_LOOP(unreadable_stamp_ends_no_lease, 0, 2);
   ADD_LOOP(lease_without_a_stamp_is_not_begun, 0, 2);
   ADD_LOOP(late_caller_renews, 0, 2);
+  ADD_LOOP(failing_stamp_is_tried_with_pauses, 0, 2);
+  ADD_LOOP(lease_outlasts_the_wait_for_the_gate, 0, 2);
   ADD(lack_of_memory_loses_no_watcher);
   ADD(lack_of_memory_is_not_lack_of_rights);
   ADD(multi_that_could_not_begin_again);

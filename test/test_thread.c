@@ -8,6 +8,7 @@
 #include "test.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -31,10 +32,37 @@ static int told_poll(void *context, struct pollfd *fds, unsigned count,
   return os_default.poll(context, fds, count, timeout_ms);
 }
 
+/* A thread that is greedy keeps the store's lock in each of its changes until
+ * another has looked at the clock since the change before, or nobody is left to
+ * be served: who waits for the lock looks whenever it was woken in vain. */
+static _Thread_local bool greedy;
+static atomic_int looks, unserved;
+static atomic_bool kept; /* it has come to that */
+static int calls_begun;  /* by it, before the one that it is in */
+
+static void keep_lock(void) {
+  static int seen, call = -1;
+  if (call == calls_begun) return; /* it has begun its transaction again */
+  call = calls_begun;
+  kept = true;
+  int64_t end = test_now() + 10000;
+  while (looks == seen && unserved > 0 && test_now() < end) test_pause();
+  seen = looks;
+}
+
+static int64_t told_clock(void *context, int which) {
+  if (!greedy)
+    atomic_fetch_add(&looks, 1);
+  else if (which == ZKE_CLOCK_REALTIME)
+    keep_lock();
+  return os_default.clock(context, which);
+}
+
 static void begin(int way) {
   zke_os_default(&os_default);
   zke_os os = os_default;
   os.poll = told_poll;
+  os.clock = told_clock;
   zke_options options = {.size = sizeof options, .os = &os};
   const char *name = way == IN_MEMORY ? ":memory:" : test_path("thread.db");
   ck_ok(zke_open(name, &options, &shared));
@@ -75,7 +103,11 @@ static void start(worker *w, int (*run)(worker *), zke *z, int number) {
   w->number = number;
   w->rc = 1;
   w->done = false;
-  ck_assert_int_eq(pthread_create(&w->thread, NULL, work, w), 0);
+  pthread_attr_t attributes; /* there may be a thousand */
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, 1 << 20);
+  ck_assert_int_eq(pthread_create(&w->thread, &attributes, work, w), 0);
+  pthread_attr_destroy(&attributes);
 }
 
 /* Join, and return what run() returned. */
@@ -527,6 +559,60 @@ START_TEST(two_threads_play_ping_pong) {
 }
 END_TEST
 
+enum { CROWD = 1000, CALLS_MOST = 10, CALLS_ENOUGH = 100 };
+
+static int greedy_cpu; /* the others stay on it, and do not preempt: so one
+                         * that is woken comes too late, and not by chance */
+
+static void stay_on_cpu(void) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET((size_t)greedy_cpu, &set);
+  sched_setaffinity(0, sizeof set, &set);
+}
+
+/* Change without pause until all others are served, or long after they ought
+ * to be. */
+static int change_greedily(worker *w) {
+  int rc = ZKE_OK, most = w->number * CALLS_ENOUGH;
+  greedy_cpu = sched_getcpu();
+  stay_on_cpu();
+  greedy = true;
+  for (; rc == ZKE_OK && unserved > 0 && calls_begun < most; calls_begun++)
+    rc = change(w->z);
+  return rc;
+}
+
+static int get_once(worker *w) {
+  struct sched_param none = {0};
+  stay_on_cpu();
+  sched_setscheduler(0, SCHED_BATCH, &none);
+  int rc = zke_get(w->z, "/n", NULL, NULL, NULL, NULL, NULL);
+  atomic_fetch_sub(&unserved, 1);
+  return rc;
+}
+
+/* zkembed.h, Threads: a call waits for its turn, not for another thread to make
+ * a pause: one that calls again and again may pass those that are being woken,
+ * but not for ever.  It did, and the others got ZKE_OPERATIONTIMEOUT. */
+START_TEST(greedy_thread_makes_way) {
+  static worker many[CROWD];
+  int count = _i / WAYS ? CROWD : 1;
+  begin(_i % WAYS);
+  zke *neighbour = test_session(shared, NULL);
+  worker w;
+  looks = 0;
+  unserved = count;
+  start(&w, change_greedily, shared, count);
+  ck_until(kept, 10000);
+  for (int i = 0; i < count; i++) start(&many[i], get_once, neighbour, i);
+  for (int i = 0; i < count; i++) ck_ok(join(&many[i]));
+  ck_ok(join(&w));
+  ck_assert_int_le(calls_begun, count * CALLS_MOST);
+  ck_ok(zke_close(neighbour));
+}
+END_TEST
+
 /* Open a session, use it, close it, many times. */
 static int come_and_go(worker *w) {
   for (int i = 0; i < 50; i++) {
@@ -656,6 +742,7 @@ static void add_close(Suite *suite) {
 static void add_many_handles(Suite *suite) {
   TCase *tc = add_case(suite, "many_handles");
   tcase_add_loop_test(tc, parallel_counting_is_exact, 0, 2 * WAYS);
+  tcase_add_loop_test(tc, greedy_thread_makes_way, 0, 2 * WAYS);
   ADD(two_threads_play_ping_pong);
   ADD(sessions_come_and_go_in_parallel);
   tcase_add_test(tc, stores_open_and_close_in_parallel);
