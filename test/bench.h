@@ -5,7 +5,8 @@
  *   bench_report.c   the table, bench.json, the targets
  *   bench_process.c  other processes, and what they say
  *   bench_measure.c  one process: operations side by side
- *   bench_lock.c     locks between processes, elections, barriers
+ *   bench_lock.c     locks between processes
+ *   bench_group.c    elections, barriers
  *   bench_wait.c     watches across processes, idling
  *   bench_load.c     several processes without pause
  *   bench_memory.c   bytes

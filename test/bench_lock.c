@@ -3,7 +3,8 @@
  *   hand-over    some processes wait in line, asleep.  The holder releases; who
  *                has it next says when.  From the call of release in the one to
  *                the return of acquire in the other, on the other CPU.  The one
- *                that released joins the line again
+ *                that released joins the line again.  Once more where the one
+ *                that waits has done so for a second: some poll less then
  *   contention   every process acquires, holds for 20 us and releases, without
  *                pause: how long it takes from hand to hand, how evenly it goes
  *                round, what it costs
@@ -138,6 +139,7 @@ typedef struct line {
   void *keeper; /* our own connection, which made the lock; or NULL */
   char place[32];
   int count, holder;
+  int64_t waits_us; /* at least, before a release */
   worker w[PROCESSES_MOST + 1];
   samples took, ratio;
   int64_t releasing, taking; /* wake-ups sent */
@@ -188,7 +190,7 @@ static void line_close(line *l) {
 
 /* All are asleep, or somewhere between two looks. */
 static void line_settle(const line *l) {
-  sleep_us(PAUSE_US);
+  sleep_us(PAUSE_US + l->waits_us);
   if (l->s->lock_pause_us) sleep_us(random() % l->s->lock_pause_us);
 }
 
@@ -283,7 +285,8 @@ typedef struct lines_plan {
   int waiting, rounds;
   int param; /* in the report */
   line_step step;
-  bool wakeups; /* report them */
+  int64_t waits_us; /* at least, before each step */
+  bool wakeups;     /* report them */
 } lines_plan;
 
 static void report_wakeups(const line *l, int waiting) {
@@ -296,6 +299,7 @@ static void report_wakeups(const line *l, int waiting) {
 
 /* Those lines that are open play, report and close. */
 static void lines_run(line *l, int count, const lines_plan *plan, int warm) {
+  for (int i = 0; i < count; i++) l[i].waits_us = plan->waits_us;
   lines_play(l, count, plan->rounds, times(warm, 0), plan->step);
   lines_report(l, count, plan->name, plan->param);
   for (int i = 0; i < count; i++) {
@@ -338,6 +342,22 @@ static bool has_lock(const subject *s) {
 /* Not in Python: a crowd of pollers tells nothing. */
 static bool has_line(const subject *s) { return has_lock(s) && !s->lock_start; }
 
+/* Of those who sleep until they are woken, two are enough. */
+static bool may_tire(const subject *s) {
+  return has_lock(s) && (polls(s) || s == &subject_zke || s == &subject_raw);
+}
+
+static void late_hand_over(void) {
+  const subject *list[SUBJECTS_MOST];
+  const lines_plan plan = {.name = "hand-over after 1 s",
+                           .waiting = 1,
+                           .param = 1,
+                           .rounds = times(30, 1),
+                           .step = line_pass,
+                           .waits_us = times(1000000, 1000)};
+  lines_compare(&plan, list, choose(list, may_tire));
+}
+
 void part_lock(void) {
   const int waiting[] = {1, 16, 63};
   const subject *list[SUBJECTS_MOST];
@@ -351,6 +371,7 @@ void part_lock(void) {
                        .wakeups = true};
     lines_compare(&plan, list, choose(list, i ? has_line : has_lock));
   }
+  late_hand_over();
 }
 
 /* ---- death ---- */

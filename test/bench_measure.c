@@ -3,8 +3,8 @@
  * Each subject has the same tree and a connection of its own in this process.
  * A sample is the mean of a batch of operations.  In each round every subject
  * gives one sample, on the same keys, and each round begins with another one,
- * so that all meet the same machine.  /raw is the ratio of the samples of one
- * round.  Batches of what is slow are shorter.
+ * so that all meet the same machine.  /raw is the ratio of the medians, its
+ * quartiles those of the rounds' ratios.  Batches of what is slow are shorter.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

@@ -142,7 +142,7 @@ bars() {
   done
   {
     begin "$file" "$title" 960 480
-    echo 'set logscale y; set format y "%g"; set bmargin 4'
+    echo 'set logscale y; set format y "%.10g"; set bmargin 4'
     echo "set ylabel 'µs (less is better)'"
     echo 'set style fill solid 0.9; set key outside right top'
     printf '%s\n' "set xtics ($tics); set xrange [-0.6:$group - 0.4]"
@@ -156,7 +156,8 @@ bars operations 'One operation, 1,000 znodes' \
   'durable\ncreate' 'durable create' 1000 \
   'lock +\nunlock' 'lock + unlock' 1000
 bars hand-over 'A lock from one process to the next' \
-  '1 waiting' hand-over 1 '16 waiting' hand-over 16 '63 waiting' hand-over 63
+  '1 waiting' hand-over 1 '1 waiting, for\n1 s or more' 'hand-over after 1 s' 1 \
+  '16 waiting' hand-over 16 '63 waiting' hand-over 63
 death="holder's death to next"
 bars death "kill -9 of a lock''s holder until the next one holds it" \
   '1 waiting' "$death" 1 '16 waiting' "$death" 16
