@@ -4494,8 +4494,8 @@ static void sweep_yield(store *s) {
 
 /* Sweep within a moment, or where the caller must not wait without waiting for
  * the gate; who fails lets another try, since the cause may be its own. */
-static void sweep_now(store *s, int64_t now, bool may_wait) {
-  int64_t deadline = s->deadline;
+static void sweep_now(store *s, bool may_wait) {
+  int64_t now = lock_now(s), deadline = s->deadline;
   int64_t turn = ZKE_DUTY_TICK_MS * ZKE_MS * 3 / 2;
   if (!s->memory) sweep_note(s);
   s->deadline =
@@ -4527,8 +4527,7 @@ static void sweep_tick(store *s, bool wants_duty, bool may_wait) {
   }
   if (wants_duty && !s->duty && !s->memory)
     s->duty = live_lock(s, LIVE_DUTY, true) == 0;
-  if (s->duty || age >= ZKE_TICK_MS * ZKE_MS * 9 / 10)
-    sweep_now(s, lock_now(s), may_wait);
+  if (s->duty || age >= ZKE_TICK_MS * ZKE_MS * 9 / 10) sweep_now(s, may_wait);
 }
 
 /* A number from 0 to below, for jitter; xorshift64. */
@@ -5409,7 +5408,7 @@ static int wait_until(zke *z, uint64_t before, int64_t deadline) {
     }
     z->s->deadline = base_min(deadline, base_later(now, z->s->busy));
     rc = z->s->index.open ? ZKE_OK : db_end(z->s); /* one that failed before */
-    if (rc == ZKE_OK && z->s->broken && !z->s->replaced) rc = txn_recover(z->s);
+    if (rc == ZKE_OK && wait_is_cut_off(z->s)) rc = txn_recover(z->s);
     if (z->s->replaced) rc = ZKE_OK; /* the session's end is to be told */
     if (rc == ZKE_OK) rc = wait_dispatch(z, true, &count);
     if (rc == ZKE_OK && atomic_load(&z->turn) == before && !z->s->broken &&
@@ -5731,7 +5730,7 @@ static int store_options(const zke_options *given, zke_options *out) {
 static void store_free(store *s) {
   live_forget_wakes(s);
   if (s->db) db_disconnect(s);
-  if (s->duty) live_lock(s, LIVE_DUTY, false);
+  sweep_yield(s);
   lock_fd_close(s, &s->gate_fd);
   lock_fork_remove(s);
   pthread_mutex_destroy(&s->m);

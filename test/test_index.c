@@ -1176,14 +1176,6 @@ static void be_many(void) {
   for (;;) pause();
 }
 
-static int count_sessions(void) {
-  zke_session_list *list;
-  ck_ok(zke_sessions(with_duty, &list));
-  int count = list->count;
-  zke_free(list);
-  return count;
-}
-
 /* P6: all of many that die at once are buried in about a tick, though each
  * sweep looks at a part of them. */
 START_TEST(many_dead_are_buried_in_a_tick) {
@@ -1195,15 +1187,16 @@ START_TEST(many_dead_are_buried_in_a_tick) {
     ck_until(atomic_load(&shared->step) > i, 20000);
   }
   begin_sweeping();
-  ck_assert_int_eq(count_sessions(), crowds * CROWD + 1 + OTHERS);
+  ck_assert_int_eq(test_session_count(with_duty), crowds * CROWD + 1 + OTHERS);
   for (int i = 0; i < crowds; i++) {
     ck_assert_int_eq(kill(pid[i], SIGKILL), 0);
     ck_assert_int_eq(waitpid(pid[i], NULL, 0), pid[i]);
   }
   unsigned before = with_duty->s->sweeps;
-  for (int i = 0; count_sessions() > 1 + OTHERS && i < 4 * TICKS; i++)
+  for (int i = 0; test_session_count(with_duty) > 1 + OTHERS && i < 4 * TICKS;
+       i++)
     live_on(ZKE_DUTY_TICK_MS);
-  ck_assert_int_eq(count_sessions(), 1 + OTHERS);
+  ck_assert_int_eq(test_session_count(with_duty), 1 + OTHERS);
   ck_assert_int_le((int)(with_duty->s->sweeps - before), TICKS + 1);
   end_sweeping();
 }
