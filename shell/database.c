@@ -180,31 +180,42 @@ static snapshot_node snapshot_row(sqlite3_stmt *stmt) {
   return n;
 }
 
-/* The rows of one statement with two texts; *count of them. */
+/* A statement, with two texts if one is not NULL. */
+static int snapshot_prepare(snapshot *s, const char *sql, const char *one,
+                            const char *two, sqlite3_stmt **stmt) {
+  int rc = sqlite3_prepare_v2(s->db, sql, -1, stmt, NULL);
+  if (rc == SQLITE_OK && one)
+    rc = sqlite3_bind_text(*stmt, 1, one, -1, SQLITE_TRANSIENT);
+  if (rc == SQLITE_OK && one)
+    rc = sqlite3_bind_text(*stmt, 2, two, -1, SQLITE_TRANSIENT);
+  return rc == SQLITE_OK ? 0 : fail_sqlite(s->c, s->db, s->c->sh->file);
+}
+
+/* Is there a further row?  *status is no longer 0 where that is not known. */
+static bool snapshot_next(snapshot *s, sqlite3_stmt *stmt, int *status) {
+  int rc = sqlite3_step(stmt);
+  if (rc == SQLITE_ROW && cancelled(s->c))
+    *status = fail_cancelled(s->c);
+  else if (rc != SQLITE_ROW && rc != SQLITE_DONE)
+    *status = fail_sqlite(s->c, s->db, s->c->sh->file);
+  return rc == SQLITE_ROW && !*status;
+}
+
+/* The nodes of one statement with two texts; *count of them. */
 static int snapshot_each(snapshot *s, const char *sql, const char *one,
                          const char *two,
                          int (*fn)(void *, const snapshot_node *), void *arg,
                          int64_t *count) {
   sqlite3_stmt *stmt = NULL;
-  int rc = sqlite3_prepare_v2(s->db, sql, -1, &stmt, NULL), status = 0;
-  if (rc == SQLITE_OK)
-    rc = sqlite3_bind_text(stmt, 1, one, -1, SQLITE_TRANSIENT);
-  if (rc == SQLITE_OK)
-    rc = sqlite3_bind_text(stmt, 2, two, -1, SQLITE_TRANSIENT);
-  if (rc == SQLITE_OK) rc = sqlite3_step(stmt);
-  for (; !status && rc == SQLITE_ROW; rc = sqlite3_step(stmt)) {
+  int status = snapshot_prepare(s, sql, one, two, &stmt);
+  while (!status && snapshot_next(s, stmt, &status)) {
     snapshot_node node = snapshot_row(stmt);
     ++*count;
-    if (cancelled(s->c))
-      status = fail_cancelled(s->c);
-    else if (!node.path || !node.kind)
+    if (!node.path || !node.kind)
       status = no_memory(s->c);
     else if (!is_below(node.path, "/zookeeper"))
       status = fn(arg, &node);
-    if (status) break;
   }
-  if (!status && rc != SQLITE_DONE)
-    status = fail_sqlite(s->c, s->db, s->c->sh->file);
   sqlite3_finalize(stmt);
   return status;
 }
@@ -260,6 +271,62 @@ int snapshot_read(snapshot *s, const char *path,
   int status = snapshot_top(s, whole, fn, arg);
   if (!status) status = snapshot_below(s, whole, fn, arg);
   free(whole);
+  return status;
+}
+
+int snapshot_sessions(snapshot *s,
+                      int (*fn)(void *arg, const zke_session_info *session),
+                      void *arg) {
+  sqlite3_stmt *stmt = NULL;
+  int status = snapshot_prepare(
+      s,
+      "SELECT id,v.identity,v.pid,started_ms,v.lease_ms,ephemerals,watches,"
+      "events FROM zke_sessions v JOIN(SELECT id,started AS started_ms FROM "
+      "session)USING(id)ORDER BY id",
+      NULL, NULL, &stmt);
+  while (!status && snapshot_next(s, stmt, &status)) {
+    zke_session_info info = {
+        .id = sqlite3_column_int64(stmt, 0),
+        .identity = (const char *)sqlite3_column_text(stmt, 1),
+        .pid = sqlite3_column_int64(stmt, 2),
+        .started_ms = sqlite3_column_int64(stmt, 3),
+        .lease_ms = sqlite3_column_int64(stmt, 4),
+        .ephemerals = sqlite3_column_int(stmt, 5),
+        .watches = sqlite3_column_int(stmt, 6),
+        .events = sqlite3_column_int(stmt, 7)};
+    status = info.identity ? fn(arg, &info) : no_memory(s->c);
+  }
+  sqlite3_finalize(stmt);
+  return status;
+}
+
+/* In the order of zke_watches(). */
+#define SNAPSHOT_WATCHES(owner, join)                                       \
+  "SELECT w.session,w.path,w.type,w.mode," owner " FROM zke_watches w" join \
+  " ORDER BY w.path,w.session,w.mode,w.type DESC"
+
+static const char snapshot_all_watches[] = SNAPSHOT_WATCHES("0", "");
+static const char snapshot_all_waiters[] = SNAPSHOT_WATCHES(
+    "x.owner",
+    " JOIN(SELECT DISTINCT waiter,path,owner FROM zke_waiters)x "
+    "ON x.waiter=w.session AND x.path=w.path");
+
+int snapshot_watches(snapshot *s, bool waiters,
+                     int (*fn)(void *arg, const snapshot_watch *watch),
+                     void *arg) {
+  sqlite3_stmt *stmt = NULL;
+  int status =
+      snapshot_prepare(s, waiters ? snapshot_all_waiters : snapshot_all_watches,
+                       NULL, NULL, &stmt);
+  while (!status && snapshot_next(s, stmt, &status)) {
+    snapshot_watch w = {.session = sqlite3_column_int64(stmt, 0),
+                        .path = (const char *)sqlite3_column_text(stmt, 1),
+                        .type = (const char *)sqlite3_column_text(stmt, 2),
+                        .mode = (const char *)sqlite3_column_text(stmt, 3),
+                        .owner = sqlite3_column_int64(stmt, 4)};
+    status = w.path && w.type && w.mode ? fn(arg, &w) : no_memory(s->c);
+  }
+  sqlite3_finalize(stmt);
   return status;
 }
 

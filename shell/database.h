@@ -25,15 +25,32 @@ typedef struct snapshot_node {
   zke_stat stat;
 } snapshot_node;
 
+typedef struct snapshot_watch {
+  int64_t session;
+  const char *path; /* whole, whatever the chroot */
+  const char *type; /* "data" or "child" */
+  const char *mode; /* "one-shot", "persistent" or "recursive" */
+  int64_t owner;    /* of a waiter: who owns the node at path; else 0 */
+} snapshot_watch;
+
 /* snapshot_open  - of c's database; fails for :memory:, which has no file
  * snapshot_read  - call fn for a node and all below it, parents first; what
- *                  is reserved is left out.  fn returns an exit code; another
- *                  than 0 ends it
+ *                  is reserved is left out
+ * snapshot_sessions, snapshot_watches - call fn for what zke_sessions() and
+ *                  zke_watches() list, or for zke_waiters()'s; who is alive the
+ *                  file does not tell: 0
  *   path  as the handle sees it, below the chroot
+ *   fn    returns an exit code; another than 0 ends it
  * Return 0 or the exit code. */
 int snapshot_open(call *c, snapshot **out);
 int snapshot_read(snapshot *s, const char *path,
                   int (*fn)(void *arg, const snapshot_node *node), void *arg);
+int snapshot_sessions(snapshot *s,
+                      int (*fn)(void *arg, const zke_session_info *session),
+                      void *arg);
+int snapshot_watches(snapshot *s, bool waiters,
+                     int (*fn)(void *arg, const snapshot_watch *watch),
+                     void *arg);
 void snapshot_close(snapshot *s);
 
 /* The reserved nodes, as the handle sees paths. */

@@ -1097,49 +1097,32 @@ static int dump_node(void *arg, const snapshot_node *n) {
   return emit(c, row);
 }
 
-static int dump_sessions(call *c) {
-  zke_session_list *list = NULL;
-  int rc = zke_sessions(c->z, &list), status = 0;
-  if (rc != ZKE_OK) return fail_rc(c, rc);
-  for (int i = 0; !status && i < list->count; i++) {
-    const zke_session_info *s = &list->data[i];
-    status =
-        emit(c, json_pack("{s:s,s:o*,s:o*,s:I,s:I,s:I,s:b,s:i,s:i,s:i}", "type",
-                          "session", "session", json_session(s->id), "identity",
-                          json_text(s->identity), "pid", (json_int_t)s->pid,
-                          "started_at", (json_int_t)s->started_ms, "lease_ms",
-                          (json_int_t)s->lease_ms, "alive", s->alive,
-                          "ephemerals", s->ephemerals, "watches", s->watches,
-                          "events", s->events));
-  }
-  zke_free(list);
-  return status;
+/* Who is alive is told by the liveness file's locks, not by the picture; a
+ * session that has ended since is not. */
+static int dump_session(void *arg, const zke_session_info *s) {
+  call *c = arg;
+  zke_session_list *now = NULL;
+  int rc = zke_session(c->z, s->id, &now);
+  if (rc != ZKE_OK && rc != ZKE_NONODE) return fail_rc(c, rc);
+  bool alive = rc == ZKE_OK && now->data[0].alive;
+  zke_free(now);
+  return emit(
+      c, json_pack("{s:s,s:o*,s:o*,s:I,s:I,s:I,s:b,s:i,s:i,s:i}", "type",
+                   "session", "session", json_session(s->id), "identity",
+                   json_text(s->identity), "pid", (json_int_t)s->pid,
+                   "started_at", (json_int_t)s->started_ms, "lease_ms",
+                   (json_int_t)s->lease_ms, "alive", alive, "ephemerals",
+                   s->ephemerals, "watches", s->watches, "events", s->events));
 }
 
-static const char *watch_mode(int mode) {
-  return mode == ZKE_WATCH_PERSISTENT             ? "persistent"
-         : mode == ZKE_WATCH_PERSISTENT_RECURSIVE ? "recursive"
-                                                  : "one-shot";
-}
-
-static int dump_watches(call *c, const char *type,
-                        int (*get)(zke *, zke_watch_list **)) {
-  zke_watch_list *list = NULL;
-  int rc = get(c->z, &list), status = 0;
-  if (rc != ZKE_OK) return fail_rc(c, rc);
-  for (int i = 0; !status && i < list->count; i++) {
-    const zke_watch_info *w = &list->data[i];
-    json_t *row =
-        json_pack("{s:s,s:o*,s:o*,s:s,s:s}", "type", type, "session",
-                  json_session(w->session), "path", json_text(w->path), "watch",
-                  w->type == ZKE_WATCH_CHILD ? "child" : "data", "mode",
-                  watch_mode(w->mode));
-    if (row && w->owner)
-      json_object_set_new(row, "owner", json_session(w->owner));
-    status = emit(c, row);
-  }
-  zke_free(list);
-  return status;
+static int dump_watch(void *arg, const snapshot_watch *w) {
+  json_t *row = json_pack("{s:s,s:o*,s:o*,s:s,s:s}", "type",
+                          w->owner ? "waiter" : "watch", "session",
+                          json_session(w->session), "path", json_text(w->path),
+                          "watch", w->type, "mode", w->mode);
+  if (row && w->owner)
+    json_object_set_new(row, "owner", json_session(w->owner));
+  return emit(arg, row);
 }
 
 static int dump_run(call *c) {
@@ -1148,13 +1131,14 @@ static int dump_run(call *c) {
   snapshot *s = NULL;
   int status = path_join(c, &root, &path);
   if (status) return status;
-  status = emit(c, json_pack("{s:s,s:s,s:o*,s:I}", "type", "dump", "zkembed",
-                             zke_version(), "file", json_text(c->sh->file),
-                             "dumped_at", (json_int_t)wall_now()));
-  if (!status) status = dump_sessions(c);
-  if (!status) status = dump_watches(c, "watch", zke_watches);
-  if (!status) status = dump_watches(c, "waiter", zke_waiters);
-  if (!status) status = snapshot_open(c, &s);
+  status = snapshot_open(c, &s);
+  if (!status)
+    status = emit(c, json_pack("{s:s,s:s,s:o*,s:I}", "type", "dump", "zkembed",
+                               zke_version(), "file", json_text(c->sh->file),
+                               "dumped_at", (json_int_t)wall_now()));
+  if (!status) status = snapshot_sessions(s, dump_session, c);
+  if (!status) status = snapshot_watches(s, false, dump_watch, c);
+  if (!status) status = snapshot_watches(s, true, dump_watch, c);
   if (!status) status = snapshot_read(s, path, dump_node, c);
   snapshot_close(s);
   free(path);

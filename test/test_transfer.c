@@ -402,6 +402,56 @@ START_TEST(a_backup_is_one_picture) {
 }
 END_TEST
 
+static void ignore(zke *z, int type, int state, const char *path,
+                   void *context) {
+  (void)z, (void)type, (void)state, (void)path, (void)context;
+}
+
+/* A thread that lets an ephemeral node, and another session's watch on it, come
+ * and go. */
+static void *comings_and_goings(void *arg) {
+  mover *m = arg;
+  zke *watcher;
+  int rc = zke_open(test_path("a.db"), NULL, &watcher);
+  for (; rc == ZKE_OK && !m->stop; m->moves++) {
+    rc = zke_create(m->z, "/e", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL);
+    if (rc == ZKE_OK)
+      rc = zke_add_watch(watcher, "/e", ZKE_WATCH_PERSISTENT, ignore, NULL);
+    if (rc == ZKE_OK) rc = zke_remove_all_watches(watcher, "/e", ZKE_WATCH_ANY);
+    if (rc == ZKE_OK) rc = zke_delete(m->z, "/e", -1);
+  }
+  zke_close(watcher);
+  return NULL;
+}
+
+/* How often the dump has it. */
+static int dumped(const char *what) {
+  int count = 0;
+  for (const char *at = read_text("dump"); (at = strstr(at, what)); at++)
+    count++;
+  return count;
+}
+
+/* The same by the rows and by the numbers of their sessions, with who waits. */
+START_TEST(a_dump_is_one_picture) {
+  mover m = {.stop = false};
+  ck_ok(zke_open(test_path("a.db"), NULL, &m.z));
+  ck_assert_int_eq(pthread_create(&m.thread, NULL, comings_and_goings, &m), 0);
+  for (int i = 0; i < 40; i++) {
+    int64_t before = m.moves;
+    ck_zke(0, "zke --json a.db dump >dump 2>err");
+    int watches = dumped("\"type\":\"watch\"");
+    int owned = dumped("\"ephemeralOwner\":\"0x1");
+    ck_assert_int_eq(dumped("\"type\":\"waiter\""), watches);
+    ck_assert_int_eq(dumped("\"watches\":2"), watches / 2);
+    ck_assert_int_eq(dumped("\"ephemerals\":1"), owned);
+    ck_assert_int_ge(owned, watches / 2);
+    ck_until(m.moves > before, 10000);
+  }
+  mover_end(&m);
+}
+END_TEST
+
 /* ---- interrupted and killed ---- */
 
 /* A file of many nodes, whose import and export take a while. */
@@ -566,6 +616,7 @@ static Suite *transfer_suite(void) {
   TCase *busy = tcase_create("busy");
   tcase_set_timeout(busy, 120);
   tcase_add_test(busy, an_export_is_one_picture);
+  tcase_add_test(busy, a_dump_is_one_picture);
   tcase_add_test(busy, a_backup_is_one_picture);
   tcase_add_test(busy, a_copy_of_a_database_in_use_starts_with_no_sessions);
   suite_add_tcase(suite, busy);
