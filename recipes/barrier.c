@@ -246,7 +246,7 @@ static int barrier_try_set(zke *z, void *arg) {
   zke_op_result results[2] = {{0}};
   zke_op_create(&ops[0], c->b->node, c->text, c->len, ZKE_OPEN_ACL, c->b->mode);
   zke_op_create(&ops[1], c->twin, "", 0, ZKE_OPEN_ACL, c->b->mode);
-  int rc = zke_multi(z, ops, 2, results);
+  int rc = zke_recipe_multi(z, ops, 2, results);
   if (rc == ZKE_OK) c->token = results[0].stat.czxid;
   zke_results_clear(results, 2);
   if (rc == ZKE_NONODE) return AGAIN; /* the directory: make it again */
@@ -291,7 +291,7 @@ static int barrier_delete(zke *z, barrier_change *c, const setting *s) {
   zke_op_delete(&ops[1], c->b->node, s->stat.version);
   if (rc == ZKE_OK) {
     zke_op_delete(&ops[0], twin, -1);
-    rc = zke_multi(z, ops, 2, NULL);
+    rc = zke_recipe_multi(z, ops, 2, NULL);
   } else if (rc == ZKE_NONODE) { /* made by other means */
     rc = zke_delete(z, c->b->node, s->stat.version);
   }
@@ -502,7 +502,7 @@ static zke_party_list *setting_list(zke *z, const setting *s) {
 int zke_barrier_party(zke *z, const char *path, zke_party_list **list_out) {
   setting s = {0};
   if (!list_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "list_out is NULL");
-  int rc = zke_sync(z, "/");
+  int rc = zke_recipe_state(z);
   if (rc == ZKE_OK) rc = zke_exists(z, path, NULL, NULL, NULL);
   if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
   char *node = zke_recipe_path(z, path, BARRIER_NODE);

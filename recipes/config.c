@@ -199,7 +199,8 @@ static int reader_read(reader *r) {
     zke_op_children(&r->ops[r->count + r->parents], r->paths[i]);
     r->of[r->parents++] = i;
   }
-  int rc = zke_multi_read(r->z, r->ops, r->count + r->parents, r->results);
+  int rc =
+      zke_recipe_multi_read(r->z, r->ops, r->count + r->parents, r->results);
   for (int i = 0; i < r->count + r->parents && rc == ZKE_OK; i++) {
     int each = r->results[i].rc;
     if (each != ZKE_OK && each != ZKE_NONODE && each != ZKE_NOAUTH)

@@ -249,7 +249,7 @@ static int counter_write(counter_change *g, int32_t version) {
   int len = snprintf(text, sizeof text, COUNTER_MARK "%" PRId64 "\n", g->after);
   zke_op_set(&ops[0], c->r.path, text, len, version);
   zke_op_set(&ops[1], c->writer, NULL, -1, c->version);
-  int rc = zke_multi(c->r.z, ops, 2, results);
+  int rc = zke_recipe_multi(c->r.z, ops, 2, results);
   if (rc == ZKE_OK) {
     g->token = results[0].stat.mzxid;
     c->version = results[1].stat.version;

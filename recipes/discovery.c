@@ -121,7 +121,7 @@ int zke_discovery_new(zke *z, const char *base, const char *name,
     return zke_recipe_fail(ZKE_BADARGUMENTS,
                            "the options' size is not this version's");
   if (options) o = *options;
-  int rc = zke_sync(z, "/");
+  int rc = zke_recipe_state(z);
   if (rc != ZKE_OK) return rc;
   zke_discovery *d = zke_alloc(z, sizeof *d);
   if (!d) return zke_recipe_fail(ZKE_NOMEM, "no memory for a service");
@@ -163,7 +163,7 @@ static int discovery_write(zke_discovery *d, discovery_fn fn,
                            "the address is NULL, or not one line");
   if (len < 0 || (!payload && len))
     return zke_recipe_fail(ZKE_BADARGUMENTS, "a payload of length %d", len);
-  int rc = zke_sync(d->z, "/");
+  int rc = zke_recipe_state(d->z);
   if (rc != ZKE_OK && rc != ZKE_INVALIDSTATE) return rc;
   char *text = instance_text(d->z, address, payload, len, &len);
   if (!text) return ZKE_NOMEM;

@@ -176,7 +176,7 @@ static int arrivals_read_all(zke *z, const char *path, arrivals *a) {
     zke_op_get(&a->ops[i], node);
     a->read_count++;
   }
-  int rc = zke_multi_read(z, a->ops, a->read_count, a->read);
+  int rc = zke_recipe_multi_read(z, a->ops, a->read_count, a->read);
   for (int i = 0; rc == ZKE_OK && i < a->read_count; i++) {
     a->count += party_read(&a->read[i], a->entries->data[i].name,
                            &a->waiting[a->count]);
@@ -249,7 +249,8 @@ static void change_check(change *c, const char *directory, const char *name) {
 /* Do it and release it.  AGAIN: the picture has changed.  (ZKE_NOTEMPTY is no
  * such case: only a foreigner's child has children, and it would stay so.) */
 static int change_do(change *c) {
-  int rc = c->no_memory ? ZKE_NOMEM : zke_multi(c->z, c->ops, c->count, NULL);
+  int rc =
+      c->no_memory ? ZKE_NOMEM : zke_recipe_multi(c->z, c->ops, c->count, NULL);
   for (int i = 0; i < c->count; i++)
     zke_free((void *)(uintptr_t)c->ops[i].path);
   zke_free(c->ops);
@@ -346,7 +347,7 @@ static int picture_take(picture *p, zke *z, const char *path,
   zke_op_get(&ops[0], ready);
   zke_op_children(&ops[1], ready);
   zke_op_children(&ops[2], path);
-  int rc = zke_multi_read(z, ops, 3, p->read);
+  int rc = zke_recipe_multi_read(z, ops, 3, p->read);
   if (rc != ZKE_OK) return rc;
   for (int i = 0; i < 3; i++) {
     rc = p->read[i].rc;

@@ -96,7 +96,7 @@ static int election_try_announce(zke *z, void *arg) {
   zke_op_create(&ops[n++], w->e->leader, w->data, w->len, ZKE_OPEN_ACL,
                 ZKE_EPHEMERAL);
   zke_op_result results[3] = {{0}};
-  rc = zke_multi(z, ops, n, results);
+  rc = zke_recipe_multi(z, ops, n, results);
   bool lost = results[0].rc == ZKE_NONODE;
   zke_results_clear(results, n);
   return lost ? zke_line_check(&w->e->l) : rc;
@@ -212,7 +212,7 @@ static int election_try_leave(zke *z, void *arg) {
   zke_op ops[2];
   zke_op_delete(&ops[0], e->l.znode, -1);
   zke_op_delete(&ops[1], e->leader, -1);
-  return zke_multi(z, ops, 2, NULL);
+  return zke_recipe_multi(z, ops, 2, NULL);
 }
 
 static int election_quit(zke_election *e) {

@@ -230,7 +230,7 @@ int zke_lock_do(zke *z, const char *base, const char *name, int64_t deadline_ms,
   zke_lock *lock = NULL;
   if (!base || !name || !fn)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "base, name or fn is NULL");
-  int rc = zke_sync(z, "/");
+  int rc = zke_recipe_state(z);
   if (rc != ZKE_OK) return rc;
   char *path = zke_recipe_path(z, strcmp(base, "/") == 0 ? "" : base, name);
   if (!path) return ZKE_NOMEM;

@@ -111,7 +111,7 @@ typedef struct multilock_write {
 static int multilock_try_write(zke *z, void *arg) {
   const multilock_write *w = arg;
   zke_results_clear(w->results, w->count);
-  return zke_multi(z, w->ops, w->count, w->results);
+  return zke_recipe_multi(z, w->ops, w->count, w->results);
 }
 
 static int multilock_write_all(zke_multilock *ml, const char *state,

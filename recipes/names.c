@@ -234,7 +234,7 @@ static int names_multi(names_change *c, const bound *old, const char *twin) {
     zke_op_create(&ops[n++], c->path, c->text, c->len, ZKE_OPEN_ACL, c->mode);
     zke_op_create(&ops[n++], c->twin, "", 0, ZKE_OPEN_ACL, c->mode);
   }
-  int rc = zke_multi(c->n->r.z, ops, n, results);
+  int rc = zke_recipe_multi(c->n->r.z, ops, n, results);
   if (rc == ZKE_OK && c->make) c->made = results[n - 2].stat.czxid;
   zke_results_clear(results, n);
   if (rc == ZKE_NONODE || rc == ZKE_NODEEXISTS || rc == ZKE_BADVERSION)
@@ -422,7 +422,7 @@ static int names_resolve(zke_names *n, const char *path, zke_op_result *out) {
   zke_op_get(&ops[0], path);
   zke_op_get(&ops[1], b->value);
   if (b->value[0] == '/' && strlen(b->value) == (size_t)b->len)
-    rc = zke_multi_read(n->r.z, ops, 2, results);
+    rc = zke_recipe_multi_read(n->r.z, ops, 2, results);
   else
     rc = ZKE_MARSHALLINGERROR;
   if (rc == ZKE_MARSHALLINGERROR)

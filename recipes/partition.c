@@ -151,7 +151,7 @@ static int plan_read_names(zke *z, const char *directory, division *p) {
     if (!paths[i]) rc = ZKE_NOMEM;
     if (paths[i]) zke_op_get(&ops[i], paths[i]);
   }
-  if (rc == ZKE_OK) rc = zke_multi_read(z, ops, n, p->got);
+  if (rc == ZKE_OK) rc = zke_recipe_multi_read(z, ops, n, p->got);
   for (int i = 0; i < n && rc == ZKE_OK; i++) {
     if (p->got[i].rc != ZKE_OK || !p->got[i].data) continue; /* it has gone */
     p->members[p->count++] =
@@ -263,7 +263,7 @@ static int item_try_take(zke *z, void *arg) {
   zke_op_delete(&ops[0], a->it->path, -1);
   zke_op_create(&ops[1], a->it->path, znode, (int)strlen(znode), ZKE_OPEN_ACL,
                 ZKE_EPHEMERAL);
-  return zke_multi(z, ops, 2, NULL);
+  return zke_recipe_multi(z, ops, 2, NULL);
 }
 
 /* What is at the item's path now?  One's own, or another's, whom one waits
@@ -491,7 +491,7 @@ typedef struct part_leaving {
 
 static int part_try_leave(zke *z, void *arg) {
   const part_leaving *l = arg;
-  return zke_multi(z, l->ops, l->count, NULL);
+  return zke_recipe_multi(z, l->ops, l->count, NULL);
 }
 
 /* Delete them in one step.  Items have names that others use as well: after a

@@ -92,7 +92,7 @@ static int record_read(zke *z, const char *path, const char *running,
   *c = (record){0};
   zke_op_get(&ops[0], path);
   zke_op_get(&ops[1], running);
-  int rc = zke_multi_read(z, ops, 2, got);
+  int rc = zke_recipe_multi_read(z, ops, 2, got);
   if (rc == ZKE_OK && got[0].rc != ZKE_NONODE) rc = got[0].rc;
   if (rc == ZKE_OK && got[0].rc == ZKE_OK) {
     c->text = got[0].data ? got[0].data : zke_alloc(z, 1);
@@ -241,7 +241,7 @@ static int job_write_claim(zke *z, zke_periodic *j, const record *last) {
     zke_op_create(&ops[0], j->r.path, text, len, ZKE_OPEN_ACL, ZKE_PERSISTENT);
   zke_op_create(&ops[1], j->running, j->mine.id, (int)strlen(j->mine.id),
                 ZKE_OPEN_ACL, ZKE_EPHEMERAL);
-  int rc = zke_multi(z, ops, 2, results);
+  int rc = zke_recipe_multi(z, ops, 2, results);
   if (rc == ZKE_OK) {
     j->version = results[0].stat.version;
     j->token = results[0].stat.mzxid;
@@ -381,7 +381,7 @@ static int job_try_end(zke *z, void *arg) {
   record c;
   zke_op_set(&ops[0], j->r.path, a->text, (int)strlen(a->text), j->version);
   zke_op_delete(&ops[1], j->running, -1);
-  int rc = zke_multi(z, ops, 2, NULL);
+  int rc = zke_recipe_multi(z, ops, 2, NULL);
   if (rc != ZKE_BADVERSION && rc != ZKE_NONODE) return rc;
   rc = record_read(z, j->r.path, j->running, &c); /* perhaps it was this one */
   if (rc != ZKE_OK) return rc;
@@ -479,7 +479,7 @@ int zke_periodic_new(zke *z, const char *base, const char *name,
   zke_recipe *r = NULL;
   if (!job_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "job_out is NULL");
   *job_out = NULL;
-  int rc = zke_sync(z, "/");
+  int rc = zke_recipe_state(z);
   if (rc == ZKE_OK) rc = job_check_options(base, name, options);
   if (rc != ZKE_OK) return rc;
   char *path = zke_recipe_path(z, strcmp(base, "/") == 0 ? "" : base, name);
@@ -666,7 +666,7 @@ static int job_last(zke *z, const char *path, const char *running, record *c) {
 int zke_periodic_last(zke *z, const char *base, const char *name,
                       zke_periodic_record **record_out) {
   record c = {0};
-  int rc = zke_sync(z, "/");
+  int rc = zke_recipe_state(z);
   if (rc != ZKE_OK) return rc;
   if (!base || !name || !record_out)
     return zke_recipe_fail(ZKE_BADARGUMENTS,

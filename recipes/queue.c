@@ -290,7 +290,7 @@ static int queue_read(zke_queue *q, bool list) {
   else
     zke_op_get(&ops[0], q->entries);
   zke_op_children(&ops[1], q->taken);
-  int rc = zke_multi_read(q->r.z, ops, 2, r);
+  int rc = zke_recipe_multi_read(q->r.z, ops, 2, r);
   for (int i = 0; i < 2 && rc == ZKE_OK; i++) {
     rc = r[i].rc;
     if (rc != ZKE_OK) zke_fail(rc, "cannot read %s", ops[i].path);
@@ -398,7 +398,7 @@ static int queue_try_change(zke *z, void *arg) {
     t->unsure = false;
   }
   zke_results_clear(t->step->results, t->step->count);
-  int rc = zke_multi(z, t->step->ops, t->step->count, t->step->results);
+  int rc = zke_recipe_multi(z, t->step->ops, t->step->count, t->step->results);
   t->unsure = rc == ZKE_CONNECTIONLOSS;
   bool late = rc == ZKE_OPERATIONTIMEOUT && zke_now(z) >= t->deadline_ms;
   return late ? QUEUE_BUSY : rc;
@@ -423,10 +423,6 @@ static int queue_try_step(zke_queue *q, queue_step *s, int64_t deadline_ms) {
   zke_op_check(&s->ops[OP_PLACE], q->r.path, q->version);
   rc = zke_retry(q->r.z, queue_try_change, &t, ZKE_FOREVER);
   if (rc == ZKE_OK) q->changes++;
-  if (rc == ZKE_MARSHALLINGERROR) { /* the session has ended, or a bad path */
-    int state = zke_sync(q->r.z, "/");
-    return state == ZKE_OK ? zke_recipe_fail(rc, "a path is malformed") : state;
-  }
   return rc == QUEUE_BUSY ? ZKE_OPERATIONTIMEOUT : rc;
 }
 
@@ -499,7 +495,7 @@ static int queue_fetch(zke_queue *q, const queue_name *n,
   if (rc == ZKE_OK) {
     zke_op_get(&ops[0], entry);
     zke_op_get(&ops[1], claim);
-    rc = zke_multi_read(q->r.z, ops, 2, r);
+    rc = zke_recipe_multi_read(q->r.z, ops, 2, r);
   }
   if (rc == ZKE_OK && (r[0].rc == ZKE_NONODE || r[1].rc != ZKE_NONODE))
     rc = QUEUE_AGAIN;
@@ -1574,7 +1570,7 @@ static int queue_listing_read(zke_queue *q, queue_listing *l) {
     zke_op_children(&l->ops[i], l->paths[i]); /* Stat without the data */
   }
   zke_op_get(&l->ops[2 * l->count], l->directory);
-  rc = zke_multi_read(z, l->ops, (int)count, l->reads);
+  rc = zke_recipe_multi_read(z, l->ops, (int)count, l->reads);
   return rc == ZKE_OK ? zke_sessions(z, &l->who) : rc;
 }
 

@@ -53,7 +53,7 @@ int zke_rendezvous_new(zke *z, const char *path, int parties,
   if (options && options->size != sizeof *options)
     return zke_recipe_fail(ZKE_BADARGUMENTS,
                            "the options' size is not this version's");
-  int rc = zke_sync(z, "/");
+  int rc = zke_recipe_state(z);
   if (rc != ZKE_OK) return rc;
   zke_rendezvous *m = zke_alloc(z, sizeof *m);
   if (!m) return ZKE_NOMEM;

@@ -178,6 +178,23 @@ int zke_ensure_path(zke *z, const char *path, int mode, int64_t deadline_ms) {
   return retry_ensure(z, &n, deadline_ms);
 }
 
+static int retry_multi_rc(zke *z, int rc) {
+  if (rc != ZKE_MARSHALLINGERROR) return rc;
+  int state = zke_state(z);
+  bool ended = state == ZKE_STATE_EXPIRED || state == ZKE_STATE_AUTH_FAILED;
+  return ended ? ZKE_INVALIDSTATE : rc;
+}
+
+int zke_recipe_multi(zke *z, const zke_op *ops, int count,
+                     zke_op_result *results) {
+  return retry_multi_rc(z, zke_multi(z, ops, count, results));
+}
+
+int zke_recipe_multi_read(zke *z, const zke_op *ops, int count,
+                          zke_op_result *results) {
+  return retry_multi_rc(z, zke_multi_read(z, ops, count, results));
+}
+
 /* ======================================================================
  * znode_
  * ==================================================================== */
@@ -410,7 +427,7 @@ static int znode_try_create_all(zke *z, void *arg) {
   int rc = c->unsure ? znode_recover_all(z, c) : ZKE_NONODE;
   if (rc != ZKE_NONODE) return rc;
   zke_results_clear(c->made, c->count);
-  rc = zke_multi(z, c->ops, c->count, c->made);
+  rc = zke_recipe_multi(z, c->ops, c->count, c->made);
   c->unsure = c->unsure || rc == ZKE_CONNECTIONLOSS;
   return rc;
 }
@@ -492,7 +509,7 @@ typedef struct znode_deletions {
 
 static int znode_try_delete_all(zke *z, void *arg) {
   const znode_deletions *d = arg;
-  return zke_multi(z, d->ops, d->count, NULL);
+  return zke_recipe_multi(z, d->ops, d->count, NULL);
 }
 
 int zke_recipe_delete_all(zke *z, const zke_strings *paths) {
@@ -616,16 +633,23 @@ typedef struct zke_note {
   char text[];
 } zke_note;
 
+/* The call that finds the session gone says so in its own way. */
+static int recipe_rc(int rc) {
+  return rc == ZKE_SESSIONEXPIRED ? ZKE_INVALIDSTATE : rc;
+}
+
+int zke_recipe_state(zke *z) { return recipe_rc(zke_sync(z, "/")); }
+
 int zke_recipe_new(zke *z, const char *path, const zke_recipe_class *class_,
                    size_t size, zke_recipe **out) {
   if (!out)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "the %s's out is NULL",
                            class_->name);
   *out = NULL;
-  int rc = zke_sync(z, "/");
+  int rc = zke_recipe_state(z);
   if (rc != ZKE_OK) return rc;
   rc = zke_exists(z, path, NULL, NULL, NULL); /* checks the path */
-  if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
+  if (rc != ZKE_OK && rc != ZKE_NONODE) return recipe_rc(rc);
   if (path[1] == '\0')
     return zke_recipe_fail(ZKE_BADARGUMENTS, "a %s cannot be at /",
                            class_->name);
@@ -699,7 +723,7 @@ static void recipe_end(zke_recipe *r) {
 
 int zke_recipe_enter(zke_recipe *r) {
   if (!r) return zke_recipe_fail(ZKE_BADARGUMENTS, "the object is NULL");
-  int rc = zke_sync(r->z, "/");
+  int rc = zke_recipe_state(r->z);
   if (rc != ZKE_OK && rc != ZKE_INVALIDSTATE) return rc;
   recipe_lock(r);
   if (rc == ZKE_OK) return ZKE_OK;
@@ -712,7 +736,7 @@ int zke_recipe_leave(zke_recipe *r, int rc) {
   bool keep = rc != ZKE_OK && r->notes;
   if (keep) zke_recipe_keep(&kept);
   recipe_unlock(r);
-  return keep ? zke_recipe_restore(&kept, rc) : rc;
+  return recipe_rc(keep ? zke_recipe_restore(&kept, rc) : rc);
 }
 
 static int recipe_step(zke_recipe *r) {
@@ -769,7 +793,7 @@ static int recipe_wait(zke_recipe *r, int64_t turn, int step, int failures,
   __atomic_sub_fetch(&r->refs, 1, __ATOMIC_RELAXED);
   if (rc == ZKE_OPERATIONTIMEOUT && until < deadline_ms) rc = ZKE_OK;
   if (rc == ZKE_OK && zke_now(r->z) >= deadline_ms) rc = ZKE_OPERATIONTIMEOUT;
-  if (rc == ZKE_INVALIDSTATE) recipe_end(r);
+  if (recipe_rc(rc) == ZKE_INVALIDSTATE) recipe_end(r);
   return rc;
 }
 
@@ -816,7 +840,7 @@ int zke_recipe_cancel(zke_recipe *r) {
 
 void zke_recipe_free(zke_recipe *r) {
   if (!r) return;
-  int rc = zke_sync(r->z, "/");
+  int rc = zke_recipe_state(r->z);
   if (rc != ZKE_FORKED) { /* else the mutex may be locked for ever */
     recipe_lock(r);
     r->going = true;
@@ -912,7 +936,7 @@ static int line_survey(zke *z, const char *directory, zke_entries **out,
   zke_op_result got[2] = {{0}};
   zke_op_children(&ops[0], directory);
   zke_op_get(&ops[1], directory);
-  int rc = zke_multi_read(z, ops, 2, got);
+  int rc = zke_recipe_multi_read(z, ops, 2, got);
   for (int i = 0; i < 2 && rc == ZKE_OK; i++) rc = got[i].rc;
   if (rc == ZKE_OK) {
     *out = znode_entries(z, got[0].children, line_kinds, ZKE_LINE_KINDS);
@@ -1028,7 +1052,7 @@ static int line_try_write(zke *z, void *arg) {
   if (w->version < 0) return zke_set(z, w->path, w->text, w->len, -1, &w->stat);
   zke_op_set(&ops[0], w->path, w->text, w->len, -1);
   zke_op_check(&ops[1], w->l->r.path, w->version);
-  int rc = zke_multi(z, ops, 2, results);
+  int rc = zke_recipe_multi(z, ops, 2, results);
   w->stat = results[0].stat;
   zke_results_clear(results, 2);
   return rc;
@@ -1483,7 +1507,7 @@ static int line_try_leap(zke *z, void *arg) {
   if (j->victim && !(j->l->znode && strcmp(j->victim, j->l->znode) == 0))
     zke_op_delete(&ops[n++], j->victim, -1);
   if (j->l->znode) zke_op_delete(&ops[n++], j->l->znode, -1);
-  rc = zke_multi(z, ops, n, results);
+  rc = zke_recipe_multi(z, ops, n, results);
   if (rc == ZKE_OK) {
     j->made.path = results[0].path;
     j->made.stat = results[0].stat;
@@ -1545,7 +1569,7 @@ static int line_bequeath(zke *z, const line_legacy *y, const char *mark,
   zke_op_set(&ops[n++], y->heir, heir->data, heir->len, heir->stat.version);
   zke_op_delete(&ops[n++], y->l->znode, -1);
   if (rc == ZKE_OK) zke_op_delete(&ops[n++], y->word, -1);
-  rc = zke_multi(z, ops, n, results);
+  rc = zke_recipe_multi(z, ops, n, results);
   if (results[3].rc == ZKE_NONODE) rc = ZKE_BADVERSION;
   zke_results_clear(results, n);
   return rc;
@@ -2394,7 +2418,7 @@ static int line_call_roll(zke *z, const char *directory, line_roll *roll) {
     if (!roll->paths[i]) return ZKE_NOMEM;
     zke_op_get(&roll->ops[i], roll->paths[i]);
   }
-  rc = zke_multi_read(z, roll->ops, n, roll->got);
+  rc = zke_recipe_multi_read(z, roll->ops, n, roll->got);
   for (int i = 0; i < n && rc == ZKE_OK; i++) {
     if (roll->got[i].rc != ZKE_OK) continue;
     rc = zke_session(z, roll->got[i].stat.ephemeralOwner, &roll->who[i]);

@@ -168,6 +168,17 @@ ZKE_API int zke_recipe_create(zke *z, const char *directory, const char *place,
                               int mode, int64_t deadline_ms, char **path_out,
                               zke_stat *stat_out);
 
+/* zke_recipe_multi      - zke_multi()
+ * zke_recipe_multi_read - zke_multi_read()
+ *
+ * But an ended session reads ZKE_INVALIDSTATE, as in every other call: theirs
+ * is ZKE_MARSHALLINGERROR, ZooKeeper's (semantics.md 12, #64), which the caller
+ * of a recipe must be able to tell from a malformed path. */
+ZKE_API int zke_recipe_multi(zke *z, const zke_op *ops, int count,
+                             zke_op_result *results);
+ZKE_API int zke_recipe_multi_read(zke *z, const zke_op *ops, int count,
+                                  zke_op_result *results);
+
 /* zke_recipe_delete - delete for good: NONODE is fine, lost replies and busy
  * databases are retried, whatever the caller's deadline was */
 ZKE_API int zke_recipe_delete(zke *z, const char *path);
@@ -320,9 +331,15 @@ ZKE_API int zke_recipe_new(zke *z, const char *path,
  * listener of the object itself the memory stays until it has returned. */
 ZKE_API void zke_recipe_free(zke_recipe *r);
 
+/* zke_recipe_state - ZKE_OK, or what the handle's state forbids; the end of the
+ * session is ZKE_INVALIDSTATE, also for the call that finds it
+ * (ZKE_SESSIONEXPIRED).  Threads: any. */
+ZKE_API int zke_recipe_state(zke *z);
+
 /* zke_recipe_enter - take the mutex; refuses NULL, a forked child's copy, an
  *                    expired session (ZKE_INVALIDSTATE)
- * zke_recipe_leave - drop it, deliver what was told; returns rc */
+ * zke_recipe_leave - drop it, deliver what was told; returns rc, the end of
+ *                    the session as ZKE_INVALIDSTATE always */
 ZKE_API int zke_recipe_enter(zke_recipe *r);
 ZKE_API int zke_recipe_leave(zke_recipe *r, int rc);
 

@@ -246,7 +246,8 @@ static void steps_get(phase_steps *s, const char *prefix, const char *name) {
 
 /* Do them, all or none, and release them. */
 static int steps_do(phase_steps *s) {
-  int rc = s->failed ? ZKE_NOMEM : zke_multi(s->z, s->ops, s->count, NULL);
+  int rc =
+      s->failed ? ZKE_NOMEM : zke_recipe_multi(s->z, s->ops, s->count, NULL);
   steps_end(s);
   return rc;
 }
@@ -313,7 +314,7 @@ static int view_read_once(zke *z, const char *tx, phase_view *v) {
   for (int i = 0; i < v->head.count; i++)
     steps_get(&s, "vote-", v->head.sites[i]);
   rc = !v->got || s.failed ? ZKE_NOMEM
-                           : zke_multi_read(z, s.ops, s.count, v->got);
+                           : zke_recipe_multi_read(z, s.ops, s.count, v->got);
   steps_end(&s);
   if (rc == ZKE_OK) rc = v->got[0].rc;
   if (rc == ZKE_OK && !view_has(v, "id-", v->head.id)) rc = ZKE_NONODE;
@@ -719,7 +720,7 @@ static int phase_try_drop(zke *z, void *arg) {
   if (rc == ZKE_OK && stat.ephemeralOwner == zke_session_id(z)) {
     zke_op_check(&ops[0], a->t->id, -1);
     zke_op_delete(&ops[1], a->text, -1);
-    rc = zke_multi(z, ops, 2, NULL);
+    rc = zke_recipe_multi(z, ops, 2, NULL);
   }
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
@@ -765,7 +766,7 @@ static int phase_new(zke *z, const char *base, const char *name,
   zke_recipe *r = NULL;
   if (!out) return zke_recipe_fail(ZKE_BADARGUMENTS, "t_out is NULL");
   *out = NULL;
-  int rc = zke_sync(z, "/");
+  int rc = zke_recipe_state(z);
   if (rc != ZKE_OK) return rc;
   if (!base || !name || !*name || strchr(name, '/'))
     return zke_recipe_fail(ZKE_BADARGUMENTS,
@@ -1300,7 +1301,7 @@ static zke_two_phase_status *status_make(zke *z, const phase_view *v) {
 int zke_two_phase_status_of(zke *z, const char *base, const char *name,
                             zke_two_phase_status **status_out) {
   phase_view v;
-  int rc = zke_sync(z, "/");
+  int rc = zke_recipe_state(z);
   if (rc != ZKE_OK) return rc;
   if (!base || !name || !status_out)
     return zke_recipe_fail(ZKE_BADARGUMENTS,

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../recipes/support.h"
 #include "tree.h"
 #include "work.h"
 
@@ -321,7 +322,7 @@ static int run_request(request *q) {
   size_t count = (size_t)q->count;
   zke_op_result *results = calloc(count + 1, sizeof *results);
   if (!results) return no_memory(c);
-  int rc = zke_multi(c->z, q->ops, q->count, results);
+  int rc = zke_recipe_multi(c->z, q->ops, q->count, results);
   if (rc != ZKE_OK) fail_refused(q, rc, results);
   bool told = rc == ZKE_OK;
   for (int i = 0; i < q->count; i++) told |= results[i].rc != ZKE_OK;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../recipes/support.h"
 #include "database.h"
 #include "tree.h"
 #include "walk.h"
@@ -132,7 +133,7 @@ static int removal_one(removal *r, const char *path) {
 
 static int removal_flush(removal *r) {
   int status = 0;
-  int rc = zke_multi(r->c->z, r->ops, r->count, NULL);
+  int rc = zke_recipe_multi(r->c->z, r->ops, r->count, NULL);
   if (rc == ZKE_OK)
     r->done += r->count;
   else if (rc == ZKE_NONODE || rc == ZKE_NOTEMPTY)
@@ -263,7 +264,7 @@ static void copying_clear(copying *k) {
 }
 
 static int copying_flush(copying *k) {
-  int rc = zke_multi(k->c->z, k->ops, k->count, NULL);
+  int rc = zke_recipe_multi(k->c->z, k->ops, k->count, NULL);
   if (rc == ZKE_OK) k->done += k->count;
   copying_clear(k);
   progress(k->c, "cp", k->done, k->total);

@@ -21,6 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../recipes/support.h"
 #include "database.h"
 #include "tree.h"
 #include "work.h"
@@ -541,7 +542,7 @@ static int check_engine(import *im, const record *r) {
   snprintf(path, room, "/%s", strcmp(name, "zookeeper") ? name : "z");
   record_create(r, &ops[0], path);
   zke_op_delete(&ops[1], path, -1);
-  int rc = zke_multi(im->scratch, ops, 2, NULL);
+  int rc = zke_recipe_multi(im->scratch, ops, 2, NULL);
   free(path);
   if (rc == ZKE_OK) return 0;
   if (rc == ZKE_NOMEM) return fail_rc(im->c, rc);
@@ -671,7 +672,8 @@ static void batch_clear(import *im) {
 
 static int batch_run(import *im) {
   if (cancelled(im->c)) return import_cancelled(im);
-  int rc = im->count ? zke_multi(im->c->z, im->ops, im->count, NULL) : ZKE_OK;
+  int rc =
+      im->count ? zke_recipe_multi(im->c->z, im->ops, im->count, NULL) : ZKE_OK;
   if (rc != ZKE_OK) return import_fail(im, rc);
   for (int i = 0; i < im->count; i++) {
     im->created += im->ops[i].type == ZKE_OP_CREATE;
@@ -746,7 +748,7 @@ static int remove_may(import *im, const char *path) {
   if (!path[1]) return 0;
   zke_op_delete(&ops[0], path, -1);
   zke_op_delete(&ops[1], "/zookeeper/no/such/node", -1);
-  int rc = zke_multi(im->c->z, ops, 2, NULL);
+  int rc = zke_recipe_multi(im->c->z, ops, 2, NULL);
   return rc == ZKE_NOTEMPTY || rc == ZKE_NONODE ? 0 : fail_rc(im->c, rc);
 }
 
@@ -869,7 +871,8 @@ static int finish_sequence_by(import *im, const char *child, int64_t pairs) {
   for (int64_t done = 0; rc == ZKE_OK && done < pairs; done += MOST) {
     int64_t left = pairs - done;
     if (cancelled(im->c)) break;
-    rc = zke_multi(im->c->z, ops, 2 * (int)(left < MOST ? left : MOST), NULL);
+    rc = zke_recipe_multi(im->c->z, ops, 2 * (int)(left < MOST ? left : MOST),
+                          NULL);
     progress(im->c, "import, sequence numbers passed", done, pairs);
   }
   free(ops);

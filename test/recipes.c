@@ -31,7 +31,11 @@ static struct place {
   long fail_at;         /* this one fails; 0: none */
   bool fail_all;        /* and every one after it */
   const char *function; /* the one that did */
-  int rc;               /* of a use in a child */
+  long looks;           /* at a clock that only goes forward */
+  long expire_at;       /* at this one the session ends; 0: never */
+  bool expired;
+  int64_t ahead_ns; /* of the true time */
+  int rc;           /* of a use in a child */
 } * place;
 
 static char where[200]; /* for messages */
@@ -107,8 +111,8 @@ OS_FAILS(int, poller_add, (void *c, int poller, int fd, int for_reading),
 OS_FAILS(int, poller_remove, (void *c, int poller, int fd), (c, poller, fd),
          ENOENT)
 OS_FAILS(int, timer, (void *c), (c), EMFILE, ENOMEM)
-OS_FAILS(int, timer_set, (void *c, int fd, int64_t when_ns), (c, fd, when_ns),
-         EINVAL)
+OS_FAILS(int, timer_set, (void *c, int fd, int64_t when_ns),
+         (c, fd, when_ns ? when_ns - place->ahead_ns : 0), EINVAL)
 
 /* Closing and unlocking are done whatever they say. */
 static int os_close(void *c, int fd) {
@@ -121,6 +125,27 @@ static int os_lock(void *c, int fd, int64_t offset, int how) {
   int none = how == ZKE_LOCK_NONE;
   int error = pass("lock", none ? (const int[]){0} : (const int[]){EIO, 0});
   return error ? -error : os_real.lock(c, fd, offset, how);
+}
+
+/* Each call of the library begins with a look at the clock, before it takes a
+ * lock.  (Others come under locks: then the expirer waits in vain, and the next
+ * look is the place.) */
+static zke *expirer;
+static int64_t victim;
+
+static void look_at_clock(void) {
+  long look = __atomic_add_fetch(&place->looks, 1, __ATOMIC_SEQ_CST);
+  if (!place->expire_at || look < place->expire_at) return;
+  if (__atomic_exchange_n(&place->expired, true, __ATOMIC_SEQ_CST)) return;
+  place->expired = zke_expire(expirer, victim) == ZKE_OK;
+  /* So far that what is looked at now and then is looked at next. */
+  if (place->expired) place->ahead_ns = INT64_C(1000000001);
+}
+
+static int64_t os_clock(void *c, int which) {
+  bool forward = which != ZKE_CLOCK_REALTIME;
+  if (place && place->armed && forward) look_at_clock();
+  return os_real.clock(c, which) + (place && forward ? place->ahead_ns : 0);
 }
 
 static void os_prepare(void) {
@@ -152,6 +177,7 @@ static void os_prepare(void) {
   OS_MINE(poller_remove);
   OS_MINE(timer);
   OS_MINE(timer_set);
+  OS_MINE(clock);
 #undef OS_MINE
 }
 
@@ -394,17 +420,60 @@ static long fail_at(const recipe_use *u, enum fault_kind kind, bool all,
   return steps;
 }
 
-static void fail_each(const recipe_use *u, enum fault_kind kind, bool all) {
+/* From one place to the next, so that there are not too many. */
+static long stride_of(long places) {
   const char *most = getenv("FAULT_MOST");
-  long steps = fail_at(u, kind, all, 0);
   long limit = most ? atol(most) : MOST_PLACES;
-  long stride = limit ? (steps + limit - 1) / limit : 1;
+  return limit && places ? (places + limit - 1) / limit : 1;
+}
+
+static void fail_each(const recipe_use *u, enum fault_kind kind, bool all) {
+  long steps = fail_at(u, kind, all, 0), stride = stride_of(steps);
   for (long n = 1; n <= steps; n += stride) {
     if (wanted(n)) fail_at(u, kind, all, n);
   }
 }
 
+/* What a use may say of a session that ends on the way; its deadlines may be
+ * over by the leap of the clock. */
+static bool tells_the_end(int rc) {
+  return rc == ZKE_OK || rc == ZKE_INVALIDSTATE || rc == ZKE_SESSIONEXPIRED ||
+         rc == ZKE_LOST || rc == ZKE_OPERATIONTIMEOUT;
+}
+
+/* One use whose session another one ends at look n at the clock, 0: none.
+ * Returns how many there were. */
+static long expire_at(const recipe_use *u, long n) {
+  zke_options hasty = {.size = sizeof hasty, .busy_timeout_ms = 1};
+  zke *user;
+  begin(u->name, "session ends at look", n);
+  zke *other = open_other(u);
+  ck_ok(open_user(&user));
+  ck_ok(zke_open(database, &hasty, &expirer));
+  victim = zke_session_id(user);
+  place->expire_at = n;
+  place->armed = true;
+  int rc = u->use(user);
+  const char *sentence = rc ? zke_errmsg() : "";
+  place->armed = false;
+  ck_assert_msg(tells_the_end(rc) && (n || rc == ZKE_OK), "%s: %s: %s", where,
+                zke_error_name(rc), sentence);
+  ck_ok(zke_close(user));
+  ck_ok(zke_close(expirer));
+  ck_assert_msg(heap.live == 0, "%s: %ld blocks are left", where, heap.live);
+  end(u, other, rc);
+  return place->looks;
+}
+
+static void expire_each(const recipe_use *u) {
+  long looks = expire_at(u, 0), stride = stride_of(looks);
+  for (long n = 1; n <= looks; n += stride) {
+    if (wanted(n)) expire_at(u, n);
+  }
+}
+
 void recipe_faults(const recipe_use *u) {
+  expire_each(u);
   for (int all = 0; all <= 1; all++) {
     fail_each(u, HEAP, all);
     fail_each(u, SYSTEM, all);

@@ -82,7 +82,12 @@ void recipe_lost_replies(const recipe_use *u);
  * system call fails, alone or with all that follow.  It must end, either well
  * or with a code and a sentence; no block and no descriptor is left when its
  * session is closed; and where only one step failed no ephemeral is left even
- * before that. */
+ * before that.
+ *
+ * Also another session ends the use's (zke_expire) when it looks at the clock
+ * for the first, second, third ... time, which each call does.  The use must
+ * end, and say so by a code for it: ZKE_INVALIDSTATE, ZKE_SESSIONEXPIRED (of
+ * the engine), ZKE_LOST, or ZKE_OPERATIONTIMEOUT, as the clock then leaps. */
 void recipe_faults(const recipe_use *u);
 
 #endif

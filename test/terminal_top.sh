@@ -119,6 +119,7 @@ tm resize-window -x 60 -y 8
 expect "a smaller window is drawn anew" shows '^l locks .*arrows sc'
 expect "and fits" until_true fits 60 8
 for i in 1 2 3 4 5 6; do hold many lock "n$i"; done
+expect "all are counted" shows ' 7 hold,' # before one turns the pages
 expect "more than has room is cut" shows '^/locks/n[12]'
 keys Down Down
 expect "the arrow scrolls" hides '^/locks/backup'

@@ -468,8 +468,12 @@ static int use(zke *z) {
   int rc = zke_barrier_new(z, PATH, NULL, &b);
   if (rc == ZKE_OK) rc = zke_barrier_start(b);
   if (rc == ZKE_OK) rc = zke_barrier_set(b, "why", 3, ZKE_FOREVER, NULL);
-  if (rc == ZKE_OK && zke_barrier_wait(b, 0) != ZKE_OPERATIONTIMEOUT)
-    rc = ZKE_SYSTEMERROR;
+  if (rc == ZKE_OK) {
+    rc = zke_barrier_wait(b, 0);
+    rc = rc == ZKE_OK                 ? ZKE_SYSTEMERROR
+         : rc == ZKE_OPERATIONTIMEOUT ? ZKE_OK
+                                      : rc;
+  }
   if (rc == ZKE_OK) rc = zke_barrier_remove(b, 0, ZKE_FOREVER);
   if (rc == ZKE_OK) rc = zke_barrier_wait(b, zke_now(z) + 1000);
   zke_barrier_free(b);

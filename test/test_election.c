@@ -1376,7 +1376,8 @@ static int hand_to_and_fro(zke *user, zke_election *a, zke_election *b,
   if (rc == ZKE_OK) rc = zke_election_hand_over(b, "a");
   if (rc == ZKE_OK) rc = zke_election_lead(a, zke_now(user) + 2000);
   if (rc == ZKE_OK) rc = zke_election_check(a);
-  return rc;
+  /* the sentence stays: to whom it was to go has gone */
+  return rc == ZKE_NONODE ? ZKE_LOST : rc;
 }
 
 static int use_two(zke *user) {

@@ -728,6 +728,20 @@ START_TEST(an_expired_session_is_found_by_the_next_call) {
 }
 END_TEST
 
+/* One code for it, whichever call finds out. */
+START_TEST(an_ended_session_has_one_code) {
+  zke_lock *late;
+  open_sessions();
+  zke_lock *lock = make(z[0], PATH);
+  ck_ok(zke_expire(z[2], zke_session_id(z[0])));
+  ck_rc(zke_lock_acquire(lock, ZKE_FOREVER), ZKE_INVALIDSTATE);
+  ck_rc(zke_lock_acquire(lock, ZKE_FOREVER), ZKE_INVALIDSTATE);
+  ck_rc(zke_lock_new(z[0], PATH, NULL, &late), ZKE_INVALIDSTATE);
+  zke_lock_free(lock);
+  close_sessions();
+}
+END_TEST
+
 START_TEST(a_waiter_whose_session_expires_returns) {
   open_sessions();
   zke_lock *lock = make(z[0], PATH), *other = make(z[1], PATH);
@@ -1749,7 +1763,7 @@ static int wait_behind(zke *user, zke_lock *first, zke_lock *second) {
   int rc = zke_lock_acquire(first, zke_now(user) + 2000);
   if (rc != ZKE_OK) return rc;
   rc = zke_lock_try(second);
-  if (rc != ZKE_HELD) return rc < 0 ? rc : zke_fail(ZKE_MISUSE, "not held");
+  if (rc != ZKE_HELD) return rc < 0 ? rc : zke_fail(ZKE_LOST, "not held");
   rc = zke_lock_start(second);
   if (rc == ZKE_OK) rc = zke_lock_release(first);
   if (rc == ZKE_OK) rc = zke_lock_acquire(second, zke_now(user) + 2000);
@@ -2166,6 +2180,7 @@ static void add_losing(Suite *s) {
   tcase_add_test(tc, a_waiter_whose_znode_is_deleted_has_lost);
   tcase_add_test(tc, an_expired_session_holds_nothing);
   tcase_add_test(tc, an_expired_session_is_found_by_the_next_call);
+  tcase_add_test(tc, an_ended_session_has_one_code);
   tcase_add_test(tc, a_waiter_whose_session_expires_returns);
   tcase_add_test(tc, a_thief_holds_and_the_line_stays);
   tcase_add_test(tc, stealing_what_nobody_holds_is_trying);

@@ -1064,7 +1064,7 @@ static int wait_behind(zke *user, zke_multilock *first, zke_multilock *second) {
   int rc = zke_multilock_acquire(first, zke_now(user) + 2000);
   if (rc != ZKE_OK) return rc;
   rc = zke_multilock_try(second);
-  if (rc != ZKE_HELD) return rc < 0 ? rc : zke_fail(ZKE_MISUSE, "not held");
+  if (rc != ZKE_HELD) return rc < 0 ? rc : zke_fail(ZKE_LOST, "not held");
   rc = zke_multilock_start(second);
   if (rc == ZKE_OK) rc = zke_multilock_release(first);
   if (rc == ZKE_OK) rc = zke_multilock_acquire(second, zke_now(user) + 2000);

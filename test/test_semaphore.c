@@ -1349,7 +1349,7 @@ static int wait_behind(zke *user, zke_semaphore *first, zke_semaphore *second) {
   int rc = zke_semaphore_acquire(first, 2, zke_now(user) + 2000);
   if (rc != ZKE_OK) return rc;
   rc = zke_semaphore_try(second, 2);
-  if (rc != ZKE_HELD) return rc < 0 ? rc : zke_fail(ZKE_MISUSE, "not held");
+  if (rc != ZKE_HELD) return rc < 0 ? rc : zke_fail(ZKE_LOST, "not held");
   rc = zke_semaphore_start(second, 2);
   if (rc == ZKE_OK) rc = zke_semaphore_resize(user, PATH, 4);
   if (rc == ZKE_OK) rc = zke_semaphore_acquire(second, 2, zke_now(user) + 2000);
