@@ -38,6 +38,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -275,8 +276,17 @@ static bool ends_us(int signal) {
          signal == SIGQUIT;
 }
 
-/* running.m is held.  A command run for an event ends, and so does what waits
- * for the next. */
+/* Then nobody writes to the pipe any more. */
+static bool is_executed(const run *r) {
+  struct pollfd p = {.fd = r->report};
+  return poll(&p, 1, 0) == 1 && (p.revents & POLLHUP);
+}
+
+/* running.m is held.  What the terminal has sent may have come before there was
+ * a child, and be taken only now; one that is not executed yet keeps it blocked,
+ * and has it once however often it is sent.
+ *
+ * A command run for an event ends, and so does what waits for the next. */
 static bool run_hear(run *r, const siginfo_t *info) {
   int signal = info->si_signo;
   if (signal == SIGCHLD) {
@@ -286,7 +296,7 @@ static bool run_hear(run *r, const siginfo_t *info) {
     return true;
   }
   if (!r->pid) return false;
-  if (!is_terminals(info)) kill(r->pid, signal);
+  if (!is_terminals(info) || !is_executed(r)) kill(r->pid, signal);
   r->heard = signal;
   return r->g || !ends_us(signal);
 }

@@ -262,16 +262,48 @@ cancelling() {
     sees 'zke app.db:/> get /x^C' &&
     type 'watch /a' && keys Enter && until_it watches &&
     keys C-c && line 'zke app.db:/>' && sees '^C' && lacks 'zke: ' &&
-    enter 'lock b -- sleep 1000' 'zke app.db:/> lock b -- sleep 1000' &&
-    until_it held_by /locks/b && keys C-c && line 'zke app.db:/>' &&
+    type 'lock b -- sh -c "echo runs; exec sleep 1000"' && keys Enter &&
+    sees runs && keys C-c && line 'zke app.db:/>' &&
     until_it nobody_holds
 }
 watches() { here app.db sql 'SELECT * FROM zke_watches' | grep -q /a; }
 
+# The terminal's ^C while there is no child yet, seen when there is one: fork()
+# takes as long as the file "typed" is not there.
+slow_fork() {
+  cat >"$room/slow_fork.c" <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <time.h>
+#include <unistd.h>
+pid_t fork(void) {
+  union {
+    void *address;
+    pid_t (*call)(void);
+  } next = {dlsym(RTLD_NEXT, "fork")};
+  const struct timespec moment = {.tv_nsec = 10000000};
+  close(open("forking", O_WRONLY | O_CREAT, 0600));
+  while (access("typed", F_OK) != 0) nanosleep(&moment, NULL);
+  return next.call();
+}
+END
+  $CC -shared -fPIC -o "$room/slow_fork.so" "$room/slow_fork.c" -ldl
+}
+cancelling_early() {
+  slow_fork && begin && enter "export ASAN_OPTIONS=verify_asan_link_order=0" \
+    'sh$' && enter "slow=$room/slow_fork.so; clear" 'sh$' &&
+    type 'LD_PRELOAD=$slow zke app.db lock b -- sleep 1000' && keys Enter &&
+    until_it [ -e "$room/home/forking" ] && keys C-c && sees '^C' &&
+    touch "$room/home/typed" && line 'sh$' &&
+    enter 'echo "=$?="' 'sh$' && sees '=130='
+}
+
 leaving() {
   begin && remember && open_it && enter 'lock backup' 'zke app.db:/>' &&
     held_by backup && type x && keys BSpace C-d && line 'sh$' &&
-    nobody_holds && as_before && open_it && type 'half a line' && keys C-c &&
+    nobody_holds && as_before && open_it && type 'half a line' &&
+    line 'zke app.db:/> half a line' && keys C-c && line 'zke app.db:/>' &&
     keys C-d && line 'sh$' && as_before
 }
 
@@ -286,7 +318,8 @@ pid_of_it() { here app.db sessions --json | sed -n 's/.*"pid":\([0-9]*\).*/\1/p
   ' | head -n 1; }
 
 stopping() {
-  begin && remember && open_it && type 'pwd' && keys C-z && line 'sh$' &&
+  begin && remember && open_it && type 'pwd' &&
+    line 'zke app.db:/> pwd' && keys C-z && line 'sh$' &&
     as_before && enter fg 'zke app.db:/> pwd' && type '  ' && keys Enter &&
     sees / && line 'zke app.db:/>' && keys C-d && line 'sh$' && as_before
 }
@@ -370,6 +403,7 @@ if ldd "$built/zke" | grep -q libedit; then
   expect "paths are completed" completing_paths
   expect "names of recipes are completed" completing_names
   expect "^C gives up a line or a command" cancelling
+  expect "also one that comes just before the child" cancelling_early
   expect "^D leaves; locks and terminal are given back" leaving
   expect "SIGTERM ends it well" ended_by TERM 143
   expect "SIGHUP ends it well" ended_by HUP 129

@@ -1,7 +1,7 @@
 #!/bin/sh
 # terminal_top.sh - the command `top` on a terminal, which tmux plays
 #
-# What is on the screen is asked for until it is there, or ten seconds have
+# What is on the screen is asked for until it is there, or twenty seconds have
 # gone.  The shell inside has the prompt "$ ", and notes what stty(1) says
 # before and after.
 . test/report.sh
@@ -27,9 +27,9 @@ trap 'exit 1' HUP INT TERM
 
 screen() { tm capture-pane -p; }
 
-# until_true COMMAND...: within ten seconds
+# until_true COMMAND...: within twenty seconds
 until_true() {
-  tries=200
+  tries=400
   until "$@"; do
     tries=$((tries - 1))
     [ $tries -gt 0 ] || { screen; return 1; }

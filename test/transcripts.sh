@@ -27,7 +27,7 @@
 # them sets, changes or leaves running is there for the next, $? included.
 # Standard input is empty.  What a command in the background prints belongs to
 # the line that started it: wait for it in a later one.  After $LIMIT seconds
-# (60) for one command all that runs is killed, and the rest has failed.
+# (300) for one command all that runs is killed, and the rest has failed.
 #
 # These differ from run to run, and are the same to this script:
 #
@@ -47,7 +47,7 @@
 # `| sed "s/$!/PID/"`.
 . test/report.sh
 
-: "${LIMIT:=60}"
+: "${LIMIT:=300}"
 top=$(pwd)
 rooms=$(cd "$(scratch transcripts)" && pwd)
 
