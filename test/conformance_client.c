@@ -352,6 +352,18 @@ static void call_multi(session *s, const cf_op *op) {
   }
 }
 
+/* The library answers add_auth on the thread that reads, events and all else on
+ * another: events that came before the answer may still be on their way.  They
+ * are there when another call is answered. */
+static void call_behind(session *s) {
+  static const cf_op look = {.kind = CF_EXISTS, .path = "/"};
+  cf_reply unused = {0}, *reply = s->reply;
+  s->reply = &unused;
+  s->waited = false;
+  settle(s, call_simple(s, &look));
+  s->reply = reply;
+}
+
 /* ---- the driver ---- */
 
 static void client_call(void *arg, const cf_op *op, cf_reply *reply) {
@@ -365,6 +377,8 @@ static void client_call(void *arg, const cf_op *op, cf_reply *reply) {
     settle(s, call_simple(s, op));
   if (op->kind == CF_ADD_AUTH && reply->rc == ZAUTHFAILED)
     wait_for(s, NULL, &s->state, ZOO_AUTH_FAILED_STATE);
+  else if (op->kind == CF_ADD_AUTH && reply->rc == ZOK)
+    call_behind(s);
 }
 
 static void client_flush(void *arg) {

@@ -11,7 +11,10 @@
 # RUNNER is a command to run programs by, such as valgrind with its options.
 
 logs=${BUILD:-build}/log
-limit=1200 # seconds for one program; its tests have limits of their own
+limit=2400 # seconds for one program; its tests have limits of their own
+
+# The limits are for what hangs, not for a machine that is slow.
+export CK_TIMEOUT_MULTIPLIER="${CK_TIMEOUT_MULTIPLIER:-5}"
 
 # A sanitizer's finding must end the process, or a forked test would pass.
 export ASAN_OPTIONS="detect_leaks=1:${ASAN_OPTIONS-}"

@@ -27,7 +27,7 @@ static pid_t start_child(int (*body)(void *), void *context) {
   pid_t pid = fork();
   ck_assert_int_ge(pid, 0);
   if (pid == 0) {
-    alarm(20);
+    alarm(120);
     _exit(body(context));
   }
   return pid;

@@ -969,7 +969,11 @@ static int dice(int sides) {
   return (int)((seed >> 33) % (unsigned long)sides);
 }
 
-static bool going_on(void) { return test_now() < atomic_load(&shared->step); }
+/* For a while, and until each kind had its turn. */
+static bool going_on(void) {
+  return test_now() < atomic_load(&shared->step) ||
+         !atomic_load(&shared->reads) || !atomic_load(&shared->checkpoints);
+}
 
 static void note_commit(int n) {
   int before = atomic_load(&shared->committed);
