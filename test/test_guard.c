@@ -617,9 +617,11 @@ END_TEST
  * Killed wrappers
  * --------------------------------------------------------------------- */
 
-/* Leaves "inside" while it works, in the background and in the foreground. */
+/* Leaves "inside" while it works, in the background and in the foreground: until
+ * the wrapper was killed, and long enough for another to come in then. */
 static const char inside[] =
-    "(: > $T/inside; echo $$ > $T/pid; : > $T/in; sleep 0.05;"
+    "(: > $T/inside; echo $$ > $T/pid; : > $T/in;"
+    " until [ -e $T/killed ]; do sleep 0.01; done; sleep 0.05;"
     " rm $T/inside) & wait";
 
 /* The wrapper is killed, and its child or not: until the last descendant is
@@ -635,8 +637,10 @@ START_TEST(next_waits_for_descendants) {
     kill(pid, SIGKILL);
     if (i % 2) kill(number_in("pid"), SIGKILL);
     ck_assert_int_eq(ended_by(pid), SIGKILL);
+    touch("killed");
     ck_assert_msg(code(next) == 0, "entered in round %d", i);
     unlink(test_path("in"));
+    unlink(test_path("killed"));
   }
   ck_assert_int_eq(parties(z, "/locks/a"), 0);
   zke_close(z);
