@@ -326,6 +326,22 @@ START_TEST(expired_waiting) {
 }
 END_TEST
 
+/* Whichever call finds that the session has ended says so to the listener. */
+START_TEST(expired_meanwhile) {
+  zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
+  heard h = {0};
+  zke_barrier *b = listen(y, &h);
+  ck_ok(zke_barrier_start(b));
+  ck_ok(zke_expire(z, zke_session_id(y)));
+  ck_rc(zke_barrier_set(b, NULL, 0, 0, NULL), ZKE_INVALIDSTATE);
+  ck_assert_int_gt(h.count, 0);
+  ck_assert_int_eq(h.event[h.count - 1], ZKE_BARRIER_LOST);
+  zke_barrier_free(b);
+  ck_ok(zke_close(y));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
 /* ---- listening ---- */
 
 /* The listener hears each coming and going with its token, and nothing after
@@ -572,6 +588,7 @@ int main(int argc, char **argv) {
   tests[n++] = replaced_lets_pass;
   tests[n++] = deadline_and_cancel;
   tests[n++] = expired_waiting;
+  tests[n++] = expired_meanwhile;
   tests[n++] = listener_hears;
   tests[n++] = listener_frees;
   tests[n++] = made_by_hand;

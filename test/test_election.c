@@ -780,7 +780,7 @@ START_TEST(an_heir_that_is_joining_hears_of_it) {
     ck_ok(zke_election_volunteer(heir));
     bool more = acted();
     while (zke_election_state(heir) != ZKE_ELECTION_ELECTED && handed == ZKE_OK)
-      ck_rc(zke_wait(first, zke_now(first) + 2000), ZKE_OK);
+      ck_rc(zke_wait(first, zke_now(first) + 20000), ZKE_OK);
     zke_dispatch(second, NULL);
     ck_assert_int_eq(zke_election_state(between), ZKE_ELECTION_READY);
     handed_over += handed == ZKE_OK;
@@ -1235,10 +1235,10 @@ static void play_observer(zke *own) {
 
 static void let_settle(void) {
   long sum = -1;
-  for (int64_t end = test_now() + 150; test_now() < end; test_pause()) {
+  for (int64_t end = test_now() + 500; test_now() < end; test_pause()) {
     long now = 0;
     for (int i = 0; i < CROWD; i++) now += shared->bytes[i];
-    if (now != sum) end = test_now() + 150;
+    if (now != sum) end = test_now() + 500;
     sum = now;
   }
 }
@@ -1262,6 +1262,7 @@ START_TEST(a_leaders_death_wakes_the_next_and_the_observers) {
     kill(pid[i], SIGKILL);
     ck_assert_int_eq(waitpid(pid[i], NULL, 0), pid[i]);
     ck_until(load(&shared->stage[i + 1]) == 1, 10000);
+    ck_until(shared->bytes[OBSERVER] > before[OBSERVER], 10000);
     let_settle();
     for (int j = i + 1; j < CROWD; j++) {
       bool woken = shared->bytes[j] > before[j];
