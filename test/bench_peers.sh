@@ -22,11 +22,23 @@ serve() {
   servers="$servers $server"
 }
 
-# answers PORT: the last server listens there, within 30 s
+# is_ours PORT: the last server listens there, and not another one, which took
+# the port in between
+is_ours() {
+  for inode in $(awk -v port="$(printf ':%04X$' "$1")" \
+    '$4 == "0A" && $2 ~ port { print $10 }' /proc/net/tcp* 2>/dev/null); do
+    ls -l "/proc/$server/fd" 2>/dev/null | grep -q "socket:\[$inode\]" &&
+      return
+  done
+  return 1
+}
+
+# answers PORT: the last server listens there, within two minutes; it dies where
+# the port is taken
 answers() {
-  for try in $(seq 300); do
+  for try in $(seq 1200); do
     kill -0 "$server" 2>/dev/null || break
-    "$program" --answers "$1" && return
+    "$program" --answers "$1" && is_ours "$1" && return
     sleep 0.1
   done
   echo "bench_peers.sh: it does not start; $log:" >&2

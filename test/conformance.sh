@@ -54,7 +54,15 @@ END
     org.apache.zookeeper.server.ZooKeeperServerMain "$directory/zoo.cfg" \
     >"$directory/server.log" 2>&1 </dev/null &
   server=$!
-  servers="$servers $server"
+  servers=$server
+}
+
+# What does not answer may only be slow, and must not use what the next one
+# uses.
+stop() {
+  kill -KILL "$server" 2>/dev/null
+  wait "$server" 2>/dev/null
+  servers=
 }
 
 # It has written down a session: what answered was not another server, which
@@ -64,8 +72,9 @@ is_ours() {
 }
 
 # Until it answers, for as long as it lives: it dies where the port is taken.
+# A busy machine may take minutes to start it.
 is_up() {
-  for try in $(seq 300); do
+  for try in $(seq 1200); do
     kill -0 "$server" 2>/dev/null || return 1
     "$program" --is-up "$port" </dev/null && is_ours && return 0
     sleep 0.1
@@ -74,7 +83,10 @@ is_up() {
 }
 
 start
-is_up || start
+if ! is_up; then
+  stop
+  start
+fi
 if ! is_up; then
   echo "conformance.sh: the server does not start:" >&2
   tail -n 20 "$directory/server.log" >&2

@@ -57,11 +57,14 @@ void __wrap__exit(int status) {
 }
 #endif
 
-int64_t test_now(void) {
+static int64_t clock_ms(clockid_t clock) {
   struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
+  clock_gettime(clock, &t);
   return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
+
+int64_t test_now(void) { return clock_ms(CLOCK_MONOTONIC); }
+int64_t test_wall(void) { return clock_ms(CLOCK_REALTIME); }
 
 void test_pause(void) { poll(NULL, 0, 1); }
 

@@ -46,7 +46,8 @@ int test_main(int argc, char **argv, Suite *suite);
       test_pause();                                                     \
     }                                                                   \
   } while (0)
-int64_t test_now(void); /* monotonic, ms */
+int64_t test_now(void);  /* monotonic, ms */
+int64_t test_wall(void); /* ms since 1970 */
 void test_pause(void);  /* one millisecond */
 
 /* A path in this test's own directory, made at first use and removed with

@@ -283,7 +283,7 @@ START_TEST(stopped_holder_keeps_its_ephemeral) {
   ask(&w, "set /n again");
   test_kill(&w, SIGSTOP);
   test_kill(&w, SIGKILL);
-  await(z, &events, "DELETED /e", 3000);
+  await(z, &events, "DELETED /e", 10000);
   ck_assert_int_eq(test_session_count(z), 2);
   ck_assert_int_eq(test_wait(&other), 0);
   ck_ok(zke_close(z));
@@ -315,7 +315,7 @@ static bool refused_in_time(zke *z, int point, zke_stat before) {
   int took = (int)(test_now() - since);
   ck_assert_msg(rc == ZKE_OK || rc == ZKE_OPERATIONTIMEOUT, "point %d: %s",
                 point, zke_error_name(rc));
-  ck_assert_msg(took < BUSY + 1000, "point %d: after %d ms", point, took);
+  ck_assert_msg(took < BUSY + 4000, "point %d: after %d ms", point, took);
   if (rc != ZKE_OK) ck_assert_int_ge(took, BUSY - 10);
   int look = zke_exists(z, "/n", NULL, NULL, &after);
   if (look == ZKE_OPERATIONTIMEOUT) return true;
@@ -427,7 +427,7 @@ START_TEST(fork_storm) {
   zke_stat stat;
   ck_ok(zke_exists(z, "/storm", NULL, NULL, &stat));
   ck_assert_int_ge(stat.cversion, STORM + STORM / 2 + STORM / 4);
-  int64_t end = test_now() + 4000;
+  int64_t end = test_now() + 10000;
   while (child_count(z, "/storm") > 0 && test_now() < end)
     zke_wait(z, zke_now(z) + 20);
   ck_assert_int_eq(child_count(z, "/storm"), 0);
@@ -495,7 +495,7 @@ START_TEST(same_pid_in_two_namespaces) {
   ck_ok(exists(z, "/one"));
   ck_ok(exists(z, "/two"));
   peer_tell(&two, peer_die, "");
-  ck_peer(&one, peer_wait, "3000", ZKE_OK);
+  ck_peer(&one, peer_wait, "10000", ZKE_OK);
   ck_peer(&one, peer_exists, "/two", ZKE_NONODE);
   ck_peer(&one, peer_sessions, "", 2);
   ck_rc(exists(z, "/two"), ZKE_NONODE);
@@ -579,12 +579,12 @@ START_TEST(users_share_by_their_group) {
   ck_peer(&bob, peer_open, db, ZKE_OK);
   ck_peer(&bob, peer_hold, "/bob", ZKE_OK);
   ck_peer(&bob, peer_watch, "/alice", ZKE_OK);
-  peer_tell(&bob, peer_wait, "3000");
+  peer_tell(&bob, peer_wait, "10000");
   ck_peer(&alice, peer_set, "/alice", ZKE_OK);
   ck_assert_int_eq(peer_answer(&bob), ZKE_OK);
   ck_peer(&bob, peer_watch, "/alice", ZKE_OK);
   peer_kill(&alice);
-  ck_peer(&bob, peer_wait, "3000", ZKE_OK);
+  ck_peer(&bob, peer_wait, "10000", ZKE_OK);
   ck_peer(&bob, peer_exists, "/alice", ZKE_NONODE);
   peer again = peer_start(be_alice);
   ck_peer(&again, peer_open, db, ZKE_OK);
@@ -683,10 +683,11 @@ static zke_os os_real;
 static int64_t wall_ms;    /* what the wall clock is off by */
 static bool wall_wavers;   /* … and the other way at every second look */
 static int64_t wall_looks; /* how often it was looked at */
+static int64_t steady_ms;  /* what the other clocks are ahead by */
 
 static int64_t jumping_clock(void *context, int which) {
   int64_t now = os_real.clock(context, which);
-  if (which != ZKE_CLOCK_REALTIME) return now;
+  if (which != ZKE_CLOCK_REALTIME) return now + steady_ms * 1000000;
   bool other_way = wall_wavers && wall_looks++ % 2;
   return now + (other_way ? -wall_ms : wall_ms) * 1000000;
 }
@@ -755,7 +756,7 @@ START_TEST(ttl_follows_the_wall_clock) {
   ck_rc(zke_wait(z, zke_now(z) + 600), ZKE_OPERATIONTIMEOUT);
   ck_ok(exists(z, "/t"));
   wall_ms = YEARS(10);
-  int64_t end = test_now() + 3000;
+  int64_t end = test_now() + 10000;
   while (exists(z, "/t") == ZKE_OK && test_now() < end)
     zke_wait(z, zke_now(z) + 20);
   ck_rc(exists(z, "/t"), ZKE_NONODE);
@@ -766,20 +767,23 @@ END_TEST
 
 /* P5: while the wall clock jumps by twenty years at every look, a wait ends
  * at its deadline, a busy call at its own, the lease holds, and another
- * process's session with a clock that is right is not touched. */
+ * process's session with a clock that is right is not touched.  The other
+ * clocks go on by a quarter of the lease before each wait, so that the lease
+ * holds only if it is stamped, and a slow machine does not outlast it. */
 START_TEST(deadlines_ignore_the_wall_clock) {
+  enum { WAITS = 14, LEASE = 20000 };
   const char *db = test_path("a.db");
   test_worker w = owner_of(db, "/theirs");
-  zke *z = open_jumping(db, 800);
+  zke *z = open_jumping(db, LEASE);
   make(z, "/e", "", ZKE_EPHEMERAL);
   wall_ms = YEARS(10);
   wall_wavers = true;
-  int64_t since = test_now();
-  while (test_now() < since + 2000) {
+  for (int i = 0; i < WAITS; i++) {
     int64_t before = test_now();
+    steady_ms += LEASE / 4;
     ck_rc(zke_wait(z, zke_now(z) + 150), ZKE_OPERATIONTIMEOUT);
     ck_assert_int_ge(test_now() - before, 149);
-    ck_assert_int_lt(test_now() - before, 149 + 1500);
+    ck_assert_int_lt(test_now() - before, 149 + 10000);
     ck_ok(set(z, "/e", ""));
   }
   ck_assert_int_gt(wall_looks, 10);
@@ -854,7 +858,7 @@ START_TEST(open_without_descriptors) {
   zke *z = test_open(db);
   ck_ok(exists(z, "/n"));
   /* one that failed late was a session for a moment: it is swept */
-  ck_until(test_session_count(z) == 1, 4000);
+  ck_until(test_session_count(z) == 1, 10000);
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
 }
@@ -873,13 +877,13 @@ static void work_without_descriptors(zke *z, test_worker *w) {
   ck_ok(zke_delete(z, "/p", -1));
   ck_ok(zke_exists(z, "/n", test_record, &events, NULL));
   ask(w, "set /n theirs");
-  await(z, &events, "CHANGED /n", 3000);
+  await(z, &events, "CHANGED /n", 10000);
   ask(w, "watch /n");
   ck_ok(set(z, "/n", "ours")); /* no descriptor to wake it with: its tick */
   ck_assert_str_eq(ask(w, "wait 5000"), "CHANGED /n");
   ck_ok(zke_exists(z, "/owned", test_record, &events, NULL));
   test_kill(w, SIGKILL);
-  await(z, &events, "DELETED /owned", 4000);
+  await(z, &events, "DELETED /owned", 10000);
   ck_ok(zke_check(z, NULL, NULL));
 }
 
@@ -1089,7 +1093,7 @@ static void close_behind_its_back(int call, bool put_strangers) {
   if (put_strangers) expect_strangers_whole(call_names[call]);
   int64_t since = test_now();
   zke_close(z);
-  ck_assert_int_lt(test_now() - since, 5000);
+  ck_assert_int_lt(test_now() - since, 10000);
   if (put_strangers) expect_strangers_whole("closing");
 }
 
@@ -1106,7 +1110,7 @@ static bool is_missing(test_worker *w, const char *path) {
 static void expect_database_whole(bool reaped) {
   test_worker w = worker_on(test_path("a.db"));
   ck_assert_str_eq(ask(&w, "get /n"), "old");
-  if (reaped) ck_until(is_missing(&w, "/e"), 3000);
+  if (reaped) ck_until(is_missing(&w, "/e"), 10000);
   ck_assert(is_missing(&w, "/m"));
   ask(&w, "check");
   ck_assert_int_eq(test_wait(&w), 0);
@@ -1166,7 +1170,7 @@ START_TEST(backup_moved_over_an_open_database) {
   ask(&w, "create /new x 1");
   int64_t id = atoll(ask(&w, "id"));
   ck_assert_int_gt(id >> 32, zke_session_id(old) >> 32);
-  await(old, &events, "SESSION -112", 4000);
+  await(old, &events, "SESSION -112", 10000);
   ck_rc(set(old, "/n", "lost"), ZKE_REPLACED);
   zke_close(old);
   zke *z = test_open(db);
@@ -1204,7 +1208,7 @@ START_TEST(backup_written_into_an_open_database) {
   int64_t issued = zke_session_id(later);
   back_up(copy, db);
   expect_data(z, "/n", "backed up");
-  await(later, &unknown, "SESSION -112", 3000);
+  await(later, &unknown, "SESSION -112", 10000);
   test_expect(z, &known, "");
   zke *newcomer = test_open(db);
   ck_assert_int_gt(zke_session_id(newcomer) >> 32, issued >> 32);
@@ -1289,7 +1293,7 @@ START_TEST(sessions_survive_a_full_disk) {
   ask(&w, "exists /e");
   ck_assert_int_eq(zke_state(z), ZKE_STATE_CONNECTED);
   ck_assert_int_eq(unlink(ballast), 0);
-  await(z, &events, "DELETED /theirs", 4000);
+  await(z, &events, "DELETED /theirs", 10000);
   ck_ok(set(z, "/n", "room"));
   ck_assert_str_eq(ask(&w, "get /n"), "room");
   ask(&w, "set /n more");
@@ -1316,7 +1320,7 @@ START_TEST(closing_on_a_full_disk) {
   int rc = zke_close(other);
   ck_assert_msg(rc == ZKE_OK || rc == ZKE_FULL, "%s", zke_error_name(rc));
   ck_assert_int_eq(unlink(ballast), 0);
-  int64_t end = test_now() + 4000;
+  int64_t end = test_now() + 10000;
   while (exists(z, "/e") == ZKE_OK && test_now() < end)
     zke_wait(z, zke_now(z) + 20);
   ck_rc(exists(z, "/e"), ZKE_NONODE);

@@ -828,7 +828,7 @@ START_TEST(lost_and_deaf_is_killed) {
   lose(z, 0);
   ck_assert_int_eq(code(pid), 76);
   ck_assert_int_ge(test_now() - before, 300);
-  ck_assert_int_lt(test_now() - before, 5000);
+  ck_assert_int_lt(test_now() - before, 30000);
   static const char *const names[] = {"first", "second", "third"};
   for (int i = 0; i < 3; i++) {
     ck_assert_int_gt(number_in(names[i]), 1);

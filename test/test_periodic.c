@@ -256,10 +256,16 @@ START_TEST(waits) {
     ck_ok(zke_periodic_done(j, 0));
   }
   ck_assert_int_ge(zke_now(z[0]) - start, 2 * 60 - 2);
+  zke_periodic_free(j);
+  ck_ok(zke_delete(admin, BASE "/real", -1));
+  o.period_ms = 3600000;
+  ck_ok(zke_periodic_new(z[0], BASE, "rare", &o, &j));
+  ck_ok(zke_periodic_wait(j, ZKE_FOREVER));
+  ck_ok(zke_periodic_done(j, 0));
   ck_rc(zke_periodic_wait(j, zke_now(z[0]) + 5), ZKE_OPERATIONTIMEOUT);
   ck_says("was done by a (pid ");
   zke_periodic_free(j);
-  ck_ok(zke_delete(admin, BASE "/real", -1));
+  ck_ok(zke_delete(admin, BASE "/rare", -1));
   end();
 }
 END_TEST

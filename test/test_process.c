@@ -93,8 +93,8 @@ static void expect_prompt(const char *what, int *took) {
   qsort(took, ROUNDS, sizeof took[0], compare_int);
   printf("%s: median %d ms, longest %d ms\n", what, took[ROUNDS / 2],
          took[ROUNDS - 1]);
-  ck_assert_int_lt(took[ROUNDS / 2], 50);
-  ck_assert_int_lt(took[ROUNDS - 1], 2500);
+  ck_assert_int_lt(took[ROUNDS / 2], 200);
+  ck_assert_int_lt(took[ROUNDS - 1], 10000);
 }
 
 /* ---- together ---- */
@@ -264,7 +264,7 @@ END_TEST
 /* Wait until an event comes; how long after `since` it did. */
 static int waited_for(zke *z, test_events *events, const char *expected,
                       int64_t since) {
-  ck_ok(zke_wait(z, zke_now(z) + 5000));
+  ck_ok(zke_wait(z, zke_now(z) + 20000));
   int took = (int)(test_now() - since);
   test_expect(z, events, expected);
   return took;
@@ -376,10 +376,10 @@ START_TEST(unwatched_death_is_swept) {
   const char *db = test_path("a.db");
   test_worker w = owner_of(db, "/e"), waiter = worker_on(db);
   ask(&waiter, "watch /nothing");
-  tell(&waiter, "wait 8000");
+  tell(&waiter, "wait 60000");
   ck_assert_int_eq(look(db, "SELECT count(*) FROM zke_sessions"), 2);
   test_kill(&w, SIGKILL);
-  ck_until(look(db, "SELECT count(*) FROM zke_sessions") == 1, 2500);
+  ck_until(look(db, "SELECT count(*) FROM zke_sessions") == 1, 10000);
   ck_assert_int_eq(look(db, "SELECT count(*) FROM zke_nodes WHERE path = '/e'"),
                    0);
   test_kill(&waiter, SIGKILL);
@@ -395,7 +395,7 @@ START_TEST(calls_alone_sweep_too) {
   test_kill(&w, SIGKILL);
   ck_until(zke_set(z, "/n", "", 0, -1, NULL) == ZKE_OK &&
                look(db, "SELECT count(*) FROM zke_sessions") == 1,
-           2500);
+           10000);
   ck_ok(zke_close(z));
 }
 END_TEST
@@ -410,7 +410,7 @@ START_TEST(death_fires_child_watch_of_parent) {
   ck_ok(zke_children(z, "/group", test_record, &events, NULL, NULL));
   int64_t since = test_now();
   test_kill(&w, SIGKILL);
-  ck_assert_int_lt(waited_for(z, &events, "CHILD /group", since), 2500);
+  ck_assert_int_lt(waited_for(z, &events, "CHILD /group", since), 10000);
   ck_ok(zke_close(z));
 }
 END_TEST
@@ -430,7 +430,7 @@ START_TEST(keepalive_child_keeps_the_session) {
   ck_ok(zke_exists(z, "/e", NULL, NULL, NULL));
   int64_t since = test_now();
   ck_assert_int_eq(kill(child, SIGKILL), 0);
-  ck_assert_int_lt(waited_for(z, &events, "DELETED /e", since), 2500);
+  ck_assert_int_lt(waited_for(z, &events, "DELETED /e", since), 10000);
   ck_ok(zke_close(z));
 }
 END_TEST
@@ -462,7 +462,7 @@ START_TEST(ordinary_child_keeps_nothing) {
   ck_ok(zke_exists(z, "/e", test_record, &events, NULL));
   int64_t since = test_now();
   test_kill(&w, SIGKILL);
-  ck_assert_int_lt(waited_for(z, &events, "DELETED /e", since), 2000);
+  ck_assert_int_lt(waited_for(z, &events, "DELETED /e", since), 10000);
   ck_assert_int_eq(kill(child, SIGKILL), 0);
   ck_ok(zke_close(z));
 }
@@ -490,7 +490,7 @@ START_TEST(owner_in_another_pid_namespace) {
   ask(&w, "exists /e");
   int64_t since = test_now();
   ck_assert_int_eq(kill(child, SIGKILL), 0);
-  ck_assert_int_lt(waited_for(z, &events, "DELETED /e", since), 2000);
+  ck_assert_int_lt(waited_for(z, &events, "DELETED /e", since), 10000);
   ck_assert_int_eq(test_wait(&w), 128 + SIGKILL);
   ck_ok(zke_close(z));
 }
@@ -564,7 +564,7 @@ START_TEST(lost_wakeup_is_recovered) {
   test_worker w = worker_on(db);
   ask(&w, "mute");
   for (int i = 1; i <= 3; i++) {
-    ck_assert_int_lt(change_takes(z, &w), 2500);
+    ck_assert_int_lt(change_takes(z, &w), 10000);
     ck_assert_int_ge(atoi(ask(&w, "dropped")), i);
   }
   ck_assert_int_eq(test_wait(&w), 0);
@@ -583,7 +583,7 @@ static pair two_waiters(void) {
   for (int i = 0; i < 2; i++) {
     p.waiter[i] = worker_on(p.db);
     ask(&p.waiter[i], "watch /n");
-    tell(&p.waiter[i], "wait 9000");
+    tell(&p.waiter[i], "wait 60000");
   }
   return p;
 }
@@ -595,10 +595,10 @@ START_TEST(stopped_duty_holder_delays_no_reaping) {
   pair p = two_waiters();
   for (int i = 0; i < 2; i++) {
     test_worker w = owner_of(p.db, "/e");
-    ck_until(look(p.db, "SELECT count(*) FROM zke_sessions") == 3, 1000);
+    ck_until(look(p.db, "SELECT count(*) FROM zke_sessions") == 3, 10000);
     test_kill(&p.waiter[i], SIGSTOP);
     test_kill(&w, SIGKILL);
-    ck_until(look(p.db, "SELECT count(*) FROM zke_sessions") == 2, 4000);
+    ck_until(look(p.db, "SELECT count(*) FROM zke_sessions") == 2, 10000);
     test_kill(&p.waiter[i], SIGCONT);
   }
   for (int i = 0; i < 2; i++) test_kill(&p.waiter[i], SIGKILL);
@@ -616,7 +616,7 @@ START_TEST(stopped_duty_holder_delays_no_event) {
     int64_t since = test_now();
     ask(&w, i ? "set /n x" : "create /n x");
     ck_assert_str_eq(answer(&p.waiter[1 - i]), i ? "CHANGED /n" : "CREATED /n");
-    ck_assert_int_lt((int)(test_now() - since), 3000);
+    ck_assert_int_lt((int)(test_now() - since), 10000);
     test_kill(&p.waiter[i], SIGCONT);
     ck_assert_str_eq(answer(&p.waiter[i]), i ? "CHANGED /n" : "CREATED /n");
     ck_assert_int_eq(test_wait(&w), 0);
@@ -645,7 +645,7 @@ START_TEST(stopped_foreign_writer_times_out) {
   ck_rc(zke_set(z, "/n", "new", 3, -1, NULL), ZKE_OPERATIONTIMEOUT);
   int took = (int)(test_now() - since);
   ck_assert_int_ge(took, 250);
-  ck_assert_int_lt(took, 2000);
+  ck_assert_int_lt(took, 4500); /* the default is 5 s */
   char *data;
   ck_ok(zke_get(z, "/n", NULL, NULL, &data, NULL, NULL));
   ck_assert_str_eq(data, "old");
@@ -673,11 +673,11 @@ static bool has_stopped(test_worker *w) {
   ck_abort_msg("the worker neither stopped nor answered");
 }
 
-/* A call beside a stopped writer: it works, or says in time that it cannot.
- * Counts those that cannot. */
+/* A call beside a stopped writer: it works, or says in time that it cannot,
+ * which is before the default of 5 s.  Counts those that cannot. */
 static void try_call(int point, int rc, int64_t since, int *timeouts) {
   int took = (int)(test_now() - since);
-  ck_assert_msg((rc == ZKE_OK || rc == ZKE_OPERATIONTIMEOUT) && took < 1500,
+  ck_assert_msg((rc == ZKE_OK || rc == ZKE_OPERATIONTIMEOUT) && took < 4500,
                 "stopped at point %d: %s after %d ms", point,
                 zke_error_name(rc), took);
   *timeouts += rc != ZKE_OK;
@@ -721,7 +721,8 @@ enum { WRITERS = 4 };
 
 /* P10: four processes write without pause, persistent nodes (0) or ephemeral
  * ones (1).  The promise is 100 ms and a half; a loaded machine is allowed
- * ten times and a fifth before this fails. */
+ * forty times and a fifth before this fails.  One that starves waits as long as
+ * the others write, or until its call says after 5 s that it cannot. */
 START_TEST(no_writer_starves) {
   test_worker w[WRITERS];
   long least = 0, most = 0, longest_us = 0, all = 0;
@@ -730,7 +731,7 @@ START_TEST(no_writer_starves) {
     w[i] = worker_on(db);
     ask(&w[i], "create /w%d x %d", i, _i);
   }
-  for (int i = 0; i < WRITERS; i++) tell(&w[i], "write /w%d 2000", i);
+  for (int i = 0; i < WRITERS; i++) tell(&w[i], "write /w%d 6000", i);
   for (int i = 0; i < WRITERS; i++) {
     long count, us;
     ck_assert_int_eq(sscanf(answer(&w[i]), "%ld %ld", &count, &us), 2);
@@ -744,7 +745,7 @@ START_TEST(no_writer_starves) {
       "%.1f ms\n",
       _i ? "ephemeral" : "persistent", all, least, most,
       (double)least / (double)most, (double)longest_us / 1000);
-  ck_assert_int_lt(longest_us, 1000000);
+  ck_assert_int_lt(longest_us, 4000000);
   ck_assert_int_ge(least * 5, most);
   for (int i = 0; i < WRITERS; i++) ck_assert_int_eq(test_wait(&w[i]), 0);
 }

@@ -1282,10 +1282,10 @@ static void play_part(zke *own) {
 
 static void let_settle(void) {
   long sum = -1;
-  for (int64_t end = test_now() + 200; test_now() < end; test_pause()) {
+  for (int64_t end = test_now() + 500; test_now() < end; test_pause()) {
     long now = 0;
     for (int i = 0; i < CROWD; i++) now += shared->bytes[i];
-    if (now != sum) end = test_now() + 200;
+    if (now != sum) end = test_now() + 500;
     sum = now;
   }
 }

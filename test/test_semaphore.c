@@ -1024,8 +1024,8 @@ static long bytes_read(void) {
 /* Nothing is under way any more. */
 static void let_settle(void) {
   long sum = -1;
-  for (int64_t end = test_now() + 150; test_now() < end; test_pause()) {
-    if (bytes_read() != sum) end = test_now() + 150;
+  for (int64_t end = test_now() + 500; test_now() < end; test_pause()) {
+    if (bytes_read() != sum) end = test_now() + 500;
     sum = bytes_read();
   }
 }

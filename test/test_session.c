@@ -538,20 +538,14 @@ START_TEST(sessions_are_listed_by_id) {
 }
 END_TEST
 
-static int64_t wall_ms(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_REALTIME, &t);
-  return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 /* zkembed.h: pid, start and liveness. */
 START_TEST(session_shows_its_process) {
-  int64_t before = wall_ms();
+  int64_t before = test_wall();
   begin(_i);
   zke_session_info i = info(b, zke_session_id(a));
   ck_assert_int_eq(i.pid, getpid());
   ck_assert_int_ge(i.started_ms, before);
-  ck_assert_int_le(i.started_ms, wall_ms());
+  ck_assert_int_le(i.started_ms, test_wall());
   ck_assert_int_eq(i.lease_ms, 0);
   ck_assert_int_eq(i.alive, 1);
 }

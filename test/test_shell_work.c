@@ -168,7 +168,7 @@ START_TEST(no_item_is_lost_by_kills) {
   }
   for (int i = 0; i < CONSUMERS; i++) ck_assert_int_eq(end(pids[i]), 0);
   /* What a killed one's command has still in hand comes back later. */
-  ck_assert_int_eq(run("zke app.db queue pop q --follow --wait 1 -- sh -c "
+  ck_assert_int_eq(run("zke app.db queue pop q --follow --wait 5 -- sh -c "
                        "'echo $ZKE_ITEM_DATA >>done'"),
                    0);
   ck_prints(COUNTS, "0\t0\t0");

@@ -1016,8 +1016,8 @@ static void inspect_pairs(process *p) {
 }
 
 static void be_inspector(process *p, bool final) {
-  alarm(6 * PATIENCE);
   open_session(p, "inspector");
+  alarm(6 * PATIENCE); /* call() set a shorter one, and what follows is slow */
   worked(p, zke_check(p->z, report, NULL), "zke_check");
   if (!final) {
     inspect_pairs(p);
@@ -1193,11 +1193,27 @@ static void keep_calm(void) {
   while (now_ns() < end && shared->ring[0].count < RING / 3) pause_us(5000);
 }
 
+/* Until it has registered, or has ended, which is told when it is reaped. */
+static void await_watcher(void) {
+  siginfo_t ended = {0};
+  int64_t end = now_ns() + INT64_C(3000000000) * PATIENCE;
+  while (!shared->ready && !ended.si_pid) {
+    if (now_ns() > end) {
+      fprintf(stderr, "SEED=%llu: the watcher is not ready within %d s\n",
+              (unsigned long long)scene.plan.seed, 3 * PATIENCE);
+      exit(2);
+    }
+    pause_us(1000);
+    waitid(P_PID, (id_t)scene.pid[WATCHER], &ended,
+           WEXITED | WNOHANG | WNOWAIT);
+  }
+}
+
 static void play(void) {
   const plan *n = &scene.plan;
   if (n->watcher) {
     start(WATCHER, false);
-    for (int i = 0; !shared->ready && i < 10000; i++) pause_us(1000);
+    await_watcher();
   }
   for (int i = 0; i < n->workers; i++) start(i, false);
   if (n->calm) keep_calm();
