@@ -283,8 +283,8 @@ static bool is_executed(const run *r) {
 }
 
 /* running.m is held.  What the terminal has sent may have come before there was
- * a child, and be taken only now; one that is not executed yet keeps it blocked,
- * and has it once however often it is sent.
+ * a child, and be taken only now; a child that is not executed yet keeps it
+ * blocked, and has it once however often it is sent.
  *
  * A command run for an event ends, and so does what waits for the next. */
 static bool run_hear(run *r, const siginfo_t *info) {

@@ -48,7 +48,7 @@ int test_main(int argc, char **argv, Suite *suite);
   } while (0)
 int64_t test_now(void);  /* monotonic, ms */
 int64_t test_wall(void); /* ms since 1970 */
-void test_pause(void);  /* one millisecond */
+void test_pause(void);   /* one millisecond */
 
 /* A path in this test's own directory, made at first use and removed with
  * everything in it when the test's process exits.  The text stays valid until

@@ -617,8 +617,8 @@ END_TEST
  * Killed wrappers
  * --------------------------------------------------------------------- */
 
-/* Leaves "inside" while it works, in the background and in the foreground: until
- * the wrapper was killed, and long enough for another to come in then. */
+/* Leaves "inside" while it works, in the background and in the foreground:
+ * until the wrapper was killed, and long enough for another to come in. */
 static const char inside[] =
     "(: > $T/inside; echo $$ > $T/pid; : > $T/in;"
     " until [ -e $T/killed ]; do sleep 0.01; done; sleep 0.05;"
