@@ -38,7 +38,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <poll.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,8 +79,9 @@ typedef struct run {
   int64_t grace_ms;
 
   /* guarded by running.m */
-  pid_t pid; /* 0: not started, or gone */
-  int heard; /* the last signal that came for it */
+  pid_t pid;      /* 0: not started, or gone */
+  int heard;      /* the last signal that came for it */
+  sigset_t early; /* those that it has had before they were taken */
   bool woken;
 
   /* this thread's */
@@ -276,17 +276,8 @@ static bool ends_us(int signal) {
          signal == SIGQUIT;
 }
 
-/* Then nobody writes to the pipe any more. */
-static bool is_executed(const run *r) {
-  struct pollfd p = {.fd = r->report};
-  return poll(&p, 1, 0) == 1 && (p.revents & POLLHUP);
-}
-
-/* running.m is held.  What the terminal has sent may have come before there was
- * a child, and be taken only now; a child that is not executed yet keeps it
- * blocked, and has it once however often it is sent.
- *
- * A command run for an event ends, and so does what waits for the next. */
+/* running.m is held.  A command run for an event ends, and so does what waits
+ * for the next. */
 static bool run_hear(run *r, const siginfo_t *info) {
   int signal = info->si_signo;
   if (signal == SIGCHLD) {
@@ -296,7 +287,10 @@ static bool run_hear(run *r, const siginfo_t *info) {
     return true;
   }
   if (!r->pid) return false;
-  if (!is_terminals(info) || !is_executed(r)) kill(r->pid, signal);
+  if (sigismember(&r->early, signal))
+    sigdelset(&r->early, signal);
+  else if (!is_terminals(info))
+    kill(r->pid, signal);
   r->heard = signal;
   return r->g || !ends_us(signal);
 }
@@ -620,19 +614,37 @@ static void run_wait(run *r) {
  * From the beginning to the end
  * --------------------------------------------------------------------- */
 
-/* All in one with the hook waiting: a signal finds either no child, and then
- * cancels, or one that can get it. */
+/* The child has the terminal's signals from there, unless they came before it
+ * was: then they are pending still, or it has them pending too, and they are
+ * one. */
+static void run_pass_on(run *r) {
+  static const int terminals[] = {SIGINT, SIGQUIT, SIGHUP};
+  sigset_t pending;
+  sigemptyset(&r->early);
+  if (sigpending(&pending) != 0) return;
+  for (size_t i = 0; i < sizeof terminals / sizeof *terminals; i++) {
+    if (!sigismember(&pending, terminals[i])) continue;
+    sigaddset(&r->early, terminals[i]);
+    kill(r->pid, terminals[i]);
+  }
+}
+
+/* All in one, while signals wait: one finds either no child, and then cancels,
+ * or a child that gets it. */
 static int run_fork(run *r, const start *s) {
   call *c = r->c;
   pid_t pid = -1;
   (void)fflush(stdout);
+  signals_hold();
   pthread_mutex_lock(&running.m);
   bool late = cancelled(c);
   if (!late) pid = fork();
   if (pid == 0) child_run(s);
   r->pid = pid > 0 ? pid : 0;
   int why = errno;
+  if (r->pid) run_pass_on(r);
   pthread_mutex_unlock(&running.m);
+  signals_release();
   if (late) return fail_cancelled(c);
   errno = why;
   return pid > 0 ? 0 : fail_errno(c, STATUS_SYSTEM, "cannot fork");

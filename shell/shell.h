@@ -462,6 +462,8 @@ void held_free(shell *sh);
  *                  was all.
  *                  Runs on the signals' thread.  NULL: no more; afterwards it
  *                  does not run
+ * signals_hold   - meanwhile none is taken: what has come was dealt with
+ *                  before, or is pending; signals_release - no more
  * signals_wake_fd - readable when a signal came while no call ran: the prompt's
  * signals_stop_fd - readable when a signal came that ends what runs or reads;
  *                  signals_stopped - which, 0: none.  A person's next command
@@ -473,6 +475,8 @@ void signals_enter(call *c);
 void signals_leave(call *c);
 void signals_cancel(call *c, int signal);
 void signals_hook(bool (*hook)(void *arg, const siginfo_t *info), void *arg);
+void signals_hold(void);
+void signals_release(void);
 int signals_wake_fd(void);
 int signals_stop_fd(void);
 int signals_stopped(void);

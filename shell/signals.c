@@ -6,9 +6,11 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "shell.h"
@@ -18,6 +20,7 @@ static struct {
   call *calls;
   bool (*hook)(void *arg, const siginfo_t *info);
   void *hook_arg;
+  int come; /* readable while one is pending */
   int wake[2], stop[2];
   int stopped; /* what was told through stop last, and is for all that runs */
   sigset_t taken, before;
@@ -47,9 +50,9 @@ static void signals_stop(int signal) {
     _exit(STATUS_SIGNAL + signal);
 }
 
+/* The mutex is held. */
 static void signals_take(const siginfo_t *info) {
   int signal = info->si_signo;
-  pthread_mutex_lock(&signals.m);
   if (signal == SIGCONT || !signals.hook ||
       !signals.hook(signals.hook_arg, info)) {
     if (signal != SIGCHLD && signal != SIGWINCH && signal != SIGCONT) {
@@ -62,14 +65,20 @@ static void signals_take(const siginfo_t *info) {
         errno != EAGAIN)
       _exit(STATUS_SIGNAL + signal);
   }
-  pthread_mutex_unlock(&signals.m);
 }
 
+/* They are taken with the mutex held: whoever has it knows that what has come
+ * was either dealt with or is pending. */
 static void *signals_loop(void *unused) {
+  static const struct timespec at_once = {0, 0};
+  struct pollfd p = {.fd = signals.come, .events = POLLIN};
   (void)unused;
   for (;;) {
     siginfo_t info;
-    if (sigwaitinfo(&signals.taken, &info) > 0) signals_take(&info);
+    if (poll(&p, 1, -1) <= 0) continue;
+    pthread_mutex_lock(&signals.m);
+    if (sigtimedwait(&signals.taken, &info, &at_once) > 0) signals_take(&info);
+    pthread_mutex_unlock(&signals.m);
   }
   return NULL;
 }
@@ -91,6 +100,8 @@ int signals_begin(void) {
   (void)signal(SIGCHLD, SIG_DFL); /* an ignored one would never be taken */
   signals.pipe_before = signal(SIGPIPE, SIG_IGN); /* writes say EPIPE */
   pthread_sigmask(SIG_BLOCK, &signals.taken, &signals.before);
+  signals.come = signalfd(-1, &signals.taken, SFD_CLOEXEC);
+  if (signals.come < 0) return -1;
   return pthread_create(&signals.thread, NULL, signals_loop, NULL) ? -1 : 0;
 }
 
@@ -122,6 +133,10 @@ void signals_hook(bool (*hook)(void *arg, const siginfo_t *info), void *arg) {
   signals.hook_arg = arg;
   pthread_mutex_unlock(&signals.m);
 }
+
+void signals_hold(void) { pthread_mutex_lock(&signals.m); }
+
+void signals_release(void) { pthread_mutex_unlock(&signals.m); }
 
 int signals_wake_fd(void) { return signals.wake[0]; }
 

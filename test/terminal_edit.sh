@@ -28,7 +28,7 @@ begin() {
   rm -rf "$room/home" && mkdir "$room/home"
   mux new-session -d -s it -x 80 -y 24 -c "$room/home" "env -i \
     HOME='$room/home' LC_ALL=C.UTF-8 PATH='$built:$PATH' PS1='sh$ ' \
-    TERM=screen $* sh" &&
+    ASAN_OPTIONS='$ASAN_OPTIONS' TERM=screen $* sh" &&
     line 'sh$'
 }
 
@@ -291,8 +291,8 @@ END
   $CC -shared -fPIC -o "$room/slow_fork.so" "$room/slow_fork.c" -ldl
 }
 cancelling_early() {
-  slow_fork && begin && enter "export ASAN_OPTIONS=verify_asan_link_order=0" \
-    'sh$' && enter "slow=$room/slow_fork.so; clear" 'sh$' &&
+  slow_fork && begin "ASAN_OPTIONS='$ASAN_OPTIONS:verify_asan_link_order=0'" &&
+    enter "slow=$room/slow_fork.so; clear" 'sh$' &&
     type 'LD_PRELOAD=$slow zke app.db lock b -- sleep 1000' && keys Enter &&
     until_it [ -e "$room/home/forking" ] && keys C-c && sees '^C' &&
     touch "$room/home/typed" && line 'sh$' &&
