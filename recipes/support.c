@@ -178,14 +178,11 @@ int zke_ensure_path(zke *z, const char *path, int mode, int64_t deadline_ms) {
   return retry_ensure(z, &n, deadline_ms);
 }
 
-/* Can no further try succeed? */
-static bool retry_is_over(zke *z) {
-  int state = zke_state(z);
-  return state == ZKE_STATE_EXPIRED || state == ZKE_STATE_AUTH_FAILED;
-}
-
 static int retry_multi_rc(zke *z, int rc) {
-  return rc == ZKE_MARSHALLINGERROR && retry_is_over(z) ? ZKE_INVALIDSTATE : rc;
+  if (rc != ZKE_MARSHALLINGERROR) return rc;
+  int state = zke_state(z);
+  bool ended = state == ZKE_STATE_EXPIRED || state == ZKE_STATE_AUTH_FAILED;
+  return ended ? ZKE_INVALIDSTATE : rc;
 }
 
 int zke_recipe_multi(zke *z, const zke_op *ops, int count,
@@ -729,16 +726,13 @@ int zke_recipe_enter(zke_recipe *r) {
   int rc = zke_recipe_state(r->z);
   if (rc != ZKE_OK && rc != ZKE_INVALIDSTATE) return rc;
   recipe_lock(r);
-  if (rc == ZKE_OK) return ZKE_OK;
-  recipe_end(r);
-  return zke_recipe_leave(r, rc);
+  return rc == ZKE_OK ? ZKE_OK : zke_recipe_leave(r, rc);
 }
 
 int zke_recipe_leave(zke_recipe *r, int rc) {
   zke_sentence kept;
   rc = recipe_rc(rc);
-  /* Whichever call inside has found it. */
-  if (rc == ZKE_INVALIDSTATE && retry_is_over(r->z)) recipe_end(r);
+  if (rc == ZKE_INVALIDSTATE) recipe_end(r); /* whichever call has found it */
   bool keep = rc != ZKE_OK && r->notes;
   if (keep) zke_recipe_keep(&kept);
   recipe_unlock(r);

@@ -171,9 +171,11 @@ ZKE_API int zke_recipe_create(zke *z, const char *directory, const char *place,
 /* zke_recipe_multi      - zke_multi()
  * zke_recipe_multi_read - zke_multi_read()
  *
- * But an ended session reads ZKE_INVALIDSTATE, as in every other call: theirs
- * is ZKE_MARSHALLINGERROR, ZooKeeper's (semantics.md 12, #64), which the caller
- * of a recipe must be able to tell from a malformed path. */
+ * Parameters, ownership of the results and codes are theirs, ZKE_BADARGUMENTS
+ * for a NULL handle among them; but an ended session reads ZKE_INVALIDSTATE, as
+ * in every other call.  Theirs is ZKE_MARSHALLINGERROR, ZooKeeper's
+ * (semantics.md 12, #64), which the caller of a recipe must be able to tell
+ * from a malformed path.  Threads: any.  In a callback: yes. */
 ZKE_API int zke_recipe_multi(zke *z, const zke_op *ops, int count,
                              zke_op_result *results);
 ZKE_API int zke_recipe_multi_read(zke *z, const zke_op *ops, int count,
@@ -331,9 +333,11 @@ ZKE_API int zke_recipe_new(zke *z, const char *path,
  * listener of the object itself the memory stays until it has returned. */
 ZKE_API void zke_recipe_free(zke_recipe *r);
 
-/* zke_recipe_state - ZKE_OK, or what the handle's state forbids; the end of the
- * session is ZKE_INVALIDSTATE, also for the call that finds it
- * (ZKE_SESSIONEXPIRED).  Threads: any. */
+/* zke_recipe_state - may the handle be used?
+ *
+ * Returns as zke_sync(), ZKE_BADARGUMENTS for a NULL handle and ZKE_FORKED for
+ * a child's copy among it; but the end of the session is ZKE_INVALIDSTATE also
+ * for the call that finds it.  Threads: any.  In a callback: yes. */
 ZKE_API int zke_recipe_state(zke *z);
 
 /* zke_recipe_enter - take the mutex; refuses NULL, a forked child's copy, an

@@ -280,9 +280,8 @@ int snapshot_sessions(snapshot *s,
   sqlite3_stmt *stmt = NULL;
   int status = snapshot_prepare(
       s,
-      "SELECT id,v.identity,v.pid,started_ms,v.lease_ms,ephemerals,watches,"
-      "events FROM zke_sessions v JOIN(SELECT id,started AS started_ms FROM "
-      "session)USING(id)ORDER BY id",
+      "SELECT id,v.identity,v.pid,s.started,v.lease_ms,v.ephemerals,v.watches,"
+      "v.events FROM zke_sessions v JOIN session s USING(id)ORDER BY id",
       NULL, NULL, &stmt);
   while (!status && snapshot_next(s, stmt, &status)) {
     zke_session_info info = {

@@ -68,6 +68,39 @@ int64_t test_wall(void) { return clock_ms(CLOCK_REALTIME); }
 
 void test_pause(void) { poll(NULL, 0, 1); }
 
+int64_t test_stood(int which, int64_t now) {
+  static int64_t stood[3];
+  if (!stood[which]) stood[which] = now;
+  return stood[which];
+}
+
+void test_settle(const long *numbers, int count) {
+  long sum = -1;
+  for (int64_t end = test_now() + 500; test_now() < end; test_pause()) {
+    long now = 0;
+    for (int i = 0; i < count; i++)
+      now += __atomic_load_n(&numbers[i], __ATOMIC_RELAXED);
+    if (now != sum) end = test_now() + 500;
+    sum = now;
+  }
+}
+
+pid_t test_child(int (*body)(void *), void *context) {
+  pid_t pid = fork();
+  ck_assert_int_ge(pid, 0);
+  if (pid == 0) {
+    alarm(TEST_CHILD_S);
+    _exit(body(context));
+  }
+  return pid;
+}
+
+int test_child_end(pid_t pid) {
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0) ck_assert_int_eq(errno, EINTR);
+  return test_status(status);
+}
+
 /* ---- the test's own directory ---- */
 
 static char test_directory[4096];
@@ -133,6 +166,10 @@ zke *test_session(zke *z, const char *chroot) {
 }
 
 /* ---- events ---- */
+
+void test_ignore(zke *z, int type, int state, const char *path, void *context) {
+  (void)z, (void)type, (void)state, (void)path, (void)context;
+}
 
 void test_record(zke *z, int type, int state, const char *path, void *context) {
   test_events *e = context;

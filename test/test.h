@@ -49,6 +49,15 @@ int test_main(int argc, char **argv, Suite *suite);
 int64_t test_now(void);  /* monotonic, ms */
 int64_t test_wall(void); /* ms since 1970 */
 void test_pause(void);   /* one millisecond */
+/* For a clock that stands: what the first look at this one was. */
+int64_t test_stood(int which, int64_t now);
+/* Until no number has changed for half a second: nothing is under way. */
+void test_settle(const long *numbers, int count);
+/* Start a child that ends with what body says, or by SIGALRM if it hangs; no
+ * assertions in it.  Its exit status, or 128 + signal. */
+enum { TEST_CHILD_S = 120 };
+pid_t test_child(int (*body)(void *), void *context);
+int test_child_end(pid_t pid);
 
 /* A path in this test's own directory, made at first use and removed with
  * everything in it when the test's process exits.  The text stays valid until
@@ -74,6 +83,8 @@ typedef struct test_events {
   } at[64];
 } test_events;
 void test_record(zke *z, int type, int state, const char *path, void *context);
+/* A watcher that does nothing. */
+void test_ignore(zke *z, int type, int state, const char *path, void *context);
 
 /* Dispatch all that has arrived, then assert the events recorded since the
  * last call, written like "CREATED /a; CHILD /; SESSION -112" ("" for none),

@@ -1233,16 +1233,6 @@ static void play_observer(zke *own) {
   give_up("observe", rc);
 }
 
-static void let_settle(void) {
-  long sum = -1;
-  for (int64_t end = test_now() + 500; test_now() < end; test_pause()) {
-    long now = 0;
-    for (int i = 0; i < CROWD; i++) now += shared->bytes[i];
-    if (now != sum) end = test_now() + 500;
-    sum = now;
-  }
-}
-
 /* The leader's kill -9 wakes the next in line and who observes, and nobody
  * else; the next one takes office. */
 START_TEST(a_leaders_death_wakes_the_next_and_the_observers) {
@@ -1257,13 +1247,13 @@ START_TEST(a_leaders_death_wakes_the_next_and_the_observers) {
   for (int i = 0; i < 4; i++) {
     ck_until(load(&shared->stage[i]) == 1 || *shared->sentence, 10000);
     ck_assert_str_eq(shared->sentence, "");
-    let_settle();
+    test_settle(shared->bytes, CROWD);
     memcpy(before, shared->bytes, sizeof before);
     kill(pid[i], SIGKILL);
     ck_assert_int_eq(waitpid(pid[i], NULL, 0), pid[i]);
     ck_until(load(&shared->stage[i + 1]) == 1, 10000);
     ck_until(shared->bytes[OBSERVER] > before[OBSERVER], 10000);
-    let_settle();
+    test_settle(shared->bytes, CROWD);
     for (int j = i + 1; j < CROWD; j++) {
       bool woken = shared->bytes[j] > before[j];
       bool due = j == i + 1 || j == OBSERVER;

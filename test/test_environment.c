@@ -236,13 +236,8 @@ static int peer_check(const char *argument) {
   return zke_check(mine, NULL, NULL);
 }
 
-static void peer_ignore(zke *z, int type, int state, const char *path,
-                        void *context) {
-  (void)z, (void)type, (void)state, (void)path, (void)context;
-}
-
 static int peer_watch(const char *path) {
-  int rc = zke_exists(mine, path, peer_ignore, NULL, NULL);
+  int rc = zke_exists(mine, path, test_ignore, NULL, NULL);
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
@@ -1057,7 +1052,7 @@ static int make_call(zke *z, int call) {
     case CALL_MULTI:
       return multi_of_two(z);
     case CALL_WATCH:
-      return zke_get(z, "/n", peer_ignore, NULL, NULL, NULL, NULL);
+      return zke_get(z, "/n", test_ignore, NULL, NULL, NULL, NULL);
     case CALL_GET:
       return read_right(z);
     case CALL_CHILDREN:

@@ -22,26 +22,8 @@
 
 /* ---- children ---- */
 
-/* Start a child that ends with what body says, or by SIGALRM if it hangs. */
-static pid_t start_child(int (*body)(void *), void *context) {
-  pid_t pid = fork();
-  ck_assert_int_ge(pid, 0);
-  if (pid == 0) {
-    alarm(120);
-    _exit(body(context));
-  }
-  return pid;
-}
-
-/* Its exit status, or 128 + signal. */
-static int end_of(pid_t pid) {
-  int status = 0;
-  while (waitpid(pid, &status, 0) < 0) ck_assert_int_eq(errno, EINTR);
-  return test_status(status);
-}
-
 static int in_child(int (*body)(void *), void *context) {
-  return end_of(start_child(body, context));
+  return test_child_end(test_child(body, context));
 }
 
 /* ---- every call on the child's copy ---- */
@@ -352,7 +334,7 @@ START_TEST(child_opens_its_own) {
   ck_assert_int_eq(pipe(own.says), 0);
   zke *z = test_open(own.db);
   make_nodes(z);
-  pid_t child = start_child(work_on_own, NULL);
+  pid_t child = test_child(work_on_own, NULL);
   ck_ok(add(z, TIMES));
   ck_assert_int_eq(read(own.says[0], &byte, 1), 1);
   expect_sum(z, 2 * TIMES);
@@ -365,7 +347,7 @@ START_TEST(child_opens_its_own) {
   snprintf(line, sizeof line, "add /n %d", TIMES);
   test_say(&w, line);
   ck_assert_str_eq(test_line(&w), "ok");
-  ck_assert_int_eq(end_of(child), 0);
+  ck_assert_int_eq(test_child_end(child), 0);
   ck_assert_int_eq(test_wait(&w), 0);
 
   z = test_open(own.db);

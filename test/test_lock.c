@@ -1506,16 +1506,8 @@ static int holder(void) {
 
 /* All wait, and nothing is under way any more. */
 static void let_settle(zke *own) {
-  int64_t end = test_now() + 500;
-  long sum = -1;
   ck_until(entries(own, PATH) == CROWD + 1, 60000);
-  while (test_now() < end) {
-    long now = 0;
-    for (int i = 0; i < CROWD; i++) now += shared->bytes[i];
-    if (now != sum) end = test_now() + 500;
-    sum = now;
-    test_pause();
-  }
+  test_settle(shared->bytes, CROWD);
 }
 
 /* Somebody gets the lock; who else has been woken for it? */
@@ -1836,10 +1828,6 @@ START_TEST(a_lost_reply_at_the_deadline_leaves_nothing) {
 }
 END_TEST
 
-static void ignore(zke *s, int type, int state, const char *path, void *c) {
-  (void)s, (void)type, (void)state, (void)path, (void)c;
-}
-
 /* Events dropped (P4): every one-shot watch is gone, one's own too. */
 START_TEST(a_holder_watches_again_after_an_overflow) {
   zke_options o = {.size = sizeof o, .event_limit = 4};
@@ -1851,7 +1839,7 @@ START_TEST(a_holder_watches_again_after_an_overflow) {
   ck_told("HELD");
   ck_ok(
       zke_create(z[1], "/x", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
-  ck_ok(zke_add_watch(s, "/x", ZKE_WATCH_PERSISTENT, ignore, NULL));
+  ck_ok(zke_add_watch(s, "/x", ZKE_WATCH_PERSISTENT, test_ignore, NULL));
   for (int i = 0; i < 20; i++) ck_ok(zke_set(z[1], "/x", "", 0, -1, NULL));
   ck_ok(zke_dispatch(s, NULL));
   ck_ok(zke_lock_break(z[1], PATH, 0));

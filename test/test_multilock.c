@@ -1117,10 +1117,6 @@ END_TEST
 
 /* ---- rare moments ---- */
 
-static void ignore(zke *s, int type, int state, const char *path, void *c) {
-  (void)s, (void)type, (void)state, (void)path, (void)c;
-}
-
 /* A session of which more events come than it may have pending (P4). */
 static zke *open_to_flood(void) {
   zke_options o = {.size = sizeof o, .event_limit = 4};
@@ -1128,7 +1124,7 @@ static zke *open_to_flood(void) {
   ck_ok(zke_open_session(z[0], &o, &s));
   ck_ok(
       zke_create(z[1], "/x", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
-  ck_ok(zke_add_watch(s, "/x", ZKE_WATCH_PERSISTENT, ignore, NULL));
+  ck_ok(zke_add_watch(s, "/x", ZKE_WATCH_PERSISTENT, test_ignore, NULL));
   return s;
 }
 

@@ -22,24 +22,6 @@ static int step_lock(pthread_mutex_t *m);
 #include <semaphore.h>
 #include <sys/wait.h>
 
-/* ---- children: no assertions in them, they answer by their status ---- */
-
-static pid_t start_child(int (*body)(void *), void *context) {
-  pid_t pid = fork();
-  ck_assert_int_ge(pid, 0);
-  if (pid == 0) {
-    alarm(120);
-    _exit(body(context));
-  }
-  return pid;
-}
-
-static int end_of(pid_t pid) {
-  int status = 0;
-  while (waitpid(pid, &status, 0) < 0) ck_assert_int_eq(errno, EINTR);
-  return test_status(status);
-}
-
 /* ---- the table of system calls, with what can be made to go wrong ---- */
 
 enum slot_fault { SLOTS_FINE, SLOTS_FAIL, SLOTS_SHORT };
@@ -60,10 +42,8 @@ static struct {
 } sys;
 
 static int64_t sys_clock(void *c, int which) {
-  static int64_t stood[3];
   int64_t now = sys.real.clock(c, which);
-  if (!stood[which]) stood[which] = now;
-  return (sys.stands ? stood[which] : now) + sys.skew;
+  return (sys.stands ? test_stood(which, now) : now) + sys.skew;
 }
 
 /* So much later: a second makes every tick due. */
@@ -314,7 +294,7 @@ static int be_parent(void *context) {
   if (zke_create(z, "/n", "", 0, ZKE_OPEN_ACL, 0, NULL, NULL) != ZKE_OK)
     return 2;
   if (fork() == 0) {
-    alarm(20);
+    alarm(TEST_CHILD_S);
     _exit(be_child(NULL));
   }
   if (read(family.parent[0], &byte, 1) != 1) return 3;
@@ -350,11 +330,11 @@ START_TEST(childs_locks_are_its_own) {
   ck_assert_int_eq(pipe(family.parent), 0);
   ck_assert_int_eq(pipe(family.child), 0);
   ck_assert_int_eq(pipe(family.says), 0);
-  pid_t parent = start_child(be_parent, NULL);
+  pid_t parent = test_child(be_parent, NULL);
   close(family.says[1]); /* so that the child's death is seen */
   ck_assert_int_eq(read(family.says[0], &child, sizeof child), sizeof child);
   ck_assert_int_eq(write(family.parent[1], _i ? "c" : "x", 1), 1);
-  ck_assert_int_eq(end_of(parent), 0);
+  ck_assert_int_eq(test_child_end(parent), 0);
   expect_locks(child, family.db);
   come_and_go(family.db, 20);
   expect_locks(child, family.db);
@@ -396,7 +376,7 @@ START_TEST(store_in_use_at_the_fork_is_refused) {
   sys.stop_at_gate = true;
   ck_assert_int_eq(pthread_create(&thread, NULL, change_in_thread, z), 0);
   sem_wait(&sys.inside);
-  int status = end_of(start_child(open_both, name));
+  int status = test_child_end(test_child(open_both, name));
   sem_post(&sys.leave);
   pthread_join(thread, &rc);
   ck_assert_int_eq(status, 0);
@@ -737,7 +717,7 @@ START_TEST(watcher_without_notice_takes_none_along) {
   test_events first = {0}, second = {0};
   snprintf(db, sizeof db, "%s", test_path("a.db"));
   ck_assert_int_eq(pipe(say_owner), 0);
-  pid_t owner = start_child(own_two, db);
+  pid_t owner = test_child(own_two, db);
   ck_assert_int_eq(read(say_owner[0], &ready, 1), 1);
   sys.stands = true;
   zke *z = sys_open(db);
@@ -752,7 +732,7 @@ START_TEST(watcher_without_notice_takes_none_along) {
   test_expect(z, &first, _i ? "CHANGED /e0" : "");
   test_expect(z, &second, "");
   ck_assert_int_eq(kill(owner, SIGKILL), 0);
-  ck_assert_int_eq(end_of(owner), 128 + SIGKILL);
+  ck_assert_int_eq(test_child_end(owner), 128 + SIGKILL);
   test_expect(z, &second, "DELETED /e1");
   ck_ok(zke_close(z));
 }

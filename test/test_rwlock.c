@@ -1280,19 +1280,9 @@ static void play_part(zke *own) {
   zke_rwlock_free(lock);
 }
 
-static void let_settle(void) {
-  long sum = -1;
-  for (int64_t end = test_now() + 500; test_now() < end; test_pause()) {
-    long now = 0;
-    for (int i = 0; i < CROWD; i++) now += shared->bytes[i];
-    if (now != sum) end = test_now() + 500;
-    sum = now;
-  }
-}
-
 /* Those of first to last were woken since, and nobody else. */
 static void expect_woken(const long *before, int begin, int end) {
-  let_settle();
+  test_settle(shared->bytes, CROWD);
   for (int i = 0; i < CROWD; i++) {
     bool woken = shared->bytes[i] > before[i], due = i >= begin && i < end;
     ck_assert_msg(woken == due, "%d was %swoken", i, woken ? "" : "not ");
@@ -1325,7 +1315,7 @@ START_TEST(a_release_wakes_only_who_goes_on) {
     pid[i] = spawn(i, play_part);
     ck_until(load(&shared->stage[i]) == -1, 10000);
   }
-  let_settle();
+  test_settle(shared->bytes, CROWD);
   memcpy(before, shared->bytes, sizeof before);
   store(&shared->go, 2);
   for (int i = 0; i < 11; i++) ck_until(load(&shared->stage[i]) == 1, 10000);

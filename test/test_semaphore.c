@@ -1015,21 +1015,6 @@ static int holders(void) {
   return count;
 }
 
-static long bytes_read(void) {
-  long sum = 0;
-  for (int i = 0; i < CROWD; i++) sum += shared->bytes[i];
-  return sum;
-}
-
-/* Nothing is under way any more. */
-static void let_settle(void) {
-  long sum = -1;
-  for (int64_t end = test_now() + 500; test_now() < end; test_pause()) {
-    if (bytes_read() != sum) end = test_now() + 500;
-    sum = bytes_read();
-  }
-}
-
 /* The crowd holds and waits for what is left by `mine`, where given. */
 static void spawn_crowd(zke **own, pid_t *pid, zke_semaphore **mine) {
   share();
@@ -1042,14 +1027,14 @@ static void spawn_crowd(zke **own, pid_t *pid, zke_semaphore **mine) {
   __atomic_store_n(&shared->go, 1, __ATOMIC_RELEASE);
   ck_until(entries(*own, PATH) == CROWD + !!mine && holders() == WIDE - !!mine,
            20000);
-  let_settle();
+  test_settle(shared->bytes, CROWD);
 }
 
 /* How many were woken until somebody new came in? */
 static int count_woken(const long *before) {
   int woken = 0;
   ck_until(holders() == WIDE, 10000);
-  let_settle();
+  test_settle(shared->bytes, CROWD);
   for (int i = 0; i < CROWD; i++) woken += shared->bytes[i] != before[i];
   ck_assert_int_eq(holders(), WIDE);
   return woken;
@@ -1408,10 +1393,6 @@ END_TEST
 
 /* ---- rare moments ---- */
 
-static void ignore(zke *s, int type, int state, const char *path, void *c) {
-  (void)s, (void)type, (void)state, (void)path, (void)c;
-}
-
 /* A session of which more events come than it may have pending (P4). */
 static zke *open_to_flood(void) {
   zke_options o = {.size = sizeof o, .event_limit = 4};
@@ -1419,7 +1400,7 @@ static zke *open_to_flood(void) {
   ck_ok(zke_open_session(z[0], &o, &s));
   ck_ok(
       zke_create(z[1], "/x", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
-  ck_ok(zke_add_watch(s, "/x", ZKE_WATCH_PERSISTENT, ignore, NULL));
+  ck_ok(zke_add_watch(s, "/x", ZKE_WATCH_PERSISTENT, test_ignore, NULL));
   return s;
 }
 

@@ -402,11 +402,6 @@ START_TEST(a_backup_is_one_picture) {
 }
 END_TEST
 
-static void ignore(zke *z, int type, int state, const char *path,
-                   void *context) {
-  (void)z, (void)type, (void)state, (void)path, (void)context;
-}
-
 /* A thread that lets an ephemeral node, and another session's watch on it, come
  * and go. */
 static void *comings_and_goings(void *arg) {
@@ -416,7 +411,8 @@ static void *comings_and_goings(void *arg) {
   for (; rc == ZKE_OK && !m->stop; m->moves++) {
     rc = zke_create(m->z, "/e", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL);
     if (rc == ZKE_OK)
-      rc = zke_add_watch(watcher, "/e", ZKE_WATCH_PERSISTENT, ignore, NULL);
+      rc =
+          zke_add_watch(watcher, "/e", ZKE_WATCH_PERSISTENT, test_ignore, NULL);
     if (rc == ZKE_OK) rc = zke_remove_all_watches(watcher, "/e", ZKE_WATCH_ANY);
     if (rc == ZKE_OK) rc = zke_delete(m->z, "/e", -1);
   }
