@@ -4,9 +4,9 @@
  * is built this way; doc/format.md lists the tables and their invariants.
  * A handle (struct zke) is a session; sessions of one zke_open() share a
  * store: a SQLite connection, its statements, a lock.  Processes meet in the
- * database file and in a directory beside it that holds the liveness file
- * (locks that the kernel drops when a process dies) and one FIFO a session
- * (how a committer wakes a sleeper).  There is no thread.
+ * database file and in a directory beside it that holds the gate file and the
+ * liveness file (locks that the kernel drops when a process dies) and one FIFO
+ * a session (how a committer wakes a sleeper).  There is no thread.
  *
  * CONTENTS.  A function may call its own section and those above it in this
  * list, never one below; no static function is declared ahead.
@@ -22,7 +22,7 @@
  *   (types)        the store, the session, the transaction
  *   lock_          the store's lock, the atfork handler's descriptor registry
  *   db_            SQLite: connection, statements, errors, schema, opening
- *   live_          liveness file: locks, leases, stamps, wake-ups, identity
+ *   live_          side files: lives, leases, stamps, wake-ups, identity
  *   gate_          the queue of writers
  *   txn_           one transaction: gate, class, zxid, commit, wake
  *   watch_         registering, firing, queueing events
@@ -155,7 +155,7 @@
 #endif
 
 #define ZKE_APPLICATION_ID 0x7a6b656d /* "zkem" */
-#define ZKE_FORMAT 1
+#define ZKE_FORMAT 2
 #define ZKE_MS INT64_C(1000000) /* nanoseconds */
 
 #if defined(__GNUC__)
@@ -1226,10 +1226,11 @@ static zke_acls *acl_decode(const zke_allocator *a, const char *text,
   X(META, "SELECT zxid,recursive,EXISTS(SELECT 1 FROM session WHERE id=?1) "  \
           "FROM meta")                                                        \
   X(META_SET, "UPDATE meta SET zxid=?1,recursive=?2")                         \
-  X(META_FILES, "SELECT boot,db_device,db_inode,live_device,live_inode "      \
-                "FROM meta")                                                  \
+  X(META_FILES, "SELECT boot,db_device,db_inode,live_device,live_inode,"      \
+                "gate_device,gate_inode FROM meta")                           \
   X(META_FILES_SET, "UPDATE meta SET boot=?1,db_device=?2,db_inode=?3,"       \
-                    "live_device=?4,live_inode=?5")                           \
+                    "live_device=?4,live_inode=?5,gate_device=?6,"            \
+                    "gate_inode=?7")                                          \
   X(NODE_ROW, "SELECT " DB_NODE_COLUMNS                                       \
               " FROM node WHERE parent=?1 AND name=?2")                       \
   X(NODE_DATA, "SELECT " DB_NODE_COLUMNS                                      \
@@ -1418,14 +1419,16 @@ typedef struct store {
   int durability, data_limit, cache_kib;
   int64_t busy, container;        /* ns, ms */
   char *name, *vfs;               /* as given; vfs may be NULL */
-  char *file, *dir, *live;        /* database, side directory, liveness file */
+  char *file, *dir;               /* database, side directory */
+  char *gate, *live;              /* gate file, liveness file */
   char *wal, *shm;                /* SQLite's files beside it */
   sqlite3_vfs vfs_own, *vfs_base; /* see db_vfs_connect() */
   char vfs_name[40];
   db_log wal_log; /* the write-ahead log's file, see there */
   db_index index; /* reads without locks, see there */
-  zke_file file_id, live_id, wal_id, shm_id;
-  int gate_fd; /* gate, next and duty bytes; probes */
+  zke_file file_id, gate_id, live_id, wal_id, shm_id;
+  int gate_fd; /* gate, next and duty bytes; -1 in a read-only store */
+  int live_fd; /* probes of lives; hints */
   /* the lock */
   pthread_mutex_t m;
   struct lock_turn *turns, **turns_end; /* who waits for it, in order */
@@ -1884,7 +1887,8 @@ static const char db_tables[] =
     "CREATE TABLE meta(one INTEGER PRIMARY KEY CHECK(one=1),"
     "zxid INTEGER NOT NULL,recursive INTEGER NOT NULL,boot TEXT NOT NULL,"
     "db_device INTEGER NOT NULL,db_inode INTEGER NOT NULL,"
-    "live_device INTEGER NOT NULL,live_inode INTEGER NOT NULL)STRICT;"
+    "live_device INTEGER NOT NULL,live_inode INTEGER NOT NULL,"
+    "gate_device INTEGER NOT NULL,gate_inode INTEGER NOT NULL)STRICT;"
     "CREATE TABLE node(parent TEXT NOT NULL,name TEXT NOT NULL,"
     "czxid INTEGER NOT NULL,mzxid INTEGER NOT NULL,pzxid INTEGER NOT NULL,"
     "ctime INTEGER NOT NULL,mtime INTEGER NOT NULL,version INTEGER NOT NULL,"
@@ -1911,7 +1915,7 @@ static const char db_tables[] =
 /* The reserved nodes as a fresh server has them (semantics.md 7), and the
  * first epoch: session ids lie above every other lock byte. */
 static const char db_rows[] =
-    "INSERT INTO meta VALUES(1,4294967296,0,'',0,0,0,0);"
+    "INSERT INTO meta VALUES(1,4294967296,0,'',0,0,0,0,0,0);"
     "INSERT INTO node VALUES"
     "('','',0,0,0,0,0,0,0,0,1,0,0,0,0,NULL,0,NULL,NULL),"
     "('/','zookeeper',0,0,0,0,0,0,0,0,2,0,0,0,0,NULL,0,NULL,NULL),"
@@ -1974,7 +1978,14 @@ static int db_create_schema(store *s) {
 }
 
 /* What the first bytes of a file say. */
-enum db_kind { DB_EMPTY, DB_UNFINISHED, DB_OURS, DB_STRANGER, DB_NEWER };
+enum db_kind {
+  DB_EMPTY,
+  DB_UNFINISHED,
+  DB_OURS,
+  DB_STRANGER,
+  DB_OLDER,
+  DB_NEWER
+};
 
 static uint32_t db_big_endian(const unsigned char *p) {
   return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 |
@@ -2003,7 +2014,9 @@ static enum db_kind db_judge(store *s, const unsigned char *head) {
   if (memcmp(head, "SQLite format 3", 16) != 0)
     return db_is_unfinished(s) ? DB_UNFINISHED : DB_STRANGER;
   if (db_big_endian(head + 68) != ZKE_APPLICATION_ID) return DB_STRANGER;
-  return db_big_endian(head + 60) > ZKE_FORMAT ? DB_NEWER : DB_OURS;
+  uint32_t format = db_big_endian(head + 60);
+  if (format > ZKE_FORMAT) return DB_NEWER;
+  return format < ZKE_FORMAT ? DB_OLDER : DB_OURS;
 }
 
 /* Look at the file's header through SQLite's own descriptor: reading the
@@ -2034,6 +2047,13 @@ static int db_recognise(store *s, enum db_kind *kind) {
 static int db_accept(store *s, enum db_kind kind) {
   if (kind == DB_STRANGER)
     return base_fail(ZKE_NOTADB, "%s is not a zkembed database", s->name);
+  if (kind == DB_OLDER) {
+    return base_fail(
+        ZKE_NOTADB,
+        "%s was written by an older zkembed (format below %d), from "
+        "before the first release",
+        s->name, ZKE_FORMAT);
+  }
   if (kind == DB_NEWER) {
     return base_fail(ZKE_NEWERFORMAT,
                      "%s was written by a newer zkembed (format above %d)",
@@ -2639,11 +2659,13 @@ static int db_checkpoint(store *s, bool truncate) {
 }
 
 /* ======================================================================
- * live_: liveness file and wake-ups (private)
+ * live_: gate file, liveness file, wake-ups (private)
  *
- * The liveness file's bytes are locks, not data: the gate, the next in line
- * at the gate, the duty, and at offset = session id one byte a session, which
- * the session's own open file description holds while it lives.  What the file
+ * The bytes of both files are locks, not data.  In the gate file: the gate, the
+ * next in line at the gate, the duty.  In the liveness file at offset = session
+ * id one byte a session, which the session's own open file description holds
+ * while it lives.  They are two files because the kernel looks through all
+ * locks of a file at each call, and lives are many.  What the liveness file
  * contains are hints: when the last sweep was, how far the zxids had come (a
  * database that is behind was restored from a backup), the leases' stamps.
  * ==================================================================== */
@@ -2692,28 +2714,33 @@ static int live_make_directory(store *s) {
   return rc < 0 ? live_fail(s, rc, "cannot make", s->dir) : ZKE_OK;
 }
 
-/* Open the side directory and the liveness file, making what is missing.  An
- * existing file is opened without O_CREAT, so that a removed one is never
- * quietly made again in a race; a symbolic link is not followed. */
-static int live_open(store *s) {
-  int rc = live_make_directory(s);
+/* Open a side file, making it if it is missing.  An existing one is opened
+ * without O_CREAT, so that a removed one is never quietly made again in a race;
+ * a symbolic link is not followed. */
+static int live_open_file(store *s, const char *path, int *fd, zke_file *id) {
   int flags = O_RDWR | O_NOFOLLOW;
-  for (int tries = 0; tries < 3 && rc == ZKE_OK; tries++) {
-    s->gate_fd = lock_fd_open(s, s->live, flags, 0);
-    if (s->gate_fd != -ENOENT) break;
-    s->gate_fd =
-        lock_fd_open(s, s->live, flags | O_CREAT | O_EXCL, s->file_id.mode);
-    if (s->gate_fd >= 0) live_adopt(s, s->gate_fd, s->file_id.mode);
-    if (s->gate_fd != -EEXIST) break;
+  for (int tries = 0; tries < 3; tries++) {
+    *fd = lock_fd_open(s, path, flags, 0);
+    if (*fd != -ENOENT) break;
+    *fd = lock_fd_open(s, path, flags | O_CREAT | O_EXCL, s->file_id.mode);
+    if (*fd >= 0) live_adopt(s, *fd, s->file_id.mode);
+    if (*fd != -EEXIST) break;
   }
-  if (rc != ZKE_OK) return rc;
-  rc = s->gate_fd < 0 ? s->gate_fd
-                      : s->os.fstat(s->os.context, s->gate_fd, &s->live_id);
-  if (rc < 0) return live_fail(s, rc, "cannot open", s->live);
-  if (s->live_id.type == ZKE_FILE_REGULAR) return ZKE_OK;
-  return base_fail(ZKE_CANTOPEN, "%s is not a file", s->live);
+  int rc = *fd < 0 ? *fd : s->os.fstat(s->os.context, *fd, id);
+  if (rc < 0) return live_fail(s, rc, "cannot open", path);
+  if (id->type == ZKE_FILE_REGULAR) return ZKE_OK;
+  return base_fail(ZKE_CANTOPEN, "%s is not a file", path);
 }
 
+/* Open the side directory, the gate file and the liveness file. */
+static int live_open(store *s) {
+  int rc = live_make_directory(s);
+  if (rc == ZKE_OK) rc = live_open_file(s, s->gate, &s->gate_fd, &s->gate_id);
+  if (rc == ZKE_OK) rc = live_open_file(s, s->live, &s->live_fd, &s->live_id);
+  return rc;
+}
+
+/* Take or drop a lock byte of the gate file. */
 static int live_lock(store *s, int64_t byte, bool on) {
   return s->os.lock(s->os.context, s->gate_fd, byte,
                     on ? ZKE_LOCK_EXCLUSIVE : ZKE_LOCK_NONE);
@@ -2741,7 +2768,7 @@ static zke *live_own(const store *s, int64_t session) {
 static bool live_is_dead(store *s, int64_t session) {
   if (live_own(s, session)) return false;
   if (s->memory) return true; /* its close could not be written */
-  return s->os.probe(s->os.context, s->gate_fd, session) == 0;
+  return s->os.probe(s->os.context, s->live_fd, session) == 0;
 }
 
 static int64_t live_boottime(const store *s) {
@@ -2752,12 +2779,12 @@ static int64_t live_boottime(const store *s) {
  * read. */
 static int64_t live_read_stamp(store *s, int64_t at) {
   int64_t stamp = 0;
-  int64_t n = s->os.pread(s->os.context, s->gate_fd, &stamp, sizeof stamp, at);
+  int64_t n = s->os.pread(s->os.context, s->live_fd, &stamp, sizeof stamp, at);
   return n == (int64_t)sizeof stamp ? stamp : -1;
 }
 
 static bool live_write_stamp(store *s, int64_t at, int64_t stamp) {
-  return s->os.pwrite(s->os.context, s->gate_fd, &stamp, sizeof stamp, at) ==
+  return s->os.pwrite(s->os.context, s->live_fd, &stamp, sizeof stamp, at) ==
          (int64_t)sizeof stamp;
 }
 
@@ -2787,16 +2814,24 @@ static void live_replaced(store *s, const char *path) {
   }
 }
 
+/* Is a descriptor still the file that it was opened as? */
+static bool live_holds_file(const store *s, int fd, const zke_file *id) {
+  zke_file f;
+  int rc = s->os.fstat(s->os.context, fd, &f);
+  return rc == 0 ? live_same_file(&f, id) : rc != -EBADF;
+}
+
 /* Are the descriptors still ours?  A host that closes all it does not know,
  * and opens files of its own under the same numbers, would have them written
  * to (P9).  Asked before anything is written. */
 static bool live_holds(store *s) {
-  zke_file f;
   if (s->memory || s->readonly || s->foreign) return !s->foreign;
-  int rc = s->os.fstat(s->os.context, s->gate_fd, &f);
-  if (rc == 0 ? live_same_file(&f, &s->live_id) : rc != -EBADF) return true;
+  if (live_holds_file(s, s->gate_fd, &s->gate_id) &&
+      live_holds_file(s, s->live_fd, &s->live_id)) {
+    return true;
+  }
   s->foreign = true;
-  live_replaced(s, s->live);
+  live_replaced(s, s->gate);
   return false;
 }
 
@@ -2886,7 +2921,7 @@ static int gate_try(store *s, bool is_next, bool *held) {
     return ZKE_OK;
   int rc = live_lock(s, LIVE_GATE, true);
   *held = rc == -EAGAIN;
-  return rc == 0 || *held ? ZKE_OK : live_fail(s, rc, "cannot lock", s->live);
+  return rc == 0 || *held ? ZKE_OK : live_fail(s, rc, "cannot lock", s->gate);
 }
 
 /* How long to sleep between two tries: the longer one has waited, the longer,
@@ -4061,7 +4096,7 @@ static int sess_new_epoch(txn *t, int64_t known, const buf *sessions) {
 /* What the meta row remembers of the boot and the files. */
 typedef struct sess_files {
   char boot[64];
-  int64_t n[4]; /* database device, inode, liveness file device, inode */
+  int64_t n[6]; /* device and inode: database, liveness file, gate file */
 } sess_files;
 
 static int sess_read_files(store *s, sess_files *out) {
@@ -4075,7 +4110,7 @@ static int sess_read_files(store *s, sess_files *out) {
   if (NEVER(!row)) return base_fail(ZKE_CORRUPT, "%s: no meta row", s->name);
   const char *boot = (const char *)sqlite3_column_text(st, 0);
   snprintf(out->boot, sizeof out->boot, "%s", boot ? boot : "");
-  for (int i = 0; i < 4; i++) out->n[i] = sqlite3_column_int64(st, i + 1);
+  for (int i = 0; i < 6; i++) out->n[i] = sqlite3_column_int64(st, i + 1);
   sqlite3_reset(st);
   return ZKE_OK;
 }
@@ -4085,7 +4120,7 @@ static int sess_write_files(store *s, const sess_files *f) {
   sqlite3_stmt *st = db_statement(s, DB_META_FILES_SET, &rc);
   if (!st) return rc;
   db_bind_text(st, 1, f->boot, -1);
-  for (int i = 0; i < 4; i++) db_bind_int(st, i + 2, f->n[i]);
+  for (int i = 0; i < 6; i++) db_bind_int(st, i + 2, f->n[i]);
   return db_run(s, st);
 }
 
@@ -4102,6 +4137,8 @@ static void sess_current_files(store *s, sess_files *now) {
   now->n[1] = (int64_t)s->file_id.inode;
   now->n[2] = (int64_t)s->live_id.device;
   now->n[3] = (int64_t)s->live_id.inode;
+  now->n[4] = (int64_t)s->gate_id.device;
+  now->n[5] = (int64_t)s->gate_id.inode;
 }
 
 /* Is any of the sessions alive? */
@@ -4118,7 +4155,7 @@ static bool sess_any_alive(store *s, const buf *sessions) {
 enum sess_past {
   SESS_SAME,
   SESS_MOVED,
-  SESS_LOST_LIVE,
+  SESS_LOST_FILES,
   SESS_CONTAINER,
   SESS_RESTORED,
   SESS_NEW_EPOCH
@@ -4129,10 +4166,11 @@ static enum sess_past sess_compare_files(txn *t, const sess_files *was,
                                          const buf *sessions) {
   bool same_boot = now->boot[0] && strcmp(now->boot, was->boot) == 0;
   bool same_db = sess_same_file(was->n, now->n, same_boot);
-  bool same_live = sess_same_file(was->n + 2, now->n + 2, same_boot);
+  bool same_live = sess_same_file(was->n + 2, now->n + 2, same_boot) &&
+                   sess_same_file(was->n + 4, now->n + 4, same_boot);
   if (was->n[1] == 0 && t->zxid >= known) return SESS_MOVED; /* just made */
   if (!same_db) return SESS_NEW_EPOCH; /* a copy: nobody lives in it */
-  if (!same_live && same_boot && sessions->len) return SESS_LOST_LIVE;
+  if (!same_live && same_boot && sessions->len) return SESS_LOST_FILES;
   bool alive = sess_any_alive(t->s, sessions);
   if (!same_boot && !alive) return SESS_NEW_EPOCH;
   if (t->zxid < known) return alive ? SESS_RESTORED : SESS_NEW_EPOCH;
@@ -4166,12 +4204,13 @@ static int sess_settle_files(txn *t) {
   enum sess_past past =
       rc == ZKE_OK ? sess_compare_files(t, &was, &now, known, &sessions)
                    : SESS_SAME;
-  if (past == SESS_LOST_LIVE) {
-    rc = base_fail(ZKE_REPLACED,
-                   "%s was removed while %s has sessions.  End every process "
-                   "that uses it; then replace the database by a copy of "
-                   "itself",
-                   s->live, s->name);
+  if (past == SESS_LOST_FILES) {
+    rc = base_fail(
+        ZKE_REPLACED,
+        "files in %s were removed while %s has sessions.  End every process "
+        "that uses it; then replace the database by a copy of "
+        "itself",
+        s->dir, s->name);
   } else if (past == SESS_NEW_EPOCH) {
     rc = sess_new_epoch(t, known, &sessions);
   } else if (past == SESS_RESTORED) {
@@ -4363,10 +4402,11 @@ static void sweep_verify_file(store *s, const char *path, const zke_file *id) {
     live_replaced(s, path);
 }
 
-/* Look whether the four files are still ours. */
+/* Look whether the five files are still ours. */
 static void sweep_verify_files(store *s) {
   if (s->memory || !live_holds(s)) return;
   sweep_verify_file(s, s->file, &s->file_id);
+  sweep_verify_file(s, s->gate, &s->gate_id);
   sweep_verify_file(s, s->live, &s->live_id);
   sweep_verify_file(s, s->wal, &s->wal_id);
   sweep_verify_file(s, s->shm, &s->shm_id);
@@ -4460,9 +4500,9 @@ static int sweep_run(store *s, bool all) {
 /* Which files a sweep has looked at: a number that two stores share only if
  * they have the same ones. */
 static int64_t sweep_files(const store *s) {
-  const zke_file *files[] = {&s->file_id, &s->wal_id, &s->shm_id};
+  const zke_file *files[] = {&s->file_id, &s->gate_id, &s->wal_id, &s->shm_id};
   uint64_t hash = 0;
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < 4; i++) {
     hash = (hash ^ files[i]->device) * UINT64_C(0x9e3779b97f4a7c15);
     hash = (hash ^ files[i]->inode) * UINT64_C(0x9e3779b97f4a7c15);
     hash ^= hash >> 29;
@@ -4476,7 +4516,7 @@ static int64_t sweep_age(store *s) {
   int64_t word[3] = {-1, 0, 0}; /* the stamp, the zxid, the files */
   int64_t now = live_boottime(s);
   int64_t n =
-      s->os.pread(s->os.context, s->gate_fd, word, sizeof word, LIVE_SWEEP_AT);
+      s->os.pread(s->os.context, s->live_fd, word, sizeof word, LIVE_SWEEP_AT);
   bool known = n == (int64_t)sizeof word && word[2] == sweep_files(s);
   return known && word[0] >= 0 && word[0] <= now ? now - word[0] : INT64_MAX;
 }
@@ -5732,9 +5772,11 @@ static void store_free(store *s) {
   if (s->db) db_disconnect(s);
   sweep_yield(s);
   lock_fd_close(s, &s->gate_fd);
+  lock_fd_close(s, &s->live_fd);
   lock_fork_remove(s);
   pthread_mutex_destroy(&s->m);
-  char *names[] = {s->name, s->vfs, s->file, s->dir, s->live, s->wal, s->shm};
+  char *names[] = {s->name, s->vfs,  s->file, s->dir,
+                   s->gate, s->live, s->wal,  s->shm};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) mem_free(names[i]);
   mem_free(s->fds);
   mem_free(s);
@@ -5747,7 +5789,7 @@ static int store_new(const char *name, const zke_options *o, store **out) {
   store *s = mem_zero(&a, sizeof *s);
   if (!s) return base_nomem();
   s->a = a;
-  s->gate_fd = -1;
+  s->gate_fd = s->live_fd = -1;
   if (o->os)
     s->os = *o->os;
   else
@@ -5846,10 +5888,12 @@ static int store_name_files(store *s) {
   s->file = mem_copy(&s->a, file, strlen(file));
   if (!s->file) return base_nomem();
   s->dir = store_beside(s, "-zke");
+  s->gate = store_beside(s, "-zke/gate");
   s->live = store_beside(s, "-zke/live");
   s->wal = store_beside(s, "-wal");
   s->shm = store_beside(s, "-shm");
-  if (!s->dir || !s->live || !s->wal || !s->shm) return base_nomem();
+  if (!s->dir || !s->gate || !s->live || !s->wal || !s->shm)
+    return base_nomem();
   int rc = s->os.stat(s->os.context, s->file, &s->file_id);
   if (rc < 0) return base_fail(ZKE_CANTOPEN, "%s: %s", s->name, strerror(-rc));
   return ZKE_OK;
@@ -5927,8 +5971,8 @@ static int store_open_readonly(store *s) {
     rc = db_accept(s, kind <= DB_UNFINISHED ? DB_STRANGER : kind);
   if (rc == ZKE_OK) rc = store_name_files(s);
   if (rc != ZKE_OK) return rc;
-  s->gate_fd = lock_fd_open(s, s->live, O_RDONLY, 0); /* to probe; or -1 */
-  if (s->gate_fd < 0) s->gate_fd = -1;
+  s->live_fd = lock_fd_open(s, s->live, O_RDONLY, 0); /* to probe; or -1 */
+  if (s->live_fd < 0) s->live_fd = -1;
   s->synchronous = 1;
   rc = db_exec(s, "PRAGMA query_only=1", "configuring");
   if (rc == ZKE_OK) rc = db_prepare_ends(s);

@@ -68,8 +68,8 @@
  *   ZKE_FORKED         the handle was opened before a fork() and belongs to
  *                      the parent
  *   ZKE_READONLY       a change was asked of a read-only handle
- *   ZKE_REPLACED       the database file or the liveness file was removed or
- *                      replaced under the open handle
+ *   ZKE_REPLACED       the database or a file beside it was removed or replaced
+ *                      under the open handle
  *   ZKE_OPERATIONTIMEOUT, ZKE_NOMEM, ZKE_SYSTEMERROR, ZKE_CORRUPT, ZKE_FULL
  *   ZKE_CONNECTIONLOSS an I/O error at COMMIT: whether the change was made is
  *                      unknown until the next call (P2)
@@ -381,7 +381,7 @@ typedef struct zke_options {
  *
  * Creates the file where it does not exist or is empty.  Beside it live
  * "<name>-wal" and "<name>-shm" (SQLite's) and the directory "<name>-zke"
- * (liveness file and wake-up FIFOs); they follow the database's mode.
+ * (gate file, liveness file, wake-up FIFOs); they follow the database's mode.
  * A file that is not zkembed's is left exactly as it was.
  *
  *   name     a path, or ":memory:" for a private tree without any file
@@ -392,12 +392,14 @@ typedef struct zke_options {
  *   ZKE_BADARGUMENTS  an option or the chroot is malformed; name is NULL
  *   ZKE_CANTOPEN      missing directory, a directory, no permission; with
  *                     ZKE_OPEN_READONLY also: the -shm cannot be used
- *   ZKE_NOTADB        not an SQLite database, or another application's
+ *   ZKE_NOTADB        not an SQLite database, or another application's, or of
+ *                     a format from before the first release
  *   ZKE_NEWERFORMAT   written by a later version of zkembed
  *   ZKE_READONLY      the file or its directory cannot be written
  *   ZKE_NETWORKFS     on a network file system (write-ahead logging needs
  *                     one kernel)
- *   ZKE_REPLACED      the liveness file is not the one its sessions use
+ *   ZKE_REPLACED      the gate file or the liveness file is not the one its
+ *                     sessions use
  *   ZKE_FORKED        a child, whose parent's other thread was inside a call
  *   ZKE_SQLITEVERSION SQLite older than 3.37.2 or built without threads
  *   ZKE_CORRUPT, ZKE_FULL, ZKE_NOMEM, ZKE_SYSTEMERROR, ZKE_OPERATIONTIMEOUT

@@ -38,7 +38,8 @@ static const char schema[] =
     " one INTEGER PRIMARY KEY CHECK(one = 1), zxid INTEGER NOT NULL,"
     " recursive INTEGER NOT NULL, boot TEXT NOT NULL,"
     " db_device INTEGER NOT NULL, db_inode INTEGER NOT NULL,"
-    " live_device INTEGER NOT NULL, live_inode INTEGER NOT NULL) STRICT;"
+    " live_device INTEGER NOT NULL, live_inode INTEGER NOT NULL,"
+    " gate_device INTEGER NOT NULL, gate_inode INTEGER NOT NULL) STRICT;"
     "CREATE TABLE IF NOT EXISTS node("
     " parent TEXT NOT NULL, name TEXT NOT NULL, czxid INTEGER NOT NULL,"
     " mzxid INTEGER NOT NULL, pzxid INTEGER NOT NULL, ctime INTEGER NOT NULL,"
@@ -65,7 +66,7 @@ static const char schema[] =
     " session INTEGER NOT NULL, seq INTEGER NOT NULL, type INTEGER NOT NULL,"
     " path TEXT NOT NULL, zxid INTEGER NOT NULL, acl TEXT,"
     " PRIMARY KEY(session, seq)) STRICT, WITHOUT ROWID;"
-    "INSERT OR IGNORE INTO meta VALUES(1, 0, 0, 'boot', 0, 0, 0, 0);"
+    "INSERT OR IGNORE INTO meta VALUES(1, 0, 0, 'boot', 0, 0, 0, 0, 0, 0);"
     "INSERT OR IGNORE INTO node VALUES('', '', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,"
     " 0, 0, NULL, -1, NULL, NULL);";
 

@@ -37,15 +37,16 @@ static sqlite3_int64 file_template_size;
 
 /* ---- files ---- */
 
-/* Empty the side directory but for the liveness file, whose inode the
- * database remembers. */
+/* Empty the side directory but for the two files whose inodes the database
+ * remembers. */
 static void file_clean_side(bool all) {
   char path[700];
   DIR *d = opendir(file_side);
   struct dirent *e;
   while (d && (e = readdir(d)) != NULL) {
-    if (e->d_name[0] == '.' || (!all && strcmp(e->d_name, "live") == 0))
-      continue;
+    bool known =
+        strcmp(e->d_name, "live") == 0 || strcmp(e->d_name, "gate") == 0;
+    if (e->d_name[0] == '.' || (!all && known)) continue;
     snprintf(path, sizeof path, "%s/%s", file_side, e->d_name);
     unlink(path);
   }
@@ -195,7 +196,7 @@ static const struct file_table {
     {"meta",
      "one",
      {"one", "zxid", "recursive", "boot", "db_device", "db_inode",
-      "live_device", "live_inode"}},
+      "live_device", "live_inode", "gate_device", "gate_inode"}},
     {"blob", "id", {"id", "data"}},
 };
 
@@ -330,7 +331,7 @@ static const char *const file_schemas[] = {
     "DROP TABLE session",
     "DROP TABLE meta;CREATE VIEW meta AS SELECT 1 AS one,9 AS zxid,0 AS "
     "recursive,'fuzz' AS boot,0 AS db_device,0 AS db_inode,0 AS live_device,0 "
-    "AS live_inode",
+    "AS live_inode,0 AS gate_device,0 AS gate_inode",
     "ALTER TABLE node RENAME COLUMN data TO other",
     "ALTER TABLE node DROP COLUMN ttl",
     "ALTER TABLE event ADD COLUMN more DEFAULT 1",

@@ -282,6 +282,19 @@ START_TEST(newer_format_is_refused) {
 }
 END_TEST
 
+/* P11: of the format before this one, whose writers lock other bytes: a
+ * process with the old engine and one with this would not see each other. */
+START_TEST(older_format_is_refused) {
+  const char *where = directory("d"), *path = sample(test_path("d/old.db"));
+  sql(path, "PRAGMA user_version = %d", 1);
+  refused(where, path, ZKE_NOTADB);
+  ck_says("older");
+  zke_options readonly = {.size = sizeof readonly, .flags = ZKE_OPEN_READONLY};
+  refused_by(where, path, &readonly, ZKE_NOTADB);
+  ck_says("older");
+}
+END_TEST
+
 /* P11: cut off in the middle. */
 START_TEST(truncated_database_is_refused) {
   const char *where = directory("d"), *path = sample(test_path("d/cut.db"));
@@ -603,7 +616,8 @@ END_TEST
 
 /* ---- files removed or replaced under open handles ---- */
 
-static const char *const beside[] = {"", "-wal", "-shm", "-zke/live"};
+static const char *const beside[] = {"", "-wal", "-shm", "-zke/live",
+                                     "-zke/gate"};
 enum { BESIDE = sizeof beside / sizeof beside[0] };
 
 /* Within a tick or two of waiting every call fails loudly. */
@@ -661,14 +675,16 @@ START_TEST(replaced_database_is_noticed) {
 }
 END_TEST
 
-/* design.md 5: with a session alive a newcomer that finds the liveness file
- * missing, or another in its place, is refused: all bytes would look free. */
-START_TEST(newcomer_is_refused_without_live_file) {
-  const char *path = test_path("a.db"), *live = joined(path, "-zke/live");
+/* design.md 5: with a session alive a newcomer that finds the liveness file or
+ * the gate file missing, or another in its place, is refused: all bytes would
+ * look free. */
+START_TEST(newcomer_is_refused_without_side_files) {
+  const char *path = test_path("a.db");
+  const char *live = joined(path, _i < 2 ? "-zke/live" : "-zke/gate");
   test_worker w = test_spawn("hold", path, "/e", NULL);
   ck_assert_int_eq(strncmp(test_line(&w), "ready ", 6), 0);
   ck_assert_int_eq(unlink(live), 0);
-  if (_i == 1) write_file(live, "", 0);
+  if (_i % 2 == 1) write_file(live, "", 0);
   zke *z;
   ck_rc(zke_open(path, NULL, &z), ZKE_REPLACED);
   ck_says(path);
@@ -859,14 +875,15 @@ static void expect_mode(const char *path, unsigned mode, gid_t group) {
 }
 
 /* All that lies in the side directory has the mode of a file; what is not the
- * liveness file is a FIFO that others may only write. */
+ * gate or the liveness file is a FIFO that others may only write. */
 static void expect_side_modes(const char *path, unsigned mode, gid_t group) {
   DIR *d = opendir(path);
   ck_assert_ptr_nonnull(d);
   int seen = 0;
   for (struct dirent *e; (e = readdir(d)) != NULL;) {
     if (e->d_name[0] == '.') continue;
-    bool live = strcmp(e->d_name, "live") == 0;
+    bool live =
+        strcmp(e->d_name, "live") == 0 || strcmp(e->d_name, "gate") == 0;
     expect_mode(joined(joined(path, "/"), e->d_name), live ? mode : mode & 0222,
                 group);
     seen++;
@@ -1216,6 +1233,7 @@ static void add_refused_files(Suite *s) {
   ADD_LOOP(foreign_database_is_refused, 4);
   ADD(foreign_database_in_use_is_refused);
   ADD(newer_format_is_refused);
+  ADD(older_format_is_refused);
   ADD(truncated_database_is_refused);
   ADD(damaged_page_is_found);
   ADD(directory_is_refused);
@@ -1237,7 +1255,7 @@ static void add_kept_files(Suite *s) {
   ADD_LOOP(unlinked_file_is_noticed, BESIDE);
   ADD(renamed_database_is_noticed);
   ADD(replaced_database_is_noticed);
-  ADD_LOOP(newcomer_is_refused_without_live_file, 2);
+  ADD_LOOP(newcomer_is_refused_without_side_files, 4);
   ADD(side_files_may_go_between);
   ADD(copy_has_no_sessions);
   ADD_LOOP(restored_database_reissues_nothing, 3);

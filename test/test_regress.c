@@ -811,6 +811,7 @@ START_TEST(modes_of_side_files) {
   zke *z = test_open(db);
   ck_assert_uint_eq(mode_of(test_path("a.db-zke")), modes[_i].dir);
   ck_assert_uint_eq(mode_of(test_path("a.db-zke/live")), modes[_i].db);
+  ck_assert_uint_eq(mode_of(test_path("a.db-zke/gate")), modes[_i].db);
   ck_assert_uint_eq(mode_of(fifo_of(db, z)), modes[_i].fifo);
   ck_ok(zke_close(z));
 }
@@ -824,6 +825,7 @@ START_TEST(stale_close_leaves_the_newer_fifo) {
   zke *z = test_open(db);
   ck_assert_int_eq(unlink(fifo_of(db, z)), 0);
   ck_assert_int_eq(unlink(test_path("a.db-zke/live")), 0);
+  ck_assert_int_eq(unlink(test_path("a.db-zke/gate")), 0);
   ck_assert_int_eq(rmdir(test_path("a.db-zke")), 0);
   ck_assert_int_eq(unlink(test_path("a.db-wal")), 0);
   ck_assert_int_eq(unlink(test_path("a.db-shm")), 0);

@@ -949,12 +949,12 @@ END_TEST
 /* ---- one writer at a time ---- */
 
 /* P10, doc/format.md 5: who changes something holds the first byte of the
- * liveness file; while another has it, a change waits, and a read does not. */
+ * gate file; while another has it, a change waits, and a read does not. */
 START_TEST(change_waits_for_the_one_writer) {
   zke_options brief = {.size = sizeof brief, .busy_timeout_ms = 20};
   begin_with(IN_FILE, &brief, NULL);
   ck_ok(create(b, "/n", ZKE_PERSISTENT));
-  int fd = open(test_path("session.db-zke/live"), O_RDWR | O_CLOEXEC);
+  int fd = open(test_path("session.db-zke/gate"), O_RDWR | O_CLOEXEC);
   struct flock first = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
   ck_assert_int_eq(fcntl(fd, F_OFD_SETLK, &first), 0);
   ck_rc(set(a, "/n"), ZKE_OPERATIONTIMEOUT);

@@ -493,7 +493,7 @@ END_TEST
 
 /* Somebody else has the gate and does nothing. */
 static int hold_gate(zke *z) {
-  int fd = open(z->s->live, O_RDWR | O_CLOEXEC);
+  int fd = open(z->s->gate, O_RDWR | O_CLOEXEC);
   ck_assert_int_ge(fd, 0);
   ck_assert_int_eq(sys_real().lock(NULL, fd, LIVE_GATE, ZKE_LOCK_EXCLUSIVE), 0);
   return fd;
