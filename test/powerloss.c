@@ -360,20 +360,26 @@ static int os_stat(void *c, const char *path, zke_file *out) {
   int rc = run.real.stat(c, path, out);
   if (rc < 0 || out->type != ZKE_FILE_REGULAR) return rc;
   out->device = 1;
-  out->inode = ends_with(path, "/live")  ? run.live_inode
-               : ends_with(path, "-wal") ? 1003
-               : ends_with(path, "-shm") ? 1004
-                                         : 1001;
+  out->inode = ends_with(path, "/live")   ? run.live_inode
+               : ends_with(path, "/gate") ? run.live_inode + 1
+               : ends_with(path, "-wal")  ? 1003
+               : ends_with(path, "-shm")  ? 1004
+                                          : 1001;
   return rc;
 }
 
-/* The only file that zkembed holds a descriptor of is the liveness file. */
+/* zkembed holds descriptors of the liveness file and of the gate. */
 static int os_fstat(void *c, int fd, zke_file *out) {
+  static char path[PATH_MAX + 16];
+  zke_file live;
   int rc = run.real.fstat(c, fd, out);
   if (rc < 0 || out->type != ZKE_FILE_REGULAR) return rc;
+  snprintf(path, sizeof path, "%s-zke/live", run.database);
+  rc = run.real.stat(c, path, &live);
+  bool is_live = rc >= 0 && live.inode == out->inode;
   out->device = 1;
-  out->inode = run.live_inode;
-  return rc;
+  out->inode = run.live_inode + !is_live;
+  return 0;
 }
 
 static int os_fsync(void *c, int fd) {
