@@ -277,6 +277,10 @@ POWER_OBJECTS = $(patsubst %,$(BUILD)/test/%.o,powervfs powerloss walreset)
 POWER_ENGINE = $(BUILD)/test/zkembed-power.o
 POWER_NORMAL = $(BUILD)/test/power_normal
 
+# A process that is killed inside a sync loses what was not synced.
+$(BUILD)/test/test_crash: private OBJECTS += $(BUILD)/test/powervfs.o
+$(BUILD)/test/test_crash: $(BUILD)/test/powervfs.o
+
 POWER_TESTS = $(BUILD)/test/test_power $(BUILD)/test/test_power_recipes
 
 $(POWER_TESTS): private OBJECTS = \

@@ -1473,7 +1473,6 @@ typedef struct txn {
   bool full;         /* COMMIT syncs */
   bool guessed;      /* full only by a guess */
   bool needed;       /* it has to be full */
-  bool noted;        /* the liveness file is to know the zxid */
   bool numbered;     /* a zxid has been used */
   int64_t zxid, now; /* ms since 1970 */
   int64_t recursive, recursive_was;
@@ -2623,6 +2622,19 @@ static int db_sync_directory(store *s) {
   return ZKE_OK;
 }
 
+/* Sync the log as it is, through SQLite's own descriptor.  An empty one has
+ * nothing to lose: what was in it is in the database. */
+static int db_sync_log(store *s) {
+  sqlite3_file *f = s->wal_log.file.f; /* open since the first read */
+  sqlite3_int64 size = 0;
+  int rc = f ? f->pMethods->xFileSize(f, &size) : SQLITE_OK;
+  if (rc == SQLITE_OK && size > 0)
+    rc = f->pMethods->xSync(f, SQLITE_SYNC_NORMAL);
+  if (rc == SQLITE_OK) return ZKE_OK;
+  return base_fail(ZKE_SYSTEMERROR, "%s: syncing the log: %s (SQLite %d)",
+                   s->name, sqlite3_errstr(rc), rc);
+}
+
 /* Copy the log into the database, so that the next writer begins it anew.
  * Only with the gate held: in SQLite up to 3.51.2 a checkpoint that races a
  * writer can drop commits.  The file keeps its length, since a sync of a
@@ -2673,7 +2685,7 @@ static int db_checkpoint(store *s, bool truncate) {
 enum { LIVE_GATE = 0, LIVE_NEXT = 1, LIVE_DUTY = 2 };
 enum {
   LIVE_SWEEP_AT = 8,  /* boottime of the last sweep, ns */
-  LIVE_ZXID_AT = 16,  /* zxid of the last synced change or session */
+  LIVE_ZXID_AT = 16,  /* zxid of the last change */
   LIVE_FILES_AT = 24, /* which files that sweep has looked at */
   LIVE_SLOTS_AT = 4096,
   LIVE_SLOT_SIZE = 8,
@@ -3157,7 +3169,9 @@ static void txn_tell(txn *t) {
   }
 }
 
-/* Leave word of how far the zxids have come. */
+/* Leave word of how far the zxids have come, after COMMIT and before the gate
+ * is left.  A database that is behind was restored from a backup; one that is
+ * ahead has a commit whose process died before it came here. */
 static void txn_note_zxid(const txn *t) {
   if (!t->s->memory) live_write_stamp(t->s, LIVE_ZXID_AT, t->zxid);
 }
@@ -3177,7 +3191,7 @@ static int txn_commit(txn *t) {
     return rc;
   }
   if (t->z) t->z->trimmed = t->z->cursor;
-  if (t->full || t->noted) txn_note_zxid(t);
+  if (t->numbered) txn_note_zxid(t);
   if (s->wal_pages >= s->wal_limit) { /* not in memory: no log, 0 pages */
     rc = db_checkpoint(s, false);
     if (rc != ZKE_OK && rc != ZKE_OPERATIONTIMEOUT)
@@ -4000,7 +4014,6 @@ static int sess_remove_nodes(txn *t, int64_t session) {
 /* Remove a session and all it owns.  Its watches go first, so that it gets no
  * event for its own end; one that may live and not know must hear of it. */
 static int sess_remove(txn *t, int64_t session, enum sess_why why) {
-  t->noted = true;
   int rc = txn_number(t);
   if (rc == ZKE_OK) rc = watch_end(t, session);
   if (rc == ZKE_OK) rc = sess_remove_nodes(t, session);
@@ -4191,6 +4204,16 @@ static void sess_unlink_orphan(void *arg, const char *name) {
   mem_free(path);
 }
 
+/* Make the log durable before a store shows what is in it (P8).  A process that
+ * is killed inside the sync of its COMMIT leaves a whole commit in the log.
+ * While any process has the database open, nobody sees that commit.  The next
+ * process to open the database recovers the log and takes the commit for made.
+ * Its zxid is then above the last one that was noted.  The process that
+ * recovers may use SQLite alone, so every store compares when it opens. */
+static int sess_sync_log(store *s, int64_t zxid, int64_t known) {
+  return zxid > known ? db_sync_log(s) : ZKE_OK;
+}
+
 /* Decide, with the gate held, what the file's sessions are: of this boot, of
  * an earlier one, or of another file (doc/design.md 7). */
 static int sess_settle_files(txn *t) {
@@ -4200,6 +4223,7 @@ static int sess_settle_files(txn *t) {
   int64_t known = live_read_stamp(s, LIVE_ZXID_AT);
   sess_current_files(s, &now);
   int rc = sess_read_files(s, &was);
+  if (rc == ZKE_OK) rc = sess_sync_log(s, t->zxid, known);
   if (rc == ZKE_OK) rc = sess_list(s, &sessions);
   enum sess_past past =
       rc == ZKE_OK ? sess_compare_files(t, &was, &now, known, &sessions)
@@ -4303,7 +4327,6 @@ static int sess_begin_body(txn *t, void *arg) {
   if (rc == ZKE_OK && !t->s->memory) rc = sess_take_life(t, z);
   if (rc != ZKE_OK) return rc;
   z->id = t->zxid;
-  t->noted = true;
   if (!t->s->memory) rc = sess_make_fifo(z);
   return rc == ZKE_OK ? sess_insert(t, z, b->identity) : rc;
 }
@@ -5976,8 +5999,9 @@ static int store_open_readonly(store *s) {
   s->synchronous = 1;
   rc = db_exec(s, "PRAGMA query_only=1", "configuring");
   if (rc == ZKE_OK) rc = db_prepare_ends(s);
-  int64_t meta[3];
+  int64_t meta[3], known = live_read_stamp(s, LIVE_ZXID_AT);
   if (rc == ZKE_OK) rc = db_fetch_ints(s, DB_META, 0, 3, meta);
+  if (rc == ZKE_OK) rc = sess_sync_log(s, meta[0], known);
   if (rc == ZKE_CANTOPEN || rc == ZKE_READONLY) {
     return base_fail(ZKE_CANTOPEN,
                      "%s: the -shm file beside it cannot be used by a "

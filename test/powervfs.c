@@ -557,3 +557,12 @@ void power_begin(const char *directory, power_hook hook) {
   closedir(d);
   disk.hook = hook;
 }
+
+void power_doubt(const char *text) {
+  const name *n = name_find(text);
+  insist(n && n->durable, "no such file");
+  content all = n->durable->durable;
+  n->durable->durable = (content){0};
+  inode_change(n->durable, false, 0, all.data, (int)all.size);
+  free(all.data);
+}

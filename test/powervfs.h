@@ -36,6 +36,10 @@ typedef void (*power_hook)(power_event event);
  * directories, is durable.  The hook, or none, is called before each event. */
 void power_begin(const char *directory, power_hook hook);
 
+/* Nothing that lies in the file of that name has ever been synced: another
+ * process wrote it and died. */
+void power_doubt(const char *name);
+
 /* Sync the directory, as fsync() on its descriptor does. */
 void power_sync_names(void);
 

@@ -4,19 +4,23 @@
  * tell the difference (test/worker.c), for n = 1, 2, 3 … until the operation
  * gets through.  After each death the next to open the file finds a sound
  * database, all that was acknowledged, of the rest all or nothing, and soon no
- * ephemeral of the dead.
+ * ephemeral of the dead.  What is shown of a commit that was killed inside its
+ * sync survives a power cut.
  */
 #define _GNU_SOURCE
+#include "powervfs.h"
 #include "test.h"
 
 #include <errno.h>
 #include <signal.h>
+#include <sqlite3.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { MAX_POINTS = 2000, MAX_ANSWERS = 32 };
@@ -563,6 +567,101 @@ START_TEST(killed_while_checkpointing) {
 }
 END_TEST
 
+/* ---- a process that dies inside a sync ---- */
+
+/* Who is there when the database is opened again. */
+enum {
+  DEATH_KEPT = 1,     /* a child that keeps the dead process's session alive */
+  DEATH_SEEN = 2,     /* a foreign reader, which recovered the log */
+  DEATH_READONLY = 4, /* the next handle is a read-only one */
+  DEATHS = 8
+};
+
+static bool dying; /* in the process that is to be killed */
+
+static void die_in_sync(power_event event) {
+  if (dying && event == POWER_SYNC) raise(SIGKILL);
+}
+
+/* Keep the session alive in a child until the pipe's writers are gone. */
+static void keep_alive(zke *z, const int *until) {
+  int fd;
+  char end;
+  if (zke_keepalive_fd(z, &fd) != ZKE_OK) _exit(1);
+  if (fork() != 0) return;
+  close(until[1]);
+  if (read(until[0], &end, 1) != 0) _exit(1);
+  _exit(0);
+}
+
+/* In a process of its own: /said is acknowledged, then the process is killed
+ * after /unsaid has been written and before it is synced. */
+static void die_deciding(const char *file, int death, const int *until) {
+  zke_options o = {.size = sizeof o, .vfs = "power"};
+  zke *z;
+  power_begin(test_path("power"), die_in_sync);
+  if (zke_open(file, &o, &z) != ZKE_OK ||
+      zke_create(z, "/said", "", 0, ZKE_OPEN_ACL, 0, NULL, NULL) != ZKE_OK)
+    _exit(1);
+  if (death & DEATH_KEPT) keep_alive(z, until);
+  dying = true;
+  zke_create(z, "/unsaid", "", 0, ZKE_OPEN_ACL, 0, NULL, NULL);
+  _exit(2);
+}
+
+/* A program that knows SQLite only, and reads. */
+static sqlite3 *foreign_reader(const char *file) {
+  sqlite3 *db = NULL;
+  ck_assert_int_eq(sqlite3_open_v2(file, &db, SQLITE_OPEN_READWRITE, "power"),
+                   SQLITE_OK);
+  ck_assert_int_eq(sqlite3_exec(db, "SELECT * FROM node", NULL, NULL, NULL),
+                   SQLITE_OK);
+  return db;
+}
+
+/* What a cut that takes all that is not synced leaves of a database. */
+static const char *disk_after_cut(void) {
+  uint64_t random = 1;
+  power_loss loss = {0};
+  const char *directory = test_path("cut");
+  ck_assert_int_eq(mkdir(directory, 0700), 0);
+  power_image(directory, POWER_NONE, &random, &loss);
+  return test_path("cut/a.db");
+}
+
+/* P8: a process is killed inside the sync of its commit.  What a process that
+ * opens the database after it is shown stays through a power cut, whoever has
+ * read it or keeps the dead process's session meanwhile. */
+START_TEST(killed_in_the_sync) {
+  zke_options o = {.size = sizeof o, .vfs = "power"};
+  sqlite3 *reader = NULL;
+  zke *z;
+  int status, until[2];
+  ck_assert_int_eq(mkdir(test_path("power"), 0700), 0);
+  const char *file = test_path("power/a.db");
+  ck_assert_int_eq(pipe(until), 0);
+  pid_t pid = fork();
+  if (pid == 0) die_deciding(file, _i, until);
+  ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+  ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  power_begin(test_path("power"), NULL);
+  power_doubt("a.db-wal");
+  if (_i & DEATH_SEEN) reader = foreign_reader(file);
+  if (_i & DEATH_READONLY) o.flags = ZKE_OPEN_READONLY;
+  ck_ok(zke_open(file, &o, &z));
+  ck_ok(zke_exists(z, "/said", NULL, NULL, NULL));
+  ck_ok(zke_exists(z, "/unsaid", NULL, NULL, NULL));
+  zke *after = test_open(disk_after_cut());
+  ck_ok(zke_exists(after, "/said", NULL, NULL, NULL));
+  ck_ok(zke_exists(after, "/unsaid", NULL, NULL, NULL));
+  ck_ok(zke_close(after));
+  ck_ok(zke_close(z));
+  sqlite3_close(reader);
+  close(until[0]);
+  close(until[1]);
+}
+END_TEST
+
 /* ---- suite ---- */
 
 static void add(Suite *s, const TTest *test, const char *name, int loops) {
@@ -584,5 +683,6 @@ int main(int argc, char **argv) {
   ADD(killed_before_the_wakeup);
   ADD(killed_among_others);
   ADD(killed_while_checkpointing);
+  ADD_LOOP(killed_in_the_sync, DEATHS);
   return test_main(argc, argv, s);
 }
