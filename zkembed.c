@@ -1283,14 +1283,16 @@ static zke_acls *acl_decode(const zke_allocator *a, const char *text,
   X(SESSION_SEEN, "UPDATE session SET seen=?2 WHERE id=?1")                   \
   X(EVENT_END, "DELETE FROM event WHERE session=?1")                          \
   X(SESSION_ADD, "INSERT INTO session(id,identity,pid,started,lease,slot,"    \
-                 "event_limit,seen)VALUES(?1,?2,?3,?4,?5,?6,?7,0)")           \
-  X(SESSION_HAS, "SELECT lease,slot FROM session WHERE id=?1")                \
+                 "life,event_limit,seen)VALUES(?1,?2,?3,?4,?5,?6,?7,?8,0)")   \
+  X(SESSION_HAS, "SELECT lease,slot,life FROM session WHERE id=?1")           \
   X(SESSION_END, "DELETE FROM session WHERE id=?1")                           \
-  X(SESSION_ALL, "SELECT id,lease,slot FROM session")                         \
-  X(SESSION_SLOT, "SELECT coalesce(min(s.slot+1),0)FROM(SELECT -1 AS slot "   \
-                  "UNION ALL SELECT slot FROM session WHERE slot>=0)s WHERE " \
-                  "NOT EXISTS(SELECT 1 FROM session t WHERE t.slot="          \
-                  "s.slot+1)")
+  X(SESSION_ANY, "SELECT EXISTS(SELECT 1 FROM session)")                      \
+  X(SESSION_FEW, "SELECT count(*)<=?1 FROM(SELECT 1 FROM session LIMIT "      \
+                 "?1+1)")                                                     \
+  X(SESSION_TURN, "SELECT id,lease,slot,life FROM session WHERE id%?1=?2")    \
+  X(SLOT_LAST, "SELECT coalesce(max(slot),-1)FROM session WHERE slot>=0")     \
+  X(SLOT_TAKEN, "SELECT EXISTS(SELECT 1 FROM session WHERE slot=?1 AND "      \
+                "slot>=0)")
 
 /* clang-format on */
 
@@ -1337,15 +1339,15 @@ struct zke {
   size_t chroot_len;
   int64_t lease, slot; /* ns or 0; slot in the liveness file */
   int event_limit;
-  char *fifo;  /* path, NULL in memory */
-  int live_fd; /* holds the lock that is this session's life */
+  char *fifo;   /* path, NULL in memory */
+  int live_fd;  /* holds the lock that is this session's life */
+  int64_t life; /* inode of the file that it is a lock of */
   int wake_rfd, wake_wfd;
   int poller, timer; /* -1 in the portable variant */
   /* any thread; a call counts itself before it looks whether to go away */
   atomic_bool closing;
   atomic_int calls;
   /* guarded by the store's lock */
-  zke *next;
   enum sess_state state;
   bool lost_notice; /* a session event is due */
   zke_watch_fn watcher;
@@ -1427,8 +1429,11 @@ typedef struct store {
   db_log wal_log; /* the write-ahead log's file, see there */
   db_index index; /* reads without locks, see there */
   zke_file file_id, gate_id, live_id, wal_id, shm_id;
-  int gate_fd; /* gate, next and duty bytes; -1 in a read-only store */
-  int live_fd; /* probes of lives; hints */
+  int gate_fd;         /* gate, next and duty bytes; -1 in a read-only store */
+  int live_fd;         /* hints; probes of the lives that are in this file */
+  int shard_fd;        /* of the file whose lives were probed last; or -1 */
+  unsigned shard;      /* which one that is */
+  int64_t shard_inode; /* … */
   /* the lock */
   pthread_mutex_t m;
   struct lock_turn *turns, **turns_end; /* who waits for it, in order */
@@ -1453,7 +1458,8 @@ typedef struct store {
   unsigned sweeps;   /* that did */
   int64_t settle_at; /* not before: see wait_settle() */
   uint64_t random;
-  zke *sessions;
+  zke **sessions; /* of this store, by id */
+  size_t session_count, session_cap;
   struct {
     int64_t session;
     int fd;
@@ -1695,8 +1701,8 @@ static int lock_fd_open(store *s, const char *path, int flags, unsigned mode) {
 static void lock_fd_close(store *s, int *fd) {
   if (*fd < 0) return;
   pthread_mutex_lock(&lock_fork_mutex);
-  /* lock_fd_make() has noted it */
-  for (int i = 0; ALWAYS(i < s->fd_count); i++) {
+  /* lock_fd_make() has noted it, most likely a moment ago */
+  for (int i = s->fd_count - 1; ALWAYS(i >= 0); i--) {
     if (s->fds[i] == *fd) {
       s->fds[i] = s->fds[--s->fd_count];
       break;
@@ -1901,8 +1907,9 @@ static const char db_tables[] =
     "CREATE TABLE blob(id INTEGER PRIMARY KEY,data BLOB NOT NULL)STRICT;"
     "CREATE TABLE session(id INTEGER PRIMARY KEY,identity TEXT NOT NULL,"
     "pid INTEGER NOT NULL,started INTEGER NOT NULL,lease INTEGER NOT NULL,"
-    "slot INTEGER NOT NULL,event_limit INTEGER NOT NULL,"
-    "seen INTEGER NOT NULL)STRICT;"
+    "slot INTEGER NOT NULL,life INTEGER NOT NULL,"
+    "event_limit INTEGER NOT NULL,seen INTEGER NOT NULL)STRICT;"
+    "CREATE UNIQUE INDEX session_slot ON session(slot)WHERE slot>=0;"
     "CREATE TABLE watch(path TEXT NOT NULL,kind INTEGER NOT NULL,"
     "session INTEGER NOT NULL,PRIMARY KEY(path,kind,session))"
     "STRICT,WITHOUT ROWID;"
@@ -2673,13 +2680,14 @@ static int db_checkpoint(store *s, bool truncate) {
 /* ======================================================================
  * live_: gate file, liveness file, wake-ups (private)
  *
- * The bytes of both files are locks, not data.  In the gate file: the gate, the
- * next in line at the gate, the duty.  In the liveness file at offset = session
- * id one byte a session, which the session's own open file description holds
- * while it lives.  They are two files because the kernel looks through all
- * locks of a file at each call, and lives are many.  What the liveness file
- * contains are hints: when the last sweep was, how far the zxids had come (a
- * database that is behind was restored from a backup), the leases' stamps.
+ * The bytes of the gate file are locks, not data: the gate, the next in line at
+ * the gate, the duty.  So are those of the files beside the liveness file, at
+ * offset = session id one byte a session, which the session's own open file
+ * description holds while it lives.  They are so many files because the kernel
+ * looks through all locks of a file at each call, and lives are many.  What the
+ * liveness file contains are hints: when the last sweep was, how far the zxids
+ * had come (a database that is behind was restored from a backup), the leases'
+ * stamps.
  * ==================================================================== */
 
 enum { LIVE_GATE = 0, LIVE_NEXT = 1, LIVE_DUTY = 2 };
@@ -2689,7 +2697,8 @@ enum {
   LIVE_FILES_AT = 24, /* which files that sweep has looked at */
   LIVE_SLOTS_AT = 4096,
   LIVE_SLOT_SIZE = 8,
-  LIVE_SLOTS_MOST = 1 << 24
+  LIVE_SLOTS_MOST = 1 << 24,
+  LIVE_SHARDS = 64
 };
 
 /* Search permission where there is permission to read. */
@@ -2769,18 +2778,131 @@ static bool live_is_ours(const store *s) {
          live_same_file(&now, &s->live_id);
 }
 
-static zke *live_own(const store *s, int64_t session) {
-  zke *z = s->sessions;
-  while (z && z->id != session) z = z->next;
-  return z;
+/* Where a session is among those of this store, or would be. */
+static size_t live_place(const store *s, int64_t session) {
+  size_t from = 0, to = s->session_count;
+  while (from < to) {
+    size_t middle = from + (to - from) / 2;
+    if (s->sessions[middle]->id < session)
+      from = middle + 1;
+    else
+      to = middle;
+  }
+  return from;
 }
 
-/* Is the session dead?  Only a positive answer of the kernel counts: any
- * error means alive (P5). */
-static bool live_is_dead(store *s, int64_t session) {
-  if (live_own(s, session)) return false;
-  if (s->memory) return true; /* its close could not be written */
-  return s->os.probe(s->os.context, s->live_fd, session) == 0;
+/* The handle of a session of this store, or NULL. */
+static zke *live_own(const store *s, int64_t session) {
+  size_t at = live_place(s, session);
+  bool found = at < s->session_count && s->sessions[at]->id == session;
+  return found ? s->sessions[at] : NULL;
+}
+
+/* ---- lives ----
+ *
+ * A session's life is a lock on the byte at offset = session id of one of
+ * LIVE_SHARDS files, so that the kernel, which looks through all locks of a
+ * file at each call, has few to look through.  The session's row has the inode
+ * of the file: while the session lives the file is open, so no other file can
+ * have that inode, and one that was put in its place is never taken for it. */
+
+/* Which of the files is for a session.  The bits are mixed because ids differ
+ * by what is written between two sessions, which may be a multiple of
+ * anything. */
+static unsigned live_shard(int64_t session) {
+  _Static_assert(LIVE_SHARDS == 1 << (64 - 58), "the shift gives the number");
+  return (unsigned)((uint64_t)session * UINT64_C(0x9e3779b97f4a7c15) >> 58);
+}
+
+static char *live_shard_path(store *s, int64_t session) {
+  size_t len = strlen(s->live) + 4;
+  char *path = mem_resize(&s->a, NULL, len);
+  if (path) snprintf(path, len, "%s.%02x", s->live, live_shard(session));
+  return path;
+}
+
+/* Open the liveness file once more, for a lock of its own description. */
+static int live_open_again(store *s, int *fd) {
+  zke_file now;
+  *fd = lock_fd_open(s, s->live, O_RDWR | O_NOFOLLOW, 0);
+  int rc = *fd < 0 ? *fd : s->os.fstat(s->os.context, *fd, &now);
+  if (rc < 0) return live_fail(s, rc, "cannot open", s->live);
+  if (live_same_file(&now, &s->live_id)) return ZKE_OK;
+  return base_fail(ZKE_REPLACED, "%s was replaced", s->live);
+}
+
+/* Open the file that is to carry the life of a new session, with the gate held;
+ * the first to need it makes it.  A file that did not get the database's group
+ * would hide this life from that group, and one that another user made so
+ * cannot be opened here: then the liveness file itself carries the life. */
+static int live_open_shard(store *s, int64_t session, int *fd, int64_t *life) {
+  zke_file id = {.mode = 0};
+  char *path = live_shard_path(s, session);
+  if (!path) return base_nomem();
+  int rc = live_open_file(s, path, fd, &id);
+  mem_free(path);
+  if (rc == ZKE_OK && id.mode != s->file_id.mode)
+    live_adopt(s, *fd, s->file_id.mode); /* its maker died before it could */
+  bool shared = !(s->file_id.mode & 0070u) || id.gid == s->file_id.gid;
+  *life = (int64_t)id.inode;
+  if (rc != ZKE_READONLY && (rc != ZKE_OK || shared)) return rc;
+  lock_fd_close(s, fd);
+  *life = (int64_t)s->live_id.inode;
+  return live_open_again(s, fd);
+}
+
+static void live_forget_shard(store *s) { lock_fd_close(s, &s->shard_fd); }
+
+/* A descriptor of the file that carries a session's life, or -errno; -ENOENT:
+ * the file is not there any more.  It is kept for the next session of the same
+ * file until live_forget_shard(). */
+static int live_find_shard(store *s, int64_t session, int64_t life) {
+  zke_file id;
+  unsigned shard = live_shard(session);
+  if (life == (int64_t)s->live_id.inode) return s->live_fd;
+  if (s->shard_fd >= 0 && s->shard == shard && s->shard_inode == life)
+    return s->shard_fd;
+  live_forget_shard(s);
+  char *path = live_shard_path(s, session);
+  int fd = path ? lock_fd_open(s, path, O_RDONLY | O_NOFOLLOW, 0) : -ENOMEM;
+  mem_free(path);
+  if (fd < 0) return fd == -ELOOP ? -ENOENT : fd;
+  s->shard_fd = fd;
+  int rc = s->os.fstat(s->os.context, fd, &id);
+  if (rc == 0 && life && id.inode != (uint64_t)life) rc = -ENOENT;
+  if (rc < 0) {
+    live_forget_shard(s);
+    return rc;
+  }
+  s->shard = shard;
+  s->shard_inode = (int64_t)id.inode;
+  return fd;
+}
+
+/* What can be told of a session's life. */
+enum live_life {
+  LIVE_HELD,  /* it lives, or no answer was to be had */
+  LIVE_FREE,  /* it is dead */
+  LIVE_LOST,  /* the file with its lock was removed: nobody can tell */
+  LIVE_BLIND, /* this process has no descriptor left to look with */
+};
+
+/* Look.  life is what the session's row says; 0 where the row is not at hand,
+ * and then the answer is a hint.  Only a positive answer of the kernel makes a
+ * session dead: any error means alive (P5). */
+static enum live_life live_look(store *s, int64_t session, int64_t life) {
+  void *c = s->os.context;
+  if (live_own(s, session)) return LIVE_HELD;
+  if (s->memory) return LIVE_FREE; /* its close could not be written */
+  if (!life && s->os.probe(c, s->live_fd, session) != 0) return LIVE_HELD;
+  int fd = live_find_shard(s, session, life);
+  if (fd == -ENOENT) return LIVE_LOST;
+  if (fd == -EMFILE || fd == -ENFILE || fd == -ENOMEM) return LIVE_BLIND;
+  return fd >= 0 && s->os.probe(c, fd, session) == 0 ? LIVE_FREE : LIVE_HELD;
+}
+
+static bool live_is_dead(store *s, int64_t session, int64_t life) {
+  return live_look(s, session, life) == LIVE_FREE;
 }
 
 static int64_t live_boottime(const store *s) {
@@ -2818,7 +2940,8 @@ static void live_wake_self(zke *z) {
 static void live_replaced(store *s, const char *path) {
   s->replaced = true;
   lock_log(s, ZKE_LOG_ERROR, "%s was removed or replaced", path);
-  for (zke *z = s->sessions; z; z = z->next) {
+  for (size_t i = 0; i < s->session_count; i++) {
+    zke *z = s->sessions[i];
     if (z->state != SESS_ALIVE) continue;
     z->state = SESS_EXPIRED;
     z->lost_notice = true;
@@ -4046,8 +4169,11 @@ static int sess_end_body(txn *t, void *arg) {
   if (rc != ZKE_OK || !row) return rc;
   int64_t lease = sqlite3_column_int64(st, 0);
   int64_t slot = sqlite3_column_int64(st, 1);
+  int64_t life = sqlite3_column_int64(st, 2);
   sqlite3_reset(st);
-  if (end->why == SESS_DEAD && !live_is_dead(t->s, end->session)) return ZKE_OK;
+  live_forget_shard(t->s); /* what counts is the file that is there now */
+  if (end->why == SESS_DEAD && !live_is_dead(t->s, end->session, life))
+    return ZKE_OK;
   if (end->why == SESS_LEASE &&
       !sess_lease_over(t->s, end->session, lease, slot)) {
     return ZKE_OK;
@@ -4075,17 +4201,40 @@ static int sess_end(store *s, int64_t session, enum sess_why why, bool trying,
   return rc;
 }
 
-/* All session rows: id, lease, slot in a row. */
-static int sess_list(store *s, buf *out) {
+/* A session's row, as sess_list() gives it. */
+typedef struct sess_row {
+  int64_t id, lease, slot, life;
+} sess_row;
+
+/* By the files that carry their lives. */
+static int sess_compare_rows(const void *a, const void *b) {
+  unsigned x = live_shard(((const sess_row *)a)->id);
+  unsigned y = live_shard(((const sess_row *)b)->id);
+  return x < y ? -1 : x > y;
+}
+
+static sess_row *sess_rows(const buf *list, size_t *count) {
+  *count = list->len / sizeof(sess_row);
+  return (sess_row *)(void *)list->data;
+}
+
+/* The session rows whose turn it is of so many turns, those together whose
+ * lives are in one file; of one turn all. */
+static int sess_list(store *s, int64_t turns, int64_t turn, buf *out) {
+  size_t n;
   int rc;
-  sqlite3_stmt *st = db_statement(s, DB_SESSION_ALL, &rc);
+  sqlite3_stmt *st = db_statement(s, DB_SESSION_TURN, &rc);
   if (!st) return rc;
+  db_bind_int(st, 1, turns);
+  db_bind_int(st, 2, turn);
   for (;;) {
-    bool row;
-    rc = db_step(s, st, &row);
-    if (rc != ZKE_OK || !row) break;
-    for (int i = 0; i < 3; i++) buf_add_int(out, sqlite3_column_int64(st, i));
+    bool more;
+    rc = db_step(s, st, &more);
+    if (rc != ZKE_OK || !more) break;
+    for (int i = 0; i < 4; i++) buf_add_int(out, sqlite3_column_int64(st, i));
   }
+  sess_row *row = sess_rows(out, &n);
+  if (n > 1) qsort(row, n, sizeof *row, sess_compare_rows);
   return rc == ZKE_OK && out->failed ? base_nomem() : rc;
 }
 
@@ -4100,9 +4249,9 @@ static int sess_new_epoch(txn *t, int64_t known, const buf *sessions) {
     return base_fail(ZKE_CORRUPT, "%s: the zxids are used up", t->s->name);
   t->zxid = ((base_max(t->zxid, known) >> 32) + 1) * (INT64_C(1) << 32);
   t->numbered = true;
-  const int64_t *row = buf_ints(sessions, &n);
-  for (size_t i = 0; i < n && rc == ZKE_OK; i += 3)
-    rc = sess_remove(t, row[i], SESS_DEAD);
+  const sess_row *row = sess_rows(sessions, &n);
+  for (size_t i = 0; i < n && rc == ZKE_OK; i++)
+    rc = sess_remove(t, row[i].id, SESS_DEAD);
   return rc;
 }
 
@@ -4157,11 +4306,14 @@ static void sess_current_files(store *s, sess_files *now) {
 /* Is any of the sessions alive? */
 static bool sess_any_alive(store *s, const buf *sessions) {
   size_t n;
-  const int64_t *row = buf_ints(sessions, &n);
-  for (size_t i = 0; i < n; i += 3) {
-    if (!live_is_dead(s, row[i])) return true;
+  bool alive = false;
+  const sess_row *row = sess_rows(sessions, &n);
+  for (size_t i = 0; i < n && !alive; i++) {
+    enum live_life life = live_look(s, row[i].id, row[i].life);
+    alive = life == LIVE_HELD || life == LIVE_BLIND;
   }
-  return false;
+  live_forget_shard(s);
+  return alive;
 }
 
 /* What has happened to the files since the meta row was written. */
@@ -4173,6 +4325,13 @@ enum sess_past {
   SESS_RESTORED,
   SESS_NEW_EPOCH
 };
+
+/* Is everything as it was left?  Then no session need be looked at. */
+static bool sess_is_plain(const txn *t, const sess_files *was,
+                          const sess_files *now, int64_t known) {
+  return now->boot[0] && strcmp(now->boot, was->boot) == 0 &&
+         memcmp(now->n, was->n, sizeof now->n) == 0 && t->zxid >= known;
+}
 
 static enum sess_past sess_compare_files(txn *t, const sess_files *was,
                                          const sess_files *now, int64_t known,
@@ -4222,12 +4381,15 @@ static int sess_settle_files(txn *t) {
   buf sessions = {.a = &s->a}, nobody = {.a = &s->a};
   int64_t known = live_read_stamp(s, LIVE_ZXID_AT);
   sess_current_files(s, &now);
+  int64_t any = 0;
   int rc = sess_read_files(s, &was);
   if (rc == ZKE_OK) rc = sess_sync_log(s, t->zxid, known);
-  if (rc == ZKE_OK) rc = sess_list(s, &sessions);
-  enum sess_past past =
-      rc == ZKE_OK ? sess_compare_files(t, &was, &now, known, &sessions)
-                   : SESS_SAME;
+  if (rc == ZKE_OK) rc = db_fetch_ints(s, DB_SESSION_ANY, 0, 1, &any);
+  bool plain = rc != ZKE_OK || sess_is_plain(t, &was, &now, known);
+  if (!plain) rc = sess_list(s, 1, 0, &sessions);
+  enum sess_past past = SESS_SAME;
+  if (rc == ZKE_OK && !plain)
+    past = sess_compare_files(t, &was, &now, known, &sessions);
   if (past == SESS_LOST_FILES) {
     rc = base_fail(
         ZKE_REPLACED,
@@ -4246,7 +4408,7 @@ static int sess_settle_files(txn *t) {
   if (past == SESS_CONTAINER) memcpy(now.boot, was.boot, sizeof now.boot);
   if (rc == ZKE_OK && past != SESS_SAME) rc = sess_write_files(s, &now);
   /* FIFOs that killed processes left behind, when nobody has any */
-  if (rc == ZKE_OK && (past == SESS_NEW_EPOCH || !sessions.len))
+  if (rc == ZKE_OK && (past == SESS_NEW_EPOCH || !any))
     s->os.list(s->os.context, s->dir, sess_unlink_orphan, s);
   buf_free(&sessions);
   return rc;
@@ -4256,13 +4418,21 @@ static int sess_settle_files(txn *t) {
  * description.  A byte that is taken belongs to a session of a database that
  * lay here before: leave its number out. */
 static int sess_take_life(txn *t, zke *z) {
+  store *s = t->s;
   int rc = -EAGAIN;
   for (int tries = 0; tries < 10000 && rc == -EAGAIN; tries++) {
     t->zxid += tries > 0;
-    rc = t->s->os.lock(t->s->os.context, z->live_fd, t->zxid,
-                       ZKE_LOCK_EXCLUSIVE);
+    lock_fd_close(s, &z->live_fd);
+    rc = live_open_shard(s, t->zxid, &z->live_fd, &z->life);
+    if (rc != ZKE_OK) return rc;
+    rc = s->os.lock(s->os.context, z->live_fd, t->zxid, ZKE_LOCK_EXCLUSIVE);
   }
-  return rc < 0 ? live_fail(t->s, rc, "cannot lock", t->s->live) : ZKE_OK;
+  if (rc < 0) return live_fail(s, rc, "cannot lock", s->live);
+  zke_file now; /* or others would look for this life elsewhere */
+  rc = s->os.stat(s->os.context, s->live, &now);
+  if (rc == -ENOENT || (rc == 0 && !live_same_file(&now, &s->live_id)))
+    return base_fail(ZKE_REPLACED, "%s was replaced", s->live);
+  return rc < 0 ? live_fail(s, rc, "cannot stat", s->live) : ZKE_OK;
 }
 
 /* Make the session's FIFO, with a reading end and a writing end of its own:
@@ -4282,10 +4452,27 @@ static int sess_make_fifo(zke *z) {
   return rc < 0 ? live_fail(s, rc, "cannot open", z->fifo) : ZKE_OK;
 }
 
+/* A slot for a lease's stamp that no session has: one below the last in use
+ * that happens to be free, or the next one.  So a few looks at an index do,
+ * however many there are, and the file grows only while most slots are in
+ * use. */
+static int sess_choose_slot(txn *t, int64_t *slot) {
+  int64_t last = -1, taken = 1;
+  uint64_t mixed = (uint64_t)t->zxid;
+  int rc = db_fetch_ints(t->s, DB_SLOT_LAST, 0, 1, &last);
+  for (int i = 0; i < 4 && taken && last >= 0 && rc == ZKE_OK; i++) {
+    mixed = (mixed ^ mixed >> 31) * UINT64_C(0x9e3779b97f4a7c15);
+    *slot = (int64_t)((mixed >> 16) % ((uint64_t)last + 1));
+    rc = db_fetch_ints(t->s, DB_SLOT_TAKEN, *slot, 1, &taken);
+  }
+  if (taken) *slot = last + 1;
+  return rc;
+}
+
 static int sess_insert(txn *t, zke *z, const char *identity) {
   int rc = ZKE_OK;
   z->slot = -1;
-  if (z->lease) rc = db_fetch_ints(t->s, DB_SESSION_SLOT, 0, 1, &z->slot);
+  if (z->lease) rc = sess_choose_slot(t, &z->slot);
   sqlite3_stmt *st =
       rc == ZKE_OK ? db_statement(t->s, DB_SESSION_ADD, &rc) : NULL;
   if (!st) return rc;
@@ -4301,7 +4488,8 @@ static int sess_insert(txn *t, zke *z, const char *identity) {
   db_bind_int(st, 4, t->now);
   db_bind_int(st, 5, z->lease);
   db_bind_int(st, 6, z->slot);
-  db_bind_int(st, 7, z->event_limit);
+  db_bind_int(st, 7, z->life);
+  db_bind_int(st, 8, z->event_limit);
   return db_run(t->s, st);
 }
 
@@ -4331,24 +4519,14 @@ static int sess_begin_body(txn *t, void *arg) {
   return rc == ZKE_OK ? sess_insert(t, z, b->identity) : rc;
 }
 
-/* Descriptors that do not depend on the session's id. */
-static int sess_prepare(zke *z) {
-  store *s = z->s;
-  int rc = 0, fds[2];
-  if (s->memory) {
-    rc = lock_fd_make(s, LOCK_FD_PIPE, NULL, 0, 0, fds);
-    if (rc == 0) z->wake_rfd = fds[0];
-    if (rc == 0) z->wake_wfd = fds[1];
-  } else {
-    zke_file f;
-    z->live_fd = rc = lock_fd_open(s, s->live, O_RDWR | O_NOFOLLOW, 0);
-    if (rc >= 0) rc = s->os.fstat(s->os.context, z->live_fd, &f);
-    if (rc >= 0 && !live_same_file(&f, &s->live_id))
-      return base_fail(ZKE_REPLACED, "%s was replaced", s->live);
-  }
-  return rc < 0
-             ? live_fail(s, rc, "cannot open", s->memory ? "a pipe" : s->live)
-             : ZKE_OK;
+/* In memory a pipe wakes the session: nobody else can. */
+static int sess_make_pipe(zke *z) {
+  int fds[2];
+  int rc = lock_fd_make(z->s, LOCK_FD_PIPE, NULL, 0, 0, fds);
+  if (rc < 0) return live_fail(z->s, rc, "cannot open", "a pipe");
+  z->wake_rfd = fds[0];
+  z->wake_wfd = fds[1];
+  return ZKE_OK;
 }
 
 /* The descriptor behind zke_fd(): a poller over FIFO, timer and notices where
@@ -4374,7 +4552,7 @@ static int sess_make_poller(zke *z) {
 /* Begin a session on a prepared handle; on failure sess_release() undoes. */
 static int sess_begin(zke *z, const char *identity, bool settle) {
   sess_begin_arg b = {z, identity, settle};
-  int rc = sess_prepare(z);
+  int rc = z->s->memory ? sess_make_pipe(z) : ZKE_OK;
   if (rc == ZKE_OK) rc = txn_run(z->s, NULL, TXN_NORMAL, sess_begin_body, &b);
   return rc == ZKE_OK ? sess_make_poller(z) : rc;
 }
@@ -4448,27 +4626,31 @@ static bool sweep_is_over(const store *s, int rc) {
   return rc == ZKE_OPERATIONTIMEOUT || s->unsettled;
 }
 
-/* Reap the dead, end overdue leases.  A probe takes the longer, the more
- * sessions there are; so many are looked at in turns, each once a tick, unless
- * the last sweep is longer ago than a turn. */
+/* Reap the dead, end overdue leases.  Where sessions are many they are looked
+ * at in turns, each once a tick, unless the last sweep is longer ago than a
+ * turn. */
 static int sweep_sessions(store *s, bool all) {
   buf sessions = {.a = &s->a};
-  size_t n;
+  int64_t few = 1, turns = ZKE_TICK_MS / ZKE_DUTY_TICK_MS;
+  size_t n = 0;
   bool ended;
-  int sum = sess_list(s, &sessions);
-  const int64_t *row = buf_ints(&sessions, &n);
-  if (sum != ZKE_OK) n = 0;
-  bool few = n / 3 <= SWEEP_FEW;
-  unsigned turns = all || few ? 1 : ZKE_TICK_MS / ZKE_DUTY_TICK_MS;
-  for (size_t i = 0; i < n && !sweep_is_over(s, sum); i += 3) {
-    if ((uint64_t)row[i] % turns != s->sweeps % turns) continue;
+  int sum = db_fetch_ints(s, DB_SESSION_FEW, SWEEP_FEW, 1, &few);
+  if (all || few) turns = 1;
+  if (sum == ZKE_OK) sum = sess_list(s, turns, s->sweeps % turns, &sessions);
+  const sess_row *row = sum == ZKE_OK ? sess_rows(&sessions, &n) : NULL;
+  for (size_t i = 0; i < n && !sweep_is_over(s, sum); i++) {
     int rc = ZKE_OK;
-    if (live_is_dead(s, row[i]))
-      rc = sess_end(s, row[i], SESS_DEAD, false, &ended);
-    else if (sess_lease_over(s, row[i], row[i + 1], row[i + 2]))
-      rc = sess_end(s, row[i], SESS_LEASE, false, &ended);
+    enum live_life life = live_look(s, row[i].id, row[i].life);
+    if (life == LIVE_FREE)
+      rc = sess_end(s, row[i].id, SESS_DEAD, false, &ended);
+    else if (sess_lease_over(s, row[i].id, row[i].lease, row[i].slot))
+      rc = sess_end(s, row[i].id, SESS_LEASE, false, &ended);
+    else if (life == LIVE_BLIND)
+      rc = base_fail(ZKE_SYSTEMERROR, "%s: no descriptor to look who lives",
+                     s->name);
     sweep_note_result(&sum, rc);
   }
+  live_forget_shard(s);
   buf_free(&sessions);
   return sum;
 }
@@ -5041,7 +5223,9 @@ enum { WAIT_BUSY_MS = 16 }; /* between two tries for the gate, at most */
  * lasts: its holder may be stopped.  True: the notice has done its work. */
 static bool wait_probe_owner(zke *z, wait_notice *n, int64_t now) {
   bool ended, busy = false;
-  if (live_is_dead(z->s, n->owner)) {
+  enum live_life life = live_look(z->s, n->owner, 0);
+  live_forget_shard(z->s);
+  if (life == LIVE_FREE || life == LIVE_LOST) {
     int rc = sess_end(z->s, n->owner, SESS_DEAD, true, &ended);
     if (rc == ZKE_OK) return true;
     busy = rc == ZKE_OPERATIONTIMEOUT;
@@ -5542,7 +5726,7 @@ static void view_read_session(store *s, sqlite3_stmt *st, view_list *l) {
   r.pid = sqlite3_column_int64(st, 2);
   r.started_ms = sqlite3_column_int64(st, 3);
   r.lease_ms = sqlite3_column_int64(st, 4) / ZKE_MS;
-  r.alive = !live_is_dead(s, r.id);
+  r.alive = !live_is_dead(s, r.id, sqlite3_column_int64(st, 8));
   r.ephemerals = sqlite3_column_int(st, 5);
   r.watches = sqlite3_column_int(st, 6);
   r.events = sqlite3_column_int(st, 7);
@@ -5560,9 +5744,10 @@ static int view_sessions(store *s, int64_t from, int64_t to,
       "SELECT id,identity,pid,started,lease,(SELECT count(*)FROM node WHERE "
       "owner=session.id AND owner<>0),(SELECT count(*)FROM watch WHERE "
       "watch.session=session.id),(SELECT count(*)FROM event WHERE "
-      "event.session=session.id)FROM session WHERE id BETWEEN ?1 AND ?2 "
+      "event.session=session.id),life FROM session WHERE id BETWEEN ?1 AND ?2 "
       "ORDER BY id",
       from, to, view_read_session, &l);
+  live_forget_shard(s);
   zke_session_list *list =
       rc == ZKE_OK ? view_finish(&s->a, &l, sizeof *list, &records, &text)
                    : NULL;
@@ -5792,6 +5977,7 @@ static int store_options(const zke_options *given, zke_options *out) {
 
 static void store_free(store *s) {
   live_forget_wakes(s);
+  live_forget_shard(s);
   if (s->db) db_disconnect(s);
   sweep_yield(s);
   lock_fd_close(s, &s->gate_fd);
@@ -5802,6 +5988,7 @@ static void store_free(store *s) {
                    s->gate, s->live, s->wal,  s->shm};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) mem_free(names[i]);
   mem_free(s->fds);
+  mem_free(s->sessions);
   mem_free(s);
 }
 
@@ -5812,7 +5999,7 @@ static int store_new(const char *name, const zke_options *o, store **out) {
   store *s = mem_zero(&a, sizeof *s);
   if (!s) return base_nomem();
   s->a = a;
-  s->gate_fd = s->live_fd = -1;
+  s->gate_fd = s->live_fd = s->shard_fd = -1;
   if (o->os)
     s->os = *o->os;
   else
@@ -6087,6 +6274,24 @@ static void store_free_session(zke *z) {
   mem_free(z);
 }
 
+/* Room for one more in the store's list; false without memory. */
+static bool store_session_room(store *s) {
+  if (s->session_count < s->session_cap) return true;
+  size_t cap = s->session_cap ? s->session_cap * 2 : 4;
+  zke **list = mem_resize(&s->a, s->sessions, cap * sizeof(zke *));
+  if (!list) return false;
+  s->sessions = list;
+  s->session_cap = cap;
+  return true;
+}
+
+static void store_list_session(store *s, zke *z) {
+  size_t at = live_place(s, z->id);
+  memmove(s->sessions + at + 1, s->sessions + at,
+          (s->session_count++ - at) * sizeof(zke *));
+  s->sessions[at] = z;
+}
+
 /* Begin a session for a handle and put it into the store's list.  On failure
  * the handle is freed. */
 static int store_add_session(store *s, const zke_options *o, bool first,
@@ -6094,6 +6299,7 @@ static int store_add_session(store *s, const zke_options *o, bool first,
   zke *z = NULL;
   char name[64] = "";
   int rc = store_new_session(s, o, &z);
+  if (rc == ZKE_OK && !store_session_room(s)) rc = base_nomem();
   if (rc == ZKE_OK && !s->readonly) {
     if (!o->identity) s->os.process_name(s->os.context, name, sizeof name);
     rc = sess_begin(z, o->identity ? o->identity : name, first);
@@ -6105,8 +6311,7 @@ static int store_add_session(store *s, const zke_options *o, bool first,
   int64_t now = lock_now(s);
   z->tick_at = sweep_next_tick(s, now);
   z->verify_next = base_later(now, ZKE_TICK_MS * ZKE_MS);
-  z->next = s->sessions;
-  s->sessions = z;
+  store_list_session(s, z);
   *out = z;
   return ZKE_OK;
 }
@@ -6114,14 +6319,14 @@ static int store_add_session(store *s, const zke_options *o, bool first,
 /* When the last session of all processes has ended, the database file alone
  * holds everything. */
 static void store_finish(store *s) {
-  buf sessions = {.a = &s->a};
+  int64_t any = 1;
   if (s->memory || s->readonly || s->replaced || s->broken) return;
-  if (db_end(s) == ZKE_OK && sess_list(s, &sessions) == ZKE_OK &&
-      sessions.len == 0 && gate_enter(s, NULL) == ZKE_OK) {
+  if (db_end(s) == ZKE_OK &&
+      db_fetch_ints(s, DB_SESSION_ANY, 0, 1, &any) == ZKE_OK && !any &&
+      gate_enter(s, NULL) == ZKE_OK) {
     if (db_set_synchronous(s, true) == ZKE_OK) db_checkpoint(s, true);
     gate_leave(s);
   }
-  buf_free(&sessions);
 }
 
 /* ======================================================================
@@ -6376,10 +6581,11 @@ int zke_open_session(zke *z, const zke_options *options, zke **z_out) {
 
 /* Take the handle out of the store's list; true when it was the last. */
 static bool api_unlist(zke *z) {
-  zke **at = &z->s->sessions;
-  while (*at != z) at = &(*at)->next;
-  *at = z->next;
-  return z->s->sessions == NULL;
+  store *s = z->s;
+  size_t at = live_place(s, z->id);
+  memmove(s->sessions + at, s->sessions + at + 1,
+          (--s->session_count - at) * sizeof(zke *));
+  return s->session_count == 0;
 }
 
 int zke_close(zke *z) {

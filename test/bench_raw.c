@@ -110,7 +110,7 @@ static const char schema[] =
   X(ALIVE, "SELECT lease, slot FROM session WHERE id = ?1")              \
   X(JOIN,                                                                \
     "INSERT INTO session(identity, pid, started, lease, slot,"           \
-    " event_limit, seen) VALUES('bench', ?1, ?2, 0, 0, 0, 0)")           \
+    " life, event_limit, seen) VALUES('bench', ?1, ?2, 0, -1, 0, 0, 0)") \
   X(LEAVE, "DELETE FROM session WHERE id = ?1")                          \
   X(FORGET, "DELETE FROM watch WHERE session = ?1")                      \
   X(DROP, "DELETE FROM event WHERE session = ?1")

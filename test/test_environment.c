@@ -592,6 +592,76 @@ START_TEST(users_share_by_their_group) {
 }
 END_TEST
 
+static int peer_alive(const char *argument) {
+  zke_session_list *list = NULL;
+  int alive = 0, rc = zke_sessions(mine, &list);
+  (void)argument;
+  for (int i = 0; rc == ZKE_OK && i < list->count; i++)
+    alive += list->data[i].alive;
+  zke_free(list);
+  return rc == ZKE_OK ? alive : rc;
+}
+
+static int count_lives(const char *db, mode_t mode, gid_t group) {
+  int count = 0;
+  DIR *d = opendir(beside(db, "-zke"));
+  ck_assert_ptr_nonnull(d);
+  for (struct dirent *e; (e = readdir(d)) != NULL;) {
+    struct stat st;
+    ck_assert_int_eq(fstatat(dirfd(d), e->d_name, &st, 0), 0);
+    count += strncmp(e->d_name, "live.", 5) == 0 && st.st_gid == group &&
+             (st.st_mode & 0777) == mode;
+  }
+  closedir(d);
+  return count;
+}
+
+/* P5, P6: the database's owner is not of its group, so what she makes cannot
+ * get that group; her sessions' lives lie where the others can ask for them
+ * all the same, and theirs where she can. */
+START_TEST(lives_of_one_who_is_not_of_the_group) {
+  const char *db = team_path("team/a.db", 0770);
+  if (!db) return;
+  prepare(db, 0660);
+  peer alice = peer_start(be_eve), bob = peer_start(be_bob);
+  ck_assert_int_eq(chown(db, EVE, TEAM), 0);
+  ck_assert_int_eq(chown(test_path("team"), EVE, TEAM), 0);
+  zke *z = test_open(db); /* root, for once, makes what all use */
+  ck_ok(zke_close(z));
+  ck_peer(&alice, peer_open, db, ZKE_OK);
+  ck_peer(&alice, peer_hold, "/alice", ZKE_OK);
+  ck_peer(&bob, peer_open, db, ZKE_OK);
+  ck_peer(&bob, peer_hold, "/bob", ZKE_OK);
+  ck_peer(&bob, peer_alive, "", 2);
+  ck_peer(&alice, peer_alive, "", 2);
+  ck_peer(&bob, peer_watch, "/alice", ZKE_OK);
+  peer_kill(&alice);
+  ck_peer(&bob, peer_wait, "10000", ZKE_OK);
+  ck_peer(&bob, peer_exists, "/alice", ZKE_NONODE);
+  ck_peer(&bob, peer_check, "", ZKE_OK);
+  ck_peer(&bob, peer_close, "", ZKE_OK);
+}
+END_TEST
+
+/* Files with lives whose maker was killed before he gave them the database's
+ * mode get it from the next session. */
+START_TEST(half_made_files_with_lives) {
+  const char *db = test_path("a.db");
+  zke *z = test_open(db);
+  ck_assert_int_eq(chmod(db, 0600), 0);
+  for (int i = 0; i < 64; i++) {
+    char name[32];
+    snprintf(name, sizeof name, "-zke/live.%02x", i);
+    write_file(beside(db, name), 'x', 0);
+    ck_assert_int_eq(chmod(beside(db, name), 0644), 0);
+  }
+  zke *other = test_open(db);
+  ck_assert_int_eq(count_lives(db, 0600, getgid()), 1);
+  ck_ok(zke_close(other));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
 /* doc/security.md: root opens a user's database first; what it makes beside
  * it is the user's, who goes on with it. */
 START_TEST(root_leaves_the_users_files_the_users) {
@@ -1345,6 +1415,8 @@ int main(int argc, char **argv) {
   ADD(fork_storm);
   ADD(same_pid_in_two_namespaces);
   ADD(users_share_by_their_group);
+  ADD(lives_of_one_who_is_not_of_the_group);
+  ADD(half_made_files_with_lives);
   ADD(root_leaves_the_users_files_the_users);
   ADD_LOOP(umask_decides_a_new_databases_mode, 5);
   ADD(umask_of_everything_harms_nobody);

@@ -198,25 +198,34 @@ static bool ends_with(const char *text, const char *end) {
   return len >= tail && strcmp(text + len - tail, end) == 0;
 }
 
-/* Files but the one in the side directory, which was never synced and is gone,
+/* Files but those in the side directory, which was never synced and is gone,
  * keep their inodes through a cut. */
+static uint64_t inode_of(const char *path) {
+  uint64_t boot = 1000 * (uint64_t)(run.boot + 1);
+  const char *shard = strstr(path, "/live.");
+  if (shard) return boot + 100 + strtoul(shard + 6, NULL, 16);
+  if (ends_with(path, "/live")) return boot;
+  if (ends_with(path, "/gate")) return boot + 1;
+  if (ends_with(path, "-wal")) return 3;
+  return ends_with(path, "-shm") ? 4 : 1;
+}
+
 static int os_stat(void *c, const char *path, zke_file *out) {
   int rc = run.real.stat(c, path, out);
   if (rc < 0 || out->type != ZKE_FILE_REGULAR) return rc;
   out->device = 1;
-  out->inode = ends_with(path, "/live")  ? 1000 + (uint64_t)run.boot
-               : ends_with(path, "-wal") ? 3
-               : ends_with(path, "-shm") ? 4
-                                         : 1;
+  out->inode = inode_of(path);
   return rc;
 }
 
-/* Of a regular file only the liveness file is open. */
 static int os_fstat(void *c, int fd, zke_file *out) {
+  char name[64], path[4096] = "";
   int rc = run.real.fstat(c, fd, out);
   if (rc < 0 || out->type != ZKE_FILE_REGULAR) return rc;
+  snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+  if (readlink(name, path, sizeof path - 1) < 0) abort();
   out->device = 1;
-  out->inode = 1000 + (uint64_t)run.boot;
+  out->inode = inode_of(path);
   return rc;
 }
 

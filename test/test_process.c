@@ -6,7 +6,9 @@
 #define _GNU_SOURCE
 #include "test.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <sqlite3.h>
@@ -15,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -415,6 +418,55 @@ START_TEST(death_fires_child_watch_of_parent) {
 }
 END_TEST
 
+enum { TAKE_AWAY, PUT_EMPTY, PUT_DIRECTORY, PUT_LINK, TREATMENTS };
+
+/* Do something to each file with lives, which nobody should. */
+static int treat_lives(const char *db, int how) {
+  char side[PATH_MAX], path[PATH_MAX + 300];
+  snprintf(side, sizeof side, "%s-zke", db);
+  DIR *d = opendir(side);
+  int count = 0;
+  for (struct dirent *e; (e = readdir(d)) != NULL;) {
+    if (strncmp(e->d_name, "live.", 5) != 0) continue;
+    snprintf(path, sizeof path, "%s/%s", side, e->d_name);
+    ck_assert_int_eq(unlink(path), 0);
+    if (how == PUT_EMPTY) fclose(fopen(path, "w"));
+    if (how == PUT_DIRECTORY) ck_assert_int_eq(mkdir(path, 0700), 0);
+    if (how == PUT_LINK) ck_assert_int_eq(symlink("live", path), 0);
+    count++;
+  }
+  closedir(d);
+  return count;
+}
+
+/* P5: where the file with a session's life was taken away, or another was put
+ * in its place, nobody can tell any more whether it lives: so nobody ends it,
+ * and others come and go; zke_expire() ends it. */
+START_TEST(lost_life_ends_nobody) {
+  const char *db = test_path("a.db");
+  test_worker w = test_spawn("hold", db, "/e", NULL);
+  char id[32];
+  ck_assert_int_eq(sscanf(test_line(&w), "ready %31s", id), 1);
+  int64_t owner = (int64_t)strtoull(id, NULL, 0);
+  ck_assert_int_eq(treat_lives(db, _i), 1);
+  zke *z = test_open(db);
+  test_events events = {0};
+  ck_ok(zke_exists(z, "/e", test_record, &events, NULL));
+  ck_assert_int_eq(zke_wait(z, zke_now(z) + 1500), ZKE_OPERATIONTIMEOUT);
+  test_kill(&w, SIGKILL);
+  ck_assert_int_eq(zke_wait(z, zke_now(z) + 1500), ZKE_OPERATIONTIMEOUT);
+  ck_ok(zke_exists(z, "/e", NULL, NULL, NULL));
+  test_worker other = owner_of(db, "/f");
+  test_kill(&other, SIGKILL);
+  ck_until(zke_wait(z, zke_now(z) + 100) < ZKE_OK &&
+               zke_exists(z, "/f", NULL, NULL, NULL) == ZKE_NONODE,
+           10000);
+  ck_ok(zke_expire(z, owner));
+  test_expect(z, &events, "DELETED /e");
+  ck_ok(zke_close(z));
+}
+END_TEST
+
 /* The keep-alive descriptor: the session outlives its process until the child
  * that inherited it is gone too. */
 START_TEST(keepalive_child_keeps_the_session) {
@@ -778,6 +830,7 @@ int main(int argc, char **argv) {
   ADD(unwatched_death_is_swept);
   ADD(calls_alone_sweep_too);
   ADD(death_fires_child_watch_of_parent);
+  ADD_LOOP(lost_life_ends_nobody, TREATMENTS);
   ADD(keepalive_child_keeps_the_session);
   ADD(close_ends_a_kept_session);
   ADD(ordinary_child_keeps_nothing);

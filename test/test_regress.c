@@ -823,10 +823,7 @@ START_TEST(stale_close_leaves_the_newer_fifo) {
   const char *db = test_path("a.db");
   struct stat st;
   zke *z = test_open(db);
-  ck_assert_int_eq(unlink(fifo_of(db, z)), 0);
-  ck_assert_int_eq(unlink(test_path("a.db-zke/live")), 0);
-  ck_assert_int_eq(unlink(test_path("a.db-zke/gate")), 0);
-  ck_assert_int_eq(rmdir(test_path("a.db-zke")), 0);
+  test_remove(test_path("a.db-zke"));
   ck_assert_int_eq(unlink(test_path("a.db-wal")), 0);
   ck_assert_int_eq(unlink(test_path("a.db-shm")), 0);
   ck_assert_int_eq(unlink(db), 0);
@@ -1164,7 +1161,7 @@ END_TEST
   "NULL FROM session"
 #define NODE(parent, name)                      \
   "INSERT INTO session VALUES(" DEAD            \
-  ",'x',1,1,0,-1,100,0);"                       \
+  ",'x',1,1,0,-1,0,100,0);"                     \
   "INSERT INTO node SELECT '" parent "','" name \
   "',czxid,mzxid,pzxid,"                        \
   "ctime,mtime,0,0,0,0," DEAD                   \
@@ -1197,8 +1194,8 @@ static const char *const hostile[] = {
     "UPDATE meta SET boot=hex(zeroblob(500))",
     "DELETE FROM meta",
     "DELETE FROM session",
-    "INSERT INTO session VALUES(" FIRST ",'x',1,1,0,-1,100,0)",
-    "INSERT INTO session VALUES(0,'x',1,1,0,-1,100,0)",
+    "INSERT INTO session VALUES(" FIRST ",'x',1,1,0,-1,0,100,0)",
+    "INSERT INTO session VALUES(0,'x',1,1,0,-1,0,100,0)",
     "UPDATE session SET event_limit=" FIRST,
     "DELETE FROM node WHERE parent=''",
     "UPDATE node SET version=" LAST ",aversion=" LAST,

@@ -8,7 +8,9 @@
 #define _GNU_SOURCE
 #include "test.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <sqlite3.h>
@@ -305,7 +307,46 @@ START_TEST(thousand_sessions_of_one_process) {
 }
 END_TEST
 
-/* ---- a hundred thousand watches ---- */
+/* How many locks the kernel has for the file that has most of them, of those
+ * that lie beside a database.  It looks through all of a file at each call. */
+static int longest_list(const char *side) {
+  int longest = 0;
+  DIR *d = opendir(side);
+  ck_assert_ptr_nonnull(d);
+  for (struct dirent *e; (e = readdir(d)) != NULL;) {
+    char path[PATH_MAX], wanted[64], line[256];
+    struct stat st;
+    int count = 0;
+    snprintf(path, sizeof path, "%s/%s", side, e->d_name);
+    ck_assert_int_eq(stat(path, &st), 0);
+    snprintf(wanted, sizeof wanted, ":%llu ", (unsigned long long)st.st_ino);
+    FILE *locks = fopen("/proc/locks", "r");
+    ck_assert_ptr_nonnull(locks);
+    while (fgets(line, sizeof line, locks))
+      count += strstr(line, "OFDLCK") && strstr(line, wanted);
+    fclose(locks);
+    if (count > longest) longest = count;
+  }
+  closedir(d);
+  return longest;
+}
+
+/* P5: the lives of many sessions are locks of many files, so that a session
+ * that comes, goes or is asked for has few others in its way. */
+START_TEST(lives_lie_in_many_files) {
+  enum { MOST = 1000 };
+  static zke *z[MOST];
+  int n = allowed_sessions(scaled(MOST, 200));
+  z[0] = open_unsynced(test_path("a.db"));
+  for (int i = 1; i < n; i++) z[i] = test_session(z[0], NULL);
+  int longest = longest_list(test_path("a.db-zke"));
+  printf("lives: %d, at most %d in a file\n", n, longest);
+  ck_assert_int_gt(longest, 0);
+  ck_assert_int_lt(longest, 20 + n / 20);
+  ck_assert_int_eq(living(z[0]), n);
+  for (int i = n - 1; i >= 0; i--) ck_ok(zke_close(z[i]));
+}
+END_TEST
 
 /* SQLite calls this at each instruction of its machine, so what a call of ours
  * costs there can be counted rather than timed. */
@@ -327,6 +368,40 @@ static void count_instructions(void) {
   int rc = sqlite3_auto_extension((void (*)(void))count_connection);
   ck_assert_int_eq(rc, SQLITE_OK);
 }
+
+/* The instructions that it takes to open a session with a lease. */
+static int64_t open_leased(zke *z, zke **out) {
+  zke_options o = {.size = sizeof o, .lease_ms = 60000};
+  int64_t before = instructions;
+  ck_ok(zke_open_session(z, &o, out));
+  return instructions - before;
+}
+
+/* A session with a lease is opened among two thousand others of its kind at
+ * the cost that it has among ten, and takes the place of one that has gone. */
+START_TEST(leased_sessions_open_alike) {
+  enum { MOST = 2000 };
+  static zke *z[MOST];
+  int n = allowed_sessions(scaled(MOST, 200));
+  count_instructions();
+  zke *store = open_unsynced(":memory:");
+  int64_t first = 0, last = 0;
+  for (int i = 0; i < n; i++) {
+    int64_t took = open_leased(store, &z[i]);
+    if (i >= 10 && i < 60) first += took;
+    if (i >= n - 50) last += took;
+  }
+  printf("leased: instructions %.0f among ten, %.0f among %d\n",
+         (double)first / 50, (double)last / 50, n);
+  ck_assert_int_gt(first, 50);
+  ck_assert_int_lt(last, first * 3 / 2);
+  ck_ok(zke_check(store, NULL, NULL));
+  for (int i = 0; i < n; i++) ck_ok(zke_close(z[i]));
+  ck_ok(zke_close(store));
+}
+END_TEST
+
+/* ---- a hundred thousand watches ---- */
 
 /* Register watches number from to below to, each with its own context, on
  * nodes that are not there; the instructions that one took on average. */
@@ -594,6 +669,8 @@ int main(int argc, char **argv) {
   ADD(thousand_sessions_of_many_processes);
   ADD(crowd_of_writers_gets_through);
   ADD(thousand_sessions_of_one_process);
+  ADD(lives_lie_in_many_files);
+  ADD(leased_sessions_open_alike);
   ADD_LOOP(hundred_thousand_watches, 2);
   ADD(million_children);
   ADD(wal_stays_short_under_readers);
