@@ -1215,6 +1215,7 @@ static zke_acls *acl_decode(const zke_allocator *a, const char *text,
 /* Every statement of the library: identifier and text. */
 /* clang-format off */
 #define DB_BATCH "64"
+#define DB_REMOVAL "128"
 #define DB_NODE_COLUMNS                                                       \
   "czxid,mzxid,pzxid,ctime,mtime,version,aversion,creates,nchild,owner,kind," \
   "ttl,acl,len,blob,due"
@@ -1242,12 +1243,13 @@ static zke_acls *acl_decode(const zke_allocator *a, const char *text,
               "?10,?11,?12)ON CONFLICT DO NOTHING")                           \
   X(NODE_CHILD_ADDED, "UPDATE node SET creates=?3,nchild=nchild+1,pzxid=?4 "  \
                       "WHERE parent=?1 AND name=?2")                          \
-  X(NODE_CHILD_GONE, "UPDATE node SET nchild=nchild-1,pzxid=?3 "              \
+  X(NODE_CHILD_GONE, "UPDATE node SET nchild=nchild-?4,pzxid=?3 "             \
                      "WHERE parent=?1 AND name=?2")                           \
   X(NODE_SET_DUE, "UPDATE node SET due=?3 WHERE parent=?1 AND name=?2")       \
   X(NODE_REMOVE, "DELETE FROM node WHERE parent=?1 AND name=?2")              \
   X(NODE_SET, "UPDATE node SET data=?3,blob=?4,len=?5,mzxid=?6,mtime=?7,"     \
-              "version=?8,due=CASE kind WHEN 2 THEN ?7+ttl ELSE due END "     \
+              "version=?8,due=CASE WHEN kind=2 AND nchild=0 THEN ?7+ttl "     \
+              "ELSE due END "                                                 \
               "WHERE parent=?1 AND name=?2")                                  \
   X(NODE_SET_ACL, "UPDATE node SET acl=?3,aversion=?4 "                       \
                   "WHERE parent=?1 AND name=?2")                              \
@@ -1255,13 +1257,17 @@ static zke_acls *acl_decode(const zke_allocator *a, const char *text,
   X(NODE_COUNT, "SELECT(SELECT count(*)FROM node WHERE parent=?1)+(SELECT "   \
                 "count(*)FROM node WHERE parent>?2 AND parent<?3)")           \
   X(NODE_COUNT_ALL, "SELECT count(*)-1 FROM node")                            \
-  X(NODE_OWNED, "SELECT parent,name FROM node WHERE owner=?1 AND owner<>0 "   \
-                "ORDER BY parent,name")                                       \
-  X(NODE_DUE, "SELECT parent,name FROM node WHERE kind=?1 AND due<>0 AND "    \
-              "due<=?2 AND nchild=0 LIMIT 64")                                \
+  X(NODE_OWNED, "SELECT parent,name,acl,blob FROM node WHERE owner=?1 AND "   \
+                "owner<>0 AND nchild=0 ORDER BY parent,name LIMIT "           \
+                DB_REMOVAL)                                                   \
+  X(NODE_DUE, "SELECT parent,name,acl,blob FROM node WHERE kind=?1 AND "      \
+              "due<>0 AND due<=?2 AND nchild=0 ORDER BY due,parent,name "     \
+              "LIMIT " DB_REMOVAL)                                            \
   X(BLOB_ADD, "INSERT INTO blob(data)VALUES(?1)")                             \
   X(BLOB_REMOVE, "DELETE FROM blob WHERE id=?1")                              \
   X(WATCH_AT, "SELECT kind,session FROM watch WHERE path=?1")                 \
+  X(WATCH_BELOW, "SELECT 1 FROM watch WHERE path>?1||'/' AND path<?1||'0' "   \
+                 "LIMIT 1")                                                   \
   X(WATCH_DROP, "DELETE FROM watch WHERE path=?1 AND kind=?2")                \
   X(WATCH_ADD, "INSERT OR IGNORE INTO watch(path,kind,session)"               \
                "VALUES(?1,?2,?3)")                                            \
@@ -1457,6 +1463,7 @@ typedef struct store {
   int64_t swept_at;  /* the last sweep that came to its end, or 0 */
   unsigned sweeps;   /* that did */
   int64_t settle_at; /* not before: see wait_settle() */
+  buf put_off;       /* dead sessions, and when to try again: sess_put_off() */
   uint64_t random;
   zke **sessions; /* of this store, by id */
   size_t session_count, session_cap;
@@ -3250,6 +3257,12 @@ static int txn_number(txn *t) {
   return (t->zxid & INT64_C(0xffffffff)) == 0 ? txn_need_full(t) : ZKE_OK;
 }
 
+/* Use a further zxid, for the next of several changes in one transaction. */
+static int txn_number_again(txn *t) {
+  t->numbered = false;
+  return txn_number(t);
+}
+
 /* Drop the acting session's delivered events, riding on its write, and note
  * the last one's number: the next is above it. */
 static int txn_trim(txn *t) {
@@ -3511,9 +3524,9 @@ static int watch_drop(txn *t, const char *path, size_t len, int kind) {
 
 /* Fire the watches of one path: queue an event for each session, consume the
  * one-shots.  acl is the ACL of the node the path names, for the reader's
- * permission at delivery (semantics.md 5.8). */
-static int watch_fire(txn *t, const char *path, size_t len, int type,
-                      const char *acl) {
+ * permission at delivery (semantics.md 5.8).  *found: was there a watch? */
+static int watch_fire_found(txn *t, const char *path, size_t len, int type,
+                            const char *acl, bool *found) {
   buf sessions = {.a = &t->s->a};
   bool fired[2] = {false, false};
   int rc = watch_collect(t, path, len, type, false, &sessions, fired);
@@ -3523,12 +3536,45 @@ static int watch_fire(txn *t, const char *path, size_t len, int type,
   buf_sort_ints(&sessions);
   size_t n;
   const int64_t *session = buf_ints(&sessions, &n);
+  *found = n > 0;
   for (size_t i = 0; i < n && rc == ZKE_OK; i++)
     rc = watch_queue(t, session[i], type, path, len, acl);
   for (int table = 0; table < 2 && rc == ZKE_OK; table++) {
     if (fired[table])
       rc = watch_drop(t, path, len, watch_kind(WATCH_ONE_SHOT, table));
   }
+  buf_free(&sessions);
+  return rc;
+}
+
+static int watch_fire(txn *t, const char *path, size_t len, int type,
+                      const char *acl) {
+  bool found;
+  return watch_fire_found(t, path, len, type, acl, &found);
+}
+
+/* Is there a watch of any path below a parent? */
+static int watch_any_below(txn *t, const char *parent, size_t len, bool *any) {
+  int rc;
+  sqlite3_stmt *st = db_statement(t->s, DB_WATCH_BELOW, &rc);
+  if (!st) return rc;
+  db_bind_text(st, 1, parent, len == 1 ? 0 : (int)len); /* the root */
+  rc = db_step(t->s, st, any);
+  if (*any) sqlite3_reset(st);
+  return rc;
+}
+
+/* Can the end of a child of this parent speak to nobody?  Its path is one of
+ * them.  Rows only go while nodes are being removed, so what is true once is
+ * true for all children of the parent until the transaction ends. */
+static int watch_is_quiet(txn *t, const char *path, size_t len,
+                          size_t parent_len, bool *quiet) {
+  bool any = false;
+  buf sessions = {.a = &t->s->a};
+  int rc = watch_any_below(t, path, parent_len, &any);
+  if (rc == ZKE_OK && !any)
+    rc = watch_collect_ancestors(t, path, len, ZKE_EVENT_DELETED, &sessions);
+  *quiet = !any && !sessions.len && !sessions.failed;
   buf_free(&sessions);
   return rc;
 }
@@ -3645,8 +3691,8 @@ static int node_bind_data(txn *t, sqlite3_stmt *st, int at, int at_blob,
   return rc;
 }
 
-static int node_drop_blob(txn *t, const node *n) {
-  return n->blob ? db_do_int(t->s, DB_BLOB_REMOVE, n->blob) : ZKE_OK;
+static int node_drop_blob(txn *t, int64_t blob) {
+  return blob ? db_do_int(t->s, DB_BLOB_REMOVE, blob) : ZKE_OK;
 }
 
 /* Insert the row of a new node; ZKE_NODEEXISTS without a sentence. */
@@ -3670,11 +3716,19 @@ static int node_insert(txn *t, path_key k, const node *n, const void *data) {
   return rc;
 }
 
-/* A container is due from when its last child left; 0 while it has some.  A
- * statement of its own, so that the counters of plain nodes touch no index. */
+/* When a node without children is due to be removed; 0: never.  A container
+ * is from when its last child leaves, now; a TTL node by its own time. */
+static int64_t node_due_when_empty(const txn *t, const node *n) {
+  if (n->kind == NODE_CONTAINER) return t->now;
+  return n->kind == NODE_TTL ? base_wrap(n->mtime, n->ttl) : 0;
+}
+
+/* A node with children is never due, and the index that the sweep looks at
+ * does not have it.  A statement of its own, so that the counters of plain
+ * nodes touch no index. */
 static int node_set_due(txn *t, path_key k, const node *n, int64_t due) {
   int rc;
-  if (n->kind != NODE_CONTAINER || n->due == due) return ZKE_OK;
+  if (n->due == due) return ZKE_OK;
   sqlite3_stmt *st = db_statement(t->s, DB_NODE_SET_DUE, &rc);
   if (!st) return rc;
   db_bind_key(st, k);
@@ -3696,32 +3750,41 @@ static int node_count_child(txn *t, path_key k, const node *parent) {
   return rc == ZKE_OK ? node_set_due(t, k, parent, 0) : rc;
 }
 
-/* Count a child out of its parent. */
-static int node_uncount_child(txn *t, path_key k, const node *parent) {
+/* Count so many children out of their parent. */
+static int node_uncount_children(txn *t, path_key k, const node *parent,
+                                 int64_t count) {
   int rc;
   sqlite3_stmt *st = db_statement(t->s, DB_NODE_CHILD_GONE, &rc);
   if (!st) return rc;
   db_bind_key(st, k);
   db_bind_int(st, 3, t->zxid);
+  db_bind_int(st, 4, count);
   rc = db_run(t->s, st);
-  if (rc != ZKE_OK || parent->nchild > 1) return rc;
-  return node_set_due(t, k, parent, t->now);
+  if (rc != ZKE_OK || parent->nchild > count) return rc;
+  return node_set_due(t, k, parent, node_due_when_empty(t, parent));
+}
+
+/* Delete a node's row and its data. */
+static int node_delete_row(txn *t, path_key k, int64_t blob) {
+  int rc;
+  sqlite3_stmt *st = db_statement(t->s, DB_NODE_REMOVE, &rc);
+  if (!st) return rc;
+  db_bind_key(st, k);
+  rc = db_run(t->s, st);
+  if (rc == ZKE_OK && sqlite3_changes(t->s->db) != 1)
+    rc = base_fail(ZKE_CORRUPT, "%s: a node's row is not there", t->s->name);
+  return rc == ZKE_OK ? node_drop_blob(t, blob) : rc;
 }
 
 /* Remove a childless node: row, data, the parent's counters, events. */
 static int node_remove(txn *t, const char *path, const node *n,
                        const node *parent) {
-  int rc;
   size_t len = strlen(path);
   path_key k = path_split(path, len);
-  sqlite3_stmt *st = db_statement(t->s, DB_NODE_REMOVE, &rc);
-  if (!st) return rc;
-  db_bind_key(st, k);
-  rc = db_run(t->s, st);
-  if (rc == ZKE_OK) rc = node_drop_blob(t, n);
+  int rc = node_delete_row(t, k, n->blob);
   if (rc == ZKE_OK) {
-    rc = node_uncount_child(t, path_split(k.parent, (size_t)k.parent_len),
-                            parent);
+    rc = node_uncount_children(t, path_split(k.parent, (size_t)k.parent_len),
+                               parent, 1);
   }
   if (rc == ZKE_OK) rc = watch_fire(t, path, len, ZKE_EVENT_DELETED, n->acl);
   if (rc != ZKE_OK) return rc;
@@ -3729,28 +3792,145 @@ static int node_remove(txn *t, const char *path, const node *n,
                     parent->acl);
 }
 
-/* Load a node with its parent and remove it, as a session's end and the sweep
- * do; nothing happens if it is gone, or does not pass the test. */
-static int node_remove_path(txn *t, const char *path,
-                            bool (*test)(const txn *t, const node *n)) {
-  node n, parent;
-  path_key k = path_split(path, strlen(path));
-  int rc = node_load(t->s, k, &n, NULL);
-  if (rc == ZKE_NONODE) return ZKE_OK;
-  if (rc != ZKE_OK) return rc;
-  bool wanted = n.nchild == 0 && (!test || test(t, &n));
-  if (wanted) {
-    rc = node_load(t->s, path_split(k.parent, (size_t)k.parent_len), &parent,
-                   NULL);
-    if (rc == ZKE_NONODE)
-      rc = base_fail(ZKE_CORRUPT, "%s: no parent of %s", t->s->name, path);
-    if (rc == ZKE_OK) {
-      rc = txn_number(t);
-      if (rc == ZKE_OK) rc = node_remove(t, path, &n, &parent);
-      node_free(&parent);
+/* ---- the removal of many nodes ----
+ *
+ * Each node's row goes and its events are queued as by node_remove(), in the
+ * same order.  But what the nodes of one parent have in common is done once
+ * for those that follow each other: the parent is loaded, its watches and
+ * those below it are looked for, and its counters are written.  Nobody sees
+ * the counters between two nodes: it is one transaction. */
+
+enum { NODE_REMOVAL = 128 }; /* DB_REMOVAL: nodes at a time */
+
+/* A node that goes.  Its path and then its ACL follow, each with a NUL. */
+typedef struct node_goer {
+  int64_t blob;
+  size_t path_len, acl_len; /* without the NUL */
+  bool has_acl;
+} node_goer;
+
+/* The parent of the nodes that are being removed. */
+typedef struct node_family {
+  const char *path;
+  size_t len;
+  node parent;
+  int64_t gone;    /* children removed and not yet counted out */
+  bool quiet;      /* nobody hears of the end of a child */
+  bool child_told; /* nobody is left who hears CHILD of the parent */
+} node_family;
+
+/* Append the node that the statement is at: parent, name, acl, blob.  A text
+ * that is missing for lack of memory must not pass for an empty one, which
+ * would be another node's path. */
+static int node_collect_row(sqlite3_stmt *st, buf *out) {
+  const char *text[3]; /* parent, name, ACL */
+  size_t len[3];
+  for (int i = 0; i < 3; i++) {
+    text[i] = (const char *)sqlite3_column_text(st, i);
+    len[i] = (size_t)sqlite3_column_bytes(st, i);
+    if (!text[i] && sqlite3_column_type(st, i) != SQLITE_NULL)
+      return base_nomem();
+  }
+  node_goer n;
+  memset(&n, 0, sizeof n);
+  n.blob = sqlite3_column_int64(st, 3);
+  n.path_len = (len[0] == 1 ? 0 : len[0]) + 1 + len[1];
+  n.acl_len = len[2];
+  n.has_acl = text[2] != NULL;
+  buf_add(out, &n, sizeof n);
+  path_join(out, (path_key){text[0], text[1], (int)len[0], (int)len[1]});
+  buf_add(out, "", 1);
+  buf_add(out, text[2], len[2]);
+  buf_add(out, "", 1);
+  return out->failed ? base_nomem() : ZKE_OK;
+}
+
+/* Collect all nodes that a bound statement gives, at most NODE_REMOVAL. */
+static int node_collect(store *s, sqlite3_stmt *st, buf *out, int *count) {
+  for (*count = 0;; ++*count) {
+    bool row;
+    int rc = db_step(s, st, &row);
+    if (rc != ZKE_OK || !row) return rc;
+    rc = node_collect_row(st, out);
+    if (rc != ZKE_OK) {
+      sqlite3_reset(st);
+      return rc;
     }
   }
-  node_free(&n);
+}
+
+/* Count the children that went out of the parent and forget it. */
+static int node_family_end(txn *t, node_family *f) {
+  int rc = ZKE_OK;
+  if (f->gone)
+    rc = node_uncount_children(t, path_split(f->path, f->len), &f->parent,
+                               f->gone);
+  node_free(&f->parent);
+  *f = (node_family){.path = NULL};
+  return rc;
+}
+
+/* Make the parent of this node the one that counts.  ZKE_NONODE where it does
+ * not exist; then nothing has been changed for this node, and *f is empty. */
+static int node_family_enter(txn *t, node_family *f, const char *path,
+                             size_t len) {
+  path_key k = path_split(path, len);
+  size_t parent_len = (size_t)k.parent_len;
+  if (f->path && f->len == parent_len && !memcmp(f->path, path, parent_len))
+    return ZKE_OK;
+  int rc = node_family_end(t, f);
+  if (rc == ZKE_OK)
+    rc = node_load(t->s, path_split(path, parent_len), &f->parent, NULL);
+  if (rc == ZKE_NONODE)
+    base_say("%s: no parent of %.*s", t->s->name, (int)len, path);
+  if (rc != ZKE_OK) return rc;
+  f->path = path;
+  f->len = parent_len;
+  return watch_is_quiet(t, path, len, parent_len, &f->quiet);
+}
+
+/* Remove a child of the family's parent, and queue its events. */
+static int node_family_remove(txn *t, node_family *f, const node_goer *n,
+                              const char *path) {
+  const char *acl = n->has_acl ? path + n->path_len + 1 : NULL;
+  bool found = false;
+  int rc = node_delete_row(t, path_split(path, n->path_len), n->blob);
+  f->gone++;
+  if (rc == ZKE_OK && !f->quiet)
+    rc = watch_fire(t, path, n->path_len, ZKE_EVENT_DELETED, acl);
+  if (rc != ZKE_OK || f->child_told) return rc;
+  rc = watch_fire_found(t, f->path, f->len, ZKE_EVENT_CHILD, f->parent.acl,
+                        &found);
+  f->child_told = !found;
+  return rc;
+}
+
+/* Remove the nodes that a bound statement gives, in its order; *count: how many
+ * it gave.  With `each` every node has a zxid of its own, and one without a
+ * parent is left and counted in *orphans; else that is an error. */
+static int node_remove_all(txn *t, sqlite3_stmt *st, bool each, int *count,
+                           int *orphans) {
+  buf rows = {.a = &t->s->a};
+  node_family f = {.path = NULL};
+  int rc = node_collect(t->s, st, &rows, count);
+  const char *at = rows.data;
+  for (int i = 0; i < *count && rc == ZKE_OK; i++) {
+    node_goer n;
+    memcpy(&n, at, sizeof n);
+    const char *path = at + sizeof n;
+    at = path + n.path_len + 1 + n.acl_len + 1;
+    rc = node_family_enter(t, &f, path, n.path_len);
+    if (rc == ZKE_NONODE) {
+      ++*orphans;
+      rc = each ? ZKE_OK : ZKE_CORRUPT;
+      continue;
+    }
+    if (rc == ZKE_OK && each) rc = txn_number_again(t);
+    if (rc == ZKE_OK) rc = node_family_remove(t, &f, &n, path);
+  }
+  if (rc == ZKE_OK) rc = node_family_end(t, &f);
+  node_free(&f.parent);
+  buf_free(&rows);
   return rc;
 }
 
@@ -3759,7 +3939,7 @@ static int node_set(txn *t, path_key k, node *n, const void *data, int len) {
   int rc;
   sqlite3_stmt *st = db_statement(t->s, DB_NODE_SET, &rc);
   if (!st) return rc;
-  rc = node_drop_blob(t, n);
+  rc = node_drop_blob(t, n->blob);
   if (rc == ZKE_OK) rc = node_bind_data(t, st, 3, 4, data, len);
   if (rc != ZKE_OK) return rc;
   n->len = len;
@@ -4121,16 +4301,13 @@ typedef struct sess_end_arg {
 
 /* Delete the nodes that a session owns, with their events. */
 static int sess_remove_nodes(txn *t, int64_t session) {
-  int rc, count = 0;
-  buf paths = {.a = &t->s->a};
-  sqlite3_stmt *st = db_statement(t->s, DB_NODE_OWNED, &rc);
-  if (!st) return rc;
-  db_bind_int(st, 1, session);
-  rc = db_collect_paths(t->s, st, &paths, &count);
-  const char *path = paths.data;
-  for (int i = 0; i < count && rc == ZKE_OK; i++, path += strlen(path) + 1)
-    rc = node_remove_path(t, path, NULL);
-  buf_free(&paths);
+  int rc, count = 0, orphans = 0;
+  do {
+    sqlite3_stmt *st = db_statement(t->s, DB_NODE_OWNED, &rc);
+    if (!st) return rc;
+    db_bind_int(st, 1, session);
+    rc = node_remove_all(t, st, false, &count, &orphans);
+  } while (rc == ZKE_OK && count == NODE_REMOVAL);
   return rc;
 }
 
@@ -4154,6 +4331,35 @@ static bool sess_lease_over(store *s, int64_t session, int64_t lease,
   zke *own = live_own(s, session);
   int64_t at = own ? own->lease_at : live_read_stamp(s, live_slot_at(slot));
   return at > 0 && live_boottime(s) - at > lease; /* unknown is not over */
+}
+
+/* A burial that fails after much work would fail again and again, with the
+ * gate held: a hundred thousand nodes on a full disk.  So it is put off for
+ * 16 times as long as it took, and costs at most a seventeenth of the time.
+ * Without memory to note that, it is tried at each sweep. */
+enum { SESS_REST = 16 };
+
+static void sess_put_off(store *s, int64_t session, int64_t now, int64_t took) {
+  size_t n, kept = 0;
+  int64_t *at = buf_ints(&s->put_off, &n);
+  for (size_t i = 0; i < n; i += 2) { /* drop those whose time is over */
+    if (at[i] == session || at[i + 1] <= now) continue;
+    at[kept++] = at[i];
+    at[kept++] = at[i + 1];
+  }
+  s->put_off.len = kept * sizeof *at;
+  buf_add_int(&s->put_off, session);
+  buf_add_int(&s->put_off, base_later(now, took * SESS_REST));
+  if (s->put_off.failed) buf_free(&s->put_off);
+}
+
+/* Is the burial of this session put off? */
+static bool sess_is_put_off(store *s, int64_t session) {
+  size_t n;
+  const int64_t *at = buf_ints(&s->put_off, &n);
+  for (size_t i = 0; i < n; i += 2)
+    if (at[i] == session) return lock_now(s) < at[i + 1];
+  return false;
 }
 
 /* The reason is looked at again inside the transaction: the first of several
@@ -4189,9 +4395,14 @@ static int sess_end(store *s, int64_t session, enum sess_why why, bool trying,
   static const char *const reason[] = {"closed", "dead", "lease over",
                                        "expired"};
   sess_end_arg end = {session, why, false};
+  int64_t start = lock_now(s);
   int rc =
       (trying ? txn_try : txn_run)(s, NULL, TXN_NORMAL, sess_end_body, &end);
   *ended = rc == ZKE_OK && end.ended;
+  if (rc != ZKE_OK && rc != ZKE_OPERATIONTIMEOUT) {
+    int64_t now = lock_now(s);
+    sess_put_off(s, session, now, now - start);
+  }
   if (*ended && why != SESS_CLOSE) {
     zke *own = live_own(s, session);
     if (own) txn_session_gone(own);
@@ -4613,7 +4824,9 @@ static void sweep_verify_files(store *s) {
   sweep_verify_file(s, s->shm, &s->shm_id);
 }
 
-enum { SWEEP_FEW = 64, SWEEP_PATIENCE_MS = 20 };
+/* How long a sweep waits for the gate, and how long it goes on to remove nodes
+ * that are due. */
+enum { SWEEP_FEW = 64, SWEEP_PATIENCE_MS = 20, SWEEP_REMOVAL_MS = 20 };
 
 /* What a step of a sweep gives: the first failure counts, later steps are made
  * all the same, since one that cannot be buried must not keep the others. */
@@ -4639,6 +4852,7 @@ static int sweep_sessions(store *s, bool all) {
   if (sum == ZKE_OK) sum = sess_list(s, turns, s->sweeps % turns, &sessions);
   const sess_row *row = sum == ZKE_OK ? sess_rows(&sessions, &n) : NULL;
   for (size_t i = 0; i < n && !sweep_is_over(s, sum); i++) {
+    if (sess_is_put_off(s, row[i].id)) continue;
     int rc = ZKE_OK;
     enum live_life life = live_look(s, row[i].id, row[i].life);
     if (life == LIVE_FREE)
@@ -4655,50 +4869,67 @@ static int sweep_sessions(store *s, bool all) {
   return sum;
 }
 
-/* Is the node still due, now that the transaction holds still?  The times come
- * from a file, so nothing is subtracted from them. */
-static bool sweep_is_due(const txn *t, const node *n) {
-  if (n->kind == NODE_CONTAINER)
-    return n->due && n->due <= t->now - t->s->container;
-  return n->kind == NODE_TTL && n->ttl >= 0 &&
-         base_later(n->mtime, n->ttl) < t->now;
+/* Containers that have been empty long enough, or TTL nodes. */
+typedef struct sweep_nodes_arg {
+  int kind;
+  int count, orphans; /* of one transaction: found, left */
+} sweep_nodes_arg;
+
+/* The latest `due` of nodes that are to go at this time. */
+static int64_t sweep_due_by(const store *s, int kind, int64_t now) {
+  return kind == NODE_CONTAINER ? now - s->container : now - 1;
+}
+
+/* Bind the statement that finds them. */
+static sqlite3_stmt *sweep_find(store *s, int kind, int64_t now, int *rc) {
+  sqlite3_stmt *st = db_statement(s, DB_NODE_DUE, rc);
+  if (!st) return NULL;
+  db_bind_int(st, 1, kind);
+  db_bind_int(st, 2, sweep_due_by(s, kind, now));
+  return st;
 }
 
 static int sweep_remove_body(txn *t, void *arg) {
-  return node_remove_path(t, arg, sweep_is_due);
+  sweep_nodes_arg *a = arg;
+  int rc;
+  a->orphans = 0;
+  sqlite3_stmt *st = sweep_find(t->s, a->kind, t->now, &rc);
+  return st ? node_remove_all(t, st, true, &a->count, &a->orphans) : rc;
 }
 
-/* Remove containers that have been empty long enough, or TTL nodes. */
-static int sweep_nodes(store *s, int kind, int64_t due_by) {
-  int rc, count = 0;
-  buf paths = {.a = &s->a};
-  sqlite3_stmt *st = db_statement(s, DB_NODE_DUE, &rc);
-  if (!st) return rc;
-  db_bind_int(st, 1, kind);
-  db_bind_int(st, 2, due_by);
-  int sum = db_collect_paths(s, st, &paths, &count);
-  if (sum != ZKE_OK) count = 0;
-  char *path = paths.data;
-  for (int i = 0; i < count && !sweep_is_over(s, sum); i++) {
-    rc = txn_run(s, NULL, TXN_FULL, sweep_remove_body, path);
-    sweep_note_result(&sum, rc);
-    path += strlen(path) + 1;
-  }
-  buf_free(&paths);
-  return sum;
+/* Remove the nodes of a kind that are due, NODE_REMOVAL in a transaction, until
+ * there are no more or the time is over; the next sweep does the rest.  The
+ * transactions are not synced: what a power cut brings back is due still, and
+ * is removed again (doc/design.md 7). */
+static int sweep_nodes(store *s, int kind, int64_t until) {
+  int64_t now = s->os.clock(s->os.context, ZKE_CLOCK_REALTIME) / ZKE_MS;
+  sweep_nodes_arg a = {kind, 0, 0};
+  bool any = false;
+  int rc;
+  sqlite3_stmt *st = sweep_find(s, kind, now, &rc);
+  if (st) rc = db_step(s, st, &any);
+  if (any) sqlite3_reset(st);
+  if (rc != ZKE_OK || !any) return rc;
+  do {
+    rc = txn_run(s, NULL, TXN_NORMAL, sweep_remove_body, &a);
+  } while (rc == ZKE_OK && a.count == NODE_REMOVAL && lock_now(s) < until);
+  return rc == ZKE_OK && a.orphans
+             ? base_fail(ZKE_CORRUPT, "%s: %d nodes without a parent are due",
+                         s->name, a.orphans)
+             : rc;
 }
 
 /* One sweep, of all sessions or those whose turn it is; what is busy beyond
  * the deadline is left for the next. */
 static int sweep_run(store *s, bool all) {
-  int64_t now = s->os.clock(s->os.context, ZKE_CLOCK_REALTIME) / ZKE_MS;
   int sum = db_end(s);
   if (sum != ZKE_OK) return sum;
   sum = sweep_sessions(s, all);
+  int64_t until = lock_now(s) + SWEEP_REMOVAL_MS * ZKE_MS;
   if (!sweep_is_over(s, sum))
-    sweep_note_result(&sum, sweep_nodes(s, NODE_CONTAINER, now - s->container));
+    sweep_note_result(&sum, sweep_nodes(s, NODE_CONTAINER, until));
   if (!sweep_is_over(s, sum))
-    sweep_note_result(&sum, sweep_nodes(s, NODE_TTL, now - 1));
+    sweep_note_result(&sum, sweep_nodes(s, NODE_TTL, until));
   return sum;
 }
 
@@ -5225,7 +5456,8 @@ static bool wait_probe_owner(zke *z, wait_notice *n, int64_t now) {
   bool ended, busy = false;
   enum live_life life = live_look(z->s, n->owner, 0);
   live_forget_shard(z->s);
-  if (life == LIVE_FREE || life == LIVE_LOST) {
+  bool dead = life == LIVE_FREE || life == LIVE_LOST;
+  if (dead && !sess_is_put_off(z->s, n->owner)) {
     int rc = sess_end(z->s, n->owner, SESS_DEAD, true, &ended);
     if (rc == ZKE_OK) return true;
     busy = rc == ZKE_OPERATIONTIMEOUT;
@@ -5598,9 +5830,9 @@ static void wait_prepare(store *s) {
   static const int ids[] = {
       DB_NODE_OWNED,   DB_NODE_ROW,   DB_NODE_REMOVE, DB_NODE_CHILD_GONE,
       DB_NODE_SET_DUE, DB_NODE_NAMES, DB_NODE_SET,    DB_META_SET,
-      DB_WATCH_AT,     DB_WATCH_DROP, DB_WATCH_END,   DB_EVENT_BOUNDS,
-      DB_EVENT_ADD,    DB_EVENT_TRIM, DB_EVENT_END,   DB_SESSION_SEEN,
-      DB_SESSION_END};
+      DB_WATCH_AT,     DB_WATCH_DROP, DB_WATCH_END,   DB_WATCH_BELOW,
+      DB_EVENT_BOUNDS, DB_EVENT_ADD,  DB_EVENT_TRIM,  DB_EVENT_END,
+      DB_SESSION_SEEN, DB_SESSION_END};
   int rc;
   for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
     db_statement(s, ids[i], &rc);
@@ -5856,8 +6088,8 @@ static const struct {
      "WHERE kind>=4)"},
     {"I13 kind, ttl and due agree",
      "SELECT " VIEW_PATH " FROM node n WHERE n.kind NOT BETWEEN 0 AND 2 OR "
-     "n.due<>CASE n.kind WHEN 2 THEN n.mtime+n.ttl WHEN 1 THEN CASE n.nchild "
-     "WHEN 0 THEN n.due ELSE 0 END ELSE 0 END OR(n.kind<>2 AND n.ttl<>0)"},
+     "n.due<>CASE WHEN n.nchild<>0 THEN 0 WHEN n.kind=2 THEN n.mtime+n.ttl "
+     "WHEN n.kind=1 THEN n.due ELSE 0 END OR(n.kind<>2 AND n.ttl<>0)"},
     {"I14 session ids are zxids given",
      "SELECT 'session '||id FROM session,meta WHERE id>zxid OR id<=4294967296"},
 };
@@ -5987,6 +6219,7 @@ static void store_free(store *s) {
   char *names[] = {s->name, s->vfs,  s->file, s->dir,
                    s->gate, s->live, s->wal,  s->shm};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) mem_free(names[i]);
+  buf_free(&s->put_off);
   mem_free(s->fds);
   mem_free(s->sessions);
   mem_free(s);
@@ -6018,6 +6251,7 @@ static int store_new(const char *name, const zke_options *o, store **out) {
   atomic_init(&s->forked, false);
   pthread_mutex_init(&s->m, NULL);
   s->turns_end = &s->turns;
+  s->put_off.a = &s->a;
   s->name = mem_copy(&s->a, name, strlen(name));
   if (o->vfs) s->vfs = mem_copy(&s->a, o->vfs, strlen(o->vfs));
   s->os.random(s->os.context, &s->random, sizeof s->random);

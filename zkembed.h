@@ -514,7 +514,9 @@ ZKE_API int zke_create(zke *z, const char *path, const void *data, int len,
  * As zke_create() with a mode of ZKE_PERSISTENT_WITH_TTL or
  * ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL.  The node is removed by the sweep of
  * any process that waits or makes calls, once it has no children and its
- * mtime is more than ttl_ms ago.
+ * mtime is more than ttl_ms ago.  That removal is not synced: after a power cut
+ * the node may be there again until the next sweep.  The same holds for a
+ * container.
  *
  *   ttl_ms  1 to ZKE_MAX_TTL, else ZKE_BADARGUMENTS */
 ZKE_API int zke_create_ttl(zke *z, const char *path, const void *data, int len,
@@ -835,8 +837,11 @@ ZKE_API int zke_next_deadline(zke *z, int64_t *deadline_out);
  * Returns ZKE_OK, also when it delivered the session's end; ZKE_CONNECTIONLOSS
  * while the file cannot be opened again after an I/O error: what came stays.
  * Threads: any.  In a callback: yes (it takes what came since).  Blocks: no
- * longer than a read does, but when it finds a session dead or a node expired,
- * for the write that removes it; another process's write is not waited for.
+ * longer than a read does, unless it finds a session dead or nodes whose time
+ * is over: then for the write that removes them, which is not synced.  For a
+ * session that takes some microseconds a node it owned; of the nodes whose time
+ * is over as many are removed as about 20 ms allow, and later dispatches go
+ * on.  Another process's write is not waited for.
  * Since 0.1. */
 ZKE_API int zke_dispatch(zke *z, int *count_out);
 

@@ -790,8 +790,9 @@ static int compare_due(const void *a, const void *b) {
                       : compare_paths(n->path, m->path);
 }
 
-/* Plan the removal of all nodes of a kind that wait, each a transaction of its
- * own: all but the last may have been made when the power fails. */
+/* Plan the removal of all nodes of a kind that wait: one transaction, in which
+ * each has a zxid of its own, and which is not synced.  A power cut may bring
+ * them back, all of them, unless something durable came after (P8). */
 static void plan_removals(enum kind kind) {
   static znode due[NODES];
   int count = 0;
@@ -802,13 +803,14 @@ static void plan_removals(enum kind kind) {
     if (n->kind == kind && !parent && (kind == TTL || n->creates))
       due[count++] = *n;
   }
+  if (!count) return;
   qsort(due, (size_t)count, sizeof due[0], compare_due);
+  if (run.flight) history_add(run.flight);
   for (int i = 0; i < count; i++) {
-    if (run.flight) history_add(run.flight);
     run.next.zxid++;
     tree_delete(&run.next, tree_find(&run.next, due[i].path));
-    flight_begin(true);
   }
+  flight_begin(false);
   add(&tally->swept, count);
 }
 

@@ -387,14 +387,16 @@ END_TEST
 
 /* ---- reaping ---- */
 
-/* A process with three ephemerals, which is to die. */
-static test_worker owner_of_three(const char *db) {
+/* A few, and more than the engine removes at a time or keeps in its cache. */
+static const int owned[] = {3, 4000};
+
+/* A process with so many ephemerals, which is to die. */
+static test_worker owner_of(const char *db, int count) {
   test_worker w = test_spawn("talk", NULL);
   tell(&w, "open %s", db);
   ck_assert(is_ok(test_line(&w)));
-  ask(&w, "create /v/1 x 1");
-  ask(&w, "create /v/2 x 1");
-  ask(&w, "create /v/3 x 1");
+  tell(&w, "own /v %d", count);
+  ck_assert(is_ok(test_line(&w)));
   return w;
 }
 
@@ -404,7 +406,7 @@ static test_worker owner_of_three(const char *db) {
  * command before it has reaped. */
 START_TEST(killed_while_reaping) {
   const char *db = test_path("a.db");
-  int n = 0;
+  int n = 0, count = owned[_i];
   for (bool died = true; died && n < MAX_POINTS;) {
     story told;
     zke *z = test_open(db);
@@ -414,7 +416,7 @@ START_TEST(killed_while_reaping) {
     tell(&w, "open %s", db);
     ck_assert(is_ok(test_line(&w)));
     ask(&w, "create /mine x 1");
-    test_worker owner = owner_of_three(db);
+    test_worker owner = owner_of(db, count);
     ask(&w, "watchchildren /v");
     test_kill(&owner, SIGKILL);
     tell(&w, "arm %d KILL\nwatch /v/1\nwait 10000\nexit 0", ++n);
@@ -423,14 +425,66 @@ START_TEST(killed_while_reaping) {
     z = test_open(db);
     expect_sound(z);
     int left = children(z, "/v");
-    ck_assert_msg(left == 0 || (left == 3 && died), "%d of 3 left", left);
+    ck_assert_msg(left == 0 || (left == count && died), "%d of %d left", left,
+                  count);
     expect_reaped(z, "/v/1");
     ck_assert_int_eq(children(z, "/v"), 0);
     expect_reaped(z, "/mine");
     ck_ok(zke_close(z));
   }
-  printf("reap: %d points\n", n - 1);
+  printf("reap %d nodes: %d points\n", count, n - 1);
   ck_assert_int_gt(n, 3);
+  ck_assert_int_lt(n, MAX_POINTS);
+}
+END_TEST
+
+enum { OVERDUE = 300 };
+
+/* A file with nodes whose time is over in a millisecond, of which the first has
+ * a child, and which nobody has swept. */
+static void make_overdue(const char *db) {
+  char path[OVERDUE][32], side[256];
+  zke_op op[OVERDUE];
+  zke *z = test_open(db);
+  put(z, "/t", "");
+  for (int i = 0; i < OVERDUE; i++) {
+    snprintf(path[i], sizeof path[i], "/t/%d", i);
+    zke_op_create_ttl(&op[i], path[i], "", 0, ZKE_OPEN_ACL,
+                      ZKE_PERSISTENT_WITH_TTL, 1);
+  }
+  ck_ok(zke_multi(z, op, OVERDUE, NULL));
+  put(z, "/t/0/c", "");
+  ck_ok(zke_close(z));
+  snprintf(side, sizeof side, "%s-zke", db); /* with the note of a sweep */
+  test_remove(side);
+}
+
+enum { EVERY = 10 }; /* kill in which the rest is waited for */
+
+/* P2, P8: a process that opens the file, and so removes the nodes whose time is
+ * over, is killed at each point.  What it has not removed the next one does; a
+ * node with a child stays. */
+START_TEST(killed_while_sweeping) {
+  char name[32];
+  int n = 0, some = 0;
+  for (bool died = true; died && n < MAX_POINTS;) {
+    snprintf(name, sizeof name, "t-%d.db", ++n);
+    const char *db = test_path(name);
+    make_overdue(db);
+    died = dies_opening(db, n);
+    zke *z = test_open(db);
+    expect_sound(z);
+    int left = children(z, "/t");
+    some += left < OVERDUE && left > 1;
+    ck_assert(died || left == 1);
+    if (n % EVERY == 0)
+      ck_until((zke_wait(z, zke_now(z) + 5), children(z, "/t") == 1), 10000);
+    ck_assert(has(z, "/t/0/c"));
+    ck_ok(zke_close(z));
+  }
+  printf("sweep: %d points, after %d of them some nodes were left\n", n - 1,
+         some);
+  ck_assert_int_ge(some, 1);
   ck_assert_int_lt(n, MAX_POINTS);
 }
 END_TEST
@@ -679,7 +733,8 @@ int main(int argc, char **argv) {
   ADD_LOOP(killed_at_each_point, SCENARIOS);
   ADD(killed_while_creating_the_file);
   ADD_LOOP(killed_while_opening, 2);
-  ADD(killed_while_reaping);
+  ADD_LOOP(killed_while_reaping, 2);
+  ADD(killed_while_sweeping);
   ADD(killed_before_the_wakeup);
   ADD(killed_among_others);
   ADD(killed_while_checkpointing);

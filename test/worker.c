@@ -389,6 +389,21 @@ static void cmd_multi(char **word) {
   answer_code(zke_multi(handle, op, 3, NULL));
 }
 
+/* own PATH COUNT: ephemerals below a path, in one transaction */
+static void cmd_own(char **word) {
+  int count = number(word[1]);
+  zke_op *op = calloc((size_t)count, sizeof *op);
+  char(*path)[64] = calloc((size_t)count, sizeof *path);
+  if (!op || !path) abort();
+  for (int i = 0; i < count; i++) {
+    snprintf(path[i], sizeof path[i], "%s/%d", word[0], i + 1);
+    zke_op_create(&op[i], path[i], "x", 1, ZKE_OPEN_ACL, ZKE_EPHEMERAL);
+  }
+  answer_code(zke_multi(handle, op, count, NULL));
+  free(op);
+  free(path);
+}
+
 /* watch PATH: a data watch, whether the node exists or not */
 static void cmd_watch(char **word) {
   int rc = zke_exists(handle, word[0], note, NULL, NULL);
@@ -622,6 +637,7 @@ static const struct command {
     {"get", 1, 1, cmd_get},
     {"exists", 1, 1, cmd_exists},
     {"multi", 3, 3, cmd_multi},
+    {"own", 2, 2, cmd_own},
     {"watch", 1, 1, cmd_watch},
     {"watchchildren", 1, 1, cmd_watch_children},
     {"watchtree", 1, 1, cmd_watch_tree},
