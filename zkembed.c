@@ -797,6 +797,41 @@ static void os_condition_init(pthread_cond_t *c) {
   pthread_condattr_destroy(&attributes);
 }
 
+/* Cancellation of threads is held off while a call is inside the library: a
+ * thread that ended there would keep locks, and the gate of all processes.
+ * depth counts the calls that this thread is in, more than one where callbacks
+ * make calls; state is what the outermost has found. */
+static _Thread_local struct { int depth, state; } os_cancel;
+
+/* Hold cancellation off, until os_cancel_back(). */
+static void os_cancel_off(void) {
+  if (os_cancel.depth++ == 0)
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &os_cancel.state);
+}
+
+/* The end of a call: what the caller had is set again.  A cancellation that
+ * came meanwhile takes effect here (asynchronous ones) or at the caller's next
+ * cancellation point. */
+static void os_cancel_back(void) {
+  if (--os_cancel.depth == 0) pthread_setcancelstate(os_cancel.state, NULL);
+}
+
+/* Let this thread be cancelled in the sleep that follows, until
+ * os_cancel_forbid(*type); for a caller with a cleanup handler, which ends with
+ * os_cancel_back().  Not inside a callback: the host's code would be left.
+ * Deferred always: a condition variable cannot be left at any instruction. */
+static void os_cancel_allow(int *type) {
+  if (os_cancel.depth != 1) return;
+  pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, type);
+  pthread_setcancelstate(os_cancel.state, NULL);
+}
+
+static void os_cancel_forbid(int type) {
+  if (os_cancel.depth != 1) return;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+  pthread_setcanceltype(type, NULL);
+}
+
 /* ======================================================================
  * path_: path rules and keys (private)
  *
@@ -5642,8 +5677,13 @@ static const char *wait_visible_path(const zke *z, const char *path) {
  * under the store's mutex.  A call that was made or taken back has no fn. */
 typedef struct wait_batch {
   struct wait_batch *outer;
+  zke *z;
+  wait_event *e; /* what they are about; NULL: the session's end */
   reg_call *calls;
   size_t count, next; /* calls[next - 1] is running */
+  int type, state;    /* what they are told */
+  const char *path;
+  int made;
 } wait_batch;
 
 static void wait_turn(zke *z) {
@@ -5652,33 +5692,61 @@ static void wait_turn(zke *z) {
 }
 
 /* Make the next call of a batch unless it was taken back. */
-static bool wait_call_next(zke *z, wait_batch *b, int type, int state,
-                           const char *path) {
+static void wait_call_next(wait_batch *b) {
+  zke *z = b->z;
   pthread_mutex_lock(&z->s->m);
   reg_call call = b->calls[b->next++];
   pthread_mutex_unlock(&z->s->m);
-  if (!call.fn) return false;
-  call.fn(z, type, state, path, call.context);
+  if (!call.fn) return;
+  call.fn(z, b->type, b->state, b->path, call.context);
   pthread_mutex_lock(&z->s->m);
   b->calls[b->next - 1].fn = NULL;
   wait_turn(z);
   pthread_mutex_unlock(&z->s->m);
-  return true;
+  b->made++;
 }
 
-/* Make the calls, with no lock held. */
-static void wait_call(zke *z, const buf *calls, int type, const char *path,
-                      int *count) {
-  wait_batch b = {z->batch, (reg_call *)(void *)calls->data,
-                  calls->len / sizeof(reg_call), 0};
-  int state = wait_state(z);
+/* A callback has ended its thread instead of returning: give up what its call
+ * holds, the role above all.  The batch's other calls are not made. */
+static void wait_leave_callback(void *arg) {
+  wait_batch *b = arg;
+  zke *z = b->z;
+  lock_take(z->s, INT64_MAX);
+  z->batch = b->outer;
+  mem_free(b->e);
+  mem_free(b->calls);
+  pthread_mutex_lock(&z->s->m);
+  wait_turn(z);
+  pthread_mutex_unlock(&z->s->m);
+  wait_follow(z, wait_frames);
+  lock_drop_call(z->s, z);
+  os_cancel_back();
+}
+
+/* Make the calls of a batch, with no lock held. */
+static void wait_call_all(wait_batch *b) {
+  pthread_cleanup_push(wait_leave_callback, b);
+  while (b->next < b->count && !atomic_load(&b->z->closing)) wait_call_next(b);
+  pthread_cleanup_pop(0);
+}
+
+/* Make the calls about an event, or about the session's end where e is NULL. */
+static void wait_call(zke *z, const buf *calls, wait_event *e, int *count) {
+  wait_batch b = {.outer = z->batch,
+                  .z = z,
+                  .e = e,
+                  .calls = (reg_call *)(void *)calls->data,
+                  .count = calls->len / sizeof(reg_call),
+                  .type = e ? e->type : ZKE_EVENT_SESSION,
+                  .state = wait_state(z),
+                  .path = e ? wait_visible_path(z, e->path) : ""};
   if (!b.count) return;
   z->batch = &b;
   lock_drop(z->s);
-  while (b.next < b.count && !atomic_load(&z->closing))
-    *count += wait_call_next(z, &b, type, state, path);
+  wait_call_all(&b);
   lock_take(z->s, INT64_MAX);
   z->batch = b.outer;
+  *count += b.made;
 }
 
 /* Take back the calls of a pair that are still to be made; true: none of them
@@ -5719,7 +5787,7 @@ static int wait_deliver(zke *z, int *count) {
   if (!e->readable) calls.len = 0; /* spent in silence (semantics.md 5.8) */
   z->queue = e->next;
   if (!z->queue) z->queue_end = &z->queue;
-  wait_call(z, &calls, e->type, wait_visible_path(z, e->path), count);
+  wait_call(z, &calls, e, count);
   mem_free(e);
   buf_free(&calls);
   return ZKE_OK;
@@ -5735,7 +5803,7 @@ static int wait_deliver_end(zke *z, int *count) {
     return base_nomem();
   }
   z->lost_notice = false;
-  wait_call(z, &calls, ZKE_EVENT_SESSION, "", count);
+  wait_call(z, &calls, NULL, count);
   buf_free(&calls);
   return ZKE_OK;
 }
@@ -5838,30 +5906,91 @@ static void wait_prepare(store *s) {
     db_statement(s, ids[i], &rc);
 }
 
+/* A thread that sleeps for a session, with the role and without the lock. */
+typedef struct wait_sleeper {
+  zke *z;
+  struct pollfd *fds;
+  struct pollfd few[8];
+} wait_sleeper;
+
+static void wait_free_fds(wait_sleeper *sleeper) {
+  if (sleeper->fds != sleeper->few) mem_free(sleeper->fds);
+}
+
+/* Its thread was cancelled in the sleep: leave the call as api_leave() does.
+ * Nothing has been taken from the file, and another thread gets the role. */
+static void wait_leave_sleep(void *arg) {
+  wait_sleeper *sleeper = arg;
+  zke *z = sleeper->z;
+  lock_take(z->s, INT64_MAX);
+  wait_free_fds(sleeper);
+  wait_follow(z, wait_frames);
+  lock_drop_call(z->s, z);
+  os_cancel_back();
+}
+
+/* The sleep itself, which is a cancellation point. */
+static void wait_poll(wait_sleeper *sleeper, unsigned n, int timeout) {
+  zke_os *os = &sleeper->z->s->os;
+  int type = PTHREAD_CANCEL_DEFERRED;
+  pthread_cleanup_push(wait_leave_sleep, sleeper);
+  os_cancel_allow(&type);
+  os->poll(os->context, sleeper->fds, n, timeout);
+  os_cancel_forbid(type);
+  pthread_cleanup_pop(0);
+}
+
 /* Sleep in the kernel until something comes or the deadline (monotonic ns),
  * with the lock dropped. */
 static void wait_sleep(zke *z, int64_t deadline) {
   store *s = z->s;
   if (z->notice_count) wait_prepare(s);
-  struct pollfd few[8], *fds = few;
+  wait_sleeper sleeper = {.z = z};
+  struct pollfd *fds = sleeper.few;
   size_t n = 1;
   int64_t left = base_min(deadline, wait_deadline(z, true)) - lock_now(s);
   int timeout = left <= 0 ? 0 : (int)base_min((left - 1) / ZKE_MS + 1, INT_MAX);
-  few[0] = (struct pollfd){z->poller >= 0 ? z->poller : z->wake_rfd, POLLIN, 0};
+  fds[0] = (struct pollfd){z->poller >= 0 ? z->poller : z->wake_rfd, POLLIN, 0};
   if (z->poller < 0 && z->notice_count) {
     size_t all = z->notice_count + 1;
     if (all > 8) fds = mem_resize(&s->a, NULL, all * sizeof *fds);
     if (!fds) {
-      fds = few; /* the sweep must do */
+      fds = sleeper.few; /* the sweep must do */
     } else {
-      fds[0] = few[0];
+      fds[0] = sleeper.few[0];
       for (; n < all; n++) fds[n] = (struct pollfd){z->notices[n - 1].fd, 0, 0};
     }
   }
+  sleeper.fds = fds;
   lock_drop(s);
-  if (timeout) s->os.poll(s->os.context, fds, (unsigned)n, timeout);
+  if (timeout) wait_poll(&sleeper, (unsigned)n, timeout);
   lock_take(s, INT64_MAX);
-  if (fds != few) mem_free(fds);
+  wait_free_fds(&sleeper);
+}
+
+/* A thread was cancelled while another had the role: only its call is to be
+ * left.  pthread_cond_wait() has taken the mutex. */
+static void wait_leave_queue(void *arg) {
+  zke *z = arg;
+  pthread_mutex_unlock(&z->s->m);
+  lock_uncount_call(z->s, z);
+  os_cancel_back();
+}
+
+/* Wait for the thread that has the role, or ns nanoseconds; a cancellation
+ * point. */
+static void wait_for_leader(zke *z, int64_t ns) {
+  store *s = z->s;
+  int type = PTHREAD_CANCEL_DEFERRED;
+  pthread_mutex_lock(&s->m);
+  lock_let(s);
+  pthread_cleanup_push(wait_leave_queue, z);
+  os_cancel_allow(&type);
+  os_condition_wait(&z->done, &s->m, ns);
+  os_cancel_forbid(type);
+  pthread_cleanup_pop(0);
+  lock_get(s, INT64_MAX);
+  pthread_mutex_unlock(&s->m);
 }
 
 /* Wait as the thread with the role, or for the one that has it, until the turn
@@ -5880,9 +6009,8 @@ static int wait_until(zke *z, uint64_t before, int64_t deadline) {
       return base_fail(ZKE_OPERATIONTIMEOUT,
                        "nothing came before the deadline");
     if (!wait_lead(z, &frame)) {
-      lock_wait(
-          z->s, &z->done,
-          deadline == INT64_MAX ? INT64_MAX : base_max(deadline - now, 1));
+      wait_for_leader(
+          z, deadline == INT64_MAX ? INT64_MAX : base_max(deadline - now, 1));
       continue;
     }
     z->s->deadline = base_min(deadline, base_later(now, z->s->busy));
@@ -6669,6 +6797,14 @@ static int api_admit(zke *z, const char *path, unsigned flags,
 static int api_leave(zke *z, int rc) {
   live_stamp_lease(z);
   lock_drop_call(z->s, z);
+  os_cancel_back();
+  return rc;
+}
+
+/* The way out for a call that was refused before it had the lock. */
+static int api_turn_away(zke *z, int rc) {
+  lock_uncount_call(z->s, z);
+  os_cancel_back();
   return rc;
 }
 
@@ -6687,15 +6823,16 @@ static int api_enter(zke *z, const char *path, unsigned flags,
   }
   int64_t now = lock_now(s);
   int64_t deadline = base_later(now, s->busy);
+  os_cancel_off();
   atomic_fetch_add(&z->calls, 1);
   if (atomic_load(&z->closing)) {
-    lock_uncount_call(s, z);
-    return base_fail(ZKE_CLOSING, "the handle is being closed");
+    return api_turn_away(z,
+                         base_fail(ZKE_CLOSING, "the handle is being closed"));
   }
   if (!lock_take(s, deadline)) {
-    lock_uncount_call(s, z);
-    return base_fail(ZKE_OPERATIONTIMEOUT,
-                     "another thread has used the handle for too long");
+    return api_turn_away(
+        z, base_fail(ZKE_OPERATIONTIMEOUT,
+                     "another thread has used the handle for too long"));
   }
   s->deadline = deadline;
   int rc = api_admit(z, path, flags, full, now);
@@ -6773,13 +6910,10 @@ void *zke_alloc(zke *z, size_t size) {
 
 /* ---- opening and closing ---- */
 
-int zke_open(const char *name, const zke_options *options, zke **z_out) {
+/* zke_open(), with cancellation held off. */
+static int api_open(const char *name, const zke_options *options, zke **z_out) {
   zke_options o;
   store *s = NULL;
-  if (!z_out) return base_fail(ZKE_BADARGUMENTS, "z_out is NULL");
-  *z_out = NULL;
-  if (!name || !*name)
-    return base_fail(ZKE_BADARGUMENTS, "the database's name is NULL or empty");
   int rc = store_check_sqlite();
   if (rc == ZKE_OK) rc = store_options(options, &o);
   if (rc == ZKE_OK) rc = store_new(name, &o, &s);
@@ -6797,6 +6931,17 @@ int zke_open(const char *name, const zke_options *options, zke **z_out) {
   lock_drop(s);
   *z_out = z;
   return ZKE_OK;
+}
+
+int zke_open(const char *name, const zke_options *options, zke **z_out) {
+  if (!z_out) return base_fail(ZKE_BADARGUMENTS, "z_out is NULL");
+  *z_out = NULL;
+  if (!name || !*name)
+    return base_fail(ZKE_BADARGUMENTS, "the database's name is NULL or empty");
+  os_cancel_off();
+  int rc = api_open(name, options, z_out);
+  os_cancel_back();
+  return rc;
 }
 
 int zke_open_session(zke *z, const zke_options *options, zke **z_out) {
@@ -6822,17 +6967,11 @@ static bool api_unlist(zke *z) {
   return s->session_count == 0;
 }
 
-int zke_close(zke *z) {
-  if (!z) return ZKE_OK;
+/* zke_close(), with the handle marked as closing and cancellation held off. */
+static int api_close(zke *z) {
   store *s = z->s;
   bool ended;
   int rc = ZKE_OK;
-  if (atomic_load(&s->forked))
-    return base_fail(ZKE_FORKED, "the handle belongs to the parent process");
-  if (wait_is_inside(z))
-    return base_fail(ZKE_MISUSE, "zke_close() from a callback of the handle");
-  if (atomic_exchange(&z->closing, true))
-    return base_fail(ZKE_CLOSING, "another thread is closing the handle");
   lock_take(s, INT64_MAX);
   if (live_holds(s) && !s->readonly) live_wake_self(z);
   lock_signal(s, &z->done);
@@ -6851,6 +6990,20 @@ int zke_close(zke *z) {
   } else {
     lock_drop(s);
   }
+  return rc;
+}
+
+int zke_close(zke *z) {
+  if (!z) return ZKE_OK;
+  if (atomic_load(&z->s->forked))
+    return base_fail(ZKE_FORKED, "the handle belongs to the parent process");
+  if (wait_is_inside(z))
+    return base_fail(ZKE_MISUSE, "zke_close() from a callback of the handle");
+  os_cancel_off();
+  int rc = atomic_exchange(&z->closing, true)
+               ? base_fail(ZKE_CLOSING, "another thread is closing the handle")
+               : api_close(z);
+  os_cancel_back();
   return rc;
 }
 

@@ -56,7 +56,15 @@
  *   same store.
  * Callbacks.  Run only inside zke_dispatch() and zke_wait(), on the thread
  *   that called them, with no lock held.  A callback may call anything but
- *   zke_close() on the handle that is dispatching.
+ *   zke_close() on the handle that is dispatching.  It must return: where one
+ *   ends its thread (pthread_exit()), the handle stays usable, but the other
+ *   watchers of the same event are not called.
+ * Cancellation.  pthread_cancel() is held off while its thread is inside the
+ *   library, callbacks included, and takes effect after the call.  Only the
+ *   sleep of zke_wait() and zke_wait_turn() is a cancellation point, unless
+ *   they are called in a callback: nothing is lost there, and the handle stays
+ *   as it was.  PTHREAD_CANCEL_ASYNCHRONOUS may be set during calls that take a
+ *   handle; what such a call returns is lost with its thread.
  *
  * Each function can also return what its handle's state asks for:
  *   ZKE_BADARGUMENTS   a NULL handle or a path that is not one

@@ -225,6 +225,19 @@ static int lock_do_held(zke_lock *lock, zke_lock_do_fn fn, void *arg) {
   return rc == ZKE_OK ? released : zke_recipe_restore(&kept, rc);
 }
 
+/* Also what a cancellation of the thread does. */
+static void lock_do_end(void *lock) { zke_lock_free(lock); }
+
+static int lock_do(zke_lock *lock, int64_t deadline_ms, zke_lock_do_fn fn,
+                   void *arg) {
+  volatile int rc = ZKE_OK;
+  pthread_cleanup_push(lock_do_end, lock);
+  rc = zke_lock_acquire(lock, deadline_ms);
+  if (rc == ZKE_OK) rc = lock_do_held(lock, fn, arg);
+  pthread_cleanup_pop(1);
+  return rc;
+}
+
 int zke_lock_do(zke *z, const char *base, const char *name, int64_t deadline_ms,
                 zke_lock_do_fn fn, void *arg) {
   zke_lock *lock = NULL;
@@ -236,8 +249,5 @@ int zke_lock_do(zke *z, const char *base, const char *name, int64_t deadline_ms,
   if (!path) return ZKE_NOMEM;
   rc = zke_lock_new(z, path, NULL, &lock);
   zke_free(path);
-  if (rc == ZKE_OK) rc = zke_lock_acquire(lock, deadline_ms);
-  if (rc == ZKE_OK) rc = lock_do_held(lock, fn, arg);
-  zke_lock_free(lock);
-  return rc;
+  return rc == ZKE_OK ? lock_do(lock, deadline_ms, fn, arg) : rc;
 }

@@ -108,10 +108,14 @@ static bool retry_is_due(int rc) {
   return rc == ZKE_CONNECTIONLOSS || rc == ZKE_OPERATIONTIMEOUT;
 }
 
+/* Not a cancellation point: the caller has something half done. */
 static void retry_sleep(int64_t ms) {
+  int state;
   struct timespec left = {.tv_sec = (time_t)(ms / 1000),
                           .tv_nsec = (long)(ms % 1000) * 1000000};
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
   while (nanosleep(&left, &left) != 0) continue;
+  pthread_setcancelstate(state, NULL);
 }
 
 int zke_retry(zke *z, zke_retry_fn fn, void *arg, int64_t deadline_ms) {
@@ -669,6 +673,20 @@ int zke_recipe_new(zke *z, const char *path, const zke_recipe_class *class_,
   return ZKE_OK;
 }
 
+/* Cancellation of this thread is held off while it is inside recipes' calls:
+ * how many, and what the outermost has found. */
+static _Thread_local struct { int depth, state; } recipe_cancel;
+
+static void recipe_cancel_off(void) {
+  if (recipe_cancel.depth++ == 0)
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &recipe_cancel.state);
+}
+
+static void recipe_cancel_back(void) {
+  if (--recipe_cancel.depth == 0)
+    pthread_setcancelstate(recipe_cancel.state, NULL);
+}
+
 static void recipe_drop_notes(zke_recipe *r) {
   for (zke_note *n = r->notes, *next; n; n = next) {
     next = n->next;
@@ -725,7 +743,13 @@ int zke_recipe_enter(zke_recipe *r) {
   if (!r) return zke_recipe_fail(ZKE_BADARGUMENTS, "the object is NULL");
   int rc = zke_recipe_state(r->z);
   if (rc != ZKE_OK && rc != ZKE_INVALIDSTATE) return rc;
+  recipe_cancel_off();
   recipe_lock(r);
+  if (rc == ZKE_OK && r->left) {
+    rc = zke_recipe_fail(ZKE_CLOSING,
+                         "a thread was cancelled inside the %s %s; free it",
+                         r->class_->name, r->path);
+  }
   return rc == ZKE_OK ? ZKE_OK : zke_recipe_leave(r, rc);
 }
 
@@ -736,6 +760,7 @@ int zke_recipe_leave(zke_recipe *r, int rc) {
   bool keep = rc != ZKE_OK && r->notes;
   if (keep) zke_recipe_keep(&kept);
   recipe_unlock(r);
+  recipe_cancel_back();
   return keep ? zke_recipe_restore(&kept, rc) : rc;
 }
 
@@ -777,6 +802,40 @@ bool zke_recipe_tell(zke_recipe *r, int event, int64_t number, const char *text,
   return true;
 }
 
+/* Give up what the object holds, with the mutex held: it is going. */
+static void recipe_quit(zke_recipe *r, int state) {
+  r->going = true;
+  recipe_drop_notes(r);
+  if (state == ZKE_OK && r->class_->quit) r->class_->quit(r);
+}
+
+/* The thread of a blocking call was cancelled while it slept, without the
+ * mutex: the participant is out, and the object good for nothing but free. */
+static void recipe_leave_sleep(void *arg) {
+  zke_recipe *r = arg;
+  recipe_cancel.depth++; /* what enter has counted, as before the sleep */
+  pthread_mutex_lock(&r->m);
+  r->left = true;
+  recipe_quit(r, zke_recipe_state(r->z));
+  pthread_mutex_unlock(&r->m);
+  recipe_unref(r); /* the sleep's, in place of the call's */
+  recipe_cancel_back();
+}
+
+/* Wait for the handle's next turn.  Here alone a recipe's call may be left by
+ * the cancellation of its thread, and only where the recipe was called by the
+ * program itself: what a listener calls is finished. */
+static int recipe_sleep(zke_recipe *r, int64_t turn, int64_t until) {
+  volatile int rc = ZKE_OK;
+  bool outermost = recipe_cancel.depth == 1;
+  pthread_cleanup_push(recipe_leave_sleep, r);
+  if (outermost) recipe_cancel_back();
+  rc = zke_wait_turn(r->z, turn, until);
+  if (outermost) recipe_cancel_off();
+  pthread_cleanup_pop(0);
+  return rc;
+}
+
 /* Wait without the mutex; a step that failed for the time being is repeated
  * soon. */
 static int recipe_wait(zke_recipe *r, int64_t turn, int step, int failures,
@@ -788,7 +847,7 @@ static int recipe_wait(zke_recipe *r, int64_t turn, int step, int failures,
   }
   __atomic_add_fetch(&r->refs, 1, __ATOMIC_RELAXED); /* a listener may free */
   recipe_unlock(r);
-  int rc = zke_wait_turn(r->z, turn, until);
+  int rc = recipe_sleep(r, turn, until);
   recipe_lock(r);
   __atomic_sub_fetch(&r->refs, 1, __ATOMIC_RELAXED);
   if (rc == ZKE_OPERATIONTIMEOUT && until < deadline_ms) rc = ZKE_OK;
@@ -840,12 +899,11 @@ int zke_recipe_cancel(zke_recipe *r) {
 
 void zke_recipe_free(zke_recipe *r) {
   if (!r) return;
+  recipe_cancel_off();
   int rc = zke_recipe_state(r->z);
   if (rc != ZKE_FORKED) { /* else the mutex may be locked for ever */
     recipe_lock(r);
-    r->going = true;
-    recipe_drop_notes(r);
-    if (rc == ZKE_OK && r->class_->quit) r->class_->quit(r);
+    recipe_quit(r, rc);
     pthread_mutex_unlock(&r->m);
     zke_forget(r->z, zke_recipe_watcher, r);
     pthread_mutex_lock(&r->m);
@@ -855,6 +913,7 @@ void zke_recipe_free(zke_recipe *r) {
     recipe_unref(r);
   }
   recipe_unref(r);
+  recipe_cancel_back();
 }
 
 /* ======================================================================

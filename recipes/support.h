@@ -21,6 +21,10 @@
  *   whichever thread that is.  It may call the recipe, and free it.
  * - cancel makes the blocking call of another thread return ZKE_CANCELLED;
  *   where none is running, the next one.
+ * - Cancellation of a thread (pthread_cancel()) is held off inside a recipe's
+ *   call, but for the sleep of a blocking one.  A thread that is cancelled
+ *   there gives up its place as at a timeout; every further call on the object
+ *   but free returns ZKE_CLOSING.  Free it from a cleanup handler.
  * - A session's end ends everything its objects hold; they say so at once and
  *   every call but free returns ZKE_INVALIDSTATE.
  * - Errors are zkembed's; zke_errmsg() has the sentence.
@@ -312,6 +316,7 @@ struct zke_recipe {
   int cancelled;    /* atomic */
   bool ended;       /* the session has */
   bool going;       /* free was called */
+  bool left;        /* a thread was cancelled inside: only free is allowed */
   bool changed;     /* look again: something fired, or the last step failed */
   bool telling;     /* the teller is delivering notes */
   pthread_t teller; /* a thread */
