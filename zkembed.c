@@ -1645,6 +1645,11 @@ static void lock_signal(store *s, pthread_cond_t *c) {
   pthread_mutex_unlock(&s->m);
 }
 
+/* Is this a child's copy, which refuses every call?  True also for a thread
+ * that was inside a call when it forked, in a callback: it must touch nothing
+ * any more, the locks least of all. */
+static bool lock_is_forked(const store *s) { return atomic_load(&s->forked); }
+
 /* The one thing of this library that belongs to the process: the list of
  * stores, which the atfork handler walks in the child.  Every descriptor is
  * made, noted and closed under the same mutex, so a fork in another thread
@@ -5423,6 +5428,7 @@ static bool wait_lead(zke *z, wait_frame *frame) {
 /* Give the role back; whoever waits for it may go on. */
 static void wait_follow(zke *z, const wait_frame *frame) {
   wait_frames = frame->outer;
+  if (lock_is_forked(z->s)) return;
   if (!wait_is_inside(z)) z->dispatching = false;
   lock_signal(z->s, &z->done);
 }
@@ -5699,6 +5705,7 @@ static void wait_call_next(wait_batch *b) {
   pthread_mutex_unlock(&z->s->m);
   if (!call.fn) return;
   call.fn(z, b->type, b->state, b->path, call.context);
+  if (lock_is_forked(z->s)) return;
   pthread_mutex_lock(&z->s->m);
   b->calls[b->next - 1].fn = NULL;
   wait_turn(z);
@@ -5711,6 +5718,7 @@ static void wait_call_next(wait_batch *b) {
 static void wait_leave_callback(void *arg) {
   wait_batch *b = arg;
   zke *z = b->z;
+  if (lock_is_forked(z->s)) return;
   lock_take(z->s, INT64_MAX);
   z->batch = b->outer;
   mem_free(b->e);
@@ -5723,15 +5731,23 @@ static void wait_leave_callback(void *arg) {
   os_cancel_back();
 }
 
+/* May the next call of a batch be made? */
+static bool wait_calls_on(const wait_batch *b) {
+  return b->next < b->count && !atomic_load(&b->z->closing) &&
+         !lock_is_forked(b->z->s);
+}
+
 /* Make the calls of a batch, with no lock held. */
 static void wait_call_all(wait_batch *b) {
   pthread_cleanup_push(wait_leave_callback, b);
-  while (b->next < b->count && !atomic_load(&b->z->closing)) wait_call_next(b);
+  while (wait_calls_on(b)) wait_call_next(b);
   pthread_cleanup_pop(0);
 }
 
-/* Make the calls about an event, or about the session's end where e is NULL. */
-static void wait_call(zke *z, const buf *calls, wait_event *e, int *count) {
+/* Make the calls about an event, or about the session's end where e is NULL.
+ * ZKE_FORKED: one of them forked, and this is the child; the lock is not held
+ * then. */
+static int wait_call(zke *z, const buf *calls, wait_event *e, int *count) {
   wait_batch b = {.outer = z->batch,
                   .z = z,
                   .e = e,
@@ -5740,13 +5756,15 @@ static void wait_call(zke *z, const buf *calls, wait_event *e, int *count) {
                   .type = e ? e->type : ZKE_EVENT_SESSION,
                   .state = wait_state(z),
                   .path = e ? wait_visible_path(z, e->path) : ""};
-  if (!b.count) return;
+  if (!b.count) return ZKE_OK;
   z->batch = &b;
   lock_drop(z->s);
   wait_call_all(&b);
+  if (lock_is_forked(z->s)) return ZKE_FORKED;
   lock_take(z->s, INT64_MAX);
   z->batch = b.outer;
   *count += b.made;
+  return ZKE_OK;
 }
 
 /* Take back the calls of a pair that are still to be made; true: none of them
@@ -5787,10 +5805,10 @@ static int wait_deliver(zke *z, int *count) {
   if (!e->readable) calls.len = 0; /* spent in silence (semantics.md 5.8) */
   z->queue = e->next;
   if (!z->queue) z->queue_end = &z->queue;
-  wait_call(z, &calls, e, count);
+  int rc = wait_call(z, &calls, e, count);
   mem_free(e);
   buf_free(&calls);
-  return ZKE_OK;
+  return rc;
 }
 
 /* Deliver the session's end: to everybody, once; what was queued is void. */
@@ -5803,9 +5821,9 @@ static int wait_deliver_end(zke *z, int *count) {
     return base_nomem();
   }
   z->lost_notice = false;
-  wait_call(z, &calls, NULL, count);
+  int rc = wait_call(z, &calls, NULL, count);
   buf_free(&calls);
-  return ZKE_OK;
+  return rc;
 }
 
 /* A session that only reads trims its delivered events from time to time,
@@ -5885,6 +5903,7 @@ static int wait_dispatch(zke *z, bool waiting, int *count) {
     wait_tick(z, now, waiting);
   }
   if (!wait_is_cut_off(z->s)) rc = wait_deliver_all(z, count);
+  if (rc == ZKE_FORKED) return rc;
   if (z->state == SESS_ALIVE && rc == ZKE_OK && !atomic_load(&z->closing))
     wait_trim(z);
   wait_arm(z);
@@ -6793,10 +6812,21 @@ static int api_admit(zke *z, const char *path, unsigned flags,
   return flags & API_ANY_STATE ? ZKE_OK : api_session(z, now);
 }
 
-/* The one way out. */
+static int api_forked(const store *s) {
+  return base_fail(ZKE_FORKED,
+                   "%s: the handle belongs to the parent process; open one "
+                   "of your own after fork()",
+                   s->name);
+}
+
+/* The one way out; of a call that has become a child's, without a lock. */
 static int api_leave(zke *z, int rc) {
-  live_stamp_lease(z);
-  lock_drop_call(z->s, z);
+  if (lock_is_forked(z->s)) {
+    rc = api_forked(z->s);
+  } else {
+    live_stamp_lease(z);
+    lock_drop_call(z->s, z);
+  }
   os_cancel_back();
   return rc;
 }
@@ -6815,12 +6845,7 @@ static int api_enter(zke *z, const char *path, unsigned flags,
                      const char **full) {
   if (!z) return base_fail(ZKE_BADARGUMENTS, "the handle is NULL");
   store *s = z->s;
-  if (atomic_load(&s->forked)) {
-    return base_fail(ZKE_FORKED,
-                     "%s: the handle belongs to the parent process; open one "
-                     "of your own after fork()",
-                     s->name);
-  }
+  if (lock_is_forked(s)) return api_forked(s);
   int64_t now = lock_now(s);
   int64_t deadline = base_later(now, s->busy);
   os_cancel_off();
@@ -6995,7 +7020,7 @@ static int api_close(zke *z) {
 
 int zke_close(zke *z) {
   if (!z) return ZKE_OK;
-  if (atomic_load(&z->s->forked))
+  if (lock_is_forked(z->s))
     return base_fail(ZKE_FORKED, "the handle belongs to the parent process");
   if (wait_is_inside(z))
     return base_fail(ZKE_MISUSE, "zke_close() from a callback of the handle");

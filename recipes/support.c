@@ -711,6 +711,17 @@ static void recipe_lock(zke_recipe *r) {
   pthread_mutex_lock(&r->m);
 }
 
+/* In a child that was forked in a listener, or in a callback of a wait: take
+ * the mutex, which a thread of the parent may have held, and tell nothing any
+ * more.  The calls to come are refused by the handle. */
+static void recipe_lock_in_child(zke_recipe *r) {
+  pthread_mutex_init(&r->m, NULL);
+  pthread_cond_init(&r->told, NULL);
+  pthread_mutex_lock(&r->m);
+  r->going = true;
+  recipe_drop_notes(r);
+}
+
 /* Deliver notes until there are none; the mutex is held, and dropped. */
 static void recipe_unlock(zke_recipe *r) {
   zke_note *n;
@@ -720,10 +731,14 @@ static void recipe_unlock(zke_recipe *r) {
     while ((n = r->notes) != NULL) {
       r->notes = n->next;
       if (!r->notes) r->notes_end = &r->notes;
+      pid_t before = getpid();
       pthread_mutex_unlock(&r->m);
       r->class_->deliver(r, n->event, n->number, n->text, n->len);
       zke_free(n);
-      pthread_mutex_lock(&r->m);
+      if (getpid() != before)
+        recipe_lock_in_child(r);
+      else
+        pthread_mutex_lock(&r->m);
     }
     r->telling = false;
     pthread_cond_broadcast(&r->told);
@@ -848,7 +863,13 @@ static int recipe_wait(zke_recipe *r, int64_t turn, int step, int failures,
   __atomic_add_fetch(&r->refs, 1, __ATOMIC_RELAXED); /* a listener may free */
   recipe_unlock(r);
   int rc = recipe_sleep(r, turn, until);
-  recipe_lock(r);
+  if (rc == ZKE_FORKED) {
+    r->telling = false;
+    __atomic_add_fetch(&r->refs, 1, __ATOMIC_RELAXED);
+    recipe_lock_in_child(r);
+  } else {
+    recipe_lock(r);
+  }
   __atomic_sub_fetch(&r->refs, 1, __ATOMIC_RELAXED);
   if (rc == ZKE_OPERATIONTIMEOUT && until < deadline_ms) rc = ZKE_OK;
   if (rc == ZKE_OK && zke_now(r->z) >= deadline_ms) rc = ZKE_OPERATIONTIMEOUT;

@@ -20,6 +20,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../recipes/lock.h"
+
 /* ---- children ---- */
 
 static int in_child(int (*body)(void *), void *context) {
@@ -434,6 +436,161 @@ START_TEST(fork_inside_a_callback) {
 }
 END_TEST
 
+/* ---- a child that returns from the callback it was forked in ---- */
+
+enum { CALLBACKS = 64 };
+static int ran;       /* callbacks, in the child: since the fork */
+static bool is_child; /* of fork_and_return() */
+static pid_t child;   /* its id, in the parent */
+
+static void fork_and_return(zke *z, int type, int state, const char *path,
+                            void *context) {
+  (void)z, (void)type, (void)state, (void)path, (void)context;
+  ran++;
+  if (child || is_child) return;
+  child = fork();
+  is_child = child == 0;
+  if (is_child) ran = 0;
+  if (is_child) alarm(TEST_CHILD_S);
+}
+
+static void dispatch_again(zke *z, int type, int state, const char *path,
+                           void *context) {
+  (void)type, (void)state, (void)path, (void)context;
+  ck_assert_ptr_nonnull(z);
+  zke_dispatch(z, NULL);
+}
+
+/* As many callbacks as pending events, and for each as many watchers. */
+static void make_callbacks(zke *z) {
+  static char contexts[CALLBACKS];
+  for (int i = 0; i < CALLBACKS; i++)
+    ck_ok(zke_add_watch(z, "/n", ZKE_WATCH_PERSISTENT, fork_and_return,
+                        &contexts[i]));
+  for (int i = 0; i < 3; i++) ck_ok(zke_set(z, "/n", "", 0, -1, NULL));
+}
+
+/* In the child, after the call in whose callback it was made: which returned
+ * ZKE_FORKED and ran nothing more.  Its own handle works. */
+static void end_child(zke *z, int rc) {
+  zke *mine;
+  if (!is_child) return;
+  if (rc != ZKE_FORKED) _exit(1);
+  if (!strstr(zke_errmsg(), "parent")) _exit(2);
+  if (ran) _exit(3);
+  if (call_all(z)) _exit(4);
+  if (zke_open(test_path("a.db"), NULL, &mine) != ZKE_OK) _exit(5);
+  if (zke_set(mine, "/n", "", 0, -1, NULL) != ZKE_OK) _exit(6);
+  _exit(zke_close(mine) == ZKE_OK ? 0 : 7);
+}
+
+/* In the parent, which has run them all. */
+static void expect_forked(zke *z, int callbacks) {
+  ck_assert_int_gt(child, 0);
+  ck_assert_int_eq(test_child_end(child), 0);
+  while (ran < callbacks) ck_ok(zke_dispatch(z, NULL));
+  ck_assert_int_eq(ran, callbacks);
+  ck_ok(zke_check(z, NULL, NULL));
+}
+
+/* P9: in a wait (0), a dispatch (1), and a dispatch inside a callback (2). */
+START_TEST(child_returns_from_a_callback) {
+  zke *z = test_open(test_path("a.db"));
+  make_nodes(z);
+  if (_i == 2) {
+    ck_ok(zke_exists(z, "/n", dispatch_again, NULL, NULL));
+    ck_ok(zke_set(z, "/n", "", 0, -1, NULL));
+  }
+  make_callbacks(z);
+  int rc = _i == 0 ? zke_wait(z, ZKE_FOREVER) : zke_dispatch(z, NULL);
+  end_child(z, rc);
+  ck_ok(rc);
+  expect_forked(z, 3 * CALLBACKS);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* P9: the same at the session's end, whose event has no path. */
+START_TEST(child_returns_from_the_sessions_end) {
+  zke *z = test_open(test_path("a.db"));
+  make_nodes(z);
+  zke *further = test_session(z, NULL);
+  static char contexts[CALLBACKS];
+  for (int i = 0; i < CALLBACKS; i++)
+    ck_ok(zke_exists(further, "/n", fork_and_return, &contexts[i], NULL));
+  ck_ok(zke_expire(z, zke_session_id(further)));
+  int rc = zke_wait(further, ZKE_FOREVER);
+  end_child(further, rc);
+  ck_ok(rc);
+  expect_forked(z, CALLBACKS);
+  ck_ok(zke_close(further));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* P9: while another thread of the parent holds the store's lock and mutex now
+ * and then: the child touches neither. */
+START_TEST(child_returns_among_threads) {
+  pthread_t thread;
+  zke *z = test_open(test_path("a.db"));
+  zke *further = test_session(z, NULL);
+  make_nodes(z);
+  busy.z = further;
+  ck_assert_int_eq(pthread_create(&thread, NULL, keep_busy, NULL), 0);
+  ck_ok(zke_add_watch(z, "/n", ZKE_WATCH_PERSISTENT, fork_and_return, NULL));
+  for (int i = 0; i < 50; i++) {
+    child = 0;
+    while (!child) {
+      int rc = zke_wait(z, zke_now(z) + 1000);
+      if (is_child) _exit(rc != ZKE_FORKED || ran || call_all(z));
+    }
+    ck_assert_int_eq(test_child_end(child), 0);
+  }
+  __atomic_store_n(&busy.stop, true, __ATOMIC_SEQ_CST);
+  pthread_join(thread, NULL);
+  ck_ok(busy.rc);
+  ck_ok(zke_close(further));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+static void fork_in_listener(zke_lock *lock, int event, int64_t token,
+                             void *context) {
+  (void)lock, (void)event, (void)token, (void)context;
+  fork_and_return(NULL, 0, 0, NULL, NULL);
+}
+
+/* P9: a recipe's blocking call, in whose wait a callback forks (0), or in whose
+ * end its listener does (1): in the child it is refused, tells nothing, and the
+ * parent has the lock. */
+START_TEST(child_returns_into_a_recipe) {
+  zke_lock *lock, *held;
+  zke *z = test_open(test_path("a.db")), *other = test_open(test_path("a.db"));
+  zke_lock_options o = {.size = sizeof o};
+  if (_i) o.listener = fork_in_listener;
+  make_nodes(z);
+  ck_ok(zke_lock_new(other, "/lock", NULL, &held));
+  ck_ok(zke_lock_acquire(held, ZKE_FOREVER));
+  ck_ok(zke_lock_new(z, "/lock", &o, &lock));
+  if (_i)
+    ck_ok(zke_lock_start(lock));
+  else
+    make_callbacks(z);
+  int rc = zke_lock_acquire(lock, _i ? zke_now(z) : zke_now(z) + 50);
+  if (is_child && _i) rc = zke_lock_acquire(lock, ZKE_FOREVER);
+  if (is_child) zke_lock_free(lock);
+  end_child(z, rc);
+  ck_rc(rc, ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_gt(child, 0);
+  ck_assert_int_eq(test_child_end(child), 0);
+  zke_lock_free(held);
+  ck_ok(zke_lock_acquire(lock, zke_now(z) + 5000));
+  zke_lock_free(lock);
+  ck_ok(zke_close(other));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
 /* ---- suite ---- */
 
 static void add_test(Suite *s, const TTest *test, const char *name) {
@@ -443,7 +600,15 @@ static void add_test(Suite *s, const TTest *test, const char *name) {
   suite_add_tcase(s, t);
 }
 
+static void add_loop(Suite *s, const TTest *test, const char *name, int times) {
+  TCase *t = tcase_create(name);
+  tcase_set_timeout(t, 30);
+  tcase_add_loop_test(t, test, 0, times);
+  suite_add_tcase(s, t);
+}
+
 #define ADD(test) add_test(s, test, #test)
+#define ADD_LOOP(test, times) add_loop(s, test, #test, times)
 
 int main(int argc, char **argv) {
   Suite *s = suite_create("fork");
@@ -457,5 +622,9 @@ int main(int argc, char **argv) {
   ADD(child_opens_after_the_parents_close);
   ADD(fork_while_a_thread_is_inside);
   ADD(fork_inside_a_callback);
+  ADD_LOOP(child_returns_from_a_callback, 3);
+  ADD(child_returns_from_the_sessions_end);
+  ADD(child_returns_among_threads);
+  ADD_LOOP(child_returns_into_a_recipe, 2);
   return test_main(argc, argv, s);
 }
