@@ -1351,7 +1351,16 @@ enum { WATCH_ONE_SHOT = 0, WATCH_PERSISTENT = 1, WATCH_RECURSIVE = 2 };
 /* Where a session is known to stand; the edges are in doc/design.md. */
 enum sess_state { SESS_ALIVE, SESS_EXPIRED, SESS_AUTH_FAILED, SESS_CLOSED };
 
-struct reg_spot;
+/* A hash table of items that lie first in their structs. */
+typedef struct reg_item {
+  struct reg_item *next; /* in the chain */
+  uint64_t hash;
+} reg_item;
+
+typedef struct reg_table {
+  reg_item **at;
+  size_t cap, count; /* cap: 0 or a power of two */
+} reg_table;
 
 /* An event read from the file, not yet delivered. */
 typedef struct wait_event {
@@ -1402,8 +1411,9 @@ struct zke {
   int64_t lease_retry; /* … nobody is woken for the next one before */
   int64_t verify_next; /* monotonic ns: look at one's own row again */
   /* watchers in memory */
-  struct reg_spot **spots;
-  size_t spot_cap, spot_count, watcher_count, recursive_count;
+  reg_table spots, pairs;
+  size_t watcher_count, recursive_count;
+  uint64_t listing; /* how often calls have been collected */
   /* events */
   int64_t cursor, trimmed; /* last number read; last one trimmed */
   int64_t fetched;         /* the store's read that has found no more */
@@ -5071,29 +5081,91 @@ static int64_t sweep_next_tick(store *s, int64_t now) {
  * ==================================================================== */
 
 typedef struct reg_watcher {
-  struct reg_watcher *next; /* in order of registration */
-  int mode;                 /* WATCH_… */
-  unsigned tables;          /* 1 << WATCH_TABLE_… */
-  zke_watch_fn fn;
-  void *context;
+  struct reg_watcher *prev, *next;   /* of the spot, in order of registration */
+  struct reg_watcher *older, *newer; /* of the pair, in the same order */
+  struct reg_spot *spot;
+  struct reg_pair *pair;
+  int mode;        /* WATCH_… */
+  unsigned tables; /* 1 << WATCH_TABLE_… */
   int64_t zxid;
   int64_t owner; /* whose death it waits for, or 0 */
 } reg_watcher;
 
 /* All watchers of one path. */
 typedef struct reg_spot {
-  struct reg_spot *next; /* in the hash chain */
-  uint64_t hash;
-  reg_watcher *watchers;
-  int64_t since[6]; /* by watch_kind(): the zxid at which its row was made */
+  reg_item item;
+  reg_watcher *first, *last;
+  size_t count, kinds[6]; /* watchers; of each watch_kind() */
+  int64_t since[6];       /* by watch_kind(): the zxid at which its row was
+                             made */
   char path[];
 } reg_spot;
+
+/* All watchers of one function and context. */
+typedef struct reg_pair {
+  reg_item item;
+  zke_watch_fn fn;
+  void *context;
+  reg_watcher *newest;
+  size_t count;
+  uint64_t listed; /* the last collection of calls that it is in */
+} reg_pair;
 
 /* One call to be made. */
 typedef struct reg_call {
   zke_watch_fn fn;
   void *context;
 } reg_call;
+
+/* ---- tables ---- */
+
+/* The chain of a hash; NULL for an empty table. */
+static reg_item **reg_chain(const reg_table *table, uint64_t hash) {
+  return table->cap ? &table->at[hash & (table->cap - 1)] : NULL;
+}
+
+/* Double the table when it is full; false without memory. */
+static bool reg_grow(zke *z, reg_table *table) {
+  if (table->count < table->cap) return true;
+  reg_table more = {.cap = table->cap ? table->cap * 2 : 16};
+  more.at = mem_zero(&z->s->a, more.cap * sizeof *more.at);
+  if (!more.at) return false;
+  for (size_t i = 0; i < table->cap; i++) {
+    for (reg_item *item = table->at[i], *next; item; item = next) {
+      reg_item **chain = reg_chain(&more, item->hash);
+      next = item->next;
+      item->next = *chain;
+      *chain = item;
+    }
+  }
+  mem_free(table->at);
+  table->at = more.at;
+  table->cap = more.cap;
+  return true;
+}
+
+/* Put a new item of so many bytes into the table; NULL without memory. */
+static void *reg_make(zke *z, reg_table *table, uint64_t hash, size_t size) {
+  reg_item *item = reg_grow(z, table) ? mem_zero(&z->s->a, size) : NULL;
+  if (!item) return NULL;
+  reg_item **chain = reg_chain(table, hash);
+  item->hash = hash;
+  item->next = *chain;
+  *chain = item;
+  table->count++;
+  return item;
+}
+
+/* Take an item out of the table and free it. */
+static void reg_unmake(reg_table *table, reg_item *item) {
+  reg_item **at = reg_chain(table, item->hash);
+  while (*at != item) at = &(*at)->next;
+  *at = item->next;
+  table->count--;
+  mem_free(item);
+}
+
+/* ---- spots and pairs ---- */
 
 static uint64_t reg_hash(const char *path, size_t len) {
   uint64_t hash = UINT64_C(14695981039346656037);
@@ -5103,33 +5175,16 @@ static uint64_t reg_hash(const char *path, size_t len) {
 }
 
 static reg_spot *reg_find(const zke *z, const char *path, size_t len) {
-  if (!z->spot_count) return NULL;
   uint64_t hash = reg_hash(path, len);
-  reg_spot *spot = z->spots[hash & (z->spot_cap - 1)];
-  while (spot && (spot->hash != hash || strncmp(spot->path, path, len) != 0 ||
-                  spot->path[len] != '\0')) {
-    spot = spot->next;
-  }
-  return spot;
-}
-
-/* Double the table when it is full; false without memory. */
-static bool reg_grow(zke *z) {
-  if (z->spot_count < z->spot_cap) return true;
-  size_t cap = z->spot_cap ? z->spot_cap * 2 : 16;
-  reg_spot **spots = mem_zero(&z->s->a, cap * sizeof(reg_spot *));
-  if (!spots) return false;
-  for (size_t i = 0; i < z->spot_cap; i++) {
-    for (reg_spot *spot = z->spots[i], *next; spot; spot = next) {
-      next = spot->next;
-      spot->next = spots[spot->hash & (cap - 1)];
-      spots[spot->hash & (cap - 1)] = spot;
+  reg_item **chain = reg_chain(&z->spots, hash);
+  for (reg_item *item = chain ? *chain : NULL; item; item = item->next) {
+    reg_spot *spot = (reg_spot *)item;
+    if (item->hash == hash && strncmp(spot->path, path, len) == 0 &&
+        spot->path[len] == '\0') {
+      return spot;
     }
   }
-  mem_free(z->spots);
-  z->spots = spots;
-  z->spot_cap = cap;
-  return true;
+  return NULL;
 }
 
 /* The spot of a path, made if need be; NULL without memory. */
@@ -5137,25 +5192,61 @@ static reg_spot *reg_need(zke *z, const char *path) {
   size_t len = strlen(path);
   reg_spot *spot = reg_find(z, path, len);
   if (spot) return spot;
-  if (!reg_grow(z)) return NULL;
-  spot = mem_zero(&z->s->a, sizeof *spot + len + 1);
-  if (!spot) return NULL;
-  memcpy(spot->path, path, len);
-  spot->hash = reg_hash(path, len);
-  spot->next = z->spots[spot->hash & (z->spot_cap - 1)];
-  z->spots[spot->hash & (z->spot_cap - 1)] = spot;
-  z->spot_count++;
+  spot = reg_make(z, &z->spots, reg_hash(path, len), sizeof *spot + len + 1);
+  if (spot) memcpy(spot->path, path, len);
   return spot;
 }
 
 /* Forget a spot that has no watchers. */
 static void reg_drop_if_empty(zke *z, reg_spot *spot) {
-  if (!spot || spot->watchers) return;
-  reg_spot **at = &z->spots[spot->hash & (z->spot_cap - 1)];
-  while (*at != spot) at = &(*at)->next;
-  *at = spot->next;
-  z->spot_count--;
-  mem_free(spot);
+  if (spot && !spot->first) reg_unmake(&z->spots, &spot->item);
+}
+
+static uint64_t reg_hash_pair(zke_watch_fn fn, const void *context) {
+  uint64_t hash = (uintptr_t)fn * UINT64_C(0x9e3779b97f4a7c15);
+  hash = (hash ^ (uintptr_t)context) * UINT64_C(0x9e3779b97f4a7c15);
+  return hash ^ hash >> 32;
+}
+
+static reg_pair *reg_find_pair(const zke *z, zke_watch_fn fn,
+                               const void *context) {
+  uint64_t hash = reg_hash_pair(fn, context);
+  reg_item **chain = reg_chain(&z->pairs, hash);
+  for (reg_item *item = chain ? *chain : NULL; item; item = item->next) {
+    reg_pair *pair = (reg_pair *)item;
+    if (pair->fn == fn && pair->context == context) return pair;
+  }
+  return NULL;
+}
+
+/* The pair of a function and a context, made if need be; NULL without memory.
+ */
+static reg_pair *reg_need_pair(zke *z, zke_watch_fn fn, void *context) {
+  reg_pair *pair = reg_find_pair(z, fn, context);
+  if (pair) return pair;
+  pair = reg_make(z, &z->pairs, reg_hash_pair(fn, context), sizeof *pair);
+  if (!pair) return NULL;
+  pair->fn = fn;
+  pair->context = context;
+  return pair;
+}
+
+/* Forget a pair that has no watchers. */
+static void reg_drop_pair_if_empty(zke *z, reg_pair *pair) {
+  if (pair && !pair->newest) reg_unmake(&z->pairs, &pair->item);
+}
+
+/* The watchers of a pair at a spot (pair NULL: of all pairs), the newest first:
+ * the one after w, or the first for NULL.  Walks the shorter of the two lists,
+ * so it is quick for many pairs at one spot and for one pair at many. */
+static reg_watcher *reg_older(const reg_spot *spot, const reg_pair *pair,
+                              const reg_watcher *w) {
+  bool by_pair = pair && pair->count < spot->count;
+  reg_watcher *at = by_pair ? pair->newest : spot->last;
+  if (w) at = by_pair ? w->older : w->prev;
+  while (at && (at->spot != spot || (pair && at->pair != pair)))
+    at = by_pair ? at->older : at->prev;
+  return at;
 }
 
 /* Count a watcher in the notice of its owner's death, or out of it. */
@@ -5165,24 +5256,49 @@ static void reg_count_notice(zke *z, int64_t owner, int by) {
   }
 }
 
-/* Unlink and free the watcher that *at points to. */
-static void reg_remove(zke *z, reg_watcher **at) {
-  reg_watcher *w = *at;
-  *at = w->next;
-  z->watcher_count--;
-  if (w->mode == WATCH_RECURSIVE) z->recursive_count--;
-  reg_count_notice(z, w->owner, -1);
-  mem_free(w);
+/* Count a watcher in its spot and in the session, or (by -1) out of them; with
+ * the tables and the mode that it has. */
+static void reg_count_kinds(zke *z, const reg_watcher *w, int by) {
+  for (int table = 0; table < 2; table++) {
+    if (w->tables & 1u << table)
+      w->spot->kinds[watch_kind(w->mode, table)] += (size_t)by;
+  }
+  if (w->mode == WATCH_RECURSIVE) z->recursive_count += (size_t)by;
 }
 
 /* Append a watcher that was made before the COMMIT that makes it count. */
-static void reg_link(zke *z, reg_spot *spot, reg_watcher *w) {
-  reg_watcher **at = &spot->watchers;
-  while (*at) at = &(*at)->next;
-  *at = w;
+static void reg_link(zke *z, reg_watcher *w) {
+  reg_spot *spot = w->spot;
+  reg_pair *pair = w->pair;
+  w->prev = spot->last;
+  *(w->prev ? &w->prev->next : &spot->first) = w;
+  spot->last = w;
+  spot->count++;
+  w->older = pair->newest;
+  if (w->older) w->older->newer = w;
+  pair->newest = w;
+  pair->count++;
   z->watcher_count++;
+  reg_count_kinds(z, w, 1);
   reg_count_notice(z, w->owner, 1);
-  if (w->mode == WATCH_RECURSIVE) z->recursive_count++;
+}
+
+/* Unlink and free a watcher, and its pair where it was the last one; the spot
+ * stays. */
+static void reg_remove(zke *z, reg_watcher *w) {
+  reg_spot *spot = w->spot;
+  reg_pair *pair = w->pair;
+  reg_count_kinds(z, w, -1);
+  reg_count_notice(z, w->owner, -1);
+  *(w->prev ? &w->prev->next : &spot->first) = w->next;
+  *(w->next ? &w->next->prev : &spot->last) = w->prev;
+  spot->count--;
+  *(w->newer ? &w->newer->older : &pair->newest) = w->older;
+  if (w->older) w->older->newer = w->newer;
+  pair->count--;
+  z->watcher_count--;
+  mem_free(w);
+  reg_drop_pair_if_empty(z, pair);
 }
 
 /* Was this one-shot registered since its rows were made?  Else an event has
@@ -5198,28 +5314,30 @@ static bool reg_is_armed(const reg_spot *spot, const reg_watcher *w) {
   return true;
 }
 
-/* Is this pair registered in the same way already, and not fired? */
-static bool reg_has(const reg_spot *spot, const reg_watcher *like) {
-  const reg_watcher *w = spot->watchers;
-  while (w && (w->fn != like->fn || w->context != like->context ||
-               w->mode != like->mode || w->tables != like->tables ||
-               !reg_is_armed(spot, w))) {
-    w = w->next;
-  }
-  return w != NULL;
+/* Is this pair registered in the same way already, and not fired?  Of those
+ * that were registered in this way the newest tells: where its rows have fired,
+ * so have those of the older ones. */
+static bool reg_has(const reg_watcher *like) {
+  const reg_watcher *w = reg_older(like->spot, like->pair, NULL);
+  while (w && (w->mode != like->mode || w->tables != like->tables))
+    w = reg_older(like->spot, like->pair, w);
+  return w && reg_is_armed(like->spot, w);
 }
 
-/* Note a call, once for each pair. */
+/* Note a call. */
 static void reg_add_call(buf *calls, zke_watch_fn fn, void *context) {
   reg_call call;
   memset(&call, 0, sizeof call);
   call.fn = fn;
   call.context = context;
-  const reg_call *at = (const reg_call *)(void *)calls->data;
-  for (size_t i = 0; i < calls->len / sizeof call; i++) {
-    if (at[i].fn == fn && at[i].context == context) return;
-  }
   buf_add(calls, &call, sizeof call);
+}
+
+/* Note the call of a pair, once in this collection. */
+static void reg_list(zke *z, reg_pair *pair, buf *calls) {
+  if (pair->listed == z->listing) return;
+  pair->listed = z->listing;
+  reg_add_call(calls, pair->fn, pair->context);
 }
 
 /* Does an event of this type, on the spot itself or below it, speak to the
@@ -5238,14 +5356,13 @@ static bool reg_matches(const reg_watcher *w, int type, bool below) {
 static void reg_visit_spot(zke *z, reg_spot *spot, const wait_event *e,
                            bool below, buf *calls) {
   if (!spot) return;
-  for (reg_watcher **at = &spot->watchers; *at;) {
-    reg_watcher *w = *at;
-    bool hit = w->zxid < e->zxid && reg_matches(w, e->type, below);
-    if (hit && calls) reg_add_call(calls, w->fn, w->context);
-    if (hit && !calls && w->mode == WATCH_ONE_SHOT)
-      reg_remove(z, at);
-    else
-      at = &w->next;
+  for (reg_watcher *w = spot->first, *next; w; w = next) {
+    next = w->next;
+    if (w->zxid >= e->zxid || !reg_matches(w, e->type, below)) continue;
+    if (calls)
+      reg_list(z, w->pair, calls);
+    else if (w->mode == WATCH_ONE_SHOT)
+      reg_remove(z, w);
   }
   if (!calls) reg_drop_if_empty(z, spot);
 }
@@ -5254,6 +5371,7 @@ static void reg_visit_spot(zke *z, reg_spot *spot, const wait_event *e,
  * one-shots: in two passes, so that a lack of memory loses none. */
 static void reg_visit(zke *z, const wait_event *e, buf *calls) {
   size_t len = strlen(e->path);
+  if (calls) z->listing++;
   reg_visit_spot(z, reg_find(z, e->path, len), e, false, calls);
   while (z->recursive_count && len > 1) {
     while (--len && e->path[len] != '/') continue;
@@ -5265,40 +5383,46 @@ static void reg_visit(zke *z, const wait_event *e, buf *calls) {
 /* Collect every pair, the default watcher last; or (calls NULL) consume the
  * one-shots registered before a zxid. */
 static void reg_visit_all(zke *z, int64_t before, buf *calls) {
-  for (size_t i = 0; i < z->spot_cap; i++) {
-    for (reg_spot *spot = z->spots[i], *next; spot; spot = next) {
-      next = spot->next;
-      for (reg_watcher **at = &spot->watchers; *at;) {
-        reg_watcher *w = *at;
-        if (calls) reg_add_call(calls, w->fn, w->context);
-        if (!calls && w->mode == WATCH_ONE_SHOT && w->zxid < before)
-          reg_remove(z, at);
-        else
-          at = &w->next;
+  if (calls) z->listing++;
+  for (size_t i = 0; i < z->spots.cap; i++) {
+    for (reg_item *item = z->spots.at[i], *after; item; item = after) {
+      reg_spot *spot = (reg_spot *)item;
+      after = item->next;
+      for (reg_watcher *w = spot->first, *next; w; w = next) {
+        next = w->next;
+        if (calls)
+          reg_list(z, w->pair, calls);
+        else if (w->mode == WATCH_ONE_SHOT && w->zxid < before)
+          reg_remove(z, w);
       }
       if (!calls) reg_drop_if_empty(z, spot);
     }
   }
-  if (z->watcher && calls) reg_add_call(calls, z->watcher, z->watcher_context);
+  if (!z->watcher || !calls) return;
+  const reg_pair *pair = reg_find_pair(z, z->watcher, z->watcher_context);
+  if (!pair || pair->listed != z->listing)
+    reg_add_call(calls, z->watcher, z->watcher_context);
 }
 
 static void reg_free(zke *z) {
-  for (size_t i = 0; i < z->spot_cap; i++) {
-    for (reg_spot *spot = z->spots[i], *next; spot; spot = next) {
-      next = spot->next;
-      while (spot->watchers) reg_remove(z, &spot->watchers);
+  for (size_t i = 0; i < z->spots.cap; i++) {
+    for (reg_item *item = z->spots.at[i], *next; item; item = next) {
+      reg_spot *spot = (reg_spot *)item;
+      next = item->next;
+      while (spot->first) reg_remove(z, spot->first);
       mem_free(spot);
     }
   }
-  mem_free(z->spots);
-  z->spots = NULL;
-  z->spot_cap = z->spot_count = 0;
+  mem_free(z->spots.at);
+  mem_free(z->pairs.at);
+  z->spots = z->pairs = (reg_table){.at = NULL};
 }
 
 /* A registration in the making: rows and memory before COMMIT, the link after
  * it. */
 typedef struct reg_entry {
   reg_spot *spot;
+  reg_pair *pair;
   reg_watcher *w;
   unsigned fresh; /* tables whose row was not there before */
 } reg_entry;
@@ -5313,9 +5437,14 @@ static int reg_enter(txn *t, const char *path, int mode, unsigned tables,
     if (sqlite3_changes(t->s->db) > 0) out->fresh |= 1u << table;
   }
   out->spot = reg_need(t->z, path);
+  out->pair = reg_need_pair(t->z, fn, context);
   out->w = mem_zero(&t->s->a, sizeof *out->w);
-  if (!out->spot || !out->w) return base_nomem();
-  *out->w = (reg_watcher){NULL, mode, tables, fn, context, t->zxid, 0};
+  if (!out->spot || !out->pair || !out->w) return base_nomem();
+  *out->w = (reg_watcher){.spot = out->spot,
+                          .pair = out->pair,
+                          .mode = mode,
+                          .tables = tables,
+                          .zxid = t->zxid};
   return ZKE_OK;
 }
 
@@ -5328,67 +5457,83 @@ static void reg_settle(zke *z, reg_entry *entry, bool committed) {
     if (entry->fresh & 1u << table)
       spot->since[watch_kind(w->mode, table)] = w->zxid;
   }
-  if (committed && !reg_has(spot, w))
-    reg_link(z, spot, w);
+  if (committed && !reg_has(w))
+    reg_link(z, w);
   else
     mem_free(w);
+  reg_drop_pair_if_empty(z, entry->pair);
   reg_drop_if_empty(z, spot);
 }
 
 /* The rows of a path have changed from one staying mode to the other: so do
  * the watchers. */
 static void reg_change_mode(zke *z, reg_spot *spot, int from, int to) {
-  for (reg_watcher *w = spot->watchers; w; w = w->next) {
+  const size_t *count = &spot->kinds[watch_kind(from, 0)]; /* of two tables */
+  if (!count[0] && !count[1]) return;
+  for (reg_watcher *w = spot->first; w; w = w->next) {
     if (w->mode != from) continue;
+    reg_count_kinds(z, w, -1);
     w->mode = to;
-    if (to == WATCH_RECURSIVE)
-      z->recursive_count++;
-    else
-      z->recursive_count--;
+    reg_count_kinds(z, w, 1);
   }
 }
 
-/* Does the pair (fn NULL: any) count for this removal? */
-static bool reg_removes(const reg_watcher *w, unsigned tables, zke_watch_fn fn,
-                        const void *context) {
-  return (w->tables & tables) &&
-         (!fn || (w->fn == fn && w->context == context));
+/* Has the pair (NULL: any) a watcher at the spot in one of the tables? */
+static bool reg_watches(const reg_spot *spot, unsigned tables,
+                        const reg_pair *pair) {
+  const reg_watcher *w = reg_older(spot, pair, NULL);
+  while (w && !(w->tables & tables)) w = reg_older(spot, pair, w);
+  return w != NULL;
 }
 
-/* Which rows of a path nobody would need any more after a removal: bit
- * watch_kind() of the result. */
+/* Which rows of a path nobody would need any more after the pair (NULL: all)
+ * was removed from these tables: bit watch_kind() of the result. */
 static unsigned reg_unneeded(const reg_spot *spot, unsigned tables,
-                             zke_watch_fn fn, const void *context) {
-  unsigned removed = 0, kept = 0;
-  for (const reg_watcher *w = spot->watchers; w; w = w->next) {
-    unsigned gone = reg_removes(w, tables, fn, context) ? tables : 0;
-    removed |= (w->tables & gone) << 2 * w->mode;
-    kept |= (w->tables & ~gone) << 2 * w->mode;
+                             const reg_pair *pair) {
+  size_t gone[6] = {0};
+  unsigned rows = 0;
+  const reg_watcher *w = reg_older(spot, pair, NULL);
+  for (; w; w = reg_older(spot, pair, w)) {
+    for (int table = 0; table < 2; table++) {
+      if (w->tables & tables & 1u << table) gone[watch_kind(w->mode, table)]++;
+    }
   }
-  return removed & ~kept;
+  for (int kind = 0; kind < 6; kind++) {
+    if (gone[kind] && gone[kind] == spot->kinds[kind]) rows |= 1u << kind;
+  }
+  return rows;
 }
 
-/* Take the watchers off the spot. */
-static void reg_take(zke *z, reg_spot *spot, unsigned tables, zke_watch_fn fn,
-                     const void *context) {
-  for (reg_watcher **at = &spot->watchers; *at;) {
-    reg_watcher *w = *at;
-    if (reg_removes(w, tables, fn, context)) w->tables &= ~tables;
-    if (w->tables)
-      at = &w->next;
-    else
-      reg_remove(z, at);
+/* Take the watchers of a pair (NULL: all) off the spot. */
+static void reg_take(zke *z, reg_spot *spot, unsigned tables,
+                     const reg_pair *pair) {
+  for (reg_watcher *w = reg_older(spot, pair, NULL), *next; w; w = next) {
+    next = reg_older(spot, pair, w);
+    if ((w->tables & ~tables) == 0) {
+      reg_remove(z, w); /* the last one takes the pair with it */
+      continue;
+    }
+    reg_count_kinds(z, w, -1);
+    w->tables &= ~tables;
+    reg_count_kinds(z, w, 1);
   }
   reg_drop_if_empty(z, spot);
 }
 
-/* Take every watcher of a pair off, on all paths. */
-static void reg_take_pair(zke *z, zke_watch_fn fn, const void *context) {
-  for (size_t i = 0; i < z->spot_cap; i++) {
-    for (reg_spot *spot = z->spots[i], *next; spot; spot = next) {
-      next = spot->next;
-      reg_take(z, spot, 3, fn, context);
-    }
+/* Which rows at a watcher's spot only its pair needs; 0 for all but the newest
+ * watcher of the pair there, so that each spot counts once. */
+static unsigned reg_unneeded_rows(const reg_watcher *w) {
+  if (reg_older(w->spot, w->pair, NULL) != w) return 0;
+  return reg_unneeded(w->spot, 3, w->pair);
+}
+
+/* Take every watcher of a pair off, on all paths, and the pair with them. */
+static void reg_take_pair(zke *z, const reg_pair *pair) {
+  for (reg_watcher *w = pair ? pair->newest : NULL, *older; w; w = older) {
+    reg_spot *spot = w->spot;
+    older = w->older;
+    reg_remove(z, w);
+    reg_drop_if_empty(z, spot);
   }
 }
 
@@ -7717,15 +7862,14 @@ static int api_remove_watches(zke *z, const char *path, int type,
   unsigned tables = (type & ZKE_WATCH_DATA ? 1u << WATCH_TABLE_DATA : 0u) |
                     (type & ZKE_WATCH_CHILD ? 1u << WATCH_TABLE_CHILD : 0u);
   reg_spot *spot = reg_find(z, w.path, strlen(w.path));
-  const reg_watcher *found = spot ? spot->watchers : NULL;
-  while (found && !reg_removes(found, tables, fn, context)) found = found->next;
-  if (!found) {
+  const reg_pair *pair = fn ? reg_find_pair(z, fn, context) : NULL;
+  if (!spot || (fn && !pair) || !reg_watches(spot, tables, pair)) {
     return api_leave(z,
                      base_fail(ZKE_NOWATCHER, "no such watcher of %s", w.path));
   }
-  w.rows = reg_unneeded(spot, tables, fn, context);
+  w.rows = reg_unneeded(spot, tables, pair);
   if (w.rows) rc = txn_run(z->s, z, TXN_NORMAL, api_remove_watch_body, &w);
-  if (rc == ZKE_OK) reg_take(z, spot, tables, fn, context);
+  if (rc == ZKE_OK) reg_take(z, spot, tables, pair);
   wait_arm(z);
   return api_leave(z, rc);
 }
@@ -7740,28 +7884,23 @@ int zke_remove_all_watches(zke *z, const char *path, int type) {
   return api_remove_watches(z, path, type, NULL, NULL);
 }
 
-/* The rows that only this pair needs, of all paths. */
+/* Remove the rows that only this pair needs, of all paths. */
 static int api_forget_body(txn *t, void *arg) {
   api_watch *w = arg;
   int rc = ZKE_OK;
-  for (size_t i = 0; i < t->z->spot_cap; i++) {
-    const reg_spot *spot = t->z->spots[i];
-    for (; spot && rc == ZKE_OK; spot = spot->next) {
-      w->path = spot->path;
-      w->rows = reg_unneeded(spot, 3, w->fn, w->context);
-      if (w->rows) rc = api_remove_watch_body(t, w);
-    }
+  const reg_watcher *at = reg_find_pair(t->z, w->fn, w->context)->newest;
+  for (; at && rc == ZKE_OK; at = at->older) {
+    w->path = at->spot->path;
+    w->rows = reg_unneeded_rows(at);
+    if (w->rows) rc = api_remove_watch_body(t, w);
   }
   return rc;
 }
 
-static bool api_has_pair(const zke *z, zke_watch_fn fn, const void *context) {
-  for (size_t i = 0; i < z->spot_cap; i++) {
-    for (const reg_spot *spot = z->spots[i]; spot; spot = spot->next) {
-      if (reg_unneeded(spot, 3, fn, context)) return true;
-    }
-  }
-  return false;
+static bool api_needs_rows(const reg_pair *pair) {
+  const reg_watcher *w = pair ? pair->newest : NULL;
+  while (w && !reg_unneeded_rows(w)) w = w->older;
+  return w != NULL;
 }
 
 int zke_forget(zke *z, zke_watch_fn fn, void *context) {
@@ -7769,13 +7908,14 @@ int zke_forget(zke *z, zke_watch_fn fn, void *context) {
   if (!fn) return base_fail(ZKE_BADARGUMENTS, "fn is NULL");
   int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_LIGHT, NULL);
   if (rc != ZKE_OK) return rc;
-  if (z->state == SESS_ALIVE && api_has_pair(z, fn, context)) {
+  const reg_pair *pair = reg_find_pair(z, fn, context);
+  if (z->state == SESS_ALIVE && api_needs_rows(pair)) {
     rc = db_end(z->s);
     if (rc == ZKE_OK && (z->s->broken || z->s->unsettled))
       rc = txn_recover(z->s);
     if (rc == ZKE_OK) rc = txn_run(z->s, z, TXN_NORMAL, api_forget_body, &w);
   }
-  reg_take_pair(z, fn, context); /* whatever became of the rows */
+  reg_take_pair(z, pair); /* whatever became of the rows */
   while (!wait_take_back(z, fn, context)) lock_wait(z->s, &z->done, INT64_MAX);
   wait_arm(z);
   return api_leave(z, rc);

@@ -1319,6 +1319,147 @@ START_TEST(impossible_times_in_the_liveness_file) {
 }
 END_TEST
 
+/* ---- watchers in memory ---- */
+
+enum { REG_PATHS = 3, REG_CONTEXTS = 4, REG_STEPS = 4000 };
+
+/* Does the pair (NULL: any) count for this removal? */
+static bool reg_counts(const reg_watcher *w, unsigned tables,
+                       const reg_pair *pair) {
+  return (w->tables & tables) && (!pair || w->pair == pair);
+}
+
+/* What reg_unneeded() has to say, from a walk over all watchers of the spot. */
+static unsigned reg_walk_unneeded(const reg_spot *spot, unsigned tables,
+                                  const reg_pair *pair) {
+  unsigned removed = 0, kept = 0;
+  for (const reg_watcher *w = spot->first; w; w = w->next) {
+    unsigned gone = reg_counts(w, tables, pair) ? tables : 0;
+    removed |= (w->tables & gone) << 2 * w->mode;
+    kept |= (w->tables & ~gone) << 2 * w->mode;
+  }
+  return removed & ~kept;
+}
+
+static bool reg_walk_has(const reg_watcher *like) {
+  const reg_watcher *w = like->spot->first;
+  while (w && (w->pair != like->pair || w->mode != like->mode ||
+               w->tables != like->tables || !reg_is_armed(like->spot, w)))
+    w = w->next;
+  return w != NULL;
+}
+
+/* Lists and counts of one spot agree, and every question has the answer that a
+ * walk gives. */
+static void reg_expect_spot(zke *z, const reg_spot *spot, size_t *watchers,
+                            size_t *recursive) {
+  size_t count = 0, kinds[6] = {0};
+  const reg_watcher *before = NULL;
+  for (const reg_watcher *w = spot->first; w; before = w, w = w->next) {
+    ck_assert_ptr_eq(w->prev, before);
+    ck_assert_ptr_eq(w->spot, spot);
+    ck_assert_int_ne(w->tables, 0);
+    if (before) ck_assert_int_ge(w->zxid, before->zxid);
+    for (int table = 0; table < 2; table++)
+      kinds[watch_kind(w->mode, table)] += (w->tables >> table) & 1;
+    *recursive += w->mode == WATCH_RECURSIVE;
+    count++;
+    ck_assert_int_eq(reg_has(w), reg_walk_has(w));
+    for (unsigned tables = 1; tables < 4; tables++) {
+      ck_assert_int_eq(reg_unneeded(spot, tables, w->pair),
+                       reg_walk_unneeded(spot, tables, w->pair));
+      ck_assert_int_eq(reg_unneeded(spot, tables, NULL),
+                       reg_walk_unneeded(spot, tables, NULL));
+    }
+  }
+  ck_assert_ptr_eq(spot->last, before);
+  ck_assert_int_gt(count, 0);
+  ck_assert_int_eq(spot->count, count);
+  ck_assert_mem_eq(spot->kinds, kinds, sizeof kinds);
+  *watchers += count;
+  ck_assert_ptr_eq(reg_find(z, spot->path, strlen(spot->path)), spot);
+}
+
+static size_t reg_expect_pair(zke *z, const reg_pair *pair) {
+  size_t count = 0;
+  const reg_watcher *after = NULL;
+  for (const reg_watcher *w = pair->newest; w; after = w, w = w->older) {
+    ck_assert_ptr_eq(w->newer, after);
+    ck_assert_ptr_eq(w->pair, pair);
+    count++;
+  }
+  ck_assert_int_gt(count, 0);
+  ck_assert_int_eq(pair->count, count);
+  ck_assert_ptr_eq(reg_find_pair(z, pair->fn, pair->context), pair);
+  return count;
+}
+
+static void reg_expect(zke *z) {
+  size_t watchers = 0, recursive = 0, of_pairs = 0;
+  for (size_t i = 0; i < z->spots.cap; i++) {
+    for (reg_item *item = z->spots.at[i]; item; item = item->next)
+      reg_expect_spot(z, (reg_spot *)item, &watchers, &recursive);
+  }
+  for (size_t i = 0; i < z->pairs.cap; i++) {
+    for (reg_item *item = z->pairs.at[i]; item; item = item->next)
+      of_pairs += reg_expect_pair(z, (reg_pair *)item);
+  }
+  ck_assert_int_eq(z->watcher_count, watchers);
+  ck_assert_int_eq(z->recursive_count, recursive);
+  ck_assert_int_eq(of_pairs, watchers);
+}
+
+static void reg_step(zke *z, int *contexts) {
+  static const char *const paths[REG_PATHS] = {"/", "/a", "/a/b"};
+  const char *path = paths[rand() % REG_PATHS];
+  int *context = &contexts[rand() % REG_CONTEXTS], what = rand() % 16;
+  if (what < 3)
+    zke_exists(z, path, test_ignore, context, NULL);
+  else if (what < 5)
+    zke_children(z, path, test_ignore, context, NULL, NULL);
+  else if (what < 8)
+    zke_add_watch(z, path, rand() % 2, test_ignore, context);
+  else if (what < 10)
+    zke_set(z, path, "", 0, -1, NULL);
+  else if (what == 10)
+    zke_delete(z, path, -1);
+  else if (what == 11)
+    zke_create(z, path, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL);
+  else if (what < 14)
+    zke_remove_watch(z, path, 1 + rand() % 3, test_ignore, context);
+  else if (what == 14 && rand() % 4 == 0)
+    zke_remove_all_watches(z, path, 1 + rand() % 3);
+  else if (what == 15 && rand() % 4 == 0)
+    ck_ok(zke_forget(z, test_ignore, context));
+  if (rand() % 8 == 0) ck_ok(zke_dispatch(z, NULL));
+}
+
+/* P3, P4: whatever is registered, fired, dispatched, removed and forgotten, the
+ * lists of spots and of pairs hold the same watchers, and what is asked of the
+ * shorter one is what a walk over all finds. */
+START_TEST(watchers_are_in_two_lists) {
+  const char *given = getenv("SEED");
+  unsigned seed = given ? (unsigned)atoi(given) : (unsigned)getpid();
+  int contexts[REG_CONTEXTS];
+  printf("watchers: SEED=%u\n", seed);
+  srand(seed);
+  zke *z = test_open(":memory:");
+  for (int i = 0; i < REG_STEPS; i++) {
+    reg_step(z, contexts);
+    reg_expect(z);
+  }
+  for (int i = 0; i < REG_CONTEXTS; i++)
+    ck_ok(zke_forget(z, test_ignore, &contexts[i]));
+  ck_assert_int_eq(z->spots.count, 0);
+  ck_assert_int_eq(z->pairs.count, 0);
+  zke_watch_list *left = NULL;
+  ck_ok(zke_watches(z, &left));
+  ck_assert_int_eq(left->count, 0);
+  zke_free(left);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
 /* ---- suite ---- */
 
 static void add_test(Suite *s, const TTest *test, const char *name, int from,
@@ -1358,6 +1499,7 @@ int main(int argc, char **argv) {
   ADD_LOOP(late_caller_renews, 0, 2);
   ADD_LOOP(failing_stamp_is_tried_with_pauses, 0, 2);
   ADD_LOOP(lease_outlasts_the_wait_for_the_gate, 0, 2);
+  ADD(watchers_are_in_two_lists);
   ADD(lack_of_memory_loses_no_watcher);
   ADD(lack_of_memory_is_not_lack_of_rights);
   ADD(multi_that_could_not_begin_again);

@@ -477,6 +477,110 @@ START_TEST(hundred_thousand_watches) {
 }
 END_TEST
 
+/* ---- many watchers of one node ---- */
+
+/* A watcher's context: how often it was called, and when last. */
+typedef struct listener {
+  int calls, at;
+} listener;
+
+static int calls_made;
+static listener *to_forget; /* by the first that is called; or NULL */
+
+static void hear(zke *z, int type, int state, const char *path, void *context) {
+  listener *l = context;
+  (void)type, (void)state, (void)path;
+  l->calls++;
+  l->at = calls_made++;
+  if (!to_forget) return;
+  ck_ok(zke_forget(z, hear, to_forget));
+  to_forget = NULL;
+}
+
+static void listen_all(zke *z, const char *path, listener *l, int n) {
+  for (int i = 0; i < n; i++) {
+    int rc = zke_exists(z, path, hear, &l[i], NULL);
+    if (rc != ZKE_NONODE) ck_ok(rc);
+  }
+}
+
+/* From now on each of the listeners that are left has been called once, in the
+ * order of registration, and nobody else. */
+static void expect_calls(zke *z, listener *l, int n, int step, int expected) {
+  int count = 0;
+  calls_made = 0;
+  ck_ok(zke_dispatch(z, &count));
+  ck_assert_int_eq(count, expected);
+  for (int i = 0, last = -1; i < n; i++) {
+    if (!l[i].calls) continue;
+    ck_assert_int_eq(l[i].calls, 1);
+    ck_assert_int_eq(i % step, 0);
+    ck_assert_int_gt(l[i].at, last);
+    last = l[i].at;
+    l[i].calls = 0;
+  }
+}
+
+/* P3, P9: a hundred thousand watchers of one node, each with its own context:
+ * to register one, to remove one, to forget one and to call them all takes no
+ * longer the more there are.  (It took hours: the time limit tells.) */
+START_TEST(hundred_thousand_watchers_of_one_node) {
+  int n = scaled(100000, 2000);
+  listener *l = calloc((size_t)n, sizeof *l);
+  zke *z = open_unsynced(":memory:"), *other = test_session(z, NULL);
+  listen_all(z, "/n", l, n);
+  listen_all(z, "/n", l, n); /* they are there already */
+  ck_assert_int_eq(watch_count(other), 1);
+  make(other, "/n", "", ZKE_PERSISTENT);
+  to_forget = &l[n - 1];
+  expect_calls(z, l, n, 1, n - 1);
+  listen_all(z, "/n", l, n);
+  for (int i = 1; i < n; i += 2)
+    ck_ok(zke_remove_watch(z, "/n", ZKE_WATCH_DATA, hear, &l[i]));
+  for (int i = 2; i < n; i += 4) ck_ok(zke_forget(z, hear, &l[i]));
+  ck_ok(zke_set(other, "/n", "x", 1, -1, NULL));
+  expect_calls(z, l, n, 4, (n + 3) / 4);
+  ck_assert_int_eq(watch_count(other), 0);
+  listen_all(z, "/n", l, n);
+  ck_ok(zke_remove_all_watches(z, "/n", ZKE_WATCH_ANY));
+  ck_assert_int_eq(watch_count(other), 0);
+  for (int i = 0; i < n; i++)
+    ck_ok(zke_add_watch(z, "/n", ZKE_WATCH_PERSISTENT, hear, &l[i]));
+  ck_ok(zke_set(other, "/n", "y", 1, -1, NULL));
+  expect_calls(z, l, n, 1, n);
+  ck_ok(zke_expire(other, zke_session_id(z)));
+  expect_calls(z, l, n, 1, n);
+  ck_ok(zke_close(z));
+  ck_ok(zke_close(other));
+  free(l);
+}
+END_TEST
+
+/* P3: the same where each watches a node of its own, and where one watches all
+ * of them; the session's end calls each once. */
+START_TEST(hundred_thousand_pairs_hear_the_end) {
+  int n = scaled(100000, 2000), count = 0;
+  listener *l = calloc((size_t)n, sizeof *l), one = {0};
+  zke *z = open_unsynced(":memory:"), *other = test_session(z, NULL);
+  for (int i = 0; i < n; i++) {
+    const char *path = numbered("/n%06d", i);
+    ck_rc(zke_exists(z, path, hear, &l[i], NULL), ZKE_NONODE);
+    ck_rc(zke_exists(z, path, hear, &one, NULL), ZKE_NONODE);
+  }
+  ck_assert_int_eq(watch_count(other), n);
+  for (int i = 0; i < n; i += 2) ck_ok(zke_forget(z, hear, &l[i]));
+  ck_assert_int_eq(watch_count(other), n);
+  ck_ok(zke_expire(other, zke_session_id(z)));
+  ck_ok(zke_dispatch(z, &count));
+  ck_assert_int_eq(count, n / 2 + 1);
+  ck_assert_int_eq(one.calls, 1);
+  for (int i = 0; i < n; i++) ck_assert_int_eq(l[i].calls, i % 2);
+  ck_ok(zke_close(z));
+  ck_ok(zke_close(other));
+  free(l);
+}
+END_TEST
+
 /* ---- a million children ---- */
 
 enum { BATCH = 1000 };
@@ -672,6 +776,8 @@ int main(int argc, char **argv) {
   ADD(lives_lie_in_many_files);
   ADD(leased_sessions_open_alike);
   ADD_LOOP(hundred_thousand_watches, 2);
+  ADD(hundred_thousand_watchers_of_one_node);
+  ADD(hundred_thousand_pairs_hear_the_end);
   ADD(million_children);
   ADD(wal_stays_short_under_readers);
   return test_main(argc, argv, s);

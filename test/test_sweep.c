@@ -766,8 +766,6 @@ static void twins_end(twin *t, int member) {
 }
 
 static void twins_begin(twin *t, bool in_memory) {
-  static const char *const parents[] = {"/p1", "/p1/q", "/p2",
-                                        "/p3", "/p4",   "/p5"};
   for (int i = 0; i < TWINS; i++) {
     const char *name = test_path(i ? "b.db" : "a.db");
     t[i].z[0] = open_named(in_memory ? ":memory:" : name, &seats[i], NULL);
