@@ -1437,22 +1437,52 @@ typedef struct db_file {
   sqlite3_file *f; /* NULL: not open */
 } db_file;
 
+/* The write-ahead log (SQLite's file format, section 4): a head, then frames of
+ * a head and a page each. */
+enum { DB_LOG_HEAD = 32, DB_LOG_FRAME = 24 };
+
 typedef struct db_log {
   db_file file;
-  char *bytes; /* ZKE_LOG_BYTES, or NULL: nothing is gathered */
-  int len;
+  char *bytes;  /* ZKE_LOG_BYTES, or NULL: nothing is ever gathered */
+  bool gather;  /* SQLite is known to write the log as is relied on */
+  bool strange; /* … but has written otherwise since: gather no more */
+  int len;      /* bytes gathered */
   int64_t at;   /* where they belong */
-  int64_t end;  /* of all that was written since the log began anew */
+  int64_t end;  /* of what the transaction has written; 0: nothing yet */
   int64_t page; /* bytes of a page; 0: not known */
-  char salt[8]; /* of the log's present round */
-  bool commit;  /* a commit frame is being written */
+  unsigned char last[DB_LOG_FRAME]; /* head of the transaction's last frame */
 } db_log;
 
-enum { DB_INDEX_WORDS = 12 }; /* the WAL-index's header, SQLite's format */
+/* The header of the WAL-index (SQLite's "WAL-mode file format", 2.1), of which
+ * the -shm begins with two copies: numbers in this machine's order. */
+enum { DB_INDEX_WORDS = 12, DB_INDEX_SUMMED = 10, DB_INDEX_VERSION = 3007000 };
+
+typedef struct db_index_head {
+  uint32_t version, unused;
+  uint32_t changes;         /* goes up by one with each commit */
+  unsigned char ready;      /* 1: the rest is set */
+  unsigned char big_endian; /* of checksums in the log */
+  uint16_t page;            /* bytes of a page; 1: 65536 */
+  uint32_t frames, pages;   /* in the log; in the database */
+  uint32_t frame_sum[2];    /* checksum of the log's last frame */
+  unsigned char salt[8];    /* of the log's frames */
+  uint32_t sum[2];          /* checksum of all before */
+} db_index_head;
+
+_Static_assert(sizeof(db_index_head) == DB_INDEX_WORDS * sizeof(uint32_t),
+               "the WAL-index's header has no gaps");
+
+/* Whether this SQLite's WAL-index is the one that is relied on. */
+enum db_trust { DB_UNTRIED, DB_KNOWN, DB_STRANGE };
 
 typedef struct db_index {
-  db_file file;                  /* the database's */
+  db_file file; /* the database's */
+  db_log *log;
   const volatile uint32_t *head; /* of the -shm; NULL: not mapped */
+  enum db_trust trust;
+  uint32_t changes; /* what the header counted before the transaction */
+  int frames;       /* what it tells after it; 0: not what was written */
+  unsigned held;    /* read locks that SQLite has */
   uint32_t seen[DB_INDEX_WORDS]; /* what the open read began with */
   bool lockless;                 /* SQLite's read locks are not taken */
   bool open;                     /* a read that the next one may go on with */
@@ -1469,6 +1499,7 @@ typedef struct store {
   zke_log_fn log;
   void *log_context;
   bool memory, readonly;
+  bool read_locks, plain_log; /* SQLite's own ways, by option */
   int durability, data_limit, cache_kib;
   int64_t busy, container;        /* ns, ms */
   char *name, *vfs;               /* as given; vfs may be NULL */
@@ -1937,12 +1968,6 @@ static int db_busy(void *arg, int tries) {
   return 1;
 }
 
-static int db_wal_hook(void *arg, sqlite3 *db, const char *name, int pages) {
-  (void)db, (void)name;
-  ((store *)arg)->wal_pages = pages;
-  return SQLITE_OK;
-}
-
 /* The tables.  Their meaning, column by column, is in doc/format.md; the
  * invariants there are what zke_check() verifies. */
 static const char db_tables[] =
@@ -2154,27 +2179,31 @@ static int db_file_close(db_file *d) {
 
 /* ---- the write-ahead log's file ----
  *
- * SQLite writes the 24 bytes before a page and the page by two calls; here what
- * follows each other is gathered, so that most transactions are one write.  A
- * process that reads is led to a frame by the -shm, which SQLite writes after
- * the last frame of a commit.  So
+ * SQLite writes a frame's head and its page by two calls; here what follows
+ * each other is gathered, so that most transactions are one write.  A process
+ * that reads is led to a frame by the -shm, which SQLite writes after the last
+ * frame of a commit.  So
  *
  * - the call that writes the end of a commit's page writes all that is
  *   gathered, and can still tell an error;
- * - a write to anywhere but behind everything written so far is not gathered:
- *   SQLite goes back to frames only to put checksums right, before a commit;
+ * - a write to anywhere but behind everything that the transaction has written
+ *   is not gathered: SQLite goes back to put checksums right, before a commit;
  * - what is gathered is read from here; the file is synced, cut and measured
  *   only after all was written;
- * - a rollback forgets it: the next frames there may be another process's.
+ * - with the writers' lock it is forgotten: after a rollback the next frames
+ *   there may be another process's.
  *
  * So what is held back at any moment no other process knows of, and a process
- * that dies then has not committed. */
-enum { DB_LOG_HEAD = 32, DB_LOG_FRAME = 24 }; /* SQLite's file format, 4 */
-
-static int64_t db_log_number(const void *data) {
-  const unsigned char *at = data;
-  return (int64_t)at[0] << 24 | at[1] << 16 | at[2] << 8 | at[3];
-}
+ * that dies then has not committed.
+ *
+ * The format is SQLite's published one, the order of the calls is not.  So
+ * nothing is gathered before a commit was seen to be written in this way (see
+ * db_wal_hook), and nothing any more after one write that is not: one that
+ * crosses the border of a head or page, leaves a gap, or belongs to a log of
+ * another version.  And nothing is gathered over a VFS that is not SQLite's
+ * own: one that encrypts pages, or adds checksums to them, knows a page by the
+ * length of the write. */
+enum { DB_LOG_MAGIC = 0x377f0682, DB_LOG_VERSION = 3007000 };
 
 static int db_log_flush(db_log *l) {
   int len = l->len;
@@ -2185,68 +2214,89 @@ static int db_log_flush(db_log *l) {
   return rc;
 }
 
-/* The size of pages stands in the log's head, which is written here or was by
- * another process. */
-static int db_log_learn(db_log *l, const char *data, int len, int64_t at) {
-  char number[4];
-  int rc = SQLITE_OK;
-  if (at == 0 && len == DB_LOG_HEAD) {
-    memcpy(number, data + 8, sizeof number);
-    l->end = 0;
-    l->commit = false;
-  } else if (l->page == 0) {
-    rc = l->file.real->xRead(l->file.f, number, sizeof number, 8);
-  } else {
-    return SQLITE_OK;
-  }
-  l->page = db_log_number(number);
-  return rc;
+/* The writers' lock goes: what was not written will not be. */
+static void db_log_forget(db_log *l) {
+  l->len = 0;
+  l->end = 0;
 }
 
-/* A frame's first bytes: is it a commit's, and of a new round of the log?
- * Where SQLite will put the checksums right later, it writes zeros for now. */
-static void db_log_frame(db_log *l, const char *data, int64_t at) {
-  static const char later[sizeof l->salt];
-  const char *salt = data + 8;
-  l->commit = db_log_number(data + 4) != 0;
-  if (memcmp(salt, later, sizeof later) == 0 ||
-      memcmp(salt, l->salt, sizeof l->salt) == 0)
-    return;
-  memcpy(l->salt, salt, sizeof l->salt);
-  l->end = at;
+/* The version and the size of pages stand in the log's head, which is written
+ * here or was by another process. */
+static void db_log_learn(db_log *l, const void *data, int64_t at) {
+  unsigned char head[DB_LOG_HEAD];
+  int rc = SQLITE_OK;
+  if (at == 0)
+    memcpy(head, data, sizeof head);
+  else
+    rc = l->file.real->xRead(l->file.f, head, sizeof head, 0);
+  if (rc == SQLITE_OK && (db_big_endian(head) & ~1u) == DB_LOG_MAGIC &&
+      db_big_endian(head + 4) == DB_LOG_VERSION)
+    l->page = db_big_endian(head + 8);
+  else
+    l->strange = true;
 }
 
-static int db_log_put(db_log *l, const char *data, int len, int64_t at) {
-  bool behind = l->bytes && at >= l->end && len <= ZKE_LOG_BYTES;
-  int rc = SQLITE_OK;
-  if (!behind || at != l->at + l->len || len > ZKE_LOG_BYTES - l->len)
-    rc = db_log_flush(l);
+/* Where in its frame a byte of the log lies. */
+static int64_t db_log_offset(const db_log *l, int64_t at) {
+  return (at - DB_LOG_HEAD) % (DB_LOG_FRAME + l->page);
+}
+
+/* Is it a write as SQLite is known to make them?  The log's head, or all or a
+ * piece of a frame's head or page: behind what the transaction has written,
+ * within it, or the first, at a frame's beginning. */
+static bool db_log_knows(const db_log *l, int len, int64_t at) {
+  if (at < DB_LOG_HEAD) return at == 0 && len == DB_LOG_HEAD && l->end == 0;
+  int64_t in = db_log_offset(l, at);
+  if (in + len > (in < DB_LOG_FRAME ? 0 : l->page) + DB_LOG_FRAME) return false;
+  if (l->end == 0) return in == 0;
+  return at == l->end || at + len <= l->end;
+}
+
+/* Note how far the transaction has come, and its last frame's head. */
+static void db_log_note(db_log *l, const void *data, int len, int64_t at) {
+  l->end = base_max(l->end, at + len);
+  int64_t in = db_log_offset(l, at);
+  bool last = at >= DB_LOG_HEAD && at - in + DB_LOG_FRAME + l->page >= l->end;
+  if (last && in < DB_LOG_FRAME) memcpy(l->last + in, data, (size_t)len);
+}
+
+/* Is all of a commit's frame there?  Its head tells the database's size. */
+static bool db_log_is_commit(const db_log *l) {
+  return l->end > DB_LOG_HEAD && db_log_offset(l, l->end) == 0 &&
+         db_big_endian(l->last + 4) != 0;
+}
+
+static int db_log_gather(db_log *l, const void *data, int len, int64_t at) {
+  int rc = len > ZKE_LOG_BYTES - l->len ? db_log_flush(l) : SQLITE_OK;
   if (rc != SQLITE_OK) return rc;
-  if (!behind) return l->file.real->xWrite(l->file.f, data, len, at);
   if (l->len == 0) l->at = at;
   memcpy(l->bytes + l->len, data, (size_t)len);
   l->len += len;
-  l->end = at + len;
-  return SQLITE_OK;
+  db_log_note(l, data, len, at);
+  return db_log_is_commit(l) ? db_log_flush(l) : SQLITE_OK;
 }
 
 static int db_log_write(sqlite3_file *f, const void *data, int len,
                         sqlite3_int64 at) {
   db_log *l = db_file_of(f);
-  int rc = db_log_learn(l, data, len, at);
+  if (!l->strange && (l->page == 0 || (at == 0 && len == DB_LOG_HEAD)))
+    db_log_learn(l, data, at);
+  if (!l->strange && !db_log_knows(l, len, at)) l->strange = true;
+  bool behind = l->end == 0 || at == l->end;
+  if (l->gather && !l->strange && behind && len <= ZKE_LOG_BYTES)
+    return db_log_gather(l, data, len, at);
+  int rc = db_log_flush(l);
   if (rc != SQLITE_OK) return rc;
-  bool frame = len == DB_LOG_FRAME && at >= DB_LOG_HEAD &&
-               (at - DB_LOG_HEAD) % (DB_LOG_FRAME + l->page) == 0;
-  if (frame) db_log_frame(l, data, at);
-  rc = db_log_put(l, data, len, at);
-  return rc == SQLITE_OK && l->commit && !frame ? db_log_flush(l) : rc;
+  if (!l->strange) db_log_note(l, data, len, at);
+  return l->file.real->xWrite(l->file.f, data, len, at);
 }
 
 static int db_log_close(sqlite3_file *f) {
   db_log *l = db_file_of(f);
   mem_free(l->bytes); /* what is gathered was never committed */
   l->bytes = NULL;
-  l->len = 0;
+  l->gather = false;
+  db_log_forget(l);
   return db_file_close(&l->file);
 }
 
@@ -2281,11 +2331,18 @@ static int db_log_size(sqlite3_file *f, sqlite3_int64 *out) {
   return rc ? rc : l->file.real->xFileSize(f, out);
 }
 
+/* Is it a VFS of SQLite's own, which writes what it is given?  On Unix their
+ * names all begin alike. */
+static bool db_vfs_is_plain(const store *s) {
+  return strncmp(s->vfs_base->zName, "unix", 4) == 0;
+}
+
 static void db_log_open(store *s, sqlite3_file *f) {
   db_log *l = &s->wal_log;
   memset(l, 0, sizeof *l);
   db_file_open(&l->file, f);
-  if (!s->readonly) l->bytes = mem_resize(&s->a, NULL, ZKE_LOG_BYTES);
+  if (!s->readonly && !s->plain_log && db_vfs_is_plain(s))
+    l->bytes = mem_resize(&s->a, NULL, ZKE_LOG_BYTES);
   l->file.own.xClose = db_log_close; /* without memory it gathers nothing */
   l->file.own.xRead = db_log_read;
   l->file.own.xWrite = db_log_write;
@@ -2293,9 +2350,6 @@ static void db_log_open(store *s, sqlite3_file *f) {
   l->file.own.xSync = db_log_sync;
   l->file.own.xFileSize = db_log_size;
 }
-
-/* Told of each rollback, SQLite's own after an error included. */
-static void db_log_forget(void *arg) { ((store *)arg)->wal_log.len = 0; }
 
 /* ---- reading without locks ----
  *
@@ -2330,15 +2384,23 @@ static void db_log_forget(void *arg) { ((store *)arg)->wal_log.len = 0; }
  * SQLite compares the header when it has the lock of the one writer, and that
  * one lets nobody commit and nobody begin the log anew. */
 
+/* The header's format and place are verified before they are relied on: a
+ * connection makes its first commit under SQLite's locks, and its reads go
+ * without locks only if that commit has changed the header as expected
+ * (db_wal_hook).  A header of another version, at any time, means SQLite's
+ * locks. */
+
 enum { DB_DISTRUST = 16 };
 
-/* The -shm's read locks: the one of who reads the database alone, then one for
- * each mark. */
-enum { DB_SHM_READ = 3, DB_SHM_MARKS = 4 };
+/* The -shm's locks: that of the one writer; the read locks, the first for those
+ * that need nothing of the log, then one for each mark. */
+enum { DB_SHM_WRITE = 0, DB_SHM_READ = 3, DB_SHM_MARKS = 4 };
+_Static_assert(DB_SHM_READ + 1 + DB_SHM_MARKS == SQLITE_SHM_NLOCK,
+               "the -shm has as many locks as we know");
 
-static void db_index_look(const db_index *x, uint32_t *words) {
+static void db_index_look(const db_index *x, uint32_t *words, int count) {
   x->file.real->xShmBarrier(x->file.f);
-  for (int i = 0; i < DB_INDEX_WORDS; i++) words[i] = x->head[i];
+  for (int i = 0; i < count; i++) words[i] = x->head[i];
   x->file.real->xShmBarrier(x->file.f);
 }
 
@@ -2346,30 +2408,104 @@ static void db_index_look(const db_index *x, uint32_t *words) {
 static bool db_index_holds(const store *s) {
   uint32_t now[DB_INDEX_WORDS];
   if (s->memory) return true;
-  db_index_look(&s->index, now);
+  db_index_look(&s->index, now, DB_INDEX_WORDS);
   return memcmp(now, s->index.seen, sizeof now) == 0;
+}
+
+/* Both copies of the header; zeros while the -shm is not mapped. */
+static void db_index_read(const db_index *x, db_index_head copy[2]) {
+  uint32_t words[2 * DB_INDEX_WORDS] = {0};
+  if (x->head) db_index_look(x, words, 2 * DB_INDEX_WORDS);
+  memcpy(copy, words, sizeof words);
+}
+
+/* Is a header filled in, and of the version that we know? */
+static bool db_index_is_ready(const db_index_head *head) {
+  return head->version == DB_INDEX_VERSION && head->ready == 1;
+}
+
+/* Is a header's checksum right?  It is that of SQLite's file format, 4.2. */
+static bool db_index_is_whole(const db_index_head *head) {
+  uint32_t words[DB_INDEX_WORDS], sum[2] = {0, 0};
+  memcpy(words, head, sizeof words);
+  for (int i = 0; i < DB_INDEX_SUMMED; i += 2) {
+    sum[0] += words[i] + sum[1];
+    sum[1] += words[i + 1] + sum[0];
+  }
+  return sum[0] == head->sum[0] && sum[1] == head->sum[1];
+}
+
+/* Is the last frame that a header tells of the one that was written last? */
+static bool db_index_ends_log(const db_index_head *head, const db_log *l) {
+  int64_t page = (head->page & 0xfe00) | (head->page & 1) << 16;
+  return l->end == DB_LOG_HEAD + head->frames * (DB_LOG_FRAME + page) &&
+         head->pages == db_big_endian(l->last + 4) &&
+         memcmp(head->salt, l->last + 8, sizeof head->salt) == 0 &&
+         head->frame_sum[0] == db_big_endian(l->last + 16) &&
+         head->frame_sum[1] == db_big_endian(l->last + 20);
+}
+
+/* The writers' lock was got. */
+static void db_index_begin_write(db_index *x) {
+  db_index_head copy[2];
+  x->frames = 0;
+  if (x->trust != DB_UNTRIED) return;
+  db_index_read(x, copy);
+  x->changes = copy[0].changes;
+}
+
+/* The writers' lock is about to go.  Where the transaction is to show what
+ * SQLite does: has it written a commit into the log, does the header tell of
+ * just that, and did SQLite have one read lock? */
+static void db_index_end_write(db_index *x) {
+  db_index_head copy[2];
+  const db_log *l = x->log;
+  bool one_lock = x->held && (x->held & (x->held - 1)) == 0;
+  if (x->trust == DB_UNTRIED && !l->strange && db_log_is_commit(l)) {
+    db_index_read(x, copy);
+    if (one_lock && db_index_is_ready(copy) && db_index_is_whole(copy) &&
+        memcmp(copy, copy + 1, sizeof *copy) == 0 &&
+        copy->changes == x->changes + 1 && db_index_ends_log(copy, l))
+      x->frames = (int)copy->frames;
+  }
+  db_log_forget(x->log);
 }
 
 /* The read locks are granted without being taken.  To set a mark SQLite takes
  * one exclusively for a moment: refused, it does with the mark of another, but
- * it needs one. */
+ * it needs one.  False: it is the kernel's business. */
+static bool db_index_grant(db_index *x, int lock, int flags, int *rc) {
+  unsigned bit = 1u << lock;
+  bool shared = flags & SQLITE_SHM_SHARED;
+  *rc = SQLITE_OK;
+  if (flags & SQLITE_SHM_UNLOCK) {
+    bool granted = shared && (x->granted & bit);
+    if (granted) x->granted &= ~bit;
+    return granted;
+  }
+  if (!x->lockless) return false;
+  if (shared) {
+    x->granted |= bit;
+    return true;
+  }
+  *rc = SQLITE_BUSY;
+  return lock > DB_SHM_READ && x->refused++ < DB_SHM_MARKS;
+}
+
 static int db_index_lock(sqlite3_file *f, int first, int n, int flags) {
   db_index *x = db_file_of(f);
-  unsigned bit = 1u << first;
-  bool shared = flags & SQLITE_SHM_SHARED;
-  if (n == 1 && first >= DB_SHM_READ) {
-    if ((flags & SQLITE_SHM_UNLOCK) && shared && (x->granted & bit)) {
-      x->granted &= ~bit;
-      return SQLITE_OK;
-    }
-    if (x->lockless && (flags & SQLITE_SHM_LOCK)) {
-      if (shared) x->granted |= bit;
-      if (shared) return SQLITE_OK;
-      if (first > DB_SHM_READ && x->refused++ < DB_SHM_MARKS)
-        return SQLITE_BUSY;
-    }
-  }
-  return x->file.real->xShmLock(f, first, n, flags);
+  bool got = flags & SQLITE_SHM_LOCK;
+  bool read = n == 1 && first >= DB_SHM_READ;
+  bool write = n == 1 && first == DB_SHM_WRITE;
+  int rc;
+  if (read && db_index_grant(x, first, flags, &rc)) return rc;
+  if (write && !got) db_index_end_write(x);
+  rc = x->file.real->xShmLock(f, first, n, flags);
+  if (rc != SQLITE_OK) return rc;
+  if (write && got) db_index_begin_write(x);
+  if (read && (flags & SQLITE_SHM_SHARED))
+    x->held = got ? x->held | 1u << first : x->held & ~(1u << first);
+  return SQLITE_OK;
 }
 
 static int db_index_map(sqlite3_file *f, int region, int size, int extend,
@@ -2395,7 +2531,8 @@ static int db_index_close(sqlite3_file *f) {
 
 static void db_index_open(store *s, sqlite3_file *f) {
   db_index *x = &s->index;
-  *x = (db_index){.number = x->number}; /* no number comes again */
+  int64_t number = x->number; /* no number comes again */
+  *x = (db_index){.number = number, .log = &s->wal_log};
   db_file_open(&x->file, f);
   x->file.own.xClose = db_index_close;
   if (x->file.own.iVersion < 2 || s->readonly) return;
@@ -2404,12 +2541,43 @@ static void db_index_open(store *s, sqlite3_file *f) {
   x->file.own.xShmUnmap = db_index_unmap;
 }
 
+static void db_tell_strange(store *s, const char *what) {
+  lock_log(s, ZKE_LOG_WARN, "%s: SQLite %s %s: its own way is used from now on",
+           s->name, sqlite3_libversion(), what);
+}
+
+/* SQLite has committed, and the log has so many pages.  A connection's first
+ * commit tells whether its reads may go without locks and its frames may be
+ * gathered; where it was not as expected, they never are. */
+static int db_wal_hook(void *arg, sqlite3 *db, const char *name, int pages) {
+  store *s = arg;
+  db_index *x = &s->index;
+  db_log *l = &s->wal_log;
+  (void)db, (void)name;
+  s->wal_pages = pages;
+  if (x->trust == DB_UNTRIED) {
+    x->trust = x->frames == pages ? DB_KNOWN : DB_STRANGE;
+    l->gather = x->trust == DB_KNOWN && l->bytes;
+    if (x->trust == DB_STRANGE)
+      db_tell_strange(s, "keeps another WAL-index than is known");
+  }
+  if (l->gather && l->strange) {
+    l->gather = false;
+    db_tell_strange(s, "writes its log otherwise than is known");
+  }
+  return SQLITE_OK;
+}
+
 /* Let the next transaction do without read locks, where that can be. */
 static void db_go_lockless(store *s) {
   db_index *x = &s->index;
-  x->lockless = x->head != NULL;
+  db_index_head head;
+  x->lockless = false;
   x->refused = 0;
-  if (x->lockless) db_index_look(x, x->seen);
+  if (s->read_locks || x->trust != DB_KNOWN || !x->head) return;
+  db_index_look(x, x->seen, DB_INDEX_WORDS);
+  memcpy(&head, x->seen, sizeof head);
+  x->lockless = db_index_is_ready(&head);
 }
 
 /* End the transaction that is open, be it one of ours that failed or a read
@@ -2590,7 +2758,6 @@ static int db_connect(store *s, bool create) {
   if (!s->readonly && sqlite3_db_readonly(s->db, "main") == 1)
     return base_fail(ZKE_READONLY, "%s cannot be written", s->name);
   sqlite3_busy_handler(s->db, db_busy, s);
-  sqlite3_rollback_hook(s->db, db_log_forget, s);
   return ZKE_OK;
 }
 
@@ -6489,7 +6656,8 @@ static int store_options(const zke_options *given, zke_options *out) {
   }
   if (out->durability < ZKE_DURABLE_BY_KIND ||
       out->durability > ZKE_DURABLE_NONE ||
-      (out->flags & ~(unsigned)(ZKE_OPEN_READONLY | ZKE_OPEN_EXISTING))) {
+      (out->flags & ~(unsigned)(ZKE_OPEN_READONLY | ZKE_OPEN_EXISTING |
+                                ZKE_OPEN_READ_LOCKS | ZKE_OPEN_PLAIN_LOG))) {
     return base_fail(ZKE_BADARGUMENTS, "options.durability or .flags");
   }
   if (out->os && out->os->size != sizeof(zke_os))
@@ -6533,6 +6701,8 @@ static int store_new(const char *name, const zke_options *o, store **out) {
   s->log_context = o->log_context;
   s->memory = strcmp(name, ":memory:") == 0;
   s->readonly = (o->flags & ZKE_OPEN_READONLY) != 0;
+  s->read_locks = (o->flags & ZKE_OPEN_READ_LOCKS) != 0;
+  s->plain_log = (o->flags & ZKE_OPEN_PLAIN_LOG) != 0;
   s->durability = o->durability;
   s->data_limit = (int)store_default(o->data_limit, 1048576);
   s->cache_kib = (int)store_default(o->cache_kib, 256);

@@ -501,7 +501,7 @@ static void ignore(zke *z, int type, int state, const char *path, void *c) {
 
 static int open_store(zke **out) {
   zke_options o = {.size = sizeof o,
-                   .vfs = "power",
+                   .vfs = "unix-power",
                    .os = &run.os,
                    .identity = "power",
                    .durability = run.plan->durability,

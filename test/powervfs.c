@@ -512,7 +512,7 @@ static void vfs_register(void) {
   if (under) return;
   under = sqlite3_vfs_find(NULL);
   vfs = *under;
-  vfs.zName = "power";
+  vfs.zName = "unix-power";
   vfs.pNext = NULL;
   vfs.szOsFile += (int)sizeof(power_file);
   vfs.xOpen = vfs_open;

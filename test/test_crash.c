@@ -651,7 +651,7 @@ static void keep_alive(zke *z, const int *until) {
 /* In a process of its own: /said is acknowledged, then the process is killed
  * after /unsaid has been written and before it is synced. */
 static void die_deciding(const char *file, int death, const int *until) {
-  zke_options o = {.size = sizeof o, .vfs = "power"};
+  zke_options o = {.size = sizeof o, .vfs = "unix-power"};
   zke *z;
   power_begin(test_path("power"), die_in_sync);
   if (zke_open(file, &o, &z) != ZKE_OK ||
@@ -666,8 +666,9 @@ static void die_deciding(const char *file, int death, const int *until) {
 /* A program that knows SQLite only, and reads. */
 static sqlite3 *foreign_reader(const char *file) {
   sqlite3 *db = NULL;
-  ck_assert_int_eq(sqlite3_open_v2(file, &db, SQLITE_OPEN_READWRITE, "power"),
-                   SQLITE_OK);
+  ck_assert_int_eq(
+      sqlite3_open_v2(file, &db, SQLITE_OPEN_READWRITE, "unix-power"),
+      SQLITE_OK);
   ck_assert_int_eq(sqlite3_exec(db, "SELECT * FROM node", NULL, NULL, NULL),
                    SQLITE_OK);
   return db;
@@ -687,7 +688,7 @@ static const char *disk_after_cut(void) {
  * opens the database after it is shown stays through a power cut, whoever has
  * read it or keeps the dead process's session meanwhile. */
 START_TEST(killed_in_the_sync) {
-  zke_options o = {.size = sizeof o, .vfs = "power"};
+  zke_options o = {.size = sizeof o, .vfs = "unix-power"};
   sqlite3 *reader = NULL;
   zke *z;
   int status, until[2];

@@ -626,7 +626,7 @@ static void vfs_install(void) {
   vfs_real = sqlite3_vfs_find(NULL);
   mine = *vfs_real;
   mine.pNext = NULL;
-  mine.zName = "fault";
+  mine.zName = "unix-fault";
   mine.szOsFile = (int)sizeof(vfs_file) + vfs_real->szOsFile;
   mine.xOpen = vfs_open;
   mine.xDelete = vfs_delete;
@@ -861,7 +861,7 @@ enum { LARGE = 300 };
 static char bytes[1 << 20]; /* what is stored; "small" is its beginning */
 
 static zke *open_with(const char *name, side *context, zke_os *os) {
-  zke_options o = {.size = sizeof o, .vfs = "fault", .lease_ms = 600000};
+  zke_options o = {.size = sizeof o, .vfs = "unix-fault", .lease_ms = 600000};
   zke *z = NULL;
   *os = os_table(context);
   o.os = os;
@@ -953,7 +953,7 @@ static void begin(const fault_case *c, bool memory, const char *name) {
   t.name = memory ? ":memory:" : name;
   t.options = c->with;
   t.options.size = sizeof t.options;
-  t.options.vfs = "fault";
+  t.options.vfs = "unix-fault";
   if (!t.options.busy_timeout_ms) t.options.busy_timeout_ms = 200;
   t.options.os = &os_z;
   t.options.allocator = (zke_allocator){test_heap_resize, &heap};

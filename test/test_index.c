@@ -32,6 +32,7 @@ static struct {
   int mark_locks; /* … those to set a mark */
   int unlocks;    /* of either */
   bool writing;   /* it has the lock of the one writer: others would wait */
+  void (*see_otherwise)(db_index *x); /* before the header is looked at */
 } spy;
 
 static void spy_call(void) {
@@ -64,6 +65,7 @@ static int spy_shm_lock(sqlite3_file *f, int first, int n, int flags) {
 
 static void spy_shm_barrier(sqlite3_file *f) {
   spy_call();
+  if (spy.see_otherwise) spy.see_otherwise(db_file_of(f));
   spy.real.xShmBarrier(f);
 }
 
@@ -101,7 +103,7 @@ static void spy_register(void) {
   if (spy.under) return;
   spy.under = sqlite3_vfs_find(NULL);
   spy.vfs = *spy.under;
-  spy.vfs.zName = "spy";
+  spy.vfs.zName = "unix-spy";
   spy.vfs.pNext = NULL;
   spy.vfs.xOpen = spy_open;
   ck_assert_int_eq(sqlite3_vfs_register(&spy.vfs, 0), SQLITE_OK);
@@ -158,13 +160,17 @@ static void sys_sleep(void *context, int64_t ns) {
 
 static void sys_pass(int64_t ms) { sys.skew += ms * ZKE_MS; }
 
-static void warn(void *context, int level, const char *text) {
-  (void)level;
-  if (strstr(text, "a reader keeps")) ++*(int *)context;
-}
+/* Warnings that the log cannot be moved into the database, and that SQLite is
+ * not the one that is known. */
+static int in_the_way, strange;
 
-/* Warnings that the log cannot be moved into the database. */
-static int in_the_way;
+static void warn(void *context, int level, const char *text) {
+  (void)context;
+  if (strstr(text, "a reader keeps")) in_the_way++;
+  if (!strstr(text, "keeps another WAL-index")) return;
+  ck_assert_int_eq(level, ZKE_LOG_WARN);
+  strange++;
+}
 
 static zke *open_with(const char *vfs, const char *counted, unsigned flags) {
   zke *z = NULL;
@@ -179,8 +185,7 @@ static zke *open_with(const char *vfs, const char *counted, unsigned flags) {
                    .flags = flags,
                    .durability = ZKE_DURABLE_NONE,
                    .os = &os,
-                   .log = warn,
-                   .log_context = &in_the_way};
+                   .log = warn};
   ck_ok(zke_open(test_path("a.db"), &o, &z));
   return z;
 }
@@ -299,7 +304,7 @@ static void begin(void) {
   spy_register();
   writer = open_with(NULL, NULL, 0);
   first_generation(writer);
-  reader = open_with("spy", NULL, 0);
+  reader = open_with("unix-spy", NULL, 0);
   open_plain(NULL);
 }
 
@@ -660,7 +665,7 @@ static bool disturb_by_index(int where, int n) {
 START_TEST(definitions_of_a_discarded_read) {
   begin();
   ck_assert_int_eq(sqlite3_close(plain), SQLITE_OK);
-  open_plain("spy");
+  open_plain("unix-spy");
   keep_log();
   make(reader, "/own");
   for (int i = 0; i < 40; i++) {
@@ -759,7 +764,7 @@ START_TEST(reading_after_a_recovery) {
   generation = 7;
   ck_assert_int_gt(log_bytes(), 0);
   if (_i) ck_assert_int_eq(unlink(test_path("a.db-shm")), 0);
-  reader = open_with("spy", NULL, 0);
+  reader = open_with("unix-spy", NULL, 0);
   ck_assert_int_eq(read_value(reader), generation);
   advance(reader, 1);
   writer = open_with(NULL, NULL, 0);
@@ -797,6 +802,344 @@ START_TEST(events_after_a_reconnection) {
   ck_ok(zke_dispatch(reader, NULL));
   ck_assert_int_eq(told_value, 1);
   finish();
+}
+END_TEST
+
+/* ---- an SQLite that is not known ---- */
+
+/* What the engine sees of a WAL-index that is laid out otherwise: fake holds
+ * it, made of what SQLite has. */
+static struct {
+  const volatile uint32_t *real; /* SQLite's -shm */
+  uint32_t words[2 * DB_INDEX_WORDS];
+  int kind;
+  bool frozen;
+} fake;
+
+enum {
+  ELSEWHERE,    /* behind a hundred bytes more */
+  FROZEN,       /* an old one stays for old readers */
+  COUNTS_TWICE, /* another counter */
+  VERSION,      /* each kind from here on is one word of another value */
+  READY,
+  PAGE_SIZE,
+  FRAMES,
+  PAGES,
+  FRAME_SUM,
+  FRAME_SUM_2,
+  SALT,
+  SALT_2,
+  SUM,
+  SUM_2,
+  COPY,      /* the second copy is something else */
+  NO_LOCK,   /* SQLite's read locks are others */
+  TWO_LOCKS, /* … or more */
+  KINDS
+};
+
+/* Change one of the words, with the checksums right but where these are
+ * meant. */
+static void fake_word(int word, uint32_t change) {
+  uint32_t *sum = fake.words + DB_INDEX_SUMMED;
+  fake.words[word] ^= change;
+  if (word < DB_INDEX_SUMMED) {
+    sum[0] = sum[1] = 0;
+    for (int i = 0; i < DB_INDEX_SUMMED; i += 2) {
+      sum[0] += fake.words[i] + sum[1];
+      sum[1] += fake.words[i + 1] + sum[0];
+    }
+  }
+  memcpy(fake.words + DB_INDEX_WORDS, fake.words, sizeof fake.words / 2);
+}
+
+static uint32_t word_of(size_t member, unsigned char value) {
+  unsigned char bytes[4] = {0};
+  uint32_t word;
+  bytes[member % 4] = value;
+  memcpy(&word, bytes, sizeof word);
+  return word;
+}
+
+#define WORD(member, value)                      \
+  fake_word(offsetof(db_index_head, member) / 4, \
+            word_of(offsetof(db_index_head, member), value))
+
+static void fake_kind(db_index *x) {
+  switch (fake.kind) {
+    case COUNTS_TWICE:
+      fake_word(2, fake.words[2] ^ 2 * fake.words[2]);
+      break;
+    case VERSION:
+      WORD(version, 1);
+      break;
+    case READY:
+      WORD(ready, 1);
+      break;
+    case PAGE_SIZE:
+      fake_word(3, word_of(14, 64) | word_of(15, 64));
+      break;
+    case FRAMES:
+      WORD(frames, 1);
+      break;
+    case PAGES:
+      WORD(pages, 1);
+      break;
+    case FRAME_SUM:
+      WORD(frame_sum[0], 1);
+      break;
+    case FRAME_SUM_2:
+      WORD(frame_sum[1], 1);
+      break;
+    case SALT:
+      WORD(salt[0], 1);
+      break;
+    case SALT_2:
+      WORD(salt[7], 1);
+      break;
+    case SUM:
+      WORD(sum[0], 1);
+      break;
+    case SUM_2:
+      WORD(sum[1], 1);
+      break;
+    case COPY:
+      fake.words[DB_INDEX_WORDS + 1] ^= 1;
+      break;
+    case NO_LOCK:
+      x->held = 0;
+      break;
+    case TWO_LOCKS:
+      x->held |= 3u << DB_SHM_READ;
+      break;
+    default:
+      break;
+  }
+}
+
+/* Put the fake before the engine's eyes.  A frozen header is what SQLite had
+ * in the midst of opening. */
+static void see_fake(db_index *x) {
+  if (!x->head) return;
+  if (x->head != fake.words) fake.real = x->head;
+  bool ready = fake.real[0] != 0;
+  if (fake.kind == ELSEWHERE) {
+    memset(fake.words, 0, sizeof fake.words);
+  } else if (fake.kind != FROZEN || !fake.frozen) {
+    for (int i = 0; i < 2 * DB_INDEX_WORDS; i++) fake.words[i] = fake.real[i];
+    fake.frozen = ready;
+    if (ready) fake_kind(x);
+  }
+  x->head = fake.words;
+}
+
+/* Every layout but the known one is noticed by the first commit, told once, and
+ * read under SQLite's locks for ever: what is read is current. */
+START_TEST(another_layout_is_noticed) {
+  begin();
+  ck_ok(zke_close(reader));
+  ck_assert_int_eq(strange, 0);
+  fake.kind = _i;
+  spy.see_otherwise = see_fake;
+  reader = open_with("unix-spy", NULL, 0);
+  ck_assert_int_eq(reader->s->index.trust, DB_STRANGE);
+  ck_assert(!reader->s->wal_log.gather);
+  for (int i = 0; i < 5; i++) {
+    spy_arm(0, 0, NULL);
+    ck_assert_int_eq(read_value(reader), generation);
+    spy_disarm();
+    ck_assert_int_ge(spy.read_locks, 1);
+    ck_assert(!reader->s->index.open);
+    advance(i % 2 ? reader : writer, 1);
+    ck_assert_int_eq(read_names(reader), generation);
+  }
+  ck_ok(zke_dispatch(reader, NULL));
+  ck_assert_int_eq(strange, 1);
+  finish();
+}
+END_TEST
+
+/* What SQLite does is seen anew on each connection; what another process makes
+ * of the header later is seen at each read. */
+START_TEST(trust_is_earned) {
+  begin();
+  ck_assert_int_eq(reader->s->index.trust, DB_KNOWN);
+  ck_assert(reader->s->wal_log.gather);
+  ck_ok(db_end(reader->s));
+  spy.see_otherwise = see_fake;
+  fake.kind = VERSION;
+  read_value(reader);
+  ck_assert(!reader->s->index.open);
+  spy.see_otherwise = NULL;
+  reader->s->index.head = fake.real;
+  read_value(reader);
+  ck_assert(reader->s->index.open);
+  reader->s->durability = ZKE_DURABLE_ALL;
+  spy.fail_syncs = true;
+  ck_rc(zke_set(reader, "/c", "x", 1, -1, NULL), ZKE_CONNECTIONLOSS);
+  spy.fail_syncs = false;
+  read_value(reader);
+  ck_assert_int_eq(reader->s->index.trust, DB_UNTRIED);
+  ck_assert(!reader->s->index.open && !reader->s->wal_log.gather);
+  advance(reader, 1);
+  ck_assert_int_eq(reader->s->index.trust, DB_KNOWN);
+  ck_assert(reader->s->wal_log.gather);
+  read_value(reader);
+  ck_assert(reader->s->index.open);
+  finish();
+}
+END_TEST
+
+/* A transaction that is rolled back, or writes nothing, shows nothing. */
+START_TEST(trust_needs_a_commit) {
+  begin();
+  reader->s->index.trust = DB_UNTRIED;
+  ck_rc(zke_set(reader, "/none", "", 0, -1, NULL), ZKE_NONODE);
+  ck_assert_int_eq(reader->s->index.trust, DB_UNTRIED);
+  ck_ok(db_do(reader->s, DB_BEGIN_WRITE));
+  ck_ok(db_do(reader->s, DB_COMMIT));
+  ck_assert_int_eq(reader->s->index.trust, DB_UNTRIED);
+  reader->s->durability = ZKE_DURABLE_ALL;
+  spy.fail_syncs = true;
+  ck_rc(zke_set(reader, "/c", "x", 1, -1, NULL), ZKE_CONNECTIONLOSS);
+  spy.fail_syncs = false;
+  ck_assert_int_eq(read_value(reader), generation);
+  ck_assert_int_eq(reader->s->index.trust, DB_UNTRIED);
+  advance(reader, 1);
+  ck_assert_int_eq(reader->s->index.trust, DB_KNOWN);
+  ck_assert_int_eq(strange, 0);
+  finish();
+}
+END_TEST
+
+/* Pages of any size, with any part of them reserved for an extension. */
+static const struct {
+  int size, reserved;
+} pages[] = {{512, 0},   {1024, 32}, {4096, 8},
+             {32768, 0}, {65536, 0}, {65536, 255}};
+enum { PAGE_KINDS = sizeof pages / sizeof *pages };
+
+START_TEST(pages_of_all_sizes) {
+  begin();
+  ck_ok(zke_close(reader));
+  ck_ok(zke_close(writer));
+  int reserved = pages[_i].reserved;
+  char text[100];
+  snprintf(text, sizeof text,
+           "PRAGMA journal_mode=DELETE;PRAGMA page_size=%d;VACUUM",
+           pages[_i].size);
+  ck_assert_int_eq(sqlite3_file_control(plain, "main",
+                                        SQLITE_FCNTL_RESERVE_BYTES, &reserved),
+                   SQLITE_OK);
+  run_plainly(text);
+  ck_assert_int_eq(sqlite3_close(plain), SQLITE_OK);
+  plain = NULL;
+  reader = open_with("unix-spy", NULL, 0);
+  writer = open_with(NULL, NULL, 0);
+  for (int i = 0; i < 8; i++) {
+    ck_assert_int_eq(read_value(reader), generation);
+    ck_assert_int_eq(read_names(reader), generation);
+    ck_assert(reader->s->index.open);
+    advance(i % 2 ? reader : writer, 3);
+  }
+  ck_assert_int_eq(reader->s->wal_log.page, pages[_i].size);
+  ck_assert(writer->s->wal_log.gather && !writer->s->wal_log.strange);
+  finish();
+}
+END_TEST
+
+/* Both short cuts can be left out, each without the other. */
+START_TEST(short_cuts_are_left_out) {
+  unsigned flags =
+      (_i & 1 ? ZKE_OPEN_READ_LOCKS : 0) | (_i & 2 ? ZKE_OPEN_PLAIN_LOG : 0);
+  begin();
+  ck_ok(zke_close(reader));
+  reader = open_with("unix-spy", NULL, flags);
+  ck_assert(reader->s->wal_log.gather == !(flags & ZKE_OPEN_PLAIN_LOG));
+  for (int i = 0; i < 3; i++) {
+    advance(i == 1 ? reader : writer, 1);
+    spy_arm(0, 0, NULL);
+    ck_assert_int_eq(read_value(reader), generation);
+    ck_assert_int_eq(read_names(reader), generation);
+    spy_disarm();
+    ck_assert(!spy.read_locks == !(flags & ZKE_OPEN_READ_LOCKS));
+  }
+  finish();
+}
+END_TEST
+
+/* ---- a VFS that changes pages ---- */
+
+enum { VEILED = 4096, VEIL = 0x5a };
+
+/* What lies within a page of the log is veiled on the disk. */
+static void veil(char *bytes, int len, int64_t at) {
+  for (int i = 0; i < len; i++) {
+    int64_t in = (at + i - DB_LOG_HEAD) % (DB_LOG_FRAME + VEILED);
+    if (at + i >= DB_LOG_HEAD && in >= DB_LOG_FRAME) bytes[i] ^= VEIL;
+  }
+}
+
+static int veil_read(sqlite3_file *f, void *to, int len, sqlite3_int64 at) {
+  int rc = spy.real.xRead(f, to, len, at);
+  if (rc == SQLITE_OK) veil(to, len, at);
+  return rc;
+}
+
+/* As VFSs that encrypt do it: what has the length of a page is one. */
+static int veil_write(sqlite3_file *f, const void *from, int len,
+                      sqlite3_int64 at) {
+  char page[VEILED];
+  if (len != VEILED) return spy.real.xWrite(f, from, len, at);
+  memcpy(page, from, sizeof page);
+  veil(page, len, at);
+  return spy.real.xWrite(f, page, len, at);
+}
+
+static int veil_open(sqlite3_vfs *v, const char *name, sqlite3_file *f,
+                     int flags, int *out_flags) {
+  static sqlite3_io_methods veiled;
+  (void)v;
+  int rc = spy.under->xOpen(spy.under, name, f, flags, out_flags);
+  if (rc != SQLITE_OK || !(flags & SQLITE_OPEN_WAL)) return rc;
+  spy.real = veiled = *f->pMethods;
+  veiled.xRead = veil_read;
+  veiled.xWrite = veil_write;
+  f->pMethods = &veiled;
+  return rc;
+}
+
+static bool log_shows(const char *what) {
+  static char bytes[1 << 22];
+  FILE *file = fopen(test_path("a.db-wal"), "rb");
+  ck_assert_ptr_nonnull(file);
+  size_t n = fread(bytes, 1, sizeof bytes, file);
+  fclose(file);
+  ck_assert_uint_gt(n, VEILED);
+  return memmem(bytes, n, what, strlen(what)) != NULL;
+}
+
+/* One that encrypts knows a page by the length of its write: gathered, they
+ * came to the disk as they were, and were read as rubbish. */
+START_TEST(pages_that_a_vfs_encrypts) {
+  sqlite3_vfs crypt;
+  test_in_memory();
+  spy.under = sqlite3_vfs_find(NULL);
+  crypt = *spy.under;
+  crypt.zName = "crypt";
+  crypt.xOpen = veil_open;
+  ck_assert_int_eq(sqlite3_vfs_register(&crypt, 0), SQLITE_OK);
+  writer = open_with("crypt", NULL, 0);
+  first_generation(writer);
+  reader = open_with("crypt", NULL, 0);
+  for (int i = 0; i < 6; i++) {
+    advance(i % 2 ? reader : writer, 1);
+    ck_assert_int_eq(read_value(reader), generation);
+    ck_assert_int_eq(read_names(reader), generation);
+    make_cold(reader);
+  }
+  ck_assert(!log_shows("still-"));
+  finish();
+  sqlite3_vfs_unregister(&crypt);
 }
 END_TEST
 
@@ -839,7 +1182,7 @@ END_TEST
 
 START_TEST(vfs_without_shared_memory) {
   zke *z = NULL;
-  zke_options o = {.size = sizeof o, .vfs = "spy"};
+  zke_options o = {.size = sizeof o, .vfs = "unix-spy"};
   spy_register();
   spy.no_shm = true;
   ck_rc(zke_open(test_path("a.db"), &o, &z), ZKE_CANTOPEN);
@@ -855,7 +1198,7 @@ END_TEST
 START_TEST(read_only_handle) {
   begin();
   ck_ok(zke_close(reader));
-  reader = open_with("spy", NULL, ZKE_OPEN_READONLY);
+  reader = open_with("unix-spy", NULL, ZKE_OPEN_READONLY);
   for (int i = 0; i < 4; i++) {
     ck_assert_int_eq(read_value(reader), generation);
     ck_assert_int_eq(read_names(reader), generation);
@@ -897,7 +1240,7 @@ static void stop_self(void) { raise(SIGSTOP); }
 
 /* Exits with 2 when it makes fewer calls than that. */
 static void read_and_stop(void) {
-  zke *z = open_with("spy", NULL, 0);
+  zke *z = open_with("unix-spy", NULL, 0);
   read_value(z);
   make_cold(z);
   spy_arm(stop_before, 1, stop_self);
@@ -1223,6 +1566,12 @@ int main(int argc, char **argv) {
   tcase_add_loop_test(t, reading_after_a_recovery, 0, 2);
   tcase_add_test(t, events_after_a_reconnection);
   tcase_add_test(t, get_after_a_burial_that_failed);
+  tcase_add_loop_test(t, another_layout_is_noticed, 0, KINDS);
+  tcase_add_test(t, trust_is_earned);
+  tcase_add_test(t, trust_needs_a_commit);
+  tcase_add_loop_test(t, pages_of_all_sizes, 0, PAGE_KINDS);
+  tcase_add_loop_test(t, short_cuts_are_left_out, 0, 4);
+  tcase_add_test(t, pages_that_a_vfs_encrypts);
   tcase_add_test(t, vfs_without_shared_memory);
   tcase_add_test(t, read_only_handle);
   tcase_add_test(t, in_memory);

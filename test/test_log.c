@@ -113,26 +113,47 @@ static void *no_memory(void *context, void *block, size_t size) {
   return NULL;
 }
 
-static sqlite3_vfs base = {.xOpen = disk_open};
-static store s = {.vfs_base = &base, .vfs_own.pAppData = &s};
+static sqlite3_vfs base = {.zName = "unix", .xOpen = disk_open};
+static char told[200];
+static int times_told;
+
+static void note(void *context, int level, const char *text) {
+  (void)context;
+  ck_assert_int_eq(level, ZKE_LOG_WARN);
+  snprintf(told, sizeof told, "%s", text);
+  times_told++;
+}
+
+static store s = {.vfs_base = &base, .vfs_own.pAppData = &s, .log = note};
 
 static int try_open(const char *name, int flags) {
   return db_vfs_open(&s.vfs_own, name, f, flags, NULL);
 }
 
+/* A log of an SQLite that is known. */
 static void open_log(bool memory) {
   s.a.resize = memory ? mem_default_resize : no_memory;
   ck_assert_int_eq(try_open("log", SQLITE_OPEN_WAL), SQLITE_OK);
+  s.wal_log.gather = s.wal_log.bytes != NULL;
 }
+
+/* The writers' lock goes. */
+static void end_transaction(void) { db_log_forget(&s.wal_log); }
 
 static void put_number(char *at, uint32_t n) {
   for (int i = 0; i < 4; i++) at[i] = (char)(n >> (24 - 8 * i));
 }
 
-static int write_head(void) {
+static int write_head_of(uint32_t magic, uint32_t version, uint32_t page) {
   char head[DB_LOG_HEAD] = "";
-  put_number(head + 8, PAGE);
+  put_number(head, magic);
+  put_number(head + 4, version);
+  put_number(head + 8, page);
   return f->pMethods->xWrite(f, head, sizeof head, 0);
+}
+
+static int write_head(void) {
+  return write_head_of(DB_LOG_MAGIC, DB_LOG_VERSION, PAGE);
 }
 
 /* Frame number n: commit is the database's size, 0 inside a transaction. */
@@ -201,10 +222,8 @@ END_TEST
 /* A page over all the room goes through, behind what was gathered. */
 START_TEST(a_page_larger_than_the_room) {
   static char page[2 * ZKE_LOG_BYTES];
-  char head[DB_LOG_HEAD] = "";
-  put_number(head + 8, sizeof page);
   open_log(true);
-  f->pMethods->xWrite(f, head, sizeof head, 0);
+  write_head_of(DB_LOG_MAGIC + 1, DB_LOG_VERSION, sizeof page);
   write_frame_head(0, 9, 's');
   memset(page, 'x', sizeof page);
   ck_assert_int_eq(
@@ -228,9 +247,10 @@ START_TEST(a_page_in_pieces) {
   f->pMethods->xSync(f, 0);
   memset(page, 0, 8);
   f->pMethods->xWrite(f, page, 24, at + 24);
-  ck_assert_int_eq(disk.size, at + 48);
   f->pMethods->xWrite(f, page + 48, PAGE - 48, at + 48);
   ck_assert_int_eq(disk.size, at + PAGE);
+  ck_assert_int_eq(disk.writes, 2);
+  ck_assert(!s.wal_log.strange);
 }
 END_TEST
 
@@ -292,9 +312,11 @@ START_TEST(others_write_too) {
   open_log(true);
   write_head();
   write_frame(0, 9, 's');
+  end_transaction();
   write_frame(5, 0, 's');
   write_frame(6, 9, 's');
   ck_assert_int_eq(disk.writes, 2);
+  end_transaction();
   write_frame(0, 0, 't');
   write_frame(1, 9, 't');
   ck_assert_int_eq(disk.writes, 3);
@@ -314,10 +336,86 @@ START_TEST(the_head_is_another_process_s) {
   write_frame(2, 9, 's');
   ck_assert_int_eq(disk.writes, 1);
   expect_pages(3);
-  f->pMethods->xClose(f);
-  disk.size = 0; /* no head at all */
+}
+END_TEST
+
+/* Whatever SQLite would write otherwise is written as it is, at once, behind
+ * what was gathered; from then on nothing is gathered, and the next commit
+ * tells the logger. */
+static const struct {
+  int len;
+  int64_t at; /* from frame 1 on */
+} odd_writes[] = {
+    {FRAME, 0},                         /* head and page together */
+    {PAGE, DB_LOG_FRAME},               /* the page before its head */
+    {DB_LOG_FRAME, FRAME},              /* a gap */
+    {DB_LOG_FRAME, 8},                  /* not where a frame begins */
+    {DB_LOG_FRAME + 8, 0},              /* longer than a head */
+    {PAGE, DB_LOG_FRAME - FRAME + 8},   /* across two frames */
+    {DB_LOG_HEAD, -FRAME - DB_LOG_HEAD} /* a head in mid-transaction */
+};
+enum { ODD_WRITES = sizeof odd_writes / sizeof *odd_writes };
+
+START_TEST(a_strange_write_ends_it) {
+  char data[FRAME];
+  int64_t at = DB_LOG_HEAD + FRAME + odd_writes[_i].at;
+  memset(data, 'o', sizeof data);
   open_log(true);
-  ck_assert_int_eq(write_frame(0, 9, 's'), SQLITE_IOERR_SHORT_READ);
+  zke_os_default(&s.os);
+  s.name = (char *)(uintptr_t) "a.db";
+  s.index.trust = DB_KNOWN;
+  write_head();
+  write_frame(0, 0, 's');
+  ck_assert_int_eq(disk.writes, 0);
+  ck_assert_int_eq(f->pMethods->xWrite(f, data, odd_writes[_i].len, at),
+                   SQLITE_OK);
+  ck_assert_int_eq(disk.writes, 2);
+  ck_assert_int_eq(disk.bytes[at], 'o');
+  ck_assert_int_eq(disk.bytes[at + odd_writes[_i].len - 1], 'o');
+  write_frame(2, 0, 's');
+  ck_assert_int_eq(disk.writes, 4);
+  for (int i = 0; i < 3; i++) {
+    end_transaction();
+    write_frame(3 + i, 9, 's');
+    ck_assert_int_eq(disk.writes, 6 + 2 * i);
+    db_wal_hook(&s, NULL, "main", 4 + i);
+  }
+  ck_assert_int_eq(s.wal_pages, 6);
+  ck_assert_int_eq(times_told, 1);
+  ck_assert_ptr_nonnull(strstr(told, "a.db: SQLite 3."));
+  ck_assert_ptr_nonnull(strstr(told, "writes its log otherwise"));
+}
+END_TEST
+
+/* A log of another version, or none. */
+START_TEST(a_strange_log) {
+  open_log(true);
+  switch (_i) {
+    case 0:
+      write_head_of(DB_LOG_MAGIC, DB_LOG_VERSION + 1, PAGE);
+      break;
+    case 1:
+      write_head_of(DB_LOG_MAGIC + 2, DB_LOG_VERSION, PAGE);
+      break;
+    default:
+      write_frame_head(0, 0, 's');
+      disk.writes = 1; /* no head */
+  }
+  ck_assert_int_eq(disk.writes, 1);
+  ck_assert(s.wal_log.strange);
+  write_frame(1, 0, 's');
+  ck_assert_int_eq(disk.writes, 3);
+}
+END_TEST
+
+/* A VFS that is not SQLite's own may want to see each page. */
+START_TEST(another_vfs_sees_each_page) {
+  base.zName = _i ? "crypt-unix" : "unix-excl";
+  open_log(true);
+  ck_assert(s.wal_log.gather == !_i);
+  write_head();
+  write_frame(0, 0, 's');
+  ck_assert_int_eq(disk.writes, _i ? 3 : 0);
 }
 END_TEST
 
@@ -392,7 +490,7 @@ START_TEST(a_rollback_forgets) {
   write_head();
   write_frame(0, 9, 's');
   write_frame(1, 0, 's');
-  db_log_forget(&s);
+  end_transaction();
   char theirs = 'X';
   disk_write(f, &theirs, 1, DB_LOG_HEAD + FRAME + DB_LOG_FRAME);
   f->pMethods->xRead(f, &byte, 1, DB_LOG_HEAD + FRAME + DB_LOG_FRAME);
@@ -401,7 +499,7 @@ START_TEST(a_rollback_forgets) {
   write_frame(3, 9, 's');
   ck_assert_int_eq(disk.bytes[DB_LOG_HEAD + FRAME + DB_LOG_FRAME], 'X');
   f->pMethods->xClose(f);
-  db_log_forget(&s);
+  end_transaction();
 }
 END_TEST
 
@@ -447,6 +545,9 @@ int main(int argc, char **argv) {
   tcase_add_test(t, what_asks_the_file_finds_it_written);
   tcase_add_test(t, others_write_too);
   tcase_add_test(t, the_head_is_another_process_s);
+  tcase_add_loop_test(t, a_strange_write_ends_it, 0, ODD_WRITES);
+  tcase_add_loop_test(t, a_strange_log, 0, 3);
+  tcase_add_loop_test(t, another_vfs_sees_each_page, 0, 2);
   tcase_add_test(t, a_write_that_fails_is_told_and_leaves_no_gap);
   tcase_add_test(t, without_memory_nothing_is_gathered);
   tcase_add_test(t, a_transaction_reads_what_it_wrote);

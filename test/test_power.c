@@ -214,7 +214,7 @@ static int rows_after_cut(power_style style, uint64_t seed) {
 START_TEST(the_disk_keeps_what_was_synced_only) {
   int count[3] = {0};
   power_begin(work(), NULL);
-  sqlite3 *db = plain_open(test_path("power/a.db"), "power");
+  sqlite3 *db = plain_open(test_path("power/a.db"), "unix-power");
   plain_do(db,
            "PRAGMA journal_mode=WAL;PRAGMA synchronous=FULL;"
            "CREATE TABLE t(x);INSERT INTO t VALUES(1);");

@@ -256,7 +256,7 @@ static void make_machine(void) {
 static zke *start(void) {
   zke *z = NULL;
   zke_options o = {.size = sizeof o,
-                   .vfs = "power",
+                   .vfs = "unix-power",
                    .os = &run.os,
                    .identity = "power",
                    .durability = run.durability,

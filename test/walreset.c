@@ -172,7 +172,7 @@ static int vfs_open(sqlite3_vfs *v, const char *path, sqlite3_file *f,
 static void vfs_prepare(void) {
   under = sqlite3_vfs_find(NULL);
   vfs = *under;
-  vfs.zName = "pause";
+  vfs.zName = "unix-pause";
   vfs.pNext = NULL;
   vfs.szOsFile += (int)sizeof(pause_file);
   vfs.xOpen = vfs_open;
@@ -191,7 +191,7 @@ static struct {
 static sqlite3 *plain_open(const char *file) {
   sqlite3 *db = NULL;
   int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE;
-  ck_assert_int_eq(sqlite3_open_v2(file, &db, flags, "pause"), SQLITE_OK);
+  ck_assert_int_eq(sqlite3_open_v2(file, &db, flags, "unix-pause"), SQLITE_OK);
   ck_assert_int_eq(
       sqlite3_exec(db, "PRAGMA journal_mode=WAL;PRAGMA synchronous=FULL;", NULL,
                    NULL, NULL),
@@ -282,8 +282,10 @@ static struct {
 } ours;
 
 static int open_paused(zke **out, const zke_os *os, int busy_ms) {
-  zke_options o = {
-      .size = sizeof o, .vfs = "pause", .os = os, .busy_timeout_ms = busy_ms};
+  zke_options o = {.size = sizeof o,
+                   .vfs = "unix-pause",
+                   .os = os,
+                   .busy_timeout_ms = busy_ms};
   return zke_open(ours.file, &o, out);
 }
 
@@ -406,7 +408,7 @@ static int lazy_commit(zke *z, const char *number, int i) {
 
 static int lazy_open(const char *file, zke **out) {
   zke_options o = {.size = sizeof o,
-                   .vfs = "pause",
+                   .vfs = "unix-pause",
                    .os = &lazy.os,
                    .busy_timeout_ms = 60000};
   return zke_open(file, &o, out);

@@ -234,7 +234,7 @@ static int shim_delete(sqlite3_vfs *vfs, const char *name, int sync) {
 static void shim_prepare(void) {
   shim_under = sqlite3_vfs_find(NULL);
   shim_vfs = *shim_under;
-  shim_vfs.zName = "shim";
+  shim_vfs.zName = "unix-shim";
   shim_vfs.pNext = NULL;
   shim_vfs.szOsFile += (int)sizeof(shim_file);
   shim_vfs.xOpen = shim_open;
@@ -304,7 +304,7 @@ static bool has_value(const char *word, const char *name, const char **value) {
 /* open DB [busy=MS] [boot=ID] [lease=MS] [durable=N] [readonly] [existing] */
 static void cmd_open(char **word) {
   zke_options o = {
-      .size = sizeof o, .vfs = "shim", .os = &os_table, .watcher = note};
+      .size = sizeof o, .vfs = "unix-shim", .os = &os_table, .watcher = note};
   const char *value;
   char *rest = word[1] ? word[1] : (char[]){""};
   for (char *w = strtok(rest, " "); w; w = strtok(NULL, " ")) {
@@ -701,7 +701,7 @@ static int talk(char **args) {
 
 static int hold(char **args) {
   zke_options o = {
-      .size = sizeof o, .vfs = "shim", .os = &os_table, .watcher = note};
+      .size = sizeof o, .vfs = "unix-shim", .os = &os_table, .watcher = note};
   if (zke_open(args[0], &o, &handle) != ZKE_OK ||
       zke_create(handle, args[1], "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL,
                  NULL) != ZKE_OK) {
