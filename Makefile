@@ -26,6 +26,9 @@
 #   make lint          gcc -fanalyzer, clang-tidy and cppcheck find nothing;
 #                      LINT=zkembed.c: in that file
 #   make valgrind      the quick tests under valgrind; VALGRIND_TESTS=…
+#   make sqlite-oldest sqlite-newest  the quick tests, those of the log and the
+#                      index, conformance and torture with the oldest SQLite
+#                      that is accepted and the newest, which are fetched by npm
 #   make mutate        wrong lines in the engine are noticed by the quick tests:
 #                      LINES=50 SEED=1
 #   make deps          fetches the packages that test, demo and check need;
@@ -246,7 +249,7 @@ build/deps/%: | build/deps
 	@touch $@
 
 $(addprefix build/deps/,check shell jansson c++ clang-format clang-tidy cppcheck \
-  gcovr mandoc pkg-config valgrind gnuplot $(BENCH_PEERS)): | deps-sqlite
+  gcovr mandoc pkg-config valgrind gnuplot npm $(BENCH_PEERS)): | deps-sqlite
 
 # ---- tests -----------------------------------------------------------------
 
@@ -390,6 +393,32 @@ test-tsan:
 	@$(MAKE) --no-print-directory SAN=thread test-thread test-coprocess
 
 test-programs: $(TEST_PROGRAMS) $(TEST_NEEDS)
+
+# With other versions of SQLite, from an npm package that has it in one file.
+SQLITE_OLDEST = 3.37.2 better-sqlite3@7.5.0
+SQLITE_NEWEST = 3.54.1 better-sqlite3@13.2.0
+SQLITE_TESTS = $(FAST_TESTS) log index
+AMALGAMATIONS = build/deps/sqlite-oldest/sqlite3.c \
+  build/deps/sqlite-newest/sqlite3.c
+
+.PHONY: sqlite-oldest sqlite-newest sqlite-here
+sqlite-oldest sqlite-newest: sqlite-%: build/deps/sqlite-%/sqlite3.c
+	@$(MAKE) --no-print-directory SQLITE=$< BUILD=build/sqlite-$* \
+	  CFLAGS='-O1 -g' sqlite-here
+
+sqlite-here: FETCH = $(TEST_PACKAGES) zookeeper zookeeper-client
+sqlite-here: $(SQLITE_TESTS:%=$(BUILD)/test/test_%) $(TEST_NEEDS)
+	@sh test/run.sh $(SQLITE_TESTS:%=$(BUILD)/test/test_%)
+	@$(MAKE) --no-print-directory OPS=$(or $(OPS),15000) SEED=$(or $(SEED),1) \
+	  conformance
+	@$(MAKE) --no-print-directory KILLS=150 torture
+
+build/deps/sqlite-oldest/sqlite3.c: private IS = $(SQLITE_OLDEST)
+build/deps/sqlite-newest/sqlite3.c: private IS = $(SQLITE_NEWEST)
+$(AMALGAMATIONS): FETCH = npm
+$(AMALGAMATIONS): test/amalgamation.sh | build/deps/npm
+	@sh test/amalgamation.sh $(IS) $(@D)
+	@touch $@
 
 # By valgrind: each test is a process that fails if anything is found in it.
 VALGRIND_TESTS = $(filter-out thread,$(FAST_TESTS))
