@@ -2877,7 +2877,8 @@ static int db_checkpoint(store *s, bool truncate) {
   int64_t deadline = s->deadline;
   bool late = s->wal_pages > ZKE_CHECKPOINT_PAGES + ZKE_CHECKPOINT_RETRY_PAGES;
   int64_t patience = ZKE_CHECKPOINT_WAIT_MS * (late ? 4 : 1);
-  if (s->deadline) s->deadline = lock_now(s) + patience * ZKE_MS;
+  if (s->deadline)
+    s->deadline = lock_now(s) + base_min(patience * ZKE_MS, s->busy);
   truncate = truncate || s->wal_pages > 2 * ZKE_CHECKPOINT_PAGES;
   int rc = sqlite3_wal_checkpoint_v2(
       s->db, "main",
@@ -6636,7 +6637,9 @@ static int view_check(store *s, zke_check_fn fn, void *context) {
  * store_: making and ending a store (private)
  * ==================================================================== */
 
+/* An option's value: what was given, or its default. */
 static int64_t store_default(int64_t given, int64_t otherwise) {
+  if (given == ZKE_AT_ONCE) return 0;
   return given ? given : otherwise;
 }
 
@@ -6649,8 +6652,8 @@ static int store_options(const zke_options *given, zke_options *out) {
     return base_fail(ZKE_BADARGUMENTS, "options.size is not set");
   memcpy(out, given, given->size < sizeof *out ? given->size : sizeof *out);
   if (out->data_limit < 0 || out->cache_kib < 0 || out->event_limit < 0 ||
-      out->busy_timeout_ms < 0 || out->lease_ms < 0 || out->container_ms < 0 ||
-      out->lease_ms > INT64_MAX / ZKE_MS ||
+      out->busy_timeout_ms < ZKE_AT_ONCE || out->lease_ms < 0 ||
+      out->container_ms < ZKE_AT_ONCE || out->lease_ms > INT64_MAX / ZKE_MS ||
       out->busy_timeout_ms > INT64_MAX / ZKE_MS) {
     return base_fail(ZKE_BADARGUMENTS, "an option is out of range");
   }
@@ -6746,6 +6749,25 @@ static char *store_directory(store *s) {
   return dir;
 }
 
+/* Does SQLite take the path?  What hinders it to make an existing directory's
+ * file absolute is the length.  Beside its limit it wants room for a suffix. */
+static int store_check_length(store *s) {
+  enum { SUFFIX = 8 }; /* "-journal" */
+  sqlite3_vfs *v = sqlite3_vfs_find(s->vfs);
+  if (!v) return ZKE_OK; /* connecting says so */
+  char *full = mem_zero(&s->a, (size_t)v->mxPathname + 1);
+  if (!full) return base_nomem();
+  int rc = v->xFullPathname(v, s->name, v->mxPathname, full) & 0xff;
+  bool fits = strlen(full) + SUFFIX <= (size_t)v->mxPathname;
+  mem_free(full);
+  if (rc == SQLITE_OK && fits) return ZKE_OK;
+  if (rc == SQLITE_NOMEM) return base_nomem();
+  return base_fail(ZKE_CANTOPEN,
+                   "the database's path, made absolute, is longer than the "
+                   "%d bytes that SQLite allows: %s",
+                   v->mxPathname - SUFFIX, s->name);
+}
+
 /* Look at the name before anything is opened or made: *exists. */
 static int store_inspect_name(store *s, unsigned flags, bool *exists) {
   void *c = s->os.context;
@@ -6775,7 +6797,7 @@ static int store_inspect_name(store *s, unsigned flags, bool *exists) {
                      "different hosts cannot share a write-ahead log",
                      s->name);
   }
-  return ZKE_OK;
+  return store_check_length(s);
 }
 
 static char *store_beside(store *s, const char *suffix) {

@@ -368,8 +368,13 @@ enum {
   ZKE_DURABLE_NONE = 2     /* nothing is; a power cut may take the latest */
 };
 
+/* As a number of milliseconds where 0 means the default. */
+enum { ZKE_AT_ONCE = -1 };
+
 /* Set size to sizeof(zke_options) and everything else to zero; each member
- * left zero has the default said here.  Strings are copied. */
+ * left zero has the default said here, so that what is forgotten is safe.
+ * Where no time at all is meant, say ZKE_AT_ONCE; the members that take it say
+ * so.  Strings are copied. */
 typedef struct zke_options {
   size_t size;
   unsigned flags;          /* ZKE_OPEN_… */
@@ -378,10 +383,12 @@ typedef struct zke_options {
   int cache_kib;           /* SQLite's page cache, KiB; 256 */
   int event_limit;         /* pending events of a session (P4), those not yet
                               trimmed included; 10000 */
-  int64_t busy_timeout_ms; /* longest wait of a call for others; 5000 */
+  int64_t busy_timeout_ms; /* longest wait of a call for others; 5000.
+                              ZKE_AT_ONCE: it does not wait */
   int64_t lease_ms;        /* lose the session when not calling in for this
                               long; 0: never */
-  int64_t container_ms;    /* how long a container stays empty; 60000 */
+  int64_t container_ms;    /* how long a container stays empty; 60000.
+                              ZKE_AT_ONCE: until the next sweep */
   const char *identity;    /* shown to others; the process's name */
   const char *chroot;      /* "/a/b": every path of the handle is below it */
   const char *vfs;         /* SQLite VFS name; SQLite's default.  It must not
@@ -415,8 +422,10 @@ typedef struct zke_options {
  *
  * Returns ZKE_OK, or
  *   ZKE_BADARGUMENTS  an option or the chroot is malformed; name is NULL
- *   ZKE_CANTOPEN      missing directory, a directory, no permission; with
- *                     ZKE_OPEN_READONLY also: the -shm cannot be used
+ *   ZKE_CANTOPEN      missing directory, a directory, no permission; a path
+ *                     that SQLite does not take, made absolute: more than 504
+ *                     bytes with its usual VFS; with ZKE_OPEN_READONLY
+ *                     also: the -shm cannot be used
  *   ZKE_NOTADB        not an SQLite database, or another application's, or of
  *                     a format from before the first release
  *   ZKE_NEWERFORMAT   written by a later version of zkembed

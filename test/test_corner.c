@@ -209,9 +209,9 @@ static const struct {
     BAD("range", .data_limit = -1),
     BAD("range", .cache_kib = -1),
     BAD("range", .event_limit = -1),
-    BAD("range", .busy_timeout_ms = -1),
+    BAD("range", .busy_timeout_ms = -2),
     BAD("range", .lease_ms = -1),
-    BAD("range", .container_ms = -1),
+    BAD("range", .container_ms = -2),
     BAD("range", .lease_ms = INT64_MAX / 1000000 + 1),
     BAD("range", .busy_timeout_ms = INT64_MAX / 1000000 + 1),
     BAD("durability", .durability = ZKE_DURABLE_BY_KIND - 1),
@@ -231,6 +231,87 @@ START_TEST(bad_option_is_refused) {
   ck_rc(zke_open_session(z, &bad_options[_i].o, &further), ZKE_BADARGUMENTS);
   ck_assert_ptr_null(further);
   ck_ok(zke_close(z));
+}
+END_TEST
+
+static int64_t slept;
+
+static void count_sleep(void *context, int64_t ns) {
+  zke_os os;
+  zke_os_default(&os);
+  slept += ns;
+  os.sleep(context, ns);
+}
+
+/* zkembed.h: with ZKE_AT_ONCE a change waits for nobody, and a read is not
+ * disturbed; afterwards all works. */
+START_TEST(at_once_does_not_wait) {
+  zke *z;
+  zke_os os;
+  sqlite3 *db;
+  zke_os_default(&os);
+  os.sleep = count_sleep;
+  zke_options o = {.size = sizeof o, .busy_timeout_ms = ZKE_AT_ONCE, .os = &os};
+  ck_ok(zke_open(test_path("a.db"), &o, &z));
+  ck_assert_int_eq(sqlite3_open(test_path("a.db"), &db), SQLITE_OK);
+  ck_assert_int_eq(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL),
+                   SQLITE_OK);
+  slept = 0;
+  ck_rc(zke_create(z, "/a", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL),
+        ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_eq(slept, 0);
+  ck_rc(zke_exists(z, "/a", NULL, NULL, NULL), ZKE_NONODE);
+  ck_assert_int_eq(sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
+  ck_ok(zke_create(z, "/a", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  ck_ok(zke_close(z));
+  ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
+}
+END_TEST
+
+/* zkembed.h: a container goes at the sweep after it was emptied. */
+START_TEST(container_goes_at_once) {
+  zke *z;
+  zke_options o = {.size = sizeof o, .container_ms = ZKE_AT_ONCE};
+  ck_ok(zke_open(test_path("a.db"), &o, &z));
+  ck_ok(zke_create(z, "/c", "", 0, ZKE_OPEN_ACL, ZKE_CONTAINER, NULL, NULL));
+  ck_ok(zke_create(z, "/c/a", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  ck_ok(zke_delete(z, "/c/a", -1));
+  ck_until((zke_wait(z, zke_now(z) + 50),
+            zke_exists(z, "/c", NULL, NULL, NULL) == ZKE_NONODE),
+           20000);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* zkembed.h, ZKE_CANTOPEN: the sentence names the limit, also where the path is
+ * longer than the sentence; a path of just that length is fine. */
+START_TEST(path_has_a_limit) {
+  char name[1100];
+  zke *z;
+  size_t len = strlen(test_path("")), most = 504;
+  snprintf(name, sizeof name, "%s", test_path(""));
+  while (name[len - 1] == '/') len--;
+  while (len + 202 < most) { /* a name has at most 255 bytes */
+    name[len++] = '/';
+    memset(name + len, 'd', 200);
+    len += 200;
+    name[len] = '\0';
+    ck_assert_int_eq(mkdir(name, 0700), 0);
+  }
+  size_t directory = len;
+  name[len++] = '/';
+  memset(name + len, 'f', sizeof name - len);
+  name[most] = '\0';
+  ck_ok(zke_open(name, NULL, &z));
+  ck_ok(zke_close(z));
+  name[most] = 'f';
+  for (size_t end = most + 1; end <= most + 20 && end <= directory + 255;
+       end++) {
+    name[end] = '\0';
+    ck_rc(zke_open(name, NULL, &z), ZKE_CANTOPEN);
+    ck_says("longer than the 504 bytes");
+    name[end] = 'f';
+  }
 }
 END_TEST
 
@@ -1146,6 +1227,9 @@ static void add_refusals(Suite *s) {
   ADD(version_is_the_headers);
   ADD_LOOP(bad_option_is_refused, BAD_OPTIONS);
   ADD(greatest_times_are_fine);
+  ADD(at_once_does_not_wait);
+  ADD(container_goes_at_once);
+  ADD(path_has_a_limit);
   ADD_LOOP(bad_argument_is_refused, BAD_CALLS);
   ADD(empty_certificate_is_an_identity);
   ADD(entries_without_id_are_repeated);
