@@ -1405,11 +1405,13 @@ struct zke {
   acl_identities who;
   buf path; /* chroot + path of the running call */
   int fail_when, fail_skip;
-  bool guess_full;     /* the last change of an existing node was synced */
-  bool learnt_full;    /* … the last multi without a persistent create */
-  int64_t lease_at;    /* boottime ns of the last stamp */
-  int64_t lease_retry; /* … nobody is woken for the next one before */
-  int64_t verify_next; /* monotonic ns: look at one's own row again */
+  bool guess_full;      /* the last change of an existing node was synced */
+  uint64_t learnt_full; /* … the last multi without a persistent create, a bit
+                           for each shape */
+  unsigned shape;       /* of the running multi, by api_multi_shape() */
+  int64_t lease_at;     /* boottime ns of the last stamp */
+  int64_t lease_retry;  /* … nobody is woken for the next one before */
+  int64_t verify_next;  /* monotonic ns: look at one's own row again */
   /* watchers in memory */
   reg_table spots, pairs;
   size_t watcher_count, recursive_count;
@@ -3557,6 +3559,14 @@ static int txn_commit(txn *t) {
   return ZKE_OK;
 }
 
+/* Was the last multi of the running one's shape synced? */
+static bool txn_learnt(const zke *z) { return z->learnt_full >> z->shape & 1; }
+
+static void txn_learn(zke *z, bool full) {
+  uint64_t bit = UINT64_C(1) << z->shape;
+  z->learnt_full = full ? z->learnt_full | bit : z->learnt_full & ~bit;
+}
+
 /* Run a body in a transaction until its class is right: a guess, for which z
  * is not NULL, may be corrected once, then the class only rises.  One that is
  * learnt is taken from the last time: too much is committed as it is. */
@@ -3567,7 +3577,7 @@ static int txn_run(store *s, zke *z, enum txn_class want, txn_body body,
   bool full =
       guess ? z->guess_full
       : by_kind && want == TXN_LEARN
-          ? z->learnt_full
+          ? txn_learnt(z)
           : s->durability == ZKE_DURABLE_ALL || (by_kind && want == TXN_FULL);
   for (;;) {
     txn t;
@@ -3576,7 +3586,7 @@ static int txn_run(store *s, zke *z, enum txn_class want, txn_body body,
     rc = body(&t, arg);
     if (rc == ZKE_OK) {
       if (want == TXN_GUESS) z->guess_full = full;
-      if (want == TXN_LEARN) z->learnt_full = t.needed;
+      if (want == TXN_LEARN) txn_learn(z, t.needed);
       return txn_commit(&t);
     }
     txn_abort(&t);
@@ -7804,6 +7814,17 @@ static void api_multi_refuse(api_multi *m, int rc) {
     m->results[i].rc = i == m->refused ? rc : ZKE_RUNTIMEINCONSISTENCY;
 }
 
+/* The types of the first three operations, as a number from 0 to 63; a check
+ * is like none.  A program repeats its multis, and those of one shape mostly
+ * agree in what they change: the grant of a lock, or a check of the lock and
+ * the set of what it protects. */
+static unsigned api_multi_shape(const zke_op *ops, int count) {
+  unsigned shape = 0;
+  for (int i = 0; i < 3; i++)
+    shape = shape << 2 | (i < count ? (unsigned)ops[i].type & 3 : 0);
+  return shape;
+}
+
 /* Check all operations before anything is done; *full tells that a persistent
  * node is made. */
 static int api_multi_check(zke *z, const zke_op *ops, int count, bool *full) {
@@ -7852,6 +7873,7 @@ int zke_multi(zke *z, const zke_op *ops, int count, zke_op_result *results) {
   api_multi m = {ops, count, -1, NULL};
   m.results = mem_zero(&z->s->a, ((size_t)count + 1) * sizeof(zke_op_result));
   if (!m.results) return api_leave(z, base_nomem());
+  z->shape = api_multi_shape(ops, count);
   rc = api_change(z, full ? TXN_FULL : TXN_LEARN, api_multi_body, &m);
   bool refused = rc != ZKE_OK && rc != ZKE_CONNECTIONLOSS && m.refused >= 0;
   if (refused) api_multi_refuse(&m, rc);

@@ -816,7 +816,10 @@ static const struct {
     {"delete /e", false},        {"create /e x 1", false},
     {"multi /e /m /c", true},    {"multi /p /n /e", true},
     {"watchtree /", false},      {"set /p z", true},
-    {"delete /t", true},
+    {"delete /t", true},         {"create /e x 1", false},
+    {"create /f x 1", false},    {"guard /e /p", true},
+    {"pass /e /f", false}, /* what it was told by another shape of multi */
+    {"guard /e /p", true},
 };
 
 static void expect_syncs(int durability) {

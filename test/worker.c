@@ -404,6 +404,22 @@ static void cmd_own(char **word) {
   free(path);
 }
 
+/* guard CHECK SET: set one while another one is there */
+static void cmd_guard(char **word) {
+  zke_op op[2];
+  zke_op_check(&op[0], word[0], -1);
+  zke_op_set(&op[1], word[1], "guard", 5, -1);
+  answer_code(zke_multi(handle, op, 2, NULL));
+}
+
+/* pass SET DELETE: from one to another */
+static void cmd_pass(char **word) {
+  zke_op op[2];
+  zke_op_set(&op[0], word[0], "pass", 4, -1);
+  zke_op_delete(&op[1], word[1], -1);
+  answer_code(zke_multi(handle, op, 2, NULL));
+}
+
 /* watch PATH: a data watch, whether the node exists or not */
 static void cmd_watch(char **word) {
   int rc = zke_exists(handle, word[0], note, NULL, NULL);
@@ -638,6 +654,8 @@ static const struct command {
     {"exists", 1, 1, cmd_exists},
     {"multi", 3, 3, cmd_multi},
     {"own", 2, 2, cmd_own},
+    {"guard", 2, 2, cmd_guard},
+    {"pass", 2, 2, cmd_pass},
     {"watch", 1, 1, cmd_watch},
     {"watchchildren", 1, 1, cmd_watch_children},
     {"watchtree", 1, 1, cmd_watch_tree},
