@@ -21,6 +21,9 @@
  * IF THE PROCESS DIES after making its znode, holding or waiting, the znode
  * goes with its session: whoever waits behind it is told by the kernel and
  * goes on.  Before that nothing was left behind; after the release nothing is.
+ * A release is one step: the znode goes and, where the holder saw the next in
+ * line when it took office, that one is marked as the holder.  If the next one
+ * dies before it looks, its znode goes like any holder's.
  *
  * WHO IS WOKEN: a release wakes the next in line and nobody else.
  *
@@ -30,7 +33,7 @@
  * what must not happen twice with the op (same database) or the token.
  *
  * FENCING: zke_lock_token() is the zxid of taking office, greater than that of
- * every holder before.
+ * every holder before: of the release that granted it, or of one's own write.
  *
  * DEADLOCKS: of several locks, read/write locks and semaphores that block each
  * other in a circle, the call that closed the circle fails with ZKE_DEADLOCK

@@ -1094,10 +1094,10 @@ static char *line_text(const zke_line *l, const char *state, int *len) {
   return zke_line_text(l->r.z, state, l->actor, l->data, l->len, len);
 }
 
-/* What a znode's data says: whether it is waiting, and as which actor.  An
- * actor of 0 is nobody's: the data is not a line's. */
+/* What a znode's data says: its state, and as which actor.  An actor of 0 is
+ * nobody's: the data is not a line's. */
 typedef struct line_words {
-  bool waiting, held;
+  bool waiting, queued, held;
   uint64_t actor;
   int head; /* bytes before the user's data */
 } line_words;
@@ -1112,6 +1112,7 @@ static line_words line_read(const char *data, int len) {
   w.actor = strtoull(space + 1, &digits_end, 16);
   if (digits_end != end) return (line_words){0};
   w.waiting = strncmp(data, "waiting ", 8) == 0;
+  w.queued = strncmp(data, "queued ", 7) == 0;
   w.held = strncmp(data, "held ", 5) == 0;
   w.head = (int)(end - data) + 1;
   return w;
@@ -1161,9 +1162,17 @@ static void line_change(zke_line *l, int state, int64_t token) {
   if (news) zke_recipe_tell(&l->r, state, token, NULL, 0);
 }
 
+static void line_forget_heir(zke_line *l) {
+  zke_free(l->heir);
+  zke_free(l->grant);
+  l->heir = NULL;
+  l->grant = NULL;
+}
+
 /* The path stays for the operations that name it, until the next is forgotten
  * or the object goes. */
 static void line_forget_own(zke_line *l) {
+  line_forget_heir(l);
   if (l->znode) zke_free(l->gone);
   if (l->znode) l->gone = l->znode;
   zke_free(l->own);
@@ -1337,15 +1346,75 @@ static void line_remove_marks(const zke_line *l) {
   zke_free(e);
 }
 
-/* Nobody keeps one out: take office.  A lease always writes: under a limit
- * that was lowered its place does not tell that it holds.
+/* The index of the first entry that the one at index i keeps out, or -1 where
+ * there is none or where another one keeps it out too.  Of several readers
+ * behind a writer it is the first; the others mark themselves. */
+static int line_find_heir(const zke_entries *e, int i) {
+  int j = i + 1;
+  while (j < e->count && !line_keeps_out(&e->data[i], &e->data[j])) j++;
+  return j < e->count && line_keepers(e, j) == 1 ? j : -1;
+}
+
+/* Prepare the grant of one's office to an entry that waits; its data is what
+ * it was, but for the state.  Without memory, or where the entry says anything
+ * else, there will be no grant. */
+static void line_prepare_grant(zke_line *l, const char *name) {
+  char *data = NULL;
+  int len;
+  zke_stat stat;
+  l->heir = zke_recipe_path(l->r.z, l->r.path, name);
+  if (!l->heir) return;
+  if (zke_get(l->r.z, l->heir, NULL, NULL, &data, &len, &stat) != ZKE_OK)
+    return;
+  line_words w = line_read(data, len);
+  if (w.waiting || w.queued) {
+    l->grant = zke_line_text(l->r.z, "held", w.actor, data + w.head,
+                             len - w.head, &l->grant_len);
+  }
+  l->heir_version = stat.version;
+  zke_free(data);
+}
+
+/* Note who is next in line, for line_grant().  The one at index i of these
+ * entries takes office.  While its znode exists nobody comes between it and
+ * the heir: those that join stand behind, and a thief deletes the holder's.
+ *
+ * Leases and elections are left out: how many leases may hold is for the next
+ * one to find out, and in an election the heir may be named (zke_line_yield).
+ */
+static void line_note_heir(zke_line *l, const zke_entries *e, int i) {
+  line_forget_heir(l);
+  if (l->kind > ZKE_LINE_READ) return;
+  int heir = line_find_heir(e, i);
+  if (heir >= 0) line_prepare_grant(l, e->data[heir].name);
+}
+
+/* The stat of the mark that one holds: of the one before's grant, or else of
+ * one's own write.  Nobody else writes "held" into a znode that waits, and
+ * whoever was granted the office holds until its znode is deleted. */
+static int line_mark_held(zke_line *l, zke_stat *stat) {
+  char *data = NULL;
+  int len;
+  int rc = zke_get(l->r.z, l->znode, NULL, NULL, &data, &len, stat);
+  bool granted = rc == ZKE_OK && line_read(data, len).held;
+  zke_free(data);
+  if (granted || (rc != ZKE_OK && rc != ZKE_NOAUTH)) return rc;
+  return line_set(l, "held", -1, stat);
+}
+
+/* Nobody keeps out the one at index i, which is one's own: take office.  A
+ * lease always writes: under a limit that was lowered its place does not tell
+ * that it holds.
  * ZKE_RUNTIMEINCONSISTENCY: the limit has changed meanwhile. */
-static int line_take_office(zke_line *l, const zke_stat *directory) {
+static int line_take_office(zke_line *l, const zke_entries *e, int i,
+                            const zke_stat *directory) {
   zke_stat stat = {.mzxid = l->czxid};
   bool lease = l->kind == ZKE_LINE_LEASE;
   int rc = ZKE_OK;
-  if (lease || directory->pzxid != l->czxid)
-    rc = line_set(l, "held", lease ? directory->version : -1, &stat);
+  if (lease)
+    rc = line_set(l, "held", directory->version, &stat);
+  else if (directory->pzxid != l->czxid)
+    rc = line_mark_held(l, &stat);
   if (rc == ZKE_NONODE) {
     line_lose(l);
     return ZKE_OK;
@@ -1356,6 +1425,7 @@ static int line_take_office(zke_line *l, const zke_stat *directory) {
     line_unwatch(l);                      /* else what was watched has fired */
   zke_free(l->watched);
   l->watched = NULL;
+  line_note_heir(l, e, i);
   line_change(l, ZKE_LINE_HELD, stat.mzxid);
   if (l->kind == ZKE_LINE_LATCH) line_remove_marks(l);
   return ZKE_OK;
@@ -1406,7 +1476,8 @@ static int line_check_place(zke_line *l, int64_t czxid) {
   return rc;
 }
 
-/* One look.  ZKE_RUNTIMEINCONSISTENCY: it has changed meanwhile. */
+/* One look while waiting.  ZKE_RUNTIMEINCONSISTENCY: it has changed
+ * meanwhile. */
 static int line_look(zke_line *l) {
   zke_entries *e = NULL;
   zke_stat directory;
@@ -1417,9 +1488,9 @@ static int line_look(zke_line *l) {
   if (rc == ZKE_NONODE || (rc == ZKE_OK && !all)) {
     line_lose(l);
     rc = ZKE_OK;
-  } else if (rc == ZKE_OK && l->state == ZKE_LINE_WAITING) {
+  } else if (rc == ZKE_OK) {
     if (line_keepers(e, i) < l->limit)
-      rc = line_take_office(l, &directory);
+      rc = line_take_office(l, e, i, &directory);
     else
       rc = line_wait_on(l, e, i, &directory);
     if (rc == ZKE_NONODE) rc = ZKE_RUNTIMEINCONSISTENCY;
@@ -1429,6 +1500,13 @@ static int line_look(zke_line *l) {
                        (l->state == ZKE_LINE_HELD && l->watch_own))) {
     rc = line_watch_own(l);
   }
+  return rc == ZKE_LOST ? ZKE_OK : rc; /* the state says it */
+}
+
+/* One look while holding: has one's own znode gone? */
+static int line_look_held(zke_line *l) {
+  int rc = zke_line_check(l);
+  if (rc == ZKE_OK && l->watch_own) rc = line_watch_own(l);
   return rc == ZKE_LOST ? ZKE_OK : rc; /* the state says it */
 }
 
@@ -1442,16 +1520,32 @@ static int line_give_up(zke_line *l, int rc) {
 
 int zke_line_step(zke_line *l) {
   int rc = ZKE_RUNTIMEINCONSISTENCY;
-  if (l->state != ZKE_LINE_WAITING && l->state != ZKE_LINE_HELD) return ZKE_OK;
+  if (l->state == ZKE_LINE_HELD) return line_look_held(l);
+  if (l->state != ZKE_LINE_WAITING) return ZKE_OK;
   while (rc == ZKE_RUNTIMEINCONSISTENCY) rc = line_look(l);
   bool unheard = rc == ZKE_LIMIT && !l->blocking;
   return unheard ? line_give_up(l, rc) : rc;
 }
 
+/* Leave and grant the office to the heir, in one step.  On failure nothing has
+ * changed, or the reply was lost: the znode is to be deleted then. */
+static int line_grant(zke_line *l) {
+  zke_op ops[2];
+  if (l->state != ZKE_LINE_HELD || !l->grant) return ZKE_NONODE;
+  zke_op_set(&ops[0], l->heir, l->grant, l->grant_len, l->heir_version);
+  zke_op_delete(&ops[1], l->znode, -1);
+  return zke_recipe_multi(l->r.z, ops, 2, NULL);
+}
+
+/* Delete one's znode or znodes. */
+static int line_delete_own(zke_line *l) {
+  if (l->own) return zke_recipe_delete_all(l->r.z, l->own);
+  return l->znode ? zke_recipe_delete(l->r.z, l->znode) : ZKE_OK;
+}
+
 int zke_line_quit(zke_line *l) {
-  int rc = l->own     ? zke_recipe_delete_all(l->r.z, l->own)
-           : l->znode ? zke_recipe_delete(l->r.z, l->znode)
-                      : ZKE_OK;
+  int rc = line_grant(l);
+  if (rc != ZKE_OK) rc = line_delete_own(l);
   if (rc != ZKE_OK) return rc;
   if (l->kind == ZKE_LINE_LATCH && l->state == ZKE_LINE_HELD)
     line_remove_marks(l); /* the one that named it */

@@ -388,10 +388,25 @@ ZKE_API int zke_recipe_cancel(zke_recipe *r);
  * state is held, waiting (inside a blocking call) or queued; the actor is the
  * thread, as 16 hex digits, which counts for deadlocks only.
  *
- * A participant that did not hold at once writes "held" when it does: that
- * write's zxid is its fencing value and its time the beginning of its office.
- * One that was first when its znode was made needs no write: nobody came
- * between, the czxid is the value.
+ * A znode that did not hold at once is marked when it does: its state becomes
+ * "held".  The zxid of that write is the fencing value and its time is the
+ * beginning of the office.  A participant that was first when its znode was
+ * made needs no mark: nobody came between, and the czxid is the value.
+ *
+ * The place in the line alone decides who holds; the mark only tells the
+ * value.  Either of two processes writes it:
+ *
+ * - The holder that leaves, in the transaction that deletes its znode (a
+ *   grant).  It does so for the next in line of a lock or read/write lock,
+ *   where it saw that one when it took office itself.
+ * - Otherwise the next in line, when it finds that nobody keeps it out.
+ *
+ * A grant is one step, so there is no moment with two holders or with a mark
+ * and no office.  It fails, and changes nothing, where either znode has gone,
+ * the next one's data has changed since it was seen, or its ACL forbids the
+ * write; then the holder only deletes its own znode.  Whoever is granted the
+ * office and then dies, gives up or loses its place leaves as any holder does,
+ * and the next in line marks itself, with a greater zxid.
  * --------------------------------------------------------------------- */
 
 /* The kinds of a line.  READ entries do not keep out each other; any other
@@ -436,6 +451,10 @@ typedef struct zke_line {
   int64_t token;        /* fencing value, 0 when not held */
   uint64_t actor;       /* the thread that joined */
   zke_strings *watched; /* paths of the entries that are watched, or NULL */
+  char *heir;           /* path of whoever is granted the office, or NULL */
+  char *grant;          /* the heir's data when it holds */
+  int grant_len;
+  int heir_version; /* of the heir's data as it was seen */
 } zke_line;
 
 /* A semaphore's lease: `weight` znodes made in one step stand in line one

@@ -132,6 +132,16 @@ static bool was_late(const worker *w, int rc, int64_t deadline_ms) {
 
 /* ---- one round of each recipe ---- */
 
+/* Do others see who holds the lock, with this token? */
+static bool is_shown(const worker *w, int64_t token) {
+  zke_party_list *list = NULL;
+  must(w, zke_lock_parties(w->z, w->path, &list));
+  bool shown = list && list->count && list->data[0].mzxid == token &&
+               list->data[0].session == zke_session_id(w->z);
+  zke_free(list);
+  return shown;
+}
+
 static void do_lock(worker *w) {
   zke_lock *lock = NULL;
   must(w, zke_lock_new(w->z, w->path, NULL, &lock));
@@ -141,6 +151,7 @@ static void do_lock(worker *w) {
   if (judge(w, rc, zke_lock_token(lock), 1)) {
     linger(w);
     must(w, zke_lock_check(lock));
+    if (!is_shown(w, zke_lock_token(lock))) must(w, ZKE_DATAINCONSISTENCY);
     note(w, HISTORY_LEAVING, 0, 0);
     if (chance(w, 4)) must(w, zke_lock_release(lock));
   }

@@ -839,6 +839,226 @@ START_TEST(a_waiter_whose_turn_has_come_may_steal) {
 }
 END_TEST
 
+/* ---- granting ---- */
+
+/* What others see of the one at a place of the line; its path. */
+static zke_party party_at(zke *session, int place, char path[300]) {
+  zke_party_list *list;
+  ck_ok(zke_lock_parties(session, PATH, &list));
+  ck_assert_int_gt(list->count, place);
+  zke_party p = list->data[place];
+  snprintf(path, 300, PATH "/%s", p.name);
+  p.name = p.identity = p.data = NULL;
+  zke_free(list);
+  return p;
+}
+
+/* The zxid of a change made now. */
+static int64_t next_zxid(zke *session) {
+  zke_stat stat;
+  ck_ok(zke_create(session, "/probe-", "", 0, ZKE_OPEN_ACL,
+                   ZKE_EPHEMERAL_SEQUENTIAL, NULL, &stat));
+  return stat.czxid;
+}
+
+/* A line of all sessions' locks; the second one holds, and when it took office
+ * it saw the third. */
+static void line_up(zke_lock *lock[SESSIONS]) {
+  open_sessions();
+  for (int i = 0; i < SESSIONS; i++) {
+    lock[i] = make(z[i], PATH);
+    ck_ok(zke_lock_start(lock[i]));
+  }
+  ck_ok(zke_lock_release(lock[0]));
+  zke_dispatch(z[1], NULL);
+  ck_assert_int_eq(zke_lock_state(lock[1]), ZKE_LOCK_HELD);
+}
+
+static void free_line(zke_lock *lock[SESSIONS]) {
+  for (int i = 0; i < SESSIONS; i++) zke_lock_free(lock[i]);
+  ck_assert_int_eq(entries(z[0], PATH), 0);
+  for (int i = 0; i < SESSIONS; i++) {
+    if (zke_sync(z[i], "/") == ZKE_OK) ck_assert_int_eq(watches(z[i]), 0);
+  }
+  close_sessions();
+}
+
+/* The release marks the next one, which needs no change of its own. */
+START_TEST(a_release_grants_the_next) {
+  zke_lock *lock[SESSIONS];
+  char path[300];
+  line_up(lock);
+  int64_t before = next_zxid(z[0]);
+  ck_ok(zke_lock_release(lock[1]));
+  zke_party next = party_at(z[0], 0, path); /* it does not know yet */
+  ck_assert_int_eq(next.office, 1);
+  ck_assert_int_eq(next.mzxid, before + 1);
+  zke_dispatch(z[2], NULL);
+  ck_assert_int_eq(zke_lock_state(lock[2]), ZKE_LOCK_HELD);
+  ck_assert_int_eq(zke_lock_token(lock[2]), next.mzxid);
+  ck_assert_int_eq(next_zxid(z[0]), before + 2);
+  ck_assert_int_eq(party_at(z[0], 1, path).office, 0);
+  free_line(lock);
+}
+END_TEST
+
+/* Its data is what it was, but for the state; and other data is let be. */
+static const struct {
+  const char *data, *then;
+} heirs[] = {
+    {"waiting 00000000000000ab\nmine\n", "held 00000000000000ab\nmine\n"},
+    {"queued 00000000000000ab\n", "held 00000000000000ab\n"},
+    {"unlock 00000000000000ab\nmine", "unlock 00000000000000ab\nmine"},
+    {"waiting for nobody", "waiting for nobody"},
+    {"", ""}};
+
+START_TEST(a_grant_keeps_the_data) {
+  static const char prefix[] =
+      PATH "/_c_00000000-0000-0000-0000-000000000000-lock-";
+  zke_lock *lock[2];
+  char *heir, *data;
+  const char *given = heirs[_i].data;
+  open_sessions();
+  for (int i = 0; i < 2; i++) {
+    lock[i] = make(z[i], PATH);
+    ck_ok(zke_lock_start(lock[i]));
+  }
+  ck_ok(zke_create(z[2], prefix, given, (int)strlen(given), ZKE_OPEN_ACL,
+                   ZKE_EPHEMERAL_SEQUENTIAL, &heir, NULL));
+  ck_ok(zke_lock_release(lock[0]));
+  zke_dispatch(z[1], NULL);
+  ck_ok(zke_lock_release(lock[1]));
+  ck_ok(zke_get(z[3], heir, NULL, NULL, &data, NULL, NULL));
+  ck_assert_str_eq(data, heirs[_i].then);
+  zke_free(data);
+  zke_free(heir);
+  for (int i = 0; i < 2; i++) zke_lock_free(lock[i]);
+  close_sessions();
+}
+END_TEST
+
+/* What can keep a release from granting. */
+static void heir_leaves(zke_lock *lock) { ck_ok(zke_lock_release(lock)); }
+static void heir_expires(zke_lock *lock) {
+  (void)lock;
+  ck_ok(zke_expire(z[0], zke_session_id(z[2])));
+}
+static void heir_is_deleted(zke_lock *lock) {
+  char path[300];
+  (void)lock;
+  party_at(z[0], 1, path);
+  ck_ok(zke_delete(z[0], path, -1));
+}
+static void heir_is_written(zke_lock *lock) {
+  char path[300];
+  (void)lock;
+  party_at(z[0], 1, path);
+  ck_ok(zke_set(z[0], path, "hello", 5, -1, NULL));
+}
+static void heir_is_protected(zke_lock *lock) {
+  char path[300];
+  (void)lock;
+  party_at(z[0], 1, path);
+  ck_ok(zke_add_auth(z[2], "digest", "cid:secret", 10));
+  ck_ok(zke_set_acl(z[2], path, -1, ZKE_CREATOR_ALL_ACL));
+}
+static void reply_is_lost(zke_lock *lock) {
+  (void)lock;
+  ck_ok(zke_test_fail(z[1], ZKE_TEST_FAIL_AFTER, 0));
+}
+static void change_is_lost(zke_lock *lock) {
+  (void)lock;
+  ck_ok(zke_test_fail(z[1], ZKE_TEST_FAIL_BEFORE, 0));
+}
+static void holder_is_freed(zke_lock *lock) { (void)lock; }
+
+static const struct {
+  void (*spoil)(zke_lock *heir);
+  bool heir_stays;
+} spoilers[] = {{heir_leaves, false},      {heir_expires, false},
+                {heir_is_deleted, false},  {heir_is_written, true},
+                {heir_is_protected, true}, {reply_is_lost, true},
+                {change_is_lost, true},    {holder_is_freed, true}};
+
+/* Whatever comes of the grant, the next one in line holds, with a greater
+ * token, which others see. */
+START_TEST(a_release_lets_the_next_in_whatever_comes) {
+  zke_lock *lock[SESSIONS];
+  char path[300];
+  line_up(lock);
+  int64_t token = zke_lock_token(lock[1]);
+  spoilers[_i].spoil(lock[2]);
+  if (spoilers[_i].spoil == holder_is_freed) {
+    zke_lock_free(lock[1]);
+    lock[1] = NULL;
+  } else {
+    ck_ok(zke_lock_release(lock[1]));
+  }
+  dispatch_all();
+  int next = spoilers[_i].heir_stays ? 2 : 3;
+  ck_assert_int_eq(zke_lock_state(lock[next]), ZKE_LOCK_HELD);
+  ck_assert_int_gt(zke_lock_token(lock[next]), token);
+  ck_ok(zke_lock_check(lock[next]));
+  if (spoilers[_i].spoil != heir_is_protected)
+    ck_assert_int_eq(party_at(z[0], 0, path).mzxid, zke_lock_token(lock[next]));
+  free_line(lock);
+}
+END_TEST
+
+/* One that was granted it and never looked gives up, or is broken: the next
+ * one marks itself. */
+START_TEST(a_grant_that_nobody_takes_is_passed_on) {
+  zke_lock *lock[SESSIONS];
+  char path[300];
+  line_up(lock);
+  ck_ok(zke_lock_release(lock[1]));
+  int64_t granted = party_at(z[0], 0, path).mzxid;
+  if (_i == 0)
+    ck_ok(zke_lock_release(lock[2]));
+  else
+    ck_ok(zke_lock_break(z[0], PATH, granted));
+  dispatch_all();
+  ck_assert_int_ne(zke_lock_state(lock[2]), ZKE_LOCK_HELD);
+  ck_assert_int_eq(zke_lock_state(lock[3]), ZKE_LOCK_HELD);
+  ck_assert_int_gt(zke_lock_token(lock[3]), granted);
+  free_line(lock);
+}
+END_TEST
+
+/* … or it waits now, in a call, or for no time at all: it holds. */
+START_TEST(a_grant_is_found_by_a_call) {
+  zke_lock *lock[SESSIONS];
+  char path[300];
+  line_up(lock);
+  ck_ok(zke_lock_release(lock[1]));
+  int64_t granted = party_at(z[0], 0, path).mzxid;
+  ck_ok(zke_lock_acquire(lock[2], _i ? soon(z[2]) : zke_now(z[2])));
+  ck_assert_int_ge(zke_lock_token(lock[2]), granted);
+  ck_assert_int_eq(party_at(z[0], 0, path).mzxid, zke_lock_token(lock[2]));
+  free_line(lock);
+}
+END_TEST
+
+START_TEST(a_grant_can_be_stolen) {
+  zke_lock *lock[SESSIONS];
+  char path[300];
+  line_up(lock);
+  ck_ok(zke_lock_release(lock[1]));
+  int64_t granted = party_at(z[0], 0, path).mzxid;
+  ck_ok(zke_lock_steal(lock[0]));
+  ck_assert_int_gt(zke_lock_token(lock[0]), granted);
+  dispatch_all();
+  ck_assert_int_eq(zke_lock_state(lock[2]), ZKE_LOCK_LOST);
+  int64_t token = zke_lock_token(lock[0]);
+  ck_ok(zke_lock_release(lock[0])); /* the thief has seen the fourth */
+  ck_assert_int_eq(party_at(z[0], 0, path).office, 1);
+  dispatch_all();
+  ck_assert_int_eq(zke_lock_state(lock[3]), ZKE_LOCK_HELD);
+  ck_assert_int_gt(zke_lock_token(lock[3]), token);
+  free_line(lock);
+}
+END_TEST
+
 /* ---- contenders ---- */
 
 START_TEST(contenders_are_listed_in_order) {
@@ -1554,6 +1774,52 @@ START_TEST(a_release_wakes_exactly_one) {
 }
 END_TEST
 
+/* Say one's token and hold. */
+static void hold_and_tell(zke *own) {
+  zke_lock *lock = make(own, PATH);
+  if (zke_lock_acquire(lock, ZKE_FOREVER) != ZKE_OK) _exit(3);
+  shared->tokens[self] = zke_lock_token(lock);
+  __atomic_store_n(&shared->held[self], 1, __ATOMIC_RELEASE);
+  wait_for(&shared->go, 1000);
+}
+
+/* A process is granted the lock while it is stopped, or dead and not buried.
+ * One that goes on has the token that others have seen all along. */
+START_TEST(a_stopped_or_dead_process_may_be_granted_it) {
+  char path[300];
+  bool dead = _i == 1;
+  share();
+  pid_t pid = spawn(0, hold_and_tell);
+  zke *own = test_open(test_path("db")), *other = test_session(own, NULL);
+  zke_lock *lock = make(own, PATH), *thief = make(other, PATH);
+  ck_ok(zke_lock_acquire(lock, soon(own)));
+  __atomic_store_n(&shared->go, 1, __ATOMIC_RELEASE);
+  ck_until(entries(own, PATH) == 2, 10000);
+  ck_ok(zke_lock_steal(thief)); /* and so it sees who is next */
+  if (dead)
+    kill_child(pid);
+  else
+    kill(pid, SIGSTOP);
+  int64_t last = zke_lock_token(thief);
+  ck_ok(zke_lock_release(thief));
+  if (dead) {
+    ck_ok(zke_lock_acquire(thief, soon(other)));
+    ck_assert_int_gt(zke_lock_token(thief), last);
+  } else {
+    zke_party next = party_at(own, 0, path);
+    ck_assert_int_eq(next.office, 1);
+    kill(pid, SIGCONT);
+    ck_until(holder() == 0, 10000);
+    ck_assert_int_eq(shared->tokens[0], next.mzxid);
+    kill_child(pid);
+  }
+  zke_lock_free(lock);
+  zke_lock_free(thief);
+  ck_ok(zke_close(other));
+  ck_ok(zke_close(own));
+}
+END_TEST
+
 /* A circle of two processes. */
 static void cross(zke *own) {
   char path[2][32];
@@ -1794,8 +2060,49 @@ static void check_lock(zke *other, int rc) {
   ck_assert_int_eq(watches(other), 0);
 }
 
-static const recipe_use uses[] = {{"lock", NULL, use_plain, check_lock},
-                                  {"two locks", NULL, use_two, check_lock}};
+/* The other session's: one that holds, and one that waits behind it. */
+static zke_lock *robbed, *waiting;
+static int64_t robbed_token;
+
+static void prepare_line(zke *other) {
+  robbed = make(other, PATH);
+  waiting = make(other, PATH);
+  ck_ok(zke_lock_acquire(robbed, ZKE_FOREVER));
+  robbed_token = zke_lock_token(robbed);
+  ck_ok(zke_lock_start(waiting));
+}
+
+/* Steal it and release it, which grants it to the one that waits. */
+static int use_grant(zke *user) {
+  zke_lock *lock = NULL;
+  int rc = zke_lock_new(user, PATH, NULL, &lock);
+  if (rc == ZKE_OK) rc = zke_lock_steal(lock);
+  if (rc == ZKE_OK) rc = zke_lock_release(lock);
+  zke_lock_free(lock);
+  return rc;
+}
+
+/* The one that waits holds, where the other one was not robbed once that one
+ * has released; its token is greater, and it is what others see. */
+static void check_line(zke *other, int rc) {
+  zke_party_list *list;
+  (void)rc;
+  if (zke_lock_check(robbed) == ZKE_OK) ck_ok(zke_lock_release(robbed));
+  ck_ok(zke_lock_acquire(waiting, zke_now(other) + 5000));
+  ck_assert_int_gt(zke_lock_token(waiting), robbed_token);
+  ck_ok(zke_lock_parties(other, PATH, &list));
+  ck_assert_int_eq(list->count, 1);
+  ck_assert_int_eq(list->data[0].mzxid, zke_lock_token(waiting));
+  zke_free(list);
+  zke_lock_free(robbed);
+  zke_lock_free(waiting);
+  ck_assert_int_eq(watches(other), 0);
+}
+
+static const recipe_use uses[] = {
+    {"lock", NULL, use_plain, check_lock},
+    {"two locks", NULL, use_two, check_lock},
+    {"grant", prepare_line, use_grant, check_line}};
 
 START_TEST(a_death_anywhere_lets_others_go_on) {
   ck_assert_int_gt(recipe_deaths(&uses[_i]), 20);
@@ -2184,6 +2491,18 @@ static void add_losing(Suite *s) {
   tcase_add_test(tc, a_waiter_whose_turn_has_come_may_steal);
 }
 
+static void add_granting(Suite *s) {
+  TCase *tc = add_case(s, "granting", 10);
+  tcase_add_test(tc, a_release_grants_the_next);
+  tcase_add_loop_test(tc, a_grant_keeps_the_data, 0,
+                      (int)(sizeof heirs / sizeof *heirs));
+  tcase_add_loop_test(tc, a_release_lets_the_next_in_whatever_comes, 0,
+                      (int)(sizeof spoilers / sizeof *spoilers));
+  tcase_add_loop_test(tc, a_grant_that_nobody_takes_is_passed_on, 0, 2);
+  tcase_add_loop_test(tc, a_grant_is_found_by_a_call, 0, 2);
+  tcase_add_test(tc, a_grant_can_be_stolen);
+}
+
 static void add_deadlocks(Suite *s) {
   TCase *tc = add_case(s, "deadlocks", 20);
   tcase_add_test(tc, a_circle_has_one_victim);
@@ -2215,9 +2534,10 @@ static void add_proof(Suite *s) {
   tcase_add_test(tc, a_release_wakes_exactly_one);
   tcase_add_test(tc, tokens_increase_while_holders_are_killed);
   tcase_add_test(tc, tokens_increase_in_any_history);
-  tcase_add_loop_test(tc, a_death_anywhere_lets_others_go_on, 0, 2);
-  tcase_add_loop_test(tc, a_lost_reply_is_made_good, 0, 2);
-  tcase_add_loop_test(tc, a_fault_leaves_nothing_behind, 0, 2);
+  tcase_add_loop_test(tc, a_stopped_or_dead_process_may_be_granted_it, 0, 2);
+  tcase_add_loop_test(tc, a_death_anywhere_lets_others_go_on, 0, 3);
+  tcase_add_loop_test(tc, a_lost_reply_is_made_good, 0, 3);
+  tcase_add_loop_test(tc, a_fault_leaves_nothing_behind, 0, 3);
 }
 
 static void add_rare(Suite *s) {
@@ -2243,6 +2563,7 @@ int main(int argc, char **argv) {
   add_alone(s);
   add_several(s);
   add_losing(s);
+  add_granting(s);
   add_deadlocks(s);
   add_looking(s);
   add_proof(s);

@@ -376,6 +376,43 @@ START_TEST(it_holds_only_when_all_are_free) {
 }
 END_TEST
 
+/* One of its locks is granted to it while it waits for the other.  What it
+ * tells in the end is one value for both, greater than the grant. */
+START_TEST(one_lock_may_be_granted_before_the_others) {
+  open_sessions();
+  zke_lock *a = make_lock(z[0], "/a"), *next = make_lock(z[1], "/a");
+  zke_lock *b = make_lock(z[3], "/b");
+  zke_multilock *ml = make(z[2], "ab");
+  zke_party_list *list;
+  ck_ok(zke_lock_acquire(a, soon(z[0])));
+  ck_ok(zke_lock_acquire(b, soon(z[3])));
+  ck_ok(zke_lock_start(next));
+  ck_ok(zke_multilock_start(ml));
+  ck_ok(zke_lock_release(a));
+  dispatch_all();
+  ck_ok(zke_lock_release(next)); /* it has seen that ml is behind it */
+  dispatch_all();
+  ck_assert_int_eq(zke_multilock_state(ml), ZKE_MULTILOCK_WAITING);
+  ck_ok(zke_lock_parties(z[4], "/a", &list));
+  ck_assert_int_eq(list->data[0].office, 1);
+  int64_t granted = list->data[0].mzxid;
+  zke_free(list);
+  ck_ok(zke_lock_release(b));
+  dispatch_all();
+  ck_assert_int_eq(zke_multilock_state(ml), ZKE_MULTILOCK_HELD);
+  ck_assert_int_gt(zke_multilock_token(ml), granted);
+  ck_ok(zke_lock_parties(z[4], "/a", &list));
+  ck_assert_int_eq(list->data[0].mzxid, zke_multilock_token(ml));
+  zke_free(list);
+  zke_multilock_free(ml);
+  zke_lock_free(a);
+  zke_lock_free(b);
+  zke_lock_free(next);
+  expect_nothing_left();
+  close_sessions();
+}
+END_TEST
+
 /* One that waits for its other lock is not overtaken, so it never starves. */
 START_TEST(a_later_single_one_stands_behind) {
   open_sessions();
@@ -1200,6 +1237,7 @@ static void add_alone(Suite *s) {
 static void add_all_or_none(Suite *s) {
   TCase *tc = add_case(s, "all or none", 20);
   tcase_add_test(tc, it_holds_only_when_all_are_free);
+  tcase_add_test(tc, one_lock_may_be_granted_before_the_others);
   tcase_add_test(tc, a_later_single_one_stands_behind);
   tcase_add_test(tc, try_takes_all_or_none_and_names_what_is_missing);
   tcase_add_test(tc, a_timeout_leaves_none_and_names_what_is_missing);

@@ -1501,6 +1501,77 @@ END_TEST
 START_TEST(a_fault_leaves_nothing_behind) { recipe_faults(&uses[_i]); }
 END_TEST
 
+/* ---- granting ---- */
+
+/* A line of four modes. */
+static void line_up(const char *modes) {
+  open_all();
+  for (int i = 0; i < SESSIONS; i++) {
+    bool writes = modes[i] == 'W';
+    ck_ok(zke_rwlock_start(rw[i], writes ? ZKE_RWLOCK_WRITE : ZKE_RWLOCK_READ));
+  }
+}
+
+/* "+-?": marked as holding and knows it, not marked, marked without knowing
+ * it yet; in the order of the line. */
+static const char *marks(void) {
+  static char text[SESSIONS + 1];
+  zke_party_list *list;
+  ck_ok(zke_rwlock_parties(z[0], PATH, &list));
+  memset(text, 0, sizeof text);
+  for (int i = 0; i < list->count; i++) {
+    bool knows = false;
+    for (int j = 0; j < SESSIONS; j++) {
+      if (zke_rwlock_token(rw[j]) == list->data[i].mzxid &&
+          list->data[i].session == zke_session_id(z[j]))
+        knows = true;
+    }
+    text[i] = !list->data[i].office ? '-' : knows ? '+' : '?';
+  }
+  zke_free(list);
+  return text;
+}
+
+/* Of several readers the first is granted it, and a writer only by the last
+ * that keeps it out. */
+START_TEST(a_release_grants_the_first_behind_it) {
+  line_up("WWRR");
+  ck_ok(zke_rwlock_release(rw[0])); /* came alone: has seen nobody */
+  ck_assert_str_eq(marks(), "---");
+  dispatch_all();
+  ck_assert_str_eq(marks(), "+--");
+  ck_ok(zke_rwlock_release(rw[1]));
+  ck_assert_str_eq(marks(), "?-");
+  dispatch_all();
+  ck_assert_str_eq(marks(), "++");
+  close_all();
+}
+END_TEST
+
+START_TEST(a_writer_is_granted_it_by_the_last_reader_only) {
+  line_up("WRRW");
+  ck_ok(zke_rwlock_release(rw[0]));
+  dispatch_all();
+  ck_assert_str_eq(marks(), "++-");
+  ck_ok(zke_rwlock_release(rw[1]));
+  ck_assert_str_eq(marks(), "+-");
+  dispatch_all();
+  ck_assert_int_eq(zke_rwlock_state(rw[3]), ZKE_RWLOCK_WAITING);
+  ck_ok(zke_rwlock_release(rw[2]));
+  dispatch_all();
+  ck_assert_str_eq(marks(), "+");
+  close_all();
+  line_up("WRWR");
+  ck_ok(zke_rwlock_release(rw[0]));
+  dispatch_all();
+  ck_ok(zke_rwlock_release(rw[1])); /* the only one */
+  ck_assert_str_eq(marks(), "?-");
+  dispatch_all();
+  ck_assert_str_eq(marks(), "+-");
+  close_all();
+}
+END_TEST
+
 /* ---- the suite ---- */
 
 static TCase *add_case(Suite *suite, const char *name, int seconds) {
@@ -1521,6 +1592,8 @@ int main(int argc, char **argv) {
   tcase_add_test(tc, an_object_in_use_is_refused);
   tcase_add_test(tc, another_kind_on_the_path_is_refused);
   tcase_add_test(tc, foreign_children_are_ignored);
+  tcase_add_test(tc, a_release_grants_the_first_behind_it);
+  tcase_add_test(tc, a_writer_is_granted_it_by_the_last_reader_only);
   tc = add_case(suite, "model", 60);
   tcase_add_test(tc, all_short_walks_are_as_the_model_says);
   tcase_add_test(tc, long_random_walks_are_as_the_model_says);
