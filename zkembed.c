@@ -1296,8 +1296,8 @@ static zke_acls *acl_decode(const zke_allocator *a, const char *text,
                 "owner<>0 AND nchild=0 ORDER BY parent,name LIMIT "           \
                 DB_REMOVAL)                                                   \
   X(NODE_DUE, "SELECT parent,name,acl,blob FROM node WHERE kind=?1 AND "      \
-              "due<>0 AND due<=?2 AND nchild=0 ORDER BY due,parent,name "     \
-              "LIMIT " DB_REMOVAL)                                            \
+              "due<>0 AND due<=?2 AND nchild=0 AND ttl>=0 "                   \
+              "ORDER BY due,parent,name LIMIT " DB_REMOVAL)                   \
   X(BLOB_ADD, "INSERT INTO blob(data)VALUES(?1)")                             \
   X(BLOB_REMOVE, "DELETE FROM blob WHERE id=?1")                              \
   X(WATCH_AT, "SELECT kind,session FROM watch WHERE path=?1")                 \
