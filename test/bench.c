@@ -35,7 +35,8 @@ static const struct {
              {"election", part_election}, {"barrier", part_barrier},
              {"queue", part_queue},       {"mixed", part_mixed},
              {"reader", part_reader},     {"memory", part_memory},
-             {"idle", part_idle},         {"scale", part_scale}};
+             {"idle", part_idle},         {"scale", part_scale},
+             {"removal", part_removal}};
 enum { PARTS = sizeof parts / sizeof parts[0] };
 
 /* ---- subjects ---- */

@@ -10,6 +10,7 @@
  *   bench_wait.c     watches across processes, idling
  *   bench_load.c     several processes without pause
  *   bench_memory.c   bytes
+ *   bench_removal.c  many nodes that go, many watchers
  *   bench_NAME.c     subjects: zke, floor, local, zookeeper, etcd, redis,
  *                    python
  *
@@ -250,6 +251,7 @@ void plant_tree(const subject *s, const char *place, int nodes);
 
 void part_ops(void);
 void part_scale(void);
+void part_removal(void);
 void part_open(void);
 void part_lock(void);
 void part_contention(void);
