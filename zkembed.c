@@ -1502,7 +1502,7 @@ typedef struct store {
   void *log_context;
   bool memory, readonly;
   bool read_locks, plain_log; /* SQLite's own ways, by option */
-  int durability, data_limit, cache_kib;
+  int durability, data_limit, cache_kib, notice_limit;
   int64_t busy, container;        /* ns, ms */
   char *name, *vfs;               /* as given; vfs may be NULL */
   char *file, *dir;               /* database, side directory */
@@ -1545,6 +1545,7 @@ typedef struct store {
   uint64_t random;
   zke **sessions; /* of this store, by id */
   size_t session_count, session_cap;
+  int notices; /* descriptors that tell of the deaths of others */
   struct {
     int64_t session;
     int fd;
@@ -5016,8 +5017,10 @@ static void sess_release(zke *z) {
   sess_unlink_fifo(z);
   if (z->live_fd >= 0 && z->id)
     s->os.lock(s->os.context, z->live_fd, z->id, ZKE_LOCK_NONE);
-  for (size_t i = 0; i < z->notice_count; i++)
+  for (size_t i = 0; i < z->notice_count; i++) {
+    s->notices -= z->notices[i].fd >= 0;
     lock_fd_close(s, &z->notices[i].fd);
+  }
   z->notice_count = 0;
   lock_fd_close(s, &z->poller);
   lock_fd_close(s, &z->timer);
@@ -5763,6 +5766,7 @@ static void wait_close_notice(zke *z, wait_notice *n) {
   if (z->poller >= 0)
     z->s->os.poller_remove(z->s->os.context, z->poller, n->fd);
   lock_fd_close(z->s, &n->fd);
+  z->s->notices--;
 }
 
 static void wait_drop_notice(zke *z, size_t i) {
@@ -5785,13 +5789,15 @@ static wait_notice *wait_new_notice(zke *z) {
 /* Have the kernel tell of the owner's death: a writing end of its FIFO reports
  * an error when its reader is gone (P6).  Called after the watch is in the
  * file; an owner that has died before is probed at the next dispatch.  False:
- * there is no such notice; where there should be, the sweep must do. */
+ * there is no such notice; where there should be, the sweep must do, as it must
+ * where this store has as many as it may. */
 static bool wait_watch_owner(zke *z, int64_t owner) {
   store *s = z->s;
   if (s->memory || live_own(s, owner)) return false;
   for (size_t i = 0; i < z->notice_count; i++) {
     if (z->notices[i].owner == owner) return true;
   }
+  if (s->notices >= s->notice_limit) return false;
   int fd = live_open_fifo(s, owner);
   if (fd < 0 && fd != -ENXIO && fd != -ENOENT) return false;
   wait_notice *n = wait_new_notice(z);
@@ -5803,6 +5809,7 @@ static bool wait_watch_owner(zke *z, int64_t owner) {
                      .fd = fd < 0 ? -1 : fd,
                      .probe_at = INT64_MAX,
                      .pause = ZKE_MS};
+  s->notices += fd >= 0;
   if (fd >= 0 && z->poller >= 0)
     s->os.poller_add(s->os.context, z->poller, fd, 0);
   if (fd < 0) n->probe_at = 0;
@@ -6662,8 +6669,9 @@ static int store_options(const zke_options *given, zke_options *out) {
     return base_fail(ZKE_BADARGUMENTS, "options.size is not set");
   memcpy(out, given, given->size < sizeof *out ? given->size : sizeof *out);
   if (out->data_limit < 0 || out->cache_kib < 0 || out->event_limit < 0 ||
-      out->busy_timeout_ms < ZKE_AT_ONCE || out->lease_ms < 0 ||
-      out->container_ms < ZKE_AT_ONCE || out->lease_ms > INT64_MAX / ZKE_MS ||
+      out->notice_limit < 0 || out->busy_timeout_ms < ZKE_AT_ONCE ||
+      out->lease_ms < 0 || out->container_ms < ZKE_AT_ONCE ||
+      out->lease_ms > INT64_MAX / ZKE_MS ||
       out->busy_timeout_ms > INT64_MAX / ZKE_MS) {
     return base_fail(ZKE_BADARGUMENTS, "an option is out of range");
   }
@@ -6719,6 +6727,7 @@ static int store_new(const char *name, const zke_options *o, store **out) {
   s->durability = o->durability;
   s->data_limit = (int)store_default(o->data_limit, 1048576);
   s->cache_kib = (int)store_default(o->cache_kib, 256);
+  s->notice_limit = (int)store_default(o->notice_limit, 128);
   s->busy = store_default(o->busy_timeout_ms, 5000) * ZKE_MS;
   s->container = store_default(o->container_ms, 60000);
   s->wal_limit = ZKE_CHECKPOINT_PAGES;

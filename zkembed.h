@@ -383,6 +383,11 @@ typedef struct zke_options {
   int cache_kib;           /* SQLite's page cache, KiB; 256 */
   int event_limit;         /* pending events of a session (P4), those not yet
                               trimmed included; 10000 */
+  int notice_limit;        /* descriptors for being told at once that the owner
+                              of a watched node has died, one an owner and
+                              session, of all sessions of the store together
+                              (P6); beyond it such a death is told within about
+                              a second; 128 */
   int64_t busy_timeout_ms; /* longest wait of a call for others; 5000.
                               ZKE_AT_ONCE: it does not wait */
   int64_t lease_ms;        /* lose the session when not calling in for this

@@ -11,6 +11,7 @@
  *   bench_load.c     several processes without pause
  *   bench_memory.c   bytes
  *   bench_removal.c  many nodes that go, many watchers
+ *   bench_sessions.c ten thousand sessions
  *   bench_NAME.c     subjects: zke, floor, local, zookeeper, etcd, redis,
  *                    python
  *
@@ -228,6 +229,7 @@ void role_enter(char **argv);
 void role_load(char **argv);
 void role_queue(char **argv);
 void role_session(char **argv);
+void role_crowd(char **argv);
 
 /* A subject taking part in a comparison. */
 typedef struct runner {
@@ -264,6 +266,7 @@ void part_reader(void);
 void part_queue(void);
 void part_memory(void);
 void part_idle(void);
+void part_sessions(void);
 int measure_loop(const char *name, const char *subject, int count);
 
 #endif

@@ -894,6 +894,76 @@ static void allow_descriptors(int more) {
   ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &now), 0);
 }
 
+/* So many sessions of one process, each with a node of its own. */
+static int peer_own_many(const char *argument) {
+  int count = 0, at = 0, rc = ZKE_OK;
+  if (sscanf(argument, "%d %n", &count, &at) != 1) return 1;
+  rc = zke_open(argument + at, NULL, &mine);
+  for (int i = 0; i < count && rc == ZKE_OK; i++) {
+    zke *z = NULL;
+    char path[32];
+    snprintf(path, sizeof path, "/own%d", i);
+    rc = zke_open_session(mine, NULL, &z);
+    if (rc == ZKE_OK)
+      rc = zke_create(z, path, "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL);
+  }
+  return rc;
+}
+
+static void count_deletion(zke *z, int type, int state, const char *path,
+                           void *context) {
+  (void)z, (void)state, (void)path;
+  *(int *)context += type == ZKE_EVENT_DELETED;
+}
+
+static void watch_own(zke *z, int i, int *deleted) {
+  char path[32];
+  snprintf(path, sizeof path, "/own%d", i);
+  ck_ok(zke_exists(z, path, count_deletion, deleted, NULL));
+}
+
+/* P6, P9: who waits for many owners keeps no more descriptors than the option
+ * says (0) or 128 (1), of all sessions of the store together, and leaves the
+ * host the rest; each death is told all the same.  A watch that is taken back
+ * makes room for another. */
+START_TEST(watched_owners_take_few_descriptors) {
+  static const struct {
+    int option, limit, owners;
+  } sizes[] = {{4, 4, 12}, {0, 128, 200}};
+  const char *db = test_path("a.db");
+  char argument[TEXT];
+  int owners = sizes[_i].owners, deleted = 0;
+  peer p = peer_start(NULL);
+  snprintf(argument, sizeof argument, "%d %s", owners, db);
+  ck_peer(&p, peer_own_many, argument, ZKE_OK);
+  zke_options o = {.size = sizeof o, .notice_limit = sizes[_i].option};
+  zke *z = NULL;
+  ck_ok(zke_open(db, &o, &z));
+  zke *other = test_session(z, NULL);
+  ck_ok(zke_dispatch(z, NULL));
+  int before = test_fd_count();
+  allow_descriptors(sizes[_i].limit + 4);
+  for (int i = 0; i < owners; i++) watch_own(i % 2 ? other : z, i, &deleted);
+  ck_assert_int_eq(test_fd_count() - before, sizes[_i].limit);
+  int copy = fcntl(0, F_DUPFD_CLOEXEC, 0);
+  ck_assert_int_ge(copy, 0);
+  close(copy);
+  ck_ok(zke_remove_watch(z, "/own0", ZKE_WATCH_DATA, count_deletion, &deleted));
+  ck_ok(zke_dispatch(z, NULL));
+  ck_assert_int_eq(test_fd_count() - before, sizes[_i].limit - 1);
+  watch_own(z, 0, &deleted);
+  ck_assert_int_eq(test_fd_count() - before, sizes[_i].limit);
+  peer_kill(&p);
+  ck_until(zke_wait(z, zke_now(z) + 10) != ZKE_SESSIONEXPIRED &&
+               zke_dispatch(other, NULL) == ZKE_OK && deleted == owners,
+           20000);
+  ck_assert_int_eq(test_fd_count(), before);
+  allow_descriptors(-1);
+  ck_ok(zke_close(other));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
 /* P11: with n descriptors left, for n from none to enough, opening a new (0)
  * or an existing (1) database fails with a code and a sentence that names the
  * cause, leaves none of them open, and works once there are enough. */
@@ -1423,6 +1493,7 @@ int main(int argc, char **argv) {
   ADD_LOOP(times_follow_the_wall_clock, 2);
   ADD_LOOP(ttl_follows_the_wall_clock, 2);
   ADD(deadlines_ignore_the_wall_clock);
+  ADD_LOOP(watched_owners_take_few_descriptors, 2);
   ADD_LOOP(open_without_descriptors, 2);
   ADD(handle_without_descriptors);
   ADD(close_without_descriptors);
