@@ -1537,13 +1537,14 @@ typedef struct store {
   int wal_limit;     /* checkpoint when it is reached */
   bool duty;         /* we hold the duty byte */
   int64_t tick_next; /* monotonic ns of the next look by a caller */
-  int64_t sweep_at;  /* no session of ours sweeps before, with the duty */
+  int64_t sweep_at;  /* no session of ours looks after the sweep before */
+  int64_t sweeper;   /* the one that did last: with the duty it goes on */
   int64_t swept_at;  /* the last sweep that came to its end, or 0 */
   unsigned sweeps;   /* that did */
   int64_t settle_at; /* not before: see wait_settle() */
   buf put_off;       /* dead sessions, and when to try again: sess_put_off() */
-  uint64_t random;
-  zke **sessions; /* of this store, by id */
+  int64_t phase;     /* of its ticks among those of other stores, ns */
+  zke **sessions;    /* of this store, by id */
   size_t session_count, session_cap;
   int notices; /* descriptors that tell of the deaths of others */
   struct {
@@ -5237,19 +5238,14 @@ static void sweep_tick(store *s, bool wants_duty, bool may_wait) {
   if (s->duty || age >= ZKE_TICK_MS * ZKE_MS * 9 / 10) sweep_now(s, may_wait);
 }
 
-/* A number from 0 to below, for jitter; xorshift64. */
-static int64_t sweep_jitter(store *s, int64_t below) {
-  s->random ^= s->random << 13;
-  s->random ^= s->random >> 7;
-  s->random ^= s->random << 17;
-  return (int64_t)(s->random % (uint64_t)below);
-}
-
-/* When the next tick of a session is due. */
-static int64_t sweep_next_tick(store *s, int64_t now) {
-  if (s->duty || s->memory) return now + ZKE_DUTY_TICK_MS * ZKE_MS;
-  int64_t spread = ZKE_TICK_MS * ZKE_MS / 20;
-  return now + ZKE_TICK_MS * ZKE_MS - sweep_jitter(s, spread);
+/* When the next tick of a session is due, which sweeps for its store or does
+ * not.  The ticks of a store's sessions fall together, on one of twenty
+ * instants of a second, since what costs is to wake the process; those of
+ * stores fall apart. */
+static int64_t sweep_next_tick(store *s, int64_t now, bool sweeps) {
+  if (sweeps && (s->duty || s->memory)) return now + ZKE_DUTY_TICK_MS * ZKE_MS;
+  int64_t at = now + ZKE_TICK_MS * ZKE_MS;
+  return at - (at - s->phase) % (ZKE_TICK_MS * ZKE_MS / 20);
 }
 
 /* ======================================================================
@@ -5900,17 +5896,24 @@ static void wait_arm(zke *z) {
   z->s->os.timer_set(z->s->os.context, z->timer, at);
 }
 
-/* With the duty every session of the store wakes this often, whichever of them
- * it may be that somebody waits in; one sweep serves them all. */
+/* The tick of a session that waits, or whose host is told of a deadline.  One
+ * session sweeps for all of its store, four times a second while the store has
+ * the duty.  Nobody knows which sessions the host looks after, so each of the
+ * others wakes once a second, and takes over from one that is late.  Without
+ * the duty, too, what one session has just looked at does for the others. */
 static void wait_tick(zke *z, int64_t now, bool waiting) {
   if (now < z->tick_at) return;
   store *s = z->s;
-  if (now >= s->sweep_at || !(s->duty || s->memory)) {
-    sweep_tick(s, waiting || z->watcher_count > 0, waiting);
-    s->sweep_at = now + ZKE_DUTY_TICK_MS * ZKE_MS / 2;
+  bool wants = waiting || z->watcher_count > 0;
+  bool alone = s->duty || s->memory;
+  bool stands_by = alone && s->sweeper != z->id;
+  if (now >= s->sweep_at + (stands_by ? ZKE_DUTY_TICK_MS * ZKE_MS : 0)) {
+    sweep_tick(s, wants, waiting);
+    s->sweeper = z->id;
+    if (wants || alone) s->sweep_at = now + ZKE_DUTY_TICK_MS * ZKE_MS / 2;
   }
   s->tick_next = now + ZKE_TICK_MS * ZKE_MS;
-  z->tick_at = sweep_next_tick(z->s, now);
+  z->tick_at = sweep_next_tick(s, now, s->sweeper == z->id);
   z->timer_at = -1; /* it has run out: set it again */
 }
 
@@ -6738,8 +6741,9 @@ static int store_new(const char *name, const zke_options *o, store **out) {
   s->put_off.a = &s->a;
   s->name = mem_copy(&s->a, name, strlen(name));
   if (o->vfs) s->vfs = mem_copy(&s->a, o->vfs, strlen(o->vfs));
-  s->os.random(s->os.context, &s->random, sizeof s->random);
-  s->random |= 1;
+  uint32_t random = 0;
+  s->os.random(s->os.context, &random, sizeof random);
+  s->phase = random % (ZKE_TICK_MS * ZKE_MS / 20);
   int64_t now = lock_now(s);
   s->deadline = base_later(now, s->busy);
   s->tick_next = base_later(now, ZKE_TICK_MS * ZKE_MS);
@@ -7046,7 +7050,7 @@ static int store_add_session(store *s, const zke_options *o, bool first,
     return rc;
   }
   int64_t now = lock_now(s);
-  z->tick_at = sweep_next_tick(s, now);
+  z->tick_at = sweep_next_tick(s, now, true);
   z->verify_next = base_later(now, ZKE_TICK_MS * ZKE_MS);
   store_list_session(s, z);
   *out = z;
