@@ -4679,9 +4679,23 @@ static int sess_list(store *s, int64_t turns, int64_t turn, buf *out) {
   return rc == ZKE_OK && out->failed ? base_nomem() : rc;
 }
 
+/* The wall clock as a zxid: seconds since 2020 in the high half, their fraction
+ * in the low half.  0 for a clock that is not to be believed. */
+static int64_t sess_clock_zxid(const store *s) {
+  const int64_t second = 1000 * ZKE_MS, from = INT64_C(1577836800);
+  int64_t now = s->os.clock(s->os.context, ZKE_CLOCK_REALTIME);
+  int64_t seconds = now / second - from;
+  if (seconds <= 0 || seconds >= INT64_C(1) << 30) return 0;
+  return seconds * (INT64_C(1) << 32) +
+         now % second * (INT64_C(1) << 32) / second;
+}
+
 /* A new boot, or another file: nothing of the sessions in it lives.  Raise the
  * epoch above all that was ever given here, so that no zxid and no session id
- * that a power cut or a restore took back is given again (P8), and end them. */
+ * that a power cut or a restore took back is given again (P8), and end them.
+ * Where the liveness file does not know what was given, only a clock does:
+ * zxids grow more slowly than it, so it is above those given after an earlier
+ * restore of the same backup. */
 static int sess_new_epoch(txn *t, int64_t known, const buf *sessions) {
   size_t n;
   int rc = txn_need_full(t);
@@ -4689,6 +4703,7 @@ static int sess_new_epoch(txn *t, int64_t known, const buf *sessions) {
   if (base_max(t->zxid, known) >= TXN_LAST_ZXID)
     return base_fail(ZKE_CORRUPT, "%s: the zxids are used up", t->s->name);
   t->zxid = ((base_max(t->zxid, known) >> 32) + 1) * (INT64_C(1) << 32);
+  if (known <= 0) t->zxid = base_max(t->zxid, sess_clock_zxid(t->s));
   t->numbered = true;
   const sess_row *row = sess_rows(sessions, &n);
   for (size_t i = 0; i < n && rc == ZKE_OK; i++)
@@ -4760,7 +4775,7 @@ static bool sess_any_alive(store *s, const buf *sessions) {
 /* What has happened to the files since the meta row was written. */
 enum sess_past {
   SESS_SAME,
-  SESS_MOVED,
+  SESS_MADE,
   SESS_LOST_FILES,
   SESS_CONTAINER,
   SESS_RESTORED,
@@ -4771,24 +4786,27 @@ enum sess_past {
 static bool sess_is_plain(const txn *t, const sess_files *was,
                           const sess_files *now, int64_t known) {
   return now->boot[0] && strcmp(now->boot, was->boot) == 0 &&
-         memcmp(now->n, was->n, sizeof now->n) == 0 && t->zxid >= known;
+         memcmp(now->n, was->n, sizeof now->n) == 0 && known > 0 &&
+         t->zxid >= known;
 }
 
+/* The table of doc/design.md 7, in its order.  `known` is the zxid that the
+ * liveness file remembers, 0 or -1 where it is new. */
 static enum sess_past sess_compare_files(txn *t, const sess_files *was,
                                          const sess_files *now, int64_t known,
                                          const buf *sessions) {
   bool same_boot = now->boot[0] && strcmp(now->boot, was->boot) == 0;
   bool same_db = sess_same_file(was->n, now->n, same_boot);
-  bool same_live = sess_same_file(was->n + 2, now->n + 2, same_boot) &&
+  bool same_side = sess_same_file(was->n + 2, now->n + 2, same_boot) &&
                    sess_same_file(was->n + 4, now->n + 4, same_boot);
-  if (was->n[1] == 0 && t->zxid >= known) return SESS_MOVED; /* just made */
+  if (was->n[1] == 0 && t->zxid >= known) return SESS_MADE;
   if (!same_db) return SESS_NEW_EPOCH; /* a copy: nobody lives in it */
-  if (!same_live && same_boot && sessions->len) return SESS_LOST_FILES;
+  if (!same_side && same_boot && sessions->len) return SESS_LOST_FILES;
   bool alive = sess_any_alive(t->s, sessions);
   if (!same_boot && !alive) return SESS_NEW_EPOCH;
-  if (t->zxid < known) return alive ? SESS_RESTORED : SESS_NEW_EPOCH;
-  if (!same_boot) return SESS_CONTAINER;
-  return same_live ? SESS_SAME : SESS_MOVED;
+  if (!same_side || known <= 0 || t->zxid < known)
+    return alive ? SESS_RESTORED : SESS_NEW_EPOCH;
+  return same_boot ? SESS_SAME : SESS_CONTAINER;
 }
 
 static void sess_unlink_orphan(void *arg, const char *name) {

@@ -25,7 +25,8 @@ typedef struct powerloss_plan {
   long only_cut;   /* to replay: this event and no other, or 0 */
   const char *lie; /* syncs of this file have no effect after its creation;
                       ".": those of the directory never have */
-  bool same_boot;  /* the boot id survives the cut, which is not true */
+  bool same_boot;  /* the boot id survives the cut, and the liveness file with
+                      an old zxid, which is not true */
   bool quiet;      /* violations are what is wanted: only count them */
 } powerloss_plan;
 

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <limits.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -1364,6 +1365,124 @@ START_TEST(backup_written_into_an_open_database) {
 }
 END_TEST
 
+/* ---- restored while nobody is there ---- */
+
+/* A file system that gives a new file the number of the removed one of its
+ * name. */
+static uint64_t number_of_name(const char *path) {
+  const char *slash = strrchr(path, '/');
+  uint64_t number = 1;
+  for (const char *at = slash ? slash + 1 : path; *at && *at != ' '; at++)
+    number = number * 31 + (unsigned char)*at;
+  return number;
+}
+
+static int named_stat(void *context, const char *path, zke_file *out) {
+  zke_os os;
+  zke_os_default(&os);
+  int rc = os.stat(context, path, out);
+  if (rc == 0) out->inode = number_of_name(path);
+  return rc;
+}
+
+static int named_fstat(void *context, int fd, zke_file *out) {
+  char link[64], path[PATH_MAX];
+  zke_os os;
+  zke_os_default(&os);
+  int rc = os.fstat(context, fd, out);
+  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  ssize_t n = rc == 0 ? readlink(link, path, sizeof path - 1) : -1;
+  if (n > 0) path[n] = '\0'; /* "... (deleted)" for a removed one */
+  if (n > 0) out->inode = number_of_name(path);
+  return rc;
+}
+
+/* How the database comes back. */
+enum {
+  RESTORE_INTO = 1, /* written over, not made anew */
+  RESTORE_SIDE = 2, /* the -zke directory stays */
+  RESTORE_LIVE = 4, /* from a backup made while a session lived */
+  RESTORE_DEAD = 8, /* the processes were killed */
+  RESTORE_WAYS = 16
+};
+
+/* In a process of its own: use the database; the first and the last number
+ * that this was given. */
+static void use_and_tell(const char *db, int fd, bool killed,
+                         const char *copy) {
+  zke *z;
+  zke_os os;
+  zke_stat stat;
+  zke_os_default(&os);
+  os.stat = named_stat;
+  os.fstat = named_fstat;
+  zke_options o = {.size = sizeof o, .os = &os};
+  ck_ok(zke_open(db, &o, &z));
+  if (copy) back_up(db, copy);
+  for (int i = 0; i < 3; i++) {
+    ck_ok(zke_create(z, "/e-", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL_SEQUENTIAL,
+                     NULL, &stat));
+  }
+  int64_t numbers[] = {zke_session_id(z), stat.czxid};
+  if (!killed) ck_ok(zke_close(z));
+  ck_assert_int_eq(write(fd, numbers, sizeof numbers), sizeof numbers);
+  _exit(0);
+}
+
+/* Have it used by another process; its numbers are above `last`. */
+static int64_t use_after(const char *db, int64_t last, bool killed,
+                         const char *copy) {
+  int fds[2], status;
+  int64_t numbers[2] = {0};
+  ck_assert_int_eq(pipe(fds), 0);
+  pid_t pid = fork();
+  if (pid == 0) use_and_tell(db, fds[1], killed, copy);
+  ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+  ck_assert_int_eq(status, 0);
+  ck_assert_int_eq(read(fds[0], numbers, sizeof numbers), sizeof numbers);
+  close(fds[0]);
+  close(fds[1]);
+  ck_assert_int_gt(numbers[0], last);
+  ck_assert_int_gt(numbers[1], numbers[0]);
+  return numbers[1];
+}
+
+static void copy_over(const char *from, const char *to) {
+  char bytes[65536];
+  int in = open(from, O_RDONLY);
+  int out = open(to, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  ck_assert(in >= 0 && out >= 0);
+  for (ssize_t n; (n = read(in, bytes, sizeof bytes)) > 0;)
+    ck_assert_int_eq(write(out, bytes, (size_t)n), n);
+  close(in);
+  close(out);
+}
+
+static void restore(const char *copy, const char *db, int how) {
+  if (!(how & RESTORE_INTO)) ck_assert_int_eq(unlink(db), 0);
+  if (!(how & RESTORE_SIDE)) test_remove(beside(db, "-zke"));
+  test_remove(beside(db, "-wal"));
+  test_remove(beside(db, "-shm"));
+  copy_over(copy, db);
+}
+
+/* P8, design.md 7: a backup is restored, twice, while no process uses the
+ * database, and the file system gives the new files the numbers of the old
+ * ones.  No session id and no fencing token comes again. */
+START_TEST(restored_backup_reissues_nothing) {
+  const char *db = test_path("a.db"), *copy = test_path("copy.db");
+  bool killed = _i & RESTORE_DEAD, live = _i & RESTORE_LIVE;
+  int64_t last = use_after(db, 0, false, NULL);
+  last = use_after(db, last, killed, live ? copy : NULL);
+  if (!live) back_up(db, copy);
+  for (int i = 0; i < 3; i++) {
+    last = use_after(db, last, killed, NULL);
+    restore(copy, db, _i);
+    last = use_after(db, last, killed, NULL);
+  }
+}
+END_TEST
+
 /* ---- a full disk under living sessions ---- */
 
 static const char *small_disk;
@@ -1501,6 +1620,7 @@ int main(int argc, char **argv) {
   ADD_LOOP(descriptors_replaced_by_the_host, CALLS);
   ADD(backup_moved_over_an_open_database);
   ADD(backup_written_into_an_open_database);
+  ADD_LOOP(restored_backup_reissues_nothing, RESTORE_WAYS);
   ADD(sessions_survive_a_full_disk);
   ADD(closing_on_a_full_disk);
   return test_main(argc, argv, s);
