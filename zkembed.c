@@ -468,6 +468,19 @@ static int os_file_type(unsigned mode) {
                           : ZKE_FILE_OTHER;
 }
 
+#if ZKE_LINUX && defined(STATX_MNT_ID)
+enum { OS_MOUNT = STATX_MNT_ID };
+static uint64_t os_mount(const struct statx *x) {
+  return x->stx_mask & STATX_MNT_ID ? x->stx_mnt_id : 0;
+}
+#elif ZKE_LINUX
+enum { OS_MOUNT = 0 }; /* headers older than Linux 5.8 */
+static uint64_t os_mount(const struct statx *x) {
+  (void)x;
+  return 0;
+}
+#endif
+
 /* What a descriptor, or with -1 a path, is.  Linux is not asked for the times:
  * since 6.13 a file whose times were asked for gets new ones at its next write,
  * and the sync of that costs a journal commit (durable create 1.35 of raw). */
@@ -475,8 +488,8 @@ static int os_look(int fd, const char *path, zke_file *out) {
   struct stat st;
 #if ZKE_LINUX
   struct statx x;
-  unsigned what =
-      STATX_TYPE | STATX_MODE | STATX_INO | STATX_SIZE | STATX_UID | STATX_GID;
+  unsigned what = STATX_TYPE | STATX_MODE | STATX_INO | STATX_SIZE | STATX_UID |
+                  STATX_GID | STATX_NLINK | OS_MOUNT;
   int rc =
       statx(fd < 0 ? AT_FDCWD : fd, path, fd < 0 ? 0 : AT_EMPTY_PATH, what, &x);
   if (rc == 0) {
@@ -486,7 +499,9 @@ static int os_look(int fd, const char *path, zke_file *out) {
                       .mode = x.stx_mode & 0777u,
                       .uid = x.stx_uid,
                       .gid = x.stx_gid,
-                      .type = os_file_type(x.stx_mode)};
+                      .type = os_file_type(x.stx_mode),
+                      .links = x.stx_nlink,
+                      .mount = os_mount(&x)};
     return 0;
   }
   if (errno != ENOSYS && errno != EPERM) return -errno; /* old, or a sandbox */
@@ -498,7 +513,8 @@ static int os_look(int fd, const char *path, zke_file *out) {
                     .mode = st.st_mode & 0777u,
                     .uid = st.st_uid,
                     .gid = st.st_gid,
-                    .type = os_file_type(st.st_mode)};
+                    .type = os_file_type(st.st_mode),
+                    .links = (unsigned)st.st_nlink};
   return 0;
 }
 
@@ -6809,14 +6825,38 @@ static int store_check_length(store *s) {
                    v->mxPathname - SUFFIX, s->name);
 }
 
+/* Is the file one that its processes can share?  The files beside it are found
+ * by its name, so all of them must reach it by one name in one directory. */
+static int store_inspect_file(store *s, const zke_file *f,
+                              const zke_file *dir) {
+  if (f->type != ZKE_FILE_REGULAR) {
+    return base_fail(ZKE_CANTOPEN, "%s is %s, not a file", s->name,
+                     f->type == ZKE_FILE_DIRECTORY ? "a directory" : "special");
+  }
+  if (f->links > 1) {
+    return base_fail(ZKE_CANTOPEN,
+                     "%s has %u hard links: processes that use different names "
+                     "would not see each other.  Remove the others; copy the "
+                     "file to back it up",
+                     s->name, f->links);
+  }
+  if (f->mount && dir->mount && f->mount != dir->mount) {
+    return base_fail(ZKE_CANTOPEN,
+                     "%s is mounted by itself: processes outside of the mount "
+                     "would not be seen.  Mount the directory that it lies in",
+                     s->name);
+  }
+  return ZKE_OK;
+}
+
 /* Look at the name before anything is opened or made: *exists. */
 static int store_inspect_name(store *s, unsigned flags, bool *exists) {
   void *c = s->os.context;
-  zke_file f;
+  zke_file f, above;
   char *dir = store_directory(s);
   if (!dir) return base_nomem();
   int rc = s->os.stat(c, s->name, &f);
-  int up = s->os.stat(c, dir, &(zke_file){0});
+  int up = s->os.stat(c, dir, &above);
   int network = up < 0 ? 0 : s->os.network(c, rc == 0 ? s->name : dir);
   mem_free(dir);
   *exists = rc == 0;
@@ -6828,17 +6868,14 @@ static int store_inspect_name(store *s, unsigned flags, bool *exists) {
     return base_fail(ZKE_CANTOPEN, "%s: %s", s->name, strerror(-rc));
   if (!*exists && (flags & (ZKE_OPEN_EXISTING | ZKE_OPEN_READONLY)))
     return base_fail(ZKE_CANTOPEN, "%s does not exist", s->name);
-  if (*exists && f.type != ZKE_FILE_REGULAR) {
-    return base_fail(ZKE_CANTOPEN, "%s is %s, not a file", s->name,
-                     f.type == ZKE_FILE_DIRECTORY ? "a directory" : "special");
-  }
   if (network == 1) {
     return base_fail(ZKE_NETWORKFS,
                      "%s is on a network file system, where processes of "
                      "different hosts cannot share a write-ahead log",
                      s->name);
   }
-  return store_check_length(s);
+  rc = store_check_length(s);
+  return rc == ZKE_OK && *exists ? store_inspect_file(s, &f, &above) : rc;
 }
 
 static char *store_beside(store *s, const char *suffix) {

@@ -104,6 +104,12 @@
  * - Two copies of SQLite in one process on the same file lose locks the same
  *   way.  Two copies of zkembed over one SQLite are fine.
  * - The file must be on a local file system: network file systems are refused.
+ * - Every process must reach the file by one name in one directory, since the
+ *   files beside it are found by its name.  Symbolic links are resolved.  A file
+ *   with two hard links, and one that is mounted by itself as a volume of a
+ *   container, are refused: mount its directory.  A hard link that is made
+ *   while the file is open ends no handle, but nobody can open the file until
+ *   the link is removed; so back up by another means than `cp -l`.
  * - The sqlite3 shell may read the database at any time.  Writing by it is at
  *   one's own risk: it knows neither the queue of writers nor the watches.
  * - The files beside the database, in "<database>-zke/", are part of it while
@@ -427,10 +433,11 @@ typedef struct zke_options {
  *
  * Returns ZKE_OK, or
  *   ZKE_BADARGUMENTS  an option or the chroot is malformed; name is NULL
- *   ZKE_CANTOPEN      missing directory, a directory, no permission; a path
- *                     that SQLite does not take, made absolute: more than 504
- *                     bytes with its usual VFS; with ZKE_OPEN_READONLY
- *                     also: the -shm cannot be used
+ *   ZKE_CANTOPEN      missing directory, a directory, no permission; the file
+ *                     has a second hard link, or is mounted by itself, apart
+ *                     from its directory; a path that SQLite does not take,
+ *                     made absolute: more than 504 bytes with its usual VFS;
+ *                     with ZKE_OPEN_READONLY also: the -shm cannot be used
  *   ZKE_NOTADB        not an SQLite database, or another application's, or of
  *                     a format from before the first release
  *   ZKE_NEWERFORMAT   written by a later version of zkembed
@@ -1035,7 +1042,9 @@ typedef struct zke_file {
   int64_t size;
   unsigned mode; /* permission bits */
   unsigned uid, gid;
-  int type; /* ZKE_FILE_… */
+  int type;       /* ZKE_FILE_… */
+  unsigned links; /* names that the file has; 0: not known */
+  uint64_t mount; /* number of the mount it is reached by; 0: not known */
 } zke_file;
 
 struct pollfd;

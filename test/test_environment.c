@@ -2,7 +2,8 @@
  *
  * P5, P6, P9, P10 and P11: processes that are stopped or fork without end,
  * namespaces, users and umasks, clocks that jump, descriptors that run out or
- * are closed by the host, files restored and disks full under open handles.
+ * are closed by the host, files restored and disks full under open handles, a
+ * file with two names or two mounts.
  * What needs root is skipped by others, with a sentence.
  */
 #define _GNU_SOURCE
@@ -1365,6 +1366,103 @@ START_TEST(backup_written_into_an_open_database) {
 }
 END_TEST
 
+/* ---- one file, two names or two mounts ---- */
+
+/* zkembed.h, caveats: a hard link that is made while the file is open ends no
+ * handle, but by neither name can it be opened until the link is gone. */
+START_TEST(second_name_is_refused) {
+  const char *db = test_path("a.db"), *second = test_path("b.db");
+  zke_options o = {.size = sizeof o, .flags = _i ? ZKE_OPEN_READONLY : 0};
+  zke *z = test_open(db), *other;
+  make(z, "/e", "", ZKE_EPHEMERAL);
+  ck_assert_int_eq(link(db, second), 0);
+  ck_rc(zke_open(db, &o, &other), ZKE_CANTOPEN);
+  ck_says("2 hard links");
+  ck_rc(zke_open(second, &o, &other), ZKE_CANTOPEN);
+  ck_says("2 hard links");
+  ck_assert_int_eq(access(beside(second, "-zke"), F_OK), -1);
+  zke_wait(z, zke_now(z) + 1200); /* a look at the files */
+  make(z, "/later", "", ZKE_PERSISTENT);
+  ck_assert_int_eq(unlink(second), 0);
+  ck_ok(zke_open(db, &o, &other));
+  ck_ok(exists(other, "/e"));
+  ck_ok(zke_close(other));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* Mount one thing on another, for this process only; false where that is not
+ * permitted. */
+static bool mount_apart(const char *from, const char *to) {
+  if (unshare(CLONE_NEWNS) == 0 &&
+      mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+      mount(from, to, NULL, MS_BIND, NULL) == 0)
+    return true;
+  printf("skipped: a bind mount wants root\n");
+  return false;
+}
+
+/* A container that gets the file alone is refused before it coordinates with
+ * nobody; the sentence says what to mount. */
+START_TEST(file_mounted_alone_is_refused) {
+  const char *db = test_path("a.db"), *inside = test_path("c/a.db");
+  zke_options o = {.size = sizeof o, .flags = _i ? ZKE_OPEN_READONLY : 0};
+  zke *z;
+  ck_ok(zke_close(test_open(db)));
+  ck_assert_int_eq(mkdir(test_path("c"), 0700), 0);
+  write_file(inside, 'x', 0);
+  if (!mount_apart(db, inside)) return;
+  ck_rc(zke_open(inside, &o, &z), ZKE_CANTOPEN);
+  ck_says("Mount the directory");
+  ck_assert_int_eq(access(beside(inside, "-zke"), F_OK), -1);
+  ck_ok(zke_close(test_open(db)));
+  ck_assert_int_eq(umount2(inside, MNT_DETACH), 0);
+}
+END_TEST
+
+/* A container that gets the directory shares all with the host. */
+START_TEST(directory_mounted_is_shared) {
+  zke_stat stat;
+  ck_assert_int_eq(mkdir(test_path("host"), 0700), 0);
+  ck_assert_int_eq(mkdir(test_path("container"), 0700), 0);
+  zke *host = test_open(test_path("host/a.db"));
+  make(host, "/e", "", ZKE_EPHEMERAL);
+  if (mount_apart(test_path("host"), test_path("container"))) {
+    zke *z = test_open(test_path("container/a.db"));
+    ck_assert_int_gt(zke_session_id(z), zke_session_id(host));
+    ck_ok(zke_exists(z, "/e", NULL, NULL, &stat));
+    ck_assert_int_eq(stat.ephemeralOwner, zke_session_id(host));
+    ck_ok(zke_close(z));
+    umount2(test_path("container"), MNT_DETACH);
+  }
+  ck_ok(zke_close(host));
+}
+END_TEST
+
+static int unknowing_stat(void *context, const char *path, zke_file *out) {
+  zke_os os;
+  zke_os_default(&os);
+  int rc = os.stat(context, path, out);
+  if (rc == 0) out->links = 0;
+  if (rc == 0) out->mount = 0;
+  return rc;
+}
+
+/* A table that knows neither links nor mounts refuses nothing. */
+START_TEST(unknown_links_are_accepted) {
+  const char *db = test_path("a.db");
+  zke_os os;
+  zke_os_default(&os);
+  os.stat = unknowing_stat;
+  zke_options o = {.size = sizeof o, .os = &os};
+  zke *z;
+  ck_ok(zke_close(test_open(db)));
+  ck_assert_int_eq(link(db, test_path("b.db")), 0);
+  ck_ok(zke_open(db, &o, &z));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
 /* ---- restored while nobody is there ---- */
 
 /* A file system that gives a new file the number of the removed one of its
@@ -1620,6 +1718,10 @@ int main(int argc, char **argv) {
   ADD_LOOP(descriptors_replaced_by_the_host, CALLS);
   ADD(backup_moved_over_an_open_database);
   ADD(backup_written_into_an_open_database);
+  ADD_LOOP(second_name_is_refused, 2);
+  ADD_LOOP(file_mounted_alone_is_refused, 2);
+  ADD(directory_mounted_is_shared);
+  ADD(unknown_links_are_accepted);
   ADD_LOOP(restored_backup_reissues_nothing, RESTORE_WAYS);
   ADD(sessions_survive_a_full_disk);
   ADD(closing_on_a_full_disk);

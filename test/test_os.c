@@ -208,6 +208,8 @@ START_TEST(file_is_known_without_statx) {
   ck_assert_int_eq(with.size, without.size);
   ck_assert_uint_eq(with.mode, without.mode);
   ck_assert_int_eq(with.type, without.type);
+  ck_assert_uint_eq(with.links, 1);
+  ck_assert_uint_eq(without.links, 1);
   ck_assert_int_eq(os_fstat(NULL, -1, &with), -EBADF);
 }
 END_TEST
