@@ -766,6 +766,34 @@ static int os_boot_id(void *context, char *buffer, size_t size) {
   return os_slurp("/proc/sys/kernel/random/boot_id", buffer, size);
 }
 
+/* By how many ns this process's CLOCK_BOOTTIME is ahead of the host's: in a
+ * time namespace it can be anything.  An error where that cannot be told. */
+static int os_boot_offset(void *context, int64_t *out) {
+  *out = 0;
+#if defined(__linux__)
+  char text[256];
+  zke_file own, given;
+  int rc = os_stat(context, "/proc/self/ns/time", &own);
+  if (rc == -ENOENT) return os_stat(context, "/proc/self/ns", &own); /* old */
+  if (rc < 0) return rc;
+  rc = os_stat(context, "/proc/self/ns/time_for_children", &given);
+  if (rc == 0 && given.inode != own.inode) rc = -EXDEV; /* the children's */
+  int fd = rc < 0 ? rc : os_open(context, "/proc/self/timens_offsets", 0, 0);
+  if (fd < 0) return fd;
+  int64_t n = os_read(context, fd, text, sizeof text - 1);
+  os_close(context, fd);
+  if (n < 0) return (int)n;
+  text[n] = '\0';
+  char *at = strstr(text, "boottime");
+  if (!at) return -EINVAL;
+  int64_t seconds = strtoll(at + strlen("boottime"), &at, 10);
+  *out = seconds * 1000000000 + strtoll(at, NULL, 10);
+#else
+  (void)context;
+#endif
+  return 0;
+}
+
 static int64_t os_pid(void *context) {
   (void)context;
   return (int64_t)getpid();
@@ -778,15 +806,15 @@ static int os_process_name(void *context, char *buffer, size_t size) {
 
 void zke_os_default(zke_os *out) {
   static const zke_os os = {
-      sizeof(zke_os),   NULL,       os_open,      os_close,
-      os_dup,           os_read,    os_write,     os_pread,
-      os_pwrite,        os_stat,    os_fstat,     os_fsync,
-      os_adopt,         os_mkdir,   os_mkfifo,    os_unlink,
-      os_list,          os_network, os_pipe,      os_lock,
-      os_probe,         os_poll,    os_poller,    os_poller_add,
-      os_poller_remove, os_timer,   os_timer_set, os_clock,
-      os_sleep,         os_random,  os_boot_id,   os_pid,
-      os_process_name,
+      sizeof(zke_os),   NULL,           os_open,      os_close,
+      os_dup,           os_read,        os_write,     os_pread,
+      os_pwrite,        os_stat,        os_fstat,     os_fsync,
+      os_adopt,         os_mkdir,       os_mkfifo,    os_unlink,
+      os_list,          os_network,     os_pipe,      os_lock,
+      os_probe,         os_poll,        os_poller,    os_poller_add,
+      os_poller_remove, os_timer,       os_timer_set, os_clock,
+      os_sleep,         os_random,      os_boot_id,   os_pid,
+      os_process_name,  os_boot_offset,
   };
   *out = os;
 }
@@ -1520,6 +1548,8 @@ typedef struct store {
   bool read_locks, plain_log; /* SQLite's own ways, by option */
   int durability, data_limit, cache_kib, notice_limit;
   int64_t busy, container;        /* ns, ms */
+  int64_t boot_offset;            /* ns; see live_boottime() */
+  bool strange_clock;             /* it is not known */
   char *name, *vfs;               /* as given; vfs may be NULL */
   char *file, *dir;               /* database, side directory */
   char *gate, *live;              /* gate file, liveness file */
@@ -3150,8 +3180,11 @@ static bool live_is_dead(store *s, int64_t session, int64_t life) {
   return live_look(s, session, life) == LIVE_FREE;
 }
 
+/* The host's CLOCK_BOOTTIME, also in a time namespace.  Where the namespace's
+ * offset is not known (`strange_clock`) it can only be compared with what this
+ * store has read from it. */
 static int64_t live_boottime(const store *s) {
-  return s->os.clock(s->os.context, ZKE_CLOCK_BOOTTIME);
+  return s->os.clock(s->os.context, ZKE_CLOCK_BOOTTIME) - s->boot_offset;
 }
 
 /* Hints in the liveness file: a number at an offset; -1 when it cannot be
@@ -3169,6 +3202,12 @@ static bool live_write_stamp(store *s, int64_t at, int64_t stamp) {
 
 static int64_t live_slot_at(int64_t slot) {
   return LIVE_SLOTS_AT + slot * LIVE_SLOT_SIZE;
+}
+
+/* Write a lease's stamp; 0, by which nobody judges, where others could not
+ * compare the time. */
+static bool live_write_slot(store *s, int64_t slot, int64_t now) {
+  return live_write_stamp(s, live_slot_at(slot), s->strange_clock ? 0 : now);
 }
 
 static bool live_write_byte(store *s, int fd) {
@@ -3220,7 +3259,7 @@ static void live_stamp_lease(zke *z) {
   if (!z->lease || z->state != SESS_ALIVE) return;
   int64_t now = live_boottime(z->s);
   if (now - z->lease_at < z->lease / 4 || !live_holds(z->s)) return;
-  if (z->s->memory || live_write_stamp(z->s, live_slot_at(z->slot), now))
+  if (z->s->memory || live_write_slot(z->s, z->slot, now))
     z->lease_at = now;
   else
     z->lease_retry = now + base_max(z->lease / 16, ZKE_MS);
@@ -4570,13 +4609,17 @@ static int sess_remove(txn *t, int64_t session, enum sess_why why) {
   return rc;
 }
 
-/* Has the lease run out?  The stamp is in memory for a session of ours. */
+/* Has the lease run out?  The stamp is in memory for a session of ours.  The
+ * clock is read first: if this process is stopped between the two, it takes the
+ * stamp for too young, never for too old (P5). */
 static bool sess_lease_over(store *s, int64_t session, int64_t lease,
                             int64_t slot) {
   if (lease <= 0 || slot < 0 || slot > LIVE_SLOTS_MOST) return false;
   zke *own = live_own(s, session);
+  if (!own && s->strange_clock) return false;
+  int64_t now = live_boottime(s);
   int64_t at = own ? own->lease_at : live_read_stamp(s, live_slot_at(slot));
-  return at > 0 && live_boottime(s) - at > lease; /* unknown is not over */
+  return at > 0 && now - at > lease; /* unknown is not over */
 }
 
 /* A burial that fails after much work would fail again and again, with the
@@ -4953,7 +4996,7 @@ static int sess_insert(txn *t, zke *z, const char *identity) {
   if (!st) return rc;
   z->lease_at = live_boottime(t->s);
   if (z->lease && !t->s->memory &&
-      !live_write_stamp(t->s, live_slot_at(z->slot), z->lease_at)) {
+      !live_write_slot(t->s, z->slot, z->lease_at)) {
     return live_fail(t->s, -EIO, "cannot write the lease's stamp into",
                      t->s->live);
   }
@@ -5219,13 +5262,14 @@ static int64_t sweep_age(store *s) {
   int64_t now = live_boottime(s);
   int64_t n =
       s->os.pread(s->os.context, s->live_fd, word, sizeof word, LIVE_SWEEP_AT);
-  bool known = n == (int64_t)sizeof word && word[2] == sweep_files(s);
+  bool known = n == (int64_t)sizeof word && word[2] == sweep_files(s) &&
+               !s->strange_clock;
   return known && word[0] >= 0 && word[0] <= now ? now - word[0] : INT64_MAX;
 }
 
 static void sweep_note(store *s) {
   live_write_stamp(s, LIVE_FILES_AT, sweep_files(s));
-  live_write_stamp(s, LIVE_SWEEP_AT, live_boottime(s));
+  live_write_stamp(s, LIVE_SWEEP_AT, s->strange_clock ? -1 : live_boottime(s));
 }
 
 /* Let somebody else have the duty. */
@@ -6778,6 +6822,7 @@ static int store_new(const char *name, const zke_options *o, store **out) {
   uint32_t random = 0;
   s->os.random(s->os.context, &random, sizeof random);
   s->phase = random % (ZKE_TICK_MS * ZKE_MS / 20);
+  s->strange_clock = s->os.boot_offset(s->os.context, &s->boot_offset) < 0;
   int64_t now = lock_now(s);
   s->deadline = base_later(now, s->busy);
   s->tick_next = base_later(now, ZKE_TICK_MS * ZKE_MS);

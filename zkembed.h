@@ -105,8 +105,8 @@
  *   way.  Two copies of zkembed over one SQLite are fine.
  * - The file must be on a local file system: network file systems are refused.
  * - Every process must reach the file by one name in one directory, since the
- *   files beside it are found by its name.  Symbolic links are resolved.  A file
- *   with two hard links, and one that is mounted by itself as a volume of a
+ *   files beside it are found by its name.  Symbolic links are resolved.  A
+ *   file with two hard links, and one that is mounted by itself as a volume of a
  *   container, are refused: mount its directory.  A hard link that is made
  *   while the file is open ends no handle, but nobody can open the file until
  *   the link is removed; so back up by another means than `cp -l`.
@@ -1086,6 +1086,10 @@ typedef struct zke_os {
   int (*boot_id)(void *, char *buffer, size_t size); /* NUL-terminated */
   int64_t (*pid)(void *);
   int (*process_name)(void *, char *buffer, size_t size);
+  int (*boot_offset)(void *, int64_t *out); /* ns by which clock() of
+                           ZKE_CLOCK_BOOTTIME is ahead of the host's, in a time
+                           namespace; asked once, when a store is opened; an
+                           error: not known, leases are then not compared */
 } zke_os;
 
 /* zke_os_default - the library's own table; its size member is set.

@@ -1366,6 +1366,68 @@ START_TEST(backup_written_into_an_open_database) {
 }
 END_TEST
 
+/* ---- time namespaces ---- */
+
+enum { SHIFTED_LEASE = 400 };
+
+/* In a time namespace whose CLOCK_BOOTTIME is a day ahead. */
+static void be_a_day_ahead(void) {
+#ifndef CLONE_NEWTIME
+#define CLONE_NEWTIME 0x80
+#endif
+  namespace_refused = true;
+  if (unshare(CLONE_NEWTIME) != 0) return;
+  int fd = open("/proc/self/timens_offsets", O_WRONLY);
+  if (fd < 0 || write(fd, "boottime 86400 0", 16) != 16) return;
+  close(fd);
+  namespace_refused = false;
+  pid_t pid = fork(); /* the children are in it, not this process */
+  if (pid == 0) return;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  waitpid(pid, NULL, 0);
+  _exit(pid < 0);
+}
+
+static int peer_open_leased(const char *db) {
+  zke_options o = {.size = sizeof o, .lease_ms = SHIFTED_LEASE};
+  return zke_open(db, &o, &mine);
+}
+
+/* Call in for so long. */
+static int peer_call_in(const char *ms) {
+  int64_t end = zke_now(mine) + atoi(ms);
+  while (zke_now(mine) < end) {
+    int rc = zke_wait(mine, zke_now(mine) + SHIFTED_LEASE / 8);
+    if (rc != ZKE_OPERATIONTIMEOUT) return rc;
+  }
+  return exists(mine, "/");
+}
+
+/* P5: a process whose boot-time clock is a day ahead judges a lease, and one
+ * that it is judged by: a session that calls in stays, one that does not goes.
+ */
+START_TEST(lease_across_time_namespaces) {
+  const char *db = test_path("a.db");
+  peer ahead = peer_start(be_a_day_ahead), usual = peer_start(NULL);
+  peer *judge = _i ? &usual : &ahead, *judged = _i ? &ahead : &usual;
+  if (peer_call(&ahead, peer_is_first, "") < 0) {
+    printf("time namespaces: skipped, not permitted here\n");
+    return;
+  }
+  ck_peer(judge, peer_open, db, ZKE_OK);
+  ck_peer(judged, peer_open_leased, db, ZKE_OK);
+  ck_peer(judged, peer_hold, "/leased", ZKE_OK);
+  peer_tell(judge, peer_wait, "1500"); /* it has the duty */
+  ck_peer(judged, peer_call_in, "1400", ZKE_OK);
+  ck_assert_int_eq(peer_answer(judge), ZKE_OPERATIONTIMEOUT);
+  ck_peer(judge, peer_watch, "/leased", ZKE_OK); /* and now it hangs */
+  ck_peer(judge, peer_wait, "10000", ZKE_OK);
+  ck_peer(judge, peer_exists, "/leased", ZKE_NONODE);
+  peer_kill(&ahead);
+  peer_kill(&usual);
+}
+END_TEST
+
 /* ---- one file, two names or two mounts ---- */
 
 /* zkembed.h, caveats: a hard link that is made while the file is open ends no
@@ -1718,6 +1780,7 @@ int main(int argc, char **argv) {
   ADD_LOOP(descriptors_replaced_by_the_host, CALLS);
   ADD(backup_moved_over_an_open_database);
   ADD(backup_written_into_an_open_database);
+  ADD_LOOP(lease_across_time_namespaces, 2);
   ADD_LOOP(second_name_is_refused, 2);
   ADD_LOOP(file_mounted_alone_is_refused, 2);
   ADD(directory_mounted_is_shared);
