@@ -106,8 +106,8 @@
  * - The file must be on a local file system: network file systems are refused.
  * - Every process must reach the file by one name in one directory, since the
  *   files beside it are found by its name.  Symbolic links are resolved.  A
- *   file with two hard links, and one that is mounted by itself as a volume of a
- *   container, are refused: mount its directory.  A hard link that is made
+ *   file with two hard links, and one that is mounted by itself as a volume of
+ *   a container, are refused: mount its directory.  A hard link that is made
  *   while the file is open ends no handle, but nobody can open the file until
  *   the link is removed; so back up by another means than `cp -l`.
  * - The sqlite3 shell may read the database at any time.  Writing by it is at
