@@ -23,7 +23,7 @@
  *   lock_          the store's lock, the atfork handler's descriptor registry
  *   db_            SQLite: connection, statements, errors, schema, opening
  *   live_          side files: lives, leases, stamps, wake-ups, identity
- *   gate_          the queue of writers
+ *   gate_          the line of writers
  *   txn_           one transaction: gate, class, zxid, commit, wake
  *   watch_         registering, firing, queueing events
  *   node_          rows of the tree: load, add, remove, change
@@ -128,8 +128,9 @@
 #error "ZKE_TICK_MS must not be below ZKE_DUTY_TICK_MS"
 #endif
 
-/* The queue of writers: tries before sleeping, how long a writer is patient
- * before it stops the others from passing it, sleeps of both. */
+/* The line of writers.  Tries before a writer sleeps; how long one whose own
+ * transaction is not synced goes on trying before it takes a place in the line,
+ * and its sleeps meanwhile. */
 #ifndef ZKE_GATE_SPINS
 #define ZKE_GATE_SPINS 24
 #endif
@@ -141,6 +142,19 @@
 #endif
 #ifndef ZKE_GATE_LONGEST_PAUSE_US
 #define ZKE_GATE_LONGEST_PAUSE_US 4000
+#endif
+
+/* How often a writer in the line looks without being woken: the first of it,
+ * and the others; how long the gate has to stand free before the first is
+ * passed over. */
+#ifndef ZKE_LINE_FIRST_MS
+#define ZKE_LINE_FIRST_MS 4
+#endif
+#ifndef ZKE_LINE_LOOK_MS
+#define ZKE_LINE_LOOK_MS 40
+#endif
+#ifndef ZKE_LINE_OVER_MS
+#define ZKE_LINE_OVER_MS 30
 #endif
 
 /* Descriptors kept to other sessions' FIFOs. */
@@ -597,32 +611,48 @@ static int os_network(void *context, const char *path) {
   return 0;
 }
 
-static struct flock os_flock(int64_t offset, short type) {
+static struct flock os_flock(int64_t from, int64_t count, short type) {
   struct flock l;
   memset(&l, 0, sizeof l);
   l.l_type = type;
   l.l_whence = SEEK_SET;
-  l.l_start = (off_t)offset;
-  l.l_len = 1;
+  l.l_start = (off_t)from;
+  l.l_len = (off_t)count;
   return l;
 }
 
-/* Take (or drop) the lock on one byte, without waiting. */
-static int os_lock(void *context, int fd, int64_t offset, int how) {
+/* Take (or drop) the lock on a range of bytes, without waiting. */
+static int os_lock_range(void *context, int fd, int64_t from, int64_t count,
+                         int how) {
   (void)context;
-  struct flock l = os_flock(offset, how ? F_WRLCK : F_UNLCK);
+  struct flock l = os_flock(from, count, how ? F_WRLCK : F_UNLCK);
   int rc;
   do rc = fcntl(fd, F_OFD_SETLK, &l);
   while (rc < 0 && errno == EINTR);
   return rc < 0 ? (errno == EACCES ? -EAGAIN : -errno) : 0;
 }
 
+static int os_lock(void *context, int fd, int64_t offset, int how) {
+  return os_lock_range(context, fd, offset, 1, how);
+}
+
+/* A lock in the range that another open file description holds: where it
+ * begins and how long it is, or -ENOENT.  Of several, any of them. */
+static int64_t os_find_lock(void *context, int fd, int64_t from, int64_t count,
+                            int64_t *count_out) {
+  (void)context;
+  struct flock l = os_flock(from, count, F_WRLCK);
+  if (fcntl(fd, F_OFD_GETLK, &l) < 0) return -errno;
+  if (l.l_type == F_UNLCK) return -ENOENT;
+  *count_out = (int64_t)l.l_len;
+  return (int64_t)l.l_start;
+}
+
 /* Is the byte locked through another open file description? */
 static int os_probe(void *context, int fd, int64_t offset) {
-  (void)context;
-  struct flock l = os_flock(offset, F_WRLCK);
-  if (fcntl(fd, F_OFD_GETLK, &l) < 0) return -errno;
-  return l.l_type != F_UNLCK;
+  int64_t count, at = os_find_lock(context, fd, offset, 1, &count);
+  if (at < 0) return at == -ENOENT ? 0 : (int)at;
+  return 1;
 }
 
 static int os_poll(void *context, struct pollfd *fds, unsigned count,
@@ -806,15 +836,15 @@ static int os_process_name(void *context, char *buffer, size_t size) {
 
 void zke_os_default(zke_os *out) {
   static const zke_os os = {
-      sizeof(zke_os),   NULL,           os_open,      os_close,
-      os_dup,           os_read,        os_write,     os_pread,
-      os_pwrite,        os_stat,        os_fstat,     os_fsync,
-      os_adopt,         os_mkdir,       os_mkfifo,    os_unlink,
-      os_list,          os_network,     os_pipe,      os_lock,
-      os_probe,         os_poll,        os_poller,    os_poller_add,
-      os_poller_remove, os_timer,       os_timer_set, os_clock,
-      os_sleep,         os_random,      os_boot_id,   os_pid,
-      os_process_name,  os_boot_offset,
+      sizeof(zke_os),   NULL,           os_open,       os_close,
+      os_dup,           os_read,        os_write,      os_pread,
+      os_pwrite,        os_stat,        os_fstat,      os_fsync,
+      os_adopt,         os_mkdir,       os_mkfifo,     os_unlink,
+      os_list,          os_network,     os_pipe,       os_lock,
+      os_probe,         os_poll,        os_poller,     os_poller_add,
+      os_poller_remove, os_timer,       os_timer_set,  os_clock,
+      os_sleep,         os_random,      os_boot_id,    os_pid,
+      os_process_name,  os_boot_offset, os_lock_range, os_find_lock,
   };
   *out = os;
 }
@@ -1370,6 +1400,7 @@ static zke_acls *acl_decode(const zke_allocator *a, const char *text,
   X(SESSION_ADD, "INSERT INTO session(id,identity,pid,started,lease,slot,"    \
                  "life,event_limit,seen)VALUES(?1,?2,?3,?4,?5,?6,?7,?8,0)")   \
   X(SESSION_HAS, "SELECT lease,slot,life FROM session WHERE id=?1")           \
+  X(SESSION_PID, "SELECT pid FROM session WHERE id=?1")                       \
   X(SESSION_END, "DELETE FROM session WHERE id=?1")                           \
   X(SESSION_ANY, "SELECT EXISTS(SELECT 1 FROM session)")                      \
   X(SESSION_FEW, "SELECT count(*)<=?1 FROM(SELECT 1 FROM session LIMIT "      \
@@ -1552,14 +1583,15 @@ typedef struct store {
   bool strange_clock;             /* it is not known */
   char *name, *vfs;               /* as given; vfs may be NULL */
   char *file, *dir;               /* database, side directory */
-  char *gate, *live;              /* gate file, liveness file */
+  char *gate, *line, *live;       /* gate file, line file, liveness file */
   char *wal, *shm;                /* SQLite's files beside it */
   sqlite3_vfs vfs_own, *vfs_base; /* see db_vfs_connect() */
   char vfs_name[40];
   db_log wal_log; /* the write-ahead log's file, see there */
   db_index index; /* reads without locks, see there */
-  zke_file file_id, gate_id, live_id, wal_id, shm_id;
-  int gate_fd;         /* gate, next and duty bytes; -1 in a read-only store */
+  zke_file file_id, gate_id, line_id, live_id, wal_id, shm_id;
+  int gate_fd;         /* gate and duty bytes; -1 in a read-only store */
+  int line_fd;         /* places before the gate; -1 in a read-only store */
   int live_fd;         /* hints; probes of the lives that are in this file */
   int shard_fd;        /* of the file whose lives were probed last; or -1 */
   unsigned shard;      /* which one that is */
@@ -1581,6 +1613,7 @@ typedef struct store {
   bool foreign;      /* the host closed our descriptors: hands off them */
   int wal_pages;     /* after the last commit */
   int wal_limit;     /* checkpoint when it is reached */
+  int64_t line_from; /* the line's first place, when it was looked at last */
   bool duty;         /* we hold the duty byte */
   int64_t tick_next; /* monotonic ns of the next look by a caller */
   int64_t sweep_at;  /* no session of ours looks after the sweep before */
@@ -2955,17 +2988,32 @@ static int db_checkpoint(store *s, bool truncate) {
 /* ======================================================================
  * live_: gate file, liveness file, wake-ups (private)
  *
- * The bytes of the gate file are locks, not data: the gate, the next in line at
- * the gate, the duty.  So are those of the files beside the liveness file, at
- * offset = session id one byte a session, which the session's own open file
- * description holds while it lives.  They are so many files because the kernel
- * looks through all locks of a file at each call, and lives are many.  What the
- * liveness file contains are hints: when the last sweep was, how far the zxids
- * had come (a database that is behind was restored from a backup), the leases'
- * stamps.
+ * The bytes of the gate file are locks, not data: the gate and the duty.  So
+ * are those of the line file, the places of those who wait for the gate, and
+ * those of the files beside the liveness file, at offset = session id one byte
+ * a session, which the session's own open file description holds while it
+ * lives.  They are so many files because the kernel looks through all locks of
+ * a file at each call, and places and lives are many.  What the liveness file
+ * contains are hints: when the last sweep was, how far the zxids had come (a
+ * database that is behind was restored from a backup), the leases' stamps.
  * ==================================================================== */
 
-enum { LIVE_GATE = 0, LIVE_NEXT = 1, LIVE_DUTY = 2 };
+/* The gate is the bytes before the duty's: its holder locks as many of them as
+ * its number says, from the first on, so that the lock tells whose it is. */
+enum { LIVE_GATE = 0 };
+#define LIVE_DUTY (INT64_C(1) << 62)
+
+/* The line file: places, those whose turn it is at LINE_TURN + place, hints. */
+#define LINE_LAST_PLACE (INT64_C(1) << 61)
+#define LINE_TURN LINE_LAST_PLACE
+enum {
+  LINE_FIRST_PLACE = 1,
+  LINE_LAST_AT = 0, /* the place that was taken last */
+  LINE_FROM_AT = 8, /* the line begins here: who stands before is passed over */
+  LINE_SLOTS_AT = 16, /* by place: place and session */
+  LINE_SLOT_SIZE = 16,
+  LINE_SLOTS = 4096
+};
 enum {
   LIVE_SWEEP_AT = 8,  /* boottime of the last sweep, ns */
   LIVE_ZXID_AT = 16,  /* zxid of the last change */
@@ -3028,18 +3076,19 @@ static int live_open_file(store *s, const char *path, int *fd, zke_file *id) {
   return base_fail(ZKE_CANTOPEN, "%s is not a file", path);
 }
 
-/* Open the side directory, the gate file and the liveness file. */
+/* Open the side directory and the files in it. */
 static int live_open(store *s) {
   int rc = live_make_directory(s);
   if (rc == ZKE_OK) rc = live_open_file(s, s->gate, &s->gate_fd, &s->gate_id);
+  if (rc == ZKE_OK) rc = live_open_file(s, s->line, &s->line_fd, &s->line_id);
   if (rc == ZKE_OK) rc = live_open_file(s, s->live, &s->live_fd, &s->live_id);
   return rc;
 }
 
 /* Take or drop a lock byte of the gate file. */
 static int live_lock(store *s, int64_t byte, bool on) {
-  return s->os.lock(s->os.context, s->gate_fd, byte,
-                    on ? ZKE_LOCK_EXCLUSIVE : ZKE_LOCK_NONE);
+  return s->os.lock_range(s->os.context, s->gate_fd, byte, 1,
+                          on ? ZKE_LOCK_EXCLUSIVE : ZKE_LOCK_NONE);
 }
 
 static bool live_same_file(const zke_file *a, const zke_file *b) {
@@ -3210,13 +3259,17 @@ static bool live_write_slot(store *s, int64_t slot, int64_t now) {
   return live_write_stamp(s, live_slot_at(slot), s->strange_clock ? 0 : now);
 }
 
-static bool live_write_byte(store *s, int fd) {
-  int64_t n = s->os.write(s->os.context, fd, "", 1);
+/* What a byte in a session's FIFO says. */
+#define LIVE_EVENT "e" /* there may be events */
+#define LIVE_TURN "t"  /* the gate is free: it is the first in the line */
+
+static bool live_write_byte(store *s, int fd, const char *byte) {
+  int64_t n = s->os.write(s->os.context, fd, byte, 1);
   return n >= 0 || n == -EAGAIN; /* full: it will wake anyway */
 }
 
 static void live_wake_self(zke *z) {
-  if (!z->s->foreign) live_write_byte(z->s, z->wake_wfd);
+  if (!z->s->foreign) live_write_byte(z->s, z->wake_wfd, LIVE_EVENT);
 }
 
 /* The store's files are not the ones it opened: nothing it holds is worth
@@ -3291,7 +3344,7 @@ static int live_open_fifo(store *s, int64_t session) {
 
 /* Wake one session.  A failure means that it is gone or that the tick must do
  * (P7). */
-static void live_wake(store *s, int64_t session) {
+static void live_wake(store *s, int64_t session, const char *byte) {
   zke *own = live_own(s, session);
   if (own) live_wake_self(own);
   if (own || s->memory) return;
@@ -3312,7 +3365,7 @@ static void live_wake(store *s, int64_t session) {
   memmove(s->wake + 1, s->wake, (size_t)i * sizeof *s->wake);
   s->wake[0].session = session;
   s->wake[0].fd = fd;
-  if (live_write_byte(s, fd)) return;
+  if (live_write_byte(s, fd, byte)) return;
   lock_fd_close(s, &s->wake[0].fd);
   s->wake_count--;
   memmove(s->wake, s->wake + 1, (size_t)s->wake_count * sizeof *s->wake);
@@ -3323,78 +3376,326 @@ static void live_forget_wakes(store *s) {
 }
 
 /* ======================================================================
- * gate_: the queue of writers (private)
+ * gate_: the line of writers (private)
  *
- * SQLite's own busy handler lets one process take everything and keeps the
- * others waiting for seconds.  So a writer first locks the gate byte.  Tries
- * that fail spin, then sleep; a writer whose patience is over takes the
- * "next" byte, which stops all others from trying, so it is served within one
- * transaction.  Both are locks of the kernel: whoever dies lets go (P10).
+ * The gate is a lock of the kernel: the process that holds it is the one
+ * writer, and P12 hangs on that alone.  The line only decides in which order
+ * processes try for it, so that none starves (P10).  Whatever goes wrong in the
+ * line costs time or fairness, never safety.
+ *
+ * A place in the line is a byte of the line file, locked by the process that
+ * stands there.  Places are taken in ascending order; a process that finds no
+ * lock before its own is the first.  The kernel drops the locks of the dead, so
+ * nothing has to be repaired.  The process that leaves the gate wakes the first
+ * by a byte in the FIFO of its session.  The first also looks every few
+ * milliseconds, and the others seldom, so a wake-up that is lost, or a death,
+ * costs a pause.
+ *
+ * A first that does not come though the gate stands free is stopped.  Another
+ * that sees it writes into the file that the line begins behind it.  When the
+ * stopped process goes on, it takes a new place at the end.
+ *
+ * A transaction that is synced takes a place at once.  Others take less time
+ * than a switch between processes.  So they first try for some milliseconds
+ * without a place, and may pass the line while its first wakes up.  One that
+ * finds the gate taken when it comes locks a second byte, and is passed by
+ * nobody any more.
  * ==================================================================== */
 
-/* Try once; *held tells that it is taken.  Somebody next in line goes first.
- */
-static int gate_try(store *s, bool is_next, bool *held) {
-  *held = true;
-  if (!is_next && s->os.probe(s->os.context, s->gate_fd, LIVE_NEXT) == 1)
-    return ZKE_OK;
-  int rc = live_lock(s, LIVE_GATE, true);
+/* One stay before the gate; times are monotonic ns. */
+typedef struct gate_stay {
+  zke *sleeper; /* whose FIFO to sleep at, or NULL */
+  int64_t start, now;
+  int64_t place;      /* 0: none yet */
+  int64_t first;      /* a place before ours, 0: there is none */
+  int64_t free_since; /* the gate was seen free, 0: it was not … */
+  int64_t free_first; /* … while this was the first */
+  bool full;          /* the transaction will be synced */
+  bool told;          /* that it is our turn */
+  bool insists;       /* on its turn: nobody passes */
+  bool owed;          /* a byte was taken that was not for the line */
+} gate_stay;
+
+/* What the length of the gate's lock tells others: the session that writes, or
+ * one of the store's.  A store that has none yet gives the process id, which is
+ * smaller than any session's. */
+static int64_t gate_number(const store *s, const zke *z) {
+  if (!z && s->session_count) z = s->sessions[0];
+  int64_t n = z && z->id ? z->id : s->os.pid(s->os.context);
+  return base_min(base_max(n, 1), LIVE_DUTY);
+}
+
+/* Try for the gate itself; *held tells that another has it. */
+static int gate_lock(store *s, const zke *z, bool *held) {
+  int rc = s->os.lock_range(s->os.context, s->gate_fd, LIVE_GATE,
+                            gate_number(s, z), ZKE_LOCK_EXCLUSIVE);
   *held = rc == -EAGAIN;
   return rc == 0 || *held ? ZKE_OK : live_fail(s, rc, "cannot lock", s->gate);
 }
 
-/* How long to sleep between two tries: the longer one has waited, the longer,
- * so that hundreds who wait do not take the processor from the one who works.
- */
-static int64_t gate_pause(int64_t waited, bool is_next) {
-  int64_t least = ZKE_GATE_PAUSE_US * INT64_C(1000);
-  if (is_next) return least;
-  return base_min(base_max(waited / 4, least),
-                  ZKE_GATE_LONGEST_PAUSE_US * INT64_C(1000));
+/* The number of the process that holds the gate, 0: it is free. */
+static int64_t gate_holder(store *s) {
+  int64_t count = 0;
+  int64_t at =
+      s->os.find_lock(s->os.context, s->gate_fd, LIVE_GATE, LIVE_DUTY, &count);
+  return at < 0 ? 0 : base_max(count, 1);
 }
 
-/* Sleep and try until the deadline. */
-static int gate_queue(store *s, zke *z, bool *is_next) {
-  int64_t now = lock_now(s), start = now;
-  for (;; now = lock_now(s)) {
+/* A place that another process holds, from one place on and below another; 0:
+ * there is none.  Of several it need not be the lowest. */
+static int64_t gate_any(store *s, int64_t from, int64_t below) {
+  int64_t count;
+  if (from >= below) return 0;
+  int64_t at =
+      s->os.find_lock(s->os.context, s->line_fd, from, below - from, &count);
+  return at < 0 ? 0 : at;
+}
+
+/* The lowest of them that counts: the first in the line. */
+static int64_t gate_first(store *s, int64_t below) {
+  int64_t first = 0;
+  for (int64_t at; (at = gate_any(s, s->line_from, below)) != 0; below = at)
+    first = at;
+  return first;
+}
+
+/* Read where the line begins; returns the place that was taken last.  What
+ * cannot be a place counts as the very first. */
+static int64_t gate_read_line(store *s) {
+  int64_t word[2] = {0, 0};
+  s->os.pread(s->os.context, s->line_fd, word, sizeof word, LINE_LAST_AT);
+  for (int i = 0; i < 2; i++) {
+    if (word[i] < LINE_FIRST_PLACE || word[i] >= LINE_LAST_PLACE)
+      word[i] = LINE_FIRST_PLACE;
+  }
+  s->line_from = word[1];
+  return base_max(word[0], word[1]);
+}
+
+static void gate_write(store *s, const int64_t *words, size_t count,
+                       int64_t at) {
+  s->os.pwrite(s->os.context, s->line_fd, words, count * sizeof *words, at);
+}
+
+static int64_t gate_slot_at(int64_t place) {
+  return LINE_SLOTS_AT + place % LINE_SLOTS * LINE_SLOT_SIZE;
+}
+
+/* Take or drop a place: 0 or -errno. */
+static int gate_place(store *s, int64_t place, bool on) {
+  return s->os.lock_range(s->os.context, s->line_fd, place, 1,
+                          on ? ZKE_LOCK_EXCLUSIVE : ZKE_LOCK_NONE);
+}
+
+/* Does one that has no place have to wait?  For anybody in the line, or, where
+ * the transaction is not synced, for one that insists on its turn. */
+static bool gate_is_lined(store *s, bool full) {
+  int64_t by = full ? 0 : LINE_TURN;
+  if (!gate_any(s, by + s->line_from, by + LINE_LAST_PLACE)) return false;
+  gate_read_line(s); /* that one may have been passed over */
+  return gate_any(s, by + s->line_from, by + LINE_LAST_PLACE) != 0;
+}
+
+/* Wake the first in the line, if there is one. */
+static void gate_wake(store *s) {
+  int64_t slot[2] = {0, 0};
+  gate_read_line(s);
+  int64_t first = gate_first(s, LINE_LAST_PLACE);
+  if (!first) return;
+  s->os.pread(s->os.context, s->line_fd, slot, sizeof slot,
+              gate_slot_at(first));
+  if (slot[0] == first && slot[1]) live_wake(s, slot[1], LIVE_TURN);
+}
+
+enum { GATE_AHEAD = 256, GATE_DRAWS = 1024 };
+
+/* Take the place behind the last.  The file's word of the last is a hint: a
+ * process that was stopped before it wrote makes it too low, hence the look for
+ * somebody far ahead.  Two processes that come at once may change places.
+ * Without a place, which only an error can cause, the others are not passed
+ * either. */
+static void gate_draw(store *s, gate_stay *at) {
+  if (!live_holds_file(s, s->line_fd, &s->line_id)) return;
+  int64_t place = gate_read_line(s) + 1;
+  for (int i = 0; i < GATE_DRAWS && place < LINE_LAST_PLACE; i++) {
+    int rc = gate_place(s, place, true);
+    if (rc != 0 && rc != -EAGAIN) return;
+    int64_t ahead =
+        rc ? place : gate_any(s, place + GATE_AHEAD, LINE_LAST_PLACE);
+    if (!ahead) {
+      int64_t slot[2] = {place, at->sleeper ? at->sleeper->id : 0};
+      gate_write(s, slot, 2, gate_slot_at(place));
+      gate_write(s, &place, 1, LINE_LAST_AT);
+      at->place = place;
+      return;
+    }
+    if (rc == 0) gate_place(s, place, false);
+    place = ahead + 1;
+  }
+}
+
+static void gate_undraw(store *s, gate_stay *at) {
+  if (at->insists) gate_place(s, LINE_TURN + at->place, false);
+  if (at->place) gate_place(s, at->place, false);
+  at->place = at->free_since = 0;
+  at->insists = false;
+}
+
+/* The gate is free and it is not our turn: the first was not told, or it is
+ * stopped.  Look again, then tell it, then pass it over. */
+static void gate_pass(store *s, gate_stay *at) {
+  if (!at->free_since || at->free_first != at->first) {
+    at->free_since = at->now;
+    at->free_first = at->first;
+    return;
+  }
+  if (at->now - at->free_since >= ZKE_LINE_OVER_MS * ZKE_MS) {
+    int64_t from = at->first + 1;
+    gate_write(s, &from, 1, LINE_FROM_AT);
+    at->free_since = 0;
+  }
+  gate_wake(s);
+}
+
+/* Try the gate a few times.  The first in the line that finds it taken insists
+ * on its turn from then on. */
+static int gate_try(store *s, const zke *z, gate_stay *at, bool *held) {
+  int rc = ZKE_OK;
+  for (int i = 0; i < ZKE_GATE_SPINS && *held && rc == ZKE_OK; i++) {
+    if (!at->place && gate_is_lined(s, at->full)) break;
+    rc = gate_lock(s, z, held);
+    if (*held && at->place && !at->insists)
+      at->insists = gate_place(s, LINE_TURN + at->place, true) == 0;
+  }
+  return rc;
+}
+
+/* One look: try the gate if nobody is before us. */
+static int gate_look(store *s, zke *z, gate_stay *at, bool *held) {
+  *held = true;
+  if (!at->place) return gate_try(s, z, at, held);
+  gate_read_line(s);
+  if (at->place < s->line_from) { /* passed over */
+    gate_undraw(s, at);
+    return ZKE_OK;
+  }
+  bool behind = at->first && !at->told;
+  if (behind && gate_holder(s)) { /* whoever is the first, it is not our turn */
+    at->free_since = 0;
+    return ZKE_OK;
+  }
+  at->first = gate_first(s, at->place);
+  if (!at->first) return gate_try(s, z, at, held);
+  if (behind) gate_pass(s, at);
+  return ZKE_OK;
+}
+
+/* How long to sleep until the next look: the more seldom, the farther behind.
+ * The looks are spread, so that they do not all come at once. */
+static int64_t gate_pause(const gate_stay *at) {
+  if (!at->place) {
+    return base_min(
+        base_max((at->now - at->start) / 4, ZKE_GATE_PAUSE_US * INT64_C(1000)),
+        ZKE_GATE_LONGEST_PAUSE_US * INT64_C(1000));
+  }
+  if (!at->first) return ZKE_LINE_FIRST_MS * ZKE_MS;
+  if (at->free_since) return ZKE_LINE_OVER_MS * ZKE_MS / 3;
+  int64_t far = base_min((at->place - at->first) * 10, 1000);
+  return (ZKE_LINE_LOOK_MS + far - at->place % 16) * ZKE_MS;
+}
+
+/* Sleep until our turn is told, at most so long.  Without a place, or a session
+ * with a FIFO, nobody can tell it. */
+static void gate_sleep(store *s, gate_stay *at, int64_t ns) {
+  char bytes[256];
+  zke *z = at->sleeper;
+  if (!z || !at->place || ns < ZKE_MS) {
+    int64_t most = ZKE_GATE_LONGEST_PAUSE_US * INT64_C(1000);
+    s->os.sleep(s->os.context, base_min(ns, most));
+    return;
+  }
+  struct pollfd fd = {z->wake_rfd, POLLIN, 0};
+  int ms = (int)(ns / ZKE_MS);
+  at->told = false;
+  if (s->os.poll(s->os.context, &fd, 1, ms) <= 0) return;
+  int64_t n = s->os.read(s->os.context, z->wake_rfd, bytes, sizeof bytes);
+  if (n <= 0) s->os.sleep(s->os.context, ZKE_MS); /* it is not ours any more */
+  for (int64_t i = 0; i < n; i++) {
+    if (bytes[i] == *LIVE_TURN)
+      at->told = true;
+    else
+      at->owed = true;
+  }
+}
+
+/* Say which process was waited for in vain. */
+static int gate_late(store *s, const gate_stay *at) {
+  int64_t pid = 0, holder = s->deadline ? gate_holder(s) : 0;
+  char who[80] = "other processes are before this one and did";
+  if (!s->deadline)
+    snprintf(who, sizeof who, "another process is writing and did");
+  else if (holder && holder <= UINT32_MAX)
+    snprintf(who, sizeof who, "process %lld is writing and did",
+             (long long)holder);
+  else if (holder && (!s->session_count || s->broken ||
+                      db_fetch_ints(s, DB_SESSION_PID, holder, 1, &pid)))
+    snprintf(who, sizeof who, "session 0x%llx is writing and did",
+             (unsigned long long)holder);
+  else if (holder)
+    snprintf(who, sizeof who,
+             "process %lld (session 0x%llx) is writing and did", (long long)pid,
+             (unsigned long long)holder);
+  return base_fail(ZKE_OPERATIONTIMEOUT, "%s: %s not finish within %lld ms",
+                   s->name, who, (long long)((at->now - at->start) / ZKE_MS));
+}
+
+/* Wait for the gate until the deadline. */
+static int gate_wait(store *s, zke *z, gate_stay *at) {
+  int64_t patience = at->full ? 0 : ZKE_GATE_PATIENCE_US * INT64_C(1000);
+  for (;; at->now = lock_now(s)) {
     bool held;
-    if (!*is_next && now - start >= ZKE_GATE_PATIENCE_US * INT64_C(1000))
-      *is_next = live_lock(s, LIVE_NEXT, true) == 0;
-    int rc = gate_try(s, *is_next, &held);
+    if (!at->place && at->now < s->deadline && at->now - at->start >= patience)
+      gate_draw(s, at);
+    int rc = gate_look(s, z, at, &held);
     if (rc != ZKE_OK || !held) return rc;
     if (z && atomic_load(&z->closing))
       return base_fail(ZKE_CLOSING, "the handle is being closed");
     if (z) live_stamp_lease(z); /* lest it ends while it is inside a call */
-    if (now >= s->deadline) {
-      return base_fail(ZKE_OPERATIONTIMEOUT,
-                       "%s: another process is writing and did not finish "
-                       "within %lld ms",
-                       s->name, (long long)((now - start) / ZKE_MS));
-    }
-    s->os.sleep(s->os.context,
-                base_min(gate_pause(now - start, *is_next), s->deadline - now));
+    if (at->now >= s->deadline) return gate_late(s, at);
+    int64_t pause = base_min(gate_pause(at), s->deadline - at->now);
+    if (z && z->lease) pause = base_min(pause, z->lease / 4 + 1);
+    gate_sleep(s, at, pause);
   }
 }
 
-/* Become the one writer; z (or NULL) lets a closing handle give up. */
-static int gate_enter(store *s, zke *z) {
-  bool held = true, is_next = false;
+/* Become the one writer; z (or NULL) lets a closing handle give up.  full: the
+ * transaction will be synced. */
+static int gate_enter(store *s, zke *z, bool full) {
+  bool held = true;
   if (s->memory) return ZKE_OK;
   if (!live_holds(s)) {
     return base_fail(ZKE_REPLACED,
                      "%s: the descriptors of its files were closed", s->name);
   }
-  for (int i = 0; i < ZKE_GATE_SPINS && held; i++) {
-    int rc = gate_try(s, false, &held);
-    if (rc != ZKE_OK) return rc;
-  }
-  int rc = held ? gate_queue(s, z, &is_next) : ZKE_OK;
-  if (is_next) live_lock(s, LIVE_NEXT, false);
+  gate_stay at = {.sleeper = z, .full = full};
+  if ((!z || !z->id) && s->session_count) at.sleeper = s->sessions[0];
+  int rc = gate_try(s, z, &at, &held);
+  if (rc != ZKE_OK || !held) return rc;
+  at.start = at.now = lock_now(s);
+  rc = gate_wait(s, z, &at);
+  bool left = rc != ZKE_OK && at.place;
+  gate_undraw(s, &at);
+  if (left && !gate_holder(s)) gate_wake(s); /* it may have been our turn */
+  if (at.owed) live_wake_self(at.sleeper);
   return rc;
 }
 
+/* Let the next one write, and wake it. */
 static void gate_leave(store *s) {
-  if (!s->memory) live_lock(s, LIVE_GATE, false);
+  if (s->memory) return;
+  s->os.lock_range(s->os.context, s->gate_fd, LIVE_GATE, LIVE_DUTY,
+                   ZKE_LOCK_NONE);
+  if (gate_any(s, s->line_from, LINE_LAST_PLACE)) gate_wake(s);
 }
 
 /* ======================================================================
@@ -3444,7 +3745,7 @@ static int txn_not_usable(const store *s) {
  * trusted again (P2). */
 static int txn_recover(store *s) {
   int rc = s->broken ? ZKE_OK : db_end(s);
-  if (rc == ZKE_OK) rc = gate_enter(s, NULL);
+  if (rc == ZKE_OK) rc = gate_enter(s, NULL, true);
   if (rc != ZKE_OK) return rc;
   if (s->broken) rc = txn_reconnect(s);
   if (rc == ZKE_OK) s->broken = false;
@@ -3506,7 +3807,7 @@ static int txn_begin(txn *t, store *s, zke *z, bool full, bool guessed) {
     return base_fail(ZKE_CONNECTIONLOSS, "%s: a COMMIT failed before", s->name);
   }
   int rc = db_end(s);
-  if (rc == ZKE_OK) rc = gate_enter(s, z);
+  if (rc == ZKE_OK) rc = gate_enter(s, z, full);
   if (rc != ZKE_OK) return rc;
   rc = s->memory ? ZKE_OK : db_set_synchronous(s, full);
   if (rc == ZKE_OK) rc = db_begin_write(s);
@@ -3572,7 +3873,7 @@ static void txn_tell(txn *t) {
   size_t n;
   buf_sort_ints(&t->wake);
   const int64_t *session = buf_ints(&t->wake, &n);
-  for (size_t i = 0; i < n; i++) live_wake(s, session[i]);
+  for (size_t i = 0; i < n; i++) live_wake(s, session[i], LIVE_EVENT);
   session = buf_ints(&t->ended, &n);
   if (!n || s->memory || !live_is_ours(s)) return;
   for (size_t i = 0; i < n; i++) {
@@ -5123,11 +5424,12 @@ static void sweep_verify_file(store *s, const char *path, const zke_file *id) {
     live_replaced(s, path);
 }
 
-/* Look whether the five files are still ours. */
+/* Look whether the six files are still ours. */
 static void sweep_verify_files(store *s) {
   if (s->memory || !live_holds(s)) return;
   sweep_verify_file(s, s->file, &s->file_id);
   sweep_verify_file(s, s->gate, &s->gate_id);
+  sweep_verify_file(s, s->line, &s->line_id);
   sweep_verify_file(s, s->live, &s->live_id);
   sweep_verify_file(s, s->wal, &s->wal_id);
   sweep_verify_file(s, s->shm, &s->shm_id);
@@ -5245,9 +5547,10 @@ static int sweep_run(store *s, bool all) {
 /* Which files a sweep has looked at: a number that two stores share only if
  * they have the same ones. */
 static int64_t sweep_files(const store *s) {
-  const zke_file *files[] = {&s->file_id, &s->gate_id, &s->wal_id, &s->shm_id};
+  const zke_file *files[] = {&s->file_id, &s->gate_id, &s->line_id, &s->wal_id,
+                             &s->shm_id};
   uint64_t hash = 0;
-  for (int i = 0; i < 4; i++) {
+  for (int i = 0; i < 5; i++) {
     hash = (hash ^ files[i]->device) * UINT64_C(0x9e3779b97f4a7c15);
     hash = (hash ^ files[i]->inode) * UINT64_C(0x9e3779b97f4a7c15);
     hash ^= hash >> 29;
@@ -6775,11 +7078,12 @@ static void store_free(store *s) {
   if (s->db) db_disconnect(s);
   sweep_yield(s);
   lock_fd_close(s, &s->gate_fd);
+  lock_fd_close(s, &s->line_fd);
   lock_fd_close(s, &s->live_fd);
   lock_fork_remove(s);
   pthread_mutex_destroy(&s->m);
-  char *names[] = {s->name, s->vfs,  s->file, s->dir,
-                   s->gate, s->live, s->wal,  s->shm};
+  char *names[] = {s->name, s->vfs,  s->file, s->dir, s->gate,
+                   s->line, s->live, s->wal,  s->shm};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) mem_free(names[i]);
   buf_free(&s->put_off);
   mem_free(s->fds);
@@ -6794,7 +7098,8 @@ static int store_new(const char *name, const zke_options *o, store **out) {
   store *s = mem_zero(&a, sizeof *s);
   if (!s) return base_nomem();
   s->a = a;
-  s->gate_fd = s->live_fd = s->shard_fd = -1;
+  s->gate_fd = s->line_fd = s->live_fd = s->shard_fd = -1;
+  s->line_from = LINE_FIRST_PLACE;
   if (o->os)
     s->os = *o->os;
   else
@@ -6940,10 +7245,11 @@ static int store_name_files(store *s) {
   if (!s->file) return base_nomem();
   s->dir = store_beside(s, "-zke");
   s->gate = store_beside(s, "-zke/gate");
+  s->line = store_beside(s, "-zke/line");
   s->live = store_beside(s, "-zke/live");
   s->wal = store_beside(s, "-wal");
   s->shm = store_beside(s, "-shm");
-  if (!s->dir || !s->gate || !s->live || !s->wal || !s->shm)
+  if (!s->dir || !s->gate || !s->line || !s->live || !s->wal || !s->shm)
     return base_nomem();
   int rc = s->os.stat(s->os.context, s->file, &s->file_id);
   if (rc < 0) return base_fail(ZKE_CANTOPEN, "%s: %s", s->name, strerror(-rc));
@@ -7006,7 +7312,7 @@ static int store_open_file(store *s, bool exists) {
   if (rc == ZKE_OK) rc = db_accept(s, kind);
   if (rc == ZKE_OK) rc = store_name_files(s);
   if (rc == ZKE_OK) rc = live_open(s);
-  if (rc == ZKE_OK) rc = gate_enter(s, NULL);
+  if (rc == ZKE_OK) rc = gate_enter(s, NULL, false);
   if (rc != ZKE_OK) return rc;
   rc = store_settle_schema(s);
   gate_leave(s);
@@ -7164,7 +7470,7 @@ static void store_finish(store *s) {
   if (s->memory || s->readonly || s->replaced || s->broken) return;
   if (db_end(s) == ZKE_OK &&
       db_fetch_ints(s, DB_SESSION_ANY, 0, 1, &any) == ZKE_OK && !any &&
-      gate_enter(s, NULL) == ZKE_OK) {
+      gate_enter(s, NULL, true) == ZKE_OK) {
     if (db_set_synchronous(s, true) == ZKE_OK) db_checkpoint(s, true);
     gate_leave(s);
   }

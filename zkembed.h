@@ -424,7 +424,8 @@ typedef struct zke_options {
  *
  * Creates the file where it does not exist or is empty.  Beside it live
  * "<name>-wal" and "<name>-shm" (SQLite's) and the directory "<name>-zke"
- * (gate file, liveness file, wake-up FIFOs); they follow the database's mode.
+ * (gate, line and liveness files, wake-up FIFOs); they follow the database's
+ * mode.
  * A file that is not zkembed's is left exactly as it was.
  *
  *   name     a path, or ":memory:" for a private tree without any file
@@ -1090,6 +1091,9 @@ typedef struct zke_os {
                            ZKE_CLOCK_BOOTTIME is ahead of the host's, in a time
                            namespace; asked once, when a store is opened; an
                            error: not known, leases are then not compared */
+  int (*lock_range)(void *, int fd, int64_t from, int64_t count, int how);
+  int64_t (*find_lock)(void *, int fd, int64_t from, int64_t count,
+                       int64_t *count_out); /* another's; -ENOENT: none */
 } zke_os;
 
 /* zke_os_default - the library's own table; its size member is set.

@@ -36,7 +36,8 @@ static const struct {
              {"queue", part_queue},       {"mixed", part_mixed},
              {"reader", part_reader},     {"memory", part_memory},
              {"idle", part_idle},         {"scale", part_scale},
-             {"removal", part_removal},   {"sessions", part_sessions}};
+             {"removal", part_removal},   {"sessions", part_sessions},
+             {"line", part_line}};
 enum { PARTS = sizeof parts / sizeof parts[0] };
 
 /* ---- subjects ---- */

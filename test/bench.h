@@ -9,6 +9,7 @@
  *   bench_group.c    elections, barriers
  *   bench_wait.c     watches across processes, idling
  *   bench_load.c     several processes without pause
+ *   bench_line.c     many that write: who waits longest
  *   bench_memory.c   bytes
  *   bench_removal.c  many nodes that go, many watchers
  *   bench_sessions.c ten thousand sessions
@@ -228,6 +229,7 @@ void role_write(char **argv);
 void role_enter(char **argv);
 void role_load(char **argv);
 void role_queue(char **argv);
+void role_line(char **argv);
 void role_session(char **argv);
 void role_crowd(char **argv);
 
@@ -267,6 +269,7 @@ void part_queue(void);
 void part_memory(void);
 void part_idle(void);
 void part_sessions(void);
+void part_line(void);
 int measure_loop(const char *name, const char *subject, int count);
 
 #endif

@@ -351,18 +351,18 @@ END_TEST
 /* Reading asks nobody: what others change is not seen before it is
  * dispatched, and the system is not called. */
 static long calls;
-static int (*real_lock)(void *, int, int64_t, int);
-static int count_lock(void *c, int fd, int64_t offset, int how) {
+static int (*real_lock)(void *, int, int64_t, int64_t, int);
+static int count_lock(void *c, int fd, int64_t offset, int64_t count, int how) {
   calls++;
-  return real_lock(c, fd, offset, how);
+  return real_lock(c, fd, offset, count, how);
 }
 
 START_TEST(reads_without_io) {
   zke_os os;
   zke *z;
   zke_os_default(&os);
-  real_lock = os.lock;
-  os.lock = count_lock;
+  real_lock = os.lock_range;
+  os.lock_range = count_lock;
   zke_options o = {.size = sizeof o, .os = &os};
   ck_ok(zke_open(test_path("db"), &o, &z));
   plant(z);

@@ -55,7 +55,7 @@ static int64_t sys_clock(void *c, int which) {
   return (sys.stands ? test_stood(which, now) : now) + sys.skew;
 }
 
-static int sys_lock(void *c, int fd, int64_t offset, int how) {
+static int sys_lock(void *c, int fd, int64_t offset, int64_t count, int how) {
   if (offset == GATE && how == ZKE_LOCK_EXCLUSIVE) {
     sys_do(&sys.at_gate);
     if (sys.busy_gates > 0) {
@@ -64,7 +64,7 @@ static int sys_lock(void *c, int fd, int64_t offset, int how) {
     }
     if (sys.gate_error) return -sys.gate_error;
   }
-  int rc = sys.real.lock(c, fd, offset, how);
+  int rc = sys.real.lock_range(c, fd, offset, count, how);
   if (offset == GATE && how == ZKE_LOCK_NONE) sys_do(&sys.after_gate);
   return rc;
 }
@@ -109,7 +109,7 @@ static const zke_os *sys_table(void) {
   zke_os_default(&sys.real);
   table = sys.real;
   table.clock = sys_clock;
-  table.lock = sys_lock;
+  table.lock_range = sys_lock;
   table.open = sys_open;
   table.mkdir = sys_mkdir;
   table.fstat = sys_fstat;

@@ -719,21 +719,22 @@ static bool acting;
 static void (*act_between)(void);
 static zke_os os_real;
 
-static int acting_lock(void *c, int fd, int64_t offset, int how) {
+static int acting_lock(void *c, int fd, int64_t offset, int64_t count,
+                       int how) {
   if (how == ZKE_LOCK_EXCLUSIVE && act_between && !acting &&
       --locks_left == 0) {
     acting = true;
     act_between();
     acting = false;
   }
-  return os_real.lock(c, fd, offset, how);
+  return os_real.lock_range(c, fd, offset, count, how);
 }
 
 static void open_two(void) {
   zke_os_default(&os_real);
   zke_os os = os_real;
   zke_options o = {.size = sizeof o, .os = &os, .identity = "first"};
-  os.lock = acting_lock;
+  os.lock_range = acting_lock;
   test_in_memory();
   ck_ok(zke_open(test_path("db"), &o, &first));
   o = (zke_options){.size = sizeof o, .identity = "second"};

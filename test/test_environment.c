@@ -556,6 +556,7 @@ static void expect_modes(const char *db, mode_t mode) {
   ck_assert_uint_eq(mode_of(beside(db, "-shm")), mode);
   ck_assert_uint_eq(mode_of(beside(db, "-zke/live")), mode);
   ck_assert_uint_eq(mode_of(beside(db, "-zke/gate")), mode);
+  ck_assert_uint_eq(mode_of(beside(db, "-zke/line")), mode);
   ck_assert_uint_eq(mode_of(beside(db, "-zke")), mode | (mode & 0444) >> 2);
 }
 

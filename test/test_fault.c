@@ -358,6 +358,22 @@ static int os_lock(void *c, int fd, int64_t offset, int how) {
   return rc;
 }
 
+static int os_lock_range(void *c, int fd, int64_t from, int64_t count,
+                         int how) {
+  if (how == ZKE_LOCK_NONE)
+    return os_real.lock_range(NULL, fd, from, count, how);
+  OS_FAULT(ENOLCK, EIO, EINTR, EAGAIN);
+  (void)c;
+  return os_real.lock_range(NULL, fd, from, count, how);
+}
+
+static int64_t os_find_lock(void *c, int fd, int64_t from, int64_t count,
+                            int64_t *count_out) {
+  (void)c;
+  OS_FAULT(EIO, EINTR, ENOLCK);
+  return os_real.find_lock(NULL, fd, from, count, count_out);
+}
+
 static int os_probe(void *c, int fd, int64_t offset) {
   (void)c;
   OS_FAULT(EIO, EINTR, ENOLCK);
@@ -439,15 +455,15 @@ static int os_process_name(void *c, char *buffer, size_t size) {
 
 static zke_os os_table(side *context) {
   zke_os os = {
-      sizeof(zke_os),   context,    os_open,      os_close,
-      os_dup,           os_read,    os_write,     os_pread,
-      os_pwrite,        os_stat,    os_fstat,     os_fsync,
-      os_adopt,         os_mkdir,   os_mkfifo,    os_unlink,
-      os_list,          os_network, os_pipe,      os_lock,
-      os_probe,         os_poll,    os_poller,    os_poller_add,
-      os_poller_remove, os_timer,   os_timer_set, os_clock,
-      os_sleep,         os_random,  os_boot_id,   os_real.pid,
-      os_process_name,
+      sizeof(zke_os),   context,       os_open,      os_close,
+      os_dup,           os_read,       os_write,     os_pread,
+      os_pwrite,        os_stat,       os_fstat,     os_fsync,
+      os_adopt,         os_mkdir,      os_mkfifo,    os_unlink,
+      os_list,          os_network,    os_pipe,      os_lock,
+      os_probe,         os_poll,       os_poller,    os_poller_add,
+      os_poller_remove, os_timer,      os_timer_set, os_clock,
+      os_sleep,         os_random,     os_boot_id,   os_real.pid,
+      os_process_name,  os_lock_range, os_find_lock,
   };
   return os;
 }

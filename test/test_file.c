@@ -616,8 +616,8 @@ END_TEST
 
 /* ---- files removed or replaced under open handles ---- */
 
-static const char *const beside[] = {"", "-wal", "-shm", "-zke/live",
-                                     "-zke/gate"};
+static const char *const beside[] = {"",          "-wal",      "-shm",
+                                     "-zke/live", "-zke/gate", "-zke/line"};
 enum { BESIDE = sizeof beside / sizeof beside[0] };
 
 /* Within a tick or two of waiting every call fails loudly. */
@@ -877,17 +877,16 @@ static void expect_mode(const char *path, unsigned mode, gid_t group) {
                 "%s: mode %o, group %u", path, s.st_mode & 07777, s.st_gid);
 }
 
-/* All that lies in the side directory has the mode of a file; what is not the
- * gate or a liveness file is a FIFO that others may only write. */
+/* All that lies in the side directory has the mode of a file; a FIFO may
+ * only be written by others. */
 static void expect_side_modes(const char *path, unsigned mode, gid_t group) {
   DIR *d = opendir(path);
   ck_assert_ptr_nonnull(d);
   int seen = 0;
   for (struct dirent *e; (e = readdir(d)) != NULL;) {
     if (e->d_name[0] == '.') continue;
-    bool live =
-        strncmp(e->d_name, "live", 4) == 0 || strcmp(e->d_name, "gate") == 0;
-    expect_mode(joined(joined(path, "/"), e->d_name), live ? mode : mode & 0222,
+    bool fifo = strlen(e->d_name) == 16;
+    expect_mode(joined(joined(path, "/"), e->d_name), fifo ? mode & 0222 : mode,
                 group);
     seen++;
   }

@@ -279,6 +279,12 @@ static int count_lock(void *context, int fd, int64_t offset, int how) {
   return os_default.lock(context, fd, offset, how);
 }
 
+static int count_range(void *context, int fd, int64_t from, int64_t count,
+                       int how) {
+  file_calls++;
+  return os_default.lock_range(context, fd, from, count, how);
+}
+
 static int count_fsync(void *context, int fd) {
   file_calls++;
   return os_default.fsync(context, fd);
@@ -295,6 +301,7 @@ START_TEST(no_file_is_touched) {
   os.mkfifo = count_mkfifo;
   os.unlink = count_unlink;
   os.lock = count_lock;
+  os.lock_range = count_range;
   os.fsync = count_fsync;
   zke_options options = {.size = sizeof options, .os = &os};
   zke *z = NULL;

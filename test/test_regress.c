@@ -61,6 +61,7 @@ static int sys_poll(void *c, struct pollfd *fds, unsigned count, int timeout) {
   sys.polls += timeout != 0;
   if (!sys.stands) return sys.real.poll(c, fds, count, timeout);
   if (timeout > 0) sys_pass(timeout);
+  if (timeout && sys.asleep) sys.asleep();
   return sys.real.poll(c, fds, count, 0);
 }
 
@@ -90,11 +91,11 @@ static int64_t sys_pwrite(void *c, int fd, const void *buffer, size_t size,
   return sys.real.pwrite(c, fd, buffer, size, at);
 }
 
-static int sys_lock(void *c, int fd, int64_t offset, int how) {
-  if (offset == LIVE_NEXT && how == ZKE_LOCK_EXCLUSIVE && sys.gates == 0)
-    return -EAGAIN; /* another is next in line, too */
+static int sys_lock(void *c, int fd, int64_t offset, int64_t count, int how) {
+  if (offset > LINE_TURN && how == ZKE_LOCK_EXCLUSIVE && sys.gates == 0)
+    return -EAGAIN; /* the sweeper may pass one that is inside its sleep */
   if (offset != LIVE_GATE || how != ZKE_LOCK_EXCLUSIVE)
-    return sys.real.lock(c, fd, offset, how);
+    return sys.real.lock_range(c, fd, offset, count, how);
   if (sys.stop_at_gate) {
     sys.stop_at_gate = false;
     sem_post(&sys.inside);
@@ -102,7 +103,7 @@ static int sys_lock(void *c, int fd, int64_t offset, int how) {
   }
   if (sys.gates == 0) return -EAGAIN;
   if (sys.gates > 0) sys.gates--;
-  return sys.real.lock(c, fd, offset, how);
+  return sys.real.lock_range(c, fd, offset, count, how);
 }
 
 static int sys_network(void *c, const char *path) {
@@ -118,7 +119,7 @@ static zke_os *sys_table(void) {
   table.clock = sys_clock;
   table.pread = sys_pread;
   table.pwrite = sys_pwrite;
-  table.lock = sys_lock;
+  table.lock_range = sys_lock;
   table.sleep = sys_sleep;
   table.poll = sys_poll;
   table.open = sys_file;
@@ -812,6 +813,7 @@ START_TEST(modes_of_side_files) {
   ck_assert_uint_eq(mode_of(test_path("a.db-zke")), modes[_i].dir);
   ck_assert_uint_eq(mode_of(test_path("a.db-zke/live")), modes[_i].db);
   ck_assert_uint_eq(mode_of(test_path("a.db-zke/gate")), modes[_i].db);
+  ck_assert_uint_eq(mode_of(test_path("a.db-zke/line")), modes[_i].db);
   ck_assert_uint_eq(mode_of(fifo_of(db, z)), modes[_i].fifo);
   ck_ok(zke_close(z));
 }

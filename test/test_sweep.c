@@ -64,7 +64,8 @@ static int sys_timer_set(void *context, int fd, int64_t when) {
   return 0;
 }
 
-static int sys_lock(void *context, int fd, int64_t offset, int how) {
+static int sys_lock(void *context, int fd, int64_t offset, int64_t count,
+                    int how) {
   seat *at = context;
   if (offset == LIVE_GATE && how == ZKE_LOCK_EXCLUSIVE) {
     int64_t now = sys_clock(NULL, ZKE_CLOCK_MONOTONIC);
@@ -74,7 +75,7 @@ static int sys_lock(void *context, int fd, int64_t offset, int how) {
     sys_pass(at->slow);
     if (at->refused > 0 && at->refused--) return -EAGAIN;
   }
-  return sys_real().lock(NULL, fd, offset, how);
+  return sys_real().lock_range(NULL, fd, offset, count, how);
 }
 
 static int sys_probe(void *context, int fd, int64_t offset) {
@@ -162,7 +163,7 @@ static zke *open_named(const char *name, seat *at, const char *vfs) {
   os.sleep = sys_sleep;
   os.poll = sys_poll;
   os.timer_set = sys_timer_set;
-  os.lock = sys_lock;
+  os.lock_range = sys_lock;
   os.probe = sys_probe;
   os.pwrite = sys_pwrite;
   os.random = sys_random;

@@ -316,14 +316,15 @@ static void expect_nodes(void) {
 /* The closing handle has seen that no session is left and is about to pass the
  * gate for the last checkpoint.  Now somebody comes, writes, and checkpoints,
  * so the header that the closing one knows is old and the log fully copied. */
-static int lock_gate_late(void *c, int fd, int64_t offset, int how) {
+static int lock_gate_late(void *c, int fd, int64_t offset, int64_t count,
+                          int how) {
   if (offset == 0 && how == ZKE_LOCK_EXCLUSIVE && ours.gates &&
       --ours.gates == 0) {
     long before = paused.checkpoints;
     ck_ok(open_paused(&ours.writer, NULL, 5));
     while (paused.checkpoints == before) ck_ok(make_node(ours.writer));
   }
-  return ours.real.lock(c, fd, offset, how);
+  return ours.real.lock_range(c, fd, offset, count, how);
 }
 
 static void begin_ours(const char *name) {
@@ -332,7 +333,7 @@ static void begin_ours(const char *name) {
   ours.file = test_path(name);
   zke_os_default(&ours.real);
   ours.os = ours.real;
-  ours.os.lock = lock_gate_late;
+  ours.os.lock_range = lock_gate_late;
 }
 
 /* The schedule that loses plain SQLite's commits: a checkpoint that finds

@@ -89,6 +89,8 @@ OS_POINT(mkdir, (void *c, const char *path, unsigned mode), (c, path, mode))
 OS_POINT(mkfifo, (void *c, const char *path, unsigned mode), (c, path, mode))
 OS_POINT(unlink, (void *c, const char *path), (c, path))
 OS_POINT(lock, (void *c, int fd, int64_t offset, int how), (c, fd, offset, how))
+OS_POINT(lock_range, (void *c, int fd, int64_t from, int64_t count, int how),
+         (c, fd, from, count, how))
 
 static int64_t os_pwrite(void *c, int fd, const void *data, size_t size,
                          int64_t at) {
@@ -124,6 +126,7 @@ static void os_prepare(void) {
   os_table.mkfifo = os_mkfifo;
   os_table.unlink = os_unlink;
   os_table.lock = os_lock;
+  os_table.lock_range = os_lock_range;
   os_table.boot_id = os_boot_id;
 }
 

@@ -1,0 +1,420 @@
+/* test_line.c - the line of writers (P10): in which order they come, and what
+ * stopped, killed and late ones cost the others
+ *
+ * The test itself holds the gate, as doc/format.md 5 tells it, and sees in the
+ * line file who waits; so the order in which writers come is certain.  Each
+ * writer makes one sequential node: its number is its turn. */
+#include "test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { WRITERS = 200, PATIENT_MS = 60000, LINE_FROM_AT = 8 };
+
+static zke *z;
+static const char *db;
+
+/* ---- the files beside the database ---- */
+
+static int side_file(const char *name) {
+  char path[4096];
+  snprintf(path, sizeof path, "%s-zke/%s", db, name);
+  int fd = open(path, O_RDWR | O_CLOEXEC);
+  ck_assert_msg(fd >= 0, "%s: %s", path, strerror(errno));
+  return fd;
+}
+
+static int lock_bytes(const char *name, int64_t from, int64_t count) {
+  struct flock l = {.l_type = F_WRLCK, .l_start = from, .l_len = count};
+  int fd = side_file(name);
+  ck_assert_int_eq(fcntl(fd, F_OFD_SETLK, &l), 0);
+  return fd;
+}
+
+/* Hold the gate as the holder with a number does; close() lets it go. */
+static int hold_gate(int64_t number) { return lock_bytes("gate", 0, number); }
+
+/* A place in the line from one on; 0: there is none. */
+static int64_t place_from(int64_t from) {
+  struct flock l = {
+      .l_type = F_WRLCK, .l_start = from, .l_len = (INT64_C(1) << 61) - from};
+  int fd = side_file("line");
+  ck_assert_int_eq(fcntl(fd, F_OFD_GETLK, &l), 0);
+  close(fd);
+  return l.l_type == F_UNLCK ? 0 : l.l_start;
+}
+
+static int places(void) {
+  int count = 0;
+  for (int64_t at = 0; (at = place_from(at + 1)) != 0;) count++;
+  return count;
+}
+
+static int64_t line_word(int64_t at) {
+  int64_t word = 0;
+  int fd = side_file("line");
+  ck_assert_int_ge(pread(fd, &word, sizeof word, at), 0);
+  close(fd);
+  return word;
+}
+
+/* ---- writers ---- */
+
+typedef struct writer {
+  pid_t pid;
+  int go[2], ready[2];
+  int number;
+} writer;
+
+static zke *open_patient(void) {
+  zke *own = NULL;
+  zke_options o = {.size = sizeof o, .busy_timeout_ms = PATIENT_MS};
+  return zke_open(db, &o, &own) == ZKE_OK ? own : NULL;
+}
+
+static int write_once(void *context) {
+  writer *w = context;
+  char text[16], byte = 'r';
+  zke *own = open_patient();
+  if (!own || write(w->ready[1], &byte, 1) != 1) return 1;
+  if (read(w->go[0], &byte, 1) != 1) return 2;
+  int len = snprintf(text, sizeof text, "%d", w->number);
+  int rc = zke_create(own, "/q/w-", text, len, ZKE_OPEN_ACL,
+                      ZKE_PERSISTENT_SEQUENTIAL, NULL, NULL);
+  if (rc != ZKE_OK) return 3;
+  return zke_close(own) == ZKE_OK ? 0 : 4;
+}
+
+static writer start_writer(int number) {
+  writer w = {.number = number};
+  char byte;
+  ck_assert_int_eq(pipe(w.go), 0);
+  ck_assert_int_eq(pipe(w.ready), 0);
+  w.pid = test_child(write_once, &w);
+  ck_assert_int_eq(read(w.ready[0], &byte, 1), 1);
+  return w;
+}
+
+static void let_write(writer *w) {
+  ck_assert_int_eq(write(w->go[1], "g", 1), 1);
+}
+
+static void begin(void) {
+  db = test_path("line.db");
+  z = open_patient();
+  ck_assert_ptr_nonnull(z);
+  ck_ok(zke_create(z, "/q", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+}
+
+/* Start writers and let them come one after the other; the gate is held. */
+static void line_up(writer *w, int count) {
+  for (int i = 0; i < count; i++) w[i] = start_writer(i);
+}
+
+static void come(writer *w, int count) {
+  for (int i = 0; i < count; i++) {
+    let_write(&w[i]);
+    ck_until(places() == i + 1, PATIENT_MS);
+  }
+}
+
+static void end_writers(writer *w, int from, int count) {
+  for (int i = from; i < count; i++)
+    ck_assert_int_eq(test_child_end(w[i].pid), 0);
+}
+
+static void expect_order(const char *expected) {
+  zke_strings *names;
+  char order[200] = "", path[64];
+  ck_ok(zke_children(z, "/q", NULL, NULL, &names, NULL));
+  for (int turn = 0; turn < names->count; turn++) {
+    char *text;
+    int len;
+    snprintf(path, sizeof path, "/q/w-%010d", turn);
+    ck_ok(zke_get(z, path, NULL, NULL, &text, &len, NULL));
+    snprintf(order + strlen(order), sizeof order - strlen(order), "%.*s ", len,
+             text);
+    zke_free(text);
+  }
+  zke_free(names);
+  ck_assert_str_eq(order, expected);
+}
+
+static void finish(void) {
+  ck_assert_int_eq(places(), 0);
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+}
+
+/* ---- the order ---- */
+
+/* P10: first come, first served. */
+START_TEST(first_come_first_served) {
+  writer w[8];
+  begin();
+  line_up(w, 8);
+  int gate = hold_gate(1);
+  come(w, 8);
+  close(gate);
+  end_writers(w, 0, 8);
+  expect_order("0 1 2 3 4 5 6 7 ");
+  finish();
+}
+END_TEST
+
+/* P10: a first that is stopped is passed over, once: the line begins behind it
+ * from then on.  When it goes on it takes a new place, and writes. */
+START_TEST(stopped_first_is_passed_over) {
+  writer w[4];
+  begin();
+  line_up(w, 4);
+  int gate = hold_gate(1);
+  come(w, 4);
+  int64_t first = place_from(1);
+  ck_assert_int_eq(kill(w[0].pid, SIGSTOP), 0);
+  ck_assert_int_eq(waitpid(w[0].pid, NULL, WUNTRACED), w[0].pid);
+  close(gate);
+  end_writers(w, 1, 4);
+  expect_order("1 2 3 ");
+  ck_assert_int_eq(places(), 1);
+  ck_assert_int_eq(line_word(LINE_FROM_AT), first + 1);
+  ck_ok(zke_set(z, "/q", "x", 1, -1, NULL)); /* nobody is in the way */
+  ck_assert_int_eq(kill(w[0].pid, SIGCONT), 0);
+  end_writers(w, 0, 1);
+  expect_order("1 2 3 0 ");
+  finish();
+}
+END_TEST
+
+/* P10: a stopped one in the middle costs nothing until it is the first. */
+START_TEST(stopped_one_in_the_middle) {
+  writer w[4];
+  begin();
+  line_up(w, 4);
+  int gate = hold_gate(1);
+  come(w, 4);
+  ck_assert_int_eq(kill(w[2].pid, SIGSTOP), 0);
+  ck_assert_int_eq(waitpid(w[2].pid, NULL, WUNTRACED), w[2].pid);
+  close(gate);
+  end_writers(w, 3, 4);
+  expect_order("0 1 3 ");
+  ck_assert_int_eq(kill(w[2].pid, SIGCONT), 0);
+  end_writers(w, 0, 3);
+  expect_order("0 1 3 2 ");
+  finish();
+}
+END_TEST
+
+/* P10: the dead leave the line by themselves, wherever they stood. */
+START_TEST(killed_ones_leave_the_line) {
+  writer w[5];
+  begin();
+  line_up(w, 5);
+  int gate = hold_gate(1);
+  come(w, 5);
+  ck_assert_int_eq(kill(w[0].pid, SIGKILL), 0);
+  ck_assert_int_eq(kill(w[3].pid, SIGKILL), 0);
+  ck_assert_int_eq(test_child_end(w[0].pid), 128 + SIGKILL);
+  ck_assert_int_eq(test_child_end(w[3].pid), 128 + SIGKILL);
+  ck_assert_int_eq(places(), 3);
+  close(gate);
+  end_writers(w, 1, 3);
+  end_writers(w, 4, 5);
+  expect_order("1 2 4 ");
+  finish();
+}
+END_TEST
+
+static int hold_until_killed(void *context) {
+  hold_gate(1);
+  if (write(*(int *)context, "h", 1) != 1) return 1;
+  for (;;) pause();
+}
+
+/* P10: the holder is killed and tells nobody: the first looks by itself. */
+START_TEST(killed_holder_is_noticed) {
+  writer w[3];
+  int told[2];
+  char byte;
+  begin();
+  line_up(w, 3);
+  ck_assert_int_eq(pipe(told), 0);
+  pid_t holder = test_child(hold_until_killed, &told[1]);
+  ck_assert_int_eq(read(told[0], &byte, 1), 1);
+  come(w, 3);
+  ck_assert_int_eq(kill(holder, SIGKILL), 0);
+  ck_assert_int_eq(test_child_end(holder), 128 + SIGKILL);
+  end_writers(w, 0, 3);
+  expect_order("0 1 2 ");
+  finish();
+}
+END_TEST
+
+/* A word of the last place that is too low, left by a process that was stopped
+ * before it wrote it: nobody gets a place before one who waits. */
+START_TEST(place_is_behind_all_others) {
+  writer w[1];
+  int64_t garbage[] = {0, -1, INT64_MAX};
+  begin();
+  line_up(w, 1);
+  int fd = lock_bytes("line", 5000, 1), gate = hold_gate(1);
+  ck_assert_int_eq(pwrite(fd, &garbage[_i], 8, 0), 8);
+  let_write(&w[0]);
+  ck_until(place_from(5001) != 0, PATIENT_MS);
+  ck_assert_int_eq(places(), 2);
+  close(fd);
+  close(gate);
+  end_writers(w, 0, 1);
+  expect_order("0 ");
+  finish();
+}
+END_TEST
+
+/* ---- who leaves the line ---- */
+
+/* P10: at the deadline; the sentence names the holder, by its session's number
+ * and its process, or by the process alone where it has no session yet. */
+START_TEST(late_one_is_told_who_writes) {
+  char whose[100];
+  zke *late = NULL;
+  zke_options o = {.size = sizeof o, .busy_timeout_ms = 50};
+  begin();
+  ck_ok(zke_open(db, &o, &late));
+  int gate = hold_gate(zke_session_id(z));
+  ck_rc(zke_set(late, "/q", "x", 1, -1, NULL), ZKE_OPERATIONTIMEOUT);
+  snprintf(whose, sizeof whose, "process %d (session 0x%llx) is writing",
+           (int)getpid(), (unsigned long long)zke_session_id(z));
+  ck_says(whose);
+  ck_assert_int_eq(places(), 0);
+  close(gate);
+  gate = hold_gate(4711);
+  ck_rc(zke_set(late, "/q", "x", 1, -1, NULL), ZKE_OPERATIONTIMEOUT);
+  ck_says("process 4711 is writing");
+  close(gate);
+  gate = hold_gate(INT64_C(1) << 40);
+  ck_rc(zke_set(late, "/q", "x", 1, -1, NULL), ZKE_OPERATIONTIMEOUT);
+  ck_says("session 0x10000000000 is writing");
+  close(gate);
+  ck_ok(zke_set(late, "/q", "x", 1, -1, NULL));
+  ck_ok(zke_close(late));
+  finish();
+}
+END_TEST
+
+static int set_rc, close_rc;
+
+static void *set_it(void *arg) {
+  set_rc = zke_set(arg, "/q", "x", 1, -1, NULL);
+  return NULL;
+}
+
+static void *close_it(void *arg) {
+  close_rc = zke_close(arg);
+  return NULL;
+}
+
+/* P10: another thread closes the handle. */
+START_TEST(closing_one_leaves_the_line) {
+  pthread_t setter, closer;
+  begin();
+  zke *own = open_patient();
+  int gate = hold_gate(1);
+  pthread_create(&setter, NULL, set_it, own);
+  ck_until(places() == 1, PATIENT_MS);
+  pthread_create(&closer, NULL, close_it, own);
+  pthread_join(setter, NULL);
+  ck_rc(set_rc, ZKE_CLOSING);
+  close(gate);
+  pthread_join(closer, NULL);
+  ck_rc(close_rc, ZKE_OK);
+  finish();
+}
+END_TEST
+
+/* P7: a wake-up for events that comes to one who stands in the line, and sleeps
+ * at the same FIFO, is not lost. */
+START_TEST(event_reaches_one_in_the_line) {
+  pthread_t setter;
+  char fifo[32];
+  struct pollfd p = {.events = POLLIN};
+  begin();
+  ck_ok(zke_fd(z, &p.fd));
+  ck_ok(zke_dispatch(z, NULL));
+  ck_assert_int_eq(poll(&p, 1, 0), 0);
+  int gate = hold_gate(1);
+  pthread_create(&setter, NULL, set_it, z);
+  ck_until(places() == 1, PATIENT_MS);
+  snprintf(fifo, sizeof fifo, "%016llx", (unsigned long long)zke_session_id(z));
+  int fd = side_file(fifo);
+  ck_assert_int_eq(write(fd, "e", 1), 1);
+  ck_until(poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 0) == 0,
+           PATIENT_MS); /* it has taken the byte */
+  close(fd);
+  close(gate);
+  pthread_join(setter, NULL);
+  ck_rc(set_rc, ZKE_OK);
+  ck_assert_int_eq(poll(&p, 1, 0), 1);
+  finish();
+}
+END_TEST
+
+/* ---- all together ---- */
+
+static int write_some(void *context) {
+  char byte;
+  const int *start = context;
+  close(start[1]);
+  zke *own = open_patient();
+  if (!own || read(start[0], &byte, 1) != 0) return 1;
+  for (int i = 0; i < 3; i++) {
+    int rc = zke_create(
+        own, "/q/w-", "", 0, ZKE_OPEN_ACL,
+        i == 1 ? ZKE_EPHEMERAL_SEQUENTIAL : ZKE_PERSISTENT_SEQUENTIAL, NULL,
+        NULL);
+    if (rc != ZKE_OK) return 2;
+  }
+  return zke_close(own) == ZKE_OK ? 0 : 3;
+}
+
+/* P10: two hundred that come at once all get through. */
+START_TEST(two_hundred_get_through) {
+  pid_t pid[WRITERS];
+  int start[2];
+  int64_t count;
+  begin();
+  ck_assert_int_eq(pipe2(start, O_CLOEXEC), 0);
+  for (int i = 0; i < WRITERS; i++) pid[i] = test_child(write_some, start);
+  close(start[1]);
+  for (int i = 0; i < WRITERS; i++) ck_assert_int_eq(test_child_end(pid[i]), 0);
+  ck_ok(zke_count(z, "/q", &count));
+  ck_assert_int_eq(count, 2 * WRITERS);
+  finish();
+}
+END_TEST
+
+int main(int argc, char **argv) {
+  Suite *s = suite_create("line");
+  TCase *t = tcase_create("line");
+  tcase_add_test(t, first_come_first_served);
+  tcase_add_test(t, stopped_first_is_passed_over);
+  tcase_add_test(t, stopped_one_in_the_middle);
+  tcase_add_test(t, killed_ones_leave_the_line);
+  tcase_add_test(t, killed_holder_is_noticed);
+  tcase_add_loop_test(t, place_is_behind_all_others, 0, 3);
+  tcase_add_test(t, late_one_is_told_who_writes);
+  tcase_add_test(t, closing_one_leaves_the_line);
+  tcase_add_test(t, event_reaches_one_in_the_line);
+  tcase_add_test(t, two_hundred_get_through);
+  tcase_set_timeout(t, 120);
+  suite_add_tcase(s, t);
+  return test_main(argc, argv, s);
+}
