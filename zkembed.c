@@ -1366,6 +1366,8 @@ static zke_acls *acl_decode(const zke_allocator *a, const char *text,
   X(NODE_COUNT, "SELECT(SELECT count(*)FROM node WHERE parent=?1)+(SELECT "   \
                 "count(*)FROM node WHERE parent>?2 AND parent<?3)")           \
   X(NODE_COUNT_ALL, "SELECT count(*)-1 FROM node")                            \
+  X(NODE_OWNED_ALL, "SELECT parent,name FROM node WHERE owner=?1 AND "        \
+                    "owner<>0 ORDER BY parent,name")                          \
   X(NODE_OWNED, "SELECT parent,name,acl,blob FROM node WHERE owner=?1 AND "   \
                 "owner<>0 AND nchild=0 ORDER BY parent,name LIMIT "           \
                 DB_REMOVAL)                                                   \
@@ -7333,7 +7335,7 @@ static int store_open_readonly(store *s) {
   s->synchronous = 1;
   rc = db_exec(s, "PRAGMA query_only=1", "configuring");
   if (rc == ZKE_OK) rc = db_prepare_ends(s);
-  int64_t meta[3], known = live_read_stamp(s, LIVE_ZXID_AT);
+  int64_t meta[3] = {0}, known = live_read_stamp(s, LIVE_ZXID_AT);
   if (rc == ZKE_OK) rc = db_fetch_ints(s, DB_META, 0, 3, meta);
   if (rc == ZKE_OK) rc = sess_sync_log(s, meta[0], known);
   if (rc == ZKE_CANTOPEN || rc == ZKE_READONLY) {
@@ -8114,7 +8116,7 @@ int zke_ephemerals(zke *z, int64_t session, const char *prefix,
   int rc = api_enter(z, NULL, 0, NULL);
   if (rc != ZKE_OK) return rc;
   buf paths = {.a = &z->s->a};
-  sqlite3_stmt *st = db_statement(z->s, DB_NODE_OWNED, &rc);
+  sqlite3_stmt *st = db_statement(z->s, DB_NODE_OWNED_ALL, &rc);
   if (st) {
     db_bind_int(st, 1, session ? session : z->id);
     rc = db_collect_paths(z->s, st, &paths, &count);

@@ -69,6 +69,16 @@ static int os_lock(void *c, int fd, int64_t offset, int how) {
   count_call();
   return os_default.lock(c, fd, offset, how);
 }
+static int os_lock_range(void *c, int fd, int64_t from, int64_t count,
+                         int how) {
+  count_call();
+  return os_default.lock_range(c, fd, from, count, how);
+}
+static int64_t os_find_lock(void *c, int fd, int64_t from, int64_t count,
+                            int64_t *count_out) {
+  count_call();
+  return os_default.find_lock(c, fd, from, count, count_out);
+}
 static int os_probe(void *c, int fd, int64_t offset) {
   count_call();
   return os_default.probe(c, fd, offset);
@@ -95,6 +105,8 @@ static int open_with(const char *name, test_heap *heap, zke **out) {
   os.pwrite = os_pwrite;
   os.stat = os_stat;
   os.lock = os_lock;
+  os.lock_range = os_lock_range;
+  os.find_lock = os_find_lock;
   os.probe = os_probe;
   os.poll = os_poll;
   os.clock = os_clock;

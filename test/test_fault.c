@@ -358,6 +358,12 @@ static int os_lock(void *c, int fd, int64_t offset, int how) {
   return rc;
 }
 
+static int os_boot_offset(void *c, int64_t *out) {
+  (void)c;
+  OS_FAULT(EIO, EINTR);
+  return os_real.boot_offset(NULL, out);
+}
+
 static int os_lock_range(void *c, int fd, int64_t from, int64_t count,
                          int how) {
   if (how == ZKE_LOCK_NONE)
@@ -455,15 +461,15 @@ static int os_process_name(void *c, char *buffer, size_t size) {
 
 static zke_os os_table(side *context) {
   zke_os os = {
-      sizeof(zke_os),   context,       os_open,      os_close,
-      os_dup,           os_read,       os_write,     os_pread,
-      os_pwrite,        os_stat,       os_fstat,     os_fsync,
-      os_adopt,         os_mkdir,      os_mkfifo,    os_unlink,
-      os_list,          os_network,    os_pipe,      os_lock,
-      os_probe,         os_poll,       os_poller,    os_poller_add,
-      os_poller_remove, os_timer,      os_timer_set, os_clock,
-      os_sleep,         os_random,     os_boot_id,   os_real.pid,
-      os_process_name,  os_lock_range, os_find_lock,
+      sizeof(zke_os),   context,        os_open,       os_close,
+      os_dup,           os_read,        os_write,      os_pread,
+      os_pwrite,        os_stat,        os_fstat,      os_fsync,
+      os_adopt,         os_mkdir,       os_mkfifo,     os_unlink,
+      os_list,          os_network,     os_pipe,       os_lock,
+      os_probe,         os_poll,        os_poller,     os_poller_add,
+      os_poller_remove, os_timer,       os_timer_set,  os_clock,
+      os_sleep,         os_random,      os_boot_id,    os_real.pid,
+      os_process_name,  os_boot_offset, os_lock_range, os_find_lock,
   };
   return os;
 }

@@ -1360,7 +1360,7 @@ static void checkpoint_on(void) {
     ck_assert(lock_take(s, INT64_MAX));
     s->deadline = lock_now(s) + s->busy;
     ck_ok(db_end(s));
-    ck_ok(gate_enter(s, NULL));
+    ck_ok(gate_enter(s, NULL, false));
     int rc = db_checkpoint(s, dice(2));
     ck_assert_msg(rc == ZKE_OK || rc == ZKE_OPERATIONTIMEOUT, "%s",
                   zke_errmsg());

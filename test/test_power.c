@@ -247,7 +247,7 @@ static const powerloss_tally *run_planted(powerloss_plan plan) {
 /* Without syncs commits are lost, but only the latest. */
 START_TEST(finds_losses_without_durability) {
   const powerloss_tally *t = run_planted(
-      (powerloss_plan){.seed = 5001, .durability = ZKE_DURABLE_NONE});
+      (powerloss_plan){.seed = 5003, .durability = ZKE_DURABLE_NONE});
   ck_assert_int_gt(t->violations[POWERLOSS_LOST], 0);
   ck_assert_int_gt(t->violations[POWERLOSS_EARLY], 0);
   ck_assert_int_eq(t->violations[POWERLOSS_DISORDER], 0);

@@ -243,6 +243,21 @@ START_TEST(ephemerals_are_found_by_session) {
 }
 END_TEST
 
+/* All of them, however many a removal takes at a time. */
+START_TEST(ephemerals_are_all_found) {
+  zke_strings *paths = NULL;
+  char path[16];
+  begin(_i);
+  for (int i = 0; i < 300; i++) {
+    snprintf(path, sizeof path, "/e%d", i);
+    ck_ok(create(a, path, ZKE_EPHEMERAL));
+  }
+  ck_ok(zke_ephemerals(b, zke_session_id(a), NULL, &paths));
+  ck_assert_int_eq(paths->count, 300);
+  zke_free(paths);
+}
+END_TEST
+
 /* zkembed.h: with a chroot only those below it, without it. */
 START_TEST(ephemerals_are_those_below_the_chroot) {
   begin(IN_MEMORY);
@@ -1097,6 +1112,7 @@ static void add_ephemerals(Suite *suite) {
                       2 * WAYS);
   ADD(ephemerals_are_found_by_prefix);
   ADD(ephemerals_are_found_by_session);
+  ADD(ephemerals_are_all_found);
   tcase_add_test(tc, ephemerals_are_those_below_the_chroot);
   ADD(count_of_root_includes_reserved_nodes);
 }
