@@ -109,7 +109,10 @@ COMMAND_OBJECTS = $(COMMAND_SOURCES:%.c=$(BUILD)/%.o)
 EDIT = $(shell pkg-config --exists libedit 2>/dev/null && echo 1)
 COMMAND_LIBS = -ljansson $(if $(EDIT),$(shell pkg-config --libs libedit))
 
-TESTS := $(patsubst test/test_%.c,%,$(wildcard test/test_*.c))
+# AddressSanitizer does not know the end of a thread by unwinding: it takes the
+# marks of frames that are gone for those of its own.
+TESTS := $(filter-out $(if $(findstring address,$(SAN)),cancel), \
+  $(patsubst test/test_%.c,%,$(wildcard test/test_*.c)))
 # Tests of statics include zkembed.c and so are not linked with it.
 WHITE_TESTS := $(if $(TESTS),$(patsubst test/test_%.c,%,$(shell \
   grep -l '^.include "[./]*zkembed\.c"' $(TESTS:%=test/test_%.c))))

@@ -646,19 +646,8 @@ static void add_test(Suite *s, const TTest *test, const char *name, int times) {
 
 #define ADD(test, times) add_test(s, test, #test, times)
 
-/* AddressSanitizer does not know the end of a thread by unwinding: it takes the
- * marks of frames that are gone for those of its own. */
-#if defined(__SANITIZE_ADDRESS__)
-#define UNWINDS 0
-#elif defined(__has_feature)
-#define UNWINDS !__has_feature(address_sanitizer)
-#else
-#define UNWINDS 1
-#endif
-
 int main(int argc, char **argv) {
   Suite *s = suite_create("cancel");
-  if (!UNWINDS) return 0;
   ADD(wait_is_left, 2);
   ADD(others_wait_on, 2);
   ADD(cancelled_at_every_system_call, 2);
