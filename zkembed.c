@@ -64,11 +64,11 @@
 #include <unistd.h>
 
 #if defined(__linux__)
+#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #endif
 #if defined(__linux__) && !defined(ZKE_PORTABLE)
 #include <sys/epoll.h>
-#include <sys/sysmacros.h>
 #include <sys/timerfd.h>
 #define ZKE_LINUX 1
 #else
@@ -482,12 +482,12 @@ static int os_file_type(unsigned mode) {
                           : ZKE_FILE_OTHER;
 }
 
-#if ZKE_LINUX && defined(STATX_MNT_ID)
+#if defined(STATX_MNT_ID)
 enum { OS_MOUNT = STATX_MNT_ID };
 static uint64_t os_mount(const struct statx *x) {
   return x->stx_mask & STATX_MNT_ID ? x->stx_mnt_id : 0;
 }
-#elif ZKE_LINUX
+#elif defined(STATX_TYPE)
 enum { OS_MOUNT = 0 }; /* headers older than Linux 5.8 */
 static uint64_t os_mount(const struct statx *x) {
   (void)x;
@@ -500,7 +500,7 @@ static uint64_t os_mount(const struct statx *x) {
  * and the sync of that costs a journal commit (durable create 1.35 of raw). */
 static int os_look(int fd, const char *path, zke_file *out) {
   struct stat st;
-#if ZKE_LINUX
+#if defined(STATX_TYPE)
   struct statx x;
   unsigned what = STATX_TYPE | STATX_MODE | STATX_INO | STATX_SIZE | STATX_UID |
                   STATX_GID | STATX_NLINK | OS_MOUNT;
@@ -802,7 +802,7 @@ static int os_boot_offset(void *context, int64_t *out) {
   *out = 0;
 #if defined(__linux__)
   char text[256];
-  zke_file own, given;
+  zke_file own = {.inode = 0}, given = {.inode = 0};
   int rc = os_stat(context, "/proc/self/ns/time", &own);
   if (rc == -ENOENT) return os_stat(context, "/proc/self/ns", &own); /* old */
   if (rc < 0) return rc;
@@ -5525,7 +5525,8 @@ static int sweep_nodes(store *s, int kind, int64_t until) {
   if (rc != ZKE_OK || !any) return rc;
   do {
     rc = txn_run(s, NULL, TXN_NORMAL, sweep_remove_body, &a);
-  } while (rc == ZKE_OK && a.count == NODE_REMOVAL && lock_now(s) < until);
+  } while (rc == ZKE_OK && a.count == NODE_REMOVAL && a.orphans < a.count &&
+           lock_now(s) < until);
   return rc == ZKE_OK && a.orphans
              ? base_fail(ZKE_CORRUPT, "%s: %d nodes without a parent are due",
                          s->name, a.orphans)
@@ -5577,6 +5578,11 @@ static void sweep_note(store *s) {
   live_write_stamp(s, LIVE_SWEEP_AT, s->strange_clock ? -1 : live_boottime(s));
 }
 
+/* Take the note back: nobody has swept, and the next to look is to do it. */
+static void sweep_take_back(store *s) {
+  if (!s->memory) live_write_stamp(s, LIVE_SWEEP_AT, -1);
+}
+
 /* Let somebody else have the duty. */
 static void sweep_yield(store *s) {
   if (s->duty) live_lock(s, LIVE_DUTY, false);
@@ -5598,6 +5604,7 @@ static void sweep_now(store *s, bool may_wait) {
     s->sweeps++;
   } else if (rc != ZKE_OPERATIONTIMEOUT) {
     lock_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
+    sweep_take_back(s);
     sweep_yield(s);
   }
 }
@@ -5688,7 +5695,7 @@ static reg_item **reg_chain(const reg_table *table, uint64_t hash) {
 static bool reg_grow(zke *z, reg_table *table) {
   if (table->count < table->cap) return true;
   reg_table more = {.cap = table->cap ? table->cap * 2 : 16};
-  more.at = mem_zero(&z->s->a, more.cap * sizeof *more.at);
+  more.at = mem_zero(&z->s->a, more.cap * sizeof(reg_item *));
   if (!more.at) return false;
   for (size_t i = 0; i < table->cap; i++) {
     for (reg_item *item = table->at[i], *next; item; item = next) {
@@ -6293,7 +6300,10 @@ static void wait_tick(zke *z, int64_t now, bool waiting) {
   if (now >= s->sweep_at + (stands_by ? ZKE_DUTY_TICK_MS * ZKE_MS : 0)) {
     sweep_tick(s, wants, waiting);
     s->sweeper = z->id;
-    if (wants || alone) s->sweep_at = now + ZKE_DUTY_TICK_MS * ZKE_MS / 2;
+    /* where a dispatch found the gate busy, one that may wait is to try */
+    bool done = waiting || !s->duty || s->swept_at >= now;
+    if ((wants || alone) && done)
+      s->sweep_at = now + ZKE_DUTY_TICK_MS * ZKE_MS / 2;
   }
   s->tick_next = now + ZKE_TICK_MS * ZKE_MS;
   z->tick_at = sweep_next_tick(s, now, s->sweeper == z->id);
@@ -6442,6 +6452,7 @@ static void wait_leave_callback(void *arg) {
   pthread_mutex_lock(&z->s->m);
   wait_turn(z);
   pthread_mutex_unlock(&z->s->m);
+  if (live_holds(z->s)) live_wake_self(z); /* for what is not delivered yet */
   wait_follow(z, wait_frames);
   lock_drop_call(z->s, z);
   os_cancel_back();
@@ -7147,8 +7158,8 @@ static int store_new(const char *name, const zke_options *o, store **out) {
 static char *store_directory(store *s) {
   sqlite3_vfs *v = sqlite3_vfs_find(s->vfs);
   char *full = v ? mem_zero(&s->a, (size_t)v->mxPathname + 1) : NULL;
-  bool resolved =
-      full && v->xFullPathname(v, s->name, v->mxPathname, full) == SQLITE_OK;
+  int rc = full ? v->xFullPathname(v, s->name, v->mxPathname, full) : -1;
+  bool resolved = (rc & 0xff) == SQLITE_OK; /* also SQLITE_OK_SYMLINK */
   const char *name = resolved ? full : s->name;
   const char *slash = strrchr(name, '/');
   size_t len = slash ? (size_t)(slash - name) : 0;

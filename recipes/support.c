@@ -833,6 +833,7 @@ static void recipe_leave_sleep(void *arg) {
   r->left = true;
   recipe_quit(r, zke_recipe_state(r->z));
   pthread_mutex_unlock(&r->m);
+  zke_wake(r->z);  /* another thread may be inside the object */
   recipe_unref(r); /* the sleep's, in place of the call's */
   recipe_cancel_back();
 }

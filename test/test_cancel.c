@@ -567,6 +567,47 @@ START_TEST(recipe_gives_up_its_place) {
 }
 END_TEST
 
+static zke_queue *full;
+static atomic_int put_rc;
+
+static void take_for_ever(void *context) {
+  zke_queue_take(context, ZKE_FOREVER, &item);
+}
+
+static void put_for_ever(void *context) {
+  put_rc = zke_queue_put(context, "b", 1, NULL, ZKE_FOREVER);
+}
+
+/* A thread that is cancelled inside an object takes it from another one that
+ * sleeps there, and that one is woken to hear of it. */
+START_TEST(others_in_the_object_are_told) {
+  runner taker, putter;
+  zke_queue *claimer;
+  zke_queue_options o = {.size = sizeof o, .limit = 1};
+  int64_t before, now;
+  begin();
+  ck_ok(zke_queue_new(other, "/queue", &o, &claimer));
+  ck_ok(zke_queue_put(claimer, "a", 1, NULL, 0));
+  ck_ok(zke_queue_claim(claimer, 0, &item));
+  zke_free(item);
+  ck_ok(zke_queue_new(shared, "/queue", &o, &full));
+  int slept = sleeps;
+  start(&taker, take_for_ever, full, PTHREAD_CANCEL_DEFERRED);
+  ck_until(sleeps > slept, 10000);
+  ck_ok(zke_count(other, "/", &before));
+  start(&putter, put_for_ever, full, PTHREAD_CANCEL_DEFERRED);
+  do { /* until the other one has its place in the line of those that put */
+    ck_ok(zke_count(other, "/", &now));
+  } while (now == before);
+  cancel(&taker);
+  ck_assert_int_eq(pthread_join(putter.thread, NULL), 0);
+  ck_assert_int_eq(put_rc, ZKE_CLOSING);
+  zke_queue_free(full);
+  zke_queue_free(claimer);
+  finish();
+}
+END_TEST
+
 static int hold_long(zke *z, int64_t token, void *arg) {
   (void)z, (void)token;
   atomic_store((atomic_int *)arg, 1);
@@ -656,6 +697,7 @@ int main(int argc, char **argv) {
   ADD(callback_is_finished, 2);
   ADD(callback_that_ends_its_thread, 1);
   ADD(recipe_gives_up_its_place, RECIPES);
+  ADD(others_in_the_object_are_told, 1);
   ADD(lock_do_is_cancelled, 1);
   ADD(lock_cancelled_at_every_system_call, 1);
   return test_main(argc, argv, s);

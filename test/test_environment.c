@@ -1526,6 +1526,31 @@ START_TEST(unknown_links_are_accepted) {
 }
 END_TEST
 
+/* The directory of the link is on another mount than all else. */
+static int stat_apart(void *context, const char *path, zke_file *out) {
+  zke_os os;
+  zke_os_default(&os);
+  int rc = os.stat(context, path, out);
+  if (rc == 0) out->mount = strcmp(path, test_path("links")) == 0 ? 2 : 1;
+  return rc;
+}
+
+/* What counts is where the file lies, not the link that leads there. */
+START_TEST(link_into_another_mount_is_resolved) {
+  const char *db = test_path("a.db"), *name = test_path("links/b.db");
+  zke_os os;
+  zke_os_default(&os);
+  os.stat = stat_apart;
+  zke_options o = {.size = sizeof o, .os = &os};
+  zke *z;
+  ck_ok(zke_close(test_open(db)));
+  ck_assert_int_eq(mkdir(test_path("links"), 0700), 0);
+  ck_assert_int_eq(symlink(db, name), 0);
+  ck_ok(zke_open(name, &o, &z));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
 /* ---- restored while nobody is there ---- */
 
 /* A file system that gives a new file the number of the removed one of its
@@ -1786,6 +1811,7 @@ int main(int argc, char **argv) {
   ADD_LOOP(file_mounted_alone_is_refused, 2);
   ADD(directory_mounted_is_shared);
   ADD(unknown_links_are_accepted);
+  ADD(link_into_another_mount_is_resolved);
   ADD_LOOP(restored_backup_reissues_nothing, RESTORE_WAYS);
   ADD(sessions_survive_a_full_disk);
   ADD(closing_on_a_full_disk);

@@ -21,6 +21,7 @@ typedef struct seat {
   int sleeps;       /* between two tries */
   int stamps;       /* sweeps that it noted */
   int64_t slow;     /* ms that go by at each try for the gate */
+  bool broken;      /* each of them fails */
 } seat;
 
 static seat seats[2];
@@ -73,6 +74,7 @@ static int sys_lock(void *context, int fd, int64_t offset, int64_t count,
     at->tried_at = now;
     at->tries++;
     sys_pass(at->slow);
+    if (at->broken) return -EIO;
     if (at->refused > 0 && at->refused--) return -EAGAIN;
   }
   return sys_real().lock_range(NULL, fd, offset, count, how);
@@ -312,6 +314,28 @@ START_TEST(unsettled_holder_gives_the_duty_away) {
   ck_assert_int_eq(seats[0].stamps, 0);
   end_unsettled(holder);
   ck_assert_int_eq(sqlite3_close(foreign), SQLITE_OK);
+  ck_ok(zke_close(holder));
+  ck_ok(zke_close(other));
+}
+END_TEST
+
+/* P6: a sweep that failed by what its own process lacks does not keep another
+ * one from sweeping. */
+START_TEST(failed_sweep_is_not_noted) {
+  pid_t pid = start_owner("/group/m", 1);
+  zke *holder = open_holder(NULL), *other = open_at(&seats[1], NULL);
+  kill_owner(pid);
+  seats[0].broken = true;
+  live_on(ZKE_TICK_MS);
+  ck_assert(!holder->s->duty);
+  ck_assert(sweep_age(other->s) == INT64_MAX);
+  watch_group(other);
+  looping[1] = other;
+  heard.count = 0;
+  live_on((int64_t)2 * ZKE_TICK_MS);
+  ck_assert_int_ge(heard.count, 1);
+  ck_rc(see(other, "/group/m"), ZKE_NONODE);
+  seats[0].broken = false;
   ck_ok(zke_close(holder));
   ck_ok(zke_close(other));
 }
@@ -1000,6 +1024,7 @@ int main(int argc, char **argv) {
   Suite *suite = suite_create("sweep");
   TCase *t = tcase_create("sweep");
   tcase_set_timeout(t, 60);
+  tcase_add_test(t, failed_sweep_is_not_noted);
   tcase_add_test(t, unsettled_holder_gives_the_duty_away);
   tcase_add_test(t, unsettled_store_recovers_once_a_tick);
   tcase_add_test(t, broken_store_is_not_waited_for);
