@@ -60,7 +60,7 @@ static int odd_fstat(int fd, struct stat *out) {
   return odd_fails("fstat") ? -1 : fstat(fd, out);
 }
 
-#ifndef ZKE_PORTABLE
+#ifdef STATX_TYPE
 static int odd_statx(int fd, const char *path, int flags, unsigned what,
                      struct statx *out) {
   return odd_fails("fstat") ? -1 : statx(fd, path, flags, what, out);
@@ -193,13 +193,12 @@ static void begin_table(void) {
   ck_assert_int_eq(pwrite(file_fd, "abc", 3, 0), 3);
 }
 
-/* A kernel without statx(), or a sandbox that forbids it, still has fstat();
- * the portable variant has nothing else. */
+/* A kernel without statx(), or a sandbox that forbids it, still has fstat(). */
 START_TEST(file_is_known_without_statx) {
   zke_file with, without;
   begin_table();
   ck_assert_int_eq(os_fstat(NULL, file_fd, &with), 0);
-#ifndef ZKE_PORTABLE
+#ifdef STATX_TYPE
   break_call("fstat", _i ? EPERM : ENOSYS, 1);
 #endif
   ck_assert_int_eq(os_fstat(NULL, file_fd, &without), 0);
