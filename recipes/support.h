@@ -24,7 +24,8 @@
  * - Cancellation of a thread (pthread_cancel()) is held off inside a recipe's
  *   call, but for the sleep of a blocking one.  A thread that is cancelled
  *   there gives up its place as free does; every further call on the object but
- *   free returns ZKE_CLOSING, and so does one that another thread is inside.  Free it from a cleanup handler.
+ *   free returns ZKE_CLOSING, and so does one that another thread is inside.
+ *   Free it from a cleanup handler.
  * - A session's end ends everything its objects hold; they say so at once and
  *   every call but free returns ZKE_INVALIDSTATE.
  * - Errors are zkembed's; zke_errmsg() has the sentence.
