@@ -856,6 +856,23 @@ START_TEST(symbolic_link_is_the_same_database) {
 }
 END_TEST
 
+/* format.md: a session's row has the inode of the file with its lock. */
+START_TEST(life_is_named_by_its_row) {
+  const char *path = sample(test_path("a.db"));
+  struct stat st;
+  char name[300];
+  bool found = false;
+  zke *z = test_open(path);
+  int64_t life = sql(path, "SELECT life FROM session");
+  for (int i = 0; i < 64 && !found; i++) {
+    snprintf(name, sizeof name, "%s-zke/live.%02x", path, i);
+    found = stat(name, &st) == 0 && (int64_t)st.st_ino == life;
+  }
+  ck_assert(found);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
 /* A relative name stays good when the process changes its directory. */
 START_TEST(relative_name_survives_chdir) {
   sample(test_path("a.db"));
@@ -1265,6 +1282,7 @@ static void add_kept_files(Suite *s) {
   ADD(file_alone_is_complete);
   ADD_LOOP(changes_are_synced_by_kind, 3);
   ADD(symbolic_link_is_the_same_database);
+  ADD(life_is_named_by_its_row);
   ADD(relative_name_survives_chdir);
   ADD_LOOP(side_files_follow_the_database, 3);
   ADD(other_boot_id_reaps_nobody);
