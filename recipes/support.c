@@ -1390,9 +1390,10 @@ static void line_note_heir(zke_line *l, const zke_entries *e, int i) {
   if (heir >= 0) line_prepare_grant(l, e->data[heir].name);
 }
 
-/* The stat of the mark that one holds: of the one before's grant, or else of
- * one's own write.  Nobody else writes "held" into a znode that waits, and
- * whoever was granted the office holds until its znode is deleted. */
+/* Mark the own znode as one that holds; its stat.  A grant by the previous
+ * holder has done that already, and nobody else writes "held" into a znode that
+ * waits.  The entry of a multi-lock may be granted while the object still waits
+ * for its other locks. */
 static int line_mark_held(zke_line *l, zke_stat *stat) {
   char *data = NULL;
   int len;
