@@ -37,7 +37,7 @@
 #   make clean
 #
 # Any of these can be had in a variant, which has a directory of its own:
-# CC=clang, SAN=address,undefined, SAN=thread, PORTABLE=1, SQLITE=…/sqlite3.c.
+# CC=clang, SAN=address,undefined, SAN=thread, SQLITE=…/sqlite3.c.
 
 # ---- settings --------------------------------------------------------------
 
@@ -49,7 +49,6 @@ MANDIR = $(PREFIX)/share/man
 DESTDIR =
 
 SAN =# sanitizers, as -fsanitize= takes them
-PORTABLE =# 1: poll(2) instead of what only Linux has
 SQLITE =# path of a sqlite3.c to compile in; empty: the system's library
 WERROR =# 1: warnings are errors
 LINT =# the files that make lint reads; empty: all
@@ -71,7 +70,7 @@ MAJOR := $(firstword $(subst ., ,$(VERSION)))
 empty =
 comma = ,
 VARIANT = $(filter-out cc gcc,$(notdir $(CC))) $(subst $(comma), ,$(SAN)) \
-  $(if $(PORTABLE),portable) $(if $(SQLITE),amalgamation)
+  $(if $(SQLITE),amalgamation)
 BUILD = build$(addprefix /,$(subst $(empty) $(empty),-,$(strip $(VARIANT))))
 
 SAN_FLAGS = $(SAN:%=-fsanitize=% -fno-sanitize-recover=all)
@@ -81,7 +80,7 @@ LIBS = $(if $(SQLITE),,-lsqlite3) -lpthread
 
 # What is compiled for the library goes without _GNU_SOURCE on the command
 # line, as it does for whoever drops it in.  The tests may define it as well.
-COMMON_CFLAGS = -std=c11 $(SQLITE_CFLAGS) $(if $(PORTABLE),-DZKE_PORTABLE) \
+COMMON_CFLAGS = -std=c11 $(SQLITE_CFLAGS) \
   $(if $(SAN),-DZKE_DEBUG) $(CPPFLAGS) $(CFLAGS) $(SAN_FLAGS)
 LIB_CFLAGS = $(COMMON_CFLAGS) -fvisibility=hidden $(WARNINGS)
 PROGRAM_CFLAGS = $(COMMON_CFLAGS) -I. $(WARNINGS)
@@ -261,9 +260,8 @@ TEST_HEADERS := $(wildcard test/*.h) zkembed.h $(RECIPE_HEADERS)
 TEST_COMMON = $(BUILD)/test/test.o $(BUILD)/test/recipes.o
 TEST_LINKED = $(TEST_COMMON) $(RECIPE_ARCHIVE) $(OBJECTS)
 TEST_NEEDS = $(WORKER) $(COMMAND) build/deps/shell
-# The command is over either variant alike: its scripts run for one of them.
-COMMAND_TESTS := $(if $(PORTABLE),, \
-  $(wildcard test/transcripts.sh test/terminal_*.sh test/coprocess_*.sh))
+COMMAND_TESTS := \
+  $(wildcard test/transcripts.sh test/terminal_*.sh test/coprocess_*.sh)
 
 $(TEST_COMMON): $(BUILD)/test/%.o: test/%.c $(TEST_HEADERS) \
   | $(BUILD)/test build/deps/check

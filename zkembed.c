@@ -43,6 +43,10 @@
 #define _FILE_OFFSET_BITS 64 /* lock bytes lie at session ids */
 #endif
 
+#if !defined(__linux__)
+#error "zkembed needs Linux: open file description locks, epoll and timerfd"
+#endif
+
 #include "zkembed.h"
 
 #include <dirent.h>
@@ -58,22 +62,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/timerfd.h>
 #include <sys/types.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
-
-#if defined(__linux__)
-#include <sys/sysmacros.h>
-#include <sys/vfs.h>
-#endif
-#if defined(__linux__) && !defined(ZKE_PORTABLE)
-#include <sys/epoll.h>
-#include <sys/timerfd.h>
-#define ZKE_LINUX 1
-#else
-#define ZKE_LINUX 0
-#endif
 
 #include <sqlite3.h>
 
@@ -84,9 +80,6 @@
 #define ZKE_SQLITE_OLDEST 3037002 /* STRICT tables, and the fixes since */
 #if SQLITE_VERSION_NUMBER < ZKE_SQLITE_OLDEST
 #error "zkembed needs SQLite 3.37.2 or later: this sqlite3.h is older"
-#endif
-#ifndef F_OFD_SETLK
-#error "zkembed needs open file description locks (F_OFD_SETLK)"
 #endif
 
 /* Largest value kept in the node's own row.  Rows of WITHOUT ROWID tables
@@ -401,9 +394,9 @@ static zke_strings *buf_strings(const buf *texts, int count) {
  * os_: every system call of the library (private)
  *
  * The default table.  Each function returns a value >= 0 or -errno, and is
- * not interrupted by signals.  Two variants: Linux, with epoll and timerfd
- * behind zke_fd(); and poll(2) alone (-DZKE_PORTABLE).  What the rest of the
- * file calls goes through the store's copy of the table.
+ * not interrupted by signals.  They are for Linux; a host that brings a table
+ * of its own may leave out the poller and the timer (-ENOSYS).  What the rest
+ * of the file calls goes through the store's copy of the table.
  * ==================================================================== */
 
 static int os_result(int r) { return r < 0 ? -errno : r; }
@@ -591,7 +584,6 @@ static int os_list(void *context, const char *path,
  * do not work there. */
 static int os_network(void *context, const char *path) {
   (void)context;
-#if defined(__linux__)
   static const uint32_t network[] = {
       0x00006969 /* nfs */,    0x0000517b /* smb */,    0xff534d42 /* cifs */,
       0xfe534d42 /* smb2 */,   0x5346414f /* afs */,    0x6b414653 /* kafs */,
@@ -605,9 +597,6 @@ static int os_network(void *context, const char *path) {
   for (size_t i = 0; i < sizeof network / sizeof *network; i++) {
     if (((uint64_t)fs.f_type & 0xffffffffu) == network[i]) return 1;
   }
-#else
-  (void)path;
-#endif
   return 0;
 }
 
@@ -661,7 +650,6 @@ static int os_poll(void *context, struct pollfd *fds, unsigned count,
   return os_result(poll(fds, count, timeout_ms)); /* EINTR: the caller looks */
 }
 
-#if ZKE_LINUX
 static int os_pipe(void *context, int fds[2]) {
   (void)context;
   return os_result(pipe2(fds, O_NONBLOCK | O_CLOEXEC));
@@ -702,63 +690,12 @@ static int os_timer_set(void *context, int fd, int64_t when_ns) {
   t.it_value.tv_nsec = (long)(when_ns % 1000000000);
   return os_result(timerfd_settime(fd, TFD_TIMER_ABSTIME, &t, NULL));
 }
-#else
-static int os_set_flags(int fd) {
-  int flags = fcntl(fd, F_GETFL);
-  if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ||
-      fcntl(fd, F_SETFD, FD_CLOEXEC) < 0) {
-    return -errno;
-  }
-  return 0;
-}
-
-static int os_pipe(void *context, int fds[2]) {
-  (void)context;
-  if (pipe(fds) < 0) return -errno;
-  int rc = os_set_flags(fds[0]);
-  if (rc == 0) rc = os_set_flags(fds[1]);
-  if (rc == 0) return 0;
-  close(fds[0]);
-  close(fds[1]);
-  return rc;
-}
-
-static int os_poller(void *context) {
-  (void)context;
-  return -ENOSYS;
-}
-
-static int os_poller_add(void *context, int poller, int fd, int for_reading) {
-  (void)context, (void)poller, (void)fd, (void)for_reading;
-  return -ENOSYS;
-}
-
-static int os_poller_remove(void *context, int poller, int fd) {
-  (void)context, (void)poller, (void)fd;
-  return -ENOSYS;
-}
-
-static int os_timer(void *context) {
-  (void)context;
-  return -ENOSYS;
-}
-
-static int os_timer_set(void *context, int fd, int64_t when_ns) {
-  (void)context, (void)fd, (void)when_ns;
-  return -ENOSYS;
-}
-#endif
 
 static int64_t os_clock(void *context, int which) {
   struct timespec t = {0, 0};
   (void)context;
-#ifdef CLOCK_BOOTTIME
-  clockid_t boot = CLOCK_BOOTTIME;
-#else
-  clockid_t boot = CLOCK_MONOTONIC;
-#endif
   clock_gettime(which == ZKE_CLOCK_REALTIME   ? CLOCK_REALTIME
-                : which == ZKE_CLOCK_BOOTTIME ? boot
+                : which == ZKE_CLOCK_BOOTTIME ? CLOCK_BOOTTIME
                                               : CLOCK_MONOTONIC,
                 &t);
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
@@ -800,7 +737,6 @@ static int os_boot_id(void *context, char *buffer, size_t size) {
  * time namespace it can be anything.  An error where that cannot be told. */
 static int os_boot_offset(void *context, int64_t *out) {
   *out = 0;
-#if defined(__linux__)
   char text[256];
   zke_file own = {.inode = 0}, given = {.inode = 0};
   int rc = os_stat(context, "/proc/self/ns/time", &own);
@@ -818,9 +754,6 @@ static int os_boot_offset(void *context, int64_t *out) {
   if (!at) return -EINVAL;
   int64_t seconds = strtoll(at + strlen("boottime"), &at, 10);
   *out = seconds * 1000000000 + strtoll(at, NULL, 10);
-#else
-  (void)context;
-#endif
   return 0;
 }
 
@@ -1470,7 +1403,7 @@ struct zke {
   int live_fd;  /* holds the lock that is this session's life */
   int64_t life; /* inode of the file that it is a lock of */
   int wake_rfd, wake_wfd;
-  int poller, timer; /* -1 in the portable variant */
+  int poller, timer; /* -1 if the table has none */
   /* any thread; a call counts itself before it looks whether to go away */
   atomic_bool closing;
   atomic_int calls;

@@ -1076,7 +1076,7 @@ typedef struct zke_os {
   int (*lock)(void *, int fd, int64_t offset, int how); /* -EAGAIN: held */
   int (*probe)(void *, int fd, int64_t offset);         /* 1: held by another */
   int (*poll)(void *, struct pollfd *fds, unsigned count, int timeout_ms);
-  int (*poller)(void *); /* epoll; -ENOSYS in the portable variant */
+  int (*poller)(void *); /* epoll; -ENOSYS: zke_fd() is then the FIFO itself */
   int (*poller_add)(void *, int poller, int fd, int for_reading);
   int (*poller_remove)(void *, int poller, int fd);
   int (*timer)(void *); /* pollable, close-on-exec */
