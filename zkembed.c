@@ -238,6 +238,43 @@ static int64_t base_wrap(int64_t a, int64_t b) {
   return (int64_t)((uint64_t)a + (uint64_t)b);
 }
 
+/* No version's struct is longer, so a size that was not set is mostly noticed
+ * before anything is read by it. */
+enum { BASE_MOST_OPTIONS = 4096 };
+
+/* Where the caller's header is newer than this library: are the members that
+ * the library does not have zero? */
+static bool base_is_zero(const unsigned char *from, const unsigned char *to) {
+  while (from < to && !*from) from++;
+  return from == to;
+}
+
+/* The one rule for structs that begin with their size (zkembed.h, How this
+ * interface may grow): take the caller's, or NULL, as this version's. */
+static int base_take(const void *given, void *out, size_t size,
+                     const char *name) {
+  size_t theirs = size;
+  if (given) memcpy(&theirs, given, sizeof theirs);
+  if (theirs < sizeof theirs || theirs % sizeof theirs ||
+      theirs > BASE_MOST_OPTIONS) {
+    return base_fail(ZKE_BADARGUMENTS,
+                     "%s.size is %zu, which no version has: begin with "
+                     "ZKE_INIT(%s)",
+                     name, theirs, name);
+  }
+  const unsigned char *bytes = given;
+  if (theirs > size && !base_is_zero(bytes + size, bytes + theirs)) {
+    return base_fail(ZKE_BADARGUMENTS,
+                     "%s asks for something that zkembed " ZKE_VERSION
+                     " does not have: the library is older than the header",
+                     name);
+  }
+  memset(out, 0, size);
+  if (given) memcpy(out, given, theirs < size ? theirs : size);
+  memcpy(out, &size, sizeof size);
+  return ZKE_OK;
+}
+
 /* The low 32 bits as Java's int: ZooKeeper's counters wrap. */
 static int32_t base_int32(int64_t n) {
   uint32_t low = (uint32_t)((uint64_t)n & 0xffffffffu);
@@ -704,7 +741,7 @@ static int64_t os_clock(void *context, int which) {
 static void os_sleep(void *context, int64_t ns) {
   (void)context;
   struct timespec t = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
-  nanosleep(&t, NULL);
+  while (nanosleep(&t, &t) < 0 && errno == EINTR) continue;
 }
 
 /* Read a small file of /proc into a string without its newline. */
@@ -767,19 +804,30 @@ static int os_process_name(void *context, char *buffer, size_t size) {
   return os_slurp("/proc/self/comm", buffer, size);
 }
 
-void zke_os_default(zke_os *out) {
-  static const zke_os os = {
-      sizeof(zke_os),   NULL,           os_open,       os_close,
-      os_dup,           os_read,        os_write,      os_pread,
-      os_pwrite,        os_stat,        os_fstat,      os_fsync,
-      os_adopt,         os_mkdir,       os_mkfifo,     os_unlink,
-      os_list,          os_network,     os_pipe,       os_lock,
-      os_probe,         os_poll,        os_poller,     os_poller_add,
-      os_poller_remove, os_timer,       os_timer_set,  os_clock,
-      os_sleep,         os_random,      os_boot_id,    os_pid,
-      os_process_name,  os_boot_offset, os_lock_range, os_find_lock,
-  };
-  *out = os;
+static const zke_os os_own = {
+    sizeof(zke_os),   NULL,           os_open,       os_close,
+    os_dup,           os_read,        os_write,      os_pread,
+    os_pwrite,        os_stat,        os_fstat,      os_fsync,
+    os_adopt,         os_mkdir,       os_mkfifo,     os_unlink,
+    os_list,          os_network,     os_pipe,       os_lock,
+    os_probe,         os_poll,        os_poller,     os_poller_add,
+    os_poller_remove, os_timer,       os_timer_set,  os_clock,
+    os_sleep,         os_random,      os_boot_id,    os_pid,
+    os_process_name,  os_boot_offset, os_lock_range, os_find_lock,
+};
+
+/* After size and context a table is function pointers and nothing else, so it
+ * is filled up as an array of them. */
+static void os_fill(zke_os *os, size_t size) {
+  typedef void (*function)(void);
+  unsigned char *to = (unsigned char *)os;
+  const unsigned char *own = (const unsigned char *)&os_own;
+  for (size_t at = offsetof(zke_os, open); at + sizeof(function) <= size;
+       at += sizeof(function)) {
+    function f;
+    memcpy(&f, to + at, sizeof f);
+    if (!f) memcpy(to + at, own + at, sizeof f);
+  }
 }
 
 /* Wait on a condition variable of CLOCK_MONOTONIC for at most ns nanoseconds;
@@ -1421,7 +1469,7 @@ struct zke {
   unsigned shape;       /* of the running multi, by api_multi_shape() */
   int64_t lease_at;     /* boottime ns of the last stamp */
   int64_t lease_retry;  /* … nobody is woken for the next one before */
-  int64_t verify_next;  /* monotonic ns: look at one's own row again */
+  int64_t seen;         /* number of a read in which one's own row was there */
   /* watchers in memory */
   reg_table spots, pairs;
   size_t watcher_count, recursive_count;
@@ -6303,7 +6351,6 @@ static int wait_fetch(zke *z, bool *full) {
   int rc, count;
   int64_t from = z->cursor;
   bool exists = false;
-  z->verify_next = lock_now(z->s) + ZKE_TICK_MS * ZKE_MS;
   *full = false;
   if (db_read_holds(z->s, z->fetched)) return ZKE_OK;
   for (;;) {
@@ -6318,6 +6365,7 @@ static int wait_fetch(zke *z, bool *full) {
   if (!exists) txn_session_gone(z);
   *full = count >= WAIT_BATCH;
   z->fetched = *full ? 0 : z->s->index.number;
+  if (exists) z->seen = z->s->index.number;
   return ZKE_OK;
 }
 
@@ -6619,32 +6667,49 @@ static void wait_poll(wait_sleeper *sleeper, unsigned n, int timeout) {
   pthread_cleanup_pop(0);
 }
 
+/* What the session is woken by: fds of the sleeper, and how many. */
+static unsigned wait_fds(zke *z, wait_sleeper *sleeper) {
+  struct pollfd *fds = sleeper->few;
+  size_t n = 1;
+  fds[0] = (struct pollfd){z->poller >= 0 ? z->poller : z->wake_rfd, POLLIN, 0};
+  if (z->poller < 0 && z->notice_count) {
+    size_t all = z->notice_count + 1;
+    if (all > 8) fds = mem_resize(&z->s->a, NULL, all * sizeof *fds);
+    if (!fds) {
+      fds = sleeper->few; /* the sweep must do */
+    } else {
+      fds[0] = sleeper->few[0];
+      for (; n < all; n++) fds[n] = (struct pollfd){z->notices[n - 1].fd, 0, 0};
+    }
+  }
+  sleeper->fds = fds;
+  return (unsigned)n;
+}
+
 /* Sleep in the kernel until something comes or the deadline (monotonic ns),
  * with the lock dropped. */
 static void wait_sleep(zke *z, int64_t deadline) {
   store *s = z->s;
   if (z->notice_count) wait_prepare(s);
   wait_sleeper sleeper = {.z = z};
-  struct pollfd *fds = sleeper.few;
-  size_t n = 1;
+  unsigned n = wait_fds(z, &sleeper);
   int64_t left = base_min(deadline, wait_deadline(z, true)) - lock_now(s);
   int timeout = left <= 0 ? 0 : (int)base_min((left - 1) / ZKE_MS + 1, INT_MAX);
-  fds[0] = (struct pollfd){z->poller >= 0 ? z->poller : z->wake_rfd, POLLIN, 0};
-  if (z->poller < 0 && z->notice_count) {
-    size_t all = z->notice_count + 1;
-    if (all > 8) fds = mem_resize(&s->a, NULL, all * sizeof *fds);
-    if (!fds) {
-      fds = sleeper.few; /* the sweep must do */
-    } else {
-      fds[0] = sleeper.few[0];
-      for (; n < all; n++) fds[n] = (struct pollfd){z->notices[n - 1].fd, 0, 0};
-    }
-  }
-  sleeper.fds = fds;
   lock_drop(s);
-  if (timeout) wait_poll(&sleeper, (unsigned)n, timeout);
+  if (timeout) wait_poll(&sleeper, n, timeout);
   lock_take(s, INT64_MAX);
   wait_free_fds(&sleeper);
+}
+
+/* Would a dispatch find something: is it due, or has something come? */
+static bool wait_has_work(zke *z) {
+  zke_os *os = &z->s->os;
+  if (z->queue || wait_deadline(z, false) <= lock_now(z->s)) return true;
+  wait_sleeper sleeper = {.z = z};
+  unsigned n = wait_fds(z, &sleeper);
+  bool come = os->poll(os->context, sleeper.fds, n, 0) > 0;
+  wait_free_fds(&sleeper);
+  return come;
 }
 
 /* A thread was cancelled while another had the role: only its call is to be
@@ -6990,14 +7055,15 @@ static int64_t store_default(int64_t given, int64_t otherwise) {
   return given ? given : otherwise;
 }
 
-/* The caller's options as this version knows them: members it does not have
- * are zero. */
-static int store_options(const zke_options *given, zke_options *out) {
-  memset(out, 0, sizeof *out);
-  if (!given) return ZKE_OK;
-  if (given->size < sizeof given->size)
-    return base_fail(ZKE_BADARGUMENTS, "options.size is not set");
-  memcpy(out, given, given->size < sizeof *out ? given->size : sizeof *out);
+/* The caller's options as this version knows them, with a whole table of system
+ * calls in *os. */
+static int store_options(const zke_options *given, zke_options *out,
+                         zke_os *os) {
+  int rc = base_take(given, out, sizeof *out, "zke_options");
+  if (rc == ZKE_OK) rc = base_take(out->os, os, sizeof *os, "zke_os");
+  if (rc != ZKE_OK) return rc;
+  os_fill(os, sizeof *os);
+  out->os = os;
   if (out->data_limit < 0 || out->cache_kib < 0 || out->event_limit < 0 ||
       out->notice_limit < 0 || out->busy_timeout_ms < ZKE_AT_ONCE ||
       out->lease_ms < 0 || out->container_ms < ZKE_AT_ONCE ||
@@ -7011,8 +7077,6 @@ static int store_options(const zke_options *given, zke_options *out) {
                                 ZKE_OPEN_READ_LOCKS | ZKE_OPEN_PLAIN_LOG))) {
     return base_fail(ZKE_BADARGUMENTS, "options.durability or .flags");
   }
-  if (out->os && out->os->size != sizeof(zke_os))
-    return base_fail(ZKE_BADARGUMENTS, "options.os->size is not known");
   if (out->chroot && *out->chroot && !path_check(out->chroot, false))
     return base_fail(ZKE_BADARGUMENTS, "malformed chroot %s", out->chroot);
   return ZKE_OK;
@@ -7046,10 +7110,7 @@ static int store_new(const char *name, const zke_options *o, store **out) {
   s->a = a;
   s->gate_fd = s->line_fd = s->live_fd = s->shard_fd = -1;
   s->line_from = LINE_FIRST_PLACE;
-  if (o->os)
-    s->os = *o->os;
-  else
-    zke_os_default(&s->os);
+  s->os = *o->os;
   s->log = o->log;
   s->log_context = o->log_context;
   s->memory = strcmp(name, ":memory:") == 0;
@@ -7403,7 +7464,6 @@ static int store_add_session(store *s, const zke_options *o, bool first,
   }
   int64_t now = lock_now(s);
   z->tick_at = sweep_next_tick(s, now, true);
-  z->verify_next = base_later(now, ZKE_TICK_MS * ZKE_MS);
   store_list_session(s, z);
   *out = z;
   return ZKE_OK;
@@ -7432,7 +7492,8 @@ enum {
   API_MULTI = 4,      /* ZooKeeper's C client has other codes here */
   API_ANY_STATE = 8,  /* works on an expired handle */
   API_LIGHT = 16,     /* looks at the handle only, does no I/O */
-  API_READ = 32,      /* reads by db_read_begin() */
+  API_READ = 32,      /* reads by db_read_begin(), and looks at the session
+                         there */
   API_DISPATCH = 64   /* ticks, and recovers, by itself */
 };
 
@@ -7472,22 +7533,28 @@ static int api_state(const zke *z) {
                                          : "the session has expired");
 }
 
-/* Does the session still exist?  What the handle knows, and once a tick what
- * the file says. */
-static int api_session(zke *z, int64_t now) {
-  bool row;
-  int rc = api_state(z);
-  if (rc != ZKE_OK) return rc;
-  if (z->s->readonly || now < z->verify_next) return ZKE_OK;
-  z->verify_next = base_later(now, ZKE_TICK_MS * ZKE_MS);
+/* Does the session still exist in the state that is read?  An end by a handle
+ * of this store is known already; in memory there are no others. */
+static int api_look(const zke *z, bool *exists) {
+  int rc;
+  *exists = true;
+  if (z->s->readonly || z->s->memory) return ZKE_OK;
   sqlite3_stmt *st = db_statement(z->s, DB_SESSION_HAS, &rc);
   if (!st) return rc;
   db_bind_int(st, 1, z->id);
-  rc = db_step(z->s, st, &row);
-  if (rc != ZKE_OK) return rc;
-  if (!row) return txn_session_gone(z);
-  sqlite3_reset(st);
-  return ZKE_OK;
+  rc = db_step(z->s, st, exists);
+  if (rc == ZKE_OK && *exists) sqlite3_reset(st);
+  return rc;
+}
+
+/* What the handle knows of its session, and what the file says: a call that
+ * begins after the session's end is refused.  Not under db_read_begin(), where
+ * what is read need not stand. */
+static int api_session(zke *z) {
+  bool exists = true;
+  int rc = api_state(z);
+  if (rc == ZKE_OK) rc = api_look(z, &exists);
+  return exists ? rc : txn_session_gone(z);
 }
 
 static int api_replaced(const store *s) {
@@ -7507,8 +7574,8 @@ static int api_admit(zke *z, const char *path, unsigned flags,
   live_stamp_lease(z);
   if (flags & API_LIGHT) return flags & API_ANY_STATE ? ZKE_OK : api_state(z);
   if (flags & API_DISPATCH) return s->index.open ? ZKE_OK : db_end(s);
-  bool kept = (flags & API_READ) && s->index.open && !s->broken &&
-              now < s->tick_next && now < z->verify_next;
+  bool kept =
+      (flags & API_READ) && s->index.open && !s->broken && now < s->tick_next;
   if (kept) return api_state(z);
   rc = db_end(s);
   bool change = (flags & API_CHANGE) && !(flags & API_ANY_STATE);
@@ -7521,7 +7588,9 @@ static int api_admit(zke *z, const char *path, unsigned flags,
     sweep_tick(s, false, true);
     if (s->replaced && !(flags & API_ANY_STATE)) return api_replaced(s);
   }
-  return flags & API_ANY_STATE ? ZKE_OK : api_session(z, now);
+  if (flags & API_ANY_STATE) return ZKE_OK;
+  /* a change looks at the session in its transaction */
+  return flags & (API_READ | API_CHANGE) ? api_state(z) : api_session(z);
 }
 
 static int api_forked(const store *s) {
@@ -7579,13 +7648,21 @@ static int api_enter(zke *z, const char *path, unsigned flags,
 /* Run a change, or lose its reply where a test asked for that. */
 static int api_change(zke *z, enum txn_class want, txn_body body, void *arg) {
   int fail = 0;
-  if (z->fail_when && z->fail_skip-- == 0) {
+  if (z->fail_when && z->fail_when != ZKE_TEST_FAIL_READ &&
+      z->fail_skip-- == 0) {
     fail = z->fail_when;
     z->fail_when = 0;
   }
   int rc =
       fail == ZKE_TEST_FAIL_BEFORE ? ZKE_OK : txn_run(z->s, z, want, body, arg);
   if (!fail) return rc;
+  return base_fail(ZKE_CONNECTIONLOSS, "the reply was lost for a test");
+}
+
+/* Is this the read whose reply a test lets get lost? */
+static int api_lose_read(zke *z) {
+  if (z->fail_when != ZKE_TEST_FAIL_READ || z->fail_skip-- > 0) return ZKE_OK;
+  z->fail_when = 0;
   return base_fail(ZKE_CONNECTIONLOSS, "the reply was lost for a test");
 }
 
@@ -7639,6 +7716,15 @@ int zke_fail(int rc, const char *format, ...) {
 
 void zke_free(void *block) { mem_free(block); }
 
+int zke_take_options(const void *given, void *out, size_t size,
+                     const char *name) {
+  return base_take(given, out, size, name);
+}
+
+void zke_os_fill(zke_os *os) {
+  os_fill(os, os->size < sizeof *os ? os->size : sizeof *os);
+}
+
 void *zke_alloc(zke *z, size_t size) {
   void *block = z ? mem_zero(&z->s->a, size ? size : 1) : NULL;
   if (!block) base_nomem();
@@ -7650,9 +7736,10 @@ void *zke_alloc(zke *z, size_t size) {
 /* zke_open(), with cancellation held off. */
 static int api_open(const char *name, const zke_options *options, zke **z_out) {
   zke_options o;
+  zke_os os;
   store *s = NULL;
   int rc = store_check_sqlite();
-  if (rc == ZKE_OK) rc = store_options(options, &o);
+  if (rc == ZKE_OK) rc = store_options(options, &o, &os);
   if (rc == ZKE_OK) rc = store_new(name, &o, &s);
   if (rc != ZKE_OK) return rc;
   zke *z = NULL;
@@ -7683,9 +7770,10 @@ int zke_open(const char *name, const zke_options *options, zke **z_out) {
 
 int zke_open_session(zke *z, const zke_options *options, zke **z_out) {
   zke_options o;
+  zke_os os;
   if (!z_out) return base_fail(ZKE_BADARGUMENTS, "z_out is NULL");
   *z_out = NULL;
-  int rc = store_options(options, &o);
+  int rc = store_options(options, &o, &os);
   if (rc == ZKE_OK) rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE, NULL);
   if (rc != ZKE_OK) return rc;
   if (z->s->replaced)
@@ -7932,22 +8020,47 @@ static int api_read_watching(zke *z, api_reading *r) {
   return r->missing ? op_no_node(r->path) : ZKE_OK;
 }
 
-/* Read without a watch; children and Stat come from one snapshot. */
+/* Read without a watch; children and Stat come from one snapshot, and so does
+ * the session's row, which is looked at where somebody has committed since it
+ * was last seen.  r may be NULL: only that. */
 static int api_read_plain(zke *z, api_reading *r) {
   for (;;) {
+    bool exists = true;
     int rc = db_read_begin(z->s);
     if (rc != ZKE_OK) return rc;
-    rc = op_read(z, r->type, r->type != ZKE_OP_CHECK, r->path, &r->answer);
-    if (db_read_stands(z->s)) return rc;
+    int64_t number = z->s->index.number;
+    if (z->seen != number) rc = api_look(z, &exists);
+    if (r && rc == ZKE_OK && exists)
+      rc = op_read(z, r->type, r->type != ZKE_OP_CHECK, r->path, &r->answer);
+    if (db_read_stands(z->s)) {
+      if (!exists) return txn_session_gone(z);
+      z->seen = number;
+      return rc;
+    }
+    if (!r) continue;
     op_answer_free(&r->answer);
+    memset(&r->answer, 0, sizeof r->answer);
   }
+}
+
+/* Begin to read under SQLite's lock, in a state in which the session exists;
+ * for a call that has entered with API_READ.  On ZKE_OK db_end() must follow.
+ */
+static int api_begin_locked(zke *z) {
+  int rc = db_end(z->s);
+  if (rc == ZKE_OK) rc = db_do(z->s, DB_BEGIN_READ);
+  if (rc != ZKE_OK) return rc;
+  rc = api_session(z);
+  if (rc != ZKE_OK) db_end(z->s);
+  return rc;
 }
 
 /* exists, get and children are this; on ZKE_OK api_leave() must follow. */
 static int api_read(zke *z, const char *path, api_reading *r) {
   int rc = api_enter(z, path, r->fn ? API_CHANGE : API_READ, &r->path);
   if (rc != ZKE_OK) return rc;
-  rc = r->fn ? api_read_watching(z, r) : api_read_plain(z, r);
+  rc = api_lose_read(z);
+  if (rc == ZKE_OK) rc = r->fn ? api_read_watching(z, r) : api_read_plain(z, r);
   return rc == ZKE_OK ? ZKE_OK : api_leave(z, rc);
 }
 
@@ -8014,9 +8127,10 @@ static int api_count(zke *z, const char *path, int64_t *count) {
 int zke_count(zke *z, const char *path, int64_t *count_out) {
   api_reading r = {.type = ZKE_OP_CHECK};
   int64_t count = 0;
-  int rc = api_enter(z, path, 0, &r.path);
+  int rc = api_enter(z, path, API_READ, &r.path);
   if (rc != ZKE_OK) return rc;
-  rc = db_do(z->s, DB_BEGIN_READ);
+  rc = api_lose_read(z);
+  if (rc == ZKE_OK) rc = api_begin_locked(z);
   if (rc == ZKE_OK) {
     rc = op_read(z, ZKE_OP_CHECK, true, r.path, &r.answer);
     if (rc == ZKE_OK) rc = api_count(z, r.path, &count);
@@ -8060,6 +8174,8 @@ int zke_ephemerals(zke *z, int64_t session, const char *prefix,
   int rc = api_enter(z, NULL, 0, NULL);
   if (rc != ZKE_OK) return rc;
   buf paths = {.a = &z->s->a};
+  rc = api_lose_read(z);
+  if (rc != ZKE_OK) return api_leave(z, rc);
   sqlite3_stmt *st = db_statement(z->s, DB_NODE_OWNED_ALL, &rc);
   if (st) {
     db_bind_int(st, 1, session ? session : z->id);
@@ -8077,41 +8193,56 @@ int zke_ephemerals(zke *z, int64_t session, const char *prefix,
 
 int zke_sync(zke *z, const char *path) {
   (void)path;
-  int rc = api_enter(z, NULL, 0, NULL);
-  return rc == ZKE_OK ? api_leave(z, ZKE_OK) : rc;
+  int rc = api_enter(z, NULL, API_READ, NULL);
+  return rc == ZKE_OK ? api_leave(z, api_read_plain(z, NULL)) : rc;
 }
 
 /* ---- several operations ---- */
 
 void zke_op_create(zke_op *op, const char *path, const void *data, int len,
                    const zke_acls *acls, int mode) {
-  *op = (zke_op){ZKE_OP_CREATE, path, data, len, acls, mode, 0, 0};
+  *op = (zke_op){.type = ZKE_OP_CREATE,
+                 .path = path,
+                 .data = data,
+                 .len = len,
+                 .acls = acls,
+                 .mode = mode};
 }
 
 void zke_op_create_ttl(zke_op *op, const char *path, const void *data, int len,
                        const zke_acls *acls, int mode, int64_t ttl_ms) {
-  *op = (zke_op){ZKE_OP_CREATE, path, data, len, acls, mode, ttl_ms, 0};
+  *op = (zke_op){.type = ZKE_OP_CREATE,
+                 .path = path,
+                 .data = data,
+                 .len = len,
+                 .acls = acls,
+                 .mode = mode,
+                 .ttl_ms = ttl_ms};
 }
 
 void zke_op_delete(zke_op *op, const char *path, int version) {
-  *op = (zke_op){ZKE_OP_DELETE, path, NULL, 0, NULL, 0, 0, version};
+  *op = (zke_op){.type = ZKE_OP_DELETE, .path = path, .version = version};
 }
 
 void zke_op_set(zke_op *op, const char *path, const void *data, int len,
                 int version) {
-  *op = (zke_op){ZKE_OP_SET, path, data, len, NULL, 0, 0, version};
+  *op = (zke_op){.type = ZKE_OP_SET,
+                 .path = path,
+                 .data = data,
+                 .len = len,
+                 .version = version};
 }
 
 void zke_op_check(zke_op *op, const char *path, int version) {
-  *op = (zke_op){ZKE_OP_CHECK, path, NULL, 0, NULL, 0, 0, version};
+  *op = (zke_op){.type = ZKE_OP_CHECK, .path = path, .version = version};
 }
 
 void zke_op_get(zke_op *op, const char *path) {
-  *op = (zke_op){ZKE_OP_GET, path, NULL, 0, NULL, 0, 0, 0};
+  *op = (zke_op){.type = ZKE_OP_GET, .path = path};
 }
 
 void zke_op_children(zke_op *op, const char *path) {
-  *op = (zke_op){ZKE_OP_CHILDREN, path, NULL, 0, NULL, 0, 0, 0};
+  *op = (zke_op){.type = ZKE_OP_CHILDREN, .path = path};
 }
 
 void zke_results_clear(zke_op_result *results, int count) {
@@ -8190,6 +8321,19 @@ static unsigned api_multi_shape(const zke_op *ops, int count) {
   return shape;
 }
 
+/* zkembed.h: nothing is asked for that only a later version knows. */
+static int api_op_reserved(const zke_op *op, int i) {
+  int64_t set = op->reserved_int;
+  for (size_t k = 0; k < sizeof op->reserved / sizeof *op->reserved; k++)
+    set |= op->reserved[k];
+  if (!set) return ZKE_OK;
+  return base_fail(ZKE_BADARGUMENTS,
+                   "operation %d: a reserved member is not zero: fill it by "
+                   "zke_op_create() and the like, or the library is older "
+                   "than the header",
+                   i);
+}
+
 /* Check all operations before anything is done; *full tells that a persistent
  * node is made. */
 static int api_multi_check(zke *z, const zke_op *ops, int count, bool *full) {
@@ -8201,7 +8345,9 @@ static int api_multi_check(zke *z, const zke_op *ops, int count, bool *full) {
     if (op->type < ZKE_OP_CREATE || op->type > ZKE_OP_CHECK) {
       return base_fail(ZKE_BADARGUMENTS, "operation %d: type %d", i, op->type);
     }
-    int rc = api_path(z, op->path, api_op_flags(op), &path);
+    int rc = api_op_reserved(op, i);
+    if (rc != ZKE_OK) return rc;
+    rc = api_path(z, op->path, api_op_flags(op), &path);
     if (rc == ZKE_NOMEM) return rc;
     if (rc != ZKE_OK) return ZKE_MARSHALLINGERROR;
     if (op->type == ZKE_OP_CREATE) rc = api_mode(op);
@@ -8274,7 +8420,9 @@ static int api_multi_read_check(zke *z, const zke_op *ops, int count) {
       return base_fail(ZKE_MARSHALLINGERROR, "operation %d: type %d", i,
                        ops[i].type);
     }
-    int rc = api_path(z, ops[i].path, 0, &path);
+    int rc = api_op_reserved(&ops[i], i);
+    if (rc != ZKE_OK) return rc;
+    rc = api_path(z, ops[i].path, 0, &path);
     if (rc == ZKE_BADARGUMENTS) rc = ZKE_MARSHALLINGERROR;
     if (rc != ZKE_OK) return rc;
   }
@@ -8285,10 +8433,12 @@ int zke_multi_read(zke *z, const zke_op *ops, int count,
                    zke_op_result *results) {
   if (count > 0 && !results)
     return base_fail(ZKE_BADARGUMENTS, "results is NULL");
-  int rc = api_enter_multi(z, ops, count, 0);
+  int rc = api_enter_multi(z, ops, count, API_READ);
   if (rc != ZKE_OK) return rc;
   rc = api_multi_read_check(z, ops, count);
-  if (rc == ZKE_OK) rc = db_do(z->s, DB_BEGIN_READ);
+  if (rc == ZKE_OK) rc = api_lose_read(z);
+  if (rc == ZKE_OK) rc = api_begin_locked(z);
+  if (rc == ZKE_SESSIONEXPIRED) rc = ZKE_MARSHALLINGERROR;
   if (rc != ZKE_OK) return api_leave(z, rc);
   zke_op_result *made = mem_zero(&z->s->a, ((size_t)count + 1) * sizeof *made);
   if (!made) rc = base_nomem();
@@ -8343,7 +8493,8 @@ int zke_get_acl(zke *z, const char *path, zke_acls **acls_out,
   const char *full;
   int rc = api_enter(z, path, 0, &full);
   if (rc != ZKE_OK) return rc;
-  rc = op_load(z->s, full, &n, NULL);
+  rc = api_lose_read(z);
+  if (rc == ZKE_OK) rc = op_load(z->s, full, &n, NULL);
   if (rc != ZKE_OK) return api_leave(z, rc);
   zke_acls *acls = NULL;
   if (!op_allows(z, &n, ZKE_PERM_READ | ZKE_PERM_ADMIN)) {
@@ -8512,6 +8663,27 @@ int zke_set_watcher(zke *z, zke_watch_fn fn, void *context) {
 
 int64_t zke_now(zke *z) { return z ? lock_now(z->s) / ZKE_MS : 0; }
 
+int64_t zke_wall(zke *z) {
+  return z ? z->s->os.clock(z->s->os.context, ZKE_CLOCK_REALTIME) / ZKE_MS : 0;
+}
+
+/* A deadline of zke_now() in the store's ns. */
+static int64_t api_deadline(int64_t deadline_ms) {
+  if (deadline_ms >= INT64_MAX / ZKE_MS) return INT64_MAX;
+  return base_max(deadline_ms, 0) * ZKE_MS;
+}
+
+int zke_sleep(zke *z, int64_t deadline_ms) {
+  int rc = api_enter(z, NULL, API_ANY_STATE | API_LIGHT, NULL);
+  if (rc != ZKE_OK) return rc;
+  store *s = z->s;
+  int64_t left = api_deadline(deadline_ms) - lock_now(s);
+  lock_drop(s);
+  if (left > 0) s->os.sleep(s->os.context, left);
+  lock_take(s, INT64_MAX);
+  return api_leave(z, ZKE_OK);
+}
+
 int zke_fd(zke *z, int *fd_out) {
   if (!fd_out) return base_fail(ZKE_BADARGUMENTS, "fd_out is NULL");
   int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_LIGHT, NULL);
@@ -8541,6 +8713,14 @@ static int api_waitable(const zke *z) {
   return base_fail(ZKE_INVALIDSTATE, "the session has ended");
 }
 
+int zke_pending(zke *z, int *pending_out) {
+  if (!pending_out) return base_fail(ZKE_BADARGUMENTS, "pending_out is NULL");
+  int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_LIGHT, NULL);
+  if (rc != ZKE_OK) return rc;
+  *pending_out = wait_has_work(z);
+  return api_leave(z, ZKE_OK);
+}
+
 int zke_dispatch(zke *z, int *count_out) {
   wait_frame frame;
   int count = 0;
@@ -8560,11 +8740,9 @@ int64_t zke_turn(zke *z) { return z ? (int64_t)atomic_load(&z->turn) : 0; }
 int zke_wait_turn(zke *z, int64_t turn, int64_t deadline_ms) {
   int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_DISPATCH, NULL);
   if (rc != ZKE_OK) return rc;
-  int64_t deadline = deadline_ms >= INT64_MAX / ZKE_MS ? INT64_MAX
-                     : deadline_ms < 0                 ? 0
-                                                       : deadline_ms * ZKE_MS;
   rc = api_waitable(z);
-  if (rc == ZKE_OK) rc = wait_until(z, (uint64_t)turn, deadline);
+  if (rc == ZKE_OK)
+    rc = wait_until(z, (uint64_t)turn, api_deadline(deadline_ms));
   return api_leave(z, rc);
 }
 
@@ -8624,7 +8802,7 @@ int zke_check(zke *z, zke_check_fn fn, void *context) {
 }
 
 int zke_test_fail(zke *z, int when, int skip) {
-  if (when < 0 || when > ZKE_TEST_FAIL_AFTER || skip < 0)
+  if (when < 0 || when > ZKE_TEST_FAIL_READ || skip < 0)
     return base_fail(ZKE_BADARGUMENTS, "when %d, skip %d", when, skip);
   int rc = api_enter(z, NULL, API_CHANGE | API_LIGHT, NULL);
   if (rc != ZKE_OK) return rc;

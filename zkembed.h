@@ -114,12 +114,61 @@
  *   one's own risk: it knows neither the queue of writers nor the watches.
  * - The files beside the database, in "<database>-zke/", are part of it while
  *   any process has it open.  Do not remove them then.
+ *
+ * HOW THIS INTERFACE MAY GROW
+ *
+ * From 1.0 on, and until the major version changes, a program works with the
+ * library of another version than its header's.  This holds for the headers of
+ * the recipes too.
+ *
+ * - Names, numbers and signatures stay.  New functions, codes, types of events
+ *   and flags may come, so a program has to expect a code or an event that it
+ *   does not know.
+ * - A struct whose first member is its size (zke_options, the options of each
+ *   recipe, zke_os) may get new members at its end, where zero means what was
+ *   before.  The caller sets its size by ZKE_INIT() or with sizeof.  Any
+ *   version's size is accepted: members that the caller's header does not have
+ *   are zero, and those that the library does not have must be.  Where one of
+ *   them is not, the call is ZKE_BADARGUMENTS and says that the library is
+ *   older than the header: it would not do what is asked.
+ * - A struct that stands in arrays, or that one side fills for the other, keeps
+ *   its size; new members take the place of `reserved`.  These are zke_op,
+ *   zke_op_result, zke_file, zke_session_info, zke_watch_info, and in the
+ *   recipes' headers those that have such a member.  It is zero in what the
+ *   library returns, and has to be in what it is given, else ZKE_BADARGUMENTS.
+ * - A struct that a call returns as one block by itself may get new members at
+ *   its end.
+ * - All others never change: zke_stat, zke_acl, zke_acls, zke_strings,
+ *   zke_allocator, and the lists of a count and data.
+ *
+ * What a recipe's header offers to those who write recipes (zke_recipe_…,
+ * zke_line_…, zke_view_…) is for recipes of the same version only.
  */
 #ifndef ZKEMBED_H
 #define ZKEMBED_H
 
 #include <stddef.h>
 #include <stdint.h>
+
+/* ZKE_INIT - the initialiser of a struct that begins with its size: the size is
+ * set, all else is zero.  For C and C++, without a warning in either.
+ *
+ *     zke_options o = ZKE_INIT(zke_options);
+ *     o.lease_ms = 10000;
+ *
+ * In C `zke_options o = {.size = sizeof o, .lease_ms = 10000};` is the same. */
+#ifdef __cplusplus
+template <class type>
+inline type zke_init_() {
+  type o = type();
+  o.size = sizeof o;
+  return o;
+}
+#define ZKE_INIT(type) zke_init_<type>()
+#else
+#define ZKE_INIT(type) \
+  { .size = sizeof(type) }
+#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -377,8 +426,8 @@ enum {
 /* As a number of milliseconds where 0 means the default. */
 enum { ZKE_AT_ONCE = -1 };
 
-/* Set size to sizeof(zke_options) and everything else to zero; each member
- * left zero has the default said here, so that what is forgotten is safe.
+/* Begin with ZKE_INIT(zke_options): each member left zero has the default said
+ * here, so that what is forgotten is safe.
  * Where no time at all is meant, say ZKE_AT_ONCE; the members that take it say
  * so.  Strings are copied. */
 typedef struct zke_options {
@@ -409,8 +458,24 @@ typedef struct zke_options {
   zke_log_fn log; /* none */
   void *log_context;
   zke_allocator allocator; /* the C library's */
-  const struct zke_os *os; /* system calls; zke_os_default()'s; copied */
+  const struct zke_os *os; /* system calls; the library's own; copied */
 } zke_options;
+
+/* zke_take_options - take a struct that begins with its size, as a caller gives
+ * it, as this version's: for what is built above the library
+ *
+ *   given  the caller's, of whatever version; NULL: size set, all else zero
+ *   out    out: this version's, size bytes
+ *   name   of the struct, for the sentence
+ *
+ * Returns ZKE_OK, or ZKE_BADARGUMENTS
+ *   where given->size is no version's: it was not set
+ *   where a byte beyond this version's size is not zero: the caller's header is
+ *   newer, and something is asked for that is not known here
+ *
+ * Threads: any.  Blocks: no.  Since 0.1. */
+ZKE_API int zke_take_options(const void *given, void *out, size_t size,
+                             const char *name);
 
 /* ------------------------------------------------------------------------
  * Opening and closing
@@ -497,8 +562,10 @@ ZKE_API int zke_state(zke *z);
 /* zke_expire - end a session now, as ZooKeeper does on a missed timeout
  *
  * Its ephemerals go at once; its owner gets ZKE_EVENT_SESSION with
- * ZKE_STATE_EXPIRED at its next dispatch, and ZKE_INVALIDSTATE from every
- * call.  Meant for tests and for operators.
+ * ZKE_STATE_EXPIRED at its next dispatch.  Each read and each change that its
+ * owner begins after this call has returned is refused: on a file the first of
+ * them says ZKE_SESSIONEXPIRED, the others, and all in the process and store
+ * that made this call, ZKE_INVALIDSTATE.  Meant for tests and for operators.
  *
  *   session  id of any session of this database, this handle's too
  *
@@ -661,8 +728,9 @@ ZKE_API int zke_sync(zke *z, const char *path);
 /* ------------------------------------------------------------------------
  * Several operations at once
  *
- * Fill an array of zke_op with the functions below (the strings and data must
- * live until zke_multi() returns), give an equally long array of results.
+ * Fill an array of zke_op with the functions below, which set every member (the
+ * strings and data must live until zke_multi() returns), give an equally long
+ * array of results.
  * --------------------------------------------------------------------- */
 
 enum {
@@ -683,6 +751,8 @@ typedef struct zke_op {
   int mode;
   int64_t ttl_ms; /* 0 in modes without a TTL */
   int version;
+  int reserved_int; /* 0 */
+  int64_t reserved[4];
 } zke_op;
 
 typedef struct zke_op_result {
@@ -692,6 +762,7 @@ typedef struct zke_op_result {
   char *data;            /* get */
   int len;               /* get */
   zke_strings *children; /* children */
+  int64_t reserved[4];
 } zke_op_result;
 
 /* Threads: any.  Blocks: no.  They only fill *op. */
@@ -722,9 +793,10 @@ ZKE_API void zke_op_children(zke_op *op, const char *path);
  *   ZKE_MARSHALLINGERROR  a path in any operation that the client refuses, or
  *                         the session has expired; the results are untouched
  *   ZKE_BADARGUMENTS      an operation that does not belong into this call, or
- *                         data over the limit, in one value or in sum; the
- *                         results are untouched.  (A name that only the server
- *                         refuses is an operation refused: results are set.)
+ *                         whose reserved members are not zero, or data over the
+ *                         limit, in one value or in sum; the results are
+ *                         untouched.  (A name that only the server refuses is
+ *                         an operation refused: results are set.)
  *
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_multi(zke *z, const zke_op *ops, int count,
@@ -736,8 +808,9 @@ ZKE_API int zke_multi(zke *z, const zke_op *ops, int count,
  *
  *   results  out, not NULL unless count is 0; zke_results_clear() releases it
  *
- * Returns ZKE_OK whatever the results, or ZKE_MARSHALLINGERROR as zke_multi()
- * and for an operation that is neither.
+ * Returns ZKE_OK whatever the results, ZKE_MARSHALLINGERROR as zke_multi() and
+ * for an operation that is neither, or ZKE_BADARGUMENTS for reserved members
+ * that are not zero.
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_multi_read(zke *z, const zke_op *ops, int count,
                            zke_op_result *results);
@@ -853,9 +926,24 @@ ZKE_API int zke_set_watcher(zke *z, zke_watch_fn fn, void *context);
 
 #define ZKE_FOREVER INT64_MAX
 
-/* zke_now - the handle's monotonic clock, ms.  0 for NULL.
- * Threads: any.  Blocks: no. */
+/* zke_now  - the handle's monotonic clock, ms
+ * zke_wall - its wall clock, ms since 1970, as ctime and mtime have it; it may
+ *            be set meanwhile
+ *
+ * By options.os, so that a simulator's time is everybody's.  0 for NULL.
+ * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
 ZKE_API int64_t zke_now(zke *z);
+ZKE_API int64_t zke_wall(zke *z);
+
+/* zke_sleep - sleep by options.os, and dispatch nothing
+ *
+ * For a pause between two tries; zke_wait() is for all else.
+ *
+ *   deadline_ms  of zke_now(); in the past: does not sleep
+ *
+ * Returns ZKE_OK.  Threads: any.  In a callback: yes.  Blocks: until the
+ * deadline, and zke_close() of another thread with it.  Since 0.1. */
+ZKE_API int zke_sleep(zke *z, int64_t deadline_ms);
 
 /* zke_fd - the descriptor that becomes readable when there is work
  *
@@ -872,6 +960,17 @@ ZKE_API int zke_fd(zke *z, int *fd_out);
  *
  * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
 ZKE_API int zke_next_deadline(zke *z, int64_t *deadline_out);
+
+/* zke_pending - is there something to dispatch?
+ *
+ * What poll() would say of the descriptor, or the deadline has come.  For a
+ * host that goes round anyway and is not to pay for an idle dispatch.
+ *
+ *   pending_out  out, not NULL: 1: yes, though zke_dispatch() may then find
+ *                that nothing is left to call; 0: nothing has come
+ *
+ * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
+ZKE_API int zke_pending(zke *z, int *pending_out);
 
 /* zke_dispatch - take what has arrived and call back; never waits
  *
@@ -943,6 +1042,7 @@ typedef struct zke_session_info {
   int ephemerals;     /* nodes it owns */
   int watches;        /* rows it has registered */
   int events;         /* pending */
+  int64_t reserved[4];
 } zke_session_info;
 
 typedef struct zke_session_list {
@@ -957,6 +1057,7 @@ typedef struct zke_watch_info {
   int type;      /* ZKE_WATCH_CHILD or ZKE_WATCH_DATA */
   int mode;      /* -1 one-shot, or ZKE_WATCH_PERSISTENT… */
   int64_t owner; /* waiters: who owns the node at path; else 0 */
+  int64_t reserved[4];
 } zke_watch_info;
 
 typedef struct zke_watch_list {
@@ -1000,17 +1101,24 @@ ZKE_API void *zke_alloc(zke *z, size_t size);
  * For tests
  * --------------------------------------------------------------------- */
 
-enum { ZKE_TEST_FAIL_BEFORE = 1, ZKE_TEST_FAIL_AFTER = 2 };
+enum {
+  ZKE_TEST_FAIL_BEFORE = 1,
+  ZKE_TEST_FAIL_AFTER = 2,
+  ZKE_TEST_FAIL_READ = 3
+};
 
-/* zke_test_fail - lose the reply of a coming change
+/* zke_test_fail - lose the reply of a coming change, or of a coming read
  *
  * The session's change number skip+1 from now (create, delete, set, multi,
  * set_acl) returns ZKE_CONNECTIONLOSS: before it took effect, or after, as a
  * client of a server sees it when the connection breaks.  A change that would
  * have been refused loses its reply as well.
+ * Of reads those of ZooKeeper count (exists, get, children, with a watch and
+ * without, count, ephemerals, get_acl, multi_read): the one that loses its
+ * reply registers no watch.
  *
- *   when  ZKE_TEST_FAIL_BEFORE or _AFTER; 0 takes a pending one back
- *   skip  changes that go through first
+ *   when  ZKE_TEST_FAIL_BEFORE, _AFTER or _READ; 0 takes a pending one back
+ *   skip  changes, or reads, that go through first
  *
  * Threads: any.  Blocks: no.  Since 0.1. */
 ZKE_API int zke_test_fail(zke *z, int when, int skip);
@@ -1020,9 +1128,10 @@ ZKE_API int zke_test_fail(zke *z, int when, int skip);
  *
  * Every system call of the library's own goes through these, so that tests
  * can fail the n-th and simulators can keep the clock.  Functions return a
- * value >= 0, or the negative of an errno.  Fill a table with
- * zke_os_default(), replace members, put it into zke_options.os.
- * SQLite's own calls go through its VFS.
+ * value >= 0, or the negative of an errno.  Set the members that are to be
+ * other than the library's own, and put the table into zke_options.os: those
+ * left NULL are the library's own, and so are those that the caller's header
+ * does not have.  SQLite's own calls go through its VFS.
  * --------------------------------------------------------------------- */
 
 enum {
@@ -1046,6 +1155,7 @@ typedef struct zke_file {
   int type;       /* ZKE_FILE_… */
   unsigned links; /* names that the file has; 0: not known */
   uint64_t mount; /* number of the mount it is reached by; 0: not known */
+  int64_t reserved[4];
 } zke_file;
 
 struct pollfd;
@@ -1096,9 +1206,16 @@ typedef struct zke_os {
                        int64_t *count_out); /* another's; -ENOENT: none */
 } zke_os;
 
-/* zke_os_default - the library's own table; its size member is set.
- * Threads: any.  Blocks: no. */
-ZKE_API void zke_os_default(zke_os *out);
+/* zke_os_fill    - give each NULL member, as far as os->size goes, the
+ *                  library's own function
+ * zke_os_default - all of them, for functions that call them in turn
+ * Threads: any.  Blocks: no.  Since 0.1. */
+ZKE_API void zke_os_fill(zke_os *os);
+static inline void zke_os_default(zke_os *out) {
+  const zke_os own = ZKE_INIT(zke_os);
+  *out = own;
+  zke_os_fill(out);
+}
 
 #ifdef __cplusplus
 }

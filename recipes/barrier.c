@@ -365,16 +365,14 @@ static int barrier_wait(zke_barrier *b, int64_t deadline_ms) {
 int zke_barrier_new(zke *z, const char *path,
                     const zke_barrier_options *options,
                     zke_barrier **barrier_out) {
-  zke_barrier_options o = {.size = sizeof o};
+  zke_barrier_options o;
   zke_recipe *r = NULL;
   if (!barrier_out)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "barrier_out is NULL");
   *barrier_out = NULL;
-  if (options && options->size != sizeof o)
-    return zke_recipe_fail(ZKE_BADARGUMENTS,
-                           "the options' size is not this version's");
-  if (options) o = *options;
-  int rc = zke_recipe_new(z, path, &barrier_class, sizeof(zke_barrier), &r);
+  int rc = zke_take_options(options, &o, sizeof o, "zke_barrier_options");
+  if (rc != ZKE_OK) return rc;
+  rc = zke_recipe_new(z, path, &barrier_class, sizeof(zke_barrier), &r);
   if (rc != ZKE_OK) return rc;
   zke_barrier *b = (zke_barrier *)r;
   b->mode = o.ephemeral ? ZKE_EPHEMERAL : ZKE_PERSISTENT;

@@ -278,8 +278,10 @@ static int reader_tree(const reader *r, zke_config_tree **tree_out) {
   for (int i = 0; i < r->count; i++) {
     const zke_op_result *result = &r->results[i];
     if (result->rc != ZKE_OK) continue;
-    nodes[n++] = (zke_config_node){reader_name(r, r->paths[i]), result->data,
-                                   result->len, result->stat};
+    nodes[n++] = (zke_config_node){.name = reader_name(r, r->paths[i]),
+                                   .data = result->data,
+                                   .len = result->len,
+                                   .stat = result->stat};
   }
   qsort(nodes, (size_t)n, sizeof *nodes, node_order);
   *tree_out = tree_make(r->z, nodes, n);
@@ -479,18 +481,16 @@ static const zke_recipe_class config_class = {.name = "configuration",
 
 int zke_config_new(zke *z, const char *path, const zke_config_options *options,
                    zke_config **config_out) {
-  zke_config_options o = {.size = sizeof o};
+  zke_config_options o;
   zke_recipe *r = NULL;
   if (!config_out)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "config_out is NULL");
   *config_out = NULL;
-  if (options && options->size != sizeof o)
-    return zke_recipe_fail(ZKE_BADARGUMENTS,
-                           "the options' size is not this version's");
-  if (options) o = *options;
+  int rc = zke_take_options(options, &o, sizeof o, "zke_config_options");
+  if (rc != ZKE_OK) return rc;
   if (o.levels < -1)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "levels is %d", o.levels);
-  int rc = zke_recipe_new(z, path, &config_class, sizeof(zke_config), &r);
+  rc = zke_recipe_new(z, path, &config_class, sizeof(zke_config), &r);
   if (rc != ZKE_OK) return rc;
   zke_config *c = (zke_config *)r;
   c->v.levels = o.levels;
@@ -664,6 +664,8 @@ typedef struct config_change {
   const char *path;
   const void *data;
   int len, version;
+  const zke_op *guards;
+  int guard_count;
   bool unsure; /* the last try may have done it */
   zke_stat stat;
 } config_change;
@@ -682,13 +684,65 @@ static int config_recognise(zke *z, config_change *c) {
                          c->stat.version, c->version);
 }
 
+/* A guard does not hold.  Where an earlier try may have been done, its guards
+ * held: is it there, or can nobody tell? */
+static int config_not_guarded(zke *z, config_change *c, const char *guard) {
+  zke_sentence kept;
+  int rc = zke_recipe_fail(ZKE_LOST, "%s was not set: the guard %s is not held",
+                           c->path, guard);
+  if (!c->unsure) return rc;
+  zke_recipe_keep(&kept);
+  if (c->version >= 0) {
+    rc = config_recognise(z, c);
+    if (rc != ZKE_BADVERSION) return rc;
+    return zke_recipe_restore(&kept, ZKE_LOST);
+  }
+  return zke_recipe_fail(ZKE_CONNECTIONLOSS,
+                         "whether %s was set is not known: the reply was lost, "
+                         "and by now the guard %s is not held",
+                         c->path, guard);
+}
+
+/* Do it in one step with its guards, none of which may fail. */
+static int config_do_guarded(zke *z, config_change *c, const zke_op *op) {
+  size_t n = (size_t)c->guard_count;
+  zke_op *ops = zke_alloc(z, (n + 1) * sizeof *ops);
+  zke_op_result *results = zke_alloc(z, (n + 1) * sizeof *results);
+  int rc = ops && results ? ZKE_OK : ZKE_NOMEM;
+  if (rc == ZKE_OK) {
+    memcpy(ops, c->guards, n * sizeof *ops);
+    ops[n] = *op;
+    rc = zke_recipe_multi(z, ops, (int)n + 1, results);
+    c->stat = results[n].stat;
+    size_t held = 0;
+    while (held < n && results[held].rc == ZKE_OK) held++;
+    if (rc != ZKE_OK && rc != ZKE_CONNECTIONLOSS && held < n)
+      rc = config_not_guarded(z, c, c->guards[held].path);
+    zke_results_clear(results, (int)n + 1);
+  }
+  zke_free(results);
+  zke_free(ops);
+  return rc;
+}
+
+static int config_do(zke *z, config_change *c, const zke_op *op) {
+  if (c->guard_count) return config_do_guarded(z, c, op);
+  if (op->type == ZKE_OP_SET)
+    return zke_set(z, op->path, op->data, op->len, op->version, &c->stat);
+  return zke_create(z, op->path, op->data, op->len, op->acls, op->mode, NULL,
+                    &c->stat);
+}
+
 static int config_try_set(zke *z, void *arg) {
   config_change *c = arg;
-  int rc = zke_set(z, c->path, c->data, c->len, c->version, &c->stat);
+  zke_op op;
+  zke_op_set(&op, c->path, c->data, c->len, c->version);
+  int rc = config_do(z, c, &op);
   if (rc == ZKE_BADVERSION && c->unsure) rc = config_recognise(z, c);
-  if (rc == ZKE_NONODE && c->version == -1)
-    rc = zke_create(z, c->path, c->data, c->len, ZKE_OPEN_ACL, ZKE_PERSISTENT,
-                    NULL, &c->stat);
+  if (rc == ZKE_NONODE && c->version == -1) {
+    zke_op_create(&op, c->path, c->data, c->len, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+    rc = config_do(z, c, &op);
+  }
   c->unsure = c->unsure || rc == ZKE_CONNECTIONLOSS;
   return rc;
 }
@@ -717,19 +771,42 @@ static int config_set(zke *z, config_change *c, int64_t deadline_ms) {
   }
 }
 
+/* Guards only look: what one of them changed would refuse its repetition. */
+static int config_check_guards(const zke_op *guards, int count) {
+  if (count < 0 || (count && !guards))
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "%d guards", count);
+  for (int i = 0; i < count; i++) {
+    if (guards[i].type != ZKE_OP_CHECK)
+      return zke_recipe_fail(ZKE_BADARGUMENTS, "guard %d is not a check", i);
+  }
+  return ZKE_OK;
+}
+
 int zke_config_set(zke_config *config, const char *name, const void *data,
                    int len, int version, int64_t deadline_ms,
                    zke_stat *stat_out) {
+  return zke_config_set_guarded(config, name, data, len, version, NULL, 0,
+                                deadline_ms, stat_out);
+}
+
+int zke_config_set_guarded(zke_config *config, const char *name,
+                           const void *data, int len, int version,
+                           const zke_op *guards, int count, int64_t deadline_ms,
+                           zke_stat *stat_out) {
   if (!name) return zke_recipe_fail(ZKE_BADARGUMENTS, "the name is NULL");
   int rc = zke_recipe_enter((zke_recipe *)config);
   if (rc != ZKE_OK) return rc;
   zke_recipe *r = &config->v.r;
   char *path = *name ? zke_recipe_path(r->z, r->path, name) : NULL;
-  config_change c = {path ? path : r->path, data, len, version, false, {0}};
-  if (*name && !path)
-    rc = zke_recipe_fail(ZKE_NOMEM, "no memory for a path");
-  else
-    rc = config_set(r->z, &c, deadline_ms);
+  config_change c = {.path = path ? path : r->path,
+                     .data = data,
+                     .len = len,
+                     .version = version,
+                     .guards = guards,
+                     .guard_count = count};
+  if (*name && !path) rc = zke_recipe_fail(ZKE_NOMEM, "no memory for a path");
+  if (rc == ZKE_OK) rc = config_check_guards(guards, count);
+  if (rc == ZKE_OK) rc = config_set(r->z, &c, deadline_ms);
   zke_free(path);
   if (rc == ZKE_OK && stat_out) *stat_out = c.stat;
   return zke_recipe_leave(r, rc);

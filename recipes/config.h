@@ -7,7 +7,8 @@
  *         printf("%s was %s, is %s\n", now->name, before->data, now->data);
  *     }
  *
- *     zke_config_options o = {.size = sizeof o, .listener = changed};
+ *     zke_config_options o = ZKE_INIT(zke_config_options);
+ *     o.listener = changed;
  *     zke_config_new(z, "/app/config", &o, &config);
  *     zke_config_start(config);
  *     zke_config_get(config, "db/host", &host, NULL, NULL);  (from memory)
@@ -58,6 +59,7 @@ typedef struct zke_config_node {
   const char *data; /* followed by a NUL that is not counted, or NULL */
   int len;          /* bytes; -1: NULL data */
   zke_stat stat;
+  int64_t reserved[4];
 } zke_config_node;
 
 /* One block, released by zke_free(); sorted by name. */
@@ -178,6 +180,27 @@ ZKE_API int zke_config_cancel(zke_config *config);
 ZKE_API int zke_config_set(zke_config *config, const char *name,
                            const void *data, int len, int version,
                            int64_t deadline_ms, zke_stat *stat_out);
+
+/* zke_config_set_guarded - zke_config_set() in one step with guards
+ *
+ * For a setting that only the holder of something may change: a lock's or a
+ * leader's, say.  What a former holder sets late is refused.
+ *
+ *   guards, count  zke_op_check() or what a recipe's op function fills in for a
+ *                  holder; 0: none
+ *
+ * Returns as zke_config_set(), but ZKE_MARSHALLINGERROR for a malformed name;
+ * or
+ *   ZKE_LOST            a guard does not hold, nothing was set; the sentence
+ *                       names it
+ *   ZKE_CONNECTIONLOSS  a reply was lost, and then a guard did not hold any
+ *                       more: whether it was set is not known
+ *   ZKE_BADARGUMENTS    a guard that changes something
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_config_set_guarded(zke_config *config, const char *name,
+                                   const void *data, int len, int version,
+                                   const zke_op *guards, int count,
+                                   int64_t deadline_ms, zke_stat *stat_out);
 
 /* ------------------------------------------------------------------------
  * For recipes: a view

@@ -157,16 +157,14 @@ static int counter_name_writer(zke_counter *c) {
 int zke_counter_new(zke *z, const char *path,
                     const zke_counter_options *options,
                     zke_counter **counter_out) {
-  zke_counter_options o = {.size = sizeof o};
+  zke_counter_options o;
   zke_recipe *r = NULL;
   if (!counter_out)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "counter_out is NULL");
   *counter_out = NULL;
-  if (options && options->size != sizeof o)
-    return zke_recipe_fail(ZKE_BADARGUMENTS,
-                           "the options' size is not this version's");
-  if (options) o = *options;
-  int rc = zke_recipe_new(z, path, &counter_class, sizeof(zke_counter), &r);
+  int rc = zke_take_options(options, &o, sizeof o, "zke_counter_options");
+  if (rc != ZKE_OK) return rc;
+  rc = zke_recipe_new(z, path, &counter_class, sizeof(zke_counter), &r);
   if (rc != ZKE_OK) return rc;
   zke_counter *c = (zke_counter *)r;
   c->initial = o.initial;

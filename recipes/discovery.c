@@ -113,15 +113,13 @@ static int discovery_open(zke_discovery *d, const char *base,
 int zke_discovery_new(zke *z, const char *base, const char *name,
                       const zke_discovery_options *options,
                       zke_discovery **service_out) {
-  zke_discovery_options o = {.size = sizeof o};
+  zke_discovery_options o;
   if (!service_out)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "service_out is NULL");
   *service_out = NULL;
-  if (options && options->size != sizeof o)
-    return zke_recipe_fail(ZKE_BADARGUMENTS,
-                           "the options' size is not this version's");
-  if (options) o = *options;
-  int rc = zke_recipe_state(z);
+  int rc = zke_take_options(options, &o, sizeof o, "zke_discovery_options");
+  if (rc != ZKE_OK) return rc;
+  rc = zke_recipe_state(z);
   if (rc != ZKE_OK) return rc;
   zke_discovery *d = zke_alloc(z, sizeof *d);
   if (!d) return zke_recipe_fail(ZKE_NOMEM, "no memory for a service");

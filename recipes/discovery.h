@@ -53,6 +53,7 @@ typedef struct zke_instance {
   int64_t since_ms; /* when it was registered, ms since 1970 */
   const char *identity;
   int64_t pid; /* in its own PID namespace; for display */
+  int64_t reserved[4];
 } zke_instance;
 
 /* One block, released by zke_free(); in the order of registration. */

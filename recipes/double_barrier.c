@@ -1027,19 +1027,18 @@ static int check_data(const void *data, int len) {
 int zke_double_barrier_new(zke *z, const char *path, int parties,
                            const zke_double_barrier_options *options,
                            zke_double_barrier **barrier_out) {
-  zke_double_barrier_options o = {.size = sizeof o};
+  zke_double_barrier_options o;
   zke_recipe *r = NULL;
   if (!barrier_out)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "barrier_out is NULL");
   *barrier_out = NULL;
-  if (options && options->size != sizeof o)
-    return zke_recipe_fail(ZKE_BADARGUMENTS,
-                           "the options' size is not this version's");
+  int rc =
+      zke_take_options(options, &o, sizeof o, "zke_double_barrier_options");
+  if (rc != ZKE_OK) return rc;
   if (parties < 1 || parties > ZKE_DOUBLE_BARRIER_MOST)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "a barrier for %d parties",
                            parties);
-  if (options) o = *options;
-  int rc = zke_recipe_new(z, path, &db_class, sizeof(zke_double_barrier), &r);
+  rc = zke_recipe_new(z, path, &db_class, sizeof(zke_double_barrier), &r);
   if (rc != ZKE_OK) return rc;
   zke_double_barrier *b = (zke_double_barrier *)r;
   b->parties = parties;

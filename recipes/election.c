@@ -247,18 +247,16 @@ static const zke_recipe_class election_class = {.name = "election",
 int zke_election_new(zke *z, const char *path,
                      const zke_election_options *options,
                      zke_election **e_out) {
-  zke_election_options o = {.size = sizeof o};
+  zke_election_options o;
   zke_recipe *r = NULL;
   if (!e_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "e_out is NULL");
   *e_out = NULL;
-  if (options && options->size != sizeof o)
-    return zke_recipe_fail(ZKE_BADARGUMENTS,
-                           "the options' size is not this version's");
-  if (options) o = *options;
+  int rc = zke_take_options(options, &o, sizeof o, "zke_election_options");
+  if (rc != ZKE_OK) return rc;
   if (o.name && strchr(o.name, '\n'))
     return zke_recipe_fail(ZKE_BADARGUMENTS,
                            "a candidate's name has no newline");
-  int rc = zke_recipe_new(z, path, &election_class, sizeof(zke_election), &r);
+  rc = zke_recipe_new(z, path, &election_class, sizeof(zke_election), &r);
   if (rc != ZKE_OK) return rc;
   zke_election *e = (zke_election *)r;
   e->l.place = ELECTION_PLACE;

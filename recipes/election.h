@@ -4,8 +4,9 @@
  *       if (event == ZKE_ELECTION_ELECTED_COMPLETE) zke_election_ready(e);
  *     }
  *     ...
- *     zke_election_options o = {.size = sizeof o, .name = "node-7",
- *                               .listener = heard};
+ *     zke_election_options o = ZKE_INIT(zke_election_options);
+ *     o.name = "node-7";
+ *     o.listener = heard;
  *     zke_election_new(z, "/election/app", &o, &e);
  *     zke_election_volunteer(e);               (and dispatch, or:)
  *     zke_election_lead(e, ZKE_FOREVER);       (waits until it leads)

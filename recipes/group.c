@@ -264,15 +264,13 @@ static const zke_recipe_class group_class = {.name = "group",
 
 int zke_group_new(zke *z, const char *path, const zke_group_options *options,
                   zke_group **group_out) {
-  zke_group_options o = {.size = sizeof o};
+  zke_group_options o;
   zke_recipe *r = NULL;
   if (!group_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "group_out is NULL");
   *group_out = NULL;
-  if (options && options->size != sizeof o)
-    return zke_recipe_fail(ZKE_BADARGUMENTS,
-                           "the options' size is not this version's");
-  if (options) o = *options;
-  int rc = zke_recipe_new(z, path, &group_class, sizeof(zke_group), &r);
+  int rc = zke_take_options(options, &o, sizeof o, "zke_group_options");
+  if (rc != ZKE_OK) return rc;
+  rc = zke_recipe_new(z, path, &group_class, sizeof(zke_group), &r);
   if (rc != ZKE_OK) return rc;
   zke_group *g = (zke_group *)r;
   const char *place = o.place ? o.place : "group";

@@ -6,7 +6,8 @@
  *       if (event == ZKE_GROUP_LEFT) printf("%s went\n", who->identity);
  *     }
  *
- *     zke_group_options o = {.size = sizeof o, .listener = changed};
+ *     zke_group_options o = ZKE_INIT(zke_group_options);
+ *     o.listener = changed;
  *     zke_group_new(z, "/groups/workers", &o, &group);
  *     zke_group_join(group, "host:80", 7, deadline);
  *     zke_group_wait(group, 3, deadline);             (until three are there)

@@ -41,15 +41,13 @@ static const zke_recipe_class lock_class = {.name = "lock",
 
 int zke_lock_new(zke *z, const char *path, const zke_lock_options *options,
                  zke_lock **lock_out) {
-  zke_lock_options o = {.size = sizeof o};
+  zke_lock_options o;
   zke_recipe *r = NULL;
   if (lock_out) *lock_out = NULL;
   if (!lock_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "lock_out is NULL");
-  if (options && options->size != sizeof o)
-    return zke_recipe_fail(ZKE_BADARGUMENTS,
-                           "the options' size is not this version's");
-  if (options) o = *options;
-  int rc = zke_recipe_new(z, path, &lock_class, sizeof(zke_lock), &r);
+  int rc = zke_take_options(options, &o, sizeof o, "zke_lock_options");
+  if (rc != ZKE_OK) return rc;
+  rc = zke_recipe_new(z, path, &lock_class, sizeof(zke_lock), &r);
   if (rc != ZKE_OK) return rc;
   zke_lock *lock = (zke_lock *)r;
   lock->l.place = LOCK_PLACE;

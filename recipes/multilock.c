@@ -289,11 +289,8 @@ static int multilock_fill(zke_multilock *ml, const zke_multilock_item *items,
 /* The options given, or the defaults. */
 static int multilock_options(const zke_multilock_options *given,
                              zke_multilock_options *o) {
-  *o = (zke_multilock_options){.size = sizeof *o};
-  if (given && given->size != sizeof *o)
-    return zke_recipe_fail(ZKE_BADARGUMENTS,
-                           "the options' size is not this version's");
-  if (given) *o = *given;
+  int rc = zke_take_options(given, o, sizeof *o, "zke_multilock_options");
+  if (rc != ZKE_OK) return rc;
   if (o->len < 0)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "data of length %d", o->len);
   return ZKE_OK;

@@ -58,6 +58,7 @@ typedef struct zke_binding {
   int64_t session;  /* whose it is; of a plain one: whose it was */
   int64_t pid;      /* in its own PID namespace; for display */
   const char *identity;
+  int64_t reserved[4];
 } zke_binding;
 
 /* One block, released by zke_free(); sorted by name. */

@@ -599,15 +599,15 @@ static int part_fill(zke_partition *p, const char *const *items, int count) {
 }
 
 static int part_check(const char *const *items, int count,
-                      const zke_partition_options *o, zke_partition **p_out) {
+                      const zke_partition_options *given,
+                      zke_partition_options *o, zke_partition **p_out) {
   if (!p_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "p_out is NULL");
   *p_out = NULL;
   if (!items || count < 1)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "there are no items");
-  if (o && o->size != sizeof *o)
-    return zke_recipe_fail(ZKE_BADARGUMENTS,
-                           "the options' size is not this version's");
-  if (o && (o->release_ms < 0 || (o->name && strchr(o->name, '\n'))))
+  int rc = zke_take_options(given, o, sizeof *o, "zke_partition_options");
+  if (rc != ZKE_OK) return rc;
+  if (o->release_ms < 0 || (o->name && strchr(o->name, '\n')))
     return zke_recipe_fail(ZKE_BADARGUMENTS, "name or release_ms");
   return ZKE_OK;
 }
@@ -615,8 +615,9 @@ static int part_check(const char *const *items, int count,
 int zke_partition_new(zke *z, const char *path, const char *const *items,
                       int count, const zke_partition_options *options,
                       zke_partition **p_out) {
+  zke_partition_options o;
   zke_recipe *r = NULL;
-  int rc = part_check(items, count, options, p_out);
+  int rc = part_check(items, count, options, &o, p_out);
   if (rc == ZKE_OK)
     rc = zke_recipe_new(z, path, &part_class, sizeof(zke_partition), &r);
   if (rc != ZKE_OK) return rc;
@@ -624,14 +625,11 @@ int zke_partition_new(zke *z, const char *path, const char *const *items,
   p->members = zke_recipe_path(z, path, "members");
   p->items = zke_recipe_path(z, path, "items");
   rc = part_fill(p, items, count);
-  if (options) {
-    p->release_ms = options->release_ms;
-    p->listener = options->listener;
-    p->context = options->context;
-    if (options->name)
-      p->name = zke_recipe_copy(z, options->name, strlen(options->name));
-    if (rc == ZKE_OK && options->name && !p->name) rc = ZKE_NOMEM;
-  }
+  p->release_ms = o.release_ms;
+  p->listener = o.listener;
+  p->context = o.context;
+  if (o.name) p->name = zke_recipe_copy(z, o.name, strlen(o.name));
+  if (rc == ZKE_OK && o.name && !p->name) rc = ZKE_NOMEM;
   if (rc == ZKE_OK)
     *p_out = p;
   else

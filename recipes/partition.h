@@ -10,8 +10,10 @@
  *       if (event == ZKE_PARTITION_LOST) ...stop at once...
  *     }
  *     ...
- *     zke_partition_options o = {.size = sizeof o, .name = "node-7",
- *                                .listener = heard, .release_ms = 10000};
+ *     zke_partition_options o = ZKE_INIT(zke_partition_options);
+ *     o.name = "node-7";
+ *     o.listener = heard;
+ *     o.release_ms = 10000;
  *     zke_partition_new(z, "/shards", items, count, &o, &p);
  *     zke_partition_join(p);                   (and dispatch, or:)
  *     zke_partition_wait(p, deadline);         (waits until all are divided)
@@ -160,6 +162,7 @@ typedef struct zke_partition_owner {
   int64_t session;
   int64_t token;
   int64_t since_ms; /* ms since 1970 */
+  int64_t reserved[4];
 } zke_partition_owner;
 
 /* One block, released by zke_free(). */

@@ -11,12 +11,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define PERIODIC_PLACE "periodic"
 #define RECORD_MARK "zkembed job\n"
 
-enum { AGAIN = ZKE_RUNTIMEINCONSISTENCY, RECORD_ID = 40 };
+enum { AGAIN = ZKE_RUNTIMEINCONSISTENCY, RECORD_ID = ZKE_RECIPE_GUID };
 
 /* ======================================================================
  * record_
@@ -141,13 +140,6 @@ struct zke_periodic {
   bool placed, waiting, watched, woken;
 };
 
-static int64_t job_now(const zke_periodic *j) {
-  struct timespec now;
-  if (j->o.clock) return j->o.clock(j->o.clock_context);
-  clock_gettime(CLOCK_REALTIME, &now);
-  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 static int job_lost(const zke_periodic *j) {
   return zke_recipe_fail(ZKE_LOST, "the job %s is not this object's to do",
                          j->r.path);
@@ -268,7 +260,7 @@ static int job_claim_once(zke *z, job_claim *a) {
   record c;
   int rc = record_read(z, j->r.path, j->running, &c);
   if (rc != ZKE_OK) return rc;
-  int64_t now = job_now(j);
+  int64_t now = zke_wall(j->r.z);
   bool over = job_is_over(j, &c, now);
   if (a->unsure && job_is_mine(j, &c) && c.runner == zke_session_id(z)) {
     j->version = c.stat.version;
@@ -308,13 +300,9 @@ static int job_try_claim(zke *z, void *arg) {
 
 /* Each claim has an id of its own. */
 static int job_begin_claim(zke_periodic *j) {
-  struct timespec now;
   zke_session_list *who = NULL;
-  clock_gettime(CLOCK_MONOTONIC, &now);
   j->mine = (record){0};
-  snprintf(j->mine.id, RECORD_ID, "%" PRIx64 "-%" PRIx64,
-           (uint64_t)zke_session_id(j->r.z),
-           (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec);
+  zke_recipe_guid(j->r.z, j->mine.id);
   int rc = zke_session(j->r.z, zke_session_id(j->r.z), &who);
   if (rc != ZKE_OK) return rc;
   zke_free(j->identity);
@@ -391,7 +379,7 @@ static int job_try_end(zke *z, void *arg) {
 }
 
 static int job_end_run(zke_periodic *j, int status) {
-  j->mine.end_ms = job_now(j);
+  j->mine.end_ms = zke_wall(j->r.z);
   if (j->mine.end_ms == 0) j->mine.end_ms = 1; /* 0 is none */
   j->mine.status = status;
   char *text = record_text(j->r.z, &j->mine);
@@ -460,13 +448,13 @@ static const zke_recipe_class job_class = {.name = "job",
                                            .destroy = job_destroy};
 
 static int job_check_options(const char *base, const char *name,
-                             const zke_periodic_options *o) {
+                             const zke_periodic_options *given,
+                             zke_periodic_options *o) {
   const int64_t most = INT64_MAX / 8;
   if (!base || !name || !*name || strchr(name, '/'))
     return zke_recipe_fail(ZKE_BADARGUMENTS, "base/name is not a job's path");
-  if (!o || o->size != sizeof *o)
-    return zke_recipe_fail(ZKE_BADARGUMENTS,
-                           "the options' size is not this version's");
+  int rc = zke_take_options(given, o, sizeof *o, "zke_periodic_options");
+  if (rc != ZKE_OK) return rc;
   if (o->period_ms < 1 || o->period_ms > most || o->offset_ms < -most ||
       o->offset_ms > most || o->retry & ~3)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "period, offset or retry");
@@ -476,11 +464,12 @@ static int job_check_options(const char *base, const char *name,
 int zke_periodic_new(zke *z, const char *base, const char *name,
                      const zke_periodic_options *options,
                      zke_periodic **job_out) {
+  zke_periodic_options o;
   zke_recipe *r = NULL;
   if (!job_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "job_out is NULL");
   *job_out = NULL;
   int rc = zke_recipe_state(z);
-  if (rc == ZKE_OK) rc = job_check_options(base, name, options);
+  if (rc == ZKE_OK) rc = job_check_options(base, name, options, &o);
   if (rc != ZKE_OK) return rc;
   char *path = zke_recipe_path(z, strcmp(base, "/") == 0 ? "" : base, name);
   if (!path) return ZKE_NOMEM;
@@ -488,7 +477,7 @@ int zke_periodic_new(zke *z, const char *base, const char *name,
   zke_free(path);
   if (rc != ZKE_OK) return rc;
   zke_periodic *j = (zke_periodic *)r;
-  j->o = *options;
+  j->o = o;
   j->base = zke_recipe_copy(z, base, strlen(base));
   j->running = zke_recipe_path(z, r->path, "running");
   if (!j->base || !j->running) {
@@ -541,7 +530,7 @@ static int job_attend(zke_periodic *j, const job_claim *a, int64_t *until) {
 /* It was not to be had: wait for the next time to look.  ZKE_OK: look. */
 static int job_linger(zke_periodic *j, const job_claim *a, int refused,
                       int64_t deadline_ms) {
-  int64_t left = a->next - job_now(j), until;
+  int64_t left = a->next - zke_wall(j->r.z), until;
   j->woken = false;
   until = zke_now(j->r.z) + (left > 0 ? left : 1);
   int rc = refused == ZKE_HELD ? job_attend(j, a, &until) : ZKE_OK;

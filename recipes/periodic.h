@@ -1,6 +1,7 @@
 /* periodic.h - a job that several processes may start, at most once a period
  *
- *     zke_periodic_options o = {.size = sizeof o, .period_ms = 3600 * 1000};
+ *     zke_periodic_options o = ZKE_INIT(zke_periodic_options);
+ *     o.period_ms = 3600 * 1000;
  *     zke_periodic_new(z, "/jobs", "rotate-logs", &o, &job);
  *     if (zke_periodic_try(job) == ZKE_OK) {
  *       int status = ...do it...
@@ -27,7 +28,7 @@
  * zke_periodic_done(), which writes the end and removes `running` in one step,
  * nothing is left but the record.
  *
- * THE CLOCK is the wall clock: a monotonic one does not outlive a reboot.  The
+ * THE CLOCK is zke_wall(): a monotonic one does not outlive a reboot.  The
  * job is due when the last start is at least a period away from now, in either
  * direction.  So a clock set forward makes it due early; one set back by less
  * than a period, late, by that much; one set back by a period or more makes it
@@ -81,9 +82,6 @@ typedef struct zke_periodic_options {
   int64_t offset_ms; /* of aligned ones */
   zke_periodic_fn listener;
   void *context;
-  /* ms since 1970, instead of the system's wall clock; NULL */
-  int64_t (*clock)(void *clock_context);
-  void *clock_context;
 } zke_periodic_options;
 
 /* zke_periodic_new  - an object for one starter; does not touch the tree

@@ -188,16 +188,14 @@ static int node_keep(zke_persistent_node *n, const void *data, int len) {
 int zke_persistent_node_new(zke *z, const char *path, const void *data, int len,
                             const zke_persistent_node_options *options,
                             zke_persistent_node **node_out) {
-  zke_persistent_node_options o = {.size = sizeof o};
+  zke_persistent_node_options o;
   zke_recipe *r = NULL;
   if (!node_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "node_out is NULL");
   *node_out = NULL;
-  if (options && options->size != sizeof o)
-    return zke_recipe_fail(ZKE_BADARGUMENTS,
-                           "the options' size is not this version's");
-  if (options) o = *options;
   int rc =
-      zke_recipe_new(z, path, &node_class, sizeof(zke_persistent_node), &r);
+      zke_take_options(options, &o, sizeof o, "zke_persistent_node_options");
+  if (rc != ZKE_OK) return rc;
+  rc = zke_recipe_new(z, path, &node_class, sizeof(zke_persistent_node), &r);
   if (rc != ZKE_OK) return rc;
   zke_persistent_node *n = (zke_persistent_node *)r;
   n->listener = o.listener;

@@ -15,7 +15,7 @@
  *
  * Functions call those above them only. */
 #ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* clock_gettime */
+#define _GNU_SOURCE
 #endif
 
 #include "queue.h"
@@ -24,7 +24,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define QUEUE_PLACE "queue"
 
@@ -100,16 +99,10 @@ struct zke_queue {
 
 /* ---- small things ---- */
 
-static int64_t queue_wall_ms(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_REALTIME, &t);
-  return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 /* When a wall time comes, in ms of zke_now(); in steps, see QUEUE_CLOCK_MS. */
 static int64_t queue_when(zke *z, int64_t due_ms, int64_t most) {
   if (due_ms == ZKE_FOREVER) return ZKE_FOREVER;
-  int64_t left = due_ms - queue_wall_ms();
+  int64_t left = due_ms - zke_wall(z);
   left = left < 0 ? 0 : left > most ? most : left;
   return zke_now(z) + left;
 }
@@ -327,7 +320,7 @@ static bool queue_is_claimed(const zke_queue *q, const char *name) {
 /* The first item from an index on that is free and due, or -1; when the
  * earliest of those not due is, in *due. */
 static int queue_next(const zke_queue *q, int from, int64_t *due) {
-  int64_t now = queue_wall_ms();
+  int64_t now = zke_wall(q->r.z);
   *due = ZKE_FOREVER;
   for (int i = from; i < q->last; i++) {
     const queue_name *n = &q->order[i];
@@ -1126,18 +1119,16 @@ static const zke_recipe_class queue_class = {.name = "queue",
 
 int zke_queue_new(zke *z, const char *path, const zke_queue_options *options,
                   zke_queue **queue_out) {
-  zke_queue_options o = {.size = sizeof o};
+  zke_queue_options o;
   zke_recipe *r = NULL;
   if (!queue_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "queue_out is NULL");
   *queue_out = NULL;
-  if (options && options->size != sizeof o)
-    return zke_recipe_fail(ZKE_BADARGUMENTS,
-                           "the options' size is not this version's");
-  if (options) o = *options;
+  int rc = zke_take_options(options, &o, sizeof o, "zke_queue_options");
+  if (rc != ZKE_OK) return rc;
   if (o.limit < 0 || o.attempts < 0)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "limit %d, attempts %d", o.limit,
                            o.attempts);
-  int rc = zke_recipe_new(z, path, &queue_class, sizeof(zke_queue), &r);
+  rc = zke_recipe_new(z, path, &queue_class, sizeof(zke_queue), &r);
   if (rc != ZKE_OK) return rc;
   zke_queue *q = (zke_queue *)r;
   q->o = o;
@@ -1181,21 +1172,19 @@ static int queue_put(zke_queue *q, const queue_load *load,
   return rc;
 }
 
-static int queue_load_options(const zke_queue_put_options *o,
+static int queue_load_options(const zke_queue_put_options *given,
                               queue_load *load) {
-  load->priority = QUEUE_PRIORITY;
-  load->mode = ZKE_PERSISTENT_SEQUENTIAL;
-  if (!o) return ZKE_OK;
-  if (o->size != sizeof *o)
-    return zke_recipe_fail(ZKE_BADARGUMENTS,
-                           "the options' size is not this version's");
-  if (o->priority < 0 || o->priority > 999 || o->due_ms < 0) {
+  zke_queue_put_options o;
+  int rc = zke_take_options(given, &o, sizeof o, "zke_queue_put_options");
+  if (rc != ZKE_OK) return rc;
+  if (o.priority < 0 || o.priority > 999 || o.due_ms < 0) {
     return zke_recipe_fail(ZKE_BADARGUMENTS, "priority %d, due_ms %" PRId64,
-                           o->priority, o->due_ms);
+                           o.priority, o.due_ms);
   }
-  if (o->priority) load->priority = o->priority;
-  if (o->ephemeral) load->mode = ZKE_EPHEMERAL_SEQUENTIAL;
-  load->due_ms = o->due_ms;
+  load->priority = o.priority ? o.priority : QUEUE_PRIORITY;
+  load->mode =
+      o.ephemeral ? ZKE_EPHEMERAL_SEQUENTIAL : ZKE_PERSISTENT_SEQUENTIAL;
+  load->due_ms = o.due_ms;
   return ZKE_OK;
 }
 
@@ -1232,7 +1221,7 @@ static int queue_say_nothing(zke_queue *q) {
   if (due != ZKE_FOREVER) {
     return zke_recipe_fail(
         rc, "the next item of the queue %s is due in %" PRId64 " ms", q->r.path,
-        due - queue_wall_ms());
+        due - zke_wall(q->r.z));
   }
   const char *name = q->order[q->first].name;
   char *claim = zke_recipe_path(q->r.z, q->taken, name);
@@ -1461,12 +1450,11 @@ static int queue_enter_look(zke_queue *q) {
 }
 
 int zke_queue_due(zke_queue *queue, int64_t *deadline_out) {
-  int64_t due, now = queue_wall_ms();
   if (!deadline_out)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "deadline_out is NULL");
   int rc = queue_enter_look(queue);
   if (rc != ZKE_OK) return rc;
-  due = ZKE_FOREVER;
+  int64_t due = ZKE_FOREVER, now = zke_wall(queue->r.z);
   for (int i = queue->first; i < queue->last; i++) {
     const queue_name *n = &queue->order[i];
     bool next = n->due_ms > now && n->due_ms < due;
@@ -1514,7 +1502,7 @@ static int queue_count_dead(zke_queue *q, int *count) {
 }
 
 static void queue_count_items(const zke_queue *q, zke_queue_counts *c) {
-  int64_t now = queue_wall_ms();
+  int64_t now = zke_wall(q->r.z);
   c->items = q->last - q->first;
   for (int i = q->first; i < q->last; i++) {
     if (queue_is_claimed(q, q->order[i].name))

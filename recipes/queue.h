@@ -280,6 +280,7 @@ typedef struct zke_queue_counts {
   int dead;
   int takers, putters; /* who wait */
   int limit, attempts; /* of the queue; 0: none */
+  int64_t reserved[4];
 } zke_queue_counts;
 
 typedef struct zke_queue_entry {
@@ -297,6 +298,7 @@ typedef struct zke_queue_entry {
   int64_t since_ms;
   const char *identity; /* of the consumer; "" for one that is just dying */
   int64_t pid;          /* in its own PID namespace; for display */
+  int64_t reserved[4];
 } zke_queue_entry;
 
 /* One block, released by zke_free(). */

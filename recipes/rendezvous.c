@@ -50,17 +50,15 @@ int zke_rendezvous_new(zke *z, const char *path, int parties,
   if (!meeting_out)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "meeting_out is NULL");
   *meeting_out = NULL;
-  if (options && options->size != sizeof *options)
-    return zke_recipe_fail(ZKE_BADARGUMENTS,
-                           "the options' size is not this version's");
-  int rc = zke_recipe_state(z);
+  zke_rendezvous_options given;
+  int rc =
+      zke_take_options(options, &given, sizeof given, "zke_rendezvous_options");
+  if (rc == ZKE_OK) rc = zke_recipe_state(z);
   if (rc != ZKE_OK) return rc;
   zke_rendezvous *m = zke_alloc(z, sizeof *m);
   if (!m) return ZKE_NOMEM;
-  if (options) {
-    m->listener = options->listener;
-    m->context = options->context;
-  }
+  m->listener = given.listener;
+  m->context = given.context;
   zke_double_barrier_options o = {.size = sizeof o,
                                   .kind = "rendezvous",
                                   .listener = meeting_told,
@@ -422,20 +420,18 @@ static const zke_recipe_class point_class = {.name = "rendezvous point",
 int zke_rendezvous_point_new(zke *z, const char *path,
                              const zke_rendezvous_point_options *options,
                              zke_rendezvous_point **point_out) {
+  zke_rendezvous_point_options o;
   zke_recipe *r = NULL;
   if (!point_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "point_out is NULL");
   *point_out = NULL;
-  if (options && options->size != sizeof *options)
-    return zke_recipe_fail(ZKE_BADARGUMENTS,
-                           "the options' size is not this version's");
   int rc =
-      zke_recipe_new(z, path, &point_class, sizeof(zke_rendezvous_point), &r);
+      zke_take_options(options, &o, sizeof o, "zke_rendezvous_point_options");
+  if (rc != ZKE_OK) return rc;
+  rc = zke_recipe_new(z, path, &point_class, sizeof(zke_rendezvous_point), &r);
   if (rc != ZKE_OK) return rc;
   zke_rendezvous_point *p = (zke_rendezvous_point *)r;
-  if (options) {
-    p->listener = options->listener;
-    p->context = options->context;
-  }
+  p->listener = o.listener;
+  p->context = o.context;
   *point_out = p;
   return ZKE_OK;
 }

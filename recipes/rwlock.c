@@ -194,15 +194,13 @@ static const zke_recipe_class rwlock_class = {.name = "rwlock",
 
 int zke_rwlock_new(zke *z, const char *path, const zke_rwlock_options *options,
                    zke_rwlock **rw_out) {
-  zke_rwlock_options o = {.size = sizeof o};
+  zke_rwlock_options o;
   zke_recipe *r = NULL;
   if (!rw_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "rw_out is NULL");
   *rw_out = NULL;
-  if (options && options->size != sizeof o)
-    return zke_recipe_fail(ZKE_BADARGUMENTS,
-                           "the options' size is not this version's");
-  if (options) o = *options;
-  int rc = zke_recipe_new(z, path, &rwlock_class, sizeof(zke_rwlock), &r);
+  int rc = zke_take_options(options, &o, sizeof o, "zke_rwlock_options");
+  if (rc != ZKE_OK) return rc;
+  rc = zke_recipe_new(z, path, &rwlock_class, sizeof(zke_rwlock), &r);
   if (rc != ZKE_OK) return rc;
   zke_rwlock *rw = (zke_rwlock *)r;
   rw->l.place = RWLOCK_PLACE;

@@ -130,11 +130,8 @@ static const zke_recipe_class semaphore_class = {
 /* The options given, or the defaults. */
 static int semaphore_options(const zke_semaphore_options *given,
                              zke_semaphore_options *o) {
-  *o = (zke_semaphore_options){.size = sizeof *o};
-  if (given && given->size != sizeof *o)
-    return zke_recipe_fail(ZKE_BADARGUMENTS,
-                           "the options' size is not this version's");
-  if (given) *o = *given;
+  int rc = zke_take_options(given, o, sizeof *o, "zke_semaphore_options");
+  if (rc != ZKE_OK) return rc;
   if (o->limit < 0)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "a limit of %d", o->limit);
   return ZKE_OK;

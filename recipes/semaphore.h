@@ -1,6 +1,7 @@
 /* semaphore.h - so many permits and no more, first come first served
  *
- *     zke_semaphore_options o = {.size = sizeof o, .limit = 3};
+ *     zke_semaphore_options o = ZKE_INIT(zke_semaphore_options);
+ *     o.limit = 3;
  *     zke_semaphore *sem;
  *     if (zke_semaphore_new(z, "/limits/encoder", &o, &sem) != ZKE_OK) ...
  *     if (zke_semaphore_acquire(sem, 1, zke_now(z) + 5000) == ZKE_OK) {

@@ -32,25 +32,23 @@ static const zke_recipe_class singleton_class = {
 int zke_singleton_new(zke *z, const char *path,
                       const zke_singleton_options *options,
                       zke_singleton **s_out) {
+  zke_singleton_options o;
   zke_recipe *r = NULL;
   if (!s_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "s_out is NULL");
   *s_out = NULL;
-  if (options && options->size != sizeof *options)
-    return zke_recipe_fail(ZKE_BADARGUMENTS,
-                           "the options' size is not this version's");
-  int rc = zke_recipe_new(z, path, &singleton_class, sizeof(zke_singleton), &r);
+  int rc = zke_take_options(options, &o, sizeof o, "zke_singleton_options");
+  if (rc != ZKE_OK) return rc;
+  rc = zke_recipe_new(z, path, &singleton_class, sizeof(zke_singleton), &r);
   if (rc != ZKE_OK) return rc;
   zke_singleton *s = (zke_singleton *)r;
   s->l.place = SINGLETON_PLACE;
   s->l.kind = ZKE_LINE_LOCK;
   s->l.no_check = true; /* it runs for good, not for a while */
   s->l.watch_own = true;
-  if (options) {
-    s->l.data = options->data;
-    s->l.len = options->len;
-    s->listener = options->listener;
-    s->context = options->context;
-  }
+  s->l.data = o.data;
+  s->l.len = o.len;
+  s->listener = o.listener;
+  s->context = o.context;
   rc = zke_line_init(&s->l);
   if (rc == ZKE_OK)
     *s_out = s;

@@ -108,22 +108,12 @@ static bool retry_is_due(int rc) {
   return rc == ZKE_CONNECTIONLOSS || rc == ZKE_OPERATIONTIMEOUT;
 }
 
-/* Not a cancellation point: the caller has something half done. */
-static void retry_sleep(int64_t ms) {
-  int state;
-  struct timespec left = {.tv_sec = (time_t)(ms / 1000),
-                          .tv_nsec = (long)(ms % 1000) * 1000000};
-  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-  while (nanosleep(&left, &left) != 0) continue;
-  pthread_setcancelstate(state, NULL);
-}
-
 int zke_retry(zke *z, zke_retry_fn fn, void *arg, int64_t deadline_ms) {
   int rc = fn(z, arg);
   for (int i = 1; i <= ZKE_RETRIES && retry_is_due(rc); i++) {
-    int64_t pause = i * RETRY_PAUSE_MS;
-    if (deadline_ms <= zke_now(z) + pause) break;
-    retry_sleep(pause);
+    int64_t next = zke_now(z) + i * RETRY_PAUSE_MS;
+    if (deadline_ms <= next) break;
+    zke_sleep(z, next);
     rc = fn(z, arg);
   }
   return rc;
@@ -276,13 +266,13 @@ int zke_recipe_place(zke *z, const char *path, const char *kind, int mode,
   return rc;
 }
 
-/* A guid of this session, in the form that Curator gives them. */
-static void znode_guid(zke *z, char guid[37]) {
+void zke_recipe_guid(zke *z, char guid[ZKE_RECIPE_GUID]) {
   static unsigned counter; /* atomic: each number is given once a process */
   uint64_t id = (uint64_t)zke_session_id(z);
   unsigned n = __atomic_add_fetch(&counter, 1, __ATOMIC_RELAXED);
-  snprintf(guid, 37, "%08" PRIx64 "-%04" PRIx64 "-%04" PRIx64 "-%04x-%012x",
-           id >> 32, id >> 16 & 0xffff, id & 0xffff, 0x8000u, n);
+  snprintf(guid, ZKE_RECIPE_GUID,
+           "%08" PRIx64 "-%04" PRIx64 "-%04" PRIx64 "-%04x-%012x", id >> 32,
+           id >> 16 & 0xffff, id & 0xffff, 0x8000u, n);
 }
 
 typedef struct znode_creation {
@@ -290,7 +280,7 @@ typedef struct znode_creation {
   const void *data;
   int len, mode;
   int64_t deadline_ms;
-  char guid[37];
+  char guid[ZKE_RECIPE_GUID];
   bool unsure; /* the last try may have made it */
   char *path;
   zke_stat stat;
@@ -360,7 +350,7 @@ int zke_recipe_create(zke *z, const char *directory, const char *place,
                       .len = len,
                       .mode = mode,
                       .deadline_ms = deadline_ms};
-  znode_guid(z, c.guid);
+  zke_recipe_guid(z, c.guid);
   int rc = ZKE_NONODE;
   for (int i = 0; i < ZKE_RETRIES && rc == ZKE_NONODE; i++) {
     if (i > 0)
@@ -383,7 +373,7 @@ typedef struct znode_creations {
   zke_op *ops;
   zke_op_result *made;
   int count;
-  char guid[37];
+  char guid[ZKE_RECIPE_GUID];
   bool unsure; /* the last try may have made them */
 } znode_creations;
 
@@ -475,7 +465,7 @@ int zke_recipe_create_all(zke *z, const zke_seat *seats, int count,
   size_t n = (size_t)count;
   int rc = ZKE_NOMEM;
   zke_strings *paths = NULL;
-  znode_guid(z, c.guid);
+  zke_recipe_guid(z, c.guid);
   c.ops = zke_alloc(z, n * sizeof *c.ops);
   c.made = zke_alloc(z, n * sizeof *c.made);
   char *text = c.ops && c.made ? znode_creation_ops(z, &c) : NULL;
@@ -1054,13 +1044,11 @@ static _Thread_local struct {
 static void line_draw_self(pid_t pid) {
   line_self.pid = pid;
   line_self.id = line_self.role = 0;
-  while (getentropy(&line_self.id, sizeof line_self.id) != 0 || !line_self.id) {
-    struct timespec now; /* without random numbers: time and address */
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    line_self.id = (uint64_t)now.tv_nsec << 32 ^ (uint64_t)now.tv_sec ^
-                   (uint64_t)(uintptr_t)&line_self ^ (uint64_t)pid << 16;
-    if (line_self.id) break;
-  }
+  while (getentropy(&line_self.id, sizeof line_self.id) == 0 && !line_self.id)
+    continue;
+  if (line_self.id) return;
+  /* without random numbers: addresses differ from process to process */
+  line_self.id = (uint64_t)(uintptr_t)&line_self ^ (uint64_t)pid << 48;
 }
 
 uint64_t zke_line_actor(void) {
@@ -1701,7 +1689,7 @@ static int line_leap_over(zke_line *l, int kind, const char *suffix,
   line_leap j = {.l = l, .kind = kind, .suffix = suffix, .victim = victim};
   j.made.directory = l->r.path;
   j.made.mode = *suffix ? ZKE_EPHEMERAL : ZKE_EPHEMERAL_SEQUENTIAL;
-  znode_guid(l->r.z, j.made.guid);
+  zke_recipe_guid(l->r.z, j.made.guid);
   if (!l->znode) l->actor = zke_line_actor();
   char *text = line_text(l, "held", &j.len);
   if (!text) return ZKE_NOMEM;

@@ -89,6 +89,7 @@ typedef struct zke_party {
   int64_t pid; /* in its own PID namespace; for display */
   const char *data;
   int len; /* bytes of data; -1: none */
+  int64_t reserved[4];
 } zke_party;
 
 /* One block, released by zke_free(). */
@@ -156,6 +157,11 @@ ZKE_API int zke_recipe_sign(zke *z, const char *before, const void *data,
  * Returns ZKE_OK, or ZKE_OTHERKIND naming the kind found. */
 ZKE_API int zke_recipe_place(zke *z, const char *path, const char *kind,
                              int mode, const char *more, int64_t deadline_ms);
+
+/* zke_recipe_guid - a name that no other thing has, in the form of Curator's:
+ * of this session and a counter */
+enum { ZKE_RECIPE_GUID = 37 };
+ZKE_API void zke_recipe_guid(zke *z, char guid[ZKE_RECIPE_GUID]);
 
 /* zke_recipe_create - create that survives a lost reply
  *
@@ -567,6 +573,7 @@ typedef struct zke_keeper {
   const char *path; /* of its znode */
   int64_t session;  /* which owns it */
   uint64_t actor;   /* 0: not known */
+  int64_t reserved[4];
 } zke_keeper;
 
 /* Who is kept waiting. */
@@ -584,6 +591,7 @@ typedef struct zke_wait_info {
   int keeper_count;
   const zke_keeper *keepers; /* whoever stands right before it, as far as the
                                 detection of deadlocks looks */
+  int64_t reserved[4];
 } zke_wait_info;
 
 /* One block, released by zke_free(). */

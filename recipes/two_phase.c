@@ -22,23 +22,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define PHASE_PLACE "two-phase"
 #define PHASE_MARK "zkembed transaction\n"
 
 enum {
   AGAIN = ZKE_RUNTIMEINCONSISTENCY, /* look again */
-  PHASE_ID = 40,
+  PHASE_ID = ZKE_RECIPE_GUID,
   PHASE_BY = 96,
   PHASE_FORMS = ZKE_TWO_PHASE_COORDINATOR | ZKE_TWO_PHASE_EPHEMERAL
 };
-
-static int64_t phase_wall_ms(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 static const char *const phase_words[] = {"", "commit", "abort"};
 
@@ -528,7 +521,7 @@ static int phase_decide(zke_two_phase *t, int decision, const char *why) {
 }
 
 static bool phase_is_late(const zke_two_phase *t) {
-  return t->head.limit_ms && phase_wall_ms() >= t->head.limit_ms;
+  return t->head.limit_ms && zke_wall(t->r.z) >= t->head.limit_ms;
 }
 
 static int phase_decide_late(zke_two_phase *t) {
@@ -760,9 +753,10 @@ static const zke_recipe_class phase_class = {.name = "transaction",
 
 /* ---- beginning ---- */
 
-/* The object of base/name, without its head. */
+/* The object of base/name, without its head; *o: the options as given. */
 static int phase_new(zke *z, const char *base, const char *name,
-                     const zke_two_phase_options *o, zke_two_phase **out) {
+                     const zke_two_phase_options *given,
+                     zke_two_phase_options *o, zke_two_phase **out) {
   zke_recipe *r = NULL;
   if (!out) return zke_recipe_fail(ZKE_BADARGUMENTS, "t_out is NULL");
   *out = NULL;
@@ -771,9 +765,8 @@ static int phase_new(zke *z, const char *base, const char *name,
   if (!base || !name || !*name || strchr(name, '/'))
     return zke_recipe_fail(ZKE_BADARGUMENTS,
                            "base/name is not a transaction's path");
-  if (o && o->size != sizeof *o)
-    return zke_recipe_fail(ZKE_BADARGUMENTS,
-                           "the options' size is not this version's");
+  rc = zke_take_options(given, o, sizeof *o, "zke_two_phase_options");
+  if (rc != ZKE_OK) return rc;
   char *path = zke_recipe_path(z, strcmp(base, "/") == 0 ? "" : base, name);
   if (!path) return ZKE_NOMEM;
   rc = zke_recipe_new(z, path, &phase_class, sizeof(zke_two_phase), &r);
@@ -781,10 +774,8 @@ static int phase_new(zke *z, const char *base, const char *name,
   if (rc != ZKE_OK) return rc;
   *out = (zke_two_phase *)r;
   (*out)->own = -1;
-  if (o) {
-    (*out)->listener = o->listener;
-    (*out)->context = o->context;
-  }
+  (*out)->listener = o->listener;
+  (*out)->context = o->context;
   return ZKE_OK;
 }
 
@@ -835,16 +826,8 @@ typedef struct phase_start {
   bool unsure; /* the last try may have begun it */
 } phase_start;
 
-/* No two transactions have the same. */
-static void phase_make_id(zke *z, char id[PHASE_ID]) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  snprintf(id, PHASE_ID, "%" PRIx64 "-%" PRIx64, (uint64_t)zke_session_id(z),
-           (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec);
-}
-
 static int phase_make_text(zke *z, phase_start *b) {
-  int64_t limit = b->limit_ms ? phase_wall_ms() + b->limit_ms : 0;
+  int64_t limit = b->limit_ms ? zke_wall(z) + b->limit_ms : 0;
   size_t size = 160 + (size_t)b->payload_len, used;
   for (int i = 0; i < b->count; i++) size += strlen(b->sites[i]) + 1;
   b->text = zke_alloc(z, size);
@@ -928,7 +911,7 @@ static int phase_start_it(zke *z, phase_start *b) {
 /* The mutex is held: begin, then watch. */
 static int phase_begin(zke_two_phase *t, phase_start *b) {
   zke *z = t->r.z;
-  phase_make_id(z, b->id);
+  zke_recipe_guid(z, b->id);
   int rc = phase_make_text(z, b);
   if (rc == ZKE_OK) { /* as others will read it */
     t->head.text = zke_alloc(z, (size_t)b->len + 1);
@@ -955,11 +938,12 @@ int zke_two_phase_begin(zke *z, const char *base, const char *name,
                    .count = count,
                    .payload = payload,
                    .payload_len = len};
-  int rc = phase_new(z, base, name, options, &b.t);
+  zke_two_phase_options o;
+  int rc = phase_new(z, base, name, options, &o, &b.t);
   if (t_out) *t_out = NULL;
   if (rc != ZKE_OK) return rc;
-  if (options) b.form = options->form;
-  if (options) b.limit_ms = options->limit_ms;
+  b.form = o.form;
+  b.limit_ms = o.limit_ms;
   rc = phase_check_sites(sites, count);
   if (rc == ZKE_OK &&
       (!t_out || len < 0 || (!payload && len) || b.limit_ms < 0 ||
@@ -1037,7 +1021,8 @@ static int phase_open(zke_two_phase *t, const char *site) {
 int zke_two_phase_open(zke *z, const char *base, const char *name,
                        const char *site, const zke_two_phase_options *options,
                        zke_two_phase **t_out) {
-  int rc = phase_new(z, base, name, options, t_out);
+  zke_two_phase_options o;
+  int rc = phase_new(z, base, name, options, &o, t_out);
   if (rc != ZKE_OK) return rc;
   zke_two_phase *t = *t_out;
   rc = zke_recipe_enter(&t->r);
@@ -1150,7 +1135,7 @@ static int phase_is_done(zke_recipe *r) {
 /* When to look again: at the time limit, by a clock that may be set. */
 static int64_t phase_until(const zke_two_phase *t, int64_t deadline_ms) {
   if (!t->head.limit_ms) return deadline_ms;
-  int64_t left = t->head.limit_ms - phase_wall_ms();
+  int64_t left = t->head.limit_ms - zke_wall(t->r.z);
   int64_t until = zke_now(t->r.z) + (left > 0 ? left : 0);
   return until < deadline_ms ? until : deadline_ms;
 }

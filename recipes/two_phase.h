@@ -2,7 +2,8 @@
  *
  *     coordinator:
  *       const char *sites[] = {"bank", "shop"};
- *       zke_two_phase_options o = {.size = sizeof o, .limit_ms = 5000};
+ *       zke_two_phase_options o = ZKE_INIT(zke_two_phase_options);
+ *       o.limit_ms = 5000;
  *       zke_two_phase_begin(z, "/2pc", "order-7", "sell 1 tea", 10, sites, 2,
  *                           &o, &t);
  *       zke_two_phase_wait(t, ZKE_FOREVER, &decision);
@@ -227,6 +228,7 @@ typedef struct zke_two_phase_site {
                        lives */
   int acknowledged; /* 1 */
   int64_t voted_ms; /* ms since 1970; 0 */
+  int64_t reserved[4];
 } zke_two_phase_site;
 
 /* One block, released by zke_free(). */

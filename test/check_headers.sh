@@ -1,17 +1,37 @@
 #!/bin/sh
 # check_headers.sh - each public header stands alone, twice, in every language
-# that includes it: C99, C11 and C++17, by every compiler that is here.
+# that includes it: C99, C11, C++11 and C++17, by every compiler that is here;
+# and so does ZKE_INIT() of each struct that begins with its size.
 . test/report.sh
 
 # accepts HEADER COMPILER FLAG...: it compiles without any diagnostic
 accepts() {
   header=$1
   shift
-  printf '#include "%s"\n#include "%s"\n' "$header" "$header" |
+  { printf '#include "%s"\n#include "%s"\n' "$header" "$header"
+    initialised "$header"; } |
     nothing "$@" -I. -Wall -Wextra -Wpedantic -Wundef -Wshadow \
-      -fsyntax-only -
+      -Wmissing-field-initializers -fsyntax-only -
 }
 
+# initialised HEADER: functions that use what the documents tell to begin with
+initialised() {
+  awk '/size_t size;/ { sized = 1 }
+    /^}/ { if (sized) print $2; sized = 0 }' "$1" | tr -d ';' |
+    while read -r type; do
+      echo "int init_$type(int);"
+      echo "int init_$type(int n) {"
+      echo "  static const $type fixed = ZKE_INIT($type);"
+      echo "  $type o = ZKE_INIT($type);"
+      echo "  return o.size == fixed.size && n;"
+      echo "}"
+    done
+}
+
+structs() { for header; do initialised "$header"; done | grep -c '^}'; }
+
+expect "structs that begin with their size are found" \
+  [ "$(structs zkembed.h recipes/*.h)" -gt 20 ]
 for header in zkembed.h recipes/*.h; do
   [ -f "$header" ] || continue
   for compiler in gcc clang; do
@@ -23,8 +43,10 @@ for header in zkembed.h recipes/*.h; do
   done
   for compiler in g++ clang++; do
     command -v $compiler >/dev/null || continue
-    expect "$header as C++17 by $compiler" accepts "$header" \
-      $compiler -x c++ -std=c++17
+    for standard in c++11 c++17; do
+      expect "$header as $standard by $compiler" accepts "$header" \
+        $compiler -x c++ -std=$standard
+    done
   done
 done
 report

@@ -6,12 +6,15 @@
 #   itself refuses a call from one section into a later one.
 # - A function's name begins with its section's prefix.
 # - Functions that are not static are the public ones, in the last section, and
-#   called nowhere else; only zke_os_default() belongs to os_.
+#   called nowhere else.
 # - The system is called in the os_ section and nowhere else, the C library's
 #   allocator in mem_.
 # - Nothing but zkembed.c knows of SQLite, and of the command shell/database.c,
 #   which looks at the file; recipes and command know of nothing but public
 #   headers.
+# - Recipes call the system by the handle's table, which has the clock above
+#   all.  Only getpid() and getentropy() they call themselves: a thread asks by
+#   them who it is, where there is no handle.
 . test/report.sh
 
 work=$(scratch layers)
@@ -36,7 +39,7 @@ same_sections() {
   [ -s "$work/contents" ] && diff "$work/contents" "$work/banners"
 }
 
-# The source line by line as "LINE<tab>SECTION<tab>CODE", without comments and
+# code FILE: its lines as "LINE<tab>SECTION<tab>CODE", without comments and
 # without what strings and characters contain.
 code() {
   awk '
@@ -57,7 +60,7 @@ code() {
         } else { out = out line; break }
       }
       print NR "\t" (section ? section : "-") "\t" out
-    }' "$source"
+    }' "$1"
 }
 
 # Declarations and definitions at file level, each on one line, to its { or ;.
@@ -88,20 +91,20 @@ misnamed() {
       print $1 ": " name " in section " $2 }
     $3 ~ / static / && $2 == "api_," && first != "api_" {
       print $1 ": " name " in section api_" }
-    $3 !~ / static / && name != "zke_os_default" &&
+    $3 !~ / static / &&
       ($2 != "api_," || first != "zke_") {
       print $1 ": " name " is public" }'
 }
 
-# calls SECTION NAMES: where a name is called outside of the section
+# calls SECTION NAMES [CODE]: where a name is called outside of the section
 calls() {
   awk -F '\t' -v home="$1" -v names="$2" '
     BEGIN { gsub(/ /, "|", names) }
     $2 != home && $3 ~ "(^|[^A-Za-z0-9_.>])(" names ") *\\(" {
-      print $1 ": " $3 }' "$work/code"
+      print $1 ": " $3 }' "${3:-$work/code}"
 }
 
-public_calls() { calls api_, 'zke_[a-z_]+' | grep -v zke_os_default; }
+public_calls() { calls api_, 'zke_[a-z_]+'; }
 
 system_calls='open|openat|creat|close|dup|dup2|dup3|fcntl|flock|lockf|ioctl
   read|readv|pread|write|writev|pwrite|ftruncate|fsync|fdatasync|sync|mmap
@@ -115,6 +118,14 @@ system_calls='open|openat|creat|close|dup|dup2|dup3|fcntl|flock|lockf|ioctl
   getrandom|getentropy|random|rand|getenv|syscall|pidfd_open|fopen|fclose'
 system_calls=$(printf %s "$system_calls" | tr -s ' \n' '||')
 
+recipes_call() {
+  for recipe in recipes/*.[ch]; do
+    code "$recipe" >"$work/recipe"
+    calls none "$(echo "$system_calls" | sed 's/|getpid|getppid//
+      s/|getentropy//')" "$work/recipe" | sed "s|^|$recipe:|"
+  done
+}
+
 knows_sqlite() {
   grep -ln 'sqlite3' recipes/*.[ch] shell/*.[ch] 2>/dev/null |
     grep -v '^shell/database.c$'
@@ -123,7 +134,7 @@ knows_sqlite() {
 knows_private() { grep -n '#include ".*zkembed\.c"' recipes/*.[ch] \
   shell/*.[ch] 2>/dev/null; }
 
-code >"$work/code"
+code "$source" >"$work/code"
 heads >"$work/heads"
 expect "sections as in the table of contents" same_sections
 expect "over a hundred functions are seen" \
@@ -132,6 +143,7 @@ expect "no static function is declared ahead" nothing ahead
 expect "functions bear their section's prefix" nothing misnamed
 expect "only the last section calls public functions" nothing public_calls
 expect "only os_ calls the system" nothing calls os_ "$system_calls"
+expect "recipes call the system by the handle's table" nothing recipes_call
 expect "only mem_ calls the allocator" \
   nothing calls mem_ 'malloc|calloc|realloc|free|strdup|strndup|asprintf'
 expect "SQLite is known to zkembed.c and shell/database.c" nothing knows_sqlite

@@ -650,6 +650,103 @@ START_TEST(set_makes_and_checks) {
 }
 END_TEST
 
+/* Set by the holder of something, and by nobody who held it before: neither the
+ * node nor what is above it is made, and a lost reply does not get around it.
+ */
+START_TEST(set_with_guards) {
+  zke *z = test_open(":memory:");
+  zke_stat stat = {0};
+  zke_op guards[2], change;
+  zke_config *c = started(z, 0, NULL);
+  ck_ok(zke_create(z, "/held", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
+  zke_op_check(&guards[0], "/", -1);
+  zke_op_check(&guards[1], "/held", 0);
+  ck_ok(
+      zke_config_set_guarded(c, "a/b", "1", 1, -1, guards, 2, soon(z), &stat));
+  ck_ok(zke_config_set_guarded(c, "a/b", "2", 1, 0, guards, 2, soon(z), &stat));
+  ck_assert_int_eq(stat.version, 1);
+  ck_rc(zke_config_set_guarded(c, "a/b", "3", 1, 0, guards, 2, soon(z), NULL),
+        ZKE_BADVERSION);
+  ck_rc(zke_config_set_guarded(c, "a/c", "3", 1, 0, guards, 2, soon(z), NULL),
+        ZKE_NONODE);
+  for (int when = ZKE_TEST_FAIL_BEFORE; when <= ZKE_TEST_FAIL_AFTER; when++) {
+    int version = stat.version;
+    ck_ok(zke_test_fail(z, when, 0));
+    ck_ok(zke_config_set_guarded(c, "a/b", "3", 1, version, guards, 2, soon(z),
+                                 &stat));
+    ck_assert_int_eq(stat.version, version + 1);
+  }
+  zke_op_delete(&change, "/held", -1);
+  guards[0] = change;
+  ck_rc(zke_config_set_guarded(c, "a", "x", 1, -1, guards, 1, soon(z), NULL),
+        ZKE_BADARGUMENTS);
+  ck_rc(zke_config_set_guarded(c, "a", "x", 1, -1, NULL, 1, soon(z), NULL),
+        ZKE_BADARGUMENTS);
+  ck_rc(zke_config_set_guarded(c, "a", "x", 1, -1, guards, -1, soon(z), NULL),
+        ZKE_BADARGUMENTS);
+  zke_op_check(&guards[0], "/", -1);
+  for (int gone = 0; gone < 2; gone++) { /* another version, then none */
+    if (gone)
+      drop(z, "/held");
+    else
+      put(z, "/held", "another's");
+    ck_rc(
+        zke_config_set_guarded(c, "a/b", "9", 1, -1, guards, 2, soon(z), NULL),
+        ZKE_LOST);
+    ck_says("/held");
+    ck_rc(
+        zke_config_set_guarded(c, "n/m", "9", 1, -1, guards, 2, soon(z), NULL),
+        ZKE_LOST);
+    ck_rc(zke_config_set_guarded(c, "a/b", "9", 1, stat.version, guards, 2,
+                                 soon(z), NULL),
+          ZKE_LOST);
+    ck_rc(zke_exists(z, ROOT "/n", NULL, NULL, NULL), ZKE_NONODE);
+    ck_ok(zke_dispatch(z, NULL));
+    ck_assert_str_eq(in_memory(c, "a/b"), "3");
+  }
+  zke_config_free(c);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* In the pause before the repetition the guard's node goes. */
+static void lose_guard(void *context, int64_t ns) {
+  zke **z = context;
+  (void)ns;
+  if (zke_exists(*z, "/held", NULL, NULL, NULL) == ZKE_OK) drop(*z, "/held");
+}
+
+/* The reply was lost, and then the guard: what was done is found where the
+ * version tells, and is not said to be undone where nothing does. */
+START_TEST(guard_goes_after_a_lost_reply) {
+  static const struct {
+    int when, version, rc;
+  } rows[] = {{ZKE_TEST_FAIL_AFTER, 0, ZKE_OK},
+              {ZKE_TEST_FAIL_BEFORE, 0, ZKE_LOST},
+              {ZKE_TEST_FAIL_AFTER, -1, ZKE_CONNECTIONLOSS},
+              {ZKE_TEST_FAIL_BEFORE, -1, ZKE_CONNECTIONLOSS}};
+  zke *z, *other = NULL;
+  zke_op guard;
+  zke_os os = {.size = sizeof os, .context = &other, .sleep = lose_guard};
+  zke_options o = {.size = sizeof o, .os = &os};
+  ck_ok(zke_open(":memory:", &o, &z));
+  other = test_session(z, NULL);
+  plant(z);
+  put(z, "/held", "");
+  zke_config *c = started(z, 0, NULL);
+  zke_op_check(&guard, "/held", -1);
+  ck_ok(zke_test_fail(z, rows[_i].when, 0));
+  ck_rc(zke_config_set_guarded(c, "", "y", 1, rows[_i].version, &guard, 1,
+                               soon(z), NULL),
+        rows[_i].rc);
+  if (rows[_i].rc != ZKE_OK) ck_says("/held is not held");
+  ck_rc(zke_exists(z, "/held", NULL, NULL, NULL), ZKE_NONODE);
+  zke_config_free(c);
+  ck_ok(zke_close(other));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
 START_TEST(bad_arguments) {
   zke *z = test_open(":memory:");
   zke_config_options o = {.size = 3};
@@ -800,11 +897,15 @@ int main(int argc, char **argv) {
                                 expired,
                                 listener_frees,
                                 set_makes_and_checks,
+                                set_with_guards,
                                 bad_arguments,
                                 processes};
   const TTest *const proof[] = {dies_anywhere, lost_replies, faults};
   Suite *s = suite_create("config");
   add(s, "config", tests, sizeof tests / sizeof *tests, 30);
   add(s, "proof", proof, 3, 120);
+  TCase *guards = tcase_create("guards");
+  tcase_add_loop_test(guards, guard_goes_after_a_lost_reply, 0, 4);
+  suite_add_tcase(s, guards);
   return test_main(argc, argv, s);
 }

@@ -354,7 +354,7 @@ static int no_remove(void) {
 static int no_name(void) { return zke_open("", NULL, &(zke *){NULL}); }
 static int when_low(void) { return zke_test_fail(some, -1, 0); }
 static int when_high(void) {
-  return zke_test_fail(some, ZKE_TEST_FAIL_AFTER + 1, 0);
+  return zke_test_fail(some, ZKE_TEST_FAIL_READ + 1, 0);
 }
 static int skip_low(void) {
   return zke_test_fail(some, ZKE_TEST_FAIL_BEFORE, -1);

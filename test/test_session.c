@@ -432,6 +432,98 @@ START_TEST(call_may_find_the_expiry) {
 }
 END_TEST
 
+/* One read of a's, of what there is. */
+enum { READS = 15 };
+static int do_read(int which) {
+  zke_op op;
+  zke_op_result result = {.rc = 0};
+  zke_op_get(&op, "/n");
+  zke_session_list *sessions = NULL;
+  zke_watch_list *watches = NULL;
+  int rc;
+  switch (which) {
+    case 0:
+      return exists(a, "/n");
+    case 1:
+      return zke_get(a, "/n", NULL, NULL, NULL, NULL, NULL);
+    case 2:
+      return zke_children(a, "/n", NULL, NULL, NULL, NULL);
+    case 3:
+      return watch(a, "/n", &seen);
+    case 4:
+      return zke_get(a, "/n", test_record, &seen, NULL, NULL, NULL);
+    case 5:
+      return zke_count(a, "/n", NULL);
+    case 6:
+      return zke_ephemerals(a, 0, NULL, NULL);
+    case 7:
+      return zke_get_acl(a, "/n", NULL, NULL);
+    case 8:
+      return zke_sync(a, "/n");
+    case 9:
+      rc = zke_multi_read(a, &op, 1, &result);
+      zke_results_clear(&result, 1);
+      return rc;
+    case 10:
+      rc = zke_sessions(a, &sessions);
+      break;
+    case 11:
+      rc = zke_session(a, zke_session_id(b), &sessions);
+      break;
+    case 12:
+      rc = zke_watches(a, &watches);
+      break;
+    case 13:
+      rc = zke_waiters(a, &watches);
+      break;
+    default:
+      return zke_check(a, NULL, NULL);
+  }
+  zke_free(sessions);
+  zke_free(watches);
+  return rc;
+}
+
+/* a's clock stands: no tick is due, so each call has to look by itself. */
+static int64_t standing_clock(void *context, int which) {
+  (void)context;
+  return (which + 2) * INT64_C(1000000000000);
+}
+
+/* zkembed.h, zke_expire: a read that begins after the session's end is refused,
+ * in memory and on a file, beside another store or after a read that is still
+ * open; and so with SQLite's own locks. */
+START_TEST(no_read_after_the_end) {
+  int way = _i / READS;
+  zke_os os = {.size = sizeof os, .clock = standing_clock};
+  zke_options o = {.size = sizeof o, .os = &os};
+  if (way == 2) o.flags = ZKE_OPEN_READ_LOCKS;
+  begin_with(way ? IN_FILE : IN_MEMORY, &o, NULL);
+  ck_ok(create(b, "/n", ZKE_PERSISTENT));
+  for (int i = 0; i < READS; i++) ck_ok(do_read(i));
+  ck_ok(do_read(_i % READS));
+  ck_ok(exists(a, "/n"));
+  ck_ok(zke_expire(b, zke_session_id(a)));
+  int rc = do_read(_i % READS);
+  if (_i % READS == 9)
+    ck_rc(rc, ZKE_MARSHALLINGERROR);
+  else
+    ck_rc(rc, way ? ZKE_SESSIONEXPIRED : ZKE_INVALIDSTATE);
+  ck_rc(exists(a, "/n"), ZKE_INVALIDSTATE);
+}
+END_TEST
+
+/* zkembed.h: others' changes, and one's own, are no end. */
+START_TEST(reads_go_on_between_changes) {
+  begin(_i);
+  ck_ok(create(b, "/n", ZKE_PERSISTENT));
+  for (int i = 0; i < 3 * READS; i++) {
+    ck_ok(do_read(i % READS));
+    ck_ok(set(i % 2 ? b : a, "/n"));
+  }
+}
+END_TEST
+
 /* zkembed.h: a session may expire itself. */
 START_TEST(session_expires_itself) {
   begin(_i);
@@ -1082,6 +1174,38 @@ START_TEST(lost_reply_leaves_outputs) {
 }
 END_TEST
 
+/* zkembed.h: a read's reply is lost as well, and registers nothing; changes do
+ * not count. */
+START_TEST(read_fails) {
+  static const int counted[] = {0, 1, 2, 3, 4, 5, 6, 7, 9};
+  enum { COUNTED = sizeof counted / sizeof *counted };
+  begin_changes(_i);
+  for (int i = 0; i < COUNTED; i++) {
+    ck_ok(zke_test_fail(a, ZKE_TEST_FAIL_READ, 1));
+    ck_ok(set(a, "/n"));
+    ck_ok(exists(a, "/n"));
+    ck_ok(zke_sync(a, "/n"));
+    ck_ok(exists(b, "/n"));
+    ck_rc(do_read(counted[i]), ZKE_CONNECTIONLOSS);
+    ck_ok(set(b, "/n"));
+    test_expect(a, &seen, "");
+    ck_ok(do_read(counted[i]));
+    ck_ok(set(b, "/n"));
+    test_expect(a, &seen,
+                counted[i] == 3 || counted[i] == 4 ? "CHANGED /n" : "");
+  }
+  ck_ok(zke_test_fail(a, ZKE_TEST_FAIL_AFTER, 1));
+  ck_ok(exists(a, "/n"));
+  ck_ok(set(a, "/n"));
+  ck_ok(exists(a, "/n"));
+  ck_rc(set(a, "/n"), ZKE_CONNECTIONLOSS);
+  ck_ok(zke_test_fail(a, ZKE_TEST_FAIL_READ, 0));
+  ck_ok(zke_test_fail(a, 0, 0));
+  ck_ok(exists(a, "/n"));
+  ck_rc(zke_test_fail(a, ZKE_TEST_FAIL_READ + 1, 0), ZKE_BADARGUMENTS);
+}
+END_TEST
+
 /* ---- the suite ---- */
 
 static TCase *add_case(Suite *suite, const char *name) {
@@ -1127,6 +1251,8 @@ static void add_expiry(Suite *suite) {
   ADD(expired_multi_is_a_marshalling_error);
   ADD(bad_path_beats_expiry);
   ADD(call_may_find_the_expiry);
+  tcase_add_loop_test(tc, no_read_after_the_end, 0, 3 * READS);
+  ADD(reads_go_on_between_changes);
   ADD(session_expires_itself);
   ADD(expired_session_hears_no_change);
   ADD(expiry_of_nobody_is_nonode);
@@ -1171,6 +1297,7 @@ static void add_failure(Suite *suite) {
   ADD(failure_skips_changes);
   ADD(failure_is_taken_back);
   ADD(lost_reply_leaves_outputs);
+  ADD(read_fails);
 }
 
 int main(int argc, char **argv) {

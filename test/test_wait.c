@@ -130,6 +130,38 @@ START_TEST(past_deadline_only_dispatches) {
 }
 END_TEST
 
+/* Dispatch what there is; true when nothing is left. */
+static bool is_idle(zke *z) {
+  int pending = 7;
+  ck_ok(zke_dispatch(z, NULL));
+  ck_ok(zke_pending(z, &pending));
+  return pending == 0;
+}
+
+/* zkembed.h, zke_pending: 1 from the change on until it was dispatched, and at
+ * the session's end. */
+START_TEST(pending_tells_of_work) {
+  int pending = 7;
+  begin(_i);
+  watch(waiter, &seen);
+  for (int i = 0; i < 3; i++) {
+    ck_until(is_idle(waiter), 10000);
+    ck_ok(change(writer));
+    ck_ok(zke_pending(waiter, &pending));
+    ck_assert_int_eq(pending, 1);
+    ck_ok(zke_pending(waiter, &pending)); /* asking takes nothing */
+    ck_assert_int_eq(pending, 1);
+    ck_ok(zke_dispatch(waiter, NULL));
+    ck_assert_int_eq(seen.count, i + 1);
+  }
+  ck_ok(zke_expire(writer, zke_session_id(waiter)));
+  ck_ok(zke_pending(waiter, &pending));
+  ck_assert_int_eq(pending, 1);
+  ck_rc(zke_pending(waiter, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_pending(NULL, &pending), ZKE_BADARGUMENTS);
+}
+END_TEST
+
 /* P4: what was changed before the wait ends it, whoever changed it. */
 START_TEST(earlier_change_ends_the_wait) {
   begin(_i);
@@ -686,6 +718,7 @@ static void add_wait(Suite *suite) {
   ADD(wait_ends_at_its_deadline);
   ADD(ticks_do_not_end_a_wait);
   ADD(past_deadline_only_dispatches);
+  ADD(pending_tells_of_work);
   ADD(earlier_change_ends_the_wait);
   ADD(change_ends_the_sleep);
   ADD(own_change_ends_the_sleep);

@@ -97,9 +97,9 @@ static const char *path_to(char buffer[PATH_SIZE], const char *directory,
 /* identity is what others are shown of us. */
 static zke *open_tree(const char *database, const char *identity) {
   zke *z;
-  zke_options options = {.size = sizeof options,
-                         .busy_timeout_ms = PATIENCE_MS,
-                         .identity = identity};
+  zke_options options = ZKE_INIT(zke_options);
+  options.busy_timeout_ms = PATIENCE_MS;
+  options.identity = identity;
   must(zke_open(database, &options, &z), "opening");
   return z;
 }
@@ -321,12 +321,13 @@ static void work_on(worker *w, const zke_queue_item *item) {
 }
 
 static void begin(worker *w) {
-  zke_group_options in = {
-      .size = sizeof in, .listener = heard_of, .context = w};
-  zke_election_options candidate = {.size = sizeof candidate,
-                                    .name = w->name,
-                                    .listener = elected,
-                                    .context = w};
+  zke_group_options in = ZKE_INIT(zke_group_options);
+  in.listener = heard_of;
+  in.context = w;
+  zke_election_options candidate = ZKE_INIT(zke_election_options);
+  candidate.name = w->name;
+  candidate.listener = elected;
+  candidate.context = w;
   say(w->z, now_us(), w->name, "joins, process %ld", (long)getpid());
   char *job = await(w->z, "/job");
   if (sscanf(job, "%d %d", &w->files, &w->rule) != 2) give_up("/job", job);
@@ -539,7 +540,9 @@ static void fill_queue(demo *d) {
 
 static void lay_out(demo *d) {
   static const char *const directories[] = {"/results", "/deaths", "/timeline"};
-  zke_group_options o = {.size = sizeof o, .listener = look_on, .context = d};
+  zke_group_options o = ZKE_INIT(zke_group_options);
+  o.listener = look_on;
+  o.context = d;
   char job[32];
   for (size_t i = 0; i < sizeof directories / sizeof *directories; i++)
     must(create(d->z, directories[i], "", ZKE_PERSISTENT), directories[i]);
