@@ -23,6 +23,7 @@
 #   make bench-plots   draws the figures of the last run into doc/performance
 #   make check         headers, symbols, layers, format, documents and so on;
 #                      check-NAME: one of CHECKS below
+#   make platforms     README's platforms: a program is built and run on each
 #   make lint          gcc -fanalyzer, clang-tidy and cppcheck find nothing;
 #                      LINT=zkembed.c: in that file
 #   make valgrind      the quick tests under valgrind; VALGRIND_TESTS=…
@@ -251,7 +252,8 @@ build/deps/%: | build/deps
 	@touch $@
 
 $(addprefix build/deps/,check shell jansson c++ clang-format clang-tidy cppcheck \
-  gcovr mandoc pkg-config valgrind gnuplot npm $(BENCH_PEERS)): | deps-sqlite
+  gcovr mandoc pkg-config valgrind gnuplot npm musl cmake \
+  $(BENCH_PEERS)): | deps-sqlite
 
 # ---- tests -----------------------------------------------------------------
 
@@ -548,11 +550,12 @@ demo: $(BUILD)/wordcount
 	@rm -rf $(BUILD)/demo.db*
 	LC_ALL=C $(BUILD)/wordcount $(BUILD)/demo.db
 
-# The peers' C clients are linked in where they are; test/bench_peers.sh starts
-# the servers that are installed, and stops them.
-BENCH_CLIENTS := \
-  $(if $(wildcard /usr/include/zookeeper/zookeeper.h),zookeeper) \
-  $(if $(wildcard /usr/include/hiredis/hiredis.h),redis)
+# The peers' C clients are linked in where they can be, which is asked only when
+# a benchmark is to be made; test/bench_peers.sh starts the servers that are
+# installed, and stops them.
+bench_client = $(if $(findstring bench,$(MAKECMDGOALS)),$(shell \
+  CC='$(CC)' sh test/deps.sh $(1)-client >/dev/null 2>&1 && echo $(1)))
+BENCH_CLIENTS := $(call bench_client,zookeeper) $(call bench_client,redis)
 BENCH_SOURCES := $(filter-out test/bench_zookeeper.c test/bench_redis.c, \
   $(wildcard test/bench*.c)) $(BENCH_CLIENTS:%=test/bench_%.c)
 BENCH_OBJECTS = $(BENCH_SOURCES:%.c=$(BUILD)/%.o)
@@ -605,6 +608,12 @@ check: deps-sqlite
 
 $(CHECK_TARGETS): check-%: deps-sqlite
 	@sh test/run.sh test/check_$(subst -,_,$*).sh
+
+# README's platforms; SQLite is compiled twice, so not part of `make check`.
+.PHONY: platforms
+platforms: FETCH = sqlite c++ musl cmake npm
+platforms: $(addprefix build/deps/,c++ musl cmake sqlite-newest/sqlite3.c)
+	@sh test/run.sh test/check_platforms.sh
 
 # Read by the compilers' analyzers; minutes, so not part of `make check`.
 .PHONY: lint

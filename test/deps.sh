@@ -57,6 +57,7 @@ there() {
       done
       return 1 ;;
     c++) command -v c++ >/dev/null ;;
+    musl) command -v musl-gcc >/dev/null ;;
     libfuzzer) (compiler=clang; links '#include <stddef.h>
       int LLVMFuzzerTestOneInput(const unsigned char *p, size_t n);
       int LLVMFuzzerTestOneInput(const unsigned char *p, size_t n) {
@@ -84,6 +85,7 @@ packages() {
     python-*) echo python3 "python3-${1#python-}" ;;
     gnuplot) echo gnuplot-nox ;;
     c++) echo g++ ;;
+    musl) echo musl-tools ;;
     libfuzzer) echo clang libclang-rt-dev ;;
     *) echo "$1" ;;
   esac

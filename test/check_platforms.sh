@@ -1,0 +1,127 @@
+#!/bin/sh
+# check_platforms.sh - README's list of platforms holds: on each a program is
+# built as told there, runs, and finds its node again in a second run.
+#
+# musl has no libraries here, so SQLite is compiled in for it and for the static
+# program: the amalgamation that SQLITE names, which make fetches.
+. test/report.sh
+
+: "${AMALGAMATION:=build/deps/sqlite-newest/sqlite3.c}"
+place=$(cd "$(scratch platforms)" && pwd)
+here=$(pwd)
+case $AMALGAMATION in /*) ;; *) AMALGAMATION=$here/$AMALGAMATION ;; esac
+sqlite=$(dirname "$AMALGAMATION")
+
+# The program: C and C++ alike.  Its argument is the database; the first run
+# makes the node, later ones find it.
+cat >"$place/app.c" <<'END'
+#include <stdio.h>
+#include <string.h>
+#include "zkembed.h"
+#include "recipes/lock.h"
+int main(int argc, char **argv) {
+  zke *z;
+  zke_lock *lock;
+  zke_options o = ZKE_INIT(zke_options);
+  o.identity = "app";
+  if (argc < 2 || zke_open(argv[1], &o, &z) != ZKE_OK ||
+      zke_lock_new(z, "/lock", NULL, &lock) != ZKE_OK ||
+      zke_lock_acquire(lock, zke_now(z) + 60000) != ZKE_OK) {
+    fprintf(stderr, "%s\n", zke_errmsg());
+    return 1;
+  }
+  int rc = zke_create(z, "/a", "x", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL);
+  puts(zke_error_name(rc));
+  zke_lock_free(lock);
+  return zke_close(z) != ZKE_OK;
+}
+END
+cp "$place/app.c" "$place/app.cc"
+sources="zkembed.c recipes/support.c recipes/lock.c"
+
+# works PROGRAM: the first run makes the node, the second finds it
+works() {
+  rm -rf "$1.db"*
+  [ "$("$1" "$1.db")" = ZKE_OK ] && [ "$("$1" "$1.db")" = ZKE_NODEEXISTS ]
+}
+
+# objects NAME COMPILER FLAG...: libzke-NAME.a of the engine and the lock
+objects() {
+  name=$1
+  shift
+  mkdir -p "$place/$name"
+  for source in $sources; do
+    "$@" -std=c11 -O2 -Wall -Wextra -Werror -I. -c \
+      -o "$place/$name/$(basename "$source" .c).o" "$source" || return 1
+  done
+}
+
+# links NAME COMMAND...: makes $place/NAME/app, which works
+links() {
+  name=$1
+  shift
+  "$@" -o "$place/$name/app" && works "$place/$name/app"
+}
+
+in_c() { # NAME COMPILER FLAG... -- LIBRARY...
+  name=$1 flags=
+  shift
+  while [ "$1" != -- ]; do flags="$flags $1" && shift; done
+  shift
+  objects "$name" $flags &&
+    links "$name" $flags -I. "$place/app.c" "$place/$name"/*.o "$@"
+}
+
+glibc() { in_c glibc $CC $SQLITE_CFLAGS -- $system_sqlite -lpthread; }
+
+# A C++ program, with the C files compiled as C.
+cxx() {
+  objects cxx $CC $SQLITE_CFLAGS &&
+    links cxx c++ -std=c++11 -Wall -Wextra -Werror -I. "$place/app.cc" \
+      "$place/cxx"/*.o $system_sqlite -lpthread
+}
+
+# Optimized over all files at the link.
+lto() { in_c lto $CC $SQLITE_CFLAGS -flto -- $system_sqlite -lpthread; }
+
+# amalgamation NAME COMPILER...: SQLite's object, as README tells to compile it
+amalgamation() {
+  mkdir -p "$place/$1"
+  name=$1
+  shift
+  "$@" -O1 -w -DSQLITE_THREADSAFE=1 -DSQLITE_OMIT_LOAD_EXTENSION -c \
+    -o "$place/$name.sqlite3.o" "$AMALGAMATION"
+}
+
+static() {
+  amalgamation static $CC &&
+    in_c static $CC -static -I"$sqlite" -- "$place/static.sqlite3.o" -lpthread
+}
+
+musl() {
+  amalgamation musl musl-gcc &&
+    in_c musl musl-gcc -static -I"$sqlite" -- "$place/musl.sqlite3.o" -lpthread
+}
+
+# The engine as one source among a program's own, as README's lines do it.
+cmake_builds() {
+  mkdir "$place/cmake"
+  sed -n '/^ *```cmake$/,/^ *```$/p' README.md | sed '/```/d' \
+    >"$place/cmake/CMakeLists.txt"
+  [ -s "$place/cmake/CMakeLists.txt" ] || return 1
+  cp zkembed.c zkembed.h "$place/app.c" "$place/cmake"
+  cp -r recipes "$place/cmake"
+  (cd "$place/cmake" && cmake -S . -B build -DCMAKE_C_COMPILER="$CC" &&
+    cmake --build build) && works "$place/cmake/build/app"
+}
+
+system_sqlite=-lsqlite3
+case $LIBS in *sqlite3*) ;; *) system_sqlite=$(cd "$BUILD" && pwd)/sqlite3.o ;; esac
+
+expect "glibc" glibc
+expect "C++" cxx
+expect "link-time optimization" lto
+expect "a static program" static
+expect "musl" musl
+expect "CMake" cmake_builds
+report
