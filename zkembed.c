@@ -1343,7 +1343,8 @@ static zke_acls *acl_decode(const zke_allocator *a, const char *text,
               "WHERE parent=?1 AND name=?2")                                  \
   X(NODE_SET_ACL, "UPDATE node SET acl=?3,aversion=?4 "                       \
                   "WHERE parent=?1 AND name=?2")                              \
-  X(NODE_NAMES, "SELECT name FROM node WHERE parent=?1 ORDER BY name")        \
+  X(NODE_NAMES, "SELECT name FROM node WHERE parent=?1 AND name>?2 "          \
+                "ORDER BY name LIMIT ?3")                                     \
   X(NODE_COUNT, "SELECT(SELECT count(*)FROM node WHERE parent=?1)+(SELECT "   \
                 "count(*)FROM node WHERE parent>?2 AND parent<?3)")           \
   X(NODE_COUNT_ALL, "SELECT count(*)-1 FROM node")                            \
@@ -4533,13 +4534,25 @@ static int node_set_acl(txn *t, path_key k, const node *n, const char *acl) {
   return db_run(t->s, st);
 }
 
-/* The sorted names of a node's children. */
-static int node_names(store *s, const char *path, zke_strings **out) {
+/* Which children: the first `most` behind a name; most 0: no end.  A search in
+ * the table's key, so that the others cost nothing. */
+typedef struct node_range {
+  const char *after;
+  int most;
+} node_range;
+
+static const node_range node_range_all = {"", 0};
+
+/* The sorted names of a node's children, or of a range of them. */
+static int node_names(store *s, const char *path, const node_range *range,
+                      zke_strings **out) {
   int rc, count = 0;
   buf names = {.a = &s->a};
   sqlite3_stmt *st = db_statement(s, DB_NODE_NAMES, &rc);
   if (!st) return rc;
   db_bind_text(st, 1, path, -1);
+  db_bind_text(st, 2, range->after, -1);
+  db_bind_int(st, 3, range->most ? range->most : -1);
   for (;;) {
     bool row;
     rc = db_step(s, st, &row);
@@ -4832,9 +4845,11 @@ static void op_answer_free(op_answer *a) {
   mem_free(a->names);
 }
 
-/* exists (no permission), get or children, inside any transaction. */
+/* exists (no permission), get or children, inside any transaction.
+ *
+ *   range  which children; of no meaning to the other two */
 static int op_read(const zke *acting, int type, bool check, const char *path,
-                   op_answer *out) {
+                   const node_range *range, op_answer *out) {
   node n;
   store *s = acting->s;
   memset(out, 0, sizeof *out);
@@ -4843,7 +4858,7 @@ static int op_read(const zke *acting, int type, bool check, const char *path,
   if (check && !op_allows(acting, &n, ZKE_PERM_READ))
     rc = op_no_permission("read", path, (int)strlen(path));
   if (rc == ZKE_OK && type == ZKE_OP_CHILDREN)
-    rc = node_names(s, path, &out->names);
+    rc = node_names(s, path, range, &out->names);
   node_stat(&n, &out->stat);
   out->len = (int)n.len;
   out->owner = n.owner;
@@ -7997,7 +8012,8 @@ typedef struct api_reading {
  * node too; the others only where they succeed (semantics.md 5.1). */
 static int api_watch_body(txn *t, void *arg) {
   api_reading *r = arg;
-  int rc = op_read(t->z, r->type, r->type != ZKE_OP_CHECK, r->path, &r->answer);
+  int rc = op_read(t->z, r->type, r->type != ZKE_OP_CHECK, r->path,
+                   &node_range_all, &r->answer);
   r->missing = rc == ZKE_NONODE && r->type == ZKE_OP_CHECK;
   if (rc != ZKE_OK && !r->missing) return rc;
   unsigned table =
@@ -8031,7 +8047,8 @@ static int api_read_plain(zke *z, api_reading *r) {
     int64_t number = z->s->index.number;
     if (z->seen != number) rc = api_look(z, &exists);
     if (r && rc == ZKE_OK && exists)
-      rc = op_read(z, r->type, r->type != ZKE_OP_CHECK, r->path, &r->answer);
+      rc = op_read(z, r->type, r->type != ZKE_OP_CHECK, r->path,
+                   &node_range_all, &r->answer);
     if (db_read_stands(z->s)) {
       if (!exists) return txn_session_gone(z);
       z->seen = number;
@@ -8132,7 +8149,7 @@ int zke_count(zke *z, const char *path, int64_t *count_out) {
   rc = api_lose_read(z);
   if (rc == ZKE_OK) rc = api_begin_locked(z);
   if (rc == ZKE_OK) {
-    rc = op_read(z, ZKE_OP_CHECK, true, r.path, &r.answer);
+    rc = op_read(z, ZKE_OP_CHECK, true, r.path, &node_range_all, &r.answer);
     if (rc == ZKE_OK) rc = api_count(z, r.path, &count);
     db_end(z->s);
   }
@@ -8241,8 +8258,14 @@ void zke_op_get(zke_op *op, const char *path) {
   *op = (zke_op){.type = ZKE_OP_GET, .path = path};
 }
 
+void zke_op_children_after(zke_op *op, const char *path, const char *after,
+                           int most) {
+  *op = (zke_op){
+      .type = ZKE_OP_CHILDREN, .path = path, .data = after, .len = most};
+}
+
 void zke_op_children(zke_op *op, const char *path) {
-  *op = (zke_op){.type = ZKE_OP_CHILDREN, .path = path};
+  zke_op_children_after(op, path, "", 0);
 }
 
 void zke_results_clear(zke_op_result *results, int count) {
@@ -8403,7 +8426,8 @@ static int api_multi_read_step(zke *z, const zke_op *op, zke_op_result *r) {
   const char *path;
   int rc = api_path(z, op->path, 0, &path);
   /* api_multi_read_check() has found it good, and made room */
-  if (ALWAYS(rc == ZKE_OK)) rc = op_read(z, op->type, true, path, &a);
+  node_range range = {op->data ? op->data : "", op->len};
+  if (ALWAYS(rc == ZKE_OK)) rc = op_read(z, op->type, true, path, &range, &a);
   r->rc = rc;
   if (rc != ZKE_OK) return rc == ZKE_NONODE || rc == ZKE_NOAUTH ? ZKE_OK : rc;
   r->stat = a.stat;
@@ -8422,6 +8446,9 @@ static int api_multi_read_check(zke *z, const zke_op *ops, int count) {
     }
     int rc = api_op_reserved(&ops[i], i);
     if (rc != ZKE_OK) return rc;
+    if (ops[i].len < 0)
+      return base_fail(ZKE_BADARGUMENTS, "operation %d: at most %d", i,
+                       ops[i].len);
     rc = api_path(z, ops[i].path, 0, &path);
     if (rc == ZKE_BADARGUMENTS) rc = ZKE_MARSHALLINGERROR;
     if (rc != ZKE_OK) return rc;

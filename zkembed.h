@@ -778,6 +778,20 @@ ZKE_API void zke_op_check(zke_op *op, const char *path, int version);
 ZKE_API void zke_op_get(zke_op *op, const char *path);
 ZKE_API void zke_op_children(zke_op *op, const char *path);
 
+/* zke_op_children_after - as zke_op_children(), but some of them: the first
+ * ones whose names stand behind a name
+ *
+ * Costs what it gives, however many children there are.  The Stat is that of
+ * the whole node.
+ *
+ *   after  any text, "" for the beginning; names are compared by bytes
+ *   most   so many names; 0: all that follow.  Below 0 zke_multi_read()
+ *          returns ZKE_BADARGUMENTS
+ *
+ * Threads: any.  Blocks: no.  Since 0.1. */
+ZKE_API void zke_op_children_after(zke_op *op, const char *path,
+                                   const char *after, int most);
+
 /* zke_multi - create, delete, set and check, all or nothing
  *
  * One transaction, one zxid, one timestamp; each operation sees what those

@@ -28,16 +28,19 @@
 #define QUEUE_PLACE "queue"
 
 /* Positive results, never given to the user. */
-enum { QUEUE_NOTHING = 1, QUEUE_AGAIN = 2, QUEUE_BUSY = 3 };
+enum { QUEUE_NOTHING = 1, QUEUE_AGAIN = 2, QUEUE_BUSY = 3, QUEUE_WHOLE = 4 };
 
 enum {
   QUEUE_PRIORITY = 100,   /* as in kazoo */
-  QUEUE_FRONT = 2,        /* of those in line as many watch the queue */
+  QUEUE_PAGE = 8,         /* names read at a time, beside those claimed */
   QUEUE_CLOCK_MS = 10000, /* longest sleep for a delayed item, since somebody
                              may set the wall clock */
   QUEUE_PATIENCE_MS = 1000,
   QUEUE_TRIES = 3 /* of a cleaning step, of a look that must agree */
 };
+
+/* The latest time an item's name can bear: 13 digits, the year 2286. */
+#define QUEUE_DUE_MOST INT64_C(9999999999999)
 
 /* What one's name says of an item. */
 typedef struct queue_name {
@@ -46,6 +49,15 @@ typedef struct queue_name {
   int32_t number;
   int64_t due_ms;
 } queue_name;
+
+/* Some of the items of one kind, in their order. */
+typedef struct queue_page {
+  const char *kind; /* "entry-" or "later-" */
+  zke_strings *names;
+  queue_name *order;
+  int at, count; /* those before at were passed over */
+  bool last;     /* nothing of the kind stands behind it */
+} queue_page;
 
 /* A one-shot watch that is registered. */
 typedef struct queue_watch {
@@ -89,12 +101,10 @@ struct zke_queue {
   int32_t changes;                     /* its version (Q3) */
   queue_claim *claims;
   queue_wait taking, putting;
-  /* the items as of the last look; first to last of order */
-  zke_strings *names, *claimed;
-  queue_name *order;
-  int first, last;
-  int64_t czxid; /* of entries, with its cversion: tells whether order holds */
-  int32_t cversion;
+  /* the first items as of the last look, and all claims */
+  queue_page entry, later;
+  zke_strings *claimed;
+  int64_t due; /* of the earliest that was found not due; or ZKE_FOREVER */
 };
 
 /* ---- small things ---- */
@@ -153,32 +163,38 @@ static bool queue_parse(const char *name, queue_name *out) {
   if (!later && strncmp(name, "entry-", 6) != 0) return false;
   const char *at = name + 6;
   if (!queue_digits(&at, 3, '-', &priority)) return false;
-  if (later && !queue_digits(&at, 1, '-', &due)) return false;
+  if (later && !queue_digits(&at, 13, '-', &due)) return false;
   if (!queue_digits(&at, 10, '\0', &number)) return false;
-  if (priority < 0 || priority > 999 || due < 0) return false;
+  if (priority < 0 || priority > 999) return false;
+  if (due < 0 || due > QUEUE_DUE_MOST) return false;
   if (number < INT32_MIN || number > INT32_MAX) return false;
   *out = (queue_name){name, (int)priority, (int32_t)number, due};
   return true;
 }
 
-/* By priority, then by number, which may wrap around. */
+/* By priority, then by time, then by number, which may wrap around.  Those of
+ * one kind whose numbers have not wrapped around are sorted so by their names'
+ * bytes, too. */
 static int queue_compare(const void *a, const void *b) {
   const queue_name *x = a, *y = b;
   int32_t by = (int32_t)((uint32_t)x->number - (uint32_t)y->number);
   if (x->priority != y->priority) return x->priority < y->priority ? -1 : 1;
+  if (x->due_ms != y->due_ms) return x->due_ms < y->due_ms ? -1 : 1;
   return by < 0 ? -1 : by > 0 ? 1 : strcmp(x->name, y->name);
 }
 
-/* The items among names, in order, in one block. */
-static queue_name *queue_sort(zke *z, const zke_strings *names,
-                              int *count_out) {
+/* The items among names, in order: how many, or -1 without memory.
+ *
+ *   out  one block */
+static int queue_sort(zke *z, const zke_strings *names, queue_name **out) {
   queue_name *order = zke_alloc(z, ((size_t)names->count + 1) * sizeof *order);
   int count = 0;
-  for (int i = 0; order && i < names->count; i++)
+  if (!order) return -1;
+  for (int i = 0; i < names->count; i++)
     count += queue_parse(names->data[i], &order[count]);
-  if (order) qsort(order, (size_t)count, sizeof *order, queue_compare);
-  *count_out = count;
-  return order;
+  qsort(order, (size_t)count, sizeof *order, queue_compare);
+  *out = order;
+  return count;
 }
 
 /* ---- the place ---- */
@@ -249,63 +265,97 @@ static int queue_ready(zke_queue *q, int64_t deadline_ms) {
   return rc;
 }
 
-/* ---- the list ---- */
+/* ---- the first items ----
+ *
+ * What a take costs does not depend on how many items there are: of "entries"
+ * only the first names are read, those that are not due by themselves, and
+ * "taken".  Nothing is kept from one look to the next, so that an item that
+ * was released, or has a lower priority, is the next one. */
 
-static void queue_forget_list(zke_queue *q) {
-  zke_free(q->names);
-  zke_free(q->order);
-  q->names = NULL;
-  q->order = NULL;
-  q->first = q->last = 0;
+static void queue_drop_page(queue_page *p) {
+  zke_free(p->names);
+  zke_free(p->order);
+  p->names = NULL;
+  p->order = NULL;
+  p->at = p->count = 0;
+  p->last = true;
 }
 
-static int queue_keep_list(zke_queue *q, zke_op_result *list) {
-  int count;
-  queue_forget_list(q);
-  q->order = queue_sort(q->r.z, list->children, &count);
-  if (!q->order) return ZKE_NOMEM;
-  q->last = count;
-  q->names = list->children;
-  list->children = NULL;
-  q->czxid = list->stat.czxid;
-  q->cversion = list->stat.cversion;
+/* Keep the names of a reading.
+ *
+ *   most  so many were asked for; 0: all
+ *
+ * QUEUE_WHOLE: numbers have wrapped around, and only the whole list can be
+ * sorted. */
+static int queue_keep_page(zke_queue *q, queue_page *p, zke_op_result *read,
+                           int most) {
+  queue_drop_page(p);
+  if (read->rc == ZKE_NONODE) q->placed = false;
+  if (read->rc != ZKE_OK)
+    return zke_recipe_fail(read->rc, "cannot read %s", q->entries);
+  p->names = read->children;
+  read->children = NULL;
+  p->last = !most || p->names->count < most;
+  int all = queue_sort(q->r.z, p->names, &p->order);
+  if (all < 0) return ZKE_NOMEM;
+  for (int i = 0; i < all; i++) {
+    if (strncmp(p->order[i].name, p->kind, strlen(p->kind)) != 0)
+      p->last = true; /* those of the other kind stand behind it */
+    else
+      p->order[p->count++] = p->order[i];
+    if (p->order[i].number < 0 && most) return QUEUE_WHOLE;
+  }
   return ZKE_OK;
 }
 
-/* Read "entries", its list too where that is wanted, and "taken", in one
- * snapshot.  QUEUE_AGAIN: the list that is known is not that of now. */
-static int queue_read(zke_queue *q, bool list) {
-  zke_op ops[2];
-  zke_op_result r[2];
-  memset(r, 0, sizeof r);
-  if (list)
-    zke_op_children(&ops[0], q->entries);
-  else
-    zke_op_get(&ops[0], q->entries);
-  zke_op_children(&ops[1], q->taken);
-  int rc = zke_recipe_multi_read(q->r.z, ops, 2, r);
-  for (int i = 0; i < 2 && rc == ZKE_OK; i++) {
-    rc = r[i].rc;
-    if (rc != ZKE_OK) zke_fail(rc, "cannot read %s", ops[i].path);
-  }
-  bool known = q->order && r[0].stat.czxid == q->czxid &&
-               r[0].stat.cversion == q->cversion;
-  if (rc == ZKE_OK && list) rc = queue_keep_list(q, &r[0]);
-  if (rc == ZKE_OK && !list && !known) rc = QUEUE_AGAIN;
-  if (rc == ZKE_OK) {
-    zke_free(q->claimed);
-    q->claimed = r[1].children;
-    r[1].children = NULL;
-  }
-  if (rc == ZKE_NONODE) q->placed = false;
-  zke_results_clear(r, 2);
+static int queue_page_size(const zke_queue *q, int wraps) {
+  int claimed = q->claimed ? q->claimed->count : 0;
+  return wraps == QUEUE_WHOLE ? 0 : QUEUE_PAGE + claimed;
+}
+
+/* Go on behind a name. */
+static int queue_read_page(zke_queue *q, queue_page *p, const char *after) {
+  int rc = ZKE_OK;
+  do {
+    zke_op op;
+    zke_op_result r = {0};
+    int most = queue_page_size(q, rc);
+    zke_op_children_after(&op, q->entries, after, most);
+    rc = zke_recipe_multi_read(q->r.z, &op, 1, &r);
+    if (rc == ZKE_OK) rc = queue_keep_page(q, p, &r, most);
+    zke_results_clear(&r, 1);
+  } while (rc == QUEUE_WHOLE);
   return rc;
 }
 
-/* Know the items and the claims of now. */
+static int queue_try_look(zke_queue *q, int most) {
+  zke_op ops[3];
+  zke_op_result r[3];
+  memset(r, 0, sizeof r);
+  q->due = ZKE_FOREVER;
+  zke_op_children_after(&ops[0], q->entries, q->entry.kind, most);
+  zke_op_children_after(&ops[1], q->entries, q->later.kind, most);
+  zke_op_children(&ops[2], q->taken);
+  int rc = zke_recipe_multi_read(q->r.z, ops, 3, r);
+  if (rc == ZKE_OK && r[2].rc != ZKE_OK) {
+    rc = zke_recipe_fail(r[2].rc, "cannot read %s", q->taken);
+    if (rc == ZKE_NONODE) q->placed = false;
+  }
+  if (rc == ZKE_OK) {
+    zke_free(q->claimed);
+    q->claimed = r[2].children;
+    r[2].children = NULL;
+    rc = queue_keep_page(q, &q->entry, &r[0], most);
+  }
+  if (rc == ZKE_OK) rc = queue_keep_page(q, &q->later, &r[1], most);
+  zke_results_clear(r, 3);
+  return rc;
+}
+
+/* Know the first items and the claims of now, of one snapshot. */
 static int queue_look(zke_queue *q) {
-  int rc = q->order ? queue_read(q, false) : QUEUE_AGAIN;
-  return rc == QUEUE_AGAIN ? queue_read(q, true) : rc;
+  int rc = queue_try_look(q, queue_page_size(q, ZKE_OK));
+  return rc == QUEUE_WHOLE ? queue_try_look(q, 0) : rc;
 }
 
 static int queue_compare_text(const void *key, const void *at) {
@@ -317,32 +367,44 @@ static bool queue_is_claimed(const zke_queue *q, const char *name) {
                  sizeof *q->claimed->data, queue_compare_text) != NULL;
 }
 
-/* The first item from an index on that is free and due, or -1; when the
- * earliest of those not due is, in *due. */
-static int queue_next(const zke_queue *q, int from, int64_t *due) {
-  int64_t now = zke_wall(q->r.z);
-  *due = ZKE_FOREVER;
-  for (int i = from; i < q->last; i++) {
-    const queue_name *n = &q->order[i];
-    if (n->due_ms > now && n->due_ms >= *due) continue;
-    if (queue_is_claimed(q, n->name)) continue;
-    if (n->due_ms <= now) return i;
-    *due = n->due_ms;
+/* Behind those not passed over, the first that is not claimed; QUEUE_NOTHING:
+ * there is none. */
+static int queue_find(zke_queue *q, queue_page *p, queue_name *out) {
+  for (;;) {
+    for (; p->at < p->count; p->at++) {
+      *out = p->order[p->at];
+      if (!queue_is_claimed(q, out->name)) return ZKE_OK;
+    }
+    if (p->last) return QUEUE_NOTHING;
+    char *after = p->names->data[p->names->count - 1];
+    zke_strings *names = p->names; /* it has the name */
+    p->names = NULL;
+    int rc = queue_read_page(q, p, after);
+    zke_free(names);
+    if (rc != ZKE_OK) return rc;
   }
-  return -1;
 }
 
-/* This object has removed an item: one change of the list that is known. */
-static void queue_drop(zke_queue *q, const char *name) {
-  for (int i = q->first; i < q->last; i++) {
-    if (strcmp(q->order[i].name, name) != 0) continue;
-    memmove(&q->order[q->first + 1], &q->order[q->first],
-            (size_t)(i - q->first) * sizeof *q->order);
-    q->first++;
-    q->cversion++;
-    return;
+/* The same of those that were delayed, among priorities up to most.  In each
+ * the earliest comes first: if it is not due, none is.
+ *
+ *   passing  those that are due count as passed over */
+static int queue_find_due(zke_queue *q, int most, bool passing,
+                          queue_name *out) {
+  int64_t now = zke_wall(q->r.z);
+  char after[40];
+  for (;;) {
+    int rc = queue_find(q, &q->later, out);
+    if (rc != ZKE_OK) return rc;
+    if (out->priority > most) return QUEUE_NOTHING;
+    bool due = out->due_ms <= now;
+    if (due && !passing) return ZKE_OK;
+    if (!due && out->due_ms < q->due) q->due = out->due_ms;
+    snprintf(after, sizeof after, "later-%03d-%013" PRId64 "~", out->priority,
+             due ? now : QUEUE_DUE_MOST);
+    rc = queue_read_page(q, &q->later, after);
+    if (rc != ZKE_OK) return rc;
   }
-  queue_forget_list(q);
 }
 
 /* ---- changes ---- */
@@ -527,33 +589,70 @@ static int queue_bury(zke_queue *q, const zke_queue_item *item, bool claimed,
     if (rc < 0 && (queue_was_late(s, 0) || (claimed && queue_was_late(s, 1))))
       rc = ZKE_LOST;
   }
-  if (rc == ZKE_OK) queue_drop(q, item->name);
   queue_step_free(s);
   zke_free(path);
   return rc;
+}
+
+/* Of an item that was put at once and one that was delayed, of one priority:
+ * the one that could be taken first goes first. */
+static int queue_fetch_first(zke_queue *q, const queue_name *entry,
+                             const queue_name *later,
+                             zke_queue_item **item_out) {
+  zke_queue_item *item = NULL;
+  int rc = queue_fetch(q, entry, &item);
+  if (rc == ZKE_OK && item->put_ms > later->due_ms) {
+    zke_free(item);
+    return queue_fetch(q, later, item_out);
+  }
+  if (rc == ZKE_OK) *item_out = item;
+  return rc;
+}
+
+/* The first item behind those passed over; *page: where it stands.
+ * QUEUE_AGAIN: it has gone or was claimed since the look. */
+static int queue_first(zke_queue *q, queue_page **page,
+                       zke_queue_item **item_out) {
+  queue_name entry, later;
+  int rc = queue_find(q, &q->entry, &entry);
+  if (rc < 0) return rc;
+  bool ready = rc == ZKE_OK;
+  rc = queue_find_due(q, ready ? entry.priority : INT32_MAX, false, &later);
+  if (rc < 0) return rc;
+  bool due = rc == ZKE_OK;
+  if (!ready && !due) return QUEUE_NOTHING;
+  if (ready && due && entry.priority == later.priority) {
+    rc = queue_fetch_first(q, &entry, &later, item_out);
+    *page = rc == ZKE_OK && (*item_out)->due_ms ? &q->later : &q->entry;
+    return rc;
+  }
+  *page = due ? &q->later : &q->entry;
+  return queue_fetch(q, due ? &later : &entry, item_out);
 }
 
 /* The first item that can be taken.  Exhausted ones are buried on the way, or
  * (keep) passed over. */
 static int queue_pick(zke_queue *q, bool keep, int64_t deadline_ms,
                       zke_queue_item **item_out) {
-  int64_t due;
-  for (int skip = 0;;) {
-    int rc = queue_look(q);
-    if (rc != ZKE_OK) return rc;
-    int i = queue_next(q, q->first + skip, &due);
-    if (i < 0) return QUEUE_NOTHING;
+  int rc = queue_look(q);
+  while (rc == ZKE_OK) {
     zke_queue_item *item = NULL;
-    rc = queue_fetch(q, &q->order[i], &item);
+    queue_page *page;
+    rc = queue_first(q, &page, &item);
     if (rc == ZKE_OK && !queue_is_exhausted(q, item)) {
       *item_out = item;
       return ZKE_OK;
     }
-    if (rc == ZKE_OK && keep) skip = i + 1 - q->first;
-    if (rc == ZKE_OK && !keep) rc = queue_bury(q, item, false, deadline_ms);
+    if (rc == ZKE_OK && keep) {
+      page->at++;
+      zke_free(item);
+      continue;
+    }
+    if (rc == ZKE_OK) rc = queue_bury(q, item, false, deadline_ms);
     zke_free(item);
-    if (rc < 0 && rc != ZKE_LOST) return rc;
+    if (rc == ZKE_OK || rc == QUEUE_AGAIN || rc == ZKE_LOST) rc = queue_look(q);
   }
+  return rc;
 }
 
 /* ---- claims ---- */
@@ -656,7 +755,6 @@ static int queue_do_take(zke_queue *q, zke_queue_item *item,
   int rc = queue_change(q, s, deadline_ms);
   if (rc < 0 && queue_was_late(s, 0)) rc = QUEUE_AGAIN;
   queue_step_free(s);
-  if (rc == ZKE_OK) queue_drop(q, item->name);
   item->attempts++;
   return rc;
 }
@@ -692,10 +790,17 @@ typedef struct queue_load {
   const char *letter; /* path of the dead letter it was, or NULL */
 } queue_load;
 
+/* How many items there are, what others made in "entries" left out. */
 static int queue_valid_items(zke_queue *q, int *count) {
-  int rc = queue_look(q);
-  *count = q->last - q->first;
-  return rc;
+  zke_strings *names = NULL;
+  queue_name parsed;
+  int rc = zke_children(q->r.z, q->entries, NULL, NULL, &names, NULL);
+  if (rc != ZKE_OK) return rc;
+  *count = 0;
+  for (int i = 0; i < names->count; i++)
+    *count += queue_parse(names->data[i], &parsed);
+  zke_free(names);
+  return ZKE_OK;
 }
 
 /* Is there room for so many?  QUEUE_NOTHING: no.  *version: as long as
@@ -844,46 +949,35 @@ static int queue_join(queue_wait *w) {
                            NULL);
 }
 
-/* Watch those before one's place, or be among the first.  QUEUE_AGAIN: the
- * line has moved. */
-static int queue_line_up(queue_wait *w, bool *front) {
-  zke_queue *q = w->q;
-  zke_entries *line = NULL;
-  int rc = queue_join(w);
-  if (rc == ZKE_OK)
-    rc = zke_recipe_entries(q->r.z, q->line, &w->kind, 1, NULL, NULL, &line,
-                            NULL);
-  if (rc != ZKE_OK) return rc;
-  int place = zke_recipe_find(line, queue_base(w->znode));
-  if (place < 0) { /* somebody has deleted it */
-    zke_free(w->znode);
+/* Is one's own place there still?  It tells others that somebody waits, and
+ * decides nothing. */
+static int queue_see_place(queue_wait *w) {
+  if (w->znode) {
+    int rc = zke_exists(w->q->r.z, w->znode, NULL, NULL, NULL);
+    if (rc != ZKE_NONODE) return rc;
+    zke_free(w->znode); /* somebody has deleted it */
     w->znode = NULL;
-    rc = QUEUE_AGAIN;
   }
-  *front = place < QUEUE_FRONT;
-  for (int i = place - QUEUE_FRONT; i >= 0 && i < place && rc == ZKE_OK; i++)
-    rc = queue_watch_node(w, ZKE_WATCH_DATA, q->line, line->data[i].name);
-  zke_free(line);
-  return rc == ZKE_NONODE ? QUEUE_AGAIN : rc;
+  return queue_join(w);
 }
 
 /* Is there an item to take?  If not, watch for a put and for the end of each
  * claim, by the kernel where its owner dies. */
 static int queue_look_for_item(queue_wait *w) {
   zke_queue *q = w->q;
-  int64_t due;
+  queue_name n;
   int rc = queue_watch_node(w, ZKE_WATCH_DATA, q->entries, NULL);
   if (rc == ZKE_NONODE) q->placed = false;
   if (rc == ZKE_OK) rc = queue_look(q);
-  if (rc != ZKE_OK) return rc;
-  if (queue_next(q, q->first, &due) >= 0) {
-    w->state = WAIT_READY;
-    return ZKE_OK;
-  }
-  w->due = queue_when(q->r.z, due, QUEUE_CLOCK_MS);
-  for (int i = q->first; i < q->last && rc == ZKE_OK; i++) {
-    const char *name = q->order[i].name;
-    if (queue_is_claimed(q, name))
+  if (rc == ZKE_OK) rc = queue_find(q, &q->entry, &n);
+  if (rc == QUEUE_NOTHING) rc = queue_find_due(q, INT32_MAX, false, &n);
+  if (rc == ZKE_OK) w->state = WAIT_READY;
+  if (rc != QUEUE_NOTHING) return rc;
+  w->due = queue_when(q->r.z, q->due, QUEUE_CLOCK_MS);
+  rc = ZKE_OK;
+  for (int i = 0; i < q->claimed->count && rc == ZKE_OK; i++) {
+    const char *name = q->claimed->data[i];
+    if (queue_parse(name, &n))
       rc = queue_watch_node(w, ZKE_WATCH_DATA, q->taken, name);
   }
   return rc == ZKE_NONODE ? QUEUE_AGAIN : rc;
@@ -902,11 +996,10 @@ static int queue_look_for_room(queue_wait *w) {
 /* Look again; tell the listener if that was what it waits for. */
 static int queue_look_again(queue_wait *w) {
   zke_queue *q = w->q;
-  bool front = false;
   int rc;
   do {
-    rc = queue_line_up(w, &front);
-    if (rc == ZKE_OK && front)
+    rc = queue_see_place(w);
+    if (rc == ZKE_OK)
       rc = w == &q->taking ? queue_look_for_item(w) : queue_look_for_room(w);
   } while (rc == QUEUE_AGAIN);
   if (rc != ZKE_OK || w->state != WAIT_READY || w->blocking) return rc;
@@ -1100,7 +1193,8 @@ static void queue_destroy(zke_recipe *r) {
   while (q->claims) queue_unlink_claim(&q->claims);
   queue_wait_ended(&q->taking);
   queue_wait_ended(&q->putting);
-  queue_forget_list(q);
+  queue_drop_page(&q->entry);
+  queue_drop_page(&q->later);
   zke_free(q->claimed);
   zke_free(q->user);
   zke_free(q->entries);
@@ -1132,6 +1226,8 @@ int zke_queue_new(zke *z, const char *path, const zke_queue_options *options,
   if (rc != ZKE_OK) return rc;
   zke_queue *q = (zke_queue *)r;
   q->o = o;
+  q->entry = (queue_page){.kind = "entry-", .last = true};
+  q->later = (queue_page){.kind = "later-", .last = true};
   q->taking = (queue_wait){.q = q, .kind = "take-", .event = ZKE_QUEUE_ITEM};
   q->putting = (queue_wait){.q = q, .kind = "put-", .event = ZKE_QUEUE_ROOM};
   q->entries = zke_recipe_path(z, path, "entries");
@@ -1177,7 +1273,8 @@ static int queue_load_options(const zke_queue_put_options *given,
   zke_queue_put_options o;
   int rc = zke_take_options(given, &o, sizeof o, "zke_queue_put_options");
   if (rc != ZKE_OK) return rc;
-  if (o.priority < 0 || o.priority > 999 || o.due_ms < 0) {
+  if (o.priority < 0 || o.priority > 999 || o.due_ms < 0 ||
+      o.due_ms > QUEUE_DUE_MOST) {
     return zke_recipe_fail(ZKE_BADARGUMENTS, "priority %d, due_ms %" PRId64,
                            o.priority, o.due_ms);
   }
@@ -1210,20 +1307,25 @@ int zke_queue_put(zke_queue *queue, const void *data, int len,
 
 /* ---- out ---- */
 
+/* The first claim of an item, or NULL. */
+static const char *queue_first_claim(const zke_queue *q) {
+  queue_name parsed;
+  for (int i = 0; q->claimed && i < q->claimed->count; i++)
+    if (queue_parse(q->claimed->data[i], &parsed)) return q->claimed->data[i];
+  return NULL;
+}
+
 /* Why there was nothing to take. */
 static int queue_say_nothing(zke_queue *q) {
   const int rc = ZKE_OPERATIONTIMEOUT;
+  const char *name = queue_first_claim(q);
   char what[300];
-  int64_t due;
-  if (!q->order || !q->claimed || q->first == q->last)
-    return zke_recipe_fail(rc, "the queue %s is empty", q->r.path);
-  queue_next(q, q->first, &due);
-  if (due != ZKE_FOREVER) {
+  if (q->due != ZKE_FOREVER) {
     return zke_recipe_fail(
         rc, "the next item of the queue %s is due in %" PRId64 " ms", q->r.path,
-        due - zke_wall(q->r.z));
+        q->due - zke_wall(q->r.z));
   }
-  const char *name = q->order[q->first].name;
+  if (!name) return zke_recipe_fail(rc, "the queue %s is empty", q->r.path);
   char *claim = zke_recipe_path(q->r.z, q->taken, name);
   if (!claim) return ZKE_NOMEM;
   snprintf(what, sizeof what, "each item of the queue %s is claimed: %s",
@@ -1301,7 +1403,6 @@ static int queue_ack(zke_queue *q, const zke_queue_item *item, queue_step *s,
   do {
     rc = queue_change(q, s, ZKE_FOREVER);
   } while (rc == QUEUE_AGAIN);
-  if (rc == ZKE_OK) queue_drop(q, item->name);
   return rc;
 }
 
@@ -1440,28 +1541,20 @@ int zke_queue_stop(zke_queue *queue, int event) {
   return zke_recipe_leave(&queue->r, rc);
 }
 
-/* Enter, with the items of now. */
-static int queue_enter_look(zke_queue *q) {
-  int rc = zke_recipe_enter((zke_recipe *)q);
-  if (rc != ZKE_OK) return rc;
-  rc = queue_ready(q, ZKE_FOREVER);
-  if (rc == ZKE_OK) rc = queue_look(q);
-  return rc == ZKE_OK ? rc : zke_recipe_leave(&q->r, rc);
-}
-
 int zke_queue_due(zke_queue *queue, int64_t *deadline_out) {
+  queue_name n;
   if (!deadline_out)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "deadline_out is NULL");
-  int rc = queue_enter_look(queue);
+  int rc = zke_recipe_enter((zke_recipe *)queue);
   if (rc != ZKE_OK) return rc;
-  int64_t due = ZKE_FOREVER, now = zke_wall(queue->r.z);
-  for (int i = queue->first; i < queue->last; i++) {
-    const queue_name *n = &queue->order[i];
-    bool next = n->due_ms > now && n->due_ms < due;
-    if (next && !queue_is_claimed(queue, n->name)) due = n->due_ms;
+  rc = queue_ready(queue, ZKE_FOREVER);
+  if (rc == ZKE_OK) rc = queue_look(queue);
+  if (rc == ZKE_OK) rc = queue_find_due(queue, INT32_MAX, true, &n);
+  if (rc == QUEUE_NOTHING) {
+    rc = ZKE_OK;
+    *deadline_out = queue_when(queue->r.z, queue->due, INT64_MAX / 4);
   }
-  *deadline_out = queue_when(queue->r.z, due, INT64_MAX / 4);
-  return zke_recipe_leave(&queue->r, ZKE_OK);
+  return zke_recipe_leave(&queue->r, rc);
 }
 
 /* ---- looking ---- */
@@ -1501,13 +1594,53 @@ static int queue_count_dead(zke_queue *q, int *count) {
   return rc;
 }
 
-static void queue_count_items(const zke_queue *q, zke_queue_counts *c) {
+/* All items, in their order. */
+typedef struct queue_all {
+  zke_strings *names;
+  queue_name *order;
+  int count;
+  int32_t cversion; /* of "entries" */
+} queue_all;
+
+static void queue_all_free(queue_all *all) {
+  zke_free(all->names);
+  zke_free(all->order);
+}
+
+/* Read all items of a directory, and the claims of the same moment. */
+static int queue_read_all(zke_queue *q, const char *directory, queue_all *all) {
+  zke_op ops[2];
+  zke_op_result r[2];
+  memset(r, 0, sizeof r);
+  zke_op_children(&ops[0], directory);
+  zke_op_children(&ops[1], q->taken);
+  int rc = zke_recipe_multi_read(q->r.z, ops, 2, r);
+  for (int i = 0; i < 2 && rc == ZKE_OK; i++) {
+    rc = r[i].rc;
+    if (rc != ZKE_OK) zke_fail(rc, "cannot read %s", ops[i].path);
+  }
+  if (rc == ZKE_NONODE) q->placed = false;
+  if (rc == ZKE_OK) {
+    zke_free(q->claimed);
+    q->claimed = r[1].children;
+    all->names = r[0].children;
+    all->cversion = r[0].stat.cversion;
+    r[0].children = r[1].children = NULL;
+    all->count = queue_sort(q->r.z, all->names, &all->order);
+    rc = all->count < 0 ? ZKE_NOMEM : ZKE_OK;
+  }
+  zke_results_clear(r, 2);
+  return rc;
+}
+
+static void queue_count_items(const zke_queue *q, const queue_all *all,
+                              zke_queue_counts *c) {
   int64_t now = zke_wall(q->r.z);
-  c->items = q->last - q->first;
-  for (int i = q->first; i < q->last; i++) {
-    if (queue_is_claimed(q, q->order[i].name))
+  c->items = all->count;
+  for (int i = 0; i < all->count; i++) {
+    if (queue_is_claimed(q, all->order[i].name))
       c->claimed++;
-    else if (q->order[i].due_ms > now)
+    else if (all->order[i].due_ms > now)
       c->delayed++;
     else
       c->ready++;
@@ -1516,15 +1649,19 @@ static void queue_count_items(const zke_queue *q, zke_queue_counts *c) {
 
 int zke_queue_size(zke_queue *queue, zke_queue_counts *counts_out) {
   zke_queue_counts c;
+  queue_all all = {0};
   memset(&c, 0, sizeof c);
   if (!counts_out)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "counts_out is NULL");
-  int rc = queue_enter_look(queue);
+  int rc = zke_recipe_enter((zke_recipe *)queue);
   if (rc != ZKE_OK) return rc;
-  queue_count_items(queue, &c);
+  rc = queue_ready(queue, ZKE_FOREVER);
+  if (rc == ZKE_OK) rc = queue_read_all(queue, queue->entries, &all);
+  if (rc == ZKE_OK) queue_count_items(queue, &all, &c);
+  queue_all_free(&all);
   c.limit = queue->limit;
   c.attempts = queue->attempts;
-  rc = queue_count_dead(queue, &c.dead);
+  if (rc == ZKE_OK) rc = queue_count_dead(queue, &c.dead);
   if (rc == ZKE_OK) rc = queue_count_line(queue, "take-", &c.takers);
   if (rc == ZKE_OK) rc = queue_count_line(queue, "put-", &c.putters);
   if (rc == ZKE_OK) *counts_out = c;
@@ -1646,14 +1783,18 @@ static int queue_listing_do(zke_queue *q, queue_listing *l,
 }
 
 static int queue_list(zke_queue *q, zke_queue_entries **out) {
-  int rc = queue_look(q);
-  if (rc != ZKE_OK) return rc;
-  queue_listing l = {.directory = q->entries,
-                     .claims = q->taken,
-                     .order = q->order + q->first,
-                     .count = q->last - q->first,
-                     .cversion = q->cversion};
-  return queue_listing_do(q, &l, out);
+  queue_all all = {0};
+  int rc = queue_read_all(q, q->entries, &all);
+  if (rc == ZKE_OK) {
+    queue_listing l = {.directory = q->entries,
+                       .claims = q->taken,
+                       .order = all.order,
+                       .count = all.count,
+                       .cversion = all.cversion};
+    rc = queue_listing_do(q, &l, out);
+  }
+  queue_all_free(&all);
+  return rc;
 }
 
 static int queue_compare_numbers(const void *a, const void *b) {
@@ -1663,21 +1804,18 @@ static int queue_compare_numbers(const void *a, const void *b) {
 }
 
 static int queue_dead(zke_queue *q, zke_queue_entries **out) {
-  zke_strings *names = NULL;
-  zke_stat stat;
-  int rc = zke_children(q->r.z, q->dead, NULL, NULL, &names, &stat);
-  if (rc != ZKE_OK) return rc;
-  queue_listing l = {.directory = q->dead, .cversion = stat.cversion};
-  queue_name *order = queue_sort(q->r.z, names, &l.count);
-  if (order) {
-    qsort(order, (size_t)l.count, sizeof *order, queue_compare_numbers);
-    l.order = order;
+  queue_all all = {0};
+  int rc = queue_read_all(q, q->dead, &all);
+  if (rc == ZKE_OK) {
+    queue_listing l = {.directory = q->dead,
+                       .order = all.order,
+                       .count = all.count,
+                       .cversion = all.cversion};
+    qsort(all.order, (size_t)all.count, sizeof *all.order,
+          queue_compare_numbers);
     rc = queue_listing_do(q, &l, out);
-  } else {
-    rc = ZKE_NOMEM;
   }
-  zke_free(order);
-  zke_free(names);
+  queue_all_free(&all);
   return rc;
 }
 

@@ -28,8 +28,11 @@
  *         _c_<guid>-user-0000000002      ephemeral: an object's changes
  *
  * An item's znode has the item's data; its version counts the claims.  Items
- * go out by priority (lower first), then by number, as a list fresh at each
- * look says: a plain queue is one in which all have the same priority.
+ * go out by priority (lower first), then in the order in which they could be
+ * taken: by number, and one that was delayed as if it had been put when it was
+ * due.  One that was released is where it was.  A plain queue is one in which
+ * all have the same priority.  Each look reads the first names anew, and no
+ * others: what a take costs does not depend on the queue's length.
  *
  * EXACTLY ONCE IN AND OUT.  Every change is one zke_multi(), which also writes
  * the object's own "user" znode: after a lost reply its version tells whether
@@ -42,10 +45,11 @@
  * soon as the session is gone (at least once): waiting takers are told by the
  * kernel.  Its places in the line go with its session.
  *
- * WHO IS WOKEN: those who wait stand in a line, of which the first two watch
- * the queue; the others watch the two before them.  A put wakes at most four,
- * however many wait, and one process that is stopped stops nobody.  The line
- * says who is told, not who may take: a call that finds an item takes it.
+ * WHO IS WOKEN: all that wait, by each put and by the end of each claim; the
+ * first that looks has the item.  So any number of those that wait may be
+ * stopped, or busy with something else, and the others miss nothing.  One that
+ * has not looked since is not woken again.  doc/recipes.md has what that costs,
+ * and why it is not fewer.
  *
  * LOSING THE SESSION, or a claim to somebody who deletes it, loses the claim:
  * the listener hears ZKE_QUEUE_LOST; ack, release, check and a multi with
@@ -56,9 +60,9 @@
  * let zke_queue_ack() make the changes together with the acknowledgement.
  *
  * LIMITS: names carry a number of 31 bits, which is used up after two thousand
- * million puts.  A claim writes the item's data again: keep large data
- * elsewhere.  Whoever makes items by zke_create() wakes nobody unless it also
- * sets the data of "entries".
+ * million puts.  A put into a bounded queue that is full reads all names.  A
+ * claim writes the item's data again: keep large data elsewhere.  Whoever makes
+ * items by zke_create() wakes nobody unless it also sets the data of "entries".
  */
 #ifndef ZKEMBED_RECIPES_QUEUE_H
 #define ZKEMBED_RECIPES_QUEUE_H
@@ -123,7 +127,8 @@ typedef struct zke_queue_put_options {
   size_t size;
   int priority;   /* 1 to 999, lower first; 0: 100 */
   int ephemeral;  /* 1: the item goes with this session */
-  int64_t due_ms; /* not to be taken before, ms since 1970; 0: at once */
+  int64_t due_ms; /* not to be taken before, ms since 1970, until the year
+                     2286; 0: at once */
 } zke_queue_put_options;
 
 /* zke_queue_put - append an item
@@ -245,8 +250,7 @@ ZKE_API int zke_queue_cancel(zke_queue *queue);
  *
  * Ask to be told, and when the listener hears it, try with a deadline of 0.
  * A try that succeeds ends the waiting; after one that finds others were
- * quicker the object waits on in its place and is told again.  Who is told and
- * neither tries nor stops keeps a place in front that others could use.
+ * quicker the object waits on and is told again.
  * --------------------------------------------------------------------- */
 
 /* zke_queue_start - have the listener told, from zke_dispatch() or at once, of

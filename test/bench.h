@@ -9,6 +9,7 @@
  *   bench_group.c    elections, barriers
  *   bench_wait.c     watches across processes, idling
  *   bench_load.c     several processes without pause
+ *   bench_queue.c    queues
  *   bench_line.c     many that write: who waits longest
  *   bench_memory.c   bytes
  *   bench_removal.c  many nodes that go, many watchers
@@ -229,6 +230,8 @@ void role_write(char **argv);
 void role_enter(char **argv);
 void role_load(char **argv);
 void role_queue(char **argv);
+void role_take(char **argv);
+void role_await(char **argv);
 void role_line(char **argv);
 void role_session(char **argv);
 void role_crowd(char **argv);

@@ -5,7 +5,6 @@
  *   reader   one reads while another process sets a node without pause.  Both
  *            readers, zkembed's and the raw one, read the same file beside the
  *            same writer, in turns
- *   queue    producers and consumers pass a number of items
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -195,63 +194,4 @@ void part_reader(void) {
   }
   raw_close(r);
   subject_zke.close(self);
-}
-
-/* ---- queue ---- */
-
-/* SUBJECT PLACE put|take COUNT */
-void role_queue(char **argv) {
-  const subject *s = subject_named(argv[0]);
-  void *self = s->open(argv[1], FOR_WORK);
-  action a = strcmp(argv[2], "put") == 0 ? ACT_PUT : ACT_TAKE;
-  say(0);
-  await_command();
-  for (int i = atoi(argv[3]); i > 0; i--) s->act[a](self, NULL, 0);
-  say(now_ns());
-  await_command();
-}
-
-/* Items a second from pairs producers to as many consumers. */
-static double pass_items(const subject *s, int pairs, int each) {
-  worker w[PROCESSES_MOST];
-  static int places;
-  char place[32], count[24];
-  int64_t start, end = 0;
-  snprintf(place, sizeof place, "queue-%d", ++places);
-  snprintf(count, sizeof count, "%d", each);
-  for (int i = 0; i < 2 * pairs; i++) {
-    w[i] = worker_start("queue", run.cpu[i % 2], s->name, place,
-                        i % 2 ? "take" : "put", count, NULL);
-    worker_ready(&w[i]);
-  }
-  start = now_ns();
-  for (int i = 0; i < 2 * pairs; i++) worker_go(&w[i], 'g');
-  for (int i = 0; i < 2 * pairs; i++) {
-    int64_t at = worker_word(&w[i]);
-    if (at > end) end = at;
-  }
-  for (int i = 0; i < 2 * pairs; i++) worker_end(&w[i]);
-  return (double)pairs * each * 1e9 / (double)(end - start);
-}
-
-/* What waits for items: raw does not. */
-static bool queues(const subject *s) {
-  return s->act[ACT_PUT] && s->act[ACT_TAKE] && s != &subject_raw;
-}
-
-void part_queue(void) {
-  for (int pairs = 1; pairs <= times(4, 1); pairs *= 2) {
-    samples rate[SUBJECTS_MOST] = {{0}};
-    for (int pass = 0; pass < times(5, 1); pass++) {
-      for (int i = 0; i < subject_count; i++) {
-        if (queues(subjects[i]))
-          add(&rate[i], pass_items(subjects[i], pairs, times(500, 20)));
-      }
-    }
-    for (int i = 0; i < subject_count; i++) {
-      report("items, producers and consumers", pairs, subjects[i]->name, "1/s",
-             &rate[i], NULL, NULL);
-      forget(&rate[i]);
-    }
-  }
 }

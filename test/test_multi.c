@@ -834,6 +834,43 @@ START_TEST(read_results) {
 }
 END_TEST
 
+/* zke_op_children_after(): so many of the children behind a name, by bytes; the
+ * Stat is the whole node's. */
+START_TEST(read_ranges) {
+  static const struct {
+    const char *after;
+    int most;
+    const char *names;
+  } cases[] = {{"", 0, "a b-1 b-2 c"}, {"", 2, "a b-1"}, {"a", 2, "b-1 b-2"},
+               {"b", 0, "b-1 b-2 c"},  {"b-2", 1, "c"},  {"b-~", 9, "c"},
+               {"c", 1, ""},           {"\xff", 0, ""}};
+  enum { CASES = sizeof cases / sizeof *cases };
+  zke *z = memory();
+  batch b = {0};
+  add_create(&b, "/d", ZKE_PERSISTENT);
+  add_create(&b, "/d/c", ZKE_PERSISTENT);
+  add_create(&b, "/d/a", ZKE_PERSISTENT);
+  add_create(&b, "/d/b-2", ZKE_PERSISTENT);
+  add_create(&b, "/d/b-1", ZKE_PERSISTENT);
+  add_create(&b, "/d/a/below", ZKE_PERSISTENT);
+  run(z, &b, "0 0 0 0 0 0");
+  clear(&b);
+  for (int i = 0; i < CASES; i++)
+    zke_op_children_after(next(&b), "/d", cases[i].after, cases[i].most);
+  ck_ok(zke_multi_read(z, b.ops, b.count, b.results));
+  for (int i = 0; i < CASES; i++) {
+    ck_assert_int_eq(b.results[i].rc, ZKE_OK);
+    expect_strings(b.results[i].children, cases[i].names);
+    ck_assert_int_eq(b.results[i].stat.numChildren, 4);
+  }
+  clear(&b);
+  zke_op_children_after(next(&b), "/d", "", -1);
+  ck_rc(zke_multi_read(z, b.ops, b.count, b.results), ZKE_BADARGUMENTS);
+  ck_says("at most -1");
+  ck_ok(zke_close(z));
+}
+END_TEST
+
 /* 4: one that fails does not touch the others. */
 START_TEST(read_failures_are_independent) {
   static const int codes[] = {ZKE_OK,     ZKE_NONODE, ZKE_NOAUTH,
@@ -1069,6 +1106,7 @@ static void add_the_rest(Suite *suite) {
   add(suite, watches_on_passing_node, 1);
   add(suite, watches_survive_refusal, 1);
   add(suite, read_results, 1);
+  add(suite, read_ranges, 1);
   add(suite, read_failures_are_independent, 1);
   add(suite, read_arguments, 1);
   add(suite, read_malformed_path, COUNT(malformed));

@@ -1331,13 +1331,14 @@ END_TEST
 
 enum { CROWD = 20 };
 
-/* A put wakes a bounded number of sessions, however many wait; so does the
- * taking of the item by one of them. */
-START_TEST(a_put_wakes_a_few) {
+/* A put wakes each that waits, once: who has not looked since is not woken
+ * again, and who is not needed waits on. */
+START_TEST(a_put_wakes_each_once) {
   zke *own[CROWD];
   zke_queue *queue[CROWD];
+  zke_queue_item *item;
   static char heard[CROWD][200];
-  int woken = 0, count;
+  int count;
   open_all();
   for (int i = 0; i < CROWD; i++) {
     zke_queue_options o = {
@@ -1348,18 +1349,25 @@ START_TEST(a_put_wakes_a_few) {
   }
   for (int i = 0; i < CROWD; i++) zke_dispatch(own[i], NULL);
   put(q[0], "a");
+  put(q[0], "b");
   for (int i = 0; i < CROWD; i++) {
     ck_ok(zke_dispatch(own[i], &count));
-    woken += count > 0;
-    ck_assert_str_eq(heard[i], i < 2 ? "1  -;" : "");
+    ck_assert_int_eq(count, 1);
+    ck_assert_str_eq(heard[i], "1  -;");
   }
-  ck_assert_int_eq(woken, 2);
   take(queue[0], "a");
-  for (int i = woken = 0; i < CROWD; i++) {
+  take(queue[1], "b");
+  for (int i = 2; i < CROWD; i++) {
+    ck_rc(zke_queue_take(queue[i], 0, &item), ZKE_OPERATIONTIMEOUT);
     ck_ok(zke_dispatch(own[i], &count));
-    woken += count > 0;
+    ck_assert_int_eq(count, 0); /* a take wakes nobody */
   }
-  ck_assert_int_le(woken, 2); /* those behind the one that left */
+  put(q[0], "c");
+  for (int i = 0; i < CROWD; i++) {
+    ck_ok(zke_dispatch(own[i], &count));
+    ck_assert_int_eq(count, i >= 2);
+  }
+  take(queue[CROWD - 1], "c");
   for (int i = 0; i < CROWD; i++) {
     zke_queue_free(queue[i]);
     ck_ok(zke_close(own[i]));
@@ -1386,15 +1394,35 @@ START_TEST(who_has_left_is_not_woken) {
 }
 END_TEST
 
-/* The first in line does not look (a stopped process): the second gets it. */
-START_TEST(one_that_does_not_look_stops_nobody) {
-  open_listening();
+/* Any number of those before one do not look: two that were told by the
+ * listener and never dispatch, and the third gets each item; the same for
+ * room. */
+START_TEST(who_does_not_look_stops_nobody) {
+  zke_queue *queue;
+  zke_queue_options o = {.size = sizeof o, .limit = 1, .listener = listen};
+  open_with(&o);
+  zke *own = test_session(z[0], NULL);
+  ck_ok(zke_queue_new(own, PATH, NULL, &queue));
+  ck_ok(zke_queue_start(q[0], ZKE_QUEUE_ITEM));
   ck_ok(zke_queue_start(q[1], ZKE_QUEUE_ITEM));
-  waiter w = {.queue = q[2], .deadline = soon(z[2])};
-  begin_wait(&w, z[0]);
-  put(q[0], "a");
-  end_wait(&w, ZKE_OK);
-  zke_free(w.item);
+  for (int i = 0; i < 3; i++) {
+    waiter w = {.queue = q[2], .deadline = soon(z[2])};
+    begin_wait(&w, own);
+    put(queue, "a");
+    end_wait(&w, ZKE_OK);
+    zke_free(w.item);
+  }
+  put(queue, "a");
+  ck_ok(zke_queue_start(q[0], ZKE_QUEUE_ROOM));
+  ck_ok(zke_queue_start(q[1], ZKE_QUEUE_ROOM));
+  for (int i = 0; i < 3; i++) {
+    waiter w = {.queue = q[2], .deadline = soon(z[2]), .putting = true};
+    begin_wait(&w, own);
+    take(queue, i ? "late" : "a");
+    end_wait(&w, ZKE_OK);
+  }
+  zke_queue_free(queue);
+  ck_ok(zke_close(own));
   close_all();
 }
 END_TEST
@@ -1527,6 +1555,48 @@ START_TEST(a_killed_consumers_item_goes_to_the_waiter) {
     if (took < quickest) quickest = took;
   }
   ck_assert_int_lt(quickest, 200);
+}
+END_TEST
+
+/* Stands in the line and is stopped, inside no call. */
+static void wait_and_stop(zke *own, int number) {
+  zke_queue *queue;
+  zke_queue_options o = {
+      .size = sizeof o, .listener = listen, .context = told[number]};
+  if (zke_queue_new(own, PATH, &o, &queue) != ZKE_OK) _exit(2);
+  if (zke_queue_start(queue, ZKE_QUEUE_ITEM) != ZKE_OK) _exit(3);
+  raise(SIGSTOP);
+}
+
+/* Two consumers were stopped while they waited: the third gets every item. */
+START_TEST(two_that_are_stopped_stop_nobody) {
+  zke_queue *queue;
+  pid_t pid[2];
+  int status;
+  share();
+  for (int i = 0; i < 2; i++) pid[i] = spawn(i, wait_and_stop);
+  __atomic_store_n(&shared->go, 1, __ATOMIC_RELEASE);
+  for (int i = 0; i < 2; i++) {
+    ck_assert_int_eq(waitpid(pid[i], &status, WUNTRACED), pid[i]);
+    ck_assert(WIFSTOPPED(status));
+  }
+  zke *own = test_open(test_path("db"));
+  zke *other = test_session(own, NULL);
+  zke_queue *in;
+  ck_ok(zke_queue_new(own, PATH, NULL, &queue));
+  ck_ok(zke_queue_new(other, PATH, NULL, &in));
+  for (int i = 0; i < 5; i++) {
+    waiter w = {.queue = queue, .deadline = soon(own)};
+    begin_wait(&w, other);
+    put(in, "a");
+    end_wait(&w, ZKE_OK);
+    zke_free(w.item);
+  }
+  zke_queue_free(in);
+  zke_queue_free(queue);
+  for (int i = 0; i < 2; i++) kill_child(pid[i]);
+  ck_ok(zke_close(other));
+  ck_ok(zke_close(own));
 }
 END_TEST
 
@@ -1899,15 +1969,16 @@ static void add_waits(Suite *s) {
   tcase_add_test(tc, the_listener_is_told_of_an_item);
   tcase_add_test(tc, a_failed_try_waits_on);
   tcase_add_test(tc, the_listener_is_told_of_room);
-  tcase_add_test(tc, a_put_wakes_a_few);
+  tcase_add_test(tc, a_put_wakes_each_once);
   tcase_add_test(tc, who_has_left_is_not_woken);
-  tcase_add_test(tc, one_that_does_not_look_stops_nobody);
+  tcase_add_test(tc, who_does_not_look_stops_nobody);
   tcase_add_test(tc, a_crowd_is_served);
 }
 
 static void add_proof(Suite *s) {
   TCase *tc = add_case(s, "proof", 100);
   tcase_add_test(tc, a_killed_consumers_item_goes_to_the_waiter);
+  tcase_add_test(tc, two_that_are_stopped_stop_nobody);
   tcase_add_test(tc, nothing_is_lost_or_done_twice);
   tcase_add_test(tc, a_lost_put_that_was_taken_is_not_repeated);
 }
