@@ -60,7 +60,7 @@ WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wundef \
   $(if $(WERROR),-Werror)
 
 FAST_TESTS = file watch tree fork thread session path multi acl memory
-CHECKS = headers symbols layers format docs sqlite-version install \
+CHECKS = headers symbols layers format docs shapes sqlite-version install \
   $(if $(COMMAND),manuals) $(if $(SQLITE),,twice)
 
 # ---- what follows from the settings ----------------------------------------

@@ -444,6 +444,10 @@ int zke_barrier_start(zke_barrier *barrier) {
   return zke_recipe_leave(&barrier->r, rc);
 }
 
+int zke_barrier_step(zke_barrier *barrier) {
+  return zke_recipe_step((zke_recipe *)barrier);
+}
+
 int zke_barrier_stop(zke_barrier *barrier) {
   int rc = zke_recipe_enter((zke_recipe *)barrier);
   if (rc != ZKE_OK) return rc;
@@ -452,7 +456,7 @@ int zke_barrier_stop(zke_barrier *barrier) {
   return zke_recipe_leave(&barrier->r, ZKE_OK);
 }
 
-int zke_barrier_state(zke_barrier *barrier, int64_t *token_out) {
+int zke_barrier_get(zke_barrier *barrier, int64_t *token_out) {
   zke_stat stat;
   int rc = zke_recipe_enter((zke_recipe *)barrier);
   if (rc != ZKE_OK) return rc;
@@ -497,7 +501,7 @@ static zke_party_list *setting_list(zke *z, const setting *s) {
   return list;
 }
 
-int zke_barrier_party(zke *z, const char *path, zke_party_list **list_out) {
+int zke_barrier_parties(zke *z, const char *path, zke_party_list **list_out) {
   setting s = {0};
   if (!list_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "list_out is NULL");
   int rc = zke_recipe_state(z);

@@ -124,25 +124,28 @@ ZKE_API int zke_barrier_wait(zke_barrier *barrier, int64_t deadline_ms);
 
 /* zke_barrier_start  - tell the listener from now on; first of all that the
  *                      barrier stands, if it does
+ * zke_barrier_step   - look again; needed only after a read failed inside
+ *                      zke_dispatch()
  * zke_barrier_stop   - no more
- * zke_barrier_state  - ask the file: *token_out is what stands, 0: nothing
+ * zke_barrier_get    - ask the file: *token_out is what stands, 0: nothing
  * zke_barrier_cancel - the blocking call on it returns ZKE_CANCELLED; where
  *                      none is running, the next one.  Blocks: no
  * Threads: any.  In a callback: yes. */
 ZKE_API int zke_barrier_start(zke_barrier *barrier);
+ZKE_API int zke_barrier_step(zke_barrier *barrier);
 ZKE_API int zke_barrier_stop(zke_barrier *barrier);
-ZKE_API int zke_barrier_state(zke_barrier *barrier, int64_t *token_out);
+ZKE_API int zke_barrier_get(zke_barrier *barrier, int64_t *token_out);
 ZKE_API int zke_barrier_cancel(zke_barrier *barrier);
 
-/* zke_barrier_party - who set it, since when
+/* zke_barrier_parties - who set it, since when
  *
  *   list_out  out, not NULL: one block; count 0 where none stands, else one
  *             party: czxid is the token, session and pid are the setter's,
  *             who may be gone; pid 0 and an empty identity: set by other means
  *
  * Threads: any.  In a callback: yes.  Blocks: on the disk. */
-ZKE_API int zke_barrier_party(zke *z, const char *path,
-                              zke_party_list **list_out);
+ZKE_API int zke_barrier_parties(zke *z, const char *path,
+                                zke_party_list **list_out);
 
 #ifdef __cplusplus
 }

@@ -511,6 +511,10 @@ int zke_config_start(zke_config *config) {
   return zke_recipe_leave(&config->v.r, zke_view_start(&config->v));
 }
 
+int zke_config_step(zke_config *config) {
+  return zke_recipe_step((zke_recipe *)config);
+}
+
 /* ---- out of memory, into the program ---- */
 
 /* Enter a started object. */

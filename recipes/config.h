@@ -109,13 +109,15 @@ ZKE_API void zke_config_free(zke_config *config);
 /* zke_config_start - read all and keep it current from now on
  *
  * The listener hears of every node first, then ZKE_CONFIG_READY; from then on
- * inside zke_dispatch() and zke_wait() of whoever calls these.  Started
- * already, it looks again where a read inside zke_dispatch() had failed, else
- * does nothing.
+ * inside zke_dispatch() and zke_wait() of whoever calls these.
  *
  * Returns ZKE_OK; after a failure it can be repeated.
  * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_config_start(zke_config *config);
+
+/* zke_config_step - look again; needed only after a read failed inside
+ * zke_dispatch() */
+ZKE_API int zke_config_step(zke_config *config);
 
 /* zke_config_get - a node out of memory
  *

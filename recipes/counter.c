@@ -378,6 +378,10 @@ int zke_counter_start(zke_counter *counter) {
   return zke_recipe_leave(&counter->r, rc);
 }
 
+int zke_counter_step(zke_counter *counter) {
+  return zke_recipe_step((zke_recipe *)counter);
+}
+
 /* ---- waiting ---- */
 
 static int counter_done(zke_recipe *r) {

@@ -192,6 +192,14 @@ int zke_discovery_start(zke_discovery *service) {
   return zke_group_start(discovery_group(service));
 }
 
+int zke_discovery_step(zke_discovery *service) {
+  return zke_group_step(discovery_group(service));
+}
+
+int zke_discovery_state(zke_discovery *service) {
+  return zke_group_state(discovery_group(service));
+}
+
 int zke_discovery_wait(zke_discovery *service, int instances,
                        int64_t deadline_ms) {
   return zke_group_wait(discovery_group(service), instances, deadline_ms);
@@ -201,12 +209,11 @@ int zke_discovery_cancel(zke_discovery *service) {
   return zke_group_cancel(discovery_group(service));
 }
 
-int zke_discovery_instances(zke_discovery *service,
-                            zke_instance_list **list_out) {
+int zke_discovery_list(zke_discovery *service, zke_instance_list **list_out) {
   zke_party_list *who = NULL;
   if (!service || !list_out)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "service or list_out is NULL");
-  int rc = zke_group_members(service->group, &who);
+  int rc = zke_group_list(service->group, &who);
   if (rc != ZKE_OK) return rc;
   size_t size =
       sizeof(zke_instance_list) + (size_t)who->count * sizeof(zke_instance);
@@ -264,7 +271,7 @@ int zke_discovery_pick(zke_discovery *service, int rule,
   if (rule < ZKE_PICK_FIRST || rule > ZKE_PICK_RANDOM)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "no rule %d", rule);
   int rc = zke_discovery_start(service);
-  if (rc == ZKE_OK) rc = zke_group_members(service->group, &who);
+  if (rc == ZKE_OK) rc = zke_group_list(service->group, &who);
   if (rc != ZKE_OK) return rc;
   zke_instance *i = NULL;
   if (!who->count)

@@ -63,7 +63,9 @@ typedef struct zke_instance_list {
 } zke_instance_list;
 
 enum {
-  ZKE_DISCOVERY_ADDED = 1, /* an instance came; at the start: is there */
+  ZKE_DISCOVERY_OUT = 0,   /* a state only: not registered */
+  ZKE_DISCOVERY_ADDED = 1, /* an instance came; at the start: is there.  As a
+                              state: one's own is registered */
   ZKE_DISCOVERY_CHANGED = 2,
   ZKE_DISCOVERY_REMOVED = 3, /* with its last address and payload */
   ZKE_DISCOVERY_READY = 4,   /* those there at the start were told; NULL */
@@ -115,15 +117,21 @@ ZKE_API int zke_discovery_update(zke_discovery *service, const char *address,
                                  int64_t deadline_ms);
 ZKE_API int zke_discovery_unregister(zke_discovery *service);
 
-/* zke_discovery_start     - keep the list current in memory, tell the listener
- * zke_discovery_instances - all, out of memory once started, else out of the
- *                           file; list_out: not NULL
- * zke_discovery_wait      - until at least so many instances are there; starts
- * zke_discovery_cancel    - the blocking call on it returns ZKE_CANCELLED
- * As zke_group_start(), _members(), _wait() and _cancel(). */
+/* zke_discovery_start  - keep the list current in memory, tell the listener
+ * zke_discovery_step   - look again; needed only after a read failed inside
+ *                        zke_dispatch()
+ * zke_discovery_list   - all, out of memory once started, else out of the file;
+ *                        list_out: not NULL
+ * zke_discovery_state  - ZKE_DISCOVERY_OUT, _ADDED or _LOST: of what one has
+ *                        registered, as known without asking the file
+ * zke_discovery_wait   - until at least so many instances are there; starts
+ * zke_discovery_cancel - the blocking call on it returns ZKE_CANCELLED
+ * As zke_group_start(), _step(), _list(), _state(), _wait() and _cancel(). */
 ZKE_API int zke_discovery_start(zke_discovery *service);
-ZKE_API int zke_discovery_instances(zke_discovery *service,
-                                    zke_instance_list **list_out);
+ZKE_API int zke_discovery_step(zke_discovery *service);
+ZKE_API int zke_discovery_state(zke_discovery *service);
+ZKE_API int zke_discovery_list(zke_discovery *service,
+                               zke_instance_list **list_out);
 ZKE_API int zke_discovery_wait(zke_discovery *service, int instances,
                                int64_t deadline_ms);
 ZKE_API int zke_discovery_cancel(zke_discovery *service);

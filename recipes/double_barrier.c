@@ -503,7 +503,7 @@ static void db_out(zke_double_barrier *b, int state) {
 /* One's znode has gone, or the session. */
 static void db_lose(zke_double_barrier *b) {
   db_out(b, ZKE_DOUBLE_BARRIER_LOST);
-  db_tell(b, ZKE_DOUBLE_BARRIER_GONE);
+  db_tell(b, ZKE_DOUBLE_BARRIER_LOST);
 }
 
 static bool db_engaged(const zke_double_barrier *b) {
@@ -973,13 +973,16 @@ static int db_depart(zke_double_barrier *b) {
   return ZKE_OK;
 }
 
-/* How the leaving ended. */
-static int stay_outcome(zke_double_barrier *b) {
-  b->told_out = true;
-  if (b->outcome != ZKE_BROKEN) return b->outcome;
+static int db_say_broken(const zke_double_barrier *b) {
   return zke_recipe_fail(ZKE_BROKEN,
                          "the round at %s is broken: %s died inside", b->r.path,
                          b->dead[0] ? b->dead : "somebody");
+}
+
+/* How the leaving ended. */
+static int stay_outcome(zke_double_barrier *b) {
+  b->told_out = true;
+  return b->outcome == ZKE_BROKEN ? db_say_broken(b) : b->outcome;
 }
 
 static int db_leave(zke_double_barrier *b, int64_t deadline_ms) {
@@ -1061,12 +1064,12 @@ void zke_double_barrier_free(zke_double_barrier *barrier) {
 }
 
 int zke_double_barrier_enter(zke_double_barrier *barrier, const void *data,
-                             int len, int64_t deadline_ms, int64_t *round_out) {
+                             int len, int64_t deadline_ms, int64_t *token_out) {
   int rc = check_data(data, len);
   if (rc == ZKE_OK) rc = db_call(barrier, true);
   if (rc != ZKE_OK) return rc;
   rc = db_enter(barrier, data, len, deadline_ms);
-  if (rc == ZKE_OK && round_out) *round_out = barrier->round;
+  if (rc == ZKE_OK && token_out) *token_out = barrier->round;
   return db_return(barrier, rc);
 }
 
@@ -1076,8 +1079,8 @@ int zke_double_barrier_leave(zke_double_barrier *barrier, int64_t deadline_ms) {
   return db_return(barrier, db_leave(barrier, deadline_ms));
 }
 
-int zke_double_barrier_enter_start(zke_double_barrier *barrier,
-                                   const void *data, int len) {
+int zke_double_barrier_start(zke_double_barrier *barrier, const void *data,
+                             int len) {
   int rc = check_data(data, len);
   if (rc == ZKE_OK) rc = db_call(barrier, false);
   if (rc != ZKE_OK) return rc;
@@ -1095,7 +1098,7 @@ int zke_double_barrier_enter_start(zke_double_barrier *barrier,
   return db_return(barrier, rc);
 }
 
-int zke_double_barrier_withdraw(zke_double_barrier *barrier) {
+int zke_double_barrier_stop(zke_double_barrier *barrier) {
   int rc = db_call(barrier, false);
   if (rc != ZKE_OK) return rc;
   if (barrier->state == ZKE_DOUBLE_BARRIER_WAITING) {
@@ -1136,22 +1139,31 @@ int zke_double_barrier_state(zke_double_barrier *barrier) {
   return state;
 }
 
-int64_t zke_double_barrier_round(zke_double_barrier *barrier) {
+int64_t zke_double_barrier_token(zke_double_barrier *barrier) {
   if (zke_recipe_enter((zke_recipe *)barrier) != ZKE_OK) return 0;
   int64_t round = barrier->round;
   zke_recipe_leave(&barrier->r, ZKE_OK);
   return round;
 }
 
-int zke_double_barrier_broken(zke_double_barrier *barrier) {
-  if (zke_recipe_enter((zke_recipe *)barrier) != ZKE_OK) return 0;
-  int broken = barrier->broken;
-  zke_recipe_leave(&barrier->r, ZKE_OK);
-  return broken;
+/* How one's last round stands; to be called after a look. */
+static int db_check(const zke_double_barrier *b) {
+  if (b->broken) return db_say_broken(b);
+  if (b->state == ZKE_DOUBLE_BARRIER_INSIDE) return ZKE_OK;
+  return zke_recipe_fail(ZKE_LOST, "this object is in no round at %s",
+                         b->r.path);
 }
 
-int zke_double_barrier_members(zke_double_barrier *barrier,
-                               zke_party_list **list_out) {
+int zke_double_barrier_check(zke_double_barrier *barrier) {
+  int rc = zke_recipe_enter((zke_recipe *)barrier);
+  if (rc != ZKE_OK) return rc;
+  if (db_engaged(barrier)) rc = db_step(&barrier->r);
+  if (rc == ZKE_OK) rc = db_check(barrier);
+  return zke_recipe_leave(&barrier->r, rc);
+}
+
+int zke_double_barrier_list(zke_double_barrier *barrier,
+                            zke_party_list **list_out) {
   if (!list_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "list_out is NULL");
   int rc = zke_recipe_enter((zke_recipe *)barrier);
   if (rc != ZKE_OK) return rc;

@@ -70,20 +70,20 @@ enum {
   ZKE_DOUBLE_BARRIER_WAITING = 1, /* for its round to begin */
   ZKE_DOUBLE_BARRIER_INSIDE = 2,
   ZKE_DOUBLE_BARRIER_LEAVING = 3, /* it has left and waits for the others */
-  ZKE_DOUBLE_BARRIER_LOST = 4     /* its znode was taken away, or its session */
+  ZKE_DOUBLE_BARRIER_LOST = 4     /* its znode was taken away, or its session;
+                                     told to the listener, too */
 };
 
-/* What a listener hears.  While a blocking call runs it may run inside of it:
- * there enter, leave and withdraw are ZKE_MISUSE. */
+/* What a listener hears, and ZKE_DOUBLE_BARRIER_LOST.  While a blocking call
+ * runs it may run inside of it: there enter, leave and stop are ZKE_MISUSE. */
 enum {
   ZKE_DOUBLE_BARRIER_ENTERED = 1,  /* one's round has begun */
   ZKE_DOUBLE_BARRIER_ALL_LEFT = 2, /* and ended, after leave: one is out */
-  ZKE_DOUBLE_BARRIER_BROKEN = 3,   /* a member is gone: still inside one should
+  ZKE_DOUBLE_BARRIER_BROKEN = 3    /* a member is gone: still inside one should
                                       leave; after leave one is out */
-  ZKE_DOUBLE_BARRIER_GONE = 4      /* one's znode or session: one is out */
 };
 typedef void (*zke_double_barrier_fn)(zke_double_barrier *barrier, int event,
-                                      int64_t round, void *context);
+                                      int64_t token, void *context);
 
 typedef struct zke_double_barrier_options {
   size_t size;
@@ -108,19 +108,19 @@ ZKE_API int zke_double_barrier_new(zke *z, const char *path, int parties,
                                    const zke_double_barrier_options *options,
                                    zke_double_barrier **barrier_out);
 
-/* zke_double_barrier_free - withdraw, or break the round one is inside of;
- * NULL is fine.  Threads: any, while no other call on it runs.  In a callback:
- * yes. */
+/* zke_double_barrier_free - give up waiting, or break the round one is inside
+ * of; NULL is fine.  Threads: any, while no other call on it runs.  In a
+ * callback: yes. */
 ZKE_API void zke_double_barrier_free(zke_double_barrier *barrier);
 
 /* zke_double_barrier_enter - wait until N parties are there
  *
- * After zke_double_barrier_enter_start() it waits in the place already taken,
+ * After zke_double_barrier_start() it waits in the place already taken,
  * with the data given there, and returns at once where that round has begun.
  *
  *   data,len     shown to the others of the round; NULL and 0 for none
  *   deadline_ms  of zke_now(); ZKE_FOREVER
- *   round_out    out: the round's number
+ *   token_out    out: the round's number
  *
  * Returns ZKE_OK: inside, or, without being counted,
  *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence says how many are
@@ -132,11 +132,11 @@ ZKE_API void zke_double_barrier_free(zke_double_barrier *barrier);
  *   ZKE_MISUSE            inside already, or another thread's call runs
  *   ZKE_INVALIDSTATE      the session has ended
  * Where even the withdrawal fails, its code: the party waits still, and enter,
- * withdraw or free can be called again.
+ * stop or free can be called again.
  * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
 ZKE_API int zke_double_barrier_enter(zke_double_barrier *barrier,
                                      const void *data, int len,
-                                     int64_t deadline_ms, int64_t *round_out);
+                                     int64_t deadline_ms, int64_t *token_out);
 
 /* zke_double_barrier_leave - wait until all of the round have left
  *
@@ -158,16 +158,16 @@ ZKE_API int zke_double_barrier_leave(zke_double_barrier *barrier,
 
 /* Without blocking: zke_dispatch() does the rest, listener and state tell.
  *
- * zke_double_barrier_enter_start - take a place
- * zke_double_barrier_withdraw    - give it up; ZKE_HELD where the round has
+ * zke_double_barrier_start       - take a place
+ * zke_double_barrier_stop        - give it up; ZKE_HELD where the round has
  *                                  begun: one is inside; ZKE_MISUSE: not there
  * zke_double_barrier_leave_start - leave
  * zke_double_barrier_step        - look again; needed only after a read or
  *                                  write failed inside zke_dispatch()
  * Codes as above.  Threads: any.  In a callback: yes.  Blocks: on the disk. */
-ZKE_API int zke_double_barrier_enter_start(zke_double_barrier *barrier,
-                                           const void *data, int len);
-ZKE_API int zke_double_barrier_withdraw(zke_double_barrier *barrier);
+ZKE_API int zke_double_barrier_start(zke_double_barrier *barrier,
+                                     const void *data, int len);
+ZKE_API int zke_double_barrier_stop(zke_double_barrier *barrier);
 ZKE_API int zke_double_barrier_leave_start(zke_double_barrier *barrier);
 ZKE_API int zke_double_barrier_step(zke_double_barrier *barrier);
 
@@ -175,23 +175,25 @@ ZKE_API int zke_double_barrier_step(zke_double_barrier *barrier);
  * where none is running, the next one.  Threads: any.  Blocks: no. */
 ZKE_API int zke_double_barrier_cancel(zke_double_barrier *barrier);
 
-/* zke_double_barrier_state  - ZKE_DOUBLE_BARRIER_OUT …, without asking the file
- * zke_double_barrier_round  - the number of the round one is or was last in, 0
- *                             before the first
- * zke_double_barrier_broken - 1: that round is known to be broken
+/* zke_double_barrier_state - ZKE_DOUBLE_BARRIER_OUT …, without asking the file
+ * zke_double_barrier_token - the number of the round one is or was last in, 0
+ *                            before the first
+ * zke_double_barrier_check - ask the file: ZKE_OK inside a round of which all
+ *                            live; ZKE_BROKEN where a member of one's last
+ *                            round died inside; else ZKE_LOST: one is in none
  * Threads: any.  In a callback: yes. */
 ZKE_API int zke_double_barrier_state(zke_double_barrier *barrier);
-ZKE_API int64_t zke_double_barrier_round(zke_double_barrier *barrier);
-ZKE_API int zke_double_barrier_broken(zke_double_barrier *barrier);
+ZKE_API int64_t zke_double_barrier_token(zke_double_barrier *barrier);
+ZKE_API int zke_double_barrier_check(zke_double_barrier *barrier);
 
-/* zke_double_barrier_members - who is, or was, of one's last round
+/* zke_double_barrier_list - who is, or was, of one's last round
  *
  * As they came, with their data; without asking the file, so whatever has
  * become of them.  mzxid is the round's number, since_ms its beginning.
  *
  *   list_out  out, not NULL: one block; count 0 before the first round */
-ZKE_API int zke_double_barrier_members(zke_double_barrier *barrier,
-                                       zke_party_list **list_out);
+ZKE_API int zke_double_barrier_list(zke_double_barrier *barrier,
+                                    zke_party_list **list_out);
 
 /* zke_double_barrier_missing - for whom does one wait?
  *

@@ -16,6 +16,7 @@
 struct zke_election {
   zke_line l;
   int state;         /* ZKE_ELECTION_… */
+  int shown;         /* the state that the event being told belongs to */
   bool again;        /* the one before has gone: determine anew */
   bool ready;        /* has taken office: the word is to be there */
   bool word_watched; /* it was, and its end will be heard */
@@ -197,13 +198,39 @@ static void election_ended(zke_recipe *r) {
   election_determined((zke_election *)r, false);
 }
 
-/* The line tells its own states, which are told in other words here. */
+/* The state in which a candidate is when an event is told. */
+static int election_state_of(int event) {
+  switch (event) {
+    case ZKE_ELECTION_STARTED:
+      return ZKE_ELECTION_START;
+    case ZKE_ELECTION_OFFER_START:
+    case ZKE_ELECTION_OFFER_COMPLETE:
+      return ZKE_ELECTION_OFFER;
+    case ZKE_ELECTION_DETERMINE_START:
+    case ZKE_ELECTION_DETERMINE_COMPLETE:
+      return ZKE_ELECTION_DETERMINE;
+    case ZKE_ELECTION_ELECTED_START:
+    case ZKE_ELECTION_ELECTED_COMPLETE:
+      return ZKE_ELECTION_ELECTED;
+    case ZKE_ELECTION_READY_START:
+    case ZKE_ELECTION_READY_COMPLETE:
+      return ZKE_ELECTION_READY;
+    case ZKE_ELECTION_FAILURE:
+      return ZKE_ELECTION_FAILED;
+    default:
+      return ZKE_ELECTION_STOP;
+  }
+}
+
+/* The line tells its own states, which are told in other words here.  Only the
+ * thread that tells reads and writes `shown`. */
 static void election_deliver(zke_recipe *r, int event, int64_t number,
                              const char *text, int len) {
   zke_election *e = (zke_election *)r;
   (void)text, (void)len;
-  if (e->listener && event >= ZKE_ELECTION_STARTED)
-    e->listener(e, event, number, e->context);
+  if (!e->listener || event < ZKE_ELECTION_STARTED) return;
+  e->shown = election_state_of(event);
+  e->listener(e, event, number, e->context);
 }
 
 /* One step: the word and the office. */
@@ -308,7 +335,7 @@ static int election_offer(zke_election *e) {
   return rc;
 }
 
-int zke_election_volunteer(zke_election *e) {
+int zke_election_start(zke_election *e) {
   int rc = zke_line_enter((zke_line *)e, ZKE_FOREVER);
   if (rc != ZKE_OK) return rc;
   return election_leave(e, election_offer(e));
@@ -409,7 +436,9 @@ int zke_election_step(zke_election *e) {
 
 int zke_election_state(zke_election *e) {
   if (zke_recipe_enter((zke_recipe *)e) != ZKE_OK) return ZKE_ELECTION_FAILED;
-  int state = e->state;
+  const zke_recipe *r = &e->l.r;
+  bool told = r->telling && pthread_equal(r->teller, pthread_self());
+  int state = told ? e->shown : e->state;
   zke_recipe_leave(&e->l.r, ZKE_OK);
   return state;
 }
@@ -440,11 +469,12 @@ int zke_election_parties(zke *z, const char *path, zke_party_list **list_out) {
 struct zke_observer {
   zke_recipe r;
   char *leader; /* path of the znode */
-  bool known;   /* looked at least once */
+  bool started;
+  bool known; /* looked at least once */
   int64_t token;
   char *name; /* of who leads, or NULL */
   int want;   /* of the blocking call */
-  zke_observer_fn fn;
+  zke_observer_fn listener;
   void *context;
 };
 
@@ -472,6 +502,7 @@ static int observer_step(zke_recipe *r) {
   zke_observer *o = (zke_observer *)r;
   char *data = NULL;
   int rc = ZKE_RUNTIMEINCONSISTENCY;
+  if (!o->started) return ZKE_OK;
   while (rc == ZKE_RUNTIMEINCONSISTENCY) {
     rc = zke_get(r->z, o->leader, zke_recipe_watcher, r, &data, NULL, NULL);
     if (rc == ZKE_NONODE) { /* wait for its coming */
@@ -489,7 +520,7 @@ static void observer_deliver(zke_recipe *r, int event, int64_t number,
                              const char *text, int len) {
   zke_observer *o = (zke_observer *)r;
   (void)len;
-  if (o->fn) o->fn(o, event ? text : NULL, number, o->context);
+  if (o->listener) o->listener(o, event ? text : NULL, number, o->context);
 }
 
 /* Without a session nothing is known. */
@@ -517,33 +548,61 @@ static int observer_place(zke *z, const char *path) {
                           ZKE_FOREVER);
 }
 
-int zke_observer_new(zke *z, const char *path, zke_observer_fn fn,
-                     void *context, zke_observer **o_out) {
+int zke_observer_new(zke *z, const char *path,
+                     const zke_observer_options *options,
+                     zke_observer **o_out) {
   zke_recipe *r = NULL;
   if (!o_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "o_out is NULL");
   *o_out = NULL;
-  int rc = zke_recipe_new(z, path, &observer_class, sizeof(zke_observer), &r);
+  zke_observer_options given;
+  int rc =
+      zke_take_options(options, &given, sizeof given, "zke_observer_options");
+  if (rc != ZKE_OK) return rc;
+  rc = zke_recipe_new(z, path, &observer_class, sizeof(zke_observer), &r);
   if (rc != ZKE_OK) return rc;
   zke_observer *o = (zke_observer *)r;
-  o->fn = fn;
-  o->context = context;
+  o->listener = given.listener;
+  o->context = given.context;
   o->leader = zke_recipe_path(z, path, ELECTION_LEADER);
-  rc = o->leader ? observer_place(z, path) : ZKE_NOMEM;
-  if (rc == ZKE_OK) rc = zke_recipe_enter(r);
-  if (rc == ZKE_OK) rc = zke_recipe_leave(r, observer_step(r));
-  if (rc == ZKE_OK)
+  if (o->leader)
     *o_out = o;
   else
     zke_recipe_free(r);
-  return rc;
+  return *o_out ? ZKE_OK : ZKE_NOMEM;
 }
 
 void zke_observer_free(zke_observer *o) { zke_recipe_free((zke_recipe *)o); }
+
+/* Begin to look, unless that was done.  After a failure it is as before. */
+static int observer_start(zke_observer *o) {
+  if (o->started) return ZKE_OK;
+  int rc = observer_place(o->r.z, o->r.path);
+  if (rc != ZKE_OK) return rc;
+  o->started = true;
+  rc = observer_step(&o->r);
+  if (rc != ZKE_OK) o->started = false;
+  return rc;
+}
+
+int zke_observer_start(zke_observer *o) {
+  int rc = zke_recipe_enter((zke_recipe *)o);
+  if (rc != ZKE_OK) return rc;
+  return zke_recipe_leave(&o->r, observer_start(o));
+}
+
+int zke_observer_step(zke_observer *o) {
+  return zke_recipe_step((zke_recipe *)o);
+}
 
 int zke_observer_leader(zke_observer *o, char **name_out, int64_t *token_out) {
   char *copy = NULL;
   int rc = zke_recipe_enter((zke_recipe *)o);
   if (rc != ZKE_OK) return rc;
+  if (!o->started) {
+    rc = zke_recipe_fail(ZKE_MISUSE, "the observer of %s was not started",
+                         o->r.path);
+    return zke_recipe_leave(&o->r, rc);
+  }
   if (o->name && name_out) {
     copy = zke_alloc(o->r.z, strlen(o->name) + 1);
     if (copy) memcpy(copy, o->name, strlen(o->name));
@@ -559,12 +618,13 @@ static int observer_is_so(zke_recipe *r) {
   return (o->name != NULL) == (o->want != 0) ? ZKE_OK : 1;
 }
 
-int zke_observer_await(zke_observer *o, int want, int64_t deadline_ms) {
+int zke_observer_wait(zke_observer *o, int want, int64_t deadline_ms) {
   int rc = zke_recipe_enter((zke_recipe *)o);
   if (rc != ZKE_OK) return rc;
   o->want = want;
-  return zke_recipe_leave(&o->r,
-                          zke_recipe_await(&o->r, observer_is_so, deadline_ms));
+  rc = observer_start(o);
+  if (rc == ZKE_OK) rc = zke_recipe_await(&o->r, observer_is_so, deadline_ms);
+  return zke_recipe_leave(&o->r, rc);
 }
 
 int zke_observer_cancel(zke_observer *o) {

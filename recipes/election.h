@@ -8,7 +8,7 @@
  *     o.name = "node-7";
  *     o.listener = heard;
  *     zke_election_new(z, "/election/app", &o, &e);
- *     zke_election_volunteer(e);               (and dispatch, or:)
+ *     zke_election_start(e);                   (and dispatch, or:)
  *     zke_election_lead(e, ZKE_FOREVER);       (waits until it leads)
  *     ...
  *     zke_election_resign(e);
@@ -56,10 +56,12 @@ extern "C" {
 
 typedef struct zke_election zke_election;
 
-/* States, as ZooKeeper's LeaderElectionSupport has them. */
+/* States, as ZooKeeper's LeaderElectionSupport has them.  START, OFFER and
+ * DETERMINE are passed within one call: they are seen by the listener, for
+ * which zke_election_state() says what goes with the event that it hears. */
 enum {
-  ZKE_ELECTION_STOP = 0, /* not a candidate */
-  ZKE_ELECTION_START,
+  ZKE_ELECTION_STOP = 0,  /* not a candidate */
+  ZKE_ELECTION_START,     /* was asked to become one */
   ZKE_ELECTION_OFFER,     /* making its znode */
   ZKE_ELECTION_DETERMINE, /* looking who is first */
   ZKE_ELECTION_ELECTED,   /* leads */
@@ -110,10 +112,10 @@ ZKE_API int zke_election_new(zke *z, const char *path,
                              zke_election **e_out);
 ZKE_API void zke_election_free(zke_election *e);
 
-/* zke_election_volunteer - become a candidate and go on; the listener is told
+/* zke_election_start - become a candidate and go on; the listener is told
  *
  * Returns ZKE_OK, ZKE_MISUSE where it is one already, ZKE_OTHERKIND. */
-ZKE_API int zke_election_volunteer(zke_election *e);
+ZKE_API int zke_election_start(zke_election *e);
 
 /* zke_election_lead - wait until one leads, as a candidate already or from
  * now on
@@ -149,7 +151,9 @@ ZKE_API int zke_election_hand_over(zke_election *e, const char *name);
 ZKE_API int zke_election_cancel(zke_election *e);
 
 /* zke_election_step  - look again, after a failure inside zke_dispatch()
- * zke_election_state - ZKE_ELECTION_STOP, _ELECTED, _READY or _FAILED
+ * zke_election_state - ZKE_ELECTION_…, as known without asking the file: STOP,
+ *                      ELECTED, READY or FAILED; in the listener the state
+ *                      that goes with the event
  * zke_election_token - the fencing value, 0 unless one leads
  * zke_election_check - ask the file: ZKE_OK when one leads, else ZKE_LOST
  * zke_election_op    - for one's own zke_multi(): fails with ZKE_NONODE unless
@@ -177,27 +181,39 @@ typedef struct zke_observer zke_observer;
 typedef void (*zke_observer_fn)(zke_observer *o, const char *name,
                                 int64_t token, void *context);
 
-/* zke_observer_new  - begin to observe; told inside this call and
- *                     zke_dispatch()
- * zke_observer_free - NULL is fine
- * zke_observer_leader - who leads as of the last look
+typedef struct zke_observer_options {
+  size_t size;
+  zke_observer_fn listener;
+  void *context;
+} zke_observer_options;
+
+/* zke_observer_new    - an object for one observer; does not touch the tree
+ * zke_observer_free   - NULL is fine
+ * zke_observer_start  - begin to observe: the listener is told inside this call
+ *                       and inside zke_dispatch()
+ * zke_observer_step   - look again, after a failure inside zke_dispatch()
+ * zke_observer_leader - who leads as of the last look; ZKE_MISUSE before start
  *
  *   name_out  out: the name, one block, or NULL for nobody
  *   token_out out: its fencing value, or 0
  *
- * zke_observer_await - wait until somebody leads (want 1) or nobody (want 0)
+ * zke_observer_wait   - wait until somebody leads (want 1) or nobody (want 0);
+ *                       starts where that has not been done
  * zke_observer_cancel - end another thread's wait
  *
- * Return ZKE_OK, ZKE_OTHERKIND from new, ZKE_OPERATIONTIMEOUT and
- * ZKE_CANCELLED from await, ZKE_INVALIDSTATE when the session has ended: then
+ * Return ZKE_OK, ZKE_OTHERKIND from start and wait, ZKE_OPERATIONTIMEOUT and
+ * ZKE_CANCELLED from wait, ZKE_INVALIDSTATE when the session has ended: then
  * nobody is known to lead.  A znode "leader" that no candidate wrote is
  * nobody. */
-ZKE_API int zke_observer_new(zke *z, const char *path, zke_observer_fn fn,
-                             void *context, zke_observer **o_out);
+ZKE_API int zke_observer_new(zke *z, const char *path,
+                             const zke_observer_options *options,
+                             zke_observer **o_out);
 ZKE_API void zke_observer_free(zke_observer *o);
+ZKE_API int zke_observer_start(zke_observer *o);
+ZKE_API int zke_observer_step(zke_observer *o);
 ZKE_API int zke_observer_leader(zke_observer *o, char **name_out,
                                 int64_t *token_out);
-ZKE_API int zke_observer_await(zke_observer *o, int want, int64_t deadline_ms);
+ZKE_API int zke_observer_wait(zke_observer *o, int want, int64_t deadline_ms);
 ZKE_API int zke_observer_cancel(zke_observer *o);
 
 #ifdef __cplusplus

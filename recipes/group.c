@@ -22,6 +22,7 @@ struct zke_group {
   bool waiting;
   int wanted; /* members that a blocking call waits for */
   bool ready; /* ZKE_GROUP_READY was told */
+  bool lost;  /* the membership was taken away, and not joined again */
   zke_group_fn listener;
   void *context;
 };
@@ -146,6 +147,7 @@ static void own_lose(zke_group *g) {
   zke_free(g->znode);
   g->znode = NULL;
   g->look = false;
+  g->lost = true;
   zke_recipe_tell(&g->v.r, ZKE_GROUP_LOST, 0, NULL, 0);
 }
 
@@ -307,6 +309,7 @@ static int group_join(zke_group *g, const char *text, int len,
     rc = zke_recipe_create(r->z, r->path, g->place, GROUP_KIND, text, len,
                            ZKE_EPHEMERAL_SEQUENTIAL, deadline_ms, &g->znode,
                            NULL);
+  if (rc == ZKE_OK) g->lost = false;
   return rc == ZKE_OK ? own_begin(g) : rc;
 }
 
@@ -368,11 +371,16 @@ int zke_group_leave(zke_group *group) {
   return zke_recipe_leave(&group->v.r, group_leave(group));
 }
 
-int zke_group_joined(zke_group *group) {
-  if (zke_recipe_enter((zke_recipe *)group) != ZKE_OK) return 0;
-  int joined = group->znode != NULL;
+int zke_group_step(zke_group *group) {
+  return zke_recipe_step((zke_recipe *)group);
+}
+
+int zke_group_state(zke_group *group) {
+  if (zke_recipe_enter((zke_recipe *)group) != ZKE_OK) return ZKE_GROUP_LOST;
+  int state = group->znode ? ZKE_GROUP_JOINED : ZKE_GROUP_OUT;
+  if (group->lost) state = ZKE_GROUP_LOST;
   zke_recipe_leave(&group->v.r, ZKE_OK);
-  return joined;
+  return state;
 }
 
 static int group_self(const zke_group *g, char **name_out) {
@@ -432,7 +440,7 @@ static int group_members(zke_group *g, zke_party_list **list_out) {
   return ZKE_OK;
 }
 
-int zke_group_members(zke_group *group, zke_party_list **list_out) {
+int zke_group_list(zke_group *group, zke_party_list **list_out) {
   if (!list_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "list_out is NULL");
   int rc = zke_recipe_enter((zke_recipe *)group);
   if (rc != ZKE_OK) return rc;

@@ -11,7 +11,7 @@
  *     zke_group_new(z, "/groups/workers", &o, &group);
  *     zke_group_join(group, "host:80", 7, deadline);
  *     zke_group_wait(group, 3, deadline);             (until three are there)
- *     zke_group_members(group, &list);
+ *     zke_group_list(group, &list);
  *     zke_group_free(group);                          (and out)
  *
  * LAYOUT:
@@ -51,7 +51,9 @@ extern "C" {
 typedef struct zke_group zke_group;
 
 enum {
-  ZKE_GROUP_JOINED = 1,  /* who came; at the start: who is there */
+  ZKE_GROUP_OUT = 0,     /* a state only: no member */
+  ZKE_GROUP_JOINED = 1,  /* who came; at the start: who is there.  As a state:
+                            one is a member */
   ZKE_GROUP_CHANGED = 2, /* whose data was updated; who has the new one */
   ZKE_GROUP_LEFT = 3,    /* who went, with its last data */
   ZKE_GROUP_READY = 4,   /* those who were there at the start have been told;
@@ -112,30 +114,34 @@ ZKE_API int zke_group_update(zke_group *group, const void *data, int len,
                              int64_t deadline_ms);
 ZKE_API int zke_group_leave(zke_group *group);
 
-/* zke_group_joined - 1: is a member, as known without asking the file
- * zke_group_self   - the name of one's znode, in one block; ZKE_LOST where one
- *                    is no member.  Compare it with zke_party.name
+/* zke_group_state - ZKE_GROUP_OUT, _JOINED or _LOST, as known without asking
+ *                   the file
+ * zke_group_self  - the name of one's znode, in one block; ZKE_LOST where one
+ *                   is no member.  Compare it with zke_party.name
  * Threads: any.  In a callback: yes.  Block: no. */
-ZKE_API int zke_group_joined(zke_group *group);
+ZKE_API int zke_group_state(zke_group *group);
 ZKE_API int zke_group_self(zke_group *group, char **name_out);
 
 /* zke_group_start - tell the listener from now on
  *
  * First of all who are there, in no certain order, then ZKE_GROUP_READY.  Who
- * came and went between two dispatches is not told.  Started already, it looks
- * again where a read inside zke_dispatch() had failed.
+ * came and went between two dispatches is not told.
  * Returns ZKE_OK, or ZKE_OTHERKIND.
  * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_group_start(zke_group *group);
 
-/* zke_group_members - all members in the order of their coming
+/* zke_group_step - look again; needed only after a read failed inside
+ * zke_dispatch() */
+ZKE_API int zke_group_step(zke_group *group);
+
+/* zke_group_list - all members in the order of their coming
  *
  * Once started out of memory, without I/O, else out of the file.
  *
  *   list_out  out, not NULL: one block; count 0 where there are none
  *
  * Threads: any.  In a callback: yes.  Blocks: on the disk before the start. */
-ZKE_API int zke_group_members(zke_group *group, zke_party_list **list_out);
+ZKE_API int zke_group_list(zke_group *group, zke_party_list **list_out);
 
 /* zke_group_wait - until at least so many members are there
  *

@@ -67,6 +67,21 @@ int zke_lock_new(zke *z, const char *path, const zke_lock_options *options,
   return rc;
 }
 
+int zke_lock_new_named(zke *z, const char *base, const char *name,
+                       const zke_lock_options *options, zke_lock **lock_out) {
+  if (lock_out) *lock_out = NULL;
+  if (!base || !name || !*name || strchr(name, '/'))
+    return zke_recipe_fail(ZKE_BADARGUMENTS,
+                           "base is NULL, or the name is none of one node");
+  int rc = zke_recipe_state(z);
+  if (rc != ZKE_OK) return rc;
+  char *path = zke_recipe_path(z, strcmp(base, "/") == 0 ? "" : base, name);
+  if (!path) return ZKE_NOMEM;
+  rc = zke_lock_new(z, path, options, lock_out);
+  zke_free(path);
+  return rc;
+}
+
 void zke_lock_free(zke_lock *lock) { zke_recipe_free((zke_recipe *)lock); }
 
 /* ---- in and out ---- */
@@ -239,13 +254,7 @@ static int lock_do(zke_lock *lock, int64_t deadline_ms, zke_lock_do_fn fn,
 int zke_lock_do(zke *z, const char *base, const char *name, int64_t deadline_ms,
                 zke_lock_do_fn fn, void *arg) {
   zke_lock *lock = NULL;
-  if (!base || !name || !fn)
-    return zke_recipe_fail(ZKE_BADARGUMENTS, "base, name or fn is NULL");
-  int rc = zke_recipe_state(z);
-  if (rc != ZKE_OK) return rc;
-  char *path = zke_recipe_path(z, strcmp(base, "/") == 0 ? "" : base, name);
-  if (!path) return ZKE_NOMEM;
-  rc = zke_lock_new(z, path, NULL, &lock);
-  zke_free(path);
+  if (!fn) return zke_recipe_fail(ZKE_BADARGUMENTS, "fn is NULL");
+  int rc = zke_lock_new_named(z, base, name, NULL, &lock);
   return rc == ZKE_OK ? lock_do(lock, deadline_ms, fn, arg) : rc;
 }

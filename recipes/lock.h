@@ -86,6 +86,18 @@ typedef struct zke_lock_options {
 ZKE_API int zke_lock_new(zke *z, const char *path,
                          const zke_lock_options *options, zke_lock **lock_out);
 
+/* zke_lock_new_named - zke_lock_new() of base/name: one of many locks of a
+ * kind, such as an order's by its number
+ *
+ *   base  where such locks are
+ *   name  of this one, without '/'
+ *
+ * Returns as zke_lock_new(); ZKE_BADARGUMENTS for a name that is NULL, empty or
+ * has a '/'.  Threads: any.  In a callback: yes.  Since 0.1. */
+ZKE_API int zke_lock_new_named(zke *z, const char *base, const char *name,
+                               const zke_lock_options *options,
+                               zke_lock **lock_out);
+
 /* zke_lock_free - release what it holds and the object; NULL is fine
  * Threads: any, while no other call on it runs.  In a callback: yes. */
 ZKE_API void zke_lock_free(zke_lock *lock);
@@ -165,7 +177,7 @@ ZKE_API int zke_lock_parties(zke *z, const char *path,
 
 /* zke_lock_do - the simplest use: acquire, call, release
  *
- *   base, name  the lock is base/name
+ *   base, name  as of zke_lock_new_named()
  *   fn          called while it is held; its result is returned
  *
  * Returns what fn returned, else as zke_lock_acquire() and

@@ -130,11 +130,15 @@ static int names_step(zke_recipe *r) {
 static const zke_recipe_class names_class = {.name = "name service",
                                              .step = names_step};
 
-int zke_names_new(zke *z, const char *path, zke_names **names_out) {
+int zke_names_new(zke *z, const char *path, const zke_names_options *options,
+                  zke_names **names_out) {
   zke_recipe *r = NULL;
   if (!names_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "names_out is NULL");
   *names_out = NULL;
-  int rc = zke_recipe_new(z, path, &names_class, sizeof(zke_names), &r);
+  zke_names_options o;
+  int rc = zke_take_options(options, &o, sizeof o, "zke_names_options");
+  if (rc != ZKE_OK) return rc;
+  rc = zke_recipe_new(z, path, &names_class, sizeof(zke_names), &r);
   *names_out = (zke_names *)r;
   return rc;
 }

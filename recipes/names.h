@@ -1,7 +1,7 @@
 /* names.h - a name service: names that stand for values, or for znodes
  *
  *     zke_names *names;
- *     zke_names_new(z, "/names", &names);
+ *     zke_names_new(z, "/names", NULL, &names);
  *     if (zke_names_bind(names, "printer", "10.0.0.7:631", 12, 0, deadline,
  *                        &token) != ZKE_OK)
  *       fprintf(stderr, "%s\n", zke_errmsg());       (bound by whom)
@@ -67,14 +67,22 @@ typedef struct zke_binding_list {
   const zke_binding *data;
 } zke_binding_list;
 
+/* Nothing can be chosen yet: a place for what may come. */
+typedef struct zke_names_options {
+  size_t size;
+} zke_names_options;
+
 /* zke_names_new - an object for one directory of names; touches nothing
  *
  *   path       of the directory; made as a container by the first binding
+ *   options    NULL for the defaults
  *   names_out  out, not NULL; NULL on failure
  *
  * Returns ZKE_OK, ZKE_BADARGUMENTS, or what the handle's state asks for.
  * Threads: any.  In a callback: yes.  Since 0.1. */
-ZKE_API int zke_names_new(zke *z, const char *path, zke_names **names_out);
+ZKE_API int zke_names_new(zke *z, const char *path,
+                          const zke_names_options *options,
+                          zke_names **names_out);
 
 /* zke_names_free - release the object; NULL is fine.  What was bound stays.
  * Threads: any, while no other call on it runs.  In a callback: yes. */

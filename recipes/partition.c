@@ -693,7 +693,7 @@ static int part_join(zke_partition *p) {
   return zke_recipe_restore(&kept, rc);
 }
 
-int zke_partition_join(zke_partition *p) {
+int zke_partition_start(zke_partition *p) {
   int rc = zke_recipe_enter((zke_recipe *)p);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&p->r, part_join(p));
@@ -741,7 +741,7 @@ int zke_partition_release(zke_partition *p, const char *item) {
 
 static int part_state(const zke_partition *p) {
   int state = ZKE_PARTITION_SETTLED;
-  if (!p->znode) return p->gone ? ZKE_PARTITION_GONE : ZKE_PARTITION_OUT;
+  if (!p->znode) return p->gone ? ZKE_PARTITION_LOST : ZKE_PARTITION_OUT;
   for (int i = 0; i < p->count; i++) {
     if (p->item[i].state == ITEM_ASKED) return ZKE_PARTITION_RELEASING;
     if (p->item[i].mine && p->item[i].state != ITEM_OWNED)
@@ -765,7 +765,7 @@ static int part_is_settled(zke_recipe *r) {
   if (state == ZKE_PARTITION_SETTLED) return ZKE_OK;
   if (state == ZKE_PARTITION_OUT)
     return zke_recipe_fail(ZKE_MISUSE, "not a member of %s", r->path);
-  if (state != ZKE_PARTITION_GONE || r->ended) return 1;
+  if (state != ZKE_PARTITION_LOST || r->ended) return 1;
   return zke_recipe_fail(ZKE_LOST, "the membership of %s was taken away",
                          r->path);
 }
@@ -811,7 +811,7 @@ int zke_partition_step(zke_partition *p) {
   return zke_recipe_leave(&p->r, part_step(&p->r));
 }
 
-int zke_partition_next(zke_partition *p, int64_t *deadline_out) {
+int zke_partition_due(zke_partition *p, int64_t *deadline_out) {
   int rc = zke_recipe_enter((zke_recipe *)p);
   if (rc != ZKE_OK) return rc;
   if (deadline_out) *deadline_out = part_next(p);
@@ -819,7 +819,7 @@ int zke_partition_next(zke_partition *p, int64_t *deadline_out) {
 }
 
 int zke_partition_state(zke_partition *p) {
-  if (zke_recipe_enter((zke_recipe *)p) != ZKE_OK) return ZKE_PARTITION_GONE;
+  if (zke_recipe_enter((zke_recipe *)p) != ZKE_OK) return ZKE_PARTITION_LOST;
   int state = part_state(p);
   zke_recipe_leave(&p->r, ZKE_OK);
   return state;
@@ -831,6 +831,23 @@ int64_t zke_partition_token(zke_partition *p, const char *item) {
   int64_t token = it ? it->token : 0;
   zke_recipe_leave(&p->r, ZKE_OK);
   return token;
+}
+
+/* The znode of an item that is held may be another's by now. */
+static int part_check_item(zke_partition *p, const char *item) {
+  bool mine = false;
+  zke_stat stat;
+  part_item *it = part_find(p, item);
+  if (!it || !item_is_held(it)) return part_not_owned(p, item);
+  int rc = item_look(p, it, &stat, &mine);
+  if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
+  return mine ? ZKE_OK : part_not_owned(p, item);
+}
+
+int zke_partition_check(zke_partition *p, const char *item) {
+  int rc = zke_recipe_enter((zke_recipe *)p);
+  if (rc != ZKE_OK) return rc;
+  return zke_recipe_leave(&p->r, part_check_item(p, item));
 }
 
 int zke_partition_op(zke_partition *p, const char *item, zke_op *op) {
@@ -861,7 +878,7 @@ static zke_strings *part_names(const zke_partition *p) {
   return s;
 }
 
-int zke_partition_items(zke_partition *p, zke_strings **items_out) {
+int zke_partition_list(zke_partition *p, zke_strings **items_out) {
   if (!items_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "items_out is NULL");
   int rc = zke_recipe_enter((zke_recipe *)p);
   if (rc != ZKE_OK) return rc;
@@ -944,8 +961,8 @@ static int part_call_roll(zke *z, const char *directory,
   return rc;
 }
 
-int zke_partition_list(zke *z, const char *path,
-                       zke_partition_owners **list_out) {
+int zke_partition_parties(zke *z, const char *path,
+                          zke_partition_owners **list_out) {
   zke_strings *names = NULL;
   part_roll roll = {0};
   int rc = zke_exists(z, path, NULL, NULL, NULL); /* checks the path */

@@ -15,7 +15,7 @@
  *     o.listener = heard;
  *     o.release_ms = 10000;
  *     zke_partition_new(z, "/shards", items, count, &o, &p);
- *     zke_partition_join(p);                   (and dispatch, or:)
+ *     zke_partition_start(p);                  (and dispatch, or:)
  *     zke_partition_wait(p, deadline);         (waits until all are divided)
  *     ...
  *     zke_partition_free(p);
@@ -70,18 +70,18 @@ typedef struct zke_partition zke_partition;
 enum {
   ZKE_PARTITION_ACQUIRED = 1, /* one's own; with its token */
   ZKE_PARTITION_RELEASE = 2,  /* let it go, within release_ms */
-  ZKE_PARTITION_LOST = 3      /* it was taken away */
+  ZKE_PARTITION_LOST = 3      /* it was taken away; the state where that is
+                                 one's membership or session */
 };
 typedef void (*zke_partition_fn)(zke_partition *p, int event, const char *item,
                                  int64_t token, void *context);
 
-/* States. */
+/* States, and ZKE_PARTITION_LOST. */
 enum {
   ZKE_PARTITION_OUT = 0,        /* not a member */
   ZKE_PARTITION_ALLOCATING = 1, /* another still has one of one's items */
   ZKE_PARTITION_SETTLED = 2,    /* has all that it is to have */
-  ZKE_PARTITION_RELEASING = 3,  /* has to let go */
-  ZKE_PARTITION_GONE = 4        /* lost its znode or session */
+  ZKE_PARTITION_RELEASING = 4   /* has to let go */
 };
 
 typedef struct zke_partition_options {
@@ -109,14 +109,14 @@ ZKE_API int zke_partition_new(zke *z, const char *path,
                               zke_partition **p_out);
 ZKE_API void zke_partition_free(zke_partition *p);
 
-/* zke_partition_join  - become a member; the listener is told
+/* zke_partition_start - become a member; the listener is told
  * zke_partition_leave - let everything go, be none
  *
  * Return ZKE_OK, ZKE_MISUSE where one is a member already, ZKE_OTHERKIND where
  * the path is something else, or the members there divide other items (the
  * sentence names one); leave is ZKE_OK for a stranger as well.
  * Threads: any.  In a callback: yes.  Blocks: on the disk. */
-ZKE_API int zke_partition_join(zke_partition *p);
+ZKE_API int zke_partition_start(zke_partition *p);
 ZKE_API int zke_partition_leave(zke_partition *p);
 
 /* zke_partition_release - the work on an item has ended; its next owner may
@@ -137,23 +137,26 @@ ZKE_API int zke_partition_wait(zke_partition *p, int64_t deadline_ms);
  *                        none is running, the next one
  * zke_partition_step   - look again: at the deadline below, or after a failure
  *                        inside zke_dispatch()
- * zke_partition_next   - when to call step, of zke_now(), or ZKE_FOREVER: the
+ * zke_partition_due    - when to call step, of zke_now(), or ZKE_FOREVER: the
  *                        end of another's release_ms
  * zke_partition_state  - ZKE_PARTITION_…, as known without asking the file
  * zke_partition_token  - an item's fencing value, 0 unless it is one's own
+ * zke_partition_check  - ask the file: ZKE_OK while the item is one's own, else
+ *                        ZKE_LOST
  * zke_partition_op     - for one's own zke_multi(): fails with ZKE_NONODE
  *                        where one has lost one's membership.  ZKE_LOST where
  *                        the item is not one's own.  (An item that was taken
  *                        from a living member is fenced by the token alone.)
- * zke_partition_items  - one's own, sorted, those to release as well
+ * zke_partition_list   - one's own, sorted, those to release as well
  * Threads: any.  In a callback: yes. */
 ZKE_API int zke_partition_cancel(zke_partition *p);
 ZKE_API int zke_partition_step(zke_partition *p);
-ZKE_API int zke_partition_next(zke_partition *p, int64_t *deadline_out);
+ZKE_API int zke_partition_due(zke_partition *p, int64_t *deadline_out);
 ZKE_API int zke_partition_state(zke_partition *p);
 ZKE_API int64_t zke_partition_token(zke_partition *p, const char *item);
+ZKE_API int zke_partition_check(zke_partition *p, const char *item);
 ZKE_API int zke_partition_op(zke_partition *p, const char *item, zke_op *op);
-ZKE_API int zke_partition_items(zke_partition *p, zke_strings **items_out);
+ZKE_API int zke_partition_list(zke_partition *p, zke_strings **items_out);
 
 typedef struct zke_partition_owner {
   const char *item;
@@ -171,10 +174,10 @@ typedef struct zke_partition_owners {
   const zke_partition_owner *data;
 } zke_partition_owners;
 
-/* zke_partition_list - which item is whose, sorted by the znodes' names; what
- * nobody owns is not in it */
-ZKE_API int zke_partition_list(zke *z, const char *path,
-                               zke_partition_owners **list_out);
+/* zke_partition_parties - which item is whose, sorted by the znodes' names;
+ * what nobody owns is not in it */
+ZKE_API int zke_partition_parties(zke *z, const char *path,
+                                  zke_partition_owners **list_out);
 
 #ifdef __cplusplus
 }

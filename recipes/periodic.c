@@ -147,7 +147,7 @@ static int job_lost(const zke_periodic *j) {
 
 /* It was claimed, and is another's or nobody's now. */
 static void job_lose(zke_periodic *j) {
-  if (j->state != ZKE_PERIODIC_RUNS) return;
+  if (j->state != ZKE_PERIODIC_HELD) return;
   j->state = ZKE_PERIODIC_LOST;
   j->token = 0;
   zke_recipe_tell(&j->r, ZKE_PERIODIC_LOST, 0, NULL, 0);
@@ -332,7 +332,7 @@ static void job_unwatch(zke_periodic *j) {
 static int job_step(zke_recipe *r) {
   zke_periodic *j = (zke_periodic *)r;
   zke_stat stat = {0};
-  if (j->state != ZKE_PERIODIC_RUNS || !j->o.listener) return ZKE_OK;
+  if (j->state != ZKE_PERIODIC_HELD || !j->o.listener) return ZKE_OK;
   int rc = j->watched ? zke_exists(r->z, j->running, NULL, NULL, &stat)
                       : zke_get(r->z, j->running, zke_recipe_watcher, r, NULL,
                                 NULL, &stat);
@@ -349,7 +349,7 @@ static int job_claim_now(zke_periodic *j, job_claim *a) {
   int rc = job_begin_claim(j);
   if (rc == ZKE_OK) rc = zke_retry(j->r.z, job_try_claim, a, ZKE_FOREVER);
   if (rc != ZKE_OK) return rc;
-  j->state = ZKE_PERIODIC_RUNS;
+  j->state = ZKE_PERIODIC_HELD;
   if (job_step(&j->r) != ZKE_OK) j->r.changed = true;
   return ZKE_OK;
 }
@@ -428,7 +428,7 @@ static void job_deliver(zke_recipe *r, int event, int64_t number,
 
 static void job_quit(zke_recipe *r) {
   zke_periodic *j = (zke_periodic *)r;
-  if (j->state == ZKE_PERIODIC_RUNS)
+  if (j->state == ZKE_PERIODIC_HELD)
     zke_retry(r->z, job_try_drop, j, ZKE_FOREVER);
 }
 
@@ -495,7 +495,7 @@ void zke_periodic_free(zke_periodic *job) {
 static int job_enter(zke_periodic *j) {
   int rc = zke_recipe_enter((zke_recipe *)j);
   if (rc != ZKE_OK) return rc;
-  if (j->state != ZKE_PERIODIC_RUNS && !j->waiting) return ZKE_OK;
+  if (j->state != ZKE_PERIODIC_HELD && !j->waiting) return ZKE_OK;
   rc = zke_recipe_fail(ZKE_MISUSE, "this object of the job %s is in use",
                        j->r.path);
   return zke_recipe_leave(&j->r, rc);
@@ -554,7 +554,7 @@ static int job_wait(zke_periodic *j, int64_t deadline_ms) {
   }
 }
 
-int zke_periodic_wait(zke_periodic *job, int64_t deadline_ms) {
+int zke_periodic_acquire(zke_periodic *job, int64_t deadline_ms) {
   int rc = job_enter(job);
   if (rc != ZKE_OK) return rc;
   job->waiting = true;
@@ -564,10 +564,10 @@ int zke_periodic_wait(zke_periodic *job, int64_t deadline_ms) {
   return zke_recipe_leave(&job->r, rc);
 }
 
-int zke_periodic_done(zke_periodic *job, int status) {
+int zke_periodic_release(zke_periodic *job, int status) {
   int rc = zke_recipe_enter((zke_recipe *)job);
   if (rc != ZKE_OK) return rc;
-  rc = job->state == ZKE_PERIODIC_RUNS ? job_end_run(job, status)
+  rc = job->state == ZKE_PERIODIC_HELD ? job_end_run(job, status)
                                        : job_lost(job);
   return zke_recipe_leave(&job->r, rc);
 }
@@ -595,7 +595,7 @@ int64_t zke_periodic_token(zke_periodic *job) {
 /* Ask the file. */
 static int job_check(zke_periodic *j) {
   record c;
-  if (j->state != ZKE_PERIODIC_RUNS) return job_lost(j);
+  if (j->state != ZKE_PERIODIC_HELD) return job_lost(j);
   int rc = record_read(j->r.z, j->r.path, j->running, &c);
   if (rc != ZKE_OK) return rc;
   bool mine = job_is_mine(j, &c) && c.runner == zke_session_id(j->r.z);
@@ -615,7 +615,7 @@ int zke_periodic_op(zke_periodic *job, zke_op *op) {
   if (!op) return zke_recipe_fail(ZKE_BADARGUMENTS, "op is NULL");
   int rc = zke_recipe_enter((zke_recipe *)job);
   if (rc != ZKE_OK) return rc;
-  if (job->state == ZKE_PERIODIC_RUNS)
+  if (job->state == ZKE_PERIODIC_HELD)
     zke_op_check(op, job->r.path, job->version);
   else
     rc = job_lost(job);
@@ -652,8 +652,8 @@ static int job_last(zke *z, const char *path, const char *running, record *c) {
   return rc;
 }
 
-int zke_periodic_last(zke *z, const char *base, const char *name,
-                      zke_periodic_record **record_out) {
+int zke_periodic_get(zke *z, const char *base, const char *name,
+                     zke_periodic_record **record_out) {
   record c = {0};
   int rc = zke_recipe_state(z);
   if (rc != ZKE_OK) return rc;

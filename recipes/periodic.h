@@ -5,7 +5,7 @@
  *     zke_periodic_new(z, "/jobs", "rotate-logs", &o, &job);
  *     if (zke_periodic_try(job) == ZKE_OK) {
  *       int status = ...do it...
- *       zke_periodic_done(job, status);
+ *       zke_periodic_release(job, status);
  *     } else {
  *       fprintf(stderr, "%s\n", zke_errmsg());   (who has done it, and when)
  *     }
@@ -25,25 +25,25 @@
  * IF THE PROCESS DIES before that step, nothing is there; after it, `running`
  * goes with its session and the record has no end: the run counts as the
  * period's, or is due again, by the option ZKE_PERIODIC_RETRY_DEAD.  After
- * zke_periodic_done(), which writes the end and removes `running` in one step,
- * nothing is left but the record.
+ * zke_periodic_release(), which writes the end and removes `running` in one
+ * step, nothing is left but the record.
  *
  * THE CLOCK is zke_wall(): a monotonic one does not outlive a reboot.  The
  * job is due when the last start is at least a period away from now, in either
  * direction.  So a clock set forward makes it due early; one set back by less
  * than a period, late, by that much; one set back by a period or more makes it
  * due at once (the last start lies in a future that makes no sense).
- * zke_periodic_wait() sleeps by the monotonic clock: it sees a step when it
+ * zke_periodic_acquire() sleeps by the monotonic clock: it sees a step when it
  * wakes.
  * With `aligned` periods begin at multiples of the period since 1970 (plus the
  * offset) instead of at the last start.
  *
  * WHO IS WOKEN: nobody, until it is due; then all that wait in
- * zke_periodic_wait() look, and one has it.  By the end of a run those to whom
- * it makes a difference.
+ * zke_periodic_acquire() look, and one has it.  By the end of a run those to
+ * whom it makes a difference.
  *
  * LOSING THE SESSION while doing it, or having `running` deleted: the listener
- * hears ZKE_PERIODIC_LOST; zke_periodic_done() fails, and what has
+ * hears ZKE_PERIODIC_LOST; zke_periodic_release() fails, and what has
  * zke_periodic_op() in its multi.
  *
  * FENCING: zke_periodic_token() is the zxid of the claim; it increases from
@@ -62,7 +62,7 @@ typedef struct zke_periodic zke_periodic;
 
 enum {
   ZKE_PERIODIC_OUT = 0,
-  ZKE_PERIODIC_RUNS = 2, /* this object does it */
+  ZKE_PERIODIC_HELD = 2, /* this object does it */
   ZKE_PERIODIC_LOST = 3  /* it did, and lost the claim */
 };
 
@@ -114,7 +114,7 @@ ZKE_API void zke_periodic_free(zke_periodic *job);
 ZKE_API int zke_periodic_try(zke_periodic *job);
 ZKE_API int zke_periodic_force(zke_periodic *job);
 
-/* zke_periodic_wait - wait until it is due, and claim it
+/* zke_periodic_acquire - wait until it is due, and claim it
  *
  * Where another one is first, it waits for the next time.
  *
@@ -123,15 +123,15 @@ ZKE_API int zke_periodic_force(zke_periodic *job);
  * Returns as zke_periodic_try(), but at the deadline ZKE_OPERATIONTIMEOUT with
  * the sentence of ZKE_LIMIT or ZKE_HELD; ZKE_CANCELLED.
  * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
-ZKE_API int zke_periodic_wait(zke_periodic *job, int64_t deadline_ms);
+ZKE_API int zke_periodic_acquire(zke_periodic *job, int64_t deadline_ms);
 
-/* zke_periodic_done - it is done
+/* zke_periodic_release - it is done
  *
  *   status  as a program's exit status: 0 when all went well
  *
  * Returns ZKE_OK, or ZKE_LOST where the claim was lost before; after any other
  * code it can be repeated. */
-ZKE_API int zke_periodic_done(zke_periodic *job, int status);
+ZKE_API int zke_periodic_release(zke_periodic *job, int status);
 
 /* zke_periodic_cancel - the blocking call on it returns ZKE_CANCELLED; where
  *                       none is running, the next one
@@ -163,13 +163,13 @@ typedef struct zke_periodic_record {
   const char *identity;
 } zke_periodic_record;
 
-/* zke_periodic_last - the last run of a job
+/* zke_periodic_get - the last run of a job
  *
  *   record_out  out, not NULL: one block
  *
  * Returns ZKE_OK, ZKE_NONODE where it was never run, ZKE_OTHERKIND. */
-ZKE_API int zke_periodic_last(zke *z, const char *base, const char *name,
-                              zke_periodic_record **record_out);
+ZKE_API int zke_periodic_get(zke *z, const char *base, const char *name,
+                             zke_periodic_record **record_out);
 
 #ifdef __cplusplus
 }

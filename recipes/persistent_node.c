@@ -11,7 +11,7 @@
 enum {
   OUT = ZKE_PERSISTENT_NODE_OUT,
   WAITING = ZKE_PERSISTENT_NODE_WAITING,
-  PRESENT = ZKE_PERSISTENT_NODE_PRESENT,
+  PRESENT = ZKE_PERSISTENT_NODE_HELD,
   LOST = ZKE_PERSISTENT_NODE_LOST
 };
 
@@ -227,6 +227,10 @@ static int node_done(zke_recipe *r) {
   return ((const zke_persistent_node *)r)->state == PRESENT ? ZKE_OK : 1;
 }
 
+int zke_persistent_node_step(zke_persistent_node *node) {
+  return zke_recipe_step((zke_recipe *)node);
+}
+
 /* Whose it is, for a wait that failed; then out. */
 static int node_give_up(zke_persistent_node *n, int rc) {
   char what[256];
@@ -240,7 +244,8 @@ static int node_give_up(zke_persistent_node *n, int rc) {
   return zke_recipe_restore(&kept, rc);
 }
 
-int zke_persistent_node_hold(zke_persistent_node *node, int64_t deadline_ms) {
+int zke_persistent_node_acquire(zke_persistent_node *node,
+                                int64_t deadline_ms) {
   int rc = zke_recipe_enter((zke_recipe *)node);
   if (rc != ZKE_OK) return rc;
   if (node->waiting) {
@@ -258,19 +263,19 @@ int zke_persistent_node_hold(zke_persistent_node *node, int64_t deadline_ms) {
   return zke_recipe_leave(&node->r, rc);
 }
 
-int zke_persistent_node_stop(zke_persistent_node *node) {
+int zke_persistent_node_release(zke_persistent_node *node) {
   int rc = zke_recipe_enter((zke_recipe *)node);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&node->r, node_stop(node));
 }
 
 int zke_persistent_node_set(zke_persistent_node *node, const void *data,
-                            int len) {
+                            int len, int64_t deadline_ms) {
   int rc = zke_recipe_enter((zke_recipe *)node);
   if (rc != ZKE_OK) return rc;
   rc = node_keep(node, data, len);
   if (rc == ZKE_OK && node->started)
-    rc = zke_retry(node->r.z, node_try_set, node, ZKE_FOREVER);
+    rc = zke_retry(node->r.z, node_try_set, node, deadline_ms);
   return zke_recipe_leave(&node->r, rc);
 }
 

@@ -2,9 +2,9 @@
  *
  *     zke_persistent_node *node;
  *     zke_persistent_node_new(z, "/status/host1", "up", 2, NULL, &node);
- *     zke_persistent_node_hold(node, deadline);         (it is there)
+ *     zke_persistent_node_acquire(node, deadline);      (it is there)
  *     ...somebody deletes it: the next zke_dispatch() makes it again...
- *     zke_persistent_node_set(node, "busy", 4);
+ *     zke_persistent_node_set(node, "busy", 4, ZKE_FOREVER);
  *     ...the session has expired...
  *     zke_open("app.db", NULL, &z2);
  *     zke_persistent_node_renew(&node, z2);             (it is there again)
@@ -47,13 +47,13 @@ extern "C" {
 typedef struct zke_persistent_node zke_persistent_node;
 
 enum {
-  ZKE_PERSISTENT_NODE_OUT = 0,     /* not started, or stopped */
+  ZKE_PERSISTENT_NODE_OUT = 0,     /* not started, or released */
   ZKE_PERSISTENT_NODE_WAITING = 1, /* another session's stands there */
-  ZKE_PERSISTENT_NODE_PRESENT = 2, /* one's own does */
+  ZKE_PERSISTENT_NODE_HELD = 2,    /* one's own does */
   ZKE_PERSISTENT_NODE_LOST = 3     /* the session has ended */
 };
 
-/* Called when the state changes, and with ZKE_PERSISTENT_NODE_PRESENT and its
+/* Called when the state changes, and with ZKE_PERSISTENT_NODE_HELD and its
  * new token each time the znode was made again. */
 typedef void (*zke_persistent_node_fn)(zke_persistent_node *node, int state,
                                        int64_t token, void *context);
@@ -86,45 +86,49 @@ ZKE_API void zke_persistent_node_free(zke_persistent_node *node);
 /* zke_persistent_node_start - make the znode, and again whenever it has gone
  *
  * Where another session's stands there it waits for that to go, inside
- * zke_dispatch(); zke_persistent_node_state() tells.  Started already, it looks
- * again, which is needed only after a failure inside zke_dispatch().
+ * zke_dispatch(); zke_persistent_node_state() tells.
  *
  * Returns ZKE_OK, or as zke_create(); after a failure it is started all the
  * same, and this can be repeated.
  * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_persistent_node_start(zke_persistent_node *node);
 
-/* zke_persistent_node_hold - start, where that was not done, and wait until
+/* zke_persistent_node_step - look again; needed only after a read or write
+ * failed inside zke_dispatch() */
+ZKE_API int zke_persistent_node_step(zke_persistent_node *node);
+
+/* zke_persistent_node_acquire - start, where that was not done, and wait until
  * one's own znode is there
  *
  *   deadline_ms  of zke_now(); ZKE_FOREVER
  *
- * Returns ZKE_OK, or, stopped,
+ * Returns ZKE_OK, or, released,
  *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence says whose it is
  *   ZKE_CANCELLED         zke_persistent_node_cancel()
- *   ZKE_MISUSE            another thread waits with this object; not stopped
+ *   ZKE_MISUSE            another thread waits with this object; not released
  *   ZKE_INVALIDSTATE      the session has ended
  *   others                as zke_create()
  * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
-ZKE_API int zke_persistent_node_hold(zke_persistent_node *node,
-                                     int64_t deadline_ms);
+ZKE_API int zke_persistent_node_acquire(zke_persistent_node *node,
+                                        int64_t deadline_ms);
 
-/* zke_persistent_node_stop - delete one's own znode and let it be
+/* zke_persistent_node_release - delete one's own znode and let it be
  *
  * Deletes nothing else, neither another session's nor the parent.  After a
  * failure the znode may be there still, and this can be repeated.
  * Threads: any.  In a callback: yes.  Blocks: on the disk. */
-ZKE_API int zke_persistent_node_stop(zke_persistent_node *node);
+ZKE_API int zke_persistent_node_release(zke_persistent_node *node);
 
 /* zke_persistent_node_set - give it another value, now and whenever it is made
  *
- *   data,len  as for zke_create(); copied
+ *   data,len     as for zke_create(); copied
+ *   deadline_ms  of zke_now(), for repeating what got no reply
  *
  * Returns ZKE_OK, also where it is not there at the moment; or as zke_set(),
  * and then the next znode made has the value, and this can be repeated.
  * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_persistent_node_set(zke_persistent_node *node, const void *data,
-                                    int len);
+                                    int len, int64_t deadline_ms);
 
 /* zke_persistent_node_state  - ZKE_PERSISTENT_NODE_…, as known without asking
  *                              the file

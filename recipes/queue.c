@@ -1165,14 +1165,16 @@ static void queue_ended(zke_recipe *r) {
   queue_wait_ended(&q->putting);
   zke_free(q->user);
   q->user = NULL;
-  zke_recipe_tell(r, ZKE_QUEUE_OVER, 0, "", 0);
+  zke_recipe_tell(r, ZKE_QUEUE_LOST, 0, NULL, 0);
 }
 
 static void queue_deliver(zke_recipe *r, int event, int64_t number,
                           const char *text, int len) {
   zke_queue *q = (zke_queue *)r;
   (void)len;
-  if (q->o.listener) q->o.listener(q, event, number, text, q->o.context);
+  bool ended = event == ZKE_QUEUE_LOST && !number; /* a claim has a token */
+  if (q->o.listener)
+    q->o.listener(q, event, number, ended ? NULL : text, q->o.context);
 }
 
 static void queue_quit(zke_recipe *r) {
@@ -1374,8 +1376,7 @@ int zke_queue_claim(zke_queue *queue, int64_t deadline_ms,
 
 /* ---- the end of a claim ---- */
 
-int zke_queue_claim_op(const zke_queue_item *item,
-                       zke_op ops[ZKE_QUEUE_CLAIM_OPS]) {
+int zke_queue_ops(const zke_queue_item *item, zke_op ops[ZKE_QUEUE_OPS]) {
   if (!item || !ops || !item->token)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "no item, no claim or no ops");
   zke_op_check(&ops[0], item->claim_path, -1);
@@ -1525,6 +1526,10 @@ int zke_queue_start(zke_queue *queue, int event) {
   rc = w ? queue_start(queue, w)
          : zke_recipe_fail(ZKE_BADARGUMENTS, "event %d", event);
   return zke_recipe_leave(&queue->r, rc);
+}
+
+int zke_queue_step(zke_queue *queue) {
+  return zke_recipe_step((zke_recipe *)queue);
 }
 
 int zke_queue_stop(zke_queue *queue, int event) {

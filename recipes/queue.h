@@ -53,10 +53,10 @@
  *
  * LOSING THE SESSION, or a claim to somebody who deletes it, loses the claim:
  * the listener hears ZKE_QUEUE_LOST; ack, release, check and a multi with
- * zke_queue_claim_op() fail.
+ * zke_queue_ops() fail.
  *
  * FENCING: item->token, the claim's czxid, greater than that of every claim of
- * the item before.  In the same database guard with zke_queue_claim_op(), or
+ * the item before.  In the same database guard with zke_queue_ops(), or
  * let zke_queue_ack() make the changes together with the acknowledgement.
  *
  * LIMITS: names carry a number of 31 bits, which is used up after two thousand
@@ -79,8 +79,9 @@ typedef struct zke_queue zke_queue;
 enum {
   ZKE_QUEUE_ITEM = 1, /* after zke_queue_start(): something can be taken */
   ZKE_QUEUE_ROOM = 2, /* after zke_queue_start(): there is room */
-  ZKE_QUEUE_LOST = 3, /* a claim is gone: its token and the item's name */
-  ZKE_QUEUE_OVER = 4  /* the session has ended: nothing more will be told */
+  ZKE_QUEUE_LOST = 3  /* a claim is gone: its token and the item's name; with
+                         the name NULL: the session has ended, and nothing
+                         more will be told */
 };
 typedef void (*zke_queue_fn)(zke_queue *queue, int event, int64_t token,
                              const char *name, void *context);
@@ -228,18 +229,18 @@ ZKE_API int zke_queue_release(zke_queue *queue, const zke_queue_item *item);
  * ZKE_LOST */
 ZKE_API int zke_queue_check(zke_queue *queue, const zke_queue_item *item);
 
-/* zke_queue_claim_op - operations for one's own zke_multi()
+/* zke_queue_ops - operations for one's own zke_multi()
  *
  * They fail with ZKE_NONODE or ZKE_BADVERSION unless the claim is held; valid
  * as long as the item is.
  *
- *   ops  out: ZKE_QUEUE_CLAIM_OPS of them
+ *   ops  out: ZKE_QUEUE_OPS of them
  *
  * Returns ZKE_OK, or ZKE_BADARGUMENTS (NULL, or an item without claim).
  * Threads: any.  Blocks: no. */
-enum { ZKE_QUEUE_CLAIM_OPS = 2 };
-ZKE_API int zke_queue_claim_op(const zke_queue_item *item,
-                               zke_op ops[ZKE_QUEUE_CLAIM_OPS]);
+enum { ZKE_QUEUE_OPS = 2 };
+ZKE_API int zke_queue_ops(const zke_queue_item *item,
+                          zke_op ops[ZKE_QUEUE_OPS]);
 
 /* zke_queue_cancel - the blocking call on it returns ZKE_CANCELLED; where none
  * is running, the next one that waits.  Threads: any.  Blocks: no. */
@@ -263,6 +264,10 @@ ZKE_API int zke_queue_cancel(zke_queue *queue);
  * ZKE_MISUSE without a listener, or while another thread waits. */
 ZKE_API int zke_queue_start(zke_queue *queue, int event);
 ZKE_API int zke_queue_stop(zke_queue *queue, int event);
+
+/* zke_queue_step - look again; needed only after a read or write failed inside
+ * zke_dispatch() */
+ZKE_API int zke_queue_step(zke_queue *queue);
 
 /* zke_queue_due - when the next delayed item can be taken
  *

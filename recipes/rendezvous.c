@@ -39,7 +39,7 @@ static void meeting_told(zke_double_barrier *b, int event, int64_t round,
     meeting_leave(b);
     if (m->listener)
       m->listener(context, ZKE_RENDEZVOUS_MET, round, m->context);
-  } else if (event == ZKE_DOUBLE_BARRIER_GONE) {
+  } else if (event == ZKE_DOUBLE_BARRIER_LOST) {
     if (m->listener) m->listener(context, ZKE_RENDEZVOUS_LOST, 0, m->context);
   }
 }
@@ -93,7 +93,7 @@ int zke_rendezvous_meet(zke_rendezvous *meeting, const void *data, int len,
   zke_double_barrier *b = meeting->barrier;
   rc = zke_double_barrier_enter(b, data, len, deadline_ms, &token);
   if (rc != ZKE_OK) return rc;
-  if (list_out) rc = zke_double_barrier_members(b, &list);
+  if (list_out) rc = zke_double_barrier_list(b, &list);
   if (rc == ZKE_OK) rc = meeting_leave(b);
   if (rc != ZKE_OK) {
     zke_free(list);
@@ -108,19 +108,24 @@ int zke_rendezvous_start(zke_rendezvous *meeting, const void *data, int len) {
   int rc = meeting_check(meeting);
   if (rc == ZKE_OK) rc = meeting_leave(meeting->barrier);
   if (rc != ZKE_OK) return rc;
-  return zke_double_barrier_enter_start(meeting->barrier, data, len);
+  return zke_double_barrier_start(meeting->barrier, data, len);
 }
 
-int zke_rendezvous_withdraw(zke_rendezvous *meeting) {
+int zke_rendezvous_step(zke_rendezvous *meeting) {
   int rc = meeting_check(meeting);
-  return rc == ZKE_OK ? zke_double_barrier_withdraw(meeting->barrier) : rc;
+  return rc == ZKE_OK ? zke_double_barrier_step(meeting->barrier) : rc;
 }
 
-int zke_rendezvous_result(zke_rendezvous *meeting, zke_party_list **list_out,
-                          int64_t *token_out) {
+int zke_rendezvous_stop(zke_rendezvous *meeting) {
+  int rc = meeting_check(meeting);
+  return rc == ZKE_OK ? zke_double_barrier_stop(meeting->barrier) : rc;
+}
+
+int zke_rendezvous_list(zke_rendezvous *meeting, zke_party_list **list_out,
+                        int64_t *token_out) {
   zke_party_list *list = NULL;
   int rc = meeting_check(meeting);
-  if (rc == ZKE_OK) rc = zke_double_barrier_members(meeting->barrier, &list);
+  if (rc == ZKE_OK) rc = zke_double_barrier_list(meeting->barrier, &list);
   if (rc != ZKE_OK) return rc;
   if (list->count == 0) {
     zke_free(list);
@@ -353,7 +358,7 @@ static void point_forget(zke_rendezvous_point *p) {
 static int point_take(zke_rendezvous_point *p, const point_data *d) {
   if (p->czxid != d->stat.czxid) {
     point_forget(p);
-    if (p->state) point_change_to(p, ZKE_RENDEZVOUS_POINT_GONE);
+    if (p->state) point_change_to(p, ZKE_RENDEZVOUS_POINT_REMOVED);
     p->czxid = d->stat.czxid;
   }
   if (!d->filled) {
@@ -386,7 +391,7 @@ static int point_look(zke_rendezvous_point *p) {
   if (rc != ZKE_NONODE) return rc;
   point_forget(p);
   p->czxid = 0;
-  if (p->state) point_change_to(p, ZKE_RENDEZVOUS_POINT_GONE);
+  if (p->state) point_change_to(p, ZKE_RENDEZVOUS_POINT_REMOVED);
   return ZKE_OK;
 }
 
@@ -398,7 +403,7 @@ static int point_step(zke_recipe *r) {
 static void point_ended(zke_recipe *r) {
   zke_rendezvous_point *p = (zke_rendezvous_point *)r;
   point_forget(p);
-  point_change_to(p, ZKE_RENDEZVOUS_POINT_GONE);
+  point_change_to(p, ZKE_RENDEZVOUS_POINT_LOST);
 }
 
 static void point_deliver(zke_recipe *r, int event, int64_t number,
@@ -443,13 +448,13 @@ void zke_rendezvous_point_free(zke_rendezvous_point *point) {
 static int point_done(zke_recipe *r) {
   const zke_rendezvous_point *p = (const zke_rendezvous_point *)r;
   if (p->state == ZKE_RENDEZVOUS_POINT_FILLED) return ZKE_OK;
-  if (r->ended || p->state != ZKE_RENDEZVOUS_POINT_GONE) return 1;
+  if (r->ended || p->state != ZKE_RENDEZVOUS_POINT_REMOVED) return 1;
   return zke_recipe_fail(ZKE_BROKEN, "the rendezvous point %s has gone",
                          r->path);
 }
 
 static int point_wait(zke_rendezvous_point *p, int64_t deadline_ms) {
-  if (p->state == ZKE_RENDEZVOUS_POINT_GONE) p->state = 0;
+  if (p->state == ZKE_RENDEZVOUS_POINT_REMOVED) p->state = 0;
   p->r.changed = true; /* begin with a look */
   int rc = zke_recipe_await(&p->r, point_done, deadline_ms);
   if (rc != ZKE_OPERATIONTIMEOUT) return rc;
@@ -505,6 +510,10 @@ int zke_rendezvous_point_start(zke_rendezvous_point *point) {
     if (rc != ZKE_OK) point->listening = false;
   }
   return zke_recipe_leave(&point->r, rc);
+}
+
+int zke_rendezvous_point_step(zke_rendezvous_point *point) {
+  return zke_recipe_step((zke_recipe *)point);
 }
 
 int zke_rendezvous_point_cancel(zke_rendezvous_point *point) {

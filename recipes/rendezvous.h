@@ -64,7 +64,7 @@ extern "C" {
 typedef struct zke_rendezvous zke_rendezvous;
 
 enum {
-  ZKE_RENDEZVOUS_MET = 1, /* zke_rendezvous_result() has what they brought */
+  ZKE_RENDEZVOUS_MET = 1, /* zke_rendezvous_list() has what they brought */
   ZKE_RENDEZVOUS_LOST = 2 /* one's place was taken away, or the session */
 };
 typedef void (*zke_rendezvous_fn)(zke_rendezvous *meeting, int event,
@@ -123,21 +123,23 @@ ZKE_API int zke_rendezvous_meet(zke_rendezvous *meeting, const void *data,
 
 /* Without blocking: zke_dispatch() does the rest, the listener is told.
  *
- * zke_rendezvous_start    - come
- * zke_rendezvous_withdraw - go again; ZKE_HELD where all have come: they met
- * zke_rendezvous_result   - what the last meeting brought; ZKE_NONODE before
- *                           the first
- * zke_rendezvous_cancel   - the blocking call on it returns ZKE_CANCELLED;
- *                           where none is running, the next one
- * zke_rendezvous_missing  - how many have to come yet
- * zke_rendezvous_parties  - who is there: those who wait are of kind "waiting"
+ * zke_rendezvous_start   - come
+ * zke_rendezvous_step    - look again; needed only after a read or write failed
+ *                          inside zke_dispatch()
+ * zke_rendezvous_stop    - go again; ZKE_HELD where all have come: they met
+ * zke_rendezvous_list    - what the last meeting brought; ZKE_NONODE before
+ *                          the first
+ * zke_rendezvous_cancel  - the blocking call on it returns ZKE_CANCELLED;
+ *                          where none is running, the next one
+ * zke_rendezvous_missing - how many have to come yet
+ * zke_rendezvous_parties - who is there: those who wait are of kind "waiting"
  * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_rendezvous_start(zke_rendezvous *meeting, const void *data,
                                  int len);
-ZKE_API int zke_rendezvous_withdraw(zke_rendezvous *meeting);
-ZKE_API int zke_rendezvous_result(zke_rendezvous *meeting,
-                                  zke_party_list **list_out,
-                                  int64_t *token_out);
+ZKE_API int zke_rendezvous_step(zke_rendezvous *meeting);
+ZKE_API int zke_rendezvous_stop(zke_rendezvous *meeting);
+ZKE_API int zke_rendezvous_list(zke_rendezvous *meeting,
+                                zke_party_list **list_out, int64_t *token_out);
 ZKE_API int zke_rendezvous_cancel(zke_rendezvous *meeting);
 ZKE_API int zke_rendezvous_missing(zke_rendezvous *meeting, int *count_out);
 ZKE_API int zke_rendezvous_parties(zke *z, const char *path,
@@ -176,10 +178,12 @@ ZKE_API int zke_rendezvous_fill(zke *z, const char *path, const void *data,
 typedef struct zke_rendezvous_point zke_rendezvous_point;
 
 enum {
-  ZKE_RENDEZVOUS_POINT_FILLED = 1, /* with the token and what was filled in */
-  ZKE_RENDEZVOUS_POINT_GONE = 2,   /* it was there and has gone, or the session
-                                      has: clean up */
-  ZKE_RENDEZVOUS_POINT_EMPTY = 3   /* prepared; told by _start() only */
+  ZKE_RENDEZVOUS_POINT_FILLED = 1,  /* with the token and what was filled in */
+  ZKE_RENDEZVOUS_POINT_REMOVED = 2, /* it was there and has gone, and so has
+                                       the initiator: clean up */
+  ZKE_RENDEZVOUS_POINT_EMPTY = 3,   /* prepared; told by _start() only */
+  ZKE_RENDEZVOUS_POINT_LOST = 4     /* the session has ended: nothing more is
+                                       heard */
 };
 typedef void (*zke_rendezvous_point_fn)(zke_rendezvous_point *point, int event,
                                         int64_t token, const char *data,
@@ -218,10 +222,13 @@ ZKE_API int zke_rendezvous_point_wait(zke_rendezvous_point *point,
 
 /* zke_rendezvous_point_start  - tell the listener what is there and what
  *                               becomes of it
+ * zke_rendezvous_point_step   - look again; needed only after a read failed
+ *                               inside zke_dispatch()
  * zke_rendezvous_point_cancel - the blocking call on it returns ZKE_CANCELLED;
  *                               where none is running, the next one
  * Threads: any.  In a callback: yes. */
 ZKE_API int zke_rendezvous_point_start(zke_rendezvous_point *point);
+ZKE_API int zke_rendezvous_point_step(zke_rendezvous_point *point);
 ZKE_API int zke_rendezvous_point_cancel(zke_rendezvous_point *point);
 
 #ifdef __cplusplus

@@ -97,13 +97,14 @@ static int semaphore_try_change(zke *z, void *arg) {
   return zke_set(z, c->path, text, len, stat.version, NULL);
 }
 
-int zke_semaphore_resize(zke *z, const char *path, int limit) {
+int zke_semaphore_resize(zke *z, const char *path, int limit,
+                         int64_t deadline_ms) {
   semaphore_change c = {path, limit};
   int rc = ZKE_BADVERSION;
   if (limit < 1)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "a limit of %d", limit);
   for (int i = 0; i < ZKE_RETRIES; i++) { /* others may change it too */
-    rc = zke_retry(z, semaphore_try_change, &c, ZKE_FOREVER);
+    rc = zke_retry(z, semaphore_try_change, &c, deadline_ms);
     if (rc != ZKE_BADVERSION && rc != ZKE_NONODE) return rc;
   }
   return rc;

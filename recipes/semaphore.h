@@ -177,12 +177,14 @@ ZKE_API int zke_semaphore_op(zke_semaphore *sem, zke_op *op);
 /* zke_semaphore_resize - change the limit; make the semaphore, to stay, where
  *                        there is none
  *
- *   limit  1 or more, else ZKE_BADARGUMENTS
+ *   limit        1 or more, else ZKE_BADARGUMENTS
+ *   deadline_ms  of zke_now(), for repeating what got no reply
  *
  * Under a lowered limit nobody whose turn had not come before comes in until
  * enough have released.
  * Returns ZKE_OK, or ZKE_OTHERKIND. */
-ZKE_API int zke_semaphore_resize(zke *z, const char *path, int limit);
+ZKE_API int zke_semaphore_resize(zke *z, const char *path, int limit,
+                                 int64_t deadline_ms);
 
 /* zke_semaphore_limit - the limit that a semaphore has now
  *

@@ -61,7 +61,7 @@ void zke_singleton_free(zke_singleton *s) { zke_recipe_free((zke_recipe *)s); }
 
 /* ---- in and out ---- */
 
-int zke_singleton_wait(zke_singleton *s, int64_t deadline_ms) {
+int zke_singleton_acquire(zke_singleton *s, int64_t deadline_ms) {
   int rc = zke_line_enter((zke_line *)s, ZKE_FOREVER);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&s->l.r, zke_line_acquire(&s->l, deadline_ms));
@@ -79,7 +79,7 @@ int zke_singleton_start(zke_singleton *s) {
   return zke_recipe_leave(&s->l.r, zke_line_join(&s->l, false, ZKE_FOREVER));
 }
 
-int zke_singleton_stop(zke_singleton *s) {
+int zke_singleton_release(zke_singleton *s) {
   int rc = zke_recipe_enter((zke_recipe *)s);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&s->l.r, zke_line_quit(&s->l));
@@ -88,10 +88,10 @@ int zke_singleton_stop(zke_singleton *s) {
 int zke_singleton_serve(zke_singleton *s, int64_t deadline_ms,
                         zke_singleton_work_fn fn, void *arg) {
   if (!fn) return zke_recipe_fail(ZKE_BADARGUMENTS, "fn is NULL");
-  int rc = zke_singleton_wait(s, deadline_ms);
+  int rc = zke_singleton_acquire(s, deadline_ms);
   if (rc != ZKE_OK) return rc;
   rc = fn(s, zke_singleton_token(s), arg);
-  int stopped = zke_singleton_stop(s);
+  int stopped = zke_singleton_release(s);
   return rc == ZKE_OK && stopped != ZKE_INVALIDSTATE ? stopped : rc;
 }
 

@@ -44,12 +44,12 @@ typedef struct zke_singleton zke_singleton;
 
 enum {
   ZKE_SINGLETON_OUT = ZKE_LINE_OUT,
-  ZKE_SINGLETON_STANDBY = ZKE_LINE_WAITING,
-  ZKE_SINGLETON_RUN = ZKE_LINE_HELD,
+  ZKE_SINGLETON_WAITING = ZKE_LINE_WAITING,
+  ZKE_SINGLETON_HELD = ZKE_LINE_HELD,
   ZKE_SINGLETON_LOST = ZKE_LINE_LOST
 };
 
-/* Called when the state changes; the token with ZKE_SINGLETON_RUN, else 0. */
+/* Called when the state changes; the token with ZKE_SINGLETON_HELD, else 0. */
 typedef void (*zke_singleton_fn)(zke_singleton *s, int state, int64_t token,
                                  void *context);
 
@@ -75,7 +75,7 @@ ZKE_API int zke_singleton_new(zke *z, const char *path,
                               zke_singleton **s_out);
 ZKE_API void zke_singleton_free(zke_singleton *s);
 
-/* zke_singleton_wait - stand by until one runs
+/* zke_singleton_acquire - stand by until one runs
  *
  *   deadline_ms  of zke_now(); ZKE_FOREVER
  *
@@ -88,24 +88,24 @@ ZKE_API void zke_singleton_free(zke_singleton *s);
  *   ZKE_MISUSE            it runs already, or another call waits
  *   ZKE_INVALIDSTATE      the session has ended
  * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
-ZKE_API int zke_singleton_wait(zke_singleton *s, int64_t deadline_ms);
+ZKE_API int zke_singleton_acquire(zke_singleton *s, int64_t deadline_ms);
 
 /* zke_singleton_try   - run now, or ZKE_HELD with the same sentence
  * zke_singleton_start - stand by and go on; the listener is told, or the state
  *                       tells, once zke_dispatch() has seen one's turn
- * zke_singleton_stop  - run or stand by no more.  ZKE_OK, also where one did
+ * zke_singleton_release  - run or stand by no more.  ZKE_OK, also where one did
  *                       neither; else it is as before and can be repeated
  * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_singleton_try(zke_singleton *s);
 ZKE_API int zke_singleton_start(zke_singleton *s);
-ZKE_API int zke_singleton_stop(zke_singleton *s);
+ZKE_API int zke_singleton_release(zke_singleton *s);
 
 /* zke_singleton_serve - wait, call the worker, stop
  *
  *   deadline_ms  for taking over; the worker takes its time
  *   fn           its result is returned
  *
- * Returns what fn returned, else as zke_singleton_wait(). */
+ * Returns what fn returned, else as zke_singleton_acquire(). */
 typedef int (*zke_singleton_work_fn)(zke_singleton *s, int64_t token,
                                      void *arg);
 ZKE_API int zke_singleton_serve(zke_singleton *s, int64_t deadline_ms,

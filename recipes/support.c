@@ -777,6 +777,12 @@ static int recipe_step(zke_recipe *r) {
   return rc;
 }
 
+int zke_recipe_step(zke_recipe *r) {
+  int rc = zke_recipe_enter(r);
+  if (rc != ZKE_OK) return rc;
+  return zke_recipe_leave(r, recipe_step(r));
+}
+
 void zke_recipe_watcher(zke *z, int type, int state, const char *path,
                         void *context) {
   zke_recipe *r = context;

@@ -380,6 +380,10 @@ ZKE_API bool zke_recipe_tell(zke_recipe *r, int event, int64_t number,
 ZKE_API int zke_recipe_await(zke_recipe *r, int (*done)(zke_recipe *r),
                              int64_t deadline_ms);
 
+/* zke_recipe_step - what a recipe's step is: enter, look again where the object
+ * is started or waits, leave.  Returns what the class's step() says */
+ZKE_API int zke_recipe_step(zke_recipe *r);
+
 /* zke_recipe_cancel - see cancel above; takes no lock but the handle's */
 ZKE_API int zke_recipe_cancel(zke_recipe *r);
 

@@ -1178,7 +1178,7 @@ int zke_two_phase_wait(zke_two_phase *t, int64_t deadline_ms,
   return zke_recipe_leave(&t->r, rc);
 }
 
-int zke_two_phase_acknowledge(zke_two_phase *t) {
+int zke_two_phase_ack(zke_two_phase *t) {
   int rc = zke_recipe_enter((zke_recipe *)t);
   if (rc != ZKE_OK) return rc;
   if (t->own < 0 && !t->coordinator)
@@ -1283,8 +1283,8 @@ static zke_two_phase_status *status_make(zke *z, const phase_view *v) {
   return st;
 }
 
-int zke_two_phase_status_of(zke *z, const char *base, const char *name,
-                            zke_two_phase_status **status_out) {
+int zke_two_phase_get(zke *z, const char *base, const char *name,
+                      zke_two_phase_status **status_out) {
   phase_view v;
   int rc = zke_recipe_state(z);
   if (rc != ZKE_OK) return rc;

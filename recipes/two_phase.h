@@ -7,7 +7,7 @@
  *       zke_two_phase_begin(z, "/2pc", "order-7", "sell 1 tea", 10, sites, 2,
  *                           &o, &t);
  *       zke_two_phase_wait(t, ZKE_FOREVER, &decision);
- *       zke_two_phase_acknowledge(t);
+ *       zke_two_phase_ack(t);
  *       zke_two_phase_free(t);
  *     each site, told of it by zke_two_phase_pending():
  *       zke_two_phase_open(z, "/2pc", "order-7", "bank", NULL, &t);
@@ -15,7 +15,7 @@
  *       zke_two_phase_vote(t, ZKE_TWO_PHASE_COMMIT);
  *       zke_two_phase_wait(t, deadline, &decision);
  *       ...keep it or undo it...
- *       zke_two_phase_acknowledge(t);
+ *       zke_two_phase_ack(t);
  *       zke_two_phase_free(t);
  *
  * LAYOUT:
@@ -197,14 +197,14 @@ ZKE_API int zke_two_phase_wait(zke_two_phase *t, int64_t deadline_ms,
  * ZKE_LOST where it has gone. */
 ZKE_API int zke_two_phase_abort(zke_two_phase *t, const char *why);
 
-/* zke_two_phase_acknowledge - say that one has done what was decided
+/* zke_two_phase_ack - say that one has done what was decided
  *
  * The last one removes the transaction.  The coordinator's says that it has
  * seen the decision.
  *
  * Returns ZKE_OK, also a second time; ZKE_MISUSE while undecided, and from an
  * onlooker.  Threads: any.  In a callback: yes.  Blocks: on the disk. */
-ZKE_API int zke_two_phase_acknowledge(zke_two_phase *t);
+ZKE_API int zke_two_phase_ack(zke_two_phase *t);
 
 /* zke_two_phase_cancel - the blocking call on it returns ZKE_CANCELLED; where
  *                        none is running, the next one.  Blocks: no.
@@ -248,13 +248,13 @@ typedef struct zke_two_phase_status {
   const zke_two_phase_site *sites;
 } zke_two_phase_status;
 
-/* zke_two_phase_status_of - one transaction, as of one moment
+/* zke_two_phase_get - one transaction, as of one moment
  *
  *   status_out  out, not NULL
  *
  * Returns ZKE_OK, ZKE_NONODE, ZKE_OTHERKIND. */
-ZKE_API int zke_two_phase_status_of(zke *z, const char *base, const char *name,
-                                    zke_two_phase_status **status_out);
+ZKE_API int zke_two_phase_get(zke *z, const char *base, const char *name,
+                              zke_two_phase_status **status_out);
 
 /* zke_two_phase_pending - transactions that a site has not acknowledged
  *

@@ -52,7 +52,7 @@ static int standing_open(call *c, bool ephemeral, standing *s) {
 static int standing_check(void *object) {
   const standing *s = object;
   int64_t token;
-  int rc = zke_barrier_state(s->barrier, &token);
+  int rc = zke_barrier_get(s->barrier, &token);
   if (rc != ZKE_OK || token == s->token) return rc;
   return zke_fail(ZKE_LOST, "the barrier %s was removed", s->path);
 }
@@ -179,7 +179,7 @@ static int show_run(call *c) {
   zke_party_list *set = NULL, *parties = NULL;
   int status = arg_place(c, 0, "barriers", &path);
   if (status) return status;
-  int rc = zke_barrier_party(c->z, path, &set);
+  int rc = zke_barrier_parties(c->z, path, &set);
   if (rc == ZKE_OK) rc = zke_double_barrier_parties(c->z, path, &parties);
   if (rc != ZKE_OK) {
     status = fail_rc(c, rc);
@@ -225,7 +225,7 @@ static int64_t party_on_token(void *object) {
   party *p = object;
   int state = zke_double_barrier_state(p->barrier);
   if (state == ZKE_DOUBLE_BARRIER_INSIDE || atomic_load(&p->leaves))
-    return zke_double_barrier_round(p->barrier);
+    return zke_double_barrier_token(p->barrier);
   return 0;
 }
 
@@ -279,7 +279,7 @@ static int enter_around(call *c, party *p, const char *path) {
   patience how;
   guard g = {.kind = "barrier",
              .path = path,
-             .token = zke_double_barrier_round(p->barrier),
+             .token = zke_double_barrier_token(p->barrier),
              .check = party_check,
              .object = p};
   int status = guard_run(c, &g);
@@ -293,7 +293,7 @@ static int enter_around(call *c, party *p, const char *path) {
 
 static int enter_row(call *c, party *p) {
   json_t *row =
-      json_pack("{s:I}", "round", zke_double_barrier_round(p->barrier));
+      json_pack("{s:I}", "round", zke_double_barrier_token(p->barrier));
   return c->id ? emit(c, row) : emit_event(c, row);
 }
 

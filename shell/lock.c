@@ -140,7 +140,7 @@ static int election_make(contender *k) {
 }
 
 static int election_start(contender *k) {
-  return zke_election_volunteer(k->object);
+  return zke_election_start(k->object);
 }
 
 /* Whoever observes is told once it leads. */
@@ -465,7 +465,13 @@ static int elect_observe(call *c) {
   int status = arg_place(c, 0, election_kind.base, &path);
   if (status) return status;
   observation seen = {c, path, 0};
-  int rc = zke_observer_new(c->z, path, observe_leader, &seen, &o);
+  zke_observer_options options = {
+      .size = sizeof options, .listener = observe_leader, .context = &seen};
+  int rc = zke_observer_new(c->z, path, &options, &o);
+  if (rc == ZKE_OK) {
+    rc = zke_observer_start(o);
+    if (rc != ZKE_OK) zke_observer_free(o);
+  }
   status = rc == ZKE_OK
                ? wait_for_cancel(c, observed_enough, &seen, ZKE_FOREVER)
                : fail_rc(c, rc);

@@ -49,7 +49,7 @@ static int job_run(call *c, zke_periodic *job, const char *path) {
              .check = job_check,
              .object = job};
   int status = guard_run(c, &g);
-  int rc = zke_periodic_done(job, status);
+  int rc = zke_periodic_release(job, status);
   return rc == ZKE_OK || status ? status : fail_rc(c, rc);
 }
 
@@ -66,7 +66,7 @@ static int job_claim(call *c, zke_periodic *job, const patience *p) {
   if (has(c, 'f')) return zke_periodic_force(job);
   if (!has(c, 'w')) return zke_periodic_try(job);
   cancel_by(c, cancel_job, job);
-  int rc = zke_periodic_wait(job, p->deadline);
+  int rc = zke_periodic_acquire(job, p->deadline);
   cancel_by(c, NULL, NULL);
   return rc;
 }
@@ -124,7 +124,7 @@ static int turn_done(call *c) {
   turn *t = shared_held(c, &turn_class, at.path);
   if (t) {
     atomic_store(&t->done, true);
-    int rc = zke_periodic_done(t->job, (int)outcome);
+    int rc = zke_periodic_release(t->job, (int)outcome);
     if (rc != ZKE_OK) status = fail_rc(c, rc);
     held_release(c, turn_class.kind, at.path, 0);
   } else {
@@ -184,7 +184,7 @@ static int job_start(call *c) {
 /* What is not known is null. */
 static int show_one(call *c, const char *base, const char *name) {
   zke_periodic_record *r;
-  int rc = zke_periodic_last(c->z, base, name, &r);
+  int rc = zke_periodic_get(c->z, base, name, &r);
   if (rc != ZKE_OK) return fail_rc(c, rc);
   const char *state = r->end_ms ? "ended" : r->running ? "running" : "died";
   json_t *row =
@@ -206,7 +206,7 @@ static int show_all(call *c) {
   if (rc != ZKE_OK) return fail_rc(c, rc);
   for (int i = 0; !status && i < names->count; i++) {
     zke_periodic_record *r;
-    rc = zke_periodic_last(c->z, "/jobs", names->data[i], &r);
+    rc = zke_periodic_get(c->z, "/jobs", names->data[i], &r);
     if (rc == ZKE_OK) {
       zke_free(r);
       status = show_one(c, "/jobs", names->data[i]);

@@ -409,8 +409,7 @@ static void claim_heard(zke_queue *queue, int event, int64_t token,
                         const char *name, void *context) {
   claim *k = context;
   (void)queue, (void)token, (void)name;
-  if (event == ZKE_QUEUE_LOST || event == ZKE_QUEUE_OVER)
-    atomic_store(&k->lost, true);
+  if (event == ZKE_QUEUE_LOST) atomic_store(&k->lost, true);
 }
 
 /* The session has it from here on, unless that fails. */

@@ -110,7 +110,7 @@ static part *part_open(call *c, const place *at, const char *site) {
 static json_t *decision_row(call *c, const place *at, int decision) {
   zke_two_phase_status *s;
   json_t *row = json_pack("{s:s}", "decision", decisions[decision]);
-  int rc = zke_two_phase_status_of(c->z, at->base, at->name, &s);
+  int rc = zke_two_phase_get(c->z, at->base, at->name, &s);
   if (!row || rc != ZKE_OK) return row;
   json_object_set_new(row, "why", json_text(s->why));
   json_object_set_new(row, "by", json_text(s->by));
@@ -238,8 +238,7 @@ static int with_part(call *c, bool site, part_fn *fn) {
 /* In that form a vote lives as long as its session does. */
 static bool is_ephemeral(call *c, const place *at) {
   zke_two_phase_status *s;
-  if (zke_two_phase_status_of(c->z, at->base, at->name, &s) != ZKE_OK)
-    return false;
+  if (zke_two_phase_get(c->z, at->base, at->name, &s) != ZKE_OK) return false;
   bool ephemeral = s->form & ZKE_TWO_PHASE_EPHEMERAL;
   zke_free(s);
   return ephemeral;
@@ -291,7 +290,7 @@ static int abort_run(call *c) { return with_part(c, false, abort_with); }
 static int ack_with(call *c, part *p, const place *at, const char *site,
                     const patience *how) {
   (void)at, (void)site;
-  int rc = zke_two_phase_acknowledge(p->t);
+  int rc = zke_two_phase_ack(p->t);
   if (rc == ZKE_MISUSE) {
     bool open = zke_two_phase_state(p->t) == ZKE_TWO_PHASE_UNDECIDED;
     return fail(c, STATUS_NO, open ? "UNDECIDED" : "MISUSE", "%s",
@@ -353,7 +352,7 @@ static int status_run(call *c) {
   zke_two_phase_status *s;
   int status = place_of(c, 0, "txns", &at);
   if (status) return status;
-  int rc = zke_two_phase_status_of(c->z, at.base, at.name, &s);
+  int rc = zke_two_phase_get(c->z, at.base, at.name, &s);
   if (rc == ZKE_OK) {
     status = emit(c, for_people(c, status_row(at.name, s)));
     zke_free(s);
@@ -381,7 +380,7 @@ static const char *vote_of(const zke_two_phase_status *s, const char *site) {
 /* One that has gone meanwhile is not pending. */
 static int pending_one(call *c, const char *name, const char *site) {
   zke_two_phase_status *s;
-  int rc = zke_two_phase_status_of(c->z, "/txns", name, &s);
+  int rc = zke_two_phase_get(c->z, "/txns", name, &s);
   if (rc == ZKE_NONODE) return 0;
   if (rc != ZKE_OK) return fail_rc(c, rc);
   json_t *row = json_pack("{s:o,s:s}", "txn", json_text(name), "decision",

@@ -307,7 +307,7 @@ static void set_gate(worker *w) {
   if (rc == ZKE_OK) note(w, HISTORY_TAKEN, token, 0);
   if (rc == ZKE_OK || rc == ZKE_HELD) {
     linger(w);
-    must(w, zke_barrier_state(gate, &token));
+    must(w, zke_barrier_get(gate, &token));
     note(w, HISTORY_LEAVING, token, 0);
     rc = zke_barrier_remove(gate, token, deadline(w));
   }
@@ -410,13 +410,13 @@ static void do_singleton(worker *w) {
   zke_singleton *s = NULL;
   must(w, zke_singleton_new(w->z, w->path, NULL, &s));
   note(w, HISTORY_WANTED, 0, 0);
-  int rc =
-      chance(w, 4) ? zke_singleton_wait(s, deadline(w)) : zke_singleton_try(s);
+  int rc = chance(w, 4) ? zke_singleton_acquire(s, deadline(w))
+                        : zke_singleton_try(s);
   if (judge(w, rc, zke_singleton_token(s), 1)) {
     linger(w);
     must(w, zke_singleton_check(s));
     note(w, HISTORY_LEAVING, 0, 0);
-    if (chance(w, 4)) must(w, zke_singleton_stop(s));
+    if (chance(w, 4)) must(w, zke_singleton_release(s));
   }
   zke_singleton_free(s);
 }
@@ -424,7 +424,7 @@ static void do_singleton(worker *w) {
 /* When the run of this process began, as the job's record has it. */
 static void note_run(worker *w, const char *name) {
   zke_periodic_record *last = NULL;
-  must(w, zke_periodic_last(w->z, "/periodic", name, &last));
+  must(w, zke_periodic_get(w->z, "/periodic", name, &last));
   if (last) note(w, HISTORY_GOT, last->start_ms, 0);
   zke_free(last);
 }
@@ -434,14 +434,14 @@ static void do_periodic(worker *w) {
   zke_periodic *job = NULL;
   const char *name = strrchr(w->path, '/') + 1;
   must(w, zke_periodic_new(w->z, "/periodic", name, &o, &job));
-  int rc = chance(w, 2) ? zke_periodic_wait(job, deadline(w))
+  int rc = chance(w, 2) ? zke_periodic_acquire(job, deadline(w))
                         : zke_periodic_try(job);
   if (rc == ZKE_OK) {
     note(w, HISTORY_TAKEN, zke_periodic_token(job), 1);
     note_run(w, name);
     linger(w);
     note(w, HISTORY_LEAVING, 0, 0);
-    must(w, zke_periodic_done(job, 0));
+    must(w, zke_periodic_release(job, 0));
   } else if (rc != ZKE_LIMIT && rc != ZKE_HELD) {
     must(w, rc);
   }
@@ -452,7 +452,7 @@ static void do_periodic(worker *w) {
 static void do_names(worker *w) {
   zke_names *names = NULL;
   int64_t token = 0;
-  must(w, zke_names_new(w->z, w->path, &names));
+  must(w, zke_names_new(w->z, w->path, NULL, &names));
   int rc = zke_names_bind(names, "printer", &w->who, sizeof w->who, 1,
                           deadline(w), &token);
   if (rc == ZKE_OK) {
@@ -471,11 +471,11 @@ static void do_persistent_node(worker *w) {
   snprintf(path, sizeof path, "%s/status", w->path);
   must(w, zke_persistent_node_new(w->z, path, NULL, 0, NULL, &node));
   note(w, HISTORY_WANTED, 0, 0);
-  int rc = zke_persistent_node_hold(node, deadline(w));
+  int rc = zke_persistent_node_acquire(node, deadline(w));
   if (judge(w, rc, zke_persistent_node_token(node), 1)) {
     linger(w);
     note(w, HISTORY_LEAVING, 0, 0);
-    must(w, zke_persistent_node_stop(node));
+    must(w, zke_persistent_node_release(node));
   }
   zke_persistent_node_free(node);
 }
@@ -497,7 +497,7 @@ static void do_group(worker *w) {
   must(w, zke_group_join(group, NULL, 0, deadline(w)));
   must(w, zke_group_self(group, &self));
   if (chance(w, 2)) must(w, zke_group_wait(group, 1, deadline(w)));
-  must(w, zke_group_members(group, &list));
+  must(w, zke_group_list(group, &list));
   if (self && list && is_member(list, self))
     note(w, HISTORY_PASSED, list->count, 0);
   else
@@ -512,7 +512,7 @@ static void do_group(worker *w) {
 static int own_instances(worker *w, zke_discovery *service) {
   zke_instance_list *list = NULL;
   int count = 0;
-  must(w, zke_discovery_instances(service, &list));
+  must(w, zke_discovery_list(service, &list));
   for (int i = 0; list && i < list->count; i++)
     count += list->data[i].session == zke_session_id(w->z);
   zke_free(list);
@@ -609,7 +609,7 @@ static void do_partition(worker *w) {
   zke_partition_options o = {
       .size = sizeof o, .name = name, .listener = hear_shard, .context = w};
   must(w, zke_partition_new(w->z, "/partition", shards, RESOURCES, &o, &p));
-  must(w, zke_partition_join(p));
+  must(w, zke_partition_start(p));
   for (int i = chance(w, 4); i > 0; i--) {
     int64_t end = zke_now(w->z) + chance(w, 40);
     int rc = zke_partition_wait(p, end);
@@ -651,7 +651,7 @@ static void conclude(worker *w, zke_two_phase *t, int64_t number, int ms) {
   int rc = zke_two_phase_wait(t, end, &decision);
   if (rc == ZKE_OK) {
     note_decision(w, number, decision);
-    must(w, zke_two_phase_acknowledge(t));
+    must(w, zke_two_phase_ack(t));
   } else if (!was_late(w, rc, end)) {
     must(w, rc);
   }

@@ -108,7 +108,7 @@ START_TEST(remove_by_token) {
   int64_t second = set(b, z), now = 0;
   ck_rc(zke_barrier_remove(b, first, soon(z)), ZKE_NONODE);
   ck_says("is not set");
-  ck_ok(zke_barrier_state(b, &now));
+  ck_ok(zke_barrier_get(b, &now));
   ck_assert_int_eq(now, second);
   zke_barrier_free(b);
   ck_ok(zke_close(z));
@@ -135,7 +135,7 @@ START_TEST(lost_removal_hits_no_other) {
     ck_ok(zke_test_fail(z, ZKE_TEST_FAIL_AFTER, 0));
     ck_ok(zke_barrier_remove(a, 0, soon(z)));
     ck_assert_int_eq(pthread_join(thread, NULL), 0);
-    ck_ok(zke_barrier_state(a, &now));
+    ck_ok(zke_barrier_get(a, &now));
     ck_assert_int_gt(now, token);
     ck_ok(zke_barrier_remove(a, now, soon(z)));
   }
@@ -154,12 +154,12 @@ START_TEST(says_who) {
   zke_stat stat;
   ck_ok(zke_open(":memory:", &o, &z));
   zke_barrier *b = make(z);
-  ck_ok(zke_barrier_party(z, PATH, &list));
+  ck_ok(zke_barrier_parties(z, PATH, &list));
   ck_assert_int_eq(list->count, 0);
   zke_free(list);
   int64_t token = set(b, z);
   ck_ok(zke_exists(z, NODE, NULL, NULL, &stat));
-  ck_ok(zke_barrier_party(z, PATH, &list));
+  ck_ok(zke_barrier_parties(z, PATH, &list));
   ck_assert_int_eq(list->count, 1);
   ck_assert_int_eq(list->data[0].czxid, token);
   ck_assert_int_eq(list->data[0].session, zke_session_id(z));
@@ -418,14 +418,14 @@ START_TEST(made_by_hand) {
                      ZKE_PERSISTENT, NULL, NULL));
     ck_rc(zke_barrier_wait(b, 0), ZKE_OPERATIONTIMEOUT);
     ck_rc(zke_barrier_set(b, NULL, 0, soon(z), NULL), ZKE_HELD);
-    ck_ok(zke_barrier_party(z, PATH, &list));
+    ck_ok(zke_barrier_parties(z, PATH, &list));
     ck_assert_int_eq(list->count, 1);
     zke_free(list);
     ck_ok(zke_barrier_remove(b, 0, soon(z)));
     ck_ok(zke_barrier_wait(b, 0));
   }
   ck_ok(zke_create(z, NODE, NULL, -1, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
-  ck_ok(zke_barrier_party(z, PATH, &list));
+  ck_ok(zke_barrier_parties(z, PATH, &list));
   ck_assert_int_eq(list->count, 1);
   zke_free(list);
   ck_ok(zke_barrier_remove(b, 0, soon(z)));
@@ -466,11 +466,11 @@ START_TEST(bad_arguments) {
   ck_rc(zke_barrier_remove(NULL, 0, 0), ZKE_BADARGUMENTS);
   ck_rc(zke_barrier_start(NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_barrier_stop(NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_barrier_state(NULL, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_barrier_get(NULL, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_barrier_cancel(NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_barrier_party(z, PATH, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_barrier_parties(z, PATH, NULL), ZKE_BADARGUMENTS);
   zke_party_list *list;
-  ck_rc(zke_barrier_party(z, "x", &list), ZKE_BADARGUMENTS);
+  ck_rc(zke_barrier_parties(z, "x", &list), ZKE_BADARGUMENTS);
   zke_barrier_free(NULL);
   zke_barrier_free(b);
   ck_ok(zke_close(z));
@@ -501,7 +501,7 @@ static void check(zke *z, int rc) {
   zke_barrier *b = make(z);
   zke_strings *names = NULL;
   int64_t token;
-  ck_ok(zke_barrier_state(b, &token));
+  ck_ok(zke_barrier_get(b, &token));
   if (rc == ZKE_OK) ck_assert_int_eq(token, 0);
   int found = zke_children(z, PATH, NULL, NULL, &names, NULL);
   if (found == ZKE_OK) ck_assert_int_eq(names->count, token ? 2 : 0);
@@ -541,7 +541,7 @@ START_TEST(processes) {
     if (rc == ZKE_OK) rc = zke_barrier_new(z, PATH, NULL, &b);
     if (rc == ZKE_OK) rc = zke_barrier_wait(b, zke_now(z) + 10000);
     int64_t token = 1;
-    if (rc == ZKE_OK) rc = zke_barrier_state(b, &token);
+    if (rc == ZKE_OK) rc = zke_barrier_get(b, &token);
     _exit(rc == ZKE_OK && token == 0 ? 0 : 1);
   }
   zke *z = test_open(db);

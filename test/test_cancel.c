@@ -492,7 +492,7 @@ HELD(semaphore, zke_semaphore_new(z, "/semaphore", &one, &object),
 HELD(multilock, zke_multilock_new(z, items, 2, NULL, &object),
      zke_multilock_acquire(object, ZKE_FOREVER), zke_multilock_release(object))
 HELD(singleton, zke_singleton_new(z, "/singleton", NULL, &object),
-     zke_singleton_wait(object, ZKE_FOREVER), zke_singleton_stop(object))
+     zke_singleton_acquire(object, ZKE_FOREVER), zke_singleton_release(object))
 RECIPE(queue, zke_queue_new(z, "/queue", NULL, &object),
        zke_queue_take(object, ZKE_FOREVER, &item))
 RECIPE(double_barrier, zke_double_barrier_new(z, "/double", 2, NULL, &object),
@@ -501,7 +501,7 @@ RECIPE(counter, zke_counter_new(z, "/counter", NULL, &object),
        wait_counter(object))
 RECIPE(group, zke_group_new(z, "/group", NULL, &object),
        zke_group_wait(object, 2, ZKE_FOREVER))
-RECIPE(names, zke_names_new(z, "/names", &object),
+RECIPE(names, zke_names_new(z, "/names", NULL, &object),
        zke_names_wait(object, "nobody", ZKE_FOREVER, NULL))
 
 #define NEEDS_NONE(type) \

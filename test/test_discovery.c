@@ -94,13 +94,13 @@ START_TEST(address_and_payload) {
   zke_discovery *d = make(a, "web", NULL), *e = make(a, "web", NULL),
                 *look = make(z, "web", NULL);
   zke_instance_list *list;
-  ck_ok(zke_discovery_instances(look, &list));
+  ck_ok(zke_discovery_list(look, &list));
   ck_assert_int_eq(list->count, 0);
   zke_free(list);
   ck_ok(zke_discovery_register(d, "host:1", "a\n\0b", 4, ZKE_FOREVER));
   enlist(e, "", "");
   for (int round = 0; round < 2; round++) { /* file, memory */
-    ck_ok(zke_discovery_instances(look, &list));
+    ck_ok(zke_discovery_list(look, &list));
     ck_assert_int_eq(list->count, 2);
     const zke_instance *i = list->data;
     ck_assert_str_eq(i[0].address, "host:1");
@@ -145,7 +145,11 @@ START_TEST(watched_list) {
   expect(z, &h, "~2/y ");
   ck_ok(zke_expire(z, zke_session_id(a)));
   expect(z, &h, "-2/y ");
+  ck_assert_int_eq(zke_discovery_state(other), ZKE_DISCOVERY_ADDED);
   expect(a, &mine, "LOST ");
+  ck_assert_int_eq(zke_discovery_state(d), ZKE_DISCOVERY_LOST);
+  ck_assert_int_eq(zke_discovery_state(look), ZKE_DISCOVERY_OUT);
+  ck_ok(zke_discovery_step(look));
   ck_rc(zke_discovery_register(d, "x", "", 0, 0), ZKE_INVALIDSTATE);
   zke_discovery_free(d);
   zke_discovery_free(other);
@@ -381,7 +385,7 @@ START_TEST(bad_arguments) {
   ck_rc(zke_discovery_register(NULL, "", "", 0, 0), ZKE_BADARGUMENTS);
   ck_rc(zke_discovery_unregister(NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_discovery_start(NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_discovery_instances(NULL, &list), ZKE_BADARGUMENTS);
+  ck_rc(zke_discovery_list(NULL, &list), ZKE_BADARGUMENTS);
   ck_rc(zke_discovery_wait(NULL, 1, 0), ZKE_BADARGUMENTS);
   ck_rc(zke_discovery_cancel(NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_discovery_pick(NULL, 0, &i), ZKE_BADARGUMENTS);
@@ -398,7 +402,7 @@ START_TEST(bad_arguments) {
   ck_rc(zke_discovery_update(d, "a\nb", "", 0, 0), ZKE_BADARGUMENTS);
   ck_rc(zke_discovery_update(d, "a", NULL, 1, 0), ZKE_BADARGUMENTS);
   ck_rc(zke_discovery_update(d, "a", "", -1, 0), ZKE_BADARGUMENTS);
-  ck_rc(zke_discovery_instances(d, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_discovery_list(d, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_discovery_pick(d, 0, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_discovery_pick(d, 3, &i), ZKE_BADARGUMENTS);
   ck_rc(zke_discovery_pick(d, -1, &i), ZKE_BADARGUMENTS);
@@ -484,7 +488,7 @@ START_TEST(processes) {
   do {
     zke_free(list);
     zke_wait(z, zke_now(z) + 10000);
-    ck_ok(zke_discovery_instances(look, &list));
+    ck_ok(zke_discovery_list(look, &list));
   } while (list->count == 2);
   zke_free(list);
   ck_assert_int_eq(pick(look, ZKE_PICK_RANDOM), 1);

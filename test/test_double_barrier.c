@@ -83,9 +83,7 @@ static void end(void) {
 
 static int state(int i) { return zke_double_barrier_state(b[i]); }
 
-static void start(int i) {
-  ck_ok(zke_double_barrier_enter_start(b[i], heard[i], 0));
-}
+static void start(int i) { ck_ok(zke_double_barrier_start(b[i], heard[i], 0)); }
 
 static void leave(int i) { ck_ok(zke_double_barrier_leave_start(b[i])); }
 
@@ -145,7 +143,7 @@ START_TEST(enter_together) {
   ck_assert_int_eq(state(1), INSIDE);
   ck_ok(zke_exists(z[0], PATH "/ready", NULL, NULL, &stat));
   for (int i = 0; i < 3; i++) {
-    ck_assert_int_eq(zke_double_barrier_round(b[i]), stat.czxid);
+    ck_assert_int_eq(zke_double_barrier_token(b[i]), stat.czxid);
     ck_assert_str_eq(heard[i], "E");
   }
   for (int i = 0; i < 3; i++) leave(i);
@@ -186,11 +184,11 @@ START_TEST(used_again) {
     dispatch_all();
     for (int i = 0; i < 3; i++) {
       ck_assert_int_eq(state(i), INSIDE);
-      ck_assert_int_eq(zke_double_barrier_round(b[i]),
-                       zke_double_barrier_round(b[0]));
+      ck_assert_int_eq(zke_double_barrier_token(b[i]),
+                       zke_double_barrier_token(b[0]));
     }
-    ck_assert_int_gt(zke_double_barrier_round(b[0]), last);
-    last = zke_double_barrier_round(b[0]);
+    ck_assert_int_gt(zke_double_barrier_token(b[0]), last);
+    last = zke_double_barrier_token(b[0]);
     for (int i = 0; i < 3; i++) leave((2 * i + n) % 3);
     dispatch_all();
     for (int i = 0; i < 3; i++) ck_assert_int_eq(state(i), OUT);
@@ -239,14 +237,14 @@ END_TEST
 START_TEST(members_and_parties) {
   zke_party_list *list;
   begin(3, 2);
-  ck_ok(zke_double_barrier_members(b[0], &list));
+  ck_ok(zke_double_barrier_list(b[0], &list));
   ck_assert_int_eq(list->count, 0);
   zke_free(list);
-  ck_ok(zke_double_barrier_enter_start(b[1], "\n\0x\n", 4));
-  ck_ok(zke_double_barrier_enter_start(b[0], "", 0));
+  ck_ok(zke_double_barrier_start(b[1], "\n\0x\n", 4));
+  ck_ok(zke_double_barrier_start(b[0], "", 0));
   start(2);
   dispatch_all();
-  ck_ok(zke_double_barrier_members(b[0], &list));
+  ck_ok(zke_double_barrier_list(b[0], &list));
   ck_assert_int_eq(list->count, 2);
   ck_assert_str_eq(list->data[0].identity, "b");
   ck_assert_int_eq(list->data[0].len, 4);
@@ -255,7 +253,7 @@ START_TEST(members_and_parties) {
   ck_assert_int_eq(list->data[0].pid, getpid());
   ck_assert_str_eq(list->data[1].identity, "a");
   ck_assert_int_eq(list->data[1].len, 0);
-  ck_assert_int_eq(list->data[1].mzxid, zke_double_barrier_round(b[0]));
+  ck_assert_int_eq(list->data[1].mzxid, zke_double_barrier_token(b[0]));
   ck_assert_int_gt(list->data[1].czxid, list->data[0].czxid);
   zke_free(list);
   leave(0);
@@ -275,7 +273,7 @@ START_TEST(members_and_parties) {
   zke_free(list);
   leave(1);
   dispatch_all();
-  ck_ok(zke_double_barrier_withdraw(b[2]));
+  ck_ok(zke_double_barrier_stop(b[2]));
   ck_ok(zke_double_barrier_parties(z[2], PATH, &list));
   ck_assert_int_eq(list->count, 0);
   zke_free(list);
@@ -332,8 +330,8 @@ START_TEST(late_ones_wait) {
   dispatch_all();
   ck_assert_int_eq(state(2), INSIDE);
   ck_assert_int_eq(state(3), INSIDE);
-  ck_assert_int_gt(zke_double_barrier_round(b[3]),
-                   zke_double_barrier_round(b[0]));
+  ck_assert_int_gt(zke_double_barrier_token(b[3]),
+                   zke_double_barrier_token(b[0]));
   leave(2);
   leave(3);
   dispatch_all();
@@ -368,7 +366,7 @@ START_TEST(surplus_withdraws) {
   start(2);
   start(3); /* it was the first that saw enough */
   start(4);
-  ck_ok(zke_double_barrier_withdraw(b[3]));
+  ck_ok(zke_double_barrier_stop(b[3]));
   leave(0);
   leave(1);
   dispatch_all();
@@ -404,7 +402,7 @@ START_TEST(death_before_round) {
   leave(3);
   dispatch_all();
   ck_assert_int_eq(state(0), OUT);
-  ck_assert_int_eq(zke_double_barrier_broken(b[0]), 0);
+  ck_rc(zke_double_barrier_check(b[0]), ZKE_LOST);
   end();
 }
 END_TEST
@@ -418,7 +416,7 @@ START_TEST(death_inside) {
   die(1);
   dispatch(0);
   ck_assert_int_eq(state(0), OUT);
-  ck_assert_int_eq(zke_double_barrier_broken(b[0]), 1);
+  ck_rc(zke_double_barrier_check(b[0]), ZKE_BROKEN);
   ck_assert_str_eq(heard[0], "EB");
   dispatch(2);
   ck_assert_str_eq(heard[2], "EB"); /* the other was told, inside */
@@ -432,7 +430,7 @@ START_TEST(death_inside) {
   dispatch(0);
   dispatch(2);
   ck_assert_int_eq(state(0), INSIDE);
-  ck_assert_int_eq(zke_double_barrier_broken(b[0]), 0);
+  ck_rc(zke_double_barrier_check(b[0]), ZKE_OK);
   leave(0);
   leave(2);
   leave(3);
@@ -543,7 +541,7 @@ END_TEST
 START_TEST(stale_ready) {
   begin(4, 2);
   gather(2);
-  int64_t round = zke_double_barrier_round(b[0]);
+  int64_t round = zke_double_barrier_token(b[0]);
   die(1);
   die(0);
   ck_assert(ready());
@@ -555,7 +553,7 @@ START_TEST(stale_ready) {
   dispatch(2);
   ck_assert_int_eq(state(2), INSIDE);
   ck_assert_int_eq(state(3), INSIDE);
-  ck_assert_int_gt(zke_double_barrier_round(b[2]), round);
+  ck_assert_int_gt(zke_double_barrier_token(b[2]), round);
   leave(2);
   leave(3);
   dispatch(2);
@@ -615,9 +613,9 @@ START_TEST(timed_enter) {
   start(2);
   dispatch_all();
   ck_assert_int_eq(state(1), WAITING);
-  ck_ok(zke_double_barrier_withdraw(b[1]));
-  ck_ok(zke_double_barrier_withdraw(b[2]));
-  ck_rc(zke_double_barrier_withdraw(b[2]), ZKE_MISUSE);
+  ck_ok(zke_double_barrier_stop(b[1]));
+  ck_ok(zke_double_barrier_stop(b[2]));
+  ck_rc(zke_double_barrier_stop(b[2]), ZKE_MISUSE);
   end();
 }
 END_TEST
@@ -629,7 +627,7 @@ START_TEST(withdrawal_loses) {
   start(0);
   start(1); /* 0 has not heard of it yet */
   ck_assert_int_eq(state(0), WAITING);
-  ck_rc(zke_double_barrier_withdraw(b[0]), ZKE_HELD);
+  ck_rc(zke_double_barrier_stop(b[0]), ZKE_HELD);
   ck_assert_int_eq(state(0), INSIDE);
   leave(0);
   leave(1);
@@ -641,7 +639,7 @@ START_TEST(withdrawal_loses) {
   ck_ok(zke_double_barrier_enter(b[0], NULL, 0, 0, &round)); /* the deadline */
   ck_ok(zke_double_barrier_enter(b[1], NULL, 0, 0, NULL));   /* begun */
   ck_rc(zke_double_barrier_enter(b[0], NULL, 0, 0, NULL), ZKE_MISUSE);
-  ck_assert_int_eq(round, zke_double_barrier_round(b[1]));
+  ck_assert_int_eq(round, zke_double_barrier_token(b[1]));
   leave(0);
   leave(1);
   dispatch_all();
@@ -678,8 +676,8 @@ START_TEST(withdrawal_races) {
     ck_assert_int_eq(other, rc);
     if (rc != ZKE_OK) continue;
     both++;
-    ck_assert_int_eq(zke_double_barrier_round(b[0]),
-                     zke_double_barrier_round(b[1]));
+    ck_assert_int_eq(zke_double_barrier_token(b[0]),
+                     zke_double_barrier_token(b[1]));
     leave(0);
     ck_ok(zke_double_barrier_leave(b[1], ZKE_FOREVER));
     while (state(0) == LEAVING) ck_ok(zke_wait(z[0], zke_now(z[0]) + 5000));
@@ -727,7 +725,7 @@ START_TEST(cancelled) {
   ck_assert_int_eq(pthread_create(&thread, NULL, call_there, &c), 0);
   ck_until(state(0) == WAITING, 5000);
   ck_rc(zke_double_barrier_enter(b[0], NULL, 0, 0, NULL), ZKE_MISUSE);
-  ck_rc(zke_double_barrier_withdraw(b[0]), ZKE_MISUSE);
+  ck_rc(zke_double_barrier_stop(b[0]), ZKE_MISUSE);
   ck_ok(zke_double_barrier_cancel(b[0]));
   ck_assert_int_eq(pthread_join(thread, NULL), 0);
   ck_assert_int_eq(c.rc, ZKE_CANCELLED);
@@ -831,7 +829,7 @@ START_TEST(znode_taken_away) {
   dispatch(0);
   ck_assert_int_eq(state(0), LOST);
   start(0); /* it can begin anew */
-  ck_ok(zke_double_barrier_withdraw(b[0]));
+  ck_ok(zke_double_barrier_stop(b[0]));
   ck_ok(zke_double_barrier_leave(b[1], ZKE_FOREVER));
   end();
 }
@@ -953,7 +951,7 @@ START_TEST(other_kind) {
                          ZKE_FOREVER));
   ck_ok(zke_double_barrier_new(z[0], "/lock", 2, NULL, &other));
   ck_rc(zke_double_barrier_enter(other, NULL, 0, 0, NULL), ZKE_OTHERKIND);
-  ck_rc(zke_double_barrier_enter_start(other, NULL, 0), ZKE_OTHERKIND);
+  ck_rc(zke_double_barrier_start(other, NULL, 0), ZKE_OTHERKIND);
   zke_double_barrier_free(other);
   end();
 }
@@ -991,10 +989,10 @@ START_TEST(too_much_data) {
   for (int i = 0; i < 2; i++) z[i] = test_session(admin, NULL);
   for (int i = 0; i < 2; i++)
     ck_ok(zke_double_barrier_new(z[i], PATH, 2, NULL, &b[i]));
-  ck_ok(zke_double_barrier_enter_start(b[0], data, sizeof data));
+  ck_ok(zke_double_barrier_start(b[0], data, sizeof data));
   ck_rc(zke_double_barrier_enter(b[1], data, sizeof data, 0, NULL), ZKE_LIMIT);
   ck_says("is too much");
-  ck_rc(zke_double_barrier_enter_start(b[1], data, sizeof data), ZKE_LIMIT);
+  ck_rc(zke_double_barrier_start(b[1], data, sizeof data), ZKE_LIMIT);
   ck_assert_int_eq(state(1), OUT);
   ck_ok(zke_double_barrier_enter(b[1], data, 10, 0, NULL));
   dispatch(0);
@@ -1022,19 +1020,19 @@ START_TEST(bad_arguments) {
   ck_rc(zke_double_barrier_new(z[0], PATH, 2, NULL, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_double_barrier_enter(b[0], NULL, 1, 0, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_double_barrier_enter(b[0], "x", -1, 0, NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_double_barrier_enter_start(b[0], NULL, 1), ZKE_BADARGUMENTS);
+  ck_rc(zke_double_barrier_start(b[0], NULL, 1), ZKE_BADARGUMENTS);
   ck_rc(zke_double_barrier_enter(NULL, NULL, 0, 0, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_double_barrier_leave(NULL, 0), ZKE_BADARGUMENTS);
   ck_rc(zke_double_barrier_leave(b[0], 0), ZKE_MISUSE);
   ck_rc(zke_double_barrier_leave_start(b[0]), ZKE_MISUSE);
-  ck_rc(zke_double_barrier_members(b[0], NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_double_barrier_list(b[0], NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_double_barrier_parties(z[0], PATH, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_double_barrier_parties(z[0], "x", &list), ZKE_BADARGUMENTS);
   ck_assert_int_eq(zke_double_barrier_state(NULL), LOST);
-  ck_assert_int_eq(zke_double_barrier_round(NULL), 0);
-  ck_assert_int_eq(zke_double_barrier_broken(NULL), 0);
+  ck_assert_int_eq(zke_double_barrier_token(NULL), 0);
+  ck_rc(zke_double_barrier_check(NULL), ZKE_BADARGUMENTS);
   start(0);
-  ck_rc(zke_double_barrier_enter_start(b[0], NULL, 0), ZKE_MISUSE);
+  ck_rc(zke_double_barrier_start(b[0], NULL, 0), ZKE_MISUSE);
   ck_ok(zke_double_barrier_step(b[0]));
   zke_double_barrier_free(NULL);
   end();
@@ -1127,7 +1125,7 @@ START_TEST(killed_inside) {
   while (state(0) == LEAVING && test_now() < deadline)
     zke_wait(z[0], zke_now(z[0]) + 1000);
   ck_assert_int_eq(state(0), OUT);
-  ck_assert_int_eq(zke_double_barrier_broken(b[0]), 1);
+  ck_rc(zke_double_barrier_check(b[0]), ZKE_BROKEN);
   ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
   end();
 }
@@ -1146,7 +1144,7 @@ START_TEST(killed_waiting) {
     zke_double_barrier *barrier;
     if (zke_open(db, NULL, &mine) == ZKE_OK &&
         zke_double_barrier_new(mine, PATH, 2, NULL, &barrier) == ZKE_OK &&
-        zke_double_barrier_enter_start(barrier, NULL, 0) == ZKE_OK &&
+        zke_double_barrier_start(barrier, NULL, 0) == ZKE_OK &&
         write(there[1], "x", 1) == 1)
       pause();
     _exit(1);
@@ -1170,7 +1168,7 @@ START_TEST(killed_waiting) {
   leave(0);
   leave(1);
   dispatch(0);
-  ck_assert_int_eq(zke_double_barrier_broken(b[0]), 0);
+  ck_rc(zke_double_barrier_check(b[0]), ZKE_LOST);
   close_all();
   ck_ok(zke_close(admin));
 }
@@ -1184,7 +1182,7 @@ static int patience = 5000;
 /* A round of two parties of one process. */
 static int use_both(zke *mine, zke_double_barrier *x, zke_double_barrier *y) {
   int64_t deadline = zke_now(mine) + patience;
-  int rc = zke_double_barrier_enter_start(x, "x", 1);
+  int rc = zke_double_barrier_start(x, "x", 1);
   if (rc == ZKE_OK) rc = zke_double_barrier_enter(y, "y", 1, deadline, NULL);
   if (rc == ZKE_OK) rc = zke_double_barrier_enter(x, NULL, 0, deadline, NULL);
   if (rc == ZKE_OK) rc = zke_double_barrier_leave_start(y);

@@ -134,7 +134,7 @@ static void dispatch_all(void) {
 }
 
 static void volunteer(int count) {
-  for (int i = 0; i < count; i++) ck_ok(zke_election_volunteer(e[i]));
+  for (int i = 0; i < count; i++) ck_ok(zke_election_start(e[i]));
   memset(told, 0, sizeof told);
 }
 
@@ -234,13 +234,13 @@ static unsigned seed(void) {
 START_TEST(the_first_is_elected) {
   open_all();
   ck_assert_int_eq(zke_election_state(e[0]), ZKE_ELECTION_STOP);
-  ck_ok(zke_election_volunteer(e[0]));
+  ck_ok(zke_election_start(e[0]));
   ck_told(0, OFFERED ELECTED);
   ck_assert_int_eq(zke_election_state(e[0]), ZKE_ELECTION_ELECTED);
   ck_assert_int_gt(zke_election_token(e[0]), 0);
   ck_assert_int_eq(told_token, zke_election_token(e[0]));
   ck_ok(zke_election_check(e[0]));
-  ck_rc(zke_election_volunteer(e[0]), ZKE_MISUSE);
+  ck_rc(zke_election_start(e[0]), ZKE_MISUSE);
   ck_ok(zke_election_resign(e[0]));
   ck_told(0, STOPPED);
   ck_assert_int_eq(zke_election_state(e[0]), ZKE_ELECTION_STOP);
@@ -252,11 +252,46 @@ START_TEST(the_first_is_elected) {
 }
 END_TEST
 
+/* The states that a listener sees, in the order of its events. */
+static void note_state(zke_election *election, int event, int64_t token,
+                       void *context) {
+  char *text = context;
+  (void)event, (void)token;
+  text[strlen(text)] = "-SODERF"[zke_election_state(election)];
+}
+
+/* START, OFFER and DETERMINE are passed inside one call, and seen by the
+ * listener. */
+START_TEST(the_listener_sees_each_state) {
+  char states[64] = "";
+  zke_election *mine;
+  zke_election_options o = {
+      .size = sizeof o, .listener = note_state, .context = states};
+  open_all();
+  ck_ok(zke_election_start(e[0]));
+  ck_ok(zke_election_new(z[1], PATH, &o, &mine));
+  ck_ok(zke_election_start(mine));
+  ck_assert_str_eq(states, "SOODDRR");
+  ck_assert_int_eq(zke_election_state(mine), ZKE_ELECTION_READY);
+  ck_ok(zke_election_resign(e[0]));
+  memset(states, 0, sizeof states);
+  dispatch_all();
+  ck_assert_str_eq(states, "DDEE");
+  ck_assert_int_eq(zke_election_state(mine), ZKE_ELECTION_ELECTED);
+  ck_ok(zke_expire(z[0], zke_session_id(z[1])));
+  memset(states, 0, sizeof states);
+  dispatch_all();
+  ck_assert_str_eq(states, "F");
+  zke_election_free(mine);
+  close_all();
+}
+END_TEST
+
 START_TEST(the_others_are_ready_and_follow_in_order) {
   open_all();
-  ck_ok(zke_election_volunteer(e[0]));
-  ck_ok(zke_election_volunteer(e[1]));
-  ck_ok(zke_election_volunteer(e[2]));
+  ck_ok(zke_election_start(e[0]));
+  ck_ok(zke_election_start(e[1]));
+  ck_ok(zke_election_start(e[2]));
   ck_told(1, OFFERED READY);
   ck_told(2, OFFERED READY);
   ck_assert_int_eq(zke_election_state(e[1]), ZKE_ELECTION_READY);
@@ -300,7 +335,7 @@ START_TEST(a_lost_place_is_a_failure) {
   ck_told(2, "FAILED");
   ck_assert_int_eq(zke_election_state(e[0]), ZKE_ELECTION_FAILED);
   ck_assert_int_eq(zke_election_token(e[0]), 0);
-  ck_ok(zke_election_volunteer(e[0])); /* anew */
+  ck_ok(zke_election_start(e[0])); /* anew */
   ck_told(0, OFFERED READY);
   ck_ok(zke_election_resign(e[2]));
   ck_told(2, STOPPED);
@@ -362,8 +397,11 @@ START_TEST(arguments_are_checked) {
   ck_rc(zke_election_op(e[0], NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_election_cancel(NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_election_parties(z[0], PATH, NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_observer_new(z[0], PATH, NULL, NULL, NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_observer_new(z[0], "x", NULL, NULL, &o), ZKE_BADARGUMENTS);
+  ck_rc(zke_observer_new(z[0], PATH, NULL, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_observer_new(z[0], "x", NULL, &o), ZKE_BADARGUMENTS);
+  ck_assert_ptr_null(o);
+  ck_rc(zke_observer_new(z[0], PATH, &(zke_observer_options){0}, &o),
+        ZKE_BADARGUMENTS);
   ck_assert_ptr_null(o);
   zke_election_free(NULL);
   zke_observer_free(NULL);
@@ -377,11 +415,14 @@ START_TEST(another_kind_on_the_path_is_refused) {
   open_all();
   ck_ok(zke_lock_new(z[0], PATH, NULL, &lock));
   ck_ok(zke_lock_try(lock));
-  ck_rc(zke_election_volunteer(e[1]), ZKE_OTHERKIND);
+  ck_rc(zke_election_start(e[1]), ZKE_OTHERKIND);
   ck_says(PATH " is a lock, not a election");
   ck_rc(zke_election_lead(e[1], soon(z[1])), ZKE_OTHERKIND);
-  ck_rc(zke_observer_new(z[1], PATH, NULL, NULL, &o), ZKE_OTHERKIND);
-  ck_assert_ptr_null(o);
+  ck_ok(zke_observer_new(z[1], PATH, NULL, &o));
+  ck_rc(zke_observer_start(o), ZKE_OTHERKIND);
+  ck_rc(zke_observer_wait(o, 1, soon(z[1])), ZKE_OTHERKIND);
+  ck_rc(zke_observer_leader(o, NULL, NULL), ZKE_MISUSE);
+  zke_observer_free(o);
   ck_told(1, "");
   zke_lock_free(lock);
   close_all();
@@ -441,7 +482,7 @@ START_TEST(a_listener_may_call_anything) {
   open_all();
   volunteer(1);
   ck_ok(zke_election_new(z[1], PATH, &o, &election));
-  ck_ok(zke_election_volunteer(election));
+  ck_ok(zke_election_start(election));
   ck_ok(zke_election_resign(e[0]));
   dispatch_all();
   ck_assert_int_eq(*word() != '\0', what == 0);
@@ -641,7 +682,7 @@ START_TEST(the_named_one_leads_next) {
   dispatch_all();
   ck_assert_str_eq(queue(), "dan bob");
   ck_assert_int_gt(zke_election_token(e[3]), token);
-  ck_ok(zke_election_volunteer(e[0]));
+  ck_ok(zke_election_start(e[0]));
   ck_assert_str_eq(queue(), "dan bob ann");
   token = zke_election_token(e[3]);
   ck_ok(zke_election_resign(e[3]));
@@ -675,7 +716,7 @@ START_TEST(of_several_of_a_name_the_first_leads) {
   volunteer(2);
   for (int i = 0; i < 2; i++) {
     twin[i] = make(z[3], "twin", NULL);
-    ck_ok(zke_election_volunteer(twin[i]));
+    ck_ok(zke_election_start(twin[i]));
   }
   ck_ok(zke_election_hand_over(e[0], "twin"));
   dispatch_all();
@@ -701,7 +742,7 @@ START_TEST(an_heir_that_dies_is_passed_over) {
   ck_ok(zke_election_check(e[1]));
   ck_assert_str_eq(queue(), "bob");
   renew(2);
-  ck_ok(zke_election_volunteer(e[2])); /* its mark is for another znode */
+  ck_ok(zke_election_start(e[2])); /* its mark is for another znode */
   ck_assert_str_eq(queue(), "bob cid");
   ck_assert_int_eq(entries(z[0]), 2); /* and has gone */
   close_all();
@@ -774,11 +815,11 @@ START_TEST(an_heir_that_is_joining_hears_of_it) {
   heir = make(first, "heir", NULL);
   for (int n = 1;; n++) {
     handed = 1;
-    ck_ok(zke_election_volunteer(leads));
+    ck_ok(zke_election_start(leads));
     ck_ok(zke_election_ready(leads));
-    ck_ok(zke_election_volunteer(between));
+    ck_ok(zke_election_start(between));
     act_at(n, hands_over);
-    ck_ok(zke_election_volunteer(heir));
+    ck_ok(zke_election_start(heir));
     bool more = acted();
     while (zke_election_state(heir) != ZKE_ELECTION_ELECTED && handed == ZKE_OK)
       ck_rc(zke_wait(first, zke_now(first) + 20000), ZKE_OK);
@@ -822,9 +863,9 @@ START_TEST(handing_over_survives_who_goes_in_its_middle) {
   heir = make(second, "heir", NULL);
   int refused = 0;
   for (int n = 1;; n++) {
-    ck_ok(zke_election_volunteer(leads));
-    ck_ok(zke_election_volunteer(between));
-    ck_ok(zke_election_volunteer(heir));
+    ck_ok(zke_election_start(leads));
+    ck_ok(zke_election_start(between));
+    ck_ok(zke_election_start(heir));
     ck_ok(zke_election_ready(leads));
     act_at(n, _i ? leader_goes : heir_goes);
     int rc = zke_election_hand_over(leads, "heir");
@@ -871,7 +912,7 @@ START_TEST(taking_office_survives_what_comes_in_its_middle) {
   open_two();
   leads = make(first, "old", NULL);
   for (int n = 1;; n++) {
-    ck_ok(zke_election_volunteer(leads));
+    ck_ok(zke_election_start(leads));
     if (actions[_i] == word_goes) word_comes();
     act_at(n, actions[_i]);
     int rc = zke_election_ready(leads);
@@ -916,7 +957,9 @@ static void observe(zke_observer *o, const char *name, int64_t token, void *c) {
 
 static zke_observer *observer_of(zke *session) {
   zke_observer *o;
-  ck_ok(zke_observer_new(session, PATH, observe, NULL, &o));
+  zke_observer_options options = {.size = sizeof options, .listener = observe};
+  ck_ok(zke_observer_new(session, PATH, &options, &o));
+  ck_ok(zke_observer_start(o));
   return o;
 }
 
@@ -940,7 +983,7 @@ START_TEST(observers_hear_who_is_in_office_and_when_nobody_is) {
   dispatch_all();
   ck_observed("nobody");
   zke_observer_free(o);
-  ck_ok(zke_election_volunteer(e[1]));
+  ck_ok(zke_election_start(e[1]));
   ck_ok(zke_election_ready(e[1]));
   o = observer_of(z[2]);
   ck_observed("bob"); /* first of all what is the case */
@@ -1001,10 +1044,10 @@ END_TEST
 static void *await_leader(void *context) {
   call *c = context;
   zke_observer *o;
-  c->rc = zke_observer_new(z[2], PATH, NULL, NULL, &o);
-  if (c->rc == ZKE_OK) c->rc = zke_observer_await(o, 1, c->deadline);
+  c->rc = zke_observer_new(z[2], PATH, NULL, &o);
+  if (c->rc == ZKE_OK) c->rc = zke_observer_wait(o, 1, c->deadline);
   __atomic_store_n(&c->done, true, __ATOMIC_RELEASE);
-  if (c->rc == ZKE_OK) c->rc = zke_observer_await(o, 0, c->deadline);
+  if (c->rc == ZKE_OK) c->rc = zke_observer_wait(o, 0, c->deadline);
   zke_observer_free(o);
   return NULL;
 }
@@ -1013,15 +1056,15 @@ START_TEST(observers_can_wait) {
   call c = {.rc = 1};
   open_all();
   zke_observer *o = observer_of(z[3]);
-  ck_ok(zke_observer_await(o, 0, 0)); /* nobody leads: so it is */
-  ck_rc(zke_observer_await(o, 1, zke_now(z[3]) + 20), ZKE_OPERATIONTIMEOUT);
+  ck_ok(zke_observer_wait(o, 0, 0)); /* nobody leads: so it is */
+  ck_rc(zke_observer_wait(o, 1, zke_now(z[3]) + 20), ZKE_OPERATIONTIMEOUT);
   ck_ok(zke_observer_cancel(o));
-  ck_rc(zke_observer_await(o, 1, ZKE_FOREVER), ZKE_CANCELLED);
+  ck_rc(zke_observer_wait(o, 1, ZKE_FOREVER), ZKE_CANCELLED);
   volunteer(1);
   c.deadline = soon(z[2]);
   pthread_create(&c.thread, NULL, await_leader, &c);
   ck_ok(zke_election_ready(e[0]));
-  ck_ok(zke_observer_await(o, 1, soon(z[3])));
+  ck_ok(zke_observer_wait(o, 1, soon(z[3])));
   ck_until(__atomic_load_n(&c.done, __ATOMIC_ACQUIRE), 5000);
   ck_ok(zke_election_resign(e[0]));
   pthread_join(c.thread, NULL);
@@ -1041,7 +1084,7 @@ START_TEST(an_observer_without_a_session_knows_nobody) {
   dispatch_all();
   ck_observed("nobody");
   ck_rc(zke_observer_leader(o, NULL, NULL), ZKE_INVALIDSTATE);
-  ck_rc(zke_observer_await(o, 1, soon(z[3])), ZKE_INVALIDSTATE);
+  ck_rc(zke_observer_wait(o, 1, soon(z[3])), ZKE_INVALIDSTATE);
   zke_observer_free(o);
   close_all();
 }
@@ -1095,7 +1138,7 @@ static void random_call(unsigned *random) {
     case 8:
     case 9:
     case 10:
-      zke_election_volunteer(e[i]);
+      zke_election_start(e[i]);
       break;
     default:
       zke_dispatch(z[i], NULL);
@@ -1135,7 +1178,7 @@ START_TEST(any_history_has_one_leader_and_rising_tokens) {
   ck_assert_int_gt(highest, 0);
   for (int i = 0; i < 3; i++) ck_ok(zke_election_resign(e[i]));
   dispatch_all();
-  ck_ok(zke_election_volunteer(e[0])); /* sweeps what the dead left */
+  ck_ok(zke_election_start(e[0])); /* sweeps what the dead left */
   close_all();
 }
 END_TEST
@@ -1215,7 +1258,7 @@ static zke_election *candidate(zke *own) {
 
 static void play_candidate(zke *own) {
   zke_election *election = candidate(own);
-  int rc = zke_election_volunteer(election);
+  int rc = zke_election_start(election);
   if (rc != ZKE_OK) give_up("volunteer", rc);
   store(&shared->stage[self], -1);
   rc = zke_election_lead(election, ZKE_FOREVER);
@@ -1227,7 +1270,8 @@ static void play_candidate(zke *own) {
 
 static void play_observer(zke *own) {
   zke_observer *o = NULL;
-  int rc = zke_observer_new(own, PATH, NULL, NULL, &o);
+  int rc = zke_observer_new(own, PATH, NULL, &o);
+  if (rc == ZKE_OK) rc = zke_observer_start(o);
   store(&shared->stage[self], -1);
   while (rc == ZKE_OK || rc == ZKE_OPERATIONTIMEOUT)
     rc = zke_wait(own, ZKE_FOREVER);
@@ -1357,14 +1401,14 @@ static int use_office(zke *user) {
 /* Two candidates and an observer: office, handing over and back. */
 static int hand_to_and_fro(zke *user, zke_election *a, zke_election *b,
                            zke_observer *o) {
-  int rc = zke_election_volunteer(a);
-  if (rc == ZKE_OK) rc = zke_election_volunteer(b);
+  int rc = zke_election_start(a);
+  if (rc == ZKE_OK) rc = zke_election_start(b);
   if (rc == ZKE_OK) rc = zke_election_ready(a);
-  if (rc == ZKE_OK) rc = zke_observer_await(o, 1, zke_now(user) + 2000);
+  if (rc == ZKE_OK) rc = zke_observer_wait(o, 1, zke_now(user) + 2000);
   if (rc == ZKE_OK) rc = zke_election_hand_over(a, "b");
   if (rc == ZKE_OK) rc = zke_election_lead(b, zke_now(user) + 2000);
   if (rc == ZKE_OK) rc = zke_election_ready(b);
-  if (rc == ZKE_OK) rc = zke_election_volunteer(a);
+  if (rc == ZKE_OK) rc = zke_election_start(a);
   if (rc == ZKE_OK) rc = zke_election_hand_over(b, "a");
   if (rc == ZKE_OK) rc = zke_election_lead(a, zke_now(user) + 2000);
   if (rc == ZKE_OK) rc = zke_election_check(a);
@@ -1386,7 +1430,8 @@ static int use_two(zke *user) {
   options.name = "b";
   options.listener = NULL;
   if (rc == ZKE_OK) rc = zke_election_new(further, PATH, &options, &b);
-  if (rc == ZKE_OK) rc = zke_observer_new(user, PATH, NULL, NULL, &o);
+  if (rc == ZKE_OK) rc = zke_observer_new(user, PATH, NULL, &o);
+  if (rc == ZKE_OK) rc = zke_observer_start(o);
   if (rc == ZKE_OK) rc = hand_to_and_fro(user, a, b, o);
   if (rc != ZKE_OK) snprintf(kept, sizeof kept, "%s", zke_errmsg());
   zke_observer_free(o);
@@ -1439,6 +1484,7 @@ int main(int argc, char **argv) {
   Suite *suite = suite_create("election");
   TCase *tc = add_case(suite, "candidates", 20);
   tcase_add_test(tc, the_first_is_elected);
+  tcase_add_test(tc, the_listener_sees_each_state);
   tcase_add_test(tc, the_others_are_ready_and_follow_in_order);
   tcase_add_test(tc, who_moves_up_determines_again);
   tcase_add_test(tc, a_lost_place_is_a_failure);

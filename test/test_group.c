@@ -112,14 +112,14 @@ START_TEST(members_with_identity_and_time) {
   zke_group *ga = make(a, NULL), *gb = make(b, NULL), *look = make(z, NULL);
   zke_party_list *list;
   zke_stat stat;
-  ck_ok(zke_group_members(look, &list));
+  ck_ok(zke_group_list(look, &list));
   ck_assert_int_eq(list->count, 0);
   zke_free(list);
   join(ga, "host:1");
   join(gb, "");
   ck_ok(zke_exists(z, own(ga), NULL, NULL, &stat));
   for (int i = 0; i < 2; i++) { /* out of the file, then out of memory */
-    ck_ok(zke_group_members(look, &list));
+    ck_ok(zke_group_list(look, &list));
     ck_assert_int_eq(list->count, 2);
     const zke_party *p = list->data;
     ck_assert_str_eq(strrchr(own(ga), '/') + 1, p[0].name);
@@ -190,7 +190,7 @@ START_TEST(joined_without_start) {
   expect(a, &h, "");
   ck_ok(zke_delete(z, own(ga), -1));
   expect(a, &h, "LOST ");
-  ck_assert_int_eq(zke_group_joined(ga), 0);
+  ck_assert_int_eq(zke_group_state(ga), ZKE_GROUP_LOST);
   zke_group_free(ga);
   zke_group_free(gz);
   ck_ok(zke_close(a));
@@ -207,7 +207,7 @@ START_TEST(join_twice_leave_twice) {
   ck_rc(zke_group_update(g, "", 0, 0), ZKE_LOST);
   ck_rc(zke_group_self(g, &name), ZKE_LOST);
   join(g, "");
-  ck_assert_int_eq(zke_group_joined(g), 1);
+  ck_assert_int_eq(zke_group_state(g), ZKE_GROUP_JOINED);
   ck_rc(zke_group_join(g, "", 0, 0), ZKE_MISUSE);
   ck_assert_int_eq(children(z), 1);
   ck_ok(zke_group_leave(g));
@@ -253,10 +253,10 @@ START_TEST(expired) {
   ck_ok(zke_expire(z, zke_session_id(a)));
   expect(z, &other, "-ann:1 ");
   expect(a, &h, "LOST ");
-  ck_assert_int_eq(zke_group_joined(g), 0);
+  ck_assert_int_eq(zke_group_state(g), ZKE_GROUP_LOST);
   ck_rc(zke_group_join(g, "", 0, 0), ZKE_INVALIDSTATE);
   ck_rc(zke_group_leave(g), ZKE_INVALIDSTATE);
-  ck_rc(zke_group_members(g, &list), ZKE_INVALIDSTATE);
+  ck_rc(zke_group_list(g, &list), ZKE_INVALIDSTATE);
   ck_rc(zke_group_wait(g, 0, 0), ZKE_INVALIDSTATE);
   expect(a, &h, "");
   zke_group_free(g);
@@ -300,7 +300,7 @@ START_TEST(overflow) {
   }
   ck_ok(zke_delete(z, own(mine), -1));
   expect(y, &h, "+ann:x -eve:me "); /* by name */
-  ck_assert_int_eq(zke_group_joined(mine), 0);
+  ck_assert_int_eq(zke_group_state(mine), ZKE_GROUP_LOST);
   zke_group_free(look);
   zke_group_free(g);
   zke_group_free(mine);
@@ -345,11 +345,11 @@ START_TEST(foreign_children) {
                    ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
   ck_ok(zke_create(z, PATH "/" GUID "member-2147483646", "no head\n", 8,
                    ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
-  ck_ok(zke_group_members(g, &list));
+  ck_ok(zke_group_list(g, &list));
   ck_assert_int_eq(list->count, 1); /* not dispatched */
   zke_free(list);
   ck_ok(zke_dispatch(z, NULL));
-  ck_ok(zke_group_members(g, &list));
+  ck_ok(zke_group_list(g, &list));
   ck_assert_int_eq(list->count, 4);
   const zke_party *p = list->data;
   int at = p[0].data[0] == 'm' ? 1 : 0; /* 0 stands at either end */
@@ -396,12 +396,12 @@ START_TEST(bad_arguments) {
   ck_rc(zke_group_wait(NULL, 1, 0), ZKE_BADARGUMENTS);
   ck_rc(zke_group_cancel(NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_group_self(NULL, &name), ZKE_BADARGUMENTS);
-  ck_assert_int_eq(zke_group_joined(NULL), 0);
+  ck_assert_int_eq(zke_group_state(NULL), ZKE_GROUP_LOST);
   g = make(z, NULL);
   ck_rc(zke_group_join(g, NULL, 1, 0), ZKE_BADARGUMENTS);
   ck_rc(zke_group_join(g, "x", -1, 0), ZKE_BADARGUMENTS);
   ck_rc(zke_group_update(g, "x", -1, 0), ZKE_BADARGUMENTS);
-  ck_rc(zke_group_members(g, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_group_list(g, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_group_self(g, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_group_wait(g, -1, 0), ZKE_BADARGUMENTS);
   zke_group_free(NULL);
@@ -482,7 +482,7 @@ static int use(zke *z) {
   if (rc == ZKE_OK) rc = zke_group_start(g);
   if (rc == ZKE_OK) rc = zke_group_update(g, "2", 1, ZKE_FOREVER);
   if (rc == ZKE_OK) rc = zke_group_wait(g, 1, zke_now(z) + 1000);
-  if (rc == ZKE_OK) rc = zke_group_members(g, &list);
+  if (rc == ZKE_OK) rc = zke_group_list(g, &list);
   if (rc == ZKE_OK && list->count != 1) rc = ZKE_SYSTEMERROR;
   zke_free(list);
   if (rc == ZKE_OK) rc = zke_group_leave(g);
@@ -553,7 +553,7 @@ START_TEST(processes) {
     if (write(complete[1], "", 1) != 1) rc = 1;
     while (rc == ZKE_OK && count == N) {
       zke_wait(z, zke_now(z) + 10000);
-      rc = zke_group_members(g, &list);
+      rc = zke_group_list(g, &list);
       if (rc == ZKE_OK) count = list->count;
       zke_free(list);
     }

@@ -64,6 +64,7 @@ TAKE(counter, "/counter", o, &made)
 TAKE(discovery, "/services", "s", o, &made)
 TAKE(double_barrier, "/double", 2, o, &made)
 TAKE(election, "/election", o, &made)
+TAKE(observer, "/r", o, &made)
 TAKE(group, "/group", o, &made)
 TAKE(lock, "/lock", o, &made)
 TAKE(multilock, locks, 1, o, &made)
@@ -131,6 +132,7 @@ static const struct row {
     ROW(zke_group_options, place, take_group),
     ROW(zke_lock_options, context, take_lock),
     ROW(zke_multilock_options, context, take_multilock),
+    ROW(zke_observer_options, context, take_observer),
     ROW(zke_partition_options, context, take_partition),
     {"zke_periodic_options", sizeof(zke_periodic_options),
      offsetof(zke_periodic_options, period_ms) + sizeof(int64_t),

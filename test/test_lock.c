@@ -1120,6 +1120,40 @@ START_TEST(do_acquires_calls_and_releases) {
 }
 END_TEST
 
+/* By base and name it is the lock of their path. */
+START_TEST(a_lock_by_base_and_name) {
+  zke_lock *lock;
+  zke_lock_options o = {.size = sizeof o, .data = "me", .len = 2};
+  open_sessions();
+  ck_ok(zke_lock_new_named(z[0], "/base", "name", &o, &lock));
+  ck_ok(zke_lock_acquire(lock, soon(z[0])));
+  zke_lock *other = make(z[1], "/base/name");
+  ck_rc(zke_lock_try(other), ZKE_HELD);
+  ck_ok(zke_lock_release(lock));
+  ck_ok(zke_lock_try(other));
+  zke_lock_free(other);
+  zke_lock_free(lock);
+  ck_ok(zke_lock_new_named(z[0], "/", "top", NULL, &lock));
+  ck_ok(zke_lock_try(lock));
+  ck_assert_int_eq(entries(z[0], "/top"), 1);
+  zke_lock_free(lock);
+  static const char *const bad[][2] = {{NULL, "a"},
+                                       {"/base", NULL},
+                                       {"/base", ""},
+                                       {"/base", "a/b"},
+                                       {"base", "a"}};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    lock = (zke_lock *)z[0];
+    ck_rc(zke_lock_new_named(z[0], bad[i][0], bad[i][1], NULL, &lock),
+          ZKE_BADARGUMENTS);
+    ck_assert_ptr_null(lock);
+  }
+  ck_rc(zke_lock_new_named(z[0], "/base", "a", NULL, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_lock_new_named(NULL, "/base", "a", NULL, &lock), ZKE_BADARGUMENTS);
+  close_sessions();
+}
+END_TEST
+
 /* ---- deadlocks ---- */
 
 /* A lock, or with a mode a read/write lock. */
@@ -2489,6 +2523,7 @@ static void add_several(Suite *s) {
   tcase_add_test(tc, a_started_lock_can_be_waited_for);
   tcase_add_test(tc, contenders_are_listed_in_order);
   tcase_add_test(tc, do_acquires_calls_and_releases);
+  tcase_add_test(tc, a_lock_by_base_and_name);
   tcase_add_test(tc, threads_of_one_session_exclude_each_other);
 }
 

@@ -20,7 +20,7 @@
 
 static zke_names *make(zke *z) {
   zke_names *n = NULL;
-  ck_ok(zke_names_new(z, PATH, &n));
+  ck_ok(zke_names_new(z, PATH, NULL, &n));
   return n;
 }
 
@@ -407,10 +407,10 @@ START_TEST(bad_arguments) {
   zke *z = test_open(":memory:");
   zke_names *n = (zke_names *)&z;
   zke_binding *b;
-  ck_rc(zke_names_new(z, "x", &n), ZKE_BADARGUMENTS);
+  ck_rc(zke_names_new(z, "x", NULL, &n), ZKE_BADARGUMENTS);
   ck_assert_ptr_null(n);
-  ck_rc(zke_names_new(z, PATH, NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_names_new(NULL, PATH, &n), ZKE_BADARGUMENTS);
+  ck_rc(zke_names_new(z, PATH, NULL, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_names_new(NULL, PATH, NULL, &n), ZKE_BADARGUMENTS);
   ck_rc(zke_names_bind(NULL, "x", "", 0, 0, 0, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_names_unbind(NULL, "x", 0, 0), ZKE_BADARGUMENTS);
   ck_rc(zke_names_lookup(NULL, "x", &b), ZKE_BADARGUMENTS);
@@ -440,7 +440,7 @@ static int use(zke *z) {
   zke_names *n = NULL;
   zke_binding *b = NULL;
   int64_t token = 0;
-  int rc = zke_names_new(z, PATH, &n);
+  int rc = zke_names_new(z, PATH, NULL, &n);
   if (rc == ZKE_OK) rc = zke_names_bind(n, "x", "1", 1, 0, ZKE_FOREVER, &token);
   if (rc == ZKE_OK)
     rc = zke_names_rebind(n, "x", token, "2", 1, 0, ZKE_FOREVER, &token);
@@ -489,7 +489,7 @@ START_TEST(processes) {
     zke_binding *b;
     int64_t token;
     int rc = zke_open(db, NULL, &z), done = 0;
-    if (rc == ZKE_OK) rc = zke_names_new(z, PATH, &n);
+    if (rc == ZKE_OK) rc = zke_names_new(z, PATH, NULL, &n);
     while (done < EACH && (rc == ZKE_OK || rc == ZKE_HELD)) {
       rc = zke_names_bind(n, "x", "", 0, done % 2, ZKE_FOREVER, &token);
       if (rc != ZKE_OK) continue;

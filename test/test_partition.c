@@ -98,7 +98,7 @@ static void end(void) {
     zke_partition_free(p[i]);
     ck_ok(zke_close(z[i]));
   }
-  ck_ok(zke_partition_list(admin, PATH, &list));
+  ck_ok(zke_partition_parties(admin, PATH, &list));
   ck_assert_int_eq(list->count, 0);
   zke_free(list);
   ck_ok(zke_watches(admin, &watches));
@@ -111,7 +111,7 @@ static void end(void) {
 /* What a member has. */
 static int has(int i) {
   zke_strings *names;
-  ck_ok(zke_partition_items(p[i], &names));
+  ck_ok(zke_partition_list(p[i], &names));
   int count = names->count;
   for (int j = 0; j < count; j++)
     ck_assert_int_gt(zke_partition_token(p[i], names->data[j]), 0);
@@ -131,7 +131,7 @@ static void check_division(int members) {
     all += count;
   }
   ck_assert_int_eq(all, ITEMS);
-  ck_ok(zke_partition_list(admin, PATH, &list));
+  ck_ok(zke_partition_parties(admin, PATH, &list));
   ck_assert_int_eq(list->count, ITEMS);
   for (int i = 0; i < ITEMS; i++) {
     const zke_partition_owner *o = &list->data[i];
@@ -149,7 +149,7 @@ static void check_division(int members) {
 START_TEST(joins_and_leaves) {
   begin();
   for (int i = 0; i < MANY; i++) {
-    ck_ok(zke_partition_join(p[i]));
+    ck_ok(zke_partition_start(p[i]));
     dispatch_all();
     check_division(i + 1);
   }
@@ -162,9 +162,9 @@ START_TEST(joins_and_leaves) {
     dispatch_all();
     check_division(MANY - 1 - i);
   }
-  ck_assert_int_eq(zke_partition_state(p[0]), ZKE_PARTITION_GONE);
+  ck_assert_int_eq(zke_partition_state(p[0]), ZKE_PARTITION_LOST);
   ck_assert_int_eq(zke_partition_state(p[1]), ZKE_PARTITION_OUT);
-  ck_rc(zke_partition_join(p[MANY - 1]), ZKE_MISUSE);
+  ck_rc(zke_partition_start(p[MANY - 1]), ZKE_MISUSE);
   end();
 }
 END_TEST
@@ -174,7 +174,7 @@ END_TEST
 START_TEST(deterministic) {
   int first[ITEMS];
   begin();
-  for (int i = 0; i < MANY; i++) ck_ok(zke_partition_join(p[i]));
+  for (int i = 0; i < MANY; i++) ck_ok(zke_partition_start(p[i]));
   dispatch_all();
   memcpy(first, owner, sizeof first);
   for (int i = 0; i < MANY; i++) {
@@ -182,7 +182,7 @@ START_TEST(deterministic) {
     ck_ok(zke_partition_leave(p[i]));
     dispatch_all();
   }
-  for (int i = MANY - 1; i >= 0; i--) ck_ok(zke_partition_join(p[i]));
+  for (int i = MANY - 1; i >= 0; i--) ck_ok(zke_partition_start(p[i]));
   dispatch_all();
   ck_assert_int_eq(memcmp(first, owner, sizeof first), 0);
   end();
@@ -192,12 +192,12 @@ END_TEST
 /* What stays with its member is not touched by a change. */
 START_TEST(moves_little) {
   begin();
-  for (int i = 0; i < MANY - 1; i++) ck_ok(zke_partition_join(p[i]));
+  for (int i = 0; i < MANY - 1; i++) ck_ok(zke_partition_start(p[i]));
   dispatch_all();
   int64_t before[ITEMS];
   int moved = 0;
   memcpy(before, tokens, sizeof before);
-  ck_ok(zke_partition_join(p[MANY - 1]));
+  ck_ok(zke_partition_start(p[MANY - 1]));
   dispatch_all();
   for (int i = 0; i < ITEMS; i++) moved += tokens[i] != before[i];
   ck_assert_int_ge(moved, has(MANY - 1));
@@ -211,8 +211,8 @@ END_TEST
 START_TEST(waits_for_release) {
   begin();
   lets_go = false;
-  ck_ok(zke_partition_join(p[0]));
-  ck_ok(zke_partition_join(p[1]));
+  ck_ok(zke_partition_start(p[0]));
+  ck_ok(zke_partition_start(p[1]));
   ck_assert_int_eq(zke_partition_state(p[1]), ZKE_PARTITION_ALLOCATING);
   dispatch_all();
   ck_assert_int_eq(zke_partition_state(p[0]), ZKE_PARTITION_RELEASING);
@@ -222,7 +222,7 @@ START_TEST(waits_for_release) {
   ck_rc(zke_partition_wait(p[1], zke_now(z[1]) + 10), ZKE_OPERATIONTIMEOUT);
   ck_says("of " PATH " is held by A (pid ");
   int64_t next;
-  ck_ok(zke_partition_next(p[1], &next));
+  ck_ok(zke_partition_due(p[1], &next));
   ck_assert(next == ZKE_FOREVER);
   int stay = 0, gone = 0;
   for (int i = 0; i < ITEMS; i++) {
@@ -249,11 +249,11 @@ START_TEST(taken_at_deadline) {
   release_ms = 40;
   begin();
   lets_go = false;
-  ck_ok(zke_partition_join(p[0]));
+  ck_ok(zke_partition_start(p[0]));
   int64_t start = zke_now(z[1]);
-  ck_ok(zke_partition_join(p[1])); /* the other does not even dispatch */
+  ck_ok(zke_partition_start(p[1])); /* the other does not even dispatch */
   int64_t next;
-  ck_ok(zke_partition_next(p[1], &next));
+  ck_ok(zke_partition_due(p[1], &next));
   ck_assert_int_le(next, zke_now(z[1]) + 40);
   ck_assert_int_ge(next, start + 40);
   for (int i = 0; i < ITEMS; i++) owner[i] = 0; /* it is told too late */
@@ -274,8 +274,11 @@ START_TEST(lost) {
   zke_op ops[2];
   char path[200];
   begin();
-  ck_ok(zke_partition_join(p[0]));
+  ck_ok(zke_partition_start(p[0]));
   ck_ok(zke_partition_op(p[0], "a", &ops[0]));
+  ck_ok(zke_partition_check(p[0], "a"));
+  ck_rc(zke_partition_check(p[0], "none"), ZKE_LOST);
+  ck_rc(zke_partition_check(p[1], "a"), ZKE_LOST);
   zke_op_create(&ops[1], "/guarded", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL);
   ck_ok(zke_children(admin, PATH "/members", NULL, NULL, &names, NULL));
   ck_assert_int_eq(names->count, 1);
@@ -285,14 +288,15 @@ START_TEST(lost) {
   ck_rc(zke_multi(z[0], ops, 2, NULL), ZKE_NONODE);
   dispatch(0);
   ck_assert_int_eq(heard[0][ZKE_PARTITION_LOST], ITEMS);
-  ck_assert_int_eq(zke_partition_state(p[0]), ZKE_PARTITION_GONE);
+  ck_assert_int_eq(zke_partition_state(p[0]), ZKE_PARTITION_LOST);
   ck_assert_int_eq(zke_partition_token(p[0], "a"), 0);
   ck_rc(zke_partition_op(p[0], "a", &ops[0]), ZKE_LOST);
+  ck_rc(zke_partition_check(p[0], "a"), ZKE_LOST);
   ck_rc(zke_partition_wait(p[0], 0), ZKE_LOST);
   ck_ok(zke_expire(admin, zke_session_id(z[0])));
-  ck_ok(zke_partition_join(p[1]));
+  ck_ok(zke_partition_start(p[1]));
   ck_ok(zke_expire(admin, zke_session_id(z[1])));
-  ck_assert_int_eq(zke_partition_state(p[1]), ZKE_PARTITION_GONE);
+  ck_assert_int_eq(zke_partition_state(p[1]), ZKE_PARTITION_LOST);
   ck_assert_int_eq(heard[1][ZKE_PARTITION_LOST], ITEMS);
   ck_rc(zke_partition_release(p[1], "a"), ZKE_INVALIDSTATE);
   end();
@@ -310,8 +314,8 @@ START_TEST(cancelled) {
   begin();
   lets_go = false;
   ck_rc(zke_partition_wait(p[1], 0), ZKE_MISUSE);
-  ck_ok(zke_partition_join(p[0]));
-  ck_ok(zke_partition_join(p[1]));
+  ck_ok(zke_partition_start(p[0]));
+  ck_ok(zke_partition_start(p[1]));
   ck_assert_int_eq(pthread_create(&thread, NULL, wait_there, &rc), 0);
   ck_ok(zke_partition_cancel(p[1]));
   ck_assert_int_eq(pthread_join(thread, NULL), 0);
@@ -339,16 +343,16 @@ START_TEST(refused) {
   ck_rc(zke_partition_new(admin, PATH, items, 1, &o, &other), ZKE_BADARGUMENTS);
   ck_rc(zke_partition_new(admin, PATH, items, 1, NULL, NULL), ZKE_BADARGUMENTS);
   ck_assert_ptr_null(other);
-  ck_rc(zke_partition_join(NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_partition_items(p[0], NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_partition_start(NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_partition_list(p[0], NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_partition_op(p[0], "a", NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_partition_list(admin, PATH, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_partition_parties(admin, PATH, NULL), ZKE_BADARGUMENTS);
   ck_ok(zke_partition_leave(p[0]));
   zke_partition_free(NULL);
   /* Other items than those that are there. */
-  ck_ok(zke_partition_join(p[0]));
+  ck_ok(zke_partition_start(p[0]));
   ck_ok(zke_partition_new(admin, PATH, items, 3, NULL, &other));
-  ck_rc(zke_partition_join(other), ZKE_OTHERKIND);
+  ck_rc(zke_partition_start(other), ZKE_OTHERKIND);
   ck_says("the member A of " PATH " divides other items");
   zke_partition_free(other);
   /* Foreign children (G9) and another kind. */
@@ -363,7 +367,7 @@ START_TEST(refused) {
   ck_ok(zke_create(admin, "/lock", "zkembed lock", 12, ZKE_OPEN_ACL,
                    ZKE_PERSISTENT, NULL, NULL));
   ck_ok(zke_partition_new(admin, "/lock", items, 3, NULL, &other));
-  ck_rc(zke_partition_join(other), ZKE_OTHERKIND);
+  ck_rc(zke_partition_start(other), ZKE_OTHERKIND);
   zke_partition_free(other);
   ck_ok(zke_partition_step(p[0]));
   end();
@@ -375,7 +379,7 @@ END_TEST
 static int use(zke *user) {
   zke_partition *mine = NULL;
   int rc = zke_partition_new(user, PATH, items, 2, NULL, &mine);
-  if (rc == ZKE_OK) rc = zke_partition_join(mine);
+  if (rc == ZKE_OK) rc = zke_partition_start(mine);
   if (rc == ZKE_OK) rc = zke_partition_wait(mine, zke_now(user) + 2000);
   if (rc == ZKE_OK) rc = zke_partition_leave(mine);
   zke_partition_free(mine);
@@ -387,12 +391,12 @@ static void check(zke *other, int rc) {
   zke_strings *names;
   (void)rc;
   ck_ok(zke_partition_new(other, PATH, items, 2, NULL, &mine));
-  ck_ok(zke_partition_join(mine));
+  ck_ok(zke_partition_start(mine));
   int64_t deadline = zke_now(other) + 5000;
   for (int count = 0; count < 2;) { /* until the other's death is noticed */
     ck_assert_int_lt(zke_now(other), deadline);
     ck_ok(zke_partition_wait(mine, deadline));
-    ck_ok(zke_partition_items(mine, &names));
+    ck_ok(zke_partition_list(mine, &names));
     count = names->count;
     zke_free(names);
     if (count < 2) zke_wait(other, deadline);
@@ -433,7 +437,7 @@ static pid_t start_member(void) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (zke_open(test_path("db"), NULL, &own) ||
       zke_partition_new(own, PATH, items, ITEMS, &o, &mine) ||
-      zke_partition_join(mine))
+      zke_partition_start(mine))
     _exit(1);
   for (;;) zke_wait(own, ZKE_FOREVER);
 }
@@ -443,7 +447,7 @@ static bool divided(int members) {
   zke_partition_owners *list;
   int64_t pids[MANY] = {0};
   int count = 0;
-  ck_ok(zke_partition_list(admin, PATH, &list));
+  ck_ok(zke_partition_parties(admin, PATH, &list));
   bool all = list->count == ITEMS;
   for (int i = 0; i < list->count; i++) {
     int j = 0;

@@ -90,7 +90,7 @@ static void end(void) {
 
 static zke_periodic_record *last(void) {
   zke_periodic_record *r;
-  ck_ok(zke_periodic_last(admin, BASE, "j", &r));
+  ck_ok(zke_periodic_get(admin, BASE, "j", &r));
   return r;
 }
 
@@ -100,7 +100,7 @@ START_TEST(once_a_period) {
   zke_periodic_record *r;
   int64_t token = 0;
   begin(0, 0);
-  ck_rc(zke_periodic_last(admin, BASE, "j", &r), ZKE_NONODE);
+  ck_rc(zke_periodic_get(admin, BASE, "j", &r), ZKE_NONODE);
   for (int n = 0; n < 4; n++) {
     ck_ok(zke_periodic_try(job[n % MANY]));
     ck_assert_int_gt(zke_periodic_token(job[n % MANY]), token);
@@ -113,7 +113,7 @@ START_TEST(once_a_period) {
     ck_assert_int_eq(r->token, token);
     zke_free(r);
     wall += 10;
-    ck_ok(zke_periodic_done(job[n % MANY], n));
+    ck_ok(zke_periodic_release(job[n % MANY], n));
     for (int i = 0; i < MANY; i++) {
       ck_rc(zke_periodic_try(job[i]), ZKE_LIMIT);
       ck_says("was done by ");
@@ -142,16 +142,16 @@ END_TEST
 START_TEST(clock_steps) {
   begin(0, _i);
   ck_ok(zke_periodic_try(job[0]));
-  ck_ok(zke_periodic_done(job[0], 0));
+  ck_ok(zke_periodic_release(job[0], 0));
   wall -= PERIOD - 1;
   ck_rc(zke_periodic_try(job[1]), ZKE_LIMIT);
   wall -= 1;
   ck_ok(zke_periodic_try(job[1]));
-  ck_ok(zke_periodic_done(job[1], 0));
+  ck_ok(zke_periodic_release(job[1], 0));
   ck_rc(zke_periodic_try(job[0]), ZKE_LIMIT);
   wall += 50 * PERIOD;
   ck_ok(zke_periodic_try(job[0]));
-  ck_ok(zke_periodic_done(job[0], 0));
+  ck_ok(zke_periodic_release(job[0], 0));
   ck_rc(zke_periodic_try(job[0]), ZKE_LIMIT);
   end();
 }
@@ -162,11 +162,11 @@ START_TEST(aligned) {
   begin(0, 1);
   wall += PERIOD - 1;
   ck_ok(zke_periodic_try(job[0]));
-  ck_ok(zke_periodic_done(job[0], 0));
+  ck_ok(zke_periodic_release(job[0], 0));
   ck_rc(zke_periodic_try(job[0]), ZKE_LIMIT);
   wall += 1;
   ck_ok(zke_periodic_try(job[0]));
-  ck_ok(zke_periodic_done(job[0], 0));
+  ck_ok(zke_periodic_release(job[0], 0));
   wall += PERIOD - 1;
   ck_rc(zke_periodic_try(job[0]), ZKE_LIMIT);
   end();
@@ -179,7 +179,7 @@ START_TEST(died) {
   ck_ok(zke_periodic_try(job[0]));
   ck_ok(zke_expire(admin, zke_session_id(z[0])));
   ck_assert_int_eq(zke_periodic_state(job[0]), ZKE_PERIODIC_LOST);
-  ck_rc(zke_periodic_done(job[0], 0), ZKE_INVALIDSTATE);
+  ck_rc(zke_periodic_release(job[0], 0), ZKE_INVALIDSTATE);
   ck_assert_int_eq(lost[0], 1);
   if (_i) {
     ck_ok(zke_periodic_try(job[1]));
@@ -189,14 +189,14 @@ START_TEST(died) {
     zke_periodic_free(job[1]); /* gives up: as if it had died */
     job[1] = NULL;
     ck_ok(zke_periodic_try(job[2]));
-    ck_ok(zke_periodic_done(job[2], 0));
+    ck_ok(zke_periodic_release(job[2], 0));
     ck_rc(zke_periodic_try(job[2]), ZKE_LIMIT);
   } else {
     ck_rc(zke_periodic_try(job[1]), ZKE_LIMIT);
     ck_says("(it died)");
     wall += PERIOD;
     ck_ok(zke_periodic_try(job[1]));
-    ck_ok(zke_periodic_done(job[1], 0));
+    ck_ok(zke_periodic_release(job[1], 0));
   }
   end();
 }
@@ -205,9 +205,9 @@ END_TEST
 START_TEST(failed) {
   begin(_i ? ZKE_PERIODIC_RETRY_FAILED : 0, 0);
   ck_ok(zke_periodic_try(job[0]));
-  ck_ok(zke_periodic_done(job[0], 3));
+  ck_ok(zke_periodic_release(job[0], 3));
   ck_rc(zke_periodic_try(job[1]), _i ? ZKE_OK : ZKE_LIMIT);
-  if (_i) ck_ok(zke_periodic_done(job[1], 0));
+  if (_i) ck_ok(zke_periodic_release(job[1], 0));
   ck_rc(zke_periodic_try(job[1]), ZKE_LIMIT);
   end();
 }
@@ -218,15 +218,15 @@ START_TEST(forced) {
   begin(0, 0);
   ck_ok(zke_periodic_try(job[0]));
   ck_rc(zke_periodic_force(job[1]), ZKE_HELD);
-  ck_ok(zke_periodic_done(job[0], 0));
+  ck_ok(zke_periodic_release(job[0], 0));
   ck_ok(zke_periodic_force(job[1]));
   ck_rc(zke_periodic_try(job[1]), ZKE_MISUSE);
   zke_periodic_record *r = last();
   ck_assert_int_eq(r->forced, 1);
   ck_assert_int_eq(r->tries, 2);
   zke_free(r);
-  ck_ok(zke_periodic_done(job[1], 0));
-  ck_rc(zke_periodic_done(job[1], 0), ZKE_LOST);
+  ck_ok(zke_periodic_release(job[1], 0));
+  ck_rc(zke_periodic_release(job[1], 0), ZKE_LOST);
   end();
 }
 END_TEST
@@ -249,8 +249,8 @@ START_TEST(claim_lost) {
   ck_assert_int_eq(zke_periodic_state(job[0]), ZKE_PERIODIC_LOST);
   ck_rc(zke_periodic_check(job[0]), ZKE_LOST);
   ck_rc(zke_periodic_op(job[0], &ops[0]), ZKE_LOST);
-  ck_rc(zke_periodic_done(job[0], 0), ZKE_LOST);
-  ck_ok(zke_periodic_done(job[1], 0));
+  ck_rc(zke_periodic_release(job[0], 0), ZKE_LOST);
+  ck_ok(zke_periodic_release(job[1], 0));
   end();
 }
 END_TEST
@@ -265,17 +265,17 @@ START_TEST(waits) {
   ck_ok(zke_periodic_new(z[0], BASE, "real", &o, &j));
   int64_t start = zke_now(z[0]);
   for (int n = 0; n < 3; n++) {
-    ck_ok(zke_periodic_wait(j, ZKE_FOREVER));
-    ck_ok(zke_periodic_done(j, 0));
+    ck_ok(zke_periodic_acquire(j, ZKE_FOREVER));
+    ck_ok(zke_periodic_release(j, 0));
   }
   ck_assert_int_ge(zke_now(z[0]) - start, 2 * 60 - 2);
   zke_periodic_free(j);
   ck_ok(zke_delete(admin, BASE "/real", -1));
   o.period_ms = 3600000;
   ck_ok(zke_periodic_new(z[0], BASE, "rare", &o, &j));
-  ck_ok(zke_periodic_wait(j, ZKE_FOREVER));
-  ck_ok(zke_periodic_done(j, 0));
-  ck_rc(zke_periodic_wait(j, zke_now(z[0]) + 5), ZKE_OPERATIONTIMEOUT);
+  ck_ok(zke_periodic_acquire(j, ZKE_FOREVER));
+  ck_ok(zke_periodic_release(j, 0));
+  ck_rc(zke_periodic_acquire(j, zke_now(z[0]) + 5), ZKE_OPERATIONTIMEOUT);
   ck_says("was done by a (pid ");
   zke_periodic_free(j);
   ck_ok(zke_delete(admin, BASE "/rare", -1));
@@ -284,7 +284,7 @@ START_TEST(waits) {
 END_TEST
 
 static void *wait_there(void *arg) {
-  *(int *)arg = zke_periodic_wait(job[1], ZKE_FOREVER);
+  *(int *)arg = zke_periodic_acquire(job[1], ZKE_FOREVER);
   return NULL;
 }
 
@@ -300,7 +300,7 @@ START_TEST(waits_for_end) {
   ck_ok(zke_expire(admin, zke_session_id(z[0])));
   ck_assert_int_eq(pthread_join(thread, NULL), 0);
   ck_assert_int_eq(rc, ZKE_OK);
-  ck_ok(zke_periodic_done(job[1], 0));
+  ck_ok(zke_periodic_release(job[1], 0));
   ck_assert_int_eq(pthread_create(&thread, NULL, wait_there, &rc), 0);
   ck_ok(zke_periodic_cancel(job[1]));
   ck_assert_int_eq(pthread_join(thread, NULL), 0);
@@ -324,7 +324,7 @@ START_TEST(refused) {
   ck_rc(zke_periodic_new(admin, BASE, "j", &o, NULL), ZKE_BADARGUMENTS);
   ck_assert_ptr_null(j);
   ck_rc(zke_periodic_try(NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_periodic_wait(NULL, 0), ZKE_BADARGUMENTS);
+  ck_rc(zke_periodic_acquire(NULL, 0), ZKE_BADARGUMENTS);
   ck_rc(zke_periodic_op(job[0], NULL), ZKE_BADARGUMENTS);
   zke_periodic_free(NULL);
   ck_ok(zke_create(admin, "/lock", "zkembed lock", 12, ZKE_OPEN_ACL,
@@ -333,13 +333,13 @@ START_TEST(refused) {
   ck_rc(zke_periodic_try(j), ZKE_OTHERKIND);
   zke_periodic_free(j);
   ck_ok(zke_periodic_try(job[0]));
-  ck_ok(zke_periodic_done(job[0], 0));
+  ck_ok(zke_periodic_release(job[0], 0));
   ck_ok(zke_set(admin, JOB, "something", 9, -1, NULL));
   ck_rc(zke_periodic_try(job[1]), ZKE_OTHERKIND);
-  ck_rc(zke_periodic_last(admin, BASE, "j", &r), ZKE_OTHERKIND);
+  ck_rc(zke_periodic_get(admin, BASE, "j", &r), ZKE_OTHERKIND);
   ck_ok(zke_set(admin, JOB, "", 0, -1, NULL)); /* never run */
   ck_ok(zke_periodic_try(job[1]));
-  ck_ok(zke_periodic_done(job[1], 0));
+  ck_ok(zke_periodic_release(job[1], 0));
   end();
 }
 END_TEST
@@ -355,7 +355,7 @@ static int use(zke *user) {
   zke_periodic *j = NULL;
   int rc = zke_periodic_new(user, BASE, "j", &o, &j);
   if (rc == ZKE_OK) rc = zke_periodic_try(j);
-  if (rc == ZKE_OK) rc = zke_periodic_done(j, 0);
+  if (rc == ZKE_OK) rc = zke_periodic_release(j, 0);
   zke_periodic_free(j);
   return rc;
 }
@@ -366,7 +366,7 @@ static void check(zke *other, int rc) {
   int again = use(other);
   ck_assert_msg(again == ZKE_OK || again == ZKE_LIMIT, "%s", zke_errmsg());
   if (rc == ZKE_OK) ck_assert_int_eq(again, ZKE_LIMIT);
-  ck_ok(zke_periodic_last(other, BASE, "j", &r));
+  ck_ok(zke_periodic_get(other, BASE, "j", &r));
   ck_assert_int_gt(r->end_ms, 0);
   ck_assert_int_le(r->tries, again == ZKE_OK ? 2 : 1);
   zke_free(r);
@@ -403,14 +403,14 @@ START_TEST(processes) {
     for (zke_stat log = {0}; log.numChildren < RUNS;) {
       char text[32];
       zke_periodic_record *r;
-      if (zke_periodic_wait(j, ZKE_FOREVER)) _exit(2);
-      if (zke_periodic_last(own, BASE, "j", &r)) _exit(3);
+      if (zke_periodic_acquire(j, ZKE_FOREVER)) _exit(2);
+      if (zke_periodic_get(own, BASE, "j", &r)) _exit(3);
       snprintf(text, sizeof text, "%lld", (long long)r->start_ms);
       if (zke_create(own, "/log/run-", text, (int)strlen(text), ZKE_OPEN_ACL,
                      ZKE_PERSISTENT_SEQUENTIAL, NULL, NULL))
         _exit(4);
       zke_free(r);
-      if (zke_periodic_done(j, 0)) _exit(5);
+      if (zke_periodic_release(j, 0)) _exit(5);
       if (zke_exists(own, "/log", NULL, NULL, &log)) _exit(6);
     }
     zke_periodic_free(j);

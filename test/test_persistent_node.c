@@ -34,7 +34,7 @@ static void hear(zke_persistent_node *n, int state, int64_t token,
   static const char *const names[] = {"OUT ", "WAITING ", "PRESENT ", "LOST "};
   heard *h = context;
   strcat(h->text, names[state]);
-  ck_assert_int_eq(token != 0, state == ZKE_PERSISTENT_NODE_PRESENT);
+  ck_assert_int_eq(token != 0, state == ZKE_PERSISTENT_NODE_HELD);
   if (token) ck_assert_int_gt(token, h->token); /* each is a new one */
   if (token) h->token = token;
   if (h->frees && h->frees--) zke_persistent_node_free(n);
@@ -135,24 +135,27 @@ END_TEST
 START_TEST(new_value) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   zke_persistent_node *n = make(y, NULL);
-  ck_ok(zke_persistent_node_set(n, "early", 5)); /* before the start */
+  ck_ok(zke_persistent_node_set(n, "early", 5,
+                                ZKE_FOREVER)); /* before the start */
   ck_ok(zke_persistent_node_start(n));
   ck_assert_str_eq(there(z), "early");
-  ck_ok(zke_persistent_node_set(n, "busy", 4));
+  ck_ok(zke_persistent_node_set(n, "busy", 4, ZKE_FOREVER));
   ck_assert_str_eq(there(z), "busy");
   ck_ok(zke_set(z, PATH, "theirs", 6, -1, NULL)); /* another's is let be, */
   ck_ok(zke_dispatch(y, NULL));
   ck_assert_str_eq(there(z), "theirs");
-  ck_ok(zke_persistent_node_set(n, "mine", 4)); /* until one's next */
+  ck_ok(zke_persistent_node_set(n, "mine", 4,
+                                ZKE_FOREVER)); /* until one's next */
   ck_assert_str_eq(there(z), "mine");
   ck_ok(zke_delete(z, PATH, -1));
-  ck_ok(zke_persistent_node_set(n, "later", 5)); /* while it is not there */
+  ck_ok(zke_persistent_node_set(n, "later", 5,
+                                ZKE_FOREVER)); /* while it is not there */
   ck_assert_str_eq(there(z), "none");
   ck_ok(zke_dispatch(y, NULL));
   ck_assert_str_eq(there(z), "later");
-  ck_ok(zke_persistent_node_set(n, NULL, -1));
+  ck_ok(zke_persistent_node_set(n, NULL, -1, ZKE_FOREVER));
   ck_assert_str_eq(there(z), "NULL");
-  ck_rc(zke_persistent_node_set(n, NULL, 2), ZKE_BADARGUMENTS);
+  ck_rc(zke_persistent_node_set(n, NULL, 2, ZKE_FOREVER), ZKE_BADARGUMENTS);
   ck_assert_str_eq(there(z), "NULL");
   zke_persistent_node_free(n);
   ck_ok(zke_close(y));
@@ -173,7 +176,7 @@ START_TEST(waits_for_the_other) {
   ck_ok(zke_persistent_node_start(n));
   expect(y, &h, "WAITING ");
   ck_assert_int_eq(zke_persistent_node_token(n), 0);
-  ck_ok(zke_persistent_node_set(n, "second", 6));
+  ck_ok(zke_persistent_node_set(n, "second", 6, ZKE_FOREVER));
   ck_assert_str_eq(there(z), "up");
   zke_persistent_node_free(m);
   expect(y, &h, "PRESENT ");
@@ -181,20 +184,21 @@ START_TEST(waits_for_the_other) {
   /* taken away and replaced before it could look */
   ck_ok(zke_delete(z, PATH, -1));
   ck_ok(zke_create(a, PATH, "a", 1, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
-  ck_ok(zke_persistent_node_set(n, "third", 5)); /* not into that one */
+  ck_ok(zke_persistent_node_set(n, "third", 5,
+                                ZKE_FOREVER)); /* not into that one */
   ck_assert_str_eq(there(z), "a");
   expect(y, &h, "WAITING ");
-  ck_ok(zke_persistent_node_stop(n)); /* and that one is not deleted */
+  ck_ok(zke_persistent_node_release(n)); /* and that one is not deleted */
   expect(y, &h, "OUT ");
   ck_assert_str_eq(there(z), "a");
   ck_assert_int_eq(watches(z), 0);
-  ck_rc(zke_persistent_node_hold(n, zke_now(y) + 20), ZKE_OPERATIONTIMEOUT);
+  ck_rc(zke_persistent_node_acquire(n, zke_now(y) + 20), ZKE_OPERATIONTIMEOUT);
   ck_says(PATH " is held by ann (pid ");
   ck_assert_int_eq(zke_persistent_node_state(n), ZKE_PERSISTENT_NODE_OUT);
   ck_assert_int_eq(watches(z), 0);
   expect(y, &h, "WAITING OUT ");
   ck_ok(zke_close(a));
-  ck_ok(zke_persistent_node_hold(n, zke_now(y)));
+  ck_ok(zke_persistent_node_acquire(n, zke_now(y)));
   ck_assert_str_eq(there(z), "third");
   zke_persistent_node_free(n);
   ck_ok(zke_close(y));
@@ -225,7 +229,7 @@ START_TEST(renewed_in_another_session) {
   heard h = {{0}, 0, 0};
   zke_persistent_node *n = make(y, &h);
   ck_ok(zke_persistent_node_start(n));
-  ck_ok(zke_persistent_node_set(n, "busy", 4));
+  ck_ok(zke_persistent_node_set(n, "busy", 4, ZKE_FOREVER));
   h.text[0] = '\0';
   ck_ok(zke_expire(z, zke_session_id(y)));
   ck_assert_str_eq(there(z), "none");
@@ -233,9 +237,9 @@ START_TEST(renewed_in_another_session) {
   ck_assert_int_eq(zke_persistent_node_state(n), ZKE_PERSISTENT_NODE_LOST);
   ck_assert_int_eq(zke_persistent_node_token(n), 0);
   ck_rc(zke_persistent_node_start(n), ZKE_INVALIDSTATE);
-  ck_rc(zke_persistent_node_hold(n, 0), ZKE_INVALIDSTATE);
-  ck_rc(zke_persistent_node_set(n, "", 0), ZKE_INVALIDSTATE);
-  ck_rc(zke_persistent_node_stop(n), ZKE_INVALIDSTATE);
+  ck_rc(zke_persistent_node_acquire(n, 0), ZKE_INVALIDSTATE);
+  ck_rc(zke_persistent_node_set(n, "", 0, ZKE_FOREVER), ZKE_INVALIDSTATE);
+  ck_rc(zke_persistent_node_release(n), ZKE_INVALIDSTATE);
   ck_ok(zke_persistent_node_renew(&n, x));
   ck_ok(zke_close(y));
   expect(x, &h, "PRESENT ");
@@ -249,7 +253,7 @@ START_TEST(renewed_in_another_session) {
   ck_assert_str_eq(there(z), "busy");
   ck_assert_int_eq(owner, zke_session_id(y));
   ck_assert_int_eq(watches(z), 1);
-  ck_ok(zke_persistent_node_stop(n));
+  ck_ok(zke_persistent_node_release(n));
   ck_ok(zke_persistent_node_renew(&n, x)); /* what is stopped stays so */
   ck_assert_str_eq(there(z), "none");
   zke_persistent_node_free(n);
@@ -303,7 +307,7 @@ END_TEST
 
 static void *hold_there(void *arg) {
   static int rc;
-  rc = zke_persistent_node_hold(arg, ZKE_FOREVER);
+  rc = zke_persistent_node_acquire(arg, ZKE_FOREVER);
   return &rc;
 }
 
@@ -317,20 +321,20 @@ START_TEST(holds_cancels) {
   zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
   zke_persistent_node *m = make(z, NULL), *n = make(y, NULL);
   pthread_t thread;
-  ck_ok(zke_persistent_node_hold(m, zke_now(z)));
+  ck_ok(zke_persistent_node_acquire(m, zke_now(z)));
   ck_assert_int_eq(pthread_create(&thread, NULL, hold_there, n), 0);
   ck_until(watches(z) == 2, 5000);
-  ck_rc(zke_persistent_node_hold(n, 0), ZKE_MISUSE);
+  ck_rc(zke_persistent_node_acquire(n, 0), ZKE_MISUSE);
   ck_ok(zke_persistent_node_cancel(n));
   ck_rc(joined(thread), ZKE_CANCELLED);
   ck_assert_int_eq(watches(z), 1);
   ck_assert_int_eq(pthread_create(&thread, NULL, hold_there, n), 0);
   ck_until(watches(z) == 2, 5000);
-  ck_ok(zke_persistent_node_stop(m));
+  ck_ok(zke_persistent_node_release(m));
   ck_ok(joined(thread));
   there(z);
   ck_assert_int_eq(owner, zke_session_id(y));
-  ck_ok(zke_persistent_node_stop(n));
+  ck_ok(zke_persistent_node_release(n));
   ck_ok(zke_persistent_node_start(m));
   ck_assert_int_eq(pthread_create(&thread, NULL, hold_there, n), 0);
   ck_until(watches(z) == 2, 5000);
@@ -357,9 +361,9 @@ START_TEST(bad_arguments) {
   ck_rc(zke_persistent_node_new(z, PATH, "", 0, NULL, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_persistent_node_new(NULL, PATH, "", 0, NULL, &n), ZKE_BADARGUMENTS);
   ck_rc(zke_persistent_node_start(NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_persistent_node_stop(NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_persistent_node_hold(NULL, 0), ZKE_BADARGUMENTS);
-  ck_rc(zke_persistent_node_set(NULL, "", 0), ZKE_BADARGUMENTS);
+  ck_rc(zke_persistent_node_release(NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_persistent_node_acquire(NULL, 0), ZKE_BADARGUMENTS);
+  ck_rc(zke_persistent_node_set(NULL, "", 0, ZKE_FOREVER), ZKE_BADARGUMENTS);
   ck_rc(zke_persistent_node_cancel(NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_persistent_node_renew(NULL, z), ZKE_BADARGUMENTS);
   ck_rc(zke_persistent_node_renew(&n, z), ZKE_BADARGUMENTS);
@@ -367,11 +371,11 @@ START_TEST(bad_arguments) {
   zke_persistent_node *same = n;
   ck_rc(zke_persistent_node_renew(&n, NULL), ZKE_BADARGUMENTS);
   ck_assert_ptr_eq(n, same);
-  ck_ok(zke_persistent_node_stop(n));
+  ck_ok(zke_persistent_node_release(n));
   /* a parent that can have no children is told at once */
   ck_ok(
       zke_create(z, "/status", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
-  ck_rc(zke_persistent_node_hold(n, soon(z)), ZKE_NOCHILDRENFOREPHEMERALS);
+  ck_rc(zke_persistent_node_acquire(n, soon(z)), ZKE_NOCHILDRENFOREPHEMERALS);
   zke_persistent_node_free(NULL);
   zke_persistent_node_free(n);
   ck_ok(zke_close(z));
@@ -386,10 +390,10 @@ static int use(zke *z) {
       .size = sizeof o, .listener = hear, .context = &h};
   zke_persistent_node *n = NULL;
   int rc = zke_persistent_node_new(z, PATH, "up", 2, &o, &n);
-  if (rc == ZKE_OK) rc = zke_persistent_node_hold(n, zke_now(z) + 1000);
-  if (rc == ZKE_OK) rc = zke_persistent_node_set(n, "busy", 4);
-  if (rc == ZKE_OK) rc = zke_persistent_node_stop(n);
-  if (rc == ZKE_OK) rc = zke_persistent_node_hold(n, zke_now(z) + 1000);
+  if (rc == ZKE_OK) rc = zke_persistent_node_acquire(n, zke_now(z) + 1000);
+  if (rc == ZKE_OK) rc = zke_persistent_node_set(n, "busy", 4, ZKE_FOREVER);
+  if (rc == ZKE_OK) rc = zke_persistent_node_release(n);
+  if (rc == ZKE_OK) rc = zke_persistent_node_acquire(n, zke_now(z) + 1000);
   zke_persistent_node_free(n);
   return rc;
 }
@@ -398,7 +402,7 @@ static int use(zke *z) {
 static void check(zke *z, int rc) {
   zke_persistent_node *n = make(z, NULL);
   (void)rc;
-  ck_ok(zke_persistent_node_hold(n, soon(z)));
+  ck_ok(zke_persistent_node_acquire(n, soon(z)));
   ck_assert_str_eq(there(z), "up");
   zke_persistent_node_free(n);
   ck_assert_str_eq(there(z), "none");

@@ -309,7 +309,7 @@ static int change_name(zke *z, int number, int from, int to) {
   int64_t token;
   int len = snprintf(text, sizeof text, "%d", to);
   snprintf(name, sizeof name, "name-%d", number);
-  int rc = zke_names_new(z, "/names", &names);
+  int rc = zke_names_new(z, "/names", NULL, &names);
   if (rc == ZKE_OK) {
     rc = !to ? zke_names_unbind(names, name, 0, ZKE_FOREVER)
              : (from ? zke_names_rebind(names, name, 0, text, len,
@@ -326,7 +326,7 @@ static int read_name(zke *z, int number, int *value, int64_t *token) {
   zke_binding *b = NULL;
   char name[NAME];
   snprintf(name, sizeof name, "name-%d", number);
-  int rc = zke_names_new(z, "/names", &names);
+  int rc = zke_names_new(z, "/names", NULL, &names);
   if (rc == ZKE_OK) rc = zke_names_lookup(names, name, &b);
   if (rc == ZKE_OK) {
     *value = value_in(b->value, b->len);
@@ -404,7 +404,7 @@ static int read_barrier(zke *z, int number, int *value, int64_t *token) {
   zke_party_list *list = NULL;
   char path[NAME];
   snprintf(path, sizeof path, "/barrier-%d", number);
-  int rc = zke_barrier_party(z, path, &list);
+  int rc = zke_barrier_parties(z, path, &list);
   if (rc == ZKE_OK && list->count) {
     *value = value_in(list->data[0].data, list->data[0].len);
     *token = list->data[0].czxid;
@@ -460,7 +460,7 @@ static int change_job(zke *z, int number, int from, int to) {
     rc = new_job(z, number, j);
     return rc == ZKE_OK ? zke_periodic_try(j->object) : rc;
   }
-  rc = zke_periodic_done(j->object, 0);
+  rc = zke_periodic_release(j->object, 0);
   end_job(j);
   return rc;
 }
@@ -469,7 +469,7 @@ static int read_job(zke *z, int number, int *value, int64_t *token) {
   zke_periodic_record *last = NULL;
   char name[NAME];
   snprintf(name, sizeof name, "job-%d", number);
-  int rc = zke_periodic_last(z, "/jobs", name, &last);
+  int rc = zke_periodic_get(z, "/jobs", name, &last);
   if (rc == ZKE_OK) {
     *value = (int)(last->start_ms / PERIOD) * 2 - (last->end_ms == 0);
     *token = last->token;
@@ -666,7 +666,7 @@ static void *make_singleton(zke *z, int who) {
   return s;
 }
 static int start_singleton(void *o) { return zke_singleton_start(o); }
-static int stop_singleton(void *o) { return zke_singleton_stop(o); }
+static int stop_singleton(void *o) { return zke_singleton_release(o); }
 static int64_t singleton_token(void *o) { return zke_singleton_token(o); }
 static void free_singleton(void *o) { zke_singleton_free(o); }
 static int at_singleton(zke *z) {
@@ -681,7 +681,7 @@ static void *make_election(zke *z, int who) {
   demand(zke_election_new(z, "/election", &o, &e), "a candidate");
   return e;
 }
-static int start_election(void *o) { return zke_election_volunteer(o); }
+static int start_election(void *o) { return zke_election_start(o); }
 static int stop_election(void *o) { return zke_election_resign(o); }
 static int more_election(void *o, void *other) {
   (void)other;
@@ -693,7 +693,8 @@ static void free_election(void *o) { zke_election_free(o); }
 static int at_election(zke *z) {
   zke_observer *o = NULL;
   char *name = NULL;
-  demand(zke_observer_new(z, "/election", NULL, NULL, &o), "an observer");
+  demand(zke_observer_new(z, "/election", NULL, &o), "an observer");
+  demand(zke_observer_start(o), "observing");
   demand(zke_observer_leader(o, &name, NULL), "who leads");
   int count = parties(z, zke_election_parties, "/election") + (name != NULL);
   zke_free(name);
@@ -721,9 +722,9 @@ static int64_t group_token(void *o) {
   zke_party_list *list = NULL;
   char *self = NULL;
   int64_t czxid = 0;
-  if (!zke_group_joined(o)) return 0;
+  if (zke_group_state(o) != ZKE_GROUP_JOINED) return 0;
   demand(zke_group_self(o, &self), "who one is");
-  demand(zke_group_members(o, &list), "the members");
+  demand(zke_group_list(o, &list), "the members");
   for (int i = 0; i < list->count; i++) {
     if (strcmp(list->data[i].name, self) == 0) czxid = list->data[i].czxid;
   }
@@ -735,7 +736,7 @@ static void free_group(void *o) { zke_group_free(o); }
 static int at_group(zke *z) {
   zke_group *g = make_group(z, 0);
   zke_party_list *list = NULL;
-  demand(zke_group_members(g, &list), "the members");
+  demand(zke_group_list(g, &list), "the members");
   int count = list->count;
   zke_free(list);
   zke_group_free(g);
@@ -761,7 +762,7 @@ static int64_t discovery_token(void *o) {
   char address[2 * NAME];
   int64_t czxid = 0;
   snprintf(address, sizeof address, "%p", o);
-  demand(zke_discovery_instances(o, &list), "the instances");
+  demand(zke_discovery_list(o, &list), "the instances");
   for (int i = 0; i < list->count; i++) {
     if (strcmp(list->data[i].address, address) == 0)
       czxid = list->data[i].czxid;
@@ -787,11 +788,11 @@ static void *make_partition(zke *z, int who) {
   demand(zke_partition_new(z, "/shards", items, 3, &o, &p), "a partition");
   return p;
 }
-static int start_partition(void *o) { return zke_partition_join(o); }
+static int start_partition(void *o) { return zke_partition_start(o); }
 static int stop_partition(void *o) { return zke_partition_leave(o); }
 static int more_partition(void *o, void *other) {
   zke_strings *items = NULL;
-  int rc = zke_partition_items(o, &items);
+  int rc = zke_partition_list(o, &items);
   (void)other;
   for (int i = 0; rc == ZKE_OK && i < items->count; i++) {
     rc = zke_partition_release(o, items->data[i]);
@@ -806,7 +807,7 @@ static int64_t partition_token(void *o) {
 static void free_partition(void *o) { zke_partition_free(o); }
 static int at_partition(zke *z) {
   zke_partition_owners *list = NULL;
-  demand(zke_partition_list(z, "/shards", &list), "the owners");
+  demand(zke_partition_parties(z, "/shards", &list), "the owners");
   int count = list->count;
   zke_free(list);
   return count;
@@ -821,14 +822,14 @@ static void *make_double(zke *z, int who) {
   return b;
 }
 static int start_double(void *o) {
-  return zke_double_barrier_enter_start(o, NULL, 0);
+  return zke_double_barrier_start(o, NULL, 0);
 }
 static int stop_double(void *o) {
   return zke_double_barrier_state(o) == ZKE_DOUBLE_BARRIER_WAITING
-             ? zke_double_barrier_withdraw(o)
+             ? zke_double_barrier_stop(o)
              : zke_double_barrier_leave_start(o);
 }
-static int64_t double_token(void *o) { return zke_double_barrier_round(o); }
+static int64_t double_token(void *o) { return zke_double_barrier_token(o); }
 static void free_double(void *o) { zke_double_barrier_free(o); }
 static int at_double(zke *z) {
   return parties(z, zke_double_barrier_parties, "/double");
@@ -843,10 +844,10 @@ static void *make_meeting(zke *z, int who) {
   return m;
 }
 static int start_meeting(void *o) { return zke_rendezvous_start(o, "tea", 3); }
-static int stop_meeting(void *o) { return zke_rendezvous_withdraw(o); }
+static int stop_meeting(void *o) { return zke_rendezvous_stop(o); }
 static int64_t meeting_token(void *o) {
   int64_t token = 0;
-  int rc = zke_rendezvous_result(o, NULL, &token);
+  int rc = zke_rendezvous_list(o, NULL, &token);
   if (rc != ZKE_NONODE) demand(rc, "what was brought");
   return token;
 }
@@ -864,10 +865,10 @@ static void *make_node(zke *z, int who) {
   return n;
 }
 static int start_node(void *o) { return zke_persistent_node_start(o); }
-static int stop_node(void *o) { return zke_persistent_node_stop(o); }
+static int stop_node(void *o) { return zke_persistent_node_release(o); }
 static int more_node(void *o, void *other) {
   (void)other;
-  return zke_persistent_node_set(o, "busy", 4);
+  return zke_persistent_node_set(o, "busy", 4, ZKE_FOREVER);
 }
 static int64_t node_token(void *o) { return zke_persistent_node_token(o); }
 static void free_node(void *o) { zke_persistent_node_free(o); }
@@ -1080,7 +1081,7 @@ static bool look_at_deal(zke *z, int number) {
   zke_two_phase_status *status = NULL;
   char name[NAME];
   name_deal(name, number);
-  int rc = zke_two_phase_status_of(z, "/deals", name, &status);
+  int rc = zke_two_phase_get(z, "/deals", name, &status);
   if (rc != ZKE_OK && rc != ZKE_NONODE) demand(rc, name);
   bool there = rc == ZKE_OK;
   bool begun = d->done > BEGIN, ends = d->done == ACK_BOB && d->under_way;
@@ -1113,7 +1114,7 @@ static void finish_deal(zke *z, int number) {
   if (!may_come_out(d, decision[0]))
     found("%s came out as %d", name, decision[0]);
   for (int i = 0; i < SITES; i++) {
-    demand(zke_two_phase_acknowledge(t[i]), "acknowledge");
+    demand(zke_two_phase_ack(t[i]), "acknowledge");
     zke_two_phase_free(t[i]);
   }
 }
@@ -1271,7 +1272,7 @@ static void step_deal(deal *d) {
     rc = zke_two_phase_vote(d->t[1 + site], d->vote[site]);
   }
   if (d->done == DECIDE) rc = zke_two_phase_wait(d->t[0], 0, &decision);
-  if (d->done >= SEEN) rc = zke_two_phase_acknowledge(d->t[d->done - SEEN]);
+  if (d->done >= SEEN) rc = zke_two_phase_ack(d->t[d->done - SEEN]);
   demand(rc, "a step of a transaction");
   if (d->done == DECIDE) {
     d->decision = decision;

@@ -36,7 +36,7 @@ static void listen(zke_queue *queue, int event, int64_t token, const char *name,
   char *text = context;
   (void)queue;
   size_t used = strlen(text);
-  snprintf(text + used, 200 - used, "%d %s %s;", event, name,
+  snprintf(text + used, 200 - used, "%d %s %s;", event, name ? name : "ended",
            token ? "token" : "-");
 }
 
@@ -446,24 +446,24 @@ END_TEST
 
 /* "A public way to put the claim's check into the caller's own zke_multi". */
 START_TEST(claim_op_guards_ones_own_multi) {
-  zke_op ops[ZKE_QUEUE_CLAIM_OPS + 1];
+  zke_op ops[ZKE_QUEUE_OPS + 1];
   open_all();
   put(q[0], "a");
   zke_queue_item *item = claim(q[1], "a"), *peeked;
-  ck_ok(zke_queue_claim_op(item, ops));
-  zke_op_create(&ops[ZKE_QUEUE_CLAIM_OPS], "/r-", "", 0, ZKE_OPEN_ACL,
+  ck_ok(zke_queue_ops(item, ops));
+  zke_op_create(&ops[ZKE_QUEUE_OPS], "/r-", "", 0, ZKE_OPEN_ACL,
                 ZKE_PERSISTENT_SEQUENTIAL);
-  ck_ok(zke_multi(z[2], ops, ZKE_QUEUE_CLAIM_OPS + 1, NULL));
+  ck_ok(zke_multi(z[2], ops, ZKE_QUEUE_OPS + 1, NULL));
   ck_ok(zke_queue_release(q[1], item));
-  ck_rc(zke_multi(z[2], ops, ZKE_QUEUE_CLAIM_OPS + 1, NULL), ZKE_NONODE);
+  ck_rc(zke_multi(z[2], ops, ZKE_QUEUE_OPS + 1, NULL), ZKE_NONODE);
   /* Another claims it: the path is there again, the claim is not. */
   zke_queue_item *other = claim(q[1], "a");
-  ck_rc(zke_multi(z[2], ops, ZKE_QUEUE_CLAIM_OPS + 1, NULL), ZKE_BADVERSION);
+  ck_rc(zke_multi(z[2], ops, ZKE_QUEUE_OPS + 1, NULL), ZKE_BADVERSION);
   release(q[1], other);
   zke_free(item);
   ck_ok(zke_queue_peek(q[1], &peeked));
-  ck_rc(zke_queue_claim_op(peeked, ops), ZKE_BADARGUMENTS);
-  ck_rc(zke_queue_claim_op(NULL, ops), ZKE_BADARGUMENTS);
+  ck_rc(zke_queue_ops(peeked, ops), ZKE_BADARGUMENTS);
+  ck_rc(zke_queue_ops(NULL, ops), ZKE_BADARGUMENTS);
   zke_free(peeked);
   close_all();
 }
@@ -472,16 +472,16 @@ END_TEST
 /* "After the session is lost, no recipe object still claims to hold anything":
  * and the item is free for others at once. */
 START_TEST(an_expired_session_holds_nothing) {
-  zke_op ops[ZKE_QUEUE_CLAIM_OPS];
+  zke_op ops[ZKE_QUEUE_OPS];
   open_listening();
   put(q[0], "a");
   zke_queue_item *item = claim(q[1], "a");
-  ck_ok(zke_queue_claim_op(item, ops));
+  ck_ok(zke_queue_ops(item, ops));
   ck_ok(zke_expire(z[0], zke_session_id(z[1])));
   zke_queue_item *now = claim(q[2], "a");
-  ck_rc(zke_multi(z[0], ops, ZKE_QUEUE_CLAIM_OPS, NULL), ZKE_BADVERSION);
+  ck_rc(zke_multi(z[0], ops, ZKE_QUEUE_OPS, NULL), ZKE_BADVERSION);
   zke_dispatch(z[1], NULL);
-  ck_assert_str_eq(told[1], "3 entry-100-0000000000 token;4  -;");
+  ck_assert_str_eq(told[1], "3 entry-100-0000000000 token;3 ended -;");
   ck_rc(zke_queue_ack(q[1], item, NULL, 0, NULL), ZKE_INVALIDSTATE);
   ck_rc(zke_queue_check(q[1], item), ZKE_INVALIDSTATE);
   ck_rc(zke_queue_put(q[1], "b", 1, NULL, 0), ZKE_INVALIDSTATE);

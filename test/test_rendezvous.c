@@ -85,7 +85,7 @@ static const char *result(int i) {
   static char text[256];
   zke_party_list *list;
   size_t used = 0;
-  ck_ok(zke_rendezvous_result(m[i], &list, NULL));
+  ck_ok(zke_rendezvous_list(m[i], &list, NULL));
   text[0] = '\0';
   for (int j = 0; j < list->count; j++)
     used += (size_t)snprintf(text + used, sizeof text - used, "%s%s:%.*s",
@@ -107,7 +107,7 @@ START_TEST(all_get_everything) {
   start(2, "two");
   start(0, "");
   dispatch(2);
-  ck_rc(zke_rendezvous_result(m[2], NULL, NULL), ZKE_NONODE);
+  ck_rc(zke_rendezvous_list(m[2], NULL, NULL), ZKE_NONODE);
   ck_ok(zke_rendezvous_missing(m[2], &count));
   ck_assert_int_eq(count, 1);
   ck_ok(zke_rendezvous_parties(admin, PATH, &list));
@@ -126,7 +126,7 @@ START_TEST(all_get_everything) {
   dispatch(2);
   ck_assert_str_eq(result(0), "c:two a: b:o");
   ck_assert_str_eq(result(2), "c:two a: b:o");
-  ck_ok(zke_rendezvous_result(m[0], NULL, &other));
+  ck_ok(zke_rendezvous_list(m[0], NULL, &other));
   ck_assert_int_eq(token, other);
   for (int i = 0; i < 3; i++) ck_assert_str_eq(heard[i], "M");
   end();
@@ -192,7 +192,7 @@ START_TEST(deaths) {
   ck_ok(zke_expire(admin, zke_session_id(z[0])));
   start(2, "2");
   dispatch(1);
-  ck_rc(zke_rendezvous_result(m[1], NULL, NULL), ZKE_NONODE);
+  ck_rc(zke_rendezvous_list(m[1], NULL, NULL), ZKE_NONODE);
   start(3, "3");
   ck_ok(zke_expire(admin, zke_session_id(z[3])));
   dispatch(1);
@@ -200,7 +200,7 @@ START_TEST(deaths) {
   ck_assert_str_eq(result(1), "b:1 c:2 d:3");
   dispatch(2);
   ck_assert_str_eq(heard[2], "L");
-  ck_rc(zke_rendezvous_result(m[2], NULL, NULL), ZKE_INVALIDSTATE);
+  ck_rc(zke_rendezvous_list(m[2], NULL, NULL), ZKE_INVALIDSTATE);
   ck_rc(zke_rendezvous_meet(m[2], "", 0, 0, NULL, NULL), ZKE_INVALIDSTATE);
   /* What it left is cleared away by the next ones. */
   for (int i = 0; i < 4; i++) {
@@ -229,11 +229,11 @@ START_TEST(withdrawals) {
   ck_assert_int_ge(zke_now(z[0]), now + 20);
   ck_says("1 of 2 parties are at " PATH ": a (pid ");
   start(1, "1");
-  ck_rc(zke_rendezvous_result(m[1], NULL, NULL), ZKE_NONODE);
-  ck_ok(zke_rendezvous_withdraw(m[1]));
+  ck_rc(zke_rendezvous_list(m[1], NULL, NULL), ZKE_NONODE);
+  ck_ok(zke_rendezvous_stop(m[1]));
   start(1, "1");
   start(0, "0");
-  ck_rc(zke_rendezvous_withdraw(m[1]), ZKE_HELD);
+  ck_rc(zke_rendezvous_stop(m[1]), ZKE_HELD);
   ck_assert_str_eq(result(1), "b:1 a:0");
   start(1, "1");
   ck_ok(zke_rendezvous_meet(m[0], "2", 1, 0, NULL, NULL));
@@ -319,8 +319,8 @@ START_TEST(refused) {
   ck_rc(zke_rendezvous_meet(m[0], NULL, 1, 0, NULL, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_rendezvous_start(NULL, NULL, 0), ZKE_BADARGUMENTS);
   ck_rc(zke_rendezvous_start(m[0], NULL, 0), ZKE_MISUSE);
-  ck_rc(zke_rendezvous_withdraw(NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_rendezvous_result(NULL, NULL, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_rendezvous_stop(NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_rendezvous_list(NULL, NULL, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_rendezvous_cancel(NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_rendezvous_missing(NULL, NULL), ZKE_BADARGUMENTS);
   zke_rendezvous_free(NULL);
@@ -442,7 +442,7 @@ static void point_hear(zke_rendezvous_point *p, int event, int64_t token,
   char *text = context;
   (void)p, (void)token;
   size_t used = strlen(text);
-  snprintf(text + used, 64 - used, "%c%.*s ", "?FGE"[event], len,
+  snprintf(text + used, 64 - used, "%c%.*s ", "?FGEL"[event], len,
            data ? data : "");
 }
 
@@ -453,7 +453,9 @@ START_TEST(point_listener) {
       .size = sizeof o, .listener = point_hear, .context = text};
   begin(1, 2);
   ck_ok(zke_rendezvous_point_new(z[0], POINT, &o, &p));
+  ck_ok(zke_rendezvous_point_step(p)); /* not started: nothing to look at */
   ck_ok(zke_rendezvous_point_start(p));
+  ck_ok(zke_rendezvous_point_step(p));
   ck_assert_str_eq(text, "");
   ck_ok(zke_rendezvous_prepare(admin, POINT, 0, soon()));
   dispatch(0);
@@ -470,6 +472,8 @@ START_TEST(point_listener) {
   ck_assert_str_eq(text, "E Fone G Ftwo G ");
   ck_ok(zke_expire(admin, zke_session_id(z[0])));
   dispatch(0);
+  ck_assert_str_eq(text, "E Fone G Ftwo G L ");
+  ck_rc(zke_rendezvous_point_step(p), ZKE_INVALIDSTATE);
   zke_rendezvous_point_free(p);
   end();
 }
@@ -580,7 +584,7 @@ static int use_both(zke *mine, zke_rendezvous *x, zke_rendezvous *y) {
   if (rc == ZKE_OK && (list->count != 2 || list->data[1].data[0] != 'y'))
     rc = ZKE_SYSTEMERROR;
   zke_free(list);
-  while (rc == ZKE_OK && zke_rendezvous_result(x, NULL, NULL) == ZKE_NONODE)
+  while (rc == ZKE_OK && zke_rendezvous_list(x, NULL, NULL) == ZKE_NONODE)
     rc = zke_wait(mine, deadline);
   return rc;
 }

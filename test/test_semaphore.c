@@ -234,8 +234,8 @@ START_TEST(arguments_are_checked) {
   ck_rc(zke_semaphore_acquire(NULL, 1, 0), ZKE_BADARGUMENTS);
   ck_rc(zke_semaphore_release(NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_semaphore_cancel(NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_semaphore_resize(z[0], PATH, 0), ZKE_BADARGUMENTS);
-  ck_rc(zke_semaphore_resize(z[0], "nope", 1), ZKE_BADARGUMENTS);
+  ck_rc(zke_semaphore_resize(z[0], PATH, 0, ZKE_FOREVER), ZKE_BADARGUMENTS);
+  ck_rc(zke_semaphore_resize(z[0], "nope", 1, ZKE_FOREVER), ZKE_BADARGUMENTS);
   ck_rc(zke_semaphore_limit(z[0], PATH, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_semaphore_parties(z[0], PATH, NULL), ZKE_BADARGUMENTS);
   ck_ok(zke_semaphore_parties(z[0], PATH, &list));
@@ -266,7 +266,7 @@ START_TEST(another_kind_on_the_path_is_refused) {
     ck_rc(zke_semaphore_acquire(sem, 1, soon(z[0])), ZKE_OTHERKIND);
     ck_says(i == 0 ? "is a lock" : PATH);
     ck_rc(zke_semaphore_try(sem, 1), ZKE_OTHERKIND);
-    ck_rc(zke_semaphore_resize(z[0], PATH, 2), ZKE_OTHERKIND);
+    ck_rc(zke_semaphore_resize(z[0], PATH, 2, ZKE_FOREVER), ZKE_OTHERKIND);
     ck_rc(zke_semaphore_limit(z[0], PATH, &limit), ZKE_OTHERKIND);
   }
   ck_ok(zke_set(z[0], PATH, "", 0, -1, NULL));
@@ -289,7 +289,7 @@ START_TEST(foreign_children_are_ignored) {
   enum { FOREIGN = sizeof foreign / sizeof *foreign };
   open_sessions();
   zke_semaphore *sem = make(z[0], 1), *next = make(z[1], 1);
-  ck_ok(zke_semaphore_resize(z[0], PATH, 1));
+  ck_ok(zke_semaphore_resize(z[0], PATH, 1, ZKE_FOREVER));
   for (int i = 0; i < FOREIGN; i++)
     ck_ok(zke_create(z[3], foreign[i], "waiting 0000000000000001\n", 25,
                      ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
@@ -360,7 +360,7 @@ START_TEST(a_raised_limit_lets_waiters_in) {
   open_sessions();
   start_all(sem, 1, (const int[]){1, 1, 1, 1, 1}, 5);
   ck_assert_str_eq(states(sem, 5), "HWWWW");
-  ck_ok(zke_semaphore_resize(z[4], PATH, 4));
+  ck_ok(zke_semaphore_resize(z[4], PATH, 4, ZKE_FOREVER));
   ck_ok(zke_semaphore_limit(z[4], PATH, &limit));
   ck_assert_int_eq(limit, 4);
   dispatch_all();
@@ -375,7 +375,7 @@ START_TEST(holders_above_a_lowered_limit_keep_theirs) {
   open_sessions();
   start_all(sem, 4, (const int[]){1, 1, 2, 1, 1}, 5);
   ck_assert_str_eq(states(sem, 5), "HHHWW");
-  ck_ok(zke_semaphore_resize(z[4], PATH, 2));
+  ck_ok(zke_semaphore_resize(z[4], PATH, 2, ZKE_FOREVER));
   dispatch_all();
   ck_assert_str_eq(states(sem, 5), "HHHWW");
   for (int i = 0; i < 3; i++) ck_ok(zke_semaphore_check(sem[i]));
@@ -402,7 +402,7 @@ START_TEST(a_wait_for_more_than_a_lowered_limit_ends) {
   ck_until(entries(z[0], PATH) == 4, 5000);
   ck_ok(zke_semaphore_start(sem[2], 3));
   ck_ok(zke_semaphore_start(sem[3], 1));
-  ck_ok(zke_semaphore_resize(z[4], PATH, 2));
+  ck_ok(zke_semaphore_resize(z[4], PATH, 2, ZKE_FOREVER));
   join(&c);
   ck_assert_int_eq(c.rc, ZKE_LIMIT);
   ck_assert_ptr_nonnull(strstr(c.sentence, "its limit is 2"));
@@ -421,7 +421,7 @@ START_TEST(a_changed_limit_holds_for_all) {
   open_sessions();
   zke_semaphore *sem[3] = {make(z[0], 1), make(z[1], 0), make(z[2], 1)};
   ck_ok(zke_semaphore_acquire(sem[0], 1, soon(z[0])));
-  ck_ok(zke_semaphore_resize(z[3], PATH, 2));
+  ck_ok(zke_semaphore_resize(z[3], PATH, 2, ZKE_FOREVER));
   ck_ok(zke_semaphore_try(sem[1], 1));
   ck_ok(zke_semaphore_release(sem[0]));
   ck_ok(zke_semaphore_try(sem[0], 1));
@@ -436,9 +436,10 @@ START_TEST(resize_makes_what_is_missing_to_stay) {
   int limit;
   open_sessions();
   ck_rc(zke_semaphore_limit(z[0], PATH, &limit), ZKE_NONODE);
-  ck_ok(zke_semaphore_resize(z[0], PATH, 7));
+  ck_ok(zke_semaphore_resize(z[0], PATH, 7, ZKE_FOREVER));
   ck_ok(zke_exists(z[0], PATH, NULL, NULL, &before));
-  ck_ok(zke_semaphore_resize(z[0], PATH, 7)); /* the same: no change */
+  ck_ok(zke_semaphore_resize(z[0], PATH, 7,
+                             ZKE_FOREVER)); /* the same: no change */
   ck_ok(zke_exists(z[0], PATH, NULL, NULL, &after));
   ck_assert_int_eq(after.mzxid, before.mzxid);
   zke_semaphore *sem = make(z[1], 0);
@@ -588,8 +589,9 @@ START_TEST(contenders_are_listed_with_their_permits) {
     ck_ok(zke_semaphore_new(z[i], PATH, &o, &sem[i]));
     ck_ok(zke_semaphore_start(sem[i], i + 1));
   }
-  ck_ok(zke_semaphore_resize(z[3], PATH, 3));
-  ck_ok(zke_semaphore_resize(z[3], PATH, 1)); /* all the same they hold */
+  ck_ok(zke_semaphore_resize(z[3], PATH, 3, ZKE_FOREVER));
+  ck_ok(zke_semaphore_resize(z[3], PATH, 1,
+                             ZKE_FOREVER)); /* all the same they hold */
   ck_ok(zke_semaphore_parties(z[3], PATH, &list));
   ck_assert_int_eq(list->count, 3);
   for (int i = 0; i < 3; i++) {
@@ -876,7 +878,7 @@ START_TEST(a_lowered_limit_is_no_circle) {
   pthread_barrier_wait(&l.both);
   ck_ok(zke_semaphore_acquire(sem, 1, soon(z[1]))); /* behind the other */
   ck_ok(zke_lock_acquire(lock, soon(z[1])));
-  ck_ok(zke_semaphore_resize(z[1], PATH, 1));
+  ck_ok(zke_semaphore_resize(z[1], PATH, 1, ZKE_FOREVER));
   pthread_barrier_wait(&l.both);
   pthread_join(thread, NULL);
   ck_assert_int_eq(l.rc, ZKE_OPERATIONTIMEOUT);
@@ -1163,7 +1165,7 @@ static void random_call(unsigned *random, bool resizing, zke_semaphore **sem) {
       break;
     case 1:
       if (resizing) limit_now = permits;
-      ck_ok(zke_semaphore_resize(z[4], PATH, limit_now));
+      ck_ok(zke_semaphore_resize(z[4], PATH, limit_now, ZKE_FOREVER));
       break;
     case 2:
       expire_and_reopen(i % 4, sem);
@@ -1219,7 +1221,7 @@ START_TEST(the_limit_holds_in_any_history) {
   int full = 0, before = 0;
   open_sessions();
   limit_now = 3;
-  ck_ok(zke_semaphore_resize(z[4], PATH, limit_now));
+  ck_ok(zke_semaphore_resize(z[4], PATH, limit_now, ZKE_FOREVER));
   for (int i = 0; i < OBJECTS; i++) sem[i] = make_noting(z[i % 4]);
   for (int n = 0; n < 1500; n++) {
     random_call(&random, _i == 1, sem);
@@ -1244,7 +1246,7 @@ START_TEST(everybody_is_served_in_the_end) {
   unsigned random = seed();
   int served = 0, moved;
   open_sessions();
-  ck_ok(zke_semaphore_resize(z[4], PATH, WIDEST));
+  ck_ok(zke_semaphore_resize(z[4], PATH, WIDEST, ZKE_FOREVER));
   for (int i = 0; i < OBJECTS; i++) {
     sem[i] = make_noting(z[i % 4]);
     ck_ok(zke_semaphore_start(sem[i], 1 + rand_r(&random) % WIDEST));
@@ -1336,10 +1338,10 @@ static int wait_behind(zke *user, zke_semaphore *first, zke_semaphore *second) {
   rc = zke_semaphore_try(second, 2);
   if (rc != ZKE_HELD) return rc < 0 ? rc : zke_fail(ZKE_LOST, "not held");
   rc = zke_semaphore_start(second, 2);
-  if (rc == ZKE_OK) rc = zke_semaphore_resize(user, PATH, 4);
+  if (rc == ZKE_OK) rc = zke_semaphore_resize(user, PATH, 4, ZKE_FOREVER);
   if (rc == ZKE_OK) rc = zke_semaphore_acquire(second, 2, zke_now(user) + 2000);
   if (rc == ZKE_OK) rc = zke_semaphore_release(first);
-  if (rc == ZKE_OK) rc = zke_semaphore_resize(user, PATH, 3);
+  if (rc == ZKE_OK) rc = zke_semaphore_resize(user, PATH, 3, ZKE_FOREVER);
   if (rc == ZKE_OK) rc = zke_semaphore_release(second);
   return rc;
 }
@@ -1417,7 +1419,7 @@ START_TEST(a_limit_raised_after_an_overflow_is_seen) {
   ck_ok(zke_semaphore_try(sem, 1));
   ck_ok(zke_semaphore_start(other, 1));
   flood(s);
-  ck_ok(zke_semaphore_resize(z[1], PATH, 2));
+  ck_ok(zke_semaphore_resize(z[1], PATH, 2, ZKE_FOREVER));
   ck_ok(zke_dispatch(s, NULL));
   ck_assert_int_eq(zke_semaphore_state(other), ZKE_SEMAPHORE_HELD);
   zke_semaphore_free(sem);

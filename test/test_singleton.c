@@ -23,7 +23,7 @@ static char heard[MANY][32]; /* "R": runs, "O": out, "L": lost */
 static void hear(zke_singleton *who, int state, int64_t token, void *context) {
   char *text = context;
   (void)who;
-  ck_assert_int_eq(token > 0, state == ZKE_SINGLETON_RUN);
+  ck_assert_int_eq(token > 0, state == ZKE_SINGLETON_HELD);
   ck_assert_int_lt((int)strlen(text), 30);
   text[strlen(text)] = "O?RL"[state];
 }
@@ -86,8 +86,8 @@ START_TEST(one_runs) {
   ck_assert_str_eq(list->data[0].data, "port 80");
   for (int i = 1; i < MANY; i++) ck_assert_int_eq(list->data[i].held, 0);
   zke_free(list);
-  ck_assert_int_eq(zke_singleton_state(s[0]), ZKE_SINGLETON_STANDBY);
-  ck_assert_int_eq(zke_singleton_state(s[1]), ZKE_SINGLETON_RUN);
+  ck_assert_int_eq(zke_singleton_state(s[0]), ZKE_SINGLETON_WAITING);
+  ck_assert_int_eq(zke_singleton_state(s[1]), ZKE_SINGLETON_HELD);
   end();
 }
 END_TEST
@@ -100,7 +100,7 @@ START_TEST(refusal_names_who_runs) {
   ck_says("the singleton " PATH " is held by a (pid ");
   ck_says(") since 20");
   int64_t now = zke_now(z[1]);
-  ck_rc(zke_singleton_wait(s[1], now + 20), ZKE_OPERATIONTIMEOUT);
+  ck_rc(zke_singleton_acquire(s[1], now + 20), ZKE_OPERATIONTIMEOUT);
   ck_assert_int_ge(zke_now(z[1]), now + 20);
   ck_says("is held by a (pid ");
   ck_assert_int_eq(zke_singleton_state(s[1]), ZKE_SINGLETON_OUT);
@@ -117,13 +117,13 @@ START_TEST(takes_over) {
   for (int i = 0; i < MANY; i++) ck_ok(zke_singleton_start(s[i]));
   for (int i = 0; i < MANY; i++) {
     for (int j = i + 1; j < MANY; j++)
-      ck_assert_int_eq(zke_singleton_state(s[j]), ZKE_SINGLETON_STANDBY);
-    ck_assert_int_eq(zke_singleton_state(s[i]), ZKE_SINGLETON_RUN);
+      ck_assert_int_eq(zke_singleton_state(s[j]), ZKE_SINGLETON_WAITING);
+    ck_assert_int_eq(zke_singleton_state(s[i]), ZKE_SINGLETON_HELD);
     ck_assert_int_gt(zke_singleton_token(s[i]), last);
     last = zke_singleton_token(s[i]);
     ck_ok(zke_singleton_check(s[i]));
     if (i % 2) {
-      ck_ok(zke_singleton_stop(s[i]));
+      ck_ok(zke_singleton_release(s[i]));
     } else {
       ck_ok(zke_expire(admin, zke_session_id(z[i])));
       ck_assert_int_eq(zke_singleton_state(s[i]), ZKE_SINGLETON_LOST);
@@ -159,7 +159,7 @@ START_TEST(replaced) {
   ck_assert_str_eq(heard[1], "R");
   ck_ok(zke_singleton_op(s[1], &ops[0]));
   ck_ok(zke_multi(z[1], ops, 2, NULL));
-  ck_ok(zke_singleton_stop(s[1]));
+  ck_ok(zke_singleton_release(s[1]));
   ck_rc(zke_singleton_replace(admin, PATH, 0), ZKE_NONODE);
   end();
 }
@@ -185,7 +185,7 @@ START_TEST(serves) {
 END_TEST
 
 static void *wait_there(void *arg) {
-  *(int *)arg = zke_singleton_wait(s[1], ZKE_FOREVER);
+  *(int *)arg = zke_singleton_acquire(s[1], ZKE_FOREVER);
   return NULL;
 }
 
@@ -219,10 +219,10 @@ START_TEST(refused) {
   ck_ok(zke_singleton_new(admin, "/lock", NULL, &other));
   ck_rc(zke_singleton_try(other), ZKE_OTHERKIND);
   ck_rc(zke_singleton_start(other), ZKE_OTHERKIND);
-  ck_rc(zke_singleton_wait(other, 0), ZKE_OTHERKIND);
+  ck_rc(zke_singleton_acquire(other, 0), ZKE_OTHERKIND);
   zke_singleton_free(other);
   zke_singleton_free(NULL);
-  ck_ok(zke_singleton_stop(s[0]));
+  ck_ok(zke_singleton_release(s[0]));
   /* Foreign children (G9). */
   ck_ok(zke_ensure_path(admin, PATH "/lock-0000000000", ZKE_PERSISTENT,
                         ZKE_FOREVER));
@@ -274,7 +274,7 @@ static int use_try(zke *user) {
 
 static void check_warm(zke *other, int rc) {
   (void)rc;
-  ck_ok(zke_singleton_wait(warm, zke_now(other) + 5000));
+  ck_ok(zke_singleton_acquire(warm, zke_now(other) + 5000));
   zke_singleton_free(warm);
 }
 

@@ -125,7 +125,7 @@ static void end(void) {
 
 static zke_two_phase_status *status(void) {
   zke_two_phase_status *st;
-  ck_ok(zke_two_phase_status_of(admin, BASE, "tx", &st));
+  ck_ok(zke_two_phase_get(admin, BASE, "tx", &st));
   return st;
 }
 
@@ -141,7 +141,7 @@ static void all_decide(int expected) {
     token = zke_two_phase_token(t[i]);
     ck_assert_int_gt(token, 0);
   }
-  for (int i = 0; i < SITES; i++) ck_ok(zke_two_phase_acknowledge(t[i]));
+  for (int i = 0; i < SITES; i++) ck_ok(zke_two_phase_ack(t[i]));
 }
 
 /* ---- the forms ---- */
@@ -163,9 +163,9 @@ START_TEST(commits) {
   ck_assert_int_eq(st->len, 8);
   ck_assert_int_eq(memcmp(st->payload, "pay\0load", 9), 0);
   zke_free(st);
-  ck_ok(zke_two_phase_acknowledge(tc));
+  ck_ok(zke_two_phase_ack(tc));
   ck_rc(zke_exists(admin, TX, NULL, NULL, NULL), ZKE_NONODE);
-  ck_ok(zke_two_phase_acknowledge(tc));
+  ck_ok(zke_two_phase_ack(tc));
   end();
 }
 END_TEST
@@ -462,7 +462,7 @@ START_TEST(abort_by_anybody) {
   ck_assert_str_eq(st->why, "no money");
   ck_assert_ptr_nonnull(strstr(st->by, "(pid "));
   zke_free(st);
-  ck_rc(zke_two_phase_acknowledge(onlooker), ZKE_MISUSE);
+  ck_rc(zke_two_phase_ack(onlooker), ZKE_MISUSE);
   ck_rc(zke_two_phase_vote(onlooker, C), ZKE_MISUSE);
   zke_two_phase_free(onlooker);
   all_decide(A);
@@ -487,7 +487,7 @@ START_TEST(one_vote) {
   ck_ok(zke_two_phase_vote(t[0], C));
   ck_rc(zke_two_phase_vote(t[0], A), ZKE_MISUSE);
   ck_says("a has voted commit in " TX);
-  ck_rc(zke_two_phase_acknowledge(t[0]), ZKE_MISUSE);
+  ck_rc(zke_two_phase_ack(t[0]), ZKE_MISUSE);
   ck_ok(zke_two_phase_vote(t[1], A));
   ck_ok(zke_two_phase_vote(t[1], A));
   ck_rc(zke_two_phase_vote(tc, C), ZKE_MISUSE);
@@ -528,7 +528,7 @@ START_TEST(not_the_next_one) {
   ck_rc(zke_two_phase_vote(old_site, A), ZKE_LOST);
   ck_rc(zke_two_phase_abort(old, "old"), ZKE_LOST);
   ck_rc(zke_two_phase_wait(old, 0, NULL), ZKE_LOST);
-  ck_ok(zke_two_phase_acknowledge(old_site));
+  ck_ok(zke_two_phase_ack(old_site));
   zke_two_phase_free(old);
   zke_two_phase_free(old_site);
   for (int i = 0; i < SITES; i++) ck_ok(zke_two_phase_vote(t[i], C));
@@ -591,14 +591,14 @@ START_TEST(status_tells) {
   ck_assert_int_eq(st->sites[0].present, 0);
   zke_free(st);
   dispatch_all();
-  ck_ok(zke_two_phase_acknowledge(t[1]));
+  ck_ok(zke_two_phase_ack(t[1]));
   st = status();
   ck_assert_int_eq(st->decision, A);
   ck_assert_int_eq(st->token, zke_two_phase_token(t[1]));
   ck_assert_int_eq(st->sites[1].acknowledged, 1);
   ck_assert_int_eq(st->sites[2].acknowledged, 0);
   zke_free(st);
-  ck_rc(zke_two_phase_status_of(admin, BASE, "none", &st), ZKE_NONODE);
+  ck_rc(zke_two_phase_get(admin, BASE, "none", &st), ZKE_NONODE);
   zke_two_phase_free(t[0]);
   ck_ok(zke_close(z[0]));
   z[0] = named("a");
@@ -639,7 +639,7 @@ START_TEST(pending_lists) {
   ck_ok(zke_two_phase_abort(t2, NULL));
   zke_two_phase_free(t2);
   ck_ok(zke_two_phase_open(z[1], BASE, "t0", "b", NULL, &t2));
-  ck_ok(zke_two_phase_acknowledge(t2));
+  ck_ok(zke_two_phase_ack(t2));
   zke_two_phase_free(t2);
   ck_ok(zke_two_phase_vote(t[0], A));
   all_decide(A);
@@ -668,7 +668,7 @@ START_TEST(foreign_children) {
   ck_assert_int_eq(zke_two_phase_state(tc), 0);
   ck_ok(zke_two_phase_abort(tc, NULL));
   all_decide(A);
-  ck_ok(zke_two_phase_acknowledge(tc));
+  ck_ok(zke_two_phase_ack(tc));
   ck_ok(zke_exists(admin, TX, NULL, NULL, NULL));
   zke_two_phase_status *st = status();
   for (int i = 0; i < SITES; i++) ck_assert(st->sites[i].acknowledged);
@@ -716,8 +716,8 @@ START_TEST(refused) {
   ck_rc(zke_two_phase_open(s, "/lock", "t", "a", NULL, &other), ZKE_OTHERKIND);
   ck_rc(zke_two_phase_open(s, BASE, "t", "a", NULL, &other), ZKE_NONODE);
   ck_rc(zke_two_phase_open(s, BASE, "t", "a", NULL, NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_two_phase_status_of(s, "/lock", "t", &st), ZKE_OTHERKIND);
-  ck_rc(zke_two_phase_status_of(s, "/lock", "t", NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_two_phase_get(s, "/lock", "t", &st), ZKE_OTHERKIND);
+  ck_rc(zke_two_phase_get(s, "/lock", "t", NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_two_phase_pending(s, BASE, "a", NULL, NULL, NULL),
         ZKE_BADARGUMENTS);
   ck_ok(BEGIN(BASE, "t", "", 0, twice, 2, NULL));
@@ -731,7 +731,7 @@ START_TEST(refused) {
   ck_rc(zke_two_phase_cancel(NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_two_phase_step(NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_two_phase_abort(NULL, NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_two_phase_acknowledge(NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_two_phase_ack(NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_two_phase_payload(NULL, NULL, NULL), ZKE_BADARGUMENTS);
   ck_ok(zke_close(s));
 }
@@ -757,7 +757,7 @@ static int finish(zke *s, zke_two_phase *tx, const char *site) {
   int decision = 0;
   int rc = zke_two_phase_wait(tx, zke_now(s) + patience, &decision);
   if (rc == ZKE_OK) rc = do_it(s, site, decision);
-  return rc == ZKE_OK ? zke_two_phase_acknowledge(tx) : rc;
+  return rc == ZKE_OK ? zke_two_phase_ack(tx) : rc;
 }
 
 /* One process that is coordinator and both sites. */
@@ -772,7 +772,7 @@ static int use(zke *s) {
   if (rc == ZKE_OK) rc = zke_two_phase_wait(tx, zke_now(s) + patience, NULL);
   if (rc == ZKE_OK) rc = finish(s, a, "a");
   if (rc == ZKE_OK) rc = finish(s, b, "b");
-  if (rc == ZKE_OK) rc = zke_two_phase_acknowledge(tx);
+  if (rc == ZKE_OK) rc = zke_two_phase_ack(tx);
   zke_two_phase_free(a);
   zke_two_phase_free(b);
   zke_two_phase_free(tx);
@@ -882,7 +882,7 @@ static void serve(zke *s, const char *name, int site) {
   if (rc == ZKE_OK) rc = zke_two_phase_wait(tx, zke_now(s) + 50, &decision);
   if (rc == ZKE_OK) {
     record(s, name, site, decision);
-    rc = zke_two_phase_acknowledge(tx);
+    rc = zke_two_phase_ack(tx);
   }
   if (rc != ZKE_OK && rc != ZKE_OPERATIONTIMEOUT && rc != ZKE_LOST) _exit(6);
   zke_two_phase_free(tx);

@@ -165,16 +165,16 @@ START_TEST(periodic_waits) {
   zke_periodic_record *r;
   ck_ok(zke_periodic_new(z, "/jobs", "j", &o, &job));
   for (int n = 0; n < 3; n++) {
-    ck_ok(zke_periodic_wait(job, ZKE_FOREVER));
-    ck_ok(zke_periodic_done(job, n));
+    ck_ok(zke_periodic_acquire(job, ZKE_FOREVER));
+    ck_ok(zke_periodic_release(job, n));
     ck_assert_int_eq(passed(z), n * HOUR);
-    ck_ok(zke_periodic_last(z, "/jobs", "j", &r));
+    ck_ok(zke_periodic_get(z, "/jobs", "j", &r));
     ck_assert_int_eq(r->start_ms, BEGINNING + n * HOUR);
     ck_assert_int_eq(r->end_ms, BEGINNING + n * HOUR);
     ck_assert_int_eq(r->status, n);
     zke_free(r);
   }
-  ck_rc(zke_periodic_wait(job, zke_now(z) + HOUR / 2), ZKE_OPERATIONTIMEOUT);
+  ck_rc(zke_periodic_acquire(job, zke_now(z) + HOUR / 2), ZKE_OPERATIONTIMEOUT);
   ck_assert_int_eq(passed(z), 2 * HOUR + HOUR / 2);
   zke_periodic_free(job);
   ck_ok(zke_close(z));
@@ -220,10 +220,10 @@ START_TEST(ids_differ_at_one_moment) {
     ck_assert_str_ne(id, before);
     memcpy(before, id, sizeof id);
     ck_ok(zke_two_phase_abort(t, NULL));
-    ck_ok(zke_two_phase_acknowledge(t));
+    ck_ok(zke_two_phase_ack(t));
     zke_two_phase_free(t);
     ck_ok(zke_two_phase_open(z, "/2pc", "t", "a", NULL, &t));
-    ck_ok(zke_two_phase_acknowledge(t));
+    ck_ok(zke_two_phase_ack(t));
     zke_two_phase_free(t);
     ck_assert_int_eq(passed(z), 0);
   }

@@ -338,7 +338,7 @@ static void begin(worker *w) {
   must(zke_group_start(w->group), "/workers");
   must(zke_election_new(w->z, "/election", &candidate, &w->election),
        "/election");
-  must(zke_election_volunteer(w->election), "/election");
+  must(zke_election_start(w->election), "/election");
   int rc = zke_exists(w->z, "/total", go_home, w, NULL);
   if (rc != ZKE_NONODE) must(rc, "/total");
 }
@@ -669,7 +669,7 @@ static bool nothing_left(demo *d) {
   must(zke_queue_size(queue, &left), "/queue");
   zke_queue_free(queue);
   must(zke_dispatch(d->z, NULL), "dispatching"); /* hear of those gone home */
-  must(zke_group_members(d->group, &members), "/workers");
+  must(zke_group_list(d->group, &members), "/workers");
   must(zke_election_parties(d->z, "/election", &candidates), "/election");
   must(zke_sessions(d->z, &sessions), "sessions");
   int others = sessions->count - 1; /* one is the demo's own */
