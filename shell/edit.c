@@ -480,14 +480,25 @@ static void history_shorten(edit *e, FILE *in, long skip) {
   free(name);
 }
 
+/* Only a file is read: a device may have no end, a FIFO no beginning.  Its mode
+ * is its owner's business: what we make ourselves is 0600 from the start. */
+static FILE *history_open(const char *name) {
+  struct stat st;
+  int fd = open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (fd < 0) return NULL;
+  FILE *in =
+      fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? fdopen(fd, "r") : NULL;
+  if (!in) close(fd);
+  return in;
+}
+
 static void history_load(edit *e) {
   char *line = NULL;
   size_t room = 0;
   long count = 0;
   ssize_t len;
-  FILE *in = e->history_file ? fopen(e->history_file, "re") : NULL;
+  FILE *in = e->history_file ? history_open(e->history_file) : NULL;
   if (!in) return;
-  fchmod(fileno(in), 0600);
   for (; (len = getline(&line, &room, in)) > 0; count++) {
     if (line[len - 1] == '\n') line[len - 1] = '\0';
     history_enter(e, line);
@@ -508,8 +519,8 @@ static void history_add(edit *e) {
   if (e->text[strspn(e->text, " \t\n")] == '\0' || is_secret(e->text)) return;
   if (!history_enter(e, e->text)) return;
   if (!e->history_file || len + 1 < e->len) return;
-  int fd =
-      open(e->history_file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+  int fd = open(e->history_file,
+                O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0600);
   /* In one piece; that it cannot be written is not worth a word each time. */
   if (fd >= 0 && write(fd, e->text, e->len) < 0) errno = 0;
   if (fd >= 0) close(fd);

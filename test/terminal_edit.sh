@@ -207,6 +207,23 @@ elsewhere() {
     [ ! -e "$room/home/.zke_history" ]
 }
 
+# What was there before keeps its mode, a device above all; a FIFO that nobody
+# uses stops nobody.
+others_mode() {
+  begin ZKE_HISTORY=ours && echo version >"$room/home/ours" &&
+    chmod 644 "$room/home/ours" && mkfifo -m 644 "$room/home/fifo" &&
+    open_it && keys Up && line 'zke app.db:/> version' && keys Enter &&
+    sees "$version" && enter pwd 'zke app.db:/>' && keys C-d && line 'sh$' &&
+    [ "$(stat -c %a "$room/home/ours")" = 644 ] &&
+    [ "$(tail -n 1 "$room/home/ours")" = pwd ] &&
+    enter 'ZKE_HISTORY=fifo zke app.db' 'zke app.db:/>' &&
+    enter pwd 'zke app.db:/>' && keys C-d && line 'sh$' &&
+    [ "$(stat -c %a "$room/home/fifo")" = 644 ] &&
+    mode=$(stat -c %a /dev/null) &&
+    enter 'ZKE_HISTORY=/dev/null zke app.db' 'zke app.db:/>' &&
+    keys C-d && line 'sh$' && [ "$(stat -c %a /dev/null)" = "$mode" ]
+}
+
 # What is long gone is forgotten: the file is cut when it is read.
 shortened() {
   begin && seq 3000 | sed 's/^/get \/n/' >"$room/home/.zke_history" &&
@@ -398,6 +415,7 @@ if ldd "$built/zke" | grep -q libedit; then
   expect "earlier lines are recalled" recalling
   expect "also in the next session, but no password" across_sessions
   expect "ZKE_HISTORY" elsewhere
+  expect "it keeps the mode of a file that is not its own" others_mode
   expect "the history does not grow for ever" shortened
   expect "commands, verbs, options and modes are completed" completing_commands
   expect "paths are completed" completing_paths
