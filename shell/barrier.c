@@ -432,7 +432,8 @@ const command barrier_commands[] = {
      STYLE_LINE, NULL, NULL},
     {"barrier set",
      "NAME [WHY | --base64 TEXT | --input FILE] [--ephemeral] [-E CODE] "
-     "[--on-lost kill|warn] [--grace DURATION] [--close] [--outlive] "
+     "[--on-lost kill|warn] [--grace DURATION] [--close | --wait-all] "
+     "[--outlive] "
      "[-- CMD ARGS…]",
      "keep all who wait there waiting, until it is removed or CMD has ended",
      set_table, 1, 2, CREATES_FILE | TAKES_CHILD | HIDDEN, STYLE_LINE, set_run,
@@ -446,7 +447,8 @@ const command barrier_commands[] = {
      1, NEEDS_FILE | HIDDEN, STYLE_TABLE, show_run, NULL},
     {"barrier enter",
      "NAME -n PARTIES [DATA | --base64 TEXT | --input FILE] [--wait DURATION | "
-     "--nonblock] [-E CODE] [--on-lost kill|warn] [--grace DURATION] [--close] "
+     "--nonblock] [-E CODE] [--on-lost kill|warn] [--grace DURATION] [--close "
+     "| --wait-all] "
      "[--outlive] [-- CMD ARGS…]",
      "wait until all parties are there; run CMD; wait until all have left",
      enter_table, 1, 2, CREATES_FILE | TAKES_CHILD | HIDDEN, STYLE_LINE,

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <signal.h>
 #include <sqlite3.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@
 #include <unistd.h>
 
 #include "database.h"
+#include "process.h"
 #include "work.h"
 
 /* ------------------------------------------------------------------------
@@ -726,9 +728,7 @@ typedef struct doctor {
   call *c;
   char *real; /* the database's path, links resolved; NULL: none */
   sqlite3 *db;
-  zke *z; /* read-only; NULL: it cannot be opened */
-  struct stat live;
-  bool has_live;
+  zke *z;       /* read-only; NULL: it cannot be opened */
   int64_t zxid; /* before the sessions were looked at */
   bool sick;
   int status;
@@ -871,38 +871,33 @@ static void doctor_clock(doctor *d) {
        (uint64_t)zxid, above > zxid ? ", a node has a higher one" : "");
 }
 
-/* The letter of /proc/PID/stat; 0 where it cannot be seen. */
-static char process_state(int64_t pid) {
-  char name[64], text[512];
-  snprintf(name, sizeof name, "/proc/%" PRId64 "/stat", pid);
-  FILE *in = fopen(name, "re");
-  if (!in) return 0;
-  size_t len = fread(text, 1, sizeof text - 1, in);
-  (void)fclose(in);
-  text[len] = '\0';
-  const char *behind = strrchr(text, ')');
-  return behind && behind[1] == ' ' ? behind[2] : 0;
-}
-
-/* Has the process the liveness file open?  Its number alone may be that of
- * another namespace's. */
-static bool process_uses(const doctor *d, int64_t pid) {
-  char name[400];
-  bool uses = false;
-  snprintf(name, sizeof name, "/proc/%" PRId64 "/fd", pid);
-  DIR *fds = d->has_live ? opendir(name) : NULL;
-  struct dirent *e;
-  while (fds && !uses && (e = readdir(fds)) != NULL) {
-    snprintf(name, sizeof name, "/proc/%" PRId64 "/fd/%s", pid, e->d_name);
-    uses = same_file(name, &d->live);
-  }
-  if (fds) closedir(fds);
-  return uses;
+/* The process that began the session has its descriptor no more.  True: that
+ * was said.  Where nobody is seen to have it, the process may be another
+ * user's or in another PID namespace. */
+static bool doctor_orphan(doctor *d, const zke_session_info *s,
+                          const json_t *kept) {
+  char *text = NULL;
+  size_t len;
+  FILE *out = open_memstream(&text, &len);
+  bool gone = kill((pid_t)s->pid, 0) != 0 && errno == ESRCH;
+  if (!out) return false;
+  holders_human(kept, out);
+  bool said = fclose(out) == 0 && (gone || json_array_size(kept));
+  if (said)
+    find(d, "session", WARNING,
+         "0x%" PRIx64 " (%s, pid %" PRId64
+         ") is kept alive, with %d ephemeral nodes, by %s%s",
+         (uint64_t)s->id, s->identity, s->pid, s->ephemerals, text,
+         gone ? "; the process that began it has ended, or is in another "
+                "container"
+              : "");
+  free(text);
+  return said;
 }
 
 /* Returns whether there was something to say. */
-static bool doctor_session(doctor *d, const zke_session_info *s) {
-  char state = process_state(s->pid);
+static bool doctor_session(doctor *d, holders *h, const zke_session_info *s) {
+  process p;
   if (!s->alive) {
     find(d, "session", WARNING,
          "0x%" PRIx64 " (%s, pid %" PRId64
@@ -910,7 +905,14 @@ static bool doctor_session(doctor *d, const zke_session_info *s) {
          (uint64_t)s->id, s->identity, s->pid);
     return true;
   }
-  if ((state != 'T' && state != 't') || !process_uses(d, s->pid)) return false;
+  if (!holders_have(h, s->id, s->pid)) {
+    json_t *kept = holders_instead(h, s->id, s->pid);
+    bool said = doctor_orphan(d, s, kept);
+    json_decref(kept);
+    return said;
+  }
+  if (!process_read((pid_t)s->pid, &p) || (p.state != 'T' && p.state != 't'))
+    return false;
   find(d, "session", WARNING,
        "0x%" PRIx64 " (%s, pid %" PRId64
        ") is stopped, and keeps %d ephemeral nodes; kill -CONT %" PRId64,
@@ -953,8 +955,10 @@ static void doctor_sessions(doctor *d) {
     find(d, "sessions", PROBLEM, "%s", zke_errmsg());
     return;
   }
+  holders h = holders_begin(d->c->sh->file);
   for (int i = 0; i < list->count; i++)
-    said += doctor_session(d, &list->data[i]);
+    said += doctor_session(d, &h, &list->data[i]);
+  holders_free(&h);
   find(d, "sessions", FINE, "%d, of which %d alive and running", list->count,
        list->count - said);
   if (d->real) doctor_leftovers(d, list);
@@ -986,11 +990,8 @@ static void doctor_look_inside(doctor *d) {
 
 /* What only a file has. */
 static int doctor_look_at_file(doctor *d) {
-  char name[PATH_MAX + 16];
   d->real = realpath(d->c->sh->file, NULL);
   if (!d->real) return fail_errno(d->c, STATUS_CANTOPEN, d->c->sh->file);
-  snprintf(name, sizeof name, "%s-zke/live", d->real);
-  d->has_live = stat(name, &d->live) == 0;
   doctor_file(d);
   doctor_file_system(d);
   doctor_log(d);

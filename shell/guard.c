@@ -4,8 +4,10 @@
  * thread waits, dispatching, for three things: the child's end, the loss of
  * what is held, and a cancel.  Signals are passed on by the signals' thread.
  *
- *     RUNS --- the child has ended ------------------------------> its code
- *      | lost (--on-lost kill)
+ *     RUNS --- the child has ended by itself --------------------> its code
+ *      |  \--- ended by a signal, or --wait-all --- STAYS
+ *      |          until all who keep it alive are gone ----------> its code
+ *      | lost (--on-lost kill), in RUNS or STAYS
  *     ASKED    TERM and CONT to the child and its descendants
  *      |       when all have ended -------------------------------> LOST
  *      | --grace is over
@@ -13,16 +15,32 @@
  *      |       when all have ended -------------------------------> LOST
  *     LEFT     what cannot be killed (another user's, stuck in the kernel)
  *
- * What happens when we are killed ourselves:
+ * WHO GETS A SIGNAL.  The child stays in our process group.  In a group of its
+ * own it could not read from the terminal, ^Z would stop one of the two, and
+ * whoever kills our group, as timeout(1) does, would miss it.
  *
- * - The child has a copy of the session's keep-alive descriptor, and so have
- *   its descendants: what is held stays held until the last of them is gone,
- *   or has closed it.  It has a high number, so that a script's own 3 to 9 do
- *   not replace it.
+ * - What a terminal sends (^C, ^\, a new size) the kernel gives to all of its
+ *   foreground group, the command included: none of it is passed on.
+ * - INT, TERM, HUP and QUIT that a process sends to us go on to all processes
+ *   of the command in that group, so that a script's work ends with it.
+ *   Strangers in the group, such as the script that runs us, are spared.
+ * - Others, such as USR1, are for the child alone, which may expect them.
+ *
+ * WHEN A SIGNAL ENDS THE CHILD its work may go on: what ignores the signal, or
+ * is in another group.  Nobody else may get in meanwhile.  The child and its
+ * descendants have two descriptors of us: the session's keep-alive descriptor,
+ * and the end of a pipe on which nobody writes.  Its other end tells us when
+ * the last of them is gone.  They have high numbers, so that a script's own 3
+ * to 9 do not replace them.
+ *
+ * WHEN WE ARE KILLED ourselves:
+ *
+ * - What is held stays held until the last process that has the keep-alive
+ *   descriptor is gone, or has closed it.
  * - The child gets a signal: TERM, since with the descriptor there is time for
  *   it to clean up; KILL with --close, since without the descriptor the next
  *   holder is already on its way; none with --outlive.
- * When the child itself ends, what is held is given up, whatever it has left
+ * When the child ends by itself, what is held is given up, whatever it has left
  * running: the session's end does not ask for descriptors.
  *
  * Who the descendants are is read from /proc.  Orphans become our children
@@ -33,7 +51,6 @@
  * There is one child at a time: a coprocess, whose calls run at once, runs no
  * commands.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -43,44 +60,38 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "../recipes/support.h"
+#include "process.h"
 #include "shell.h"
+#include "work.h"
 
 enum {
   KEEPALIVE_FD = 100, /* the least number of the child's descriptor */
   LOOK_MS = 20,       /* between looks at those that are to end */
+  SAY_MS = 100,       /* before a word about those that stay */
+  STAYS_MS = 500,     /* between looks at those that stay for long */
   RETRY_MS = 100,     /* where the database could not be asked */
   KILL_MS = 5000      /* how long to wait for what was killed */
 };
 
-/* A process, and when it started: the two together are not used again. */
-typedef struct process {
-  pid_t pid, parent;
-  uint64_t start;
-  bool live, member;
-} process;
-
-typedef struct family {
-  process *data; /* by pid */
-  size_t count;
-} family;
-
-enum phase { RUNS, ASKED, KILLED, LEFT };
+enum phase { RUNS, STAYS, ASKED, KILLED, LEFT };
 
 typedef struct run {
   call *c;
   const guard *g; /* NULL: for an event */
-  bool warn, close, outlive;
+  bool warn, close, outlive, all;
   int64_t grace_ms;
 
   /* guarded by running.m */
   pid_t pid;      /* 0: not started, or gone */
   int heard;      /* the last signal that came for it */
+  bool asked;     /* one that is to end it was among them */
+  bool stays;     /* it has ended, and what it has left is waited for */
+  bool tell;      /* say for whom */
   sigset_t early; /* those that it has had before they were taken */
   bool woken;
 
@@ -92,11 +103,13 @@ typedef struct run {
   bool ended, cancelled;
   int outcome; /* waitpid()'s */
   int report;  /* to read errno from, where it could not be executed */
+  int alive;   /* ends when nobody has what keeps the session alive; or -1 */
   int lost;    /* the code of the loss, or 0 */
   char why[512];
   enum phase phase;
-  int64_t until; /* the phase's end, of zke_now() */
-  family known;  /* descendants, as last seen */
+  int64_t until;   /* the phase's end, of zke_now() */
+  int64_t pause;   /* between two looks, while STAYS */
+  processes known; /* guarded by running.m: descendants, as last seen */
 } run;
 
 static struct {
@@ -114,6 +127,8 @@ int guard_options(call *c) {
   if (lost && !word_is(lost, "kill") && !word_is(lost, "warn"))
     return fail_usage(c, "--on-lost wants kill or warn, not \"%s\"",
                       lost->text);
+  if (has(c, 'W') && has(c, 'o'))
+    return fail_usage(c, "--wait-all or --close, not both");
   for (int i = 0; i < c->child_count; i++)
     if (strlen(c->child[i].text) != c->child[i].len)
       return fail_usage(c, "a NUL in the command's words");
@@ -127,6 +142,7 @@ static int run_options(run *r) {
   r->warn = lost && word_is(lost, "warn");
   r->close = has(c, 'o');
   r->outlive = has(c, 'P');
+  r->all = has(c, 'W');
   return status ? status : option_duration(c, 'G', 5000, &r->grace_ms);
 }
 
@@ -183,6 +199,18 @@ static bool is_replaced(const char *entry, const char *const *more, int count) {
   return false;
 }
 
+/* What is held, and for a zke that the command runs: as whom we hold it, and
+ * which process will wait for the command. */
+static void environment_held(texts *t, const guard *g) {
+  process self = {0};
+  process_read(getpid(), &self);
+  texts_add(t, "ZKE_LOCK_KIND=%s", g->kind);
+  texts_add(t, "ZKE_LOCK_NAME=%s", g->path);
+  texts_add(t, "ZKE_LOCK_TOKEN=%" PRId64, g->token);
+  texts_add(t, "ZKE_LOCK_ACTOR=0x%" PRIx64 "/%d/%" PRIu64, zke_line_actor(),
+            (int)getpid(), self.start);
+}
+
 static texts environment_make(const run *r, const char *const *more,
                               int count) {
   texts t = {NULL, 0, false};
@@ -193,12 +221,7 @@ static texts environment_make(const run *r, const char *const *more,
     if (!is_replaced(*e, more, count)) texts_add(&t, "%s", *e);
   texts_add(&t, "ZKE_DB=%s", file);
   texts_add(&t, "ZKE_SESSION=0x%" PRIx64, (uint64_t)zke_session_id(r->c->z));
-  if (r->g) {
-    texts_add(&t, "ZKE_LOCK_KIND=%s", r->g->kind);
-    texts_add(&t, "ZKE_LOCK_NAME=%s", r->g->path);
-    texts_add(&t, "ZKE_LOCK_TOKEN=%" PRId64, r->g->token);
-    texts_add(&t, "ZKE_LOCK_ACTOR=0x%" PRIx64, zke_line_actor());
-  }
+  if (r->g) environment_held(&t, r->g);
   for (int i = 0; i < count; i++) texts_add(&t, "%s", more[i]);
   return t;
 }
@@ -212,6 +235,7 @@ typedef struct start {
   texts words, environment;
   pid_t parent;
   int keepalive; /* or -1 */
+  int alive;     /* the pipe's end, or -1 */
   int death;     /* the signal for our death, or 0 */
   bool no_input; /* standard input has our lines */
   int input;     /* what it gets as standard input; -1: ours */
@@ -239,6 +263,7 @@ _Noreturn static void child_run(const start *s) {
     if (getppid() != s->parent) _exit(STATUS_SIGNAL + s->death);
   }
   if (s->keepalive >= 0) child_keep(s->keepalive);
+  if (s->alive >= 0) child_keep(s->alive);
   child_streams(s);
   signals_child();
   if (!s->words.data) _exit(STATUS_INTERNAL); /* not without a program */
@@ -247,6 +272,80 @@ _Noreturn static void child_run(const start *s) {
   ssize_t ignored = write(s->report, &why, sizeof why);
   (void)ignored;
   _exit(why == ENOENT ? STATUS_NOT_FOUND : STATUS_CANNOT_RUN);
+}
+
+/* ------------------------------------------------------------------------
+ * Descendants
+ * --------------------------------------------------------------------- */
+
+/* Known from before; the child, or when orphans are ours any child of ours. */
+static bool is_root(const run *r, const process *p) {
+  const process *before = processes_find(&r->known, p->pid);
+  if (before && before->start == p->start) return true;
+  return r->adopts ? p->parent == getpid() : p->pid == r->pid;
+}
+
+static void family_mark(const run *r, processes *f) {
+  bool more = true;
+  for (size_t i = 0; i < f->count; i++)
+    f->data[i].member = is_root(r, &f->data[i]);
+  while (more) {
+    more = false;
+    for (size_t i = 0; i < f->count; i++) {
+      const process *parent = processes_find(f, f->data[i].parent);
+      if (f->data[i].member || !parent || !parent->member) continue;
+      f->data[i].member = more = true;
+    }
+  }
+}
+
+/* running.m is held.  Look who there is; returns how many of them live. */
+static size_t family_look(run *r) {
+  processes all = processes_all();
+  processes members = {NULL, 0};
+  size_t live = 0;
+  family_mark(r, &all);
+  for (size_t i = 0; i < all.count; i++) {
+    if (!all.data[i].member || !all.data[i].live) continue;
+    if (processes_add(&members, &all.data[i])) live++;
+  }
+  free(all.data);
+  free(r->known.data);
+  r->known = members;
+  return live;
+}
+
+/* Is it in the group that the command was started in, or in the one that it
+ * has chosen? */
+static bool is_in_group(const run *r, const process *p) {
+  const process *child = processes_find(&r->known, r->pid);
+  return p->group == getpgrp() || (child && p->group == child->group);
+}
+
+/* running.m is held.  A signal for all descendants, or only for those in the
+ * command's group: each that there is at this moment gets it once.  The child
+ * itself is found without /proc. */
+static void family_signal_held(run *r, int signal, bool group) {
+  family_look(r);
+  if (r->pid) kill(r->pid, signal);
+  for (size_t i = 0; i < r->known.count; i++) {
+    const process *p = &r->known.data[i];
+    if (p->pid != r->pid && (!group || is_in_group(r, p)))
+      process_signal(p, signal);
+  }
+}
+
+static void family_signal(run *r, int signal) {
+  pthread_mutex_lock(&running.m);
+  family_signal_held(r, signal, false);
+  pthread_mutex_unlock(&running.m);
+}
+
+static bool family_is_gone(run *r) {
+  pthread_mutex_lock(&running.m);
+  size_t live = family_look(r);
+  pthread_mutex_unlock(&running.m);
+  return live == 0;
 }
 
 /* ------------------------------------------------------------------------
@@ -270,10 +369,19 @@ static bool is_terminals(const siginfo_t *info) {
   }
 }
 
-/* Those of whose sender nobody expects that we go on. */
+/* Signals that end zke itself. */
 static bool ends_us(int signal) {
   return signal == SIGINT || signal == SIGTERM || signal == SIGHUP ||
          signal == SIGQUIT;
+}
+
+/* running.m is held.  Where the child has ended, the next signal is for all
+ * that it has left, in whatever group. */
+static void run_pass(run *r, int signal) {
+  if (ends_us(signal))
+    family_signal_held(r, signal, r->pid != 0);
+  else if (r->pid)
+    kill(r->pid, signal);
 }
 
 /* running.m is held.  A command run for an event ends, and so does what waits
@@ -286,12 +394,13 @@ static bool run_hear(run *r, const siginfo_t *info) {
     zke_wake(r->c->z);
     return true;
   }
-  if (!r->pid) return false;
+  if (!r->pid && !r->stays) return false;
   if (sigismember(&r->early, signal))
     sigdelset(&r->early, signal);
   else if (!is_terminals(info))
-    kill(r->pid, signal);
-  r->heard = signal;
+    run_pass(r, signal);
+  if (r->pid) r->heard = signal;
+  if (ends_us(signal)) r->asked = r->tell = true;
   return r->g || !ends_us(signal);
 }
 
@@ -323,150 +432,15 @@ static void run_install(run *r) {
 }
 
 /* ------------------------------------------------------------------------
- * Descendants
- * --------------------------------------------------------------------- */
-
-/* /proc/PID/stat as text; false where there is no such process (any more). */
-static bool process_text(pid_t pid, char *text, size_t size) {
-  char name[64];
-  snprintf(name, sizeof name, "/proc/%d/stat", (int)pid);
-  int fd = open(name, O_RDONLY | O_CLOEXEC);
-  ssize_t len = fd < 0 ? 0 : read(fd, text, size - 1);
-  if (fd >= 0) close(fd);
-  if (len > 0) text[len] = '\0';
-  return len > 0;
-}
-
-/* Its fields are numbered as proc(5) does.  The second is the program's name,
- * which may have blanks and parentheses in it. */
-static bool process_read(pid_t pid, process *p) {
-  enum { NAME = 2, STATE = 3, PARENT = 4, START = 22 };
-  char text[1024], state = 0;
-  if (!process_text(pid, text, sizeof text)) return false;
-  char *at = strrchr(text, ')');
-  *p = (process){.pid = pid};
-  for (int field = NAME; at && field < START; field++) {
-    at = strchr(at, ' ');
-    if (!at) return false;
-    at++;
-    if (field + 1 == STATE) state = *at;
-    if (field + 1 == PARENT) p->parent = (pid_t)strtol(at, NULL, 10);
-    if (field + 1 == START) p->start = strtoull(at, NULL, 10);
-  }
-  p->live = state != 'Z' && state != 'X';
-  return at != NULL;
-}
-
-static bool family_add(family *f, const process *p) {
-  /* Room is doubled whenever the count is a power of two. */
-  if (f->count & (f->count - 1)) {
-    f->data[f->count++] = *p;
-    return true;
-  }
-  size_t room = f->count ? 2 * f->count : 1;
-  process *more = realloc(f->data, room * sizeof *more);
-  if (!more) return false;
-  f->data = more;
-  more[f->count++] = *p;
-  return true;
-}
-
-static int process_compare(const void *a, const void *b) {
-  const process *p = a, *q = b;
-  return (p->pid > q->pid) - (p->pid < q->pid);
-}
-
-static family family_all(void) {
-  family f = {NULL, 0};
-  process p;
-  struct dirent *entry;
-  DIR *proc = opendir("/proc");
-  while (proc && (entry = readdir(proc)) != NULL)
-    if (process_read((pid_t)strtol(entry->d_name, NULL, 10), &p) &&
-        !family_add(&f, &p))
-      break;
-  if (proc) closedir(proc);
-  if (f.count) qsort(f.data, f.count, sizeof p, process_compare);
-  return f;
-}
-
-static process *family_find(const family *f, pid_t pid) {
-  process wanted = {.pid = pid};
-  if (!f->count) return NULL;
-  return bsearch(&wanted, f->data, f->count, sizeof wanted, process_compare);
-}
-
-/* Known from before; the child, or when orphans are ours any child of ours. */
-static bool is_root(const run *r, const process *p) {
-  const process *before = family_find(&r->known, p->pid);
-  if (before && before->start == p->start) return true;
-  return r->adopts ? p->parent == getpid() : p->pid == r->pid;
-}
-
-static void family_mark(const run *r, family *f) {
-  bool more = true;
-  for (size_t i = 0; i < f->count; i++)
-    f->data[i].member = is_root(r, &f->data[i]);
-  while (more) {
-    more = false;
-    for (size_t i = 0; i < f->count; i++) {
-      const process *parent = family_find(f, f->data[i].parent);
-      if (f->data[i].member || !parent || !parent->member) continue;
-      f->data[i].member = more = true;
-    }
-  }
-}
-
-/* Look who there is; returns how many of them live. */
-static size_t family_look(run *r) {
-  family all = family_all();
-  family members = {NULL, 0};
-  size_t live = 0;
-  family_mark(r, &all);
-  for (size_t i = 0; i < all.count; i++) {
-    if (!all.data[i].member || !all.data[i].live) continue;
-    if (family_add(&members, &all.data[i])) live++;
-  }
-  free(all.data);
-  free(r->known.data);
-  r->known = members;
-  return live;
-}
-
-/* By a descriptor, so that it cannot hit another process of the same number. */
-static void process_signal(const process *p, int signal) {
-#if defined SYS_pidfd_open && defined SYS_pidfd_send_signal
-  process now;
-  int fd = (int)syscall(SYS_pidfd_open, p->pid, 0);
-  if (fd >= 0) {
-    if (process_read(p->pid, &now) && now.start == p->start)
-      syscall(SYS_pidfd_send_signal, fd, signal, NULL, 0);
-    close(fd);
-    return;
-  }
-  if (errno != ENOSYS) return;
-#endif
-  kill(p->pid, signal);
-}
-
-/* The child itself first: it is found without /proc. */
-static void child_signal(run *r, int signal) {
-  pthread_mutex_lock(&running.m);
-  if (r->pid) kill(r->pid, signal);
-  pthread_mutex_unlock(&running.m);
-}
-
-static void family_signal(run *r, int signal) {
-  child_signal(r, signal);
-  family_look(r);
-  for (size_t i = 0; i < r->known.count; i++)
-    if (r->known.data[i].pid != r->pid)
-      process_signal(&r->known.data[i], signal);
-}
-
-/* ------------------------------------------------------------------------
  * Waiting for its end
  * --------------------------------------------------------------------- */
+
+/* running.m is held.  Does the end of the child leave what is held to those
+ * that it has left?  Not where it ended by itself, nor where none of them has
+ * a descriptor of us. */
+static bool run_must_stay(const run *r) {
+  return r->alive >= 0 && (r->all || r->asked || WIFSIGNALED(r->outcome));
+}
 
 /* Where orphans are ours all that ends is taken in. */
 static void run_reap(run *r) {
@@ -479,6 +453,7 @@ static void run_reap(run *r) {
     r->pid = 0;
     r->ended = true;
     r->outcome = outcome;
+    r->stays = run_must_stay(r);
   }
   r->woken = false;
   pthread_mutex_unlock(&running.m);
@@ -522,7 +497,7 @@ static void warn_lost(const run *r) {
 
 /* Keep the sentence: at the end others may have failed. */
 static void run_lose(run *r, int rc) {
-  if (!r->g || !r->g->check || r->lost || r->phase != RUNS) return;
+  if (!r->g || !r->g->check || r->lost || r->phase > STAYS) return;
   r->lost = rc;
   snprintf(r->why, sizeof r->why, "the %s %s was lost (%s)", r->g->kind,
            r->g->path, zke_errmsg());
@@ -533,7 +508,8 @@ static void run_lose(run *r, int rc) {
 }
 
 static void judge_loss(run *r) {
-  if (!r->g || !r->g->check || r->lost || r->ended) return;
+  if (!r->g || !r->g->check || r->lost) return;
+  if (r->ended && r->phase != STAYS) return;
   int rc = r->g->check(r->g->object);
   if (is_loss(rc)) run_lose(r, rc);
 }
@@ -542,7 +518,58 @@ static void judge_loss(run *r) {
 static void judge_cancel(run *r) {
   if (r->cancelled || r->ended || !cancelled(r->c)) return;
   r->cancelled = true;
-  if (!r->heard) child_signal(r, atomic_load(&r->c->signal));
+  pthread_mutex_lock(&running.m);
+  if (!r->heard && r->pid) kill(r->pid, atomic_load(&r->c->signal));
+  pthread_mutex_unlock(&running.m);
+}
+
+/* ---- those that stay ---- */
+
+/* Has the last of them gone?  Nobody writes into the pipe on purpose. */
+static bool stays_are_gone(const run *r) {
+  char bytes[64];
+  ssize_t n;
+  do n = read(r->alive, bytes, sizeof bytes);
+  while (n > 0);
+  return n == 0;
+}
+
+static void stays_say(const run *r) {
+  call *c = r->c;
+  holders h = holders_begin(c->sh->file);
+  json_t *list = holders_list(&h, zke_session_id(c->z), getpid());
+  if (c->format == FORMAT_JSON) {
+    json_t *row = json_pack("{s:s,s:s,s:s,s:O}", "event", "waiting", "kind",
+                            r->g->kind, "path", r->g->path, "for", list);
+    json_dumpf(row, stderr, JSON_COMPACT);
+    fputc('\n', stderr);
+    json_decref(row);
+  } else {
+    fprintf(stderr, "zke: WAITING: %s has ended; the %s %s stays held by ",
+            c->child[0].text, r->g->kind, r->g->path);
+    holders_human(list, stderr);
+    fputc('\n', stderr);
+  }
+  json_decref(list);
+  holders_free(&h);
+}
+
+/* After a moment, in which what was ended by the same signal goes; and again
+ * with each signal.  --wait-all has asked for it. */
+static void judge_stays(run *r) {
+  int64_t now = zke_now(r->c->z);
+  pthread_mutex_lock(&running.m);
+  bool begins = r->stays && r->phase == RUNS;
+  bool tells = r->tell && r->phase == STAYS && now >= r->until;
+  if (begins) r->tell = !r->all || r->asked || talks(r->c);
+  if (tells) r->tell = false;
+  pthread_mutex_unlock(&running.m);
+  if (begins) {
+    r->phase = STAYS;
+    r->until = now + SAY_MS;
+    r->pause = LOOK_MS;
+  }
+  if (tells && !stays_are_gone(r)) stays_say(r);
 }
 
 static void judge_phase(run *r) {
@@ -558,9 +585,12 @@ static void judge_phase(run *r) {
   }
 }
 
+/* What was lost, and is not to be ended, need not be kept any more. */
 static bool run_over(run *r) {
   if (r->phase == LEFT) return true;
-  return r->ended && (r->phase == RUNS || family_look(r) == 0);
+  if (r->phase == RUNS) return r->ended;
+  if (r->phase == STAYS) return r->lost || stays_are_gone(r);
+  return r->ended && family_is_gone(r);
 }
 
 /* Until the deadline, or until run_wake() or a child's end. */
@@ -582,10 +612,18 @@ static void run_sleep_deaf(run *r, int64_t deadline) {
   pthread_mutex_unlock(&running.m);
 }
 
+/* Until the next look.  Those that stay may do so for hours. */
+static int64_t run_pause(run *r) {
+  if (r->phase == RUNS) return ZKE_FOREVER;
+  if (r->phase != STAYS) return zke_now(r->c->z) + (int64_t)LOOK_MS;
+  int64_t pause = r->pause;
+  if (2 * pause <= STAYS_MS) r->pause = 2 * pause;
+  return zke_now(r->c->z) + pause;
+}
+
 static void run_sleep(run *r, int64_t turn) {
   call *c = r->c;
-  int64_t deadline =
-      r->phase == RUNS ? ZKE_FOREVER : zke_now(c->z) + (int64_t)LOOK_MS;
+  int64_t deadline = run_pause(r);
   if (!r->deaf) {
     int rc = zke_wait_turn(c->z, turn, deadline);
     if (rc == ZKE_OK || rc == ZKE_OPERATIONTIMEOUT) return;
@@ -603,6 +641,7 @@ static void run_wait(run *r) {
     run_reap(r);
     judge_loss(r);
     judge_cancel(r);
+    judge_stays(r);
     judge_phase(r);
     if (run_over(r)) break;
     run_sleep(r, turn);
@@ -653,16 +692,23 @@ static int run_fork(run *r, const start *s) {
 /* Only where no child is anybody else's. */
 static void run_adopt(run *r) {
   siginfo_t info;
-  if (!r->g || !r->g->check || r->warn) return;
+  if (!r->g || !r->g->check) return;
   if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0) return;
   r->adopts = prctl(PR_SET_CHILD_SUBREAPER, 1) == 0;
 }
 
 /* Nothing that is held: nothing to keep alive. */
-static int run_keepalive(run *r, int *fd_out) {
+static int run_keepalive(run *r, start *s) {
+  int ends[2];
   if (!r->g || r->close) return 0;
-  int rc = zke_keepalive_fd(r->c->z, fd_out);
-  return rc == ZKE_OK || rc == ZKE_UNIMPLEMENTED ? 0 : fail_rc(r->c, rc);
+  int rc = zke_keepalive_fd(r->c->z, &s->keepalive);
+  if (rc == ZKE_UNIMPLEMENTED) return 0;
+  if (rc != ZKE_OK) return fail_rc(r->c, rc);
+  if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
+    return fail_errno(r->c, STATUS_SYSTEM, "cannot make a pipe");
+  r->alive = ends[0];
+  s->alive = ends[1];
+  return 0;
 }
 
 /* It could not be executed: the child has left errno in the pipe. */
@@ -700,11 +746,14 @@ static int run_status(run *r) {
   return WEXITSTATUS(r->outcome);
 }
 
-static int run_through(run *r, const start *s) {
+/* status: of what was made for the child, which is started if that is 0; the
+ * child's ends are closed in any case. */
+static int run_through(run *r, const start *s, int status) {
   run_install(r);
   run_adopt(r);
-  int status = run_fork(r, s);
+  if (!status) status = run_fork(r, s);
   close(s->report);
+  if (s->alive >= 0) close(s->alive);
   if (!status) {
     run_wait(r);
     status = run_status(r);
@@ -729,9 +778,12 @@ static int run_input(run *r, int *fd_out) {
 /* What the child needs is made before there is one. */
 static int run_begin(run *r, const char *const *more, int count) {
   call *c = r->c;
-  int ends[2], keepalive = -1, input = -1;
+  int ends[2];
   start s = {.program = c->child[0].text,
              .parent = getpid(),
+             .keepalive = -1,
+             .alive = -1,
+             .input = -1,
              .no_input = c->sh->reads_input};
   if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
     return fail_errno(c, STATUS_SYSTEM, "cannot make a pipe");
@@ -744,16 +796,12 @@ static int run_begin(run *r, const char *const *more, int count) {
   s.environment = environment_make(r, more, count);
   int status = !s.words.data || s.words.failed || s.environment.failed
                    ? fail(c, STATUS_SYSTEM, "NOMEM", "out of memory")
-                   : run_keepalive(r, &keepalive);
-  if (!status) status = run_input(r, &input);
-  s.keepalive = keepalive;
-  s.input = input;
-  if (status)
-    close(s.report);
-  else
-    status = run_through(r, &s);
-  if (keepalive >= 0) close(keepalive);
-  if (input >= 0) close(input);
+                   : run_keepalive(r, &s);
+  if (!status) status = run_input(r, &s.input);
+  status = run_through(r, &s, status);
+  if (s.keepalive >= 0) close(s.keepalive);
+  if (s.input >= 0) close(s.input);
+  if (r->alive >= 0) close(r->alive);
   close(r->report);
   texts_free(&s.words);
   texts_free(&s.environment);
@@ -772,12 +820,12 @@ static int run_all(run *r, const char *const *more, int count) {
 }
 
 int guard_run(call *c, const guard *g) {
-  run r = {.c = c, .g = g};
+  run r = {.c = c, .g = g, .alive = -1};
   int status = run_options(&r);
   return status ? status : run_all(&r, g->more, g->more_count);
 }
 
 int guard_event(call *c, const char *const *more, int count) {
-  run r = {.c = c, .grace_ms = 5000};
+  run r = {.c = c, .alive = -1, .grace_ms = 5000};
   return run_all(&r, more, count);
 }

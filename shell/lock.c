@@ -3,14 +3,17 @@
  *
  * The four are one: a kind says how each is joined, asked and left.
  */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../recipes/election.h"
 #include "../recipes/lock.h"
 #include "../recipes/rwlock.h"
 #include "../recipes/semaphore.h"
+#include "process.h"
 #include "work.h"
 
 /* ------------------------------------------------------------------------
@@ -228,26 +231,44 @@ static void held_human(call *c, json_t *row, FILE *out) {
 /* ------------------------------------------------------------------------
  * Locks within locks
  *
- * A command that runs under a lock of ours is waited for by its caller, who
- * holds that lock meanwhile: the two are one actor.  It has a session of its
+ * A zke that runs a command under a lock waits for that command.  Where the
+ * command in turn waits for us and for nothing else, it and we are one actor:
+ * what we wait for the outer zke waits for, too.  Each has a session of its
  * own, so that the recipes do not see the circle; here it is looked for, once,
  * when one stands in the queue.  The last of a circle gives up.
+ *
+ * A command may also do several things at once, as xargs -P, make -j or a
+ * script with "&" do, or leave behind what goes on after it.  Then nobody waits
+ * for us as far as one can know, and we are an actor of our own.  A deadlock
+ * that goes through such a command is not found: all of it waits.
  * --------------------------------------------------------------------- */
 
-static bool act_as_outer(const call *c) {
+/* As whom the outer zke holds its lock, where it surely waits for us; else 0.
+ * The processes between are given a moment to begin their wait. */
+static uint64_t outer_actor(const call *c) {
+  enum { TRIES = 10, TRY_MS = 20 };
+  const struct timespec pause = {0, TRY_MS * 1000000L};
   const char *outer = getenv("ZKE_LOCK_ACTOR");
-  word w = {outer, outer ? strlen(outer) : 0};
-  int64_t actor;
-  if (!outer || c->sh->coprocess || !word_session(&w, &actor)) return false;
-  zke_line_act_as((uint64_t)actor);
-  return true;
+  uint64_t actor, start;
+  int pid, waits = WAITS_NO, end = 0;
+  if (!outer ||
+      sscanf(outer, "0x%" SCNx64 "/%d/%" SCNu64 "%n", &actor, &pid, &start,
+             &end) != 3 ||
+      outer[end])
+    return 0;
+  for (int i = 0; i < TRIES && !cancelled(c); i++) {
+    waits = process_waits(pid, start, getpid());
+    if (waits != WAITS_NOT_YET) break;
+    nanosleep(&pause, NULL);
+  }
+  return waits == WAITS_YES ? actor : 0;
 }
 
 /* Is it in a circle, and came after all others of that?  The list has the
  * youngest first. */
 static void nested_judge(contender *k, const zke_wait_list *list, int own) {
   const zke_wait_info *w = list->data;
-  if (!w[own].circle) return;
+  if (!w[own].circle || !outer_actor(k->c)) return;
   for (int i = 0; i < own; i++)
     if (w[i].circle == w[own].circle) return;
   for (int i = 0; i < w[own].keeper_count; i++)
@@ -275,7 +296,10 @@ static void nested_look(zke *z, int type, int state, const char *path,
 /* The watch fires when one has joined, whether or not the place was there, and
  * when one begins to wait in it. */
 static void nested_begin(contender *k) {
-  k->nested = act_as_outer(k->c);
+  if (k->c->sh->coprocess) return; /* each call has its actor already */
+  uint64_t outer = outer_actor(k->c);
+  zke_line_act_as(outer);
+  k->nested = outer != 0;
   if (k->nested)
     zke_add_watch(k->c->z, k->path, ZKE_WATCH_PERSISTENT_RECURSIVE, nested_look,
                   k);
@@ -305,8 +329,18 @@ static int fail_conflict(call *c, int rc) {
               zke_errmsg());
 }
 
+/* The first who comes says how many may hold it. */
+static int fail_limitless(contender *k) {
+  return fail(k->c, STATUS_NO, "NONODE",
+              "there is no semaphore %s yet: sem -n LIMIT makes it, and says "
+              "how many may hold it at once",
+              k->path);
+}
+
 static int contend_failed(contender *k, int rc) {
   call *c = k->c;
+  if (rc == ZKE_NONODE && k->kind == &semaphore_kind && !k->limit)
+    return fail_limitless(k);
   if (k->deadlock) return fail_deadlock(k);
   if (rc == ZKE_CANCELLED && cancelled(c)) return fail_cancelled(c);
   if (rc == ZKE_HELD || rc == ZKE_OPERATIONTIMEOUT) return fail_conflict(c, rc);
@@ -571,8 +605,8 @@ static const option elect_options[] = {{'l', "observe", NULL},
 static const option release_options[] = {{'t', "token", "TOKEN"},
                                          {'\0', NULL, NULL}};
 
-#define USAGE_HOLD                                                \
-  "[-E CODE] [--on-lost kill|warn] [--grace DURATION] [--close] " \
+#define USAGE_HOLD                                                             \
+  "[-E CODE] [--on-lost kill|warn] [--grace DURATION] [--close | --wait-all] " \
   "[--outlive] [-v] [-- CMD ARGS…]"
 
 const command lock_commands[] = {

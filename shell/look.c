@@ -151,7 +151,7 @@ static int look_place(call *c, look *l, const char *path) {
 }
 
 int look_take(call *c, look *l) {
-  *l = (look){0};
+  *l = (look){.holders = holders_begin(c->sh->file)};
   int status = 0, rc = zke_sessions(c->z, &l->sessions);
   if (rc != ZKE_OK) return fail_rc(c, rc);
   for (int i = 0; i < l->sessions->count && !status; i++) {
@@ -178,6 +178,14 @@ void look_free(look *l) {
   names_free(&l->claims);
   names_free(&l->queues);
   zke_free(l->sessions);
+  holders_free(&l->holders);
+}
+
+void look_kept_human(json_t *row, const char *member, FILE *out) {
+  const json_t *list = json_object_get(row, member);
+  if (json_array_size(list) == 0) return;
+  fputs("; kept by ", out);
+  holders_human(list, out);
 }
 
 const zke_session_info *look_session(const zke_session_list *list,
@@ -256,34 +264,45 @@ static json_t *party_row(const look_line *line, int i) {
   return row;
 }
 
-static int locks_lines(call *c, const look *l, bool *found) {
+static int locks_party(call *c, look *l, const look_line *line, int i) {
+  const zke_party *p = &line->parties->data[i];
+  json_t *row = party_row(line, i);
+  if (row)
+    json_object_set_new(row, "kept_by",
+                        holders_instead(&l->holders, p->session, p->pid));
+  return emit(c, row);
+}
+
+static int locks_lines(call *c, look *l, bool *found) {
   int status = 0;
   for (int i = 0; i < l->count && !status; i++) {
     const look_line *line = &l->lines[i];
     if (!is_meant(c, line->path)) continue;
     *found = true;
     for (int k = 0; k < line->parties->count && !status; k++)
-      status = emit(c, party_row(line, k));
+      status = locks_party(c, l, line, k);
   }
   return status;
 }
 
 /* A claim of a queue's item, with the members of a party. */
-static json_t *claim_row(const look *l, const char *queue, const char *name,
+static json_t *claim_row(look *l, const char *queue, const char *name,
                          int position, const zke_stat *stat) {
   const zke_session_info *who = look_session(l->sessions, stat->ephemeralOwner);
-  return json_pack("{s:o*,s:s,s:s,s:i,s:I,s:I,s:o*,s:o*,s:I,s:n,s:i,s:n,s:o*}",
-                   "path", json_text(queue), "kind", "queue", "state", "held",
-                   "position", position, "since", (json_int_t)stat->ctime,
-                   "token", (json_int_t)stat->czxid, "session",
-                   json_session(stat->ephemeralOwner), "identity",
-                   json_text(who ? who->identity : ""), "pid",
-                   (json_int_t)(who ? who->pid : 0), "mode", "permits", 1,
-                   "data", "znode", json_text(name));
+  return json_pack(
+      "{s:o*,s:s,s:s,s:i,s:I,s:I,s:o*,s:o*,s:I,s:n,s:i,s:n,s:o*,"
+      "s:o*}",
+      "path", json_text(queue), "kind", "queue", "state", "held", "position",
+      position, "since", (json_int_t)stat->ctime, "token",
+      (json_int_t)stat->czxid, "session", json_session(stat->ephemeralOwner),
+      "identity", json_text(who ? who->identity : ""), "pid",
+      (json_int_t)(who ? who->pid : 0), "mode", "permits", 1, "data", "znode",
+      json_text(name), "kept_by",
+      who ? holders_instead(&l->holders, who->id, who->pid) : json_null());
 }
 
 /* The claims of one queue, which stand one behind the other. */
-static int locks_queue(call *c, const look *l, const char *queue, bool *found) {
+static int locks_queue(call *c, look *l, const char *queue, bool *found) {
   char kind[32], *data;
   size_t len = strlen(queue);
   int rc = zke_get(c->z, queue, NULL, NULL, &data, NULL, NULL), position = 0;
@@ -338,8 +357,10 @@ static void locks_human(call *c, json_t *row, FILE *out) {
   output_text("since", json_object_get(row, "since"), out);
   fputs("  ", out);
   output_visible(NULL, json_object_get(row, "identity"), out);
-  fprintf(out, " (pid %" JSON_INTEGER_FORMAT ")",
+  fprintf(out, " (pid %" JSON_INTEGER_FORMAT,
           json_integer_value(json_object_get(row, "pid")));
+  look_kept_human(row, "kept_by", out);
+  fputc(')', out);
   if (token) fprintf(out, "  token %" JSON_INTEGER_FORMAT, token);
   if (permits > 1) fprintf(out, "  %" JSON_INTEGER_FORMAT " permits", permits);
   if (!json_is_null(data)) {
@@ -363,12 +384,23 @@ static json_t *session_row(const call *c, const zke_session_info *s) {
                    s->id == zke_session_id(c->z));
 }
 
+static int sessions_one(call *c, holders *h, const zke_session_info *s) {
+  json_t *row = session_row(c, s);
+  if (row)
+    json_object_set_new(
+        row, "kept_by",
+        s->alive ? holders_instead(h, s->id, s->pid) : json_null());
+  return emit(c, row);
+}
+
 static int sessions_run(call *c) {
   zke_session_list *list;
   int rc = zke_sessions(c->z, &list), status = 0;
   if (rc != ZKE_OK) return fail_rc(c, rc);
+  holders h = holders_begin(c->sh->file);
   for (int i = 0; i < list->count && !status; i++)
-    status = emit(c, session_row(c, &list->data[i]));
+    status = sessions_one(c, &h, &list->data[i]);
+  holders_free(&h);
   zke_free(list);
   return status;
 }
@@ -390,6 +422,7 @@ static void sessions_human(call *c, json_t *row, FILE *out) {
           session, when, ephemerals, watches, events);
   output_visible(NULL, json_object_get(row, "identity"), out);
   if (lease) fprintf(out, " (lease %" JSON_INTEGER_FORMAT " ms)", lease);
+  look_kept_human(row, "kept_by", out);
   fputs(own ? " (this one)\n" : alive ? "\n" : " (dead)\n", out);
 }
 
@@ -765,7 +798,8 @@ const command look_commands[] = {
      "take a lock or the like from its holder; the next in line has it",
      break_options, 1, 1, NEEDS_SESSION, STYLE_LINE, break_run, break_human},
     {"steal",
-     "NAME [--on-lost kill|warn] [--grace DURATION] [--close] [--outlive] "
+     "NAME [--on-lost kill|warn] [--grace DURATION] [--close | --wait-all] "
+     "[--outlive] "
      "[-- CMD ARGS…]",
      "take a lock from its holder and hold it, before all that wait",
      steal_options, 1, 1, NEEDS_SESSION | TAKES_CHILD, STYLE_LINE, steal_run,

@@ -3,6 +3,7 @@
 #define ZKE_SHELL_LOOK_H
 
 #include "../recipes/support.h"
+#include "process.h"
 #include "shell.h"
 
 /* Texts in a growing array. */
@@ -25,6 +26,7 @@ typedef struct look {
   look_names queues; /* directories that may be queues in use, sorted */
   look_line *lines;  /* by path */
   int count;
+  holders holders; /* who keeps the sessions alive */
 } look;
 
 /* look_take - everything, by way of the sessions' ephemerals: what it costs
@@ -35,6 +37,10 @@ void look_free(look *l);
 
 /* look_word - what a party does, for people: "reads", "waits", "leads" */
 const char *look_word(const look_line *line, const zke_party *p);
+
+/* look_kept_human - behind a pid: ", kept by …" where other processes than that
+ *                   one keep the session alive, as a row's member says */
+void look_kept_human(json_t *row, const char *member, FILE *out);
 
 /* look_session - the entry of a session, or NULL */
 const zke_session_info *look_session(const zke_session_list *list,

@@ -114,6 +114,21 @@ static bool set_flag(request *r, const char *name) {
   return true;
 }
 
+/* Does a command stand in FILE's place?  A file of that name is meant where
+ * there is one. */
+static bool is_command(const char *file) {
+  word name = {file, file ? strlen(file) : 0};
+  return file && command_find(&name) && access(file, F_OK) != 0;
+}
+
+static int fail_forgotten(const char *file) {
+  fprintf(stderr,
+          "zke: USAGE: no database was named: \"%s\" is a command, and FILE "
+          "stands before it: zke FILE %s …\n",
+          file, file);
+  return STATUS_USAGE;
+}
+
 /* One with a value, at argv[*i]: --name VALUE, --name=VALUE, -l VALUE. */
 static int set_valued(request *r, int argc, char **argv, int *i) {
   const char *given = argv[*i], *equals = strchr(given, '=');
@@ -127,6 +142,7 @@ static int set_valued(request *r, int argc, char **argv, int *i) {
     if (*i + 1 == argc) return wrong(given, " wants a value");
     return valued[k].set(r, argv[++*i]);
   }
+  if (is_command(r->sh.file)) return fail_forgotten(r->sh.file);
   return wrong("no option ", given);
 }
 
@@ -150,6 +166,16 @@ static int parse(request *r, int argc, char **argv) {
   if (r->script && r->coprocess)
     return wrong("a script or a coprocess, not ", "both");
   return r->sh.file ? 0 : wrong("no database was named", "");
+}
+
+/* `zke lock nightly -- job`: its other words are a command's, too. */
+static bool forgets_file(const request *r) {
+  if (!r->rest || !is_command(r->sh.file)) return false;
+  bool has_child = false;
+  for (int i = 0; i < r->rest_count; i++)
+    has_child = has_child || strcmp(r->rest[i], "--") == 0;
+  word first = {r->rest[0], strlen(r->rest[0])};
+  return has_child || !command_find(&first);
 }
 
 /* These need no FILE, but people give it nevertheless. */
@@ -206,6 +232,7 @@ int main(int argc, char **argv) {
     return fflush(stdout) ? STATUS_IO : STATUS_OK;
   int status = parse(&r, argc, argv);
   if (status) return status;
+  if (forgets_file(&r)) return fail_forgotten(r.sh.file);
   if (signals_begin() != 0) {
     perror("zke: SYSTEM");
     return STATUS_SYSTEM;

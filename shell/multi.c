@@ -68,11 +68,13 @@ static const struct kind {
   const char *letters; /* its options; those before '|' take a value */
   bool has_data;
   const char *usage;
-} kinds[] = {{"create", ZKE_OP_CREATE, "t6|esc0", true,
-              "create [-e] [-s] [-c] [-t MS] PATH [DATA]"},
-             {"set", ZKE_OP_SET, "v6|0", true, "set PATH DATA [VERSION]"},
-             {"delete", ZKE_OP_DELETE, "v|", false, "delete PATH [VERSION]"},
-             {"check", ZKE_OP_CHECK, "v|", false, "check PATH [VERSION]"}};
+} kinds[] = {
+    {"create", ZKE_OP_CREATE, "t6|esc0", true,
+     "create [-e] [-s] [-c] [-t MS] PATH [DATA]"},
+    {"set", ZKE_OP_SET, "v6|0", true, "set PATH DATA [VERSION]"},
+    {"delete", ZKE_OP_DELETE, "v|", false, "delete PATH [VERSION]"},
+    {"check", ZKE_OP_CHECK, "v|", false, "check PATH [VERSION]"},
+    {"check-token", ZKE_OP_CHECK, "|", false, "check-token NAME TOKEN"}};
 
 static const struct kind *kind_find(const word *w) {
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
@@ -206,19 +208,77 @@ static bool read_mode(const reading *r, zke_op *op) {
   return op->mode >= 0 && (!r->ttl || word_ttl(r->ttl, &op->ttl_ms));
 }
 
+/* ---- check-token: is the lock held still by the one who has that token? ----
+ *
+ * A holder holds as long as its znode is there, which never comes again under
+ * the same name; so it is the znode that is checked together with the rest. */
+
+static int fail_token(const reading *r, const char *path, int64_t token) {
+  return fail(r->c, STATUS_NO, "NOTHELD",
+              "operation %d: %s is not held with the token %" PRId64
+              "; nothing was changed",
+              r->number, path, token);
+}
+
+/* A name is below /locks; other kinds are named by their paths. */
+static int token_place(const reading *r, char **path_out) {
+  static const char base[] = "/locks/";
+  const word *name = r->args[0];
+  char *path;
+  if (name->text[0] == '/') return path_join(r->c, name, path_out);
+  if (asprintf(&path, "%s%s", base, name->text) < 0) return no_memory(r->c);
+  *path_out = path;
+  return 0;
+}
+
+static int token_find(const reading *r, const char *path, int64_t token,
+                      zke_op *op) {
+  zke_party_list *list;
+  char *znode = NULL;
+  int rc = zke_line_parties(r->c->z, path, 0, &list);
+  if (rc == ZKE_NONODE) return fail_token(r, path, token);
+  if (rc != ZKE_OK) return fail_rc(r->c, rc);
+  int i = 0;
+  while (i < list->count &&
+         (!list->data[i].held || list->data[i].mzxid != token))
+    i++;
+  bool found = i < list->count;
+  if (found && asprintf(&znode, "%s/%s", path, list->data[i].name) < 0)
+    znode = NULL;
+  zke_free(list);
+  if (!found) return fail_token(r, path, token);
+  op->path = znode;
+  op->version = -1;
+  return znode ? 0 : no_memory(r->c);
+}
+
+static int read_token(const reading *r, const struct kind *k, zke_op *op) {
+  int64_t token;
+  char *path;
+  if (r->count != 2 || !word_number(r->args[1], &token))
+    return fail_words(r, k);
+  int status = token_place(r, &path);
+  if (status) return status;
+  status = token_find(r, path, token, op);
+  free(path);
+  return status;
+}
+
 static int read_operation(request *q, const word *begin, const word *end) {
   call *c = q->c;
   reading r = {.c = c, .number = q->count + 1, .at = begin, .end = end};
   const struct kind *k = begin < end ? kind_find(r.at++) : NULL;
   if (!k)
     return fail(c, STATUS_USAGE, "USAGE",
-                "operation %d is %s, not create, set, delete or check",
+                "operation %d is %s, not create, set, delete, check or "
+                "check-token",
                 r.number, begin < end ? begin->text : "empty");
   zke_op *op = request_add(q);
   char *path;
   if (!op) return c->status;
   op->type = k->type;
   if (!read_words(&r, k)) return fail_words(&r, k);
+  if (strcmp(k->name, "check-token") == 0) return read_token(&r, k, op);
   int status = path_join(c, r.args[0], &path);
   if (status) return status;
   op->path = path;
@@ -359,6 +419,7 @@ static const option multi_options[] = {{'i', "input", "FILE"},
 
 const command multi_commands[] = {
     {"multi", "[--input FILE | OPERATION , OPERATION…]",
-     "create, set, delete and check nodes, all or nothing", multi_options, 0,
-     -1, CREATES_FILE | OPTIONS_FIRST, STYLE_LINE, multi_run, multi_human},
+     "create, set, delete and check nodes and tokens, all or nothing",
+     multi_options, 0, -1, CREATES_FILE | OPTIONS_FIRST, STYLE_LINE, multi_run,
+     multi_human},
     {NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL}};

@@ -249,7 +249,8 @@ static const option once_table[] = {{'e', "every", "DURATION"},
 static const char once_usage[] =
     "NAME --every DURATION [--retry-failed] [--retry-dead] [--aligned "
     "[--offset DURATION]] [--force | --wait DURATION] [-E CODE] [--on-lost "
-    "kill|warn] [--grace DURATION] [--close] [--outlive] -- CMD ARGS…, or NAME "
+    "kill|warn] [--grace DURATION] [--close | --wait-all] [--outlive] -- CMD "
+    "ARGS…, or NAME "
     "--done STATUS, or --show [NAME]";
 
 /* The two differ in what they need of the file. */

@@ -720,7 +720,8 @@ const command queue_commands[] = {
      2, CREATES_FILE | HIDDEN, STYLE_LINE, push_run, push_human},
     {"queue pop",
      "NAME [--wait DURATION | --nonblock] [-E CODE] [--follow] [--attempts N] "
-     "[--on-lost kill|warn] [--grace DURATION] [--close] [--outlive] "
+     "[--on-lost kill|warn] [--grace DURATION] [--close | --wait-all] "
+     "[--outlive] "
      "[-- CMD ARGS…]",
      "take the first item and print it, or have CMD work on it", pop_table, 1,
      1, CREATES_FILE | TAKES_CHILD | HIDDEN, STYLE_VALUE, pop_run, NULL},

@@ -20,7 +20,8 @@
  *       builtin.c, tree.c, subtree.c (by walk.c), watch.c, multi.c, acl.c,
  *       transfer.c, database.c,
  *       guard.c (runs a child), lock.c, queue.c, barrier.c, once.c, txn.c
- *       (work.c has what these four share), look.c, waits.c, top.c
+ *       (work.c has what these four share), look.c, waits.c, top.c,
+ *       process.c (what /proc tells of other processes)
  *
  * Threads: a call runs on one thread; in a coprocess several calls run at
  * once over one shell.  What belongs to the shell says what guards it.
@@ -508,7 +509,8 @@ typedef struct guard {
   {'L', "on-lost", "kill|warn"},     \
   {'G', "grace", "DURATION"},        \
   {'o', "close", NULL},              \
-  {'P', "outlive", NULL}
+  {'P', "outlive", NULL},            \
+  {'W', "wait-all", NULL}
 /* clang-format on */
 
 /* guard_options - look at them before anything is held: 0 or STATUS_USAGE

@@ -22,15 +22,17 @@ extern char **environ;
 typedef struct graph {
   zke_wait_list *waits;
   zke_session_list *sessions;
+  holders holders; /* who keeps them alive */
 } graph;
 
 static void graph_free(graph *g) {
   zke_free(g->waits);
   zke_free(g->sessions);
+  holders_free(&g->holders);
 }
 
 static int graph_take(call *c, graph *g) {
-  *g = (graph){NULL, NULL};
+  *g = (graph){.holders = holders_begin(c->sh->file)};
   int rc = zke_line_waits(c->z, &g->waits);
   if (rc == ZKE_OK) rc = zke_sessions(c->z, &g->sessions);
   return rc == ZKE_OK ? 0 : fail_rc(c, rc);
@@ -42,8 +44,7 @@ static json_t *line_text(const char *path) {
 }
 
 /* One who waits and one who keeps it waiting; the latter may have gone. */
-static json_t *wait_row(const graph *g, const zke_wait_info *w,
-                        const zke_keeper *k) {
+static json_t *wait_row(graph *g, const zke_wait_info *w, const zke_keeper *k) {
   const zke_session_info *by = k ? look_session(g->sessions, k->session) : NULL;
   json_t *row = json_pack(
       "{s:o*,s:o*,s:o*,s:I,s:I}", "path", line_text(w->path), "session",
@@ -55,6 +56,9 @@ static json_t *wait_row(const graph *g, const zke_wait_info *w,
   json_object_set_new(row, "by_identity",
                       by ? json_text(by->identity) : json_null());
   json_object_set_new(row, "by_pid", by ? json_integer(by->pid) : json_null());
+  json_object_set_new(
+      row, "by_kept_by",
+      by ? holders_instead(&g->holders, by->id, by->pid) : json_null());
   json_object_set_new(row, "blocking", json_boolean(w->blocking));
   json_object_set_new(row, "stuck", json_boolean(w->stuck));
   json_object_set_new(row, "deadlock",
@@ -66,7 +70,7 @@ static json_t *wait_row(const graph *g, const zke_wait_info *w,
  * Rows
  * --------------------------------------------------------------------- */
 
-static int waits_of(call *c, const graph *g, const zke_wait_info *w) {
+static int waits_of(call *c, graph *g, const zke_wait_info *w) {
   int status = w->keeper_count ? 0 : emit(c, wait_row(g, w, NULL));
   for (int i = 0; i < w->keeper_count && !status; i++)
     status = emit(c, wait_row(g, w, &w->keepers[i]));
@@ -84,23 +88,25 @@ static bool is_in_circle(const graph *g, const zke_keeper *k, int circle) {
 }
 
 static void name_of(FILE *out, json_t *row, const char *identity,
-                    const char *pid) {
+                    const char *pid, const char *kept) {
   const json_t *number = json_object_get(row, pid);
   if (!json_is_integer(number)) {
     fputs("somebody", out);
     return;
   }
   output_visible(NULL, json_object_get(row, identity), out);
-  fprintf(out, " (pid %" JSON_INTEGER_FORMAT ")", json_integer_value(number));
+  fprintf(out, " (pid %" JSON_INTEGER_FORMAT, json_integer_value(number));
+  look_kept_human(row, kept, out);
+  fputc(')', out);
 }
 
 /* "a (pid 1) waits for b (pid 2): /locks/x since 2026-…" */
 static void wait_human(call *c, json_t *row, FILE *out) {
   const json_t *circle = json_object_get(row, "deadlock");
   (void)c;
-  name_of(out, row, "identity", "pid");
+  name_of(out, row, "identity", "pid", "kept_by");
   fputs(" waits for ", out);
-  name_of(out, row, "by_identity", "by_pid");
+  name_of(out, row, "by_identity", "by_pid", "by_kept_by");
   fputs(": ", out);
   output_visible(NULL, json_object_get(row, "path"), out);
   fputs(" since ", out);
@@ -113,7 +119,7 @@ static void wait_human(call *c, json_t *row, FILE *out) {
   fputc('\n', out);
 }
 
-static int deadlock_rows(call *c, const graph *g, int circle) {
+static int deadlock_rows(call *c, graph *g, int circle) {
   int status = 0;
   for (int i = g->waits->count - 1; i >= 0; i--) {
     const zke_wait_info *w = &g->waits->data[i];
@@ -344,7 +350,7 @@ static int waits_picture(call *c, const graph *g) {
   return status;
 }
 
-static int waits_rows(call *c, const graph *g) {
+static int waits_rows(call *c, graph *g) {
   int status = 0;
   for (int i = g->waits->count - 1; i >= 0 && !status; i--)
     status = waits_of(c, g, &g->waits->data[i]);

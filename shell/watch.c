@@ -238,6 +238,15 @@ static int watch_until(watching *w, bool exists) {
  * From the beginning to the end
  * --------------------------------------------------------------------- */
 
+/* --initial: the first look is told as an event, which does not count.  It is
+ * taken with the watch in place, so that nothing falls between the two. */
+static int watch_initial(watching *w, int64_t zxid) {
+  if (!has(w->c, 'i')) return 0;
+  int status = watch_tell(w, "initial", w->path, zxid);
+  w->told = 0;
+  return status;
+}
+
 /* What one who is to read the node now has to know: from here on nothing is
  * missed. */
 static int watch_begin(watching *w) {
@@ -248,9 +257,11 @@ static int watch_begin(watching *w) {
   if (rc != ZKE_OK && rc != ZKE_NONODE) return fail_rc(w->c, rc);
   note(w->c, "watching %s%s", w->path,
        rc == ZKE_OK ? "" : ", which is missing");
-  if (w->c->child || !(w->follow || w->c->id)) return 0;
-  return emit_event(
-      w->c, event_row("watching", w->path, rc == ZKE_OK ? stat.mzxid : -1));
+  int64_t zxid = rc == ZKE_OK ? stat.mzxid : -1;
+  int status = 0;
+  if (!w->c->child && (w->follow || w->c->id))
+    status = emit_event(w->c, event_row("watching", w->path, zxid));
+  return status ? status : watch_initial(w, zxid);
 }
 
 static int watch_through(watching *w) {
@@ -289,10 +300,10 @@ static int watch_options(watching *w) {
   bool until = has(c, 'x') || has(c, 'g');
   if (has(c, 'c') + has(c, 'd') + has(c, 'R') + has(c, 'x') + has(c, 'g') > 1)
     return fail_usage(c, "one of --children, --data, -R, --exists and --gone");
-  if (until && (has(c, 'f') || has(c, 'n')))
+  if (until && (has(c, 'f') || has(c, 'n') || has(c, 'i')))
     return fail_usage(c,
                       "there is nothing to follow behind --exists or "
-                      "--gone");
+                      "--gone, and no first look before them");
   w->mode = has(c, 'R') ? ZKE_WATCH_PERSISTENT_RECURSIVE : ZKE_WATCH_PERSISTENT;
   w->types = has(c, 'c')   ? child | 1u << ZKE_EVENT_DELETED
              : has(c, 'd') ? own
@@ -317,23 +328,22 @@ static void watch_human(call *c, json_t *row, FILE *out) {
   const char *event = json_string_value(json_object_get(row, "event"));
   fprintf(out, "%-8s  ", event);
   output_text(NULL, json_object_get(row, "path"), out);
-  if (strcmp(event, "watching") == 0 &&
+  if ((strcmp(event, "watching") == 0 || strcmp(event, "initial") == 0) &&
       json_is_null(json_object_get(row, "zxid")))
     fputs(", which is missing", out);
   fputc('\n', out);
 }
 
 static const option watch_options_table[] = {
-    {'c', "children", NULL},  {'d', "data", NULL},
-    {'R', "recursive", NULL}, {'x', "exists", NULL},
-    {'g', "gone", NULL},      {'f', "follow", NULL},
-    {'n', "count", "N"},      {'w', "wait", "DURATION"},
+    {'c', "children", NULL}, {'d', "data", NULL}, {'R', "recursive", NULL},
+    {'x', "exists", NULL},   {'g', "gone", NULL}, {'f', "follow", NULL},
+    {'i', "initial", NULL},  {'n', "count", "N"}, {'w', "wait", "DURATION"},
     {'\0', NULL, NULL}};
 
 const command watch_commands[] = {
     {"watch",
-     "[--data | --children | -R | --exists | --gone] [--follow] [--count N] "
-     "[--wait DURATION] PATH [-- CMD ARGS…]",
+     "[--data | --children | -R | --exists | --gone] [--follow] "
+     "[--initial] [--count N] [--wait DURATION] PATH [-- CMD ARGS…]",
      "wait for what happens to a node, or run a command then",
      watch_options_table, 1, 1, NEEDS_SESSION | TAKES_CHILD, STYLE_LINE,
      watch_run_call, watch_human},

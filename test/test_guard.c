@@ -370,6 +370,70 @@ START_TEST(nested_crosswise) {
 }
 END_TEST
 
+/* The script waits for the inner one and does nothing else: that is known. */
+START_TEST(nested_in_a_script) {
+  begin();
+  setenv("Z", command, 1);
+  ck_assert_int_eq(code(start("lock", "a", "--", "sh", "-c",
+                              "$Z $ZKE_DB lock a -- true; exit $?", NULL)),
+                   75);
+  ck_content("err", "zke: DEADLOCK: ");
+}
+END_TEST
+
+/* Commands that run at once under an outer lock are no deadlock: all get their
+ * turn. */
+START_TEST(nested_side_by_side) {
+  begin();
+  setenv("Z", command, 1);
+  ck_assert_int_eq(code(start("lock", "nightly", "--", "sh", "-c",
+                              "seq 6 | xargs -P6 -I% $Z $ZKE_DB sem -n 2 s --"
+                              " sh -c 'echo % >> $T/done; sleep 0.1'",
+                              NULL)),
+                   0);
+  ck_assert_str_eq(content("err"), "");
+  ck_assert_uint_eq(strlen(content("done")), 12);
+}
+END_TEST
+
+/* One in the background waits for the end of the command. */
+START_TEST(nested_in_the_background) {
+  begin();
+  setenv("Z", command, 1);
+  zke *z = test_open(db);
+  pid_t pid = start("lock", "a", "--", "sh", "-c",
+                    "$Z $ZKE_DB lock a -- touch $T/later &"
+                    "until [ -e $T/go ]; do sleep 0.01; done",
+                    NULL);
+  ck_until(parties(z, "/locks/a") == 2, 10000);
+  ck_assert(!exists("later"));
+  touch("go");
+  ck_assert_int_eq(code(pid), 0);
+  ck_until(exists("later"), 10000);
+  zke_close(z);
+}
+END_TEST
+
+/* What a command has left running is no part of its lock's holder any more. */
+START_TEST(nested_and_left_behind) {
+  begin();
+  setenv("Z", command, 1);
+  zke *z = test_open(db);
+  ck_assert_int_eq(
+      code(start("lock", "outer", "--", "sh", "-c",
+                 "for i in 1 2; do $Z $ZKE_DB lock b -- sh -c ': > $T/in$1;"
+                 "until [ -e $T/go ]; do sleep 0.01; done' sh $i & done",
+                 NULL)),
+      0);
+  ck_until(parties(z, "/locks/b") == 2, 10000);
+  touch("go");
+  ck_until(exists("in1") && exists("in2"), 10000);
+  ck_until(parties(z, "/locks/b") == 0, 10000);
+  ck_assert_str_eq(content("err"), "");
+  zke_close(z);
+}
+END_TEST
+
 /* Held without a command: until a signal, by which it ends. */
 START_TEST(held_until_a_signal) {
   begin();
@@ -593,6 +657,37 @@ START_TEST(events_command) {
 }
 END_TEST
 
+/* A signal that is to end the command goes to what the command runs as well,
+ * once; others are the command's alone.  A process of the same group that is
+ * no part of it is spared. */
+START_TEST(the_group_is_ended) {
+  begin();
+  char script[12000];
+  snprintf(script, sizeof script,
+           "exec 2> $T/err; sleep 60 & echo $! > $T/stranger;"
+           "'%s' '%s' lock a -- sh -c 'trap : TERM USR1; \"%s\" count $T;"
+           " exit 3' & echo $! > $T/wrapper; wait $!",
+           command, db, self);
+  pid_t pid = fork();
+  ck_assert_int_ge(pid, 0);
+  if (pid == 0) {
+    execl("/bin/sh", "sh", "-c", script, (char *)NULL);
+    _exit(99);
+  }
+  ck_until(strstr(content("signals"), "ready\n"), 10000);
+  ck_until(number_in("wrapper") > 0, 10000);
+  kill(number_in("wrapper"), SIGUSR1);
+  kill(number_in("wrapper"), SIGTERM);
+  ck_until(times_got(SIGTERM) == 1, 10000);
+  touch("stop");
+  ck_assert_int_eq(code(pid), 3);
+  ck_assert_int_eq(times_got(SIGTERM), 1);
+  ck_assert_int_eq(times_got(SIGUSR1), 0);
+  ck_assert(!is_gone(number_in("stranger")));
+  kill(number_in("stranger"), SIGKILL);
+}
+END_TEST
+
 /* A stopped wrapper keeps the lock; its child goes on, and when it goes on
  * itself it ends as if nothing had been. */
 START_TEST(stopped_wrapper) {
@@ -734,6 +829,190 @@ START_TEST(background_does_not_hold) {
   ck_assert(!exists("done"));
   touch("go");
   ck_until(exists("done"), 10000);
+}
+END_TEST
+
+/* Works on where TERM and INT end the shell that has started it. */
+static const char worker[] =
+    "(trap '' TERM INT; echo $$ > $T/pid; : > $T/inside; : > $T/in;"
+    " until [ -e $T/go ]; do sleep 0.01; done; rm $T/inside) & wait";
+
+/* Whatever is held in whatever way. */
+static const char *const holding[][4] = {{"lock", "--grace=1", "a"},
+                                         {"rwlock", "-x", "a"},
+                                         {"sem", "-n1", "a"},
+                                         {"elect", "--grace=1", "a"}};
+
+/* The command was ended by a signal, through the wrapper or itself, and its
+ * work goes on: we say so and nobody enters meanwhile, as with flock(1). */
+START_TEST(work_goes_on) {
+  begin();
+  for (int how = 0; how < 2; how++) {
+    const char *const *h = holding[_i];
+    pid_t pid =
+        start(h[0], h[1], h[2], "--outlive", "--", "sh", "-c", worker, NULL);
+    ck_until(exists("in"), 10000);
+    pid_t next =
+        start(h[0], h[1], h[2], "--", "sh", "-c", "[ ! -e $T/inside ]", NULL);
+    kill(how ? number_in("pid") : pid, how ? SIGKILL : SIGTERM);
+    ck_until(strstr(content("err"), "zke: WAITING: sh has ended; the "), 10000);
+    ck_content("err", " /");
+    ck_content("err", "stays held by sh -c (trap");
+    ck_assert_int_eq(waitpid(next, NULL, WNOHANG), 0);
+    touch("go");
+    ck_assert_int_eq(code(next), 0);
+    if (how)
+      ck_assert_int_eq(code(pid), 128 + SIGKILL);
+    else
+      ck_assert_int_eq(ended_by(pid), SIGTERM);
+    unlink(test_path("in"));
+    unlink(test_path("go"));
+    unlink(test_path("err"));
+  }
+}
+END_TEST
+
+/* The same by ^C at a terminal, which an asynchronous job ignores. */
+START_TEST(work_goes_on_behind_a_terminal) {
+  begin();
+  int master;
+  pid_t pid = forkpty(&master, NULL, NULL, NULL);
+  ck_assert_int_ge(pid, 0);
+  if (pid == 0) {
+    dup2(open(test_path("err"), O_WRONLY | O_CREAT | O_CLOEXEC, 0600), 2);
+    execl(command, command, db, "lock", "a", "--", "sh", "-c", worker,
+          (char *)NULL);
+    _exit(99);
+  }
+  ck_until(exists("in"), 10000);
+  pid_t next = start("lock", "a", "--", "sh", "-c", "[ ! -e $T/inside ]", NULL);
+  ck_assert_int_eq(write(master, "\003", 1), 1);
+  ck_until(strstr(content("err"), "zke: WAITING: "), 10000);
+  ck_assert_int_eq(waitpid(next, NULL, WNOHANG), 0);
+  touch("go");
+  ck_assert_int_eq(code(next), 0);
+  ck_assert_int_eq(ended_by(pid), SIGINT);
+  close(master);
+}
+END_TEST
+
+/* The item of a queue is nobody else's meanwhile. */
+START_TEST(work_on_an_item_goes_on) {
+  begin();
+  ck_assert_int_eq(code(start("queue", "push", "q", "item", NULL)), 0);
+  pid_t pid = start("queue", "pop", "q", "--", "sh", "-c", worker, NULL);
+  ck_until(exists("in"), 10000);
+  pid_t next =
+      start("queue", "pop", "q", "--", "sh", "-c", "[ ! -e $T/inside ]", NULL);
+  kill(pid, SIGTERM);
+  ck_until(strstr(content("err"), "zke: WAITING: "), 10000);
+  ck_assert_int_eq(waitpid(next, NULL, WNOHANG), 0);
+  touch("go");
+  ck_assert_int_eq(code(next), 0);
+  ck_assert_int_eq(ended_by(pid), SIGTERM);
+}
+END_TEST
+
+/* Another signal is for those that have stayed, and does not let anybody in
+ * before they are gone. */
+START_TEST(second_signal) {
+  begin();
+  pid_t pid = start("lock", "a", "--", "setsid", "sh", "-c", worker, NULL);
+  ck_until(exists("in"), 10000);
+  kill(pid, SIGTERM);
+  ck_until(strstr(content("err"), "zke: WAITING: "), 10000);
+  kill(pid, SIGHUP); /* which the worker does not ignore */
+  ck_assert_int_eq(ended_by(pid), SIGTERM);
+  ck_assert_int_eq(code(start("lock", "--nonblock", "a", "--", "true", NULL)),
+                   0);
+}
+END_TEST
+
+/* Taken away while they stay: they are ended as the command would be. */
+START_TEST(lost_while_work_goes_on) {
+  begin();
+  zke *z = test_open(db);
+  pid_t pid = start("lock", "a", "--grace", "0.1", "--on-lost",
+                    _i ? "warn" : "kill", "--", "sh", "-c", worker, NULL);
+  ck_until(exists("in"), 10000);
+  kill(pid, SIGTERM);
+  ck_until(strstr(content("err"), "zke: WAITING: "), 10000);
+  ck_ok(zke_lock_break(z, "/locks/a", 0));
+  ck_assert_int_eq(code(pid), 76);
+  ck_assert(exists("inside"));
+  touch("go");
+  if (_i) ck_until(!exists("inside"), 10000);
+  zke_close(z);
+}
+END_TEST
+
+/* --wait-all: as flock(1) does, also where the command has ended by itself. */
+START_TEST(wait_for_all) {
+  begin();
+  pid_t pid = start("lock", "a", "-v", "--wait-all", "--", "sh", "-c",
+                    "(: > $T/inside; : > $T/in; until [ -e $T/go ];"
+                    " do sleep 0.01; done; rm $T/inside) & exit 5",
+                    NULL);
+  ck_until(exists("in"), 10000);
+  ck_until(strstr(content("err"), "zke: WAITING: "), 10000);
+  pid_t next = start("lock", "a", "--", "sh", "-c", "[ ! -e $T/inside ]", NULL);
+  ck_assert_int_eq(waitpid(next, NULL, WNOHANG), 0);
+  touch("go");
+  ck_assert_int_eq(code(next), 0);
+  ck_assert_int_eq(code(pid), 5);
+  ck_assert_int_eq(
+      code(start("lock", "--wait-all", "--close", "a", "--", "true", NULL)),
+      64);
+}
+END_TEST
+
+/* What the command prints with these words, in "said". */
+static int say(const char *words) {
+  char line[12000];
+  snprintf(line, sizeof line, "'%s' '%s' %s > $T/said 2>&1", command, db,
+           words);
+  int status = system(line);
+  return WEXITSTATUS(status);
+}
+
+/* The wrapper is gone, and what it ran has the lock: whoever looks is told
+ * which process that is. */
+START_TEST(holder_is_named) {
+  char text[256];
+  begin();
+  pid_t pid = start("lock", "a", "--outlive", "--", "sh", "-c",
+                    "echo $$ > $T/pid; : > $T/in; exec sleep 60", NULL);
+  ck_until(exists("in"), 10000);
+  pid_t holder = number_in("pid");
+  ck_assert_int_eq(say("locks a --json"), 0);
+  ck_content("said", "\"kept_by\":null");
+  kill(pid, SIGKILL);
+  ck_assert_int_eq(ended_by(pid), SIGKILL);
+  pid_t next = start("lock", "a", "--", "true", NULL);
+  ck_until(say("waits") == 0 && strstr(content("said"), "waits for"), 10000);
+  snprintf(text, sizeof text, "(pid %d; kept by sleep 60 (pid %d)): /locks/a",
+           (int)pid, (int)holder);
+  ck_content("said", text);
+  say("waits --json");
+  snprintf(text, sizeof text,
+           "\"by_kept_by\":[{\"pid\":%d,\"command\":\"sleep 60\"}]",
+           (int)holder);
+  ck_content("said", text);
+  say("locks");
+  snprintf(text, sizeof text, "zke (pid %d; kept by sleep 60 (pid %d))",
+           (int)pid, (int)holder);
+  ck_content("said", text);
+  say("sessions");
+  snprintf(text, sizeof text, "zke; kept by sleep 60 (pid %d)\n", (int)holder);
+  ck_content("said", text);
+  say("doctor");
+  snprintf(text, sizeof text,
+           "(zke, pid %d) is kept alive, with 1 ephemeral nodes, by sleep 60 "
+           "(pid %d); the process that began it has ended",
+           (int)pid, (int)holder);
+  ck_content("said", text);
+  kill(holder, SIGKILL);
+  ck_assert_int_eq(code(next), 0);
 }
 END_TEST
 
@@ -1147,6 +1426,10 @@ static Suite *suite(void) {
   tcase_add_test(waiting, waiting_ended_by_signals);
   tcase_add_test(waiting, nested_in_itself);
   tcase_add_test(waiting, nested_crosswise);
+  tcase_add_test(waiting, nested_in_a_script);
+  tcase_add_test(waiting, nested_side_by_side);
+  tcase_add_test(waiting, nested_in_the_background);
+  tcase_add_test(waiting, nested_and_left_behind);
   tcase_add_test(waiting, held_until_a_signal);
   tcase_add_test(waiting, held_until_lost);
   add_case(s, waiting, 60);
@@ -1158,6 +1441,7 @@ static Suite *suite(void) {
   tcase_add_test(signals, ignored_stays_ignored);
   tcase_add_test(signals, childs_signals_are_clean);
   tcase_add_test(signals, events_command);
+  tcase_add_test(signals, the_group_is_ended);
   tcase_add_test(signals, stopped_wrapper);
   add_case(s, signals, 60);
   TCase *killed = tcase_create("killed");
@@ -1167,6 +1451,13 @@ static Suite *suite(void) {
   tcase_add_test(killed, close_kills_with_the_wrapper);
   tcase_add_test(killed, killed_while_waiting);
   tcase_add_test(killed, background_does_not_hold);
+  tcase_add_loop_test(killed, work_goes_on, 0, 4);
+  tcase_add_test(killed, work_goes_on_behind_a_terminal);
+  tcase_add_test(killed, work_on_an_item_goes_on);
+  tcase_add_test(killed, second_signal);
+  tcase_add_loop_test(killed, lost_while_work_goes_on, 0, 2);
+  tcase_add_test(killed, wait_for_all);
+  tcase_add_test(killed, holder_is_named);
   tcase_add_test(killed, childs_descriptors);
   add_case(s, killed, 180);
   TCase *lost = tcase_create("lost");

@@ -1,0 +1,302 @@
+/* process.c - other processes, as far as /proc tells of them
+ *
+ * A session's life is a lock of one byte, the session's number, on a file of
+ * the database's directory.  It belongs to an open file description, and lasts
+ * until the last process that has a descriptor of it is gone or has closed it.
+ * /proc/PID/fdinfo lists the locks of each description.
+ */
+#include "process.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "shell.h"
+
+/* ------------------------------------------------------------------------
+ * One process
+ * --------------------------------------------------------------------- */
+
+/* The beginning of a file of /proc/PID as text; its length, 0 where there is
+ * none (any more). */
+static size_t proc_text(pid_t pid, const char *what, char *text, size_t size) {
+  char name[64];
+  snprintf(name, sizeof name, "/proc/%d/%s", (int)pid, what);
+  int fd = open(name, O_RDONLY | O_CLOEXEC);
+  ssize_t len = fd < 0 ? 0 : read(fd, text, size - 1);
+  if (fd >= 0) close(fd);
+  if (len < 0) len = 0;
+  text[len] = '\0';
+  return (size_t)len;
+}
+
+static void process_field(process *p, int field, const char *at) {
+  enum { STATE = 3, PARENT = 4, GROUP = 5, THREADS = 20, START = 22 };
+  if (field == STATE) p->state = *at;
+  if (field == PARENT) p->parent = (pid_t)strtol(at, NULL, 10);
+  if (field == GROUP) p->group = (pid_t)strtol(at, NULL, 10);
+  if (field == THREADS) p->threads = (int)strtol(at, NULL, 10);
+  if (field == START) p->start = strtoull(at, NULL, 10);
+}
+
+/* Its fields are numbered as proc(5) does.  The second is the program's name,
+ * which may have blanks and parentheses in it. */
+bool process_read(pid_t pid, process *p) {
+  enum { NAME = 2, LAST = 22 };
+  char text[1024];
+  if (!proc_text(pid, "stat", text, sizeof text)) return false;
+  char *at = strrchr(text, ')');
+  *p = (process){.pid = pid};
+  for (int field = NAME; at && field < LAST; field++) {
+    at = strchr(at, ' ');
+    if (at) process_field(p, field + 1, ++at);
+  }
+  p->live = p->state != 'Z' && p->state != 'X';
+  return at != NULL;
+}
+
+/* By a descriptor, where the kernel has them. */
+void process_signal(const process *p, int signal) {
+#if defined SYS_pidfd_open && defined SYS_pidfd_send_signal
+  process now;
+  int fd = (int)syscall(SYS_pidfd_open, p->pid, 0);
+  if (fd >= 0) {
+    if (process_read(p->pid, &now) && now.start == p->start)
+      syscall(SYS_pidfd_send_signal, fd, signal, NULL, 0);
+    close(fd);
+    return;
+  }
+  if (errno != ENOSYS) return;
+#endif
+  kill(p->pid, signal);
+}
+
+/* ------------------------------------------------------------------------
+ * All of them
+ * --------------------------------------------------------------------- */
+
+/* Room is doubled whenever the count is a power of two. */
+static void *room_for_one(void *data, size_t count, size_t size) {
+  if (count & (count - 1)) return data;
+  return realloc(data, (count ? 2 * count : 1) * size);
+}
+
+bool processes_add(processes *all, const process *p) {
+  process *data = room_for_one(all->data, all->count, sizeof *p);
+  if (!data) return false;
+  all->data = data;
+  data[all->count++] = *p;
+  return true;
+}
+
+static int process_compare(const void *a, const void *b) {
+  const process *p = a, *q = b;
+  return (p->pid > q->pid) - (p->pid < q->pid);
+}
+
+processes processes_all(void) {
+  processes all = {NULL, 0};
+  process p;
+  struct dirent *entry;
+  DIR *proc = opendir("/proc");
+  while (proc && (entry = readdir(proc)) != NULL) {
+    pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+    if (pid > 0 && process_read(pid, &p) && !processes_add(&all, &p)) break;
+  }
+  if (proc) closedir(proc);
+  if (all.count) qsort(all.data, all.count, sizeof p, process_compare);
+  return all;
+}
+
+process *processes_find(const processes *all, pid_t pid) {
+  process wanted = {.pid = pid};
+  if (!all->count) return NULL;
+  return bsearch(&wanted, all->data, all->count, sizeof wanted,
+                 process_compare);
+}
+
+/* ------------------------------------------------------------------------
+ * Who waits for whom
+ * --------------------------------------------------------------------- */
+
+static int child_count(const processes *all, pid_t parent) {
+  int count = 0;
+  for (size_t i = 0; i < all->count; i++)
+    count += all->data[i].live && all->data[i].parent == parent;
+  return count;
+}
+
+/* Where the kernel says in which function a process sleeps. */
+static bool is_in_wait(pid_t pid) {
+  char text[64];
+  proc_text(pid, "wchan", text, sizeof text);
+  return strcmp(text, "do_wait") == 0;
+}
+
+static int waits_in(const processes *all, pid_t ancestor, uint64_t start,
+                    pid_t child) {
+  int found = WAITS_YES;
+  for (size_t steps = 0; steps < all->count; steps++) {
+    const process *at = processes_find(all, child);
+    const process *up = at ? processes_find(all, at->parent) : NULL;
+    if (!up || child_count(all, up->pid) != 1) return WAITS_NO;
+    if (up->pid == ancestor) return up->start == start ? found : WAITS_NO;
+    if (up->threads != 1) return WAITS_NO;
+    if (!is_in_wait(up->pid)) found = WAITS_NOT_YET;
+    child = up->pid;
+  }
+  return WAITS_NO;
+}
+
+int process_waits(pid_t ancestor, uint64_t start, pid_t child) {
+  processes all = processes_all();
+  int found = waits_in(&all, ancestor, start, child);
+  free(all.data);
+  return found;
+}
+
+/* ------------------------------------------------------------------------
+ * Who keeps a session alive
+ * --------------------------------------------------------------------- */
+
+/* Is it a descriptor of a file that carries lives?  The name that /proc gives
+ * is a hint, since names differ between mount namespaces: the file decides. */
+static bool is_live_file(const char *directory, const char *link) {
+  char target[PATH_MAX], ours[PATH_MAX + 64];
+  struct stat there, here;
+  ssize_t len = readlink(link, target, sizeof target - 1);
+  if (len <= 0) return false;
+  target[len] = '\0';
+  const char *name = strrchr(target, '/');
+  if (!name || strncmp(name, "/live", 5) != 0) return false;
+  snprintf(ours, sizeof ours, "%s%s", directory, name);
+  return stat(link, &there) == 0 && stat(ours, &here) == 0 &&
+         there.st_dev == here.st_dev && there.st_ino == here.st_ino;
+}
+
+/* Its words with blanks between them, or its name where it shows none. */
+static void command_of(pid_t pid, char *text, size_t size) {
+  size_t len = proc_text(pid, "cmdline", text, size);
+  if (len == size - 1) /* no half of a character */
+    while (len > 0 && (text[--len] & 0xc0) == 0x80) continue;
+  text[len] = '\0';
+  while (len > 0 && text[len - 1] == '\0') len--;
+  for (size_t i = 0; i < len; i++)
+    if (!text[i]) text[i] = ' ';
+  if (!len) len = proc_text(pid, "comm", text, size);
+  if (len > 0 && text[len - 1] == '\n') text[len - 1] = '\0';
+}
+
+static void holders_add(holders *h, int64_t session, pid_t pid) {
+  holder *data = room_for_one(h->data, h->count, sizeof *data);
+  if (!data) return;
+  h->data = data;
+  data += h->count++;
+  *data = (holder){.session = session, .pid = pid};
+  if (session) command_of(pid, data->command, sizeof data->command);
+}
+
+/* Has the process that session's descriptor, as far as it was looked at? */
+static bool holders_found(const holders *h, int64_t session, pid_t pid) {
+  for (size_t i = 0; i < h->count; i++)
+    if (h->data[i].pid == pid && h->data[i].session == session) return true;
+  return false;
+}
+
+/* The lives that one descriptor carries: "lock: 1: OFDLCK ADVISORY WRITE -1
+ * 08:01:12 FIRST LAST" */
+static void holders_of_descriptor(holders *h, pid_t pid, const char *fd) {
+  char what[300], text[2048];
+  int64_t first;
+  snprintf(what, sizeof what, "fdinfo/%s", fd);
+  proc_text(pid, what, text, sizeof text);
+  for (const char *at = text; (at = strstr(at, "lock:")) != NULL; at++)
+    if (sscanf(at, "lock: %*s OFDLCK %*s WRITE %*s %*s %" SCNd64, &first) ==
+            1 &&
+        !holders_found(h, first, pid))
+      holders_add(h, first, pid);
+}
+
+static void holders_look_at(holders *h, pid_t pid) {
+  char name[400];
+  struct dirent *e;
+  if (holders_found(h, 0, pid)) return;
+  holders_add(h, 0, pid);
+  snprintf(name, sizeof name, "/proc/%d/fd", (int)pid);
+  DIR *fds = h->directory ? opendir(name) : NULL;
+  while (fds && (e = readdir(fds)) != NULL) {
+    snprintf(name, sizeof name, "/proc/%d/fd/%s", (int)pid, e->d_name);
+    if (is_live_file(h->directory, name))
+      holders_of_descriptor(h, pid, e->d_name);
+  }
+  if (fds) closedir(fds);
+}
+
+static void holders_look_at_all(holders *h) {
+  struct dirent *entry;
+  DIR *proc = h->all ? NULL : opendir("/proc");
+  while (proc && (entry = readdir(proc)) != NULL) {
+    pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+    if (pid > 0) holders_look_at(h, pid);
+  }
+  if (proc) closedir(proc);
+  h->all = true;
+}
+
+holders holders_begin(const char *file) {
+  holders h = {.directory = NULL};
+  char *real = realpath(file, NULL);
+  if (real && asprintf(&h.directory, "%s-zke", real) < 0) h.directory = NULL;
+  free(real);
+  return h;
+}
+
+void holders_free(holders *h) {
+  free(h->directory);
+  free(h->data);
+}
+
+bool holders_have(holders *h, int64_t session, int64_t pid) {
+  holders_look_at(h, (pid_t)pid);
+  return holders_found(h, session, (pid_t)pid);
+}
+
+json_t *holders_list(holders *h, int64_t session, pid_t but) {
+  json_t *list = NULL;
+  holders_look_at_all(h);
+  for (size_t i = 0; i < h->count; i++) {
+    const holder *one = &h->data[i];
+    if (one->session != session || one->pid == but) continue;
+    if (!list) list = json_array();
+    json_array_append_new(list, json_pack("{s:i,s:o}", "pid", (int)one->pid,
+                                          "command", json_text(one->command)));
+  }
+  return list ? list : json_null();
+}
+
+json_t *holders_instead(holders *h, int64_t session, int64_t pid) {
+  if (holders_have(h, session, pid)) return json_null();
+  return holders_list(h, session, 0);
+}
+
+void holders_human(const json_t *list, FILE *out) {
+  size_t i;
+  json_t *one;
+  if (json_array_size(list) == 0)
+    fputs("processes that cannot be seen from here", out);
+  json_array_foreach(list, i, one) {
+    fputs(i ? ", " : "", out);
+    output_visible(NULL, json_object_get(one, "command"), out);
+    fprintf(out, " (pid %" JSON_INTEGER_FORMAT ")",
+            json_integer_value(json_object_get(one, "pid")));
+  }
+}
