@@ -34,10 +34,9 @@ typedef struct contender {
 } contender;
 
 typedef struct kind {
-  const char *base;    /* "locks": where names without a slash are */
-  const char *held;    /* "is held", as people say it */
-  char wait, nonblock; /* the options' letters */
-  int waiting;         /* what state() is while it waits */
+  const char *base; /* "locks": where names without a slash are */
+  const char *held; /* "is held", as people say it */
+  int waiting;      /* what state() is while it waits */
   held_class class_;
   int (*make)(contender *k);
   int (*start)(contender *k); /* join the queue, and hold it at once or not;
@@ -157,22 +156,21 @@ static int election_try(contender *k) {
                                     : rc;
 }
 
-#define KIND(name, base, held, wait, nonblock, waiting)                        \
+#define KIND(name, base, held, waiting)                                        \
   {                                                                            \
-    base, held, wait, nonblock, waiting,                                       \
+    base, held, waiting,                                                       \
         {#name, name##_give_up, name##_destroy, name##_token}, name##_make,    \
         name##_start, name##_acquire, name##_try, name##_cancel, name##_state, \
         name##_check, zke_##name##_parties                                     \
   }
 
-static const kind lock_kind =
-    KIND(lock, "locks", "is held", 'w', 'n', ZKE_LOCK_WAITING);
+static const kind lock_kind = KIND(lock, "locks", "is held", ZKE_LOCK_WAITING);
 static const kind rwlock_kind =
-    KIND(rwlock, "rwlocks", "is held", 'T', 'n', ZKE_RWLOCK_WAITING);
+    KIND(rwlock, "rwlocks", "is held", ZKE_RWLOCK_WAITING);
 static const kind semaphore_kind =
-    KIND(semaphore, "semaphores", "is held", 'w', 'N', ZKE_SEMAPHORE_WAITING);
+    KIND(semaphore, "semaphores", "is held", ZKE_SEMAPHORE_WAITING);
 static const kind election_kind =
-    KIND(election, "elections", "is led", 'w', 'n', ZKE_ELECTION_READY);
+    KIND(election, "elections", "is led", ZKE_ELECTION_READY);
 
 /* ------------------------------------------------------------------------
  * What people are told
@@ -351,9 +349,9 @@ static int contend_failed(contender *k, int rc) {
 static int contend(contender *k) {
   call *c = k->c;
   int64_t ms;
-  int status = option_duration(c, k->kind->wait, -1, &ms), rc = ZKE_OK;
+  int status = option_duration(c, 'w', -1, &ms), rc = ZKE_OK;
   if (status) return status;
-  bool at_once = has(c, k->kind->nonblock) || ms == 0;
+  bool at_once = has(c, 'N') || ms == 0;
   if (!at_once) nested_begin(k);
   cancel_by(c, k->kind->cancel, k->object);
   if (!at_once && talks(c)) rc = wait_aloud(k);
@@ -453,8 +451,8 @@ static int join(call *c, const kind *kind_, int how, int limit, char *label) {
 static int lock_run(call *c) { return join(c, &lock_kind, 0, 0, NULL); }
 
 static int rwlock_run(call *c) {
-  bool reads = has(c, 'r') || has(c, 's'), writes = has(c, 'w') || has(c, 'x');
-  if (reads == writes) return fail_usage(c, "rwlock wants one of -r and -w");
+  bool reads = has(c, 'r') || has(c, 's'), writes = has(c, 'X') || has(c, 'x');
+  if (reads == writes) return fail_usage(c, "rwlock wants one of -r and -x");
   return join(c, &rwlock_kind, reads ? ZKE_RWLOCK_READ : ZKE_RWLOCK_WRITE, 0,
               NULL);
 }
@@ -494,7 +492,7 @@ static int elect_observe(call *c) {
   zke_observer *o;
   char *path;
   bool stands = c->child || c->count > 1;
-  for (const char *at = "wnELGoP"; *at; at++) stands = stands || has(c, *at);
+  for (const char *at = "wNELGoPW"; *at; at++) stands = stands || has(c, *at);
   if (stands) return fail_usage(c, "--observe is not to be elected");
   int status = arg_place(c, 0, election_kind.base, &path);
   if (status) return status;
@@ -575,19 +573,22 @@ static int held_run(call *c) {
  * The table
  * --------------------------------------------------------------------- */
 
-#define OPTIONS_HOLD \
-  OPTIONS_GUARD, {'E', "conflict-exit-code", "CODE"}, { 'v', "verbose", NULL }
+#define OPTIONS_HOLD                         \
+  {'t', "ttl", "DURATION"}, OPTIONS_GUARD,   \
+      {'E', "conflict-exit-code", "CODE"}, { \
+    'v', "verbose", NULL                     \
+  }
 
 static const option lock_options[] = {{'w', "wait", "DURATION"},
-                                      {'n', "nonblock", NULL},
+                                      {'N', "nonblock", NULL},
                                       OPTIONS_HOLD,
                                       {'\0', NULL, NULL}};
 static const option rwlock_options[] = {{'r', "read", NULL},
                                         {'s', "shared", NULL},
-                                        {'w', "write", NULL},
+                                        {'X', "write", NULL},
                                         {'x', "exclusive", NULL},
-                                        {'T', "wait", "DURATION"},
-                                        {'n', "nonblock", NULL},
+                                        {'w', "wait", "DURATION"},
+                                        {'N', "nonblock", NULL},
                                         OPTIONS_HOLD,
                                         {'\0', NULL, NULL}};
 static const option sem_options[] = {{'n', "limit", "LIMIT"},
@@ -598,15 +599,16 @@ static const option sem_options[] = {{'n', "limit", "LIMIT"},
                                      {'\0', NULL, NULL}};
 static const option elect_options[] = {{'l', "observe", NULL},
                                        {'w', "wait", "DURATION"},
-                                       {'n', "nonblock", NULL},
+                                       {'N', "nonblock", NULL},
                                        OPTIONS_HOLD,
                                        {'\0', NULL, NULL}};
 
 static const option release_options[] = {{'t', "token", "TOKEN"},
                                          {'\0', NULL, NULL}};
 
-#define USAGE_HOLD                                                             \
-  "[-E CODE] [--on-lost kill|warn] [--grace DURATION] [--close | --wait-all] " \
+#define USAGE_HOLD                                                       \
+  "[-E CODE] [--ttl DURATION] [--on-lost kill|warn] [--grace DURATION] " \
+  "[--close | --wait-all] "                                              \
   "[--outlive] [-v] [-- CMD ARGS…]"
 
 const command lock_commands[] = {
@@ -614,7 +616,7 @@ const command lock_commands[] = {
      "hold a lock while a command runs, or until a signal or release",
      lock_options, 1, 1, CREATES_FILE | TAKES_CHILD, STYLE_LINE, lock_run,
      held_human},
-    {"rwlock", "-r|-w NAME [--wait DURATION | --nonblock] " USAGE_HOLD,
+    {"rwlock", "-r|-x NAME [--wait DURATION | --nonblock] " USAGE_HOLD,
      "the same with a lock that several may read or one may write",
      rwlock_options, 1, 1, CREATES_FILE | TAKES_CHILD, STYLE_LINE, rwlock_run,
      held_human},

@@ -257,6 +257,10 @@ static int sort_short(call *c, const words *w, int *i) {
   const word *given = &w->data[*i];
   for (const char *at = given->text + 1; *at; at++) {
     int index = option_index(c, *at);
+    if (index < 0 && *at == 'n' && option_index(c, 'N') >= 0)
+      return fail_usage(c,
+                        "-n is a number where it is an option; --nonblock does "
+                        "not wait");
     if (index < 0)
       return fail_usage(c,
                         "%s has no option -%c (\"--\" before what begins with "

@@ -198,13 +198,32 @@ static int session_open_locked(call *c) {
   return 0;
 }
 
+/* --ttl: the lease of the session that is to be opened. */
+static int session_lease(call *c) {
+  shell *sh = c->sh;
+  const option *o = c->command->options;
+  while (o && o->letter && (!o->name || strcmp(o->name, "ttl") != 0)) o++;
+  if (!o || !o->letter || strcmp(o->value, "DURATION") != 0) return 0;
+  if (!has(c, o->letter)) return 0;
+  if (sh->persists)
+    return fail_usage(c,
+                      "--ttl is for a session of its own, which one command "
+                      "on the command line has");
+  int status = option_duration(c, o->letter, 0, &sh->options.lease_ms);
+  if (!status && sh->options.lease_ms == 0)
+    status = fail_usage(c, "--ttl wants a duration above 0");
+  return status;
+}
+
 int session_open(call *c) {
   shell *sh = c->sh;
   if (!(c->command->flags & NEEDS_FILE) && !(c->command->flags & CREATES_FILE))
     return 0;
   if (!sh->file) return fail(c, STATUS_USAGE, "USAGE", "no database was named");
+  int status = session_lease(c);
+  if (status) return status;
   pthread_mutex_lock(&sh->m);
-  int status = session_open_locked(c);
+  status = session_open_locked(c);
   pthread_mutex_unlock(&sh->m);
   if (status) return status;
   if ((c->command->flags & NEEDS_SESSION) && zke_session_id(c->z) == 0)

@@ -34,7 +34,7 @@ static int fail_interrupted(call *c, const char *done, int64_t count) {
  * --------------------------------------------------------------------- */
 
 const option find_options[] = {
-    {'n', "name", "GLOB"},    {'d', "data", "TEXT"},
+    {'N', "name", "GLOB"},    {'d', "data", "TEXT"},
     {'e', "ephemeral", NULL}, {'o', "owner", "SESSION"},
     {'L', "depth", "DEPTH"},  {'\0', NULL, NULL}};
 
@@ -84,7 +84,7 @@ static int find_from(call *c, const char *path, const wanted *want, int limit) {
 }
 
 int find_run(call *c) {
-  wanted want = {.name = value_of(c, 'n'),
+  wanted want = {.name = value_of(c, 'N'),
                  .data = value_of(c, 'd'),
                  .ephemeral = has(c, 'e'),
                  .owned = has(c, 'o')};

@@ -56,13 +56,13 @@ static json_t *wait_row(graph *g, const zke_wait_info *w, const zke_keeper *k) {
   json_object_set_new(row, "by_identity",
                       by ? json_text(by->identity) : json_null());
   json_object_set_new(row, "by_pid", by ? json_integer(by->pid) : json_null());
-  json_object_set_new(
-      row, "by_kept_by",
-      by ? holders_instead(&g->holders, by->id, by->pid) : json_null());
   json_object_set_new(row, "blocking", json_boolean(w->blocking));
   json_object_set_new(row, "stuck", json_boolean(w->stuck));
   json_object_set_new(row, "deadlock",
                       w->circle ? json_integer(w->circle) : json_null());
+  json_object_set_new(
+      row, "by_kept_by",
+      by ? holders_instead(&g->holders, by->id, by->pid) : json_null());
   return row;
 }
 

@@ -12,19 +12,12 @@
 
 CANCELLER(wake_session, zke, zke_wake)
 
-/* Its letter is not everywhere the same: -n is also a number of parties. */
-static bool nonblock(const call *c) {
-  const option *o = c->command->options;
-  while (o && o->letter && (!o->name || strcmp(o->name, "nonblock") != 0)) o++;
-  return o && o->letter && has(c, o->letter);
-}
-
 int patience_of(call *c, patience *p) {
   int64_t conflict = STATUS_CONFLICT;
   int status = option_deadline(c, 'w', &p->deadline);
-  if (!status && has(c, 'w') && nonblock(c))
+  if (!status && has(c, 'w') && has(c, 'N'))
     status = fail_usage(c, "--wait or --nonblock, not both");
-  if (nonblock(c)) p->deadline = 0;
+  if (has(c, 'N')) p->deadline = 0;
   if (!status)
     status = option_number(c, 'E', 0, 255, STATUS_CONFLICT, &conflict);
   p->conflict = (int)conflict;

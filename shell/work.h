@@ -14,7 +14,7 @@ typedef struct patience {
   { 'v', "verbose", NULL }
 #define OPTIONS_CONFLICT {'E', "conflict-exit-code", "CODE"}, OPTION_VERBOSE
 #define OPTIONS_PATIENCE \
-  {'w', "wait", "DURATION"}, {'n', "nonblock", NULL}, OPTIONS_CONFLICT
+  {'w', "wait", "DURATION"}, {'N', "nonblock", NULL}, OPTIONS_CONFLICT
 
 /* patience_of - from --wait, --nonblock and -E, as far as the command has them;
  *               without any it waits for ever

@@ -255,16 +255,18 @@ START_TEST(conflict_codes) {
   begin();
   zke *z = test_open(db);
   zke_lock *lock = hold(z, "/locks/a");
-  ck_assert_int_eq(code(start("lock", "-n", "a", "--", "true", NULL)), 75);
+  ck_assert_int_eq(code(start("lock", "--nonblock", "a", "--", "true", NULL)),
+                   75);
   ck_content("err", "zke: HELD: the lock /locks/a is held by ");
   ck_assert_int_eq(code(start("lock", "--wait", "0", "a", "--", "true", NULL)),
                    75);
   ck_assert_int_eq(
-      code(start("lock", "-n", "-E", "9", "a", "--", "true", NULL)), 9);
-  ck_assert_int_eq(code(start("lock", "-n", "-E0", "a", "--", "false", NULL)),
-                   0);
+      code(start("lock", "--nonblock", "-E", "9", "a", "--", "true", NULL)), 9);
   ck_assert_int_eq(
-      code(start("lock", "-n", "-E", "256", "a", "--", "true", NULL)), 64);
+      code(start("lock", "--nonblock", "-E0", "a", "--", "false", NULL)), 0);
+  ck_assert_int_eq(
+      code(start("lock", "--nonblock", "-E", "256", "a", "--", "true", NULL)),
+      64);
   int64_t before = test_now();
   ck_assert_int_eq(
       code(start("lock", "--wait", "0.25", "a", "--", "true", NULL)), 75);
@@ -287,9 +289,16 @@ START_TEST(bad_options) {
   ck_assert_int_eq(code(start("lock", "a", "--", NULL)), 64);
   ck_assert_int_eq(code(start("lock", "--", "true", NULL)), 64);
   ck_assert_int_eq(code(start("rwlock", "a", "--", "true", NULL)), 64);
-  ck_assert_int_eq(code(start("rwlock", "-rw", "a", "--", "true", NULL)), 64);
+  ck_assert_int_eq(code(start("rwlock", "-rx", "a", "--", "true", NULL)), 64);
   ck_assert_int_eq(code(start("sem", "-n", "0", "a", "--", "true", NULL)), 64);
   ck_assert_int_eq(code(start("lock", "", "--", "true", NULL)), 65);
+  /* A letter means one thing: -n is a number, -w a time. */
+  ck_assert_int_eq(code(start("lock", "-n", "a", "--", "true", NULL)), 64);
+  ck_content("err",
+             "-n is a number where it is an option; --nonblock does not "
+             "wait");
+  ck_assert_int_eq(code(start("rwlock", "-w", "a", "-x", "b", NULL)), 64);
+  ck_content("err", "--wait wants seconds");
 }
 END_TEST
 
@@ -825,7 +834,8 @@ START_TEST(background_does_not_hold) {
                  "(until [ -e $T/go ]; do sleep 0.01; done; : > $T/done) &",
                  NULL)),
       0);
-  ck_assert_int_eq(code(start("lock", "-n", "a", "--", "true", NULL)), 0);
+  ck_assert_int_eq(code(start("lock", "--nonblock", "a", "--", "true", NULL)),
+                   0);
   ck_assert(!exists("done"));
   touch("go");
   ck_until(exists("done"), 10000);
@@ -1183,6 +1193,22 @@ START_TEST(lost_with_a_warning) {
 }
 END_TEST
 
+/* --ttl: a wrapper that is stopped for longer loses what it holds, and finds
+ * that out as soon as it goes on. */
+START_TEST(stopped_for_too_long) {
+  begin();
+  ck_assert_int_eq(code(start("lock", "--ttl", "0", "a", "--", "true", NULL)),
+                   64);
+  pid_t pid = start("lock", "--ttl", "500ms", "a", "--", "sh", "-c",
+                    ": > $T/in; exec sleep 60", NULL);
+  ck_until(exists("in"), 10000);
+  kill(pid, SIGSTOP);
+  ck_assert_int_eq(code(start("lock", "a", "--", "true", NULL)), 0);
+  kill(pid, SIGCONT);
+  ck_assert_int_eq(code(pid), 76);
+}
+END_TEST
+
 /* The other kinds are lost in the same way. */
 START_TEST(lost_of_every_kind) {
   static const char *const kinds[] = {"rwlock", "sem", "elect"};
@@ -1239,7 +1265,7 @@ START_TEST(forty_on_a_rwlock) {
                             "[ ! -e $T/writer ] || exit 8;"
                             ": > $T/readers/$$; sleep 0.01; rm $T/readers/$$",
                             NULL)
-                    : start("rwlock", "-w", "a", "--", "sh", "-c",
+                    : start("rwlock", "-x", "a", "--", "sh", "-c",
                             "set -C; : > $T/writer || exit 9;"
                             "[ -z \"$(ls $T/readers)\" ] || exit 7;"
                             "rm $T/writer",
@@ -1465,6 +1491,7 @@ static Suite *suite(void) {
   tcase_add_test(lost, lost_and_deaf_is_killed);
   tcase_add_test(lost, strangers_are_spared);
   tcase_add_loop_test(lost, lost_with_a_warning, 0, LOSSES);
+  tcase_add_test(lost, stopped_for_too_long);
   tcase_add_loop_test(lost, lost_of_every_kind, 0, 3);
   add_case(s, lost, 60);
   TCase *many = tcase_create("many");
