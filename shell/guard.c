@@ -534,22 +534,30 @@ static bool stays_are_gone(const run *r) {
   return n == 0;
 }
 
-static void stays_say(const run *r) {
-  call *c = r->c;
-  holders h = holders_begin(c->sh->file);
-  json_t *list = holders_list(&h, zke_session_id(c->z), getpid());
-  if (c->format == FORMAT_JSON) {
+static void stays_tell(const run *r, json_t *list, FILE *out) {
+  if (r->c->format == FORMAT_JSON) {
     json_t *row = json_pack("{s:s,s:s,s:s,s:O}", "event", "waiting", "kind",
                             r->g->kind, "path", r->g->path, "for", list);
-    json_dumpf(row, stderr, JSON_COMPACT);
-    fputc('\n', stderr);
+    json_dumpf(row, out, JSON_COMPACT);
     json_decref(row);
   } else {
-    fprintf(stderr, "zke: WAITING: %s has ended; the %s %s stays held by ",
-            c->child[0].text, r->g->kind, r->g->path);
-    holders_human(list, stderr);
-    fputc('\n', stderr);
+    fprintf(out, "zke: WAITING: %s has ended; the %s %s stays held by ",
+            r->c->child[0].text, r->g->kind, r->g->path);
+    holders_human(list, out);
   }
+  fputc('\n', out);
+}
+
+/* In one piece: what stays may write to standard error, too. */
+static void stays_say(const run *r) {
+  char *text = NULL;
+  size_t len;
+  holders h = holders_begin(r->c->sh->file);
+  json_t *list = holders_list(&h, zke_session_id(r->c->z), getpid());
+  FILE *out = open_memstream(&text, &len);
+  if (out) stays_tell(r, list, out);
+  if (out && fclose(out) == 0) fputs(text, stderr);
+  free(text);
   json_decref(list);
   holders_free(&h);
 }
