@@ -143,9 +143,9 @@ START_TEST(watched_list) {
   enlist(other, "9", "");
   ck_ok(zke_discovery_update(d, "2", "y", 1, ZKE_FOREVER));
   expect(z, &h, "~2/y ");
+  ck_assert_int_eq(zke_discovery_state(other), ZKE_DISCOVERY_ADDED);
   ck_ok(zke_expire(z, zke_session_id(a)));
   expect(z, &h, "-2/y ");
-  ck_assert_int_eq(zke_discovery_state(other), ZKE_DISCOVERY_ADDED);
   expect(a, &mine, "LOST ");
   ck_assert_int_eq(zke_discovery_state(d), ZKE_DISCOVERY_LOST);
   ck_assert_int_eq(zke_discovery_state(look), ZKE_DISCOVERY_OUT);
