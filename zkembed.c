@@ -2878,11 +2878,15 @@ static int db_enter_wal(store *s) {
   }
 }
 
-static void db_disconnect(store *s) {
+static void db_finalize(store *s) {
   for (int i = 0; i < DB_COUNT; i++) {
     sqlite3_finalize(s->statement[i]);
     s->statement[i] = NULL;
   }
+}
+
+static void db_disconnect(store *s) {
+  db_finalize(s);
   /* one whose descriptors are the host's now is left as it is: closing it
    * would close those */
   if (!s->foreign) sqlite3_close(s->db);
@@ -2967,6 +2971,22 @@ static int db_checkpoint(store *s, bool truncate) {
                    "%s: a reader is in the way of a "
                    "checkpoint",
                    s->name);
+}
+
+/* Write the database anew, without the pages that removed rows have left: a
+ * transaction of SQLite's own, which puts each page into the log.  It builds
+ * the new content in a temporary file, not in memory.  It opens that file
+ * through a VFS that it looks up by name, so ours is in its list meanwhile.
+ * Afterwards temp_store has to be set back, and each statement is prepared
+ * anew.  Only with the gate held.  An SQLite code. */
+static int db_vacuum(store *s) {
+  db_finalize(s);
+  int rc = sqlite3_exec(s->db, "PRAGMA temp_store=FILE", NULL, NULL, NULL);
+  if (rc != SQLITE_OK) return rc;
+  sqlite3_vfs_register(&s->vfs_own, 0);
+  rc = sqlite3_exec(s->db, "VACUUM", NULL, NULL, NULL);
+  sqlite3_vfs_unregister(&s->vfs_own);
+  return rc;
 }
 
 /* ======================================================================
@@ -3835,20 +3855,27 @@ static int txn_trim(txn *t) {
   return rc == ZKE_OK ? db_do_ints(t->s, DB_SESSION_SEEN, 2, values) : rc;
 }
 
-/* COMMIT itself.  Only an I/O error leaves the outcome open. */
-static int txn_commit_sqlite(store *s) {
-  sqlite3_stmt *st = s->statement[DB_COMMIT]; /* by db_prepare_ends() */
-  int sqlite_rc = sqlite3_step(st);
-  sqlite3_reset(st);
-  s->index.lockless = false;
-  if (sqlite_rc == SQLITE_DONE) return ZKE_OK;
-  int rc = db_error(s, sqlite_rc, "COMMIT");
+/* The result of what committed, or failed to, by its SQLite code.  Only an I/O
+ * error leaves the outcome open. */
+static int txn_outcome(store *s, int sqlite_rc, const char *doing) {
+  if (sqlite_rc == SQLITE_OK) return ZKE_OK;
+  int rc = db_error(s, sqlite_rc, doing);
   if ((sqlite_rc & 0xff) == SQLITE_IOERR) {
     s->broken = s->unsettled = true;
     lock_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
     rc = ZKE_CONNECTIONLOSS;
   }
   return rc;
+}
+
+/* COMMIT itself. */
+static int txn_commit_sqlite(store *s) {
+  sqlite3_stmt *st = s->statement[DB_COMMIT]; /* by db_prepare_ends() */
+  int sqlite_rc = sqlite3_step(st);
+  sqlite3_reset(st);
+  s->index.lockless = false;
+  return txn_outcome(s, sqlite_rc == SQLITE_DONE ? SQLITE_OK : sqlite_rc,
+                     "COMMIT");
 }
 
 /* After COMMIT: unlink the FIFOs of ended sessions, wake the watchers. */
@@ -3946,6 +3973,72 @@ static int txn_try(store *s, zke *z, enum txn_class want, txn_body body,
   s->deadline = 0;
   int rc = txn_run(s, z, want, body, arg);
   s->deadline = deadline;
+  return rc;
+}
+
+/* ---- compaction ----
+ *
+ * The file is written anew in one transaction of SQLite's, like any other but
+ * for its length: first into the log, then, by a checkpoint, into the database,
+ * which that cuts to its new length.  The gate is held throughout, so nobody
+ * writes or checkpoints beside it (P12).  Whoever reads without locks finds
+ * that the header of the WAL-index has changed before a page of the database is
+ * written over or cut off. */
+
+enum { TXN_STEPS = 10000 }; /* of SQLite's, between two looks at the clock */
+
+/* Is a compaction to be given up?  SQLite asks while it copies the content. */
+static int txn_is_late(void *arg) {
+  const zke *z = arg;
+  return atomic_load(&z->closing) || lock_now(z->s) >= z->s->deadline;
+}
+
+static int txn_give_up(const zke *z) {
+  if (atomic_load(&z->closing))
+    return base_fail(ZKE_CLOSING, "the handle is being closed");
+  return base_fail(ZKE_OPERATIONTIMEOUT,
+                   "%s: there was not enough time to compact it; nothing was "
+                   "changed",
+                   z->s->name);
+}
+
+/* Write the database anew, with the gate held and the log empty, and empty the
+ * log into it.  A reader that is in the way by then has it done later. */
+static int txn_vacuum(store *s, zke *z) {
+  sqlite3_progress_handler(s->db, TXN_STEPS, txn_is_late, z);
+  int sqlite_rc = db_vacuum(s);
+  sqlite3_progress_handler(s->db, 0, NULL, NULL);
+  int rc = sqlite_rc == SQLITE_INTERRUPT
+               ? txn_give_up(z)
+               : txn_outcome(s, sqlite_rc, "compacting");
+  if (s->broken) return rc;
+  char sentence[sizeof base_sentence];
+  memcpy(sentence, base_sentence, sizeof sentence);
+  int after = db_exec(s, "PRAGMA temp_store=MEMORY", "configuring");
+  if (after == ZKE_OK) after = db_prepare_ends(s);
+  if (after != ZKE_OK)
+    s->broken = s->unsettled = true; /* the next call connects anew */
+  else
+    after = db_checkpoint(s, true); /* also what a failure left in the log */
+  if (rc != ZKE_OK) memcpy(base_sentence, sentence, sizeof sentence);
+  return rc == ZKE_OK ? after : rc;
+}
+
+/* Compact the file.  The store's other sessions cannot call in meanwhile, so
+ * their leases are renewed before the gate is left: until then nobody can have
+ * ended them. */
+static int txn_compact(store *s, zke *z) {
+  int rc = db_end(s);
+  if (rc == ZKE_OK) rc = gate_enter(s, z, true);
+  if (rc != ZKE_OK) return rc;
+  if (txn_is_late(z)) rc = txn_give_up(z);
+  if (rc == ZKE_OK) rc = db_set_synchronous(s, true);
+  if (rc == ZKE_OK) rc = db_sync_directory(s);
+  if (rc == ZKE_OK) rc = db_checkpoint(s, true);
+  if (rc == ZKE_OK) rc = txn_vacuum(s, z);
+  for (size_t i = 0; i < s->session_count; i++)
+    live_stamp_lease(s->sessions[i]);
+  gate_leave(s);
   return rc;
 }
 
@@ -8826,6 +8919,19 @@ int zke_waiters(zke *z, zke_watch_list **list_out) {
 int zke_check(zke *z, zke_check_fn fn, void *context) {
   int rc = api_enter(z, NULL, 0, NULL);
   return rc == ZKE_OK ? api_leave(z, view_check(z->s, fn, context)) : rc;
+}
+
+int zke_compact(zke *z, int64_t deadline_ms) {
+  if (z && wait_is_inside(z))
+    return base_fail(ZKE_MISUSE, "zke_compact() from a callback of the handle");
+  int rc = api_enter(z, NULL, API_CHANGE, NULL);
+  if (rc != ZKE_OK) return rc;
+  z->s->deadline = api_deadline(deadline_ms);
+  rc = z->s->memory ? base_fail(ZKE_UNIMPLEMENTED,
+                                "a database in memory has no file to compact")
+                    : api_session(z);
+  if (rc == ZKE_OK) rc = txn_compact(z->s, z);
+  return api_leave(z, rc);
 }
 
 int zke_test_fail(zke *z, int when, int skip) {

@@ -56,9 +56,9 @@
  *   same store.
  * Callbacks.  Run only inside zke_dispatch() and zke_wait(), on the thread
  *   that called them, with no lock held.  A callback may call anything but
- *   zke_close() on the handle that is dispatching.  It must return: where one
- *   ends its thread (pthread_exit()), the handle stays usable, but the other
- *   watchers of the same event are not called.
+ *   zke_close() and zke_compact() on the handle that is dispatching.  It must
+ *   return: where one ends its thread (pthread_exit()), the handle stays
+ *   usable, but the other watchers of the same event are not called.
  * Cancellation.  pthread_cancel() is held off while its thread is inside the
  *   library, callbacks included, and takes effect after the call.  Only the
  *   sleep of zke_wait() and zke_wait_turn() is a cancellation point, unless
@@ -1102,6 +1102,40 @@ ZKE_API int zke_waiters(zke *z, zke_watch_list **list_out);
  * Threads: any; fn must not call zkembed.  Blocks: on the disk.  Since 0.1. */
 typedef void (*zke_check_fn)(void *context, const char *sentence);
 ZKE_API int zke_check(zke *z, zke_check_fn fn, void *context);
+
+/* zke_compact - give the space of what was removed back to the file system
+ *
+ * The file keeps the pages that removed nodes leave, and uses them for new
+ * ones; by itself it never gets shorter.  This writes all of it anew without
+ * them.  No node, Stat, zxid, session or watch changes, and no watcher is
+ * called.  A process that is killed in it leaves the database as it was, or
+ * compacted.
+ *
+ * Space: for the time of the call twice the size of the new file, once beside
+ *   the database (the -wal), once in SQLite's directory for temporary files:
+ *   the first of SQLITE_TMPDIR, TMPDIR, /var/tmp, /usr/tmp and /tmp that can be
+ *   written.
+ * Others: until it is done each change by another process waits, at most its
+ *   own busy_timeout_ms, and then fails with ZKE_OPERATIONTIMEOUT; reads there
+ *   go on.  Other calls on handles of this store wait as well, reads too; their
+ *   leases do not run out by it.
+ *
+ *   deadline_ms  of zke_now(): looked at while this waits for others, and
+ *                while the content is copied into the temporary file.  Once it
+ *                is written into the log, the rest goes to its end
+ *
+ * Returns ZKE_OK, or
+ *   ZKE_OPERATIONTIMEOUT  the deadline came, and nothing was changed; or a
+ *                         reader (a zke_check(), a backup, a foreign program)
+ *                         keeps the log from being emptied, and the file gets
+ *                         shorter at a later checkpoint, if at all
+ *   ZKE_FULL              one of the two places; nothing was changed
+ *   ZKE_MISUSE            called from a callback of this very handle
+ *   ZKE_UNIMPLEMENTED     ":memory:"
+ *
+ * Threads: any.  In a callback: not of this handle.  Blocks: see above.
+ * Since 0.1. */
+ZKE_API int zke_compact(zke *z, int64_t deadline_ms);
 
 /* zke_free  - release what a call returned; NULL is fine
  * zke_alloc - a block of zeros for zke_free(), from the handle's allocator

@@ -1,8 +1,9 @@
-/* database.c - the database as a file: backup, check, doctor, sql
+/* database.c - the database as a file: backup, check, compact, doctor, sql
  *
  * The one file of the command that knows SQLite.  It reads by connections of
  * its own, which cannot write; they are of the same library as zkembed's, so
- * their locks do not get into each other's way.
+ * their locks do not get into each other's way.  compact alone writes, by
+ * zkembed.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -599,6 +600,40 @@ static int check_run(call *c) {
 }
 
 /* ------------------------------------------------------------------------
+ * compact
+ * --------------------------------------------------------------------- */
+
+enum { COMPACT_MS = 60000 }; /* unless --wait says otherwise */
+
+static int64_t file_bytes(const char *name) {
+  struct stat st;
+  return stat(name, &st) == 0 ? (int64_t)st.st_size : 0;
+}
+
+/* By a handle of its own: the other calls of a coprocess go on reading. */
+static int compact_run(call *c) {
+  const char *file = c->sh->file;
+  zke_options o = {.size = sizeof o,
+                   .flags = ZKE_OPEN_EXISTING,
+                   .busy_timeout_ms = c->sh->options.busy_timeout_ms};
+  int64_t ms, before = file_bytes(file);
+  zke *z = NULL;
+  if (is_memory(c))
+    return fail(c, STATUS_DENIED, "MEMORY",
+                "compact makes the database's file shorter, and :memory: has "
+                "none");
+  int status = option_duration(c, 'w', COMPACT_MS, &ms);
+  if (status) return status;
+  int rc = zke_open(file, &o, &z);
+  if (rc == ZKE_OK) rc = zke_compact(z, zke_now(z) + ms);
+  if (rc != ZKE_OK) status = fail_rc(c, rc);
+  zke_close(z);
+  if (status) return status;
+  return emit(c, json_pack("{s:I,s:I}", "before", (json_int_t)before, "bytes",
+                           (json_int_t)file_bytes(file)));
+}
+
+/* ------------------------------------------------------------------------
  * sql
  * --------------------------------------------------------------------- */
 
@@ -846,8 +881,7 @@ static void doctor_pages(doctor *d) {
   find(d, "pages", slack ? NOTE : FINE,
        "%" PRId64 " of %" PRId64 " bytes, %" PRId64 " unused%s", pages,
        reader_number(d->db, "PRAGMA page_size"), unused,
-       slack ? "; a backup that is put in its place would be smaller by VACUUM"
-             : "");
+       slack ? "; compact gives them back" : "");
 }
 
 /* A minute is granted to clocks that are set now and then. */
@@ -1019,12 +1053,16 @@ static int doctor_run(call *c) {
 /* --------------------------------------------------------------------- */
 
 static const option backup_options[] = {{'f', "force", NULL}, {0}};
+static const option compact_options[] = {{'w', "wait", "DURATION"}, {0}};
 
 const command database_commands[] = {
     {"backup", "[--force] FILE", "copy the database while it is in use",
      backup_options, 1, 1, NEEDS_FILE, STYLE_RECORD, backup_run, NULL},
     {"check", "", "verify the database; print what is wrong with it", NULL, 0,
      0, NEEDS_NOTHING, STYLE_VALUE, check_run, NULL},
+    {"compact", "[--wait DURATION]",
+     "make the file shorter where much was removed", compact_options, 0, 0,
+     NEEDS_NOTHING, STYLE_RECORD, compact_run, NULL},
     {"doctor", "", "look for what is or may go wrong", NULL, 0, 0,
      NEEDS_NOTHING, STYLE_TABLE, doctor_run, NULL},
     {"sql", "QUERY", "read by SQL: zke_nodes, zke_sessions and others", NULL, 1,

@@ -827,6 +827,11 @@ static void act_sweep(void) {
   compare_now();
 }
 
+/* Nothing changes but the file. */
+static void act_compact(void) {
+  demand(zke_compact(any_session()->z, ZKE_FOREVER), ZKE_OK, "a compaction");
+}
+
 static void act_watch(void) {
   zke *z = any_session()->z;
   const znode *n = any_node(&run.now);
@@ -849,7 +854,7 @@ static void act(void) {
       act_change,   act_change,   act_multi,  act_multi,  act_multi,
       act_sequence, act_sequence, act_watch,  act_watch,  act_dispatch,
       act_open,     act_close,    act_acl,    act_expire, act_restart,
-      act_sweep};
+      act_sweep,    act_compact};
   uint64_t which = chance(sizeof acts / sizeof acts[0]);
   if (acts[which] == act_restart && chance(4)) which = 0;
   if (run.depth == 0) add(&tally->operations, 1);

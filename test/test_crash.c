@@ -621,6 +621,59 @@ START_TEST(killed_while_checkpointing) {
 }
 END_TEST
 
+enum { SHED = 100 };
+
+/* A closed database with so many large nodes removed. */
+static void make_sparse(const char *db) {
+  static char data[4000], path[SHED][32];
+  zke_op op[SHED];
+  zke *z = test_open(db);
+  put(z, "/s", "acknowledged");
+  for (int i = 0; i < SHED; i++) {
+    snprintf(path[i], sizeof path[i], "/large-%d", i);
+    zke_op_create(&op[i], path[i], data, sizeof data, ZKE_OPEN_ACL,
+                  ZKE_PERSISTENT);
+  }
+  ck_ok(zke_multi(z, op, SHED, NULL));
+  ck_ok(zke_close(z));
+  z = test_open(db);
+  for (int i = 0; i < SHED; i++) zke_op_delete(&op[i], path[i], -1);
+  ck_ok(zke_multi(z, op, SHED, NULL));
+  ck_ok(zke_close(z));
+}
+
+/* P2, P8, P12: killed at each point of a compaction.  What was in the database
+ * is in it, and the next one gets it done. */
+START_TEST(killed_while_compacting) {
+  const char *db = test_path("a.db");
+  struct stat before, after;
+  int n = 0, short_ones = 0;
+  make_sparse(db);
+  for (bool died = true; died && n < MAX_POINTS;) {
+    story told;
+    if (n && stat(db, &after) == 0 && after.st_size < before.st_size / 2) {
+      short_ones++;
+      make_sparse(db);
+    }
+    ck_assert_int_eq(stat(db, &before), 0);
+    test_worker w = test_spawn("hold", db, "/e", NULL);
+    tell(&w, "arm %d KILL\ncompact\nexit 0", ++n);
+    listen(&w, &told);
+    died = told.died;
+    zke *z = test_open(db);
+    expect_sound(z);
+    ck_assert(holds(z, "/s", "acknowledged"));
+    expect_reaped(z, "/e");
+    ck_assert_int_eq(children(z, "/"), 2);
+    ck_ok(zke_close(z));
+  }
+  printf("compact: %d points, after %d it was done\n", n - 1, short_ones);
+  ck_assert_int_gt(n, 10);
+  ck_assert_int_lt(n, MAX_POINTS);
+  ck_assert_int_ge(short_ones, 1);
+}
+END_TEST
+
 /* ---- a process that dies inside a sync ---- */
 
 /* Who is there when the database is opened again. */
@@ -739,6 +792,7 @@ int main(int argc, char **argv) {
   ADD(killed_before_the_wakeup);
   ADD(killed_among_others);
   ADD(killed_while_checkpointing);
+  ADD(killed_while_compacting);
   ADD_LOOP(killed_in_the_sync, DEATHS);
   return test_main(argc, argv, s);
 }

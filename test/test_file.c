@@ -1126,6 +1126,398 @@ START_TEST(wal_is_bounded) {
 }
 END_TEST
 
+/* ---- compaction ---- */
+
+enum { BULKS = 300, BULK = 8000, BATCH = 100 };
+
+/* So many nodes of so many bytes below a new node, or without bytes none of
+ * them any more. */
+static void bulk(zke *z, const char *parent, int count, int bytes) {
+  static char data[BULK], path[BATCH][64];
+  zke_op op[BATCH];
+  memset(data, 'b', sizeof data);
+  if (bytes) make(z, parent, "");
+  for (int i = 0; i < count; i += BATCH) {
+    for (int k = 0; k < BATCH; k++) {
+      snprintf(path[k], sizeof path[k], "%s/%d", parent, i + k);
+      if (bytes)
+        zke_op_create(&op[k], path[k], data, bytes, ZKE_OPEN_ACL,
+                      ZKE_PERSISTENT);
+      else
+        zke_op_delete(&op[k], path[k], -1);
+    }
+    ck_ok(zke_multi(z, op, BATCH, NULL));
+  }
+}
+
+/* A closed database of over two megabytes, of which little is in use. */
+static const char *sparse(const char *path) {
+  zke *z = test_open(sample(path));
+  bulk(z, "/bulk", BULKS, BULK);
+  ck_ok(zke_close(z));
+  z = test_open(path);
+  bulk(z, "/bulk", BULKS, 0);
+  ck_ok(zke_close(z));
+  ck_assert_int_gt(file_size(path), 2000000);
+  return path;
+}
+
+static int print_row(void *out, int count, char **value, char **name) {
+  (void)name;
+  for (int i = 0; i < count; i++)
+    fprintf(out, "%s|", value[i] ? value[i] : "NULL");
+  fprintf(out, "\n");
+  return 0;
+}
+
+/* Every row of every table, as a text. */
+static char *all_rows(const char *path) {
+  static const char *const tables[] = {"meta",    "node",  "blob",
+                                       "session", "watch", "event"};
+  char *text = NULL;
+  size_t size = 0;
+  sqlite3 *db;
+  FILE *out = open_memstream(&text, &size);
+  ck_assert_int_eq(sqlite3_open(path, &db), SQLITE_OK);
+  for (int i = 0; i < 6; i++) {
+    char *query = sqlite3_mprintf("SELECT * FROM %s", tables[i]);
+    ck_assert_int_eq(sqlite3_exec(db, query, print_row, out, NULL), SQLITE_OK);
+    sqlite3_free(query);
+  }
+  sqlite3_close(db);
+  fclose(out);
+  return text;
+}
+
+/* All rows are those of before, which is freed. */
+static void expect_rows(const char *path, char *before) {
+  char *now = all_rows(path);
+  ck_assert_str_eq(now, before);
+  free(now);
+  free(before);
+}
+
+/* A compaction takes the space of what was removed and nothing else: each row,
+ * the zxid among them, an event that is pending, watches, sessions, ephemerals
+ * and the next number stay.  Also (1) without the short cuts around SQLite. */
+START_TEST(compaction_shrinks_the_file) {
+  const char *path = sparse(test_path("a.db"));
+  test_events pending = {0}, later = {0};
+  zke_options o = {.size = sizeof o, .log = count_warning};
+  if (_i) o.flags = ZKE_OPEN_READ_LOCKS | ZKE_OPEN_PLAIN_LOG;
+  zke *z = NULL, *other = test_open(path);
+  ck_ok(zke_open(path, &o, &z));
+  ck_ok(zke_create_ttl(z, "/ttl", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT_WITH_TTL,
+                       3600000, NULL, NULL));
+  bulk(z, "/kept", BATCH, 300);
+  make_ephemeral(z, "/mine");
+  ck_ok(zke_exists(other, "/a", test_record, &later, NULL));
+  ck_ok(zke_exists(other, "/a/b", test_record, &pending, NULL));
+  ck_ok(zke_set(z, "/a/b", "pending", 7, -1, NULL));
+  int number = next_sequence(z);
+  int64_t large = file_size(path);
+  char *before = all_rows(path);
+  ck_ok(zke_compact(z, ZKE_FOREVER));
+  expect_rows(path, before);
+  ck_assert_int_lt(file_size(path), large / 4);
+  ck_assert_int_eq(file_size(joined(path, "-wal")), 0);
+  test_expect(other, &pending, "CHANGED /a/b");
+  test_expect(other, &later, "");
+  ck_assert_int_eq(next_sequence(other), number + 1);
+  ck_ok(zke_set(z, "/a", "new", 3, -1, NULL));
+  test_expect(other, &later, "CHANGED /a");
+  ck_ok(zke_exists(other, "/mine", NULL, NULL, NULL));
+  ck_ok(zke_check(other, NULL, NULL));
+  ck_assert_int_eq(warnings, 0);
+  ck_ok(zke_close(z));
+  ck_ok(zke_close(other));
+  z = test_open(path);
+  expect_data(z, "/a", "new");
+  expect_data(z, "/a/b", "pending");
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+static int compact_rc;
+
+static void compact_in_callback(zke *z, int type, int state, const char *path,
+                                void *context) {
+  (void)type, (void)state, (void)path, (void)context;
+  compact_rc = zke_compact(z, ZKE_FOREVER);
+}
+
+/* zkembed.h: where there is no file, nothing may be written, no time is left,
+ * or a callback of the handle runs, and nothing is done. */
+START_TEST(compaction_that_cannot_be) {
+  const char *path = sparse(test_path("a.db"));
+  zke_options readonly = {.size = sizeof readonly, .flags = ZKE_OPEN_READONLY};
+  int64_t size = file_size(path);
+  zke *z = test_open(":memory:");
+  ck_rc(zke_compact(NULL, ZKE_FOREVER), ZKE_BADARGUMENTS);
+  ck_rc(zke_compact(z, ZKE_FOREVER), ZKE_UNIMPLEMENTED);
+  ck_says("memory");
+  ck_ok(zke_close(z));
+  ck_ok(zke_open(path, &readonly, &z));
+  ck_rc(zke_compact(z, ZKE_FOREVER), ZKE_READONLY);
+  ck_ok(zke_close(z));
+  z = test_open(path);
+  ck_rc(zke_compact(z, zke_now(z) - 1), ZKE_OPERATIONTIMEOUT);
+  ck_rc(zke_compact(z, -1), ZKE_OPERATIONTIMEOUT);
+  ck_says("not enough time");
+  ck_ok(zke_exists(z, "/a", compact_in_callback, NULL, NULL));
+  ck_ok(zke_set(z, "/a", "new", 3, -1, NULL));
+  ck_ok(zke_dispatch(z, NULL));
+  ck_rc(compact_rc, ZKE_MISUSE);
+  ck_assert_int_eq(file_size(path), size);
+  ck_ok(zke_compact(z, ZKE_FOREVER));
+  ck_assert_int_lt(file_size(path), size / 4);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* A clock that goes an hour on when it is looked at for the n-th time, or lets
+ * a foreign reader begin then. */
+static struct {
+  int countdown; /* 0: off */
+  int looks;
+  sqlite3 *reader; /* NULL: the hour */
+  int64_t ahead;
+} leap;
+
+static int64_t leaping_clock(void *context, int which) {
+  zke_os os;
+  zke_os_default(&os);
+  leap.looks++;
+  if (leap.countdown > 0 && --leap.countdown == 0) {
+    if (leap.reader)
+      sqlite3_exec(leap.reader, "BEGIN;SELECT * FROM meta", NULL, NULL, NULL);
+    else
+      leap.ahead += INT64_C(3600000000000);
+  }
+  return os.clock(context, which) + leap.ahead;
+}
+
+static zke *open_leaping(const char *path) {
+  static zke_os os;
+  zke *z = NULL;
+  zke_os_default(&os);
+  os.clock = leaping_clock;
+  zke_options o = {.size = sizeof o, .os = &os};
+  ck_ok(zke_open(path, &o, &z));
+  return z;
+}
+
+/* P2: the deadline comes at each look at the clock; what is not compacted then
+ * is as it was, and a later one gets through. */
+START_TEST(compaction_that_is_late) {
+  const char *path = sparse(test_path("a.db"));
+  int64_t size = file_size(path);
+  int rc = ZKE_OPERATIONTIMEOUT, tries = 0, late = 0;
+  zke *z = open_leaping(path);
+  bulk(z, "/many", 100 * BATCH, 1);
+  char *before = all_rows(path);
+  for (; tries < 200 && leap.countdown == 0; tries++) {
+    int64_t deadline = zke_now(z) + 1000000;
+    leap.countdown = tries + 1;
+    rc = zke_compact(z, deadline);
+    if (rc == ZKE_OK) continue;
+    ck_rc(rc, ZKE_OPERATIONTIMEOUT);
+    ck_assert_int_ge(file_size(path), size);
+    late++;
+  }
+  expect_rows(path, before);
+  ck_rc(rc, ZKE_OK);
+  ck_assert_int_lt(file_size(path), size);
+  printf("late: %d of %d looks\n", late, tries);
+  ck_assert_int_ge(late, 2);
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* A reader with SQLite's locks that is there before keeps the compaction from
+ * beginning, one that comes at its end keeps the log; another gets through. */
+START_TEST(compaction_beside_a_long_reader) {
+  const char *path = sparse(test_path("a.db"));
+  int64_t size = file_size(path);
+  zke *z = open_leaping(path);
+  sqlite3 *reader;
+  ck_assert_int_eq(sqlite3_open(path, &reader), SQLITE_OK);
+  ck_ok(zke_set(z, "/a", "new", 3, -1, NULL));
+  char *before = all_rows(path);
+  ck_assert_int_eq(
+      sqlite3_exec(reader, "BEGIN;SELECT * FROM meta", NULL, NULL, NULL),
+      SQLITE_OK);
+  ck_rc(zke_compact(z, ZKE_FOREVER), ZKE_OPERATIONTIMEOUT);
+  ck_says("reader");
+  ck_assert_int_eq(file_size(path), size);
+  ck_assert_int_eq(sqlite3_exec(reader, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
+  leap.reader = reader;
+  int rc = ZKE_OK;
+  while (rc == ZKE_OK) { /* again, where a tick has looked as well */
+    leap.looks = leap.countdown = 0;
+    ck_ok(zke_compact(z, ZKE_FOREVER));
+    leap.countdown = leap.looks; /* the look before the log is emptied */
+    rc = zke_compact(z, ZKE_FOREVER);
+  }
+  ck_rc(rc, ZKE_OPERATIONTIMEOUT);
+  ck_says("reader");
+  ck_ok(zke_exists(z, "/a", NULL, NULL, NULL));
+  ck_assert_int_eq(sqlite3_exec(reader, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
+  ck_ok(zke_compact(z, ZKE_FOREVER));
+  ck_assert_int_lt(file_size(path), size / 4);
+  ck_assert_int_eq(file_size(joined(path, "-wal")), 0);
+  expect_rows(path, before);
+  ck_assert_int_eq(sqlite3_close(reader), SQLITE_OK);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* Another process: it adds to a number by compare and swap, or reads what never
+ * changes, until the pipe's other end is closed; true: all was right. */
+typedef struct neighbour {
+  const char *path;
+  int stop[2], ready[2];
+  bool writes;
+} neighbour;
+
+static bool neighbour_adds(zke *z) {
+  char *data = NULL, next[32];
+  zke_stat stat;
+  if (zke_get(z, "/number", NULL, NULL, &data, NULL, &stat) != ZKE_OK)
+    return false;
+  int n = snprintf(next, sizeof next, "%d", atoi(data) + 1);
+  zke_free(data);
+  if (stat.version != atoi(next) - 1) return false;
+  return zke_set(z, "/number", next, n, stat.version, NULL) == ZKE_OK;
+}
+
+static bool neighbour_reads(zke *z, int turn) {
+  char path[64], *data = NULL;
+  int len = 0;
+  zke_strings *names = NULL;
+  snprintf(path, sizeof path, "/kept/%d", turn % BATCH);
+  if (zke_get(z, path, NULL, NULL, &data, &len, NULL) != ZKE_OK ||
+      zke_children(z, "/kept", NULL, NULL, &names, NULL) != ZKE_OK)
+    return false;
+  bool right = len == 300 && strspn(data, "b") == 300 && names->count == BATCH;
+  zke_free(data);
+  zke_free(names);
+  return right;
+}
+
+static int be_neighbour(void *context) {
+  neighbour *n = context;
+  zke_options o = {.size = sizeof o, .busy_timeout_ms = 100000};
+  char byte = '.';
+  zke *z;
+  close(n->stop[1]);
+  if (fcntl(n->stop[0], F_SETFL, O_NONBLOCK) != 0 ||
+      zke_open(n->path, &o, &z) != ZKE_OK)
+    return 1;
+  for (int turn = 0; read(n->stop[0], &byte, 1) != 0; turn++) {
+    if (!(n->writes ? neighbour_adds(z) : neighbour_reads(z, turn))) return 2;
+    if (turn == 0 && write(n->ready[1], ".", 1) != 1) return 3;
+  }
+  return zke_close(z) == ZKE_OK ? 0 : 4;
+}
+
+static pid_t start_neighbour(neighbour *n) {
+  char byte;
+  ck_assert_int_eq(pipe2(n->stop, O_CLOEXEC), 0);
+  ck_assert_int_eq(pipe2(n->ready, O_CLOEXEC), 0);
+  pid_t pid = test_child(be_neighbour, n);
+  ck_assert_int_eq(read(n->ready[0], &byte, 1), 1);
+  return pid;
+}
+
+/* P2, P12: processes that read without locks and one that writes go on while
+ * the file is compacted again and again, and see what is right. */
+START_TEST(compaction_beside_others) {
+  enum { TIMES = 8 };
+  const char *path = sparse(test_path("a.db"));
+  zke *z = test_open(path);
+  bulk(z, "/kept", BATCH, 300);
+  make(z, "/number", "0");
+  ck_ok(zke_close(z));
+  neighbour all[] = {{.path = path}, {.path = path}, {path, {0}, {0}, true}};
+  pid_t pid[3];
+  for (int i = 0; i < 3; i++) pid[i] = start_neighbour(&all[i]);
+  z = test_open(path);
+  for (int i = 0; i < TIMES; i++) {
+    int rc;
+    char parent[32];
+    snprintf(parent, sizeof parent, "/more%d", i);
+    bulk(z, parent, BATCH, BULK);
+    bulk(z, parent, BATCH, 0);
+    ck_until((rc = zke_compact(z, ZKE_FOREVER)) != ZKE_OPERATIONTIMEOUT, 30000);
+    ck_ok(rc);
+    ck_assert_int_lt(file_size(path), 500000);
+  }
+  for (int i = 0; i < 3; i++) close(all[i].stop[1]);
+  for (int i = 0; i < 3; i++) ck_assert_int_eq(test_child_end(pid[i]), 0);
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* P11: no room beside the database (0), none for SQLite's temporary file (1).
+ * Nothing is changed, the log is empty, and with room it works. */
+START_TEST(compaction_on_a_full_disk) {
+  if (!enter_small_disk(_i ? 1024 : 16384)) return;
+  const char *path = test_path(_i ? "a.db" : "disk/a.db");
+  const char *ballast = test_path("disk/ballast");
+  if (_i) ck_assert_int_eq(setenv("SQLITE_TMPDIR", small_disk, 1), 0);
+  zke *z = test_open(path);
+  bulk(z, "/most", 4 * BATCH, BULK);
+  bulk(z, "/bulk", BATCH, BULK);
+  ck_ok(zke_close(z));
+  z = test_open(path);
+  bulk(z, "/bulk", BATCH, 0);
+  char *before = all_rows(path);
+  fill_disk(ballast);
+  ck_rc(zke_compact(z, ZKE_FOREVER), ZKE_FULL);
+  expect_rows(path, before);
+  ck_assert_int_eq(file_size(joined(path, "-wal")), 0);
+  ck_assert_int_eq(unlink(ballast), 0);
+  bulk(z, "/most", 4 * BATCH, 0);
+  ck_ok(zke_compact(z, ZKE_FOREVER));
+  ck_assert_int_lt(file_size(path), 500000);
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* P2: a sync that fails in it leaves open what became of it; the next call
+ * finds out, and nothing is lost. */
+START_TEST(compaction_whose_sync_fails) {
+  const char *path = sparse(test_path("a.db"));
+  int rc = ZKE_OK, n = 0;
+  for (; n < 20; n++) {
+    test_worker w = test_spawn("talk", NULL);
+    ask(&w, "open %s", path);
+    ask(&w, "failsync %d 1", n);
+    test_say(&w, "compact");
+    rc = atoi(test_line(&w));
+    ask(&w, "failsync 0 0");
+    ask(&w, "get /a");
+    ask(&w, "set /a/b two");
+    ask(&w, "check");
+    ask(&w, "close");
+    ck_assert_int_eq(test_wait(&w), 0);
+    if (rc == ZKE_OK) break; /* "ok" */
+    ck_assert_msg(rc == ZKE_CONNECTIONLOSS || rc == ZKE_SYSTEMERROR, "%d", rc);
+  }
+  ck_rc(rc, ZKE_OK);
+  ck_assert_int_ge(n, 2);
+  ck_assert_int_lt(file_size(path), 500000);
+  zke *z = test_open(path);
+  expect_data(z, "/a", "one");
+  expect_data(z, "/a/b", "two");
+  ck_ok(zke_close(z));
+}
+END_TEST
+
 /* ---- inspection from outside ---- */
 
 /* The views can be read by another program while a handle is open. */
@@ -1291,6 +1683,13 @@ static void add_kept_files(Suite *s) {
   ADD(failed_sync_is_connection_loss);
   ADD(failing_syncs_acknowledge_nothing);
   ADD(wal_is_bounded);
+  ADD_LOOP(compaction_shrinks_the_file, 2);
+  ADD(compaction_that_cannot_be);
+  ADD(compaction_that_is_late);
+  ADD(compaction_beside_a_long_reader);
+  ADD(compaction_beside_others);
+  ADD_LOOP(compaction_on_a_full_disk, 2);
+  ADD(compaction_whose_sync_fails);
   ADD(views_are_readable);
   ADD(views_are_readable_by_the_shell);
   ADD_LOOP(check_finds_damage, DAMAGES);

@@ -1053,6 +1053,43 @@ START_TEST(session_without_lease_takes_no_slot) {
 }
 END_TEST
 
+/* The gate, kept by somebody else, as doc/format.md 5 tells it. */
+static int hold_gate(void) {
+  int fd = open(test_path("session.db-zke/gate"), O_RDWR | O_CLOEXEC);
+  struct flock first = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
+  ck_assert_int_eq(fcntl(fd, F_OFD_SETLK, &first), 0);
+  return fd;
+}
+
+/* ms by which the clock of the leases goes on when the other is looked at */
+static int creeping;
+
+static int64_t creeping_clock(void *context, int which) {
+  (void)context;
+  if (which == ZKE_CLOCK_MONOTONIC) move(ZKE_CLOCK_BOOTTIME, creeping);
+  return clock_ns[which];
+}
+
+/* P5: a compaction that takes longer than the leases of its store ends none of
+ * them: nobody could call in. */
+START_TEST(compaction_keeps_the_leases) {
+  zke_os os = *driven_os();
+  os.clock = creeping_clock;
+  zke_options leased = {.size = sizeof leased, .lease_ms = LEASE, .os = &os};
+  zke_options plain = {.size = sizeof plain, .os = &os};
+  zke *sibling = NULL;
+  begin_with(IN_FILE, &leased, &plain);
+  ck_ok(zke_open_session(a, &leased, &sibling));
+  creeping = LEASE;
+  ck_ok(zke_compact(a, ZKE_FOREVER));
+  creeping = 0;
+  pass_with(b, LEASE / 2);
+  ck_assert(lives(b, zke_session_id(a)));
+  ck_assert(lives(b, zke_session_id(sibling)));
+  ck_ok(zke_close(sibling));
+}
+END_TEST
+
 /* ---- one writer at a time ---- */
 
 /* P10, doc/format.md 5: who changes something holds the first byte of the
@@ -1061,9 +1098,7 @@ START_TEST(change_waits_for_the_one_writer) {
   zke_options brief = {.size = sizeof brief, .busy_timeout_ms = 20};
   begin_with(IN_FILE, &brief, NULL);
   ck_ok(create(b, "/n", ZKE_PERSISTENT));
-  int fd = open(test_path("session.db-zke/gate"), O_RDWR | O_CLOEXEC);
-  struct flock first = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
-  ck_assert_int_eq(fcntl(fd, F_OFD_SETLK, &first), 0);
+  int fd = hold_gate();
   ck_rc(set(a, "/n"), ZKE_OPERATIONTIMEOUT);
   ck_ok(exists(a, "/n"));
   ck_assert_int_eq(close(fd), 0);
@@ -1287,6 +1322,7 @@ static void add_lease(Suite *suite) {
   tcase_add_test(tc, watcher_makes_a_session_tick);
   tcase_add_test(tc, one_sweep_serves_all_sessions_of_a_store);
   tcase_add_test(tc, session_without_lease_takes_no_slot);
+  tcase_add_test(tc, compaction_keeps_the_leases);
   tcase_add_test(tc, change_waits_for_the_one_writer);
 }
 

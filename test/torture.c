@@ -836,6 +836,12 @@ static void do_expire(process *p) {
   done(p, rc == ZKE_NONODE ? HIST_NO_EFFECT : rc);
 }
 
+/* A reader in the way is no failure. */
+static void do_compact(process *p) {
+  int rc = zke_compact(p->z, zke_now(p->z) + 2000);
+  if (rc != ZKE_OPERATIONTIMEOUT) worked(p, rc, "compact");
+}
+
 /* ---- roles ---- */
 
 typedef struct deed {
@@ -851,7 +857,7 @@ static const deed deeds[] = {
     {do_container, 2},     {do_ttl, 2},         {do_acl, 4},
     {do_private, 2},       {do_data_watch, 14}, {do_child_watch, 6},
     {do_lasting_watch, 6}, {do_wait, 2},        {do_reopen, 2},
-    {do_second, 2},        {do_expire, 1},
+    {do_second, 2},        {do_expire, 1},      {do_compact, 1},
 };
 enum { DEEDS = sizeof deeds / sizeof deeds[0] };
 

@@ -506,6 +506,11 @@ static void cmd_check(char **word) {
   answer_code(zke_check(handle, NULL, NULL));
 }
 
+static void cmd_compact(char **word) {
+  (void)word;
+  answer_code(zke_compact(handle, ZKE_FOREVER));
+}
+
 /* ---- commands about processes ---- */
 
 static pid_t start(char **argv) {
@@ -668,6 +673,7 @@ static const struct command {
     {"add", 2, 2, cmd_add},
     {"fill", 3, 3, cmd_fill},
     {"check", 0, 0, cmd_check},
+    {"compact", 0, 0, cmd_compact},
     {"pause", 1, 1, cmd_pause},
     {"spawn", 0, 0, cmd_spawn},
     {"keepalive", 0, 0, cmd_keepalive},
