@@ -1549,6 +1549,7 @@ typedef struct db_index {
   bool open;                     /* a read that the next one may go on with */
   int64_t number;                /* of that read; 0: there was none yet */
   unsigned granted;              /* locks that SQLite only believes to have */
+  bool settled;                  /* the store shows what it reads */
   int refused;                   /* marks it was kept from setting */
   int distrust;                  /* reads to be made under locks */
 } db_index;
@@ -1587,6 +1588,7 @@ typedef struct store {
   bool passed; /* the first of them was woken in vain: it is next */
   /* guarded by the lock */
   int64_t deadline; /* of the running call, monotonic ns */
+  zke *caller;      /* whose call it is; NULL: that goes on without a lease */
   sqlite3 *db;
   sqlite3_stmt *statement[DB_COUNT];
   int synchronous;   /* what the connection is set to: 1 NORMAL, 2 FULL */
@@ -1597,7 +1599,7 @@ typedef struct store {
   bool foreign;      /* the host closed our descriptors: hands off them */
   int wal_pages;     /* after the last commit */
   int wal_limit;     /* checkpoint when it is reached */
-  int64_t line_from; /* the line's first place, when it was looked at last */
+  int64_t line_from; /* the line's first place, as far as it is known */
   bool duty;         /* we hold the duty byte */
   int64_t tick_next; /* monotonic ns of the next look by a caller */
   int64_t sweep_at;  /* no session of ours looks after the sweep before */
@@ -1691,6 +1693,7 @@ static bool lock_get(store *s, int64_t deadline) {
 /* Drop it with the mutex held. */
 static void lock_let(store *s) {
   s->locked = false;
+  s->caller = NULL;
   if (s->turns) pthread_cond_signal(&s->turns->come);
 }
 
@@ -2459,9 +2462,15 @@ static void db_log_open(store *s, sqlite3_file *f) {
 
 enum { DB_DISTRUST = 16 };
 
-/* The -shm's locks: that of the one writer; the read locks, the first for those
- * that need nothing of the log, then one for each mark. */
-enum { DB_SHM_WRITE = 0, DB_SHM_READ = 3, DB_SHM_MARKS = 4 };
+/* The -shm's locks: that of the one writer; that of a recovery, which is taken
+ * with others; the read locks, the first for those that need nothing of the
+ * log, then one for each mark. */
+enum {
+  DB_SHM_WRITE = 0,
+  DB_SHM_RECOVER = 2,
+  DB_SHM_READ = 3,
+  DB_SHM_MARKS = 4
+};
 _Static_assert(DB_SHM_READ + 1 + DB_SHM_MARKS == SQLITE_SHM_NLOCK,
                "the -shm has as many locks as we know");
 
@@ -2559,9 +2568,22 @@ static bool db_index_grant(db_index *x, int lock, int flags, int *rc) {
   return lock > DB_SHM_READ && x->refused++ < DB_SHM_MARKS;
 }
 
+/* SQLite has the locks to make the WAL-index anew from the log.  A process that
+ * was killed inside the sync of its COMMIT has left a whole commit there, and
+ * another, killed while it wrote the header, the need to recover.  Whoever
+ * reads after that takes the commit for made, so it has to be durable before
+ * (P8).  While the store is being opened sess_sync_log() sees to it. */
+static int db_index_recover(const db_index *x) {
+  const db_file *log = &x->log->file;
+  if (!x->settled || !log->f) return SQLITE_OK;
+  return log->real->xSync(log->f, SQLITE_SYNC_NORMAL);
+}
+
 static int db_index_lock(sqlite3_file *f, int first, int n, int flags) {
   db_index *x = db_file_of(f);
   bool got = flags & SQLITE_SHM_LOCK;
+  bool recovery = got && (flags & SQLITE_SHM_EXCLUSIVE) &&
+                  first <= DB_SHM_RECOVER && first + n > DB_SHM_RECOVER;
   bool read = n == 1 && first >= DB_SHM_READ;
   bool write = n == 1 && first == DB_SHM_WRITE;
   int rc;
@@ -2572,7 +2594,11 @@ static int db_index_lock(sqlite3_file *f, int first, int n, int flags) {
   if (write && got) db_index_begin_write(x);
   if (read && (flags & SQLITE_SHM_SHARED))
     x->held = got ? x->held | 1u << first : x->held & ~(1u << first);
-  return SQLITE_OK;
+  if (recovery) rc = db_index_recover(x);
+  if (rc != SQLITE_OK)
+    x->file.real->xShmLock(f, first, n,
+                           SQLITE_SHM_UNLOCK | SQLITE_SHM_EXCLUSIVE);
+  return rc;
 }
 
 static int db_index_map(sqlite3_file *f, int region, int size, int extend,
@@ -2599,10 +2625,11 @@ static int db_index_close(sqlite3_file *f) {
 static void db_index_open(store *s, sqlite3_file *f) {
   db_index *x = &s->index;
   int64_t number = x->number; /* no number comes again */
-  *x = (db_index){.number = number, .log = &s->wal_log};
+  bool settled = x->settled;
+  *x = (db_index){.number = number, .settled = settled, .log = &s->wal_log};
   db_file_open(&x->file, f);
   x->file.own.xClose = db_index_close;
-  if (x->file.own.iVersion < 2 || s->readonly) return;
+  if (x->file.own.iVersion < 2) return;
   x->file.own.xShmLock = db_index_lock;
   x->file.own.xShmMap = db_index_map;
   x->file.own.xShmUnmap = db_index_unmap;
@@ -3464,7 +3491,8 @@ static int64_t gate_first(store *s, int64_t below) {
 }
 
 /* Read where the line begins; returns the place that was taken last.  What
- * cannot be a place counts as the very first. */
+ * cannot be a place counts as the very first.  The beginning never goes back:
+ * what this process could not write it remembers. */
 static int64_t gate_read_line(store *s) {
   int64_t word[2] = {0, 0};
   s->os.pread(s->os.context, s->line_fd, word, sizeof word, LINE_LAST_AT);
@@ -3472,10 +3500,11 @@ static int64_t gate_read_line(store *s) {
     if (word[i] < LINE_FIRST_PLACE || word[i] >= LINE_LAST_PLACE)
       word[i] = LINE_FIRST_PLACE;
   }
-  s->line_from = word[1];
-  return base_max(word[0], word[1]);
+  s->line_from = base_max(s->line_from, word[1]);
+  return base_max(word[0], s->line_from);
 }
 
+/* Where this fails, on a full disk, the others do without the hint. */
 static void gate_write(store *s, const int64_t *words, size_t count,
                        int64_t at) {
   s->os.pwrite(s->os.context, s->line_fd, words, count * sizeof *words, at);
@@ -3554,8 +3583,8 @@ static void gate_pass(store *s, gate_stay *at) {
     return;
   }
   if (at->now - at->free_since >= ZKE_LINE_OVER_MS * ZKE_MS) {
-    int64_t from = at->first + 1;
-    gate_write(s, &from, 1, LINE_FROM_AT);
+    s->line_from = at->first + 1;
+    gate_write(s, &s->line_from, 1, LINE_FROM_AT);
     at->free_since = 0;
   }
   gate_wake(s);
@@ -3653,9 +3682,11 @@ static int gate_late(store *s, const gate_stay *at) {
                    s->name, who, (long long)((at->now - at->start) / ZKE_MS));
 }
 
-/* Wait for the gate until the deadline. */
+/* Wait for the gate until the deadline.  A call keeps its session's lease
+ * meanwhile, also where what it writes is no session's (z is NULL). */
 static int gate_wait(store *s, zke *z, gate_stay *at) {
   int64_t patience = at->full ? 0 : ZKE_GATE_PATIENCE_US * INT64_C(1000);
+  zke *caller = z ? z : s->caller;
   for (;; at->now = lock_now(s)) {
     bool held;
     if (!at->place && at->now < s->deadline && at->now - at->start >= patience)
@@ -3664,10 +3695,10 @@ static int gate_wait(store *s, zke *z, gate_stay *at) {
     if (rc != ZKE_OK || !held) return rc;
     if (z && atomic_load(&z->closing))
       return base_fail(ZKE_CLOSING, "the handle is being closed");
-    if (z) live_stamp_lease(z); /* lest it ends while it is inside a call */
+    if (caller) live_stamp_lease(caller);
     if (at->now >= s->deadline) return gate_late(s, at);
     int64_t pause = base_min(gate_pause(at), s->deadline - at->now);
-    if (z && z->lease) pause = base_min(pause, z->lease / 4 + 1);
+    if (caller && caller->lease) pause = base_min(pause, caller->lease / 4 + 1);
     gate_sleep(s, at, pause);
   }
 }
@@ -5034,13 +5065,14 @@ static void sess_put_off(store *s, int64_t session, int64_t now, int64_t took) {
   if (s->put_off.failed) buf_free(&s->put_off);
 }
 
-/* Is the burial of this session put off? */
+/* Is the burial of this session put off, or (0) of any? */
 static bool sess_is_put_off(store *s, int64_t session) {
   size_t n;
   const int64_t *at = buf_ints(&s->put_off, &n);
-  for (size_t i = 0; i < n; i += 2)
-    if (at[i] == session) return lock_now(s) < at[i + 1];
-  return false;
+  bool found = false;
+  for (size_t i = 0; i < n && !found; i += 2)
+    found = (!session || at[i] == session) && lock_now(s) < at[i + 1];
+  return found;
 }
 
 /* The reason is looked at again inside the transaction: the first of several
@@ -5280,7 +5312,9 @@ static void sess_unlink_orphan(void *arg, const char *name) {
  * Its zxid is then above the last one that was noted.  The process that
  * recovers may use SQLite alone, so every store compares when it opens. */
 static int sess_sync_log(store *s, int64_t zxid, int64_t known) {
-  return zxid > known ? db_sync_log(s) : ZKE_OK;
+  int rc = zxid > known ? db_sync_log(s) : ZKE_OK;
+  s->index.settled = rc == ZKE_OK; /* from here on see db_index_recover() */
+  return rc;
 }
 
 /* Decide, with the gate held, what the file's sessions are: of this boot, of
@@ -5530,32 +5564,39 @@ static void sweep_verify_files(store *s) {
  * that are due. */
 enum { SWEEP_FEW = 64, SWEEP_PATIENCE_MS = 20, SWEEP_REMOVAL_MS = 20 };
 
-/* What a step of a sweep gives: the first failure counts, later steps are made
- * all the same, since one that cannot be buried must not keep the others. */
-static void sweep_note_result(int *sum, int rc) {
-  if (*sum == ZKE_OK) *sum = rc;
-}
+/* How a sweep goes. */
+typedef struct sweep {
+  int rc;    /* its first failure */
+  bool over; /* no use to go on: the gate is busy, or this store cannot write */
+} sweep;
 
-/* Is it of no use to go on: the gate is busy, or this store cannot write? */
-static bool sweep_is_over(const store *s, int rc) {
-  return rc == ZKE_OPERATIONTIMEOUT || s->unsettled;
+/* What a step of a sweep gives: the first failure counts and is told, later
+ * steps are made all the same, since one that cannot be buried must not keep
+ * the others. */
+static void sweep_note_step(store *s, sweep *w, int rc) {
+  w->over = rc == ZKE_OPERATIONTIMEOUT || s->unsettled;
+  if (w->rc != ZKE_OK) return;
+  w->rc = rc;
+  if (rc != ZKE_OK && rc != ZKE_OPERATIONTIMEOUT)
+    lock_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
 }
 
 /* Reap the dead, end overdue leases.  Where sessions are many they are looked
  * at in turns, each once a tick, unless the last sweep is longer ago than a
  * turn. */
-static int sweep_sessions(store *s, bool all) {
+static void sweep_sessions(store *s, bool all, sweep *w) {
   buf sessions = {.a = &s->a};
   int64_t few = 1, turns = ZKE_TICK_MS / ZKE_DUTY_TICK_MS;
   size_t n = 0;
   bool ended;
-  int sum = db_fetch_ints(s, DB_SESSION_FEW, SWEEP_FEW, 1, &few);
+  int rc = db_fetch_ints(s, DB_SESSION_FEW, SWEEP_FEW, 1, &few);
   if (all || few) turns = 1;
-  if (sum == ZKE_OK) sum = sess_list(s, turns, s->sweeps % turns, &sessions);
-  const sess_row *row = sum == ZKE_OK ? sess_rows(&sessions, &n) : NULL;
-  for (size_t i = 0; i < n && !sweep_is_over(s, sum); i++) {
+  if (rc == ZKE_OK) rc = sess_list(s, turns, s->sweeps % turns, &sessions);
+  const sess_row *row = rc == ZKE_OK ? sess_rows(&sessions, &n) : NULL;
+  sweep_note_step(s, w, rc);
+  for (size_t i = 0; i < n && !w->over; i++) {
     if (sess_is_put_off(s, row[i].id)) continue;
-    int rc = ZKE_OK;
+    rc = ZKE_OK;
     enum live_life life = live_look(s, row[i].id, row[i].life);
     if (life == LIVE_FREE)
       rc = sess_end(s, row[i].id, SESS_DEAD, false, &ended);
@@ -5564,11 +5605,10 @@ static int sweep_sessions(store *s, bool all) {
     else if (life == LIVE_BLIND)
       rc = base_fail(ZKE_SYSTEMERROR, "%s: no descriptor to look who lives",
                      s->name);
-    sweep_note_result(&sum, rc);
+    sweep_note_step(s, w, rc);
   }
   live_forget_shard(s);
   buf_free(&sessions);
-  return sum;
 }
 
 /* Containers that have been empty long enough, or TTL nodes. */
@@ -5625,15 +5665,14 @@ static int sweep_nodes(store *s, int kind, int64_t until) {
 /* One sweep, of all sessions or those whose turn it is; what is busy beyond
  * the deadline is left for the next. */
 static int sweep_run(store *s, bool all) {
-  int sum = db_end(s);
-  if (sum != ZKE_OK) return sum;
-  sum = sweep_sessions(s, all);
+  sweep w = {ZKE_OK, false};
+  sweep_note_step(s, &w, db_end(s));
+  if (w.rc != ZKE_OK) return w.rc;
+  sweep_sessions(s, all, &w);
   int64_t until = lock_now(s) + SWEEP_REMOVAL_MS * ZKE_MS;
-  if (!sweep_is_over(s, sum))
-    sweep_note_result(&sum, sweep_nodes(s, NODE_CONTAINER, until));
-  if (!sweep_is_over(s, sum))
-    sweep_note_result(&sum, sweep_nodes(s, NODE_TTL, until));
-  return sum;
+  if (!w.over) sweep_note_step(s, &w, sweep_nodes(s, NODE_CONTAINER, until));
+  if (!w.over) sweep_note_step(s, &w, sweep_nodes(s, NODE_TTL, until));
+  return w.rc;
 }
 
 /* Which files a sweep has looked at: a number that two stores share only if
@@ -5679,7 +5718,10 @@ static void sweep_yield(store *s) {
 }
 
 /* Sweep within a moment, or where the caller must not wait without waiting for
- * the gate; who fails lets another try, since the cause may be its own. */
+ * the gate.  A store that fails, or has put off a burial that failed before,
+ * lets another try, since the cause may be its own.  One that finds the gate
+ * busy does so, too, unless it has the duty and tries again soon: where forty
+ * write without pause, most sweeps find it busy. */
 static void sweep_now(store *s, bool may_wait) {
   int64_t now = lock_now(s), deadline = s->deadline;
   int64_t turn = ZKE_DUTY_TICK_MS * ZKE_MS * 3 / 2;
@@ -5691,11 +5733,11 @@ static void sweep_now(store *s, bool may_wait) {
   if (rc == ZKE_OK) {
     s->swept_at = now;
     s->sweeps++;
-  } else if (rc != ZKE_OPERATIONTIMEOUT) {
-    lock_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
-    sweep_take_back(s);
-    sweep_yield(s);
   }
+  bool busy = rc == ZKE_OPERATIONTIMEOUT;
+  if (busy ? s->duty : rc == ZKE_OK && !sess_is_put_off(s, 0)) return;
+  sweep_take_back(s);
+  sweep_yield(s);
 }
 
 /* The tick.  Where another has the duty and has done it just now, it has found
@@ -5970,14 +6012,15 @@ static bool reg_is_armed(const reg_spot *spot, const reg_watcher *w) {
   return true;
 }
 
-/* Is this pair registered in the same way already, and not fired?  Of those
- * that were registered in this way the newest tells: where its rows have fired,
- * so have those of the older ones. */
-static bool reg_has(const reg_watcher *like) {
-  const reg_watcher *w = reg_older(like->spot, like->pair, NULL);
+/* The watcher of this pair that is registered in the same way already, and has
+ * not fired; NULL: there is none.  Of those that were registered in this way
+ * the newest tells: where its rows have fired, so have those of the older
+ * ones. */
+static reg_watcher *reg_same(const reg_watcher *like) {
+  reg_watcher *w = reg_older(like->spot, like->pair, NULL);
   while (w && (w->mode != like->mode || w->tables != like->tables))
     w = reg_older(like->spot, like->pair, w);
-  return w && reg_is_armed(like->spot, w);
+  return w && reg_is_armed(like->spot, w) ? w : NULL;
 }
 
 /* Note a call. */
@@ -6105,7 +6148,8 @@ static int reg_enter(txn *t, const char *path, int mode, unsigned tables,
 }
 
 /* After the transaction: link, or forget.  A pair that is there already and
- * still armed is not noted twice. */
+ * still armed is not noted twice; where it had got no notice of its owner's
+ * death, for lack of room, it has this one's. */
 static void reg_settle(zke *z, reg_entry *entry, bool committed) {
   reg_spot *spot = entry->spot;
   reg_watcher *w = entry->w;
@@ -6113,7 +6157,12 @@ static void reg_settle(zke *z, reg_entry *entry, bool committed) {
     if (entry->fresh & 1u << table)
       spot->since[watch_kind(w->mode, table)] = w->zxid;
   }
-  if (committed && !reg_has(w))
+  reg_watcher *same = committed ? reg_same(w) : NULL;
+  if (same && !same->owner) {
+    same->owner = w->owner;
+    reg_count_notice(z, w->owner, 1);
+  }
+  if (committed && !same)
     reg_link(z, w);
   else
     mem_free(w);
@@ -6866,6 +6915,7 @@ static int wait_until(zke *z, uint64_t before, int64_t deadline) {
       continue;
     }
     z->s->deadline = base_min(deadline, base_later(now, z->s->busy));
+    z->s->caller = z;
     rc = z->s->index.open ? ZKE_OK : db_end(z->s); /* one that failed before */
     if (rc == ZKE_OK && wait_is_cut_off(z->s)) rc = txn_recover(z->s);
     if (z->s->replaced) rc = ZKE_OK; /* the session's end is to be told */
@@ -7434,6 +7484,15 @@ static int store_open_file(store *s, bool exists) {
   return rc;
 }
 
+/* Open the liveness file only to probe the lives in it; it may be missing. */
+static void store_open_lives(store *s) {
+  s->live_fd = lock_fd_open(s, s->live, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
+  if (s->live_fd >= 0 &&
+      s->os.fstat(s->os.context, s->live_fd, &s->live_id) < 0)
+    lock_fd_close(s, &s->live_fd);
+  if (s->live_fd < 0) s->live_fd = -1;
+}
+
 /* Open a file for inspection: nothing is made, nothing is changed. */
 static int store_open_readonly(store *s) {
   enum db_kind kind = DB_STRANGER;
@@ -7443,8 +7502,7 @@ static int store_open_readonly(store *s) {
     rc = db_accept(s, kind <= DB_UNFINISHED ? DB_STRANGER : kind);
   if (rc == ZKE_OK) rc = store_name_files(s);
   if (rc != ZKE_OK) return rc;
-  s->live_fd = lock_fd_open(s, s->live, O_RDONLY, 0); /* to probe; or -1 */
-  if (s->live_fd < 0) s->live_fd = -1;
+  store_open_lives(s);
   s->synchronous = 1;
   rc = db_exec(s, "PRAGMA query_only=1", "configuring");
   if (rc == ZKE_OK) rc = db_prepare_ends(s);
@@ -7749,6 +7807,7 @@ static int api_enter(zke *z, const char *path, unsigned flags,
                      "another thread has used the handle for too long"));
   }
   s->deadline = deadline;
+  s->caller = z;
   int rc = api_admit(z, path, flags, full, now);
   return rc == ZKE_OK ? ZKE_OK : api_leave(z, rc);
 }

@@ -12,6 +12,7 @@
 #include "test.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sqlite3.h>
 #include <stdarg.h>
@@ -770,6 +771,32 @@ START_TEST(killed_in_the_sync) {
 }
 END_TEST
 
+/* P8: a process leaves a whole commit in the log that it could not sync, and
+ * another dies while it writes the header of the WAL-index, so that a store
+ * that is open has to recover.  It syncs the log before it shows what it
+ * finds. */
+START_TEST(recovery_by_an_open_store) {
+  const char *db = test_path("a.db");
+  test_worker w = test_spawn("talk", NULL), other = test_spawn("talk", NULL);
+  char line[4096];
+  snprintf(line, sizeof line, "open %s", db);
+  ask(&w, line);
+  ask(&other, line);
+  ask(&other, "failsync 0 1");
+  test_say(&other, "create /unsaid x 0");
+  ck_assert_int_eq(atoi(test_line(&other)), ZKE_CONNECTIONLOSS);
+  test_kill(&other, SIGKILL);
+  ask(&w, "syncs");
+  int fd = open(test_path("a.db-shm"), O_RDWR | O_CLOEXEC);
+  ck_assert_int_eq(pwrite(fd, "torn", 4, 40), 4); /* a checksum */
+  ck_assert_int_eq(close(fd), 0);
+  ask(&w, "exists /unsaid");
+  ck_assert_int_ge(atoi(ask(&w, "syncs")), 1);
+  ask(&w, "close");
+  ck_assert_int_eq(test_wait(&w), 0);
+}
+END_TEST
+
 /* ---- suite ---- */
 
 static void add(Suite *s, const TTest *test, const char *name, int loops) {
@@ -794,5 +821,6 @@ int main(int argc, char **argv) {
   ADD(killed_while_checkpointing);
   ADD(killed_while_compacting);
   ADD_LOOP(killed_in_the_sync, DEATHS);
+  ADD(recovery_by_an_open_store);
   return test_main(argc, argv, s);
 }

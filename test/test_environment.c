@@ -967,6 +967,37 @@ START_TEST(watched_owners_take_few_descriptors) {
 }
 END_TEST
 
+/* P6: a watch that got no descriptor to its owner, over the cap, gets one when
+ * it is registered anew and there is room. */
+START_TEST(notice_is_made_up_when_there_is_room) {
+  const char *db = test_path("a.db");
+  char argument[TEXT];
+  int deleted = 0;
+  peer p = peer_start(NULL);
+  snprintf(argument, sizeof argument, "2 %s", db);
+  ck_peer(&p, peer_own_many, argument, ZKE_OK);
+  zke_options o = {.size = sizeof o, .notice_limit = 1};
+  zke *z = NULL;
+  ck_ok(zke_open(db, &o, &z));
+  ck_ok(zke_dispatch(z, NULL));
+  int before = test_fd_count();
+  watch_own(z, 0, &deleted);
+  watch_own(z, 1, &deleted);
+  ck_assert_int_eq(test_fd_count(), before + 1);
+  ck_ok(zke_remove_watch(z, "/own0", ZKE_WATCH_DATA, count_deletion, &deleted));
+  ck_ok(zke_dispatch(z, NULL));
+  ck_assert_int_eq(test_fd_count(), before);
+  watch_own(z, 1, &deleted);
+  ck_ok(zke_dispatch(z, NULL));
+  ck_assert_int_eq(test_fd_count(), before + 1);
+  ck_ok(zke_remove_watch(z, "/own1", ZKE_WATCH_DATA, count_deletion, &deleted));
+  ck_ok(zke_dispatch(z, NULL));
+  ck_assert_int_eq(test_fd_count(), before);
+  peer_kill(&p);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
 /* P11: with n descriptors left, for n from none to enough, opening a new (0)
  * or an existing (1) database fails with a code and a sentence that names the
  * cause, leaves none of them open, and works once there are enough. */
@@ -1799,6 +1830,7 @@ int main(int argc, char **argv) {
   ADD_LOOP(ttl_follows_the_wall_clock, 2);
   ADD(deadlines_ignore_the_wall_clock);
   ADD_LOOP(watched_owners_take_few_descriptors, 2);
+  ADD(notice_is_made_up_when_there_is_room);
   ADD_LOOP(open_without_descriptors, 2);
   ADD(handle_without_descriptors);
   ADD(close_without_descriptors);

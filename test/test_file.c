@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sched.h>
 #include <signal.h>
 #include <sqlite3.h>
@@ -873,6 +874,75 @@ START_TEST(life_is_named_by_its_row) {
 }
 END_TEST
 
+/* The kernel says that a file with lives is of another group, as where its
+ * maker is not a member of the database's: then the liveness file carries the
+ * life. */
+static int life_elsewhere(void *context, int fd, zke_file *out) {
+  zke_os os;
+  char link[64], name[PATH_MAX] = "";
+  zke_os_default(&os);
+  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  if (readlink(link, name, sizeof name - 1) < 0) return -errno;
+  int rc = os.fstat(context, fd, out);
+  out->gid += strstr(name, "-zke/live.") != NULL;
+  return rc;
+}
+
+static int die_with_life_elsewhere(void *path) {
+  zke_os os;
+  zke *z;
+  zke_os_default(&os);
+  os.fstat = life_elsewhere;
+  zke_options o = {.size = sizeof o, .os = &os};
+  if (zke_open(path, &o, &z) != ZKE_OK) return 1;
+  return 0; /* without zke_close() */
+}
+
+/* A read-only handle tells of a dead session that it is dead, also where its
+ * life was in the liveness file itself; it used to say that it is alive. */
+START_TEST(readonly_sees_who_is_dead) {
+  const char *path = sample(test_path("a.db"));
+  zke_options o = {.size = sizeof o, .flags = ZKE_OPEN_READONLY};
+  zke_session_list *list = NULL;
+  struct stat live;
+  zke *z;
+  ck_assert_int_eq(chmod(path, 0660), 0);
+  ck_assert_int_eq(test_child_end(test_child(die_with_life_elsewhere,
+                                             (void *)(uintptr_t)path)),
+                   0);
+  ck_assert_int_eq(stat(joined(path, "-zke/live"), &live), 0);
+  ck_ok(zke_open(path, &o, &z));
+  ck_assert_int_eq(sql(path, "SELECT life FROM session"), (int64_t)live.st_ino);
+  ck_ok(zke_sessions(z, &list));
+  ck_assert_int_eq(list->count, 1);
+  ck_assert_int_eq(list->data[0].alive, 0);
+  zke_free(list);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* A link in the place of the liveness file is not followed: nobody is known to
+ * be dead then. */
+START_TEST(readonly_follows_no_link) {
+  const char *path = sample(test_path("a.db"));
+  zke_options o = {.size = sizeof o, .flags = ZKE_OPEN_READONLY};
+  const char *live = joined(path, "-zke/live");
+  zke *z;
+  ck_assert_int_eq(rename(live, test_path("elsewhere")), 0);
+  ck_assert_int_eq(symlink(test_path("elsewhere"), live), 0);
+  int before = test_fd_count();
+  ck_ok(zke_open(path, &o, &z));
+  char link[64], name[PATH_MAX];
+  for (int fd = 0; fd < before + 20; fd++) {
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t len = readlink(link, name, sizeof name - 1);
+    name[len < 0 ? 0 : len] = '\0';
+    ck_assert_msg(!ends_in(name, "/elsewhere"), "%s is open", name);
+  }
+  ck_ok(zke_close(z));
+}
+END_TEST
+
 /* A relative name stays good when the process changes its directory. */
 START_TEST(relative_name_survives_chdir) {
   sample(test_path("a.db"));
@@ -1675,6 +1745,8 @@ static void add_kept_files(Suite *s) {
   ADD_LOOP(changes_are_synced_by_kind, 3);
   ADD(symbolic_link_is_the_same_database);
   ADD(life_is_named_by_its_row);
+  ADD(readonly_sees_who_is_dead);
+  ADD(readonly_follows_no_link);
   ADD(relative_name_survives_chdir);
   ADD_LOOP(side_files_follow_the_database, 3);
   ADD(other_boot_id_reaps_nobody);

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sqlite3.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -1061,6 +1062,43 @@ static int hold_gate(void) {
   return fd;
 }
 
+static int live_file = -1;
+static int64_t oldest; /* stamp of the only lease, seen while the call waits */
+
+/* Where nothing has come, time goes by. */
+static int driven_poll(void *context, struct pollfd *fds, unsigned count,
+                       int timeout) {
+  zke_os os;
+  int64_t stamp;
+  zke_os_default(&os);
+  int rc = os.poll(context, fds, count, 0);
+  if (rc == 0 && timeout > 0) pass_ns(NULL, INT64_C(1000000) * timeout);
+  if (live_file < 0) return rc;
+  ck_assert_int_eq(pread(live_file, &stamp, sizeof stamp, 4096), sizeof stamp);
+  int64_t age = clock_ns[ZKE_CLOCK_BOOTTIME] - stamp;
+  if (age > oldest) oldest = age;
+  return rc;
+}
+
+/* zkembed.h: a call keeps the lease while it waits for the gate, also one that
+ * ends another session (0) or begins one (1): it used to run out there. */
+START_TEST(waiting_call_keeps_the_lease) {
+  zke_os os = *driven_os();
+  os.poll = driven_poll;
+  zke_options leased = {.size = sizeof leased, .lease_ms = LEASE, .os = &os};
+  zke *z = NULL;
+  begin_with(IN_FILE, &leased, NULL);
+  int gate = hold_gate();
+  live_file = open(test_path("session.db-zke/live"), O_RDONLY | O_CLOEXEC);
+  int rc = _i ? zke_open_session(a, NULL, &z) : zke_expire(a, 4711);
+  ck_rc(rc, ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_gt(oldest, 0);
+  ck_assert_int_lt(oldest, INT64_C(1000000) * LEASE / 2);
+  close(live_file);
+  close(gate);
+}
+END_TEST
+
 /* ms by which the clock of the leases goes on when the other is looked at */
 static int creeping;
 
@@ -1322,6 +1360,7 @@ static void add_lease(Suite *suite) {
   tcase_add_test(tc, watcher_makes_a_session_tick);
   tcase_add_test(tc, one_sweep_serves_all_sessions_of_a_store);
   tcase_add_test(tc, session_without_lease_takes_no_slot);
+  tcase_add_loop_test(tc, waiting_call_keeps_the_lease, 0, 2);
   tcase_add_test(tc, compaction_keeps_the_leases);
   tcase_add_test(tc, change_waits_for_the_one_writer);
 }

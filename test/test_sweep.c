@@ -14,7 +14,8 @@
 /* ---- a clock that stands, a system that counts ---- */
 
 typedef struct seat {
-  int refused;      /* so often the gate will be */
+  int granted;      /* so often the gate will be had before it is … */
+  int refused;      /* … refused, so often */
   int tries;        /* to lock the gate */
   int instants;     /* … at so many different times */
   int64_t tried_at; /* the last of them */
@@ -75,7 +76,10 @@ static int sys_lock(void *context, int fd, int64_t offset, int64_t count,
     at->tries++;
     sys_pass(at->slow);
     if (at->broken) return -EIO;
-    if (at->refused > 0 && at->refused--) return -EAGAIN;
+    if (at->refused > 0 && --at->granted < 0) {
+      at->refused--;
+      return -EAGAIN;
+    }
   }
   return sys_real().lock_range(NULL, fd, offset, count, how);
 }
@@ -424,6 +428,83 @@ START_TEST(one_that_cannot_be_buried_keeps_no_other) {
 }
 END_TEST
 
+/* P6: one whose burial fails, since this process's disk is full, and is put
+ * off, does not wait for this process: another that can bury gets the duty.  It
+ * used to stay with the one that cannot. */
+START_TEST(put_off_burial_is_left_to_another) {
+  enum { SLOW = 1000 };
+  pid_t pid = start_owner("/group/m", 1);
+  faulty_register();
+  zke *holder = open_holder("faulty"), *other = open_at(&seats[1], NULL);
+  faulty.full = true;
+  faulty.full_ms = SLOW;
+  kill_owner(pid);
+  live_on((int64_t)SLOW + 4 * ZKE_TICK_MS);
+  ck_assert_int_ge(faulty.refused, 1);
+  faulty.full = false; /* the holder could, but has put it off */
+  ck_ok(see(holder, "/group/m"));
+  watch_group(other);
+  looping[1] = other;
+  heard.count = 0;
+  live_on((int64_t)2 * ZKE_TICK_MS);
+  ck_rc(see(other, "/group/m"), ZKE_NONODE);
+  ck_assert_int_ge(heard.count, 1);
+  ck_ok(zke_close(holder));
+  ck_ok(zke_close(other));
+}
+END_TEST
+
+/* The gate is taken after the first burial, which failed: the sweep tries no
+ * other one.  It used to try them all, since it looked at the first failure. */
+START_TEST(busy_gate_ends_the_sweep) {
+  enum { DEAD = 4 };
+  pid_t pid[DEAD];
+  char path[16];
+  for (int i = 0; i < DEAD; i++) {
+    snprintf(path, sizeof path, "/bad/m%d", i);
+    pid[i] = start_owner(path, 1);
+  }
+  zke *z = open_holder(NULL);
+  run_sql("DELETE FROM node WHERE parent='/' AND name='bad'");
+  ck_assert_int_eq(sqlite3_close(foreign), SQLITE_OK);
+  for (int i = 0; i < DEAD; i++) kill_owner(pid[i]);
+  sys_pass(ZKE_DUTY_TICK_MS);
+  seats[0] = (seat){.granted = 1, .refused = INT_MAX};
+  ck_ok(zke_dispatch(z, NULL));
+  int one = 1 + 2 * ZKE_GATE_SPINS;
+  ck_assert_int_gt(seats[0].tries, 1);
+  ck_assert_int_le(seats[0].tries, 1 + one);
+  seats[0].refused = 0;
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* P6: of the sessions of one store one sweeps for all.  When its host does not
+ * dispatch it any more, another takes over. */
+START_TEST(session_takes_the_sweep_over) {
+  pid_t pid = start_owner("/group/m", 1);
+  zke *z[2] = {open_holder(NULL), NULL};
+  ck_ok(zke_open_session(z[0], NULL, &z[1]));
+  watch_group(z[1]);
+  looping[1] = z[1];
+  live_on((int64_t)2 * ZKE_TICK_MS);
+  int late = z[0]->s->sweeper == z[0]->id ? 0 : 1;
+  ck_assert_int_eq(z[0]->s->sweeper, z[late]->id);
+  looping[late] = NULL;
+  heard.count = 0;
+  kill_owner(pid);
+  live_on((int64_t)ZKE_TICK_MS + 2 * ZKE_DUTY_TICK_MS);
+  ck_assert_int_eq(z[0]->s->sweeper, z[!late]->id);
+  ck_rc(see(z[!late], "/group/m"), ZKE_NONODE);
+  ck_assert_int_ge(heard.count, 1);
+  seats[0].stamps = 0;
+  live_on(ZKE_TICK_MS); /* … and goes on as the one with the duty does */
+  ck_assert_int_ge(seats[0].stamps, ZKE_TICK_MS / ZKE_DUTY_TICK_MS - 1);
+  ck_ok(zke_close(z[1]));
+  ck_ok(zke_close(z[0]));
+}
+END_TEST
+
 enum { CROWD = SWEEP_FEW + 36, SLOW_MS = ZKE_TICK_MS * 9 / 10 };
 
 /* P6: a holder of the duty that comes late probes all sessions, however many
@@ -513,6 +594,23 @@ START_TEST(sweep_leaves_the_line) {
   live_on(ZKE_TICK_MS);
   ck_rc(see(z, "/group/m"), ZKE_NONODE);
   ck_ok(zke_close(z));
+}
+END_TEST
+
+/* … and where it has not the duty, the next process that looks sweeps at once.
+ * It used to think that the sweep was made, for most of a second. */
+START_TEST(busy_sweep_is_left_to_the_next) {
+  pid_t pid = start_owner("/group/m", 1);
+  zke *z = open_at(&seats[0], NULL), *other = open_at(&seats[1], NULL);
+  kill_owner(pid);
+  sys_pass((int64_t)2 * ZKE_TICK_MS);
+  seats[0] = (seat){.refused = INT_MAX};
+  ck_ok(see(z, "/group/m"));
+  ck_assert_int_gt(seats[0].tries, 0);
+  ck_rc(see(other, "/group/m"), ZKE_NONODE);
+  seats[0].refused = 0;
+  ck_ok(zke_close(z));
+  ck_ok(zke_close(other));
 }
 END_TEST
 
@@ -1029,10 +1127,14 @@ int main(int argc, char **argv) {
   tcase_add_test(t, unsettled_store_recovers_once_a_tick);
   tcase_add_test(t, broken_store_is_not_waited_for);
   tcase_add_test(t, one_that_cannot_be_buried_keeps_no_other);
+  tcase_add_test(t, put_off_burial_is_left_to_another);
+  tcase_add_test(t, busy_gate_ends_the_sweep);
+  tcase_add_test(t, session_takes_the_sweep_over);
   tcase_add_loop_test(t, late_sweep_probes_all, 0, 4);
   tcase_add_loop_test(t, every_tick_sweeps_for_an_idle_holder, 0, 2);
   tcase_add_loop_test(t, sweep_stands_in_line, 0, 2);
   tcase_add_test(t, sweep_leaves_the_line);
+  tcase_add_test(t, busy_sweep_is_left_to_the_next);
   tcase_add_loop_test(t, sweep_of_a_dispatch_does_not_wait, 0, 2);
   tcase_add_loop_test(t, burial_at_a_busy_gate, 0, 2);
   tcase_add_loop_test(t, families_are_removed_as_row_by_row, 0, 2);
