@@ -48,8 +48,8 @@
  * WHO IS WOKEN: all that wait, by each put and by the end of each claim; the
  * first that looks has the item.  So any number of those that wait may be
  * stopped, or busy with something else, and the others miss nothing.  One that
- * has not looked since is not woken again.  doc/recipes.md has what that costs,
- * and why it is not fewer.
+ * has not looked since is not woken again.  doc/recipes.md tells why it is not
+ * fewer.
  *
  * LOSING THE SESSION, or a claim to somebody who deletes it, loses the claim:
  * the listener hears ZKE_QUEUE_LOST; ack, release, check and a multi with
