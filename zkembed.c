@@ -141,10 +141,10 @@
  * and the others; how long the gate has to stand free before the first is
  * passed over. */
 #ifndef ZKE_LINE_FIRST_MS
-#define ZKE_LINE_FIRST_MS 4
+#define ZKE_LINE_FIRST_MS 10
 #endif
 #ifndef ZKE_LINE_LOOK_MS
-#define ZKE_LINE_LOOK_MS 40
+#define ZKE_LINE_LOOK_MS 30
 #endif
 #ifndef ZKE_LINE_OVER_MS
 #define ZKE_LINE_OVER_MS 30
@@ -2474,9 +2474,12 @@ enum {
 _Static_assert(DB_SHM_READ + 1 + DB_SHM_MARKS == SQLITE_SHM_NLOCK,
                "the -shm has as many locks as we know");
 
-static void db_index_look(const db_index *x, uint32_t *words, int count) {
+/* Copy the header, or its second copy (1).  The length is fixed: this is a
+ * tenth of a get. */
+static void db_index_look(const db_index *x, int copy, uint32_t *words) {
   x->file.real->xShmBarrier(x->file.f);
-  for (int i = 0; i < count; i++) words[i] = x->head[i];
+  const volatile uint32_t *head = x->head + copy * DB_INDEX_WORDS;
+  for (int i = 0; i < DB_INDEX_WORDS; i++) words[i] = head[i];
   x->file.real->xShmBarrier(x->file.f);
 }
 
@@ -2484,14 +2487,15 @@ static void db_index_look(const db_index *x, uint32_t *words, int count) {
 static bool db_index_holds(const store *s) {
   uint32_t now[DB_INDEX_WORDS];
   if (s->memory) return true;
-  db_index_look(&s->index, now, DB_INDEX_WORDS);
+  db_index_look(&s->index, 0, now);
   return memcmp(now, s->index.seen, sizeof now) == 0;
 }
 
 /* Both copies of the header; zeros while the -shm is not mapped. */
 static void db_index_read(const db_index *x, db_index_head copy[2]) {
   uint32_t words[2 * DB_INDEX_WORDS] = {0};
-  if (x->head) db_index_look(x, words, 2 * DB_INDEX_WORDS);
+  for (int i = 0; x->head && i < 2; i++)
+    db_index_look(x, i, words + i * DB_INDEX_WORDS);
   memcpy(copy, words, sizeof words);
 }
 
@@ -2669,7 +2673,7 @@ static void db_go_lockless(store *s) {
   x->lockless = false;
   x->refused = 0;
   if (s->read_locks || x->trust != DB_KNOWN || !x->head) return;
-  db_index_look(x, x->seen, DB_INDEX_WORDS);
+  db_index_look(x, 0, x->seen);
   memcpy(&head, x->seen, sizeof head);
   x->lockless = db_index_is_ready(&head);
 }
@@ -3442,7 +3446,6 @@ typedef struct gate_stay {
   int64_t free_since; /* the gate was seen free, 0: it was not … */
   int64_t free_first; /* … while this was the first */
   bool full;          /* the transaction will be synced */
-  bool told;          /* that it is our turn */
   bool insists;       /* on its turn: nobody passes */
   bool owed;          /* a byte was taken that was not for the line */
 } gate_stay;
@@ -3612,14 +3615,16 @@ static int gate_look(store *s, zke *z, gate_stay *at, bool *held) {
     gate_undraw(s, at);
     return ZKE_OK;
   }
-  bool behind = at->first && !at->told;
-  if (behind && gate_holder(s)) { /* whoever is the first, it is not our turn */
-    at->free_since = 0;
-    return ZKE_OK;
+  at->first = gate_any(s, s->line_from, at->place);
+  if (at->first) {
+    if (gate_holder(s)) { /* whoever is the first, it is not our turn */
+      at->free_since = 0;
+      return ZKE_OK;
+    }
+    at->first = gate_first(s, at->first + 1);
   }
-  at->first = gate_first(s, at->place);
   if (!at->first) return gate_try(s, z, at, held);
-  if (behind) gate_pass(s, at);
+  gate_pass(s, at);
   return ZKE_OK;
 }
 
@@ -3633,8 +3638,8 @@ static int64_t gate_pause(const gate_stay *at) {
   }
   if (!at->first) return ZKE_LINE_FIRST_MS * ZKE_MS;
   if (at->free_since) return ZKE_LINE_OVER_MS * ZKE_MS / 3;
-  int64_t far = base_min((at->place - at->first) * 10, 1000);
-  return (ZKE_LINE_LOOK_MS + far - at->place % 16) * ZKE_MS;
+  int64_t behind = base_min(at->place - at->first, 100) - 1;
+  return (ZKE_LINE_LOOK_MS * (1 + behind) - at->place % 16) * ZKE_MS;
 }
 
 /* Sleep until our turn is told, at most so long.  Without a place, or a session
@@ -3649,16 +3654,10 @@ static void gate_sleep(store *s, gate_stay *at, int64_t ns) {
   }
   struct pollfd fd = {z->wake_rfd, POLLIN, 0};
   int ms = (int)(ns / ZKE_MS);
-  at->told = false;
   if (s->os.poll(s->os.context, &fd, 1, ms) <= 0) return;
   int64_t n = s->os.read(s->os.context, z->wake_rfd, bytes, sizeof bytes);
   if (n <= 0) s->os.sleep(s->os.context, ZKE_MS); /* it is not ours any more */
-  for (int64_t i = 0; i < n; i++) {
-    if (bytes[i] == *LIVE_TURN)
-      at->told = true;
-    else
-      at->owed = true;
-  }
+  for (int64_t i = 0; i < n; i++) at->owed |= bytes[i] != *LIVE_TURN;
 }
 
 /* Say which process was waited for in vain. */

@@ -245,6 +245,12 @@ typedef struct target {
     name, 1000000, ME, "raw", limit, false       \
   }
 
+#define AT_EACH_LINE(name, limit)                                        \
+  {name, 8, ME, NULL, limit, false}, {name, 50, ME, NULL, limit, false}, \
+      {name, 100, ME, NULL, limit, false}, {                             \
+    name, 200, ME, NULL, limit, false                                    \
+  }
+
 static const target targets[] = {
     AT_EACH_SIZE("get", 1.3),
     AT_EACH_SIZE("ephemeral create", 1.3),
@@ -277,6 +283,12 @@ static const target targets[] = {
     {"create, to 10 sessions", 10000, ME, NULL, 1.5, false},
     {"open, to 10 sessions", 10000, ME, NULL, 1.5, false},
     {"CPU of all, waiting", 10000, ME, NULL, 20, false},
+    AT_EACH_LINE("writers, 10 ms, to one alone", 1.5),
+    AT_EACH_LINE("writers, to mean turns", 1.5),
+    AT_EACH_LINE("writers, longest in turns each", 1.5),
+    {"writers, 10 ms, too late", 200, ME, NULL, 0, false},
+    {"CPU of a line", 200, ME, NULL, 2, false},
+    {"a stopped first, longest", 8, ME, NULL, 100, false},
     {"library's text", 0, ME, NULL, 200, false},
     {"store with a session", 0, ME, NULL, 400, false},
     {"further session", 0, ME, NULL, 16, false},

@@ -129,9 +129,9 @@ static void call_open(zke *z, const char *file) {
 static const struct {
   const char *name, *ratio;
   call_fn call;
-} calls[] = {{"get", "get, to 10 sessions", call_get},
-             {"ephemeral create", "create, to 10 sessions", call_create},
-             {"open and close", "open, to 10 sessions", call_open}};
+} calls[] = {{"get among sessions", "get, to 10 sessions", call_get},
+             {"create among sessions", "create, to 10 sessions", call_create},
+             {"open among sessions", "open, to 10 sessions", call_open}};
 enum { KINDS = sizeof calls / sizeof calls[0] };
 
 /* The median of single calls, and what it is to that among the fewest. */

@@ -4,17 +4,23 @@
  * The test itself holds the gate, as doc/format.md 5 tells it, and sees in the
  * line file who waits; so the order in which writers come is certain.  Each
  * writer makes one sequential node: its number is its turn. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "test.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -72,6 +78,7 @@ static int64_t line_word(int64_t at) {
 typedef struct writer {
   pid_t pid;
   int go[2], ready[2];
+  int inner[2]; /* in a PID namespace: which process it is out here */
   int number;
 } writer;
 
@@ -107,14 +114,25 @@ static int write_once(void *context) {
   return zke_close(own) == ZKE_OK ? 0 : 4;
 }
 
-static writer start_writer(int number) {
+static writer start_writer_as(int number, int (*body)(void *)) {
   writer w = {.number = number};
   char byte;
   ck_assert_int_eq(pipe(w.go), 0);
   ck_assert_int_eq(pipe(w.ready), 0);
-  w.pid = test_child(write_once, &w);
+  ck_assert_int_eq(pipe(w.inner), 0);
+  w.pid = test_child(body, &w);
   ck_assert_int_eq(read(w.ready[0], &byte, 1), 1);
   return w;
+}
+
+static writer start_writer(int number) {
+  return start_writer_as(number, write_once);
+}
+
+static pid_t inner_pid(writer *w) {
+  pid_t pid;
+  ck_assert_int_eq(read(w->inner[0], &pid, sizeof pid), sizeof pid);
+  return pid;
 }
 
 static void let_write(writer *w) {
@@ -327,7 +345,8 @@ START_TEST(late_one_is_told_who_writes) {
 }
 END_TEST
 
-static int set_rc, close_rc;
+static atomic_int set_rc;
+static int close_rc;
 
 static void *set_it(void *arg) {
   set_rc = zke_set(arg, "/q", "x", 1, -1, NULL);
@@ -384,6 +403,124 @@ START_TEST(event_reaches_one_in_the_line) {
 }
 END_TEST
 
+/* ---- cancelled ---- */
+
+static zke *cancelled;
+
+static void *set_and_end(void *arg) {
+  pthread_setcanceltype(*(int *)arg, NULL);
+  set_rc = zke_set(cancelled, "/q", "x", 1, -1, NULL);
+  for (;;) pause(); /* it ends by being cancelled alone */
+  return NULL;
+}
+
+/* P9, P10: a thread that is cancelled while it waits in the line waits on,
+ * makes its change, and ends after the call; one that then comes too late (_i
+ * is 2) has left the line. */
+START_TEST(cancelled_one_finishes_its_call) {
+  int type = _i == 1 ? PTHREAD_CANCEL_ASYNCHRONOUS : PTHREAD_CANCEL_DEFERRED;
+  bool late = _i == 2;
+  zke_options o = {.size = sizeof o,
+                   .busy_timeout_ms = late ? 500 : PATIENT_MS};
+  pthread_t setter;
+  zke_stat stat;
+  begin();
+  ck_ok(zke_open(db, &o, &cancelled));
+  int gate = hold_gate(1);
+  pthread_create(&setter, NULL, set_and_end, &type);
+  ck_until(places() == 1 || (late && set_rc != ZKE_OK), PATIENT_MS);
+  ck_assert_int_eq(pthread_cancel(setter), 0);
+  if (!late) close(gate);
+  pthread_join(setter, NULL);
+  ck_assert_int_eq(places(), 0);
+  if (late) close(gate);
+  ck_ok(zke_exists(z, "/q", NULL, NULL, &stat));
+  ck_assert_int_eq(stat.version, !late);
+  ck_ok(zke_set(cancelled, "/q", "y", 1, -1, NULL));
+  ck_ok(zke_close(cancelled));
+  finish();
+}
+END_TEST
+
+/* ---- in a PID namespace of its own ---- */
+
+/* Run as the first process of one; -1: not permitted. */
+static int run_in_namespace(int (*body)(void *), writer *w) {
+  int status;
+  if (unshare(CLONE_NEWPID) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0)
+    return -1;
+  pid_t pid = fork();
+  if (pid == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    alarm(TEST_CHILD_S);
+    _exit(body(w));
+  }
+  if (pid < 0 || write(w->inner[1], &pid, sizeof pid) != sizeof pid) return 9;
+  while (waitpid(pid, &status, 0) < 0) continue;
+  return test_status(status);
+}
+
+static int write_in_namespace(void *context) {
+  return run_in_namespace(write_once, context);
+}
+
+static bool has_state(pid_t pid, char state) {
+  char path[64], line[512] = "";
+  snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+  FILE *f = fopen(path, "r");
+  ck_assert_ptr_nonnull(f);
+  if (!fgets(line, sizeof line, f)) line[0] = 0;
+  fclose(f);
+  const char *end = strrchr(line, ')');
+  return end && end[2] == state;
+}
+
+static int enter_nothing(void *context) {
+  (void)context;
+  return 0;
+}
+
+static int try_namespace(void *context) {
+  return run_in_namespace(enter_nothing, context);
+}
+
+static bool namespaces_permitted(void) {
+  writer w;
+  ck_assert_int_eq(pipe(w.inner), 0);
+  if (test_child_end(test_child(try_namespace, &w)) == 0) return true;
+  printf("PID namespaces: skipped, neither as root nor in a user namespace\n");
+  return false;
+}
+
+/* P10: writers that all are process 1, each in a namespace of its own, stand in
+ * one line with the others: in order; the dead leave it; a stopped first is
+ * passed over. */
+START_TEST(line_across_pid_namespaces) {
+  writer w[5];
+  begin();
+  if (!namespaces_permitted()) return;
+  for (int i = 0; i < 5; i++)
+    w[i] = i == 1 || i == 4 ? start_writer(i)
+                            : start_writer_as(i, write_in_namespace);
+  int gate = hold_gate(1);
+  come(w, 5);
+  ck_assert_int_eq(kill(inner_pid(&w[2]), SIGKILL), 0);
+  ck_assert_int_eq(test_child_end(w[2].pid), 128 + SIGKILL);
+  ck_assert_int_eq(places(), 4);
+  pid_t first = inner_pid(&w[0]);
+  ck_assert_int_eq(kill(first, SIGSTOP), 0);
+  ck_until(has_state(first, 'T'), PATIENT_MS);
+  close(gate);
+  end_writers(w, 1, 2);
+  end_writers(w, 3, 5);
+  expect_order("1 3 4 ");
+  ck_assert_int_eq(kill(first, SIGCONT), 0);
+  end_writers(w, 0, 1);
+  expect_order("1 3 4 0 ");
+  finish();
+}
+END_TEST
+
 /* ---- all together ---- */
 
 static int write_some(void *context) {
@@ -430,6 +567,8 @@ int main(int argc, char **argv) {
   tcase_add_test(t, late_one_is_told_who_writes);
   tcase_add_test(t, closing_one_leaves_the_line);
   tcase_add_test(t, event_reaches_one_in_the_line);
+  tcase_add_loop_test(t, cancelled_one_finishes_its_call, 0, 3);
+  tcase_add_test(t, line_across_pid_namespaces);
   tcase_add_test(t, two_hundred_get_through);
   tcase_set_timeout(t, 120);
   suite_add_tcase(s, t);
