@@ -28,6 +28,10 @@ static const char *const party_kinds[] = {"party-"};
 /* `ready` begins with one of these, of equal length. */
 static const char word_running[] = "running\n", word_broken[] = "broken \n";
 
+/* So does the znode of a member in leave, where `ready` of its broken round was
+ * cleared away before it looked; who died follows. */
+static const char own_broken[] = "broken ";
+
 enum {
   WORD = sizeof word_running - 1,
   AGAIN = 1,     /* it has changed meanwhile: look again */
@@ -395,15 +399,40 @@ static const zke_party *picture_living(const picture *p) {
   return NULL;
 }
 
-/* Clear away what a round of dead members has left.  Its children have names
- * that never come again: so this does not hit a later round. */
+/* A member that lives and is inside, or NULL: then nothing can become of the
+ * round any more.  Those in leave may be stopped: nobody waits for them. */
+static const zke_party *picture_staying(const picture *p) {
+  for (int i = 0; i < p->count; i++) {
+    const zke_party *m = &p->members[i];
+    if (picture_inside(p, m) && picture_there(p, m)) return m;
+  }
+  return NULL;
+}
+
+/* Leave to the members that are in leave the word that the round was broken, in
+ * their own znodes: `ready` will not tell them any more. */
+static void picture_mark(const picture *p, change *c, const char *path) {
+  const zke_party *dead = picture_dead(p);
+  char text[160];
+  if (!dead) return;
+  snprintf(text, sizeof text, "%s%.100s (pid %" PRId64 ")", own_broken,
+           dead->identity, dead->pid);
+  for (int i = 0; i < p->count; i++) {
+    if (picture_there(p, &p->members[i]))
+      change_set(c, path, p->members[i].name, text, -1);
+  }
+}
+
+/* Clear away a round in which nobody stays.  Its children have names that never
+ * come again: so this does not hit a later round. */
 static int picture_bury(const picture *p, zke *z, const char *path,
                         const char *ready) {
   change c;
-  change_new(&c, z, p->inside->count + 1);
+  change_new(&c, z, p->inside->count + p->count + 1);
   for (int i = 0; i < p->inside->count; i++)
     change_delete(&c, ready, p->inside->data[i], -1);
   change_delete(&c, path, "ready", p->read[0].stat.version);
+  picture_mark(p, &c, path);
   return change_do(&c);
 }
 
@@ -459,9 +488,11 @@ static int db_watch(zke_double_barrier *b, const char *path, zke_stat *stat) {
   return zke_get(b->r.z, path, zke_recipe_watcher, &b->r, NULL, NULL, stat);
 }
 
-/* Watch another party's znode.  AGAIN where it has gone. */
-static int db_watch_party(zke_double_barrier *b, const zke_party *m) {
-  char *path = zke_recipe_path(b->r.z, b->r.path, m->name);
+/* Watch another party's znode, or its child of `ready`.  AGAIN where that has
+ * gone. */
+static int db_watch_party(zke_double_barrier *b, const char *directory,
+                          const zke_party *m) {
+  char *path = zke_recipe_path(b->r.z, directory, m->name);
   int rc = path ? db_watch(b, path, NULL) : ZKE_NOMEM;
   zke_free(path);
   return rc == ZKE_NONODE ? AGAIN : rc;
@@ -479,6 +510,8 @@ static int db_watch_ready(zke_double_barrier *b, int64_t round) {
  * only needless wake-ups: failures do not matter. */
 static void db_unwatch(zke_double_barrier *b) {
   zke_remove_watch(b->r.z, b->ready, ZKE_WATCH_DATA, zke_recipe_watcher, &b->r);
+  zke_remove_watch(b->r.z, b->r.path, ZKE_WATCH_CHILD, zke_recipe_watcher,
+                   &b->r);
   for (int i = 0; b->members && i < b->members->count; i++) {
     char *path = zke_recipe_path(b->r.z, b->r.path, b->members->data[i].name);
     if (path)
@@ -545,21 +578,22 @@ static int enter_round(zke_double_barrier *b, int64_t round) {
 }
 
 /* There are enough, but a round runs: wait for its end, or clear it away when
- * its members have all died.  The one that is watched may go before the others;
- * then there is the next to watch. */
+ * no living member is inside.  One that is inside is watched, for its death and
+ * its leaving; then there may be another one to watch. */
 static int enter_behind(zke_double_barrier *b) {
   picture p;
   int rc = picture_take(&p, b->r.z, b->r.path, b->ready);
   if (rc == ZKE_OK && !p.round) {
     rc = AGAIN;
   } else if (rc == ZKE_OK) {
-    const zke_party *living = picture_living(&p);
-    if (!living) {
+    const zke_party *staying = picture_staying(&p);
+    if (!staying) {
       rc = picture_bury(&p, b->r.z, b->r.path, b->ready);
       if (rc == ZKE_OK) rc = AGAIN;
     } else {
       rc = db_watch_ready(b, p.round);
-      if (rc == ZKE_OK) rc = db_watch_party(b, living);
+      if (rc == ZKE_OK) rc = db_watch_party(b, b->ready, staying);
+      if (rc == ZKE_OK) rc = db_watch_party(b, b->r.path, staying);
     }
   }
   picture_clear(&p);
@@ -641,25 +675,47 @@ static int stay_broken(zke_double_barrier *b, const picture *p) {
 
 /* Watch the members behind one's own place in the ring: up to the next that is
  * in leave, and watches on from there, where this one is in leave; else just
- * the next. */
+ * the next.  So each death is told at once, unless that one is stopped. */
 static int stay_watch_ring(zke_double_barrier *b, const picture *p) {
   int own = 0, rc = ZKE_OK;
   while (own < p->count && strcmp(p->members[own].name, b->name) != 0) own++;
   for (int i = 1; i < p->count && rc == ZKE_OK; i++) {
     const zke_party *m = &p->members[(own + i) % p->count];
     if (!picture_there(p, m)) continue;
-    rc = db_watch_party(b, m);
+    rc = db_watch_party(b, b->r.path, m);
     if (b->state == ZKE_DOUBLE_BARRIER_INSIDE || !picture_inside(p, m)) break;
   }
   return rc;
 }
 
+/* In leave one also watches who comes and goes at all: there a death is seen by
+ * whoever waits, though a neighbour in the ring be stopped. */
 static int stay_watch(zke_double_barrier *b, const picture *p) {
   if (b->hasty) return ZKE_OK;
   int rc = db_watch(b, b->znode, NULL);
   if (rc == ZKE_NONODE) rc = AGAIN;
   if (rc == ZKE_OK) rc = db_watch_ready(b, b->round);
+  if (rc == ZKE_OK && b->state == ZKE_DOUBLE_BARRIER_LEAVING)
+    rc = zke_children(b->r.z, b->r.path, zke_recipe_watcher, &b->r, NULL, NULL);
   return rc == ZKE_OK ? stay_watch_ring(b, p) : rc;
+}
+
+/* `ready` has gone after one had left: all have left, or one's own znode tells
+ * that the round was broken. */
+static int stay_over(zke_double_barrier *b) {
+  char *data = NULL;
+  size_t word = sizeof own_broken - 1;
+  int rc = zke_get(b->r.z, b->znode, NULL, NULL, &data, NULL, NULL);
+  if (rc == ZKE_NONODE) return AGAIN;
+  if (rc != ZKE_OK) return rc;
+  bool broken = data && strncmp(data, own_broken, word) == 0;
+  if (broken && !b->broken) {
+    snprintf(b->dead, sizeof b->dead, "%s", data + word);
+    db_tell(b, ZKE_DOUBLE_BARRIER_BROKEN);
+    b->broken = true;
+  }
+  zke_free(data);
+  return stay_end(b, broken ? ZKE_BROKEN : ZKE_OK);
 }
 
 /* A look while inside or leaving: is it over, is it broken? */
@@ -671,7 +727,7 @@ static int stay_look(zke_double_barrier *b) {
   } else if (!names_have(p.there, b->name)) {
     db_lose(b);
   } else if (p.round != b->round && b->state == ZKE_DOUBLE_BARRIER_LEAVING) {
-    rc = stay_end(b, ZKE_OK);
+    rc = stay_over(b);
   } else if (p.round != b->round || picture_dead(&p)) {
     rc = stay_broken(b, &p);
   } else {

@@ -18,7 +18,8 @@
  *                                       "parties 3"
  *       _c_<guid>-party-0000000007      a party: ephemeral; its data is a line
  *                                       "waiting <pid> <identity>" and then the
- *                                       party's own; or "inside"
+ *                                       party's own; or "inside"; or "broken
+ *                                       <who died>"
  *       ready                           a round: the list of its members
  *         _c_<guid>-party-0000000004    one for each member that has not left
  *
@@ -41,10 +42,17 @@
  *   Nothing else is left behind.
  *
  * WHO IS WOKEN: all N when the round begins, since each one's own znode is what
- * it watches, and all who are in leave when it ends or breaks.  Coming wakes
- * nobody, nor does leaving but for the last.  A death inside wakes the member
- * before it in the ring that is in leave (and the one before it that is inside,
- * where it dispatches), and that one tells the others.
+ * it watches, and all who are in leave when it ends or breaks.  Leaving wakes
+ * nobody but for the last, and coming only those in leave: these watch who
+ * comes and goes, so that a death inside reaches each of them whatever the
+ * others do.  It is told at once by the member before it in the ring that is in
+ * leave (and the one before it that is inside, where it dispatches); where that
+ * one is stopped, within about a second.  A party that waits behind a round
+ * watches one member that is inside, and no other.
+ *
+ * WHERE A PROCESS IS STOPPED (SIGSTOP) inside, the others wait for it in leave:
+ * it lives, and has not left.  In leave or out it holds up nobody, neither its
+ * own round nor the next one.
  *
  * A WITHDRAWAL (deadline or cancel in enter) deletes one's znode only if it is
  * as one made it: so nobody is counted for a round and yet out.  Where the

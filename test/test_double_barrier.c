@@ -6,6 +6,7 @@
 #include "../recipes/double_barrier.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -1131,6 +1132,171 @@ START_TEST(killed_inside) {
 }
 END_TEST
 
+/* ---- processes that are stopped ---- */
+
+/* A party in a process of its own; how its leave ended. */
+typedef struct player {
+  pid_t pid;
+  int in, out; /* a byte comes when it is inside, one goes that lets it leave */
+} player;
+
+static int play(const char *db, int n, int inside, int leave_now) {
+  char byte = 'x';
+  zke *mine;
+  zke_double_barrier *barrier;
+  if (zke_open(db, NULL, &mine) != ZKE_OK ||
+      zke_double_barrier_new(mine, PATH, n, NULL, &barrier) != ZKE_OK ||
+      zke_double_barrier_enter(barrier, NULL, 0, ZKE_FOREVER, NULL) != ZKE_OK)
+    return 1;
+  if (write(inside, &byte, 1) != 1 || read(leave_now, &byte, 1) != 1) return 1;
+  int rc = zke_double_barrier_leave(barrier, zke_now(mine) + 20000);
+  zke_double_barrier_free(barrier);
+  zke_close(mine);
+  return rc == ZKE_OK ? 2 : rc == ZKE_BROKEN ? 3 : 4;
+}
+
+/* How many parties there are in all, and members of the round inside. */
+static int arrived(void) {
+  int count = 0;
+  zke_strings *names = NULL;
+  if (zke_children(admin, PATH, NULL, NULL, &names, NULL) != ZKE_OK) return 0;
+  for (int i = 0; i < names->count; i++) count += names->data[i][0] == '_';
+  zke_free(names);
+  return count;
+}
+
+static int members_inside(void) {
+  zke_stat stat = {0};
+  zke_exists(admin, PATH "/ready", NULL, NULL, &stat);
+  return stat.numChildren;
+}
+
+/* Start one, and wait until it is in the line. */
+static player player_begin(const char *db, int n, int count) {
+  int inside[2], leave_now[2];
+  ck_assert_int_eq(pipe(inside), 0);
+  ck_assert_int_eq(pipe(leave_now), 0);
+  player p = {fork(), inside[0], leave_now[1]};
+  if (p.pid == 0) {
+    zke_close(admin); /* the parent's: its copy is of no use here */
+    _exit(play(db, n, inside[1], leave_now[0]));
+  }
+  close(inside[1]);
+  close(leave_now[0]);
+  ck_until(arrived() == count, 10000);
+  return p;
+}
+
+static void player_is_inside(const player *p) {
+  char byte;
+  ck_assert_int_eq(read(p->in, &byte, 1), 1);
+}
+
+static void player_leaves(const player *p, int left_inside) {
+  ck_assert_int_eq(write(p->out, "x", 1), 1);
+  ck_until(members_inside() == left_inside, 10000);
+}
+
+static void player_stop(const player *p) {
+  int status;
+  ck_assert_int_eq(kill(p->pid, SIGSTOP), 0);
+  ck_assert_int_eq(waitpid(p->pid, &status, WUNTRACED), p->pid);
+  ck_assert(WIFSTOPPED(status));
+}
+
+/* Returns how its leave ended, as play() says. */
+static int player_end(const player *p) {
+  int status;
+  kill(p->pid, SIGCONT);
+  ck_assert_int_eq(waitpid(p->pid, &status, 0), p->pid);
+  close(p->in);
+  close(p->out);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* The parties come in this order: one's own, B, C.  B, which alone watches C in
+ * the ring, is stopped in leave; C dies inside. */
+START_TEST(a_stopped_neighbour_hides_no_death) {
+  const char *db = test_path("db");
+  admin = test_open(db);
+  z[0] = test_session(admin, NULL);
+  ck_ok(zke_double_barrier_new(z[0], PATH, 3, NULL, &b[0]));
+  parties = 1;
+  start(0);
+  player second = player_begin(db, 3, 2), third = player_begin(db, 3, 3);
+  player_is_inside(&second);
+  player_is_inside(&third);
+  ck_ok(zke_double_barrier_enter(b[0], NULL, 0, zke_now(z[0]) + 10000, NULL));
+  player_leaves(&second, 2);
+  player_stop(&second);
+  leave(0);
+  kill(third.pid, SIGKILL);
+  ck_rc(zke_double_barrier_leave(b[0], zke_now(z[0]) + 10000), ZKE_BROKEN);
+  ck_says("died inside");
+  ck_assert_int_eq(player_end(&third), -1);
+  ck_assert_int_eq(player_end(&second), 3); /* it hears of it all the same */
+  end();
+}
+END_TEST
+
+/* One that is stopped in leave of a broken round does not keep the next round
+ * from beginning, and hears afterwards how its own ended. */
+START_TEST(a_stopped_member_keeps_out_no_next_round) {
+  const char *db = test_path("db");
+  admin = test_open(db);
+  player first = player_begin(db, 2, 1), second = player_begin(db, 2, 2);
+  player_is_inside(&first);
+  player_is_inside(&second);
+  player_leaves(&first, 1);
+  player_stop(&first);
+  parties = 2;
+  for (int i = 0; i < 2; i++) {
+    z[i] = test_session(admin, NULL);
+    ck_ok(zke_double_barrier_new(z[i], PATH, 2, NULL, &b[i]));
+  }
+  start(0);
+  start(1); /* behind the round of the two */
+  ck_assert_int_eq(state(1), WAITING);
+  kill(second.pid, SIGKILL);
+  for (int i = 1; i >= 0; i--)
+    ck_ok(zke_double_barrier_enter(b[i], NULL, 0, zke_now(z[i]) + 10000, NULL));
+  ck_assert_int_eq(player_end(&second), -1);
+  ck_assert_int_eq(player_end(&first), 3);
+  leave(0);
+  leave(1);
+  dispatch_all();
+  ck_assert_int_eq(state(0), OUT);
+  end();
+}
+END_TEST
+
+/* The party that others watch behind a round may leave and be stopped before it
+ * looks again: what becomes of the others is seen all the same. */
+START_TEST(a_stopped_witness_hides_no_end) {
+  const char *db = test_path("db");
+  admin = test_open(db);
+  player first = player_begin(db, 2, 1), second = player_begin(db, 2, 2);
+  player_is_inside(&first);
+  player_is_inside(&second);
+  parties = 2;
+  for (int i = 0; i < 2; i++) {
+    z[i] = test_session(admin, NULL);
+    ck_ok(zke_double_barrier_new(z[i], PATH, 2, NULL, &b[i]));
+  }
+  start(0);
+  start(1); /* watches the first, which is inside */
+  player_leaves(&first, 1);
+  player_stop(&first);
+  dispatch_all();
+  kill(second.pid, SIGKILL);
+  for (int i = 1; i >= 0; i--)
+    ck_ok(zke_double_barrier_enter(b[i], NULL, 0, zke_now(z[i]) + 10000, NULL));
+  ck_assert_int_eq(player_end(&second), -1);
+  ck_assert_int_eq(player_end(&first), 3);
+  end();
+}
+END_TEST
+
 /* kill -9 of one that waits: it is not there from that moment on, although its
  * znode may stay for a while. */
 START_TEST(killed_waiting) {
@@ -1276,8 +1442,15 @@ int main(int argc, char **argv) {
                           too_much_data,
                           bad_arguments,
                           NULL};
-  const TTest *proof[] = {processes,     killed_inside, killed_waiting,
-                          dies_anywhere, lost_replies,  faults,
+  const TTest *proof[] = {processes,
+                          killed_inside,
+                          killed_waiting,
+                          a_stopped_neighbour_hides_no_death,
+                          a_stopped_member_keeps_out_no_next_round,
+                          a_stopped_witness_hides_no_end,
+                          dies_anywhere,
+                          lost_replies,
+                          faults,
                           NULL};
   add(s, "in and out", in_and_out, 30);
   add(s, "deaths", deaths, 30);
