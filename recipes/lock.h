@@ -35,9 +35,26 @@
  * FENCING: zke_lock_token() is the zxid of taking office, greater than that of
  * every holder before: of the release that granted it, or of one's own write.
  *
- * DEADLOCKS: of several locks, read/write locks and semaphores that block each
- * other in a circle, the call that closed the circle fails with ZKE_DEADLOCK
- * and a sentence that tells it.  A holder is the thread that acquired.
+ * DEADLOCKS: of several locks, read/write locks, semaphores and multi-locks
+ * that block each other in a circle, the call that closed the circle fails with
+ * ZKE_DEADLOCK and a sentence that tells it.  A holder is the thread that
+ * acquired.  Found is a circle
+ * - of threads of one process or of several, or of one thread that waits for
+ *   what it holds itself, each of which holds and waits by one handle;
+ * - whose every wait is a blocking call: zke_lock_start() waits for nothing, as
+ *   its thread can go on;
+ * - that the session of the closing call can see: one opened on a part of the
+ *   tree (zke_options.chroot) looks at that part alone, and objects with
+ *   no_deadlock_check do not look;
+ * - that is there at one moment: no call fails for one that was not.
+ * Not found, so that a deadline alone ends it, is a circle in which
+ * - a thread waits by another handle than the one by which it holds: one thread
+ *   with two handles that waits for itself, or two processes that each hold by
+ *   one and wait by another.  Use one handle for locks that are held together;
+ * - a session of a part of the tree waits last for what another holds outside
+ *   of that part;
+ * - a thread waits for something else, such as an election, a queue or another
+ *   program's lock, or one thread acquires what another one is to release.
  */
 #ifndef ZKEMBED_RECIPES_LOCK_H
 #define ZKEMBED_RECIPES_LOCK_H

@@ -762,6 +762,8 @@ int zke_recipe_leave(zke_recipe *r, int rc) {
   zke_sentence kept;
   rc = recipe_rc(rc);
   if (rc == ZKE_INVALIDSTATE) recipe_end(r); /* whichever call has found it */
+  if (rc == ZKE_LOST && r->ended)            /* and that is why it is lost */
+    rc = zke_recipe_fail(ZKE_INVALIDSTATE, "the session has ended");
   bool keep = rc != ZKE_OK && r->notes;
   if (keep) zke_recipe_keep(&kept);
   recipe_unlock(r);
@@ -1201,8 +1203,6 @@ void zke_line_ended(zke_line *l) {
 }
 
 static int line_lost(const zke_line *l) {
-  if (l->r.ended)
-    return zke_recipe_fail(ZKE_INVALIDSTATE, "the session has ended");
   return zke_recipe_fail(ZKE_LOST, "the place in the %s %s was taken away",
                          l->r.class_->name, l->r.path);
 }
@@ -2239,15 +2239,98 @@ static bool line_is_alone(zke *z, int own) {
   return entries <= own;
 }
 
-int zke_line_detect(zke *z, uint64_t actor, int own) {
+/* Is this wait one of the circles that I am in? */
+static bool line_in_circle(const line_wait *w) {
+  return w->stuck && w->from_me && w->to_me;
+}
+
+/* The znodes that make the circles, for one snapshot: where the waits are, and
+ * who keeps these out. */
+typedef struct line_proof {
+  char **paths;
+  zke_op *ops;
+  zke_op_result *read;
+  int64_t *mzxid; /* of a wait; 0: of a keeper, which has to exist */
+  int count;
+} line_proof;
+
+static void line_free_proof(line_proof *p) {
+  for (int i = 0; i < p->count; i++) zke_free(p->paths[i]);
+  if (p->read) zke_results_clear(p->read, p->count);
+  zke_free(p->paths);
+  zke_free(p->ops);
+  zke_free(p->read);
+  zke_free(p->mzxid);
+}
+
+/* One more znode; the path becomes the proof's. */
+static bool line_add_proof(line_proof *p, char *path, int64_t mzxid) {
+  if (!path) return false;
+  p->paths[p->count] = path;
+  p->mzxid[p->count] = mzxid;
+  zke_op_get(&p->ops[p->count++], path);
+  return true;
+}
+
+static bool line_list_proof(const line_graph *g, line_proof *p) {
+  size_t most = (size_t)g->wait_count + (size_t)g->edge_count;
+  p->paths = zke_alloc(g->z, most * sizeof *p->paths);
+  p->ops = zke_alloc(g->z, most * sizeof *p->ops);
+  p->read = zke_alloc(g->z, most * sizeof *p->read);
+  p->mzxid = zke_alloc(g->z, most * sizeof *p->mzxid);
+  bool ok = p->paths && p->ops && p->read && p->mzxid;
+  for (int i = 0; ok && i < g->wait_count; i++) {
+    const line_wait *w = &g->waits[i];
+    if (!line_in_circle(w)) continue;
+    ok = line_add_proof(p, zke_recipe_path(g->z, w->directory, w->name),
+                        w->since);
+  }
+  for (int i = 0; ok && i < g->edge_count; i++) {
+    const char *path = g->edges[i].path;
+    if (!line_in_circle(&g->waits[g->edges[i].from])) continue;
+    ok = line_add_proof(p, zke_recipe_copy(g->z, path, strlen(path)), 0);
+  }
+  return ok;
+}
+
+/* The circle was put together from several looks, between which somebody may
+ * have released one lock and begun to wait for another.  It is a deadlock only
+ * if all of it is there at one moment: then nobody in it can go on.  *so: it
+ * is. */
+static int line_confirm(const line_graph *g, bool *so) {
+  line_proof p = {0};
+  int rc = line_list_proof(g, &p)
+               ? zke_recipe_multi_read(g->z, p.ops, p.count, p.read)
+               : ZKE_NOMEM;
+  *so = rc == ZKE_OK;
+  for (int i = 0; *so && i < p.count; i++) {
+    *so = p.read[i].rc == ZKE_OK &&
+          (!p.mzxid[i] || p.mzxid[i] == p.read[i].stat.mzxid);
+  }
+  line_free_proof(&p);
+  return rc;
+}
+
+/* One look; *again: what it saw has changed meanwhile. */
+static int line_detect_once(zke *z, uint64_t actor, bool *again) {
   line_graph g = {.z = z, .me = actor};
-  if (line_is_alone(z, own)) return ZKE_OK;
+  bool so = true;
   int rc = line_find_waits(&g, zke_session_id(z), actor);
   for (int i = 0; i < g.wait_count && rc == ZKE_OK; i++)
     rc = line_follow(&g, i);
   int victim = rc == ZKE_OK ? line_victim(&g) : -1;
-  if (victim >= 0) rc = line_say_deadlock(&g, victim);
+  if (victim >= 0) rc = line_confirm(&g, &so);
+  if (victim >= 0 && rc == ZKE_OK && so) rc = line_say_deadlock(&g, victim);
   line_free_graph(&g);
+  *again = !so;
+  return rc;
+}
+
+int zke_line_detect(zke *z, uint64_t actor, int own) {
+  bool again = true;
+  int rc = ZKE_OK;
+  if (line_is_alone(z, own)) return ZKE_OK;
+  while (again && rc == ZKE_OK) rc = line_detect_once(z, actor, &again);
   return rc;
 }
 

@@ -608,8 +608,9 @@ typedef struct zke_wait_list {
  * goes by, seen from outside
  *
  * A call that would close a circle fails, so that a deadlock is found here
- * only where that was not looked for: options.no_deadlock_check, or one
- * thread with several sessions.
+ * only where that was not looked for (options.no_deadlock_check) or could not
+ * be seen (several handles of one thread, a session of a part of the tree; see
+ * lock.h).
  * What is read is no single moment: where people come and go, somebody may be
  * missing, or kept waiting by who has gone.
  *

@@ -1156,6 +1156,8 @@ END_TEST
 
 /* ---- deadlocks ---- */
 
+enum { NO_CIRCLES = 300 };
+
 /* A lock, or with a mode a read/write lock. */
 typedef struct thing {
   char path[32];
@@ -1291,6 +1293,40 @@ START_TEST(two_objects_of_one_thread_deadlock) {
   ck_assert_int_eq(entries(z[0], PATH), 1);
   zke_lock_free(again);
   zke_lock_free(lock);
+  close_sessions();
+}
+END_TEST
+
+/* A holder that releases one lock and then waits for the other, which this one
+ * holds, is in no circle at any moment. */
+static void *go_to_and_fro(void *context) {
+  zke *session = context;
+  zke_lock *first = make(session, "/first"), *then = make(session, "/then");
+  for (int i = 0; i < NO_CIRCLES; i++) {
+    ck_ok(zke_lock_acquire(first, soon(session)));
+    ck_ok(zke_lock_release(first));
+    ck_ok(zke_lock_acquire(then, soon(session)));
+    ck_ok(zke_lock_release(then));
+  }
+  zke_lock_free(first);
+  zke_lock_free(then);
+  return NULL;
+}
+
+START_TEST(what_is_no_circle_at_any_moment_is_none) {
+  pthread_t thread;
+  open_sessions();
+  zke_lock *then = make(z[0], "/then"), *first = make(z[0], "/first");
+  pthread_create(&thread, NULL, go_to_and_fro, z[1]);
+  for (int i = 0; i < NO_CIRCLES; i++) {
+    ck_ok(zke_lock_acquire(then, soon(z[0])));
+    ck_ok(zke_lock_acquire(first, soon(z[0]))); /* never ZKE_DEADLOCK */
+    ck_ok(zke_lock_release(first));
+    ck_ok(zke_lock_release(then));
+  }
+  pthread_join(thread, NULL);
+  zke_lock_free(first);
+  zke_lock_free(then);
   close_sessions();
 }
 END_TEST
@@ -2564,6 +2600,7 @@ static void add_deadlocks(Suite *s) {
   tcase_add_test(tc, threads_of_one_session_can_make_a_circle);
   tcase_add_test(tc, the_check_can_be_turned_off);
   tcase_add_test(tc, two_objects_of_one_thread_deadlock);
+  tcase_add_test(tc, what_is_no_circle_at_any_moment_is_none);
   tcase_add_test(tc, a_circle_closed_by_waiting_late_is_found);
   tcase_add_test(tc, a_chain_is_no_circle);
   tcase_add_test(tc, who_does_not_block_closes_no_circle);

@@ -664,6 +664,22 @@ START_TEST(an_expired_session_holds_nothing) {
 }
 END_TEST
 
+START_TEST(a_waiter_whose_session_expires_returns) {
+  open_sessions();
+  zke_multilock *ml[2] = {make(z[0], "ab"), make(z[1], "ba")};
+  call c;
+  ck_ok(zke_multilock_acquire(ml[0], soon(z[0])));
+  acquire_aside(&c, ml[1], ZKE_FOREVER);
+  ck_until(zke_multilock_state(ml[1]) == ZKE_MULTILOCK_WAITING, 5000);
+  ck_ok(zke_expire(z[2], zke_session_id(z[1])));
+  join(&c);
+  ck_rc(c.rc, ZKE_INVALIDSTATE);
+  ck_assert_int_eq(zke_multilock_state(ml[1]), ZKE_MULTILOCK_LOST);
+  for (int i = 0; i < 2; i++) zke_multilock_free(ml[i]);
+  close_sessions();
+}
+END_TEST
+
 /* ---- deadlocks ---- */
 
 /* Threads, each with a multi-lock of the same locks in another order: with
@@ -1255,6 +1271,7 @@ static void add_losing(Suite *s) {
   tcase_add_test(tc, a_loss_after_an_overflow_is_heard);
   tcase_add_test(tc, nobody_joins_while_a_call_still_runs);
   tcase_add_test(tc, an_expired_session_holds_nothing);
+  tcase_add_test(tc, a_waiter_whose_session_expires_returns);
 }
 
 static void add_deadlocks(Suite *s) {
