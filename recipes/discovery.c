@@ -1,7 +1,8 @@
 /* discovery.c - where a service can be reached
  *
  * A thin layer over a group: the members' data has an address in its first
- * line, and one member can be picked. */
+ * line, and one member can be picked.  Who looks at all services of a base has
+ * them in memory as a configuration (config.h). */
 #include "discovery.h"
 
 #include <string.h>
@@ -287,10 +288,14 @@ int zke_discovery_pick(zke_discovery *service, int rule,
 
 /* ---- all services ---- */
 
-static bool service_is(const zke_config_node *n) {
+/* Is that the directory of a service, with or without instances? */
+static bool service_is_marked(const zke_config_node *n) {
   static const char mark[] = "zkembed " DISCOVERY_PLACE "\n";
-  return *n->name && n->data && n->stat.numChildren > 0 &&
-         strncmp(n->data, mark, sizeof mark - 1) == 0;
+  return *n->name && n->data && strncmp(n->data, mark, sizeof mark - 1) == 0;
+}
+
+static bool service_is(const zke_config_node *n) {
+  return service_is_marked(n) && n->stat.numChildren > 0;
 }
 
 int zke_discovery_names(zke *z, const char *base, zke_strings **names_out) {
@@ -318,4 +323,136 @@ int zke_discovery_names(zke *z, const char *base, zke_strings **names_out) {
   }
   zke_free(tree);
   return names ? ZKE_OK : zke_recipe_fail(ZKE_NOMEM, "no memory for names");
+}
+
+/* ---- who comes and goes of them ---- */
+
+struct zke_services {
+  zke *z;
+  zke_config *config; /* has a mutex; its listener runs on one thread at a time,
+                         and what is below is the listener's */
+  char **known;       /* services that were told to be there */
+  int count, room;
+  zke_services_fn listener;
+  void *context;
+};
+
+static int services_find(const zke_services *s, const char *name) {
+  int i = 0;
+  while (i < s->count && strcmp(s->known[i], name) != 0) i++;
+  return i;
+}
+
+/* Keep a name, which is then the object's.  False without memory. */
+static bool services_add(zke_services *s, char *name) {
+  if (s->count == s->room) {
+    int room = s->room ? 2 * s->room : 8;
+    char **known = zke_alloc(s->z, (size_t)room * sizeof *known);
+    if (!known) return false;
+    if (s->count) memcpy(known, s->known, (size_t)s->count * sizeof *known);
+    zke_free(s->known);
+    s->known = known;
+    s->room = room;
+  }
+  s->known[s->count++] = name;
+  return true;
+}
+
+/* Is there a service of that name with an instance, as of memory? */
+static bool services_there(const zke_services *s, const char *name) {
+  zke_config_tree *tree = NULL;
+  bool there = false;
+  if (zke_config_list(s->config, name, &tree) != ZKE_OK) return false;
+  bool marked = tree->count && service_is_marked(&tree->data[0]);
+  for (int i = 1; marked && i < tree->count && !there; i++)
+    there = tree->data[i].stat.ephemeralOwner != 0;
+  zke_free(tree);
+  return there;
+}
+
+/* Something became of a service: tell it where that makes a difference.  The
+ * listener may free the object: nothing of it is looked at afterwards. */
+static void services_look(zke_services *s, const char *name) {
+  int i = services_find(s, name);
+  bool known = i < s->count, there = services_there(s, name);
+  if (there == known) return;
+  char *told = known ? s->known[i] : zke_recipe_copy(s->z, name, strlen(name));
+  if (!told) return;
+  if (known) {
+    s->known[i] = s->known[--s->count];
+  } else if (!services_add(s, told)) {
+    zke_free(told);
+    return;
+  }
+  s->listener(s, there ? ZKE_SERVICES_ADDED : ZKE_SERVICES_REMOVED, name,
+              s->context);
+  if (known) zke_free(told);
+}
+
+/* The configuration's listener, about a service's node or an instance's.  An
+ * instance that comes to a known service, or goes from an unknown one, makes no
+ * difference. */
+static void services_hear(zke_config *config, int event,
+                          const zke_config_node *before,
+                          const zke_config_node *now, void *context) {
+  zke_services *s = context;
+  const zke_config_node *n = now ? now : before;
+  (void)config; /* READY and LOST are ZKE_CONFIG_… */
+  if (!n) {
+    s->listener(s, event, NULL, s->context);
+    return;
+  }
+  size_t len = strcspn(n->name, "/");
+  if (event == ZKE_CONFIG_CHANGED || !len) return;
+  char *name = zke_recipe_copy(s->z, n->name, len);
+  if (!name) return;
+  bool known = services_find(s, name) < s->count;
+  if (known != (event == ZKE_CONFIG_ADDED)) services_look(s, name);
+  zke_free(name);
+}
+
+int zke_services_new(zke *z, const char *base,
+                     const zke_services_options *options,
+                     zke_services **services_out) {
+  if (!services_out)
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "services_out is NULL");
+  *services_out = NULL;
+  zke_services_options given;
+  int rc =
+      zke_take_options(options, &given, sizeof given, "zke_services_options");
+  if (rc == ZKE_OK) rc = zke_recipe_state(z);
+  if (rc != ZKE_OK) return rc;
+  zke_services *s = zke_alloc(z, sizeof *s);
+  if (!s) return zke_recipe_fail(ZKE_NOMEM, "no memory for services");
+  s->z = z;
+  s->listener = given.listener;
+  s->context = given.context;
+  zke_config_options o = {.size = sizeof o, .levels = 2, .context = s};
+  if (s->listener) o.listener = services_hear;
+  rc = zke_config_new(z, base, &o, &s->config);
+  if (rc == ZKE_OK)
+    *services_out = s;
+  else
+    zke_free(s);
+  return rc;
+}
+
+void zke_services_free(zke_services *services) {
+  if (!services) return;
+  zke_config_free(services->config); /* no listener runs elsewhere after it */
+  for (int i = 0; i < services->count; i++) zke_free(services->known[i]);
+  zke_free(services->known);
+  zke_free(services);
+}
+
+static zke_config *services_config(zke_services *s) {
+  return s ? s->config : NULL; /* which the configuration's calls refuse */
+}
+
+int zke_services_start(zke_services *services) {
+  return zke_config_start(services_config(services));
+}
+
+int zke_services_step(zke_services *services) {
+  return zke_config_step(services_config(services));
 }

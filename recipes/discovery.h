@@ -166,6 +166,56 @@ ZKE_API int zke_discovery_pick(zke_discovery *service, int rule,
 ZKE_API int zke_discovery_names(zke *z, const char *base,
                                 zke_strings **names_out);
 
+/* ------------------------------------------------------------------------
+ * Observing: which services there are
+ * --------------------------------------------------------------------- */
+
+typedef struct zke_services zke_services;
+
+enum {
+  ZKE_SERVICES_ADDED = 1,   /* its first instance came; at the start: has one */
+  ZKE_SERVICES_REMOVED = 3, /* its last one went */
+  ZKE_SERVICES_READY = 4,   /* those there at the start were told; NULL */
+  ZKE_SERVICES_LOST = 5     /* the session has ended; NULL */
+};
+
+/* name lives until the listener returns. */
+typedef void (*zke_services_fn)(zke_services *services, int event,
+                                const char *name, void *context);
+
+typedef struct zke_services_options {
+  size_t size;
+  zke_services_fn listener;
+  void *context;
+} zke_services_options;
+
+/* zke_services_new   - an object for the services of a base; does not touch the
+ *                      tree
+ * zke_services_free  - NULL is fine
+ * zke_services_start - tell the listener from now on; first of all which
+ *                      services have instances.  One that went and came between
+ *                      two dispatches is not told
+ * zke_services_step  - look again; needed only after a read failed inside
+ *                      zke_dispatch()
+ *
+ *   base          where the services are; it need not exist; not "/"
+ *   options       NULL for the defaults; copied
+ *   services_out  out, not NULL; NULL on failure
+ *
+ * The instances of all services of the base are kept in memory, and each one
+ * that comes or goes wakes: see config.h.
+ *
+ * Return ZKE_OK, ZKE_BADARGUMENTS, ZKE_INVALIDSTATE when the session has ended,
+ * or what the handle's state asks for.  Threads: any; free while no other call
+ * on it runs.  In a callback: yes.  Start and step block on the disk.
+ * Since 0.1. */
+ZKE_API int zke_services_new(zke *z, const char *base,
+                             const zke_services_options *options,
+                             zke_services **services_out);
+ZKE_API void zke_services_free(zke_services *services);
+ZKE_API int zke_services_start(zke_services *services);
+ZKE_API int zke_services_step(zke_services *services);
+
 #ifdef __cplusplus
 }
 #endif

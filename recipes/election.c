@@ -22,19 +22,32 @@ struct zke_election {
   bool word_watched; /* it was, and its end will be heard */
   int64_t said;      /* the token in it */
   char *leader;      /* path of the word: the znode "leader" */
+  char *value;       /* what it tells besides, or NULL */
+  int value_len;
   zke_election_fn listener;
   void *context;
 };
 
-/* ---- the word: "<token> <name>" ---- */
+/* ---- the word: "<token> <name>\n<value>" ---- */
 
-/* Its token, or 0 where it is none; *name points behind the space. */
-static int64_t word_read(const char *data, const char **name) {
+typedef struct word {
+  int64_t token; /* 0: it is none */
+  const char *name, *value;
+  size_t name_len;
+  int len; /* of the value */
+} word;
+
+/* What is read points into the data. */
+static word word_read(const char *data, int len) {
   char *end = NULL;
-  int64_t token = data ? strtoll(data, &end, 10) : 0;
-  if (token <= 0 || *end != ' ') return 0;
-  *name = end + 1;
-  return token;
+  word w = {.token = data ? strtoll(data, &end, 10) : 0};
+  if (w.token <= 0 || *end != ' ') return (word){0};
+  w.name = end + 1;
+  w.name_len = strcspn(w.name, "\n");
+  w.value = w.name + w.name_len;
+  if (*w.value) w.value++;
+  w.len = (int)(data + len - w.value);
+  return w;
 }
 
 /* ---- events ---- */
@@ -85,6 +98,21 @@ typedef struct election_word {
   int len;
 } election_word;
 
+/* Its text, of the office that is held. */
+static int word_make(election_word *w) {
+  const zke_election *e = w->e;
+  size_t size = 25 + (size_t)e->l.len + (size_t)e->value_len;
+  w->data = zke_alloc(e->l.r.z, size);
+  if (!w->data) return ZKE_NOMEM;
+  w->len = snprintf(w->data, size, "%" PRId64 " ", e->l.token);
+  if (e->l.len) memcpy(w->data + w->len, e->l.data, (size_t)e->l.len);
+  w->len += e->l.len;
+  if (e->value_len) w->data[w->len++] = '\n';
+  if (e->value_len) memcpy(w->data + w->len, e->value, (size_t)e->value_len);
+  w->len += e->value_len;
+  return ZKE_OK;
+}
+
 /* One step: only who leads can write it, over what a former leader left. */
 static int election_try_announce(zke *z, void *arg) {
   election_word *w = arg;
@@ -103,32 +131,50 @@ static int election_try_announce(zke *z, void *arg) {
   return lost ? zke_line_check(&w->e->l) : rc;
 }
 
-static int election_announce(zke_election *e) {
+static int election_announce(zke_election *e, int64_t deadline_ms) {
   election_word w = {.e = e};
-  size_t size = 24 + (size_t)e->l.len;
-  w.data = zke_alloc(e->l.r.z, size);
-  if (!w.data) return ZKE_NOMEM;
-  w.len = snprintf(w.data, size, "%" PRId64 " ", e->l.token);
-  if (e->l.len) memcpy(w.data + w.len, e->l.data, (size_t)e->l.len);
-  w.len += e->l.len;
-  int rc = ZKE_NONODE; /* a former leader's word came or went meanwhile */
+  int rc = word_make(&w);
+  if (rc == ZKE_OK) rc = ZKE_NONODE;
+  /* a former leader's word came or went meanwhile */
   while (rc == ZKE_NONODE || rc == ZKE_NODEEXISTS)
-    rc = zke_retry(e->l.r.z, election_try_announce, &w, ZKE_FOREVER);
+    rc = zke_retry(e->l.r.z, election_try_announce, &w, deadline_ms);
   zke_free(w.data);
   return rc;
+}
+
+/* Change it in place: so observers hear of no end of the office. */
+static int election_try_change(zke *z, void *arg) {
+  election_word *w = arg;
+  zke_op ops[2];
+  zke_op_result results[2] = {{0}};
+  zke_op_check(&ops[0], w->e->l.znode, -1);
+  zke_op_set(&ops[1], w->e->leader, w->data, w->len, -1);
+  int rc = zke_recipe_multi(z, ops, 2, results);
+  bool lost = results[0].rc == ZKE_NONODE;
+  zke_results_clear(results, 2);
+  return lost ? zke_line_check(&w->e->l) : rc;
+}
+
+static int election_change(zke_election *e, int64_t deadline_ms) {
+  election_word w = {.e = e};
+  int rc = word_make(&w);
+  if (rc == ZKE_OK)
+    rc = zke_retry(e->l.r.z, election_try_change, &w, deadline_ms);
+  zke_free(w.data);
+  return rc == ZKE_NONODE ? election_announce(e, deadline_ms) : rc;
 }
 
 /* Is the word there, and this candidate's?  Watches it if that is asked. */
 static int election_find_word(zke_election *e, int64_t token, bool watch) {
   char *data = NULL;
-  const char *name;
+  int len = 0;
   zke_stat stat;
   zke *z = e->l.r.z;
   int rc = zke_get(z, e->leader, watch ? zke_recipe_watcher : NULL, &e->l.r,
-                   &data, NULL, &stat);
+                   &data, &len, &stat);
   if (rc != ZKE_OK) return rc;
   bool own = stat.ephemeralOwner == zke_session_id(z);
-  if (!own || word_read(data, &name) != token) rc = ZKE_NONODE;
+  if (!own || word_read(data, len).token != token) rc = ZKE_NONODE;
   zke_free(data);
   return rc;
 }
@@ -141,7 +187,7 @@ static int election_keep_word(zke_election *e) {
     e->said = e->l.token;
     rc = election_find_word(e, e->said, true);
     e->word_watched = rc == ZKE_OK;
-    if (rc == ZKE_NONODE) rc = election_announce(e);
+    if (rc == ZKE_NONODE) rc = election_announce(e, ZKE_FOREVER);
   }
   return rc;
 }
@@ -260,6 +306,7 @@ static void election_going(zke_recipe *r) {
 
 static void election_destroy(zke_recipe *r) {
   zke_free(((zke_election *)r)->leader);
+  zke_free(((zke_election *)r)->value);
   zke_line_free((zke_line *)r);
 }
 
@@ -426,6 +473,29 @@ int zke_election_ready(zke_election *e) {
   return election_leave(e, rc);
 }
 
+/* Keep a copy of the value; the word is written by the caller. */
+static int election_keep_value(zke_election *e, const void *data, int len) {
+  char *copy = NULL;
+  if (len) copy = zke_recipe_copy(e->l.r.z, data, (size_t)len);
+  if (len && !copy) return zke_recipe_fail(ZKE_NOMEM, "no memory for a value");
+  zke_free(e->value);
+  e->value = copy;
+  e->value_len = len;
+  return ZKE_OK;
+}
+
+int zke_election_set(zke_election *e, const void *data, int len,
+                     int64_t deadline_ms) {
+  if (len < 0 || (!data && len))
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "a value of length %d", len);
+  int rc = zke_recipe_enter((zke_recipe *)e);
+  if (rc != ZKE_OK) return rc;
+  rc = election_keep_value(e, data, len);
+  if (rc == ZKE_OK && e->ready && e->l.state == ZKE_LINE_HELD)
+    rc = election_change(e, deadline_ms);
+  return election_leave(e, rc);
+}
+
 /* ---- looking ---- */
 
 int zke_election_step(zke_election *e) {
@@ -472,28 +542,39 @@ struct zke_observer {
   bool started;
   bool known; /* looked at least once */
   int64_t token;
-  char *name; /* of who leads, or NULL */
-  int want;   /* of the blocking call */
+  char *name;  /* of who leads, and behind its NUL the value; or NULL */
+  char *value; /* there */
+  int len;     /* of the value */
+  int want;    /* of the blocking call */
   zke_observer_fn listener;
   void *context;
 };
 
+/* Is that what is known already? */
+static bool observer_knows(const zke_observer *o, const word *w) {
+  if (!o->known || o->token != w->token) return false;
+  return !w->token ||
+         (o->len == w->len && memcmp(o->value, w->value, (size_t)w->len) == 0);
+}
+
 /* Note and tell who leads now; data NULL, or not a word: nobody. */
-static int observer_note(zke_observer *o, const char *data) {
-  const char *name = NULL;
-  int64_t token = word_read(data, &name);
+static int observer_note(zke_observer *o, const char *data, int len) {
+  word w = word_read(data, len);
+  size_t size = w.token ? w.name_len + 1 + (size_t)w.len : 0;
   char *copy = NULL;
-  if (o->known && token == o->token) return ZKE_OK;
-  if (token) {
-    copy = zke_alloc(o->r.z, strlen(name) + 1);
+  if (observer_knows(o, &w)) return ZKE_OK;
+  if (w.token) {
+    copy = zke_alloc(o->r.z, size + 1);
     if (!copy) return ZKE_NOMEM;
-    memcpy(copy, name, strlen(name));
+    memcpy(copy, w.name, w.name_len);
+    if (w.len) memcpy(copy + w.name_len + 1, w.value, (size_t)w.len);
   }
-  zke_recipe_tell(&o->r, copy ? 1 : 0, token, copy ? copy : "",
-                  copy ? (int)strlen(copy) : 0);
+  zke_recipe_tell(&o->r, copy ? 1 : 0, w.token, copy, (int)size);
   zke_free(o->name);
   o->name = copy;
-  o->token = token;
+  o->value = copy ? copy + w.name_len + 1 : NULL;
+  o->len = w.len;
+  o->token = w.token;
   o->known = true;
   return ZKE_OK;
 }
@@ -501,17 +582,18 @@ static int observer_note(zke_observer *o, const char *data) {
 static int observer_step(zke_recipe *r) {
   zke_observer *o = (zke_observer *)r;
   char *data = NULL;
+  int len = 0;
   int rc = ZKE_RUNTIMEINCONSISTENCY;
   if (!o->started) return ZKE_OK;
   while (rc == ZKE_RUNTIMEINCONSISTENCY) {
-    rc = zke_get(r->z, o->leader, zke_recipe_watcher, r, &data, NULL, NULL);
+    rc = zke_get(r->z, o->leader, zke_recipe_watcher, r, &data, &len, NULL);
     if (rc == ZKE_NONODE) { /* wait for its coming */
       rc = zke_exists(r->z, o->leader, zke_recipe_watcher, r, NULL);
       if (rc == ZKE_OK) rc = ZKE_RUNTIMEINCONSISTENCY;
     }
   }
   if (rc == ZKE_NONODE) rc = ZKE_OK;
-  if (rc == ZKE_OK) rc = observer_note(o, data);
+  if (rc == ZKE_OK) rc = observer_note(o, data, len);
   zke_free(data);
   return rc;
 }
@@ -519,13 +601,17 @@ static int observer_step(zke_recipe *r) {
 static void observer_deliver(zke_recipe *r, int event, int64_t number,
                              const char *text, int len) {
   zke_observer *o = (zke_observer *)r;
-  (void)len;
-  if (o->listener) o->listener(o, event ? text : NULL, number, o->context);
+  size_t name = event ? strlen(text) + 1 : 0; /* the value is behind it */
+  if (!o->listener) return;
+  if (event)
+    o->listener(o, text, number, text + name, len - (int)name, o->context);
+  else
+    o->listener(o, NULL, 0, NULL, 0, o->context);
 }
 
 /* Without a session nothing is known. */
 static void observer_ended(zke_recipe *r) {
-  observer_note((zke_observer *)r, NULL);
+  observer_note((zke_observer *)r, NULL, 0);
 }
 
 static void observer_destroy(zke_recipe *r) {
@@ -594,23 +680,34 @@ int zke_observer_step(zke_observer *o) {
   return zke_recipe_step((zke_recipe *)o);
 }
 
-int zke_observer_leader(zke_observer *o, char **name_out, int64_t *token_out) {
-  char *copy = NULL;
+/* Copies of what is known, as far as they are asked for. */
+static int observer_copy(const zke_observer *o, char **name_out,
+                         char **value_out) {
+  char *name = NULL, *value = NULL;
+  bool wants_name = o->name && name_out, wants_value = o->name && value_out;
+  if (wants_name) name = zke_recipe_copy(o->r.z, o->name, strlen(o->name));
+  if (wants_value) value = zke_recipe_copy(o->r.z, o->value, (size_t)o->len);
+  if ((wants_name && !name) || (wants_value && !value)) {
+    zke_free(name);
+    zke_free(value);
+    return zke_recipe_fail(ZKE_NOMEM, "no memory for a leader's name");
+  }
+  if (name_out) *name_out = name;
+  if (value_out) *value_out = value;
+  return ZKE_OK;
+}
+
+int zke_observer_leader(zke_observer *o, char **name_out, int64_t *token_out,
+                        char **value_out, int *len_out) {
   int rc = zke_recipe_enter((zke_recipe *)o);
   if (rc != ZKE_OK) return rc;
-  if (!o->started) {
+  if (!o->started)
     rc = zke_recipe_fail(ZKE_MISUSE, "the observer of %s was not started",
                          o->r.path);
-    return zke_recipe_leave(&o->r, rc);
-  }
-  if (o->name && name_out) {
-    copy = zke_alloc(o->r.z, strlen(o->name) + 1);
-    if (copy) memcpy(copy, o->name, strlen(o->name));
-    if (!copy) return zke_recipe_leave(&o->r, ZKE_NOMEM);
-  }
-  if (name_out) *name_out = copy;
-  if (token_out) *token_out = o->token;
-  return zke_recipe_leave(&o->r, ZKE_OK);
+  if (rc == ZKE_OK) rc = observer_copy(o, name_out, value_out);
+  if (rc == ZKE_OK && token_out) *token_out = o->token;
+  if (rc == ZKE_OK && len_out) *len_out = o->len;
+  return zke_recipe_leave(&o->r, rc);
 }
 
 static int observer_is_so(zke_recipe *r) {

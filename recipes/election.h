@@ -22,7 +22,8 @@
  *       _c_<guid>-latch-0000000001      comes next, watching the one before it
  *       _c_<guid>-next-0000000001       the leader has handed over to ...01
  *       leader                          ephemeral: has taken office; its data
- *                                       is "<token> <name>"
+ *                                       is "<token> <name>", and behind a
+ *                                       newline the leader's value
  *
  * Being first makes a leader; the znode "leader", written by
  * zke_election_ready(), tells others that it has taken office.  Observers
@@ -132,6 +133,22 @@ ZKE_API int zke_election_lead(zke_election *e, int64_t deadline_ms);
  * not lead; after any other code the next step tries again. */
 ZKE_API int zke_election_ready(zke_election *e);
 
+/* zke_election_set - give the office a value that observers hear, such as where
+ * the leader can be reached
+ *
+ * Shown from zke_election_ready() on, in the znode "leader"; changed at once
+ * where that was called.  The object keeps it for its next office.
+ *
+ *   data,len     copied; NULL and 0 for none
+ *   deadline_ms  of zke_now(), for repeating what got no reply
+ *
+ * Returns ZKE_OK; ZKE_LOST where the office was lost meanwhile,
+ * ZKE_BADARGUMENTS where len is negative.  After any other code this can be
+ * repeated.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_election_set(zke_election *e, const void *data, int len,
+                             int64_t deadline_ms);
+
 /* zke_election_resign - a candidate or leader no more
  *
  * Returns ZKE_OK, also where it was not one; after any other code it still is
@@ -176,10 +193,12 @@ ZKE_API int zke_election_parties(zke *z, const char *path,
 
 typedef struct zke_observer zke_observer;
 
-/* Called for each leader that has taken office, and with name NULL and token
- * 0 when there is none; first with what is the case. */
+/* Called for each leader that has taken office, again when it changes its
+ * value, and with name and value NULL and token 0 when there is none; first
+ * with what is the case.  name and value live until the listener returns. */
 typedef void (*zke_observer_fn)(zke_observer *o, const char *name,
-                                int64_t token, void *context);
+                                int64_t token, const char *value, int len,
+                                void *context);
 
 typedef struct zke_observer_options {
   size_t size;
@@ -194,8 +213,10 @@ typedef struct zke_observer_options {
  * zke_observer_step   - look again, after a failure inside zke_dispatch()
  * zke_observer_leader - who leads as of the last look; ZKE_MISUSE before start
  *
- *   name_out  out: the name, one block, or NULL for nobody
- *   token_out out: its fencing value, or 0
+ *   name_out   out: the name, one block, or NULL for nobody
+ *   token_out  out: its fencing value, or 0
+ *   value_out  out: what the leader has set, one block, followed by a NUL;
+ *              NULL for nobody.  len_out: its bytes
  *
  * zke_observer_wait   - wait until somebody leads (want 1) or nobody (want 0);
  *                       starts where that has not been done
@@ -212,7 +233,8 @@ ZKE_API void zke_observer_free(zke_observer *o);
 ZKE_API int zke_observer_start(zke_observer *o);
 ZKE_API int zke_observer_step(zke_observer *o);
 ZKE_API int zke_observer_leader(zke_observer *o, char **name_out,
-                                int64_t *token_out);
+                                int64_t *token_out, char **value_out,
+                                int *len_out);
 ZKE_API int zke_observer_wait(zke_observer *o, int want, int64_t deadline_ms);
 ZKE_API int zke_observer_cancel(zke_observer *o);
 

@@ -474,9 +474,9 @@ typedef struct observation {
 } observation;
 
 static void observe_leader(zke_observer *o, const char *name, int64_t token,
-                           void *context) {
+                           const char *value, int len, void *context) {
   observation *seen = context;
-  (void)o;
+  (void)o, (void)value, (void)len;
   json_t *row = json_pack("{s:o*,s:o,s:I}", "path", json_text(seen->path),
                           "leader", name ? json_text(name) : json_null(),
                           "token", (json_int_t)token);

@@ -159,6 +159,103 @@ START_TEST(watched_list) {
 }
 END_TEST
 
+/* ---- which services there are ---- */
+
+static void note_service(zke_services *services, int event, const char *name,
+                         void *context) {
+  char *text = context;
+  size_t used = strlen(text);
+  (void)services;
+  snprintf(text + used, 200 - used, "%c%s ", "?+?-RL"[event], name ? name : "");
+}
+
+#define ck_services(expected)                       \
+  do {                                              \
+    int count_ = 1;                                 \
+    while (count_) ck_ok(zke_dispatch(z, &count_)); \
+    ck_assert_str_eq(services, expected);           \
+    services[0] = '\0';                             \
+  } while (0)
+
+/* A service is there from its first instance to its last one; what is no
+ * service is not told. */
+START_TEST(services_come_and_go) {
+  char services[200] = "";
+  zke *z = test_open(":memory:"), *a = test_session(z, NULL);
+  zke_services *s;
+  zke_services_options o = {
+      .size = sizeof o, .listener = note_service, .context = services};
+  ck_rc(zke_services_new(z, "/", &o, &s), ZKE_BADARGUMENTS);
+  ck_assert_ptr_null(s);
+  ck_rc(zke_services_new(z, "/services", &o, NULL), ZKE_BADARGUMENTS);
+  zke_discovery *web = make(a, "web", NULL), *more = make(a, "web", NULL),
+                *mail = make(a, "mail", NULL);
+  enlist(web, "1", "");
+  ck_ok(zke_services_new(z, "/services", &o, &s));
+  ck_ok(zke_services_step(s)); /* not started: nothing */
+  ck_services("");
+  ck_ok(zke_services_start(s));
+  ck_ok(zke_services_step(s));
+  ck_services("+web R ");
+  enlist(more, "2", "");
+  ck_services("");
+  enlist(mail, "3", "");
+  ck_services("+mail ");
+  ck_ok(zke_discovery_update(mail, "4", "", 0, ZKE_FOREVER));
+  ck_ok(zke_discovery_unregister(web));
+  ck_services("");
+  ck_ok(zke_discovery_unregister(more));
+  ck_services("-web ");
+  enlist(web, "1", "");
+  ck_services("+web ");
+  ck_ok(zke_create(a, "/services/none", "x", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT,
+                   NULL, NULL));
+  ck_ok(zke_create(a, "/services/none/e", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL,
+                   NULL, NULL));
+  ck_services("");
+  ck_ok(zke_expire(z, zke_session_id(a)));
+  int count = 1;
+  while (count) ck_ok(zke_dispatch(z, &count));
+  ck_assert_int_eq((int)strlen(services), 11);
+  ck_assert(strstr(services, "-web ") && strstr(services, "-mail "));
+  zke_services_free(s);
+  zke_services_free(NULL);
+  ck_rc(zke_services_start(NULL), ZKE_BADARGUMENTS);
+  ck_assert_int_eq(watches(z), 0);
+  zke_discovery_free(web);
+  zke_discovery_free(more);
+  zke_discovery_free(mail);
+  ck_ok(zke_close(a));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+static void free_services(zke_services *services, int event, const char *name,
+                          void *context) {
+  int *events = context;
+  (void)event, (void)name;
+  if (++*events == 1) zke_services_free(services);
+}
+
+START_TEST(services_listener_frees) {
+  int events = 0;
+  zke *z = test_open(":memory:");
+  zke_services *s;
+  zke_services_options o = {
+      .size = sizeof o, .listener = free_services, .context = &events};
+  zke_discovery *web = make(z, "web", NULL), *mail = make(z, "mail", NULL);
+  enlist(web, "1", "");
+  enlist(mail, "1", "");
+  ck_ok(zke_services_new(z, "/services", &o, &s));
+  zke_services_start(s);
+  ck_assert_int_eq(events, 1);
+  zke_discovery_free(web);
+  zke_discovery_free(mail);
+  ck_assert_int_eq(watches(z), 0);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
 START_TEST(listener_frees) {
   zke *z = test_open(":memory:"), *a = test_session(z, NULL);
   heard h = {{0}, NULL};
@@ -510,9 +607,11 @@ static void add(Suite *s, const char *name, const TTest *const *tests,
 
 int main(int argc, char **argv) {
   const TTest *const tests[] = {
-      address_and_payload, watched_list,  listener_frees,  names_of_services,
-      picks_the_first,     picks_in_turn, picks_at_random, picks_by_threads,
-      waits_for_instances, other_kind,    bad_arguments,   processes};
+      address_and_payload,  watched_list,           listener_frees,
+      names_of_services,    picks_the_first,        picks_in_turn,
+      picks_at_random,      picks_by_threads,       waits_for_instances,
+      other_kind,           bad_arguments,          processes,
+      services_come_and_go, services_listener_frees};
   const TTest *const proof[] = {dies_anywhere, lost_replies, faults};
   Suite *s = suite_create("discovery");
   add(s, "discovery", tests, sizeof tests / sizeof *tests, 30);

@@ -421,7 +421,7 @@ START_TEST(another_kind_on_the_path_is_refused) {
   ck_ok(zke_observer_new(z[1], PATH, NULL, &o));
   ck_rc(zke_observer_start(o), ZKE_OTHERKIND);
   ck_rc(zke_observer_wait(o, 1, soon(z[1])), ZKE_OTHERKIND);
-  ck_rc(zke_observer_leader(o, NULL, NULL), ZKE_MISUSE);
+  ck_rc(zke_observer_leader(o, NULL, NULL, NULL, NULL), ZKE_MISUSE);
   zke_observer_free(o);
   ck_told(1, "");
   zke_lock_free(lock);
@@ -941,12 +941,15 @@ END_TEST
 
 static char observed[400];
 
-static void observe(zke_observer *o, const char *name, int64_t token, void *c) {
+static void observe(zke_observer *o, const char *name, int64_t token,
+                    const char *value, int len, void *c) {
   size_t used = strlen(observed);
   (void)o, (void)c;
   ck_assert_int_eq(name != NULL, token != 0);
-  snprintf(observed + used, sizeof observed - used, "%s%s", used ? " " : "",
-           name ? name : "nobody");
+  ck_assert_int_eq(name != NULL, value != NULL);
+  snprintf(observed + used, sizeof observed - used, "%s%s%s%.*s",
+           used ? " " : "", name ? name : "nobody", len ? "=" : "", len,
+           len ? value : "");
 }
 
 #define ck_observed(expected)             \
@@ -954,6 +957,16 @@ static void observe(zke_observer *o, const char *name, int64_t token, void *c) {
     ck_assert_str_eq(observed, expected); \
     observed[0] = '\0';                   \
   } while (0)
+
+/* The path of the leader's znode. */
+static const char *parties_first(zke *session) {
+  static char path[128];
+  zke_party_list *list;
+  ck_ok(zke_election_parties(session, PATH, &list));
+  snprintf(path, sizeof path, PATH "/%s", list->data[0].name);
+  zke_free(list);
+  return path;
+}
 
 static zke_observer *observer_of(zke *session) {
   zke_observer *o;
@@ -989,10 +1002,56 @@ START_TEST(observers_hear_who_is_in_office_and_when_nobody_is) {
   ck_observed("bob"); /* first of all what is the case */
   char *name;
   int64_t token;
-  ck_ok(zke_observer_leader(o, &name, &token));
+  ck_ok(zke_observer_leader(o, &name, &token, NULL, NULL));
   ck_assert_str_eq(name, "bob");
   ck_assert_int_eq(token, zke_election_token(e[1]));
   zke_free(name);
+  zke_observer_free(o);
+  close_all();
+}
+END_TEST
+
+/* A leader's value: with its office, changed in place, kept when the word is
+ * written again, and gone with the office. */
+START_TEST(observers_hear_of_the_leaders_value) {
+  char *value;
+  int len;
+  open_all();
+  zke_observer *o = observer_of(z[3]);
+  volunteer(2);
+  ck_ok(zke_election_set(e[0], "one", 3, soon(z[0])));
+  dispatch_all();
+  ck_observed("nobody"); /* not in office yet */
+  ck_ok(zke_election_ready(e[0]));
+  dispatch_all();
+  ck_ok(zke_election_set(e[0], "a\nb", 3, soon(z[0])));
+  dispatch_all();
+  ck_ok(zke_election_set(e[0], "a\nb", 3, soon(z[0]))); /* no news */
+  dispatch_all();
+  ck_observed("ann=one ann=a\nb");
+  ck_ok(zke_observer_leader(o, NULL, NULL, &value, &len));
+  ck_assert_int_eq(len, 3);
+  ck_assert_str_eq(value, "a\nb");
+  zke_free(value);
+  ck_ok(zke_delete(z[2], WORD, -1));
+  dispatch_all();
+  ck_ok(zke_election_set(e[0], NULL, 0, soon(z[0])));
+  dispatch_all();
+  const char *last = strrchr(observed, ' '); /* it may have missed the word */
+  ck_assert_str_eq(last ? last + 1 : observed, "ann");
+  observed[0] = '\0';
+  ck_ok(zke_election_resign(e[0]));
+  dispatch_all();
+  ck_ok(zke_observer_leader(o, NULL, NULL, &value, &len));
+  ck_assert_ptr_null(value);
+  ck_assert_int_eq(len, 0);
+  ck_ok(zke_election_set(e[1], "two", 3, soon(z[1])));
+  ck_ok(zke_election_ready(e[1]));
+  dispatch_all();
+  ck_observed("nobody bob=two");
+  ck_ok(zke_delete(z[2], parties_first(z[2]), -1));
+  ck_rc(zke_election_set(e[1], "late", 4, soon(z[1])), ZKE_LOST);
+  ck_rc(zke_election_set(e[1], "x", -1, 0), ZKE_BADARGUMENTS);
   zke_observer_free(o);
   close_all();
 }
@@ -1029,7 +1088,7 @@ START_TEST(observers_ignore_what_is_no_word) {
     dispatch_all();
     char *name = (char *)(uintptr_t) "";
     int64_t token = 1;
-    ck_ok(zke_observer_leader(o, &name, &token));
+    ck_ok(zke_observer_leader(o, &name, &token, NULL, NULL));
     ck_assert_ptr_null(name);
     ck_assert_int_eq(token, 0);
     ck_ok(zke_delete(z[0], WORD, -1));
@@ -1083,7 +1142,7 @@ START_TEST(an_observer_without_a_session_knows_nobody) {
   ck_ok(zke_expire(z[3], zke_session_id(z[2])));
   dispatch_all();
   ck_observed("nobody");
-  ck_rc(zke_observer_leader(o, NULL, NULL), ZKE_INVALIDSTATE);
+  ck_rc(zke_observer_leader(o, NULL, NULL, NULL, NULL), ZKE_INVALIDSTATE);
   ck_rc(zke_observer_wait(o, 1, soon(z[3])), ZKE_INVALIDSTATE);
   zke_observer_free(o);
   close_all();
@@ -1516,6 +1575,7 @@ int main(int argc, char **argv) {
   tcase_add_loop_test(tc, handing_over_survives_who_goes_in_its_middle, 0, 2);
   tc = add_case(suite, "observing", 20);
   tcase_add_test(tc, observers_hear_who_is_in_office_and_when_nobody_is);
+  tcase_add_test(tc, observers_hear_of_the_leaders_value);
   tcase_add_test(tc, observers_hear_of_a_hand_over);
   tcase_add_test(tc, observers_ignore_what_is_no_word);
   tcase_add_test(tc, observers_can_wait);

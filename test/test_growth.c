@@ -76,6 +76,7 @@ TAKE(rendezvous, "/rendezvous", 2, o, &made)
 TAKE(rendezvous_point, "/point", o, &made)
 TAKE(rwlock, "/rw", o, &made)
 TAKE(semaphore, "/sem", o, &made)
+TAKE(services, "/services", o, &made)
 TAKE(singleton, "/one", o, &made)
 
 static int take_queue_put(zke *z, const void *o) {
@@ -145,6 +146,7 @@ static const struct row {
     ROW(zke_rendezvous_point_options, context, take_rendezvous_point),
     ROW(zke_rwlock_options, context, take_rwlock),
     ROW(zke_semaphore_options, context, take_semaphore),
+    ROW(zke_services_options, context, take_services),
     ROW(zke_singleton_options, context, take_singleton),
     ROW(zke_two_phase_options, context, take_two_phase),
 };

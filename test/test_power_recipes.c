@@ -695,7 +695,7 @@ static int at_election(zke *z) {
   char *name = NULL;
   demand(zke_observer_new(z, "/election", NULL, &o), "an observer");
   demand(zke_observer_start(o), "observing");
-  demand(zke_observer_leader(o, &name, NULL), "who leads");
+  demand(zke_observer_leader(o, &name, NULL, NULL, NULL), "who leads");
   int count = parties(z, zke_election_parties, "/election") + (name != NULL);
   zke_free(name);
   zke_observer_free(o);
