@@ -59,7 +59,8 @@ WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wundef \
   -Wwrite-strings -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wcast-qual \
   $(if $(WERROR),-Werror)
 
-FAST_TESTS = file watch tree fork thread session path multi acl memory
+FAST_TESTS = file watch tree fork thread session path multi acl memory growth \
+  virtual
 CHECKS = headers symbols layers format docs shapes sqlite-version install \
   $(if $(COMMAND),manuals) $(if $(SQLITE),,twice)
 

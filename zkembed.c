@@ -1471,6 +1471,7 @@ struct zke {
   int64_t lease_at;     /* boottime ns of the last stamp */
   int64_t lease_retry;  /* … nobody is woken for the next one before */
   int64_t seen;         /* number of a read in which one's own row was there */
+  int64_t sync_next;    /* monotonic ns: zke_sync() is to look for it again */
   /* watchers in memory */
   reg_table spots, pairs;
   size_t watcher_count, recursive_count;
@@ -8362,7 +8363,13 @@ int zke_ephemerals(zke *z, int64_t session, const char *prefix,
 int zke_sync(zke *z, const char *path) {
   (void)path;
   int rc = api_enter(z, NULL, API_READ, NULL);
-  return rc == ZKE_OK ? api_leave(z, api_read_plain(z, NULL)) : rc;
+  if (rc != ZKE_OK) return rc;
+  int64_t now = lock_now(z->s);
+  if (now >= z->sync_next) { /* recipes ask often: not each time in the file */
+    rc = api_read_plain(z, NULL);
+    z->sync_next = base_later(now, ZKE_TICK_MS * ZKE_MS);
+  }
+  return api_leave(z, rc);
 }
 
 /* ---- several operations ---- */

@@ -722,7 +722,8 @@ ZKE_API int zke_ephemerals(zke *z, int64_t session, const char *prefix,
                            zke_strings **paths_out);
 
 /* zke_sync - ZooKeeper's sync: reads here are linearizable, so this only
- * reports the handle's state.  The path need not exist, nor be one. */
+ * reports the handle's state, and looks in the file once a second whether the
+ * session has ended.  The path need not exist, nor be one. */
 ZKE_API int zke_sync(zke *z, const char *path);
 
 /* ------------------------------------------------------------------------

@@ -36,7 +36,8 @@
  * LOSING THE SESSION: the listener hears ZKE_CONFIG_LOST, every call but free
  * returns ZKE_INVALIDSTATE: what is in memory is not current any more.
  *
- * FENCING: a node's mzxid, greater with every change.
+ * FENCING: a node's mzxid, greater with every change; and what only the holder
+ * of something may set, by zke_config_set_guarded().
  *
  * LIMITS.  A watch of mode ZKE_WATCH_PERSISTENT on the same path by the same
  * session takes this one's place (zke_add_watch()): do not register one.

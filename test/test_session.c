@@ -460,7 +460,7 @@ static int do_read(int which) {
     case 7:
       return zke_get_acl(a, "/n", NULL, NULL);
     case 8:
-      return zke_sync(a, "/n");
+      return zke_children(a, "/n", test_record, &seen, NULL, NULL);
     case 9:
       rc = zke_multi_read(a, &op, 1, &result);
       zke_results_clear(&result, 1);
@@ -871,6 +871,18 @@ static void pass_with(zke *z, int64_t ms) {
     ck_ok(zke_dispatch(z, NULL));
   }
 }
+
+/* zkembed.h: zke_sync() finds another handle's zke_expire() within a second. */
+START_TEST(sync_finds_the_end) {
+  begin_leased(_i);
+  ck_ok(zke_sync(a, "/e"));
+  ck_ok(zke_sync(a, "/e"));
+  ck_ok(zke_expire(b, zke_session_id(a)));
+  move(ZKE_CLOCK_MONOTONIC, 1000);
+  ck_rc(zke_sync(a, "/e"), _i ? ZKE_SESSIONEXPIRED : ZKE_INVALIDSTATE);
+  ck_rc(zke_sync(a, "/e"), ZKE_INVALIDSTATE);
+}
+END_TEST
 
 /* zkembed.h: who does not call in loses the session, ephemerals and all. */
 START_TEST(silent_lease_runs_out) {
@@ -1351,6 +1363,7 @@ static void add_inspection(Suite *suite) {
 
 static void add_lease(Suite *suite) {
   TCase *tc = add_case(suite, "lease");
+  ADD(sync_finds_the_end);
   ADD(silent_lease_runs_out);
   tcase_add_loop_test(tc, calling_in_keeps_the_lease, 0, 4 * WAYS);
   ADD(lease_counts_on_the_boot_clock);
