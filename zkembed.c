@@ -29,6 +29,7 @@
  *   node_          rows of the tree: load, add, remove, change
  *   op_            create, delete, set, check, reads: ZooKeeper's checks
  *   sess_          beginning, ending and reaping sessions; new boots
+ *   discard_       nodes that a session has yet to remove
  *   sweep_         duty: dead sessions, leases, TTL, containers
  *   reg_           a session's watchers in memory
  *   wait_          descriptor, deadlines, dispatch
@@ -1356,6 +1357,11 @@ static zke_acls *acl_decode(const zke_allocator *a, const char *text,
   X(NODE_DUE, "SELECT parent,name,acl,blob FROM node WHERE kind=?1 AND "      \
               "due<>0 AND due<=?2 AND nchild=0 AND ttl>=0 "                   \
               "ORDER BY due,parent,name LIMIT " DB_REMOVAL)                   \
+  X(NODE_DISCARD, "SELECT parent,name,acl,blob FROM node WHERE parent=?1 "    \
+                  "AND name>=?2 AND name<=?2||CASE WHEN ?3>0 THEN "           \
+                  "'9999999999' ELSE '' END AND length(name)>=length(?2)+?3 " \
+                  "AND substr(name,length(?2)+1)NOT GLOB '*[^-0-9]*' AND "    \
+                  "owner=?4 AND(?5=0 OR czxid=?5)LIMIT " DB_REMOVAL)          \
   X(BLOB_ADD, "INSERT INTO blob(data)VALUES(?1)")                             \
   X(BLOB_REMOVE, "DELETE FROM blob WHERE id=?1")                              \
   X(WATCH_AT, "SELECT kind,session FROM watch WHERE path=?1")                 \
@@ -1472,6 +1478,12 @@ struct zke {
   int64_t lease_retry;  /* … nobody is woken for the next one before */
   int64_t seen;         /* number of a read in which one's own row was there */
   int64_t sync_next;    /* monotonic ns: zke_sync() is to look for it again */
+  int64_t discard_at, discard_pause; /* monotonic ns: the next try; ns */
+  /* changed with the lock's mutex held: what is to be discarded, newest first,
+   * and whether there is anything */
+  struct discard *discards;
+  atomic_bool owes;
+  atomic_bool doomed; /* no memory to note it: the session is to end */
   /* watchers in memory */
   reg_table spots, pairs;
   size_t watcher_count, recursive_count;
@@ -1658,6 +1670,22 @@ typedef struct lock_turn {
 
 static int64_t lock_now(const store *s) {
   return s->os.clock(s->os.context, ZKE_CLOCK_MONOTONIC);
+}
+
+/* Until when this thread's calls on a handle wait for others, ms: zke_limit().
+ * z is NULL where there is no limit but the busy timeout. */
+typedef struct lock_bound {
+  const zke *z;
+  int64_t until;
+} lock_bound;
+
+static _Thread_local lock_bound lock_limit;
+
+/* The deadline of a call that begins now, monotonic ns. */
+static int64_t lock_deadline(const zke *z, int64_t now) {
+  int64_t at = base_later(now, z->s->busy);
+  if (lock_limit.z != z || lock_limit.until >= INT64_MAX / ZKE_MS) return at;
+  return base_min(at, base_max(lock_limit.until, 0) * ZKE_MS);
 }
 
 /* Stand in line, with the mutex held, until it is our turn or the deadline
@@ -5534,6 +5562,129 @@ static void sess_release(zke *z) {
 }
 
 /* ======================================================================
+ * discard_: nodes that a session has yet to remove (private)
+ *
+ * What zke_discard() was told stays in a list until it has been removed.  A
+ * call of the session that changes anything removes it first, or fails.  So
+ * what the session makes later cannot be taken for what it discarded, and
+ * nothing that it does comes before.  Reads and dispatches try, too, without
+ * failing.  The list ends with the session, whose nodes go anyway.
+ * ==================================================================== */
+
+/* One node, or all that one sequential create has made. */
+typedef struct discard {
+  struct discard *next;
+  int64_t czxid;    /* 0: whatever the session owns there */
+  bool sequential;  /* the name goes on with digits */
+  const char *path; /* whole */
+} discard;
+
+enum {
+  DISCARD_PAUSE_MS = 250,   /* between two tries of a dispatch, at most */
+  DISCARD_PATIENCE_MS = 20, /* how long a dispatch that may wait does */
+  DISCARD_DIGITS = 10       /* of a sequence number, at least */
+};
+
+/* Remove the nodes that an entry means, as far as the session owns them.  No
+ * permission is asked, as at the session's end. */
+static int discard_remove(txn *t, const discard *d) {
+  int rc, count = 0, orphans = 0;
+  do {
+    sqlite3_stmt *st = db_statement(t->s, DB_NODE_DISCARD, &rc);
+    if (!st) return rc;
+    db_bind_key(st, path_split(d->path, strlen(d->path)));
+    db_bind_int(st, 3, d->sequential ? DISCARD_DIGITS : 0);
+    db_bind_int(st, 4, t->z->id);
+    db_bind_int(st, 5, d->czxid);
+    rc = node_remove_all(t, st, false, &count, &orphans);
+  } while (rc == ZKE_OK && count == NODE_REMOVAL);
+  return rc;
+}
+
+static int discard_body(txn *t, void *arg) {
+  int rc = txn_number(t);
+  for (const discard *d = arg; d && rc == ZKE_OK; d = d->next)
+    rc = discard_remove(t, d);
+  return rc;
+}
+
+/* The entries of now.  Others may be put before them meanwhile; only a thread
+ * with the store's lock takes entries away. */
+static discard *discard_first(zke *z) {
+  pthread_mutex_lock(&z->s->m);
+  discard *first = z->discards;
+  pthread_mutex_unlock(&z->s->m);
+  return first;
+}
+
+/* Put an entry into the list.  The store's lock need not be held: this waits
+ * for no other call. */
+static void discard_push(zke *z, discard *d) {
+  pthread_mutex_lock(&z->s->m);
+  d->next = z->discards;
+  z->discards = d;
+  atomic_store(&z->owes, true);
+  pthread_mutex_unlock(&z->s->m);
+}
+
+/* Release the entries from one on. */
+static void discard_free(discard *d) {
+  for (discard *next; d; d = next) {
+    next = d->next;
+    mem_free(d);
+  }
+}
+
+/* The try to remove these entries has ended: forget them, or say when
+ * dispatches and reads are to try again.  Returns rc. */
+static int discard_settle(zke *z, discard *first, int rc) {
+  if (rc != ZKE_OK) {
+    z->discard_pause = base_min(base_max(2 * z->discard_pause, ZKE_MS),
+                                DISCARD_PAUSE_MS * ZKE_MS);
+    z->discard_at = lock_now(z->s) + z->discard_pause;
+    return rc;
+  }
+  pthread_mutex_lock(&z->s->m);
+  discard **at = &z->discards;
+  while (*at != first) at = &(*at)->next;
+  *at = NULL;
+  atomic_store(&z->owes, z->discards || atomic_load(&z->doomed));
+  pthread_mutex_unlock(&z->s->m);
+  z->discard_pause = 0;
+  discard_free(first);
+  return ZKE_OK;
+}
+
+/* There was no memory to note what is to go: with the session all goes. */
+static int discard_session(zke *z) {
+  bool ended;
+  int rc = sess_end(z->s, z->id, SESS_EXPIRE, false, &ended);
+  return rc == ZKE_OK ? txn_session_gone(z) : rc;
+}
+
+/* Remove all that is to be discarded, by the store's deadline. */
+static int discard_all(zke *z) {
+  discard *first = discard_first(z);
+  int rc = ZKE_OK;
+  if (atomic_load(&z->doomed))
+    rc = discard_session(z);
+  else if (first)
+    rc = txn_run(z->s, z, TXN_NORMAL, discard_body, first);
+  return discard_settle(z, first, rc);
+}
+
+/* The same from a call that has other things to do: when it is time, and
+ * waiting for others no longer than so many ms. */
+static void discard_try(zke *z, int64_t now, int64_t ms) {
+  store *s = z->s;
+  if (!atomic_load(&z->owes) || now < z->discard_at) return;
+  int64_t deadline = s->deadline;
+  s->deadline = ms ? base_min(deadline, now + ms * ZKE_MS) : 0;
+  discard_all(z);
+  s->deadline = deadline;
+}
+
+/* ======================================================================
  * sweep_: duty (private)
  *
  * One waiting process at a time holds the duty byte and sweeps four times a
@@ -6403,6 +6554,7 @@ static int64_t wait_deadline(const zke *z, bool waiting) {
   for (size_t i = 0; i < z->notice_count; i++)
     at = base_min(at, z->notices[i].probe_at);
   if (z->s->unsettled) at = base_min(at, z->s->settle_at);
+  if (atomic_load(&z->owes)) at = base_min(at, z->discard_at);
   if (z->lease) {
     int64_t due = base_max(z->lease_at + z->lease / 4, z->lease_retry);
     int64_t left = base_max(due - live_boottime(z->s), 0);
@@ -6622,9 +6774,12 @@ static int wait_call(zke *z, const buf *calls, wait_event *e, int *count) {
                   .state = wait_state(z),
                   .path = e ? wait_visible_path(z, e->path) : ""};
   if (!b.count) return ZKE_OK;
+  lock_bound bound = lock_limit;
+  lock_limit.z = NULL; /* the callbacks are not the call that has it */
   z->batch = &b;
   lock_drop(z->s);
   wait_call_all(&b);
+  lock_limit = bound;
   if (lock_is_forked(z->s)) return ZKE_FORKED;
   lock_take(z->s, INT64_MAX);
   z->batch = b.outer;
@@ -6764,6 +6919,7 @@ static int wait_dispatch(zke *z, bool waiting, int *count) {
   if (live_holds(z->s)) wait_drain(z);
   if (z->state == SESS_ALIVE) {
     live_stamp_lease(z);
+    discard_try(z, now, waiting ? DISCARD_PATIENCE_MS : 0);
     wait_take_notices(z, now);
     wait_tick(z, now, waiting);
   }
@@ -7575,6 +7731,8 @@ static int store_new_session(store *s, const zke_options *o, zke **out) {
   z->chroot = mem_copy(&s->a, chroot, z->chroot_len);
   atomic_init(&z->closing, false);
   atomic_init(&z->calls, 0);
+  atomic_init(&z->owes, false);
+  atomic_init(&z->doomed, false);
   os_condition_init(&z->done);
   *out = z;
   return z->chroot ? ZKE_OK : base_nomem();
@@ -7583,6 +7741,7 @@ static int store_new_session(store *s, const zke_options *o, zke **out) {
 /* Free a handle that is in no list and has no session. */
 static void store_free_session(zke *z) {
   sess_release(z);
+  discard_free(z->discards);
   wait_clear_queue(z);
   reg_free(z);
   buf_free(&z->who.ids);
@@ -7660,7 +7819,8 @@ enum {
   API_LIGHT = 16,     /* looks at the handle only, does no I/O */
   API_READ = 32,      /* reads by db_read_begin(), and looks at the session
                          there */
-  API_DISPATCH = 64   /* ticks, and recovers, by itself */
+  API_DISPATCH = 64,  /* ticks, and recovers, by itself */
+  API_DISCARD = 128   /* is about what is to be discarded */
 };
 
 /* Check a path and put the chroot before it; *full lives until the handle's
@@ -7723,6 +7883,15 @@ static int api_session(zke *z) {
   return exists ? rc : txn_session_gone(z);
 }
 
+/* What the session has discarded goes before anything else that it changes: a
+ * change fails where that cannot be removed.  A read tries. */
+static int api_discard_first(zke *z, unsigned flags, int64_t now) {
+  if (!atomic_load(&z->owes) || (flags & API_DISCARD)) return ZKE_OK;
+  if (flags & API_CHANGE) return discard_all(z);
+  discard_try(z, now, 0);
+  return api_state(z);
+}
+
 static int api_replaced(const store *s) {
   return base_fail(ZKE_REPLACED,
                    "%s or a file beside it was removed or replaced", s->name);
@@ -7740,8 +7909,8 @@ static int api_admit(zke *z, const char *path, unsigned flags,
   live_stamp_lease(z);
   if (flags & API_LIGHT) return flags & API_ANY_STATE ? ZKE_OK : api_state(z);
   if (flags & API_DISPATCH) return s->index.open ? ZKE_OK : db_end(s);
-  bool kept =
-      (flags & API_READ) && s->index.open && !s->broken && now < s->tick_next;
+  bool kept = (flags & API_READ) && s->index.open && !s->broken &&
+              now < s->tick_next && !atomic_load(&z->owes);
   if (kept) return api_state(z);
   rc = db_end(s);
   bool change = (flags & API_CHANGE) && !(flags & API_ANY_STATE);
@@ -7756,7 +7925,8 @@ static int api_admit(zke *z, const char *path, unsigned flags,
   }
   if (flags & API_ANY_STATE) return ZKE_OK;
   /* a change looks at the session in its transaction */
-  return flags & (API_READ | API_CHANGE) ? api_state(z) : api_session(z);
+  rc = flags & (API_READ | API_CHANGE) ? api_state(z) : api_session(z);
+  return rc == ZKE_OK ? api_discard_first(z, flags, now) : rc;
 }
 
 static int api_forked(const store *s) {
@@ -7794,7 +7964,7 @@ static int api_enter(zke *z, const char *path, unsigned flags,
   store *s = z->s;
   if (lock_is_forked(s)) return api_forked(s);
   int64_t now = lock_now(s);
-  int64_t deadline = base_later(now, s->busy);
+  int64_t deadline = lock_deadline(z, now);
   os_cancel_off();
   atomic_fetch_add(&z->calls, 1);
   if (atomic_load(&z->closing)) {
@@ -8132,6 +8302,73 @@ int zke_delete(zke *z, const char *path, int version) {
   int rc = api_enter(z, path, API_CHANGE, &c.path);
   if (rc != ZKE_OK) return rc;
   return api_leave(z, api_change(z, TXN_GUESS, api_delete_body, &c));
+}
+
+/* Note what is to be discarded, whatever state the handle is in. */
+static int api_note_discard(zke *z, const char *path, bool sequential,
+                            int64_t czxid) {
+  size_t len = strlen(path) + 1;
+  discard *d = mem_zero(&z->s->a, sizeof *d + z->chroot_len + len);
+  if (!d) return base_nomem();
+  char *whole = (char *)(d + 1);
+  memcpy(whole, z->chroot, z->chroot_len);
+  memcpy(whole + z->chroot_len, path, len);
+  d->czxid = czxid;
+  d->sequential = sequential;
+  d->path = whole;
+  discard_push(z, d);
+  return ZKE_OK;
+}
+
+/* There is no memory for a note: remove it at once.  Where that fails, too,
+ * the session is to end, and all that it owns with it. */
+static int api_discard_now(zke *z, const char *path, bool sequential,
+                           int64_t czxid) {
+  discard d = {.czxid = czxid, .sequential = sequential};
+  int rc = api_enter(z, path, API_CHANGE | API_SEQUENTIAL, &d.path);
+  if (rc == ZKE_OK)
+    rc = api_leave(z, txn_run(z->s, z, TXN_NORMAL, discard_body, &d));
+  atomic_store(&z->doomed, rc != ZKE_OK);
+  if (rc != ZKE_OK) atomic_store(&z->owes, true);
+  return rc;
+}
+
+/* Remove what has been noted.  Where that fails, a thread that sleeps is to
+ * know of the next try. */
+static int api_discard_noted(zke *z) {
+  int rc = api_enter(z, NULL, API_CHANGE | API_DISCARD, NULL);
+  if (rc != ZKE_OK) return rc;
+  discard *first = discard_first(z);
+  if (first) /* else another thread's call has removed it */
+    rc = api_change(z, TXN_NORMAL, discard_body, first);
+  rc = discard_settle(z, first, rc);
+  if (rc != ZKE_OK) {
+    wait_arm(z);
+    live_wake_self(z);
+  }
+  return api_leave(z, rc);
+}
+
+int zke_discard(zke *z, const char *path, int mode, int64_t czxid) {
+  bool sequential = mode == ZKE_EPHEMERAL_SEQUENTIAL;
+  if (!z) return base_fail(ZKE_BADARGUMENTS, "the handle is NULL");
+  if (lock_is_forked(z->s)) return api_forked(z->s);
+  if (z->s->readonly)
+    return base_fail(ZKE_READONLY, "%s was opened read-only", z->s->name);
+  if (!op_mode_is_ephemeral(mode) || !path_check(path, sequential)) {
+    return base_fail(ZKE_BADARGUMENTS, "mode %d, path %s", mode,
+                     path ? path : "(NULL)");
+  }
+  os_cancel_off();
+  atomic_fetch_add(&z->calls, 1);
+  if (atomic_load(&z->closing)) {
+    return api_turn_away(z,
+                         base_fail(ZKE_CLOSING, "the handle is being closed"));
+  }
+  int rc = api_note_discard(z, path, sequential, czxid);
+  rc = rc == ZKE_OK ? api_discard_noted(z)
+                    : api_discard_now(z, path, sequential, czxid);
+  return api_turn_away(z, rc);
 }
 
 int zke_set(zke *z, const char *path, const void *data, int len, int version,
@@ -8867,6 +9104,15 @@ int zke_sleep(zke *z, int64_t deadline_ms) {
   if (left > 0) s->os.sleep(s->os.context, left);
   lock_take(s, INT64_MAX);
   return api_leave(z, ZKE_OK);
+}
+
+int64_t zke_busy_timeout(zke *z) { return z ? z->s->busy / ZKE_MS : 0; }
+
+int64_t zke_limit(zke *z, int64_t deadline_ms) {
+  int64_t was = z && lock_limit.z == z ? lock_limit.until : ZKE_FOREVER;
+  lock_limit.z = deadline_ms == ZKE_FOREVER ? NULL : z;
+  lock_limit.until = deadline_ms;
+  return was;
 }
 
 int zke_fd(zke *z, int *fd_out) {

@@ -245,7 +245,8 @@ ZKE_API int zke_version_number(void);
   X(DEADLOCK, -304, "deadlock")                                  \
   X(BROKEN, -305, "a member is gone")                            \
   X(OTHERKIND, -306, "in use by something else")                 \
-  X(LIMIT, -307, "over the limit")
+  X(LIMIT, -307, "over the limit")                               \
+  X(IDLE, -308, "nothing to cancel")
 
 #define ZKE_RESULT_ENUM_(name, number, text) ZKE_##name = (number),
 enum zke_result { ZKE_RESULT_LIST(ZKE_RESULT_ENUM_) ZKE_RESULT_END_ = 1 };
@@ -651,6 +652,38 @@ ZKE_API int zke_create_ttl(zke *z, const char *path, const void *data, int len,
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_delete(zke *z, const char *path, int version);
 
+/* zke_discard - see to it that an ephemeral node of this session goes
+ *
+ * Removes the node now, or as soon as that can be done.  What stands in the way
+ * (a full disk, a writer that does not go on, a lost reply) delays it only: the
+ * session remembers the node and tries again, at the beginning of each call and
+ * in each zke_dispatch() and zke_wait(), until it is gone.  Until then every
+ * call of the session that changes anything fails as this one did, so that
+ * nothing the session makes comes before, or is taken for, what it discarded.
+ * zke_next_deadline() and the descriptor tell when the next try is due.  A
+ * process that neither calls nor dispatches tries nothing.
+ *
+ * It is meant for the way out: for what a program has made and must not keep,
+ * whatever happens.
+ *
+ *   path    as it was given to zke_create().  That the node is missing, or
+ *           belongs to another session, is fine: nothing is removed then.  No
+ *           permission is needed, as for the session's end.
+ *   mode    ZKE_EPHEMERAL: the node at path.  ZKE_EPHEMERAL_SEQUENTIAL: all
+ *           that were made with this path before their numbers, also by a
+ *           create whose reply was lost
+ *   czxid   the one incarnation that is meant, or 0 for whichever is there
+ *
+ * Returns ZKE_OK when it is gone, or
+ *   ZKE_BADARGUMENTS  another mode, or a path that is not one
+ *   other codes       what stands in the way.  All the same it will be removed,
+ *                     by this session's next calls or at its end.  (Where there
+ *                     is neither memory to remember it nor a way to remove it,
+ *                     the session expires at its next call.)
+ *
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_discard(zke *z, const char *path, int mode, int64_t czxid);
+
 /* zke_exists - a node's Stat, and a watch for its creation, change or end
  *
  * The watch is registered whether the node exists or not.
@@ -960,6 +993,25 @@ ZKE_API int64_t zke_wall(zke *z);
  * deadline, and zke_close() of another thread with it.  Since 0.1. */
 ZKE_API int zke_sleep(zke *z, int64_t deadline_ms);
 
+/* zke_busy_timeout - options.busy_timeout_ms of the handle's store, ms; 0 for
+ * ZKE_AT_ONCE and for NULL.  Threads: any.  Blocks: no.  Since 0.1. */
+ZKE_API int64_t zke_busy_timeout(zke *z);
+
+/* zke_limit - give this thread's calls on a handle one deadline together
+ *
+ * From here on none of them waits for other processes or threads beyond the
+ * deadline, nor longer than the busy timeout: it returns ZKE_OPERATIONTIMEOUT
+ * then, and nothing was changed.  What need not wait is done also after the
+ * deadline.  zke_wait() and its like have deadlines of their own; callbacks are
+ * not limited.  For what is built of several calls and has one deadline.
+ *
+ *   deadline_ms  of zke_now(); ZKE_FOREVER takes the limit back
+ *
+ * Returns the one before, to be given back; ZKE_FOREVER where there was none.
+ * A thread has a limit on one handle at a time.
+ * Threads: any; each has its own.  Blocks: no.  Since 0.1. */
+ZKE_API int64_t zke_limit(zke *z, int64_t deadline_ms);
+
 /* zke_fd - the descriptor that becomes readable when there is work
  *
  * Owned by the handle; poll it for reading, do nothing else with it.
@@ -991,15 +1043,17 @@ ZKE_API int zke_pending(zke *z, int *pending_out);
  *
  * Takes the events that are in the file, at most about a thousand; what comes
  * meanwhile leaves the descriptor readable for the next call.  Where another
- * thread is dispatching this session it returns at once.
+ * thread is dispatching this session it returns at once.  Also removes what
+ * zke_discard() could not.
  *
  *   count_out  out: watchers called
  *
  * Returns ZKE_OK, also when it delivered the session's end; ZKE_CONNECTIONLOSS
  * while the file cannot be opened again after an I/O error: what came stays.
  * Threads: any.  In a callback: yes (it takes what came since).  Blocks: no
- * longer than a read does, unless it finds a session dead or nodes whose time
- * is over: then for the write that removes them, which is not synced.  For a
+ * longer than a read does, unless it finds a session dead, nodes whose time is
+ * over, or what is to be discarded: then for the write that removes them, which
+ * is not synced.  For a
  * session that takes some microseconds a node it owned; of the nodes whose time
  * is over as many are removed as about 20 ms allow, and later dispatches go
  * on.  Another process's write is not waited for.

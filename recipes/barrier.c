@@ -396,7 +396,7 @@ int zke_barrier_set(zke_barrier *barrier, const void *data, int len,
   barrier_change c = {.b = barrier};
   if (len < 0 || (!data && len))
     return zke_recipe_fail(ZKE_BADARGUMENTS, "data of length %d", len);
-  int rc = zke_recipe_enter((zke_recipe *)barrier);
+  int rc = zke_recipe_enter_by((zke_recipe *)barrier, deadline_ms);
   if (rc != ZKE_OK) return rc;
   rc = barrier_do_set(&c, data, len, deadline_ms);
   zke_free(c.text);
@@ -408,7 +408,7 @@ int zke_barrier_set(zke_barrier *barrier, const void *data, int len,
 int zke_barrier_remove(zke_barrier *barrier, int64_t token,
                        int64_t deadline_ms) {
   barrier_change c = {.b = barrier, .token = token};
-  int rc = zke_recipe_enter((zke_recipe *)barrier);
+  int rc = zke_recipe_enter_by((zke_recipe *)barrier, deadline_ms);
   if (rc != ZKE_OK) return rc;
   rc = barrier_check_place(barrier);
   if (rc == ZKE_OK) rc = barrier_do_remove(&c, deadline_ms);
@@ -416,7 +416,7 @@ int zke_barrier_remove(zke_barrier *barrier, int64_t token,
 }
 
 int zke_barrier_wait(zke_barrier *barrier, int64_t deadline_ms) {
-  int rc = zke_recipe_enter((zke_recipe *)barrier);
+  int rc = zke_recipe_enter_by((zke_recipe *)barrier, deadline_ms);
   if (rc != ZKE_OK) return rc;
   if (barrier->waiting) {
     rc =

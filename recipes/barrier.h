@@ -128,8 +128,8 @@ ZKE_API int zke_barrier_wait(zke_barrier *barrier, int64_t deadline_ms);
  *                      zke_dispatch()
  * zke_barrier_stop   - no more
  * zke_barrier_get    - ask the file: *token_out is what stands, 0: nothing
- * zke_barrier_cancel - the blocking call on it returns ZKE_CANCELLED; where
- *                      none is running, the next one.  Blocks: no
+ * zke_barrier_cancel - the blocking call on it returns ZKE_CANCELLED;
+ *                      ZKE_IDLE where none runs.  Blocks: no
  * Threads: any.  In a callback: yes. */
 ZKE_API int zke_barrier_start(zke_barrier *barrier);
 ZKE_API int zke_barrier_step(zke_barrier *barrier);

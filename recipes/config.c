@@ -629,7 +629,7 @@ static int config_await(zke_config *c, int64_t deadline_ms) {
 
 static int config_wait(zke_config *config, const char *wanted, int64_t since,
                        int64_t deadline_ms, int64_t *out) {
-  int rc = zke_recipe_enter((zke_recipe *)config);
+  int rc = zke_recipe_enter_by((zke_recipe *)config, deadline_ms);
   if (rc != ZKE_OK) return rc;
   zke_recipe *r = &config->v.r;
   if (config->waiting) {
@@ -798,7 +798,7 @@ int zke_config_set_guarded(zke_config *config, const char *name,
                            const zke_op *guards, int count, int64_t deadline_ms,
                            zke_stat *stat_out) {
   if (!name) return zke_recipe_fail(ZKE_BADARGUMENTS, "the name is NULL");
-  int rc = zke_recipe_enter((zke_recipe *)config);
+  int rc = zke_recipe_enter_by((zke_recipe *)config, deadline_ms);
   if (rc != ZKE_OK) return rc;
   zke_recipe *r = &config->v.r;
   char *path = *name ? zke_recipe_path(r->z, r->path, name) : NULL;

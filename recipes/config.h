@@ -163,8 +163,8 @@ ZKE_API int zke_config_wait_node(zke_config *config, const char *name,
                                  int64_t mzxid, int64_t deadline_ms,
                                  int64_t *mzxid_out);
 
-/* zke_config_cancel - the blocking call on it returns ZKE_CANCELLED; where
- * none is running, the next one.  Threads: any.  Blocks: no. */
+/* zke_config_cancel - the blocking call on it returns ZKE_CANCELLED;
+ * ZKE_IDLE where none runs.  Threads: any.  Blocks: no. */
 ZKE_API int zke_config_cancel(zke_config *config);
 
 /* zke_config_set - change a node in the file

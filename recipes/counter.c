@@ -125,11 +125,10 @@ static void counter_deliver(zke_recipe *r, int event, int64_t number,
   if (c->listener) c->listener(c, event, value, number, c->context);
 }
 
-/* Nobody else deletes the writer's znode: once more where that fails. */
+/* Nobody else deletes the writer's znode. */
 static void counter_quit(zke_recipe *r) {
   zke_counter *c = (zke_counter *)r;
-  if (c->tried && zke_recipe_delete(r->z, c->writer) != ZKE_OK)
-    zke_recipe_delete(r->z, c->writer);
+  if (c->tried) zke_recipe_discard(r->z, c->writer, ZKE_EPHEMERAL, 0);
 }
 
 static void counter_destroy(zke_recipe *r) {
@@ -307,7 +306,7 @@ static int counter_change_it(counter_change *g, int64_t deadline_ms) {
 /* Every change: enter, do it, leave. */
 static int counter_do(counter_change *g, int64_t deadline_ms,
                       int64_t *token_out) {
-  int rc = zke_recipe_enter((zke_recipe *)g->c);
+  int rc = zke_recipe_enter_by((zke_recipe *)g->c, deadline_ms);
   if (rc != ZKE_OK) return rc;
   rc = counter_change_it(g, deadline_ms);
   if (rc == ZKE_OK && token_out) *token_out = g->token;
@@ -410,7 +409,7 @@ static void counter_unwatch(zke_counter *c, int rc) {
 
 int zke_counter_wait(zke_counter *counter, int64_t token, int64_t deadline_ms,
                      int64_t *value_out, int64_t *token_out) {
-  int rc = zke_recipe_enter((zke_recipe *)counter);
+  int rc = zke_recipe_enter_by((zke_recipe *)counter, deadline_ms);
   if (rc != ZKE_OK) return rc;
   if (counter->waiting) {
     rc =

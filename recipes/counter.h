@@ -150,8 +150,8 @@ ZKE_API int zke_counter_wait(zke_counter *counter, int64_t token,
                              int64_t deadline_ms, int64_t *value_out,
                              int64_t *token_out);
 
-/* zke_counter_cancel - the blocking call on it returns ZKE_CANCELLED; where
- * none is running, the next one.  Threads: any.  Blocks: no. */
+/* zke_counter_cancel - the blocking call on it returns ZKE_CANCELLED;
+ * ZKE_IDLE where none runs.  Threads: any.  Blocks: no. */
 ZKE_API int zke_counter_cancel(zke_counter *counter);
 
 #ifdef __cplusplus

@@ -533,6 +533,11 @@ static void db_out(zke_double_barrier *b, int state) {
   b->name = NULL;
 }
 
+/* Delete one's znode, now or later; then one is out. */
+static int db_discard(zke_double_barrier *b) {
+  return zke_recipe_discard(b->r.z, b->znode, ZKE_EPHEMERAL, 0);
+}
+
 /* One's znode has gone, or the session. */
 static void db_lose(zke_double_barrier *b) {
   db_out(b, ZKE_DOUBLE_BARRIER_LOST);
@@ -558,8 +563,8 @@ static int enter_round(zke_double_barrier *b, int64_t round) {
   int rc = picture_take(&p, b->r.z, b->r.path, b->ready);
   if (rc == ZKE_OK && p.round != round) {
     /* somebody deleted what nobody but members may */
-    rc = zke_recipe_delete(b->r.z, b->znode);
-    if (rc == ZKE_OK) db_lose(b);
+    rc = db_discard(b);
+    db_lose(b);
   } else if (rc == ZKE_OK) {
     zke_party_list *members = list_pack(b->r.z, p.members, p.count);
     if (members) {
@@ -634,11 +639,10 @@ static void stay_tidy(zke_double_barrier *b) {
   picture_clear(&p);
 }
 
-/* Out of the round, whatever the outcome.  What fails can be repeated. */
+/* Out of the round, whatever the outcome. */
 static int stay_end(zke_double_barrier *b, int outcome) {
   db_unwatch(b);
-  int rc = zke_recipe_delete(b->r.z, b->znode);
-  if (rc != ZKE_OK) return rc;
+  db_discard(b);
   db_out(b, ZKE_DOUBLE_BARRIER_OUT);
   b->outcome = outcome;
   if (outcome == ZKE_OK)
@@ -805,7 +809,7 @@ static void db_deliver(zke_recipe *r, int event, int64_t number,
 
 static void db_quit(zke_recipe *r) {
   zke_double_barrier *b = (zke_double_barrier *)r;
-  if (!b->znode || zke_recipe_delete(r->z, b->znode) != ZKE_OK) return;
+  if (!b->znode || db_discard(b) != ZKE_OK) return;
   if (b->state != ZKE_DOUBLE_BARRIER_WAITING) stay_tidy(b);
 }
 
@@ -884,10 +888,13 @@ static int withdraw_once(zke *z, void *arg) {
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
-/* Delete one's znode as one made it.  ZKE_BADVERSION: the round has begun. */
+/* Delete one's znode as one made it.  ZKE_BADVERSION: the round has begun.
+ * After any other failure it goes all the same: if the round begins before, a
+ * member has left it. */
 static int db_withdraw(zke_double_barrier *b) {
   int rc = zke_retry(b->r.z, withdraw_once, b, ZKE_FOREVER);
-  if (rc == ZKE_OK) {
+  if (rc != ZKE_BADVERSION) {
+    if (rc != ZKE_OK) rc = db_discard(b);
     zke_remove_watch(b->r.z, b->ready, ZKE_WATCH_DATA, zke_recipe_watcher,
                      &b->r);
     db_out(b, ZKE_DOUBLE_BARRIER_OUT);
@@ -904,10 +911,13 @@ static int enter_give_up(zke_double_barrier *b, int rc) {
     return zke_recipe_restore(&kept, rc);
   }
   if (b->state == ZKE_DOUBLE_BARRIER_WAITING) {
-    int withdrawn = db_withdraw(b);
-    if (withdrawn == ZKE_BADVERSION)
-      withdrawn = zke_retry(b->r.z, db_look, b, ZKE_FOREVER);
-    if (withdrawn != ZKE_OK) return withdrawn;
+    int64_t limit = zke_recipe_grace(b->r.z);
+    if (db_withdraw(b) == ZKE_BADVERSION &&
+        zke_retry(b->r.z, db_look, b, ZKE_FOREVER) != ZKE_OK) {
+      db_discard(b); /* nobody can tell whether one is inside */
+      db_out(b, ZKE_DOUBLE_BARRIER_OUT);
+    }
+    zke_limit(b->r.z, limit);
   }
   if (b->state == ZKE_DOUBLE_BARRIER_INSIDE) return ZKE_OK;
   return zke_recipe_restore(&kept, rc);
@@ -1063,12 +1073,15 @@ static int db_leave(zke_double_barrier *b, int64_t deadline_ms) {
 
 /* ---- the interface ---- */
 
-static int db_call(zke_double_barrier *b, bool blocking) {
-  int rc = zke_recipe_enter((zke_recipe *)b);
+/* deadline_ms: 0 for a call that does not wait. */
+static int db_call(zke_double_barrier *b, int64_t deadline_ms) {
+  zke_recipe *r = (zke_recipe *)b;
+  int rc =
+      deadline_ms ? zke_recipe_enter_by(r, deadline_ms) : zke_recipe_enter(r);
   if (rc != ZKE_OK) return rc;
   if (b->calling)
     return zke_recipe_leave(&b->r, db_misuse(b, "another call runs"));
-  b->calling = blocking;
+  b->calling = deadline_ms != 0;
   return ZKE_OK;
 }
 
@@ -1122,7 +1135,7 @@ void zke_double_barrier_free(zke_double_barrier *barrier) {
 int zke_double_barrier_enter(zke_double_barrier *barrier, const void *data,
                              int len, int64_t deadline_ms, int64_t *token_out) {
   int rc = check_data(data, len);
-  if (rc == ZKE_OK) rc = db_call(barrier, true);
+  if (rc == ZKE_OK) rc = db_call(barrier, deadline_ms ? deadline_ms : 1);
   if (rc != ZKE_OK) return rc;
   rc = db_enter(barrier, data, len, deadline_ms);
   if (rc == ZKE_OK && token_out) *token_out = barrier->round;
@@ -1130,7 +1143,7 @@ int zke_double_barrier_enter(zke_double_barrier *barrier, const void *data,
 }
 
 int zke_double_barrier_leave(zke_double_barrier *barrier, int64_t deadline_ms) {
-  int rc = db_call(barrier, true);
+  int rc = db_call(barrier, deadline_ms ? deadline_ms : 1);
   if (rc != ZKE_OK) return rc;
   return db_return(barrier, db_leave(barrier, deadline_ms));
 }
@@ -1138,7 +1151,7 @@ int zke_double_barrier_leave(zke_double_barrier *barrier, int64_t deadline_ms) {
 int zke_double_barrier_start(zke_double_barrier *barrier, const void *data,
                              int len) {
   int rc = check_data(data, len);
-  if (rc == ZKE_OK) rc = db_call(barrier, false);
+  if (rc == ZKE_OK) rc = db_call(barrier, 0);
   if (rc != ZKE_OK) return rc;
   if (barrier->state == ZKE_DOUBLE_BARRIER_LOST)
     barrier->state = ZKE_DOUBLE_BARRIER_OUT;
@@ -1155,7 +1168,7 @@ int zke_double_barrier_start(zke_double_barrier *barrier, const void *data,
 }
 
 int zke_double_barrier_stop(zke_double_barrier *barrier) {
-  int rc = db_call(barrier, false);
+  int rc = db_call(barrier, 0);
   if (rc != ZKE_OK) return rc;
   if (barrier->state == ZKE_DOUBLE_BARRIER_WAITING) {
     rc = db_withdraw(barrier);
@@ -1170,7 +1183,7 @@ int zke_double_barrier_stop(zke_double_barrier *barrier) {
 }
 
 int zke_double_barrier_leave_start(zke_double_barrier *barrier) {
-  int rc = db_call(barrier, false);
+  int rc = db_call(barrier, 0);
   if (rc != ZKE_OK) return rc;
   rc = db_depart(barrier);
   if (rc == ZKE_OK) rc = db_step(&barrier->r);
@@ -1178,7 +1191,7 @@ int zke_double_barrier_leave_start(zke_double_barrier *barrier) {
 }
 
 int zke_double_barrier_step(zke_double_barrier *barrier) {
-  int rc = db_call(barrier, false);
+  int rc = db_call(barrier, 0);
   if (rc != ZKE_OK) return rc;
   return db_return(barrier, db_step(&barrier->r));
 }

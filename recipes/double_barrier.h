@@ -159,7 +159,9 @@ ZKE_API int zke_double_barrier_enter(zke_double_barrier *barrier,
  *   ZKE_LOST              one's znode was deleted by somebody
  *   ZKE_MISUSE            not inside, or another thread's call runs
  *   ZKE_INVALIDSTATE      the session has ended
- * After any other code one is still in there, and this can be repeated.
+ * After any other code one is still in there, and this can be repeated; but
+ * where only one's znode could not be deleted, the session does that as soon as
+ * it can.
  * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
 ZKE_API int zke_double_barrier_leave(zke_double_barrier *barrier,
                                      int64_t deadline_ms);
@@ -180,7 +182,7 @@ ZKE_API int zke_double_barrier_leave_start(zke_double_barrier *barrier);
 ZKE_API int zke_double_barrier_step(zke_double_barrier *barrier);
 
 /* zke_double_barrier_cancel - the blocking call on it returns ZKE_CANCELLED;
- * where none is running, the next one.  Threads: any.  Blocks: no. */
+ * ZKE_IDLE where none runs.  Threads: any.  Blocks: no. */
 ZKE_API int zke_double_barrier_cancel(zke_double_barrier *barrier);
 
 /* zke_double_barrier_state - ZKE_DOUBLE_BARRIER_OUT …, without asking the file

@@ -165,7 +165,8 @@ static int election_change(zke_election *e, int64_t deadline_ms) {
 }
 
 /* Is the word there, and this candidate's?  Watches it if that is asked. */
-static int election_find_word(zke_election *e, int64_t token, bool watch) {
+static int election_find_word(zke_election *e, int64_t token, bool watch,
+                              int64_t *czxid) {
   char *data = NULL;
   int len = 0;
   zke_stat stat;
@@ -176,39 +177,45 @@ static int election_find_word(zke_election *e, int64_t token, bool watch) {
   bool own = stat.ephemeralOwner == zke_session_id(z);
   if (!own || word_read(data, len).token != token) rc = ZKE_NONODE;
   zke_free(data);
+  *czxid = stat.czxid;
   return rc;
 }
 
 /* As long as one is in office the word stays, whoever deletes it. */
 static int election_keep_word(zke_election *e) {
   int rc = ZKE_OK;
+  int64_t czxid;
   while (rc == ZKE_OK && e->ready && !e->word_watched &&
          e->l.state == ZKE_LINE_HELD) {
     e->said = e->l.token;
-    rc = election_find_word(e, e->said, true);
+    rc = election_find_word(e, e->said, true, &czxid);
     e->word_watched = rc == ZKE_OK;
     if (rc == ZKE_NONODE) rc = election_announce(e, ZKE_FOREVER);
   }
   return rc;
 }
 
-/* No more in office. */
-static void election_forget_word(zke_election *e) {
+/* Hear no more of the word, before it goes. */
+static void election_unwatch_word(zke_election *e) {
   if (e->word_watched) {
     zke_remove_watch(e->l.r.z, e->leader, ZKE_WATCH_DATA, zke_recipe_watcher,
                      &e->l.r);
   }
-  e->ready = e->word_watched = false;
+  e->word_watched = false;
 }
 
 /* Lost the place, not the session: take back the word, unless it is the next
- * one's already.  If that one's comes just now it is written again. */
+ * one's already.  Where it cannot be seen, what this session has there goes; if
+ * that is another candidate's it is written again. */
 static int election_retract(zke_election *e) {
-  int rc = e->ready ? election_find_word(e, e->said, false) : ZKE_NONODE;
-  if (rc == ZKE_OK) rc = zke_recipe_delete(e->l.r.z, e->leader);
-  if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
-  election_forget_word(e);
-  return ZKE_OK;
+  int64_t czxid = 0;
+  if (!e->ready) return ZKE_OK;
+  election_unwatch_word(e);
+  e->ready = false;
+  int rc = election_find_word(e, e->said, false, &czxid);
+  if (rc == ZKE_NONODE) return ZKE_OK;
+  return zke_recipe_discard(e->l.r.z, e->leader, ZKE_EPHEMERAL,
+                            rc == ZKE_OK ? czxid : 0);
 }
 
 /* ---- the object ---- */
@@ -280,29 +287,19 @@ static void election_deliver(zke_recipe *r, int event, int64_t number,
 }
 
 /* One step: the word and the office. */
-static int election_try_leave(zke *z, void *arg) {
-  const zke_election *e = arg;
-  zke_op ops[2];
-  zke_op_delete(&ops[0], e->l.znode, -1);
-  zke_op_delete(&ops[1], e->leader, -1);
-  return zke_recipe_multi(z, ops, 2, NULL);
-}
-
 static int election_quit(zke_election *e) {
-  int rc = ZKE_NONODE;
-  if (e->ready && e->l.state == ZKE_LINE_HELD)
-    rc = zke_retry(e->l.r.z, election_try_leave, e, ZKE_FOREVER);
-  if (rc == ZKE_NONODE) rc = election_retract(e); /* one of them has gone */
-  if (rc == ZKE_OK) rc = zke_line_quit(&e->l);
-  if (rc == ZKE_OK) election_forget_word(e);
-  return rc;
+  bool office = e->ready && e->l.state == ZKE_LINE_HELD;
+  int rc = office ? ZKE_OK : election_retract(e);
+  if (office) {
+    election_unwatch_word(e);
+    e->ready = false;
+    e->l.also = e->leader;
+  }
+  int quit = zke_line_quit(&e->l);
+  return rc == ZKE_OK ? quit : rc;
 }
 
-/* Nobody can repeat it: so twice, should it fail. */
-static void election_going(zke_recipe *r) {
-  if (election_quit((zke_election *)r) != ZKE_OK)
-    election_quit((zke_election *)r);
-}
+static void election_going(zke_recipe *r) { election_quit((zke_election *)r); }
 
 static void election_destroy(zke_recipe *r) {
   zke_free(((zke_election *)r)->leader);
@@ -383,13 +380,13 @@ static int election_offer(zke_election *e) {
 }
 
 int zke_election_start(zke_election *e) {
-  int rc = zke_line_enter((zke_line *)e, ZKE_FOREVER);
+  int rc = zke_line_enter((zke_line *)e);
   if (rc != ZKE_OK) return rc;
   return election_leave(e, election_offer(e));
 }
 
 int zke_election_lead(zke_election *e, int64_t deadline_ms) {
-  int rc = zke_line_enter((zke_line *)e, deadline_ms);
+  int rc = zke_line_enter_by((zke_line *)e, deadline_ms);
   if (rc != ZKE_OK) return rc;
   if (e->l.state == ZKE_LINE_HELD)
     rc = zke_line_check(&e->l);
@@ -407,10 +404,8 @@ int zke_election_resign(zke_election *e) {
   if (e->state != ZKE_ELECTION_STOP) {
     election_tell(e, ZKE_ELECTION_STOP_START, 0);
     rc = election_quit(e);
-    if (rc == ZKE_OK) {
-      e->state = ZKE_ELECTION_STOP;
-      election_tell(e, ZKE_ELECTION_STOP_COMPLETE, 0);
-    }
+    e->state = ZKE_ELECTION_STOP;
+    election_tell(e, ZKE_ELECTION_STOP_COMPLETE, 0);
   }
   return zke_recipe_leave(&e->l.r, rc);
 }
@@ -452,8 +447,9 @@ int zke_election_hand_over(zke_election *e, const char *name) {
   if (!name) return zke_recipe_fail(ZKE_BADARGUMENTS, "name is NULL");
   int rc = zke_recipe_enter((zke_recipe *)e);
   if (rc != ZKE_OK) return rc;
+  election_unwatch_word(e); /* watched again where it stays */
   rc = election_hand_over(e, name);
-  if (rc == ZKE_OK) election_forget_word(e);
+  if (rc == ZKE_OK) e->ready = false;
   return election_leave(e, rc); /* tells that it has stopped */
 }
 
@@ -716,7 +712,7 @@ static int observer_is_so(zke_recipe *r) {
 }
 
 int zke_observer_wait(zke_observer *o, int want, int64_t deadline_ms) {
-  int rc = zke_recipe_enter((zke_recipe *)o);
+  int rc = zke_recipe_enter_by((zke_recipe *)o, deadline_ms);
   if (rc != ZKE_OK) return rc;
   o->want = want;
   rc = observer_start(o);

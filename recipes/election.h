@@ -151,8 +151,8 @@ ZKE_API int zke_election_set(zke_election *e, const void *data, int len,
 
 /* zke_election_resign - a candidate or leader no more
  *
- * Returns ZKE_OK, also where it was not one; after any other code it still is
- * one and this can be repeated. */
+ * Returns ZKE_OK, also where it was not one; after any other code it is none
+ * any more either, and the session deletes its znodes as soon as it can. */
 ZKE_API int zke_election_resign(zke_election *e);
 
 /* zke_election_hand_over - resign in favour of a candidate
@@ -163,8 +163,8 @@ ZKE_API int zke_election_resign(zke_election *e);
  * one does not lead; then nothing has changed. */
 ZKE_API int zke_election_hand_over(zke_election *e, const char *name);
 
-/* zke_election_cancel - the blocking call returns ZKE_CANCELLED; where none is
- * running, the next one */
+/* zke_election_cancel - the blocking call returns ZKE_CANCELLED;
+ * ZKE_IDLE where none runs */
 ZKE_API int zke_election_cancel(zke_election *e);
 
 /* zke_election_step  - look again, after a failure inside zke_dispatch()

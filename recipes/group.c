@@ -166,13 +166,18 @@ static int own_none(const zke_group *g) {
                          g->place, g->v.r.path);
 }
 
-/* Delete one's znode; once more where that fails, since nobody else will. */
-static void own_drop(zke_group *g) {
-  if (g->znode && zke_recipe_delete(g->v.r.z, g->znode) != ZKE_OK)
-    zke_recipe_delete(g->v.r.z, g->znode);
+/* Delete one's znode, now or later, without hearing of it. */
+static int own_drop(zke_group *g) {
+  zke_recipe *r = &g->v.r;
+  if (!g->znode) return ZKE_OK;
+  if (!g->look) {
+    zke_remove_watch(r->z, g->znode, ZKE_WATCH_DATA, zke_recipe_watcher, r);
+  }
+  int rc = zke_recipe_discard(r->z, g->znode, ZKE_EPHEMERAL, 0);
   zke_free(g->znode);
   g->znode = NULL;
   g->look = false;
+  return rc;
 }
 
 /* Watch what was just made; where that fails, be out again. */
@@ -317,7 +322,7 @@ int zke_group_join(zke_group *group, const void *data, int len,
                    int64_t deadline_ms) {
   char *text = NULL;
   int rc = group_check_data(data, len);
-  if (rc == ZKE_OK) rc = zke_recipe_enter((zke_recipe *)group);
+  if (rc == ZKE_OK) rc = zke_recipe_enter_by((zke_recipe *)group, deadline_ms);
   if (rc != ZKE_OK) return rc;
   zke_recipe *r = &group->v.r;
   if (group->znode)
@@ -347,7 +352,7 @@ static int group_update(zke_group *g, const void *data, int len,
 int zke_group_update(zke_group *group, const void *data, int len,
                      int64_t deadline_ms) {
   int rc = group_check_data(data, len);
-  if (rc == ZKE_OK) rc = zke_recipe_enter((zke_recipe *)group);
+  if (rc == ZKE_OK) rc = zke_recipe_enter_by((zke_recipe *)group, deadline_ms);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&group->v.r,
                           group_update(group, data, len, deadline_ms));
@@ -355,14 +360,7 @@ int zke_group_update(zke_group *group, const void *data, int len,
 
 static int group_leave(zke_group *g) {
   if (!g->znode) return own_none(g);
-  int rc = zke_recipe_delete(g->v.r.z, g->znode);
-  if (rc != ZKE_OK) return rc;
-  zke_remove_watch(g->v.r.z, g->znode, ZKE_WATCH_DATA, zke_recipe_watcher,
-                   &g->v.r);
-  zke_free(g->znode);
-  g->znode = NULL;
-  g->look = false;
-  return ZKE_OK;
+  return own_drop(g);
 }
 
 int zke_group_leave(zke_group *group) {
@@ -487,7 +485,7 @@ int zke_group_wait(zke_group *group, int members, int64_t deadline_ms) {
   if (members < 0)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "%d members are waited for",
                            members);
-  int rc = zke_recipe_enter((zke_recipe *)group);
+  int rc = zke_recipe_enter_by((zke_recipe *)group, deadline_ms);
   if (rc != ZKE_OK) return rc;
   zke_recipe *r = &group->v.r;
   if (group->waiting) {

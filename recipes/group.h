@@ -107,8 +107,9 @@ ZKE_API int zke_group_join(zke_group *group, const void *data, int len,
 /* zke_group_update - replace one's data
  * zke_group_leave  - be a member no more
  *
- * Return ZKE_OK, or ZKE_LOST where one is no member.  After another failure
- * one still is, and it can be repeated.
+ * Return ZKE_OK, or ZKE_LOST where one is no member.  After another failure of
+ * update one still is, and it can be repeated; after one of leave one is none,
+ * and the session deletes the znode as soon as it can.
  * Threads: any.  In a callback: yes.  Block: on the disk. */
 ZKE_API int zke_group_update(zke_group *group, const void *data, int len,
                              int64_t deadline_ms);
@@ -160,8 +161,8 @@ ZKE_API int zke_group_list(zke_group *group, zke_party_list **list_out);
  * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
 ZKE_API int zke_group_wait(zke_group *group, int members, int64_t deadline_ms);
 
-/* zke_group_cancel - the blocking call on it returns ZKE_CANCELLED; where none
- * is running, the next one.  Threads: any.  Blocks: no. */
+/* zke_group_cancel - the blocking call on it returns ZKE_CANCELLED;
+ * ZKE_IDLE where none runs.  Threads: any.  Blocks: no. */
 ZKE_API int zke_group_cancel(zke_group *group);
 
 #ifdef __cplusplus

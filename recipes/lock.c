@@ -86,17 +86,23 @@ void zke_lock_free(zke_lock *lock) { zke_recipe_free((zke_recipe *)lock); }
 
 /* ---- in and out ---- */
 
-/* Acquire once more what is held: true, and *rc says how that went. */
+/* Acquire once more what is held: true, and *rc says how that went.  It is held
+ * by a thread: another one is not let in. */
 static bool lock_again(zke_lock *lock, int *rc) {
   if (lock->l.state != ZKE_LINE_HELD || !lock->reentrant) return false;
+  if (lock->l.actor != zke_line_actor()) {
+    *rc = zke_recipe_fail(ZKE_MISUSE,
+                          "another thread holds the lock %s by this object",
+                          lock->l.r.path);
+    return true;
+  }
   *rc = zke_line_check(&lock->l);
   if (*rc == ZKE_OK) lock->count += lock->count ? 1 : 2; /* start was one */
   return true;
 }
 
-/* What acquire, try and start begin with: a place for locks. */
-static int lock_enter(zke_lock *lock, int64_t deadline_ms) {
-  int rc = zke_line_enter((zke_line *)lock, deadline_ms);
+/* Entered with rc, by zke_line_enter() or zke_line_enter_by(). */
+static int lock_entered(zke_lock *lock, int rc) {
   if (rc == ZKE_OK && lock->l.state != ZKE_LINE_HELD) lock->count = 0;
   return rc;
 }
@@ -109,21 +115,21 @@ static int lock_leave(zke_lock *lock, int rc) {
 }
 
 int zke_lock_acquire(zke_lock *lock, int64_t deadline_ms) {
-  int rc = lock_enter(lock, deadline_ms);
+  int rc = lock_entered(lock, zke_line_enter_by((zke_line *)lock, deadline_ms));
   if (rc != ZKE_OK) return rc;
   if (!lock_again(lock, &rc)) rc = zke_line_acquire(&lock->l, deadline_ms);
   return lock_leave(lock, rc);
 }
 
 int zke_lock_try(zke_lock *lock) {
-  int rc = lock_enter(lock, ZKE_FOREVER);
+  int rc = lock_entered(lock, zke_line_enter((zke_line *)lock));
   if (rc != ZKE_OK) return rc;
   if (!lock_again(lock, &rc)) rc = zke_line_try(&lock->l);
   return lock_leave(lock, rc);
 }
 
 int zke_lock_start(zke_lock *lock) {
-  int rc = lock_enter(lock, ZKE_FOREVER);
+  int rc = lock_entered(lock, zke_line_enter((zke_line *)lock));
   if (rc != ZKE_OK) return rc;
   if (!lock_again(lock, &rc)) rc = zke_line_join(&lock->l, false, ZKE_FOREVER);
   return lock_leave(lock, rc);
@@ -207,7 +213,7 @@ static int lock_steal(zke_lock *lock) {
 }
 
 int zke_lock_steal(zke_lock *lock) {
-  int rc = lock_enter(lock, ZKE_FOREVER);
+  int rc = lock_entered(lock, zke_line_enter((zke_line *)lock));
   if (rc != ZKE_OK) return rc;
   if (lock->l.state == ZKE_LINE_HELD || lock->l.blocking) {
     rc = zke_recipe_fail(ZKE_MISUSE, "this lock %s object is in use",

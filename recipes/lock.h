@@ -85,7 +85,8 @@ typedef struct zke_lock_options {
   size_t size;
   const void *data; /* shown to others by zke_lock_parties() */
   int len;          /* bytes of it */
-  int reentrant;    /* 1: acquire again while held counts; else ZKE_MISUSE */
+  int reentrant;    /* 1: acquire again while held counts, by the thread that
+                       holds it; by another one, and else, ZKE_MISUSE */
   int no_deadlock_check; /* 1: do not look for circles */
   zke_lock_fn listener;
   void *context;
@@ -131,7 +132,8 @@ ZKE_API void zke_lock_free(zke_lock *lock);
  *   ZKE_DEADLOCK          this wait closed a circle
  *   ZKE_LOST              one's znode was deleted by somebody
  *   ZKE_OTHERKIND         the path is not a lock's
- *   ZKE_MISUSE            held already (not reentrant), or by another call
+ *   ZKE_MISUSE            held already (not reentrant, or by another thread),
+ *                         or waited for by another call
  *   ZKE_INVALIDSTATE      the session has ended
  *
  * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
@@ -151,12 +153,12 @@ ZKE_API int zke_lock_step(zke_lock *lock);
 /* zke_lock_release - give it up; or the wait, after zke_lock_start()
  *
  * Of a reentrant lock the last release does.  A lock that was lost, or is
- * not held, is ZKE_LOST.  After any other failure the znode is still there,
- * the lock is still held and this can be repeated. */
+ * not held, is ZKE_LOST.  After any other failure it is not held any more
+ * either: the session deletes the znode as soon as it can (zke_discard()). */
 ZKE_API int zke_lock_release(zke_lock *lock);
 
-/* zke_lock_cancel - the blocking call on it returns ZKE_CANCELLED; where none
- * is running, the next one.  Threads: any.  Blocks: no. */
+/* zke_lock_cancel - the blocking call on it returns ZKE_CANCELLED;
+ * ZKE_IDLE where none runs.  Threads: any.  Blocks: no. */
 ZKE_API int zke_lock_cancel(zke_lock *lock);
 
 /* zke_lock_state - ZKE_LOCK_…, as known without asking the file

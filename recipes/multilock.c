@@ -61,25 +61,30 @@ static void multilock_unwatch(zke_multilock *ml) {
   }
 }
 
-/* Take back all entries.  On failure they are still one's own. */
+/* Take back all entries, now or later, without hearing of their end. */
 static int multilock_take_back(zke_multilock *ml) {
-  int rc = ml->own ? zke_recipe_delete_all(ml->r.z, ml->own) : ZKE_OK;
-  if (rc != ZKE_OK) return rc;
+  zke_sentence kept;
+  for (int i = 0; ml->own_watched && i < ml->own->count; i++) {
+    zke_remove_watch(ml->r.z, ml->own->data[i], ZKE_WATCH_DATA,
+                     zke_recipe_watcher, &ml->r);
+  }
+  int rc = ml->own ? zke_recipe_discard_all(ml->r.z, ml->own) : ZKE_OK;
+  if (rc != ZKE_OK) zke_recipe_keep(&kept);
   multilock_unwatch(ml);
   zke_free(ml->own);
   ml->own = NULL;
   ml->own_watched = false;
-  return ZKE_OK;
+  return rc == ZKE_OK ? ZKE_OK : zke_recipe_restore(&kept, rc);
 }
 
 static int multilock_leave(zke_multilock *ml) {
   int rc = multilock_take_back(ml);
-  if (rc == ZKE_OK) multilock_change(ml, ZKE_LINE_OUT, 0);
+  multilock_change(ml, ZKE_LINE_OUT, 0);
+  if (ml->blocking) zke_wake(ml->r.z); /* another thread waits in this place */
   return rc;
 }
 
-/* An entry has gone.  While waiting there is no reason to keep the others;
- * what cannot be taken back now is when it is left or freed. */
+/* An entry has gone.  While waiting there is no reason to keep the others. */
 static void multilock_lose(zke_multilock *ml) {
   if (ml->state == ZKE_LINE_WAITING) multilock_take_back(ml);
   multilock_change(ml, ZKE_LINE_LOST, 0);
@@ -94,7 +99,9 @@ static int multilock_is_lost(const zke_multilock *ml) {
 static int multilock_give_up(zke_multilock *ml, int rc) {
   zke_sentence kept;
   zke_recipe_keep(&kept);
+  int64_t limit = zke_recipe_grace(ml->r.z);
   multilock_leave(ml);
+  zke_limit(ml->r.z, limit);
   return zke_recipe_restore(&kept, rc);
 }
 
@@ -422,7 +429,7 @@ static int multilock_acquire(zke_multilock *ml, int64_t deadline_ms) {
 }
 
 int zke_multilock_acquire(zke_multilock *ml, int64_t deadline_ms) {
-  int rc = zke_recipe_enter((zke_recipe *)ml);
+  int rc = zke_recipe_enter_by((zke_recipe *)ml, deadline_ms);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&ml->r, multilock_acquire(ml, deadline_ms));
 }
@@ -476,8 +483,7 @@ int zke_multilock_release(zke_multilock *ml) {
   if (ml->state == ZKE_LINE_WAITING || ml->state == ZKE_LINE_HELD) {
     rc = multilock_leave(ml);
   } else {
-    int left = multilock_take_back(ml);
-    if (left == ZKE_OK) multilock_change(ml, ZKE_LINE_OUT, 0);
+    int left = multilock_leave(ml);
     rc = left == ZKE_OK ? multilock_check(ml) : left;
   }
   return zke_recipe_leave(&ml->r, rc);

@@ -149,11 +149,12 @@ ZKE_API int zke_multilock_step(zke_multilock *ml);
 /* zke_multilock_release - give up all, in one step; or the wait
  *
  * What was lost, or is not held, is ZKE_LOST; then too none is held any more.
- * After any other failure this can be repeated. */
+ * After any other failure, too: the session deletes the znodes as soon as it
+ * can. */
 ZKE_API int zke_multilock_release(zke_multilock *ml);
 
-/* zke_multilock_cancel - the blocking call on it returns ZKE_CANCELLED; where
- * none is running, the next one.  Threads: any.  Blocks: no. */
+/* zke_multilock_cancel - the blocking call on it returns ZKE_CANCELLED;
+ * ZKE_IDLE where none runs.  Threads: any.  Blocks: no. */
 ZKE_API int zke_multilock_cancel(zke_multilock *ml);
 
 /* zke_multilock_state - ZKE_MULTILOCK_…, without asking the file

@@ -154,10 +154,15 @@ static int names_check_place(zke_names *n) {
                           ZKE_FOREVER);
 }
 
-/* What the calls begin with: the mutex, and the name's path in one block. */
-static int names_enter(zke_names *names, const char *name, char **path) {
+/* What the calls begin with: the mutex, and the name's path in one block.
+ * deadline_ms: 0 for a call that has none. */
+static int names_enter(zke_names *names, const char *name, int64_t deadline_ms,
+                       char **path) {
+  zke_recipe *r = (zke_recipe *)names;
   int rc = name_check(name);
-  if (rc == ZKE_OK) rc = zke_recipe_enter((zke_recipe *)names);
+  if (rc == ZKE_OK)
+    rc =
+        deadline_ms ? zke_recipe_enter_by(r, deadline_ms) : zke_recipe_enter(r);
   if (rc != ZKE_OK) return rc;
   *path = zke_recipe_path(names->r.z, names->r.path, name);
   if (*path) return ZKE_OK;
@@ -331,7 +336,7 @@ int zke_names_bind(zke_names *names, const char *name, const void *value,
                    int64_t *token_out) {
   char *path;
   int rc = names_check_value(value, len);
-  if (rc == ZKE_OK) rc = names_enter(names, name, &path);
+  if (rc == ZKE_OK) rc = names_enter(names, name, deadline_ms, &path);
   if (rc != ZKE_OK) return rc;
   names_change c = {.n = names,
                     .path = path,
@@ -347,7 +352,7 @@ int zke_names_rebind(zke_names *names, const char *name, int64_t token,
                      int64_t deadline_ms, int64_t *token_out) {
   char *path;
   int rc = names_check_value(value, len);
-  if (rc == ZKE_OK) rc = names_enter(names, name, &path);
+  if (rc == ZKE_OK) rc = names_enter(names, name, deadline_ms, &path);
   if (rc != ZKE_OK) return rc;
   names_change c = {.n = names,
                     .path = path,
@@ -363,7 +368,7 @@ int zke_names_rebind(zke_names *names, const char *name, int64_t token,
 int zke_names_unbind(zke_names *names, const char *name, int64_t token,
                      int64_t deadline_ms) {
   char *path;
-  int rc = names_enter(names, name, &path);
+  int rc = names_enter(names, name, deadline_ms, &path);
   if (rc != ZKE_OK) return rc;
   names_change c = {.n = names, .path = path, .replace = true, .token = token};
   return names_leave(names, path, names_do(&c, NULL, 0, deadline_ms));
@@ -394,7 +399,7 @@ int zke_names_lookup(zke_names *names, const char *name,
   zke_binding *b = NULL;
   if (!binding_out)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "binding_out is NULL");
-  int rc = names_enter(names, name, &path);
+  int rc = names_enter(names, name, 0, &path);
   if (rc != ZKE_OK) return rc;
   rc = names_lookup(names, path, &b);
   if (rc == ZKE_OK) *binding_out = b;
@@ -446,7 +451,7 @@ int zke_names_resolve(zke_names *names, const char *name, char **data_out,
                       int *len_out, zke_stat *stat_out) {
   char *path;
   zke_op_result node = {0};
-  int rc = names_enter(names, name, &path);
+  int rc = names_enter(names, name, 0, &path);
   if (rc != ZKE_OK) return rc;
   do {
     rc = names_resolve(names, path, &node);
@@ -531,7 +536,7 @@ int zke_names_wait(zke_names *names, const char *name, int64_t deadline_ms,
                    zke_binding **binding_out) {
   char *path;
   zke_binding *b = NULL;
-  int rc = names_enter(names, name, &path);
+  int rc = names_enter(names, name, deadline_ms, &path);
   if (rc != ZKE_OK) return rc;
   if (names->wanted) {
     rc = zke_recipe_fail(ZKE_MISUSE,

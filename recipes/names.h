@@ -171,8 +171,8 @@ ZKE_API int zke_names_list(zke_names *names, zke_binding_list **list_out);
 ZKE_API int zke_names_wait(zke_names *names, const char *name,
                            int64_t deadline_ms, zke_binding **binding_out);
 
-/* zke_names_cancel - the blocking call on it returns ZKE_CANCELLED; where none
- * is running, the next one.  Threads: any.  Blocks: no. */
+/* zke_names_cancel - the blocking call on it returns ZKE_CANCELLED;
+ * ZKE_IDLE where none runs.  Threads: any.  Blocks: no. */
 ZKE_API int zke_names_cancel(zke_names *names);
 
 #ifdef __cplusplus

@@ -318,22 +318,18 @@ static int item_verify(zke_partition *p, part_item *it) {
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
-/* Delete one's own znode of an item. */
-static int item_try_delete(zke *z, void *arg) {
-  const item_act *a = arg;
-  char *data = NULL;
-  int rc = zke_get(z, a->it->path, NULL, NULL, &data, NULL, NULL);
-  if (rc == ZKE_OK && data && strcmp(data, a->p->znode) == 0)
-    rc = zke_delete(z, a->it->path, -1);
-  zke_free(data);
-  return rc == ZKE_NONODE ? ZKE_OK : rc;
+/* Has what is held gone, or is it another's? */
+static bool item_is_gone(const zke_partition *p, const part_item *it) {
+  zke_stat stat;
+  int rc = zke_exists(p->r.z, it->path, NULL, NULL, &stat);
+  return rc == ZKE_NONODE || (rc == ZKE_OK && stat.czxid != it->token);
 }
 
-static int item_delete(zke_partition *p, part_item *it) {
-  item_act a = {p, it};
-  int rc = zke_retry(p->r.z, item_try_delete, &a, ZKE_FOREVER);
-  if (rc == ZKE_OK) it->tried = false;
-  return rc;
+/* Delete one's own znode of an item, now or later. */
+static int item_discard(zke_partition *p, part_item *it) {
+  int64_t czxid = item_is_held(it) ? it->token : 0;
+  it->tried = false;
+  return zke_recipe_discard(p->r.z, it->path, ZKE_EPHEMERAL, czxid);
 }
 
 /* Bring one item to what it is to be. */
@@ -484,67 +480,55 @@ static zke_strings *part_paths(const zke_partition *p) {
   return s;
 }
 
-typedef struct part_leaving {
-  zke_op *ops;
-  int count;
-} part_leaving;
-
-static int part_try_leave(zke *z, void *arg) {
-  const part_leaving *l = arg;
-  return zke_recipe_multi(z, l->ops, l->count, NULL);
-}
-
-/* Delete them in one step.  Items have names that others use as well: after a
- * lost reply only what still is one's own may be deleted. */
-static int part_delete_all(zke_partition *p, const zke_strings *paths) {
-  zke *z = p->r.z;
-  part_leaving l = {zke_alloc(z, (size_t)paths->count * sizeof *l.ops),
-                    paths->count};
-  if (!l.ops) return ZKE_NOMEM;
-  for (int i = 0; i < l.count; i++)
-    zke_op_delete(&l.ops[i], paths->data[i], -1);
-  int rc = zke_retry(z, part_try_leave, &l, ZKE_FOREVER);
-  zke_free(l.ops);
-  if (rc != ZKE_NONODE) return rc;
-  rc = ZKE_OK;
-  for (int i = 0; i < p->count && rc == ZKE_OK; i++) {
-    item_act a = {p, &p->item[i]};
-    if (item_is_held(a.it)) rc = zke_retry(z, item_try_delete, &a, ZKE_FOREVER);
-  }
-  return rc == ZKE_OK ? zke_recipe_delete(z, p->znode) : rc;
-}
-
-/* Give everything up, in one step. */
-static int part_quit(zke_partition *p) {
-  if (!p->znode) return ZKE_OK;
-  int rc = ZKE_OK;
-  for (int i = 0; i < p->count && rc == ZKE_OK; i++) {
-    p->item[i].watched = p->item[i].watched && !item_is_held(&p->item[i]);
-    rc = item_verify(p, &p->item[i]); /* leave what is another's */
-    if (rc == ZKE_OK && p->item[i].tried) rc = item_delete(p, &p->item[i]);
-    if (!item_is_held(&p->item[i])) item_unwatch(p, &p->item[i]);
-  }
-  zke_strings *paths = rc == ZKE_OK ? part_paths(p) : NULL;
-  if (rc == ZKE_OK) rc = paths ? part_delete_all(p, paths) : ZKE_NOMEM;
+/* Delete them in one step. */
+static int part_delete_all(zke_partition *p) {
+  zke_strings *paths = part_paths(p);
+  zke_op *ops =
+      paths ? zke_alloc(p->r.z, (size_t)paths->count * sizeof *ops) : NULL;
+  int rc = ZKE_NOMEM;
+  for (int i = 0; ops && i < paths->count; i++)
+    zke_op_delete(&ops[i], paths->data[i], -1);
+  if (ops) rc = zke_recipe_multi(p->r.z, ops, paths->count, NULL);
+  zke_free(ops);
   zke_free(paths);
-  if (rc != ZKE_OK) return rc;
+  return rc;
+}
+
+/* What one step did not do, or may have done: one by one, now or later.  Items
+ * have names that others use as well, so that the incarnation counts, where it
+ * is known. */
+static int part_discard_all(zke_partition *p) {
+  int rc = ZKE_OK;
+  for (int i = 0; i < p->count; i++) {
+    part_item *it = &p->item[i];
+    bool due = item_is_held(it) || it->tried;
+    int one = due ? item_discard(p, it) : ZKE_OK;
+    if (rc == ZKE_OK) rc = one;
+  }
+  int own = zke_recipe_discard(p->r.z, p->znode, ZKE_EPHEMERAL, 0);
+  return rc == ZKE_OK ? own : rc;
+}
+
+/* Give everything up, in one step where that can be done. */
+static int part_quit(zke_partition *p) {
+  bool tried = false;
+  if (!p->znode) return ZKE_OK;
+  for (int i = 0; i < p->count; i++) {
+    part_item *it = &p->item[i];
+    if (item_is_held(it) && item_is_gone(p, it)) item_lose(p, it);
+    item_unwatch(p, it);
+    tried = tried || (it->tried && !item_is_held(it));
+  }
+  int rc = tried ? ZKE_NONODE : part_delete_all(p);
+  if (rc != ZKE_OK) rc = part_discard_all(p);
   part_forget_neighbour(p);
   for (int i = 0; i < p->count; i++) item_drop(&p->item[i]);
   zke_free(p->znode);
   p->znode = NULL;
-  return ZKE_OK;
+  return rc;
 }
 
-static void part_going(zke_recipe *r) {
-  zke_partition *p = (zke_partition *)r;
-  if (part_quit(p) != ZKE_OK && p->znode) { /* at least so much */
-    for (int i = 0; i < p->count; i++) {
-      if (item_is_held(&p->item[i]) || p->item[i].tried)
-        item_delete(p, &p->item[i]);
-    }
-    zke_recipe_delete(r->z, p->znode);
-  }
-}
+static void part_going(zke_recipe *r) { part_quit((zke_partition *)r); }
 
 static void part_destroy(zke_recipe *r) {
   zke_partition *p = (zke_partition *)r;
@@ -686,10 +670,13 @@ static int part_join(zke_partition *p) {
   if (rc == ZKE_OK) return ZKE_OK;
   zke_sentence kept;
   zke_recipe_keep(&kept);
-  part_going(&p->r);
-  for (int i = 0; i < p->count; i++) item_lose(p, &p->item[i]);
-  zke_free(p->znode);
-  p->znode = NULL;
+  for (int i = 0; i < p->count; i++) {
+    if (item_is_held(&p->item[i]))
+      item_tell(p, &p->item[i], ZKE_PARTITION_LOST);
+  }
+  int64_t limit = zke_recipe_grace(p->r.z);
+  part_quit(p);
+  zke_limit(p->r.z, limit);
   return zke_recipe_restore(&kept, rc);
 }
 
@@ -702,7 +689,9 @@ int zke_partition_start(zke_partition *p) {
 int zke_partition_leave(zke_partition *p) {
   int rc = zke_recipe_enter((zke_recipe *)p);
   if (rc != ZKE_OK) return rc;
-  return zke_recipe_leave(&p->r, part_quit(p));
+  rc = part_quit(p);
+  zke_wake(p->r.z); /* a thread that waits is to know */
+  return zke_recipe_leave(&p->r, rc);
 }
 
 static part_item *part_find(zke_partition *p, const char *item) {
@@ -723,12 +712,12 @@ static int part_release(zke_partition *p, const char *item) {
   if (it->state != ITEM_ASKED)
     return zke_recipe_fail(ZKE_MISUSE, "the item %s of %s is to stay", item,
                            p->r.path);
-  int rc = item_delete(p, it);
-  if (rc != ZKE_OK) return rc;
   item_unwatch(p, it);
+  int rc = item_discard(p, it);
   item_drop(it);
-  if (part_step(&p->r) != ZKE_OK) p->r.changed = true; /* it may come back */
-  return ZKE_OK;
+  if (rc != ZKE_OK || part_step(&p->r) != ZKE_OK)
+    p->r.changed = true; /* it may come back */
+  return rc;
 }
 
 int zke_partition_release(zke_partition *p, const char *item) {
@@ -796,7 +785,7 @@ static int part_wait(zke_partition *p, int64_t deadline_ms) {
 }
 
 int zke_partition_wait(zke_partition *p, int64_t deadline_ms) {
-  int rc = zke_recipe_enter((zke_recipe *)p);
+  int rc = zke_recipe_enter_by((zke_recipe *)p, deadline_ms);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&p->r, part_wait(p, deadline_ms));
 }

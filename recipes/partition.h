@@ -123,7 +123,8 @@ ZKE_API int zke_partition_leave(zke_partition *p);
  * have it
  *
  * Returns ZKE_OK, or ZKE_MISUSE where it was not asked for, ZKE_LOST where it
- * is not one's own any more. */
+ * is not one's own any more.  After any other code the session gives it back as
+ * soon as it can; so does zke_partition_leave() with all of them. */
 ZKE_API int zke_partition_release(zke_partition *p, const char *item);
 
 /* zke_partition_wait - wait until one has what one is to have, and no more
@@ -133,8 +134,8 @@ ZKE_API int zke_partition_release(zke_partition *p, const char *item);
  * ZKE_LOST, ZKE_INVALIDSTATE.  Blocks: until the deadline. */
 ZKE_API int zke_partition_wait(zke_partition *p, int64_t deadline_ms);
 
-/* zke_partition_cancel - the blocking call on it returns ZKE_CANCELLED; where
- *                        none is running, the next one
+/* zke_partition_cancel - the blocking call on it returns ZKE_CANCELLED;
+ *                        ZKE_IDLE where none runs
  * zke_partition_step   - look again: at the deadline below, or after a failure
  *                        inside zke_dispatch()
  * zke_partition_due    - when to call step, of zke_now(), or ZKE_FOREVER: the

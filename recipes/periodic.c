@@ -345,10 +345,20 @@ static int job_step(zke_recipe *r) {
   return rc;
 }
 
+/* A try got no reply, and no later one could see what it had done: what it may
+ * have made is to go.  The code and its sentence stay. */
+static int job_settle(zke_periodic *j, const job_claim *a, int rc) {
+  zke_sentence kept;
+  if (!a->unsure || rc == ZKE_HELD || rc == ZKE_LIMIT) return rc;
+  zke_recipe_keep(&kept);
+  zke_recipe_discard(j->r.z, j->running, ZKE_EPHEMERAL, 0);
+  return zke_recipe_restore(&kept, rc);
+}
+
 static int job_claim_now(zke_periodic *j, job_claim *a) {
   int rc = job_begin_claim(j);
   if (rc == ZKE_OK) rc = zke_retry(j->r.z, job_try_claim, a, ZKE_FOREVER);
-  if (rc != ZKE_OK) return rc;
+  if (rc != ZKE_OK) return job_settle(j, a, rc);
   j->state = ZKE_PERIODIC_HELD;
   if (job_step(&j->r) != ZKE_OK) j->r.changed = true;
   return ZKE_OK;
@@ -379,6 +389,7 @@ static int job_try_end(zke *z, void *arg) {
 }
 
 static int job_end_run(zke_periodic *j, int status) {
+  job_unwatch(j); /* a step watches again where it fails */
   j->mine.end_ms = zke_wall(j->r.z);
   if (j->mine.end_ms == 0) j->mine.end_ms = 1; /* 0 is none */
   j->mine.status = status;
@@ -396,16 +407,6 @@ static int job_end_run(zke_periodic *j, int status) {
   j->state = ZKE_PERIODIC_OUT;
   j->token = 0;
   return ZKE_OK;
-}
-
-/* Delete `running`, if it is this session's. */
-static int job_try_drop(zke *z, void *arg) {
-  zke_periodic *j = arg;
-  zke_stat stat;
-  int rc = zke_exists(z, j->running, NULL, NULL, &stat);
-  if (rc == ZKE_OK && stat.ephemeralOwner == zke_session_id(z))
-    rc = zke_delete(z, j->running, -1);
-  return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
 /* ---- the object ---- */
@@ -429,7 +430,7 @@ static void job_deliver(zke_recipe *r, int event, int64_t number,
 static void job_quit(zke_recipe *r) {
   zke_periodic *j = (zke_periodic *)r;
   if (j->state == ZKE_PERIODIC_HELD)
-    zke_retry(r->z, job_try_drop, j, ZKE_FOREVER);
+    zke_recipe_discard(r->z, j->running, ZKE_EPHEMERAL, j->token);
 }
 
 static void job_destroy(zke_recipe *r) {
@@ -492,8 +493,11 @@ void zke_periodic_free(zke_periodic *job) {
   zke_recipe_free((zke_recipe *)job);
 }
 
-static int job_enter(zke_periodic *j) {
-  int rc = zke_recipe_enter((zke_recipe *)j);
+/* deadline_ms: 0 for a call that does not wait. */
+static int job_enter(zke_periodic *j, int64_t deadline_ms) {
+  zke_recipe *r = (zke_recipe *)j;
+  int rc =
+      deadline_ms ? zke_recipe_enter_by(r, deadline_ms) : zke_recipe_enter(r);
   if (rc != ZKE_OK) return rc;
   if (j->state != ZKE_PERIODIC_HELD && !j->waiting) return ZKE_OK;
   rc = zke_recipe_fail(ZKE_MISUSE, "this object of the job %s is in use",
@@ -502,7 +506,7 @@ static int job_enter(zke_periodic *j) {
 }
 
 static int job_try(zke_periodic *j, bool force) {
-  int rc = job_enter(j);
+  int rc = job_enter(j, 0);
   if (rc != ZKE_OK) return rc;
   job_claim a = {.j = j, .force = force};
   return zke_recipe_leave(&j->r, job_claim_now(j, &a));
@@ -555,7 +559,7 @@ static int job_wait(zke_periodic *j, int64_t deadline_ms) {
 }
 
 int zke_periodic_acquire(zke_periodic *job, int64_t deadline_ms) {
-  int rc = job_enter(job);
+  int rc = job_enter(job, deadline_ms ? deadline_ms : 1);
   if (rc != ZKE_OK) return rc;
   job->waiting = true;
   rc = job_wait(job, deadline_ms);

@@ -133,8 +133,8 @@ ZKE_API int zke_periodic_acquire(zke_periodic *job, int64_t deadline_ms);
  * code it can be repeated. */
 ZKE_API int zke_periodic_release(zke_periodic *job, int status);
 
-/* zke_periodic_cancel - the blocking call on it returns ZKE_CANCELLED; where
- *                       none is running, the next one
+/* zke_periodic_cancel - the blocking call on it returns ZKE_CANCELLED;
+ *                       ZKE_IDLE where none runs
  * zke_periodic_state  - ZKE_PERIODIC_…, as known without asking the file
  * zke_periodic_token  - the fencing value, 0 unless it runs
  * zke_periodic_check  - ask the file: ZKE_OK while the claim is this object's,

@@ -89,8 +89,8 @@ static int node_look(zke_persistent_node *n) {
   return rc;
 }
 
-/* Do something to one's own znode, and to no other, until that is done or it
- * has gone: set its data, or delete it. */
+/* Set the data of one's own znode, and of no other, until that is done or it
+ * has gone. */
 static int node_try_set(zke *z, void *arg) {
   zke_persistent_node *n = arg;
   zke_stat stat;
@@ -103,29 +103,21 @@ static int node_try_set(zke *z, void *arg) {
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
-static int node_try_delete(zke *z, void *arg) {
-  zke_persistent_node *n = arg;
-  zke_stat stat;
-  int rc;
-  do {
-    rc = zke_exists(z, n->r.path, NULL, NULL, &stat);
-    if (rc != ZKE_OK || !node_is_own(n, &stat)) break;
-    rc = zke_delete(z, n->r.path, stat.version);
-  } while (rc == ZKE_BADVERSION || rc == ZKE_NONODE);
-  return rc == ZKE_NONODE ? ZKE_OK : rc;
-}
-
-/* Out: nothing of ours is there, and nothing is watched. */
+/* Out: nothing of ours is there or it will be deleted, and nothing is
+ * watched. */
 static int node_stop(zke_persistent_node *n) {
+  int rc = ZKE_OK;
   if (!n->started) return ZKE_OK;
-  int rc = zke_retry(n->r.z, node_try_delete, n, ZKE_FOREVER);
-  if (rc != ZKE_OK) return rc;
   zke_remove_watch(n->r.z, n->r.path, ZKE_WATCH_DATA, zke_recipe_watcher,
                    &n->r);
+  if (n->unsure || n->state == PRESENT)
+    rc = zke_recipe_discard(n->r.z, n->r.path, ZKE_EPHEMERAL,
+                            n->unsure ? 0 : n->czxid);
   n->started = false;
   n->unsure = false;
   node_change(n, OUT, 0);
-  return ZKE_OK;
+  if (n->waiting) zke_wake(n->r.z); /* another thread waits for it */
+  return rc;
 }
 
 /* ---- the object ---- */
@@ -151,11 +143,7 @@ static void node_deliver(zke_recipe *r, int event, int64_t number,
   if (n->listener) n->listener(n, event, number, n->context);
 }
 
-/* Nobody else deletes it while the session lives: once more where it fails. */
-static void node_quit(zke_recipe *r) {
-  zke_persistent_node *n = (zke_persistent_node *)r;
-  if (node_stop(n) != ZKE_OK) node_stop(n);
-}
+static void node_quit(zke_recipe *r) { node_stop((zke_persistent_node *)r); }
 
 static void node_destroy(zke_recipe *r) {
   zke_free(((zke_persistent_node *)r)->data);
@@ -240,13 +228,15 @@ static int node_give_up(zke_persistent_node *n, int rc) {
     zke_recipe_say_held(n->r.z, rc, what, n->r.path);
   }
   zke_recipe_keep(&kept);
+  int64_t limit = zke_recipe_grace(n->r.z);
   if (!n->r.ended) node_stop(n);
+  zke_limit(n->r.z, limit);
   return zke_recipe_restore(&kept, rc);
 }
 
 int zke_persistent_node_acquire(zke_persistent_node *node,
                                 int64_t deadline_ms) {
-  int rc = zke_recipe_enter((zke_recipe *)node);
+  int rc = zke_recipe_enter_by((zke_recipe *)node, deadline_ms);
   if (rc != ZKE_OK) return rc;
   if (node->waiting) {
     rc = zke_recipe_fail(ZKE_MISUSE,
@@ -271,7 +261,7 @@ int zke_persistent_node_release(zke_persistent_node *node) {
 
 int zke_persistent_node_set(zke_persistent_node *node, const void *data,
                             int len, int64_t deadline_ms) {
-  int rc = zke_recipe_enter((zke_recipe *)node);
+  int rc = zke_recipe_enter_by((zke_recipe *)node, deadline_ms);
   if (rc != ZKE_OK) return rc;
   rc = node_keep(node, data, len);
   if (rc == ZKE_OK && node->started)

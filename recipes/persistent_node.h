@@ -115,7 +115,8 @@ ZKE_API int zke_persistent_node_acquire(zke_persistent_node *node,
 /* zke_persistent_node_release - delete one's own znode and let it be
  *
  * Deletes nothing else, neither another session's nor the parent.  After a
- * failure the znode may be there still, and this can be repeated.
+ * failure the znode may be there still: the session deletes it as soon as it
+ * can.
  * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_persistent_node_release(zke_persistent_node *node);
 
@@ -134,7 +135,7 @@ ZKE_API int zke_persistent_node_set(zke_persistent_node *node, const void *data,
  *                              the file
  * zke_persistent_node_token  - the znode's czxid, or 0 when it is not there
  * zke_persistent_node_cancel - the blocking call on it returns ZKE_CANCELLED;
- *                              where none is running, the next one
+ *                              ZKE_IDLE where none runs
  * Threads: any.  In a callback: yes.  Block: no. */
 ZKE_API int zke_persistent_node_state(zke_persistent_node *node);
 ZKE_API int64_t zke_persistent_node_token(zke_persistent_node *node);

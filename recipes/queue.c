@@ -128,18 +128,13 @@ static const char *queue_base(const char *path) {
   return strrchr(path, '/') + 1;
 }
 
-/* Delete one's own znode, again where that fails; NULL afterwards. */
+/* Delete one's own znode, now or later; NULL afterwards. */
 static int queue_remove(zke_queue *q, char **path) {
-  int rc = ZKE_OK;
   if (!*path) return ZKE_OK;
-  for (int i = 0; i < QUEUE_TRIES; i++) {
-    rc = zke_recipe_delete(q->r.z, *path);
-    if (rc == ZKE_OK) break;
-  }
-  if (rc != ZKE_OK) return rc;
+  int rc = zke_recipe_discard(q->r.z, *path, ZKE_EPHEMERAL, 0);
   zke_free(*path);
   *path = NULL;
-  return ZKE_OK;
+  return rc;
 }
 
 /* ---- names ---- */
@@ -414,6 +409,7 @@ enum { OP_USER, OP_PLACE, OP_FIRST };
 
 typedef struct queue_step {
   int count;
+  bool unsure; /* it has failed, but may have been made */
   zke_op *ops;
   zke_op_result *results;
 } queue_step;
@@ -477,6 +473,7 @@ static int queue_try_step(zke_queue *q, queue_step *s, int64_t deadline_ms) {
   zke_op_set(&s->ops[OP_USER], q->user, NULL, -1, q->changes);
   zke_op_check(&s->ops[OP_PLACE], q->r.path, q->version);
   rc = zke_retry(q->r.z, queue_try_change, &t, ZKE_FOREVER);
+  s->unsure = rc != ZKE_OK && t.unsure;
   if (rc == ZKE_OK) q->changes++;
   return rc == QUEUE_BUSY ? ZKE_OPERATIONTIMEOUT : rc;
 }
@@ -695,23 +692,14 @@ static int queue_begin_claim(zke_queue *q, queue_claim **at, int64_t token) {
   if (rc == ZKE_OK && !token) c->token = stat.czxid;
   if (rc == ZKE_OK) return ZKE_OK;
   zke_recipe_keep(&kept);
-  if (zke_recipe_delete(q->r.z, c->path) == ZKE_OK) queue_unlink_claim(at);
+  zke_recipe_discard(q->r.z, c->path, ZKE_EPHEMERAL, token);
+  queue_unlink_claim(at);
   return zke_recipe_restore(&kept, rc);
 }
 
-/* Give up a claim without asking more of the item: what quitting does. */
-static int queue_abandon(zke_queue *q, const queue_claim *c) {
-  queue_step *s = queue_step_new(q->r.z, 1);
-  int rc = s ? ZKE_OK : ZKE_NOMEM;
-  bool late = false;
-  if (rc == ZKE_OK && c->token) rc = queue_verify(q, c);
-  if (rc == ZKE_OK) {
-    zke_op_delete(&s->ops[OP_FIRST], c->path, -1);
-    rc = queue_change(q, s, ZKE_FOREVER);
-    late = rc < 0 && queue_was_late(s, 0);
-  }
-  queue_step_free(s);
-  return rc == ZKE_LOST || late ? ZKE_OK : rc;
+/* Delete a claim's znode, now or later. */
+static int queue_discard_claim(zke_queue *q, const char *path, int64_t token) {
+  return zke_recipe_discard(q->r.z, path, ZKE_EPHEMERAL, token);
 }
 
 static int queue_try_claim(zke_queue *q, zke_queue_item *item, queue_step *s,
@@ -740,6 +728,10 @@ static int queue_do_claim(zke_queue *q, zke_queue_item *item,
     if (rc == ZKE_OK) item->token = c->token;
     item->attempts = ++item->version;
   } else {
+    zke_sentence kept;
+    zke_recipe_keep(&kept);
+    if (s && s->unsure) queue_discard_claim(q, item->claim_path, 0);
+    zke_recipe_restore(&kept, rc);
     zke_free(c);
   }
   queue_step_free(s);
@@ -1182,9 +1174,7 @@ static void queue_quit(zke_recipe *r) {
   queue_leave(&q->taking);
   queue_leave(&q->putting);
   while (q->claims) {
-    int rc = QUEUE_AGAIN;
-    for (int i = 0; i < QUEUE_TRIES && rc != ZKE_OK; i++)
-      rc = queue_abandon(q, q->claims);
+    queue_discard_claim(q, q->claims->path, q->claims->token);
     queue_unlink_claim(&q->claims);
   }
   queue_remove(q, &q->user);
@@ -1295,7 +1285,7 @@ int zke_queue_put_all(zke_queue *queue, const zke_queue_value *values,
     return zke_recipe_fail(ZKE_BADARGUMENTS, "%d items", count);
   int rc = queue_load_options(options, &load);
   if (rc != ZKE_OK) return rc;
-  rc = zke_recipe_enter((zke_recipe *)queue);
+  rc = zke_recipe_enter_by((zke_recipe *)queue, deadline_ms);
   if (rc != ZKE_OK) return rc;
   if (count) rc = queue_put(queue, &load, deadline_ms);
   return zke_recipe_leave(&queue->r, rc);
@@ -1357,7 +1347,7 @@ static int queue_take_entered(zke_queue *queue, bool claim, int64_t deadline_ms,
   zke_queue_item *item = NULL;
   if (!item_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "item_out is NULL");
   *item_out = NULL;
-  int rc = zke_recipe_enter((zke_recipe *)queue);
+  int rc = zke_recipe_enter_by((zke_recipe *)queue, deadline_ms);
   if (rc != ZKE_OK) return rc;
   rc = queue_take(queue, claim, deadline_ms, &item);
   if (rc == ZKE_OK) *item_out = item;
@@ -1388,7 +1378,7 @@ int zke_queue_ops(const zke_queue_item *item, zke_op ops[ZKE_QUEUE_OPS]) {
  * gone (an ephemeral one, with its producer). */
 static int queue_lost(zke_queue *q, queue_claim **at,
                       const zke_queue_item *item) {
-  if (queue_verify(q, *at) == ZKE_OK) zke_recipe_delete(q->r.z, (*at)->path);
+  queue_discard_claim(q, (*at)->path, (*at)->token);
   queue_unlink_claim(at);
   return zke_recipe_fail(ZKE_LOST, "%s of the queue %s is no longer claimed",
                          item->name, q->r.path);
@@ -1877,7 +1867,7 @@ int zke_queue_requeue(zke_queue *queue, const char *name, int64_t deadline_ms) {
   if (!name || !queue_parse(name, &n))
     return zke_recipe_fail(ZKE_BADARGUMENTS, "%s is not a letter's name",
                            name ? name : "NULL");
-  int rc = zke_recipe_enter((zke_recipe *)queue);
+  int rc = zke_recipe_enter_by((zke_recipe *)queue, deadline_ms);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&queue->r, queue_requeue(queue, &n, deadline_ms));
 }

@@ -242,8 +242,8 @@ enum { ZKE_QUEUE_OPS = 2 };
 ZKE_API int zke_queue_ops(const zke_queue_item *item,
                           zke_op ops[ZKE_QUEUE_OPS]);
 
-/* zke_queue_cancel - the blocking call on it returns ZKE_CANCELLED; where none
- * is running, the next one that waits.  Threads: any.  Blocks: no. */
+/* zke_queue_cancel - the blocking call on it returns ZKE_CANCELLED;
+ * ZKE_IDLE where none runs.  Threads: any.  Blocks: no. */
 ZKE_API int zke_queue_cancel(zke_queue *queue);
 
 /* ------------------------------------------------------------------------

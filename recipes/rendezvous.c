@@ -482,7 +482,7 @@ static int point_give(const zke_rendezvous_point *p, char **data_out,
 int zke_rendezvous_point_wait(zke_rendezvous_point *point, int64_t deadline_ms,
                               char **data_out, int *len_out,
                               int64_t *token_out) {
-  int rc = zke_recipe_enter((zke_recipe *)point);
+  int rc = zke_recipe_enter_by((zke_recipe *)point, deadline_ms);
   if (rc != ZKE_OK) return rc;
   if (point->waiting) {
     rc = zke_recipe_fail(ZKE_MISUSE, "another thread waits at %s",

@@ -130,7 +130,7 @@ ZKE_API int zke_rendezvous_meet(zke_rendezvous *meeting, const void *data,
  * zke_rendezvous_list    - what the last meeting brought; ZKE_NONODE before
  *                          the first
  * zke_rendezvous_cancel  - the blocking call on it returns ZKE_CANCELLED;
- *                          where none is running, the next one
+ *                          ZKE_IDLE where none runs
  * zke_rendezvous_missing - how many have to come yet
  * zke_rendezvous_parties - who is there: those who wait are of kind "waiting"
  * Threads: any.  In a callback: yes.  Blocks: on the disk. */
@@ -225,7 +225,7 @@ ZKE_API int zke_rendezvous_point_wait(zke_rendezvous_point *point,
  * zke_rendezvous_point_step   - look again; needed only after a read failed
  *                               inside zke_dispatch()
  * zke_rendezvous_point_cancel - the blocking call on it returns ZKE_CANCELLED;
- *                               where none is running, the next one
+ *                               ZKE_IDLE where none runs
  * Threads: any.  In a callback: yes. */
 ZKE_API int zke_rendezvous_point_start(zke_rendezvous_point *point);
 ZKE_API int zke_rendezvous_point_step(zke_rendezvous_point *point);

@@ -167,11 +167,6 @@ static void rwlock_event(zke_recipe *r, int type, const char *path) {
   zke_line_event(&rw->l, path);
 }
 
-/* Nobody can repeat it: so twice, should it fail. */
-static void rwlock_quit(zke_recipe *r) {
-  if (zke_line_quit((zke_line *)r) != ZKE_OK) zke_line_quit((zke_line *)r);
-}
-
 static void rwlock_destroy(zke_recipe *r) {
   zke_free(((zke_rwlock *)r)->asked);
   zke_line_free((zke_line *)r);
@@ -189,7 +184,7 @@ static const zke_recipe_class rwlock_class = {.name = "rwlock",
                                               .step = rwlock_step,
                                               .ended = zke_line_on_ended,
                                               .deliver = rwlock_deliver,
-                                              .quit = rwlock_quit,
+                                              .quit = zke_line_on_quit,
                                               .destroy = rwlock_destroy};
 
 int zke_rwlock_new(zke *z, const char *path, const zke_rwlock_options *options,
@@ -223,11 +218,13 @@ void zke_rwlock_free(zke_rwlock *rw) { zke_recipe_free((zke_recipe *)rw); }
 
 /* ---- in and out ---- */
 
-/* See to the place, note the mode of a new contender. */
-static int rwlock_enter_as(zke_rwlock *rw, int mode, int64_t deadline_ms) {
-  if (mode != ZKE_RWLOCK_READ && mode != ZKE_RWLOCK_WRITE)
-    return zke_recipe_fail(ZKE_BADARGUMENTS, "unknown mode %d", mode);
-  int rc = zke_line_enter((zke_line *)rw, deadline_ms);
+static int rwlock_check_mode(int mode) {
+  if (mode == ZKE_RWLOCK_READ || mode == ZKE_RWLOCK_WRITE) return ZKE_OK;
+  return zke_recipe_fail(ZKE_BADARGUMENTS, "unknown mode %d", mode);
+}
+
+/* Entered with rc: note the mode of a new contender. */
+static int rwlock_enter_as(zke_rwlock *rw, int mode, int rc) {
   if (rc != ZKE_OK) return rc;
   if (rw->asked || (rw->l.znode && rw->l.kind != mode)) {
     rc = zke_recipe_fail(ZKE_MISUSE, "this rwlock %s object is in use",
@@ -248,19 +245,25 @@ static int rwlock_leave(zke_rwlock *rw, int rc) {
 }
 
 int zke_rwlock_acquire(zke_rwlock *rw, int mode, int64_t deadline_ms) {
-  int rc = rwlock_enter_as(rw, mode, deadline_ms);
+  int rc = rwlock_check_mode(mode);
+  if (rc == ZKE_OK) rc = zke_line_enter_by((zke_line *)rw, deadline_ms);
+  rc = rwlock_enter_as(rw, mode, rc);
   if (rc != ZKE_OK) return rc;
   return rwlock_leave(rw, zke_line_acquire(&rw->l, deadline_ms));
 }
 
 int zke_rwlock_try(zke_rwlock *rw, int mode) {
-  int rc = rwlock_enter_as(rw, mode, ZKE_FOREVER);
+  int rc = rwlock_check_mode(mode);
+  if (rc == ZKE_OK) rc = zke_line_enter((zke_line *)rw);
+  rc = rwlock_enter_as(rw, mode, rc);
   if (rc != ZKE_OK) return rc;
   return rwlock_leave(rw, zke_line_try(&rw->l));
 }
 
 int zke_rwlock_start(zke_rwlock *rw, int mode) {
-  int rc = rwlock_enter_as(rw, mode, ZKE_FOREVER);
+  int rc = rwlock_check_mode(mode);
+  if (rc == ZKE_OK) rc = zke_line_enter((zke_line *)rw);
+  rc = rwlock_enter_as(rw, mode, rc);
   if (rc != ZKE_OK) return rc;
   return rwlock_leave(rw, zke_line_join(&rw->l, false, ZKE_FOREVER));
 }
@@ -469,12 +472,16 @@ static int rwlock_revoke(zke_rwlock *rw, int64_t deadline_ms, bool insist) {
   rc = rwlock_ask_all(rw);
   if (rc == ZKE_OK)
     rc = zke_recipe_await(&rw->l.r, rwlock_is_free, deadline_ms);
-  if (rc == ZKE_OPERATIONTIMEOUT && insist) rc = rwlock_take_away(rw);
+  if (rc == ZKE_OPERATIONTIMEOUT && insist) {
+    int64_t limit = zke_recipe_grace(rw->l.r.z);
+    rc = rwlock_take_away(rw);
+    zke_limit(rw->l.r.z, limit);
+  }
   return rwlock_end_asking(rw, rc);
 }
 
 int zke_rwlock_revoke(zke_rwlock *rw, int64_t deadline_ms, int insist) {
-  int rc = zke_line_enter((zke_line *)rw, ZKE_FOREVER);
+  int rc = zke_line_enter_by((zke_line *)rw, deadline_ms);
   if (rc != ZKE_OK) return rc;
   if (rw->asked || rw->l.znode)
     rc = zke_recipe_fail(ZKE_MISUSE, "this rwlock %s object is in use",

@@ -222,7 +222,9 @@ static int semaphore_go(zke_semaphore *sem, int how, int permits,
   int rc;
   if (permits < 1)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "%d permits", permits);
-  rc = zke_recipe_enter((zke_recipe *)sem);
+  rc = how == SEMAPHORE_ACQUIRE
+           ? zke_recipe_enter_by((zke_recipe *)sem, deadline_ms)
+           : zke_recipe_enter((zke_recipe *)sem);
   if (rc != ZKE_OK) return rc;
   rc = ZKE_NONODE;
   for (int i = 0; i < ZKE_RETRIES && rc == ZKE_NONODE; i++) {

@@ -150,12 +150,12 @@ ZKE_API int zke_semaphore_step(zke_semaphore *sem);
 /* zke_semaphore_release - give back all permits of the object; or the wait
  *
  * Where nothing is held, or it was lost: ZKE_LOST, and nothing is given back.
- * After any other failure the permits are still held and this can be
- * repeated. */
+ * After any other failure none is held any more either: the session gives them
+ * back as soon as it can. */
 ZKE_API int zke_semaphore_release(zke_semaphore *sem);
 
-/* zke_semaphore_cancel - the blocking call on it returns ZKE_CANCELLED; where
- * none is running, the next one.  Threads: any.  Blocks: no. */
+/* zke_semaphore_cancel - the blocking call on it returns ZKE_CANCELLED;
+ * ZKE_IDLE where none runs.  Threads: any.  Blocks: no. */
 ZKE_API int zke_semaphore_cancel(zke_semaphore *sem);
 
 /* zke_semaphore_state   - ZKE_SEMAPHORE_…, without asking the file

@@ -62,19 +62,19 @@ void zke_singleton_free(zke_singleton *s) { zke_recipe_free((zke_recipe *)s); }
 /* ---- in and out ---- */
 
 int zke_singleton_acquire(zke_singleton *s, int64_t deadline_ms) {
-  int rc = zke_line_enter((zke_line *)s, ZKE_FOREVER);
+  int rc = zke_line_enter_by((zke_line *)s, deadline_ms);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&s->l.r, zke_line_acquire(&s->l, deadline_ms));
 }
 
 int zke_singleton_try(zke_singleton *s) {
-  int rc = zke_line_enter((zke_line *)s, ZKE_FOREVER);
+  int rc = zke_line_enter((zke_line *)s);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&s->l.r, zke_line_try(&s->l));
 }
 
 int zke_singleton_start(zke_singleton *s) {
-  int rc = zke_line_enter((zke_line *)s, ZKE_FOREVER);
+  int rc = zke_line_enter((zke_line *)s);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&s->l.r, zke_line_join(&s->l, false, ZKE_FOREVER));
 }

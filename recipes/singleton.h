@@ -94,7 +94,8 @@ ZKE_API int zke_singleton_acquire(zke_singleton *s, int64_t deadline_ms);
  * zke_singleton_start - stand by and go on; the listener is told, or the state
  *                       tells, once zke_dispatch() has seen one's turn
  * zke_singleton_release  - run or stand by no more.  ZKE_OK, also where one did
- *                       neither; else it is as before and can be repeated
+ *                       neither; else the session deletes the znode as soon
+ *                       as it can
  * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_singleton_try(zke_singleton *s);
 ZKE_API int zke_singleton_start(zke_singleton *s);
@@ -111,8 +112,8 @@ typedef int (*zke_singleton_work_fn)(zke_singleton *s, int64_t token,
 ZKE_API int zke_singleton_serve(zke_singleton *s, int64_t deadline_ms,
                                 zke_singleton_work_fn fn, void *arg);
 
-/* zke_singleton_cancel - the blocking call on it returns ZKE_CANCELLED; where
- *                        none is running, the next one
+/* zke_singleton_cancel - the blocking call on it returns ZKE_CANCELLED;
+ *                        ZKE_IDLE where none runs
  * zke_singleton_step   - look again, after a failure inside zke_dispatch()
  * zke_singleton_state  - ZKE_SINGLETON_…, as known without asking the file
  * zke_singleton_token  - the fencing value, 0 unless it runs

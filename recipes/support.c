@@ -108,14 +108,44 @@ static bool retry_is_due(int rc) {
   return rc == ZKE_CONNECTIONLOSS || rc == ZKE_OPERATIONTIMEOUT;
 }
 
+/* A time after so many ms; ZKE_FOREVER where that never comes. */
+static int64_t retry_after(zke *z, int64_t ms) {
+  int64_t now = zke_now(z);
+  return ms < ZKE_FOREVER - now ? now + ms : ZKE_FOREVER;
+}
+
+static int64_t retry_later(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Limit this thread's calls to a deadline, as far as they have no earlier limit
+ * already; one that has passed leaves some time all the same.  0 is none.
+ * Returns the limit before, to be given back to zke_limit(). */
+static int64_t retry_limit(zke *z, int64_t deadline_ms) {
+  int64_t was = zke_limit(z, ZKE_FOREVER), until = was;
+  if (deadline_ms > 0) {
+    int64_t end = retry_later(deadline_ms, retry_after(z, ZKE_GRACE_MS));
+    until = end < was ? end : was;
+  }
+  zke_limit(z, until);
+  return was;
+}
+
+/* The limit of a call that was not given one: what it may wait for others as a
+ * whole. */
+static int64_t retry_patience(zke *z) {
+  return retry_after(z, retry_later(zke_busy_timeout(z), ZKE_GRACE_MS));
+}
+
 int zke_retry(zke *z, zke_retry_fn fn, void *arg, int64_t deadline_ms) {
+  int64_t limit = retry_limit(z, deadline_ms);
+  int64_t end = deadline_ms < limit ? deadline_ms : limit;
   int rc = fn(z, arg);
   for (int i = 1; i <= ZKE_RETRIES && retry_is_due(rc); i++) {
     int64_t next = zke_now(z) + i * RETRY_PAUSE_MS;
-    if (deadline_ms <= next) break;
+    if (end <= next) break;
     zke_sleep(z, next);
     rc = fn(z, arg);
   }
+  zke_limit(z, limit);
   return rc;
 }
 
@@ -279,19 +309,21 @@ typedef struct znode_creation {
   const char *directory, *place, *kind;
   const void *data;
   int len, mode;
-  int64_t deadline_ms;
   char guid[ZKE_RECIPE_GUID];
+  char *given; /* the path that a create is given */
   bool unsure; /* the last try may have made it */
   char *path;
   zke_stat stat;
 } znode_creation;
 
+static bool znode_is_ephemeral(int mode) {
+  return mode == ZKE_EPHEMERAL || mode == ZKE_EPHEMERAL_SEQUENTIAL;
+}
+
 /* Look for what a lost try has made; ZKE_NONODE: it made nothing. */
 static int znode_recover(zke *z, znode_creation *c) {
   zke_strings *names = NULL;
   int rc = zke_children(z, c->directory, NULL, NULL, &names, NULL);
-  bool ephemeral =
-      c->mode == ZKE_EPHEMERAL || c->mode == ZKE_EPHEMERAL_SEQUENTIAL;
   if (rc != ZKE_OK) return rc;
   rc = ZKE_NONODE;
   for (int i = 0; i < names->count && rc == ZKE_NONODE; i++) {
@@ -301,7 +333,7 @@ static int znode_recover(zke *z, znode_creation *c) {
     }
     char *path = zke_recipe_path(z, c->directory, names->data[i]);
     rc = path ? zke_exists(z, path, NULL, NULL, &c->stat) : ZKE_NOMEM;
-    if (rc == ZKE_OK && ephemeral &&
+    if (rc == ZKE_OK && znode_is_ephemeral(c->mode) &&
         c->stat.ephemeralOwner != zke_session_id(z))
       rc = ZKE_NONODE;
     if (rc == ZKE_OK)
@@ -317,26 +349,79 @@ static int znode_try_create(zke *z, void *arg) {
   znode_creation *c = arg;
   int rc = c->unsure ? znode_recover(z, c) : ZKE_NONODE;
   if (rc != ZKE_NONODE) return rc;
-  size_t size = strlen(c->directory) + strlen(c->kind) + 48;
-  char *path = zke_alloc(z, size);
-  if (!path) return ZKE_NOMEM;
-  snprintf(path, size, "%s/_c_%s-%s", c->directory, c->guid, c->kind);
-  rc = zke_create(z, path, c->data, c->len, ZKE_OPEN_ACL, c->mode, &c->path,
+  rc = zke_create(z, c->given, c->data, c->len, ZKE_OPEN_ACL, c->mode, &c->path,
                   &c->stat);
-  zke_free(path);
   c->unsure = c->unsure || rc == ZKE_CONNECTIONLOSS;
   return rc;
 }
 
 static int znode_find_made(zke *z, void *arg) { return znode_recover(z, arg); }
 
-/* All tries are used up.  What the last one may have made would stay in
- * nobody's name: whatever the deadline was, see whether it is there. */
-static int znode_settle(zke *z, zke_retry_fn find, void *made, int rc) {
+/* What is to be discarded, see zke_discard(). */
+typedef struct znode_goer {
+  const char *path;
+  int mode;
+  int64_t czxid;
+} znode_goer;
+
+static int znode_try_discard(zke *z, void *arg) {
+  const znode_goer *g = arg;
+  return zke_discard(z, g->path, g->mode, g->czxid);
+}
+
+/* Discard it.  An obstacle that does not last, such as memory that was short,
+ * is gone at the second try. */
+static int znode_discard(zke *z, znode_goer *g) {
+  int rc = zke_retry(z, znode_try_discard, g, ZKE_FOREVER);
+  return rc == ZKE_OK || retry_is_due(rc) ? rc : znode_try_discard(z, g);
+}
+
+/* Have some time for cleaning up, though the deadline may have passed.  Returns
+ * the limit before, to be given back to zke_limit(). */
+static int64_t znode_allow(zke *z) {
+  int64_t was = zke_limit(z, ZKE_FOREVER);
+  bool none = was == ZKE_FOREVER;
+  zke_limit(z, none ? retry_patience(z)
+                    : retry_later(was, retry_after(z, ZKE_GRACE_MS)));
+  return was;
+}
+
+int64_t zke_recipe_grace(zke *z) {
+  return zke_limit(z, retry_after(z, ZKE_GRACE_MS));
+}
+
+int zke_recipe_discard(zke *z, const char *path, int mode, int64_t czxid) {
+  znode_goer g = {path, mode, czxid};
+  int64_t limit = znode_allow(z);
+  int rc = znode_discard(z, &g);
+  zke_limit(z, limit);
+  return rc;
+}
+
+/* The creation has failed with rc, and its last try may have made the znode:
+ * see whether it is there, whatever the deadline was.  Where that cannot be
+ * seen it is to go.  Returns ZKE_OK with the znode, else rc. */
+static int znode_settle(zke *z, znode_creation *c, int rc) {
   zke_sentence kept;
   zke_recipe_keep(&kept);
-  int found = zke_retry(z, find, made, ZKE_FOREVER);
-  return found == ZKE_OK ? ZKE_OK : zke_recipe_restore(&kept, rc);
+  int64_t limit = znode_allow(z);
+  int found = zke_retry(z, znode_find_made, c, ZKE_FOREVER);
+  zke_limit(z, limit);
+  if (found == ZKE_OK) return ZKE_OK;
+  if (found != ZKE_NONODE && znode_is_ephemeral(c->mode))
+    zke_recipe_discard(z, c->given, c->mode, 0);
+  return zke_recipe_restore(&kept, rc);
+}
+
+/* The guid, and the path that a create is given; suffix: behind the kind. */
+static int znode_name(zke *z, znode_creation *c, const char *suffix) {
+  size_t size = strlen(c->directory) + strlen(c->kind) + strlen(suffix) + 48;
+  zke_recipe_guid(z, c->guid);
+  c->given = zke_alloc(z, size);
+  if (!c->given) return ZKE_NOMEM;
+  snprintf(c->given, size, "%s/_c_%s-%s%s", c->directory, c->guid, c->kind,
+           suffix);
+  return ZKE_OK;
 }
 
 int zke_recipe_create(zke *z, const char *directory, const char *place,
@@ -348,10 +433,9 @@ int zke_recipe_create(zke *z, const char *directory, const char *place,
                       .kind = kind,
                       .data = data,
                       .len = len,
-                      .mode = mode,
-                      .deadline_ms = deadline_ms};
-  zke_recipe_guid(z, c.guid);
-  int rc = ZKE_NONODE;
+                      .mode = mode};
+  int rc = znode_name(z, &c, "");
+  if (rc == ZKE_OK) rc = ZKE_NONODE;
   for (int i = 0; i < ZKE_RETRIES && rc == ZKE_NONODE; i++) {
     if (i > 0)
       rc = zke_recipe_place(z, directory, place, ZKE_CONTAINER, NULL,
@@ -359,7 +443,8 @@ int zke_recipe_create(zke *z, const char *directory, const char *place,
     if (i == 0 || rc == ZKE_OK)
       rc = zke_retry(z, znode_try_create, &c, deadline_ms);
   }
-  if (rc != ZKE_OK && c.unsure) rc = znode_settle(z, znode_find_made, &c, rc);
+  if (rc != ZKE_OK && c.unsure) rc = znode_settle(z, &c, rc);
+  zke_free(c.given);
   if (rc == ZKE_OK && path_out)
     *path_out = c.path;
   else
@@ -426,6 +511,19 @@ static int znode_try_create_all(zke *z, void *arg) {
   return rc;
 }
 
+/* As znode_settle(), for all of them. */
+static int znode_settle_all(zke *z, znode_creations *c, int rc) {
+  zke_sentence kept;
+  zke_recipe_keep(&kept);
+  int64_t limit = znode_allow(z);
+  int found = zke_retry(z, znode_recover_all, c, ZKE_FOREVER);
+  zke_limit(z, limit);
+  if (found == ZKE_OK) return ZKE_OK;
+  for (int i = 0; i < c->count && found != ZKE_NONODE; i++)
+    zke_recipe_discard(z, c->ops[i].path, ZKE_EPHEMERAL_SEQUENTIAL, 0);
+  return zke_recipe_restore(&kept, rc);
+}
+
 /* Fill in the operations; their paths are in one block. */
 static char *znode_creation_ops(zke *z, znode_creations *c) {
   size_t size = 0;
@@ -470,11 +568,12 @@ int zke_recipe_create_all(zke *z, const zke_seat *seats, int count,
   c.made = zke_alloc(z, n * sizeof *c.made);
   char *text = c.ops && c.made ? znode_creation_ops(z, &c) : NULL;
   if (text) rc = zke_retry(z, znode_try_create_all, &c, deadline_ms);
-  if (rc != ZKE_OK && c.unsure) rc = znode_settle(z, znode_recover_all, &c, rc);
+  if (rc != ZKE_OK && c.unsure) rc = znode_settle_all(z, &c, rc);
   if (rc == ZKE_OK) {
     paths = znode_made(z, &c);
     for (int i = 0; i < count; i++) {
-      if (!paths && c.made[i].path) zke_recipe_delete(z, c.made[i].path);
+      if (!paths)
+        zke_recipe_discard(z, c.ops[i].path, ZKE_EPHEMERAL_SEQUENTIAL, 0);
       if (c.made[i].path) *czxid_out = c.made[i].stat.czxid;
     }
     if (!paths) rc = ZKE_NOMEM;
@@ -521,6 +620,22 @@ int zke_recipe_delete_all(zke *z, const zke_strings *paths) {
     int one = *paths->data[i] ? zke_recipe_delete(z, paths->data[i]) : ZKE_OK;
     if (rc == ZKE_OK) rc = one;
   }
+  return rc;
+}
+
+int zke_recipe_discard_all(zke *z, const zke_strings *paths) {
+  int64_t limit = znode_allow(z);
+  int rc = zke_recipe_delete_all(z, paths);
+  if (rc != ZKE_OK) {
+    int sum = ZKE_OK;
+    for (int i = 0; i < paths->count; i++) {
+      znode_goer g = {paths->data[i], ZKE_EPHEMERAL, 0};
+      rc = *g.path ? znode_discard(z, &g) : ZKE_OK;
+      if (sum == ZKE_OK) sum = rc;
+    }
+    rc = sum;
+  }
+  zke_limit(z, limit);
   return rc;
 }
 
@@ -677,6 +792,54 @@ static void recipe_cancel_back(void) {
     pthread_setcancelstate(recipe_cancel.state, NULL);
 }
 
+/* The call of a recipe that this thread is inside of, with its deadline.  What
+ * it calls of other recipes has the same; listeners and watchers have none. */
+typedef struct recipe_call {
+  zke_recipe *r; /* NULL: none */
+  int depth;     /* recipe_cancel's, inside the call */
+  bool blocking; /* zke_recipe_cancel() is for it */
+  int cancels;   /* r's, when it began */
+  int64_t limit; /* the thread's before it, for zke_limit() */
+} recipe_call;
+
+static _Thread_local recipe_call recipe_running;
+
+/* Begin a call, unless this is a part of one. */
+static void recipe_begin(zke_recipe *r, int64_t deadline_ms) {
+  if (recipe_running.r) return;
+  recipe_running = (recipe_call){.r = r, .depth = recipe_cancel.depth};
+  recipe_running.limit = retry_limit(r->z, deadline_ms);
+}
+
+/* From here on the call can be cancelled. */
+static void recipe_begin_blocking(zke_recipe *r) {
+  if (recipe_running.r != r || recipe_running.blocking) return;
+  recipe_running.blocking = true;
+  recipe_running.cancels = __atomic_load_n(&r->cancels, __ATOMIC_SEQ_CST);
+  __atomic_add_fetch(&r->running, 1, __ATOMIC_SEQ_CST);
+}
+
+/* A call is over; the object is still there. */
+static void recipe_finish(const recipe_call *call) {
+  if (call->blocking)
+    __atomic_sub_fetch(&call->r->running, 1, __ATOMIC_SEQ_CST);
+  zke_limit(call->r->z, call->limit);
+}
+
+/* The end of the call that began at this depth. */
+static void recipe_finish_here(zke_recipe *r) {
+  recipe_call call = recipe_running;
+  if (call.r != r || call.depth != recipe_cancel.depth) return;
+  recipe_running.r = NULL;
+  recipe_finish(&call);
+}
+
+static bool recipe_is_cancelled(const zke_recipe *r) {
+  const recipe_call *call = &recipe_running;
+  return call->r == r && call->blocking &&
+         __atomic_load_n(&r->cancels, __ATOMIC_SEQ_CST) != call->cancels;
+}
+
 static void recipe_drop_notes(zke_recipe *r) {
   for (zke_note *n = r->notes, *next; n; n = next) {
     next = n->next;
@@ -712,6 +875,16 @@ static void recipe_lock_in_child(zke_recipe *r) {
   recipe_drop_notes(r);
 }
 
+/* Call the listener, which is no part of the call that this thread is in. */
+static void recipe_deliver(zke_recipe *r, const zke_note *n) {
+  recipe_call call = recipe_running;
+  recipe_running.r = NULL;
+  int64_t limit = zke_limit(r->z, ZKE_FOREVER);
+  r->class_->deliver(r, n->event, n->number, n->text, n->len);
+  zke_limit(r->z, limit);
+  recipe_running = call;
+}
+
 /* Deliver notes until there are none; the mutex is held, and dropped. */
 static void recipe_unlock(zke_recipe *r) {
   zke_note *n;
@@ -723,7 +896,7 @@ static void recipe_unlock(zke_recipe *r) {
       if (!r->notes) r->notes_end = &r->notes;
       pid_t before = getpid();
       pthread_mutex_unlock(&r->m);
-      r->class_->deliver(r, n->event, n->number, n->text, n->len);
+      recipe_deliver(r, n);
       zke_free(n);
       if (getpid() != before)
         recipe_lock_in_child(r);
@@ -744,11 +917,14 @@ static void recipe_end(zke_recipe *r) {
   if (r->class_->ended) r->class_->ended(r);
 }
 
-int zke_recipe_enter(zke_recipe *r) {
-  if (!r) return zke_recipe_fail(ZKE_BADARGUMENTS, "the object is NULL");
+/* Enter a call that has begun. */
+static int recipe_enter(zke_recipe *r) {
   int rc = zke_recipe_state(r->z);
-  if (rc != ZKE_OK && rc != ZKE_INVALIDSTATE) return rc;
-  recipe_cancel_off();
+  if (rc != ZKE_OK && rc != ZKE_INVALIDSTATE) {
+    recipe_finish_here(r);
+    recipe_cancel_back();
+    return rc;
+  }
   recipe_lock(r);
   if (rc == ZKE_OK && r->left) {
     rc = zke_recipe_fail(ZKE_CLOSING,
@@ -756,6 +932,21 @@ int zke_recipe_enter(zke_recipe *r) {
                          r->class_->name, r->path);
   }
   return rc == ZKE_OK ? ZKE_OK : zke_recipe_leave(r, rc);
+}
+
+int zke_recipe_enter(zke_recipe *r) {
+  if (!r) return zke_recipe_fail(ZKE_BADARGUMENTS, "the object is NULL");
+  recipe_cancel_off();
+  recipe_begin(r, retry_patience(r->z));
+  return recipe_enter(r);
+}
+
+int zke_recipe_enter_by(zke_recipe *r, int64_t deadline_ms) {
+  if (!r) return zke_recipe_fail(ZKE_BADARGUMENTS, "the object is NULL");
+  recipe_cancel_off();
+  recipe_begin(r, retry_later(deadline_ms, 1));
+  recipe_begin_blocking(r);
+  return recipe_enter(r);
 }
 
 int zke_recipe_leave(zke_recipe *r, int rc) {
@@ -766,6 +957,7 @@ int zke_recipe_leave(zke_recipe *r, int rc) {
     rc = zke_recipe_fail(ZKE_INVALIDSTATE, "the session has ended");
   bool keep = rc != ZKE_OK && r->notes;
   if (keep) zke_recipe_keep(&kept);
+  recipe_finish_here(r);
   recipe_unlock(r);
   recipe_cancel_back();
   return keep ? zke_recipe_restore(&kept, rc) : rc;
@@ -815,23 +1007,35 @@ bool zke_recipe_tell(zke_recipe *r, int event, int64_t number, const char *text,
   return true;
 }
 
-/* Give up what the object holds, with the mutex held: it is going. */
+/* Give up what the object holds, with the mutex held: it is going.  state is
+ * zke_recipe_state()'s; where it could not be told, quit does what it can. */
 static void recipe_quit(zke_recipe *r, int state) {
   r->going = true;
   recipe_drop_notes(r);
-  if (state == ZKE_OK && r->class_->quit) r->class_->quit(r);
+  if (state == ZKE_INVALIDSTATE || !r->class_->quit) return;
+  int64_t limit = zke_limit(r->z, retry_patience(r->z));
+  r->class_->quit(r);
+  zke_limit(r->z, limit);
 }
+
+/* A thread that sleeps in a call. */
+typedef struct recipe_sleeper {
+  zke_recipe *r;
+  recipe_call call;
+} recipe_sleeper;
 
 /* The thread of a blocking call was cancelled while it slept, without the
  * mutex: the participant is out, and the object good for nothing but free. */
 static void recipe_leave_sleep(void *arg) {
-  zke_recipe *r = arg;
+  const recipe_sleeper *sleeper = arg;
+  zke_recipe *r = sleeper->r;
   recipe_cancel.depth++; /* what enter has counted, as before the sleep */
   pthread_mutex_lock(&r->m);
   r->left = true;
   recipe_quit(r, zke_recipe_state(r->z));
   pthread_mutex_unlock(&r->m);
-  zke_wake(r->z);  /* another thread may be inside the object */
+  zke_wake(r->z); /* another thread may be inside the object */
+  if (sleeper->call.r) recipe_finish(&sleeper->call);
   recipe_unref(r); /* the sleep's, in place of the call's */
   recipe_cancel_back();
 }
@@ -841,12 +1045,15 @@ static void recipe_leave_sleep(void *arg) {
  * program itself: what a listener calls is finished. */
 static int recipe_sleep(zke_recipe *r, int64_t turn, int64_t until) {
   volatile int rc = ZKE_OK;
+  recipe_sleeper sleeper = {r, recipe_running};
   bool outermost = recipe_cancel.depth == 1;
-  pthread_cleanup_push(recipe_leave_sleep, r);
+  recipe_running.r = NULL; /* the watchers are no part of it */
+  pthread_cleanup_push(recipe_leave_sleep, &sleeper);
   if (outermost) recipe_cancel_back();
   rc = zke_wait_turn(r->z, turn, until);
   if (outermost) recipe_cancel_off();
   pthread_cleanup_pop(0);
+  recipe_running = sleeper.call;
   return rc;
 }
 
@@ -892,7 +1099,7 @@ int zke_recipe_await(zke_recipe *r, int (*done)(zke_recipe *r),
     }
     if (r->ended)
       return zke_recipe_fail(ZKE_INVALIDSTATE, "the session has ended");
-    if (__atomic_exchange_n(&r->cancelled, 0, __ATOMIC_ACQ_REL)) {
+    if (recipe_is_cancelled(r)) {
       return zke_recipe_fail(ZKE_CANCELLED,
                              "waiting for the %s %s was cancelled",
                              r->class_->name, r->path);
@@ -913,7 +1120,11 @@ int zke_recipe_await(zke_recipe *r, int (*done)(zke_recipe *r),
 
 int zke_recipe_cancel(zke_recipe *r) {
   if (!r) return zke_recipe_fail(ZKE_BADARGUMENTS, "the object is NULL");
-  __atomic_store_n(&r->cancelled, 1, __ATOMIC_RELEASE);
+  if (__atomic_load_n(&r->running, __ATOMIC_SEQ_CST) == 0) {
+    return zke_recipe_fail(ZKE_IDLE, "no call on the %s %s is running",
+                           r->class_->name, r->path);
+  }
+  __atomic_add_fetch(&r->cancels, 1, __ATOMIC_SEQ_CST);
   return zke_wake(r->z);
 }
 
@@ -1175,14 +1386,14 @@ static void line_forget_own(zke_line *l) {
   zke_free(l->own);
   l->znode = NULL;
   l->own = NULL;
+  l->also = NULL;
   l->own_watched = false;
 }
 
-/* One's znode has gone, or the session.  Of several the others go too; where
- * that fails, whoever quits tries again. */
+/* One's znode has gone, or the session.  Of several the others go too. */
 static void line_lose(zke_line *l) {
-  if (!l->own || zke_recipe_delete_all(l->r.z, l->own) == ZKE_OK)
-    line_forget_own(l);
+  if (l->own && !l->r.ended) zke_recipe_discard_all(l->r.z, l->own);
+  line_forget_own(l);
   line_change(l, ZKE_LINE_LOST, 0);
 }
 
@@ -1276,6 +1487,19 @@ static int line_watch_end(zke_line *l, const char *path) {
   return zke_children(l->r.z, path, zke_recipe_watcher, &l->r, NULL, NULL);
 }
 
+/* Take back the watch of one's own znode, before it is deleted: else the event
+ * of that would lie about until the next dispatch. */
+static void line_unwatch_own(zke_line *l) {
+  const char *znode[] = {l->znode};
+  int count = l->own ? l->own->count : 1;
+  if (!l->own_watched || !l->znode) return;
+  for (int i = 0; i < count; i++) {
+    zke_remove_watch(l->r.z, l->own ? l->own->data[i] : znode[i],
+                     ZKE_WATCH_DATA, zke_recipe_watcher, &l->r);
+  }
+  l->own_watched = false;
+}
+
 /* Watch one's own znode, once; ZKE_LOST where it has gone. */
 static int line_watch_own(zke_line *l) {
   if (l->own_watched) return ZKE_OK;
@@ -1288,6 +1512,17 @@ static int line_watch_own(zke_line *l) {
   }
   l->own_watched = rc == ZKE_OK;
   return rc;
+}
+
+/* One's own znode is still there after a failure, whose code and sentence
+ * stay: watch it again. */
+static int line_watch_again(zke_line *l, int rc) {
+  zke_sentence kept;
+  bool watch = l->znode && (l->state == ZKE_LINE_WAITING ||
+                            (l->state == ZKE_LINE_HELD && l->watch_own));
+  zke_recipe_keep(&kept);
+  if (watch && line_watch_own(l) != ZKE_OK) l->r.changed = true;
+  return zke_recipe_restore(&kept, rc);
 }
 
 /* Watch the last entries of others that keep out the one at index i, as many
@@ -1510,7 +1745,9 @@ static int line_look_held(zke_line *l) {
 static int line_give_up(zke_line *l, int rc) {
   zke_sentence kept;
   zke_recipe_keep(&kept);
+  int64_t limit = zke_recipe_grace(l->r.z);
   zke_line_quit(l);
+  zke_limit(l->r.z, limit);
   return zke_recipe_restore(&kept, rc);
 }
 
@@ -1533,22 +1770,39 @@ static int line_grant(zke_line *l) {
   return zke_recipe_multi(l->r.z, ops, 2, NULL);
 }
 
-/* Delete one's znode or znodes. */
-static int line_delete_own(zke_line *l) {
-  if (l->own) return zke_recipe_delete_all(l->r.z, l->own);
-  return l->znode ? zke_recipe_delete(l->r.z, l->znode) : ZKE_OK;
+/* Leave together with what goes with the office, in one step.  On failure as
+ * line_grant(). */
+static int line_leave_both(zke_line *l) {
+  zke_op ops[2];
+  zke_op_delete(&ops[0], l->znode, -1);
+  zke_op_delete(&ops[1], l->also, -1);
+  return zke_recipe_multi(l->r.z, ops, 2, NULL);
+}
+
+/* Delete one's znode or znodes, now or later. */
+static int line_discard_own(zke_line *l) {
+  int rc = ZKE_OK, also = ZKE_OK;
+  if (l->own)
+    rc = zke_recipe_discard_all(l->r.z, l->own);
+  else if (l->znode)
+    rc = zke_recipe_discard(l->r.z, l->znode, ZKE_EPHEMERAL, l->czxid);
+  if (l->also) also = zke_recipe_discard(l->r.z, l->also, ZKE_EPHEMERAL, 0);
+  return rc == ZKE_OK ? also : rc;
 }
 
 int zke_line_quit(zke_line *l) {
-  int rc = line_grant(l);
-  if (rc != ZKE_OK) rc = line_delete_own(l);
-  if (rc != ZKE_OK) return rc;
-  if (l->kind == ZKE_LINE_LATCH && l->state == ZKE_LINE_HELD)
+  zke_sentence kept;
+  line_unwatch_own(l);
+  int rc = l->also ? line_leave_both(l) : line_grant(l);
+  if (rc != ZKE_OK) rc = line_discard_own(l);
+  if (rc != ZKE_OK) zke_recipe_keep(&kept);
+  if (l->kind == ZKE_LINE_LATCH && l->state == ZKE_LINE_HELD && rc == ZKE_OK)
     line_remove_marks(l); /* the one that named it */
   line_unwatch(l);
   line_forget_own(l);
   line_change(l, ZKE_LINE_OUT, 0);
-  return ZKE_OK;
+  if (l->blocking) zke_wake(l->r.z); /* another thread waits in this place */
+  return rc == ZKE_OK ? ZKE_OK : zke_recipe_restore(&kept, rc);
 }
 
 /* Make a lease's znodes, all in one step; the last one is what speaks for
@@ -1653,8 +1907,6 @@ int zke_line_try(zke_line *l) {
 /* One step: a new entry is made, the victim's and one's own old one go. */
 typedef struct line_leap {
   zke_line *l;
-  int kind;
-  const char *suffix; /* the number, or "" for the next one */
   const char *victim; /* or NULL */
   const char *text;
   int len;
@@ -1668,12 +1920,8 @@ static int line_try_leap(zke *z, void *arg) {
   int n = 0;
   int rc = j->made.unsure ? znode_recover(z, &j->made) : ZKE_NONODE;
   if (rc != ZKE_NONODE) return rc;
-  size_t size = strlen(j->l->r.path) + 64;
-  char *path = zke_alloc(z, size);
-  if (!path) return ZKE_NOMEM;
-  snprintf(path, size, "%s/_c_%s-%s%s", j->l->r.path, j->made.guid,
-           line_kinds[j->kind], j->suffix);
-  zke_op_create(&ops[n++], path, j->text, j->len, ZKE_OPEN_ACL, j->made.mode);
+  zke_op_create(&ops[n++], j->made.given, j->text, j->len, ZKE_OPEN_ACL,
+                j->made.mode);
   if (j->victim && !(j->l->znode && strcmp(j->victim, j->l->znode) == 0))
     zke_op_delete(&ops[n++], j->victim, -1);
   if (j->l->znode) zke_op_delete(&ops[n++], j->l->znode, -1);
@@ -1684,25 +1932,36 @@ static int line_try_leap(zke *z, void *arg) {
     results[0].path = NULL;
   }
   zke_results_clear(results, n);
-  zke_free(path);
   j->made.unsure = j->made.unsure || rc == ZKE_CONNECTIONLOSS;
   return rc;
 }
 
-/* Make the leap; afterwards the new znode is one's own. */
+/* Make the leap.  One whose outcome cannot be told has not been made: then the
+ * new znode goes. */
+static int line_leap_make(zke_line *l, line_leap *j) {
+  char *text = line_text(l, "held", &j->len);
+  if (!text) return ZKE_NOMEM;
+  j->text = text;
+  int rc = zke_retry(l->r.z, line_try_leap, j, ZKE_FOREVER);
+  if (rc != ZKE_OK && j->made.unsure) rc = znode_settle(l->r.z, &j->made, rc);
+  zke_free(text);
+  return rc;
+}
+
+/* Leap; afterwards the new znode is one's own.  suffix: its number, or "" for
+ * the next one. */
 static int line_leap_over(zke_line *l, int kind, const char *suffix,
                           const char *victim) {
-  line_leap j = {.l = l, .kind = kind, .suffix = suffix, .victim = victim};
+  line_leap j = {.l = l, .victim = victim};
   j.made.directory = l->r.path;
+  j.made.kind = line_kinds[kind];
   j.made.mode = *suffix ? ZKE_EPHEMERAL : ZKE_EPHEMERAL_SEQUENTIAL;
-  zke_recipe_guid(l->r.z, j.made.guid);
   if (!l->znode) l->actor = zke_line_actor();
-  char *text = line_text(l, "held", &j.len);
-  if (!text) return ZKE_NOMEM;
-  j.text = text;
-  int rc = zke_retry(l->r.z, line_try_leap, &j, ZKE_FOREVER);
-  zke_free(text);
-  if (rc != ZKE_OK) return rc;
+  int rc = znode_name(l->r.z, &j.made, suffix);
+  line_unwatch_own(l);
+  if (rc == ZKE_OK) rc = line_leap_make(l, &j);
+  zke_free(j.made.given);
+  if (rc != ZKE_OK) return line_watch_again(l, rc);
   line_unwatch(l);
   line_forget_own(l);
   l->znode = j.made.path;
@@ -1773,12 +2032,13 @@ int zke_line_yield(zke_line *l, const char *heir, const char *word) {
   char *path = zke_recipe_path(l->r.z, l->r.path, heir);
   if (!path) return ZKE_NOMEM;
   y.heir = path;
+  line_unwatch_own(l);
   int rc = ZKE_BADVERSION;
   while (rc == ZKE_BADVERSION)
     rc = zke_retry(l->r.z, line_try_yield, &y, ZKE_FOREVER);
   zke_free(path);
   if (rc == ZKE_NONODE && zke_line_check(l) == ZKE_LOST) return ZKE_LOST;
-  if (rc != ZKE_OK) return rc;
+  if (rc != ZKE_OK) return line_watch_again(l, rc);
   line_unwatch(l);
   line_forget_own(l);
   line_change(l, ZKE_LINE_OUT, 0);
@@ -2561,14 +2821,22 @@ void zke_line_on_ended(zke_recipe *r) { zke_line_ended((zke_line *)r); }
 void zke_line_on_quit(zke_recipe *r) { zke_line_quit((zke_line *)r); }
 void zke_line_on_destroy(zke_recipe *r) { zke_line_free((zke_line *)r); }
 
-int zke_line_enter(zke_line *l, int64_t deadline_ms) {
-  int rc = zke_recipe_enter((zke_recipe *)l);
+/* Entered with rc: see to the place. */
+static int line_enter(zke_line *l, int rc) {
   if (rc != ZKE_OK || l->placed) return rc;
   rc = zke_recipe_place(l->r.z, l->r.path, l->place, ZKE_CONTAINER, NULL,
-                        deadline_ms);
+                        ZKE_FOREVER);
   if (rc != ZKE_OK) return zke_recipe_leave(&l->r, rc);
   l->placed = true;
   return ZKE_OK;
+}
+
+int zke_line_enter(zke_line *l) {
+  return line_enter(l, zke_recipe_enter((zke_recipe *)l));
+}
+
+int zke_line_enter_by(zke_line *l, int64_t deadline_ms) {
+  return line_enter(l, zke_recipe_enter_by((zke_recipe *)l, deadline_ms));
 }
 
 int zke_line_ask_state(zke_line *l) {

@@ -10,17 +10,30 @@
  *
  * - One object is one participant on one handle.  Free it before the handle
  *   is closed; freeing gives up what it holds.
- * - A blocking call has one absolute deadline of zke_now(); when it returns
- *   anything but ZKE_OK the participant is out: its znode is gone.  The
- *   clean-up is not bound by the deadline.
+ * - A call with a deadline has one absolute deadline of zke_now() for all that
+ *   it waits for, the database's other writers included; one without a
+ *   deadline waits for them as long as a single call, options.busy_timeout_ms.
+ *   Beyond the deadline, or where that has passed already, it goes on for at
+ *   most ZKE_GRACE_MS, to begin and to clean up.  What the disk takes is not
+ *   counted.
+ * - When a blocking call returns anything but ZKE_OK the participant is out,
+ *   and so it is after giving up what it held and after free.  Its znode is
+ *   gone, or the session remembers it and removes it as soon as it can
+ *   (zke_discard()): after a full disk, or once a writer that stood still goes
+ *   on.  Others wait for that, but nothing comes of it: what is not held when
+ *   the call returns will not be held later.  A program has to go on calling
+ *   or dispatching, or close the handle.
  * - Waiting is zke_wait(): callbacks of other watches on the handle run
  *   meanwhile.  Without blocking calls a recipe goes on inside
  *   zke_dispatch().
  * - A listener runs like a watcher: inside zke_dispatch(), zke_wait() or the
  *   recipe's own calls, with no lock held, one at a time and in order, on
  *   whichever thread that is.  It may call the recipe, and free it.
- * - cancel makes the blocking call of another thread return ZKE_CANCELLED;
- *   where none is running, the next one.
+ * - cancel is for the call with a deadline that another thread has running on
+ *   the object: that returns ZKE_CANCELLED, or what it has come to.  Where none
+ *   is running cancel returns ZKE_IDLE and does nothing, also later: to stop a
+ *   call that may be about to begin, call cancel again until it returns ZKE_OK
+ *   or the call has returned.
  * - Cancellation of a thread (pthread_cancel()) is held off inside a recipe's
  *   call, but for the sleep of a blocking one.  A thread that is cancelled
  *   there gives up its place as free does; every further call on the object but
@@ -48,7 +61,10 @@ extern "C" {
  * For programs
  * --------------------------------------------------------------------- */
 
-enum { ZKE_RETRIES = 10 };
+enum {
+  ZKE_RETRIES = 10,
+  ZKE_GRACE_MS = 200 /* beyond a deadline, to begin and to clean up */
+};
 
 /* zke_retry - do something again while its reply gets lost
  *
@@ -56,9 +72,11 @@ enum { ZKE_RETRIES = 10 };
  * COMMIT: the change may have been made) or ZKE_OPERATIONTIMEOUT (others kept
  * the database for the whole busy timeout: nothing was changed), at most
  * ZKE_RETRIES times more, with pauses of 5, 10, 15 … ms, never beyond the
- * deadline.  fn must be able to tell that its last try had succeeded.
+ * deadline, nor beyond zke_limit()'s.  The calls that fn makes wait for others
+ * no longer either.  fn must be able to tell that its last try had succeeded.
  *
- *   deadline_ms  of zke_now(); ZKE_FOREVER for the ten tries
+ *   deadline_ms  of zke_now(); ZKE_FOREVER for the ten tries; 0 for one try
+ *                that waits as any call does
  *
  * Returns what fn returned last.  Threads: any.  In a callback: yes. */
 typedef int (*zke_retry_fn)(zke *z, void *arg);
@@ -168,7 +186,9 @@ ZKE_API void zke_recipe_guid(zke *z, char guid[ZKE_RECIPE_GUID]);
  * Creates directory/_c_<guid>-<kind>, as Curator names its protected nodes.
  * The guid is made of the session and a counter; after a lost reply the node
  * is looked for by it, and counts only if the session owns it (sequential
- * ephemeral modes) or if it bears the guid (persistent ones).  Makes the
+ * ephemeral modes) or if it bears the guid (persistent ones).  Where it cannot
+ * be looked for either, an ephemeral one that may have been made is discarded.
+ * Makes the
  * directory by zke_recipe_place() when it is missing.
  *
  *   place     what zke_recipe_place() is told where the directory is missing
@@ -192,9 +212,23 @@ ZKE_API int zke_recipe_multi(zke *z, const zke_op *ops, int count,
 ZKE_API int zke_recipe_multi_read(zke *z, const zke_op *ops, int count,
                                   zke_op_result *results);
 
-/* zke_recipe_delete - delete for good: NONODE is fine, lost replies and busy
- * databases are retried, whatever the caller's deadline was */
+/* zke_recipe_delete - delete somebody's znode: NONODE is fine, lost replies and
+ * busy databases are retried */
 ZKE_API int zke_recipe_delete(zke *z, const char *path);
+
+/* zke_recipe_grace - limit what this thread does next to ZKE_GRACE_MS
+ *
+ * For giving up after a failure.  Returns the limit before, to be given back to
+ * zke_limit(). */
+ZKE_API int64_t zke_recipe_grace(zke *z);
+
+/* zke_recipe_discard - zke_discard(), what fails being retried for a while
+ *
+ * What a recipe does with its own ephemerals on the way out.  Whatever it
+ * returns, the znode is not the recipe's any more: it forgets the path, and
+ * says that it is out.  It has ZKE_GRACE_MS where the deadline has passed. */
+ZKE_API int zke_recipe_discard(zke *z, const char *path, int mode,
+                               int64_t czxid);
 
 /* zke_recipe_read - a word and the number behind it, in a znode's data
  *
@@ -233,6 +267,10 @@ ZKE_API int zke_recipe_create_all(zke *z, const zke_seat *seats, int count,
 /* zke_recipe_delete_all - zke_recipe_delete() of several, in one step unless
  * some have gone before */
 ZKE_API int zke_recipe_delete_all(zke *z, const zke_strings *paths);
+
+/* zke_recipe_discard_all - zke_recipe_discard() of several (ZKE_EPHEMERAL), in
+ * one step unless some have gone before or that fails */
+ZKE_API int zke_recipe_discard_all(zke *z, const zke_strings *paths);
 
 /* A directory's entries of the given kinds, by number. */
 typedef struct zke_entry {
@@ -283,7 +321,11 @@ ZKE_API int zke_recipe_say_held(zke *z, int rc, const char *what,
  *     ...what it does, the mutex held...
  *     return zke_recipe_leave(&l->r, rc);
  *
- * and what it watches it watches with zke_recipe_watcher and &l->r.  When any
+ * zke_recipe_enter_by(&l->r, deadline_ms) where it has a deadline, which every
+ * function with zke_recipe_await() has.  Its calls of zkembed and of the
+ * functions above then wait for others no longer than that.
+ *
+ * What it watches it watches with zke_recipe_watcher and &l->r.  When any
  * of that fires, the class's step() is called with the mutex held; it looks
  * again and does what is due, without waiting, and may find nothing changed.
  * What the user is to hear is queued with zke_recipe_tell() and delivered
@@ -305,7 +347,7 @@ typedef struct zke_recipe_class {
   /* call the user's listener with what was told; no lock held */
   void (*deliver)(zke_recipe *r, int event, int64_t number, const char *text,
                   int len);
-  /* give up what is held, as far as that can be done: the object is going */
+  /* give up what is held by zke_recipe_discard(): the object is going */
   void (*quit)(zke_recipe *r);
   /* release the members' memory */
   void (*destroy)(zke_recipe *r);
@@ -320,7 +362,8 @@ struct zke_recipe {
   pthread_mutex_t m;
   pthread_cond_t told;
   int refs;         /* atomic: calls inside, and 1 until free */
-  int cancelled;    /* atomic */
+  int running;      /* atomic: calls inside that can be cancelled */
+  int cancels;      /* atomic: how often that was asked */
   bool ended;       /* the session has */
   bool going;       /* free was called */
   bool left;        /* a thread was cancelled inside: only free is allowed */
@@ -352,11 +395,14 @@ ZKE_API void zke_recipe_free(zke_recipe *r);
  * for the call that finds it.  Threads: any.  In a callback: yes. */
 ZKE_API int zke_recipe_state(zke *z);
 
-/* zke_recipe_enter - take the mutex; refuses NULL, a forked child's copy, an
- *                    expired session (ZKE_INVALIDSTATE)
- * zke_recipe_leave - drop it, deliver what was told; returns rc, the end of
- *                    the session as ZKE_INVALIDSTATE always */
+/* zke_recipe_enter    - take the mutex; refuses NULL, a forked child's copy, an
+ *                       expired session (ZKE_INVALIDSTATE)
+ * zke_recipe_enter_by - the same for a call with a deadline, which can be
+ *                       cancelled
+ * zke_recipe_leave    - drop it, deliver what was told; returns rc, the end of
+ *                       the session as ZKE_INVALIDSTATE always */
 ZKE_API int zke_recipe_enter(zke_recipe *r);
+ZKE_API int zke_recipe_enter_by(zke_recipe *r, int64_t deadline_ms);
 ZKE_API int zke_recipe_leave(zke_recipe *r, int rc);
 
 ZKE_API void zke_recipe_watcher(zke *z, int type, int state, const char *path,
@@ -369,8 +415,8 @@ ZKE_API bool zke_recipe_tell(zke_recipe *r, int event, int64_t number,
 
 /* zke_recipe_await - wait until done() or the deadline
  *
- * Entered and left with the mutex held, waits without it.  Steps whenever
- * something has changed.
+ * In a call that began with zke_recipe_enter_by().  Entered and left with the
+ * mutex held, waits without it.  Steps whenever something has changed.
  *
  *   done  called with the mutex held: ZKE_OK: done; 1: not yet; else the
  *         code to fail with
@@ -384,7 +430,8 @@ ZKE_API int zke_recipe_await(zke_recipe *r, int (*done)(zke_recipe *r),
  * is started or waits, leave.  Returns what the class's step() says */
 ZKE_API int zke_recipe_step(zke_recipe *r);
 
-/* zke_recipe_cancel - see cancel above; takes no lock but the handle's */
+/* zke_recipe_cancel - see cancel above: ZKE_OK, or ZKE_IDLE where no call with
+ * a deadline is running; takes no lock but the handle's */
 ZKE_API int zke_recipe_cancel(zke_recipe *r);
 
 /* ------------------------------------------------------------------------
@@ -461,6 +508,7 @@ typedef struct zke_line {
   int64_t czxid;        /* of it */
   int64_t token;        /* fencing value, 0 when not held */
   uint64_t actor;       /* the thread that joined */
+  const char *also;     /* another ephemeral that goes with the office */
   zke_strings *watched; /* paths of the entries that are watched, or NULL */
   char *heir;           /* path of whoever is granted the office, or NULL */
   char *grant;          /* the heir's data when it holds */
@@ -482,8 +530,8 @@ typedef struct zke_line {
  *                    or be out again, with ZKE_OPERATIONTIMEOUT, _CANCELLED,
  *                    _DEADLOCK, or _LOST where one's znode was deleted
  * zke_line_try     - join and be held, or be out again with ZKE_HELD
- * zke_line_quit    - leave: delete the znode.  On failure it is still one's
- *                    own and this can be repeated
+ * zke_line_quit    - leave: discard the znode, and in the same step `also`,
+ *                    where that is set.  One is out whatever it returns
  * zke_line_check   - ask the file: ZKE_OK: held; else ZKE_LOST
  * zke_line_jump    - to the front, in the place of another: in one step the
  *                    victim's znode is deleted and one's own old one, if
@@ -495,7 +543,7 @@ typedef struct zke_line {
  *                    be first, and delete another znode, where there is one
  *                    (its path, or NULL).  ZKE_NONODE where the heir has gone
  * zke_line_release - quit, and tell by ZKE_LOST where one was not in the line
- *                    any more
+ *                    any more.  With any other failure one is out as well
  * zke_line_check_op - an operation for the user's multi that fails unless the
  *                    place is held; ZKE_LOST where it is not
  * zke_line_event   - what a class's event() calls
@@ -532,11 +580,13 @@ ZKE_API void zke_line_on_destroy(zke_recipe *r);
  * NULL is refused:
  *
  * zke_line_enter     - zke_recipe_enter(), and see to the place
+ * zke_line_enter_by  - zke_recipe_enter_by(), and see to the place
  * zke_line_ask_state - ZKE_LINE_…; ZKE_LINE_LOST when the session has ended
  * zke_line_ask_token - the fencing value, 0 when not held
  * zke_line_ask       - zke_line_check()
  * zke_line_ask_op    - zke_line_check_op(); ZKE_BADARGUMENTS for a NULL op */
-ZKE_API int zke_line_enter(zke_line *l, int64_t deadline_ms);
+ZKE_API int zke_line_enter(zke_line *l);
+ZKE_API int zke_line_enter_by(zke_line *l, int64_t deadline_ms);
 ZKE_API int zke_line_ask_state(zke_line *l);
 ZKE_API int64_t zke_line_ask_token(zke_line *l);
 ZKE_API int zke_line_ask(zke_line *l);

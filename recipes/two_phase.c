@@ -704,23 +704,15 @@ static int phase_acknowledge(zke_two_phase *t) {
 
 /* ---- leaving ---- */
 
-/* Delete an ephemeral of this transaction, if it is this session's. */
-static int phase_try_drop(zke *z, void *arg) {
-  const phase_act *a = arg;
-  zke_stat stat;
-  zke_op ops[2];
-  int rc = zke_exists(z, a->text, NULL, NULL, &stat);
-  if (rc == ZKE_OK && stat.ephemeralOwner == zke_session_id(z)) {
-    zke_op_check(&ops[0], a->t->id, -1);
-    zke_op_delete(&ops[1], a->text, -1);
-    rc = zke_recipe_multi(z, ops, 2, NULL);
-  }
-  return rc == ZKE_NONODE ? ZKE_OK : rc;
-}
-
+/* Delete an ephemeral of this transaction, as far as this session owns it, now
+ * or later.  One of a later transaction of the same name is left alone. */
 static void phase_drop(zke_two_phase *t, char *path) {
-  phase_act a = {.t = t, .text = path};
-  zke_retry(t->r.z, phase_try_drop, &a, ZKE_FOREVER);
+  zke *z = t->r.z;
+  zke_stat stat = {0};
+  int rc = zke_exists(z, t->id, NULL, NULL, NULL);
+  if (rc == ZKE_OK) rc = zke_exists(z, path, NULL, NULL, &stat);
+  if (rc == ZKE_NONODE) return;
+  zke_recipe_discard(z, path, ZKE_EPHEMERAL, rc == ZKE_OK ? stat.czxid : 0);
 }
 
 static void phase_quit(zke_recipe *r) {
@@ -924,6 +916,8 @@ static int phase_begin(zke_two_phase *t, phase_start *b) {
     t->coordinator = true;
     phase_step(&t->r); /* a failure is repeated by whoever waits */
     t->r.changed = true;
+  } else if (b->unsure) {
+    t->coordinator = true; /* perhaps: what it made goes with the object */
   }
   zke_free(b->text);
   return rc;
@@ -986,6 +980,7 @@ static int phase_join_once(zke *z, zke_two_phase *t) {
   steps_check(&s, "id-", t->head.id, -1);
   steps_create(&s, "vote-", t->head.sites[t->own], "", ZKE_EPHEMERAL);
   int rc = steps_do(&s);
+  if (rc == ZKE_CONNECTIONLOSS) t->joined = true; /* perhaps */
   if (rc == ZKE_NODEEXISTS) rc = phase_meet_vote(t);
   if (rc == ZKE_OK) t->joined = true;
   return rc;
@@ -1073,7 +1068,7 @@ static int phase_vote_once(zke *z, const phase_act *a) {
   if (rc == ZKE_OK && ephemeral) rc = phase_meet_vote(t);
   if (rc == ZKE_OK || (rc == ZKE_NONODE && ephemeral))
     rc = phase_give_vote(z, a, rc == ZKE_NONODE);
-  if (rc == ZKE_OK && ephemeral) t->joined = true;
+  if ((rc == ZKE_OK || rc == ZKE_CONNECTIONLOSS) && ephemeral) t->joined = true;
   return rc == ZKE_NONODE || rc == ZKE_BADVERSION || rc == ZKE_NODEEXISTS
              ? AGAIN
              : rc;
@@ -1165,7 +1160,7 @@ static int phase_wait(zke_two_phase *t, int64_t deadline_ms) {
 
 int zke_two_phase_wait(zke_two_phase *t, int64_t deadline_ms,
                        int *decision_out) {
-  int rc = zke_recipe_enter((zke_recipe *)t);
+  int rc = zke_recipe_enter_by((zke_recipe *)t, deadline_ms);
   if (rc != ZKE_OK) return rc;
   if (t->waiting) {
     rc = zke_recipe_fail(ZKE_MISUSE, "another thread waits for %s", t->r.path);

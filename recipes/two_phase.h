@@ -206,8 +206,8 @@ ZKE_API int zke_two_phase_abort(zke_two_phase *t, const char *why);
  * onlooker.  Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_two_phase_ack(zke_two_phase *t);
 
-/* zke_two_phase_cancel - the blocking call on it returns ZKE_CANCELLED; where
- *                        none is running, the next one.  Blocks: no.
+/* zke_two_phase_cancel - the blocking call on it returns ZKE_CANCELLED;
+ *                        ZKE_IDLE where none runs.  Blocks: no.
  * zke_two_phase_step   - look again: at the time limit, or after a failure
  *                        inside zke_dispatch()
  * zke_two_phase_state  - ZKE_TWO_PHASE_…, as known without asking the file

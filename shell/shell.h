@@ -188,6 +188,7 @@ struct call {
   /* signals.c's own: guarded by its mutex */
   int (*cancel)(void *object);
   void *cancel_object;
+  bool unheard; /* cancel came before what it is for: to be tried again */
   atomic_bool cancelled;
   atomic_int signal; /* which, 0: cancelled without */
   struct call *next; /* of those that run */

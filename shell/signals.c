@@ -29,12 +29,33 @@ static struct {
 } signals = {
     .m = PTHREAD_MUTEX_INITIALIZER, .wake = {-1, -1}, .stop = {-1, -1}};
 
+enum { SIGNALS_AGAIN_MS = 5 };
+
+/* Tell what the call waits in.  Where it is only about to wait it has not heard
+ * of it, and signals_loop() tries again.  The mutex is held. */
+static void signals_tell(call *c) {
+  c->unheard = c->cancel && c->cancel(c->cancel_object) == ZKE_IDLE;
+  if (c->unheard && !pthread_equal(pthread_self(), signals.thread))
+    pthread_kill(signals.thread, SIGCHLD); /* which wakes it */
+}
+
 /* The mutex is held. */
 static void signals_cancel_locked(call *c, int signal) {
   int none = 0;
   atomic_compare_exchange_strong(&c->signal, &none, signal);
   atomic_store(&c->cancelled, true);
-  if (c->cancel) c->cancel(c->cancel_object);
+  signals_tell(c);
+}
+
+/* Tell those again that have not heard of it; how long to wait until the next
+ * time, in ms, or -1.  The mutex is held. */
+static int signals_tell_again(void) {
+  int wait = -1;
+  for (call *c = signals.calls; c; c = c->next) {
+    if (c->unheard) signals_tell(c);
+    if (c->unheard) wait = SIGNALS_AGAIN_MS;
+  }
+  return wait;
 }
 
 void signals_cancel(call *c, int signal) {
@@ -73,11 +94,12 @@ static void *signals_loop(void *unused) {
   static const struct timespec at_once = {0, 0};
   struct pollfd p = {.fd = signals.come, .events = POLLIN};
   (void)unused;
-  for (;;) {
+  for (int wait = -1;;) {
     siginfo_t info;
-    if (poll(&p, 1, -1) <= 0) continue;
+    if (poll(&p, 1, wait) < 0) continue;
     pthread_mutex_lock(&signals.m);
     if (sigtimedwait(&signals.taken, &info, &at_once) > 0) signals_take(&info);
+    wait = signals_tell_again();
     pthread_mutex_unlock(&signals.m);
   }
   return NULL;
@@ -172,7 +194,8 @@ void cancel_by(call *c, int (*cancel)(void *object), void *object) {
   pthread_mutex_lock(&signals.m);
   c->cancel = cancel;
   c->cancel_object = object;
-  if (cancel && atomic_load(&c->cancelled)) cancel(object);
+  c->unheard = false;
+  if (cancel && atomic_load(&c->cancelled)) signals_tell(c);
   pthread_mutex_unlock(&signals.m);
 }
 

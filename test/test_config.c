@@ -566,11 +566,10 @@ START_TEST(cancel_and_misuse) {
   wait_begin(&w, c, NULL, 1);
   while (zke_config_wait(c, 0, 0, NULL) == ZKE_OK) test_pause();
   ck_rc(zke_config_wait(c, 0, 0, NULL), ZKE_MISUSE);
-  ck_ok(zke_config_cancel(c));
+  ck_until(zke_config_cancel(c) == ZKE_OK, 10000);
   ck_rc(wait_end(&w), ZKE_CANCELLED);
   ck_assert_ptr_nonnull(strstr(w.sentence, ROOT));
-  ck_ok(zke_config_cancel(c)); /* the next one then */
-  ck_rc(zke_config_wait(c, 1, soon(z), NULL), ZKE_CANCELLED);
+  ck_rc(zke_config_cancel(c), ZKE_IDLE); /* and the next is not hit */
   ck_ok(zke_config_wait(c, 0, soon(z), NULL));
   zke_config_free(c);
   ck_ok(zke_close(z));
