@@ -1,0 +1,416 @@
+/* test_ghost.c - what could not be deleted on the way out
+ *
+ * A foreign writer holds SQLite's lock, so that a participant cannot delete
+ * its znode when it is freed, gives up or releases.  Nothing comes of that
+ * znode, and it goes at the session's next call or dispatch once the writer is
+ * done (support.h; zke_discard()).
+ */
+#include <pthread.h>
+#include <sqlite3.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "../recipes/counter.h"
+#include "../recipes/double_barrier.h"
+#include "../recipes/election.h"
+#include "../recipes/group.h"
+#include "../recipes/lock.h"
+#include "../recipes/multilock.h"
+#include "../recipes/partition.h"
+#include "../recipes/persistent_node.h"
+#include "../recipes/queue.h"
+#include "../recipes/rwlock.h"
+#include "../recipes/semaphore.h"
+#include "../recipes/singleton.h"
+#include "test.h"
+
+static zke *z, *other;
+static sqlite3 *writer;
+
+static zke *open_impatient(void) {
+  zke *opened = NULL;
+  zke_options o = {.size = sizeof o, .busy_timeout_ms = 20};
+  ck_ok(zke_open(test_path("a.db"), &o, &opened));
+  return opened;
+}
+
+static void begin(void) {
+  z = open_impatient();
+  other = open_impatient();
+  ck_assert_int_eq(sqlite3_open(test_path("a.db"), &writer), SQLITE_OK);
+}
+
+static void obstruct(void) {
+  ck_assert_int_eq(sqlite3_exec(writer, "BEGIN IMMEDIATE", 0, 0, 0), SQLITE_OK);
+}
+
+static void clear(void) {
+  ck_assert_int_eq(sqlite3_exec(writer, "ROLLBACK", 0, 0, 0), SQLITE_OK);
+}
+
+static void end(void) {
+  sqlite3_close(writer);
+  ck_ok(zke_close(other));
+  ck_ok(zke_close(z));
+}
+
+/* How many ephemerals a session has, as another one sees it. */
+static int ephemerals(void) {
+  zke_strings *paths = NULL;
+  ck_ok(zke_ephemerals(other, zke_session_id(z), NULL, &paths));
+  int count = paths->count;
+  zke_free(paths);
+  return count;
+}
+
+static int64_t soon(zke *of) { return zke_now(of) + 10000; }
+
+/* ---- the engine ---- */
+
+static void make(const char *path, int mode, char **made, int64_t *czxid) {
+  zke_stat stat;
+  ck_ok(zke_create(z, path, "", 0, ZKE_OPEN_ACL, mode, made, &stat));
+  *czxid = stat.czxid;
+}
+
+START_TEST(discards_own_nodes_only) {
+  char *made = NULL;
+  int64_t czxid, theirs;
+  zke_stat stat;
+  begin();
+  make("/e", ZKE_EPHEMERAL, NULL, &czxid);
+  ck_ok(
+      zke_create(other, "/o", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, &stat));
+  ck_ok(zke_discard(z, "/o", ZKE_EPHEMERAL, 0)); /* another's */
+  ck_ok(zke_exists(z, "/o", NULL, NULL, NULL));
+  ck_ok(zke_discard(z, "/e", ZKE_EPHEMERAL, czxid - 1)); /* another life */
+  ck_ok(zke_exists(z, "/e", NULL, NULL, NULL));
+  ck_ok(zke_discard(z, "/e", ZKE_EPHEMERAL, czxid));
+  ck_rc(zke_exists(z, "/e", NULL, NULL, NULL), ZKE_NONODE);
+  ck_ok(zke_discard(z, "/e", ZKE_EPHEMERAL, 0)); /* it has gone */
+  make("/s-", ZKE_EPHEMERAL, NULL, &theirs);
+  make("/s-x", ZKE_EPHEMERAL, NULL, &theirs);
+  make("/s-", ZKE_EPHEMERAL_SEQUENTIAL, &made, &czxid);
+  ck_ok(zke_discard(z, "/s-", ZKE_EPHEMERAL_SEQUENTIAL, 0));
+  ck_rc(zke_exists(z, made, NULL, NULL, NULL), ZKE_NONODE);
+  ck_ok(zke_exists(z, "/s-", NULL, NULL, NULL));
+  ck_ok(zke_exists(z, "/s-x", NULL, NULL, NULL));
+  zke_free(made);
+  ck_rc(zke_discard(NULL, "/e", ZKE_EPHEMERAL, 0), ZKE_BADARGUMENTS);
+  ck_rc(zke_discard(z, "/e", ZKE_PERSISTENT, 0), ZKE_BADARGUMENTS);
+  ck_rc(zke_discard(z, "e", ZKE_EPHEMERAL, 0), ZKE_BADARGUMENTS);
+  ck_ok(zke_create(z, "/p", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  ck_ok(zke_discard(z, "/p", ZKE_EPHEMERAL, 0));
+  ck_ok(zke_exists(z, "/p", NULL, NULL, NULL));
+  end();
+}
+END_TEST
+
+/* What is discarded goes before anything else that the session changes, and a
+ * change fails where it cannot. */
+START_TEST(changes_wait_for_what_is_discarded) {
+  int64_t czxid, deadline;
+  begin();
+  make("/e", ZKE_EPHEMERAL, NULL, &czxid);
+  obstruct();
+  ck_rc(zke_discard(z, "/e", ZKE_EPHEMERAL, 0), ZKE_OPERATIONTIMEOUT);
+  ck_ok(zke_next_deadline(z, &deadline));
+  ck_assert_int_le(deadline, zke_now(z) + 250);
+  ck_rc(zke_create(z, "/n", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL),
+        ZKE_OPERATIONTIMEOUT);
+  ck_ok(zke_exists(z, "/e", NULL, NULL, NULL)); /* reads go on */
+  clear();
+  make("/n", ZKE_EPHEMERAL, NULL, &czxid);
+  ck_rc(zke_exists(other, "/e", NULL, NULL, NULL), ZKE_NONODE);
+  ck_ok(zke_exists(other, "/n", NULL, NULL, NULL));
+  end();
+}
+END_TEST
+
+/* A limit is a thread's, and is no longer than the busy timeout. */
+START_TEST(limits) {
+  zke *y = NULL;
+  begin();
+  ck_ok(zke_open(test_path("a.db"), NULL, &y));
+  ck_assert_int_eq(zke_busy_timeout(z), 20);
+  ck_assert_int_eq(zke_busy_timeout(y), 5000);
+  ck_assert_int_eq(zke_busy_timeout(NULL), 0);
+  obstruct();
+  int64_t now = zke_now(y);
+  ck_assert_int_eq(zke_limit(y, now + 30), ZKE_FOREVER);
+  ck_rc(zke_create(y, "/n", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL),
+        ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_lt(zke_now(y), now + 4000);
+  ck_assert_int_eq(zke_limit(y, ZKE_FOREVER), now + 30);
+  clear();
+  ck_ok(zke_create(y, "/n", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
+  ck_ok(zke_close(y));
+  end();
+}
+END_TEST
+
+/* ---- a table of what is held, and of how it is given up ---- */
+
+typedef struct family {
+  const char *name;
+  void (*hold)(void);    /* makes the object, which holds then */
+  void (*free_it)(void); /* frees it */
+} family;
+
+static zke_lock *lock;
+static void lock_hold(void) {
+  ck_ok(zke_lock_new(z, "/l", NULL, &lock));
+  ck_ok(zke_lock_acquire(lock, soon(z)));
+}
+static void lock_free_it(void) { zke_lock_free(lock); }
+
+static zke_rwlock *rwlock;
+static void rwlock_hold(void) {
+  ck_ok(zke_rwlock_new(z, "/rw", NULL, &rwlock));
+  ck_ok(zke_rwlock_acquire(rwlock, ZKE_RWLOCK_WRITE, soon(z)));
+}
+static void rwlock_free_it(void) { zke_rwlock_free(rwlock); }
+
+static zke_multilock *multilock;
+static void multilock_hold(void) {
+  zke_multilock_item items[] = {{.path = "/a"}, {.path = "/b"}};
+  ck_ok(zke_multilock_new(z, items, 2, NULL, &multilock));
+  ck_ok(zke_multilock_acquire(multilock, soon(z)));
+}
+static void multilock_free_it(void) { zke_multilock_free(multilock); }
+
+static zke_semaphore *semaphore;
+static void semaphore_hold(void) {
+  zke_semaphore_options o = {.size = sizeof o, .limit = 3};
+  ck_ok(zke_semaphore_new(z, "/s", &o, &semaphore));
+  ck_ok(zke_semaphore_acquire(semaphore, 2, soon(z)));
+}
+static void semaphore_free_it(void) { zke_semaphore_free(semaphore); }
+
+static zke_election *election;
+static void election_hold(void) {
+  ck_ok(zke_election_new(z, "/e", NULL, &election));
+  ck_ok(zke_election_lead(election, soon(z)));
+  ck_ok(zke_election_ready(election));
+}
+static void election_free_it(void) { zke_election_free(election); }
+
+static zke_singleton *singleton;
+static void singleton_hold(void) {
+  ck_ok(zke_singleton_new(z, "/one", NULL, &singleton));
+  ck_ok(zke_singleton_try(singleton));
+}
+static void singleton_free_it(void) { zke_singleton_free(singleton); }
+
+static zke_group *group;
+static void group_hold(void) {
+  ck_ok(zke_group_new(z, "/g", NULL, &group));
+  ck_ok(zke_group_join(group, "", 0, soon(z)));
+}
+static void group_free_it(void) { zke_group_free(group); }
+
+static zke_queue *queue;
+static void queue_hold(void) {
+  zke_queue_item *item = NULL;
+  ck_ok(zke_queue_new(z, "/q", NULL, &queue));
+  ck_ok(zke_queue_put(queue, "x", 1, NULL, soon(z)));
+  ck_ok(zke_queue_claim(queue, soon(z), &item));
+  zke_free(item);
+}
+static void queue_free_it(void) { zke_queue_free(queue); }
+
+static zke_counter *counter;
+static void counter_hold(void) {
+  ck_ok(zke_counter_new(z, "/c", NULL, &counter));
+  ck_ok(zke_counter_set(counter, 1, soon(z), NULL));
+}
+static void counter_free_it(void) { zke_counter_free(counter); }
+
+static zke_double_barrier *barrier;
+static void barrier_hold(void) {
+  ck_ok(zke_double_barrier_new(z, "/d", 2, NULL, &barrier));
+  ck_ok(zke_double_barrier_start(barrier, NULL, 0));
+}
+static void barrier_free_it(void) { zke_double_barrier_free(barrier); }
+
+static const family families[] = {
+    {"lock", lock_hold, lock_free_it},
+    {"rwlock", rwlock_hold, rwlock_free_it},
+    {"multilock", multilock_hold, multilock_free_it},
+    {"semaphore", semaphore_hold, semaphore_free_it},
+    {"election", election_hold, election_free_it},
+    {"singleton", singleton_hold, singleton_free_it},
+    {"group", group_hold, group_free_it},
+    {"queue", queue_hold, queue_free_it},
+    {"counter", counter_hold, counter_free_it},
+    {"double barrier", barrier_hold, barrier_free_it}};
+
+enum { FAMILIES = sizeof families / sizeof *families };
+
+/* Freed while it cannot be deleted: the next dispatch, or the next call, that
+ * finds the way clear deletes it, without the object. */
+START_TEST(freed_behind_an_obstacle) {
+  const family *f = &families[_i % FAMILIES];
+  begin();
+  f->hold();
+  ck_assert_msg(ephemerals() > 0, "%s", f->name);
+  obstruct();
+  f->free_it();
+  ck_ok(zke_dispatch(z, NULL));
+  clear();
+  ck_assert_msg(ephemerals() > 0, "%s", f->name);
+  if (_i < FAMILIES) {
+    ck_until(zke_dispatch(z, NULL) == ZKE_OK && ephemerals() == 0, 10000);
+  } else {
+    int64_t czxid;
+    make("/mine", ZKE_EPHEMERAL, NULL, &czxid);
+    ck_assert_msg(ephemerals() == 1, "%s", f->name);
+  }
+  end();
+}
+END_TEST
+
+/* A candidate whose time is over while a writer stands still is not elected
+ * afterwards, and the next one is. */
+START_TEST(not_elected_after_its_time) {
+  zke_election *leader, *late, *next;
+  begin();
+  zke *third = open_impatient();
+  ck_ok(zke_election_new(other, "/e", NULL, &leader));
+  ck_ok(zke_election_new(z, "/e", NULL, &late));
+  ck_ok(zke_election_new(third, "/e", NULL, &next));
+  ck_ok(zke_election_lead(leader, soon(other)));
+  ck_ok(zke_election_start(late));
+  obstruct();
+  ck_rc(zke_election_lead(late, zke_now(z) + 50), ZKE_OPERATIONTIMEOUT);
+  clear();
+  ck_assert_int_eq(zke_election_token(late), 0);
+  ck_ok(zke_election_start(next));
+  ck_ok(zke_election_resign(leader));
+  ck_until(zke_dispatch(z, NULL) == ZKE_OK && zke_dispatch(third, NULL) == 0 &&
+               zke_election_token(next) != 0,
+           10000);
+  ck_assert_int_eq(zke_election_token(late), 0);
+  zke_election_free(leader);
+  zke_election_free(late);
+  zke_election_free(next);
+  ck_ok(zke_close(third));
+  end();
+}
+END_TEST
+
+/* After a release that failed the lock is not held, and no call is needed on
+ * the object. */
+START_TEST(released_behind_an_obstacle) {
+  zke_lock *second;
+  begin();
+  lock_hold();
+  ck_ok(zke_lock_new(other, "/l", NULL, &second));
+  ck_rc(zke_lock_try(second), ZKE_HELD);
+  obstruct();
+  ck_rc(zke_lock_release(lock), ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_eq(zke_lock_state(lock), ZKE_LOCK_OUT);
+  clear();
+  ck_until(zke_dispatch(z, NULL) == ZKE_OK && zke_lock_try(second) == ZKE_OK,
+           10000);
+  zke_lock_free(second);
+  zke_lock_free(lock);
+  end();
+}
+END_TEST
+
+/* ---- watches that nobody dispatches ---- */
+
+static void ignore(zke_lock *l, int state, int64_t token, void *context) {
+  (void)l, (void)state, (void)token, (void)context;
+}
+
+/* How many events wait for a session. */
+static int pending(void) {
+  zke_session_list *list = NULL;
+  ck_ok(zke_session(other, zke_session_id(z), &list));
+  int events = list->data[0].events + list->data[0].watches;
+  zke_free(list);
+  return events;
+}
+
+START_TEST(nothing_piles_up_without_dispatch) {
+  zke_lock_options o = {.size = sizeof o, .listener = ignore};
+  begin();
+  ck_ok(zke_lock_new(z, "/l", &o, &lock));
+  ck_ok(zke_election_new(z, "/e", NULL, &election));
+  for (int i = 0; i < 1000; i++) {
+    ck_ok(zke_lock_acquire(lock, soon(z)));
+    ck_ok(zke_lock_release(lock));
+    ck_ok(zke_election_lead(election, soon(z)));
+    ck_ok(zke_election_resign(election));
+  }
+  ck_assert_int_lt(pending(), 10);
+  zke_lock_free(lock);
+  zke_election_free(election);
+  end();
+}
+END_TEST
+
+/* ---- one thread, one holder ---- */
+
+static void *acquire_again(void *arg) {
+  *(int *)arg = zke_lock_acquire(lock, soon(z));
+  return NULL;
+}
+
+START_TEST(reentrance_is_a_threads) {
+  zke_lock_options o = {.size = sizeof o, .reentrant = 1};
+  pthread_t thread;
+  int rc = 0;
+  begin();
+  ck_ok(zke_lock_new(z, "/l", &o, &lock));
+  ck_ok(zke_lock_acquire(lock, soon(z)));
+  ck_ok(zke_lock_acquire(lock, soon(z)));
+  ck_assert_int_eq(pthread_create(&thread, NULL, acquire_again, &rc), 0);
+  ck_assert_int_eq(pthread_join(thread, NULL), 0);
+  ck_assert_int_eq(rc, ZKE_MISUSE);
+  ck_ok(zke_lock_release(lock));
+  ck_ok(zke_lock_check(lock));
+  ck_ok(zke_lock_release(lock));
+  ck_rc(zke_lock_check(lock), ZKE_LOST);
+  zke_lock_free(lock);
+  end();
+}
+END_TEST
+
+/* A call with little time on a busy database takes little more than that. */
+START_TEST(deadlines_hold) {
+  zke *y = NULL;
+  zke_lock *l = NULL;
+  begin();
+  ck_ok(zke_open(test_path("a.db"), NULL, &y)); /* waits 5 s for others */
+  ck_ok(zke_lock_new(y, "/l", NULL, &l));
+  ck_ok(zke_lock_acquire(l, soon(y)));
+  ck_ok(zke_lock_release(l));
+  obstruct();
+  int64_t now = zke_now(y);
+  ck_rc(zke_lock_acquire(l, now + 100), ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_lt(zke_now(y), now + 4500); /* it took 5 s and more */
+  clear();
+  zke_lock_free(l);
+  ck_ok(zke_close(y));
+  end();
+}
+END_TEST
+
+int main(int argc, char **argv) {
+  Suite *s = suite_create("ghost");
+  TCase *tc = tcase_create("ghost");
+  tcase_add_test(tc, discards_own_nodes_only);
+  tcase_add_test(tc, changes_wait_for_what_is_discarded);
+  tcase_add_test(tc, limits);
+  tcase_add_loop_test(tc, freed_behind_an_obstacle, 0, 2 * FAMILIES);
+  tcase_add_test(tc, not_elected_after_its_time);
+  tcase_add_test(tc, released_behind_an_obstacle);
+  tcase_add_test(tc, nothing_piles_up_without_dispatch);
+  tcase_add_test(tc, reentrance_is_a_threads);
+  tcase_add_test(tc, deadlines_hold);
+  suite_add_tcase(s, tc);
+  return test_main(argc, argv, s);
+}
