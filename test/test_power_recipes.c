@@ -101,7 +101,7 @@ typedef struct cell {
   int64_t token;   /* of the value */
 } cell;
 
-/* A job of periodic.h and its clock. */
+/* A job of periodic.h and its time of day. */
 typedef struct job {
   zke_periodic *object;
   int64_t now;
@@ -129,6 +129,7 @@ static struct {
   char base[PATH_MAX], database[PATH_MAX];
   zke_os real, os;
   int64_t clock; /* ms */
+  int64_t wall;  /* ms; a job's time of day, or 0 */
   int boot;
   zke *z[2];
   zke_queue *queue;
@@ -178,6 +179,7 @@ static void demand(int rc, const char *what) {
 
 static int64_t os_clock(void *c, int which) {
   (void)c;
+  if (which == ZKE_CLOCK_REALTIME && run.wall) return run.wall * 1000000;
   return ((which == ZKE_CLOCK_REALTIME ? 1700000000000 : 0) + ++run.clock) *
          1000000;
 }
@@ -428,17 +430,19 @@ static void pass_barrier(zke *z, int number, int value) {
 
 /* - jobs: claimed for the n-th period (2n - 1), done (2n) - */
 
-static int64_t job_clock(void *context) { return *(const int64_t *)context; }
-
 static int new_job(zke *z, int number, job *j) {
-  zke_periodic_options o = {.size = sizeof o,
-                            .period_ms = PERIOD,
-                            .clock = job_clock,
-                            .clock_context = &j->now};
+  zke_periodic_options o = {.size = sizeof o, .period_ms = PERIOD};
   char name[NAME];
   snprintf(name, sizeof name, "job-%d", number);
   if (number == IMPATIENT) o.retry = ZKE_PERIODIC_RETRY_DEAD;
   return zke_periodic_new(z, "/jobs", name, &o, &j->object);
+}
+
+static int try_job(job *j) {
+  run.wall = j->now;
+  int rc = zke_periodic_try(j->object);
+  run.wall = 0;
+  return rc;
 }
 
 static void end_job(job *j) {
@@ -458,9 +462,11 @@ static int change_job(zke *z, int number, int from, int to) {
   if (to % 2) {
     j->now = (to + 1) / 2 * PERIOD;
     rc = new_job(z, number, j);
-    return rc == ZKE_OK ? zke_periodic_try(j->object) : rc;
+    return rc == ZKE_OK ? try_job(j) : rc;
   }
+  run.wall = j->now;
   rc = zke_periodic_release(j->object, 0);
+  run.wall = 0;
   end_job(j);
   return rc;
 }
@@ -485,7 +491,7 @@ static void run_again(zke *z, int number, int value) {
   if (value == 0) return;
   bool due = number == IMPATIENT && value % 2;
   demand(new_job(z, number, &j), "a job");
-  int rc = zke_periodic_try(j.object);
+  int rc = try_job(&j);
   if (rc != (due ? ZKE_OK : ZKE_LIMIT))
     found("job %d at %d, once more: %s", number, value, zke_error_name(rc));
   end_job(&j);
