@@ -26,6 +26,7 @@
 #include <string.h>
 
 #define QUEUE_PLACE "queue"
+#define QUEUE_SETTINGS "limit %d\nattempts %d\n"
 
 /* Positive results, never given to the user. */
 enum { QUEUE_NOTHING = 1, QUEUE_AGAIN = 2, QUEUE_BUSY = 3, QUEUE_WHOLE = 4 };
@@ -211,9 +212,9 @@ static int queue_differs(const zke_queue *q, const char *what, int has,
 static int queue_configure(zke_queue *q, int limit, int attempts,
                            zke_stat *stat) {
   char text[96];
-  int len = snprintf(text, sizeof text,
-                     "zkembed " QUEUE_PLACE "\nlimit %d\nattempts %d\n", limit,
-                     attempts);
+  int len =
+      snprintf(text, sizeof text, "zkembed " QUEUE_PLACE "\n" QUEUE_SETTINGS,
+               limit, attempts);
   return zke_set(q->r.z, q->r.path, text, len, stat->version, stat);
 }
 
@@ -242,14 +243,19 @@ static int queue_agree(zke *z, void *arg) {
   return ZKE_OK;
 }
 
-/* Make the queue where it is missing; know what it says of itself. */
+/* Make the queue where it is missing; know what it says of itself.  One that
+ * is made has its settings from the beginning: nobody sees it without. */
 static int queue_ready(zke_queue *q, int64_t deadline_ms) {
   const char *paths[] = {q->entries, q->taken, q->dead, q->line};
   zke *z = q->r.z;
+  char settings[64];
   if (q->placed) return ZKE_OK;
+  int attempts = q->o.attempts ? q->o.attempts : q->o.new_attempts;
+  bool named = q->o.limit || attempts;
+  snprintf(settings, sizeof settings, QUEUE_SETTINGS, q->o.limit, attempts);
   deadline_ms = queue_patience(z, deadline_ms);
-  int rc = zke_recipe_place(z, q->r.path, QUEUE_PLACE, ZKE_PERSISTENT, NULL,
-                            deadline_ms);
+  int rc = zke_recipe_place(z, q->r.path, QUEUE_PLACE, ZKE_PERSISTENT,
+                            named ? settings : NULL, deadline_ms);
   for (int i = 0; i < 4 && rc == ZKE_OK; i++)
     rc = zke_ensure_path(z, paths[i], ZKE_PERSISTENT, deadline_ms);
   if (rc != ZKE_OK) return rc;
@@ -567,27 +573,115 @@ static bool queue_is_exhausted(const zke_queue *q, const zke_queue_item *item) {
   return q->attempts > 0 && item->version >= q->attempts;
 }
 
-/* To the dead letters, together with one's claim where one holds it.
- * ZKE_LOST: the item is not as it was (Q1). */
-static int queue_bury(zke_queue *q, const zke_queue_item *item, bool claimed,
-                      int64_t deadline_ms) {
-  queue_step *s = queue_step_new(q->r.z, claimed ? 3 : 2);
-  size_t size = strlen(q->dead) + 16;
-  char *path = zke_alloc(q->r.z, size);
-  int rc = s && path ? ZKE_OK : ZKE_NOMEM;
+/* ---- dead letters ----
+ *
+ * A letter has its item's name, which no other item of the queue ever has, and
+ * its data.  How it died stands in a child, "death": lines of a word and what
+ * it says, so that the data is what the producer gave. */
+
+/* Of a child that may be missing, or have other bytes: what the line with the
+ * word says, or "".  queue_split_death() has ended each line with a NUL. */
+static const char *queue_death(const zke_op_result *read, const char *word) {
+  size_t len = strlen(word);
+  if (read->rc != ZKE_OK || !read->data) return "";
+  const char *at = read->data, *end = at + read->len;
+  for (; at < end; at += strlen(at) + 1)
+    if (strncmp(at, word, len) == 0) return at + len;
+  return "";
+}
+
+static void queue_split_death(zke_op_result *read) {
+  for (int i = 0; read->data && i < read->len; i++)
+    if (read->data[i] == '\n') read->data[i] = '\0';
+}
+
+static void queue_make_line(char *text) {
+  for (; *text; text++)
+    if (*text == '\n') *text = ' ';
+}
+
+/* What the child says.
+ *
+ *   reason  of the consumer that gives it back, which is this session; NULL:
+ *           the last consumer has gone, and who that was is not known
+ *   out     one block */
+static int queue_death_text(zke_queue *q, const zke_queue_item *item,
+                            const char *reason, char **out) {
+  zke_session_list *own = NULL;
+  zke *z = q->r.z;
+  int rc = reason ? zke_session(z, zke_session_id(z), &own) : ZKE_OK;
+  if (rc != ZKE_OK) return rc;
+  bool known = own && own->count > 0;
+  const char *who = known ? own->data[0].identity : "";
+  if (!reason) reason = "its consumer ended without an answer";
+  size_t size = strlen(who) + strlen(reason) + 100;
+  char *text = zke_alloc(z, size);
+  if (text) {
+    int at = snprintf(text, size, "consumer %s", who);
+    queue_make_line(text);
+    at += snprintf(text + at, size - (size_t)at,
+                   "\npid %" PRId64 "\nattempts %d\n",
+                   known ? own->data[0].pid : 0, item->version);
+    snprintf(text + at, size - (size_t)at, "reason %s", reason);
+    queue_make_line(text + at);
+  }
+  zke_free(own);
+  *out = text;
+  return text ? ZKE_OK : ZKE_NOMEM;
+}
+
+/* The step of a burial.
+ *
+ *   name   of the letter
+ *   death  what its child says, or NULL: without one */
+static int queue_bury_step(zke_queue *q, const zke_queue_item *item,
+                           bool claimed, const char *name, const char *death,
+                           int64_t deadline_ms) {
+  char *letter = zke_recipe_path(q->r.z, q->dead, name);
+  char *child = letter ? zke_recipe_path(q->r.z, letter, "death") : NULL;
+  queue_step *s = queue_step_new(q->r.z, 2 + claimed + (death != NULL));
+  int rc = child && s ? ZKE_OK : ZKE_NOMEM;
   if (rc == ZKE_OK) {
     zke_op *op = &s->ops[OP_FIRST];
-    snprintf(path, size, "%s/entry-%03d-", q->dead, item->priority);
     if (claimed) zke_op_delete(op++, item->claim_path, -1);
     zke_op_delete(op++, item->entry_path, item->version);
-    zke_op_create(op, path, item->data, item->len, ZKE_OPEN_ACL,
-                  ZKE_PERSISTENT_SEQUENTIAL);
+    zke_op_create(op++, letter, item->data, item->len, ZKE_OPEN_ACL,
+                  ZKE_PERSISTENT);
+    if (death)
+      zke_op_create(op, child, death, (int)strlen(death), ZKE_OPEN_ACL,
+                    ZKE_PERSISTENT);
     rc = queue_change(q, s, deadline_ms);
     if (rc < 0 && (queue_was_late(s, 0) || (claimed && queue_was_late(s, 1))))
       rc = ZKE_LOST;
   }
   queue_step_free(s);
-  zke_free(path);
+  zke_free(child);
+  zke_free(letter);
+  return rc;
+}
+
+/* To the dead letters, together with one's claim where one holds it: then with
+ * a reason, else NULL.  Where there is a letter of that name, since somebody
+ * has made items under names of their own, the zxid names this one.  An item
+ * so large that one step cannot carry more is buried without how it died,
+ * rather than claimed for ever.  ZKE_LOST: the item is not as it was (Q1). */
+static int queue_bury(zke_queue *q, const zke_queue_item *item,
+                      const char *reason, int64_t deadline_ms) {
+  char *death = NULL, other[32];
+  const char *name = item->name;
+  bool claimed = reason != NULL;
+  int rc = queue_death_text(q, item, reason, &death);
+  if (rc == ZKE_OK)
+    rc = queue_bury_step(q, item, claimed, name, death, deadline_ms);
+  if (rc == ZKE_NODEEXISTS) {
+    snprintf(other, sizeof other, "entry-%03d-%010d", item->priority,
+             (int)(item->zxid & INT32_MAX));
+    name = other;
+    rc = queue_bury_step(q, item, claimed, name, death, deadline_ms);
+  }
+  if (rc == ZKE_BADARGUMENTS || rc == ZKE_MARSHALLINGERROR)
+    rc = queue_bury_step(q, item, claimed, name, NULL, deadline_ms);
+  zke_free(death);
   return rc;
 }
 
@@ -645,7 +739,7 @@ static int queue_pick(zke_queue *q, bool keep, int64_t deadline_ms,
       zke_free(item);
       continue;
     }
-    if (rc == ZKE_OK) rc = queue_bury(q, item, false, deadline_ms);
+    if (rc == ZKE_OK) rc = queue_bury(q, item, NULL, deadline_ms);
     zke_free(item);
     if (rc == ZKE_OK || rc == QUEUE_AGAIN || rc == ZKE_LOST) rc = queue_look(q);
   }
@@ -780,6 +874,7 @@ typedef struct queue_load {
   int priority, mode;
   int64_t due_ms;
   const char *letter; /* path of the dead letter it was, or NULL */
+  const char *death;  /* path of its child, or NULL */
 } queue_load;
 
 /* How many items there are, what others made in "entries" left out. */
@@ -831,6 +926,7 @@ static int queue_try_put(zke_queue *q, const queue_load *load, queue_step *s,
   if (rc != ZKE_OK) return rc;
   zke_op *op = &s->ops[OP_FIRST];
   zke_op_set(op++, q->entries, NULL, -1, version);
+  if (load->death) zke_op_delete(op++, load->death, -1);
   if (load->letter) zke_op_delete(op++, load->letter, -1);
   for (int i = 0; i < load->count; i++) {
     zke_op_create(op++, prefix, load->values[i].data, load->values[i].len,
@@ -851,8 +947,8 @@ static int queue_put_now(zke_queue *q, const queue_load *load,
                            "%d items at once, the queue %s has limit %d",
                            load->count, q->r.path, q->limit);
   }
-  queue_step *s =
-      queue_step_new(q->r.z, load->count + 1 + (load->letter != NULL));
+  queue_step *s = queue_step_new(
+      q->r.z, load->count + 1 + (load->letter != NULL) + (load->death != NULL));
   char *prefix = queue_prefix(q, load);
   rc = s && prefix ? QUEUE_AGAIN : ZKE_NOMEM;
   while (rc == QUEUE_AGAIN) rc = queue_try_put(q, load, s, prefix, deadline_ms);
@@ -1211,9 +1307,10 @@ int zke_queue_new(zke *z, const char *path, const zke_queue_options *options,
   *queue_out = NULL;
   int rc = zke_take_options(options, &o, sizeof o, "zke_queue_options");
   if (rc != ZKE_OK) return rc;
-  if (o.limit < 0 || o.attempts < 0)
-    return zke_recipe_fail(ZKE_BADARGUMENTS, "limit %d, attempts %d", o.limit,
-                           o.attempts);
+  if (o.limit < 0 || o.attempts < 0 || o.new_attempts < 0)
+    return zke_recipe_fail(ZKE_BADARGUMENTS,
+                           "limit %d, attempts %d, new_attempts %d", o.limit,
+                           o.attempts, o.new_attempts);
   rc = zke_recipe_new(z, path, &queue_class, sizeof(zke_queue), &r);
   if (rc != ZKE_OK) return rc;
   zke_queue *q = (zke_queue *)r;
@@ -1453,10 +1550,10 @@ int zke_queue_ack(zke_queue *queue, const zke_queue_item *item,
 
 /* Give back, or bury after the last attempt. */
 static int queue_give_back(zke_queue *q, const zke_queue_item *item,
-                           bool *late) {
+                           const char *reason, bool *late) {
   int rc = QUEUE_AGAIN;
   if (queue_is_exhausted(q, item)) {
-    while (rc == QUEUE_AGAIN) rc = queue_bury(q, item, true, ZKE_FOREVER);
+    while (rc == QUEUE_AGAIN) rc = queue_bury(q, item, reason, ZKE_FOREVER);
     *late = rc == ZKE_LOST;
     return rc;
   }
@@ -1468,15 +1565,21 @@ static int queue_give_back(zke_queue *q, const zke_queue_item *item,
   return rc;
 }
 
-int zke_queue_release(zke_queue *queue, const zke_queue_item *item) {
+int zke_queue_fail(zke_queue *queue, const zke_queue_item *item,
+                   const char *reason) {
   queue_claim **at;
   bool late = false;
   int rc = queue_enter_claim(queue, item, &at);
   if (rc != ZKE_OK) return rc;
-  rc = queue_give_back(queue, item, &late);
+  rc = queue_give_back(queue, item, reason ? reason : "it was given back",
+                       &late);
   if (rc == ZKE_OK) queue_unlink_claim(at);
   if (late) rc = queue_lost(queue, at, item);
   return zke_recipe_leave(&queue->r, rc);
+}
+
+int zke_queue_release(zke_queue *queue, const zke_queue_item *item) {
+  return zke_queue_fail(queue, item, NULL);
 }
 
 int zke_queue_check(zke_queue *queue, const zke_queue_item *item) {
@@ -1671,26 +1774,32 @@ typedef struct queue_listing {
   int32_t cversion; /* of the directory, as order was read */
   char **paths;
   zke_op *ops;
-  zke_op_result *reads; /* the item's, then its claim's */
+  zke_op_result *reads; /* the item's, then its claim's or death's */
   zke_session_list *who;
 } queue_listing;
 
 static int queue_listing_read(zke_queue *q, queue_listing *l) {
   zke *z = q->r.z;
   size_t count = 2 * (size_t)l->count + 1;
-  int rc = ZKE_OK;
   l->paths = zke_alloc(z, count * sizeof *l->paths);
   l->ops = zke_alloc(z, count * sizeof *l->ops);
   l->reads = zke_alloc(z, count * sizeof *l->reads);
   if (!l->paths || !l->ops || !l->reads) return ZKE_NOMEM;
-  for (int i = 0; i < 2 * l->count && rc == ZKE_OK; i++) {
-    const char *in = i % 2 && l->claims ? l->claims : l->directory;
-    l->paths[i] = zke_recipe_path(z, in, l->order[i / 2].name);
+  for (int i = 0; i < 2 * l->count; i++) {
+    bool child = i % 2 && !l->claims; /* how it died */
+    const char *in = i % 2 ? l->claims : l->directory;
+    const char *name = child ? "death" : l->order[i / 2].name;
+    l->paths[i] = zke_recipe_path(z, child ? l->paths[i - 1] : in, name);
     if (!l->paths[i]) return ZKE_NOMEM;
-    zke_op_children(&l->ops[i], l->paths[i]); /* Stat without the data */
+    if (child)
+      zke_op_get(&l->ops[i], l->paths[i]);
+    else
+      zke_op_children(&l->ops[i], l->paths[i]); /* Stat without the data */
   }
   zke_op_get(&l->ops[2 * l->count], l->directory);
-  rc = zke_recipe_multi_read(z, l->ops, (int)count, l->reads);
+  int rc = zke_recipe_multi_read(z, l->ops, (int)count, l->reads);
+  for (int i = 1; !l->claims && rc == ZKE_OK && i < 2 * l->count; i += 2)
+    queue_split_death(&l->reads[i]);
   return rc == ZKE_OK ? zke_sessions(z, &l->who) : rc;
 }
 
@@ -1709,11 +1818,21 @@ static const zke_session_info *queue_who(const queue_listing *l, int64_t id) {
   return NULL;
 }
 
-/* One line of the list, but for the texts. */
+/* How a letter died. */
+static void queue_describe_death(const zke_op_result *death,
+                                 zke_queue_entry *e) {
+  e->attempts = (int)strtol(queue_death(death, "attempts "), NULL, 10);
+  e->pid = strtoll(queue_death(death, "pid "), NULL, 10);
+  e->identity = queue_death(death, "consumer ");
+  e->reason = queue_death(death, "reason ");
+}
+
+/* One line of the list; its texts are the listing's. */
 static void queue_describe(const queue_listing *l, int i, zke_queue_entry *e) {
   const zke_op_result *item = &l->reads[2 * i], *claim = item + 1;
   *e = (zke_queue_entry){.name = l->order[i].name,
                          .identity = "",
+                         .reason = "",
                          .len = item->stat.dataLength,
                          .priority = l->order[i].priority,
                          .attempts = item->stat.version,
@@ -1721,6 +1840,7 @@ static void queue_describe(const queue_listing *l, int i, zke_queue_entry *e) {
                          .put_ms = item->stat.ctime,
                          .due_ms = l->order[i].due_ms,
                          .producer = item->stat.ephemeralOwner};
+  if (!l->claims) queue_describe_death(claim, e);
   if (!l->claims || claim->rc != ZKE_OK) return;
   const zke_session_info *who = queue_who(l, claim->stat.ephemeralOwner);
   e->claimed = 1;
@@ -1740,14 +1860,22 @@ static char *queue_copy(char **at, const char *text) {
   return copy;
 }
 
-/* The list as the user gets it: one block. */
+/* By death: of a letter zxid is that. */
+static int queue_compare_deaths(const void *a, const void *b) {
+  const zke_queue_entry *x = a, *y = b;
+  if (x->zxid != y->zxid) return x->zxid < y->zxid ? -1 : 1;
+  return strcmp(x->name, y->name);
+}
+
+/* The list as the user gets it: one block.  Letters are in order of death. */
 static int queue_listing_make(zke_queue *q, const queue_listing *l,
                               zke_queue_entries **out) {
   zke_queue_entry one;
   size_t size = sizeof(zke_queue_entries);
   for (int i = 0; i < l->count; i++) {
     queue_describe(l, i, &one);
-    size += sizeof one + strlen(one.name) + strlen(one.identity) + 2;
+    size += sizeof one + strlen(one.name) + strlen(one.identity) +
+            strlen(one.reason) + 3;
   }
   zke_queue_entries *list = zke_alloc(q->r.z, size);
   if (!list) return ZKE_NOMEM;
@@ -1759,9 +1887,13 @@ static int queue_listing_make(zke_queue *q, const queue_listing *l,
     queue_describe(l, i, entry);
     entry->name = queue_copy(&at, entry->name);
     entry->identity = queue_copy(&at, entry->identity);
+    entry->reason = queue_copy(&at, entry->reason);
     entry++;
     list->count++;
   }
+  entry = (zke_queue_entry *)(void *)(list + 1);
+  if (!l->claims)
+    qsort(entry, (size_t)list->count, sizeof *entry, queue_compare_deaths);
   *out = list;
   return ZKE_OK;
 }
@@ -1792,12 +1924,6 @@ static int queue_list(zke_queue *q, zke_queue_entries **out) {
   return rc;
 }
 
-static int queue_compare_numbers(const void *a, const void *b) {
-  queue_name x = *(const queue_name *)a, y = *(const queue_name *)b;
-  x.priority = y.priority = 0;
-  return queue_compare(&x, &y);
-}
-
 static int queue_dead(zke_queue *q, zke_queue_entries **out) {
   queue_all all = {0};
   int rc = queue_read_all(q, q->dead, &all);
@@ -1806,8 +1932,6 @@ static int queue_dead(zke_queue *q, zke_queue_entries **out) {
                        .order = all.order,
                        .count = all.count,
                        .cversion = all.cversion};
-    qsort(all.order, (size_t)all.count, sizeof *all.order,
-          queue_compare_numbers);
     rc = queue_listing_do(q, &l, out);
   }
   queue_all_free(&all);
@@ -1841,13 +1965,29 @@ int zke_queue_dead(zke_queue *queue, zke_queue_entries **entries_out) {
   return queue_make_list(queue, queue_dead, entries_out);
 }
 
+/* Paths of a letter, for zke_free(), and of its child where it has one; else
+ * NULL. */
+static int queue_letter(zke_queue *q, const char *name, char **letter,
+                        char **death) {
+  *death = NULL;
+  *letter = zke_recipe_path(q->r.z, q->dead, name);
+  if (!*letter) return ZKE_NOMEM;
+  char *child = zke_recipe_path(q->r.z, *letter, "death");
+  int rc = child ? zke_exists(q->r.z, child, NULL, NULL, NULL) : ZKE_NOMEM;
+  if (rc == ZKE_OK)
+    *death = child;
+  else
+    zke_free(child);
+  return rc == ZKE_NONODE ? ZKE_OK : rc;
+}
+
 /* A dead letter is put like anything else, and deleted in the same step. */
 static int queue_requeue(zke_queue *q, const queue_name *n,
                          int64_t deadline_ms) {
   zke_queue_value value = {NULL, -1};
-  char *data = NULL, *letter = zke_recipe_path(q->r.z, q->dead, n->name);
-  if (!letter) return ZKE_NOMEM;
+  char *data = NULL, *letter = NULL, *death = NULL;
   int rc = queue_ready(q, deadline_ms);
+  if (rc == ZKE_OK) rc = queue_letter(q, n->name, &letter, &death);
   if (rc == ZKE_OK)
     rc = zke_get(q->r.z, letter, NULL, NULL, &data, &value.len, NULL);
   value.data = data;
@@ -1855,19 +1995,60 @@ static int queue_requeue(zke_queue *q, const queue_name *n,
                      .count = 1,
                      .priority = n->priority,
                      .mode = ZKE_PERSISTENT_SEQUENTIAL,
-                     .letter = letter};
+                     .letter = letter,
+                     .death = death};
   if (rc == ZKE_OK) rc = queue_put(q, &load, deadline_ms);
   zke_free(data);
+  zke_free(death);
   zke_free(letter);
   return rc;
 }
 
+/* What a letter's name says. */
+static int queue_know_letter(const char *name, queue_name *n) {
+  if (name && queue_parse(name, n)) return ZKE_OK;
+  return zke_recipe_fail(ZKE_BADARGUMENTS, "%s is not a letter's name",
+                         name ? name : "NULL");
+}
+
 int zke_queue_requeue(zke_queue *queue, const char *name, int64_t deadline_ms) {
   queue_name n;
-  if (!name || !queue_parse(name, &n))
-    return zke_recipe_fail(ZKE_BADARGUMENTS, "%s is not a letter's name",
-                           name ? name : "NULL");
-  int rc = zke_recipe_enter_by((zke_recipe *)queue, deadline_ms);
+  int rc = queue_know_letter(name, &n);
+  if (rc == ZKE_OK) rc = zke_recipe_enter_by((zke_recipe *)queue, deadline_ms);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&queue->r, queue_requeue(queue, &n, deadline_ms));
+}
+
+/* QUEUE_AGAIN as queue_change(). */
+static int queue_drop(zke_queue *q, const char *name) {
+  char *letter = NULL, *death = NULL;
+  queue_step *s = NULL;
+  int rc = queue_letter(q, name, &letter, &death);
+  if (rc == ZKE_OK) {
+    s = queue_step_new(q->r.z, 1 + (death != NULL));
+    rc = s ? ZKE_OK : ZKE_NOMEM;
+  }
+  if (rc == ZKE_OK) {
+    if (death) zke_op_delete(&s->ops[OP_FIRST], death, -1);
+    zke_op_delete(&s->ops[OP_FIRST + (death != NULL)], letter, -1);
+    rc = queue_change(q, s, ZKE_FOREVER);
+  }
+  queue_step_free(s);
+  zke_free(death);
+  zke_free(letter);
+  return rc;
+}
+
+int zke_queue_drop(zke_queue *queue, const char *name) {
+  queue_name n;
+  int rc = queue_know_letter(name, &n);
+  if (rc == ZKE_OK) rc = zke_recipe_enter((zke_recipe *)queue);
+  if (rc != ZKE_OK) return rc;
+  rc = queue_ready(queue, ZKE_FOREVER);
+  if (rc == ZKE_OK) rc = QUEUE_AGAIN;
+  while (rc == QUEUE_AGAIN) rc = queue_drop(queue, name);
+  if (rc == ZKE_NONODE)
+    rc = zke_recipe_fail(rc, "the queue %s has no dead letter %s",
+                         queue->r.path, name);
+  return zke_recipe_leave(&queue->r, rc);
 }

@@ -21,7 +21,8 @@
  *       taken
  *         entry-100-0000000000           ephemeral: a claim
  *       dead
- *         entry-100-0000000000           was claimed too often
+ *         entry-100-0000000000           was claimed too often: its data
+ *           death                        attempts, consumer, reason
  *       line
  *         _c_<guid>-take-0000000000      ephemeral: waits for an item
  *         _c_<guid>-put-0000000001       ephemeral: waits for room
@@ -93,6 +94,8 @@ typedef struct zke_queue_options {
   zke_queue_fn listener; /* with one, a claim costs one more small write: the
                             watch of its znode */
   void *context;
+  int new_attempts; /* attempts of a queue that this object makes; one that is
+                       there keeps its own, or none; 0: none */
 } zke_queue_options;
 
 /* zke_queue_new - an object for one producer or consumer; does not touch the
@@ -101,7 +104,8 @@ typedef struct zke_queue_options {
  * limit and attempts belong to the queue, not to the object: the first one
  * that names them writes them down, others must name the same or 0, which
  * takes what there is; as long as nobody has, there is no limit, and items are
- * claimed without end.
+ * claimed without end.  new_attempts stand in the queue from its first moment,
+ * and never disagree with what is there.
  *
  *   path       of the queue; made when first needed
  *   options    NULL for the defaults; copied
@@ -220,10 +224,19 @@ ZKE_API int zke_queue_ack(zke_queue *queue, const zke_queue_item *item,
                           const zke_op *ops, int count, zke_op_result *results);
 
 /* zke_queue_release - give the item back: it is the first again
+ * zke_queue_fail    - the same, and say why
  *
- * After its last attempt it goes to the dead letters instead.
- * Returns ZKE_OK, or ZKE_LOST. */
+ * After its last attempt it goes to the dead letters instead, with the reason
+ * and with the session's identity.
+ *
+ *   reason  a line; NULL: "it was given back".  Copied, and kept with
+ *           the letter only; a line break in it becomes a space
+ *
+ * Returns ZKE_OK, or ZKE_LOST.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_queue_release(zke_queue *queue, const zke_queue_item *item);
+ZKE_API int zke_queue_fail(zke_queue *queue, const zke_queue_item *item,
+                           const char *reason);
 
 /* zke_queue_check - ask the file: ZKE_OK while the claim is held, else
  * ZKE_LOST */
@@ -297,16 +310,19 @@ typedef struct zke_queue_entry {
   int len; /* bytes of its data */
   int priority;
   int attempts;
-  int64_t zxid;     /* of the put */
+  int64_t zxid;     /* of the put; of a dead letter: of its death */
   int64_t put_ms;   /* when, ms since 1970; of a dead letter: when it died */
   int64_t due_ms;   /* 0: at once */
   int64_t producer; /* session of an ephemeral item, else 0 */
-  int claimed;      /* 1: the rest is set */
+  int claimed;      /* 1: token, session and since_ms are set */
   int64_t token;
   int64_t session;
   int64_t since_ms;
-  const char *identity; /* of the consumer; "" for one that is just dying */
+  const char *identity; /* of the consumer, of a letter the last one; "" for
+                           one that is just dying, or died with the item */
   int64_t pid;          /* in its own PID namespace; for display */
+  const char *reason;   /* of a dead letter: why it was given back the last
+                           time; else "" */
   int64_t reserved[4];
 } zke_queue_entry;
 
@@ -320,7 +336,10 @@ typedef struct zke_queue_entries {
  *                    where there is none
  * zke_queue_size   - how many of what
  * zke_queue_list   - all items in their order, and who works on them
- * zke_queue_dead   - the dead letters, oldest first
+ * zke_queue_dead   - the dead letters, in the order of their deaths: how often
+ *                    each was claimed, who gave it back last, and why.  Of an
+ *                    item over the data limit less 1 KiB that may be missing:
+ *                    0 attempts, ""
  * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_queue_peek(zke_queue *queue, zke_queue_item **item_out);
 ZKE_API int zke_queue_size(zke_queue *queue, zke_queue_counts *counts_out);
@@ -330,13 +349,22 @@ ZKE_API int zke_queue_dead(zke_queue *queue, zke_queue_entries **entries_out);
 /* zke_queue_requeue - put a dead letter back in, as new, at the end
  *
  * In one step, with its priority; the name does not grow.  Room for it is
- * waited for as by zke_queue_put().  (To drop one, zke_delete() it.)
+ * waited for as by zke_queue_put().
  *
  *   name  as zke_queue_dead() shows it
  *
  * Returns as zke_queue_put(), or ZKE_NONODE where there is no such letter. */
 ZKE_API int zke_queue_requeue(zke_queue *queue, const char *name,
                               int64_t deadline_ms);
+
+/* zke_queue_drop - remove a dead letter
+ *
+ *   name  as zke_queue_dead() shows it
+ *
+ * Returns ZKE_OK, ZKE_BADARGUMENTS where it is no item's name, or ZKE_NONODE
+ * where there is no such letter.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_queue_drop(zke_queue *queue, const char *name);
 
 #ifdef __cplusplus
 }

@@ -257,8 +257,11 @@ static int claim_check(void *object) {
 /* Acknowledged where it went well, else given back.  After a failure the
  * giving back says nothing more: the claim ends with its object anyway. */
 static int claim_end(call *c, const claim *k, int status) {
+  char why[60];
   if (status) {
-    zke_queue_release(k->queue, k->item);
+    snprintf(why, sizeof why, "the command ended with %d", status);
+    zke_queue_fail(k->queue, k->item,
+                   c->child ? why : "it could not be printed");
     return status;
   }
   int rc = zke_queue_ack(k->queue, k->item, NULL, 0, NULL);
@@ -521,13 +524,10 @@ static int requeue_one(call *c, const queue_of *q, const patience *p,
 
 static int drop_one(call *c, const queue_of *q, const patience *p,
                     const char *name) {
-  char *path;
   (void)p;
-  if (!*name || strchr(name, '/'))
+  int rc = zke_queue_drop(q->queue, name);
+  if (rc == ZKE_BADARGUMENTS)
     return fail_usage(c, "\"%s\" is no item's name", name);
-  if (asprintf(&path, "%s/dead/%s", q->path, name) < 0) return no_memory(c);
-  int rc = zke_delete(c->z, path, -1);
-  free(path);
   return rc == ZKE_OK ? 0 : fail_rc(c, rc);
 }
 
@@ -601,17 +601,29 @@ static const char *state_of(const zke_queue_entry *e) {
 }
 
 static json_t *holder_of(const zke_queue_entry *e) {
-  return e->claimed && *e->identity
+  return *e->identity
              ? json_sprintf("%s (pid %" PRId64 ")", e->identity, e->pid)
              : json_null();
 }
 
-static json_t *letter_row(const zke_queue_entry *e) {
-  return json_pack("{s:o,s:i,s:i,s:I}", "item", json_text(e->name), "priority",
-                   e->priority, "bytes", e->len, "died_at", e->put_ms);
+/* People get what fits into a line. */
+static json_t *letter_row(const call *c, const zke_queue_entry *e) {
+  json_t *row = json_pack("{s:o,s:i,s:i,s:i,s:I}", "item", json_text(e->name),
+                          "priority", e->priority, "bytes", e->len, "attempts",
+                          e->attempts, "died_at", e->put_ms);
+  if (!row) return NULL;
+  if (c->format == FORMAT_HUMAN && !c->id) {
+    json_object_set_new(row, "holder", holder_of(e));
+  } else {
+    json_object_set_new(row, "holder",
+                        *e->identity ? json_text(e->identity) : json_null());
+    json_object_set_new(row, "pid",
+                        *e->identity ? json_integer(e->pid) : json_null());
+  }
+  json_object_set_new(row, "reason", json_text(e->reason));
+  return row;
 }
 
-/* People get what fits into a line. */
 static json_t *entry_row(const call *c, const zke_queue_entry *e) {
   json_t *row = json_pack("{s:o,s:s,s:i,s:i,s:I}", "item", json_text(e->name),
                           "state", state_of(e), "priority", e->priority,
@@ -655,8 +667,8 @@ static int list_entries(call *c, const queue_of *q,
   int status = 0;
   for (int i = 0; !status && i < all->count; i++) {
     if (cancelled(c)) return fail_cancelled(c);
-    json_t *row =
-        has(c, 'D') ? letter_row(&all->data[i]) : entry_row(c, &all->data[i]);
+    json_t *row = has(c, 'D') ? letter_row(c, &all->data[i])
+                              : entry_row(c, &all->data[i]);
     if (row && has(c, 'd')) status = entry_data(c, q->path, &all->data[i], row);
     if (!status)
       status = emit(c, row);

@@ -982,6 +982,116 @@ START_TEST(a_letter_is_requeued_under_its_base_name) {
 }
 END_TEST
 
+/* A letter says how often it was claimed, who had it last, and why that one
+ * gave it back; of a consumer that died, that it did.  In the order of deaths.
+ */
+START_TEST(a_letter_says_how_it_died) {
+  zke_queue_entries *list;
+  open_attempts(2);
+  put(q[0], "a");
+  put(q[0], "b");
+  zke_queue_item *a = claim(q[1], "a"), *b = claim(q[2], "b");
+  ck_ok(zke_queue_fail(q[2], b, "no space\nleft"));
+  zke_free(b);
+  b = claim(q[2], "b");
+  ck_ok(zke_queue_fail(q[2], b, "no paper\nleft"));
+  zke_free(b);
+  release(q[1], a);
+  zke_free(claim(q[1], "a"));
+  ck_ok(zke_expire(z[0], zke_session_id(z[1])));
+  expect_nothing(q[0]);
+  ck_ok(zke_queue_dead(q[0], &list));
+  ck_assert_int_eq(list->count, 2);
+  ck_assert_str_eq(list->data[0].name, "entry-100-0000000001");
+  ck_assert_str_eq(list->data[0].reason, "no paper left");
+  ck_assert_str_ne(list->data[0].identity, "");
+  ck_assert_int_eq(list->data[0].pid, getpid());
+  ck_assert_int_eq(list->data[0].attempts, 2);
+  ck_assert_int_eq(list->data[0].len, 1);
+  ck_assert_str_eq(list->data[1].name, "entry-100-0000000000");
+  ck_assert_str_eq(list->data[1].reason,
+                   "its consumer ended without an answer");
+  ck_assert_str_eq(list->data[1].identity, "");
+  ck_assert_int_eq(list->data[1].attempts, 2);
+  zke_free(list);
+  close_all();
+}
+END_TEST
+
+static zke_queue_item *claim_any(zke_queue *queue) {
+  zke_queue_item *item;
+  ck_ok(zke_queue_claim(queue, 0, &item));
+  return item;
+}
+
+/* An item as large as may be has no room for more in the step that buries it:
+ * it is buried all the same. */
+START_TEST(the_largest_item_is_buried) {
+  enum { LIMIT = 1048576 };
+  zke_queue_entries *list;
+  open_attempts(1);
+  char *data = calloc(1, LIMIT);
+  ck_ok(zke_queue_put(q[0], data, LIMIT, NULL, 0));
+  free(data);
+  release(q[1], claim_any(q[1]));
+  ck_ok(zke_queue_dead(q[0], &list));
+  ck_assert_int_eq(list->count, 1);
+  ck_assert_int_eq(list->data[0].len, LIMIT);
+  ck_ok(zke_queue_drop(q[0], list->data[0].name));
+  ck_rc(zke_queue_drop(q[0], list->data[0].name), ZKE_NONODE);
+  zke_free(list);
+  close_all();
+}
+END_TEST
+
+/* Who makes items by hand may use a name again; both are buried. */
+START_TEST(two_items_of_one_name_are_buried) {
+  const char *path = PATH "/entries/entry-100-0000000000";
+  zke_queue_entries *list;
+  open_attempts(1);
+  put(q[0], "a");
+  release(q[1], claim(q[1], "a"));
+  ck_ok(
+      zke_create(z[0], path, "b", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  release(q[1], claim(q[1], "b"));
+  ck_ok(zke_queue_dead(q[0], &list));
+  ck_assert_int_eq(list->count, 2);
+  for (int i = 0; i < 2; i++) {
+    ck_assert_int_eq(list->data[i].attempts, 1);
+    ck_ok(zke_queue_drop(q[0], list->data[i].name));
+  }
+  zke_free(list);
+  ck_assert_int_eq(size_of(q[0]).dead, 0);
+  ck_rc(zke_queue_drop(q[0], "../entries"), ZKE_BADARGUMENTS);
+  close_all();
+}
+END_TEST
+
+/* The attempts of a queue that is made do not change one that is there. */
+START_TEST(new_attempts_are_those_of_a_new_queue) {
+  zke_queue_options o = {.size = sizeof o, .new_attempts = 4};
+  zke_queue *other;
+  open_with(&o);
+  put(q[0], "a");
+  ck_assert_int_eq(size_of(q[0]).attempts, 4);
+  o.new_attempts = 5;
+  ck_ok(zke_queue_new(z[1], PATH, &o, &other));
+  take(other, "a");
+  ck_assert_int_eq(size_of(other).attempts, 4);
+  zke_queue_free(other);
+  ck_ok(zke_queue_new(z[1], "/plain", NULL, &other));
+  put(other, "a");
+  zke_queue_free(other);
+  ck_ok(zke_queue_new(z[1], "/plain", &o, &other));
+  take(other, "a");
+  ck_assert_int_eq(size_of(other).attempts, 0);
+  zke_queue_free(other);
+  o.new_attempts = -1;
+  ck_rc(zke_queue_new(z[1], "/plain", &o, &other), ZKE_BADARGUMENTS);
+  close_all();
+}
+END_TEST
+
 /* Requeueing needs room like any put, and wakes who waits. */
 START_TEST(requeueing_is_putting) {
   zke_queue_options o = {.size = sizeof o, .attempts = 1, .limit = 1};
@@ -1946,6 +2056,10 @@ static void add_claims(Suite *s) {
   tcase_add_test(tc, the_last_release_buries);
   tcase_add_test(tc, an_item_that_kills_its_consumers_is_buried);
   tcase_add_test(tc, a_letter_is_requeued_under_its_base_name);
+  tcase_add_test(tc, a_letter_says_how_it_died);
+  tcase_add_test(tc, the_largest_item_is_buried);
+  tcase_add_test(tc, two_items_of_one_name_are_buried);
+  tcase_add_test(tc, new_attempts_are_those_of_a_new_queue);
   tcase_add_test(tc, requeueing_is_putting);
 }
 
