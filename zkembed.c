@@ -7869,7 +7869,10 @@ static int api_look(const zke *z, bool *exists) {
   if (!st) return rc;
   db_bind_int(st, 1, z->id);
   rc = db_step(z->s, st, exists);
-  if (rc == ZKE_OK && *exists) sqlite3_reset(st);
+  if (rc != ZKE_OK)
+    *exists = true; /* a look that fails shows no end */
+  else if (*exists)
+    sqlite3_reset(st);
   return rc;
 }
 
