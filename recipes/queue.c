@@ -1311,6 +1311,8 @@ int zke_queue_new(zke *z, const char *path, const zke_queue_options *options,
     return zke_recipe_fail(ZKE_BADARGUMENTS,
                            "limit %d, attempts %d, new_attempts %d", o.limit,
                            o.attempts, o.new_attempts);
+  if (o.reserved_int)
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "reserved_int %d", o.reserved_int);
   rc = zke_recipe_new(z, path, &queue_class, sizeof(zke_queue), &r);
   if (rc != ZKE_OK) return rc;
   zke_queue *q = (zke_queue *)r;

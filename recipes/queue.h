@@ -96,6 +96,7 @@ typedef struct zke_queue_options {
   void *context;
   int new_attempts; /* attempts of a queue that this object makes; one that is
                        there keeps its own, or none; 0: none */
+  int reserved_int; /* 0 */
 } zke_queue_options;
 
 /* zke_queue_new - an object for one producer or consumer; does not touch the

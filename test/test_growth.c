@@ -140,7 +140,7 @@ static const struct row {
      offsetof(zke_periodic_options, context) + sizeof(void *), take_periodic,
      fill_period},
     ROW(zke_persistent_node_options, context, take_persistent_node),
-    ROW(zke_queue_options, context, take_queue),
+    ROW(zke_queue_options, reserved_int, take_queue),
     ROW(zke_queue_put_options, due_ms, take_queue_put),
     ROW(zke_rendezvous_options, context, take_rendezvous),
     ROW(zke_rendezvous_point_options, context, take_rendezvous_point),
