@@ -1,15 +1,23 @@
 /* coprocess.c - requests from a program: JSON, one a line (doc/coprocess.md)
  *
- * The main thread reads lines and hands requests to workers.  A request that
- * blocks keeps its worker; there are as many as that takes.  One more thread,
- * the keeper, sleeps in zkembed, so that a lock's loss is told also while no
- * request waits.
+ * The main thread reads lines and puts requests into one of two lines, each
+ * with workers of its own.  Requests whose command never waits for another
+ * party share a few workers, so that a thousand of them cost no thousand
+ * threads and do not all want to write at once.  Requests that may wait keep
+ * their worker while they do; there are as many as that takes, up to a limit.
+ * So what waits never keeps what does not from its turn, and a request that
+ * has not begun costs memory only: its time-outs begin with its turn.
+ *
+ * One more thread, the keeper, sleeps in zkembed, so that a lock's loss is told
+ * also while no request waits.
  *
  * Lines are written whole under a mutex of their own, by whoever has one.  A
  * reader that is slow makes them wait; one that has gone ends the program.
  *
  * It all ends at the end of input, with the parent, by a signal, or when
  * nobody reads any more: then what runs is cancelled, and answers as it ends.
+ * Requests in line begin after the end of input, cancelled, so that they do all
+ * but wait; in the other cases they do not begin.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,13 +35,15 @@
 #include "shell.h"
 
 enum {
-  LINE_MOST = 64 << 20, /* bytes of a line */
+  LINE_MOST = 64 << 20, /* bytes of a line of input */
+  READ_MOST = 64 << 10, /* bytes of input that are read at once */
+  QUEUE_MOST = 8 << 20, /* bytes of the requests that have not begun */
   WORKERS_SOON = 16,    /* so many are made without asking */
-  WORKERS_MOST = 1000   /* requests that run at once */
+  WORKERS_MOST = 1000   /* requests that wait at once */
 };
 enum {
-  GROW_MS = 2,       /* what a worker that is soon free is waited for */
-  LIMIT_MS = 1000,   /* the same where there may be no more */
+  LOOK_MS = 50,      /* without a request's turn: then more workers are made */
+  STUCK_MS = 1000,   /* the same: a full line refuses further requests */
   PARENT_MS = 1000,  /* between looks, where the kernel does not tell */
   CLOSING_MS = 200,  /* between a client's closing one pipe and the other */
   FAREWELL_MS = 1000 /* what a reader has for the last answers */
@@ -45,9 +55,19 @@ typedef struct request {
   json_t *object; /* the line; owns id and the words' texts */
   words *w;
   uint64_t actor;
+  size_t bytes;           /* what it costs while it is in a line */
   struct request *next;   /* of all */
   struct request *queued; /* of those that no worker has taken */
 } request;
+
+/* A line of requests that no worker has taken, and its workers. */
+typedef struct pool {
+  request *first, **end;
+  pthread_cond_t work;
+  size_t bytes; /* of those in line */
+  int queued, idle, workers;
+  int64_t turn_ms; /* when a request's turn came last, or more workers */
+} pool;
 
 static struct {
   shell *sh;
@@ -61,13 +81,13 @@ static struct {
   bool out_broken;       /* nothing is written any more */
   int out_errno;         /* why; 0: nobody was waited for any more */
 
-  pthread_mutex_t m;         /* guards what follows; taken before signals.c's */
-  pthread_cond_t work, free; /* for workers; for the reader */
-  request *all, *queue, **queue_end;
-  int queued, idle, workers;
-  uint64_t alone; /* the last actor of a request without one */
-  bool ending;    /* workers leave when the queue is empty */
-  bool keeping;   /* the keeper runs */
+  pthread_mutex_t m;   /* guards what follows; taken before signals.c's */
+  pthread_cond_t free; /* a worker has left */
+  request *all;
+  pool quick, waiting; /* requests that never wait for another party; others */
+  uint64_t alone;      /* the last actor of a request without one */
+  bool ending;         /* workers leave when their line is empty */
+  bool keeping;        /* the keeper runs */
   pthread_t keeper;
 } co = {.out_m = PTHREAD_MUTEX_INITIALIZER, .m = PTHREAD_MUTEX_INITIALIZER};
 
@@ -393,129 +413,197 @@ static void request_remove(request *r) {
   *at = r->next;
 }
 
-static request *queue_take(void) {
-  request *r = co.queue;
-  co.queue = r->queued;
-  if (!co.queue) co.queue_end = &co.queue;
-  co.queued--;
-  return r;
+/* The mutex is held: so for all of a pool's functions. */
+static void pool_add(pool *p, request *r) {
+  if (!p->first) p->turn_ms = co_now();
+  *p->end = r;
+  p->end = &r->queued;
+  p->bytes += r->bytes;
+  p->queued++;
+  pthread_cond_signal(&p->work);
 }
 
-/* Whoever reads the answer may use the id again at once. */
-static void request_run(request *r) {
-  uint64_t before = zke_line_act_as(r->actor);
-  int status = run_words(&r->c, r->w);
-  zke_line_act_as(before);
-  pthread_mutex_lock(&co.m);
-  if (r->c.z) keeper_begin(r->c.z);
-  request_remove(r);
-  pthread_mutex_unlock(&co.m);
+/* Takes a request out of a line; false where it does not stand in it. */
+static bool pool_drop(pool *p, request *r) {
+  request **at = &p->first;
+  while (*at && *at != r) at = &(*at)->queued;
+  if (!*at) return false;
+  *at = r->queued;
+  if (!*at) p->end = at;
+  r->queued = NULL;
+  p->bytes -= r->bytes;
+  p->queued--;
+  return true;
+}
+
+/* Answers a request that nobody else has any more, and frees it. */
+static void request_answer(request *r, int status) {
   out_answer(json_object_get(r->object, "id"), status, r->c.rows,
              status ? r->c.code : NULL, r->c.sentence);
   request_free(r);
 }
 
-static void *worker_run(void *unused) {
-  (void)unused;
+/* Has the end come, by another cause than the end of input? */
+static bool request_is_late(void) {
+  struct pollfd stop = {co.stop_fd, POLLIN, 0};
+  return poll(&stop, 1, 0) > 0 || parent_gone();
+}
+
+/* For a request that has not begun, and never will. */
+static int request_fail(request *r) {
+  int signal = atomic_load(&co.whole.signal);
+  if (signal)
+    return fail(&r->c, STATUS_SIGNAL + signal, "INTERRUPTED",
+                "ended by signal %d (%s) before its turn", signal,
+                strsignal(signal));
+  return fail(&r->c, STATUS_CONFLICT, "CANCELLED", "cancelled before its turn");
+}
+
+static int request_do(request *r) {
+  if (request_is_late()) return request_fail(r);
+  uint64_t before = zke_line_act_as(r->actor);
+  int status = run_words(&r->c, r->w);
+  zke_line_act_as(before);
+  return status;
+}
+
+/* Whoever reads the answer may use the id again at once. */
+static void request_run(request *r) {
+  int status = request_do(r);
+  pthread_mutex_lock(&co.m);
+  if (r->c.z) keeper_begin(r->c.z);
+  request_remove(r);
+  pthread_mutex_unlock(&co.m);
+  request_answer(r, status);
+}
+
+/* A worker leaves at the end, and when there are many others without work. */
+static void *worker_run(void *pool_) {
+  pool *p = pool_;
   pthread_mutex_lock(&co.m);
   for (;;) {
-    co.idle++;
-    pthread_cond_signal(&co.free);
-    while (!co.queue && !co.ending) pthread_cond_wait(&co.work, &co.m);
-    co.idle--;
-    if (!co.queue) break;
-    request *r = queue_take();
+    p->idle++;
+    while (!p->first && !co.ending && p->idle <= WORKERS_SOON)
+      pthread_cond_wait(&p->work, &co.m);
+    p->idle--;
+    request *r = p->first;
+    if (!r) break;
+    pool_drop(p, r);
+    p->turn_ms = co_now();
     pthread_mutex_unlock(&co.m);
     request_run(r);
     pthread_mutex_lock(&co.m);
   }
-  co.workers--;
+  p->workers--;
   pthread_cond_signal(&co.free);
   pthread_mutex_unlock(&co.m);
   return NULL;
 }
 
-/* The mutex is held.  0, or the status of c, which gets none. */
-static int worker_begin(call *c) {
+/* 0, or why there is none. */
+static int worker_begin(pool *p) {
   pthread_t thread;
   pthread_attr_t attr;
-  if (co.workers == WORKERS_MOST)
-    return fail(c, STATUS_CONFLICT, "LIMIT",
-                "%d requests are blocked, that is the most", WORKERS_MOST);
   pthread_attr_init(&attr);
   pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-  int reason = pthread_create(&thread, &attr, worker_run, NULL);
+  int reason = pthread_create(&thread, &attr, worker_run, p);
   pthread_attr_destroy(&attr);
-  if (reason)
-    return fail(c, STATUS_SYSTEM, "SYSTEM", "no thread for the request: %s",
-                strerror(reason));
-  co.workers++;
-  return 0;
+  if (reason == 0) p->workers++;
+  return reason;
 }
 
-/* The mutex is held.  Waits until there are no more requests in the queue than
- * idle workers. */
-static bool worker_wait(int ms) {
-  struct timespec until;
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  int64_t ns = until.tv_nsec + ms * INT64_C(1000000);
-  until.tv_sec += ns / 1000000000;
-  until.tv_nsec = ns % 1000000000;
-  while (co.queued > co.idle)
-    if (pthread_cond_timedwait(&co.free, &co.m, &until) != 0) break;
-  return co.queued <= co.idle;
+/* Is the line full, and has it stood still for long? */
+static bool pool_is_stuck(const pool *p) {
+  return p->bytes >= QUEUE_MOST && co_now() - p->turn_ms >= STUCK_MS;
 }
 
-/* The mutex is held.  A flood of short requests is not to make a worker for
- * each; blocked ones are not to keep others from running.  0, or c's status. */
-static int worker_provide(call *c) {
-  int ms = co.workers < WORKERS_SOON   ? 0
-           : co.workers < WORKERS_MOST ? GROW_MS
-                                       : LIMIT_MS;
-  return worker_wait(ms) ? 0 : worker_begin(c);
+/* More workers where no request's turn has come for a while: those that are
+ * there wait.  Not while answers are not taken: then all of them wait for the
+ * reader, and each further one would have one more answer to keep. */
+static void pool_grow(pool *p) {
+  struct pollfd out = {co.out, POLLOUT, 0};
+  if (!p->first || p->workers == WORKERS_MOST) return;
+  if (co_now() - p->turn_ms < LOOK_MS || poll(&out, 1, 0) != 1) return;
+  for (int i = 0; i < WORKERS_SOON && p->workers < WORKERS_MOST; i++) {
+    if (worker_begin(p) != 0) break;
+    p->turn_ms = co_now();
+  }
 }
 
 /* ------------------------------------------------------------------------
  * Requests, as they are read
  * --------------------------------------------------------------------- */
 
-/* The mutex is held. */
-static void queue_add(request *r) {
-  r->next = co.all;
-  co.all = r;
-  *co.queue_end = r;
-  co.queue_end = &r->queued;
-  co.queued++;
-  pthread_cond_signal(&co.work);
+/* Has the command this option? */
+static bool command_has(const command *m, const char *name) {
+  const option *o = m->options;
+  while (o && o->letter && (!o->name || strcmp(o->name, name) != 0)) o++;
+  return o && o->letter;
 }
 
-/* The mutex is held.  The last one again, which nobody has taken. */
-static void queue_drop(request *r) {
-  request **at = &co.queue;
-  while (*at != r) at = &(*at)->queued;
-  *at = NULL;
-  co.queue_end = at;
-  co.queued--;
-  request_remove(r);
+/* The command that the words name, with its verb; NULL: none. */
+static const command *words_command(const words *w) {
+  const command *m = command_find(&w->data[0]);
+  char name[64];
+  if (!m || !(m->flags & VERBS)) return m;
+  if (w->count < 2) return NULL;
+  snprintf(name, sizeof name, "%s %s", m->name, w->data[1].text);
+  return command_find(&(word){name, strlen(name)});
+}
+
+/* May the request wait for another party: a process that holds or brings
+ * something, or the writer of a file that may be a FIFO? */
+static bool request_may_wait(const request *r) {
+  const command *m = words_command(r->w);
+  if (!m) return false;
+  if (command_has(m, "wait") || command_has(m, "follow") ||
+      command_has(m, "observe") || strcmp(m->name, "import") == 0)
+    return true;
+  if (!command_has(m, "input")) return false;
+  for (int i = 1; i < r->w->count; i++) /* "--input FILE", "-ei FILE" */
+    if (*r->w->data[i].text == '-' && strchr(r->w->data[i].text, 'i'))
+      return true;
+  return false;
+}
+
+/* The mutex is held.  Puts a request into line; 0, or its status where there is
+ * no room, or no thread at all. */
+static int request_queue(pool *p, request *r) {
+  if (p == &co.waiting && pool_is_stuck(p))
+    return fail(&r->c, STATUS_CONFLICT, "LIMIT",
+                "%d requests wait, and %d more are in line", p->workers,
+                p->queued);
+  int reason = 0;
+  if (p->queued >= p->idle && p->workers < WORKERS_SOON)
+    reason = worker_begin(p);
+  if (p->workers == 0)
+    return fail(&r->c, STATUS_SYSTEM, "SYSTEM", "no thread for the request: %s",
+                strerror(reason));
+  r->next = co.all;
+  co.all = r;
+  pool_add(p, r);
+  return 0;
 }
 
 static void request_start(request *r) {
+  pool *p = request_may_wait(r) ? &co.waiting : &co.quick;
   pthread_mutex_lock(&co.m);
-  queue_add(r);
-  int status = worker_provide(&r->c);
-  if (status) queue_drop(r);
+  int status = request_queue(p, r);
   pthread_mutex_unlock(&co.m);
-  if (!status) return;
-  out_answer(json_object_get(r->object, "id"), status, NULL, r->c.code,
-             r->c.sentence);
-  request_free(r);
+  if (status) request_answer(r, status);
 }
 
+/* A request in line is answered at once, and never begins. */
 static void request_cancel(const json_t *id) {
   pthread_mutex_lock(&co.m);
   request *r = request_find(id);
-  if (r) signals_cancel(&r->c, 0);
+  bool queued = r && (pool_drop(&co.waiting, r) || pool_drop(&co.quick, r));
+  if (queued)
+    request_remove(r);
+  else if (r)
+    signals_cancel(&r->c, 0);
   pthread_mutex_unlock(&co.m);
+  if (queued) request_answer(r, request_fail(r));
 }
 
 static bool request_runs(const json_t *id) {
@@ -532,7 +620,7 @@ static bool is_cancel(const json_t *object) {
 
 /* Takes the reference: what a worker has nobody else looks at, since jansson
  * counts references but does not synchronise. */
-static void object_take(json_t *object, long line) {
+static void object_take(json_t *object, size_t len, long line) {
   json_t *id = json_object_get(object, "id");
   const char *wrong = NULL;
   request *r = NULL;
@@ -542,10 +630,12 @@ static void object_take(json_t *object, long line) {
     refuse(NULL, line, "a request with this id is running");
   else if ((r = request_new(object, &wrong)) == NULL)
     refuse(is_id(id) ? id : NULL, line, "%s", wrong);
-  if (r)
+  if (r) {
+    r->bytes = sizeof *r + len;
     request_start(r);
-  else
+  } else {
     json_decref(object);
+  }
 }
 
 static void line_take(const char *text, size_t len, long line) {
@@ -553,7 +643,7 @@ static void line_take(const char *text, size_t len, long line) {
   json_t *object =
       json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
   if (json_is_object(object)) {
-    object_take(object, line);
+    object_take(object, len, line);
     return;
   }
   if (object)
@@ -602,7 +692,7 @@ static bool input_room(input *in) {
     in->len = 0;
     return true;
   }
-  size_t room = in->room ? in->room * 2 : 1 << 16;
+  size_t room = in->room ? in->room * 2 : READ_MOST;
   char *larger = realloc(in->data, room);
   if (!larger) return false;
   in->data = larger;
@@ -616,7 +706,9 @@ static bool input_read(input *in) {
     fail(&co.whole, STATUS_SYSTEM, "NOMEM", "out of memory");
     return false;
   }
-  ssize_t n = read(co.in, in->data + in->len, in->room - in->len);
+  size_t most = in->room - in->len;
+  ssize_t n =
+      read(co.in, in->data + in->len, most < READ_MOST ? most : READ_MOST);
   if (n < 0 && (errno == EINTR || errno == EAGAIN)) return true;
   if (n < 0) fail_errno(&co.whole, STATUS_IO, "standard input");
   /* What stands behind the last newline is a line, too. */
@@ -628,16 +720,32 @@ static bool input_read(input *in) {
   return true;
 }
 
+/* Makes the workers that are missing.  Gives how long the reader may sleep, and
+ * whether it is to read: further requests can stay in the pipe while a line is
+ * full and moves.  That of the requests that never wait does move, once the
+ * client takes its answers. */
+static int pools_look(bool *reads_out) {
+  pthread_mutex_lock(&co.m);
+  pool_grow(&co.waiting);
+  *reads_out = co.quick.bytes < QUEUE_MOST &&
+               (co.waiting.bytes < QUEUE_MOST || pool_is_stuck(&co.waiting));
+  bool grows = co.waiting.first && co.waiting.workers < WORKERS_MOST;
+  pthread_mutex_unlock(&co.m);
+  return grows || !*reads_out ? LOOK_MS : parent_timeout();
+}
+
 /* Until the end of input, or what else brings the end.  That nobody reads any
  * more shows before anything is written. */
 static void read_requests(void) {
   input in = {.line = 1};
   for (;;) {
-    struct pollfd fds[] = {{co.in, POLLIN, 0},
+    bool reads;
+    int ms = pools_look(&reads);
+    struct pollfd fds[] = {{reads ? co.in : -1, POLLIN, 0},
                            {co.out, 0, 0},
                            {co.stop_fd, POLLIN, 0},
                            {co.parent_fd, POLLIN, 0}};
-    if (poll(fds, 4, parent_timeout()) < 0 && errno != EINTR) break;
+    if (poll(fds, 4, ms) < 0 && errno != EINTR) break;
     if (fds[2].revents || fds[3].revents || parent_gone()) break;
     if (fds[0].revents && !input_read(&in)) break;
     if (!fds[1].revents) continue;
@@ -654,17 +762,15 @@ static void read_requests(void) {
 /* The requests and answers get descriptors of their own, so that nothing that
  * a command prints or a program that it runs can come between. */
 static int co_begin(shell *sh) {
-  pthread_condattr_t attr;
   call *whole = &co.whole;
   *whole = (call){.sh = sh, .format = sh->format};
   co.sh = sh;
-  co.queue_end = &co.queue;
+  co.quick.end = &co.quick.first;
+  co.waiting.end = &co.waiting.first;
   co.alone = zke_line_actor();
-  pthread_condattr_init(&attr);
-  pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-  pthread_cond_init(&co.work, NULL);
-  pthread_cond_init(&co.free, &attr);
-  pthread_condattr_destroy(&attr);
+  pthread_cond_init(&co.quick.work, NULL);
+  pthread_cond_init(&co.waiting.work, NULL);
+  pthread_cond_init(&co.free, NULL);
   co.in = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
   co.out = co.in < 0 ? -1 : fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
   co.stop_fd = co.out < 0 ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -676,13 +782,15 @@ static int co_begin(shell *sh) {
   return 0;
 }
 
-/* All that run are cancelled; their workers end with them. */
+/* All are cancelled; the workers end with the last one of their line. */
 static void co_end(int signal) {
   pthread_mutex_lock(&co.m);
   for (request *r = co.all; r; r = r->next) signals_cancel(&r->c, signal);
   co.ending = true;
-  pthread_cond_broadcast(&co.work);
-  while (co.workers > 0) pthread_cond_wait(&co.free, &co.m);
+  pthread_cond_broadcast(&co.quick.work);
+  pthread_cond_broadcast(&co.waiting.work);
+  while (co.quick.workers + co.waiting.workers > 0)
+    pthread_cond_wait(&co.free, &co.m);
   bool keeping = co.keeping;
   pthread_mutex_unlock(&co.m);
   if (keeping) {
@@ -719,10 +827,9 @@ int coprocess_run(shell *sh) {
   signals_enter(&co.whole);
   cancel_by(&co.whole, co_stop, NULL);
   if (parent_watch()) read_requests();
+  co_end(atomic_load(&co.whole.signal));
   cancel_by(&co.whole, NULL, NULL);
   signals_leave(&co.whole);
-  int signal = atomic_load(&co.whole.signal);
-  co_end(signal);
   signals_hook(NULL, NULL);
-  return co_status(signal);
+  return co_status(atomic_load(&co.whole.signal));
 }

@@ -115,6 +115,23 @@ loss_is_told() (
   [ "$(tail -n 1 lost)" = 'lost /locks/loss' ]
 )
 
+# A loop that is left sends a cancel, whose answer comes late.  It is no loss:
+# of what comes until the end only the end itself is told there.
+late_py='from client import Zke
+zke = Zke("app.db")
+for i in range(20):
+    for event in zke.stream("watch", "/late"): break
+zke.zke.stdin.close()
+print(zke.lost.get(timeout=20), zke.boxes)'
+
+late_is_no_loss() (
+  cd "$room" || exit
+  printf '%s\n' "$late_py" >late.py
+  $limit python3 late.py >late || exit
+  cat late
+  [ "$(cat late)" = "{'error': 'CLOSED'} {}" ]
+)
+
 # What the document shows at its head: lines sent (>) and lines that come (<).
 # Those that come for one line sent may come in any order.
 figures() { sed -E 's/[0-9]{10,}/N/g; s/0x[0-9a-f]+/S/g' "$1" | sort; }
@@ -152,6 +169,8 @@ check() {
   expect "$1: a queue is worked off in order" queue_is_worked_off "$2" "$4"
   [ "$4" = sh ] ||
     expect "$1: a lock that is lost is told" loss_is_told "$2" "$4"
+  [ "$4" != py ] ||
+    expect "$1: a late answer to a cancel is no loss" late_is_no_loss
 }
 
 blocks=$(scratch clients)

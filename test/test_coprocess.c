@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -21,6 +22,11 @@
 
 #include "test.h"
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { SANITIZED = 1 }; /* what memory costs then says nothing */
+#else
+enum { SANITIZED = 0 };
+#endif
 enum { WITHIN = 40000 /* ms: what does not come by then does not come */ };
 
 /* ---- a coprocess ---- */
@@ -176,6 +182,20 @@ static int count_children(zke *z, const char *path) {
   int count = names->count;
   zke_free(names);
   return count;
+}
+
+/* Two coprocesses: one holds a lock and ends, in this way; the other gets it,
+ * and nothing else was left. */
+static void check_handed_over(copro *heir) {
+  expect(heir, "{'id':'heir','status':0,*");
+  copro_end(heir);
+}
+
+static copro heir_of(zke *z, const char *name) {
+  copro heir = copro_start(name);
+  say(&heir, "{'id':'heir','run':['lock','x']}");
+  ck_until(count_children(z, "/locks/x") == 2, WITHIN);
+  return heir;
 }
 
 /* ---- requests and answers ---- */
@@ -491,21 +511,236 @@ START_TEST(test_many_blocked) {
 }
 END_TEST
 
-/* A thousand may block; the next one is told so, and the thousand stay. */
-START_TEST(test_limit) {
-  enum { MOST = 1000 };
+/* A number of /proc/PID/status: "Threads:", "VmRSS:" (KiB). */
+static long status_number(const copro *p, const char *name) {
+  char file[64], line[256];
+  long number = -1;
+  snprintf(file, sizeof file, "/proc/%d/status", (int)p->pid);
+  FILE *in = fopen(file, "r");
+  ck_assert_ptr_nonnull(in);
+  while (number < 0 && fgets(line, sizeof line, in))
+    if (strncmp(line, name, strlen(name)) == 0)
+      number = atol(line + strlen(name));
+  (void)fclose(in);
+  ck_assert_int_ge(number, 0);
+  return number;
+}
+
+/* A child sends as many requests; each has its number as the id and, where the
+ * format wants it, in the words. */
+static pid_t send_ahead(copro *p, int count, const char *format) {
+  pid_t writer = fork();
+  ck_assert_int_ge(writer, 0);
+  if (writer != 0) return writer;
+  for (int i = 0; i < count; i++) {
+    char line[2048];
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    snprintf(line, sizeof line, format, i, i);
+#pragma GCC diagnostic pop
+    say(p, "%s", line);
+  }
+  _exit(0);
+}
+
+/* The answers to requests 0 to count - 1, in whatever order: each comes once
+ * and matches.  Gives the most threads that were seen meanwhile. */
+static long answers_to(copro *p, int count, const char *pattern) {
+  char *answered = calloc((size_t)count, 1);
+  long threads = 0;
+  ck_assert_ptr_nonnull(answered);
+  for (int i = 0; i < count; i++) {
+    char *line = hear(p);
+    int id = -1;
+    ck_assert_ptr_nonnull(line);
+    ck_assert_msg(fits(line, pattern), "got  %.600s\nwant %s", line, pattern);
+    ck_assert_int_eq(sscanf(line, "{\"id\":%d", &id), 1);
+    ck_assert(id >= 0 && id < count && !answered[id]);
+    answered[id] = 1;
+    free(line);
+    long now = i % 20 ? 0 : status_number(p, "Threads:");
+    if (now > threads) threads = now;
+  }
+  free(answered);
+  return threads;
+}
+
+/* 3000 writes that are sent ahead are all done, by a few threads; a lock that
+ * is waited for meanwhile is in nobody's way. */
+START_TEST(test_sent_ahead) {
+  enum { COUNT = 3000, FEW = 60 };
   copro p = copro_start("a.db");
-  for (int i = 1; i <= MOST; i++)
+  say(&p, "{'id':'mine','run':['lock','x']}");
+  expect(&p, "{'id':'mine','status':0,*");
+  zke *z = test_open(test_path("a.db"));
+  copro heir = heir_of(z, "a.db");
+  say(&p, "{'id':'other','run':['lock','x']}");
+  ck_until(count_children(z, "/locks/x") == 3, WITHIN);
+  pid_t writer =
+      send_ahead(&p, COUNT, "{\"id\":%d,\"run\":[\"create\",\"/n%d\",\"x\"]}");
+  long threads = answers_to(&p, COUNT, "{'id':*,'status':0,*");
+  ck_assert_int_le(threads, FEW);
+  ck_assert_int_eq(waitpid(writer, NULL, 0), writer);
+  ck_assert_int_eq(count_children(z, "/"), COUNT + 2); /* locks, zookeeper */
+  say(&p, "{'id':2,'run':['release','x']}");
+  expect(&p, "{'id':2,'status':0,*");
+  check_handed_over(&heir);
+  expect(&p, "{'id':'other','status':0,*");
+  copro_end(&p);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* So are requests that might wait, but need not; that these are more than the
+ * line has room for is nothing to the client. */
+START_TEST(test_sent_ahead_waiting) {
+  enum { COUNT = 4000 };
+  copro p = copro_start("a.db");
+  pid_t writer = send_ahead(
+      &p, COUNT, "{\"id\":%d,\"run\":[\"queue\",\"push\",\"q\",\"%01500d\"]}");
+  answers_to(&p, COUNT, "{'id':*,'status':0,*");
+  ck_assert_int_eq(waitpid(writer, NULL, 0), writer);
+  copro_end(&p);
+}
+END_TEST
+
+/* A thousand may wait; what waits beyond them stands in line, and neither keeps
+ * from its turn what does not wait.  A cancel takes a request out of the line;
+ * room lets the next one begin. */
+START_TEST(test_limit) {
+  enum { MOST = 1000, MORE = 200 };
+  copro p = copro_start("a.db");
+  for (int i = 0; i < MOST + MORE; i++)
     say(&p, "{'id':%d,'run':['queue','pop','q']}", i);
-  say(&p, "{'id':'over','run':['pwd']}");
-  expect(&p, "{'id':'over','status':75,'rows':[],'error':'LIMIT',*");
-  say(&p, "{'cancel':500}");
-  expect(&p, "{'id':500,'status':75,*'error':'CANCELLED',*");
-  say(&p, "{'id':'room','run':['queue','push','q','x']}");
+  say(&p, "{'id':'quick','run':['create','/quick','x']}");
+  expect(&p, "{'id':'quick','status':0,*");
+  ck_until(status_number(&p, "Threads:") >= MOST, WITHIN);
+  say(&p, "{'id':'quick','run':['pwd']}");
+  expect(&p, "{'id':'quick','status':0,*");
+  ck_assert_int_le(status_number(&p, "Threads:"), MOST + 40);
+  say(&p, "{'cancel':%d}", MOST + MORE - 1);
+  expect(&p, "{'id':1199,'status':75,'rows':[],'error':'CANCELLED',*before*");
+  for (int i = 0; i < MOST; i++) say(&p, "{'cancel':%d}", i);
+  for (int i = 0; i < MOST; i++)
+    expect(&p, "{'id':*,'status':75,'rows':[],'error':'CANCELLED',*");
+  say(&p, "{'id':'push','run':['queue','push','q','x']}");
   for (int i = 0; i < 2; i++) expect(&p, "{'id':*,'status':0,*");
   copro_close(&p.in);
-  for (int i = 2; i < MOST; i++)
+  for (int i = MOST + 2; i < MOST + MORE; i++)
     expect(&p, "{'id':*,'status':75,'rows':[],'error':'CANCELLED',*");
+  copro_end(&p);
+}
+END_TEST
+
+/* Where a thousand wait and the line behind them is full and stands still, the
+ * further ones are told so (few enough for the pipe, so that we need not read);
+ * what does not wait has its turn nevertheless. */
+START_TEST(test_full_line) {
+  enum { COUNT = 4300 };
+  copro p = copro_start("a.db");
+  pid_t writer = send_ahead(
+      &p, COUNT,
+      "{\"id\":%d,\"run\":[\"queue\",\"pop\",\"q\"],\"actor\":%1500d}");
+  ck_assert_int_eq(waitpid(writer, NULL, 0), writer);
+  say(&p, "{'id':'quick','run':['pwd']}");
+  int refused = 0;
+  char *line = hear(&p);
+  for (; fits(line, "{'id':*,'status':75,*'error':'LIMIT',*"); refused++) {
+    free(line);
+    line = hear(&p);
+    ck_assert_ptr_nonnull(line);
+  }
+  ck_assert_msg(fits(line, "{'id':'quick','status':0,*"), "%.600s", line);
+  free(line);
+  ck_assert_int_gt(refused, 0);
+  copro_close(&p.in);
+  for (int i = refused; i < COUNT; i++) expect(&p, "{'id':*,'status':75,*");
+  copro_end(&p);
+}
+END_TEST
+
+/* How long a request may wait counts from its turn: those behind a full house
+ * are not timed out before it. */
+START_TEST(test_time_in_line) {
+  enum { MOST = 1000 };
+  copro p = copro_start("a.db");
+  say(&p, "{'id':'held','run':['lock','x']}");
+  expect(&p, "{'id':'held','status':0,*");
+  for (int i = 0; i < MOST; i++)
+    say(&p, "{'id':%d,'run':['queue','pop','q']}", i);
+  ck_until(status_number(&p, "Threads:") >= MOST, WITHIN);
+  say(&p, "{'id':'late','run':['lock','x','--wait',0.01]}");
+  for (int i = 0; i < 50; i++) { /* any number of turns of the others */
+    say(&p, "{'id':%d,'run':['create','/n%d','x']}", MOST + i, i);
+    expect(&p, "{'id':1*,'status':0,*");
+  }
+  say(&p, "{'id':'free','run':['release','x']}");
+  expect(&p, "{'id':'free','status':0,*");
+  say(&p, "{'cancel':0}");
+  expect(&p, "{'id':0,'status':75,*'error':'CANCELLED',*");
+  expect(&p, "{'id':'late','status':0,*");
+  copro_close(&p.in);
+  for (int i = 1; i < MOST; i++) expect(&p, "{'id':*,'status':75,*");
+  copro_end(&p);
+}
+END_TEST
+
+/* The end of input does what was sent, but waits for nobody. */
+START_TEST(test_end_in_line) {
+  enum { COUNT = 500 };
+  copro p = copro_start("a.db");
+  say(&p, "{'id':'held','run':['lock','x']}");
+  expect(&p, "{'id':'held','status':0,*");
+  for (int i = 0; i < COUNT; i++) say(&p, "{'id':%d,'run':['lock','x']}", i);
+  for (int i = 0; i < COUNT; i++)
+    say(&p, "{'id':%d,'run':['create','/n%d','x']}", COUNT + i, i);
+  copro_close(&p.in);
+  int done = 0;
+  for (int i = 0; i < 2 * COUNT; i++) {
+    char *line = hear(&p);
+    ck_assert_ptr_nonnull(line);
+    if (fits(line, "{'id':*,'status':0,*"))
+      done++;
+    else
+      ck_assert_msg(fits(line, "{'id':*,'status':75,*'error':'CANCELLED',*"),
+                    "%.600s", line);
+    free(line);
+  }
+  ck_assert_int_eq(done, COUNT);
+  copro_end(&p);
+  zke *z = test_open(test_path("a.db"));
+  ck_assert_int_eq(count_children(z, "/"), COUNT + 2);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* A client that sends without reading costs bounded memory, for as long as it
+ * likes; once it reads, it gets all. */
+START_TEST(test_never_reads) {
+  enum { COUNT = 3400, SIZE = 100000, MOST_KIB = 100 << 10 };
+  copro p = copro_start("a.db");
+  char *line = malloc(SIZE + 100);
+  int len = sprintf(line, "{\"id\":0,\"run\":[\"create\",\"/t\",\"");
+  memset(line + len, 'z', SIZE);
+  strcpy(line + len + SIZE, "\"]}\n");
+  say_bytes(&p, line, strlen(line));
+  free(line);
+  expect(&p, "{'id':0,'status':0,*");
+  pid_t writer = send_ahead(
+      &p, COUNT, "{\"id\":%d,\"run\":[\"get\",\"/t\"],\"actor\":%1500d}");
+  /* All stands when the pipe of requests is full and nothing moves. */
+  long before[3] = {-1, -1, -1};
+  for (int same = 0; same < 500; test_pause()) {
+    int unread = 0;
+    ck_assert_int_eq(ioctl(p.in, FIONREAD, &unread), 0);
+    long now[3] = {status_number(&p, "VmRSS:"), status_number(&p, "Threads:"),
+                   unread};
+    if (!SANITIZED) ck_assert_int_le(now[0], MOST_KIB);
+    same = memcmp(now, before, sizeof now) == 0 ? same + 1 : 0;
+    memcpy(before, now, sizeof now);
+  }
+  answers_to(&p, COUNT, "{'id':*,'status':0,'rows':[{*'data':'zzz*");
+  ck_assert_int_eq(waitpid(writer, NULL, 0), writer);
   copro_end(&p);
 }
 END_TEST
@@ -783,20 +1018,6 @@ START_TEST(test_no_circle) {
 END_TEST
 
 /* ---- the end ---- */
-
-/* Two coprocesses: one holds a lock and ends, in this way; the other gets it,
- * and nothing else was left. */
-static void check_handed_over(copro *heir) {
-  expect(heir, "{'id':'heir','status':0,*");
-  copro_end(heir);
-}
-
-static copro heir_of(zke *z, const char *name) {
-  copro heir = copro_start(name);
-  say(&heir, "{'id':'heir','run':['lock','x']}");
-  ck_until(count_children(z, "/locks/x") == 2, WITHIN);
-  return heir;
-}
 
 static copro holder(const char *name) {
   copro p = copro_start(name);
@@ -1170,8 +1391,10 @@ int main(int argc, char **argv) {
       test_last_line, test_pieces);
   tcase_add_loop_test(t, test_malformed, 0, MALFORMED);
   t = new_case(suite, "together");
-  ADD(test_pipelined, test_mixture, test_many_blocked, test_limit, test_same_id,
-      test_cancel, test_cancel_at_once, test_big_data, test_slow_reader);
+  ADD(test_pipelined, test_mixture, test_many_blocked, test_limit,
+      test_full_line, test_time_in_line, test_sent_ahead,
+      test_sent_ahead_waiting, test_same_id, test_cancel, test_cancel_at_once,
+      test_big_data, test_slow_reader, test_never_reads);
   t = new_case(suite, "events");
   ADD(test_watch, test_lost, test_broken);
   t = new_case(suite, "held");
@@ -1180,7 +1403,7 @@ int main(int argc, char **argv) {
   t = new_case(suite, "deadlock");
   ADD(test_deadlock, test_no_deadlock, test_no_circle);
   t = new_case(suite, "end");
-  ADD(test_end_of_input, test_killed, test_signal_any_time,
+  ADD(test_end_of_input, test_end_in_line, test_killed, test_signal_any_time,
       test_signal_slow_reader, test_closed_output, test_closed_while_writing,
       test_no_database);
   tcase_add_loop_test(t, test_full_disk, 0, 2);

@@ -12,7 +12,8 @@ class Zke:
 
     def _read(self):
         for message in map(json.loads, self.zke.stdout):
-            self.boxes.get(message["id"], self.lost).put(message)
+            take = self.boxes.pop if "status" in message else self.boxes.get
+            take(message["id"], self.lost).put(message)
         for box in [*self.boxes.values(), self.lost]: box.put({"error": "CLOSED"})
 
     def _send(self, line):
@@ -24,7 +25,6 @@ class Zke:
         try:
             while "event" in (message := box.get()): yield message["event"]
         except BaseException: self._send({"cancel": id}); raise
-        finally: del self.boxes[id]
         if "error" in message: raise ZkeError(message["error"], message.get("message"))
         yield from message["rows"]
 
