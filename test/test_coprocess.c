@@ -717,7 +717,7 @@ END_TEST
 /* A client that sends without reading costs bounded memory, for as long as it
  * likes; once it reads, it gets all. */
 START_TEST(test_never_reads) {
-  enum { COUNT = 3400, SIZE = 100000, MOST_KIB = 100 << 10 };
+  enum { COUNT = 3400, SIZE = SANITIZED ? 1000 : 100000, MOST_KIB = 100 << 10 };
   copro p = copro_start("a.db");
   char *line = malloc(SIZE + 100);
   int len = sprintf(line, "{\"id\":0,\"run\":[\"create\",\"/t\",\"");
@@ -729,13 +729,12 @@ START_TEST(test_never_reads) {
   pid_t writer = send_ahead(
       &p, COUNT, "{\"id\":%d,\"run\":[\"get\",\"/t\"],\"actor\":%1500d}");
   /* All stands when the pipe of requests is full and nothing moves. */
-  long before[3] = {-1, -1, -1};
+  long before[2] = {-1, -1};
   for (int same = 0; same < 500; test_pause()) {
     int unread = 0;
     ck_assert_int_eq(ioctl(p.in, FIONREAD, &unread), 0);
-    long now[3] = {status_number(&p, "VmRSS:"), status_number(&p, "Threads:"),
-                   unread};
-    if (!SANITIZED) ck_assert_int_le(now[0], MOST_KIB);
+    long now[2] = {status_number(&p, "Threads:"), unread};
+    if (!SANITIZED) ck_assert_int_le(status_number(&p, "VmRSS:"), MOST_KIB);
     same = memcmp(now, before, sizeof now) == 0 ? same + 1 : 0;
     memcpy(before, now, sizeof now);
   }
