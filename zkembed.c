@@ -603,6 +603,24 @@ static int os_mkfifo(void *context, const char *path, unsigned mode) {
   return os_result(mkfifo(path, (mode_t)mode));
 }
 
+/* An empty file as the umask has it, if there is none.  It is not opened:
+ * closing it again would drop SQLite's locks on it, should another thread have
+ * opened it meanwhile. */
+static int os_mkfile(void *context, const char *path, unsigned mode) {
+  (void)context;
+  return os_result(mknod(path, S_IFREG | (mode_t)mode, 0));
+}
+
+/* Give a file that exists this mode and this group, without opening it; never
+ * what a symbolic link points to.  The mode may be meant for the group alone,
+ * so it is not given where the group cannot be. */
+static int os_share(void *context, const char *path, unsigned mode,
+                    unsigned gid) {
+  (void)context;
+  if (lchown(path, (uid_t)-1, (gid_t)gid) < 0) return -errno;
+  return os_result(fchmodat(AT_FDCWD, path, (mode_t)mode, AT_SYMLINK_NOFOLLOW));
+}
+
 static int os_unlink(void *context, const char *path) {
   (void)context;
   return os_result(unlink(path));
@@ -815,6 +833,7 @@ static const zke_os os_own = {
     os_poller_remove, os_timer,       os_timer_set,  os_clock,
     os_sleep,         os_random,      os_boot_id,    os_pid,
     os_process_name,  os_boot_offset, os_lock_range, os_find_lock,
+    os_mkfile,        os_share,
 };
 
 /* After size and context a table is function pointers and nothing else, so it
@@ -1336,6 +1355,8 @@ static zke_acls *acl_decode(const zke_allocator *a, const char *text,
                       "WHERE parent=?1 AND name=?2")                          \
   X(NODE_CHILD_GONE, "UPDATE node SET nchild=nchild-?4,pzxid=?3 "             \
                      "WHERE parent=?1 AND name=?2")                           \
+  X(NODE_RAISE, "UPDATE node SET creates=?3,pzxid=?4 "                        \
+                "WHERE parent=?1 AND name=?2")                                \
   X(NODE_SET_DUE, "UPDATE node SET due=?3 WHERE parent=?1 AND name=?2")       \
   X(NODE_REMOVE, "DELETE FROM node WHERE parent=?1 AND name=?2")              \
   X(NODE_SET, "UPDATE node SET data=?3,blob=?4,len=?5,mzxid=?6,mtime=?7,"     \
@@ -3202,11 +3223,44 @@ static unsigned live_shard(int64_t session) {
   return (unsigned)((uint64_t)session * UINT64_C(0x9e3779b97f4a7c15) >> 58);
 }
 
-static char *live_shard_path(store *s, int64_t session) {
+static char *live_file_of_shard(store *s, unsigned shard) {
   size_t len = strlen(s->live) + 4;
   char *path = mem_resize(&s->a, NULL, len);
-  if (path) snprintf(path, len, "%s.%02x", s->live, live_shard(session));
+  if (path) snprintf(path, len, "%s.%02x", s->live, shard);
   return path;
+}
+
+static char *live_shard_path(store *s, int64_t session) {
+  return live_file_of_shard(s, live_shard(session));
+}
+
+/* Has a file beside the database another mode or group than it should?  Then it
+ * gets them, as far as this process may: true where it has. */
+static bool live_share_file(store *s, const char *path, unsigned mode) {
+  void *c = s->os.context;
+  zke_file is;
+  if (s->os.stat(c, path, &is) < 0) return false;
+  bool shared = !(mode & 0070u) || is.gid == s->file_id.gid;
+  if (is.mode == mode && shared) return false;
+  return s->os.share(c, path, mode, s->file_id.gid) == 0;
+}
+
+/* Let the side files follow a chmod or chgrp of the database: the next open by
+ * their owner does it.  It is also what gives SQLite's files the database's
+ * group, which a user other than root gets for them only so.  The files that
+ * carry lives are many; they are looked at where another one had to be
+ * changed, and when a life is put into them. */
+static void live_share(store *s) {
+  const char *files[] = {s->gate, s->line, s->live, s->wal, s->shm};
+  unsigned mode = s->file_id.mode;
+  bool changed = live_share_file(s, s->dir, live_directory_mode(mode));
+  for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+    changed |= live_share_file(s, files[i], mode);
+  for (unsigned i = 0; changed && i < LIVE_SHARDS; i++) {
+    char *path = live_file_of_shard(s, i);
+    if (path) live_share_file(s, path, mode);
+    mem_free(path);
+  }
 }
 
 /* Open the liveness file once more, for a lock of its own description. */
@@ -4472,6 +4526,19 @@ static int node_count_child(txn *t, path_key k, const node *parent) {
   return rc == ZKE_OK ? node_set_due(t, k, parent, 0) : rc;
 }
 
+/* Let a node's counter of children made rise to this number. */
+static int node_raise(txn *t, path_key k, node *n, int64_t creates) {
+  int rc;
+  sqlite3_stmt *st = db_statement(t->s, DB_NODE_RAISE, &rc);
+  if (!st) return rc;
+  n->creates = creates;
+  n->pzxid = t->zxid;
+  db_bind_key(st, k);
+  db_bind_int(st, 3, n->creates);
+  db_bind_int(st, 4, n->pzxid);
+  return db_run(t->s, st);
+}
+
 /* Count so many children out of their parent. */
 static int node_uncount_children(txn *t, path_key k, const node *parent,
                                  int64_t count) {
@@ -4936,6 +5003,30 @@ static int op_set(txn *t, const char *path, const zke_op *op, zke_stat *stat) {
       rc = watch_fire(t, path, strlen(path), ZKE_EVENT_CHANGED, n.acl);
     if (rc == ZKE_OK) node_stat(&n, stat);
   }
+  node_free(&n);
+  return rc;
+}
+
+/* The counter never falls: a number that a child may have had is not given
+ * again. */
+static int op_raise_sequence(txn *t, const char *path, int next,
+                             zke_stat *stat) {
+  node n;
+  if (!path_check_new(path))
+    return base_fail(ZKE_BADARGUMENTS, "malformed path %s", path);
+  int rc = op_load(t->s, path, &n, NULL);
+  if (rc != ZKE_OK) return rc;
+  if (!op_allows(t->z, &n, ZKE_PERM_CREATE)) {
+    rc = op_no_permission("create below", path, (int)strlen(path));
+  } else if (n.owner) {
+    rc = base_fail(ZKE_NOCHILDRENFOREPHEMERALS, "%s is ephemeral", path);
+  } else if (n.creates < next) {
+    rc = txn_need_full(t);
+    if (rc == ZKE_OK) rc = txn_number(t);
+    if (rc == ZKE_OK)
+      rc = node_raise(t, path_split(path, strlen(path)), &n, next);
+  }
+  if (rc == ZKE_OK) node_stat(&n, stat);
   node_free(&n);
   return rc;
 }
@@ -5824,6 +5915,28 @@ static int sweep_run(store *s, bool all) {
   if (!w.over) sweep_note_step(s, &w, sweep_nodes(s, NODE_CONTAINER, until));
   if (!w.over) sweep_note_step(s, &w, sweep_nodes(s, NODE_TTL, until));
   return w.rc;
+}
+
+/* Is there anything that a sweep would remove? */
+static int sweep_overdue(store *s, bool *found) {
+  static const int kinds[] = {NODE_CONTAINER, NODE_TTL};
+  int64_t now = s->os.clock(s->os.context, ZKE_CLOCK_REALTIME) / ZKE_MS;
+  buf sessions = {.a = &s->a};
+  size_t n;
+  *found = false;
+  int rc = sess_list(s, 1, 0, &sessions);
+  const sess_row *row = sess_rows(&sessions, &n);
+  for (size_t i = 0; rc == ZKE_OK && i < n && !*found; i++)
+    *found = live_is_dead(s, row[i].id, row[i].life) ||
+             sess_lease_over(s, row[i].id, row[i].lease, row[i].slot);
+  live_forget_shard(s);
+  buf_free(&sessions);
+  for (int i = 0; rc == ZKE_OK && i < 2 && !*found; i++) {
+    sqlite3_stmt *st = sweep_find(s, kinds[i], now, &rc);
+    if (st) rc = db_step(s, st, found);
+    if (*found) sqlite3_reset(st);
+  }
+  return rc;
 }
 
 /* Which files a sweep has looked at: a number that two stores share only if
@@ -7628,6 +7741,9 @@ static int store_drop_orphans(store *s) {
  * the liveness file, then the rest under the gate. */
 static int store_open_file(store *s, bool exists) {
   enum db_kind kind = DB_EMPTY;
+  /* else SQLite makes it, but lets no group write whatever the umask says; to
+   * let everybody write needs more than a careless umask */
+  if (!exists) s->os.mkfile(s->os.context, s->name, 0664);
   int rc = db_connect(s, !exists);
   if (rc == ZKE_OK) rc = db_recognise(s, &kind);
   if (rc == ZKE_OK) rc = db_accept(s, kind);
@@ -7636,6 +7752,7 @@ static int store_open_file(store *s, bool exists) {
   if (rc == ZKE_OK) rc = gate_enter(s, NULL, false);
   if (rc != ZKE_OK) return rc;
   rc = store_settle_schema(s);
+  if (rc == ZKE_OK) live_share(s);
   gate_leave(s);
   return rc;
 }
@@ -8383,6 +8500,27 @@ int zke_set(zke *z, const char *path, const void *data, int len, int version,
   if (rc != ZKE_OK) return rc;
   rc = api_data(z, data, len);
   if (rc == ZKE_OK) rc = api_change(z, TXN_GUESS, api_set_body, &c);
+  if (rc == ZKE_OK && stat_out) *stat_out = c.stat;
+  return api_leave(z, rc);
+}
+
+typedef struct api_raise {
+  const char *path;
+  int next;
+  zke_stat stat;
+} api_raise;
+
+static int api_raise_body(txn *t, void *arg) {
+  api_raise *c = arg;
+  return op_raise_sequence(t, c->path, c->next, &c->stat);
+}
+
+int zke_raise_sequence(zke *z, const char *path, int next, zke_stat *stat_out) {
+  api_raise c = {NULL, next, {0}};
+  if (next < 0) return base_fail(ZKE_BADARGUMENTS, "the number %d", next);
+  int rc = api_enter(z, path, API_CHANGE, &c.path);
+  if (rc != ZKE_OK) return rc;
+  rc = api_change(z, TXN_FULL, api_raise_body, &c);
   if (rc == ZKE_OK && stat_out) *stat_out = c.stat;
   return api_leave(z, rc);
 }
@@ -9228,6 +9366,16 @@ int zke_waiters(zke *z, zke_watch_list **list_out) {
   if (!list_out) return base_fail(ZKE_BADARGUMENTS, "list_out is NULL");
   int rc = api_enter(z, NULL, 0, NULL);
   return rc == ZKE_OK ? api_leave(z, view_watches(z->s, true, list_out)) : rc;
+}
+
+int zke_overdue(zke *z, int *overdue_out) {
+  bool found;
+  if (!overdue_out) return base_fail(ZKE_BADARGUMENTS, "overdue_out is NULL");
+  int rc = api_enter(z, NULL, 0, NULL);
+  if (rc != ZKE_OK) return rc;
+  rc = sweep_overdue(z->s, &found);
+  if (rc == ZKE_OK) *overdue_out = found;
+  return api_leave(z, rc);
 }
 
 int zke_check(zke *z, zke_check_fn fn, void *context) {

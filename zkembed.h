@@ -490,8 +490,9 @@ ZKE_API int zke_take_options(const void *given, void *out, size_t size,
  *
  * Creates the file where it does not exist or is empty.  Beside it live
  * "<name>-wal" and "<name>-shm" (SQLite's) and the directory "<name>-zke"
- * (gate, line and liveness files, wake-up FIFOs); they follow the database's
- * mode.
+ * (gate, line and liveness files, wake-up FIFOs); they have the database's
+ * mode and group, which the umask and the directory give a new one.  After a
+ * chmod or chgrp they follow when their owner opens the database next.
  * A file that is not zkembed's is left exactly as it was.
  *
  *   name     a path, or ":memory:" for a private tree without any file
@@ -683,6 +684,25 @@ ZKE_API int zke_delete(zke *z, const char *path, int version);
  *
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_discard(zke *z, const char *path, int mode, int64_t czxid);
+
+/* zke_raise_sequence - raise the number of a node's next sequential child
+ *
+ * For what makes a tree anew, from an export say: numbers that were given in
+ * the old one are not given again.  The counter only ever rises, which is why
+ * this is safe: a number that a child has had is never given to another.  One
+ * that stands higher is left there, and nothing is changed then.  cversion and
+ * pzxid become what they would be if children had come and gone; since none
+ * has, no watch fires.
+ *
+ *   path      of the node, the parent-to-be
+ *   next      the number of its next sequential child at least, from 0 on
+ *   stat_out  out: the node's Stat afterwards
+ *
+ * Returns ZKE_OK, or in this order ZKE_BADARGUMENTS (next is negative),
+ * ZKE_NONODE, ZKE_NOAUTH (no ZKE_PERM_CREATE), ZKE_NOCHILDRENFOREPHEMERALS.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_raise_sequence(zke *z, const char *path, int next,
+                               zke_stat *stat_out);
 
 /* zke_exists - a node's Stat, and a watch for its creation, change or end
  *
@@ -1145,6 +1165,18 @@ ZKE_API int zke_session(zke *z, int64_t session, zke_session_list **list_out);
 ZKE_API int zke_watches(zke *z, zke_watch_list **list_out);
 ZKE_API int zke_waiters(zke *z, zke_watch_list **list_out);
 
+/* zke_overdue - is there anything that the next sweep removes?
+ *
+ * A session whose process has died or whose lease is over, a node whose time is
+ * over.  A read-only handle shows them until another process has removed them,
+ * and where no other process is at work nobody does: opening a handle with a
+ * session is enough.
+ *
+ *   overdue_out  out, not NULL: 1 or 0
+ *
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_overdue(zke *z, int *overdue_out);
+
 /* zke_check - verify the database against its numbered invariants
  *
  * SQLite's own quick check, then those of doc/format.md, in one snapshot.
@@ -1307,6 +1339,9 @@ typedef struct zke_os {
   int (*lock_range)(void *, int fd, int64_t from, int64_t count, int how);
   int64_t (*find_lock)(void *, int fd, int64_t from, int64_t count,
                        int64_t *count_out); /* another's; -ENOENT: none */
+  int (*mkfile)(void *, const char *path, unsigned mode); /* not opened */
+  int (*share)(void *, const char *path, unsigned mode,
+               unsigned gid); /* both or none; follows no link */
 } zke_os;
 
 /* zke_os_fill    - give each NULL member, as far as os->size goes, the

@@ -647,7 +647,7 @@ START_TEST(lives_of_one_who_is_not_of_the_group) {
 END_TEST
 
 /* Files with lives whose maker was killed before he gave them the database's
- * mode get it from the next session. */
+ * mode get it when the database is opened next. */
 START_TEST(half_made_files_with_lives) {
   const char *db = test_path("a.db");
   zke *z = test_open(db);
@@ -659,7 +659,7 @@ START_TEST(half_made_files_with_lives) {
     ck_assert_int_eq(chmod(beside(db, name), 0644), 0);
   }
   zke *other = test_open(db);
-  ck_assert_int_eq(count_lives(db, 0600, getgid()), 1);
+  ck_assert_int_eq(count_lives(db, 0600, getgid()), 64);
   ck_ok(zke_close(other));
   ck_ok(zke_close(z));
 }
@@ -689,18 +689,15 @@ START_TEST(root_leaves_the_users_files_the_users) {
 }
 END_TEST
 
-/* doc/security.md: a new database has the mode that SQLite and the umask make
- * of it, the files beside it follow, and a second process with another umask
+/* doc/security.md: a new database has the mode that the umask makes of 0664,
+ * the files beside it follow, and a second process with another umask
  * joins. */
 START_TEST(umask_decides_a_new_databases_mode) {
   static const struct {
     const char *mask, *other;
     mode_t mode;
-  } cases[] = {{"0", "077", 0644},
-               {"022", "077", 0644},
-               {"077", "0", 0600},
-               {"027", "0", 0640},
-               {"0177", "022", 0600}};
+  } cases[] = {{"0", "077", 0664}, {"002", "022", 0664}, {"022", "077", 0644},
+               {"077", "0", 0600}, {"027", "0", 0640},   {"0177", "022", 0600}};
   const char *db = test_path("a.db");
   peer one = peer_start(NULL), two = peer_start(NULL);
   ck_peer(&one, peer_umask, cases[_i].mask, 0);
@@ -715,6 +712,34 @@ START_TEST(umask_decides_a_new_databases_mode) {
   ck_peer(&one, peer_close, "", ZKE_OK);
   ck_peer(&two, peer_check, "", ZKE_OK);
   ck_peer(&two, peer_close, "", ZKE_OK);
+}
+END_TEST
+
+/* A chmod and chgrp of the database is followed by the files beside it when
+ * their owner opens it next, SQLite's and those with lives included; others
+ * change nothing. */
+START_TEST(side_files_follow_a_chmod) {
+  const char *db = team_path("team/a.db", 0770);
+  struct stat s;
+  if (!db) return;
+  peer alice = peer_start(be_alice), bob = peer_start(be_bob);
+  ck_peer(&alice, peer_umask, "077", 0);
+  ck_peer(&alice, peer_open, db, ZKE_OK);
+  ck_peer(&alice, peer_close, "", ZKE_OK);
+  expect_modes(db, 0600);
+  ck_assert_int_eq(chown(db, ALICE, TEAM), 0);
+  ck_assert_int_eq(chmod(db, 0660), 0);
+  ck_assert_int_ne(peer_call(&bob, peer_open, db), ZKE_OK);
+  ck_peer(&alice, peer_open, db, ZKE_OK);
+  expect_modes(db, 0660);
+  ck_assert_int_eq(stat(beside(db, "-wal"), &s), 0);
+  ck_assert_uint_eq(s.st_gid, TEAM);
+  ck_assert_int_eq(count_lives(db, 0600, ALICE), 0);
+  ck_peer(&alice, peer_hold, "/alice", ZKE_OK);
+  ck_peer(&bob, peer_open, db, ZKE_OK);
+  ck_peer(&bob, peer_exists, "/alice", ZKE_OK);
+  ck_peer(&bob, peer_close, "", ZKE_OK);
+  ck_peer(&alice, peer_close, "", ZKE_OK);
 }
 END_TEST
 
@@ -1824,7 +1849,8 @@ int main(int argc, char **argv) {
   ADD(lives_of_one_who_is_not_of_the_group);
   ADD(half_made_files_with_lives);
   ADD(root_leaves_the_users_files_the_users);
-  ADD_LOOP(umask_decides_a_new_databases_mode, 5);
+  ADD_LOOP(umask_decides_a_new_databases_mode, 6);
+  ADD(side_files_follow_a_chmod);
   ADD(umask_of_everything_harms_nobody);
   ADD_LOOP(times_follow_the_wall_clock, 2);
   ADD_LOOP(ttl_follows_the_wall_clock, 2);

@@ -324,6 +324,18 @@ static int os_mkfifo(void *c, const char *path, unsigned mode) {
   return os_real.mkfifo(NULL, path, mode);
 }
 
+static int os_mkfile(void *c, const char *path, unsigned mode) {
+  (void)c;
+  OS_FAULT(ENOSPC, EACCES, EIO);
+  return os_real.mkfile(NULL, path, mode);
+}
+
+static int os_share(void *c, const char *path, unsigned mode, unsigned gid) {
+  (void)c;
+  OS_FAULT(EPERM, EIO, EROFS);
+  return os_real.share(NULL, path, mode, gid);
+}
+
 static int os_unlink(void *c, const char *path) {
   (void)c;
   OS_FAULT(EACCES, EIO);
@@ -470,6 +482,7 @@ static zke_os os_table(side *context) {
       os_poller_remove, os_timer,       os_timer_set,  os_clock,
       os_sleep,         os_random,      os_boot_id,    os_real.pid,
       os_process_name,  os_boot_offset, os_lock_range, os_find_lock,
+      os_mkfile,        os_share,
   };
   return os;
 }

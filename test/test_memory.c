@@ -269,6 +269,11 @@ static int count_mkfifo(void *context, const char *path, unsigned mode) {
   return os_default.mkfifo(context, path, mode);
 }
 
+static int count_mkfile(void *context, const char *path, unsigned mode) {
+  file_calls++;
+  return os_default.mkfile(context, path, mode);
+}
+
 static int count_unlink(void *context, const char *path) {
   file_calls++;
   return os_default.unlink(context, path);
@@ -299,6 +304,7 @@ START_TEST(no_file_is_touched) {
   os.open = count_open;
   os.mkdir = count_mkdir;
   os.mkfifo = count_mkfifo;
+  os.mkfile = count_mkfile;
   os.unlink = count_unlink;
   os.lock = count_lock;
   os.lock_range = count_range;

@@ -8,12 +8,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <sqlite3.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -74,6 +76,38 @@ static zke_session_info info(zke *z, int64_t id) {
 static bool lives(zke *asker, int64_t id) { return info(asker, id).id != 0; }
 
 /* ---- begin and identity ---- */
+
+/* zke_overdue() tells of what a sweep would remove, a read-only handle too: a
+ * node whose time is over, and a session whose process was killed. */
+START_TEST(overdue_is_told) {
+  const char *name = test_path("a.db");
+  zke_options o = {.size = sizeof o, .flags = ZKE_OPEN_READONLY};
+  zke *z = test_open(name), *looker = NULL;
+  int overdue = -1;
+  ck_rc(zke_overdue(z, NULL), ZKE_BADARGUMENTS);
+  ck_ok(zke_create_ttl(z, "/t", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT_WITH_TTL, 1,
+                       NULL, NULL));
+  ck_ok(zke_close(z));
+  ck_ok(zke_open(name, &o, &looker));
+  ck_until(zke_overdue(looker, &overdue) == ZKE_OK && overdue == 1, 10000);
+  ck_until(zke_close(test_open(name)) == ZKE_OK &&
+               zke_overdue(looker, &overdue) == ZKE_OK && !overdue,
+           10000);
+  pid_t pid = fork();
+  if (pid == 0) {
+    zke *own = NULL;
+    if (zke_open(name, NULL, &own) != ZKE_OK) _exit(1);
+    raise(SIGKILL);
+  }
+  ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+  ck_ok(zke_overdue(looker, &overdue));
+  ck_assert_int_eq(overdue, 1);
+  ck_until(zke_close(test_open(name)) == ZKE_OK &&
+               zke_overdue(looker, &overdue) == ZKE_OK && !overdue,
+           10000);
+  ck_ok(zke_close(looker));
+}
+END_TEST
 
 /* Section 6: each session has an id of its own, shown by its ephemerals. */
 START_TEST(id_is_unique_and_owns_ephemerals) {
@@ -1324,6 +1358,7 @@ static void add_ephemerals(Suite *suite) {
   ADD(ephemerals_are_all_found);
   tcase_add_test(tc, ephemerals_are_those_below_the_chroot);
   ADD(count_of_root_includes_reserved_nodes);
+  tcase_add_test(tc, overdue_is_told);
 }
 
 static void add_expiry(Suite *suite) {

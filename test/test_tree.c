@@ -114,6 +114,60 @@ static int64_t zxid_now(zke *z) {
 
 /* ---- create ---- */
 
+/* zke_raise_sequence() lets a counter rise and never fall: numbers go on behind
+ * it, cversion and pzxid are as if children had come and gone, no watch fires,
+ * and it survives a reopening. */
+START_TEST(sequence_is_raised) {
+  test_events events = {.count = 0};
+  zke *z = test_open("a.db");
+  zke_stat before, after;
+  char *made = NULL;
+  ck_ok(
+      zke_create(z, "/q", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, &before));
+  ck_ok(zke_children(z, "/q", test_record, &events, NULL, NULL));
+  ck_ok(zke_raise_sequence(z, "/q", 1000000, &after));
+  ck_assert_int_eq(after.cversion, 2000000);
+  ck_assert_int_gt(after.pzxid, before.pzxid);
+  ck_assert_int_eq(after.mzxid, before.mzxid);
+  ck_ok(zke_raise_sequence(z, "/q", 5, &before));
+  ck_assert_int_eq(before.cversion, 2000000);
+  ck_assert_int_eq(before.pzxid, after.pzxid);
+  ck_ok(zke_raise_sequence(z, "/q", 1000000, NULL));
+  test_expect(z, &events, "");
+  ck_ok(zke_create(z, "/q/n-", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT_SEQUENTIAL,
+                   &made, NULL));
+  ck_assert_str_eq(made, "/q/n-0001000000");
+  zke_free(made);
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+  z = test_open("a.db");
+  ck_ok(zke_raise_sequence(z, "/q", INT32_MAX, &after));
+  ck_assert_int_eq(after.numChildren, 1);
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+START_TEST(raising_is_refused) {
+  static const zke_acl entry = {ZKE_PERM_ALL & ~ZKE_PERM_CREATE, "world",
+                                "anyone"};
+  static const zke_acls acls = {1, &entry};
+  zke *z = test_open("a.db");
+  zke_stat stat;
+  ck_ok(zke_create(z, "/e", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
+  ck_ok(zke_create(z, "/n", "", 0, &acls, ZKE_PERSISTENT, NULL, NULL));
+  ck_rc(zke_raise_sequence(z, "/n", -1, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_raise_sequence(z, "/n/", 1, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_raise_sequence(z, "/nope", 1, NULL), ZKE_NONODE);
+  ck_rc(zke_raise_sequence(z, "/n", 1, NULL), ZKE_NOAUTH);
+  ck_rc(zke_raise_sequence(z, "/e", 1, NULL), ZKE_NOCHILDRENFOREPHEMERALS);
+  ck_rc(zke_raise_sequence(NULL, "/n", 1, NULL), ZKE_BADARGUMENTS);
+  ck_ok(zke_exists(z, "/n", NULL, NULL, &stat));
+  ck_assert_int_eq(stat.cversion, 0);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
 /* 12 #22: a new node's Stat, and what its parent's shows. */
 START_TEST(stat_after_create) {
   zke *z = memory();
@@ -2343,6 +2397,8 @@ static void add_counters(Suite *suite) {
   add(suite, sequence_of_recreated_parent, 1);
   add(suite, sequence_of_root, 1);
   add(suite, sequence_prefix_is_verbatim, 1);
+  add(suite, sequence_is_raised, 1);
+  add(suite, raising_is_refused, 1);
 }
 
 static void add_reading(Suite *suite) {
