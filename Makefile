@@ -47,6 +47,8 @@ INCLUDEDIR = $(PREFIX)/include
 LIBDIR = $(PREFIX)/lib
 BINDIR = $(PREFIX)/bin
 MANDIR = $(PREFIX)/share/man
+DOCDIR = $(PREFIX)/share/doc/zkembed
+COMPLETIONDIR = $(PREFIX)/share/bash-completion/completions
 DESTDIR =
 
 SAN =# sanitizers, as -fsanitize= takes them
@@ -216,6 +218,9 @@ endif
 ifneq ($(COMMAND),)
 	$(INSTALL) -d $(DESTDIR)$(BINDIR)
 	$(INSTALL) -m 755 $(COMMAND) $(DESTDIR)$(BINDIR)
+	$(INSTALL) -d $(DESTDIR)$(COMPLETIONDIR) $(DESTDIR)$(DOCDIR)
+	$(INSTALL) -m 644 shell/zke.bash $(DESTDIR)$(COMPLETIONDIR)/zke
+	$(INSTALL) -m 644 doc/coprocess.md $(DESTDIR)$(DOCDIR)
 endif
 ifneq ($(MAN1),)
 	$(INSTALL) -d $(DESTDIR)$(MANDIR)/man1
@@ -231,6 +236,7 @@ INSTALLED = $(INCLUDEDIR)/zkembed.h \
   $(addprefix $(LIBDIR)/,$(LINKS) $(CONFIGS:$(BUILD)/%=pkgconfig/%) \
     $(notdir $(ARCHIVE) $(SHARED) $(RECIPE_ARCHIVE) $(RECIPE_SHARED))) \
   $(COMMAND:$(BUILD)/%=$(BINDIR)/%) \
+  $(if $(COMMAND),$(COMPLETIONDIR)/zke $(DOCDIR)/coprocess.md) \
   $(MAN1:doc/%=$(MANDIR)/man1/%) $(MAN3:doc/%=$(MANDIR)/man3/%)
 
 uninstall:

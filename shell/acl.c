@@ -21,7 +21,7 @@ static const struct {
 enum { PERMS = sizeof perms / sizeof *perms };
 
 bool perms_parse(const char *text, int32_t *perms_out) {
-  const word w = {text, strlen(text)};
+  const word w = {text, strlen(text), false};
   int64_t number;
   int32_t sum = 0;
   if (word_number(&w, &number) && number == (int32_t)number) {

@@ -14,15 +14,16 @@ static int help_command(call *c, const command *m) {
   json_t *list = json_array();
   for (const option *o = m->options; o && o->letter; o++)
     json_array_append_new(
-        list, json_pack("{s:s*,s:s#,s:s*}", "name", o->name, "letter",
-                        &o->letter, 1, "value", o->value));
+        list,
+        json_pack("{s:s*,s:s#,s:s*,s:s*}", "name", o->name, "letter",
+                  &o->letter, 1, "value", o->value, "text", option_help(m, o)));
   if (row) json_object_set_new(row, "options", list);
   return emit(c, row);
 }
 
 /* Its verbs as well, where it has some. */
 static int help_one(call *c, const char *name) {
-  const word w = {name, strlen(name)};
+  const word w = {name, strlen(name), false};
   const command *m = command_find(&w);
   if (!m) return fail_unknown(c, &w);
   int status = help_command(c, m);
@@ -45,14 +46,39 @@ static int help_run(call *c) {
   return 0;
 }
 
+/* Is the letter more than the tables' own? */
+static bool letter_is_told(const char *letter, const char *name) {
+  return (*letter >= 'a' && *letter <= 'z') ||
+         (strchr("ACDELOR", *letter) && strcmp(name, "on-lost") != 0);
+}
+
+/* "    -w, --wait DURATION    wait no longer than that" */
+static void help_option(const json_t *o, FILE *out) {
+  const char *letter, *name = "", *value = "", *text = "";
+  char left[64];
+  json_unpack((json_t *)(uintptr_t)o, "{s:s,s?s,s?s,s?s}", "letter", &letter,
+              "name", &name, "value", &value, "text", &text);
+  bool told = letter_is_told(letter, name);
+  snprintf(left, sizeof left, "%s%s%s%s%s%s%s", told ? "-" : "",
+           told ? letter : "", told && *name ? ", " : "", *name ? "--" : "",
+           name, *value ? " " : "", value);
+  fprintf(out, "      %-32s  %s\n", left, text);
+}
+
 static void help_human(call *c, json_t *row, FILE *out) {
   const char *name, *usage, *summary;
+  size_t i;
+  json_t *o;
   json_unpack(row, "{s:s,s:s,s:s}", "command", &name, "usage", &usage,
               "summary", &summary);
-  if (c->count)
-    fprintf(out, "%s%s%s\n    %s\n", name, *usage ? " " : "", usage, summary);
-  else
+  if (!c->count) {
     fprintf(out, "%-12s %s\n", name, summary);
+    return;
+  }
+  fprintf(out, "%s%s%s\n    %s\n", name, *usage ? " " : "", usage, summary);
+  json_array_foreach(json_object_get(row, "options"), i, o) {
+    help_option(o, out);
+  }
 }
 
 /* ------------------------------------------------------------------------
@@ -61,7 +87,7 @@ static void help_human(call *c, json_t *row, FILE *out) {
 
 /* The node must exist, as a directory must. */
 static int cd_run(call *c) {
-  static const word root = {"/", 1};
+  static const word root = {"/", 1, false};
   char *path;
   int status = c->count ? arg_path(c, 0, &path) : path_join(c, &root, &path);
   if (status) return status;
@@ -126,7 +152,7 @@ const command builtin_commands[] = {
      NEEDS_NOTHING, STYLE_VALUE, pwd_run, NULL},
     {"mode", "[human | json | plain]", "set or print the output's format", NULL,
      0, 1, NEEDS_NOTHING | NOT_IN_COPROCESS, STYLE_VALUE, mode_run, NULL},
-    {"session", "", "print this session's id", NULL, 0, 0, NEEDS_FILE,
+    {"session", "", "print this session's id", NULL, 0, 0, NEEDS_SESSION,
      STYLE_RECORD, session_run, NULL},
     {"version", "", "print the version", NULL, 0, 0, NEEDS_NOTHING, STYLE_VALUE,
      version_run, NULL},

@@ -164,7 +164,7 @@ static char *parent_path(typed *t, const char *base, const char *slash) {
   memcpy(text, base, before);
   memcpy(text + before, t->text, len);
   text[before + len] = '\0';
-  word w = {text, before + len};
+  word w = {text, before + len, false};
   if (path_join(&c, &w, &path) != 0) path = NULL;
   free(text);
   if (path && path[1] && path[strlen(path) - 1] == '/')
@@ -177,19 +177,21 @@ static void look_whole(typed *t, const char *parent, const char *name) {
   zke_stat stat;
   char *path;
   if (asprintf(&path, "%s%s%s", parent, parent[1] ? "/" : "", name) < 0) return;
-  t->parent = zke_exists(t->sh->z, path, NULL, NULL, &stat) == ZKE_OK &&
-              stat.numChildren > 0;
+  t->parent =
+      zke_exists(session_looker(t->sh), path, NULL, NULL, &stat) == ZKE_OK &&
+      stat.numChildren > 0;
   free(path);
 }
 
 static void offer_nodes(typed *t, const char *base) {
   const char *slash = strrchr(t->text, '/');
   zke_strings *names;
-  if (!t->sh->z) return;
+  zke *z = session_looker(t->sh);
+  if (!z) return;
   char *parent = parent_path(t, base, slash);
   if (!parent) return;
   if (slash) t->length = strlen(t->text = slash + 1);
-  if (zke_children(t->sh->z, parent, NULL, NULL, &names, NULL) == ZKE_OK) {
+  if (zke_children(z, parent, NULL, NULL, &names, NULL) == ZKE_OK) {
     for (int i = 0; i < names->count; i++) offer_if(t, names->data[i]);
     zke_free(names);
   }
@@ -210,7 +212,7 @@ static const command *command_of(const typed *t, int *first) {
   if (!m || !(m->flags & VERBS) || t->before->count < 2) return m;
   *first = 2;
   snprintf(both, sizeof both, "%s %s", w[0].text, w[1].text);
-  return command_find(&(word){both, strlen(both)});
+  return command_find(&(word){both, strlen(both), false});
 }
 
 static void offer_argument(typed *t, const command *m, int first) {

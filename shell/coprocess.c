@@ -269,10 +269,14 @@ static json_t *number_text(const json_t *number) {
   return json_string(text);
 }
 
-static json_t *base64_bytes(const json_t *object) {
+/* {"base64": "…"} or {"text": "…"}: a word that is no option. */
+static json_t *literal_bytes(const json_t *object) {
   const json_t *text = json_object_get(object, "base64");
+  json_t *plain = json_object_get(object, "text");
   char *bytes;
   size_t len;
+  if (json_object_size(object) == 1 && json_is_string(plain))
+    return json_incref(plain);
   if (json_object_size(object) != 1 || !json_is_string(text) ||
       !base64_decode(json_string_value(text), json_string_length(text), &bytes,
                      &len))
@@ -283,7 +287,8 @@ static json_t *base64_bytes(const json_t *object) {
 }
 
 /* The words of "run" become strings, of bytes whatever they are, and stay
- * where they are. */
+ * where they are.  One that came as an object is data or a name, and is never
+ * taken for an option. */
 static const char *request_words(request *r) {
   json_t *run = json_object_get(r->object, "run"), *given;
   size_t i, count = json_array_size(run);
@@ -293,12 +298,18 @@ static const char *request_words(request *r) {
   r->w->count = (int)count;
   r->w->data = (word *)(r->w + 1);
   json_array_foreach(run, i, given) {
-    json_t *text = json_is_string(given)   ? json_incref(given)
+    bool literal = json_is_object(given);
+    json_t *text = literal                 ? literal_bytes(given)
                    : json_is_number(given) ? number_text(given)
-                                           : base64_bytes(given);
-    if (json_array_set_new(run, i, text) != 0)
-      return "a word is a string, a number or {\"base64\": \"...\"}";
-    r->w->data[i] = (word){json_string_value(text), json_string_length(text)};
+                                           : json_incref(given);
+    if (!json_is_string(text) || json_array_set(run, i, text) != 0) {
+      json_decref(text);
+      return "a word is a string, a number, {\"text\": \"...\"} or "
+             "{\"base64\": \"...\"}";
+    }
+    json_decref(text);
+    r->w->data[i] =
+        (word){json_string_value(text), json_string_length(text), literal};
   }
   return NULL;
 }
@@ -471,7 +482,7 @@ static int request_do(request *r) {
 static void request_run(request *r) {
   int status = request_do(r);
   pthread_mutex_lock(&co.m);
-  if (r->c.z) keeper_begin(r->c.z);
+  if (r->c.z && zke_session_id(r->c.z)) keeper_begin(r->c.z);
   request_remove(r);
   pthread_mutex_unlock(&co.m);
   request_answer(r, status);
@@ -548,7 +559,7 @@ static const command *words_command(const words *w) {
   if (!m || !(m->flags & VERBS)) return m;
   if (w->count < 2) return NULL;
   snprintf(name, sizeof name, "%s %s", m->name, w->data[1].text);
-  return command_find(&(word){name, strlen(name)});
+  return command_find(&(word){name, strlen(name), false});
 }
 
 /* May the request wait for another party: a process that holds or brings

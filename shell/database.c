@@ -1,4 +1,4 @@
-/* database.c - the database as a file: backup, check, compact, doctor, sql
+/* database.c - the database as a file: init, backup, check, doctor, sql, ...
  *
  * The one file of the command that knows SQLite.  It reads by connections of
  * its own, which cannot write; they are of the same library as zkembed's, so
@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <signal.h>
@@ -443,6 +444,83 @@ void target_close(target *t) {
 }
 
 /* ------------------------------------------------------------------------
+ * init
+ * --------------------------------------------------------------------- */
+
+/* The mode as chmod has it: octal, for files, and the owner's at least. */
+static int init_mode(call *c, mode_t *mode) {
+  const word *w = value_of(c, 'm');
+  char *end;
+  if (!w) return 0;
+  unsigned long value = strtoul(w->text, &end, 8);
+  if (*w->text < '0' || *w->text > '7' || *end || value & ~0666ul ||
+      (value & 0600) != 0600)
+    return fail_usage(c, "--mode is like 660 or 600, not \"%s\"", w->text);
+  *mode = (mode_t)value;
+  return 0;
+}
+
+/* By name, or by number. */
+static int init_group(call *c, gid_t *group) {
+  const word *w = value_of(c, 'g');
+  int64_t number;
+  if (!w) return 0;
+  const struct group *g = getgrnam(w->text);
+  if (g)
+    *group = g->gr_gid;
+  else if (word_number(w, &number) && number >= 0 && number < UINT32_MAX)
+    *group = (gid_t)number;
+  else
+    return fail_usage(c, "there is no group \"%s\"", w->text);
+  return 0;
+}
+
+/* An empty file that nobody else has made, with its owner's permissions only
+ * until it has its group. */
+static int init_file(call *c, mode_t mode, gid_t group) {
+  const char *name = c->sh->file;
+  bool given = has(c, 'm') || has(c, 'g');
+  int fd =
+      open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, given ? 0600 : 0664);
+  if (fd < 0 && errno == EEXIST) return refuse(c, "EXISTS", name, "exists");
+  if (fd < 0) return fail_create(c, name);
+  int status = 0;
+  if ((has(c, 'g') && fchown(fd, (uid_t)-1, group) != 0) ||
+      (given && fchmod(fd, mode) != 0)) {
+    status = fail_create(c, name);
+    unlink(name);
+  }
+  close(fd); /* nobody in this process has it open */
+  return status;
+}
+
+static int init_emit(call *c) {
+  char mode[16];
+  struct stat st;
+  if (stat(c->sh->file, &st) != 0) return fail_create(c, c->sh->file);
+  snprintf(mode, sizeof mode, "%03o", (unsigned)st.st_mode & 0777);
+  return emit(c, json_pack("{s:o*,s:s,s:I}", "file", json_text(c->sh->file),
+                           "mode", mode, "group", (json_int_t)st.st_gid));
+}
+
+static int init_run(call *c) {
+  mode_t mode = 0660;
+  gid_t group = (gid_t)-1;
+  zke *z = NULL;
+  zke_options o = c->sh->options;
+  if (is_memory(c)) return fail_usage(c, "in memory there is nothing to make");
+  int status = init_mode(c, &mode);
+  if (!status) status = init_group(c, &group);
+  if (!status) status = init_file(c, mode, group);
+  if (status) return status;
+  o.flags = ZKE_OPEN_EXISTING;
+  o.chroot = NULL;
+  int rc = zke_open(c->sh->file, &o, &z);
+  if (rc == ZKE_OK) rc = zke_close(z);
+  return rc == ZKE_OK ? init_emit(c) : fail_rc(c, rc);
+}
+
+/* ------------------------------------------------------------------------
  * backup
  * --------------------------------------------------------------------- */
 
@@ -830,6 +908,32 @@ static void doctor_file(doctor *d) {
        st.st_gid, what);
 }
 
+/* What the files beside it must have in common with the database: all who may
+ * use it use them. */
+static void doctor_side_files(doctor *d) {
+  static const char *const ends[] = {"-zke",      "-zke/gate", "-zke/line",
+                                     "-zke/live", "-wal",      "-shm"};
+  char name[PATH_MAX + 16];
+  struct stat db, st;
+  int wrong = 0;
+  if (stat(d->real, &db) != 0) return;
+  for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+    snprintf(name, sizeof name, "%s%s", d->real, ends[i]);
+    if (stat(name, &st) != 0) continue;
+    unsigned mode = db.st_mode & 0777;
+    if (S_ISDIR(st.st_mode)) mode |= (mode & 0444) >> 2;
+    bool grouped = !(mode & 0070) || st.st_gid == db.st_gid;
+    if ((st.st_mode & 0777) == mode && grouped) continue;
+    wrong++;
+    find(d, "side_files", WARNING,
+         "%s has mode %04o and group %u, and should have %04o and %u, as the "
+         "database: its owner, user %u, mends that by any command that writes",
+         name, (unsigned)st.st_mode & 0777, st.st_gid, mode, db.st_gid,
+         st.st_uid);
+  }
+  if (!wrong) find(d, "side_files", FINE, "mode and group are the database's");
+}
+
 static void doctor_file_system(doctor *d) {
   enum { SCARCE = 64 << 20, NONE = 4 << 20 };
   zke_os os;
@@ -1027,6 +1131,7 @@ static int doctor_look_at_file(doctor *d) {
   d->real = realpath(d->c->sh->file, NULL);
   if (!d->real) return fail_errno(d->c, STATUS_CANTOPEN, d->c->sh->file);
   doctor_file(d);
+  doctor_side_files(d);
   doctor_file_system(d);
   doctor_log(d);
   return 0;
@@ -1054,10 +1159,15 @@ static int doctor_run(call *c) {
 
 static const option backup_options[] = {{'f', "force", NULL}, {0}};
 static const option compact_options[] = {{'w', "wait", "DURATION"}, {0}};
+static const option init_options[] = {
+    {'m', "mode", "MODE"}, {'g', "group", "GROUP"}, {0}};
 
 const command database_commands[] = {
     {"backup", "[--force] FILE", "copy the database while it is in use",
      backup_options, 1, 1, NEEDS_FILE, STYLE_RECORD, backup_run, NULL},
+    {"init", "[--mode MODE] [--group GROUP]",
+     "make the database, for the users of a group say", init_options, 0, 0,
+     NEEDS_NOTHING, STYLE_RECORD, init_run, NULL},
     {"check", "", "verify the database; print what is wrong with it", NULL, 0,
      0, NEEDS_NOTHING, STYLE_VALUE, check_run, NULL},
     {"compact", "[--wait DURATION]",

@@ -131,15 +131,17 @@ static void edit_prompt(edit *e) {
   char *cwd = session_cwd(sh);
   const char *name = strrchr(sh->file, '/'), *state = "";
   if (sh->z && zke_state(sh->z) == ZKE_STATE_EXPIRED) state = " (expired)";
-  if (sh->z && zke_session_id(sh->z) == 0) state = " (read-only)";
+  if (session_is_readonly(sh)) state = " (read-only)";
   name = name && name[1] ? name + 1 : sh->file;
   if (e->len)
     snprintf(e->prompt, sizeof e->prompt, "...> ");
   else if ((size_t)snprintf(e->prompt, sizeof e->prompt, "zke %s:%s%s> ", name,
                             cwd ? cwd : "", state) >= sizeof e->prompt)
     snprintf(e->prompt, sizeof e->prompt, "zke%s> ", state);
-  for (char *at = e->prompt; *at; at++)
-    if ((unsigned char)*at < ' ' || *at == 0x7f) *at = '?';
+  for (char *at = e->prompt; *at; at++) { /* U+0080 to U+009F begin by 0xc2 */
+    bool eight = (unsigned char)at[0] == 0xc2 && (unsigned char)at[1] < 0xa0;
+    if ((unsigned char)*at < ' ' || *at == 0x7f || eight) *at = '?';
+  }
   free(cwd);
 }
 
@@ -152,8 +154,11 @@ static void tell_lost(edit *e, FILE *out) {
   while ((lost = held_lost(e->sh)) != NULL) {
     const char *kind, *path;
     if (json_unpack(lost, "{s:{s:s,s:s}}", "event", "kind", &kind, "path",
-                    &path) == 0)
-      fprintf(out, "zke: LOST: the %s %s was lost\n", kind, path);
+                    &path) == 0) {
+      fprintf(out, "zke: LOST: the %s ", kind);
+      output_sentence(path, out);
+      fputs(" was lost\n", out);
+    }
     json_decref(lost);
   }
 }
@@ -176,9 +181,11 @@ static void edit_listen(edit *e) {
   if (!out) return;
   int rc = zke_dispatch(e->sh->z, NULL);
   e->deaf = rc != ZKE_OK;
-  if (e->deaf)
-    fprintf(out, "zke: %s: %s\n", zke_error_name(rc) + strlen("ZKE_"),
-            zke_errmsg());
+  if (e->deaf) {
+    fprintf(out, "zke: %s: ", zke_error_name(rc) + strlen("ZKE_"));
+    output_sentence(zke_errmsg(), out);
+    fputc('\n', out);
+  }
   tell_lost(e, out);
   tell_expired(e, out);
   if (fclose(out) == 0 && len > 0) {
@@ -679,9 +686,9 @@ static int edit_open(edit *e, const char **what) {
   }
   int status = session_open(&c);
   if (status) output_error(&c);
-  *what = memory                                ? " (gone when you leave)"
-          : sh->z && zke_session_id(sh->z) == 0 ? " (read-only)"
-                                                : "";
+  *what = memory                    ? " (gone when you leave)"
+          : session_is_readonly(sh) ? " (read-only)"
+                                    : "";
   return status;
 }
 

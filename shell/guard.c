@@ -490,7 +490,11 @@ static void warn_lost(const run *r) {
     json_dumpf(row, stderr, JSON_COMPACT);
     fputc('\n', stderr);
   } else {
-    fprintf(stderr, "zke: LOST: %s; %s goes on\n", r->why, r->c->child[0].text);
+    fputs("zke: LOST: ", stderr);
+    output_sentence(r->why, stderr);
+    fputs("; ", stderr);
+    output_sentence(r->c->child[0].text, stderr);
+    fputs(" goes on\n", stderr);
   }
   json_decref(row);
 }

@@ -531,7 +531,7 @@ static void elect_human(call *c, json_t *row, FILE *out) {
   } else if (json_is_null(leader)) {
     fputs("nobody leads\n", out);
   } else {
-    output_text("leader", leader, out);
+    output_visible("leader", leader, out);
     fprintf(out, " leads, token %" JSON_INTEGER_FORMAT "\n",
             json_integer_value(json_object_get(row, "token")));
   }

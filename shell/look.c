@@ -346,7 +346,9 @@ static void locks_human(call *c, json_t *row, FILE *out) {
   if (json_integer_value(json_object_get(row, "position")) == 1) {
     fputs(c->told ? "\n" : "", out);
     output_visible(NULL, json_object_get(row, "path"), out);
-    fprintf(out, "  %s\n", json_string_value(json_object_get(row, "kind")));
+    fputs("  ", out);
+    output_visible(NULL, json_object_get(row, "kind"), out);
+    fputc('\n', out);
   }
   fprintf(out, "  %-8s  %-11s  ",
           word_for(json_string_value(json_object_get(row, "kind")),

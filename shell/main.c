@@ -51,12 +51,15 @@ typedef struct request {
  * --------------------------------------------------------------------- */
 
 static int wrong(const char *what, const char *which) {
-  fprintf(stderr, "zke: USAGE: %s%s; zke --help explains\n", what, which);
+  fprintf(stderr, "zke: USAGE: ");
+  output_sentence(what, stderr);
+  output_sentence(which, stderr);
+  fprintf(stderr, "; zke --help explains\n");
   return STATUS_USAGE;
 }
 
 static int set_timeout(request *r, const char *value) {
-  word w = {value, strlen(value)};
+  word w = {value, strlen(value), false};
   if (!word_duration(&w, &r->sh.options.busy_timeout_ms) ||
       r->sh.options.busy_timeout_ms < 1)
     return wrong("--timeout wants a duration, not ", value);
@@ -117,7 +120,7 @@ static bool set_flag(request *r, const char *name) {
 /* Does a command stand in FILE's place?  A file of that name is meant where
  * there is one. */
 static bool is_command(const char *file) {
-  word name = {file, file ? strlen(file) : 0};
+  word name = {file, file ? strlen(file) : 0, false};
   return file && command_find(&name) && access(file, F_OK) != 0;
 }
 
@@ -146,20 +149,34 @@ static int set_valued(request *r, int argc, char **argv, int *i) {
   return wrong("no option ", given);
 }
 
-/* Options may stand on both sides of FILE; the command ends them. */
+/* `zke help get`: who asks has no database in mind, unless there is one. */
+static bool asks_for_help(const request *r) {
+  return r->sh.file && strcmp(r->sh.file, "help") == 0 && !r->script &&
+         !r->coprocess && access("help", F_OK) != 0;
+}
+
+/* Options may stand on both sides of FILE; the command ends them, or "--". */
 static int parse(request *r, int argc, char **argv) {
+  bool ended = false;
+  int file_at = 0;
   for (int i = 1; i < argc; i++) {
     int status = 0;
-    if (argv[i][0] == '-' && argv[i][1]) {
+    if (strcmp(argv[i], "--") == 0 && !ended) {
+      ended = true;
+    } else if (argv[i][0] == '-' && argv[i][1] && !ended) {
       if (!set_flag(r, argv[i])) status = set_valued(r, argc, argv, &i);
     } else if (!r->sh.file) {
-      r->sh.file = argv[i];
+      r->sh.file = argv[file_at = i];
     } else {
       r->rest = argv + i;
       r->rest_count = argc - i;
       break;
     }
     if (status) return status;
+  }
+  if (asks_for_help(r)) { /* it is the command, with what follows it */
+    r->rest = argv + file_at;
+    r->rest_count = argc - file_at;
   }
   if (r->rest && (r->script || r->coprocess))
     return wrong("a command, a script or a coprocess, not ", "two of them");
@@ -174,7 +191,7 @@ static bool forgets_file(const request *r) {
   bool has_child = false;
   for (int i = 0; i < r->rest_count; i++)
     has_child = has_child || strcmp(r->rest[i], "--") == 0;
-  word first = {r->rest[0], strlen(r->rest[0])};
+  word first = {r->rest[0], strlen(r->rest[0]), false};
   return has_child || !command_find(&first);
 }
 
@@ -240,7 +257,9 @@ int main(int argc, char **argv) {
   status = run_form(&r);
   int closed = session_close(&r.sh);
   if (status == STATUS_OK) status = closed;
+  signals_printing();
   if (fflush(stdout) != 0 && status == STATUS_OK) status = STATUS_IO;
+  signals_printing();
   if (status > STATUS_SIGNAL && r.sh.died_by == status - STATUS_SIGNAL)
     signals_die(r.sh.died_by);
   return status;

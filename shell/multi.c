@@ -153,9 +153,9 @@ static bool read_words(reading *r, const struct kind *k) {
   bool options = true;
   while (r->at < r->end) {
     const word *w = r->at++;
-    if (options && word_is(w, "--"))
+    if (options && !w->literal && word_is(w, "--"))
       options = false;
-    else if (options && w->text[0] == '-' && w->len > 1) {
+    else if (options && !w->literal && w->text[0] == '-' && w->len > 1) {
       if (!read_option(r, k, w->text)) return false;
     } else if (r->count < 3)
       r->args[r->count++] = w;
@@ -281,6 +281,7 @@ static int read_operation(request *q, const word *begin, const word *end) {
   if (strcmp(k->name, "check-token") == 0) return read_token(&r, k, op);
   int status = path_join(c, r.args[0], &path);
   if (status) return status;
+  if (!r.sequential) path_trim(path);
   op->path = path;
   if (!read_version(&r, k, op) || !read_data(&r, k, op) || !read_mode(&r, op))
     return fail_words(&r, k);
@@ -296,7 +297,7 @@ static int read_arguments(request *q) {
   const word *begin = q->c->args, *end = begin + q->c->count;
   for (;;) {
     const word *at = begin;
-    while (at < end && !word_is(at, ",")) at++;
+    while (at < end && (at->literal || !word_is(at, ","))) at++;
     int status = read_operation(q, begin, at);
     if (status || at == end) return status;
     begin = at + 1;

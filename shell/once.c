@@ -257,9 +257,16 @@ static const char once_usage[] =
 static const command once_start = {
     "once",     once_usage, NULL, once_table, 0, 1, CREATES_FILE | TAKES_CHILD,
     STYLE_LINE, job_start,  NULL};
-static const command once_show = {
-    "once", once_usage, NULL,         once_table, 0,
-    1,      NEEDS_FILE, STYLE_RECORD, job_show,   NULL};
+static const command once_show = {"once",
+                                  once_usage,
+                                  NULL,
+                                  once_table,
+                                  0,
+                                  1,
+                                  NEEDS_FILE | PREFERS_SESSION,
+                                  STYLE_RECORD,
+                                  job_show,
+                                  NULL};
 
 static int once_run(call *c) {
   c->command = has(c, 's') ? &once_show : &once_start;

@@ -88,23 +88,110 @@ static bool is_time(const char *name) {
          (len >= 3 && strcmp(name + len - 3, "_at") == 0);
 }
 
-/* Arrays one value after the other, objects as JSON. */
-static void output_many(const json_t *value, FILE *out) {
-  size_t i;
-  json_t *member;
-  if (json_is_object(value)) {
-    json_dumpf(value, out, JSON_COMPACT | JSON_ENCODE_ANY);
-    return;
+/* Who reads what is written, and so what must not stand in it as it is. */
+enum escape {
+  ESCAPE_NOTHING, /* a program */
+  ESCAPE_TEXT,    /* a terminal: ends of lines and tabs stay */
+  ESCAPE_LINE,    /* a terminal, on one line: they become \n and \t */
+  ESCAPE_PLAIN    /* a program that reads back \t \n \r \\ and \xHH */
+};
+
+/* Bytes of the UTF-8 character that begins here; 0 where none does. */
+static size_t character_len(const unsigned char *at, size_t left) {
+  static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+  size_t len = 1;
+  if (at[0] < 0x80) return 1;
+  if (at[0] >= 0xc2 && at[0] < 0xf5) len = 2;
+  if (at[0] >= 0xe0 && at[0] < 0xf5) len = 3;
+  if (at[0] >= 0xf0 && at[0] < 0xf5) len = 4;
+  if (len == 1 || len > left) return 0;
+  uint32_t code = at[0] & (0x7fu >> len);
+  for (size_t i = 1; i < len; i++) {
+    if ((at[i] & 0xc0) != 0x80) return 0;
+    code = code << 6 | (at[i] & 0x3fu);
   }
-  json_array_foreach(value, i, member) {
-    if (i) fputs(", ", out);
-    output_text(NULL, member, out);
-  }
+  bool surrogate = code >= 0xd800 && code < 0xe000;
+  return code < least[len] || code > 0x10ffff || surrogate ? 0 : len;
 }
 
-void output_text(const char *name, const json_t *value, FILE *out) {
+/* "\n" and the like for a byte that has a letter, else NULL. */
+static const char *letter_for(unsigned char byte, enum escape how) {
+  if (byte == '\n') return how == ESCAPE_TEXT ? "\n" : "\\n";
+  if (byte == '\t') return how == ESCAPE_TEXT ? "\t" : "\\t";
+  if (how != ESCAPE_PLAIN) return NULL;
+  if (byte == '\r') return "\\r";
+  return byte == '\\' ? "\\\\" : NULL;
+}
+
+/* One character, or one byte of what is none, into at most 8 bytes; *taken: how
+ * much it was.  What a terminal obeys is written as \xHH: the controls below
+ * U+0020 and from U+007F to U+009F, and bytes that are not UTF-8, which a
+ * terminal of eight bits takes for the latter. */
+static size_t escape_one(const unsigned char *at, size_t left, enum escape how,
+                         char *to, size_t *taken) {
+  size_t len = character_len(at, left);
+  const char *letter = letter_for(*at, how);
+  bool obeyed = len == 0 || *at < 0x20 || *at == 0x7f ||
+                (len == 2 && *at == 0xc2 && at[1] < 0xa0);
+  *taken = len ? len : 1;
+  if (letter) {
+    memcpy(to, letter, strlen(letter));
+    return strlen(letter);
+  }
+  if (!obeyed) {
+    memcpy(to, at, len);
+    return len;
+  }
+  for (size_t i = 0; i < *taken; i++) {
+    static const char digits[] = "0123456789abcdef";
+    memcpy(to + 4 * i, "\\x", 2);
+    to[4 * i + 2] = digits[at[i] >> 4];
+    to[4 * i + 3] = digits[at[i] & 15];
+  }
+  return 4 * *taken;
+}
+
+/* The one way of bytes that others chose to where people read.  A signal ends
+ * it: what is long would keep the program for as long as it takes. */
+static void put_escaped(const char *bytes, size_t len, enum escape how,
+                        FILE *out) {
+  enum { MOST = 8 };
+  char text[4096];
+  size_t made = 0, taken;
+  if (how == ESCAPE_NOTHING) {
+    (void)fwrite(bytes, 1, len, out); /* output_check() looks */
+    return;
+  }
+  for (size_t i = 0; i < len; i += taken) {
+    made += escape_one((const unsigned char *)bytes + i, len - i, how,
+                       text + made, &taken);
+    if (made + MOST <= sizeof text) continue;
+    (void)fwrite(text, 1, made, out);
+    made = 0;
+    if (signals_stopped()) return;
+  }
+  (void)fwrite(text, 1, made, out);
+}
+
+void output_sentence(const char *text, FILE *out) {
+  put_escaped(text, strlen(text), ESCAPE_LINE, out);
+}
+
+/* A value as JSON. */
+static void put_as_json(const json_t *value, enum escape how, FILE *out) {
+  char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+  if (text) put_escaped(text, strlen(text), how, out);
+  free(text);
+}
+
+/* As people see it: of an array one value after the other, an object as JSON.
+ */
+static void put_value(const char *name, const json_t *value, enum escape how,
+                      FILE *out) {
   char when[ZKE_RECIPE_WHEN], *data;
   int len;
+  size_t i;
+  json_t *member;
   if (json_is_integer(value) && name && is_time(name)) {
     zke_recipe_when(json_integer_value(value), when);
     fputs(when, out);
@@ -117,48 +204,60 @@ void output_text(const char *name, const json_t *value, FILE *out) {
   } else if (json_is_null(value)) {
     fputs("null", out);
   } else if (value && data_of_json(value, &data, &len)) {
-    (void)fwrite(data, 1, (size_t)len, out); /* output_check() looks */
+    put_escaped(data, (size_t)len, how, out);
     free(data);
+  } else if (json_is_object(value)) {
+    put_as_json(value, how, out);
   } else {
-    output_many(value, out);
+    json_array_foreach(value, i, member) {
+      if (i) fputs(", ", out);
+      put_value(NULL, member, how, out);
+    }
   }
 }
 
-/* The same without what would move the cursor or end the line; for free(). */
+void output_text(const char *name, const json_t *value, FILE *out) {
+  int fd = fileno(out); /* -1: in memory */
+  bool terminal = fd >= 0 && isatty(fd);
+  put_value(name, value, terminal ? ESCAPE_TEXT : ESCAPE_NOTHING, out);
+}
+
+void output_visible(const char *name, const json_t *value, FILE *out) {
+  put_value(name, value, ESCAPE_LINE, out);
+}
+
+/* The same as a text for free(); NULL without memory. */
 static char *visible_text(const char *name, const json_t *value) {
-  char *raw = NULL, *text = NULL;
-  size_t raw_len = 0, len = 0;
-  FILE *out = open_memstream(&raw, &raw_len);
+  char *text = NULL;
+  size_t len = 0;
+  FILE *out = open_memstream(&text, &len);
   if (!out) return NULL;
-  output_text(name, value, out);
-  if (fclose(out) != 0 || (out = open_memstream(&text, &len)) == NULL) {
-    free(raw);
-    return NULL;
-  }
-  bool utf8 = true;
-  json_t *check = json_stringn(raw, raw_len);
-  if (!check) utf8 = false;
-  json_decref(check);
-  for (size_t i = 0; i < raw_len; i++) {
-    unsigned char byte = (unsigned char)raw[i];
-    if (byte == '\n')
-      fputs("\\n", out);
-    else if (byte == '\t')
-      fputs("\\t", out);
-    else if (byte < 0x20 || byte == 0x7f || (byte >= 0x80 && !utf8))
-      fprintf(out, "\\x%02x", byte);
-    else
-      fputc(byte, out);
-  }
-  free(raw);
+  output_visible(name, value, out);
   if (fclose(out) == 0) return text;
   free(text);
   return NULL;
 }
 
-void output_visible(const char *name, const json_t *value, FILE *out) {
-  char *text = visible_text(name, value);
-  if (text) fputs(text, out);
+/* JSON without the controls that JSON allows but a terminal obeys. */
+static void output_json(const json_t *row, FILE *out) {
+  char *text = json_dumps(row, JSON_COMPACT);
+  for (const char *at = text; at && *at;) {
+    size_t len = strcspn(at, "\x7f\xc2");
+    (void)fwrite(at, 1, len, out); /* output_check() looks */
+    at += len;
+    unsigned char byte = (unsigned char)*at, next = 0;
+    if (byte) next = (unsigned char)at[1];
+    if (byte == 0x7f) {
+      fputs("\\u007f", out);
+      at++;
+    } else if (byte && next < 0xa0) {
+      fprintf(out, "\\u%04x", next);
+      at += 2;
+    } else if (byte) {
+      fputc(*at++, out);
+    }
+  }
+  fputc('\n', out);
   free(text);
 }
 
@@ -206,7 +305,7 @@ static void output_human(call *c, json_t *row) {
 }
 
 /* ------------------------------------------------------------------------
- * Tables: kept until the end, for their columns' widths
+ * Tables: rows are kept for a while, for their columns' widths
  * --------------------------------------------------------------------- */
 
 /* Characters, as far as that is what columns of a terminal are. */
@@ -269,60 +368,79 @@ static void output_cell(const json_t *table, size_t row, const char *name,
   free(text);
 }
 
-static void output_table(const json_t *table) {
-  enum { COLUMNS = 64 };
-  int widths[COLUMNS], count = 0;
-  bool numbers[COLUMNS];
-  const char *names[COLUMNS];
-  json_t *first = json_array_get(table, 0);
-  for (void *at = json_object_iter(first); at && count < COLUMNS;
-       at = json_object_iter_next(first, at)) {
-    names[count] = json_object_iter_key(at);
-    widths[count] = column_width(table, names[count]);
-    numbers[count] = is_number_column(table, names[count]);
-    count++;
+enum { COLUMNS = 64 };
+
+struct layout {
+  json_t *first; /* the first row, which has the names */
+  int count;
+  struct {
+    const char *name;
+    int width;
+    bool number;
+  } column[COLUMNS];
+};
+
+/* The columns, as the rows of the first part have them. */
+static struct layout *layout_new(const json_t *table) {
+  struct layout *l = calloc(1, sizeof *l);
+  if (!l) return NULL;
+  l->first = json_incref(json_array_get(table, 0));
+  for (void *at = json_object_iter(l->first); at && l->count < COLUMNS;
+       at = json_object_iter_next(l->first, at)) {
+    const char *name = json_object_iter_key(at);
+    l->column[l->count].name = name;
+    l->column[l->count++].number = is_number_column(table, name);
   }
-  for (size_t row = 0; row <= json_array_size(table); row++) {
+  return l;
+}
+
+void output_forget(call *c) {
+  if (c->layout) json_decref(c->layout->first);
+  free(c->layout);
+  c->layout = NULL;
+  json_decref(c->table);
+  c->table = NULL;
+}
+
+/* Prints the rows that were kept.  Columns become wider where later rows need
+ * it, but never narrower. */
+static int output_table(call *c) {
+  const json_t *table = c->table;
+  size_t row = c->layout != NULL; /* the heading stands there */
+  if (!c->layout) c->layout = layout_new(table);
+  struct layout *l = c->layout;
+  if (!l) return fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
+  for (int i = 0; i < l->count; i++) {
+    int width = column_width(table, l->column[i].name);
+    if (width > l->column[i].width) l->column[i].width = width;
+  }
+  for (; row <= json_array_size(table); row++) {
     int owed = 0;
-    for (int i = 0; i < count; i++)
-      output_cell(table, row, names[i], widths[i], numbers[i], &owed);
+    for (int i = 0; i < l->count; i++)
+      output_cell(table, row, l->column[i].name, l->column[i].width,
+                  l->column[i].number, &owed);
     putchar('\n');
   }
+  json_array_clear(c->table);
+  c->table_bytes = 0;
+  return 0;
 }
 
 /* ------------------------------------------------------------------------
  * Separated by tabs
  * --------------------------------------------------------------------- */
 
-static void plain_bytes(const char *bytes, size_t len) {
-  for (size_t i = 0; i < len; i++) {
-    unsigned char byte = (unsigned char)bytes[i];
-    const char *at = byte ? strchr("\tt\nn\rr\\\\", byte) : NULL;
-    if (byte == '\\')
-      fputs("\\\\", stdout);
-    else if (at && (byte == '\t' || byte == '\n' || byte == '\r'))
-      printf("\\%c", at[1]);
-    else if (byte < 0x20 || byte == 0x7f)
-      printf("\\x%02x", byte);
-    else
-      putchar(byte);
-  }
-}
-
+/* Arrays, and objects that are not data, are JSON, escaped like all else. */
 static void plain_value(const json_t *value) {
   char *data;
   int len;
   if (json_is_null(value)) {
     fputs("\\N", stdout);
-  } else if (json_is_string(value) || json_is_object(value)) {
-    if (data_of_json(value, &data, &len)) {
-      plain_bytes(data, (size_t)len);
-      free(data);
-    } else {
-      json_dumpf(value, stdout, JSON_COMPACT | JSON_ENCODE_ANY);
-    }
+  } else if (data_of_json(value, &data, &len)) {
+    put_escaped(data, (size_t)len, ESCAPE_PLAIN, stdout);
+    free(data);
   } else {
-    json_dumpf(value, stdout, JSON_COMPACT | JSON_ENCODE_ANY);
+    put_as_json(value, ESCAPE_PLAIN, stdout);
   }
 }
 
@@ -342,9 +460,16 @@ static void output_plain(json_t *row) {
  * Rows
  * --------------------------------------------------------------------- */
 
+/* That a reader has seen enough is no fault of anybody: the program ends by
+ * SIGPIPE, and says nothing, unless who started it wants that ignored. */
 static int fail_output(call *c) {
   errno = c->output_errno;
-  return fail_errno(c, STATUS_IO, "standard output");
+  if (errno != EPIPE || !signals_pipe_ends())
+    return fail_errno(c, STATUS_IO, "standard output");
+  pthread_mutex_lock(&c->sh->m);
+  c->sh->died_by = SIGPIPE;
+  pthread_mutex_unlock(&c->sh->m);
+  return fail(c, STATUS_SIGNAL + SIGPIPE, NULL, "standard output was closed");
 }
 
 static int output_check(call *c, bool flush) {
@@ -360,18 +485,53 @@ static int keep(json_t *array, call *c, json_t *row) {
   return fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
 }
 
+static int64_t output_now(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
+}
+
+static size_t row_bytes(json_t *row) {
+  const char *name;
+  json_t *value;
+  size_t bytes = 0;
+  json_object_foreach(row, name, value) {
+    const json_t *encoded = json_object_get(value, "base64");
+    bytes += json_string_length(encoded ? encoded : value);
+  }
+  return bytes;
+}
+
+/* A table's row.  Printed with the others when there are many of them, or much
+ * in them, or people have waited for a second. */
+static int emit_cells(call *c, json_t *row) {
+  enum { ROWS = 500, BYTES = 1 << 20, MS = 1000 };
+  if (!c->table) c->table = json_array();
+  if (json_array_size(c->table) == 0) c->table_ms = output_now() + MS;
+  c->table_bytes += row_bytes(row);
+  int status = keep(c->table, c, row);
+  if (status) return status;
+  bool late = output_now() >= c->table_ms;
+  if (json_array_size(c->table) < ROWS && c->table_bytes < BYTES && !late)
+    return 0;
+  signals_printing();
+  errno = 0;
+  status = output_table(c);
+  if (!status) status = output_check(c, late);
+  signals_printing();
+  return status;
+}
+
 int emit(call *c, json_t *row) {
   if (!row) return fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
   if (c->id) return keep(c->rows, c, row);
   if (c->format == FORMAT_HUMAN && c->command->style == STYLE_TABLE &&
-      !c->command->human) {
-    if (!c->table) c->table = json_array();
-    return keep(c->table, c, row);
-  }
+      !c->command->human)
+    return emit_cells(c, row);
+  signals_printing();
   errno = 0;
   if (c->format == FORMAT_JSON) {
-    json_dumpf(row, stdout, JSON_COMPACT);
-    putchar('\n');
+    output_json(row, stdout);
   } else if (c->format == FORMAT_PLAIN) {
     output_plain(row);
   } else {
@@ -379,54 +539,62 @@ int emit(call *c, json_t *row) {
   }
   c->told = true;
   json_decref(row);
-  return output_check(c, false);
+  int status = output_check(c, false);
+  signals_printing();
+  return status;
+}
+
+static int output_flush(call *c) {
+  signals_printing();
+  int status = output_check(c, true);
+  signals_printing();
+  return status;
 }
 
 int emit_event(call *c, json_t *row) {
   if (c->id && row) return coprocess_event(c, row);
   int status = emit(c, row);
-  return status ? status : output_check(c, true);
+  return status ? status : output_flush(c);
 }
 
 int output_end(call *c) {
-  if (json_array_size(c->table) > 0) output_table(c->table);
-  json_decref(c->table);
-  c->table = NULL;
-  return c->id ? 0 : output_check(c, true);
+  signals_printing();
+  int status = json_array_size(c->table) > 0 ? output_table(c) : 0;
+  signals_printing();
+  output_forget(c);
+  if (c->id) return 0;
+  int written = output_flush(c);
+  return status ? status : written;
 }
 
-void output_error(const call *c) {
-  (void)fflush(stdout); /* for the order; output_check() looks */
-  if (!c->code) return;
+static void error_text(const call *c) {
   if (c->format != FORMAT_JSON) {
-    json_t *sentence = json_text(c->sentence); /* may name anything */
     fprintf(stderr, "zke: %s: ", c->code);
-    output_visible(NULL, sentence, stderr);
+    output_sentence(c->sentence, stderr); /* may name anything */
     fputc('\n', stderr);
-    json_decref(sentence);
     return;
   }
   json_t *error = json_pack("{s:s,s:o*,s:i}", "error", c->code, "message",
                             json_data(c->sentence, (int)strlen(c->sentence)),
                             "status", c->status);
-  json_dumpf(error, stderr, JSON_COMPACT);
-  fputc('\n', stderr);
+  output_json(error, stderr);
   json_decref(error);
+}
+
+void output_error(const call *c) {
+  signals_printing();
+  (void)fflush(stdout); /* for the order; output_check() looks */
+  if (c->code) error_text(c);
+  signals_printing();
 }
 
 /* ------------------------------------------------------------------------
  * Progress
  * --------------------------------------------------------------------- */
 
-static int64_t progress_now(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
-}
-
 void progress(call *c, const char *what, int64_t done, int64_t total) {
   if (c->id || c->sh->quiet || !isatty(STDERR_FILENO)) return;
-  int64_t now = progress_now();
+  int64_t now = output_now();
   if (c->progress_ms == 0) c->progress_ms = now + 400; /* short: nothing */
   if (now < c->progress_ms) return;
   c->progress_ms = now + 100;

@@ -242,7 +242,7 @@ static int sort_long(call *c, const words *w, int *i) {
   } else if (equals) {
     /* The words' own text goes on behind the sign; a spare word tells. */
     word *spare = &w->data[w->count + *i];
-    *spare = (word){equals + 1, given->len - len - 1};
+    *spare = (word){equals + 1, given->len - len - 1, true};
     *value = spare;
   } else if (*i + 1 < w->count) {
     *value = &w->data[++*i];
@@ -273,7 +273,8 @@ static int sort_short(call *c, const words *w, int *i) {
     }
     if (at[1]) {
       word *spare = &w->data[w->count + *i];
-      *spare = (word){at + 1, given->len - (size_t)(at + 1 - given->text)};
+      *spare =
+          (word){at + 1, given->len - (size_t)(at + 1 - given->text), true};
       c->values[index] = spare;
     } else if (*i + 1 < w->count) {
       c->values[index] = &w->data[++*i];
@@ -285,9 +286,17 @@ static int sort_short(call *c, const words *w, int *i) {
   return 0;
 }
 
+/* May a command of the user's stand behind "--"?  Else it ends the options and
+ * nothing more: so in a coprocess, which runs none. */
+static bool takes_child(const call *c) {
+  unsigned flags = c->command->flags;
+  if (!(flags & TAKES_CHILD) || c->id) return false;
+  return !(flags & CHILD_IF_EPHEMERAL) || has(c, 'e');
+}
+
 /* What is behind "--": a child's words, or arguments. */
 static void sort_rest(call *c, const words *w, int i, word *args) {
-  if (c->command->flags & TAKES_CHILD) {
+  if (takes_child(c)) {
     c->child = &w->data[i];
     c->child_count = w->count - i;
     return;
@@ -297,6 +306,12 @@ static void sort_rest(call *c, const words *w, int i, word *args) {
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
+/* "-5" is a number. */
+static bool is_option(const word *w) {
+  return !w->literal && w->text[0] == '-' && w->len > 1 &&
+         !is_digit(w->text[1]);
+}
+
 static int sort_words(call *c, const words *w, word *args) {
   for (int i = 1; i < w->count; i++) {
     const word *given = &w->data[i];
@@ -305,12 +320,12 @@ static int sort_words(call *c, const words *w, word *args) {
       args[c->count++] = *given;
       continue;
     }
-    if (word_is(given, "--")) {
+    if (!given->literal && word_is(given, "--")) {
       sort_rest(c, w, i + 1, args);
       break;
     }
-    if (given->text[0] != '-' || given->len < 2 || is_digit(given->text[1]))
-      args[c->count++] = *given; /* "-5" is a number */
+    if (!is_option(given))
+      args[c->count++] = *given;
     else if (strlen(given->text) != given->len)
       status = fail_usage(c, "an option with a NUL in it");
     else if (sort_format(c, given->text))
@@ -324,6 +339,13 @@ static int sort_words(call *c, const words *w, word *args) {
   return 0;
 }
 
+/* What is told with words that may have been meant as a command to run. */
+static const char *why_no_child(const call *c) {
+  if (!(c->command->flags & TAKES_CHILD) || takes_child(c)) return "";
+  return c->id ? ": a coprocess runs no commands"
+               : ": only with -e is there a command to run";
+}
+
 static int check_counts(call *c) {
   const command *m = c->command;
   if (c->count < m->least)
@@ -333,7 +355,8 @@ static int check_counts(call *c) {
                                      : "an ",
                       m->least - c->count > 1 ? "s" : "");
   if (m->most >= 0 && c->count > m->most)
-    return fail_usage(c, "\"%s\" is too many", c->args[m->most].text);
+    return fail_usage(c, "\"%s\" is too many%s", c->args[m->most].text,
+                      why_no_child(c));
   if ((m->flags & NEEDS_CHILD) == NEEDS_CHILD && c->child_count == 0)
     return fail_usage(c, "%s wants a command to run behind \"--\"", m->name);
   if (c->child && c->child_count == 0)
@@ -382,10 +405,6 @@ static int call_run(call *c, const words *w) {
   if (!status && c->command->flags & NOT_IN_COPROCESS && c->id)
     status = fail(c, STATUS_USAGE, "USAGE", "%s is not for a coprocess",
                   c->command->name);
-  if (!status && c->child && c->id)
-    status = fail(c, STATUS_USAGE, "USAGE",
-                  "a coprocess runs no commands: wait for the answer, and run "
-                  "yours yourself");
   if (!status) status = session_open(c);
   if (!status) status = c->command->run(c);
   progress_end(c);
@@ -398,18 +417,30 @@ static int take_verb(call *c, words *w) {
   char name[64];
   if (w->count < 2) return fail_usage(c, "%s wants a verb", c->command->name);
   snprintf(name, sizeof name, "%s %s", c->command->name, w->data[1].text);
-  const command *m = command_find(&(word){name, strlen(name)});
+  const command *m = command_find(&(word){name, strlen(name), false});
   if (!m) return fail_usage(c, "there is no \"%s\"", name);
   c->command = m;
   *w = (words){w->count - 1, w->data + 1};
   return 0;
 }
 
+/* "get --help", "queue push --help": the words of `help get`. */
+static bool asks_for_help(const words *given, word help[3]) {
+  int last = given->count - 1;
+  const command *m = last > 0 ? command_find(&given->data[0]) : NULL;
+  if (!m || last > (m->flags & VERBS ? 2 : 1)) return false;
+  if (given->data[last].literal || !word_is(&given->data[last], "--help"))
+    return false;
+  help[0] = (word){"help", strlen("help"), false};
+  memcpy(help + 1, given->data, (size_t)last * sizeof *help);
+  return true;
+}
+
 int run_words(call *c, const words *given) {
   if (given->count == 0) return STATUS_OK;
-  word help[] = {{"help", strlen("help")}, given->data[0]};
+  word help[3];
   words verb = *given, *w = &verb;
-  if (given->count == 2 && word_is(&given->data[1], "--help")) verb.data = help;
+  if (asks_for_help(given, help)) verb.data = help;
   c->format = c->sh->format;
   c->command = command_find(&w->data[0]);
   int status = 0;
@@ -429,7 +460,7 @@ int run_words(call *c, const words *given) {
 void run_call_free(call *c) {
   free(c->values);
   free(c->block);
-  json_decref(c->table);
+  output_forget(c);
 }
 
 int run_line(shell *sh, const char *line, size_t len) {
@@ -500,8 +531,15 @@ int path_join(call *c, const word *text, char **path_out) {
 }
 
 int arg_path(call *c, int i, char **path_out) {
-  static const word here = {"", 0};
-  return path_join(c, i < c->count ? &c->args[i] : &here, path_out);
+  static const word here = {"", 0, false};
+  int status = path_join(c, i < c->count ? &c->args[i] : &here, path_out);
+  if (!status) path_trim(*path_out);
+  return status;
+}
+
+void path_trim(char *path) {
+  size_t len = strlen(path);
+  if (len > 1 && path[len - 1] == '/') path[len - 1] = '\0';
 }
 
 int arg_place(call *c, int i, const char *base, char **path_out) {

@@ -8,8 +8,10 @@
 /* Where an error came from, for people: behind the error itself. */
 static void script_say(const shell *sh, const char *name, long line) {
   (void)fflush(stdout); /* for the order; each command has looked */
-  if (sh->format != FORMAT_JSON)
-    fprintf(stderr, "zke: that was line %ld of %s\n", line, name);
+  if (sh->format == FORMAT_JSON) return;
+  fprintf(stderr, "zke: that was line %ld of ", line);
+  output_sentence(name, stderr);
+  fputc('\n', stderr);
 }
 
 static int script_lines(shell *sh, const char *name, FILE *in, bool go_on) {

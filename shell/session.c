@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "shell.h"
 
@@ -155,19 +156,59 @@ int session_authenticate(call *c, zke *z) {
   return rc == ZKE_OK ? 0 : fail_rc(c, rc);
 }
 
-/* A file that may not be written can still be read, without a session. */
-static int session_begin(call *c, zke **z_out) {
+static bool is_memory(const shell *sh) {
+  return strcmp(sh->file, ":memory:") == 0;
+}
+
+zke *session_looker(const shell *sh) { return sh->z ? sh->z : sh->looker; }
+
+bool session_is_readonly(const shell *sh) {
+  if (sh->z || is_memory(sh)) return false;
+  if (sh->open_flags & ZKE_OPEN_READONLY) return true;
+  return access(sh->file, W_OK) != 0 && errno != ENOENT; /* not made yet */
+}
+
+static int fail_open(call *c, int rc) {
+  if (rc != ZKE_READONLY || c->command->flags & NEEDS_FILE)
+    return fail_rc(c, rc);
+  return fail(c, STATUS_DENIED, "READONLY",
+              "%s; commands that only look need not write, and --readonly "
+              "opens it for no others",
+              zke_errmsg());
+}
+
+/* Opens the store.  flags: ZKE_OPEN_READONLY or 0. */
+static int session_begin(call *c, unsigned flags, zke **out) {
   shell *sh = c->sh;
+  zke *z = NULL;
   zke_options o = sh->options;
-  unsigned needs = c->command->flags & CREATES_FILE;
-  o.flags = sh->open_flags;
-  if (needs != CREATES_FILE) o.flags |= ZKE_OPEN_EXISTING;
-  int rc = zke_open(sh->file, &o, z_out);
-  if (rc == ZKE_READONLY && needs == NEEDS_FILE) {
-    o.flags |= ZKE_OPEN_READONLY;
-    rc = zke_open(sh->file, &o, z_out);
-  }
-  return rc == ZKE_OK ? 0 : fail_rc(c, rc);
+  o.flags = flags;
+  if ((c->command->flags & CREATES_FILE) != CREATES_FILE)
+    o.flags |= ZKE_OPEN_EXISTING;
+  int rc = zke_open(sh->file, &o, &z);
+  int status = rc == ZKE_OK ? session_authenticate(c, z) : fail_open(c, rc);
+  if (status)
+    zke_close(z);
+  else
+    *out = z;
+  return status;
+}
+
+/* What has died is shown by a handle that only looks until somebody removes
+ * it, and there may be nobody else: so a session that is opened for that and
+ * closed again does it.  Where it cannot, what the file says is shown. */
+static void session_sweep(shell *sh) {
+  enum { EVERY_MS = 1000, PATIENCE_MS = 200 };
+  zke *z = NULL;
+  zke_options o = sh->options;
+  int overdue = 0;
+  int64_t now = zke_now(sh->looker);
+  if (sh->open_flags & ZKE_OPEN_READONLY || now < sh->sweep_ms) return;
+  sh->sweep_ms = now + EVERY_MS;
+  if (zke_overdue(sh->looker, &overdue) != ZKE_OK || !overdue) return;
+  o.flags = ZKE_OPEN_EXISTING;
+  o.busy_timeout_ms = PATIENCE_MS;
+  if (zke_open(sh->file, &o, &z) == ZKE_OK) zke_close(z);
 }
 
 /* The shell's mutex is held.  A person goes on after the session expired. */
@@ -181,21 +222,34 @@ static int session_again(call *c) {
   return 0;
 }
 
+/* The shell's mutex is held.  Without a session: no change is made, and nothing
+ * that writers do is waited for. */
+static int session_look(call *c) {
+  shell *sh = c->sh;
+  int status = 0;
+  if (!sh->looker) status = session_begin(c, ZKE_OPEN_READONLY, &sh->looker);
+  if (!status) session_sweep(sh);
+  c->z = sh->looker;
+  return status;
+}
+
+/* What only looks does without a session, as long as no other command has
+ * needed one. */
 static int session_open_locked(call *c) {
   shell *sh = c->sh;
+  unsigned needs = c->command->flags & (CREATES_FILE | PREFERS_SESSION);
+  bool readonly = sh->open_flags & ZKE_OPEN_READONLY;
+  int status = 0;
   if (sh->z) session_again(c);
-  if (!sh->z) {
-    zke *z = NULL;
-    int status = session_begin(c, &z);
-    if (!status) status = session_authenticate(c, z);
-    if (status) {
-      zke_close(z);
-      return status;
-    }
-    sh->z = z;
+  if (!sh->z && !is_memory(sh) && (readonly || !needs)) return session_look(c);
+  if (!sh->z) status = session_begin(c, 0, &sh->z);
+  if (status && needs == PREFERS_SESSION && c->code) {
+    c->status = STATUS_OK;
+    c->code = NULL;
+    return session_look(c);
   }
   c->z = sh->z;
-  return 0;
+  return status;
 }
 
 /* --ttl: the lease of the session that is to be opened. */
@@ -236,7 +290,8 @@ int session_open(call *c) {
 int session_close(shell *sh) {
   held_free(sh);
   int rc = zke_close(sh->z);
-  sh->z = NULL;
+  zke_close(sh->looker);
+  sh->z = sh->looker = NULL;
   free(sh->cwd);
   sh->cwd = NULL;
   json_decref(sh->identities);

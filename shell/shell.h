@@ -11,7 +11,8 @@
  *     script.c     lines from a file or from standard input
  *     edit.c       lines from a person
  *     coprocess.c  requests from a program, several at once
- *       run.c      words into a call; errors; help
+ *       run.c      words into a call; errors
+ *       help.c     what each option does
  *       output.c   rows into text: for people, --json, --plain; progress
  *       signals.c  one thread takes the signals and ends what waits
  *       words.c    a line into words; numbers, durations, base64
@@ -70,6 +71,7 @@ enum {
 typedef struct word {
   const char *text;
   size_t len;
+  bool literal; /* no option, no "--" and no sign, whatever it looks like */
 } word;
 
 typedef struct words {
@@ -121,7 +123,7 @@ typedef struct option {
 
 enum {
   NEEDS_NOTHING = 0, /* runs without a database */
-  NEEDS_FILE = 1,    /* reads: the file must exist */
+  NEEDS_FILE = 1,    /* only looks, without a session: the file must exist */
   NEEDS_SESSION = 2, /* registers or owns something; the file must exist */
   CREATES_FILE = 6,  /* writes: makes the file where there is none */
   TAKES_CHILD = 8,   /* "-- CMD ARGS…" may follow */
@@ -130,7 +132,10 @@ enum {
   HIDDEN = 64, /* another name of a command: not listed */
   VERBS = 128, /* "queue": the next word says what, and "queue push" and so on
                   are rows of their own, hidden ones */
-  OPTIONS_FIRST = 256 /* behind the first argument all words are arguments */
+  OPTIONS_FIRST = 256, /* behind the first argument all words are arguments */
+  PREFERS_SESSION = 1024,  /* with NEEDS_FILE: a session where one can be had */
+  CHILD_IF_EPHEMERAL = 512 /* a command may follow where -e was given; else
+                              "--" only ends the options */
 };
 
 /* How people see the rows. */
@@ -181,7 +186,10 @@ struct call {
   const word **values; /* by option */
   words *block;
   json_t *table; /* rows kept for their widths */
-  bool told;     /* a row was printed before */
+  size_t table_bytes;
+  int64_t table_ms;      /* when they are printed at the latest */
+  struct layout *layout; /* of those printed */
+  bool told;             /* a row was printed before */
   int output_errno;
   int64_t progress_ms; /* when it was shown last; 0: not yet */
 
@@ -214,7 +222,9 @@ struct shell {
   zke_options options; /* for opening */
   const char *auth;    /* "user:password", or NULL */
   pthread_mutex_t m;   /* guards what follows */
-  zke *z;              /* NULL: not open */
+  zke *z;              /* the session; NULL: none yet */
+  zke *looker;         /* without one, for what only looks; NULL: not open */
+  int64_t sweep_ms;    /* no look for what has died before */
   json_t *identities;  /* what addauth was given, an array or NULL */
   char *cwd;           /* "/" or "/a/b"; replaced by cd */
   bool leaving;        /* exit was given */
@@ -237,6 +247,10 @@ int run_line(shell *sh, const char *line, size_t len);
 
 /* run_call_free - what run_words() left in c */
 void run_call_free(call *c);
+
+/* option_help - what an option of a command does, in one line; NULL: not known
+ *               (help.c) */
+const char *option_help(const command *m, const option *o);
 
 /* command_find - by its name; NULL for a stranger
  * fail_unknown - for the stranger: names what may have been meant
@@ -275,11 +289,14 @@ int status_of(int rc);
 
 /* arg_path     - argument i as a path: absolute, or from the working node
  *                on, where "." and ".." are understood; the working node
- *                itself where there is no such argument
- * path_join    - the same for any text
+ *                itself where there is no such argument.  A slash at its end,
+ *                which completion puts there, is left out
+ * path_join    - the same for any text, a slash at its end included
+ * path_trim    - leaves it out
  * arg_place    - a recipe's path: "/…" as it is, else "/<base>/<name>" */
 int arg_path(call *c, int i, char **path_out);
 int path_join(call *c, const word *text, char **path_out);
+void path_trim(char *path);
 int arg_place(call *c, int i, const char *base, char **path_out);
 
 /* option_number   - an option's value between least and most; the default
@@ -373,18 +390,22 @@ void json_stat(json_t *row, const zke_stat *stat);
  * where it is neither */
 bool data_of_json(const json_t *j, char **data_out, int *len_out);
 
-/* output_text    - a value as people see it: text, or bytes as they are
- * output_visible - the same, but what would move the cursor or end the line
- *                  stands as \n or \x1b
+/* output_text     - a value as people see it: text, or bytes as they are; on a
+ *                   terminal, what it would obey stands as \x1b
+ * output_visible  - the same whatever out is, and an end of line stands as \n
+ * output_sentence - the same for a sentence that names what others have named
  *
  *   name  of the member, for times; may be NULL
  *   out   where to */
 void output_text(const char *name, const json_t *value, FILE *out);
 void output_visible(const char *name, const json_t *value, FILE *out);
+void output_sentence(const char *text, FILE *out);
 
 /* output_end - after a command: print the table, look whether all was written.
- * Returns 0 or the exit code. */
+ *              Returns 0 or the exit code
+ * output_forget - release what is kept of a table */
 int output_end(call *c);
+void output_forget(call *c);
 
 /* output_error - a failed call, to standard error */
 void output_error(const call *c);
@@ -400,10 +421,15 @@ void progress_end(call *c);
  * The session (session.c)
  * --------------------------------------------------------------------- */
 
-/* session_open - c->z, as c's command needs it; opens the store with the first
- *                command that needs it, and again after the session expired
+/* session_open - c->z, as c's command needs it: the session, which begins with
+ *                the first command that needs one, and again after it expired;
+ *                before that, a handle that only looks
+ * session_looker - the handle to look with; NULL: none is open
+ * session_is_readonly - is there no session, and can there be none?
  * session_close - give up what is held, end the session; STATUS_… */
 int session_open(call *c);
+zke *session_looker(const shell *sh);
+bool session_is_readonly(const shell *sh);
 int session_close(shell *sh);
 
 /* session_authenticate - add all identities given so far to another session;
@@ -470,6 +496,11 @@ void held_free(shell *sh);
  * signals_stop_fd - readable when a signal came that ends what runs or reads;
  *                  signals_stopped - which, 0: none.  A person's next command
  *                  begins without
+ * signals_printing - called where output begins, and again where it ends: a
+ *                  signal that ends what runs ends the program where output
+ *                  stands still (its reader is stuck, a value is enormous),
+ *                  except a person's
+ * signals_pipe_ends - does a reader that has gone end a program, as usual?
  * signals_child  - in a forked child: as they were before signals_begin()
  * signals_die    - end by a signal, as whoever sent it expects */
 int signals_begin(void);
@@ -482,6 +513,8 @@ void signals_release(void);
 int signals_wake_fd(void);
 int signals_stop_fd(void);
 int signals_stopped(void);
+void signals_printing(void);
+bool signals_pipe_ends(void);
 void signals_child(void);
 _Noreturn void signals_die(int signal);
 

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "shell.h"
@@ -20,7 +21,8 @@ static struct {
   call *calls;
   bool (*hook)(void *arg, const siginfo_t *info);
   void *hook_arg;
-  int come; /* readable while one is pending */
+  int come;           /* readable while one is pending */
+  atomic_uint prints; /* odd while something is printed */
   int wake[2], stop[2];
   int stopped; /* what was told through stop last, and is for all that runs */
   sigset_t taken, before;
@@ -88,6 +90,32 @@ static void signals_take(const siginfo_t *info) {
   }
 }
 
+static int64_t signals_now_ms(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* What has to end, but has printed the same thing for a while, would not end
+ * before its reader goes on: so the program does.  What it holds goes with it,
+ * as with any program that is killed.  The mutex is held.  How long to wait
+ * until the next look, in ms, or -1. */
+static int signals_look_stuck(void) {
+  enum { STUCK_MS = 300 };
+  static unsigned before;
+  static int64_t since_ms;
+  unsigned now = atomic_load(&signals.prints);
+  int64_t now_ms = signals_now_ms();
+  bool person = false;
+  if (!signals.stopped) return -1;
+  for (const call *c = signals.calls; c; c = c->next)
+    person = person || (c->sh && c->sh->person);
+  if (person || now % 2 == 0 || now != before) since_ms = now_ms;
+  before = now;
+  if (now_ms - since_ms >= STUCK_MS) signals_die(signals.stopped);
+  return STUCK_MS;
+}
+
 /* They are taken with the mutex held: whoever has it knows that what has come
  * was either dealt with or is pending. */
 static void *signals_loop(void *unused) {
@@ -99,11 +127,17 @@ static void *signals_loop(void *unused) {
     if (poll(&p, 1, wait) < 0) continue;
     pthread_mutex_lock(&signals.m);
     if (sigtimedwait(&signals.taken, &info, &at_once) > 0) signals_take(&info);
+    int look = signals_look_stuck();
     wait = signals_tell_again();
+    if (wait < 0) wait = look;
     pthread_mutex_unlock(&signals.m);
   }
   return NULL;
 }
+
+void signals_printing(void) { atomic_fetch_add(&signals.prints, 1); }
+
+bool signals_pipe_ends(void) { return signals.pipe_before != SIG_IGN; }
 
 int signals_begin(void) {
   static const int list[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT,  SIGUSR1,

@@ -404,7 +404,7 @@ int cp_run(call *c) {
   char *from, *given, *to;
   int status = arg_path(c, 0, &from);
   if (status) return status;
-  status = arg_path(c, 1, &given);
+  status = path_join(c, &c->args[1], &given); /* "/b/" means below it */
   if (status) {
     free(from);
     return status;

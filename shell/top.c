@@ -621,5 +621,6 @@ static const option top_options[] = {
 const command top_commands[] = {
     {"top", "[--interval DURATION] [--once]",
      "show who holds what and who waits, as it changes", top_options, 0, 0,
-     NEEDS_FILE | NOT_IN_COPROCESS, STYLE_VALUE, top_run, NULL},
+     NEEDS_FILE | PREFERS_SESSION | NOT_IN_COPROCESS, STYLE_VALUE, top_run,
+     NULL},
     {NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL}};

@@ -24,6 +24,7 @@
 #include "../recipes/support.h"
 #include "database.h"
 #include "tree.h"
+#include "walk.h"
 #include "work.h"
 
 #define FORMAT_NAME "zkembed-tree"
@@ -190,7 +191,7 @@ static int export_to_output(export *x, const char *path) {
 /* "/" for the root, where no path is given, and not the working node: the two
  * of a prompt's `export` differ too much to be left to where one stands. */
 static int arg_top(call *c, char **path_out) {
-  static const word root = {"/", 1};
+  static const word root = {"/", 1, false};
   return c->count ? arg_path(c, 0, path_out) : path_join(c, &root, path_out);
 }
 
@@ -243,7 +244,10 @@ typedef struct import {
   FILE *in;
   char *top; /* where to, "" for the root */
   int existing;
-  int data_limit;
+  int data_limit; /* of a batch's values together */
+  int largest;    /* the longest value */
+  zke *own;       /* a session that may write that one; or NULL */
+  zke *shared;    /* the call's, meanwhile */
   long line;
   char *text; /* of it */
   size_t room;
@@ -297,10 +301,9 @@ static void record_free(record *r) {
   free(r);
 }
 
-/* The next line into im->text: its length, -1 at the end, -2 after fail().
- * A value's bytes are at most six characters each. */
+/* The next line into im->text: its length, -1 at the end, -2 after fail(). */
 static long import_line(import *im) {
-  size_t len = 0, most = (size_t)im->data_limit * 6 + (1 << 20);
+  size_t len = 0, most = INT32_MAX;
   int byte;
   while ((byte = getc(im->in)) != EOF && byte != '\n') {
     if (len + 1 >= im->room) {
@@ -609,8 +612,7 @@ static int check_record(import *im, const record *r) {
   if (!status && !r->path[1] && r->kind != KIND_PERSISTENT)
     status = bad_line(im, "the root is persistent");
   if (!status && *r->relative) status = check_engine(im, r);
-  if (!status && r->len > im->data_limit)
-    status = bad_line(im, "more than %d bytes of data", im->data_limit);
+  if (r->len > im->largest) im->largest = r->len;
   if (!status) status = check_acl(im, r);
   if (!status) status = check_existing(im, r);
   return status;
@@ -633,7 +635,7 @@ static int check_parent(import *im) {
 
 static int check_scratch(import *im) {
   zke_options o = {.size = sizeof o,
-                   .data_limit = im->c->sh->options.data_limit,
+                   .data_limit = INT32_MAX,
                    .allocator = im->c->sh->options.allocator,
                    .os = im->c->sh->options.os};
   int rc = zke_open(":memory:", &o, &im->scratch);
@@ -727,9 +729,10 @@ static int each_child(import *im, const char *path, bool really,
   int status = 0;
   for (int i = 0; !status && i < names->count; i++) {
     size_t room = strlen(path) + strlen(names->data[i]) + 2;
-    char *child = malloc(room);
+    bool is_name = walk_is_name(names->data[i]);
+    char *child = is_name ? malloc(room) : NULL;
     if (!child) {
-      status = no_memory(im->c);
+      status = is_name ? no_memory(im->c) : walk_fail_name(im->c, path);
       break;
     }
     snprintf(child, room, "%s/%s", path[1] ? path : "", names->data[i]);
@@ -859,44 +862,15 @@ static int64_t next_sequence(const zke_stat *stat) {
   return ((uint32_t)stat->cversion + (uint32_t)stat->numChildren) / 2;
 }
 
-/* A child that comes and goes at once moves it by one. */
-static int finish_sequence_by(import *im, const char *child, int64_t pairs) {
-  enum { MOST = 500 };
-  zke_op *ops = calloc(2 * MOST, sizeof *ops);
-  int rc = ops ? ZKE_OK : ZKE_NOMEM;
-  for (int i = 0; ops && i < MOST; i++) {
-    zke_op_create(&ops[2 * i], child, NULL, -1, ZKE_OPEN_ACL, ZKE_PERSISTENT);
-    zke_op_delete(&ops[2 * i + 1], child, -1);
-  }
-  for (int64_t done = 0; rc == ZKE_OK && done < pairs; done += MOST) {
-    int64_t left = pairs - done;
-    if (cancelled(im->c)) break;
-    rc = zke_recipe_multi(im->c->z, ops, 2 * (int)(left < MOST ? left : MOST),
-                          NULL);
-    progress(im->c, "import, sequence numbers passed", done, pairs);
-  }
-  free(ops);
-  if (!ops) return no_memory(im->c);
-  if (rc != ZKE_OK) return import_fail(im, rc);
-  return cancelled(im->c) ? import_cancelled(im) : 0;
-}
-
-/* What has run off meanwhile (a TTL, an empty container) stays away. */
+/* What has run off meanwhile (a TTL, an empty container) stays away.  Who may
+ * not create there can have nothing to do. */
 static int finish_sequence(import *im, const record *r) {
   zke_stat stat;
   int rc = zke_exists(im->c->z, r->path, NULL, NULL, &stat);
+  if (rc == ZKE_OK && next_sequence(&stat) < r->sequence)
+    rc = zke_raise_sequence(im->c->z, r->path, (int)r->sequence, NULL);
   if (rc == ZKE_NONODE && r->kind != KIND_PERSISTENT) return 0;
-  if (rc != ZKE_OK) return import_fail(im, rc);
-  int64_t pairs = r->sequence - next_sequence(&stat);
-  if (pairs <= 0) return 0;
-  size_t room = strlen(r->path) + 40;
-  char *child = malloc(room);
-  if (!child) return no_memory(im->c);
-  snprintf(child, room, "%s/zke-import-%016" PRIx64, r->path[1] ? r->path : "",
-           (uint64_t)zke_session_id(im->c->z));
-  int status = finish_sequence_by(im, child, pairs);
-  free(child);
-  return status;
+  return rc == ZKE_OK ? 0 : import_fail(im, rc);
 }
 
 /* Where digests are masked, only their users can be compared. */
@@ -1021,9 +995,32 @@ static int import_emit(import *im) {
                 "ephemerals_skipped", (json_int_t)im->skipped));
 }
 
+/* What a program with a greater limit has written was exported, and is written
+ * again, by a session that has that limit, too. */
+static int import_large(import *im) {
+  shell *sh = im->c->sh;
+  zke_options o = sh->options;
+  if (im->largest <= im->data_limit) return 0;
+  o.flags = ZKE_OPEN_EXISTING;
+  o.data_limit = im->data_limit = im->largest;
+  if (strcmp(sh->file, ":memory:") == 0)
+    return fail(im->c, STATUS_DATA, "DATA",
+                "%s: a value of %d bytes: in memory, %d are the most", im->name,
+                im->largest, 1048576);
+  int rc = zke_open(sh->file, &o, &im->own);
+  if (rc != ZKE_OK) return fail_rc(im->c, rc);
+  im->shared = im->c->z;
+  im->c->z = im->own;
+  pthread_mutex_lock(&sh->m);
+  int status = session_authenticate(im->c, im->own);
+  pthread_mutex_unlock(&sh->m);
+  return status;
+}
+
 static int import_all(import *im) {
   int status = import_open(im);
   if (!status) status = import_check(im);
+  if (!status) status = import_large(im);
   if (!status && im->existing == EXISTING_REPLACE) status = import_remove(im);
   if (!status) status = import_nodes(im);
   if (!status) status = import_finishing(im);
@@ -1033,6 +1030,8 @@ static int import_all(import *im) {
 static void import_free(import *im) {
   batch_clear(im);
   if (im->in) (void)fclose(im->in);
+  if (im->own) im->c->z = im->shared;
+  zke_close(im->own);
   zke_close(im->scratch);
   json_decref(im->seen);
   free(im->text);
@@ -1129,7 +1128,7 @@ static int dump_watch(void *arg, const snapshot_watch *w) {
 }
 
 static int dump_run(call *c) {
-  static const word root = {"/", 1};
+  static const word root = {"/", 1, false};
   char *path;
   snapshot *s = NULL;
   int status = path_join(c, &root, &path);

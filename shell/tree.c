@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "../recipes/support.h"
 #include "walk.h"
@@ -185,37 +184,15 @@ static int get_run(call *c) {
   return emit(c, row);
 }
 
-/* A terminal gets nothing that it would obey: only text, ends of lines and
- * tabs as they are.  (0xc2 begins the controls U+0080 to U+009F.) */
-static void put_safely(const char *data, size_t len, bool utf8, FILE *out) {
-  for (size_t i = 0; i < len; i++) {
-    unsigned char byte = (unsigned char)data[i];
-    unsigned char next = i + 1 < len ? (unsigned char)data[i + 1] : 0;
-    bool obeyed = (byte < 0x20 && byte != '\n' && byte != '\t') ||
-                  byte == 0x7f || (byte >= 0x80 && !utf8) ||
-                  (byte == 0xc2 && next < 0xa0);
-    if (obeyed)
-      fprintf(out, "\\x%02x", byte);
-    else
-      fputc(byte, out);
-    if (byte == 0xc2 && obeyed && utf8) {
-      fprintf(out, "\\x%02x", next);
-      i++;
-    }
-  }
-}
-
 static void get_data(const json_t *value, bool raw, FILE *out) {
   char *data;
   int len;
-  if (!data_of_json(value, &data, &len)) return;
-  if (len < 0 && !raw)
-    fputs("null", out);
-  else if (!raw && isatty(fileno(out)))
-    put_safely(data, (size_t)len, json_is_string(value), out);
-  else if (len > 0)
-    (void)fwrite(data, 1, (size_t)len, out); /* output_check() looks */
-  free(data);
+  if (!raw) {
+    output_text(NULL, value, out);
+  } else if (data_of_json(value, &data, &len)) {
+    if (len > 0) (void)fwrite(data, 1, (size_t)len, out); /* output_check() */
+    free(data);
+  }
 }
 
 static void get_human(call *c, json_t *row, FILE *out) {
@@ -428,43 +405,32 @@ static int create_stay(call *c, vigil *v, bool runs_child) {
 }
 
 /* Makes it, says so, and stays with it where that was asked for. */
-static int create_and_stay(call *c, const creation *n, bool runs_child) {
+static int create_and_stay(call *c, const creation *n) {
   char *made;
   int status = has(c, 'p') ? create_parents(c, n->path) : 0;
   if (!status) status = create_node(c, n, &made);
   if (status) return status;
   vigil v = {c->z, made};
-  if (runs_child || has(c, 'H'))
-    status = create_stay(c, &v, runs_child);
+  if (c->child || has(c, 'H'))
+    status = create_stay(c, &v, c->child != NULL);
   else
     status = emit(c, path_row("path", made));
   zke_free(made);
   return status;
 }
 
-/* Where nothing is to be run, "--" goes before data that begins with "-". */
 static int create_run(call *c) {
   creation n = {NULL, NULL, 0, 0, 0, NULL};
-  word both[2] = {c->args[0], {NULL, 0}};
-  const word *args = c->args;
-  bool runs_child = c->child && has(c, 'e');
-  if (c->child && !runs_child) {
-    if (c->count + c->child_count != 2)
-      return fail_usage(c, "only with -e is there a command to run");
-    both[1] = c->child[0];
-    c->args = both;
-    c->count = 2;
-  }
   int status = create_options_read(c, &n);
   if (!status) status = arg_data(c, 1, &n.data, &n.len, NULL);
-  if (!status) status = arg_path(c, 0, &n.path);
+  if (!status) status = path_join(c, &c->args[0], &n.path);
+  if (!status && !has(c, 's')) path_trim(n.path); /* "/a/" is numbered */
   if (!status && has(c, 'a'))
     status = acls_parse(c, value_of(c, 'a'), 1, &n.acls);
-  if (!status) status = create_and_stay(c, &n, runs_child);
+  if (!status) status = create_and_stay(c, &n);
   free(n.path);
   free(n.data);
   free(n.acls);
-  c->args = args;
   return status;
 }
 
@@ -614,8 +580,8 @@ const command tree_commands[] = {
      "ARGS…]",
      "make a node: -e ephemeral, -s numbered, -c container, -t expiring, -p "
      "parents too",
-     create_options, 1, 2, CREATES_FILE | TAKES_CHILD, STYLE_VALUE, create_run,
-     NULL},
+     create_options, 1, 2, CREATES_FILE | TAKES_CHILD | CHILD_IF_EPHEMERAL,
+     STYLE_VALUE, create_run, NULL},
     {"delete", "[-v VERSION] PATH…",
      "delete nodes without children; -v: only if it has that version",
      delete_options, 1, -1, NEEDS_SESSION, STYLE_LINE, delete_run,

@@ -56,10 +56,25 @@ static void walk_pop(walk *w) {
   w->depth = w->level_count;
 }
 
-/* To the next of the children. */
+bool walk_is_name(const char *name) { return *name && !strchr(name, '/'); }
+
+int walk_fail_name(call *c, const char *parent) {
+  return fail(c, STATUS_IO, "CORRUPT",
+              "%s has a child whose name is none: the database is damaged, and "
+              "check tells more",
+              parent);
+}
+
+/* To the next of the children.  In a damaged file one may have no name: its
+ * path would be that of its parent, and the walk would never end. */
 static bool walk_child(walk *w, walk_level *top) {
   const char *name = top->names->data[top->next++];
   size_t len = top->len, more = strlen(name);
+  if (!walk_is_name(name)) {
+    w->path[len] = '\0';
+    w->status = walk_fail_name(w->c, w->path);
+    return false;
+  }
   if (!walk_make_room(w, len + 1 + more)) return false;
   if (len > 1) w->path[len++] = '/';
   memcpy(w->path + len, name, more + 1);

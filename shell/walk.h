@@ -53,6 +53,11 @@ void walk_begin(walk *w, call *c, const char *path, int limit,
 bool walk_next(walk *w);
 int walk_end(walk *w, int status);
 
+/* walk_is_name   - can a child have this name?  In a damaged file it may not
+ * walk_fail_name - the exit code for it, which is about a child of parent */
+bool walk_is_name(const char *name);
+int walk_fail_name(call *c, const char *parent);
+
 /* walk_name - the last part of where it is; "/" of the root
  * walk_last - is there no sibling behind the node, or behind that of its
  *             ancestors which is at that depth (1 or more)? */

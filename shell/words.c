@@ -24,7 +24,7 @@ typedef struct splitter {
 static void split_begin_word(splitter *s) {
   if (s->inside) return;
   s->inside = true;
-  s->words[s->count].text = s->to;
+  s->words[s->count] = (word){s->to, 0, false};
 }
 
 static void split_end_word(splitter *s) {
@@ -130,7 +130,8 @@ words *words_copy(int count, char *const *argv) {
   if (!w) return NULL;
   w->count = count;
   w->data = (word *)(w + 1);
-  for (int i = 0; i < count; i++) w->data[i] = (word){argv[i], strlen(argv[i])};
+  for (int i = 0; i < count; i++)
+    w->data[i] = (word){argv[i], strlen(argv[i]), false};
   return w;
 }
 

@@ -74,11 +74,9 @@ void note(const call *c, const char *format, ...) {
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
-  json_t *sentence = json_text(text);
   fputs("zke: ", stderr);
-  output_visible(NULL, sentence, stderr);
+  output_sentence(text, stderr);
   fputc('\n', stderr);
-  json_decref(sentence);
 }
 
 char *child_label(const call *c) {

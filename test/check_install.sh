@@ -63,6 +63,10 @@ manuals() {
     [ -f "$root/tree$prefix/share/man/man${page##*.}/${page##*/}" ] || return 1
   done
 }
+command_files() {
+  (cd "$root/tree$prefix/share" && bash -n bash-completion/completions/zke &&
+    test -s doc/zkembed/coprocess.md)
+}
 version() { [ "$(config --modversion "$1")" = "$(sed -n \
   's/^.define ZKE_VERSION "\(.*\)"/\1/p' zkembed.h)" ]; }
 left() { find "$root/tree" ! -type d; }
@@ -85,6 +89,7 @@ expect "it asks for the recipes by their soname" needs recipe \
 expect "and with the static ones" static recipe zkembed-recipes \
   "$libs/libzkembed-recipes.a" "$libs/libzkembed.a"
 expect "the manual pages are there" manuals
+expect "so are the command's document and completion" command_files
 expect "make uninstall" make_to_root uninstall
 expect "make uninstall leaves no file" nothing left
 report

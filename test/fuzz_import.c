@@ -121,8 +121,9 @@ static void import_begin(shell *sh, const char *file) {
 /* As a coprocess's call, which says what is wrong in itself. */
 static int import_command(shell *sh, const char *name, const char *path,
                           const char *file) {
-  word list[3] = {
-      {name, strlen(name)}, {path, strlen(path)}, {file, strlen(file)}};
+  word list[3] = {{name, strlen(name), false},
+                  {path, strlen(path), true},
+                  {file, strlen(file), true}};
   words w = {3, list};
   json_t *id = json_integer(1);
   call c = {.sh = sh, .id = id, .rows = json_array()};

@@ -7,10 +7,12 @@
 #include <libgen.h>
 #include <limits.h>
 #include <signal.h>
+#include <sqlite3.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -72,6 +74,203 @@ static const char *output(const char *command) {
 #define ck_until_true(command) ck_until(run(command) == 0, SOON)
 #define ck_until_prints(command, expected) \
   ck_until(strcmp(output(command), expected) == 0, SOON)
+
+/* ------------------------------------------------------------------------
+ * Commands that only look; output
+ * --------------------------------------------------------------------- */
+
+/* Hold the gate as a writer that is stopped does. */
+static int hold_gate(void) {
+  struct flock gate = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
+  int fd = open("app.db-zke/gate", O_RDWR | O_CLOEXEC);
+  ck_assert_int_ge(fd, 0);
+  ck_assert_int_eq(fcntl(fd, F_OFD_SETLK, &gate), 0);
+  return fd;
+}
+
+/* Commands that only look begin no session: a writer that is stuck does not
+ * hold them up, and an empty file stays empty. */
+START_TEST(looking_waits_for_no_writer) {
+  static const char *const looks[] = {
+      "ls -R",     "get /a",   "locks", "sql 'SELECT path FROM zke_nodes'",
+      "export /a", "backup b", "tree",  "sessions",
+      "dump",      "waits",    "stat /"};
+  char line[200];
+  enter_room();
+  ck_assert_int_eq(run("zke app.db create /a 1"), 0);
+  int gate = hold_gate();
+  ck_assert_int_eq(run("zke app.db --timeout 300ms set /a 2"), 75);
+  for (size_t i = 0; i < sizeof looks / sizeof *looks; i++) {
+    snprintf(line, sizeof line, "zke app.db --timeout 300ms %s >out", looks[i]);
+    ck_assert_msg(run(line) == 0, "%s", looks[i]);
+  }
+  close(gate);
+  ck_assert_int_eq(run(": >empty.db; zke empty.db ls; test $? = 66"), 0);
+  ck_prints("wc -c <empty.db; ls | grep -c '^empty'", "0\n1");
+}
+END_TEST
+
+/* What has died is removed by the first that looks, where nobody else does. */
+START_TEST(looking_removes_the_dead) {
+  enter_room();
+  ck_assert_int_eq(run("zke app.db create /a"), 0);
+  pid_t pid = start("exec zke app.db create -e /a/b --hold >made");
+  ck_until_true("[ -s made ]");
+  kill(pid, SIGKILL);
+  ck_assert_int_eq(end(pid), 128 + SIGKILL);
+  ck_until(run("zke app.db exists /a/b") == 1, SOON);
+  ck_prints("zke app.db sessions", "");
+}
+END_TEST
+
+/* The end of a pipe that is full, and whose other end is not read. */
+static int stuck_reader(void) {
+  ck_assert_int_eq(mkfifo("pipe", 0600), 0);
+  int fd = open("pipe", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  ck_assert_int_ge(fd, 0);
+  return fd;
+}
+
+static bool is_full(int fd) {
+  int bytes = 0;
+  return ioctl(fd, FIONREAD, &bytes) == 0 && bytes >= 65536;
+}
+
+/* TERM and INT end a command whose output nobody reads. */
+START_TEST(signal_ends_blocked_output) {
+  static const int signals[] = {SIGTERM, SIGINT};
+  enter_room();
+  ck_assert_int_eq(run("zke app.db create /a"), 0);
+  int fd = stuck_reader();
+  pid_t pid =
+      start("exec zke app.db --json sql 'SELECT hex(zeroblob(500000))' >pipe");
+  ck_until(is_full(fd), SOON);
+  kill(pid, signals[_i]);
+  ck_assert_int_eq(end(pid), 128 + signals[_i]);
+  close(fd);
+}
+END_TEST
+
+/* Rows are printed while more are made, as soon as there are many. */
+START_TEST(rows_are_printed_as_they_come) {
+  enter_room();
+  ck_assert_int_eq(run("zke app.db create /a"), 0);
+  ck_prints(
+      "zke app.db sql 'WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 "
+      "FROM n) SELECT i FROM n' | head -n 3 | tr -d '\\n '",
+      "I12");
+}
+END_TEST
+
+/* In a damaged file a child's path may be another node's, or its parent's. */
+START_TEST(damaged_tree_is_not_walked_for_ever) {
+  sqlite3 *db;
+  enter_room();
+  ck_assert_int_eq(run("zke app.db create /a; zke app.db export / out"), 0);
+  ck_assert_int_eq(sqlite3_open("app.db", &db), SQLITE_OK);
+  ck_assert_int_eq(sqlite3_exec(db, "UPDATE node SET name='b/c' WHERE name='a'",
+                                NULL, NULL, NULL),
+                   SQLITE_OK);
+  ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
+  ck_assert_int_eq(run("zke app.db tree >tree 2>said"), 74);
+  ck_assert_int_eq(run("zke app.db ls -R >tree 2>>said"), 74);
+  ck_assert_int_eq(run("zke app.db import --replace / out 2>>said"), 74);
+  ck_prints("grep -c 'CORRUPT: / has a child whose name is none' said", "3");
+  ck_assert_int_eq(run("zke app.db check >out"), 1);
+}
+END_TEST
+
+/* What a command prints on a terminal. */
+static size_t on_terminal(const char *command, unsigned char *text,
+                          size_t size) {
+  size_t len = 0;
+  ssize_t n;
+  int us = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+  ck_assert_int_ge(us, 0);
+  ck_assert_int_eq(grantpt(us) | unlockpt(us), 0);
+  pid_t pid = fork();
+  if (pid == 0) {
+    int fd = open(ptsname(us), O_RDWR | O_NOCTTY);
+    dup2(fd, STDOUT_FILENO);
+    dup2(fd, STDERR_FILENO);
+    execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+    _exit(127);
+  }
+  /* EIO when nobody has the other side any more */
+  while (len < size && (n = read(us, text + len, size - len)) > 0)
+    len += (size_t)n;
+  close(us);
+  end(pid);
+  return len;
+}
+
+/* Does a terminal obey any of it?  Its own ends of lines are "\r\n". */
+static bool is_obeyed(const unsigned char *text, size_t len) {
+  for (size_t i = 0; i < len; i++) {
+    bool high = i + 1 < len && text[i] == 0xc2 && text[i + 1] < 0xa0;
+    bool control = text[i] < 0x20 && !strchr("\r\n\t", text[i]);
+    if (control || text[i] == 0x7f || high || text[i] == 0x9b) return true;
+  }
+  return false;
+}
+
+/* ESC, DEL, and the C1 controls, as UTF-8 and as bytes, in data, identities and
+ * what is named on the command line: no command hands them to a terminal. */
+#define EVIL "$(printf 'a\\033[31m\\177\\302\\233b\\r')"
+#define BYTES "YRtbMzFtf8KbYpuQDQ==" /* the same, and 9b 90 as bytes */
+START_TEST(terminal_gets_no_controls) {
+  static const char *const commands[] = {
+      "get /a",
+      "get -s /a",
+      "--json get /a",
+      "--plain get /a",
+      "get /b",
+      "--json get /b",
+      "--plain get /b",
+      "locks",
+      "--json locks",
+      "--plain locks",
+      "sessions",
+      "queue peek q",
+      "queue list q --data",
+      "top --once",
+      "export /",
+      "dump",
+      "barrier show w",
+      "waits",
+      "tree",
+      "sql 'SELECT path,data FROM zke_nodes'",
+      "doctor",
+      "get " EVIL,
+      EVIL " x",
+      "lock " EVIL "/",
+      "-f " EVIL,
+      "--chroot " EVIL " ls",
+      "import /x " EVIL,
+      "create /y -t " EVIL,
+      "elect l --observe --json"};
+  unsigned char text[65536];
+  char line[400];
+  enter_room();
+  ck_assert_int_eq(run("zke app.db create /a " EVIL " && zke app.db create /b "
+                       "--base64 " BYTES " && zke app.db queue push q " EVIL
+                       " && zke app.db barrier set w " EVIL),
+                   0);
+  pid_t holder =
+      start("exec zke --identity " EVIL " app.db elect l " EVIL " >held");
+  ck_until_true("[ -s held ]");
+  for (size_t i = 0; i + 1 < sizeof commands / sizeof *commands; i++) {
+    snprintf(line, sizeof line, "zke -q app.db %s", commands[i]);
+    size_t len = on_terminal(line, text, sizeof text);
+    ck_assert_msg(!is_obeyed(text, len), "%s: %.*s", line, (int)len, text);
+  }
+  size_t len =
+      on_terminal("timeout 2 zke app.db elect l --observe", text, sizeof text);
+  ck_assert_msg(len > 0 && !is_obeyed(text, len), "%.*s", (int)len, text);
+  kill(holder, SIGTERM);
+  end(holder);
+}
+END_TEST
 
 /* ------------------------------------------------------------------------
  * queue
@@ -565,7 +764,14 @@ static TCase *new_case(Suite *suite, const char *name) {
 
 static Suite *work_suite(void) {
   Suite *suite = suite_create("shell_work");
-  TCase *tc = new_case(suite, "queue");
+  TCase *tc = new_case(suite, "looking");
+  tcase_add_test(tc, looking_waits_for_no_writer);
+  tcase_add_test(tc, looking_removes_the_dead);
+  tcase_add_loop_test(tc, signal_ends_blocked_output, 0, 2);
+  tcase_add_test(tc, rows_are_printed_as_they_come);
+  tcase_add_test(tc, damaged_tree_is_not_walked_for_ever);
+  tcase_add_test(tc, terminal_gets_no_controls);
+  tc = new_case(suite, "queue");
   tcase_add_test(tc, killed_wrapper_gives_its_item_back);
   tcase_add_test(tc, killed_wrapper_takes_its_command_along);
   tcase_add_test(tc, signalled_command_gives_its_item_back);

@@ -81,7 +81,9 @@ START_TEST(the_block_is_large_enough) {
 }
 END_TEST
 
-static word as_word(const char *text) { return (word){text, strlen(text)}; }
+static word as_word(const char *text) {
+  return (word){text, strlen(text), false};
+}
 
 START_TEST(numbers) {
   int64_t n = 7;
@@ -95,7 +97,7 @@ START_TEST(numbers) {
     ck_assert_msg(!word_number(&w, &n), "taken for a number: %s", bad[i]);
   }
   ck_assert_int_eq(n, INT64_MIN);
-  word nul = {"1\0002", 3};
+  word nul = {"1\0002", 3, false};
   ck_assert(!word_number(&nul, &n));
 }
 END_TEST

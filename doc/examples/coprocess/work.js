@@ -12,7 +12,7 @@ async function work(zke) {
 async function main() {
   const zke = new Zke(file)
   if (jobs.length === 0) await work(zke)
-  for (const job of jobs) await zke.run(['queue', 'push', 'jobs', job])
+  for (const job of jobs) await zke.run(['queue', 'push', 'jobs', { text: job }])
   zke.end()
 }
 main()

@@ -3,7 +3,7 @@ from client import Zke
 
 zke = Zke(sys.argv[1])
 if len(sys.argv) > 2:
-    for job in sys.argv[2:]: zke.run("queue", "push", "jobs", job)
+    for job in sys.argv[2:]: zke.run("queue", "push", "jobs", {"text": job})
 else:
     done = ""
     while done != "enough":
