@@ -828,6 +828,7 @@ static int run_all(run *r, const char *const *more, int count) {
   pthread_condattr_destroy(&attributes);
   int status = run_begin(r, more, count);
   pthread_cond_destroy(&r->wake);
+  if (r->g && r->g->asked) *r->g->asked = r->asked;
   return status;
 }
 

@@ -27,18 +27,24 @@ static void queue_close(queue_of *q) {
   *q = (queue_of){NULL, NULL};
 }
 
+/* A queue that a command makes gives up an item after so many attempts: one
+ * that always fails is not to block for ever what stands behind it. */
+enum { NEW_ATTEMPTS = 5 };
+
 /* listener: NULL, or what hears of context's losses */
 static int queue_open_for(call *c, queue_of *q, zke_queue_fn listener,
                           void *context) {
   int64_t limit, attempts;
   *q = (queue_of){NULL, NULL};
   int status = option_number(c, 'm', 1, INT32_MAX, 0, &limit);
-  if (!status) status = option_number(c, 'a', 1, INT32_MAX, 0, &attempts);
+  if (!status)
+    status = option_number(c, 'a', 0, INT32_MAX, NEW_ATTEMPTS, &attempts);
   if (!status) status = arg_place(c, 0, "queues", &q->path);
   if (status) return status;
   zke_queue_options o = {.size = sizeof o,
                          .limit = (int)limit,
-                         .attempts = (int)attempts,
+                         .attempts = has(c, 'a') ? (int)attempts : 0,
+                         .new_attempts = (int)attempts,
                          .listener = listener,
                          .context = context};
   int rc = zke_queue_new(c->z, q->path, &o, &q->queue);
@@ -299,7 +305,8 @@ static bool item_texts(const zke_queue_item *item, char **texts, int *count) {
          item_text(texts, count, "ZKE_ITEM_DATA=%s", text ? item->data : "");
 }
 
-static int work_on(call *c, const queue_of *q, claim *k) {
+/* asked: out: whether this process was to end meanwhile */
+static int work_on(call *c, const queue_of *q, claim *k, bool *asked) {
   char *texts[ITEM_TEXTS];
   int count = 0, status;
   guard g = {.kind = "queue",
@@ -307,6 +314,7 @@ static int work_on(call *c, const queue_of *q, claim *k) {
              .token = k->item->token,
              .check = claim_check,
              .object = k,
+             .asked = asked,
              .more = (const char *const *)texts,
              .input = k->item->data ? k->item->data : "",
              .input_len = k->item->len > 0 ? (size_t)k->item->len : 0};
@@ -323,22 +331,41 @@ static int work_on(call *c, const queue_of *q, claim *k) {
   return status;
 }
 
+/* After the command has failed with an item: this worker leaves the queue alone
+ * for a time, which is twice as long after each attempt, up to 64 times. */
+static int back_off(call *c, const zke_queue_item *item) {
+  int64_t ms;
+  int status = option_duration(c, 'b', 1000, &ms);
+  if (status) return status;
+  int doublings = item->attempts < 7 ? item->attempts - 1 : 6;
+  for (int i = 0; i < doublings && ms < INT64_MAX / 4; i++) ms *= 2;
+  note(c, "backing off for %" PRId64 " ms", ms);
+  int rc = wait_session(c, NULL, NULL, zke_now(c->z) + ms);
+  if (rc == ZKE_CANCELLED) return fail_cancelled(c);
+  return rc == ZKE_OPERATIONTIMEOUT ? 0 : fail_rc(c, rc);
+}
+
 /* Given back where it could not be printed.
  *
  *   more  out, with --follow: whether to go on */
 static int pop_one(call *c, const queue_of *q, const patience *p, bool *more) {
   claim k = {.queue = q->queue};
+  bool asked = false;
   int rc = claim_next(c, k.queue, p, &k.item), status;
   *more = rc == ZKE_OK && has(c, 'f');
   if (rc == ZKE_OPERATIONTIMEOUT && has(c, 'f')) return 0;
   if (rc != ZKE_OK) return fail_wait(c, p, rc);
   if (c->child)
-    status = work_on(c, q, &k);
+    status = work_on(c, q, &k, &asked);
   else if (c->id)
     status = emit(c, item_row(k.item));
   else
     status = emit_event(c, item_row(k.item));
   status = claim_end(c, &k, status);
+  if (asked) *more = false;
+  /* What was told is a failure of this process, not of the command. */
+  if (status && *more && has(c, 'g') && !c->code && !cancelled(c))
+    status = back_off(c, k.item);
   zke_free(k.item);
   return status;
 }
@@ -366,6 +393,10 @@ static void pop_heard(zke_queue *queue, int event, int64_t token,
 
 static int pop_run(call *c) {
   queue_of q;
+  if (has(c, 'g') && (!has(c, 'f') || !c->child))
+    return fail_usage(c, "--go-on is for --follow with a command");
+  if (has(c, 'b') && !has(c, 'g'))
+    return fail_usage(c, "--back-off is for --go-on");
   int status = c->child ? guard_options(c) : 0;
   if (!status)
     status = queue_open_for(c, &q, c->child ? pop_heard : NULL, NULL);
@@ -705,11 +736,10 @@ static const option push_table[] = {
     {'m', "limit", "N"},    {'a', "attempts", "N"},
     OPTIONS_DATA,           OPTIONS_PATIENCE,
     {'\0', NULL, NULL}};
-static const option pop_table[] = {{'f', "follow", NULL},
-                                   {'a', "attempts", "N"},
-                                   OPTIONS_PATIENCE,
-                                   OPTIONS_GUARD,
-                                   {'\0', NULL, NULL}};
+static const option pop_table[] = {
+    {'f', "follow", NULL},  {'g', "go-on", NULL}, {'b', "back-off", "DURATION"},
+    {'a', "attempts", "N"}, OPTIONS_PATIENCE,     OPTIONS_GUARD,
+    {'\0', NULL, NULL}};
 static const option claim_table[] = {
     {'a', "attempts", "N"}, OPTIONS_PATIENCE, {'\0', NULL, NULL}};
 static const option requeue_table[] = {
@@ -731,8 +761,9 @@ const command queue_commands[] = {
      "put an item into a queue, or each line of standard input", push_table, 1,
      2, CREATES_FILE | HIDDEN, STYLE_LINE, push_run, push_human},
     {"queue pop",
-     "NAME [--wait DURATION | --nonblock] [-E CODE] [--follow] [--attempts N] "
-     "[--on-lost kill|warn] [--grace DURATION] [--close | --wait-all] "
+     "NAME [--wait DURATION | --nonblock] [-E CODE] [--follow [--go-on "
+     "[--back-off DURATION]]] [--attempts N] [--on-lost kill|warn] [--grace "
+     "DURATION] [--close | --wait-all] "
      "[--outlive] "
      "[-- CMD ARGS…]",
      "take the first item and print it, or have CMD work on it", pop_table, 1,

@@ -535,6 +535,7 @@ typedef struct guard {
   int more_count;
   const char *input;
   size_t input_len;
+  bool *asked; /* out, or NULL: true where a signal came that is to end us */
 } guard;
 
 /* Its options, for the table. */

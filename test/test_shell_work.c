@@ -331,6 +331,42 @@ START_TEST(signalled_command_gives_its_item_back) {
 }
 END_TEST
 
+/* A worker that backs off has nothing in hand, and a signal ends it at once. */
+START_TEST(a_worker_that_backs_off_keeps_nothing) {
+  enter_room();
+  ck_assert_int_eq(run("zke app.db queue push q precious"), 0);
+  pid_t pid = start(
+      "exec zke app.db --verbose queue pop q --follow --go-on --back-off 1h --"
+      " false 2>said");
+  ck_until_true("grep -q 'backing off for 3600000 ms' said");
+  ck_prints("zke app.db queue pop q --nonblock", "precious");
+  ck_assert_int_eq(kill(pid, 0), 0);
+  kill(pid, SIGTERM);
+  ck_assert_int_eq(end(pid), 128 + SIGTERM);
+}
+END_TEST
+
+/* A signal ends a worker also where its command takes it well, or fails in a
+ * way of its own; the next item is left alone. */
+START_TEST(a_signal_ends_a_worker_after_its_item) {
+  static const char *const ends[] = {"exit 0", "exit 3"};
+  char command[300];
+  enter_room();
+  ck_assert_int_eq(run("printf 'a\\nb\\n' | zke app.db queue push q --lines"),
+                   0);
+  snprintf(
+      command, sizeof command,
+      "exec zke app.db queue pop q --follow --go-on --back-off 1ms -- sh -c"
+      " 'trap \"%s\" TERM; touch begun; while :; do sleep 0.01; done'",
+      ends[_i]);
+  pid_t pid = start(command);
+  ck_until_true("[ -e begun ]");
+  kill(pid, SIGTERM);
+  ck_assert_int_eq(end(pid), _i ? 3 : 0);
+  ck_prints("zke app.db queue pop q --follow --nonblock", _i ? "a\nb" : "b");
+}
+END_TEST
+
 /* Somebody takes the claim away: the command is ended, as for a lost lock. */
 START_TEST(lost_claim_ends_the_command) {
   enter_room();
@@ -775,6 +811,8 @@ static Suite *work_suite(void) {
   tcase_add_test(tc, killed_wrapper_gives_its_item_back);
   tcase_add_test(tc, killed_wrapper_takes_its_command_along);
   tcase_add_test(tc, signalled_command_gives_its_item_back);
+  tcase_add_test(tc, a_worker_that_backs_off_keeps_nothing);
+  tcase_add_loop_test(tc, a_signal_ends_a_worker_after_its_item, 0, 2);
   tcase_add_test(tc, lost_claim_ends_the_command);
   tcase_add_test(tc, no_item_is_lost_by_kills);
   tcase_add_test(tc, lines_go_in_as_they_come);
