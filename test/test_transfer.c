@@ -288,6 +288,27 @@ START_TEST(a_queue_goes_on_behind_its_last_number) {
 }
 END_TEST
 
+/* A value above the command's own limit comes from a program with a greater
+ * one; it is exported, and imported again. */
+START_TEST(a_value_above_1_mib_is_imported) {
+  enum { LARGE = 1500000 };
+  zke_options o = {.size = sizeof o, .data_limit = LARGE};
+  char *data = malloc(LARGE);
+  zke *z = NULL;
+  ck_assert_ptr_nonnull(data);
+  memset(data, 'x', LARGE);
+  ck_ok(zke_open(test_path("large.db"), &o, &z));
+  ck_ok(zke_create(z, "/large", data, LARGE, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
+                   NULL));
+  ck_ok(zke_close(z));
+  free(data);
+  ck_zke(0, "zke large.db export / out >err 2>&1");
+  ck_zke(0, "zke copy.db import / out >err 2>&1");
+  ck_zke(0, "zke copy.db export / again >err 2>&1");
+  same_nodes("out", "again");
+}
+END_TEST
+
 /* --replace takes away what the file does not have, in one transaction where
  * the tree is small: a reader sees the old tree or the new one. */
 START_TEST(a_small_tree_is_replaced_in_one_transaction) {
@@ -614,6 +635,7 @@ static Suite *transfer_suite(void) {
   tcase_add_loop_test(whole, what_was_imported_reads_as_what_was_exported, 0,
                       5);
   tcase_add_test(whole, a_queue_goes_on_behind_its_last_number);
+  tcase_add_test(whole, a_value_above_1_mib_is_imported);
   tcase_add_test(whole, a_small_tree_is_replaced_in_one_transaction);
   suite_add_tcase(suite, whole);
   TCase *busy = tcase_create("busy");
