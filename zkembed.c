@@ -1380,8 +1380,11 @@ static zke_acls *acl_decode(const zke_allocator *a, const char *text,
               "ORDER BY due,parent,name LIMIT " DB_REMOVAL)                   \
   X(NODE_DISCARD, "SELECT parent,name,acl,blob FROM node WHERE parent=?1 "    \
                   "AND name>=?2 AND name<=?2||CASE WHEN ?3>0 THEN "           \
-                  "'9999999999' ELSE '' END AND length(name)>=length(?2)+?3 " \
-                  "AND substr(name,length(?2)+1)NOT GLOB '*[^-0-9]*' AND "    \
+                  "'9999999999' ELSE '' END AND(?3=0 OR("                     \
+                  "length(name)-length(?2)BETWEEN ?3 AND ?3+"                  \
+                  "(substr(name,length(?2)+1)GLOB'-[12]*')AND "               \
+                  "substr(name,length(?2)+1,1)GLOB'[-0-9]'AND "               \
+                  "substr(name,length(?2)+2)NOT GLOB'*[^0-9]*'))AND "         \
                   "owner=?4 AND(?5=0 OR czxid=?5)LIMIT " DB_REMOVAL)          \
   X(BLOB_ADD, "INSERT INTO blob(data)VALUES(?1)")                             \
   X(BLOB_REMOVE, "DELETE FROM blob WHERE id=?1")                              \
@@ -7937,7 +7940,9 @@ enum {
   API_READ = 32,      /* reads by db_read_begin(), and looks at the session
                          there */
   API_DISPATCH = 64,  /* ticks, and recovers, by itself */
-  API_DISCARD = 128   /* is about what is to be discarded */
+  API_DISCARD = 128,  /* is about what is to be discarded */
+  API_SURELY = 256    /* waits for other threads' calls however long they take:
+                         it cannot fail for that */
 };
 
 /* Check a path and put the chroot before it; *full lives until the handle's
@@ -8091,7 +8096,7 @@ static int api_enter(zke *z, const char *path, unsigned flags,
     return api_turn_away(z,
                          base_fail(ZKE_CLOSING, "the handle is being closed"));
   }
-  if (!lock_take(s, deadline)) {
+  if (!lock_take(s, flags & API_SURELY ? INT64_MAX : deadline)) {
     return api_turn_away(
         z, base_fail(ZKE_OPERATIONTIMEOUT,
                      "another thread has used the handle for too long"));
@@ -8281,6 +8286,7 @@ int zke_close(zke *z) {
     return base_fail(ZKE_FORKED, "the handle belongs to the parent process");
   if (wait_is_inside(z))
     return base_fail(ZKE_MISUSE, "zke_close() from a callback of the handle");
+  if (lock_limit.z == z) lock_limit.z = NULL; /* not the next one's there */
   os_cancel_off();
   int rc = atomic_exchange(&z->closing, true)
                ? base_fail(ZKE_CLOSING, "another thread is closing the handle")
@@ -8292,7 +8298,8 @@ int zke_close(zke *z) {
 int64_t zke_session_id(zke *z) { return z ? z->id : 0; }
 
 int zke_state(zke *z) {
-  if (api_enter(z, NULL, API_ANY_STATE | API_LIGHT, NULL) != ZKE_OK)
+  if (api_enter(z, NULL, API_ANY_STATE | API_LIGHT | API_SURELY, NULL) !=
+      ZKE_OK)
     return ZKE_STATE_CLOSED;
   int state = wait_state(z);
   api_leave(z, ZKE_OK);
@@ -8448,8 +8455,10 @@ static int api_discard_now(zke *z, const char *path, bool sequential,
   int rc = api_enter(z, path, API_CHANGE | API_SEQUENTIAL, &d.path);
   if (rc == ZKE_OK)
     rc = api_leave(z, txn_run(z->s, z, TXN_NORMAL, discard_body, &d));
-  atomic_store(&z->doomed, rc != ZKE_OK);
-  if (rc != ZKE_OK) atomic_store(&z->owes, true);
+  if (rc != ZKE_OK) {
+    atomic_store(&z->doomed, true);
+    atomic_store(&z->owes, true);
+  }
   return rc;
 }
 
@@ -8576,12 +8585,13 @@ static int api_read_plain(zke *z, api_reading *r) {
     if (rc != ZKE_OK) return rc;
     int64_t number = z->s->index.number;
     if (z->seen != number) rc = api_look(z, &exists);
+    bool looked = rc == ZKE_OK;
     if (r && rc == ZKE_OK && exists)
       rc = op_read(z, r->type, r->type != ZKE_OP_CHECK, r->path,
                    &node_range_all, &r->answer);
     if (db_read_stands(z->s)) {
       if (!exists) return txn_session_gone(z);
-      z->seen = number;
+      if (looked) z->seen = number;
       return rc;
     }
     if (!r) continue;
@@ -9199,7 +9209,8 @@ static bool api_needs_rows(const reg_pair *pair) {
 int zke_forget(zke *z, zke_watch_fn fn, void *context) {
   api_watch w = {.fn = fn, .context = context};
   if (!fn) return base_fail(ZKE_BADARGUMENTS, "fn is NULL");
-  int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_LIGHT, NULL);
+  int rc = api_enter(z, NULL,
+                     API_CHANGE | API_ANY_STATE | API_LIGHT | API_SURELY, NULL);
   if (rc != ZKE_OK) return rc;
   const reg_pair *pair = reg_find_pair(z, fn, context);
   if (z->state == SESS_ALIVE && api_needs_rows(pair)) {

@@ -672,7 +672,8 @@ ZKE_API int zke_delete(zke *z, const char *path, int version);
  *           permission is needed, as for the session's end.
  *   mode    ZKE_EPHEMERAL: the node at path.  ZKE_EPHEMERAL_SEQUENTIAL: all
  *           that were made with this path before their numbers, also by a
- *           create whose reply was lost
+ *           create whose reply was lost.  (One of the session that was made
+ *           without a number, but whose name ends like that, is among them.)
  *   czxid   the one incarnation that is meant, or 0 for whichever is there
  *
  * Returns ZKE_OK when it is gone, or

@@ -484,7 +484,7 @@ int zke_election_set(zke_election *e, const void *data, int len,
                      int64_t deadline_ms) {
   if (len < 0 || (!data && len))
     return zke_recipe_fail(ZKE_BADARGUMENTS, "a value of length %d", len);
-  int rc = zke_recipe_enter((zke_recipe *)e);
+  int rc = zke_recipe_enter_by((zke_recipe *)e, deadline_ms);
   if (rc != ZKE_OK) return rc;
   rc = election_keep_value(e, data, len);
   if (rc == ZKE_OK && e->ready && e->l.state == ZKE_LINE_HELD)

@@ -592,7 +592,10 @@ static int znode_try_delete(zke *z, void *arg) {
 }
 
 int zke_recipe_delete(zke *z, const char *path) {
-  return zke_retry(z, znode_try_delete, (void *)(uintptr_t)path, ZKE_FOREVER);
+  int64_t limit = retry_limit(z, retry_patience(z));
+  int rc = zke_retry(z, znode_try_delete, (void *)(uintptr_t)path, ZKE_FOREVER);
+  zke_limit(z, limit);
+  return rc;
 }
 
 typedef struct znode_deletions {

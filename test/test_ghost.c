@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <sqlite3.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "../recipes/counter.h"
@@ -74,7 +75,7 @@ static void make(const char *path, int mode, char **made, int64_t *czxid) {
 }
 
 START_TEST(discards_own_nodes_only) {
-  char *made = NULL;
+  char *made = NULL, *longer = NULL, *dashed = NULL;
   int64_t czxid, theirs;
   zke_stat stat;
   begin();
@@ -90,12 +91,27 @@ START_TEST(discards_own_nodes_only) {
   ck_ok(zke_discard(z, "/e", ZKE_EPHEMERAL, 0)); /* it has gone */
   make("/s-", ZKE_EPHEMERAL, NULL, &theirs);
   make("/s-x", ZKE_EPHEMERAL, NULL, &theirs);
+  make("/s-1", ZKE_EPHEMERAL_SEQUENTIAL, &longer, &theirs);
+  make("/s--", ZKE_EPHEMERAL_SEQUENTIAL, &dashed, &theirs);
   make("/s-", ZKE_EPHEMERAL_SEQUENTIAL, &made, &czxid);
   ck_ok(zke_discard(z, "/s-", ZKE_EPHEMERAL_SEQUENTIAL, 0));
   ck_rc(zke_exists(z, made, NULL, NULL, NULL), ZKE_NONODE);
   ck_ok(zke_exists(z, "/s-", NULL, NULL, NULL));
   ck_ok(zke_exists(z, "/s-x", NULL, NULL, NULL));
+  ck_ok(zke_exists(z, longer, NULL, NULL, NULL));
+  ck_ok(zke_exists(z, dashed, NULL, NULL, NULL));
+  for (int i = 0; i < 4; i++) { /* numbers below zero, too */
+    static const char *const last[] = {"0000000000", "2147483647", "-000000001",
+                                       "-2147483648"};
+    char path[32];
+    snprintf(path, sizeof path, "/n%s", last[i]);
+    make(path, ZKE_EPHEMERAL, NULL, &theirs);
+    ck_ok(zke_discard(z, "/n", ZKE_EPHEMERAL_SEQUENTIAL, theirs));
+    ck_rc(zke_exists(z, path, NULL, NULL, NULL), ZKE_NONODE);
+  }
   zke_free(made);
+  zke_free(longer);
+  zke_free(dashed);
   ck_rc(zke_discard(NULL, "/e", ZKE_EPHEMERAL, 0), ZKE_BADARGUMENTS);
   ck_rc(zke_discard(z, "/e", ZKE_PERSISTENT, 0), ZKE_BADARGUMENTS);
   ck_rc(zke_discard(z, "e", ZKE_EPHEMERAL, 0), ZKE_BADARGUMENTS);

@@ -50,7 +50,19 @@ static void keep_lock(void) {
   seen = looks;
 }
 
+/* A thread that is a keeper keeps it in a change until zke_forget() has come
+ * back, or has not for a while. */
+static _Thread_local bool keeper;
+static atomic_bool keeping, forgotten;
+
+static void keep_from_forget(void) {
+  int64_t end = test_now() + 300;
+  keeping = true;
+  while (!forgotten && test_now() < end) test_pause();
+}
+
 static int64_t told_clock(void *context, int which) {
+  if (keeper && which == ZKE_CLOCK_REALTIME) keep_from_forget();
   if (!greedy)
     atomic_fetch_add(&looks, 1);
   else if (which == ZKE_CLOCK_REALTIME)
@@ -619,6 +631,34 @@ START_TEST(greedy_thread_makes_way) {
 }
 END_TEST
 
+static int change_and_keep(worker *w) {
+  keeper = true;
+  return change(w->z);
+}
+
+/* zkembed.h: when zke_forget() returns, nothing is called any more, whatever
+ * other threads do meanwhile and however little time the caller has. */
+START_TEST(forget_cannot_be_late) {
+  begin(_i);
+  worker w;
+  watch(shared, count_call, NULL);
+  int64_t late = zke_now(shared) - 1;
+  start(&w, change_and_keep, shared, 0);
+  ck_until(keeping, 10000);
+  zke_limit(shared, late);
+  int rc = zke_forget(shared, count_call, NULL);
+  forgotten = true;
+  zke_limit(shared, ZKE_FOREVER);
+  ck_ok(join(&w));
+  if (rc != ZKE_OK)
+    ck_assert_str_eq(zke_error_name(rc), "ZKE_OPERATIONTIMEOUT");
+  ck_ok(zke_dispatch(shared, NULL));
+  ck_ok(change(writer));
+  ck_ok(zke_dispatch(shared, NULL));
+  ck_assert_int_eq(called, 0);
+}
+END_TEST
+
 /* Open a session, use it, close it, many times. */
 static int come_and_go(worker *w) {
   for (int i = 0; i < 50; i++) {
@@ -751,6 +791,7 @@ static void add_many_handles(Suite *suite) {
   tcase_add_loop_test(tc, greedy_thread_makes_way, 0, 2 * WAYS);
   ADD(two_threads_play_ping_pong);
   ADD(sessions_come_and_go_in_parallel);
+  ADD(forget_cannot_be_late);
   tcase_add_test(tc, stores_open_and_close_in_parallel);
 }
 
