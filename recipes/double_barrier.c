@@ -409,13 +409,16 @@ static const zke_party *picture_staying(const picture *p) {
   return NULL;
 }
 
+enum { DEATH = 160 }; /* bytes of the sentence on who died */
+
 /* Leave to the members that are in leave the word that the round was broken, in
- * their own znodes: `ready` will not tell them any more. */
-static void picture_mark(const picture *p, change *c, const char *path) {
+ * their own znodes: `ready` will not tell them any more.  The word is written
+ * into text, which the change keeps until it is done. */
+static void picture_mark(const picture *p, change *c, const char *path,
+                         char text[DEATH]) {
   const zke_party *dead = picture_dead(p);
-  char text[160];
   if (!dead) return;
-  snprintf(text, sizeof text, "%s%.100s (pid %" PRId64 ")", own_broken,
+  snprintf(text, DEATH, "%s%.100s (pid %" PRId64 ")", own_broken,
            dead->identity, dead->pid);
   for (int i = 0; i < p->count; i++) {
     if (picture_there(p, &p->members[i]))
@@ -428,11 +431,12 @@ static void picture_mark(const picture *p, change *c, const char *path) {
 static int picture_bury(const picture *p, zke *z, const char *path,
                         const char *ready) {
   change c;
+  char text[DEATH];
   change_new(&c, z, p->inside->count + p->count + 1);
   for (int i = 0; i < p->inside->count; i++)
     change_delete(&c, ready, p->inside->data[i], -1);
   change_delete(&c, path, "ready", p->read[0].stat.version);
-  picture_mark(p, &c, path);
+  picture_mark(p, &c, path, text);
   return change_do(&c);
 }
 
