@@ -119,7 +119,7 @@ static int64_t zxid_now(zke *z) {
  * and it survives a reopening. */
 START_TEST(sequence_is_raised) {
   test_events events = {.count = 0};
-  zke *z = test_open("a.db");
+  zke *z = test_open(test_path("a.db"));
   zke_stat before, after;
   char *made = NULL;
   ck_ok(
@@ -140,7 +140,7 @@ START_TEST(sequence_is_raised) {
   zke_free(made);
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
-  z = test_open("a.db");
+  z = test_open(test_path("a.db"));
   ck_ok(zke_raise_sequence(z, "/q", INT32_MAX, &after));
   ck_assert_int_eq(after.numChildren, 1);
   ck_ok(zke_check(z, NULL, NULL));
@@ -152,7 +152,7 @@ START_TEST(raising_is_refused) {
   static const zke_acl entry = {ZKE_PERM_ALL & ~ZKE_PERM_CREATE, "world",
                                 "anyone"};
   static const zke_acls acls = {1, &entry};
-  zke *z = test_open("a.db");
+  zke *z = test_open(test_path("a.db"));
   zke_stat stat;
   ck_ok(zke_create(z, "/e", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
   ck_ok(zke_create(z, "/n", "", 0, &acls, ZKE_PERSISTENT, NULL, NULL));
