@@ -1493,13 +1493,11 @@ static int line_watch_end(zke_line *l, const char *path) {
 /* Take back the watch of one's own znode, before it is deleted: else the event
  * of that would lie about until the next dispatch. */
 static void line_unwatch_own(zke_line *l) {
-  const char *znode[] = {l->znode};
-  int count = l->own ? l->own->count : 1;
   if (!l->own_watched || !l->znode) return;
-  for (int i = 0; i < count; i++) {
-    zke_remove_watch(l->r.z, l->own ? l->own->data[i] : znode[i],
-                     ZKE_WATCH_DATA, zke_recipe_watcher, &l->r);
-  }
+  char *const *own = l->own ? l->own->data : &l->znode;
+  int count = l->own ? l->own->count : 1;
+  for (int i = 0; i < count; i++)
+    zke_remove_watch(l->r.z, own[i], ZKE_WATCH_DATA, zke_recipe_watcher, &l->r);
   l->own_watched = false;
 }
 
