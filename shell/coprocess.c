@@ -290,14 +290,15 @@ static json_t *literal_bytes(const json_t *object) {
  * where they are.  One that came as an object is data or a name, and is never
  * taken for an option. */
 static const char *request_words(request *r) {
-  json_t *run = json_object_get(r->object, "run"), *given;
-  size_t i, count = json_array_size(run);
+  json_t *run = json_object_get(r->object, "run");
+  size_t count = json_array_size(run);
   if (count == 0 || count > INT_MAX) return "\"run\" is a list of words";
-  r->w = malloc(sizeof *r->w + count * sizeof(word));
+  r->w = calloc(1, sizeof *r->w + count * sizeof(word));
   if (!r->w) return "out of memory";
   r->w->count = (int)count;
   r->w->data = (word *)(r->w + 1);
-  json_array_foreach(run, i, given) {
+  for (size_t i = 0; i < count; i++) {
+    json_t *given = json_array_get(run, i);
     bool literal = json_is_object(given);
     json_t *text = literal                 ? literal_bytes(given)
                    : json_is_number(given) ? number_text(given)

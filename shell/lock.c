@@ -3,7 +3,6 @@
  *
  * The four are one: a kind says how each is joined, asked and left.
  */
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -241,6 +240,19 @@ static void held_human(call *c, json_t *row, FILE *out) {
  * that goes through such a command is not found: all of it waits.
  * --------------------------------------------------------------------- */
 
+/* Read what the outer zke left in the environment: its actor, and the process
+ * that it is, by number and start. */
+static bool outer_read(const char *text, uint64_t *actor, int *pid,
+                       uint64_t *start) {
+  char *end;
+  *actor = strtoull(text, &end, 16);
+  if (*end++ != '/') return false;
+  *pid = (int)strtol(end, &end, 10);
+  if (*end++ != '/') return false;
+  *start = strtoull(end, &end, 10);
+  return *end == '\0' && *actor && *pid > 0;
+}
+
 /* As whom the outer zke holds its lock, where it surely waits for us; else 0.
  * The processes between are given a moment to begin their wait. */
 static uint64_t outer_actor(const call *c) {
@@ -248,12 +260,8 @@ static uint64_t outer_actor(const call *c) {
   const struct timespec pause = {0, TRY_MS * 1000000L};
   const char *outer = getenv("ZKE_LOCK_ACTOR");
   uint64_t actor, start;
-  int pid, waits = WAITS_NO, end = 0;
-  if (!outer ||
-      sscanf(outer, "0x%" SCNx64 "/%d/%" SCNu64 "%n", &actor, &pid, &start,
-             &end) != 3 ||
-      outer[end])
-    return 0;
+  int pid, waits = WAITS_NO;
+  if (!outer || !outer_read(outer, &actor, &pid, &start)) return 0;
   for (int i = 0; i < TRIES && !cancelled(c); i++) {
     waits = process_waits(pid, start, getpid());
     if (waits != WAITS_NOT_YET) break;

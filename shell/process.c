@@ -10,7 +10,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
@@ -216,14 +215,16 @@ static bool holders_found(const holders *h, int64_t session, pid_t pid) {
  * 08:01:12 FIRST LAST" */
 static void holders_of_descriptor(holders *h, pid_t pid, const char *fd) {
   char what[300], text[2048];
-  int64_t first;
   snprintf(what, sizeof what, "fdinfo/%s", fd);
   proc_text(pid, what, text, sizeof text);
-  for (const char *at = text; (at = strstr(at, "lock:")) != NULL; at++)
-    if (sscanf(at, "lock: %*s OFDLCK %*s WRITE %*s %*s %" SCNd64, &first) ==
-            1 &&
-        !holders_found(h, first, pid))
+  for (const char *at = text; (at = strstr(at, "lock:")) != NULL; at++) {
+    int before = 0;
+    char *end;
+    (void)sscanf(at, "lock: %*s OFDLCK %*s WRITE %*s %*s %n", &before);
+    int64_t first = strtoll(at + before, &end, 10);
+    if (before && end > at + before && !holders_found(h, first, pid))
       holders_add(h, first, pid);
+  }
 }
 
 static void holders_look_at(holders *h, pid_t pid) {
