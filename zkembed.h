@@ -1348,6 +1348,7 @@ typedef struct zke_os {
 /* zke_os_fill    - give each NULL member, as far as os->size goes, the
  *                  library's own function
  * zke_os_default - all of them, for functions that call them in turn
+ * os and out are not NULL; os->size is set, as ZKE_INIT(zke_os) does.
  * Threads: any.  Blocks: no.  Since 0.1. */
 ZKE_API void zke_os_fill(zke_os *os);
 static inline void zke_os_default(zke_os *out) {

@@ -127,7 +127,8 @@ ZKE_API int zke_barrier_wait(zke_barrier *barrier, int64_t deadline_ms);
  * zke_barrier_step   - look again; needed only after a read failed inside
  *                      zke_dispatch()
  * zke_barrier_stop   - no more
- * zke_barrier_get    - ask the file: *token_out is what stands, 0: nothing
+ * zke_barrier_get    - ask the file: *token_out, or NULL, becomes the token of
+ *                      the barrier that stands; 0: none does
  * zke_barrier_cancel - the blocking call on it returns ZKE_CANCELLED;
  *                      ZKE_IDLE where none runs.  Blocks: no
  * Threads: any.  In a callback: yes. */

@@ -325,12 +325,12 @@ int zke_discovery_names(zke *z, const char *base, zke_strings **names_out) {
   return names ? ZKE_OK : zke_recipe_fail(ZKE_NOMEM, "no memory for names");
 }
 
-/* ---- who comes and goes of them ---- */
+/* ---- an observer: which services come and go ---- */
 
 struct zke_services {
   zke *z;
-  zke_config *config; /* has a mutex; its listener runs on one thread at a time,
-                         and what is below is the listener's */
+  zke_config *config; /* has a mutex; its listener runs on one thread at a time.
+                         Only the listener uses the members below */
   char **known;       /* services that were told to be there */
   int count, room;
   zke_services_fn listener;

@@ -65,7 +65,7 @@ typedef struct zke_instance_list {
 enum {
   ZKE_DISCOVERY_OUT = 0,   /* a state only: not registered */
   ZKE_DISCOVERY_ADDED = 1, /* an instance came; at the start: is there.  As a
-                              state: one's own is registered */
+                              state: what this object offers is registered */
   ZKE_DISCOVERY_CHANGED = 2,
   ZKE_DISCOVERY_REMOVED = 3, /* with its last address and payload */
   ZKE_DISCOVERY_READY = 4,   /* those there at the start were told; NULL */

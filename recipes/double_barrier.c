@@ -537,7 +537,7 @@ static void db_out(zke_double_barrier *b, int state) {
   b->name = NULL;
 }
 
-/* Delete one's znode, now or later; then one is out. */
+/* Delete the party's znode, now or later.  The party is out from here on. */
 static int db_discard(zke_double_barrier *b) {
   return zke_recipe_discard(b->r.z, b->znode, ZKE_EPHEMERAL, 0);
 }

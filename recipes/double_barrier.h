@@ -139,8 +139,8 @@ ZKE_API void zke_double_barrier_free(zke_double_barrier *barrier);
  *   ZKE_LIMIT             the data of N parties is more than fits one value
  *   ZKE_MISUSE            inside already, or another thread's call runs
  *   ZKE_INVALIDSTATE      the session has ended
- * Where even the withdrawal fails, its code: the party waits still, and enter,
- * stop or free can be called again.
+ * Where even the withdrawal fails, its code: the party is out all the same, and
+ * the session deletes its znode as soon as it can.
  * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
 ZKE_API int zke_double_barrier_enter(zke_double_barrier *barrier,
                                      const void *data, int len,

@@ -233,7 +233,8 @@ ZKE_API int zke_queue_ack(zke_queue *queue, const zke_queue_item *item,
  *   reason  a line; NULL: "it was given back".  Copied, and kept with
  *           the letter only; a line break in it becomes a space
  *
- * Returns ZKE_OK, or ZKE_LOST.
+ * Returns ZKE_OK, or ZKE_LOST, or why it could not be written: then the claim
+ * is held still.
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_queue_release(zke_queue *queue, const zke_queue_item *item);
 ZKE_API int zke_queue_fail(zke_queue *queue, const zke_queue_item *item,

@@ -1239,29 +1239,47 @@ START_TEST(a_stopped_neighbour_hides_no_death) {
 }
 END_TEST
 
-/* One that is stopped in leave of a broken round does not keep the next round
- * from beginning, and hears afterwards how its own ended. */
-START_TEST(a_stopped_member_keeps_out_no_next_round) {
+/* Two processes that are inside a round. */
+static void two_inside(player *first, player *second) {
   const char *db = test_path("db");
   admin = test_open(db);
-  player first = player_begin(db, 2, 1), second = player_begin(db, 2, 2);
-  player_is_inside(&first);
-  player_is_inside(&second);
-  player_leaves(&first, 1);
-  player_stop(&first);
+  *first = player_begin(db, 2, 1);
+  *second = player_begin(db, 2, 2);
+  player_is_inside(first);
+  player_is_inside(second);
+}
+
+/* Two parties of this process, for the round after theirs. */
+static void two_more(void) {
   parties = 2;
   for (int i = 0; i < 2; i++) {
     z[i] = test_session(admin, NULL);
     ck_ok(zke_double_barrier_new(z[i], PATH, 2, NULL, &b[i]));
   }
+}
+
+/* The second of the two dies inside: the next round begins, though the first is
+ * stopped, and the first hears that its own was broken. */
+static void two_enter_after_a_death(player *first, player *second) {
+  kill(second->pid, SIGKILL);
+  for (int i = 1; i >= 0; i--)
+    ck_ok(zke_double_barrier_enter(b[i], NULL, 0, zke_now(z[i]) + 10000, NULL));
+  ck_assert_int_eq(player_end(second), -1);
+  ck_assert_int_eq(player_end(first), 3);
+}
+
+/* One that is stopped in leave of a broken round does not keep the next round
+ * from beginning, and hears afterwards how its own ended. */
+START_TEST(a_stopped_member_keeps_out_no_next_round) {
+  player first, second;
+  two_inside(&first, &second);
+  player_leaves(&first, 1);
+  player_stop(&first);
+  two_more();
   start(0);
   start(1); /* behind the round of the two */
   ck_assert_int_eq(state(1), WAITING);
-  kill(second.pid, SIGKILL);
-  for (int i = 1; i >= 0; i--)
-    ck_ok(zke_double_barrier_enter(b[i], NULL, 0, zke_now(z[i]) + 10000, NULL));
-  ck_assert_int_eq(player_end(&second), -1);
-  ck_assert_int_eq(player_end(&first), 3);
+  two_enter_after_a_death(&first, &second);
   leave(0);
   leave(1);
   dispatch_all();
@@ -1273,26 +1291,15 @@ END_TEST
 /* The party that others watch behind a round may leave and be stopped before it
  * looks again: what becomes of the others is seen all the same. */
 START_TEST(a_stopped_witness_hides_no_end) {
-  const char *db = test_path("db");
-  admin = test_open(db);
-  player first = player_begin(db, 2, 1), second = player_begin(db, 2, 2);
-  player_is_inside(&first);
-  player_is_inside(&second);
-  parties = 2;
-  for (int i = 0; i < 2; i++) {
-    z[i] = test_session(admin, NULL);
-    ck_ok(zke_double_barrier_new(z[i], PATH, 2, NULL, &b[i]));
-  }
+  player first, second;
+  two_inside(&first, &second);
+  two_more();
   start(0);
   start(1); /* watches the first, which is inside */
   player_leaves(&first, 1);
   player_stop(&first);
   dispatch_all();
-  kill(second.pid, SIGKILL);
-  for (int i = 1; i >= 0; i--)
-    ck_ok(zke_double_barrier_enter(b[i], NULL, 0, zke_now(z[i]) + 10000, NULL));
-  ck_assert_int_eq(player_end(&second), -1);
-  ck_assert_int_eq(player_end(&first), 3);
+  two_enter_after_a_death(&first, &second);
   end();
 }
 END_TEST
