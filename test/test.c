@@ -337,3 +337,20 @@ void test_kill(test_worker *w, int signal) {
   ck_assert_int_eq(kill(w->pid, signal), 0);
   if (signal == SIGKILL) test_wait(w);
 }
+
+void test_stop(pid_t pid, const char *db) {
+  char gate[PATH_MAX];
+  snprintf(gate, sizeof gate, "%s-zke/gate", db);
+  int status, fd = open(gate, O_RDWR | O_CLOEXEC);
+  ck_assert_msg(fd >= 0, "%s: %s", gate, strerror(errno));
+  for (;;) {
+    struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
+    ck_assert_int_eq(kill(pid, SIGSTOP), 0);
+    ck_assert_int_eq(waitpid(pid, &status, WUNTRACED), pid);
+    ck_assert_msg(WIFSTOPPED(status), "process %d ended", (int)pid);
+    ck_assert_int_eq(fcntl(fd, F_OFD_GETLK, &l), 0);
+    if (l.l_type == F_UNLCK) break;
+    ck_assert_int_eq(kill(pid, SIGCONT), 0);
+  }
+  close(fd);
+}

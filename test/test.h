@@ -128,4 +128,10 @@ void test_say(test_worker *w, const char *line); /* and a newline */
 int test_wait(test_worker *w);              /* as test_status(); closes pipes */
 void test_kill(test_worker *w, int signal); /* -9 waits as well */
 
+/* Stop this process's child `pid`, which uses the database `db`, and return
+ * once it stands: at a moment at which it does not hold the gate.  One that is
+ * stopped with the gate lets no other change pass, by P10, and a test about
+ * something else would fail by it once in a thousand runs. */
+void test_stop(pid_t pid, const char *db);
+
 #endif

@@ -1197,12 +1197,7 @@ static void player_leaves(const player *p, int left_inside) {
   ck_until(members_inside() == left_inside, 10000);
 }
 
-static void player_stop(const player *p) {
-  int status;
-  ck_assert_int_eq(kill(p->pid, SIGSTOP), 0);
-  ck_assert_int_eq(waitpid(p->pid, &status, WUNTRACED), p->pid);
-  ck_assert(WIFSTOPPED(status));
-}
+static void player_stop(const player *p) { test_stop(p->pid, test_path("db")); }
 
 /* Returns how its leave ended, as play() says. */
 static int player_end(const player *p) {

@@ -269,7 +269,7 @@ START_TEST(stopped_holder_keeps_its_ephemeral) {
   zke *z = test_open(db);
   make(z, "/n", "", ZKE_PERSISTENT);
   ck_ok(zke_exists(z, "/e", test_record, &events, NULL));
-  test_kill(&w, SIGSTOP);
+  test_stop(w.pid, db);
   ck_rc(zke_wait(z, zke_now(z) + 2200), ZKE_OPERATIONTIMEOUT);
   ck_ok(set(z, "/n", "works"));
   test_worker other = worker_on(db);
@@ -278,7 +278,7 @@ START_TEST(stopped_holder_keeps_its_ephemeral) {
   ck_assert_int_eq(test_session_count(z), 3);
   ck_assert_int_eq(kill(w.pid, SIGCONT), 0);
   ask(&w, "set /n again");
-  test_kill(&w, SIGSTOP);
+  test_stop(w.pid, db);
   test_kill(&w, SIGKILL);
   await(z, &events, "DELETED /e", 10000);
   ck_assert_int_eq(test_session_count(z), 2);

@@ -706,7 +706,7 @@ START_TEST(stopped_wrapper) {
       start("lock", "a", "--", "sh", "-c",
             ": > $T/in; until [ -e $T/go ]; do sleep 0.01; done; exit 7", NULL);
   ck_until(exists("in"), 10000);
-  kill(pid, SIGSTOP);
+  test_stop(pid, db);
   ck_assert_int_eq(code(start("lock", "-w0.3", "a", "--", "true", NULL)), 75);
   touch("go");
   ck_assert_int_eq(code(start("lock", "-w0.3", "a", "--", "true", NULL)), 75);
@@ -1202,7 +1202,7 @@ START_TEST(stopped_for_too_long) {
   pid_t pid = start("lock", "--ttl", "500ms", "a", "--", "sh", "-c",
                     ": > $T/in; exec sleep 60", NULL);
   ck_until(exists("in"), 10000);
-  kill(pid, SIGSTOP);
+  test_stop(pid, db);
   ck_assert_int_eq(code(start("lock", "a", "--", "true", NULL)), 0);
   kill(pid, SIGCONT);
   ck_assert_int_eq(code(pid), 76);

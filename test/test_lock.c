@@ -1853,25 +1853,6 @@ static void hold_and_tell(zke *own) {
   wait_for(&shared->go, 1000);
 }
 
-/* Stop a process while it does not hold the gate: the others' changes would
- * time out (P10). */
-static void stop_outside_gate(pid_t pid) {
-  char gate[300];
-  snprintf(gate, sizeof gate, "%s-zke/gate", test_path("db"));
-  int status, fd = open(gate, O_RDWR | O_CLOEXEC);
-  ck_assert_int_ge(fd, 0);
-  for (;;) {
-    struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
-    kill(pid, SIGSTOP);
-    ck_assert_int_eq(waitpid(pid, &status, WUNTRACED), pid);
-    ck_assert(WIFSTOPPED(status));
-    ck_assert_int_eq(fcntl(fd, F_OFD_GETLK, &l), 0);
-    if (l.l_type == F_UNLCK) break;
-    kill(pid, SIGCONT);
-  }
-  close(fd);
-}
-
 /* A process is granted the lock while it is stopped, or dead and not buried.
  * One that goes on has the token that others have seen all along. */
 START_TEST(a_stopped_or_dead_process_may_be_granted_it) {
@@ -1888,7 +1869,7 @@ START_TEST(a_stopped_or_dead_process_may_be_granted_it) {
   if (dead)
     kill_child(pid);
   else
-    stop_outside_gate(pid);
+    test_stop(pid, test_path("db"));
   int64_t last = zke_lock_token(thief);
   ck_ok(zke_lock_release(thief));
   if (dead) {

@@ -648,7 +648,7 @@ START_TEST(stopped_duty_holder_delays_no_reaping) {
   for (int i = 0; i < 2; i++) {
     test_worker w = owner_of(p.db, "/e");
     ck_until(look(p.db, "SELECT count(*) FROM zke_sessions") == 3, 10000);
-    test_kill(&p.waiter[i], SIGSTOP);
+    test_stop(p.waiter[i].pid, p.db);
     test_kill(&w, SIGKILL);
     ck_until(look(p.db, "SELECT count(*) FROM zke_sessions") == 2, 10000);
     test_kill(&p.waiter[i], SIGCONT);
@@ -664,7 +664,7 @@ START_TEST(stopped_duty_holder_delays_no_event) {
     pair p = two_waiters();
     test_worker w = worker_on(p.db);
     ask(&w, "mute");
-    test_kill(&p.waiter[i], SIGSTOP);
+    test_stop(p.waiter[i].pid, p.db);
     int64_t since = test_now();
     ask(&w, i ? "set /n x" : "create /n x");
     ck_assert_str_eq(answer(&p.waiter[1 - i]), i ? "CHANGED /n" : "CREATED /n");

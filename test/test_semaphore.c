@@ -1087,7 +1087,7 @@ START_TEST(a_stopped_waiter_holds_nobody_up) {
   zke_free(list);
   ck_assert_int_ge(stopped, 0);
   ck_assert_int_eq(shared->held[stopped], 0);
-  kill(pid[stopped], SIGSTOP);
+  test_stop(pid[stopped], test_path("db"));
   for (int i = 0, kills = 0; i < CROWD && kills < 2; i++) {
     if (shared->held[i] != 1) continue;
     kill_child(pid[i]);
