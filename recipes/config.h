@@ -15,6 +15,10 @@
  *     zke_wait(z, deadline);                 (…and the listener is called)
  *     zke_config_free(config);
  *
+ * This is the cache recipe: what Curator calls NodeCache is levels -1,
+ * PathChildrenCache levels 1, CuratorCache and TreeCache (kazoo's too) levels
+ * 0.  A cache of who is there is group.h.
+ *
  * LAYOUT: whatever is there.  Any tree of plain nodes can be watched; nothing
  * is marked, nothing is made but by zke_config_set().
  *

@@ -14,6 +14,10 @@
  *     zke_group_list(group, &list);
  *     zke_group_free(group);                          (and out)
  *
+ * What is kept in memory is a cache of the members, as kazoo's ChildrenWatch and
+ * Party and Curator's GroupMember are used for.  A cache of any other nodes is
+ * config.h.
+ *
  * LAYOUT:
  *
  *     /groups/workers                     container, data "zkembed group"
