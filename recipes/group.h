@@ -14,9 +14,9 @@
  *     zke_group_list(group, &list);
  *     zke_group_free(group);                          (and out)
  *
- * What is kept in memory is a cache of the members, as kazoo's ChildrenWatch and
- * Party and Curator's GroupMember are used for.  A cache of any other nodes is
- * config.h.
+ * What is kept in memory is a cache of the members, for which others take
+ * kazoo's ChildrenWatch and Party or Curator's GroupMember.  A cache of any
+ * other nodes is config.h.
  *
  * LAYOUT:
  *
