@@ -676,7 +676,7 @@ static void edit_lines(edit *e) {
 /* A file that exists is opened at once: what is wrong with it is told before
  * anything is typed. */
 static int edit_open(edit *e, const char **what) {
-  static const command opening = {.name = "zke", .flags = NEEDS_FILE};
+  static const command opening = {.name = "zke"};
   shell *sh = e->sh;
   call c = {.sh = sh, .command = &opening, .format = sh->format};
   bool memory = strcmp(sh->file, ":memory:") == 0;
@@ -684,7 +684,7 @@ static int edit_open(edit *e, const char **what) {
     *what = " (new)";
     return 0;
   }
-  int status = session_open(&c);
+  int status = session_open(&c, NEEDS_FILE);
   if (status) output_error(&c);
   *what = memory                    ? " (gone when you leave)"
           : session_is_readonly(sh) ? " (read-only)"

@@ -253,26 +253,16 @@ static const char once_usage[] =
     "ARGS…, or NAME "
     "--done STATUS, or --show [NAME]";
 
-/* The two differ in what they need of the file. */
-static const command once_start = {
-    "once",     once_usage, NULL, once_table, 0, 1, CREATES_FILE | TAKES_CHILD,
-    STYLE_LINE, job_start,  NULL};
-static const command once_show = {"once",
-                                  once_usage,
-                                  NULL,
-                                  once_table,
-                                  0,
-                                  1,
-                                  NEEDS_FILE | PREFERS_SESSION,
-                                  STYLE_RECORD,
-                                  job_show,
-                                  NULL};
-
+/* To look at jobs needs less of the store than to run one does. */
 static int once_run(call *c) {
-  c->command = has(c, 's') ? &once_show : &once_start;
-  int status = has(c, 's') ? 0 : job_usage(c);
-  if (!status) status = session_open(c);
-  return status ? status : c->command->run(c);
+  bool show = has(c, 's');
+  c->style = show ? STYLE_RECORD : STYLE_LINE;
+  int status = show ? 0 : job_usage(c);
+  if (!status)
+    status =
+        session_open(c, show ? NEEDS_FILE | PREFERS_SESSION : CREATES_FILE);
+  if (status) return status;
+  return show ? job_show(c) : job_start(c);
 }
 
 const command once_commands[] = {

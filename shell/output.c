@@ -294,10 +294,10 @@ static void output_human(call *c, json_t *row) {
   const command *m = c->command;
   if (m->human) {
     m->human(c, row, stdout);
-  } else if (m->style == STYLE_RECORD) {
+  } else if (c->style == STYLE_RECORD) {
     if (c->told) putchar('\n');
     output_record(row, stdout);
-  } else if (m->style == STYLE_VALUE) {
+  } else if (c->style == STYLE_VALUE) {
     output_value(row, stdout);
   } else {
     output_line(row, stdout);
@@ -525,7 +525,7 @@ static int emit_cells(call *c, json_t *row) {
 int emit(call *c, json_t *row) {
   if (!row) return fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
   if (c->id) return keep(c->rows, c, row);
-  if (c->format == FORMAT_HUMAN && c->command->style == STYLE_TABLE &&
+  if (c->format == FORMAT_HUMAN && c->style == STYLE_TABLE &&
       !c->command->human)
     return emit_cells(c, row);
   signals_printing();

@@ -399,13 +399,14 @@ static int call_sort(call *c, const words *given) {
 }
 
 static int call_run(call *c, const words *w) {
+  c->style = c->command->style;
   int status = call_sort(c, w);
   if (!status) status = check_counts(c);
   if (!status) status = check_values(c);
   if (!status && c->command->flags & NOT_IN_COPROCESS && c->id)
     status = fail(c, STATUS_USAGE, "USAGE", "%s is not for a coprocess",
                   c->command->name);
-  if (!status) status = session_open(c);
+  if (!status) status = session_open(c, c->command->flags);
   if (!status) status = c->command->run(c);
   progress_end(c);
   int written = output_end(c);

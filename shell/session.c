@@ -168,25 +168,27 @@ bool session_is_readonly(const shell *sh) {
   return access(sh->file, W_OK) != 0 && errno != ENOENT; /* not made yet */
 }
 
-static int fail_open(call *c, int rc) {
-  if (rc != ZKE_READONLY || c->command->flags & NEEDS_FILE)
-    return fail_rc(c, rc);
+/* Why the store cannot be opened; for want of permission to write, also what
+ * can be done without. */
+static int fail_open(call *c, unsigned needs, int rc) {
+  if (rc != ZKE_READONLY || needs & NEEDS_FILE) return fail_rc(c, rc);
   return fail(c, STATUS_DENIED, "READONLY",
               "%s; commands that only look need not write, and --readonly "
               "opens it for no others",
               zke_errmsg());
 }
 
-/* Opens the store.  flags: ZKE_OPEN_READONLY or 0. */
-static int session_begin(call *c, unsigned flags, zke **out) {
+/* Opens the store for a command that needs so much of it.  flags:
+ * ZKE_OPEN_READONLY or 0. */
+static int session_begin(call *c, unsigned needs, unsigned flags, zke **out) {
   shell *sh = c->sh;
   zke *z = NULL;
   zke_options o = sh->options;
   o.flags = flags;
-  if ((c->command->flags & CREATES_FILE) != CREATES_FILE)
-    o.flags |= ZKE_OPEN_EXISTING;
+  if ((needs & CREATES_FILE) != CREATES_FILE) o.flags |= ZKE_OPEN_EXISTING;
   int rc = zke_open(sh->file, &o, &z);
-  int status = rc == ZKE_OK ? session_authenticate(c, z) : fail_open(c, rc);
+  int status =
+      rc == ZKE_OK ? session_authenticate(c, z) : fail_open(c, needs, rc);
   if (status)
     zke_close(z);
   else
@@ -224,10 +226,11 @@ static int session_again(call *c) {
 
 /* The shell's mutex is held.  Without a session: no change is made, and nothing
  * that writers do is waited for. */
-static int session_look(call *c) {
+static int session_look(call *c, unsigned needs) {
   shell *sh = c->sh;
   int status = 0;
-  if (!sh->looker) status = session_begin(c, ZKE_OPEN_READONLY, &sh->looker);
+  if (!sh->looker)
+    status = session_begin(c, needs, ZKE_OPEN_READONLY, &sh->looker);
   if (!status) session_sweep(sh);
   c->z = sh->looker;
   return status;
@@ -235,18 +238,19 @@ static int session_look(call *c) {
 
 /* What only looks does without a session, as long as no other command has
  * needed one. */
-static int session_open_locked(call *c) {
+static int session_open_locked(call *c, unsigned needs) {
   shell *sh = c->sh;
-  unsigned needs = c->command->flags & (CREATES_FILE | PREFERS_SESSION);
+  unsigned session = needs & (CREATES_FILE | PREFERS_SESSION);
   bool readonly = sh->open_flags & ZKE_OPEN_READONLY;
   int status = 0;
   if (sh->z) session_again(c);
-  if (!sh->z && !is_memory(sh) && (readonly || !needs)) return session_look(c);
-  if (!sh->z) status = session_begin(c, 0, &sh->z);
-  if (status && needs == PREFERS_SESSION && c->code) {
+  if (!sh->z && !is_memory(sh) && (readonly || !session))
+    return session_look(c, needs);
+  if (!sh->z) status = session_begin(c, needs, 0, &sh->z);
+  if (status && session == PREFERS_SESSION && c->code) {
     c->status = STATUS_OK;
     c->code = NULL;
-    return session_look(c);
+    return session_look(c, needs);
   }
   c->z = sh->z;
   return status;
@@ -269,18 +273,17 @@ static int session_lease(call *c) {
   return status;
 }
 
-int session_open(call *c) {
+int session_open(call *c, unsigned needs) {
   shell *sh = c->sh;
-  if (!(c->command->flags & NEEDS_FILE) && !(c->command->flags & CREATES_FILE))
-    return 0;
+  if (!(needs & (NEEDS_FILE | CREATES_FILE))) return 0;
   if (!sh->file) return fail(c, STATUS_USAGE, "USAGE", "no database was named");
   int status = session_lease(c);
   if (status) return status;
   pthread_mutex_lock(&sh->m);
-  status = session_open_locked(c);
+  status = session_open_locked(c, needs);
   pthread_mutex_unlock(&sh->m);
   if (status) return status;
-  if ((c->command->flags & NEEDS_SESSION) && zke_session_id(c->z) == 0)
+  if ((needs & NEEDS_SESSION) && zke_session_id(c->z) == 0)
     return fail(c, STATUS_DENIED, "READONLY",
                 "%s was opened for reading; %s needs a session", sh->file,
                 c->command->name);

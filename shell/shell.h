@@ -122,7 +122,7 @@ typedef struct option {
 } option;
 
 enum {
-  NEEDS_NOTHING = 0, /* runs without a database */
+  NEEDS_NOTHING = 0, /* runs without a database, or opens it itself */
   NEEDS_FILE = 1,    /* only looks, without a session: the file must exist */
   NEEDS_SESSION = 2, /* registers or owns something; the file must exist */
   CREATES_FILE = 6,  /* writes: makes the file where there is none */
@@ -175,6 +175,7 @@ struct call {
   int child_count; /* behind "--" */
   const word *child;
   int format; /* FORMAT_… */
+  int style;  /* STYLE_…: the command's, unless it sets another one */
   zke *z;     /* open where the command needs it, else NULL */
 
   /* what comes of it */
@@ -421,13 +422,18 @@ void progress_end(call *c);
  * The session (session.c)
  * --------------------------------------------------------------------- */
 
-/* session_open - c->z, as c's command needs it: the session, which begins with
- *                the first command that needs one, and again after it expired;
- *                before that, a handle that only looks
+/* session_open - open c->z for what a command needs of the store: the session,
+ *                which begins with the first command that needs one, and again
+ *                after it expired; before that, a handle that only looks.
+ *                Nothing is opened for NEEDS_NOTHING.  run.c calls this with
+ *                the command's flags; a command whose options decide has
+ *                NEEDS_NOTHING in the table and calls it itself
+ *   needs  NEEDS_FILE, NEEDS_SESSION or CREATES_FILE, with or without
+ *          PREFERS_SESSION; other flags are ignored
  * session_looker - the handle to look with; NULL: none is open
  * session_is_readonly - is there no session, and can there be none?
  * session_close - give up what is held, end the session; STATUS_… */
-int session_open(call *c);
+int session_open(call *c, unsigned needs);
 zke *session_looker(const shell *sh);
 bool session_is_readonly(const shell *sh);
 int session_close(shell *sh);

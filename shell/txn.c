@@ -429,7 +429,8 @@ static int pending_run(call *c) {
   atomic_bool changed = false;
   zke_strings *names = NULL;
   const char *site = c->count ? c->args[0].text : NULL;
-  int status = patience_of(c, &how);
+  int status = session_open(c, has(c, 'w') ? NEEDS_SESSION : NEEDS_FILE);
+  if (!status) status = patience_of(c, &how);
   /* Without the directory there would be nothing to watch. */
   if (!status && has(c, 'w')) {
     int rc = zke_ensure_path(c->z, "/txns", ZKE_CONTAINER, how.deadline);
@@ -483,5 +484,5 @@ const command txn_commands[] = {
      1, 1, NEEDS_FILE | HIDDEN, STYLE_RECORD, status_run, NULL},
     {"txn pending", "[SITE] [--wait DURATION] [-E CODE]",
      "print the transactions that a site has not acknowledged", wait_table, 0,
-     1, NEEDS_SESSION | HIDDEN, STYLE_TABLE, pending_run, NULL},
+     1, NEEDS_NOTHING | HIDDEN, STYLE_TABLE, pending_run, NULL},
     {NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL}};

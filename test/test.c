@@ -10,6 +10,7 @@
 #include <ftw.h>
 #include <limits.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
@@ -17,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
@@ -150,6 +152,36 @@ const char *test_path(const char *name) {
   }
   ck_assert_int_lt(test_path_count, 256);
   return test_paths[test_path_count++] = path;
+}
+
+/* ---- a disk that is full ---- */
+
+static const char *small_disk;
+
+static void leave_small_disk(void) { umount2(small_disk, MNT_DETACH); }
+
+const char *test_small_disk(const char *name, int kib) {
+  char size[64];
+  snprintf(size, sizeof size, "size=%dk", kib);
+  small_disk = test_path(name);
+  ck_assert_int_eq(mkdir(small_disk, 0777), 0);
+  if (unshare(CLONE_NEWNS) != 0 ||
+      mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL) != 0 ||
+      mount("none", small_disk, "tmpfs", 0, size) != 0) {
+    printf("full disk: skipped, cannot mount (%s)\n", strerror(errno));
+    return NULL;
+  }
+  atexit(leave_small_disk);
+  return small_disk;
+}
+
+void test_fill_disk(const char *path) {
+  static char block[4096];
+  int fd = open(path, O_WRONLY | O_CREAT | O_APPEND, 0600);
+  ck_assert_int_ge(fd, 0);
+  while (write(fd, block, sizeof block) > 0) continue;
+  while (write(fd, block, 1) > 0) continue;
+  close(fd);
 }
 
 zke *test_open(const char *name) {

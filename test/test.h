@@ -70,6 +70,14 @@ void test_remove(const char *path);
  * there is such a place. */
 void test_in_memory(void);
 
+/* Mount a file system of so many KiB on a new directory, which only this
+ * process and those that it starts see; its path.  NULL, with a sentence on
+ * standard output, where this process may not mount. */
+const char *test_small_disk(const char *name, int kib);
+/* Take all the room that is left on the disk of path, by a file of that name.
+ */
+void test_fill_disk(const char *path);
+
 /* Open, and assert that it worked. */
 zke *test_open(const char *name);              /* default options */
 zke *test_session(zke *z, const char *chroot); /* a further session */

@@ -1727,36 +1727,6 @@ END_TEST
 
 /* ---- a full disk under living sessions ---- */
 
-static const char *small_disk;
-
-static void leave_small_disk(void) { umount2(small_disk, MNT_DETACH); }
-
-/* A file system of so many KiB that only this process and those it starts
- * see. */
-static bool enter_small_disk(int kib) {
-  char size[64];
-  snprintf(size, sizeof size, "size=%dk", kib);
-  small_disk = test_path("disk");
-  ck_assert_int_eq(mkdir(small_disk, 0777), 0);
-  if (unshare(CLONE_NEWNS) != 0 ||
-      mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL) != 0 ||
-      mount("none", small_disk, "tmpfs", 0, size) != 0) {
-    printf("full disk: skipped, cannot mount (%s)\n", strerror(errno));
-    return false;
-  }
-  atexit(leave_small_disk);
-  return true;
-}
-
-static void fill_disk(const char *path) {
-  static char block[4096];
-  int fd = open(path, O_WRONLY | O_CREAT | O_APPEND, 0600);
-  ck_assert_int_ge(fd, 0);
-  while (write(fd, block, sizeof block) > 0) continue;
-  while (write(fd, block, 1) > 0) continue;
-  close(fd);
-}
-
 /* Change until the disk does not take it any more, small changes too. */
 static void write_until_full(zke *z) {
   static char data[20000];
@@ -1772,7 +1742,7 @@ static void write_until_full(zke *z) {
  * living sessions live, and the death of another cannot be written; as soon
  * as there is room it is, its watcher is told, and all go on. */
 START_TEST(sessions_survive_a_full_disk) {
-  if (!enter_small_disk(4096)) return;
+  if (!test_small_disk("disk", 4096)) return;
   const char *db = test_path("disk/a.db"), *ballast = test_path("disk/b");
   test_events events = {0};
   test_worker w = worker_on(db), dying = owner_of(db, "/theirs");
@@ -1782,7 +1752,7 @@ START_TEST(sessions_survive_a_full_disk) {
   make(z, "/large", "", ZKE_PERSISTENT);
   make(z, "/e", "", ZKE_EPHEMERAL);
   ck_ok(zke_exists(z, "/theirs", test_record, &events, NULL));
-  fill_disk(ballast);
+  test_fill_disk(ballast);
   write_until_full(z);
   test_kill(&dying, SIGKILL);
   ck_rc(zke_wait(z, zke_now(z) + 1500), ZKE_OPERATIONTIMEOUT);
@@ -1806,13 +1776,13 @@ END_TEST
 /* P11: a session that closes on a full disk returns, and is gone when there
  * is room. */
 START_TEST(closing_on_a_full_disk) {
-  if (!enter_small_disk(4096)) return;
+  if (!test_small_disk("disk", 4096)) return;
   const char *db = test_path("disk/a.db"), *ballast = test_path("disk/b");
   zke *z = test_open(db), *other = test_open(db);
   make(z, "/n", "", ZKE_PERSISTENT);
   make(z, "/large", "", ZKE_PERSISTENT);
   make(other, "/e", "", ZKE_EPHEMERAL);
-  fill_disk(ballast);
+  test_fill_disk(ballast);
   write_until_full(z);
   int rc = zke_close(other);
   ck_assert_msg(rc == ZKE_OK || rc == ZKE_FULL, "%s", zke_error_name(rc));

@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <sched.h>
 #include <signal.h>
 #include <sqlite3.h>
 #include <stdarg.h>
@@ -18,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -466,45 +464,16 @@ END_TEST
 
 /* ---- a full disk ---- */
 
-static const char *small_disk;
-
-static void leave_small_disk(void) { umount2(small_disk, MNT_DETACH); }
-
-/* Mount a file system of so many KiB that only this process sees. */
-static bool enter_small_disk(int kib) {
-  char size[64];
-  snprintf(size, sizeof size, "size=%dk", kib);
-  small_disk = directory("disk");
-  if (unshare(CLONE_NEWNS) != 0 ||
-      mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL) != 0 ||
-      mount("none", small_disk, "tmpfs", 0, size) != 0) {
-    printf("full disk: skipped, cannot mount (%s)\n", strerror(errno));
-    return false;
-  }
-  atexit(leave_small_disk);
-  return true;
-}
-
-/* Take all the room that is left. */
-static void fill_disk(const char *path) {
-  static char block[4096];
-  int fd = open(path, O_WRONLY | O_CREAT | O_APPEND, 0600);
-  ck_assert_int_ge(fd, 0);
-  while (write(fd, block, sizeof block) > 0) continue;
-  while (write(fd, block, 1) > 0) continue;
-  close(fd);
-}
-
 /* P11: changes are refused on a full disk, all that was acknowledged stays
  * readable, and changes go through again when there is room. */
 START_TEST(full_disk_loses_nothing) {
-  if (!enter_small_disk(4096)) return;
+  if (!test_small_disk("disk", 4096)) return;
   static char data[100000];
   const char *ballast = test_path("disk/ballast");
   memset(data, 'x', sizeof data - 1);
   zke *z = test_open(test_path("disk/a.db"));
   make(z, "/kept", "one");
-  fill_disk(ballast);
+  test_fill_disk(ballast);
   ck_rc(zke_create(z, "/a", data, sizeof data, ZKE_OPEN_ACL, ZKE_PERSISTENT,
                    NULL, NULL),
         ZKE_FULL);
@@ -526,7 +495,7 @@ END_TEST
 /* P11: acknowledged changes and none else are there when a disk fills up by
  * zkembed's own writing. */
 START_TEST(filling_the_disk_loses_nothing) {
-  if (!enter_small_disk(2048)) return;
+  if (!test_small_disk("disk", 2048)) return;
   static char data[30000], path[32];
   zke *z = test_open(test_path("disk/a.db"));
   int made = 0, rc = ZKE_OK;
@@ -555,10 +524,10 @@ END_TEST
 
 /* P11: no room for a new database; with room it opens. */
 START_TEST(full_disk_at_open) {
-  if (!enter_small_disk(512)) return;
+  if (!test_small_disk("disk", 512)) return;
   const char *ballast = test_path("disk/ballast");
   zke *z;
-  fill_disk(ballast);
+  test_fill_disk(ballast);
   ck_rc(zke_open(test_path("disk/a.db"), NULL, &z), ZKE_FULL);
   ck_says("a.db");
   ck_assert_int_eq(unlink(ballast), 0);
@@ -1534,10 +1503,10 @@ END_TEST
 /* P11: no room beside the database (0), none for SQLite's temporary file (1).
  * Nothing is changed, the log is empty, and with room it works. */
 START_TEST(compaction_on_a_full_disk) {
-  if (!enter_small_disk(_i ? 1024 : 16384)) return;
+  if (!test_small_disk("disk", _i ? 1024 : 16384)) return;
   const char *path = test_path(_i ? "a.db" : "disk/a.db");
   const char *ballast = test_path("disk/ballast");
-  if (_i) ck_assert_int_eq(setenv("SQLITE_TMPDIR", small_disk, 1), 0);
+  if (_i) ck_assert_int_eq(setenv("SQLITE_TMPDIR", test_path("disk"), 1), 0);
   zke *z = test_open(path);
   bulk(z, "/most", 4 * BATCH, BULK);
   bulk(z, "/bulk", BATCH, BULK);
@@ -1545,7 +1514,7 @@ START_TEST(compaction_on_a_full_disk) {
   z = test_open(path);
   bulk(z, "/bulk", BATCH, 0);
   char *before = all_rows(path);
-  fill_disk(ballast);
+  test_fill_disk(ballast);
   ck_rc(zke_compact(z, ZKE_FOREVER), ZKE_FULL);
   expect_rows(path, before);
   ck_assert_int_eq(file_size(joined(path, "-wal")), 0);

@@ -4,6 +4,7 @@
  * What the commands print is in test/shell/queue.txt and its neighbours.
  */
 #include <fcntl.h>
+#include <grp.h>
 #include <libgen.h>
 #include <limits.h>
 #include <signal.h>
@@ -34,10 +35,24 @@ static void enter_room(void) {
   ck_assert_int_eq(chdir(room), 0);
 }
 
+/* For commands that another user is to run: 0 for none, and the program. */
+static uid_t another_user;
+static int program;
+
+/* Become another user, with the program as descriptor 9: its path may lead
+ * through directories that this user must not enter. */
+static void be_another_user(void) {
+  if (dup2(program, 9) != 9 || setgroups(0, NULL) != 0 ||
+      setresgid(another_user, another_user, another_user) != 0 ||
+      setresuid(another_user, another_user, another_user) != 0)
+    _exit(126);
+}
+
 /* Start "sh -c command", which is to exec what is to be signalled. */
 static pid_t start(const char *command) {
   pid_t pid = fork();
   if (pid == 0) {
+    if (another_user) be_another_user();
     execl("/bin/sh", "sh", "-c", command, (char *)NULL);
     _exit(127);
   }
@@ -88,25 +103,128 @@ static int hold_gate(void) {
   return fd;
 }
 
+/* Every command that only looks, without the two that are no more than another
+ * name.  A file that one of them writes is in a directory that anybody may
+ * write. */
+static const char *const looks[] = {
+    "ls -R /",
+    "tree",
+    "get /a",
+    "stat /a",
+    "exists /a",
+    "find --name a",
+    "count /",
+    "ephemerals",
+    "sync /a",
+    "cd /a",
+    "getacl /a",
+    "export /",
+    "export / ../spare/export",
+    "dump",
+    "backup ../spare/backup",
+    "check",
+    "sql 'SELECT path FROM zke_nodes'",
+    "barrier show b",
+    "once --show",
+    "once --show job",
+    "txn status t",
+    "txn pending",
+    "txn pending a",
+    "locks",
+    "sessions",
+    "held",
+    "waits",
+    "deadlocks",
+    "top --once",
+    "--readonly top --once",
+    "--readonly ls /",
+};
+
+/* Make a database for them in a directory, and go there. */
+static void enter_data(const char *directory) {
+  ck_assert_int_eq(run("umask 0; mkdir -m 777 spare"), 0);
+  ck_assert_int_eq(chdir(directory), 0);
+  ck_assert_int_eq(
+      run("umask 022; exec >/dev/null; for made in 'create /a 1' 'barrier set "
+          "b' 'txn begin t a b' 'once job --every 1h -- true'; do "
+          "zke app.db $made || exit; done"),
+      0);
+}
+
+/* Run each; `begin` starts a line in which $zke is the program. */
+static void expect_looks(const char *begin) {
+  char line[400];
+  for (size_t i = 0; i < sizeof looks / sizeof *looks; i++) {
+    snprintf(line, sizeof line,
+             "%s $zke --timeout 300ms app.db %s >../spare/out 2>&1", begin,
+             looks[i]);
+    ck_assert_msg(run(line) == 0, "%s: %s", looks[i],
+                  output("cat ../spare/out"));
+  }
+}
+
+/* A command that changes something ends by this code and says this. */
+static void expect_refused(const char *begin, int code, const char *said) {
+  static const char *const changes[] = {
+      "set /a 2",      "create /b",          "delete /a",
+      "import / file", "lock l -- true",     "queue push q item",
+      "barrier set c", "multi create /c ''", "once new --every 1h -- true"};
+  char line[400];
+  for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+    snprintf(line, sizeof line,
+             "%s $zke --timeout 300ms app.db %s >../spare/out 2>&1 </dev/null",
+             begin, changes[i]);
+    ck_assert_msg(run(line) == code, "%s: %s", changes[i],
+                  output("cat ../spare/out"));
+    ck_assert_msg(strstr(output("cat ../spare/out"), said), "%s: %s",
+                  changes[i], output("cat ../spare/out"));
+  }
+}
+
 /* Commands that only look begin no session: a writer that is stuck does not
  * hold them up, and an empty file stays empty. */
 START_TEST(looking_waits_for_no_writer) {
-  static const char *const looks[] = {
-      "ls -R",     "get /a",   "locks", "sql 'SELECT path FROM zke_nodes'",
-      "export /a", "backup b", "tree",  "sessions",
-      "dump",      "waits",    "stat /"};
-  char line[200];
   enter_room();
-  ck_assert_int_eq(run("zke app.db create /a 1"), 0);
+  ck_assert_int_eq(mkdir("data", 0755), 0);
+  enter_data("data");
   int gate = hold_gate();
-  ck_assert_int_eq(run("zke app.db --timeout 300ms set /a 2"), 75);
-  for (size_t i = 0; i < sizeof looks / sizeof *looks; i++) {
-    snprintf(line, sizeof line, "zke app.db --timeout 300ms %s >out", looks[i]);
-    ck_assert_msg(run(line) == 0, "%s", looks[i]);
-  }
+  expect_looks("zke=zke;");
+  expect_refused("zke=zke;", 75, "OPERATIONTIMEOUT");
   close(gate);
   ck_assert_int_eq(run(": >empty.db; zke empty.db ls; test $? = 66"), 0);
   ck_prints("wc -c <empty.db; ls | grep -c '^empty'", "0\n1");
+}
+END_TEST
+
+/* Nor do they want room on the disk. */
+START_TEST(looking_works_on_a_full_disk) {
+  enter_room();
+  const char *disk = test_small_disk("disk", 1024);
+  if (!disk) return;
+  enter_data(disk);
+  test_fill_disk("ballast");
+  expect_looks("zke=zke;");
+  expect_refused("zke=zke;", 74, "zke: FULL: app.db");
+}
+END_TEST
+
+/* Nor do they want to write: another user may look at what he may read. */
+START_TEST(looking_needs_no_permission_to_write) {
+  if (getuid() != 0) {
+    printf("another user: skipped, needs root\n");
+    return;
+  }
+  program = open(test_zke(), O_RDONLY | O_CLOEXEC);
+  ck_assert_int_ge(program, 0);
+  enter_room();
+  ck_assert_int_eq(chmod(test_path("."), 0711), 0);
+  ck_assert_int_eq(mkdir("data", 0755), 0);
+  enter_data("data");
+  another_user = 61001;
+  expect_looks("zke=/proc/self/fd/9;");
+  expect_refused("zke=/proc/self/fd/9;", 77,
+                 "commands that only look need not write, and --readonly opens "
+                 "it for no others");
 }
 END_TEST
 
@@ -802,6 +920,8 @@ static Suite *work_suite(void) {
   Suite *suite = suite_create("shell_work");
   TCase *tc = new_case(suite, "looking");
   tcase_add_test(tc, looking_waits_for_no_writer);
+  tcase_add_test(tc, looking_works_on_a_full_disk);
+  tcase_add_test(tc, looking_needs_no_permission_to_write);
   tcase_add_test(tc, looking_removes_the_dead);
   tcase_add_loop_test(tc, signal_ends_blocked_output, 0, 2);
   tcase_add_test(tc, rows_are_printed_as_they_come);
