@@ -70,7 +70,7 @@ typedef struct queue_watch {
 /* A claim that this object holds. */
 typedef struct queue_claim {
   struct queue_claim *next;
-  int64_t token; /* 0: not known yet */
+  int64_t token; /* its czxid */
   bool suspect;  /* its znode was deleted, perhaps */
   char path[];
 } queue_claim;
@@ -415,7 +415,8 @@ enum { OP_USER, OP_PLACE, OP_FIRST };
 
 typedef struct queue_step {
   int count;
-  bool unsure; /* it has failed, but may have been made */
+  bool unsure;  /* it has failed, but may have been made */
+  int64_t zxid; /* of the step when it was made: all that it changed has it */
   zke_op *ops;
   zke_op_result *results;
 } queue_step;
@@ -451,12 +452,14 @@ static int queue_try_change(zke *z, void *arg) {
   if (t->unsure) {
     int rc = zke_exists(z, t->q->user, NULL, NULL, &stat);
     if (rc != ZKE_OK) return rc == ZKE_NONODE ? ZKE_CONNECTIONLOSS : rc;
+    t->step->zxid = stat.mzxid;
     if (stat.version != t->q->changes) return ZKE_OK;
     t->unsure = false;
   }
   zke_results_clear(t->step->results, t->step->count);
   int rc = zke_recipe_multi(z, t->step->ops, t->step->count, t->step->results);
   t->unsure = rc == ZKE_CONNECTIONLOSS;
+  if (rc == ZKE_OK) t->step->zxid = t->step->results[OP_USER].stat.mzxid;
   bool late = rc == ZKE_OPERATIONTIMEOUT && zke_now(z) >= t->deadline_ms;
   return late ? QUEUE_BUSY : rc;
 }
@@ -773,27 +776,27 @@ static int queue_verify(zke_queue *q, const queue_claim *c) {
   return rc;
 }
 
-/* Learn the token, and have one's own claim watched; or give it up. */
-static int queue_begin_claim(zke_queue *q, queue_claim **at, int64_t token) {
-  queue_claim *c = *at;
-  zke_sentence kept;
-  zke_stat stat = {0};
-  int rc = ZKE_OK;
-  c->token = token;
-  if (!token || q->o.listener)
-    rc = zke_get(q->r.z, c->path, q->o.listener ? zke_recipe_watcher : NULL,
-                 &q->r, NULL, NULL, &stat);
-  if (rc == ZKE_OK && !token) c->token = stat.czxid;
-  if (rc == ZKE_OK) return ZKE_OK;
-  zke_recipe_keep(&kept);
-  zke_recipe_discard(q->r.z, c->path, ZKE_EPHEMERAL, token);
-  queue_unlink_claim(at);
-  return zke_recipe_restore(&kept, rc);
-}
-
 /* Delete a claim's znode, now or later. */
 static int queue_discard_claim(zke_queue *q, const char *path, int64_t token) {
   return zke_recipe_discard(q->r.z, path, ZKE_EPHEMERAL, token);
+}
+
+/* Discard one of this object's claims, and forget it. */
+static void queue_give_up(zke_queue *q, queue_claim **at) {
+  queue_discard_claim(q, (*at)->path, (*at)->token);
+  queue_unlink_claim(at);
+}
+
+/* Have a new claim watched where there is a listener; or give it up. */
+static int queue_begin_claim(zke_queue *q, queue_claim **at) {
+  zke_sentence kept;
+  if (!q->o.listener) return ZKE_OK;
+  int rc =
+      zke_get(q->r.z, (*at)->path, zke_recipe_watcher, &q->r, NULL, NULL, NULL);
+  if (rc == ZKE_OK) return ZKE_OK;
+  zke_recipe_keep(&kept);
+  queue_give_up(q, at);
+  return zke_recipe_restore(&kept, rc);
 }
 
 static int queue_try_claim(zke_queue *q, zke_queue_item *item, queue_step *s,
@@ -807,7 +810,10 @@ static int queue_try_claim(zke_queue *q, zke_queue_item *item, queue_step *s,
   return late ? QUEUE_AGAIN : rc;
 }
 
-/* Claim an item at the version seen (Q1). */
+/* Claim an item at the version seen (Q1).  Of a claim that may have been made,
+ * and cannot be looked for, no token is known: then whatever the session has
+ * there is discarded.  If that is the claim of another object on this handle,
+ * its consumer finds it lost, as after any claim that somebody deletes. */
 static int queue_do_claim(zke_queue *q, zke_queue_item *item,
                           int64_t deadline_ms) {
   size_t size = strlen(item->claim_path) + 1;
@@ -817,9 +823,9 @@ static int queue_do_claim(zke_queue *q, zke_queue_item *item,
   if (rc == ZKE_OK) {
     memcpy(c->path, item->claim_path, size);
     c->next = q->claims;
+    c->token = item->token = s->zxid;
     q->claims = c;
-    rc = queue_begin_claim(q, &q->claims, s->results[OP_FIRST + 1].stat.czxid);
-    if (rc == ZKE_OK) item->token = c->token;
+    rc = queue_begin_claim(q, &q->claims);
     item->attempts = ++item->version;
   } else {
     zke_sentence kept;
@@ -1049,13 +1055,21 @@ static int queue_see_place(queue_wait *w) {
   return queue_join(w);
 }
 
+/* Watch "entries" for what it waits for. */
+static int queue_watch_entries(queue_wait *w) {
+  zke_queue *q = w->q;
+  int type = w == &q->taking ? ZKE_WATCH_DATA : ZKE_WATCH_CHILD;
+  int rc = queue_watch_node(w, type, q->entries, NULL);
+  if (rc == ZKE_NONODE) q->placed = false;
+  return rc;
+}
+
 /* Is there an item to take?  If not, watch for a put and for the end of each
  * claim, by the kernel where its owner dies. */
 static int queue_look_for_item(queue_wait *w) {
   zke_queue *q = w->q;
   queue_name n;
-  int rc = queue_watch_node(w, ZKE_WATCH_DATA, q->entries, NULL);
-  if (rc == ZKE_NONODE) q->placed = false;
+  int rc = queue_watch_entries(w);
   if (rc == ZKE_OK) rc = queue_look(q);
   if (rc == ZKE_OK) rc = queue_find(q, &q->entry, &n);
   if (rc == QUEUE_NOTHING) rc = queue_find_due(q, INT32_MAX, false, &n);
@@ -1074,8 +1088,7 @@ static int queue_look_for_item(queue_wait *w) {
 static int queue_look_for_room(queue_wait *w) {
   zke_queue *q = w->q;
   int32_t version;
-  int rc = queue_watch_node(w, ZKE_WATCH_CHILD, q->entries, NULL);
-  if (rc == ZKE_NONODE) q->placed = false;
+  int rc = queue_watch_entries(w);
   if (rc == ZKE_OK) rc = queue_room(q, w->need, &version);
   if (rc == ZKE_OK) w->state = WAIT_READY;
   return rc == QUEUE_NOTHING ? ZKE_OK : rc;
@@ -1159,19 +1172,36 @@ static int queue_wait_for(queue_wait *w, bool *waiting, int need,
   return queue_wait_on(w, deadline_ms);
 }
 
+/* Does this thread run the object's listener? */
+static bool queue_is_telling(const zke_queue *q) {
+  return q->r.telling && pthread_equal(q->r.teller, pthread_self());
+}
+
+static int queue_retry_watch(zke *z, void *arg) {
+  (void)z;
+  return queue_watch_entries(arg);
+}
+
 /* The listener was told, and a try has been made: it ends the waiting if it
- * succeeded, or waits on in its place. */
+ * succeeded, and waits on in its place whatever else came of it: what could not
+ * be taken or put for the moment can be so later.  Then the listener is told at
+ * once if there still is something.  Not after a failure inside the listener,
+ * which would be told again and again inside one zke_dispatch() as long as,
+ * say, the disk is full: it is told of the next change, or by
+ * zke_queue_step(). */
 static int queue_tried(queue_wait *w, int rc) {
+  zke_queue *q = w->q;
   zke_sentence kept;
   if (w->blocking || w->state == WAIT_NO) return rc;
   zke_recipe_keep(&kept);
   if (rc == ZKE_OK) {
     queue_leave(w);
-  } else if (rc == QUEUE_NOTHING) {
+  } else {
+    bool quietly = rc != QUEUE_NOTHING && queue_is_telling(q);
     w->state = WAIT_YES;
-    if (zke_retry(w->q->r.z, queue_retry_look, w,
-                  queue_patience(w->q->r.z, 0)) != ZKE_OK)
-      w->q->r.changed = true;
+    if (zke_retry(q->r.z, quietly ? queue_retry_watch : queue_retry_look, w,
+                  queue_patience(q->r.z, 0)) != ZKE_OK)
+      q->r.changed = true;
   }
   return zke_recipe_restore(&kept, rc);
 }
@@ -1269,10 +1299,7 @@ static void queue_quit(zke_recipe *r) {
   zke_queue *q = (zke_queue *)r;
   queue_leave(&q->taking);
   queue_leave(&q->putting);
-  while (q->claims) {
-    queue_discard_claim(q, q->claims->path, q->claims->token);
-    queue_unlink_claim(&q->claims);
-  }
+  while (q->claims) queue_give_up(q, &q->claims);
   queue_remove(q, &q->user);
 }
 
@@ -1477,8 +1504,7 @@ int zke_queue_ops(const zke_queue_item *item, zke_op ops[ZKE_QUEUE_OPS]) {
  * gone (an ephemeral one, with its producer). */
 static int queue_lost(zke_queue *q, queue_claim **at,
                       const zke_queue_item *item) {
-  queue_discard_claim(q, (*at)->path, (*at)->token);
-  queue_unlink_claim(at);
+  queue_give_up(q, at);
   return zke_recipe_fail(ZKE_LOST, "%s of the queue %s is no longer claimed",
                          item->name, q->r.path);
 }
@@ -1567,6 +1593,15 @@ static int queue_give_back(zke_queue *q, const zke_queue_item *item,
   return rc;
 }
 
+/* It could not be written that the item is given back: the claim goes all the
+ * same, now or as soon as it can be deleted.  Returns rc. */
+static int queue_not_given_back(zke_queue *q, queue_claim **at, int rc) {
+  zke_sentence kept;
+  zke_recipe_keep(&kept);
+  queue_give_up(q, at);
+  return zke_recipe_restore(&kept, rc);
+}
+
 int zke_queue_fail(zke_queue *queue, const zke_queue_item *item,
                    const char *reason) {
   queue_claim **at;
@@ -1575,8 +1610,12 @@ int zke_queue_fail(zke_queue *queue, const zke_queue_item *item,
   if (rc != ZKE_OK) return rc;
   rc = queue_give_back(queue, item, reason ? reason : "it was given back",
                        &late);
-  if (rc == ZKE_OK) queue_unlink_claim(at);
-  if (late) rc = queue_lost(queue, at, item);
+  if (rc == ZKE_OK)
+    queue_unlink_claim(at);
+  else if (late)
+    rc = queue_lost(queue, at, item);
+  else
+    rc = queue_not_given_back(queue, at, rc);
   return zke_recipe_leave(&queue->r, rc);
 }
 

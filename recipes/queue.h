@@ -233,8 +233,12 @@ ZKE_API int zke_queue_ack(zke_queue *queue, const zke_queue_item *item,
  *   reason  a line; NULL: "it was given back".  Copied, and kept with
  *           the letter only; a line break in it becomes a space
  *
- * Returns ZKE_OK, or ZKE_LOST, or why it could not be written: then the claim
- * is held still.
+ * Returns ZKE_OK, or ZKE_LOST, or why it could not be written (the disk is
+ * full, another writer does not go on).  Whatever it returns, the claim is
+ * given up: where it could not be deleted the session deletes it as soon as it
+ * can, in its next calls and dispatches, and then the item is the first again.
+ * After its last attempt the next consumer that looks buries it, without the
+ * reason.
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_queue_release(zke_queue *queue, const zke_queue_item *item);
 ZKE_API int zke_queue_fail(zke_queue *queue, const zke_queue_item *item,
@@ -265,8 +269,12 @@ ZKE_API int zke_queue_cancel(zke_queue *queue);
  * Without blocking
  *
  * Ask to be told, and when the listener hears it, try with a deadline of 0.
- * A try that succeeds ends the waiting; after one that finds others were
- * quicker the object waits on and is told again.
+ * A try that succeeds ends the waiting.  After any other the object waits on:
+ * after one that finds others were quicker, and after one that failed (the
+ * database was busy, the disk full).  While there still is something it is told
+ * again at once; but where a try fails inside the listener itself, by the next
+ * put or the end of a claim, or by zke_queue_step() when the program wants to
+ * try again.
  * --------------------------------------------------------------------- */
 
 /* zke_queue_start - have the listener told, from zke_dispatch() or at once, of
@@ -280,8 +288,12 @@ ZKE_API int zke_queue_cancel(zke_queue *queue);
 ZKE_API int zke_queue_start(zke_queue *queue, int event);
 ZKE_API int zke_queue_stop(zke_queue *queue, int event);
 
-/* zke_queue_step - look again; needed only after a read or write failed inside
- * zke_dispatch() */
+/* zke_queue_step - look again, and have the listener told; needed only after a
+ * read or write failed inside zke_dispatch(), and in it a try of the listener's
+ * own
+ *
+ * Returns ZKE_OK, or why it could not be seen: then it is to be called again.
+ * Threads: any.  In a callback: yes.  Since 0.1. */
 ZKE_API int zke_queue_step(zke_queue *queue);
 
 /* zke_queue_due - when the next delayed item can be taken

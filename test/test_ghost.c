@@ -5,11 +5,18 @@
  * znode, and it goes at the session's next call or dispatch once the writer is
  * done (support.h; zke_discard()).
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sqlite3.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "../recipes/counter.h"
 #include "../recipes/double_barrier.h"
@@ -28,18 +35,22 @@
 static zke *z, *other;
 static sqlite3 *writer;
 
-static zke *open_impatient(void) {
+static zke *open_at(const char *name) {
   zke *opened = NULL;
   zke_options o = {.size = sizeof o, .busy_timeout_ms = 20};
-  ck_ok(zke_open(test_path("a.db"), &o, &opened));
+  ck_ok(zke_open(test_path(name), &o, &opened));
   return opened;
 }
 
-static void begin(void) {
-  z = open_impatient();
-  other = open_impatient();
-  ck_assert_int_eq(sqlite3_open(test_path("a.db"), &writer), SQLITE_OK);
+static zke *open_impatient(void) { return open_at("a.db"); }
+
+static void begin_at(const char *name) {
+  z = open_at(name);
+  other = open_at(name);
+  ck_assert_int_eq(sqlite3_open(test_path(name), &writer), SQLITE_OK);
 }
+
+static void begin(void) { begin_at("a.db"); }
 
 static void obstruct(void) {
   ck_assert_int_eq(sqlite3_exec(writer, "BEGIN IMMEDIATE", 0, 0, 0), SQLITE_OK);
@@ -315,6 +326,147 @@ START_TEST(not_elected_after_its_time) {
 }
 END_TEST
 
+/* ---- the queue ---- */
+
+static const char *disk;
+
+static void leave_disk(void) { umount2(disk, MNT_DETACH); }
+
+/* A file system of 4 MiB that only this process sees. */
+static bool enter_disk(void) {
+  disk = test_path("disk");
+  ck_assert_int_eq(mkdir(disk, 0700), 0);
+  if (unshare(CLONE_NEWNS) != 0 ||
+      mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL) != 0 ||
+      mount("none", disk, "tmpfs", 0, "size=4m") != 0) {
+    printf("full disk: skipped, cannot mount (%s)\n", strerror(errno));
+    return false;
+  }
+  atexit(leave_disk);
+  return true;
+}
+
+static void fill_disk(void) {
+  static char block[4096];
+  int fd = open(test_path("disk/ballast"), O_WRONLY | O_CREAT, 0600);
+  ck_assert_int_ge(fd, 0);
+  while (write(fd, block, sizeof block) > 0) continue;
+  while (write(fd, block, 1) > 0) continue;
+  close(fd);
+}
+
+static void empty_disk(void) {
+  ck_assert_int_eq(unlink(test_path("disk/ballast")), 0);
+}
+
+/* Has another the item, or is it a dead letter (last)? */
+static bool is_given_back(zke_queue *theirs, bool last, zke_queue_item **out) {
+  zke_queue_counts c;
+  ck_ok(zke_dispatch(z, NULL));
+  if (zke_queue_claim(theirs, 0, out) == ZKE_OK) return !last;
+  ck_ok(zke_queue_size(theirs, &c));
+  return last && c.dead == 1;
+}
+
+/* An item that cannot be given back, or not to the dead letters: the claim is
+ * given up, and the item is there again as soon as that can be written.
+ *
+ *   _i & 1  the disk is full, not: a writer stands still
+ *   _i & 2  it was the last attempt */
+START_TEST(given_back_behind_an_obstacle) {
+  zke_queue_options o = {.size = sizeof o, .attempts = _i & 2 ? 1 : 2};
+  zke_queue *theirs;
+  zke_queue_item *item = NULL, *again = NULL;
+  bool full = _i & 1;
+  if (full && !enter_disk()) return;
+  begin_at(full ? "disk/a.db" : "a.db");
+  ck_ok(zke_queue_new(z, "/q", &o, &queue));
+  ck_ok(zke_queue_new(other, "/q", NULL, &theirs));
+  ck_ok(zke_queue_put(queue, "x", 1, NULL, soon(z)));
+  ck_ok(zke_queue_claim(queue, soon(z), &item));
+  full ? fill_disk() : obstruct();
+  ck_rc(zke_queue_release(queue, item), full ? ZKE_FULL : ZKE_OPERATIONTIMEOUT);
+  full ? empty_disk() : clear();
+  ck_rc(zke_queue_check(queue, item), ZKE_LOST);
+  ck_until(is_given_back(theirs, _i & 2, &again), 10000);
+  ck_rc(zke_queue_release(queue, item), ZKE_LOST);
+  zke_free(again);
+  zke_free(item);
+  zke_queue_free(theirs);
+  zke_queue_free(queue);
+  end();
+}
+END_TEST
+
+static int told;    /* of an item */
+static bool greedy; /* the listener tries by itself, first when it cannot be */
+static zke_queue_item *got; /* what came of that */
+
+static void hear(zke_queue *of, int event, int64_t token, const char *name,
+                 void *context) {
+  (void)token;
+  (void)name;
+  (void)context;
+  if (event == ZKE_QUEUE_ITEM && ++told == 1 && greedy) obstruct();
+  if (greedy) zke_queue_claim(of, 0, &got);
+  if (told == 1 && greedy) clear();
+}
+
+/* Sessions, an item, and a listener that is about to hear of it. */
+static zke_queue *begin_listening(void) {
+  zke_queue_options o = {.size = sizeof o, .listener = hear};
+  zke_queue *theirs;
+  begin();
+  ck_ok(zke_queue_new(z, "/q", &o, &queue));
+  ck_ok(zke_queue_new(other, "/q", NULL, &theirs));
+  ck_ok(zke_queue_start(queue, ZKE_QUEUE_ITEM));
+  ck_ok(zke_queue_put(theirs, "x", 1, NULL, soon(other)));
+  return theirs;
+}
+
+static void end_listening(zke_queue *theirs) {
+  ck_assert_ptr_nonnull(got);
+  zke_free(got);
+  zke_queue_free(theirs);
+  zke_queue_free(queue);
+  end();
+}
+
+/* A try that fails since the database is busy does not end the waiting: the
+ * listener is told again, since the item is still there. */
+START_TEST(a_take_that_failed_is_told_again) {
+  zke_queue *theirs = begin_listening();
+  ck_until(zke_dispatch(z, NULL) == ZKE_OK && told == 1, 10000);
+  obstruct();
+  ck_rc(zke_queue_claim(queue, 0, &got), ZKE_OPERATIONTIMEOUT);
+  clear();
+  ck_assert_int_eq(told, 2);
+  ck_ok(zke_queue_claim(queue, 0, &got));
+  end_listening(theirs);
+}
+END_TEST
+
+/* If the try was the listener's, the dispatch returns, and the listener is
+ * told by the next step, or by the next put. */
+START_TEST(a_try_of_the_listener_that_failed_is_told_later) {
+  zke_queue *theirs = begin_listening();
+  greedy = true;
+  ck_until(zke_dispatch(z, NULL) == ZKE_OK && told > 0, 10000);
+  ck_assert_int_eq(told, 1);
+  ck_assert_ptr_null(got);
+  if (_i) {
+    ck_ok(zke_queue_put(theirs, "y", 1, NULL, soon(other)));
+    ck_until(zke_dispatch(z, NULL) == ZKE_OK && told == 2, 10000);
+  } else {
+    ck_ok(zke_queue_step(queue));
+    ck_assert_int_eq(told, 2);
+  }
+  end_listening(theirs);
+}
+END_TEST
+
+/* ---- releasing, waiting ---- */
+
 /* After a release that failed the lock is not held, and no call is needed on
  * the object. */
 START_TEST(released_behind_an_obstacle) {
@@ -423,6 +575,10 @@ int main(int argc, char **argv) {
   tcase_add_test(tc, limits);
   tcase_add_loop_test(tc, freed_behind_an_obstacle, 0, 2 * FAMILIES);
   tcase_add_test(tc, not_elected_after_its_time);
+  tcase_add_loop_test(tc, given_back_behind_an_obstacle, 0, 4);
+  tcase_add_test(tc, a_take_that_failed_is_told_again);
+  tcase_add_loop_test(tc, a_try_of_the_listener_that_failed_is_told_later, 0,
+                      2);
   tcase_add_test(tc, released_behind_an_obstacle);
   tcase_add_test(tc, nothing_piles_up_without_dispatch);
   tcase_add_test(tc, reentrance_is_a_threads);
