@@ -381,12 +381,17 @@ conformance: FETCH = sqlite zookeeper zookeeper-client
 conformance: $(BUILD)/conformance build/deps/zookeeper
 	@sh test/conformance.sh $<
 
+# Those that take longest begin first, so that nothing long is left at the end.
+TEST_RUN = $(TEST_PROGRAMS) $(COMMAND_TESTS) test/check_docs.sh
+LONGEST = fault power power_recipes scale coprocess transcripts transfer guard \
+  process environment crash wait terminal_edit shell_work corpus file lock
+TEST_FIRST = $(foreach t,$(LONGEST),$(filter %/test_$t %/$t.sh,$(TEST_RUN)))
 TEST_TARGETS = test test-fast $(TESTS:%=test-%)
 .PHONY: $(TEST_TARGETS) test-programs test-tsan
 $(TEST_TARGETS) test-programs: FETCH = $(TEST_PACKAGES)
 
 test: $(TEST_PROGRAMS) $(TEST_NEEDS) $(ARCHIVE)
-	@sh test/run.sh $(TEST_PROGRAMS) $(COMMAND_TESTS) test/check_docs.sh
+	@sh test/run.sh $(TEST_FIRST) $(filter-out $(TEST_FIRST),$(TEST_RUN))
 
 .PHONY: transcripts
 transcripts: FETCH = $(TEST_PACKAGES)
@@ -411,7 +416,8 @@ SQLITE_TESTS = $(FAST_TESTS) log index
 AMALGAMATIONS = build/deps/sqlite-oldest/sqlite3.c \
   build/deps/sqlite-newest/sqlite3.c
 
-.PHONY: sqlite-oldest sqlite-newest sqlite-here
+.PHONY: sqlite-oldest sqlite-newest sqlite-here sqlite-sources
+sqlite-sources: $(AMALGAMATIONS)
 sqlite-oldest sqlite-newest: sqlite-%: build/deps/sqlite-%/sqlite3.c
 	@$(MAKE) --no-print-directory SQLITE=$< BUILD=build/sqlite-$* \
 	  CFLAGS='-O1 -g' sqlite-here
@@ -455,8 +461,9 @@ $(MUTATED): $(BUILD)/mutate/%: test/%.c $(TEST_HEADERS) $(TEST_COMMON) \
 	$(CC) $(TEST_CFLAGS) -o $@ $< $(TEST_COMMON) $(RECIPE_ARCHIVE) \
 	  -L$(BUILD) -lzkembed $(CHECK_LIBS) $(LIBS)
 
-.PHONY: mutate
-mutate: FETCH = sqlite check
+.PHONY: mutate mutate-programs
+mutate mutate-programs: FETCH = sqlite check
+mutate-programs: $(MUTATED)
 mutate: $(MUTATED)
 	@ENGINE=libzkembed.so.$(MAJOR) LINES=$(LINES) SEED=$(or $(SEED),1) \
 	  ONLY=$(ONLY) LIST=$(LIST) \
@@ -508,8 +515,9 @@ $(FUZZ_COMMAND:%=$(BUILD)/test/fuzz_%.o): $(BUILD)/test/%.o: test/%.c \
   test/fuzz.h shell/shell.h zkembed.h | $(BUILD)/test build/deps/jansson
 	$(CC) $(TEST_CFLAGS) -DFUZZ_TOGETHER -c -o $@ $<
 
-.PHONY: fuzz fuzz-there $(FUZZ_TARGETS:%=fuzz-%)
+.PHONY: fuzz fuzz-there fuzz-programs $(FUZZ_TARGETS:%=fuzz-%)
 fuzz: $(FUZZ_RUNS)
+fuzz-programs: $(TARGET:%=build/fuzz/%)
 
 fuzz-there:
 	@mkdir -p build/fuzz
@@ -523,17 +531,25 @@ fuzz-there:
 	  echo '(the number is that of clang --version).  Without it,' >&2; \
 	  echo '`make test-corpus` replays what was found so far.' >&2; exit 1; }
 
-# fuzz_path includes zkembed.c, the others are compiled with it.
-FUZZ_WITH_COMMAND = $(COMMAND_PARTS) $(RECIPE_SOURCES) $(COMMAND_LIBS)
-$(FUZZ_TARGETS:%=build/fuzz/%): build/fuzz/%: test/fuzz_%.c test/fuzz.h \
-  zkembed.c zkembed.h | fuzz-there deps-sqlite
-	$(FUZZ_CC) -std=c11 -D_GNU_SOURCE= -I. $(CPPFLAGS) $(FUZZ_CFLAGS) \
-	  $(filter-out -Wconversion,$(WARNINGS)) -o $@ $< \
-	  $(if $(filter path,$*),,zkembed.c) \
-	  $(if $(filter $*,$(FUZZ_COMMAND)),$(FUZZ_WITH_COMMAND)) $(LIBS)
+# fuzz_path includes zkembed.c, the others are linked with it.
+FUZZ_ENGINE = build/fuzz/objects/zkembed.o
+FUZZ_PARTS = $(COMMAND_PARTS:%.c=build/fuzz/objects/%.o) \
+  $(RECIPE_SOURCES:%.c=build/fuzz/objects/%.o)
 
-$(FUZZ_COMMAND:%=build/fuzz/%): $(COMMAND_SOURCES) $(RECIPE_SOURCES) \
-  $(wildcard shell/*.h) $(RECIPE_HEADERS) | build/deps/jansson
+build/fuzz/objects/%.o: %.c test/fuzz.h zkembed.c zkembed.h \
+  $(wildcard shell/*.h) $(RECIPE_HEADERS) | fuzz-there deps-sqlite
+	@mkdir -p $(@D)
+	$(FUZZ_CC) -std=c11 -D_GNU_SOURCE= -I. $(CPPFLAGS) $(FUZZ_CFLAGS) \
+	  $(filter-out -Wconversion,$(WARNINGS)) -c -o $@ $<
+
+$(FUZZ_PARTS): | build/deps/jansson
+
+$(FUZZ_TARGETS:%=build/fuzz/%): build/fuzz/%: build/fuzz/objects/test/fuzz_%.o
+	$(FUZZ_CC) $(FUZZ_CFLAGS) -o $@ $^ \
+	  $(if $(filter $*,$(FUZZ_COMMAND)),$(COMMAND_LIBS)) $(LIBS)
+
+$(filter-out build/fuzz/path,$(FUZZ_TARGETS:%=build/fuzz/%)): $(FUZZ_ENGINE)
+$(FUZZ_COMMAND:%=build/fuzz/%): $(FUZZ_PARTS)
 
 $(FUZZ_TARGETS:%=fuzz-%): fuzz-%: build/fuzz/%
 	@mkdir -p build/fuzz/corpus/$*

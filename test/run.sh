@@ -5,12 +5,15 @@
 #
 # Each prints "NAME: N passed, N failed" (as often as it likes) and its exit
 # status says whether all is well.  All are run whatever becomes of the others,
-# JOBS at a time (2); then the output of those that failed is shown, and the
-# last line is the sum, "N passed, N failed".  A program that crashes, hangs,
-# or reports nothing counts as one that failed.  Outputs stay in $BUILD/log.
+# JOBS at a time (one more than there are processors, since most of them also
+# wait), in the order given.  Then the output of those that failed is shown, and
+# the last line is the sum, "N passed, N failed".  A program that crashes,
+# hangs, or reports nothing counts as one that failed.  Outputs stay in
+# $BUILD/log.
 # RUNNER is a command to run programs by, such as valgrind with its options.
 
 logs=${BUILD:-build}/log
+jobs=${JOBS:-$(($(nproc) + 1))}
 limit=2400 # seconds for one program; its tests have limits of their own
 
 # The limits are for what hangs, not for a machine that is slow.
@@ -54,7 +57,7 @@ if [ "$1" = --one ]; then
 fi
 
 mkdir -p "$logs"
-[ $# -gt 0 ] && printf '%s\n' "$@" | xargs -P "${JOBS:-2}" -n 1 sh "$0" --one
+[ $# -gt 0 ] && printf '%s\n' "$@" | xargs -P "$jobs" -n 1 sh "$0" --one
 
 total_passed=0 total_failed=0
 for program in "$@"; do
