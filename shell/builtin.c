@@ -24,7 +24,7 @@ static int help_command(call *c, const command *m) {
 /* Its verbs as well, where it has some. */
 static int help_one(call *c, const char *name) {
   const word w = {name, strlen(name), false};
-  const command *m = command_find(&w);
+  const command *m = command_find(c->sh, &w);
   if (!m) return fail_unknown(c, &w);
   int status = help_command(c, m);
   if (!(m->flags & VERBS)) return status;
@@ -38,7 +38,7 @@ static int help_run(call *c) {
   snprintf(name, sizeof name, "%s%s%s", c->count ? c->args[0].text : "",
            c->count > 1 ? " " : "", c->count > 1 ? c->args[1].text : "");
   if (c->count) return help_one(c, name);
-  for (const command *m = NULL; (m = command_each(m)) != NULL;) {
+  for (const command *m = NULL; (m = command_each(c->sh, m)) != NULL;) {
     int status = emit(c, json_pack("{s:s,s:s,s:s}", "command", m->name, "usage",
                                    m->usage, "summary", m->summary));
     if (status) return status;
@@ -105,7 +105,7 @@ static int cd_run(call *c) {
 }
 
 static int pwd_run(call *c) {
-  char *cwd = session_cwd(c->sh);
+  char *cwd = shell_cwd(c->sh);
   int status = emit(c, cwd ? json_pack("{s:s}", "path", cwd) : NULL);
   free(cwd);
   return status;

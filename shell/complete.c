@@ -90,7 +90,7 @@ static void offer_if(typed *t, const char *name) {
 }
 
 static void offer_commands(typed *t) {
-  for (const command *m = NULL; (m = command_each(m)) != NULL;)
+  for (const command *m = NULL; (m = command_each(t->sh, m)) != NULL;)
     offer_if(t, m->name);
 }
 
@@ -206,13 +206,13 @@ static void offer_nodes(typed *t, const char *base) {
 /* "queue push" where there are verbs; first: what its arguments begin at. */
 static const command *command_of(const typed *t, int *first) {
   const word *w = t->before->data;
-  const command *m = command_find(&w[0]);
+  const command *m = command_find(t->sh, &w[0]);
   char both[64];
   *first = 1;
   if (!m || !(m->flags & VERBS) || t->before->count < 2) return m;
   *first = 2;
   snprintf(both, sizeof both, "%s %s", w[0].text, w[1].text);
-  return command_find(&(word){both, strlen(both), false});
+  return command_find(t->sh, &(word){both, strlen(both), false});
 }
 
 static void offer_argument(typed *t, const command *m, int first) {

@@ -222,7 +222,8 @@ static void out_answer(json_t *id, int status, json_t *rows, const char *code,
   out_line(answer);
 }
 
-int coprocess_event(call *c, json_t *row) {
+/* A row between the answers: shell.event.  Takes the reference. */
+static int co_event(call *c, json_t *row) {
   json_t *event =
       json_pack("{s:o,s:o}", "id", json_deep_copy(c->id), "event", row);
   if (!event) return fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
@@ -555,12 +556,12 @@ static bool command_has(const command *m, const char *name) {
 
 /* The command that the words name, with its verb; NULL: none. */
 static const command *words_command(const words *w) {
-  const command *m = command_find(&w->data[0]);
+  const command *m = command_find(co.sh, &w->data[0]);
   char name[64];
   if (!m || !(m->flags & VERBS)) return m;
   if (w->count < 2) return NULL;
   snprintf(name, sizeof name, "%s %s", m->name, w->data[1].text);
-  return command_find(&(word){name, strlen(name), false});
+  return command_find(co.sh, &(word){name, strlen(name), false});
 }
 
 /* May the request wait for another party: a process that holds or brings
@@ -835,6 +836,7 @@ int coprocess_run(shell *sh) {
   if (status) return co_status(0);
   bool person = isatty(co.in);
   sh->coprocess = sh->persists = true;
+  sh->event = co_event;
   signals_hook(from_keyboard, person ? sh : NULL);
   signals_enter(&co.whole);
   cancel_by(&co.whole, co_stop, NULL);

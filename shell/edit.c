@@ -128,7 +128,7 @@ static void edit_show(edit *e) {
 /* zke app.db:/a> */
 static void edit_prompt(edit *e) {
   shell *sh = e->sh;
-  char *cwd = session_cwd(sh);
+  char *cwd = shell_cwd(sh);
   const char *name = strrchr(sh->file, '/'), *state = "";
   if (sh->z && zke_state(sh->z) == ZKE_STATE_EXPIRED) state = " (expired)";
   if (session_is_readonly(sh)) state = " (read-only)";

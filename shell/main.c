@@ -37,6 +37,13 @@ static const char usage[] =
     "\n"
     "zke FILE help lists the commands; zke(1) explains them.\n";
 
+/* Every command, in the order of the list that help prints. */
+static const command *const tables[] = {
+    builtin_commands, tree_commands,     watch_commands,    multi_commands,
+    acl_commands,     transfer_commands, database_commands, lock_commands,
+    queue_commands,   barrier_commands,  once_commands,     txn_commands,
+    look_commands,    waits_commands,    top_commands,      NULL};
+
 /* What the command line asks for. */
 typedef struct request {
   shell sh;
@@ -119,9 +126,9 @@ static bool set_flag(request *r, const char *name) {
 
 /* Does a command stand in FILE's place?  A file of that name is meant where
  * there is one. */
-static bool is_command(const char *file) {
+static bool is_command(const shell *sh, const char *file) {
   word name = {file, file ? strlen(file) : 0, false};
-  return file && command_find(&name) && access(file, F_OK) != 0;
+  return file && command_find(sh, &name) && access(file, F_OK) != 0;
 }
 
 static int fail_forgotten(const char *file) {
@@ -145,7 +152,7 @@ static int set_valued(request *r, int argc, char **argv, int *i) {
     if (*i + 1 == argc) return wrong(given, " wants a value");
     return valued[k].set(r, argv[++*i]);
   }
-  if (is_command(r->sh.file)) return fail_forgotten(r->sh.file);
+  if (is_command(&r->sh, r->sh.file)) return fail_forgotten(r->sh.file);
   return wrong("no option ", given);
 }
 
@@ -187,12 +194,12 @@ static int parse(request *r, int argc, char **argv) {
 
 /* `zke lock nightly -- job`: its other words are a command's, too. */
 static bool forgets_file(const request *r) {
-  if (!r->rest || !is_command(r->sh.file)) return false;
+  if (!r->rest || !is_command(&r->sh, r->sh.file)) return false;
   bool has_child = false;
   for (int i = 0; i < r->rest_count; i++)
     has_child = has_child || strcmp(r->rest[i], "--") == 0;
   word first = {r->rest[0], strlen(r->rest[0]), false};
-  return has_child || !command_find(&first);
+  return has_child || !command_find(&r->sh, &first);
 }
 
 /* These need no FILE, but people give it nevertheless. */
@@ -241,7 +248,8 @@ static void fill_streams(void) {
 
 int main(int argc, char **argv) {
   request r = {
-      .sh = {.m = PTHREAD_MUTEX_INITIALIZER,
+      .sh = {.tables = tables,
+             .m = PTHREAD_MUTEX_INITIALIZER,
              .auth = getenv("ZKE_AUTH"),
              .options = {.size = sizeof(zke_options), .identity = "zke"}}};
   fill_streams();

@@ -552,7 +552,7 @@ static int output_flush(call *c) {
 }
 
 int emit_event(call *c, json_t *row) {
-  if (c->id && row) return coprocess_event(c, row);
+  if (c->id && row) return c->sh->event(c, row);
   int status = emit(c, row);
   return status ? status : output_flush(c);
 }

@@ -1,140 +1,38 @@
-/* run.c - words into a call of a command, and what the commands ask of it */
-#include <errno.h>
-#include <inttypes.h>
-#include <stdarg.h>
+/* run.c - from words to a call of a command: find it, run it, report
+ *
+ * run_words() is the one way in, for a command line as well as for a line of a
+ * script or a person and for a request of a coprocess.  Start there.  Which
+ * commands there are main.c says, in shell.tables.
+ */
 #include <stdlib.h>
 #include <string.h>
 
 #include "shell.h"
 
 /* ------------------------------------------------------------------------
- * Failing
- * --------------------------------------------------------------------- */
-
-static int fail_with(call *c, int status, const char *code, const char *format,
-                     va_list arguments) {
-  if (c->status != STATUS_OK) return c->status;
-  c->status = status;
-  c->code = code;
-  vsnprintf(c->sentence, sizeof c->sentence, format, arguments);
-  return status;
-}
-
-int fail(call *c, int status, const char *code, const char *format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  status = fail_with(c, status, code, format, arguments);
-  va_end(arguments);
-  return status;
-}
-
-int fail_usage(call *c, const char *format, ...) {
-  char what[512];
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(what, sizeof what, format, arguments);
-  va_end(arguments);
-  const command *m = c->command;
-  return fail(c, STATUS_USAGE, "USAGE", "%s; usage: %s%s%s", what, m->name,
-              *m->usage ? " " : "", m->usage);
-}
-
-int status_of(int rc) {
-  switch (rc) {
-    case ZKE_OK:
-      return STATUS_OK;
-    case ZKE_NONODE:
-    case ZKE_NODEEXISTS:
-    case ZKE_NOTEMPTY:
-    case ZKE_BADVERSION:
-    case ZKE_NOCHILDRENFOREPHEMERALS:
-    case ZKE_NOWATCHER:
-      return STATUS_NO;
-    case ZKE_BADARGUMENTS:
-    case ZKE_INVALIDACL:
-    case ZKE_MARSHALLINGERROR:
-    case ZKE_OTHERKIND:
-      return STATUS_DATA;
-    case ZKE_CANTOPEN:
-    case ZKE_NOTADB:
-    case ZKE_NEWERFORMAT:
-    case ZKE_NETWORKFS:
-      return STATUS_CANTOPEN;
-    case ZKE_NOMEM:
-      return STATUS_SYSTEM;
-    case ZKE_CONNECTIONLOSS:
-    case ZKE_CORRUPT:
-    case ZKE_DATAINCONSISTENCY:
-    case ZKE_FULL:
-    case ZKE_SYSTEMERROR:
-      return STATUS_IO;
-    case ZKE_OPERATIONTIMEOUT:
-    case ZKE_HELD:
-    case ZKE_DEADLOCK:
-    case ZKE_LIMIT:
-    case ZKE_CANCELLED:
-    case ZKE_BROKEN:
-      return STATUS_CONFLICT;
-    case ZKE_LOST:
-    case ZKE_SESSIONEXPIRED:
-    case ZKE_INVALIDSTATE:
-    case ZKE_CLOSING:
-    case ZKE_REPLACED:
-      return STATUS_LOST;
-    case ZKE_NOAUTH:
-    case ZKE_AUTHFAILED:
-    case ZKE_READONLY:
-      return STATUS_DENIED;
-    default:
-      return STATUS_INTERNAL;
-  }
-}
-
-int fail_rc(call *c, int rc) {
-  return fail(c, status_of(rc), zke_error_name(rc) + strlen("ZKE_"), "%s",
-              zke_errmsg());
-}
-
-int fail_errno(call *c, int status, const char *what) {
-  const char *code = errno == ENOSPC   ? "FULL"
-                     : errno == ENOENT ? "NOENT"
-                     : errno == EACCES ? "ACCES"
-                     : errno == EPIPE  ? "PIPE"
-                                       : "SYSTEM";
-  return fail(c, status, code, "%s: %s", what, strerror(errno));
-}
-
-/* ------------------------------------------------------------------------
  * The tables of commands
  * --------------------------------------------------------------------- */
 
-static const command *const tables[] = {
-    builtin_commands, tree_commands,     watch_commands,    multi_commands,
-    acl_commands,     transfer_commands, database_commands, lock_commands,
-    queue_commands,   barrier_commands,  once_commands,     txn_commands,
-    look_commands,    waits_commands,    top_commands};
-enum { TABLES = sizeof tables / sizeof tables[0] };
-
 /* The command behind this one, hidden ones included. */
-static const command *command_next(const command *before) {
+static const command *command_next(const shell *sh, const command *before) {
   bool found = !before;
-  for (int i = 0; i < TABLES; i++)
-    for (const command *m = tables[i]; m->name; m++) {
+  for (const command *const *table = sh->tables; *table; table++)
+    for (const command *m = *table; m->name; m++) {
       if (found) return m;
       found = m == before;
     }
   return NULL;
 }
 
-const command *command_each(const command *before) {
-  do before = command_next(before);
+const command *command_each(const shell *sh, const command *before) {
+  do before = command_next(sh, before);
   while (before && before->flags & HIDDEN);
   return before;
 }
 
-const command *command_find(const word *name) {
+const command *command_find(const shell *sh, const word *name) {
   const command *m = NULL;
-  while ((m = command_next(m)) != NULL && !word_is(name, m->name)) continue;
+  while ((m = command_next(sh, m)) != NULL && !word_is(name, m->name)) continue;
   return m;
 }
 
@@ -163,14 +61,15 @@ static int distance(const char *a, const char *b) {
 }
 
 /* Appends the names that could have been meant, the nearest only. */
-static void name_nearest(const char *name, char *text, size_t size) {
+static void name_nearest(const shell *sh, const char *name, char *text,
+                         size_t size) {
   int best = strlen(name) < 4 ? 1 : 2;
   const char *before = "; did you mean ";
-  for (const command *m = NULL; (m = command_each(m)) != NULL;) {
+  for (const command *m = NULL; (m = command_each(sh, m)) != NULL;) {
     int d = distance(name, m->name);
     if (d < best) best = d;
   }
-  for (const command *m = NULL; (m = command_each(m)) != NULL;) {
+  for (const command *m = NULL; (m = command_each(sh, m)) != NULL;) {
     bool begins = strlen(name) > 1 && strncmp(m->name, name, strlen(name)) == 0;
     if (distance(name, m->name) > best && !begins) continue;
     size_t len = strlen(text);
@@ -181,228 +80,18 @@ static void name_nearest(const char *name, char *text, size_t size) {
 
 int fail_unknown(call *c, const word *name) {
   char nearest[256] = "";
-  name_nearest(name->text, nearest, sizeof nearest);
+  name_nearest(c->sh, name->text, nearest, sizeof nearest);
   return fail(c, STATUS_USAGE, "USAGE", "unknown command \"%s\"%s%s",
               name->text, nearest, *nearest ? "?" : "; help lists them");
-}
-
-/* ------------------------------------------------------------------------
- * Sorting the words into options, arguments and a child's
- * --------------------------------------------------------------------- */
-
-static const option no_options[] = {{'\0', NULL, NULL}};
-
-static const option *options_of(const call *c) {
-  return c->command->options ? c->command->options : no_options;
-}
-
-static int option_index(const call *c, char letter) {
-  const option *o = options_of(c);
-  for (int i = 0; o[i].letter; i++)
-    if (o[i].letter == letter) return i;
-  return -1;
-}
-
-bool has(const call *c, char letter) { return value_of(c, letter) != NULL; }
-
-const word *value_of(const call *c, char letter) {
-  int i = option_index(c, letter);
-  return i < 0 ? NULL : c->values[i];
-}
-
-/* Every command's, in a program's command line as well as in a line. */
-static bool sort_format(call *c, const char *name) {
-  static const char *const names[] = {[FORMAT_HUMAN] = "--human",
-                                      [FORMAT_JSON] = "--json",
-                                      [FORMAT_PLAIN] = "--plain"};
-  for (int i = 0; i < 3; i++)
-    if (strcmp(name, names[i]) == 0) {
-      c->format = i;
-      return true;
-    }
-  return false;
-}
-
-/* --name, --name=value, --name value: *i is the word's index. */
-static int sort_long(call *c, const words *w, int *i) {
-  const word *given = &w->data[*i];
-  const char *equals = strchr(given->text, '=');
-  size_t len = equals ? (size_t)(equals - given->text) : given->len;
-  const option *o = options_of(c);
-  while (o->letter && (!o->name || strlen(o->name) != len - 2 ||
-                       memcmp(o->name, given->text + 2, len - 2) != 0))
-    o++;
-  if (!o->letter)
-    return fail_usage(c, "%s has no option %.*s", c->command->name, (int)len,
-                      given->text);
-  const word **value = &c->values[o - options_of(c)];
-  if (!o->value) {
-    if (equals) return fail_usage(c, "--%s takes no value", o->name);
-    *value = given;
-  } else if (equals) {
-    /* The words' own text goes on behind the sign; a spare word tells. */
-    word *spare = &w->data[w->count + *i];
-    *spare = (word){equals + 1, given->len - len - 1, true};
-    *value = spare;
-  } else if (*i + 1 < w->count) {
-    *value = &w->data[++*i];
-  } else {
-    return fail_usage(c, "--%s wants %s", o->name, o->value);
-  }
-  return 0;
-}
-
-/* -abc, -w5, -w 5 */
-static int sort_short(call *c, const words *w, int *i) {
-  const word *given = &w->data[*i];
-  for (const char *at = given->text + 1; *at; at++) {
-    int index = option_index(c, *at);
-    if (index < 0 && *at == 'n' && option_index(c, 'N') >= 0)
-      return fail_usage(c,
-                        "-n is a number where it is an option; --nonblock does "
-                        "not wait");
-    if (index < 0)
-      return fail_usage(c,
-                        "%s has no option -%c (\"--\" before what begins with "
-                        "\"-\" and is no option)",
-                        c->command->name, *at);
-    const option *o = &options_of(c)[index];
-    if (!o->value) {
-      c->values[index] = given;
-      continue;
-    }
-    if (at[1]) {
-      word *spare = &w->data[w->count + *i];
-      *spare =
-          (word){at + 1, given->len - (size_t)(at + 1 - given->text), true};
-      c->values[index] = spare;
-    } else if (*i + 1 < w->count) {
-      c->values[index] = &w->data[++*i];
-    } else {
-      return fail_usage(c, "-%c wants %s", *at, o->value);
-    }
-    return 0;
-  }
-  return 0;
-}
-
-/* May a command of the user's stand behind "--"?  Else it ends the options and
- * nothing more: so in a coprocess, which runs none. */
-static bool takes_child(const call *c) {
-  unsigned flags = c->command->flags;
-  if (!(flags & TAKES_CHILD) || c->id) return false;
-  return !(flags & CHILD_IF_EPHEMERAL) || has(c, 'e');
-}
-
-/* What is behind "--": a child's words, or arguments. */
-static void sort_rest(call *c, const words *w, int i, word *args) {
-  if (takes_child(c)) {
-    c->child = &w->data[i];
-    c->child_count = w->count - i;
-    return;
-  }
-  for (; i < w->count; i++) args[c->count++] = w->data[i];
-}
-
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
-/* "-5" is a number. */
-static bool is_option(const word *w) {
-  return !w->literal && w->text[0] == '-' && w->len > 1 &&
-         !is_digit(w->text[1]);
-}
-
-static int sort_words(call *c, const words *w, word *args) {
-  for (int i = 1; i < w->count; i++) {
-    const word *given = &w->data[i];
-    int status = 0;
-    if (c->command->flags & OPTIONS_FIRST && c->count > 0) {
-      args[c->count++] = *given;
-      continue;
-    }
-    if (!given->literal && word_is(given, "--")) {
-      sort_rest(c, w, i + 1, args);
-      break;
-    }
-    if (!is_option(given))
-      args[c->count++] = *given;
-    else if (strlen(given->text) != given->len)
-      status = fail_usage(c, "an option with a NUL in it");
-    else if (sort_format(c, given->text))
-      continue;
-    else if (given->text[1] == '-')
-      status = sort_long(c, w, &i);
-    else
-      status = sort_short(c, w, &i);
-    if (status) return status;
-  }
-  return 0;
-}
-
-/* What is told with words that may have been meant as a command to run. */
-static const char *why_no_child(const call *c) {
-  if (!(c->command->flags & TAKES_CHILD) || takes_child(c)) return "";
-  return c->id ? ": a coprocess runs no commands"
-               : ": only with -e is there a command to run";
-}
-
-static int check_counts(call *c) {
-  const command *m = c->command;
-  if (c->count < m->least)
-    return fail_usage(c, "%s wants %sargument%s", m->name,
-                      c->count       ? "another "
-                      : m->least > 1 ? ""
-                                     : "an ",
-                      m->least - c->count > 1 ? "s" : "");
-  if (m->most >= 0 && c->count > m->most)
-    return fail_usage(c, "\"%s\" is too many%s", c->args[m->most].text,
-                      why_no_child(c));
-  if ((m->flags & NEEDS_CHILD) == NEEDS_CHILD && c->child_count == 0)
-    return fail_usage(c, "%s wants a command to run behind \"--\"", m->name);
-  if (c->child && c->child_count == 0)
-    return fail_usage(c, "no command behind \"--\"");
-  return 0;
-}
-
-/* Before a file is made, or anything is held, for what cannot be done. */
-static int check_values(call *c) {
-  int64_t number;
-  int status = 0;
-  for (const option *o = options_of(c); o->letter && !status; o++)
-    if (o->value && strcmp(o->value, "DURATION") == 0)
-      status = option_duration(c, o->letter, 0, &number);
-    else if (o->value && strcmp(o->value, "CODE") == 0)
-      status = option_number(c, o->letter, 0, 255, 0, &number);
-  return status;
 }
 
 /* ------------------------------------------------------------------------
  * Running
  * --------------------------------------------------------------------- */
 
-/* The words, as many spare ones for what stands behind "=", and the arguments,
- * in one block; then the options' values. */
-static int call_sort(call *c, const words *given) {
-  size_t n = (size_t)given->count, options = 0;
-  while (options_of(c)[options].letter) options++;
-  c->block = malloc(sizeof *c->block + 3 * n * sizeof(word));
-  c->values = calloc(options + 1, sizeof(const word *));
-  if (!c->block || !c->values)
-    return fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
-  words *w = c->block;
-  w->count = given->count;
-  w->data = (word *)(w + 1);
-  memcpy(w->data, given->data, n * sizeof(word));
-  word *args = w->data + 2 * n;
-  c->args = args;
-  return sort_words(c, w, args);
-}
-
 static int call_run(call *c, const words *w) {
   c->style = c->command->style;
-  int status = call_sort(c, w);
-  if (!status) status = check_counts(c);
-  if (!status) status = check_values(c);
+  int status = args_sort(c, w);
   if (!status && c->command->flags & NOT_IN_COPROCESS && c->id)
     status = fail(c, STATUS_USAGE, "USAGE", "%s is not for a coprocess",
                   c->command->name);
@@ -418,7 +107,7 @@ static int take_verb(call *c, words *w) {
   char name[64];
   if (w->count < 2) return fail_usage(c, "%s wants a verb", c->command->name);
   snprintf(name, sizeof name, "%s %s", c->command->name, w->data[1].text);
-  const command *m = command_find(&(word){name, strlen(name), false});
+  const command *m = command_find(c->sh, &(word){name, strlen(name), false});
   if (!m) return fail_usage(c, "there is no \"%s\"", name);
   c->command = m;
   *w = (words){w->count - 1, w->data + 1};
@@ -426,9 +115,9 @@ static int take_verb(call *c, words *w) {
 }
 
 /* "get --help", "queue push --help": the words of `help get`. */
-static bool asks_for_help(const words *given, word help[3]) {
+static bool asks_for_help(const shell *sh, const words *given, word help[3]) {
   int last = given->count - 1;
-  const command *m = last > 0 ? command_find(&given->data[0]) : NULL;
+  const command *m = last > 0 ? command_find(sh, &given->data[0]) : NULL;
   if (!m || last > (m->flags & VERBS ? 2 : 1)) return false;
   if (given->data[last].literal || !word_is(&given->data[last], "--help"))
     return false;
@@ -441,9 +130,9 @@ int run_words(call *c, const words *given) {
   if (given->count == 0) return STATUS_OK;
   word help[3];
   words verb = *given, *w = &verb;
-  if (asks_for_help(given, help)) verb.data = help;
+  if (asks_for_help(c->sh, given, help)) verb.data = help;
   c->format = c->sh->format;
-  c->command = command_find(&w->data[0]);
+  c->command = command_find(c->sh, &w->data[0]);
   int status = 0;
   if (!c->command)
     status = fail_unknown(c, &w->data[0]);
@@ -459,8 +148,7 @@ int run_words(call *c, const words *given) {
 }
 
 void run_call_free(call *c) {
-  free(c->values);
-  free(c->block);
+  args_free(c);
   output_forget(c);
 }
 
@@ -478,123 +166,5 @@ int run_line(shell *sh, const char *line, size_t len) {
   status = run_words(&c, w);
   run_call_free(&c);
   free(w);
-  return status;
-}
-
-/* ------------------------------------------------------------------------
- * Arguments
- * --------------------------------------------------------------------- */
-
-/* Adds one name of a relative path to a path that has room; "." and ".." are
- * understood, empty names are left out. */
-static void path_add(char *path, const char *name, size_t len) {
-  if (len == 0 || (len == 1 && *name == '.')) return;
-  char *end = path + strlen(path);
-  if (len == 2 && memcmp(name, "..", 2) == 0) {
-    char *slash = strrchr(path, '/');
-    slash[slash == path] = '\0';
-    return;
-  }
-  if (end[-1] != '/') *end++ = '/';
-  memcpy(end, name, len);
-  end[len] = '\0';
-}
-
-int path_join(call *c, const word *text, char **path_out) {
-  if (strlen(text->text) != text->len)
-    return fail(c, STATUS_DATA, "BADARGUMENTS", "a NUL in the path \"%s\"",
-                text->text);
-  char *cwd = session_cwd(c->sh);
-  size_t len = cwd ? strlen(cwd) : 0;
-  char *path = malloc(len + text->len + 2);
-  if (!cwd || !path) {
-    free(cwd);
-    free(path);
-    return fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
-  }
-  if (text->text[0] == '/') {
-    memcpy(path, text->text, text->len + 1); /* as ZooKeeper sees it */
-  } else {
-    memcpy(path, cwd, len + 1);
-    for (const char *at = text->text;; at++) {
-      len = strcspn(at, "/");
-      path_add(path, at, len);
-      at += len;
-      if (!*at) break;
-    }
-    /* create -s takes a parent with a slash behind it. */
-    if (text->len && text->text[text->len - 1] == '/' && path[1])
-      memcpy(path + strlen(path), "/", sizeof "/");
-  }
-  free(cwd);
-  *path_out = path;
-  return 0;
-}
-
-int arg_path(call *c, int i, char **path_out) {
-  static const word here = {"", 0, false};
-  int status = path_join(c, i < c->count ? &c->args[i] : &here, path_out);
-  if (!status) path_trim(*path_out);
-  return status;
-}
-
-void path_trim(char *path) {
-  size_t len = strlen(path);
-  if (len > 1 && path[len - 1] == '/') path[len - 1] = '\0';
-}
-
-int arg_place(call *c, int i, const char *base, char **path_out) {
-  const word *name = &c->args[i];
-  if (name->text[0] == '/') return path_join(c, name, path_out);
-  if (name->len == 0 || strlen(name->text) != name->len)
-    return fail(c, STATUS_DATA, "BADARGUMENTS", "\"%s\" is not a name",
-                name->text);
-  char *path = malloc(strlen(base) + name->len + 3);
-  if (!path) return fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
-  sprintf(path, "/%s/%s", base, name->text);
-  *path_out = path;
-  return 0;
-}
-
-static const char *option_text(const call *c, char letter, char text[32]) {
-  const option *o = &options_of(c)[option_index(c, letter)];
-  if (o->name)
-    snprintf(text, 32, "--%s", o->name);
-  else
-    snprintf(text, 32, "-%c", o->letter);
-  return text;
-}
-
-int option_number(call *c, char letter, int64_t least, int64_t most,
-                  int64_t otherwise, int64_t *out) {
-  char name[32];
-  const word *w = value_of(c, letter);
-  if (!w) {
-    *out = otherwise;
-  } else if (!word_number(w, out) || *out < least || *out > most) {
-    return fail_usage(
-        c, "%s wants a number from %" PRId64 " to %" PRId64 ", not \"%s\"",
-        option_text(c, letter, name), least, most, w->text);
-  }
-  return 0;
-}
-
-int option_duration(call *c, char letter, int64_t otherwise, int64_t *ms_out) {
-  char name[32];
-  const word *w = value_of(c, letter);
-  if (!w)
-    *ms_out = otherwise;
-  else if (!word_duration(w, ms_out))
-    return fail_usage(c,
-                      "%s wants seconds, or a number with ms, s, m, h or d, "
-                      "not \"%s\"",
-                      option_text(c, letter, name), w->text);
-  return 0;
-}
-
-int option_deadline(call *c, char letter, int64_t *deadline_out) {
-  int64_t ms;
-  int status = option_duration(c, letter, -1, &ms);
-  if (!status) *deadline_out = ms < 0 ? ZKE_FOREVER : zke_now(c->z) + ms;
   return status;
 }

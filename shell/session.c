@@ -305,10 +305,3 @@ int session_close(shell *sh) {
   output_error(&c);
   return c.status;
 }
-
-char *session_cwd(shell *sh) {
-  pthread_mutex_lock(&sh->m);
-  char *cwd = strdup(sh->cwd ? sh->cwd : "/");
-  pthread_mutex_unlock(&sh->m);
-  return cwd;
-}

@@ -11,12 +11,14 @@
  *     script.c     lines from a file or from standard input
  *     edit.c       lines from a person
  *     coprocess.c  requests from a program, several at once
- *       run.c      words into a call; errors
+ *       run.c      words into a call of a command
+ *       args.c     the call's options, arguments and paths
  *       help.c     what each option does
  *       output.c   rows into text: for people, --json, --plain; progress
  *       signals.c  one thread takes the signals and ends what waits
  *       words.c    a line into words; numbers, durations, base64
  *       input.c    files and standard input; data of a command
+ *       fail.c     how a call fails
  *     the commands, a table each:
  *       builtin.c, tree.c, subtree.c (by walk.c), watch.c, multi.c, acl.c,
  *       transfer.c, database.c,
@@ -183,7 +185,7 @@ struct call {
   const char *code; /* of it: "NONODE"; NULL: none, or nothing to be said */
   char sentence[1024];
 
-  /* run.c's and output.c's own */
+  /* args.c's and output.c's own */
   const word **values; /* by option */
   words *block;
   json_t *table; /* rows kept for their widths */
@@ -209,15 +211,18 @@ struct call {
 
 /* The program. */
 struct shell {
-  const char *file; /* as given */
+  const command *const *tables; /* the commands'; ends by NULL */
+  const char *file;             /* as given */
   unsigned open_flags;
   int format;
   bool quiet;     /* --quiet */
   bool verbose;   /* --verbose */
   bool coprocess; /* calls run at once */
-  bool persists;  /* several commands run in one session, so that what one of
+  /* a coprocess's: prints a row between the answers; takes the reference */
+  int (*event)(call *c, json_t *row);
+  bool persists; /* several commands run in one session, so that what one of
                      them holds outlives it: script, edit, coprocess */
-  bool person;    /* edit */
+  bool person;   /* edit */
   /* lines come from standard input, so that it is not for a child */
   bool reads_input;
   zke_options options; /* for opening */
@@ -253,21 +258,27 @@ void run_call_free(call *c);
  *               (help.c) */
 const char *option_help(const command *m, const option *o);
 
-/* command_find - by its name; NULL for a stranger
+/* command_find - by its name, with its verb if it has one; NULL for a stranger
  * fail_unknown - for the stranger: names what may have been meant
  * command_each - all that are listed, table by table; NULL at the end */
-const command *command_find(const word *name);
+const command *command_find(const shell *sh, const word *name);
 int fail_unknown(call *c, const word *name);
-const command *command_each(const command *before);
+const command *command_each(const shell *sh, const command *before);
 
-/* The commands' interface: options ------------------------------------- */
+/* The commands' interface: options (args.c) ----------------------------- */
 
-/* has      - was the option given?
+/* args_sort - sort words, the command's name first, into c's options and
+ *             arguments, as c->command wants them, before it runs: 0, or
+ *             STATUS_USAGE.  Texts are not copied
+ * args_free - what args_sort() has made
+ * has      - was the option given?
  * value_of - its value, or NULL where it was not given */
+int args_sort(call *c, const words *given);
+void args_free(call *c);
 bool has(const call *c, char letter);
 const word *value_of(const call *c, char letter);
 
-/* The commands' interface: failing ------------------------------------- */
+/* The commands' interface: failing (fail.c) ----------------------------- */
 
 /* fail       - say what is wrong; returns status
  * fail_usage - the same, and the command's usage line: STATUS_USAGE
@@ -283,7 +294,7 @@ int fail_rc(call *c, int rc);
 int fail_errno(call *c, int status, const char *what);
 int status_of(int rc);
 
-/* The commands' interface: arguments ----------------------------------- */
+/* The commands' interface: arguments (args.c, input.c) ------------------ */
 
 /* These return 0, or the exit code after fail().  What they give through a
  * pointer is for free(). */
@@ -294,11 +305,13 @@ int status_of(int rc);
  *                which completion puts there, is left out
  * path_join    - the same for any text, a slash at its end included
  * path_trim    - leaves it out
- * arg_place    - a recipe's path: "/…" as it is, else "/<base>/<name>" */
+ * arg_place    - a recipe's path: "/…" as it is, else "/<base>/<name>"
+ * shell_cwd    - a copy of the working node */
 int arg_path(call *c, int i, char **path_out);
 int path_join(call *c, const word *text, char **path_out);
 void path_trim(char *path);
 int arg_place(call *c, int i, const char *base, char **path_out);
+char *shell_cwd(shell *sh);
 
 /* option_number   - an option's value between least and most; the default
  *                   where it was not given
@@ -355,11 +368,6 @@ int fail_cancelled(call *c);
 
 #define CANCELLER(name, type, function) \
   static int name(void *object) { return function((type *)object); }
-
-/* wait_for_cancel - sleep, dispatching, until cancelled or until stop() of the
- * same argument is true, which is asked after each dispatch */
-int wait_for_cancel(call *c, bool (*stop)(void *), void *arg,
-                    int64_t deadline_ms);
 
 /* ------------------------------------------------------------------------
  * Output (output.c)
@@ -441,10 +449,6 @@ int session_close(shell *sh);
 /* session_authenticate - add all identities given so far to another session;
  *                        the shell's mutex is held */
 int session_authenticate(call *c, zke *z);
-
-/* A node's whole path in the working node's terms is path_join()'s;
- * session_cwd - a copy of the working node, for free() */
-char *session_cwd(shell *sh);
 
 /* ------------------------------------------------------------------------
  * What a session holds (session.c): a lock, a place in an election…
@@ -571,8 +575,5 @@ int guard_event(call *c, const char *const *more, int count);
 int script_run(shell *sh, const char *name, bool go_on);
 int edit_run(shell *sh);
 int coprocess_run(shell *sh);
-
-/* coprocess_event - a row between the answers; takes the reference */
-int coprocess_event(call *c, json_t *row);
 
 #endif

@@ -249,20 +249,3 @@ int fail_cancelled(call *c) {
               "%s was ended by signal %d (%s)", c->command->name, signal,
               strsignal(signal));
 }
-
-static int cancel_wait(void *z) { return zke_wake(z); }
-
-int wait_for_cancel(call *c, bool (*stop)(void *), void *arg,
-                    int64_t deadline_ms) {
-  int rc = ZKE_OK;
-  cancel_by(c, cancel_wait, c->z);
-  for (;;) {
-    int64_t turn = zke_turn(c->z);
-    if (cancelled(c) || (stop && stop(arg))) break;
-    if (rc != ZKE_OK) break;
-    rc = zke_wait_turn(c->z, turn, deadline_ms);
-  }
-  cancel_by(c, NULL, NULL);
-  if (cancelled(c)) return fail_cancelled(c);
-  return rc == ZKE_OK || (stop && stop(arg)) ? 0 : fail_rc(c, rc);
-}

@@ -49,6 +49,13 @@ int wait_session(call *c, bool (*stop)(void *), void *arg, int64_t deadline) {
   return rc;
 }
 
+int wait_for_cancel(call *c, bool (*stop)(void *), void *arg,
+                    int64_t deadline) {
+  int rc = wait_session(c, stop, arg, deadline);
+  if (rc == ZKE_CANCELLED) return fail_cancelled(c);
+  return rc == ZKE_OK || (stop && stop(arg)) ? 0 : fail_rc(c, rc);
+}
+
 int hold_until_signal(call *c, bool (*stop)(void *), void *arg) {
   int rc = wait_session(c, stop, arg, ZKE_FOREVER);
   if (rc != ZKE_CANCELLED) return rc == ZKE_OK ? 0 : fail_rc(c, rc);

@@ -26,6 +26,10 @@ int fail_wait(call *c, const patience *p, int rc);
  * zkembed code, ZKE_CANCELLED and ZKE_OPERATIONTIMEOUT among them */
 int wait_session(call *c, bool (*stop)(void *), void *arg, int64_t deadline);
 
+/* wait_for_cancel - the same, but 0 or the exit code: cancelled is the only
+ * failure that is left when stop() is true */
+int wait_for_cancel(call *c, bool (*stop)(void *), void *arg, int64_t deadline);
+
 /* hold_until_signal - for one command that holds something: until a signal,
  * which is the way to end it and no error to be told, or until stop() says so;
  * 0 then */

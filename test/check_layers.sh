@@ -12,6 +12,8 @@
 # - Nothing but zkembed.c knows of SQLite, and of the command shell/database.c,
 #   which looks at the file; recipes and command know of nothing but public
 #   headers.
+# - The files of the command form no circle: none calls what, in the end, calls
+#   it.
 # - Recipes call the system by the handle's table, which has the clock above
 #   all.  Only getpid() and getentropy() they call themselves: a thread asks by
 #   them who it is, where there is no handle.
@@ -134,6 +136,29 @@ knows_sqlite() {
 knows_private() { grep -n '#include ".*zkembed\.c"' recipes/*.[ch] \
   shell/*.[ch] 2>/dev/null; }
 
+# Each file of the command with each that it takes something from: a function or
+# a table that stands at file level there, and is not static.
+shell_uses() {
+  for file in shell/*.c; do code "$file" | sed "s|^|$file\t|"; done |
+    awk -F '\t' '
+      { name = $4; sub(/^__attribute__ *\(.*\)\) /, "", name) }
+      name ~ /^[a-z_]/ && name ~ /[(\[]/ && name !~ /^(static|typedef|#)/ {
+        sub(/[(\[].*/, "", name); sub(/.*[ *]/, "", name)
+        home[name] = $1
+      }
+      { file[NR] = $1; text[NR] = $4 }
+      END {
+        for (i = 1; i <= NR; i++) {
+          gsub(/(\.|->)[A-Za-z_]+/, "", text[i]) # members
+          n = split(text[i], word, /[^A-Za-z0-9_]+/)
+          for (j = 1; j <= n; j++)
+            if (word[j] in home && home[word[j]] != file[i])
+              print file[i], home[word[j]]
+        }
+      }' | sort -u
+}
+shell_circles() { shell_uses | tsort 2>&1 >"$work/sorted"; }
+
 code "$source" >"$work/code"
 heads >"$work/heads"
 expect "sections as in the table of contents" same_sections
@@ -147,5 +172,8 @@ expect "recipes call the system by the handle's table" nothing recipes_call
 expect "only mem_ calls the allocator" \
   nothing calls mem_ 'malloc|calloc|realloc|free|strdup|strndup|asprintf'
 expect "SQLite is known to zkembed.c and shell/database.c" nothing knows_sqlite
+expect "over a hundred uses among the command's files are seen" \
+  [ "$(shell_uses | wc -l)" -gt 100 ]
+expect "no circle among the command's files" nothing shell_circles
 expect "recipes and command include public headers only" nothing knows_private
 report

@@ -1,0 +1,104 @@
+/* fail.c - how a call fails: its status, its code and its sentence
+ *
+ * The lowest part of the command: all others may call it, and it calls none of
+ * them.  A call keeps its first failure; what fails after that, while the
+ * command cleans up, is not reported.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "shell.h"
+
+static int fail_with(call *c, int status, const char *code, const char *format,
+                     va_list arguments) {
+  if (c->status != STATUS_OK) return c->status;
+  c->status = status;
+  c->code = code;
+  vsnprintf(c->sentence, sizeof c->sentence, format, arguments);
+  return status;
+}
+
+int fail(call *c, int status, const char *code, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  status = fail_with(c, status, code, format, arguments);
+  va_end(arguments);
+  return status;
+}
+
+int fail_usage(call *c, const char *format, ...) {
+  char what[512];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(what, sizeof what, format, arguments);
+  va_end(arguments);
+  const command *m = c->command;
+  return fail(c, STATUS_USAGE, "USAGE", "%s; usage: %s%s%s", what, m->name,
+              *m->usage ? " " : "", m->usage);
+}
+
+int status_of(int rc) {
+  switch (rc) {
+    case ZKE_OK:
+      return STATUS_OK;
+    case ZKE_NONODE:
+    case ZKE_NODEEXISTS:
+    case ZKE_NOTEMPTY:
+    case ZKE_BADVERSION:
+    case ZKE_NOCHILDRENFOREPHEMERALS:
+    case ZKE_NOWATCHER:
+      return STATUS_NO;
+    case ZKE_BADARGUMENTS:
+    case ZKE_INVALIDACL:
+    case ZKE_MARSHALLINGERROR:
+    case ZKE_OTHERKIND:
+      return STATUS_DATA;
+    case ZKE_CANTOPEN:
+    case ZKE_NOTADB:
+    case ZKE_NEWERFORMAT:
+    case ZKE_NETWORKFS:
+      return STATUS_CANTOPEN;
+    case ZKE_NOMEM:
+      return STATUS_SYSTEM;
+    case ZKE_CONNECTIONLOSS:
+    case ZKE_CORRUPT:
+    case ZKE_DATAINCONSISTENCY:
+    case ZKE_FULL:
+    case ZKE_SYSTEMERROR:
+      return STATUS_IO;
+    case ZKE_OPERATIONTIMEOUT:
+    case ZKE_HELD:
+    case ZKE_DEADLOCK:
+    case ZKE_LIMIT:
+    case ZKE_CANCELLED:
+    case ZKE_BROKEN:
+      return STATUS_CONFLICT;
+    case ZKE_LOST:
+    case ZKE_SESSIONEXPIRED:
+    case ZKE_INVALIDSTATE:
+    case ZKE_CLOSING:
+    case ZKE_REPLACED:
+      return STATUS_LOST;
+    case ZKE_NOAUTH:
+    case ZKE_AUTHFAILED:
+    case ZKE_READONLY:
+      return STATUS_DENIED;
+    default:
+      return STATUS_INTERNAL;
+  }
+}
+
+int fail_rc(call *c, int rc) {
+  return fail(c, status_of(rc), zke_error_name(rc) + strlen("ZKE_"), "%s",
+              zke_errmsg());
+}
+
+int fail_errno(call *c, int status, const char *what) {
+  const char *code = errno == ENOSPC   ? "FULL"
+                     : errno == ENOENT ? "NOENT"
+                     : errno == EACCES ? "ACCES"
+                     : errno == EPIPE  ? "PIPE"
+                                       : "SYSTEM";
+  return fail(c, status, code, "%s: %s", what, strerror(errno));
+}
