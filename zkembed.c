@@ -1516,6 +1516,7 @@ struct zke {
   int64_t cursor, trimmed; /* last number read; last one trimmed */
   int64_t fetched;         /* the store's read that has found no more */
   wait_event *queue, **queue_end;
+  int32_t silent; /* events that it might not see: spent in silence */
   /* waiting */
   wait_notice *notices;
   size_t notice_count, notice_cap;
@@ -6938,13 +6939,84 @@ static int wait_deliver(zke *z, int *count) {
     reg_visit_all(z, e->zxid, NULL);
   else
     reg_visit(z, e, NULL);
-  if (!e->readable) calls.len = 0; /* spent in silence (semantics.md 5.8) */
+  if (!e->readable) { /* spent in silence (semantics.md 5.8) */
+    calls.len = 0;
+    z->silent = base_int32((int64_t)z->silent + 1);
+  }
   z->queue = e->next;
   if (!z->queue) z->queue_end = &z->queue;
   int rc = wait_call(z, &calls, e, count);
   mem_free(e);
   buf_free(&calls);
   return rc;
+}
+
+/* What the session's watchers have not been told of a path and what is below
+ * it: those events, in their order, and how many it may not see. */
+typedef struct wait_untold {
+  zke *z;
+  const char *path;
+  int most, count;
+  bool unknown; /* there are more, or some were dropped */
+  int32_t silent;
+  buf paths;
+} wait_untold;
+
+static void wait_untold_add(wait_untold *u, int type, const char *path,
+                            bool readable) {
+  size_t len = strlen(u->path);
+  bool below = strncmp(path, u->path, len) == 0 &&
+               (len == 1 || !path[len] || path[len] == '/');
+  if (type == ZKE_EVENT_OVERFLOW) u->unknown = true;
+  if (!readable) u->silent = base_int32((int64_t)u->silent + 1);
+  if (!below || !readable || type == ZKE_EVENT_OVERFLOW) return;
+  if (u->count == u->most) {
+    u->unknown = true;
+    return;
+  }
+  buf_add_string(&u->paths, wait_visible_path(u->z, path));
+  u->count++;
+}
+
+/* Add the events behind *cursor that the open transaction sees, a batch of
+ * them; *rows: how many. */
+static int wait_untold_batch(wait_untold *u, int64_t *cursor, int *rows) {
+  int rc;
+  bool row = true;
+  store *s = u->z->s;
+  sqlite3_stmt *st = db_statement(s, DB_EVENT_NEXT, &rc);
+  *rows = 0;
+  if (!st) return rc;
+  db_bind_int(st, 1, u->z->id);
+  db_bind_int(st, 2, *cursor);
+  for (;;) {
+    rc = db_step(s, st, &row);
+    if (rc != ZKE_OK || !row) return rc;
+    const char *path = (const char *)sqlite3_column_text(st, 2);
+    const char *acl = (const char *)sqlite3_column_text(st, 4);
+    *cursor = sqlite3_column_int64(st, 0);
+    if (!path) u->paths.failed = true;
+    wait_untold_add(u, sqlite3_column_int(st, 1), path ? path : "",
+                    acl_allows(&u->z->who, acl, ZKE_PERM_READ));
+    ++*rows;
+  }
+}
+
+/* All of them, as of the open transaction: those whose calls are being made,
+ * those in memory, those in the file.  A watcher that is called with an event
+ * may not have got as far as to note it, so that one counts. */
+static int wait_untold_all(wait_untold *u) {
+  int rc = ZKE_OK, rows = WAIT_BATCH;
+  int64_t cursor = u->z->cursor;
+  u->silent = u->z->silent;
+  for (const wait_batch *b = u->z->batch; b; b = b->outer) {
+    if (b->e) wait_untold_add(u, b->e->type, b->e->path, true);
+  }
+  for (const wait_event *e = u->z->queue; e; e = e->next)
+    wait_untold_add(u, e->type, e->path, e->readable);
+  while (rc == ZKE_OK && rows >= WAIT_BATCH && !u->unknown)
+    rc = wait_untold_batch(u, &cursor, &rows);
+  return rc == ZKE_OK && u->paths.failed ? base_nomem() : rc;
 }
 
 /* Deliver the session's end: to everybody, once; what was queued is void. */
@@ -8814,6 +8886,10 @@ void zke_op_children(zke_op *op, const char *path) {
   zke_op_children_after(op, path, "", 0);
 }
 
+void zke_op_untold(zke_op *op, const char *path, int most) {
+  *op = (zke_op){.type = ZKE_OP_UNTOLD, .path = path, .len = most};
+}
+
 void zke_results_clear(zke_op_result *results, int count) {
   for (int i = 0; results && i < count; i++) {
     mem_free(results[i].path);
@@ -8966,12 +9042,30 @@ int zke_multi(zke *z, const zke_op *ops, int count, zke_op_result *results) {
   return api_leave(z, rc);
 }
 
+/* What a session has not been told yet of a path. */
+static int api_read_untold(zke *z, const char *path, int most,
+                           zke_op_result *r) {
+  wait_untold u = {
+      .z = z, .path = path, .most = most, .paths = {.a = &z->s->a}};
+  int rc = wait_untold_all(&u);
+  if (rc == ZKE_OK && !u.unknown) {
+    r->children = buf_strings(&u.paths, u.count);
+    if (!r->children) rc = base_nomem();
+  }
+  buf_free(&u.paths);
+  r->rc = u.unknown && rc == ZKE_OK ? ZKE_RUNTIMEINCONSISTENCY : rc;
+  r->len = u.silent;
+  return rc;
+}
+
 /* One operation of a multi_read; refusals stand in the result. */
 static int api_multi_read_step(zke *z, const zke_op *op, zke_op_result *r) {
   op_answer a;
   const char *path;
   int rc = api_path(z, op->path, 0, &path);
   /* api_multi_read_check() has found it good, and made room */
+  if (ALWAYS(rc == ZKE_OK) && op->type == ZKE_OP_UNTOLD)
+    return api_read_untold(z, path, op->len, r);
   node_range range = {op->data ? op->data : "", op->len};
   if (ALWAYS(rc == ZKE_OK)) rc = op_read(z, op->type, true, path, &range, &a);
   r->rc = rc;
@@ -8986,7 +9080,7 @@ static int api_multi_read_step(zke *z, const zke_op *op, zke_op_result *r) {
 static int api_multi_read_check(zke *z, const zke_op *ops, int count) {
   for (int i = 0; i < count; i++) {
     const char *path;
-    if (ops[i].type != ZKE_OP_GET && ops[i].type != ZKE_OP_CHILDREN) {
+    if (ops[i].type < ZKE_OP_GET || ops[i].type > ZKE_OP_UNTOLD) {
       return base_fail(ZKE_MARSHALLINGERROR, "operation %d: type %d", i,
                        ops[i].type);
     }

@@ -794,7 +794,8 @@ enum {
   ZKE_OP_SET = 3,
   ZKE_OP_CHECK = 4,
   ZKE_OP_GET = 5,
-  ZKE_OP_CHILDREN = 6
+  ZKE_OP_CHILDREN = 6,
+  ZKE_OP_UNTOLD = 7
 };
 
 typedef struct zke_op {
@@ -815,8 +816,8 @@ typedef struct zke_op_result {
   char *path;            /* create: the path made */
   zke_stat stat;         /* create, set, get, children */
   char *data;            /* get */
-  int len;               /* get */
-  zke_strings *children; /* children */
+  int len;               /* get, untold */
+  zke_strings *children; /* children, untold */
   int64_t reserved[4];
 } zke_op_result;
 
@@ -847,6 +848,29 @@ ZKE_API void zke_op_children(zke_op *op, const char *path);
 ZKE_API void zke_op_children_after(zke_op *op, const char *path,
                                    const char *after, int most);
 
+/* zke_op_untold - read what the session's watchers have not been told yet
+ *
+ * For a cache that reads again only what has changed.  Its watch of mode
+ * ZKE_WATCH_PERSISTENT_RECURSIVE tells it of a change after the change, so what
+ * it reads may contain others that it was not told of.  This operation, in the
+ * same snapshot, names these: what it does not name, and the watcher was not
+ * called with, is as it was.
+ *
+ * The result's children are the paths of the session's events at the path and
+ * below it that have not been delivered, in their order, one as often as it has
+ * events.  An event whose watchers are being called is among them.
+ * The result's len is how many events the session was not, or will not be, told
+ * because it may not read the node: since its beginning, on all paths.  Only
+ * that it differs from an earlier one says something.
+ * The result's rc is ZKE_OK whether the path exists or not, or
+ * ZKE_RUNTIMEINCONSISTENCY where it is not known: there are more than `most`,
+ * or events were dropped (ZKE_EVENT_OVERFLOW is to be delivered).
+ *
+ *   most  so many paths, 0 or more
+ *
+ * Threads: any.  Blocks: no.  Since 0.1. */
+ZKE_API void zke_op_untold(zke_op *op, const char *path, int most);
+
 /* zke_multi - create, delete, set and check, all or nothing
  *
  * One transaction, one zxid, one timestamp; each operation sees what those
@@ -871,14 +895,14 @@ ZKE_API void zke_op_children_after(zke_op *op, const char *path,
 ZKE_API int zke_multi(zke *z, const zke_op *ops, int count,
                       zke_op_result *results);
 
-/* zke_multi_read - get and children of several nodes in one snapshot
+/* zke_multi_read - get, children and untold of several paths in one snapshot
  *
  * Each operation has its own result; one that fails does not touch the others.
  *
  *   results  out, not NULL unless count is 0; zke_results_clear() releases it
  *
  * Returns ZKE_OK whatever the results, ZKE_MARSHALLINGERROR as zke_multi() and
- * for an operation that is neither, or ZKE_BADARGUMENTS for reserved members
+ * for an operation of another type, or ZKE_BADARGUMENTS for reserved members
  * that are not zero.
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_multi_read(zke *z, const zke_op *ops, int count,

@@ -1,132 +1,154 @@
 /* config.c - a node, or all below it, kept current in memory
  *
- * The memory is a tree that never changes: each look makes a new one, and the
- * listener is told of the differences between the last one it heard of and
- * the newest.  So whoever reads sees one moment, and nothing is lost where
- * changes come faster than they are told.
+ * The memory is a picture: the nodes of one moment, sorted by name.  A full
+ * look reads all of them in one snapshot.  A look at what has changed reads the
+ * nodes that events have named, and in the same snapshot asks what the session
+ * has not been told yet (zke_op_untold()); what that names is read as well, in
+ * a snapshot of all of it again, until nothing is left out.  So the picture is
+ * as of that snapshot, at the cost of what has changed.
  *
- * A look is one zke_multi_read() of every node that is known, repeated with
- * the new ones until the nodes list no child that was not read: then all of it
- * is of one snapshot. */
+ * The listener is told of the differences between what it heard last and the
+ * picture, so nothing is lost where changes come faster than they are told. */
 #include "config.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-  VIEW_PASSES = 200
-}; /* levels of a tree, and nodes that come meanwhile */
+  VIEW_PASSES = 200, /* levels of a tree, and nodes that come meanwhile */
+  VIEW_ROUNDS = 20,  /* of a look at what has changed, then all is read */
+  VIEW_MOST = 1000,  /* nodes of such a look */
+  VIEW_BOTH = ZKE_CONFIG_INCLUDE | ZKE_CONFIG_DESCEND
+};
 
-/* ---- trees: one block, counted ---- */
+/* What a view has to do at its next step; each includes those before it. */
+enum {
+  VIEW_IDLE,
+  VIEW_CHECK,  /* look, unless what the events named is known */
+  VIEW_FOLLOW, /* look at what has changed */
+  VIEW_ALL     /* look at everything */
+};
 
-typedef struct tree_block {
-  zke_config_tree t; /* first: the block is given away as one */
+/* ---- the part of a tree that is looked at ---- */
+
+/* What becomes of a node with this name: ZKE_CONFIG_…, 0: nothing. */
+static int scope_of(const zke_view_scope *s, const char *name) {
+  int what = VIEW_BOTH, level = *name != '\0';
+  for (const char *p = name; *p; p++) level += *p == '/';
+  if (s->select) what = s->select(name, s->context) & VIEW_BOTH;
+  bool down = s->levels == 0 || level < s->levels;
+  return down ? what : what & ~ZKE_CONFIG_DESCEND;
+}
+
+/* Is a node with this name looked at?  That needs all above it to descend.  The
+ * name is changed meanwhile. */
+static bool scope_reaches(const zke_view_scope *s, char *name) {
+  bool reached = !*name || scope_of(s, "") & ZKE_CONFIG_DESCEND;
+  for (char *p = strchr(name, '/'); p && reached; p = strchr(p + 1, '/')) {
+    *p = '\0';
+    reached = scope_of(s, name) & ZKE_CONFIG_DESCEND;
+    *p = '/';
+  }
+  return reached && scope_of(s, name);
+}
+
+/* Cut a name to its parent's; false: it is the root's. */
+static bool scope_cut(char *name) {
+  if (!*name) return false;
+  char *end = strrchr(name, '/');
+  *(end ? end : name) = '\0';
+  return true;
+}
+
+/* A block with a copy of a text. */
+static char *view_text(zke *z, const char *text) {
+  char *copy = zke_alloc(z, strlen(text) + 1);
+  return copy ? memcpy(copy, text, strlen(text)) : NULL;
+}
+
+static int view_nomem(void) {
+  return zke_recipe_fail(ZKE_NOMEM, "no memory for reading a tree");
+}
+
+/* ---- nodes: one block each, counted under the mutex ---- */
+
+typedef struct view_node {
+  zke_config_node n; /* first: shown as this; its texts follow the struct */
   int refs;
-} tree_block;
+  bool hidden; /* no part of the picture, but its children may be */
+} view_node;
 
-static size_t tree_bytes(const zke_config_node *n) {
+static size_t node_bytes(const zke_config_node *n) {
   return strlen(n->name) + 1 + (n->len > 0 ? (size_t)n->len : 0) + 1;
 }
 
-/* Copy nodes into a tree of their own. */
+/* Copy a node with its texts, which go to *text, and move that behind them. */
+static void node_copy(zke_config_node *to, const zke_config_node *n,
+                      char **text) {
+  size_t len = n->len > 0 ? (size_t)n->len : 0, name = strlen(n->name) + 1;
+  *to = *n;
+  to->name = memcpy(*text, n->name, name);
+  to->data = n->data ? *text + name : NULL;
+  if (n->data && len) memcpy(*text + name, n->data, len);
+  *text += name + len + 1;
+}
+
+static view_node *node_make(zke *z, const zke_config_node *n, bool hidden) {
+  view_node *made = zke_alloc(z, sizeof *made + node_bytes(n));
+  if (!made) return NULL;
+  char *text = (char *)(made + 1);
+  node_copy(&made->n, n, &text);
+  made->refs = 1;
+  made->hidden = hidden;
+  return made;
+}
+
+static view_node *node_ref(view_node *n) {
+  if (n) n->refs++;
+  return n;
+}
+
+static void node_unref(view_node *n) {
+  if (n && --n->refs == 0) zke_free(n);
+}
+
+/* The node, if it is to be shown. */
+static const zke_config_node *node_shown(const view_node *n) {
+  return n && !n->hidden ? &n->n : NULL;
+}
+
+/* Copy nodes into a tree of their own, one block. */
 static zke_config_tree *tree_make(zke *z, const zke_config_node *nodes,
                                   int count) {
-  size_t size = sizeof(tree_block) + (size_t)count * sizeof *nodes;
-  for (int i = 0; i < count; i++) size += tree_bytes(&nodes[i]);
-  tree_block *b = zke_alloc(z, size);
-  if (!b) {
+  size_t size = sizeof(zke_config_tree) + (size_t)count * sizeof *nodes;
+  for (int i = 0; i < count; i++) size += node_bytes(&nodes[i]);
+  zke_config_tree *t = zke_alloc(z, size);
+  if (!t) {
     zke_fail(ZKE_NOMEM, "no memory for a tree of %d nodes", count);
     return NULL;
   }
-  zke_config_node *copy = (zke_config_node *)(void *)(b + 1);
+  zke_config_node *copy = (zke_config_node *)(void *)(t + 1);
   char *text = (char *)(copy + count);
-  for (int i = 0; i < count; i++) {
-    const zke_config_node *n = &nodes[i];
-    size_t len = n->len > 0 ? (size_t)n->len : 0, name = strlen(n->name) + 1;
-    copy[i] = *n;
-    copy[i].name = memcpy(text, n->name, name);
-    copy[i].data = n->data ? text + name : NULL;
-    if (n->data && len) memcpy(text + name, n->data, len);
-    text += name + len + 1;
-  }
-  b->refs = 1;
-  b->t.count = count;
-  b->t.data = copy;
-  return &b->t;
-}
-
-static zke_config_tree *tree_ref(zke_config_tree *t) {
-  if (t) ((tree_block *)(void *)t)->refs++;
+  for (int i = 0; i < count; i++) node_copy(&copy[i], &nodes[i], &text);
+  t->count = count;
+  t->data = copy;
   return t;
 }
 
-static void tree_unref(zke_config_tree *t) {
-  if (t && --((tree_block *)(void *)t)->refs == 0) zke_free(t);
-}
-
-/* The index of the first node whose name is not less. */
-static int tree_lower(const zke_config_tree *t, const char *name) {
-  int low = 0, high = t ? t->count : 0;
-  while (low < high) {
-    int middle = low + (high - low) / 2;
-    if (strcmp(t->data[middle].name, name) < 0)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low;
-}
-
-const zke_config_node *zke_view_find(const zke_config_tree *tree,
-                                     const char *name) {
-  int i = tree_lower(tree, name);
-  bool found = tree && i < tree->count && !strcmp(tree->data[i].name, name);
-  return found ? &tree->data[i] : NULL;
-}
-
-/* The next difference of two trees, from *i and *j on: false: none. */
-static bool tree_differ(const zke_config_tree *a, const zke_config_tree *b,
-                        int *i, int *j, const zke_config_node **before,
-                        const zke_config_node **now) {
-  for (;;) {
-    *before = a && *i < a->count ? &a->data[*i] : NULL;
-    *now = b && *j < b->count ? &b->data[*j] : NULL;
-    if (!*before && !*now) return false;
-    int order = !*before ? 1
-                : !*now  ? -1
-                         : strcmp((*before)->name, (*now)->name);
-    if (order > 0) *before = NULL;
-    if (order < 0) *now = NULL;
-    *i += order <= 0;
-    *j += order >= 0;
-    if (order || (*before)->stat.mzxid != (*now)->stat.mzxid) return true;
-  }
-}
-
-static bool tree_changed(const zke_config_tree *a, const zke_config_tree *b) {
-  const zke_config_node *before, *now;
-  int i = 0, j = 0;
-  return tree_differ(a, b, &i, &j, &before, &now);
-}
-
-/* ---- reading one ---- */
+/* ---- reading everything ---- */
 
 /* The paths that are read together, and what came of it. */
 typedef struct reader {
   zke *z;
   const char *root; /* "" for "/" */
-  int levels;
+  const zke_view_scope *scope;
   char **paths; /* sorted */
   int count;
   int parents; /* how many of the operations list children */
   int *of;     /* the path's index of each such operation */
-  zke_op *ops; /* a get for each path, then those that list children */
+  zke_op *ops; /* one for each path, those that list children, untold */
   zke_op_result *results;
 } reader;
-
-static int reader_nomem(void) {
-  return zke_recipe_fail(ZKE_NOMEM, "no memory for reading a tree");
-}
 
 static void reader_drop_paths(char **paths, int count) {
   for (int i = 0; paths && i < count; i++) zke_free(paths[i]);
@@ -134,7 +156,7 @@ static void reader_drop_paths(char **paths, int count) {
 }
 
 static void reader_drop_results(reader *r) {
-  if (r->results) zke_results_clear(r->results, r->count + r->parents);
+  if (r->results) zke_results_clear(r->results, r->count + r->parents + 1);
   zke_free(r->results);
   zke_free(r->ops);
   zke_free(r->of);
@@ -145,17 +167,9 @@ static void reader_drop_results(reader *r) {
 }
 
 /* A path's name below the root. */
-static const char *reader_name(const reader *r, const char *path) {
-  const char *rest = path + strlen(r->root);
+static const char *name_below(const char *root, const char *path) {
+  const char *rest = path + strlen(root);
   return rest + (*rest == '/');
-}
-
-/* Are the children of a node at this path looked at? */
-static bool view_descends(const char *root, int levels, const char *path) {
-  int level = 0;
-  for (const char *p = path + strlen(root); *p; p++)
-    level += *p == '/' && p[1]; /* "/" itself is none */
-  return levels == 0 || level < levels;
 }
 
 static int path_order(const void *a, const void *b) {
@@ -163,50 +177,71 @@ static int path_order(const void *a, const void *b) {
 }
 
 /* The path of a node below the root, or of the root; one block. */
-static char *reader_path(const reader *r, const char *name) {
-  if (*name) return zke_recipe_path(r->z, r->root, name);
-  const char *root = *r->root ? r->root : "/";
-  char *path = zke_alloc(r->z, strlen(root) + 1);
-  return path ? memcpy(path, root, strlen(root)) : NULL;
+static char *path_below(zke *z, const char *root, const char *name) {
+  if (*name) return zke_recipe_path(z, root, name);
+  return view_text(z, *root ? root : "/");
 }
 
 /* Begin with the root and what is known below it. */
-static int reader_begin(reader *r, const zke_config_tree *known) {
-  int count = known ? known->count : 0;
+static int reader_begin(reader *r, view_node *const *known, int count) {
   r->paths = zke_alloc(r->z, ((size_t)count + 1) * sizeof *r->paths);
-  if (!r->paths) return reader_nomem();
+  if (!r->paths) return view_nomem();
   for (int i = -1; i < count; i++) {
-    const char *name = i < 0 ? "" : known->data[i].name;
+    const char *name = i < 0 ? "" : known[i]->n.name;
     if (i >= 0 && !*name) continue; /* the root is in already */
-    char *path = reader_path(r, name);
-    if (!path) return reader_nomem();
+    char *path = path_below(r->z, r->root, name);
+    if (!path) return view_nomem();
     r->paths[r->count++] = path;
   }
   qsort(r->paths, (size_t)r->count, sizeof *r->paths, path_order);
   return ZKE_OK;
 }
 
-/* Read all paths and their children in one snapshot. */
-static int reader_read(reader *r) {
-  size_t most = 2 * (size_t)r->count;
-  r->ops = zke_alloc(r->z, most * sizeof *r->ops);
-  r->of = zke_alloc(r->z, (size_t)r->count * sizeof *r->of);
-  r->results = zke_alloc(r->z, most * sizeof *r->results);
-  if (!r->ops || !r->of || !r->results) return reader_nomem();
+/* Read a node: with its data where that is shown, else its Stat alone. */
+static void op_of(zke_op *op, const char *path, bool data) {
+  if (data)
+    zke_op_get(op, path);
+  else
+    zke_op_children_after(op, path, "", 1);
+}
+
+/* Fill in the operations; how many. */
+static int reader_ops(reader *r) {
   for (int i = 0; i < r->count; i++) {
-    zke_op_get(&r->ops[i], r->paths[i]);
-    if (!view_descends(r->root, r->levels, r->paths[i])) continue;
+    int what = scope_of(r->scope, name_below(r->root, r->paths[i]));
+    op_of(&r->ops[i], r->paths[i], what & ZKE_CONFIG_INCLUDE);
+    if (!(what & ZKE_CONFIG_DESCEND)) continue;
     zke_op_children(&r->ops[r->count + r->parents], r->paths[i]);
     r->of[r->parents++] = i;
   }
-  int rc =
-      zke_recipe_multi_read(r->z, r->ops, r->count + r->parents, r->results);
-  for (int i = 0; i < r->count + r->parents && rc == ZKE_OK; i++) {
-    int each = r->results[i].rc;
-    if (each != ZKE_OK && each != ZKE_NONODE && each != ZKE_NOAUTH)
-      rc = zke_recipe_fail(each, "cannot read %s", r->ops[i].path);
+  int n = r->count + r->parents;
+  zke_op_untold(&r->ops[n], *r->root ? r->root : "/", INT32_MAX);
+  return n + 1;
+}
+
+/* ZKE_OK where each result can be used. */
+static int results_check(const zke_op *ops, const zke_op_result *results,
+                         int count) {
+  for (int i = 0; i < count; i++) {
+    int rc = results[i].rc;
+    bool unknown =
+        rc == ZKE_RUNTIMEINCONSISTENCY && ops[i].type == ZKE_OP_UNTOLD;
+    if (rc != ZKE_OK && rc != ZKE_NONODE && rc != ZKE_NOAUTH && !unknown)
+      return zke_recipe_fail(rc, "cannot read %s", ops[i].path);
   }
-  return rc;
+  return ZKE_OK;
+}
+
+/* Read all paths and their children in one snapshot. */
+static int reader_read(reader *r) {
+  size_t most = 2 * (size_t)r->count + 1;
+  r->ops = zke_alloc(r->z, most * sizeof *r->ops);
+  r->of = zke_alloc(r->z, (size_t)r->count * sizeof *r->of);
+  r->results = zke_alloc(r->z, most * sizeof *r->results);
+  if (!r->ops || !r->of || !r->results) return view_nomem();
+  int n = reader_ops(r);
+  int rc = zke_recipe_multi_read(r->z, r->ops, n, r->results);
+  return rc == ZKE_OK ? results_check(r->ops, r->results, n) : rc;
 }
 
 static int reader_children(const reader *r, int parent) {
@@ -214,31 +249,54 @@ static int reader_children(const reader *r, int parent) {
   return names ? names->count : 0;
 }
 
+/* Add the paths of a parent's children that are looked at. */
+static int reader_add_children(const reader *r, int parent, char **paths,
+                               int *n) {
+  const zke_strings *names = r->results[r->count + parent].children;
+  const char *above = r->paths[r->of[parent]];
+  for (int i = 0; i < reader_children(r, parent); i++) {
+    char *path = zke_recipe_path(r->z, above[1] ? above : "", names->data[i]);
+    if (!path) return view_nomem();
+    if (scope_of(r->scope, name_below(r->root, path)))
+      paths[(*n)++] = path;
+    else
+      zke_free(path);
+  }
+  return ZKE_OK;
+}
+
 /* The paths that the children just read stand for, and the root's. */
 static int reader_listed(const reader *r, char ***paths_out, int *count_out) {
-  int total = 1, n = 0;
+  int total = 1, n = 0, rc = ZKE_OK;
   for (int i = 0; i < r->parents; i++) total += reader_children(r, i);
   char **paths = zke_alloc(r->z, (size_t)total * sizeof *paths);
-  if (!paths) return reader_nomem();
-  paths[n] = reader_path(r, "");
-  n += paths[n] != NULL;
-  for (int i = 0; i < r->parents && n; i++) {
-    const zke_strings *names = r->results[r->count + i].children;
-    const char *parent = r->paths[r->of[i]];
-    for (int j = 0; j < reader_children(r, i); j++) {
-      char *path =
-          zke_recipe_path(r->z, parent[1] ? parent : "", names->data[j]);
-      if (path) paths[n++] = path;
-    }
-  }
-  if (n < total) {
+  if (!paths) return view_nomem();
+  paths[n] = path_below(r->z, r->root, "");
+  if (!paths[n++]) rc = view_nomem();
+  for (int i = 0; i < r->parents && rc == ZKE_OK; i++)
+    rc = reader_add_children(r, i, paths, &n);
+  if (rc != ZKE_OK) {
     reader_drop_paths(paths, n);
-    return reader_nomem();
+    return rc;
   }
   qsort(paths, (size_t)n, sizeof *paths, path_order);
   *paths_out = paths;
   *count_out = n;
   return ZKE_OK;
+}
+
+static bool paths_have(char *const *paths, int count, const char *path) {
+  return bsearch(&path, paths, (size_t)count, sizeof *paths, path_order);
+}
+
+/* Leave out what was read but not listed: it has gone, or the session may not
+ * read what is above it. */
+static void reader_keep(reader *r, char *const *listed, int count) {
+  for (int i = 0; i < r->count; i++) {
+    if (paths_have(listed, count, r->paths[i])) continue;
+    zke_free(r->paths[i]);
+    r->paths[i] = NULL;
+  }
 }
 
 /* One reading; *done when every child that is listed was read as well. */
@@ -250,11 +308,10 @@ static int reader_pass(reader *r, bool *done) {
   if (rc == ZKE_OK) rc = reader_listed(r, &paths, &count);
   if (rc != ZKE_OK) return rc;
   *done = true;
-  for (int i = 0; i < count && *done; i++) {
-    *done = bsearch(&paths[i], r->paths, (size_t)r->count, sizeof *paths,
-                    path_order) != NULL;
-  }
+  for (int i = 0; i < count && *done; i++)
+    *done = paths_have(r->paths, r->count, paths[i]);
   if (*done) {
+    reader_keep(r, paths, count);
     reader_drop_paths(paths, count);
     return ZKE_OK;
   }
@@ -270,43 +327,263 @@ static int node_order(const void *a, const void *b) {
                 ((const zke_config_node *)b)->name);
 }
 
-/* Make a tree of what was read. */
-static int reader_tree(const reader *r, zke_config_tree **tree_out) {
-  zke_config_node *nodes = zke_alloc(r->z, (size_t)r->count * sizeof *nodes);
-  int n = 0;
-  if (!nodes) return reader_nomem();
-  for (int i = 0; i < r->count; i++) {
-    const zke_op_result *result = &r->results[i];
-    if (result->rc != ZKE_OK) continue;
-    nodes[n++] = (zke_config_node){.name = reader_name(r, r->paths[i]),
-                                   .data = result->data,
-                                   .len = result->len,
-                                   .stat = result->stat};
-  }
-  qsort(nodes, (size_t)n, sizeof *nodes, node_order);
-  *tree_out = tree_make(r->z, nodes, n);
-  zke_free(nodes);
-  return *tree_out ? ZKE_OK : ZKE_NOMEM;
+static zke_config_node node_read(const char *name, const zke_op_result *r,
+                                 bool data) {
+  return (zke_config_node){.name = name,
+                           .data = data ? r->data : NULL,
+                           .len = data ? r->len : -1,
+                           .stat = r->stat};
 }
 
-int zke_view_read(zke *z, const char *path, int levels,
-                  const zke_config_tree *known, zke_config_tree **tree_out) {
-  reader r = {.z = z, .root = path[1] ? path : "", .levels = levels};
+/* What was read, sorted; the texts are the reader's.  NULL without memory. */
+static zke_config_node *reader_nodes(const reader *r, int *count) {
+  zke_config_node *nodes = zke_alloc(r->z, (size_t)r->count * sizeof *nodes);
+  int n = 0;
+  for (int i = 0; nodes && i < r->count; i++) {
+    if (r->paths[i] && r->results[i].rc == ZKE_OK)
+      nodes[n++] = node_read(name_below(r->root, r->paths[i]), &r->results[i],
+                             r->ops[i].type == ZKE_OP_GET);
+  }
+  if (nodes) qsort(nodes, (size_t)n, sizeof *nodes, node_order);
+  *count = n;
+  return nodes;
+}
+
+/* Read everything of one moment; what is known says where to expect it.
+ * reader_drop() must follow whatever is returned. */
+static int reader_all(reader *r, view_node *const *known, int count,
+                      zke_config_node **nodes_out, int *count_out) {
   bool done = false;
-  int rc = reader_begin(&r, known);
+  int rc = reader_begin(r, known, count);
   for (int i = 0; i < VIEW_PASSES && rc == ZKE_OK && !done; i++)
-    rc = reader_pass(&r, &done);
+    rc = reader_pass(r, &done);
   if (rc == ZKE_OK && !done)
     rc = zke_recipe_fail(ZKE_OPERATIONTIMEOUT,
                          "%s is too deep, or grows faster than it is read",
-                         path);
-  if (rc == ZKE_OK) rc = reader_tree(&r, tree_out);
-  reader_drop_results(&r);
-  reader_drop_paths(r.paths, r.count);
+                         *r->root ? r->root : "/");
+  if (rc != ZKE_OK) return rc;
+  *nodes_out = reader_nodes(r, count_out);
+  return *nodes_out ? ZKE_OK : view_nomem();
+}
+
+static void reader_drop(reader *r) {
+  reader_drop_results(r);
+  reader_drop_paths(r->paths, r->count);
+}
+
+int zke_view_read(zke *z, const char *path, int levels,
+                  zke_config_tree **tree_out) {
+  zke_view_scope scope = {.levels = levels};
+  reader r = {.z = z, .root = path[1] ? path : "", .scope = &scope};
+  zke_config_node *nodes = NULL;
+  int count = 0;
+  int rc = reader_all(&r, NULL, 0, &nodes, &count);
+  if (rc == ZKE_OK) *tree_out = tree_make(z, nodes, count);
+  if (rc == ZKE_OK && !*tree_out) rc = ZKE_NOMEM;
+  zke_free(nodes);
+  reader_drop(&r);
   return rc;
 }
 
-/* ---- the view ---- */
+/* ---- the picture, and what is to be told of it ---- */
+
+/* A name whose node is not, or may not be, what the listener heard last. */
+typedef struct view_news {
+  view_node *node; /* what it heard, or where it heard none some node of the
+                      name */
+  bool known;      /* it heard of it */
+  view_node *now;  /* while it is told */
+} view_news;
+
+/* The index of the first node whose name is not less. */
+static int view_lower(const zke_view *v, const char *name) {
+  int low = 0, high = v->count;
+  while (low < high) {
+    int middle = low + (high - low) / 2;
+    if (strcmp(v->nodes[middle]->n.name, name) < 0)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+/* The node of a name, a hidden one, too; or NULL. */
+static view_node *view_at(const zke_view *v, const char *name) {
+  int i = view_lower(v, name);
+  bool found = i < v->count && strcmp(v->nodes[i]->n.name, name) == 0;
+  return found ? v->nodes[i] : NULL;
+}
+
+const zke_config_node *zke_view_find(const zke_view *v, const char *name) {
+  return node_shown(view_at(v, name));
+}
+
+/* An array with room for so many elements, in place of one that has less; false
+ * without memory. */
+static bool view_reserve(zke *z, void *array, int count, int *room, int need,
+                         size_t size) {
+  void *old;
+  if (need <= *room) return true;
+  int most = need + need / 2 + 8;
+  void *made = zke_alloc(z, (size_t)most * size);
+  if (!made) return false;
+  memcpy(&old, array, sizeof old);
+  if (count) memcpy(made, old, (size_t)count * size);
+  zke_free(old);
+  memcpy(array, &made, sizeof made);
+  *room = most;
+  return true;
+}
+
+/* Remember what the listener knew of a name that has changed; there is room. */
+static void view_note(zke_view *v, view_node *before, view_node *now) {
+  const zke_config_node *was = node_shown(before), *is = node_shown(now);
+  if (!was && !is) return;
+  if (was && is && was->stat.mzxid == is->stat.mzxid) return;
+  v->moved = true;
+  if (v->edit) v->edit(v, was, is);
+  if (!v->listens) return;
+  const char *name = was ? was->name : is->name;
+  int low = 0, high = v->news_count;
+  while (low < high) {
+    int middle = low + (high - low) / 2;
+    if (strcmp(v->news[middle].node->n.name, name) < 0)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  view_news *at = v->news + low;
+  if (low < v->news_count && strcmp(at->node->n.name, name) == 0) return;
+  memmove(at + 1, at, (size_t)(v->news_count++ - low) * sizeof *at);
+  *at = (view_news){.node = node_ref(was ? before : now), .known = was};
+}
+
+/* Room for so many more nodes and news. */
+static int view_room(zke_view *v, int nodes, int news) {
+  if (view_reserve(v->r.z, &v->nodes, v->count, &v->room, v->count + nodes,
+                   sizeof *v->nodes) &&
+      view_reserve(v->r.z, &v->news, v->news_count, &v->news_room,
+                   v->news_count + news, sizeof *v->news))
+    return ZKE_OK;
+  return view_nomem();
+}
+
+/* Put a node into the picture, in the place of its name; there is room.  The
+ * reference becomes the picture's. */
+static void view_put(zke_view *v, view_node *n) {
+  int i = view_lower(v, n->n.name);
+  view_node **at = v->nodes + i;
+  bool found = i < v->count && strcmp((*at)->n.name, n->n.name) == 0;
+  view_note(v, found ? *at : NULL, n);
+  if (found)
+    node_unref(*at);
+  else
+    memmove(at + 1, at, (size_t)(v->count++ - i) * sizeof *at);
+  *at = n;
+}
+
+/* The index of the first node below a name, or with `end` the one behind the
+ * last.  They stand together, but not with the node itself: "a-b" comes between
+ * "a" and "a/b". */
+static int view_below(const zke_view *v, const char *name, bool end) {
+  size_t len = strlen(name);
+  int low = 0, high = v->count;
+  if (!len && end) return v->count;
+  if (!len) return v->count && !*v->nodes[0]->n.name;
+  while (low < high) {
+    int middle = low + (high - low) / 2;
+    const char *other = v->nodes[middle]->n.name;
+    int order = strncmp(other, name, len);
+    if (order == 0) order = (unsigned char)other[len] - '/' - end;
+    if (order < 0)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+/* Take nodes out of the picture; there is room for the news. */
+static void view_take_out(zke_view *v, int from, int to) {
+  for (int i = from; i < to; i++) {
+    view_note(v, v->nodes[i], NULL);
+    node_unref(v->nodes[i]);
+  }
+  memmove(v->nodes + from, v->nodes + to,
+          (size_t)(v->count - to) * sizeof *v->nodes);
+  v->count -= to - from;
+}
+
+/* A node has gone, or must not be read any more: so it is with all below it. */
+static void view_drop(zke_view *v, const char *name) {
+  view_take_out(v, view_below(v, name, false), view_below(v, name, true));
+  int i = view_lower(v, name);
+  if (i < v->count && strcmp(v->nodes[i]->n.name, name) == 0)
+    view_take_out(v, i, i + 1);
+}
+
+int zke_view_list(const zke_view *v, const char *name,
+                  zke_config_tree **tree_out) {
+  int from = view_below(v, name, false), to = view_below(v, name, true), n = 0;
+  size_t size = ((size_t)(to - from) + 1) * sizeof(zke_config_node);
+  zke_config_node *nodes = zke_alloc(v->r.z, size);
+  const zke_config_node *top = zke_view_find(v, name);
+  if (nodes && top) nodes[n++] = *top;
+  for (int i = from; nodes && i < to; i++) {
+    const zke_config_node *shown = node_shown(v->nodes[i]);
+    if (shown) nodes[n++] = *shown;
+  }
+  zke_config_tree *tree = nodes ? tree_make(v->r.z, nodes, n) : NULL;
+  zke_free(nodes);
+  if (!tree) return zke_recipe_fail(ZKE_NOMEM, "no memory for a list of nodes");
+  *tree_out = tree;
+  return ZKE_OK;
+}
+
+/* ---- a full look ---- */
+
+static bool node_is_same(const view_node *n, const zke_config_node *read) {
+  const zke_stat *a = &n->n.stat, *b = &read->stat;
+  return a->mzxid == b->mzxid && a->pzxid == b->pzxid &&
+         a->cversion == b->cversion && a->aversion == b->aversion;
+}
+
+/* Make the nodes that the picture does not have as they were read. */
+static int view_make(const zke_view *v, const zke_config_node *read, int count,
+                     view_node **made) {
+  for (int i = 0; i < count; i++) {
+    const view_node *old = view_at(v, read[i].name);
+    if (old && node_is_same(old, &read[i])) continue;
+    bool shown = scope_of(&v->scope, read[i].name) & ZKE_CONFIG_INCLUDE;
+    made[i] = node_make(v->r.z, &read[i], !shown);
+    if (!made[i]) return view_nomem();
+  }
+  return ZKE_OK;
+}
+
+/* Make the picture of what was read, and of the nodes made for it; there is
+ * room for the news.  Both are sorted, so it is one walk; made[] is taken. */
+static void view_replace(zke_view *v, const zke_config_node *read, int count,
+                         view_node **made) {
+  int i = 0, j = 0;
+  while (i < v->count || j < count) {
+    view_node *old = i < v->count ? v->nodes[i] : NULL;
+    int order = old ? -1 : 1;
+    if (old && j < count) order = strcmp(old->n.name, read[j].name);
+    if (order == 0 && !made[j]) {
+      made[j] = node_ref(old);
+    } else {
+      view_note(v, order <= 0 ? old : NULL, order >= 0 ? made[j] : NULL);
+    }
+    if (order <= 0) node_unref(old);
+    i += order <= 0;
+    j += order >= 0;
+  }
+  zke_free(v->nodes);
+  v->nodes = made;
+  v->count = v->room = count;
+}
 
 /* The news are told once there is memory for it. */
 static int view_tell(zke_view *v) {
@@ -316,74 +593,355 @@ static int view_tell(zke_view *v) {
              : ZKE_OK;
 }
 
-/* Watch what has to be watched anew, and read. */
-static int view_look(zke_view *v) {
-  zke_config_tree *tree = NULL;
-  int rc = ZKE_OK;
-  if (v->levels < 0)
-    rc = zke_exists(v->r.z, v->r.path, zke_recipe_watcher, &v->r, NULL);
-  if (rc == ZKE_OK || rc == ZKE_NONODE)
-    rc = zke_view_read(v->r.z, v->r.path, v->levels, v->tree, &tree);
-  if (rc != ZKE_OK) return rc;
-  bool changed = v->revision == 0 || tree_changed(v->tree, tree);
-  tree_unref(v->tree);
-  v->tree = tree;
-  if (!changed) return ZKE_OK;
+/* The picture is another one, or the first. */
+static int view_moved(zke_view *v) {
+  if (v->revision && !v->moved) return ZKE_OK;
+  v->moved = false;
   v->revision++;
   return v->listens ? view_tell(v) : ZKE_OK;
 }
 
+/* Make what was read the picture. */
+static int view_take(zke_view *v, const reader *r, const zke_config_node *read,
+                     int count) {
+  view_node **made = zke_alloc(v->r.z, ((size_t)count + 1) * sizeof *made);
+  if (!made) return view_nomem();
+  int rc = view_room(v, 0, v->listens ? v->count + count : 0);
+  if (rc == ZKE_OK) rc = view_make(v, read, count, made);
+  if (rc == ZKE_OK) {
+    v->silent = r->results[r->count + r->parents].len;
+    view_replace(v, read, count, made);
+    return view_moved(v);
+  }
+  for (int i = 0; i < count; i++) node_unref(made[i]);
+  zke_free(made);
+  return rc;
+}
+
+/* Watch what has to be watched anew, and read everything. */
+static int view_look(zke_view *v) {
+  zke_config_node *read = NULL;
+  reader r = {.z = v->r.z, .root = v->r.path, .scope = &v->scope};
+  int rc = ZKE_OK, count = 0;
+  if (v->scope.levels < 0)
+    rc = zke_exists(v->r.z, v->r.path, zke_recipe_watcher, &v->r, NULL);
+  if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
+  rc = reader_all(&r, v->nodes, v->count, &read, &count);
+  if (rc == ZKE_OK) rc = view_take(v, &r, read, count);
+  zke_free(read);
+  reader_drop(&r);
+  return rc;
+}
+
+/* ---- the paths of a look at what has changed ---- */
+
+typedef struct view_path {
+  char *path;      /* one block */
+  bool data;       /* read with its data, else its Stat alone */
+  bool list;       /* its children are to be looked at as well */
+  view_node *made; /* the picture's new node, or NULL */
+} view_path;
+
+static const char *path_name(const zke_view *v, const view_path *p) {
+  return name_below(v->r.path, p->path);
+}
+
+/* The index of the first path whose name is not less. */
+static int paths_lower(const zke_view *v, const char *name) {
+  int low = 0, high = v->path_count;
+  while (low < high) {
+    int middle = low + (high - low) / 2;
+    if (strcmp(path_name(v, &v->paths[middle]), name) < 0)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+static void paths_drop(zke_view *v) {
+  for (int i = 0; i < v->path_count; i++) {
+    zke_free(v->paths[i].path);
+    node_unref(v->paths[i].made);
+  }
+  v->path_count = 0;
+}
+
+/* Read a node, too, with its data or its children's where these are asked for.
+ * Where there are too many, everything will be read. */
+static int paths_add(zke_view *v, const char *name, bool data, bool list) {
+  int i = paths_lower(v, name);
+  view_path *at = v->paths + i;
+  if (i < v->path_count && strcmp(path_name(v, at), name) == 0) {
+    v->more = v->more || data > at->data || list > at->list;
+    at->data = at->data || data;
+    at->list = at->list || list;
+    return ZKE_OK;
+  }
+  if (v->path_count >= VIEW_MOST) {
+    v->due = VIEW_ALL;
+    return ZKE_OK;
+  }
+  char *path = path_below(v->r.z, v->r.path, name);
+  if (!path || !view_reserve(v->r.z, &v->paths, v->path_count, &v->path_room,
+                             v->path_count + 1, sizeof *v->paths)) {
+    zke_free(path);
+    return view_nomem();
+  }
+  at = v->paths + i;
+  memmove(at + 1, at, (size_t)(v->path_count++ - i) * sizeof *at);
+  *at = (view_path){.path = path, .data = data, .list = list};
+  v->more = true;
+  return ZKE_OK;
+}
+
+/* Read a name's parent, too: children came or went, so its Stat is another. */
+static int paths_add_parent(zke_view *v, const char *name) {
+  char *parent = view_text(v->r.z, name);
+  if (!parent) return view_nomem();
+  int rc = ZKE_OK;
+  if (scope_cut(parent) && scope_reaches(&v->scope, parent))
+    rc = paths_add(v, parent, false, false);
+  zke_free(parent);
+  return rc;
+}
+
+/* Note what an event is about.  type 0: not known. */
+static int paths_note(zke_view *v, int type, const char *path) {
+  size_t root = strlen(v->r.path);
+  if (strncmp(path, v->r.path, root) != 0) return ZKE_OK;
+  if (path[root] && path[root] != '/') return ZKE_OK;
+  char *name = view_text(v->r.z, name_below(v->r.path, path));
+  if (!name) return view_nomem();
+  bool reached = scope_reaches(&v->scope, name), parent = !reached;
+  int rc = ZKE_OK;
+  if (reached)
+    rc = paths_add(v, name, scope_of(&v->scope, name) & ZKE_CONFIG_INCLUDE,
+                   false);
+  if (type) parent = type != ZKE_EVENT_CHANGED;
+  if (rc == ZKE_OK && parent) rc = paths_add_parent(v, name);
+  zke_free(name);
+  return rc;
+}
+
+/* ---- a look at what has changed ---- */
+
+/* One reading: an operation for each path, those that list children, untold. */
+typedef struct view_round {
+  zke_op *ops;
+  zke_op_result *results;
+  int paths, count;
+} view_round;
+
+static void round_drop(view_round *r) {
+  if (r->results) zke_results_clear(r->results, r->count);
+  zke_free(r->results);
+  zke_free(r->ops);
+  *r = (view_round){.ops = NULL};
+}
+
+static int round_read(const zke_view *v, view_round *r) {
+  size_t most = 2 * (size_t)v->path_count + 1;
+  round_drop(r);
+  r->ops = zke_alloc(v->r.z, most * sizeof *r->ops);
+  r->results = zke_alloc(v->r.z, most * sizeof *r->results);
+  if (!r->ops || !r->results) return view_nomem();
+  for (int i = 0; i < v->path_count; i++)
+    op_of(&r->ops[r->paths++], v->paths[i].path, v->paths[i].data);
+  r->count = r->paths;
+  for (int i = 0; i < v->path_count; i++) {
+    if (v->paths[i].list)
+      zke_op_children(&r->ops[r->count++], v->paths[i].path);
+  }
+  zke_op_untold(&r->ops[r->count++], v->r.path, VIEW_MOST);
+  int rc = zke_recipe_multi_read(v->r.z, r->ops, r->count, r->results);
+  return rc == ZKE_OK ? results_check(r->ops, r->results, r->count) : rc;
+}
+
+/* What a path's reading asks for besides: its parent where it came or went, its
+ * data where that has changed, its children where it is new. */
+static int round_follow_path(zke_view *v, const char *name,
+                             const zke_op_result *r) {
+  int what = scope_of(&v->scope, name), rc = ZKE_OK;
+  const view_node *old = view_at(v, name);
+  const zke_stat *was = old ? &old->n.stat : NULL;
+  bool there = r->rc == ZKE_OK;
+  if (!there || !was || was->czxid != r->stat.czxid)
+    rc = paths_add_parent(v, name);
+  if (rc != ZKE_OK || !there) return rc;
+  bool data =
+      what & ZKE_CONFIG_INCLUDE && (!was || was->mzxid != r->stat.mzxid);
+  bool list = what & ZKE_CONFIG_DESCEND && !was && r->stat.numChildren > 0;
+  return data || list ? paths_add(v, name, data, list) : ZKE_OK;
+}
+
+/* What a list of children, or of what was not told, asks for besides. */
+static int round_follow_list(zke_view *v, const zke_op *op,
+                             const zke_strings *names) {
+  int rc = ZKE_OK;
+  for (int i = 0; names && i < names->count && rc == ZKE_OK; i++) {
+    if (op->type == ZKE_OP_UNTOLD) {
+      rc = paths_note(v, 0, names->data[i]);
+      continue;
+    }
+    char *path = zke_recipe_path(v->r.z, op->path, names->data[i]);
+    if (!path) return view_nomem();
+    const char *name = name_below(v->r.path, path);
+    int what = scope_of(&v->scope, name);
+    if (what) rc = paths_add(v, name, what & ZKE_CONFIG_INCLUDE, false);
+    zke_free(path);
+  }
+  return rc;
+}
+
+/* Find out what else has to be read: v->more, or everything. */
+static int round_follow(zke_view *v, const view_round *r) {
+  const zke_op_result *untold = &r->results[r->count - 1];
+  int rc = ZKE_OK;
+  v->more = false;
+  if (untold->rc != ZKE_OK || untold->len != v->silent) v->due = VIEW_ALL;
+  for (int i = 0; i < r->paths && rc == ZKE_OK; i++)
+    rc = round_follow_path(v, name_below(v->r.path, r->ops[i].path),
+                           &r->results[i]);
+  for (int i = r->paths; i < r->count && rc == ZKE_OK; i++)
+    rc = round_follow_list(v, &r->ops[i], r->results[i].children);
+  return rc;
+}
+
+/* Make what the picture needs of what was read, so that nothing can fail any
+ * more.  A node of which only the Stat has changed stays where nobody else has
+ * it. */
+static int round_make(zke_view *v, const view_round *r) {
+  int news = 0, rc = ZKE_OK;
+  for (int i = 0; i < v->path_count && rc == ZKE_OK; i++) {
+    view_path *p = &v->paths[i];
+    const char *name = path_name(v, p);
+    view_node *old = view_at(v, name);
+    zke_config_node n = node_read(name, &r->results[i], p->data);
+    bool hidden = !(scope_of(&v->scope, name) & ZKE_CONFIG_INCLUDE);
+    news += 1 + view_below(v, name, true) - view_below(v, name, false);
+    if (r->results[i].rc != ZKE_OK) continue;
+    if (!p->data && !hidden) {
+      if (old->refs == 1) continue;
+      n.data = old->n.data;
+      n.len = old->n.len;
+    }
+    p->made = node_make(v->r.z, &n, hidden);
+    if (!p->made) rc = view_nomem();
+  }
+  return rc == ZKE_OK ? view_room(v, v->path_count, news) : rc;
+}
+
+/* Is the node above a name in the picture?  Else the session may not read it,
+ * and does not see what is below. */
+static bool round_is_seen(const zke_view *v, const char *name) {
+  if (!*name) return true;
+  const char *end = strrchr(name, '/');
+  int from = 0, to = v->count;
+  size_t len = end ? (size_t)(end - name) : 0;
+  while (from < to) {
+    int middle = from + (to - from) / 2;
+    const char *other = v->nodes[middle]->n.name;
+    int order = strncmp(other, name, len);
+    if (order == 0 && other[len]) order = 1;
+    if (order == 0) return true;
+    if (order < 0)
+      from = middle + 1;
+    else
+      to = middle;
+  }
+  return false;
+}
+
+/* Bring the picture to the moment of the reading.  Parents come before their
+ * children. */
+static void round_apply(zke_view *v, const view_round *r) {
+  for (int i = 0; i < v->path_count; i++) {
+    view_path *p = &v->paths[i];
+    const char *name = path_name(v, p);
+    if (r->results[i].rc != ZKE_OK || !round_is_seen(v, name)) {
+      view_drop(v, name);
+    } else if (p->made) {
+      view_put(v, p->made);
+      p->made = NULL;
+    } else {
+      view_at(v, name)->n.stat = r->results[i].stat;
+    }
+  }
+}
+
+/* Look at what has changed.  On ZKE_OK the picture is of one moment, unless
+ * v->due says that everything has to be read for that. */
+static int view_follow(zke_view *v) {
+  view_round r = {.ops = NULL};
+  int rc = ZKE_OK;
+  v->more = true;
+  for (int i = 0; rc == ZKE_OK && v->more && v->due != VIEW_ALL; i++) {
+    if (i >= VIEW_ROUNDS) v->due = VIEW_ALL;
+    rc = round_read(v, &r);
+    if (rc == ZKE_OK) rc = round_follow(v, &r);
+  }
+  if (rc == ZKE_OK && v->due != VIEW_ALL) rc = round_make(v, &r);
+  if (rc == ZKE_OK && v->due != VIEW_ALL) {
+    round_apply(v, &r);
+    rc = view_moved(v);
+  }
+  round_drop(&r);
+  return rc;
+}
+
+/* ---- the view ---- */
+
 static int view_watch(zke_view *v) {
-  if (v->levels < 0) return ZKE_OK;
+  if (v->scope.levels < 0) return ZKE_OK;
   return zke_add_watch(v->r.z, v->r.path, ZKE_WATCH_PERSISTENT_RECURSIVE,
                        zke_recipe_watcher, &v->r);
 }
 
-void zke_view_event(zke_view *v, int type, const char *path) {
-  char *hint = NULL;
-  if (!v->all && !v->hint && type > 0)
-    hint = zke_alloc(v->r.z, strlen(path) + 1);
-  if (hint)
-    v->hint = memcpy(hint, path, strlen(path));
-  else
-    v->all = true;
+static void view_owe(zke_view *v, int due) {
+  if (v->due < due) v->due = due;
 }
 
-/* Has what the event tells of been seen already, or is it of no concern?  The
- * first event of many makes the view read what all of them are about. */
+void zke_view_event(zke_view *v, int type, const char *path) {
+  bool all = type <= 0 || v->scope.levels < 0;
+  if (all || paths_note(v, type, path) != ZKE_OK)
+    view_owe(v, VIEW_ALL);
+  else if (v->path_count)
+    view_owe(v, VIEW_CHECK);
+}
+
+void zke_view_refresh(zke_view *v) {
+  view_owe(v, v->scope.levels < 0 ? VIEW_ALL : VIEW_FOLLOW);
+  v->r.changed = true;
+}
+
+/* Is what the events told of in the picture?  The first event of many makes the
+ * view read what all of them are about. */
 static bool view_knows(const zke_view *v) {
-  size_t root = strlen(v->r.path);
-  if (v->all || !v->hint || v->levels < 0) return false;
-  if (strncmp(v->hint, v->r.path, root) != 0) return true;
-  const char *rest = v->hint + root;
-  if (*rest && *rest != '/') return true;
-  const char *end = strrchr(v->hint, '/');
-  if (*rest && v->levels > 0) { /* is its parent's list looked at? */
-    int level = 0;
-    for (const char *p = rest; p < end; p++) level += *p == '/';
-    if (level >= v->levels) return true;
+  for (int i = 0; i < v->path_count; i++) {
+    zke_config_node n = {.name = path_name(v, &v->paths[i])};
+    const view_node *old = view_at(v, n.name);
+    int rc = zke_exists(v->r.z, v->paths[i].path, NULL, NULL, &n.stat);
+    if (rc == ZKE_OK ? !old || !node_is_same(old, &n) : rc != ZKE_NONODE || old)
+      return false;
   }
-  zke_stat stat;
-  const zke_config_node *n = zke_view_find(v->tree, rest + (*rest == '/'));
-  int rc = zke_exists(v->r.z, v->hint, NULL, NULL, &stat);
-  if (rc == ZKE_NONODE) return n == NULL;
-  return rc == ZKE_OK && n && n->stat.mzxid == stat.mzxid;
+  return true;
 }
 
 int zke_view_step(zke_view *v) {
   if (!v->watching) return ZKE_OK;
-  bool known = view_knows(v);
-  zke_free(v->hint);
-  v->hint = NULL;
-  v->all = true; /* until it has worked */
   int rc = v->owing ? view_tell(v) : ZKE_OK;
-  if (rc == ZKE_OK && !known) rc = view_look(v);
-  if (rc == ZKE_OK) v->all = false;
+  if (rc == ZKE_OK && v->due == VIEW_CHECK && view_knows(v)) v->due = VIEW_IDLE;
+  if (rc == ZKE_OK && (v->due == VIEW_CHECK || v->due == VIEW_FOLLOW))
+    rc = view_follow(v);
+  if (rc == ZKE_OK && v->due == VIEW_ALL) rc = view_look(v);
+  paths_drop(v);
+  v->due = rc == ZKE_OK ? VIEW_IDLE : VIEW_ALL; /* until it has worked */
   return rc;
 }
 
 int zke_view_start(zke_view *v) {
-  if (v->watching) return v->all || v->owing ? zke_view_step(v) : ZKE_OK;
+  if (v->watching) return v->due || v->owing ? zke_view_step(v) : ZKE_OK;
   int rc = view_watch(v);
   if (rc != ZKE_OK) return rc;
   rc = view_look(v);
@@ -401,25 +959,46 @@ static bool view_going(zke_view *v) {
   return going;
 }
 
+/* Take the news, with what is there now; how many. */
+static int view_take_news(zke_view *v, view_news **news) {
+  pthread_mutex_lock(&v->r.m);
+  int count = v->news_count;
+  *news = v->news;
+  v->news = NULL;
+  v->news_count = v->news_room = 0;
+  for (int i = 0; i < count; i++) {
+    view_node *now = view_at(v, (*news)[i].node->n.name);
+    if (node_shown(now)) (*news)[i].now = node_ref(now);
+  }
+  pthread_mutex_unlock(&v->r.m);
+  return count;
+}
+
 void zke_view_deliver(zke_view *v, zke_view_fn fn) {
-  const zke_config_node *before, *now;
-  int i = 0, j = 0;
+  view_news *news;
+  int count = view_take_news(v, &news);
+  for (int i = 0; i < count && !view_going(v); i++) {
+    const zke_config_node *before = news[i].known ? &news[i].node->n : NULL;
+    const zke_config_node *now = node_shown(news[i].now);
+    bool same = before && now && before->stat.mzxid == now->stat.mzxid;
+    if ((before || now) && !same) fn(v, before, now);
+  }
   pthread_mutex_lock(&v->r.m);
-  zke_config_tree *old = v->told, *new_ = tree_ref(v->tree);
-  v->told = tree_ref(new_);
+  for (int i = 0; i < count; i++) {
+    node_unref(news[i].node);
+    node_unref(news[i].now);
+  }
   pthread_mutex_unlock(&v->r.m);
-  while (tree_differ(old, new_, &i, &j, &before, &now) && !view_going(v))
-    fn(v, before, now);
-  pthread_mutex_lock(&v->r.m);
-  tree_unref(old);
-  tree_unref(new_);
-  pthread_mutex_unlock(&v->r.m);
+  zke_free(news);
 }
 
 void zke_view_free(zke_view *v) {
-  tree_unref(v->tree);
-  tree_unref(v->told);
-  zke_free(v->hint);
+  for (int i = 0; i < v->count; i++) node_unref(v->nodes[i]);
+  for (int i = 0; i < v->news_count; i++) node_unref(v->news[i].node);
+  paths_drop(v);
+  zke_free(v->nodes);
+  zke_free(v->news);
+  zke_free(v->paths);
 }
 
 /* ---- the object ---- */
@@ -493,7 +1072,7 @@ int zke_config_new(zke *z, const char *path, const zke_config_options *options,
   rc = zke_recipe_new(z, path, &config_class, sizeof(zke_config), &r);
   if (rc != ZKE_OK) return rc;
   zke_config *c = (zke_config *)r;
-  c->v.levels = o.levels;
+  c->v.scope = (zke_view_scope){o.levels, o.select, o.context};
   c->v.listens = o.listener != NULL;
   c->listener = o.listener;
   c->context = o.context;
@@ -548,7 +1127,7 @@ int zke_config_get(zke_config *config, const char *name, char **data_out,
   int rc = config_enter(config, name);
   if (rc != ZKE_OK) return rc;
   zke_recipe *r = &config->v.r;
-  const zke_config_node *n = zke_view_find(config->v.tree, name);
+  const zke_config_node *n = zke_view_find(&config->v, name);
   if (n)
     rc = config_copy(r->z, n, data_out, len_out, stat_out);
   else
@@ -556,42 +1135,13 @@ int zke_config_get(zke_config *config, const char *name, char **data_out,
   return zke_recipe_leave(r, rc);
 }
 
-/* Is a node at the name or below it? */
-static bool config_is_below(const char *node, const char *name) {
-  size_t len = strlen(name);
-  if (strncmp(node, name, len) != 0) return false;
-  return !len || !node[len] || node[len] == '/';
-}
-
-/* The part of a tree at a name and below.  What begins with the name stands
- * together, but "a-b" comes between "a" and "a/b". */
-static zke_config_tree *config_part(zke *z, const zke_config_tree *t,
-                                    const char *name) {
-  int first = tree_lower(t, name), n = 0;
-  int most = t->count - first;
-  zke_config_node *nodes = zke_alloc(z, ((size_t)most + 1) * sizeof *nodes);
-  if (!nodes) return NULL;
-  for (int i = first; i < t->count; i++) {
-    const char *node = t->data[i].name;
-    if (strncmp(node, name, strlen(name)) != 0) break;
-    if (config_is_below(node, name)) nodes[n++] = t->data[i];
-  }
-  zke_config_tree *part = tree_make(z, nodes, n);
-  zke_free(nodes);
-  return part;
-}
-
 int zke_config_list(zke_config *config, const char *name,
                     zke_config_tree **tree_out) {
   if (!tree_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "tree_out is NULL");
   int rc = config_enter(config, name);
   if (rc != ZKE_OK) return rc;
-  zke_config_tree *part = config_part(config->v.r.z, config->v.tree, name);
-  if (part)
-    *tree_out = part;
-  else
-    rc = zke_recipe_fail(ZKE_NOMEM, "no memory for a list of nodes");
-  return zke_recipe_leave(&config->v.r, rc);
+  return zke_recipe_leave(&config->v.r,
+                          zke_view_list(&config->v, name, tree_out));
 }
 
 int64_t zke_config_revision(zke_config *config) {
@@ -607,7 +1157,7 @@ int64_t zke_config_revision(zke_config *config) {
  * revision. */
 static int64_t config_current(const zke_config *c) {
   if (!c->wanted) return c->v.revision;
-  const zke_config_node *n = zke_view_find(c->v.tree, c->wanted);
+  const zke_config_node *n = zke_view_find(&c->v, c->wanted);
   return n ? n->stat.mzxid : 0;
 }
 

@@ -28,9 +28,23 @@
  * made again is a change (its czxid tells).  The root may be missing, come,
  * go and come again.
  *
- * COST.  An event costs one read of all that is watched, some 4 us a node, but
- * where several have come the first one's reading does for all.  This is for
- * thousands of nodes, not for millions.  All levels together cost one watch.
+ * COST.  A change costs the reading of what has changed, however many nodes are
+ * watched; where several have come the first one's reading does for all.
+ * Everything is read at the start, some 4 us a node, and where it is not known
+ * what has changed: events were dropped (event_limit), a look failed, a thousand
+ * changes have come together, or one of a node that may not be read.  All of it
+ * is in memory.  All levels together cost one watch.
+ *
+ * A FILTER (options.select) says of each name whether the node is kept, and
+ * whether what is below it is looked at:
+ *
+ *     static int db_only(const char *name, void *context) {
+ *       if (!*name) return ZKE_CONFIG_DESCEND;      (the root: only through it)
+ *       bool db = !strcmp(name, "db") || !strncmp(name, "db/", 3);
+ *       return db ? ZKE_CONFIG_INCLUDE | ZKE_CONFIG_DESCEND : 0;
+ *     }
+ *
+ * What it leaves out is not read; its events are taken from the file.
  *
  * IF THE PROCESS DIES nothing is left behind: the watch is the session's.  A
  * set is one step, or several where parents are missing: these stay.
@@ -45,7 +59,9 @@
  *
  * LIMITS.  A watch of mode ZKE_WATCH_PERSISTENT on the same path by the same
  * session takes this one's place (zke_add_watch()): do not register one.
- * Nodes that the session may not read are not seen.
+ * Nodes that the session may not read are not seen, nor what is below them.  A
+ * change of an ACL is no event: what it hides or shows is hidden or shown at the
+ * node's next change at the latest.
  */
 #ifndef ZKEMBED_RECIPES_CONFIG_H
 #define ZKEMBED_RECIPES_CONFIG_H
@@ -87,12 +103,25 @@ typedef void (*zke_config_fn)(zke_config *config, int event,
                               const zke_config_node *before,
                               const zke_config_node *now, void *context);
 
+/* What becomes of a node: a sum of these, 0: neither it nor what is below it is
+ * kept, read or told of. */
+enum {
+  ZKE_CONFIG_INCLUDE = 1, /* it is kept and told of */
+  ZKE_CONFIG_DESCEND = 2 /* its children are looked at, each asked for itself */
+};
+
+/* A filter, asked for each name below the root, and for the root itself by "".
+ * It must give one name the same answer each time, and must not call zkembed:
+ * the object's mutex is held, and others may be waiting. */
+typedef int (*zke_config_select_fn)(const char *name, void *context);
+
 typedef struct zke_config_options {
   size_t size;
   int levels; /* below the root that are watched; 0: all, -1: none, that is
                  the node alone */
   zke_config_fn listener;
-  void *context;
+  void *context;               /* the listener's and the filter's */
+  zke_config_select_fn select; /* NULL: everything; its bounds add to levels */
 } zke_config_options;
 
 /* zke_config_new - an object for one tree; does not touch it
@@ -219,27 +248,46 @@ ZKE_API int zke_config_set_guarded(zke_config *config, const char *name,
 
 enum { ZKE_VIEW_NEWS = 100 }; /* told when the tree has changed */
 
-typedef struct zke_view {
+/* The part of a tree that is looked at. */
+typedef struct zke_view_scope {
+  int levels; /* as in the options */
+  zke_config_select_fn select;
+  void *context;
+} zke_view_scope;
+
+typedef struct zke_view zke_view;
+struct zke_view {
   zke_recipe r;
-  int levels;   /* as in the options */
+  zke_view_scope scope;
   bool listens; /* somebody wants zke_view_deliver() */
+  /* what has just come (before NULL), gone (now NULL) or changed in memory, for
+     a recipe that counts; the mutex is held; or NULL */
+  void (*edit)(zke_view *v, const zke_config_node *before,
+               const zke_config_node *now);
   /* the rest is the view's own, to be read only */
   bool watching;
-  bool all;   /* an event got lost, or could not be kept */
   bool owing; /* there was no memory to tell the news */
-  char *hint; /* the path that an event named, or NULL */
+  bool moved; /* the picture has changed since the last revision */
+  bool more;  /* a look has found more to read */
+  int due;    /* what the next step has to do */
+  int silent; /* as of the last look, zke_op_untold()'s len */
   int64_t revision;
-  zke_config_tree *tree; /* as of the last look, or NULL */
-  zke_config_tree *told; /* what the listener knows, or NULL */
-} zke_view;
+  struct view_node **nodes; /* the picture, sorted by name */
+  int count, room;
+  struct view_news *news; /* what the listener has not heard, by name */
+  int news_count, news_room;
+  struct view_path *paths; /* to be read at the next step, by name */
+  int path_count, path_room;
+};
 
 /* zke_view_read    - a tree of one moment out of the file
- *                      known     where its nodes are to be expected, or NULL
  *                      tree_out  out, not NULL: one block
- * zke_view_find    - a node by its name, or NULL; of no tree as well
+ * zke_view_find    - a node of the picture by its name, or NULL
+ * zke_view_list    - a node of the picture and all below it, in one block
  * zke_view_start   - watch and look
  * zke_view_event   - what a class's event() calls
  * zke_view_step    - look again; what a class's step() calls first
+ * zke_view_refresh - memory may be behind: the next step looks
  * zke_view_deliver - what deliver() does about ZKE_VIEW_NEWS: calls fn for
  *                    each node that came (before NULL), went (now NULL) or
  *                    changed since last time, until the object is freed
@@ -247,13 +295,15 @@ typedef struct zke_view {
 typedef void (*zke_view_fn)(zke_view *v, const zke_config_node *before,
                             const zke_config_node *now);
 ZKE_API int zke_view_read(zke *z, const char *path, int levels,
-                          const zke_config_tree *known,
                           zke_config_tree **tree_out);
-ZKE_API const zke_config_node *zke_view_find(const zke_config_tree *tree,
+ZKE_API const zke_config_node *zke_view_find(const zke_view *v,
                                              const char *name);
+ZKE_API int zke_view_list(const zke_view *v, const char *name,
+                          zke_config_tree **tree_out);
 ZKE_API int zke_view_start(zke_view *v);
 ZKE_API void zke_view_event(zke_view *v, int type, const char *path);
 ZKE_API int zke_view_step(zke_view *v);
+ZKE_API void zke_view_refresh(zke_view *v);
 ZKE_API void zke_view_deliver(zke_view *v, zke_view_fn fn);
 ZKE_API void zke_view_free(zke_view *v);
 

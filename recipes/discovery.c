@@ -302,8 +302,7 @@ int zke_discovery_names(zke *z, const char *base, zke_strings **names_out) {
   zke_config_tree *tree = NULL;
   if (!names_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "names_out is NULL");
   int rc = zke_exists(z, base, NULL, NULL, NULL); /* checks the path */
-  if (rc == ZKE_OK || rc == ZKE_NONODE)
-    rc = zke_view_read(z, base, 1, NULL, &tree);
+  if (rc == ZKE_OK || rc == ZKE_NONODE) rc = zke_view_read(z, base, 1, &tree);
   if (rc != ZKE_OK) return rc;
   size_t size = sizeof(zke_strings);
   for (int i = 0; i < tree->count; i++)

@@ -20,9 +20,10 @@ struct zke_group {
   char *znode; /* whole path of one's own, or NULL */
   bool look;   /* at one's own: something happened to it */
   bool waiting;
-  int wanted; /* members that a blocking call waits for */
-  bool ready; /* ZKE_GROUP_READY was told */
-  bool lost;  /* the membership was taken away, and not joined again */
+  int wanted;  /* members that a blocking call waits for */
+  int members; /* in memory */
+  bool ready;  /* ZKE_GROUP_READY was told */
+  bool lost;   /* the membership was taken away, and not joined again */
   zke_group_fn listener;
   void *context;
 };
@@ -134,10 +135,11 @@ static zke_party_list *members_list(zke *z, const zke_config_tree *t) {
   return list;
 }
 
-static int members_count(const zke_config_tree *t) {
-  int count = 0;
-  for (int i = 0; t && i < t->count; i++) count += member_is(&t->data[i]);
-  return count;
+/* Keep count of them. */
+static void members_edit(zke_view *v, const zke_config_node *before,
+                         const zke_config_node *now) {
+  zke_group *g = (zke_group *)v;
+  g->members += (now && member_is(now)) - (before && member_is(before));
 }
 
 /* ---- one's own ---- */
@@ -281,7 +283,8 @@ int zke_group_new(zke *z, const char *path, const zke_group_options *options,
   if (rc != ZKE_OK) return rc;
   zke_group *g = (zke_group *)r;
   const char *place = o.place ? o.place : "group";
-  g->v.levels = 1;
+  g->v.scope.levels = 1;
+  g->v.edit = members_edit;
   g->v.listens = o.listener != NULL;
   g->listener = o.listener;
   g->context = o.context;
@@ -426,12 +429,12 @@ int zke_group_start(zke_group *group) {
 
 static int group_members(zke_group *g, zke_party_list **list_out) {
   zke_recipe *r = &g->v.r;
-  zke_config_tree *tree = g->v.tree;
-  int rc = ZKE_OK;
-  if (!g->v.watching) rc = zke_view_read(r->z, r->path, 1, NULL, &tree);
+  zke_config_tree *tree = NULL;
+  int rc = g->v.watching ? zke_view_list(&g->v, "", &tree)
+                         : zke_view_read(r->z, r->path, 1, &tree);
   if (rc != ZKE_OK) return rc;
   zke_party_list *list = members_list(r->z, tree);
-  if (!g->v.watching) zke_free(tree);
+  zke_free(tree);
   if (!list)
     return zke_recipe_fail(ZKE_NOMEM, "no memory for a list of members");
   *list_out = list;
@@ -449,16 +452,16 @@ int zke_group_list(zke_group *group, zke_party_list **list_out) {
 
 static int group_enough(zke_recipe *r) {
   const zke_group *g = (const zke_group *)r;
-  return members_count(g->v.tree) >= g->wanted ? ZKE_OK : 1;
+  return g->members >= g->wanted ? ZKE_OK : 1;
 }
 
 /* "waited for 3 members of the group /g; 2 are there: a (pid 7), b (pid 8)" */
 static int group_say_missing(zke_group *g) {
   char text[400] = "";
-  zke_party_list *list = members_list(g->v.r.z, g->v.tree);
-  int count = members_count(g->v.tree);
+  zke_party_list *list = NULL;
   size_t at = 0;
-  for (int i = 0; list && i < count && at < sizeof text; i++) {
+  group_members(g, &list);
+  for (int i = 0; list && i < list->count && at < sizeof text; i++) {
     at += (size_t)snprintf(text + at, sizeof text - at,
                            "%s%s (pid %" PRId64 ")", i ? ", " : ": ",
                            list->data[i].identity, list->data[i].pid);
@@ -466,14 +469,14 @@ static int group_say_missing(zke_group *g) {
   zke_free(list);
   return zke_recipe_fail(ZKE_OPERATIONTIMEOUT,
                          "waited for %d members of the %s %s; %d are there%s",
-                         g->wanted, g->place, g->v.r.path, count, text);
+                         g->wanted, g->place, g->v.r.path, g->members, text);
 }
 
 static int group_wait(zke_group *g, int members, int64_t deadline_ms) {
   bool fresh = !g->v.watching;
   int rc = group_start(g);
   if (rc != ZKE_OK) return rc;
-  if (!fresh) g->v.all = g->v.r.changed = true; /* memory may be behind */
+  if (!fresh) zke_view_refresh(&g->v);
   g->wanted = members;
   rc = zke_recipe_await(&g->v.r, group_enough, deadline_ms);
   if (rc == ZKE_OPERATIONTIMEOUT && group_enough(&g->v.r) != ZKE_OK)

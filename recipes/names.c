@@ -503,8 +503,7 @@ int zke_names_list(zke_names *names, zke_binding_list **list_out) {
   int rc = zke_recipe_enter((zke_recipe *)names);
   if (rc != ZKE_OK) return rc;
   rc = names_check_place(names);
-  if (rc == ZKE_OK)
-    rc = zke_view_read(names->r.z, names->r.path, 1, NULL, &tree);
+  if (rc == ZKE_OK) rc = zke_view_read(names->r.z, names->r.path, 1, &tree);
   if (rc == ZKE_OK) rc = names_list(names, tree, list_out);
   zke_free(tree);
   return zke_recipe_leave(&names->r, rc);

@@ -8,6 +8,8 @@
 #include "../recipes/config.h"
 
 #include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -450,7 +452,7 @@ START_TEST(random_changes) {
     if (seed >> 28) continue;
     ck_ok(zke_dispatch(y, NULL));
     ck_ok(zke_config_list(c, "", &seen));
-    ck_ok(zke_view_read(z, ROOT, 0, NULL, &real));
+    ck_ok(zke_view_read(z, ROOT, 0, &real));
     ck_assert_int_eq(seen->count, real->count);
     ck_assert_int_eq(m.count, real->count);
     for (int j = 0; j < real->count; j++) {
@@ -463,6 +465,510 @@ START_TEST(random_changes) {
   }
   zke_config_free(c);
   ck_ok(zke_close(y));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- pictures beside a history that is known ---- */
+
+/* A tree of 85 names, three levels deep; "a-" lies between "a" and "a/a". */
+enum { NAMES = 85, STEP_MOST = 6, GENERATIONS = 400, WRITERS = 8 };
+
+/* The committed state of one generation.  The root's data is its number, and
+ * each change makes the next one out of the one before and the seed alone. */
+typedef struct history {
+  unsigned seed;
+  int64_t generation;
+  struct {
+    bool there;
+    int version, cversion, children;
+    int64_t data;
+  } at[NAMES];
+} history;
+
+/* The changes of one generation. */
+typedef struct history_step {
+  int count;
+  char paths[STEP_MOST][64], data[24];
+  zke_op ops[STEP_MOST];
+} history_step;
+
+static int parent_of(int i) { return (i - 1) / 4; }
+
+static const char *name_of(int i) {
+  static _Thread_local char name[32];
+  static const char *const parts[] = {"a", "a-", "b", "c"};
+  char rest[32] = "";
+  name[0] = '\0';
+  for (; i > 0; i = parent_of(i)) {
+    snprintf(name, sizeof name, "%s%s%.20s", parts[(i - 1) % 4],
+             *rest ? "/" : "", rest);
+    memcpy(rest, name, sizeof rest);
+  }
+  return name;
+}
+
+/* A number for the k-th choice of a generation. */
+static unsigned chance(const history *h, int k) {
+  uint64_t x = (uint64_t)h->seed * 0x9e3779b97f4a7c15u +
+               (uint64_t)h->generation * 64 + (unsigned)k;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+  return (unsigned)(x >> 33);
+}
+
+static void history_begin(history *h, unsigned seed) {
+  memset(h, 0, sizeof *h);
+  h->seed = seed;
+  h->at[0].there = true;
+}
+
+static void step_add(history_step *s, int i, int type, int version) {
+  char *path = s->paths[s->count];
+  zke_op *op = &s->ops[s->count++];
+  int len = (int)strlen(s->data);
+  snprintf(path, sizeof s->paths[0], ROOT "%s%s", i ? "/" : "", name_of(i));
+  if (type == ZKE_OP_SET) zke_op_set(op, path, s->data, len, version);
+  if (type == ZKE_OP_DELETE) zke_op_delete(op, path, version);
+  if (type == ZKE_OP_CREATE)
+    zke_op_create(op, path, s->data, len, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+}
+
+/* Create, set or delete one node, whichever is possible. */
+static void history_touch(history *h, int i, bool drop, history_step *s) {
+  int above = parent_of(i);
+  int type = h->at[i].there ? ZKE_OP_SET : ZKE_OP_CREATE;
+  if (!h->at[i].there && !h->at[above].there) return;
+  if (h->at[i].there && drop && !h->at[i].children) type = ZKE_OP_DELETE;
+  step_add(s, i, type, -1);
+  if (type != ZKE_OP_SET) {
+    h->at[above].cversion++;
+    h->at[above].children += type == ZKE_OP_CREATE ? 1 : -1;
+    memset(&h->at[i], 0, sizeof h->at[i]);
+    h->at[i].there = type == ZKE_OP_CREATE;
+  } else {
+    h->at[i].version++;
+  }
+  h->at[i].data = h->generation;
+}
+
+/* Make the next generation, and say by which changes. */
+static void history_next(history *h, history_step *s) {
+  int count = 1 + (int)(chance(h, 0) % (STEP_MOST - 1));
+  h->generation++;
+  s->count = 0;
+  snprintf(s->data, sizeof s->data, "%lld", (long long)h->generation);
+  step_add(s, 0, ZKE_OP_SET, (int)h->generation - 1);
+  h->at[0].version++;
+  h->at[0].data = h->generation;
+  for (int k = 1; k <= count; k++) {
+    unsigned r = chance(h, k);
+    history_touch(h, 1 + (int)(r % (NAMES - 1)), r >> 16 & 1, s);
+  }
+}
+
+static void history_to(history *h, int64_t generation) {
+  history_step s;
+  while (h->generation < generation) history_next(h, &s);
+}
+
+/* A writer: takes part in making each generation, until the last. */
+static int write_history(void *arg) {
+  zke_options o = {.size = sizeof o, .durability = ZKE_DURABLE_NONE};
+  history h = *(history *)arg, next;
+  history_step s;
+  zke *z;
+  if (zke_open(test_path("db"), &o, &z) != ZKE_OK) return 1;
+  while (h.generation < GENERATIONS) {
+    char *data = NULL;
+    int rc = zke_get(z, ROOT, NULL, NULL, &data, NULL, NULL);
+    if (rc == ZKE_OK) history_to(&h, strtoll(data, NULL, 10));
+    zke_free(data);
+    if (rc != ZKE_OK && rc != ZKE_OPERATIONTIMEOUT) return 2;
+    next = h;
+    history_next(&next, &s);
+    if (h.generation >= GENERATIONS) break;
+    rc = zke_multi(z, s.ops, s.count, NULL);
+    if (rc == ZKE_OK) h = next;
+    if (rc != ZKE_OK && rc != ZKE_BADVERSION && rc != ZKE_OPERATIONTIMEOUT)
+      return 3;
+  }
+  return zke_close(z);
+}
+
+/* What of the tree an object shows. */
+typedef struct part {
+  const char *name;
+  int limit, levels;
+  zke_config_select_fn select;
+} part;
+
+static int no_b(const char *name, void *context) {
+  (void)context;
+  size_t len = strlen(name);
+  if (len > 1 && strcmp(name + len - 2, "/b") == 0) return 0;
+  if (strcmp(name, "b") == 0) return 0;
+  return len && name[len - 1] == '-' ? ZKE_CONFIG_DESCEND
+                                     : ZKE_CONFIG_INCLUDE | ZKE_CONFIG_DESCEND;
+}
+
+static const part parts[] = {{"all", 0, 0, NULL},
+                             {"overflows", 40, 0, NULL},
+                             {"two levels", 0, 2, NULL},
+                             {"filter", 0, 0, no_b}};
+
+static bool part_shows(const part *p, int i) {
+  int level = 0, what = 3;
+  for (int j = i; p->select && j; j = parent_of(j)) {
+    int of = p->select(name_of(j), NULL);
+    what &= j == i || !of ? of : 3;
+  }
+  for (int j = i; j; j = parent_of(j)) level++;
+  return (p->levels == 0 || level <= p->levels) && what & ZKE_CONFIG_INCLUDE;
+}
+
+/* What is wrong with a picture, or "". */
+static const char *picture_fault(history *h, const part *p,
+                                 const zke_config_tree *t) {
+  static _Thread_local char text[200];
+  int count = 0;
+  if (!t->count || *t->data[0].name) return "no root";
+  int64_t generation = strtoll(t->data[0].data, NULL, 10);
+  if (generation < h->generation) return "back in time";
+  history_to(h, generation);
+  for (int i = 0; i < NAMES; i++) {
+    if (!part_shows(p, i) || !h->at[i].there) continue;
+    const zke_config_node *n = NULL;
+    for (int j = 0; j < t->count && !n; j++)
+      n = strcmp(t->data[j].name, name_of(i)) ? NULL : &t->data[j];
+    count++;
+    if (n && strtoll(n->data, NULL, 10) == h->at[i].data &&
+        n->stat.version == h->at[i].version &&
+        n->stat.cversion == h->at[i].cversion &&
+        n->stat.numChildren == h->at[i].children)
+      continue;
+    snprintf(text, sizeof text,
+             "generation %lld: \"%s\" %s: data %s, not %lld; version %d, %d; "
+             "cversion %d, %d",
+             (long long)generation, name_of(i), n ? "differs" : "missing",
+             n ? n->data : "", (long long)h->at[i].data,
+             n ? n->stat.version : 0, h->at[i].version,
+             n ? n->stat.cversion : 0, h->at[i].cversion);
+    return text;
+  }
+  return count == t->count ? "" : "too many nodes";
+}
+
+/* What a listener has been told, as a tree. */
+typedef struct told {
+  bool there[NAMES];
+  char data[NAMES][24];
+} told;
+
+static void tell(zke_config *c, int event, const zke_config_node *before,
+                 const zke_config_node *now, void *context) {
+  told *t = context;
+  (void)c;
+  const zke_config_node *n = now ? now : before;
+  if (!n) return;
+  int i = 0;
+  while (i < NAMES && strcmp(name_of(i), n->name) != 0) i++;
+  ck_assert_int_lt(i, NAMES);
+  ck_assert_int_eq(t->there[i], event != ZKE_CONFIG_ADDED);
+  if (before) ck_assert_str_eq(t->data[i], before->data);
+  t->there[i] = event != ZKE_CONFIG_REMOVED;
+  snprintf(t->data[i], sizeof t->data[i], "%s", now ? now->data : "");
+}
+
+/* What was told is one generation as well. */
+static void told_check(const told *t, history *h, const part *p) {
+  history_to(h, strtoll(t->data[0], NULL, 10));
+  for (int i = 0; i < NAMES; i++) {
+    bool there = part_shows(p, i) && h->at[i].there;
+    ck_assert_msg(t->there[i] == there, "%s is told %d", name_of(i),
+                  t->there[i]);
+    if (there) ck_assert_int_eq(strtoll(t->data[i], NULL, 10), h->at[i].data);
+  }
+}
+
+/* A thread that looks by itself at an object of the same handle. */
+typedef struct looker {
+  zke_config *c;
+  const part *p;
+  history h;
+  int done;
+  char fault[200];
+} looker;
+
+static void *look_there(void *arg) {
+  looker *l = arg;
+  while (!__atomic_load_n(&l->done, __ATOMIC_ACQUIRE) && !*l->fault) {
+    zke_config_tree *tree = NULL;
+    int rc = zke_config_step(l->c);
+    if (rc == ZKE_OK) rc = zke_config_list(l->c, "", &tree);
+    if (rc == ZKE_OK)
+      snprintf(l->fault, sizeof l->fault, "%s",
+               picture_fault(&l->h, l->p, tree));
+    else if (rc != ZKE_OPERATIONTIMEOUT)
+      snprintf(l->fault, sizeof l->fault, "%s", zke_errmsg());
+    zke_free(tree);
+  }
+  return NULL;
+}
+
+static void expect_picture(zke_config *c, history *h, const part *p) {
+  zke_config_tree *tree;
+  ck_ok(zke_config_list(c, "", &tree));
+  const char *fault = picture_fault(h, p, tree);
+  ck_assert_msg(!*fault, "%s: %s", p->name, fault);
+  zke_free(tree);
+}
+
+static zke_config *shown(zke *z, const part *p, zke_config_fn fn, void *arg) {
+  zke_config_options o = {.size = sizeof o,
+                          .levels = p->levels,
+                          .listener = fn,
+                          .context = arg,
+                          .select = p->select};
+  zke_config *c;
+  ck_ok(zke_config_new(z, ROOT, &o, &c));
+  ck_ok(zke_config_start(c));
+  return c;
+}
+
+/* Watch until the last generation, and kill all writers but one meanwhile. */
+static void watch_history(zke *z, zke_config *c, const told *t, const part *p,
+                          history *h, pid_t *writers) {
+  history h_told = *h;
+  int killed = 0;
+  while (h->generation < GENERATIONS) {
+    int rc = zke_wait(z, zke_now(z) + 1000);
+    ck_assert(rc == ZKE_OK || rc == ZKE_OPERATIONTIMEOUT);
+    expect_picture(c, h, p);
+    told_check(t, &h_told, p);
+    int due = (int)(h->generation * WRITERS / GENERATIONS);
+    for (; killed < due && killed < WRITERS - 1; killed++) {
+      kill(writers[killed], SIGKILL);
+      test_child_end(writers[killed]);
+    }
+  }
+  while (killed < WRITERS - 1) {
+    kill(writers[killed], SIGKILL);
+    test_child_end(writers[killed++]);
+  }
+  ck_assert_int_eq(test_child_end(writers[WRITERS - 1]), 0);
+}
+
+/* Several processes change several nodes in each step, and are killed.  Each
+ * picture, the listener's too, is a committed state, its Stats included, and
+ * the last one is the file's. */
+START_TEST(pictures_are_committed_states) {
+  const part *p = &parts[_i];
+  unsigned seed =
+      getenv("SEED") ? (unsigned)atoi(getenv("SEED")) : (unsigned)test_now();
+  printf("pictures_are_committed_states, %s: SEED=%u\n", p->name, seed);
+  fflush(stdout);
+  zke_options few = {.size = sizeof few, .event_limit = p->limit};
+  history h;
+  told t = {{false}, {{0}}};
+  pid_t writers[WRITERS];
+  pthread_t thread;
+  zke *z;
+  test_in_memory();
+  history_begin(&h, seed);
+  z = test_open(test_path("db"));
+  put(z, "/app", "");
+  put(z, ROOT, "0");
+  ck_ok(zke_close(z));
+  for (int i = 0; i < WRITERS; i++) writers[i] = test_child(write_history, &h);
+  ck_ok(zke_open(test_path("db"), &few, &z));
+  zke_config *c = shown(z, p, tell, &t);
+  looker l = {.c = shown(z, p, NULL, NULL), .p = p, .h = h};
+  ck_assert_int_eq(pthread_create(&thread, NULL, look_there, &l), 0);
+  watch_history(z, c, &t, p, &h, writers);
+  __atomic_store_n(&l.done, 1, __ATOMIC_RELEASE);
+  pthread_join(thread, NULL);
+  ck_assert_str_eq(l.fault, "");
+  for (int count = 1; count;) ck_ok(zke_dispatch(z, &count));
+  expect_picture(c, &h, p);
+  expect_picture(l.c, &l.h, p);
+  ck_assert_int_eq(l.h.generation, GENERATIONS);
+  zke_config_free(c);
+  zke_config_free(l.c);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- what a change costs ---- */
+
+/* Allocations of zkembed's for one change of a tree of so many nodes. */
+typedef struct cost {
+  long set, created, deleted, filtered;
+} cost;
+
+static long cost_of(zke *y, test_heap *heap) {
+  int count = 1;
+  long before = heap->calls;
+  while (count) ck_ok(zke_dispatch(y, &count));
+  return heap->calls - before;
+}
+
+static int not_z(const char *name, void *context) {
+  (void)context;
+  return *name == 'z' ? 0 : ZKE_CONFIG_INCLUDE | ZKE_CONFIG_DESCEND;
+}
+
+static cost measure(const char *file, int nodes) {
+  zke *z = test_open(test_path(file)), *y;
+  test_heap heap = {0};
+  zke_options o = {.size = sizeof o, .allocator = {test_heap_resize, &heap}};
+  char path[64];
+  put(z, "/app", "");
+  put(z, ROOT, "");
+  for (int i = 0; i < nodes; i++) {
+    snprintf(path, sizeof path, ROOT "/n%d", i);
+    ck_ok(zke_create(z, path, "x", 1, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
+  }
+  ck_ok(zke_open(test_path(file), &o, &y));
+  heard h = {{0}, NULL, 0};
+  zke_config_options options = {
+      .size = sizeof options, .select = not_z, .context = &h};
+  zke_config *c;
+  cost all = {0};
+  ck_ok(zke_config_new(y, ROOT, &options, &c));
+  ck_ok(zke_config_start(c));
+  for (int i = 0; i < 3; i++) { /* the last time counts: arrays have grown */
+    put(z, ROOT "/n1", "y");
+    all.set = cost_of(y, &heap);
+    put(z, ROOT "/new", "y");
+    all.created = cost_of(y, &heap);
+    drop(z, ROOT "/new");
+    all.deleted = cost_of(y, &heap);
+    put(z, ROOT "/zed", "y");
+    all.filtered = cost_of(y, &heap);
+  }
+  ck_assert_str_eq(in_memory(c, "n1"), "y");
+  ck_assert_str_eq(in_memory(c, "new"), "none");
+  zke_config_free(c);
+  ck_ok(zke_close(y));
+  ck_ok(zke_close(z));
+  return all;
+}
+
+/* As much as what has changed, however many nodes there are. */
+START_TEST(a_change_costs_what_has_changed) {
+  test_in_memory();
+  cost few = measure("few", 5), many = measure("many", 1500);
+  ck_assert_int_eq(many.set, few.set);
+  ck_assert_int_eq(many.created, few.created);
+  ck_assert_int_eq(many.deleted, few.deleted);
+  ck_assert_int_eq(many.filtered, few.filtered);
+  ck_assert_int_lt(few.set, 40);
+}
+END_TEST
+
+/* ---- what may not be read ---- */
+
+/* A change of it tells nobody, and yet what is shown is of one moment. */
+START_TEST(what_may_not_be_read_goes) {
+  zke *z = test_open(":memory:"), *y = test_session(z, NULL);
+  heard h = {{0}, NULL, 0};
+  plant(z);
+  ck_ok(zke_add_auth(z, "digest", "me:pw", 5));
+  zke_config *c = started(y, 0, &h);
+  expect(y, &h, "+:root +db: +db/host:a +db/port:1 READY ");
+  ck_ok(zke_set_acl(z, ROOT "/db", -1, ZKE_CREATOR_ALL_ACL));
+  put(z, ROOT "/db", "secret"); /* spent in silence */
+  expect(y, &h, "");
+  put(z, ROOT, "new");
+  expect(y, &h, "~:root>new -db: -db/host:a -db/port:1 ");
+  put(z, ROOT "/db/host", "b"); /* may be read, but is not seen */
+  put(z, ROOT "/db/more", "c");
+  expect(y, &h, "");
+  ck_assert_str_eq(in_memory(c, "db/host"), "none");
+  ck_ok(zke_set_acl(z, ROOT "/db", -1, ZKE_OPEN_ACL));
+  put(z, ROOT "/db", "open");
+  expect(y, &h, "+db:open +db/host:b +db/more:c +db/port:1 ");
+  zke_config_free(c);
+  ck_ok(zke_close(y));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* What is still to be told, but may not be read, counts as well. */
+START_TEST(what_may_not_be_read_counts_before_it_is_told) {
+  zke *z = test_open(":memory:"), *y = test_session(z, NULL);
+  heard h = {{0}, NULL, 0};
+  plant(z);
+  ck_ok(zke_add_auth(z, "digest", "me:pw", 5));
+  zke_config *c = started(y, 0, &h);
+  expect(y, &h, "+:root +db: +db/host:a +db/port:1 READY ");
+  put(z, ROOT "/db/port", "2");
+  ck_ok(zke_set_acl(z, ROOT "/db/host", -1, ZKE_CREATOR_ALL_ACL));
+  put(z, ROOT "/db/host", "secret");
+  put(z, ROOT, "new");
+  expect(y, &h, "~:root>new -db/host:a ~db/port:1>2 ");
+  zke_config_free(c);
+  ck_ok(zke_close(y));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- a filter ---- */
+
+/* "db" and all in it, of "web" the children alone. */
+static int choose(const char *name, void *context) {
+  (void)context;
+  if (!*name || strcmp(name, "web") == 0) return ZKE_CONFIG_DESCEND;
+  if (strncmp(name, "web/", 4) == 0) return ZKE_CONFIG_INCLUDE;
+  if (strcmp(name, "db") == 0 || strncmp(name, "db/", 3) == 0)
+    return ZKE_CONFIG_INCLUDE | ZKE_CONFIG_DESCEND;
+  return 0;
+}
+
+/* What it leaves out is neither shown nor told, but what is below may be. */
+START_TEST(filter_chooses) {
+  zke *z = test_open(":memory:");
+  heard h = {{0}, NULL, 0};
+  zke_config_options o = {
+      .size = sizeof o, .listener = hear, .context = &h, .select = choose};
+  zke_config *c;
+  zke_config_tree *tree;
+  plant(z);
+  put(z, ROOT "/web", "w");
+  put(z, ROOT "/web/a", "1");
+  put(z, ROOT "/web/a/deep", "2");
+  put(z, ROOT "/other", "3");
+  put(z, ROOT "/other/x", "4");
+  ck_ok(zke_config_new(z, ROOT, &o, &c));
+  ck_ok(zke_config_start(c));
+  expect(z, &h, "+db: +db/host:a +db/port:1 +web/a:1 READY ");
+  int64_t revision = zke_config_revision(c);
+  put(z, ROOT, "x");
+  put(z, ROOT "/web", "x");
+  put(z, ROOT "/web/a/deep", "x");
+  put(z, ROOT "/other", "x");
+  put(z, ROOT "/other/x", "x");
+  expect(z, &h, "");
+  ck_assert_int_eq(zke_config_revision(c), revision);
+  put(z, ROOT "/web/b", "5");
+  put(z, ROOT "/db/host", "b");
+  expect(z, &h, "~db/host:a>b +web/b:5 ");
+  ck_assert_str_eq(in_memory(c, ""), "none");
+  ck_assert_str_eq(in_memory(c, "web"), "none");
+  ck_assert_str_eq(in_memory(c, "web/a"), "1");
+  ck_ok(zke_config_list(c, "web", &tree));
+  ck_assert_int_eq(tree->count, 2);
+  zke_free(tree);
+  drop(z, ROOT "/web/a/deep");
+  drop(z, ROOT "/web/a");
+  drop(z, ROOT "/web/b");
+  drop(z, ROOT "/web");
+  expect(z, &h, "-web/a:1 -web/b:5 ");
+  put(z, ROOT "/web", "");
+  put(z, ROOT "/web/c", "6");
+  expect(z, &h, "+web/c:6 ");
+  zke_config_free(c);
   ck_ok(zke_close(z));
 }
 END_TEST
@@ -880,6 +1386,10 @@ static void add(Suite *s, const char *name, const TTest *const *tests,
 
 int main(int argc, char **argv) {
   const TTest *const tests[] = {start_tells_what_is_there,
+                                a_change_costs_what_has_changed,
+                                what_may_not_be_read_goes,
+                                what_may_not_be_read_counts_before_it_is_told,
+                                filter_chooses,
                                 changes_are_told,
                                 a_multi_is_seen_whole,
                                 survives_the_root,
@@ -903,6 +1413,11 @@ int main(int argc, char **argv) {
   Suite *s = suite_create("config");
   add(s, "config", tests, sizeof tests / sizeof *tests, 30);
   add(s, "proof", proof, 3, 120);
+  TCase *pictures = tcase_create("pictures");
+  tcase_set_timeout(pictures, 120);
+  tcase_add_loop_test(pictures, pictures_are_committed_states, 0,
+                      sizeof parts / sizeof *parts);
+  suite_add_tcase(s, pictures);
   TCase *guards = tcase_create("guards");
   tcase_add_loop_test(guards, guard_goes_after_a_lost_reply, 0, 4);
   suite_add_tcase(s, guards);

@@ -583,6 +583,53 @@ START_TEST(processes) {
 }
 END_TEST
 
+/* Allocations of zkembed's for one who comes and one who goes, in a group of so
+ * many. */
+static long cost(const char *file, int members) {
+  zke *z = test_open(test_path(file)), *y;
+  test_heap heap = {0};
+  zke_options o = {.size = sizeof o, .allocator = {test_heap_resize, &heap}};
+  heard h = {{0}, 0, NULL, {0}, 0};
+  zke_group_options options = {
+      .size = sizeof options, .listener = hear, .context = &h};
+  zke_group *g, *one;
+  zke_party_list *list;
+  long before = 0;
+  ck_ok(zke_group_new(z, PATH, NULL, &one));
+  ck_ok(zke_group_join(one, "x", 1, ZKE_FOREVER));
+  for (int i = 1; i < members; i++)
+    ck_ok(zke_create(z, PATH "/" GUID "member-", "7 it\nx", 6, ZKE_OPEN_ACL,
+                     ZKE_EPHEMERAL_SEQUENTIAL, NULL, NULL));
+  ck_ok(zke_open(test_path(file), &o, &y));
+  ck_ok(zke_group_new(y, PATH, &options, &g));
+  ck_ok(zke_group_wait(g, members, ZKE_FOREVER));
+  for (int i = 0; i < 3; i++) { /* the last time counts: arrays have grown */
+    before = heap.calls;
+    ck_ok(zke_group_leave(one));
+    h.text[0] = '\0';
+    while (!strstr(h.text, "-")) ck_ok(zke_wait(y, zke_now(y) + 10000));
+    ck_ok(zke_group_join(one, "x", 1, ZKE_FOREVER));
+    ck_ok(zke_group_wait(g, members, zke_now(y) + 10000));
+  }
+  before = heap.calls - before;
+  ck_ok(zke_group_list(g, &list));
+  ck_assert_int_eq(list->count, members);
+  zke_free(list);
+  zke_group_free(g);
+  zke_group_free(one);
+  ck_ok(zke_close(y));
+  ck_ok(zke_close(z));
+  return before;
+}
+
+/* As much in a large group as in a small one, give or take a wake-up. */
+START_TEST(a_coming_costs_the_same_in_any_group) {
+  test_in_memory();
+  long few = cost("few", 5), many = cost("many", 1000);
+  ck_assert_int_lt(many, few + 50);
+}
+END_TEST
+
 static void add(Suite *s, const char *name, const TTest *const *tests,
                 int count, int timeout) {
   TCase *tc = tcase_create(name);
@@ -604,6 +651,7 @@ int main(int argc, char **argv) {
                                 other_kind,
                                 bad_arguments,
                                 waits_for_members,
+                                a_coming_costs_the_same_in_any_group,
                                 processes};
   const TTest *const proof[] = {dies_anywhere, lost_replies, faults};
   Suite *s = suite_create("group");

@@ -125,7 +125,7 @@ static const struct row {
     ROW(zke_options, os, take_open),
     ROW(zke_options, os, take_session),
     ROW(zke_barrier_options, context, take_barrier),
-    ROW(zke_config_options, context, take_config),
+    ROW(zke_config_options, select, take_config),
     ROW(zke_counter_options, context, take_counter),
     ROW(zke_discovery_options, context, take_discovery),
     ROW(zke_double_barrier_options, context, take_double_barrier),

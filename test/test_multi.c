@@ -612,7 +612,8 @@ END_TEST
 
 /* zkembed.h: operations that read, and strangers. */
 START_TEST(operations_that_do_not_belong) {
-  static const int types[] = {ZKE_OP_GET, ZKE_OP_CHILDREN, 0, 7, -1, INT_MAX};
+  static const int types[] = {ZKE_OP_GET, ZKE_OP_CHILDREN, ZKE_OP_UNTOLD, 0, 8,
+                              -1,         INT_MAX};
   zke *z = memory();
   batch b = {0};
   for (int i = 0; i < COUNT(types); i++) {
@@ -806,6 +807,125 @@ static zke *read_tree(void) {
   return z;
 }
 
+static void untold(zke *z, const char *path, int most, int rc,
+                   const char *paths) {
+  zke_op op;
+  zke_op_result r;
+  zke_op_untold(&op, path, most);
+  memset(&r, 0x5a, sizeof r);
+  ck_ok(zke_multi_read(z, &op, 1, &r));
+  ck_assert_int_eq(r.rc, rc);
+  if (rc == ZKE_OK)
+    expect_strings(r.children, paths);
+  else
+    ck_assert_ptr_null(r.children);
+  zke_results_clear(&r, 1);
+}
+
+/* What a watcher expects, each time it is called. */
+typedef struct asked {
+  int count;
+  const char *expected[4];
+} asked;
+
+static void ask(zke *z, int type, int state, const char *path, void *context) {
+  asked *a = context;
+  (void)type, (void)state, (void)path;
+  ck_assert_int_lt(a->count, 4);
+  untold(z, "/", 100, ZKE_OK, a->expected[a->count++]);
+}
+
+/* What a session has not been told of a path and below, in order; no more than
+ * asked for. */
+START_TEST(read_untold) {
+  zke *z = memory(), *y = test_session(z, NULL);
+  asked a = {0};
+  untold(y, "/", 0, ZKE_OK, "");
+  ck_ok(zke_add_watch(y, "/", ZKE_WATCH_PERSISTENT_RECURSIVE, ask, &a));
+  make(z, "/a");
+  ck_ok(zke_set(z, "/a", "x", 1, -1, NULL));
+  make(z, "/ab");
+  make(z, "/a/b");
+  untold(y, "/", 4, ZKE_OK, "/a /a /ab /a/b");
+  untold(y, "/", 3, ZKE_RUNTIMEINCONSISTENCY, NULL);
+  untold(y, "/a", 3, ZKE_OK, "/a /a /a/b");
+  untold(y, "/a/b/c", 0, ZKE_OK, "");
+  untold(z, "/", 9, ZKE_OK, "");
+  ck_ok(zke_remove_watch(y, "/", ZKE_WATCH_ANY, ask, &a));
+  ck_ok(zke_add_watch(y, "/a", ZKE_WATCH_PERSISTENT_RECURSIVE, ask, &a));
+  ck_ok(zke_dispatch(y, NULL));
+  ck_assert_int_eq(a.count, 0); /* registered after these */
+  untold(y, "/", 9, ZKE_OK, "");
+  ck_ok(zke_close(y));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* In a callback the event that it is about is among them. */
+START_TEST(read_untold_in_a_callback) {
+  zke *z = memory(), *y = test_session(z, "/c");
+  asked a = {0, {"/a /b /a", "/b /a", "/a", NULL}};
+  make(z, "/c");
+  ck_ok(zke_add_watch(y, "/", ZKE_WATCH_PERSISTENT_RECURSIVE, ask, &a));
+  make(z, "/c/a");
+  make(z, "/c/b");
+  ck_ok(zke_delete(z, "/c/a", -1));
+  ck_ok(zke_dispatch(y, NULL));
+  ck_assert_int_eq(a.count, 3);
+  ck_ok(zke_close(y));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* Of more than a batch none is left out; and what was dropped is not known. */
+START_TEST(read_untold_of_many) {
+  zke_options o = {.size = sizeof o, .event_limit = 200};
+  zke *z = memory(), *y;
+  test_events events = {0};
+  zke_op op;
+  zke_op_result r;
+  ck_ok(zke_open_session(z, &o, &y));
+  ck_ok(zke_add_watch(y, "/", ZKE_WATCH_PERSISTENT_RECURSIVE, test_record,
+                      &events));
+  for (int i = 0; i < 150; i++) ck_ok(zke_set(z, "/", "", 0, -1, NULL));
+  zke_op_untold(&op, "/", 150);
+  ck_ok(zke_multi_read(y, &op, 1, &r));
+  ck_assert_int_eq(r.children->count, 150);
+  zke_results_clear(&r, 1);
+  untold(y, "/", 149, ZKE_RUNTIMEINCONSISTENCY, NULL);
+  for (int i = 0; i < 60; i++) ck_ok(zke_set(z, "/", "", 0, -1, NULL));
+  untold(y, "/", 1000, ZKE_RUNTIMEINCONSISTENCY, NULL);
+  ck_ok(zke_close(y));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* What a session may not see is counted, before it is dispatched and after. */
+START_TEST(read_untold_in_silence) {
+  zke *z = memory(), *y = test_session(z, NULL);
+  zke_op op;
+  zke_op_result r[2];
+  ck_ok(zke_add_auth(z, "digest", "me:pw", 5));
+  ck_ok(zke_create(z, "/s", "", 0, ZKE_CREATOR_ALL_ACL, 0, NULL, NULL));
+  ck_ok(
+      zke_add_watch(y, "/", ZKE_WATCH_PERSISTENT_RECURSIVE, test_ignore, NULL));
+  zke_op_untold(&op, "/", 9);
+  for (int i = 0; i < 3; i++) {
+    if (i < 2) ck_ok(zke_set(z, "/s", "", 0, -1, NULL));
+    ck_ok(zke_multi_read(y, &op, 1, &r[0]));
+    ck_ok(zke_dispatch(y, NULL));
+    ck_ok(zke_multi_read(y, &op, 1, &r[1]));
+    for (int k = 0; k < 2; k++) {
+      ck_assert_int_eq(r[k].len, i < 2 ? i + 1 : 2);
+      ck_assert_int_eq(r[k].children->count, 0);
+    }
+    zke_results_clear(r, 2);
+  }
+  ck_ok(zke_close(y));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
 /* 4: each read has its own result. */
 START_TEST(read_results) {
   zke *z = read_tree();
@@ -991,6 +1111,10 @@ START_TEST(builders) {
   ck_assert_int_eq(op.version, 7);
   zke_op_get(&op, "/g");
   ck_assert_int_eq(op.type, ZKE_OP_GET);
+  zke_op_untold(&op, "/u", 5);
+  ck_assert_int_eq(op.type, ZKE_OP_UNTOLD);
+  ck_assert_str_eq(op.path, "/u");
+  ck_assert_int_eq(op.len, 5);
   zke_op_children(&op, "/h");
   ck_assert_int_eq(op.type, ZKE_OP_CHILDREN);
   ck_assert_str_eq(op.path, "/h");
@@ -1107,6 +1231,10 @@ static void add_the_rest(Suite *suite) {
   add(suite, watches_survive_refusal, 1);
   add(suite, read_results, 1);
   add(suite, read_ranges, 1);
+  add(suite, read_untold, 1);
+  add(suite, read_untold_in_a_callback, 1);
+  add(suite, read_untold_of_many, 1);
+  add(suite, read_untold_in_silence, 1);
   add(suite, read_failures_are_independent, 1);
   add(suite, read_arguments, 1);
   add(suite, read_malformed_path, COUNT(malformed));
