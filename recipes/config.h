@@ -31,9 +31,9 @@
  * COST.  A change costs the reading of what has changed, however many nodes are
  * watched; where several have come the first one's reading does for all.
  * Everything is read at the start, some 4 us a node, and where it is not known
- * what has changed: events were dropped (event_limit), a look failed, a thousand
- * changes have come together, or one of a node that may not be read.  All of it
- * is in memory.  All levels together cost one watch.
+ * what has changed: events were dropped (event_limit), a look failed, a
+ * thousand changes have come together, or one of a node that may not be read.
+ * All of it is in memory.  All levels together cost one watch.
  *
  * A FILTER (options.select) says of each name whether the node is kept, and
  * whether what is below it is looked at:
@@ -60,8 +60,8 @@
  * LIMITS.  A watch of mode ZKE_WATCH_PERSISTENT on the same path by the same
  * session takes this one's place (zke_add_watch()): do not register one.
  * Nodes that the session may not read are not seen, nor what is below them.  A
- * change of an ACL is no event: what it hides or shows is hidden or shown at the
- * node's next change at the latest.
+ * change of an ACL is no event: what it hides or shows is hidden or shown at
+ * the node's next change at the latest.
  */
 #ifndef ZKEMBED_RECIPES_CONFIG_H
 #define ZKEMBED_RECIPES_CONFIG_H
