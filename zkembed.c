@@ -32,6 +32,7 @@
  *   discard_       nodes that a session has yet to remove
  *   sweep_         duty: dead sessions, leases, TTL, containers
  *   reg_           a session's watchers in memory
+ *   alarm_         calls at a time
  *   wait_          descriptor, deadlines, dispatch
  *   view_          lists for inspection, zke_check
  *   store_         making and ending a store
@@ -1508,6 +1509,11 @@ struct zke {
   struct discard *discards;
   atomic_bool owes;
   atomic_bool doomed; /* no memory to note it: the session is to end */
+  /* the same for calls at a time: all, those that are set, the first's time
+   * (monotonic ns; INT64_MAX: none is set) */
+  reg_table alarms;
+  struct alarm_call *alarm_first;
+  atomic_int_fast64_t alarm_at;
   /* watchers in memory */
   reg_table spots, pairs;
   size_t watcher_count, recursive_count;
@@ -6511,6 +6517,128 @@ static void reg_take_pair(zke *z, const reg_pair *pair) {
 }
 
 /* ======================================================================
+ * alarm_: calls at a time (private)
+ *
+ * What zke_call_at() was told.  Changed with the lock's mutex held, so that
+ * setting a time waits for no other call; called back, as watchers are, by the
+ * thread that dispatches.
+ * ==================================================================== */
+
+typedef struct alarm_call {
+  reg_item item;
+  zke_watch_fn fn;
+  void *context;
+  int64_t at;              /* monotonic ns; INT64_MAX: not set */
+  struct alarm_call *next; /* of those that are set, the earliest first */
+} alarm_call;
+
+static alarm_call *alarm_find(const zke *z, zke_watch_fn fn,
+                              const void *context) {
+  uint64_t hash = reg_hash_pair(fn, context);
+  reg_item **chain = reg_chain(&z->alarms, hash);
+  for (reg_item *item = chain ? *chain : NULL; item; item = item->next) {
+    alarm_call *a = (alarm_call *)item;
+    if (a->fn == fn && a->context == context) return a;
+  }
+  return NULL;
+}
+
+/* The alarm of a pair, made if need be; NULL without memory. */
+static alarm_call *alarm_need(zke *z, zke_watch_fn fn, void *context) {
+  alarm_call *a = alarm_find(z, fn, context);
+  if (!a) a = reg_make(z, &z->alarms, reg_hash_pair(fn, context), sizeof *a);
+  if (!a || a->fn) return a;
+  a->fn = fn;
+  a->context = context;
+  a->at = INT64_MAX;
+  return a;
+}
+
+/* Set an alarm to another time, monotonic ns.  Of two with the same time that
+ * one rings first which was set first. */
+static void alarm_move(zke *z, alarm_call *a, int64_t at) {
+  alarm_call **link = &z->alarm_first;
+  while (*link && *link != a) link = &(*link)->next;
+  if (*link) *link = a->next;
+  a->at = at;
+  link = &z->alarm_first;
+  while (*link && (*link)->at <= at) link = &(*link)->next;
+  if (at != INT64_MAX) {
+    a->next = *link;
+    *link = a;
+  }
+  atomic_store(&z->alarm_at, z->alarm_first ? z->alarm_first->at : INT64_MAX);
+}
+
+/* Set the alarm of a pair.  *sooner: it is earlier than all others, and than
+ * it was. */
+static int alarm_set(zke *z, zke_watch_fn fn, void *context, int64_t at,
+                     bool *sooner) {
+  pthread_mutex_lock(&z->s->m);
+  alarm_call *a = alarm_need(z, fn, context);
+  int64_t before = atomic_load(&z->alarm_at);
+  if (a) alarm_move(z, a, at);
+  *sooner = atomic_load(&z->alarm_at) < before;
+  pthread_mutex_unlock(&z->s->m);
+  return a ? ZKE_OK : base_nomem();
+}
+
+/* How many are due. */
+static int alarm_count_due(zke *z, int64_t now) {
+  int count = 0;
+  if (atomic_load(&z->alarm_at) > now) return 0;
+  pthread_mutex_lock(&z->s->m);
+  for (const alarm_call *a = z->alarm_first; a && a->at <= now; a = a->next)
+    count++;
+  pthread_mutex_unlock(&z->s->m);
+  return count;
+}
+
+/* The call of the first that is due, which is set no longer; false: none is. */
+static bool alarm_take(zke *z, int64_t now, reg_call *call) {
+  pthread_mutex_lock(&z->s->m);
+  alarm_call *a = z->alarm_first;
+  bool due = a && a->at <= now;
+  if (due) {
+    call->fn = a->fn;
+    call->context = a->context;
+    alarm_move(z, a, INT64_MAX);
+  }
+  pthread_mutex_unlock(&z->s->m);
+  return due;
+}
+
+/* Add the calls of those that are set to a collection that reg_visit_all() has
+ * begun, unless they are in it. */
+static void alarm_list(zke *z, buf *calls) {
+  pthread_mutex_lock(&z->s->m);
+  for (const alarm_call *a = z->alarm_first; a; a = a->next) {
+    const reg_pair *pair = reg_find_pair(z, a->fn, a->context);
+    bool listed = pair && pair->listed == z->listing;
+    bool own = a->fn == z->watcher && a->context == z->watcher_context;
+    if (!listed && !own) reg_add_call(calls, a->fn, a->context);
+  }
+  pthread_mutex_unlock(&z->s->m);
+}
+
+static void alarm_forget(zke *z, zke_watch_fn fn, const void *context) {
+  pthread_mutex_lock(&z->s->m);
+  alarm_call *a = alarm_find(z, fn, context);
+  if (a) {
+    alarm_move(z, a, INT64_MAX);
+    reg_unmake(&z->alarms, &a->item);
+  }
+  pthread_mutex_unlock(&z->s->m);
+}
+
+static void alarm_free(zke *z) {
+  for (size_t i = 0; i < z->alarms.cap; i++) {
+    while (z->alarms.at[i]) reg_unmake(&z->alarms, z->alarms.at[i]);
+  }
+  mem_free(z->alarms.at);
+}
+
+/* ======================================================================
  * wait_: descriptor, deadlines, dispatch (private)
  *
  * One thread at a time has a session's dispatcher role.  It takes notices of
@@ -6672,6 +6800,7 @@ static int64_t wait_deadline(const zke *z, bool waiting) {
     at = base_min(at, z->notices[i].probe_at);
   if (z->s->unsettled) at = base_min(at, z->s->settle_at);
   if (atomic_load(&z->owes)) at = base_min(at, z->discard_at);
+  at = base_min(at, atomic_load(&z->alarm_at));
   if (z->lease) {
     int64_t due = base_max(z->lease_at + z->lease / 4, z->lease_retry);
     int64_t left = base_max(due - live_boottime(z->s), 0);
@@ -7024,6 +7153,7 @@ static int wait_deliver_end(zke *z, int *count) {
   buf calls = {.a = &z->s->a};
   wait_clear_queue(z);
   reg_visit_all(z, 0, &calls);
+  alarm_list(z, &calls);
   if (calls.failed) {
     buf_free(&calls);
     return base_nomem();
@@ -7031,6 +7161,35 @@ static int wait_deliver_end(zke *z, int *count) {
   z->lost_notice = false;
   int rc = wait_call(z, &calls, NULL, count);
   buf_free(&calls);
+  return rc;
+}
+
+/* Make the call of the first alarm that is due; ZKE_NOMEM leaves it set. */
+static int wait_ring(zke *z, int64_t now, int *count) {
+  buf calls = {.a = &z->s->a};
+  wait_event *e = mem_zero(&z->s->a, sizeof *e + 1);
+  int rc = ZKE_OK;
+  reg_add_call(&calls, NULL, NULL);
+  if (!e || calls.failed) {
+    rc = base_nomem();
+  } else if (alarm_take(z, now, (reg_call *)(void *)calls.data)) {
+    e->type = ZKE_EVENT_ALARM;
+    z->timer_at = -1; /* it has run out: set it again */
+    rc = wait_call(z, &calls, e, count);
+  }
+  mem_free(e);
+  buf_free(&calls);
+  return rc;
+}
+
+/* Make the calls of the alarms that are due now.  One that is set again
+ * meanwhile, to a time that has passed, is for the next dispatch. */
+static int wait_ring_all(zke *z, int64_t now, int *count) {
+  int rc = ZKE_OK;
+  for (int left = alarm_count_due(z, now); left > 0 && rc == ZKE_OK; left--) {
+    if (z->state != SESS_ALIVE || atomic_load(&z->closing)) break;
+    rc = wait_ring(z, now, count);
+  }
   return rc;
 }
 
@@ -7112,7 +7271,9 @@ static int wait_dispatch(zke *z, bool waiting, int *count) {
     wait_tick(z, now, waiting);
   }
   if (!wait_is_cut_off(z->s)) rc = wait_deliver_all(z, count);
-  if (rc == ZKE_FORKED) return rc;
+  int rung = rc == ZKE_FORKED ? rc : wait_ring_all(z, now, count);
+  if (rung == ZKE_FORKED) return rung;
+  if (rc == ZKE_OK) rc = rung;
   if (z->state == SESS_ALIVE && rc == ZKE_OK && !atomic_load(&z->closing))
     wait_trim(z);
   wait_arm(z);
@@ -7925,6 +8086,7 @@ static int store_new_session(store *s, const zke_options *o, zke **out) {
   atomic_init(&z->calls, 0);
   atomic_init(&z->owes, false);
   atomic_init(&z->doomed, false);
+  atomic_init(&z->alarm_at, INT64_MAX);
   os_condition_init(&z->done);
   *out = z;
   return z->chroot ? ZKE_OK : base_nomem();
@@ -7935,6 +8097,7 @@ static void store_free_session(zke *z) {
   sess_release(z);
   discard_free(z->discards);
   wait_clear_queue(z);
+  alarm_free(z);
   reg_free(z);
   buf_free(&z->who.ids);
   buf_free(&z->path);
@@ -9315,6 +9478,7 @@ int zke_forget(zke *z, zke_watch_fn fn, void *context) {
   }
   reg_take_pair(z, pair); /* whatever became of the rows */
   while (!wait_take_back(z, fn, context)) lock_wait(z->s, &z->done, INT64_MAX);
+  alarm_forget(z, fn, context); /* also one that the last call has set */
   wait_arm(z);
   return api_leave(z, rc);
 }
@@ -9359,6 +9523,36 @@ int64_t zke_limit(zke *z, int64_t deadline_ms) {
   lock_limit.z = deadline_ms == ZKE_FOREVER ? NULL : z;
   lock_limit.until = deadline_ms;
   return was;
+}
+
+/* The first alarm has become earlier: a thread that sleeps, and a host that
+ * knows the descriptor alone, are to know.  A thread that dispatches sees to
+ * that at its end. */
+static void api_tell_alarm(zke *z) {
+  if (wait_is_inside(z)) return;
+  if (api_enter(z, NULL, API_ANY_STATE | API_LIGHT, NULL) != ZKE_OK) return;
+  if (live_holds(z->s)) {
+    wait_arm(z);
+    live_wake_self(z);
+  }
+  api_leave(z, ZKE_OK);
+}
+
+int zke_call_at(zke *z, int64_t when_ms, zke_watch_fn fn, void *context) {
+  bool sooner;
+  if (!z || !fn) return base_fail(ZKE_BADARGUMENTS, "the handle or fn is NULL");
+  if (lock_is_forked(z->s)) return api_forked(z->s);
+  if (z->s->readonly)
+    return base_fail(ZKE_READONLY, "%s was opened read-only", z->s->name);
+  os_cancel_off();
+  atomic_fetch_add(&z->calls, 1);
+  if (atomic_load(&z->closing)) {
+    return api_turn_away(z,
+                         base_fail(ZKE_CLOSING, "the handle is being closed"));
+  }
+  int rc = alarm_set(z, fn, context, api_deadline(when_ms), &sooner);
+  if (rc == ZKE_OK && sooner) api_tell_alarm(z);
+  return api_turn_away(z, rc);
 }
 
 int zke_fd(zke *z, int *fd_out) {

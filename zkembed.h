@@ -355,7 +355,8 @@ enum {
   ZKE_EVENT_CHANGED = 3,
   ZKE_EVENT_CHILD = 4,
   ZKE_EVENT_SESSION = -1,
-  ZKE_EVENT_OVERFLOW = -3 /* zkembed's own: events were dropped, see P4 */
+  ZKE_EVENT_OVERFLOW = -3, /* zkembed's own: events were dropped, see P4 */
+  ZKE_EVENT_ALARM = -4     /* zkembed's own: a time has come, zke_call_at() */
 };
 enum {
   ZKE_STATE_EXPIRED = -112,
@@ -375,7 +376,8 @@ enum { ZKE_WATCH_PERSISTENT = 0, ZKE_WATCH_PERSISTENT_RECURSIVE = 1 };
  * registered pair of function and context and to the handle's default watcher.
  * ZKE_EVENT_OVERFLOW goes to the same: more events were pending than
  * options.event_limit, all pending ones were dropped, and every one-shot watch
- * registered before is gone; read again and register again. */
+ * registered before is gone; read again and register again.
+ * ZKE_EVENT_ALARM goes to a pair that has asked for it, zke_call_at(). */
 typedef void (*zke_watch_fn)(zke *z, int type, int state, const char *path,
                              void *context);
 
@@ -988,7 +990,8 @@ ZKE_API int zke_remove_watch(zke *z, const char *path, int type,
  * Returns as zke_remove_watch(). */
 ZKE_API int zke_remove_all_watches(zke *z, const char *path, int type);
 
-/* zke_forget - take back every watch of one watcher, on every path
+/* zke_forget - take back every watch of one watcher, on every path, and its
+ * time of zke_call_at()
  *
  * What a context's owner calls before it frees the context: afterwards the
  * pair is neither called nor running on another thread.  In a callback of
@@ -1003,6 +1006,36 @@ ZKE_API int zke_remove_all_watches(zke *z, const char *path, int type);
  * Threads: any.  In a callback: yes.  Blocks: on the disk, and until the
  * watcher has returned.  Since 0.1. */
 ZKE_API int zke_forget(zke *z, zke_watch_fn fn, void *context);
+
+/* zke_call_at - have a watcher called when a time has come
+ *
+ * Once, with ZKE_EVENT_ALARM and the path "", in the first zke_dispatch() or
+ * zke_wait() at that time or later; after the events that are there then.  For
+ * what is to be tried again without a thread that waits for it.
+ * zke_next_deadline(), the descriptor and zke_wait() tell when the time has
+ * come.  Until then the pair is told of the session's end, as if it had a
+ * watch; after that it is not called any more.
+ *
+ *   when_ms     of zke_now(); in the past: in the next dispatch;
+ *               ZKE_FOREVER: never.  A pair has one time: the later call
+ *               replaces the earlier
+ *   fn,context  the pair; fn is not NULL.  zke_forget() takes it back and
+ *               releases its memory, which the pair's first call here has
+ *               allocated: later ones need none
+ *
+ * It does not wait for the file, nor for other processes.  Where another thread
+ * is inside a call for longer than this one may wait for it, the time is set,
+ * but a thread that sleeps already may find out a second late.
+ *
+ * Returns ZKE_OK, also after the session's end, or
+ *   ZKE_BADARGUMENTS  fn is NULL
+ *   ZKE_READONLY      a read-only handle, which dispatches nothing
+ *   ZKE_NOMEM         at the pair's first call
+ *
+ * Threads: any.  In a callback: yes, in its own too.  Blocks: no.
+ * Since 0.1. */
+ZKE_API int zke_call_at(zke *z, int64_t when_ms, zke_watch_fn fn,
+                        void *context);
 
 /* zke_set_watcher - replace the handle's default watcher, or remove it (NULL).
  * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */

@@ -124,8 +124,7 @@ ZKE_API int zke_barrier_wait(zke_barrier *barrier, int64_t deadline_ms);
 
 /* zke_barrier_start  - tell the listener from now on; first of all that the
  *                      barrier stands, if it does
- * zke_barrier_step   - look again; needed only after a read failed inside
- *                      zke_dispatch()
+ * zke_barrier_step   - look again now, as dispatches do by themselves
  * zke_barrier_stop   - no more
  * zke_barrier_get    - ask the file: *token_out, or NULL, becomes the token of
  *                      the barrier that stands; 0: none does

@@ -149,8 +149,7 @@ ZKE_API void zke_config_free(zke_config *config);
  * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_config_start(zke_config *config);
 
-/* zke_config_step - look again; needed only after a read failed inside
- * zke_dispatch() */
+/* zke_config_step - look again now, as dispatches do by themselves */
 ZKE_API int zke_config_step(zke_config *config);
 
 /* zke_config_get - a node out of memory

@@ -126,8 +126,7 @@ ZKE_API int zke_counter_get_and_add(zke_counter *counter, int64_t delta,
 
 /* zke_counter_start - tell the listener from now on; first of all what the
  *                     number is, where the counter exists
- * zke_counter_step  - look again; needed only after a read failed inside
- *                     zke_dispatch()
+ * zke_counter_step  - look again now, as dispatches do by themselves
  * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_counter_start(zke_counter *counter);
 ZKE_API int zke_counter_step(zke_counter *counter);

@@ -118,8 +118,7 @@ ZKE_API int zke_discovery_update(zke_discovery *service, const char *address,
 ZKE_API int zke_discovery_unregister(zke_discovery *service);
 
 /* zke_discovery_start  - keep the list current in memory, tell the listener
- * zke_discovery_step   - look again; needed only after a read failed inside
- *                        zke_dispatch()
+ * zke_discovery_step   - look again now, as dispatches do by themselves
  * zke_discovery_list   - all, out of memory once started, else out of the file;
  *                        list_out: not NULL
  * zke_discovery_state  - ZKE_DISCOVERY_OUT, _ADDED or _LOST: of what one has
@@ -195,8 +194,7 @@ typedef struct zke_services_options {
  * zke_services_start - tell the listener from now on; first of all which
  *                      services have instances.  One that went and came between
  *                      two dispatches is not told
- * zke_services_step  - look again; needed only after a read failed inside
- *                      zke_dispatch()
+ * zke_services_step  - look again now, as dispatches do by themselves
  *
  *   base          where the services are; it need not exist; not "/"
  *   options       NULL for the defaults; copied

@@ -172,8 +172,8 @@ ZKE_API int zke_double_barrier_leave(zke_double_barrier *barrier,
  * zke_double_barrier_stop        - give it up; ZKE_HELD where the round has
  *                                  begun: one is inside; ZKE_MISUSE: not there
  * zke_double_barrier_leave_start - leave
- * zke_double_barrier_step        - look again; needed only after a read or
- *                                  write failed inside zke_dispatch()
+ * zke_double_barrier_step        - look again now, as dispatches do by
+ *                                  themselves
  * Codes as above.  Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_double_barrier_start(zke_double_barrier *barrier,
                                      const void *data, int len);

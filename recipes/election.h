@@ -167,7 +167,7 @@ ZKE_API int zke_election_hand_over(zke_election *e, const char *name);
  * ZKE_IDLE where none runs */
 ZKE_API int zke_election_cancel(zke_election *e);
 
-/* zke_election_step  - look again, after a failure inside zke_dispatch()
+/* zke_election_step  - look again now, as dispatches do by themselves
  * zke_election_state - ZKE_ELECTION_…, as known without asking the file: STOP,
  *                      ELECTED, READY or FAILED; in the listener the state
  *                      that goes with the event
@@ -210,7 +210,7 @@ typedef struct zke_observer_options {
  * zke_observer_free   - NULL is fine
  * zke_observer_start  - begin to observe: the listener is told inside this call
  *                       and inside zke_dispatch()
- * zke_observer_step   - look again, after a failure inside zke_dispatch()
+ * zke_observer_step   - look again now, as dispatches do by themselves
  * zke_observer_leader - who leads as of the last look; ZKE_MISUSE before start
  *
  *   name_out   out: the name, one block, or NULL for nobody

@@ -135,8 +135,7 @@ ZKE_API int zke_group_self(zke_group *group, char **name_out);
  * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_group_start(zke_group *group);
 
-/* zke_group_step - look again; needed only after a read failed inside
- * zke_dispatch() */
+/* zke_group_step - look again now, as dispatches do by themselves */
 ZKE_API int zke_group_step(zke_group *group);
 
 /* zke_group_list - all members in the order of their coming

@@ -146,8 +146,7 @@ ZKE_API int zke_lock_try(zke_lock *lock);
  * zke_lock_state() tells, once zke_dispatch() has seen one's turn */
 ZKE_API int zke_lock_start(zke_lock *lock);
 
-/* zke_lock_step - look again; needed only after a read or write failed inside
- * zke_dispatch() */
+/* zke_lock_step - look again now, as dispatches do by themselves */
 ZKE_API int zke_lock_step(zke_lock *lock);
 
 /* zke_lock_release - give it up; or the wait, after zke_lock_start()

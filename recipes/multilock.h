@@ -142,8 +142,7 @@ ZKE_API int zke_multilock_try(zke_multilock *ml);
  * or zke_multilock_state() tells, once zke_dispatch() has seen one's turn */
 ZKE_API int zke_multilock_start(zke_multilock *ml);
 
-/* zke_multilock_step - look again; needed only after a read or write failed
- * inside zke_dispatch() */
+/* zke_multilock_step - look again now, as dispatches do by themselves */
 ZKE_API int zke_multilock_step(zke_multilock *ml);
 
 /* zke_multilock_release - give up all, in one step; or the wait

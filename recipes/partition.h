@@ -136,8 +136,7 @@ ZKE_API int zke_partition_wait(zke_partition *p, int64_t deadline_ms);
 
 /* zke_partition_cancel - the blocking call on it returns ZKE_CANCELLED;
  *                        ZKE_IDLE where none runs
- * zke_partition_step   - look again: at the deadline below, or after a failure
- *                        inside zke_dispatch()
+ * zke_partition_step   - look again: at the deadline below
  * zke_partition_due    - when to call step, of zke_now(), or ZKE_FOREVER: the
  *                        end of another's release_ms
  * zke_partition_state  - ZKE_PARTITION_…, as known without asking the file

@@ -93,8 +93,7 @@ ZKE_API void zke_persistent_node_free(zke_persistent_node *node);
  * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_persistent_node_start(zke_persistent_node *node);
 
-/* zke_persistent_node_step - look again; needed only after a read or write
- * failed inside zke_dispatch() */
+/* zke_persistent_node_step - look again now, as dispatches do by themselves */
 ZKE_API int zke_persistent_node_step(zke_persistent_node *node);
 
 /* zke_persistent_node_acquire - start, where that was not done, and wait until

@@ -288,9 +288,8 @@ ZKE_API int zke_queue_cancel(zke_queue *queue);
 ZKE_API int zke_queue_start(zke_queue *queue, int event);
 ZKE_API int zke_queue_stop(zke_queue *queue, int event);
 
-/* zke_queue_step - look again, and have the listener told; needed only after a
- * read or write failed inside zke_dispatch(), and in it a try of the listener's
- * own
+/* zke_queue_step - look again now, as dispatches do by themselves, and have the
+ * listener told
  *
  * Returns ZKE_OK, or why it could not be seen: then it is to be called again.
  * Threads: any.  In a callback: yes.  Since 0.1. */

@@ -124,8 +124,7 @@ ZKE_API int zke_rendezvous_meet(zke_rendezvous *meeting, const void *data,
 /* Without blocking: zke_dispatch() does the rest, the listener is told.
  *
  * zke_rendezvous_start   - come
- * zke_rendezvous_step    - look again; needed only after a read or write failed
- *                          inside zke_dispatch()
+ * zke_rendezvous_step    - look again now, as dispatches do by themselves
  * zke_rendezvous_stop    - go again; ZKE_HELD where all have come: they met
  * zke_rendezvous_list    - what the last meeting brought; ZKE_NONODE before
  *                          the first
@@ -222,8 +221,7 @@ ZKE_API int zke_rendezvous_point_wait(zke_rendezvous_point *point,
 
 /* zke_rendezvous_point_start  - tell the listener what is there and what
  *                               becomes of it
- * zke_rendezvous_point_step   - look again; needed only after a read failed
- *                               inside zke_dispatch()
+ * zke_rendezvous_point_step   - look again now, as dispatches do by themselves
  * zke_rendezvous_point_cancel - the blocking call on it returns ZKE_CANCELLED;
  *                               ZKE_IDLE where none runs
  * Threads: any.  In a callback: yes. */

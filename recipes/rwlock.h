@@ -90,7 +90,7 @@ ZKE_API void zke_rwlock_free(zke_rwlock *rw);
 /* zke_rwlock_acquire - join the queue and wait until the lock is held
  * zke_rwlock_try     - hold it now, or ZKE_HELD naming who is in front
  * zke_rwlock_start   - join the queue and go on
- * zke_rwlock_step    - look again, after a failure inside zke_dispatch()
+ * zke_rwlock_step    - look again now, as dispatches do by themselves
  * zke_rwlock_release - give it up, or the wait
  * zke_rwlock_cancel  - end another thread's blocking call
  *

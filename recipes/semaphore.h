@@ -143,8 +143,7 @@ ZKE_API int zke_semaphore_try(zke_semaphore *sem, int permits);
  * ZKE_SEMAPHORE_OUT. */
 ZKE_API int zke_semaphore_start(zke_semaphore *sem, int permits);
 
-/* zke_semaphore_step - look again; needed only after a read or write failed
- * inside zke_dispatch() */
+/* zke_semaphore_step - look again now, as dispatches do by themselves */
 ZKE_API int zke_semaphore_step(zke_semaphore *sem);
 
 /* zke_semaphore_release - give back all permits of the object; or the wait

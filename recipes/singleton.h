@@ -114,7 +114,7 @@ ZKE_API int zke_singleton_serve(zke_singleton *s, int64_t deadline_ms,
 
 /* zke_singleton_cancel - the blocking call on it returns ZKE_CANCELLED;
  *                        ZKE_IDLE where none runs
- * zke_singleton_step   - look again, after a failure inside zke_dispatch()
+ * zke_singleton_step   - look again now, as dispatches do by themselves
  * zke_singleton_state  - ZKE_SINGLETON_…, as known without asking the file
  * zke_singleton_token  - the fencing value, 0 unless it runs
  * zke_singleton_check  - ask the file: ZKE_OK when it runs, else ZKE_LOST

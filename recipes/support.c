@@ -135,6 +135,28 @@ static int64_t retry_patience(zke *z) {
   return retry_after(z, retry_later(zke_busy_timeout(z), ZKE_GRACE_MS));
 }
 
+/* The end of what this thread's call has beyond its deadline, for all that it
+ * cleans up together: ms; 0: not asked for yet; -1: it is in no call. */
+static _Thread_local int64_t retry_grace_end = -1;
+
+/* Begin a call of its own: its grace has not begun.  Returns what to give back
+ * to retry_grace_back(). */
+static int64_t retry_grace_begin(void) {
+  int64_t was = retry_grace_end;
+  retry_grace_end = 0;
+  return was;
+}
+
+static void retry_grace_back(int64_t was) { retry_grace_end = was; }
+
+/* A grace from now on, but one for the whole call. */
+static int64_t retry_grace(zke *z) {
+  if (retry_grace_end > 0) return retry_grace_end;
+  int64_t end = retry_after(z, ZKE_GRACE_MS);
+  if (retry_grace_end == 0) retry_grace_end = end;
+  return end;
+}
+
 int zke_retry(zke *z, zke_retry_fn fn, void *arg, int64_t deadline_ms) {
   int64_t limit = retry_limit(z, deadline_ms);
   int64_t end = deadline_ms < limit ? deadline_ms : limit;
@@ -376,19 +398,21 @@ static int znode_discard(zke *z, znode_goer *g) {
   return rc == ZKE_OK || retry_is_due(rc) ? rc : znode_try_discard(z, g);
 }
 
-/* Have some time for cleaning up, though the deadline may have passed.  Returns
- * the limit before, to be given back to zke_limit(). */
+/* Have some time for cleaning up, though the deadline may have passed: once for
+ * all that a call cleans up.  Returns the limit before, to be given back to
+ * zke_limit(). */
 static int64_t znode_allow(zke *z) {
   int64_t was = zke_limit(z, ZKE_FOREVER);
-  bool none = was == ZKE_FOREVER;
-  zke_limit(z, none ? retry_patience(z)
-                    : retry_later(was, retry_after(z, ZKE_GRACE_MS)));
+  int64_t until = was;
+  if (was == ZKE_FOREVER)
+    until = retry_patience(z);
+  else if (was < retry_after(z, ZKE_GRACE_MS))
+    until = retry_later(was, retry_grace(z));
+  zke_limit(z, until);
   return was;
 }
 
-int64_t zke_recipe_grace(zke *z) {
-  return zke_limit(z, retry_after(z, ZKE_GRACE_MS));
-}
+int64_t zke_recipe_grace(zke *z) { return zke_limit(z, retry_grace(z)); }
 
 int zke_recipe_discard(zke *z, const char *path, int mode, int64_t czxid) {
   znode_goer g = {path, mode, czxid};
@@ -752,6 +776,13 @@ static int recipe_rc(int rc) {
 
 int zke_recipe_state(zke *z) { return recipe_rc(zke_sync(z, "/")); }
 
+/* Have the memory of the reminder now, so that setting it cannot fail for that.
+ * A read-only handle dispatches nothing. */
+static int recipe_reserve(zke *z, zke_recipe *r) {
+  int rc = zke_call_at(z, ZKE_FOREVER, zke_recipe_watcher, r);
+  return rc == ZKE_READONLY ? ZKE_OK : rc;
+}
+
 int zke_recipe_new(zke *z, const char *path, const zke_recipe_class *class_,
                    size_t size, zke_recipe **out) {
   if (!out)
@@ -767,9 +798,11 @@ int zke_recipe_new(zke *z, const char *path, const zke_recipe_class *class_,
                            class_->name);
   zke_recipe *r = zke_alloc(z, size);
   if (r) r->path = zke_recipe_copy(z, path, strlen(path));
-  if (!r || !r->path) {
+  rc = r && r->path ? recipe_reserve(z, r) : ZKE_NOMEM;
+  if (rc != ZKE_OK) {
+    if (r) zke_free(r->path);
     zke_free(r);
-    return ZKE_NOMEM;
+    return rc;
   }
   r->class_ = class_;
   r->z = z;
@@ -803,6 +836,7 @@ typedef struct recipe_call {
   bool blocking; /* zke_recipe_cancel() is for it */
   int cancels;   /* r's, when it began */
   int64_t limit; /* the thread's before it, for zke_limit() */
+  int64_t grace; /* … for retry_grace_back() */
 } recipe_call;
 
 static _Thread_local recipe_call recipe_running;
@@ -812,6 +846,7 @@ static void recipe_begin(zke_recipe *r, int64_t deadline_ms) {
   if (recipe_running.r) return;
   recipe_running = (recipe_call){.r = r, .depth = recipe_cancel.depth};
   recipe_running.limit = retry_limit(r->z, deadline_ms);
+  recipe_running.grace = retry_grace_begin();
 }
 
 /* From here on the call can be cancelled. */
@@ -827,6 +862,7 @@ static void recipe_finish(const recipe_call *call) {
   if (call->blocking)
     __atomic_sub_fetch(&call->r->running, 1, __ATOMIC_SEQ_CST);
   zke_limit(call->r->z, call->limit);
+  retry_grace_back(call->grace);
 }
 
 /* The end of the call that began at this depth. */
@@ -875,6 +911,7 @@ static void recipe_lock_in_child(zke_recipe *r) {
   pthread_cond_init(&r->told, NULL);
   pthread_mutex_lock(&r->m);
   r->going = true;
+  r->sleepers = NULL; /* they lie on the stacks of the parent's threads */
   recipe_drop_notes(r);
 }
 
@@ -883,9 +920,31 @@ static void recipe_deliver(zke_recipe *r, const zke_note *n) {
   recipe_call call = recipe_running;
   recipe_running.r = NULL;
   int64_t limit = zke_limit(r->z, ZKE_FOREVER);
+  int64_t grace = retry_grace_end;
+  retry_grace_back(-1);
   r->class_->deliver(r, n->event, n->number, n->text, n->len);
+  retry_grace_back(grace);
   zke_limit(r->z, limit);
   recipe_running = call;
+}
+
+/* Where the object is to look again, because the last look failed, and no call
+ * is running that does: have that done in a later dispatch.  The pause doubles,
+ * up to what a call waits for others; so in the end the look is as patient as
+ * any call (recipe_step_limit()), and a host that dispatches is kept half of
+ * its time at most.  The mutex is held. */
+static void recipe_remind(zke_recipe *r) {
+  bool done = !r->changed || r->going || r->ended || !r->class_->step;
+  if (done && r->reminded)
+    zke_call_at(r->z, ZKE_FOREVER, zke_recipe_watcher, r);
+  if (done) r->reminded = false;
+  if (done || r->reminded || __atomic_load_n(&r->running, __ATOMIC_SEQ_CST))
+    return;
+  int64_t most = retry_patience(r->z), now = zke_now(r->z);
+  r->pause = r->pause ? 2 * r->pause : RETRY_PAUSE_MS;
+  if (r->pause > most - now) r->pause = most - now;
+  r->reminded =
+      zke_call_at(r->z, now + r->pause, zke_recipe_watcher, r) == ZKE_OK;
 }
 
 /* Deliver notes until there are none; the mutex is held, and dropped. */
@@ -909,6 +968,7 @@ static void recipe_unlock(zke_recipe *r) {
     r->telling = false;
     pthread_cond_broadcast(&r->told);
   }
+  recipe_remind(r);
   pthread_mutex_unlock(&r->m);
   recipe_unref(r);
 }
@@ -971,6 +1031,7 @@ static int recipe_step(zke_recipe *r) {
   r->changed = false;
   int rc = r->class_->step(r);
   if (rc != ZKE_OK) r->changed = true;
+  if (!r->changed) r->pause = 0;
   return rc;
 }
 
@@ -980,17 +1041,55 @@ int zke_recipe_step(zke_recipe *r) {
   return zke_recipe_leave(r, recipe_step(r));
 }
 
+/* A thread that sleeps in a call. */
+typedef struct recipe_sleeper {
+  zke_recipe *r;
+  recipe_call call;
+  int64_t until;                /* the call's limit, zke_limit() */
+  struct recipe_sleeper *next;  /* of the object */
+  struct recipe_sleeper *outer; /* of the thread: it sleeps in a callback */
+} recipe_sleeper;
+
+/* The sleep whose dispatches this thread makes, or NULL. */
+static _Thread_local recipe_sleeper *recipe_asleep;
+
+/* Until when a step that a watcher makes may wait for others: as long as any
+ * call does, but no longer than a call that waits for it, on this thread or on
+ * another, and one that was made again no longer than it has paused. */
+static int64_t recipe_step_limit(const zke_recipe *r, bool again) {
+  int64_t until = retry_patience(r->z);
+  int64_t paused = retry_after(r->z, r->pause);
+  if (again && paused < until) until = paused;
+  const recipe_sleeper *s = recipe_asleep;
+  if (s && s->r->z == r->z && s->until < until) until = s->until;
+  for (s = r->sleepers; s; s = s->next) {
+    if (s->until < until) until = s->until;
+  }
+  return until;
+}
+
+/* A step by a watcher, which is a call of its own. */
+static void recipe_step_apart(zke_recipe *r, bool again) {
+  int64_t limit = zke_limit(r->z, recipe_step_limit(r, again));
+  int64_t grace = retry_grace_begin();
+  recipe_step(r); /* a failure is repeated by who awaits, or by a reminder */
+  retry_grace_back(grace);
+  zke_limit(r->z, limit);
+}
+
 void zke_recipe_watcher(zke *z, int type, int state, const char *path,
                         void *context) {
   zke_recipe *r = context;
+  bool again = type == ZKE_EVENT_ALARM;
   (void)z;
   recipe_lock(r);
   if (type == ZKE_EVENT_SESSION && state != ZKE_STATE_CONNECTED) {
     recipe_end(r);
   } else if (!r->going) {
-    if (r->class_->event) r->class_->event(r, type, path);
-    r->changed = true;
-    recipe_step(r); /* a failure is repeated by whoever awaits */
+    if (!again && r->class_->event) r->class_->event(r, type, path);
+    if (again) r->reminded = false;
+    if (!again) r->changed = true;
+    if (r->changed) recipe_step_apart(r, again);
   }
   recipe_unlock(r);
 }
@@ -1017,15 +1116,18 @@ static void recipe_quit(zke_recipe *r, int state) {
   recipe_drop_notes(r);
   if (state == ZKE_INVALIDSTATE || !r->class_->quit) return;
   int64_t limit = zke_limit(r->z, retry_patience(r->z));
+  int64_t grace = retry_grace_begin();
   r->class_->quit(r);
+  retry_grace_back(grace);
   zke_limit(r->z, limit);
 }
 
-/* A thread that sleeps in a call. */
-typedef struct recipe_sleeper {
-  zke_recipe *r;
-  recipe_call call;
-} recipe_sleeper;
+/* The sleeper is up; the mutex is held.  In a child it is in no list. */
+static void recipe_get_up(const recipe_sleeper *sleeper) {
+  recipe_sleeper **at = &sleeper->r->sleepers;
+  while (*at && *at != sleeper) at = &(*at)->next;
+  if (*at) *at = sleeper->next;
+}
 
 /* The thread of a blocking call was cancelled while it slept, without the
  * mutex: the participant is out, and the object good for nothing but free. */
@@ -1033,7 +1135,9 @@ static void recipe_leave_sleep(void *arg) {
   const recipe_sleeper *sleeper = arg;
   zke_recipe *r = sleeper->r;
   recipe_cancel.depth++; /* what enter has counted, as before the sleep */
+  recipe_asleep = sleeper->outer;
   pthread_mutex_lock(&r->m);
+  recipe_get_up(sleeper);
   r->left = true;
   recipe_quit(r, zke_recipe_state(r->z));
   pthread_mutex_unlock(&r->m);
@@ -1046,17 +1150,18 @@ static void recipe_leave_sleep(void *arg) {
 /* Wait for the handle's next turn.  Here alone a recipe's call may be left by
  * the cancellation of its thread, and only where the recipe was called by the
  * program itself: what a listener calls is finished. */
-static int recipe_sleep(zke_recipe *r, int64_t turn, int64_t until) {
+static int recipe_sleep(recipe_sleeper *sleeper, int64_t turn, int64_t until) {
   volatile int rc = ZKE_OK;
-  recipe_sleeper sleeper = {r, recipe_running};
   bool outermost = recipe_cancel.depth == 1;
   recipe_running.r = NULL; /* the watchers are no part of it */
-  pthread_cleanup_push(recipe_leave_sleep, &sleeper);
+  recipe_asleep = sleeper;
+  pthread_cleanup_push(recipe_leave_sleep, sleeper);
   if (outermost) recipe_cancel_back();
-  rc = zke_wait_turn(r->z, turn, until);
+  rc = zke_wait_turn(sleeper->r->z, turn, until);
   if (outermost) recipe_cancel_off();
   pthread_cleanup_pop(0);
-  recipe_running = sleeper.call;
+  recipe_asleep = sleeper->outer;
+  recipe_running = sleeper->call;
   return rc;
 }
 
@@ -1069,9 +1174,15 @@ static int recipe_wait(zke_recipe *r, int64_t turn, int step, int failures,
     int64_t soon = zke_now(r->z) + (int64_t)failures * RETRY_PAUSE_MS;
     if (soon < until) until = soon;
   }
+  recipe_sleeper sleeper = {.r = r,
+                            .call = recipe_running,
+                            .until = retry_limit(r->z, 0),
+                            .next = r->sleepers,
+                            .outer = recipe_asleep};
+  r->sleepers = &sleeper;
   __atomic_add_fetch(&r->refs, 1, __ATOMIC_RELAXED); /* a listener may free */
   recipe_unlock(r);
-  int rc = recipe_sleep(r, turn, until);
+  int rc = recipe_sleep(&sleeper, turn, until);
   if (rc == ZKE_FORKED) {
     r->telling = false;
     __atomic_add_fetch(&r->refs, 1, __ATOMIC_RELAXED);
@@ -1079,6 +1190,7 @@ static int recipe_wait(zke_recipe *r, int64_t turn, int step, int failures,
   } else {
     recipe_lock(r);
   }
+  recipe_get_up(&sleeper);
   __atomic_sub_fetch(&r->refs, 1, __ATOMIC_RELAXED);
   if (rc == ZKE_OPERATIONTIMEOUT && until < deadline_ms) rc = ZKE_OK;
   if (rc == ZKE_OK && zke_now(r->z) >= deadline_ms) rc = ZKE_OPERATIONTIMEOUT;
@@ -1133,8 +1245,10 @@ int zke_recipe_cancel(zke_recipe *r) {
 
 void zke_recipe_free(zke_recipe *r) {
   if (!r) return;
+  zke *z = r->z;
   recipe_cancel_off();
-  int rc = zke_recipe_state(r->z);
+  int64_t limit = zke_limit(z, retry_patience(z));
+  int rc = zke_recipe_state(z);
   if (rc != ZKE_FORKED) { /* else the mutex may be locked for ever */
     recipe_lock(r);
     recipe_quit(r, rc);
@@ -1147,6 +1261,7 @@ void zke_recipe_free(zke_recipe *r) {
     recipe_unref(r);
   }
   recipe_unref(r);
+  zke_limit(z, limit);
   recipe_cancel_back();
 }
 
@@ -1742,9 +1857,14 @@ static int line_look_held(zke_line *l) {
   return rc == ZKE_LOST ? ZKE_OK : rc; /* the state says it */
 }
 
-/* Out again after a failure, whose code and sentence stay. */
+/* Out again after a failure, whose code and sentence stay.  The session's end
+ * is told as that, whichever call has found it. */
 static int line_give_up(zke_line *l, int rc) {
   zke_sentence kept;
+  if (recipe_rc(rc) == ZKE_INVALIDSTATE) {
+    recipe_end(&l->r);
+    return rc;
+  }
   zke_recipe_keep(&kept);
   int64_t limit = zke_recipe_grace(l->r.z);
   zke_line_quit(l);

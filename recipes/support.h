@@ -14,8 +14,9 @@
  *   it waits for, the database's other writers included; one without a
  *   deadline waits for them as long as a single call, options.busy_timeout_ms.
  *   Beyond the deadline, or where that has passed already, it goes on for at
- *   most ZKE_GRACE_MS, to begin and to clean up.  What the disk takes is not
- *   counted.
+ *   most ZKE_GRACE_MS, to begin and to clean up, and so does a free beyond the
+ *   busy timeout: once, however much there is to give up.  What the disk takes
+ *   is not counted.
  * - When a blocking call returns anything but ZKE_OK the participant is out,
  *   and so it is after giving up what it held and after free.  Its znode is
  *   gone, or the session remembers it and removes it as soon as it can
@@ -25,7 +26,10 @@
  *   or dispatching, or close the handle.
  * - Waiting is zke_wait(): callbacks of other watches on the handle run
  *   meanwhile.  Without blocking calls a recipe goes on inside
- *   zke_dispatch().
+ *   zke_dispatch().  What it cannot do there (the disk is full, another process
+ *   keeps the database for the busy timeout) it tries again in later
+ *   dispatches, after pauses that double: zke_next_deadline() and the
+ *   descriptor tell when.
  * - A listener runs like a watcher: inside zke_dispatch(), zke_wait() or the
  *   recipe's own calls, with no lock held, one at a time and in order, on
  *   whichever thread that is.  It may call the recipe, and free it.
@@ -218,15 +222,18 @@ ZKE_API int zke_recipe_delete(zke *z, const char *path);
 
 /* zke_recipe_grace - limit what this thread does next to ZKE_GRACE_MS
  *
- * For giving up after a failure.  Returns the limit before, to be given back to
- * zke_limit(). */
+ * For giving up after a failure.  A call has one grace, which begins when it is
+ * first asked for, here or by zke_recipe_discard().  Returns the limit before,
+ * to be given back to zke_limit(). */
 ZKE_API int64_t zke_recipe_grace(zke *z);
 
 /* zke_recipe_discard - zke_discard(), what fails being retried for a while
  *
  * What a recipe does with its own ephemerals on the way out.  Whatever it
  * returns, the znode is not the recipe's any more: it forgets the path, and
- * says that it is out.  It has ZKE_GRACE_MS where the deadline has passed. */
+ * says that it is out.  Where the deadline has passed it has what is left of
+ * the call's ZKE_GRACE_MS; after that it does not wait, and the session removes
+ * the znode later. */
 ZKE_API int zke_recipe_discard(zke *z, const char *path, int mode,
                                int64_t czxid);
 
@@ -328,6 +335,11 @@ ZKE_API int zke_recipe_say_held(zke *z, int rc, const char *what,
  * What it watches it watches with zke_recipe_watcher and &l->r.  When any
  * of that fires, the class's step() is called with the mutex held; it looks
  * again and does what is due, without waiting, and may find nothing changed.
+ * Where it fails, or `changed` is set when the mutex is dropped, it is called
+ * again after a pause, by zke_call_at(): first after 5 ms, then after twice as
+ * long each time, at most the busy timeout.  In a dispatch it waits for others
+ * no longer than any call does, than a call that sleeps on the object or on the
+ * thread may, nor, when it is repeated, than it has paused.
  * What the user is to hear is queued with zke_recipe_tell() and delivered
  * after the mutex was dropped.
  * --------------------------------------------------------------------- */
@@ -340,7 +352,8 @@ typedef struct zke_recipe_class {
   const char *name; /* "lock" */
   /* something fired: which path; before step() */
   void (*event)(zke_recipe *r, int type, const char *path);
-  /* look again, go on; after a failure the next await repeats it */
+  /* look again, go on.  After a failure it is repeated, by who awaits or in a
+   * later dispatch: all that it was to do must be seen in the object still */
   int (*step)(zke_recipe *r);
   /* the session has ended: hold nothing any more; may tell */
   void (*ended)(zke_recipe *r);
@@ -371,6 +384,9 @@ struct zke_recipe {
   bool telling;     /* the teller is delivering notes */
   pthread_t teller; /* a thread */
   struct zke_note *notes, **notes_end;
+  struct recipe_sleeper *sleepers; /* calls that sleep now */
+  int64_t pause; /* ms before the last step again; 0: the last one was fine */
+  bool reminded; /* zke_call_at() is set */
 };
 
 /* zke_recipe_new - allocate an object of size bytes, zeroed

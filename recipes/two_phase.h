@@ -208,8 +208,7 @@ ZKE_API int zke_two_phase_ack(zke_two_phase *t);
 
 /* zke_two_phase_cancel - the blocking call on it returns ZKE_CANCELLED;
  *                        ZKE_IDLE where none runs.  Blocks: no.
- * zke_two_phase_step   - look again: at the time limit, or after a failure
- *                        inside zke_dispatch()
+ * zke_two_phase_step   - look again: at the time limit
  * zke_two_phase_state  - ZKE_TWO_PHASE_…, as known without asking the file
  * zke_two_phase_token  - the decision's zxid, 0 while undecided
  * zke_two_phase_payload - what it is about, one block

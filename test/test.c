@@ -223,12 +223,13 @@ static void describe(const test_events *e, char *text, size_t size) {
                        : type == ZKE_EVENT_CHANGED  ? "CHANGED"
                        : type == ZKE_EVENT_CHILD    ? "CHILD"
                        : type == ZKE_EVENT_OVERFLOW ? "OVERFLOW"
+                       : type == ZKE_EVENT_ALARM    ? "ALARM"
                                                     : "SESSION";
     const char *gap = i ? "; " : "";
     if (type == ZKE_EVENT_SESSION) {
       used += (size_t)snprintf(text + used, size - used, "%s%s %d", gap, name,
                                e->at[i].state);
-    } else if (type == ZKE_EVENT_OVERFLOW) {
+    } else if (type == ZKE_EVENT_OVERFLOW || type == ZKE_EVENT_ALARM) {
       used += (size_t)snprintf(text + used, size - used, "%s%s", gap, name);
     } else {
       used += (size_t)snprintf(text + used, size - used, "%s%s %s", gap, name,

@@ -276,6 +276,8 @@ static void every_call(void *context) {
   read_all(z);
   zke_dispatch(z, NULL);
   zke_wait(z, zke_now(z) + 1);
+  zke_call_at(z, 0, note, NULL);
+  zke_dispatch(z, NULL);
   zke_forget(z, note, NULL);
   if (outputs && zke_open_session(z, NULL, &further) == ZKE_OK)
     zke_close(further);
@@ -438,6 +440,20 @@ START_TEST(callback_that_ends_its_thread) {
     join(&r);
     expect_working();
   }
+  finish();
+}
+END_TEST
+
+/* Nor does one at a time, and the others are called all the same. */
+START_TEST(call_at_a_time_that_ends_its_thread) {
+  runner r;
+  begin();
+  ck_ok(zke_call_at(shared, 0, end_thread, NULL));
+  ck_ok(zke_call_at(shared, 1, note, NULL));
+  start(&r, _i ? wait_long : dispatch_long, shared, PTHREAD_CANCEL_DEFERRED);
+  join(&r);
+  ck_until(zke_dispatch(shared, NULL) == ZKE_OK && called == 1, 10000);
+  expect_working();
   finish();
 }
 END_TEST
@@ -696,6 +712,7 @@ int main(int argc, char **argv) {
   ADD(cancelled_at_random, 1);
   ADD(callback_is_finished, 2);
   ADD(callback_that_ends_its_thread, 1);
+  ADD(call_at_a_time_that_ends_its_thread, 2);
   ADD(recipe_gives_up_its_place, RECIPES);
   ADD(others_in_the_object_are_told, 1);
   ADD(lock_do_is_cancelled, 1);

@@ -123,6 +123,8 @@ static int call_open_session(zke *z) {
 static int call_test_fail(zke *z) {
   return zke_test_fail(z, ZKE_TEST_FAIL_BEFORE, 0);
 }
+static int call_forget(zke *z) { return zke_forget(z, test_record, NULL); }
+static int call_call_at(zke *z) { return zke_call_at(z, 0, test_record, NULL); }
 static int call_close(zke *z) { return zke_close(z); }
 
 typedef int (*call)(zke *z);
@@ -137,7 +139,8 @@ static const call calls[] = {
     call_dispatch,    call_wait,         call_sessions,
     call_watches,     call_waiters,      call_check,
     call_expire,      call_keepalive_fd, call_open_session,
-    call_test_fail,   call_close,
+    call_test_fail,   call_forget,       call_call_at,
+    call_close,
 };
 
 /* 0, or which call (from 1) was not refused as it should be. */
@@ -510,6 +513,21 @@ START_TEST(child_returns_from_a_callback) {
 }
 END_TEST
 
+/* P9: the same where a time has come. */
+START_TEST(child_returns_from_a_call_at_a_time) {
+  zke *z = test_open(test_path("a.db"));
+  make_nodes(z);
+  static char contexts[CALLBACKS];
+  for (int i = 0; i < CALLBACKS; i++)
+    ck_ok(zke_call_at(z, 0, fork_and_return, &contexts[i]));
+  int rc = zke_wait(z, ZKE_FOREVER);
+  end_child(z, rc);
+  ck_ok(rc);
+  expect_forked(z, CALLBACKS);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
 /* P9: the same at the session's end, whose event has no path. */
 START_TEST(child_returns_from_the_sessions_end) {
   zke *z = test_open(test_path("a.db"));
@@ -623,6 +641,7 @@ int main(int argc, char **argv) {
   ADD(fork_while_a_thread_is_inside);
   ADD(fork_inside_a_callback);
   ADD_LOOP(child_returns_from_a_callback, 3);
+  ADD(child_returns_from_a_call_at_a_time);
   ADD(child_returns_from_the_sessions_end);
   ADD(child_returns_among_threads);
   ADD_LOOP(child_returns_into_a_recipe, 2);

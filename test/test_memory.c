@@ -198,6 +198,33 @@ START_TEST(results_outlive_the_handle) {
 }
 END_TEST
 
+/* zkembed.h, zke_call_at: the pair's first call takes the memory, later ones
+ * need none; without memory for the call the time stays set. */
+START_TEST(a_time_needs_memory_once) {
+  static test_events events, others[100];
+  zke *z = open_counted();
+  heap.fail_at = heap.calls + 1;
+  ck_rc(zke_call_at(z, 0, test_record, &events), ZKE_NOMEM);
+  ck_ok(zke_call_at(z, ZKE_FOREVER, test_record, &events));
+  for (int i = 0; i < 100; i++)
+    ck_ok(zke_call_at(z, ZKE_FOREVER, test_record, &others[i]));
+  for (int i = 0; i < 2; i++) {
+    heap.fail_at = heap.calls + 1;
+    heap.fail_all = 1;
+    ck_ok(zke_call_at(z, 0, test_record, &events));
+    heap.fail_all = 0;
+    heap.fail_at = heap.calls + 1 + i;
+    ck_rc(zke_dispatch(z, NULL), ZKE_NOMEM);
+    heap.fail_at = 0;
+    test_expect(z, &events, "ALARM");
+  }
+  ck_ok(zke_call_at(z, 0, test_record, &others[7]));
+  ck_ok(zke_close(z));
+  ck_assert_int_eq(others[7].count, 0);
+  ck_assert_int_eq(heap.live, 0);
+}
+END_TEST
+
 /* The same for a multi's results. */
 START_TEST(multi_results_outlive_the_handle) {
   zke *z = open_counted();
@@ -367,6 +394,7 @@ int main(int argc, char **argv) {
   tcase_add_test(tc, many_sessions_share_the_tree);
   tcase_add_test(tc, stores_are_private);
   tcase_add_test(tc, results_outlive_the_handle);
+  tcase_add_test(tc, a_time_needs_memory_once);
   tcase_add_test(tc, multi_results_outlive_the_handle);
   tcase_add_test(tc, inputs_are_copied);
   tcase_add_test(tc, no_file_is_touched);

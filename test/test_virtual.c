@@ -116,6 +116,18 @@ START_TEST(sleeping) {
 }
 END_TEST
 
+/* zkembed.h, zke_call_at: at the virtual time, to the millisecond. */
+START_TEST(calling) {
+  zke *z = begin(_i ? ":memory:" : test_path("a.db"), _i);
+  test_events events = {0};
+  ck_ok(zke_call_at(z, zke_now(z) + 77, test_record, &events));
+  ck_ok(zke_wait(z, zke_now(z) + SPAN));
+  ck_assert_int_eq(passed(z), 77);
+  test_expect(z, &events, "ALARM");
+  ck_ok(zke_close(z));
+}
+END_TEST
+
 static int lost(zke *z, void *arg) {
   (void)z;
   *(int *)arg += 1;
@@ -242,6 +254,7 @@ int main(int argc, char **argv) {
   TCase *t = tcase_create("engine");
   tcase_add_loop_test(t, waiting, 0, WAYS);
   tcase_add_test(t, sleeping);
+  tcase_add_loop_test(t, calling, 0, WAYS);
   suite_add_tcase(s, t);
   t = tcase_create("recipes");
   tcase_add_test(t, retrying);

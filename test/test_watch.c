@@ -6,6 +6,7 @@
  */
 #include "test.h"
 
+#include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -1706,6 +1707,112 @@ END_TEST
 
 /* ---- the suite ---- */
 
+/* ---- calls at a time ---- */
+
+static void ring(int64_t when_ms, test_events *events) {
+  ck_ok(zke_call_at(watcher, when_ms, test_record, events));
+}
+
+static int64_t next_deadline(void) {
+  int64_t deadline;
+  ck_ok(zke_next_deadline(watcher, &deadline));
+  return deadline;
+}
+
+/* zkembed.h, zke_call_at: once, at the earliest in a dispatch at the time, in
+ * the order of the times, after the events; the later call replaces. */
+START_TEST(a_time_comes_once) {
+  int pending = 0, count = 0;
+  begin(_i);
+  int64_t now = zke_now(watcher);
+  ring(now + 100000, &seen);
+  expect("");
+  ck_assert_int_le(next_deadline(), now + 100000);
+  ring(now - 1, &seen); /* in the place of that */
+  ck_ok(zke_pending(watcher, &pending));
+  ck_assert_int_eq(pending, 1);
+  expect("ALARM");
+  expect("");
+  ring(now, &seen);
+  ring(ZKE_FOREVER, &seen);
+  expect("");
+  ring(-5, &other); /* as if the time were 0 */
+  ring(now - 2, &seen);
+  on_exists("/n", &seen);
+  make("/n");
+  ck_ok(zke_dispatch(watcher, &count));
+  ck_assert_int_eq(count, 3);
+  expect("CREATED /n; ALARM");
+  expect_other("ALARM");
+  ck_rc(zke_call_at(watcher, 0, NULL, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_call_at(NULL, 0, test_record, NULL), ZKE_BADARGUMENTS);
+}
+END_TEST
+
+/* One that a wait and, by poll(), a host hear of without any event. */
+START_TEST(a_time_wakes) {
+  int fd;
+  begin(_i);
+  ck_ok(zke_dispatch(watcher, NULL));
+  ring(zke_now(watcher) + 20, &seen);
+  ck_ok(zke_wait(watcher, zke_now(watcher) + 20000));
+  expect("ALARM");
+  ck_ok(zke_fd(watcher, &fd));
+  ring(zke_now(watcher) + 20, &seen);
+  while (!seen.count) {
+    struct pollfd p = {fd, POLLIN, 0};
+    ck_assert_int_eq(poll(&p, 1, 20000), 1);
+    ck_ok(zke_dispatch(watcher, NULL));
+  }
+  expect("ALARM");
+}
+END_TEST
+
+static void ring_again(zke *z, int type, int state, const char *path,
+                       void *context) {
+  (void)state, (void)path;
+  ck_assert_int_eq(type, ZKE_EVENT_ALARM);
+  ++*(int *)context;
+  ck_ok(zke_call_at(z, zke_now(z) - 10, ring_again, context));
+}
+
+/* One that sets itself again does not keep the dispatch from its end, and is
+ * taken back in the end. */
+START_TEST(a_time_that_has_passed_is_for_the_next_dispatch) {
+  int rung = 0;
+  begin(_i);
+  ck_ok(zke_call_at(watcher, 0, ring_again, &rung));
+  for (int i = 1; i < 5; i++) {
+    ck_ok(zke_dispatch(watcher, NULL));
+    ck_assert_int_eq(rung, i);
+  }
+  ck_ok(zke_forget(watcher, ring_again, &rung));
+  ck_ok(zke_dispatch(watcher, NULL));
+  ck_assert_int_eq(rung, 4);
+  ck_assert_int_gt(next_deadline(), zke_now(watcher));
+}
+END_TEST
+
+/* A pair that has set a time is told of the session's end, once, and of no time
+ * after that. */
+START_TEST(a_time_ends_with_the_session) {
+  begin(_i);
+  ring(0, &seen);
+  ring(zke_now(watcher) + 100000, &fallback); /* the handle's own pair */
+  on_exists("/n", &other);
+  ring(0, &other);
+  ck_ok(zke_expire(writer, zke_session_id(watcher)));
+  while (!fallback.count) ck_ok(zke_dispatch(watcher, NULL));
+  test_expect(watcher, &seen, "SESSION -112");
+  test_expect(watcher, &other, "SESSION -112");
+  test_expect(watcher, &fallback, "SESSION -112");
+  ring(0, &seen);
+  ck_rc(zke_dispatch(watcher, NULL), ZKE_INVALIDSTATE);
+  ck_assert_int_eq(seen.count, 0);
+  ck_assert_int_eq(next_deadline(), ZKE_FOREVER);
+}
+END_TEST
+
 static TCase *add_case(Suite *suite, const char *name) {
   TCase *tc = tcase_create(name);
   tcase_set_timeout(tc, 30);
@@ -1843,6 +1950,14 @@ static void add_callback(Suite *suite) {
   ADD(callback_expires_its_session);
 }
 
+static void add_time(Suite *suite) {
+  TCase *tc = add_case(suite, "time");
+  ADD(a_time_comes_once);
+  ADD(a_time_wakes);
+  ADD(a_time_that_has_passed_is_for_the_next_dispatch);
+  ADD(a_time_ends_with_the_session);
+}
+
 static void add_chroot(Suite *suite) {
   TCase *tc = add_case(suite, "chroot");
   tcase_add_test(tc, events_are_stripped_of_the_chroot);
@@ -1860,6 +1975,7 @@ int main(int argc, char **argv) {
   add_permission(suite);
   add_overflow(suite);
   add_callback(suite);
+  add_time(suite);
   add_chroot(suite);
   return test_main(argc, argv, suite);
 }
