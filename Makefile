@@ -247,7 +247,7 @@ uninstall:
 # A need is probed once and noted under build/deps.  FETCH, which the targets
 # that may install packages set, lists all they need: so there is one run of
 # the package manager.  A plain `make` only says what is missing.
-TEST_PACKAGES = sqlite check shell jansson libedit python3 node tmux dot
+TEST_PACKAGES = sqlite check shell jansson libedit python3 node tmux
 .PHONY: deps deps-sqlite
 deps: FETCH = $(TEST_PACKAGES)
 deps: deps-sqlite build/deps/check build/deps/shell build/deps/jansson

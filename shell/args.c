@@ -153,7 +153,7 @@ static int sort_words(call *c, const words *w, word *args) {
       args[c->count++] = *given;
     else if (strlen(given->text) != given->len)
       status = fail_usage(c, "an option with a NUL in it");
-    else if (sort_format(c, given->text))
+    else if (!(c->command->flags & NO_FORMAT) && sort_format(c, given->text))
       continue;
     else if (given->text[1] == '-')
       status = sort_long(c, w, &i);

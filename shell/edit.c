@@ -633,7 +633,7 @@ static void edit_run_text(edit *e) {
   const char *wrong = memchr(e->text, '\0', e->len)
                           ? "a NUL in the line"
                           : words_split(e->text, len, &w);
-  if (wrong && strcmp(wrong, "a quotation mark is not closed") == 0) return;
+  if (wrong == words_unclosed) return;
 #ifdef ZKE_EDIT
   if (e->el) history_add(e);
 #endif
@@ -653,7 +653,7 @@ static bool edit_ended(edit *e) {
     e->ended = 0;
   } else if (e->ended == END_OF_INPUT && e->len > 0) {
     fputc('\n', e->terminal);
-    edit_fail(e, "a quotation mark is not closed");
+    edit_fail(e, words_unclosed);
     e->ended = 0;
   }
   e->len = 0;

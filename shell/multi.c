@@ -26,12 +26,8 @@ typedef struct request {
 /* One operation while its words are read. */
 typedef struct reading {
   call *c;
-  int number;           /* from 1 */
-  const word *at, *end; /* the words left */
-  int count;            /* arguments: path, data, version */
-  const word *args[3];
-  bool ephemeral, sequential, container, null;
-  const word *ttl, *base64, *version; /* as given, or NULL */
+  int number; /* from 1 */
+  call of;    /* its words, sorted; what fails in it is not told */
 } reading;
 
 static void request_free(request *r) {
@@ -62,150 +58,103 @@ static zke_op *request_add(request *r) {
  * Words into an operation
  * --------------------------------------------------------------------- */
 
+#define OPTIONS_TAKEN \
+  {'0', "null", NULL}, { '6', "base64", "TEXT" }
+static const option create_table[] = {{'e', "ephemeral", NULL},
+                                      {'s', "sequential", NULL},
+                                      {'c', "container", NULL},
+                                      {'t', "ttl", "MS"},
+                                      OPTIONS_TAKEN,
+                                      {'\0', NULL, NULL}};
+static const option set_table[] = {
+    {'v', "version", "VERSION"}, OPTIONS_TAKEN, {'\0', NULL, NULL}};
+static const option version_table[] = {{'v', "version", "VERSION"},
+                                       {'\0', NULL, NULL}};
+
+#define OPERATION(name_, usage_, options_, least_, most_)                 \
+  {                                                                       \
+    .name = name_, .usage = usage_, .options = options_, .least = least_, \
+    .most = most_, .flags = NO_FORMAT                                     \
+  }
+
 static const struct kind {
-  const char *name;
+  command command; /* as far as args_sort() looks at it */
   int type;
-  const char *letters; /* its options; those before '|' take a value */
   bool has_data;
-  const char *usage;
-} kinds[] = {
-    {"create", ZKE_OP_CREATE, "t6|esc0", true,
-     "create [-e] [-s] [-c] [-t MS] PATH [DATA]"},
-    {"set", ZKE_OP_SET, "v6|0", true, "set PATH DATA [VERSION]"},
-    {"delete", ZKE_OP_DELETE, "v|", false, "delete PATH [VERSION]"},
-    {"check", ZKE_OP_CHECK, "v|", false, "check PATH [VERSION]"},
-    {"check-token", ZKE_OP_CHECK, "|", false, "check-token NAME TOKEN"}};
+} kinds[] = {{OPERATION("create", "create [-e] [-s] [-c] [-t MS] PATH [DATA]",
+                        create_table, 1, 3),
+              ZKE_OP_CREATE, true},
+             {OPERATION("set", "set PATH DATA [VERSION]", set_table, 1, 3),
+              ZKE_OP_SET, true},
+             {OPERATION("delete", "delete PATH [VERSION]", version_table, 1, 3),
+              ZKE_OP_DELETE, false},
+             {OPERATION("check", "check PATH [VERSION]", version_table, 1, 3),
+              ZKE_OP_CHECK, false},
+             {OPERATION("check-token", "check-token NAME TOKEN", NULL, 2, 2),
+              ZKE_OP_CHECK, false}};
 
 static const struct kind *kind_find(const word *w) {
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-    if (word_is(w, kinds[i].name)) return &kinds[i];
+    if (word_is(w, kinds[i].command.name)) return &kinds[i];
   return NULL;
 }
 
 static const char *kind_name(int type) {
   size_t i = 0;
   while (kinds[i].type != type) i++;
-  return kinds[i].name;
+  return kinds[i].command.name;
 }
 
 static int fail_words(const reading *r, const struct kind *k) {
   return fail(r->c, STATUS_USAGE, "USAGE", "operation %d should read: %s",
-              r->number, k->usage);
-}
-
-/* Sets what the letter stands for; false where it wants a value in vain. */
-static bool read_letter(reading *r, const struct kind *k, char letter) {
-  const char *bar = strchr(k->letters, '|'), *at = strchr(k->letters, letter);
-  if (!at || letter == '|') return false;
-  if (at < bar && r->at == r->end) return false;
-  const word *value = at < bar ? r->at++ : NULL;
-  switch (letter) {
-    case 'e':
-      r->ephemeral = true;
-      break;
-    case 's':
-      r->sequential = true;
-      break;
-    case 'c':
-      r->container = true;
-      break;
-    case '0':
-      r->null = true;
-      break;
-    case 't':
-      r->ttl = value;
-      break;
-    case 'v':
-      r->version = value;
-      break;
-    default:
-      r->base64 = value;
-  }
-  return true;
-}
-
-static char long_letter(const char *name) {
-  static const struct {
-    const char *name;
-    char letter;
-  } names[] = {{"--ephemeral", 'e'}, {"--sequential", 's'},
-               {"--container", 'c'}, {"--ttl", 't'},
-               {"--null", '0'},      {"--base64", '6'},
-               {"--version", 'v'}};
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if (strcmp(names[i].name, name) == 0) return names[i].letter;
-  return '\0';
-}
-
-/* -es, or --null */
-static bool read_option(reading *r, const struct kind *k, const char *text) {
-  if (text[1] == '-') {
-    char letter = long_letter(text);
-    return letter && read_letter(r, k, letter);
-  }
-  while (*++text)
-    if (strchr("06", *text) || !read_letter(r, k, *text)) return false;
-  return true;
-}
-
-/* Behind "--" nothing is an option. */
-static bool read_words(reading *r, const struct kind *k) {
-  bool options = true;
-  while (r->at < r->end) {
-    const word *w = r->at++;
-    if (options && !w->literal && word_is(w, "--"))
-      options = false;
-    else if (options && !w->literal && w->text[0] == '-' && w->len > 1) {
-      if (!read_option(r, k, w->text)) return false;
-    } else if (r->count < 3)
-      r->args[r->count++] = w;
-    else
-      return false;
-  }
-  return r->count > 0;
+              r->number, k->command.usage);
 }
 
 /* Which of the arguments the version is; what an option has said is not among
  * them. */
-static bool read_version(reading *r, const struct kind *k, zke_op *op) {
-  int at = k->has_data && !r->null && !r->base64 ? 2 : 1;
+static bool read_version(const reading *r, const struct kind *k, zke_op *op) {
+  int at = k->has_data && !has(&r->of, '0') && !has(&r->of, '6') ? 2 : 1;
   int64_t version = -1;
-  if (r->count > at && (op->type == ZKE_OP_CREATE || r->version)) return false;
-  if (r->count > at) r->version = r->args[at];
-  if (r->version &&
-      (!word_number(r->version, &version) || version != (int32_t)version))
+  const word *given = value_of(&r->of, 'v');
+  if (r->of.count > at && (op->type == ZKE_OP_CREATE || given)) return false;
+  if (r->of.count > at) given = &r->of.args[at];
+  if (given && (!word_number(given, &version) || version != (int32_t)version))
     return false;
   op->version = (int)version;
-  return r->count <= at + 1;
+  return r->of.count <= at + 1;
 }
 
+/* The data as an option or an argument says it, copied for op. */
 static bool read_data(const reading *r, const struct kind *k, zke_op *op) {
   char *data = NULL;
   size_t len = 0;
+  const word *base64 = value_of(&r->of, '6');
   if (!k->has_data) return true;
-  if (r->null) {
+  if (has(&r->of, '0')) {
     op->len = -1;
-    return !r->base64;
+    return !base64;
   }
-  if (r->base64) {
-    if (!base64_decode(r->base64->text, r->base64->len, &data, &len))
-      return false;
-  } else if (r->count > 1) {
-    len = r->args[1]->len;
+  if (base64) {
+    if (!base64_decode(base64->text, base64->len, &data, &len)) return false;
+  } else if (r->of.count > 1) {
+    len = r->of.args[1].len;
     if ((data = malloc(len + 1)) == NULL) return false;
-    memcpy(data, r->args[1]->text, len + 1);
+    memcpy(data, r->of.args[1].text, len + 1);
   }
   op->data = data;
   op->len = (int)len;
   return len <= INT32_MAX && (data || op->type == ZKE_OP_CREATE);
 }
 
+/* What kind of node create makes. */
 static bool read_mode(const reading *r, zke_op *op) {
+  const call *of = &r->of;
   if (op->type != ZKE_OP_CREATE) return true;
   op->mode =
-      create_mode(r->ephemeral, r->sequential, r->container, r->ttl != NULL);
+      create_mode(has(of, 'e'), has(of, 's'), has(of, 'c'), has(of, 't'));
   op->acls = ZKE_OPEN_ACL;
-  return op->mode >= 0 && (!r->ttl || word_ttl(r->ttl, &op->ttl_ms));
+  return op->mode >= 0 &&
+         (!has(of, 't') || word_ttl(value_of(of, 't'), &op->ttl_ms));
 }
 
 /* ---- check-token: is the lock held still by the one who has that token? ----
@@ -223,7 +172,7 @@ static int fail_token(const reading *r, const char *path, int64_t token) {
 /* A name is below /locks; other kinds are named by their paths. */
 static int token_place(const reading *r, char **path_out) {
   static const char base[] = "/locks/";
-  const word *name = r->args[0];
+  const word *name = &r->of.args[0];
   char *path;
   if (name->text[0] == '/') return path_join(r->c, name, path_out);
   if (asprintf(&path, "%s%s", base, name->text) < 0) return no_memory(r->c);
@@ -255,8 +204,7 @@ static int token_find(const reading *r, const char *path, int64_t token,
 static int read_token(const reading *r, const struct kind *k, zke_op *op) {
   int64_t token;
   char *path;
-  if (r->count != 2 || !word_number(r->args[1], &token))
-    return fail_words(r, k);
+  if (!word_number(&r->of.args[1], &token)) return fail_words(r, k);
   int status = token_place(r, &path);
   if (status) return status;
   status = token_find(r, path, token, op);
@@ -264,28 +212,43 @@ static int read_token(const reading *r, const struct kind *k, zke_op *op) {
   return status;
 }
 
+/* The operation that the sorted words say, but a check of a token. */
+static int read_node(reading *r, const struct kind *k, zke_op *op) {
+  char *path;
+  int status = path_join(r->c, &r->of.args[0], &path);
+  if (status) return status;
+  if (!has(&r->of, 's')) path_trim(path);
+  op->path = path;
+  if (!read_version(r, k, op) || !read_data(r, k, op) || !read_mode(r, op))
+    return fail_words(r, k);
+  return 0;
+}
+
+/* Adds the operation that the words from begin to end say. */
 static int read_operation(request *q, const word *begin, const word *end) {
   call *c = q->c;
-  reading r = {.c = c, .number = q->count + 1, .at = begin, .end = end};
-  const struct kind *k = begin < end ? kind_find(r.at++) : NULL;
+  const struct kind *k = begin < end ? kind_find(begin) : NULL;
+  words given = {(int)(end - begin), (word *)(uintptr_t)begin};
+  reading r = {
+      .c = c, .number = q->count + 1, .of = {.sh = c->sh, .id = c->id}};
   if (!k)
     return fail(c, STATUS_USAGE, "USAGE",
                 "operation %d is %s, not create, set, delete, check or "
                 "check-token",
                 r.number, begin < end ? begin->text : "empty");
   zke_op *op = request_add(q);
-  char *path;
   if (!op) return c->status;
   op->type = k->type;
-  if (!read_words(&r, k)) return fail_words(&r, k);
-  if (strcmp(k->name, "check-token") == 0) return read_token(&r, k, op);
-  int status = path_join(c, r.args[0], &path);
-  if (status) return status;
-  if (!r.sequential) path_trim(path);
-  op->path = path;
-  if (!read_version(&r, k, op) || !read_data(&r, k, op) || !read_mode(&r, op))
-    return fail_words(&r, k);
-  return 0;
+  r.of.command = &k->command;
+  int status;
+  if (args_sort(&r.of, &given) != 0)
+    status = fail_words(&r, k);
+  else if (k->command.options)
+    status = read_node(&r, k, op);
+  else
+    status = read_token(&r, k, op);
+  args_free(&r.of);
+  return status;
 }
 
 /* ------------------------------------------------------------------------

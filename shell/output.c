@@ -93,6 +93,7 @@ enum escape {
   ESCAPE_NOTHING, /* a program */
   ESCAPE_TEXT,    /* a terminal: ends of lines and tabs stay */
   ESCAPE_LINE,    /* a terminal, on one line: they become \n and \t */
+  ESCAPE_JSON,    /* a program or a terminal: JSON allows some controls */
   ESCAPE_PLAIN    /* a program that reads back \t \n \r \\ and \xHH */
 };
 
@@ -142,6 +143,8 @@ static size_t escape_one(const unsigned char *at, size_t left, enum escape how,
     memcpy(to, at, len);
     return len;
   }
+  if (how == ESCAPE_JSON && len)
+    return (size_t)sprintf(to, "\\u%04x", at[len - 1]);
   for (size_t i = 0; i < *taken; i++) {
     static const char digits[] = "0123456789abcdef";
     memcpy(to + 4 * i, "\\x", 2);
@@ -168,7 +171,7 @@ static void put_escaped(const char *bytes, size_t len, enum escape how,
     if (made + MOST <= sizeof text) continue;
     (void)fwrite(text, 1, made, out);
     made = 0;
-    if (signals_stopped()) return;
+    if (how != ESCAPE_JSON && signals_stopped()) return;
   }
   (void)fwrite(text, 1, made, out);
 }
@@ -238,25 +241,9 @@ static char *visible_text(const char *name, const json_t *value) {
   return NULL;
 }
 
-/* JSON without the controls that JSON allows but a terminal obeys. */
 static void output_json(const json_t *row, FILE *out) {
   char *text = json_dumps(row, JSON_COMPACT);
-  for (const char *at = text; at && *at;) {
-    size_t len = strcspn(at, "\x7f\xc2");
-    (void)fwrite(at, 1, len, out); /* output_check() looks */
-    at += len;
-    unsigned char byte = (unsigned char)*at, next = 0;
-    if (byte) next = (unsigned char)at[1];
-    if (byte == 0x7f) {
-      fputs("\\u007f", out);
-      at++;
-    } else if (byte && next < 0xa0) {
-      fprintf(out, "\\u%04x", next);
-      at += 2;
-    } else if (byte) {
-      fputc(*at++, out);
-    }
-  }
+  if (text) put_escaped(text, strlen(text), ESCAPE_JSON, out);
   fputc('\n', out);
   free(text);
 }

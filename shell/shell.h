@@ -21,7 +21,8 @@
  *       fail.c     how a call fails
  *     the commands, a table each:
  *       builtin.c, tree.c, subtree.c (by walk.c), watch.c, multi.c, acl.c,
- *       transfer.c, database.c,
+ *       transfer.c, database.c, batch.c (what removing, copying and import
+ *       share),
  *       guard.c (runs a child), lock.c, queue.c, barrier.c, once.c, txn.c
  *       (work.c has what these four share), look.c, waits.c, top.c,
  *       process.c (what /proc tells of other processes)
@@ -89,7 +90,9 @@ typedef struct words {
  *
  *   out  one block, for free(); count 0 for an empty line
  *
- * Returns NULL, or a sentence of what is wrong (static; out untouched). */
+ * Returns NULL, or a sentence of what is wrong (static; out untouched);
+ * words_unclosed where a further line may complete this one. */
+extern const char words_unclosed[];
 const char *words_split(const char *line, size_t len, words **out);
 
 /* words_copy - argv or part of it, as words; NULL without memory */
@@ -136,6 +139,7 @@ enum {
                   are rows of their own, hidden ones */
   OPTIONS_FIRST = 256, /* behind the first argument all words are arguments */
   PREFERS_SESSION = 1024,  /* with NEEDS_FILE: a session where one can be had */
+  NO_FORMAT = 2048,        /* multi.c's: a part of a command, without --json */
   CHILD_IF_EPHEMERAL = 512 /* a command may follow where -e was given; else
                               "--" only ends the options */
 };

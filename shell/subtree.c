@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "../recipes/support.h"
+#include "batch.h"
 #include "database.h"
 #include "tree.h"
 #include "walk.h"
@@ -106,52 +107,47 @@ int find_run(call *c) {
  * deleteall
  * --------------------------------------------------------------------- */
 
-enum { BATCH = 500, PASSES = 10 };
+enum { PASSES = 10 };
 
 /* Nodes that are to go together. */
 typedef struct removal {
-  call *c;
-  int count;
-  zke_op ops[BATCH];
-  char *paths[BATCH];
-  int64_t done, total;
+  batch batch;
+  int64_t alone, total;
   bool again; /* somebody made new nodes meanwhile */
 } removal;
 
-static void removal_clear(removal *r) {
-  while (r->count > 0) free(r->paths[--r->count]);
+static int64_t removal_done(const removal *r) {
+  return r->batch.deleted + r->alone;
 }
 
 /* Somebody else changes the tree too: what has gone is as well. */
 static int removal_one(removal *r, const char *path) {
-  int rc = zke_delete(r->c->z, path, -1);
-  if (rc == ZKE_OK) r->done++;
+  int rc = zke_delete(r->batch.c->z, path, -1);
+  if (rc == ZKE_OK) r->alone++;
   if (rc == ZKE_NOTEMPTY) r->again = true;
   if (rc == ZKE_OK || rc == ZKE_NOTEMPTY || rc == ZKE_NONODE) return 0;
-  return fail_rc(r->c, rc);
+  return fail_rc(r->batch.c, rc);
 }
 
-static int removal_flush(removal *r) {
+/* The batch's, where a node went or got children meanwhile: one at a time, so
+ * that the others go. */
+static int removal_refused(void *owner, int rc) {
+  removal *r = owner;
   int status = 0;
-  int rc = zke_recipe_multi(r->c->z, r->ops, r->count, NULL);
-  if (rc == ZKE_OK)
-    r->done += r->count;
-  else if (rc == ZKE_NONODE || rc == ZKE_NOTEMPTY)
-    for (int i = 0; !status && i < r->count; i++)
-      status = removal_one(r, r->paths[i]);
-  else
-    status = fail_rc(r->c, rc);
-  removal_clear(r);
-  progress(r->c, "deleteall", r->done, r->total);
+  if (rc != ZKE_NONODE && rc != ZKE_NOTEMPTY) return fail_rc(r->batch.c, rc);
+  for (int i = 0; !status && i < r->batch.count; i++)
+    status = removal_one(r, r->batch.ops[i].path);
   return status;
 }
 
 static int removal_add(removal *r, const char *path) {
+  zke_op op;
   char *copy = strdup(path);
-  if (!copy) return no_memory(r->c);
-  r->paths[r->count] = copy;
-  zke_op_delete(&r->ops[r->count++], copy, -1);
-  return r->count == BATCH ? removal_flush(r) : 0;
+  if (!copy) return no_memory(r->batch.c);
+  zke_op_delete(&op, copy, -1);
+  int status = batch_add(&r->batch, &op, copy);
+  progress(r->batch.c, "deleteall", removal_done(r), r->total);
+  return status;
 }
 
 /* Once over all of it.  What is left of a cancelled pass's batch stays. */
@@ -159,23 +155,24 @@ static int removal_pass(removal *r, const char *path) {
   walk w;
   int status = 0;
   r->again = false;
-  walk_begin(&w, r->c, path, -1, true);
+  walk_begin(&w, r->batch.c, path, -1, true);
   while (!status && walk_next(&w)) status = removal_add(r, w.path);
   if (w.cancelled && !status)
-    status = fail_interrupted(r->c, "deleted", r->done);
+    status = fail_interrupted(r->batch.c, "deleted", removal_done(r));
   status = walk_end(&w, status);
-  if (!status && r->count) status = removal_flush(r);
-  removal_clear(r);
+  if (!status) status = batch_run(&r->batch);
+  batch_clear(&r->batch);
   return status;
 }
 
 static int removal_passes(removal *r, const char *path) {
   for (int i = 0; i < PASSES; i++) {
-    if (zke_exists(r->c->z, path, NULL, NULL, NULL) == ZKE_NONODE) return 0;
+    if (zke_exists(r->batch.c->z, path, NULL, NULL, NULL) == ZKE_NONODE)
+      return 0;
     int status = removal_pass(r, path);
     if (status || !r->again) return status;
   }
-  return fail(r->c, STATUS_CONFLICT, "NOTEMPTY",
+  return fail(r->batch.c, STATUS_CONFLICT, "NOTEMPTY",
               "%s is filled again as fast as it is emptied", path);
 }
 
@@ -184,12 +181,17 @@ static int deleteall_one(call *c, removal *r, const char *path) {
   if (rc != ZKE_OK) return fail_rc(c, rc);
   if (strcmp(path, "/") == 0 && !c->sh->options.chroot)
     return fail(c, STATUS_DATA, "BADARGUMENTS", "the root cannot be deleted");
-  *r = (removal){.c = c};
+  *r = (removal){.batch = {.c = c,
+                           .most = BATCH_MOST,
+                           .most_bytes = INT64_MAX,
+                           .release = free,
+                           .refused = removal_refused,
+                           .owner = r}};
   if (zke_count(c->z, path, &r->total) == ZKE_OK) r->total++;
   int status = removal_passes(r, path);
   if (status) return status;
   return emit(c, json_pack("{s:o,s:I}", "path", json_text(path), "deleted",
-                           (json_int_t)r->done));
+                           (json_int_t)removal_done(r)));
 }
 
 int deleteall_run(call *c) {
@@ -215,60 +217,58 @@ enum { COPY_BYTES = 512 * 1024 };
 
 const option cp_options[] = {{'R', "recursive", NULL}, {'\0', NULL, NULL}};
 
-/* Nodes that are to come together; owns what the operations point to. */
+/* Nodes that are to come together. */
 typedef struct copying {
-  call *c;
+  batch batch;
   const char *from, *to;
-  int count;
-  size_t bytes;
-  zke_op ops[BATCH];
-  char *paths[BATCH], *data[BATCH];
-  zke_acls *acls[BATCH];
   json_t *kinds; /* of containers 0, of expiring nodes their TTL, by path */
-  int64_t done, total, skipped;
+  int64_t total, skipped;
 } copying;
+
+/* What the operation that makes a copy points to. */
+typedef struct copied {
+  char *path, *data;
+  int len;
+  zke_acls *acls;
+} copied;
+
+static void copied_free(void *owned) {
+  copied *n = owned;
+  free(n->path);
+  zke_free(n->data);
+  zke_free(n->acls);
+  free(n);
+}
 
 /* Only the file tells a container from an ordinary node. */
 static int copying_kind(void *arg, const snapshot_node *node) {
   copying *k = arg;
-  const char *chroot = k->c->sh->options.chroot;
+  const char *chroot = k->batch.c->sh->options.chroot;
   bool ttl = strcmp(node->kind, "ttl") == 0;
-  if (cancelled(k->c)) return fail_cancelled(k->c);
+  if (cancelled(k->batch.c)) return fail_cancelled(k->batch.c);
   if (!ttl && strcmp(node->kind, "container") != 0) return 0;
   const char *path = node->path + (chroot ? strlen(chroot) : 0);
   int failed = json_object_set_new(k->kinds, *path ? path : "/",
                                    json_integer(ttl ? node->ttl_ms : 0));
-  return failed ? no_memory(k->c) : 0;
+  return failed ? no_memory(k->batch.c) : 0;
 }
 
 static int copying_kinds(copying *k) {
   snapshot *s;
   k->kinds = json_object();
-  if (!k->kinds) return no_memory(k->c);
-  if (strcmp(k->c->sh->file, ":memory:") == 0) return 0; /* there is none */
-  int status = snapshot_open(k->c, &s);
+  if (!k->kinds) return no_memory(k->batch.c);
+  if (strcmp(k->batch.c->sh->file, ":memory:") == 0)
+    return 0; /* there is none */
+  int status = snapshot_open(k->batch.c, &s);
   if (status) return status;
   status = snapshot_read(s, k->from, copying_kind, k);
   snapshot_close(s);
   return status;
 }
 
-static void copying_clear(copying *k) {
-  while (k->count > 0) {
-    int i = --k->count;
-    free(k->paths[i]);
-    zke_free(k->data[i]);
-    zke_free(k->acls[i]);
-  }
-  k->bytes = 0;
-}
-
-static int copying_flush(copying *k) {
-  int rc = zke_recipe_multi(k->c->z, k->ops, k->count, NULL);
-  if (rc == ZKE_OK) k->done += k->count;
-  copying_clear(k);
-  progress(k->c, "cp", k->done, k->total);
-  return rc == ZKE_OK ? 0 : fail_rc(k->c, rc);
+static int copying_refused(void *owner, int rc) {
+  copying *k = owner;
+  return fail_rc(k->batch.c, rc);
 }
 
 /* Without ADMIN one is shown "user:x" for a digest: no copy of that. */
@@ -279,74 +279,68 @@ static bool is_masked(const zke_acls *acls) {
 }
 
 /* Reads a node: ZKE_NONODE where it went meanwhile. */
-static int copying_read(copying *k, const char *path, char **data, int *len,
-                        zke_acls **acls) {
-  int rc = zke_get(k->c->z, path, NULL, NULL, data, len, NULL);
+static int copying_read(copying *k, const char *path, copied *n) {
+  zke *z = k->batch.c->z;
+  int rc = zke_get(z, path, NULL, NULL, &n->data, &n->len, NULL);
   if (rc != ZKE_OK) return rc;
-  rc = zke_get_acl(k->c->z, path, acls, NULL);
-  if (rc == ZKE_OK && is_masked(*acls)) {
+  rc = zke_get_acl(z, path, &n->acls, NULL);
+  if (rc == ZKE_OK && is_masked(n->acls))
     rc = zke_fail(ZKE_NOAUTH,
                   "the ACL of %s is shown in full only to who may change it",
                   path);
-    zke_free(*acls);
-  }
-  if (rc != ZKE_OK) zke_free(*data);
   return rc;
 }
 
-static void copying_op(copying *k, int i, const char *path, int len) {
+/* How a node like that at path is made. */
+static zke_op copying_op(const copying *k, const char *path, const copied *n) {
+  zke_op op;
   const json_t *kind = json_object_get(k->kinds, path);
   int64_t ttl = json_integer_value(kind);
   if (ttl)
-    zke_op_create_ttl(&k->ops[i], k->paths[i], k->data[i], len, k->acls[i],
+    zke_op_create_ttl(&op, n->path, n->data, n->len, n->acls,
                       ZKE_PERSISTENT_WITH_TTL, ttl);
   else
-    zke_op_create(&k->ops[i], k->paths[i], k->data[i], len, k->acls[i],
+    zke_op_create(&op, n->path, n->data, n->len, n->acls,
                   kind ? ZKE_CONTAINER : ZKE_PERSISTENT);
+  return op;
 }
 
 static int copying_add(copying *k, const char *path) {
-  char *data, *to;
-  int len;
-  zke_acls *acls;
-  int rc = copying_read(k, path, &data, &len, &acls);
-  if (rc == ZKE_NONODE && strcmp(path, k->from) != 0) return 0;
-  if (rc != ZKE_OK) return fail_rc(k->c, rc);
-  size_t bytes = len > 0 ? (size_t)len : 0;
-  int status = 0;
-  if (k->count == BATCH || (k->count && k->bytes + bytes > COPY_BYTES))
-    status = copying_flush(k);
-  if (!status && asprintf(&to, "%s%s", k->to, path + strlen(k->from)) < 0)
-    status = no_memory(k->c);
-  if (status) {
-    zke_free(data);
-    zke_free(acls);
+  copied *n = calloc(1, sizeof *n);
+  if (!n) return no_memory(k->batch.c);
+  int status = 0, rc = copying_read(k, path, n);
+  bool gone = rc == ZKE_NONODE && strcmp(path, k->from) != 0;
+  if (rc != ZKE_OK && !gone) status = fail_rc(k->batch.c, rc);
+  if (rc == ZKE_OK &&
+      asprintf(&n->path, "%s%s", k->to, path + strlen(k->from)) < 0) {
+    n->path = NULL;
+    status = no_memory(k->batch.c);
+  }
+  if (status || gone) {
+    copied_free(n);
     return status;
   }
-  int i = k->count++;
-  k->paths[i] = to;
-  k->data[i] = data;
-  k->acls[i] = acls;
-  k->bytes += bytes;
-  copying_op(k, i, path, len);
-  return 0;
+  zke_op op = copying_op(k, path, n);
+  status = batch_add(&k->batch, &op, n);
+  progress(k->batch.c, "cp", k->batch.created, k->total);
+  return status;
 }
 
 /* Ephemerals belong to their sessions: they are left out. */
 static int copying_all(copying *k, int limit) {
   walk w;
   int status = 0;
-  walk_begin(&w, k->c, k->from, limit, false);
+  walk_begin(&w, k->batch.c, k->from, limit, false);
   while (!status && walk_next(&w))
     if (w.stat.ephemeralOwner)
       k->skipped++;
     else
       status = copying_add(k, w.path);
   if (w.cancelled && !status)
-    status = fail_interrupted(k->c, "copied", k->done);
+    status = fail_interrupted(k->batch.c, "copied", k->batch.created);
   status = walk_end(&w, status);
-  if (!status && k->count) status = copying_flush(k);
-  copying_clear(k);
+  if (!status) status = batch_run(&k->batch);
+  batch_clear(&k->batch);
   return status;
 }
 
@@ -387,14 +381,21 @@ static int copy_check(call *c, const char *from, const char *to) {
 static int copy_from_to(call *c, const char *from, const char *to) {
   copying *k = malloc(sizeof *k); /* too large for a thread's stack */
   if (!k) return no_memory(c);
-  *k = (copying){.c = c, .from = from, .to = to};
+  *k = (copying){.batch = {.c = c,
+                           .most = BATCH_MOST,
+                           .most_bytes = COPY_BYTES,
+                           .release = copied_free,
+                           .refused = copying_refused,
+                           .owner = k},
+                 .from = from,
+                 .to = to};
   if (zke_count(c->z, from, &k->total) == ZKE_OK) k->total++;
   int status = copying_kinds(k);
   if (!status) status = copying_all(k, has(c, 'R') ? -1 : 0);
   if (!status)
     status = emit(c, json_pack("{s:o,s:I,s:I}", "path", json_text(to), "copied",
-                               (json_int_t)k->done, "ephemerals_left_out",
-                               (json_int_t)k->skipped));
+                               (json_int_t)k->batch.created,
+                               "ephemerals_left_out", (json_int_t)k->skipped));
   json_decref(k->kinds);
   free(k);
   return status;

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "../recipes/support.h"
+#include "batch.h"
 #include "database.h"
 #include "tree.h"
 #include "walk.h"
@@ -237,6 +238,7 @@ static int export_run(call *c) {
 
 enum { KIND_PERSISTENT, KIND_CONTAINER, KIND_TTL, KIND_EPHEMERAL };
 enum { EXISTING_REFUSE, EXISTING_MERGE, EXISTING_REPLACE };
+enum { IMPORT_MOST = 256 }; /* nodes at once */
 
 typedef struct import {
   call *c;
@@ -244,7 +246,7 @@ typedef struct import {
   FILE *in;
   char *top; /* where to, "" for the root */
   int existing;
-  int data_limit; /* of a batch's values together */
+  int data_limit; /* of a value, and of a batch's values together */
   int largest;    /* the longest value */
   zke *own;       /* a session that may write that one; or NULL */
   zke *shared;    /* the call's, meanwhile */
@@ -256,14 +258,8 @@ typedef struct import {
   zke *scratch; /* in memory: refuses what the engine would refuse */
 
   int64_t nodes, total;
-  int64_t created, changed, same, deleted, skipped;
-  int64_t written; /* nodes that are in the tree for good */
-
-  /* the batch */
-  zke_op ops[256];
-  struct record *batch; /* what the operations point to */
-  int count;
-  int64_t bytes;
+  int64_t same, skipped;
+  batch batch; /* owns records */
 } import;
 
 /* A node's line, read. */
@@ -277,7 +273,6 @@ typedef struct record {
   zke_acl *entries; /* NULL: everybody may do everything */
   zke_acls acls;
   json_t *row; /* the ACL's texts are in it */
-  struct record *next;
 } record;
 
 static int bad_line(import *im, const char *format, ...)
@@ -292,7 +287,8 @@ static int bad_line(import *im, const char *format, ...) {
               im->line, what);
 }
 
-static void record_free(record *r) {
+static void record_free(void *owned) {
+  record *r = owned;
   if (!r) return;
   free(r->path);
   free(r->data);
@@ -477,7 +473,12 @@ static int record_read(import *im, json_t *row, record **out) {
 }
 
 static bool import_changed(const import *im) {
-  return im->created + im->changed + im->deleted > 0;
+  return im->batch.created + im->batch.changed + im->batch.deleted > 0;
+}
+
+/* Nodes of the file that are in the tree for good, or never will be. */
+static int64_t import_written(const import *im) {
+  return im->batch.created + im->batch.changed + im->same + im->skipped;
 }
 
 /* A failure says what of the tree is there. */
@@ -487,7 +488,12 @@ static int import_fail(import *im, int rc) {
   return fail(im->c, status_of(rc), code,
               "%s; %" PRId64 " of %" PRId64
               " nodes were written, and import --merge completes them",
-              zke_errmsg(), im->written, im->total);
+              zke_errmsg(), import_written(im), im->total);
+}
+
+/* What the batch does where it was refused. */
+static int import_refused(void *owner, int rc) {
+  return import_fail(owner, rc);
 }
 
 static int import_cancelled(import *im) {
@@ -497,7 +503,7 @@ static int import_cancelled(import *im) {
          number ? "INTERRUPTED" : "CANCELLED",
          "import was ended when %" PRId64 " of %" PRId64
          " nodes were written; import --merge completes them",
-         im->written, im->total);
+         import_written(im), im->total);
   return fail_cancelled(im->c);
 }
 
@@ -659,52 +665,6 @@ static int import_check(import *im) {
 }
 
 /* ------------------------------------------------------------------------
- * import: batches
- * --------------------------------------------------------------------- */
-
-static void batch_clear(import *im) {
-  while (im->batch) {
-    record *r = im->batch;
-    im->batch = r->next;
-    record_free(r);
-  }
-  im->count = 0;
-  im->bytes = 0;
-}
-
-static int batch_run(import *im) {
-  if (cancelled(im->c)) return import_cancelled(im);
-  int rc =
-      im->count ? zke_recipe_multi(im->c->z, im->ops, im->count, NULL) : ZKE_OK;
-  if (rc != ZKE_OK) return import_fail(im, rc);
-  for (int i = 0; i < im->count; i++) {
-    im->created += im->ops[i].type == ZKE_OP_CREATE;
-    im->changed += im->ops[i].type == ZKE_OP_SET;
-    im->deleted += im->ops[i].type == ZKE_OP_DELETE;
-    im->written += im->ops[i].type != ZKE_OP_DELETE;
-  }
-  batch_clear(im);
-  return 0;
-}
-
-/* Takes the record.  A batch is within what one multi takes. */
-static int batch_add(import *im, const zke_op *op, record *r) {
-  int most = (int)(sizeof im->ops / sizeof *im->ops), status = 0;
-  int64_t bytes = op->len > 0 ? op->len : 0;
-  if (im->count == most || im->bytes + bytes > im->data_limit)
-    status = batch_run(im);
-  if (status) {
-    record_free(r);
-    return status;
-  }
-  im->ops[im->count++] = *op;
-  r->next = im->batch;
-  im->batch = r;
-  im->bytes += bytes;
-  return 0;
-}
-
-/* ------------------------------------------------------------------------
  * import --replace: what was there goes first
  * --------------------------------------------------------------------- */
 
@@ -716,7 +676,7 @@ static int remove_one(import *im, const char *path) {
     return no_memory(im->c);
   }
   zke_op_delete(&op, r->path, -1);
-  return batch_add(im, &op, r);
+  return batch_add(&im->batch, &op, r);
 }
 
 /* For each child of a node, by its path. */
@@ -811,7 +771,7 @@ static int write_new(import *im, record *r) {
   zke_op op;
   if (acl_waits(im, r)) record_open(r);
   record_create(r, &op, r->path);
-  return batch_add(im, &op, r);
+  return batch_add(&im->batch, &op, r);
 }
 
 /* Takes the record of a node that may be there; what is in a batch still is
@@ -828,12 +788,11 @@ static int write_over(import *im, record *r) {
   if (rc == ZKE_NONODE) return write_new(im, r);
   if (rc == ZKE_OK && !equal) {
     zke_op_set(&op, r->path, r->data, r->len, stat.version);
-    return batch_add(im, &op, r);
+    return batch_add(&im->batch, &op, r);
   }
   record_free(r);
   if (rc != ZKE_OK) return import_fail(im, rc);
   im->same++;
-  im->written++;
   return 0;
 }
 
@@ -845,7 +804,6 @@ static bool may_exist(const import *im, const record *r) {
 static int import_write(import *im, record *r) {
   if (r->kind == KIND_EPHEMERAL) {
     im->skipped++;
-    im->written++;
     record_free(r);
     return 0;
   }
@@ -930,8 +888,9 @@ static int import_nodes(import *im) {
     progress(im->c, "import, nodes", im->nodes, im->total);
     status = import_write(im, r);
   }
-  if (!status) status = batch_run(im);
-  batch_clear(im);
+  if (!status && cancelled(im->c)) status = import_cancelled(im);
+  if (!status) status = batch_run(&im->batch);
+  batch_clear(&im->batch);
   return status;
 }
 
@@ -989,9 +948,9 @@ static int import_emit(import *im) {
       im->c,
       json_pack("{s:o*,s:I,s:I,s:I,s:I,s:I,s:I}", "path",
                 json_text(*im->top ? im->top : "/"), "nodes",
-                (json_int_t)im->total, "created", (json_int_t)im->created,
-                "changed", (json_int_t)im->changed, "same",
-                (json_int_t)im->same, "deleted", (json_int_t)im->deleted,
+                (json_int_t)im->total, "created", (json_int_t)im->batch.created,
+                "changed", (json_int_t)im->batch.changed, "same",
+                (json_int_t)im->same, "deleted", (json_int_t)im->batch.deleted,
                 "ephemerals_skipped", (json_int_t)im->skipped));
 }
 
@@ -1003,6 +962,7 @@ static int import_large(import *im) {
   if (im->largest <= im->data_limit) return 0;
   o.flags = ZKE_OPEN_EXISTING;
   o.data_limit = im->data_limit = im->largest;
+  im->batch.most_bytes = im->largest;
   if (strcmp(sh->file, ":memory:") == 0)
     return fail(im->c, STATUS_DATA, "DATA",
                 "%s: a value of %d bytes: in memory, %d are the most", im->name,
@@ -1028,7 +988,7 @@ static int import_all(import *im) {
 }
 
 static void import_free(import *im) {
-  batch_clear(im);
+  batch_clear(&im->batch);
   if (im->in) (void)fclose(im->in);
   if (im->own) im->c->z = im->shared;
   zke_close(im->own);
@@ -1047,6 +1007,12 @@ static int import_run(call *c) {
   im->c = c;
   im->data_limit = c->sh->options.data_limit;
   if (!im->data_limit) im->data_limit = 1048576;
+  im->batch.c = c;
+  im->batch.most = IMPORT_MOST;
+  im->batch.most_bytes = im->data_limit;
+  im->batch.release = record_free;
+  im->batch.refused = import_refused;
+  im->batch.owner = im;
   im->existing = has(c, 'r')   ? EXISTING_REPLACE
                  : has(c, 'm') ? EXISTING_MERGE
                                : EXISTING_REFUSE;

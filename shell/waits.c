@@ -1,19 +1,10 @@
-/* waits.c - waits, deadlocks: who waits for whom, as rows or as a picture */
-#include <errno.h>
-#include <fcntl.h>
+/* waits.c - waits, deadlocks: who waits for whom, as rows or for Graphviz */
 #include <inttypes.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "database.h"
 #include "look.h"
 #include "work.h"
-
-extern char **environ;
 
 /* ------------------------------------------------------------------------
  * What there is
@@ -223,130 +214,14 @@ static char *dot_of(const graph *g) {
 }
 
 /* ------------------------------------------------------------------------
- * The picture
- * --------------------------------------------------------------------- */
-
-/* dot, which reads one file and writes another. */
-typedef struct drawing {
-  FILE *in, *out;
-  pid_t pid;
-} drawing;
-
-static int drawing_kill(void *pid) { return kill(*(pid_t *)pid, SIGKILL); }
-
-/* No signal is blocked for it as they are for us. */
-static int drawing_spawn(drawing *d) {
-  static char name[] = "dot", format[] = "-Tsvg";
-  static char *const argv[] = {name, format, NULL};
-  posix_spawn_file_actions_t files;
-  posix_spawnattr_t how;
-  sigset_t none, broken;
-  sigemptyset(&none);
-  sigemptyset(&broken);
-  sigaddset(&broken, SIGPIPE); /* which we ignore */
-  posix_spawn_file_actions_init(&files);
-  posix_spawnattr_init(&how);
-  posix_spawn_file_actions_adddup2(&files, fileno(d->in), STDIN_FILENO);
-  posix_spawn_file_actions_adddup2(&files, fileno(d->out), STDOUT_FILENO);
-  posix_spawnattr_setsigmask(&how, &none);
-  posix_spawnattr_setsigdefault(&how, &broken);
-  posix_spawnattr_setflags(&how,
-                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-  int error = posix_spawnp(&d->pid, "dot", &files, &how, argv, environ);
-  posix_spawnattr_destroy(&how);
-  posix_spawn_file_actions_destroy(&files);
-  return error;
-}
-
-/* Nobody may kill the pid after it was waited for: it may be another's. */
-static int drawing_wait(call *c, drawing *d) {
-  siginfo_t info;
-  int status = 0;
-  cancel_by(c, drawing_kill, &d->pid);
-  while (waitid(P_PID, (id_t)d->pid, &info, WEXITED | WNOWAIT) != 0 &&
-         errno == EINTR)
-    continue;
-  cancel_by(c, NULL, NULL);
-  waitpid(d->pid, &status, 0);
-  if (cancelled(c)) return fail_cancelled(c);
-  if (status == 0) return 0;
-  return fail(c, STATUS_SYSTEM, "SYSTEM", "dot failed (status %d)", status);
-}
-
-static int drawing_run(call *c, drawing *d, const char *dot) {
-  fcntl(fileno(d->in), F_SETFD, FD_CLOEXEC);
-  fcntl(fileno(d->out), F_SETFD, FD_CLOEXEC);
-  if (fputs(dot, d->in) == EOF || fflush(d->in) == EOF)
-    return fail_errno(c, STATUS_IO, "a temporary file");
-  rewind(d->in);
-  int error = drawing_spawn(d);
-  if (error == ENOENT)
-    return fail(c, STATUS_NOT_FOUND, "NOENT",
-                "dot was not found: it draws the picture, and is in the "
-                "package graphviz (--dot gives the text)");
-  if (error) {
-    errno = error;
-    return fail_errno(c, STATUS_SYSTEM, "dot");
-  }
-  return drawing_wait(c, d);
-}
-
-/* The whole picture in one block, for free(). */
-static int drawing_read(call *c, drawing *d, char **svg_out) {
-  long size = fseek(d->out, 0, SEEK_END) == 0 ? ftell(d->out) : -1;
-  char *svg = size >= 0 ? malloc((size_t)size + 1) : NULL;
-  rewind(d->out);
-  if (!svg || fread(svg, 1, (size_t)size, d->out) != (size_t)size) {
-    free(svg);
-    return fail_errno(c, STATUS_SYSTEM, "a temporary file");
-  }
-  svg[size] = '\0';
-  *svg_out = svg;
-  return 0;
-}
-
-static int draw(call *c, const char *dot, char **svg_out) {
-  drawing d = {.in = tmpfile(), .out = tmpfile()};
-  int status = d.in && d.out ? drawing_run(c, &d, dot)
-                             : fail_errno(c, STATUS_SYSTEM, "a temporary file");
-  if (!status) status = drawing_read(c, &d, svg_out);
-  if (d.in) (void)fclose(d.in); /* dot has read it */
-  if (d.out) (void)fclose(d.out);
-  return status;
-}
-
-static int write_picture(call *c, const char *file, const char *svg) {
-  target t;
-  int status = target_open(c, file, true, &t);
-  for (size_t left = strlen(svg); !status && left > 0;) {
-    ssize_t n = write(t.fd, svg, left);
-    if (n < 0) status = fail_errno(c, STATUS_IO, file);
-    svg += n > 0 ? n : 0;
-    left -= n > 0 ? (size_t)n : 0;
-  }
-  if (!status) status = target_done(c, &t);
-  target_close(&t);
-  return status;
-}
-
-/* ------------------------------------------------------------------------
  * waits
  * --------------------------------------------------------------------- */
 
 static int waits_picture(call *c, const graph *g) {
-  char *dot = dot_of(g), *svg = NULL;
+  char *dot = dot_of(g);
   if (!dot) return no_memory(c);
-  int status = has(c, 's') ? draw(c, dot, &svg) : 0;
-  if (!status && svg && c->count) {
-    status = write_picture(c, c->args[0].text, svg);
-    if (!status)
-      status = emit(c, json_pack("{s:o*}", "file", json_text(c->args[0].text)));
-  } else if (!status) {
-    status = emit(c, svg ? json_pack("{s:o*}", "svg", json_text(svg))
-                         : json_pack("{s:o*}", "dot", json_text(dot)));
-  }
+  int status = emit(c, json_pack("{s:o*}", "dot", json_text(dot)));
   free(dot);
-  free(svg);
   return status;
 }
 
@@ -359,33 +234,25 @@ static int waits_rows(call *c, graph *g) {
 
 static int waits_run(call *c) {
   graph g;
-  if (has(c, 'd') && has(c, 's'))
-    return fail_usage(c, "--dot or --svg, not both");
-  if (c->count && !has(c, 's')) return fail_usage(c, "FILE is for --svg");
   int status = graph_take(c, &g);
-  if (!status)
-    status =
-        has(c, 'd') || has(c, 's') ? waits_picture(c, &g) : waits_rows(c, &g);
+  if (!status) status = has(c, 'd') ? waits_picture(c, &g) : waits_rows(c, &g);
   graph_free(&g);
   return status;
 }
 
 static void waits_human(call *c, json_t *row, FILE *out) {
-  const char *text =
-      json_string_value(json_object_get(row, has(c, 's') ? "svg" : "dot"));
+  const char *text = json_string_value(json_object_get(row, "dot"));
   if (text)
     fputs(text, out);
-  else if (!json_object_get(row, "file"))
+  else
     wait_human(c, row, out);
 }
 
-static const option waits_options[] = {
-    {'d', "dot", NULL}, {'s', "svg", NULL}, {'\0', NULL, NULL}};
+static const option waits_options[] = {{'d', "dot", NULL}, {'\0', NULL, NULL}};
 
 const command waits_commands[] = {
-    {"waits", "[--dot | --svg [FILE]]",
-     "list who waits for whom, or draw it by Graphviz", waits_options, 0, 1,
-     NEEDS_FILE, STYLE_LINE, waits_run, waits_human},
+    {"waits", "[--dot]", "list who waits for whom, as rows or for Graphviz",
+     waits_options, 0, 0, NEEDS_FILE, STYLE_LINE, waits_run, waits_human},
     {"deadlocks", "", "list circles of those who wait for each other; 1 if any",
      NULL, 0, 0, NEEDS_FILE, STYLE_LINE, deadlocks_run, wait_human},
     {NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL}};

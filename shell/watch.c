@@ -135,8 +135,6 @@ static int watch_emit(watching *w, json_t *row) {
   return w->follow ? emit_event(w->c, row) : emit(w->c, row);
 }
 
-static int cancel_sleep(void *z) { return zke_wake(z); }
-
 /* Its own code is no failure of the watch: but that it cannot be run is. */
 static int watch_run(watching *w, const char *event, const char *path,
                      int64_t zxid) {
@@ -151,7 +149,7 @@ static int watch_run(watching *w, const char *event, const char *path,
   else
     no_memory(w->c);
   for (int i = 0; i < 4; i++) free(texts[i]);
-  cancel_by(w->c, cancel_sleep, w->z);
+  cancel_by(w->c, cancel_wake, w->z);
   return w->c->status;
 }
 
@@ -268,7 +266,7 @@ static int watch_through(watching *w) {
   call *c = w->c;
   bool until = has(c, 'x') || has(c, 'g');
   int status = watch_begin(w);
-  cancel_by(c, cancel_sleep, w->z);
+  cancel_by(c, cancel_wake, w->z);
   if (!status) status = until ? watch_until(w, has(c, 'x')) : watch_events(w);
   cancel_by(c, NULL, NULL);
   zke_forget(w->z, watch_hear, w);

@@ -7,6 +7,8 @@
 
 #include "shell.h"
 
+const char words_unclosed[] = "a quotation mark is not closed";
+
 /* ------------------------------------------------------------------------
  * A line into words
  * --------------------------------------------------------------------- */
@@ -73,7 +75,7 @@ static const char *split_quoted(splitter *s, char mark) {
       *s->to++ = *s->at++;
     }
   }
-  if (s->at == s->end) return "a quotation mark is not closed";
+  if (s->at == s->end) return words_unclosed;
   s->at++;
   return NULL;
 }

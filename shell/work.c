@@ -10,7 +10,7 @@
  * Waiting
  * --------------------------------------------------------------------- */
 
-CANCELLER(wake_session, zke, zke_wake)
+int cancel_wake(void *z) { return zke_wake(z); }
 
 int patience_of(call *c, patience *p) {
   int64_t conflict = STATUS_CONFLICT;
@@ -37,7 +37,7 @@ int fail_wait(call *c, const patience *p, int rc) {
 
 int wait_session(call *c, bool (*stop)(void *), void *arg, int64_t deadline) {
   int rc = ZKE_OK;
-  cancel_by(c, wake_session, c->z);
+  cancel_by(c, cancel_wake, c->z);
   for (;;) {
     int64_t turn = zke_turn(c->z);
     if (cancelled(c)) rc = ZKE_CANCELLED;

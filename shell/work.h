@@ -22,6 +22,9 @@ typedef struct patience {
 int patience_of(call *c, patience *p);
 int fail_wait(call *c, const patience *p, int rc);
 
+/* cancel_wake - for cancel_by(): end a wait of a handle's */
+int cancel_wake(void *z);
+
 /* wait_session - until stop() is true of arg, asked after each dispatch: a
  * zkembed code, ZKE_CANCELLED and ZKE_OPERATIONTIMEOUT among them */
 int wait_session(call *c, bool (*stop)(void *), void *arg, int64_t deadline);

@@ -75,7 +75,6 @@ packages() {
     jansson) echo libjansson-dev ;;
     libedit) echo libedit-dev pkg-config ;;
     node) echo nodejs ;;
-    dot) echo graphviz ;;
     shell) echo sqlite3 ;;
     zookeeper) echo default-jre-headless zookeeper ;;
     zookeeper-client) echo libzookeeper-mt-dev ;;

@@ -1,0 +1,44 @@
+/* batch.c - operations that go into one multi each some hundred (batch.h) */
+#include "batch.h"
+
+#include "../recipes/support.h"
+
+void batch_clear(batch *b) {
+  while (b->count > 0) b->release(b->owned[--b->count]);
+  b->bytes = 0;
+}
+
+static void batch_counted(batch *b) {
+  for (int i = 0; i < b->count; i++) {
+    b->created += b->ops[i].type == ZKE_OP_CREATE;
+    b->changed += b->ops[i].type == ZKE_OP_SET;
+    b->deleted += b->ops[i].type == ZKE_OP_DELETE;
+  }
+}
+
+int batch_run(batch *b) {
+  int status = 0;
+  if (b->count == 0) return 0;
+  int rc = zke_recipe_multi(b->c->z, b->ops, b->count, NULL);
+  if (rc == ZKE_OK)
+    batch_counted(b);
+  else
+    status = b->refused(b->owner, rc);
+  batch_clear(b);
+  return status;
+}
+
+int batch_add(batch *b, const zke_op *op, void *owned) {
+  int64_t bytes = op->len > 0 ? op->len : 0;
+  int status = 0;
+  if (b->count == b->most || b->bytes + bytes > b->most_bytes)
+    status = batch_run(b);
+  if (status) {
+    b->release(owned);
+    return status;
+  }
+  b->ops[b->count] = *op;
+  b->owned[b->count++] = owned;
+  b->bytes += bytes;
+  return 0;
+}

@@ -1,0 +1,39 @@
+/* batch.h - operations that go into one multi each some hundred
+ *
+ * deleteall, cp and import change any number of nodes.  Others see a batch
+ * whole or not at all.  An operation points to memory of its own, which the
+ * batch releases when the operation has been done or was given up.
+ */
+#ifndef ZKE_SHELL_BATCH_H
+#define ZKE_SHELL_BATCH_H
+
+#include "shell.h"
+
+enum { BATCH_MOST = 500 };
+
+typedef struct batch {
+  call *c;
+  int most;           /* operations at once, up to BATCH_MOST */
+  int64_t most_bytes; /* of data at once; one operation may have more */
+  void (*release)(void *owned);
+  /* the multi was refused, nothing was changed: 0 where that is dealt with, or
+   * the exit code after fail().  The operations are still there */
+  int (*refused)(void *owner, int rc);
+  void *owner;
+
+  int64_t created, changed, deleted; /* nodes, so far */
+  int count;
+  int64_t bytes;
+  zke_op ops[BATCH_MOST];
+  void *owned[BATCH_MOST]; /* what the operation of that index points to */
+} batch;
+
+/* batch_add   - put an operation in, and take over what it points to, also on
+ *               failure; runs the batch first where it is full
+ * batch_run   - do what is in it; it is empty then.  0 or the exit code
+ * batch_clear - give up what is in it */
+int batch_add(batch *b, const zke_op *op, void *owned);
+int batch_run(batch *b);
+void batch_clear(batch *b);
+
+#endif
