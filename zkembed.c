@@ -8164,18 +8164,36 @@ static void store_finish(store *s) {
 
 /* ======================================================================
  * api_, zke_: argument checks, enter, one inner call, leave (public)
+ *
+ * Each public function has the same shape: look at the arguments, api_enter(),
+ * one call into the layers above, api_leave().  zkembed.h says what each of
+ * them promises; here stands only what the header does not tell.
+ *
+ * api_enter() holds off the thread's cancellation, takes the store's lock and
+ * then admits the call: api_admit() is where a path, the handle's rights, the
+ * health of the store and the state of the session are judged, in this order.
+ * Its flags say what a call needs.  Between api_enter() and api_leave() the
+ * thread is alone in the store, except where it sleeps: at the gate, in a wait,
+ * and while a watcher runs.
+ *
+ * Results are made ready before api_leave() and are given to the caller only
+ * when the call has succeeded.  No out parameter is written by one that fails,
+ * unless zkembed.h says so.
+ *
+ * Start reading at api_enter(), then zke_set() for a change and zke_get() for a
+ * read.
  * ==================================================================== */
 
+/* What a call needs, or can do without. */
 enum {
-  API_CHANGE = 1,     /* needs a handle that may write */
+  API_CHANGE = 1,     /* a handle that may write */
   API_SEQUENTIAL = 2, /* the path may end like a prefix */
-  API_MULTI = 4,      /* ZooKeeper's C client has other codes here */
-  API_ANY_STATE = 8,  /* works on an expired handle */
+  API_ANY_STATE = 8,  /* works on a session that has ended, too */
   API_LIGHT = 16,     /* looks at the handle only, does no I/O */
-  API_READ = 32,      /* reads by db_read_begin(), and looks at the session
-                         there */
+  API_READ = 32,      /* begins its read by itself, and looks there whether
+                         the session still exists */
   API_DISPATCH = 64,  /* ticks, and recovers, by itself */
-  API_DISCARD = 128,  /* is about what is to be discarded */
+  API_DISCARD = 128,  /* removes what the session has discarded */
   API_SURELY = 256    /* waits for other threads' calls however long they take:
                          it cannot fail for that */
 };
@@ -8257,34 +8275,57 @@ static int api_replaced(const store *s) {
                    "%s or a file beside it was removed or replaced", s->name);
 }
 
-/* What is looked at once the lock is held: path, rights, health, state. */
+/* May a read go on in what the read before it has mapped?  It may while nothing
+ * is known to be wrong and no tick is due; then nothing but the handle's own
+ * state is to be looked at.  This is what makes a read cheap. */
+static bool api_reads_on(const zke *z, unsigned flags, int64_t now) {
+  const store *s = z->s;
+  return (flags & API_READ) && s->index.open && !s->broken &&
+         now < s->tick_next && !atomic_load(&z->owes);
+}
+
+/* End a read that was left open, and recover from a COMMIT that failed: at once
+ * where it left the database unusable (broken), and before a change where it
+ * left a doubt about what was written (unsettled).  A call that works in any
+ * state can do with the doubt. */
+static int api_recover(store *s, unsigned flags) {
+  int rc = db_end(s);
+  bool change = (flags & API_CHANGE) && !(flags & API_ANY_STATE);
+  if (rc != ZKE_OK || s->replaced) return rc;
+  return s->broken || (s->unsettled && change) ? txn_recover(s) : ZKE_OK;
+}
+
+/* Do what each process does from time to time, whatever it calls: see whether
+ * its files are still the ones that it opened, and sweep if it is its duty. */
+static void api_tick(store *s, int64_t now) {
+  if (now < s->tick_next) return;
+  s->tick_next = base_later(now, ZKE_TICK_MS * ZKE_MS);
+  sweep_tick(s, false, true);
+}
+
+/* Judge a call for which the lock is held; see the section's head.  A call that
+ * works in any state is let in to files that were replaced, since it is to tell
+ * of that. */
 static int api_admit(zke *z, const char *path, unsigned flags,
                      const char **full, int64_t now) {
   store *s = z->s;
+  bool any_state = (flags & API_ANY_STATE) != 0;
   int rc = full ? api_path(z, path, flags, full) : ZKE_OK;
   if (rc != ZKE_OK) return rc;
   if ((flags & API_CHANGE) && s->readonly)
     return base_fail(ZKE_READONLY, "%s was opened read-only", s->name);
-  if (s->replaced && !(flags & API_ANY_STATE)) return api_replaced(s);
+  if (s->replaced && !any_state) return api_replaced(s);
   live_stamp_lease(z);
-  if (flags & API_LIGHT) return flags & API_ANY_STATE ? ZKE_OK : api_state(z);
+  if (flags & API_LIGHT) return any_state ? ZKE_OK : api_state(z);
   if (flags & API_DISPATCH) return s->index.open ? ZKE_OK : db_end(s);
-  bool kept = (flags & API_READ) && s->index.open && !s->broken &&
-              now < s->tick_next && !atomic_load(&z->owes);
-  if (kept) return api_state(z);
-  rc = db_end(s);
-  bool change = (flags & API_CHANGE) && !(flags & API_ANY_STATE);
-  if (rc == ZKE_OK && !s->replaced && (s->broken || (s->unsettled && change)))
-    rc = txn_recover(s);
-  if (s->replaced && (flags & API_ANY_STATE)) return ZKE_OK; /* to be told */
+  if (api_reads_on(z, flags, now)) return api_state(z);
+  rc = api_recover(s, flags);
+  if (s->replaced && any_state) return ZKE_OK;
   if (rc != ZKE_OK) return rc;
-  if (now >= s->tick_next) {
-    s->tick_next = base_later(now, ZKE_TICK_MS * ZKE_MS);
-    sweep_tick(s, false, true);
-    if (s->replaced && !(flags & API_ANY_STATE)) return api_replaced(s);
-  }
-  if (flags & API_ANY_STATE) return ZKE_OK;
-  /* a change looks at the session in its transaction */
+  api_tick(s, now);
+  if (any_state) return ZKE_OK;
+  if (s->replaced) return api_replaced(s);
+  /* A change looks at the session's row in its transaction, a read in its. */
   rc = flags & (API_READ | API_CHANGE) ? api_state(z) : api_session(z);
   return rc == ZKE_OK ? api_discard_first(z, flags, now) : rc;
 }
@@ -8296,7 +8337,9 @@ static int api_forked(const store *s) {
                    s->name);
 }
 
-/* The one way out; of a call that has become a child's, without a lock. */
+/* End a call that api_enter() has let in; returns rc.  A call that has become a
+ * child's by a fork() inside a watcher drops no lock: the lock is the parent's,
+ * and the child is told so. */
 static int api_leave(zke *z, int rc) {
   if (lock_is_forked(z->s)) {
     rc = api_forked(z->s);
@@ -8308,16 +8351,19 @@ static int api_leave(zke *z, int rc) {
   return rc;
 }
 
-/* The way out for a call that was refused before it had the lock. */
+/* End a call that was refused before it had the lock; returns rc. */
 static int api_turn_away(zke *z, int rc) {
   lock_uncount_call(z->s, z);
   os_cancel_back();
   return rc;
 }
 
-/* The one way in: on ZKE_OK the lock is held and api_leave() must follow.  The
- * fork flag is looked at before any lock is touched; the call counts itself
- * before it looks whether the handle is being closed. */
+/* Begin a call: on ZKE_OK the lock is held and api_leave() must follow; after
+ * anything else nothing is held.  The order matters.  The fork flag is looked
+ * at before any lock is touched, since a child may have inherited a locked one.
+ * The call counts itself before it looks whether the handle is being closed:
+ * zke_close() sets that first and counts then, so that one of the two sees the
+ * other.  The call's deadline is taken before the lock is waited for. */
 static int api_enter(zke *z, const char *path, unsigned flags,
                      const char **full) {
   if (!z) return base_fail(ZKE_BADARGUMENTS, "the handle is NULL");
@@ -8342,7 +8388,8 @@ static int api_enter(zke *z, const char *path, unsigned flags,
   return rc == ZKE_OK ? ZKE_OK : api_leave(z, rc);
 }
 
-/* Run a change, or lose its reply where a test asked for that. */
+/* Run a change as one transaction.  Where zke_test_fail() asked for it, the
+ * reply is lost: before the change was made, or after. */
 static int api_change(zke *z, enum txn_class want, txn_body body, void *arg) {
   int fail = 0;
   if (z->fail_when && z->fail_when != ZKE_TEST_FAIL_READ &&
@@ -8356,7 +8403,7 @@ static int api_change(zke *z, enum txn_class want, txn_body body, void *arg) {
   return base_fail(ZKE_CONNECTIONLOSS, "the reply was lost for a test");
 }
 
-/* Is this the read whose reply a test lets get lost? */
+/* Fail if this is the read whose reply zke_test_fail() wants to be lost. */
 static int api_lose_read(zke *z) {
   if (z->fail_when != ZKE_TEST_FAIL_READ || z->fail_skip-- > 0) return ZKE_OK;
   z->fail_when = 0;
@@ -8430,7 +8477,7 @@ void *zke_alloc(zke *z, size_t size) {
 
 /* ---- opening and closing ---- */
 
-/* zke_open(), with cancellation held off. */
+/* zke_open(), with arguments that are there and cancellation held off. */
 static int api_open(const char *name, const zke_options *options, zke **z_out) {
   zke_options o;
   zke_os os;
@@ -8489,7 +8536,11 @@ static bool api_unlist(zke *z) {
   return s->session_count == 0;
 }
 
-/* zke_close(), with the handle marked as closing and cancellation held off. */
+/* zke_close(), with the handle marked as closing and cancellation held off.
+ * Calls of other threads end first: those that sleep are woken, and see the
+ * mark.  The session's row is ended next; where that fails the handle goes all
+ * the same, and others find the session dead by its lock.  The last handle of a
+ * store takes the store with it. */
 static int api_close(zke *z) {
   store *s = z->s;
   bool ended;
@@ -8572,7 +8623,7 @@ int zke_keepalive_fd(zke *z, int *fd_out) {
 
 /* ---- nodes: changes ---- */
 
-/* One operation of the caller's in a transaction. */
+/* A change of one znode: what its transaction gets, and what comes of it. */
 typedef struct api_single {
   const char *path;
   const zke_op *op;
@@ -8595,7 +8646,8 @@ static int api_set_body(txn *t, void *arg) {
   return op_set(t, c->path, c->op, &c->stat);
 }
 
-/* Is the mode known, and has it a TTL when it must? */
+/* Refuse a mode that is not known, a TTL where the mode has none, and a mode
+ * with a TTL without one in its bounds. */
 static int api_mode(const zke_op *op) {
   if (op->mode < ZKE_PERSISTENT ||
       op->mode > ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL)
@@ -8608,6 +8660,9 @@ static int api_mode(const zke_op *op) {
   return ZKE_OK;
 }
 
+/* zke_create() and zke_create_ttl().  The name that was made is shown without
+ * the chroot.  Where there is no memory to show it, the znode is there all the
+ * same, so the caller is told what a lost reply tells: it has to look. */
 static int api_create(zke *z, const zke_op *op, char **path_out,
                       zke_stat *stat_out) {
   api_single c = {NULL, op, NULL, {0}};
@@ -8666,7 +8721,8 @@ int zke_delete(zke *z, const char *path, int version) {
   return api_leave(z, api_change(z, TXN_GUESS, api_delete_body, &c));
 }
 
-/* Note what is to be discarded, whatever state the handle is in. */
+/* Note what is to be discarded, whatever state the handle is in: with the
+ * chroot before it, in one block with the note. */
 static int api_note_discard(zke *z, const char *path, bool sequential,
                             int64_t czxid) {
   size_t len = strlen(path) + 1;
@@ -8748,6 +8804,7 @@ int zke_set(zke *z, const char *path, const void *data, int len, int version,
   return api_leave(z, rc);
 }
 
+/* zke_raise_sequence()'s. */
 typedef struct api_raise {
   const char *path;
   int next;
@@ -8796,6 +8853,10 @@ static int api_watch_body(txn *t, void *arg) {
                    &r->entry);
 }
 
+/* Read and set a watch.  The watch of an ephemeral znode of another session
+ * also notes whose it is, so that this handle can hear of that owner's death
+ * from the kernel.  A watcher is entered in memory before the transaction ends
+ * and taken out again where it fails. */
 static int api_read_watching(zke *z, api_reading *r) {
   int rc = txn_run(z->s, z, TXN_NORMAL, api_watch_body, r);
   int64_t owner = r->answer.owner == z->id ? 0 : r->answer.owner;
@@ -8892,7 +8953,8 @@ int zke_children(zke *z, const char *path, zke_watch_fn fn, void *context,
   return api_leave(z, ZKE_OK);
 }
 
-/* Count the descendants of a whole path: everything below "path/". */
+/* Count the descendants of a whole path.  They are one range of the table's
+ * key, from "path/" up to "path0", since '0' follows '/'. */
 static int api_count(zke *z, const char *path, int64_t *count) {
   int rc;
   bool row;
@@ -9074,7 +9136,7 @@ static unsigned api_op_flags(const zke_op *op) {
   return API_CHANGE | (sequential ? API_SEQUENTIAL : 0u);
 }
 
-/* One operation of a multi. */
+/* Do one operation of a multi inside its transaction. */
 static int api_multi_step(txn *t, const zke_op *op, zke_op_result *r) {
   const char *path;
   char *made = NULL;
@@ -9099,6 +9161,8 @@ static int api_multi_step(txn *t, const zke_op *op, zke_op_result *r) {
   return r->path ? ZKE_OK : base_nomem();
 }
 
+/* Do all operations of a multi, up to the first that is refused.  A transaction
+ * may run its body twice (txn_run()), so what a first run has left goes. */
 static int api_multi_body(txn *t, void *arg) {
   api_multi *m = arg;
   int rc = txn_number(t); /* an empty multi has its zxid too */
@@ -9183,6 +9247,8 @@ static int api_enter_multi(zke *z, const zke_op *ops, int count,
   return ended ? ZKE_MARSHALLINGERROR : rc;
 }
 
+/* A multi that makes a persistent znode is synced from the start; of others the
+ * shape tells what the last one like it needed (TXN_LEARN). */
 int zke_multi(zke *z, const zke_op *ops, int count, zke_op_result *results) {
   bool full;
   int rc = api_enter_multi(z, ops, count, API_CHANGE);
@@ -9240,6 +9306,8 @@ static int api_multi_read_step(zke *z, const zke_op *op, zke_op_result *r) {
   return ZKE_OK;
 }
 
+/* Check all operations before anything is read, as ZooKeeper's client does: the
+ * whole call is refused for one that is malformed. */
 static int api_multi_read_check(zke *z, const zke_op *ops, int count) {
   for (int i = 0; i < count; i++) {
     const char *path;
@@ -9259,6 +9327,8 @@ static int api_multi_read_check(zke *z, const zke_op *ops, int count) {
   return ZKE_OK;
 }
 
+/* All operations are answered from one snapshot, under SQLite's read lock: a
+ * lock-free read cannot span several. */
 int zke_multi_read(zke *z, const zke_op *ops, int count,
                    zke_op_result *results) {
   if (count > 0 && !results)
@@ -9285,6 +9355,8 @@ int zke_multi_read(zke *z, const zke_op *ops, int count,
 
 /* ---- access control lists ---- */
 
+/* Identities live in the handle alone, as ZooKeeper's do in a connection.  An
+ * unknown scheme fails the session for good, as it does in ZooKeeper. */
 int zke_add_auth(zke *z, const char *scheme, const char *cert, int len) {
   if (!scheme) return base_fail(ZKE_BADARGUMENTS, "scheme is NULL");
   if (len < 0 || (len && !cert))
@@ -9362,6 +9434,7 @@ int zke_set_acl(zke *z, const char *path, int version, const zke_acls *acls) {
 
 /* ---- watches ---- */
 
+/* What the functions for watches pass to their transactions. */
 typedef struct api_watch {
   const char *path;
   int mode, other; /* the mode asked for, the one that it replaces */
@@ -9382,6 +9455,8 @@ static int api_add_watch_body(txn *t, void *arg) {
   return reg_enter(t, w->path, w->mode, 3, w->fn, w->context, &w->entry);
 }
 
+/* The rows are changed first, then the watchers in memory: between the two no
+ * event can be dispatched, as the lock is held. */
 int zke_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
                   void *context) {
   api_watch w = {.mode = mode + 1, .fn = fn, .context = context};
@@ -9400,6 +9475,7 @@ int zke_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
   return api_leave(z, rc);
 }
 
+/* Remove the rows of one path that were found to be needed no more. */
 static int api_remove_watch_body(txn *t, void *arg) {
   api_watch *w = arg;
   int rc = ZKE_OK;
@@ -9409,7 +9485,9 @@ static int api_remove_watch_body(txn *t, void *arg) {
   return rc;
 }
 
-/* Remove the watchers of a pair, or all where fn is NULL. */
+/* Remove the watchers of a pair on a path, or all of the path where fn is NULL.
+ * A row of the file stands for all watchers of one kind on the path, so it goes
+ * only with the last of them. */
 static int api_remove_watches(zke *z, const char *path, int type,
                               zke_watch_fn fn, const void *context) {
   api_watch w = {.mode = 0};
@@ -9457,12 +9535,17 @@ static int api_forget_body(txn *t, void *arg) {
   return rc;
 }
 
+/* Has the file a row that only this pair needs? */
 static bool api_needs_rows(const reg_pair *pair) {
   const reg_watcher *w = pair ? pair->newest : NULL;
   while (w && !reg_unneeded_rows(w)) w = w->older;
   return w != NULL;
 }
 
+/* Whatever becomes of the rows, the pair is not called after this returns: it
+ * is taken out of memory, out of what is being dispatched, and a call of it
+ * that runs in another thread is waited for.  A row that stays makes events for
+ * which no watcher is found. */
 int zke_forget(zke *z, zke_watch_fn fn, void *context) {
   api_watch w = {.fn = fn, .context = context};
   if (!fn) return base_fail(ZKE_BADARGUMENTS, "fn is NULL");
@@ -9505,6 +9588,7 @@ static int64_t api_deadline(int64_t deadline_ms) {
   return base_max(deadline_ms, 0) * ZKE_MS;
 }
 
+/* The lock is dropped for the sleep, so other threads may use the handle. */
 int zke_sleep(zke *z, int64_t deadline_ms) {
   int rc = api_enter(z, NULL, API_ANY_STATE | API_LIGHT, NULL);
   if (rc != ZKE_OK) return rc;
@@ -9572,7 +9656,7 @@ int zke_next_deadline(zke *z, int64_t *deadline_out) {
     /* the descriptor does not show a death notice here: look for it */
     at = base_min(at, lock_now(z->s) + ZKE_DUTY_TICK_MS * ZKE_MS);
   }
-  /* rounded up: who comes at that millisecond finds it due */
+  /* Rounded up: a caller that comes at that millisecond finds it due. */
   *deadline_out =
       at > INT64_MAX - ZKE_MS ? ZKE_FOREVER : (at + ZKE_MS - 1) / ZKE_MS;
   return api_leave(z, ZKE_OK);
@@ -9592,6 +9676,8 @@ int zke_pending(zke *z, int *pending_out) {
   return api_leave(z, ZKE_OK);
 }
 
+/* One thread of a session dispatches at a time, the leader; another that comes
+ * meanwhile returns at once with a count of 0. */
 int zke_dispatch(zke *z, int *count_out) {
   wait_frame frame;
   int count = 0;
@@ -9621,6 +9707,8 @@ int zke_wait(zke *z, int64_t deadline_ms) {
   return zke_wait_turn(z, zke_turn(z), deadline_ms);
 }
 
+/* The turn wakes threads of this process that wait for the leader; the byte
+ * wakes the leader, which may sleep in poll(). */
 int zke_wake(zke *z) {
   int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_LIGHT, NULL);
   if (rc != ZKE_OK) return rc;
