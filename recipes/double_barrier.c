@@ -1026,6 +1026,28 @@ static int left(zke_recipe *r) {
   return ZKE_OK;
 }
 
+/* Leaving has failed: out all the same, by one's znode, as if one had died
+ * inside.  Nobody waits for a member that has given up, and none is told that
+ * all is well.  Returns rc; the end of the session leaves things as they are,
+ * for that is told by itself. */
+static int depart_give_up(zke_double_barrier *b, int rc) {
+  zke_sentence kept;
+  if (rc == ZKE_INVALIDSTATE || rc == ZKE_SESSIONEXPIRED) return rc;
+  zke_recipe_keep(&kept);
+  int64_t limit = zke_recipe_grace(b->r.z);
+  db_unwatch(b);
+  db_discard(b);
+  zke_limit(b->r.z, limit);
+  db_out(b, ZKE_DOUBLE_BARRIER_OUT);
+  b->told_out = true;
+  return zke_recipe_restore(&kept, rc);
+}
+
+static int db_not_inside(const zke_double_barrier *b) {
+  return zke_recipe_fail(ZKE_LOST, "this object is in no round at %s",
+                         b->r.path);
+}
+
 /* Leave; the waiting is the step's. */
 static int db_depart(zke_double_barrier *b) {
   if (b->state == ZKE_DOUBLE_BARRIER_LOST) {
@@ -1033,10 +1055,9 @@ static int db_depart(zke_double_barrier *b) {
     return db_lost(b);
   }
   if (b->state == ZKE_DOUBLE_BARRIER_LEAVING) return ZKE_OK;
-  if (b->state != ZKE_DOUBLE_BARRIER_INSIDE)
-    return db_misuse(b, "this object is not inside");
+  if (b->state != ZKE_DOUBLE_BARRIER_INSIDE) return db_not_inside(b);
   int rc = zke_retry(b->r.z, stay_depart, b, ZKE_FOREVER);
-  if (rc != ZKE_OK) return rc;
+  if (rc != ZKE_OK) return depart_give_up(b, rc);
   b->state = ZKE_DOUBLE_BARRIER_LEAVING;
   b->told_out = false;
   b->r.changed = true;
@@ -1073,6 +1094,33 @@ static int db_leave(zke_double_barrier *b, int64_t deadline_ms) {
   }
   if (b->state == ZKE_DOUBLE_BARRIER_LOST) b->state = ZKE_DOUBLE_BARRIER_OUT;
   return rc;
+}
+
+/* Out of a round at once, whatever becomes of it.  Returns the code of the
+ * session's end alone. */
+static int db_pass(zke_double_barrier *b) {
+  int rc = b->state == ZKE_DOUBLE_BARRIER_INSIDE ? db_depart(b) : ZKE_OK;
+  if (b->state == ZKE_DOUBLE_BARRIER_LEAVING) {
+    stay_end(b, ZKE_OPERATIONTIMEOUT);
+    b->told_out = true;
+  }
+  return b->state == ZKE_DOUBLE_BARRIER_INSIDE ? rc : ZKE_OK;
+}
+
+/* Enter, keep who is of the round, and pass.  One that is inside still has been
+ * told so by another thread, and is on its way out. */
+static int db_meet(zke_double_barrier *b, const void *data, int len,
+                   int64_t deadline_ms, zke_party_list **list) {
+  int rc = db_pass(b);
+  if (rc == ZKE_OK) rc = db_enter(b, data, len, deadline_ms);
+  if (rc != ZKE_OK) return rc;
+  *list = list_pack(b->r.z, b->members->data, b->members->count);
+  rc = db_pass(b);
+  if (rc != ZKE_OK) {
+    zke_free(*list);
+    return rc;
+  }
+  return *list ? ZKE_OK : zke_recipe_fail(ZKE_NOMEM, "no memory for a list");
 }
 
 /* ---- the interface ---- */
@@ -1152,6 +1200,23 @@ int zke_double_barrier_leave(zke_double_barrier *barrier, int64_t deadline_ms) {
   return db_return(barrier, db_leave(barrier, deadline_ms));
 }
 
+int zke_double_barrier_meet(zke_double_barrier *barrier, const void *data,
+                            int len, int64_t deadline_ms,
+                            zke_party_list **list_out, int64_t *token_out) {
+  zke_party_list *list = NULL;
+  int rc = check_data(data, len);
+  if (rc == ZKE_OK) rc = db_call(barrier, deadline_ms ? deadline_ms : 1);
+  if (rc != ZKE_OK) return rc;
+  rc = db_meet(barrier, data, len, deadline_ms, &list);
+  if (rc == ZKE_OK && token_out) *token_out = barrier->round;
+  rc = db_return(barrier, rc);
+  if (rc == ZKE_OK && list_out)
+    *list_out = list;
+  else if (rc == ZKE_OK)
+    zke_free(list);
+  return rc;
+}
+
 int zke_double_barrier_start(zke_double_barrier *barrier, const void *data,
                              int len) {
   int rc = check_data(data, len);
@@ -1178,7 +1243,8 @@ int zke_double_barrier_stop(zke_double_barrier *barrier) {
     rc = db_withdraw(barrier);
     if (rc == ZKE_BADVERSION) rc = db_step(&barrier->r);
   } else if (barrier->state != ZKE_DOUBLE_BARRIER_INSIDE) {
-    rc = db_misuse(barrier, "this object does not wait");
+    rc = zke_recipe_fail(ZKE_LOST, "this object does not wait at %s",
+                         barrier->r.path);
   }
   if (rc == ZKE_OK && barrier->state == ZKE_DOUBLE_BARRIER_INSIDE)
     rc =
@@ -1222,9 +1288,7 @@ int64_t zke_double_barrier_token(zke_double_barrier *barrier) {
 /* How one's last round stands; to be called after a look. */
 static int db_check(const zke_double_barrier *b) {
   if (b->broken) return db_say_broken(b);
-  if (b->state == ZKE_DOUBLE_BARRIER_INSIDE) return ZKE_OK;
-  return zke_recipe_fail(ZKE_LOST, "this object is in no round at %s",
-                         b->r.path);
+  return b->state == ZKE_DOUBLE_BARRIER_INSIDE ? ZKE_OK : db_not_inside(b);
 }
 
 int zke_double_barrier_check(zke_double_barrier *barrier) {

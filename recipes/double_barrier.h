@@ -156,21 +156,38 @@ ZKE_API int zke_double_barrier_enter(zke_double_barrier *barrier,
  *   ZKE_BROKEN            a member died inside; the sentence names it
  *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence names who is inside
  *   ZKE_CANCELLED         zke_double_barrier_cancel()
- *   ZKE_LOST              one's znode was deleted by somebody
- *   ZKE_MISUSE            not inside, or another thread's call runs
+ *   ZKE_LOST              not inside, or one's znode was deleted by somebody
+ *   ZKE_MISUSE            another thread's call runs
  *   ZKE_INVALIDSTATE      the session has ended
- * After any other code one is still in there, and this can be repeated; but
- * where only one's znode could not be deleted, the session does that as soon as
- * it can.
+ * Where the leaving itself fails (a full disk, another writer that stands still
+ * until the deadline), its code, of any kind, ZKE_OPERATIONTIMEOUT among them:
+ * the party is out, but to the others like one that died inside, so they get
+ * ZKE_BROKEN.  They do as soon as its znode has gone; where that cannot be
+ * deleted now, the session does so as soon as it can.
  * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
 ZKE_API int zke_double_barrier_leave(zke_double_barrier *barrier,
                                      int64_t deadline_ms);
+
+/* zke_double_barrier_meet - enter and leave at once, waiting for nobody to
+ * leave: what a rendezvous is made of
+ *
+ * Where the leaving fails the party is out all the same, and it has met.
+ *
+ *   list_out  out: one block: as zke_double_barrier_list()
+ *
+ * The rest is as for zke_double_barrier_enter(). */
+ZKE_API int zke_double_barrier_meet(zke_double_barrier *barrier,
+                                    const void *data, int len,
+                                    int64_t deadline_ms,
+                                    zke_party_list **list_out,
+                                    int64_t *token_out);
 
 /* Without blocking: zke_dispatch() does the rest, listener and state tell.
  *
  * zke_double_barrier_start       - take a place
  * zke_double_barrier_stop        - give it up; ZKE_HELD where the round has
- *                                  begun: one is inside; ZKE_MISUSE: not there
+ *                                  begun: one is inside; ZKE_LOST: one was not
+ *                                  there
  * zke_double_barrier_leave_start - leave
  * zke_double_barrier_step        - look again now, as dispatches do by
  *                                  themselves

@@ -17,17 +17,14 @@ struct zke_rendezvous {
   void *context;
 };
 
-/* Get out of a round, without waiting for anybody.  That somebody died in it
- * does not matter: everybody's data is there. */
+/* Get out of a round, without waiting for anybody.  How that ends does not
+ * matter, as everybody's data is there: ZKE_OK where one is out. */
 static int meeting_leave(zke_double_barrier *b) {
   int state = zke_double_barrier_state(b);
   if (state != ZKE_DOUBLE_BARRIER_INSIDE && state != ZKE_DOUBLE_BARRIER_LEAVING)
     return ZKE_OK;
   int rc = zke_double_barrier_leave(b, 0);
-  return rc == ZKE_OPERATIONTIMEOUT || rc == ZKE_BROKEN ||
-                 rc == ZKE_CANCELLED || rc == ZKE_LOST
-             ? ZKE_OK
-             : rc;
+  return zke_double_barrier_state(b) == ZKE_DOUBLE_BARRIER_OUT ? ZKE_OK : rc;
 }
 
 /* Where a blocking call runs, that one leaves the round: here it cannot.  The
@@ -85,30 +82,21 @@ static int meeting_check(const zke_rendezvous *meeting) {
 int zke_rendezvous_meet(zke_rendezvous *meeting, const void *data, int len,
                         int64_t deadline_ms, zke_party_list **list_out,
                         int64_t *token_out) {
-  zke_party_list *list = NULL;
-  int64_t token = 0;
   int rc = meeting_check(meeting);
-  if (rc == ZKE_OK) rc = meeting_leave(meeting->barrier);
   if (rc != ZKE_OK) return rc;
-  zke_double_barrier *b = meeting->barrier;
-  rc = zke_double_barrier_enter(b, data, len, deadline_ms, &token);
-  if (rc != ZKE_OK) return rc;
-  if (list_out) rc = zke_double_barrier_list(b, &list);
-  if (rc == ZKE_OK) rc = meeting_leave(b);
-  if (rc != ZKE_OK) {
-    zke_free(list);
-    return rc;
-  }
-  if (list_out) *list_out = list;
-  if (token_out) *token_out = token;
-  return ZKE_OK;
+  return zke_double_barrier_meet(meeting->barrier, data, len, deadline_ms,
+                                 list_out, token_out);
 }
 
 int zke_rendezvous_start(zke_rendezvous *meeting, const void *data, int len) {
   int rc = meeting_check(meeting);
-  if (rc == ZKE_OK) rc = meeting_leave(meeting->barrier);
   if (rc != ZKE_OK) return rc;
-  return zke_double_barrier_start(meeting->barrier, data, len);
+  zke_double_barrier *b = meeting->barrier;
+  zke_recipe_hold((zke_recipe *)b); /* its listener may free it */
+  rc = meeting_leave(b);
+  if (rc == ZKE_OK) rc = zke_double_barrier_start(b, data, len);
+  zke_recipe_drop((zke_recipe *)b);
+  return rc;
 }
 
 int zke_rendezvous_step(zke_rendezvous *meeting) {

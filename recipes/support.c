@@ -993,6 +993,9 @@ static int recipe_enter(zke_recipe *r) {
     rc = zke_recipe_fail(ZKE_CLOSING,
                          "a thread was cancelled inside the %s %s; free it",
                          r->class_->name, r->path);
+  } else if (rc == ZKE_OK && r->going) {
+    rc = zke_recipe_fail(ZKE_CLOSING, "the %s %s was freed", r->class_->name,
+                         r->path);
   }
   return rc == ZKE_OK ? ZKE_OK : zke_recipe_leave(r, rc);
 }
@@ -1025,6 +1028,12 @@ int zke_recipe_leave(zke_recipe *r, int rc) {
   recipe_cancel_back();
   return keep ? zke_recipe_restore(&kept, rc) : rc;
 }
+
+void zke_recipe_hold(zke_recipe *r) {
+  __atomic_add_fetch(&r->refs, 1, __ATOMIC_RELAXED);
+}
+
+void zke_recipe_drop(zke_recipe *r) { recipe_unref(r); }
 
 static int recipe_step(zke_recipe *r) {
   if (r->going || r->ended || !r->class_->step) return ZKE_OK;
@@ -2077,7 +2086,6 @@ static int line_leap_over(zke_line *l, int kind, const char *suffix,
   j.made.directory = l->r.path;
   j.made.kind = line_kinds[kind];
   j.made.mode = *suffix ? ZKE_EPHEMERAL : ZKE_EPHEMERAL_SEQUENTIAL;
-  if (!l->znode) l->actor = zke_line_actor();
   int rc = znode_name(l->r.z, &j.made, suffix);
   line_unwatch_own(l);
   if (rc == ZKE_OK) rc = line_leap_make(l, &j);
@@ -2092,7 +2100,10 @@ static int line_leap_over(zke_line *l, int kind, const char *suffix,
 }
 
 int zke_line_jump(zke_line *l, const char *victim) {
+  uint64_t before = l->actor;
+  l->actor = zke_line_actor(); /* whoever had joined: this thread will hold */
   int rc = line_leap_over(l, ZKE_LINE_FRONT, "", victim);
+  if (rc != ZKE_OK) l->actor = before;
   if (rc != ZKE_OK) return rc;
   l->state = ZKE_LINE_WAITING;
   rc = zke_line_step(l);

@@ -412,7 +412,8 @@ ZKE_API void zke_recipe_free(zke_recipe *r);
 ZKE_API int zke_recipe_state(zke *z);
 
 /* zke_recipe_enter    - take the mutex; refuses NULL, a forked child's copy, an
- *                       expired session (ZKE_INVALIDSTATE)
+ *                       expired session (ZKE_INVALIDSTATE), one that was freed
+ *                       (ZKE_CLOSING)
  * zke_recipe_enter_by - the same for a call with a deadline, which can be
  *                       cancelled
  * zke_recipe_leave    - drop it, deliver what was told; returns rc, the end of
@@ -420,6 +421,16 @@ ZKE_API int zke_recipe_state(zke *z);
 ZKE_API int zke_recipe_enter(zke_recipe *r);
 ZKE_API int zke_recipe_enter_by(zke_recipe *r, int64_t deadline_ms);
 ZKE_API int zke_recipe_leave(zke_recipe *r, int rc);
+
+/* zke_recipe_hold - keep the object's memory, for a call that makes several
+ *                   calls of it: a listener may free it between two of them.
+ *                   Then each further call on it but drop returns ZKE_CLOSING
+ * zke_recipe_drop - no more
+ *
+ * The mutex is not held.  They do not hold off the thread's cancellation: drop
+ * in a cleanup handler where a call between them may sleep. */
+ZKE_API void zke_recipe_hold(zke_recipe *r);
+ZKE_API void zke_recipe_drop(zke_recipe *r);
 
 ZKE_API void zke_recipe_watcher(zke *z, int type, int state, const char *path,
                                 void *context);

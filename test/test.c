@@ -176,11 +176,12 @@ const char *test_small_disk(const char *name, int kib) {
 }
 
 void test_fill_disk(const char *path) {
-  static char block[4096];
+  static char block[1 << 20];
   int fd = open(path, O_WRONLY | O_CREAT | O_APPEND, 0600);
   ck_assert_int_ge(fd, 0);
-  while (write(fd, block, sizeof block) > 0) continue;
-  while (write(fd, block, 1) > 0) continue;
+  for (size_t size = sizeof block; size; size /= 16) {
+    while (write(fd, block, size) > 0) continue;
+  }
   close(fd);
 }
 

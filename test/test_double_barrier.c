@@ -616,7 +616,7 @@ START_TEST(timed_enter) {
   ck_assert_int_eq(state(1), WAITING);
   ck_ok(zke_double_barrier_stop(b[1]));
   ck_ok(zke_double_barrier_stop(b[2]));
-  ck_rc(zke_double_barrier_stop(b[2]), ZKE_MISUSE);
+  ck_rc(zke_double_barrier_stop(b[2]), ZKE_LOST);
   end();
 }
 END_TEST
@@ -634,7 +634,7 @@ START_TEST(withdrawal_loses) {
   leave(1);
   dispatch_all();
   ck_ok(zke_double_barrier_leave(b[0], 0)); /* how what was started ended */
-  ck_rc(zke_double_barrier_leave(b[0], 0), ZKE_MISUSE);
+  ck_rc(zke_double_barrier_leave(b[0], 0), ZKE_LOST);
   start(0);
   start(1);
   ck_ok(zke_double_barrier_enter(b[0], NULL, 0, 0, &round)); /* the deadline */
@@ -697,7 +697,7 @@ START_TEST(timed_leave) {
   ck_says("2 of the 3 parties inside");
   ck_says("b (pid ");
   ck_says("c (pid ");
-  ck_rc(zke_double_barrier_leave(b[0], 0), ZKE_MISUSE);
+  ck_rc(zke_double_barrier_leave(b[0], 0), ZKE_LOST);
   ck_rc(zke_double_barrier_leave(b[1], 0), ZKE_OPERATIONTIMEOUT);
   ck_ok(zke_double_barrier_leave(b[2], 0));
   ck_assert(!ready());
@@ -878,7 +878,8 @@ START_TEST(foreign_children) {
 }
 END_TEST
 
-/* … inside of `ready` too: the last member's leaving is the end. */
+/* … inside of `ready` too: the last member's leaving is the end, or the next
+ * round's beginning is. */
 START_TEST(foreign_children_of_ready) {
   begin(2, 2);
   start(0);
@@ -893,7 +894,17 @@ START_TEST(foreign_children_of_ready) {
                    NULL, NULL));
   leave(0);
   ck_rc(zke_double_barrier_leave_start(b[1]), ZKE_NOTEMPTY); /* too much */
+  ck_assert_int_eq(state(1), OUT);
   ck_ok(zke_delete(z[0], PATH "/ready/z/z", -1));
+  dispatch_all();
+  ck_rc(zke_double_barrier_leave(b[0], 0), ZKE_BROKEN);
+  start(0);
+  start(1);
+  dispatch_all();
+  ck_assert_int_eq(state(0), INSIDE);
+  ck_ok(zke_create(z[0], PATH "/ready/a", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT,
+                   NULL, NULL));
+  leave(0);
   leave(1);
   dispatch_all();
   ck_assert_int_eq(state(0), OUT);
@@ -1024,8 +1035,8 @@ START_TEST(bad_arguments) {
   ck_rc(zke_double_barrier_start(b[0], NULL, 1), ZKE_BADARGUMENTS);
   ck_rc(zke_double_barrier_enter(NULL, NULL, 0, 0, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_double_barrier_leave(NULL, 0), ZKE_BADARGUMENTS);
-  ck_rc(zke_double_barrier_leave(b[0], 0), ZKE_MISUSE);
-  ck_rc(zke_double_barrier_leave_start(b[0]), ZKE_MISUSE);
+  ck_rc(zke_double_barrier_leave(b[0], 0), ZKE_LOST);
+  ck_rc(zke_double_barrier_leave_start(b[0]), ZKE_LOST);
   ck_rc(zke_double_barrier_list(b[0], NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_double_barrier_parties(z[0], PATH, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_double_barrier_parties(z[0], "x", &list), ZKE_BADARGUMENTS);

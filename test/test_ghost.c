@@ -1,21 +1,15 @@
 /* test_ghost.c - what could not be deleted on the way out
  *
- * A foreign writer holds SQLite's lock, so that a participant cannot delete
- * its znode when it is freed, gives up or releases.  Nothing comes of that
- * znode, and it goes at the session's next call or dispatch once the writer is
- * done (support.h; zke_discard()).
+ * A foreign writer holds SQLite's lock, or the disk is full, so that a
+ * participant cannot delete its znode when it is freed, gives up or releases.
+ * Nothing comes of that znode, and it goes at the session's next call or
+ * dispatch once the writer is done (support.h; zke_discard()).
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
 #include <sqlite3.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "../recipes/counter.h"
@@ -27,6 +21,8 @@
 #include "../recipes/partition.h"
 #include "../recipes/persistent_node.h"
 #include "../recipes/queue.h"
+#include "../recipes/rendezvous.h"
+#include "../recipes/rendezvous.h"
 #include "../recipes/rwlock.h"
 #include "../recipes/semaphore.h"
 #include "../recipes/singleton.h"
@@ -328,32 +324,7 @@ END_TEST
 
 /* ---- the queue ---- */
 
-static const char *disk;
-
-static void leave_disk(void) { umount2(disk, MNT_DETACH); }
-
-/* A file system of 4 MiB that only this process sees. */
-static bool enter_disk(void) {
-  disk = test_path("disk");
-  ck_assert_int_eq(mkdir(disk, 0700), 0);
-  if (unshare(CLONE_NEWNS) != 0 ||
-      mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL) != 0 ||
-      mount("none", disk, "tmpfs", 0, "size=4m") != 0) {
-    printf("full disk: skipped, cannot mount (%s)\n", strerror(errno));
-    return false;
-  }
-  atexit(leave_disk);
-  return true;
-}
-
-static void fill_disk(void) {
-  static char block[4096];
-  int fd = open(test_path("disk/ballast"), O_WRONLY | O_CREAT, 0600);
-  ck_assert_int_ge(fd, 0);
-  while (write(fd, block, sizeof block) > 0) continue;
-  while (write(fd, block, 1) > 0) continue;
-  close(fd);
-}
+static void fill_disk(void) { test_fill_disk(test_path("disk/ballast")); }
 
 static void empty_disk(void) {
   ck_assert_int_eq(unlink(test_path("disk/ballast")), 0);
@@ -378,7 +349,7 @@ START_TEST(given_back_behind_an_obstacle) {
   zke_queue *theirs;
   zke_queue_item *item = NULL, *again = NULL;
   bool full = _i & 1;
-  if (full && !enter_disk()) return;
+  if (full && !test_small_disk("disk", 4096)) return;
   begin_at(full ? "disk/a.db" : "a.db");
   ck_ok(zke_queue_new(z, "/q", &o, &queue));
   ck_ok(zke_queue_new(other, "/q", NULL, &theirs));
@@ -487,6 +458,172 @@ START_TEST(released_behind_an_obstacle) {
 }
 END_TEST
 
+/* ---- rounds that cannot be left ---- */
+
+/* Until neither a large change goes through nor a small one.  False: it cannot
+ * be told now. */
+static bool fill(void) {
+  static char data[20000];
+  int rc = ZKE_FULL;
+  fill_disk();
+  for (int i = 0; i < 2 && rc == ZKE_FULL; i++) {
+    do {
+      rc = zke_set(other, "/n", data, i ? 1 : sizeof data, -1, NULL);
+    } while (rc == ZKE_OK);
+  }
+  if (rc != ZKE_FULL) empty_disk();
+  return rc == ZKE_FULL;
+}
+
+/* What keeps a member in its round, and the code that leaving has then. */
+typedef struct obstacle {
+  bool disk;
+  int code;
+} obstacle;
+static const obstacle obstacles[] = {{false, ZKE_OPERATIONTIMEOUT},
+                                     {true, ZKE_FULL}};
+
+static bool begin_with(const obstacle *o) {
+  if (o->disk && !test_small_disk("disk", 32768)) return false;
+  begin_at(o->disk ? "disk/a.db" : "a.db");
+  ck_ok(zke_create(z, "/n", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  return true;
+}
+
+/* False: another one writes at the moment. */
+static bool come_between(const obstacle *o) {
+  if (o->disk) return fill();
+  return sqlite3_exec(writer, "BEGIN IMMEDIATE", 0, 0, 0) == SQLITE_OK;
+}
+
+static void go_away(const obstacle *o) {
+  if (o->disk)
+    empty_disk();
+  else
+    clear();
+}
+
+/* z dispatches, and makes no call on any object. */
+static void wait_until_gone(void) {
+  ck_until(zke_dispatch(z, NULL) == ZKE_OK && ephemerals() == 0, 10000);
+}
+
+static int leave_by(bool start) {
+  return start ? zke_double_barrier_leave_start(barrier)
+               : zke_double_barrier_leave(barrier, zke_now(z) + 50);
+}
+
+/* A member that cannot leave is out, and like one that died to the others: they
+ * get out as soon as its znode has gone. */
+START_TEST(round_is_not_left) {
+  const obstacle *o = &obstacles[_i % 2];
+  zke_double_barrier *second;
+  if (!begin_with(o)) return;
+  barrier_hold();
+  ck_ok(zke_double_barrier_new(other, "/d", 2, NULL, &second));
+  ck_ok(zke_double_barrier_enter(second, NULL, 0, soon(other), NULL));
+  ck_ok(zke_double_barrier_enter(barrier, NULL, 0, soon(z), NULL));
+  ck_assert(come_between(o));
+  ck_rc(leave_by(_i / 2), o->code);
+  ck_assert_int_eq(zke_double_barrier_state(barrier), ZKE_DOUBLE_BARRIER_OUT);
+  go_away(o);
+  wait_until_gone();
+  ck_rc(zke_double_barrier_leave(second, soon(other)), ZKE_BROKEN);
+  ck_rc(zke_double_barrier_leave(barrier, 0), ZKE_LOST);
+  ck_ok(zke_double_barrier_start(barrier, NULL, 0));
+  ck_ok(zke_double_barrier_enter(second, NULL, 0, soon(other), NULL));
+  zke_double_barrier_free(second);
+  zke_double_barrier_free(barrier);
+  end();
+}
+END_TEST
+
+/* An obstacle that comes when a session asks for the time, which each call
+ * does, for the n-th time. */
+static zke_os os_default;
+static struct {
+  const obstacle *o; /* or NULL: none is to come */
+  long calls;        /* until it comes */
+  bool came;
+} coming;
+
+static int64_t os_clock(void *c, int which) {
+  const obstacle *o = coming.o;
+  if (o && --coming.calls <= 0) {
+    coming.o = NULL; /* it asks for the time, too */
+    coming.came = come_between(o);
+    if (!coming.came) coming.o = o;
+  }
+  return os_default.clock(c, which);
+}
+
+static zke *open_watched_clock(const char *db) {
+  zke *opened = NULL;
+  zke_os_default(&os_default);
+  zke_os os = os_default;
+  os.clock = os_clock;
+  zke_options o = {.size = sizeof o, .busy_timeout_ms = 20, .os = &os};
+  ck_ok(zke_open(test_path(db), &o, &opened));
+  return opened;
+}
+
+static int met;
+static void count_meetings(zke_rendezvous *m, int event, int64_t token,
+                           void *context) {
+  (void)m, (void)token, (void)context;
+  met += event == ZKE_RENDEZVOUS_MET;
+}
+
+static zke_rendezvous *meeting, *second, *third;
+
+/* One meeting of z's with the second, by a blocking call or while the session
+ * dispatches, obstructed before the n-th call from its beginning; then one of
+ * the others.  Returns how many calls there were. */
+static long meet_obstructed(const obstacle *o, long n, bool blocks) {
+  ck_ok(zke_rendezvous_start(meeting, "a", 1));
+  ck_ok(zke_rendezvous_meet(second, "b", 1, soon(other), NULL, NULL));
+  coming.o = o;
+  coming.calls = n;
+  coming.came = false;
+  if (blocks)
+    zke_rendezvous_meet(meeting, NULL, 0, zke_now(z), NULL, NULL);
+  else
+    zke_dispatch(z, NULL);
+  coming.o = NULL;
+  if (coming.came) go_away(o);
+  ck_until(zke_rendezvous_step(meeting) == ZKE_OK &&
+               zke_dispatch(z, NULL) == ZKE_OK && ephemerals() == 0,
+           10000);
+  ck_ok(zke_rendezvous_start(second, "b", 1));
+  ck_ok(zke_rendezvous_meet(third, "c", 1, soon(other), NULL, NULL));
+  zke_rendezvous_stop(second); /* it has met; whether or not it knows */
+  return n - coming.calls;
+}
+
+/* A meeting that cannot be left is over, and does not hold up the next one:
+ * obstructed from the last call of it back to the one that begins it. */
+START_TEST(meeting_is_not_left) {
+  const obstacle *o = &obstacles[_i % 2];
+  zke_rendezvous_options heard = {.size = sizeof heard,
+                                  .listener = count_meetings};
+  if (!begin_with(o)) return;
+  ck_ok(zke_close(z));
+  z = open_watched_clock(o->disk ? "disk/a.db" : "a.db");
+  ck_ok(zke_rendezvous_new(z, "/r", 2, &heard, &meeting));
+  ck_ok(zke_rendezvous_new(other, "/r", 2, NULL, &second));
+  ck_ok(zke_rendezvous_new(other, "/r", 2, NULL, &third));
+  long calls = meet_obstructed(o, 1000000, _i < 2);
+  for (int before = 0; before < met && calls > 0; calls -= o->disk ? 7 : 3) {
+    before = met;
+    meet_obstructed(o, calls, _i < 2);
+  }
+  zke_rendezvous_free(meeting);
+  zke_rendezvous_free(second);
+  zke_rendezvous_free(third);
+  end();
+}
+END_TEST
+
 /* ---- watches that nobody dispatches ---- */
 
 static void ignore(zke_lock *l, int state, int64_t token, void *context) {
@@ -580,9 +717,12 @@ int main(int argc, char **argv) {
   tcase_add_loop_test(tc, a_try_of_the_listener_that_failed_is_told_later, 0,
                       2);
   tcase_add_test(tc, released_behind_an_obstacle);
+  tcase_add_loop_test(tc, round_is_not_left, 0, 4);
+  tcase_add_loop_test(tc, meeting_is_not_left, 0, 4);
   tcase_add_test(tc, nothing_piles_up_without_dispatch);
   tcase_add_test(tc, reentrance_is_a_threads);
   tcase_add_test(tc, deadlines_hold);
+  tcase_set_timeout(tc, 60);
   suite_add_tcase(s, tc);
   return test_main(argc, argv, s);
 }
