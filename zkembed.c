@@ -4802,9 +4802,18 @@ static int node_names(store *s, const char *path, const node_range *range,
 /* ======================================================================
  * op_: create, delete, set, check, reads (private)
  *
- * ZooKeeper's server side: each function makes its checks in the server's
- * order (semantics.md 2.2, 3, 4), the first failure wins.  Paths are whole
- * and have passed path_check().  acting: the session whose identities count.
+ * What ZooKeeper's server does with a request.  Each function makes its checks
+ * in the server's order, since the first failure is the one that the caller
+ * sees (semantics.md 2.2, 3, 4).  Then it says what kind of transaction the
+ * change needs, takes the transaction's zxid, changes the rows by node_, and
+ * fires the watches.
+ *
+ * A function may return ZKE_NEEDS_FULL or ZKE_NEEDS_NORMAL: txn_run() has begun
+ * the wrong kind of transaction.  It rolls back what was done and runs the
+ * whole body again in the right kind.
+ *
+ * Paths are whole, with the chroot, and have passed path_check().  The acting
+ * session is the one whose identities count.  Start reading at op_set().
  * ==================================================================== */
 
 static bool op_mode_is_sequential(int mode) {
@@ -4845,14 +4854,17 @@ static int op_load(store *s, const char *path, node *n, char **data) {
   return rc == ZKE_NONODE ? op_no_node(path) : rc;
 }
 
-/* A change of this node must be synced unless it is ephemeral. */
+/* Ask for the kind of transaction that a change of this node needs: a synced
+ * one unless it is ephemeral (P8). */
 static int op_class(txn *t, const node *n) {
   if (n->owner) return t->guessed ? ZKE_NEEDS_NORMAL : ZKE_OK;
   return txn_need_full(t);
 }
 
-/* How many sequential or other creates this transaction made below a parent
- * whose counter stands at its end; counts this one. */
+/* How many creates this transaction made below a parent whose counter stands
+ * at its end; this one is counted.  The counter itself cannot rise any more, so
+ * without this two creates of one multi would get one name.  Parents are told
+ * apart by a hash: where two of them share one, a number is left out. */
 static int64_t op_overflow(txn *t, path_key parent) {
   uint64_t hash = UINT64_C(14695981039346656037);
   size_t n;
@@ -4898,7 +4910,9 @@ static void op_new_node(txn *t, const zke_op *op, node *n) {
   n->len = op->len;
 }
 
-/* The second half of a create: the parent is loaded and may be written. */
+/* The second half of a create: the parent is loaded and may be written.  The
+ * row is inserted before the parent is looked at, as the server does: a node
+ * that exists is told of before a parent that can have no children. */
 static int op_create_below(txn *t, const zke_op *op, const char *made,
                            path_key parent_key, const node *parent, char *acl,
                            zke_stat *stat) {
@@ -4924,7 +4938,8 @@ static int op_create_below(txn *t, const zke_op *op, const char *made,
                     parent->acl);
 }
 
-/* Create; *made is the new path in a block of the caller's. */
+/* Create a node.  *made is its path, with the number of a sequential one, in a
+ * block that the caller frees; NULL after a failure. */
 static int op_create(txn *t, const char *path, const zke_op *op, char **made,
                      zke_stat *stat) {
   buf acl = {.a = &t->s->a};
@@ -4960,6 +4975,7 @@ static int op_create(txn *t, const char *path, const zke_op *op, char **made,
   return rc;
 }
 
+/* The second half of a delete: the parent is loaded and may be written. */
 static int op_delete_below(txn *t, const char *path, int version,
                            const node *parent) {
   node n;
@@ -4979,6 +4995,8 @@ static int op_delete_below(txn *t, const char *path, int version,
   return rc;
 }
 
+/* Delete a node.  The permission is the parent's, so it is looked at first: a
+ * caller without it does not learn whether the node exists. */
 static int op_delete(txn *t, const char *path, int version) {
   node parent;
   if (path_is_reserved(path))
@@ -4994,6 +5012,7 @@ static int op_delete(txn *t, const char *path, int version) {
   return rc;
 }
 
+/* Replace a node's value; *stat is what it is afterwards. */
 static int op_set(txn *t, const char *path, const zke_op *op, zke_stat *stat) {
   node n;
   if (!path_check_new(path))
@@ -5017,8 +5036,8 @@ static int op_set(txn *t, const char *path, const zke_op *op, zke_stat *stat) {
   return rc;
 }
 
-/* The counter never falls: a number that a child may have had is not given
- * again. */
+/* Raise the counter of a node's children.  It never falls: a number that a
+ * child may have had is not given again. */
 static int op_raise_sequence(txn *t, const char *path, int next,
                              zke_stat *stat) {
   node n;
@@ -5041,6 +5060,8 @@ static int op_raise_sequence(txn *t, const char *path, int next,
   return rc;
 }
 
+/* The check of a multi.  It changes nothing, but stands in a transaction with
+ * what does. */
 static int op_check(txn *t, const char *path, int version) {
   node n;
   if (!path_check_new(path))
@@ -5056,6 +5077,8 @@ static int op_check(txn *t, const char *path, int version) {
   return rc;
 }
 
+/* Replace a node's ACL.  The list is judged before the node is loaded, so a
+ * malformed one is refused whatever the path. */
 static int op_set_acl(txn *t, const char *path, int version,
                       const zke_acls *acls) {
   buf acl = {.a = &t->s->a};
@@ -5098,9 +5121,11 @@ static void op_answer_free(op_answer *a) {
   mem_free(a->names);
 }
 
-/* exists (no permission), get or children, inside any transaction.
+/* Do exists, get or children inside any transaction.
  *
- *   range  which children; of no meaning to the other two */
+ *   check  whether reading needs a permission; exists needs none
+ *   range  which children; of no meaning to the other two
+ *   out    to be freed by op_answer_free(); empty after a failure */
 static int op_read(const zke *acting, int type, bool check, const char *path,
                    const node_range *range, op_answer *out) {
   node n;
@@ -7437,8 +7462,16 @@ static int wait_until(zke *z, uint64_t before, int64_t deadline) {
 /* ======================================================================
  * view_: lists for inspection, zke_check (private)
  *
- * A list is one block: head, records, texts.  While it is built a record's
- * string is kept as an offset into the texts.
+ * What is asked about a database as a whole: seldom, so these are plain queries
+ * that are prepared each time.  Each list is one statement, so it is of one
+ * moment.
+ *
+ * A list is given out as one block, which zke_free() frees: head, records,
+ * texts.  The texts stand in the order of the records, one for each.
+ *
+ * zke_check() tests the invariants I0 to I16 of doc/format.md: most by a query
+ * that has a row for each violation, names and ACLs by the functions that the
+ * engine itself reads them with.
  * ==================================================================== */
 
 typedef struct view_list {
@@ -7486,6 +7519,8 @@ static int view_collect(store *s, const char *sql, int64_t from, int64_t to,
   return rc == SQLITE_DONE ? ZKE_OK : db_error(s, rc, "listing");
 }
 
+/* Make a record of a session's row.  Whether it is alive is not in the file: the
+ * kernel is asked. */
 static void view_read_session(store *s, sqlite3_stmt *st, view_list *l) {
   zke_session_info r;
   memset(&r, 0, sizeof r);
@@ -7530,6 +7565,8 @@ static int view_sessions(store *s, int64_t from, int64_t to,
   return rc == ZKE_OK && !list ? base_nomem() : rc;
 }
 
+/* Make a record of a watch's row, or of one of DB_WAITERS() with the session
+ * that is waited for. */
 static void view_read_watch(store *s, sqlite3_stmt *st, view_list *l) {
   zke_watch_info r;
   (void)s;
@@ -7543,6 +7580,8 @@ static void view_read_watch(store *s, sqlite3_stmt *st, view_list *l) {
   view_add_text(l, st, 0);
 }
 
+/* All watches, or those by which a session waits for an ephemeral node of
+ * another. */
 static int view_watches(store *s, bool waiters, zke_watch_list **out) {
   view_list l;
   char *records = NULL, *text = NULL;
@@ -7566,7 +7605,8 @@ static int view_watches(store *s, bool waiters, zke_watch_list **out) {
   return rc == ZKE_OK && !list ? base_nomem() : rc;
 }
 
-/* The path of a row of node, and the key of a path, in SQL. */
+/* In SQL: the path of a row of node, and the part of a path up to its last
+ * '/'. */
 #define VIEW_PATH                                                  \
   "CASE n.parent WHEN '' THEN '/' WHEN '/' THEN '/'||n.name ELSE " \
   "n.parent||'/'||n.name END"
@@ -7688,6 +7728,9 @@ static int view_check_texts(store *s, view_report *r) {
   return rc == SQLITE_DONE ? ZKE_OK : db_error(s, rc, "checking names");
 }
 
+/* Test all invariants in one snapshot.  fn may be NULL: the caller then learns
+ * the number only.  A database that SQLite finds corrupt is told of in the same
+ * way as a violation, and the code is ZKE_CORRUPT. */
 static int view_check(store *s, zke_check_fn fn, void *context) {
   view_report r = {fn, context, 0};
   size_t n = sizeof view_invariants / sizeof *view_invariants;
@@ -7710,6 +7753,13 @@ static int view_check(store *s, zke_check_fn fn, void *context) {
 
 /* ======================================================================
  * store_: making and ending a store (private)
+ *
+ * A store is what the sessions of one zke_open() share: SQLite's connection,
+ * the locks, the side files.  Opening one goes from harmless to not: options,
+ * the name, what kind of file it is, and only then is anything made.  A file
+ * that is refused has not been touched, and nothing lies beside it.
+ *
+ * Start reading at store_open().
  * ==================================================================== */
 
 /* An option's value: what was given, or its default. */
@@ -7745,6 +7795,7 @@ static int store_options(const zke_options *given, zke_options *out,
   return ZKE_OK;
 }
 
+/* Free a store with all that it holds open, however far its opening came. */
 static void store_free(store *s) {
   live_forget_wakes(s);
   live_forget_shard(s);
@@ -7764,7 +7815,9 @@ static void store_free(store *s) {
   mem_free(s);
 }
 
-/* A store with its settings and nothing open. */
+/* Make a store with its settings and nothing open.  Its lock is held by the
+ * thread that opens it.  The phase spreads the ticks of processes that were
+ * started together. */
 static int store_new(const char *name, const zke_options *o, store **out) {
   zke_allocator a = o->allocator;
   if (!a.resize) a.resize = mem_default_resize;
@@ -7898,6 +7951,7 @@ static int store_inspect_name(store *s, unsigned flags, bool *exists) {
   return rc == ZKE_OK && *exists ? store_inspect_file(s, &f, &above) : rc;
 }
 
+/* The path of a side file; NULL without memory. */
 static char *store_beside(store *s, const char *suffix) {
   size_t len = strlen(s->file), more = strlen(suffix);
   char *path = mem_resize(&s->a, NULL, len + more + 1);
@@ -8027,6 +8081,7 @@ static int store_open_readonly(store *s) {
   return rc;
 }
 
+/* Open a database that nobody else can reach: no gate, no lives, no log. */
 static int store_open_memory(store *s) {
   int rc = db_connect(s, true);
   if (rc == ZKE_OK) rc = db_configure(s);
@@ -8041,6 +8096,8 @@ static void store_note_files(store *s) {
   if (s->os.stat(s->os.context, s->shm, &s->shm_id) < 0) s->shm_id.inode = 0;
 }
 
+/* Open the store's database in one of the three ways: in memory, for
+ * inspection, for work. */
 static int store_open(store *s, unsigned flags) {
   bool exists = false;
   if (s->memory && s->readonly) {
