@@ -433,9 +433,11 @@ static zke_strings *buf_strings(const buf *texts, int count) {
  * os_: every system call of the library (private)
  *
  * The default table.  Each function returns a value >= 0 or -errno, and is
- * not interrupted by signals.  They are for Linux; a host that brings a table
- * of its own may leave out the poller and the timer (-ENOSYS).  What the rest
- * of the file calls goes through the store's copy of the table.
+ * not interrupted by signals: it calls again after EINTR.  They are for Linux; a
+ * host that brings a table of its own may leave out the poller and the timer
+ * (-ENOSYS).  zkembed.h says what each member has to do, at zke_os.  What the
+ * rest of the file calls goes through the store's copy of the table, so a test
+ * can stand between the library and the kernel.
  * ==================================================================== */
 
 static int os_result(int r) { return r < 0 ? -errno : r; }
@@ -989,6 +991,14 @@ static path_key path_split(const char *path, size_t len) {
   return k;
 }
 
+/* Cut a path's length down to that of its parent; false at the root. */
+static bool path_climb(const char *path, size_t *len) {
+  if (*len <= 1) return false;
+  while (--*len && path[*len] != '/') continue;
+  if (*len == 0) *len = 1; /* the root keeps its '/' */
+  return true;
+}
+
 /* Append the path that a key stands for, without a NUL. */
 static void path_join(buf *out, path_key k) {
   buf_add(out, k.parent, (size_t)k.parent_len);
@@ -1041,6 +1051,8 @@ static void auth_sha1_block(uint32_t h[5], const unsigned char *p) {
   for (int i = 0; i < 5; i++) h[i] += v[i];
 }
 
+/* The SHA-1 of a whole text.  It names identities as ZooKeeper does; nothing
+ * here relies on its strength. */
 static void auth_sha1(const unsigned char *data, size_t len,
                       unsigned char out[20]) {
   uint32_t h[5] = {0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476, 0xc3d2e1f0};
@@ -1126,6 +1138,7 @@ static bool acl_digest_valid(const char *id) {
   return colons == 1;
 }
 
+/* Append one entry's line, its id escaped. */
 static void acl_add_entry(buf *out, int32_t perms, const char *scheme,
                           const char *id) {
   char head[64];
@@ -4168,11 +4181,20 @@ static int txn_compact(store *s, zke *z) {
 /* ======================================================================
  * watch_: registering, firing, queueing events (private)
  *
+ * A watch is a row: path, kind, session.  An event is a row, too, in the queue
+ * of its session, written in the transaction of the change itself.  So a change
+ * that is committed has queued its events, and one that is not has queued none
+ * (P3); all that a process that dies can lose is the wake-up, which the tick
+ * makes good (P7).  What the rows do not hold is whom to call: that is reg_.
+ *
  * Invariants: a one-shot row is removed in the transaction that fires it
  * (P3); a session gets one event for one change of one path, however many of
  * its rows match; event numbers of a session grow by one (P4).
+ *
+ * Start reading at watch_fire_found().
  * ==================================================================== */
 
+/* The kind of a row; kind / 2 and kind % 2 are the mode and the table. */
 static int watch_kind(int mode, int table) { return 2 * mode + table; }
 
 /* Add a row; repetition adds none. */
@@ -4189,6 +4211,7 @@ static int watch_add(txn *t, const char *path, int kind) {
   return rc;
 }
 
+/* Remove this session's row of a path and a kind, if there is one. */
 static int watch_remove(txn *t, const char *path, int kind) {
   int rc;
   sqlite3_stmt *st = db_statement(t->s, DB_WATCH_REMOVE, &rc);
@@ -4255,21 +4278,27 @@ static int watch_queue(txn *t, int64_t session, int type, const char *path,
   return db_run(t->s, st);
 }
 
-/* Which tables and rows an event of this type speaks to. */
-static bool watch_matches(int kind, int type, bool ancestor) {
-  int mode = kind / 2, table = kind % 2;
-  if (ancestor) {
-    if (mode != WATCH_RECURSIVE) return false;
-  } else if (type == ZKE_EVENT_CHILD) {
-    return table == WATCH_TABLE_CHILD && mode != WATCH_RECURSIVE;
+/* Does an event speak to a watch?  This one rule decides in the file, when a
+ * change is made, and in memory, when its event is dispatched.
+ *
+ *   mode   WATCH_ONE_SHOT and the like
+ *   table  of the watch: data and existence, or children
+ *   below  the event is of a node below the path that is watched */
+static bool watch_matches(int mode, int table, int type, bool below) {
+  if (mode == WATCH_RECURSIVE) {
+    if (type == ZKE_EVENT_CHILD) return false; /* the child's own event tells */
+  } else if (below) {
+    return false;
   }
-  return type == ZKE_EVENT_DELETED || table == WATCH_TABLE_DATA;
+  if (type == ZKE_EVENT_DELETED) return true; /* speaks to both tables */
+  return table ==
+         (type == ZKE_EVENT_CHILD ? WATCH_TABLE_CHILD : WATCH_TABLE_DATA);
 }
 
-/* Collect the sessions that watch a path for this type; fired[] tells which
- * one-shot tables have rows. */
+/* Collect the sessions that watch a path for an event of this type, on the path
+ * itself or below it; fired[] tells which one-shot tables have rows. */
 static int watch_collect(txn *t, const char *path, size_t len, int type,
-                         bool ancestor, buf *sessions, bool fired[2]) {
+                         bool below, buf *sessions, bool fired[2]) {
   int rc;
   sqlite3_stmt *st = db_statement(t->s, DB_WATCH_AT, &rc);
   if (!st) return rc;
@@ -4279,7 +4308,7 @@ static int watch_collect(txn *t, const char *path, size_t len, int type,
     rc = db_step(t->s, st, &row);
     if (rc != ZKE_OK || !row) return rc;
     int kind = sqlite3_column_int(st, 0);
-    if (kind < 0 || !watch_matches(kind, type, ancestor)) continue;
+    if (kind < 0 || !watch_matches(kind / 2, kind % 2, type, below)) continue;
     buf_add_int(sessions, sqlite3_column_int64(st, 1));
     if (kind / 2 == WATCH_ONE_SHOT) fired[kind % 2] = true;
   }
@@ -4291,14 +4320,12 @@ static int watch_collect_ancestors(txn *t, const char *path, size_t len,
                                    int type, buf *sessions) {
   bool none[2];
   int rc = ZKE_OK;
-  while (rc == ZKE_OK && t->recursive && len > 1) {
-    while (--len && path[len] != '/') continue;
-    if (len == 0) len = 1;
+  while (rc == ZKE_OK && t->recursive && path_climb(path, &len))
     rc = watch_collect(t, path, len, type, true, sessions, none);
-  }
   return rc;
 }
 
+/* Remove the rows of all sessions for a path and a kind: they have fired. */
 static int watch_drop(txn *t, const char *path, size_t len, int kind) {
   int rc;
   sqlite3_stmt *st = db_statement(t->s, DB_WATCH_DROP, &rc);
@@ -4333,6 +4360,7 @@ static int watch_fire_found(txn *t, const char *path, size_t len, int type,
   return rc;
 }
 
+/* The same for a caller that need not know whether there was a watch. */
 static int watch_fire(txn *t, const char *path, size_t len, int type,
                       const char *acl) {
   bool found;
@@ -4369,8 +4397,12 @@ static int watch_is_quiet(txn *t, const char *path, size_t len,
  * node_: rows of the tree (private)
  *
  * Loading, adding, removing and changing rows, with the parent's counters and
- * the events.  No permission is checked here.  cversion is not stored: it is
- * 2 * creates - nchild (semantics.md 0).
+ * the events.  No permission is checked here, that is op_'s.
+ *
+ * A row's key is the parent's path and the name (path_key), so the children of
+ * a node are neighbours in the table.  A value of up to ZKE_INLINE_BYTES lies in
+ * the row, a larger one beside it, so that reading rows stays cheap.  cversion
+ * is not stored: it is 2 * creates - nchild (semantics.md 0).
  * ==================================================================== */
 
 typedef struct node {
@@ -4386,6 +4418,7 @@ static void node_free(node *n) {
   n->acl = NULL;
 }
 
+/* A node's Stat, as the caller sees it. */
 static void node_stat(const node *n, zke_stat *out) {
   out->czxid = n->czxid;
   out->mzxid = n->mzxid;
@@ -4401,6 +4434,8 @@ static void node_stat(const node *n, zke_stat *out) {
   out->pzxid = n->pzxid;
 }
 
+/* Read a row's columns but its data; the ACL is a copy that node_free() frees.
+ * What no writer of ours can have written is refused. */
 static int node_read_columns(store *s, sqlite3_stmt *st, node *n) {
   n->czxid = sqlite3_column_int64(st, 0);
   n->mzxid = sqlite3_column_int64(st, 1);
@@ -4753,6 +4788,7 @@ static int node_set(txn *t, path_key k, node *n, const void *data, int len) {
   return db_run(t->s, st);
 }
 
+/* Replace a node's ACL; NULL: the open one. */
 static int node_set_acl(txn *t, path_key k, const node *n, const char *acl) {
   int rc;
   sqlite3_stmt *st = db_statement(t->s, DB_NODE_SET_ACL, &rc);
@@ -6338,68 +6374,80 @@ static void reg_list(zke *z, reg_pair *pair, buf *calls) {
   reg_add_call(calls, pair->fn, pair->context);
 }
 
-/* Does an event of this type, on the spot itself or below it, speak to the
- * watcher? */
-static bool reg_matches(const reg_watcher *w, int type, bool below) {
-  unsigned data = 1u << WATCH_TABLE_DATA, child = 1u << WATCH_TABLE_CHILD;
-  unsigned tables = type == ZKE_EVENT_CHILD     ? child
-                    : type == ZKE_EVENT_DELETED ? data | child
-                                                : data;
-  if (w->mode == WATCH_RECURSIVE && type == ZKE_EVENT_CHILD) return false;
-  if (below && w->mode != WATCH_RECURSIVE) return false;
-  return (w->tables & tables) != 0;
-}
-
-/* Collect the calls for an event at one spot, or consume its one-shots. */
-static void reg_visit_spot(zke *z, reg_spot *spot, const wait_event *e,
-                           bool below, buf *calls) {
-  if (!spot) return;
-  for (reg_watcher *w = spot->first, *next; w; w = next) {
-    next = w->next;
-    if (w->zxid >= e->zxid || !reg_matches(w, e->type, below)) continue;
-    if (calls)
-      reg_list(z, w->pair, calls);
-    else if (w->mode == WATCH_ONE_SHOT)
-      reg_remove(z, w);
-  }
-  if (!calls) reg_drop_if_empty(z, spot);
-}
-
-/* Collect the calls for an event of the tree, or (calls NULL) consume the
- * one-shots: in two passes, so that a lack of memory loses none. */
-static void reg_visit(zke *z, const wait_event *e, buf *calls) {
-  size_t len = strlen(e->path);
-  if (calls) z->listing++;
-  reg_visit_spot(z, reg_find(z, e->path, len), e, false, calls);
-  while (z->recursive_count && len > 1) {
-    while (--len && e->path[len] != '/') continue;
-    if (len == 0) len = 1;
-    reg_visit_spot(z, reg_find(z, e->path, len), e, true, calls);
-  }
-}
-
-/* Collect every pair, the default watcher last; or (calls NULL) consume the
- * one-shots registered before a zxid. */
-static void reg_visit_all(zke *z, int64_t before, buf *calls) {
-  if (calls) z->listing++;
-  for (size_t i = 0; i < z->spots.cap; i++) {
-    for (reg_item *item = z->spots.at[i], *after; item; item = after) {
-      reg_spot *spot = (reg_spot *)item;
-      after = item->next;
-      for (reg_watcher *w = spot->first, *next; w; w = next) {
-        next = w->next;
-        if (calls)
-          reg_list(z, w->pair, calls);
-        else if (w->mode == WATCH_ONE_SHOT && w->zxid < before)
-          reg_remove(z, w);
-      }
-      if (!calls) reg_drop_if_empty(z, spot);
+/* Does an event, on the watcher's path itself or below it, speak to the
+ * watcher?  Not if the watcher was registered after the change. */
+static bool reg_hears(const reg_watcher *w, const wait_event *e, bool below) {
+  if (w->zxid >= e->zxid) return false;
+  for (int table = 0; table < 2; table++) {
+    if ((w->tables & 1u << table) &&
+        watch_matches(w->mode, table, e->type, below)) {
+      return true;
     }
   }
-  if (!z->watcher || !calls) return;
+  return false;
+}
+
+/* Collect the calls of all watchers, the default watcher last. */
+static void reg_collect_all(zke *z, buf *calls) {
+  z->listing++;
+  for (size_t i = 0; i < z->spots.cap; i++) {
+    for (reg_item *item = z->spots.at[i]; item; item = item->next) {
+      const reg_spot *spot = (const reg_spot *)item;
+      for (const reg_watcher *w = spot->first; w; w = w->next)
+        reg_list(z, w->pair, calls);
+    }
+  }
   const reg_pair *pair = reg_find_pair(z, z->watcher, z->watcher_context);
-  if (!pair || pair->listed != z->listing)
+  if (z->watcher && (!pair || pair->listed != z->listing))
     reg_add_call(calls, z->watcher, z->watcher_context);
+}
+
+/* Collect the calls for an event; an overflow speaks to all.  No watcher is
+ * consumed by this, so the event can be delivered later where memory lacks. */
+static void reg_collect(zke *z, const wait_event *e, buf *calls) {
+  size_t len = strlen(e->path);
+  bool below = false;
+  if (e->type == ZKE_EVENT_OVERFLOW) {
+    reg_collect_all(z, calls);
+    return;
+  }
+  z->listing++;
+  do {
+    const reg_spot *spot = reg_find(z, e->path, len);
+    const reg_watcher *w = spot ? spot->first : NULL;
+    for (; w; w = w->next) {
+      if (reg_hears(w, e, below)) reg_list(z, w->pair, calls);
+    }
+    below = true;
+  } while (z->recursive_count && path_climb(e->path, &len));
+}
+
+/* Remove the one-shots of a spot that have heard an event, or, by an overflow,
+ * all that were registered before it. */
+static void reg_consume_spot(zke *z, reg_spot *spot, const wait_event *e) {
+  bool all = e->type == ZKE_EVENT_OVERFLOW;
+  for (reg_watcher *w = spot->first, *next; w; w = next) {
+    next = w->next;
+    if (w->mode != WATCH_ONE_SHOT) continue;
+    if (all ? w->zxid < e->zxid : reg_hears(w, e, false)) reg_remove(z, w);
+  }
+  reg_drop_if_empty(z, spot);
+}
+
+/* Consume the one-shots to which an event speaks.  They are at its own path:
+ * nothing below a path speaks to a one-shot of it. */
+static void reg_consume(zke *z, const wait_event *e) {
+  if (e->type != ZKE_EVENT_OVERFLOW) {
+    reg_spot *spot = reg_find(z, e->path, strlen(e->path));
+    if (spot) reg_consume_spot(z, spot, e);
+    return;
+  }
+  for (size_t i = 0; i < z->spots.cap; i++) {
+    for (reg_item *item = z->spots.at[i], *next; item; item = next) {
+      next = item->next;
+      reg_consume_spot(z, (reg_spot *)item, e);
+    }
+  }
 }
 
 static void reg_free(zke *z) {
@@ -6633,7 +6681,7 @@ static bool alarm_take(zke *z, int64_t now, reg_call *call) {
   return due;
 }
 
-/* Add the calls of those that are set to a collection that reg_visit_all() has
+/* Add the calls of those that are set to a collection that reg_collect_all() has
  * begun, unless they are in it. */
 static void alarm_list(zke *z, buf *calls) {
   pthread_mutex_lock(&z->s->m);
@@ -7080,19 +7128,12 @@ static bool wait_take_back(zke *z, zke_watch_fn fn, const void *context) {
 static int wait_deliver(zke *z, int *count) {
   buf calls = {.a = &z->s->a};
   wait_event *e = z->queue;
-  bool all = e->type == ZKE_EVENT_OVERFLOW;
-  if (all)
-    reg_visit_all(z, e->zxid, &calls);
-  else
-    reg_visit(z, e, &calls);
+  reg_collect(z, e, &calls);
   if (calls.failed) {
     buf_free(&calls);
     return base_nomem();
   }
-  if (all)
-    reg_visit_all(z, e->zxid, NULL);
-  else
-    reg_visit(z, e, NULL);
+  reg_consume(z, e);
   if (!e->readable) { /* spent in silence (semantics.md 5.8) */
     calls.len = 0;
     z->silent = base_int32((int64_t)z->silent + 1);
@@ -7177,7 +7218,7 @@ static int wait_untold_all(wait_untold *u) {
 static int wait_deliver_end(zke *z, int *count) {
   buf calls = {.a = &z->s->a};
   wait_clear_queue(z);
-  reg_visit_all(z, 0, &calls);
+  reg_collect_all(z, &calls);
   alarm_list(z, &calls);
   if (calls.failed) {
     buf_free(&calls);
