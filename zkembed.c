@@ -190,7 +190,8 @@ enum txn_class { TXN_NORMAL, TXN_FULL, TXN_GUESS, TXN_LEARN };
 /* A thread's last sentence.  Per thread, because a text in the handle could
  * be another thread's by the time it is read, and a failed zke_open() has no
  * handle. */
-static _Thread_local char base_sentence[512];
+enum { BASE_SENTENCE = 512 };
+static _Thread_local char base_sentence[BASE_SENTENCE];
 
 /* Keep the sentence of an error where it is born. */
 ZKE_PRINTF(1, 2)
@@ -204,6 +205,16 @@ static void base_say(const char *format, ...) {
 /* The same, with rc as its value: a macro, so that compilers and analyzers,
  * which do not look into variadic functions, know that it is an error. */
 #define base_fail(rc, ...) (base_say(__VA_ARGS__), (rc))
+
+/* Keep the sentence of a failure while calls that may set another clean up
+ * behind it, and set it again. */
+static void base_keep(char kept[BASE_SENTENCE]) {
+  memcpy(kept, base_sentence, BASE_SENTENCE);
+}
+
+static void base_say_again(const char kept[BASE_SENTENCE]) {
+  memcpy(base_sentence, kept, BASE_SENTENCE);
+}
 
 /* A condition that holds (never holds) unless another part of this file is
  * wrong: the branch behind it stays as a safe answer.  A debug build stops
@@ -1595,6 +1606,7 @@ enum db_trust { DB_UNTRIED, DB_KNOWN, DB_STRANGE };
 
 typedef struct db_index {
   db_file file; /* the database's */
+  struct store *s;
   db_log *log;
   const volatile uint32_t *head; /* of the -shm; NULL: not mapped */
   enum db_trust trust;
@@ -1646,10 +1658,13 @@ typedef struct store {
   /* guarded by the lock */
   int64_t deadline; /* of the running call, monotonic ns */
   zke *caller;      /* whose call it is; NULL: that goes on without a lease */
+  int64_t since;    /* boottime ns: what it has kept the store's sessions from
+                       calling in before is made up for; INT64_MAX: nothing */
   sqlite3 *db;
   sqlite3_stmt *statement[DB_COUNT];
   int synchronous;   /* what the connection is set to: 1 NORMAL, 2 FULL */
-  bool broken;       /* a COMMIT failed: reopen before anything else */
+  bool broken;       /* a COMMIT, or the sync of a recovery, failed: reopen
+                        before anything else */
   bool unsettled;    /* …, and checkpoint before the next change */
   bool synced_dir;   /* the directory knows the -wal */
   bool replaced;     /* the files are not ours any more */
@@ -1666,6 +1681,7 @@ typedef struct store {
   int64_t settle_at; /* not before: see wait_settle() */
   buf put_off;       /* dead sessions, and when to try again: sess_put_off() */
   int64_t phase;     /* of its ticks among those of other stores, ns */
+  int64_t lease;     /* the shortest one that a session has had, ns, or 0 */
   zke **sessions;    /* of this store, by id */
   size_t session_count, session_cap;
   int notices; /* descriptors that tell of the deaths of others */
@@ -1767,6 +1783,7 @@ static bool lock_get(store *s, int64_t deadline) {
 static void lock_let(store *s) {
   s->locked = false;
   s->caller = NULL;
+  s->since = INT64_MAX;
   if (s->turns) pthread_cond_signal(&s->turns->come);
 }
 
@@ -2649,11 +2666,15 @@ static bool db_index_grant(db_index *x, int lock, int flags, int *rc) {
  * was killed inside the sync of its COMMIT has left a whole commit there, and
  * another, killed while it wrote the header, the need to recover.  Whoever
  * reads after that takes the commit for made, so it has to be durable before
- * (P8).  While the store is being opened sess_sync_log() sees to it. */
+ * (P8).  While the store is being opened sess_sync_log() sees to it.  A log
+ * whose sync has failed is not to be trusted again, so then it is as after a
+ * COMMIT that failed. */
 static int db_index_recover(const db_index *x) {
   const db_file *log = &x->log->file;
   if (!x->settled || !log->f) return SQLITE_OK;
-  return log->real->xSync(log->f, SQLITE_SYNC_NORMAL);
+  int rc = log->real->xSync(log->f, SQLITE_SYNC_NORMAL);
+  if (rc != SQLITE_OK) x->s->broken = x->s->unsettled = true;
+  return rc;
 }
 
 static int db_index_lock(sqlite3_file *f, int first, int n, int flags) {
@@ -2703,7 +2724,8 @@ static void db_index_open(store *s, sqlite3_file *f) {
   db_index *x = &s->index;
   int64_t number = x->number; /* no number comes again */
   bool settled = x->settled;
-  *x = (db_index){.number = number, .settled = settled, .log = &s->wal_log};
+  *x = (db_index){
+      .number = number, .settled = settled, .s = s, .log = &s->wal_log};
   db_file_open(&x->file, f);
   x->file.own.xClose = db_index_close;
   if (x->file.own.iVersion < 2) return;
@@ -3132,6 +3154,19 @@ enum {
   LIVE_SHARDS = 64
 };
 
+/* What a path or a descriptor is.  A host's table may leave out what it does
+ * not know, and one of an older header does not have all members: those are
+ * 0. */
+static int live_stat(const store *s, const char *path, zke_file *out) {
+  *out = (zke_file){.inode = 0};
+  return s->os.stat(s->os.context, path, out);
+}
+
+static int live_fstat(const store *s, int fd, zke_file *out) {
+  *out = (zke_file){.inode = 0};
+  return s->os.fstat(s->os.context, fd, out);
+}
+
 /* Search permission where there is permission to read. */
 static unsigned live_directory_mode(unsigned mode) {
   return mode | (mode & 0444u) >> 2;
@@ -3178,7 +3213,7 @@ static int live_open_file(store *s, const char *path, int *fd, zke_file *id) {
     if (*fd >= 0) live_adopt(s, *fd, s->file_id.mode);
     if (*fd != -EEXIST) break;
   }
-  int rc = *fd < 0 ? *fd : s->os.fstat(s->os.context, *fd, id);
+  int rc = *fd < 0 ? *fd : live_fstat(s, *fd, id);
   if (rc < 0) return live_fail(s, rc, "cannot open", path);
   if (id->type == ZKE_FILE_REGULAR) return ZKE_OK;
   return base_fail(ZKE_CANTOPEN, "%s is not a file", path);
@@ -3206,8 +3241,7 @@ static bool live_same_file(const zke_file *a, const zke_file *b) {
 /* Is the liveness file still the one that was opened? */
 static bool live_is_ours(const store *s) {
   zke_file now;
-  return s->os.stat(s->os.context, s->live, &now) == 0 &&
-         live_same_file(&now, &s->live_id);
+  return live_stat(s, s->live, &now) == 0 && live_same_file(&now, &s->live_id);
 }
 
 /* Where a session is among those of this store, or would be. */
@@ -3262,7 +3296,7 @@ static char *live_shard_path(store *s, int64_t session) {
 static bool live_share_file(store *s, const char *path, unsigned mode) {
   void *c = s->os.context;
   zke_file is;
-  if (s->os.stat(c, path, &is) < 0) return false;
+  if (live_stat(s, path, &is) < 0) return false;
   bool shared = !(mode & 0070u) || is.gid == s->file_id.gid;
   if (is.mode == mode && shared) return false;
   return s->os.share(c, path, mode, s->file_id.gid) == 0;
@@ -3290,7 +3324,7 @@ static void live_share(store *s) {
 static int live_open_again(store *s, int *fd) {
   zke_file now;
   *fd = lock_fd_open(s, s->live, O_RDWR | O_NOFOLLOW, 0);
-  int rc = *fd < 0 ? *fd : s->os.fstat(s->os.context, *fd, &now);
+  int rc = *fd < 0 ? *fd : live_fstat(s, *fd, &now);
   if (rc < 0) return live_fail(s, rc, "cannot open", s->live);
   if (live_same_file(&now, &s->live_id)) return ZKE_OK;
   return base_fail(ZKE_REPLACED, "%s was replaced", s->live);
@@ -3333,7 +3367,7 @@ static int live_find_shard(store *s, int64_t session, int64_t life) {
   mem_free(path);
   if (fd < 0) return fd == -ELOOP ? -ENOENT : fd;
   s->shard_fd = fd;
-  int rc = s->os.fstat(s->os.context, fd, &id);
+  int rc = live_fstat(s, fd, &id);
   if (rc == 0 && life && id.inode != (uint64_t)life) rc = -ENOENT;
   if (rc < 0) {
     live_forget_shard(s);
@@ -3404,7 +3438,7 @@ static bool live_write_slot(store *s, int64_t slot, int64_t now) {
 #define LIVE_EVENT "e" /* there may be events */
 #define LIVE_TURN "t"  /* the gate is free: it is the first in the line */
 
-static bool live_write_byte(store *s, int fd, const char *byte) {
+static bool live_write_byte(const store *s, int fd, const char *byte) {
   int64_t n = s->os.write(s->os.context, fd, byte, 1);
   return n >= 0 || n == -EAGAIN; /* full: it will wake anyway */
 }
@@ -3430,8 +3464,15 @@ static void live_replaced(store *s, const char *path) {
 /* Is a descriptor still the file that it was opened as? */
 static bool live_holds_file(const store *s, int fd, const zke_file *id) {
   zke_file f;
-  int rc = s->os.fstat(s->os.context, fd, &f);
+  int rc = live_fstat(s, fd, &f);
   return rc == 0 ? live_same_file(&f, id) : rc != -EBADF;
+}
+
+/* Are the store's descriptors what they were opened as?  Looks only at what is
+ * fixed, so the lock need not be held. */
+static bool live_holds_files(const store *s) {
+  return live_holds_file(s, s->gate_fd, &s->gate_id) &&
+         live_holds_file(s, s->live_fd, &s->live_id);
 }
 
 /* Are the descriptors still ours?  A host that closes all it does not know,
@@ -3439,13 +3480,18 @@ static bool live_holds_file(const store *s, int fd, const zke_file *id) {
  * to (P9).  Asked before anything is written. */
 static bool live_holds(store *s) {
   if (s->memory || s->readonly || s->foreign) return !s->foreign;
-  if (live_holds_file(s, s->gate_fd, &s->gate_id) &&
-      live_holds_file(s, s->live_fd, &s->live_id)) {
-    return true;
-  }
+  if (live_holds_files(s)) return true;
   s->foreign = true;
   live_replaced(s, s->gate);
   return false;
+}
+
+/* The same without the store's lock, which the sleeper may hold: it sleeps at
+ * the gate. */
+static void live_wake_sleeper(const zke *z) {
+  const store *s = z->s;
+  if (!s->readonly && (s->memory || live_holds_files(s)))
+    live_write_byte(s, z->wake_wfd, LIVE_EVENT);
 }
 
 /* Renew a lease when a quarter of it has passed. */
@@ -3457,6 +3503,31 @@ static void live_stamp_lease(zke *z) {
     z->lease_at = now;
   else
     z->lease_retry = now + base_max(z->lease / 16, ZKE_MS);
+}
+
+/* A call that has the lock begins. */
+static void live_begin_call(store *s, zke *z, int64_t deadline) {
+  s->deadline = deadline;
+  s->caller = z;
+  if (s->lease) s->since = live_boottime(s);
+}
+
+/* The running call has had the lock for a while, so the other sessions of the
+ * store could not call in: that time does not count for their leases.  It is
+ * added to their stamps, as a new stamp would keep one that hangs.  Short calls
+ * cost nothing.  Called while the gate is waited for, and before it is left:
+ * until then nobody can have ended them.  A stamp that cannot be written is
+ * left as it is. */
+static void live_extend_leases(store *s) {
+  int64_t now = s->lease ? live_boottime(s) : 0, held = now - s->since;
+  if (!s->lease || held < s->lease / 16 || !live_holds(s)) return;
+  s->since = now;
+  for (size_t i = 0; i < s->session_count; i++) {
+    zke *z = s->sessions[i];
+    int64_t at = base_min(z->lease_at + held, now);
+    if (!z->lease || z->state != SESS_ALIVE) continue;
+    if (s->memory || live_write_slot(s, z->slot, at)) z->lease_at = at;
+  }
 }
 
 static char *live_fifo_path(store *s, int64_t session) {
@@ -3475,8 +3546,7 @@ static int live_open_fifo(store *s, int64_t session) {
   int fd = lock_fd_open(s, path, O_WRONLY | O_NONBLOCK | O_NOFOLLOW, 0);
   mem_free(path);
   zke_file f;
-  if (fd >= 0 &&
-      (s->os.fstat(s->os.context, fd, &f) < 0 || f.type != ZKE_FILE_FIFO)) {
+  if (fd >= 0 && (live_fstat(s, fd, &f) < 0 || f.type != ZKE_FILE_FIFO)) {
     lock_fd_close(s, &fd);
     return -ENXIO;
   }
@@ -3788,7 +3858,9 @@ static int gate_late(store *s, const gate_stay *at) {
 }
 
 /* Wait for the gate until the deadline.  A call keeps its session's lease
- * meanwhile, also where what it writes is no session's (z is NULL). */
+ * meanwhile, also where what it writes is no session's (z is NULL), and those
+ * of the store's other sessions do not go on.  It gives up where its handle is
+ * being closed. */
 static int gate_wait(store *s, zke *z, gate_stay *at) {
   int64_t patience = at->full ? 0 : ZKE_GATE_PATIENCE_US * INT64_C(1000);
   zke *caller = z ? z : s->caller;
@@ -3798,12 +3870,13 @@ static int gate_wait(store *s, zke *z, gate_stay *at) {
       gate_draw(s, at);
     int rc = gate_look(s, z, at, &held);
     if (rc != ZKE_OK || !held) return rc;
-    if (z && atomic_load(&z->closing))
+    if (caller && atomic_load(&caller->closing))
       return base_fail(ZKE_CLOSING, "the handle is being closed");
     if (caller) live_stamp_lease(caller);
+    live_extend_leases(s);
     if (at->now >= s->deadline) return gate_late(s, at);
     int64_t pause = base_min(gate_pause(at), s->deadline - at->now);
-    if (caller && caller->lease) pause = base_min(pause, caller->lease / 4 + 1);
+    if (s->lease) pause = base_min(pause, s->lease / 16 + 1);
     gate_sleep(s, at, pause);
   }
 }
@@ -3817,8 +3890,8 @@ static int gate_enter(store *s, zke *z, bool full) {
     return base_fail(ZKE_REPLACED,
                      "%s: the descriptors of its files were closed", s->name);
   }
-  gate_stay at = {.sleeper = z, .full = full};
-  if ((!z || !z->id) && s->session_count) at.sleeper = s->sessions[0];
+  gate_stay at = {.sleeper = z && z->id ? z : s->caller, .full = full};
+  if (!at.sleeper && s->session_count) at.sleeper = s->sessions[0];
   int rc = gate_try(s, z, &at, &held);
   if (rc != ZKE_OK || !held) return rc;
   at.start = at.now = lock_now(s);
@@ -3832,6 +3905,7 @@ static int gate_enter(store *s, zke *z, bool full) {
 
 /* Let the next one write, and wake it. */
 static void gate_leave(store *s) {
+  live_extend_leases(s);
   if (s->memory) return;
   s->os.lock_range(s->os.context, s->gate_fd, LIVE_GATE, LIVE_DUTY,
                    ZKE_LOCK_NONE);
@@ -3855,7 +3929,7 @@ typedef int (*txn_body)(txn *t, void *arg);
 /* Is the database still the file that was opened? */
 static int txn_verify_file(store *s) {
   zke_file now;
-  int rc = s->os.stat(s->os.context, s->file, &now);
+  int rc = live_stat(s, s->file, &now);
   if (rc == -ENOENT || (rc == 0 && !live_same_file(&now, &s->file_id))) {
     live_replaced(s, s->file);
     return base_fail(ZKE_REPLACED, "%s was removed or replaced", s->file);
@@ -3875,15 +3949,18 @@ static int txn_reconnect(store *s) {
 }
 
 static int txn_not_usable(const store *s) {
-  return base_fail(ZKE_CONNECTIONLOSS, "%s: not usable since a COMMIT failed",
+  return base_fail(ZKE_CONNECTIONLOSS,
+                   "%s: not usable since a COMMIT or a recovery failed",
                    s->name);
 }
 
 /* A COMMIT failed and its outcome is unknown: open the database anew, which
  * finds out.  Before anything else is acknowledged, move the log into the
  * database file and sync that, since a log whose sync failed once cannot be
- * trusted again (P2). */
+ * trusted again (P2).  A read-only store can do neither: another has to be
+ * opened. */
 static int txn_recover(store *s) {
+  if (s->readonly) return txn_not_usable(s);
   int rc = s->broken ? ZKE_OK : db_end(s);
   if (rc == ZKE_OK) rc = gate_enter(s, NULL, true);
   if (rc != ZKE_OK) return rc;
@@ -3914,10 +3991,10 @@ static void txn_release(txn *t) {
 }
 
 static void txn_abort(txn *t) {
-  char sentence[sizeof base_sentence];
-  memcpy(sentence, base_sentence, sizeof sentence); /* keep the cause's */
+  char cause[BASE_SENTENCE];
+  base_keep(cause);
   db_end(t->s);
-  memcpy(base_sentence, sentence, sizeof sentence);
+  base_say_again(cause);
   gate_leave(t->s);
   txn_release(t);
 }
@@ -4148,21 +4225,19 @@ static int txn_vacuum(store *s, zke *z) {
                ? txn_give_up(z)
                : txn_outcome(s, sqlite_rc, "compacting");
   if (s->broken) return rc;
-  char sentence[sizeof base_sentence];
-  memcpy(sentence, base_sentence, sizeof sentence);
+  char cause[BASE_SENTENCE];
+  base_keep(cause);
   int after = db_exec(s, "PRAGMA temp_store=MEMORY", "configuring");
   if (after == ZKE_OK) after = db_prepare_ends(s);
   if (after != ZKE_OK)
     s->broken = s->unsettled = true; /* the next call connects anew */
   else
     after = db_checkpoint(s, true); /* also what a failure left in the log */
-  if (rc != ZKE_OK) memcpy(base_sentence, sentence, sizeof sentence);
+  if (rc != ZKE_OK) base_say_again(cause);
   return rc == ZKE_OK ? after : rc;
 }
 
-/* Compact the file.  The store's other sessions cannot call in meanwhile, so
- * their leases are renewed before the gate is left: until then nobody can have
- * ended them. */
+/* Compact the file. */
 static int txn_compact(store *s, zke *z) {
   int rc = db_end(s);
   if (rc == ZKE_OK) rc = gate_enter(s, z, true);
@@ -4172,8 +4247,6 @@ static int txn_compact(store *s, zke *z) {
   if (rc == ZKE_OK) rc = db_sync_directory(s);
   if (rc == ZKE_OK) rc = db_checkpoint(s, true);
   if (rc == ZKE_OK) rc = txn_vacuum(s, z);
-  for (size_t i = 0; i < s->session_count; i++)
-    live_stamp_lease(s->sessions[i]);
   gate_leave(s);
   return rc;
 }
@@ -5235,6 +5308,12 @@ static bool sess_lease_over(store *s, int64_t session, int64_t lease,
   return at > 0 && now - at > lease; /* unknown is not over */
 }
 
+/* Was the gate not had, or is the handle whose call waited for it being closed?
+ * Then nothing is wrong, and the next try may do. */
+static bool sess_is_delayed(int rc) {
+  return rc == ZKE_OPERATIONTIMEOUT || rc == ZKE_CLOSING;
+}
+
 /* A burial that fails after much work would fail again and again, with the
  * gate held: a hundred thousand nodes on a full disk.  So it is put off for
  * 16 times as long as it took, and costs at most a seventeenth of the time.
@@ -5302,7 +5381,7 @@ static int sess_end(store *s, int64_t session, enum sess_why why, bool trying,
   int rc =
       (trying ? txn_try : txn_run)(s, NULL, TXN_NORMAL, sess_end_body, &end);
   *ended = rc == ZKE_OK && end.ended;
-  if (rc != ZKE_OK && rc != ZKE_OPERATIONTIMEOUT) {
+  if (rc != ZKE_OK && !sess_is_delayed(rc)) {
     int64_t now = lock_now(s);
     sess_put_off(s, session, now, now - start);
   }
@@ -5563,7 +5642,7 @@ static int sess_take_life(txn *t, zke *z) {
   }
   if (rc < 0) return live_fail(s, rc, "cannot lock", s->live);
   zke_file now; /* or others would look for this life elsewhere */
-  rc = s->os.stat(s->os.context, s->live, &now);
+  rc = live_stat(s, s->live, &now);
   if (rc == -ENOENT || (rc == 0 && !live_same_file(&now, &s->live_id)))
     return base_fail(ZKE_REPLACED, "%s was replaced", s->live);
   return rc < 0 ? live_fail(s, rc, "cannot stat", s->live) : ZKE_OK;
@@ -5697,8 +5776,8 @@ static void sess_unlink_fifo(const zke *z) {
   void *c = z->s->os.context;
   zke_file named, ours;
   if (!z->fifo || z->wake_rfd < 0) return;
-  if (z->s->os.stat(c, z->fifo, &named) == 0 &&
-      z->s->os.fstat(c, z->wake_rfd, &ours) == 0 &&
+  if (live_stat(z->s, z->fifo, &named) == 0 &&
+      live_fstat(z->s, z->wake_rfd, &ours) == 0 &&
       live_same_file(&named, &ours)) {
     z->s->os.unlink(c, z->fifo);
   }
@@ -5857,7 +5936,7 @@ static void discard_try(zke *z, int64_t now, int64_t ms) {
 static void sweep_verify_file(store *s, const char *path, const zke_file *id) {
   zke_file now;
   if (s->replaced || !id->inode) return;
-  int rc = s->os.stat(s->os.context, path, &now);
+  int rc = live_stat(s, path, &now);
   if (rc == -ENOENT || (rc == 0 && !live_same_file(&now, id)))
     live_replaced(s, path);
 }
@@ -5873,9 +5952,10 @@ static void sweep_verify_files(store *s) {
   sweep_verify_file(s, s->shm, &s->shm_id);
 }
 
-/* How long a sweep waits for the gate, and how long it goes on to remove nodes
- * that are due. */
-enum { SWEEP_FEW = 64, SWEEP_PATIENCE_MS = 20, SWEEP_REMOVAL_MS = 20 };
+/* How long a sweep waits for the gate in a call that need not write, and how
+ * long it goes on to remove nodes that are due. */
+enum { SWEEP_FEW = 64, SWEEP_REMOVAL_MS = 20 };
+#define SWEEP_PATIENCE (20 * ZKE_MS) /* ns */
 
 /* How a sweep goes. */
 typedef struct sweep {
@@ -5887,10 +5967,10 @@ typedef struct sweep {
  * steps are made all the same, since one that cannot be buried must not keep
  * the others. */
 static void sweep_note_step(store *s, sweep *w, int rc) {
-  w->over = rc == ZKE_OPERATIONTIMEOUT || s->unsettled;
+  w->over = sess_is_delayed(rc) || s->unsettled;
   if (w->rc != ZKE_OK) return;
   w->rc = rc;
-  if (rc != ZKE_OK && rc != ZKE_OPERATIONTIMEOUT)
+  if (rc != ZKE_OK && !sess_is_delayed(rc))
     lock_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
 }
 
@@ -6041,45 +6121,42 @@ static void sweep_note(store *s) {
   live_write_stamp(s, LIVE_SWEEP_AT, s->strange_clock ? -1 : live_boottime(s));
 }
 
-/* Take the note back: nobody has swept, and the next to look is to do it. */
-static void sweep_take_back(store *s) {
-  if (!s->memory) live_write_stamp(s, LIVE_SWEEP_AT, -1);
-}
-
 /* Let somebody else have the duty. */
 static void sweep_yield(store *s) {
   if (s->duty) live_lock(s, LIVE_DUTY, false);
   s->duty = false;
 }
 
-/* Sweep within a moment, or where the caller must not wait without waiting for
- * the gate.  A store that fails, or has put off a burial that failed before,
- * lets another try, since the cause may be its own.  One that finds the gate
- * busy does so, too, unless it has the duty and tries again soon: where forty
- * write without pause, most sweeps find it busy. */
-static void sweep_now(store *s, bool may_wait) {
+/* Sweep, and wait for the gate so many ns at most.  Meanwhile the note tells
+ * others not to.  Where the gate was busy the note is again that of the sweep
+ * before, so that the next process that looks tries, too; this one keeps the
+ * duty, if it has it, and tries again soon.  A store that fails otherwise, or
+ * has put off a burial that failed before, takes the note back and gives the
+ * duty away, since the cause may be its own. */
+static void sweep_now(store *s, int64_t patience) {
   int64_t now = lock_now(s), deadline = s->deadline;
   int64_t turn = ZKE_DUTY_TICK_MS * ZKE_MS * 3 / 2;
+  int64_t before = s->memory ? 0 : live_read_stamp(s, LIVE_SWEEP_AT);
   if (!s->memory) sweep_note(s);
-  s->deadline =
-      may_wait ? base_min(deadline, now + SWEEP_PATIENCE_MS * ZKE_MS) : 0;
+  s->deadline = patience ? base_min(deadline, base_later(now, patience)) : 0;
   int rc = sweep_run(s, !s->swept_at || now - s->swept_at > turn);
   s->deadline = deadline;
   if (rc == ZKE_OK) {
     s->swept_at = now;
     s->sweeps++;
   }
-  bool busy = rc == ZKE_OPERATIONTIMEOUT;
-  if (busy ? s->duty : rc == ZKE_OK && !sess_is_put_off(s, 0)) return;
-  sweep_take_back(s);
-  sweep_yield(s);
+  bool busy = sess_is_delayed(rc);
+  if (rc == ZKE_OK && !sess_is_put_off(s, 0)) return;
+  if (!s->memory) live_write_stamp(s, LIVE_SWEEP_AT, busy ? before : -1);
+  if (!busy) sweep_yield(s);
 }
 
 /* The tick.  Where another has the duty and has done it just now, it has found
  * these files in their places: a thousand who wait need not all look.  Else
  * verify them, try for the duty when somebody wants it, and sweep with it, or
- * without it when nobody else did lately. */
-static void sweep_tick(store *s, bool wants_duty, bool may_wait) {
+ * without it when nobody else did lately, and wait for the gate so many ns at
+ * most. */
+static void sweep_tick(store *s, bool wants_duty, int64_t patience) {
   bool alone = s->duty || s->memory || s->readonly;
   int64_t age = alone ? INT64_MAX : sweep_age(s);
   if (age < ZKE_DUTY_TICK_MS * ZKE_MS * 5 / 4) return;
@@ -6091,7 +6168,7 @@ static void sweep_tick(store *s, bool wants_duty, bool may_wait) {
   }
   if (wants_duty && !s->duty && !s->memory)
     s->duty = live_lock(s, LIVE_DUTY, true) == 0;
-  if (s->duty || age >= ZKE_TICK_MS * ZKE_MS * 9 / 10) sweep_now(s, may_wait);
+  if (s->duty || age >= ZKE_TICK_MS * ZKE_MS * 9 / 10) sweep_now(s, patience);
 }
 
 /* When the next tick of a session is due, which sweeps for its store or does
@@ -6824,7 +6901,7 @@ static bool wait_probe_owner(zke *z, wait_notice *n, int64_t now) {
   if (dead && !sess_is_put_off(z->s, n->owner)) {
     int rc = sess_end(z->s, n->owner, SESS_DEAD, true, &ended);
     if (rc == ZKE_OK) return true;
-    busy = rc == ZKE_OPERATIONTIMEOUT;
+    busy = sess_is_delayed(rc);
   }
   if (busy && !n->busy) n->pause = ZKE_MS;
   n->busy = busy;
@@ -6907,7 +6984,7 @@ static void wait_tick(zke *z, int64_t now, bool waiting) {
   bool alone = s->duty || s->memory;
   bool stands_by = alone && s->sweeper != z->id;
   if (now >= s->sweep_at + (stands_by ? ZKE_DUTY_TICK_MS * ZKE_MS : 0)) {
-    sweep_tick(s, wants, waiting);
+    sweep_tick(s, wants, waiting ? SWEEP_PATIENCE : 0);
     s->sweeper = z->id;
     /* where a dispatch found the gate busy, one that may wait is to try */
     bool done = waiting || !s->duty || s->swept_at >= now;
@@ -7485,8 +7562,7 @@ static int wait_until(zke *z, uint64_t before, int64_t deadline) {
           z, deadline == INT64_MAX ? INT64_MAX : base_max(deadline - now, 1));
       continue;
     }
-    z->s->deadline = base_min(deadline, base_later(now, z->s->busy));
-    z->s->caller = z;
+    live_begin_call(z->s, z, base_min(deadline, base_later(now, z->s->busy)));
     rc = z->s->index.open ? ZKE_OK : db_end(z->s); /* one that failed before */
     if (rc == ZKE_OK && wait_is_cut_off(z->s)) rc = txn_recover(z->s);
     if (z->s->replaced) rc = ZKE_OK; /* the session's end is to be told */
@@ -7783,10 +7859,10 @@ static int view_check(store *s, zke_check_fn fn, void *context) {
                           &r);
   if (rc == ZKE_OK) rc = view_check_texts(s, &r);
   if (rc == ZKE_CORRUPT) view_tell(&r, "I0 SQLite: %s", base_sentence);
-  char sentence[sizeof base_sentence];
-  memcpy(sentence, base_sentence, sizeof sentence);
+  char cause[BASE_SENTENCE];
+  base_keep(cause);
   db_end(s);
-  memcpy(base_sentence, sentence, sizeof sentence);
+  base_say_again(cause);
   if (rc != ZKE_OK || !r.found) return rc;
   return base_fail(ZKE_DATAINCONSISTENCY, "%s: %d invariants violated", s->name,
                    r.found);
@@ -7882,6 +7958,7 @@ static int store_new(const char *name, const zke_options *o, store **out) {
   s->container = store_default(o->container_ms, 60000);
   s->wal_limit = ZKE_CHECKPOINT_PAGES;
   s->locked = true; /* by the thread that opens */
+  s->since = INT64_MAX;
   atomic_init(&s->forked, false);
   pthread_mutex_init(&s->m, NULL);
   s->turns_end = &s->turns;
@@ -7969,8 +8046,8 @@ static int store_inspect_name(store *s, unsigned flags, bool *exists) {
   zke_file f, above;
   char *dir = store_directory(s);
   if (!dir) return base_nomem();
-  int rc = s->os.stat(c, s->name, &f);
-  int up = s->os.stat(c, dir, &above);
+  int rc = live_stat(s, s->name, &f);
+  int up = live_stat(s, dir, &above);
   int network = up < 0 ? 0 : s->os.network(c, rc == 0 ? s->name : dir);
   mem_free(dir);
   *exists = rc == 0;
@@ -8016,7 +8093,7 @@ static int store_name_files(store *s) {
   s->shm = store_beside(s, "-shm");
   if (!s->dir || !s->gate || !s->line || !s->live || !s->wal || !s->shm)
     return base_nomem();
-  int rc = s->os.stat(s->os.context, s->file, &s->file_id);
+  int rc = live_stat(s, s->file, &s->file_id);
   if (rc < 0) return base_fail(ZKE_CANTOPEN, "%s: %s", s->name, strerror(-rc));
   return ZKE_OK;
 }
@@ -8091,8 +8168,7 @@ static int store_open_file(store *s, bool exists) {
 /* Open the liveness file only to probe the lives in it; it may be missing. */
 static void store_open_lives(store *s) {
   s->live_fd = lock_fd_open(s, s->live, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
-  if (s->live_fd >= 0 &&
-      s->os.fstat(s->os.context, s->live_fd, &s->live_id) < 0)
+  if (s->live_fd >= 0 && live_fstat(s, s->live_fd, &s->live_id) < 0)
     lock_fd_close(s, &s->live_fd);
   if (s->live_fd < 0) s->live_fd = -1;
 }
@@ -8133,8 +8209,8 @@ static int store_open_memory(store *s) {
 /* Remember the inodes of SQLite's side files, for the tick. */
 static void store_note_files(store *s) {
   if (s->memory || s->readonly) return;
-  if (s->os.stat(s->os.context, s->wal, &s->wal_id) < 0) s->wal_id.inode = 0;
-  if (s->os.stat(s->os.context, s->shm, &s->shm_id) < 0) s->shm_id.inode = 0;
+  if (live_stat(s, s->wal, &s->wal_id) < 0) s->wal_id.inode = 0;
+  if (live_stat(s, s->shm, &s->shm_id) < 0) s->shm_id.inode = 0;
 }
 
 /* Open the store's database in one of the three ways: in memory, for
@@ -8222,6 +8298,7 @@ static void store_list_session(store *s, zke *z) {
   memmove(s->sessions + at + 1, s->sessions + at,
           (s->session_count++ - at) * sizeof(zke *));
   s->sessions[at] = z;
+  if (z->lease) s->lease = s->lease ? base_min(s->lease, z->lease) : z->lease;
 }
 
 /* Begin a session for a handle and put it into the store's list.  On failure
@@ -8287,13 +8364,12 @@ enum {
   API_CHANGE = 1,     /* a handle that may write */
   API_SEQUENTIAL = 2, /* the path may end like a prefix */
   API_ANY_STATE = 8,  /* works on a session that has ended, too */
-  API_LIGHT = 16,     /* looks at the handle only, does no I/O */
+  API_LIGHT = 16,     /* looks at the handle only, does no I/O, and so waits
+                         for other threads' calls however long they take */
   API_READ = 32,      /* begins its read by itself, and looks there whether
                          the session still exists */
   API_DISPATCH = 64,  /* ticks, and recovers, by itself */
-  API_DISCARD = 128,  /* removes what the session has discarded */
-  API_SURELY = 256    /* waits for other threads' calls however long they take:
-                         it cannot fail for that */
+  API_DISCARD = 128   /* removes what the session has discarded */
 };
 
 /* Check a path and put the chroot before it; *full lives until the handle's
@@ -8393,12 +8469,21 @@ static int api_recover(store *s, unsigned flags) {
   return s->broken || (s->unsettled && change) ? txn_recover(s) : ZKE_OK;
 }
 
+/* How long the sweep that a call makes waits for the gate, ns.  Where many
+ * write without pause, standing in the line is the only way to it.  A call that
+ * changes something stands there anyway, so half of its time is for the
+ * sweep. */
+static int64_t api_sweep_patience(const store *s, unsigned flags, int64_t now) {
+  int64_t half = flags & API_CHANGE ? (s->deadline - now) / 2 : 0;
+  return base_max(half, SWEEP_PATIENCE);
+}
+
 /* Do what each process does from time to time, whatever it calls: see whether
  * its files are still the ones that it opened, and sweep if it is its duty. */
-static void api_tick(store *s, int64_t now) {
+static void api_tick(store *s, unsigned flags, int64_t now) {
   if (now < s->tick_next) return;
   s->tick_next = base_later(now, ZKE_TICK_MS * ZKE_MS);
-  sweep_tick(s, false, true);
+  sweep_tick(s, false, api_sweep_patience(s, flags, now));
 }
 
 /* Judge a call for which the lock is held; see the section's head.  A call that
@@ -8420,7 +8505,7 @@ static int api_admit(zke *z, const char *path, unsigned flags,
   rc = api_recover(s, flags);
   if (s->replaced && any_state) return ZKE_OK;
   if (rc != ZKE_OK) return rc;
-  api_tick(s, now);
+  api_tick(s, flags, now);
   if (any_state) return ZKE_OK;
   if (s->replaced) return api_replaced(s);
   /* A change looks at the session's row in its transaction, a read in its. */
@@ -8461,9 +8546,10 @@ static int api_turn_away(zke *z, int rc) {
  * at before any lock is touched, since a child may have inherited a locked one.
  * The call counts itself before it looks whether the handle is being closed:
  * zke_close() sets that first and counts then, so that one of the two sees the
- * other.  The call's deadline is taken before the lock is waited for. */
-static int api_enter(zke *z, const char *path, unsigned flags,
-                     const char **full) {
+ * other.  The call's deadline is taken before the lock is waited for, which is
+ * waited for until then, and at least until a time. */
+static int api_enter_until(zke *z, const char *path, unsigned flags,
+                           const char **full, int64_t until) {
   if (!z) return base_fail(ZKE_BADARGUMENTS, "the handle is NULL");
   store *s = z->s;
   if (lock_is_forked(s)) return api_forked(s);
@@ -8475,15 +8561,20 @@ static int api_enter(zke *z, const char *path, unsigned flags,
     return api_turn_away(z,
                          base_fail(ZKE_CLOSING, "the handle is being closed"));
   }
-  if (!lock_take(s, flags & API_SURELY ? INT64_MAX : deadline)) {
+  if (flags & API_LIGHT) until = INT64_MAX;
+  if (!lock_take(s, base_max(deadline, until))) {
     return api_turn_away(
         z, base_fail(ZKE_OPERATIONTIMEOUT,
                      "another thread has used the handle for too long"));
   }
-  s->deadline = deadline;
-  s->caller = z;
+  live_begin_call(s, z, deadline);
   int rc = api_admit(z, path, flags, full, now);
   return rc == ZKE_OK ? ZKE_OK : api_leave(z, rc);
+}
+
+static int api_enter(zke *z, const char *path, unsigned flags,
+                     const char **full) {
+  return api_enter_until(z, path, flags, full, 0);
 }
 
 /* Run a change as one transaction.  Where zke_test_fail() asked for it, the
@@ -8547,12 +8638,12 @@ const char *zke_error_text(int rc) {
 const char *zke_errmsg(void) { return base_sentence; }
 
 int zke_fail(int rc, const char *format, ...) {
-  char sentence[sizeof base_sentence]; /* the old one may be an argument */
+  char sentence[BASE_SENTENCE]; /* the old one may be an argument */
   va_list ap;
   va_start(ap, format);
   vsnprintf(sentence, sizeof sentence, format, ap);
   va_end(ap);
-  memcpy(base_sentence, sentence, sizeof sentence);
+  base_say_again(sentence);
   return rc;
 }
 
@@ -8593,7 +8684,7 @@ static int api_open(const char *name, const zke_options *options, zke **z_out) {
   }
   store_note_files(s);
   if (!s->readonly)
-    sweep_tick(s, false, true); /* what died while nobody looked */
+    sweep_tick(s, false, SWEEP_PATIENCE); /* what died while nobody looked */
   lock_drop(s);
   *z_out = z;
   return ZKE_OK;
@@ -8643,11 +8734,11 @@ static int api_close(zke *z) {
   store *s = z->s;
   bool ended;
   int rc = ZKE_OK;
+  live_wake_sleeper(z);
   lock_take(s, INT64_MAX);
-  if (live_holds(s) && !s->readonly) live_wake_self(z);
   lock_signal(s, &z->done);
   lock_await_calls(s, z);
-  s->deadline = base_later(lock_now(s), s->busy);
+  live_begin_call(s, NULL, base_later(lock_now(s), s->busy));
   if (s->broken || s->unsettled) txn_recover(s);
   bool written = z->state == SESS_ALIVE || z->state == SESS_AUTH_FAILED;
   if (z->id && written && !s->replaced)
@@ -8682,8 +8773,7 @@ int zke_close(zke *z) {
 int64_t zke_session_id(zke *z) { return z ? z->id : 0; }
 
 int zke_state(zke *z) {
-  if (api_enter(z, NULL, API_ANY_STATE | API_LIGHT | API_SURELY, NULL) !=
-      ZKE_OK)
+  if (api_enter(z, NULL, API_ANY_STATE | API_LIGHT, NULL) != ZKE_OK)
     return ZKE_STATE_CLOSED;
   int state = wait_state(z);
   api_leave(z, ZKE_OK);
@@ -8851,20 +8941,14 @@ static int api_discard_now(zke *z, const char *path, bool sequential,
   return rc;
 }
 
-/* Remove what has been noted.  Where that fails, a thread that sleeps is to
- * know of the next try. */
+/* Remove what has been noted. */
 static int api_discard_noted(zke *z) {
   int rc = api_enter(z, NULL, API_CHANGE | API_DISCARD, NULL);
   if (rc != ZKE_OK) return rc;
   discard *first = discard_first(z);
   if (first) /* else another thread's call has removed it */
     rc = api_change(z, TXN_NORMAL, discard_body, first);
-  rc = discard_settle(z, first, rc);
-  if (rc != ZKE_OK) {
-    wait_arm(z);
-    live_wake_self(z);
-  }
-  return api_leave(z, rc);
+  return api_leave(z, discard_settle(z, first, rc));
 }
 
 int zke_discard(zke *z, const char *path, int mode, int64_t czxid) {
@@ -8886,6 +8970,8 @@ int zke_discard(zke *z, const char *path, int mode, int64_t czxid) {
   int rc = api_note_discard(z, path, sequential, czxid);
   rc = rc == ZKE_OK ? api_discard_noted(z)
                     : api_discard_now(z, path, sequential, czxid);
+  if (rc != ZKE_OK && rc != ZKE_FORKED)
+    live_wake_sleeper(z); /* a thread that sleeps is to try again */
   return api_turn_away(z, rc);
 }
 
@@ -9647,8 +9733,7 @@ static bool api_needs_rows(const reg_pair *pair) {
 int zke_forget(zke *z, zke_watch_fn fn, void *context) {
   api_watch w = {.fn = fn, .context = context};
   if (!fn) return base_fail(ZKE_BADARGUMENTS, "fn is NULL");
-  int rc = api_enter(z, NULL,
-                     API_CHANGE | API_ANY_STATE | API_LIGHT | API_SURELY, NULL);
+  int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_LIGHT, NULL);
   if (rc != ZKE_OK) return rc;
   const reg_pair *pair = reg_find_pair(z, fn, context);
   if (z->state == SESS_ALIVE && api_needs_rows(pair)) {
@@ -9691,10 +9776,14 @@ int zke_sleep(zke *z, int64_t deadline_ms) {
   int rc = api_enter(z, NULL, API_ANY_STATE | API_LIGHT, NULL);
   if (rc != ZKE_OK) return rc;
   store *s = z->s;
-  int64_t left = api_deadline(deadline_ms) - lock_now(s);
-  lock_drop(s);
-  if (left > 0) s->os.sleep(s->os.context, left);
-  lock_take(s, INT64_MAX);
+  int64_t until = api_deadline(deadline_ms), left;
+  while ((left = until - lock_now(s)) > 0) {
+    if (z->lease) left = base_min(left, z->lease / 4 + 1);
+    lock_drop(s);
+    s->os.sleep(s->os.context, left);
+    lock_take(s, INT64_MAX);
+    live_stamp_lease(z);
+  }
   return api_leave(z, ZKE_OK);
 }
 
@@ -9793,11 +9882,12 @@ int zke_dispatch(zke *z, int *count_out) {
 int64_t zke_turn(zke *z) { return z ? (int64_t)atomic_load(&z->turn) : 0; }
 
 int zke_wait_turn(zke *z, int64_t turn, int64_t deadline_ms) {
-  int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_DISPATCH, NULL);
+  int64_t until = api_deadline(deadline_ms);
+  int rc = api_enter_until(z, NULL, API_CHANGE | API_ANY_STATE | API_DISPATCH,
+                           NULL, until);
   if (rc != ZKE_OK) return rc;
   rc = api_waitable(z);
-  if (rc == ZKE_OK)
-    rc = wait_until(z, (uint64_t)turn, api_deadline(deadline_ms));
+  if (rc == ZKE_OK) rc = wait_until(z, (uint64_t)turn, until);
   return api_leave(z, rc);
 }
 

@@ -53,7 +53,7 @@
  *   ZKE_OPERATIONTIMEOUT and nothing was changed.  Such a call also does the
  *   sweep (dead sessions, expired nodes) when it is due and nobody waits
  *   anywhere.  "Blocks: no" means: no longer than another thread's call on the
- *   same store.
+ *   same store, and it never fails because that takes long.
  * Callbacks.  Run only inside zke_dispatch() and zke_wait(), on the thread
  *   that called them, with no lock held.  A callback may call anything but
  *   zke_close() and zke_compact() on the handle that is dispatching.  It must
@@ -386,7 +386,11 @@ typedef void (*zke_watch_fn)(zke *z, int type, int state, const char *path,
  * --------------------------------------------------------------------- */
 
 /* One function allocates, grows and releases, like realloc(); size 0
- * releases and returns NULL.  A NULL function means the C library's. */
+ * releases and returns NULL.  A NULL function means the C library's.
+ * Calls that have the store do so one at a time.  zke_free(), zke_alloc() and
+ * zke_discard() do not wait for that: a program in which several threads use a
+ * store, or release its results, needs a function that they may call at the
+ * same time. */
 typedef struct zke_allocator {
   void *(*resize)(void *context, void *block, size_t size);
   void *context;
@@ -449,7 +453,9 @@ typedef struct zke_options {
   int64_t busy_timeout_ms; /* longest wait of a call for others; 5000.
                               ZKE_AT_ONCE: it does not wait */
   int64_t lease_ms;        /* lose the session when not calling in for this
-                              long; 0: never */
+                              long; 0: never.  Time in which another session's
+                              call on the same store waits for other processes
+                              does not count */
   int64_t container_ms;    /* how long a container stays empty; 60000.
                               ZKE_AT_ONCE: until the next sweep */
   const char *identity;    /* shown to others; the process's name */
@@ -1063,7 +1069,7 @@ ZKE_API int64_t zke_wall(zke *z);
 
 /* zke_sleep - sleep by options.os, and dispatch nothing
  *
- * For a pause between two tries; zke_wait() is for all else.
+ * For a pause between two tries; zke_wait() is for all else.  A lease is kept.
  *
  *   deadline_ms  of zke_now(); in the past: does not sleep
  *
@@ -1081,7 +1087,8 @@ ZKE_API int64_t zke_busy_timeout(zke *z);
  * deadline, nor longer than the busy timeout: it returns ZKE_OPERATIONTIMEOUT
  * then, and nothing was changed.  What need not wait is done also after the
  * deadline.  zke_wait() and its like have deadlines of their own; callbacks are
- * not limited.  For what is built of several calls and has one deadline.
+ * not limited, nor are calls of which "Blocks: no" is said.  For what is built
+ * of several calls and has one deadline.
  *
  *   deadline_ms  of zke_now(); ZKE_FOREVER takes the limit back
  *
@@ -1147,7 +1154,9 @@ ZKE_API int zke_dispatch(zke *z, int *count_out);
  *
  * Returns ZKE_OK when at least one watcher ran, on this thread or another;
  * ZKE_OPERATIONTIMEOUT at the deadline.
- * Threads: any.  In a callback: yes.  Blocks: until the deadline.
+ * Threads: any.  In a callback: yes.  Blocks: until the deadline.  It does not
+ * fail earlier because another thread's call on the same store takes long, but
+ * may return later than the deadline where that is running then.
  * Since 0.1. */
 ZKE_API int zke_wait(zke *z, int64_t deadline_ms);
 

@@ -5,10 +5,13 @@
  * Nothing comes of that znode, and it goes at the session's next call or
  * dispatch once the writer is done (support.h; zke_discard()).
  */
+#include <poll.h>
 #include <pthread.h>
 #include <sqlite3.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -146,6 +149,62 @@ START_TEST(changes_wait_for_what_is_discarded) {
   make("/n", ZKE_EPHEMERAL, NULL, &czxid);
   ck_rc(zke_exists(other, "/e", NULL, NULL, NULL), ZKE_NONODE);
   ck_ok(zke_exists(other, "/n", NULL, NULL, NULL));
+  end();
+}
+END_TEST
+
+/* An allocator in which one thread stays, inside a call, until it is let go. */
+static _Thread_local bool stays;
+static atomic_bool inside, let_go;
+static atomic_int beside; /* other threads' blocks meanwhile */
+
+static void *slow_resize(void *context, void *block, size_t size) {
+  (void)context;
+  if (inside && !let_go && !stays && size) beside++;
+  if (stays) inside = true;
+  while (stays && !let_go) test_pause();
+  if (size) return realloc(block, size);
+  free(block);
+  return NULL;
+}
+
+static void *list_slowly(void *arg) {
+  zke_strings *names = NULL;
+  stays = true;
+  int rc = zke_children(z, "/", NULL, NULL, &names, NULL);
+  zke_free(names);
+  *(int *)arg = rc;
+  return NULL;
+}
+
+/* zkembed.h: zke_discard() notes what is to go while another thread has the
+ * store, for which it uses the allocator beside that thread; and where it gives
+ * up waiting, the descriptor says that there is something to do.  It did not
+ * say so. */
+START_TEST(noted_beside_another_call) {
+  int rc;
+  int64_t czxid;
+  pthread_t lister;
+  struct pollfd p = {.events = POLLIN};
+  zke_options o = {.size = sizeof o,
+                   .busy_timeout_ms = 20,
+                   .allocator = {slow_resize, NULL}};
+  ck_ok(zke_open(test_path("a.db"), &o, &z));
+  other = open_impatient();
+  make("/e", ZKE_EPHEMERAL, NULL, &czxid);
+  ck_ok(zke_fd(z, &p.fd));
+  ck_ok(zke_dispatch(z, NULL));
+  ck_assert_int_eq(poll(&p, 1, 0), 0);
+  pthread_create(&lister, NULL, list_slowly, &rc);
+  ck_until(inside, 60000);
+  ck_rc(zke_discard(z, "/e", ZKE_EPHEMERAL, 0), ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_eq(beside, 1);
+  ck_assert_int_eq(poll(&p, 1, 0), 1);
+  let_go = true;
+  pthread_join(lister, NULL);
+  ck_ok(rc);
+  ck_ok(zke_dispatch(z, NULL));
+  ck_rc(zke_exists(other, "/e", NULL, NULL, NULL), ZKE_NONODE);
   end();
 }
 END_TEST
@@ -709,6 +768,7 @@ int main(int argc, char **argv) {
   TCase *tc = tcase_create("ghost");
   tcase_add_test(tc, discards_own_nodes_only);
   tcase_add_test(tc, changes_wait_for_what_is_discarded);
+  tcase_add_test(tc, noted_beside_another_call);
   tcase_add_test(tc, limits);
   tcase_add_loop_test(tc, freed_behind_an_obstacle, 0, 2 * FAMILIES);
   tcase_add_test(tc, not_elected_after_its_time);

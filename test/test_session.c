@@ -1109,39 +1109,130 @@ static int hold_gate(void) {
 }
 
 static int live_file = -1;
-static int64_t oldest; /* stamp of the only lease, seen while the call waits */
+static int leases;     /* stamps in it */
+static int64_t oldest; /* of those that were there at a look */
+
+static void look_at_leases(void) {
+  int64_t stamp;
+  for (int i = 0; i < leases; i++) {
+    ck_assert_int_eq(pread(live_file, &stamp, sizeof stamp, 4096 + 8 * i),
+                     sizeof stamp);
+    int64_t age = clock_ns[ZKE_CLOCK_BOOTTIME] - stamp;
+    if (age > oldest) oldest = age;
+  }
+}
 
 /* Where nothing has come, time goes by. */
 static int driven_poll(void *context, struct pollfd *fds, unsigned count,
                        int timeout) {
   zke_os os;
-  int64_t stamp;
   zke_os_default(&os);
   int rc = os.poll(context, fds, count, 0);
   if (rc == 0 && timeout > 0) pass_ns(NULL, INT64_C(1000000) * timeout);
-  if (live_file < 0) return rc;
-  ck_assert_int_eq(pread(live_file, &stamp, sizeof stamp, 4096), sizeof stamp);
-  int64_t age = clock_ns[ZKE_CLOCK_BOOTTIME] - stamp;
-  if (age > oldest) oldest = age;
+  look_at_leases();
   return rc;
 }
 
+static void sleep_and_look(void *context, int64_t ns) {
+  pass_ns(context, ns);
+  look_at_leases();
+}
+
+/* The gate is about to be left: others may judge from here on. */
+static int look_at_the_gate(void *context, int fd, int64_t from, int64_t count,
+                            int how) {
+  zke_os os;
+  zke_os_default(&os);
+  if (how == ZKE_LOCK_NONE && from == 0) look_at_leases();
+  return os.lock_range(context, fd, from, count, how);
+}
+
+/* a and another session of its store with a lease each. */
+static zke *begin_siblings(zke_os *os, int busy) {
+  zke_options leased = {.size = sizeof leased,
+                        .busy_timeout_ms = busy,
+                        .lease_ms = LEASE,
+                        .os = os};
+  zke_options plain = {.size = sizeof plain, .os = os};
+  zke *sibling = NULL;
+  begin_with(IN_FILE, &leased, &plain);
+  ck_ok(zke_open_session(a, &leased, &sibling));
+  live_file = open(test_path("session.db-zke/live"), O_RDONLY | O_CLOEXEC);
+  leases = 2;
+  return sibling;
+}
+
 /* zkembed.h: a call keeps the lease while it waits for the gate, also one that
- * ends another session (0) or begins one (1): it used to run out there. */
-START_TEST(waiting_call_keeps_the_lease) {
+ * ends another session (0), begins one (1) or compacts the file (2): it used to
+ * run out there.  Those of the store's other sessions, for which nobody can
+ * call in meanwhile, do not run out either: they did. */
+START_TEST(waiting_call_keeps_the_leases) {
   zke_os os = *driven_os();
   os.poll = driven_poll;
-  zke_options leased = {.size = sizeof leased, .lease_ms = LEASE, .os = &os};
-  zke *z = NULL;
-  begin_with(IN_FILE, &leased, NULL);
+  zke *z = NULL, *sibling = begin_siblings(&os, 0);
   int gate = hold_gate();
-  live_file = open(test_path("session.db-zke/live"), O_RDONLY | O_CLOEXEC);
-  int rc = _i ? zke_open_session(a, NULL, &z) : zke_expire(a, 4711);
+  int rc = _i == 0   ? zke_expire(a, 4711)
+           : _i == 1 ? zke_open_session(a, NULL, &z)
+                     : zke_compact(a, zke_now(a) + 10 * LEASE);
   ck_rc(rc, ZKE_OPERATIONTIMEOUT);
   ck_assert_int_gt(oldest, 0);
   ck_assert_int_lt(oldest, INT64_C(1000000) * LEASE / 2);
-  close(live_file);
   close(gate);
+  ck_ok(zke_close(sibling));
+}
+END_TEST
+
+/* The same of a call that has the gate, and waits for a foreign writer. */
+START_TEST(foreign_writer_keeps_the_leases) {
+  zke_os os = *driven_os();
+  os.lock_range = look_at_the_gate;
+  zke *sibling = begin_siblings(&os, 0);
+  sqlite3 *db = NULL;
+  ck_assert_int_eq(sqlite3_open(test_path("session.db"), &db), SQLITE_OK);
+  ck_assert_int_eq(sqlite3_exec(db, "BEGIN IMMEDIATE", 0, 0, 0), SQLITE_OK);
+  int64_t now = zke_now(a);
+  oldest = -1;
+  ck_rc(create(a, "/n", ZKE_EPHEMERAL), ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_gt(zke_now(a), now + 4 * LEASE);
+  ck_assert_int_ge(oldest, 0);
+  ck_assert_int_lt(oldest, INT64_C(1000000) * LEASE / 2);
+  ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
+  ck_ok(zke_close(sibling));
+}
+END_TEST
+
+/* … but one that does not call in where it could loses its lease, however long
+ * the calls of its siblings wait. */
+START_TEST(siblings_keep_no_lease) {
+  zke_os os = *driven_os();
+  os.poll = driven_poll;
+  zke *sibling = begin_siblings(&os, 2 * LEASE);
+  int64_t id = zke_session_id(sibling);
+  for (int i = 0; i < 12; i++) {
+    int gate = hold_gate();
+    ck_rc(zke_expire(a, 4711), ZKE_OPERATIONTIMEOUT);
+    close(gate);
+    pass_with(b, 150);
+    ck_ok(exists(a, "/"));
+    if (i == 4) ck_assert(lives(b, id));
+  }
+  ck_assert(!lives(b, id));
+  ck_ok(zke_close(sibling));
+}
+END_TEST
+
+/* zkembed.h: so does zke_sleep() keep it; it did not. */
+START_TEST(sleep_keeps_the_lease) {
+  zke_os os = *driven_os();
+  os.sleep = sleep_and_look;
+  zke *sibling = begin_siblings(&os, 0);
+  leases = 1;
+  int64_t until = zke_now(a) + 5 * LEASE;
+  ck_ok(zke_sleep(a, until));
+  ck_assert_int_ge(zke_now(a), until);
+  ck_assert_int_gt(oldest, 0);
+  ck_assert_int_lt(oldest, INT64_C(1000000) * LEASE / 2);
+  ck_ok(zke_close(sibling));
 }
 END_TEST
 
@@ -1408,7 +1499,10 @@ static void add_lease(Suite *suite) {
   tcase_add_test(tc, watcher_makes_a_session_tick);
   tcase_add_test(tc, one_sweep_serves_all_sessions_of_a_store);
   tcase_add_test(tc, session_without_lease_takes_no_slot);
-  tcase_add_loop_test(tc, waiting_call_keeps_the_lease, 0, 2);
+  tcase_add_loop_test(tc, waiting_call_keeps_the_leases, 0, 3);
+  tcase_add_test(tc, foreign_writer_keeps_the_leases);
+  tcase_add_test(tc, siblings_keep_no_lease);
+  tcase_add_test(tc, sleep_keeps_the_lease);
   tcase_add_test(tc, compaction_keeps_the_leases);
   tcase_add_test(tc, change_waits_for_the_one_writer);
 }

@@ -20,6 +20,7 @@ enum { IN_MEMORY, IN_FILE, WAYS };
 enum { THREADS = 4 };
 
 static zke *shared, *writer; /* two sessions on one tree */
+static int busy_ms;          /* shared's busy timeout, 0: the default */
 static atomic_bool stop;     /* asks the threads of a test to come back */
 
 /* The library's poll(), counting how often a thread went to sleep in it. */
@@ -75,7 +76,8 @@ static void begin(int way) {
   zke_os os = os_default;
   os.poll = told_poll;
   os.clock = told_clock;
-  zke_options options = {.size = sizeof options, .os = &os};
+  zke_options options = {
+      .size = sizeof options, .busy_timeout_ms = busy_ms, .os = &os};
   const char *name = way == IN_MEMORY ? ":memory:" : test_path("thread.db");
   ck_ok(zke_open(name, &options, &shared));
   writer = way == IN_MEMORY ? test_session(shared, NULL) : test_open(name);
@@ -659,6 +661,45 @@ START_TEST(forget_cannot_be_late) {
 }
 END_TEST
 
+/* One of the calls that need nothing but another thread's to end. */
+static int ask(worker *w) {
+  int fd, pending;
+  int64_t now = zke_now(w->z), deadline;
+  switch (w->number) {
+    case 0:
+      return zke_fd(w->z, &fd);
+    case 1:
+      return zke_next_deadline(w->z, &deadline);
+    case 2:
+      return zke_pending(w->z, &pending);
+    case 3:
+      return zke_wake(w->z);
+    default:
+      zke_limit(w->z, now + 20); /* no concern of a wait */
+      return zke_wait(w->z, now + 60000);
+  }
+}
+
+/* zkembed.h: zke_wait() waits until its own deadline, and what only looks at
+ * the handle does not fail, while a call of another thread, a compaction for
+ * instance, takes longer than the busy timeout.  They returned
+ * ZKE_OPERATIONTIMEOUT. */
+START_TEST(long_call_fails_no_wait) {
+  enum { QUESTIONS = 4 };
+  worker keeps, asks[QUESTIONS], waits;
+  busy_ms = 20;
+  begin(_i);
+  start(&keeps, change_and_keep, shared, 0);
+  ck_until(keeping, 10000);
+  for (int i = 0; i < QUESTIONS; i++) start(&asks[i], ask, shared, i);
+  start(&waits, ask, shared, QUESTIONS);
+  for (int i = 0; i < QUESTIONS; i++) ck_ok(join(&asks[i]));
+  ck_ok(join(&keeps));
+  ck_until((zke_wake(shared), waits.done), 10000);
+  ck_ok(join(&waits));
+}
+END_TEST
+
 /* Open a session, use it, close it, many times. */
 static int come_and_go(worker *w) {
   for (int i = 0; i < 50; i++) {
@@ -792,6 +833,7 @@ static void add_many_handles(Suite *suite) {
   ADD(two_threads_play_ping_pong);
   ADD(sessions_come_and_go_in_parallel);
   ADD(forget_cannot_be_late);
+  ADD(long_call_fails_no_wait);
   tcase_add_test(tc, stores_open_and_close_in_parallel);
 }
 
