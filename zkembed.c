@@ -521,10 +521,9 @@ static int64_t os_pwrite(void *context, int fd, const void *buffer, size_t size,
 }
 
 static int os_file_type(unsigned mode) {
-  return S_ISREG(mode)    ? ZKE_FILE_REGULAR
-         : S_ISDIR(mode)  ? ZKE_FILE_DIRECTORY
-         : S_ISFIFO(mode) ? ZKE_FILE_FIFO
-                          : ZKE_FILE_OTHER;
+  if (S_ISREG(mode)) return ZKE_FILE_REGULAR;
+  if (S_ISDIR(mode)) return ZKE_FILE_DIRECTORY;
+  return S_ISFIFO(mode) ? ZKE_FILE_FIFO : ZKE_FILE_OTHER;
 }
 
 #if defined(STATX_MNT_ID)
@@ -763,11 +762,11 @@ static int os_timer_set(void *context, int fd, int64_t when_ns) {
 
 static int64_t os_clock(void *context, int which) {
   struct timespec t = {0, 0};
+  clockid_t clock = CLOCK_MONOTONIC;
   (void)context;
-  clock_gettime(which == ZKE_CLOCK_REALTIME   ? CLOCK_REALTIME
-                : which == ZKE_CLOCK_BOOTTIME ? CLOCK_BOOTTIME
-                                              : CLOCK_MONOTONIC,
-                &t);
+  if (which == ZKE_CLOCK_REALTIME) clock = CLOCK_REALTIME;
+  if (which == ZKE_CLOCK_BOOTTIME) clock = CLOCK_BOOTTIME;
+  clock_gettime(clock, &t);
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
@@ -1035,6 +1034,15 @@ static uint32_t auth_rotate(uint32_t x, int n) {
   return x << n | x >> (32 - n);
 }
 
+/* A round's function and constant, 20 rounds each (FIPS 180-4, 4.1.1, 4.2.1). */
+static uint32_t auth_mix(int round, const uint32_t v[5]) {
+  uint32_t parity = v[1] ^ v[2] ^ v[3];
+  if (round < 20) return ((v[1] & v[2]) | (~v[1] & v[3])) + 0x5a827999u;
+  if (round < 40) return parity + 0x6ed9eba1u;
+  if (round >= 60) return parity + 0xca62c1d6u;
+  return ((v[1] & v[2]) | (v[1] & v[3]) | (v[2] & v[3])) + 0x8f1bbcdcu;
+}
+
 /* One block of 64 bytes (FIPS 180-4, 6.1.2). */
 static void auth_sha1_block(uint32_t h[5], const unsigned char *p) {
   uint32_t w[80], v[5];
@@ -1047,12 +1055,7 @@ static void auth_sha1_block(uint32_t h[5], const unsigned char *p) {
   }
   memcpy(v, h, sizeof v);
   for (int i = 0; i < 80; i++) {
-    uint32_t f =
-        i < 20   ? ((v[1] & v[2]) | (~v[1] & v[3])) + 0x5a827999u
-        : i < 40 ? (v[1] ^ v[2] ^ v[3]) + 0x6ed9eba1u
-        : i < 60 ? ((v[1] & v[2]) | (v[1] & v[3]) | (v[2] & v[3])) + 0x8f1bbcdcu
-                 : (v[1] ^ v[2] ^ v[3]) + 0xca62c1d6u;
-    uint32_t next = auth_rotate(v[0], 5) + f + v[4] + w[i];
+    uint32_t next = auth_rotate(v[0], 5) + auth_mix(i, v) + v[4] + w[i];
     v[4] = v[3];
     v[3] = v[2];
     v[2] = auth_rotate(v[1], 30);
@@ -1920,18 +1923,32 @@ static bool lock_fd_room(store *s, int n) {
 /* How lock_fd_make() makes a descriptor. */
 enum lock_fd_kind { LOCK_FD_OPEN, LOCK_FD_PIPE, LOCK_FD_POLLER, LOCK_FD_TIMER };
 
-/* Make one descriptor (two for a pipe) and note it; 0 or -errno. */
+/* Ask the system for one descriptor, or for a pipe's two: fds; >= 0 or -errno.
+ */
+static int lock_fd_ask(store *s, enum lock_fd_kind kind, const char *path,
+                       int flags, unsigned mode, int fds[2]) {
+  void *c = s->os.context;
+  switch (kind) {
+    case LOCK_FD_OPEN:
+      return fds[0] = s->os.open(c, path, flags, mode);
+    case LOCK_FD_PIPE:
+      return s->os.pipe(c, fds);
+    case LOCK_FD_POLLER:
+      return fds[0] = s->os.poller(c);
+    case LOCK_FD_TIMER:
+      return fds[0] = s->os.timer(c);
+  }
+  return -EINVAL;
+}
+
+/* Make one descriptor (two for a pipe) and note it; 0 or -errno.  A fork()
+ * cannot come between the two: the child knows all that it is to close. */
 static int lock_fd_make(store *s, enum lock_fd_kind kind, const char *path,
                         int flags, unsigned mode, int fds[2]) {
-  void *c = s->os.context;
   int n = kind == LOCK_FD_PIPE ? 2 : 1, rc = -ENOMEM;
   pthread_mutex_lock(&lock_fork_mutex);
   if (lock_fd_room(s, n)) {
-    rc = kind == LOCK_FD_OPEN     ? s->os.open(c, path, flags, mode)
-         : kind == LOCK_FD_PIPE   ? s->os.pipe(c, fds)
-         : kind == LOCK_FD_POLLER ? s->os.poller(c)
-                                  : s->os.timer(c);
-    if (rc >= 0 && n == 1) fds[0] = rc;
+    rc = lock_fd_ask(s, kind, path, flags, mode, fds);
     for (int i = 0; rc >= 0 && i < n; i++) s->fds[s->fd_count++] = fds[i];
   }
   pthread_mutex_unlock(&lock_fork_mutex);
@@ -3037,8 +3054,8 @@ static int db_sync_directory(store *s) {
   const char *slash = strrchr(s->file, '/');
   char *dir = mem_copy(&s->a, s->file, slash ? (size_t)(slash - s->file) : 0);
   if (!dir) return base_nomem();
-  const char *path = !slash ? "." : dir[0] ? dir : "/";
-  int fd = lock_fd_open(s, path, O_RDONLY | O_DIRECTORY, 0);
+  const char *path = dir[0] ? dir : "/";
+  int fd = lock_fd_open(s, slash ? path : ".", O_RDONLY | O_DIRECTORY, 0);
   int rc = fd < 0 ? fd : s->os.fsync(s->os.context, fd);
   lock_fd_close(s, &fd);
   mem_free(dir);
@@ -3172,11 +3189,26 @@ static unsigned live_directory_mode(unsigned mode) {
   return mode | (mode & 0444u) >> 2;
 }
 
+/* What a system call's error means to a caller. */
+static int live_meaning(int error) {
+  switch (-error) {
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return ZKE_READONLY;
+    case ENOSPC:
+    case EDQUOT:
+      return ZKE_FULL;
+    case ENOMEM:
+      return ZKE_NOMEM;
+    default:
+      return ZKE_SYSTEMERROR;
+  }
+}
+
+/* Fail because of a system call: "cannot lock PATH: why". */
 static int live_fail(store *s, int error, const char *what, const char *path) {
-  int rc = error == -EACCES || error == -EPERM || error == -EROFS ? ZKE_READONLY
-           : error == -ENOSPC || error == -EDQUOT                 ? ZKE_FULL
-           : error == -ENOMEM                                     ? ZKE_NOMEM
-                              : ZKE_SYSTEMERROR;
+  int rc = live_meaning(error);
   (void)s;
   return base_fail(rc, "%s %s: %s", what, path, strerror(-error));
 }
@@ -4149,18 +4181,31 @@ static void txn_learn(zke *z, bool full) {
   z->learnt_full = full ? z->learnt_full | bit : z->learnt_full & ~bit;
 }
 
+/* Is a transaction to be synced?  The durability option may decide for all;
+ * else what the caller wants does, or what the last one like it needed. */
+static bool txn_wants_full(const store *s, const zke *z, enum txn_class want) {
+  if (s->durability != ZKE_DURABLE_BY_KIND)
+    return s->durability == ZKE_DURABLE_ALL;
+  switch (want) {
+    case TXN_GUESS:
+      return z->guess_full;
+    case TXN_LEARN:
+      return txn_learnt(z);
+    case TXN_FULL:
+      return true;
+    case TXN_NORMAL:
+      break;
+  }
+  return false;
+}
+
 /* Run a body in a transaction until its class is right: a guess, for which z
  * is not NULL, may be corrected once, then the class only rises.  One that is
  * learnt is taken from the last time: too much is committed as it is. */
 static int txn_run(store *s, zke *z, enum txn_class want, txn_body body,
                    void *arg) {
-  bool by_kind = s->durability == ZKE_DURABLE_BY_KIND;
-  bool guess = by_kind && want == TXN_GUESS;
-  bool full =
-      guess ? z->guess_full
-      : by_kind && want == TXN_LEARN
-          ? txn_learnt(z)
-          : s->durability == ZKE_DURABLE_ALL || (by_kind && want == TXN_FULL);
+  bool guess = s->durability == ZKE_DURABLE_BY_KIND && want == TXN_GUESS;
+  bool full = txn_wants_full(s, z, want);
   for (;;) {
     txn t;
     int rc = txn_begin(&t, s, z, full, guess);
@@ -5012,10 +5057,12 @@ static void op_new_node(txn *t, const zke_op *op, node *n) {
   n->czxid = n->mzxid = n->pzxid = t->zxid;
   n->ctime = n->mtime = t->now;
   n->owner = op_mode_is_ephemeral(op->mode) ? t->z->id : 0;
-  n->kind = op->mode == ZKE_CONTAINER   ? NODE_CONTAINER
-            : op_mode_has_ttl(op->mode) ? NODE_TTL
-                                        : NODE_PLAIN;
-  n->ttl = n->kind == NODE_TTL ? op->ttl_ms : 0;
+  n->kind = NODE_PLAIN;
+  if (op->mode == ZKE_CONTAINER) n->kind = NODE_CONTAINER;
+  if (op_mode_has_ttl(op->mode)) {
+    n->kind = NODE_TTL;
+    n->ttl = op->ttl_ms;
+  }
   n->len = op->len;
 }
 
@@ -6793,7 +6840,16 @@ static void alarm_free(zke *z) {
  *
  * One thread at a time has a session's dispatcher role.  It takes notices of
  * death, ticks, reads events from the file into a queue and calls watchers
- * with no lock held.
+ * with no lock held.  Other threads that wait for the session sleep until that
+ * thread has called a watcher (a turn), or take the role over from it.
+ *
+ * A session that sleeps is woken in three ways: by a byte in its FIFO, which
+ * whoever queues an event for it writes; by an owner's FIFO that hangs up, as
+ * the kernel's notice of that owner's death (P6); and by its own deadline
+ * (wait_deadline()).  A byte and a notice may be lost.  They only make it
+ * sooner: what they tell of stands in the file, and the tick finds it (P7).
+ *
+ * Start reading at wait_until(), then wait_dispatch().
  * ==================================================================== */
 
 /* Which sessions this thread is dispatching, innermost first: a callback may
@@ -7076,9 +7132,9 @@ static int wait_fetch(zke *z, bool *full) {
 
 static int wait_state(const zke *z) {
   if (z->s->readonly) return ZKE_STATE_READONLY;
-  return z->state == SESS_ALIVE         ? ZKE_STATE_CONNECTED
-         : z->state == SESS_AUTH_FAILED ? ZKE_STATE_AUTH_FAILED
-                                        : ZKE_STATE_EXPIRED;
+  if (z->state == SESS_ALIVE) return ZKE_STATE_CONNECTED;
+  return z->state == SESS_AUTH_FAILED ? ZKE_STATE_AUTH_FAILED
+                                      : ZKE_STATE_EXPIRED;
 }
 
 /* The event's path as the handle sees it, below its chroot. */
