@@ -221,7 +221,8 @@ static void begin(const char *name, const char *what, long n) {
   heap = (test_heap){.live = 0};
   signal(SIGALRM, too_long);
   const char *limit = getenv("RECIPE_ROUND");
-  alarm(limit ? (unsigned)atoi(limit) : RECIPE_ROUND_S);
+  alarm(limit ? (unsigned)atoi(limit)
+              : (unsigned)test_patience(RECIPE_ROUND_S));
 }
 
 /* The other session, and what it is to prepare. */

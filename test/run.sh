@@ -18,6 +18,7 @@ limit=2400 # seconds for one program; its tests have limits of their own
 
 # The limits are for what hangs, not for a machine that is slow.
 export CK_TIMEOUT_MULTIPLIER="${CK_TIMEOUT_MULTIPLIER:-5}"
+export CK_DEFAULT_TIMEOUT="${CK_DEFAULT_TIMEOUT:-30}" # Check's own are 4 s
 
 # A sanitizer's finding must end the process, or a forked test would pass.
 export ASAN_OPTIONS="detect_leaks=1:${ASAN_OPTIONS-}"

@@ -70,6 +70,11 @@ int64_t test_wall(void) { return clock_ms(CLOCK_REALTIME); }
 
 void test_pause(void) { poll(NULL, 0, 1); }
 
+int64_t test_patience(int64_t limit) {
+  const char *times = getenv("CK_TIMEOUT_MULTIPLIER");
+  return times && atoi(times) > 1 ? limit * atoi(times) : limit;
+}
+
 int64_t test_stood(int which, int64_t now) {
   static int64_t stood[3];
   if (!stood[which]) stood[which] = now;
@@ -244,7 +249,7 @@ void test_expect_within(zke *z, test_events *events, const char *expected,
   static char got[20000];
   int wanted = expected[0] ? 1 : 0;
   for (const char *p = expected; *p; p++) wanted += *p == ';';
-  int64_t end = test_now() + ms;
+  int64_t end = test_now() + test_patience(ms);
   for (;;) {
     bool last = test_now() >= end; /* one look after it, however late */
     int rc = zke_dispatch(z, NULL);

@@ -32,12 +32,13 @@ int test_main(int argc, char **argv, Suite *suite);
   ck_assert_msg(strstr(zke_errmsg(), text) != NULL, \
                 "zke_errmsg() lacks '%s': %s", text, zke_errmsg())
 
-/* Wait for a condition at most ms milliseconds, looking every millisecond, and
- * once more at the end.  What a look has found counts: the next may find it
- * otherwise, where others are at work. */
+/* Wait for a condition, looking every millisecond, and once more at the end.
+ * What a look has found counts: the next may find it otherwise, where others
+ * are at work.  The limit is for what hangs, and grows as those of the tests
+ * do, by CK_TIMEOUT_MULTIPLIER. */
 #define ck_until(condition, ms)                                         \
   do {                                                                  \
-    int64_t ck_until_end_ = test_now() + (ms);                          \
+    int64_t ck_until_end_ = test_now() + test_patience(ms);             \
     for (;;) {                                                          \
       int ck_until_last_ = test_now() >= ck_until_end_;                 \
       if (condition) break;                                             \
@@ -49,6 +50,8 @@ int test_main(int argc, char **argv, Suite *suite);
 int64_t test_now(void);  /* monotonic, ms */
 int64_t test_wall(void); /* ms since 1970 */
 void test_pause(void);   /* one millisecond */
+/* A limit, in whatever unit, times CK_TIMEOUT_MULTIPLIER where that is set. */
+int64_t test_patience(int64_t limit);
 /* For a clock that stands: what the first look at this one was. */
 int64_t test_stood(int which, int64_t now);
 /* Until no number has changed for half a second: nothing is under way. */
@@ -98,7 +101,8 @@ void test_ignore(zke *z, int type, int state, const char *path, void *context);
  * last call, written like "CREATED /a; CHILD /; SESSION -112" ("" for none),
  * in order; forgets them. */
 void test_expect(zke *z, test_events *events, const char *expected);
-/* The same for events still under way: dispatches until as many have come. */
+/* The same for events still under way: dispatches until as many have come, at
+ * most test_patience(ms). */
 void test_expect_within(zke *z, test_events *events, const char *expected,
                         int ms);
 

@@ -21,7 +21,7 @@ static zke_barrier *make(zke *z) {
   return b;
 }
 
-static int64_t soon(zke *z) { return zke_now(z) + 5000; }
+static int64_t soon(zke *z) { return zke_now(z) + test_patience(5000); }
 
 static int64_t set(zke_barrier *b, zke *z) {
   int64_t token = 0;

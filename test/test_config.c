@@ -100,7 +100,7 @@ static void plant(zke *z) {
   put(z, ROOT "/db/port", "1");
 }
 
-static int64_t soon(zke *z) { return zke_now(z) + 5000; }
+static int64_t soon(zke *z) { return zke_now(z) + test_patience(5000); }
 
 /* How many sessions watch something. */
 static int watches(zke *z) {

@@ -25,7 +25,7 @@ static zke_counter *make(zke *z) {
   return c;
 }
 
-static int64_t soon(zke *z) { return zke_now(z) + 5000; }
+static int64_t soon(zke *z) { return zke_now(z) + test_patience(5000); }
 
 static int64_t value(zke_counter *c) {
   int64_t v = -77;

@@ -65,7 +65,7 @@ static void enlist(zke_discovery *d, const char *address, const char *payload) {
                                ZKE_FOREVER));
 }
 
-static int64_t soon(zke *z) { return zke_now(z) + 5000; }
+static int64_t soon(zke *z) { return zke_now(z) + test_patience(5000); }
 
 static int children(zke *z) {
   zke_strings *names;

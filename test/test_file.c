@@ -635,7 +635,7 @@ enum { BESIDE = sizeof beside / sizeof beside[0] };
 
 /* Within a tick or two of waiting every call fails loudly. */
 static void expect_replaced(zke *z) {
-  int64_t end = test_now() + 4000;
+  int64_t end = test_now() + test_patience(4000);
   int rc = ZKE_OK;
   while (rc != ZKE_REPLACED && test_now() < end) {
     zke_wait(z, zke_now(z) + 50);

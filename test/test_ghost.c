@@ -74,7 +74,7 @@ static int ephemerals(void) {
   return count;
 }
 
-static int64_t soon(zke *of) { return zke_now(of) + 10000; }
+static int64_t soon(zke *of) { return zke_now(of) + test_patience(10000); }
 
 /* ---- the engine ---- */
 

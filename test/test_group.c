@@ -70,7 +70,7 @@ static zke_group *make(zke *z, heard *h) {
   return g;
 }
 
-static int64_t soon(zke *z) { return zke_now(z) + 5000; }
+static int64_t soon(zke *z) { return zke_now(z) + test_patience(5000); }
 
 static void join(zke_group *g, const char *data) {
   ck_ok(zke_group_join(g, data, (int)strlen(data), ZKE_FOREVER));

@@ -63,7 +63,7 @@ static void expect_part(const char *line, int status, const char *part) {
                 part, printed);
 }
 
-static int64_t soon(void) { return zke_now(z) + 10000; }
+static int64_t soon(void) { return zke_now(z) + test_patience(10000); }
 
 /* ---- locks ---- */
 

@@ -77,7 +77,9 @@ static zke_lock *make_lock(zke *session, const char *path) {
   return lock;
 }
 
-static int64_t soon(zke *session) { return zke_now(session) + 5000; }
+static int64_t soon(zke *session) {
+  return zke_now(session) + test_patience(5000);
+}
 
 static void dispatch_all(void) {
   for (int i = 0; i < SESSIONS; i++) zke_dispatch(z[i], NULL);

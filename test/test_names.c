@@ -31,7 +31,7 @@ static zke *session(zke *z, const char *identity) {
   return further;
 }
 
-static int64_t soon(zke *z) { return zke_now(z) + 5000; }
+static int64_t soon(zke *z) { return zke_now(z) + test_patience(5000); }
 
 static int64_t bind(zke_names *n, const char *name, const char *value) {
   int64_t token = 0;

@@ -58,7 +58,7 @@ static void expect(zke *z, heard *h, const char *text) {
   h->text[0] = '\0';
 }
 
-static int64_t soon(zke *z) { return zke_now(z) + 5000; }
+static int64_t soon(zke *z) { return zke_now(z) + test_patience(5000); }
 
 /* The znode's data, or "none"; and its owner. */
 static int64_t owner;

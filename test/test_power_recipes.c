@@ -1144,7 +1144,7 @@ static void ignore(power_event event) { (void)event; }
 static void look(int image) {
   power_loss loss = {0};
   char directory[PATH_MAX];
-  alarm(60);
+  alarm((unsigned)test_patience(60));
   run.boot = 1;
   memset(run.job, 0, sizeof run.job); /* those of the process that died */
   run.random = run.seed * 1000003 + (uint64_t)(run.event * 31 + image);

@@ -90,7 +90,9 @@ static void dispatch_all(void) {
   for (int i = 0; i < SESSIONS; i++) zke_dispatch(z[i], NULL);
 }
 
-static int64_t soon(zke *session) { return zke_now(session) + 5000; }
+static int64_t soon(zke *session) {
+  return zke_now(session) + test_patience(5000);
+}
 
 static void put(zke_queue *queue, const char *text) {
   ck_ok(zke_queue_put(queue, text, (int)strlen(text), NULL, 0));

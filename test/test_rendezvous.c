@@ -330,7 +330,7 @@ END_TEST
 
 /* ---- a point ---- */
 
-static int64_t soon(void) { return zke_now(admin) + 5000; }
+static int64_t soon(void) { return zke_now(admin) + test_patience(5000); }
 
 static zke_rendezvous_point *make(zke *on) {
   zke_rendezvous_point *p = NULL;

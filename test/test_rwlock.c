@@ -104,7 +104,9 @@ static void close_all(void) {
   }
 }
 
-static int64_t soon(zke *session) { return zke_now(session) + 5000; }
+static int64_t soon(zke *session) {
+  return zke_now(session) + test_patience(5000);
+}
 
 static void dispatch_all(void) {
   int count = 1;

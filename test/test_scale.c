@@ -176,7 +176,7 @@ static void crowd_kill(const crowd *c, int from, int to) {
 static int left_after(zke *z, int sessions, int limit_ms) {
   int64_t since = test_now();
   while ((child_count(z, "/all") > sessions || living(z) != sessions + 1) &&
-         test_now() < since + limit_ms)
+         test_now() < since + test_patience(limit_ms))
     zke_wait(z, zke_now(z) + 10);
   ck_assert_int_eq(child_count(z, "/all"), sessions);
   ck_assert_int_eq(living(z), sessions + 1);

@@ -1008,7 +1008,7 @@ START_TEST(random_histories) {
       pids[role] = start_process(role);
   }
   zke *s = test_open(test_path("db"));
-  int64_t limit = test_now() + 8000;
+  int64_t limit = test_now() + test_patience(8000);
   while (!nothing_pending(s) && test_now() < limit) {
     zke_wait(s, zke_now(s) + 5);
     for (int i = 0; i < SITES; i++) ck_assert(!reap(pids[i], i));

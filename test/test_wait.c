@@ -481,7 +481,9 @@ START_TEST(idle_loop_does_not_spin) {
 }
 END_TEST
 
-enum { LEASE = 1500 };
+/* A lease that outlasts a process that does not run for a second or two; and
+ * after it the time in which another would have ended the session. */
+enum { LEASE = 2500, SWEPT = 1500 };
 
 static void begin_leased(int way) {
   zke_options leased = {.size = sizeof leased, .lease_ms = LEASE};
@@ -501,7 +503,7 @@ static void expect_alive(void) {
 START_TEST(loop_keeps_a_lease) {
   begin_leased(_i);
   source s[] = {{.z = waiter}, {.z = writer}};
-  int64_t end = zke_now(waiter) + 2 * LEASE;
+  int64_t end = zke_now(waiter) + LEASE + SWEPT;
   while (zke_now(waiter) < end) turn(s, 2, end);
   expect_alive();
 }
@@ -517,7 +519,7 @@ static void *wait_too(void *argument) {
 START_TEST(wait_keeps_a_lease) {
   begin_leased(_i);
   pthread_t thread;
-  int64_t end = zke_now(waiter) + 2 * LEASE;
+  int64_t end = zke_now(waiter) + LEASE + SWEPT;
   ck_assert_int_eq(pthread_create(&thread, NULL, wait_too, &end), 0);
   ck_rc(zke_wait(waiter, end), ZKE_OPERATIONTIMEOUT);
   ck_assert_int_eq(pthread_join(thread, NULL), 0);
