@@ -325,11 +325,23 @@ static bool item_is_gone(const zke_partition *p, const part_item *it) {
   return rc == ZKE_NONODE || (rc == ZKE_OK && stat.czxid != it->token);
 }
 
-/* Delete one's own znode of an item, now or later. */
+/* Delete one's own znode of an item, now or later.  Of one that was tried and
+ * may be there it is looked whether it is this object's: another member on the
+ * same handle may have made it.  Where that cannot be seen, what the session
+ * has there goes; that member hears that it has lost the item, and takes it
+ * again. */
 static int item_discard(zke_partition *p, part_item *it) {
-  int64_t czxid = item_is_held(it) ? it->token : 0;
+  char *data = NULL;
+  zke_stat stat = {.czxid = it->token};
+  bool held = item_is_held(it);
+  int rc =
+      held ? ZKE_OK : zke_get(p->r.z, it->path, NULL, NULL, &data, NULL, &stat);
+  bool mine = held || (data && strcmp(data, p->znode) == 0);
+  zke_free(data);
   it->tried = false;
-  return zke_recipe_discard(p->r.z, it->path, ZKE_EPHEMERAL, czxid);
+  if (rc == ZKE_NONODE || (rc == ZKE_OK && !mine)) return ZKE_OK;
+  return zke_recipe_discard(p->r.z, it->path, ZKE_EPHEMERAL,
+                            rc == ZKE_OK ? stat.czxid : 0);
 }
 
 /* Bring one item to what it is to be. */

@@ -275,7 +275,7 @@ static int job_claim_once(zke *z, job_claim *a) {
     if (rc == ZKE_OK) rc = job_write_claim(z, j, &c);
   }
   record_free(&c);
-  a->unsure = a->unsure || rc == ZKE_CONNECTIONLOSS;
+  a->unsure = rc == ZKE_CONNECTIONLOSS; /* of the tries before it was seen */
   return rc == ZKE_NODEEXISTS || rc == ZKE_BADVERSION || rc == ZKE_NONODE
              ? AGAIN
              : rc;
@@ -346,7 +346,9 @@ static int job_step(zke_recipe *r) {
 }
 
 /* A try got no reply, and no later one could see what it had done: what it may
- * have made is to go.  The code and its sentence stay. */
+ * have made is to go.  Its czxid is not known: if another object of this handle
+ * has begun the job on another thread since then, that one finds that it has
+ * lost it.  The code and its sentence stay. */
 static int job_settle(zke_periodic *j, const job_claim *a, int rc) {
   zke_sentence kept;
   if (!a->unsure || rc == ZKE_HELD || rc == ZKE_LIMIT) return rc;

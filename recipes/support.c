@@ -650,6 +650,7 @@ int zke_recipe_delete_all(zke *z, const zke_strings *paths) {
   return rc;
 }
 
+/* They bear a guid: nobody else makes one of these paths. */
 int zke_recipe_discard_all(zke *z, const zke_strings *paths) {
   int64_t limit = znode_allow(z);
   int rc = zke_recipe_delete_all(z, paths);
@@ -1909,7 +1910,9 @@ static int line_leave_both(zke_line *l) {
   return zke_recipe_multi(l->r.z, ops, 2, NULL);
 }
 
-/* Delete one's znode or znodes, now or later. */
+/* Delete one's znode or znodes, now or later.  What goes with the office has a
+ * name that others use as well: where it is by now that of another candidate on
+ * this handle, that one writes it again (election_keep_word()). */
 static int line_discard_own(zke_line *l) {
   int rc = ZKE_OK, also = ZKE_OK;
   if (l->own)

@@ -705,14 +705,21 @@ static int phase_acknowledge(zke_two_phase *t) {
 /* ---- leaving ---- */
 
 /* Delete an ephemeral of this transaction, as far as this session owns it, now
- * or later.  One of a later transaction of the same name is left alone. */
+ * or later.  One of a later transaction of the same name is left alone: id and
+ * ephemeral are seen at one moment.  Where they cannot be seen it goes whosever
+ * it is; if it is that of another object of this handle, its party counts as
+ * dead, so that its transaction is aborted at worst. */
 static void phase_drop(zke_two_phase *t, char *path) {
   zke *z = t->r.z;
-  zke_stat stat = {0};
-  int rc = zke_exists(z, t->id, NULL, NULL, NULL);
-  if (rc == ZKE_OK) rc = zke_exists(z, path, NULL, NULL, &stat);
-  if (rc == ZKE_NONODE) return;
-  zke_recipe_discard(z, path, ZKE_EPHEMERAL, rc == ZKE_OK ? stat.czxid : 0);
+  zke_op ops[2];
+  zke_op_result got[2] = {{0}};
+  zke_op_get(&ops[0], t->id);
+  zke_op_get(&ops[1], path);
+  int rc = zke_recipe_multi_read(z, ops, 2, got);
+  for (int i = 0; i < 2 && rc == ZKE_OK; i++) rc = got[i].rc;
+  int64_t czxid = rc == ZKE_OK ? got[1].stat.czxid : 0;
+  zke_results_clear(got, 2);
+  if (rc != ZKE_NONODE) zke_recipe_discard(z, path, ZKE_EPHEMERAL, czxid);
 }
 
 static void phase_quit(zke_recipe *r) {

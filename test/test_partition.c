@@ -483,11 +483,33 @@ START_TEST(killed) {
 }
 END_TEST
 
+/* Two members on one handle: one that goes leaves the other's items alone, also
+ * those that it tried to get when a reply was lost. */
+START_TEST(one_handle) {
+  zke_partition_options o = {.size = sizeof o, .name = "second"};
+  zke_partition *second;
+  begin();
+  lets_go = false;
+  ck_ok(zke_partition_start(p[0]));
+  dispatch_all();
+  for (int skip = 0; skip < 40; skip++) {
+    ck_ok(zke_partition_new(z[0], PATH, items, ITEMS, &o, &second));
+    ck_ok(zke_test_fail(z[0], ZKE_TEST_FAIL_READ, skip));
+    zke_partition_start(second);
+    zke_partition_free(second);
+    ck_ok(zke_test_fail(z[0], 0, 0));
+    for (int i = 0; i < ITEMS; i++) ck_ok(zke_partition_check(p[0], items[i]));
+  }
+  end();
+}
+END_TEST
+
 int main(int argc, char **argv) {
   Suite *s = suite_create("partition");
-  const TTest *tests[] = {joins_and_leaves,  deterministic,     moves_little,
-                          waits_for_release, taken_at_deadline, lost,
-                          cancelled,         refused,           NULL};
+  const TTest *tests[] = {
+      joins_and_leaves,  deterministic, moves_little, waits_for_release,
+      taken_at_deadline, lost,          cancelled,    refused,
+      one_handle,        NULL};
   const TTest *proofs[] = {dies_anywhere, lost_replies, faults, killed, NULL};
   TCase *use_case = tcase_create("use"), *proof = tcase_create("proof");
   for (int i = 0; tests[i]; i++) tcase_add_test(use_case, tests[i]);
