@@ -7373,7 +7373,6 @@ static int wait_ring(zke *z, int64_t now, int *count) {
     rc = base_nomem();
   } else if (alarm_take(z, now, (reg_call *)(void *)calls.data)) {
     e->type = ZKE_EVENT_ALARM;
-    z->timer_at = -1; /* it has run out: set it again */
     rc = wait_call(z, &calls, e, count);
   }
   mem_free(e);
