@@ -462,7 +462,7 @@ static void view_note(zke_view *v, view_node *before, view_node *now) {
 /* Room for so many more nodes and news. */
 static int view_room(zke_view *v, int nodes, int news) {
   if (view_reserve(v->r.z, &v->nodes, v->count, &v->room, v->count + nodes,
-                   sizeof *v->nodes) &&
+                   sizeof(void *)) &&
       view_reserve(v->r.z, &v->news, v->news_count, &v->news_room,
                    v->news_count + news, sizeof *v->news))
     return ZKE_OK;
@@ -479,7 +479,7 @@ static void view_put(zke_view *v, view_node *n) {
   if (found)
     node_unref(*at);
   else
-    memmove(at + 1, at, (size_t)(v->count++ - i) * sizeof *at);
+    memmove(at + 1, at, (size_t)(v->count++ - i) * sizeof(void *));
   *at = n;
 }
 
@@ -511,7 +511,7 @@ static void view_take_out(zke_view *v, int from, int to) {
     node_unref(v->nodes[i]);
   }
   memmove(v->nodes + from, v->nodes + to,
-          (size_t)(v->count - to) * sizeof *v->nodes);
+          (size_t)(v->count - to) * sizeof(void *));
   v->count -= to - from;
 }
 
@@ -604,7 +604,7 @@ static int view_moved(zke_view *v) {
 /* Make what was read the picture. */
 static int view_take(zke_view *v, const reader *r, const zke_config_node *read,
                      int count) {
-  view_node **made = zke_alloc(v->r.z, ((size_t)count + 1) * sizeof *made);
+  view_node **made = zke_alloc(v->r.z, ((size_t)count + 1) * sizeof(void *));
   if (!made) return view_nomem();
   int rc = view_room(v, 0, v->listens ? v->count + count : 0);
   if (rc == ZKE_OK) rc = view_make(v, read, count, made);

@@ -30,7 +30,7 @@
  *
  * COST.  A change costs the reading of what has changed, however many nodes are
  * watched; where several have come the first one's reading does for all.
- * Everything is read at the start, some 4 us a node, and where it is not known
+ * Everything is read at the start, 5 to 25 us a node, and where it is not known
  * what has changed: events were dropped (event_limit), a look failed, a
  * thousand changes have come together, or one of a node that may not be read.
  * All of it is in memory.  All levels together cost one watch.

@@ -37,7 +37,7 @@ static const struct {
              {"reader", part_reader},     {"memory", part_memory},
              {"idle", part_idle},         {"scale", part_scale},
              {"removal", part_removal},   {"sessions", part_sessions},
-             {"line", part_line}};
+             {"line", part_line},         {"cache", part_cache}};
 enum { PARTS = sizeof parts / sizeof parts[0] };
 
 /* ---- subjects ---- */

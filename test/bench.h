@@ -11,6 +11,7 @@
  *   bench_load.c     several processes without pause
  *   bench_queue.c    queues
  *   bench_line.c     many that write: who waits longest
+ *   bench_cache.c    trees and groups kept in memory
  *   bench_memory.c   bytes
  *   bench_removal.c  many nodes that go, many watchers
  *   bench_sessions.c ten thousand sessions
@@ -273,6 +274,7 @@ void part_memory(void);
 void part_idle(void);
 void part_sessions(void);
 void part_line(void);
+void part_cache(void);
 int measure_loop(const char *name, const char *subject, int count);
 
 #endif
