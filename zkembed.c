@@ -444,8 +444,8 @@ static zke_strings *buf_strings(const buf *texts, int count) {
  * os_: every system call of the library (private)
  *
  * The default table.  Each function returns a value >= 0 or -errno, and is
- * not interrupted by signals: it calls again after EINTR.  They are for Linux; a
- * host that brings a table of its own may leave out the poller and the timer
+ * not interrupted by signals: it calls again after EINTR.  They are for Linux;
+ * a host that brings a table of its own may leave out the poller and the timer
  * (-ENOSYS).  zkembed.h says what each member has to do, at zke_os.  What the
  * rest of the file calls goes through the store's copy of the table, so a test
  * can stand between the library and the kernel.
@@ -1034,7 +1034,8 @@ static uint32_t auth_rotate(uint32_t x, int n) {
   return x << n | x >> (32 - n);
 }
 
-/* A round's function and constant, 20 rounds each (FIPS 180-4, 4.1.1, 4.2.1). */
+/* A round's function and constant, 20 rounds each (FIPS 180-4, 4.1.1 and
+ * 4.2.1). */
 static uint32_t auth_mix(int round, const uint32_t v[5]) {
   uint32_t parity = v[1] ^ v[2] ^ v[3];
   if (round < 20) return ((v[1] & v[2]) | (~v[1] & v[3])) + 0x5a827999u;
@@ -4518,9 +4519,9 @@ static int watch_is_quiet(txn *t, const char *path, size_t len,
  * the events.  No permission is checked here, that is op_'s.
  *
  * A row's key is the parent's path and the name (path_key), so the children of
- * a node are neighbours in the table.  A value of up to ZKE_INLINE_BYTES lies in
- * the row, a larger one beside it, so that reading rows stays cheap.  cversion
- * is not stored: it is 2 * creates - nchild (semantics.md 0).
+ * a node are neighbours in the table.  A value of up to ZKE_INLINE_BYTES lies
+ * in the row, a larger one beside it, so that reading rows stays cheap.
+ * cversion is not stored: it is 2 * creates - nchild (semantics.md 0).
  * ==================================================================== */
 
 typedef struct node {
@@ -6805,8 +6806,8 @@ static bool alarm_take(zke *z, int64_t now, reg_call *call) {
   return due;
 }
 
-/* Add the calls of those that are set to a collection that reg_collect_all() has
- * begun, unless they are in it. */
+/* Add the calls of those that are set to a collection that reg_collect_all()
+ * has begun, unless they are in it. */
 static void alarm_list(zke *z, buf *calls) {
   pthread_mutex_lock(&z->s->m);
   for (const alarm_call *a = z->alarm_first; a; a = a->next) {
@@ -7691,8 +7692,8 @@ static int view_collect(store *s, const char *sql, int64_t from, int64_t to,
   return rc == SQLITE_DONE ? ZKE_OK : db_error(s, rc, "listing");
 }
 
-/* Make a record of a session's row.  Whether it is alive is not in the file: the
- * kernel is asked. */
+/* Make a record of a session's row.  Whether it is alive is not in the file:
+ * the kernel is asked. */
 static void view_read_session(store *s, sqlite3_stmt *st, view_list *l) {
   zke_session_info r;
   memset(&r, 0, sizeof r);
