@@ -1,4 +1,9 @@
-/* acl.c - access control lists and identities */
+/* acl.c - access control lists and identities
+ *
+ * An entry is written SCHEME:ID:PERMS.  acls_parse() and perms_json() lead from
+ * there to zkembed's structs and back; getacl, setacl, create and import use
+ * them.  The rules of who may do what are the engine's alone.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +25,8 @@ static const struct {
              {'a', ZKE_PERM_ADMIN}};
 enum { PERMS = sizeof perms / sizeof *perms };
 
+/* A sum of letters, each at most once; numbers are taken whatever their bits,
+ * for what has no letters. */
 bool perms_parse(const char *text, int32_t *perms_out) {
   const word w = {text, strlen(text), false};
   int64_t number;
@@ -38,6 +45,7 @@ bool perms_parse(const char *text, int32_t *perms_out) {
   return sum != 0;
 }
 
+/* Letters where every bit has one, else the number as text. */
 json_t *perms_json(int32_t value) {
   char text[PERMS + 1], *at = text;
   if (value <= 0 || value > ZKE_PERM_ALL) return json_sprintf("%d", value);
@@ -64,6 +72,7 @@ static bool acl_parse(char *text, zke_acl *out) {
   return true;
 }
 
+/* Says what an entry of a list looks like; STATUS_DATA. */
 static int acls_refuse(call *c, const char *text) {
   return fail(c, STATUS_DATA, "INVALIDACL",
               "\"%s\" is not SCHEME:ID:PERMS, as world:anyone:cdrwa, "
@@ -83,6 +92,8 @@ static int acls_measure(const word *texts, int count, size_t *size_out) {
   return entries;
 }
 
+/* All entries and their texts go into one block, which acls_measure() has
+ * sized: the texts are copied behind the entries and cut up there. */
 int acls_parse(call *c, const word *texts, int count, zke_acls **acls_out) {
   size_t size;
   int entries = acls_measure(texts, count, &size), n = 0;
@@ -113,6 +124,7 @@ int acls_parse(call *c, const word *texts, int count, zke_acls **acls_out) {
  * getacl, setacl
  * --------------------------------------------------------------------- */
 
+/* getacl: a row for each entry of the node's list. */
 static int getacl_run(call *c) {
   char *path;
   zke_acls *acls;
@@ -148,6 +160,8 @@ static int setacl_one(call *c, const char *path, int version,
   return rc == ZKE_OK ? 0 : fail_rc(c, rc);
 }
 
+/* Gives the node and all below it the same list, parents first; stops at the
+ * first node that refuses. */
 static int setacl_all(call *c, const char *path, const zke_acls *acls) {
   walk w;
   int status = 0;
@@ -159,6 +173,8 @@ static int setacl_all(call *c, const char *path, const zke_acls *acls) {
   return walk_end(&w, status);
 }
 
+/* setacl: for one node, where a version may be asked for, or with -R for all
+ * below it too. */
 static int setacl_run(call *c) {
   char *path;
   zke_acls *acls = NULL;
@@ -193,6 +209,8 @@ static int addauth_keep(call *c, const word *text) {
   return failed ? no_memory(c) : 0;
 }
 
+/* addauth: the session has the identity from now on, and so has every session
+ * that this shell opens later. */
 static int addauth_run(call *c) {
   const word *text = &c->args[1];
   if (!word_is(&c->args[0], "digest"))

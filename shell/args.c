@@ -21,6 +21,7 @@ static const option *options_of(const call *c) {
   return c->command->options ? c->command->options : no_options;
 }
 
+/* Where the letter stands in the command's table; -1 for no option of it. */
 static int option_index(const call *c, char letter) {
   const option *o = options_of(c);
   for (int i = 0; o[i].letter; i++)
@@ -137,6 +138,8 @@ static bool is_option(const word *w) {
          !is_digit(w->text[1]);
 }
 
+/* Goes over the words once.  Options may stand between arguments, unless the
+ * command wants them first; "--" ends them. */
 static int sort_words(call *c, const words *w, word *args) {
   for (int i = 1; i < w->count; i++) {
     const word *given = &w->data[i];
@@ -171,6 +174,8 @@ static const char *why_no_child(const call *c) {
                : ": only with -e is there a command to run";
 }
 
+/* Are there as many arguments as the command takes, and words to run where it
+ * wants some?  0 or STATUS_USAGE. */
 static int check_counts(call *c) {
   const command *m = c->command;
   if (c->count < m->least)
@@ -211,6 +216,7 @@ static int sort_all(call *c, const words *given) {
  * Values of options
  * --------------------------------------------------------------------- */
 
+/* The option as a person writes it, for a sentence; text is where it is put. */
 static const char *option_text(const call *c, char letter, char text[32]) {
   const option *o = &options_of(c)[option_index(c, letter)];
   if (o->name)
@@ -220,6 +226,7 @@ static const char *option_text(const call *c, char letter, char text[32]) {
   return text;
 }
 
+/* A value outside of the limits is refused by a sentence that names them. */
 int option_number(call *c, char letter, int64_t least, int64_t most,
                   int64_t otherwise, int64_t *out) {
   char name[32];
@@ -234,6 +241,7 @@ int option_number(call *c, char letter, int64_t least, int64_t most,
   return 0;
 }
 
+/* A value that is no duration is refused by a sentence that names the units. */
 int option_duration(call *c, char letter, int64_t otherwise, int64_t *ms_out) {
   char name[32];
   const word *w = value_of(c, letter);
@@ -247,6 +255,7 @@ int option_duration(call *c, char letter, int64_t otherwise, int64_t *ms_out) {
   return 0;
 }
 
+/* Counts from now on, so a command asks for it once, before it waits. */
 int option_deadline(call *c, char letter, int64_t *deadline_out) {
   int64_t ms;
   int status = option_duration(c, letter, -1, &ms);
@@ -300,6 +309,7 @@ static void path_add(char *path, const char *name, size_t len) {
   end[len] = '\0';
 }
 
+/* Copied under the mutex, since another call of a coprocess may change it. */
 char *shell_cwd(shell *sh) {
   pthread_mutex_lock(&sh->m);
   char *cwd = strdup(sh->cwd ? sh->cwd : "/");
@@ -307,6 +317,9 @@ char *shell_cwd(shell *sh) {
   return cwd;
 }
 
+/* An absolute path is left as it is, for the engine to judge as ZooKeeper does.
+ * A relative one is put together name by name; the block has room for both
+ * parts. */
 int path_join(call *c, const word *text, char **path_out) {
   if (strlen(text->text) != text->len)
     return fail(c, STATUS_DATA, "BADARGUMENTS", "a NUL in the path \"%s\"",
@@ -338,6 +351,7 @@ int path_join(call *c, const word *text, char **path_out) {
   return 0;
 }
 
+/* path_join(), and without a slash at the end. */
 int arg_path(call *c, int i, char **path_out) {
   static const word here = {"", 0, false};
   int status = path_join(c, i < c->count ? &c->args[i] : &here, path_out);
@@ -350,6 +364,8 @@ void path_trim(char *path) {
   if (len > 1 && path[len - 1] == '/') path[len - 1] = '\0';
 }
 
+/* A name without a slash at its front is of the recipe's own directory, and
+ * ".." means nothing in it. */
 int arg_place(call *c, int i, const char *base, char **path_out) {
   const word *name = &c->args[i];
   if (name->text[0] == '/') return path_join(c, name, path_out);

@@ -34,6 +34,8 @@ static void standing_heard(zke_barrier *barrier, int event, int64_t token,
   (void)barrier, (void)event, (void)token, (void)context;
 }
 
+/* Makes the object of the barrier that the first argument names; on failure
+ * nothing is left to close. */
 static int standing_open(call *c, bool ephemeral, standing *s) {
   *s = (standing){NULL, NULL, 0};
   zke_barrier_options o = {.size = sizeof o,
@@ -86,6 +88,8 @@ static int set_end(call *c, standing *s) {
   return status ? status : fail(c, STATUS_LOST, "LOST", "%s", zke_errmsg());
 }
 
+/* Sets the barrier and does what follows it: holds it for a command or a
+ * session, or leaves it standing. */
 static int set_with(call *c, const patience *p, const char *data, int len) {
   standing s;
   int status = standing_open(c, has(c, 'e') || c->child, &s);
@@ -120,6 +124,8 @@ static void set_human(call *c, json_t *row, FILE *out) {
   (void)c, (void)row, (void)out;
 }
 
+/* barrier remove: with --token, only the barrier that was set with that
+ * token. */
 static int remove_run(call *c) {
   standing s;
   int64_t token;
@@ -131,6 +137,8 @@ static int remove_run(call *c) {
   return rc == ZKE_OK ? 0 : fail_rc(c, rc);
 }
 
+/* barrier wait: until it is gone.  With --verbose a first look says whom it
+ * waits for. */
 static int wait_run(call *c) {
   standing s;
   patience p;
@@ -153,6 +161,7 @@ static int wait_run(call *c) {
  * Who is there
  * --------------------------------------------------------------------- */
 
+/* One participant or setter as a row. */
 static json_t *party_row(const zke_party *p, const char *state) {
   return json_pack("{s:s,s:o,s:I,s:o,s:I,s:I,s:o}", "state", state, "identity",
                    json_text(p->identity ? p->identity : ""), "pid", p->pid,
@@ -161,6 +170,8 @@ static json_t *party_row(const zke_party *p, const char *state) {
                    json_data(p->data, p->len));
 }
 
+/* A row for each participant; the token of a barrier that is set is the zxid
+ * that made it. */
 static int show_parties(call *c, const zke_party_list *all, bool set) {
   int status = 0;
   for (int i = 0; !status && i < all->count; i++) {
@@ -212,6 +223,8 @@ static void party_free(void *object) {
   free(p);
 }
 
+/* What `release` does with a place in a double barrier: leaves, and does not
+ * wait for the others. */
 static int party_on_release(void *object) {
   party *p = object;
   if (zke_double_barrier_state(p->barrier) != ZKE_DOUBLE_BARRIER_INSIDE)
@@ -248,6 +261,8 @@ static int parties_of(call *c, int64_t *n) {
   return option_number(c, 'n', 1, ZKE_DOUBLE_BARRIER_MOST, 0, n);
 }
 
+/* A place in the double barrier of n parties, with one reference; NULL after
+ * fail(). */
 static party *party_new(call *c, const char *path, int64_t n) {
   party *p = malloc(sizeof *p);
   if (!p) {
@@ -265,6 +280,8 @@ static party *party_new(call *c, const char *path, int64_t n) {
   return p;
 }
 
+/* Leaves, and waits until all have: 0 or the exit code.  Marks the place first,
+ * so that its loss is not told meanwhile. */
 static int party_leave(call *c, party *p, const patience *how) {
   atomic_store(&p->leaves, true);
   cancel_by(c, cancel_party, p->barrier);
@@ -319,6 +336,8 @@ static int enter_end(call *c, party *p, const char *path) {
   return status;
 }
 
+/* Enters with data and, once all are inside, does what follows: runs the
+ * command, or keeps the place for the session. */
 static int enter_with(call *c, const patience *how, const char *data, int len) {
   int64_t n = 0, round;
   char *path;
@@ -366,6 +385,7 @@ static int leave_run(call *c) {
  * N that meet
  * --------------------------------------------------------------------- */
 
+/* A row for each party that has met, with what it brought. */
 static int meet_rows(call *c, const zke_party_list *all, int64_t token) {
   int status = 0;
   for (int i = 0; !status && i < all->count; i++) {
@@ -379,6 +399,8 @@ static int meet_rows(call *c, const zke_party_list *all, int64_t token) {
   return status;
 }
 
+/* Meets the others with data: waits until n are there, and prints what each of
+ * them brought. */
 static int meet_with(call *c, const patience *how, const char *data, int len) {
   int64_t n = 0, token = 0;
   char *path;

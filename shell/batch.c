@@ -8,6 +8,7 @@ void batch_clear(batch *b) {
   b->bytes = 0;
 }
 
+/* Counts what was done. */
 static void batch_counted(batch *b) {
   for (int i = 0; i < b->count; i++) {
     b->created += b->ops[i].type == ZKE_OP_CREATE;
@@ -16,6 +17,8 @@ static void batch_counted(batch *b) {
   }
 }
 
+/* One multi; a failed one has changed nothing, and refused() decides what that
+ * means. */
 int batch_run(batch *b) {
   int status = 0;
   if (b->count == 0) return 0;
@@ -28,6 +31,7 @@ int batch_run(batch *b) {
   return status;
 }
 
+/* Runs the batch before the new operation would make it too large. */
 int batch_add(batch *b, const zke_op *op, void *owned) {
   int64_t bytes = op->len > 0 ? op->len : 0;
   int status = 0;

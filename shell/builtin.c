@@ -1,4 +1,9 @@
-/* builtin.c - commands about the shell itself */
+/* builtin.c - commands about the shell itself
+ *
+ * help, cd, pwd, mode, session and exit: they read and set what belongs to the
+ * shell, and none of them changes the tree.  help is made of the tables of all
+ * commands.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +13,7 @@
  * help
  * --------------------------------------------------------------------- */
 
+/* A row for a command, with its options in it. */
 static int help_command(call *c, const command *m) {
   json_t *row = json_pack("{s:s,s:s,s:s}", "command", m->name, "usage",
                           m->usage, "summary", m->summary);
@@ -33,6 +39,8 @@ static int help_one(call *c, const char *name) {
   return status;
 }
 
+/* help: all commands, or what the words name, which may be a command and its
+ * verb. */
 static int help_run(call *c) {
   char name[64];
   snprintf(name, sizeof name, "%s%s%s", c->count ? c->args[0].text : "",
@@ -65,6 +73,8 @@ static void help_option(const json_t *o, FILE *out) {
   fprintf(out, "      %-32s  %s\n", left, text);
 }
 
+/* One line a command in the list; for a single command its usage and its
+ * options. */
 static void help_human(call *c, json_t *row, FILE *out) {
   const char *name, *usage, *summary;
   size_t i;
@@ -104,6 +114,7 @@ static int cd_run(call *c) {
   return 0;
 }
 
+/* pwd: the node that relative paths begin at. */
 static int pwd_run(call *c) {
   char *cwd = shell_cwd(c->sh);
   int status = emit(c, cwd ? json_pack("{s:s}", "path", cwd) : NULL);
@@ -111,6 +122,7 @@ static int pwd_run(call *c) {
   return status;
 }
 
+/* mode: tells or sets the format of what the shell prints from here on. */
 static int mode_run(call *c) {
   static const char *const names[] = {"human", "json", "plain"};
   if (c->count == 0)
@@ -127,6 +139,7 @@ static int version_run(call *c) {
   return emit(c, json_pack("{s:s}", "version", zke_version()));
 }
 
+/* session: its id, and whether it is alive. */
 static int session_run(call *c) {
   json_t *row = json_pack(
       "{s:o*,s:b,s:s}", "session", json_session(zke_session_id(c->z)), "alive",
@@ -134,6 +147,8 @@ static int session_run(call *c) {
   return emit(c, row);
 }
 
+/* exit: lets the reader of lines stop behind this one; the argument is the exit
+ * status. */
 static int exit_run(call *c) {
   int64_t code = 0;
   if (c->count && (!word_number(&c->args[0], &code) || code < 0 || code > 255))

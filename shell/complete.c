@@ -60,6 +60,8 @@ static bool typed_last(typed *t, const char *line, size_t len) {
   return !wrong;
 }
 
+/* Splits the line into whole words and the one at the cursor; false where
+ * nothing can be completed there. */
 static bool typed_begin(typed *t, const char *line, size_t len) {
   size_t start = typed_start(t, line, len);
   if (start < len && line[start] == '#') return false; /* a comment */
@@ -75,6 +77,7 @@ static bool typed_begin(typed *t, const char *line, size_t len) {
  * Candidates
  * --------------------------------------------------------------------- */
 
+/* Adds a candidate; without memory it is left out. */
 static void offer(typed *t, const char *name, size_t len) {
   completion *out = t->out;
   char **larger =
@@ -111,6 +114,7 @@ static void offer_choices(typed *t, const char *choices) {
   }
 }
 
+/* The options of the command, and those of every command. */
 static void offer_options(typed *t, const command *m) {
   static const char *const all[] = {"--json", "--plain", "--human"};
   char name[64];
@@ -183,6 +187,8 @@ static void look_whole(typed *t, const char *parent, const char *name) {
   free(path);
 }
 
+/* The children of the node that is typed so far: of base where it is a name,
+ * else of the path.  Only a handle that is open already is asked. */
 static void offer_nodes(typed *t, const char *base) {
   const char *slash = strrchr(t->text, '/');
   zke_strings *names;
@@ -215,6 +221,7 @@ static const command *command_of(const typed *t, int *first) {
   return command_find(t->sh, &(word){both, strlen(both), false});
 }
 
+/* What may stand in an argument's place, read from the usage line. */
 static void offer_argument(typed *t, const command *m, int first) {
   int given = 0;
   for (int i = first; i < t->before->count; i++) {
@@ -232,6 +239,7 @@ static void offer_argument(typed *t, const command *m, int first) {
     offer_nodes(t, "");
 }
 
+/* The command first, then options, their values, or arguments. */
 static void offer_all(typed *t) {
   int first;
   if (t->before->count == 0) {
@@ -290,6 +298,8 @@ static char *put_end(char *to, const typed *t, bool added) {
   return to;
 }
 
+/* What is certain to follow, in the quotation marks that are open, for free();
+ * NULL without memory. */
 static char *insert_make(const typed *t) {
   const char *name = t->out->names[0];
   size_t len = common_length(t->out), from = t->length;
@@ -303,6 +313,8 @@ static char *insert_make(const typed *t) {
   return insert;
 }
 
+/* Takes the line apart, gathers candidates, and finds what all of them have in
+ * common. */
 void complete(shell *sh, const char *line, size_t len, completion *out) {
   typed t = {.sh = sh, .out = out};
   if (typed_begin(&t, line, len)) offer_all(&t);
@@ -315,6 +327,7 @@ void complete(shell *sh, const char *line, size_t len, completion *out) {
   free(t.last);
 }
 
+/* May be called again, and for what complete() has left empty. */
 void complete_free(completion *out) {
   for (int i = 0; i < out->count; i++) free(out->names[i]);
   free(out->names);

@@ -235,6 +235,8 @@ static int co_event(call *c, json_t *row) {
  * A line into a request
  * --------------------------------------------------------------------- */
 
+/* Answers a line that is no request: with its number, and with an id as far as
+ * it has one. */
 /* A line that is no request. */
 static void refuse(json_t *id, long line, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -248,6 +250,7 @@ static void refuse(json_t *id, long line, const char *format, ...) {
   out_answer(id, STATUS_DATA, NULL, "REQUEST", sentence);
 }
 
+/* The request and all that its call has made. */
 static void request_free(request *r) {
   if (!r) return;
   run_call_free(&r->c);
@@ -339,6 +342,7 @@ static const char *request_actor(request *r) {
   return NULL;
 }
 
+/* Is the object a request?  NULL, or a sentence. */
 static const char *request_members(const json_t *object) {
   static const char *const names[] = {"id", "run", "actor"};
   size_t known = 0;
@@ -378,6 +382,7 @@ static request *request_new(json_t *object, const char **wrong_out) {
  * The keeper
  * --------------------------------------------------------------------- */
 
+/* Asked by the keeper after each wake-up. */
 static bool keeper_ends(void) {
   pthread_mutex_lock(&co.m);
   bool ending = co.ending;
@@ -472,6 +477,8 @@ static int request_fail(request *r) {
   return fail(&r->c, STATUS_CONFLICT, "CANCELLED", "cancelled before its turn");
 }
 
+/* Runs the request as the actor that is behind it, so that locks see one actor;
+ * its status. */
 static int request_do(request *r) {
   if (request_is_late()) return request_fail(r);
   uint64_t before = zke_line_act_as(r->actor);
@@ -598,6 +605,7 @@ static int request_queue(pool *p, request *r) {
   return 0;
 }
 
+/* Puts a request into the line that fits it, or answers why not. */
 static void request_start(request *r) {
   pool *p = request_may_wait(r) ? &co.waiting : &co.quick;
   pthread_mutex_lock(&co.m);
@@ -619,6 +627,7 @@ static void request_cancel(const json_t *id) {
   if (queued) request_answer(r, request_fail(r));
 }
 
+/* Is there a request of this id that has not been answered? */
 static bool request_runs(const json_t *id) {
   pthread_mutex_lock(&co.m);
   bool runs = request_find(id) != NULL;
@@ -651,6 +660,8 @@ static void object_take(json_t *object, size_t len, long line) {
   }
 }
 
+/* A line of input: a request, a cancel, or an answer that says what is wrong
+ * with it. */
 static void line_take(const char *text, size_t len, long line) {
   json_error_t error;
   json_t *object =
@@ -831,6 +842,8 @@ static int co_status(int signal) {
   return co.whole.status;
 }
 
+/* Begins, reads until the end comes, ends all requests and the keeper, and
+ * returns the program's exit code. */
 int coprocess_run(shell *sh) {
   int status = co_begin(sh);
   if (status) return co_status(0);

@@ -33,6 +33,8 @@ static bool is_memory(const call *c) {
   return strcmp(c->sh->file, ":memory:") == 0;
 }
 
+/* Fails by what SQLite said last; a cancel that interrupted it is reported as
+ * one. */
 static int fail_sqlite(call *c, sqlite3 *db, const char *what) {
   int rc = sqlite3_errcode(db);
   const char *text = db ? sqlite3_errmsg(db) : "out of memory";
@@ -73,6 +75,8 @@ static int reader_try(const char *file, sqlite3 **out) {
                       0);
 }
 
+/* A connection for reading, for sqlite3_close(), which a signal interrupts; 0
+ * or the exit code. */
 static int reader_open(call *c, sqlite3 **out) {
   sqlite3 *db = NULL;
   if (is_memory(c))
@@ -161,6 +165,8 @@ static const char snapshot_range[] =
 static const char snapshot_one[] =
     SNAPSHOT_COLUMNS "WHERE parent=?1 AND name=?2";
 
+/* The node that stands in the row; its texts are the statement's, until the
+ * next step. */
 static snapshot_node snapshot_row(sqlite3_stmt *stmt) {
   snapshot_node n = {.path = (const char *)sqlite3_column_text(stmt, 0),
                      .data = sqlite3_column_blob(stmt, 1),
@@ -265,6 +271,7 @@ static int snapshot_below(snapshot *s, const char *whole,
   return status;
 }
 
+/* The path is prefixed by the chroot, since the tables know nothing of it. */
 int snapshot_read(snapshot *s, const char *path,
                   int (*fn)(void *arg, const snapshot_node *node), void *arg) {
   const char *chroot = chroot_of(s->c);
@@ -278,6 +285,8 @@ int snapshot_read(snapshot *s, const char *path,
   return status;
 }
 
+/* From the view that the format documents, and the time from the table behind
+ * it. */
 int snapshot_sessions(snapshot *s,
                       int (*fn)(void *arg, const zke_session_info *session),
                       void *arg) {
@@ -314,6 +323,7 @@ static const char snapshot_all_waiters[] = SNAPSHOT_WATCHES(
     " JOIN(SELECT DISTINCT waiter,path,owner FROM zke_waiters)x "
     "ON x.waiter=w.session AND x.path=w.path");
 
+/* The same for watches, or for those that wait for a line. */
 int snapshot_watches(snapshot *s, bool waiters,
                      int (*fn)(void *arg, const snapshot_watch *watch),
                      void *arg) {
@@ -381,6 +391,8 @@ static int target_temp(call *c, target *t) {
   return fail_create(c, t->name);
 }
 
+/* A regular file is written beside its name and moved there at the end
+ * (target_done()); what is no regular file, a pipe say, is written to. */
 int target_open(call *c, const char *name, bool replace, target *t) {
   struct stat st;
   *t = (target){.fd = -1, .replace = replace};
@@ -405,6 +417,7 @@ static int target_permissions(call *c, target *t) {
   return fchmod(t->fd, mode);
 }
 
+/* Makes the new name last; -1 with errno. */
 static int target_sync_directory(const target *t) {
   char *slash, *directory = strdup(t->name);
   if (!directory) return -1;
@@ -425,6 +438,8 @@ static int target_move(const target *t) {
   return rename(t->temp, t->name);
 }
 
+/* Permissions, the data's sync, the move, the directory's sync: in this order,
+ * so that a crash leaves the old file or the new one. */
 int target_done(call *c, target *t) {
   if (!t->temp) return 0;
   if (target_permissions(c, t) != 0 || fsync(t->fd) != 0)
@@ -436,6 +451,7 @@ int target_done(call *c, target *t) {
   return 0;
 }
 
+/* Removes what was not finished. */
 void target_close(target *t) {
   if (t->temp) unlink(t->temp);
   if (t->fd >= 0) close(t->fd);
@@ -494,6 +510,7 @@ static int init_file(call *c, mode_t mode, gid_t group) {
   return status;
 }
 
+/* Says what was made: the file, its mode and its group. */
 static int init_emit(call *c) {
   char mode[16];
   struct stat st;
@@ -503,6 +520,8 @@ static int init_emit(call *c) {
                            "mode", mode, "group", (json_int_t)st.st_gid));
 }
 
+/* init: makes the file with mode and group first, and then the database in it,
+ * so that its side files follow the file. */
 static int init_run(call *c) {
   mode_t mode = 0660;
   gid_t group = (gid_t)-1;
@@ -599,6 +618,7 @@ static int backup_copy(call *c, sqlite3 *from, const target *t) {
   return status;
 }
 
+/* Says how large the copy is. */
 static int backup_emit(call *c, const target *t) {
   struct stat st;
   int64_t bytes = fstat(t->fd, &st) == 0 ? st.st_size : 0;
@@ -607,6 +627,8 @@ static int backup_emit(call *c, const target *t) {
   return emit(c, row);
 }
 
+/* backup: one picture of the database, in a file that another process does not
+ * use. */
 static int backup_run(call *c) {
   snapshot *s = NULL;
   target t = {.fd = -1};
@@ -658,6 +680,8 @@ static int check_sentences(zke *z, json_t *found) {
   return rc;
 }
 
+/* check: a row for each violation; 1 where there are any.  A file that cannot
+ * be opened because it is damaged is a violation as well. */
 static int check_run(call *c) {
   json_t *found = json_array(), *sentence;
   zke *z = NULL;
@@ -750,6 +774,7 @@ static int sql_authorize(void *unused, int action, const char *one,
   }
 }
 
+/* A column of the row as JSON; NULL without memory. */
 static json_t *sql_value(sqlite3_stmt *stmt, int i) {
   switch (sqlite3_column_type(stmt, i)) {
     case SQLITE_INTEGER:
@@ -779,6 +804,7 @@ static int sql_set(json_t *row, const char *name, json_t *value) {
   return json_object_set_new(row, text, value);
 }
 
+/* The row as an object; names that come twice are told apart by sql_set(). */
 static json_t *sql_row(sqlite3_stmt *stmt) {
   json_t *row = json_object();
   for (int i = 0; row && i < sqlite3_column_count(stmt); i++)
@@ -793,6 +819,8 @@ static int fail_only_reads(call *c) {
   return fail(c, STATUS_DENIED, "READONLY", "sql only reads");
 }
 
+/* The one statement that was given.  A second one, and what would write, are
+ * refused. */
 static int sql_prepare(call *c, sqlite3 *db, sqlite3_stmt **out) {
   const word *query = &c->args[0];
   const char *rest = NULL;
@@ -814,6 +842,8 @@ static int sql_prepare(call *c, sqlite3 *db, sqlite3_stmt **out) {
   return 0;
 }
 
+/* sql: each row is printed as it comes, so a query without end can be read by
+ * head(1). */
 static int sql_run(call *c) {
   sqlite3 *db = NULL;
   sqlite3_stmt *stmt = NULL;
@@ -847,6 +877,7 @@ typedef struct doctor {
   int status;
 } doctor;
 
+/* One finding.  A problem makes the whole doctor say 1. */
 static void find(doctor *d, const char *check, int state, const char *format,
                  ...) __attribute__((format(printf, 4, 5)));
 static void find(doctor *d, const char *check, int state, const char *format,
@@ -863,6 +894,8 @@ static void find(doctor *d, const char *check, int state, const char *format,
   if (!d->status) d->status = status;
 }
 
+/* Which library and which SQLite run, and whether they are those that this was
+ * made for. */
 static void doctor_versions(doctor *d) {
   int n = sqlite3_libversion_number();
   if (zke_version_number() == ZKE_VERSION_NUMBER)
@@ -885,6 +918,7 @@ static void doctor_versions(doctor *d) {
          "it; zkembed keeps clear of it, other programs must not write");
 }
 
+/* The database file: links, permissions, owner. */
 static void doctor_file(doctor *d) {
   struct stat st;
   if (stat(d->real, &st) != 0) {
@@ -934,6 +968,8 @@ static void doctor_side_files(doctor *d) {
   if (!wrong) find(d, "side_files", FINE, "mode and group are the database's");
 }
 
+/* Is it a local one, and is there room?  The engine's own test for network file
+ * systems is asked. */
 static void doctor_file_system(doctor *d) {
   enum { SCARCE = 64 << 20, NONE = 4 << 20 };
   zke_os os;
@@ -952,6 +988,7 @@ static void doctor_file_system(doctor *d) {
        "%" PRIu64 " MiB left", left >> 20);
 }
 
+/* The write-ahead log's length. */
 static void doctor_log(doctor *d) {
   enum { LONG = 64 << 20 };
   char name[PATH_MAX + 16];
@@ -965,6 +1002,8 @@ static void doctor_log(doctor *d) {
     find(d, "wal", FINE, "%lld bytes", size);
 }
 
+/* What SQLite says about the file: journal mode, format, pages, how many of
+ * them are unused. */
 static void doctor_pages(doctor *d) {
   sqlite3_stmt *stmt = NULL;
   char mode[16] = "";
@@ -1086,6 +1125,8 @@ static void doctor_leftovers(doctor *d, const zke_session_list *list) {
     find(d, "leftovers", FINE, "none");
 }
 
+/* Sessions that are dead, stopped, or kept alive by others, and files that
+ * ended sessions have left. */
 static void doctor_sessions(doctor *d) {
   zke_session_list *list = NULL;
   int rc = zke_sessions(d->z, &list), said = 0;
@@ -1103,6 +1144,7 @@ static void doctor_sessions(doctor *d) {
   zke_free(list);
 }
 
+/* What zke_check() finds, a row each. */
 static void doctor_integrity(doctor *d) {
   json_t *found = json_array(), *sentence;
   size_t i;
@@ -1137,6 +1179,8 @@ static int doctor_look_at_file(doctor *d) {
   return 0;
 }
 
+/* doctor: from the outside inwards, as far as one gets: the file, the versions,
+ * its tables, its sessions, its invariants.  1 where there is a problem. */
 static int doctor_run(call *c) {
   doctor d = {.c = c};
   int status = is_memory(c) ? 0 : doctor_look_at_file(&d);

@@ -52,6 +52,7 @@ typedef struct edit {
  * The line on the screen
  * --------------------------------------------------------------------- */
 
+/* Is a line edited by the terminal alone? */
 static bool edit_is_plain(const edit *e) {
 #ifdef ZKE_EDIT
   return e->el == NULL;
@@ -113,6 +114,7 @@ static void edit_hide(edit *e) {
   fputc('\n', e->terminal);
 }
 
+/* Shows the prompt, and the line as it was. */
 static void edit_show(edit *e) {
   edit_flush(e);
 #ifdef ZKE_EDIT
@@ -149,6 +151,8 @@ static void edit_prompt(edit *e) {
  * What comes while a line is typed
  * --------------------------------------------------------------------- */
 
+/* Writes a sentence for each lock and the like that was lost since the last
+ * time. */
 static void tell_lost(edit *e, FILE *out) {
   json_t *lost;
   while ((lost = held_lost(e->sh)) != NULL) {
@@ -163,6 +167,7 @@ static void tell_lost(edit *e, FILE *out) {
   }
 }
 
+/* Writes once that the session is over. */
 static void tell_expired(edit *e, FILE *out) {
   if (e->expired || zke_state(e->sh->z) != ZKE_STATE_EXPIRED) return;
   e->expired = true;
@@ -208,6 +213,7 @@ static void keys_raw(edit *e) {
   e->raw = true;
 }
 
+/* Takes the terminal back after the process was stopped. */
 static void keys_continue(edit *e) {
   el_set(e->el, EL_PREP_TERM, 0);
   el_set(e->el, EL_PREP_TERM, 1);
@@ -227,6 +233,7 @@ static void edit_continued(edit *e) {
   edit_show(e);
 }
 
+/* The window has another size: the line is drawn anew from its first row. */
 static void edit_resized(edit *e) {
 #ifdef ZKE_EDIT
   if (!e->el) return;
@@ -294,6 +301,7 @@ static bool edit_wait(edit *e) {
  * Lines
  * --------------------------------------------------------------------- */
 
+/* Adds to the command's text; false without memory. */
 static bool edit_append(edit *e, const char *text, size_t len) {
   char *larger = realloc(e->text, e->len + len + 1);
   if (!larger) return false;
@@ -347,6 +355,8 @@ static int keys_read(EditLine *el, wchar_t *c) {
   }
 }
 
+/* One line from libedit: false at the end of input, or where a signal ended
+ * it. */
 static bool edited_read(edit *e) {
   int len;
   e->raw = e->stopped = false;
@@ -401,6 +411,8 @@ static void list_names(edit *e, const completion *k) {
   if (shown < rows) fprintf(e->terminal, "(%d names in all)\n", k->count);
 }
 
+/* Puts in what is certain; where nothing is, lists the candidates.  Called by
+ * libedit. */
 static unsigned char tab_pressed(EditLine *el, int key) {
   edit *e;
   completion k = {NULL, 0, NULL};
@@ -499,6 +511,8 @@ static FILE *history_open(const char *name) {
   return in;
 }
 
+/* Reads what earlier sessions have left, and shortens a file that has become
+ * long. */
 static void history_load(edit *e) {
   char *line = NULL;
   size_t room = 0;
@@ -571,6 +585,8 @@ static void locale_set(void) {
     setlocale(LC_CTYPE, "C.UTF-8");
 }
 
+/* Begins libedit where the terminal can do more than print; else e->el stays
+ * NULL. */
 static void edited_begin(edit *e) {
   const char *term = getenv("TERM");
   HistEvent event;
@@ -660,6 +676,7 @@ static bool edit_ended(edit *e) {
   return e->ended == 0;
 }
 
+/* Reads and runs commands until exit, the end of input, or a signal. */
 static void edit_lines(edit *e) {
   while (!e->sh->leaving) {
     if (edit_read(e)) edit_run_text(e);
@@ -692,6 +709,7 @@ static int edit_open(edit *e, const char **what) {
   return status;
 }
 
+/* Opens what exists, sets up the editor, and greets. */
 static int edit_begin(edit *e) {
   const char *what;
   int status = edit_open(e, &what);
@@ -705,6 +723,8 @@ static int edit_begin(edit *e) {
   return 0;
 }
 
+/* The whole dialogue; returns the exit code of `exit`, or 128 + the signal that
+ * ended it. */
 int edit_run(shell *sh) {
   edit e = {.sh = sh, .terminal = isatty(STDOUT_FILENO) ? stdout : stderr};
   sh->person = sh->persists = true;

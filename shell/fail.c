@@ -10,6 +10,7 @@
 
 #include "shell.h"
 
+/* Notes the failure, unless there was one before; the status of the first. */
 static int fail_with(call *c, int status, const char *code, const char *format,
                      va_list arguments) {
   if (c->status != STATUS_OK) return c->status;
@@ -19,6 +20,7 @@ static int fail_with(call *c, int status, const char *code, const char *format,
   return status;
 }
 
+/* See fail_with(). */
 int fail(call *c, int status, const char *code, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
@@ -27,6 +29,7 @@ int fail(call *c, int status, const char *code, const char *format, ...) {
   return status;
 }
 
+/* The sentence, and behind it how the command is written. */
 int fail_usage(call *c, const char *format, ...) {
   char what[512];
   va_list arguments;
@@ -38,6 +41,8 @@ int fail_usage(call *c, const char *format, ...) {
               *m->usage ? " " : "", m->usage);
 }
 
+/* Which of the exit codes of zke(1) a result of the engine stands for.  A code
+ * that is new in the engine ends as STATUS_INTERNAL: add it here. */
 int status_of(int rc) {
   switch (rc) {
     case ZKE_OK:
@@ -94,6 +99,7 @@ int fail_rc(call *c, int rc) {
               zke_errmsg());
 }
 
+/* The code names the few errors that scripts tell apart. */
 int fail_errno(call *c, int status, const char *what) {
   const char *code = errno == ENOSPC   ? "FULL"
                      : errno == ENOENT ? "NOENT"

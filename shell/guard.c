@@ -121,6 +121,7 @@ static struct {
  * Options
  * --------------------------------------------------------------------- */
 
+/* Checks them; guard_run() reads them again. */
 int guard_options(call *c) {
   int64_t grace;
   const word *lost = value_of(c, 'L');
@@ -135,6 +136,7 @@ int guard_options(call *c) {
   return option_duration(c, 'G', 5000, &grace);
 }
 
+/* Takes the options over into the run. */
 static int run_options(run *r) {
   call *c = r->c;
   int status = guard_options(c);
@@ -156,6 +158,8 @@ typedef struct texts {
   bool failed;
 } texts;
 
+/* Adds a formatted text; the list ends by NULL at any time.  Without memory
+ * failed is set, and stays so. */
 __attribute__((format(printf, 2, 3))) static void texts_add(texts *t,
                                                             const char *format,
                                                             ...) {
@@ -211,6 +215,8 @@ static void environment_held(texts *t, const guard *g) {
             (int)getpid(), self.start);
 }
 
+/* Ours, but for what is replaced, then what the command needs to find the
+ * session, then more. */
 static texts environment_make(const run *r, const char *const *more,
                               int count) {
   texts t = {NULL, 0, false};
@@ -242,6 +248,7 @@ typedef struct start {
   int report;    /* to write errno to */
 } start;
 
+/* In the child: standard input is what the command is to read, or nothing. */
 static void child_streams(const start *s) {
   int null = s->input < 0 && s->no_input ? open("/dev/null", O_RDONLY) : -1;
   if (s->input >= 0) dup2(s->input, STDIN_FILENO);
@@ -256,6 +263,9 @@ static void child_keep(int fd) {
   if (fcntl(fd, F_DUPFD, KEEPALIVE_FD) < 0) fcntl(fd, F_SETFD, 0);
 }
 
+/* The child, from fork() to exec(): asks for the signal at the parent's death,
+ * keeps its descriptors, undoes our signal mask.  An exec that fails is
+ * reported by a pipe. */
 _Noreturn static void child_run(const start *s) {
   if (s->death) {
     prctl(PR_SET_PDEATHSIG, s->death);
@@ -285,6 +295,8 @@ static bool is_root(const run *r, const process *p) {
   return r->adopts ? p->parent == getpid() : p->pid == r->pid;
 }
 
+/* Marks the descendants of the command, in rounds, since a child may stand
+ * before its parent. */
 static void family_mark(const run *r, processes *f) {
   bool more = true;
   for (size_t i = 0; i < f->count; i++)
@@ -341,6 +353,7 @@ static void family_signal(run *r, int signal) {
   pthread_mutex_unlock(&running.m);
 }
 
+/* Have all descendants ended? */
 static bool family_is_gone(run *r) {
   pthread_mutex_lock(&running.m);
   size_t live = family_look(r);
@@ -404,6 +417,7 @@ static bool run_hear(run *r, const siginfo_t *info) {
   return r->g || !ends_us(signal);
 }
 
+/* Runs on the signals' thread: gives the signal to the child that runs. */
 static bool run_hook(void *unused, const siginfo_t *info) {
   (void)unused;
   pthread_mutex_lock(&running.m);
@@ -483,6 +497,8 @@ static void run_ask(run *r) {
   r->until = zke_now(r->c->z) + r->grace_ms;
 }
 
+/* Says on standard error that the lock was lost and the command goes on
+ * (--on-lost warn). */
 static void warn_lost(const run *r) {
   json_t *row = json_pack("{s:s,s:s,s:s}", "event", "lost", "kind", r->g->kind,
                           "path", r->g->path);
@@ -511,6 +527,8 @@ static void run_lose(run *r, int rc) {
     run_ask(r);
 }
 
+/* Asks whether what is held is held still, and begins the end of the command
+ * where it is not. */
 static void judge_loss(run *r) {
   if (!r->g || !r->g->check || r->lost) return;
   if (r->ended && r->phase != STAYS) return;
@@ -538,6 +556,7 @@ static bool stays_are_gone(const run *r) {
   return n == 0;
 }
 
+/* Says on standard error for whom the place is kept. */
 static void stays_tell(const run *r, json_t *list, FILE *out) {
   if (r->c->format == FORMAT_JSON) {
     json_t *row = json_pack("{s:s,s:s,s:s,s:O}", "event", "waiting", "kind",
@@ -584,6 +603,8 @@ static void judge_stays(run *r) {
   if (tells && !stays_are_gone(r)) stays_say(r);
 }
 
+/* Moves on from asking to killing, and from killing to giving up, when the
+ * phase's time is over. */
 static void judge_phase(run *r) {
   bool over = zke_now(r->c->z) >= r->until;
   if (r->phase == ASKED && over) {
@@ -633,6 +654,8 @@ static int64_t run_pause(run *r) {
   return zke_now(r->c->z) + pause;
 }
 
+/* Sleeps until something may have changed.  A handle that is of no use any more
+ * is replaced by a condition variable. */
 static void run_sleep(run *r, int64_t turn) {
   call *c = r->c;
   int64_t deadline = run_pause(r);
@@ -646,6 +669,8 @@ static void run_sleep(run *r, int64_t turn) {
   run_sleep_deaf(r, deadline);
 }
 
+/* The state machine of the file's head: looks at everything, then sleeps, until
+ * it is over. */
 static void run_wait(run *r) {
   cancel_by(r->c, run_wake, r);
   for (;;) {
@@ -745,6 +770,7 @@ static int run_signalled(run *r, int signal) {
   return STATUS_SIGNAL + signal;
 }
 
+/* What the command has come to, as an exit code. */
 static int run_status(run *r) {
   call *c = r->c;
   if (r->phase == LEFT)
@@ -820,6 +846,7 @@ static int run_begin(run *r, const char *const *more, int count) {
   return status;
 }
 
+/* From the fork to the end; the exit code. */
 static int run_all(run *r, const char *const *more, int count) {
   pthread_condattr_t attributes;
   pthread_condattr_init(&attributes);

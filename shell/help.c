@@ -1,4 +1,8 @@
-/* help.c - what each option does, for `help COMMAND` */
+/* help.c - what each option does, for `help COMMAND`
+ *
+ * A table, from which help prints; what an argument means is in the command's
+ * summary and in zke(1).  A test wants a text for every option of every command.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,6 +109,7 @@ static const struct {
     {"txn begin", "ephemeral", "a vote counts as long as its session lives"},
 };
 
+/* A text of the command's own comes before one of the name. */
 const char *option_help(const command *m, const option *o) {
   const char *found = NULL;
   for (size_t i = 0; o->name && i < sizeof texts / sizeof *texts; i++) {

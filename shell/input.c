@@ -1,4 +1,10 @@
-/* input.c - files and standard input, read so that a signal ends the reading */
+/* input.c - files and standard input, read so that a signal ends the reading
+ *
+ * Every read waits in input_wait() first, for bytes, for a signal and for a
+ * cancel of the call, and so ends with EINTR where read() itself would go on.
+ * Standard input is data only where it does not bring commands.  Start at
+ * input_open(); arg_data() is what commands with DATA use.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -26,6 +32,8 @@ static int input_wake(void *fd) {
   return write(*(int *)fd, &one, sizeof one) < 0 ? -1 : 0;
 }
 
+/* Waits for the descriptor, for a signal that ends all, and for a cancel of
+ * this call. */
 bool input_wait(call *c, int fd) {
   int wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), ready;
   struct pollfd fds[3] = {{.fd = signals_stop_fd(), .events = POLLIN},
@@ -41,6 +49,8 @@ bool input_wait(call *c, int fd) {
   return ready > 0 && !fds[0].revents && !fds[1].revents;
 }
 
+/* Of a stream: reads as read() does, but a signal or a cancel ends it with
+ * EINTR. */
 static ssize_t stream_read(void *cookie, char *buffer, size_t size) {
   const stream *s = cookie;
   for (;;) {
@@ -50,6 +60,7 @@ static ssize_t stream_read(void *cookie, char *buffer, size_t size) {
   }
 }
 
+/* Of a stream: standard input stays open. */
 static int stream_close(void *cookie) {
   stream *s = cookie;
   int fd = s->fd;
@@ -63,6 +74,8 @@ int input_descriptor(const char *name) {
                                 : open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 }
 
+/* A stdio stream over input_wait(), so that getline() and fread() can be ended
+ * too. */
 FILE *input_open(call *c, const char *name) {
   static const cookie_io_functions_t functions = {.read = stream_read,
                                                   .close = stream_close};
@@ -88,6 +101,8 @@ int input_failed(call *c, const char *name) {
  * Data
  * --------------------------------------------------------------------- */
 
+/* All of it, with a NUL behind it that is not counted; one block, for
+ * free(). */
 static int read_stream(call *c, const char *name, FILE *in, char **data_out,
                        size_t *len_out) {
   size_t len = 0, room = 4096, more;
@@ -111,6 +126,7 @@ static int read_stream(call *c, const char *name, FILE *in, char **data_out,
   return 0;
 }
 
+/* Standard input that brings requests or commands is not data. */
 int input_is_free(call *c) {
   if (c->id)
     return fail(c, STATUS_USAGE, "USAGE",
@@ -120,6 +136,7 @@ int input_is_free(call *c) {
   return 0;
 }
 
+/* Opens, reads all, closes. */
 int read_file(call *c, const char *name, char **data_out, size_t *len_out) {
   bool input = strcmp(name, "-") == 0;
   int status = input ? input_is_free(c) : 0;
@@ -136,6 +153,7 @@ static int data_too_long(call *c) {
   return fail(c, STATUS_DATA, "BADARGUMENTS", "more than two gigabytes");
 }
 
+/* At most one of the four ways; none of them is empty data. */
 int arg_data(call *c, int i, char **data_out, int *len_out, bool *given_out) {
   const word *text = value_of(c, '6'), *file = value_of(c, 'i');
   int ways = (i < c->count) + (text != NULL) + (file != NULL) + has(c, '0');

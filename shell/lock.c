@@ -86,6 +86,7 @@ static int lock_acquire(contender *k, int64_t deadline) {
   return zke_lock_acquire(k->object, deadline);
 }
 
+/* As the kind's other make functions: sets k->object, a zkembed code. */
 static int rwlock_make(contender *k) {
   zke_rwlock_options o = {.size = sizeof o,
                           .data = k->label,
@@ -108,6 +109,8 @@ static int rwlock_acquire(contender *k, int64_t deadline) {
   return zke_rwlock_acquire(k->object, k->how, deadline);
 }
 
+/* The same for a semaphore of k->limit permits; 0 takes the limit that the file
+ * has. */
 static int semaphore_make(contender *k) {
   zke_semaphore_options o = {.size = sizeof o,
                              .limit = k->limit,
@@ -131,6 +134,7 @@ static int semaphore_acquire(contender *k, int64_t deadline) {
   return zke_semaphore_acquire(k->object, k->how, deadline);
 }
 
+/* The same for an election, where the label is the leader's name. */
 static int election_make(contender *k) {
   zke_election_options o = {
       .size = sizeof o, .name = k->label, .listener = election_heard};
@@ -208,6 +212,8 @@ static void say_times(const contender *k, int64_t asked, int64_t had) {
        k->path, (double)(had - asked) / 1000, (double)(now - had) / 1000);
 }
 
+/* Says what was got.  A single command says it at once, since it holds it until
+ * a signal. */
 static int emit_held(contender *k) {
   call *c = k->c;
   json_t *row = json_pack("{s:o*,s:s,s:I,s:o*}", "path", json_text(k->path),
@@ -217,6 +223,7 @@ static int emit_held(contender *k) {
   return c->sh->persists ? emit(c, row) : emit_event(c, row);
 }
 
+/* "lock /locks/x, token 5" */
 static void held_human(call *c, json_t *row, FILE *out) {
   (void)c;
   fprintf(out, "%s %s, token %" JSON_INTEGER_FORMAT "\n",
@@ -283,6 +290,8 @@ static void nested_judge(contender *k, const zke_wait_list *list, int own) {
   k->kind->cancel(k->object);
 }
 
+/* A watcher, called when the lines change: would this command wait for the zke
+ * that runs it?  Then no time would help. */
 static void nested_look(zke *z, int type, int state, const char *path,
                         void *context) {
   contender *k = context;
@@ -311,6 +320,7 @@ static void nested_begin(contender *k) {
                   k);
 }
 
+/* Says which of the two deadlocks it is. */
 static int fail_deadlock(contender *k) {
   return fail(k->c, STATUS_CONFLICT, "DEADLOCK",
               "deadlock: the %s %s is held by %s", k->kind->class_.kind,
@@ -343,6 +353,7 @@ static int fail_limitless(contender *k) {
               k->path);
 }
 
+/* Why it was not got, as an exit code. */
 static int contend_failed(contender *k, int rc) {
   call *c = k->c;
   if (rc == ZKE_NONODE && k->kind == &semaphore_kind && !k->limit)
@@ -420,6 +431,8 @@ static int hold_on(contender *k) {
   return status;
 }
 
+/* Waits for it, then holds it in the way that was asked for: while a command
+ * runs, for the session, or until a signal. */
 static int hold(contender *k) {
   call *c = k->c;
   int64_t asked = zke_now(c->z);
@@ -458,6 +471,7 @@ static int join(call *c, const kind *kind_, int how, int limit, char *label) {
 
 static int lock_run(call *c) { return join(c, &lock_kind, 0, 0, NULL); }
 
+/* rwlock: -r to read with others, -x to write alone. */
 static int rwlock_run(call *c) {
   bool reads = has(c, 'r') || has(c, 's'), writes = has(c, 'X') || has(c, 'x');
   if (reads == writes) return fail_usage(c, "rwlock wants one of -r and -x");
@@ -465,6 +479,7 @@ static int rwlock_run(call *c) {
               NULL);
 }
 
+/* sem: so many permits of so many. */
 static int sem_run(call *c) {
   int64_t limit, permits;
   int status = option_number(c, 'n', 1, INT32_MAX, 0, &limit);
@@ -481,6 +496,7 @@ typedef struct observation {
   int status;
 } observation;
 
+/* The observer's listener: a row for each leader, and one for none. */
 static void observe_leader(zke_observer *o, const char *name, int64_t token,
                            const char *value, int len, void *context) {
   observation *seen = context;
@@ -496,6 +512,8 @@ static bool observed_enough(void *arg) {
   return seen->status != 0;
 }
 
+/* elect --observe: prints who leads, now and after each change, until a
+ * signal. */
 static int elect_observe(call *c) {
   zke_observer *o;
   char *path;
@@ -520,6 +538,8 @@ static int elect_observe(call *c) {
   return seen.status ? seen.status : status;
 }
 
+/* elect: stands for the office, by default with a name that tells processes
+ * apart. */
 static int elect_run(call *c) {
   char *name = NULL;
   if (has(c, 'l')) return elect_observe(c);
@@ -532,6 +552,7 @@ static int elect_run(call *c) {
   return join(c, &election_kind, 0, 0, name);
 }
 
+/* "ann leads, token 5", or as the other kinds print what they got. */
 static void elect_human(call *c, json_t *row, FILE *out) {
   json_t *leader = json_object_get(row, "leader");
   if (!has(c, 'l')) {
@@ -547,6 +568,7 @@ static void elect_human(call *c, json_t *row, FILE *out) {
 
 /* ---- release, held ---- */
 
+/* release: gives up what the session holds. */
 static int release_run(call *c) {
   int64_t token;
   int status = option_number(c, 't', 1, INT64_MAX, 0, &token);
@@ -565,6 +587,7 @@ static void held_row(void *arg, const held_class *class_, const char *path,
                      token != 0));
 }
 
+/* held: a row for each thing that the session holds. */
 static int held_run(call *c) {
   size_t i;
   json_t *row, *rows = json_array();

@@ -39,6 +39,7 @@ static int names_compare(const void *a, const void *b) {
   return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+/* Sorts the names and drops those that come twice. */
 static void names_sort(look_names *n) {
   int kept = 0;
   if (n->count)
@@ -87,6 +88,7 @@ static int look_path(call *c, look *l, const char *path) {
   return status;
 }
 
+/* Notes the places of one session's ephemeral znodes; 0 or the exit code. */
 static int look_ephemerals(call *c, look *l, int64_t session) {
   zke_strings *paths;
   int rc = zke_ephemerals(c->z, session, NULL, &paths), status = 0;
@@ -140,6 +142,8 @@ static void line_free(look_line *line) {
   zke_free(line->parties);
 }
 
+/* Reads one line's parties; a place that turns out to be no line is left
+ * out. */
 static int look_place(call *c, look *l, const char *path) {
   look_line line;
   int status = line_take(c, path, &line);
@@ -150,6 +154,8 @@ static int look_place(call *c, look *l, const char *path) {
   return status;
 }
 
+/* Asks each session for its ephemeral znodes, which lie in few places, and then
+ * reads those places.  What changes meanwhile may be seen by half. */
 int look_take(call *c, look *l) {
   *l = (look){.holders = holders_begin(c->sh->file)};
   int status = 0, rc = zke_sessions(c->z, &l->sessions);
@@ -171,6 +177,7 @@ int look_take(call *c, look *l) {
   return status;
 }
 
+/* Also for what look_take() has left half done. */
 void look_free(look *l) {
   for (int i = 0; i < l->count; i++) line_free(&l->lines[i]);
   free(l->lines);
@@ -181,6 +188,8 @@ void look_free(look *l) {
   holders_free(&l->holders);
 }
 
+/* Writes "; kept by sleep 60 (pid 12)" where others than the session's own
+ * process keep it alive. */
 void look_kept_human(json_t *row, const char *member, FILE *out) {
   const json_t *list = json_object_get(row, member);
   if (json_array_size(list) == 0) return;
@@ -188,6 +197,7 @@ void look_kept_human(json_t *row, const char *member, FILE *out) {
   holders_human(list, out);
 }
 
+/* Finds a session by its id; NULL where it has ended. */
 const zke_session_info *look_session(const zke_session_list *list,
                                      int64_t session) {
   for (int i = 0; i < list->count; i++)
@@ -205,6 +215,7 @@ static const char *party_mode(const look_line *line, const zke_party *p) {
   return is_reader(p) ? "read" : "write";
 }
 
+/* What a party does in a line of that kind and mode, in one word. */
 static const char *word_for(const char *kind, const char *mode, bool has_it) {
   if (strcmp(kind, "queue") == 0) return "claims";
   if (strcmp(kind, "election") == 0) return has_it ? "leads" : "next";
@@ -264,6 +275,7 @@ static json_t *party_row(const look_line *line, int i) {
   return row;
 }
 
+/* A row for party i of the line. */
 static int locks_party(call *c, look *l, const look_line *line, int i) {
   const zke_party *p = &line->parties->data[i];
   json_t *row = party_row(line, i);
@@ -273,6 +285,7 @@ static int locks_party(call *c, look *l, const look_line *line, int i) {
   return emit(c, row);
 }
 
+/* Rows for all lines that were asked for; *found is set where there is one. */
 static int locks_lines(call *c, look *l, bool *found) {
   int status = 0;
   for (int i = 0; i < l->count && !status; i++) {
@@ -325,6 +338,8 @@ static int locks_queue(call *c, look *l, const char *queue, bool *found) {
   return 0;
 }
 
+/* locks: with names only those; 1 where one name was given and nobody holds
+ * it. */
 static int locks_run(call *c) {
   look l;
   bool found = false;
@@ -376,6 +391,7 @@ static void locks_human(call *c, json_t *row, FILE *out) {
  * sessions, expire
  * --------------------------------------------------------------------- */
 
+/* What the file has about a session. */
 static json_t *session_row(const call *c, const zke_session_info *s) {
   return json_pack("{s:o*,s:o*,s:I,s:I,s:b,s:I,s:i,s:i,s:i,s:b}", "session",
                    json_session(s->id), "identity", json_text(s->identity),
@@ -386,6 +402,7 @@ static json_t *session_row(const call *c, const zke_session_info *s) {
                    s->id == zke_session_id(c->z));
 }
 
+/* A session's row, with the processes that keep it alive instead of its own. */
 static int sessions_one(call *c, holders *h, const zke_session_info *s) {
   json_t *row = session_row(c, s);
   if (row)
@@ -395,6 +412,7 @@ static int sessions_one(call *c, holders *h, const zke_session_info *s) {
   return emit(c, row);
 }
 
+/* sessions: a row for each. */
 static int sessions_run(call *c) {
   zke_session_list *list;
   int rc = zke_sessions(c->z, &list), status = 0;
@@ -407,6 +425,7 @@ static int sessions_run(call *c) {
   return status;
 }
 
+/* A line for a session, below a heading before the first. */
 static void sessions_human(call *c, json_t *row, FILE *out) {
   const char *session;
   json_int_t pid, since, lease;
@@ -428,6 +447,7 @@ static void sessions_human(call *c, json_t *row, FILE *out) {
   fputs(own ? " (this one)\n" : alive ? "\n" : " (dead)\n", out);
 }
 
+/* Ends a session; tells which it was, as it was before. */
 static int expire_one(call *c, const word *given) {
   int64_t session;
   zke_session_list *list = NULL;
@@ -442,6 +462,7 @@ static int expire_one(call *c, const word *given) {
   return fail_rc(c, rc);
 }
 
+/* expire: one session after the other, until one fails. */
 static int expire_run(call *c) {
   int status = 0;
   for (int i = 0; i < c->count && !status; i++)
@@ -449,6 +470,7 @@ static int expire_run(call *c) {
   return status;
 }
 
+/* "expired 0x12: zke (pid 7)" */
 static void expire_human(call *c, json_t *row, FILE *out) {
   (void)c;
   fprintf(out,
@@ -527,6 +549,8 @@ static int break_entries(call *c, const char *path, const char *name) {
   return rc;
 }
 
+/* Takes what party i has; a lock that somebody else holds by now is left
+ * alone. */
 static int break_one(call *c, const look_line *line, int i) {
   const zke_party *p = &line->parties->data[i];
   int rc = strcmp(line->kind, "lock") == 0
@@ -544,6 +568,8 @@ static bool is_target(const zke_party *p, int64_t token) {
   return p->held && (token == 0 || p->mzxid == token);
 }
 
+/* Takes it from those that hold it: from the one with the token, from the only
+ * one, or with --all from every one. */
 static int break_line(call *c, const look_line *line, int64_t token) {
   int count = 0, status = 0;
   for (int i = 0; i < line->parties->count; i++)
@@ -562,6 +588,7 @@ static int break_line(call *c, const look_line *line, int64_t token) {
   return status;
 }
 
+/* break: the line that is named, whatever its kind. */
 static int break_run(call *c) {
   int64_t token;
   look_line line;
@@ -583,6 +610,7 @@ static void party_human(const char *done, json_t *row, FILE *out) {
           json_integer_value(json_object_get(row, "pid")));
 }
 
+/* "broke …, token 5": the token that is worth nothing now. */
 static void break_human(call *c, json_t *row, FILE *out) {
   (void)c;
   party_human("broke", row, out);
@@ -627,6 +655,7 @@ static int steal_tell(call *c, const char *path, zke_lock *lock,
   return c->sh->persists ? emit(c, row) : emit_event(c, row);
 }
 
+/* Who holds the lock now, and from whom it was stolen. */
 static void steal_human(call *c, json_t *row, FILE *out) {
   const json_t *from = json_object_get(row, "stolen_from_identity");
   (void)c;
@@ -686,6 +715,8 @@ static int steal_go_on(call *c, const char *path, zke_lock *lock,
   return status;
 }
 
+/* Takes the lock for this session and does what follows: runs the command or
+ * holds on. */
 static int steal_lock(call *c, const char *path, const look_line *before) {
   zke_lock *lock = NULL;
   char *label = child_label(c);
@@ -703,6 +734,8 @@ static int steal_lock(call *c, const char *path, const look_line *before) {
   return status;
 }
 
+/* steal: what is there is looked at first, to say from whom it was stolen, and
+ * since other kinds cannot be stolen. */
 static int steal_run(call *c) {
   char *path;
   look_line before;
@@ -753,6 +786,8 @@ static int revoke_tell(call *c, const look_line *line) {
   return status;
 }
 
+/* revoke: asks, waits, and with --insist takes it away when the time is
+ * over. */
 static int revoke_run(call *c) {
   int64_t deadline;
   look_line line;

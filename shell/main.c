@@ -57,6 +57,7 @@ typedef struct request {
  * The command line
  * --------------------------------------------------------------------- */
 
+/* Says what is wrong with the program's own words; STATUS_USAGE. */
 static int wrong(const char *what, const char *which) {
   fprintf(stderr, "zke: USAGE: ");
   output_sentence(what, stderr);
@@ -65,6 +66,7 @@ static int wrong(const char *what, const char *which) {
   return STATUS_USAGE;
 }
 
+/* --timeout; 0 is refused, since SQLite would not wait at all. */
 static int set_timeout(request *r, const char *value) {
   word w = {value, strlen(value), false};
   if (!word_duration(&w, &r->sh.options.busy_timeout_ms) ||
@@ -102,6 +104,7 @@ static const struct {
               {NULL, "--identity", set_identity},
               {NULL, "--timeout", set_timeout}};
 
+/* An option without a value; false where the word is none of them. */
 static bool set_flag(request *r, const char *name) {
   if (strcmp(name, "--json") == 0)
     r->sh.format = FORMAT_JSON;
@@ -131,6 +134,7 @@ static bool is_command(const shell *sh, const char *file) {
   return file && command_find(sh, &name) && access(file, F_OK) != 0;
 }
 
+/* Says where FILE has to stand. */
 static int fail_forgotten(const char *file) {
   fprintf(stderr,
           "zke: USAGE: no database was named: \"%s\" is a command, and FILE "
@@ -218,6 +222,7 @@ static bool told_about_itself(int argc, char **argv) {
  * The forms
  * --------------------------------------------------------------------- */
 
+/* One command from the command line. */
 static int run_one(request *r) {
   call c = {.sh = &r->sh};
   words *w = words_copy(r->rest_count, r->rest);
@@ -228,6 +233,7 @@ static int run_one(request *r) {
   return status;
 }
 
+/* Which of the four forms it is; its exit code. */
 static int run_form(request *r) {
   if (r->rest) return run_one(r);
   if (r->coprocess) return coprocess_run(&r->sh);
@@ -246,6 +252,8 @@ static void fill_streams(void) {
       _exit(STATUS_SYSTEM);
 }
 
+/* Signals are blocked before any thread begins.  What the session holds is
+ * given up before the exit code is known, since that may fail too. */
 int main(int argc, char **argv) {
   request r = {
       .sh = {.tables = tables,

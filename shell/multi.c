@@ -30,6 +30,7 @@ typedef struct reading {
   call of;    /* its words, sorted; what fails in it is not told */
 } reading;
 
+/* The operations own their paths and their data. */
 static void request_free(request *r) {
   for (int i = 0; i < r->count; i++) {
     free((void *)(uintptr_t)r->ops[i].path);
@@ -162,6 +163,7 @@ static bool read_mode(const reading *r, zke_op *op) {
  * A holder holds as long as its znode is there, which never comes again under
  * the same name; so it is the znode that is checked together with the rest. */
 
+/* Says that the token is not the holder's. */
 static int fail_token(const reading *r, const char *path, int64_t token) {
   return fail(r->c, STATUS_NO, "NOTHELD",
               "operation %d: %s is not held with the token %" PRId64
@@ -180,6 +182,7 @@ static int token_place(const reading *r, char **path_out) {
   return 0;
 }
 
+/* Finds the holder with that token and makes op check its znode. */
 static int token_find(const reading *r, const char *path, int64_t token,
                       zke_op *op) {
   zke_party_list *list;
@@ -201,6 +204,7 @@ static int token_find(const reading *r, const char *path, int64_t token,
   return znode ? 0 : no_memory(r->c);
 }
 
+/* check-token: the place by its name, then its holder. */
 static int read_token(const reading *r, const struct kind *k, zke_op *op) {
   int64_t token;
   char *path;
@@ -267,6 +271,7 @@ static int read_arguments(request *q) {
   }
 }
 
+/* One operation in a line of a file; an empty line is none. */
 static int read_line(request *q, const char *line, size_t len, long number) {
   words *w;
   const char *wrong = words_split(line, len, &w);
@@ -277,6 +282,7 @@ static int read_line(request *q, const char *line, size_t len, long number) {
   return status;
 }
 
+/* A file or standard input, an operation each line. */
 static int read_lines(request *q, const char *name) {
   char *text;
   size_t len;
@@ -293,6 +299,7 @@ static int read_lines(request *q, const char *name) {
   return status;
 }
 
+/* From the arguments, from --input, or from standard input. */
 static int read_request(request *q) {
   call *c = q->c;
   const word *file = value_of(c, 'i');
@@ -315,6 +322,7 @@ static const char *result_text(int rc, const zke_op_result *result) {
   return zke_error_name(result->rc) + strlen("ZKE_");
 }
 
+/* A row for an operation: what became of it. */
 static int emit_result(call *c, int rc, const zke_op *op,
                        const zke_op_result *result) {
   const char *path = result->path ? result->path : op->path;
@@ -340,6 +348,8 @@ static int fail_refused(request *q, int rc, const zke_op_result *results) {
               q->count, kind_name(q->ops[i].type), q->ops[i].path, sentence);
 }
 
+/* Does it.  Rows are printed where it was done, and where one operation was
+ * refused, so that each tells how it fared. */
 static int run_request(request *q) {
   call *c = q->c;
   int status = 0;
@@ -357,6 +367,7 @@ static int run_request(request *q) {
   return rc == ZKE_OK ? status : c->status;
 }
 
+/* multi: all or nothing. */
 static int multi_run(call *c) {
   request q = {.c = c};
   int status = read_request(&q);

@@ -22,6 +22,7 @@ static void job_heard(zke_periodic *job, int state, void *context) {
   (void)job, (void)state, (void)context;
 }
 
+/* What makes a job due, into o; 0 or STATUS_USAGE. */
 static int once_options(call *c, zke_periodic_options *o) {
   *o = (zke_periodic_options){
       .size = sizeof *o, .aligned = has(c, 'a'), .listener = job_heard};
@@ -115,6 +116,7 @@ static int turn_hold(call *c, zke_periodic *job, const char *path) {
   return status;
 }
 
+/* once NAME --done: reports the status of a job that this session has begun. */
 static int turn_done(call *c) {
   place at;
   int64_t outcome;
@@ -140,6 +142,8 @@ static int turn_done(call *c) {
  * What it comes to
  * --------------------------------------------------------------------- */
 
+/* Claims the job's turn and does what follows.  That it is not due is no
+ * failure of one command, and a row where several share a session. */
 static int once_at(call *c, const place *at, const zke_periodic_options *o,
                    const patience *p) {
   zke_periodic *job;
@@ -163,6 +167,7 @@ static int job_usage(call *c) {
   return once_options(c, &o);
 }
 
+/* Begins a job, or reports one by --done. */
 static int job_start(call *c) {
   zke_periodic_options o;
   patience p;
@@ -218,6 +223,7 @@ static int show_all(call *c) {
   return status;
 }
 
+/* once --show: one job, or all of them. */
 static int job_show(call *c) {
   place at;
   if (c->child) return fail_usage(c, "--show runs no command");

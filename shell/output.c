@@ -1,4 +1,11 @@
-/* output.c - rows into text: for people, as JSON, or separated by tabs */
+/* output.c - rows into text: for people, as JSON, or separated by tabs
+ *
+ * A command emits rows, which are JSON objects; this file alone decides how they
+ * look.  Start at emit().  It promises two things: what other processes have
+ * written reaches a terminal only through put_escaped(), and a reader that is
+ * stuck or gone is noticed (signals_printing(), output_check()).  A table's rows
+ * wait for the widths of their columns, but not longer than a second.
+ */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -13,6 +20,8 @@
  * Values into JSON, and back
  * --------------------------------------------------------------------- */
 
+/* Text stays text as long as a program can read it back from JSON without
+ * loss. */
 json_t *json_data(const void *data, int len) {
   if (len < 0) return json_null();
   const char *bytes = data ? data : "";
@@ -33,6 +42,7 @@ json_t *json_session(int64_t session) {
   return json_sprintf("0x%" PRIx64, (uint64_t)session);
 }
 
+/* In ZooKeeper's order and by its names; the owner as a session. */
 void json_stat(json_t *row, const zke_stat *stat) {
   const struct {
     const char *name;
@@ -54,6 +64,7 @@ void json_stat(json_t *row, const zke_stat *stat) {
                       json_session(stat->ephemeralOwner));
 }
 
+/* What json_data() has made, as bytes with a NUL behind them. */
 bool data_of_json(const json_t *j, char **data_out, int *len_out) {
   char *data = NULL;
   size_t len = 0;
@@ -81,6 +92,7 @@ bool data_of_json(const json_t *j, char **data_out, int *len_out) {
  * For people
  * --------------------------------------------------------------------- */
 
+/* Does a member of that name hold a time? */
 static bool is_time(const char *name) {
   size_t len = strlen(name);
   return strcmp(name, "since") == 0 ||
@@ -241,6 +253,7 @@ static char *visible_text(const char *name, const json_t *value) {
   return NULL;
 }
 
+/* A row as a line of JSON that no terminal obeys. */
 static void output_json(const json_t *row, FILE *out) {
   char *text = json_dumps(row, JSON_COMPACT);
   if (text) put_escaped(text, strlen(text), ESCAPE_JSON, out);
@@ -248,6 +261,7 @@ static void output_json(const json_t *row, FILE *out) {
   free(text);
 }
 
+/* STYLE_LINE: the values with two blanks between them. */
 static void output_line(json_t *row, FILE *out) {
   const char *name;
   json_t *value;
@@ -260,6 +274,7 @@ static void output_line(json_t *row, FILE *out) {
   fputc('\n', out);
 }
 
+/* STYLE_RECORD: a line for each member. */
 static void output_record(json_t *row, FILE *out) {
   const char *name;
   json_t *value;
@@ -270,6 +285,7 @@ static void output_record(json_t *row, FILE *out) {
   }
 }
 
+/* STYLE_VALUE: the first value alone, as it is. */
 static void output_value(json_t *row, FILE *out) {
   void *first = json_object_iter(row);
   if (!first) return;
@@ -277,6 +293,7 @@ static void output_value(json_t *row, FILE *out) {
   fputc('\n', out);
 }
 
+/* As the command's own function prints it, else by its style. */
 static void output_human(call *c, json_t *row) {
   const command *m = c->command;
   if (m->human) {
@@ -328,6 +345,7 @@ static bool is_number_column(const json_t *table, const char *name) {
   return number && !is_time(name);
 }
 
+/* The widest cell of the rows that are kept, the heading included. */
 static int column_width(const json_t *table, const char *name) {
   int widest = 0;
   for (size_t i = 0; i <= json_array_size(table); i++) {
@@ -381,6 +399,7 @@ static struct layout *layout_new(const json_t *table) {
   return l;
 }
 
+/* The rows that are kept, and the widths of those that were printed. */
 void output_forget(call *c) {
   if (c->layout) json_decref(c->layout->first);
   free(c->layout);
@@ -431,6 +450,7 @@ static void plain_value(const json_t *value) {
   }
 }
 
+/* A row as values with tabs between them. */
 static void output_plain(json_t *row) {
   const char *name;
   json_t *value;
@@ -459,6 +479,7 @@ static int fail_output(call *c) {
   return fail(c, STATUS_SIGNAL + SIGPIPE, NULL, "standard output was closed");
 }
 
+/* Was all written so far?  0 or the exit code; the first reason counts. */
 static int output_check(call *c, bool flush) {
   errno = 0;
   if (flush) (void)fflush(stdout); /* ferror() tells */
@@ -478,6 +499,7 @@ static int64_t output_now(void) {
   return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
 }
 
+/* About what a kept row takes. */
 static size_t row_bytes(json_t *row) {
   const char *name;
   json_t *value;
@@ -509,6 +531,8 @@ static int emit_cells(call *c, json_t *row) {
   return status;
 }
 
+/* An answer of a coprocess keeps its rows; a table's rows wait for their
+ * widths; all else is printed at once. */
 int emit(call *c, json_t *row) {
   if (!row) return fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
   if (c->id) return keep(c->rows, c, row);
@@ -531,6 +555,7 @@ int emit(call *c, json_t *row) {
   return status;
 }
 
+/* Prints what stdio keeps; 0 or the exit code. */
 static int output_flush(call *c) {
   signals_printing();
   int status = output_check(c, true);
@@ -544,6 +569,7 @@ int emit_event(call *c, json_t *row) {
   return status ? status : output_flush(c);
 }
 
+/* What a coprocess's answer has is written by the coprocess. */
 int output_end(call *c) {
   signals_printing();
   int status = json_array_size(c->table) > 0 ? output_table(c) : 0;
@@ -554,6 +580,7 @@ int output_end(call *c) {
   return status ? status : written;
 }
 
+/* The failure as a line: an object with --json, a sentence else. */
 static void error_text(const call *c) {
   if (c->format != FORMAT_JSON) {
     fprintf(stderr, "zke: %s: ", c->code);
@@ -568,6 +595,7 @@ static void error_text(const call *c) {
   json_decref(error);
 }
 
+/* Behind what was printed before, also where both go to one file. */
 void output_error(const call *c) {
   signals_printing();
   (void)fflush(stdout); /* for the order; output_check() looks */
@@ -579,6 +607,7 @@ void output_error(const call *c) {
  * Progress
  * --------------------------------------------------------------------- */
 
+/* Nothing is shown in the first 0.4 s: most commands end before. */
 void progress(call *c, const char *what, int64_t done, int64_t total) {
   if (c->id || c->sh->quiet || !isatty(STDERR_FILENO)) return;
   int64_t now = output_now();

@@ -38,6 +38,7 @@ static size_t proc_text(pid_t pid, const char *what, char *text, size_t size) {
   return (size_t)len;
 }
 
+/* Takes over one field of /proc/PID/stat, where it is one of ours. */
 static void process_field(process *p, int field, const char *at) {
   enum { STATE = 3, PARENT = 4, GROUP = 5, THREADS = 20, START = 22 };
   if (field == STATE) p->state = *at;
@@ -89,6 +90,7 @@ static void *room_for_one(void *data, size_t count, size_t size) {
   return realloc(data, (count ? 2 * count : 1) * size);
 }
 
+/* Appends in the order of coming; processes_find() wants them sorted. */
 bool processes_add(processes *all, const process *p) {
   process *data = room_for_one(all->data, all->count, sizeof *p);
   if (!data) return false;
@@ -102,6 +104,7 @@ static int process_compare(const void *a, const void *b) {
   return (p->pid > q->pid) - (p->pid < q->pid);
 }
 
+/* As /proc shows them, sorted; processes come and go meanwhile. */
 processes processes_all(void) {
   processes all = {NULL, 0};
   process p;
@@ -116,6 +119,7 @@ processes processes_all(void) {
   return all;
 }
 
+/* By bisection. */
 process *processes_find(const processes *all, pid_t pid) {
   process wanted = {.pid = pid};
   if (!all->count) return NULL;
@@ -127,6 +131,7 @@ process *processes_find(const processes *all, pid_t pid) {
  * Who waits for whom
  * --------------------------------------------------------------------- */
 
+/* How many live children a process has. */
 static int child_count(const processes *all, pid_t parent) {
   int count = 0;
   for (size_t i = 0; i < all->count; i++)
@@ -141,6 +146,8 @@ static bool is_in_wait(pid_t pid) {
   return strcmp(text, "do_wait") == 0;
 }
 
+/* Goes from the child up to the ancestor.  Whatever is not surely so ends it by
+ * WAITS_NO. */
 static int waits_in(const processes *all, pid_t ancestor, uint64_t start,
                     pid_t child) {
   int found = WAITS_YES;
@@ -156,6 +163,7 @@ static int waits_in(const processes *all, pid_t ancestor, uint64_t start,
   return WAITS_NO;
 }
 
+/* On one picture of all processes. */
 int process_waits(pid_t ancestor, uint64_t start, pid_t child) {
   processes all = processes_all();
   int found = waits_in(&all, ancestor, start, child);
@@ -195,6 +203,8 @@ static void command_of(pid_t pid, char *text, size_t size) {
   if (len > 0 && text[len - 1] == '\n') text[len - 1] = '\0';
 }
 
+/* Notes that a process has a session's descriptor, or, for session 0, that it
+ * was looked at; left out without memory. */
 static void holders_add(holders *h, int64_t session, pid_t pid) {
   holder *data = room_for_one(h->data, h->count, sizeof *data);
   if (!data) return;
@@ -227,6 +237,8 @@ static void holders_of_descriptor(holders *h, pid_t pid, const char *fd) {
   }
 }
 
+/* Notes the sessions whose descriptors a process has, the first time it is
+ * asked. */
 static void holders_look_at(holders *h, pid_t pid) {
   char name[400];
   struct dirent *e;
@@ -242,6 +254,7 @@ static void holders_look_at(holders *h, pid_t pid) {
   if (fds) closedir(fds);
 }
 
+/* The same for each process that can be seen, once. */
 static void holders_look_at_all(holders *h) {
   struct dirent *entry;
   DIR *proc = h->all ? NULL : opendir("/proc");
@@ -253,6 +266,7 @@ static void holders_look_at_all(holders *h) {
   h->all = true;
 }
 
+/* The directory of the files that carry lives is what tells the descriptors. */
 holders holders_begin(const char *file) {
   holders h = {.directory = NULL};
   char *real = realpath(file, NULL);
@@ -271,6 +285,8 @@ bool holders_have(holders *h, int64_t session, int64_t pid) {
   return holders_found(h, session, (pid_t)pid);
 }
 
+/* Looks at all processes at the first call; later calls search what was
+ * found. */
 json_t *holders_list(holders *h, int64_t session, pid_t but) {
   json_t *list = NULL;
   holders_look_at_all(h);
@@ -289,6 +305,7 @@ json_t *holders_instead(holders *h, int64_t session, int64_t pid) {
   return holders_list(h, session, 0);
 }
 
+/* Commands are others' words: what a terminal obeys is escaped. */
 void holders_human(const json_t *list, FILE *out) {
   size_t i;
   json_t *one;

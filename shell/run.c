@@ -78,6 +78,7 @@ static void name_nearest(const shell *sh, const char *name, char *text,
   }
 }
 
+/* Names the commands that are spelled almost so. */
 int fail_unknown(call *c, const word *name) {
   char nearest[256] = "";
   name_nearest(c->sh, name->text, nearest, sizeof nearest);
@@ -89,6 +90,8 @@ int fail_unknown(call *c, const word *name) {
  * Running
  * --------------------------------------------------------------------- */
 
+/* One command from its words to its last row: the status is the command's, or
+ * that of the output where the command itself went well. */
 static int call_run(call *c, const words *w) {
   c->style = c->command->style;
   int status = args_sort(c, w);
@@ -126,6 +129,8 @@ static bool asks_for_help(const shell *sh, const words *given, word help[3]) {
   return true;
 }
 
+/* Signals reach the call from signals_enter() on, which is before anything is
+ * opened. */
 int run_words(call *c, const words *given) {
   if (given->count == 0) return STATUS_OK;
   word help[3];
@@ -152,6 +157,8 @@ void run_call_free(call *c) {
   output_forget(c);
 }
 
+/* Splits the line, then the same; a line that cannot be split is reported
+ * here. */
 int run_line(shell *sh, const char *line, size_t len) {
   call c = {.sh = sh, .format = sh->format};
   words *w;

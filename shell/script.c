@@ -1,4 +1,8 @@
-/* script.c - commands from a file or from standard input, line by line */
+/* script.c - commands from a file or from standard input, line by line
+ *
+ * All lines share one session.  An error is reported with the number of its line
+ * and ends the script, unless --go-on was given.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +18,8 @@ static void script_say(const shell *sh, const char *name, long line) {
   fputc('\n', stderr);
 }
 
+/* Runs line by line.  An error ends it, unless it is to go on; a signal ends it
+ * in any case.  The last error's status, or that of exit. */
 static int script_lines(shell *sh, const char *name, FILE *in, bool go_on) {
   char *line = NULL;
   size_t room = 0;
@@ -32,6 +38,8 @@ static int script_lines(shell *sh, const char *name, FILE *in, bool go_on) {
   return sh->leaving ? sh->leave_status : status;
 }
 
+/* Opens the input, and says from then on that it holds commands, so that no
+ * command reads it as data. */
 int script_run(shell *sh, const char *name, bool go_on) {
   bool input = strcmp(name, "-") == 0;
   static const command self = {.name = "the script"};

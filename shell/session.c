@@ -1,4 +1,11 @@
-/* session.c - the store, the session, and what the session holds */
+/* session.c - the store, the session, and what the session holds
+ *
+ * A command that only looks gets a handle without a session; the first command
+ * that needs a session begins one, and all later ones share it.  Start at
+ * session_open().  What a session holds beyond one command, such as a lock of a
+ * script, is in one list (held_add() and its neighbours), from which it is given
+ * up, told as lost, or destroyed at the end.
+ */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -27,6 +34,7 @@ static void held_drop(struct held *h) {
   free(h);
 }
 
+/* Notes the token at once: later, a lock that was lost has none. */
 int held_add(call *c, const held_class *class_, const char *path,
              void *object) {
   shell *sh = c->sh;
@@ -68,6 +76,7 @@ static struct held *held_take(shell *sh, const char *kind, const char *name,
   return h;
 }
 
+/* Says what was looked for; STATUS_NO. */
 static int fail_not_held(call *c, const char *kind, const char *name,
                          int64_t token) {
   const char *what = kind ? kind : "lock or the like at";
@@ -79,6 +88,8 @@ static int fail_not_held(call *c, const char *kind, const char *name,
               token);
 }
 
+/* Gives it up and destroys it, also where giving up failed: the session's end
+ * is the way then, and the sentence says so. */
 int held_release(call *c, const char *kind, const char *name, int64_t token) {
   struct held *h = held_take(c->sh, kind, name, token);
   if (!h) return fail_not_held(c, kind, name, token);
@@ -94,6 +105,7 @@ static bool held_is_lost(const struct held *h) {
   return h->class_->token(h->object) == 0;
 }
 
+/* A loss is told once: to the request that got it, or to a person. */
 json_t *held_lost(shell *sh) {
   json_t *event = NULL;
   pthread_mutex_lock(&sh->m);
@@ -110,6 +122,7 @@ json_t *held_lost(shell *sh) {
   return event;
 }
 
+/* Newest first. */
 void held_each(shell *sh,
                void (*fn)(void *arg, const held_class *class_, const char *path,
                           void *object),
@@ -120,6 +133,8 @@ void held_each(shell *sh,
   pthread_mutex_unlock(&sh->m);
 }
 
+/* Destroys all.  Without the mutex: no other thread is left, or the caller has
+ * it. */
 void held_free(shell *sh) {
   while (sh->held) {
     struct held *h = sh->held;
@@ -144,6 +159,7 @@ static int identity_add(zke *z, const json_t *identity) {
   return rc;
 }
 
+/* The identity of --auth first, then those of addauth. */
 int session_authenticate(call *c, zke *z) {
   const char *auth = c->sh->auth;
   size_t i;
@@ -273,6 +289,8 @@ static int session_lease(call *c) {
   return status;
 }
 
+/* Opens under the shell's mutex, so that calls of a coprocess that begin
+ * together share one session. */
 int session_open(call *c, unsigned needs) {
   shell *sh = c->sh;
   if (!(needs & (NEEDS_FILE | CREATES_FILE))) return 0;
@@ -290,6 +308,7 @@ int session_open(call *c, unsigned needs) {
   return 0;
 }
 
+/* What is held goes first, while there is a session to give it up in. */
 int session_close(shell *sh) {
   held_free(sh);
   int rc = zke_close(sh->z);

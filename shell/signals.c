@@ -139,6 +139,8 @@ void signals_printing(void) { atomic_fetch_add(&signals.prints, 1); }
 
 bool signals_pipe_ends(void) { return signals.pipe_before != SIG_IGN; }
 
+/* Ignored signals stay ignored, as nohup(1) wants, but SIGCHLD, without which
+ * no child's end would be heard. */
 int signals_begin(void) {
   static const int list[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT,  SIGUSR1,
                              SIGUSR2, SIGALRM, SIGCHLD, SIGWINCH, SIGCONT};
@@ -161,6 +163,8 @@ int signals_begin(void) {
   return pthread_create(&signals.thread, NULL, signals_loop, NULL) ? -1 : 0;
 }
 
+/* A signal that came between two calls, or before the first, cancels this
+ * one. */
 void signals_enter(call *c) {
   pthread_mutex_lock(&signals.m);
   c->next = signals.calls;
@@ -172,6 +176,7 @@ void signals_enter(call *c) {
   pthread_mutex_unlock(&signals.m);
 }
 
+/* For a person the next command begins without a signal. */
 void signals_leave(call *c) {
   pthread_mutex_lock(&signals.m);
   call **at = &signals.calls;
@@ -183,6 +188,7 @@ void signals_leave(call *c) {
   pthread_mutex_unlock(&signals.m);
 }
 
+/* Under the mutex, so that after a NULL the old hook runs no more. */
 void signals_hook(bool (*hook)(void *arg, const siginfo_t *info), void *arg) {
   pthread_mutex_lock(&signals.m);
   signals.hook = hook;
@@ -198,6 +204,7 @@ int signals_wake_fd(void) { return signals.wake[0]; }
 
 int signals_stop_fd(void) { return signals.stop[0]; }
 
+/* Under the mutex: a signal that is being taken has been dealt with. */
 int signals_stopped(void) {
   pthread_mutex_lock(&signals.m);
   int signal = signals.stopped;
@@ -210,6 +217,8 @@ void signals_child(void) {
   pthread_sigmask(SIG_SETMASK, &signals.before, NULL);
 }
 
+/* Ends the process by the signal itself, so that a shell that waits for us sees
+ * it. */
 _Noreturn void signals_die(int signal_) {
   /* Ended by the signal itself, so that a shell's loop ends as well; but no
    * core for what is no fault. */
@@ -224,6 +233,8 @@ _Noreturn void signals_die(int signal_) {
   _exit(STATUS_SIGNAL + signal_);
 }
 
+/* Setting and telling happen under one mutex: a cancel that came before is told
+ * here, one that comes after by the signals' thread. */
 void cancel_by(call *c, int (*cancel)(void *object), void *object) {
   pthread_mutex_lock(&signals.m);
   c->cancel = cancel;
@@ -235,6 +246,7 @@ void cancel_by(call *c, int (*cancel)(void *object), void *object) {
 
 bool cancelled(const call *c) { return atomic_load(&c->cancelled); }
 
+/* A signal that ended it is noted, for main() to die by. */
 int fail_cancelled(call *c) {
   int signal = atomic_load(&c->signal);
   if (!signal)

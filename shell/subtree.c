@@ -63,6 +63,8 @@ static int find_in_data(call *c, const char *path, const word *text) {
   return found;
 }
 
+/* Does the node fit?  As find_in_data(): 1, 0, or below zero after a failure.
+ * What costs a read is asked last. */
 static int find_matches(call *c, const walk *w, const wanted *want) {
   int64_t owner = w->stat.ephemeralOwner;
   if (want->ephemeral && owner == 0) return 0;
@@ -71,6 +73,7 @@ static int find_matches(call *c, const walk *w, const wanted *want) {
   return want->data ? find_in_data(c, w->path, want->data) : 1;
 }
 
+/* A row for each node below path that fits; 0 or the exit code. */
 static int find_from(call *c, const char *path, const wanted *want, int limit) {
   walk w;
   int status = 0;
@@ -84,6 +87,7 @@ static int find_from(call *c, const char *path, const wanted *want, int limit) {
   return walk_end(&w, status);
 }
 
+/* find: without any option all nodes fit. */
 int find_run(call *c) {
   wanted want = {.name = value_of(c, 'N'),
                  .data = value_of(c, 'd'),
@@ -140,6 +144,7 @@ static int removal_refused(void *owner, int rc) {
   return status;
 }
 
+/* Puts a node into the batch; children have come before. */
 static int removal_add(removal *r, const char *path) {
   zke_op op;
   char *copy = strdup(path);
@@ -165,6 +170,7 @@ static int removal_pass(removal *r, const char *path) {
   return status;
 }
 
+/* Again while others fill it, but not for ever. */
 static int removal_passes(removal *r, const char *path) {
   for (int i = 0; i < PASSES; i++) {
     if (zke_exists(r->batch.c->z, path, NULL, NULL, NULL) == ZKE_NONODE)
@@ -176,6 +182,7 @@ static int removal_passes(removal *r, const char *path) {
               "%s is filled again as fast as it is emptied", path);
 }
 
+/* Removes path with all below it and says how many nodes that were. */
 static int deleteall_one(call *c, removal *r, const char *path) {
   int rc = zke_exists(c->z, path, NULL, NULL, NULL);
   if (rc != ZKE_OK) return fail_rc(c, rc);
@@ -194,6 +201,7 @@ static int deleteall_one(call *c, removal *r, const char *path) {
                            (json_int_t)removal_done(r)));
 }
 
+/* deleteall: one path after the other, until one fails. */
 int deleteall_run(call *c) {
   int status = 0;
   removal *r = malloc(sizeof *r); /* too large for a thread's stack */
@@ -232,6 +240,7 @@ typedef struct copied {
   zke_acls *acls;
 } copied;
 
+/* The batch's: data and ACL came from zkembed. */
 static void copied_free(void *owned) {
   copied *n = owned;
   free(n->path);
@@ -253,6 +262,8 @@ static int copying_kind(void *arg, const snapshot_node *node) {
   return failed ? no_memory(k->batch.c) : 0;
 }
 
+/* Notes which nodes are containers or expire; in memory there is no file to
+ * ask, and none is noted. */
 static int copying_kinds(copying *k) {
   snapshot *s;
   k->kinds = json_object();
@@ -305,6 +316,8 @@ static zke_op copying_op(const copying *k, const char *path, const copied *n) {
   return op;
 }
 
+/* Reads a node and puts its copy into the batch.  A node that went meanwhile is
+ * left out, unless it is the first one. */
 static int copying_add(copying *k, const char *path) {
   copied *n = calloc(1, sizeof *n);
   if (!n) return no_memory(k->batch.c);
@@ -362,6 +375,8 @@ static bool is_within(const char *path, const char *top) {
          (strncmp(path, top, len) == 0 && (path[len] == '/' || !path[len]));
 }
 
+/* May from be copied to to?  Looks before anything is changed; 0 or the exit
+ * code. */
 static int copy_check(call *c, const char *from, const char *to) {
   zke_stat stat;
   int rc = zke_exists(c->z, from, NULL, NULL, &stat);
@@ -378,6 +393,7 @@ static int copy_check(call *c, const char *from, const char *to) {
   return 0;
 }
 
+/* Copies and says how many nodes that were. */
 static int copy_from_to(call *c, const char *from, const char *to) {
   copying *k = malloc(sizeof *k); /* too large for a thread's stack */
   if (!k) return no_memory(c);
@@ -401,6 +417,7 @@ static int copy_from_to(call *c, const char *from, const char *to) {
   return status;
 }
 
+/* cp: with -R all below it too. */
 int cp_run(call *c) {
   char *from, *given, *to;
   int status = arg_path(c, 0, &from);

@@ -111,6 +111,7 @@ static void ago(FILE *out, const top *t, int64_t since_ms) {
  * What is shown: ' ' a line, 'h' a heading, 'r' what calls for somebody
  * --------------------------------------------------------------------- */
 
+/* How many wait in a line. */
 static int waiters(const look_line *line) {
   int count = 0;
   for (int i = 0; i < line->parties->count; i++)
@@ -124,6 +125,7 @@ static int most_waiters_first(const void *a, const void *b) {
   return by ? by : strcmp(x->path, y->path);
 }
 
+/* A line of the picture for each party; the path stands at the first. */
 static void body_line(FILE *out, const top *t, const look_line *line) {
   for (int i = 0; i < line->parties->count; i++) {
     const zke_party *p = &line->parties->data[i];
@@ -164,6 +166,7 @@ static void body_queue(FILE *out, const top *t, const char *path) {
   zke_free(data);
 }
 
+/* The view of what is held: lines, then claims of queues. */
 static void body_locks(FILE *out, top *t) {
   fprintf(out, "h%-26s  %-8s  %5s  %7s  WHO\n", "LINE", "STATE", "FOR", "PID");
   if (t->by_waiters && t->l.count)
@@ -174,6 +177,7 @@ static void body_locks(FILE *out, top *t) {
     body_queue(out, t, t->l.queues.data[i]);
 }
 
+/* The view of sessions; dead ones are red. */
 static void body_sessions(FILE *out, const top *t) {
   fprintf(out, "h%-14s  %7s  %5s  %6s  %6s  %6s  WHO\n", "SESSION", "PID",
           "FOR", "NODES", "WATCH", "EVENT");
@@ -193,6 +197,7 @@ static void body_sessions(FILE *out, const top *t) {
   }
 }
 
+/* A cell that names a session's process. */
 static void body_who(FILE *out, const top *t, int64_t session) {
   char text[160] = "somebody";
   const zke_session_info *who = look_session(t->l.sessions, session);
@@ -202,6 +207,7 @@ static void body_who(FILE *out, const top *t, int64_t session) {
   cell(out, text, 20);
 }
 
+/* The view of who waits for whom; circles are red. */
 static void body_waits(FILE *out, const top *t) {
   fprintf(out, "h%5s  %-20s  %-20s  LINE\n", "FOR", "WHO (PID)", "WAITS FOR");
   for (int i = t->waits->count - 1; i >= 0; i--) {
@@ -218,6 +224,7 @@ static void body_waits(FILE *out, const top *t) {
   }
 }
 
+/* The two lines on top of each view: the time and the file, then the counts. */
 static void body_head(FILE *out, const top *t) {
   int dead = 0, holding = 0, waiting = 0, circles = 0;
   char when[ZKE_RECIPE_WHEN];
@@ -251,6 +258,7 @@ enum { HEAD_LINES = 4 }; /* with the table's heading: they stay in place */
  * A picture
  * --------------------------------------------------------------------- */
 
+/* How many changes a second there were since the last look. */
 static void top_count(top *t) {
   int64_t now = zke_now(t->c->z), since = now - t->counted_ms;
   long changes = atomic_load(&t->changes);
@@ -260,6 +268,7 @@ static void top_count(top *t) {
   t->counted_ms = now;
 }
 
+/* What the last look has found. */
 static void top_forget(top *t) {
   look_free(&t->l);
   zke_free(t->waits);
@@ -335,6 +344,7 @@ static void draw(top *t, FILE *out) {
                           "scroll  q quit");
 }
 
+/* Writes all of it to the terminal; 0 or the exit code. */
 static int put(call *c, const char *text, size_t len) {
   while (len > 0) {
     ssize_t n = write(STDOUT_FILENO, text, len);
@@ -350,6 +360,7 @@ static int put_text(call *c, const char *text) {
   return put(c, text, strlen(text));
 }
 
+/* How large the window is; 24 by 80 where it is not known. */
 static void top_measure(top *t) {
   struct winsize size;
   bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col;
@@ -357,6 +368,8 @@ static void top_measure(top *t) {
   t->columns = known ? size.ws_col : 80;
 }
 
+/* Looks and draws.  The whole picture goes out in one write, so that it does
+ * not flicker.  Notes how long it took: what is slow is drawn less often. */
 static int top_draw(top *t) {
   char *text = NULL;
   size_t len;
@@ -419,6 +432,7 @@ static void top_view(top *t, int view) {
   t->scroll = 0;
 }
 
+/* What a key does; the arrows arrive as letters of their sequences. */
 static void top_key(top *t, char key) {
   int page = t->rows > HEAD_LINES + 2 ? t->rows - HEAD_LINES - 2 : 1;
   t->dirty = true;
@@ -490,6 +504,7 @@ static bool top_signal(void *context, const siginfo_t *info) {
   return true;
 }
 
+/* The watcher of all changes: it counts, top_sleep() looks. */
 static void top_changed(zke *z, int type, int state, const char *path,
                         void *context) {
   top *t = context;
@@ -507,6 +522,8 @@ static int64_t top_next(const top *t) {
   return t->drawn_ms + (t->interval_ms > pause ? t->interval_ms : pause);
 }
 
+/* Sleeps until the next picture is due, a key is pressed, the window changes,
+ * or the store has something to dispatch. */
 static int top_sleep(top *t) {
   char bytes[64];
   int64_t until = top_next(t), due;
@@ -529,6 +546,7 @@ static int top_sleep(top *t) {
   return fds[0].revents ? top_keys(t) : 0;
 }
 
+/* Draws and sleeps until q, a signal or a failure. */
 static int top_loop(top *t) {
   int status = top_draw(t);
   while (!status && !t->quit && !cancelled(t->c)) {
@@ -554,6 +572,7 @@ static int top_ended(call *c) {
   return STATUS_SIGNAL + signal;
 }
 
+/* Takes the terminal, runs, gives it back in any case. */
 static int top_on_terminal(top *t) {
   call *c = t->c;
   int status = terminal_take(t);
@@ -596,6 +615,7 @@ static int top_once(top *t) {
   return status;
 }
 
+/* top: on a terminal, or once as text. */
 static int top_run(call *c) {
   top t = {.c = c, .rate = -1};
   int status = option_duration(c, 'i', 1000, &t.interval_ms);

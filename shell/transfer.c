@@ -87,6 +87,7 @@ typedef struct export {
 }
 export;
 
+/* A line of the export; takes the reference.  0 or the exit code. */
 static int export_line(export *x, json_t *row) {
   if (!x->out) return emit(x->c, row);
   if (!row) return no_memory(x->c);
@@ -106,6 +107,7 @@ static const char *export_relative(const export *x, const char *path) {
   return rest + (*rest == '/');
 }
 
+/* A node's line.  What is usual is left out. */
 static json_t *export_node(const export *x, const snapshot_node *n) {
   json_t *row = json_object();
   int bad =
@@ -126,6 +128,7 @@ static json_t *export_node(const export *x, const snapshot_node *n) {
   return NULL;
 }
 
+/* Called for each node of the picture. */
 static int export_one(void *arg, const snapshot_node *n) {
   export *x = arg;
   x->nodes++;
@@ -134,6 +137,8 @@ static int export_one(void *arg, const snapshot_node *n) {
   return export_line(x, export_node(x, n));
 }
 
+/* The whole export: its head, its nodes, its end.  All of it is one picture of
+ * the tree, while others go on. */
 static int export_tree(export *x, const char *path) {
   snapshot *s = NULL;
   int status = snapshot_open(x->c, &s);
@@ -171,6 +176,7 @@ static int export_to_file(export *x, const char *path) {
                    (json_int_t)x->ephemerals));
 }
 
+/* "file: 3 nodes of /app" */
 static void export_human(call *c, json_t *row, FILE *out) {
   json_int_t n = json_integer_value(json_object_get(row, "nodes"));
   (void)c;
@@ -211,6 +217,7 @@ static char *top_of(call *c, const char *path) {
   return top;
 }
 
+/* export: to standard output, or to a file that is there when it is whole. */
 static int export_run(call *c) {
   char *path, *top;
   export x = {.c = c};
@@ -275,6 +282,7 @@ typedef struct record {
   json_t *row; /* the ACL's texts are in it */
 } record;
 
+/* Fails and says where in the file; STATUS_DATA. */
 static int bad_line(import *im, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 static int bad_line(import *im, const char *format, ...) {
@@ -287,6 +295,7 @@ static int bad_line(import *im, const char *format, ...) {
               im->line, what);
 }
 
+/* A record and all that belongs to it; NULL is fine. */
 static void record_free(void *owned) {
   record *r = owned;
   if (!r) return;
@@ -335,6 +344,8 @@ static json_t *import_object(import *im, int *status_out) {
   return NULL;
 }
 
+/* The first line must say that this is an export, of a version that is
+ * known. */
 static int import_header(import *im) {
   int status;
   json_t *head = import_object(im, &status);
@@ -359,6 +370,8 @@ static int import_header(import *im) {
  * import: a node's line
  * --------------------------------------------------------------------- */
 
+/* A member that is not known may have a meaning that would be lost: it is
+ * refused. */
 static int record_members(import *im, const json_t *row) {
   static const char known[] = " path data kind ttl_ms owner sequence acl ";
   const char *name;
@@ -372,6 +385,8 @@ static int record_members(import *im, const json_t *row) {
   return 0;
 }
 
+/* Makes the whole path below the top, and keeps where the relative one
+ * begins. */
 static int record_path(import *im, record *r) {
   char *text = NULL;
   int len = -1;
@@ -391,6 +406,7 @@ static int record_path(import *im, record *r) {
   return status;
 }
 
+/* The node's data, null included. */
 static int record_data(import *im, record *r) {
   const json_t *data = json_object_get(r->row, "data");
   if (!data) return bad_line(im, "\"data\" is missing");
@@ -399,6 +415,7 @@ static int record_data(import *im, record *r) {
   return 0;
 }
 
+/* The kind by its name; a TTL belongs to kind ttl and to no other. */
 static int record_kind(import *im, record *r) {
   static const char *const names[] = {"persistent", "container", "ttl",
                                       "ephemeral"};
@@ -416,6 +433,7 @@ static int record_kind(import *im, record *r) {
   return 0;
 }
 
+/* The number that the next sequential child is to get. */
 static int record_sequence(import *im, record *r) {
   const json_t *sequence = json_object_get(r->row, "sequence");
   r->sequence = json_integer_value(sequence);
@@ -425,6 +443,7 @@ static int record_sequence(import *im, record *r) {
   return 0;
 }
 
+/* One entry; its texts stay in the row. */
 static int record_acl_entry(import *im, const json_t *j, zke_acl *entry) {
   entry->scheme = json_string_value(json_object_get(j, "scheme"));
   entry->id = json_string_value(json_object_get(j, "id"));
@@ -437,6 +456,7 @@ static int record_acl_entry(import *im, const json_t *j, zke_acl *entry) {
   return 0;
 }
 
+/* The list of entries; without one, everybody may do everything. */
 static int record_acl(import *im, record *r) {
   const json_t *list = json_object_get(r->row, "acl");
   size_t n = json_array_size(list);
@@ -496,6 +516,7 @@ static int import_refused(void *owner, int rc) {
   return import_fail(owner, rc);
 }
 
+/* Fails for a cancel, and says how far it came; the exit code. */
 static int import_cancelled(import *im) {
   int number = atomic_load(&im->c->signal);
   if (import_changed(im))
@@ -531,6 +552,7 @@ static int import_next(import *im, record **out) {
  * import: everything is looked at before the first change
  * --------------------------------------------------------------------- */
 
+/* The operation that makes the node at path. */
 static void record_create(const record *r, zke_op *op, const char *path) {
   if (r->kind == KIND_TTL)
     zke_op_create_ttl(op, path, r->data, r->len, &r->acls,
@@ -581,6 +603,7 @@ static int check_place(import *im, const record *r) {
              : no_memory(im->c);
 }
 
+/* A masked digest cannot be written back. */
 static int check_acl(import *im, const record *r) {
   for (int i = 0; i < r->acls.count; i++)
     if (acl_is_masked(&r->acls.data[i]))
@@ -609,6 +632,8 @@ static int check_existing(import *im, const record *r) {
               r->path);
 }
 
+/* All that can be known of a node before the first change: its place, its name,
+ * its size, its ACL, and what is there already. */
 static int check_record(import *im, const record *r) {
   int status = check_place(im, r);
   if (!status && is_reserved(im->c, r->path))
@@ -639,6 +664,7 @@ static int check_parent(import *im) {
   return status;
 }
 
+/* The database in memory in which nodes are tried. */
 static int check_scratch(import *im) {
   zke_options o = {.size = sizeof o,
                    .data_limit = INT32_MAX,
@@ -648,6 +674,8 @@ static int check_scratch(import *im) {
   return rc == ZKE_OK ? 0 : fail_rc(im->c, rc);
 }
 
+/* Reads the whole file and refuses it before anything has changed; notes how
+ * many nodes there are and how large a value is. */
 static int import_check(import *im) {
   record *r = NULL;
   int status = check_parent(im);
@@ -668,6 +696,7 @@ static int import_check(import *im) {
  * import --replace: what was there goes first
  * --------------------------------------------------------------------- */
 
+/* Puts the deletion of a node into the batch. */
 static int remove_one(import *im, const char *path) {
   record *r = calloc(1, sizeof *r);
   zke_op op;
@@ -744,6 +773,7 @@ static int import_remove(import *im) {
  * import: the nodes
  * --------------------------------------------------------------------- */
 
+/* Has everybody these permissions? */
 static bool allows_all(const zke_acls *acls, int what) {
   for (int i = 0; i < acls->count; i++)
     if (strcmp(acls->data[i].scheme, "world") == 0 &&
@@ -838,6 +868,7 @@ static bool ids_equal(const zke_acl *a, const zke_acl *b) {
   return acl_is_masked(a) && strncmp(a->id, b->id, user + 1) == 0;
 }
 
+/* Is a node's list the one of the file, as far as it is shown? */
 static bool acls_equal(const zke_acls *a, const zke_acls *b) {
   if (a->count != b->count) return false;
   for (int i = 0; i < a->count; i++)
@@ -859,6 +890,7 @@ static int finish_acl(import *im, const record *r) {
   return rc == ZKE_OK ? 0 : import_fail(im, rc);
 }
 
+/* What a node can get only when all below it is made. */
 static int import_finish(import *im, const record *r) {
   int status = 0;
   if (r->kind == KIND_EPHEMERAL) return 0;
@@ -880,6 +912,7 @@ static int import_rewind(import *im) {
   return import_header(im);
 }
 
+/* The second reading: makes or changes the nodes, in batches. */
 static int import_nodes(import *im) {
   record *r = NULL;
   int status = import_rewind(im);
@@ -894,6 +927,7 @@ static int import_nodes(import *im) {
   return status;
 }
 
+/* The third reading: sequence numbers and ACLs. */
 static int import_finishing(import *im) {
   record *r = NULL;
   int status = import_rewind(im);
@@ -925,6 +959,8 @@ static FILE *import_spool(import *im, FILE *from) {
   return NULL;
 }
 
+/* A regular file is read where it is; what cannot be read twice is copied to a
+ * temporary file first. */
 static int import_open(import *im) {
   call *c = im->c;
   bool input = c->count < 2 || word_is(&c->args[1], "-");
@@ -943,6 +979,7 @@ static int import_open(import *im) {
   return c->status;
 }
 
+/* Says what was done. */
 static int import_emit(import *im) {
   return emit(
       im->c,
@@ -977,6 +1014,8 @@ static int import_large(import *im) {
   return status;
 }
 
+/* Three readings of the file: check, write, finish.  Up to the second one
+ * nothing is changed. */
 static int import_all(import *im) {
   int status = import_open(im);
   if (!status) status = import_check(im);
@@ -987,6 +1026,8 @@ static int import_all(import *im) {
   return status ? status : import_emit(im);
 }
 
+/* Everything of an import, whatever it has come to; the call gets its own
+ * session back. */
 static void import_free(import *im) {
   batch_clear(&im->batch);
   if (im->in) (void)fclose(im->in);
@@ -999,6 +1040,8 @@ static void import_free(import *im) {
   free(im);
 }
 
+/* import: refuses what exists, completes it (--merge), or removes it first
+ * (--replace). */
 static int import_run(call *c) {
   if (has(c, 'r') && has(c, 'm'))
     return fail_usage(c, "--merge and --replace exclude each other");
@@ -1026,6 +1069,7 @@ static int import_run(call *c) {
   return status;
 }
 
+/* "/app: 3 created, 2 as they were": only what there is. */
 static void import_human(call *c, json_t *row, FILE *out) {
   static const struct {
     const char *name, *text;
@@ -1050,6 +1094,7 @@ static void import_human(call *c, json_t *row, FILE *out) {
  * dump
  * --------------------------------------------------------------------- */
 
+/* A node with its Stat, its kind and its ACL. */
 static int dump_node(void *arg, const snapshot_node *n) {
   call *c = arg;
   json_t *row =
@@ -1083,6 +1128,7 @@ static int dump_session(void *arg, const zke_session_info *s) {
                    s->ephemerals, "watches", s->watches, "events", s->events));
 }
 
+/* A watch, or one that waits for a line. */
 static int dump_watch(void *arg, const snapshot_watch *w) {
   json_t *row = json_pack("{s:s,s:o*,s:o*,s:s,s:s}", "type",
                           w->owner ? "waiter" : "watch", "session",
@@ -1093,6 +1139,7 @@ static int dump_watch(void *arg, const snapshot_watch *w) {
   return emit(arg, row);
 }
 
+/* dump: sessions, watches, waiters and nodes, of one picture. */
 static int dump_run(call *c) {
   static const word root = {"/", 1, false};
   char *path;

@@ -1,4 +1,9 @@
-/* tree.c - commands on nodes */
+/* tree.c - commands on nodes
+ *
+ * ls, tree, get, set, create, delete, stat, exists, count, ephemerals and sync:
+ * each calls the function of zkembed that has its name and makes rows of what
+ * comes back.  Whole subtrees are in subtree.c.
+ */
 #include "tree.h"
 
 #include <stdlib.h>
@@ -26,6 +31,7 @@ static json_t *path_row(const char *name, const char *path) {
 static const option ls_options[] = {
     {'s', "stat", NULL}, {'R', "recursive", NULL}, {'\0', NULL, NULL}};
 
+/* A row for a node, with its Stat where it is asked for. */
 static int ls_row(call *c, const char *member, const char *name,
                   const zke_stat *stat) {
   json_t *row = path_row(member, name);
@@ -47,6 +53,7 @@ static int ls_child(call *c, const char *parent, const char *name) {
   return rc == ZKE_OK ? ls_row(c, "name", name, &stat) : fail_rc(c, rc);
 }
 
+/* The children of one node. */
 static int ls_children(call *c, const char *path) {
   zke_strings *names;
   int status = 0;
@@ -59,6 +66,7 @@ static int ls_children(call *c, const char *path) {
   return status;
 }
 
+/* All that is below a node, by whole paths. */
 static int ls_all(call *c, const char *path) {
   walk w;
   int status = 0;
@@ -68,6 +76,7 @@ static int ls_all(call *c, const char *path) {
   return walk_end(&w, status);
 }
 
+/* ls */
 static int ls_run(call *c) {
   char *path;
   int status = arg_path(c, 0, &path);
@@ -135,6 +144,7 @@ static json_t *tree_row(call *c, const walk *w) {
   return row;
 }
 
+/* tree: a row for each node, with the branches that lead to it. */
 static int tree_run(call *c) {
   walk w;
   char *path;
@@ -148,6 +158,7 @@ static int tree_run(call *c) {
   return walk_end(&w, status);
 }
 
+/* The branches, the name, and what is not usual. */
 static void tree_human(call *c, json_t *row, FILE *out) {
   (void)c;
   output_text(NULL, json_object_get(row, "branch"), out);
@@ -166,6 +177,7 @@ static void tree_human(call *c, json_t *row, FILE *out) {
 static const option get_options[] = {
     {'s', "stat", NULL}, {'r', "raw", NULL}, {'\0', NULL, NULL}};
 
+/* get: --raw prints the bytes and nothing else. */
 static int get_run(call *c) {
   char *path, *data;
   int len;
@@ -184,6 +196,7 @@ static int get_run(call *c) {
   return emit(c, row);
 }
 
+/* Data as people see it, or as it is. */
 static void get_data(const json_t *value, bool raw, FILE *out) {
   char *data;
   int len;
@@ -195,6 +208,7 @@ static void get_data(const json_t *value, bool raw, FILE *out) {
   }
 }
 
+/* The data, and below it the Stat where it is asked for. */
 static void get_human(call *c, json_t *row, FILE *out) {
   const char *name;
   json_t *value;
@@ -213,6 +227,7 @@ static void get_human(call *c, json_t *row, FILE *out) {
  * stat, exists, count
  * --------------------------------------------------------------------- */
 
+/* A row with the Stat of a node. */
 static int stat_one(call *c, const char *path) {
   zke_stat stat;
   int rc = zke_exists(c->z, path, NULL, NULL, &stat);
@@ -263,6 +278,7 @@ static void exists_human(call *c, json_t *row, FILE *out) {
   fputc('\n', out);
 }
 
+/* count: of all nodes below, without reading them. */
 static int count_run(call *c) {
   char *path;
   int64_t count;
@@ -295,6 +311,7 @@ bool word_ttl(const word *w, int64_t *ms_out) {
          *ms_out <= ZKE_MAX_TTL;
 }
 
+/* Which of zkembed's modes the options name together. */
 int create_mode(bool ephemeral, bool sequential, bool container, bool ttl) {
   if (ephemeral + container + ttl > 1 || (container && sequential)) return -1;
   if (container) return ZKE_CONTAINER;
@@ -313,6 +330,8 @@ typedef struct creation {
   zke_acls *acls; /* NULL: open to all */
 } creation;
 
+/* The mode, the TTL, and whether the options fit together; before the data is
+ * read. */
 static int create_options_read(call *c, creation *n) {
   n->mode = create_mode(has(c, 'e'), has(c, 's'), has(c, 'c'), has(c, 't'));
   if (n->mode < 0)
@@ -347,6 +366,7 @@ static int create_parents(call *c, const char *path) {
   return rc == ZKE_OK ? 0 : fail_rc(c, rc);
 }
 
+/* Makes it; *made_out: its path, with its number, for zke_free(). */
 static int create_node(call *c, const creation *n, char **made_out) {
   const zke_acls *acls = n->acls ? n->acls : ZKE_OPEN_ACL;
   int rc = n->ttl_ms ? zke_create_ttl(c->z, n->path, n->data, n->len, acls,
@@ -419,6 +439,8 @@ static int create_and_stay(call *c, const creation *n) {
   return status;
 }
 
+/* create: an ephemeral node stays while a command runs, until a signal, or as
+ * long as the session. */
 static int create_run(call *c) {
   creation n = {NULL, NULL, 0, 0, 0, NULL};
   int status = create_options_read(c, &n);
@@ -443,6 +465,7 @@ static const option set_options[] = {{'v', "version", "VERSION"},
                                      OPTIONS_DATA,
                                      {'\0', NULL, NULL}};
 
+/* Replaces the data; the row has the new version. */
 static int set_node(call *c, const char *path, int version) {
   char *data;
   int len;
@@ -463,6 +486,7 @@ static int set_node(call *c, const char *path, int version) {
   return emit(c, row);
 }
 
+/* set: with -v only if the node has that version. */
 static int set_run(call *c) {
   int64_t version;
   char *path;
@@ -474,6 +498,7 @@ static int set_run(call *c) {
   return status;
 }
 
+/* Silent, unless the Stat is asked for. */
 static void set_human(call *c, json_t *row, FILE *out) {
   const char *name;
   json_t *value;
@@ -488,6 +513,7 @@ static void set_human(call *c, json_t *row, FILE *out) {
 static const option delete_options[] = {{'v', "version", "VERSION"},
                                         {'\0', NULL, NULL}};
 
+/* Deletes one node, with -v only if it has that version. */
 static int delete_one(call *c, const char *path) {
   int64_t version;
   int status = option_number(c, 'v', INT32_MIN, INT32_MAX, -1, &version);
@@ -508,6 +534,7 @@ static int delete_run(call *c) {
 static const option ephemerals_options[] = {{'m', "mine", NULL},
                                             {'\0', NULL, NULL}};
 
+/* A row for each ephemeral node of a session. */
 static int ephemerals_of(call *c, int64_t session) {
   zke_strings *paths;
   int status = 0;
@@ -520,6 +547,7 @@ static int ephemerals_of(call *c, int64_t session) {
   return status;
 }
 
+/* The same for a session that is named, which must exist. */
 static int ephemerals_of_one(call *c, const word *name) {
   int64_t session;
   zke_session_list *found;
@@ -531,6 +559,7 @@ static int ephemerals_of_one(call *c, const word *name) {
   return ephemerals_of(c, session);
 }
 
+/* The same for all sessions. */
 static int ephemerals_of_all(call *c) {
   zke_session_list *all;
   int status = 0;
@@ -542,6 +571,7 @@ static int ephemerals_of_all(call *c) {
   return status;
 }
 
+/* ephemerals: of all sessions, of one, or with -m of this one. */
 static int ephemerals_run(call *c) {
   if (c->count && has(c, 'm'))
     return fail_usage(c, "-m or a session's id, not both");

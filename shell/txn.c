@@ -76,6 +76,8 @@ static int part_hold(call *c, part *p, const char *path, const char *site) {
   return status;
 }
 
+/* The part that this session holds of a transaction, as that site, with a
+ * reference more; NULL: none. */
 static part *part_held(call *c, const char *path, const char *site) {
   char *whole;
   if (asprintf(&whole, "%s%s%s", path, site ? "/" : "", site ? site : "") < 0)
@@ -119,6 +121,7 @@ static json_t *decision_row(call *c, const place *at, int decision) {
   return row;
 }
 
+/* "commit", or "abort: why" */
 static void decision_human(call *c, json_t *row, FILE *out) {
   const json_t *why = json_object_get(row, "why");
   (void)c;
@@ -152,6 +155,7 @@ static void part_end(call *c, const place *at) {
  * begin
  * --------------------------------------------------------------------- */
 
+/* What the transaction is about, from --data or as of other commands. */
 static int begin_payload(call *c, char **data_out, int *len_out) {
   const word *text = value_of(c, 'd');
   if (text && (has(c, '6') || has(c, 'i')))
@@ -164,6 +168,7 @@ static int begin_payload(call *c, char **data_out, int *len_out) {
   return 0;
 }
 
+/* The form and the deadline of a new transaction. */
 static int begin_options(call *c, zke_two_phase_options *o) {
   *o = (zke_two_phase_options){.size = sizeof *o};
   if (has(c, 'C')) o->form |= ZKE_TWO_PHASE_COORDINATOR;
@@ -177,6 +182,7 @@ static int begin_end(call *c, part *p, const place *at, const patience *how) {
   return c->sh->persists ? part_hold(c, p, at->path, NULL) : 0;
 }
 
+/* Begins it, and waits for the decision where that is asked for. */
 static int begin_with(call *c, const place *at, const char *data, int len,
                       const patience *how) {
   zke_two_phase_options o;
@@ -196,6 +202,7 @@ static int begin_with(call *c, const place *at, const char *data, int len,
   return status;
 }
 
+/* txn begin */
 static int begin_run(call *c) {
   char *data = NULL;
   int len = -1;
@@ -244,6 +251,8 @@ static bool is_ephemeral(call *c, const place *at) {
   return ephemeral;
 }
 
+/* Votes.  In the ephemeral form the site has to stay until the decision: the
+ * command waits, or the session keeps the part. */
 static int vote_with(call *c, part *p, const place *at, const char *site,
                      const patience *how) {
   bool yes = word_is(&c->args[2], "yes"), keep = is_ephemeral(c, at);
@@ -265,6 +274,7 @@ static int vote_run(call *c) {
   return with_part(c, true, vote_with);
 }
 
+/* Waits for the decision; the one who began it has done with it then. */
 static int wait_with(call *c, part *p, const place *at, const char *site,
                      const patience *how) {
   note(c, "waiting for the decision of %s", at->path);
@@ -275,6 +285,7 @@ static int wait_with(call *c, part *p, const place *at, const char *site,
 
 static int wait_run(call *c) { return with_part(c, true, wait_with); }
 
+/* Aborts what is not decided yet. */
 static int abort_with(call *c, part *p, const place *at, const char *site,
                       const patience *how) {
   (void)site;
@@ -287,6 +298,7 @@ static int abort_with(call *c, part *p, const place *at, const char *site,
 
 static int abort_run(call *c) { return with_part(c, false, abort_with); }
 
+/* Says that the site has done what was decided. */
 static int ack_with(call *c, part *p, const place *at, const char *site,
                     const patience *how) {
   (void)at, (void)site;
@@ -334,6 +346,7 @@ static const char *form_of(const zke_two_phase_status *s) {
   return forms[s->form & 3];
 }
 
+/* All that is known of a transaction. */
 static json_t *status_row(const char *name, const zke_two_phase_status *s) {
   return json_pack(
       "{s:o,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:b,s:s,s:o}", "txn",
@@ -347,6 +360,7 @@ static json_t *status_row(const char *name, const zke_two_phase_status *s) {
       form_of(s), "token", json_time(s->token));
 }
 
+/* txn status */
 static int status_run(call *c) {
   place at;
   zke_two_phase_status *s;
@@ -424,6 +438,7 @@ static int pending_list(call *c, const char *site, const patience *how,
   }
 }
 
+/* txn pending: only to wait for one needs a session. */
 static int pending_run(call *c) {
   patience how;
   atomic_bool changed = false;

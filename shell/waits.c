@@ -1,4 +1,9 @@
-/* waits.c - waits, deadlocks: who waits for whom, as rows or for Graphviz */
+/* waits.c - waits, deadlocks: who waits for whom, as rows or for Graphviz
+ *
+ * The engine's recipes say in their znodes whom they wait for;
+ * zke_line_waits() reads that and finds the circles.  Here they become rows and
+ * sentences.
+ */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +27,8 @@ static void graph_free(graph *g) {
   holders_free(&g->holders);
 }
 
+/* Reads who waits and for whom; 0 or the exit code.  graph_free() in any
+ * case. */
 static int graph_take(call *c, graph *g) {
   *g = (graph){.holders = holders_begin(c->sh->file)};
   int rc = zke_line_waits(c->z, &g->waits);
@@ -61,6 +68,7 @@ static json_t *wait_row(graph *g, const zke_wait_info *w, const zke_keeper *k) {
  * Rows
  * --------------------------------------------------------------------- */
 
+/* A row for each party that one waits for, or one row without. */
 static int waits_of(call *c, graph *g, const zke_wait_info *w) {
   int status = w->keeper_count ? 0 : emit(c, wait_row(g, w, NULL));
   for (int i = 0; i < w->keeper_count && !status; i++)
@@ -78,6 +86,7 @@ static bool is_in_circle(const graph *g, const zke_keeper *k, int circle) {
   return false;
 }
 
+/* "zke (pid 7; kept by …)" of the row's members of these names. */
 static void name_of(FILE *out, json_t *row, const char *identity,
                     const char *pid, const char *kept) {
   const json_t *number = json_object_get(row, pid);
@@ -110,6 +119,7 @@ static void wait_human(call *c, json_t *row, FILE *out) {
   fputc('\n', out);
 }
 
+/* The waits of one circle, the earliest first. */
 static int deadlock_rows(call *c, graph *g, int circle) {
   int status = 0;
   for (int i = g->waits->count - 1; i >= 0; i--) {
@@ -152,6 +162,7 @@ static void dot_node_name(FILE *out, int64_t session, uint64_t actor) {
   fprintf(out, "\"%" PRIx64 ".%" PRIx64 "\"", (uint64_t)session, actor);
 }
 
+/* A box for one that waits or keeps others waiting. */
 static void dot_node(FILE *out, const graph *g, int64_t session, uint64_t actor,
                      bool circle) {
   const zke_session_info *who = look_session(g->sessions, session);
@@ -164,6 +175,7 @@ static void dot_node(FILE *out, const graph *g, int64_t session, uint64_t actor,
   fputs(circle ? ", color=red, fontcolor=red];\n" : "];\n", out);
 }
 
+/* An arrow from one that waits to one that keeps it waiting. */
 static void dot_edge(FILE *out, const graph *g, const zke_wait_info *w,
                      const zke_keeper *k) {
   bool circle = w->circle && is_in_circle(g, k, w->circle);
@@ -217,6 +229,7 @@ static char *dot_of(const graph *g) {
  * waits
  * --------------------------------------------------------------------- */
 
+/* waits --dot */
 static int waits_picture(call *c, const graph *g) {
   char *dot = dot_of(g);
   if (!dot) return no_memory(c);
@@ -225,6 +238,7 @@ static int waits_picture(call *c, const graph *g) {
   return status;
 }
 
+/* A row for each pair, the earliest first. */
 static int waits_rows(call *c, graph *g) {
   int status = 0;
   for (int i = g->waits->count - 1; i >= 0 && !status; i--)
@@ -232,6 +246,7 @@ static int waits_rows(call *c, graph *g) {
   return status;
 }
 
+/* waits: rows, or the text of a picture. */
 static int waits_run(call *c) {
   graph g;
   int status = graph_take(c, &g);
@@ -240,6 +255,7 @@ static int waits_run(call *c) {
   return status;
 }
 
+/* The picture's text as it is, else a sentence for each row. */
 static void waits_human(call *c, json_t *row, FILE *out) {
   const char *text = json_string_value(json_object_get(row, "dot"));
   if (text)

@@ -1,4 +1,10 @@
-/* walk.c - over a subtree, node by node */
+/* walk.c - over a subtree, node by node
+ *
+ * One list of names a level, read when the walk comes there, so that memory
+ * follows depth and width, not size.  What others remove meanwhile is passed
+ * over.  A name that cannot be one, in a damaged file, ends the walk: it might
+ * lead back to where it is.
+ */
 #include "walk.h"
 
 #include <stdlib.h>
@@ -21,6 +27,7 @@ static bool walk_make_room(walk *w, size_t len) {
   return larger != NULL;
 }
 
+/* Nothing is read yet; what goes wrong is told by walk_end(). */
 void walk_begin(walk *w, call *c, const char *path, int limit,
                 bool children_first) {
   *w = (walk){.c = c, .limit = limit, .children_first = children_first};
@@ -58,6 +65,7 @@ static void walk_pop(walk *w) {
 
 bool walk_is_name(const char *name) { return *name && !strchr(name, '/'); }
 
+/* For a name with a slash in it, or none: a walk would not end there. */
 int walk_fail_name(call *c, const char *parent) {
   return fail(c, STATUS_IO, "CORRUPT",
               "%s has a child whose name is none: the database is damaged, and "
@@ -132,6 +140,8 @@ static bool walk_step(walk *w) {
   return walk_visit(w) && !(w->children_first && w->level_count > before);
 }
 
+/* Steps until there is a node to show; false at the end, on failure and when
+ * cancelled. */
 bool walk_next(walk *w) {
   while (walk_goes_on(w) && !(w->begun && w->level_count == 0))
     if (walk_step(w)) {
@@ -141,6 +151,8 @@ bool walk_next(walk *w) {
   return false;
 }
 
+/* The failure that counts is the caller's, then the walk's own, then that
+ * something could not be read. */
 int walk_end(walk *w, int status) {
   while (w->level_count > 0) zke_free(w->levels[--w->level_count].names);
   if (!status) status = w->status;

@@ -43,6 +43,7 @@ typedef struct watching {
  * Hearing
  * --------------------------------------------------------------------- */
 
+/* Drops what was heard and not told. */
 static void watch_forget(watching *w) {
   while (w->first) {
     heard *h = w->first;
@@ -53,6 +54,7 @@ static void watch_forget(watching *w) {
   w->kept = 0;
 }
 
+/* The oldest event, for free(); there is one. */
 static heard *watch_take(watching *w) {
   heard *h = w->first;
   w->first = h->next;
@@ -83,6 +85,7 @@ static void watch_keep(watching *w, int type, const char *path) {
   w->kept++;
 }
 
+/* The watcher: keeps what counts, and notes the session's end. */
 static void watch_hear(zke *z, int type, int state, const char *path,
                        void *context) {
   watching *w = context;
@@ -99,6 +102,7 @@ static void watch_hear(zke *z, int type, int state, const char *path,
  * Telling
  * --------------------------------------------------------------------- */
 
+/* What people and programs are told. */
 static const char *event_name(int type) {
   switch (type) {
     case ZKE_EVENT_CREATED:
@@ -153,6 +157,7 @@ static int watch_run(watching *w, const char *event, const char *path,
   return w->c->status;
 }
 
+/* Tells one event: by a row, or by running the command. */
 static int watch_tell(watching *w, const char *event, const char *path,
                       int64_t zxid) {
   w->told++;
@@ -160,6 +165,7 @@ static int watch_tell(watching *w, const char *event, const char *path,
                      : watch_emit(w, event_row(event, path, zxid));
 }
 
+/* Tells the oldest event that was heard. */
 static int watch_tell_next(watching *w) {
   heard *h = watch_take(w);
   int status = watch_tell(w, event_name(h->type), h->path,
@@ -180,6 +186,7 @@ static int watch_cancelled(watching *w) {
   return status;
 }
 
+/* The time is over.  Where all that came was asked for, that is no failure. */
 static int watch_late(watching *w) {
   call *c = w->c;
   const char *format = has(c, 'x')   ? "%s does not exist yet"
@@ -195,6 +202,7 @@ static int watch_late(watching *w) {
   return fail(c, STATUS_CONFLICT, "OPERATIONTIMEOUT", "%s", sentence);
 }
 
+/* Waits for something to change; 0, or the exit code of what ends the watch. */
 static int watch_sleep(watching *w, int64_t turn) {
   if (cancelled(w->c)) return watch_cancelled(w);
   if (w->no_memory) return no_memory(w->c);
@@ -206,6 +214,7 @@ static int watch_sleep(watching *w, int64_t turn) {
   return rc == ZKE_OK ? 0 : fail_rc(w->c, rc);
 }
 
+/* Tells events until there were enough. */
 static int watch_events(watching *w) {
   int status = 0;
   while (!status && w->told < w->most) {
@@ -262,6 +271,7 @@ static int watch_begin(watching *w) {
   return status ? status : watch_initial(w, zxid);
 }
 
+/* Sets the watch, waits, takes it away again; the exit code. */
 static int watch_through(watching *w) {
   call *c = w->c;
   bool until = has(c, 'x') || has(c, 'g');
@@ -290,6 +300,7 @@ static int watch_session(watching *w) {
   return status;
 }
 
+/* What counts as an event, how many, and how long; 0 or STATUS_USAGE. */
 static int watch_options(watching *w) {
   call *c = w->c;
   const unsigned own = 1u << ZKE_EVENT_CREATED | 1u << ZKE_EVENT_CHANGED |
@@ -312,6 +323,7 @@ static int watch_options(watching *w) {
   return status ? status : option_deadline(c, 'w', &w->deadline);
 }
 
+/* watch */
 static int watch_run_call(call *c) {
   watching w = {.c = c, .last = &w.first};
   int status = watch_options(&w);
@@ -321,6 +333,7 @@ static int watch_run_call(call *c) {
   return status;
 }
 
+/* One line for an event. */
 static void watch_human(call *c, json_t *row, FILE *out) {
   (void)c;
   const char *event = json_string_value(json_object_get(row, "event"));

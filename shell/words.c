@@ -1,4 +1,8 @@
-/* words.c - a line into words, and words into numbers, durations and bytes */
+/* words.c - a line into words, and words into numbers, durations and bytes
+ *
+ * Nothing here knows of commands.  What is not wholly a number, a duration or
+ * base64 is none: "5x" is refused, not read as 5.
+ */
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -29,6 +33,7 @@ static void split_begin_word(splitter *s) {
   s->words[s->count] = (word){s->to, 0, false};
 }
 
+/* Ends the word at hand, if there is one. */
 static void split_end_word(splitter *s) {
   if (!s->inside) return;
   word *w = &s->words[s->count++];
@@ -106,6 +111,7 @@ static const char *split_step(splitter *s) {
   return NULL;
 }
 
+/* One block has the words and, behind them, their texts. */
 const char *words_split(const char *line, size_t len, words **out) {
   /* A word takes at least one character and the blank before the next; its
    * NUL takes that blank's place. */
@@ -127,6 +133,7 @@ const char *words_split(const char *line, size_t len, words **out) {
   return NULL;
 }
 
+/* Only the list is new: the texts are argv's. */
 words *words_copy(int count, char *const *argv) {
   words *w = malloc(sizeof *w + (size_t)count * sizeof(word));
   if (!w) return NULL;
@@ -145,6 +152,8 @@ bool word_is(const word *w, const char *text) {
  * Numbers
  * --------------------------------------------------------------------- */
 
+/* strtoll() takes blanks and a plus before the digits; here they are
+ * refused. */
 bool word_number(const word *w, int64_t *number_out) {
   const char *digits = w->text + (*w->text == '-');
   if (!isdigit((unsigned char)*digits) || strlen(w->text) != w->len)
@@ -157,6 +166,7 @@ bool word_number(const word *w, int64_t *number_out) {
   return true;
 }
 
+/* All 64 bits are allowed in hexadecimal. */
 bool word_session(const word *w, int64_t *session_out) {
   if (strncmp(w->text, "0x", 2) != 0) return word_number(w, session_out);
   if (hex_digit(w->text[2]) < 0 || strlen(w->text) != w->len) return false;
@@ -168,6 +178,7 @@ bool word_session(const word *w, int64_t *session_out) {
   return true;
 }
 
+/* strtod() takes hexadecimal, exponents and infinity; here they are refused. */
 bool word_duration(const word *w, int64_t *ms_out) {
   static const struct {
     const char *name;
@@ -197,6 +208,7 @@ bool word_duration(const word *w, int64_t *ms_out) {
 static const char base64_digits[] =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
+/* RFC 4648, with padding. */
 char *base64_encode(const void *data, size_t len) {
   const unsigned char *from = data;
   char *text = malloc((len + 2) / 3 * 4 + 1), *to = text;
@@ -235,6 +247,7 @@ static int base64_group(const char *text, bool last, char *to) {
   return digits - 1;
 }
 
+/* Padding is wanted; a NUL stands behind the bytes. */
 bool base64_decode(const char *text, size_t len, char **data_out,
                    size_t *len_out) {
   char *data = len % 4 ? NULL : malloc(len / 4 * 3 + 1);

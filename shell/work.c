@@ -1,4 +1,9 @@
-/* work.c - what commands that wait, hold and look have in common */
+/* work.c - what commands that wait, hold and look have in common
+ *
+ * Waiting with a deadline and a cancel (wait_session()), what --verbose says,
+ * places of recipes, and objects that a session holds while another call may
+ * still be inside of them (shared_…()).
+ */
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +17,7 @@
 
 int cancel_wake(void *z) { return zke_wake(z); }
 
+/* Reads and checks them; the deadline counts from here. */
 int patience_of(call *c, patience *p) {
   int64_t conflict = STATUS_CONFLICT;
   int status = option_deadline(c, 'w', &p->deadline);
@@ -24,6 +30,7 @@ int patience_of(call *c, patience *p) {
   return status;
 }
 
+/* A conflict gets the exit code of -E, and with --quiet no sentence. */
 int fail_wait(call *c, const patience *p, int rc) {
   if (rc == ZKE_CANCELLED && cancelled(c)) return fail_cancelled(c);
   int status = status_of(rc);
@@ -35,6 +42,8 @@ int fail_wait(call *c, const patience *p, int rc) {
               zke_errmsg());
 }
 
+/* The turn is read before anything is asked, so that a change between the
+ * question and the sleep ends the sleep. */
 int wait_session(call *c, bool (*stop)(void *), void *arg, int64_t deadline) {
   int rc = ZKE_OK;
   cancel_by(c, cancel_wake, c->z);
@@ -49,6 +58,7 @@ int wait_session(call *c, bool (*stop)(void *), void *arg, int64_t deadline) {
   return rc;
 }
 
+/* As wait_session(), for commands that have no result of their own to tell. */
 int wait_for_cancel(call *c, bool (*stop)(void *), void *arg,
                     int64_t deadline) {
   int rc = wait_session(c, stop, arg, deadline);
@@ -56,6 +66,7 @@ int wait_for_cancel(call *c, bool (*stop)(void *), void *arg,
   return rc == ZKE_OK || (stop && stop(arg)) ? 0 : fail_rc(c, rc);
 }
 
+/* The signal is noted, for main() to die by. */
 int hold_until_signal(call *c, bool (*stop)(void *), void *arg) {
   int rc = wait_session(c, stop, arg, ZKE_FOREVER);
   if (rc != ZKE_CANCELLED) return rc == ZKE_OK ? 0 : fail_rc(c, rc);
@@ -86,6 +97,7 @@ void note(const call *c, const char *format, ...) {
   fputc('\n', stderr);
 }
 
+/* At most MOST bytes, cut between two characters. */
 char *child_label(const call *c) {
   enum { MOST = 1000 };
   size_t len = 0;
@@ -113,6 +125,7 @@ int64_t wall_now(void) {
 
 json_t *json_time(int64_t ms) { return ms ? json_integer(ms) : json_null(); }
 
+/* Only in the human format, and not in a coprocess. */
 json_t *for_people(const call *c, json_t *row) {
   const char *name;
   json_t *value;
@@ -131,6 +144,7 @@ json_t *for_people(const call *c, json_t *row) {
  * A directory and a name
  * --------------------------------------------------------------------- */
 
+/* One block has the path twice: whole, and cut at its last slash. */
 int place_of(call *c, int i, const char *base, place *p) {
   char *path;
   int status = arg_place(c, i, base, &path);
@@ -173,6 +187,8 @@ typedef struct search {
   shared *found;
 } search;
 
+/* Takes a reference under the shell's mutex, so that the object cannot go
+ * meanwhile. */
 static void search_one(void *arg, const held_class *class_, const char *path,
                        void *object) {
   search *s = arg;
