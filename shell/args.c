@@ -178,12 +178,12 @@ static const char *why_no_child(const call *c) {
  * wants some?  0 or STATUS_USAGE. */
 static int check_counts(call *c) {
   const command *m = c->command;
-  if (c->count < m->least)
-    return fail_usage(c, "%s wants %sargument%s", m->name,
-                      c->count       ? "another "
-                      : m->least > 1 ? ""
-                                     : "an ",
+  if (c->count < m->least) {
+    const char *which = m->least > 1 ? "" : "an ";
+    if (c->count) which = "another ";
+    return fail_usage(c, "%s wants %sargument%s", m->name, which,
                       m->least - c->count > 1 ? "s" : "");
+  }
   if (m->most >= 0 && c->count > m->most)
     return fail_usage(c, "\"%s\" is too many%s", c->args[m->most].text,
                       why_no_child(c));

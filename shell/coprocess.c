@@ -290,6 +290,13 @@ static json_t *literal_bytes(const json_t *object) {
   return j;
 }
 
+/* A word of "run" as a string, with a reference more; NULL for what is none. */
+static json_t *word_text(json_t *given) {
+  if (json_is_object(given)) return literal_bytes(given);
+  if (json_is_number(given)) return number_text(given);
+  return json_incref(given);
+}
+
 /* The words of "run" become strings, of bytes whatever they are, and stay
  * where they are.  One that came as an object is data or a name, and is never
  * taken for an option. */
@@ -304,9 +311,7 @@ static const char *request_words(request *r) {
   for (size_t i = 0; i < count; i++) {
     json_t *given = json_array_get(run, i);
     bool literal = json_is_object(given);
-    json_t *text = literal                 ? literal_bytes(given)
-                   : json_is_number(given) ? number_text(given)
-                                           : json_incref(given);
+    json_t *text = word_text(given);
     if (!json_is_string(text) || json_array_set(run, i, text) != 0) {
       json_decref(text);
       return "a word is a string, a number, {\"text\": \"...\"} or "
@@ -338,7 +343,8 @@ static const char *request_actor(request *r) {
   const json_t *actor = json_object_get(r->object, "actor");
   if (actor && !json_is_string(actor) && !json_is_number(actor))
     return "\"actor\" is a string or a number";
-  r->actor = actor ? actor_hash(actor) : ++co.alone ? co.alone : ++co.alone;
+  if (++co.alone == 0) co.alone = 1; /* 0 is nobody */
+  r->actor = actor ? actor_hash(actor) : co.alone;
   return NULL;
 }
 

@@ -33,25 +33,30 @@ static bool is_memory(const call *c) {
   return strcmp(c->sh->file, ":memory:") == 0;
 }
 
+/* What a few of SQLite's codes are here; all others are STATUS_IO, "IO". */
+static const struct {
+  int rc, status;
+  const char *code;
+} codes[] = {{SQLITE_FULL, STATUS_IO, "FULL"},
+             {SQLITE_BUSY, STATUS_CONFLICT, "BUSY"},
+             {SQLITE_NOMEM, STATUS_SYSTEM, "NOMEM"},
+             {SQLITE_AUTH, STATUS_DENIED, "READONLY"},
+             {SQLITE_ERROR, STATUS_DATA, "SQL"},
+             {SQLITE_TOOBIG, STATUS_DATA, "SQL"}};
+
 /* Fails by what SQLite said last; a cancel that interrupted it is reported as
  * one. */
 static int fail_sqlite(call *c, sqlite3 *db, const char *what) {
   int rc = sqlite3_errcode(db);
   const char *text = db ? sqlite3_errmsg(db) : "out of memory";
   if (rc == SQLITE_INTERRUPT && cancelled(c)) return fail_cancelled(c);
-  int status = rc == SQLITE_BUSY     ? STATUS_CONFLICT
-               : rc == SQLITE_NOMEM  ? STATUS_SYSTEM
-               : rc == SQLITE_ERROR  ? STATUS_DATA
-               : rc == SQLITE_AUTH   ? STATUS_DENIED
-               : rc == SQLITE_TOOBIG ? STATUS_DATA
-                                     : STATUS_IO;
-  const char *code = rc == SQLITE_FULL     ? "FULL"
-                     : rc == SQLITE_BUSY   ? "BUSY"
-                     : rc == SQLITE_NOMEM  ? "NOMEM"
-                     : rc == SQLITE_AUTH   ? "READONLY"
-                     : rc == SQLITE_ERROR  ? "SQL"
-                     : rc == SQLITE_TOOBIG ? "SQL"
-                                           : "IO";
+  int status = STATUS_IO;
+  const char *code = "IO";
+  for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+    if (rc == codes[i].rc) {
+      status = codes[i].status;
+      code = codes[i].code;
+    }
   fail(c, status, code, "%s%s%s", what, *what ? ": " : "", text);
   return status;
 }
@@ -698,7 +703,8 @@ static int check_run(call *c) {
   json_decref(found);
   if (!status && rc == ZKE_OK && c->sh->person && c->format == FORMAT_HUMAN)
     fputs("zke: nothing is wrong\n", stderr);
-  return status ? status : rc == ZKE_OK ? STATUS_OK : STATUS_NO;
+  if (status) return status;
+  return rc == ZKE_OK ? STATUS_OK : STATUS_NO;
 }
 
 /* ------------------------------------------------------------------------
@@ -981,11 +987,10 @@ static void doctor_file_system(doctor *d) {
                    : "local");
   if (statvfs(d->real, &vfs) != 0) return;
   uint64_t left = (uint64_t)vfs.f_bavail * vfs.f_frsize;
-  find(d, "space",
-       left < NONE     ? PROBLEM
-       : left < SCARCE ? WARNING
-                       : FINE,
-       "%" PRIu64 " MiB left", left >> 20);
+  int state = FINE;
+  if (left < SCARCE) state = WARNING;
+  if (left < NONE) state = PROBLEM;
+  find(d, "space", state, "%" PRIu64 " MiB left", left >> 20);
 }
 
 /* The write-ahead log's length. */
@@ -1196,7 +1201,8 @@ static int doctor_run(call *c) {
   inspect_close(c, d.z);
   free(d.real);
   if (cancelled(c)) return fail_cancelled(c);
-  return d.status ? d.status : d.sick ? STATUS_NO : STATUS_OK;
+  if (d.status) return d.status;
+  return d.sick ? STATUS_NO : STATUS_OK;
 }
 
 /* --------------------------------------------------------------------- */

@@ -703,9 +703,11 @@ static int edit_open(edit *e, const char **what) {
   }
   int status = session_open(&c, NEEDS_FILE);
   if (status) output_error(&c);
-  *what = memory                    ? " (gone when you leave)"
-          : session_is_readonly(sh) ? " (read-only)"
-                                    : "";
+  *what = "";
+  if (memory)
+    *what = " (gone when you leave)";
+  else if (session_is_readonly(sh))
+    *what = " (read-only)";
   return status;
 }
 

@@ -101,10 +101,10 @@ int fail_rc(call *c, int rc) {
 
 /* The code names the few errors that scripts tell apart. */
 int fail_errno(call *c, int status, const char *what) {
-  const char *code = errno == ENOSPC   ? "FULL"
-                     : errno == ENOENT ? "NOENT"
-                     : errno == EACCES ? "ACCES"
-                     : errno == EPIPE  ? "PIPE"
-                                       : "SYSTEM";
+  const char *code = "SYSTEM";
+  if (errno == ENOSPC) code = "FULL";
+  if (errno == ENOENT) code = "NOENT";
+  if (errno == EACCES) code = "ACCES";
+  if (errno == EPIPE) code = "PIPE";
   return fail(c, status, code, "%s: %s", what, strerror(errno));
 }

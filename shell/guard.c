@@ -827,7 +827,7 @@ static int run_begin(run *r, const char *const *more, int count) {
     return fail_errno(c, STATUS_SYSTEM, "cannot make a pipe");
   r->report = ends[0];
   s.report = ends[1];
-  s.death = r->outlive ? 0 : r->close ? SIGKILL : SIGTERM;
+  if (!r->outlive) s.death = r->close ? SIGKILL : SIGTERM;
   s.words = (texts){NULL, 0, false};
   for (int i = 0; i < c->child_count; i++)
     texts_add(&s.words, "%s", c->child[i].text);

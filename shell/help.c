@@ -1,7 +1,7 @@
 /* help.c - what each option does, for `help COMMAND`
  *
  * A table, from which help prints; what an argument means is in the command's
- * summary and in zke(1).  A test wants a text for every option of every command.
+ * summary and in zke(1).
  */
 #include <stdlib.h>
 #include <string.h>

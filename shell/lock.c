@@ -439,9 +439,10 @@ static int hold(contender *k) {
   int status = contend(k);
   int64_t had = zke_now(c->z);
   if (!k->got) return status;
-  status = c->child          ? hold_for_child(k)
-           : c->sh->persists ? hold_on(k)
-                             : hold_for_signal(k);
+  if (c->child)
+    status = hold_for_child(k);
+  else
+    status = c->sh->persists ? hold_on(k) : hold_for_signal(k);
   if (talks(c) && (c->child || !c->sh->persists)) say_times(k, asked, had);
   return status;
 }

@@ -110,10 +110,9 @@ static void kind_in(const char *data, char kind[32]) {
 
 /* Where another program made the directory, its entries tell. */
 static const char *kind_of_entry(const char *entry) {
-  return strcmp(entry, "lease-") == 0   ? "semaphore"
-         : strcmp(entry, "latch-") == 0 ? "election"
-         : strncmp(entry, "__", 2) == 0 ? "rwlock"
-                                        : "lock";
+  if (strcmp(entry, "lease-") == 0) return "semaphore";
+  if (strcmp(entry, "latch-") == 0) return "election";
+  return strncmp(entry, "__", 2) == 0 ? "rwlock" : "lock";
 }
 
 /* Who is in the line at a path.  No parties where it is no line, nobody is in
@@ -444,7 +443,11 @@ static void sessions_human(call *c, json_t *row, FILE *out) {
   output_visible(NULL, json_object_get(row, "identity"), out);
   if (lease) fprintf(out, " (lease %" JSON_INTEGER_FORMAT " ms)", lease);
   look_kept_human(row, "kept_by", out);
-  fputs(own ? " (this one)\n" : alive ? "\n" : " (dead)\n", out);
+  if (own)
+    fputs(" (this one)", out);
+  else if (!alive)
+    fputs(" (dead)", out);
+  fputc('\n', out);
 }
 
 /* Ends a session; tells which it was, as it was before. */
@@ -553,11 +556,13 @@ static int break_entries(call *c, const char *path, const char *name) {
  * alone. */
 static int break_one(call *c, const look_line *line, int i) {
   const zke_party *p = &line->parties->data[i];
-  int rc = strcmp(line->kind, "lock") == 0
-               ? zke_lock_break(c->z, line->path, p->mzxid)
-           : strcmp(line->kind, "singleton") == 0
-               ? zke_singleton_replace(c->z, line->path, p->mzxid)
-               : break_entries(c, line->path, p->name);
+  int rc;
+  if (strcmp(line->kind, "lock") == 0)
+    rc = zke_lock_break(c->z, line->path, p->mzxid);
+  else if (strcmp(line->kind, "singleton") == 0)
+    rc = zke_singleton_replace(c->z, line->path, p->mzxid);
+  else
+    rc = break_entries(c, line->path, p->name);
   if (rc != ZKE_OK) return fail_rc(c, rc);
   json_t *row = party_row(line, i);
   if (row) json_object_set_new(row, "state", json_string("broken"));
@@ -765,9 +770,9 @@ static int revoke_wait(call *c, const char *path, int64_t deadline) {
   cancel_by(c, revoke_cancel, rw);
   rc = zke_rwlock_revoke(rw, deadline, has(c, 'i'));
   cancel_by(c, NULL, NULL);
-  int status = rc == ZKE_OK          ? 0
-               : rc == ZKE_CANCELLED ? fail_cancelled(c)
-                                     : fail_rc(c, rc);
+  int status = 0;
+  if (rc == ZKE_CANCELLED) status = fail_cancelled(c);
+  if (rc != ZKE_OK && !status) status = fail_rc(c, rc);
   zke_rwlock_free(rw);
   return status;
 }

@@ -191,7 +191,8 @@ static int show_one(call *c, const char *base, const char *name) {
   zke_periodic_record *r;
   int rc = zke_periodic_get(c->z, base, name, &r);
   if (rc != ZKE_OK) return fail_rc(c, rc);
-  const char *state = r->end_ms ? "ended" : r->running ? "running" : "died";
+  const char *state = r->running ? "running" : "died";
+  if (r->end_ms) state = "ended";
   json_t *row =
       json_pack("{s:o,s:s,s:o,s:I,s:o,s:o,s:I,s:i,s:b,s:I}", "job",
                 json_text(name), "state", state, "status",

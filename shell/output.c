@@ -1,10 +1,11 @@
 /* output.c - rows into text: for people, as JSON, or separated by tabs
  *
- * A command emits rows, which are JSON objects; this file alone decides how they
- * look.  Start at emit().  It promises two things: what other processes have
- * written reaches a terminal only through put_escaped(), and a reader that is
- * stuck or gone is noticed (signals_printing(), output_check()).  A table's rows
- * wait for the widths of their columns, but not longer than a second.
+ * A command emits rows, which are JSON objects; this file alone decides how
+ * they look.  Start at emit().  It promises two things: what other processes
+ * have written reaches a terminal only through put_escaped(), and a reader
+ * that is stuck or gone is noticed (signals_printing(), output_check()).  A
+ * table's rows wait for the widths of their columns, but not longer than a
+ * second.
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* script.c - commands from a file or from standard input, line by line
  *
- * All lines share one session.  An error is reported with the number of its line
- * and ends the script, unless --go-on was given.
+ * All lines share one session.  An error is reported with the number of its
+ * line and ends the script, unless --go-on was given.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -2,9 +2,9 @@
  *
  * A command that only looks gets a handle without a session; the first command
  * that needs a session begins one, and all later ones share it.  Start at
- * session_open().  What a session holds beyond one command, such as a lock of a
- * script, is in one list (held_add() and its neighbours), from which it is given
- * up, told as lost, or destroyed at the end.
+ * session_open().  What a session holds beyond one command, such as a lock of
+ * a script, is in one list (held_add() and its neighbours), from which it is
+ * given up, told as lost, or destroyed at the end.
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -92,18 +92,20 @@ static void tail(FILE *out, const char *text, int len) {
 
 /* "12s", "5m", "3h", "2d": how long since */
 static void ago(FILE *out, const top *t, int64_t since_ms) {
+  static const struct {
+    int64_t below, seconds; /* durations below, in units of so many seconds */
+    char letter;
+  } units[] = {{60, 1, 's'},
+               {3600, 60, 'm'},
+               {86400, 3600, 'h'},
+               {INT64_MAX, 86400, 'd'}};
   int64_t s = (t->wall_ms - since_ms) / 1000;
   char text[32];
+  int i = 0;
   if (s < 0) s = 0;
-  snprintf(text, sizeof text, "%" PRId64 "%s",
-           s < 60      ? s
-           : s < 3600  ? s / 60
-           : s < 86400 ? s / 3600
-                       : s / 86400,
-           s < 60      ? "s"
-           : s < 3600  ? "m"
-           : s < 86400 ? "h"
-                       : "d");
+  while (s >= units[i].below) i++;
+  snprintf(text, sizeof text, "%" PRId64 "%c", s / units[i].seconds,
+           units[i].letter);
   fprintf(out, "%5s  ", text);
 }
 

@@ -1056,9 +1056,9 @@ static int import_run(call *c) {
   im->batch.release = record_free;
   im->batch.refused = import_refused;
   im->batch.owner = im;
-  im->existing = has(c, 'r')   ? EXISTING_REPLACE
-                 : has(c, 'm') ? EXISTING_MERGE
-                               : EXISTING_REFUSE;
+  im->existing = EXISTING_REFUSE;
+  if (has(c, 'm')) im->existing = EXISTING_MERGE;
+  if (has(c, 'r')) im->existing = EXISTING_REPLACE;
   im->seen = json_object();
   int status = arg_top(c, &im->top);
   if (!status && !im->seen) status = no_memory(c);

@@ -384,10 +384,10 @@ static int status_run(call *c) {
 /* How a site has voted; "" where no site was named. */
 static const char *vote_of(const zke_two_phase_status *s, const char *site) {
   for (int i = 0; site && i < s->count; i++)
-    if (strcmp(s->sites[i].name, site) == 0)
-      return votes_yes(&s->sites[i])  ? "yes"
-             : votes_no(&s->sites[i]) ? "no"
-                                      : "none";
+    if (strcmp(s->sites[i].name, site) == 0) {
+      if (votes_yes(&s->sites[i])) return "yes";
+      return votes_no(&s->sites[i]) ? "no" : "none";
+    }
   return "";
 }
 

@@ -189,10 +189,10 @@ static int watch_cancelled(watching *w) {
 /* The time is over.  Where all that came was asked for, that is no failure. */
 static int watch_late(watching *w) {
   call *c = w->c;
-  const char *format = has(c, 'x')   ? "%s does not exist yet"
-                       : has(c, 'g') ? "%s exists still"
-                       : w->told     ? "too few events at %s in that time"
-                                     : "nothing has happened at %s";
+  const char *format = "nothing has happened at %s";
+  if (w->told) format = "too few events at %s in that time";
+  if (has(c, 'g')) format = "%s exists still";
+  if (has(c, 'x')) format = "%s does not exist yet";
   char sentence[sizeof c->sentence];
   if (w->follow && w->told && w->most == INT64_MAX) {
     w->most = w->told;
@@ -314,9 +314,9 @@ static int watch_options(watching *w) {
                       "there is nothing to follow behind --exists or "
                       "--gone, and no first look before them");
   w->mode = has(c, 'R') ? ZKE_WATCH_PERSISTENT_RECURSIVE : ZKE_WATCH_PERSISTENT;
-  w->types = has(c, 'c')   ? child | 1u << ZKE_EVENT_DELETED
-             : has(c, 'd') ? own
-                           : own | child;
+  w->types = own | child;
+  if (has(c, 'd')) w->types = own;
+  if (has(c, 'c')) w->types = child | 1u << ZKE_EVENT_DELETED;
   w->follow = has(c, 'f') || has(c, 'n');
   int status = option_number(c, 'n', 1, INT64_MAX, has(c, 'f') ? INT64_MAX : 1,
                              &w->most);

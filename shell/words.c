@@ -235,7 +235,8 @@ static int base64_value(char c) {
 /* Four characters into as many bytes as there are; 0 where they are malformed.
  * Only the last four may have padding, and bits that no byte takes are 0. */
 static int base64_group(const char *text, bool last, char *to) {
-  int digits = text[3] != '=' ? 4 : text[2] != '=' ? 3 : 2;
+  int digits = 4;
+  if (text[3] == '=') digits = text[2] == '=' ? 2 : 3;
   uint32_t bits = 0;
   for (int i = 0; i < 4; i++) {
     int value = i < digits ? base64_value(text[i]) : 0;
