@@ -1,6 +1,7 @@
 /* test_barrier.c - recipes/barrier: a znode that keeps everybody waiting
  *
- * Issue 4, recipe 2, and the rules G3, G4, G9, G11, G12, G17 of recipes.md. */
+ * A barrier that goes lets everybody pass, however it went and whatever the
+ * waiters had seen of it; one that stays keeps them until their deadlines. */
 #include "../recipes/barrier.h"
 
 #include <pthread.h>
@@ -258,7 +259,7 @@ START_TEST(wait_until_removed) {
 END_TEST
 
 /* Removed and set again before the waiter looked: it waited for the former
- * (G12: a wake-up is not the condition, but the token is). */
+ * (a wake-up is not the condition, but the token is). */
 START_TEST(replaced_lets_pass) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   zke_barrier *a = make(z), *b = make(y);
@@ -433,7 +434,7 @@ START_TEST(made_by_hand) {
 }
 END_TEST
 
-/* G17: a path that is another recipe's. */
+/* A path that is another recipe's is refused. */
 START_TEST(other_kind) {
   zke *z = test_open(":memory:");
   zke_barrier *b = make(z);

@@ -1,7 +1,7 @@
 /* test_config.c - recipes/config: a node, or all below it, in memory
  *
- * Issue 4, recipe 1 (configuration), and recipes.md 1.8: survives deletion
- * and re-creation, misses nothing, compares mzxid, can be taken back. */
+ * It survives that its root is deleted and made again, misses no change, tells
+ * a new node from an old one by its mzxid, and can be taken back. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -205,7 +205,7 @@ START_TEST(a_multi_is_seen_whole) {
 }
 END_TEST
 
-/* recipes.md 1.8: deletion and re-creation of the root do not end it. */
+/* Deletion and re-creation of the root do not end it. */
 START_TEST(survives_the_root) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   heard h = {{0}, NULL, 0};
@@ -237,7 +237,7 @@ START_TEST(survives_the_root) {
 }
 END_TEST
 
-/* recipes.md 1.8: the version of the new node is the same, the mzxid is not. */
+/* The version of a node made anew is the same, the mzxid is not. */
 START_TEST(made_anew_is_a_change) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   heard h = {{0}, NULL, 0};

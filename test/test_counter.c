@@ -1,7 +1,6 @@
 /* test_counter.c - recipes/counter: a number that several processes count with
  *
- * Issue 4, recipe 9; exactly once whatever reply gets lost, and the rules G3,
- * G8, G9, G11, G12, G17 of recipes.md. */
+ * Each addition counts exactly once, whatever reply gets lost. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -1,7 +1,7 @@
 /* test_discovery.c - recipes/discovery: where a service can be reached
  *
- * Issue 4, recipe 10 (service registration and discovery: name, address,
- * payload, watched list), and the rules G3, G9, G11, G17 of recipes.md. */
+ * Services register a name, an address and a payload; others watch the list and
+ * pick from it. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -1,7 +1,7 @@
 /* test_double_barrier.c - recipes/double_barrier: N begin and end together
  *
- * Issue 4, recipe 2; section 1.5 of recipes.md and its rules G1, G3, G9, G11,
- * G12, G16, G17.  Most tests drive several sessions of one store step by step:
+ * All enter together and leave together, or learn that somebody died.  Most
+ * tests drive several sessions of one store step by step:
  * what a session does not dispatch has not reached it. */
 #include "../recipes/double_barrier.h"
 
@@ -838,7 +838,7 @@ END_TEST
 
 /* ---- what is not ours, what is wrong ---- */
 
-/* G9: foreign and malformed children are ignored. */
+/* Foreign and malformed children are ignored. */
 START_TEST(foreign_children) {
   static const char guid[] = "_c_00000000-0000-0000-0000-000000000000-party-";
   static const char *const names[] = {"x", "party-0000000001", "_c_",
@@ -950,7 +950,7 @@ START_TEST(malformed_ready) {
 }
 END_TEST
 
-/* G17; and all have to agree on N. */
+/* A path of another recipe is refused; and all have to agree on N. */
 START_TEST(other_kind) {
   zke_double_barrier *other;
   begin(1, 3);

@@ -1,4 +1,4 @@
-/* test_election.c - the election (recipes/election.h, issue 4 recipe 7)
+/* test_election.c - the election (recipes/election.h)
  *
  * The events are those of ZooKeeper's LeaderElectionSupport, in its order.
  * What happens in the middle of a call is brought about by the table of system

@@ -1,7 +1,7 @@
 /* test_group.c - recipes/group: who is there
  *
- * Issue 4, recipe 1 (group membership), and the rules G1, G2, G3, G5, G7, G9,
- * G11, G12, G17 of recipes.md. */
+ * A member is there while its process lives, and everybody sees the same
+ * members. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -312,7 +312,7 @@ END_TEST
 
 /* ---- what is not ours ---- */
 
-/* G9, G7: other children are no members; numbers are numbers. */
+/* Other children are no members; numbers are compared as numbers. */
 START_TEST(foreign_children) {
   zke *z = test_open(":memory:");
   heard h = {{0}, 0, NULL, {0}, 0};
@@ -364,7 +364,7 @@ START_TEST(foreign_children) {
 }
 END_TEST
 
-/* G17 */
+/* A path that is another recipe's is refused. */
 START_TEST(other_kind) {
   zke *z = test_open(":memory:");
   zke_group *g = make(z, NULL);

@@ -1,4 +1,4 @@
-/* test_guard.c - issue 5, point 4: a command that runs under a lock
+/* test_guard.c - a command that runs under a lock
  *
  * zke FILE lock NAME … -- CMD ARGS… and its relatives, as their users and
  * those who kill them meet them: every test starts the program itself.

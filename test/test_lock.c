@@ -1,4 +1,4 @@
-/* test_lock.c - the lock (recipes/lock.h, issue 4 recipe 4)
+/* test_lock.c - the lock (recipes/lock.h)
  *
  * Interleavings are driven step by step with several sessions on one store;
  * waiting is done by threads and by processes.  Deaths, lost replies and
@@ -271,7 +271,7 @@ START_TEST(another_kind_on_the_path_is_refused) {
 }
 END_TEST
 
-/* G9: what others put into the directory is neither followed nor touched. */
+/* What others put into the directory is neither followed nor touched. */
 START_TEST(foreign_children_are_ignored) {
   static const char *const foreign[] = {
       PATH "/x",
@@ -2455,7 +2455,8 @@ START_TEST(a_free_gives_up_the_lock_whatever_fails_once) {
 }
 END_TEST
 
-/* G17, also where the directory was removed since and made by another. */
+/* Another kind is refused, also where the directory was removed since and made
+ * by another. */
 START_TEST(a_directory_made_anew_by_another_kind_is_refused) {
   open_sessions();
   zke_lock *lock = make(z[0], PATH);

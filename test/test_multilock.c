@@ -1,5 +1,4 @@
-/* test_multilock.c - several locks together (recipes/multilock.h, issue 4
- * recipe 6; recipes.md 2 #14)
+/* test_multilock.c - several locks together (recipes/multilock.h)
  *
  * Interleavings are driven step by step with several sessions on one store;
  * waiting is done by threads and by processes.  Deaths, lost replies and

@@ -1,7 +1,6 @@
 /* test_names.c - recipes/names: names that stand for values, or for znodes
  *
- * Issue 4, recipe 1 (name service), and the rules G3, G9, G11, G12, G17 of
- * recipes.md. */
+ * A name has one owner at a time; it stays, or goes with its owner. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -1,6 +1,6 @@
 /* test_partition.c - recipes/partition: items divided among the members
  *
- * Issue 4, recipe 10; rules G3, G8, G9, G11, G12, G17 of recipes.md. */
+ * Each item is some member's, and never two members' at once. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -355,7 +355,7 @@ START_TEST(refused) {
   ck_rc(zke_partition_start(other), ZKE_OTHERKIND);
   ck_says("the member A of " PATH " divides other items");
   zke_partition_free(other);
-  /* Foreign children (G9) and another kind. */
+  /* Foreign children and another kind. */
   ck_ok(zke_create(admin, PATH "/members/x", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL,
                    NULL, NULL));
   ck_ok(zke_create(admin, PATH "/items/x", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL,

@@ -1,6 +1,6 @@
 /* test_periodic.c - recipes/periodic: at most once a period
  *
- * Issue 4, recipe 10; rules G3, G8, G11, G16, G17 of recipes.md. */
+ * However many processes are ready, one runs in each period. */
 #include "../recipes/periodic.h"
 
 #include <pthread.h>

@@ -1,8 +1,9 @@
 /* test_persistent_node.c - recipes/persistent_node: an ephemeral znode that
  * its owner keeps there
  *
- * Issue 4, recipe 9; recipes.md 1.8 (CURATOR-506: the parent stays;
- * CURATOR-190: the path does not grow), and G2, G3, G10, G11. */
+ * It is made again when somebody deletes it.  Two faults that Curator had are
+ * tested for: the parent stays (CURATOR-506), and the path does not grow
+ * (CURATOR-190). */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

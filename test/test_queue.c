@@ -1,4 +1,4 @@
-/* test_queue.c - the queue (recipes/queue.h, issue 4 recipe 3)
+/* test_queue.c - the queue (recipes/queue.h)
  *
  * Interleavings are driven step by step with several sessions on one store;
  * waiting is done by threads and by processes.  Deaths, lost replies and
@@ -234,7 +234,7 @@ START_TEST(lower_priorities_go_first) {
 }
 END_TEST
 
-/* Numbers are compared as numbers, and may wrap around (recipes.md G7). */
+/* Numbers are compared as numbers, and may wrap around. */
 START_TEST(numbers_may_wrap_around) {
   open_all();
   expect_nothing(q[0]); /* makes the place */
@@ -936,7 +936,7 @@ START_TEST(the_last_release_buries) {
 END_TEST
 
 /* An attempt counts even where its consumer was killed; exhausted items do not
- * go in circles (recipes.md 1.6). */
+ * go in circles. */
 START_TEST(an_item_that_kills_its_consumers_is_buried) {
   open_attempts(2);
   put(q[0], "poison");
@@ -1357,7 +1357,7 @@ START_TEST(arguments_are_checked) {
 }
 END_TEST
 
-/* "Two recipes of different kinds on one path: a clear error" (G17). */
+/* Two recipes of different kinds on one path: a clear error. */
 START_TEST(another_kind_on_the_path_is_refused) {
   zke_queue_item *item;
   open_all();

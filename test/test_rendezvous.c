@@ -1,6 +1,6 @@
 /* test_rendezvous.c - recipes/rendezvous: parties exchange what they brought
  *
- * Issue 4, recipe 1; rules G1, G3, G11, G12, G17 of recipes.md. */
+ * Either all parties of a meeting get what all have brought, or none does. */
 #include "../recipes/rendezvous.h"
 
 #include <pthread.h>
@@ -297,7 +297,7 @@ START_TEST(listener_frees) {
 }
 END_TEST
 
-/* G17, another N, too much data, bad arguments. */
+/* Another recipe's path, another N, too much data, bad arguments. */
 START_TEST(refused) {
   zke_rendezvous_options o = {.size = 1};
   zke_rendezvous *other;

@@ -1,4 +1,4 @@
-/* test_rwlock.c - the read/write lock (recipes/rwlock.h, issue 4 recipe 5)
+/* test_rwlock.c - the read/write lock (recipes/rwlock.h)
  *
  * Who holds is compared with a model, step by step, in all short walks and in
  * long random ones.  What happens in the middle of a call is brought about by

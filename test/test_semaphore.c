@@ -1,4 +1,4 @@
-/* test_semaphore.c - the semaphore (recipes/semaphore.h, issue 4 recipe 6)
+/* test_semaphore.c - the semaphore (recipes/semaphore.h)
  *
  * Interleavings are driven step by step with several sessions on one store;
  * waiting is done by threads and by processes.  Deaths, lost replies and
@@ -282,7 +282,7 @@ START_TEST(another_kind_on_the_path_is_refused) {
 }
 END_TEST
 
-/* G9: what others put into the directory is neither followed nor touched. */
+/* What others put into the directory is neither followed nor touched. */
 START_TEST(foreign_children_are_ignored) {
   static const char *const foreign[] = {
       PATH "/x", PATH "/lease-0000000000", PATH "/_c_short-lease-0000000000",

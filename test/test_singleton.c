@@ -1,6 +1,6 @@
 /* test_singleton.c - recipes/singleton: one runs, the next is warm
  *
- * Issue 4, recipe 10; rules G3, G8, G9, G11, G17 of recipes.md. */
+ * Never do two run, and when the one ends the next begins. */
 #include "../recipes/singleton.h"
 
 #include <pthread.h>
@@ -223,7 +223,7 @@ START_TEST(refused) {
   zke_singleton_free(other);
   zke_singleton_free(NULL);
   ck_ok(zke_singleton_release(s[0]));
-  /* Foreign children (G9). */
+  /* Foreign children. */
   ck_ok(zke_ensure_path(admin, PATH "/lock-0000000000", ZKE_PERSISTENT,
                         ZKE_FOREVER));
   ck_ok(zke_singleton_try(s[0]));

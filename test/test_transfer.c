@@ -1,4 +1,4 @@
-/* test_transfer.c - export, import and backup of the zke command (issue 5):
+/* test_transfer.c - export, import and backup of the zke command:
  * nothing is lost on the way, one picture is taken while others write, and what
  * is interrupted, killed or out of space does no harm
  *

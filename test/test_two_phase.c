@@ -1,8 +1,7 @@
 /* test_two_phase.c - recipes/two_phase: all sites do it, or none does
  *
- * Issue 4, recipe 8; rules G1, G3, G9, G11, G12, G17 of recipes.md.  The two
- * properties: no two sites decide differently; commit only if all have voted
- * commit. */
+ * The two properties: no two sites decide differently; commit only if all have
+ * voted commit. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
