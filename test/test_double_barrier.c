@@ -1,8 +1,8 @@
 /* test_double_barrier.c - recipes/double_barrier: N begin and end together
  *
  * All enter together and leave together, or learn that somebody died.  Most
- * tests drive several sessions of one store step by step:
- * what a session does not dispatch has not reached it. */
+ * tests drive several sessions of one store step by step: what a session does
+ * not dispatch has not reached it. */
 #include "../recipes/double_barrier.h"
 
 #include <pthread.h>

@@ -1,6 +1,7 @@
 /* test_names.c - recipes/names: names that stand for values, or for znodes
  *
- * A name has one owner at a time; it stays, or goes with its owner. */
+ * A name is bound by one binding at a time, which is there whole or not at all.
+ */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -1,6 +1,6 @@
 /* test_rendezvous.c - recipes/rendezvous: parties exchange what they brought
  *
- * Either all parties of a meeting get what all have brought, or none does. */
+ * Once all are there everybody gets everything, whoever dies. */
 #include "../recipes/rendezvous.h"
 
 #include <pthread.h>
