@@ -12,6 +12,16 @@
  *       a lost reply that version tells whether the change was made.
  *   Q4  Each change checks the version of the queue's own znode, so that it
  *       knows the limit and the attempts that were written there last.
+ *   Q5  All directories are containers.  The object's user znode stands in a
+ *       directory of "entries", before the object looks at anything that it
+ *       decides about, until it is freed.  So by Q3 a change is made in the
+ *       same "entries" that was looked at, which gives no number twice: no
+ *       decision about an item holds for a later one of its name.  "taken" and
+ *       "dead" may go at any time, when they have been empty for a while; one
+ *       that is missing is empty, and is made again by the step that needs it.
+ *   Q6  A container that never had a child is never removed.  So each is made
+ *       in one step with all that is missing above it, and with a child of the
+ *       last one that goes in the same step.
  *
  * Functions call those above them only. */
 #ifndef _GNU_SOURCE
@@ -27,6 +37,7 @@
 
 #define QUEUE_PLACE "queue"
 #define QUEUE_SETTINGS "limit %d\nattempts %d\n"
+#define QUEUE_LINE "line"
 
 /* Positive results, never given to the user. */
 enum { QUEUE_NOTHING = 1, QUEUE_AGAIN = 2, QUEUE_BUSY = 3, QUEUE_WHOLE = 4 };
@@ -37,7 +48,9 @@ enum {
   QUEUE_CLOCK_MS = 10000, /* longest sleep for a delayed item, since somebody
                              may set the wall clock */
   QUEUE_PATIENCE_MS = 1000,
-  QUEUE_TRIES = 3 /* of a cleaning step, of a look that must agree */
+  QUEUE_TRIES = 3,  /* of a look that must agree */
+  QUEUE_TEXT = 96,  /* bytes of the queue's own data, at most */
+  QUEUE_BATCH = 256 /* znodes that are deleted in one step */
 };
 
 /* The latest time an item's name can bear: 13 digits, the year 2286. */
@@ -94,12 +107,12 @@ typedef struct queue_wait {
 struct zke_queue {
   zke_recipe r;
   zke_queue_options o;
-  char *entries, *taken, *dead, *line; /* paths */
-  bool placed;                         /* they exist, as far as is known */
-  int limit, attempts;                 /* of the queue */
-  int32_t version;                     /* of its znode, which said so (Q4) */
-  char *user;                          /* path of the user znode, or NULL */
-  int32_t changes;                     /* its version (Q3) */
+  char *entries, *taken, *dead, *line, *stays; /* paths */
+  bool placed;         /* queue and user znode exist, as far as is known */
+  int limit, attempts; /* of the queue */
+  int32_t version;     /* of its znode, which said so (Q4) */
+  char *user;          /* path of the user znode, or NULL */
+  int32_t changes;     /* its version (Q3) */
   queue_claim *claims;
   queue_wait taking, putting;
   /* the first items as of the last look, and all claims */
@@ -208,62 +221,208 @@ static int queue_differs(const zke_queue *q, const char *what, int has,
                          q->r.path, what, has, asked);
 }
 
-/* Write down what nobody has named before. */
-static int queue_configure(zke_queue *q, int limit, int attempts,
-                           zke_stat *stat) {
-  char text[96];
-  int len =
-      snprintf(text, sizeof text, "zkembed " QUEUE_PLACE "\n" QUEUE_SETTINGS,
-               limit, attempts);
-  return zke_set(q->r.z, q->r.path, text, len, stat->version, stat);
+/* The data of the queue's znode, into text: its length. */
+static int queue_place_text(int limit, int attempts, char text[QUEUE_TEXT]) {
+  bool named = limit || attempts;
+  return snprintf(text, QUEUE_TEXT,
+                  named ? "zkembed " QUEUE_PLACE "\n" QUEUE_SETTINGS
+                        : "zkembed " QUEUE_PLACE "\n",
+                  limit, attempts);
 }
 
-/* Read limit and attempts, compare them with one's own. */
-static int queue_agree(zke *z, void *arg) {
-  zke_queue *q = arg;
+/* The same of a queue that this object makes. */
+static int queue_new_text(const zke_queue *q, char text[QUEUE_TEXT]) {
+  int attempts = q->o.attempts ? q->o.attempts : q->o.new_attempts;
+  return queue_place_text(q->o.limit, attempts, text);
+}
+
+/* Read limit and attempts, and compare them with the object's own, which count
+ * where nobody has named any.
+ *
+ *   news_out  out: that is so
+ *
+ * QUEUE_NOTHING: there is no queue.  QUEUE_AGAIN: one without its data. */
+static int queue_read_settings(zke_queue *q, bool *news_out,
+                               zke_stat *stat_out) {
   char *data = NULL;
-  zke_stat stat;
-  int rc = zke_get(z, q->r.path, NULL, NULL, &data, NULL, &stat);
-  if (rc != ZKE_OK) return rc;
+  int rc = zke_get(q->r.z, q->r.path, NULL, NULL, &data, NULL, stat_out);
+  if (rc != ZKE_OK) return rc == ZKE_NONODE ? QUEUE_NOTHING : rc;
+  bool bare = !data || !*data;
   int limit = queue_setting(data, "\nlimit ");
   int attempts = queue_setting(data, "\nattempts ");
   zke_free(data);
+  if (bare) return QUEUE_AGAIN;
   if (q->o.limit && limit && limit != q->o.limit)
     return queue_differs(q, "limit", limit, q->o.limit);
   if (q->o.attempts && attempts && attempts != q->o.attempts)
     return queue_differs(q, "attempts", attempts, q->o.attempts);
-  bool news = (q->o.limit && !limit) || (q->o.attempts && !attempts);
-  if (q->o.limit) limit = q->o.limit;
-  if (q->o.attempts) attempts = q->o.attempts;
-  if (news) rc = queue_configure(q, limit, attempts, &stat);
-  if (rc != ZKE_OK) return rc == ZKE_BADVERSION ? QUEUE_AGAIN : rc;
-  q->limit = limit;
-  q->attempts = attempts;
-  q->version = stat.version;
+  *news_out = (q->o.limit && !limit) || (q->o.attempts && !attempts);
+  q->limit = q->o.limit ? q->o.limit : limit;
+  q->attempts = q->o.attempts ? q->o.attempts : attempts;
   return ZKE_OK;
 }
 
-/* Make the queue where it is missing; know what it says of itself.  One that
- * is made has its settings from the beginning: nobody sees it without. */
-static int queue_ready(zke_queue *q, int64_t deadline_ms) {
-  const char *paths[] = {q->entries, q->taken, q->dead, q->line};
+/* Know what the queue says of itself, and write down what nobody has named
+ * before.  QUEUE_AGAIN: it has gone, or was changed meanwhile. */
+static int queue_agree(zke *z, void *arg) {
+  zke_queue *q = arg;
+  char text[QUEUE_TEXT];
+  zke_stat stat;
+  bool news = false;
+  int rc = queue_read_settings(q, &news, &stat);
+  if (rc == ZKE_OK && news) {
+    int len = queue_place_text(q->limit, q->attempts, text);
+    rc = zke_set(z, q->r.path, text, len, stat.version, &stat);
+    if (rc == ZKE_BADVERSION) rc = QUEUE_AGAIN;
+  }
+  if (rc == ZKE_OK) q->version = stat.version;
+  return rc == QUEUE_NOTHING ? QUEUE_AGAIN : rc;
+}
+
+/* See that the path, where there is anything, is a queue's. */
+static int queue_see_kind(zke_queue *q, int64_t deadline_ms) {
   zke *z = q->r.z;
-  char settings[64];
+  char text[QUEUE_TEXT];
+  int rc = zke_exists(z, q->r.path, NULL, NULL, NULL);
+  if (rc != ZKE_OK) return rc == ZKE_NONODE ? ZKE_OK : rc;
+  queue_new_text(q, text);
+  return zke_recipe_place(z, q->r.path, QUEUE_PLACE, ZKE_CONTAINER,
+                          strchr(text, '\n') + 1, deadline_ms);
+}
+
+/* A directory that is to be made. */
+typedef struct queue_making {
+  zke_queue *q;
+  char *path;  /* of the directory; ends at each of its levels in turn */
+  char *child; /* that makes it a used one (Q6) */
+  zke_op *ops;
+  char **paths; /* of the ops */
+  int count;
+} queue_making;
+
+/* Add what is missing of a path, from above. */
+static int queue_add_missing(queue_making *m, const char *text, int len) {
+  zke *z = m->q->r.z;
+  for (char *end = m->path;;) {
+    end = strchr(end + 1, '/');
+    if (end) *end = '\0';
+    int rc = m->count ? ZKE_NONODE : zke_exists(z, m->path, NULL, NULL, NULL);
+    bool queue = strcmp(m->path, m->q->r.path) == 0;
+    if (rc == ZKE_NONODE) {
+      char *path = zke_recipe_copy(z, m->path, strlen(m->path));
+      if (!path) return ZKE_NOMEM;
+      m->paths[m->count] = path;
+      zke_op_create(&m->ops[m->count++], path, queue ? text : "",
+                    queue ? len : 0, ZKE_OPEN_ACL, ZKE_CONTAINER);
+    } else if (rc != ZKE_OK) {
+      return rc;
+    }
+    if (!end) return ZKE_OK;
+    *end = '/';
+  }
+}
+
+static int queue_make_all(queue_making *m) {
+  char text[QUEUE_TEXT];
+  int len = queue_new_text(m->q, text);
+  int rc = queue_add_missing(m, text, len);
+  if (rc != ZKE_OK || !m->count) return rc;
+  zke_op_create(&m->ops[m->count], m->child, "", 0, ZKE_OPEN_ACL,
+                ZKE_PERSISTENT);
+  zke_op_delete(&m->ops[m->count + 1], m->child, -1);
+  rc = zke_recipe_multi(m->q->r.z, m->ops, m->count + 2, NULL);
+  return rc == ZKE_NODEEXISTS || rc == ZKE_NONODE ? QUEUE_AGAIN : rc;
+}
+
+static int queue_levels(const char *path) {
+  int levels = 0;
+  for (; *path; path++) levels += *path == '/';
+  return levels;
+}
+
+typedef struct queue_directory {
+  zke_queue *q;
+  const char *path;
+} queue_directory;
+
+/* Make what is missing of a directory's path (Q6).  After a lost reply nothing
+ * is missing. */
+static int queue_try_make(zke *z, void *arg) {
+  const queue_directory *d = arg;
+  int rc = zke_exists(z, d->path, NULL, NULL, NULL);
+  if (rc != ZKE_NONODE) return rc;
+  size_t levels = (size_t)queue_levels(d->path) + 2;
+  queue_making m = {.q = d->q,
+                    .path = zke_recipe_copy(z, d->path, strlen(d->path)),
+                    .child = zke_recipe_path(z, d->path, "made"),
+                    .ops = zke_alloc(z, levels * sizeof *m.ops),
+                    .paths = zke_alloc(z, levels * sizeof *m.paths)};
+  bool whole = m.path && m.child && m.ops && m.paths;
+  rc = whole ? queue_make_all(&m) : ZKE_NOMEM;
+  for (int i = 0; i < m.count; i++) zke_free(m.paths[i]);
+  zke_free(m.paths);
+  zke_free(m.ops);
+  zke_free(m.child);
+  zke_free(m.path);
+  return rc;
+}
+
+static int queue_make(zke_queue *q, const char *path, int64_t deadline_ms) {
+  queue_directory d = {q, path};
+  return zke_retry(q->r.z, queue_try_make, &d, deadline_ms);
+}
+
+/* Have a user znode, as the file has it (Q3, Q5). */
+static int queue_need_user(zke_queue *q, int64_t deadline_ms) {
+  zke_stat stat;
+  zke *z = q->r.z;
+  int rc = q->user ? zke_exists(z, q->user, NULL, NULL, &stat) : ZKE_NONODE;
+  if (rc == ZKE_NONODE) {
+    zke_free(q->user);
+    q->user = NULL;
+    rc = zke_recipe_create(z, q->line, QUEUE_PLACE, "user-", "", 0,
+                           ZKE_EPHEMERAL_SEQUENTIAL, deadline_ms, &q->user,
+                           &stat);
+  }
+  if (rc == ZKE_OK) q->changes = stat.version;
+  return rc;
+}
+
+/* One try of queue_ready().  QUEUE_AGAIN: something has gone meanwhile. */
+static int queue_try_ready(zke_queue *q, int64_t deadline_ms) {
+  int rc = queue_see_kind(q, deadline_ms);
+  if (rc == ZKE_OK) rc = queue_make(q, q->line, deadline_ms);
+  if (rc == ZKE_OK) rc = queue_need_user(q, deadline_ms);
+  if (rc == ZKE_OK) rc = zke_retry(q->r.z, queue_agree, q, deadline_ms);
+  if (rc == ZKE_OK && (q->o.limit || q->o.attempts))
+    rc = zke_ensure_path(q->r.z, q->stays, ZKE_PERSISTENT, deadline_ms);
+  return rc;
+}
+
+/* Make the queue where it is missing, stand in it as a user, and know what it
+ * says of itself.  One that is made has its settings from the beginning: nobody
+ * sees it without.  One that somebody has named settings for stays: it has a
+ * child that is no container. */
+static int queue_ready(zke_queue *q, int64_t deadline_ms) {
+  int rc;
   if (q->placed) return ZKE_OK;
-  int attempts = q->o.attempts ? q->o.attempts : q->o.new_attempts;
-  bool named = q->o.limit || attempts;
-  snprintf(settings, sizeof settings, QUEUE_SETTINGS, q->o.limit, attempts);
-  deadline_ms = queue_patience(z, deadline_ms);
-  int rc = zke_recipe_place(z, q->r.path, QUEUE_PLACE, ZKE_PERSISTENT,
-                            named ? settings : NULL, deadline_ms);
-  for (int i = 0; i < 4 && rc == ZKE_OK; i++)
-    rc = zke_ensure_path(z, paths[i], ZKE_PERSISTENT, deadline_ms);
-  if (rc != ZKE_OK) return rc;
+  deadline_ms = queue_patience(q->r.z, deadline_ms);
   do {
-    rc = zke_retry(z, queue_agree, q, deadline_ms);
+    rc = queue_try_ready(q, deadline_ms);
   } while (rc == QUEUE_AGAIN);
   q->placed = rc == ZKE_OK;
   return rc;
+}
+
+/* For looking only: as queue_ready(), but nothing is made.  Where there is no
+ * queue it is empty. */
+static int queue_know(zke_queue *q) {
+  zke_stat stat;
+  bool news;
+  if (q->placed) return ZKE_OK;
+  int rc = queue_see_kind(q, queue_patience(q->r.z, 0));
+  if (rc == ZKE_OK) rc = queue_read_settings(q, &news, &stat);
+  return rc > 0 ? ZKE_OK : rc;
 }
 
 /* ---- the first items ----
@@ -291,7 +450,10 @@ static void queue_drop_page(queue_page *p) {
 static int queue_keep_page(zke_queue *q, queue_page *p, zke_op_result *read,
                            int most) {
   queue_drop_page(p);
-  if (read->rc == ZKE_NONODE) q->placed = false;
+  if (read->rc == ZKE_NONODE) { /* somebody has removed the queue: empty */
+    q->placed = false;
+    return ZKE_OK;
+  }
   if (read->rc != ZKE_OK)
     return zke_recipe_fail(read->rc, "cannot read %s", q->entries);
   p->names = read->children;
@@ -329,6 +491,17 @@ static int queue_read_page(zke_queue *q, queue_page *p, const char *after) {
   return rc;
 }
 
+/* Keep the names of "taken"; missing, it is empty. */
+static int queue_keep_claims(zke_queue *q, zke_op_result *read) {
+  if (read->rc != ZKE_OK && read->rc != ZKE_NONODE)
+    return zke_recipe_fail(read->rc, "cannot read %s", q->taken);
+  zke_free(q->claimed);
+  q->claimed = read->children;
+  read->children = NULL;
+  if (!q->claimed) q->claimed = zke_alloc(q->r.z, sizeof *q->claimed);
+  return q->claimed ? ZKE_OK : ZKE_NOMEM;
+}
+
 static int queue_try_look(zke_queue *q, int most) {
   zke_op ops[3];
   zke_op_result r[3];
@@ -338,16 +511,8 @@ static int queue_try_look(zke_queue *q, int most) {
   zke_op_children_after(&ops[1], q->entries, q->later.kind, most);
   zke_op_children(&ops[2], q->taken);
   int rc = zke_recipe_multi_read(q->r.z, ops, 3, r);
-  if (rc == ZKE_OK && r[2].rc != ZKE_OK) {
-    rc = zke_recipe_fail(r[2].rc, "cannot read %s", q->taken);
-    if (rc == ZKE_NONODE) q->placed = false;
-  }
-  if (rc == ZKE_OK) {
-    zke_free(q->claimed);
-    q->claimed = r[2].children;
-    r[2].children = NULL;
-    rc = queue_keep_page(q, &q->entry, &r[0], most);
-  }
+  if (rc == ZKE_OK) rc = queue_keep_claims(q, &r[2]);
+  if (rc == ZKE_OK) rc = queue_keep_page(q, &q->entry, &r[0], most);
   if (rc == ZKE_OK) rc = queue_keep_page(q, &q->later, &r[1], most);
   zke_results_clear(r, 3);
   return rc;
@@ -414,6 +579,8 @@ static int queue_find_due(zke_queue *q, int most, bool passing,
 enum { OP_USER, OP_PLACE, OP_FIRST };
 
 typedef struct queue_step {
+  const char *needs; /* a directory that it creates in and that may be missing,
+                        for which its first own operation is; or NULL */
   int count;
   bool unsure;  /* it has failed, but may have been made */
   int64_t zxid; /* of the step when it was made: all that it changed has it */
@@ -464,43 +631,56 @@ static int queue_try_change(zke *z, void *arg) {
   return late ? QUEUE_BUSY : rc;
 }
 
-static int queue_need_user(zke_queue *q, int64_t deadline_ms) {
-  zke_stat stat;
-  if (q->user) return ZKE_OK;
-  deadline_ms = queue_patience(q->r.z, deadline_ms);
-  int rc =
-      zke_recipe_create(q->r.z, q->line, QUEUE_PLACE, "user-", "", 0,
-                        ZKE_EPHEMERAL_SEQUENTIAL, deadline_ms, &q->user, &stat);
-  if (rc == ZKE_OK) q->changes = stat.version;
-  return rc;
-}
-
 static int queue_try_step(zke_queue *q, queue_step *s, int64_t deadline_ms) {
   queue_try t = {q, s, queue_patience(q->r.z, deadline_ms), false};
-  int rc = queue_need_user(q, deadline_ms);
-  if (rc != ZKE_OK) return rc;
   zke_op_set(&s->ops[OP_USER], q->user, NULL, -1, q->changes);
   zke_op_check(&s->ops[OP_PLACE], q->r.path, q->version);
-  rc = zke_retry(q->r.z, queue_try_change, &t, ZKE_FOREVER);
+  int rc = zke_retry(q->r.z, queue_try_change, &t, ZKE_FOREVER);
   s->unsure = rc != ZKE_OK && t.unsure;
   if (rc == ZKE_OK) q->changes++;
   return rc == QUEUE_BUSY ? ZKE_OPERATIONTIMEOUT : rc;
 }
 
-/* Make a step.  QUEUE_AGAIN: the queue's settings have changed, or somebody
- * has touched the user znode. */
+/* Look at the queue anew.  QUEUE_AGAIN: that was done. */
+static int queue_look_anew(zke_queue *q, int64_t deadline_ms) {
+  q->placed = false;
+  int rc = queue_ready(q, deadline_ms);
+  return rc == ZKE_OK ? QUEUE_AGAIN : rc;
+}
+
+/* Try a step, which makes the directory that it needs, where that is missing:
+ * in the same step, since it is removed again when it is empty. */
+static int queue_try_with_needs(zke_queue *q, queue_step *s,
+                                int64_t deadline_ms) {
+  bool make = false;
+  for (;;) {
+    if (make)
+      zke_op_create(&s->ops[OP_FIRST], s->needs, "", 0, ZKE_OPEN_ACL,
+                    ZKE_CONTAINER);
+    else if (s->needs)
+      zke_op_check(&s->ops[OP_FIRST], s->needs, -1);
+    int rc = queue_try_step(q, s, deadline_ms);
+    bool other = s->needs && s->results[OP_FIRST].rc ==
+                                 (make ? ZKE_NODEEXISTS : ZKE_NONODE);
+    if (rc == ZKE_OK || !other) return rc;
+    make = !make;
+  }
+}
+
+/* Make a step, of an object that is placed.  QUEUE_AGAIN: what it was made for
+ * may not be so any more, look again: the queue's settings have changed, or it
+ * was removed, or somebody has touched the user znode. */
 static int queue_change(zke_queue *q, queue_step *s, int64_t deadline_ms) {
-  int rc = queue_try_step(q, s, deadline_ms);
+  if (!q->placed) return queue_look_anew(q, deadline_ms);
+  int rc = queue_try_with_needs(q, s, deadline_ms);
   if (rc == ZKE_OK || rc == ZKE_INVALIDSTATE) return rc;
-  if (s->results[OP_USER].rc < 0) {
-    rc = queue_remove(q, &q->user);
-    return rc == ZKE_OK ? QUEUE_AGAIN : rc;
+  int user = s->results[OP_USER].rc, place = s->results[OP_PLACE].rc;
+  if (user < 0) {
+    rc = user == ZKE_NONODE ? ZKE_OK : queue_remove(q, &q->user);
+    return rc == ZKE_OK ? queue_look_anew(q, deadline_ms) : rc;
   }
-  if (s->results[OP_PLACE].rc == ZKE_BADVERSION) {
-    q->placed = false;
-    rc = queue_ready(q, deadline_ms);
-    return rc == ZKE_OK ? QUEUE_AGAIN : rc;
-  }
+  if (place == ZKE_BADVERSION || place == ZKE_NONODE)
+    return queue_look_anew(q, deadline_ms);
   return rc;
 }
 
@@ -523,7 +703,9 @@ static zke_queue_item *queue_item_new(zke_queue *q, const queue_name *n,
                                       const zke_op_result *read) {
   size_t name = strlen(n->name) + 2;
   size_t data = read->data ? (size_t)read->len + 1 : 0;
+  const char *user = q->user ? q->user : "";
   size_t paths = strlen(q->entries) + strlen(q->taken) + 2 * name;
+  paths += strlen(user) + 1;
   zke_queue_item *item = zke_alloc(q->r.z, sizeof *item + data + name + paths);
   if (!item) return NULL;
   char *at = (char *)(item + 1);
@@ -534,6 +716,7 @@ static zke_queue_item *queue_item_new(zke_queue *q, const queue_name *n,
   item->name = queue_text(&at, n->name, "");
   item->entry_path = queue_text(&at, q->entries, n->name);
   item->claim_path = queue_text(&at, q->taken, n->name);
+  item->user_path = queue_text(&at, user, "");
   item->len = read->len;
   item->priority = n->priority;
   item->attempts = item->version = read->stat.version;
@@ -578,9 +761,9 @@ static bool queue_is_exhausted(const zke_queue *q, const zke_queue_item *item) {
 
 /* ---- dead letters ----
  *
- * A letter has its item's name, which no other item of the queue ever has, and
- * its data.  How it died stands in a child, "death": lines of a word and what
- * it says, so that the data is what the producer gave. */
+ * A letter has its item's name, and its data.  How it died stands in a child,
+ * "death": lines of a word and what it says, so that the data is what the
+ * producer gave. */
 
 /* Of a child that may be missing, or have other bytes: what the line with the
  * word says, or "".  queue_split_death() has ended each line with a NUL. */
@@ -642,10 +825,11 @@ static int queue_bury_step(zke_queue *q, const zke_queue_item *item,
                            int64_t deadline_ms) {
   char *letter = zke_recipe_path(q->r.z, q->dead, name);
   char *child = letter ? zke_recipe_path(q->r.z, letter, "death") : NULL;
-  queue_step *s = queue_step_new(q->r.z, 2 + claimed + (death != NULL));
+  queue_step *s = queue_step_new(q->r.z, 3 + claimed + (death != NULL));
   int rc = child && s ? ZKE_OK : ZKE_NOMEM;
   if (rc == ZKE_OK) {
-    zke_op *op = &s->ops[OP_FIRST];
+    zke_op *op = &s->ops[OP_FIRST + 1];
+    s->needs = q->dead;
     if (claimed) zke_op_delete(op++, item->claim_path, -1);
     zke_op_delete(op++, item->entry_path, item->version);
     zke_op_create(op++, letter, item->data, item->len, ZKE_OPEN_ACL,
@@ -654,7 +838,7 @@ static int queue_bury_step(zke_queue *q, const zke_queue_item *item,
       zke_op_create(op, child, death, (int)strlen(death), ZKE_OPEN_ACL,
                     ZKE_PERSISTENT);
     rc = queue_change(q, s, deadline_ms);
-    if (rc < 0 && (queue_was_late(s, 0) || (claimed && queue_was_late(s, 1))))
+    if (rc < 0 && (queue_was_late(s, 1) || (claimed && queue_was_late(s, 2))))
       rc = ZKE_LOST;
   }
   queue_step_free(s);
@@ -664,8 +848,9 @@ static int queue_bury_step(zke_queue *q, const zke_queue_item *item,
 }
 
 /* To the dead letters, together with one's claim where one holds it: then with
- * a reason, else NULL.  Where there is a letter of that name, since somebody
- * has made items under names of their own, the zxid names this one.  An item
+ * a reason, else NULL.  Where there is a letter of that name, since "entries"
+ * was made again since or somebody makes items under names of their own, the
+ * zxid names this one.  An item
  * so large that one step cannot carry more is buried without how it died,
  * rather than claimed for ever.  ZKE_LOST: the item is not as it was (Q1). */
 static int queue_bury(zke_queue *q, const zke_queue_item *item,
@@ -801,12 +986,13 @@ static int queue_begin_claim(zke_queue *q, queue_claim **at) {
 
 static int queue_try_claim(zke_queue *q, zke_queue_item *item, queue_step *s,
                            int64_t deadline_ms) {
-  zke_op_set(&s->ops[OP_FIRST], item->entry_path, item->data, item->len,
+  s->needs = q->taken;
+  zke_op_set(&s->ops[OP_FIRST + 1], item->entry_path, item->data, item->len,
              item->version);
-  zke_op_create(&s->ops[OP_FIRST + 1], item->claim_path, "", 0, ZKE_OPEN_ACL,
+  zke_op_create(&s->ops[OP_FIRST + 2], item->claim_path, "", 0, ZKE_OPEN_ACL,
                 ZKE_EPHEMERAL);
   int rc = queue_change(q, s, deadline_ms);
-  bool late = rc < 0 && (queue_was_late(s, 0) || queue_was_late(s, 1));
+  bool late = rc < 0 && (queue_was_late(s, 1) || queue_was_late(s, 2));
   return late ? QUEUE_AGAIN : rc;
 }
 
@@ -817,7 +1003,7 @@ static int queue_try_claim(zke_queue *q, zke_queue_item *item, queue_step *s,
 static int queue_do_claim(zke_queue *q, zke_queue_item *item,
                           int64_t deadline_ms) {
   size_t size = strlen(item->claim_path) + 1;
-  queue_step *s = queue_step_new(q->r.z, 2);
+  queue_step *s = queue_step_new(q->r.z, 3);
   queue_claim *c = zke_alloc(q->r.z, sizeof *c + size);
   int rc = s && c ? queue_try_claim(q, item, s, deadline_ms) : ZKE_NOMEM;
   if (rc == ZKE_OK) {
@@ -888,27 +1074,33 @@ static int queue_valid_items(zke_queue *q, int *count) {
   zke_strings *names = NULL;
   queue_name parsed;
   int rc = zke_children(q->r.z, q->entries, NULL, NULL, &names, NULL);
-  if (rc != ZKE_OK) return rc;
   *count = 0;
+  if (rc != ZKE_OK) return rc;
   for (int i = 0; i < names->count; i++)
     *count += queue_parse(names->data[i], &parsed);
   zke_free(names);
   return ZKE_OK;
 }
 
-/* Is there room for so many?  QUEUE_NOTHING: no.  *version: as long as
+/* Is there room for so many?  QUEUE_NOTHING: no; QUEUE_AGAIN: the queue was
+ * removed.  *version: as long as
  * "entries" has it, nothing was put since (Q2); -1 without a limit. */
 static int queue_room(zke_queue *q, int need, int32_t *version) {
   zke_stat stat;
   *version = -1;
   if (!q->limit) return ZKE_OK;
   int rc = zke_exists(q->r.z, q->entries, NULL, NULL, &stat);
-  if (rc == ZKE_NONODE) q->placed = false;
-  if (rc != ZKE_OK) return rc;
-  *version = stat.version;
-  int count = stat.numChildren;
-  /* Foreign children do not count; look only when it matters. */
-  if (count > q->limit - need) rc = queue_valid_items(q, &count);
+  int count = 0;
+  if (rc == ZKE_OK) {
+    *version = stat.version;
+    count = stat.numChildren;
+    /* Not all need be items; look only when it matters. */
+    if (count > q->limit - need) rc = queue_valid_items(q, &count);
+  }
+  if (rc == ZKE_NONODE) {
+    q->placed = false;
+    return QUEUE_AGAIN;
+  }
   return rc != ZKE_OK ? rc : count > q->limit - need ? QUEUE_NOTHING : ZKE_OK;
 }
 
@@ -928,7 +1120,8 @@ static char *queue_prefix(zke_queue *q, const queue_load *load) {
 static int queue_try_put(zke_queue *q, const queue_load *load, queue_step *s,
                          const char *prefix, int64_t deadline_ms) {
   int32_t version;
-  int rc = queue_room(q, load->count, &version);
+  int rc = queue_ready(q, deadline_ms);
+  if (rc == ZKE_OK) rc = queue_room(q, load->count, &version);
   if (rc != ZKE_OK) return rc;
   zke_op *op = &s->ops[OP_FIRST];
   zke_op_set(op++, q->entries, NULL, -1, version);
@@ -1049,8 +1242,10 @@ static int queue_see_place(queue_wait *w) {
   if (w->znode) {
     int rc = zke_exists(w->q->r.z, w->znode, NULL, NULL, NULL);
     if (rc != ZKE_NONODE) return rc;
-    zke_free(w->znode); /* somebody has deleted it */
+    zke_free(w->znode); /* somebody has deleted it, or all of the queue */
     w->znode = NULL;
+    w->q->placed = false;
+    return QUEUE_AGAIN;
   }
   return queue_join(w);
 }
@@ -1060,8 +1255,9 @@ static int queue_watch_entries(queue_wait *w) {
   zke_queue *q = w->q;
   int type = w == &q->taking ? ZKE_WATCH_DATA : ZKE_WATCH_CHILD;
   int rc = queue_watch_node(w, type, q->entries, NULL);
-  if (rc == ZKE_NONODE) q->placed = false;
-  return rc;
+  if (rc != ZKE_NONODE) return rc;
+  q->placed = false;
+  return QUEUE_AGAIN;
 }
 
 /* Is there an item to take?  If not, watch for a put and for the end of each
@@ -1099,7 +1295,8 @@ static int queue_look_again(queue_wait *w) {
   zke_queue *q = w->q;
   int rc;
   do {
-    rc = queue_see_place(w);
+    rc = queue_ready(q, 0);
+    if (rc == ZKE_OK) rc = queue_see_place(w);
     if (rc == ZKE_OK)
       rc = w == &q->taking ? queue_look_for_item(w) : queue_look_for_room(w);
   } while (rc == QUEUE_AGAIN);
@@ -1316,6 +1513,7 @@ static void queue_destroy(zke_recipe *r) {
   zke_free(q->taken);
   zke_free(q->dead);
   zke_free(q->line);
+  zke_free(q->stays);
 }
 
 static const zke_recipe_class queue_class = {.name = "queue",
@@ -1351,13 +1549,14 @@ int zke_queue_new(zke *z, const char *path, const zke_queue_options *options,
   q->entries = zke_recipe_path(z, path, "entries");
   q->taken = zke_recipe_path(z, path, "taken");
   q->dead = zke_recipe_path(z, path, "dead");
-  q->line = zke_recipe_path(z, path, "line");
-  if (!q->entries || !q->taken || !q->dead || !q->line) {
-    zke_recipe_free(r);
-    return ZKE_NOMEM;
+  q->stays = zke_recipe_path(z, path, "stays");
+  if (q->entries) q->line = zke_recipe_path(z, q->entries, QUEUE_LINE);
+  if (q->line && q->taken && q->dead && q->stays) {
+    *queue_out = q;
+    return ZKE_OK;
   }
-  *queue_out = q;
-  return ZKE_OK;
+  zke_recipe_free(r);
+  return ZKE_NOMEM;
 }
 
 void zke_queue_free(zke_queue *queue) { zke_recipe_free((zke_recipe *)queue); }
@@ -1497,6 +1696,7 @@ int zke_queue_ops(const zke_queue_item *item, zke_op ops[ZKE_QUEUE_OPS]) {
     return zke_recipe_fail(ZKE_BADARGUMENTS, "no item, no claim or no ops");
   zke_op_check(&ops[0], item->claim_path, -1);
   zke_op_check(&ops[1], item->entry_path, item->version);
+  zke_op_check(&ops[2], item->user_path, -1); /* Q5 */
   return ZKE_OK;
 }
 
@@ -1509,29 +1709,27 @@ static int queue_lost(zke_queue *q, queue_claim **at,
                          item->name, q->r.path);
 }
 
+/* Make the step that ends a claim, as often as is needed.  Where it is to be
+ * made again the claim may have gone meanwhile, and its name be that of another
+ * one's (Q5): so it is looked for by its token.  ZKE_LOST: it is gone. */
+static int queue_end_claim(zke_queue *q, const queue_claim *c, queue_step *s) {
+  int rc = queue_change(q, s, ZKE_FOREVER);
+  while (rc == QUEUE_AGAIN) {
+    rc = queue_verify(q, c);
+    if (rc == ZKE_OK) rc = queue_change(q, s, ZKE_FOREVER);
+  }
+  return rc < 0 && (queue_was_late(s, 0) || queue_was_late(s, 1)) ? ZKE_LOST
+                                                                  : rc;
+}
+
 /* Delete claim and item, and do what the caller wants with it. */
-static int queue_ack(zke_queue *q, const zke_queue_item *item, queue_step *s,
+static int queue_ack(zke_queue *q, const queue_claim *c,
+                     const zke_queue_item *item, queue_step *s,
                      const zke_op *ops, int count) {
   zke_op_delete(&s->ops[OP_FIRST], item->claim_path, -1);
   zke_op_delete(&s->ops[OP_FIRST + 1], item->entry_path, item->version);
   if (count) memcpy(&s->ops[OP_FIRST + 2], ops, (size_t)count * sizeof *ops);
-  int rc;
-  do {
-    rc = queue_change(q, s, ZKE_FOREVER);
-  } while (rc == QUEUE_AGAIN);
-  return rc;
-}
-
-/* Give the claim back. */
-static int queue_release(zke_queue *q, const zke_queue_item *item,
-                         queue_step *s) {
-  int rc;
-  zke_op_delete(&s->ops[OP_FIRST], item->claim_path, -1);
-  zke_op_check(&s->ops[OP_FIRST + 1], item->entry_path, item->version);
-  do {
-    rc = queue_change(q, s, ZKE_FOREVER);
-  } while (rc == QUEUE_AGAIN);
-  return rc;
+  return queue_end_claim(q, c, s);
 }
 
 /* Enter with a claim of this object's: *at. */
@@ -1566,29 +1764,33 @@ int zke_queue_ack(zke_queue *queue, const zke_queue_item *item,
   int rc = queue_enter_claim(queue, item, &at);
   if (rc != ZKE_OK) return rc;
   queue_step *s = queue_step_new(queue->r.z, 2 + count);
-  rc = s ? queue_ack(queue, item, s, ops, count) : ZKE_NOMEM;
+  rc = s ? queue_ack(queue, *at, item, s, ops, count) : ZKE_NOMEM;
   if (rc == ZKE_OK)
     queue_unlink_claim(at);
-  else if (s && (queue_was_late(s, 0) || queue_was_late(s, 1)))
+  else if (rc == ZKE_LOST)
     rc = queue_lost(queue, at, item);
   if (s && rc != ZKE_LOST) queue_give_results(s, results);
   queue_step_free(s);
   return zke_recipe_leave(&queue->r, rc);
 }
 
-/* Give back, or bury after the last attempt. */
-static int queue_give_back(zke_queue *q, const zke_queue_item *item,
-                           const char *reason, bool *late) {
+/* Give the claim back, or bury the item after the last attempt.  ZKE_LOST: it
+ * was not held. */
+static int queue_give_back(zke_queue *q, const queue_claim *c,
+                           const zke_queue_item *item, const char *reason) {
   int rc = QUEUE_AGAIN;
   if (queue_is_exhausted(q, item)) {
-    while (rc == QUEUE_AGAIN) rc = queue_bury(q, item, reason, ZKE_FOREVER);
-    *late = rc == ZKE_LOST;
+    while (rc == QUEUE_AGAIN) {
+      rc = queue_bury(q, item, reason, ZKE_FOREVER);
+      if (rc == QUEUE_AGAIN && queue_verify(q, c) == ZKE_LOST) rc = ZKE_LOST;
+    }
     return rc;
   }
   queue_step *s = queue_step_new(q->r.z, 2);
   if (!s) return ZKE_NOMEM;
-  rc = queue_release(q, item, s);
-  *late = rc < 0 && (queue_was_late(s, 0) || queue_was_late(s, 1));
+  zke_op_delete(&s->ops[OP_FIRST], item->claim_path, -1);
+  zke_op_check(&s->ops[OP_FIRST + 1], item->entry_path, item->version);
+  rc = queue_end_claim(q, c, s);
   queue_step_free(s);
   return rc;
 }
@@ -1605,14 +1807,13 @@ static int queue_not_given_back(zke_queue *q, queue_claim **at, int rc) {
 int zke_queue_fail(zke_queue *queue, const zke_queue_item *item,
                    const char *reason) {
   queue_claim **at;
-  bool late = false;
   int rc = queue_enter_claim(queue, item, &at);
   if (rc != ZKE_OK) return rc;
-  rc = queue_give_back(queue, item, reason ? reason : "it was given back",
-                       &late);
+  if (!reason) reason = "it was given back";
+  rc = queue_give_back(queue, *at, item, reason);
   if (rc == ZKE_OK)
     queue_unlink_claim(at);
-  else if (late)
+  else if (rc == ZKE_LOST)
     rc = queue_lost(queue, at, item);
   else
     rc = queue_not_given_back(queue, at, rc);
@@ -1686,7 +1887,7 @@ int zke_queue_due(zke_queue *queue, int64_t *deadline_out) {
     return zke_recipe_fail(ZKE_BADARGUMENTS, "deadline_out is NULL");
   int rc = zke_recipe_enter((zke_recipe *)queue);
   if (rc != ZKE_OK) return rc;
-  rc = queue_ready(queue, ZKE_FOREVER);
+  rc = queue_know(queue);
   if (rc == ZKE_OK) rc = queue_look(queue);
   if (rc == ZKE_OK) rc = queue_find_due(queue, INT32_MAX, true, &n);
   if (rc == QUEUE_NOTHING) {
@@ -1704,7 +1905,7 @@ int zke_queue_peek(zke_queue *queue, zke_queue_item **item_out) {
   *item_out = NULL;
   int rc = zke_recipe_enter((zke_recipe *)queue);
   if (rc != ZKE_OK) return rc;
-  rc = queue_ready(queue, ZKE_FOREVER);
+  rc = queue_know(queue);
   if (rc == ZKE_OK) rc = queue_pick(queue, true, ZKE_FOREVER, &item);
   if (rc == ZKE_OK) *item_out = item;
   if (rc == QUEUE_NOTHING)
@@ -1720,7 +1921,7 @@ static int queue_count_line(zke_queue *q, const char *kind, int *count) {
       zke_recipe_entries(q->r.z, q->line, &kind, 1, NULL, NULL, &line, NULL);
   if (rc == ZKE_OK) *count = line->count;
   zke_free(line);
-  return rc;
+  return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
 static int queue_count_dead(zke_queue *q, int *count) {
@@ -1730,7 +1931,7 @@ static int queue_count_dead(zke_queue *q, int *count) {
   for (int i = 0; rc == ZKE_OK && i < names->count; i++)
     *count += queue_parse(names->data[i], &parsed);
   zke_free(names);
-  return rc;
+  return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
 /* All items, in their order. */
@@ -1746,6 +1947,19 @@ static void queue_all_free(queue_all *all) {
   zke_free(all->order);
 }
 
+/* Keep all items of a directory; missing, it is empty. */
+static int queue_keep_all(zke_queue *q, const char *directory,
+                          zke_op_result *read, queue_all *all) {
+  if (read->rc != ZKE_OK && read->rc != ZKE_NONODE)
+    return zke_recipe_fail(read->rc, "cannot read %s", directory);
+  if (read->rc == ZKE_NONODE) return ZKE_OK;
+  all->names = read->children;
+  all->cversion = read->stat.cversion;
+  read->children = NULL;
+  all->count = queue_sort(q->r.z, all->names, &all->order);
+  return all->count < 0 ? ZKE_NOMEM : ZKE_OK;
+}
+
 /* Read all items of a directory, and the claims of the same moment. */
 static int queue_read_all(zke_queue *q, const char *directory, queue_all *all) {
   zke_op ops[2];
@@ -1754,20 +1968,8 @@ static int queue_read_all(zke_queue *q, const char *directory, queue_all *all) {
   zke_op_children(&ops[0], directory);
   zke_op_children(&ops[1], q->taken);
   int rc = zke_recipe_multi_read(q->r.z, ops, 2, r);
-  for (int i = 0; i < 2 && rc == ZKE_OK; i++) {
-    rc = r[i].rc;
-    if (rc != ZKE_OK) zke_fail(rc, "cannot read %s", ops[i].path);
-  }
-  if (rc == ZKE_NONODE) q->placed = false;
-  if (rc == ZKE_OK) {
-    zke_free(q->claimed);
-    q->claimed = r[1].children;
-    all->names = r[0].children;
-    all->cversion = r[0].stat.cversion;
-    r[0].children = r[1].children = NULL;
-    all->count = queue_sort(q->r.z, all->names, &all->order);
-    rc = all->count < 0 ? ZKE_NOMEM : ZKE_OK;
-  }
+  if (rc == ZKE_OK) rc = queue_keep_claims(q, &r[1]);
+  if (rc == ZKE_OK) rc = queue_keep_all(q, directory, &r[0], all);
   zke_results_clear(r, 2);
   return rc;
 }
@@ -1794,7 +1996,7 @@ int zke_queue_size(zke_queue *queue, zke_queue_counts *counts_out) {
     return zke_recipe_fail(ZKE_BADARGUMENTS, "counts_out is NULL");
   int rc = zke_recipe_enter((zke_recipe *)queue);
   if (rc != ZKE_OK) return rc;
-  rc = queue_ready(queue, ZKE_FOREVER);
+  rc = queue_know(queue);
   if (rc == ZKE_OK) rc = queue_read_all(queue, queue->entries, &all);
   if (rc == ZKE_OK) queue_count_items(queue, &all, &c);
   queue_all_free(&all);
@@ -1988,7 +2190,7 @@ static int queue_make_list(zke_queue *q,
   *entries_out = NULL;
   int rc = zke_recipe_enter((zke_recipe *)q);
   if (rc != ZKE_OK) return rc;
-  rc = queue_ready(q, ZKE_FOREVER);
+  rc = queue_know(q);
   if (rc == ZKE_OK) rc = QUEUE_AGAIN;
   for (int i = 0; i < QUEUE_TRIES && rc == QUEUE_AGAIN; i++) {
     zke_free(*entries_out);
@@ -2091,5 +2293,178 @@ int zke_queue_drop(zke_queue *queue, const char *name) {
   if (rc == ZKE_NONODE)
     rc = zke_recipe_fail(rc, "the queue %s has no dead letter %s",
                          queue->r.path, name);
+  return zke_recipe_leave(&queue->r, rc);
+}
+
+/* ---- the end of a queue ---- */
+
+/* A directory's children; *names_out is NULL where it is missing. */
+static int queue_names(zke_queue *q, const char *directory,
+                       zke_strings **names_out) {
+  *names_out = NULL;
+  int rc = zke_children(q->r.z, directory, NULL, NULL, names_out, NULL);
+  return rc == ZKE_NONODE ? ZKE_OK : rc;
+}
+
+/* Delete up to QUEUE_BATCH children of a directory, each of which may have the
+ * one child of that name (NULL: none has). */
+static int queue_delete_batch(zke_queue *q, const char *directory,
+                              char *const *names, int count,
+                              const char *child) {
+  char *paths[2 * QUEUE_BATCH];
+  zke_strings all = {0, paths};
+  int rc = ZKE_OK;
+  for (int i = 0; i < count && rc == ZKE_OK; i++) {
+    char *path = zke_recipe_path(q->r.z, directory, names[i]);
+    char *below = path && child ? zke_recipe_path(q->r.z, path, child) : NULL;
+    if (below) paths[all.count++] = below;
+    if (path) paths[all.count++] = path;
+    if (!path || (child && !below)) rc = ZKE_NOMEM;
+  }
+  if (rc == ZKE_OK) rc = zke_recipe_delete_all(q->r.z, &all);
+  while (all.count > 0) zke_free(paths[--all.count]);
+  return rc;
+}
+
+/* Delete what a directory has, but for the line; see queue_delete_batch(). */
+static int queue_clear(zke_queue *q, const char *directory, const char *child) {
+  zke_strings *names;
+  int rc = queue_names(q, directory, &names);
+  int count = 0, all = rc == ZKE_OK && names ? names->count : 0;
+  for (int i = 0; i < all; i++)
+    if (strcmp(names->data[i], QUEUE_LINE) != 0)
+      names->data[count++] = names->data[i];
+  for (int i = 0; i < count && rc == ZKE_OK; i += QUEUE_BATCH) {
+    int some = count - i < QUEUE_BATCH ? count - i : QUEUE_BATCH;
+    rc = queue_delete_batch(q, directory, names->data + i, some, child);
+  }
+  zke_free(names);
+  return rc;
+}
+
+/* Has it items or letters?  ZKE_NOTEMPTY: yes. */
+static int queue_see_empty(zke_queue *q) {
+  queue_all all = {0};
+  int dead = 0;
+  int rc = queue_read_all(q, q->entries, &all);
+  if (rc == ZKE_OK) rc = queue_count_dead(q, &dead);
+  if (rc == ZKE_OK && all.count + dead > 0)
+    rc = zke_recipe_fail(ZKE_NOTEMPTY,
+                         "the queue %s has %d items and %d dead letters",
+                         q->r.path, all.count, dead);
+  queue_all_free(&all);
+  return rc;
+}
+
+/* Add a path to what is deleted, if it is there. */
+static int queue_add_path(zke_queue *q, char **paths, int *count,
+                          const char *path) {
+  int rc = zke_exists(q->r.z, path, NULL, NULL, NULL);
+  if (rc != ZKE_OK) return rc == ZKE_NONODE ? ZKE_OK : rc;
+  paths[*count] = zke_recipe_copy(q->r.z, path, strlen(path));
+  return paths[(*count)++] ? ZKE_OK : ZKE_NOMEM;
+}
+
+/* What is left of a queue without items, to be deleted in one step. */
+typedef struct queue_rest {
+  zke_strings *line, *claims;
+  char **paths;
+  zke_op *ops;
+  int count;
+} queue_rest;
+
+static int queue_add_names(zke_queue *q, queue_rest *l, const char *directory,
+                           const zke_strings *names) {
+  for (int i = 0; names && i < names->count; i++) {
+    l->paths[l->count] = zke_recipe_path(q->r.z, directory, names->data[i]);
+    if (!l->paths[l->count++]) return ZKE_NOMEM;
+  }
+  return ZKE_OK;
+}
+
+/* First what stands in the line and in "taken", then the directories from
+ * below. */
+static int queue_list_rest(zke_queue *q, queue_rest *l) {
+  const char *directories[] = {q->line, q->entries, q->taken,
+                               q->dead, q->stays,   q->r.path};
+  zke *z = q->r.z;
+  int rc = queue_names(q, q->line, &l->line);
+  if (rc == ZKE_OK) rc = queue_names(q, q->taken, &l->claims);
+  if (rc != ZKE_OK) return rc;
+  size_t most = 6 + (size_t)(l->line ? l->line->count : 0) +
+                (size_t)(l->claims ? l->claims->count : 0);
+  l->paths = zke_alloc(z, most * sizeof *l->paths);
+  l->ops = zke_alloc(z, most * sizeof *l->ops);
+  if (!l->paths || !l->ops) return ZKE_NOMEM;
+  rc = queue_add_names(q, l, q->line, l->line);
+  if (rc == ZKE_OK) rc = queue_add_names(q, l, q->taken, l->claims);
+  for (int i = 0; i < 6 && rc == ZKE_OK; i++)
+    rc = queue_add_path(q, l->paths, &l->count, directories[i]);
+  for (int i = 0; i < l->count && rc == ZKE_OK; i++)
+    zke_op_delete(&l->ops[i], l->paths[i], -1);
+  return rc;
+}
+
+/* Delete all that is left in one step: so no object is a user of half a queue
+ * (Q5), and no claim goes where its item stays.  QUEUE_AGAIN: something came or
+ * went meanwhile. */
+static int queue_delete_rest(zke_queue *q) {
+  queue_rest l = {0};
+  int rc = queue_list_rest(q, &l);
+  if (rc == ZKE_OK && l.count)
+    rc = zke_recipe_multi(q->r.z, l.ops, l.count, NULL);
+  for (int i = 0; i < l.count; i++) zke_free(l.paths[i]);
+  zke_free(l.paths);
+  zke_free(l.ops);
+  zke_free(l.line);
+  zke_free(l.claims);
+  return rc == ZKE_NONODE || rc == ZKE_NOTEMPTY ? QUEUE_AGAIN : rc;
+}
+
+typedef struct queue_end {
+  zke_queue *q;
+  bool only_empty;
+} queue_end;
+
+static int queue_try_destroy(zke *z, void *arg) {
+  const queue_end *e = arg;
+  zke_queue *q = e->q;
+  (void)z;
+  int rc = e->only_empty ? queue_see_empty(q) : ZKE_OK;
+  if (rc == ZKE_OK && !e->only_empty) rc = queue_clear(q, q->entries, NULL);
+  if (rc == ZKE_OK && !e->only_empty) rc = queue_clear(q, q->dead, "death");
+  return rc == ZKE_OK ? queue_delete_rest(q) : rc;
+}
+
+/* Destroy what there is, again where others put meanwhile. */
+static int queue_do_destroy(zke_queue *q, bool only_empty) {
+  queue_end e = {q, only_empty};
+  int rc = zke_exists(q->r.z, q->r.path, NULL, NULL, NULL);
+  if (rc == ZKE_NONODE)
+    return zke_recipe_fail(rc, "there is no queue %s", q->r.path);
+  if (rc == ZKE_OK) rc = queue_see_kind(q, ZKE_FOREVER);
+  queue_leave(&q->taking);
+  queue_leave(&q->putting);
+  if (rc == ZKE_OK) rc = QUEUE_AGAIN;
+  for (int i = 0; i < ZKE_RETRIES && rc == QUEUE_AGAIN; i++)
+    rc = zke_retry(q->r.z, queue_try_destroy, &e, ZKE_FOREVER);
+  q->placed = false;
+  if (rc != QUEUE_AGAIN) return rc;
+  return zke_recipe_fail(ZKE_NOTEMPTY,
+                         "others put into the queue %s all the time, or it has "
+                         "children that are not its own",
+                         q->r.path);
+}
+
+int zke_queue_destroy(zke_queue *queue, int only_empty) {
+  if (only_empty != 0 && only_empty != 1)
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "only_empty %d", only_empty);
+  int rc = zke_recipe_enter((zke_recipe *)queue);
+  if (rc != ZKE_OK) return rc;
+  if (queue->taking.blocking || queue->putting.blocking)
+    rc = zke_recipe_fail(ZKE_MISUSE,
+                         "another thread waits; see zke_queue_cancel()");
+  else
+    rc = queue_do_destroy(queue, only_empty);
   return zke_recipe_leave(&queue->r, rc);
 }

@@ -16,17 +16,24 @@
  *
  *     /jobs                              data "zkembed queue", limit, attempts
  *       entries
- *         entry-100-0000000000           an item: priority 100, number 0
- *         later-100-1790000000000-0000000001   not before this time
+ *         entry-100-0000000001           an item: priority 100, number 1
+ *         later-100-1790000000000-0000000002   not before this time
+ *         line
+ *           _c_<guid>-take-0000000000    ephemeral: waits for an item
+ *           _c_<guid>-put-0000000001     ephemeral: waits for room
+ *           _c_<guid>-user-0000000002    ephemeral: an object's changes
  *       taken
- *         entry-100-0000000000           ephemeral: a claim
+ *         entry-100-0000000001           ephemeral: a claim
  *       dead
- *         entry-100-0000000000           was claimed too often: its data
+ *         entry-100-0000000001           was claimed too often: its data
  *           death                        attempts, consumer, reason
- *       line
- *         _c_<guid>-take-0000000000      ephemeral: waits for an item
- *         _c_<guid>-put-0000000001       ephemeral: waits for room
- *         _c_<guid>-user-0000000002      ephemeral: an object's changes
+ *       stays                            somebody has named limit or attempts
+ *
+ * All directories, /jobs and those above it too where they are made here, are
+ * containers: a queue without items and dead letters that no object uses goes
+ * by itself (container_ms), and the next object that needs it makes it anew.
+ * One for which options.limit or options.attempts were named stays, so that
+ * they hold for all that use it later; zke_queue_destroy() removes that too.
  *
  * An item's znode has the item's data; its version counts the claims.  Items
  * go out by priority (lower first), then in the order in which they could be
@@ -108,7 +115,7 @@ typedef struct zke_queue_options {
  * claimed without end.  new_attempts stand in the queue from its first moment,
  * and never disagree with what is there.
  *
- *   path       of the queue; made when first needed
+ *   path       of the queue; made as a container when first needed
  *   options    NULL for the defaults; copied
  *   queue_out  out, not NULL; NULL on failure
  *
@@ -186,7 +193,7 @@ typedef struct zke_queue_item {
   int64_t put_ms; /* when, ms since 1970 */
   int64_t due_ms; /* 0: at once */
   /* the queue's own */
-  const char *entry_path, *claim_path;
+  const char *entry_path, *claim_path, *user_path;
   int32_t version;
 } zke_queue_item;
 
@@ -257,7 +264,7 @@ ZKE_API int zke_queue_check(zke_queue *queue, const zke_queue_item *item);
  *
  * Returns ZKE_OK, or ZKE_BADARGUMENTS (NULL, or an item without claim).
  * Threads: any.  Blocks: no. */
-enum { ZKE_QUEUE_OPS = 2 };
+enum { ZKE_QUEUE_OPS = 3 };
 ZKE_API int zke_queue_ops(const zke_queue_item *item,
                           zke_op ops[ZKE_QUEUE_OPS]);
 
@@ -378,6 +385,40 @@ ZKE_API int zke_queue_requeue(zke_queue *queue, const char *name,
  * where there is no such letter.
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_queue_drop(zke_queue *queue, const char *name);
+
+/* ------------------------------------------------------------------------
+ * The end of a queue
+ * --------------------------------------------------------------------- */
+
+/* zke_queue_destroy - remove a queue with all that is in it
+ *
+ * Items, dead letters, claims, limit and attempts go.  The items go in several
+ * steps, and what is left in one.  Others are not asked:
+ *
+ *   - A consumer that has claimed an item has lost the claim: its listener
+ *     hears ZKE_QUEUE_LOST, ack and release return ZKE_LOST.
+ *   - Whoever waits for an item waits on, and whoever waits for room has it.
+ *   - The next put, take or wait, also of an object from before, makes the
+ *     queue anew, empty, with the limit and the attempts of that object's
+ *     options.
+ *     A put during the destruction is either destroyed or in the new queue.
+ *
+ * This object waits for nothing any more: zke_queue_start() ends.
+ *
+ *   only_empty  1: only where there are neither items nor dead letters, which
+ *               is decided in the step that removes the queue; 0: in any case
+ *
+ * Returns ZKE_OK, or
+ *   ZKE_NONODE            there is no queue
+ *   ZKE_NOTEMPTY          only_empty, and there are items or letters; or others
+ *                         put faster than this removes, or below the path are
+ *                         nodes that are none of the queue's
+ *   ZKE_OTHERKIND         the path is no queue's
+ *   ZKE_MISUSE            another thread waits with this object
+ *   ZKE_OPERATIONTIMEOUT  another writer did not go on; as after other errors
+ *                         some items have gone, and it can be called again
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_queue_destroy(zke_queue *queue, int only_empty);
 
 #ifdef __cplusplus
 }

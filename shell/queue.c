@@ -597,6 +597,20 @@ static int requeue_run(call *c) { return letters(c, requeue_one); }
 static int drop_run(call *c) { return letters(c, drop_one); }
 
 /* ------------------------------------------------------------------------
+ * The end of a queue
+ * --------------------------------------------------------------------- */
+
+static int rm_run(call *c) {
+  queue_of q;
+  int status = queue_open_existing(c, &q);
+  if (status) return status;
+  int rc = zke_queue_destroy(q.queue, !has(c, 'f'));
+  status = rc == ZKE_OK ? 0 : fail_rc(c, rc);
+  queue_close(&q);
+  return status;
+}
+
+/* ------------------------------------------------------------------------
  * Looking
  * --------------------------------------------------------------------- */
 
@@ -744,6 +758,7 @@ static const option claim_table[] = {
     {'a', "attempts", "N"}, OPTIONS_PATIENCE, {'\0', NULL, NULL}};
 static const option requeue_table[] = {
     {'A', "all", NULL}, OPTIONS_PATIENCE, {'\0', NULL, NULL}};
+static const option rm_table[] = {{'f', "force", NULL}, {'\0', NULL, NULL}};
 static const option drop_table[] = {{'A', "all", NULL}, {'\0', NULL, NULL}};
 static const option list_table[] = {
     {'D', "dead", NULL}, {'d', "data", NULL}, {'\0', NULL, NULL}};
@@ -751,7 +766,7 @@ static const option list_table[] = {
 const command queue_commands[] = {
     {"queue",
      "push | pop | claim | ack | release | peek | list | size | requeue | drop "
-     "NAME …",
+     "| rm NAME …",
      "items for whoever comes first: work queues", NULL, 0, -1, VERBS,
      STYLE_LINE, NULL, NULL},
     {"queue push",
@@ -789,4 +804,6 @@ const command queue_commands[] = {
      NEEDS_SESSION | HIDDEN, STYLE_LINE, requeue_run, NULL},
     {"queue drop", "NAME ITEM | NAME --all", "remove dead letters", drop_table,
      1, 2, NEEDS_SESSION | HIDDEN, STYLE_LINE, drop_run, NULL},
+    {"queue rm", "NAME [--force]", "remove a queue with all that is in it",
+     rm_table, 1, 1, NEEDS_SESSION | HIDDEN, STYLE_LINE, rm_run, NULL},
     {NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL}};

@@ -20,7 +20,7 @@ verbs() {
 # What has an entry in the page: ".It Cm queue push Ar name …".  A command that
 # has verbs has entries for these and none for itself.
 described() {
-  sed -n 's/^\.It Cm \([a-z]*\( [a-z]\{3,\}\)\{0,1\}\).*/\1/p' "$page" | sort
+  sed -n 's/^\.It Cm \([a-z]*\( [a-z]\{2,\}\)\{0,1\}\).*/\1/p' "$page" | sort
 }
 same_commands() {
   verbs | sort >"$work/commands"

@@ -494,7 +494,7 @@ START_TEST(lost_claim_ends_the_command) {
       " exec sleep 1000' 2>said");
   ck_until_true("[ -e begun ]");
   ck_assert_int_eq(
-      run("zke app.db delete /queues/q/taken/entry-100-0000000000"), 0);
+      run("zke app.db delete /queues/q/taken/entry-100-0000000001"), 0);
   ck_assert_int_eq(end(pid), 76);
   ck_prints("grep -c LOST said", "1");
   ck_prints(COUNTS, "1\t0\t0");
@@ -556,10 +556,11 @@ END_TEST
 static const struct {
   const char *command, *waits;
 } waits[] = {
-    {"queue pop empty", "zke app.db ls /queues/empty/line | grep -q ."},
+    {"queue pop empty", "zke app.db ls /queues/empty/entries/line | grep -q ."},
     {"queue pop empty -- touch never",
-     "zke app.db ls /queues/empty/line | grep -q ."},
-    {"queue push full more", "zke app.db ls /queues/full/line | grep -q ."},
+     "zke app.db ls /queues/empty/entries/line | grep -q ."},
+    {"queue push full more",
+     "zke app.db ls /queues/full/entries/line | grep -q ."},
     {"barrier wait set", NULL},
     {"barrier enter pair -n 2",
      "zke app.db barrier show pair 2>/dev/null | grep -q waiting"},
@@ -608,7 +609,7 @@ START_TEST(signal_ends_every_wait) {
     ck_assert_int_eq(end(pid), 128 + signals[i]);
   }
   ck_assert_int_ne(run("[ -e never ]"), 0);
-  ck_prints("zke app.db ls /queues/empty/line 2>/dev/null", "");
+  ck_prints("zke app.db ls /queues/empty/entries/line 2>/dev/null", "");
   ck_assert_int_eq(run("zke app.db barrier show pair 2>/dev/null"), 1);
   ck_assert_int_eq(run("zke app.db barrier show gone 2>/dev/null"), 1);
   ck_assert_int_ne(run("zke app.db queue peek gone 2>/dev/null"), 0);
@@ -822,7 +823,7 @@ START_TEST(coprocess_claims_and_acknowledges) {
   co_say(&co, "{\"id\":3,\"run\":[\"queue\",\"claim\",\"q\"]}");
   co_hear(&co, "\"id\":3", "\"data\":\"one\"");
   co_say(&co,
-         "{\"id\":4,\"run\":[\"queue\",\"ack\",\"q\",\"entry-100-0000000000\""
+         "{\"id\":4,\"run\":[\"queue\",\"ack\",\"q\",\"entry-100-0000000001\""
          "]}");
   co_hear(&co, "\"id\":4", "\"status\":0");
   co_say(&co, "{\"id\":5,\"run\":[\"queue\",\"claim\",\"q\"]}");
@@ -843,7 +844,7 @@ START_TEST(coprocess_hears_of_a_lost_claim) {
   co_say(&co, "{\"id\":2,\"run\":[\"queue\",\"claim\",\"q\"]}");
   co_hear(&co, "\"id\":2", "\"data\":\"one\"");
   ck_assert_int_eq(
-      run("zke app.db delete /queues/q/taken/entry-100-0000000000"), 0);
+      run("zke app.db delete /queues/q/taken/entry-100-0000000001"), 0);
   co_hear(&co, "\"id\":2", "\"kind\":\"claim\"");
   co_say(&co, "{\"id\":3,\"run\":[\"queue\",\"ack\",\"q\"]}");
   co_hear(&co, "\"id\":3", "\"status\":76");
@@ -860,10 +861,10 @@ START_TEST(coprocess_waits_several_times_at_once) {
   co_say(&co,
          "{\"id\":2,\"run\":[\"barrier\",\"meet\",\"m\",\"-n\",\"2\",\"a\"]}");
   ck_until_true("zke app.db barrier show m 2>/dev/null | grep -q waiting");
-  ck_until_true("zke app.db ls /queues/q/line | grep -q .");
+  ck_until_true("zke app.db ls /queues/q/entries/line | grep -q .");
   co_say(&co, "{\"cancel\":1}");
   co_hear(&co, "\"id\":1", "\"status\":75");
-  ck_prints("zke app.db ls /queues/q/line", "");
+  ck_prints("zke app.db ls /queues/q/entries/line", "");
   ck_prints("zke app.db barrier meet m -n 2 b", "a\nb");
   co_hear(&co, "\"id\":2", "\"data\":\"b\"");
   co_end(&co);
