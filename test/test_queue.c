@@ -2004,7 +2004,7 @@ static void make_numbers(zke *own, int number) {
     int rc = zke_queue_put(queue, text, len, NULL, zke_now(own) + 20000);
     if (rc == ZKE_OK)
       shared->kept[number][n] = 1;
-    else
+    else if (rc != ZKE_LIMIT || !stopped()) /* the workers have ended */
       complain(rc);
     rest(own, &queue, true);
   }
