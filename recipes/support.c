@@ -932,8 +932,7 @@ static void recipe_deliver(zke_recipe *r, const zke_note *n) {
 /* Where the object is to look again, because the last look failed, and no call
  * is running that does: have that done in a later dispatch.  The pause doubles,
  * up to what a call waits for others; so in the end the look is as patient as
- * any call (recipe_step_limit()), and a host that dispatches is kept half of
- * its time at most.  The mutex is held. */
+ * any call (recipe_step_limit()).  The mutex is held. */
 static void recipe_remind(zke_recipe *r) {
   bool done = !r->changed || r->going || r->ended || !r->class_->step;
   if (done && r->reminded)
@@ -1063,13 +1062,21 @@ typedef struct recipe_sleeper {
 /* The sleep whose dispatches this thread makes, or NULL. */
 static _Thread_local recipe_sleeper *recipe_asleep;
 
+/* Until when the steps that watchers make on this thread do not wait for others
+ * on a handle, because one has waited as long in vain: so a host that dispatches
+ * for many objects is kept half of its time at most. */
+static _Thread_local struct {
+  const zke *z;
+  int64_t until;
+} recipe_rest;
+
 /* Until when a step that a watcher makes may wait for others: as long as any
  * call does, but no longer than a call that waits for it, on this thread or on
  * another, and one that was made again no longer than it has paused. */
 static int64_t recipe_step_limit(const zke_recipe *r, bool again) {
-  int64_t until = retry_patience(r->z);
-  int64_t paused = retry_after(r->z, r->pause);
-  if (again && paused < until) until = paused;
+  int64_t now = zke_now(r->z), until = retry_patience(r->z);
+  if (again && r->pause < until - now) until = now + r->pause;
+  if (recipe_rest.z == r->z && now < recipe_rest.until) until = now;
   const recipe_sleeper *s = recipe_asleep;
   if (s && s->r->z == r->z && s->until < until) until = s->until;
   for (s = r->sleepers; s; s = s->next) {
@@ -1080,11 +1087,17 @@ static int64_t recipe_step_limit(const zke_recipe *r, bool again) {
 
 /* A step by a watcher, which is a call of its own. */
 static void recipe_step_apart(zke_recipe *r, bool again) {
+  int64_t began = zke_now(r->z);
   int64_t limit = zke_limit(r->z, recipe_step_limit(r, again));
   int64_t grace = retry_grace_begin();
-  recipe_step(r); /* a failure is repeated by who awaits, or by a reminder */
+  int rc = recipe_step(r); /* who awaits repeats a failure, or a reminder */
   retry_grace_back(grace);
   zke_limit(r->z, limit);
+  int64_t now = zke_now(r->z), until = now + (now - began);
+  if (rc != ZKE_OPERATIONTIMEOUT) return;
+  if (recipe_rest.z == r->z && until < recipe_rest.until) return;
+  recipe_rest.z = r->z;
+  recipe_rest.until = until;
 }
 
 void zke_recipe_watcher(zke *z, int type, int state, const char *path,
@@ -1130,6 +1143,12 @@ static void recipe_quit(zke_recipe *r, int state) {
   r->class_->quit(r);
   retry_grace_back(grace);
   zke_limit(r->z, limit);
+}
+
+/* A call is about to sleep; the mutex is held. */
+static void recipe_lie_down(recipe_sleeper *sleeper) {
+  sleeper->next = sleeper->r->sleepers;
+  sleeper->r->sleepers = sleeper;
 }
 
 /* The sleeper is up; the mutex is held.  In a child it is in no list. */
@@ -1187,9 +1206,8 @@ static int recipe_wait(zke_recipe *r, int64_t turn, int step, int failures,
   recipe_sleeper sleeper = {.r = r,
                             .call = recipe_running,
                             .until = retry_limit(r->z, 0),
-                            .next = r->sleepers,
                             .outer = recipe_asleep};
-  r->sleepers = &sleeper;
+  recipe_lie_down(&sleeper);
   __atomic_add_fetch(&r->refs, 1, __ATOMIC_RELAXED); /* a listener may free */
   recipe_unlock(r);
   int rc = recipe_sleep(&sleeper, turn, until);

@@ -434,6 +434,36 @@ START_TEST(dispatch_waits_once) {
 }
 END_TEST
 
+/* … and not once for each object. */
+START_TEST(dispatch_waits_once_for_all) {
+  enum { MANY = 40 };
+  zke_lock *mine[MANY], *theirs[MANY];
+  begin(500);
+  for (int i = 0; i < MANY; i++) {
+    char path[20];
+    snprintf(path, sizeof path, "/l%d", i);
+    ck_ok(zke_lock_new(z, path, NULL, &mine[i]));
+    ck_ok(zke_lock_new(other, path, NULL, &theirs[i]));
+    ck_ok(zke_lock_acquire(theirs[i], soon(other)));
+    ck_ok(zke_lock_start(mine[i]));
+    ck_ok(zke_lock_release(theirs[i]));
+  }
+  obstruct(WRITER);
+  int64_t now = zke_now(z);
+  ck_ok(zke_dispatch(z, NULL));
+  ck_assert_int_lt(zke_now(z), now + 10000); /* forty times: 20 s */
+  clear(WRITER);
+  for (int i = 0; i < MANY; i++) {
+    ck_until(zke_dispatch(z, NULL) == ZKE_OK &&
+                 zke_lock_state(mine[i]) == ZKE_LOCK_HELD,
+             20000);
+    zke_lock_free(mine[i]);
+    zke_lock_free(theirs[i]);
+  }
+  end();
+}
+END_TEST
+
 /* What an object gives up behind a writer has one grace, however much it is. */
 START_TEST(freed_with_much_to_give_up) {
   enum { CLAIMS = 100 };
@@ -533,6 +563,7 @@ int main(int argc, char **argv) {
   tcase_add_loop_test(tc, deadline_holds_for_a_watchers_step, 0, 2);
   tcase_add_test(tc, deadline_holds_for_anothers_step);
   tcase_add_test(tc, dispatch_waits_once);
+  tcase_add_test(tc, dispatch_waits_once_for_all);
   tcase_add_test(tc, freed_with_much_to_give_up);
   tcase_add_loop_test(tc, freed_between_two_tries, 0, 2);
   tcase_add_test(tc, session_ends_between_two_tries);
