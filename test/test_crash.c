@@ -477,8 +477,7 @@ START_TEST(killed_while_sweeping) {
     expect_sound(z);
     int left = children(z, "/t");
     some += left < OVERDUE && left > 1;
-    ck_assert(died || left == 1);
-    if (n % EVERY == 0)
+    if (!died || n % EVERY == 0) /* a slow one leaves the rest for its tick */
       ck_until((zke_wait(z, zke_now(z) + 5), children(z, "/t") == 1), 10000);
     ck_assert(has(z, "/t/0/c"));
     ck_ok(zke_close(z));
@@ -820,6 +819,7 @@ static void add(Suite *s, const TTest *test, const char *name, int loops) {
 
 int main(int argc, char **argv) {
   Suite *s = suite_create("crash");
+  test_in_memory(); /* where syncs count, the disk is powervfs's */
   ADD_LOOP(killed_at_each_point, SCENARIOS);
   ADD(killed_while_creating_the_file);
   ADD_LOOP(killed_while_opening, 2);

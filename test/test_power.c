@@ -321,5 +321,6 @@ static Suite *power_suite(void) {
 int main(int argc, char **argv) {
   if (argc > 1 && strcmp(argv[1], "--writer") == 0)
     return walreset_writer(argc, argv);
+  test_in_memory(); /* the disk is powervfs's */
   return test_main(argc, argv, power_suite());
 }

@@ -951,7 +951,7 @@ static void meet(const holder *h, void **object, zke *z, zke *other) {
   for (int i = 0; i < 2; i++) look_at_token(h, object[i]);
   for (int i = 0; i < 2; i++) {
     int rc = h->stop(object[i]);
-    if (rc != ZKE_MISUSE) demand(rc, h->name); /* a meeting is over */
+    if (rc != ZKE_LOST) demand(rc, h->name); /* a meeting is over */
   }
   dispatch(z, other);
   if (h->there(z)) found("%s: %d stayed", h->name, h->there(z));
@@ -1481,4 +1481,7 @@ static Suite *power_suite(void) {
   return s;
 }
 
-int main(int argc, char **argv) { return test_main(argc, argv, power_suite()); }
+int main(int argc, char **argv) {
+  test_in_memory(); /* the disk is powervfs's */
+  return test_main(argc, argv, power_suite());
+}
