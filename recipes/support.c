@@ -1063,8 +1063,8 @@ typedef struct recipe_sleeper {
 static _Thread_local recipe_sleeper *recipe_asleep;
 
 /* Until when the steps that watchers make on this thread do not wait for others
- * on a handle, because one has waited as long in vain: so a host that dispatches
- * for many objects is kept half of its time at most. */
+ * on a handle, because one has waited as long in vain: so a host that
+ * dispatches for many objects is kept half of its time at most. */
 static _Thread_local struct {
   const zke *z;
   int64_t until;

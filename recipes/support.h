@@ -339,8 +339,8 @@ ZKE_API int zke_recipe_say_held(zke *z, int rc, const char *what,
  * again after a pause, by zke_call_at(): first after 5 ms, then after twice as
  * long each time, at most the busy timeout.  In a dispatch it waits for others
  * no longer than any call does, than a call that sleeps on the object or on the
- * thread may, nor, when it is repeated, than it has paused; and after a step has
- * waited in vain others of the handle do not wait for as long.
+ * thread may, nor, when it is repeated, than it has paused; and after a step
+ * has waited in vain others of the handle do not wait for as long.
  * What the user is to hear is queued with zke_recipe_tell() and delivered
  * after the mutex was dropped.
  * --------------------------------------------------------------------- */
