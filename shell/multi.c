@@ -72,10 +72,10 @@ static const option set_table[] = {
 static const option version_table[] = {{'v', "version", "VERSION"},
                                        {'\0', NULL, NULL}};
 
-#define OPERATION(name_, usage_, options_, least_, most_)                 \
-  {                                                                       \
-    .name = name_, .usage = usage_, .options = options_, .least = least_, \
-    .most = most_, .flags = NO_FORMAT                                     \
+#define OPERATION(name_, usage_, options_, least_, most_)      \
+  {                                                            \
+    .name = (name_), .usage = (usage_), .options = (options_), \
+    .least = (least_), .most = (most_), .flags = NO_FORMAT     \
   }
 
 static const struct kind {
