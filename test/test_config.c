@@ -799,6 +799,45 @@ START_TEST(pictures_are_committed_states) {
 }
 END_TEST
 
+/* The children of "db" and "db/port" as their parents' Stats say, at the first
+ * change that is heard of. */
+static void count_children(zke_config *c, int event,
+                           const zke_config_node *before,
+                           const zke_config_node *now, void *context) {
+  int *counts = context;
+  zke_stat stat;
+  (void)before, (void)now;
+  if (event != ZKE_CONFIG_CHANGED || counts[2]++) return;
+  ck_ok(zke_config_get(c, "db", NULL, NULL, &stat));
+  counts[0] = stat.numChildren;
+  ck_ok(zke_config_get(c, "db/port", NULL, NULL, &stat));
+  counts[1] = stat.cversion;
+}
+
+/* What is not told yet shows in the Stats above it as well, also of a child
+ * that has come and gone. */
+START_TEST(stats_are_of_the_same_moment) {
+  zke *z = test_open(":memory:"), *y = test_session(z, NULL);
+  int counts[3] = {0};
+  zke_config_options o = {
+      .size = sizeof o, .listener = count_children, .context = counts};
+  zke_config *c;
+  plant(z);
+  ck_ok(zke_config_new(y, ROOT, &o, &c));
+  ck_ok(zke_config_start(c));
+  put(z, ROOT "/db/host", "b");
+  put(z, ROOT "/db/new", "");
+  put(z, ROOT "/db/port/x", "");
+  drop(z, ROOT "/db/port/x");
+  ck_ok(zke_dispatch(y, NULL));
+  ck_assert_int_eq(counts[0], 3);
+  ck_assert_int_eq(counts[1], 2);
+  zke_config_free(c);
+  ck_ok(zke_close(y));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
 /* ---- what a change costs ---- */
 
 /* Allocations of zkembed's for one change of a tree of so many nodes. */
@@ -1390,6 +1429,7 @@ int main(int argc, char **argv) {
                                 what_may_not_be_read_goes,
                                 what_may_not_be_read_counts_before_it_is_told,
                                 filter_chooses,
+                                stats_are_of_the_same_moment,
                                 changes_are_told,
                                 a_multi_is_seen_whole,
                                 survives_the_root,
