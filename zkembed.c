@@ -6769,9 +6769,11 @@ static void alarm_move(zke *z, alarm_call *a, int64_t at) {
 }
 
 /* Set the alarm of a pair.  *sooner: it is earlier than all others, and than
- * it was. */
+ * it was.  A time in the past is now: before those that are due already it
+ * would, set again and again, never let them ring. */
 static int alarm_set(zke *z, zke_watch_fn fn, void *context, int64_t at,
                      bool *sooner) {
+  at = base_max(at, lock_now(z->s));
   pthread_mutex_lock(&z->s->m);
   alarm_call *a = alarm_need(z, fn, context);
   int64_t before = atomic_load(&z->alarm_at);
@@ -8597,26 +8599,31 @@ static int api_turn_away(zke *z, int rc) {
   return rc;
 }
 
-/* Begin a call: on ZKE_OK the lock is held and api_leave() must follow; after
- * anything else nothing is held.  The order matters.  The fork flag is looked
- * at before any lock is touched, since a child may have inherited a locked one.
- * The call counts itself before it looks whether the handle is being closed:
- * zke_close() sets that first and counts then, so that one of the two sees the
- * other.  The call's deadline is taken before the lock is waited for, which is
- * waited for until then, and at least until a time. */
-static int api_enter_until(zke *z, const char *path, unsigned flags,
-                           const char **full, int64_t until) {
+/* Count a call in that does without the lock, or takes it later: on ZKE_OK
+ * api_turn_away() must follow, after anything else nothing.  The order matters.
+ * The fork flag is looked at before any lock is touched, since a child may have
+ * inherited a locked one.  The call counts itself before it looks whether the
+ * handle is being closed: zke_close() sets that first and counts then, so that
+ * one of the two sees the other. */
+static int api_count_in(zke *z) {
   if (!z) return base_fail(ZKE_BADARGUMENTS, "the handle is NULL");
-  store *s = z->s;
-  if (lock_is_forked(s)) return api_forked(s);
-  int64_t now = lock_now(s);
-  int64_t deadline = lock_deadline(z, now);
+  if (lock_is_forked(z->s)) return api_forked(z->s);
   os_cancel_off();
   atomic_fetch_add(&z->calls, 1);
-  if (atomic_load(&z->closing)) {
-    return api_turn_away(z,
-                         base_fail(ZKE_CLOSING, "the handle is being closed"));
-  }
+  if (!atomic_load(&z->closing)) return ZKE_OK;
+  return api_turn_away(z, base_fail(ZKE_CLOSING, "the handle is being closed"));
+}
+
+/* Begin a call: on ZKE_OK the lock is held and api_leave() must follow; after
+ * anything else nothing is held.  The call's deadline is taken before the lock
+ * is waited for, which is waited for until then, and at least until a time. */
+static int api_enter_until(zke *z, const char *path, unsigned flags,
+                           const char **full, int64_t until) {
+  int rc = api_count_in(z);
+  if (rc != ZKE_OK) return rc;
+  store *s = z->s;
+  int64_t now = lock_now(s);
+  int64_t deadline = lock_deadline(z, now);
   if (flags & API_LIGHT) until = INT64_MAX;
   if (!lock_take(s, base_max(deadline, until))) {
     return api_turn_away(
@@ -8624,7 +8631,7 @@ static int api_enter_until(zke *z, const char *path, unsigned flags,
                      "another thread has used the handle for too long"));
   }
   live_begin_call(s, z, deadline);
-  int rc = api_admit(z, path, flags, full, now);
+  rc = api_admit(z, path, flags, full, now);
   return rc == ZKE_OK ? ZKE_OK : api_leave(z, rc);
 }
 
@@ -9827,20 +9834,23 @@ static int64_t api_deadline(int64_t deadline_ms) {
   return base_max(deadline_ms, 0) * ZKE_MS;
 }
 
-/* The lock is dropped for the sleep, so other threads may use the handle. */
+/* The lock is not held in the sleep, so other threads may use the handle.  A
+ * call of theirs that has it for long keeps the lease meanwhile, and does not
+ * keep this one beyond its deadline. */
 int zke_sleep(zke *z, int64_t deadline_ms) {
-  int rc = api_enter(z, NULL, API_ANY_STATE | API_LIGHT, NULL);
+  int rc = api_count_in(z);
   if (rc != ZKE_OK) return rc;
   store *s = z->s;
   int64_t until = api_deadline(deadline_ms), left;
   while ((left = until - lock_now(s)) > 0) {
-    if (z->lease) left = base_min(left, z->lease / 4 + 1);
-    lock_drop(s);
-    s->os.sleep(s->os.context, left);
-    lock_take(s, INT64_MAX);
-    live_stamp_lease(z);
+    if (z->lease && lock_take(s, until)) {
+      live_stamp_lease(z);
+      lock_drop(s);
+      left = base_min(until - lock_now(s), z->lease / 4 + 1);
+    }
+    if (left > 0) s->os.sleep(s->os.context, left);
   }
-  return api_leave(z, ZKE_OK);
+  return api_turn_away(z, ZKE_OK);
 }
 
 int64_t zke_busy_timeout(zke *z) { return z ? z->s->busy / ZKE_MS : 0; }
@@ -9852,33 +9862,19 @@ int64_t zke_limit(zke *z, int64_t deadline_ms) {
   return was;
 }
 
-/* The first alarm has become earlier: a thread that sleeps, and a host that
- * knows the descriptor alone, are to know.  A thread that dispatches sees to
- * that at its end. */
-static void api_tell_alarm(zke *z) {
-  if (wait_is_inside(z)) return;
-  if (api_enter(z, NULL, API_ANY_STATE | API_LIGHT, NULL) != ZKE_OK) return;
-  if (live_holds(z->s)) {
-    wait_arm(z);
-    live_wake_self(z);
-  }
-  api_leave(z, ZKE_OK);
-}
-
+/* Where the first alarm has become earlier, a thread that sleeps, and a host
+ * that knows the descriptor alone, are to know: the next dispatch sets the
+ * timer.  A thread that dispatches sees to that at its end. */
 int zke_call_at(zke *z, int64_t when_ms, zke_watch_fn fn, void *context) {
   bool sooner;
-  if (!z || !fn) return base_fail(ZKE_BADARGUMENTS, "the handle or fn is NULL");
-  if (lock_is_forked(z->s)) return api_forked(z->s);
+  if (!fn) return base_fail(ZKE_BADARGUMENTS, "fn is NULL");
+  int rc = api_count_in(z);
+  if (rc != ZKE_OK) return rc;
   if (z->s->readonly)
-    return base_fail(ZKE_READONLY, "%s was opened read-only", z->s->name);
-  os_cancel_off();
-  atomic_fetch_add(&z->calls, 1);
-  if (atomic_load(&z->closing)) {
-    return api_turn_away(z,
-                         base_fail(ZKE_CLOSING, "the handle is being closed"));
-  }
-  int rc = alarm_set(z, fn, context, api_deadline(when_ms), &sooner);
-  if (rc == ZKE_OK && sooner) api_tell_alarm(z);
+    rc = base_fail(ZKE_READONLY, "%s was opened read-only", z->s->name);
+  if (rc == ZKE_OK)
+    rc = alarm_set(z, fn, context, api_deadline(when_ms), &sooner);
+  if (rc == ZKE_OK && sooner && !wait_is_inside(z)) live_wake_sleeper(z);
   return api_turn_away(z, rc);
 }
 

@@ -1029,9 +1029,7 @@ ZKE_API int zke_forget(zke *z, zke_watch_fn fn, void *context);
  *               releases its memory, which the pair's first call here has
  *               allocated: later ones need none
  *
- * It does not wait for the file, nor for other processes.  Where another thread
- * is inside a call for longer than this one may wait for it, the time is set,
- * but a thread that sleeps already may find out a second late.
+ * It waits neither for the file nor for another thread's call.
  *
  * Returns ZKE_OK, also after the session's end, or
  *   ZKE_BADARGUMENTS  fn is NULL

@@ -51,19 +51,20 @@ static void keep_lock(void) {
   seen = looks;
 }
 
-/* A thread that is a keeper keeps it in a change until zke_forget() has come
- * back, or has not for a while. */
+/* A thread that is a keeper keeps it in a change until what is tried meanwhile
+ * has come back, or has not for a while. */
 static _Thread_local bool keeper;
-static atomic_bool keeping, forgotten;
+static atomic_bool keeping, come_back;
+static int keep_ms = 300;
 
-static void keep_from_forget(void) {
-  int64_t end = test_now() + 300;
+static void keep_on(void) {
+  int64_t end = test_now() + keep_ms;
   keeping = true;
-  while (!forgotten && test_now() < end) test_pause();
+  while (!come_back && test_now() < end) test_pause();
 }
 
 static int64_t told_clock(void *context, int which) {
-  if (keeper && which == ZKE_CLOCK_REALTIME) keep_from_forget();
+  if (keeper && which == ZKE_CLOCK_REALTIME) keep_on();
   if (!greedy)
     atomic_fetch_add(&looks, 1);
   else if (which == ZKE_CLOCK_REALTIME)
@@ -649,7 +650,7 @@ START_TEST(forget_cannot_be_late) {
   ck_until(keeping, 10000);
   zke_limit(shared, late);
   int rc = zke_forget(shared, count_call, NULL);
-  forgotten = true;
+  come_back = true;
   zke_limit(shared, ZKE_FOREVER);
   ck_ok(join(&w));
   if (rc != ZKE_OK)
@@ -697,6 +698,29 @@ START_TEST(long_call_fails_no_wait) {
   ck_ok(join(&keeps));
   ck_until((zke_wake(shared), waits.done), 10000);
   ck_ok(join(&waits));
+}
+END_TEST
+
+/* zkembed.h: zke_call_at() waits for no other thread's call, nor does
+ * zke_sleep() sleep beyond its deadline for one, with a lease or without.  Both
+ * came back with the other call, however long that took. */
+START_TEST(long_call_delays_no_alarm_and_no_sleep) {
+  worker keeps;
+  keep_ms = 20000;
+  begin(_i);
+  zke *leased;
+  zke_options lease = {.size = sizeof lease, .lease_ms = 60000};
+  ck_ok(zke_open_session(shared, &lease, &leased));
+  start(&keeps, change_and_keep, shared, 0);
+  ck_until(keeping, 10000);
+  ck_ok(zke_call_at(shared, zke_now(shared) + 60000, count_call, NULL));
+  ck_ok(zke_sleep(shared, zke_now(shared) + 10));
+  ck_ok(zke_sleep(leased, zke_now(leased) + 10));
+  bool waited = keeps.done;
+  come_back = true;
+  ck_ok(join(&keeps));
+  ck_assert(!waited);
+  ck_ok(zke_close(leased));
 }
 END_TEST
 
@@ -834,6 +858,7 @@ static void add_many_handles(Suite *suite) {
   ADD(sessions_come_and_go_in_parallel);
   ADD(forget_cannot_be_late);
   ADD(long_call_fails_no_wait);
+  ADD(long_call_delays_no_alarm_and_no_sleep);
   tcase_add_test(tc, stores_open_and_close_in_parallel);
 }
 

@@ -1793,6 +1793,18 @@ START_TEST(a_time_that_has_passed_is_for_the_next_dispatch) {
 }
 END_TEST
 
+/* Nor does it keep others that are due from theirs: it was called in their
+ * place, dispatch by dispatch. */
+START_TEST(a_time_that_is_set_again_leaves_others_their_turn) {
+  int rung = 0;
+  begin(_i);
+  ck_ok(zke_call_at(watcher, 0, ring_again, &rung));
+  ring(zke_now(watcher), &seen);
+  expect("ALARM");
+  ck_assert_int_eq(rung, 1);
+}
+END_TEST
+
 /* A pair that has set a time is told of the session's end, once, and of no time
  * after that. */
 START_TEST(a_time_ends_with_the_session) {
@@ -1955,6 +1967,7 @@ static void add_time(Suite *suite) {
   ADD(a_time_comes_once);
   ADD(a_time_wakes);
   ADD(a_time_that_has_passed_is_for_the_next_dispatch);
+  ADD(a_time_that_is_set_again_leaves_others_their_turn);
   ADD(a_time_ends_with_the_session);
 }
 
