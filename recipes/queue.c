@@ -528,7 +528,9 @@ static int queue_compare_text(const void *key, const void *at) {
   return strcmp(key, *(char *const *)at);
 }
 
+/* The list may be empty, and have no block then. */
 static bool queue_is_claimed(const zke_queue *q, const char *name) {
+  if (!q->claimed->count) return false;
   return bsearch(name, q->claimed->data, (size_t)q->claimed->count,
                  sizeof *q->claimed->data, queue_compare_text) != NULL;
 }
