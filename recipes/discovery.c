@@ -12,6 +12,7 @@
 struct zke_discovery {
   zke_group *group; /* has a mutex; what is here never changes, but for */
   zke *z;
+  int refs;        /* atomic: calls that keep it, and 1 until free */
   int64_t picked;  /* atomic: the czxid that a round has come to */
   uint64_t random; /* atomic: state of the generator */
   zke_discovery_fn listener;
@@ -125,22 +126,37 @@ int zke_discovery_new(zke *z, const char *base, const char *name,
   zke_discovery *d = zke_alloc(z, sizeof *d);
   if (!d) return zke_recipe_fail(ZKE_NOMEM, "no memory for a service");
   d->z = z;
+  d->refs = 1;
   d->listener = o.listener;
   d->context = o.context;
   d->random = (uint64_t)zke_session_id(z) ^ (uint64_t)(uintptr_t)d ^
               (uint64_t)zke_now(z) << 20;
   rc = discovery_open(d, base, name);
-  if (rc == ZKE_OK)
+  if (rc == ZKE_OK) {
+    zke_recipe_hold((zke_recipe *)d->group);
     *service_out = d;
-  else
+  } else {
     zke_free(d);
+  }
   return rc;
+}
+
+/* Keep the service's memory, and its group's, for a call that makes several
+ * calls: a listener may free it between two of them. */
+static void discovery_hold(zke_discovery *d) {
+  __atomic_add_fetch(&d->refs, 1, __ATOMIC_RELAXED);
+}
+
+static void discovery_drop(zke_discovery *d) {
+  if (__atomic_sub_fetch(&d->refs, 1, __ATOMIC_ACQ_REL) > 0) return;
+  zke_recipe_drop((zke_recipe *)d->group);
+  zke_free(d);
 }
 
 void zke_discovery_free(zke_discovery *service) {
   if (!service) return;
   zke_group_free(service->group);
-  zke_free(service);
+  discovery_drop(service);
 }
 
 static zke_group *discovery_group(zke_discovery *d) {
@@ -214,12 +230,13 @@ int zke_discovery_list(zke_discovery *service, zke_instance_list **list_out) {
   zke_party_list *who = NULL;
   if (!service || !list_out)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "service or list_out is NULL");
+  zke *z = service->z; /* a listener may free the service */
   int rc = zke_group_list(service->group, &who);
   if (rc != ZKE_OK) return rc;
   size_t size =
       sizeof(zke_instance_list) + (size_t)who->count * sizeof(zke_instance);
   for (int i = 0; i < who->count; i++) size += instance_bytes(&who->data[i]);
-  zke_instance_list *list = zke_alloc(service->z, size);
+  zke_instance_list *list = zke_alloc(z, size);
   if (list) {
     zke_instance *instance = (zke_instance *)(void *)(list + 1);
     char *text = (char *)(instance + who->count);
@@ -264,25 +281,33 @@ static int pick_by(zke_discovery *d, int rule, const zke_party_list *who) {
   return rule == ZKE_PICK_RANDOM ? pick_random(d, who->count) : 0;
 }
 
-int zke_discovery_pick(zke_discovery *service, int rule,
-                       zke_instance **instance_out) {
+static int discovery_pick(zke_discovery *d, int rule,
+                          zke_instance **instance_out) {
   zke_party_list *who = NULL;
-  if (!service || !instance_out)
-    return zke_recipe_fail(ZKE_BADARGUMENTS, "service or instance_out is NULL");
-  if (rule < ZKE_PICK_FIRST || rule > ZKE_PICK_RANDOM)
-    return zke_recipe_fail(ZKE_BADARGUMENTS, "no rule %d", rule);
-  int rc = zke_discovery_start(service);
-  if (rc == ZKE_OK) rc = zke_group_list(service->group, &who);
+  int rc = zke_discovery_start(d);
+  if (rc == ZKE_OK) rc = zke_group_list(d->group, &who);
   if (rc != ZKE_OK) return rc;
   zke_instance *i = NULL;
   if (!who->count)
     rc = zke_recipe_fail(ZKE_NONODE, "the service has no instances");
   else
-    i = instance_block(service->z, &who->data[pick_by(service, rule, who)]);
+    i = instance_block(d->z, &who->data[pick_by(d, rule, who)]);
   if (rc == ZKE_OK && !i)
     rc = zke_recipe_fail(ZKE_NOMEM, "no memory for an instance");
   zke_free(who);
   if (rc == ZKE_OK) *instance_out = i;
+  return rc;
+}
+
+int zke_discovery_pick(zke_discovery *service, int rule,
+                       zke_instance **instance_out) {
+  if (!service || !instance_out)
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "service or instance_out is NULL");
+  if (rule < ZKE_PICK_FIRST || rule > ZKE_PICK_RANDOM)
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "no rule %d", rule);
+  discovery_hold(service);
+  int rc = discovery_pick(service, rule, instance_out);
+  discovery_drop(service);
   return rc;
 }
 

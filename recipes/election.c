@@ -401,12 +401,14 @@ int zke_election_lead(zke_election *e, int64_t deadline_ms) {
 int zke_election_resign(zke_election *e) {
   int rc = zke_recipe_enter((zke_recipe *)e);
   if (rc != ZKE_OK) return rc;
+  bool there = e->l.state == ZKE_LINE_WAITING || e->l.state == ZKE_LINE_HELD;
   if (e->state != ZKE_ELECTION_STOP) {
     election_tell(e, ZKE_ELECTION_STOP_START, 0);
     rc = election_quit(e);
     e->state = ZKE_ELECTION_STOP;
     election_tell(e, ZKE_ELECTION_STOP_COMPLETE, 0);
   }
+  if (rc == ZKE_OK && !there) rc = zke_line_check(&e->l); /* says so */
   return zke_recipe_leave(&e->l.r, rc);
 }
 

@@ -151,8 +151,11 @@ ZKE_API int zke_election_set(zke_election *e, const void *data, int len,
 
 /* zke_election_resign - a candidate or leader no more
  *
- * Returns ZKE_OK, also where it was not one; after any other code it is none
- * any more either, and the session deletes its znodes as soon as it can. */
+ * Returns ZKE_OK, or ZKE_LOST where it was not one, or was one no more; after
+ * any other code it is none any more either, and the session deletes its znodes
+ * as soon as it can.
+ * Threads: any; zke_election_lead() of another thread returns ZKE_LOST.  In a
+ * callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_election_resign(zke_election *e);
 
 /* zke_election_hand_over - resign in favour of a candidate

@@ -698,11 +698,17 @@ int zke_partition_start(zke_partition *p) {
   return zke_recipe_leave(&p->r, part_join(p));
 }
 
+static int part_is_none(const zke_partition *p) {
+  return zke_recipe_fail(ZKE_LOST, "this object is no member of %s", p->r.path);
+}
+
 int zke_partition_leave(zke_partition *p) {
   int rc = zke_recipe_enter((zke_recipe *)p);
   if (rc != ZKE_OK) return rc;
+  bool member = p->znode != NULL;
   rc = part_quit(p);
   zke_wake(p->r.z); /* a thread that waits is to know */
+  if (!member) rc = part_is_none(p);
   return zke_recipe_leave(&p->r, rc);
 }
 
@@ -760,12 +766,12 @@ static int64_t part_next(const zke_partition *p) {
   return next;
 }
 
+/* Another thread may leave meanwhile. */
 static int part_is_settled(zke_recipe *r) {
   const zke_partition *p = (const zke_partition *)r;
   int state = part_state(p);
   if (state == ZKE_PARTITION_SETTLED) return ZKE_OK;
-  if (state == ZKE_PARTITION_OUT)
-    return zke_recipe_fail(ZKE_MISUSE, "not a member of %s", r->path);
+  if (state == ZKE_PARTITION_OUT) return part_is_none(p);
   if (state != ZKE_PARTITION_LOST || r->ended) return 1;
   return zke_recipe_fail(ZKE_LOST, "the membership of %s was taken away",
                          r->path);

@@ -114,7 +114,7 @@ ZKE_API void zke_partition_free(zke_partition *p);
  *
  * Return ZKE_OK, ZKE_MISUSE where one is a member already, ZKE_OTHERKIND where
  * the path is something else, or the members there divide other items (the
- * sentence names one); leave is ZKE_OK for a stranger as well.
+ * sentence names one); leave is ZKE_LOST where one is none, or no more.
  * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_partition_start(zke_partition *p);
 ZKE_API int zke_partition_leave(zke_partition *p);
@@ -130,8 +130,9 @@ ZKE_API int zke_partition_release(zke_partition *p, const char *item);
 /* zke_partition_wait - wait until one has what one is to have, and no more
  *
  * Returns ZKE_OK, or, a member all the same, ZKE_OPERATIONTIMEOUT naming an
- * item and who has it, ZKE_CANCELLED, ZKE_MISUSE where one is no member; or
- * ZKE_LOST, ZKE_INVALIDSTATE.  Blocks: until the deadline. */
+ * item and who has it, or ZKE_CANCELLED; or ZKE_LOST where one is no member,
+ * or no more, ZKE_INVALIDSTATE.
+ * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
 ZKE_API int zke_partition_wait(zke_partition *p, int64_t deadline_ms);
 
 /* zke_partition_cancel - the blocking call on it returns ZKE_CANCELLED;

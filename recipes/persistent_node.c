@@ -107,7 +107,6 @@ static int node_try_set(zke *z, void *arg) {
  * watched. */
 static int node_stop(zke_persistent_node *n) {
   int rc = ZKE_OK;
-  if (!n->started) return ZKE_OK;
   zke_remove_watch(n->r.z, n->r.path, ZKE_WATCH_DATA, zke_recipe_watcher,
                    &n->r);
   if (n->unsure || n->state == PRESENT)
@@ -143,7 +142,10 @@ static void node_deliver(zke_recipe *r, int event, int64_t number,
   if (n->listener) n->listener(n, event, number, n->context);
 }
 
-static void node_quit(zke_recipe *r) { node_stop((zke_persistent_node *)r); }
+static void node_quit(zke_recipe *r) {
+  zke_persistent_node *n = (zke_persistent_node *)r;
+  if (n->started) node_stop(n);
+}
 
 static void node_destroy(zke_recipe *r) {
   zke_free(((zke_persistent_node *)r)->data);
@@ -211,8 +213,16 @@ int zke_persistent_node_start(zke_persistent_node *node) {
   return zke_recipe_leave(&node->r, rc);
 }
 
+static int node_none(const zke_persistent_node *n) {
+  return zke_recipe_fail(ZKE_LOST, "this object does not keep the znode %s",
+                         n->r.path);
+}
+
+/* Another thread may release what is waited for. */
 static int node_done(zke_recipe *r) {
-  return ((const zke_persistent_node *)r)->state == PRESENT ? ZKE_OK : 1;
+  const zke_persistent_node *n = (const zke_persistent_node *)r;
+  if (n->state == PRESENT) return ZKE_OK;
+  return n->started || r->ended || r->going ? 1 : node_none(n);
 }
 
 int zke_persistent_node_step(zke_persistent_node *node) {
@@ -229,7 +239,7 @@ static int node_give_up(zke_persistent_node *n, int rc) {
   }
   zke_recipe_keep(&kept);
   int64_t limit = zke_recipe_grace(n->r.z);
-  if (!n->r.ended) node_stop(n);
+  if (!n->r.ended && n->started) node_stop(n);
   zke_limit(n->r.z, limit);
   return zke_recipe_restore(&kept, rc);
 }
@@ -256,7 +266,8 @@ int zke_persistent_node_acquire(zke_persistent_node *node,
 int zke_persistent_node_release(zke_persistent_node *node) {
   int rc = zke_recipe_enter((zke_recipe *)node);
   if (rc != ZKE_OK) return rc;
-  return zke_recipe_leave(&node->r, node_stop(node));
+  rc = node->started ? node_stop(node) : node_none(node);
+  return zke_recipe_leave(&node->r, rc);
 }
 
 int zke_persistent_node_set(zke_persistent_node *node, const void *data,

@@ -104,6 +104,7 @@ ZKE_API int zke_persistent_node_step(zke_persistent_node *node);
  * Returns ZKE_OK, or, released,
  *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence says whose it is
  *   ZKE_CANCELLED         zke_persistent_node_cancel()
+ *   ZKE_LOST              another thread released it
  *   ZKE_MISUSE            another thread waits with this object; not released
  *   ZKE_INVALIDSTATE      the session has ended
  *   others                as zke_create()
@@ -113,7 +114,10 @@ ZKE_API int zke_persistent_node_acquire(zke_persistent_node *node,
 
 /* zke_persistent_node_release - delete one's own znode and let it be
  *
- * Deletes nothing else, neither another session's nor the parent.  After a
+ * Deletes nothing else, neither another session's nor the parent.  Another
+ * thread's zke_persistent_node_acquire() ends with ZKE_LOST.
+ *
+ * Returns ZKE_OK, or ZKE_LOST where it was not started.  After any other
  * failure the znode may be there still: the session deletes it as soon as it
  * can.
  * Threads: any.  In a callback: yes.  Blocks: on the disk. */

@@ -82,17 +82,38 @@ int zke_singleton_start(zke_singleton *s) {
 int zke_singleton_release(zke_singleton *s) {
   int rc = zke_recipe_enter((zke_recipe *)s);
   if (rc != ZKE_OK) return rc;
-  return zke_recipe_leave(&s->l.r, zke_line_quit(&s->l));
+  return zke_recipe_leave(&s->l.r, zke_line_release(&s->l));
+}
+
+static void singleton_drop(void *s) { zke_recipe_drop(s); }
+
+/* Work while it runs, then stop.  That it was taken away meanwhile, or freed,
+ * is not the worker's failure. */
+static int singleton_work(zke_singleton *s, zke_singleton_work_fn fn,
+                          void *arg) {
+  zke_sentence kept;
+  int64_t token = zke_singleton_token(s);
+  if (!token) return zke_singleton_check(s); /* says why it does not run */
+  int rc = fn(s, token, arg);
+  zke_recipe_keep(&kept);
+  int stopped = zke_singleton_release(s);
+  if (rc != ZKE_OK) return zke_recipe_restore(&kept, rc);
+  bool gone = stopped == ZKE_LOST || stopped == ZKE_INVALIDSTATE ||
+              stopped == ZKE_CLOSING;
+  return gone ? ZKE_OK : stopped;
 }
 
 int zke_singleton_serve(zke_singleton *s, int64_t deadline_ms,
                         zke_singleton_work_fn fn, void *arg) {
   if (!fn) return zke_recipe_fail(ZKE_BADARGUMENTS, "fn is NULL");
-  int rc = zke_singleton_acquire(s, deadline_ms);
-  if (rc != ZKE_OK) return rc;
-  rc = fn(s, zke_singleton_token(s), arg);
-  int stopped = zke_singleton_release(s);
-  return rc == ZKE_OK && stopped != ZKE_INVALIDSTATE ? stopped : rc;
+  if (!s) return zke_recipe_fail(ZKE_BADARGUMENTS, "the object is NULL");
+  volatile int rc = ZKE_OK;
+  zke_recipe_hold(&s->l.r); /* a listener may free it */
+  pthread_cleanup_push(singleton_drop, &s->l.r);
+  rc = zke_singleton_acquire(s, deadline_ms);
+  if (rc == ZKE_OK) rc = singleton_work(s, fn, arg);
+  pthread_cleanup_pop(1);
+  return rc;
 }
 
 int zke_singleton_cancel(zke_singleton *s) {

@@ -93,9 +93,10 @@ ZKE_API int zke_singleton_acquire(zke_singleton *s, int64_t deadline_ms);
 /* zke_singleton_try   - run now, or ZKE_HELD with the same sentence
  * zke_singleton_start - stand by and go on; the listener is told, or the state
  *                       tells, once zke_dispatch() has seen one's turn
- * zke_singleton_release  - run or stand by no more.  ZKE_OK, also where one did
- *                       neither; else the session deletes the znode as soon
- *                       as it can
+ * zke_singleton_release - run or stand by no more, nor does another thread's
+ *                       zke_singleton_acquire().  ZKE_LOST where one did
+ *                       neither, or no more; after any other failure the
+ *                       session deletes the znode as soon as it can
  * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_singleton_try(zke_singleton *s);
 ZKE_API int zke_singleton_start(zke_singleton *s);
@@ -104,9 +105,14 @@ ZKE_API int zke_singleton_release(zke_singleton *s);
 /* zke_singleton_serve - wait, call the worker, stop
  *
  *   deadline_ms  for taking over; the worker takes its time
- *   fn           its result is returned
+ *   fn           its result is returned, also where another one runs by now:
+ *                zke_singleton_check() tells that
  *
- * Returns what fn returned, else as zke_singleton_acquire(). */
+ * Returns what fn returned, else as zke_singleton_acquire(); ZKE_CLOSING where
+ * a listener freed the object before fn was called.  A thread that is cancelled
+ * inside fn frees the object in a cleanup handler of its own.
+ * Threads: any.  In a callback: yes.  Blocks: until the deadline, and while fn
+ * does. */
 typedef int (*zke_singleton_work_fn)(zke_singleton *s, int64_t token,
                                      void *arg);
 ZKE_API int zke_singleton_serve(zke_singleton *s, int64_t deadline_ms,

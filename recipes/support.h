@@ -16,7 +16,8 @@
  *   Beyond the deadline, or where that has passed already, it goes on for at
  *   most ZKE_GRACE_MS, to begin and to clean up, and so does a free beyond the
  *   busy timeout: once, however much there is to give up.  What the disk takes
- *   is not counted.
+ *   is not counted.  Nor is what other threads' calls on the same object take
+ *   before, while they do not sleep: they take turns in it.
  * - When a blocking call returns anything but ZKE_OK the participant is out,
  *   and so it is after giving up what it held and after free.  Its znode is
  *   gone, or the session remembers it and removes it as soon as it can
@@ -32,7 +33,9 @@
  *   descriptor tell when.
  * - A listener runs like a watcher: inside zke_dispatch(), zke_wait() or the
  *   recipe's own calls, with no lock held, one at a time and in order, on
- *   whichever thread that is.  It may call the recipe, and free it.
+ *   whichever thread that is.  It may call the recipe, and free it: a call
+ *   that runs on the object meanwhile returns what it has come to, or
+ *   ZKE_CLOSING.
  * - cancel is for the call with a deadline that another thread has running on
  *   the object: that returns ZKE_CANCELLED, or what it has come to.  Where none
  *   is running cancel returns ZKE_IDLE and does nothing, also later: to stop a
@@ -43,6 +46,9 @@
  *   there gives up its place as free does; every further call on the object but
  *   free returns ZKE_CLOSING, and so does one that another thread is inside.
  *   Free it from a cleanup handler.
+ * - To give up what the object does not have, or has lost, is ZKE_LOST.  To
+ *   give up what another thread's blocking call waits for ends that call with
+ *   ZKE_LOST.
  * - A session's end ends everything its objects hold; they say so at once and
  *   every call but free returns ZKE_INVALIDSTATE.
  * - Errors are zkembed's; zke_errmsg() has the sentence.

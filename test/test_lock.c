@@ -824,6 +824,39 @@ START_TEST(a_waiter_may_steal) {
 }
 END_TEST
 
+typedef struct theft {
+  zke_lock *lock;
+  int stolen, again;
+} theft;
+
+static void *steal_twice(void *arg) {
+  theft *t = arg;
+  t->stolen = zke_lock_steal(t->lock);
+  t->again = zke_lock_acquire(t->lock, soon(z[1]));
+  return NULL;
+}
+
+/* The thread that steals holds, whichever has started. */
+START_TEST(the_thief_is_the_holder) {
+  zke_lock_options o = {.size = sizeof o, .reentrant = 1};
+  theft t = {.stolen = ZKE_IDLE, .again = ZKE_IDLE};
+  pthread_t thread;
+  open_sessions();
+  zke_lock *holder = make(z[0], PATH);
+  ck_ok(zke_lock_new(z[1], PATH, &o, &t.lock));
+  ck_ok(zke_lock_acquire(holder, soon(z[0])));
+  ck_ok(zke_lock_start(t.lock));
+  ck_assert_int_eq(pthread_create(&thread, NULL, steal_twice, &t), 0);
+  ck_assert_int_eq(pthread_join(thread, NULL), 0);
+  ck_ok(t.stolen);
+  ck_ok(t.again);
+  ck_rc(zke_lock_acquire(t.lock, soon(z[1])), ZKE_MISUSE);
+  zke_lock_free(holder);
+  zke_lock_free(t.lock);
+  close_sessions();
+}
+END_TEST
+
 /* It is first already, only it has not looked yet. */
 START_TEST(a_waiter_whose_turn_has_come_may_steal) {
   open_sessions();
@@ -2562,6 +2595,7 @@ static void add_losing(Suite *s) {
   tcase_add_test(tc, a_thief_holds_and_the_line_stays);
   tcase_add_test(tc, stealing_what_nobody_holds_is_trying);
   tcase_add_test(tc, a_waiter_may_steal);
+  tcase_add_test(tc, the_thief_is_the_holder);
   tcase_add_test(tc, a_waiter_whose_turn_has_come_may_steal);
 }
 

@@ -313,7 +313,7 @@ START_TEST(cancelled) {
   int rc = 0;
   begin();
   lets_go = false;
-  ck_rc(zke_partition_wait(p[1], 0), ZKE_MISUSE);
+  ck_rc(zke_partition_wait(p[1], 0), ZKE_LOST);
   ck_ok(zke_partition_start(p[0]));
   ck_ok(zke_partition_start(p[1]));
   ck_assert_int_eq(pthread_create(&thread, NULL, wait_there, &rc), 0);
@@ -347,7 +347,7 @@ START_TEST(refused) {
   ck_rc(zke_partition_list(p[0], NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_partition_op(p[0], "a", NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_partition_parties(admin, PATH, NULL), ZKE_BADARGUMENTS);
-  ck_ok(zke_partition_leave(p[0]));
+  ck_rc(zke_partition_leave(p[0]), ZKE_LOST);
   zke_partition_free(NULL);
   /* Other items than those that are there. */
   ck_ok(zke_partition_start(p[0]));

@@ -372,7 +372,7 @@ START_TEST(bad_arguments) {
   zke_persistent_node *same = n;
   ck_rc(zke_persistent_node_renew(&n, NULL), ZKE_BADARGUMENTS);
   ck_assert_ptr_eq(n, same);
-  ck_ok(zke_persistent_node_release(n));
+  ck_rc(zke_persistent_node_release(n), ZKE_LOST);
   /* a parent that can have no children is told at once */
   ck_ok(
       zke_create(z, "/status", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
