@@ -7191,6 +7191,8 @@ static void wait_leave_callback(void *arg) {
   zke *z = b->z;
   if (lock_is_forked(z->s)) return;
   lock_take(z->s, INT64_MAX);
+  if (b->e && b->next < b->count) /* some watcher will not be told of it */
+    z->silent = base_int32((int64_t)z->silent + 1);
   z->batch = b->outer;
   mem_free(b->e);
   mem_free(b->calls);

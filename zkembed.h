@@ -867,9 +867,10 @@ ZKE_API void zke_op_children_after(zke_op *op, const char *path,
  * The result's children are the paths of the session's events at the path and
  * below it that have not been delivered, in their order, one as often as it has
  * events.  An event whose watchers are being called is among them.
- * The result's len is how many events the session was not, or will not be, told
- * because it may not read the node: since its beginning, on all paths.  Only
- * that it differs from an earlier one says something.
+ * The result's len is how many events some watcher was not, or will not be,
+ * told because the session may not read the node, or another watcher has ended
+ * its thread: since the session's beginning, on all paths.  Only that it
+ * differs from an earlier one says something.
  * The result's rc is ZKE_OK whether the path exists or not, or
  * ZKE_RUNTIMEINCONSISTENCY where it is not known: there are more than `most`,
  * or events were dropped (ZKE_EVENT_OVERFLOW is to be delivered).

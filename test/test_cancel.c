@@ -444,6 +444,33 @@ START_TEST(callback_that_ends_its_thread) {
 }
 END_TEST
 
+static int silent(void) {
+  zke_op op;
+  zke_op_result r = {0};
+  zke_op_untold(&op, "/", 0);
+  ck_ok(zke_multi_read(shared, &op, 1, &r));
+  int count = r.len;
+  zke_results_clear(&r, 1);
+  return count;
+}
+
+/* zkembed.h, zke_op_untold: watchers that are not called for that reason can
+ * find out that they have missed something. */
+START_TEST(callback_that_ends_its_thread_leaves_a_mark) {
+  runner r;
+  begin();
+  ck_ok(zke_exists(shared, "/n", end_thread, NULL, NULL));
+  ck_ok(zke_add_watch(shared, "/", ZKE_WATCH_PERSISTENT_RECURSIVE, note, NULL));
+  ck_assert_int_eq(silent(), 0);
+  ck_ok(zke_set(other, "/n", "", 0, -1, NULL));
+  start(&r, dispatch_long, shared, PTHREAD_CANCEL_DEFERRED);
+  join(&r);
+  ck_assert_int_eq(silent(), 1);
+  ck_ok(zke_forget(shared, note, NULL));
+  finish();
+}
+END_TEST
+
 /* Nor does one at a time, and the others are called all the same. */
 START_TEST(call_at_a_time_that_ends_its_thread) {
   runner r;
@@ -712,6 +739,7 @@ int main(int argc, char **argv) {
   ADD(cancelled_at_random, 1);
   ADD(callback_is_finished, 2);
   ADD(callback_that_ends_its_thread, 1);
+  ADD(callback_that_ends_its_thread_leaves_a_mark, 1);
   ADD(call_at_a_time_that_ends_its_thread, 2);
   ADD(recipe_gives_up_its_place, RECIPES);
   ADD(others_in_the_object_are_told, 1);
