@@ -1458,7 +1458,7 @@ START_TEST(one_shot_queues_leave_nothing) {
     zke_free(item);
     zke_queue_free(queue);
   }
-  ck_until(is_swept(own), 20000);
+  ck_until(is_swept(own), 60000);
   ck_ok(zke_close(own));
 }
 END_TEST
@@ -1501,7 +1501,7 @@ START_TEST(a_death_leaves_no_queue) {
     rc = test_child_end(test_child(die_at_a_queue, &n));
   ck_assert_int_eq(rc, 0);
   zke *own = open_hasty("db");
-  ck_until(is_swept(own), 20000);
+  ck_until(is_swept(own), 60000);
   ck_ok(zke_close(own));
 }
 END_TEST
@@ -2326,8 +2326,6 @@ static void add_items(Suite *s) {
   tcase_add_test(tc, arguments_are_checked);
   tcase_add_test(tc, another_kind_on_the_path_is_refused);
   tcase_add_test(tc, a_removed_queue_is_made_again);
-  tcase_add_test(tc, one_shot_queues_leave_nothing);
-  tcase_add_test(tc, a_death_leaves_no_queue);
   tcase_add_test(tc, looking_makes_no_queue);
   tcase_add_test(tc, named_settings_stay);
   tcase_add_loop_test(tc, a_name_that_comes_again_is_another_item, 0, 3);
@@ -2389,6 +2387,8 @@ static void add_proof(Suite *s) {
   TCase *tc = add_case(s, "proof", 100);
   tcase_add_test(tc, a_killed_consumers_item_goes_to_the_waiter);
   tcase_add_test(tc, two_that_are_stopped_stop_nobody);
+  tcase_add_test(tc, one_shot_queues_leave_nothing);
+  tcase_add_test(tc, a_death_leaves_no_queue);
   tcase_add_loop_test(tc, nothing_is_lost_or_done_twice, 0, 2);
   tcase_add_test(tc, a_lost_put_that_was_taken_is_not_repeated);
 }
