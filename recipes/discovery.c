@@ -284,7 +284,7 @@ static int pick_by(zke_discovery *d, int rule, const zke_party_list *who) {
 static int discovery_pick(zke_discovery *d, int rule,
                           zke_instance **instance_out) {
   zke_party_list *who = NULL;
-  int rc = zke_discovery_start(d);
+  int rc = zke_group_start(d->group);
   if (rc == ZKE_OK) rc = zke_group_list(d->group, &who);
   if (rc != ZKE_OK) return rc;
   zke_instance *i = NULL;
