@@ -930,16 +930,16 @@ static void recipe_deliver(zke_recipe *r, const zke_note *n) {
 }
 
 /* Where the object is to look again, because the last look failed, and no call
- * is running that does: have that done in a later dispatch.  The pause doubles,
- * up to what a call waits for others; so in the end the look is as patient as
- * any call (recipe_step_limit()).  The mutex is held. */
+ * sleeps that looks when it wakes: have that done in a later dispatch.  A call
+ * that runs is no reason to leave it: it may fail before it has looked.  The
+ * pause doubles, up to what a call waits for others; so in the end the look is
+ * as patient as any call (recipe_step_limit()).  The mutex is held. */
 static void recipe_remind(zke_recipe *r) {
   bool done = !r->changed || r->going || r->ended || !r->class_->step;
   if (done && r->reminded)
     zke_call_at(r->z, ZKE_FOREVER, zke_recipe_watcher, r);
   if (done) r->reminded = false;
-  if (done || r->reminded || __atomic_load_n(&r->running, __ATOMIC_SEQ_CST))
-    return;
+  if (done || r->reminded || r->sleepers) return;
   int64_t most = retry_patience(r->z), now = zke_now(r->z);
   r->pause = r->pause ? 2 * r->pause : RETRY_PAUSE_MS;
   if (r->pause > most - now) r->pause = most - now;
@@ -1283,6 +1283,7 @@ void zke_recipe_free(zke_recipe *r) {
     pthread_mutex_unlock(&r->m);
     zke_forget(r->z, zke_recipe_watcher, r);
     pthread_mutex_lock(&r->m);
+    r->reminded = false; /* by zke_forget() */
     while (r->telling && !pthread_equal(r->teller, pthread_self()))
       pthread_cond_wait(&r->told, &r->m);
     pthread_mutex_unlock(&r->m);
