@@ -37,13 +37,6 @@ static const char usage[] =
     "\n"
     "zke FILE help lists the commands; zke(1) explains them.\n";
 
-/* Every command, in the order of the list that help prints. */
-static const command *const tables[] = {
-    builtin_commands, tree_commands,     watch_commands,    multi_commands,
-    acl_commands,     transfer_commands, database_commands, lock_commands,
-    queue_commands,   barrier_commands,  once_commands,     txn_commands,
-    look_commands,    waits_commands,    top_commands,      NULL};
-
 /* What the command line asks for. */
 typedef struct request {
   shell sh;
@@ -256,7 +249,7 @@ static void fill_streams(void) {
  * given up before the exit code is known, since that may fail too. */
 int main(int argc, char **argv) {
   request r = {
-      .sh = {.tables = tables,
+      .sh = {.tables = commands_all,
              .m = PTHREAD_MUTEX_INITIALIZER,
              .auth = getenv("ZKE_AUTH"),
              .options = {.size = sizeof(zke_options), .identity = "zke"}}};

@@ -2,7 +2,7 @@
  *
  * run_words() is the one way in, for a command line as well as for a line of a
  * script or a person and for a request of a coprocess.  Start there.  Which
- * commands there are main.c says, in shell.tables.
+ * commands there are commands.c says, by shell.tables.
  */
 #include <stdlib.h>
 #include <string.h>

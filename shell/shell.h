@@ -172,6 +172,10 @@ extern const command builtin_commands[], tree_commands[], watch_commands[],
     lock_commands[], queue_commands[], barrier_commands[], once_commands[],
     txn_commands[], look_commands[], waits_commands[], top_commands[];
 
+/* All of these tables, in the order of the list that help prints; NULL ends it.
+ * For shell.tables. */
+extern const command *const commands_all[];
+
 /* One run of one command. */
 struct call {
   shell *sh;
@@ -215,7 +219,7 @@ struct call {
 
 /* The program. */
 struct shell {
-  const command *const *tables; /* the commands'; ends by NULL */
+  const command *const *tables; /* commands_all */
   const char *file;             /* as given */
   unsigned open_flags;
   int format;

@@ -111,6 +111,7 @@ static bool import_takes_long(bool *short_lived_out) {
 
 static void import_begin(shell *sh, const char *file) {
   memset(sh, 0, sizeof *sh);
+  sh->tables = commands_all;
   pthread_mutex_init(&sh->m, NULL);
   sh->file = file;
   sh->quiet = true;

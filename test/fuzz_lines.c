@@ -159,7 +159,8 @@ int fuzz_lines(const uint8_t *data, size_t size) {
   zke_os os = fuzz_world_begin(&world);
   fuzz_input in = {data, size};
   unsigned how = fuzz_byte(&in);
-  shell sh = {.file = ":memory:",
+  shell sh = {.tables = commands_all,
+              .file = ":memory:",
               .m = PTHREAD_MUTEX_INITIALIZER,
               .format = (int)(how >> 6) % 3,
               .quiet = true,
