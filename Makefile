@@ -26,6 +26,7 @@
 #   make platforms     README's platforms: a program is built and run on each
 #   make lint          gcc -fanalyzer, clang-tidy and cppcheck find nothing;
 #                      LINT=zkembed.c: in that file
+#   make style         lengths, comments and complexity of the code, as a table
 #   make valgrind      the quick tests under valgrind; VALGRIND_TESTS=…
 #   make sqlite-oldest sqlite-newest  the quick tests, those of the log and the
 #                      index, conformance and torture with the oldest SQLite
@@ -643,6 +644,11 @@ platforms: $(addprefix build/deps/,c++ musl cmake sqlite-newest/sqlite3.c)
 lint: FETCH = sqlite jansson libedit clang-tidy cppcheck
 lint: build/deps/clang-tidy build/deps/cppcheck | $(BUILD)
 	@LINT="$(LINT)" sh test/run.sh test/lint.sh
+
+.PHONY: style
+style: FETCH = ctags pmccabe
+style: build/deps/ctags build/deps/pmccabe
+	@sh test/style.sh
 
 .PHONY: format clean
 format: FETCH = clang-format

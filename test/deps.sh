@@ -84,6 +84,7 @@ packages() {
     python-*) echo python3 "python3-${1#python-}" ;;
     gnuplot) echo gnuplot-nox ;;
     c++) echo g++ ;;
+    ctags) echo universal-ctags ;;
     musl) echo musl-tools ;;
     libfuzzer) echo clang libclang-rt-dev ;;
     *) echo "$1" ;;
