@@ -1,7 +1,30 @@
 /* lock.c - one holder at a time, first come first served
  *
- * A lock is a line (support.h) in which one may hold; what is here is the
- * counting of a reentrant one, the listener, stealing and breaking. */
+ * The algorithm is ZooKeeper's.  It stands in support.c, since read/write
+ * locks, semaphores and elections share it; a lock is the line in which one
+ * entry may hold:
+ *
+ *   acquire  Make a sequential ephemeral znode below the lock's node
+ *            (zke_line_join), then look (line_look).  An entry with nobody
+ *            before it holds (line_take_office).  Any other watches the entry
+ *            just before it, waits for the end of that one, and looks again
+ *            (line_wait_on).  An entry whose own znode has gone has lost its
+ *            place.
+ *   release  Delete the znode and mark the next entry as the holder, in one
+ *            step (line_grant).
+ *   death    The session's znodes go with it.  That wakes the next in line and
+ *            nobody else, and it finds itself the first.
+ *   token    The zxid at which the entry began to hold: of its creation where
+ *            it was the first then, else of the write that marked it.
+ *
+ * Why no two hold: the number of an entry is given in the transaction that
+ * makes it, so no entry can come before one that exists, but for a thief's,
+ * which deletes the holder's in the same step; and an entry is deleted once.
+ * A process that was stopped may still believe that it holds: its token is then
+ * smaller than the next one's, and zke_lock_op() makes a change fail.
+ *
+ * What is here: counting what a thread acquires again, the listener, stealing
+ * and breaking. */
 #include "lock.h"
 
 #include <stdio.h>

@@ -1296,6 +1296,19 @@ void zke_recipe_free(zke_recipe *r) {
 
 /* ======================================================================
  * line_: a place in a line
+ *
+ * What a line is, and by whom its entries are marked, stands in support.h at
+ * zke_line.  From the bottom: the entries of a directory, read and sorted; an
+ * entry's text; what the object knows of its own znode; watches; going on; in
+ * and out; to the front (a thief), and out in favour of another (an election);
+ * the graph of who waits for whom, in which deadlocks are looked for; lists.
+ *
+ * An object holds only after line_take_office(), which line_look() calls for
+ * entries that it has read after the object's znode was made.  Whatever may
+ * have changed between two reads is noticed by a version or a missing node; the
+ * look is then repeated (ZKE_RUNTIMEINCONSISTENCY), never guessed.
+ *
+ * Start reading at zke_line_join(), then line_look() and zke_line_quit().
  * ==================================================================== */
 
 static const char *const line_kinds[ZKE_LINE_KINDS] = {
