@@ -6317,6 +6317,7 @@ static void *reg_make(zke *z, reg_table *table, uint64_t hash, size_t size) {
 /* Take an item out of the table and free it. */
 static void reg_unmake(reg_table *table, reg_item *item) {
   reg_item **at = reg_chain(table, item->hash);
+  if (NEVER(!at)) return; /* it is in the table, which so is not empty */
   while (*at != item) at = &(*at)->next;
   *at = item->next;
   table->count--;

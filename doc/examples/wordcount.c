@@ -470,7 +470,7 @@ static bool compare(zke *z, const file_list *files, const char *database,
   FILE *f = start_wc(files, database);
   for (int i = 0; i < files->count; i++) {
     if (!fgets(line, sizeof line, f)) give_up(files->name[i], "wc fails");
-    snprintf(item, sizeof item, "entry-100-%010d", i);
+    snprintf(item, sizeof item, "entry-100-%010d", i + 1); /* from 1 */
     long words = atol(line), ours = result_of(z, item).words;
     if (words != ours)
       printf("%s: %ld words, by wc %ld (changed meanwhile?)\n", files->name[i],
