@@ -283,6 +283,14 @@ void *test_heap_resize(void *context, void *block, size_t size) {
   return result;
 }
 
+int test_ephemerals(zke *z, zke *other) {
+  zke_strings *paths = NULL;
+  ck_ok(zke_ephemerals(other, zke_session_id(z), NULL, &paths));
+  int count = paths->count;
+  zke_free(paths);
+  return count;
+}
+
 int test_session_count(zke *z) {
   zke_session_list *list;
   ck_ok(zke_sessions(z, &list));

@@ -117,6 +117,8 @@ void *test_heap_resize(void *context, void *block, size_t size);
 
 /* Sessions in the file, dead ones that nobody has buried included. */
 int test_session_count(zke *z);
+/* How many ephemerals z's session has, as another session sees it. */
+int test_ephemerals(zke *z, zke *other);
 
 /* Open descriptors of this process. */
 int test_fd_count(void);

@@ -65,15 +65,6 @@ static void end(void) {
   ck_ok(zke_close(z));
 }
 
-/* How many ephemerals a session has, as another one sees it. */
-static int ephemerals(void) {
-  zke_strings *paths = NULL;
-  ck_ok(zke_ephemerals(other, zke_session_id(z), NULL, &paths));
-  int count = paths->count;
-  zke_free(paths);
-  return count;
-}
-
 static int64_t soon(zke *of) { return zke_now(of) + test_patience(10000); }
 
 /* ---- the engine ---- */
@@ -335,18 +326,19 @@ START_TEST(freed_behind_an_obstacle) {
   const family *f = &families[_i % FAMILIES];
   begin();
   f->hold();
-  ck_assert_msg(ephemerals() > 0, "%s", f->name);
+  ck_assert_msg(test_ephemerals(z, other) > 0, "%s", f->name);
   obstruct();
   f->free_it();
   ck_ok(zke_dispatch(z, NULL));
   clear();
-  ck_assert_msg(ephemerals() > 0, "%s", f->name);
+  ck_assert_msg(test_ephemerals(z, other) > 0, "%s", f->name);
   if (_i < FAMILIES) {
-    ck_until(zke_dispatch(z, NULL) == ZKE_OK && ephemerals() == 0, 10000);
+    ck_until(zke_dispatch(z, NULL) == ZKE_OK && test_ephemerals(z, other) == 0,
+             10000);
   } else {
     int64_t czxid;
     make("/mine", ZKE_EPHEMERAL, NULL, &czxid);
-    ck_assert_msg(ephemerals() == 1, "%s", f->name);
+    ck_assert_msg(test_ephemerals(z, other) == 1, "%s", f->name);
   }
   end();
 }
@@ -564,7 +556,8 @@ static void go_away(const obstacle *o) {
 
 /* z dispatches, and makes no call on any object. */
 static void wait_until_gone(void) {
-  ck_until(zke_dispatch(z, NULL) == ZKE_OK && ephemerals() == 0, 10000);
+  ck_until(zke_dispatch(z, NULL) == ZKE_OK && test_ephemerals(z, other) == 0,
+           10000);
 }
 
 static int leave_by(bool start) {
@@ -651,7 +644,8 @@ static long meet_obstructed(const obstacle *o, long n, bool blocks) {
   coming.o = NULL;
   if (coming.came) go_away(o);
   ck_until(zke_rendezvous_step(meeting) == ZKE_OK &&
-               zke_dispatch(z, NULL) == ZKE_OK && ephemerals() == 0,
+               zke_dispatch(z, NULL) == ZKE_OK &&
+               test_ephemerals(z, other) == 0,
            10000);
   ck_ok(zke_rendezvous_start(second, "b", 1));
   ck_ok(zke_rendezvous_meet(third, "c", 1, soon(other), NULL, NULL));

@@ -522,15 +522,6 @@ static pthread_t start_block(void) {
 
 /* ---- freed by the listener ---- */
 
-/* How many ephemerals z's session has, as the other one sees it. */
-static int ephemerals(void) {
-  zke_strings *paths = NULL;
-  ck_ok(zke_ephemerals(other, zke_session_id(z), NULL, &paths));
-  int count = paths->count;
-  zke_free(paths);
-  return count;
-}
-
 enum { MOST = 4 }; /* things told of which each once frees the object */
 
 /* The call ends, well or not, and what the object had has been given up.  The
@@ -555,7 +546,8 @@ static void free_in_listener(int at, bool dispatches) {
   if (current->after) current->after();
   if (!was_freed) current->free(object);
   ck_ok(zke_dispatch(z, NULL));
-  ck_assert_msg(ephemerals() == 0, "%s: freed at %d", current->name, at);
+  ck_assert_msg(test_ephemerals(z, other) == 0, "%s: freed at %d",
+                current->name, at);
 }
 
 START_TEST(freed_by_its_listener) {
