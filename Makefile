@@ -13,7 +13,7 @@
 #   make powerloss     power cuts; CUTS=… EVERY=… SEED=… COMMITS=…
 #   make fuzz          fuzzes with libFuzzer: SECONDS=60 for each target,
 #                      TARGET=path, ops, file, lines or import for one; see
-#                      test/fuzz.h
+#                      test/fuzz/fuzz.h
 #   make conformance   the same random operations on zkembed and on a ZooKeeper
 #                      server, which it fetches: OPS=… SEED=… SEEDS=…; MASKS=1
 #                      tells what is not compared
@@ -28,9 +28,10 @@
 #                      LINT=zkembed.c: in that file
 #   make style         lengths, comments and complexity of the code, as a table
 #   make valgrind      the quick tests under valgrind; VALGRIND_TESTS=…
-#   make sqlite-oldest sqlite-newest  the quick tests, those of the log and the
-#                      index, conformance and torture with the oldest SQLite
-#                      that is accepted and the newest, which are fetched by npm
+#   make sqlite-oldest sqlite-newest  the quick tests, those of gathered writes
+#                      and of lock-free reads, conformance and torture with the
+#                      oldest SQLite that is accepted and the newest, which are
+#                      fetched by npm
 #   make mutate        wrong lines in the engine are noticed by the quick tests:
 #                      LINES=50 SEED=1
 #   make deps          fetches the packages that test, demo and check need;
@@ -115,12 +116,13 @@ COMMAND_LIBS = -ljansson $(if $(EDIT),$(shell pkg-config --libs libedit))
 
 # AddressSanitizer does not know the end of a thread by unwinding: it takes the
 # marks of frames that are gone for those of its own.
-TESTS := $(filter-out $(if $(findstring address,$(SAN)),cancel), \
-  $(patsubst test/test_%.c,%,$(wildcard test/test_*.c)))
+TEST_SOURCES := $(filter-out \
+  $(if $(findstring address,$(SAN)),%/test_cancel.c),$(wildcard test/*/test_*.c))
+TESTS := $(patsubst test_%.c,%,$(notdir $(TEST_SOURCES)))
 # Tests of statics include zkembed.c and so are not linked with it.
-WHITE_TESTS := $(if $(TESTS),$(patsubst test/test_%.c,%,$(shell \
-  grep -l '^.include "[./]*zkembed\.c"' $(TESTS:%=test/test_%.c))))
-WORKER = $(if $(wildcard test/worker.c),$(BUILD)/test/worker)
+WHITE_TESTS := $(patsubst test_%.c,%,$(notdir $(shell \
+  grep -l '^.include "zkembed\.c"' /dev/null $(TEST_SOURCES))))
+WORKER = $(BUILD)/test/worker
 
 export BUILD CC LIBS MAKE SAN SQLITE_CFLAGS
 
@@ -133,7 +135,8 @@ all: $(ARCHIVE) $(SHARED) $(RECIPE_ARCHIVE) $(RECIPE_SHARED) $(CONFIGS) \
 .DELETE_ON_ERROR:
 .SUFFIXES:
 
-DIRECTORIES = $(BUILD) $(BUILD)/test $(BUILD)/recipes $(BUILD)/shell build/deps
+DIRECTORIES = $(BUILD) $(BUILD)/recipes $(BUILD)/shell build/deps \
+  $(BUILD)/test $(BUILD)/test/bench $(BUILD)/test/fuzz
 $(sort $(DIRECTORIES)):
 	mkdir -p $@
 
@@ -266,20 +269,22 @@ $(addprefix build/deps/,check shell jansson c++ clang-format clang-tidy cppcheck
 # ---- tests -----------------------------------------------------------------
 
 TEST_PROGRAMS = $(TESTS:%=$(BUILD)/test/test_%)
-TEST_HEADERS := $(wildcard test/*.h) zkembed.h $(RECIPE_HEADERS)
+TEST_HEADERS := $(wildcard test/*.h test/*/*.h) zkembed.h $(RECIPE_HEADERS)
 TEST_COMMON = $(BUILD)/test/test.o $(BUILD)/test/recipes.o
 TEST_LINKED = $(TEST_COMMON) $(RECIPE_ARCHIVE) $(OBJECTS)
 TEST_NEEDS = $(WORKER) $(COMMAND) build/deps/shell
-COMMAND_TESTS := \
-  $(wildcard test/transcripts.sh test/terminal_*.sh test/coprocess_*.sh)
+COMMAND_TESTS := $(wildcard test/shell/*.sh)
 
-$(TEST_COMMON): $(BUILD)/test/%.o: test/%.c $(TEST_HEADERS) \
+# The programs lie in folders by subject; what is built lies in one.
+vpath %.c test $(sort $(dir $(TEST_SOURCES)))
+
+$(TEST_COMMON): $(BUILD)/test/%.o: %.c $(TEST_HEADERS) \
   | $(BUILD)/test build/deps/check
 	$(CC) $(TEST_CFLAGS) -c -o $@ $<
 
 $(WHITE_TESTS:%=$(BUILD)/test/test_%): private OBJECTS = $(SQLITE_OBJECT)
 
-$(TEST_PROGRAMS) $(BUILD)/test/worker: $(BUILD)/test/%: test/%.c \
+$(TEST_PROGRAMS) $(BUILD)/test/worker: $(BUILD)/test/%: %.c \
   $(TEST_HEADERS) $(BUILD)/zkembed.o $(TEST_COMMON) $(RECIPE_ARCHIVE) \
   $(SQLITE_OBJECT)
 	$(CC) $(TEST_CFLAGS) $(LINK) $(TEST_LDFLAGS) -o $@ $< $(TEST_LINKED) \
@@ -301,12 +306,12 @@ $(POWER_TESTS): private OBJECTS = \
   $(POWER_OBJECTS) $(POWER_ENGINE) $(SQLITE_OBJECT)
 $(POWER_TESTS): $(POWER_OBJECTS) $(POWER_ENGINE)
 
-$(POWER_NORMAL): test/test_power.c $(TEST_HEADERS) $(POWER_OBJECTS) \
+$(POWER_NORMAL): test/power/test_power.c $(TEST_HEADERS) $(POWER_OBJECTS) \
   $(OBJECTS) $(TEST_COMMON) $(RECIPE_ARCHIVE)
 	$(CC) $(TEST_CFLAGS) $(LINK) $(TEST_LDFLAGS) -o $@ $< $(POWER_OBJECTS) \
 	  $(TEST_LINKED) $(CHECK_LIBS) $(LIBS)
 
-$(POWER_OBJECTS): $(BUILD)/test/%.o: test/%.c $(TEST_HEADERS) \
+$(POWER_OBJECTS): $(BUILD)/test/%.o: test/power/%.c $(TEST_HEADERS) \
   | $(BUILD)/test build/deps/check
 	$(CC) $(TEST_CFLAGS) -c -o $@ $<
 
@@ -337,11 +342,11 @@ $(TORTURE_ENGINE): zkembed.c zkembed.h | $(BUILD)/test deps-sqlite
 	  -DZKE_CHECKPOINT_RETRY_PAGES=8 -DZKE_TICK_MS=100 \
 	  -DZKE_DUTY_TICK_MS=50 -DZKE_TRIM_EVENTS=16 -c -o $@ zkembed.c
 
-$(BUILD)/torture: test/torture.c test/torture_history.c \
-  test/torture_history.h zkembed.h $(TORTURE_ENGINE) $(SQLITE_OBJECT)
+$(BUILD)/torture: test/torture/torture.c test/torture/history.c \
+  test/torture/history.h zkembed.h $(TORTURE_ENGINE) $(SQLITE_OBJECT)
 	$(CC) $(TEST_CFLAGS) $(LINK) -o $@ $(filter %.c %.o,$^) $(LIBS)
 
-$(BUILD)/test/test_history: test/torture_history.c
+$(BUILD)/test/test_history: test/torture/history.c
 
 .PHONY: torture
 torture: FETCH = sqlite
@@ -351,13 +356,14 @@ torture: export SECONDS := $(if $(filter file,$(origin SECONDS)),,$(SECONDS))
 torture: $(BUILD)/torture
 	$(BUILD)/torture $(BUILD)/test
 
-$(BUILD)/torture-recipes: test/recipe_torture.c test/recipe_history.c \
-  test/recipe_history.h zkembed.h $(RECIPE_HEADERS) $(RECIPE_ARCHIVE) \
+$(BUILD)/torture-recipes: test/torture/recipe_torture.c \
+  test/torture/recipe_history.c test/torture/recipe_history.h zkembed.h \
+  $(RECIPE_HEADERS) $(RECIPE_ARCHIVE) \
   $(TORTURE_ENGINE) $(SQLITE_OBJECT)
 	$(CC) $(TEST_CFLAGS) $(LINK) -o $@ $(filter %.c,$^) $(RECIPE_ARCHIVE) \
 	  $(TORTURE_ENGINE) $(SQLITE_OBJECT) $(LIBS)
 
-$(BUILD)/test/test_recipes: test/recipe_history.c
+$(BUILD)/test/test_recipes: test/torture/recipe_history.c
 
 .PHONY: torture-recipes
 torture-recipes: FETCH = sqlite
@@ -370,20 +376,20 @@ torture-recipes: $(BUILD)/torture-recipes
 	$(BUILD)/torture-recipes $(BUILD)/test
 
 # Beside a ZooKeeper server, started and stopped by the script.
-CONFORMANCE_SOURCES := $(wildcard test/conformance*.c)
+CONFORMANCE_SOURCES := $(wildcard test/conformance/*.c)
 
-$(BUILD)/conformance: $(CONFORMANCE_SOURCES) test/conformance.h zkembed.h \
-  $(OBJECTS) | $(BUILD) build/deps/zookeeper-client
+$(BUILD)/conformance: $(CONFORMANCE_SOURCES) \
+  test/conformance/conformance.h zkembed.h $(OBJECTS) | $(BUILD) build/deps/zookeeper-client
 	$(CC) $(TEST_CFLAGS) $(LINK) -o $@ $(CONFORMANCE_SOURCES) $(OBJECTS) \
 	  -lzookeeper_mt $(LIBS)
 
 .PHONY: conformance
 conformance: FETCH = sqlite zookeeper zookeeper-client
 conformance: $(BUILD)/conformance build/deps/zookeeper
-	@sh test/conformance.sh $<
+	@sh test/conformance/conformance.sh $<
 
 # Those that take longest begin first, so that nothing long is left at the end.
-TEST_RUN = $(TEST_PROGRAMS) $(COMMAND_TESTS) test/check_docs.sh
+TEST_RUN = $(TEST_PROGRAMS) $(COMMAND_TESTS) test/checks/check_docs.sh
 LONGEST = fault power power_recipes scale coprocess transcripts transfer guard \
   process environment crash wait terminal_edit shell_work corpus file lock
 TEST_FIRST = $(foreach t,$(LONGEST),$(filter %/test_$t %/$t.sh,$(TEST_RUN)))
@@ -397,7 +403,7 @@ test: $(TEST_PROGRAMS) $(TEST_NEEDS) $(ARCHIVE)
 .PHONY: transcripts
 transcripts: FETCH = $(TEST_PACKAGES)
 transcripts: $(TEST_NEEDS)
-	@sh test/run.sh test/transcripts.sh
+	@sh test/run.sh test/shell/transcripts.sh
 
 test-fast: $(FAST_TESTS:%=$(BUILD)/test/test_%) $(TEST_NEEDS)
 	@sh test/run.sh $(FAST_TESTS:%=$(BUILD)/test/test_%)
@@ -413,7 +419,7 @@ test-programs: $(TEST_PROGRAMS) $(TEST_NEEDS)
 # With other versions of SQLite, from an npm package that has it in one file.
 SQLITE_OLDEST = 3.37.2 better-sqlite3@7.5.0
 SQLITE_NEWEST = 3.54.1 better-sqlite3@13.2.0
-SQLITE_TESTS = $(FAST_TESTS) log index
+SQLITE_TESTS = $(FAST_TESTS) gather lockfree
 AMALGAMATIONS = build/deps/sqlite-oldest/sqlite3.c \
   build/deps/sqlite-newest/sqlite3.c
 
@@ -441,7 +447,7 @@ $(AMALGAMATIONS): test/amalgamation.sh | build/deps/npm
 VALGRIND_TESTS = $(filter-out thread,$(FAST_TESTS))
 VALGRIND = valgrind --quiet --error-exitcode=99 --leak-check=full \
   --show-leak-kinds=definite,indirect --errors-for-leak-kinds=definite \
-  --suppressions=test/valgrind.supp
+  --suppressions=test/checks/valgrind.supp
 .PHONY: valgrind
 valgrind: FETCH = $(TEST_PACKAGES) valgrind
 valgrind: build/deps/valgrind $(VALGRIND_TESTS:%=$(BUILD)/test/test_%) \
@@ -457,7 +463,7 @@ MUTATED = $(FAST_TESTS:%=$(BUILD)/mutate/test_%) $(BUILD)/mutate/worker
 $(BUILD)/mutate: | $(BUILD)
 	mkdir -p $@
 
-$(MUTATED): $(BUILD)/mutate/%: test/%.c $(TEST_HEADERS) $(TEST_COMMON) \
+$(MUTATED): $(BUILD)/mutate/%: %.c $(TEST_HEADERS) $(TEST_COMMON) \
   $(RECIPE_ARCHIVE) $(SHARED) | $(BUILD)/mutate
 	$(CC) $(TEST_CFLAGS) -o $@ $< $(TEST_COMMON) $(RECIPE_ARCHIVE) \
 	  -L$(BUILD) -lzkembed $(CHECK_LIBS) $(LIBS)
@@ -468,7 +474,7 @@ mutate-programs: $(MUTATED)
 mutate: $(MUTATED)
 	@ENGINE=libzkembed.so.$(MAJOR) LINES=$(LINES) SEED=$(or $(SEED),1) \
 	  ONLY=$(ONLY) LIST=$(LIST) \
-	  sh test/mutate.sh $(FAST_TESTS)
+	  sh test/checks/mutate.sh $(FAST_TESTS)
 
 # What of the engine do the tests reach?  A build of its own, by gcc.
 AT_LEAST_LINES = 100
@@ -483,12 +489,12 @@ coverage:
 coverage-here: FETCH = $(TEST_PACKAGES) gcovr
 coverage-here: build/deps/gcovr test-programs
 	@AT_LEAST_LINES=$(AT_LEAST_LINES) AT_LEAST_BRANCHES=$(AT_LEAST_BRANCHES) \
-	  sh test/coverage.sh $(TEST_PROGRAMS)
+	  sh test/checks/coverage.sh $(TEST_PROGRAMS)
 
 # ---- fuzzing ---------------------------------------------------------------
 
-# test/corpus is what `make test` replays; what a run finds new goes beside it,
-# inputs that break something to build/fuzz/TARGET-crash-… and the like.
+# test/fuzz/corpus is what `make test` replays; what a run finds new goes beside
+# it, inputs that break something to build/fuzz/TARGET-crash-… and the like.
 FUZZ_TARGETS = path ops file $(if $(COMMAND),$(FUZZ_COMMAND))
 FUZZ_COMMAND = lines import # those that run the zke command
 FUZZ_CC = clang
@@ -498,13 +504,13 @@ SECONDS = 60
 TARGET = $(FUZZ_TARGETS)
 FUZZ_RUNS = $(TARGET:%=fuzz-%)
 
-$(BUILD)/test/test_corpus: $(wildcard test/fuzz_*.c)
+$(BUILD)/test/test_corpus: $(wildcard test/fuzz/*.c)
 
 # All of the command but its main().  It has functions whose names statics of
 # zkembed.c have too, so these targets are no part of test_corpus.c's text.
 COMMAND_PARTS = $(filter-out %/main.c,$(COMMAND_SOURCES))
 ifneq ($(COMMAND),)
-CORPUS_OBJECTS = $(FUZZ_COMMAND:%=$(BUILD)/test/fuzz_%.o) \
+CORPUS_OBJECTS = $(FUZZ_COMMAND:%=$(BUILD)/test/fuzz/%.o) \
   $(COMMAND_PARTS:%.c=$(BUILD)/%.o) $(RECIPE_ARCHIVE)
 $(BUILD)/test/test_corpus: $(CORPUS_OBJECTS)
 $(BUILD)/test/test_corpus: private OBJECTS = $(CORPUS_OBJECTS) $(SQLITE_OBJECT)
@@ -512,8 +518,9 @@ $(BUILD)/test/test_corpus: private LIBS += $(COMMAND_LIBS)
 $(BUILD)/test/test_corpus: private TEST_CFLAGS += -DCORPUS_COMMAND
 endif
 
-$(FUZZ_COMMAND:%=$(BUILD)/test/fuzz_%.o): $(BUILD)/test/%.o: test/%.c \
-  test/fuzz.h shell/shell.h zkembed.h | $(BUILD)/test build/deps/jansson
+$(FUZZ_COMMAND:%=$(BUILD)/test/fuzz/%.o): $(BUILD)/%.o: %.c \
+  test/fuzz/fuzz.h shell/shell.h zkembed.h | $(BUILD)/test/fuzz \
+  build/deps/jansson
 	$(CC) $(TEST_CFLAGS) -DFUZZ_TOGETHER -c -o $@ $<
 
 .PHONY: fuzz fuzz-there fuzz-programs $(FUZZ_TARGETS:%=fuzz-%)
@@ -532,12 +539,12 @@ fuzz-there:
 	  echo '(the number is that of clang --version).  Without it,' >&2; \
 	  echo '`make test-corpus` replays what was found so far.' >&2; exit 1; }
 
-# fuzz_path includes zkembed.c, the others are linked with it.
+# fuzz/path.c includes zkembed.c, the others are linked with it.
 FUZZ_ENGINE = build/fuzz/objects/zkembed.o
 FUZZ_PARTS = $(COMMAND_PARTS:%.c=build/fuzz/objects/%.o) \
   $(RECIPE_SOURCES:%.c=build/fuzz/objects/%.o)
 
-build/fuzz/objects/%.o: %.c test/fuzz.h zkembed.c zkembed.h \
+build/fuzz/objects/%.o: %.c test/fuzz/fuzz.h zkembed.c zkembed.h \
   $(wildcard shell/*.h) $(RECIPE_HEADERS) | fuzz-there deps-sqlite
 	@mkdir -p $(@D)
 	$(FUZZ_CC) -std=c11 -D_GNU_SOURCE= -I. $(CPPFLAGS) $(FUZZ_CFLAGS) \
@@ -545,7 +552,7 @@ build/fuzz/objects/%.o: %.c test/fuzz.h zkembed.c zkembed.h \
 
 $(FUZZ_PARTS): | build/deps/jansson
 
-$(FUZZ_TARGETS:%=build/fuzz/%): build/fuzz/%: build/fuzz/objects/test/fuzz_%.o
+$(FUZZ_TARGETS:%=build/fuzz/%): build/fuzz/%: build/fuzz/objects/test/fuzz/%.o
 	$(FUZZ_CC) $(FUZZ_CFLAGS) -o $@ $^ \
 	  $(if $(filter $*,$(FUZZ_COMMAND)),$(COMMAND_LIBS)) $(LIBS)
 
@@ -558,7 +565,7 @@ $(FUZZ_TARGETS:%=fuzz-%): fuzz-%: build/fuzz/%
 	@ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1 \
 	  build/fuzz/$* -max_total_time=$(SECONDS) -max_len=600 -len_control=0 \
 	  -timeout=25 -print_final_stats=1 -artifact_prefix=build/fuzz/$*- \
-	  build/fuzz/corpus/$* test/corpus/$* >build/fuzz/$*.log 2>&1 || { \
+	  build/fuzz/corpus/$* test/fuzz/corpus/$* >build/fuzz/$*.log 2>&1 || { \
 	  tail -n 60 build/fuzz/$*.log >&2; exit 1; }
 	@grep -E '^(#[0-9]+.DONE|Done )' build/fuzz/$*.log
 
@@ -575,21 +582,21 @@ demo: $(BUILD)/wordcount
 	LC_ALL=C $(BUILD)/wordcount $(BUILD)/demo.db
 
 # The peers' C clients are linked in where they can be, which is asked only when
-# a benchmark is to be made; test/bench_peers.sh starts the servers that are
+# a benchmark is to be made; test/bench/peers.sh starts the servers that are
 # installed, and stops them.
 bench_client = $(if $(findstring bench,$(MAKECMDGOALS)),$(shell \
   CC='$(CC)' sh test/deps.sh $(1)-client >/dev/null 2>&1 && echo $(1)))
 BENCH_CLIENTS := $(call bench_client,zookeeper) $(call bench_client,redis)
-BENCH_SOURCES := $(filter-out test/bench_zookeeper.c test/bench_redis.c, \
-  $(wildcard test/bench*.c)) $(BENCH_CLIENTS:%=test/bench_%.c)
+BENCH_SOURCES := $(filter-out test/bench/zookeeper.c test/bench/redis.c, \
+  $(wildcard test/bench/*.c)) $(BENCH_CLIENTS:%=test/bench/%.c)
 BENCH_OBJECTS = $(BENCH_SOURCES:%.c=$(BUILD)/%.o)
 BENCH_LIBS = $(if $(filter zookeeper,$(BENCH_CLIENTS)),-lzookeeper_mt) \
   $(if $(filter redis,$(BENCH_CLIENTS)),-lhiredis)
 BENCH_PEERS = zookeeper zookeeper-client etcd redis redis-client \
   python-filelock python-fasteners python-portalocker
 
-$(BENCH_OBJECTS): $(BUILD)/%.o: %.c $(wildcard test/bench*.h) \
-  $(RECIPE_HEADERS) zkembed.h | $(BUILD)/test deps-sqlite
+$(BENCH_OBJECTS): $(BUILD)/%.o: %.c $(wildcard test/bench/*.h) \
+  $(RECIPE_HEADERS) zkembed.h | $(BUILD)/test/bench deps-sqlite
 	$(CC) $(TEST_CFLAGS) -c -o $@ $<
 
 $(BUILD)/bench: $(BENCH_OBJECTS) $(RECIPE_ARCHIVE) $(OBJECTS)
@@ -598,7 +605,7 @@ $(BUILD)/bench: $(BENCH_OBJECTS) $(RECIPE_ARCHIVE) $(OBJECTS)
 .PHONY: bench bench-peers bench-plots
 bench: FETCH = sqlite jansson
 bench: $(BUILD)/bench $(SHARED) $(COMMAND)
-	@sh test/bench_peers.sh $(BUILD)/bench
+	@sh test/bench/peers.sh $(BUILD)/bench
 
 # Once the clients are there, another make finds them.
 bench-peers: FETCH = sqlite jansson $(BENCH_PEERS)
@@ -607,7 +614,7 @@ bench-peers: $(BENCH_PEERS:%=build/deps/%)
 
 bench-plots: FETCH = gnuplot
 bench-plots: build/deps/gnuplot
-	@sh test/bench_plots.sh $(BUILD)/bench.json doc/performance
+	@sh test/bench/plots.sh $(BUILD)/bench.json doc/performance
 
 # ---- checks: each is a script that says what it checks ---------------------
 
@@ -628,32 +635,32 @@ check check-docs: $(ARCHIVE) $(RECIPE_ARCHIVE)
 check check-twice: $(BUILD)/zkembed.lo $(SQLITE_OBJECT)
 
 check: deps-sqlite
-	@sh test/run.sh $(patsubst %,test/check_%.sh,$(subst -,_,$(CHECKS)))
+	@sh test/run.sh $(patsubst %,test/checks/check_%.sh,$(subst -,_,$(CHECKS)))
 
 $(CHECK_TARGETS): check-%: deps-sqlite
-	@sh test/run.sh test/check_$(subst -,_,$*).sh
+	@sh test/run.sh test/checks/check_$(subst -,_,$*).sh
 
 # README's platforms; SQLite is compiled twice, so not part of `make check`.
 .PHONY: platforms
 platforms: FETCH = sqlite c++ musl cmake npm
 platforms: $(addprefix build/deps/,c++ musl cmake sqlite-newest/sqlite3.c)
-	@sh test/run.sh test/check_platforms.sh
+	@sh test/run.sh test/checks/check_platforms.sh
 
 # Read by the compilers' analyzers; minutes, so not part of `make check`.
 .PHONY: lint
 lint: FETCH = sqlite jansson libedit clang-tidy cppcheck
 lint: build/deps/clang-tidy build/deps/cppcheck | $(BUILD)
-	@LINT="$(LINT)" sh test/run.sh test/lint.sh
+	@LINT="$(LINT)" sh test/run.sh test/checks/lint.sh
 
 .PHONY: style
 style: FETCH = ctags pmccabe
 style: build/deps/ctags build/deps/pmccabe
-	@sh test/style.sh
+	@sh test/checks/style.sh
 
 .PHONY: format clean
 format: FETCH = clang-format
 format: build/deps/clang-format
-	clang-format -i $(wildcard $(addsuffix *.[ch],./ test/ \
+	clang-format -i $(wildcard $(addsuffix *.[ch],./ test/ test/*/ \
 	  doc/examples/ recipes/ shell/))
 
 clean:

@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "../zkembed.h"
+#include "zkembed.h"
 
 /* Run the suite.  Arguments: none, or the name of one of its test cases.
  * Returns the program's exit status. */

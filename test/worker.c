@@ -31,7 +31,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../zkembed.h"
+#include "zkembed.h"
 
 extern char **environ;
 

@@ -1,0 +1,280 @@
+/* bench.h - what the parts of the benchmark share
+ *
+ *   bench.c          settings, parts, main
+ *   base.c     clocks, CPUs, files, samples
+ *   report.c   the table, bench.json, the targets
+ *   process.c  other processes, and what they say
+ *   measure.c  one process: operations side by side
+ *   lock.c     locks between processes
+ *   group.c    elections, barriers
+ *   wait.c     watches across processes, idling
+ *   load.c     several processes without pause
+ *   queue.c    queues
+ *   line.c     many that write: who waits longest
+ *   cache.c    trees and groups kept in memory
+ *   memory.c   bytes
+ *   removal.c  many nodes that go, many watchers
+ *   sessions.c ten thousand sessions
+ *   bench_NAME.c     subjects: zke, floor, local, zookeeper, etcd, redis,
+ *                    python
+ *
+ * A subject is whatever is measured: zkembed, the floor (raw), each peer.  It
+ * is a table of actions on a connection of its own, so that one piece of code
+ * measures all of them and their samples can alternate.
+ */
+#ifndef ZKE_BENCH_H
+#define ZKE_BENCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "raw.h"
+
+enum {
+  DATA_BYTES = 100,
+  BATCH_MAX = 1000,     /* keys at once */
+  PATH_BYTES = 3200,    /* of a file of ours */
+  PAUSE_US = 2000,      /* a receiver is asleep when it is woken */
+  LARGE_FAMILY = 100000 /* the most children of one node */
+};
+
+/* What the environment asks for, and where we run. */
+typedef struct settings {
+  bool quick;
+  int cpu[2];           /* ours, and the other processes' */
+  char directory[3000]; /* our databases, removed at exit */
+  char home[3000];      /* beside the program: bench.json */
+} settings;
+extern settings run;
+extern char data[DATA_BYTES];
+
+/* ---- base.c ---- */
+
+_Noreturn void die(const char *format, ...)
+    __attribute__((format(printf, 1, 2)));
+void must(int rc, const char *what); /* a result of zkembed's */
+int64_t now_ns(void);
+void sleep_us(int64_t us);
+void pin(int cpu);
+void choose_cpus(void);
+void more_descriptors(void);
+void make_directory(const char *program);
+void file_in(char *path, size_t size, const char *name);
+void *allocate(size_t size);
+
+/* quick counts or full ones */
+int times(int full, int quick);
+
+/* Who of count is next in a round: each begins in turn, and every other round
+ * goes backwards, so that nobody always follows the same one. */
+int in_turn(int round, int turn, int count);
+
+/* What follows "NAME...: " on the first such line of a file below /proc. */
+const char *proc_value(const char *path, const char *name);
+
+typedef struct samples {
+  int count, room;
+  double *at;
+  double sum;
+} samples;
+
+void add(samples *s, double value);
+void sort(samples *s);
+double quantile(const samples *s, double q); /* of sorted ones */
+void forget(samples *s);
+
+/* ---- report.c ---- */
+
+void report_begin(void);
+void report_setting(const char *name, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void report_end(void); /* the targets, too */
+
+/* The part that the figures to come belong to. */
+void report_part(const char *part);
+
+/* Samples are sorted here.  floor: raw's, whose median s's is divided by;
+ * ratio: of the two in the same round, for the spread; NULL: no such thing. */
+void report(const char *name, int param, const char *who, const char *unit,
+            samples *s, samples *floor, samples *ratio);
+void report_one(const char *name, int param, const char *who, const char *unit,
+                double value);
+
+/* ---- subjects ---- */
+
+/* A process of ours: it writes 8-byte words, we write it bytes. */
+typedef struct worker {
+  pid_t pid;
+  int in;  /* it waits here for a byte from us */
+  int out; /* we read its words here */
+} worker;
+
+typedef enum action {
+  ACT_NONE,
+  ACT_GET,
+  ACT_SET,
+  ACT_CREATE,  /* ephemeral */
+  ACT_PERSIST, /* create a persistent one */
+  ACT_DELETE,
+  ACT_MULTI,      /* create count ephemeral ones in one step */
+  ACT_MULTI_UNDO, /* delete them */
+  ACT_FILL,       /* create count persistent ones in one step, synced or not */
+  ACT_CHILDREN,
+  ACT_WATCH,   /* the next change of a node; it need not exist */
+  ACT_AWAIT,   /* until such a watch has fired */
+  ACT_UNWATCH, /* where it has not */
+  ACT_LOCK,
+  ACT_UNLOCK,
+  ACT_PUT,
+  ACT_TAKE,
+  ACT_OPEN, /* a further connection, and its end */
+  ACTIONS
+} action;
+
+/* The key, or count of them for what works on several. */
+typedef void (*action_fn)(void *self, const raw_key *key, int count);
+
+/* What the connection is opened for. */
+typedef enum purpose {
+  FOR_WORK,
+  FOR_FILLING, /* nothing need survive a power cut */
+  FOR_LOCKING  /* wake-ups are counted, where that is possible */
+} purpose;
+
+typedef struct subject {
+  const char *name;
+  const char *promise;         /* what others do not promise */
+  const char *(*absent)(void); /* why it is not here, or NULL */
+  void (*version)(char *out, size_t size);
+
+  /* place: which of several trees or locks, a short name.  The first to
+   * come makes what is needed there. */
+  void *(*open)(const char *place, purpose why);
+  void (*close)(void *self);
+  void (*durable)(void *self, bool durable); /* changes to come; or NULL */
+  action_fn act[ACTIONS];
+  int64_t (*wakeups)(const void *self); /* sent so far; or NULL */
+
+  /* Instead of actions: count times lock and unlock, ns by its own clock. */
+  int64_t (*lock_loop)(void *self, int count);
+  worker (*lock_start)(const char *place, int cpu); /* a contender; or NULL */
+  int lock_pause_us; /* the longest pause between two tries, or until one that
+                        waits has settled; 0: what waits sleeps */
+  int patience_s;    /* until a dead holder's lock is free; 0: at once,
+                            -1: never */
+} subject;
+
+enum { SUBJECTS_MOST = 20 };
+extern const subject *subjects[SUBJECTS_MOST]; /* those that are here */
+extern int subject_count;
+void subjects_find(void);
+void subjects_describe(void);
+const subject *subject_named(const char *name);
+bool subject_can(const subject *s, action wanted); /* ACT_NONE: always */
+
+extern const subject subject_zke, subject_raw, subject_fifo, subject_flock,
+    subject_mutex, subject_semaphore;
+
+/* zkembed's election as a lock, for who is next; only where it is asked for. */
+extern const subject subject_election;
+
+/* Linked in where their clients are. */
+extern const subject subject_zookeeper __attribute__((weak));
+extern const subject subject_redis __attribute__((weak));
+extern const subject subject_etcd;
+extern const subject subjects_python[];
+extern const int subjects_python_count;
+
+/* ---- keys ----
+ *
+ * /gNNNNN with a hundred children each, /cNNNNN with NNNNN, /e for what comes
+ * and goes, /d for what is durable, /w for what is watched and may not exist.
+ */
+
+void key_set(raw_key *k, const char *parent, const char *name);
+void key_number(raw_key *k, const char *parent, const char *format,
+                unsigned number);
+
+/* ---- process.c ---- */
+
+/* The strings after cpu go to the role, the last one is NULL. */
+worker worker_start(const char *role, int cpu, ...);
+worker worker_run(char **argv);
+void worker_tell(worker *w, const void *bytes, size_t size);
+void worker_go(worker *w, char command);
+int64_t worker_word(worker *w);
+void worker_words(worker *w, int64_t *words, int64_t count);
+void worker_ready(worker *w);           /* its next word is 0 */
+int worker_first(worker *w, int count); /* who speaks first */
+void worker_kill(worker *w);
+void worker_end(worker *w); /* it leaves by itself */
+
+/* Since the process began: ns on a CPU, and how often it went to sleep. */
+double worker_cpu_ns(const worker *w);
+double worker_sleeps(const worker *w);
+
+/* In such a process. */
+void say(int64_t word);
+char await_command(void);
+void await_bytes(void *bytes, size_t size);
+int role_main(int argc, char **argv);
+
+typedef void (*role_fn)(char **argv);
+void role_contend(char **argv);
+void role_watch(char **argv);
+void role_own(char **argv);
+void role_read(char **argv);
+void role_hold(char **argv);
+void role_write(char **argv);
+void role_enter(char **argv);
+void role_load(char **argv);
+void role_queue(char **argv);
+void role_take(char **argv);
+void role_await(char **argv);
+void role_line(char **argv);
+void role_session(char **argv);
+void role_crowd(char **argv);
+
+/* A subject taking part in a comparison. */
+typedef struct runner {
+  const subject *s;
+  void *self;
+} runner;
+
+/* ---- lock.c ---- */
+
+/* A process that takes and gives up a subject's lock as it is told. */
+worker contender_start(const subject *s, const char *place, int cpu);
+
+/* Kill the victim, which is asleep; the time until another process says when
+ * it was told, us. */
+double death(worker *victim, worker *heir);
+
+/* ---- parts ---- */
+
+/* measure.c: make a tree as part_ops() has it, without families. */
+void plant_tree(const subject *s, const char *place, int nodes);
+
+void part_ops(void);
+void part_scale(void);
+void part_removal(void);
+void part_open(void);
+void part_lock(void);
+void part_contention(void);
+void part_death(void);
+void part_watch(void);
+void part_election(void);
+void part_barrier(void);
+void part_mixed(void);
+void part_reader(void);
+void part_queue(void);
+void part_memory(void);
+void part_idle(void);
+void part_sessions(void);
+void part_line(void);
+void part_cache(void);
+int measure_loop(const char *name, const char *subject, int count);
+
+#endif

@@ -1,0 +1,601 @@
+/* lock.c - locks between processes
+ *
+ *   hand-over    some processes wait in line, asleep.  The holder releases; who
+ *                has it next says when.  From the call of release in the one to
+ *                the return of acquire in the other, on the other CPU.  The one
+ *                that released joins the line again.  Once more where the one
+ *                that waits has done so for a second: some poll less then
+ *   contention   every process acquires, holds for 20 us and releases, without
+ *                pause: how long it takes from hand to hand, how evenly it goes
+ *                round, what it costs
+ *   death        as hand-over, but the holder is killed
+ *
+ * What sleeps until it is woken alternates in one loop.  What polls is measured
+ * by itself, since it would take CPU from the others all the time; what settles
+ * late (etcd), because it would hold them up.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "bench.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+  PROCESSES_MOST = 500, /* of a line */
+  CONTENDERS_MOST = 64,
+  PYTHON_MOST = 16, /* processes */
+  PASSES = 3,       /* of each contention */
+  HOLD_NS = 20000,
+  PATIENCE_S = 10, /* a death that is noticed later is not waited for */
+  BUDGET_S = 60    /* of one loop */
+};
+
+/* ---- a contender ---- */
+
+typedef struct turn {
+  int64_t asked, got, gave;
+} turn;
+
+static int64_t sent(const subject *s, const void *self) {
+  return s->wakeups ? s->wakeups(self) : 0;
+}
+
+static int64_t own_cpu_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static int64_t own_sleeps(void) {
+  struct rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_nvcsw;
+}
+
+static turn *grown(turn *turns, int64_t count) {
+  bool full = count >= 256 && (count & (count - 1)) == 0;
+  if (!full) return turns;
+  turns = realloc(turns, 2 * (size_t)count * sizeof *turns);
+  if (!turns) exit(1);
+  return turns;
+}
+
+/* Acquire and release without pause until a time, then tell all of it. */
+static void contend_until(const subject *s, void *self, int64_t end) {
+  turn *turns = allocate(256 * sizeof *turns);
+  int64_t count = 0, cpu = own_cpu_ns(), sleeps = own_sleeps();
+  int64_t wakeups = sent(s, self);
+  for (int64_t asked; (asked = now_ns()) < end; count++) {
+    turn *t = &(turns = grown(turns, count))[count];
+    s->act[ACT_LOCK](self, NULL, 0);
+    *t = (turn){.asked = asked, .got = now_ns()};
+    while ((t->gave = now_ns()) < t->got + HOLD_NS) {
+    }
+    s->act[ACT_UNLOCK](self, NULL, 0);
+  }
+  say(own_cpu_ns() - cpu);
+  say(own_sleeps() - sleeps);
+  say(sent(s, self) - wakeups);
+  say(count);
+  for (int64_t i = 0; i < count; i++) {
+    say(turns[i].asked);
+    say(turns[i].got);
+    say(turns[i].gave);
+  }
+  free(turns);
+}
+
+/* Acquire or release; says when it had it or began to release, and how many
+ * wake-ups it sent. */
+static void contend_once(const subject *s, void *self, action a) {
+  int64_t wakeups = sent(s, self), start = now_ns();
+  if (a == ACT_LOCK) say(0);
+  s->act[a](self, NULL, 0);
+  say(a == ACT_LOCK ? now_ns() : start);
+  say(sent(s, self) - wakeups);
+}
+
+/* SUBJECT PLACE */
+void role_contend(char **argv) {
+  const subject *s = subject_named(argv[0]);
+  void *self = s->open(argv[1], FOR_LOCKING);
+  int64_t end;
+  for (say(0);;) {
+    switch (await_command()) {
+      case 'a':
+        contend_once(s, self, ACT_LOCK);
+        break;
+      case 'r':
+        contend_once(s, self, ACT_UNLOCK);
+        break;
+      case 'l':
+        await_bytes(&end, sizeof end);
+        contend_until(s, self, end);
+        break;
+    }
+  }
+}
+
+worker contender_start(const subject *s, const char *place, int cpu) {
+  if (s->lock_start) return s->lock_start(place, cpu);
+  worker w = worker_start("contend", cpu, s->name, place, NULL);
+  worker_ready(&w);
+  return w;
+}
+
+/* ---- a line: one holds, the others wait ---- */
+
+typedef struct line {
+  const subject *s;
+  void *keeper; /* our own connection, which made the lock; or NULL */
+  char place[32];
+  int count, holder;
+  int64_t waits_us; /* at least, before a release */
+  worker w[PROCESSES_MOST + 1];
+  samples took, ratio;
+  int64_t releasing, taking; /* wake-ups sent */
+  int64_t passes;            /* in so many hand-overs, warming up included */
+} line;
+
+/* Neighbours are on different CPUs. */
+static int cpu_of(int i) { return run.cpu[i % 2]; }
+
+static void line_join(line *l, int i) {
+  worker_go(&l->w[i], 'a');
+  worker_ready(&l->w[i]);
+  sleep_us(PAUSE_US);
+}
+
+static void line_place(line *l, const subject *s) {
+  static int places;
+  l->s = s;
+  snprintf(l->place, sizeof l->place, "lock-%d", ++places);
+  l->keeper = s->lock_start ? NULL : s->open(l->place, FOR_LOCKING);
+}
+
+static void line_start(line *l, int count) {
+  l->count = count;
+  for (int i = 0; i < count; i++) {
+    l->w[i] = contender_start(l->s, l->place, cpu_of(i));
+  }
+}
+
+static void line_open(line *l, const subject *s, int waiting) {
+  *l = (line){.s = s};
+  line_place(l, s);
+  line_start(l, waiting + 1);
+  for (int i = 0; i <= waiting; i++) {
+    line_join(l, i);
+    if (i > 0) continue;
+    worker_word(&l->w[0]);
+    worker_word(&l->w[0]);
+  }
+}
+
+static void line_close(line *l) {
+  for (int i = 0; i < l->count; i++) worker_kill(&l->w[i]);
+  if (l->keeper) l->s->close(l->keeper);
+  forget(&l->took);
+  forget(&l->ratio);
+}
+
+/* All are asleep, or somewhere between two looks. */
+static void line_settle(const line *l) {
+  sleep_us(PAUSE_US + l->waits_us);
+  if (l->s->lock_pause_us) sleep_us(random() % l->s->lock_pause_us);
+}
+
+/* us; negative where both were on one CPU. */
+static double line_pass(line *l) {
+  worker *holder = &l->w[l->holder];
+  line_settle(l);
+  worker_go(holder, 'r');
+  int64_t start = worker_word(holder), releasing = worker_word(holder);
+  int next = worker_first(l->w, l->count);
+  double took = (double)(worker_word(&l->w[next]) - start) / 1000;
+  int64_t taking = worker_word(&l->w[next]);
+  bool counts = cpu_of(next) != cpu_of(l->holder);
+  line_join(l, l->holder);
+  l->holder = next;
+  if (!counts && run.cpu[0] != run.cpu[1]) return -1;
+  l->releasing += releasing;
+  l->taking += taking;
+  l->passes++;
+  return took;
+}
+
+double death(worker *victim, worker *heir) {
+  sleep_us(PAUSE_US);
+  int64_t start = now_ns();
+  kill(victim->pid, SIGKILL);
+  double took = (double)(worker_word(heir) - start) / 1000;
+  worker_end(victim);
+  return took;
+}
+
+/* Who is next is told by who speaks; another comes in the dead one's place. */
+static double line_kill(line *l) {
+  int dead = l->holder;
+  worker victim = l->w[dead];
+  line_settle(l);
+  int64_t start = now_ns();
+  kill(victim.pid, SIGKILL);
+  l->w[dead].out = -1; /* poll() passes it over */
+  int next = worker_first(l->w, l->count);
+  double took = (double)(worker_word(&l->w[next]) - start) / 1000;
+  worker_word(&l->w[next]);
+  worker_end(&victim);
+  l->w[dead] = contender_start(l->s, l->place, cpu_of(dead));
+  line_join(l, dead);
+  l->holder = next;
+  return took;
+}
+
+/* ---- several lines in turns ---- */
+
+typedef double (*line_step)(line *l);
+
+/* Rounds of one step of each line; ratios to raw's step of the same round. */
+static void lines_play(line *l, int count, int rounds, int warm,
+                       line_step step) {
+  int64_t end = now_ns() + BUDGET_S * INT64_C(1000000000);
+  for (int round = -warm; round < rounds; round++) {
+    double took[SUBJECTS_MOST], floor = -1;
+    if (round > 2 && now_ns() > end) break;
+    for (int k = 0; k < count; k++) {
+      int i = in_turn(round + warm, k, count);
+      took[i] = step(&l[i]);
+      if (l[i].s == &subject_raw) floor = took[i];
+    }
+    for (int i = 0; round >= 0 && i < count; i++) {
+      if (took[i] < 0) continue;
+      add(&l[i].took, took[i]);
+      if (floor > 0) add(&l[i].ratio, took[i] / floor);
+    }
+  }
+}
+
+static void lines_report(line *l, int count, const char *name, int param) {
+  samples *floor = NULL;
+  for (int i = 0; i < count; i++) {
+    if (l[i].s == &subject_raw) floor = &l[i].took;
+  }
+  for (int i = 0; i < count; i++) {
+    bool other = floor && floor != &l[i].took;
+    const char *who = l[i].s == &subject_election ? "zkembed" : l[i].s->name;
+    report(name, param, who, "us", &l[i].took, other ? floor : NULL,
+           other ? &l[i].ratio : NULL);
+  }
+}
+
+static bool polls(const subject *s) { return s->lock_pause_us > 0; }
+
+/* What a comparison of lines is. */
+typedef struct lines_plan {
+  const char *name;
+  int waiting, rounds;
+  int param; /* in the report */
+  line_step step;
+  int64_t waits_us; /* at least, before each step */
+  bool wakeups;     /* report them */
+} lines_plan;
+
+static void report_wakeups(const line *l, int waiting) {
+  if (!l->s->wakeups || !l->passes) return;
+  report_one("wake-ups a release", waiting, l->s->name, "each",
+             (double)l->releasing / (double)l->passes);
+  report_one("wake-ups by who takes over", waiting, l->s->name, "each",
+             (double)l->taking / (double)l->passes);
+}
+
+/* Those lines that are open play, report and close. */
+static void lines_run(line *l, int count, const lines_plan *plan, int warm) {
+  for (int i = 0; i < count; i++) l[i].waits_us = plan->waits_us;
+  lines_play(l, count, plan->rounds, times(warm, 0), plan->step);
+  lines_report(l, count, plan->name, plan->param);
+  for (int i = 0; i < count; i++) {
+    if (plan->wakeups) report_wakeups(&l[i], plan->waiting);
+    line_close(&l[i]);
+  }
+}
+
+/* Sleepers together; then each poller. */
+static void lines_compare(const lines_plan *plan, const subject *const *list,
+                          int count) {
+  static line l[SUBJECTS_MOST];
+  int sleepers = 0;
+  for (int i = 0; i < count; i++) {
+    if (!polls(list[i])) line_open(&l[sleepers++], list[i], plan->waiting);
+  }
+  if (sleepers) lines_run(l, sleepers, plan, plan->waiting + 1);
+  for (int i = 0; i < count; i++) {
+    if (!polls(list[i])) continue;
+    line_open(&l[0], list[i], plan->waiting);
+    lines_run(l, 1, plan, 2);
+  }
+}
+
+/* The subjects of that kind; returns how many. */
+static int choose(const subject **list, bool (*wanted)(const subject *s)) {
+  int count = 0;
+  for (int i = 0; i < subject_count; i++) {
+    if (wanted(subjects[i])) list[count++] = subjects[i];
+  }
+  return count;
+}
+
+/* ---- hand-over ---- */
+
+static bool has_lock(const subject *s) {
+  return s->lock_start || (s->act[ACT_LOCK] && s->act[ACT_UNLOCK]);
+}
+
+/* Not in Python: a crowd of pollers tells nothing. */
+static bool has_line(const subject *s) { return has_lock(s) && !s->lock_start; }
+
+/* Of those who sleep until they are woken, two are enough. */
+static bool may_tire(const subject *s) {
+  return has_lock(s) && (polls(s) || s == &subject_zke || s == &subject_raw);
+}
+
+static void late_hand_over(void) {
+  const subject *list[SUBJECTS_MOST];
+  const lines_plan plan = {.name = "hand-over after 1 s",
+                           .waiting = 1,
+                           .param = 1,
+                           .rounds = times(30, 1),
+                           .step = line_pass,
+                           .waits_us = times(1000000, 1000)};
+  lines_compare(&plan, list, choose(list, may_tire));
+}
+
+void part_lock(void) {
+  const int waiting[] = {1, 16, 63};
+  const subject *list[SUBJECTS_MOST];
+  for (int i = 0; i < times(3, 2); i++) {
+    int count = times(waiting[i], i ? 4 : 1);
+    lines_plan plan = {.name = "hand-over",
+                       .waiting = count,
+                       .param = count,
+                       .rounds = times(400, 3),
+                       .step = line_pass,
+                       .wakeups = true};
+    lines_compare(&plan, list, choose(list, i ? has_line : has_lock));
+  }
+  late_hand_over();
+}
+
+/* ---- death ---- */
+
+static bool outlives(const subject *s) {
+  return has_lock(s) && s->patience_s == 0;
+}
+
+static bool outlives_in_line(const subject *s) {
+  return has_line(s) && s->patience_s == 0;
+}
+
+static bool outlives_late(const subject *s) {
+  return has_lock(s) && s->patience_s > 0 && s->patience_s <= PATIENCE_S;
+}
+
+static void report_impatience(void) {
+  for (int i = 0; i < subject_count; i++) {
+    const subject *s = subjects[i];
+    if (!has_lock(s)) continue;
+    if (s->patience_s < 0) {
+      printf("  %s: a dead holder keeps it for ever\n", s->name);
+    } else if (s->patience_s > PATIENCE_S) {
+      printf("  %s: a dead holder keeps it for up to %d s\n", s->name,
+             s->patience_s);
+    }
+  }
+}
+
+/* FIFO: read until the writer has gone, or a byte has come. */
+void role_read(char **argv) {
+  for (;;) {
+    int fd = open(argv[0], O_RDONLY | O_CLOEXEC);
+    char byte;
+    ssize_t got;
+    do {
+      say(0);
+      got = read(fd, &byte, 1);
+      say(now_ns());
+    } while (got == 1);
+    close(fd);
+  }
+}
+
+/* FIFO: hold its writing end. */
+void role_hold(char **argv) {
+  if (open(argv[0], O_WRONLY | O_CLOEXEC) < 0) exit(1);
+  say(0);
+  await_command();
+}
+
+static void bare_deaths(void) {
+  char fifo[PATH_BYTES];
+  samples took = {0};
+  file_in(fifo, sizeof fifo, "bare-death");
+  if (mkfifo(fifo, 0600)) die("cannot make %s", fifo);
+  worker reader = worker_start("read", run.cpu[1], fifo, NULL);
+  for (int i = times(100, 3); i > 0; i--) {
+    worker holder = worker_start("hold", run.cpu[0], fifo, NULL);
+    worker_ready(&holder);
+    worker_ready(&reader);
+    add(&took, death(&holder, &reader));
+  }
+  worker_kill(&reader);
+  report("death to the hang-up of a FIFO", 0, "bare", "us", &took, NULL, NULL);
+  forget(&took);
+}
+
+static void compare_deaths(int waiting, int rounds,
+                           bool (*wanted)(const subject *s)) {
+  const subject *list[SUBJECTS_MOST];
+  lines_plan plan = {.name = "holder's death to next",
+                     .waiting = waiting,
+                     .param = waiting,
+                     .rounds = rounds,
+                     .step = line_kill};
+  lines_compare(&plan, list, choose(list, wanted));
+}
+
+void part_death(void) {
+  bare_deaths();
+  compare_deaths(1, times(100, 3), outlives);
+  compare_deaths(times(16, 4), times(100, 3), outlives_in_line);
+  compare_deaths(1, times(3, 1), outlives_late);
+  report_impatience();
+}
+
+/* ---- elections: a leader is killed ---- */
+
+void part_election(void) {
+  const int candidates[] = {2, 16, 100, 500};
+  const subject *list[] = {&subject_election, &subject_raw};
+  for (int i = 0; i < times(4, 2); i++) {
+    int count = times(candidates[i], 2 + i);
+    lines_plan plan = {.name = "election fail-over, candidates",
+                       .waiting = count - 1,
+                       .param = count,
+                       .rounds = times(candidates[i] > 100 ? 50 : 100, 2),
+                       .step = line_kill};
+    lines_compare(&plan, list, 2);
+  }
+}
+
+/* ---- contention ---- */
+
+/* All turns of all processes, and who had them. */
+typedef struct held {
+  turn t;
+  int by;
+} held;
+
+typedef struct history {
+  held *at;
+  int64_t count, room;
+  int64_t cpu, sleeps, wakeups;
+  int64_t least, longest; /* turns of the one with the fewest; ns waited */
+} history;
+
+static void history_take(history *h, worker *w, int by) {
+  int64_t head[4];
+  worker_words(w, head, 4);
+  h->cpu += head[0];
+  h->sleeps += head[1];
+  h->wakeups += head[2];
+  if (by == 0 || head[3] < h->least) h->least = head[3];
+  if (h->count + head[3] > h->room) {
+    h->room = 2 * (h->count + head[3]);
+    h->at = realloc(h->at, (size_t)h->room * sizeof *h->at);
+    if (!h->at) die("out of memory");
+  }
+  for (int64_t i = 0; i < head[3]; i++) {
+    held *next = &h->at[h->count++];
+    worker_words(w, &next->t.asked, 3);
+    next->by = by;
+    int64_t waited = next->t.got - next->t.asked;
+    if (waited > h->longest) h->longest = waited;
+  }
+}
+
+static int by_got(const void *a, const void *b) {
+  const held *x = a, *y = b;
+  return (x->t.got > y->t.got) - (x->t.got < y->t.got);
+}
+
+/* From hand to hand, where the next one waited already. */
+static void history_passes(history *h, samples *took) {
+  if (h->count) qsort(h->at, (size_t)h->count, sizeof *h->at, by_got);
+  for (int64_t i = 1; i < h->count; i++) {
+    const held *before = &h->at[i - 1], *next = &h->at[i];
+    if (next->by == before->by || next->t.asked > before->t.gave) continue;
+    add(took, (double)(next->t.got - before->t.gave) / 1000);
+  }
+}
+
+/* What is said of several passes of one subject. */
+typedef struct tally {
+  samples took, rate, least, longest, sleeps, cpu, wakeups;
+} tally;
+
+static void tally_add(tally *t, history *h, int processes, double seconds) {
+  double turns = (double)h->count + 1e-9;
+  history_passes(h, &t->took);
+  add(&t->rate, turns / seconds);
+  add(&t->least, (double)h->least * processes / turns);
+  add(&t->longest, (double)h->longest / 1e6);
+  add(&t->sleeps, (double)h->sleeps / turns);
+  add(&t->cpu, (double)h->cpu / 1000 / turns);
+  add(&t->wakeups, (double)h->wakeups / turns);
+}
+
+static void tally_report(tally *t, const subject *s, int processes) {
+  const struct {
+    const char *name, *unit;
+    samples *of;
+  } lines[] = {{"contended hand-over", "us", &t->took},
+               {"contended, acquisitions", "1/s", &t->rate},
+               {"contended, least share", "of 1", &t->least},
+               {"contended, longest wait", "ms", &t->longest},
+               {"contended, sleeps a turn", "each", &t->sleeps},
+               {"contended, CPU a turn", "us", &t->cpu},
+               {"contended, wake-ups a turn", "each", &t->wakeups}};
+  for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+    if (lines[i].of != &t->wakeups || s->wakeups)
+      report(lines[i].name, processes, s->name, lines[i].unit, lines[i].of,
+             NULL, NULL);
+    forget(lines[i].of);
+  }
+}
+
+static void contend(const subject *s, int processes, tally *t) {
+  static line l;
+  history h = {0};
+  int64_t ns = times(1000, 50) * INT64_C(1000000);
+  l = (line){.s = s};
+  line_place(&l, s);
+  line_start(&l, processes);
+  int64_t end = now_ns() + ns;
+  for (int i = 0; i < processes; i++) {
+    worker_go(&l.w[i], 'l');
+    worker_tell(&l.w[i], &end, sizeof end);
+  }
+  for (int i = 0; i < processes; i++) history_take(&h, &l.w[i], i);
+  tally_add(t, &h, processes, (double)ns / 1e9);
+  free(h.at);
+  line_close(&l);
+}
+
+static bool contends(const subject *s, int processes) {
+  return has_lock(s) && (!s->lock_start || processes <= PYTHON_MOST);
+}
+
+void part_contention(void) {
+  for (int processes = 2; processes <= times(CONTENDERS_MOST, 4);
+       processes *= 2) {
+    tally t[SUBJECTS_MOST] = {{.took = {0}}};
+    for (int pass = 0; pass < times(PASSES, 1); pass++) {
+      for (int k = 0; k < subject_count; k++) {
+        int i = in_turn(pass, k, subject_count);
+        if (contends(subjects[i], processes))
+          contend(subjects[i], processes, &t[i]);
+      }
+    }
+    for (int i = 0; i < subject_count; i++) {
+      tally_report(&t[i], subjects[i], processes);
+    }
+  }
+}

@@ -1,0 +1,186 @@
+#!/bin/sh
+# plots.sh - draw the figures of a run
+#
+#   plots.sh BENCH.JSON DIRECTORY
+#
+# One SVG a question, by gnuplot.  bench.json has one figure a line, which awk
+# takes apart.  What was not measured is left out of a picture, and a picture
+# without anything is not drawn.
+json=$1
+out=$2
+[ -r "$json" ] || { echo "no $json: make bench first" >&2; exit 1; }
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$out"
+
+grep -q '"quick": "yes"' "$json" &&
+  echo 'plots.sh: of a QUICK run, whose figures mean nothing' >&2
+
+# Every figure as: name<tab>param<tab>subject<tab>p25<tab>median<tab>p75
+awk '
+  function value(name,   at, rest) {
+    at = index($0, "\"" name "\": ")
+    rest = substr($0, at + length(name) + 4)
+    if (rest ~ /^"/) { rest = substr(rest, 2); sub(/".*/, "", rest) }
+    else sub(/[,}].*/, "", rest)
+    return rest
+  }
+  /^\{"part"/ {
+    print value("name") "\t" value("param") "\t" value("subject") "\t" \
+      value("p25") "\t" value("median") "\t" value("p75")
+  }' "$json" >"$work/all"
+
+# points NAME SUBJECT: param, median and quartiles, a line each
+points() {
+  awk -F '\t' -v name="$1" -v who="$2" '
+    $1 == name && $3 == who { row[$2 + 0] = $2 " " $5 " " $4 " " $6 }
+    END { for (param in row) print row[param] }' "$work/all" | sort -n
+}
+
+# subjects NAME: who has such a figure, in the order of the run
+subjects() {
+  awk -F '\t' -v name="$1" '$1 == name && !seen[$3]++ { print $3 }' "$work/all"
+}
+
+# A subject keeps its colour in all pictures.
+colour() {
+  case $1 in
+    zkembed) echo '#c0392b' ;;
+    raw) echo '#2c3e50' ;;
+    zookeeper) echo '#27ae60' ;;
+    etcd) echo '#2980b9' ;;
+    redis) echo '#8e44ad' ;;
+    fifo) echo '#7f8c8d' ;;
+    pthread | mutex) echo '#16a085' ;;
+    flock) echo '#d4ac0d' ;;
+    semaphore) echo '#d98880' ;;
+    filelock) echo '#e67e22' ;;
+    fasteners) echo '#a04000' ;;
+    portalocker) echo '#6e2c00' ;;
+    zkembed-py) echo '#ff7f50' ;;
+    *) echo '#000000' ;;
+  esac
+}
+
+# begin FILE TITLE WIDTH HEIGHT
+begin() {
+  cat <<END
+set terminal svg size $3,$4 font 'sans-serif,12' background '#ffffff'
+set output '$out/$1.svg'
+set title '$2' font ',14'
+set grid ytics lc '#dddddd'
+set border 3 lc '#555555'
+set tics nomirror
+END
+}
+
+# params NAME: all parameters of it that somebody has, as tics
+params() {
+  awk -F '\t' -v name="$1" '$1 == name { print $2 + 0 }' "$work/all" |
+    sort -n | uniq | paste -s -d ,
+}
+
+# lines FILE TITLE XLABEL YLABEL NAME [flat]: the medians over the parameter of
+# all who have more than one, with the quartiles as bars; both axes logarithmic,
+# or y from 0 where the question is whether the line is flat
+lines() {
+  file=$1 title=$2 xlabel=$3 ylabel=$4 name=$5
+  scale='set logscale xy'
+  [ "$6" != flat ] || scale='set logscale x; set yrange [0:*]'
+  tics=$(params "$name")
+  plot=
+  for who in $(subjects "$name"); do
+    points "$name" "$who" >"$work/$file-$who"
+    [ "$(wc -l <"$work/$file-$who")" -gt 1 ] || continue
+    plot="$plot${plot:+, }'$work/$file-$who' using 1:2:3:4 with yerrorlines \
+      title '$who' lw 2 pt 7 ps 0.6 lc rgb '$(colour "$who")'"
+  done
+  [ "$plot" ] || return 0
+  {
+    begin "$file" "$title" 800 480
+    echo "$scale"
+    echo 'set format y "%.0f"; set format x "%.0f"'
+    echo "set xtics ($tics); set xrange [${tics%%,*} / 1.1:${tics##*,} * 1.1]"
+    echo "set xlabel '$xlabel'; set ylabel '$ylabel'"
+    echo 'set key outside right top'
+    echo "plot $plot"
+  } | gnuplot
+}
+
+# bars FILE TITLE NAME PARAM [LABEL NAME PARAM...]: groups of bars, a group a
+# name, a bar a subject; times, logarithmic
+bars() {
+  file=$1 title=$2
+  shift 2
+  : >"$work/$file"
+  group=0 tics=
+  while [ $# -ge 3 ]; do
+    before=$(wc -l <"$work/$file")
+    awk -F '\t' -v name="$2" -v param="$3" -v group=$group '
+      $1 == name && $2 == param { row[$3] = $4 " " $5 " " $6
+        if (!seen[$3]++) order[++count] = $3 }
+      END { for (i = 1; i <= count; i++)
+        print group, i - 1, count, order[i], row[order[i]] }' \
+      "$work/all" >>"$work/$file"
+    if [ "$(wc -l <"$work/$file")" -gt "$before" ]; then
+      tics="$tics${tics:+, }\"$1\" $group"
+      group=$((group + 1))
+    fi
+    shift 3
+  done
+  [ -s "$work/$file" ] || return 0
+  plot=
+  for who in $(awk '!seen[$4]++ { print $4 }' "$work/$file"); do
+    awk -v who="$who" '$4 == who {
+      width = 0.84 / $3
+      print $1 - 0.42 + width * ($2 + 0.5), $6, $5, $7, width * 0.92
+    }' "$work/$file" >"$work/$file-$who"
+    plot="$plot${plot:+, }'$work/$file-$who' using 1:2:5 with boxes \
+      title '$who' lc rgb '$(colour "$who")', \
+      '$work/$file-$who' using 1:3:(0):(\$4-\$3) notitle \
+      with vectors nohead lc rgb '#333333'"
+  done
+  {
+    begin "$file" "$title" 960 480
+    echo 'set logscale y; set format y "%.10g"; set bmargin 4'
+    echo "set ylabel 'µs (less is better)'"
+    echo 'set style fill solid 0.9; set key outside right top'
+    printf '%s\n' "set xtics ($tics); set xrange [-0.6:$group - 0.4]"
+    echo "plot $plot"
+  } | gnuplot
+}
+
+bars operations 'One operation, 1,000 znodes' \
+  get get 1000 'ephemeral\ncreate' 'ephemeral create' 1000 \
+  'ephemeral\ndelete' 'ephemeral delete' 1000 \
+  'durable\ncreate' 'durable create' 1000 \
+  'lock +\nunlock' 'lock + unlock' 1000
+bars hand-over 'A lock from one process to the next' \
+  '1 waiting' hand-over 1 '1 waiting, for\n1 s or more' 'hand-over after 1 s' 1 \
+  '16 waiting' hand-over 16 '63 waiting' hand-over 63
+death="holder's death to next"
+bars death "kill -9 of a lock''s holder until the next one holds it" \
+  '1 waiting' "$death" 1 '16 waiting' "$death" 16
+lines contention 'Processes that lock and unlock without pause' processes \
+  'hand-over, µs' 'contended hand-over'
+lines children 'children of one znode' children µs children
+lines multi 'multi of ephemeral creates' 'operations in it' µs \
+  'multi of ephemeral creates'
+lines get 'get in a growing tree' znodes µs get flat
+lines create 'ephemeral create in a growing tree' znodes µs \
+  'ephemeral create' flat
+lines durable 'durable create in a growing tree' znodes µs \
+  'durable create' flat
+lines sessions 'ephemeral create beside other sessions' sessions µs \
+  'ephemeral create, sessions' flat
+lines watches 'ephemeral create beside watches' watches µs \
+  'ephemeral create, watches' flat
+lines election 'kill -9 of a leader until the next one leads' candidates µs \
+  'election fail-over, candidates'
+lines barrier 'The last one enters a barrier until all are inside' processes \
+  µs 'barrier, last one in to all in'
+lines mixed '90 % get, 10 % durable set' processes 'operations a second' \
+  '90 % get, 10 % durable set'
+lines mixed-ephemeral '90 % get, 10 % ephemeral set' processes \
+  'operations a second' '90 % get, 10 % ephemeral set'
+ls "$out"

@@ -1,0 +1,239 @@
+/* wait.c - watches across processes, and what waiting costs
+ *
+ *   delivery  from the call that changes a node to the callback in a process
+ *             that has been asleep; beside it a byte in a FIFO
+ *   idling    processes wait in line for a lock that nobody gives up
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "bench.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { CROWD = 1000 };
+
+/* SUBJECT PLACE NODE: says 0 when it watches and is about to sleep, and the
+ * time when it was told. */
+void role_watch(char **argv) {
+  const subject *s = subject_named(argv[0]);
+  void *self = s->open(argv[1], FOR_WORK);
+  raw_key key;
+  key_set(&key, "/", argv[2]);
+  for (;;) {
+    s->act[ACT_WATCH](self, &key, 1);
+    say(0);
+    s->act[ACT_AWAIT](self, &key, 1);
+    say(now_ns());
+  }
+}
+
+/* SUBJECT PLACE NODE: has it as long as it lives. */
+void role_own(char **argv) {
+  const subject *s = subject_named(argv[0]);
+  void *self = s->open(argv[1], FOR_WORK);
+  raw_key key;
+  key_set(&key, "/", argv[2]);
+  s->act[ACT_CREATE](self, &key, 1);
+  say(0);
+  await_command();
+}
+
+/* ---- delivery ---- */
+
+typedef struct delivery {
+  runner r;
+  worker watcher;
+  samples took, ratio;
+} delivery;
+
+static bool delivers(const subject *s) {
+  return s->act[ACT_WATCH] && s->act[ACT_AWAIT] && s->act[ACT_SET];
+}
+
+static void delivery_open(delivery *d, const subject *s, const raw_key *key,
+                          bool durable, const char *place) {
+  *d = (delivery){.r = {.s = s, .self = s->open(place, FOR_WORK)}};
+  if (s->durable) s->durable(d->r.self, durable);
+  s->act[durable ? ACT_PERSIST : ACT_CREATE](d->r.self, key, 1);
+  d->watcher =
+      worker_start("watch", run.cpu[1], s->name, place, key->name, NULL);
+}
+
+static double deliver(delivery *d, const raw_key *key) {
+  worker_ready(&d->watcher);
+  sleep_us(PAUSE_US);
+  int64_t start = now_ns();
+  d->r.s->act[ACT_SET](d->r.self, key, 1);
+  return (double)(worker_word(&d->watcher) - start) / 1000;
+}
+
+static void delivery_close(delivery *d) {
+  worker_kill(&d->watcher);
+  d->r.s->close(d->r.self);
+  forget(&d->took);
+  forget(&d->ratio);
+}
+
+static void deliver_round(delivery *d, int count, const raw_key *key,
+                          int round) {
+  double took[SUBJECTS_MOST], floor = 0;
+  for (int turn = 0; turn < count; turn++) {
+    int i = in_turn(round, turn, count);
+    took[i] = deliver(&d[i], key);
+    if (d[i].r.s == &subject_raw) floor = took[i];
+  }
+  for (int i = 0; i < count; i++) {
+    add(&d[i].took, took[i]);
+    if (floor > 0) add(&d[i].ratio, took[i] / floor);
+  }
+}
+
+static void compare_deliveries(const char *name, const char *place,
+                               bool durable) {
+  static delivery d[SUBJECTS_MOST];
+  samples *floor = NULL;
+  raw_key key;
+  int count = 0;
+  key_set(&key, "/", "watched");
+  for (int i = 0; i < subject_count; i++) {
+    if (!delivers(subjects[i])) continue;
+    if (subjects[i] == &subject_raw) floor = &d[count].took;
+    delivery_open(&d[count++], subjects[i], &key, durable, place);
+  }
+  for (int round = 0; round < times(500, 5); round++) {
+    deliver_round(d, count, &key, round);
+  }
+  for (int i = 0; i < count; i++) {
+    bool other = floor && d[i].r.s != &subject_raw;
+    report(name, 0, d[i].r.s->name, "us", &d[i].took, other ? floor : NULL,
+           other ? &d[i].ratio : NULL);
+  }
+  for (int i = 0; i < count; i++) delivery_close(&d[i]);
+}
+
+static void bare_wakeups(const char *name, int cpu, int64_t pause_us) {
+  char fifo[PATH_BYTES];
+  file_in(fifo, sizeof fifo, "bare-wakeup");
+  if (mkfifo(fifo, 0600)) die("cannot make %s", fifo);
+  worker reader = worker_start("read", cpu, fifo, NULL);
+  int fd = open(fifo, O_WRONLY | O_CLOEXEC);
+  samples s = {0};
+  for (int i = times(500, 5); i > 0; i--) {
+    worker_ready(&reader);
+    if (pause_us) sleep_us(pause_us);
+    int64_t start = now_ns();
+    if (write(fd, "", 1) != 1) die("write: %d", errno);
+    add(&s, (double)(worker_word(&reader) - start) / 1000);
+  }
+  worker_kill(&reader);
+  close(fd);
+  unlink(fifo);
+  report(name, 0, "bare", "us", &s, NULL, NULL);
+  forget(&s);
+}
+
+/* The owner of a watched node is killed. */
+static void owner_deaths(void) {
+  const subject *s = &subject_zke;
+  worker watcher =
+      worker_start("watch", run.cpu[1], s->name, "owned", "owned", NULL);
+  samples took = {0};
+  for (int i = times(100, 3); i > 0; i--) {
+    worker_ready(&watcher);
+    worker owner =
+        worker_start("own", run.cpu[0], s->name, "owned", "owned", NULL);
+    worker_ready(&owner);
+    worker_word(&watcher); /* it was created */
+    worker_ready(&watcher);
+    add(&took, death(&owner, &watcher));
+  }
+  worker_kill(&watcher);
+  report("owner's death to the watcher", 0, s->name, "us", &took, NULL, NULL);
+  forget(&took);
+}
+
+void part_watch(void) {
+  bare_wakeups("FIFO byte, back to back", run.cpu[1], 0);
+  bare_wakeups("FIFO byte to a sleeper", run.cpu[1], PAUSE_US);
+  bare_wakeups("the same, same CPU", run.cpu[0], PAUSE_US);
+  compare_deliveries("watch delivery", "watched", false);
+  compare_deliveries("watch delivery, durable set", "watched-durably", true);
+  owner_deaths();
+}
+
+/* ---- idling ---- */
+
+typedef struct crowd {
+  worker w[CROWD + 1];
+  double sleeps[CROWD + 1];
+  double cpu_ns;
+} crowd;
+
+/* The first one holds; the others wait in line. */
+static void crowd_gather(crowd *c, const subject *s, const char *place,
+                         int waiting) {
+  for (int i = 0; i <= waiting; i++) {
+    c->w[i] = contender_start(s, place, run.cpu[1]);
+    worker_go(&c->w[i], 'a');
+    worker_ready(&c->w[i]);
+  }
+  sleep_us(times(3000000, 300000)); /* until all have joined, and one ticks */
+}
+
+/* What has been since the last look. */
+static void crowd_look(crowd *c, int waiting) {
+  double cpu_ns = 0;
+  for (int i = 1; i <= waiting; i++) {
+    c->sleeps[i] = worker_sleeps(&c->w[i]) - c->sleeps[i];
+    cpu_ns += worker_cpu_ns(&c->w[i]);
+  }
+  c->cpu_ns = cpu_ns - c->cpu_ns;
+}
+
+static void crowd_report(const crowd *c, const subject *s, int waiting,
+                         double seconds) {
+  double most = 0, all = 0;
+  for (int i = 1; i <= waiting; i++) {
+    if (c->sleeps[i] > most) most = c->sleeps[i];
+    all += c->sleeps[i];
+  }
+  report_one("wake-ups of the busiest", waiting, s->name, "1/s",
+             most / seconds);
+  report_one("wake-ups of each", waiting, s->name, "1/s",
+             all / waiting / seconds);
+  report_one("CPU of all", waiting, s->name, "%", c->cpu_ns / 1e7 / seconds);
+}
+
+static void idle(const subject *s, int waiting) {
+  static crowd c;
+  char place[32];
+  double seconds = times(waiting > 1 ? 20 : 10, 1);
+  c = (crowd){.cpu_ns = 0};
+  snprintf(place, sizeof place, "idle-%d", waiting);
+  void *keeper = s->lock_start ? NULL : s->open(place, FOR_LOCKING);
+  crowd_gather(&c, s, place, waiting);
+  crowd_look(&c, waiting);
+  sleep_us((int64_t)(seconds * 1e6));
+  crowd_look(&c, waiting);
+  crowd_report(&c, s, waiting, seconds);
+  for (int i = 0; i <= waiting; i++) worker_kill(&c.w[i]);
+  if (keeper) s->close(keeper);
+}
+
+void part_idle(void) {
+  const int waiting[] = {1, 100, CROWD};
+  for (int i = 0; i < subject_count; i++) {
+    const subject *s = subjects[i];
+    if (s->lock_start || s->act[ACT_LOCK]) idle(s, 1);
+  }
+  for (int i = 1; i < times(3, 2); i++) {
+    idle(&subject_zke, times(waiting[i], 10));
+    idle(&subject_raw, times(waiting[i], 10));
+  }
+}

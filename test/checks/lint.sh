@@ -1,0 +1,51 @@
+#!/bin/sh
+# lint.sh - what compilers and checkers can prove wrong without running it
+#
+# The engine, the recipes and the command are read by gcc -fanalyzer, clang-tidy
+# (.clang-tidy has the checks, and a reason for each that is left out) and
+# cppcheck (cppcheck.xml beside it has what it is told not to say).  Nothing
+# may be found.  The tests themselves are not read: their assertions end a test
+# in ways that these tools do not follow.  They run under sanitizers instead.
+. test/report.sh
+
+# The command is made with -D_GNU_SOURCE, the library without.
+gnu() { case $1 in shell/*) echo "-D_GNU_SOURCE= -DZKE_EDIT" ;; esac; }
+
+# gcc 12 takes for lost what is hung into a list whose mutex is then unlocked
+# (held_add()), and what is kept in an array of pointers that grows (offer()).
+# clang-tidy and the sanitizers look for leaks there.
+deaf() {
+  case $1 in
+    shell/complete.c | shell/session.c) echo -Wno-analyzer-malloc-leak ;;
+  esac
+}
+
+analyze() {
+  nothing gcc -std=c11 -O2 -fanalyzer $(deaf "$1") -I. $(gnu "$1") \
+    $SQLITE_CFLAGS -c -o /dev/null "$1"
+}
+tidy() {
+  clang-tidy --quiet "$1" -- -std=c11 -I. $(gnu "$1") $SQLITE_CFLAGS
+}
+
+# cppcheck does not read the system's headers: what the code asks about them is
+# said here.
+cpp_check() {
+  nothing cppcheck --quiet --std=c11 --platform=unix64 -I. -D__linux__ \
+    -D__GNUC__=12 -DF_OFD_SETLK=37 -DSQLITE_VERSION_NUMBER=3037002 \
+    --enable=warning,performance,portability \
+    --suppress-xml=test/checks/cppcheck.xml "$1"
+}
+
+if [ "$1" = --one ]; then
+  expect "$2: gcc -fanalyzer" analyze "$2"
+  expect "$2: clang-tidy" tidy "$2"
+  expect "$2: cppcheck" cpp_check "$2"
+  report
+fi
+
+# Each file by itself, JOBS at a time (2); the engine takes longest, and first.
+: "${LINT:=zkembed.c recipes/*.c shell/*.c}" # several words, with patterns
+for file in $LINT; do
+  [ -f "$file" ] && echo "$file"
+done | xargs -P "${JOBS:-2}" -n 1 sh "$0" --one

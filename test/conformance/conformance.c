@@ -1,0 +1,225 @@
+/* conformance.c - the same random operations on ZooKeeper and on zkembed
+ *
+ *     make conformance                     50,000 operations, a seed by chance
+ *     make conformance OPS=1000000         more; 5,000 a seed
+ *     make conformance SEED=7 SEEDS=1 OPS=5000   one seed again
+ *     make conformance SHRINK=600 …        seconds to shrink a mismatch; 120
+ *     make conformance MASKS=1             what is not compared, and why
+ *
+ * test/conformance/conformance.sh starts the server and this program:
+ *
+ *     conformance PORT DIRECTORY   with OPS, SEED and SEEDS in the environment
+ *     conformance --free-port      prints one
+ *     conformance --is-up PORT     exit status 0: a server answers there
+ *     conformance --masks
+ *
+ * Each seed is a run from an empty tree.  A mismatch ends its run; it is shrunk
+ * by repeating the run with operations left out, as long as the same kind of
+ * mismatch remains, and printed with its seed.  Exit status: 0 no mismatch,
+ * 1 some, anything else: the program died, in the seed that DIRECTORY/seed
+ * names.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "conformance.h"
+
+#include <inttypes.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { OPS = 50000, OPS_A_SEED = 5000, SHRINK = 120 };
+enum { MOST_SHRUNK = 20, MOST_PRINTED = 300 };
+
+static int64_t asked(const char *name, int64_t otherwise) {
+  const char *text = getenv(name);
+  char *end;
+  if (!text || !*text) return otherwise;
+  int64_t value = strtoll(text, &end, 10);
+  if (*end || value < 0) cf_die("%s=%s is not a number", name, text);
+  return value;
+}
+
+/* ---- shrinking ---- */
+
+typedef struct shrinker {
+  const cf_plan *plan;
+  int *kept, *trial;
+  int count;
+  char field[64];
+  int64_t until;
+} shrinker;
+
+/* Does the mismatch remain with the trial?  Then keep that. */
+static bool keeps(shrinker *s, int count) {
+  cf_mismatch m = {0};
+  if (count == s->count) return false;
+  bool found = cf_run(s->plan, s->trial, count, false, &m);
+  bool same = found && strcmp(m.field, s->field) == 0;
+  if (same && m.at + 1 < count) count = m.at + 1;
+  free(m.text);
+  if (!same) return false;
+  memcpy(s->kept, s->trial, (size_t)count * sizeof *s->kept);
+  s->count = count;
+  return true;
+}
+
+/* Without kept[from .. from + len). */
+static bool keeps_without(shrinker *s, int from, int len) {
+  int count = s->count - len;
+  memcpy(s->trial, s->kept, (size_t)from * sizeof *s->trial);
+  memcpy(s->trial + from, s->kept + from + len,
+         (size_t)(count - from) * sizeof *s->trial);
+  return keeps(s, count);
+}
+
+/* Without all operations of a kind, or of a session; -1: any. */
+static void drop_alike(shrinker *s, int kind, int seat) {
+  int count = 0;
+  for (int i = 0; i < s->count; i++) {
+    cf_op op;
+    cf_generate(s->plan, s->kept[i], &op);
+    cf_reset();
+    if ((kind >= 0 && (int)op.kind != kind) || (seat >= 0 && op.seat != seat))
+      s->trial[count++] = s->kept[i];
+  }
+  if (cf_now_ms() < s->until) keeps(s, count);
+}
+
+/* Drop pieces of this length, the late ones first; true: some could be. */
+static bool drop_pieces(shrinker *s, int len) {
+  bool dropped = false;
+  for (int from = s->count; from > 0 && cf_now_ms() < s->until;) {
+    if (from > s->count) from = s->count;
+    int piece = len < from ? len : from;
+    from -= piece;
+    dropped |= keeps_without(s, from, piece);
+  }
+  return dropped;
+}
+
+/* Kinds and sessions first, the slow ones before all; then ever smaller
+ * pieces, until single operations are all needed or the time is over. */
+static void shrink(shrinker *s) {
+  for (int kind = CF_KINDS; kind-- > 0;) drop_alike(s, kind, -1);
+  for (int seat = 0; seat < s->plan->seats; seat++) drop_alike(s, -1, seat);
+  for (int len = (s->count + 1) / 2; len > 1; len /= 2) drop_pieces(s, len);
+  while (drop_pieces(s, 1)) continue;
+}
+
+/* ---- seeds ---- */
+
+static void announce(const cf_plan *plan, const char *text) {
+  printf("\nMISMATCH in seed %" PRIu64 " (%s, %d sessions): %s\n", plan->seed,
+         plan->file ? "on a file" : "in memory", plan->seats, text);
+  fflush(stdout);
+}
+
+static void report(const cf_plan *plan, shrinker *s, int length) {
+  cf_mismatch m = {0};
+  printf("  shrunk to %d operations:\n", s->count);
+  if (s->count > MOST_PRINTED) printf("  (too many to show)\n");
+  if (cf_run(plan, s->kept, s->count, s->count <= MOST_PRINTED, &m))
+    printf("  mismatch: %s\n", m.text);
+  else
+    printf("  (it does not come back: it depends on timing)\n");
+  free(m.text);
+  printf("  again: make conformance SEED=%" PRIu64 " SEEDS=1 OPS=%d\n\n",
+         plan->seed, length);
+  fflush(stdout);
+}
+
+/* For whoever finds this process dead. */
+static void note_seed(uint64_t seed) {
+  FILE *f = fopen(cf_text("%s/seed", cf_directory), "w");
+  if (!f || fprintf(f, "%" PRIu64 "\n", seed) < 0 || fclose(f) != 0)
+    cf_die("cannot write in %s", cf_directory);
+}
+
+/* One seed; true: no mismatch. */
+static bool run_seed(uint64_t seed, int length, bool quiet) {
+  cf_plan plan;
+  cf_mismatch m = {0};
+  shrinker s = {.plan = &plan, .count = length};
+  note_seed(seed);
+  cf_plan_make(seed, &plan);
+  s.kept = calloc((size_t)length + 1, sizeof *s.kept);
+  s.trial = calloc((size_t)length + 1, sizeof *s.trial);
+  if (!s.kept || !s.trial) cf_die("out of memory");
+  for (int i = 0; i < length; i++) s.kept[i] = i;
+  bool found = cf_run(&plan, s.kept, length, false, &m);
+  if (found) announce(&plan, m.text);
+  if (found && !quiet) {
+    if (m.at + 1 < s.count) s.count = m.at + 1;
+    memcpy(s.field, m.field, sizeof s.field);
+    s.until = cf_now_ms() + 1000 * asked("SHRINK", SHRINK);
+    shrink(&s);
+    report(&plan, &s, length);
+  }
+  free(m.text);
+  free(s.kept);
+  free(s.trial);
+  return !found;
+}
+
+static int run_all(void) {
+  int64_t ops = asked("OPS", OPS),
+          chance = (int64_t)time(NULL) % 1000000 * 1000;
+  int64_t seeds = asked("SEEDS", (ops + OPS_A_SEED - 1) / OPS_A_SEED);
+  int64_t first = asked("SEED", chance);
+  if (seeds < 1) seeds = 1;
+  int length = (int)((ops + seeds - 1) / seeds), bad = 0;
+  printf("conformance: %d operations with each of %" PRId64
+         " seeds from %" PRId64 "\n",
+         length, seeds, first);
+  int64_t began = cf_now_ms();
+  for (int64_t i = 0; i < seeds; i++) {
+    bad += !run_seed((uint64_t)(first + i), length, bad >= MOST_SHRUNK);
+    if ((i + 1) % 10 == 0 || i + 1 == seeds)
+      printf("%" PRId64 " seeds, %d with a mismatch, %" PRId64 " s\n", i + 1,
+             bad, (cf_now_ms() - began) / 1000);
+    fflush(stdout);
+  }
+  printf("%" PRId64 " replies and %" PRId64 " events were equal but for\n",
+         cf_replies_compared, cf_events_compared);
+  cf_masks_print(true);
+  printf("ZooKeeper's codes, parts of multis included:\n");
+  cf_seen_print();
+  printf("%" PRId64 " passed, %d failed\n", seeds - bad, bad);
+  return bad ? 1 : 0;
+}
+
+/* A port that was free a moment ago. */
+static int free_port(void) {
+  struct sockaddr_in at = {.sin_family = AF_INET,
+                           .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t len = sizeof at;
+  int fd = socket(AF_INET, SOCK_STREAM, 0);
+  if (fd < 0 || bind(fd, (struct sockaddr *)&at, len) != 0 ||
+      getsockname(fd, (struct sockaddr *)&at, &len) != 0)
+    cf_die("no free port");
+  close(fd);
+  return ntohs(at.sin_port);
+}
+
+int main(int argc, char **argv) {
+  if (argc == 2 && strcmp(argv[1], "--free-port") == 0)
+    return printf("%d\n", free_port()) < 0;
+  if (argc == 2 && strcmp(argv[1], "--masks") == 0) {
+    cf_masks_print(false);
+    return 0;
+  }
+  if (argc == 3 && strcmp(argv[1], "--is-up") == 0) {
+    cf_port = atoi(argv[2]);
+    return cf_raw_is_up() ? 0 : 1;
+  }
+  if (argc != 3) cf_die("usage: conformance PORT DIRECTORY");
+  cf_port = atoi(argv[1]);
+  cf_directory = argv[2];
+  return run_all();
+}

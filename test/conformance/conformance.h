@@ -1,0 +1,265 @@
+/* conformance.h - what the parts of the conformance program share
+ *
+ *     base.c     memory of one operation, event lists, printing
+ *     gen.c      random operations, each from (seed, index) alone
+ *     zke.c      a session of zkembed
+ *     client.c   a session of ZooKeeper through its C client
+ *     raw.c      a session of ZooKeeper through its wire protocol
+ *     compare.c  what must be equal, and the one table of what
+ *                            need not be
+ *     run.c      one run of operations on both sides
+ *     conformance.c          seeds, shrinking, reports
+ *
+ * An operation is a cf_op; a session of either side answers it with a
+ * cf_reply and collects the events that came before the reply.
+ */
+#ifndef ZKE_CONFORMANCE_H
+#define ZKE_CONFORMANCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "zkembed.h"
+
+enum {
+  CF_SEATS = 6,   /* most sessions at once; one more looks over the end */
+  CF_WATCHERS = 3 /* contexts that a session of the C client registers */
+};
+
+#define CF_BASE "/base" /* the node below which most of a run happens */
+
+/* ---- operations and replies ---- */
+
+/* Name, weight in ten thousand, who can do it: C client, wire protocol. */
+#define CF_KIND_LIST(X)      \
+  X(CREATE, 2200, 1, 1)      \
+  X(DELETE, 1100, 1, 1)      \
+  X(EXISTS, 1150, 1, 1)      \
+  X(GET, 950, 1, 1)          \
+  X(SET, 1100, 1, 1)         \
+  X(CHILDREN, 850, 1, 1)     \
+  X(GET_ACL, 200, 1, 1)      \
+  X(SET_ACL, 250, 1, 1)      \
+  X(SYNC, 60, 1, 1)          \
+  X(MULTI, 1000, 1, 1)       \
+  X(MULTI_READ, 150, 0, 1)   \
+  X(COUNT, 120, 0, 1)        \
+  X(EPHEMERALS, 120, 0, 1)   \
+  X(ADD_WATCH, 250, 0, 1)    \
+  X(REMOVE_WATCH, 250, 1, 1) \
+  X(ADD_AUTH, 80, 1, 1)      \
+  X(FLUSH, 60, 1, 1)         \
+  X(CLOSE, 60, 1, 1)         \
+  X(EXPIRE, 12, 1, 1)        \
+  X(KILL, 6, 0, 1)           \
+  X(CHECK, 0, 0, 0)
+
+#define CF_KIND_ENUM(name, weight, client, raw) CF_##name,
+typedef enum cf_kind { CF_KIND_LIST(CF_KIND_ENUM) CF_KINDS } cf_kind;
+#undef CF_KIND_ENUM
+
+/* How a version is to be filled in just before the operation. */
+enum { CF_LITERAL, CF_CURRENT };
+
+typedef struct cf_op {
+  cf_kind kind;
+  int seat;
+  bool listen_first; /* zkembed dispatches before the operation too */
+  bool revive;       /* a dead session is closed instead */
+  bool whole;        /* create: the form that returns a Stat */
+  int revisit;       /* >= 0: the path is one that was watched lately */
+  int pick;          /* >= 0: the name is that of an existing child */
+  const char *below; /* after that: a further name, or NULL */
+  int version_rule;  /* CF_LITERAL or CF_CURRENT (+ version) */
+  int watch;         /* number of the context, 0: none */
+  int type;          /* ADD_WATCH: mode; REMOVE_WATCH: type */
+  const char *path;
+  const char *data; /* NULL with len -1 */
+  int len;
+  zke_acls acls;
+  int mode;
+  int64_t ttl_ms;
+  int version;
+  const char *scheme; /* ADD_AUTH; the certificate is data */
+  int count;          /* MULTI and MULTI_READ */
+  struct cf_op *subs;
+} cf_op;
+
+typedef struct cf_reply {
+  int rc;
+  bool local; /* the client answered, so events may still be under way */
+  bool has_stat, has_data, has_names, has_acls, has_count;
+  zke_stat stat;
+  const char *path; /* made; NULL: none told */
+  const char *data;
+  int len;
+  zke_strings names;
+  zke_acls acls;
+  int64_t number;
+  int count; /* of a multi's results; 0 where they were left untouched */
+  struct cf_reply *subs;
+} cf_reply;
+
+/* ---- events ---- */
+
+typedef struct cf_event {
+  int type, state, watch;
+  char *path;
+} cf_event;
+
+typedef struct cf_events {
+  cf_event *at;
+  int count, cap;
+} cf_events;
+
+void cf_events_add(cf_events *e, int type, int state, const char *path,
+                   int watch);
+void cf_events_clear(cf_events *e);
+void cf_events_move(cf_events *to, cf_events *from); /* appends */
+void cf_events_free(cf_events *e);
+
+/* ---- memory of one operation, text, trouble ---- */
+
+void *cf_alloc(size_t size); /* zeroed; lives until cf_reset() */
+char *cf_copy(const void *bytes, size_t len); /* with a NUL behind */
+char *cf_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void cf_reset(void);
+
+/* The harness itself cannot go on: exit status 2. */
+_Noreturn void cf_die(const char *format, ...)
+    __attribute__((format(printf, 1, 2)));
+
+int64_t cf_now_ms(void); /* monotonic */
+
+/* "" in C's quotes, long ones shortened; in memory of the operation. */
+const char *cf_quote(const char *bytes, int len);
+const char *cf_describe(const cf_op *op);
+const char *cf_describe_reply(const cf_reply *r);
+const char *cf_describe_events(const cf_events *e);
+const char *cf_kind_name(cf_kind kind);
+
+/* What the C client accepts as a path (semantics.md 1.3). */
+bool cf_client_passes(const cf_op *op);
+
+/* A path below the chroot of a session, "" for none: whole, and shown. */
+const char *cf_whole(const char *chroot, const char *path);
+
+/* ---- the generator ---- */
+
+typedef struct cf_seat_plan {
+  bool client;  /* through the C client, else raw */
+  bool chroot;  /* below CF_BASE */
+  bool sibling; /* zkembed: a session on a store that exists, else its own */
+} cf_seat_plan;
+
+/* What a seed decides once. */
+typedef struct cf_plan {
+  uint64_t seed;
+  bool file;  /* zkembed on a file, else in memory */
+  bool quiet; /* everybody may read everything: no event is withheld */
+  int seats;
+  cf_seat_plan seat[CF_SEATS + 1]; /* the last looks over the end */
+  int depth;                       /* of paths, at most */
+  int hostile;                     /* paths made odd, per thousand */
+  int names;
+  const char *name[12];
+  int weight[CF_KINDS];
+} cf_plan;
+
+void cf_plan_make(uint64_t seed, cf_plan *plan);
+void cf_generate(const cf_plan *plan, int index, cf_op *op);
+
+/* Identities that sessions take: "user:password", and as an ACL id. */
+#define CF_USERS 4
+const char *cf_user(int i);
+const char *cf_user_digest(int i);
+
+/* ---- sessions of both sides ---- */
+
+/* One kind of session.  Replies live as long as the operation. */
+typedef struct cf_driver {
+  const char *name;
+  void *(*open)(const char *chroot);
+  void (*call)(void *session, const cf_op *op, cf_reply *reply);
+  void (*flush)(void *session); /* so that all events so far are there */
+  /* Take the events that came before the last reply. */
+  void (*events)(void *session, cf_events *out);
+  int64_t (*id)(void *session);
+  /* End the session and wait until the session knows.  by_timeout: as the
+   * death of its process, else as an expiry. */
+  void (*expire)(void *session, bool by_timeout);
+  int (*close)(void *session); /* end and free */
+} cf_driver;
+
+extern const cf_driver cf_client_driver, cf_raw_driver;
+
+extern int cf_port; /* of the server, on 127.0.0.1 */
+
+/* A raw connection outside any run, that may do everything. */
+typedef struct cf_raw cf_raw;
+bool cf_raw_is_up(void); /* does a server answer, within a second? */
+cf_raw *cf_raw_open(const char *chroot);
+void cf_raw_call(cf_raw *r, const cf_op *op, cf_reply *reply);
+int cf_raw_close(cf_raw *r);
+int64_t cf_raw_zxid(const cf_raw *r); /* that the last reply told */
+const char *cf_raw_password(const cf_raw *r);
+/* Take over a session from elsewhere and end it: at once, or by letting it
+ * time out; returns when it has ended. */
+void cf_raw_end(int64_t id, const char password[16], bool by_timeout);
+
+/* zkembed: the database of a run, with a session that only the harness uses,
+ * and the sessions on it. */
+typedef struct cf_store cf_store;
+typedef struct cf_zke cf_zke;
+cf_store *cf_store_open(const char *file); /* NULL: in memory */
+void cf_store_close(cf_store *s);
+zke *cf_store_anchor(cf_store *s);
+cf_zke *cf_zke_open(cf_store *s, const char *chroot, bool sibling);
+void cf_zke_call(cf_zke *z, const cf_op *op, cf_reply *reply);
+void cf_zke_listen(cf_zke *z); /* dispatches, keeps the events */
+void cf_zke_events(cf_zke *z, cf_events *out); /* dispatches, gives them */
+int64_t cf_zke_id(cf_zke *z);
+int cf_zke_close(cf_zke *z);
+
+/* ---- comparing ---- */
+
+typedef struct cf_compare cf_compare;
+cf_compare *cf_compare_new(void);
+void cf_compare_free(cf_compare *c);
+void cf_compare_session(cf_compare *c, int64_t server, int64_t zke_id);
+
+/* NULL where all is well, else what differs, one word before a colon naming
+ * the field; in memory of the operation. */
+const char *cf_compare_reply(cf_compare *c, const cf_op *op,
+                             const cf_reply *server, const cf_reply *z);
+enum {
+  CF_BY_CLIENT = 1, /* through the C client, else raw */
+  CF_ANY_ORDER = 2, /* an end of a session is among what happened */
+  CF_SILENCED = 4   /* watches may have been spent in silence */
+};
+const char *cf_compare_events(unsigned how, cf_events *server, cf_events *z);
+void cf_masks_print(bool counts);
+void cf_note_end(cf_kind kind); /* of a session */
+void cf_seen_print(void); /* how often what was done, and with which code */
+/* Masks that others make use of. */
+void cf_mask_client_multi(void);
+void cf_mask_left_watch(void);
+void cf_mask_own_end(void);
+
+/* ---- one run ---- */
+
+typedef struct cf_mismatch {
+  int at;         /* position in the list of indices; -1: none was found */
+  char field[64]; /* kind of operation and field, to tell mismatches apart */
+  char *text;     /* the whole story; free() */
+} cf_mismatch;
+
+/* Run these operations of the plan on both sides.  true: a mismatch. */
+bool cf_run(const cf_plan *plan, const int *indices, int count, bool verbose,
+            cf_mismatch *out);
+
+extern const char *cf_directory; /* for files */
+extern int64_t cf_events_compared, cf_replies_compared;
+
+#endif

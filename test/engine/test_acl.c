@@ -1,0 +1,1014 @@
+/* test_acl.c - access control lists: what is valid, how it is stored and
+ * shown, which operation needs what, and what a watcher may see
+ * (semantics.md 8, 5.8 and 12 #31, #33 to #38, #66, #84, #88)
+ */
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "test/test.h"
+
+#define COUNT(table) ((int)(sizeof(table) / sizeof *(table)))
+
+/* digest ids of "bob:p" and "alice:secret" */
+#define BOB "bob:R3bUSw3Enrs8ff9W5R1qlyZbH2M="
+#define ALICE "alice:aYXlLOpEooaV1cRAvUL1fp9Qt7E="
+
+enum {
+  R = ZKE_PERM_READ,
+  W = ZKE_PERM_WRITE,
+  C = ZKE_PERM_CREATE,
+  D = ZKE_PERM_DELETE,
+  A = ZKE_PERM_ADMIN,
+  ALL = ZKE_PERM_ALL
+};
+
+static zke *memory(void) { return test_open(":memory:"); }
+
+static int auth(zke *z, const char *cert) {
+  return zke_add_auth(z, "digest", cert, (int)strlen(cert));
+}
+
+static void make(zke *z, const char *path) {
+  ck_ok(zke_create(z, path, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+}
+
+/* A list of one entry, overwritten by the fourth call from now. */
+static const zke_acls *one(int perms, const char *scheme, const char *id) {
+  static zke_acl entries[4];
+  static zke_acls lists[4];
+  static int turn;
+  turn = (turn + 1) % 4;
+  entries[turn] = (zke_acl){perms, scheme, id};
+  lists[turn] = (zke_acls){1, &entries[turn]};
+  return &lists[turn];
+}
+
+static const zke_acls *world(int perms) {
+  return one(perms, "world", "anyone");
+}
+
+static int create_with(zke *z, const char *path, const zke_acls *acls) {
+  return zke_create(z, path, "", 0, acls, ZKE_PERSISTENT, NULL, NULL);
+}
+
+static int exists(zke *z, const char *path) {
+  return zke_exists(z, path, NULL, NULL, NULL);
+}
+
+static int set(zke *z, const char *path, int version) {
+  return zke_set(z, path, "", 0, version, NULL);
+}
+
+static int get(zke *z, const char *path) {
+  return zke_get(z, path, NULL, NULL, NULL, NULL, NULL);
+}
+
+static zke_stat stat_of(zke *z, const char *path) {
+  zke_stat stat;
+  ck_ok(zke_exists(z, path, NULL, NULL, &stat));
+  return stat;
+}
+
+/* The zxid of a change made now: setting "/" costs exactly one. */
+static int64_t zxid_now(zke *z) {
+  zke_stat stat;
+  ck_ok(zke_set(z, "/", NULL, -1, -1, &stat));
+  return stat.mzxid;
+}
+
+/* Assert a node's ACL, written like "31 world:anyone; 1 digest:a:b". */
+static void expect_acl(zke *z, const char *path, const char *expected) {
+  char text[2048] = "";
+  zke_acls *acls = NULL;
+  ck_ok(zke_get_acl(z, path, &acls, NULL));
+  for (int i = 0; i < acls->count; i++) {
+    size_t used = strlen(text);
+    snprintf(text + used, sizeof text - used, "%s%d %s:%s", i ? "; " : "",
+             acls->data[i].perms, acls->data[i].scheme, acls->data[i].id);
+  }
+  zke_free(acls);
+  ck_assert_str_eq(text, expected);
+}
+
+/* ---- what is a valid list ---- */
+
+static const struct {
+  int count;
+  zke_acl entries[3];
+  const char *stored; /* NULL: ZKE_INVALIDACL */
+} lists[] = {
+    {1, {{ALL, "world", "anyone"}}, "31 world:anyone"},
+    {1, {{0, "world", "anyone"}}, "0 world:anyone"},
+    {1, {{32, "world", "anyone"}}, "32 world:anyone"},
+    {1, {{-1, "world", "anyone"}}, "-1 world:anyone"},
+    {1, {{INT_MIN, "world", "anyone"}}, "-2147483648 world:anyone"},
+    {1, {{ALL, "digest", "a:b"}}, "31 digest:a:b"},
+    {1, {{ALL, "digest", BOB}}, "31 digest:" BOB},
+    {2,
+     {{R, "world", "anyone"}, {ALL, "digest", "a:b"}},
+     "1 world:anyone; 31 digest:a:b"},
+    {2,
+     {{ALL, "digest", "a:b"}, {R, "world", "anyone"}},
+     "31 digest:a:b; 1 world:anyone"},
+    {2, {{R, "world", "anyone"}, {R, "world", "anyone"}}, "1 world:anyone"},
+    {2,
+     {{R, "world", "anyone"}, {W, "world", "anyone"}},
+     "1 world:anyone; 2 world:anyone"},
+    {3,
+     {{R, "digest", "a:b"}, {W, "digest", "c:d"}, {R, "digest", "a:b"}},
+     "1 digest:a:b; 2 digest:c:d"},
+    {0, {{0}}, NULL},
+    {1, {{ALL, "world", "somebody"}}, NULL},
+    {1, {{ALL, "world", ""}}, NULL},
+    {1, {{ALL, "world", "Anyone"}}, NULL},
+    {1, {{ALL, "World", "anyone"}}, NULL},
+    {1, {{ALL, "", "anyone"}}, NULL},
+    {1, {{ALL, NULL, "anyone"}}, NULL},
+    {1, {{ALL, "foo", "bar"}}, NULL},
+    {1, {{ALL, "super", "a:b"}}, NULL},
+    {1, {{ALL, "x509", "a"}}, NULL},
+    {1, {{ALL, "sasl", "a"}}, NULL},
+    {1, {{ALL, "ip", "127.0.0.1"}}, NULL},
+    {1, {{ALL, "ip", "::1"}}, NULL},
+    {1, {{ALL, "digest", "bob"}}, NULL},
+    {1, {{ALL, "digest", "a:b:c"}}, NULL},
+    {1, {{ALL, "digest", ""}}, NULL},
+    {1, {{ALL, "digest", NULL}}, NULL},
+    {1, {{ALL, "auth", ""}}, NULL},
+    {1, {{ALL, "auth", NULL}}, NULL},
+    {2, {{ALL, "world", "anyone"}, {R, "foo", "x"}}, NULL},
+    {2, {{ALL, "auth", ""}, {R, "world", "anyone"}}, NULL},
+    {3,
+     {{R, "world", "anyone"}, {R, "digest", "a"}, {W, "digest", "a:b"}},
+     NULL},
+};
+
+/* 8, 12 #37, #38: by create. */
+START_TEST(list_by_create) {
+  zke *z = memory();
+  zke_acls acls = {lists[_i].count, lists[_i].entries};
+  int rc = create_with(z, "/a", &acls);
+  ck_rc(rc, lists[_i].stored ? ZKE_OK : ZKE_INVALIDACL);
+  ck_rc(exists(z, "/a"), lists[_i].stored ? ZKE_OK : ZKE_NONODE);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* 8: by set_acl, with an entry more that lets us see the stored list. */
+START_TEST(list_by_set_acl) {
+  zke *z = memory();
+  zke_acl entries[4];
+  zke_acls acls = {lists[_i].count, lists[_i].entries};
+  make(z, "/a");
+  if (!lists[_i].stored) {
+    ck_rc(zke_set_acl(z, "/a", -1, &acls), ZKE_INVALIDACL);
+    expect_acl(z, "/a", "31 world:anyone");
+    ck_assert_int_eq(stat_of(z, "/a").aversion, 0);
+  } else {
+    char expected[200];
+    memcpy(entries, lists[_i].entries, sizeof lists[_i].entries);
+    entries[acls.count] = (zke_acl){A, "world", "anyone"};
+    ck_ok(zke_set_acl(z, "/a", -1, &(zke_acls){acls.count + 1, entries}));
+    snprintf(expected, sizeof expected, "%s; 16 world:anyone",
+             lists[_i].stored);
+    expect_acl(z, "/a", expected);
+  }
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* P11: no list at all, and counts that cannot be. */
+START_TEST(no_list) {
+  zke_acl entry = {ALL, "world", "anyone"};
+  zke_acls negative = {-1, &entry}, hollow = {1, NULL};
+  zke *z = memory();
+  ck_rc(create_with(z, "/a", NULL), ZKE_INVALIDACL);
+  ck_rc(create_with(z, "/a", &negative), ZKE_INVALIDACL);
+  ck_rc(create_with(z, "/a", &hollow), ZKE_INVALIDACL);
+  ck_rc(zke_set_acl(z, "/", -1, NULL), ZKE_INVALIDACL);
+  ck_rc(zke_set_acl(z, "/", -1, &negative), ZKE_INVALIDACL);
+  ck_rc(zke_set_acl(z, "/", -1, &hollow), ZKE_INVALIDACL);
+  ck_rc(exists(z, "/a"), ZKE_NONODE);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* 8: a world entry without an id does not even come through; where ids are
+ * ignored it is none the worse. */
+START_TEST(missing_id) {
+  zke *z = memory();
+  ck_rc(create_with(z, "/a", one(ALL, "world", NULL)), ZKE_MARSHALLINGERROR);
+  ck_rc(zke_set_acl(z, "/", -1, one(ALL, "world", NULL)), ZKE_MARSHALLINGERROR);
+  ck_rc(exists(z, "/a"), ZKE_NONODE);
+  ck_ok(auth(z, "bob:p"));
+  ck_ok(create_with(z, "/a", one(ALL, "auth", NULL)));
+  expect_acl(z, "/a", "31 digest:" BOB);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* The three lists of the library. */
+START_TEST(ready_made_lists) {
+  zke *z = memory();
+  ck_ok(create_with(z, "/open", ZKE_OPEN_ACL));
+  ck_ok(create_with(z, "/read", ZKE_READ_ACL));
+  ck_rc(create_with(z, "/mine", ZKE_CREATOR_ALL_ACL), ZKE_INVALIDACL);
+  ck_ok(auth(z, "bob:p"));
+  ck_ok(create_with(z, "/mine", ZKE_CREATOR_ALL_ACL));
+  expect_acl(z, "/open", "31 world:anyone");
+  expect_acl(z, "/read", "1 world:anyone");
+  expect_acl(z, "/mine", "31 digest:" BOB);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- identities ---- */
+
+/* 8: the digest is base64(SHA1(cert)), the user what is before the first
+ * colon. */
+static const struct {
+  const char *cert;
+  int len;
+  const char *id;
+} digests[] = {
+    {"bob:p", 5, BOB},
+    {"alice:secret", 12, ALICE},
+    {"bob:p:q", 7, "bob:Z5m1PRq7viOIj+sJipaR7ZH6JAM="},
+    {"bob:", 4, "bob:tK1fpNO1hB0F++FhHpSq0Fa4tv0="},
+    {":p", 2, ":LlDE5iroUDDm9zdvmLsfjkUvn0k="},
+    {"nocolon", 7, "nocolon:Ra+cHr2ZoHvBjtNArFGNGlVie4g="},
+    {"b\xc3\xb6:\0z", 6, "b\xc3\xb6:0pK86TrznKrpW/QxNQtFG9TOuS8="},
+    {"bob:pXYZ", 5, BOB},
+};
+
+START_TEST(digest_of_cert) {
+  char expected[100];
+  zke *z = memory();
+  ck_ok(zke_add_auth(z, "digest", digests[_i].cert, digests[_i].len));
+  ck_ok(create_with(z, "/a", ZKE_CREATOR_ALL_ACL));
+  snprintf(expected, sizeof expected, "31 digest:%s", digests[_i].id);
+  expect_acl(z, "/a", expected);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* SHA-1 at the edges of its blocks: "u:" and x up to the length. */
+static const struct {
+  int len;
+  const char *hash;
+} long_digests[] = {
+    {54, "YIWqF/IAYi1mVmG6Qs7f08w6TSM="},
+    {55, "HCI5t/vUzmyRgotbI4m3dQEEprM="},
+    {56, "u6S5RlhYzGpVsIVz9ipesnwKfUg="},
+    {57, "8rgiTm8PxrlMZwsOCxi4L4tFeug="},
+    {63, "E2KmMVCAMJOBFyzP962n0SY64gA="},
+    {64, "bqUvG0kh8XF9FXbJtNgRC3Yf5Tw="},
+    {65, "fN6bK+54X+NL4fOD+gIIskeiqAg="},
+    {119, "bBxrzwIXnEpu/7+xNCrW3LLMDio="},
+    {120, "9uXofdQ7keL3T4mU4I82pvK4b5w="},
+    {128, "7KBcpCgxspzCduUwVPlPTiRPS64="},
+    {1000, "yuwsEXS+NJljXReNdO+KbQBKbNU="},
+};
+
+START_TEST(digest_of_long_cert) {
+  char cert[1001], expected[100];
+  zke *z = memory();
+  memset(cert, 'x', sizeof cert);
+  memcpy(cert, "u:", 2);
+  ck_ok(zke_add_auth(z, "digest", cert, long_digests[_i].len));
+  ck_ok(create_with(z, "/a", ZKE_CREATOR_ALL_ACL));
+  snprintf(expected, sizeof expected, "31 digest:u:%s", long_digests[_i].hash);
+  expect_acl(z, "/a", expected);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* 8: only who knows the password is let in. */
+START_TEST(digest_opens) {
+  zke *z = memory(), *bob = test_session(z, NULL), *eve = test_session(z, NULL);
+  ck_ok(auth(bob, "bob:p"));
+  ck_ok(auth(eve, "bob:q"));
+  ck_ok(create_with(z, "/a", one(ALL, "digest", BOB)));
+  ck_rc(get(z, "/a"), ZKE_NOAUTH);
+  ck_ok(get(bob, "/a"));
+  ck_rc(get(eve, "/a"), ZKE_NOAUTH);
+  ck_ok(auth(eve, "bob:p"));
+  ck_ok(get(eve, "/a"));
+  ck_ok(zke_close(bob));
+  ck_ok(zke_close(eve));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* 8: an id is the whole text; "user:x", as it is shown, opens nothing. */
+START_TEST(shown_id_opens_nothing) {
+  zke *z = memory(), *bob = test_session(z, NULL);
+  ck_ok(auth(bob, "bob:p"));
+  ck_ok(create_with(z, "/a", one(ALL, "digest", "bob:x")));
+  ck_rc(get(bob, "/a"), ZKE_NOAUTH);
+  ck_ok(zke_close(bob));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* 12 #37: auth stands for each identity of the session, in any order. */
+START_TEST(auth_expands) {
+  zke_acls *acls = NULL;
+  zke *z = memory();
+  ck_ok(auth(z, "bob:p"));
+  ck_ok(auth(z, "alice:secret"));
+  ck_ok(auth(z, "bob:p")); /* known already */
+  ck_ok(create_with(z, "/a", one(R | A, "auth", "ignored")));
+  ck_ok(zke_get_acl(z, "/a", &acls, NULL));
+  ck_assert_int_eq(acls->count, 2);
+  for (int i = 0; i < 2; i++) {
+    ck_assert_int_eq(acls->data[i].perms, R | A);
+    ck_assert_str_eq(acls->data[i].scheme, "digest");
+  }
+  bool bob_first = !strcmp(acls->data[0].id, BOB);
+  ck_assert_str_eq(acls->data[!bob_first].id, BOB);
+  ck_assert_str_eq(acls->data[bob_first].id, ALICE);
+  zke_free(acls);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* 8: auth beside others, in its place; duplicates are removed before the
+ * expansion, not after it. */
+START_TEST(auth_among_others) {
+  zke_acl entries[] = {{R, "world", "anyone"},
+                       {ALL, "auth", "x"},
+                       {ALL, "auth", "x"},
+                       {ALL, "digest", BOB},
+                       {W, "digest", "a:b"}};
+  zke *z = memory();
+  ck_ok(auth(z, "bob:p"));
+  ck_ok(create_with(z, "/a", &(zke_acls){5, entries}));
+  expect_acl(z, "/a",
+             "1 world:anyone; 31 digest:" BOB "; 31 digest:" BOB
+             "; 2 digest:a:b");
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* 8: identities belong to one session, and end with it. */
+START_TEST(identities_belong_to_a_session) {
+  zke *z = memory(), *bob = test_session(z, NULL);
+  ck_ok(auth(bob, "bob:p"));
+  ck_ok(create_with(bob, "/a", ZKE_CREATOR_ALL_ACL));
+  ck_rc(get(z, "/a"), ZKE_NOAUTH);
+  ck_rc(create_with(z, "/b", ZKE_CREATOR_ALL_ACL), ZKE_INVALIDACL);
+  ck_ok(zke_close(bob));
+  bob = test_session(z, NULL);
+  ck_rc(get(bob, "/a"), ZKE_NOAUTH);
+  ck_ok(auth(bob, "bob:p"));
+  ck_ok(get(bob, "/a"));
+  ck_ok(zke_close(bob));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* zkembed.h, P11: what zke_add_auth() refuses without harm. */
+START_TEST(add_auth_arguments) {
+  zke *z = memory();
+  ck_rc(zke_add_auth(z, NULL, "a:b", 3), ZKE_BADARGUMENTS);
+  ck_rc(zke_add_auth(z, "digest", "a:b", -1), ZKE_BADARGUMENTS);
+  ck_rc(zke_add_auth(z, "digest", "a:b", INT_MIN), ZKE_BADARGUMENTS);
+  ck_rc(zke_add_auth(z, "digest", NULL, 3), ZKE_BADARGUMENTS);
+  ck_rc(zke_add_auth(z, "digest", "a\0b:c", 5), ZKE_BADARGUMENTS);
+  ck_assert_int_eq(zke_state(z), ZKE_STATE_CONNECTED);
+  ck_rc(create_with(z, "/a", ZKE_CREATOR_ALL_ACL), ZKE_INVALIDACL);
+  make(z, "/a");
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* 12 #66: an unknown scheme kills the handle, and no other. */
+START_TEST(unknown_scheme_kills_the_handle) {
+  static const char *const schemes[] = {"foo",   "world", "auth",
+                                        "super", "ip",    ""};
+  zke *z = memory(), *dead = test_session(z, NULL);
+  test_events events = {0};
+  make(z, "/a");
+  ck_ok(zke_exists(dead, "/a", test_record, &events, NULL));
+  ck_rc(zke_add_auth(dead, schemes[_i], "a:b", 3), ZKE_AUTHFAILED);
+  if (schemes[_i][0]) ck_says(schemes[_i]);
+  ck_assert_int_eq(zke_state(dead), ZKE_STATE_AUTH_FAILED);
+  test_expect(dead, &events, "SESSION -113");
+  ck_rc(exists(dead, "/a"), ZKE_INVALIDSTATE);
+  ck_rc(set(dead, "/a", -1), ZKE_INVALIDSTATE);
+  ck_rc(auth(dead, "bob:p"), ZKE_INVALIDSTATE);
+  ck_rc(exists(dead, "/a/"), ZKE_BADARGUMENTS);
+  ck_ok(exists(z, "/a"));
+  ck_ok(zke_close(dead));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* 12 #66: closing it ends the session, with what it owned. */
+START_TEST(auth_failed_handle_is_closed) {
+  zke *z = memory(), *dead = test_session(z, NULL);
+  ck_ok(zke_create(dead, "/e", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
+  ck_rc(zke_add_auth(dead, "foo", "", 0), ZKE_AUTHFAILED);
+  ck_ok(zke_close(dead));
+  ck_rc(exists(z, "/e"), ZKE_NONODE);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- which operation needs what ---- */
+
+/* On /p, which has the child k. */
+static int op_get(zke *z) { return get(z, "/p"); }
+
+static int op_children(zke *z) {
+  return zke_children(z, "/p", NULL, NULL, NULL, NULL);
+}
+
+static int op_count(zke *z) { return zke_count(z, "/p", NULL); }
+
+static int op_check(zke *z) {
+  zke_op op;
+  zke_op_check(&op, "/p", -1);
+  return zke_multi(z, &op, 1, NULL);
+}
+
+static int op_set(zke *z) { return set(z, "/p", -1); }
+
+static int op_create(zke *z) { return create_with(z, "/p/n", ZKE_OPEN_ACL); }
+
+static int op_sequential(zke *z) {
+  return zke_create(z, "/p/s", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL_SEQUENTIAL,
+                    NULL, NULL);
+}
+
+static int op_delete(zke *z) { return zke_delete(z, "/p/k", -1); }
+
+static int op_set_acl(zke *z) { return zke_set_acl(z, "/p", -1, ZKE_OPEN_ACL); }
+
+static int op_get_acl(zke *z) { return zke_get_acl(z, "/p", NULL, NULL); }
+
+static int op_exists(zke *z) { return exists(z, "/p"); }
+
+static int op_sync(zke *z) { return zke_sync(z, "/p"); }
+
+static int op_child(zke *z) { return get(z, "/p/k"); }
+
+static int op_grandchild(zke *z) {
+  return create_with(z, "/p/k/g", ZKE_OPEN_ACL);
+}
+
+static int op_watch(zke *z) {
+  return zke_add_watch(z, "/p", ZKE_WATCH_PERSISTENT, test_record, NULL);
+}
+
+static const struct {
+  const char *name;
+  int (*run)(zke *z);
+  int needs; /* any of these bits; 0: none */
+} needs[] = {
+    {"get", op_get, R},
+    {"children", op_children, R},
+    {"count", op_count, R},
+    {"check", op_check, R},
+    {"set", op_set, W},
+    {"create", op_create, C},
+    {"create sequential", op_sequential, C},
+    {"delete", op_delete, D},
+    {"set_acl", op_set_acl, A},
+    {"get_acl", op_get_acl, R | A},
+    {"exists", op_exists, 0},
+    {"sync", op_sync, 0},
+    {"get of a child", op_child, 0},
+    {"create below a child", op_grandchild, 0},
+    {"add_watch", op_watch, 0},
+};
+
+static const int some_perms[] = {0,       R,  W,  C,       D,       A,    ALL,
+                                 ALL - R, 32, -1, ALL - A, INT_MIN, R | W};
+
+/* 8, 12 #35: each operation under each set of permissions. */
+START_TEST(permission_needed) {
+  for (int i = 0; i < COUNT(some_perms); i++) {
+    int perms = some_perms[i];
+    zke *z = memory();
+    make(z, "/p");
+    make(z, "/p/k");
+    ck_ok(zke_set_acl(z, "/p", -1, world(perms)));
+    bool allowed = !needs[_i].needs || (perms & needs[_i].needs);
+    int rc = needs[_i].run(z);
+    ck_assert_msg(rc == (allowed ? ZKE_OK : ZKE_NOAUTH), "%s with %d: %s",
+                  needs[_i].name, perms, zke_error_name(rc));
+    ck_ok(zke_close(z));
+  }
+}
+END_TEST
+
+/* 8: permissions of one's entries add up; those of others do not count. */
+START_TEST(permission_of_matching_entries) {
+  zke_acl entries[] = {
+      {R, "world", "anyone"}, {W, "digest", BOB}, {C, "digest", ALICE}};
+  zke *z = memory(), *bob = test_session(z, NULL);
+  ck_ok(auth(bob, "bob:p"));
+  ck_ok(create_with(z, "/p", &(zke_acls){3, entries}));
+  ck_ok(op_get(z));
+  ck_rc(op_set(z), ZKE_NOAUTH);
+  ck_ok(op_get(bob));
+  ck_ok(op_set(bob));
+  ck_rc(op_create(bob), ZKE_NOAUTH);
+  ck_ok(auth(bob, "alice:secret"));
+  ck_ok(op_create(bob));
+  ck_ok(zke_close(bob));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* 12 #36: a node for nobody can be seen to exist, and deleted by whoever may
+ * change its parent. */
+START_TEST(node_for_nobody) {
+  zke *z = memory();
+  ck_ok(create_with(z, "/p", world(0)));
+  ck_ok(op_exists(z));
+  ck_rc(op_get(z), ZKE_NOAUTH);
+  ck_rc(op_get_acl(z), ZKE_NOAUTH);
+  ck_rc(op_set_acl(z), ZKE_NOAUTH);
+  ck_ok(zke_delete(z, "/p", 0));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* 8: nothing is inherited, and ancestors above the parent do not matter. */
+START_TEST(no_inheritance) {
+  zke *z = memory();
+  make(z, "/p");
+  make(z, "/p/k");
+  make(z, "/p/k/l");
+  ck_ok(zke_set_acl(z, "/p", -1, world(0)));
+  ck_ok(get(z, "/p/k/l"));
+  ck_ok(set(z, "/p/k/l", 0));
+  ck_ok(zke_delete(z, "/p/k/l", 1));
+  make(z, "/p/k/m");
+  expect_acl(z, "/p/k/m", "31 world:anyone");
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- order of checks ---- */
+
+/* 12 #30, #31, #33, #88, section 3.  /open has aversion and version 1; /shut
+ * is for nobody and has the child k. */
+static const struct {
+  const char *path;
+  int version;
+  const zke_acls *acls;
+  int rc;
+} set_acl_order[] = {
+    {"/open/", 99, NULL, ZKE_BADARGUMENTS},
+    {"/\x7f", 99, NULL, ZKE_BADARGUMENTS},
+    {"/nope", 99, NULL, ZKE_INVALIDACL},
+    {"/shut", 99, NULL, ZKE_INVALIDACL},
+    {"/open", 99, &zke_creator_all_acl, ZKE_INVALIDACL},
+    {"/nope", 99, &zke_open_acl, ZKE_NONODE},
+    {"/nope", -1, &zke_open_acl, ZKE_NONODE},
+    {"/shut", 99, &zke_open_acl, ZKE_NOAUTH},
+    {"/shut", -1, &zke_open_acl, ZKE_NOAUTH},
+    {"/zookeeper/config", -1, &zke_open_acl, ZKE_NOAUTH},
+    {"/open", 99, &zke_open_acl, ZKE_BADVERSION},
+    {"/open", 0, &zke_open_acl, ZKE_BADVERSION},
+    {"/open", -2, &zke_open_acl, ZKE_BADVERSION},
+    {"/open", 1, &zke_open_acl, ZKE_OK},
+    {"/open", -1, &zke_open_acl, ZKE_OK},
+};
+
+START_TEST(set_acl_order_of_checks) {
+  zke *z = memory();
+  make(z, "/open");
+  ck_ok(zke_set_acl(z, "/open", 0, ZKE_OPEN_ACL));
+  ck_ok(create_with(z, "/shut", world(0)));
+  int64_t before = zxid_now(z);
+  int rc = set_acl_order[_i].rc;
+  ck_rc(zke_set_acl(z, set_acl_order[_i].path, set_acl_order[_i].version,
+                    set_acl_order[_i].acls),
+        rc);
+  ck_assert_int_eq(stat_of(z, "/open").aversion, 1 + (rc == ZKE_OK));
+  ck_assert_int_eq(zxid_now(z), before + 1 + (rc == ZKE_OK)); /* P1 */
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* 12 #30, #31, #35: permission before what it protects. */
+START_TEST(permission_before_the_rest) {
+  zke *z = memory();
+  zke_op op;
+  make(z, "/shut");
+  make(z, "/shut/k");
+  ck_ok(zke_set_acl(z, "/shut", -1, world(0)));
+  ck_rc(zke_delete(z, "/shut/nope", 7), ZKE_NOAUTH);
+  ck_rc(zke_delete(z, "/shut/k", 7), ZKE_NOAUTH);
+  ck_rc(create_with(z, "/shut/k", ZKE_OPEN_ACL), ZKE_NOAUTH);
+  ck_rc(create_with(z, "/shut/\x7f", ZKE_OPEN_ACL), ZKE_NOAUTH);
+  ck_rc(create_with(z, "/shut/new", NULL), ZKE_INVALIDACL);
+  ck_rc(set(z, "/shut", 7), ZKE_NOAUTH);
+  zke_op_check(&op, "/shut", 7);
+  ck_rc(zke_multi(z, &op, 1, NULL), ZKE_NOAUTH);
+  zke_op_check(&op, "/shut/nope", -1);
+  ck_rc(zke_multi(z, &op, 1, NULL), ZKE_NONODE);
+  ck_rc(get(z, "/shut/nope"), ZKE_NONODE);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* P11: the sentence names the node. */
+START_TEST(noauth_names_the_node) {
+  zke *z = memory();
+  ck_ok(create_with(z, "/guarded", world(0)));
+  ck_rc(get(z, "/guarded"), ZKE_NOAUTH);
+  ck_says("/guarded");
+  ck_rc(set(z, "/guarded", -1), ZKE_NOAUTH);
+  ck_says("/guarded");
+  ck_rc(zke_get_acl(z, "/guarded", NULL, NULL), ZKE_NOAUTH);
+  ck_says("/guarded");
+  ck_rc(create_with(z, "/a", one(ALL, "bogus", "x")), ZKE_INVALIDACL);
+  ck_says("bogus");
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- get_acl and set_acl ---- */
+
+/* 12 #33: set_acl changes aversion, and no other field; no event. */
+START_TEST(set_acl_changes_aversion_only) {
+  zke *z = memory();
+  test_events events = {0};
+  make(z, "/a");
+  zke_stat s = stat_of(z, "/a"), root = stat_of(z, "/"), t;
+  ck_ok(zke_exists(z, "/a", test_record, &events, NULL));
+  ck_ok(zke_children(z, "/a", test_record, &events, NULL, NULL));
+  ck_ok(zke_children(z, "/", test_record, &events, NULL, NULL));
+  ck_ok(zke_set_acl(z, "/a", 0, world(R | A)));
+  test_expect(z, &events, "");
+  t = stat_of(z, "/a");
+  ck_assert_int_eq(t.aversion, 1);
+  ck_assert_int_eq(t.version, s.version);
+  ck_assert_int_eq(t.cversion, s.cversion);
+  ck_assert_int_eq(t.czxid, s.czxid);
+  ck_assert_int_eq(t.mzxid, s.mzxid);
+  ck_assert_int_eq(t.pzxid, s.pzxid);
+  ck_assert_int_eq(t.mtime, s.mtime);
+  ck_assert_int_eq(stat_of(z, "/").pzxid, root.pzxid);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* 8: the version of set_acl is the aversion, not the version. */
+START_TEST(set_acl_looks_at_aversion) {
+  zke *z = memory();
+  make(z, "/a");
+  ck_ok(set(z, "/a", 0));
+  ck_ok(set(z, "/a", 1));
+  ck_rc(zke_set_acl(z, "/a", 2, ZKE_OPEN_ACL), ZKE_BADVERSION);
+  ck_ok(zke_set_acl(z, "/a", 0, ZKE_OPEN_ACL));
+  ck_ok(set(z, "/a", 2));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* 12 #34: digests are shown to those who may administer. */
+START_TEST(digests_are_masked) {
+  zke *z = memory(), *bob = test_session(z, NULL);
+  zke_acl entries[] = {{R, "world", "anyone"}, {ALL, "digest", BOB}};
+  ck_ok(auth(bob, "bob:p"));
+  ck_ok(create_with(z, "/a", &(zke_acls){2, entries}));
+  expect_acl(z, "/a", "1 world:anyone; 31 digest:bob:x");
+  expect_acl(bob, "/a", "1 world:anyone; 31 digest:" BOB);
+  ck_ok(create_with(z, "/b", one(ALL, "digest", BOB)));
+  ck_rc(zke_get_acl(z, "/b", NULL, NULL), ZKE_NOAUTH);
+  ck_ok(exists(z, "/b"));
+  expect_acl(bob, "/b", "31 digest:" BOB);
+  ck_ok(zke_close(bob));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* 12 #34: ADMIN alone is enough to see all of it. */
+START_TEST(admin_sees_digests) {
+  zke_acl entries[] = {{A, "world", "anyone"}, {ALL, "digest", BOB}};
+  zke *z = memory();
+  ck_ok(create_with(z, "/a", &(zke_acls){2, entries}));
+  ck_rc(get(z, "/a"), ZKE_NOAUTH);
+  expect_acl(z, "/a", "16 world:anyone; 31 digest:" BOB);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* zkembed.h: get_acl's Stat, and outputs on failure. */
+START_TEST(get_acl_outputs) {
+  zke *z = memory();
+  zke_stat s;
+  zke_acls *acls = (zke_acls *)z;
+  make(z, "/a");
+  ck_ok(set(z, "/a", 0));
+  ck_ok(zke_get_acl(z, "/a", NULL, &s));
+  ck_assert_int_eq(s.version, 1);
+  ck_assert_int_eq(s.czxid, stat_of(z, "/a").czxid);
+  ck_ok(create_with(z, "/shut", world(0)));
+  s.version = 99;
+  ck_rc(zke_get_acl(z, "/nope", &acls, &s), ZKE_NONODE);
+  ck_rc(zke_get_acl(z, "/shut", &acls, &s), ZKE_NOAUTH);
+  ck_assert_ptr_eq(acls, z);
+  ck_assert_int_eq(s.version, 99);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* 8: a set_acl that locks oneself out is carried out. */
+START_TEST(set_acl_may_lock_out) {
+  zke *z = memory();
+  make(z, "/a");
+  ck_ok(zke_set_acl(z, "/a", -1, ZKE_READ_ACL));
+  expect_acl(z, "/a", "1 world:anyone");
+  ck_rc(zke_set_acl(z, "/a", -1, ZKE_OPEN_ACL), ZKE_NOAUTH);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* 8: an ACL of many entries comes back whole and in order. */
+START_TEST(long_list) {
+  enum { MANY = 500 };
+  static zke_acl entries[MANY];
+  static char ids[MANY][16];
+  zke_acls *acls = NULL;
+  zke *z = memory();
+  for (int i = 0; i < MANY; i++) {
+    snprintf(ids[i], sizeof ids[i], "user%d:%d", i, i);
+    entries[i] = (zke_acl){ALL, "digest", ids[i]};
+  }
+  entries[MANY - 1] = (zke_acl){A, "world", "anyone"};
+  ck_ok(create_with(z, "/a", &(zke_acls){MANY, entries}));
+  ck_ok(zke_get_acl(z, "/a", &acls, NULL));
+  ck_assert_int_eq(acls->count, MANY);
+  for (int i = 0; i < MANY; i++) {
+    ck_assert_str_eq(acls->data[i].id, entries[i].id);
+  }
+  zke_free(acls);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* P8, 8: ACLs are kept in the file. */
+START_TEST(acls_are_stored) {
+  const char *name = test_path("acl.db");
+  zke *z = test_open(name);
+  ck_ok(auth(z, "bob:p"));
+  ck_ok(create_with(z, "/a", ZKE_CREATOR_ALL_ACL));
+  make(z, "/b");
+  ck_ok(zke_set_acl(z, "/b", 0, world(R)));
+  ck_ok(zke_close(z));
+  z = test_open(name);
+  ck_rc(get(z, "/a"), ZKE_NOAUTH);
+  expect_acl(z, "/b", "1 world:anyone");
+  ck_assert_int_eq(stat_of(z, "/b").aversion, 1);
+  ck_ok(auth(z, "bob:p"));
+  expect_acl(z, "/a", "31 digest:" BOB);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- watches and READ: 5.8, 12 #84 ---- */
+
+/* A session with the identity bob, who owns the tree, and one without. */
+static void two_sessions(zke **bob, zke **anyone) {
+  *bob = memory();
+  *anyone = test_session(*bob, NULL);
+  ck_ok(auth(*bob, "bob:p"));
+}
+
+static void close_both(zke *bob, zke *anyone) {
+  ck_ok(zke_close(anyone));
+  ck_ok(zke_close(bob));
+}
+
+/* No CHANGED of what one may not read; the watch is gone all the same. */
+START_TEST(changed_is_withheld) {
+  zke *bob, *z;
+  test_events events = {0};
+  two_sessions(&bob, &z);
+  make(bob, "/a");
+  ck_ok(zke_get(z, "/a", test_record, &events, NULL, NULL, NULL));
+  ck_ok(zke_set_acl(bob, "/a", -1, ZKE_CREATOR_ALL_ACL));
+  ck_ok(set(bob, "/a", -1));
+  test_expect(z, &events, "");
+  ck_ok(zke_set_acl(bob, "/a", -1, ZKE_OPEN_ACL));
+  ck_ok(set(bob, "/a", -1));
+  test_expect(z, &events, "");
+  close_both(bob, z);
+}
+END_TEST
+
+/* The node's ACL at the time of the change decides, not a later one. */
+START_TEST(acl_of_the_change_decides) {
+  zke *bob, *z;
+  test_events events = {0};
+  two_sessions(&bob, &z);
+  make(bob, "/a");
+  make(bob, "/b");
+  ck_ok(zke_exists(z, "/a", test_record, &events, NULL));
+  ck_ok(zke_exists(z, "/b", test_record, &events, NULL));
+  ck_ok(set(bob, "/a", -1)); /* readable now, not later */
+  ck_ok(zke_set_acl(bob, "/a", -1, ZKE_CREATOR_ALL_ACL));
+  ck_ok(zke_set_acl(bob, "/b", -1, ZKE_CREATOR_ALL_ACL));
+  ck_ok(set(bob, "/b", -1)); /* readable later, not now */
+  ck_ok(zke_set_acl(bob, "/b", -1, ZKE_OPEN_ACL));
+  test_expect(z, &events, "CHANGED /a");
+  close_both(bob, z);
+}
+END_TEST
+
+/* No CREATED of a node one may not read. */
+START_TEST(created_is_withheld) {
+  zke *bob, *z;
+  test_events events = {0}, bobs = {0};
+  two_sessions(&bob, &z);
+  ck_rc(zke_exists(z, "/a", test_record, &events, NULL), ZKE_NONODE);
+  ck_rc(zke_exists(bob, "/a", test_record, &bobs, NULL), ZKE_NONODE);
+  ck_ok(create_with(bob, "/a", ZKE_CREATOR_ALL_ACL));
+  test_expect(bob, &bobs, "CREATED /a");
+  test_expect(z, &events, "");
+  ck_ok(zke_delete(bob, "/a", -1));
+  make(bob, "/a");
+  test_expect(z, &events, "");
+  close_both(bob, z);
+}
+END_TEST
+
+/* No DELETED either; exists needs no permission, its event does. */
+START_TEST(deleted_is_withheld) {
+  zke *bob, *z;
+  test_events events = {0};
+  two_sessions(&bob, &z);
+  ck_ok(create_with(bob, "/a", ZKE_CREATOR_ALL_ACL));
+  ck_ok(zke_exists(z, "/a", test_record, &events, NULL));
+  ck_ok(zke_delete(bob, "/a", -1));
+  test_expect(z, &events, "");
+  close_both(bob, z);
+}
+END_TEST
+
+/* CHILD asks for READ on the parent, and only there. */
+START_TEST(child_needs_read_on_parent) {
+  zke *bob, *z;
+  test_events events = {0};
+  two_sessions(&bob, &z);
+  make(bob, "/p");
+  ck_ok(zke_children(z, "/p", test_record, &events, NULL, NULL));
+  ck_ok(create_with(bob, "/p/secret", ZKE_CREATOR_ALL_ACL));
+  test_expect(z, &events, "CHILD /p");
+  ck_ok(zke_children(z, "/p", test_record, &events, NULL, NULL));
+  ck_ok(zke_set_acl(bob, "/p", -1, ZKE_CREATOR_ALL_ACL));
+  make(bob, "/p/a");
+  test_expect(z, &events, "");
+  ck_ok(zke_set_acl(bob, "/p", -1, ZKE_OPEN_ACL));
+  make(bob, "/p/b");
+  test_expect(z, &events, "");
+  close_both(bob, z);
+}
+END_TEST
+
+/* Persistent watches are filtered too, but stay. */
+START_TEST(persistent_watches_are_filtered) {
+  zke *bob, *z;
+  test_events events = {0};
+  two_sessions(&bob, &z);
+  make(bob, "/p");
+  ck_ok(zke_add_watch(z, "/p", ZKE_WATCH_PERSISTENT_RECURSIVE, test_record,
+                      &events));
+  ck_ok(create_with(bob, "/p/secret", ZKE_CREATOR_ALL_ACL));
+  ck_ok(set(bob, "/p/secret", 0));
+  make(bob, "/p/open");
+  ck_ok(zke_delete(bob, "/p/secret", -1));
+  ck_ok(set(bob, "/p/open", 0));
+  test_expect(z, &events, "CREATED /p/open; CHANGED /p/open");
+  close_both(bob, z);
+}
+END_TEST
+
+/* 12 #84: a read that is refused registers nothing. */
+START_TEST(refused_read_registers_nothing) {
+  zke *bob, *z;
+  test_events events = {0};
+  two_sessions(&bob, &z);
+  ck_ok(create_with(bob, "/a", ZKE_CREATOR_ALL_ACL));
+  ck_rc(zke_get(z, "/a", test_record, &events, NULL, NULL, NULL), ZKE_NOAUTH);
+  ck_rc(zke_children(z, "/a", test_record, &events, NULL, NULL), ZKE_NOAUTH);
+  ck_ok(zke_set_acl(bob, "/a", -1, ZKE_OPEN_ACL));
+  ck_ok(set(bob, "/a", -1));
+  make(bob, "/a/b");
+  test_expect(z, &events, "");
+  ck_rc(zke_remove_all_watches(z, "/a", ZKE_WATCH_ANY), ZKE_NOWATCHER);
+  close_both(bob, z);
+}
+END_TEST
+
+/* ---- resources ---- */
+
+/* P9: lists and identities are taken from the handle's allocator and given
+ * back. */
+START_TEST(heap_is_balanced) {
+  test_heap heap = {0};
+  zke_options options = {.size = sizeof options,
+                         .allocator = {test_heap_resize, &heap}};
+  zke *z = NULL, *other = NULL;
+  zke_acls *acls = NULL;
+  ck_ok(zke_open(":memory:", &options, &z));
+  ck_ok(zke_open_session(z, NULL, &other));
+  ck_ok(auth(z, "bob:p"));
+  ck_ok(auth(z, "alice:secret"));
+  ck_ok(create_with(z, "/a", ZKE_CREATOR_ALL_ACL));
+  ck_ok(zke_set_acl(z, "/a", 0, one(ALL, "auth", "")));
+  ck_rc(get(other, "/a"), ZKE_NOAUTH);
+  ck_rc(zke_set_acl(other, "/a", -1, one(ALL, "digest", "bob")),
+        ZKE_INVALIDACL);
+  for (int i = 0; i < COUNT(lists); i++) {
+    zke_acls list = {lists[i].count, lists[i].entries};
+    int rc = create_with(other, "/b", &list);
+    ck_rc(rc, lists[i].stored ? ZKE_OK : ZKE_INVALIDACL);
+    if (rc == ZKE_OK) ck_ok(zke_delete(other, "/b", -1));
+  }
+  ck_rc(zke_add_auth(other, "foo", "bar", 3), ZKE_AUTHFAILED);
+  ck_ok(zke_get_acl(z, "/a", &acls, NULL));
+  ck_ok(zke_close(other));
+  ck_ok(zke_close(z));
+  ck_assert_int_eq(acls->count, 2); /* outlives the handle */
+  zke_free(acls);
+  ck_assert_int_gt(heap.calls, 0);
+  ck_assert_int_eq(heap.live, 0);
+}
+END_TEST
+
+/* ---- the suite ---- */
+
+/* Each test is a case of its own name, so that it can be run alone. */
+static void add(Suite *suite, const TTest *test, int rows) {
+  TCase *tcase = tcase_create(test->name);
+  tcase_set_timeout(tcase, 30);
+  tcase_add_loop_test(tcase, test, 0, rows);
+  suite_add_tcase(suite, tcase);
+}
+
+static void add_lists(Suite *suite) {
+  add(suite, list_by_create, COUNT(lists));
+  add(suite, list_by_set_acl, COUNT(lists));
+  add(suite, no_list, 1);
+  add(suite, missing_id, 1);
+  add(suite, ready_made_lists, 1);
+  add(suite, digest_of_cert, COUNT(digests));
+  add(suite, digest_of_long_cert, COUNT(long_digests));
+  add(suite, digest_opens, 1);
+  add(suite, shown_id_opens_nothing, 1);
+  add(suite, auth_expands, 1);
+  add(suite, auth_among_others, 1);
+  add(suite, identities_belong_to_a_session, 1);
+  add(suite, add_auth_arguments, 1);
+  add(suite, unknown_scheme_kills_the_handle, 6);
+  add(suite, auth_failed_handle_is_closed, 1);
+}
+
+static void add_permissions(Suite *suite) {
+  add(suite, permission_needed, COUNT(needs));
+  add(suite, permission_of_matching_entries, 1);
+  add(suite, node_for_nobody, 1);
+  add(suite, no_inheritance, 1);
+  add(suite, set_acl_order_of_checks, COUNT(set_acl_order));
+  add(suite, permission_before_the_rest, 1);
+  add(suite, noauth_names_the_node, 1);
+  add(suite, set_acl_changes_aversion_only, 1);
+  add(suite, set_acl_looks_at_aversion, 1);
+  add(suite, digests_are_masked, 1);
+  add(suite, admin_sees_digests, 1);
+  add(suite, get_acl_outputs, 1);
+  add(suite, set_acl_may_lock_out, 1);
+  add(suite, long_list, 1);
+  add(suite, acls_are_stored, 1);
+}
+
+static void add_watches(Suite *suite) {
+  add(suite, changed_is_withheld, 1);
+  add(suite, acl_of_the_change_decides, 1);
+  add(suite, created_is_withheld, 1);
+  add(suite, deleted_is_withheld, 1);
+  add(suite, child_needs_read_on_parent, 1);
+  add(suite, persistent_watches_are_filtered, 1);
+  add(suite, refused_read_registers_nothing, 1);
+  add(suite, heap_is_balanced, 1);
+}
+
+int main(int argc, char **argv) {
+  Suite *suite = suite_create("acl");
+  add_lists(suite);
+  add_permissions(suite);
+  add_watches(suite);
+  return test_main(argc, argv, suite);
+}

@@ -1,0 +1,264 @@
+/* test_author.c - what the library gives to authors of recipes: the turn,
+ * zke_wake(), zke_forget(), zke_session(), zke_alloc(), zke_fail() */
+#include "test/test.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+static zke *z;
+
+static void begin(const char *name) {
+  z = test_open(name);
+  ck_ok(zke_create(z, "/a", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+}
+
+/* ---- the turn ---- */
+
+static atomic_int called;
+
+static void count_call(zke *handle, int type, int state, const char *path,
+                       void *context) {
+  (void)handle, (void)type, (void)state, (void)path, (void)context;
+  atomic_fetch_add(&called, 1);
+}
+
+static void ping(void) { ck_ok(zke_set(z, "/a", "x", 1, -1, NULL)); }
+
+/* A watcher that ran between the look and the wait ends the wait at once. */
+START_TEST(turn_misses_nothing) {
+  begin(":memory:");
+  ck_ok(zke_get(z, "/a", count_call, NULL, NULL, NULL, NULL));
+  int64_t turn = zke_turn(z);
+  ping();
+  ck_ok(zke_dispatch(z, NULL));
+  ck_assert_int_eq(called, 1);
+  ck_assert_int_ne(zke_turn(z), turn);
+  ck_ok(zke_wait_turn(z, turn, ZKE_FOREVER));
+  ck_rc(zke_wait_turn(z, zke_turn(z), zke_now(z)), ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_eq(zke_turn(NULL), 0);
+  ck_rc(zke_wait_turn(NULL, 0, 0), ZKE_BADARGUMENTS);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* A wake-up counts as a turn, also when nobody waited yet. */
+START_TEST(wake_is_kept) {
+  begin(":memory:");
+  int64_t turn = zke_turn(z);
+  ck_ok(zke_wake(z));
+  ck_ok(zke_wait_turn(z, turn, ZKE_FOREVER));
+  ck_rc(zke_wake(NULL), ZKE_BADARGUMENTS);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+static atomic_int waiting, returned;
+
+static void *wait_for_turn(void *arg) {
+  int64_t turn = zke_turn(z);
+  (void)arg;
+  atomic_fetch_add(&waiting, 1);
+  int rc = zke_wait_turn(z, turn, ZKE_FOREVER);
+  if (rc == ZKE_OK) atomic_fetch_add(&returned, 1);
+  return NULL;
+}
+
+/* All threads that wait on a handle return: the one in the kernel and those
+ * that wait for it. */
+START_TEST(wake_wakes_all) {
+  pthread_t thread[4];
+  begin(_i ? test_path("turn.db") : ":memory:");
+  for (int i = 0; i < 4; i++)
+    ck_assert_int_eq(pthread_create(&thread[i], NULL, wait_for_turn, NULL), 0);
+  ck_until(waiting == 4, 5000);
+  ck_ok(zke_wake(z));
+  for (int i = 0; i < 4; i++) pthread_join(thread[i], NULL);
+  ck_assert_int_eq(returned, 4);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* zke_wake() makes the descriptor readable, so a poll loop comes round. */
+START_TEST(wake_in_a_callback) {
+  begin(":memory:");
+  int64_t before = zke_turn(z);
+  ck_ok(zke_wake(z));
+  ck_ok(zke_dispatch(z, NULL));
+  ck_assert_int_eq(zke_turn(z), before + 1);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- forgetting ---- */
+
+/* One pair on many paths and in all modes goes at once; others stay. */
+START_TEST(forget_takes_all_back) {
+  int mine = 0, other = 0;
+  zke_watch_list *list;
+  begin(test_path("turn.db"));
+  ck_ok(zke_get(z, "/a", count_call, &mine, NULL, NULL, NULL));
+  ck_ok(zke_children(z, "/a", count_call, &mine, NULL, NULL));
+  ck_rc(zke_exists(z, "/b", count_call, &mine, NULL), ZKE_NONODE);
+  ck_ok(zke_add_watch(z, "/a", ZKE_WATCH_PERSISTENT_RECURSIVE, count_call,
+                      &mine));
+  ck_ok(zke_get(z, "/a", count_call, &other, NULL, NULL, NULL));
+  ck_ok(zke_forget(z, count_call, &mine));
+  ck_ok(zke_watches(z, &list));
+  ck_assert_int_eq(list->count, 1);
+  ck_assert_str_eq(list->data[0].path, "/a");
+  zke_free(list);
+  ping();
+  ck_ok(zke_create(z, "/b", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  while (zke_wait(z, zke_now(z)) == ZKE_OK) continue;
+  ck_assert_int_eq(called, 1);
+  ck_ok(zke_forget(z, count_call, &mine));
+  ck_rc(zke_forget(z, NULL, &mine), ZKE_BADARGUMENTS);
+  ck_rc(zke_forget(NULL, count_call, &mine), ZKE_BADARGUMENTS);
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+static atomic_bool inside, go_on, over;
+
+static void stay_inside(zke *handle, int type, int state, const char *path,
+                        void *context) {
+  (void)handle, (void)type, (void)state, (void)path, (void)context;
+  atomic_store(&inside, true);
+  while (!atomic_load(&go_on)) test_pause();
+  atomic_store(&over, true);
+}
+
+static void *dispatch_once(void *arg) {
+  (void)arg;
+  zke_wait(z, zke_now(z) + 10000);
+  return NULL;
+}
+
+static void *let_go(void *arg) {
+  (void)arg;
+  for (int i = 0; i < 20; i++) test_pause();
+  atomic_store(&go_on, true);
+  return NULL;
+}
+
+/* A watcher that runs on another thread is waited for: afterwards its context
+ * may be freed. */
+START_TEST(forget_waits_for_a_running_call) {
+  pthread_t dispatcher, releaser;
+  begin(":memory:");
+  ck_ok(zke_get(z, "/a", stay_inside, NULL, NULL, NULL, NULL));
+  ping();
+  pthread_create(&dispatcher, NULL, dispatch_once, NULL);
+  ck_until(inside, 5000);
+  pthread_create(&releaser, NULL, let_go, NULL);
+  ck_ok(zke_forget(z, stay_inside, NULL));
+  ck_assert(over);
+  pthread_join(dispatcher, NULL);
+  pthread_join(releaser, NULL);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+static void forget_another(zke *handle, int type, int state, const char *path,
+                           void *context) {
+  (void)type, (void)state, (void)path, (void)context;
+  ck_ok(zke_forget(handle, count_call, &called));
+  ck_ok(zke_forget(handle, forget_another, NULL));
+}
+
+/* A call that is due in the very event being delivered is taken back, and a
+ * watcher can forget itself. */
+START_TEST(forget_takes_back_a_call_that_is_due) {
+  begin(":memory:");
+  ck_ok(zke_get(z, "/a", forget_another, NULL, NULL, NULL, NULL));
+  ck_ok(zke_get(z, "/a", count_call, &called, NULL, NULL, NULL));
+  ping();
+  ck_ok(zke_wait(z, zke_now(z) + 5000));
+  ck_assert_int_eq(called, 0);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* An expired session has no rows any more, but watchers. */
+START_TEST(forget_after_the_end) {
+  begin(":memory:");
+  ck_ok(zke_get(z, "/a", count_call, NULL, NULL, NULL, NULL));
+  ck_ok(zke_expire(z, zke_session_id(z)));
+  ck_ok(zke_forget(z, count_call, NULL));
+  ck_rc(zke_wait(z, zke_now(z) + 1000), ZKE_INVALIDSTATE);
+  ck_assert_int_eq(called, 0);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- small things ---- */
+
+START_TEST(one_session) {
+  zke_session_list *list = NULL;
+  begin(":memory:");
+  zke *other = test_session(z, NULL);
+  ck_ok(zke_session(z, zke_session_id(other), &list));
+  ck_assert_int_eq(list->count, 1);
+  ck_assert_int_eq(list->data[0].id, zke_session_id(other));
+  zke_free(list);
+  ck_rc(zke_session(z, 12345, &list), ZKE_NONODE);
+  ck_says("0x3039");
+  ck_rc(zke_session(z, 1, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_session(NULL, 1, &list), ZKE_BADARGUMENTS);
+  ck_ok(zke_close(other));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* Blocks come from the handle's allocator, zeroed, and outlive the handle. */
+START_TEST(blocks) {
+  test_heap heap = {0};
+  zke_options o = {.size = sizeof o, .allocator = {test_heap_resize, &heap}};
+  ck_ok(zke_open(":memory:", &o, &z));
+  char *block = zke_alloc(z, 100), *none = zke_alloc(z, 0);
+  ck_assert_ptr_nonnull(block);
+  ck_assert_ptr_nonnull(none);
+  for (int i = 0; i < 100; i++) ck_assert_int_eq(block[i], 0);
+  heap.fail_at = heap.calls + 1;
+  ck_assert_ptr_null(zke_alloc(z, 1));
+  ck_says("memory");
+  ck_assert_ptr_null(zke_alloc(NULL, 1));
+  ck_ok(zke_close(z));
+  ck_assert_int_eq(heap.live, 2);
+  zke_free(block);
+  zke_free(none);
+  ck_assert_int_eq(heap.live, 0);
+}
+END_TEST
+
+START_TEST(sentences) {
+  ck_rc(zke_fail(ZKE_HELD, "%s has %d", "somebody", 3), ZKE_HELD);
+  ck_assert_str_eq(zke_errmsg(), "somebody has 3");
+  zke_fail(ZKE_HELD, "again: %s", zke_errmsg());
+  ck_assert_str_eq(zke_errmsg(), "again: somebody has 3");
+  ck_assert_str_eq(zke_error_name(ZKE_DEADLOCK), "ZKE_DEADLOCK");
+}
+END_TEST
+
+int main(int argc, char **argv) {
+  Suite *s = suite_create("turn");
+  TCase *t = tcase_create("turn");
+  tcase_add_test(t, turn_misses_nothing);
+  tcase_add_test(t, wake_is_kept);
+  tcase_add_loop_test(t, wake_wakes_all, 0, 2);
+  tcase_add_test(t, wake_in_a_callback);
+  tcase_add_test(t, forget_takes_all_back);
+  tcase_add_test(t, forget_waits_for_a_running_call);
+  tcase_add_test(t, forget_takes_back_a_call_that_is_due);
+  tcase_add_test(t, forget_after_the_end);
+  tcase_add_test(t, one_session);
+  tcase_add_test(t, blocks);
+  tcase_add_test(t, sentences);
+  tcase_set_timeout(t, 60);
+  suite_add_tcase(s, t);
+  return test_main(argc, argv, s);
+}

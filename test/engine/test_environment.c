@@ -1,0 +1,1848 @@
+/* test_environment.c - surroundings that do not behave
+ *
+ * P5, P6, P9, P10 and P11: processes that are stopped or fork without end,
+ * namespaces, users and umasks, clocks that jump, descriptors that run out or
+ * are closed by the host, files restored and disks full under open handles, a
+ * file with two names or two mounts.
+ * What needs root is skipped by others, with a sentence.
+ */
+#define _GNU_SOURCE
+#include "test/test.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <limits.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sqlite3.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- nodes and files ---- */
+
+static void make(zke *z, const char *path, const char *data, int mode) {
+  ck_ok(zke_create(z, path, data, (int)strlen(data), ZKE_OPEN_ACL, mode, NULL,
+                   NULL));
+}
+
+static void expect_data(zke *z, const char *path, const char *expected) {
+  char *data = NULL;
+  ck_ok(zke_get(z, path, NULL, NULL, &data, NULL, NULL));
+  ck_assert_str_eq(data, expected);
+  zke_free(data);
+}
+
+static int set(zke *z, const char *path, const char *data) {
+  return zke_set(z, path, data, (int)strlen(data), -1, NULL);
+}
+
+static int exists(zke *z, const char *path) {
+  return zke_exists(z, path, NULL, NULL, NULL);
+}
+
+static int child_count(zke *z, const char *path) {
+  zke_stat stat;
+  ck_ok(zke_exists(z, path, NULL, NULL, &stat));
+  return stat.numChildren;
+}
+
+/* Wait until the events have come. */
+static void await(zke *z, test_events *events, const char *expected, int ms) {
+  int64_t end = test_now() + ms;
+  while (events->count == 0 && test_now() < end) {
+    int rc = zke_wait(z, zke_now(z) + 20);
+    ck_assert_msg(rc == ZKE_OK || rc == ZKE_OPERATIONTIMEOUT, "wait: %d", rc);
+  }
+  test_expect(z, events, expected);
+}
+
+/* A file of so many times the letter. */
+static void write_file(const char *path, int letter, int size) {
+  FILE *f = fopen(path, "w");
+  ck_assert_ptr_nonnull(f);
+  for (int i = 0; i < size; i++) putc(letter, f);
+  ck_assert_int_eq(fclose(f), 0);
+}
+
+/* A path beside another, valid until eight calls later. */
+static const char *beside(const char *path, const char *suffix) {
+  static char text[8][4096];
+  static unsigned next;
+  char *out = text[next++ % 8];
+  snprintf(out, sizeof text[0], "%s%s", path, suffix);
+  return out;
+}
+
+static zke *open_patient(const char *db, int busy_ms) {
+  zke_options o = {.size = sizeof o, .busy_timeout_ms = busy_ms};
+  zke *z = NULL;
+  ck_ok(zke_open(db, &o, &z));
+  return z;
+}
+
+/* ---- workers: programs of their own ---- */
+
+static void tell(test_worker *w, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static void tell(test_worker *w, const char *format, ...) {
+  char line[4096];
+  va_list ap;
+  va_start(ap, format);
+  vsnprintf(line, sizeof line, format, ap);
+  va_end(ap);
+  test_say(w, line);
+}
+
+static const char *answer(test_worker *w) {
+  const char *line = test_line(w);
+  ck_assert_msg(strncmp(line, "ok", 2) == 0, "worker: %s", line);
+  return line[2] ? line + 3 : "";
+}
+
+#define ask(w, ...) (tell(w, __VA_ARGS__), answer(w))
+
+static test_worker worker_on(const char *db) {
+  test_worker w = test_spawn("talk", NULL);
+  ask(&w, "open %s", db);
+  return w;
+}
+
+static test_worker owner_of(const char *db, const char *path) {
+  test_worker w = worker_on(db);
+  ask(&w, "create %s x %d", path, ZKE_EPHEMERAL);
+  return w;
+}
+
+/* ---- peers: children that run functions of this file ----
+ *
+ * A peer is forked before the test opens a handle.  The two share a socket and
+ * the program's addresses, so the test names the function that the peer is to
+ * run.  It can be another user and have another umask or namespace. */
+
+enum { TEXT = 1024 };
+
+typedef int (*peer_step)(const char *argument);
+
+typedef struct peer {
+  pid_t pid;
+  int fd;
+} peer;
+
+typedef struct peer_order {
+  peer_step run;
+  char argument[TEXT];
+} peer_order;
+
+typedef struct peer_reply {
+  int rc;
+  char text[TEXT]; /* the sentence of a failure */
+} peer_reply;
+
+static zke *mine;        /* in a peer: its handle */
+static char said[TEXT];  /* in the test: the sentence of the last reply */
+static int peer_ends[8]; /* the test's ends, which later peers must not keep */
+static int peer_count;
+
+static void peer_serve(int fd) {
+  peer_order order;
+  while (read(fd, &order, sizeof order) == sizeof order) {
+    peer_reply reply = {.rc = order.run(order.argument)};
+    snprintf(reply.text, sizeof reply.text, "%s", zke_errmsg());
+    if (write(fd, &reply, sizeof reply) != sizeof reply) break;
+  }
+  _exit(0);
+}
+
+/* Start one; become() runs first in the child, where it is given. */
+static peer peer_start(void (*become)(void)) {
+  int fd[2];
+  ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, fd), 0);
+  peer p = {.pid = fork(), .fd = fd[0]};
+  ck_assert_int_ge(p.pid, 0);
+  if (p.pid == 0) {
+    for (int i = 0; i < peer_count; i++) close(peer_ends[i]);
+    close(fd[0]);
+    if (become) become();
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    peer_serve(fd[1]);
+  }
+  close(fd[1]);
+  ck_assert_int_lt(peer_count, 8);
+  return peer_ends[peer_count++] = p.fd, p;
+}
+
+static void peer_tell(const peer *p, peer_step run, const char *argument) {
+  peer_order order = {.run = run};
+  snprintf(order.argument, sizeof order.argument, "%s", argument);
+  ck_assert_int_eq(write(p->fd, &order, sizeof order), sizeof order);
+}
+
+static int peer_answer(const peer *p) {
+  peer_reply reply;
+  struct pollfd poller = {.fd = p->fd, .events = POLLIN};
+  ck_assert_msg(poll(&poller, 1, 20000) == 1, "no reply within 20 s");
+  ck_assert_msg(read(p->fd, &reply, sizeof reply) == sizeof reply,
+                "peer %d is gone", (int)p->pid);
+  memcpy(said, reply.text, sizeof said);
+  return reply.rc;
+}
+
+static int peer_call(const peer *p, peer_step run, const char *argument) {
+  peer_tell(p, run, argument);
+  return peer_answer(p);
+}
+
+#define ck_peer(p, run, argument, expected)                                  \
+  do {                                                                       \
+    int ck_peer_got_ = peer_call(p, run, argument);                          \
+    ck_assert_msg(ck_peer_got_ == (expected), "%s(%s): got %d (%s), not %d", \
+                  #run, argument, ck_peer_got_, said, (int)(expected));      \
+  } while (0)
+
+static void peer_kill(const peer *p) {
+  ck_assert_int_eq(kill(p->pid, SIGKILL), 0);
+  waitpid(p->pid, NULL, 0);
+}
+
+static int peer_open(const char *db) { return zke_open(db, NULL, &mine); }
+
+static int peer_close(const char *argument) {
+  (void)argument;
+  int rc = zke_close(mine);
+  mine = NULL;
+  return rc;
+}
+
+static int peer_hold(const char *path) {
+  return zke_create(mine, path, "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL);
+}
+
+static int peer_exists(const char *path) { return exists(mine, path); }
+static int peer_set(const char *path) { return set(mine, path, "theirs"); }
+
+static int peer_check(const char *argument) {
+  (void)argument;
+  return zke_check(mine, NULL, NULL);
+}
+
+static int peer_watch(const char *path) {
+  int rc = zke_exists(mine, path, test_ignore, NULL, NULL);
+  return rc == ZKE_NONODE ? ZKE_OK : rc;
+}
+
+static int peer_wait(const char *ms) {
+  return zke_wait(mine, zke_now(mine) + atoi(ms));
+}
+
+/* How many sessions it sees that live. */
+static int peer_sessions(const char *argument) {
+  (void)argument;
+  zke_session_list *list = NULL;
+  int alive = 0, rc = zke_sessions(mine, &list);
+  for (int i = 0; rc == ZKE_OK && i < list->count; i++)
+    alive += list->data[i].alive;
+  zke_free(list);
+  return rc == ZKE_OK ? alive : rc;
+}
+
+/* ---- stopped processes ---- */
+
+/* P5, P6: the ephemeral of a stopped process stays, whatever the others do
+ * meanwhile, and goes when it is killed. */
+START_TEST(stopped_holder_keeps_its_ephemeral) {
+  const char *db = test_path("a.db");
+  test_events events = {0};
+  test_worker w = owner_of(db, "/e");
+  zke *z = test_open(db);
+  make(z, "/n", "", ZKE_PERSISTENT);
+  ck_ok(zke_exists(z, "/e", test_record, &events, NULL));
+  test_stop(w.pid, db);
+  ck_rc(zke_wait(z, zke_now(z) + 2200), ZKE_OPERATIONTIMEOUT);
+  ck_ok(set(z, "/n", "works"));
+  test_worker other = worker_on(db);
+  ask(&other, "set /n too");
+  ask(&other, "exists /e");
+  ck_assert_int_eq(test_session_count(z), 3);
+  ck_assert_int_eq(kill(w.pid, SIGCONT), 0);
+  ask(&w, "set /n again");
+  test_stop(w.pid, db);
+  test_kill(&w, SIGKILL);
+  await(z, &events, "DELETED /e", 10000);
+  ck_assert_int_eq(test_session_count(z), 2);
+  ck_assert_int_eq(test_wait(&other), 0);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* Wait until the worker has stopped (true) or answered. */
+static bool has_stopped(test_worker *w) {
+  struct pollfd p = {.fd = w->out, .events = POLLIN};
+  for (int64_t end = test_now() + 10000; test_now() < end;) {
+    int status = 0;
+    if (waitpid(w->pid, &status, WUNTRACED | WNOHANG) == w->pid) {
+      ck_assert_msg(WIFSTOPPED(status), "worker ended: %d", status);
+      return true;
+    }
+    if (poll(&p, 1, 1) > 0) return false;
+  }
+  ck_abort_msg("the worker neither stopped nor answered");
+}
+
+enum { BUSY = 60 };
+
+/* Beside a stopped writer a change is made, or is refused in time and then
+ * has changed nothing. */
+static bool refused_in_time(zke *z, int point, zke_stat before) {
+  zke_stat after;
+  int64_t since = test_now();
+  int rc = set(z, "/n", "ours");
+  int took = (int)(test_now() - since);
+  ck_assert_msg(rc == ZKE_OK || rc == ZKE_OPERATIONTIMEOUT, "point %d: %s",
+                point, zke_error_name(rc));
+  ck_assert_msg(took < BUSY + 4000, "point %d: after %d ms", point, took);
+  if (rc != ZKE_OK) ck_assert_int_ge(took, BUSY - 10);
+  int look = zke_exists(z, "/n", NULL, NULL, &after);
+  if (look == ZKE_OPERATIONTIMEOUT) return true;
+  ck_rc(look, ZKE_OK);
+  ck_assert_int_eq(after.version, before.version + (rc == ZKE_OK));
+  if (rc != ZKE_OK) ck_assert_int_eq(after.mzxid, before.mzxid);
+  return rc != ZKE_OK;
+}
+
+/* The stopped writer's multi was to set /n2, make /new and delete /old. */
+static void expect_all_or_nothing(zke *z, int point) {
+  bool made = exists(z, "/new") == ZKE_OK, left = exists(z, "/old") == ZKE_OK;
+  ck_assert_msg(made != left, "point %d: made %d, left %d", point, made, left);
+  expect_data(z, "/n2", made ? "multi" : "");
+  if (made) {
+    ck_ok(zke_delete(z, "/new", -1));
+    make(z, "/old", "", ZKE_PERSISTENT);
+    ck_ok(set(z, "/n2", ""));
+  }
+}
+
+/* P2, P10: a writer is stopped at each point of a multi and then killed
+ * there.  Until then others fail in time with nothing changed, after that they
+ * go on, and of the multi there is all or nothing. */
+START_TEST(writer_stopped_then_killed) {
+  const char *db = test_path("a.db"), *paths[] = {"/n", "/n2", "/old"};
+  int point = 0, refused = 0;
+  zke *z = open_patient(db, BUSY);
+  for (int i = 0; i < 3; i++) make(z, paths[i], "", ZKE_PERSISTENT);
+  for (bool stopped = true; stopped;) {
+    zke_stat before;
+    test_worker w = worker_on(db);
+    ck_ok(zke_exists(z, "/n", NULL, NULL, &before));
+    ask(&w, "arm %d STOP", ++point);
+    tell(&w, "multi /n2 /new /old");
+    stopped = has_stopped(&w);
+    if (stopped) refused += refused_in_time(z, point, before);
+    test_kill(&w, SIGKILL);
+    ck_ok(set(z, "/n", "ours"));
+    expect_all_or_nothing(z, point);
+  }
+  printf("stopped, then killed: %d points, %d refusals\n", point - 1, refused);
+  ck_assert_int_ge(refused, 1);
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- fork storms ---- */
+
+enum { STORM = 48, AT_ONCE = 12 };
+
+/* In a child: the copy refuses, a handle of its own works. */
+static void storm_work(zke *copy, const char *db) {
+  if (exists(copy, "/") != ZKE_FORKED) _exit(11);
+  if (set(copy, "/n", "child's") != ZKE_FORKED) _exit(12);
+  if (zke_open(db, NULL, &mine) != ZKE_OK) _exit(13);
+  if (zke_create(mine, "/storm/s-", "", 0, ZKE_OPEN_ACL,
+                 ZKE_EPHEMERAL_SEQUENTIAL, NULL, NULL) != ZKE_OK)
+    _exit(14);
+  if (exists(copy, "/") != ZKE_FORKED) _exit(15);
+}
+
+/* It ends by closing, by leaving, or by a signal. */
+static void storm_end(int way) {
+  int rc = way % 3 == 0 ? zke_close(mine) : ZKE_OK;
+  if (way % 3 == 1) raise(SIGKILL);
+  _exit(rc == ZKE_OK ? 0 : 16);
+}
+
+/* Every other child forks at once, every fourth when it has a handle. */
+static void storm_child(zke *copy, const char *db, int way) {
+  pid_t early = way % 2 ? fork() : -1;
+  storm_work(copy, db);
+  if (early == 0) storm_end(way + 1);
+  if (way % 4 == 0 && fork() == 0) {
+    copy = mine;
+    storm_work(copy, db);
+    storm_end(way + 1);
+  }
+  while (wait(NULL) > 0) continue;
+  storm_end(way);
+}
+
+static void storm_reap(int way) {
+  int status = 0;
+  while (waitpid(-1, &status, 0) < 0) ck_assert_int_eq(errno, EINTR);
+  bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+  ck_assert_msg(killed || status == 0, "child %d or before: status %x", way,
+                (unsigned)status);
+}
+
+/* P5, P9: a process that has handles forks without end, its children too; all
+ * copies refuse, all children's own handles work, each death is noticed, and
+ * the parent's session and descriptors are as before. */
+START_TEST(fork_storm) {
+  const char *db = test_path("a.db");
+  zke *z = test_open(db), *further = test_session(z, NULL);
+  make(z, "/n", "", ZKE_PERSISTENT);
+  make(z, "/storm", "", ZKE_PERSISTENT);
+  make(z, "/mine", "", ZKE_EPHEMERAL);
+  make(further, "/further", "", ZKE_EPHEMERAL);
+  int descriptors = test_fd_count();
+  for (int i = 0; i < STORM + AT_ONCE; i++) {
+    if (i >= AT_ONCE) storm_reap(i);
+    if (i < STORM && fork() == 0) storm_child(z, db, i);
+    ck_ok(set(z, "/n", "parent's"));
+  }
+  zke_stat stat;
+  ck_ok(zke_exists(z, "/storm", NULL, NULL, &stat));
+  ck_assert_int_ge(stat.cversion, STORM + STORM / 2 + STORM / 4);
+  int64_t end = test_now() + 10000;
+  while (child_count(z, "/storm") > 0 && test_now() < end)
+    zke_wait(z, zke_now(z) + 20);
+  ck_assert_int_eq(child_count(z, "/storm"), 0);
+  ck_assert_int_eq(test_session_count(z), 2);
+  ck_ok(exists(z, "/mine"));
+  ck_ok(exists(z, "/further"));
+  ck_assert_int_le(test_fd_count(), descriptors + 16); /* cached FIFOs */
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(further));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- PID namespaces ---- */
+
+static bool namespace_refused; /* in the child */
+
+/* The first process of a PID namespace of its own: by root's right, or in a
+ * user namespace.  Serves as the peer; the process before it only waits. */
+static void be_first_of_namespace(void) {
+  if (unshare(CLONE_NEWPID) != 0 &&
+      unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0) {
+    namespace_refused = true;
+    return;
+  }
+  pid_t pid = fork();
+  if (pid == 0) return;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  waitpid(pid, NULL, 0);
+  _exit(pid < 0);
+}
+
+static int peer_is_first(const char *argument) {
+  (void)argument;
+  return namespace_refused ? -EPERM : (int)getpid();
+}
+
+static int peer_die(const char *argument) {
+  (void)argument;
+  _exit(0);
+}
+
+/* P5, P6: processes that all have pid 1, each in a namespace of its own, take
+ * neither each other for themselves nor for dead, and are told of a death. */
+START_TEST(same_pid_in_two_namespaces) {
+  const char *db = test_path("a.db");
+  peer one = peer_start(be_first_of_namespace);
+  peer two = peer_start(be_first_of_namespace);
+  if (peer_call(&one, peer_is_first, "") < 0) {
+    printf(
+        "PID namespaces: skipped, neither as root nor in a user namespace\n");
+    return;
+  }
+  ck_peer(&two, peer_is_first, "", 1);
+  ck_peer(&one, peer_open, db, ZKE_OK);
+  ck_peer(&two, peer_open, db, ZKE_OK);
+  ck_peer(&one, peer_hold, "/one", ZKE_OK);
+  ck_peer(&two, peer_hold, "/two", ZKE_OK);
+  zke *z = test_open(db);
+  ck_peer(&one, peer_watch, "/two", ZKE_OK);
+  ck_peer(&one, peer_wait, "1200", ZKE_OPERATIONTIMEOUT);
+  ck_peer(&one, peer_sessions, "", 3);
+  ck_peer(&two, peer_sessions, "", 3);
+  ck_rc(zke_wait(z, zke_now(z) + 1200), ZKE_OPERATIONTIMEOUT);
+  ck_ok(exists(z, "/one"));
+  ck_ok(exists(z, "/two"));
+  peer_tell(&two, peer_die, "");
+  ck_peer(&one, peer_wait, "10000", ZKE_OK);
+  ck_peer(&one, peer_exists, "/two", ZKE_NONODE);
+  ck_peer(&one, peer_sessions, "", 2);
+  ck_rc(exists(z, "/two"), ZKE_NONODE);
+  ck_peer(&one, peer_close, "", ZKE_OK);
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- users and umasks ---- */
+
+enum { ALICE = 61001, BOB = 61002, EVE = 61003, TEAM = 61100 };
+
+static void be_user(uid_t uid, gid_t extra) {
+  if (setgroups(extra != 0, &extra) || setresgid(uid, uid, uid) ||
+      setresuid(uid, uid, uid))
+    _exit(20);
+}
+
+static void be_alice(void) { be_user(ALICE, TEAM); }
+static void be_bob(void) { be_user(BOB, TEAM); }
+static void be_eve(void) { be_user(EVE, 0); }
+
+static int peer_umask(const char *mask) {
+  umask((mode_t)strtol(mask, NULL, 8));
+  return 0;
+}
+
+/* A path in a directory of Alice's that the team may write, or NULL where
+ * this process may not become others. */
+static const char *team_path(const char *name, mode_t mode) {
+  if (getuid() != 0) {
+    printf("users: skipped, needs root\n");
+    return NULL;
+  }
+  const char *directory = test_path("team");
+  ck_assert_int_eq(chmod(test_path("."), 0711), 0);
+  ck_assert_int_eq(mkdir(directory, 0700), 0);
+  ck_assert_int_eq(chown(directory, ALICE, TEAM), 0);
+  ck_assert_int_eq(chmod(directory, mode), 0);
+  return test_path(name);
+}
+
+/* Make an empty file with this mode, as doc/security.md says. */
+static void prepare(const char *path, mode_t mode) {
+  write_file(path, 'x', 0);
+  ck_assert_int_eq(chown(path, ALICE, TEAM), 0);
+  ck_assert_int_eq(chmod(path, mode), 0);
+}
+
+static mode_t mode_of(const char *path) {
+  struct stat s;
+  ck_assert_msg(stat(path, &s) == 0, "%s: %s", path, strerror(errno));
+  return s.st_mode & 0777;
+}
+
+/* All side files have the database's mode. */
+static void expect_modes(const char *db, mode_t mode) {
+  ck_assert_uint_eq(mode_of(db), mode);
+  ck_assert_uint_eq(mode_of(beside(db, "-wal")), mode);
+  ck_assert_uint_eq(mode_of(beside(db, "-shm")), mode);
+  ck_assert_uint_eq(mode_of(beside(db, "-zke/live")), mode);
+  ck_assert_uint_eq(mode_of(beside(db, "-zke/gate")), mode);
+  ck_assert_uint_eq(mode_of(beside(db, "-zke/line")), mode);
+  ck_assert_uint_eq(mode_of(beside(db, "-zke")), mode | (mode & 0444) >> 2);
+}
+
+/* doc/security.md: two users of one group share a 0660 database in a
+ * directory of the group's, wake each other and bury each other, whatever
+ * their umasks; a third one is kept out. */
+START_TEST(users_share_by_their_group) {
+  const char *db = team_path("team/a.db", 02770);
+  if (!db) return;
+  prepare(db, 0660);
+  peer alice = peer_start(be_alice), bob = peer_start(be_bob),
+       eve = peer_start(be_eve);
+  ck_peer(&alice, peer_umask, "077", 0);
+  ck_peer(&bob, peer_umask, "022", 0);
+  ck_peer(&alice, peer_open, db, ZKE_OK);
+  expect_modes(db, 0660);
+  ck_peer(&alice, peer_hold, "/alice", ZKE_OK);
+  ck_peer(&eve, peer_open, db, ZKE_CANTOPEN);
+  ck_peer(&bob, peer_open, db, ZKE_OK);
+  ck_peer(&bob, peer_hold, "/bob", ZKE_OK);
+  ck_peer(&bob, peer_watch, "/alice", ZKE_OK);
+  peer_tell(&bob, peer_wait, "10000");
+  ck_peer(&alice, peer_set, "/alice", ZKE_OK);
+  ck_assert_int_eq(peer_answer(&bob), ZKE_OK);
+  ck_peer(&bob, peer_watch, "/alice", ZKE_OK);
+  peer_kill(&alice);
+  ck_peer(&bob, peer_wait, "10000", ZKE_OK);
+  ck_peer(&bob, peer_exists, "/alice", ZKE_NONODE);
+  peer again = peer_start(be_alice);
+  ck_peer(&again, peer_open, db, ZKE_OK);
+  ck_peer(&again, peer_exists, "/bob", ZKE_OK);
+  ck_peer(&again, peer_check, "", ZKE_OK);
+  ck_peer(&again, peer_close, "", ZKE_OK);
+  expect_modes(db, 0660);
+  ck_peer(&bob, peer_close, "", ZKE_OK);
+}
+END_TEST
+
+static int peer_alive(const char *argument) {
+  zke_session_list *list = NULL;
+  int alive = 0, rc = zke_sessions(mine, &list);
+  (void)argument;
+  for (int i = 0; rc == ZKE_OK && i < list->count; i++)
+    alive += list->data[i].alive;
+  zke_free(list);
+  return rc == ZKE_OK ? alive : rc;
+}
+
+static int count_lives(const char *db, mode_t mode, gid_t group) {
+  int count = 0;
+  DIR *d = opendir(beside(db, "-zke"));
+  ck_assert_ptr_nonnull(d);
+  for (struct dirent *e; (e = readdir(d)) != NULL;) {
+    struct stat st;
+    ck_assert_int_eq(fstatat(dirfd(d), e->d_name, &st, 0), 0);
+    count += strncmp(e->d_name, "live.", 5) == 0 && st.st_gid == group &&
+             (st.st_mode & 0777) == mode;
+  }
+  closedir(d);
+  return count;
+}
+
+/* P5, P6: the database's owner is not of its group, so what she makes cannot
+ * get that group; her sessions' lives lie where the others can ask for them
+ * all the same, and theirs where she can. */
+START_TEST(lives_of_one_who_is_not_of_the_group) {
+  const char *db = team_path("team/a.db", 0770);
+  if (!db) return;
+  prepare(db, 0660);
+  peer alice = peer_start(be_eve), bob = peer_start(be_bob);
+  ck_assert_int_eq(chown(db, EVE, TEAM), 0);
+  ck_assert_int_eq(chown(test_path("team"), EVE, TEAM), 0);
+  zke *z = test_open(db); /* root, for once, makes what all use */
+  ck_ok(zke_close(z));
+  ck_peer(&alice, peer_open, db, ZKE_OK);
+  ck_peer(&alice, peer_hold, "/alice", ZKE_OK);
+  ck_peer(&bob, peer_open, db, ZKE_OK);
+  ck_peer(&bob, peer_hold, "/bob", ZKE_OK);
+  ck_peer(&bob, peer_alive, "", 2);
+  ck_peer(&alice, peer_alive, "", 2);
+  ck_peer(&bob, peer_watch, "/alice", ZKE_OK);
+  peer_kill(&alice);
+  ck_peer(&bob, peer_wait, "10000", ZKE_OK);
+  ck_peer(&bob, peer_exists, "/alice", ZKE_NONODE);
+  ck_peer(&bob, peer_check, "", ZKE_OK);
+  ck_peer(&bob, peer_close, "", ZKE_OK);
+}
+END_TEST
+
+/* Files with lives whose maker was killed before he gave them the database's
+ * mode get it when the database is opened next. */
+START_TEST(half_made_files_with_lives) {
+  const char *db = test_path("a.db");
+  zke *z = test_open(db);
+  ck_assert_int_eq(chmod(db, 0600), 0);
+  for (int i = 0; i < 64; i++) {
+    char name[32];
+    snprintf(name, sizeof name, "-zke/live.%02x", i);
+    write_file(beside(db, name), 'x', 0);
+    ck_assert_int_eq(chmod(beside(db, name), 0644), 0);
+  }
+  zke *other = test_open(db);
+  ck_assert_int_eq(count_lives(db, 0600, getgid()), 64);
+  ck_ok(zke_close(other));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* doc/security.md: root opens a user's database first; what it makes beside
+ * it is the user's, who goes on with it. */
+START_TEST(root_leaves_the_users_files_the_users) {
+  const char *db = team_path("team/a.db", 0700);
+  struct stat s;
+  if (!db) return;
+  prepare(db, 0600);
+  peer alice = peer_start(be_alice), bob = peer_start(be_bob);
+  zke *z = test_open(db);
+  make(z, "/root", "", ZKE_EPHEMERAL);
+  expect_modes(db, 0600);
+  ck_assert_int_eq(stat(beside(db, "-wal"), &s), 0);
+  ck_assert_uint_eq(s.st_uid, ALICE);
+  ck_peer(&alice, peer_open, db, ZKE_OK);
+  ck_peer(&alice, peer_exists, "/root", ZKE_OK);
+  ck_peer(&alice, peer_set, "/root", ZKE_OK);
+  ck_peer(&bob, peer_open, db, ZKE_CANTOPEN);
+  ck_ok(zke_close(z));
+  ck_peer(&alice, peer_exists, "/root", ZKE_NONODE);
+  ck_peer(&alice, peer_check, "", ZKE_OK);
+  ck_peer(&alice, peer_close, "", ZKE_OK);
+}
+END_TEST
+
+/* doc/security.md: a new database has the mode that the umask makes of 0664,
+ * the files beside it follow, and a second process with another umask
+ * joins. */
+START_TEST(umask_decides_a_new_databases_mode) {
+  static const struct {
+    const char *mask, *other;
+    mode_t mode;
+  } cases[] = {{"0", "077", 0664}, {"002", "022", 0664}, {"022", "077", 0644},
+               {"077", "0", 0600}, {"027", "0", 0640},   {"0177", "022", 0600}};
+  const char *db = test_path("a.db");
+  peer one = peer_start(NULL), two = peer_start(NULL);
+  ck_peer(&one, peer_umask, cases[_i].mask, 0);
+  ck_peer(&two, peer_umask, cases[_i].other, 0);
+  ck_peer(&one, peer_open, db, ZKE_OK);
+  ck_peer(&one, peer_hold, "/one", ZKE_OK);
+  expect_modes(db, cases[_i].mode);
+  ck_peer(&two, peer_open, db, ZKE_OK);
+  ck_peer(&two, peer_exists, "/one", ZKE_OK);
+  ck_peer(&two, peer_hold, "/two", ZKE_OK);
+  expect_modes(db, cases[_i].mode);
+  ck_peer(&one, peer_close, "", ZKE_OK);
+  ck_peer(&two, peer_check, "", ZKE_OK);
+  ck_peer(&two, peer_close, "", ZKE_OK);
+}
+END_TEST
+
+/* A chmod and chgrp of the database is followed by the files beside it when
+ * their owner opens it next, SQLite's and those with lives included; others
+ * change nothing. */
+START_TEST(side_files_follow_a_chmod) {
+  const char *db = team_path("team/a.db", 0770);
+  struct stat s;
+  if (!db) return;
+  peer alice = peer_start(be_alice), bob = peer_start(be_bob);
+  ck_peer(&alice, peer_umask, "077", 0);
+  ck_peer(&alice, peer_open, db, ZKE_OK);
+  ck_peer(&alice, peer_close, "", ZKE_OK);
+  expect_modes(db, 0600);
+  ck_assert_int_eq(chown(db, ALICE, TEAM), 0);
+  ck_assert_int_eq(chmod(db, 0660), 0);
+  ck_assert_int_ne(peer_call(&bob, peer_open, db), ZKE_OK);
+  ck_peer(&alice, peer_open, db, ZKE_OK);
+  expect_modes(db, 0660);
+  ck_assert_int_eq(stat(beside(db, "-wal"), &s), 0);
+  ck_assert_uint_eq(s.st_gid, TEAM);
+  ck_assert_int_eq(count_lives(db, 0600, ALICE), 0);
+  ck_peer(&alice, peer_hold, "/alice", ZKE_OK);
+  ck_peer(&bob, peer_open, db, ZKE_OK);
+  ck_peer(&bob, peer_exists, "/alice", ZKE_OK);
+  ck_peer(&bob, peer_close, "", ZKE_OK);
+  ck_peer(&alice, peer_close, "", ZKE_OK);
+}
+END_TEST
+
+/* A umask that takes the owner's own bits is refused to a plain user with a
+ * code and a sentence; root is not bound.  The others of the database go on,
+ * and so does the refused process once its umask is sane. */
+START_TEST(umask_of_everything_harms_nobody) {
+  const char *db = team_path("team/a.db", 02770);
+  if (!db) return;
+  prepare(db, 0660);
+  peer alice = peer_start(be_alice), bob = peer_start(be_bob);
+  ck_peer(&alice, peer_open, db, ZKE_OK);
+  ck_peer(&alice, peer_hold, "/alice", ZKE_OK);
+  ck_peer(&bob, peer_umask, "0777", 0);
+  int rc = peer_call(&bob, peer_open, db);
+  ck_assert_msg(rc == ZKE_OK || rc == ZKE_READONLY || rc == ZKE_CANTOPEN,
+                "%d: %s", rc, said);
+  if (rc != ZKE_OK) ck_assert_ptr_nonnull(strstr(said, db));
+  ck_peer(&alice, peer_set, "/alice", ZKE_OK);
+  ck_peer(&alice, peer_sessions, "", 1 + (rc == ZKE_OK));
+  ck_peer(&bob, peer_umask, "022", 0);
+  if (rc != ZKE_OK) ck_peer(&bob, peer_open, db, ZKE_OK);
+  ck_peer(&bob, peer_exists, "/alice", ZKE_OK);
+  ck_peer(&bob, peer_close, "", ZKE_OK);
+  ck_peer(&alice, peer_check, "", ZKE_OK);
+  ck_peer(&alice, peer_close, "", ZKE_OK);
+}
+END_TEST
+
+/* ---- clocks that jump ---- */
+
+#define YEARS(n) (INT64_C(n) * 365 * 86400 * 1000)
+
+static zke_os os_real;
+static int64_t wall_ms;    /* what the wall clock is off by */
+static bool wall_wavers;   /* … and the other way at every second look */
+static int64_t wall_looks; /* how often it was looked at */
+static int64_t steady_ms;  /* what the other clocks are ahead by */
+
+static int64_t jumping_clock(void *context, int which) {
+  int64_t now = os_real.clock(context, which);
+  if (which != ZKE_CLOCK_REALTIME) return now + steady_ms * 1000000;
+  bool other_way = wall_wavers && wall_looks++ % 2;
+  return now + (other_way ? -wall_ms : wall_ms) * 1000000;
+}
+
+static zke *open_jumping(const char *db, int64_t lease_ms) {
+  zke_os os;
+  zke_os_default(&os_real);
+  os = os_real;
+  os.clock = jumping_clock;
+  zke_options o = {.size = sizeof o, .os = &os, .lease_ms = lease_ms};
+  zke *z = NULL;
+  ck_ok(zke_open(db, &o, &z));
+  return z;
+}
+
+static int64_t wall_now(void) {
+  return os_real.clock(os_real.context, ZKE_CLOCK_REALTIME) / 1000000 + wall_ms;
+}
+
+static void expect_near(int64_t got, int64_t expected) {
+  ck_assert_int_ge(got, expected - 5000);
+  ck_assert_int_le(got, expected + 5000);
+}
+
+/* The clock is set ten years on, thirty back, before 1970, and right again. */
+static const int64_t jumps[] = {YEARS(10), -YEARS(20), -YEARS(90), 0};
+enum { JUMPS = sizeof jumps / sizeof jumps[0] };
+
+/* doc/testing.md: ctime and mtime are what the wall clock says, also when it
+ * goes back; versions, zxids and the order of events are not. */
+START_TEST(times_follow_the_wall_clock) {
+  test_events events = {0};
+  zke *z = open_jumping(_i ? test_path("a.db") : ":memory:", 0);
+  zke_stat made, stat;
+  ck_ok(zke_create(z, "/n", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, &made));
+  expect_near(made.ctime, wall_now());
+  int64_t zxid = made.mzxid;
+  for (int i = 0; i < JUMPS; i++) {
+    wall_ms = jumps[i];
+    ck_ok(zke_exists(z, "/n", test_record, &events, NULL));
+    ck_ok(zke_set(z, "/n", "", 0, -1, &stat));
+    expect_near(stat.mtime, wall_now());
+    ck_assert_int_eq(stat.ctime, made.ctime);
+    ck_assert_int_eq(stat.version, i + 1);
+    ck_assert_int_eq(stat.mzxid >> 32, zxid >> 32);
+    ck_assert_int_gt(stat.mzxid, zxid);
+    zxid = stat.mzxid;
+    test_expect(z, &events, "CHANGED /n");
+    ck_ok(zke_check(z, NULL, NULL));
+  }
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* doc/testing.md: a node's TTL is counted by the wall clock, as in ZooKeeper:
+ * set back it lives on, set forward it goes. */
+START_TEST(ttl_follows_the_wall_clock) {
+  zke *z = open_jumping(_i ? test_path("a.db") : ":memory:", 0);
+  ck_ok(zke_create_ttl(z, "/t", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT_WITH_TTL,
+                       60000, NULL, NULL));
+  make(z, "/n", "", ZKE_PERSISTENT);
+  wall_ms = -YEARS(10);
+  ck_rc(zke_wait(z, zke_now(z) + 600), ZKE_OPERATIONTIMEOUT);
+  ck_ok(exists(z, "/t"));
+  wall_ms = 50000;
+  ck_rc(zke_wait(z, zke_now(z) + 600), ZKE_OPERATIONTIMEOUT);
+  ck_ok(exists(z, "/t"));
+  wall_ms = YEARS(10);
+  int64_t end = test_now() + 10000;
+  while (exists(z, "/t") == ZKE_OK && test_now() < end)
+    zke_wait(z, zke_now(z) + 20);
+  ck_rc(exists(z, "/t"), ZKE_NONODE);
+  ck_ok(exists(z, "/n"));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* P5: while the wall clock jumps by twenty years at every look, a wait ends
+ * at its deadline, a busy call at its own, the lease holds, and another
+ * process's session with a clock that is right is not touched.  The other
+ * clocks go on by a quarter of the lease before each wait, so that the lease
+ * holds only if it is stamped, and a slow machine does not outlast it. */
+START_TEST(deadlines_ignore_the_wall_clock) {
+  enum { WAITS = 14, LEASE = 20000 };
+  const char *db = test_path("a.db");
+  test_worker w = owner_of(db, "/theirs");
+  zke *z = open_jumping(db, LEASE);
+  make(z, "/e", "", ZKE_EPHEMERAL);
+  wall_ms = YEARS(10);
+  wall_wavers = true;
+  for (int i = 0; i < WAITS; i++) {
+    int64_t before = test_now();
+    steady_ms += LEASE / 4;
+    ck_rc(zke_wait(z, zke_now(z) + 150), ZKE_OPERATIONTIMEOUT);
+    ck_assert_int_ge(test_now() - before, 149);
+    ck_assert_int_lt(test_now() - before, 149 + 10000);
+    ck_ok(set(z, "/e", ""));
+  }
+  ck_assert_int_gt(wall_looks, 10);
+  ck_assert_int_eq(zke_state(z), ZKE_STATE_CONNECTED);
+  ck_assert_int_eq(test_session_count(z), 2);
+  ask(&w, "exists /theirs");
+  ask(&w, "exists /e");
+  ck_assert_int_eq(test_wait(&w), 0);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- descriptors ---- */
+
+/* The numbers of all open descriptors but the directory's own, in fds. */
+static int list_descriptors(int *fds, int room) {
+  DIR *d = opendir("/proc/self/fd");
+  ck_assert_ptr_nonnull(d);
+  int n = 0;
+  for (struct dirent *e; (e = readdir(d)) != NULL;) {
+    int fd = atoi(e->d_name);
+    if (e->d_name[0] == '.' || fd == dirfd(d)) continue;
+    ck_assert_int_lt(n, room);
+    fds[n++] = fd;
+  }
+  closedir(d);
+  return n;
+}
+
+static bool is_open(int fd) { return fcntl(fd, F_GETFD) >= 0; }
+
+/* Let so many more descriptors be opened; -1: as many as before. */
+static void allow_descriptors(int more) {
+  static struct rlimit usual;
+  if (!usual.rlim_cur) ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &usual), 0);
+  struct rlimit now = usual;
+  if (more >= 0) {
+    int fd = 0;
+    for (; more > 0 || is_open(fd); fd++) more -= !is_open(fd);
+    now.rlim_cur = (rlim_t)fd;
+  }
+  ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &now), 0);
+}
+
+/* So many sessions of one process, each with a node of its own. */
+static int peer_own_many(const char *argument) {
+  int count = 0, at = 0, rc = ZKE_OK;
+  if (sscanf(argument, "%d %n", &count, &at) != 1) return 1;
+  rc = zke_open(argument + at, NULL, &mine);
+  for (int i = 0; i < count && rc == ZKE_OK; i++) {
+    zke *z = NULL;
+    char path[32];
+    snprintf(path, sizeof path, "/own%d", i);
+    rc = zke_open_session(mine, NULL, &z);
+    if (rc == ZKE_OK)
+      rc = zke_create(z, path, "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL);
+  }
+  return rc;
+}
+
+static void count_deletion(zke *z, int type, int state, const char *path,
+                           void *context) {
+  (void)z, (void)state, (void)path;
+  *(int *)context += type == ZKE_EVENT_DELETED;
+}
+
+static void watch_own(zke *z, int i, int *deleted) {
+  char path[32];
+  snprintf(path, sizeof path, "/own%d", i);
+  ck_ok(zke_exists(z, path, count_deletion, deleted, NULL));
+}
+
+/* P6, P9: who waits for many owners keeps no more descriptors than the option
+ * says (0) or 128 (1), of all sessions of the store together, and leaves the
+ * host the rest; each death is told all the same.  A watch that is taken back
+ * makes room for another. */
+START_TEST(watched_owners_take_few_descriptors) {
+  static const struct {
+    int option, limit, owners;
+  } sizes[] = {{4, 4, 12}, {0, 128, 200}};
+  const char *db = test_path("a.db");
+  char argument[TEXT];
+  int owners = sizes[_i].owners, deleted = 0;
+  peer p = peer_start(NULL);
+  snprintf(argument, sizeof argument, "%d %s", owners, db);
+  ck_peer(&p, peer_own_many, argument, ZKE_OK);
+  zke_options o = {.size = sizeof o, .notice_limit = sizes[_i].option};
+  zke *z = NULL;
+  ck_ok(zke_open(db, &o, &z));
+  zke *other = test_session(z, NULL);
+  ck_ok(zke_dispatch(z, NULL));
+  int before = test_fd_count();
+  allow_descriptors(sizes[_i].limit + 4);
+  for (int i = 0; i < owners; i++) watch_own(i % 2 ? other : z, i, &deleted);
+  ck_assert_int_eq(test_fd_count() - before, sizes[_i].limit);
+  int copy = fcntl(0, F_DUPFD_CLOEXEC, 0);
+  ck_assert_int_ge(copy, 0);
+  close(copy);
+  ck_ok(zke_remove_watch(z, "/own0", ZKE_WATCH_DATA, count_deletion, &deleted));
+  ck_ok(zke_dispatch(z, NULL));
+  ck_assert_int_eq(test_fd_count() - before, sizes[_i].limit - 1);
+  watch_own(z, 0, &deleted);
+  ck_assert_int_eq(test_fd_count() - before, sizes[_i].limit);
+  peer_kill(&p);
+  ck_until(zke_wait(z, zke_now(z) + 10) != ZKE_SESSIONEXPIRED &&
+               zke_dispatch(other, NULL) == ZKE_OK && deleted == owners,
+           20000);
+  ck_assert_int_eq(test_fd_count(), before);
+  allow_descriptors(-1);
+  ck_ok(zke_close(other));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* P6: a watch that got no descriptor to its owner, over the cap, gets one when
+ * it is registered anew and there is room. */
+START_TEST(notice_is_made_up_when_there_is_room) {
+  const char *db = test_path("a.db");
+  char argument[TEXT];
+  int deleted = 0;
+  peer p = peer_start(NULL);
+  snprintf(argument, sizeof argument, "2 %s", db);
+  ck_peer(&p, peer_own_many, argument, ZKE_OK);
+  zke_options o = {.size = sizeof o, .notice_limit = 1};
+  zke *z = NULL;
+  ck_ok(zke_open(db, &o, &z));
+  ck_ok(zke_dispatch(z, NULL));
+  int before = test_fd_count();
+  watch_own(z, 0, &deleted);
+  watch_own(z, 1, &deleted);
+  ck_assert_int_eq(test_fd_count(), before + 1);
+  ck_ok(zke_remove_watch(z, "/own0", ZKE_WATCH_DATA, count_deletion, &deleted));
+  ck_ok(zke_dispatch(z, NULL));
+  ck_assert_int_eq(test_fd_count(), before);
+  watch_own(z, 1, &deleted);
+  ck_ok(zke_dispatch(z, NULL));
+  ck_assert_int_eq(test_fd_count(), before + 1);
+  ck_ok(zke_remove_watch(z, "/own1", ZKE_WATCH_DATA, count_deletion, &deleted));
+  ck_ok(zke_dispatch(z, NULL));
+  ck_assert_int_eq(test_fd_count(), before);
+  peer_kill(&p);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* P11: with n descriptors left, for n from none to enough, opening a new (0)
+ * or an existing (1) database fails with a code and a sentence that names the
+ * cause, leaves none of them open, and works once there are enough. */
+START_TEST(open_without_descriptors) {
+  const char *db = test_path("a.db");
+  if (_i == 1) ck_ok(zke_close(test_open(db)));
+  int rc = ZKE_SYSTEMERROR, left = 0, before = test_fd_count();
+  for (; rc != ZKE_OK; left++) {
+    zke *z = (zke *)&rc;
+    allow_descriptors(left);
+    rc = zke_open(db, NULL, &z);
+    allow_descriptors(-1);
+    if (rc == ZKE_OK) {
+      make(z, "/n", "", ZKE_PERSISTENT);
+      ck_ok(zke_close(z));
+    } else {
+      ck_assert_msg(rc == ZKE_SYSTEMERROR || rc == ZKE_CANTOPEN, "%d left: %s",
+                    left, zke_error_name(rc));
+      ck_says(strerror(EMFILE));
+      ck_assert_ptr_null(z);
+    }
+    ck_assert_msg(test_fd_count() == before, "%d left: %d open, not %d", left,
+                  test_fd_count(), before);
+    ck_assert_int_lt(left, 40);
+  }
+  printf("descriptors: %d suffice\n", left - 1);
+  ck_assert_int_ge(left, 5);
+  zke *z = test_open(db);
+  ck_ok(exists(z, "/n"));
+  /* one that failed late was a session for a moment: it is swept */
+  ck_until(test_session_count(z) == 1, 10000);
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* Everything that needs no further descriptor works with none left. */
+static void work_without_descriptors(zke *z, test_worker *w) {
+  test_events events = {0};
+  zke_strings *names = NULL;
+  make(z, "/p", "one", ZKE_PERSISTENT);
+  make(z, "/e", "", ZKE_EPHEMERAL);
+  ck_ok(set(z, "/p", "two"));
+  expect_data(z, "/p", "two");
+  ck_ok(zke_children(z, "/", NULL, NULL, &names, NULL));
+  zke_free(names);
+  ck_ok(zke_delete(z, "/p", -1));
+  ck_ok(zke_exists(z, "/n", test_record, &events, NULL));
+  ask(w, "set /n theirs");
+  await(z, &events, "CHANGED /n", 10000);
+  ask(w, "watch /n");
+  ck_ok(set(z, "/n", "ours")); /* no descriptor to wake it with: its tick */
+  ck_assert_str_eq(ask(w, "wait 5000"), "CHANGED /n");
+  ck_ok(zke_exists(z, "/owned", test_record, &events, NULL));
+  test_kill(w, SIGKILL);
+  await(z, &events, "DELETED /owned", 10000);
+  ck_ok(zke_check(z, NULL, NULL));
+}
+
+/* P7, P11: an open handle goes on when the process has run out of
+ * descriptors; a further session is refused with a sentence that says why, and
+ * comes when there are some again. */
+START_TEST(handle_without_descriptors) {
+  const char *db = test_path("a.db");
+  test_worker w = owner_of(db, "/owned");
+  zke *z = test_open(db), *further = NULL;
+  make(z, "/n", "", ZKE_PERSISTENT);
+  allow_descriptors(0);
+  work_without_descriptors(z, &w);
+  int before = test_fd_count();
+  allow_descriptors(0); /* the worker's pipes have been closed */
+  ck_rc(zke_open_session(z, NULL, &further), ZKE_SYSTEMERROR);
+  ck_says(strerror(EMFILE));
+  ck_assert_ptr_null(further);
+  int fd;
+  ck_rc(zke_keepalive_fd(z, &fd), ZKE_SYSTEMERROR);
+  ck_says(strerror(EMFILE));
+  allow_descriptors(-1);
+  ck_assert_int_eq(test_fd_count(), before);
+  ck_assert_int_eq(test_session_count(z), 1);
+  further = test_session(z, NULL);
+  ck_ok(zke_close(further));
+  w = worker_on(db);
+  ask(&w, "exists /e");
+  ask(&w, "set /n theirs");
+  ck_ok(zke_close(z));
+  ask(&w, "check");
+  ck_assert_int_eq(test_wait(&w), 0);
+}
+END_TEST
+
+/* P11: no descriptor at close: the session still ends. */
+START_TEST(close_without_descriptors) {
+  const char *db = test_path("a.db");
+  int before = test_fd_count();
+  zke *z = test_open(db);
+  make(z, "/e", "", ZKE_EPHEMERAL);
+  allow_descriptors(0);
+  ck_ok(zke_close(z));
+  allow_descriptors(-1);
+  ck_assert_int_eq(test_fd_count(), before);
+  z = test_open(db);
+  ck_rc(exists(z, "/e"), ZKE_NONODE);
+  ck_assert_int_eq(test_session_count(z), 1);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- closefrom() by the host ---- */
+
+/* An SQLite connection whose descriptors are the host's now is left behind on
+ * purpose (zkembed.h, caveats): closing it would close the host's files. */
+const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void) { return "leak:sqlite3\n"; }
+
+enum { MOST_FDS = 64, STRANGER_SIZE = 1 << 17 };
+
+static int before_fds[MOST_FDS], before_count;
+static int taken[MOST_FDS], taken_count; /* the handle's descriptors */
+
+static void note_descriptors(void) {
+  before_count = list_descriptors(before_fds, MOST_FDS);
+}
+
+static void note_taken(void) {
+  int all[MOST_FDS], n = list_descriptors(all, MOST_FDS);
+  for (int i = 0; i < n; i++) {
+    bool was = false;
+    for (int k = 0; k < before_count; k++) was |= before_fds[k] == all[i];
+    if (!was) taken[taken_count++] = all[i];
+  }
+  ck_assert_int_ge(taken_count, 5);
+}
+
+static const char *stranger_name(int i) {
+  char name[32];
+  snprintf(name, sizeof name, "stranger%d", i);
+  return test_path(name);
+}
+
+/* What a daemon does at its start, too late; and then it opens files of its
+ * own, which get the same numbers. */
+static void close_all_taken(bool put_strangers) {
+  for (int i = 0; i < taken_count; i++) close(taken[i]);
+  for (int i = 0; put_strangers && i < taken_count; i++) {
+    write_file(stranger_name(i), 'x', STRANGER_SIZE);
+    int fd = open(stranger_name(i), O_RDWR | O_CLOEXEC);
+    ck_assert_int_ge(fd, 0);
+    if (fd == taken[i]) continue;
+    ck_assert_int_eq(dup3(fd, taken[i], O_CLOEXEC), taken[i]);
+    close(fd);
+  }
+}
+
+/* Not a byte of the host's files is changed; says which are. */
+static void expect_strangers_whole(const char *after) {
+  for (int i = 0; i < taken_count; i++) {
+    FILE *f = fopen(stranger_name(i), "r");
+    int size = 0, wrong = 0;
+    ck_assert_ptr_nonnull(f);
+    for (int c; (c = getc(f)) != EOF; size++) wrong += c != 'x';
+    fclose(f);
+    ck_assert_msg(size == STRANGER_SIZE && wrong == 0,
+                  "after %s: stranger in place of descriptor %d of %d has %d "
+                  "bytes, %d of them changed",
+                  after, i, taken_count, size, wrong);
+  }
+}
+
+/* The calls that are tried, each on a handle of its own. */
+static const char *const call_names[] = {
+    "set",   "create", "multi", "get with a watch", "get", "children", "wait",
+    "sweep", "lease",  "close"};
+enum {
+  CALL_SET,
+  CALL_CREATE,
+  CALL_MULTI,
+  CALL_WATCH,
+  CALL_GET,
+  CALL_CHILDREN,
+  CALL_WAIT,
+  CALL_SWEEP,
+  CALL_LEASE,
+  CALL_CLOSE,
+  CALLS
+};
+
+static int multi_of_two(zke *z) {
+  zke_op op[2];
+  zke_op_set(&op[0], "/n", "new", 3, -1);
+  zke_op_create(&op[1], "/m", "new", 3, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+  return zke_multi(z, op, 2, NULL);
+}
+
+/* Reads may go on from memory as long as they are right. */
+static int read_right(zke *z) {
+  char *data = NULL;
+  int rc = zke_get(z, "/n", NULL, NULL, &data, NULL, NULL);
+  if (rc == ZKE_OK) ck_assert_str_eq(data, "old");
+  zke_free(data);
+  return rc;
+}
+
+static int children_right(zke *z) {
+  zke_strings *names = NULL;
+  int rc = zke_children(z, "/", NULL, NULL, &names, NULL);
+  if (rc == ZKE_OK) ck_assert_int_eq(names->count, 3);
+  zke_free(names);
+  return rc;
+}
+
+/* Call in for longer than a tick, so that the sweep's turn comes. */
+static int call_for_a_while(zke *z) {
+  int rc = ZKE_OK;
+  for (int64_t end = test_now() + 1300; test_now() < end; test_pause())
+    rc = read_right(z);
+  return rc;
+}
+
+static int make_call(zke *z, int call) {
+  switch (call) {
+    case CALL_SET:
+      return set(z, "/n", "new");
+    case CALL_CREATE:
+      return zke_create(z, "/m", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL,
+                        NULL);
+    case CALL_MULTI:
+      return multi_of_two(z);
+    case CALL_WATCH:
+      return zke_get(z, "/n", test_ignore, NULL, NULL, NULL, NULL);
+    case CALL_GET:
+      return read_right(z);
+    case CALL_CHILDREN:
+      return children_right(z);
+    case CALL_WAIT:
+      return zke_wait(z, zke_now(z) + 1300);
+    case CALL_SWEEP:
+    case CALL_LEASE:
+      return call_for_a_while(z);
+    default:
+      return ZKE_OK;
+  }
+}
+
+static void close_behind_its_back(int call, bool put_strangers) {
+  const char *db = test_path("a.db");
+  zke_options o = {.size = sizeof o, .busy_timeout_ms = 500};
+  if (call == CALL_LEASE) o.lease_ms = 800;
+  zke *z = test_open(db);
+  make(z, "/n", "old", ZKE_PERSISTENT);
+  ck_ok(zke_close(z));
+  note_descriptors();
+  ck_ok(zke_open(db, &o, &z));
+  make(z, "/e", "", ZKE_EPHEMERAL);
+  ck_rc(read_right(z), ZKE_OK);
+  note_taken();
+  close_all_taken(put_strangers);
+  int rc = make_call(z, call);
+  if (call <= CALL_WATCH) {
+    ck_assert_msg(rc < 0, "%s: %s", call_names[call], zke_error_name(rc));
+    ck_assert_uint_gt(strlen(zke_errmsg()), 10);
+  }
+  if (put_strangers) expect_strangers_whole(call_names[call]);
+  int64_t since = test_now();
+  zke_close(z);
+  ck_assert_int_lt(test_now() - since, 10000);
+  if (put_strangers) expect_strangers_whole("closing");
+}
+
+static bool is_missing(test_worker *w, const char *path) {
+  tell(w, "exists %s", path);
+  const char *line = test_line(w);
+  ck_assert_msg(strncmp(line, "ok", 2) == 0 || atoi(line) == ZKE_NONODE,
+                "worker: %s", line);
+  return line[0] == '-';
+}
+
+/* What is in the file is as before, and nothing of the session is left: it is
+ * found dead at the next tick, which one of the tests waits for. */
+static void expect_database_whole(bool reaped) {
+  test_worker w = worker_on(test_path("a.db"));
+  ck_assert_str_eq(ask(&w, "get /n"), "old");
+  if (reaped) ck_until(is_missing(&w, "/e"), 10000);
+  ck_assert(is_missing(&w, "/m"));
+  ask(&w, "check");
+  ck_assert_int_eq(test_wait(&w), 0);
+}
+
+/* P9, P11: the host closes all descriptors.  Changes fail with a sentence,
+ * reads fail or are right, closing returns, and the file is sound. */
+START_TEST(descriptors_closed_by_the_host) {
+  close_behind_its_back(_i, false);
+  expect_database_whole(_i == 0);
+}
+END_TEST
+
+/* P9, P11: and then it opens files of its own, which get the same numbers: in
+ * none of them a byte is changed. */
+START_TEST(descriptors_replaced_by_the_host) {
+  close_behind_its_back(_i, true);
+  expect_database_whole(_i == 0);
+}
+END_TEST
+
+/* ---- restored under open handles ---- */
+
+/* Copy by SQLite's backup interface, as the sqlite3 shell's .backup and
+ * .restore do. */
+static void back_up(const char *from, const char *to) {
+  sqlite3 *in, *out;
+  ck_assert_int_eq(sqlite3_open(from, &in), SQLITE_OK);
+  ck_assert_int_eq(sqlite3_open(to, &out), SQLITE_OK);
+  sqlite3_wal_autocheckpoint(out, 0);
+  sqlite3_backup *b = sqlite3_backup_init(out, "main", in, "main");
+  ck_assert_msg(b != NULL, "%s", sqlite3_errmsg(out));
+  ck_assert_int_eq(sqlite3_backup_step(b, -1), SQLITE_DONE);
+  ck_assert_int_eq(sqlite3_backup_finish(b), SQLITE_OK);
+  sqlite3_close(out);
+  sqlite3_close(in);
+}
+
+/* P8, design.md 7: a backup is put in the place of a database that a process
+ * has open, which is told; who opens it now finds the backup and nothing
+ * else, in a new epoch; the old handle's end does the new ones no harm. */
+START_TEST(backup_moved_over_an_open_database) {
+  const char *db = test_path("a.db"), *copy = test_path("copy.db");
+  test_events events = {0};
+  zke *old = test_open(db);
+  make(old, "/n", "backed up", ZKE_PERSISTENT);
+  back_up(db, copy);
+  ck_ok(set(old, "/n", "later"));
+  make(old, "/later", "", ZKE_PERSISTENT);
+  make(old, "/e", "", ZKE_EPHEMERAL);
+  ck_ok(zke_exists(old, "/n", test_record, &events, NULL));
+  ck_assert_int_eq(rename(copy, db), 0);
+  ck_assert_int_eq(unlink(beside(db, "-wal")), 0);
+  ck_assert_int_eq(unlink(beside(db, "-shm")), 0);
+  test_worker w = worker_on(db);
+  ck_assert_str_eq(ask(&w, "get /n"), "backed up");
+  ask(&w, "create /new x 1");
+  int64_t id = atoll(ask(&w, "id"));
+  ck_assert_int_gt(id >> 32, zke_session_id(old) >> 32);
+  await(old, &events, "SESSION -112", 10000);
+  ck_rc(set(old, "/n", "lost"), ZKE_REPLACED);
+  zke_close(old);
+  zke *z = test_open(db);
+  expect_data(z, "/n", "backed up");
+  ck_rc(exists(z, "/later"), ZKE_NONODE);
+  ck_rc(exists(z, "/e"), ZKE_NONODE);
+  ck_ok(exists(z, "/new"));
+  ck_assert_int_eq(test_session_count(z), 2);
+  ask(&w, "watch /n");
+  ck_ok(set(z, "/n", "goes on"));
+  ck_assert_str_eq(ask(&w, "wait 3000"), "CHANGED /n");
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_assert_int_eq(test_wait(&w), 0);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* P8, design.md 7 ("the same, under living sessions"): a backup is written
+ * into the open database by SQLite (.restore).  A session that the backup
+ * knows goes on, one that it does not know is told of its end, and who opens
+ * it next is in a new epoch. */
+START_TEST(backup_written_into_an_open_database) {
+  const char *db = test_path("a.db"), *copy = test_path("copy.db");
+  test_events known = {0}, unknown = {0};
+  zke *z = test_open(db);
+  make(z, "/n", "backed up", ZKE_PERSISTENT);
+  make(z, "/e", "", ZKE_EPHEMERAL);
+  back_up(db, copy);
+  ck_ok(set(z, "/n", "later"));
+  test_worker w = worker_on(db);
+  zke *later = test_session(z, NULL);
+  make(later, "/later", "", ZKE_EPHEMERAL);
+  ck_ok(zke_set_watcher(z, test_record, &known));
+  ck_ok(zke_set_watcher(later, test_record, &unknown));
+  int64_t issued = zke_session_id(later);
+  back_up(copy, db);
+  expect_data(z, "/n", "backed up");
+  await(later, &unknown, "SESSION -112", 10000);
+  test_expect(z, &known, "");
+  zke *newcomer = test_open(db);
+  ck_assert_int_gt(zke_session_id(newcomer) >> 32, issued >> 32);
+  ck_ok(exists(newcomer, "/e"));
+  ck_rc(exists(newcomer, "/later"), ZKE_NONODE);
+  ck_assert_int_eq(test_session_count(newcomer), 2);
+  tell(&w, "set /n x");
+  int rc = atoi(test_line(&w));
+  ck_assert_msg(rc == ZKE_SESSIONEXPIRED || rc == ZKE_INVALIDSTATE, "%d", rc);
+  ck_ok(set(z, "/n", "goes on"));
+  expect_data(newcomer, "/n", "goes on");
+  ck_ok(zke_check(newcomer, NULL, NULL));
+  ck_ok(zke_close(newcomer));
+  ck_ok(zke_close(later));
+  ck_ok(zke_close(z));
+  ck_assert_int_eq(test_wait(&w), 0);
+}
+END_TEST
+
+/* ---- time namespaces ---- */
+
+/* Long enough for a machine that stops a process for a moment. */
+enum { SHIFTED_LEASE = 2000 };
+
+/* In a time namespace whose CLOCK_BOOTTIME is a day ahead. */
+static void be_a_day_ahead(void) {
+#ifndef CLONE_NEWTIME
+#define CLONE_NEWTIME 0x80
+#endif
+  namespace_refused = true;
+  if (unshare(CLONE_NEWTIME) != 0) return;
+  int fd = open("/proc/self/timens_offsets", O_WRONLY);
+  if (fd < 0 || write(fd, "boottime 86400 0", 16) != 16) return;
+  close(fd);
+  namespace_refused = false;
+  pid_t pid = fork(); /* the children are in it, not this process */
+  if (pid == 0) return;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  waitpid(pid, NULL, 0);
+  _exit(pid < 0);
+}
+
+static int peer_open_leased(const char *db) {
+  zke_options o = {.size = sizeof o, .lease_ms = SHIFTED_LEASE};
+  return zke_open(db, &o, &mine);
+}
+
+/* Call in for so long. */
+static int peer_call_in(const char *ms) {
+  int64_t end = zke_now(mine) + atoi(ms);
+  while (zke_now(mine) < end) {
+    int rc = zke_wait(mine, zke_now(mine) + SHIFTED_LEASE / 8);
+    if (rc != ZKE_OPERATIONTIMEOUT) return rc;
+  }
+  return exists(mine, "/");
+}
+
+/* P5: a process whose boot-time clock is a day ahead judges a lease, and one
+ * that it is judged by: a session that calls in stays, one that does not goes.
+ */
+START_TEST(lease_across_time_namespaces) {
+  const char *db = test_path("a.db");
+  peer ahead = peer_start(be_a_day_ahead), usual = peer_start(NULL);
+  peer *judge = _i ? &usual : &ahead, *judged = _i ? &ahead : &usual;
+  if (peer_call(&ahead, peer_is_first, "") < 0) {
+    printf("time namespaces: skipped, not permitted here\n");
+    return;
+  }
+  ck_peer(judge, peer_open, db, ZKE_OK);
+  ck_peer(judged, peer_open_leased, db, ZKE_OK);
+  ck_peer(judged, peer_hold, "/leased", ZKE_OK);
+  peer_tell(judge, peer_wait, "3600"); /* it has the duty */
+  ck_peer(judged, peer_call_in, "3500", ZKE_OK);
+  ck_assert_int_eq(peer_answer(judge), ZKE_OPERATIONTIMEOUT);
+  ck_peer(judge, peer_watch, "/leased", ZKE_OK); /* and now it hangs */
+  ck_peer(judge, peer_wait, "10000", ZKE_OK);
+  ck_peer(judge, peer_exists, "/leased", ZKE_NONODE);
+  peer_kill(&ahead);
+  peer_kill(&usual);
+}
+END_TEST
+
+/* ---- one file, two names or two mounts ---- */
+
+/* zkembed.h, caveats: a hard link that is made while the file is open ends no
+ * handle, but by neither name can it be opened until the link is gone. */
+START_TEST(second_name_is_refused) {
+  const char *db = test_path("a.db"), *second = test_path("b.db");
+  zke_options o = {.size = sizeof o, .flags = _i ? ZKE_OPEN_READONLY : 0};
+  zke *z = test_open(db), *other;
+  make(z, "/e", "", ZKE_EPHEMERAL);
+  ck_assert_int_eq(link(db, second), 0);
+  ck_rc(zke_open(db, &o, &other), ZKE_CANTOPEN);
+  ck_says("2 hard links");
+  ck_rc(zke_open(second, &o, &other), ZKE_CANTOPEN);
+  ck_says("2 hard links");
+  ck_assert_int_eq(access(beside(second, "-zke"), F_OK), -1);
+  zke_wait(z, zke_now(z) + 1200); /* a look at the files */
+  make(z, "/later", "", ZKE_PERSISTENT);
+  ck_assert_int_eq(unlink(second), 0);
+  ck_ok(zke_open(db, &o, &other));
+  ck_ok(exists(other, "/e"));
+  ck_ok(zke_close(other));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* Mount one thing on another, for this process only; false where that is not
+ * permitted. */
+static bool mount_apart(const char *from, const char *to) {
+  if (unshare(CLONE_NEWNS) == 0 &&
+      mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+      mount(from, to, NULL, MS_BIND, NULL) == 0)
+    return true;
+  printf("skipped: a bind mount wants root\n");
+  return false;
+}
+
+/* A container that gets the file alone is refused before it coordinates with
+ * nobody; the sentence says what to mount. */
+START_TEST(file_mounted_alone_is_refused) {
+  const char *db = test_path("a.db"), *inside = test_path("c/a.db");
+  zke_options o = {.size = sizeof o, .flags = _i ? ZKE_OPEN_READONLY : 0};
+  zke *z;
+  ck_ok(zke_close(test_open(db)));
+  ck_assert_int_eq(mkdir(test_path("c"), 0700), 0);
+  write_file(inside, 'x', 0);
+  if (!mount_apart(db, inside)) return;
+  ck_rc(zke_open(inside, &o, &z), ZKE_CANTOPEN);
+  ck_says("Mount the directory");
+  ck_assert_int_eq(access(beside(inside, "-zke"), F_OK), -1);
+  ck_ok(zke_close(test_open(db)));
+  ck_assert_int_eq(umount2(inside, MNT_DETACH), 0);
+}
+END_TEST
+
+/* A container that gets the directory shares all with the host. */
+START_TEST(directory_mounted_is_shared) {
+  zke_stat stat;
+  ck_assert_int_eq(mkdir(test_path("host"), 0700), 0);
+  ck_assert_int_eq(mkdir(test_path("container"), 0700), 0);
+  zke *host = test_open(test_path("host/a.db"));
+  make(host, "/e", "", ZKE_EPHEMERAL);
+  if (mount_apart(test_path("host"), test_path("container"))) {
+    zke *z = test_open(test_path("container/a.db"));
+    ck_assert_int_gt(zke_session_id(z), zke_session_id(host));
+    ck_ok(zke_exists(z, "/e", NULL, NULL, &stat));
+    ck_assert_int_eq(stat.ephemeralOwner, zke_session_id(host));
+    ck_ok(zke_close(z));
+    umount2(test_path("container"), MNT_DETACH);
+  }
+  ck_ok(zke_close(host));
+}
+END_TEST
+
+static int unknowing_stat(void *context, const char *path, zke_file *out) {
+  zke_os os;
+  zke_os_default(&os);
+  int rc = os.stat(context, path, out);
+  if (rc == 0) out->links = 0;
+  if (rc == 0) out->mount = 0;
+  return rc;
+}
+
+/* A table that knows neither links nor mounts refuses nothing. */
+START_TEST(unknown_links_are_accepted) {
+  const char *db = test_path("a.db");
+  zke_os os;
+  zke_os_default(&os);
+  os.stat = unknowing_stat;
+  zke_options o = {.size = sizeof o, .os = &os};
+  zke *z;
+  ck_ok(zke_close(test_open(db)));
+  ck_assert_int_eq(link(db, test_path("b.db")), 0);
+  ck_ok(zke_open(db, &o, &z));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* The directory of the link is on another mount than all else. */
+static int stat_apart(void *context, const char *path, zke_file *out) {
+  zke_os os;
+  zke_os_default(&os);
+  int rc = os.stat(context, path, out);
+  if (rc == 0) out->mount = strcmp(path, test_path("links")) == 0 ? 2 : 1;
+  return rc;
+}
+
+/* What counts is where the file lies, not the link that leads there. */
+START_TEST(link_into_another_mount_is_resolved) {
+  const char *db = test_path("a.db"), *name = test_path("links/b.db");
+  zke_os os;
+  zke_os_default(&os);
+  os.stat = stat_apart;
+  zke_options o = {.size = sizeof o, .os = &os};
+  zke *z;
+  ck_ok(zke_close(test_open(db)));
+  ck_assert_int_eq(mkdir(test_path("links"), 0700), 0);
+  ck_assert_int_eq(symlink(db, name), 0);
+  ck_ok(zke_open(name, &o, &z));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- restored while nobody is there ---- */
+
+/* A file system that gives a new file the number of the removed one of its
+ * name. */
+static uint64_t number_of_name(const char *path) {
+  const char *slash = strrchr(path, '/');
+  uint64_t number = 1;
+  for (const char *at = slash ? slash + 1 : path; *at && *at != ' '; at++)
+    number = number * 31 + (unsigned char)*at;
+  return number;
+}
+
+static int named_stat(void *context, const char *path, zke_file *out) {
+  zke_os os;
+  zke_os_default(&os);
+  int rc = os.stat(context, path, out);
+  if (rc == 0) out->inode = number_of_name(path);
+  return rc;
+}
+
+static int named_fstat(void *context, int fd, zke_file *out) {
+  char link[64], path[PATH_MAX];
+  zke_os os;
+  zke_os_default(&os);
+  int rc = os.fstat(context, fd, out);
+  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  ssize_t n = rc == 0 ? readlink(link, path, sizeof path - 1) : -1;
+  if (n > 0) path[n] = '\0'; /* "... (deleted)" for a removed one */
+  if (n > 0) out->inode = number_of_name(path);
+  return rc;
+}
+
+/* How the database comes back. */
+enum {
+  RESTORE_INTO = 1, /* written over, not made anew */
+  RESTORE_SIDE = 2, /* the -zke directory stays */
+  RESTORE_LIVE = 4, /* from a backup made while a session lived */
+  RESTORE_DEAD = 8, /* the processes were killed */
+  RESTORE_WAYS = 16
+};
+
+/* In a process of its own: use the database; the first and the last number
+ * that this was given. */
+static void use_and_tell(const char *db, int fd, bool killed,
+                         const char *copy) {
+  zke *z;
+  zke_os os;
+  zke_stat stat;
+  zke_os_default(&os);
+  os.stat = named_stat;
+  os.fstat = named_fstat;
+  zke_options o = {.size = sizeof o, .os = &os};
+  ck_ok(zke_open(db, &o, &z));
+  if (copy) back_up(db, copy);
+  for (int i = 0; i < 3; i++) {
+    ck_ok(zke_create(z, "/e-", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL_SEQUENTIAL,
+                     NULL, &stat));
+  }
+  int64_t numbers[] = {zke_session_id(z), stat.czxid};
+  if (!killed) ck_ok(zke_close(z));
+  ck_assert_int_eq(write(fd, numbers, sizeof numbers), sizeof numbers);
+  _exit(0);
+}
+
+/* Have it used by another process; its numbers are above `last`. */
+static int64_t use_after(const char *db, int64_t last, bool killed,
+                         const char *copy) {
+  int fds[2], status;
+  int64_t numbers[2] = {0};
+  ck_assert_int_eq(pipe(fds), 0);
+  pid_t pid = fork();
+  if (pid == 0) use_and_tell(db, fds[1], killed, copy);
+  ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+  ck_assert_int_eq(status, 0);
+  ck_assert_int_eq(read(fds[0], numbers, sizeof numbers), sizeof numbers);
+  close(fds[0]);
+  close(fds[1]);
+  ck_assert_int_gt(numbers[0], last);
+  ck_assert_int_gt(numbers[1], numbers[0]);
+  return numbers[1];
+}
+
+static void copy_over(const char *from, const char *to) {
+  char bytes[65536];
+  int in = open(from, O_RDONLY);
+  int out = open(to, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  ck_assert(in >= 0 && out >= 0);
+  for (ssize_t n; (n = read(in, bytes, sizeof bytes)) > 0;)
+    ck_assert_int_eq(write(out, bytes, (size_t)n), n);
+  close(in);
+  close(out);
+}
+
+static void restore(const char *copy, const char *db, int how) {
+  if (!(how & RESTORE_INTO)) ck_assert_int_eq(unlink(db), 0);
+  if (!(how & RESTORE_SIDE)) test_remove(beside(db, "-zke"));
+  test_remove(beside(db, "-wal"));
+  test_remove(beside(db, "-shm"));
+  copy_over(copy, db);
+}
+
+/* P8, design.md 7: a backup is restored, twice, while no process uses the
+ * database, and the file system gives the new files the numbers of the old
+ * ones.  No session id and no fencing token comes again. */
+START_TEST(restored_backup_reissues_nothing) {
+  const char *db = test_path("a.db"), *copy = test_path("copy.db");
+  bool killed = _i & RESTORE_DEAD, live = _i & RESTORE_LIVE;
+  int64_t last = use_after(db, 0, false, NULL);
+  last = use_after(db, last, killed, live ? copy : NULL);
+  if (!live) back_up(db, copy);
+  for (int i = 0; i < 3; i++) {
+    last = use_after(db, last, killed, NULL);
+    restore(copy, db, _i);
+    last = use_after(db, last, killed, NULL);
+  }
+}
+END_TEST
+
+/* ---- a full disk under living sessions ---- */
+
+/* Change until the disk does not take it any more, small changes too. */
+static void write_until_full(zke *z) {
+  static char data[20000];
+  int rc = ZKE_OK;
+  for (int i = 0; rc == ZKE_OK && i < 2000; i++)
+    rc = zke_set(z, "/large", data, sizeof data, -1, NULL);
+  ck_rc(rc, ZKE_FULL);
+  for (rc = ZKE_OK; rc == ZKE_OK;) rc = set(z, "/n", "filling");
+  ck_rc(rc, ZKE_FULL);
+}
+
+/* P5, P6, P11: while the disk is full, reads and waits work, changes fail,
+ * living sessions live, and the death of another cannot be written; as soon
+ * as there is room it is, its watcher is told, and all go on. */
+START_TEST(sessions_survive_a_full_disk) {
+  if (!test_small_disk("disk", 4096)) return;
+  const char *db = test_path("disk/a.db"), *ballast = test_path("disk/b");
+  test_events events = {0};
+  test_worker w = worker_on(db), dying = owner_of(db, "/theirs");
+  zke *z = test_open(db);
+  int64_t id = zke_session_id(z);
+  make(z, "/n", "", ZKE_PERSISTENT);
+  make(z, "/large", "", ZKE_PERSISTENT);
+  make(z, "/e", "", ZKE_EPHEMERAL);
+  ck_ok(zke_exists(z, "/theirs", test_record, &events, NULL));
+  test_fill_disk(ballast);
+  write_until_full(z);
+  test_kill(&dying, SIGKILL);
+  ck_rc(zke_wait(z, zke_now(z) + 1500), ZKE_OPERATIONTIMEOUT);
+  expect_data(z, "/n", ask(&w, "get /n"));
+  ask(&w, "exists /e");
+  ck_assert_int_eq(zke_state(z), ZKE_STATE_CONNECTED);
+  ck_assert_int_eq(unlink(ballast), 0);
+  await(z, &events, "DELETED /theirs", 10000);
+  ck_ok(set(z, "/n", "room"));
+  ck_assert_str_eq(ask(&w, "get /n"), "room");
+  ask(&w, "set /n more");
+  ck_assert_int_eq(zke_session_id(z), id);
+  ck_assert_int_eq(test_session_count(z), 2);
+  ck_ok(exists(z, "/e"));
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_assert_int_eq(test_wait(&w), 0);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* P11: a session that closes on a full disk returns, and is gone when there
+ * is room. */
+START_TEST(closing_on_a_full_disk) {
+  if (!test_small_disk("disk", 4096)) return;
+  const char *db = test_path("disk/a.db"), *ballast = test_path("disk/b");
+  zke *z = test_open(db), *other = test_open(db);
+  make(z, "/n", "", ZKE_PERSISTENT);
+  make(z, "/large", "", ZKE_PERSISTENT);
+  make(other, "/e", "", ZKE_EPHEMERAL);
+  test_fill_disk(ballast);
+  write_until_full(z);
+  int rc = zke_close(other);
+  ck_assert_msg(rc == ZKE_OK || rc == ZKE_FULL, "%s", zke_error_name(rc));
+  ck_assert_int_eq(unlink(ballast), 0);
+  int64_t end = test_now() + 10000;
+  while (exists(z, "/e") == ZKE_OK && test_now() < end)
+    zke_wait(z, zke_now(z) + 20);
+  ck_rc(exists(z, "/e"), ZKE_NONODE);
+  ck_assert_int_eq(test_session_count(z), 1);
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- suite ---- */
+
+static void add(Suite *s, const TTest *test, const char *name, int loops) {
+  TCase *t = tcase_create(name);
+  tcase_set_timeout(t, 60);
+  tcase_add_loop_test(t, test, 0, loops);
+  suite_add_tcase(s, t);
+}
+
+#define ADD(test) add(s, test, #test, 1)
+#define ADD_LOOP(test, loops) add(s, test, #test, loops)
+
+int main(int argc, char **argv) {
+  Suite *s = suite_create("environment");
+  ADD(stopped_holder_keeps_its_ephemeral);
+  ADD(writer_stopped_then_killed);
+  ADD(fork_storm);
+  ADD(same_pid_in_two_namespaces);
+  ADD(users_share_by_their_group);
+  ADD(lives_of_one_who_is_not_of_the_group);
+  ADD(half_made_files_with_lives);
+  ADD(root_leaves_the_users_files_the_users);
+  ADD_LOOP(umask_decides_a_new_databases_mode, 6);
+  ADD(side_files_follow_a_chmod);
+  ADD(umask_of_everything_harms_nobody);
+  ADD_LOOP(times_follow_the_wall_clock, 2);
+  ADD_LOOP(ttl_follows_the_wall_clock, 2);
+  ADD(deadlines_ignore_the_wall_clock);
+  ADD_LOOP(watched_owners_take_few_descriptors, 2);
+  ADD(notice_is_made_up_when_there_is_room);
+  ADD_LOOP(open_without_descriptors, 2);
+  ADD(handle_without_descriptors);
+  ADD(close_without_descriptors);
+  ADD_LOOP(descriptors_closed_by_the_host, CALLS);
+  ADD_LOOP(descriptors_replaced_by_the_host, CALLS);
+  ADD(backup_moved_over_an_open_database);
+  ADD(backup_written_into_an_open_database);
+  ADD_LOOP(lease_across_time_namespaces, 2);
+  ADD_LOOP(second_name_is_refused, 2);
+  ADD_LOOP(file_mounted_alone_is_refused, 2);
+  ADD(directory_mounted_is_shared);
+  ADD(unknown_links_are_accepted);
+  ADD(link_into_another_mount_is_resolved);
+  ADD_LOOP(restored_backup_reissues_nothing, RESTORE_WAYS);
+  ADD(sessions_survive_a_full_disk);
+  ADD(closing_on_a_full_disk);
+  return test_main(argc, argv, s);
+}

@@ -1,0 +1,1974 @@
+/* test_fault.c - one fault in the middle of every public function
+ *
+ * A case is a few lines: a name, what to prepare, one call.  The loop runs it
+ * once undisturbed and notes what it answers and how the database looks
+ * before and after.  Then it runs it again and again, each time on a new
+ * handle, with the 1st, 2nd, 3rd ... step of a kind going wrong, until the
+ * call ends before the fault is reached.  There are four kinds of steps:
+ *
+ *   heap    an allocation of the handle's allocator
+ *   sqlite  an allocation of SQLite's (SQLITE_CONFIG_MALLOC)
+ *   system  a call of the table of system calls (options.os), with each of a
+ *           few errors of that call
+ *   disk    a call of SQLite's VFS (options.vfs), likewise
+ *
+ * and each goes wrong once, or from there on.  After each fault
+ *
+ *   - the result is the undisturbed one, or one that tells of the fault, with
+ *     a sentence; on failure no output is touched;
+ *   - the tree, the watches, the sessions and the events told to another
+ *     session are as before the call or as after an undisturbed one: the
+ *     latter when it succeeds, the former when it fails, either when it
+ *     returns ZKE_CONNECTIONLOSS (P2);
+ *   - the handle works, with its changes synced (P8), or its session has
+ *     ended; no block and no descriptor is left when it is closed;
+ *   - zke_check() finds nothing, and the other session is as it was.
+ *
+ * The clock is the test's own: sleeping advances it, so nothing waits and
+ * what would hang is noticed.
+ *
+ *   test_fault [heap|sqlite|system|disk]
+ *   FAULT_CASE=text  only the cases whose name contains it
+ *   FAULT_EACH=1     a process for each point, and all failures, not the first
+ *   FAULT_MOST=n     most steps for a case; more are thinned out evenly; 0: all
+ */
+#include "test/test.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <sqlite3.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ------------------------------------------------------------------------
+ * The fault: which step of which kind goes wrong, and how
+ * --------------------------------------------------------------------- */
+
+enum kind { HEAP, SQLITE, SYSTEM, DISK, KINDS };
+static const char *const kind_names[KINDS] = {"heap", "sqlite", "system",
+                                              "disk"};
+
+/* What goes wrong after the step as well: nothing, every step, or every one of
+ * the same function. */
+enum spread { ONCE, ALL, SAME };
+static const char *const spread_names[] = {"", " and all on",
+                                           " and the same on"};
+
+static struct fault {
+  enum kind kind;
+  bool armed; /* only while the call under test runs */
+  long at;    /* this step, 0: none */
+  enum spread spread;
+  int variant;          /* which of the step's errors */
+  int variants;         /* out: how many it has */
+  long steps;           /* out: steps so far */
+  bool reached;         /* out */
+  const char *function; /* out: the step's */
+  long calls; /* system calls of all kinds, to notice an endless loop */
+} fault;
+
+enum { ENDLESS = 200000 }; /* calls */
+
+/* Does this step, a call of a function, go wrong, and with which error of a
+ * list that ends by 0?  0: it does not. */
+static int fault_pick(enum kind kind, const char *function, const int *errors) {
+  if (!fault.armed || fault.kind != kind) return 0;
+  long step = ++fault.steps;
+  if (!fault.at || step < fault.at) return 0;
+  if (step == fault.at) {
+    fault.reached = true;
+    fault.function = function;
+    for (fault.variants = 0; errors[fault.variants];) fault.variants++;
+    return errors[fault.variant % fault.variants];
+  }
+  if (fault.spread == ALL) return errors[0];
+  bool same = fault.spread == SAME && strcmp(function, fault.function) == 0;
+  return same ? errors[fault.variant % fault.variants] : 0;
+}
+
+#define FAULT(kind, ...) \
+  fault_pick(kind, __func__, (const int[]){__VA_ARGS__, 0})
+
+/* ------------------------------------------------------------------------
+ * Where a test stands, for its messages; survives it in shared memory
+ * --------------------------------------------------------------------- */
+
+#define MOST_CASES 160
+static struct shared {
+  long steps[KINDS], points[KINDS];
+  char stands[KINDS][MOST_CASES][200]; /* "" once a test is through */
+} * shared;
+static char *point; /* the running test's */
+static bool each;   /* FAULT_EACH */
+
+/* End the test, with the point at which it stands. */
+__attribute__((format(printf, 1, 2), noreturn)) static void stop_at(
+    const char *format, ...) {
+  char text[8000];
+  va_list ap;
+  va_start(ap, format);
+  vsnprintf(text, sizeof text, format, ap);
+  va_end(ap);
+  if (each) {
+    fprintf(stderr, "FAILED %s: %s\n", point, text);
+    _exit(1);
+  }
+  ck_abort_msg("%s: %s", point, text);
+  abort();
+}
+
+#define must(condition, ...)                \
+  do {                                      \
+    if (!(condition)) stop_at(__VA_ARGS__); \
+  } while (0)
+#define must_rc(expression, expected)                                 \
+  do {                                                                \
+    int must_got_ = (expression);                                     \
+    must(must_got_ == (expected), "line %d: %s: got %s (%s), not %s", \
+         __LINE__, #expression, zke_error_name(must_got_),            \
+         must_got_ ? zke_errmsg() : "", zke_error_name(expected));    \
+  } while (0)
+#define must_ok(expression) must_rc(expression, ZKE_OK)
+
+/* A text that grows. */
+typedef struct text {
+  size_t len;
+  char s[6000];
+} text;
+
+__attribute__((format(printf, 2, 3))) static void text_add(text *t,
+                                                           const char *format,
+                                                           ...) {
+  va_list ap;
+  va_start(ap, format);
+  int n = vsnprintf(t->s + t->len, sizeof t->s - t->len, format, ap);
+  va_end(ap);
+  t->len += (size_t)n;
+  must(t->len < sizeof t->s, "a text of the test is full");
+}
+
+/* ------------------------------------------------------------------------
+ * Kind sqlite: SQLite's allocator
+ * --------------------------------------------------------------------- */
+
+static sqlite3_mem_methods mem_real;
+static long mem_live;
+
+static void *mem_malloc(int size) {
+  void *block = FAULT(SQLITE, 1) ? NULL : mem_real.xMalloc(size);
+  mem_live += block != NULL;
+  return block;
+}
+
+static void *mem_realloc(void *block, int size) {
+  return FAULT(SQLITE, 1) ? NULL : mem_real.xRealloc(block, size);
+}
+
+static void mem_free(void *block) {
+  mem_live -= block != NULL;
+  mem_real.xFree(block);
+}
+
+/* Before SQLite is used.  Without look-aside memory every allocation comes
+ * this way. */
+static void mem_install(void) {
+  sqlite3_config(SQLITE_CONFIG_GETMALLOC, &mem_real);
+  sqlite3_mem_methods mine = mem_real;
+  mine.xMalloc = mem_malloc;
+  mine.xRealloc = mem_realloc;
+  mine.xFree = mem_free;
+  sqlite3_config(SQLITE_CONFIG_MALLOC, &mine);
+  sqlite3_config(SQLITE_CONFIG_LOOKASIDE, 0, 0);
+}
+
+/* ------------------------------------------------------------------------
+ * The clock
+ * --------------------------------------------------------------------- */
+
+static int64_t clock_ns = INT64_C(1000000000000);
+
+static void clock_advance(int64_t ms) { clock_ns += ms * 1000000; }
+
+/* ------------------------------------------------------------------------
+ * Kind system: the table of system calls
+ *
+ * Calls that cannot fail for the kernel (unlocking, closing, the clock) do not
+ * fail here; close() reports an error and has closed all the same.
+ * --------------------------------------------------------------------- */
+
+/* Who makes the calls. */
+typedef struct side {
+  int fds;  /* open now */
+  int life; /* the descriptor whose lock is the session's life */
+  int fifo[2];
+} side;
+
+static zke_os os_real;
+
+enum { SHORT = 10000 }; /* not an errno: do a part of it */
+
+#define OS_FAULT(...)                      \
+  do {                                     \
+    int error_ = os_fault(__VA_ARGS__, 0); \
+    if (error_) return -error_;            \
+  } while (0)
+
+/* The same, and notice a call that never ends. */
+static int os_pick(const char *function, const int *errors) {
+  must(!fault.armed || ++fault.calls < ENDLESS, "an endless loop");
+  return fault_pick(SYSTEM, function, errors);
+}
+#define os_fault(...) os_pick(__func__, (const int[]){__VA_ARGS__})
+
+/* Count a new descriptor. */
+static int os_made(void *c, int fd) {
+  ((side *)c)->fds += fd >= 0;
+  return fd;
+}
+
+static int os_open(void *c, const char *path, int flags, unsigned mode) {
+  side *s = c;
+  OS_FAULT(EMFILE, EACCES, EIO, ENOMEM, ENOSPC);
+  int fd = os_made(c, os_real.open(NULL, path, flags, mode));
+  if (fd >= 0 && (flags & O_NONBLOCK) && s->fifo[1] == 0)
+    s->fifo[s->fifo[0] != 0] = fd;
+  return fd;
+}
+
+static int os_close(void *c, int fd) {
+  ((side *)c)->fds--;
+  int rc = os_real.close(NULL, fd);
+  OS_FAULT(EIO, EINTR);
+  return rc;
+}
+
+static int os_dup(void *c, int fd) {
+  OS_FAULT(EMFILE);
+  return os_made(c, os_real.dup(NULL, fd));
+}
+
+static int64_t os_read(void *c, int fd, void *buffer, size_t size) {
+  (void)c;
+  int error = os_fault(EIO, EINTR, SHORT, 0);
+  if (error == SHORT) return os_real.read(NULL, fd, buffer, 1);
+  return error ? -error : os_real.read(NULL, fd, buffer, size);
+}
+
+static int64_t os_write(void *c, int fd, const void *buffer, size_t size) {
+  (void)c;
+  int error = os_fault(EIO, EPIPE, EAGAIN, SHORT, 0);
+  if (error == SHORT) return 0;
+  return error ? -error : os_real.write(NULL, fd, buffer, size);
+}
+
+static int64_t os_pread(void *c, int fd, void *buffer, size_t size,
+                        int64_t at) {
+  (void)c;
+  int error = os_fault(EIO, EINTR, SHORT, 0);
+  if (error == SHORT) return os_real.pread(NULL, fd, buffer, size / 2, at);
+  return error ? -error : os_real.pread(NULL, fd, buffer, size, at);
+}
+
+static int64_t os_pwrite(void *c, int fd, const void *buffer, size_t size,
+                         int64_t at) {
+  (void)c;
+  int error = os_fault(ENOSPC, EIO, SHORT, 0);
+  if (error == SHORT) return os_real.pwrite(NULL, fd, buffer, size / 2, at);
+  return error ? -error : os_real.pwrite(NULL, fd, buffer, size, at);
+}
+
+static int os_stat(void *c, const char *path, zke_file *out) {
+  (void)c;
+  OS_FAULT(EACCES, EIO, ENOMEM);
+  return os_real.stat(NULL, path, out);
+}
+
+static int os_fstat(void *c, int fd, zke_file *out) {
+  (void)c;
+  OS_FAULT(EIO, ENOMEM);
+  return os_real.fstat(NULL, fd, out);
+}
+
+static int os_fsync(void *c, int fd) {
+  (void)c;
+  OS_FAULT(EIO, ENOSPC, EINVAL);
+  return os_real.fsync(NULL, fd);
+}
+
+static int os_adopt(void *c, int fd, unsigned mode, unsigned uid,
+                    unsigned gid) {
+  (void)c;
+  OS_FAULT(EPERM, EIO, EROFS);
+  return os_real.adopt(NULL, fd, mode, uid, gid);
+}
+
+static int os_mkdir(void *c, const char *path, unsigned mode) {
+  (void)c;
+  OS_FAULT(EACCES, ENOSPC, EIO);
+  return os_real.mkdir(NULL, path, mode);
+}
+
+static int os_mkfifo(void *c, const char *path, unsigned mode) {
+  (void)c;
+  OS_FAULT(ENOSPC, EACCES, EIO);
+  return os_real.mkfifo(NULL, path, mode);
+}
+
+static int os_mkfile(void *c, const char *path, unsigned mode) {
+  (void)c;
+  OS_FAULT(ENOSPC, EACCES, EIO);
+  return os_real.mkfile(NULL, path, mode);
+}
+
+static int os_share(void *c, const char *path, unsigned mode, unsigned gid) {
+  (void)c;
+  OS_FAULT(EPERM, EIO, EROFS);
+  return os_real.share(NULL, path, mode, gid);
+}
+
+static int os_unlink(void *c, const char *path) {
+  (void)c;
+  OS_FAULT(EACCES, EIO);
+  return os_real.unlink(NULL, path);
+}
+
+static int os_list(void *c, const char *path,
+                   void (*entry)(void *arg, const char *name), void *arg) {
+  (void)c;
+  OS_FAULT(EACCES, EMFILE, EIO);
+  return os_real.list(NULL, path, entry, arg);
+}
+
+static int os_network(void *c, const char *path) {
+  (void)c;
+  OS_FAULT(EIO, ENOSYS);
+  return os_real.network(NULL, path);
+}
+
+static int os_pipe(void *c, int fds[2]) {
+  OS_FAULT(EMFILE, ENFILE);
+  int rc = os_real.pipe(NULL, fds);
+  ((side *)c)->fds += rc < 0 ? 0 : 2;
+  return rc;
+}
+
+static int os_lock(void *c, int fd, int64_t offset, int how) {
+  if (how == ZKE_LOCK_NONE) return os_real.lock(NULL, fd, offset, how);
+  OS_FAULT(ENOLCK, EIO, EINTR, EAGAIN);
+  int rc = os_real.lock(NULL, fd, offset, how);
+  if (rc == 0 && offset >> 32) ((side *)c)->life = fd;
+  return rc;
+}
+
+static int os_boot_offset(void *c, int64_t *out) {
+  (void)c;
+  OS_FAULT(EIO, EINTR);
+  return os_real.boot_offset(NULL, out);
+}
+
+static int os_lock_range(void *c, int fd, int64_t from, int64_t count,
+                         int how) {
+  if (how == ZKE_LOCK_NONE)
+    return os_real.lock_range(NULL, fd, from, count, how);
+  OS_FAULT(ENOLCK, EIO, EINTR, EAGAIN);
+  (void)c;
+  return os_real.lock_range(NULL, fd, from, count, how);
+}
+
+static int64_t os_find_lock(void *c, int fd, int64_t from, int64_t count,
+                            int64_t *count_out) {
+  (void)c;
+  OS_FAULT(EIO, EINTR, ENOLCK);
+  return os_real.find_lock(NULL, fd, from, count, count_out);
+}
+
+static int os_probe(void *c, int fd, int64_t offset) {
+  (void)c;
+  OS_FAULT(EIO, EINTR, ENOLCK);
+  return os_real.probe(NULL, fd, offset);
+}
+
+/* Waiting is advancing the clock. */
+static int os_poll(void *c, struct pollfd *fds, unsigned count, int timeout) {
+  (void)c;
+  clock_advance(timeout > 0);
+  OS_FAULT(EINTR, ENOMEM);
+  int rc = os_real.poll(NULL, fds, count, 0);
+  must(rc || timeout >= 0, "it waits for ever");
+  if (rc == 0) clock_advance(timeout);
+  return rc;
+}
+
+static int os_poller(void *c) {
+  OS_FAULT(EMFILE, ENOMEM);
+  return os_made(c, os_real.poller(NULL));
+}
+
+static int os_poller_add(void *c, int poller, int fd, int for_reading) {
+  (void)c;
+  OS_FAULT(ENOSPC, ENOMEM);
+  return os_real.poller_add(NULL, poller, fd, for_reading);
+}
+
+static int os_poller_remove(void *c, int poller, int fd) {
+  (void)c;
+  OS_FAULT(ENOENT, EBADF);
+  return os_real.poller_remove(NULL, poller, fd);
+}
+
+static int os_timer(void *c) {
+  OS_FAULT(EMFILE, ENOMEM);
+  return os_made(c, os_real.timer(NULL));
+}
+
+/* The kernel's clock is not ours: the timer never runs out. */
+static int os_timer_set(void *c, int fd, int64_t when) {
+  (void)c, (void)when;
+  OS_FAULT(EINVAL, ECANCELED);
+  return os_real.timer_set(NULL, fd, 0);
+}
+
+static int64_t os_clock(void *c, int which) {
+  (void)c;
+  must(!fault.armed || ++fault.calls < ENDLESS, "an endless loop");
+  int64_t epoch =
+      which == ZKE_CLOCK_REALTIME ? INT64_C(1700000000000000000) : 0;
+  return epoch + (clock_ns += 100);
+}
+
+static void os_sleep(void *c, int64_t ns) {
+  (void)c;
+  clock_ns += ns;
+}
+
+/* Always the same, so that a case takes the same steps each time. */
+static int os_random(void *c, void *buffer, size_t size) {
+  (void)c;
+  OS_FAULT(EIO);
+  memset(buffer, 42, size);
+  return 0;
+}
+
+static int os_boot_id(void *c, char *buffer, size_t size) {
+  (void)c;
+  OS_FAULT(EACCES, EIO);
+  return os_real.boot_id(NULL, buffer, size);
+}
+
+static int os_process_name(void *c, char *buffer, size_t size) {
+  (void)c;
+  OS_FAULT(EACCES, EIO);
+  return os_real.process_name(NULL, buffer, size);
+}
+
+static zke_os os_table(side *context) {
+  zke_os os = {
+      sizeof(zke_os),   context,        os_open,       os_close,
+      os_dup,           os_read,        os_write,      os_pread,
+      os_pwrite,        os_stat,        os_fstat,      os_fsync,
+      os_adopt,         os_mkdir,       os_mkfifo,     os_unlink,
+      os_list,          os_network,     os_pipe,       os_lock,
+      os_probe,         os_poll,        os_poller,     os_poller_add,
+      os_poller_remove, os_timer,       os_timer_set,  os_clock,
+      os_sleep,         os_random,      os_boot_id,    os_real.pid,
+      os_process_name,  os_boot_offset, os_lock_range, os_find_lock,
+      os_mkfile,        os_share,
+  };
+  return os;
+}
+
+/* ------------------------------------------------------------------------
+ * Kind disk: a VFS between SQLite and its own
+ * --------------------------------------------------------------------- */
+
+static sqlite3_vfs *vfs_real;
+static long vfs_open_files, vfs_wal_syncs;
+static bool vfs_sync_fails; /* for a case's preparation */
+
+enum { TORN = SQLITE_IOERR_WRITE | 1 << 24 }; /* half of it reaches the file */
+
+typedef struct vfs_file {
+  sqlite3_file base;
+  bool wal;
+  sqlite3_file *real; /* behind this struct */
+} vfs_file;
+
+static sqlite3_file *vfs_of(sqlite3_file *f) { return ((vfs_file *)f)->real; }
+
+#define DISK_FAULT(...)                    \
+  do {                                     \
+    int error_ = FAULT(DISK, __VA_ARGS__); \
+    if (error_) return error_;             \
+  } while (0)
+
+static int vfs_close(sqlite3_file *f) {
+  vfs_open_files--;
+  return vfs_of(f)->pMethods->xClose(vfs_of(f));
+}
+
+static int vfs_read(sqlite3_file *f, void *buffer, int size, sqlite3_int64 at) {
+  DISK_FAULT(SQLITE_IOERR_READ);
+  return vfs_of(f)->pMethods->xRead(vfs_of(f), buffer, size, at);
+}
+
+static int vfs_write(sqlite3_file *f, const void *buffer, int size,
+                     sqlite3_int64 at) {
+  int error = FAULT(DISK, SQLITE_FULL, SQLITE_IOERR_WRITE, TORN);
+  if (error == TORN)
+    vfs_of(f)->pMethods->xWrite(vfs_of(f), buffer, size / 2, at);
+  if (error) return error == TORN ? SQLITE_IOERR_WRITE : error;
+  return vfs_of(f)->pMethods->xWrite(vfs_of(f), buffer, size, at);
+}
+
+static int vfs_truncate(sqlite3_file *f, sqlite3_int64 size) {
+  DISK_FAULT(SQLITE_IOERR_TRUNCATE);
+  return vfs_of(f)->pMethods->xTruncate(vfs_of(f), size);
+}
+
+static int vfs_sync(sqlite3_file *f, int flags) {
+  DISK_FAULT(SQLITE_IOERR_FSYNC);
+  if (vfs_sync_fails) return SQLITE_IOERR_FSYNC;
+  vfs_wal_syncs += ((vfs_file *)f)->wal;
+  return vfs_of(f)->pMethods->xSync(vfs_of(f), flags);
+}
+
+static int vfs_size(sqlite3_file *f, sqlite3_int64 *size) {
+  DISK_FAULT(SQLITE_IOERR_FSTAT);
+  return vfs_of(f)->pMethods->xFileSize(vfs_of(f), size);
+}
+
+static int vfs_lock(sqlite3_file *f, int level) {
+  DISK_FAULT(SQLITE_IOERR_LOCK, SQLITE_BUSY);
+  return vfs_of(f)->pMethods->xLock(vfs_of(f), level);
+}
+
+static int vfs_unlock(sqlite3_file *f, int level) {
+  return vfs_of(f)->pMethods->xUnlock(vfs_of(f), level);
+}
+
+static int vfs_reserved(sqlite3_file *f, int *out) {
+  DISK_FAULT(SQLITE_IOERR_CHECKRESERVEDLOCK);
+  return vfs_of(f)->pMethods->xCheckReservedLock(vfs_of(f), out);
+}
+
+static int vfs_control(sqlite3_file *f, int op, void *arg) {
+  return vfs_of(f)->pMethods->xFileControl(vfs_of(f), op, arg);
+}
+
+static int vfs_sector(sqlite3_file *f) {
+  return vfs_of(f)->pMethods->xSectorSize(vfs_of(f));
+}
+
+static int vfs_traits(sqlite3_file *f) {
+  return vfs_of(f)->pMethods->xDeviceCharacteristics(vfs_of(f));
+}
+
+static int vfs_shm_map(sqlite3_file *f, int page, int size, int extend,
+                       void volatile **out) {
+  DISK_FAULT(SQLITE_IOERR_SHMMAP, SQLITE_IOERR_SHMSIZE, SQLITE_NOMEM);
+  return vfs_of(f)->pMethods->xShmMap(vfs_of(f), page, size, extend, out);
+}
+
+static int vfs_shm_lock(sqlite3_file *f, int from, int n, int flags) {
+  if (flags & SQLITE_SHM_LOCK) DISK_FAULT(SQLITE_IOERR_SHMLOCK, SQLITE_BUSY);
+  return vfs_of(f)->pMethods->xShmLock(vfs_of(f), from, n, flags);
+}
+
+static void vfs_shm_barrier(sqlite3_file *f) {
+  vfs_of(f)->pMethods->xShmBarrier(vfs_of(f));
+}
+
+static int vfs_shm_unmap(sqlite3_file *f, int delete) {
+  return vfs_of(f)->pMethods->xShmUnmap(vfs_of(f), delete);
+}
+
+static const sqlite3_io_methods vfs_methods = {
+    2,
+    vfs_close,
+    vfs_read,
+    vfs_write,
+    vfs_truncate,
+    vfs_sync,
+    vfs_size,
+    vfs_lock,
+    vfs_unlock,
+    vfs_reserved,
+    vfs_control,
+    vfs_sector,
+    vfs_traits,
+    vfs_shm_map,
+    vfs_shm_lock,
+    vfs_shm_barrier,
+    vfs_shm_unmap,
+    NULL,
+    NULL,
+};
+
+static int vfs_open(sqlite3_vfs *v, const char *name, sqlite3_file *f,
+                    int flags, int *out) {
+  (void)v;
+  f->pMethods = NULL;
+  DISK_FAULT(SQLITE_CANTOPEN, SQLITE_IOERR);
+  vfs_file *mine = (vfs_file *)f;
+  mine->real = (sqlite3_file *)(void *)(mine + 1);
+  mine->wal = (flags & SQLITE_OPEN_WAL) != 0;
+  int rc = vfs_real->xOpen(vfs_real, name, mine->real, flags, out);
+  if (rc != SQLITE_OK) return rc;
+  f->pMethods = &vfs_methods;
+  vfs_open_files++;
+  return SQLITE_OK;
+}
+
+static int vfs_delete(sqlite3_vfs *v, const char *name, int sync_dir) {
+  (void)v;
+  DISK_FAULT(SQLITE_IOERR_DELETE);
+  return vfs_real->xDelete(vfs_real, name, sync_dir);
+}
+
+static int vfs_access(sqlite3_vfs *v, const char *name, int flags, int *out) {
+  (void)v;
+  DISK_FAULT(SQLITE_IOERR_ACCESS);
+  return vfs_real->xAccess(vfs_real, name, flags, out);
+}
+
+static int vfs_full_name(sqlite3_vfs *v, const char *name, int size,
+                         char *out) {
+  (void)v;
+  DISK_FAULT(SQLITE_CANTOPEN);
+  return vfs_real->xFullPathname(vfs_real, name, size, out);
+}
+
+/* SQLite's pauses advance the clock too. */
+static int vfs_sleep(sqlite3_vfs *v, int us) {
+  (void)v;
+  must(!fault.armed || ++fault.calls < ENDLESS, "an endless loop");
+  clock_ns += (int64_t)us * 1000;
+  return us;
+}
+
+static void vfs_install(void) {
+  static sqlite3_vfs mine;
+  vfs_real = sqlite3_vfs_find(NULL);
+  mine = *vfs_real;
+  mine.pNext = NULL;
+  mine.zName = "unix-fault";
+  mine.szOsFile = (int)sizeof(vfs_file) + vfs_real->szOsFile;
+  mine.xOpen = vfs_open;
+  mine.xDelete = vfs_delete;
+  mine.xAccess = vfs_access;
+  mine.xFullPathname = vfs_full_name;
+  mine.xSleep = vfs_sleep;
+  ck_assert_int_eq(sqlite3_vfs_register(&mine, 0), SQLITE_OK);
+}
+
+/* ------------------------------------------------------------------------
+ * The case and its surroundings
+ * --------------------------------------------------------------------- */
+
+enum {
+  OPENS = 1,  /* the call sets t.opened */
+  FIRST = 2,  /* it is zke_open(): there is no t.z before */
+  FRESH = 4,  /* on a database of its own, which nobody else has open */
+  CLOSES = 8, /* the call closes t.z */
+  ENDS = 16,  /* t.z's session ends by it */
+  TRIES = 32, /* what fails is put off: calling again gets it done */
+  FILE_ONLY = 64,
+  MEMORY_ONLY = 128,
+  CHECKS = 256, /* the call is zke_check() */
+  LOSES = 512   /* ZKE_CONNECTIONLOSS may tell of want of memory */
+};
+
+typedef struct fault_case {
+  const char *name;
+  void (*prepare)(void); /* beyond the common tree; or NULL */
+  int (*call)(void);
+  unsigned flags;
+  int rc;           /* of the undisturbed call */
+  int mode, len;    /* for the call's use */
+  zke_options with; /* of t.z, or of what is opened */
+  long most;        /* points, where it is slow */
+} fault_case;
+
+/* What calls set: filled with a pattern before. */
+typedef struct outputs {
+  char *path, *data;
+  int len, count, fd;
+  int64_t number;
+  zke_stat stat;
+  zke_strings *names;
+  zke_acls *acls;
+  zke_session_list *sessions;
+  zke_watch_list *watches;
+  zke_op_result results[3];
+} outputs;
+
+/* What is true of a point of a case. */
+static struct {
+  const fault_case *c;
+  bool memory;
+  const char *name;
+  zke_options options; /* to open t.z */
+  zke *z;              /* the handle under test */
+  zke *opened;         /* what the call opens */
+  zke *victim, *dead;  /* further sessions of the other store, or a dead one */
+  outputs out;
+  text seen;          /* events told to t.z's watchers */
+  text heard;         /* events told to the other session */
+  char sentence[512]; /* of the call */
+} t;
+
+/* The other session.  On a file it has a store of its own, which lives as long
+ * as the test; in memory it is a further session of t.z's store. */
+static zke *other;
+
+static side side_z, side_other, side_dead;
+static zke_os os_z, os_other, os_dead;
+static test_heap heap;
+
+static void note(zke *z, int type, int state, const char *path, void *context) {
+  (void)z;
+  text_add(context, "%d/%d %s; ", type, state, path);
+}
+
+/* A second watcher for the same path, told apart by its context. */
+static void note_more(zke *z, int type, int state, const char *path,
+                      void *context) {
+  const char *which = context;
+  (void)z;
+  text_add(&t.seen, "%s %d/%d %s; ", which, type, state, path);
+}
+
+/* ---- text of things ---- */
+
+static const char *role(int64_t id) {
+  return id == 0                          ? "-"
+         : id == zke_session_id(t.z)      ? "Z"
+         : id == zke_session_id(other)    ? "O"
+         : id == zke_session_id(t.victim) ? "V"
+         : id == zke_session_id(t.dead)   ? "D"
+         : id == zke_session_id(t.opened) ? "N"
+                                          : "?";
+}
+
+static void text_add_stat(text *x, const zke_stat *s) {
+  text_add(x, " v%d c%d a%d %d bytes %d children owner %s%s", s->version,
+           s->cversion, s->aversion, s->dataLength, s->numChildren,
+           role(s->ephemeralOwner), s->czxid == s->mzxid ? "" : " set");
+}
+
+static void text_add_data(text *x, const char *data, int len) {
+  unsigned sum = 0;
+  for (int i = 0; i < len; i++) sum = sum * 31 + (unsigned char)data[i];
+  text_add(x, " %d:%.9s:%x", len, len > 0 ? data : "", sum);
+}
+
+static void text_add_acls(text *x, const zke_acls *acls) {
+  for (int i = 0; i < acls->count; i++)
+    text_add(x, " %d:%s:%s", acls->data[i].perms, acls->data[i].scheme,
+             acls->data[i].id);
+}
+
+/* A node and all below it, as the other session sees them. */
+static void text_add_tree(text *x, const char *path) {
+  char *data = NULL, below[300];
+  int len = 0;
+  zke_stat stat;
+  zke_strings *names = NULL;
+  zke_acls *acls = NULL;
+  must_ok(zke_get(other, path, NULL, NULL, &data, &len, &stat));
+  must_ok(zke_get_acl(other, path, &acls, NULL));
+  must_ok(zke_children(other, path, NULL, NULL, &names, NULL));
+  text_add(x, "%s", path);
+  text_add_data(x, data, len);
+  if (path[1]) text_add_stat(x, &stat); /* the root's counters grow */
+  if (acls->count != 1 || acls->data[0].perms != 31) text_add_acls(x, acls);
+  text_add(x, "\n");
+  must(names->count == stat.numChildren, "%s: numChildren", path);
+  for (int i = 0; i < names->count; i++) {
+    if (strcmp(names->data[i], "zookeeper") == 0) continue;
+    snprintf(below, sizeof below, "%s/%s", path[1] ? path : "", names->data[i]);
+    text_add_tree(x, below);
+  }
+  zke_free(data);
+  zke_free(acls);
+  zke_free(names);
+}
+
+static void text_add_sessions(text *x, const zke_session_list *list) {
+  for (int i = 0; i < list->count; i++) {
+    const zke_session_info *s = &list->data[i];
+    if (s->alive)
+      text_add(x, "session %s %d ephemerals lease %d\n", role(s->id),
+               s->ephemerals, (int)s->lease_ms);
+  }
+}
+
+static void text_add_watches(text *x, const zke_watch_list *list) {
+  for (int i = 0; i < list->count; i++) {
+    const zke_watch_info *w = &list->data[i];
+    text_add(x, "watch %s %s type %d mode %d owner %s\n", w->path,
+             role(w->session), w->type, w->mode, role(w->owner));
+  }
+}
+
+/* All that a change can show itself in. */
+static void look(text *x) {
+  zke_session_list *sessions = NULL;
+  zke_watch_list *watches = NULL;
+  x->len = 0;
+  text_add_tree(x, "/");
+  must_ok(zke_sessions(other, &sessions));
+  must_ok(zke_watches(other, &watches));
+  text_add_sessions(x, sessions);
+  text_add_watches(x, watches);
+  zke_free(sessions);
+  zke_free(watches);
+  must_ok(zke_dispatch(other, NULL));
+  text_add(x, "heard %s\n", t.heard.s);
+}
+
+/* ---- outputs ---- */
+
+static outputs pattern;
+
+static void outputs_reset(void) {
+  memset(&pattern, 0xa5, sizeof pattern);
+  t.out = pattern;
+}
+
+#define IS_SET(member) \
+  (memcmp(&t.out.member, &pattern.member, sizeof pattern.member) != 0)
+
+static void text_add_results(text *x) {
+  for (int i = 0; i < 3 && IS_SET(results[i]); i++) {
+    const zke_op_result *r = &t.out.results[i];
+    text_add(x, "result %d %s", r->rc, r->path ? r->path : "");
+    text_add_stat(x, &r->stat);
+    if (r->data) text_add_data(x, r->data, r->len);
+    for (int k = 0; r->children && k < r->children->count; k++)
+      text_add(x, " %s", r->children->data[k]);
+  }
+}
+
+/* Everything that was set. */
+static void text_add_outputs(text *x) {
+  const outputs *o = &t.out;
+  if (IS_SET(path)) text_add(x, "path %s ", o->path);
+  if (IS_SET(len)) text_add(x, "len %d ", o->len);
+  if (IS_SET(data)) text_add_data(x, o->data, IS_SET(len) ? o->len : 0);
+  if (IS_SET(count)) text_add(x, "count %d ", o->count);
+  if (IS_SET(fd)) text_add(x, "fd %s ", o->fd >= 0 ? "good" : "bad");
+  if (IS_SET(number)) text_add(x, "number %d ", (int)o->number);
+  if (IS_SET(stat)) text_add_stat(x, &o->stat);
+  for (int i = 0; IS_SET(names) && i < o->names->count; i++)
+    text_add(x, " %s", o->names->data[i]);
+  if (IS_SET(acls)) text_add_acls(x, o->acls);
+  if (IS_SET(sessions)) text_add_sessions(x, o->sessions);
+  if (IS_SET(watches)) text_add_watches(x, o->watches);
+  text_add_results(x);
+}
+
+static void outputs_free(void) {
+  if (IS_SET(path)) zke_free(t.out.path);
+  if (IS_SET(data)) zke_free(t.out.data);
+  if (IS_SET(names)) zke_free(t.out.names);
+  if (IS_SET(acls)) zke_free(t.out.acls);
+  if (IS_SET(sessions)) zke_free(t.out.sessions);
+  if (IS_SET(watches)) zke_free(t.out.watches);
+  for (int i = 0; i < 3 && IS_SET(results[i]); i++)
+    zke_results_clear(&t.out.results[i], 1);
+  outputs_reset();
+}
+
+/* ---- the common tree ---- */
+
+enum { LARGE = 300 };
+static char bytes[1 << 20]; /* what is stored; "small" is its beginning */
+
+static zke *open_with(const char *name, side *context, zke_os *os) {
+  zke_options o = {.size = sizeof o, .vfs = "unix-fault", .lease_ms = 600000};
+  zke *z = NULL;
+  *os = os_table(context);
+  o.os = os;
+  must_ok(zke_open(name, &o, &z));
+  return z;
+}
+
+/* Make the other session what the cases expect. */
+static void settle_other(void) {
+  must_ok(zke_add_auth(other, "digest", "u:pw", 4));
+  must_ok(
+      zke_create(other, "/o", "o", 1, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
+  must_ok(zke_add_watch(other, "/t", ZKE_WATCH_PERSISTENT_RECURSIVE, note,
+                        &t.heard));
+}
+
+static void plant_tree(void) {
+  static const struct {
+    const char *path;
+    int len, mode;
+    const zke_acls *acls;
+  } nodes[] = {
+      {"/t", 0, ZKE_PERSISTENT, ZKE_OPEN_ACL},
+      {"/t/small", 5, ZKE_PERSISTENT, ZKE_OPEN_ACL},
+      {"/t/large", LARGE, ZKE_PERSISTENT, ZKE_OPEN_ACL},
+      {"/t/null", -1, ZKE_PERSISTENT, ZKE_OPEN_ACL},
+      {"/t/dir", 1, ZKE_PERSISTENT, ZKE_OPEN_ACL},
+      {"/t/dir/a", 1, ZKE_PERSISTENT, ZKE_OPEN_ACL},
+      {"/t/dir/b", 1, ZKE_PERSISTENT, ZKE_OPEN_ACL},
+      {"/t/secret", 6, ZKE_PERSISTENT, ZKE_CREATOR_ALL_ACL},
+      {"/t/eph", 3, ZKE_EPHEMERAL, ZKE_OPEN_ACL},
+  };
+  enum { N = sizeof nodes / sizeof *nodes };
+  zke_op ops[N];
+  for (int i = 0; i < N; i++)
+    zke_op_create(&ops[i], nodes[i].path, bytes, nodes[i].len, nodes[i].acls,
+                  nodes[i].mode);
+  must_ok(zke_multi(other, ops, N, NULL));
+}
+
+static void delete_tree(const char *path) {
+  zke_strings *names = NULL;
+  char below[300];
+  must_ok(zke_children(other, path, NULL, NULL, &names, NULL));
+  for (int i = 0; i < names->count; i++) {
+    snprintf(below, sizeof below, "%s/%s", path, names->data[i]);
+    delete_tree(below);
+  }
+  zke_free(names);
+  must_ok(zke_delete(other, path, -1));
+}
+
+/* Remove a database and what lies beside it. */
+static void remove_database(const char *name) {
+  static const char *const suffixes[] = {"", "-wal", "-shm", "-journal"};
+  char path[5000];
+  for (int i = 0; i < 4; i++) {
+    snprintf(path, sizeof path, "%s%s", name, suffixes[i]);
+    unlink(path);
+  }
+  snprintf(path, sizeof path, "%s-zke", name);
+  DIR *d = opendir(path);
+  for (struct dirent *e; d && (e = readdir(d)) != NULL;)
+    unlinkat(dirfd(d), e->d_name, 0);
+  if (d) closedir(d);
+  rmdir(path);
+}
+
+/* ---- beginning and end of a point ---- */
+
+static bool has(unsigned flag) { return (t.c->flags & flag) != 0; }
+
+static void open_other(void) {
+  if (!t.memory)
+    other = open_with(t.name, &side_other, &os_other);
+  else
+    must_ok(zke_open_session(t.z, NULL, &other));
+  settle_other();
+}
+
+/* Handles and nodes as the case wants them. */
+static void begin(const fault_case *c, bool memory, const char *name) {
+  memset(&t, 0, sizeof t);
+  memset(&side_z, 0, sizeof side_z);
+  memset(&heap, 0, sizeof heap);
+  os_z = os_table(&side_z);
+  t.c = c;
+  t.memory = memory;
+  t.name = memory ? ":memory:" : name;
+  t.options = c->with;
+  t.options.size = sizeof t.options;
+  t.options.vfs = "unix-fault";
+  if (!t.options.busy_timeout_ms) t.options.busy_timeout_ms = 200;
+  t.options.os = &os_z;
+  t.options.allocator = (zke_allocator){test_heap_resize, &heap};
+  clock_advance(2000);
+  bool alone = has(FRESH) || (memory && has(FIRST));
+  if (!memory && !alone) {
+    if (!other) open_other();
+    plant_tree();
+  }
+  if (!has(FIRST)) must_ok(zke_open(t.name, &t.options, &t.z));
+  if (memory && !alone) {
+    open_other();
+    plant_tree();
+  }
+  if (c->prepare) c->prepare();
+  if (other) must_ok(zke_dispatch(other, NULL));
+  t.seen.len = t.heard.len = 0;
+  t.seen.s[0] = t.heard.s[0] = '\0';
+}
+
+/* After the call: whoever was not there before comes now, undisturbed. */
+static void join(bool ok) {
+  if (has(CLOSES)) t.z = NULL;
+  if (has(FIRST)) {
+    t.z = t.opened;
+    t.opened = NULL;
+  }
+  if (has(FRESH) && has(FIRST) && !ok && !t.memory)
+    must_ok(zke_open(t.name, &t.options, &t.z));
+  if (!other && (t.z || !t.memory)) open_other();
+}
+
+static void tell_violation(void *context, const char *sentence) {
+  text_add(context, "%s; ", sentence);
+}
+
+/* The other session lives and holds what it held, and the database is sound. */
+static void check_other(void) {
+  static text found;
+  zke_stat stat;
+  zke_session_list *list = NULL;
+  found.len = 0;
+  int rc = zke_check(other, tell_violation, &found);
+  must(rc == ZKE_OK, "zke_check: %s: %s", zke_errmsg(), found.s);
+  must(zke_state(other) == ZKE_STATE_CONNECTED, "the other session is lost");
+  must_ok(zke_exists(other, "/o", NULL, NULL, &stat));
+  must(stat.ephemeralOwner == zke_session_id(other), "whose is /o?");
+  must_ok(zke_sessions(other, &list));
+  must(list->count == 1, "%d sessions where one is open", list->count);
+  zke_free(list);
+}
+
+static void close_one(zke **z) {
+  if (*z) must_ok(zke_close(*z));
+  *z = NULL;
+}
+
+/* Let the other session find who died. */
+static void sweep(void) {
+  clock_advance(1100);
+  must_ok(zke_dispatch(other, NULL));
+}
+
+static void end(void) {
+  bool stays = !t.memory && !has(FRESH);
+  close_one(&t.opened);
+  close_one(&t.z);
+  close_one(&t.victim);
+  close_one(&t.dead);
+  if (other) {
+    sweep();
+    check_other();
+    if (stays) delete_tree("/t");
+    must_ok(zke_dispatch(other, NULL));
+  }
+  if (other && !stays) close_one(&other);
+  must(heap.live == 0, "%ld blocks are left", heap.live);
+  must(side_z.fds == 0, "%d descriptors are left", side_z.fds);
+  if (has(FRESH) && !t.memory) remove_database(t.name);
+}
+
+/* ---- judging what a call did ---- */
+
+/* What the undisturbed call did. */
+static struct {
+  bool known;
+  text before, after, answer, seen;
+} reference;
+
+/* May this code tell of a fault of this kind? */
+static bool tells_of_fault(int rc) {
+  switch (rc) {
+    case ZKE_NOMEM:
+      return true;
+    case ZKE_CONNECTIONLOSS:
+      return fault.kind != HEAP || has(LOSES);
+    case ZKE_OPERATIONTIMEOUT:
+      if (has(TRIES)) return true; /* zke_wait(), all along the fault */
+      return fault.kind == SYSTEM || fault.kind == DISK;
+    case ZKE_SYSTEMERROR:
+    case ZKE_FULL:
+      return fault.kind == SYSTEM || fault.kind == DISK;
+    case ZKE_CANTOPEN:
+      return has(FIRST) && (fault.kind == SYSTEM || fault.kind == DISK);
+    case ZKE_READONLY:
+      return fault.kind == SYSTEM;
+    case ZKE_DATAINCONSISTENCY: /* zke_check: SQLite calls a page that cannot
+                                   be read damaged */
+      return fault.kind == DISK && has(CHECKS);
+    default:
+      return false;
+  }
+}
+
+/* A multi also tells which operation failed. */
+static void judge_results(int rc) {
+  int i = 0;
+  if (!IS_SET(results[0])) return;
+  while (i < 3 && t.out.results[i].rc == ZKE_OK) i++;
+  must(i < 3 && t.out.results[i].rc == rc, "results without the code %d", rc);
+  for (i++; i < 3 && IS_SET(results[i]); i++)
+    must(t.out.results[i].rc == ZKE_RUNTIMEINCONSISTENCY, "result %d", i);
+  memcpy(t.out.results, pattern.results, sizeof pattern.results);
+}
+
+static void judge_answer(int rc) {
+  static text answer;
+  answer.len = 0;
+  answer.s[0] = '\0';
+  if (rc == t.c->rc) {
+    text_add_outputs(&answer);
+    if (!reference.known) reference.answer = answer;
+    must(strcmp(answer.s, reference.answer.s) == 0 ||
+             (has(TRIES) && fault.reached),
+         "it answers %s, not %s", answer.s, reference.answer.s);
+    outputs_free();
+    return;
+  }
+  must(tells_of_fault(rc), "got %s: %s", zke_error_name(rc), t.sentence);
+  must(t.sentence[0] && !strstr(t.sentence, "handle is NULL"),
+       "%s without a sentence", zke_error_name(rc));
+  judge_results(rc);
+  must(memcmp(&t.out, &pattern, sizeof pattern) == 0,
+       "an output is touched though it failed with %s", zke_error_name(rc));
+}
+
+/* Call again until what was put off is done. */
+static void try_again(text *now) {
+  for (int i = 0; i < 8; i++) {
+    clock_advance(1100);
+    t.c->call();
+    outputs_reset();
+    look(now);
+    if (strcmp(now->s, reference.after.s) == 0 &&
+        strcmp(t.seen.s, reference.seen.s) == 0) {
+      return;
+    }
+  }
+}
+
+static void judge_state(int rc) {
+  static text now;
+  bool ok = rc == t.c->rc, other_way = false;
+  if (has(CLOSES)) sweep();
+  look(&now);
+  if (!reference.known) {
+    reference.after = now;
+    reference.seen = t.seen;
+    return;
+  }
+  if (has(TRIES) && fault.reached) try_again(&now);
+  bool must_be_done = ok || has(CLOSES | TRIES) || (has(FRESH) && has(FIRST));
+  const text *wanted = must_be_done ? &reference.after : &reference.before;
+  bool same = strcmp(now.s, wanted->s) == 0;
+  if (rc == ZKE_CONNECTIONLOSS)
+    other_way = strcmp(now.s, reference.after.s) == 0;
+  must(same || other_way, "after %s (%s) there is\n%s--- not\n%s",
+       zke_error_name(rc), rc ? t.sentence : "", now.s, wanted->s);
+  must(strcmp(t.seen.s, has(TRIES) || ok ? reference.seen.s : "") == 0,
+       "after %s the watchers saw %s, not %s", zke_error_name(rc), t.seen.s,
+       reference.seen.s);
+}
+
+/* The handle works, or its session has ended. */
+static void judge_handle(int rc) {
+  char *data = NULL;
+  if (!t.z) return;
+  if (t.options.flags & ZKE_OPEN_READONLY) {
+    must_ok(zke_get(t.z, "/t/small", NULL, NULL, &data, NULL, NULL));
+    zke_free(data);
+    return;
+  }
+  if (other) sweep(); /* if the other one thinks it dead, it will not work */
+  long syncs = vfs_wal_syncs;
+  int got = zke_create(t.z, "/after", "x", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT,
+                       NULL, NULL);
+  if (has(ENDS) && (has(TRIES) || rc == t.c->rc || rc == ZKE_CONNECTIONLOSS) &&
+      (got == ZKE_INVALIDSTATE || got == ZKE_SESSIONEXPIRED)) {
+    return;
+  }
+  must(got == ZKE_OK, "a create afterwards: %s", zke_errmsg());
+  must(t.memory || vfs_wal_syncs > syncs, "a create afterwards is not synced");
+  must_ok(zke_get(t.z, "/after", NULL, NULL, &data, NULL, NULL));
+  must(strcmp(data, "x") == 0, "a get afterwards: %s", data);
+  zke_free(data);
+  must_ok(zke_delete(t.z, "/after", -1));
+}
+
+/* The call, with the fault that is set. */
+static int call_with_fault(void) {
+  zke *const untouched = (zke *)(void *)bytes;
+  outputs_reset();
+  if (has(OPENS)) t.opened = untouched;
+  zke_create(NULL, "/", NULL, 0, NULL, 0, NULL, NULL); /* sets a sentence */
+  fault.steps = fault.calls = 0;
+  fault.reached = false;
+  fault.variants = 1;
+  long heap_before = heap.calls;
+  heap.fail_at = fault.kind == HEAP && fault.at ? heap.calls + fault.at : 0;
+  heap.fail_all = fault.spread == ALL;
+  fault.armed = true;
+  int rc = t.c->call();
+  fault.armed = false;
+  heap.fail_at = heap.fail_all = 0;
+  snprintf(t.sentence, sizeof t.sentence, "%s", zke_errmsg());
+  if (fault.kind == HEAP) {
+    fault.steps = heap.calls - heap_before;
+    fault.reached = fault.at && fault.steps >= fault.at;
+  }
+  must(!has(OPENS) ||
+           ((t.opened != NULL) == (rc == ZKE_OK) && t.opened != untouched),
+       "the handle after %s", zke_error_name(rc));
+  must(fault.reached || rc == t.c->rc, "undisturbed: %s: %s",
+       zke_error_name(rc), t.sentence);
+  return rc;
+}
+
+/* One point: preparation, call, judgement. */
+static void run_point(const fault_case *c, bool memory, const char *name) {
+  begin(c, memory, name);
+  if (!reference.known && other) look(&reference.before);
+  int rc = call_with_fault();
+  judge_answer(rc);
+  join(rc == ZKE_OK);
+  if (other) judge_state(rc);
+  if (has(FIRST) && !t.z && !t.memory)
+    must_ok(zke_open(t.name, &t.options, &t.z));
+  judge_handle(rc);
+  end();
+  reference.known = true;
+}
+
+/* ------------------------------------------------------------------------
+ * The cases: what to prepare, what to call
+ * --------------------------------------------------------------------- */
+
+/* ---- opening and closing ---- */
+
+static int call_open(void) { return zke_open(t.name, &t.options, &t.opened); }
+
+static int call_open_session(void) {
+  return zke_open_session(t.z, NULL, &t.opened);
+}
+
+static int call_close(void) { return zke_close(t.z); }
+
+static int call_expire_victim(void) {
+  return zke_expire(t.z, zke_session_id(t.victim));
+}
+
+static int call_expire_self(void) {
+  return zke_expire(t.z, zke_session_id(t.z));
+}
+
+static int call_keepalive(void) {
+  int rc = zke_keepalive_fd(t.z, &t.out.fd);
+  if (rc == ZKE_OK) os_close(&side_z, t.out.fd);
+  return rc;
+}
+
+static void make(zke *z, const char *path, int len, int mode) {
+  must_ok(zke_create(z, path, bytes, len, ZKE_OPEN_ACL, mode, NULL, NULL));
+}
+
+static void other_sets(const char *path) {
+  must_ok(zke_set(other, path, "new", 3, -1, NULL));
+}
+
+static void watch(const char *path) {
+  must_ok(zke_get(t.z, path, note, &t.seen, NULL, NULL, NULL));
+}
+
+/* An ephemeral, a watch, a notice of death and an event that waits. */
+static void be_busy(void) {
+  make(t.z, "/t/mine", 1, ZKE_EPHEMERAL);
+  watch("/t/small");
+  watch("/t/eph");
+  other_sets("/t/small");
+}
+
+static void leave_something(void) {
+  make(t.z, "/kept", LARGE, ZKE_PERSISTENT);
+  make(t.z, "/mine", 1, ZKE_EPHEMERAL);
+}
+
+/* A FIFO that a killed process left in the side directory. */
+static void leave_orphan(void) {
+  char path[300];
+  snprintf(path, sizeof path, "%s-zke", t.name);
+  must(mkdir(path, 0700) == 0, "mkdir %s", path);
+  snprintf(path, sizeof path, "%s-zke/0000000100000abc", t.name);
+  must(mkfifo(path, 0600) == 0, "mkfifo %s", path);
+}
+
+static void open_victim(void) {
+  must_ok(zke_open_session(other, NULL, &t.victim));
+  make(t.victim, "/t/victim", 1, ZKE_EPHEMERAL);
+  watch("/t/victim");
+}
+
+static void own_node(void) { make(t.z, "/t/mine", 1, ZKE_EPHEMERAL); }
+
+/* ---- changes ---- */
+
+static void change_tree(void) { make(t.z, "/t/before", 1, ZKE_PERSISTENT); }
+
+static int call_create(void) {
+  bool ttl = t.c->mode >= ZKE_PERSISTENT_WITH_TTL;
+  const char *path = t.options.chroot ? "/new-" : "/t/new-";
+  if (ttl) {
+    return zke_create_ttl(t.z, path, bytes, t.c->len, ZKE_OPEN_ACL, t.c->mode,
+                          1000000, &t.out.path, &t.out.stat);
+  }
+  return zke_create(t.z, path, bytes, t.c->len, ZKE_OPEN_ACL, t.c->mode,
+                    &t.out.path, &t.out.stat);
+}
+
+/* A COMMIT that fails: the next call opens the database anew. */
+static void break_commit(void) {
+  vfs_sync_fails = true;
+  must_rc(zke_create(t.z, "/t/lost", "x", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
+                     NULL),
+          ZKE_CONNECTIONLOSS);
+  vfs_sync_fails = false;
+}
+
+static void identify(void) { must_ok(zke_add_auth(t.z, "digest", "u:pw", 4)); }
+
+static int call_create_secret(void) {
+  return zke_create(t.z, "/t/secret/x", "x", 1, ZKE_CREATOR_ALL_ACL,
+                    ZKE_PERSISTENT, &t.out.path, &t.out.stat);
+}
+
+static int call_create_taken(void) {
+  return zke_create(t.z, "/t/small", "x", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT,
+                    &t.out.path, &t.out.stat);
+}
+
+static int call_delete_small(void) { return zke_delete(t.z, "/t/small", 0); }
+static int call_delete_large(void) { return zke_delete(t.z, "/t/large", -1); }
+static int call_delete_mine(void) { return zke_delete(t.z, "/t/mine", -1); }
+static int call_delete_full(void) { return zke_delete(t.z, "/t/dir", -1); }
+
+static int call_set_small(void) {
+  return zke_set(t.z, "/t/small", bytes, t.c->len, -1, &t.out.stat);
+}
+
+static int call_set_large(void) {
+  return zke_set(t.z, "/t/large", bytes, t.c->len, -1, &t.out.stat);
+}
+
+static int call_set_watched(void) {
+  return zke_set(t.z, "/t/dir/a", "new", 3, -1, &t.out.stat);
+}
+
+static int call_create_boxed(void) {
+  return zke_create(t.z, "/t/box/y", "new", 3, ZKE_OPEN_ACL, ZKE_EPHEMERAL,
+                    &t.out.path, &t.out.stat);
+}
+
+static int call_set_mine(void) {
+  return zke_set(t.z, "/t/mine", "new", 3, -1, &t.out.stat);
+}
+
+/* So much in the write-ahead log that the next change copies it into the
+ * database; the other session comes last, since it would do it. */
+static void fill_log(void) {
+  make(t.z, "/big", sizeof bytes, ZKE_PERSISTENT);
+  for (int i = 0; i < 6; i++)
+    must_ok(zke_set(t.z, "/big", bytes, sizeof bytes, -1, NULL));
+  open_other();
+}
+
+static int call_checkpoint(void) {
+  return zke_set(t.z, "/big", bytes, sizeof bytes, -1, &t.out.stat);
+}
+
+/* ---- reads ---- */
+
+static zke_watch_fn reader(void) { return t.c->mode ? note : NULL; }
+
+static int call_exists(void) {
+  return zke_exists(t.z, "/t/large", reader(), &t.seen, &t.out.stat);
+}
+
+/* The tick is due, and a look whether the session still is. */
+static int call_exists_late(void) {
+  clock_advance(2000);
+  return call_exists();
+}
+
+static int call_exists_missing(void) {
+  return zke_exists(t.z, "/t/none", reader(), &t.seen, &t.out.stat);
+}
+
+static int get(const char *path) {
+  return zke_get(t.z, path, reader(), &t.seen, &t.out.data, &t.out.len,
+                 &t.out.stat);
+}
+
+static int call_get_small(void) { return get("/t/small"); }
+static int call_get_large(void) { return get("/t/large"); }
+static int call_get_null(void) { return get("/t/null"); }
+static int call_get_secret(void) { return get("/t/secret"); }
+static int call_get_ephemeral(void) { return get("/t/eph"); }
+
+static int call_get_chroot(void) { return get("/small"); }
+
+static int call_children(void) {
+  return zke_children(t.z, "/t/dir", reader(), &t.seen, &t.out.names,
+                      &t.out.stat);
+}
+
+static int call_count(void) { return zke_count(t.z, "/t", &t.out.number); }
+static int call_count_all(void) { return zke_count(t.z, "/", &t.out.number); }
+
+static int call_ephemerals(void) {
+  return zke_ephemerals(t.z, zke_session_id(other), NULL, &t.out.names);
+}
+
+static int call_sync(void) { return zke_sync(t.z, "/t"); }
+
+/* ---- several operations ---- */
+
+static int call_multi(void) {
+  zke_op ops[3];
+  zke_op_create(&ops[0], "/t/dir/new-", bytes, LARGE, ZKE_OPEN_ACL,
+                ZKE_PERSISTENT_SEQUENTIAL);
+  zke_op_set(&ops[1], "/t/small", "new", 3, 0);
+  zke_op_delete(&ops[2], "/t/large", -1);
+  return zke_multi(t.z, ops, 3, t.out.results);
+}
+
+/* Only inside does it show that this must be synced. */
+static int call_multi_late(void) {
+  zke_op ops[3];
+  zke_op_check(&ops[0], "/t/dir", 0);
+  zke_op_delete(&ops[1], "/t/small", -1);
+  zke_op_set(&ops[2], "/t/large", "new", 3, -1);
+  return zke_multi(t.z, ops, 3, t.out.results);
+}
+
+/* The paths become longer than what a first allocation holds. */
+static int call_multi_chroot(void) {
+  static char deep[200] = "/dir/a";
+  zke_op ops[2];
+  zke_op_check(&ops[0], "/dir", -1);
+  memset(deep + strlen("/dir/a"), 'a', sizeof deep - strlen("/dir/a") - 1);
+  zke_op_create(&ops[1], deep, bytes, 3, ZKE_OPEN_ACL, ZKE_EPHEMERAL);
+  return zke_multi(t.z, ops, 2, t.out.results);
+}
+
+static int call_multi_refused(void) {
+  zke_op ops[3];
+  zke_op_create(&ops[0], "/t/new", "x", 1, ZKE_OPEN_ACL, ZKE_EPHEMERAL);
+  zke_op_check(&ops[1], "/t/none", -1);
+  zke_op_delete(&ops[2], "/t/small", -1);
+  return zke_multi(t.z, ops, 3, t.out.results);
+}
+
+static int call_multi_read(void) {
+  zke_op ops[3];
+  zke_op_get(&ops[0], "/t/large");
+  zke_op_children(&ops[1], "/t/dir");
+  zke_op_get(&ops[2], "/t/none");
+  return zke_multi_read(t.z, ops, 3, t.out.results);
+}
+
+static int call_multi_read_secret(void) {
+  zke_op ops[3];
+  zke_op_get(&ops[0], "/t/secret");
+  zke_op_children(&ops[1], "/t/secret");
+  zke_op_get(&ops[2], "/t/null");
+  return zke_multi_read(t.z, ops, 3, t.out.results);
+}
+
+/* ---- access control lists ---- */
+
+static int call_add_auth(void) {
+  return zke_add_auth(t.z, "digest", "somebody:else", 13);
+}
+
+static int call_add_auth_unknown(void) {
+  return zke_add_auth(t.z, "carrier-pigeon", "x", 1);
+}
+
+static int call_get_acl(void) {
+  return zke_get_acl(t.z, "/t/secret", &t.out.acls, &t.out.stat);
+}
+
+/* Readable for all, so that the digest is shown masked. */
+static void show_secret(void) {
+  zke_acl entries[] = {{ZKE_PERM_READ, "world", "anyone"},
+                       {ZKE_PERM_ALL, "auth", ""}};
+  must_ok(zke_set_acl(other, "/t/secret", -1, &(zke_acls){2, entries}));
+}
+
+static int call_set_acl(void) {
+  return zke_set_acl(t.z, "/t/small", 0, ZKE_CREATOR_ALL_ACL);
+}
+
+/* ---- watches ---- */
+
+static int call_add_watch(void) {
+  return zke_add_watch(t.z, "/t/dir", t.c->mode, note, &t.seen);
+}
+
+static void watch_recursively(void) {
+  must_ok(zke_add_watch(t.z, "/t/dir", ZKE_WATCH_PERSISTENT_RECURSIVE, note,
+                        &t.seen));
+}
+
+static int call_remove_watch(void) {
+  return zke_remove_watch(t.z, "/t/dir", ZKE_WATCH_ANY, note, &t.seen);
+}
+
+static void watch_dir(void) {
+  watch("/t/dir");
+  watch_recursively();
+}
+
+static int call_remove_all(void) {
+  return zke_remove_all_watches(t.z, "/t/dir", ZKE_WATCH_ANY);
+}
+
+static int call_set_watcher(void) {
+  return zke_set_watcher(t.z, note, &t.seen);
+}
+
+/* ---- waiting ---- */
+
+static int call_fd(void) { return zke_fd(t.z, &t.out.fd); }
+
+static int call_next_deadline(void) {
+  int64_t deadline = -1;
+  int rc = zke_next_deadline(t.z, &deadline);
+  if (rc == ZKE_OK) t.out.number = deadline >= 0;
+  return rc;
+}
+
+static int call_dispatch(void) { return zke_dispatch(t.z, &t.out.count); }
+
+/* The tick is due: files are verified, sessions probed, the sweep is made. */
+static int call_dispatch_late(void) {
+  clock_advance(2000);
+  return call_dispatch();
+}
+
+static int call_wait(void) { return zke_wait(t.z, zke_now(t.z) + 5000); }
+
+static void one_event(void) {
+  watch("/t/small");
+  other_sets("/t/small");
+}
+
+/* More watchers of one path than fit into the first allocation of calls. */
+static void many_watchers(void) {
+  static char names[7][2] = {"a", "b", "c", "d", "e", "f", "g"};
+  for (int i = 0; i < 7; i++)
+    must_ok(zke_get(t.z, "/t/small", note_more, names[i], NULL, NULL, NULL));
+  other_sets("/t/small");
+}
+
+static void many_events(void) {
+  watch_recursively();
+  make(other, "/t/dir/c", LARGE, ZKE_PERSISTENT);
+  other_sets("/t/dir/a");
+  must_ok(zke_delete(other, "/t/dir/b", -1));
+}
+
+static void secret_event(void) {
+  identify();
+  watch("/t/secret");
+  other_sets("/t/secret");
+}
+
+/* With an event_limit of 2. */
+static void too_many_events(void) {
+  watch_recursively();
+  many_watchers();
+  for (int i = 0; i < 3; i++) other_sets("/t/dir/a");
+}
+
+/* With an event_limit of 2: the next event is one too many. */
+static void full_queue(void) {
+  watch_recursively();
+  for (int i = 0; i < 2; i++) other_sets("/t/dir/a");
+}
+
+static void expire_me(void) {
+  watch("/t/small");
+  must_ok(zke_expire(other, zke_session_id(t.z)));
+}
+
+/* A session of another store, whose node is watched. */
+static void watch_the_dying(void) {
+  memset(&side_dead, 0, sizeof side_dead);
+  t.dead = open_with(t.name, &side_dead, &os_dead);
+  make(t.dead, "/t/dead", 1, ZKE_EPHEMERAL);
+  watch("/t/dead");
+}
+
+/* What the kernel does when a process dies: its lock and its FIFO are let go.
+ * The descriptors' numbers stay good for zke_close(). */
+static void die(void) {
+  int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  must(null >= 0 && side_dead.life > 0 && side_dead.fifo[1] > 0, "die");
+  dup2(null, side_dead.fifo[0]);
+  dup2(null, side_dead.fifo[1]);
+  dup2(null, side_dead.life);
+  close(null);
+}
+
+static int call_dispatch_death(void) {
+  die();
+  return call_dispatch();
+}
+
+static int call_dispatch_death_late(void) {
+  die();
+  return call_dispatch_late();
+}
+
+static int call_wait_death(void) {
+  die();
+  return call_wait();
+}
+
+static void overdue_ttl(void) {
+  must_ok(zke_create_ttl(other, "/t/ttl", bytes, LARGE, ZKE_OPEN_ACL,
+                         ZKE_PERSISTENT_WITH_TTL, 1000, NULL, NULL));
+  watch("/t/ttl");
+}
+
+/* With a container_ms of 1, which the other store does not have. */
+static void emptied_container(void) {
+  make(other, "/t/box", 1, ZKE_CONTAINER);
+  make(other, "/t/box/x", 1, ZKE_PERSISTENT);
+  must_ok(zke_delete(other, "/t/box/x", -1));
+  watch("/t/box");
+}
+
+/* ---- inspection ---- */
+
+static int call_sessions(void) { return zke_sessions(t.z, &t.out.sessions); }
+static int call_watches(void) { return zke_watches(t.z, &t.out.watches); }
+static int call_waiters(void) { return zke_waiters(t.z, &t.out.watches); }
+static int call_check(void) { return zke_check(t.z, NULL, NULL); }
+static int call_test_fail(void) {
+  return zke_test_fail(t.z, ZKE_TEST_FAIL_BEFORE, 100);
+}
+
+static void watch_ephemeral(void) { watch("/t/eph"); }
+
+/* ---- the table ---- */
+
+#define CALL(f) .call = call_##f
+#define READS .with = {.flags = ZKE_OPEN_READONLY}, .flags = FILE_ONLY
+
+static const fault_case cases[] = {
+    {"open a missing file", CALL(open),
+     .flags = OPENS | FIRST | FRESH | FILE_ONLY},
+    {"open a file", CALL(open), .flags = OPENS | FIRST | FILE_ONLY},
+    {"open with a lease", CALL(open), .flags = OPENS | FIRST | FILE_ONLY,
+     .with = {.lease_ms = 60000, .chroot = "/t", .identity = "me"}},
+    {"open read-only", CALL(open), .flags = OPENS | FIRST | FILE_ONLY,
+     .with = {.flags = ZKE_OPEN_READONLY}},
+    {"open beside an orphan", CALL(open), .prepare = leave_orphan,
+     .flags = OPENS | FIRST | FRESH | FILE_ONLY, .most = 30},
+    {"open :memory:", CALL(open), .flags = OPENS | FIRST | MEMORY_ONLY,
+     .most = 3000},
+    {"open a further session", CALL(open_session), .flags = OPENS},
+    {"close", CALL(close), .prepare = be_busy, .flags = CLOSES},
+    {"close the last", CALL(close), .prepare = leave_something,
+     .flags = CLOSES | FRESH | FILE_ONLY},
+    {"close read-only", CALL(close), .flags = CLOSES | FILE_ONLY,
+     .with = {.flags = ZKE_OPEN_READONLY}},
+    {"expire another", CALL(expire_victim), .prepare = open_victim},
+    {"expire oneself", CALL(expire_self), .prepare = own_node, .flags = ENDS},
+    {"keep alive", CALL(keepalive), .flags = FILE_ONLY},
+
+    {"create persistent", CALL(create), .mode = ZKE_PERSISTENT, .len = 5},
+    {"create ephemeral", CALL(create), .mode = ZKE_EPHEMERAL, .len = 5},
+    {"create ephemeral, after persistent", CALL(create), .prepare = change_tree,
+     .mode = ZKE_EPHEMERAL, .len = 5},
+    {"create sequential", CALL(create), .mode = ZKE_PERSISTENT_SEQUENTIAL,
+     .len = 5},
+    {"create ephemeral sequential", CALL(create),
+     .mode = ZKE_EPHEMERAL_SEQUENTIAL, .len = 5},
+    {"create container", CALL(create), .mode = ZKE_CONTAINER, .len = 5},
+    {"create with ttl", CALL(create), .mode = ZKE_PERSISTENT_WITH_TTL,
+     .len = 5},
+    {"create sequential with ttl", CALL(create),
+     .mode = ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL, .len = 5},
+    {"create large persistent", CALL(create), .mode = ZKE_PERSISTENT,
+     .len = LARGE},
+    {"create large ephemeral", CALL(create), .mode = ZKE_EPHEMERAL,
+     .len = LARGE},
+    {"create large sequential", CALL(create), .mode = ZKE_PERSISTENT_SEQUENTIAL,
+     .len = LARGE},
+    {"create large ephemeral sequential", CALL(create),
+     .mode = ZKE_EPHEMERAL_SEQUENTIAL, .len = LARGE},
+    {"create large container", CALL(create), .mode = ZKE_CONTAINER,
+     .len = LARGE},
+    {"create large with ttl", CALL(create), .mode = ZKE_PERSISTENT_WITH_TTL,
+     .len = LARGE},
+    {"create large sequential with ttl", CALL(create),
+     .mode = ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL, .len = LARGE},
+    {"create below a chroot", CALL(create), .mode = ZKE_PERSISTENT_SEQUENTIAL,
+     .len = 5, .with = {.chroot = "/t"}, .flags = LOSES},
+    {"create with an acl", CALL(create_secret), .prepare = identify},
+    {"create one that exists", CALL(create_taken), .rc = ZKE_NODEEXISTS},
+    {"create, all durable", CALL(create), .mode = ZKE_EPHEMERAL, .len = 5,
+     .with = {.durability = ZKE_DURABLE_ALL}, .flags = FILE_ONLY},
+    {"create, recovering", CALL(create), .prepare = break_commit,
+     .mode = ZKE_PERSISTENT, .len = 5, .flags = FILE_ONLY | LOSES},
+    {"get, recovering", CALL(get_large), .prepare = break_commit,
+     .flags = FILE_ONLY | LOSES},
+    {"close, recovering", CALL(close), .prepare = break_commit,
+     .flags = CLOSES | FILE_ONLY | LOSES},
+    {"delete small", CALL(delete_small)},
+    {"delete large", CALL(delete_large)},
+    {"delete an ephemeral", CALL(delete_mine), .prepare = own_node},
+    {"delete one with children", CALL(delete_full), .rc = ZKE_NOTEMPTY},
+    {"set small to small", CALL(set_small), .len = 3},
+    {"set small to large", CALL(set_small), .len = LARGE},
+    {"set large to small", CALL(set_large), .len = 3},
+    {"set large to larger", CALL(set_large), .len = 10000},
+    {"set an ephemeral", CALL(set_mine), .prepare = own_node},
+    {"create in a container", CALL(create_boxed), .prepare = emptied_container,
+     .most = 500},
+    {"set into a full queue", CALL(set_watched), .prepare = full_queue,
+     .most = 500, .with = {.event_limit = 2}},
+    {"set with a checkpoint", CALL(checkpoint), .prepare = fill_log,
+     .flags = FRESH | FILE_ONLY, .most = 20},
+
+    {"exists", CALL(exists)},
+    {"exists, watch", CALL(exists), .mode = 1},
+    {"exists, after a while", CALL(exists_late), .most = 500},
+    {"exists, missing", CALL(exists_missing), .rc = ZKE_NONODE},
+    {"exists, missing, watch", CALL(exists_missing), .mode = 1,
+     .rc = ZKE_NONODE},
+    {"get small", CALL(get_small)},
+    {"get large", CALL(get_large)},
+    {"get null", CALL(get_null)},
+    {"get with an acl", CALL(get_secret), .prepare = identify},
+    {"get with an acl, watch", CALL(get_secret), .prepare = identify,
+     .mode = 1},
+    {"get without permission", CALL(get_secret), .rc = ZKE_NOAUTH},
+    {"get, watch", CALL(get_large), .mode = 1},
+    {"get another's ephemeral, watch", CALL(get_ephemeral), .mode = 1},
+    {"get below a chroot", CALL(get_chroot), .with = {.chroot = "/t"}},
+    {"children", CALL(children)},
+    {"children, watch", CALL(children), .mode = 1},
+    {"count", CALL(count)},
+    {"count all", CALL(count_all)},
+    {"ephemerals", CALL(ephemerals)},
+    {"sync", CALL(sync)},
+    {"read-only exists", CALL(exists), READS},
+    {"read-only get", CALL(get_large), READS},
+    {"read-only children", CALL(children), READS},
+    {"read-only count", CALL(count), READS},
+    {"read-only ephemerals", CALL(ephemerals), READS},
+    {"read-only multi_read", CALL(multi_read), READS},
+    {"read-only sessions", CALL(sessions), READS},
+    {"read-only check", CALL(check), .with = {.flags = ZKE_OPEN_READONLY},
+     .flags = FILE_ONLY | CHECKS},
+
+    {"multi", CALL(multi)},
+    {"multi, synced late", CALL(multi_late)},
+    {"multi below a chroot", CALL(multi_chroot), .with = {.chroot = "/t"}},
+    {"multi, refused", CALL(multi_refused), .rc = ZKE_NONODE},
+    {"multi_read", CALL(multi_read)},
+    {"multi_read with an acl", CALL(multi_read_secret), .prepare = identify},
+    {"add_auth", CALL(add_auth), .prepare = identify},
+    {"add_auth, unknown scheme", CALL(add_auth_unknown), .rc = ZKE_AUTHFAILED,
+     .flags = ENDS},
+    {"get_acl", CALL(get_acl), .prepare = identify},
+    {"get_acl, masked", CALL(get_acl), .prepare = show_secret},
+    {"get_acl, refused", CALL(get_acl), .rc = ZKE_NOAUTH},
+    {"set_acl", CALL(set_acl), .prepare = identify},
+
+    {"add_watch", CALL(add_watch), .mode = ZKE_WATCH_PERSISTENT},
+    {"add_watch, recursive", CALL(add_watch),
+     .mode = ZKE_WATCH_PERSISTENT_RECURSIVE},
+    {"add_watch, another mode", CALL(add_watch), .prepare = watch_recursively,
+     .mode = ZKE_WATCH_PERSISTENT},
+    {"remove_watch", CALL(remove_watch), .prepare = watch_dir},
+    {"remove_all_watches", CALL(remove_all), .prepare = watch_dir},
+    {"set_watcher", CALL(set_watcher)},
+
+    {"fd", CALL(fd)},
+    {"next_deadline", CALL(next_deadline), .prepare = watch_ephemeral},
+    {"dispatch nothing", CALL(dispatch), .flags = TRIES},
+    {"dispatch a tick", CALL(dispatch_late), .flags = TRIES},
+    {"dispatch an event", CALL(dispatch), .prepare = one_event, .flags = TRIES},
+    {"dispatch to many", CALL(dispatch), .prepare = many_watchers,
+     .flags = TRIES},
+    {"dispatch many", CALL(dispatch), .prepare = many_events, .flags = TRIES},
+    {"dispatch many and trim", CALL(dispatch), .prepare = many_events,
+     .flags = TRIES, .with = {.event_limit = 5}},
+    {"dispatch with an acl", CALL(dispatch), .prepare = secret_event,
+     .flags = TRIES},
+    {"dispatch an overflow", CALL(dispatch), .prepare = too_many_events,
+     .flags = TRIES,
+     .with = {.event_limit = 2, .watcher = note, .watcher_context = &t.seen}},
+    {"dispatch the end", CALL(dispatch), .prepare = expire_me,
+     .flags = TRIES | ENDS,
+     .with = {.watcher = note, .watcher_context = &t.seen}},
+    {"dispatch a death", CALL(dispatch_death), .prepare = watch_the_dying,
+     .flags = TRIES | FILE_ONLY},
+    {"dispatch a death and a tick", CALL(dispatch_death_late),
+     .prepare = watch_the_dying, .flags = TRIES | FILE_ONLY},
+    {"dispatch and sweep a ttl", CALL(dispatch_late), .prepare = overdue_ttl,
+     .flags = TRIES},
+    {"dispatch and sweep a container", CALL(dispatch_late),
+     .prepare = emptied_container, .flags = TRIES, .with = {.container_ms = 1}},
+    {"wait for an event", CALL(wait), .prepare = one_event, .flags = TRIES},
+    {"wait for a death", CALL(wait_death), .prepare = watch_the_dying,
+     .flags = TRIES | FILE_ONLY},
+    {"wait in vain", CALL(wait), .rc = ZKE_OPERATIONTIMEOUT},
+
+    {"sessions", CALL(sessions)},
+    {"watches", CALL(watches), .prepare = watch_ephemeral},
+    {"waiters", CALL(waiters), .prepare = watch_ephemeral},
+    {"check", CALL(check), .flags = CHECKS},
+    {"test_fail", CALL(test_fail)},
+};
+enum { CASES = sizeof cases / sizeof *cases };
+_Static_assert(CASES <= MOST_CASES, "room for each case");
+
+/* ------------------------------------------------------------------------
+ * The loop
+ * --------------------------------------------------------------------- */
+
+/* Run one point in a process of its own (FAULT_EACH). */
+static bool run_apart(const fault_case *c, bool memory) {
+  static int number;
+  char name[32];
+  snprintf(name, sizeof name, "each-%d.db", number++);
+  const char *path = test_path(name);
+  pid_t child = fork();
+  if (child == 0) {
+    alarm(30);
+    run_point(c, memory, path);
+    if (other) zke_close(other);
+    _exit(fault.reached ? 0 : 2);
+  }
+  int status = 0;
+  must(waitpid(child, &status, 0) == child, "waitpid");
+  remove_database(path);
+  if (WIFSIGNALED(status))
+    fprintf(stderr, "FAILED %s: signal %d\n", point, WTERMSIG(status));
+  fault.variants = 4;
+  return !WIFEXITED(status) || WEXITSTATUS(status) != 2;
+}
+
+/* Set a fault and run the case; false when it ended before. */
+static bool run_with(const fault_case *c, bool memory, const char *name,
+                     long at, int variant, enum spread spread) {
+  fault.at = at;
+  fault.variant = variant;
+  fault.spread = spread;
+  snprintf(point, sizeof shared->stands[0][0], "%s (%s, %s, step %ld%s, %d)",
+           c->name, kind_names[fault.kind], memory ? "memory" : "file", at,
+           spread_names[spread], variant);
+  if (each && at) return run_apart(c, memory);
+  run_point(c, memory, name);
+  shared->points[fault.kind] += fault.reached;
+  return fault.reached;
+}
+
+/* The faults of one step; false when the case has no such step. */
+static bool run_step(const fault_case *c, bool memory, const char *name,
+                     long at) {
+  bool alike = fault.kind == HEAP || fault.kind == SQLITE; /* one function */
+  int variant = 0;
+  do {
+    if (!run_with(c, memory, name, at, variant, ONCE)) return false;
+    if (!alike) run_with(c, memory, name, at, variant, SAME);
+  } while (++variant < fault.variants);
+  return run_with(c, memory, name, at, 0, ALL);
+}
+
+/* How many steps of a case are tried.  SQLite's allocations are many and much
+ * alike: of those each case tries others than its neighbours. */
+static long most_steps(const fault_case *c) {
+  const char *most = getenv("FAULT_MOST");
+  if (most) return atol(most) > 0 ? atol(most) : LONG_MAX;
+  if (c->most) return c->most;
+  return fault.kind == SQLITE ? 60 : 2000;
+}
+
+static void run_case(const fault_case *c, bool memory, const char *name) {
+  reference.known = false;
+  run_with(c, memory, name, 0, 0, ONCE);
+  if (each && other) close_one(&other);
+  long stride = (fault.steps - 1) / most_steps(c) + 1;
+  shared->steps[fault.kind] += fault.steps;
+  for (long at = 1 + (c - cases) % stride; run_step(c, memory, name, at);)
+    at += stride;
+}
+
+static void run_loop(enum kind kind, int number) {
+  const fault_case *c = &cases[number];
+  const char *only = getenv("FAULT_CASE");
+  if (only && !strstr(c->name, only)) return;
+  point = shared->stands[kind][number];
+  fault.kind = kind;
+  vfs_install();
+  int fds = test_fd_count();
+  if (!(c->flags & MEMORY_ONLY)) run_case(c, false, test_path("fault.db"));
+  if (other) close_one(&other);
+  if (!(c->flags & FILE_ONLY) && kind != DISK) run_case(c, true, NULL);
+  must(vfs_open_files == 0, "%ld files are open", vfs_open_files);
+  must(test_fd_count() == fds, "descriptors are left");
+  sqlite3_shutdown();
+  must(mem_live == 0, "%ld blocks of SQLite's are left", mem_live);
+  point[0] = '\0';
+}
+
+START_TEST(heap_faults) { run_loop(HEAP, _i); }
+END_TEST
+START_TEST(sqlite_faults) { run_loop(SQLITE, _i); }
+END_TEST
+START_TEST(system_faults) { run_loop(SYSTEM, _i); }
+END_TEST
+START_TEST(disk_faults) { run_loop(DISK, _i); }
+END_TEST
+
+static void report(void) {
+  for (int k = 0; k < KINDS; k++) {
+    for (int i = 0; i < CASES; i++) {
+      if (shared->stands[k][i][0])
+        printf("stopped at: %s\n", shared->stands[k][i]);
+    }
+    printf("%s: %ld steps, %ld faults\n", kind_names[k], shared->steps[k],
+           shared->points[k]);
+  }
+}
+
+int main(int argc, char **argv) {
+  const TTest *const tests[KINDS] = {heap_faults, sqlite_faults, system_faults,
+                                     disk_faults};
+  shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
+                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (shared == MAP_FAILED) return 1;
+  each = getenv("FAULT_EACH") != NULL;
+  for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (char)('a' + i % 23);
+  test_in_memory();
+  zke_os_default(&os_real);
+  mem_install();
+  Suite *suite = suite_create("fault");
+  for (int k = 0; k < KINDS; k++) {
+    TCase *tc = tcase_create(kind_names[k]);
+    tcase_set_timeout(tc, 300);
+    tcase_add_loop_test(tc, tests[k], 0, CASES);
+    suite_add_tcase(suite, tc);
+  }
+  int status = test_main(argc, argv, suite);
+  report();
+  return status;
+}

@@ -1,0 +1,1788 @@
+/* test_file.c - the database file: what is refused, what is kept
+ *
+ * P11 (bad files), P8 and P2 (what survives), and design.md 5, 7 and 8 (epoch,
+ * replaced files, the write-ahead log).
+ */
+#define _GNU_SOURCE
+#include "test/test.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <sqlite3.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- files ---- */
+
+/* Two strings in one, valid until sixteen calls later. */
+static const char *joined(const char *a, const char *b) {
+  static char text[16][4096];
+  static unsigned next;
+  char *out = text[next++ % 16];
+  size_t len = strlen(a), more = strlen(b);
+  ck_assert_uint_lt(len + more, sizeof text[0]);
+  memmove(out, a, len); /* a may be an earlier result */
+  memmove(out + len, b, more + 1);
+  return out;
+}
+
+static void write_file(const char *path, const char *data, size_t size) {
+  FILE *f = fopen(path, "w");
+  ck_assert_ptr_nonnull(f);
+  ck_assert_uint_eq(fwrite(data, 1, size, f), size);
+  ck_assert_int_eq(fclose(f), 0);
+}
+
+/* Only for files that no handle of this process has open: reading one by
+ * hand would drop SQLite's locks. */
+static char *read_file(const char *path, size_t *size_out) {
+  char *data = NULL;
+  size_t size = 0;
+  FILE *in = fopen(path, "r"), *out = open_memstream(&data, &size);
+  ck_assert_msg(in && out, "%s: %s", path, strerror(errno));
+  for (int c; (c = getc(in)) != EOF;) putc(c, out);
+  fclose(in);
+  fclose(out);
+  if (size_out) *size_out = size;
+  return data;
+}
+
+static void copy_file(const char *from, const char *to) {
+  size_t size;
+  char *data = read_file(from, &size);
+  write_file(to, data, size);
+  free(data);
+}
+
+static bool present(const char *path) { return access(path, F_OK) == 0; }
+
+static int64_t file_size(const char *path) {
+  struct stat s;
+  return stat(path, &s) == 0 ? s.st_size : 0;
+}
+
+static const char *directory(const char *name) {
+  const char *path = test_path(name);
+  ck_assert_int_eq(mkdir(path, 0777), 0);
+  return path;
+}
+
+static unsigned long hash_of(const char *path) {
+  size_t size;
+  char *data = read_file(path, &size);
+  unsigned long h = 5381;
+  for (size_t i = 0; i < size; i++) h = h * 33 + (unsigned char)data[i];
+  free(data);
+  return h;
+}
+
+static bool ends_in(const char *text, const char *end) {
+  size_t n = strlen(text), m = strlen(end);
+  return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* Names, modes, sizes, times and contents of all that is in a directory.  Of
+ * a -shm only that it is there: it holds nothing that lasts. */
+static char *picture(const char *path) {
+  struct dirent **entry;
+  char *text = NULL;
+  size_t size = 0;
+  FILE *out = open_memstream(&text, &size);
+  int n = scandir(path, &entry, NULL, alphasort);
+  ck_assert_int_ge(n, 0);
+  for (int i = 0; i < n; i++) {
+    struct stat s;
+    const char *name = joined(joined(path, "/"), entry[i]->d_name);
+    ck_assert_int_eq(lstat(name, &s), 0);
+    if (strcmp(entry[i]->d_name, "..") == 0) {
+      free(entry[i]);
+      continue;
+    }
+    fprintf(out, "%s %o", entry[i]->d_name, s.st_mode);
+    if (S_ISREG(s.st_mode) && access(name, R_OK) == 0 &&
+        !ends_in(name, "-shm")) {
+      fprintf(out, " %lld %lld.%09ld %lx", (long long)s.st_size,
+              (long long)s.st_mtim.tv_sec, s.st_mtim.tv_nsec, hash_of(name));
+    }
+    fprintf(out, "\n");
+    free(entry[i]);
+  }
+  free(entry);
+  fclose(out);
+  return text;
+}
+
+/* ---- databases ---- */
+
+/* Run SQL through plain SQLite; a value when the text is a query. */
+static int64_t sql(const char *path, const char *format, ...) {
+  sqlite3 *db;
+  sqlite3_stmt *s;
+  va_list ap;
+  va_start(ap, format);
+  char *text = sqlite3_vmprintf(format, ap);
+  va_end(ap);
+  ck_assert_int_eq(sqlite3_open(path, &db), SQLITE_OK);
+  sqlite3_busy_timeout(db, 5000);
+  int rc = SQLITE_OK;
+  int64_t value = 0;
+  for (const char *rest = text; rc == SQLITE_OK && *rest;) {
+    rc = sqlite3_prepare_v2(db, rest, -1, &s, &rest);
+    while (rc == SQLITE_OK && s && sqlite3_step(s) == SQLITE_ROW) {
+      value = sqlite3_column_int64(s, 0);
+    }
+    if (rc == SQLITE_OK) rc = sqlite3_finalize(s);
+  }
+  ck_assert_msg(rc == SQLITE_OK, "%s: %s", text, sqlite3_errmsg(db));
+  sqlite3_free(text);
+  sqlite3_close(db);
+  return value;
+}
+
+static void make(zke *z, const char *path, const char *data) {
+  ck_ok(zke_create(z, path, data, (int)strlen(data), ZKE_OPEN_ACL,
+                   ZKE_PERSISTENT, NULL, NULL));
+}
+
+static void make_ephemeral(zke *z, const char *path) {
+  ck_ok(zke_create(z, path, "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
+}
+
+static void expect_data(zke *z, const char *path, const char *expected) {
+  char *data = NULL;
+  ck_ok(zke_get(z, path, NULL, NULL, &data, NULL, NULL));
+  ck_assert_str_eq(data, expected);
+  zke_free(data);
+}
+
+/* The zxid of a change made now. */
+static int64_t next_zxid(zke *z) {
+  zke_stat stat;
+  ck_ok(zke_set(z, "/", "", 0, -1, &stat));
+  return stat.mzxid;
+}
+
+/* The number of the next sequential child of "/". */
+static int next_sequence(zke *z) {
+  char *path = NULL;
+  ck_ok(zke_create(z, "/s-", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT_SEQUENTIAL,
+                   &path, NULL));
+  int value = atoi(path + strlen("/s-"));
+  zke_free(path);
+  return value;
+}
+
+/* A closed database with a handful of nodes. */
+static const char *sample(const char *path) {
+  zke *z = test_open(path);
+  make(z, "/a", "one");
+  make(z, "/a/b", "two");
+  ck_ok(zke_close(z));
+  return path;
+}
+
+/* zke_open() fails with the code, names the file, and touches nothing in the
+ * directory. */
+static void refused_by(const char *where, const char *path,
+                       const zke_options *options, int code) {
+  char *before = picture(where);
+  zke *z = (zke *)&before;
+  ck_rc(zke_open(path, options, &z), code);
+  ck_assert_ptr_null(z);
+  ck_says(path);
+  char *after = picture(where);
+  ck_assert_str_eq(before, after);
+  free(before);
+  free(after);
+}
+
+static void refused(const char *where, const char *path, int code) {
+  refused_by(where, path, NULL, code);
+}
+
+/* Have a worker obey a command and assert that it could; what it says. */
+static const char *ask(test_worker *w, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static const char *ask(test_worker *w, const char *format, ...) {
+  char line[4096];
+  va_list ap;
+  va_start(ap, format);
+  vsnprintf(line, sizeof line, format, ap);
+  va_end(ap);
+  test_say(w, line);
+  const char *answer = test_line(w);
+  ck_assert_msg(strncmp(answer, "ok", 2) == 0, "%s: %s", line, answer);
+  return answer[2] ? answer + 3 : "";
+}
+
+/* ---- files that are refused ---- */
+
+/* P11: a text file, short and long. */
+START_TEST(text_file_is_refused) {
+  static char text[20000];
+  const char *where = directory("d"), *path = test_path("d/notes.txt");
+  memset(text, 'x', sizeof text);
+  write_file(path, "Dear diary,\n", 12);
+  refused(where, path, ZKE_NOTADB);
+  write_file(path, text, sizeof text);
+  refused(where, path, ZKE_NOTADB);
+}
+END_TEST
+
+/* P11: another application's database, closed, in both journal modes; and one
+ * whose application calls it by its own application_id. */
+START_TEST(foreign_database_is_refused) {
+  static const char *const modes[] = {
+      "PRAGMA journal_mode=DELETE; CREATE TABLE node(a)",
+      "PRAGMA journal_mode=WAL; CREATE TABLE t(a); INSERT INTO t VALUES(1)",
+      "PRAGMA application_id=77; CREATE TABLE meta(a)",
+      "PRAGMA user_version=1; PRAGMA journal_mode=WAL"};
+  const char *where = directory("d"), *path = test_path("d/other.db");
+  sql(path, "%s", modes[_i]);
+  refused(where, path, ZKE_NOTADB);
+  zke_options readonly = {.size = sizeof readonly, .flags = ZKE_OPEN_READONLY};
+  refused_by(where, path, &readonly, ZKE_NOTADB);
+}
+END_TEST
+
+/* P11: the same while its application has it open in WAL mode. */
+START_TEST(foreign_database_in_use_is_refused) {
+  const char *path = test_path("other.db");
+  test_worker w = test_spawn("talk", NULL);
+  ask(&w, "sql %s PRAGMA journal_mode=WAL", path);
+  ask(&w, "sql %s CREATE TABLE t(a); INSERT INTO t VALUES(5)", path);
+  zke *z;
+  ck_rc(zke_open(path, NULL, &z), ZKE_NOTADB);
+  ck_says(path);
+  ck_assert(!present(joined(path, "-zke")));
+  ck_assert_str_eq(ask(&w, "sql %s UPDATE t SET a=a+1; SELECT a FROM t", path),
+                   "6");
+  ask(&w, "sqlclose");
+  ck_assert_int_eq(test_wait(&w), 0);
+  ck_assert_int_eq(sql(path, "SELECT a FROM t"), 6);
+}
+END_TEST
+
+/* P11: written by a later version. */
+START_TEST(newer_format_is_refused) {
+  const char *where = directory("d"), *path = sample(test_path("d/new.db"));
+  sql(path, "PRAGMA user_version = %d", 10000);
+  refused(where, path, ZKE_NEWERFORMAT);
+  zke_options readonly = {.size = sizeof readonly, .flags = ZKE_OPEN_READONLY};
+  refused_by(where, path, &readonly, ZKE_NEWERFORMAT);
+}
+END_TEST
+
+/* P11: of the format before this one, whose writers lock other bytes: a
+ * process with the old engine and one with this would not see each other. */
+START_TEST(older_format_is_refused) {
+  const char *where = directory("d"), *path = sample(test_path("d/old.db"));
+  sql(path, "PRAGMA user_version = %d", 1);
+  refused(where, path, ZKE_NOTADB);
+  ck_says("older");
+  zke_options readonly = {.size = sizeof readonly, .flags = ZKE_OPEN_READONLY};
+  refused_by(where, path, &readonly, ZKE_NOTADB);
+  ck_says("older");
+}
+END_TEST
+
+/* P11: cut off in the middle. */
+START_TEST(truncated_database_is_refused) {
+  const char *where = directory("d"), *path = sample(test_path("d/cut.db"));
+  ck_assert_int_eq(truncate(path, file_size(path) / 2 / 4096 * 4096), 0);
+  refused(where, path, ZKE_CORRUPT);
+  ck_assert_int_eq(truncate(path, 4096), 0);
+  refused(where, path, ZKE_CORRUPT);
+}
+END_TEST
+
+/* P11: a damaged page gives ZKE_CORRUPT, at the open, by the call that meets
+ * it or by the check, never a crash and never a wrong answer. */
+START_TEST(damaged_page_is_found) {
+  const char *whole = test_path("whole.db");
+  static char data[20000];
+  zke *z = test_open(sample(whole));
+  ck_ok(zke_create(z, "/large", data, sizeof data, ZKE_OPEN_ACL, ZKE_PERSISTENT,
+                   NULL, NULL));
+  ck_ok(zke_close(z));
+  for (int64_t at = 4096; at < file_size(whole); at += 4096) {
+    static char garbage[4096];
+    const char *path = test_path("damaged.db");
+    copy_file(whole, path);
+    int fd = open(path, O_WRONLY);
+    memset(garbage, 0xa5, sizeof garbage);
+    ck_assert_int_eq(pwrite(fd, garbage, 4096, at), 4096);
+    close(fd);
+    int rc = zke_open(path, NULL, &z);
+    if (rc == ZKE_OK) {
+      rc = zke_check(z, NULL, NULL);
+      zke_close(z);
+    }
+    ck_assert_msg(rc == ZKE_CORRUPT || rc == ZKE_DATAINCONSISTENCY,
+                  "page %d: %s", (int)(at / 4096), zke_error_name(rc));
+    unlink(path);
+    unlink(joined(path, "-wal"));
+    unlink(joined(path, "-shm"));
+  }
+}
+END_TEST
+
+/* P11: a directory, and a path through one that is missing. */
+START_TEST(directory_is_refused) {
+  const char *where = directory("d");
+  refused(where, directory("d/e"), ZKE_CANTOPEN);
+  refused(where, test_path("d/missing/app.db"), ZKE_CANTOPEN);
+  refused(where, test_path("d/e/"), ZKE_CANTOPEN);
+}
+END_TEST
+
+static void be_root(void) {
+  if (getuid() == 0) ck_assert_int_eq(seteuid(0), 0);
+}
+
+/* Go on as a user whom permissions bind, who may enter the test's directory.
+ * Ends with the test, at the latest when the directory is removed. */
+static void be_nobody(void) {
+  const char *top = test_path(".");
+  ck_assert_int_eq(chmod(top, 0711), 0);
+  atexit(be_root);
+  if (getuid() == 0) ck_assert_int_eq(seteuid(65534), 0);
+}
+
+/* As refused(), for a user without rights; the picture is root's. */
+static void refused_to_nobody(const char *where, const char *path,
+                              unsigned flags, int code) {
+  zke_options options = {.size = sizeof options, .flags = flags};
+  zke *z = NULL;
+  char *before = picture(where);
+  be_nobody();
+  ck_rc(zke_open(path, &options, &z), code);
+  ck_says(path);
+  be_root();
+  char *after = picture(where);
+  ck_assert_str_eq(before, after);
+  free(before);
+  free(after);
+}
+
+/* P11: a file that may not be read. */
+START_TEST(unreadable_file_is_refused) {
+  const char *where = directory("d"), *path = sample(test_path("d/a.db"));
+  ck_assert_int_eq(chmod(path, 0), 0);
+  refused_to_nobody(where, path, 0, ZKE_CANTOPEN);
+  refused_to_nobody(where, path, ZKE_OPEN_READONLY, ZKE_CANTOPEN);
+}
+END_TEST
+
+/* P11: a file that may be read but not written. */
+START_TEST(unwritable_file_is_refused) {
+  const char *where = directory("d"), *path = sample(test_path("d/a.db"));
+  ck_assert_int_eq(chmod(where, 0777), 0);
+  ck_assert_int_eq(chmod(path, 0444), 0);
+  refused_to_nobody(where, path, 0, ZKE_READONLY);
+}
+END_TEST
+
+/* P11: a directory that may not be written, with a database alone in it, or
+ * with none. */
+START_TEST(unwritable_directory_is_refused) {
+  const char *where = directory("d"), *path = test_path("d/a.db");
+  copy_file(sample(test_path("a.db")), path);
+  ck_assert_int_eq(chmod(path, 0666), 0);
+  ck_assert_int_eq(chmod(where, 0555), 0);
+  refused_to_nobody(where, path, 0, ZKE_READONLY);
+  refused_to_nobody(where, path, ZKE_OPEN_READONLY, ZKE_CANTOPEN);
+  refused_to_nobody(where, test_path("d/none.db"), 0, ZKE_CANTOPEN);
+  refused_to_nobody(where, test_path("d/none.db"), ZKE_OPEN_READONLY,
+                    ZKE_CANTOPEN);
+  ck_assert_int_eq(chmod(where, 0777), 0);
+}
+END_TEST
+
+static int on_network(void *context, const char *path) {
+  (void)context, (void)path;
+  return 1;
+}
+
+/* P11: a network file system is refused, for a new and an existing file. */
+START_TEST(network_file_system_is_refused) {
+  const char *where = directory("d"), *path = test_path("d/a.db");
+  zke_os os;
+  zke_os_default(&os);
+  os.network = on_network;
+  zke_options options = {.size = sizeof options, .os = &os};
+  refused_by(where, path, &options, ZKE_NETWORKFS);
+  copy_file(sample(test_path("a.db")), path);
+  refused_by(where, path, &options, ZKE_NETWORKFS);
+}
+END_TEST
+
+static int filled_before; /* structs that were not empty when given */
+
+static void expect_empty(const zke_file *f) {
+  bool empty = !f->device && !f->inode && !f->size && !f->mode && !f->uid &&
+               !f->gid && !f->type && !f->links && !f->mount;
+  for (int i = 0; i < 4; i++) empty = empty && !f->reserved[i];
+  filled_before += !empty;
+}
+
+static int stat_empty(void *context, const char *path, zke_file *out) {
+  zke_os os;
+  zke_os_default(&os);
+  expect_empty(out);
+  return os.stat(context, path, out);
+}
+
+static int fstat_empty(void *context, int fd, zke_file *out) {
+  zke_os os;
+  zke_os_default(&os);
+  expect_empty(out);
+  return os.fstat(context, fd, out);
+}
+
+/* zkembed.h: a table of an older header does not know all members of zke_file,
+ * and leaves them as they are: they have to be 0.  They were what the stack
+ * held: a file could have any number of hard links. */
+START_TEST(table_is_given_empty_structs) {
+  zke *z = NULL;
+  zke_os os;
+  zke_os_default(&os);
+  os.stat = stat_empty;
+  os.fstat = fstat_empty;
+  zke_options o = {.size = sizeof o, .os = &os};
+  for (int i = 0; i < 2; i++) {
+    ck_ok(zke_open(test_path("a.db"), &o, &z));
+    ck_ok(zke_create(z, "/e", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
+    ck_rc(zke_wait(z, zke_now(z) + 20), ZKE_OPERATIONTIMEOUT);
+    ck_ok(zke_close(z));
+  }
+  ck_assert_int_eq(filled_before, 0);
+}
+END_TEST
+
+/* P11: no name, no place for the handle. */
+START_TEST(null_arguments_are_refused) {
+  zke *z = (zke *)&z;
+  ck_rc(zke_open(NULL, NULL, &z), ZKE_BADARGUMENTS);
+  ck_assert_ptr_null(z);
+  ck_says("name");
+  ck_rc(zke_open(test_path("a.db"), NULL, NULL), ZKE_BADARGUMENTS);
+  ck_assert(!present(test_path("a.db")));
+}
+END_TEST
+
+/* ZKE_OPEN_EXISTING makes nothing; nor does a read-only open. */
+START_TEST(missing_file_is_not_made) {
+  const char *where = directory("d"), *path = test_path("d/a.db");
+  zke_options options = {.size = sizeof options, .flags = ZKE_OPEN_EXISTING};
+  refused_by(where, path, &options, ZKE_CANTOPEN);
+  options.flags = ZKE_OPEN_READONLY;
+  refused_by(where, path, &options, ZKE_CANTOPEN);
+}
+END_TEST
+
+/* ZKE_OPEN_EXISTING opens what is there; an empty file becomes a database. */
+START_TEST(existing_and_empty_files_are_opened) {
+  zke_options options = {.size = sizeof options, .flags = ZKE_OPEN_EXISTING};
+  zke *z;
+  ck_ok(zke_open(sample(test_path("a.db")), &options, &z));
+  expect_data(z, "/a", "one");
+  ck_ok(zke_close(z));
+  write_file(test_path("empty.db"), "", 0);
+  z = test_open(test_path("empty.db"));
+  make(z, "/a", "one");
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+  ck_assert_int_gt(file_size(test_path("empty.db")), 0);
+}
+END_TEST
+
+/* ---- a full disk ---- */
+
+/* P11: changes are refused on a full disk, all that was acknowledged stays
+ * readable, and changes go through again when there is room. */
+START_TEST(full_disk_loses_nothing) {
+  if (!test_small_disk("disk", 4096)) return;
+  static char data[100000];
+  const char *ballast = test_path("disk/ballast");
+  memset(data, 'x', sizeof data - 1);
+  zke *z = test_open(test_path("disk/a.db"));
+  make(z, "/kept", "one");
+  test_fill_disk(ballast);
+  ck_rc(zke_create(z, "/a", data, sizeof data, ZKE_OPEN_ACL, ZKE_PERSISTENT,
+                   NULL, NULL),
+        ZKE_FULL);
+  expect_data(z, "/kept", "one");
+  ck_rc(zke_exists(z, "/a", NULL, NULL, NULL), ZKE_NONODE);
+  ck_rc(zke_set(z, "/kept", data, sizeof data, -1, NULL), ZKE_FULL);
+  expect_data(z, "/kept", "one");
+  ck_assert_int_eq(unlink(ballast), 0);
+  ck_ok(zke_set(z, "/kept", data, sizeof data, -1, NULL));
+  expect_data(z, "/kept", data);
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+  z = test_open(test_path("disk/a.db"));
+  expect_data(z, "/kept", data);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* P11: acknowledged changes and none else are there when a disk fills up by
+ * zkembed's own writing. */
+START_TEST(filling_the_disk_loses_nothing) {
+  if (!test_small_disk("disk", 2048)) return;
+  static char data[30000], path[32];
+  zke *z = test_open(test_path("disk/a.db"));
+  int made = 0, rc = ZKE_OK;
+  for (; rc == ZKE_OK && made < 1000; made += rc == ZKE_OK) {
+    snprintf(path, sizeof path, "/n%d", made);
+    rc = zke_create(z, path, data, sizeof data, ZKE_OPEN_ACL, ZKE_PERSISTENT,
+                    NULL, NULL);
+  }
+  ck_rc(rc, ZKE_FULL);
+  for (int round = 0; round < 2; round++) {
+    zke_stat stat;
+    ck_ok(zke_exists(z, "/", NULL, NULL, &stat));
+    ck_assert_int_eq(stat.numChildren, made + 1);
+    ck_ok(zke_check(z, NULL, NULL));
+    if (round == 0) {
+      zke_close(z);
+      zke_options o = {.size = sizeof o, .flags = ZKE_OPEN_READONLY};
+      int opened = zke_open(test_path("disk/a.db"), NULL, &z);
+      if (opened != ZKE_OK) opened = zke_open(test_path("disk/a.db"), &o, &z);
+      ck_ok(opened);
+    }
+  }
+  zke_close(z);
+}
+END_TEST
+
+/* P11: no room for a new database; with room it opens. */
+START_TEST(full_disk_at_open) {
+  if (!test_small_disk("disk", 512)) return;
+  const char *ballast = test_path("disk/ballast");
+  zke *z;
+  test_fill_disk(ballast);
+  ck_rc(zke_open(test_path("disk/a.db"), NULL, &z), ZKE_FULL);
+  ck_says("a.db");
+  ck_assert_int_eq(unlink(ballast), 0);
+  z = test_open(test_path("disk/a.db"));
+  make(z, "/a", "one");
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- read-only ---- */
+
+/* A read-only handle beside a working one reads what it wrote, changes
+ * nothing, and is no session. */
+START_TEST(readonly_reads_only) {
+  const char *path = sample(test_path("a.db"));
+  zke *z = test_open(path), *r;
+  zke_options options = {.size = sizeof options, .flags = ZKE_OPEN_READONLY};
+  ck_ok(zke_open(path, &options, &r));
+  ck_assert_int_eq(zke_session_id(r), 0);
+  ck_assert_int_eq(zke_state(r), ZKE_STATE_READONLY);
+  expect_data(r, "/a", "one");
+  ck_ok(zke_set(z, "/a", "new", 3, -1, NULL));
+  expect_data(r, "/a", "new");
+  ck_rc(zke_create(r, "/c", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL),
+        ZKE_READONLY);
+  ck_rc(zke_set(r, "/a", "", 0, -1, NULL), ZKE_READONLY);
+  ck_rc(zke_delete(r, "/a/b", -1), ZKE_READONLY);
+  ck_rc(zke_expire(r, zke_session_id(z)), ZKE_READONLY);
+  expect_data(r, "/a", "new");
+  ck_assert_int_eq(test_session_count(r), 1);
+  ck_ok(zke_check(r, NULL, NULL));
+  ck_ok(zke_close(r));
+  ck_assert_int_eq(test_session_count(z), 1);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* A read-only open of a database that nobody else has open leaves the file as
+ * it is and no trace of a session; all that may appear is SQLite's -shm and an
+ * empty -wal. */
+START_TEST(readonly_leaves_the_file_alone) {
+  const char *path = test_path("a.db");
+  copy_file(sample(test_path("b.db")), path);
+  unsigned long before = hash_of(path);
+  zke *r;
+  zke_options options = {.size = sizeof options, .flags = ZKE_OPEN_READONLY};
+  ck_ok(zke_open(path, &options, &r));
+  expect_data(r, "/a", "one");
+  ck_assert_int_eq(test_session_count(r), 0);
+  ck_ok(zke_close(r));
+  ck_assert(hash_of(path) == before);
+  ck_assert(!present(joined(path, "-zke")));
+  ck_assert_int_eq(file_size(joined(path, "-wal")), 0);
+}
+END_TEST
+
+/* ---- files removed or replaced under open handles ---- */
+
+static const char *const beside[] = {"",          "-wal",      "-shm",
+                                     "-zke/live", "-zke/gate", "-zke/line"};
+enum { BESIDE = sizeof beside / sizeof beside[0] };
+
+/* Within a tick or two of waiting every call fails loudly. */
+static void expect_replaced(zke *z) {
+  int64_t end = test_now() + test_patience(4000);
+  int rc = ZKE_OK;
+  while (rc != ZKE_REPLACED && test_now() < end) {
+    zke_wait(z, zke_now(z) + 50);
+    rc = zke_exists(z, "/", NULL, NULL, NULL);
+  }
+  ck_rc(rc, ZKE_REPLACED);
+  ck_says("a.db");
+  ck_rc(zke_set(z, "/a", "lost", 4, -1, NULL), ZKE_REPLACED);
+}
+
+/* design.md 8: each file that belongs to the database is unlinked. */
+START_TEST(unlinked_file_is_noticed) {
+  const char *path = sample(test_path("a.db"));
+  zke *z = test_open(path);
+  make_ephemeral(z, "/e");
+  ck_assert_int_eq(unlink(joined(path, beside[_i])), 0);
+  expect_replaced(z);
+  zke_close(z);
+}
+END_TEST
+
+/* design.md 8: the database is moved away. */
+START_TEST(renamed_database_is_noticed) {
+  const char *path = sample(test_path("a.db"));
+  zke *z = test_open(path);
+  ck_assert_int_eq(rename(path, test_path("moved.db")), 0);
+  expect_replaced(z);
+  zke_close(z);
+}
+END_TEST
+
+/* design.md 8: another database is moved over it; that one stays unharmed. */
+START_TEST(replaced_database_is_noticed) {
+  const char *path = sample(test_path("a.db")), *other = test_path("b.db");
+  zke *z = test_open(other);
+  make(z, "/other", "database");
+  ck_ok(zke_close(z));
+  z = test_open(path);
+  make_ephemeral(z, "/e");
+  ck_assert_int_eq(rename(other, path), 0);
+  expect_replaced(z);
+  zke_close(z);
+  for (int i = 1; i < BESIDE; i++) unlink(joined(path, beside[i]));
+  z = test_open(path);
+  expect_data(z, "/other", "database");
+  ck_rc(zke_exists(z, "/a", NULL, NULL, NULL), ZKE_NONODE);
+  ck_rc(zke_exists(z, "/e", NULL, NULL, NULL), ZKE_NONODE);
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* design.md 5: with a session alive a newcomer that finds the liveness file or
+ * the gate file missing, or another in its place, is refused: all bytes would
+ * look free. */
+START_TEST(newcomer_is_refused_without_side_files) {
+  const char *path = test_path("a.db");
+  const char *live = joined(path, _i < 2 ? "-zke/live" : "-zke/gate");
+  test_worker w = test_spawn("hold", path, "/e", NULL);
+  ck_assert_int_eq(strncmp(test_line(&w), "ready ", 6), 0);
+  ck_assert_int_eq(unlink(live), 0);
+  if (_i % 2 == 1) write_file(live, "", 0);
+  zke *z;
+  ck_rc(zke_open(path, NULL, &z), ZKE_REPLACED);
+  ck_says(path);
+  ck_assert_int_eq(sql(path, "SELECT count(*) FROM zke_sessions"), 1);
+  ck_assert_int_eq(test_wait(&w), 0);
+}
+END_TEST
+
+/* Side files may be removed when nobody has the database open. */
+START_TEST(side_files_may_go_between) {
+  const char *path = sample(test_path("a.db"));
+  for (int i = 1; i < BESIDE; i++) unlink(joined(path, beside[i]));
+  test_remove(joined(path, "-zke"));
+  zke *z = test_open(path);
+  expect_data(z, "/a", "one");
+  make_ephemeral(z, "/e");
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- copies and restores ---- */
+
+/* A copy taken by SQLite's backup interface while sessions are alive. */
+static void back_up(const char *from, const char *to) {
+  sqlite3 *in, *out;
+  ck_assert_int_eq(sqlite3_open(from, &in), SQLITE_OK);
+  ck_assert_int_eq(sqlite3_open(to, &out), SQLITE_OK);
+  sqlite3_backup *b = sqlite3_backup_init(out, "main", in, "main");
+  ck_assert_ptr_nonnull(b);
+  ck_assert_int_eq(sqlite3_backup_step(b, -1), SQLITE_DONE);
+  sqlite3_backup_finish(b);
+  sqlite3_close(out);
+  sqlite3_close(in);
+}
+
+/* design.md 5, P8: in a copy all sessions of the original are dead and zxids
+ * begin above all that the original can have issued; the original goes on. */
+START_TEST(copy_has_no_sessions) {
+  const char *path = sample(test_path("a.db")), *copy = test_path("copy.db");
+  zke *z = test_open(path);
+  make_ephemeral(z, "/e");
+  int64_t zxid = next_zxid(z);
+  back_up(path, copy);
+  zke *c = test_open(copy);
+  expect_data(c, "/a/b", "two");
+  ck_rc(zke_exists(c, "/e", NULL, NULL, NULL), ZKE_NONODE);
+  ck_assert_int_eq(test_session_count(c), 1);
+  ck_assert_int_gt(next_zxid(c) >> 32, zxid >> 32);
+  ck_assert_int_ne(zke_session_id(c), zke_session_id(z));
+  ck_ok(zke_check(c, NULL, NULL));
+  ck_ok(zke_exists(z, "/e", NULL, NULL, NULL));
+  ck_assert_int_eq(next_zxid(z), zxid + 1);
+  ck_ok(zke_close(c));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* P8: a backup put back, by renaming (0), removing and copying (1: the new
+ * file may have the old one's inode) or copying over (2), issues no zxid and
+ * no session id that the time after the backup has seen. */
+START_TEST(restored_database_reissues_nothing) {
+  const char *path = sample(test_path("a.db")), *copy = test_path("copy.db");
+  copy_file(path, copy);
+  zke *z = test_open(path);
+  int64_t zxid = next_zxid(z), id = zke_session_id(z);
+  ck_ok(zke_set(z, "/a", "later", 5, -1, NULL));
+  ck_ok(zke_close(z));
+  if (_i == 0) ck_assert_int_eq(rename(copy, path), 0);
+  if (_i == 1) ck_assert_int_eq(unlink(path), 0);
+  if (_i > 0) copy_file(copy, path);
+  z = test_open(path);
+  expect_data(z, "/a", "one");
+  ck_assert_int_gt(next_zxid(z), zxid);
+  ck_assert_int_gt(zke_session_id(z), id);
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- what stays ---- */
+
+/* P8: data, zxids, session ids and sequence numbers go on after a close. */
+START_TEST(reopened_database_goes_on) {
+  const char *path = sample(test_path("a.db"));
+  zke *z = test_open(path);
+  int sequence = next_sequence(z);
+  int64_t zxid = next_zxid(z), id = zke_session_id(z);
+  ck_ok(zke_close(z));
+  z = test_open(path);
+  expect_data(z, "/a", "one");
+  expect_data(z, "/a/b", "two");
+  ck_assert_int_eq(next_sequence(z), sequence + 1);
+  ck_assert_int_gt(next_zxid(z), zxid);
+  ck_assert_int_eq(next_zxid(z) >> 32, zxid >> 32);
+  ck_assert_int_gt(zke_session_id(z), id);
+  ck_assert_int_eq(test_session_count(z), 1);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* design.md 8: after the last close the database file alone is complete. */
+START_TEST(file_alone_is_complete) {
+  const char *path = sample(test_path("a.db")), *alone = test_path("b.db");
+  zke *z = test_open(path), *second = test_open(path);
+  make(second, "/late", "three");
+  ck_ok(zke_close(z));
+  make(second, "/later", "four");
+  ck_ok(zke_close(second));
+  ck_assert_int_eq(file_size(joined(path, "-wal")), 0);
+  copy_file(path, alone);
+  z = test_open(alone);
+  expect_data(z, "/a", "one");
+  expect_data(z, "/late", "three");
+  expect_data(z, "/later", "four");
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* P8: which changes are synced before they return, and which are not. */
+static const struct {
+  const char *change;
+  bool synced;
+} kinds[] = {
+    {"create /p x 0", true},     {"create /p/q- x 2", true},
+    {"create /c x 4", true},     {"create /t x 5", true},
+    {"set /p y", true},          {"create /e x 1", false},
+    {"create /p/e- x 3", false}, {"set /e y", false},
+    {"watch /p", false},         {"watch /e", false},
+    {"delete /e", false},        {"create /e x 1", false},
+    {"multi /e /m /c", true},    {"multi /p /n /e", true},
+    {"watchtree /", false},      {"set /p z", true},
+    {"delete /t", true},         {"create /e x 1", false},
+    {"create /f x 1", false},    {"guard /e /p", true},
+    {"pass /e /f", false}, /* what it was told by another shape of multi */
+    {"guard /e /p", true},
+};
+
+static void expect_syncs(int durability) {
+  test_worker w = test_spawn("talk", NULL);
+  ask(&w, "open %s durable=%d", test_path("a.db"), durability);
+  for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+    bool wanted = durability == ZKE_DURABLE_BY_KIND && kinds[i].synced;
+    if (durability == ZKE_DURABLE_ALL) wanted = true;
+    ask(&w, "syncs");
+    ask(&w, "%s", kinds[i].change);
+    int syncs = atoi(ask(&w, "syncs"));
+    ck_assert_msg((syncs > 0) == wanted, "%s: %d syncs", kinds[i].change,
+                  syncs);
+  }
+  test_kill(&w, SIGKILL);
+}
+
+START_TEST(changes_are_synced_by_kind) { expect_syncs(_i); }
+END_TEST
+
+/* One database under two names is one tree: the side files follow the file
+ * itself, not the name. */
+START_TEST(symbolic_link_is_the_same_database) {
+  const char *path = sample(test_path("a.db")), *link = test_path("link.db");
+  ck_assert_int_eq(symlink(path, link), 0);
+  test_worker w = test_spawn("hold", link, "/e", NULL);
+  ck_assert_int_eq(strncmp(test_line(&w), "ready ", 6), 0);
+  zke *z = test_open(path);
+  ck_ok(zke_exists(z, "/e", NULL, NULL, NULL));
+  ck_assert_int_eq(test_session_count(z), 2);
+  ck_assert(!present(joined(link, "-zke")));
+  ck_ok(zke_close(z));
+  ck_assert_int_eq(test_wait(&w), 0);
+}
+END_TEST
+
+/* format.md: a session's row has the inode of the file with its lock. */
+START_TEST(life_is_named_by_its_row) {
+  const char *path = sample(test_path("a.db"));
+  struct stat st;
+  char name[300];
+  bool found = false;
+  zke *z = test_open(path);
+  int64_t life = sql(path, "SELECT life FROM session");
+  for (int i = 0; i < 64 && !found; i++) {
+    snprintf(name, sizeof name, "%s-zke/live.%02x", path, i);
+    found = stat(name, &st) == 0 && (int64_t)st.st_ino == life;
+  }
+  ck_assert(found);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* The kernel says that a file with lives is of another group, as where its
+ * maker is not a member of the database's: then the liveness file carries the
+ * life. */
+static int life_elsewhere(void *context, int fd, zke_file *out) {
+  zke_os os;
+  char link[64], name[PATH_MAX] = "";
+  zke_os_default(&os);
+  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  if (readlink(link, name, sizeof name - 1) < 0) return -errno;
+  int rc = os.fstat(context, fd, out);
+  out->gid += strstr(name, "-zke/live.") != NULL;
+  return rc;
+}
+
+static int die_with_life_elsewhere(void *path) {
+  zke_os os;
+  zke *z;
+  zke_os_default(&os);
+  os.fstat = life_elsewhere;
+  zke_options o = {.size = sizeof o, .os = &os};
+  if (zke_open(path, &o, &z) != ZKE_OK) return 1;
+  return 0; /* without zke_close() */
+}
+
+/* A read-only handle tells of a dead session that it is dead, also where its
+ * life was in the liveness file itself; it used to say that it is alive. */
+START_TEST(readonly_sees_who_is_dead) {
+  const char *path = sample(test_path("a.db"));
+  zke_options o = {.size = sizeof o, .flags = ZKE_OPEN_READONLY};
+  zke_session_list *list = NULL;
+  struct stat live;
+  zke *z;
+  ck_assert_int_eq(chmod(path, 0660), 0);
+  ck_assert_int_eq(test_child_end(test_child(die_with_life_elsewhere,
+                                             (void *)(uintptr_t)path)),
+                   0);
+  ck_assert_int_eq(stat(joined(path, "-zke/live"), &live), 0);
+  ck_ok(zke_open(path, &o, &z));
+  ck_assert_int_eq(sql(path, "SELECT life FROM session"), (int64_t)live.st_ino);
+  ck_ok(zke_sessions(z, &list));
+  ck_assert_int_eq(list->count, 1);
+  ck_assert_int_eq(list->data[0].alive, 0);
+  zke_free(list);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* A link in the place of the liveness file is not followed: nobody is known to
+ * be dead then. */
+START_TEST(readonly_follows_no_link) {
+  const char *path = sample(test_path("a.db"));
+  zke_options o = {.size = sizeof o, .flags = ZKE_OPEN_READONLY};
+  const char *live = joined(path, "-zke/live");
+  zke *z;
+  ck_assert_int_eq(rename(live, test_path("elsewhere")), 0);
+  ck_assert_int_eq(symlink(test_path("elsewhere"), live), 0);
+  int before = test_fd_count();
+  ck_ok(zke_open(path, &o, &z));
+  char link[64], name[PATH_MAX];
+  for (int fd = 0; fd < before + 20; fd++) {
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t len = readlink(link, name, sizeof name - 1);
+    name[len < 0 ? 0 : len] = '\0';
+    ck_assert_msg(!ends_in(name, "/elsewhere"), "%s is open", name);
+  }
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* A relative name stays good when the process changes its directory. */
+START_TEST(relative_name_survives_chdir) {
+  sample(test_path("a.db"));
+  ck_assert_int_eq(chdir(test_path(".")), 0);
+  zke *z = test_open("a.db");
+  ck_assert_int_eq(chdir("/"), 0);
+  make_ephemeral(z, "/e");
+  ck_assert_int_eq(zke_wait(z, zke_now(z) + 1300), ZKE_OPERATIONTIMEOUT);
+  ck_ok(zke_exists(z, "/e", NULL, NULL, NULL));
+  expect_data(z, "/a", "one");
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+static void expect_mode(const char *path, unsigned mode, gid_t group) {
+  struct stat s;
+  ck_assert_msg(stat(path, &s) == 0, "%s: %s", path, strerror(errno));
+  ck_assert_msg((s.st_mode & 07777) == mode && s.st_gid == group,
+                "%s: mode %o, group %u", path, s.st_mode & 07777, s.st_gid);
+}
+
+/* All that lies in the side directory has the mode of a file; a FIFO may
+ * only be written by others. */
+static void expect_side_modes(const char *path, unsigned mode, gid_t group) {
+  DIR *d = opendir(path);
+  ck_assert_ptr_nonnull(d);
+  int seen = 0;
+  for (struct dirent *e; (e = readdir(d)) != NULL;) {
+    if (e->d_name[0] == '.') continue;
+    bool fifo = strlen(e->d_name) == 16;
+    expect_mode(joined(joined(path, "/"), e->d_name), fifo ? mode & 0222 : mode,
+                group);
+    seen++;
+  }
+  closedir(d);
+  ck_assert_int_ge(seen, 1);
+}
+
+/* design.md 5: mode and group of side files follow the database's, whatever
+ * the umask. */
+START_TEST(side_files_follow_the_database) {
+  static const struct {
+    unsigned file, directory, mask;
+  } modes[] = {{0660, 0770, 077}, {0600, 0700, 0}, {0666, 0777, 0777}};
+  const char *path = test_path("a.db");
+  gid_t group = getuid() == 0 ? 65533 : getgid();
+  write_file(path, "", 0);
+  ck_assert_int_eq(chown(path, (uid_t)-1, group), 0);
+  ck_assert_int_eq(chmod(path, modes[_i].file), 0);
+  mode_t mask = umask(modes[_i].mask);
+  zke *z = test_open(path);
+  zke_exists(z, "/watched", test_record, NULL, NULL);
+  umask(mask);
+  expect_mode(path, modes[_i].file, group);
+  expect_mode(joined(path, "-wal"), modes[_i].file, group);
+  expect_mode(joined(path, "-shm"), modes[_i].file, group);
+  expect_mode(joined(path, "-zke"), modes[_i].directory, group);
+  expect_side_modes(joined(path, "-zke"), modes[_i].file, group);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- epochs ---- */
+
+static const char *boot; /* "": none can be had */
+
+static int pretended_boot(void *context, char *buffer, size_t size) {
+  (void)context;
+  if (!boot[0]) return -ENOENT;
+  return snprintf(buffer, size, "%s", boot);
+}
+
+/* Open on a kernel that says it has this boot id. */
+static zke *open_booted(const char *path, const char *id) {
+  zke_os os;
+  zke_os_default(&os);
+  os.boot_id = pretended_boot;
+  boot = id;
+  zke_options options = {.size = sizeof options, .os = &os};
+  zke *z = NULL;
+  ck_ok(zke_open(path, &options, &z));
+  return z;
+}
+
+/* P5, design.md 7: containers on one kernel can have boot ids of their own;
+ * while a session lives another id is no reboot. */
+START_TEST(other_boot_id_reaps_nobody) {
+  const char *path = test_path("a.db");
+  zke *z = open_booted(path, "one");
+  make_ephemeral(z, "/mine");
+  int64_t zxid = next_zxid(z);
+  test_worker w = test_spawn("talk", NULL);
+  ask(&w, "open %s boot=two", path);
+  ask(&w, "create /theirs x 1");
+  zke *third = open_booted(path, "three");
+  zke_wait(z, zke_now(z) + 1200);
+  ck_ok(zke_exists(z, "/mine", NULL, NULL, NULL));
+  ck_ok(zke_exists(third, "/theirs", NULL, NULL, NULL));
+  ask(&w, "exists /mine");
+  ck_assert_int_eq(test_session_count(z), 3);
+  ck_assert_int_eq(next_zxid(z) >> 32, zxid >> 32);
+  ck_ok(zke_close(third));
+  test_kill(&w, SIGKILL);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* P8: after a reboot, faked by another boot id (or none) once all processes
+ * are dead, also when it took the liveness file along: sessions and ephemerals
+ * are gone, and no zxid, session id or sequence number comes twice. */
+START_TEST(reboot_reissues_nothing) {
+  static const char *const next_boot[] = {"two", "", "two"};
+  const char *path = sample(test_path("a.db"));
+  test_worker w = test_spawn("talk", NULL);
+  int64_t id = atoll(ask(&w, "open %s boot=one", path));
+  ask(&w, "create /e x 1");
+  int sequence = atoi(ask(&w, "create /s- x 2") + strlen("/s-"));
+  int64_t zxid = sql(path, "SELECT max(czxid) FROM zke_nodes");
+  test_kill(&w, SIGKILL);
+  if (_i == 2) ck_assert_int_eq(unlink(joined(path, "-zke/live")), 0);
+  zke *z = open_booted(path, next_boot[_i]);
+  ck_rc(zke_exists(z, "/e", NULL, NULL, NULL), ZKE_NONODE);
+  ck_assert_int_eq(test_session_count(z), 1);
+  ck_assert_int_gt(zke_session_id(z), id);
+  ck_assert_int_eq(next_sequence(z), sequence + 1);
+  ck_assert_int_gt(next_zxid(z) >> 32, zxid >> 32);
+  expect_data(z, "/a", "one");
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* P8: the same boot raises no epoch. */
+START_TEST(same_boot_keeps_the_epoch) {
+  const char *path = sample(test_path("a.db"));
+  test_worker w = test_spawn("talk", NULL);
+  ask(&w, "open %s", path);
+  test_kill(&w, SIGKILL);
+  zke *z = test_open(path);
+  int64_t zxid = next_zxid(z);
+  ck_ok(zke_close(z));
+  z = test_open(path);
+  ck_assert_int_eq(next_zxid(z) >> 32, zxid >> 32);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- a failed sync ---- */
+
+/* P2: a sync that fails at COMMIT is ZKE_CONNECTIONLOSS; afterwards the store
+ * knows what came of it, goes on, and everybody sees the same. */
+START_TEST(failed_sync_is_connection_loss) {
+  const char *path = sample(test_path("a.db"));
+  test_worker w = test_spawn("talk", NULL);
+  int64_t id = atoll(ask(&w, "open %s", path));
+  zke *z = test_open(path);
+  ask(&w, "create /e x 1");
+  ask(&w, "failsync 0 1");
+  test_say(&w, "set /a new");
+  ck_assert_int_eq(atoi(test_line(&w)), ZKE_CONNECTIONLOSS);
+  char after[16];
+  snprintf(after, sizeof after, "%s", ask(&w, "get /a"));
+  ck_assert(strcmp(after, "one") == 0 || strcmp(after, "new") == 0);
+  expect_data(z, "/a", after);
+  ask(&w, "set /a third");
+  expect_data(z, "/a", "third");
+  ck_assert_int_eq(atoll(ask(&w, "exists /e")), id);
+  ask(&w, "check");
+  ck_ok(zke_set(z, "/a", "fourth", 6, -1, NULL));
+  ck_assert_str_eq(ask(&w, "get /a"), "fourth");
+  ask(&w, "close");
+  ck_ok(zke_close(z));
+  z = test_open(path);
+  expect_data(z, "/a", "fourth");
+  ck_rc(zke_exists(z, "/e", NULL, NULL, NULL), ZKE_NONODE);
+  ck_ok(zke_close(z));
+  ck_assert_int_eq(test_wait(&w), 0);
+}
+END_TEST
+
+/* P2: while syncs keep failing nothing is acknowledged, whatever is done. */
+START_TEST(failing_syncs_acknowledge_nothing) {
+  const char *path = sample(test_path("a.db"));
+  test_worker w = test_spawn("talk", NULL);
+  ask(&w, "open %s", path);
+  ask(&w, "failsync 0 1000000");
+  for (int i = 0; i < 5; i++) {
+    test_say(&w, "set /a new");
+    ck_assert_int_lt(atoi(test_line(&w)), 0);
+    test_say(&w, "create /q- x 2");
+    ck_assert_int_lt(atoi(test_line(&w)), 0);
+  }
+  ask(&w, "failsync 0 0");
+  ask(&w, "set /a last");
+  ask(&w, "check");
+  test_kill(&w, SIGKILL);
+  zke *z = test_open(path);
+  expect_data(z, "/a", "last");
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- the write-ahead log ---- */
+
+enum { WAL_LIMIT = 16 << 20 };
+
+static int warnings;
+
+static void count_warning(void *context, int level, const char *text) {
+  (void)context, (void)text;
+  if (level == ZKE_LOG_WARN) warnings++;
+}
+
+/* Set a value of 64 KiB so often; the largest size of the log seen. */
+static int64_t largest_wal(zke *z, const char *wal, int times) {
+  static char data[65536];
+  int64_t largest = 0;
+  for (int i = 0; i < times; i++) {
+    ck_ok(zke_set(z, "/a", data, sizeof data, -1, NULL));
+    int64_t size = file_size(wal);
+    if (size > largest) largest = size;
+  }
+  return largest;
+}
+
+/* design.md 8: the log stays under 16 MiB while no reader holds a snapshot,
+ * grows and is reported while one does, and is short again afterwards. */
+START_TEST(wal_is_bounded) {
+  const char *path = sample(test_path("a.db")), *wal = joined(path, "-wal");
+  zke *z;
+  zke_options options = {.size = sizeof options, .log = count_warning};
+  ck_ok(zke_open(path, &options, &z));
+  int64_t alone = largest_wal(z, wal, 600);
+  ck_assert_int_lt(alone, WAL_LIMIT);
+  ck_assert_int_eq(warnings, 0);
+
+  test_worker w = test_spawn("talk", NULL);
+  ask(&w, "sql %s BEGIN", path);
+  ask(&w, "sql %s SELECT count(*) FROM zke_nodes", path);
+  ck_assert_int_gt(largest_wal(z, wal, 400), WAL_LIMIT);
+  ck_assert_int_ge(warnings, 1);
+  ask(&w, "sqlclose");
+  ck_assert_int_eq(test_wait(&w), 0);
+
+  largest_wal(z, wal, 200);
+  ck_assert_int_lt(largest_wal(z, wal, 300), WAL_LIMIT);
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+  ck_assert_int_eq(file_size(wal), 0);
+}
+END_TEST
+
+/* ---- compaction ---- */
+
+enum { BULKS = 300, BULK = 8000, BATCH = 100 };
+
+/* So many nodes of so many bytes below a new node, or without bytes none of
+ * them any more. */
+static void bulk(zke *z, const char *parent, int count, int bytes) {
+  static char data[BULK], path[BATCH][64];
+  zke_op op[BATCH];
+  memset(data, 'b', sizeof data);
+  if (bytes) make(z, parent, "");
+  for (int i = 0; i < count; i += BATCH) {
+    for (int k = 0; k < BATCH; k++) {
+      snprintf(path[k], sizeof path[k], "%s/%d", parent, i + k);
+      if (bytes)
+        zke_op_create(&op[k], path[k], data, bytes, ZKE_OPEN_ACL,
+                      ZKE_PERSISTENT);
+      else
+        zke_op_delete(&op[k], path[k], -1);
+    }
+    ck_ok(zke_multi(z, op, BATCH, NULL));
+  }
+}
+
+/* A closed database of over two megabytes, of which little is in use. */
+static const char *sparse(const char *path) {
+  zke *z = test_open(sample(path));
+  bulk(z, "/bulk", BULKS, BULK);
+  ck_ok(zke_close(z));
+  z = test_open(path);
+  bulk(z, "/bulk", BULKS, 0);
+  ck_ok(zke_close(z));
+  ck_assert_int_gt(file_size(path), 2000000);
+  return path;
+}
+
+static int print_row(void *out, int count, char **value, char **name) {
+  (void)name;
+  for (int i = 0; i < count; i++)
+    fprintf(out, "%s|", value[i] ? value[i] : "NULL");
+  fprintf(out, "\n");
+  return 0;
+}
+
+/* Every row of every table, as a text. */
+static char *all_rows(const char *path) {
+  static const char *const tables[] = {"meta",    "node",  "blob",
+                                       "session", "watch", "event"};
+  char *text = NULL;
+  size_t size = 0;
+  sqlite3 *db;
+  FILE *out = open_memstream(&text, &size);
+  ck_assert_int_eq(sqlite3_open(path, &db), SQLITE_OK);
+  for (int i = 0; i < 6; i++) {
+    char *query = sqlite3_mprintf("SELECT * FROM %s", tables[i]);
+    ck_assert_int_eq(sqlite3_exec(db, query, print_row, out, NULL), SQLITE_OK);
+    sqlite3_free(query);
+  }
+  sqlite3_close(db);
+  fclose(out);
+  return text;
+}
+
+/* All rows are those of before, which is freed. */
+static void expect_rows(const char *path, char *before) {
+  char *now = all_rows(path);
+  ck_assert_str_eq(now, before);
+  free(now);
+  free(before);
+}
+
+/* A compaction takes the space of what was removed and nothing else: each row,
+ * the zxid among them, an event that is pending, watches, sessions, ephemerals
+ * and the next number stay.  Also (1) without the short cuts around SQLite. */
+START_TEST(compaction_shrinks_the_file) {
+  const char *path = sparse(test_path("a.db"));
+  test_events pending = {0}, later = {0};
+  zke_options o = {.size = sizeof o, .log = count_warning};
+  if (_i) o.flags = ZKE_OPEN_READ_LOCKS | ZKE_OPEN_PLAIN_LOG;
+  zke *z = NULL, *other = test_open(path);
+  ck_ok(zke_open(path, &o, &z));
+  ck_ok(zke_create_ttl(z, "/ttl", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT_WITH_TTL,
+                       3600000, NULL, NULL));
+  bulk(z, "/kept", BATCH, 300);
+  make_ephemeral(z, "/mine");
+  ck_ok(zke_exists(other, "/a", test_record, &later, NULL));
+  ck_ok(zke_exists(other, "/a/b", test_record, &pending, NULL));
+  ck_ok(zke_set(z, "/a/b", "pending", 7, -1, NULL));
+  int number = next_sequence(z);
+  int64_t large = file_size(path);
+  char *before = all_rows(path);
+  ck_ok(zke_compact(z, ZKE_FOREVER));
+  expect_rows(path, before);
+  ck_assert_int_lt(file_size(path), large / 4);
+  ck_assert_int_eq(file_size(joined(path, "-wal")), 0);
+  test_expect(other, &pending, "CHANGED /a/b");
+  test_expect(other, &later, "");
+  ck_assert_int_eq(next_sequence(other), number + 1);
+  ck_ok(zke_set(z, "/a", "new", 3, -1, NULL));
+  test_expect(other, &later, "CHANGED /a");
+  ck_ok(zke_exists(other, "/mine", NULL, NULL, NULL));
+  ck_ok(zke_check(other, NULL, NULL));
+  ck_assert_int_eq(warnings, 0);
+  ck_ok(zke_close(z));
+  ck_ok(zke_close(other));
+  z = test_open(path);
+  expect_data(z, "/a", "new");
+  expect_data(z, "/a/b", "pending");
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+static int compact_rc;
+
+static void compact_in_callback(zke *z, int type, int state, const char *path,
+                                void *context) {
+  (void)type, (void)state, (void)path, (void)context;
+  compact_rc = zke_compact(z, ZKE_FOREVER);
+}
+
+/* zkembed.h: where there is no file, nothing may be written, no time is left,
+ * or a callback of the handle runs, and nothing is done. */
+START_TEST(compaction_that_cannot_be) {
+  const char *path = sparse(test_path("a.db"));
+  zke_options readonly = {.size = sizeof readonly, .flags = ZKE_OPEN_READONLY};
+  int64_t size = file_size(path);
+  zke *z = test_open(":memory:");
+  ck_rc(zke_compact(NULL, ZKE_FOREVER), ZKE_BADARGUMENTS);
+  ck_rc(zke_compact(z, ZKE_FOREVER), ZKE_UNIMPLEMENTED);
+  ck_says("memory");
+  ck_ok(zke_close(z));
+  ck_ok(zke_open(path, &readonly, &z));
+  ck_rc(zke_compact(z, ZKE_FOREVER), ZKE_READONLY);
+  ck_ok(zke_close(z));
+  z = test_open(path);
+  ck_rc(zke_compact(z, zke_now(z) - 1), ZKE_OPERATIONTIMEOUT);
+  ck_rc(zke_compact(z, -1), ZKE_OPERATIONTIMEOUT);
+  ck_says("not enough time");
+  ck_ok(zke_exists(z, "/a", compact_in_callback, NULL, NULL));
+  ck_ok(zke_set(z, "/a", "new", 3, -1, NULL));
+  ck_ok(zke_dispatch(z, NULL));
+  ck_rc(compact_rc, ZKE_MISUSE);
+  ck_assert_int_eq(file_size(path), size);
+  ck_ok(zke_compact(z, ZKE_FOREVER));
+  ck_assert_int_lt(file_size(path), size / 4);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* A clock that goes an hour on when it is looked at for the n-th time, or lets
+ * a foreign reader begin then. */
+static struct {
+  int countdown; /* 0: off */
+  int looks;
+  sqlite3 *reader; /* NULL: the hour */
+  int64_t ahead;
+} leap;
+
+static int64_t leaping_clock(void *context, int which) {
+  zke_os os;
+  zke_os_default(&os);
+  leap.looks++;
+  if (leap.countdown > 0 && --leap.countdown == 0) {
+    if (leap.reader)
+      sqlite3_exec(leap.reader, "BEGIN;SELECT * FROM meta", NULL, NULL, NULL);
+    else
+      leap.ahead += INT64_C(3600000000000);
+  }
+  return os.clock(context, which) + leap.ahead;
+}
+
+static zke *open_leaping(const char *path) {
+  static zke_os os;
+  zke *z = NULL;
+  zke_os_default(&os);
+  os.clock = leaping_clock;
+  zke_options o = {.size = sizeof o, .os = &os};
+  ck_ok(zke_open(path, &o, &z));
+  return z;
+}
+
+/* P2: the deadline comes at each look at the clock; what is not compacted then
+ * is as it was, and a later one gets through. */
+START_TEST(compaction_that_is_late) {
+  const char *path = sparse(test_path("a.db"));
+  int64_t size = file_size(path);
+  int rc = ZKE_OPERATIONTIMEOUT, tries = 0, late = 0;
+  zke *z = open_leaping(path);
+  bulk(z, "/many", 100 * BATCH, 1);
+  char *before = all_rows(path);
+  for (; tries < 200 && leap.countdown == 0; tries++) {
+    int64_t deadline = zke_now(z) + 1000000;
+    leap.countdown = tries + 1;
+    rc = zke_compact(z, deadline);
+    if (rc == ZKE_OK) continue;
+    ck_rc(rc, ZKE_OPERATIONTIMEOUT);
+    ck_assert_int_ge(file_size(path), size);
+    late++;
+  }
+  expect_rows(path, before);
+  ck_rc(rc, ZKE_OK);
+  ck_assert_int_lt(file_size(path), size);
+  printf("late: %d of %d looks\n", late, tries);
+  ck_assert_int_ge(late, 2);
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* A reader with SQLite's locks that is there before keeps the compaction from
+ * beginning, one that comes at its end keeps the log; another gets through. */
+START_TEST(compaction_beside_a_long_reader) {
+  const char *path = sparse(test_path("a.db"));
+  int64_t size = file_size(path);
+  zke *z = open_leaping(path);
+  sqlite3 *reader;
+  ck_assert_int_eq(sqlite3_open(path, &reader), SQLITE_OK);
+  ck_ok(zke_set(z, "/a", "new", 3, -1, NULL));
+  char *before = all_rows(path);
+  ck_assert_int_eq(
+      sqlite3_exec(reader, "BEGIN;SELECT * FROM meta", NULL, NULL, NULL),
+      SQLITE_OK);
+  ck_rc(zke_compact(z, ZKE_FOREVER), ZKE_OPERATIONTIMEOUT);
+  ck_says("reader");
+  ck_assert_int_eq(file_size(path), size);
+  ck_assert_int_eq(sqlite3_exec(reader, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
+  leap.reader = reader;
+  int rc = ZKE_OK;
+  while (rc == ZKE_OK) { /* again, where a tick has looked as well */
+    leap.looks = leap.countdown = 0;
+    ck_ok(zke_compact(z, ZKE_FOREVER));
+    leap.countdown = leap.looks; /* the look before the log is emptied */
+    rc = zke_compact(z, ZKE_FOREVER);
+  }
+  ck_rc(rc, ZKE_OPERATIONTIMEOUT);
+  ck_says("reader");
+  ck_ok(zke_exists(z, "/a", NULL, NULL, NULL));
+  ck_assert_int_eq(sqlite3_exec(reader, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
+  ck_ok(zke_compact(z, ZKE_FOREVER));
+  ck_assert_int_lt(file_size(path), size / 4);
+  ck_assert_int_eq(file_size(joined(path, "-wal")), 0);
+  expect_rows(path, before);
+  ck_assert_int_eq(sqlite3_close(reader), SQLITE_OK);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* Another process: it adds to a number by compare and swap, or reads what never
+ * changes, until the pipe's other end is closed; true: all was right. */
+typedef struct neighbour {
+  const char *path;
+  int stop[2], ready[2];
+  bool writes;
+} neighbour;
+
+static bool neighbour_adds(zke *z) {
+  char *data = NULL, next[32];
+  zke_stat stat;
+  if (zke_get(z, "/number", NULL, NULL, &data, NULL, &stat) != ZKE_OK)
+    return false;
+  int n = snprintf(next, sizeof next, "%d", atoi(data) + 1);
+  zke_free(data);
+  if (stat.version != atoi(next) - 1) return false;
+  return zke_set(z, "/number", next, n, stat.version, NULL) == ZKE_OK;
+}
+
+static bool neighbour_reads(zke *z, int turn) {
+  char path[64], *data = NULL;
+  int len = 0;
+  zke_strings *names = NULL;
+  snprintf(path, sizeof path, "/kept/%d", turn % BATCH);
+  if (zke_get(z, path, NULL, NULL, &data, &len, NULL) != ZKE_OK ||
+      zke_children(z, "/kept", NULL, NULL, &names, NULL) != ZKE_OK)
+    return false;
+  bool right = len == 300 && strspn(data, "b") == 300 && names->count == BATCH;
+  zke_free(data);
+  zke_free(names);
+  return right;
+}
+
+static int be_neighbour(void *context) {
+  neighbour *n = context;
+  zke_options o = {.size = sizeof o, .busy_timeout_ms = 100000};
+  char byte = '.';
+  zke *z;
+  close(n->stop[1]);
+  if (fcntl(n->stop[0], F_SETFL, O_NONBLOCK) != 0 ||
+      zke_open(n->path, &o, &z) != ZKE_OK)
+    return 1;
+  for (int turn = 0; read(n->stop[0], &byte, 1) != 0; turn++) {
+    if (!(n->writes ? neighbour_adds(z) : neighbour_reads(z, turn))) return 2;
+    if (turn == 0 && write(n->ready[1], ".", 1) != 1) return 3;
+  }
+  return zke_close(z) == ZKE_OK ? 0 : 4;
+}
+
+static pid_t start_neighbour(neighbour *n) {
+  char byte;
+  ck_assert_int_eq(pipe2(n->stop, O_CLOEXEC), 0);
+  ck_assert_int_eq(pipe2(n->ready, O_CLOEXEC), 0);
+  pid_t pid = test_child(be_neighbour, n);
+  ck_assert_int_eq(read(n->ready[0], &byte, 1), 1);
+  return pid;
+}
+
+/* P2, P12: processes that read without locks and one that writes go on while
+ * the file is compacted again and again, and see what is right. */
+START_TEST(compaction_beside_others) {
+  enum { TIMES = 8 };
+  const char *path = sparse(test_path("a.db"));
+  zke *z = test_open(path);
+  bulk(z, "/kept", BATCH, 300);
+  make(z, "/number", "0");
+  ck_ok(zke_close(z));
+  neighbour all[] = {{.path = path}, {.path = path}, {path, {0}, {0}, true}};
+  pid_t pid[3];
+  for (int i = 0; i < 3; i++) pid[i] = start_neighbour(&all[i]);
+  z = test_open(path);
+  for (int i = 0; i < TIMES; i++) {
+    int rc;
+    char parent[32];
+    snprintf(parent, sizeof parent, "/more%d", i);
+    bulk(z, parent, BATCH, BULK);
+    bulk(z, parent, BATCH, 0);
+    ck_until((rc = zke_compact(z, ZKE_FOREVER)) != ZKE_OPERATIONTIMEOUT, 30000);
+    ck_ok(rc);
+    ck_assert_int_lt(file_size(path), 500000);
+  }
+  for (int i = 0; i < 3; i++) close(all[i].stop[1]);
+  for (int i = 0; i < 3; i++) ck_assert_int_eq(test_child_end(pid[i]), 0);
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* P11: no room beside the database (0), none for SQLite's temporary file (1).
+ * Nothing is changed, the log is empty, and with room it works. */
+START_TEST(compaction_on_a_full_disk) {
+  if (!test_small_disk("disk", _i ? 1024 : 16384)) return;
+  const char *path = test_path(_i ? "a.db" : "disk/a.db");
+  const char *ballast = test_path("disk/ballast");
+  if (_i) ck_assert_int_eq(setenv("SQLITE_TMPDIR", test_path("disk"), 1), 0);
+  zke *z = test_open(path);
+  bulk(z, "/most", 4 * BATCH, BULK);
+  bulk(z, "/bulk", BATCH, BULK);
+  ck_ok(zke_close(z));
+  z = test_open(path);
+  bulk(z, "/bulk", BATCH, 0);
+  char *before = all_rows(path);
+  test_fill_disk(ballast);
+  ck_rc(zke_compact(z, ZKE_FOREVER), ZKE_FULL);
+  expect_rows(path, before);
+  ck_assert_int_eq(file_size(joined(path, "-wal")), 0);
+  ck_assert_int_eq(unlink(ballast), 0);
+  bulk(z, "/most", 4 * BATCH, 0);
+  ck_ok(zke_compact(z, ZKE_FOREVER));
+  ck_assert_int_lt(file_size(path), 500000);
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* P2: a sync that fails in it leaves open what became of it; the next call
+ * finds out, and nothing is lost. */
+START_TEST(compaction_whose_sync_fails) {
+  const char *path = sparse(test_path("a.db"));
+  int rc = ZKE_OK, n = 0;
+  for (; n < 20; n++) {
+    test_worker w = test_spawn("talk", NULL);
+    ask(&w, "open %s", path);
+    ask(&w, "failsync %d 1", n);
+    test_say(&w, "compact");
+    rc = atoi(test_line(&w));
+    ask(&w, "failsync 0 0");
+    ask(&w, "get /a");
+    ask(&w, "set /a/b two");
+    ask(&w, "check");
+    ask(&w, "close");
+    ck_assert_int_eq(test_wait(&w), 0);
+    if (rc == ZKE_OK) break; /* "ok" */
+    ck_assert_msg(rc == ZKE_CONNECTIONLOSS || rc == ZKE_SYSTEMERROR, "%d", rc);
+  }
+  ck_rc(rc, ZKE_OK);
+  ck_assert_int_ge(n, 2);
+  ck_assert_int_lt(file_size(path), 500000);
+  zke *z = test_open(path);
+  expect_data(z, "/a", "one");
+  expect_data(z, "/a/b", "two");
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- inspection from outside ---- */
+
+/* The views can be read by another program while a handle is open. */
+START_TEST(views_are_readable) {
+  static const char *const views[] = {
+      "zke_nodes", "zke_sessions", "zke_watches", "zke_events", "zke_waiters"};
+  const char *path = sample(test_path("a.db"));
+  zke *z = test_open(path);
+  make_ephemeral(z, "/e");
+  test_worker w = test_spawn("talk", NULL);
+  for (int i = 0; i < 5; i++) {
+    ask(&w, "sql %s SELECT count(*) FROM %s", path, views[i]);
+  }
+  ck_assert_str_eq(
+      ask(&w, "sql %s SELECT path FROM zke_nodes WHERE path LIKE '/a%%'", path),
+      "/a /a/b");
+  ck_assert_int_eq(
+      atoi(ask(&w, "sql %s SELECT count(*) FROM zke_sessions", path)), 1);
+  make(z, "/while", "read");
+  ck_ok(zke_close(z));
+  ck_assert_int_eq(test_wait(&w), 0);
+}
+END_TEST
+
+/* The same by the sqlite3 shell, where there is one. */
+START_TEST(views_are_readable_by_the_shell) {
+  char line[64] = "";
+  const char *path = sample(test_path("a.db"));
+  if (system("sqlite3 -version >/dev/null 2>&1") != 0) {
+    printf("views: the sqlite3 shell is not installed, skipped\n");
+    return;
+  }
+  zke *z = test_open(path);
+  FILE *in = popen(joined(joined("sqlite3 ", path),
+                          " \"SELECT path FROM zke_nodes"
+                          " WHERE path LIKE '/a/%'\""),
+                   "r");
+  ck_assert_ptr_nonnull(fgets(line, sizeof line, in));
+  ck_assert_int_eq(pclose(in), 0);
+  ck_assert_str_eq(line, "/a/b\n");
+  make(z, "/c", "after");
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- zke_check ---- */
+
+static const struct {
+  const char *invariant; /* as doc/format.md numbers them */
+  const char *damage;
+} damages[] = {
+    {"I1 ", "DELETE FROM node WHERE parent=''"},
+    {"I2 ", "UPDATE node SET parent='/none' WHERE name='b'"},
+    {"I3 ", "UPDATE node SET nchild=0 WHERE name='a'"},
+    {"I4 ", "UPDATE node SET creates=0 WHERE name='a'"},
+    {"I5 ", "UPDATE node SET owner=12345 WHERE name='b'"},
+    {"I6 ", "UPDATE node SET kind=1 WHERE name='e'"},
+    {"I7 ", "UPDATE node SET mzxid=czxid-1 WHERE name='b'"},
+    {"I7 ", "UPDATE node SET pzxid=1<<60 WHERE name='a'"},
+    {"I8 ", "UPDATE node SET len=len+1 WHERE name='b'"},
+    {"I8 ", "UPDATE node SET data=NULL WHERE name='b'"},
+    {"I9 ", "INSERT INTO blob(data) VALUES(x'00')"},
+    {"I10 ", "INSERT INTO watch VALUES('/a',0,999)"},
+    {"I11 ", "INSERT INTO event VALUES(999,1,1,'/a',1,NULL)"},
+    {"I12 ", "UPDATE meta SET recursive=recursive+1"},
+    {"I13 ", "UPDATE node SET ttl=5 WHERE name='b'"},
+    {"I14 ", "UPDATE meta SET zxid=zxid-100"},
+    {"I15 ", "UPDATE node SET name='..' WHERE name='b'"},
+    {"I15 ", "UPDATE node SET name='x/y' WHERE name='b'"},
+    {"I16 ", "UPDATE node SET acl='nonsense' WHERE name='b'"},
+    {"I16 ",
+     "UPDATE node SET acl='31:world:anyone'||char(10)||'x' "
+     "WHERE name='b'"},
+};
+enum { DAMAGES = sizeof damages / sizeof damages[0] };
+
+typedef struct findings {
+  const char *wanted; /* how a sentence begins */
+  int seen, others;
+} findings;
+
+static void find(void *context, const char *sentence) {
+  findings *f = context;
+  if (strncmp(sentence, f->wanted, strlen(f->wanted)) == 0) {
+    f->seen++;
+  } else {
+    f->others++;
+  }
+}
+
+/* Each invariant: zke_check() finds nothing in a sound database, and names
+ * the invariant once it has been broken behind the library's back; without a
+ * function too. */
+START_TEST(check_finds_damage) {
+  const char *path = sample(test_path("a.db"));
+  findings f = {.wanted = damages[_i].invariant};
+  zke *z = test_open(path);
+  make_ephemeral(z, "/e");
+  ck_ok(zke_check(z, find, &f));
+  ck_assert_int_eq(f.seen + f.others, 0);
+  sql(path, "%s", damages[_i].damage);
+  ck_rc(zke_check(z, find, &f), ZKE_DATAINCONSISTENCY);
+  ck_assert_msg(f.seen >= 1, "%s not among %d findings", f.wanted, f.others);
+  ck_says(path);
+  ck_rc(zke_check(z, NULL, NULL), ZKE_DATAINCONSISTENCY);
+  zke_close(z);
+}
+END_TEST
+
+/* ---- suite ---- */
+
+static void add(Suite *s, const TTest *test, const char *name, int loops) {
+  TCase *t = tcase_create(name);
+  tcase_set_timeout(t, 60);
+  tcase_add_loop_test(t, test, 0, loops);
+  suite_add_tcase(s, t);
+}
+
+#define ADD(test) add(s, test, #test, 1)
+#define ADD_LOOP(test, loops) add(s, test, #test, loops)
+
+static void add_refused_files(Suite *s) {
+  ADD(text_file_is_refused);
+  ADD_LOOP(foreign_database_is_refused, 4);
+  ADD(foreign_database_in_use_is_refused);
+  ADD(newer_format_is_refused);
+  ADD(older_format_is_refused);
+  ADD(truncated_database_is_refused);
+  ADD(damaged_page_is_found);
+  ADD(directory_is_refused);
+  ADD(unreadable_file_is_refused);
+  ADD(unwritable_file_is_refused);
+  ADD(unwritable_directory_is_refused);
+  ADD(network_file_system_is_refused);
+  ADD(table_is_given_empty_structs);
+  ADD(null_arguments_are_refused);
+  ADD(missing_file_is_not_made);
+  ADD(existing_and_empty_files_are_opened);
+  ADD(full_disk_loses_nothing);
+  ADD(filling_the_disk_loses_nothing);
+  ADD(full_disk_at_open);
+}
+
+static void add_kept_files(Suite *s) {
+  ADD(readonly_reads_only);
+  ADD(readonly_leaves_the_file_alone);
+  ADD_LOOP(unlinked_file_is_noticed, BESIDE);
+  ADD(renamed_database_is_noticed);
+  ADD(replaced_database_is_noticed);
+  ADD_LOOP(newcomer_is_refused_without_side_files, 4);
+  ADD(side_files_may_go_between);
+  ADD(copy_has_no_sessions);
+  ADD_LOOP(restored_database_reissues_nothing, 3);
+  ADD(reopened_database_goes_on);
+  ADD(file_alone_is_complete);
+  ADD_LOOP(changes_are_synced_by_kind, 3);
+  ADD(symbolic_link_is_the_same_database);
+  ADD(life_is_named_by_its_row);
+  ADD(readonly_sees_who_is_dead);
+  ADD(readonly_follows_no_link);
+  ADD(relative_name_survives_chdir);
+  ADD_LOOP(side_files_follow_the_database, 3);
+  ADD(other_boot_id_reaps_nobody);
+  ADD_LOOP(reboot_reissues_nothing, 3);
+  ADD(same_boot_keeps_the_epoch);
+  ADD(failed_sync_is_connection_loss);
+  ADD(failing_syncs_acknowledge_nothing);
+  ADD(wal_is_bounded);
+  ADD_LOOP(compaction_shrinks_the_file, 2);
+  ADD(compaction_that_cannot_be);
+  ADD(compaction_that_is_late);
+  ADD(compaction_beside_a_long_reader);
+  ADD(compaction_beside_others);
+  ADD_LOOP(compaction_on_a_full_disk, 2);
+  ADD(compaction_whose_sync_fails);
+  ADD(views_are_readable);
+  ADD(views_are_readable_by_the_shell);
+  ADD_LOOP(check_finds_damage, DAMAGES);
+}
+
+int main(int argc, char **argv) {
+  Suite *s = suite_create("file");
+  add_refused_files(s);
+  add_kept_files(s);
+  return test_main(argc, argv, s);
+}

@@ -1,0 +1,649 @@
+/* test_fork.c - fork() without exec()
+ *
+ * P9: the child's copy of a handle refuses every call with ZKE_FORKED, keeps
+ * nothing alive and does not disturb the parent's; the child may open its own.
+ *
+ * A child here must not use Check's assertions, which would report to the
+ * runner in its parent's name: it answers by its exit status.
+ */
+#define _GNU_SOURCE
+#include "test/test.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "recipes/lock.h"
+
+/* ---- children ---- */
+
+static int in_child(int (*body)(void *), void *context) {
+  return test_child_end(test_child(body, context));
+}
+
+/* ---- every call on the child's copy ---- */
+
+static zke_op_result result;
+static zke_op op;
+
+static int call_create(zke *z) {
+  return zke_create(z, "/c", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL);
+}
+static int call_create_ttl(zke *z) {
+  return zke_create_ttl(z, "/c", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT_WITH_TTL,
+                        1000, NULL, NULL);
+}
+static int call_delete(zke *z) { return zke_delete(z, "/n", -1); }
+static int call_exists(zke *z) {
+  return zke_exists(z, "/n", test_record, NULL, NULL);
+}
+static int call_get(zke *z) {
+  return zke_get(z, "/n", NULL, NULL, NULL, NULL, NULL);
+}
+static int call_set(zke *z) { return zke_set(z, "/n", "", 0, -1, NULL); }
+static int call_children(zke *z) {
+  return zke_children(z, "/", NULL, NULL, NULL, NULL);
+}
+static int call_count(zke *z) {
+  int64_t count;
+  return zke_count(z, "/", &count);
+}
+static int call_ephemerals(zke *z) {
+  zke_strings *paths;
+  return zke_ephemerals(z, 0, NULL, &paths);
+}
+static int call_sync(zke *z) { return zke_sync(z, "/n"); }
+static int call_multi(zke *z) {
+  zke_op_set(&op, "/n", "", 0, -1);
+  return zke_multi(z, &op, 1, &result);
+}
+static int call_multi_read(zke *z) {
+  zke_op_get(&op, "/n");
+  return zke_multi_read(z, &op, 1, &result);
+}
+static int call_add_auth(zke *z) { return zke_add_auth(z, "digest", "a:b", 3); }
+static int call_get_acl(zke *z) {
+  zke_acls *acls;
+  return zke_get_acl(z, "/n", &acls, NULL);
+}
+static int call_set_acl(zke *z) {
+  return zke_set_acl(z, "/n", -1, ZKE_OPEN_ACL);
+}
+static int call_add_watch(zke *z) {
+  return zke_add_watch(z, "/n", ZKE_WATCH_PERSISTENT, test_record, NULL);
+}
+static int call_remove_watch(zke *z) {
+  return zke_remove_watch(z, "/n", ZKE_WATCH_ANY, test_record, NULL);
+}
+static int call_remove_all_watches(zke *z) {
+  return zke_remove_all_watches(z, "/n", ZKE_WATCH_ANY);
+}
+static int call_set_watcher(zke *z) {
+  return zke_set_watcher(z, test_record, NULL);
+}
+static int call_fd(zke *z) {
+  int fd;
+  return zke_fd(z, &fd);
+}
+static int call_next_deadline(zke *z) {
+  int64_t deadline;
+  return zke_next_deadline(z, &deadline);
+}
+static int call_dispatch(zke *z) { return zke_dispatch(z, NULL); }
+static int call_wait(zke *z) { return zke_wait(z, ZKE_FOREVER); }
+static int call_sessions(zke *z) {
+  zke_session_list *list;
+  return zke_sessions(z, &list);
+}
+static int call_watches(zke *z) {
+  zke_watch_list *list;
+  return zke_watches(z, &list);
+}
+static int call_waiters(zke *z) {
+  zke_watch_list *list;
+  return zke_waiters(z, &list);
+}
+static int call_check(zke *z) { return zke_check(z, NULL, NULL); }
+static int call_expire(zke *z) { return zke_expire(z, 1); }
+static int call_keepalive_fd(zke *z) {
+  int fd;
+  return zke_keepalive_fd(z, &fd);
+}
+static int call_open_session(zke *z) {
+  zke *further;
+  return zke_open_session(z, NULL, &further);
+}
+static int call_test_fail(zke *z) {
+  return zke_test_fail(z, ZKE_TEST_FAIL_BEFORE, 0);
+}
+static int call_forget(zke *z) { return zke_forget(z, test_record, NULL); }
+static int call_call_at(zke *z) { return zke_call_at(z, 0, test_record, NULL); }
+static int call_close(zke *z) { return zke_close(z); }
+
+typedef int (*call)(zke *z);
+static const call calls[] = {
+    call_create,      call_create_ttl,   call_delete,
+    call_exists,      call_get,          call_set,
+    call_children,    call_count,        call_ephemerals,
+    call_sync,        call_multi,        call_multi_read,
+    call_add_auth,    call_get_acl,      call_set_acl,
+    call_add_watch,   call_remove_watch, call_remove_all_watches,
+    call_set_watcher, call_fd,           call_next_deadline,
+    call_dispatch,    call_wait,         call_sessions,
+    call_watches,     call_waiters,      call_check,
+    call_expire,      call_keepalive_fd, call_open_session,
+    call_test_fail,   call_forget,       call_call_at,
+    call_close,
+};
+
+/* 0, or which call (from 1) was not refused as it should be. */
+static int call_all(void *context) {
+  for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+    if (calls[i](context) != ZKE_FORKED) return (int)i + 1;
+    if (!strstr(zke_errmsg(), "parent")) return (int)i + 101;
+  }
+  return 0;
+}
+
+/* After a child has come and gone the parent's handle works as before. */
+static void expect_working(zke *z) {
+  test_events events = {0};
+  ck_ok(zke_exists(z, "/n", test_record, &events, NULL));
+  ck_ok(zke_set(z, "/n", "parent", 6, -1, NULL));
+  test_expect(z, &events, "CHANGED /n");
+  ck_ok(zke_exists(z, "/e", NULL, NULL, NULL));
+  ck_rc(zke_exists(z, "/c", NULL, NULL, NULL), ZKE_NONODE);
+  ck_ok(zke_check(z, NULL, NULL));
+}
+
+static void make_nodes(zke *z) {
+  ck_ok(zke_create(z, "/n", "0", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  ck_ok(zke_create(z, "/e", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
+}
+
+/* P9: every call on the copy is refused; the parent notices nothing. */
+START_TEST(copy_refuses_every_call) {
+  zke *z = test_open(test_path("a.db")), *further = test_session(z, NULL);
+  make_nodes(z);
+  ck_assert_int_eq(in_child(call_all, z), 0);
+  ck_assert_int_eq(in_child(call_all, further), 0);
+  expect_working(z);
+  expect_working(further);
+  ck_ok(zke_close(further));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* P9: the same in memory and for a read-only handle. */
+START_TEST(other_copies_refuse_every_call) {
+  zke *z = test_open(":memory:"), *r;
+  make_nodes(z);
+  ck_assert_int_eq(in_child(call_all, z), 0);
+  expect_working(z);
+  ck_ok(zke_close(z));
+  z = test_open(test_path("a.db"));
+  zke_options options = {.size = sizeof options, .flags = ZKE_OPEN_READONLY};
+  ck_ok(zke_open(test_path("a.db"), &options, &r));
+  ck_assert_int_eq(in_child(call_all, r), 0);
+  ck_ok(zke_close(r));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* What does not return a code is harmless in the child. */
+static int ask_plain(void *context) {
+  zke_session_id(context);
+  zke_state(context);
+  zke_now(context);
+  return 0;
+}
+
+START_TEST(plain_questions_do_no_harm) {
+  zke *z = test_open(test_path("a.db"));
+  make_nodes(z);
+  ck_assert_int_eq(in_child(ask_plain, z), 0);
+  expect_working(z);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* A grandchild's copy is no better; and a handle opened after the fork is not
+ * touched by the fork before it. */
+static int fork_again(void *context) {
+  pid_t pid = fork();
+  if (pid == 0) _exit(call_all(context));
+  int status = 0;
+  if (waitpid(pid, &status, 0) != pid || status) return 1;
+  return call_all(context);
+}
+
+START_TEST(grandchild_is_refused) {
+  zke *z = test_open(test_path("a.db"));
+  make_nodes(z);
+  ck_assert_int_eq(in_child(fork_again, z), 0);
+  expect_working(z);
+  zke *later = test_open(test_path("a.db"));
+  expect_working(later);
+  ck_ok(zke_close(later));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- what a copy must not do ---- */
+
+/* P5: a child's end ends no session: not here, not as others see it. */
+START_TEST(childs_end_ends_no_session) {
+  const char *db = test_path("a.db");
+  zke *z = test_open(db);
+  make_nodes(z);
+  for (int i = 0; i < 3; i++) ck_assert_int_eq(in_child(call_all, z), 0);
+  test_worker w = test_spawn("talk", NULL);
+  char line[4200];
+  snprintf(line, sizeof line, "open %s", db);
+  test_say(&w, line);
+  ck_assert_int_eq(strncmp(test_line(&w), "ok", 2), 0);
+  test_say(&w, "watch /e");
+  ck_assert_str_eq(test_line(&w), "ok");
+  test_say(&w, "wait 1200");
+  ck_assert_int_eq(atoi(test_line(&w)), ZKE_OPERATIONTIMEOUT);
+  expect_working(z);
+  ck_assert_int_eq(test_wait(&w), 0);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* P6, P9: a forked child that lives on keeps its dead parent's session from
+ * nobody: the kernel tells the waiter, and the node goes. */
+START_TEST(forked_child_keeps_nothing_alive) {
+  const char *db = test_path("a.db");
+  test_events events = {0};
+  zke *z = test_open(db);
+  test_worker w = test_spawn("hold", db, "/e", NULL);
+  ck_assert_int_eq(strncmp(test_line(&w), "ready ", 6), 0);
+  test_say(&w, "fork");
+  pid_t child = (pid_t)atoi(test_line(&w) + 3);
+  ck_assert_int_gt(child, 1);
+  ck_ok(zke_exists(z, "/e", test_record, &events, NULL));
+  test_kill(&w, SIGKILL);
+  test_expect_within(z, &events, "DELETED /e", 2000);
+  ck_assert_int_eq(kill(child, 0), 0);
+  ck_assert_int_eq(kill(child, SIGKILL), 0);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- the child's own handle ---- */
+
+/* One more in the number at /n, so many times; 0 or a result code. */
+static int add(zke *z, int times) {
+  while (times > 0) {
+    char *data = NULL, next[16];
+    zke_stat stat;
+    int rc = zke_get(z, "/n", NULL, NULL, &data, NULL, &stat);
+    if (rc != ZKE_OK) return rc;
+    int n = snprintf(next, sizeof next, "%d", atoi(data) + 1);
+    zke_free(data);
+    rc = zke_set(z, "/n", next, n, stat.version, NULL);
+    if (rc == ZKE_OK) times--;
+    if (rc != ZKE_OK && rc != ZKE_BADVERSION) return rc;
+  }
+  return ZKE_OK;
+}
+
+static void expect_sum(zke *z, int expected) {
+  char *data;
+  ck_ok(zke_get(z, "/n", NULL, NULL, &data, NULL, NULL));
+  ck_assert_int_eq(atoi(data), expected);
+  zke_free(data);
+  ck_ok(zke_check(z, NULL, NULL));
+}
+
+enum { TIMES = 100 };
+
+/* Opens its own and works; says so; works again when told, and closes. */
+static struct {
+  const char *db;
+  int told[2], says[2]; /* pipes to and from the child */
+} own;
+
+static int work_on_own(void *context) {
+  zke *mine;
+  char byte = 'x';
+  (void)context;
+  if (zke_open(own.db, NULL, &mine) != ZKE_OK) return 1;
+  if (zke_create(mine, "/child", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL,
+                 NULL) != ZKE_OK) {
+    return 2;
+  }
+  if (add(mine, TIMES) != ZKE_OK) return 3;
+  if (write(own.says[1], &byte, 1) != 1) return 4;
+  if (read(own.told[0], &byte, 1) != 1) return 5;
+  if (add(mine, TIMES) != ZKE_OK) return 6;
+  if (zke_check(mine, NULL, NULL) != ZKE_OK) return 7;
+  return zke_close(mine) == ZKE_OK ? 0 : 8;
+}
+
+/* The child opens its own on the same file; parent and child, and then a
+ * third process after the parent has closed, lose no update to each other. */
+START_TEST(child_opens_its_own) {
+  char byte = 'x', line[64];
+  own.db = test_path("a.db");
+  ck_assert_int_eq(pipe(own.told), 0);
+  ck_assert_int_eq(pipe(own.says), 0);
+  zke *z = test_open(own.db);
+  make_nodes(z);
+  pid_t child = test_child(work_on_own, NULL);
+  ck_ok(add(z, TIMES));
+  ck_assert_int_eq(read(own.says[0], &byte, 1), 1);
+  expect_sum(z, 2 * TIMES);
+  ck_ok(zke_exists(z, "/child", NULL, NULL, NULL));
+  ck_ok(zke_close(z));
+
+  test_worker w = test_spawn("hold", own.db, "/third", NULL);
+  ck_assert_int_eq(strncmp(test_line(&w), "ready ", 6), 0);
+  ck_assert_int_eq(write(own.told[1], &byte, 1), 1);
+  snprintf(line, sizeof line, "add /n %d", TIMES);
+  test_say(&w, line);
+  ck_assert_str_eq(test_line(&w), "ok");
+  ck_assert_int_eq(test_child_end(child), 0);
+  ck_assert_int_eq(test_wait(&w), 0);
+
+  z = test_open(own.db);
+  expect_sum(z, 4 * TIMES);
+  ck_rc(zke_exists(z, "/child", NULL, NULL, NULL), ZKE_NONODE);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* A child that only opens after its parent has closed everything. */
+static int open_late(void *context) {
+  zke *z;
+  if (zke_open(context, NULL, &z) != ZKE_OK) return 1;
+  if (add(z, 1) != ZKE_OK) return 2;
+  return zke_close(z) == ZKE_OK ? 0 : 3;
+}
+
+START_TEST(child_opens_after_the_parents_close) {
+  char db[4096];
+  snprintf(db, sizeof db, "%s", test_path("a.db"));
+  zke *z = test_open(db);
+  make_nodes(z);
+  ck_ok(zke_close(z));
+  ck_assert_int_eq(in_child(open_late, db), 0);
+  z = test_open(db);
+  expect_sum(z, 1);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- forking at bad moments ---- */
+
+static struct {
+  zke *z;
+  bool stop; /* by __atomic */
+  int rc;
+} busy;
+
+static void *keep_busy(void *context) {
+  (void)context;
+  while (!__atomic_load_n(&busy.stop, __ATOMIC_SEQ_CST) && busy.rc == ZKE_OK) {
+    busy.rc = zke_set(busy.z, "/n", "", 0, -1, NULL);
+    if (busy.rc == ZKE_OK) busy.rc = zke_dispatch(busy.z, NULL);
+  }
+  return NULL;
+}
+
+/* P9: the refusal comes before any lock: a child forked while another thread
+ * is inside a call does not hang in it. */
+START_TEST(fork_while_a_thread_is_inside) {
+  pthread_t thread;
+  zke *z = test_open(test_path("a.db"));
+  make_nodes(z);
+  busy.z = z;
+  ck_assert_int_eq(pthread_create(&thread, NULL, keep_busy, NULL), 0);
+  for (int i = 0; i < 100; i++) ck_assert_int_eq(in_child(call_all, z), 0);
+  __atomic_store_n(&busy.stop, true, __ATOMIC_SEQ_CST);
+  pthread_join(thread, NULL);
+  ck_ok(busy.rc);
+  expect_working(z);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+static int forked_inside;
+
+static void fork_inside(zke *z, int type, int state, const char *path,
+                        void *context) {
+  (void)type, (void)state, (void)path, (void)context;
+  forked_inside = in_child(call_all, z);
+}
+
+/* P9: the same from inside a callback. */
+START_TEST(fork_inside_a_callback) {
+  zke *z = test_open(test_path("a.db"));
+  make_nodes(z);
+  forked_inside = -1;
+  ck_ok(zke_exists(z, "/n", fork_inside, NULL, NULL));
+  ck_ok(zke_set(z, "/n", "", 0, -1, NULL));
+  ck_ok(zke_wait(z, zke_now(z) + 1000));
+  ck_assert_int_eq(forked_inside, 0);
+  expect_working(z);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- a child that returns from the callback it was forked in ---- */
+
+enum { CALLBACKS = 64 };
+static int ran;       /* callbacks, in the child: since the fork */
+static bool is_child; /* of fork_and_return() */
+static pid_t child;   /* its id, in the parent */
+
+static void fork_and_return(zke *z, int type, int state, const char *path,
+                            void *context) {
+  (void)z, (void)type, (void)state, (void)path, (void)context;
+  ran++;
+  if (child || is_child) return;
+  child = fork();
+  is_child = child == 0;
+  if (is_child) ran = 0;
+  if (is_child) alarm(TEST_CHILD_S);
+}
+
+static void dispatch_again(zke *z, int type, int state, const char *path,
+                           void *context) {
+  (void)type, (void)state, (void)path, (void)context;
+  ck_assert_ptr_nonnull(z);
+  zke_dispatch(z, NULL);
+}
+
+/* As many callbacks as pending events, and for each as many watchers. */
+static void make_callbacks(zke *z) {
+  static char contexts[CALLBACKS];
+  for (int i = 0; i < CALLBACKS; i++)
+    ck_ok(zke_add_watch(z, "/n", ZKE_WATCH_PERSISTENT, fork_and_return,
+                        &contexts[i]));
+  for (int i = 0; i < 3; i++) ck_ok(zke_set(z, "/n", "", 0, -1, NULL));
+}
+
+/* In the child, after the call in whose callback it was made: which returned
+ * ZKE_FORKED and ran nothing more.  Its own handle works. */
+static void end_child(zke *z, int rc) {
+  zke *mine;
+  if (!is_child) return;
+  if (rc != ZKE_FORKED) _exit(1);
+  if (!strstr(zke_errmsg(), "parent")) _exit(2);
+  if (ran) _exit(3);
+  if (call_all(z)) _exit(4);
+  if (zke_open(test_path("a.db"), NULL, &mine) != ZKE_OK) _exit(5);
+  if (zke_set(mine, "/", "", 0, -1, NULL) != ZKE_OK) _exit(6); /* unwatched */
+  _exit(zke_close(mine) == ZKE_OK ? 0 : 7);
+}
+
+/* In the parent, which has run them all. */
+static void expect_forked(zke *z, int callbacks) {
+  ck_assert_int_gt(child, 0);
+  ck_assert_int_eq(test_child_end(child), 0);
+  while (ran < callbacks) ck_ok(zke_dispatch(z, NULL));
+  ck_assert_int_eq(ran, callbacks);
+  ck_ok(zke_check(z, NULL, NULL));
+}
+
+/* P9: in a wait (0), a dispatch (1), and a dispatch inside a callback (2). */
+START_TEST(child_returns_from_a_callback) {
+  zke *z = test_open(test_path("a.db"));
+  make_nodes(z);
+  if (_i == 2) {
+    ck_ok(zke_exists(z, "/n", dispatch_again, NULL, NULL));
+    ck_ok(zke_set(z, "/n", "", 0, -1, NULL));
+  }
+  make_callbacks(z);
+  int rc = _i == 0 ? zke_wait(z, ZKE_FOREVER) : zke_dispatch(z, NULL);
+  end_child(z, rc);
+  ck_ok(rc);
+  expect_forked(z, 3 * CALLBACKS);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* P9: the same where a time has come. */
+START_TEST(child_returns_from_a_call_at_a_time) {
+  zke *z = test_open(test_path("a.db"));
+  make_nodes(z);
+  static char contexts[CALLBACKS];
+  for (int i = 0; i < CALLBACKS; i++)
+    ck_ok(zke_call_at(z, 0, fork_and_return, &contexts[i]));
+  int rc = zke_wait(z, ZKE_FOREVER);
+  end_child(z, rc);
+  ck_ok(rc);
+  expect_forked(z, CALLBACKS);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* P9: the same at the session's end, whose event has no path. */
+START_TEST(child_returns_from_the_sessions_end) {
+  zke *z = test_open(test_path("a.db"));
+  make_nodes(z);
+  zke *further = test_session(z, NULL);
+  static char contexts[CALLBACKS];
+  for (int i = 0; i < CALLBACKS; i++)
+    ck_ok(zke_exists(further, "/n", fork_and_return, &contexts[i], NULL));
+  ck_ok(zke_expire(z, zke_session_id(further)));
+  int rc = zke_wait(further, ZKE_FOREVER);
+  end_child(further, rc);
+  ck_ok(rc);
+  expect_forked(z, CALLBACKS);
+  ck_ok(zke_close(further));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* P9: while another thread of the parent holds the store's lock and mutex now
+ * and then: the child touches neither. */
+START_TEST(child_returns_among_threads) {
+  pthread_t thread;
+  zke *z = test_open(test_path("a.db"));
+  zke *further = test_session(z, NULL);
+  make_nodes(z);
+  busy.z = further;
+  ck_assert_int_eq(pthread_create(&thread, NULL, keep_busy, NULL), 0);
+  ck_ok(zke_add_watch(z, "/n", ZKE_WATCH_PERSISTENT, fork_and_return, NULL));
+  for (int i = 0; i < 50; i++) {
+    child = 0;
+    while (!child) {
+      int rc = zke_wait(z, zke_now(z) + 1000);
+      if (is_child) _exit(rc != ZKE_FORKED || ran || call_all(z));
+    }
+    ck_assert_int_eq(test_child_end(child), 0);
+  }
+  __atomic_store_n(&busy.stop, true, __ATOMIC_SEQ_CST);
+  pthread_join(thread, NULL);
+  ck_ok(busy.rc);
+  ck_ok(zke_close(further));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+static void fork_in_listener(zke_lock *lock, int event, int64_t token,
+                             void *context) {
+  (void)lock, (void)event, (void)token, (void)context;
+  fork_and_return(NULL, 0, 0, NULL, NULL);
+}
+
+/* P9: a recipe's blocking call, in whose wait a callback forks (0), or in whose
+ * end its listener does (1): in the child it is refused, tells nothing, and the
+ * parent has the lock. */
+START_TEST(child_returns_into_a_recipe) {
+  zke_lock *lock, *held;
+  zke *z = test_open(test_path("a.db")), *other = test_open(test_path("a.db"));
+  zke_lock_options o = {.size = sizeof o};
+  if (_i) o.listener = fork_in_listener;
+  make_nodes(z);
+  ck_ok(zke_lock_new(other, "/lock", NULL, &held));
+  ck_ok(zke_lock_acquire(held, ZKE_FOREVER));
+  ck_ok(zke_lock_new(z, "/lock", &o, &lock));
+  if (_i)
+    ck_ok(zke_lock_start(lock));
+  else
+    make_callbacks(z);
+  int rc = zke_lock_acquire(lock, _i ? zke_now(z) : zke_now(z) + 50);
+  if (is_child && _i) rc = zke_lock_acquire(lock, ZKE_FOREVER);
+  if (is_child) zke_lock_free(lock);
+  end_child(z, rc);
+  ck_rc(rc, ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_gt(child, 0);
+  ck_assert_int_eq(test_child_end(child), 0);
+  zke_lock_free(held);
+  ck_ok(zke_lock_acquire(lock, zke_now(z) + 5000));
+  zke_lock_free(lock);
+  ck_ok(zke_close(other));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- suite ---- */
+
+static void add_test(Suite *s, const TTest *test, const char *name) {
+  TCase *t = tcase_create(name);
+  tcase_set_timeout(t, 30);
+  tcase_add_test(t, test);
+  suite_add_tcase(s, t);
+}
+
+static void add_loop(Suite *s, const TTest *test, const char *name, int times) {
+  TCase *t = tcase_create(name);
+  tcase_set_timeout(t, 30);
+  tcase_add_loop_test(t, test, 0, times);
+  suite_add_tcase(s, t);
+}
+
+#define ADD(test) add_test(s, test, #test)
+#define ADD_LOOP(test, times) add_loop(s, test, #test, times)
+
+int main(int argc, char **argv) {
+  Suite *s = suite_create("fork");
+  ADD(copy_refuses_every_call);
+  ADD(other_copies_refuse_every_call);
+  ADD(plain_questions_do_no_harm);
+  ADD(grandchild_is_refused);
+  ADD(childs_end_ends_no_session);
+  ADD(forked_child_keeps_nothing_alive);
+  ADD(child_opens_its_own);
+  ADD(child_opens_after_the_parents_close);
+  ADD(fork_while_a_thread_is_inside);
+  ADD(fork_inside_a_callback);
+  ADD_LOOP(child_returns_from_a_callback, 3);
+  ADD(child_returns_from_a_call_at_a_time);
+  ADD(child_returns_from_the_sessions_end);
+  ADD(child_returns_among_threads);
+  ADD_LOOP(child_returns_into_a_recipe, 2);
+  return test_main(argc, argv, s);
+}

@@ -1,0 +1,1285 @@
+/* test_limits.c - what hardly ever happens
+ *
+ * Arguments at their limits, files that are something else, systems that
+ * refuse; and instants: between a look and the gate, between a watch and its
+ * notice, between two calls of one dispatch.  An instant is brought about by a
+ * table of system calls that does something just before a call.
+ */
+#include "test/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <sqlite3.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- the table ---- */
+
+enum { GATE = 0 }; /* its byte in the liveness file */
+
+static struct {
+  zke_os real;
+  int64_t skew;             /* ns by which all clocks are ahead */
+  bool stands;              /* the clocks stand, but for the skew */
+  void (*at_gate)(void);    /* done once, before the gate is locked */
+  void (*after_gate)(void); /* … after it was unlocked */
+  void (*asleep)(void);     /* … before it sleeps in the kernel */
+  atomic_int busy_gates;    /* so often the gate is taken; */
+  int gate_error;           /* … then this happens; 0: nothing */
+  int live_error;           /* of opening the liveness file */
+  int directory_error;      /* of opening the side directory */
+  int mkdir_error;          /* of making it */
+  bool no_fstat;            /* fstat of a FIFO fails */
+  bool no_stamps;           /* nothing can be written into the liveness file */
+  bool no_poller;           /* as on a system without epoll */
+} sys;
+
+static void sys_do(void (**what)(void)) {
+  void (*now)(void) = *what;
+  *what = NULL; /* what it does itself is not interrupted */
+  if (now) now();
+}
+
+static int64_t sys_clock(void *c, int which) {
+  int64_t now = sys.real.clock(c, which);
+  return (sys.stands ? test_stood(which, now) : now) + sys.skew;
+}
+
+static int sys_lock(void *c, int fd, int64_t offset, int64_t count, int how) {
+  if (offset == GATE && how == ZKE_LOCK_EXCLUSIVE) {
+    sys_do(&sys.at_gate);
+    if (sys.busy_gates > 0) {
+      sys.busy_gates--;
+      return -EAGAIN;
+    }
+    if (sys.gate_error) return -sys.gate_error;
+  }
+  int rc = sys.real.lock_range(c, fd, offset, count, how);
+  if (offset == GATE && how == ZKE_LOCK_NONE) sys_do(&sys.after_gate);
+  return rc;
+}
+
+static bool sys_is(const char *path, const char *end) {
+  size_t n = strlen(path), m = strlen(end);
+  return n >= m && strcmp(path + n - m, end) == 0;
+}
+
+static int sys_open(void *c, const char *path, int flags, unsigned mode) {
+  if (sys.live_error && sys_is(path, "/live"))
+    return flags & O_CREAT ? -EEXIST : -sys.live_error;
+  if (sys.directory_error && (flags & O_DIRECTORY)) return -sys.directory_error;
+  return sys.real.open(c, path, flags, mode);
+}
+
+static int sys_mkdir(void *c, const char *path, unsigned mode) {
+  return sys.mkdir_error ? -sys.mkdir_error : sys.real.mkdir(c, path, mode);
+}
+
+static int sys_fstat(void *c, int fd, zke_file *out) {
+  int rc = sys.real.fstat(c, fd, out);
+  return sys.no_fstat && out->type == ZKE_FILE_FIFO ? -EIO : rc;
+}
+
+static int64_t sys_pwrite(void *c, int fd, const void *bytes, size_t size,
+                          int64_t at) {
+  return sys.no_stamps ? -EIO : sys.real.pwrite(c, fd, bytes, size, at);
+}
+
+static int sys_poll(void *c, struct pollfd *fds, unsigned count, int timeout) {
+  if (timeout) sys_do(&sys.asleep);
+  return sys.real.poll(c, fds, count, timeout);
+}
+
+static int sys_poller(void *c) {
+  return sys.no_poller ? -ENOSYS : sys.real.poller(c);
+}
+
+static const zke_os *sys_table(void) {
+  static zke_os table;
+  zke_os_default(&sys.real);
+  table = sys.real;
+  table.clock = sys_clock;
+  table.lock_range = sys_lock;
+  table.open = sys_open;
+  table.mkdir = sys_mkdir;
+  table.fstat = sys_fstat;
+  table.pwrite = sys_pwrite;
+  table.poll = sys_poll;
+  table.poller = sys_poller;
+  return &table;
+}
+
+/* Options with the table, to be changed before they are used. */
+static zke_options *sys_options(void) {
+  static zke_options options;
+  options = (zke_options){.size = sizeof options, .os = sys_table()};
+  return &options;
+}
+
+static zke *sys_handle(const char *name) {
+  zke *z = NULL;
+  ck_ok(zke_open(name, sys_options(), &z));
+  return z;
+}
+
+static void sys_pass(int64_t ms) { sys.skew += ms * 1000000; }
+
+/* ---- small things ---- */
+
+static void make(zke *z, const char *path, int mode) {
+  ck_ok(zke_create(z, path, "", 0, ZKE_OPEN_ACL, mode, NULL, NULL));
+}
+
+enum { STAY = 100000 }; /* ms that containers and TTL nodes have */
+
+static void make_ttl(zke *z, const char *path) {
+  ck_ok(zke_create_ttl(z, path, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT_WITH_TTL,
+                       STAY, NULL, NULL));
+}
+
+static int see(zke *z, const char *path) {
+  return zke_exists(z, path, NULL, NULL, NULL);
+}
+
+static int change(zke *z, const char *path) {
+  return zke_set(z, path, "x", 1, -1, NULL);
+}
+
+static void sql(const char *file, const char *text) {
+  sqlite3 *db = NULL;
+  char *error = NULL;
+  ck_assert_int_eq(sqlite3_open(file, &db), SQLITE_OK);
+  sqlite3_busy_timeout(db, 5000);
+  int rc = sqlite3_exec(db, text, NULL, NULL, &error);
+  ck_assert_msg(rc == SQLITE_OK, "%s: %s", text, error ? error : "?");
+  ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
+}
+
+static void put(const char *path) {
+  FILE *f = fopen(path, "w");
+  ck_assert_ptr_nonnull(f);
+  ck_assert_int_eq(fclose(f), 0);
+}
+
+/* The name of a session's FIFO beside a database of this test. */
+static const char *fifo_of(const char *db, const zke *z) {
+  static char path[PATH_MAX];
+  snprintf(path, sizeof path, "%s-zke/%016llx", db,
+           (unsigned long long)zke_session_id((zke *)(uintptr_t)z));
+  return path;
+}
+
+static void refused(const char *name, const zke_options *options, int rc,
+                    const char *why) {
+  zke *z = (zke *)&z;
+  ck_rc(zke_open(name, options, &z), rc);
+  ck_assert_ptr_null(z);
+  ck_says(why);
+}
+
+/* ---- arguments ---- */
+
+/* zkembed.h: the version that was linked is the header's. */
+START_TEST(version_is_the_headers) {
+  ck_assert_str_eq(zke_version(), ZKE_VERSION);
+  ck_assert_int_eq(zke_version_number(), ZKE_VERSION_NUMBER);
+}
+END_TEST
+
+static const struct {
+  const char *says;
+  zke_options o;
+} bad_options[] = {
+    {"size", {.size = 0}},
+    {"size", {.size = sizeof(size_t) - 1}},
+#define BAD(text, ...)                                 \
+  {                                                    \
+    text, { .size = sizeof(zke_options), __VA_ARGS__ } \
+  }
+    BAD("range", .data_limit = -1),
+    BAD("range", .cache_kib = -1),
+    BAD("range", .event_limit = -1),
+    BAD("range", .busy_timeout_ms = -2),
+    BAD("range", .lease_ms = -1),
+    BAD("range", .container_ms = -2),
+    BAD("range", .lease_ms = INT64_MAX / 1000000 + 1),
+    BAD("range", .busy_timeout_ms = INT64_MAX / 1000000 + 1),
+    BAD("durability", .durability = ZKE_DURABLE_BY_KIND - 1),
+    BAD("durability", .durability = ZKE_DURABLE_NONE + 1),
+    BAD("flags", .flags = 1u << 30),
+    BAD("os", .os = &(const zke_os){.size = 1}),
+    BAD("chroot", .chroot = "no/slash"),
+    BAD("chroot", .chroot = "/slash/"),
+};
+enum { BAD_OPTIONS = sizeof bad_options / sizeof bad_options[0] };
+
+/* zkembed.h, zke_options: each is refused, by both ways to open. */
+START_TEST(bad_option_is_refused) {
+  zke *z = test_open(":memory:"), *further = (zke *)&z;
+  refused(":memory:", &bad_options[_i].o, ZKE_BADARGUMENTS,
+          bad_options[_i].says);
+  ck_rc(zke_open_session(z, &bad_options[_i].o, &further), ZKE_BADARGUMENTS);
+  ck_assert_ptr_null(further);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+static int64_t slept;
+
+static void count_sleep(void *context, int64_t ns) {
+  zke_os os;
+  zke_os_default(&os);
+  slept += ns;
+  os.sleep(context, ns);
+}
+
+/* zkembed.h: with ZKE_AT_ONCE a change waits for nobody, and a read is not
+ * disturbed; afterwards all works. */
+START_TEST(at_once_does_not_wait) {
+  zke *z;
+  zke_os os;
+  sqlite3 *db;
+  zke_os_default(&os);
+  os.sleep = count_sleep;
+  zke_options o = {.size = sizeof o, .busy_timeout_ms = ZKE_AT_ONCE, .os = &os};
+  ck_ok(zke_open(test_path("a.db"), &o, &z));
+  ck_assert_int_eq(sqlite3_open(test_path("a.db"), &db), SQLITE_OK);
+  ck_assert_int_eq(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL),
+                   SQLITE_OK);
+  slept = 0;
+  ck_rc(zke_create(z, "/a", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL),
+        ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_eq(slept, 0);
+  ck_rc(zke_exists(z, "/a", NULL, NULL, NULL), ZKE_NONODE);
+  ck_assert_int_eq(sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
+  ck_ok(zke_create(z, "/a", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  ck_ok(zke_close(z));
+  ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
+}
+END_TEST
+
+/* zkembed.h: a container goes at the sweep after it was emptied. */
+START_TEST(container_goes_at_once) {
+  zke *z;
+  zke_options o = {.size = sizeof o, .container_ms = ZKE_AT_ONCE};
+  ck_ok(zke_open(test_path("a.db"), &o, &z));
+  ck_ok(zke_create(z, "/c", "", 0, ZKE_OPEN_ACL, ZKE_CONTAINER, NULL, NULL));
+  ck_ok(zke_create(z, "/c/a", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  ck_ok(zke_delete(z, "/c/a", -1));
+  ck_until((zke_wait(z, zke_now(z) + 50),
+            zke_exists(z, "/c", NULL, NULL, NULL) == ZKE_NONODE),
+           20000);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* zkembed.h, ZKE_CANTOPEN: the sentence names the limit, also where the path is
+ * longer than the sentence; a path of just that length is fine. */
+START_TEST(path_has_a_limit) {
+  char name[1100];
+  zke *z;
+  size_t len = strlen(test_path("")), most = 504;
+  snprintf(name, sizeof name, "%s", test_path(""));
+  while (name[len - 1] == '/') len--;
+  while (len + 202 < most) { /* a name has at most 255 bytes */
+    name[len++] = '/';
+    memset(name + len, 'd', 200);
+    len += 200;
+    name[len] = '\0';
+    ck_assert_int_eq(mkdir(name, 0700), 0);
+  }
+  size_t directory = len;
+  name[len++] = '/';
+  memset(name + len, 'f', sizeof name - len);
+  name[most] = '\0';
+  ck_ok(zke_open(name, NULL, &z));
+  ck_ok(zke_close(z));
+  name[most] = 'f';
+  for (size_t end = most + 1; end <= most + 20 && end <= directory + 255;
+       end++) {
+    name[end] = '\0';
+    ck_rc(zke_open(name, NULL, &z), ZKE_CANTOPEN);
+    ck_says("longer than the 504 bytes");
+    name[end] = 'f';
+  }
+}
+END_TEST
+
+/* The greatest times are no times that have passed. */
+START_TEST(greatest_times_are_fine) {
+  zke_options o = {.size = sizeof o,
+                   .busy_timeout_ms = INT64_MAX / 1000000,
+                   .lease_ms = INT64_MAX / 1000000,
+                   .container_ms = INT64_MAX,
+                   .chroot = ""};
+  zke *z = NULL, *other = NULL;
+  const char *db = test_path("a.db");
+  ck_ok(zke_open(db, &o, &z));
+  make(z, "/n", ZKE_PERSISTENT);
+  make(z, "/c", ZKE_CONTAINER);
+  make(z, "/c/x", ZKE_EPHEMERAL);
+  ck_ok(zke_delete(z, "/c/x", -1));
+  ck_ok(zke_open(db, &o, &other));
+  ck_ok(zke_dispatch(z, NULL));
+  ck_ok(zke_dispatch(other, NULL));
+  ck_ok(see(other, "/c"));
+  ck_ok(zke_close(other));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+static zke *some; /* the handle of the calls below */
+
+static int no_keepalive(void) { return zke_keepalive_fd(some, NULL); }
+static int no_fd(void) { return zke_fd(some, NULL); }
+static int no_deadline(void) { return zke_next_deadline(some, NULL); }
+static int no_sessions(void) { return zke_sessions(some, NULL); }
+static int no_watches(void) { return zke_watches(some, NULL); }
+static int no_waiters(void) { return zke_waiters(some, NULL); }
+static int no_session(void) { return zke_open_session(some, NULL, NULL); }
+static int no_add(void) { return zke_add_watch(some, "/", 0, NULL, NULL); }
+static int no_remove(void) {
+  return zke_remove_watch(some, "/", ZKE_WATCH_ANY, NULL, NULL);
+}
+static int no_name(void) { return zke_open("", NULL, &(zke *){NULL}); }
+static int when_low(void) { return zke_test_fail(some, -1, 0); }
+static int when_high(void) {
+  return zke_test_fail(some, ZKE_TEST_FAIL_READ + 1, 0);
+}
+static int skip_low(void) {
+  return zke_test_fail(some, ZKE_TEST_FAIL_BEFORE, -1);
+}
+static int no_cert(void) { return zke_add_auth(some, "digest", NULL, 1); }
+static int low_cert(void) { return zke_add_auth(some, "digest", "u:p", -1); }
+static int memory_readonly(void) {
+  zke_options o = {.size = sizeof o, .flags = ZKE_OPEN_READONLY};
+  return zke_open(":memory:", &o, &(zke *){NULL});
+}
+
+static int (*const bad_calls[])(void) = {
+    no_keepalive, no_fd,   no_deadline, no_sessions,    no_watches, no_waiters,
+    no_session,   no_add,  no_remove,   no_name,        when_low,   when_high,
+    skip_low,     no_cert, low_cert,    memory_readonly};
+enum { BAD_CALLS = sizeof bad_calls / sizeof bad_calls[0] };
+
+/* zkembed.h: what may not be NULL or out of range, with a sentence; the handle
+ * goes on. */
+START_TEST(bad_argument_is_refused) {
+  some = test_open(":memory:");
+  ck_rc(bad_calls[_i](), ZKE_BADARGUMENTS);
+  ck_assert_int_gt(strlen(zke_errmsg()), 0);
+  make(some, "/n", ZKE_PERSISTENT);
+  ck_ok(zke_close(some));
+}
+END_TEST
+
+/* 12 #41 and its neighbours: no certificate is the identity of the empty one,
+ * and given twice it is still one. */
+START_TEST(empty_certificate_is_an_identity) {
+  zke *z = test_open(":memory:"), *stranger = test_session(z, NULL);
+  ck_ok(zke_add_auth(z, "digest", NULL, 0));
+  ck_ok(zke_add_auth(z, "digest", "", 0));
+  ck_ok(zke_create(z, "/n", "", 0, ZKE_CREATOR_ALL_ACL, 0, NULL, NULL));
+  ck_rc(change(stranger, "/n"), ZKE_NOAUTH);
+  ck_ok(change(z, "/n"));
+  ck_ok(zke_close(stranger));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* semantics.md 8: entries of scheme auth need no id; equal ones count once. */
+START_TEST(entries_without_id_are_repeated) {
+  const zke_acl data[] = {{ZKE_PERM_READ, "auth", NULL},
+                          {ZKE_PERM_READ, "auth", NULL},
+                          {ZKE_PERM_READ, "auth", ""},
+                          {ZKE_PERM_WRITE, "auth", NULL}};
+  zke_acls *got = NULL;
+  zke *z = test_open(":memory:");
+  ck_ok(zke_add_auth(z, "digest", "u:p", 3));
+  ck_ok(zke_create(z, "/n", "", 0, &(zke_acls){4, data}, 0, NULL, NULL));
+  ck_ok(zke_get_acl(z, "/n", &got, NULL));
+  ck_assert_int_eq(got->count, 2);
+  ck_assert_int_eq(got->data[0].perms, ZKE_PERM_READ);
+  ck_assert_int_eq(got->data[1].perms, ZKE_PERM_WRITE);
+  zke_free(got);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* semantics.md 8: an identity is the whole id: neither its beginning nor more
+ * than it opens anything. */
+START_TEST(part_of_an_id_opens_nothing) {
+  const char *right = "u:PykoYIm2RC4wJUHoU2aXpBMUW0I=";
+  zke_acl e = {ZKE_PERM_ALL, "digest", right};
+  zke_acls *got = NULL;
+  zke *z = test_open(":memory:");
+  ck_ok(zke_add_auth(z, "digest", "u:pw", 4));
+  ck_ok(zke_create(z, "/mine", "", 0, ZKE_CREATOR_ALL_ACL, 0, NULL, NULL));
+  ck_ok(zke_get_acl(z, "/mine", &got, NULL));
+  char longer[64], shorter[64];
+  snprintf(longer, sizeof longer, "%sx", got->data[0].id);
+  snprintf(shorter, sizeof shorter, "%.*s", (int)strlen(got->data[0].id) - 1,
+           got->data[0].id);
+  const char *const ids[] = {longer, shorter};
+  for (int i = 0; i < 2; i++) {
+    const char *path = i ? "/shorter" : "/longer";
+    e.id = ids[i];
+    ck_ok(zke_create(z, path, "", 0, &(zke_acls){1, &e}, 0, NULL, NULL));
+    ck_rc(change(z, path), ZKE_NOAUTH);
+  }
+  ck_ok(change(z, "/mine"));
+  zke_free(got);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- names and files ---- */
+
+/* P11: what is neither a file nor a directory. */
+START_TEST(special_file_is_refused) {
+  const char *path = test_path("fifo");
+  ck_assert_int_eq(mkfifo(path, 0600), 0);
+  refused(path, NULL, ZKE_CANTOPEN, "special");
+}
+END_TEST
+
+/* P11: read-only, an empty file is no database, and stays empty. */
+START_TEST(empty_file_is_nothing_to_read) {
+  zke_options o = {.size = sizeof o, .flags = ZKE_OPEN_READONLY};
+  const char *path = test_path("a.db");
+  struct stat st;
+  put(path);
+  refused(path, &o, ZKE_NOTADB, path);
+  ck_assert_int_eq(stat(path, &st), 0);
+  ck_assert_int_eq(st.st_size, 0);
+}
+END_TEST
+
+/* P11: a VFS that nobody has registered, for names of all kinds. */
+START_TEST(unknown_vfs_is_refused) {
+  zke_options o = {.size = sizeof o, .vfs = "no-such-vfs"};
+  ck_assert_int_eq(chdir(test_path(".")), 0);
+  refused(test_path("a.db"), &o, ZKE_CANTOPEN, "no-such-vfs");
+  refused("a.db", &o, ZKE_CANTOPEN, "no-such-vfs");
+  refused("/no-such-file.db", &o, ZKE_CANTOPEN, "no-such-vfs");
+  refused("/no-such-directory/a.db", &o, ZKE_CANTOPEN, "its directory");
+}
+END_TEST
+
+/* P11: a host that has taken SQLite's default VFS away. */
+START_TEST(missing_vfs_is_refused) {
+  for (sqlite3_vfs *v; (v = sqlite3_vfs_find(NULL)) != NULL;)
+    ck_assert_int_eq(sqlite3_vfs_unregister(v), SQLITE_OK);
+  refused(test_path("a.db"), NULL, ZKE_CANTOPEN, "(default)");
+}
+END_TEST
+
+/* P11: a host that has switched URIs on, and one that names no file. */
+START_TEST(uri_of_memory_is_refused) {
+  ck_assert_int_eq(sqlite3_config(SQLITE_CONFIG_URI, 1), SQLITE_OK);
+  ck_assert_int_eq(chdir(test_path(".")), 0);
+  refused("file:a.db?mode=memory", NULL, ZKE_CANTOPEN, "file:a.db");
+  ck_assert_int_ne(access("a.db", F_OK), 0);
+}
+END_TEST
+
+static sqlite3_vfs relative, *usual;
+
+static int relative_name(sqlite3_vfs *v, const char *name, int size,
+                         char *out) {
+  (void)v;
+  snprintf(out, (size_t)size, "%s", name);
+  return SQLITE_OK;
+}
+
+/* A VFS may call the file what the host calls it: it lies where the process
+ * is, and that directory is synced. */
+START_TEST(vfs_with_relative_names) {
+  zke *z = NULL;
+  zke_options o = {.size = sizeof o, .vfs = "relative"};
+  usual = sqlite3_vfs_find(NULL);
+  relative = *usual;
+  relative.zName = "relative";
+  relative.xFullPathname = relative_name;
+  ck_assert_int_eq(sqlite3_vfs_register(&relative, 0), SQLITE_OK);
+  ck_assert_int_eq(chdir(test_path(".")), 0);
+  ck_ok(zke_open("a.db", &o, &z));
+  make(z, "/n", ZKE_PERSISTENT);
+  ck_assert_int_eq(access(test_path("a.db-zke/live"), F_OK), 0);
+  ck_ok(zke_close(z));
+  z = test_open(test_path("a.db"));
+  ck_ok(see(z, "/n"));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* A database in the root directory; for which one has to be root. */
+START_TEST(database_in_the_root_directory) {
+  int outside = open("/", O_RDONLY | O_DIRECTORY);
+  ck_assert_int_ge(outside, 0);
+  if (chroot(test_path(".")) != 0) {
+    puts("database_in_the_root_directory: skipped, needs root");
+    return;
+  }
+  ck_assert_int_eq(chdir("/"), 0);
+  zke *z = test_open("/a.db");
+  make(z, "/n", ZKE_PERSISTENT);
+  ck_ok(see(z, "/n"));
+  ck_ok(zke_close(z));
+  ck_assert_int_eq(access("/a.db", F_OK), 0);
+  ck_assert_int_eq(fchdir(outside), 0); /* and out again, to clean up */
+  ck_assert_int_eq(chroot("."), 0);
+}
+END_TEST
+
+/* P11: a file, or a link, where the side directory is to be. */
+START_TEST(side_directory_must_be_one) {
+  const char *db = test_path("a.db"), *side = test_path("a.db-zke");
+  if (_i == 0) {
+    put(side);
+  } else if (_i == 1) {
+    ck_assert_int_eq(symlink(".", side), 0);
+  } else {
+    sys.directory_error = ELOOP; /* as other systems call it */
+  }
+  refused(db, sys_options(), ZKE_CANTOPEN, "not a directory");
+}
+END_TEST
+
+static const struct {
+  int error, rc;
+} mkdir_errors[] = {{EACCES, ZKE_READONLY},   {EPERM, ZKE_READONLY},
+                    {EROFS, ZKE_READONLY},    {ENOSPC, ZKE_FULL},
+                    {EDQUOT, ZKE_FULL},       {ENOMEM, ZKE_NOMEM},
+                    {EMLINK, ZKE_SYSTEMERROR}};
+enum { MKDIR_ERRORS = sizeof mkdir_errors / sizeof mkdir_errors[0] };
+
+/* zkembed.h: which result tells of which failure of the system. */
+START_TEST(system_errors_have_their_results) {
+  sys.mkdir_error = mkdir_errors[_i].error;
+  refused(test_path("a.db"), sys_options(), mkdir_errors[_i].rc, "a.db-zke");
+}
+END_TEST
+
+/* P11: something else where the liveness file is to be. */
+START_TEST(liveness_file_must_be_one) {
+  ck_assert_int_eq(mkdir(test_path("a.db-zke"), 0700), 0);
+  ck_assert_int_eq(mkfifo(test_path("a.db-zke/live"), 0600), 0);
+  refused(test_path("a.db"), NULL, ZKE_CANTOPEN, "is not a file");
+}
+END_TEST
+
+/* It is missing whenever it is opened and there whenever it is made: that
+ * does not go on for ever. */
+START_TEST(liveness_file_that_comes_and_goes) {
+  sys.live_error = ENOENT;
+  refused(test_path("a.db"), sys_options(), ZKE_SYSTEMERROR, "live");
+}
+END_TEST
+
+/* P5: a further session whose life would be in another file than the
+ * neighbours' is refused. */
+START_TEST(further_session_with_another_live_file) {
+  const char *db = test_path("a.db"), *live = test_path("a.db-zke/live");
+  zke *z = sys_handle(db), *further = NULL;
+  ck_assert_int_eq(unlink(live), 0);
+  put(live);
+  ck_rc(zke_open_session(z, NULL, &further), ZKE_REPLACED);
+  ck_assert_ptr_null(further);
+  sys_pass(2000); /* now it has been noticed */
+  ck_rc(see(z, "/"), ZKE_REPLACED);
+  ck_rc(zke_open_session(z, NULL, &further), ZKE_REPLACED);
+  ck_assert_ptr_null(further);
+  zke_close(z);
+}
+END_TEST
+
+/* A handle whose authentication failed, on a file that is gone: it closes,
+ * and does not write. */
+START_TEST(closing_what_was_refused_and_replaced) {
+  const char *db = test_path("a.db");
+  zke *z = sys_handle(db), *other = test_session(z, NULL);
+  ck_rc(zke_add_auth(z, "no-such-scheme", "x", 1), ZKE_AUTHFAILED);
+  ck_assert_int_eq(unlink(db), 0);
+  sys_pass(2000);
+  ck_ok(zke_dispatch(other, NULL)); /* it notices, and tells of the end */
+  ck_rc(see(other, "/"), ZKE_REPLACED);
+  ck_ok(zke_close(z));
+  zke_close(other);
+  ck_assert_int_ne(access(db, F_OK), 0);
+}
+END_TEST
+
+static char *string_copy(const char *text) {
+  char *copy = strdup(text);
+  ck_assert_ptr_nonnull(copy);
+  return copy;
+}
+
+/* P10: a session's FIFO goes with it even where its end could not be written;
+ * but not when nobody can tell that it is the session's. */
+START_TEST(fifo_of_an_unwritten_end) {
+  const char *db = test_path("a.db");
+  zke *z = sys_handle(db);
+  char *fifo = string_copy(fifo_of(db, z));
+  ck_assert_int_eq(access(fifo, F_OK), 0);
+  sys.gate_error = EIO;
+  sys.no_fstat = _i;
+  ck_rc(zke_close(z), ZKE_SYSTEMERROR);
+  ck_says("cannot lock");
+  ck_assert_int_eq(access(fifo, F_OK), _i ? 0 : -1);
+  free(fifo);
+}
+END_TEST
+
+/* ---- read-only ---- */
+
+static zke *read_only(const char *db) {
+  zke *z = NULL;
+  zke_options *o = sys_options();
+  o->flags = ZKE_OPEN_READONLY;
+  ck_ok(zke_open(db, o, &z));
+  return z;
+}
+
+/* A read-only handle notices, but sweeps nothing: the dead stay as they are. */
+START_TEST(readonly_handle_sweeps_nothing) {
+  const char *db = test_path("a.db");
+  test_worker w = test_spawn("hold", db, "/e", NULL);
+  ck_assert_int_eq(strncmp(test_line(&w), "ready ", 6), 0);
+  zke *z = read_only(db);
+  test_kill(&w, SIGKILL);
+  for (int i = 0; i < 3; i++) {
+    sys_pass(5000);
+    ck_ok(see(z, "/e"));
+  }
+  ck_assert_int_eq(unlink(db), 0);
+  sys_pass(5000);
+  ck_rc(see(z, "/e"), ZKE_REPLACED);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* 12 #43: an unknown scheme ends a read-only handle too. */
+START_TEST(readonly_handle_with_an_unknown_scheme) {
+  const char *db = test_path("a.db");
+  zke *z = test_open(db), *r = read_only(db);
+  ck_ok(zke_add_auth(r, "digest", "u:p", 3));
+  ck_rc(zke_add_auth(r, "no-such-scheme", "", 0), ZKE_AUTHFAILED);
+  ck_rc(see(r, "/"), ZKE_INVALIDSTATE);
+  ck_ok(zke_close(r));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- instants ---- */
+
+static zke *z1, *z2; /* who looks, who comes between */
+
+static void begin_two(void) {
+  zke_options *o = sys_options();
+  const char *db = test_path("a.db");
+  o->container_ms = STAY;
+  ck_ok(zke_open(db, o, &z1));
+  ck_ok(zke_open(db, o, &z2));
+}
+
+static void end_two(void) {
+  ck_ok(zke_check(z1, NULL, NULL));
+  ck_ok(zke_close(z2));
+  ck_ok(zke_close(z1));
+}
+
+static void plant_container(void) {
+  make(z2, "/c", ZKE_CONTAINER);
+  make(z2, "/c/x", ZKE_PERSISTENT);
+  ck_ok(zke_delete(z2, "/c/x", -1));
+}
+
+static void plant_ttl(void) { make_ttl(z2, "/c"); }
+
+static void replace_by_container(void) {
+  ck_ok(zke_delete(z2, "/c", -1));
+  make(z2, "/c", ZKE_CONTAINER);
+}
+
+static void replace_by_plain(void) {
+  ck_ok(zke_delete(z2, "/c", -1));
+  make(z2, "/c", ZKE_PERSISTENT);
+}
+
+static void use_container(void) {
+  make(z2, "/c/x", ZKE_PERSISTENT);
+  ck_ok(zke_delete(z2, "/c/x", -1));
+}
+
+static void use_ttl(void) { ck_ok(change(z2, "/c")); }
+
+static const struct {
+  void (*plant)(void), (*between)(void);
+} reprieves[] = {{plant_container, replace_by_container},
+                 {plant_container, replace_by_plain},
+                 {plant_container, use_container},
+                 {plant_ttl, use_ttl},
+                 {plant_ttl, replace_by_plain}};
+enum { REPRIEVES = sizeof reprieves / sizeof reprieves[0] };
+
+/* P10, semantics.md 6: what was due when the sweep looked, and is not any
+ * more when the gate is its own, stays.  The clocks stand, lest who comes
+ * between sweeps as well. */
+START_TEST(what_is_due_no_more_stays) {
+  sys.stands = true;
+  begin_two();
+  reprieves[_i].plant();
+  sys_pass(3 * STAY);
+  sys.at_gate = reprieves[_i].between;
+  ck_ok(see(z1, "/c"));
+  ck_assert(sys.at_gate == NULL); /* the sweep has come to the gate */
+  ck_ok(see(z1, "/c"));
+  sys_pass(STAY / 2);
+  ck_ok(see(z1, "/c"));
+  end_two();
+}
+END_TEST
+
+static void renew(void) { ck_ok(see(z2, "/")); }
+
+/* P5: nor does a lease that was renewed in that instant end. */
+START_TEST(lease_renewed_at_the_gate) {
+  const char *db = test_path("a.db");
+  sys.stands = true;
+  z1 = sys_handle(db);
+  zke_options *o = sys_options();
+  o->lease_ms = 1000;
+  ck_ok(zke_open(db, o, &z2));
+  make(z2, "/e", ZKE_EPHEMERAL);
+  sys_pass(5000);
+  sys.at_gate = renew;
+  ck_ok(see(z1, "/e"));
+  ck_assert(sys.at_gate == NULL);
+  ck_ok(see(z1, "/e"));
+  ck_ok(see(z2, "/e"));
+  end_two();
+}
+END_TEST
+
+/* P5: a stamp that could not be written is written by the next call, and the
+ * call itself is fine. */
+START_TEST(stamp_is_tried_again) {
+  const char *db = test_path("a.db");
+  z1 = sys_handle(db);
+  zke_options *o = sys_options();
+  o->lease_ms = 10000;
+  ck_ok(zke_open(db, o, &z2));
+  make(z2, "/e", ZKE_EPHEMERAL);
+  sys_pass(6000);
+  sys.no_stamps = true;
+  ck_ok(see(z2, "/e"));
+  sys.no_stamps = false;
+  ck_ok(see(z2, "/e"));
+  sys_pass(6000); /* 12 s after the first stamp, 6 s after the second */
+  ck_ok(see(z1, "/e"));
+  end_two();
+}
+END_TEST
+
+static void owner_closes(void) { ck_ok(zke_close(z2)); }
+
+/* P6: the owner ends after the watch was written and before its notice is
+ * made: the news comes all the same. */
+START_TEST(owner_ends_just_after_the_watch) {
+  test_events seen = {0};
+  begin_two();
+  make(z2, "/e", ZKE_EPHEMERAL);
+  sys.after_gate = owner_closes;
+  ck_ok(zke_exists(z1, "/e", test_record, &seen, NULL));
+  ck_assert(sys.after_gate == NULL);
+  test_expect_within(z1, &seen, "DELETED /e", 10000);
+  ck_rc(see(z1, "/e"), ZKE_NONODE);
+  ck_ok(zke_close(z1));
+}
+END_TEST
+
+/* zkembed.h: a system that has no locks to give, found out late. */
+START_TEST(gate_that_fails_while_waited_for) {
+  z1 = sys_handle(test_path("a.db"));
+  sys.busy_gates = 100;
+  sys.gate_error = EIO;
+  ck_rc(change(z1, "/"), ZKE_SYSTEMERROR);
+  ck_says("cannot lock");
+  sys.gate_error = 0;
+  ck_ok(change(z1, "/"));
+  ck_ok(zke_close(z1));
+}
+END_TEST
+
+/* ---- threads ---- */
+
+static sem_t inside, leave;
+static atomic_int result;
+
+static void stop_here(void) {
+  sem_post(&inside);
+  sem_wait(&leave);
+}
+
+static void *change_root(void *z) {
+  atomic_store(&result, change(z, "/"));
+  return NULL;
+}
+
+/* P9: a caller waits for another thread's call as long as busy_timeout_ms
+ * says, and no longer. */
+START_TEST(thread_waits_its_time_for_another) {
+  pthread_t thread;
+  zke_options *o = sys_options();
+  sem_init(&inside, 0, 0);
+  sem_init(&leave, 0, 0);
+  o->busy_timeout_ms = 50;
+  ck_ok(zke_open(test_path("a.db"), o, &z1));
+  sys.at_gate = stop_here;
+  ck_assert_int_eq(pthread_create(&thread, NULL, change_root, z1), 0);
+  sem_wait(&inside);
+  int64_t began = test_now();
+  ck_rc(see(z1, "/"), ZKE_OPERATIONTIMEOUT);
+  ck_says("another thread");
+  ck_assert_int_ge(test_now() - began, 49);
+  sem_post(&leave);
+  ck_assert_int_eq(pthread_join(thread, NULL), 0);
+  ck_rc(atomic_load(&result), ZKE_OK);
+  ck_ok(see(z1, "/"));
+  ck_ok(zke_close(z1));
+}
+END_TEST
+
+static void *close_it(void *z) {
+  atomic_store(&result, zke_close(z));
+  return NULL;
+}
+
+/* zkembed.h, zke_close: a call that waits for the gate gives up. */
+START_TEST(close_ends_a_wait_for_the_gate) {
+  pthread_t thread;
+  zke_options *o = sys_options();
+  o->busy_timeout_ms = 20000;
+  ck_ok(zke_open(test_path("a.db"), o, &z1));
+  make(z1, "/n", ZKE_PERSISTENT);
+  sys.busy_gates = INT_MAX;
+  ck_assert_int_eq(pthread_create(&thread, NULL, change_root, z1), 0);
+  ck_until(sys.busy_gates < INT_MAX - 100, 5000);
+  pthread_t closer;
+  ck_assert_int_eq(pthread_create(&closer, NULL, close_it, z1), 0);
+  ck_assert_int_eq(pthread_join(thread, NULL), 0);
+  ck_rc(atomic_load(&result), ZKE_CLOSING);
+  sys.busy_gates = 0;
+  ck_assert_int_eq(pthread_join(closer, NULL), 0);
+  ck_rc(atomic_load(&result), ZKE_OK);
+}
+END_TEST
+
+static int called;
+static pthread_t closing;
+
+/* The first of two: begin to close, and go on once that is under way. */
+static void close_meanwhile(zke *z, int type, int state, const char *path,
+                            void *context) {
+  (void)type, (void)state, (void)path, (void)context;
+  called++;
+  ck_assert_int_eq(pthread_create(&closing, NULL, close_it, z), 0);
+  ck_until(zke_state(z) == ZKE_STATE_CLOSED, 5000);
+  ck_rc(zke_sync(z, "/"), ZKE_CLOSING);
+}
+
+static void count_call(zke *z, int type, int state, const char *path,
+                       void *context) {
+  (void)z, (void)type, (void)state, (void)path, (void)context;
+  called++;
+}
+
+/* zkembed.h, zke_close: of the calls that are still to be made none is. */
+START_TEST(close_stops_the_calls) {
+  z1 = sys_handle(_i ? test_path("a.db") : ":memory:");
+  make(z1, "/n", ZKE_PERSISTENT);
+  ck_ok(zke_get(z1, "/n", close_meanwhile, NULL, NULL, NULL, NULL));
+  ck_ok(zke_get(z1, "/n", count_call, NULL, NULL, NULL, NULL));
+  ck_ok(change(z1, "/n"));
+  int rc = zke_wait(z1, zke_now(z1) + 5000);
+  ck_assert_msg(rc == ZKE_OK || rc == ZKE_CLOSING, "wait: %d", rc);
+  ck_assert_int_eq(pthread_join(closing, NULL), 0);
+  ck_rc(atomic_load(&result), ZKE_OK);
+  ck_assert_int_eq(called, 1);
+}
+END_TEST
+
+static zke *closed_twice;
+static atomic_int synced;
+
+static void *sync_it(void *z) {
+  atomic_store(&synced, zke_sync(z, "/"));
+  return NULL;
+}
+
+static int sync_elsewhere(zke *z) {
+  pthread_t thread;
+  ck_assert_int_eq(pthread_create(&thread, NULL, sync_it, z), 0);
+  ck_assert_int_eq(pthread_join(thread, NULL), 0);
+  return atomic_load(&synced);
+}
+
+/* This thread is inside a call: who comes before the first one has begun to
+ * close waits for it, until that is a timeout; who comes later does not. */
+static void close_twice(void) {
+  ck_assert_int_eq(pthread_create(&closing, NULL, close_it, closed_twice), 0);
+  ck_until(sync_elsewhere(closed_twice) == ZKE_CLOSING, 20000);
+  pthread_t second;
+  ck_assert_int_eq(pthread_create(&second, NULL, close_it, closed_twice), 0);
+  ck_assert_int_eq(pthread_join(second, NULL), 0);
+  ck_rc(atomic_load(&result), ZKE_CLOSING);
+}
+
+/* zkembed.h, zke_close: of two threads one closes; and a wait that has found
+ * nothing when the handle is being closed ends. */
+START_TEST(close_ends_a_wait_that_sweeps) {
+  const char *db = test_path("a.db");
+  zke_options *o = sys_options();
+  o->busy_timeout_ms = 200;
+  ck_ok(zke_open(db, o, &z1));
+  z2 = sys_handle(db);
+  make_ttl(z2, "/c");
+  sys_pass(3 * STAY);
+  closed_twice = z1;
+  sys.at_gate = close_twice; /* z1's sweep is inside zke_wait() */
+  ck_rc(zke_wait(z1, zke_now(z1) + 20000), ZKE_CLOSING);
+  ck_assert_int_eq(pthread_join(closing, NULL), 0);
+  ck_rc(atomic_load(&result), ZKE_OK);
+  ck_ok(zke_close(z2));
+}
+END_TEST
+
+/* ---- events ---- */
+
+/* The handle's own session ends in a callback: what is queued is void, and
+ * every pair is told of the end. */
+static void expire_here(zke *z, int type, int state, const char *path,
+                        void *context) {
+  test_record(z, type, state, path, context);
+  if (type == ZKE_EVENT_CHANGED) ck_ok(zke_expire(z, zke_session_id(z)));
+}
+
+START_TEST(expiry_in_a_callback_voids_the_rest) {
+  test_events seen = {0};
+  z1 = test_open(_i ? test_path("a.db") : ":memory:");
+  make(z1, "/n", ZKE_PERSISTENT);
+  ck_ok(zke_add_watch(z1, "/n", ZKE_WATCH_PERSISTENT, expire_here, &seen));
+  for (int i = 0; i < 5; i++) ck_ok(change(z1, "/n"));
+  test_expect(z1, &seen, "CHANGED /n; SESSION -112");
+  ck_rc(zke_dispatch(z1, NULL), ZKE_INVALIDSTATE);
+  ck_assert_int_eq(seen.count, 0);
+  ck_ok(zke_close(z1));
+}
+END_TEST
+
+/* 12 #61: the call that finds the session gone says so; a multi has its own
+ * code for that, as ZooKeeper's client has. */
+START_TEST(call_that_finds_the_expiry) {
+  zke_op op;
+  zke_op_result answer = {.rc = 77};
+  begin_two();
+  ck_ok(zke_expire(z2, zke_session_id(z1)));
+  sys_pass(2000);
+  zke_op_get(&op, "/");
+  if (_i == 0)
+    ck_rc(see(z1, "/"), ZKE_SESSIONEXPIRED);
+  else
+    ck_rc(zke_multi_read(z1, &op, 1, &answer), ZKE_MARSHALLINGERROR);
+  ck_assert_int_eq(answer.rc, 77);
+  ck_rc(see(z1, "/"), ZKE_INVALIDSTATE);
+  ck_ok(zke_close(z1));
+  ck_ok(zke_close(z2));
+}
+END_TEST
+
+/* As many events as one dispatch reads, but for a few: it reads them all. */
+START_TEST(nearly_too_many_for_one_dispatch) {
+  int count = 0;
+  z1 = test_open(":memory:");
+  make(z1, "/n", ZKE_PERSISTENT);
+  ck_ok(zke_add_watch(z1, "/n", ZKE_WATCH_PERSISTENT, count_call, NULL));
+  for (int i = 0; i < 15 * 64 + 10; i++) ck_ok(change(z1, "/n"));
+  ck_ok(zke_dispatch(z1, &count));
+  ck_assert_int_eq(count, 15 * 64 + 10);
+  ck_assert_int_eq(called, count);
+  ck_ok(zke_close(z1));
+}
+END_TEST
+
+/* P3: two paths with the same hash (FNV-1a, 64 bits) are two paths. */
+START_TEST(paths_of_one_hash_are_two) {
+  static const char *const path[] = {"/jynRMQSL-A9", "/fRO5elyjMp0"};
+  test_events seen[2] = {{0}, {0}};
+  z1 = test_open(":memory:");
+  for (int i = 0; i < 2; i++) {
+    make(z1, path[i], ZKE_PERSISTENT);
+    ck_ok(zke_get(z1, path[i], test_record, &seen[i], NULL, NULL, NULL));
+  }
+  ck_ok(change(z1, path[_i]));
+  test_expect(z1, &seen[_i],
+              _i ? "CHANGED /fRO5elyjMp0" : "CHANGED /jynRMQSL-A9");
+  ck_assert_int_eq(seen[!_i].count, 0);
+  ck_rc(zke_remove_all_watches(z1, path[_i], ZKE_WATCH_ANY), ZKE_NOWATCHER);
+  ck_ok(zke_remove_all_watches(z1, path[!_i], ZKE_WATCH_ANY));
+  ck_ok(zke_close(z1));
+}
+END_TEST
+
+/* ---- many owners ---- */
+
+enum { OWNERS = 10 };
+
+static test_worker owners[OWNERS];
+
+static const char *node_of(int i) {
+  static char path[32];
+  snprintf(path, sizeof path, "/e%d", i);
+  return path;
+}
+
+/* Wait in a poll loop of the host, or in zke_wait(), for one event. */
+static void expect_death(zke *z, test_events *seen, int owner, bool loop) {
+  char expected[64];
+  int64_t end = test_now() + 10000;
+  snprintf(expected, sizeof expected, "DELETED %s", node_of(owner));
+  while (!seen->count && test_now() < end) {
+    struct pollfd p = {.events = POLLIN};
+    int64_t deadline = 0;
+    if (loop) {
+      ck_ok(zke_fd(z, &p.fd));
+      ck_ok(zke_next_deadline(z, &deadline));
+      ck_assert_int_le(deadline, zke_now(z) + 1000);
+      poll(&p, 1, (int)(deadline > zke_now(z) ? deadline - zke_now(z) : 0));
+      ck_ok(zke_dispatch(z, NULL));
+    } else {
+      zke_wait(z, zke_now(z) + 1000);
+    }
+  }
+  test_expect(z, seen, expected);
+}
+
+static int dying;
+static test_heap heap;
+
+static void kill_one(void) { test_kill(&owners[dying], SIGKILL); }
+
+/* P6: without memory for all notices the sweep must do: the wait goes on. */
+static void sleep_without_memory(zke *z) {
+  heap.fail_at = heap.calls + 1;
+  heap.fail_all = 1;
+  ck_rc(zke_wait(z, zke_now(z) + 30), ZKE_OPERATIONTIMEOUT);
+  heap.fail_at = 0;
+}
+
+/* P6: one session waits for many owners, among them one whose FIFO somebody
+ * has removed, and is told of each death; with epoll and without, in a wait
+ * and in a loop of the host's. */
+START_TEST(many_owners_die) {
+  const char *db = test_path("a.db");
+  test_events seen = {0}, more = {0};
+  zke_options *o = sys_options();
+  o->allocator = (zke_allocator){test_heap_resize, &heap};
+  sys.no_poller = _i & 1;
+  ck_ok(zke_open(db, o, &z1));
+  for (int i = 0; i < OWNERS; i++) {
+    char id[32], fifo[PATH_MAX];
+    owners[i] = test_spawn("hold", db, node_of(i), NULL);
+    ck_assert_int_eq(sscanf(test_line(&owners[i]), "ready %31s", id), 1);
+    snprintf(fifo, sizeof fifo, "%s-zke/%016llx", db, strtoull(id, NULL, 0));
+    if (i == 3) ck_assert_int_eq(unlink(fifo), 0);
+    ck_ok(zke_exists(z1, node_of(i), test_record, &seen, NULL));
+  }
+  ck_ok(zke_get(z1, "/e5", test_record, &more, NULL, NULL, NULL));
+  if (!(_i & 2)) sleep_without_memory(z1);
+  static const int order[OWNERS] = {9, 3, 0, 5, 4, 8, 1, 2, 7, 6};
+  for (int i = 0; i < OWNERS; i++) {
+    dying = order[i];
+    if (_i & 2)
+      kill_one();
+    else
+      sys.asleep = kill_one;
+    expect_death(z1, &seen, dying, _i & 2);
+    ck_assert_int_eq(more.count, i >= 3);
+  }
+  ck_ok(zke_close(z1));
+}
+END_TEST
+
+/* ---- damage ---- */
+
+/* A table of nodes without constraints: names that are NULL bring no crash,
+ * and zke_check() tells of them. */
+static void count_null(void *context, const char *sentence) {
+  if (strstr(sentence, "I15") && strstr(sentence, "(null)")) ++*(int *)context;
+}
+
+START_TEST(nodes_without_names) {
+  const char *db = test_path("a.db");
+  int found = 0;
+  zke_strings *paths = NULL;
+  ck_ok(zke_close(test_open(db)));
+  sql(db,
+      "DROP VIEW zke_nodes;DROP VIEW zke_sessions;DROP VIEW zke_waiters;"
+      "CREATE TABLE other AS SELECT * FROM node;DROP TABLE node;"
+      "ALTER TABLE other RENAME TO node;");
+  z1 = test_open(db);
+  sql(db,
+      "INSERT INTO node(nchild,owner,kind,len,acl)SELECT 0,id,0,0,'x'"
+      "FROM session");
+  ck_ok(zke_ephemerals(z1, 0, NULL, &paths));
+  ck_assert_int_eq(paths->count, 1);
+  ck_assert_str_eq(paths->data[0], "/");
+  zke_free(paths);
+  ck_rc(zke_check(z1, count_null, &found), ZKE_DATAINCONSISTENCY);
+  ck_assert_int_eq(found, 1);
+  zke_close(z1);
+}
+END_TEST
+
+/* A time to live that cannot be is none that has passed. */
+START_TEST(negative_ttl_is_never_over) {
+  begin_two();
+  make_ttl(z2, "/c");
+  sql(test_path("a.db"), "UPDATE node SET ttl=-5,due=1 WHERE name='c'");
+  sys_pass(5000);
+  ck_ok(see(z1, "/c"));
+  ck_ok(see(z1, "/c"));
+  ck_rc(zke_check(z1, NULL, NULL), ZKE_DATAINCONSISTENCY);
+  ck_ok(zke_close(z2));
+  ck_ok(zke_close(z1));
+}
+END_TEST
+
+static void no_log(void *context, int level, const char *text) {
+  if (level == ZKE_LOG_ERROR && strstr(text, "zxids")) ++*(int *)context;
+}
+
+/* Without zxids left the sweep removes nothing, and says so. */
+START_TEST(sweep_without_zxids) {
+  const char *db = test_path("a.db");
+  int errors = 0;
+  zke_options *o = sys_options();
+  o->log = no_log;
+  o->log_context = &errors;
+  ck_ok(zke_open(db, o, &z1));
+  make_ttl(z1, "/c");
+  sql(db, "UPDATE meta SET zxid=9223372036854775807");
+  sys_pass(3 * STAY);
+  ck_ok(see(z1, "/c"));
+  ck_assert_int_eq(errors, 1);
+  ck_ok(see(z1, "/c"));
+  zke_close(z1);
+}
+END_TEST
+
+/* semantics.md 2.3: the counters of two parents at their ends are two. */
+START_TEST(two_parents_overflow) {
+  static const char *const expected[] = {"/a/x2147483647", "/bc/x2147483647",
+                                         "/a/x-2147483648", "/bc/x-2147483648"};
+  const char *db = test_path("a.db");
+  zke_op ops[4];
+  zke_op_result results[4];
+  z1 = test_open(db);
+  make(z1, "/a", ZKE_PERSISTENT);
+  make(z1, "/bc", ZKE_PERSISTENT);
+  sql(db, "UPDATE node SET creates=2147483647 WHERE parent='/'");
+  for (int i = 0; i < 4; i++) {
+    zke_op_create(&ops[i], i % 2 ? "/bc/x" : "/a/x", "", 0, ZKE_OPEN_ACL,
+                  ZKE_PERSISTENT_SEQUENTIAL);
+  }
+  ck_ok(zke_multi(z1, ops, 4, results));
+  for (int i = 0; i < 4; i++) ck_assert_str_eq(results[i].path, expected[i]);
+  zke_results_clear(results, 4);
+  zke_close(z1);
+}
+END_TEST
+
+/* ---- suite ---- */
+
+static void add(Suite *s, const TTest *test, const char *name, int loops) {
+  TCase *t = tcase_create(name);
+  tcase_set_timeout(t, 60);
+  tcase_add_loop_test(t, test, 0, loops);
+  suite_add_tcase(s, t);
+}
+
+#define ADD(test) add(s, test, #test, 1)
+#define ADD_LOOP(test, loops) add(s, test, #test, loops)
+
+static void add_refusals(Suite *s) {
+  ADD(version_is_the_headers);
+  ADD_LOOP(bad_option_is_refused, BAD_OPTIONS);
+  ADD(greatest_times_are_fine);
+  ADD(at_once_does_not_wait);
+  ADD(container_goes_at_once);
+  ADD(path_has_a_limit);
+  ADD_LOOP(bad_argument_is_refused, BAD_CALLS);
+  ADD(empty_certificate_is_an_identity);
+  ADD(entries_without_id_are_repeated);
+  ADD(part_of_an_id_opens_nothing);
+  ADD(special_file_is_refused);
+  ADD(empty_file_is_nothing_to_read);
+  ADD(unknown_vfs_is_refused);
+  ADD(missing_vfs_is_refused);
+  ADD(uri_of_memory_is_refused);
+  ADD(vfs_with_relative_names);
+  ADD(database_in_the_root_directory);
+  ADD_LOOP(side_directory_must_be_one, 3);
+  ADD_LOOP(system_errors_have_their_results, MKDIR_ERRORS);
+  ADD(liveness_file_must_be_one);
+  ADD(liveness_file_that_comes_and_goes);
+  ADD(further_session_with_another_live_file);
+  ADD(closing_what_was_refused_and_replaced);
+  ADD_LOOP(fifo_of_an_unwritten_end, 2);
+  ADD(readonly_handle_sweeps_nothing);
+  ADD(readonly_handle_with_an_unknown_scheme);
+}
+
+static void add_instants(Suite *s) {
+  ADD_LOOP(what_is_due_no_more_stays, REPRIEVES);
+  ADD(lease_renewed_at_the_gate);
+  ADD(stamp_is_tried_again);
+  ADD(owner_ends_just_after_the_watch);
+  ADD(gate_that_fails_while_waited_for);
+  ADD(thread_waits_its_time_for_another);
+  ADD(close_ends_a_wait_for_the_gate);
+  ADD_LOOP(close_stops_the_calls, 2);
+  ADD(close_ends_a_wait_that_sweeps);
+  ADD_LOOP(expiry_in_a_callback_voids_the_rest, 2);
+  ADD_LOOP(call_that_finds_the_expiry, 2);
+  ADD(nearly_too_many_for_one_dispatch);
+  ADD_LOOP(paths_of_one_hash_are_two, 2);
+  ADD_LOOP(many_owners_die, 4);
+}
+
+static void add_damage(Suite *s) {
+  ADD(nodes_without_names);
+  ADD(negative_ttl_is_never_over);
+  ADD(sweep_without_zxids);
+  ADD(two_parents_overflow);
+}
+
+int main(int argc, char **argv) {
+  Suite *s = suite_create("corner");
+  add_refusals(s);
+  add_instants(s);
+  add_damage(s);
+  return test_main(argc, argv, s);
+}

@@ -1,0 +1,599 @@
+/* test_line.c - the line of writers (P10): in which order they come, and what
+ * stopped, killed and late ones cost the others
+ *
+ * The test itself holds the gate, as doc/format.md 5 tells it, and sees in the
+ * line file who waits; so the order in which writers come is certain.  Each
+ * writer makes one sequential node: its number is its turn. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "test/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { WRITERS = 200, PATIENT_MS = 60000, LINE_FROM_AT = 8 };
+
+static zke *z;
+static const char *db;
+
+/* ---- the files beside the database ---- */
+
+static int side_file(const char *name) {
+  char path[4096];
+  snprintf(path, sizeof path, "%s-zke/%s", db, name);
+  int fd = open(path, O_RDWR | O_CLOEXEC);
+  ck_assert_msg(fd >= 0, "%s: %s", path, strerror(errno));
+  return fd;
+}
+
+static int lock_bytes(const char *name, int64_t from, int64_t count) {
+  struct flock l = {.l_type = F_WRLCK, .l_start = from, .l_len = count};
+  int fd = side_file(name);
+  ck_assert_int_eq(fcntl(fd, F_OFD_SETLK, &l), 0);
+  return fd;
+}
+
+/* Hold the gate as the holder with a number does; close() lets it go. */
+static int hold_gate(int64_t number) { return lock_bytes("gate", 0, number); }
+
+/* A place in the line from one on; 0: there is none. */
+static int64_t place_from(int64_t from) {
+  struct flock l = {
+      .l_type = F_WRLCK, .l_start = from, .l_len = (INT64_C(1) << 61) - from};
+  int fd = side_file("line");
+  ck_assert_int_eq(fcntl(fd, F_OFD_GETLK, &l), 0);
+  close(fd);
+  return l.l_type == F_UNLCK ? 0 : l.l_start;
+}
+
+static int places(void) {
+  int count = 0;
+  for (int64_t at = 0; (at = place_from(at + 1)) != 0;) count++;
+  return count;
+}
+
+static int64_t line_word(int64_t at) {
+  int64_t word = 0;
+  int fd = side_file("line");
+  ck_assert_int_ge(pread(fd, &word, sizeof word, at), 0);
+  close(fd);
+  return word;
+}
+
+/* ---- writers ---- */
+
+typedef struct writer {
+  pid_t pid;
+  int go[2], ready[2];
+  int inner[2]; /* in a PID namespace: which process it is out here */
+  int number;
+} writer;
+
+static bool disk_is_full; /* the line's beginning cannot be written */
+
+static int64_t full_pwrite(void *context, int fd, const void *data, size_t size,
+                           int64_t at) {
+  zke_os os;
+  zke_os_default(&os);
+  if (disk_is_full && at == LINE_FROM_AT) return -ENOSPC;
+  return os.pwrite(context, fd, data, size, at);
+}
+
+static atomic_bool sleeps_long; /* a poll waits longer than it was asked to */
+static atomic_bool slept_out;   /* … and nothing has come */
+
+static int long_poll(void *context, struct pollfd *fds, unsigned count,
+                     int timeout) {
+  zke_os os;
+  zke_os_default(&os);
+  bool longer = sleeps_long && timeout > 0;
+  int rc = os.poll(context, fds, count, longer ? PATIENT_MS / 3 : timeout);
+  if (longer && rc == 0) slept_out = true;
+  return rc;
+}
+
+static zke *open_patient(void) {
+  zke *own = NULL;
+  zke_os os;
+  zke_os_default(&os);
+  os.pwrite = full_pwrite;
+  os.poll = long_poll;
+  zke_options o = {.size = sizeof o, .busy_timeout_ms = PATIENT_MS, .os = &os};
+  return zke_open(db, &o, &own) == ZKE_OK ? own : NULL;
+}
+
+static int write_once(void *context) {
+  writer *w = context;
+  char text[16], byte = 'r';
+  zke *own = open_patient();
+  if (!own || write(w->ready[1], &byte, 1) != 1) return 1;
+  if (read(w->go[0], &byte, 1) != 1) return 2;
+  int len = snprintf(text, sizeof text, "%d", w->number);
+  int rc = zke_create(own, "/q/w-", text, len, ZKE_OPEN_ACL,
+                      ZKE_PERSISTENT_SEQUENTIAL, NULL, NULL);
+  if (rc != ZKE_OK) return 3;
+  return zke_close(own) == ZKE_OK ? 0 : 4;
+}
+
+static writer start_writer_as(int number, int (*body)(void *)) {
+  writer w = {.number = number};
+  char byte;
+  ck_assert_int_eq(pipe(w.go), 0);
+  ck_assert_int_eq(pipe(w.ready), 0);
+  ck_assert_int_eq(pipe(w.inner), 0);
+  w.pid = test_child(body, &w);
+  ck_assert_int_eq(read(w.ready[0], &byte, 1), 1);
+  return w;
+}
+
+static writer start_writer(int number) {
+  return start_writer_as(number, write_once);
+}
+
+static pid_t inner_pid(writer *w) {
+  pid_t pid;
+  ck_assert_int_eq(read(w->inner[0], &pid, sizeof pid), sizeof pid);
+  return pid;
+}
+
+static void let_write(writer *w) {
+  ck_assert_int_eq(write(w->go[1], "g", 1), 1);
+}
+
+static void begin(void) {
+  db = test_path("line.db");
+  z = open_patient();
+  ck_assert_ptr_nonnull(z);
+  ck_ok(zke_create(z, "/q", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+}
+
+/* Start writers and let them come one after the other; the gate is held. */
+static void line_up(writer *w, int count) {
+  for (int i = 0; i < count; i++) w[i] = start_writer(i);
+}
+
+static void come(writer *w, int count) {
+  for (int i = 0; i < count; i++) {
+    let_write(&w[i]);
+    ck_until(places() == i + 1, PATIENT_MS);
+  }
+}
+
+static void end_writers(writer *w, int from, int count) {
+  for (int i = from; i < count; i++)
+    ck_assert_int_eq(test_child_end(w[i].pid), 0);
+}
+
+static void expect_order(const char *expected) {
+  zke_strings *names;
+  char order[200] = "", path[64];
+  ck_ok(zke_children(z, "/q", NULL, NULL, &names, NULL));
+  for (int turn = 0; turn < names->count; turn++) {
+    char *text;
+    int len;
+    snprintf(path, sizeof path, "/q/w-%010d", turn);
+    ck_ok(zke_get(z, path, NULL, NULL, &text, &len, NULL));
+    snprintf(order + strlen(order), sizeof order - strlen(order), "%.*s ", len,
+             text);
+    zke_free(text);
+  }
+  zke_free(names);
+  ck_assert_str_eq(order, expected);
+}
+
+static void finish(void) {
+  ck_assert_int_eq(places(), 0);
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+}
+
+/* ---- the order ---- */
+
+/* P10: first come, first served. */
+START_TEST(first_come_first_served) {
+  writer w[8];
+  begin();
+  line_up(w, 8);
+  int gate = hold_gate(1);
+  come(w, 8);
+  close(gate);
+  end_writers(w, 0, 8);
+  expect_order("0 1 2 3 4 5 6 7 ");
+  finish();
+}
+END_TEST
+
+/* P10: a first that is stopped is passed over, once: the line begins behind it
+ * from then on.  When it goes on it takes a new place, and writes.  Where the
+ * beginning cannot be written (1), each of the others passes it over; they used
+ * to wait for it until their deadlines. */
+START_TEST(stopped_first_is_passed_over) {
+  writer w[4];
+  disk_is_full = _i;
+  begin();
+  line_up(w, 4);
+  int gate = hold_gate(1);
+  come(w, 4);
+  int64_t first = place_from(1);
+  ck_assert_int_eq(kill(w[0].pid, SIGSTOP), 0);
+  ck_assert_int_eq(waitpid(w[0].pid, NULL, WUNTRACED), w[0].pid);
+  close(gate);
+  end_writers(w, 1, 4);
+  expect_order("1 2 3 ");
+  ck_assert_int_eq(places(), 1);
+  if (_i == 0) ck_assert_int_eq(line_word(LINE_FROM_AT), first + 1);
+  disk_is_full = false;
+  ck_ok(zke_set(z, "/q", "x", 1, -1, NULL)); /* nobody is in the way */
+  ck_assert_int_eq(kill(w[0].pid, SIGCONT), 0);
+  end_writers(w, 0, 1);
+  expect_order("1 2 3 0 ");
+  finish();
+}
+END_TEST
+
+/* P10: a stopped one in the middle costs nothing until it is the first. */
+START_TEST(stopped_one_in_the_middle) {
+  writer w[4];
+  begin();
+  line_up(w, 4);
+  int gate = hold_gate(1);
+  come(w, 4);
+  ck_assert_int_eq(kill(w[2].pid, SIGSTOP), 0);
+  ck_assert_int_eq(waitpid(w[2].pid, NULL, WUNTRACED), w[2].pid);
+  close(gate);
+  end_writers(w, 3, 4);
+  expect_order("0 1 3 ");
+  ck_assert_int_eq(kill(w[2].pid, SIGCONT), 0);
+  end_writers(w, 0, 3);
+  expect_order("0 1 3 2 ");
+  finish();
+}
+END_TEST
+
+/* P10: the dead leave the line by themselves, wherever they stood. */
+START_TEST(killed_ones_leave_the_line) {
+  writer w[5];
+  begin();
+  line_up(w, 5);
+  int gate = hold_gate(1);
+  come(w, 5);
+  ck_assert_int_eq(kill(w[0].pid, SIGKILL), 0);
+  ck_assert_int_eq(kill(w[3].pid, SIGKILL), 0);
+  ck_assert_int_eq(test_child_end(w[0].pid), 128 + SIGKILL);
+  ck_assert_int_eq(test_child_end(w[3].pid), 128 + SIGKILL);
+  ck_assert_int_eq(places(), 3);
+  close(gate);
+  end_writers(w, 1, 3);
+  end_writers(w, 4, 5);
+  expect_order("1 2 4 ");
+  finish();
+}
+END_TEST
+
+static int hold_until_killed(void *context) {
+  hold_gate(1);
+  if (write(*(int *)context, "h", 1) != 1) return 1;
+  for (;;) pause();
+}
+
+/* P10: the holder is killed and tells nobody: the first looks by itself. */
+START_TEST(killed_holder_is_noticed) {
+  writer w[3];
+  int told[2];
+  char byte;
+  begin();
+  line_up(w, 3);
+  ck_assert_int_eq(pipe(told), 0);
+  pid_t holder = test_child(hold_until_killed, &told[1]);
+  ck_assert_int_eq(read(told[0], &byte, 1), 1);
+  come(w, 3);
+  ck_assert_int_eq(kill(holder, SIGKILL), 0);
+  ck_assert_int_eq(test_child_end(holder), 128 + SIGKILL);
+  end_writers(w, 0, 3);
+  expect_order("0 1 2 ");
+  finish();
+}
+END_TEST
+
+/* A word of the last place that is too low, left by a process that was stopped
+ * before it wrote it: nobody gets a place before one who waits. */
+START_TEST(place_is_behind_all_others) {
+  writer w[1];
+  int64_t garbage[] = {0, -1, INT64_MAX};
+  begin();
+  line_up(w, 1);
+  int fd = lock_bytes("line", 5000, 1), gate = hold_gate(1);
+  ck_assert_int_eq(pwrite(fd, &garbage[_i], 8, 0), 8);
+  let_write(&w[0]);
+  ck_until(place_from(5001) != 0, PATIENT_MS);
+  ck_assert_int_eq(places(), 2);
+  close(fd);
+  close(gate);
+  end_writers(w, 0, 1);
+  expect_order("0 ");
+  finish();
+}
+END_TEST
+
+/* ---- who leaves the line ---- */
+
+/* P10: at the deadline; the sentence names the holder, by its session's number
+ * and its process, or by the process alone where it has no session yet. */
+START_TEST(late_one_is_told_who_writes) {
+  char whose[100];
+  zke *late = NULL;
+  zke_options o = {.size = sizeof o, .busy_timeout_ms = 50};
+  begin();
+  ck_ok(zke_open(db, &o, &late));
+  int gate = hold_gate(zke_session_id(z));
+  ck_rc(zke_set(late, "/q", "x", 1, -1, NULL), ZKE_OPERATIONTIMEOUT);
+  snprintf(whose, sizeof whose, "process %d (session 0x%llx) is writing",
+           (int)getpid(), (unsigned long long)zke_session_id(z));
+  ck_says(whose);
+  ck_assert_int_eq(places(), 0);
+  close(gate);
+  gate = hold_gate(4711);
+  ck_rc(zke_set(late, "/q", "x", 1, -1, NULL), ZKE_OPERATIONTIMEOUT);
+  ck_says("process 4711 is writing");
+  close(gate);
+  gate = hold_gate(INT64_C(1) << 40);
+  ck_rc(zke_set(late, "/q", "x", 1, -1, NULL), ZKE_OPERATIONTIMEOUT);
+  ck_says("session 0x10000000000 is writing");
+  close(gate);
+  ck_ok(zke_set(late, "/q", "x", 1, -1, NULL));
+  ck_ok(zke_close(late));
+  finish();
+}
+END_TEST
+
+static atomic_int set_rc;
+static int close_rc;
+
+static void *set_it(void *arg) {
+  set_rc = zke_set(arg, "/q", "x", 1, -1, NULL);
+  return NULL;
+}
+
+static void *close_it(void *arg) {
+  close_rc = zke_close(arg);
+  return NULL;
+}
+
+static void *expire_nobody(void *arg) {
+  set_rc = zke_expire(arg, 4711);
+  return NULL;
+}
+
+/* P10: another thread closes the handle, whose call (_i is 1: one that is no
+ * change by the session) sleeps in the line: it is woken, and leaves. */
+START_TEST(closing_one_leaves_the_line) {
+  pthread_t setter, closer;
+  begin();
+  zke *own = open_patient();
+  int gate = hold_gate(1);
+  sleeps_long = true;
+  pthread_create(&setter, NULL, _i ? expire_nobody : set_it, own);
+  ck_until(places() == 1, PATIENT_MS);
+  pthread_create(&closer, NULL, close_it, own);
+  pthread_join(setter, NULL);
+  ck_rc(set_rc, ZKE_CLOSING);
+  ck_assert(!slept_out);
+  sleeps_long = false;
+  close(gate);
+  pthread_join(closer, NULL);
+  ck_rc(close_rc, ZKE_OK);
+  finish();
+}
+END_TEST
+
+/* P7: a wake-up for events that comes to one who stands in the line, and sleeps
+ * at the same FIFO, is not lost. */
+START_TEST(event_reaches_one_in_the_line) {
+  pthread_t setter;
+  char fifo[32];
+  struct pollfd p = {.events = POLLIN};
+  begin();
+  ck_ok(zke_fd(z, &p.fd));
+  ck_ok(zke_dispatch(z, NULL));
+  ck_assert_int_eq(poll(&p, 1, 0), 0);
+  int gate = hold_gate(1);
+  pthread_create(&setter, NULL, set_it, z);
+  ck_until(places() == 1, PATIENT_MS);
+  snprintf(fifo, sizeof fifo, "%016llx", (unsigned long long)zke_session_id(z));
+  int fd = side_file(fifo);
+  ck_assert_int_eq(write(fd, "e", 1), 1);
+  ck_until(poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 0) == 0,
+           PATIENT_MS); /* it has taken the byte */
+  close(fd);
+  close(gate);
+  pthread_join(setter, NULL);
+  ck_rc(set_rc, ZKE_OK);
+  ck_assert_int_eq(poll(&p, 1, 0), 1);
+  finish();
+}
+END_TEST
+
+/* ---- cancelled ---- */
+
+static zke *cancelled;
+
+static void *set_and_end(void *arg) {
+  pthread_setcanceltype(*(int *)arg, NULL);
+  set_rc = zke_set(cancelled, "/q", "x", 1, -1, NULL);
+  for (;;) pause(); /* it ends by being cancelled alone */
+  return NULL;
+}
+
+/* P9, P10: a thread that is cancelled while it waits in the line waits on,
+ * makes its change, and ends after the call; one that then comes too late (_i
+ * is 2) has left the line. */
+START_TEST(cancelled_one_finishes_its_call) {
+  int type = _i == 1 ? PTHREAD_CANCEL_ASYNCHRONOUS : PTHREAD_CANCEL_DEFERRED;
+  bool late = _i == 2;
+  zke_options o = {.size = sizeof o,
+                   .busy_timeout_ms = late ? 500 : PATIENT_MS};
+  pthread_t setter;
+  zke_stat stat;
+  begin();
+  ck_ok(zke_open(db, &o, &cancelled));
+  int gate = hold_gate(1);
+  pthread_create(&setter, NULL, set_and_end, &type);
+  ck_until(places() == 1 || (late && set_rc != ZKE_OK), PATIENT_MS);
+  ck_assert_int_eq(pthread_cancel(setter), 0);
+  if (!late) close(gate);
+  pthread_join(setter, NULL);
+  ck_assert_int_eq(places(), 0);
+  if (late) close(gate);
+  ck_ok(zke_exists(z, "/q", NULL, NULL, &stat));
+  ck_assert_int_eq(stat.version, !late);
+  ck_ok(zke_set(cancelled, "/q", "y", 1, -1, NULL));
+  ck_ok(zke_close(cancelled));
+  finish();
+}
+END_TEST
+
+/* ---- in a PID namespace of its own ---- */
+
+/* Run as the first process of one; -1: not permitted. */
+static int run_in_namespace(int (*body)(void *), writer *w) {
+  int status;
+  if (unshare(CLONE_NEWPID) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0)
+    return -1;
+  pid_t pid = fork();
+  if (pid == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    alarm(TEST_CHILD_S);
+    _exit(body(w));
+  }
+  if (pid < 0 || write(w->inner[1], &pid, sizeof pid) != sizeof pid) return 9;
+  while (waitpid(pid, &status, 0) < 0) continue;
+  return test_status(status);
+}
+
+static int write_in_namespace(void *context) {
+  return run_in_namespace(write_once, context);
+}
+
+static bool has_state(pid_t pid, char state) {
+  char path[64], line[512] = "";
+  snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+  FILE *f = fopen(path, "r");
+  ck_assert_ptr_nonnull(f);
+  if (!fgets(line, sizeof line, f)) line[0] = 0;
+  fclose(f);
+  const char *end = strrchr(line, ')');
+  return end && end[2] == state;
+}
+
+static int enter_nothing(void *context) {
+  (void)context;
+  return 0;
+}
+
+static int try_namespace(void *context) {
+  return run_in_namespace(enter_nothing, context);
+}
+
+static bool namespaces_permitted(void) {
+  writer w;
+  ck_assert_int_eq(pipe(w.inner), 0);
+  if (test_child_end(test_child(try_namespace, &w)) == 0) return true;
+  printf("PID namespaces: skipped, neither as root nor in a user namespace\n");
+  return false;
+}
+
+/* P10: writers that all are process 1, each in a namespace of its own, stand in
+ * one line with the others: in order; the dead leave it; a stopped first is
+ * passed over. */
+START_TEST(line_across_pid_namespaces) {
+  writer w[5];
+  begin();
+  if (!namespaces_permitted()) return;
+  for (int i = 0; i < 5; i++)
+    w[i] = i == 1 || i == 4 ? start_writer(i)
+                            : start_writer_as(i, write_in_namespace);
+  int gate = hold_gate(1);
+  come(w, 5);
+  ck_assert_int_eq(kill(inner_pid(&w[2]), SIGKILL), 0);
+  ck_assert_int_eq(test_child_end(w[2].pid), 128 + SIGKILL);
+  ck_assert_int_eq(places(), 4);
+  pid_t first = inner_pid(&w[0]);
+  ck_assert_int_eq(kill(first, SIGSTOP), 0);
+  ck_until(has_state(first, 'T'), PATIENT_MS);
+  close(gate);
+  end_writers(w, 1, 2);
+  end_writers(w, 3, 5);
+  expect_order("1 3 4 ");
+  ck_assert_int_eq(kill(first, SIGCONT), 0);
+  end_writers(w, 0, 1);
+  expect_order("1 3 4 0 ");
+  finish();
+}
+END_TEST
+
+/* ---- all together ---- */
+
+static int write_some(void *context) {
+  char byte;
+  const int *start = context;
+  close(start[1]);
+  zke *own = open_patient();
+  if (!own || read(start[0], &byte, 1) != 0) return 1;
+  for (int i = 0; i < 3; i++) {
+    int rc = zke_create(
+        own, "/q/w-", "", 0, ZKE_OPEN_ACL,
+        i == 1 ? ZKE_EPHEMERAL_SEQUENTIAL : ZKE_PERSISTENT_SEQUENTIAL, NULL,
+        NULL);
+    if (rc != ZKE_OK) return 2;
+  }
+  return zke_close(own) == ZKE_OK ? 0 : 3;
+}
+
+/* P10: two hundred that come at once all get through. */
+START_TEST(two_hundred_get_through) {
+  pid_t pid[WRITERS];
+  int start[2];
+  int64_t count;
+  begin();
+  ck_assert_int_eq(pipe2(start, O_CLOEXEC), 0);
+  for (int i = 0; i < WRITERS; i++) pid[i] = test_child(write_some, start);
+  close(start[1]);
+  for (int i = 0; i < WRITERS; i++) ck_assert_int_eq(test_child_end(pid[i]), 0);
+  ck_ok(zke_count(z, "/q", &count));
+  ck_assert_int_eq(count, 2 * WRITERS);
+  finish();
+}
+END_TEST
+
+int main(int argc, char **argv) {
+  Suite *s = suite_create("line");
+  TCase *t = tcase_create("line");
+  tcase_add_test(t, first_come_first_served);
+  tcase_add_loop_test(t, stopped_first_is_passed_over, 0, 2);
+  tcase_add_test(t, stopped_one_in_the_middle);
+  tcase_add_test(t, killed_ones_leave_the_line);
+  tcase_add_test(t, killed_holder_is_noticed);
+  tcase_add_loop_test(t, place_is_behind_all_others, 0, 3);
+  tcase_add_test(t, late_one_is_told_who_writes);
+  tcase_add_loop_test(t, closing_one_leaves_the_line, 0, 2);
+  tcase_add_test(t, event_reaches_one_in_the_line);
+  tcase_add_loop_test(t, cancelled_one_finishes_its_call, 0, 3);
+  tcase_add_test(t, line_across_pid_namespaces);
+  tcase_add_test(t, two_hundred_get_through);
+  tcase_set_timeout(t, 120);
+  suite_add_tcase(s, t);
+  return test_main(argc, argv, s);
+}

@@ -1,0 +1,1586 @@
+/* test_lockfree.c - reading without locks, and who looks at the files
+ *
+ * White-box.  A VFS around the default one calls back before the n-th read,
+ * lock or barrier of SQLite's; there another connection changes what is being
+ * read, moves the log into the database, begins it anew.  Whatever n is, what
+ * was read must be one committed state, and not an old one.  The clock stands
+ * unless a test moves it, so nothing but the tested call is going on. */
+#define _GNU_SOURCE
+#define ZKE_CHECKPOINT_PAGES 64
+#define ZKE_CHECKPOINT_RETRY_PAGES 16
+#include "zkembed.c"
+#include "test/test.h"
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+/* ---- a VFS that calls back ---- */
+
+static struct {
+  sqlite3_vfs vfs, *under;
+  sqlite3_io_methods methods[2]; /* of the database, of its log */
+  sqlite3_io_methods real;       /* what both had, or the database alone */
+  bool no_shm;                   /* its files cannot share memory */
+  bool fail_syncs;               /* of what is opened by it */
+  bool page_1_only;              /* no other can be written */
+  bool armed;
+  int calls;        /* since it was armed */
+  int first, times; /* the call to act before, and so many after it */
+  void (*act)(void);
+  int read_locks; /* asked for: a read's own */
+  int mark_locks; /* … those to set a mark */
+  int unlocks;    /* of either */
+  bool writing;   /* it has the lock of the one writer: others would wait */
+  void (*see_otherwise)(db_index *x); /* before the header is looked at */
+} spy;
+
+static void spy_call(void) {
+  if (!spy.armed) return;
+  int call = ++spy.calls;
+  if (call < spy.first || call >= spy.first + spy.times) return;
+  if (spy.writing) return;
+  spy.armed = false;
+  spy.act();
+  spy.armed = true;
+}
+
+static int spy_read(sqlite3_file *f, void *to, int len, sqlite3_int64 at) {
+  spy_call();
+  return spy.real.xRead(f, to, len, at);
+}
+
+static int spy_shm_lock(sqlite3_file *f, int first, int n, int flags) {
+  spy_call();
+  if (n == 1 && first >= DB_SHM_READ && (flags & SQLITE_SHM_LOCK)) {
+    spy.read_locks += (flags & SQLITE_SHM_SHARED) != 0;
+    spy.mark_locks += (flags & SQLITE_SHM_EXCLUSIVE) != 0;
+  }
+  if (first >= DB_SHM_READ) spy.unlocks += (flags & SQLITE_SHM_UNLOCK) != 0;
+  int rc = spy.real.xShmLock(f, first, n, flags);
+  if (first == 0 && rc == SQLITE_OK)
+    spy.writing = (flags & SQLITE_SHM_LOCK) != 0;
+  return rc;
+}
+
+static void spy_shm_barrier(sqlite3_file *f) {
+  spy_call();
+  if (spy.see_otherwise) spy.see_otherwise(db_file_of(f));
+  spy.real.xShmBarrier(f);
+}
+
+static int spy_sync(sqlite3_file *f, int flags) {
+  return spy.fail_syncs ? SQLITE_IOERR_FSYNC : spy.real.xSync(f, flags);
+}
+
+static int spy_write(sqlite3_file *f, const void *from, int len,
+                     sqlite3_int64 at) {
+  if (spy.page_1_only && at > 0) return SQLITE_IOERR_WRITE;
+  return spy.real.xWrite(f, from, len, at);
+}
+
+static int spy_open(sqlite3_vfs *v, const char *name, sqlite3_file *f,
+                    int flags, int *out_flags) {
+  (void)v;
+  int rc = spy.under->xOpen(spy.under, name, f, flags, out_flags);
+  if (rc != SQLITE_OK || !(flags & (SQLITE_OPEN_MAIN_DB | SQLITE_OPEN_WAL)))
+    return rc;
+  bool database = (flags & SQLITE_OPEN_MAIN_DB) != 0;
+  sqlite3_io_methods *m = &spy.methods[!database];
+  *m = *f->pMethods;
+  if (database) spy.real = *m;
+  m->xRead = spy_read;
+  if (database) m->xWrite = spy_write;
+  m->xSync = spy_sync;
+  m->xShmLock = spy_shm_lock; /* never asked of the log */
+  m->xShmBarrier = spy_shm_barrier;
+  if (spy.no_shm) m->iVersion = 1;
+  f->pMethods = m;
+  return rc;
+}
+
+static void spy_register(void) {
+  if (spy.under) return;
+  spy.under = sqlite3_vfs_find(NULL);
+  spy.vfs = *spy.under;
+  spy.vfs.zName = "unix-spy";
+  spy.vfs.pNext = NULL;
+  spy.vfs.xOpen = spy_open;
+  ck_assert_int_eq(sqlite3_vfs_register(&spy.vfs, 0), SQLITE_OK);
+}
+
+/* From now on: act before the call of that number, and so many in all. */
+static void spy_arm(int first, int times, void (*act)(void)) {
+  spy.calls = spy.read_locks = spy.mark_locks = spy.unlocks = 0;
+  spy.first = first;
+  spy.times = times;
+  spy.act = act;
+  spy.armed = true;
+}
+
+/* Was there a call of the number that was armed? */
+static bool spy_disarm(void) {
+  spy.armed = false;
+  return spy.calls >= spy.first;
+}
+
+/* ---- a clock that stands, files that are looked at ---- */
+
+static struct {
+  bool real; /* the clock goes */
+  int64_t skew;
+  int looks; /* stat() of a database by one that has the context */
+} sys;
+
+static int64_t sys_clock(void *context, int which) {
+  static int64_t start;
+  zke_os os;
+  zke_os_default(&os);
+  (void)context;
+  if (sys.real) return os.clock(os.context, which);
+  if (!start) start = os.clock(os.context, ZKE_CLOCK_BOOTTIME);
+  return start + sys.skew;
+}
+
+static int sys_stat(void *context, const char *path, zke_file *out) {
+  zke_os os;
+  zke_os_default(&os);
+  if (context) sys.looks++;
+  return os.stat(os.context, path, out);
+}
+
+/* Who waits for another in vain gives up when its time is over. */
+static void sys_sleep(void *context, int64_t ns) {
+  zke_os os;
+  zke_os_default(&os);
+  if (sys.real) os.sleep(os.context, ns);
+  sys.skew += ns;
+  (void)context;
+}
+
+static void sys_pass(int64_t ms) { sys.skew += ms * ZKE_MS; }
+
+/* Warnings that the log cannot be moved into the database, and that SQLite is
+ * not the one that is known. */
+static int in_the_way, strange;
+
+static void warn(void *context, int level, const char *text) {
+  (void)context;
+  if (strstr(text, "a reader keeps")) in_the_way++;
+  if (!strstr(text, "keeps another WAL-index")) return;
+  ck_assert_int_eq(level, ZKE_LOG_WARN);
+  strange++;
+}
+
+static zke *open_with(const char *vfs, const char *counted, unsigned flags) {
+  zke *z = NULL;
+  zke_os os;
+  zke_os_default(&os);
+  os.clock = sys_clock;
+  os.sleep = sys_sleep;
+  os.stat = sys_stat;
+  os.context = counted ? &sys : NULL;
+  zke_options o = {.size = sizeof o,
+                   .vfs = vfs,
+                   .flags = flags,
+                   .durability = ZKE_DURABLE_NONE,
+                   .os = &os,
+                   .log = warn};
+  ck_ok(zke_open(test_path("a.db"), &o, &z));
+  return z;
+}
+
+/* ---- generations ----
+ *
+ * A change makes a generation of the tree: /g, a value of several pages, and
+ * the children of /c in one transaction.  The number is the version of /g and
+ * stands all over its data; /c has MANY children that stay, one that is called
+ * by the number, and some more, how many tells the number. */
+
+enum { MANY = 300, VALUE = 20000, SOME = 5 };
+
+static int generation; /* the last one, as far as this process knows */
+
+static const char *child(const char *kind, int n) {
+  static char name[8][40];
+  static unsigned next;
+  char *at = name[next++ % 8];
+  snprintf(at, sizeof name[0], "/c/%s-%08d", kind, n);
+  return at;
+}
+
+static const char *value(int n) {
+  static char data[VALUE + 1];
+  char number[16];
+  int len = snprintf(number, sizeof number, "%9d ", n);
+  for (int at = 0; at < VALUE; at += len)
+    memcpy(data + at, number, (size_t)len);
+  return data;
+}
+
+static void make(zke *z, const char *path) {
+  ck_ok(zke_create(z, path, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+}
+
+static void first_generation(zke *z) {
+  generation = 0;
+  make(z, "/c");
+  for (int i = 0; i < MANY; i++) make(z, child("still", i));
+  make(z, child("gen", 0));
+  ck_ok(zke_create(z, "/g", value(0), VALUE, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
+                   NULL));
+}
+
+/* From generation n to the next; ZKE_BADVERSION when it is not n. */
+static int try_advance(zke *z, int n) {
+  zke_op ops[3 + SOME];
+  int count = 3;
+  zke_op_set(&ops[0], "/g", value(n + 1), VALUE, n);
+  zke_op_delete(&ops[1], child("gen", n), -1);
+  zke_op_create(&ops[2], child("gen", n + 1), "", 0, ZKE_OPEN_ACL,
+                ZKE_PERSISTENT);
+  if ((n + 1) % SOME) {
+    zke_op_create(&ops[count++], child("more", n % SOME), "", 0, ZKE_OPEN_ACL,
+                  ZKE_PERSISTENT);
+  }
+  for (int i = 0; (n + 1) % SOME == 0 && i < SOME - 1; i++)
+    zke_op_delete(&ops[count++], child("more", i), -1);
+  return zke_multi(z, ops, count, NULL);
+}
+
+static void advance(zke *z, int times) {
+  for (int i = 0; i < times; i++) ck_ok(try_advance(z, generation++));
+}
+
+/* The generation that /g is of. */
+static int read_value(zke *z) {
+  char *data = NULL;
+  int len;
+  zke_stat stat;
+  ck_ok(zke_get(z, "/g", NULL, NULL, &data, &len, &stat));
+  ck_assert_int_eq(len, VALUE);
+  ck_assert_int_eq(stat.dataLength, VALUE);
+  ck_assert_str_eq(data, value(stat.version));
+  zke_free(data);
+  return stat.version;
+}
+
+/* The generation that the children of /c are of. */
+static int read_names(zke *z) {
+  zke_strings *names = NULL;
+  zke_stat stat;
+  int count[3] = {0}, n = -1;
+  ck_ok(zke_children(z, "/c", NULL, NULL, &names, &stat));
+  ck_assert_int_eq(names->count, stat.numChildren);
+  for (int i = 0; i < names->count; i++) {
+    const char *name = names->data[i];
+    if (name[0] == 'g') n = atoi(name + strlen("gen-"));
+    count[name[0] == 's' ? 0 : name[0] == 'g' ? 1 : 2]++;
+    if (i > 0) ck_assert_int_lt(strcmp(names->data[i - 1], name), 0);
+  }
+  zke_free(names);
+  ck_assert_int_eq(count[0], MANY);
+  ck_assert_int_eq(count[1], 1);
+  ck_assert_int_eq(count[2], n % SOME);
+  return n;
+}
+
+/* ---- who reads, who changes, who checkpoints ---- */
+
+static zke *reader, *writer;
+static sqlite3 *plain;
+
+static void open_plain(const char *vfs) {
+  ck_assert_int_eq(
+      sqlite3_open_v2(test_path("a.db"), &plain, SQLITE_OPEN_READWRITE, vfs),
+      SQLITE_OK);
+  sqlite3_wal_autocheckpoint(plain, 0);
+  ck_assert_int_eq(sqlite3_exec(plain, "SELECT * FROM meta", NULL, NULL, NULL),
+                   SQLITE_OK); /* it knows that there is a log */
+}
+
+static void begin(void) {
+  test_in_memory();
+  spy_register();
+  writer = open_with(NULL, NULL, 0);
+  first_generation(writer);
+  reader = open_with("unix-spy", NULL, 0);
+  open_plain(NULL);
+}
+
+static void finish(void) {
+  ck_ok(zke_check(writer, NULL, NULL));
+  ck_ok(zke_close(reader));
+  ck_ok(zke_close(writer));
+  if (plain) ck_assert_int_eq(sqlite3_close(plain), SQLITE_OK);
+}
+
+/* By a connection that is not ours: nobody is in its way. */
+static void checkpoint(int mode) {
+  int log = -1, moved = -1;
+  int rc = sqlite3_wal_checkpoint_v2(plain, "main", mode, &log, &moved);
+  ck_assert_int_eq(rc, SQLITE_OK);
+  ck_assert_int_ge(log, 0);
+  ck_assert_int_eq(log, moved);
+}
+
+static int64_t log_bytes(void) {
+  struct stat st;
+  ck_assert_int_eq(stat(test_path("a.db-wal"), &st), 0);
+  return st.st_size;
+}
+
+/* Nothing of the database is in the reader's memory. */
+static void make_cold(zke *z) {
+  ck_ok(db_end(z->s));
+  sqlite3_db_release_memory(z->s->db);
+}
+
+/* The writer leaves the log to the test. */
+static void keep_log(void) { writer->s->wal_limit = INT_MAX; }
+
+/* Reads are without locks again, whatever happened before. */
+static void trust(zke *z) { z->s->index.distrust = 0; }
+
+/* ---- a read that is kept open ---- */
+
+/* Nobody's checkpoint waits for it, and it is not stale: neither within the
+ * process nor of another. */
+START_TEST(idle_reader_is_in_nobody_s_way) {
+  begin();
+  int64_t most = (int64_t)3 * ZKE_CHECKPOINT_PAGES * (4096 + DB_LOG_FRAME);
+  for (int i = 0; i < 20; i++) {
+    ck_assert_int_eq(read_value(reader), generation);
+    ck_assert(reader->s->index.open);
+    advance(writer, ZKE_CHECKPOINT_PAGES / 8);
+    ck_assert_int_lt(log_bytes(), most);
+    ck_assert_int_lt(writer->s->wal_pages, 2 * ZKE_CHECKPOINT_PAGES);
+  }
+  ck_assert_int_eq(read_names(reader), generation);
+  ck_assert_int_eq(in_the_way, 0);
+  finish();
+}
+END_TEST
+
+/* Run in a child that has no handle of its own yet; its exit tells. */
+static pid_t start_child(void (*run)(void)) {
+  fflush(NULL);
+  pid_t pid = fork();
+  ck_assert_int_ge(pid, 0);
+  if (pid) return pid;
+  run();
+  _exit(0);
+}
+
+static void end_child(pid_t pid) {
+  int status;
+  ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+  ck_assert_int_eq(status, 0);
+}
+
+/* Shared with children. */
+static struct { atomic_int step, committed, reads, checkpoints; } * shared;
+
+static void share(void) {
+  shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
+                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ck_assert_ptr_ne(shared, MAP_FAILED);
+  test_in_memory();
+  test_path("a.db");                    /* the directory is the parent's */
+  sys_clock(NULL, ZKE_CLOCK_MONOTONIC); /* and the hour */
+}
+
+static void write_apart(void) {
+  ck_until(atomic_load(&shared->step) == 1, 10000);
+  writer = open_with(NULL, NULL, 0);
+  advance(writer, 100);
+  ck_assert_int_eq(in_the_way, 0);
+  ck_assert_int_lt(writer->s->wal_pages, 2 * ZKE_CHECKPOINT_PAGES);
+  atomic_store(&shared->step, 2);
+  ck_until(atomic_load(&shared->step) == 3, 10000);
+  ck_ok(zke_close(writer));
+}
+
+START_TEST(idle_reader_beside_another_process) {
+  share();
+  pid_t pid = start_child(write_apart);
+  begin();
+  ck_assert_int_eq(read_value(reader), 0);
+  ck_assert(reader->s->index.open);
+  atomic_store(&shared->step, 1);
+  ck_until(atomic_load(&shared->step) == 2, 20000);
+  ck_assert_int_eq(read_value(reader), 100);
+  ck_assert_int_eq(read_names(reader), 100);
+  atomic_store(&shared->step, 3);
+  end_child(pid);
+  finish();
+}
+END_TEST
+
+/* … nor are checkpoints of other programs. */
+START_TEST(idle_reader_and_foreign_checkpoints) {
+  static const int modes[] = {SQLITE_CHECKPOINT_TRUNCATE,
+                              SQLITE_CHECKPOINT_RESTART, SQLITE_CHECKPOINT_FULL,
+                              SQLITE_CHECKPOINT_PASSIVE};
+  begin();
+  for (int i = 0; i < 12; i++) {
+    ck_assert_int_eq(read_value(reader), generation);
+    ck_assert(reader->s->index.open);
+    checkpoint(modes[i % 4]);
+    if (i % 4 == 0) ck_assert_int_eq(log_bytes(), 0);
+    if (i % 3 == 0) ck_assert_int_eq(read_value(reader), generation);
+    advance(writer, i % 5);
+  }
+  finish();
+}
+END_TEST
+
+/* A get that finds the state it knows asks SQLite for no lock at all. */
+START_TEST(read_takes_no_lock) {
+  begin();
+  for (int i = 0; i < 4; i++) {
+    read_value(reader);
+    trust(reader);
+    advance(writer, i % 2);
+    spy_arm(0, 0, NULL);
+    ck_assert_int_eq(read_value(reader), generation);
+    ck_ok(zke_dispatch(reader, NULL));
+    spy_disarm();
+    ck_assert_int_eq(spy.read_locks, 0);
+    ck_assert_int_eq(spy.mark_locks, 0);
+    ck_assert_int_eq(spy.unlocks, 0);
+    if (i % 2 == 0) ck_assert_int_le(spy.calls, 20);
+  }
+  finish();
+}
+END_TEST
+
+/* ---- interference in the midst of a read ---- */
+
+enum { FROM_LOG, FROM_FILE, FROM_MEMORY, PLACES };
+
+static int act_kind, act_count;
+
+/* Change what is being read, in one of these ways. */
+static void interfere(void) {
+  act_count++;
+  bool first = act_count == 1; /* after that the reader may have locks */
+  if (first && act_kind == 1) checkpoint(SQLITE_CHECKPOINT_TRUNCATE);
+  advance(writer, 1);
+  if (first && act_kind == 2) checkpoint(SQLITE_CHECKPOINT_TRUNCATE);
+  if (first && act_kind == 3) checkpoint(SQLITE_CHECKPOINT_RESTART);
+  if (first && act_kind == 4) checkpoint(SQLITE_CHECKPOINT_PASSIVE);
+  if (act_kind > 0) advance(writer, 3);
+}
+
+enum { ACTS = 5 };
+
+/* What is read lies in the log, in the database, or is known. */
+static void place(int where) {
+  trust(reader);
+  if (where == FROM_FILE) checkpoint(SQLITE_CHECKPOINT_TRUNCATE);
+  advance(writer, where == FROM_LOG);
+  if (where == FROM_MEMORY) {
+    read_value(reader);
+    read_names(reader);
+  } else {
+    make_cold(reader);
+  }
+  act_count = 0;
+}
+
+/* One read disturbed before its n-th call; false: it makes fewer. */
+static bool disturb(int (*read)(zke *), int where, int n, int times) {
+  place(where);
+  int before = generation;
+  spy_arm(n, times, interfere);
+  int got = read(reader);
+  bool reached = spy_disarm();
+  ck_assert_msg(got >= before && got <= generation,
+                "place %d, act %d, call %d: got %d, not %d to %d", where,
+                act_kind, n, got, before, generation);
+  if (times == 1) ck_assert_int_eq(act_count, reached);
+  if (!reached) ck_assert_int_eq(reader->s->index.distrust, 0);
+  if (where != FROM_MEMORY && n == 1 && times == 1)
+    ck_assert_int_gt(spy.calls, 8);
+  ck_assert_int_eq(read(reader), generation);
+  return reached;
+}
+
+static int (*const readings[])(zke *) = {read_value, read_names};
+
+static void disturb_all(int (*read)(zke *)) {
+  begin();
+  keep_log();
+  read(reader); /* looks after the session, once a tick */
+  for (int where = 0; where < PLACES; where++) {
+    for (act_kind = 0; act_kind < ACTS; act_kind++) {
+      for (int times = 1; times < 4; times += 2) {
+        for (int n = 1; disturb(read, where, n, times);) n++;
+      }
+    }
+  }
+  finish();
+}
+
+START_TEST(read_is_one_state) { disturb_all(readings[_i]); }
+END_TEST
+
+/* Events in the order of their commits, each once. */
+static int told, told_value;
+
+static void hear(zke *z, int type, int state, const char *path, void *context) {
+  (void)z, (void)state, (void)context;
+  if (type == ZKE_EVENT_CREATED && strncmp(path, "/c/gen-", 7) == 0) {
+    ck_assert_int_eq(atoi(path + 7), told + 1);
+    told++;
+  }
+}
+
+static void hear_once(zke *z, int type, int state, const char *path,
+                      void *context) {
+  (void)z, (void)state, (void)context;
+  ck_assert_int_eq(type, ZKE_EVENT_CHANGED);
+  ck_assert_str_eq(path, "/g");
+  told_value++;
+}
+
+/* One dispatch disturbed before its n-th call. */
+static bool disturb_dispatch(int where, int n) {
+  told_value = 0;
+  ck_ok(zke_get(reader, "/g", hear_once, NULL, NULL, NULL, NULL));
+  ck_ok(zke_set(reader, "/own", "", 0, -1, NULL)); /* drops what was told */
+  place(where);
+  spy_arm(n, 1, interfere);
+  ck_ok(zke_dispatch(reader, NULL));
+  bool reached = spy_disarm();
+  ck_ok(zke_dispatch(reader, NULL));
+  ck_assert_int_eq(told, generation);
+  ck_assert_int_eq(told_value, where == FROM_LOG || reached);
+  ck_ok(zke_dispatch(reader, NULL));
+  ck_assert_int_eq(told, generation);
+  return reached;
+}
+
+START_TEST(event_in_the_midst_of_a_dispatch) {
+  begin();
+  keep_log();
+  make(reader, "/own");
+  ck_ok(
+      zke_add_watch(reader, "/c", ZKE_WATCH_PERSISTENT_RECURSIVE, hear, NULL));
+  for (int where = 0; where < PLACES; where++) {
+    for (act_kind = 0; act_kind < ACTS; act_kind++) {
+      for (int n = 1; disturb_dispatch(where, n);) n++;
+    }
+  }
+  finish();
+}
+END_TEST
+
+/* A write takes no read lock either: another program's changes just before it
+ * has SQLite's lock of the one writer are noticed. */
+static void interfere_plainly(void) {
+  act_count++;
+  if (act_kind == 1) checkpoint(SQLITE_CHECKPOINT_TRUNCATE);
+  for (int i = 0; i < 20; i++) {
+    int rc = sqlite3_exec(plain, "INSERT INTO host VALUES(zeroblob(3000))",
+                          NULL, NULL, NULL);
+    ck_assert_int_eq(rc, SQLITE_OK);
+    if (i == 0 && act_kind == 2) checkpoint(SQLITE_CHECKPOINT_TRUNCATE);
+    if (i == 0 && act_kind == 3) checkpoint(SQLITE_CHECKPOINT_RESTART);
+  }
+}
+
+static bool disturb_write(int where, int n) {
+  zke_stat stat;
+  place(where);
+  spy_arm(n, 1, interfere_plainly);
+  int rc = zke_set(reader, "/own", value(n), VALUE, -1, &stat);
+  spy_disarm();
+  ck_assert_msg(rc == ZKE_OK, "place %d, act %d, call %d: %s", where, act_kind,
+                n, zke_errmsg());
+  ck_assert_int_eq(read_value(writer), generation);
+  ck_ok(zke_check(writer, NULL, NULL));
+  return act_count > 0;
+}
+
+START_TEST(write_is_over_the_current_state) {
+  begin();
+  keep_log();
+  make(reader, "/own");
+  ck_assert_int_eq(
+      sqlite3_exec(plain, "CREATE TABLE host(x)", NULL, NULL, NULL), SQLITE_OK);
+  act_kind = _i;
+  for (int where = 0; where < PLACES; where++) {
+    for (int n = 1; disturb_write(where, n);) n++;
+  }
+  finish();
+}
+END_TEST
+
+static void run_plainly(const char *text) {
+  char *error = NULL;
+  int rc = sqlite3_exec(plain, text, NULL, NULL, &error);
+  ck_assert_msg(rc == SQLITE_OK, "%s: %s", text, error ? error : "?");
+}
+
+static int expect_ok(void *context, int columns, char **value, char **name) {
+  (void)context, (void)columns, (void)name;
+  ck_assert_str_eq(value[0], "ok");
+  return 0;
+}
+
+/* Another program makes an index and dies when it has moved one page of it into
+ * the database. */
+static void index_and_die(void) {
+  act_count++;
+  run_plainly("CREATE INDEX host_i ON node(mzxid)");
+  spy.page_1_only = true;
+  int rc = sqlite3_wal_checkpoint_v2(plain, "main", SQLITE_CHECKPOINT_PASSIVE,
+                                     NULL, NULL);
+  ck_assert_int_eq(rc, SQLITE_IOERR);
+  spy.page_1_only = false;
+}
+
+static bool disturb_by_index(int where, int n) {
+  place(where);
+  spy_arm(n, 1, index_and_die);
+  ck_assert_int_eq(read_value(reader), generation);
+  bool reached = spy_disarm();
+  ck_ok(zke_set(reader, "/own", "", 0, -1, NULL));
+  checkpoint(SQLITE_CHECKPOINT_TRUNCATE);
+  ck_assert_int_eq(
+      sqlite3_exec(plain, "PRAGMA integrity_check", expect_ok, NULL, NULL),
+      SQLITE_OK);
+  run_plainly("DROP INDEX IF EXISTS host_i");
+  return reached;
+}
+
+/* A read that does not stand leaves no tables' definitions behind.  Half of
+ * such a checkpoint is the new number of the definitions on page 1 with their
+ * old text on others; SQLite keeps both, has no cause to look again, and the
+ * next write left out the index.  There are more definitions than page 1 holds,
+ * and free pages enough that the file keeps its length: else SQLite takes it
+ * for damaged. */
+START_TEST(definitions_of_a_discarded_read) {
+  begin();
+  ck_assert_int_eq(sqlite3_close(plain), SQLITE_OK);
+  open_plain("unix-spy");
+  keep_log();
+  make(reader, "/own");
+  for (int i = 0; i < 40; i++) {
+    char text[256];
+    snprintf(text, sizeof text, "CREATE VIEW host_%d AS SELECT '%0200d'", i, i);
+    run_plainly(text);
+  }
+  run_plainly(
+      "CREATE TABLE host(x);INSERT INTO host VALUES(zeroblob(200000));"
+      "DROP TABLE host");
+  for (int where = 0; where < PLACES; where++) {
+    for (int n = 1; disturb_by_index(where, n);) n++;
+  }
+  finish();
+}
+END_TEST
+
+/* ---- with locks ---- */
+
+/* After a read that did not stand, DB_DISTRUST ones are made under locks. */
+START_TEST(distrust_ends) {
+  begin();
+  read_value(reader);
+  make_cold(reader);
+  act_kind = 2;
+  spy_arm(10, 1, interfere);
+  ck_assert_int_eq(read_value(reader), generation);
+  ck_assert(spy_disarm());
+  for (int left = DB_DISTRUST - 1; left >= 0; left--) {
+    ck_assert_int_eq(reader->s->index.distrust, left);
+    ck_assert(!reader->s->index.open);
+    spy_arm(0, 0, NULL);
+    if (left > 0) ck_assert_int_eq(read_value(reader), generation);
+    spy_disarm();
+    ck_assert_int_eq(spy.read_locks, left > 0);
+    if (left % 4 == 0) advance(writer, 1);
+  }
+  spy_arm(0, 0, NULL);
+  ck_assert_int_eq(read_value(reader), generation);
+  spy_disarm();
+  ck_assert(reader->s->index.open);
+  ck_assert_int_eq(spy.read_locks, 0);
+  finish();
+}
+END_TEST
+
+/* The marks behind the WAL-index's header (SQLite's format): none usable. */
+static void spoil_marks(void) {
+  volatile uint32_t *index =
+      (volatile uint32_t *)(uintptr_t)reader->s->index.head;
+  enum { MARKS = 2 * DB_INDEX_WORDS + 1 };
+  for (int i = 1; i <= DB_SHM_MARKS; i++) index[MARKS + i] = UINT32_MAX;
+}
+
+/* To do with the marks that there are is enough, but where there is none
+ * SQLite must set one. */
+START_TEST(mark_is_set_where_there_is_none) {
+  begin();
+  keep_log();
+  advance(writer, 1);
+  read_value(reader);
+  spoil_marks();
+  ck_ok(db_end(reader->s));
+  advance(writer, _i);
+  ck_ok(db_end(writer->s));
+  spoil_marks();
+  trust(reader);
+  spy_arm(0, 0, NULL);
+  if (_i < 2) ck_assert_int_eq(read_value(reader), generation);
+  if (_i == 2) advance(reader, 1);
+  spy_disarm();
+  ck_assert_int_ge(spy.mark_locks, 1);
+  ck_assert_int_gt(reader->s->index.refused, DB_SHM_MARKS);
+  spy_arm(0, 0, NULL);
+  advance(writer, 1);
+  ck_assert_int_eq(read_value(reader), generation);
+  ck_assert_int_eq(read_names(reader), generation);
+  spy_disarm();
+  ck_assert_int_eq(spy.mark_locks, 0);
+  finish();
+}
+END_TEST
+
+/* A process that is killed leaves a log; the -shm is gone as well. */
+static void leave_a_log(void) {
+  zke *z = open_with(NULL, NULL, 0);
+  first_generation(z);
+  advance(z, 7);
+  _exit(0);
+}
+
+START_TEST(reading_after_a_recovery) {
+  share();
+  spy_register();
+  end_child(start_child(leave_a_log));
+  generation = 7;
+  ck_assert_int_gt(log_bytes(), 0);
+  if (_i) ck_assert_int_eq(unlink(test_path("a.db-shm")), 0);
+  reader = open_with("unix-spy", NULL, 0);
+  ck_assert_int_eq(read_value(reader), generation);
+  advance(reader, 1);
+  writer = open_with(NULL, NULL, 0);
+  advance(writer, 1);
+  ck_assert_int_eq(read_names(reader), generation);
+  ck_assert_int_eq(read_value(reader), generation);
+  ck_assert(reader->s->index.open);
+  finish();
+}
+END_TEST
+
+/* P7: a connection that is opened anew after a COMMIT that failed has not seen
+ * the events that the old one's reads had not. */
+START_TEST(events_after_a_reconnection) {
+  begin();
+  ck_ok(zke_get(reader, "/g", hear_once, NULL, NULL, NULL, NULL));
+  for (int reads = 0; reads < 4; reads++) {
+    ck_ok(zke_set(writer, "/c", "", 0, -1, NULL));
+    ck_ok(zke_dispatch(reader, NULL));
+  }
+  int64_t fetched = reader->fetched;
+  ck_assert_int_gt(fetched, 0);
+  ck_assert_int_eq(told_value, 0);
+  reader->s->durability = ZKE_DURABLE_ALL;
+  spy.fail_syncs = true;
+  ck_rc(zke_set(reader, "/c", "x", 1, -1, NULL), ZKE_CONNECTIONLOSS);
+  spy.fail_syncs = false;
+  ck_assert(reader->s->broken);
+  advance(writer, 1);
+  ck_assert_int_eq(read_value(reader), generation);
+  for (int i = 0; reader->s->index.number < fetched && i < 10; i++) {
+    ck_ok(zke_set(writer, "/c", "", 0, -1, NULL));
+    read_value(reader);
+  }
+  ck_ok(zke_dispatch(reader, NULL));
+  ck_assert_int_eq(told_value, 1);
+  finish();
+}
+END_TEST
+
+/* ---- an SQLite that is not known ---- */
+
+/* What the engine sees of a WAL-index that is laid out otherwise: fake holds
+ * it, made of what SQLite has. */
+static struct {
+  const volatile uint32_t *real; /* SQLite's -shm */
+  uint32_t words[2 * DB_INDEX_WORDS];
+  int kind;
+  bool frozen;
+} fake;
+
+enum {
+  ELSEWHERE,    /* behind a hundred bytes more */
+  FROZEN,       /* an old one stays for old readers */
+  COUNTS_TWICE, /* another counter */
+  VERSION,      /* each kind from here on is one word of another value */
+  READY,
+  PAGE_SIZE,
+  FRAMES,
+  PAGES,
+  FRAME_SUM,
+  FRAME_SUM_2,
+  SALT,
+  SALT_2,
+  SUM,
+  SUM_2,
+  COPY,      /* the second copy is something else */
+  NO_LOCK,   /* SQLite's read locks are others */
+  TWO_LOCKS, /* … or more */
+  KINDS
+};
+
+/* Change one of the words, with the checksums right but where these are
+ * meant. */
+static void fake_word(int word, uint32_t change) {
+  uint32_t *sum = fake.words + DB_INDEX_SUMMED;
+  fake.words[word] ^= change;
+  if (word < DB_INDEX_SUMMED) {
+    sum[0] = sum[1] = 0;
+    for (int i = 0; i < DB_INDEX_SUMMED; i += 2) {
+      sum[0] += fake.words[i] + sum[1];
+      sum[1] += fake.words[i + 1] + sum[0];
+    }
+  }
+  memcpy(fake.words + DB_INDEX_WORDS, fake.words, sizeof fake.words / 2);
+}
+
+static uint32_t word_of(size_t member, unsigned char value) {
+  unsigned char bytes[4] = {0};
+  uint32_t word;
+  bytes[member % 4] = value;
+  memcpy(&word, bytes, sizeof word);
+  return word;
+}
+
+#define WORD(member, value)                      \
+  fake_word(offsetof(db_index_head, member) / 4, \
+            word_of(offsetof(db_index_head, member), value))
+
+static void fake_kind(db_index *x) {
+  switch (fake.kind) {
+    case COUNTS_TWICE:
+      fake_word(2, fake.words[2] ^ 2 * fake.words[2]);
+      break;
+    case VERSION:
+      WORD(version, 1);
+      break;
+    case READY:
+      WORD(ready, 1);
+      break;
+    case PAGE_SIZE:
+      fake_word(3, word_of(14, 64) | word_of(15, 64));
+      break;
+    case FRAMES:
+      WORD(frames, 1);
+      break;
+    case PAGES:
+      WORD(pages, 1);
+      break;
+    case FRAME_SUM:
+      WORD(frame_sum[0], 1);
+      break;
+    case FRAME_SUM_2:
+      WORD(frame_sum[1], 1);
+      break;
+    case SALT:
+      WORD(salt[0], 1);
+      break;
+    case SALT_2:
+      WORD(salt[7], 1);
+      break;
+    case SUM:
+      WORD(sum[0], 1);
+      break;
+    case SUM_2:
+      WORD(sum[1], 1);
+      break;
+    case COPY:
+      fake.words[DB_INDEX_WORDS + 1] ^= 1;
+      break;
+    case NO_LOCK:
+      x->held = 0;
+      break;
+    case TWO_LOCKS:
+      x->held |= 3u << DB_SHM_READ;
+      break;
+    default:
+      break;
+  }
+}
+
+/* Put the fake before the engine's eyes.  A frozen header is what SQLite had
+ * in the midst of opening. */
+static void see_fake(db_index *x) {
+  if (!x->head) return;
+  if (x->head != fake.words) fake.real = x->head;
+  bool ready = fake.real[0] != 0;
+  if (fake.kind == ELSEWHERE) {
+    memset(fake.words, 0, sizeof fake.words);
+  } else if (fake.kind != FROZEN || !fake.frozen) {
+    for (int i = 0; i < 2 * DB_INDEX_WORDS; i++) fake.words[i] = fake.real[i];
+    fake.frozen = ready;
+    if (ready) fake_kind(x);
+  }
+  x->head = fake.words;
+}
+
+/* Every layout but the known one is noticed by the first commit, told once, and
+ * read under SQLite's locks for ever: what is read is current. */
+START_TEST(another_layout_is_noticed) {
+  begin();
+  ck_ok(zke_close(reader));
+  ck_assert_int_eq(strange, 0);
+  fake.kind = _i;
+  spy.see_otherwise = see_fake;
+  reader = open_with("unix-spy", NULL, 0);
+  ck_assert_int_eq(reader->s->index.trust, DB_STRANGE);
+  ck_assert(!reader->s->wal_log.gather);
+  for (int i = 0; i < 5; i++) {
+    spy_arm(0, 0, NULL);
+    ck_assert_int_eq(read_value(reader), generation);
+    spy_disarm();
+    ck_assert_int_ge(spy.read_locks, 1);
+    ck_assert(!reader->s->index.open);
+    advance(i % 2 ? reader : writer, 1);
+    ck_assert_int_eq(read_names(reader), generation);
+  }
+  ck_ok(zke_dispatch(reader, NULL));
+  ck_assert_int_eq(strange, 1);
+  finish();
+}
+END_TEST
+
+/* What SQLite does is seen anew on each connection; what another process makes
+ * of the header later is seen at each read. */
+START_TEST(trust_is_earned) {
+  begin();
+  ck_assert_int_eq(reader->s->index.trust, DB_KNOWN);
+  ck_assert(reader->s->wal_log.gather);
+  ck_ok(db_end(reader->s));
+  spy.see_otherwise = see_fake;
+  fake.kind = VERSION;
+  read_value(reader);
+  ck_assert(!reader->s->index.open);
+  spy.see_otherwise = NULL;
+  reader->s->index.head = fake.real;
+  read_value(reader);
+  ck_assert(reader->s->index.open);
+  reader->s->durability = ZKE_DURABLE_ALL;
+  spy.fail_syncs = true;
+  ck_rc(zke_set(reader, "/c", "x", 1, -1, NULL), ZKE_CONNECTIONLOSS);
+  spy.fail_syncs = false;
+  read_value(reader);
+  ck_assert_int_eq(reader->s->index.trust, DB_UNTRIED);
+  ck_assert(!reader->s->index.open && !reader->s->wal_log.gather);
+  advance(reader, 1);
+  ck_assert_int_eq(reader->s->index.trust, DB_KNOWN);
+  ck_assert(reader->s->wal_log.gather);
+  read_value(reader);
+  ck_assert(reader->s->index.open);
+  finish();
+}
+END_TEST
+
+/* A transaction that is rolled back, or writes nothing, shows nothing. */
+START_TEST(trust_needs_a_commit) {
+  begin();
+  reader->s->index.trust = DB_UNTRIED;
+  ck_rc(zke_set(reader, "/none", "", 0, -1, NULL), ZKE_NONODE);
+  ck_assert_int_eq(reader->s->index.trust, DB_UNTRIED);
+  ck_ok(db_do(reader->s, DB_BEGIN_WRITE));
+  ck_ok(db_do(reader->s, DB_COMMIT));
+  ck_assert_int_eq(reader->s->index.trust, DB_UNTRIED);
+  reader->s->durability = ZKE_DURABLE_ALL;
+  spy.fail_syncs = true;
+  ck_rc(zke_set(reader, "/c", "x", 1, -1, NULL), ZKE_CONNECTIONLOSS);
+  spy.fail_syncs = false;
+  ck_assert_int_eq(read_value(reader), generation);
+  ck_assert_int_eq(reader->s->index.trust, DB_UNTRIED);
+  advance(reader, 1);
+  ck_assert_int_eq(reader->s->index.trust, DB_KNOWN);
+  ck_assert_int_eq(strange, 0);
+  finish();
+}
+END_TEST
+
+/* Pages of any size, with any part of them reserved for an extension. */
+static const struct {
+  int size, reserved;
+} pages[] = {{512, 0},   {1024, 32}, {4096, 8},
+             {32768, 0}, {65536, 0}, {65536, 255}};
+enum { PAGE_KINDS = sizeof pages / sizeof *pages };
+
+START_TEST(pages_of_all_sizes) {
+  begin();
+  ck_ok(zke_close(reader));
+  ck_ok(zke_close(writer));
+  int reserved = pages[_i].reserved;
+  char text[100];
+  snprintf(text, sizeof text,
+           "PRAGMA journal_mode=DELETE;PRAGMA page_size=%d;VACUUM",
+           pages[_i].size);
+  ck_assert_int_eq(sqlite3_file_control(plain, "main",
+                                        SQLITE_FCNTL_RESERVE_BYTES, &reserved),
+                   SQLITE_OK);
+  run_plainly(text);
+  ck_assert_int_eq(sqlite3_close(plain), SQLITE_OK);
+  plain = NULL;
+  reader = open_with("unix-spy", NULL, 0);
+  writer = open_with(NULL, NULL, 0);
+  for (int i = 0; i < 8; i++) {
+    ck_assert_int_eq(read_value(reader), generation);
+    ck_assert_int_eq(read_names(reader), generation);
+    ck_assert(reader->s->index.open);
+    advance(i % 2 ? reader : writer, 3);
+  }
+  ck_assert_int_eq(reader->s->wal_log.page, pages[_i].size);
+  ck_assert(writer->s->wal_log.gather && !writer->s->wal_log.strange);
+  finish();
+}
+END_TEST
+
+/* Both short cuts can be left out, each without the other. */
+START_TEST(short_cuts_are_left_out) {
+  unsigned flags =
+      (_i & 1 ? ZKE_OPEN_READ_LOCKS : 0) | (_i & 2 ? ZKE_OPEN_PLAIN_LOG : 0);
+  begin();
+  ck_ok(zke_close(reader));
+  reader = open_with("unix-spy", NULL, flags);
+  ck_assert(reader->s->wal_log.gather == !(flags & ZKE_OPEN_PLAIN_LOG));
+  for (int i = 0; i < 3; i++) {
+    advance(i == 1 ? reader : writer, 1);
+    spy_arm(0, 0, NULL);
+    ck_assert_int_eq(read_value(reader), generation);
+    ck_assert_int_eq(read_names(reader), generation);
+    spy_disarm();
+    ck_assert(!spy.read_locks == !(flags & ZKE_OPEN_READ_LOCKS));
+  }
+  finish();
+}
+END_TEST
+
+/* ---- a VFS that changes pages ---- */
+
+enum { VEILED = 4096, VEIL = 0x5a };
+
+/* What lies within a page of the log is veiled on the disk. */
+static void veil(char *bytes, int len, int64_t at) {
+  for (int i = 0; i < len; i++) {
+    int64_t in = (at + i - DB_LOG_HEAD) % (DB_LOG_FRAME + VEILED);
+    if (at + i >= DB_LOG_HEAD && in >= DB_LOG_FRAME) bytes[i] ^= VEIL;
+  }
+}
+
+static int veil_read(sqlite3_file *f, void *to, int len, sqlite3_int64 at) {
+  int rc = spy.real.xRead(f, to, len, at);
+  if (rc == SQLITE_OK) veil(to, len, at);
+  return rc;
+}
+
+/* As VFSs that encrypt do it: what has the length of a page is one. */
+static int veil_write(sqlite3_file *f, const void *from, int len,
+                      sqlite3_int64 at) {
+  char page[VEILED];
+  if (len != VEILED) return spy.real.xWrite(f, from, len, at);
+  memcpy(page, from, sizeof page);
+  veil(page, len, at);
+  return spy.real.xWrite(f, page, len, at);
+}
+
+static int veil_open(sqlite3_vfs *v, const char *name, sqlite3_file *f,
+                     int flags, int *out_flags) {
+  static sqlite3_io_methods veiled;
+  (void)v;
+  int rc = spy.under->xOpen(spy.under, name, f, flags, out_flags);
+  if (rc != SQLITE_OK || !(flags & SQLITE_OPEN_WAL)) return rc;
+  spy.real = veiled = *f->pMethods;
+  veiled.xRead = veil_read;
+  veiled.xWrite = veil_write;
+  f->pMethods = &veiled;
+  return rc;
+}
+
+static bool log_shows(const char *what) {
+  static char bytes[1 << 22];
+  FILE *file = fopen(test_path("a.db-wal"), "rb");
+  ck_assert_ptr_nonnull(file);
+  size_t n = fread(bytes, 1, sizeof bytes, file);
+  fclose(file);
+  ck_assert_uint_gt(n, VEILED);
+  return memmem(bytes, n, what, strlen(what)) != NULL;
+}
+
+/* One that encrypts knows a page by the length of its write: gathered, they
+ * came to the disk as they were, and were read as rubbish. */
+START_TEST(pages_that_a_vfs_encrypts) {
+  sqlite3_vfs crypt;
+  test_in_memory();
+  spy.under = sqlite3_vfs_find(NULL);
+  crypt = *spy.under;
+  crypt.zName = "crypt";
+  crypt.xOpen = veil_open;
+  ck_assert_int_eq(sqlite3_vfs_register(&crypt, 0), SQLITE_OK);
+  writer = open_with("crypt", NULL, 0);
+  first_generation(writer);
+  reader = open_with("crypt", NULL, 0);
+  for (int i = 0; i < 6; i++) {
+    advance(i % 2 ? reader : writer, 1);
+    ck_assert_int_eq(read_value(reader), generation);
+    ck_assert_int_eq(read_names(reader), generation);
+    make_cold(reader);
+  }
+  ck_assert(!log_shows("still-"));
+  finish();
+  sqlite3_vfs_unregister(&crypt);
+}
+END_TEST
+
+/* ---- where there is nothing to be seen ---- */
+
+static void own_and_wait(void) {
+  ck_until(atomic_load(&shared->step) == 1, 10000);
+  zke *z = open_with(NULL, NULL, 0);
+  ck_ok(zke_create(z, "/e", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
+  atomic_store(&shared->step, 2);
+  for (;;) pause();
+}
+
+/* P2: where a dispatch buries an owner and its COMMIT fails, the next read is
+ * over a new connection.  The same dispatch began a read on the old one, in
+ * which the next went on. */
+START_TEST(get_after_a_burial_that_failed) {
+  share();
+  pid_t owner = start_child(own_and_wait);
+  begin();
+  atomic_store(&shared->step, 1);
+  ck_until(atomic_load(&shared->step) == 2, 20000);
+  test_events events = {0};
+  ck_ok(zke_exists(reader, "/e", test_record, &events, NULL));
+  ck_assert_int_eq(read_value(reader), generation);
+  ck_assert_int_eq(kill(owner, SIGKILL), 0);
+  ck_assert_int_eq(waitpid(owner, NULL, 0), owner);
+  reader->s->durability = ZKE_DURABLE_ALL;
+  spy.fail_syncs = true;
+  ck_ok(zke_dispatch(reader, NULL));
+  spy.fail_syncs = false;
+  ck_assert(reader->s->broken);
+  ck_assert_int_eq(read_value(reader), generation);
+  ck_assert(!reader->s->broken);
+  sys_pass(1000);
+  test_expect(reader, &events, "DELETED /e");
+  finish();
+}
+END_TEST
+
+START_TEST(vfs_without_shared_memory) {
+  zke *z = NULL;
+  zke_options o = {.size = sizeof o, .vfs = "unix-spy"};
+  spy_register();
+  spy.no_shm = true;
+  ck_rc(zke_open(test_path("a.db"), &o, &z), ZKE_CANTOPEN);
+  ck_assert_ptr_null(z);
+  ck_says("its SQLite VFS cannot do write-ahead logging");
+  spy.no_shm = false;
+  ck_ok(zke_open(test_path("a.db"), &o, &z));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* A read-only handle has locks, for as long as it reads. */
+START_TEST(read_only_handle) {
+  begin();
+  ck_ok(zke_close(reader));
+  reader = open_with("unix-spy", NULL, ZKE_OPEN_READONLY);
+  for (int i = 0; i < 4; i++) {
+    ck_assert_int_eq(read_value(reader), generation);
+    ck_assert_int_eq(read_names(reader), generation);
+    ck_assert(!reader->s->index.open);
+    if (i % 2) checkpoint(SQLITE_CHECKPOINT_TRUNCATE);
+    advance(writer, i + 1);
+    ck_rc(zke_set(reader, "/g", "", 0, -1, NULL), ZKE_READONLY);
+  }
+  ck_ok(zke_close(reader));
+  reader = open_with(NULL, NULL, 0);
+  finish();
+}
+END_TEST
+
+/* In memory the reads of all sessions go on in one, until one of them
+ * writes. */
+START_TEST(in_memory) {
+  zke *a = test_open(":memory:"), *b = test_session(a, NULL);
+  first_generation(a);
+  ck_ok(zke_get(b, "/g", hear_once, NULL, NULL, NULL, NULL));
+  for (int i = 0; i < 6; i++) {
+    ck_ok(zke_dispatch(b, NULL));
+    ck_assert_int_eq(told_value, i > 0);
+    ck_assert_int_eq(read_value(b), generation);
+    ck_assert(a->s->index.open);
+    ck_assert_int_eq(read_names(a), generation);
+    advance(a, 1);
+  }
+  ck_ok(zke_close(b));
+  ck_ok(zke_close(a));
+}
+END_TEST
+
+/* ---- a process that is stopped in the midst of a read ---- */
+
+static int stop_before;
+
+static void stop_self(void) { raise(SIGSTOP); }
+
+/* Exits with 2 when it makes fewer calls than that. */
+static void read_and_stop(void) {
+  zke *z = open_with("unix-spy", NULL, 0);
+  read_value(z);
+  make_cold(z);
+  spy_arm(stop_before, 1, stop_self);
+  int got = read_value(z);
+  bool reached = spy_disarm();
+  ck_assert(got == 3 || (reached && got == 8));
+  ck_assert_int_eq(read_names(z), reached ? 8 : 3);
+  ck_ok(zke_close(z));
+  _exit(reached ? 0 : 2);
+}
+
+/* False when it was not stopped. */
+static bool stop_and_go_on(void) {
+  int status;
+  pid_t pid = start_child(read_and_stop);
+  ck_assert_int_eq(waitpid(pid, &status, WUNTRACED), pid);
+  bool stopped = WIFSTOPPED(status);
+  if (stopped) {
+    writer = open_with(NULL, NULL, 0);
+    open_plain(NULL);
+    generation = 3;
+    advance(writer, 2);
+    checkpoint(SQLITE_CHECKPOINT_TRUNCATE);
+    ck_assert_int_eq(log_bytes(), 0);
+    advance(writer, 3);
+    checkpoint(SQLITE_CHECKPOINT_RESTART);
+    ck_assert_int_eq(kill(pid, SIGCONT), 0);
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_ok(zke_close(writer));
+    sqlite3_close(plain);
+  }
+  ck_assert(WIFEXITED(status));
+  ck_assert_int_eq(WEXITSTATUS(status), stopped ? 0 : 2);
+  return stopped;
+}
+
+/* What a stopped reader finds begun: generation 3, in the log and below. */
+static void prepare(void) {
+  zke *z = open_with(NULL, NULL, 0);
+  first_generation(z);
+  advance(z, 2);
+  open_plain(NULL);
+  checkpoint(SQLITE_CHECKPOINT_TRUNCATE);
+  advance(z, 1);
+  _exit(0);
+}
+
+START_TEST(stopped_reader_is_in_nobody_s_way) {
+  share();
+  spy_register();
+  for (stop_before = 1;; stop_before++) {
+    end_child(start_child(prepare));
+    if (!stop_and_go_on()) break;
+    for (const char *const *name =
+             (const char *[]){"a.db", "a.db-wal", "a.db-shm", "a.db-zke", NULL};
+         *name; name++)
+      test_remove(test_path(*name));
+  }
+  ck_assert_int_gt(stop_before, 10);
+}
+END_TEST
+
+/* ---- all at once ---- */
+
+static unsigned long seed;
+
+static int dice(int sides) {
+  seed = seed * 6364136223846793005ul + 1442695040888963407ul;
+  return (int)((seed >> 33) % (unsigned long)sides);
+}
+
+/* For a while, and until each kind had its turn. */
+static bool going_on(void) {
+  return test_now() < atomic_load(&shared->step) ||
+         !atomic_load(&shared->reads) || !atomic_load(&shared->checkpoints);
+}
+
+static void note_commit(int n) {
+  int before = atomic_load(&shared->committed);
+  while (before < n &&
+         !atomic_compare_exchange_weak(&shared->committed, &before, n))
+    continue;
+}
+
+static void write_on(void) {
+  zke *z = open_with(NULL, NULL, 0);
+  for (int n = 0; going_on();) {
+    int rc = try_advance(z, n);
+    ck_assert_msg(rc == ZKE_OK || rc == ZKE_BADVERSION, "%s", zke_errmsg());
+    n = rc == ZKE_OK ? n + 1 : read_value(z);
+    if (rc == ZKE_OK) note_commit(n);
+    if (dice(8) == 0) n = read_names(z);
+  }
+  ck_ok(zke_close(z));
+}
+
+static void read_on(void) {
+  zke *z = open_with(NULL, NULL, 0);
+  for (int last = 0; going_on();) {
+    if (dice(4) == 0) make_cold(z);
+    if (dice(4) == 0) trust(z);
+    last = (int)base_max(last, atomic_load(&shared->committed));
+    int got = dice(2) ? read_value(z) : read_names(z);
+    ck_assert_msg(got >= last, "generation %d after %d", got, last);
+    last = got;
+    if (dice(8) == 0) ck_ok(zke_dispatch(z, NULL));
+    atomic_fetch_add(&shared->reads, 1);
+  }
+  ck_ok(zke_close(z));
+}
+
+/* With the gate, as SQLite up to 3.51.2 needs it. */
+static void checkpoint_on(void) {
+  zke *z = open_with(NULL, NULL, 0);
+  store *s = z->s;
+  while (going_on()) {
+    ck_assert(lock_take(s, INT64_MAX));
+    s->deadline = lock_now(s) + s->busy;
+    ck_ok(db_end(s));
+    ck_ok(gate_enter(s, NULL, false));
+    int rc = db_checkpoint(s, dice(2));
+    ck_assert_msg(rc == ZKE_OK || rc == ZKE_OPERATIONTIMEOUT, "%s",
+                  zke_errmsg());
+    if (rc == ZKE_OK) atomic_fetch_add(&shared->checkpoints, 1);
+    gate_leave(s);
+    lock_drop(s);
+  }
+  ck_ok(zke_close(z));
+}
+
+/* Every read is of one generation, and none goes back behind what was
+ * committed, or read, before. */
+START_TEST(all_at_once) {
+  static void (*const roles[])(void) = {write_on, write_on, read_on, read_on,
+                                        checkpoint_on};
+  enum { ROLES = sizeof roles / sizeof *roles };
+  pid_t pid[ROLES];
+  const char *given = getenv("SEED");
+  unsigned long first =
+      given ? strtoul(given, NULL, 0)
+            : (unsigned long)time(NULL) ^ (unsigned long)getpid() << 16;
+  printf("all_at_once: SEED=%lu\n", first);
+  share();
+  sys.real = true;
+  end_child(start_child(prepare));
+  atomic_store(&shared->committed, 3);
+  atomic_store(&shared->step, (int)(test_now() + 1000));
+  for (int i = 0; i < ROLES; i++) {
+    seed = first + (unsigned long)i;
+    pid[i] = start_child(roles[i]);
+  }
+  for (int i = 0; i < ROLES; i++) end_child(pid[i]);
+  reader = open_with(NULL, NULL, 0);
+  ck_ok(zke_check(reader, NULL, NULL));
+  ck_assert_int_eq(read_value(reader), atomic_load(&shared->committed));
+  ck_assert_int_gt(atomic_load(&shared->committed), 0);
+  ck_assert_int_gt(atomic_load(&shared->reads), 0);
+  ck_assert_int_gt(atomic_load(&shared->checkpoints), 0);
+  ck_ok(zke_close(reader));
+}
+END_TEST
+
+/* ---- the sweep ---- */
+
+static zke *with_duty, *others[3];
+enum { OTHERS = sizeof others / sizeof *others };
+
+/* One that watches, and so ticks. */
+static zke *open_watching(const char *counted) {
+  zke *z = open_with(NULL, counted, 0);
+  ck_rc(zke_exists(z, "/none", hear, NULL, NULL), ZKE_NONODE);
+  return z;
+}
+
+/* In how many ms it wants to be dispatched. */
+static int64_t wants(zke *z) {
+  int64_t at = ZKE_FOREVER;
+  if (z) zke_next_deadline(z, &at);
+  return at == ZKE_FOREVER ? at : at - zke_now(z);
+}
+
+static void dispatch_due(zke *z) {
+  if (wants(z) <= 0) zke_dispatch(z, NULL);
+}
+
+/* Time goes by in poll loops: each is dispatched when it wants to be. */
+static void live_on(int ms) {
+  int64_t end = sys.skew + ms * ZKE_MS;
+  while (sys.skew < end) {
+    int64_t left = base_min((end - sys.skew) / ZKE_MS, wants(with_duty));
+    for (int i = 0; i < OTHERS; i++) left = base_min(left, wants(others[i]));
+    sys_pass(base_max(left, 1));
+    dispatch_due(with_duty);
+    for (int i = 0; i < OTHERS; i++) dispatch_due(others[i]);
+  }
+}
+
+static void take_duty(void) {
+  with_duty = open_watching(NULL);
+  for (int i = 0; i < 4 && !with_duty->s->duty; i++) live_on(ZKE_TICK_MS);
+  ck_assert(with_duty->s->duty);
+}
+
+static void begin_sweeping(void) {
+  test_in_memory();
+  take_duty();
+  for (int i = 0; i < OTHERS; i++) others[i] = open_watching("counted");
+}
+
+static void end_sweeping(void) {
+  zke_close(with_duty);
+  for (int i = 0; i < OTHERS; i++) zke_close(others[i]);
+}
+
+static int count_others(bool (*is)(const store *)) {
+  int count = 0;
+  for (int i = 0; i < OTHERS; i++) count += is(others[i]->s);
+  return count;
+}
+
+static bool has_duty(const store *s) { return s->duty; }
+static bool is_replaced(const store *s) { return s->replaced; }
+
+enum { TICKS = ZKE_TICK_MS / ZKE_DUTY_TICK_MS };
+
+/* Who finds that the sweep was made just now leaves the files alone; where
+ * it is not made any more, somebody takes the duty. */
+START_TEST(fresh_stamp_spares_the_others) {
+  begin_sweeping();
+  live_on(ZKE_TICK_MS);
+  sys.looks = 0;
+  live_on(5 * ZKE_TICK_MS);
+  ck_assert_int_eq(sys.looks, 0);
+  ck_assert(with_duty->s->duty);
+  ck_ok(zke_close(with_duty));
+  with_duty = NULL;
+  live_on(2 * ZKE_TICK_MS);
+  ck_assert_int_gt(sys.looks, 0);
+  ck_assert_int_eq(count_others(has_duty), 1);
+  end_sweeping();
+}
+END_TEST
+
+/* P11: that the database is gone all notice. */
+START_TEST(removed_database_is_noticed_by_all) {
+  begin_sweeping();
+  live_on(ZKE_TICK_MS + _i * ZKE_DUTY_TICK_MS);
+  ck_assert_int_eq(unlink(test_path("a.db")), 0);
+  live_on(3 * ZKE_TICK_MS);
+  ck_assert(with_duty->s->replaced);
+  ck_assert_int_eq(count_others(is_replaced), OTHERS);
+  end_sweeping();
+}
+END_TEST
+
+/* … and where there is a new one in its place, with users of its own that
+ * sweep, too; at whatever time of their tick that happens. */
+enum { PHASES = 10 };
+START_TEST(replaced_database_is_noticed_by_all) {
+  begin_sweeping();
+  live_on(ZKE_TICK_MS + _i * ZKE_TICK_MS / PHASES);
+  ck_ok(zke_close(with_duty));
+  ck_assert_int_eq(unlink(test_path("a.db")), 0);
+  ck_assert_int_eq(unlink(test_path("a.db-wal")), 0);
+  ck_assert_int_eq(unlink(test_path("a.db-shm")), 0);
+  take_duty(); /* over the new one */
+  live_on(3 * ZKE_TICK_MS);
+  ck_assert_int_eq(count_others(is_replaced), OTHERS);
+  end_sweeping();
+}
+END_TEST
+
+enum { CROWD = 100 };
+
+/* Many sessions in one process, until it is killed. */
+static void be_many(void) {
+  zke *z = open_with(NULL, NULL, 0), *more;
+  for (int i = 1; i < CROWD; i++) ck_ok(zke_open_session(z, NULL, &more));
+  atomic_fetch_add(&shared->step, 1);
+  for (;;) pause();
+}
+
+/* P6: all of many that die at once are buried in about a tick, though each
+ * sweep looks at a part of them. */
+START_TEST(many_dead_are_buried_in_a_tick) {
+  int crowds = _i;
+  pid_t pid[4];
+  share();
+  for (int i = 0; i < crowds; i++) {
+    pid[i] = start_child(be_many);
+    ck_until(atomic_load(&shared->step) > i, 20000);
+  }
+  begin_sweeping();
+  ck_assert_int_eq(test_session_count(with_duty), crowds * CROWD + 1 + OTHERS);
+  for (int i = 0; i < crowds; i++) {
+    ck_assert_int_eq(kill(pid[i], SIGKILL), 0);
+    ck_assert_int_eq(waitpid(pid[i], NULL, 0), pid[i]);
+  }
+  unsigned before = with_duty->s->sweeps;
+  for (int i = 0; test_session_count(with_duty) > 1 + OTHERS && i < 4 * TICKS;
+       i++)
+    live_on(ZKE_DUTY_TICK_MS);
+  ck_assert_int_eq(test_session_count(with_duty), 1 + OTHERS);
+  ck_assert_int_le((int)(with_duty->s->sweeps - before), TICKS + 1);
+  end_sweeping();
+}
+END_TEST
+
+int main(int argc, char **argv) {
+  Suite *suite = suite_create("index");
+  TCase *t = tcase_create("index");
+  tcase_set_timeout(t, 60);
+  tcase_add_test(t, idle_reader_is_in_nobody_s_way);
+  tcase_add_test(t, idle_reader_beside_another_process);
+  tcase_add_test(t, idle_reader_and_foreign_checkpoints);
+  tcase_add_test(t, read_takes_no_lock);
+  tcase_add_loop_test(t, read_is_one_state, 0, 2);
+  tcase_add_test(t, event_in_the_midst_of_a_dispatch);
+  tcase_add_loop_test(t, write_is_over_the_current_state, 0, 4);
+  tcase_add_test(t, definitions_of_a_discarded_read);
+  tcase_add_test(t, distrust_ends);
+  tcase_add_loop_test(t, mark_is_set_where_there_is_none, 0, 3);
+  tcase_add_loop_test(t, reading_after_a_recovery, 0, 2);
+  tcase_add_test(t, events_after_a_reconnection);
+  tcase_add_test(t, get_after_a_burial_that_failed);
+  tcase_add_loop_test(t, another_layout_is_noticed, 0, KINDS);
+  tcase_add_test(t, trust_is_earned);
+  tcase_add_test(t, trust_needs_a_commit);
+  tcase_add_loop_test(t, pages_of_all_sizes, 0, PAGE_KINDS);
+  tcase_add_loop_test(t, short_cuts_are_left_out, 0, 4);
+  tcase_add_test(t, pages_that_a_vfs_encrypts);
+  tcase_add_test(t, vfs_without_shared_memory);
+  tcase_add_test(t, read_only_handle);
+  tcase_add_test(t, in_memory);
+  tcase_add_test(t, stopped_reader_is_in_nobody_s_way);
+  tcase_add_test(t, all_at_once);
+  tcase_add_test(t, fresh_stamp_spares_the_others);
+  tcase_add_loop_test(t, removed_database_is_noticed_by_all, 0, TICKS);
+  tcase_add_loop_test(t, replaced_database_is_noticed_by_all, 0, PHASES);
+  tcase_add_loop_test(t, many_dead_are_buried_in_a_tick, 1, 4);
+  suite_add_tcase(suite, t);
+  return test_main(argc, argv, suite);
+}

@@ -1,0 +1,469 @@
+/* test_os.c - the system as zkembed.c calls it, when it fails
+ *
+ * The engine is included, with the names of some system calls, and of SQLite's
+ * questions about itself, replaced by functions below that fail when told to.
+ * What the default table of system calls makes of that is looked at in the
+ * table's functions; the rest through the interface.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sqlite3.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+/* Which call fails, how, and how often; -1 times: always. */
+static struct {
+  const char *call;
+  int error, times;
+  uid_t user;       /* what geteuid() says, 0 too */
+  uid_t given;      /* out: to whom fchown() gave a file */
+  uint32_t network; /* the file system's type, 0: as it is */
+} odd;
+
+static bool odd_fails(const char *call) {
+  if (!odd.call || strcmp(odd.call, call) != 0 || odd.times == 0) return false;
+  if (odd.times > 0) odd.times--;
+  errno = odd.error;
+  return true;
+}
+
+static int odd_open(const char *path, int flags, mode_t mode) {
+  return odd_fails("open") ? -1 : open(path, flags, mode);
+}
+
+static ssize_t odd_read(int fd, void *buffer, size_t size) {
+  if (!odd_fails("read")) return read(fd, buffer, size);
+  return odd.error ? -1 : read(fd, buffer, size / 2); /* 0: a short one */
+}
+
+static ssize_t odd_write(int fd, const void *buffer, size_t size) {
+  return odd_fails("write") ? -1 : write(fd, buffer, size);
+}
+
+static ssize_t odd_pread(int fd, void *buffer, size_t size, off_t at) {
+  return odd_fails("pread") ? -1 : pread(fd, buffer, size, at);
+}
+
+static ssize_t odd_pwrite(int fd, const void *buffer, size_t size, off_t at) {
+  return odd_fails("pwrite") ? -1 : pwrite(fd, buffer, size, at);
+}
+
+static int odd_fstat(int fd, struct stat *out) {
+  return odd_fails("fstat") ? -1 : fstat(fd, out);
+}
+
+#ifdef STATX_TYPE
+static int odd_statx(int fd, const char *path, int flags, unsigned what,
+                     struct statx *out) {
+  return odd_fails("fstat") ? -1 : statx(fd, path, flags, what, out);
+}
+#endif
+
+static int odd_fsync(int fd) { return odd_fails("fsync") ? -1 : fsync(fd); }
+
+static int odd_fcntl(int fd, int what, ...) {
+  va_list ap;
+  va_start(ap, what);
+  void *arg = va_arg(ap, void *);
+  va_end(ap);
+  return odd_fails("fcntl") ? -1 : fcntl(fd, what, arg);
+}
+
+static DIR *odd_opendir(const char *path) {
+  return odd_fails("opendir") ? NULL : opendir(path);
+}
+
+static int odd_statfs(const char *path, struct statfs *out) {
+  int rc = odd_fails("statfs") ? -1 : statfs(path, out);
+  if (odd.network) out->f_type = odd.network;
+  return rc;
+}
+
+static uid_t odd_geteuid(void) { return odd.user; }
+
+static int odd_fchown(int fd, uid_t user, gid_t group) {
+  (void)fd, (void)group;
+  odd.given = user;
+  return 0;
+}
+
+static int odd_atfork(void (*prepare)(void), void (*parent)(void),
+                      void (*child)(void)) {
+  return odd_fails("atfork") ? ENOMEM : pthread_atfork(prepare, parent, child);
+}
+
+static int odd_version(void) {
+  return odd_fails("version") ? 3037001 : sqlite3_libversion_number();
+}
+
+static int odd_threads(void) {
+  return odd_fails("threads") ? 0 : sqlite3_threadsafe();
+}
+
+#define open odd_open
+#define read odd_read
+#define write odd_write
+#define pread odd_pread
+#define pwrite odd_pwrite
+#define fstat odd_fstat
+#define statx(fd, path, flags, what, out) odd_statx(fd, path, flags, what, out)
+#define fsync odd_fsync
+#define fcntl odd_fcntl
+#define opendir odd_opendir
+#define statfs(path, out) odd_statfs(path, out)
+#define geteuid odd_geteuid
+#define fchown odd_fchown
+#define pthread_atfork odd_atfork
+#define sqlite3_libversion_number odd_version
+#define sqlite3_threadsafe odd_threads
+#include "zkembed.c"
+#undef open
+#undef read
+#undef write
+#undef pread
+#undef pwrite
+#undef fstat
+#undef statx
+#undef fsync
+#undef fcntl
+#undef opendir
+#undef statfs
+#undef geteuid
+#undef fchown
+#undef pthread_atfork
+#undef sqlite3_libversion_number
+#undef sqlite3_threadsafe
+
+#include "test/test.h"
+
+static void break_call(const char *call, int error, int times) {
+  odd.call = call;
+  odd.error = error;
+  odd.times = times;
+}
+
+/* ---- the table ---- */
+
+static int file_fd; /* of a file that holds "abc" */
+
+static void no_entry(void *arg, const char *name) { (void)arg, (void)name; }
+
+/* Make one call of the table by the name of what it calls. */
+static int64_t use(const char *call) {
+  static char bytes[8];
+  zke_file f;
+  const char *path = test_path("file");
+  if (!strcmp(call, "open")) {
+    int fd = os_open(NULL, path, O_RDWR | O_CREAT, 0600);
+    return fd < 0 ? fd : 0;
+  }
+  if (!strcmp(call, "read")) return os_read(NULL, file_fd, bytes, 3) - 3;
+  if (!strcmp(call, "write")) return os_write(NULL, file_fd, "abc", 3) - 3;
+  if (!strcmp(call, "pread")) return os_pread(NULL, file_fd, bytes, 3, 0) - 3;
+  if (!strcmp(call, "pwrite")) return os_pwrite(NULL, file_fd, "abc", 3, 0) - 3;
+  if (!strcmp(call, "fstat")) return os_fstat(NULL, file_fd, &f);
+  if (!strcmp(call, "fsync")) return os_fsync(NULL, file_fd);
+  if (!strcmp(call, "fcntl")) return os_lock(NULL, file_fd, 0, 1);
+  if (!strcmp(call, "opendir"))
+    return os_list(NULL, test_path("."), no_entry, NULL);
+  return os_network(NULL, test_path("."));
+}
+
+static const struct {
+  const char *call;
+  bool repeated; /* after a signal */
+  int less;      /* what use() takes off a count */
+} calls[] = {{"open", true, 0},   {"read", true, 3},   {"write", true, 3},
+             {"pread", true, 3},  {"pwrite", true, 3}, {"fstat", false, 0},
+             {"fsync", true, 0},  {"fcntl", true, 0},  {"opendir", false, 0},
+             {"statfs", false, 0}};
+enum { CALLS = sizeof calls / sizeof calls[0] };
+
+static void begin_table(void) {
+  file_fd = os_open(NULL, test_path("file"), O_RDWR | O_CREAT, 0600);
+  ck_assert_int_ge(file_fd, 0);
+  ck_assert_int_eq(pwrite(file_fd, "abc", 3, 0), 3);
+}
+
+/* A kernel without statx(), or a sandbox that forbids it, still has fstat(). */
+START_TEST(file_is_known_without_statx) {
+  zke_file with, without;
+  begin_table();
+  ck_assert_int_eq(os_fstat(NULL, file_fd, &with), 0);
+#ifdef STATX_TYPE
+  break_call("fstat", _i ? EPERM : ENOSYS, 1);
+#endif
+  ck_assert_int_eq(os_fstat(NULL, file_fd, &without), 0);
+  ck_assert_uint_eq(with.device, without.device);
+  ck_assert_uint_eq(with.inode, without.inode);
+  ck_assert_int_eq(with.size, without.size);
+  ck_assert_uint_eq(with.mode, without.mode);
+  ck_assert_int_eq(with.type, without.type);
+  ck_assert_uint_eq(with.links, 1);
+  ck_assert_uint_eq(without.links, 1);
+  ck_assert_int_eq(os_fstat(NULL, -1, &with), -EBADF);
+}
+END_TEST
+
+/* zkembed.h, zke_os: a failure is -errno. */
+START_TEST(error_is_negative) {
+  begin_table();
+  ck_assert_int_eq(use(calls[_i].call), 0);
+  ck_assert_int_eq(lseek(file_fd, 0, SEEK_SET), 0);
+  break_call(calls[_i].call, EIO, 1);
+  ck_assert_int_eq(use(calls[_i].call), -EIO - calls[_i].less);
+  ck_assert_int_eq(odd.times, 0);
+}
+END_TEST
+
+/* P9: the host's signals, without SA_RESTART too, interrupt nothing. */
+START_TEST(signals_interrupt_nothing) {
+  if (!calls[_i].repeated) return;
+  begin_table();
+  break_call(calls[_i].call, EINTR, 3);
+  ck_assert_int_eq(use(calls[_i].call), 0);
+  ck_assert_int_eq(odd.times, 0);
+}
+END_TEST
+
+/* POSIX lets F_SETLK say EACCES where a byte is locked. */
+START_TEST(locked_has_two_names) {
+  begin_table();
+  break_call("fcntl", EACCES, 1);
+  ck_assert_int_eq(use("fcntl"), -EAGAIN);
+  break_call("fcntl", EIO, 1);
+  ck_assert_int_eq(os_probe(NULL, file_fd, 0), -EIO);
+}
+END_TEST
+
+/* P9: nobody reads any more: an error, and no signal. */
+START_TEST(broken_pipe_is_an_error) {
+  int fds[2];
+  ck_assert_int_eq(os_pipe(NULL, fds), 0);
+  ck_assert_int_eq(os_close(NULL, fds[0]), 0);
+  ck_assert_int_eq(os_write(NULL, fds[1], "x", 1), -EPIPE);
+  ck_assert_int_eq(os_close(NULL, fds[1]), 0);
+  ck_assert_int_eq(os_close(NULL, fds[1]), -EBADF);
+}
+END_TEST
+
+/* P11: a file system of the network is known by its number. */
+START_TEST(network_is_known_by_its_number) {
+  static const uint32_t types[] = {0x6969, 0xff534d42, 0x01021997, 0x19830326};
+  ck_assert_int_eq(os_network(NULL, test_path(".")), 0);
+  for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+    odd.network = types[i];
+    ck_assert_int_eq(os_network(NULL, test_path(".")), 1);
+  }
+  odd.network = 0xef53; /* ext4 */
+  ck_assert_int_eq(os_network(NULL, test_path(".")), 0);
+}
+END_TEST
+
+/* Only root gives files away; all others keep the file, with the mode set. */
+START_TEST(owner_is_given_by_root_only) {
+  struct stat st;
+  begin_table();
+  odd.user = 0;
+  ck_assert_int_eq(os_adopt(NULL, file_fd, 0640, 123, 456), 0);
+  ck_assert_uint_eq(odd.given, 123);
+  odd.user = 1000;
+  ck_assert_int_eq(os_adopt(NULL, file_fd, 0604, 123, 456), 0);
+  ck_assert_uint_eq(odd.given, (uid_t)-1);
+  ck_assert_int_eq(fstat(file_fd, &st), 0);
+  ck_assert_uint_eq(st.st_mode & 0777u, 0604);
+}
+END_TEST
+
+/* Files of the kernel that are not there or cannot be read. */
+START_TEST(kernel_without_files) {
+  char text[64];
+  ck_assert_int_eq(os_random(NULL, text, sizeof text), 0);
+  ck_assert_int_eq(os_boot_id(NULL, text, sizeof text), 0);
+  ck_assert_uint_eq(strlen(text), 36);
+  break_call("open", ENOENT, 2);
+  ck_assert_int_eq(os_random(NULL, text, sizeof text), -ENOENT);
+  ck_assert_int_eq(os_boot_id(NULL, text, sizeof text), -ENOENT);
+  break_call("read", EIO, 2);
+  ck_assert_int_eq(os_random(NULL, text, sizeof text), -EIO);
+  ck_assert_int_eq(os_process_name(NULL, text, sizeof text), -EIO);
+  break_call("read", 0, 1); /* half of it */
+  ck_assert_int_eq(os_random(NULL, text, sizeof text), -EIO);
+}
+END_TEST
+
+/* Neither randomness nor a boot id is needed to work. */
+START_TEST(works_without_files_of_the_kernel) {
+  break_call("read", EIO, -1);
+  zke *z = test_open(test_path("a.db"));
+  ck_ok(zke_create(z, "/n", "", 0, ZKE_OPEN_ACL, 0, NULL, NULL));
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- what opening asks for ---- */
+
+static void refused(int rc, const char *why) {
+  zke *z = (zke *)&z;
+  ck_rc(zke_open(test_path("a.db"), NULL, &z), rc);
+  ck_assert_ptr_null(z);
+  ck_says(why);
+  ck_assert_int_ne(access(test_path("a.db"), F_OK), 0);
+}
+
+/* P11: an SQLite without what is relied on. */
+START_TEST(unsuitable_sqlite_is_refused) {
+  break_call("version", 0, -1);
+  refused(ZKE_SQLITEVERSION, "older than 3.37.2");
+  break_call("threads", 0, -1);
+  refused(ZKE_SQLITEVERSION, "without threads");
+}
+END_TEST
+
+/* P9: without a handler for fork() a child could keep sessions alive. */
+START_TEST(fork_handler_is_needed) {
+  break_call("atfork", ENOMEM, -1);
+  refused(ZKE_NOMEM, "out of memory");
+}
+END_TEST
+
+/* ---- SQLite ---- */
+
+/* A store's VFS has SQLite's clock and randomness. */
+START_TEST(vfs_passes_questions_on) {
+  char first[16] = "", second[16] = "";
+  double days = 0;
+  zke *z = test_open(test_path("a.db"));
+  sqlite3_vfs *v = &z->s->vfs_own;
+  ck_assert_int_eq(v->xRandomness(v, sizeof first, first), sizeof first);
+  ck_assert_int_eq(v->xRandomness(v, sizeof second, second), sizeof second);
+  ck_assert_mem_ne(first, second, sizeof first);
+  ck_assert_int_eq(v->xCurrentTime(v, &days), SQLITE_OK);
+  double unix_s = (days - 2440587.5) * 86400.0;
+  ck_assert_double_le(unix_s, (double)time(NULL) + 2);
+  ck_assert_double_ge(unix_s, (double)time(NULL) - 2);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* What SQLite may not begin or end: "BEGIN", "COMMIT", "ROLLBACK" or NULL. */
+static const char *denied;
+
+static int authorize(void *context, int action, const char *a, const char *b,
+                     const char *c, const char *d) {
+  (void)context, (void)b, (void)c, (void)d;
+  bool deny = action == SQLITE_TRANSACTION && denied && !strcmp(a, denied);
+  return deny ? SQLITE_DENY : SQLITE_OK;
+}
+
+static zke *open_denying(const char *name) {
+  zke *z = test_open(name);
+  ck_ok(zke_create(z, "/n", "", 0, ZKE_OPEN_ACL, 0, NULL, NULL));
+  /* every statement is prepared anew, and so is refused */
+  ck_assert_int_eq(sqlite3_set_authorizer(z->s->db, authorize, NULL),
+                   SQLITE_OK);
+  return z;
+}
+
+static int set(zke *z) { return zke_set(z, "/n", "x", 1, -1, NULL); }
+
+/* P2: a transaction that could not be rolled back is neither added to nor
+ * read from: the next call tries again first. */
+START_TEST(failed_rollback_is_made_up_for) {
+  zke_op op;
+  zke *z = open_denying(_i ? test_path("a.db") : ":memory:");
+  int64_t count = 0;
+  zke_stat stat;
+  zke_op_delete(&op, "/none", -1);
+  denied = "ROLLBACK";
+  ck_rc(zke_multi(z, &op, 1, NULL), ZKE_NONODE); /* its rollback fails */
+  ck_rc(zke_count(z, "/", &count), ZKE_SYSTEMERROR);
+  ck_rc(set(z), ZKE_SYSTEMERROR);
+  ck_rc(zke_dispatch(z, NULL), ZKE_SYSTEMERROR);
+  ck_rc(zke_wait(z, zke_now(z)), ZKE_SYSTEMERROR);
+  denied = NULL;
+  ck_ok(zke_exists(z, "/n", NULL, NULL, &stat));
+  ck_assert_int_eq(stat.version, 0);
+  ck_ok(set(z));
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* The same between the two halves of a change that was begun without and is
+ * to be repeated with a sync. */
+START_TEST(failed_rollback_repeats_nothing) {
+  zke_op op;
+  zke_stat stat;
+  zke *z = open_denying(test_path("a.db"));
+  zke_op_set(&op, "/n", "x", 1, -1);
+  denied = "ROLLBACK";
+  ck_rc(zke_multi(z, &op, 1, NULL), ZKE_SYSTEMERROR);
+  denied = NULL;
+  ck_ok(zke_exists(z, "/n", NULL, NULL, &stat));
+  ck_assert_int_eq(stat.version, 0);
+  ck_ok(zke_multi(z, &op, 1, NULL));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* What cannot begin gives nothing. */
+START_TEST(read_that_cannot_begin) {
+  zke_strings *names = NULL;
+  zke_op_result result;
+  zke_op op;
+  int64_t count = -1;
+  zke *z = open_denying(_i ? test_path("a.db") : ":memory:");
+  zke_op_get(&op, "/n");
+  denied = "BEGIN";
+  ck_rc(zke_children(z, "/", NULL, NULL, &names, NULL), ZKE_SYSTEMERROR);
+  ck_assert_ptr_null(names);
+  ck_rc(zke_count(z, "/", &count), ZKE_SYSTEMERROR);
+  ck_assert_int_eq(count, -1);
+  ck_rc(zke_multi_read(z, &op, 1, &result), ZKE_SYSTEMERROR);
+  ck_rc(zke_check(z, NULL, NULL), ZKE_SYSTEMERROR);
+  denied = NULL;
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- suite ---- */
+
+static void add(Suite *s, const TTest *test, const char *name, int loops) {
+  TCase *t = tcase_create(name);
+  tcase_set_timeout(t, 30);
+  tcase_add_loop_test(t, test, 0, loops);
+  suite_add_tcase(s, t);
+}
+
+#define ADD(test, loops) add(s, test, #test, loops)
+
+int main(int argc, char **argv) {
+  Suite *s = suite_create("os");
+  ADD(error_is_negative, CALLS);
+  ADD(file_is_known_without_statx, 2);
+  ADD(signals_interrupt_nothing, CALLS);
+  ADD(locked_has_two_names, 1);
+  ADD(broken_pipe_is_an_error, 1);
+  ADD(network_is_known_by_its_number, 1);
+  ADD(owner_is_given_by_root_only, 1);
+  ADD(kernel_without_files, 1);
+  ADD(works_without_files_of_the_kernel, 1);
+  ADD(unsuitable_sqlite_is_refused, 1);
+  ADD(fork_handler_is_needed, 1);
+  ADD(vfs_passes_questions_on, 1);
+  ADD(failed_rollback_is_made_up_for, 2);
+  ADD(failed_rollback_repeats_nothing, 1);
+  ADD(read_that_cannot_begin, 2);
+  return test_main(argc, argv, s);
+}

@@ -1,0 +1,1515 @@
+/* test_recovery.c - the engine recovers from what is rare
+ *
+ * The tests bring about by hand what is rare: a system call that fails at the
+ * worst moment, a row that no zkembed wrote, a thread that enters while another
+ * closes.  Each is named for what must hold.
+ *
+ * The engine is included, not linked, for one reason: a test below steps
+ * through its mutexes.  Everything else uses the header, and the offsets of
+ * the liveness file.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+
+static int step_lock(pthread_mutex_t *m);
+
+#define pthread_mutex_lock step_lock
+#include "zkembed.c"
+#undef pthread_mutex_lock
+
+#include "test/test.h"
+
+#include <semaphore.h>
+#include <sys/wait.h>
+
+/* ---- the table of system calls, with what can be made to go wrong ---- */
+
+enum slot_fault { SLOTS_FINE, SLOTS_FAIL, SLOTS_SHORT };
+
+static struct {
+  zke_os real;
+  int64_t skew;         /* ns by which all clocks are ahead */
+  enum slot_fault read; /* of the leases' stamps */
+  enum slot_fault write;
+  int gates;            /* so often the gate can be had; -1: always */
+  bool stop_at_gate;    /* stop at it, saying so */
+  sem_t inside, leave;  /* … and until told to go on */
+  const char *far;      /* files below this are on a network file system */
+  bool stands;          /* the clocks stand, and sleeping puts them forward */
+  void (*asleep)(void); /* done at the end of each sleep */
+  int stamps, polls;    /* writes of a lease's stamp; sleeps in the kernel */
+  int no_fifos;         /* so often no FIFO of another can be opened */
+} sys;
+
+static int64_t sys_clock(void *c, int which) {
+  int64_t now = sys.real.clock(c, which);
+  return (sys.stands ? test_stood(which, now) : now) + sys.skew;
+}
+
+/* So much later: a second makes every tick due. */
+static void sys_pass(int64_t ms) { sys.skew += ms * ZKE_MS; }
+
+static void sys_sleep(void *c, int64_t ns) {
+  if (sys.stands)
+    sys.skew += ns;
+  else
+    sys.real.sleep(c, ns);
+  if (sys.asleep) sys.asleep();
+}
+
+static int sys_poll(void *c, struct pollfd *fds, unsigned count, int timeout) {
+  sys.polls += timeout != 0;
+  if (!sys.stands) return sys.real.poll(c, fds, count, timeout);
+  if (timeout > 0) sys_pass(timeout);
+  if (timeout && sys.asleep) sys.asleep();
+  return sys.real.poll(c, fds, count, 0);
+}
+
+static int sys_file(void *c, const char *path, int flags, unsigned mode) {
+  bool fifo = (flags & O_NONBLOCK) && (flags & O_ACCMODE) == O_WRONLY;
+  if (fifo && sys.no_fifos > 0 && sys.no_fifos--) return -EMFILE;
+  return sys.real.open(c, path, flags, mode);
+}
+
+static int64_t slot_result(enum slot_fault fault, int64_t n) {
+  return fault == SLOTS_FAIL ? -EIO : fault == SLOTS_SHORT ? n / 2 : n;
+}
+
+static int64_t sys_pread(void *c, int fd, void *buffer, size_t size,
+                         int64_t at) {
+  int64_t n = sys.real.pread(c, fd, buffer, size, at);
+  return at >= LIVE_SLOTS_AT ? slot_result(sys.read, n) : n;
+}
+
+static int64_t sys_pwrite(void *c, int fd, const void *buffer, size_t size,
+                          int64_t at) {
+  if (at >= LIVE_SLOTS_AT) {
+    sys.stamps++;
+    if (sys.stands) sys_pass(1); /* who tries without pause comes to an end */
+    if (sys.write != SLOTS_FINE) return slot_result(sys.write, (int64_t)size);
+  }
+  return sys.real.pwrite(c, fd, buffer, size, at);
+}
+
+static int sys_lock(void *c, int fd, int64_t offset, int64_t count, int how) {
+  if (offset > LINE_TURN && how == ZKE_LOCK_EXCLUSIVE && sys.gates == 0)
+    return -EAGAIN; /* the sweeper may pass one that is inside its sleep */
+  if (offset != LIVE_GATE || how != ZKE_LOCK_EXCLUSIVE)
+    return sys.real.lock_range(c, fd, offset, count, how);
+  if (sys.stop_at_gate) {
+    sys.stop_at_gate = false;
+    sem_post(&sys.inside);
+    sem_wait(&sys.leave);
+  }
+  if (sys.gates == 0) return -EAGAIN;
+  if (sys.gates > 0) sys.gates--;
+  return sys.real.lock_range(c, fd, offset, count, how);
+}
+
+static int sys_network(void *c, const char *path) {
+  char whole[PATH_MAX];
+  (void)c;
+  return realpath(path, whole) && strstr(whole, sys.far) != NULL;
+}
+
+static zke_os *sys_table(void) {
+  static zke_os table;
+  zke_os_default(&sys.real);
+  table = sys.real;
+  table.clock = sys_clock;
+  table.pread = sys_pread;
+  table.pwrite = sys_pwrite;
+  table.lock_range = sys_lock;
+  table.sleep = sys_sleep;
+  table.poll = sys_poll;
+  table.open = sys_file;
+  if (sys.far) table.network = sys_network;
+  sys.gates = -1;
+  return &table;
+}
+
+static zke *sys_open(const char *name) {
+  zke *z = NULL;
+  zke_options options = {.size = sizeof options, .os = sys_table()};
+  ck_ok(zke_open(name, &options, &z));
+  return z;
+}
+
+/* ---- a VFS: SQLite's default one with two methods changed ---- */
+
+static struct {
+  sqlite3_vfs vfs, *real;
+  sqlite3_io_methods methods[2]; /* of the database, of its log */
+  int (*sync)(sqlite3_file *f, int flags);
+  int failing; /* so many syncs fail */
+  bool no_shm; /* no shared memory: such a VFS cannot do WAL */
+} shim;
+
+static int shim_sync(sqlite3_file *f, int flags) {
+  if (shim.failing > 0 && shim.failing--) return SQLITE_IOERR_FSYNC;
+  return shim.sync(f, flags);
+}
+
+static int shim_open(sqlite3_vfs *v, const char *name, sqlite3_file *f,
+                     int flags, int *out_flags) {
+  (void)v;
+  int rc = shim.real->xOpen(shim.real, name, f, flags, out_flags);
+  bool database = (flags & SQLITE_OPEN_MAIN_DB) != 0;
+  if (rc != SQLITE_OK || !(database || (flags & SQLITE_OPEN_WAL))) return rc;
+  sqlite3_io_methods *m = &shim.methods[!database];
+  *m = *f->pMethods;
+  shim.sync = m->xSync;
+  m->xSync = shim_sync;
+  if (shim.no_shm) m->iVersion = 1;
+  f->pMethods = m;
+  return rc;
+}
+
+static int shim_try(const char *name, zke **z) {
+  zke_options options = {.size = sizeof options, .vfs = "regress"};
+  shim.real = sqlite3_vfs_find(NULL);
+  shim.vfs = *shim.real;
+  shim.vfs.zName = "regress";
+  shim.vfs.pNext = NULL;
+  shim.vfs.xOpen = shim_open;
+  ck_assert_int_eq(sqlite3_vfs_register(&shim.vfs, 0), SQLITE_OK);
+  return zke_open(name, &options, z);
+}
+
+static zke *shim_open_handle(const char *name) {
+  zke *z = NULL;
+  ck_ok(shim_try(name, &z));
+  return z;
+}
+
+/* ---- small things ---- */
+
+static void make(zke *z, const char *path, int mode) {
+  ck_ok(zke_create(z, path, "", 0, ZKE_OPEN_ACL, mode, NULL, NULL));
+}
+
+static int change(zke *z, const char *path) {
+  return zke_set(z, path, "x", 1, -1, NULL);
+}
+
+static int see(zke *z, const char *path) {
+  return zke_exists(z, path, NULL, NULL, NULL);
+}
+
+/* Run SQL on the file by a connection of its own. */
+static void sql(const char *file, const char *text) {
+  sqlite3 *db = NULL;
+  char *error = NULL;
+  ck_assert_int_eq(sqlite3_open(file, &db), SQLITE_OK);
+  sqlite3_busy_timeout(db, 5000);
+  int rc = sqlite3_exec(db, text, NULL, NULL, &error);
+  ck_assert_msg(rc == SQLITE_OK, "%s: %s", text, error ? error : "?");
+  ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
+}
+
+static const char *text_of(const char *format, ...)
+    __attribute__((format(printf, 1, 2)));
+static const char *text_of(const char *format, ...) {
+  static char text[4][8192];
+  static int next;
+  va_list ap;
+  next = (next + 1) % 4;
+  va_start(ap, format);
+  vsnprintf(text[next], sizeof text[0], format, ap);
+  va_end(ap);
+  return text[next];
+}
+
+/* The FIFO of a session. */
+static const char *fifo_of(const char *db, zke *z) {
+  return text_of("%s-zke/%016llx", db, (unsigned long long)zke_session_id(z));
+}
+
+static void put(const char *path, const char *text) {
+  FILE *f = fopen(path, "w");
+  ck_assert_ptr_nonnull(f);
+  ck_assert_int_ge(fputs(text, f), 0);
+  ck_assert_int_eq(fclose(f), 0);
+}
+
+static void expect_file(const char *path, const char *expected) {
+  char text[256] = "";
+  FILE *f = fopen(path, "r");
+  ck_assert_ptr_nonnull(f);
+  size_t n = fread(text, 1, sizeof text - 1, f);
+  ck_assert_int_eq(fclose(f), 0);
+  ck_assert_uint_eq(n, strlen(expected));
+  ck_assert_str_eq(text, expected);
+}
+
+static unsigned mode_of(const char *path) {
+  struct stat st;
+  ck_assert_msg(lstat(path, &st) == 0, "%s: %s", path, strerror(errno));
+  return (unsigned)st.st_mode & 0777u;
+}
+
+static bool readable(zke *z, int ms) {
+  struct pollfd p = {-1, POLLIN, 0};
+  ck_ok(zke_fd(z, &p.fd));
+  return poll(&p, 1, ms) == 1;
+}
+
+/* ---- fork ---- */
+
+static struct {
+  const char *db;
+  int parent[2], child[2], says[2]; /* to both, and from the child */
+} family;
+
+/* Work on the child's own handle while others open and close the file. */
+static char child_works(zke *z) {
+  for (int i = 0; i < 200; i++) {
+    int rc =
+        zke_create(z, "/n/e", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL);
+    if (rc == ZKE_OK) rc = zke_get(z, "/n", NULL, NULL, NULL, NULL, NULL);
+    if (rc == ZKE_OK) rc = zke_delete(z, "/n/e", -1);
+    if (rc != ZKE_OK) return 'w';
+  }
+  if (zke_check(z, NULL, NULL) != ZKE_OK) return 'c';
+  return zke_close(z) == ZKE_OK ? '.' : 'e';
+}
+
+static int be_child(void *context) {
+  zke *z;
+  char byte;
+  pid_t pid = getpid();
+  (void)context;
+  if (zke_open(family.db, NULL, &z) != ZKE_OK) return 1;
+  if (write(family.says[1], &pid, sizeof pid) != sizeof pid) return 2;
+  if (read(family.child[0], &byte, 1) != 1) return 3;
+  byte = child_works(z);
+  return write(family.says[1], &byte, 1) == 1 ? 0 : 4;
+}
+
+/* Opens, has a child, then dies or closes as it is told. */
+static int be_parent(void *context) {
+  zke *z;
+  char byte;
+  (void)context;
+  if (zke_open(family.db, NULL, &z) != ZKE_OK) return 1;
+  if (zke_create(z, "/n", "", 0, ZKE_OPEN_ACL, 0, NULL, NULL) != ZKE_OK)
+    return 2;
+  if (fork() == 0) {
+    alarm(TEST_CHILD_S);
+    _exit(be_child(NULL));
+  }
+  if (read(family.parent[0], &byte, 1) != 1) return 3;
+  return byte == 'c' && zke_close(z) != ZKE_OK ? 4 : 0;
+}
+
+/* Has the process a lock on these bytes, as SQLite in this one would see it? */
+static bool has_lock(pid_t pid, const char *file, off_t from, off_t count) {
+  struct flock l = {.l_type = F_WRLCK, .l_start = from, .l_len = count};
+  int fd = open(file, O_RDWR);
+  ck_assert_int_ge(fd, 0);
+  ck_assert_int_eq(fcntl(fd, F_GETLK, &l), 0);
+  close(fd);
+  return l.l_type != F_UNLCK && l.l_pid == pid;
+}
+
+/* SQLite's lock on a database in use, and its sign that the wal-index is. */
+static void expect_locks(pid_t pid, const char *db) {
+  ck_assert(has_lock(pid, db, 0x40000002, 510));
+  ck_assert(has_lock(pid, text_of("%s-shm", db), 128, 1));
+}
+
+static void come_and_go(const char *db, int times) {
+  for (int i = 0; i < times; i++) ck_ok(zke_close(test_open(db)));
+}
+
+/* P9: a child's handle has SQLite's locks for itself, whatever becomes of its
+ * parent's: a third process that opens the file finds it in use. */
+START_TEST(childs_locks_are_its_own) {
+  char byte = '?';
+  pid_t child;
+  family.db = test_path("a.db");
+  ck_assert_int_eq(pipe(family.parent), 0);
+  ck_assert_int_eq(pipe(family.child), 0);
+  ck_assert_int_eq(pipe(family.says), 0);
+  pid_t parent = test_child(be_parent, NULL);
+  close(family.says[1]); /* so that the child's death is seen */
+  ck_assert_int_eq(read(family.says[0], &child, sizeof child), sizeof child);
+  ck_assert_int_eq(write(family.parent[1], _i ? "c" : "x", 1), 1);
+  ck_assert_int_eq(test_child_end(parent), 0);
+  expect_locks(child, family.db);
+  come_and_go(family.db, 20);
+  expect_locks(child, family.db);
+  ck_assert_int_eq(write(family.child[1], "g", 1), 1);
+  come_and_go(family.db, 40);
+  ck_assert_msg(read(family.says[0], &byte, 1) == 1, "the child has died");
+  ck_assert_int_eq(byte, '.');
+  come_and_go(family.db, 1);
+}
+END_TEST
+
+static void *change_in_thread(void *z) {
+  static int rc;
+  rc = change(z, "/");
+  return &rc;
+}
+
+/* In the child: nothing can be opened, since the thread may have held a lock of
+ * SQLite's that nobody is left to release. */
+static int open_both(void *context) {
+  zke *z = NULL;
+  const char *const *name = context;
+  zke_options options = {.size = sizeof options, .busy_timeout_ms = 300};
+  if (zke_open(name[0], &options, &z) != ZKE_FORKED) return 1;
+  if (z || !strstr(zke_errmsg(), "fork")) return 2;
+  if (zke_open(name[1], &options, &z) != ZKE_FORKED) return 3;
+  return zke_open(":memory:", &options, &z) == ZKE_FORKED ? 0 : 4;
+}
+
+/* P9: what a thread of the parent was using at the fork cannot be let go of,
+ * so the child is refused rather than left to hang. */
+START_TEST(store_in_use_at_the_fork_is_refused) {
+  const char *name[] = {test_path("a.db"), test_path("b.db")};
+  pthread_t thread;
+  void *rc;
+  sem_init(&sys.inside, 0, 0);
+  sem_init(&sys.leave, 0, 0);
+  zke *z = sys_open(name[0]);
+  sys.stop_at_gate = true;
+  ck_assert_int_eq(pthread_create(&thread, NULL, change_in_thread, z), 0);
+  sem_wait(&sys.inside);
+  int status = test_child_end(test_child(open_both, name));
+  sem_post(&sys.leave);
+  pthread_join(thread, &rc);
+  ck_assert_int_eq(status, 0);
+  ck_ok(*(int *)rc);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- closing while a call enters ---- */
+
+/* The two threads step through their mutexes: the caller has counted itself
+ * in when the closer goes on from its first, and leaves while the closer is
+ * about to lock its leave_at-th. */
+static struct {
+  int leave_at, locked; /* of the closer's locks */
+  sem_t closing, counted, go, gone;
+  int state; /* what the caller was told */
+  zke *z;
+} step;
+
+enum { NOBODY, CLOSER, CALLER };
+static _Thread_local int step_role;
+
+static void step_wait_a_moment(sem_t *s) {
+  struct timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
+  t.tv_nsec += 200000000;
+  t.tv_sec += t.tv_nsec / 1000000000;
+  t.tv_nsec %= 1000000000;
+  while (sem_timedwait(s, &t) < 0 && errno == EINTR) continue;
+}
+
+static void step_closer(void) {
+  step.locked++;
+  if (step.locked == 1) {
+    sem_post(&step.closing);
+    sem_wait(&step.counted);
+  }
+  if (step.locked == step.leave_at) {
+    sem_post(&step.go);
+    sem_wait(&step.gone);
+  }
+}
+
+static void step_caller(void) {
+  sem_post(&step.counted);
+  step_wait_a_moment(&step.go); /* the closer may wait for us before */
+}
+
+static int step_lock(pthread_mutex_t *m) {
+  int role = step_role;
+  if (role == CLOSER) step_closer();
+  if (role == CALLER) step_caller();
+  if (role == CALLER) step_role = NOBODY;
+  return pthread_mutex_lock(m);
+}
+
+static void *step_call(void *context) {
+  (void)context;
+  sem_wait(&step.closing);
+  step_role = CALLER;
+  step.state = zke_state(step.z);
+  step_role = NOBODY;
+  sem_post(&step.gone);
+  return NULL;
+}
+
+/* zke_close() hears of the last call's end, at whatever step that comes. */
+START_TEST(close_hears_of_the_last_call) {
+  pthread_t thread;
+  step.leave_at = _i;
+  sem_init(&step.closing, 0, 0);
+  sem_init(&step.counted, 0, 0);
+  sem_init(&step.go, 0, 0);
+  sem_init(&step.gone, 0, 0);
+  step.z = test_open(":memory:");
+  ck_assert_int_eq(pthread_create(&thread, NULL, step_call, NULL), 0);
+  step_role = CLOSER;
+  int rc = zke_close(step.z);
+  step_role = NOBODY;
+  pthread_join(thread, NULL);
+  ck_ok(rc);
+  ck_assert_int_eq(step.state, ZKE_STATE_CLOSED);
+}
+END_TEST
+
+/* ---- after a COMMIT that failed ---- */
+
+static void make_two(void) {
+  ck_assert_int_eq(mkdir(test_path("one"), 0700), 0);
+  ck_assert_int_eq(mkdir(test_path("two"), 0700), 0);
+  zke *z = test_open(test_path("two/app.db"));
+  make(z, "/other", ZKE_PERSISTENT);
+  ck_ok(zke_close(z));
+}
+
+/* P2: the file is opened again where it was, not below the directory that is
+ * the current one by now. */
+START_TEST(recovers_the_same_file_elsewhere) {
+  make_two();
+  ck_assert_int_eq(chdir(test_path("one")), 0);
+  zke *z = shim_open_handle("app.db");
+  make(z, "/mine", ZKE_PERSISTENT);
+  ck_assert_int_eq(chdir(test_path("two")), 0);
+  shim.failing = 1;
+  ck_rc(change(z, "/mine"), ZKE_CONNECTIONLOSS);
+  ck_ok(see(z, "/mine"));
+  ck_rc(see(z, "/other"), ZKE_NONODE);
+  ck_ok(change(z, "/mine"));
+  ck_ok(zke_close(z));
+  z = test_open(test_path("two/app.db"));
+  ck_rc(see(z, "/mine"), ZKE_NONODE);
+  ck_ok(see(z, "/other"));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* P2: and not another file that has taken its name; nor is it made anew where
+ * it was removed.  The session's end is told. */
+START_TEST(recovers_no_other_file) {
+  make_two();
+  test_events events = {0};
+  const char *one = test_path("one/app.db");
+  zke *z = shim_open_handle(one);
+  ck_ok(zke_set_watcher(z, test_record, &events));
+  make(z, "/mine", ZKE_PERSISTENT);
+  shim.failing = 1;
+  ck_rc(change(z, "/mine"), ZKE_CONNECTIONLOSS);
+  ck_assert_int_eq(rename(one, test_path("one/moved.db")), 0);
+  if (_i == 0) ck_assert_int_eq(rename(test_path("two/app.db"), one), 0);
+  ck_rc(see(z, "/mine"), ZKE_REPLACED);
+  if (_i == 1) ck_assert_int_ne(access(one, F_OK), 0);
+  ck_rc(change(z, "/other"), ZKE_REPLACED);
+  ck_says("app.db");
+  ck_ok(zke_wait(z, zke_now(z) + 5000));
+  test_expect(z, &events, "SESSION -112");
+  zke_close(z); /* it cannot end its session: whatever it says */
+}
+END_TEST
+
+/* P2: as long as a reader keeps the log from being settled, nothing is
+ * acknowledged; reading goes on, and changing once the reader has gone. */
+START_TEST(reader_in_the_way_of_recovery) {
+  const char *db = test_path("a.db");
+  sqlite3 *reader;
+  zke *z = shim_open_handle(db);
+  make(z, "/n", ZKE_PERSISTENT);
+  ck_assert_int_eq(sqlite3_open(db, &reader), SQLITE_OK);
+  ck_assert_int_eq(
+      sqlite3_exec(reader, "BEGIN;SELECT count(*)FROM node", NULL, NULL, NULL),
+      SQLITE_OK);
+  shim.failing = 1;
+  ck_rc(change(z, "/n"), ZKE_CONNECTIONLOSS);
+  for (int i = 0; i < 3; i++) {
+    ck_rc(change(z, "/n"), ZKE_CONNECTIONLOSS);
+    ck_rc(zke_create(z, "/e", "", 0, ZKE_OPEN_ACL, 1, NULL, NULL),
+          ZKE_CONNECTIONLOSS);
+    ck_ok(zke_get(z, "/n", NULL, NULL, NULL, NULL, NULL));
+    ck_rc(see(z, "/e"), ZKE_NONODE);
+  }
+  ck_assert_int_eq(sqlite3_exec(reader, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
+  ck_ok(change(z, "/n"));
+  make(z, "/e", ZKE_EPHEMERAL);
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_assert_int_eq(sqlite3_close(reader), SQLITE_OK);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* zkembed.h, zke_forget: the rows go after a recovery too; and the pair is
+ * forgotten where there is none yet. */
+START_TEST(forgets_after_a_failed_commit) {
+  const char *db = test_path("a.db");
+  test_events events = {0};
+  zke_watch_list *list = NULL;
+  sqlite3 *reader;
+  zke *z = shim_open_handle(db);
+  make(z, "/n", ZKE_PERSISTENT);
+  ck_ok(zke_get(z, "/n", test_record, &events, NULL, NULL, NULL));
+  ck_assert_int_eq(sqlite3_open(db, &reader), SQLITE_OK);
+  if (_i == 1) {
+    ck_assert_int_eq(sqlite3_exec(reader, "BEGIN;SELECT count(*)FROM node",
+                                  NULL, NULL, NULL),
+                     SQLITE_OK);
+  }
+  shim.failing = 1;
+  ck_rc(zke_delete(z, "/n", -1), ZKE_CONNECTIONLOSS);
+  ck_rc(zke_forget(z, test_record, &events), _i ? ZKE_CONNECTIONLOSS : ZKE_OK);
+  ck_assert_int_eq(sqlite3_close(reader), SQLITE_OK);
+  ck_rc(zke_remove_watch(z, "/n", ZKE_WATCH_ANY, test_record, &events),
+        ZKE_NOWATCHER);
+  ck_ok(zke_watches(z, &list));
+  if (_i == 0) ck_assert_int_eq(list->count, 0);
+  zke_free(list);
+  ck_ok(zke_dispatch(z, NULL));
+  ck_assert_int_eq(events.count, 0);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* P2: closed in that state, it says that its end could not be written; the
+ * next one finds everything. */
+START_TEST(closed_before_it_has_recovered) {
+  const char *db = test_path("a.db");
+  sqlite3 *reader;
+  zke *z = shim_open_handle(db);
+  make(z, "/n", ZKE_PERSISTENT);
+  ck_assert_int_eq(sqlite3_open(db, &reader), SQLITE_OK);
+  ck_assert_int_eq(
+      sqlite3_exec(reader, "BEGIN;SELECT count(*)FROM node", NULL, NULL, NULL),
+      SQLITE_OK);
+  shim.failing = 1;
+  ck_rc(change(z, "/n"), ZKE_CONNECTIONLOSS);
+  ck_rc(change(z, "/n"), ZKE_CONNECTIONLOSS);
+  ck_ok(see(z, "/n")); /* opened anew, but not settled */
+  ck_rc(zke_close(z), ZKE_CONNECTIONLOSS);
+  ck_assert_int_eq(sqlite3_close(reader), SQLITE_OK);
+  z = test_open(db);
+  ck_ok(see(z, "/n"));
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- waiting ---- */
+
+/* A session that has ended, and whose end has been told, asks for nothing any
+ * more: its descriptor stays quiet over several ticks. */
+START_TEST(ended_session_is_quiet) {
+  static const char *const names[] = {":memory:", "a.db"};
+  test_events events = {0};
+  int64_t at;
+  zke *z = test_open(_i ? test_path(names[1]) : names[0]);
+  ck_rc(zke_exists(z, "/n", test_record, &events, NULL), ZKE_NONODE);
+  ck_ok(zke_expire(z, zke_session_id(z)));
+  ck_assert(readable(z, 0));
+  test_expect(z, &events, "SESSION -112");
+  ck_ok(zke_next_deadline(z, &at));
+  ck_assert(at == ZKE_FOREVER);
+  ck_assert(!readable(z, 1300));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+enum { FLOOD = 3000, DISPATCH_MOST = 1100 };
+
+static struct {
+  int made, seen, per_event;
+  zke *writer;
+} flood;
+
+/* Every event brings about more, so that none is the last for long. */
+static void flood_on(zke *z, int type, int state, const char *path,
+                     void *context) {
+  (void)z, (void)type, (void)state, (void)path, (void)context;
+  flood.seen++;
+  for (int i = 0; i < flood.per_event && flood.made < FLOOD; i++) {
+    if (change(flood.writer, "/n") == ZKE_OK) flood.made++;
+  }
+}
+
+/* zke_dispatch() returns although events keep coming, and says by the
+ * descriptor that there are more; none is lost. */
+START_TEST(dispatch_returns_in_a_flood) {
+  zke *z = test_open(":memory:");
+  flood.writer = test_session(z, NULL);
+  flood.per_event = _i;
+  make(z, "/n", ZKE_PERSISTENT);
+  ck_ok(zke_add_watch(z, "/n", ZKE_WATCH_PERSISTENT, flood_on, NULL));
+  ck_ok(change(flood.writer, "/n"));
+  flood.made = 1;
+  for (int calls = 1; flood.seen < FLOOD; calls++) {
+    int count = 0;
+    ck_assert(readable(z, 0));
+    ck_ok(zke_dispatch(z, &count));
+    ck_assert_int_gt(count, 0);
+    ck_assert_int_le(count, DISPATCH_MOST);
+  }
+  test_events none = {0};
+  test_expect(z, &none, "");
+  ck_assert_int_eq(flood.seen, FLOOD);
+  ck_ok(zke_close(flood.writer));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* P9: one descriptor a living owner, and only while a watcher waits for it. */
+START_TEST(death_notices_go_with_their_watchers) {
+  enum { OWNERS = 12 };
+  const char *db = test_path("a.db");
+  test_events events = {0};
+  zke *owner[OWNERS], *z = test_open(db);
+  for (int i = 0; i < OWNERS; i++) {
+    owner[i] = test_open(db);
+    make(owner[i], text_of("/e%d", i), ZKE_EPHEMERAL);
+  }
+  ck_ok(
+      zke_get(z, "/", test_record, &events, NULL, NULL, NULL)); /* one stays */
+  int before = test_fd_count();
+  for (int i = 0; i < OWNERS; i++) {
+    const char *path = text_of("/e%d", i);
+    ck_ok(zke_exists(z, path, test_record, &events, NULL));
+    if (i % 2) {
+      ck_ok(zke_remove_watch(z, path, ZKE_WATCH_DATA, test_record, &events));
+      test_expect(z, &events, "");
+    } else {
+      ck_ok(change(z, path));
+      test_expect(z, &events, text_of("CHANGED %s", path));
+    }
+    test_expect(z, &events, "");
+    ck_assert_int_le(test_fd_count(), before + 1);
+  }
+  ck_ok(zke_close(z));
+  for (int i = 0; i < OWNERS; i++) ck_ok(zke_close(owner[i]));
+}
+END_TEST
+
+static int say_owner[2]; /* it has its nodes */
+
+static int own_two(void *db) {
+  zke *z;
+  if (zke_open(db, NULL, &z) != ZKE_OK) return 1;
+  for (int i = 0; i < 2; i++) {
+    if (zke_create(z, i ? "/e1" : "/e0", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL,
+                   NULL, NULL) != ZKE_OK)
+      return 2;
+  }
+  if (write(say_owner[1], "", 1) != 1) return 3;
+  for (;;) pause();
+}
+
+/* P6: a watcher whose notice could not be made has no part in that of another
+ * on the same owner: when it goes, removed or fired, the other's stays.  It was
+ * counted out of a notice that it had not been counted into.  The clock stands,
+ * so no sweep can tell of the death. */
+START_TEST(watcher_without_notice_takes_none_along) {
+  char db[PATH_MAX], ready;
+  test_events first = {0}, second = {0};
+  snprintf(db, sizeof db, "%s", test_path("a.db"));
+  ck_assert_int_eq(pipe(say_owner), 0);
+  pid_t owner = test_child(own_two, db);
+  ck_assert_int_eq(read(say_owner[0], &ready, 1), 1);
+  sys.stands = true;
+  zke *z = sys_open(db);
+  sys.no_fifos = 1;
+  ck_ok(zke_exists(z, "/e0", test_record, &first, NULL));
+  ck_assert_int_eq(sys.no_fifos, 0);
+  ck_ok(zke_exists(z, "/e1", test_record, &second, NULL));
+  if (_i == 0)
+    ck_ok(zke_remove_watch(z, "/e0", ZKE_WATCH_DATA, test_record, &first));
+  else
+    ck_ok(change(z, "/e0"));
+  test_expect(z, &first, _i ? "CHANGED /e0" : "");
+  test_expect(z, &second, "");
+  ck_assert_int_eq(kill(owner, SIGKILL), 0);
+  ck_assert_int_eq(test_child_end(owner), 128 + SIGKILL);
+  test_expect(z, &second, "DELETED /e1");
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- side files ---- */
+
+/* A symbolic link in the place of the liveness file is refused, and what it
+ * points to stays as it was. */
+START_TEST(link_for_the_liveness_file_is_refused) {
+  const char *db = test_path("a.db"), *victim = test_path("victim");
+  zke *z = NULL;
+  put(victim, "root:x:0:0\n");
+  ck_assert_int_eq(mkdir(test_path("a.db-zke"), 0700), 0);
+  ck_assert_int_eq(symlink("../victim", test_path("a.db-zke/live")), 0);
+  int rc = zke_open(db, NULL, &z);
+  ck_assert_int_lt(rc, 0);
+  ck_assert_ptr_null(z);
+  ck_says("a.db-zke/live");
+  expect_file(victim, "root:x:0:0\n");
+}
+END_TEST
+
+enum { PLAIN_FILE, LINK_TO_FILE, LINK_TO_FIFO, STRANGERS };
+
+static void put_stranger(const char *name, const char *victim, int kind) {
+  ck_assert_int_eq(unlink(name), 0);
+  if (kind == LINK_TO_FIFO)
+    ck_assert_int_eq(mkfifo(victim, 0600), 0);
+  else
+    put(victim, "intact");
+  if (kind == PLAIN_FILE)
+    ck_assert_int_eq(link(victim, name), 0);
+  else
+    ck_assert_int_eq(symlink(victim, name), 0);
+}
+
+/* Under a FIFO's name may lie what is not one: a waker writes nothing into
+ * it, and the change is seen at the next dispatch all the same. */
+START_TEST(waker_writes_into_fifos_only) {
+  const char *db = test_path("a.db"), *victim = test_path("victim");
+  test_events events = {0};
+  char byte;
+  zke *z = test_open(db), *w = test_open(db);
+  make(z, "/n", ZKE_PERSISTENT);
+  ck_ok(zke_exists(w, "/n", test_record, &events, NULL));
+  put_stranger(fifo_of(db, w), victim, _i);
+  int fd = open(victim, O_RDONLY | O_NONBLOCK);
+  ck_assert_int_ge(fd, 0);
+  ck_ok(change(z, "/n"));
+  if (_i == LINK_TO_FIFO)
+    ck_assert_int_le(read(fd, &byte, 1), 0);
+  else
+    expect_file(victim, "intact");
+  test_expect(w, &events, "CHANGED /n");
+  close(fd);
+  ck_ok(zke_close(w));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* The liveness file and its directory have the database's mode, whatever the
+ * umask; a FIFO may be written by who may write the database, and read by
+ * nobody, since one that reads would hide a death. */
+START_TEST(modes_of_side_files) {
+  static const struct {
+    unsigned db, dir, fifo;
+  } modes[] = {{0600, 0700, 0200},
+               {0660, 0770, 0220},
+               {0664, 0775, 0220},
+               {0666, 0777, 0222}};
+  const char *db = test_path("a.db");
+  umask(077);
+  put(db, "");
+  ck_assert_int_eq(chmod(db, modes[_i].db), 0);
+  zke *z = test_open(db);
+  ck_assert_uint_eq(mode_of(test_path("a.db-zke")), modes[_i].dir);
+  ck_assert_uint_eq(mode_of(test_path("a.db-zke/live")), modes[_i].db);
+  ck_assert_uint_eq(mode_of(test_path("a.db-zke/gate")), modes[_i].db);
+  ck_assert_uint_eq(mode_of(test_path("a.db-zke/line")), modes[_i].db);
+  ck_assert_uint_eq(mode_of(fifo_of(db, z)), modes[_i].fifo);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* A handle whose database was removed does not take, when it closes, the FIFO
+ * of the session that has its number in the next database. */
+START_TEST(stale_close_leaves_the_newer_fifo) {
+  const char *db = test_path("a.db");
+  struct stat st;
+  zke *z = test_open(db);
+  test_remove(test_path("a.db-zke"));
+  ck_assert_int_eq(unlink(test_path("a.db-wal")), 0);
+  ck_assert_int_eq(unlink(test_path("a.db-shm")), 0);
+  ck_assert_int_eq(unlink(db), 0);
+  zke *w = test_open(db);
+  ck_assert(zke_session_id(z) == zke_session_id(w));
+  zke_close(z); /* ends no session of this file: whatever it says */
+  ck_assert_int_eq(lstat(fifo_of(db, w), &st), 0);
+  ck_assert(S_ISFIFO(st.st_mode));
+  ck_ok(zke_close(w));
+}
+END_TEST
+
+static int count_fifos(const char *dir) {
+  int count = 0;
+  DIR *d = opendir(dir);
+  ck_assert_ptr_nonnull(d);
+  for (struct dirent *e; (e = readdir(d));) count += strlen(e->d_name) == 16;
+  closedir(d);
+  return count;
+}
+
+/* A process is killed at its n-th step of closing; false when it survives. */
+static bool die_closing(const char *db, int n) {
+  char byte;
+  test_worker w = test_spawn("talk", NULL);
+  test_say(&w, text_of("open %s", db));
+  ck_assert_int_eq(strncmp(test_line(&w), "ok", 2), 0);
+  test_say(&w, text_of("arm %d KILL", n));
+  ck_assert_str_eq(test_line(&w), "ok");
+  test_say(&w, "close");
+  bool died = read(w.out, &byte, 1) == 0;
+  int status = test_wait(&w);
+  ck_assert_int_eq(status, died ? 128 + SIGKILL : 0);
+  return died;
+}
+
+/* End the sessions of the dead. */
+static void reap(const char *db) {
+  zke *z = sys_open(db);
+  sys_pass(5000);
+  ck_ok(see(z, "/"));
+  ck_assert_int_eq(test_session_count(z), 1);
+  ck_ok(zke_close(z));
+}
+
+/* P10: wherever a process dies, no FIFO stays for ever: those that belong to
+ * no session are gone after the next open that finds nobody. */
+START_TEST(orphan_fifos_are_collected) {
+  const char *db = test_path("a.db"), *dir = test_path("a.db-zke");
+  const char *others = test_path("a.db-zke/by others");
+  const char *sixteen = test_path("a.db-zke/a file of others");
+  int n = 1;
+  while (die_closing(db, n)) n++;
+  ck_assert_int_gt(n, 3);
+  reap(db);
+  put(others, "");
+  put(sixteen, "");
+  ck_assert_int_eq(mkfifo(test_path("a.db-zke/0000000100000abc"), 0200), 0);
+  zke *z = test_open(db);
+  ck_assert_int_eq(count_fifos(dir), 2); /* ours, and what looks like one */
+  ck_assert_int_eq(access(fifo_of(db, z), F_OK), 0);
+  expect_file(others, "");
+  expect_file(sixteen, "");
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* The file behind a symbolic link counts, not the directory of the link. */
+START_TEST(network_is_where_the_file_is) {
+  zke *z = NULL;
+  ck_assert_int_eq(mkdir(test_path("near"), 0700), 0);
+  ck_assert_int_eq(mkdir(test_path("far"), 0700), 0);
+  come_and_go(test_path("far/a.db"), 1);
+  ck_assert_int_eq(symlink("../far/a.db", test_path("near/a.db")), 0);
+  ck_assert_int_eq(symlink("../near/b.db", test_path("far/b.db")), 0);
+  come_and_go(test_path("near/b.db"), 1);
+  sys.far = "/far/";
+  zke_options options = {.size = sizeof options, .os = sys_table()};
+  ck_rc(zke_open(test_path("near/a.db"), &options, &z), ZKE_NETWORKFS);
+  ck_ok(zke_open(test_path("far/b.db"), &options, &z));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* A VFS that cannot share memory cannot do write-ahead logging: that is said,
+ * and not found out by the second process. */
+START_TEST(vfs_without_shared_memory_is_refused) {
+  zke *z = NULL;
+  shim.no_shm = true;
+  ck_rc(shim_try(test_path("a.db"), &z), ZKE_CANTOPEN);
+  ck_assert_ptr_null(z);
+  ck_says("write-ahead");
+}
+END_TEST
+
+/* ---- leases ---- */
+
+static zke *open_with_lease(const char *db, int64_t ms) {
+  zke *z = NULL;
+  zke_options options = {.size = sizeof options, .lease_ms = ms};
+  ck_ok(zke_open(db, &options, &z));
+  return z;
+}
+
+/* P5: a stamp that cannot be read is not an old one. */
+START_TEST(unreadable_stamp_ends_no_lease) {
+  const char *db = test_path("a.db");
+  zke *w = open_with_lease(db, 60000);
+  make(w, "/e", ZKE_EPHEMERAL);
+  zke *z = sys_open(db);
+  sys.read = _i ? SLOTS_SHORT : SLOTS_FAIL;
+  for (int i = 0; i < 3; i++) {
+    sys_pass(5000);
+    ck_ok(see(z, "/e"));
+  }
+  sys.read = SLOTS_FINE;
+  sys_pass(70000); /* and one that can be read does */
+  ck_rc(see(z, "/e"), ZKE_NONODE);
+  ck_ok(zke_close(z));
+  ck_ok(zke_close(w));
+}
+END_TEST
+
+/* A lease that could not be seen by the others is not begun. */
+START_TEST(lease_without_a_stamp_is_not_begun) {
+  const char *db = test_path("a.db");
+  zke *other = test_open(db), *z = NULL;
+  zke_options options = {
+      .size = sizeof options, .lease_ms = 60000, .os = sys_table()};
+  sys.write = _i ? SLOTS_SHORT : SLOTS_FAIL;
+  ck_rc(zke_open(db, &options, &z), ZKE_SYSTEMERROR);
+  ck_assert_ptr_null(z);
+  ck_says("lease");
+  ck_assert_int_eq(test_session_count(other), 1);
+  ck_assert_int_eq(count_fifos(test_path("a.db-zke")), 1);
+  ck_ok(zke_close(other));
+}
+END_TEST
+
+/* Who comes late but before anybody has ended it lives on: it must not be the
+ * one that does. */
+START_TEST(late_caller_renews) {
+  zke *z = NULL;
+  zke_options options = {
+      .size = sizeof options, .lease_ms = 1000, .os = sys_table()};
+  ck_ok(zke_open(_i ? test_path("a.db") : ":memory:", &options, &z));
+  make(z, "/e", ZKE_EPHEMERAL);
+  for (int i = 0; i < 3; i++) {
+    sys_pass(10000);
+    ck_ok(change(z, "/e"));
+    sys_pass(10000);
+    ck_ok(see(z, "/e"));
+  }
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+static zke *sys_open_with_lease(const char *db, int64_t ms) {
+  zke *z = NULL;
+  zke_options options = {
+      .size = sizeof options, .lease_ms = ms, .os = sys_table()};
+  ck_ok(zke_open(db, &options, &z));
+  return z;
+}
+
+/* P5, P7: a stamp that cannot be written is tried again, but not without pause:
+ * who waited spun until it could be. */
+START_TEST(failing_stamp_is_tried_with_pauses) {
+  enum { LEASE = 8000, WAIT = 500, MOST = 10 };
+  const char *db = test_path("a.db");
+  sys.stands = true;
+  zke *z = sys_open_with_lease(db, LEASE), *other = sys_open(db);
+  make(z, "/e", ZKE_EPHEMERAL);
+  sys_pass(LEASE / 4);
+  sys.write = _i ? SLOTS_SHORT : SLOTS_FAIL;
+  sys.stamps = sys.polls = 0;
+  ck_rc(zke_wait(z, zke_now(z) + WAIT), ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_ge(sys.stamps, 1);
+  ck_assert_int_le(sys.stamps, MOST);
+  ck_assert_int_le(sys.polls, MOST);
+  sys.write = SLOTS_FINE;
+  ck_rc(zke_wait(z, zke_now(z) + LEASE / 8), ZKE_OPERATIONTIMEOUT);
+  sys_pass(LEASE * 7 / 8); /* that is more than a lease since the first stamp */
+  ck_ok(see(other, "/e"));
+  sys_pass(LEASE); /* and it would have ended it */
+  ck_rc(see(other, "/e"), ZKE_NONODE);
+  ck_ok(zke_close(other));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+enum { SHORT_LEASE = 1000 };
+
+/* After three leases the gate is free, and another sweeps at once. */
+static struct {
+  zke *sweeper;
+  bool inside; /* before the one who waits sees that it is free */
+} after_wait;
+
+static void free_gate(void) {
+  if (sys.skew < INT64_C(3) * SHORT_LEASE * ZKE_MS) return;
+  sys.asleep = NULL;
+  sys.gates = -1;
+  if (after_wait.inside) ck_ok(see(after_wait.sweeper, "/e"));
+}
+
+/* P5: a session that waits inside a call for the gate, longer than its lease
+ * is, has not been silent: neither during the wait nor after it another ends
+ * it.  One that has been silent ends. */
+START_TEST(lease_outlasts_the_wait_for_the_gate) {
+  const char *db = test_path("a.db");
+  zke_options leased = {.size = sizeof leased, .lease_ms = SHORT_LEASE};
+  zke *silent = NULL;
+  sys.stands = true;
+  zke *z = sys_open_with_lease(db, SHORT_LEASE), *other = sys_open(db);
+  ck_ok(zke_open_session(other, &leased, &silent));
+  make(z, "/e", ZKE_EPHEMERAL);
+  make(silent, "/silent", ZKE_EPHEMERAL);
+  after_wait.sweeper = other;
+  after_wait.inside = _i;
+  sys.gates = 0;
+  sys.asleep = free_gate;
+  ck_ok(change(z, "/e"));
+  ck_assert(sys.asleep == NULL);
+  ck_ok(see(other, "/e"));
+  ck_rc(see(other, "/silent"), ZKE_NONODE); /* there was a sweep */
+  ck_ok(change(z, "/e"));
+  ck_ok(zke_close(silent));
+  ck_ok(zke_close(other));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- memory ---- */
+
+enum { SIX = 6 };
+
+static void call_off(zke *z, int type, int state, const char *path,
+                     void *context) {
+  (void)z, (void)type, (void)state, (void)path;
+  ++*(int *)context;
+}
+
+/* P3: a watcher that could not be called for lack of memory is called by a
+ * later dispatch, and each only once. */
+START_TEST(lack_of_memory_loses_no_watcher) {
+  test_heap heap = {0};
+  zke_options options = {.size = sizeof options,
+                         .allocator = {test_heap_resize, &heap}};
+  bool failed = true;
+  for (int n = 1; failed; n++) {
+    int called[SIX] = {0};
+    zke *z = NULL;
+    ck_ok(zke_open(":memory:", &options, &z));
+    make(z, "/n", ZKE_PERSISTENT);
+    for (int i = 0; i < SIX; i++)
+      ck_ok(zke_get(z, "/n", call_off, &called[i], NULL, NULL, NULL));
+    ck_ok(change(z, "/n"));
+    heap.fail_at = heap.calls + n;
+    int rc = zke_dispatch(z, NULL);
+    failed = heap.calls >= heap.fail_at;
+    heap.fail_at = 0;
+    ck_assert_msg(rc == ZKE_OK || rc == ZKE_NOMEM, "dispatch: %d", rc);
+    ck_ok(zke_dispatch(z, NULL));
+    ck_ok(zke_dispatch(z, NULL));
+    for (int i = 0; i < SIX; i++) ck_assert_int_eq(called[i], 1);
+    ck_ok(zke_close(z));
+    ck_assert_int_eq(heap.live, 0);
+    ck_assert_msg(failed || n > 1, "nothing was allocated");
+  }
+}
+END_TEST
+
+/* Lack of memory is not lack of rights.  The clock stands: what fails in a
+ * sweep, which the call would do when its time has come, fails no call. */
+START_TEST(lack_of_memory_is_not_lack_of_rights) {
+  test_heap heap = {0};
+  zke *z = NULL;
+  zke_options options = {.size = sizeof options,
+                         .os = sys_table(),
+                         .allocator = {test_heap_resize, &heap}};
+  sys.stands = true;
+  ck_ok(zke_open(":memory:", &options, &z));
+  ck_ok(zke_add_auth(z, "digest", "u:p", 3));
+  ck_ok(zke_create(z, "/n", "data", 4, ZKE_CREATOR_ALL_ACL, 0, NULL, NULL));
+  bool failed = true;
+  for (int n = 1; failed; n++) {
+    char *data = NULL;
+    heap.fail_at = heap.calls + n;
+    int rc = zke_get(z, "/n", NULL, NULL, &data, NULL, NULL);
+    failed = heap.calls >= heap.fail_at;
+    heap.fail_at = 0;
+    ck_rc(rc, failed ? ZKE_NOMEM : ZKE_OK);
+    zke_free(data);
+  }
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- multi ---- */
+
+/* Begun in the wrong class and not begun again in time: no operation was
+ * refused, so the results stay untouched. */
+START_TEST(multi_that_could_not_begin_again) {
+  zke *z = NULL;
+  zke_op op;
+  zke_op_result result, before;
+  zke_options options = {
+      .size = sizeof options, .os = sys_table(), .busy_timeout_ms = 100};
+  ck_ok(zke_open(test_path("a.db"), &options, &z));
+  make(z, "/n", ZKE_PERSISTENT);
+  memset(&result, 0x5a, sizeof result);
+  before = result;
+  zke_op_set(&op, "/n", "x", 1, -1);
+  sys.gates = 1;
+  ck_rc(zke_multi(z, &op, 1, &result), ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_eq(sys.gates, 0); /* it has begun once */
+  ck_assert_mem_eq(&result, &before, sizeof result);
+  sys.gates = -1;
+  ck_ok(zke_multi(z, &op, 1, &result));
+  zke_results_clear(&result, 1);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- rows and stamps that no zkembed wrote ---- */
+
+#define DEAD "4294967296"
+#define LAST "9223372036854775807"
+#define FIRST "(-9223372036854775807-1)"
+#define EVENT(seq, path)                             \
+  "INSERT INTO event SELECT max(id)," seq ",3," path \
+  ",99999999,"                                       \
+  "NULL FROM session"
+#define NODE(parent, name)                      \
+  "INSERT INTO session VALUES(" DEAD            \
+  ",'x',1,1,0,-1,0,100,0);"                     \
+  "INSERT INTO node SELECT '" parent "','" name \
+  "',czxid,mzxid,pzxid,"                        \
+  "ctime,mtime,0,0,0,0," DEAD                   \
+  ",0,0,0,NULL,0,NULL,NULL FROM node "          \
+  "WHERE parent=''AND name=''"
+
+/* Rows against the invariants, each put in beside a good tree. */
+static const char *const hostile[] = {
+    EVENT("1", "'abc'"),
+    EVENT("1", "''"),
+    EVENT("1", "'/n/'"),
+    NODE("abc", "x"),
+    NODE("", "x"),
+    NODE("/", "a/b"),
+    NODE("/n/", ""),
+    NODE("//", "/"),
+    "UPDATE session SET lease=1,slot=" LAST,
+    "UPDATE session SET lease=1,slot=" FIRST,
+    "UPDATE session SET lease=1,slot=1152921504606846976",
+    "UPDATE session SET lease=" LAST ",slot=0",
+    "UPDATE session SET lease=" FIRST ",slot=0",
+    "INSERT INTO watch SELECT 'abc',4,max(id)FROM session",
+    "INSERT INTO watch SELECT '/n',99,max(id)FROM session",
+    "INSERT INTO watch SELECT '/n',-3,max(id)FROM session",
+    "UPDATE meta SET zxid=" LAST,
+    "UPDATE meta SET zxid=" LAST "-1",
+    "UPDATE meta SET zxid=-1",
+    "UPDATE meta SET zxid=" FIRST,
+    "UPDATE meta SET recursive=" LAST,
+    "UPDATE meta SET boot=hex(zeroblob(500))",
+    "DELETE FROM meta",
+    "DELETE FROM session",
+    "INSERT INTO session VALUES(" FIRST ",'x',1,1,0,-1,0,100,0)",
+    "INSERT INTO session VALUES(0,'x',1,1,0,-1,0,100,0)",
+    "UPDATE session SET event_limit=" FIRST,
+    "DELETE FROM node WHERE parent=''",
+    "UPDATE node SET version=" LAST ",aversion=" LAST,
+    "UPDATE node SET len=-1",
+    "UPDATE node SET blob=" LAST ",len=5",
+    "UPDATE node SET acl=''",
+    "UPDATE node SET acl='99999999999999999999:world:anyone'||char(10)",
+    "UPDATE node SET acl='31:digest:u:'||char(92)",
+    "UPDATE node SET acl='31:digest:u:'||char(92)||char(10)",
+    "UPDATE node SET name=CAST(x'610062' AS TEXT)WHERE name='d'",
+    "UPDATE node SET parent=CAST(x'ff00ff' AS TEXT)WHERE name='d'",
+};
+
+/* A bit of everything; that it comes back is all that counts. */
+static void touch_everything(zke *z) {
+  zke_strings *names = NULL;
+  zke_session_list *sessions = NULL;
+  zke_watch_list *watches = NULL;
+  if (zke_children(z, "/", NULL, NULL, &names, NULL) == ZKE_OK) zke_free(names);
+  if (zke_ephemerals(z, atoll(DEAD), NULL, &names) == ZKE_OK) zke_free(names);
+  if (zke_sessions(z, &sessions) == ZKE_OK) zke_free(sessions);
+  if (zke_watches(z, &watches) == ZKE_OK) zke_free(watches);
+  zke_dispatch(z, NULL);
+  change(z, "/n");
+  zke_expire(z, atoll(DEAD));
+  zke_create(z, "/n/c", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL_SEQUENTIAL, NULL,
+             NULL);
+  zke_delete(z, "/d", -1);
+  zke_check(z, NULL, NULL);
+  zke_dispatch(z, NULL);
+}
+
+static zke *open_good_tree(const char *db, test_events *events) {
+  zke *z = sys_open(db);
+  make(z, "/n", ZKE_PERSISTENT);
+  make(z, "/d", ZKE_PERSISTENT);
+  ck_ok(zke_add_watch(z, "/", ZKE_WATCH_PERSISTENT_RECURSIVE, test_record,
+                      events));
+  ck_ok(zke_get(z, "/n", test_record, events, NULL, NULL, NULL));
+  return z;
+}
+
+/* Damaged rows bring errors at worst; under a sanitizer this shows more. */
+START_TEST(damaged_rows_do_no_harm) {
+  const char *db = test_path("a.db");
+  test_events events = {0};
+  zke *again = NULL, *z = open_good_tree(db, &events);
+  sql(db, hostile[_i]);
+  touch_everything(z);
+  sys_pass(5000);
+  touch_everything(z);
+  if (zke_open(db, NULL, &again) == ZKE_OK) {
+    touch_everything(again);
+    zke_close(again);
+  }
+  zke_close(z);
+}
+END_TEST
+
+/* P5: a slot that cannot be is no lease that has run out. */
+START_TEST(hostile_slot_ends_no_session) {
+  static const char *const slots[] = {LAST, "1152921504606846976", "-5"};
+  const char *db = test_path("a.db");
+  zke *w = test_open(db), *z = sys_open(db);
+  make(w, "/e", ZKE_EPHEMERAL);
+  sql(db, text_of("UPDATE session SET lease=1,slot=%s WHERE id=%lld", slots[_i],
+                  (long long)zke_session_id(w)));
+  sys_pass(5000);
+  ck_ok(see(z, "/e"));
+  ck_ok(see(w, "/e"));
+  ck_ok(zke_close(w));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* A zxid at the end of its range is damage, not a negative next one. */
+START_TEST(used_up_zxids_are_damage) {
+  const char *db = test_path("a.db");
+  zke *again = NULL, *z = test_open(db);
+  sql(db, "UPDATE meta SET zxid=" LAST);
+  ck_rc(change(z, "/"), ZKE_CORRUPT);
+  ck_rc(zke_open(db, NULL, &again), ZKE_CORRUPT);
+  ck_assert_ptr_null(again);
+  zke_close(z);
+}
+END_TEST
+
+static void put_stamp(const char *db, int64_t at, int64_t stamp) {
+  int fd = open(text_of("%s-zke/live", db), O_WRONLY);
+  ck_assert_int_ge(fd, 0);
+  ck_assert_int_eq(pwrite(fd, &stamp, sizeof stamp, at), sizeof stamp);
+  close(fd);
+}
+
+/* The same for the word that the liveness file has of it. */
+START_TEST(impossible_zxid_in_the_liveness_file) {
+  const char *db = test_path("a.db");
+  zke *z = NULL;
+  come_and_go(db, 1);
+  put_stamp(db, LIVE_ZXID_AT, INT64_MAX - _i);
+  ck_rc(zke_open(db, NULL, &z), ZKE_CORRUPT);
+  ck_assert_ptr_null(z);
+  put_stamp(db, LIVE_ZXID_AT, INT64_MIN + _i);
+  come_and_go(db, 1);
+}
+END_TEST
+
+/* Stamps of sweeps and of leases from a clock that cannot be. */
+START_TEST(impossible_times_in_the_liveness_file) {
+  static const int64_t stamps[] = {INT64_MAX, INT64_MAX - 1, 0, -1};
+  const char *db = test_path("a.db");
+  zke *w = open_with_lease(db, 60000), *z = sys_open(db);
+  make(w, "/e", ZKE_EPHEMERAL);
+  put_stamp(db, LIVE_SWEEP_AT, stamps[_i]);
+  put_stamp(db, LIVE_SLOTS_AT, stamps[_i]);
+  sys_pass(5000);
+  ck_ok(see(z, "/e"));
+  ck_ok(change(w, "/e"));
+  ck_ok(zke_close(w));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- watchers in memory ---- */
+
+enum { REG_PATHS = 3, REG_CONTEXTS = 4, REG_STEPS = 4000 };
+
+/* Does the pair (NULL: any) count for this removal? */
+static bool reg_counts(const reg_watcher *w, unsigned tables,
+                       const reg_pair *pair) {
+  return (w->tables & tables) && (!pair || w->pair == pair);
+}
+
+/* What reg_unneeded() has to say, from a walk over all watchers of the spot. */
+static unsigned reg_walk_unneeded(const reg_spot *spot, unsigned tables,
+                                  const reg_pair *pair) {
+  unsigned removed = 0, kept = 0;
+  for (const reg_watcher *w = spot->first; w; w = w->next) {
+    unsigned gone = reg_counts(w, tables, pair) ? tables : 0;
+    removed |= (w->tables & gone) << 2 * w->mode;
+    kept |= (w->tables & ~gone) << 2 * w->mode;
+  }
+  return removed & ~kept;
+}
+
+static bool reg_walk_has(const reg_watcher *like) {
+  const reg_watcher *w = like->spot->first;
+  while (w && (w->pair != like->pair || w->mode != like->mode ||
+               w->tables != like->tables || !reg_is_armed(like->spot, w)))
+    w = w->next;
+  return w != NULL;
+}
+
+/* Lists and counts of one spot agree, and every question has the answer that a
+ * walk gives. */
+static void reg_expect_spot(zke *z, const reg_spot *spot, size_t *watchers,
+                            size_t *recursive) {
+  size_t count = 0, kinds[6] = {0};
+  const reg_watcher *before = NULL;
+  for (const reg_watcher *w = spot->first; w; before = w, w = w->next) {
+    ck_assert_ptr_eq(w->prev, before);
+    ck_assert_ptr_eq(w->spot, spot);
+    ck_assert_int_ne(w->tables, 0);
+    if (before) ck_assert_int_ge(w->zxid, before->zxid);
+    for (int table = 0; table < 2; table++)
+      kinds[watch_kind(w->mode, table)] += (w->tables >> table) & 1;
+    *recursive += w->mode == WATCH_RECURSIVE;
+    count++;
+    ck_assert_int_eq(reg_same(w) != NULL, reg_walk_has(w));
+    for (unsigned tables = 1; tables < 4; tables++) {
+      ck_assert_int_eq(reg_unneeded(spot, tables, w->pair),
+                       reg_walk_unneeded(spot, tables, w->pair));
+      ck_assert_int_eq(reg_unneeded(spot, tables, NULL),
+                       reg_walk_unneeded(spot, tables, NULL));
+    }
+  }
+  ck_assert_ptr_eq(spot->last, before);
+  ck_assert_int_gt(count, 0);
+  ck_assert_int_eq(spot->count, count);
+  ck_assert_mem_eq(spot->kinds, kinds, sizeof kinds);
+  *watchers += count;
+  ck_assert_ptr_eq(reg_find(z, spot->path, strlen(spot->path)), spot);
+}
+
+static size_t reg_expect_pair(zke *z, const reg_pair *pair) {
+  size_t count = 0;
+  const reg_watcher *after = NULL;
+  for (const reg_watcher *w = pair->newest; w; after = w, w = w->older) {
+    ck_assert_ptr_eq(w->newer, after);
+    ck_assert_ptr_eq(w->pair, pair);
+    count++;
+  }
+  ck_assert_int_gt(count, 0);
+  ck_assert_int_eq(pair->count, count);
+  ck_assert_ptr_eq(reg_find_pair(z, pair->fn, pair->context), pair);
+  return count;
+}
+
+static void reg_expect(zke *z) {
+  size_t watchers = 0, recursive = 0, of_pairs = 0;
+  for (size_t i = 0; i < z->spots.cap; i++) {
+    for (reg_item *item = z->spots.at[i]; item; item = item->next)
+      reg_expect_spot(z, (reg_spot *)item, &watchers, &recursive);
+  }
+  for (size_t i = 0; i < z->pairs.cap; i++) {
+    for (reg_item *item = z->pairs.at[i]; item; item = item->next)
+      of_pairs += reg_expect_pair(z, (reg_pair *)item);
+  }
+  ck_assert_int_eq(z->watcher_count, watchers);
+  ck_assert_int_eq(z->recursive_count, recursive);
+  ck_assert_int_eq(of_pairs, watchers);
+}
+
+static void reg_step(zke *z, int *contexts) {
+  static const char *const paths[REG_PATHS] = {"/", "/a", "/a/b"};
+  const char *path = paths[rand() % REG_PATHS];
+  int *context = &contexts[rand() % REG_CONTEXTS], what = rand() % 16;
+  if (what < 3)
+    zke_exists(z, path, test_ignore, context, NULL);
+  else if (what < 5)
+    zke_children(z, path, test_ignore, context, NULL, NULL);
+  else if (what < 8)
+    zke_add_watch(z, path, rand() % 2, test_ignore, context);
+  else if (what < 10)
+    zke_set(z, path, "", 0, -1, NULL);
+  else if (what == 10)
+    zke_delete(z, path, -1);
+  else if (what == 11)
+    zke_create(z, path, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL);
+  else if (what < 14)
+    zke_remove_watch(z, path, 1 + rand() % 3, test_ignore, context);
+  else if (what == 14 && rand() % 4 == 0)
+    zke_remove_all_watches(z, path, 1 + rand() % 3);
+  else if (what == 15 && rand() % 4 == 0)
+    ck_ok(zke_forget(z, test_ignore, context));
+  if (rand() % 8 == 0) ck_ok(zke_dispatch(z, NULL));
+}
+
+/* P3, P4: whatever is registered, fired, dispatched, removed and forgotten, the
+ * lists of spots and of pairs hold the same watchers, and what is asked of the
+ * shorter one is what a walk over all finds. */
+START_TEST(watchers_are_in_two_lists) {
+  const char *given = getenv("SEED");
+  unsigned seed = given ? (unsigned)atoi(given) : (unsigned)getpid();
+  int contexts[REG_CONTEXTS];
+  printf("watchers: SEED=%u\n", seed);
+  srand(seed);
+  zke *z = test_open(":memory:");
+  for (int i = 0; i < REG_STEPS; i++) {
+    reg_step(z, contexts);
+    reg_expect(z);
+  }
+  for (int i = 0; i < REG_CONTEXTS; i++)
+    ck_ok(zke_forget(z, test_ignore, &contexts[i]));
+  ck_assert_int_eq(z->spots.count, 0);
+  ck_assert_int_eq(z->pairs.count, 0);
+  zke_watch_list *left = NULL;
+  ck_ok(zke_watches(z, &left));
+  ck_assert_int_eq(left->count, 0);
+  zke_free(left);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- suite ---- */
+
+static void add_test(Suite *s, const TTest *test, const char *name, int from,
+                     int to) {
+  TCase *t = tcase_create(name);
+  tcase_set_timeout(t, 30);
+  tcase_add_loop_test(t, test, from, to);
+  suite_add_tcase(s, t);
+}
+
+#define ADD(test) add_test(s, test, #test, 0, 1)
+#define ADD_LOOP(test, from, to) add_test(s, test, #test, from, to)
+
+int main(int argc, char **argv) {
+  Suite *s = suite_create("regress");
+  ADD_LOOP(childs_locks_are_its_own, 0, 2);
+  ADD(store_in_use_at_the_fork_is_refused);
+  ADD_LOOP(close_hears_of_the_last_call, 1, 4);
+  ADD(recovers_the_same_file_elsewhere);
+  ADD_LOOP(recovers_no_other_file, 0, 2);
+  ADD(reader_in_the_way_of_recovery);
+  ADD_LOOP(forgets_after_a_failed_commit, 0, 2);
+  ADD(closed_before_it_has_recovered);
+  ADD_LOOP(ended_session_is_quiet, 0, 2);
+  ADD_LOOP(dispatch_returns_in_a_flood, 1, 3);
+  ADD(death_notices_go_with_their_watchers);
+  ADD_LOOP(watcher_without_notice_takes_none_along, 0, 2);
+  ADD(link_for_the_liveness_file_is_refused);
+  ADD_LOOP(waker_writes_into_fifos_only, 0, STRANGERS);
+  ADD_LOOP(modes_of_side_files, 0, 4);
+  ADD(stale_close_leaves_the_newer_fifo);
+  ADD(orphan_fifos_are_collected);
+  ADD(network_is_where_the_file_is);
+  ADD(vfs_without_shared_memory_is_refused);
+  ADD_LOOP(unreadable_stamp_ends_no_lease, 0, 2);
+  ADD_LOOP(lease_without_a_stamp_is_not_begun, 0, 2);
+  ADD_LOOP(late_caller_renews, 0, 2);
+  ADD_LOOP(failing_stamp_is_tried_with_pauses, 0, 2);
+  ADD_LOOP(lease_outlasts_the_wait_for_the_gate, 0, 2);
+  ADD(watchers_are_in_two_lists);
+  ADD(lack_of_memory_loses_no_watcher);
+  ADD(lack_of_memory_is_not_lack_of_rights);
+  ADD(multi_that_could_not_begin_again);
+  ADD_LOOP(damaged_rows_do_no_harm, 0,
+           (int)(sizeof hostile / sizeof hostile[0]));
+  ADD_LOOP(hostile_slot_ends_no_session, 0, 3);
+  ADD(used_up_zxids_are_damage);
+  ADD_LOOP(impossible_zxid_in_the_liveness_file, 0, 2);
+  ADD_LOOP(impossible_times_in_the_liveness_file, 0, 4);
+  return test_main(argc, argv, s);
+}

@@ -1,0 +1,1529 @@
+/* test_session.c - sessions: their begin, end, lease and what others see
+ *
+ * Two sessions a and b share a tree: of one store in memory, or of two stores
+ * on one file.  Leases run on a clock that the test drives.
+ */
+#include "test/test.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sqlite3.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { IN_MEMORY, IN_FILE, WAYS };
+
+static zke *a, *b;
+static test_events seen, other;
+
+static void begin_with(int way, const zke_options *options_a,
+                       const zke_options *options_b) {
+  if (way == IN_MEMORY) {
+    ck_ok(zke_open(":memory:", options_b, &b));
+    ck_ok(zke_open_session(b, options_a, &a));
+  } else {
+    ck_ok(zke_open(test_path("session.db"), options_a, &a));
+    ck_ok(zke_open(test_path("session.db"), options_b, &b));
+  }
+}
+
+static void begin(int way) { begin_with(way, NULL, NULL); }
+
+/* Closes what begin() opened; runs after every test. */
+static void finish(void) {
+  ck_ok(zke_close(a));
+  ck_ok(zke_close(b));
+}
+
+static int create(zke *z, const char *path, int mode) {
+  return zke_create(z, path, "", 0, ZKE_OPEN_ACL, mode, NULL, NULL);
+}
+
+static int exists(zke *z, const char *path) {
+  return zke_exists(z, path, NULL, NULL, NULL);
+}
+
+static int watch(zke *z, const char *path, test_events *events) {
+  return zke_exists(z, path, test_record, events, NULL);
+}
+
+static int set(zke *z, const char *path) {
+  return zke_set(z, path, "x", 1, -1, NULL);
+}
+
+/* What z's database says of a session; id 0 where it has none.  The strings
+ * are gone. */
+static zke_session_info info(zke *z, int64_t id) {
+  zke_session_info found = {0};
+  zke_session_list *list = NULL;
+  ck_ok(zke_sessions(z, &list));
+  for (int i = 0; i < list->count; i++) {
+    if (list->data[i].id == id) found = list->data[i];
+  }
+  found.identity = NULL;
+  zke_free(list);
+  return found;
+}
+
+static bool lives(zke *asker, int64_t id) { return info(asker, id).id != 0; }
+
+/* ---- begin and identity ---- */
+
+/* zke_overdue() tells of what a sweep would remove, a read-only handle too: a
+ * node whose time is over, and a session whose process was killed. */
+START_TEST(overdue_is_told) {
+  const char *name = test_path("a.db");
+  zke_options o = {.size = sizeof o, .flags = ZKE_OPEN_READONLY};
+  zke *z = test_open(name), *looker = NULL;
+  int overdue = -1;
+  ck_rc(zke_overdue(z, NULL), ZKE_BADARGUMENTS);
+  ck_ok(zke_create_ttl(z, "/t", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT_WITH_TTL, 1,
+                       NULL, NULL));
+  ck_ok(zke_close(z));
+  ck_ok(zke_open(name, &o, &looker));
+  ck_until(zke_overdue(looker, &overdue) == ZKE_OK && overdue == 1, 10000);
+  ck_until(zke_close(test_open(name)) == ZKE_OK &&
+               zke_overdue(looker, &overdue) == ZKE_OK && !overdue,
+           10000);
+  pid_t pid = fork();
+  if (pid == 0) {
+    zke *own = NULL;
+    if (zke_open(name, NULL, &own) != ZKE_OK) _exit(1);
+    raise(SIGKILL);
+  }
+  ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+  ck_ok(zke_overdue(looker, &overdue));
+  ck_assert_int_eq(overdue, 1);
+  ck_until(zke_close(test_open(name)) == ZKE_OK &&
+               zke_overdue(looker, &overdue) == ZKE_OK && !overdue,
+           10000);
+  ck_ok(zke_close(looker));
+}
+END_TEST
+
+/* Section 6: each session has an id of its own, shown by its ephemerals. */
+START_TEST(id_is_unique_and_owns_ephemerals) {
+  begin(_i);
+  zke_stat stat;
+  ck_assert_int_ne(zke_session_id(a), 0);
+  ck_assert_int_ne(zke_session_id(a), zke_session_id(b));
+  ck_ok(create(a, "/e", ZKE_EPHEMERAL));
+  ck_ok(zke_exists(b, "/e", NULL, NULL, &stat));
+  ck_assert_int_eq(stat.ephemeralOwner, zke_session_id(a));
+  ck_assert_int_eq(zke_session_id(NULL), 0);
+}
+END_TEST
+
+/* P8: no id is issued twice, also when the file was closed in between. */
+START_TEST(ids_are_never_issued_twice) {
+  enum { TIMES = 8 };
+  int64_t ids[TIMES];
+  for (int i = 0; i < TIMES; i++) {
+    zke *z = test_open(test_path("ids.db"));
+    ids[i] = zke_session_id(z);
+    ck_ok(zke_close(z));
+    for (int k = 0; k < i; k++) ck_assert_int_ne(ids[k], ids[i]);
+  }
+}
+END_TEST
+
+START_TEST(state_is_connected) {
+  begin(_i);
+  ck_assert_int_eq(zke_state(a), ZKE_STATE_CONNECTED);
+  ck_assert_int_eq(zke_state(b), ZKE_STATE_CONNECTED);
+}
+END_TEST
+
+/* zkembed.h: a NULL handle is ZKE_BADARGUMENTS, and no handle comes of it. */
+START_TEST(session_of_no_handle_is_refused) {
+  zke *z = (zke *)&seen;
+  ck_rc(zke_open_session(NULL, NULL, &z), ZKE_BADARGUMENTS);
+  ck_assert_ptr_null(z);
+}
+END_TEST
+
+/* zkembed.h: sessions of a store are closed in any order; those left work,
+ * and can be joined by another. */
+START_TEST(sessions_close_in_any_order) {
+  static const int order[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
+                                  {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+  static const char *const path[3] = {"/0", "/1", "/2"};
+  zke *z[3];
+  z[0] = test_open(_i < 6 ? ":memory:" : test_path("order.db"));
+  z[1] = test_session(z[0], NULL);
+  z[2] = test_session(z[1], NULL);
+  for (int i = 0; i < 3; i++) ck_ok(create(z[i], path[i], ZKE_EPHEMERAL));
+  for (int i = 0; i < 2; i++) {
+    int last = order[_i % 6][2];
+    ck_ok(zke_close(z[order[_i % 6][i]]));
+    ck_rc(exists(z[last], path[order[_i % 6][i]]), ZKE_NONODE);
+    ck_ok(exists(z[last], path[last]));
+    zke *further = test_session(z[last], NULL);
+    ck_ok(exists(further, path[last]));
+    ck_ok(zke_close(further));
+  }
+  ck_ok(zke_close(z[order[_i % 6][2]]));
+}
+END_TEST
+
+/* zkembed.h: NULL may be closed. */
+START_TEST(closing_nothing_is_fine) { ck_ok(zke_close(NULL)); }
+END_TEST
+
+/* Section 6, zkembed.h: a closing session's own watchers get no event. */
+START_TEST(own_close_calls_no_watcher) {
+  begin(_i);
+  ck_ok(create(a, "/e", ZKE_EPHEMERAL));
+  ck_ok(watch(a, "/e", &seen));
+  ck_ok(zke_set_watcher(a, test_record, &seen));
+  ck_ok(set(b, "/e"));
+  ck_ok(zke_close(a));
+  a = NULL;
+  ck_assert_int_eq(seen.count, 0);
+}
+END_TEST
+
+/* zkembed.h: closing removes ephemerals, watches and pending events. */
+START_TEST(close_leaves_nothing_of_the_session) {
+  begin(_i);
+  int64_t id = zke_session_id(a);
+  ck_ok(create(b, "/n", ZKE_PERSISTENT));
+  ck_ok(create(a, "/e", ZKE_EPHEMERAL));
+  ck_ok(watch(a, "/n", &seen));
+  ck_ok(set(b, "/n"));
+  ck_ok(watch(a, "/n", &seen));
+  ck_ok(zke_close(a));
+  a = NULL;
+  ck_rc(exists(b, "/e"), ZKE_NONODE);
+  ck_assert(!lives(b, id));
+  zke_watch_list *list = NULL;
+  ck_ok(zke_watches(b, &list));
+  ck_assert_int_eq(list->count, 0);
+  zke_free(list);
+  ck_ok(zke_check(b, NULL, NULL));
+}
+END_TEST
+
+/* ---- ephemerals ---- */
+
+/* 12 #73: another session may set and delete an ephemeral, and one that was
+ * made anew by another survives the first owner's end. */
+START_TEST(recreated_ephemeral_survives_first_owner) {
+  begin(_i / 2);
+  ck_ok(create(a, "/e", ZKE_EPHEMERAL));
+  ck_ok(set(b, "/e"));
+  ck_ok(zke_delete(b, "/e", -1));
+  ck_ok(create(b, "/e", ZKE_EPHEMERAL));
+  if (_i % 2) ck_ok(zke_expire(b, zke_session_id(a)));
+  ck_ok(zke_close(a));
+  a = NULL;
+  zke_stat stat;
+  ck_ok(zke_exists(b, "/e", NULL, NULL, &stat));
+  ck_assert_int_eq(stat.ephemeralOwner, zke_session_id(b));
+}
+END_TEST
+
+/* The paths of a session's ephemerals as one text. */
+static const char *ephemerals(zke *z, int64_t session, const char *prefix) {
+  static char text[256];
+  zke_strings *paths = NULL;
+  ck_ok(zke_ephemerals(z, session, prefix, &paths));
+  text[0] = '\0';
+  for (int i = 0; i < paths->count; i++) {
+    size_t used = strlen(text);
+    snprintf(text + used, sizeof text - used, "%s%s", i ? " " : "",
+             paths->data[i]);
+  }
+  zke_free(paths);
+  return text;
+}
+
+static void make_ephemerals(void) {
+  ck_ok(create(b, "/t", ZKE_PERSISTENT));
+  ck_ok(create(a, "/t/eph", ZKE_EPHEMERAL));
+  ck_ok(create(a, "/t/a", ZKE_EPHEMERAL));
+  ck_ok(create(a, "/e", ZKE_EPHEMERAL));
+  ck_ok(create(b, "/t/b", ZKE_EPHEMERAL));
+}
+
+/* 12 #79: the prefix is one of the text; "", "/" and NULL are for all. */
+START_TEST(ephemerals_are_found_by_prefix) {
+  begin(_i);
+  make_ephemerals();
+  ck_assert_str_eq(ephemerals(a, 0, "/t/e"), "/t/eph");
+  ck_assert_str_eq(ephemerals(a, 0, "/t"), "/t/a /t/eph");
+  ck_assert_str_eq(ephemerals(a, 0, "/t/%"), "");
+  ck_assert_str_eq(ephemerals(a, 0, "/missing"), "");
+  ck_assert_str_eq(ephemerals(a, 0, ""), "/e /t/a /t/eph");
+  ck_assert_str_eq(ephemerals(a, 0, "/"), "/e /t/a /t/eph");
+  ck_assert_str_eq(ephemerals(a, 0, NULL), "/e /t/a /t/eph");
+}
+END_TEST
+
+/* zkembed.h: of any session, by its id; none of an unknown one. */
+START_TEST(ephemerals_are_found_by_session) {
+  begin(_i);
+  make_ephemerals();
+  ck_assert_str_eq(ephemerals(b, zke_session_id(a), NULL), "/e /t/a /t/eph");
+  ck_assert_str_eq(ephemerals(b, 0, NULL), "/t/b");
+  ck_assert_str_eq(ephemerals(b, 12345, NULL), "");
+}
+END_TEST
+
+/* All of them, however many a removal takes at a time. */
+START_TEST(ephemerals_are_all_found) {
+  zke_strings *paths = NULL;
+  char path[16];
+  begin(_i);
+  for (int i = 0; i < 300; i++) {
+    snprintf(path, sizeof path, "/e%d", i);
+    ck_ok(create(a, path, ZKE_EPHEMERAL));
+  }
+  ck_ok(zke_ephemerals(b, zke_session_id(a), NULL, &paths));
+  ck_assert_int_eq(paths->count, 300);
+  zke_free(paths);
+}
+END_TEST
+
+/* zkembed.h: with a chroot only those below it, without it. */
+START_TEST(ephemerals_are_those_below_the_chroot) {
+  begin(IN_MEMORY);
+  make_ephemerals();
+  zke *inside = test_session(b, "/t");
+  ck_assert_str_eq(ephemerals(inside, zke_session_id(a), NULL), "/a /eph");
+  ck_assert_str_eq(ephemerals(inside, zke_session_id(a), "/e"), "/eph");
+  ck_ok(zke_close(inside));
+}
+END_TEST
+
+/* 12 #79, #84c: a count of the root has /zookeeper's three nodes in it. */
+START_TEST(count_of_root_includes_reserved_nodes) {
+  begin(_i);
+  int64_t count = 0;
+  ck_ok(zke_count(a, "/", &count));
+  ck_assert_int_eq(count, 3);
+  make_ephemerals();
+  ck_ok(zke_count(a, "/", &count));
+  ck_assert_int_eq(count, 8);
+  ck_ok(zke_count(a, "/t", &count));
+  ck_assert_int_eq(count, 3);
+}
+END_TEST
+
+/* ---- expiry ---- */
+
+static int told_before_default; /* events of others at the default's turn */
+
+static void note_default(zke *z, int type, int state, const char *path,
+                         void *context) {
+  test_events *events = context;
+  told_before_default = seen.count + other.count;
+  test_record(z, type, state, path, events);
+}
+
+/* 12 #64, 5.5: every pair is told once however many watches it has, the
+ * default watcher last. */
+START_TEST(expiry_is_told_to_every_pair_once) {
+  begin(_i);
+  test_events last = {0};
+  ck_ok(zke_set_watcher(a, note_default, &last));
+  ck_ok(create(b, "/n", ZKE_PERSISTENT));
+  ck_ok(watch(a, "/n", &seen));
+  ck_rc(watch(a, "/m", &seen), ZKE_NONODE);
+  ck_ok(zke_add_watch(a, "/n", ZKE_WATCH_PERSISTENT, test_record, &seen));
+  ck_ok(zke_children(a, "/n", test_record, &other, NULL, NULL));
+  ck_ok(zke_expire(b, zke_session_id(a)));
+  test_expect(a, &seen, "SESSION -112");
+  ck_assert_int_eq(other.count, 1);
+  ck_assert_int_eq(told_before_default, 2);
+  test_expect(a, &other, "SESSION -112");
+  test_expect(a, &last, "SESSION -112");
+  ck_assert_int_eq(zke_state(a), ZKE_STATE_EXPIRED);
+  test_expect(a, &seen, "");
+  test_expect(a, &last, "");
+}
+END_TEST
+
+/* zkembed.h: the dispatch that delivers the end says ZKE_OK. */
+START_TEST(delivery_of_expiry_is_ok) {
+  begin(_i);
+  ck_ok(zke_set_watcher(a, test_record, &seen));
+  ck_ok(zke_expire(b, zke_session_id(a)));
+  int count = 0;
+  ck_ok(zke_dispatch(a, &count));
+  ck_assert_int_eq(count, 1);
+  ck_rc(zke_dispatch(a, NULL), ZKE_INVALIDSTATE);
+  ck_rc(zke_wait(a, zke_now(a) + 1000), ZKE_INVALIDSTATE);
+}
+END_TEST
+
+/* A session that is expired and has been told so. */
+static void begin_expired(int way) {
+  begin(way);
+  ck_ok(create(b, "/n", ZKE_PERSISTENT));
+  ck_ok(zke_expire(b, zke_session_id(a)));
+  ck_ok(zke_dispatch(a, NULL));
+}
+
+/* 12 #64: from then on every change is ZKE_INVALIDSTATE. */
+START_TEST(expired_session_changes_nothing) {
+  begin_expired(_i);
+  ck_rc(create(a, "/x", ZKE_PERSISTENT), ZKE_INVALIDSTATE);
+  ck_rc(create(a, "/e", ZKE_EPHEMERAL), ZKE_INVALIDSTATE);
+  ck_rc(zke_create_ttl(a, "/x", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT_WITH_TTL,
+                       1000, NULL, NULL),
+        ZKE_INVALIDSTATE);
+  ck_rc(zke_delete(a, "/n", -1), ZKE_INVALIDSTATE);
+  ck_rc(set(a, "/n"), ZKE_INVALIDSTATE);
+  ck_rc(zke_set_acl(a, "/n", -1, ZKE_OPEN_ACL), ZKE_INVALIDSTATE);
+  ck_rc(zke_add_auth(a, "digest", "u:p", 3), ZKE_INVALIDSTATE);
+  ck_rc(zke_expire(a, zke_session_id(b)), ZKE_INVALIDSTATE);
+  ck_rc(exists(b, "/x"), ZKE_NONODE);
+  ck_assert(lives(b, zke_session_id(b)));
+}
+END_TEST
+
+/* 12 #64: and every read. */
+START_TEST(expired_session_reads_nothing) {
+  begin_expired(_i);
+  int64_t count = 0;
+  zke_strings *strings = NULL;
+  zke_acls *acls = NULL;
+  zke_session_list *sessions = NULL;
+  zke_watch_list *watches = NULL;
+  ck_rc(exists(a, "/n"), ZKE_INVALIDSTATE);
+  ck_rc(zke_get(a, "/n", NULL, NULL, NULL, NULL, NULL), ZKE_INVALIDSTATE);
+  ck_rc(zke_children(a, "/n", NULL, NULL, &strings, NULL), ZKE_INVALIDSTATE);
+  ck_rc(zke_count(a, "/n", &count), ZKE_INVALIDSTATE);
+  ck_rc(zke_ephemerals(a, 0, NULL, &strings), ZKE_INVALIDSTATE);
+  ck_rc(zke_get_acl(a, "/n", &acls, NULL), ZKE_INVALIDSTATE);
+  ck_rc(zke_sync(a, "/n"), ZKE_INVALIDSTATE);
+  ck_rc(zke_sessions(a, &sessions), ZKE_INVALIDSTATE);
+  ck_rc(zke_watches(a, &watches), ZKE_INVALIDSTATE);
+  ck_rc(zke_waiters(a, &watches), ZKE_INVALIDSTATE);
+  ck_assert_ptr_null(strings);
+  ck_assert_ptr_null(acls);
+}
+END_TEST
+
+/* 12 #64: and every watch. */
+START_TEST(expired_session_watches_nothing) {
+  begin_expired(_i);
+  int any = ZKE_WATCH_ANY;
+  ck_rc(watch(a, "/n", &seen), ZKE_INVALIDSTATE);
+  ck_rc(zke_add_watch(a, "/n", ZKE_WATCH_PERSISTENT, test_record, &seen),
+        ZKE_INVALIDSTATE);
+  ck_rc(zke_remove_watch(a, "/n", any, test_record, &seen), ZKE_INVALIDSTATE);
+  ck_rc(zke_remove_all_watches(a, "/n", any), ZKE_INVALIDSTATE);
+  ck_ok(set(b, "/n"));
+  test_expect(a, &seen, "");
+}
+END_TEST
+
+/* 12 #64: multi says ZKE_MARSHALLINGERROR and leaves the results alone. */
+START_TEST(expired_multi_is_a_marshalling_error) {
+  begin_expired(_i);
+  zke_op op;
+  zke_op_result result = {.rc = 77};
+  zke_op_set(&op, "/n", "x", 1, -1);
+  ck_rc(zke_multi(a, &op, 1, &result), ZKE_MARSHALLINGERROR);
+  ck_assert_int_eq(result.rc, 77);
+  zke_op_get(&op, "/n");
+  ck_rc(zke_multi_read(a, &op, 1, &result), ZKE_MARSHALLINGERROR);
+  ck_assert_int_eq(result.rc, 77);
+}
+END_TEST
+
+/* 12 #64, 1.3: a bad path is found before the state. */
+START_TEST(bad_path_beats_expiry) {
+  begin_expired(_i);
+  ck_rc(create(a, "/x/", ZKE_PERSISTENT), ZKE_BADARGUMENTS);
+  ck_rc(exists(a, "x"), ZKE_BADARGUMENTS);
+  ck_rc(zke_delete(a, "//", -1), ZKE_BADARGUMENTS);
+  ck_rc(set(a, ""), ZKE_BADARGUMENTS);
+  ck_rc(zke_get(a, NULL, NULL, NULL, NULL, NULL, NULL), ZKE_BADARGUMENTS);
+}
+END_TEST
+
+/* zkembed.h: the call that finds the session gone may say so in its own way;
+ * later ones are ZKE_INVALIDSTATE, and the event is still delivered. */
+START_TEST(call_may_find_the_expiry) {
+  begin(_i);
+  ck_ok(zke_set_watcher(a, test_record, &seen));
+  ck_ok(zke_expire(b, zke_session_id(a)));
+  int rc = create(a, "/e", ZKE_EPHEMERAL);
+  ck_assert_msg(rc == ZKE_SESSIONEXPIRED || rc == ZKE_INVALIDSTATE, "%d", rc);
+  ck_rc(create(a, "/e", ZKE_EPHEMERAL), ZKE_INVALIDSTATE);
+  ck_rc(exists(b, "/e"), ZKE_NONODE);
+  test_expect(a, &seen, "SESSION -112");
+}
+END_TEST
+
+/* One read of a's, of what there is. */
+enum { READS = 15 };
+static int do_read(int which) {
+  zke_op op;
+  zke_op_result result = {.rc = 0};
+  zke_op_get(&op, "/n");
+  zke_session_list *sessions = NULL;
+  zke_watch_list *watches = NULL;
+  int rc;
+  switch (which) {
+    case 0:
+      return exists(a, "/n");
+    case 1:
+      return zke_get(a, "/n", NULL, NULL, NULL, NULL, NULL);
+    case 2:
+      return zke_children(a, "/n", NULL, NULL, NULL, NULL);
+    case 3:
+      return watch(a, "/n", &seen);
+    case 4:
+      return zke_get(a, "/n", test_record, &seen, NULL, NULL, NULL);
+    case 5:
+      return zke_count(a, "/n", NULL);
+    case 6:
+      return zke_ephemerals(a, 0, NULL, NULL);
+    case 7:
+      return zke_get_acl(a, "/n", NULL, NULL);
+    case 8:
+      return zke_children(a, "/n", test_record, &seen, NULL, NULL);
+    case 9:
+      rc = zke_multi_read(a, &op, 1, &result);
+      zke_results_clear(&result, 1);
+      return rc;
+    case 10:
+      rc = zke_sessions(a, &sessions);
+      break;
+    case 11:
+      rc = zke_session(a, zke_session_id(b), &sessions);
+      break;
+    case 12:
+      rc = zke_watches(a, &watches);
+      break;
+    case 13:
+      rc = zke_waiters(a, &watches);
+      break;
+    default:
+      return zke_check(a, NULL, NULL);
+  }
+  zke_free(sessions);
+  zke_free(watches);
+  return rc;
+}
+
+/* a's clock stands: no tick is due, so each call has to look by itself. */
+static int64_t standing_clock(void *context, int which) {
+  (void)context;
+  return (which + 2) * INT64_C(1000000000000);
+}
+
+/* zkembed.h, zke_expire: a read that begins after the session's end is refused,
+ * in memory and on a file, beside another store or after a read that is still
+ * open; and so with SQLite's own locks. */
+START_TEST(no_read_after_the_end) {
+  int way = _i / READS;
+  zke_os os = {.size = sizeof os, .clock = standing_clock};
+  zke_options o = {.size = sizeof o, .os = &os};
+  if (way == 2) o.flags = ZKE_OPEN_READ_LOCKS;
+  begin_with(way ? IN_FILE : IN_MEMORY, &o, NULL);
+  ck_ok(create(b, "/n", ZKE_PERSISTENT));
+  for (int i = 0; i < READS; i++) ck_ok(do_read(i));
+  ck_ok(do_read(_i % READS));
+  ck_ok(exists(a, "/n"));
+  ck_ok(zke_expire(b, zke_session_id(a)));
+  int rc = do_read(_i % READS);
+  if (_i % READS == 9)
+    ck_rc(rc, ZKE_MARSHALLINGERROR);
+  else
+    ck_rc(rc, way ? ZKE_SESSIONEXPIRED : ZKE_INVALIDSTATE);
+  ck_rc(exists(a, "/n"), ZKE_INVALIDSTATE);
+}
+END_TEST
+
+/* zkembed.h: others' changes, and one's own, are no end. */
+START_TEST(reads_go_on_between_changes) {
+  begin(_i);
+  ck_ok(create(b, "/n", ZKE_PERSISTENT));
+  for (int i = 0; i < 3 * READS; i++) {
+    ck_ok(do_read(i % READS));
+    ck_ok(set(i % 2 ? b : a, "/n"));
+  }
+}
+END_TEST
+
+/* zkembed.h: a session may expire itself. */
+START_TEST(session_expires_itself) {
+  begin(_i);
+  ck_ok(create(a, "/e", ZKE_EPHEMERAL));
+  ck_ok(watch(a, "/e", &seen));
+  ck_ok(zke_expire(a, zke_session_id(a)));
+  ck_rc(exists(b, "/e"), ZKE_NONODE);
+  ck_rc(exists(a, "/e"), ZKE_INVALIDSTATE);
+  test_expect(a, &seen, "SESSION -112");
+  ck_assert_int_eq(zke_state(a), ZKE_STATE_EXPIRED);
+}
+END_TEST
+
+/* 5.9: changes after the expiry are never told. */
+START_TEST(expired_session_hears_no_change) {
+  begin(_i);
+  ck_ok(create(b, "/n", ZKE_PERSISTENT));
+  ck_ok(watch(a, "/n", &seen));
+  ck_ok(zke_expire(b, zke_session_id(a)));
+  ck_ok(set(b, "/n"));
+  test_expect(a, &seen, "SESSION -112");
+}
+END_TEST
+
+/* zkembed.h: there must be such a session. */
+START_TEST(expiry_of_nobody_is_nonode) {
+  begin(_i);
+  int64_t id = zke_session_id(a);
+  ck_rc(zke_expire(b, id + 1000), ZKE_NONODE);
+  ck_rc(zke_expire(b, 0), ZKE_NONODE);
+  ck_rc(zke_expire(b, -1), ZKE_NONODE);
+  ck_ok(zke_expire(b, id));
+  ck_rc(zke_expire(b, id), ZKE_NONODE);
+  ck_assert(!lives(b, id));
+}
+END_TEST
+
+/* Section 6: one session's expiry leaves its neighbour on the store alone,
+ * even where it is the one the store was opened with. */
+START_TEST(expiry_leaves_neighbours) {
+  begin(_i);
+  zke *neighbour = test_session(_i == IN_MEMORY ? b : a, NULL);
+  zke *gone = _i == IN_MEMORY ? b : a;
+  ck_ok(create(neighbour, "/e", ZKE_EPHEMERAL));
+  ck_ok(zke_expire(neighbour, zke_session_id(gone)));
+  ck_ok(exists(neighbour, "/e"));
+  ck_rc(zke_dispatch(gone, NULL), ZKE_OK);
+  ck_ok(exists(neighbour, "/e"));
+  ck_assert_int_eq(zke_state(neighbour), ZKE_STATE_CONNECTED);
+  ck_ok(zke_close(neighbour));
+}
+END_TEST
+
+/* ---- the default watcher ---- */
+
+/* zkembed.h: of two default watchers the later one counts; NULL is none. */
+START_TEST(default_watcher_is_replaced) {
+  zke_options options = {
+      .size = sizeof options, .watcher = test_record, .watcher_context = &seen};
+  begin_with(_i, &options, NULL);
+  zke *third = test_session(b, NULL);
+  ck_ok(zke_set_watcher(third, test_record, &other));
+  ck_ok(zke_set_watcher(third, NULL, NULL));
+  ck_ok(zke_expire(b, zke_session_id(third)));
+  test_expect(third, &other, "");
+  ck_ok(zke_close(third));
+  ck_ok(zke_set_watcher(a, test_record, &other));
+  ck_ok(zke_expire(b, zke_session_id(a)));
+  test_expect(a, &other, "SESSION -112");
+  ck_assert_int_eq(seen.count, 0);
+}
+END_TEST
+
+/* The one given at opening is told; node events are not its business. */
+START_TEST(default_watcher_of_the_options) {
+  zke_options options = {
+      .size = sizeof options, .watcher = test_record, .watcher_context = &seen};
+  begin_with(_i, &options, NULL);
+  ck_rc(watch(a, "/n", &other), ZKE_NONODE);
+  ck_ok(create(b, "/n", ZKE_PERSISTENT));
+  test_expect(a, &other, "CREATED /n");
+  test_expect(a, &seen, "");
+  ck_ok(zke_expire(b, zke_session_id(a)));
+  test_expect(a, &seen, "SESSION -112");
+}
+END_TEST
+
+/* 12 #66: a failed authentication kills the handle and tells every watcher. */
+START_TEST(failed_authentication_ends_the_handle) {
+  begin(_i);
+  ck_ok(zke_set_watcher(a, test_record, &other));
+  ck_rc(watch(a, "/n", &seen), ZKE_NONODE);
+  ck_rc(zke_add_auth(a, "foo", "x", 1), ZKE_AUTHFAILED);
+  ck_assert_int_eq(zke_state(a), ZKE_STATE_AUTH_FAILED);
+  test_expect(a, &seen, "SESSION -113");
+  test_expect(a, &other, "SESSION -113");
+  ck_rc(exists(a, "/n"), ZKE_INVALIDSTATE);
+  ck_rc(create(a, "/n", ZKE_PERSISTENT), ZKE_INVALIDSTATE);
+  ck_ok(exists(b, "/"));
+}
+END_TEST
+
+/* ---- what others see ---- */
+
+/* zkembed.h: every session is listed, by id, with what it has. */
+START_TEST(sessions_are_listed_by_id) {
+  begin(_i);
+  zke *third = test_session(b, NULL);
+  zke_session_list *list = NULL;
+  ck_ok(zke_sessions(a, &list));
+  ck_assert_int_eq(list->count, 3);
+  for (int i = 1; i < 3; i++)
+    ck_assert_int_lt(list->data[i - 1].id, list->data[i].id);
+  zke_free(list);
+  ck_assert(lives(a, zke_session_id(a)));
+  ck_assert(lives(a, zke_session_id(b)));
+  ck_assert(lives(a, zke_session_id(third)));
+  ck_ok(zke_close(third));
+}
+END_TEST
+
+/* zkembed.h: pid, start and liveness. */
+START_TEST(session_shows_its_process) {
+  int64_t before = test_wall();
+  begin(_i);
+  zke_session_info i = info(b, zke_session_id(a));
+  ck_assert_int_eq(i.pid, getpid());
+  ck_assert_int_ge(i.started_ms, before);
+  ck_assert_int_le(i.started_ms, test_wall());
+  ck_assert_int_eq(i.lease_ms, 0);
+  ck_assert_int_eq(i.alive, 1);
+}
+END_TEST
+
+/* zkembed.h: what it owns, watches and has not been told. */
+START_TEST(session_shows_its_rows) {
+  begin(_i);
+  int64_t id = zke_session_id(a);
+  ck_ok(create(b, "/n", ZKE_PERSISTENT));
+  ck_ok(create(a, "/e", ZKE_EPHEMERAL));
+  ck_ok(create(a, "/n/e", ZKE_EPHEMERAL));
+  ck_ok(watch(a, "/n", &seen));
+  ck_ok(watch(a, "/n", &other));
+  ck_ok(zke_children(a, "/n", test_record, &seen, NULL, NULL));
+  zke_session_info i = info(b, id);
+  ck_assert_int_eq(i.ephemerals, 2);
+  ck_assert_int_eq(i.watches, 2);
+  ck_assert_int_eq(i.events, 0);
+  ck_ok(set(b, "/n"));
+  i = info(b, id);
+  ck_assert_int_eq(i.watches, 1);
+  ck_assert_int_eq(i.events, 1);
+  test_expect(a, &seen, "CHANGED /n");
+  ck_ok(zke_delete(a, "/e", -1));
+  i = info(b, id);
+  ck_assert_int_eq(i.ephemerals, 1);
+  ck_assert_int_eq(i.events, 0);
+}
+END_TEST
+
+/* The identity of a session, as the other sees it. */
+static const char *identity(zke *z, int64_t id) {
+  static char text[256];
+  zke_session_list *list = NULL;
+  text[0] = '\0';
+  ck_ok(zke_sessions(z, &list));
+  for (int i = 0; i < list->count; i++) {
+    if (list->data[i].id == id)
+      snprintf(text, sizeof text, "%s", list->data[i].identity);
+  }
+  zke_free(list);
+  return text;
+}
+
+/* zkembed.h: an identity given is shown as it is, and was copied. */
+START_TEST(identity_is_shown) {
+  char name[] = "worker '7'; -- \xc3\xa4";
+  zke_options options = {
+      .size = sizeof options, .identity = name, .lease_ms = 60000};
+  begin_with(_i, &options, NULL);
+  memset(name, 'x', sizeof name - 1);
+  ck_assert_str_eq(identity(b, zke_session_id(a)), "worker '7'; -- \xc3\xa4");
+  ck_assert_int_eq(info(b, zke_session_id(a)).lease_ms, 60000);
+}
+END_TEST
+
+/* zkembed.h: the default is the process's name, which Linux cuts at 15. */
+START_TEST(identity_defaults_to_the_process_name) {
+  prctl(PR_SET_NAME, "a name that is long");
+  begin(_i);
+  ck_assert_str_eq(identity(b, zke_session_id(a)), "a name that is ");
+}
+END_TEST
+
+/* The mode of a watch in a list, or -99. */
+static int listed(const zke_watch_list *list, int64_t session, const char *path,
+                  int type) {
+  for (int i = 0; i < list->count; i++) {
+    const zke_watch_info *w = &list->data[i];
+    if (w->session == session && w->type == type && !strcmp(w->path, path))
+      return w->mode;
+  }
+  return -99;
+}
+
+/* zkembed.h: every watch is listed by path, whole whatever the chroot. */
+START_TEST(watches_are_listed_by_path) {
+  begin(_i);
+  zke *inside = test_session(a, "/c");
+  ck_ok(create(b, "/n", ZKE_PERSISTENT));
+  ck_ok(watch(a, "/n", &seen));
+  ck_ok(zke_children(b, "/n", test_record, &seen, NULL, NULL));
+  ck_ok(zke_add_watch(b, "/r", ZKE_WATCH_PERSISTENT_RECURSIVE, test_record,
+                      &seen));
+  ck_rc(watch(inside, "/x", &seen), ZKE_NONODE);
+  zke_watch_list *list = NULL;
+  ck_ok(zke_watches(inside, &list));
+  for (int i = 1; i < list->count; i++)
+    ck_assert_int_le(strcmp(list->data[i - 1].path, list->data[i].path), 0);
+  ck_assert_int_eq(listed(list, zke_session_id(a), "/n", ZKE_WATCH_DATA), -1);
+  ck_assert_int_eq(listed(list, zke_session_id(b), "/n", ZKE_WATCH_CHILD), -1);
+  ck_assert_int_eq(listed(list, zke_session_id(b), "/r", ZKE_WATCH_DATA),
+                   ZKE_WATCH_PERSISTENT_RECURSIVE);
+  ck_assert_int_eq(listed(list, zke_session_id(inside), "/c/x", ZKE_WATCH_DATA),
+                   -1);
+  ck_assert_int_eq(list->data[0].owner, 0);
+  zke_free(list);
+  ck_ok(zke_close(inside));
+}
+END_TEST
+
+/* zkembed.h: waiters are watches on nodes that another session owns. */
+START_TEST(waiters_name_whom_they_wait_for) {
+  begin(_i);
+  ck_ok(create(b, "/p", ZKE_PERSISTENT));
+  ck_ok(create(a, "/p/e", ZKE_EPHEMERAL));
+  ck_ok(watch(a, "/p/e", &seen));
+  ck_ok(watch(b, "/p/e", &seen));
+  ck_ok(watch(b, "/p", &seen));
+  ck_ok(zke_children(b, "/p/e", test_record, &seen, NULL, NULL));
+  zke_watch_list *list = NULL;
+  ck_ok(zke_waiters(b, &list));
+  ck_assert_int_eq(list->count, 2);
+  for (int i = 0; i < 2; i++) {
+    ck_assert_int_eq(list->data[i].session, zke_session_id(b));
+    ck_assert_int_eq(list->data[i].owner, zke_session_id(a));
+    ck_assert_int_eq(list->data[i].mode, -1);
+    ck_assert_str_eq(list->data[i].path, "/p/e");
+  }
+  ck_assert_int_eq(list->data[0].type + list->data[1].type,
+                   ZKE_WATCH_DATA + ZKE_WATCH_CHILD);
+  zke_free(list);
+}
+END_TEST
+
+/* ---- the keep-alive descriptor ---- */
+
+/* zkembed.h: it is close-on-exec and the caller's, and does not prevent
+ * zke_close() from ending the session. */
+START_TEST(keepalive_descriptor_is_the_callers) {
+  begin(IN_FILE);
+  int64_t id = zke_session_id(a);
+  int fd = -1;
+  ck_ok(create(a, "/e", ZKE_EPHEMERAL));
+  ck_ok(zke_keepalive_fd(a, &fd));
+  ck_assert_int_ge(fd, 0);
+  ck_assert_int_eq(fcntl(fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+  ck_ok(zke_close(a));
+  a = NULL;
+  ck_rc(exists(b, "/e"), ZKE_NONODE);
+  ck_assert(!lives(b, id));
+  ck_assert_int_eq(close(fd), 0);
+}
+END_TEST
+
+/* Closing it while the session goes on changes nothing. */
+START_TEST(keepalive_descriptor_may_be_closed) {
+  begin(IN_FILE);
+  int fd = -1;
+  ck_ok(create(a, "/e", ZKE_EPHEMERAL));
+  ck_ok(zke_keepalive_fd(a, &fd));
+  ck_assert_int_eq(close(fd), 0);
+  int64_t end = test_now() + 600; /* more than two sweeps */
+  while (test_now() < end) {
+    ck_ok(zke_dispatch(b, NULL));
+    ck_ok(exists(b, "/e"));
+    test_pause();
+  }
+  ck_assert_int_eq(info(b, zke_session_id(a)).alive, 1);
+}
+END_TEST
+
+/* zkembed.h: in memory there is no other process to outlive. */
+START_TEST(keepalive_descriptor_needs_a_file) {
+  begin(IN_MEMORY);
+  int fd = -7;
+  ck_rc(zke_keepalive_fd(a, &fd), ZKE_UNIMPLEMENTED);
+  ck_assert_int_eq(fd, -7);
+}
+END_TEST
+
+/* ---- leases, on a clock of the test's ---- */
+
+enum { LEASE = 1000 };
+
+static int64_t clock_ns[3];
+
+static int64_t driven_clock(void *context, int which) {
+  (void)context;
+  return clock_ns[which];
+}
+
+static void pass_ns(void *context, int64_t ns) {
+  (void)context;
+  for (int i = 0; i < 3; i++) clock_ns[i] += ns;
+}
+
+static void move(int which, int64_t ms) { clock_ns[which] += ms * 1000000; }
+
+/* The library's table with a clock that stands still until it is moved. */
+static const zke_os *driven_os(void) {
+  static zke_os os;
+  zke_os_default(&os);
+  for (int i = 0; i < 3; i++) clock_ns[i] = os.clock(os.context, i);
+  os.clock = driven_clock;
+  os.sleep = pass_ns;
+  return &os;
+}
+
+/* a with a lease and an ephemeral /e, b without. */
+static void begin_leased(int way) {
+  const zke_os *os = driven_os();
+  zke_options leased = {.size = sizeof leased, .lease_ms = LEASE, .os = os};
+  zke_options plain = {.size = sizeof plain, .os = os};
+  begin_with(way, &leased, &plain);
+  ck_ok(create(a, "/e", ZKE_EPHEMERAL));
+}
+
+/* Let time pass while z calls in every 50 ms and sweeps what is due. */
+static void pass_with(zke *z, int64_t ms) {
+  for (; ms > 0; ms -= 50) {
+    pass_ns(NULL, 50 * 1000000);
+    ck_ok(exists(z, "/"));
+    ck_ok(zke_dispatch(z, NULL));
+  }
+}
+
+/* zkembed.h: zke_sync() finds another handle's zke_expire() within a second. */
+START_TEST(sync_finds_the_end) {
+  begin_leased(_i);
+  ck_ok(zke_sync(a, "/e"));
+  ck_ok(zke_sync(a, "/e"));
+  ck_ok(zke_expire(b, zke_session_id(a)));
+  move(ZKE_CLOCK_MONOTONIC, 1000);
+  ck_rc(zke_sync(a, "/e"), _i ? ZKE_SESSIONEXPIRED : ZKE_INVALIDSTATE);
+  ck_rc(zke_sync(a, "/e"), ZKE_INVALIDSTATE);
+}
+END_TEST
+
+/* zkembed.h: who does not call in loses the session, ephemerals and all. */
+START_TEST(silent_lease_runs_out) {
+  begin_leased(_i);
+  int64_t id = zke_session_id(a);
+  ck_ok(zke_set_watcher(a, test_record, &seen));
+  ck_ok(watch(b, "/e", &other));
+  pass_with(b, LEASE - 100);
+  ck_assert(lives(b, id));
+  pass_with(b, LEASE + 500);
+  ck_assert(!lives(b, id));
+  test_expect(b, &other, "DELETED /e");
+  int rc = create(a, "/e", ZKE_EPHEMERAL);
+  ck_assert_msg(rc == ZKE_SESSIONEXPIRED || rc == ZKE_INVALIDSTATE, "%d", rc);
+  test_expect(a, &seen, "SESSION -112");
+  ck_rc(exists(b, "/e"), ZKE_NONODE);
+}
+END_TEST
+
+/* One way of calling in. */
+static int call_in(int how) {
+  switch (how) {
+    case 0:
+      return zke_dispatch(a, NULL);
+    case 1:
+      return exists(a, "/e");
+    case 2:
+      return set(a, "/e");
+    default:
+      return zke_get(a, "/e", NULL, NULL, NULL, NULL, NULL);
+  }
+}
+
+/* zkembed.h: any call keeps it, a dispatch, a read or a change. */
+START_TEST(calling_in_keeps_the_lease) {
+  begin_leased(_i / 4);
+  for (int i = 0; i < 20; i++) {
+    pass_with(b, LEASE / 2);
+    ck_ok(call_in(_i % 4));
+  }
+  ck_assert(lives(b, zke_session_id(a)));
+  ck_ok(exists(b, "/e"));
+}
+END_TEST
+
+/* Section 5 of the design: what counts is the time since boot, a suspension
+ * included, not the monotonic clock. */
+START_TEST(lease_counts_on_the_boot_clock) {
+  begin_leased(_i);
+  int64_t id = zke_session_id(a);
+  move(ZKE_CLOCK_MONOTONIC, 10 * LEASE);
+  pass_with(b, 500);
+  ck_assert(lives(b, id));
+  move(ZKE_CLOCK_BOOTTIME, 10 * LEASE);
+  pass_with(b, 1500); /* b may tick once a second (P6) */
+  ck_assert(!lives(b, id));
+}
+END_TEST
+
+/* P5: the wall clock decides nothing. */
+START_TEST(wall_clock_ends_no_session) {
+  begin_leased(_i);
+  const int64_t years = INT64_C(10) * 365 * 86400 * 1000;
+  static const int jump[] = {1, -2, 1};
+  for (int i = 0; i < 3; i++) {
+    move(ZKE_CLOCK_REALTIME, jump[i] * years);
+    pass_with(b, LEASE / 2);
+    ck_ok(exists(a, "/e"));
+    ck_assert(lives(b, zke_session_id(a)));
+    ck_assert(lives(a, zke_session_id(b)));
+  }
+}
+END_TEST
+
+/* P5: without a lease a session lives however long it is silent. */
+START_TEST(session_without_lease_is_never_late) {
+  begin_leased(_i);
+  int64_t id = zke_session_id(b);
+  ck_ok(create(b, "/b", ZKE_EPHEMERAL));
+  for (int i = 0; i < 10; i++) {
+    pass_with(a, 500);
+    pass_ns(NULL, INT64_C(1000000) * (LEASE - 550));
+  }
+  ck_assert(lives(a, id));
+  pass_ns(NULL, INT64_C(86400) * 365 * 1000000000);
+  ck_ok(exists(b, "/b"));
+  ck_ok(zke_dispatch(b, NULL));
+  ck_assert_int_eq(zke_state(b), ZKE_STATE_CONNECTED);
+}
+END_TEST
+
+/* zkembed.h: a lease can be that of a further session alone. */
+START_TEST(lease_is_of_one_session) {
+  begin_leased(IN_MEMORY);
+  zke *neighbour = test_session(a, NULL);
+  ck_ok(create(neighbour, "/neighbour", ZKE_EPHEMERAL));
+  pass_with(b, 3 * LEASE);
+  ck_rc(exists(b, "/e"), ZKE_NONODE);
+  ck_ok(exists(b, "/neighbour"));
+  ck_ok(exists(neighbour, "/neighbour"));
+  ck_ok(zke_close(neighbour));
+}
+END_TEST
+
+static int64_t deadline(zke *z) {
+  int64_t at = 0;
+  ck_ok(zke_next_deadline(z, &at));
+  return at;
+}
+
+/* P7: who waits for something looks for itself within a second, again and
+ * again; who waits for nothing, and has no duty, never. */
+START_TEST(watcher_makes_a_session_tick) {
+  begin_leased(IN_FILE);
+  pass_with(a, 100); /* takes the duty */
+  ck_assert_int_eq(deadline(b), ZKE_FOREVER);
+  ck_ok(watch(b, "/e", &other));
+  for (int i = 0; i < 5; i++) {
+    int64_t at = deadline(b), now = zke_now(b);
+    ck_assert_msg(now <= at && at <= now + 1001, "%d ms", (int)(at - now));
+    move(ZKE_CLOCK_MONOTONIC, at - now);
+    ck_ok(zke_dispatch(b, NULL));
+    ck_assert_int_gt(deadline(b), zke_now(b));
+  }
+}
+END_TEST
+
+static int sweeps; /* stamps of a sweep that were written */
+
+static int64_t counting_pwrite(void *context, int fd, const void *data,
+                               size_t size, int64_t at) {
+  zke_os os;
+  zke_os_default(&os);
+  sweeps += at == 8 && size == 8; /* doc/format.md, the liveness file */
+  return os.pwrite(context, fd, data, size, at);
+}
+
+/* The sweep looks at every session; so many sessions of one store must not
+ * each do it at each tick. */
+START_TEST(one_sweep_serves_all_sessions_of_a_store) {
+  enum { MANY = 20, TICKS = 8 };
+  zke_os os = *driven_os();
+  os.pwrite = counting_pwrite;
+  zke_options o = {.size = sizeof o, .os = &os};
+  zke *all[MANY];
+  ck_ok(zke_open(test_path("a.db"), &o, &all[0]));
+  for (int i = 1; i < MANY; i++) ck_ok(zke_open_session(all[0], NULL, &all[i]));
+  for (int i = 0; i < MANY; i++) ck_ok(watch(all[i], "/", &other));
+  pass_with(all[0], 1500); /* takes the duty */
+  sweeps = 0;
+  for (int tick = 0; tick < TICKS; tick++) {
+    pass_ns(NULL, INT64_C(250000000));
+    for (int i = 0; i < MANY; i++) ck_ok(zke_dispatch(all[i], NULL));
+  }
+  ck_assert_int_ge(sweeps, TICKS - 1);
+  ck_assert_int_le(sweeps, TICKS);
+  for (int i = 0; i < MANY; i++) ck_ok(zke_close(all[i]));
+}
+END_TEST
+
+/* doc/format.md: a slot for the lease's stamp is for a session with a lease;
+ * others take none. */
+START_TEST(session_without_lease_takes_no_slot) {
+  begin_leased(IN_FILE);
+  sqlite3 *db = NULL;
+  sqlite3_stmt *st = NULL;
+  ck_assert_int_eq(sqlite3_open(test_path("session.db"), &db), SQLITE_OK);
+  ck_assert_int_eq(
+      sqlite3_prepare_v2(db,
+                         "SELECT slot FROM session WHERE id=?1 AND lease>0 "
+                         "UNION ALL SELECT slot FROM session WHERE lease=0",
+                         -1, &st, NULL),
+      SQLITE_OK);
+  sqlite3_bind_int64(st, 1, zke_session_id(a));
+  ck_assert_int_eq(sqlite3_step(st), SQLITE_ROW);
+  ck_assert_int_eq(sqlite3_column_int(st, 0), 0);
+  ck_assert_int_eq(sqlite3_step(st), SQLITE_ROW);
+  ck_assert_int_eq(sqlite3_column_int(st, 0), -1);
+  sqlite3_finalize(st);
+  sqlite3_close(db);
+}
+END_TEST
+
+/* The gate, kept by somebody else, as doc/format.md 5 tells it. */
+static int hold_gate(void) {
+  int fd = open(test_path("session.db-zke/gate"), O_RDWR | O_CLOEXEC);
+  struct flock first = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
+  ck_assert_int_eq(fcntl(fd, F_OFD_SETLK, &first), 0);
+  return fd;
+}
+
+static int live_file = -1;
+static int leases;     /* stamps in it */
+static int64_t oldest; /* of those that were there at a look */
+
+static void look_at_leases(void) {
+  int64_t stamp;
+  for (int i = 0; i < leases; i++) {
+    ck_assert_int_eq(pread(live_file, &stamp, sizeof stamp, 4096 + 8 * i),
+                     sizeof stamp);
+    int64_t age = clock_ns[ZKE_CLOCK_BOOTTIME] - stamp;
+    if (age > oldest) oldest = age;
+  }
+}
+
+/* Where nothing has come, time goes by. */
+static int driven_poll(void *context, struct pollfd *fds, unsigned count,
+                       int timeout) {
+  zke_os os;
+  zke_os_default(&os);
+  int rc = os.poll(context, fds, count, 0);
+  if (rc == 0 && timeout > 0) pass_ns(NULL, INT64_C(1000000) * timeout);
+  look_at_leases();
+  return rc;
+}
+
+static void sleep_and_look(void *context, int64_t ns) {
+  pass_ns(context, ns);
+  look_at_leases();
+}
+
+/* The gate is about to be left: others may judge from here on. */
+static int look_at_the_gate(void *context, int fd, int64_t from, int64_t count,
+                            int how) {
+  zke_os os;
+  zke_os_default(&os);
+  if (how == ZKE_LOCK_NONE && from == 0) look_at_leases();
+  return os.lock_range(context, fd, from, count, how);
+}
+
+/* a and another session of its store with a lease each. */
+static zke *begin_siblings(zke_os *os, int busy) {
+  zke_options leased = {.size = sizeof leased,
+                        .busy_timeout_ms = busy,
+                        .lease_ms = LEASE,
+                        .os = os};
+  zke_options plain = {.size = sizeof plain, .os = os};
+  zke *sibling = NULL;
+  begin_with(IN_FILE, &leased, &plain);
+  ck_ok(zke_open_session(a, &leased, &sibling));
+  live_file = open(test_path("session.db-zke/live"), O_RDONLY | O_CLOEXEC);
+  leases = 2;
+  return sibling;
+}
+
+/* zkembed.h: a call keeps the lease while it waits for the gate, also one that
+ * ends another session (0), begins one (1) or compacts the file (2): it used to
+ * run out there.  Those of the store's other sessions, for which nobody can
+ * call in meanwhile, do not run out either: they did. */
+START_TEST(waiting_call_keeps_the_leases) {
+  zke_os os = *driven_os();
+  os.poll = driven_poll;
+  zke *z = NULL, *sibling = begin_siblings(&os, 0);
+  int gate = hold_gate();
+  int rc = _i == 0   ? zke_expire(a, 4711)
+           : _i == 1 ? zke_open_session(a, NULL, &z)
+                     : zke_compact(a, zke_now(a) + 10 * LEASE);
+  ck_rc(rc, ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_gt(oldest, 0);
+  ck_assert_int_lt(oldest, INT64_C(1000000) * LEASE / 2);
+  close(gate);
+  ck_ok(zke_close(sibling));
+}
+END_TEST
+
+/* The same of a call that has the gate, and waits for a foreign writer. */
+START_TEST(foreign_writer_keeps_the_leases) {
+  zke_os os = *driven_os();
+  os.lock_range = look_at_the_gate;
+  zke *sibling = begin_siblings(&os, 0);
+  sqlite3 *db = NULL;
+  ck_assert_int_eq(sqlite3_open(test_path("session.db"), &db), SQLITE_OK);
+  ck_assert_int_eq(sqlite3_exec(db, "BEGIN IMMEDIATE", 0, 0, 0), SQLITE_OK);
+  int64_t now = zke_now(a);
+  oldest = -1;
+  ck_rc(create(a, "/n", ZKE_EPHEMERAL), ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_gt(zke_now(a), now + 4 * LEASE);
+  ck_assert_int_ge(oldest, 0);
+  ck_assert_int_lt(oldest, INT64_C(1000000) * LEASE / 2);
+  ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
+  ck_ok(zke_close(sibling));
+}
+END_TEST
+
+/* … but one that does not call in where it could loses its lease, however long
+ * the calls of its siblings wait. */
+START_TEST(siblings_keep_no_lease) {
+  zke_os os = *driven_os();
+  os.poll = driven_poll;
+  zke *sibling = begin_siblings(&os, 2 * LEASE);
+  int64_t id = zke_session_id(sibling);
+  for (int i = 0; i < 12; i++) {
+    int gate = hold_gate();
+    ck_rc(zke_expire(a, 4711), ZKE_OPERATIONTIMEOUT);
+    close(gate);
+    pass_with(b, 150);
+    ck_ok(exists(a, "/"));
+    if (i == 4) ck_assert(lives(b, id));
+  }
+  ck_assert(!lives(b, id));
+  ck_ok(zke_close(sibling));
+}
+END_TEST
+
+/* zkembed.h: so does zke_sleep() keep it; it did not. */
+START_TEST(sleep_keeps_the_lease) {
+  zke_os os = *driven_os();
+  os.sleep = sleep_and_look;
+  zke *sibling = begin_siblings(&os, 0);
+  leases = 1;
+  int64_t until = zke_now(a) + 5 * LEASE;
+  ck_ok(zke_sleep(a, until));
+  ck_assert_int_ge(zke_now(a), until);
+  ck_assert_int_gt(oldest, 0);
+  ck_assert_int_lt(oldest, INT64_C(1000000) * LEASE / 2);
+  ck_ok(zke_close(sibling));
+}
+END_TEST
+
+/* ms by which the clock of the leases goes on when the other is looked at */
+static int creeping;
+
+static int64_t creeping_clock(void *context, int which) {
+  (void)context;
+  if (which == ZKE_CLOCK_MONOTONIC) move(ZKE_CLOCK_BOOTTIME, creeping);
+  return clock_ns[which];
+}
+
+/* P5: a compaction that takes longer than the leases of its store ends none of
+ * them: nobody could call in. */
+START_TEST(compaction_keeps_the_leases) {
+  zke_os os = *driven_os();
+  os.clock = creeping_clock;
+  zke_options leased = {.size = sizeof leased, .lease_ms = LEASE, .os = &os};
+  zke_options plain = {.size = sizeof plain, .os = &os};
+  zke *sibling = NULL;
+  begin_with(IN_FILE, &leased, &plain);
+  ck_ok(zke_open_session(a, &leased, &sibling));
+  creeping = LEASE;
+  ck_ok(zke_compact(a, ZKE_FOREVER));
+  creeping = 0;
+  pass_with(b, LEASE / 2);
+  ck_assert(lives(b, zke_session_id(a)));
+  ck_assert(lives(b, zke_session_id(sibling)));
+  ck_ok(zke_close(sibling));
+}
+END_TEST
+
+/* ---- one writer at a time ---- */
+
+/* P10, doc/format.md 5: who changes something holds the first byte of the
+ * gate file; while another has it, a change waits, and a read does not. */
+START_TEST(change_waits_for_the_one_writer) {
+  zke_options brief = {.size = sizeof brief, .busy_timeout_ms = 20};
+  begin_with(IN_FILE, &brief, NULL);
+  ck_ok(create(b, "/n", ZKE_PERSISTENT));
+  int fd = hold_gate();
+  ck_rc(set(a, "/n"), ZKE_OPERATIONTIMEOUT);
+  ck_ok(exists(a, "/n"));
+  ck_assert_int_eq(close(fd), 0);
+  ck_ok(set(a, "/n"));
+}
+END_TEST
+
+/* ---- a reply that is lost ---- */
+
+enum { CREATE, DELETE, SET, MULTI, SET_ACL, KINDS };
+
+static int do_change(int kind) {
+  zke_op op;
+  switch (kind) {
+    case CREATE:
+      return create(a, "/n/c", ZKE_PERSISTENT);
+    case DELETE:
+      return zke_delete(a, "/n/d", -1);
+    case SET:
+      return set(a, "/n");
+    case MULTI:
+      zke_op_set(&op, "/n", "x", 1, -1);
+      return zke_multi(a, &op, 1, NULL);
+    default:
+      return zke_set_acl(a, "/n", -1, ZKE_OPEN_ACL);
+  }
+}
+
+/* How often do_change() took effect, as b sees it. */
+static int effects(int kind) {
+  zke_stat stat;
+  ck_ok(zke_exists(b, "/n", NULL, NULL, &stat));
+  if (kind == CREATE) return exists(b, "/n/c") == ZKE_OK;
+  if (kind == DELETE) return exists(b, "/n/d") == ZKE_NONODE;
+  return kind == SET_ACL ? stat.aversion : stat.version;
+}
+
+static void begin_changes(int way) {
+  begin(way);
+  ck_ok(create(b, "/n", ZKE_PERSISTENT));
+  ck_ok(create(b, "/n/d", ZKE_PERSISTENT));
+}
+
+/* zkembed.h: a change lost before it took effect; the next one is done. */
+START_TEST(change_fails_before) {
+  begin_changes(_i / KINDS);
+  ck_ok(zke_test_fail(a, ZKE_TEST_FAIL_BEFORE, 0));
+  ck_rc(do_change(_i % KINDS), ZKE_CONNECTIONLOSS);
+  ck_assert_int_eq(effects(_i % KINDS), 0);
+  ck_ok(do_change(_i % KINDS));
+  ck_assert_int_eq(effects(_i % KINDS), 1);
+}
+END_TEST
+
+/* zkembed.h: a change lost after it took effect. */
+START_TEST(change_fails_after) {
+  begin_changes(_i / KINDS);
+  ck_ok(zke_test_fail(a, ZKE_TEST_FAIL_AFTER, 0));
+  ck_rc(do_change(_i % KINDS), ZKE_CONNECTIONLOSS);
+  ck_assert_int_eq(effects(_i % KINDS), 1);
+  ck_assert_int_eq(zke_state(a), ZKE_STATE_CONNECTED);
+  ck_ok(set(a, "/n"));
+}
+END_TEST
+
+/* zkembed.h: skip lets changes through; reads and other sessions do not
+ * count; it fails one change only. */
+START_TEST(failure_skips_changes) {
+  begin_changes(_i);
+  ck_ok(zke_test_fail(a, ZKE_TEST_FAIL_BEFORE, 2));
+  ck_ok(set(a, "/n"));
+  ck_ok(exists(a, "/n"));
+  ck_ok(set(b, "/n"));
+  ck_ok(set(a, "/n"));
+  ck_ok(set(b, "/n"));
+  ck_ok(zke_sync(a, "/n"));
+  ck_rc(set(a, "/n"), ZKE_CONNECTIONLOSS);
+  ck_ok(set(a, "/n"));
+  ck_assert_int_eq(effects(SET), 5);
+}
+END_TEST
+
+/* zkembed.h: 0 takes it back. */
+START_TEST(failure_is_taken_back) {
+  begin_changes(_i);
+  ck_ok(zke_test_fail(a, ZKE_TEST_FAIL_AFTER, 1));
+  ck_ok(set(a, "/n"));
+  ck_ok(zke_test_fail(a, 0, 0));
+  ck_ok(set(a, "/n"));
+  ck_assert_int_eq(effects(SET), 2);
+}
+END_TEST
+
+/* zkembed.h: on failure no output is touched, even though the node is there
+ * and its watch fires. */
+START_TEST(lost_reply_leaves_outputs) {
+  begin_changes(_i);
+  char *path = NULL;
+  zke_stat stat = {.version = 77};
+  ck_rc(watch(b, "/n/s-0000000001", &seen), ZKE_NONODE);
+  ck_ok(zke_test_fail(a, ZKE_TEST_FAIL_AFTER, 0));
+  ck_rc(zke_create(a, "/n/s-", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT_SEQUENTIAL,
+                   &path, &stat),
+        ZKE_CONNECTIONLOSS);
+  ck_assert_ptr_null(path);
+  ck_assert_int_eq(stat.version, 77);
+  test_expect(b, &seen, "CREATED /n/s-0000000001");
+}
+END_TEST
+
+/* zkembed.h: a read's reply is lost as well, and registers nothing; changes do
+ * not count. */
+START_TEST(read_fails) {
+  static const int counted[] = {0, 1, 2, 3, 4, 5, 6, 7, 9};
+  enum { COUNTED = sizeof counted / sizeof *counted };
+  begin_changes(_i);
+  for (int i = 0; i < COUNTED; i++) {
+    ck_ok(zke_test_fail(a, ZKE_TEST_FAIL_READ, 1));
+    ck_ok(set(a, "/n"));
+    ck_ok(exists(a, "/n"));
+    ck_ok(zke_sync(a, "/n"));
+    ck_ok(exists(b, "/n"));
+    ck_rc(do_read(counted[i]), ZKE_CONNECTIONLOSS);
+    ck_ok(set(b, "/n"));
+    test_expect(a, &seen, "");
+    ck_ok(do_read(counted[i]));
+    ck_ok(set(b, "/n"));
+    test_expect(a, &seen,
+                counted[i] == 3 || counted[i] == 4 ? "CHANGED /n" : "");
+  }
+  ck_ok(zke_test_fail(a, ZKE_TEST_FAIL_AFTER, 1));
+  ck_ok(exists(a, "/n"));
+  ck_ok(set(a, "/n"));
+  ck_ok(exists(a, "/n"));
+  ck_rc(set(a, "/n"), ZKE_CONNECTIONLOSS);
+  ck_ok(zke_test_fail(a, ZKE_TEST_FAIL_READ, 0));
+  ck_ok(zke_test_fail(a, 0, 0));
+  ck_ok(exists(a, "/n"));
+  ck_rc(zke_test_fail(a, ZKE_TEST_FAIL_READ + 1, 0), ZKE_BADARGUMENTS);
+}
+END_TEST
+
+/* ---- the suite ---- */
+
+static TCase *add_case(Suite *suite, const char *name) {
+  TCase *tc = tcase_create(name);
+  tcase_set_timeout(tc, 30);
+  tcase_add_checked_fixture(tc, NULL, finish);
+  suite_add_tcase(suite, tc);
+  return tc;
+}
+
+#define ADD(test) tcase_add_loop_test(tc, test, 0, WAYS)
+
+static void add_begin(Suite *suite) {
+  TCase *tc = add_case(suite, "begin");
+  ADD(id_is_unique_and_owns_ephemerals);
+  tcase_add_test(tc, ids_are_never_issued_twice);
+  ADD(state_is_connected);
+  tcase_add_test(tc, session_of_no_handle_is_refused);
+  tcase_add_loop_test(tc, sessions_close_in_any_order, 0, 12);
+  tcase_add_test(tc, closing_nothing_is_fine);
+  ADD(own_close_calls_no_watcher);
+  ADD(close_leaves_nothing_of_the_session);
+}
+
+static void add_ephemerals(Suite *suite) {
+  TCase *tc = add_case(suite, "ephemerals");
+  tcase_add_loop_test(tc, recreated_ephemeral_survives_first_owner, 0,
+                      2 * WAYS);
+  ADD(ephemerals_are_found_by_prefix);
+  ADD(ephemerals_are_found_by_session);
+  ADD(ephemerals_are_all_found);
+  tcase_add_test(tc, ephemerals_are_those_below_the_chroot);
+  ADD(count_of_root_includes_reserved_nodes);
+  tcase_add_test(tc, overdue_is_told);
+}
+
+static void add_expiry(Suite *suite) {
+  TCase *tc = add_case(suite, "expiry");
+  ADD(expiry_is_told_to_every_pair_once);
+  ADD(delivery_of_expiry_is_ok);
+  ADD(expired_session_changes_nothing);
+  ADD(expired_session_reads_nothing);
+  ADD(expired_session_watches_nothing);
+  ADD(expired_multi_is_a_marshalling_error);
+  ADD(bad_path_beats_expiry);
+  ADD(call_may_find_the_expiry);
+  tcase_add_loop_test(tc, no_read_after_the_end, 0, 3 * READS);
+  ADD(reads_go_on_between_changes);
+  ADD(session_expires_itself);
+  ADD(expired_session_hears_no_change);
+  ADD(expiry_of_nobody_is_nonode);
+  ADD(expiry_leaves_neighbours);
+  ADD(default_watcher_is_replaced);
+  ADD(default_watcher_of_the_options);
+  ADD(failed_authentication_ends_the_handle);
+}
+
+static void add_inspection(Suite *suite) {
+  TCase *tc = add_case(suite, "inspection");
+  ADD(sessions_are_listed_by_id);
+  ADD(session_shows_its_process);
+  ADD(session_shows_its_rows);
+  ADD(identity_is_shown);
+  ADD(identity_defaults_to_the_process_name);
+  ADD(watches_are_listed_by_path);
+  ADD(waiters_name_whom_they_wait_for);
+  tcase_add_test(tc, keepalive_descriptor_is_the_callers);
+  tcase_add_test(tc, keepalive_descriptor_may_be_closed);
+  tcase_add_test(tc, keepalive_descriptor_needs_a_file);
+}
+
+static void add_lease(Suite *suite) {
+  TCase *tc = add_case(suite, "lease");
+  ADD(sync_finds_the_end);
+  ADD(silent_lease_runs_out);
+  tcase_add_loop_test(tc, calling_in_keeps_the_lease, 0, 4 * WAYS);
+  ADD(lease_counts_on_the_boot_clock);
+  ADD(wall_clock_ends_no_session);
+  ADD(session_without_lease_is_never_late);
+  tcase_add_test(tc, lease_is_of_one_session);
+  tcase_add_test(tc, watcher_makes_a_session_tick);
+  tcase_add_test(tc, one_sweep_serves_all_sessions_of_a_store);
+  tcase_add_test(tc, session_without_lease_takes_no_slot);
+  tcase_add_loop_test(tc, waiting_call_keeps_the_leases, 0, 3);
+  tcase_add_test(tc, foreign_writer_keeps_the_leases);
+  tcase_add_test(tc, siblings_keep_no_lease);
+  tcase_add_test(tc, sleep_keeps_the_lease);
+  tcase_add_test(tc, compaction_keeps_the_leases);
+  tcase_add_test(tc, change_waits_for_the_one_writer);
+}
+
+static void add_failure(Suite *suite) {
+  TCase *tc = add_case(suite, "failure");
+  tcase_add_loop_test(tc, change_fails_before, 0, KINDS * WAYS);
+  tcase_add_loop_test(tc, change_fails_after, 0, KINDS * WAYS);
+  ADD(failure_skips_changes);
+  ADD(failure_is_taken_back);
+  ADD(lost_reply_leaves_outputs);
+  ADD(read_fails);
+}
+
+int main(int argc, char **argv) {
+  Suite *suite = suite_create("session");
+  add_begin(suite);
+  add_ephemerals(suite);
+  add_expiry(suite);
+  add_inspection(suite);
+  add_lease(suite);
+  add_failure(suite);
+  return test_main(argc, argv, suite);
+}

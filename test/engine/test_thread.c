@@ -1,0 +1,871 @@
+/* test_thread.c - several threads on one handle, on one store, on one file
+ *
+ * Threads assert nothing: they keep what they saw, and the test's own thread
+ * judges after joining them.  No thread makes a call on a handle that could
+ * be gone: either the handle outlives the thread, or a callback that the test
+ * holds keeps zke_close() from finishing.
+ */
+#include "test/test.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { IN_MEMORY, IN_FILE, WAYS };
+enum { THREADS = 4 };
+
+static zke *shared, *writer; /* two sessions on one tree */
+static int busy_ms;          /* shared's busy timeout, 0: the default */
+static atomic_bool stop;     /* asks the threads of a test to come back */
+
+/* The library's poll(), counting how often a thread went to sleep in it. */
+static zke_os os_default;
+static atomic_int sleeps;
+
+static int told_poll(void *context, struct pollfd *fds, unsigned count,
+                     int timeout_ms) {
+  atomic_fetch_add(&sleeps, 1);
+  return os_default.poll(context, fds, count, timeout_ms);
+}
+
+/* A thread that is greedy keeps the store's lock in each of its changes until
+ * another has looked at the clock since the change before, or nobody is left to
+ * be served: who waits for the lock looks whenever it was woken in vain. */
+static _Thread_local bool greedy;
+static atomic_int looks, unserved;
+static atomic_bool kept; /* it has come to that */
+static int calls_begun;  /* by it, before the one that it is in */
+
+static void keep_lock(void) {
+  static int seen, call = -1;
+  if (call == calls_begun) return; /* it has begun its transaction again */
+  call = calls_begun;
+  kept = true;
+  int64_t end = test_now() + 10000;
+  while (looks == seen && unserved > 0 && test_now() < end) test_pause();
+  seen = looks;
+}
+
+/* A thread that is a keeper keeps it in a change until what is tried meanwhile
+ * has come back, or has not for a while. */
+static _Thread_local bool keeper;
+static atomic_bool keeping, come_back;
+static int keep_ms = 300;
+
+static void keep_on(void) {
+  int64_t end = test_now() + keep_ms;
+  keeping = true;
+  while (!come_back && test_now() < end) test_pause();
+}
+
+static int64_t told_clock(void *context, int which) {
+  if (keeper && which == ZKE_CLOCK_REALTIME) keep_on();
+  if (!greedy)
+    atomic_fetch_add(&looks, 1);
+  else if (which == ZKE_CLOCK_REALTIME)
+    keep_lock();
+  return os_default.clock(context, which);
+}
+
+static void begin(int way) {
+  zke_os_default(&os_default);
+  zke_os os = os_default;
+  os.poll = told_poll;
+  os.clock = told_clock;
+  zke_options options = {
+      .size = sizeof options, .busy_timeout_ms = busy_ms, .os = &os};
+  const char *name = way == IN_MEMORY ? ":memory:" : test_path("thread.db");
+  ck_ok(zke_open(name, &options, &shared));
+  writer = way == IN_MEMORY ? test_session(shared, NULL) : test_open(name);
+  ck_ok(zke_create(writer, "/n", "0", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
+                   NULL));
+}
+
+/* Closes what begin() opened; runs after every test. */
+static void finish(void) {
+  ck_ok(zke_close(shared));
+  ck_ok(zke_close(writer));
+}
+
+static int change(zke *z) { return zke_set(z, "/n", "x", 1, -1, NULL); }
+
+/* ---- threads ---- */
+
+typedef struct worker {
+  pthread_t thread;
+  int (*run)(struct worker *w);
+  zke *z;
+  int number;
+  int rc; /* what run() returned */
+  atomic_bool done;
+} worker;
+
+static void *work(void *argument) {
+  worker *w = argument;
+  w->rc = w->run(w);
+  w->done = true;
+  return NULL;
+}
+
+static void start(worker *w, int (*run)(worker *), zke *z, int number) {
+  w->run = run;
+  w->z = z;
+  w->number = number;
+  w->rc = 1;
+  w->done = false;
+  pthread_attr_t attributes; /* there may be a thousand */
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, 1 << 20);
+  ck_assert_int_eq(pthread_create(&w->thread, &attributes, work, w), 0);
+  pthread_attr_destroy(&attributes);
+}
+
+/* Join, and return what run() returned. */
+static int join(worker *w) {
+  ck_assert_int_eq(pthread_join(w->thread, NULL), 0);
+  return w->rc;
+}
+
+static int wait_long(worker *w) { return zke_wait(w->z, ZKE_FOREVER); }
+
+static int close_handle(worker *w) { return zke_close(w->z); }
+
+/* ---- watchers ---- */
+
+static atomic_int called; /* calls of the watchers below */
+
+static void count_call(zke *z, int type, int state, const char *path,
+                       void *context) {
+  (void)z, (void)type, (void)state, (void)path, (void)context;
+  atomic_fetch_add(&called, 1);
+}
+
+static void watch(zke *z, zke_watch_fn fn, void *context) {
+  ck_ok(zke_add_watch(z, "/n", ZKE_WATCH_PERSISTENT, fn, context));
+}
+
+/* A watcher that the test holds in its first call. */
+typedef struct latch {
+  sem_t entered, released;
+  atomic_bool used;
+} latch;
+
+static void latch_init(latch *l) {
+  sem_init(&l->entered, 0, 0);
+  sem_init(&l->released, 0, 0);
+  l->used = false;
+}
+
+static void hold(zke *z, int type, int state, const char *path, void *context) {
+  latch *l = context;
+  (void)z, (void)type, (void)state, (void)path;
+  if (atomic_exchange(&l->used, true)) return;
+  sem_post(&l->entered);
+  sem_wait(&l->released);
+}
+
+static int dispatch_once(worker *w) { return zke_dispatch(w->z, NULL); }
+
+/* A thread that is inside a callback of shared until the latch is released. */
+static void begin_held(int way, latch *l, worker *holder) {
+  begin(way);
+  latch_init(l);
+  watch(shared, hold, l);
+  ck_ok(change(writer));
+  start(holder, dispatch_once, shared, 0);
+  sem_wait(&l->entered);
+}
+
+/* ---- waiting together ---- */
+
+/* zkembed.h: one event ends the wait of every thread on the handle. */
+START_TEST(event_ends_every_wait) {
+  begin(_i);
+  watch(shared, count_call, NULL);
+  worker w[THREADS];
+  for (int round = 0; round < 20; round++) {
+    ck_ok(zke_dispatch(shared, NULL));
+    for (int i = 0; i < THREADS; i++) start(&w[i], wait_long, shared, i);
+    for (int i = 0; i < THREADS; i++) {
+      while (!w[i].done) { /* it may not have been waiting yet */
+        ck_ok(change(writer));
+        test_pause();
+      }
+      ck_ok(join(&w[i]));
+    }
+  }
+}
+END_TEST
+
+/* A wait that is over before it began does not sleep. */
+static int wait_short(worker *w) {
+  int rc;
+  do rc = zke_wait(w->z, zke_now(w->z) + 100);
+  while (rc == ZKE_OPERATIONTIMEOUT && !sleeps);
+  return rc;
+}
+
+/* Section 3 of the design: when the one that sleeps in the kernel leaves,
+ * another takes over. */
+START_TEST(another_takes_over_the_sleep) {
+  begin(_i);
+  watch(shared, count_call, NULL);
+  worker first, second;
+  start(&first, wait_short, shared, 0);
+  ck_until(sleeps > 0, 5000);
+  start(&second, wait_long, shared, 1);
+  ck_rc(join(&first), ZKE_OPERATIONTIMEOUT);
+  ck_ok(change(writer));
+  ck_ok(join(&second));
+  ck_assert_int_eq(called, 1);
+}
+END_TEST
+
+/* What the watcher of a sequence of nodes finds wrong. */
+static atomic_int inside, overlaps, disorder;
+
+/* Expects /q/0000000000 and so on, one call at a time. */
+static void follow(zke *z, int type, int state, const char *path,
+                   void *context) {
+  (void)z, (void)type, (void)state, (void)context;
+  if (atomic_fetch_add(&inside, 1)) atomic_fetch_add(&overlaps, 1);
+  if (atoi(path + 3) != atomic_fetch_add(&called, 1))
+    atomic_fetch_add(&disorder, 1);
+  atomic_fetch_sub(&inside, 1);
+}
+
+/* Half of the threads wait, the others only dispatch. */
+static int serve(worker *w) {
+  int rc = ZKE_OK;
+  while (!stop && (rc == ZKE_OK || rc == ZKE_OPERATIONTIMEOUT)) {
+    rc = w->number % 2 ? zke_dispatch(w->z, NULL)
+                       : zke_wait(w->z, zke_now(w->z) + 5);
+  }
+  return rc == ZKE_OPERATIONTIMEOUT ? ZKE_OK : rc;
+}
+
+/* zkembed.h, P4: however many threads serve a session, one dispatches at a
+ * time, in commit order, each event once. */
+START_TEST(one_thread_dispatches_at_a_time) {
+  enum { EVENTS = 300 };
+  begin(_i);
+  ck_ok(zke_create(writer, "/q", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
+                   NULL));
+  ck_ok(zke_add_watch(shared, "/q", ZKE_WATCH_PERSISTENT_RECURSIVE, follow,
+                      NULL));
+  worker w[THREADS];
+  for (int i = 0; i < THREADS; i++) start(&w[i], serve, shared, i);
+  for (int i = 0; i < EVENTS; i++) {
+    ck_ok(zke_create(writer, "/q/", "", 0, ZKE_OPEN_ACL,
+                     ZKE_EPHEMERAL_SEQUENTIAL, NULL, NULL));
+  }
+  ck_until(called >= EVENTS, 10000);
+  stop = true;
+  for (int i = 0; i < THREADS; i++) ck_ok(join(&w[i]));
+  ck_assert_int_eq(called, EVENTS);
+  ck_assert_int_eq(overlaps, 0);
+  ck_assert_int_eq(disorder, 0);
+}
+END_TEST
+
+/* A watcher that dispatches again on its own thread. */
+static void dispatch_again(zke *z, int type, int state, const char *path,
+                           void *context) {
+  (void)type, (void)state, (void)path, (void)context;
+  atomic_fetch_add(&called, 1);
+  if (zke_dispatch(z, NULL) != ZKE_OK) atomic_fetch_add(&disorder, 1);
+}
+
+/* zkembed.h: that works while other threads wait and dispatch. */
+START_TEST(callback_dispatches_among_threads) {
+  enum { EVENTS = 200 };
+  begin(_i);
+  watch(shared, dispatch_again, NULL);
+  worker w[THREADS];
+  for (int i = 0; i < THREADS; i++) start(&w[i], serve, shared, i);
+  for (int i = 0; i < EVENTS; i++) ck_ok(change(writer));
+  ck_until(called >= EVENTS, 10000);
+  stop = true;
+  for (int i = 0; i < THREADS; i++) ck_ok(join(&w[i]));
+  ck_assert_int_eq(called, EVENTS);
+  ck_assert_int_eq(disorder, 0);
+}
+END_TEST
+
+/* ---- while a callback runs ---- */
+
+/* zkembed.h: where another thread dispatches, a dispatch returns at once and
+ * a wait keeps its deadline. */
+START_TEST(dispatch_elsewhere_is_not_waited_for) {
+  latch l;
+  worker holder;
+  begin_held(_i, &l, &holder);
+  ck_ok(change(writer));
+  int count = -1;
+  ck_ok(zke_dispatch(shared, &count));
+  ck_assert_int_eq(count, 0);
+  int64_t deadline = zke_now(shared) + 30;
+  ck_rc(zke_wait(shared, deadline), ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_ge(zke_now(shared), deadline);
+  sem_post(&l.released);
+  ck_ok(join(&holder));
+}
+END_TEST
+
+/* zkembed.h: a callback runs with no lock held; the handle, its store and its
+ * neighbours work meanwhile. */
+START_TEST(callback_holds_no_lock) {
+  latch l;
+  worker holder;
+  begin_held(_i, &l, &holder);
+  zke *neighbour = test_session(shared, NULL);
+  ck_ok(zke_get(neighbour, "/n", count_call, NULL, NULL, NULL, NULL));
+  ck_ok(change(shared));
+  ck_ok(zke_wait(neighbour, ZKE_FOREVER));
+  ck_assert_int_eq(called, 1);
+  ck_ok(zke_get(shared, "/n", count_call, NULL, NULL, NULL, NULL));
+  ck_ok(zke_remove_watch(shared, "/n", ZKE_WATCH_DATA, count_call, NULL));
+  ck_ok(zke_close(neighbour));
+  sem_post(&l.released);
+  ck_ok(join(&holder));
+}
+END_TEST
+
+/* ---- closing under other threads ---- */
+
+static int read_until_refused(worker *w) {
+  int rc = ZKE_OK;
+  while (rc == ZKE_OK) rc = zke_get(w->z, "/n", NULL, NULL, NULL, NULL, NULL);
+  return rc;
+}
+
+static int write_until_refused(worker *w) {
+  int rc = ZKE_OK;
+  while (rc == ZKE_OK) rc = change(w->z);
+  return rc;
+}
+
+static int wait_until_refused(worker *w) {
+  int rc = ZKE_OK;
+  while (rc == ZKE_OK || rc == ZKE_OPERATIONTIMEOUT)
+    rc = zke_wait(w->z, w->number % 2 ? ZKE_FOREVER : zke_now(w->z) + 1);
+  return rc;
+}
+
+static int dispatch_until_refused(worker *w) {
+  int rc = ZKE_OK;
+  while (rc == ZKE_OK) rc = zke_dispatch(w->z, NULL);
+  return rc;
+}
+
+static int ask_until_refused(worker *w) {
+  int rc = ZKE_OK, fd;
+  int64_t deadline;
+  while (rc == ZKE_OK) {
+    rc = zke_fd(w->z, &fd);
+    if (rc == ZKE_OK) rc = zke_next_deadline(w->z, &deadline);
+  }
+  return rc;
+}
+
+/* zkembed.h: the calls of other threads, sleeping ones too, return
+ * ZKE_CLOSING, and zke_close() waits for the callback that still runs. */
+START_TEST(close_ends_the_calls_of_others) {
+  static int (*const tasks[])(worker *) = {
+      wait_until_refused,  wait_until_refused,     read_until_refused,
+      write_until_refused, dispatch_until_refused, ask_until_refused};
+  enum { TASKS = sizeof tasks / sizeof *tasks };
+  latch l;
+  worker holder, w[TASKS], closer;
+  begin_held(_i, &l, &holder);
+  for (int i = 0; i < TASKS; i++) start(&w[i], tasks[i], shared, i);
+  start(&closer, close_handle, shared, 0);
+  for (int i = 0; i < TASKS; i++) ck_rc(join(&w[i]), ZKE_CLOSING);
+  ck_assert(!closer.done);
+  sem_post(&l.released);
+  int rc = join(&holder);
+  ck_assert_msg(rc == ZKE_OK || rc == ZKE_CLOSING, "dispatch: %d", rc);
+  ck_ok(join(&closer));
+  shared = NULL;
+  ck_ok(change(writer));
+}
+END_TEST
+
+/* zkembed.h: a thread that sleeps in the kernel is woken by the close. */
+START_TEST(close_wakes_the_sleeper) {
+  begin(_i);
+  watch(shared, count_call, NULL);
+  worker sleeper;
+  start(&sleeper, wait_long, shared, 0);
+  ck_until(sleeps > 0, 5000);
+  ck_ok(zke_close(shared));
+  shared = NULL;
+  ck_rc(join(&sleeper), ZKE_CLOSING);
+  ck_assert_int_eq(called, 0);
+}
+END_TEST
+
+/* zkembed.h: sessions are closed one by one; a neighbour sleeps on. */
+START_TEST(close_leaves_sleeping_neighbour) {
+  begin(_i);
+  watch(shared, count_call, NULL);
+  worker sleeper;
+  start(&sleeper, wait_long, shared, 0);
+  ck_until(sleeps > 0, 5000);
+  zke *neighbour = test_session(shared, NULL);
+  ck_ok(zke_close(neighbour));
+  ck_assert(!sleeper.done);
+  ck_ok(change(writer));
+  ck_ok(join(&sleeper));
+  ck_assert_int_eq(called, 1);
+}
+END_TEST
+
+static void close_other(zke *z, int type, int state, const char *path,
+                        void *context) {
+  (void)z, (void)type, (void)state, (void)path;
+  if (zke_close(context) == ZKE_OK) atomic_fetch_add(&called, 1);
+}
+
+/* zkembed.h: a callback may close another handle, even one in which another
+ * thread sleeps. */
+START_TEST(callback_closes_a_sleeping_handle) {
+  begin(_i);
+  zke *other = test_session(shared, NULL);
+  watch(other, count_call, NULL);
+  ck_rc(zke_exists(writer, "/gone", close_other, shared, NULL), ZKE_NONODE);
+  worker sleeper;
+  start(&sleeper, wait_long, shared, 0);
+  ck_until(sleeps > 0, 5000);
+  ck_ok(zke_create(writer, "/gone", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
+                   NULL));
+  ck_ok(zke_dispatch(writer, NULL));
+  shared = NULL;
+  ck_rc(join(&sleeper), ZKE_CLOSING);
+  ck_assert_int_eq(called, 1);
+  ck_ok(zke_close(other));
+}
+END_TEST
+
+/* ---- expiry under other threads ---- */
+
+static atomic_int told; /* session events */
+
+static void count_expiry(zke *z, int type, int state, const char *path,
+                         void *context) {
+  (void)z, (void)path, (void)context;
+  if (type == ZKE_EVENT_SESSION && state == ZKE_STATE_EXPIRED)
+    atomic_fetch_add(&told, 1);
+}
+
+/* Wait, read or write until the handle is known to be dead. */
+static int use_until_dead(worker *w) {
+  int rc = ZKE_OK;
+  while (rc == ZKE_OK || rc == ZKE_OPERATIONTIMEOUT ||
+         rc == ZKE_SESSIONEXPIRED) {
+    if (w->number % 3 == 0) {
+      rc = zke_wait(w->z, zke_now(w->z) + 5);
+    } else if (w->number % 3 == 1) {
+      rc = zke_get(w->z, "/n", NULL, NULL, NULL, NULL, NULL);
+    } else {
+      rc = change(w->z);
+    }
+  }
+  return rc;
+}
+
+/* 12 #64: every thread gets ZKE_INVALIDSTATE, the watcher one event. */
+START_TEST(expiry_is_told_once_among_threads) {
+  begin(_i);
+  ck_ok(zke_set_watcher(shared, count_expiry, NULL));
+  worker w[6];
+  for (int i = 0; i < 6; i++) start(&w[i], use_until_dead, shared, i);
+  ck_ok(zke_expire(writer, zke_session_id(shared)));
+  for (int i = 0; i < 6; i++) ck_rc(join(&w[i]), ZKE_INVALIDSTATE);
+  int rc = zke_dispatch(shared, NULL);
+  ck_assert_msg(rc == ZKE_OK || rc == ZKE_INVALIDSTATE, "dispatch: %d", rc);
+  ck_assert_int_eq(told, 1);
+}
+END_TEST
+
+/* ---- sessions of their own ---- */
+
+/* Add 1 to the number in /n, by compare and set. */
+static int increment(zke *z) {
+  for (;;) {
+    char *data = NULL, text[16];
+    zke_stat stat;
+    int rc = zke_get(z, "/n", NULL, NULL, &data, NULL, &stat);
+    if (rc != ZKE_OK) return rc;
+    int len = snprintf(text, sizeof text, "%d", atoi(data) + 1);
+    zke_free(data);
+    rc = zke_set(z, "/n", text, len, stat.version, NULL);
+    if (rc != ZKE_BADVERSION) return rc;
+  }
+}
+
+enum { INCREMENTS = 50 };
+
+static int increment_often(worker *w) {
+  int rc = ZKE_OK;
+  for (int i = 0; i < INCREMENTS && rc == ZKE_OK; i++) rc = increment(w->z);
+  return rc;
+}
+
+/* P1: versions make a counter exact, whoever runs in parallel: threads with
+ * sessions of one store, with stores of one file, or with one handle. */
+START_TEST(parallel_counting_is_exact) {
+  begin(_i % 2);
+  zke *z[THREADS];
+  worker w[THREADS];
+  for (int i = 0; i < THREADS; i++) {
+    z[i] = _i / 2   ? shared
+           : _i % 2 ? test_open(test_path("thread.db"))
+                    : test_session(shared, NULL);
+    start(&w[i], increment_often, z[i], i);
+  }
+  for (int i = 0; i < THREADS; i++) ck_ok(join(&w[i]));
+  char *data = NULL;
+  ck_ok(zke_get(writer, "/n", NULL, NULL, &data, NULL, NULL));
+  ck_assert_int_eq(atoi(data), THREADS * INCREMENTS);
+  zke_free(data);
+  for (int i = 0; i < THREADS; i++)
+    if (z[i] != shared) ck_ok(zke_close(z[i]));
+}
+END_TEST
+
+enum { ROUNDS = 100 };
+
+/* Wait until a node has been set so often. */
+static int await_version(zke *z, const char *path, int version) {
+  for (;;) {
+    zke_stat stat;
+    int rc = zke_exists(z, path, count_call, NULL, &stat);
+    if (rc != ZKE_OK || stat.version >= version) return rc;
+    rc = zke_wait(z, zke_now(z) + 10000);
+    if (rc != ZKE_OK) return rc;
+  }
+}
+
+/* Set one node after the other thread has set its own, in turns. */
+static int play(worker *w) {
+  const char *mine = w->number ? "/pong" : "/ping";
+  const char *theirs = w->number ? "/ping" : "/pong";
+  int rc = ZKE_OK;
+  for (int i = 1; i <= ROUNDS && rc == ZKE_OK; i++) {
+    if (w->number) rc = await_version(w->z, theirs, i);
+    if (rc == ZKE_OK) rc = zke_set(w->z, mine, "", 0, -1, NULL);
+    if (rc == ZKE_OK && !w->number) rc = await_version(w->z, theirs, i);
+  }
+  return rc;
+}
+
+/* P3, P7: no turn is missed between reading, registering and waiting. */
+START_TEST(two_threads_play_ping_pong) {
+  begin(_i);
+  static const char *const nodes[] = {"/ping", "/pong"};
+  for (int i = 0; i < 2; i++)
+    ck_ok(zke_create(writer, nodes[i], "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT,
+                     NULL, NULL));
+  worker a, b;
+  start(&a, play, shared, 0);
+  start(&b, play, writer, 1);
+  ck_ok(join(&a));
+  ck_ok(join(&b));
+}
+END_TEST
+
+enum { CROWD = 1000, CALLS_MOST = 10, CALLS_ENOUGH = 100 };
+
+static int greedy_cpu; /* the others stay on it, and do not preempt: so one
+                         * that is woken comes too late, and not by chance */
+
+static void stay_on_cpu(void) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET((size_t)greedy_cpu, &set);
+  sched_setaffinity(0, sizeof set, &set);
+}
+
+/* Change without pause until all others are served, or long after they ought
+ * to be. */
+static int change_greedily(worker *w) {
+  int rc = ZKE_OK, most = w->number * CALLS_ENOUGH;
+  greedy_cpu = sched_getcpu();
+  stay_on_cpu();
+  greedy = true;
+  for (; rc == ZKE_OK && unserved > 0 && calls_begun < most; calls_begun++)
+    rc = change(w->z);
+  return rc;
+}
+
+static int get_once(worker *w) {
+  struct sched_param none = {0};
+  stay_on_cpu();
+  sched_setscheduler(0, SCHED_BATCH, &none);
+  int rc = zke_get(w->z, "/n", NULL, NULL, NULL, NULL, NULL);
+  atomic_fetch_sub(&unserved, 1);
+  return rc;
+}
+
+/* zkembed.h, Threads: a call waits for its turn, not for another thread to make
+ * a pause: one that calls again and again may pass those that are being woken,
+ * but not for ever.  It did, and the others got ZKE_OPERATIONTIMEOUT. */
+START_TEST(greedy_thread_makes_way) {
+  static worker many[CROWD];
+  int count = _i / WAYS ? CROWD : 1;
+  begin(_i % WAYS);
+  zke *neighbour = test_session(shared, NULL);
+  worker w;
+  looks = 0;
+  unserved = count;
+  start(&w, change_greedily, shared, count);
+  ck_until(kept, 10000);
+  for (int i = 0; i < count; i++) start(&many[i], get_once, neighbour, i);
+  for (int i = 0; i < count; i++) ck_ok(join(&many[i]));
+  ck_ok(join(&w));
+  ck_assert_int_le(calls_begun, count * CALLS_MOST);
+  ck_ok(zke_close(neighbour));
+}
+END_TEST
+
+static int change_and_keep(worker *w) {
+  keeper = true;
+  return change(w->z);
+}
+
+/* zkembed.h: when zke_forget() returns, nothing is called any more, whatever
+ * other threads do meanwhile and however little time the caller has. */
+START_TEST(forget_cannot_be_late) {
+  begin(_i);
+  worker w;
+  watch(shared, count_call, NULL);
+  int64_t late = zke_now(shared) - 1;
+  start(&w, change_and_keep, shared, 0);
+  ck_until(keeping, 10000);
+  zke_limit(shared, late);
+  int rc = zke_forget(shared, count_call, NULL);
+  come_back = true;
+  zke_limit(shared, ZKE_FOREVER);
+  ck_ok(join(&w));
+  if (rc != ZKE_OK)
+    ck_assert_str_eq(zke_error_name(rc), "ZKE_OPERATIONTIMEOUT");
+  ck_ok(zke_dispatch(shared, NULL));
+  ck_ok(change(writer));
+  ck_ok(zke_dispatch(shared, NULL));
+  ck_assert_int_eq(called, 0);
+}
+END_TEST
+
+/* One of the calls that need nothing but another thread's to end. */
+static int ask(worker *w) {
+  int fd, pending;
+  int64_t now = zke_now(w->z), deadline;
+  switch (w->number) {
+    case 0:
+      return zke_fd(w->z, &fd);
+    case 1:
+      return zke_next_deadline(w->z, &deadline);
+    case 2:
+      return zke_pending(w->z, &pending);
+    case 3:
+      return zke_wake(w->z);
+    default:
+      zke_limit(w->z, now + 20); /* no concern of a wait */
+      return zke_wait(w->z, now + 60000);
+  }
+}
+
+/* zkembed.h: zke_wait() waits until its own deadline, and what only looks at
+ * the handle does not fail, while a call of another thread, a compaction for
+ * instance, takes longer than the busy timeout.  They returned
+ * ZKE_OPERATIONTIMEOUT. */
+START_TEST(long_call_fails_no_wait) {
+  enum { QUESTIONS = 4 };
+  worker keeps, asks[QUESTIONS], waits;
+  busy_ms = 20;
+  begin(_i);
+  start(&keeps, change_and_keep, shared, 0);
+  ck_until(keeping, 10000);
+  for (int i = 0; i < QUESTIONS; i++) start(&asks[i], ask, shared, i);
+  start(&waits, ask, shared, QUESTIONS);
+  for (int i = 0; i < QUESTIONS; i++) ck_ok(join(&asks[i]));
+  ck_ok(join(&keeps));
+  ck_until((zke_wake(shared), waits.done), 10000);
+  ck_ok(join(&waits));
+}
+END_TEST
+
+/* zkembed.h: zke_call_at() waits for no other thread's call, nor does
+ * zke_sleep() sleep beyond its deadline for one, with a lease or without.  Both
+ * came back with the other call, however long that took. */
+START_TEST(long_call_delays_no_alarm_and_no_sleep) {
+  worker keeps;
+  keep_ms = 20000;
+  begin(_i);
+  zke *leased;
+  zke_options lease = {.size = sizeof lease, .lease_ms = 60000};
+  ck_ok(zke_open_session(shared, &lease, &leased));
+  start(&keeps, change_and_keep, shared, 0);
+  ck_until(keeping, 10000);
+  ck_ok(zke_call_at(shared, zke_now(shared) + 60000, count_call, NULL));
+  ck_ok(zke_sleep(shared, zke_now(shared) + 10));
+  ck_ok(zke_sleep(leased, zke_now(leased) + 10));
+  bool waited = keeps.done;
+  come_back = true;
+  ck_ok(join(&keeps));
+  ck_assert(!waited);
+  ck_ok(zke_close(leased));
+}
+END_TEST
+
+/* Open a session, use it, close it, many times. */
+static int come_and_go(worker *w) {
+  for (int i = 0; i < 50; i++) {
+    zke *z = NULL;
+    int rc = zke_open_session(w->z, NULL, &z);
+    if (rc != ZKE_OK) return rc;
+    rc = zke_create(z, "/e-", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL_SEQUENTIAL,
+                    NULL, NULL);
+    if (rc == ZKE_OK) rc = zke_get(z, "/n", count_call, NULL, NULL, NULL, NULL);
+    if (rc == ZKE_OK) rc = zke_dispatch(z, NULL);
+    int closed = zke_close(z);
+    if (rc != ZKE_OK || closed != ZKE_OK) return rc ? rc : closed;
+  }
+  return ZKE_OK;
+}
+
+/* zkembed.h: sessions come and go in parallel on one store while their watched
+ * node is being changed; nothing of them is left. */
+START_TEST(sessions_come_and_go_in_parallel) {
+  begin(_i);
+  worker w[THREADS];
+  int fds = test_fd_count();
+  for (int i = 0; i < THREADS; i++) start(&w[i], come_and_go, shared, i);
+  bool busy = true;
+  while (busy) {
+    ck_ok(change(writer));
+    busy = false;
+    for (int i = 0; i < THREADS; i++) busy = busy || !w[i].done;
+  }
+  for (int i = 0; i < THREADS; i++) ck_ok(join(&w[i]));
+  zke_strings *names = NULL;
+  zke_session_list *sessions = NULL;
+  ck_ok(zke_children(writer, "/", NULL, NULL, &names, NULL));
+  ck_ok(zke_sessions(writer, &sessions));
+  ck_assert_int_eq(names->count, 2); /* /n and /zookeeper */
+  ck_assert_int_eq(sessions->count, 2);
+  zke_free(names);
+  zke_free(sessions);
+  ck_ok(zke_check(writer, NULL, NULL));
+  if (_i == IN_MEMORY) ck_assert_int_eq(test_fd_count(), fds);
+}
+END_TEST
+
+static const char *crowd; /* the file of open_and_close() */
+
+static int open_and_close(worker *w) {
+  (void)w;
+  for (int i = 0; i < 10; i++) {
+    zke *z = NULL;
+    int rc = zke_open(crowd, NULL, &z);
+    if (rc != ZKE_OK) return rc;
+    rc = zke_create(z, "/e-", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL_SEQUENTIAL,
+                    NULL, NULL);
+    int closed = zke_close(z);
+    if (rc != ZKE_OK || closed != ZKE_OK) return rc ? rc : closed;
+  }
+  return ZKE_OK;
+}
+
+/* zkembed.h: stores on one file, from its creation on, are opened and closed
+ * by threads in parallel. */
+START_TEST(stores_open_and_close_in_parallel) {
+  crowd = test_path("crowd.db");
+  int fds = test_fd_count();
+  worker w[THREADS];
+  for (int i = 0; i < THREADS; i++) start(&w[i], open_and_close, NULL, i);
+  for (int i = 0; i < THREADS; i++) ck_ok(join(&w[i]));
+  ck_assert_int_eq(test_fd_count(), fds);
+  zke *z = test_open(crowd);
+  zke_stat stat;
+  ck_ok(zke_exists(z, "/", NULL, NULL, &stat));
+  ck_assert_int_eq(stat.numChildren, 1);
+  ck_assert_int_eq(stat.cversion, 2 * 10 * THREADS - 1);
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+static int fail_elsewhere(worker *w) {
+  int rc = zke_delete(w->z, "/elsewhere", -1);
+  return strstr(zke_errmsg(), "/elsewhere") ? rc : ZKE_SYSTEMERROR;
+}
+
+/* zkembed.h: each thread has its own sentence of its own last failure. */
+START_TEST(sentences_are_of_one_thread) {
+  begin(_i);
+  worker w;
+  ck_rc(zke_delete(shared, "/here", -1), ZKE_NONODE);
+  start(&w, fail_elsewhere, shared, 0);
+  ck_assert_int_eq(join(&w), ZKE_NONODE);
+  ck_says("/here");
+}
+END_TEST
+
+/* ---- the suite ---- */
+
+#define ADD(test) tcase_add_loop_test(tc, test, 0, WAYS)
+
+static TCase *add_case(Suite *suite, const char *name) {
+  TCase *tc = tcase_create(name);
+  tcase_set_timeout(tc, 60);
+  tcase_add_checked_fixture(tc, NULL, finish);
+  suite_add_tcase(suite, tc);
+  return tc;
+}
+
+static void add_one_handle(Suite *suite) {
+  TCase *tc = add_case(suite, "one_handle");
+  ADD(event_ends_every_wait);
+  ADD(another_takes_over_the_sleep);
+  ADD(one_thread_dispatches_at_a_time);
+  ADD(callback_dispatches_among_threads);
+  ADD(dispatch_elsewhere_is_not_waited_for);
+  ADD(callback_holds_no_lock);
+  ADD(expiry_is_told_once_among_threads);
+  ADD(sentences_are_of_one_thread);
+}
+
+static void add_close(Suite *suite) {
+  TCase *tc = add_case(suite, "close");
+  ADD(close_ends_the_calls_of_others);
+  ADD(close_wakes_the_sleeper);
+  ADD(close_leaves_sleeping_neighbour);
+  ADD(callback_closes_a_sleeping_handle);
+}
+
+static void add_many_handles(Suite *suite) {
+  TCase *tc = add_case(suite, "many_handles");
+  tcase_add_loop_test(tc, parallel_counting_is_exact, 0, 2 * WAYS);
+  tcase_add_loop_test(tc, greedy_thread_makes_way, 0, 2 * WAYS);
+  ADD(two_threads_play_ping_pong);
+  ADD(sessions_come_and_go_in_parallel);
+  ADD(forget_cannot_be_late);
+  ADD(long_call_fails_no_wait);
+  ADD(long_call_delays_no_alarm_and_no_sleep);
+  tcase_add_test(tc, stores_open_and_close_in_parallel);
+}
+
+int main(int argc, char **argv) {
+  Suite *suite = suite_create("thread");
+  add_one_handle(suite);
+  add_close(suite);
+  add_many_handles(suite);
+  return test_main(argc, argv, suite);
+}

@@ -1,0 +1,267 @@
+/* test_virtual.c - a simulator's time: options.os keeps the clock, and nothing
+ * looks at another one
+ *
+ * The virtual clock begins years ago and moves only where the program would
+ * sleep.  What went by the system's clock would come too early, or never. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "recipes/periodic.h"
+#include "recipes/queue.h"
+#include "recipes/two_phase.h"
+#include "test/test.h"
+
+#define SPAN (INT64_C(300) * 1000)             /* more than a test may take */
+#define BEGINNING (INT64_C(1000000000) * 1000) /* September 2001, ms */
+#define NS INT64_C(1000000)                    /* of a ms */
+
+static int64_t now_ns;
+
+static int64_t virtual_clock(void *context, int which) {
+  (void)context;
+  return which == ZKE_CLOCK_REALTIME ? now_ns : now_ns - BEGINNING / 2 * NS;
+}
+
+static void virtual_sleep(void *context, int64_t ns) {
+  (void)context;
+  now_ns += ns;
+}
+
+static int virtual_poll(void *context, struct pollfd *fds, unsigned count,
+                        int timeout_ms) {
+  (void)context;
+  int n = poll(fds, count, 0);
+  if (n == 0 && timeout_ms > 0) now_ns += timeout_ms * NS;
+  return n;
+}
+
+static int virtual_timer_set(void *context, int fd, int64_t when_ns) {
+  (void)context, (void)fd, (void)when_ns;
+  return 0;
+}
+
+/* A handle in virtual time; where 0 is BY_POLL, one without epoll. */
+enum { BY_EPOLL, BY_POLL, WAYS };
+
+static int no_poller(void *context) {
+  (void)context;
+  return -38; /* ENOSYS */
+}
+
+static zke *begin(const char *name, int way) {
+  zke_os os = {.size = sizeof os,
+               .clock = virtual_clock,
+               .sleep = virtual_sleep,
+               .poll = virtual_poll,
+               .timer_set = virtual_timer_set};
+  zke_options o = {.size = sizeof o, .os = &os};
+  zke *z;
+  if (way == BY_POLL) os.poller = no_poller;
+  now_ns = BEGINNING * NS;
+  ck_ok(zke_open(name, &o, &z));
+  ck_assert_int_eq(zke_wall(z), BEGINNING);
+  ck_assert_int_eq(zke_now(z), BEGINNING / 2);
+  return z;
+}
+
+/* How long it has been since the beginning. */
+static int64_t passed(zke *z) { return zke_wall(z) - BEGINNING; }
+
+/* zkembed.h: zke_wait() ends at its deadline, a node's time is the virtual
+ * one. */
+START_TEST(waiting) {
+  zke *z = begin(_i ? ":memory:" : test_path("a.db"), _i);
+  zke_stat stat;
+  ck_ok(zke_create_ttl(z, "/t", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT_WITH_TTL,
+                       SPAN, NULL, &stat));
+  ck_assert_int_eq(stat.ctime, BEGINNING);
+  ck_rc(zke_wait(z, zke_now(z) + SPAN - 5), ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_eq(passed(z), SPAN - 5);
+  ck_ok(zke_exists(z, "/t", test_ignore, NULL, NULL));
+  ck_ok(zke_wait(z, zke_now(z) + SPAN));
+  ck_rc(zke_exists(z, "/t", NULL, NULL, NULL), ZKE_NONODE);
+  ck_assert_int_gt(passed(z), SPAN);
+  ck_assert_int_lt(passed(z), SPAN + 5000);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* zkembed.h, zke_sleep: to the deadline, without a dispatch; not into the
+ * past. */
+START_TEST(sleeping) {
+  zke *z = begin(":memory:", BY_EPOLL);
+  test_events events = {0};
+  int pending = 7;
+  ck_rc(zke_exists(z, "/a", test_record, &events, NULL), ZKE_NONODE);
+  ck_ok(zke_dispatch(z, NULL));
+  ck_ok(zke_pending(z, &pending));
+  ck_assert_int_eq(pending, 0);
+  ck_ok(zke_create(z, "/a", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  ck_ok(zke_sleep(z, zke_now(z) + SPAN));
+  ck_assert_int_eq(passed(z), SPAN);
+  ck_ok(zke_sleep(z, zke_now(z)));
+  ck_ok(zke_sleep(z, -1));
+  ck_assert_int_eq(passed(z), SPAN);
+  ck_assert_int_eq(events.count, 0);
+  ck_ok(zke_pending(z, &pending));
+  ck_assert_int_eq(pending, 1);
+  test_expect(z, &events, "CREATED /a");
+  ck_rc(zke_sleep(NULL, 0), ZKE_BADARGUMENTS);
+  ck_assert_int_eq(zke_wall(NULL), 0);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* zkembed.h, zke_call_at: at the virtual time, to the millisecond. */
+START_TEST(calling) {
+  zke *z = begin(_i ? ":memory:" : test_path("a.db"), _i);
+  test_events events = {0};
+  ck_ok(zke_call_at(z, zke_now(z) + 77, test_record, &events));
+  ck_ok(zke_wait(z, zke_now(z) + SPAN));
+  ck_assert_int_eq(passed(z), 77);
+  test_expect(z, &events, "ALARM");
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+static int lost(zke *z, void *arg) {
+  (void)z;
+  *(int *)arg += 1;
+  return ZKE_CONNECTIONLOSS;
+}
+
+/* support.h, zke_retry: pauses of 5, 10, 15 ... ms, and never beyond the
+ * deadline. */
+START_TEST(retrying) {
+  zke *z = begin(":memory:", BY_EPOLL);
+  int tries = 0;
+  ck_rc(zke_retry(z, lost, &tries, ZKE_FOREVER), ZKE_CONNECTIONLOSS);
+  ck_assert_int_eq(tries, 1 + ZKE_RETRIES);
+  ck_assert_int_eq(passed(z), 5 * 55);
+  tries = 0;
+  ck_rc(zke_retry(z, lost, &tries, zke_now(z) + 16), ZKE_CONNECTIONLOSS);
+  ck_assert_int_eq(tries, 3);
+  ck_assert_int_eq(passed(z), 5 * 55 + 15);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* queue.h: an item with a due time comes just then, and says so before. */
+START_TEST(queue_delays) {
+  zke *z = begin(":memory:", _i);
+  zke_queue *queue;
+  zke_queue_item *item;
+  zke_queue_counts counts;
+  int64_t deadline;
+  ck_ok(zke_queue_new(z, "/queue", NULL, &queue));
+  zke_queue_put_options o = {.size = sizeof o, .due_ms = BEGINNING + SPAN};
+  ck_ok(zke_queue_put(queue, "later", 5, &o, 0));
+  ck_ok(zke_queue_size(queue, &counts));
+  ck_assert_int_eq(counts.delayed, 1);
+  ck_ok(zke_queue_due(queue, &deadline));
+  ck_assert_int_eq(deadline, zke_now(z) + SPAN);
+  ck_rc(zke_queue_take(queue, 0, &item), ZKE_OPERATIONTIMEOUT);
+  ck_says("is due in 300000 ms");
+  ck_ok(zke_queue_take(queue, zke_now(z) + 2 * SPAN, &item));
+  ck_assert_int_eq(passed(z), SPAN);
+  ck_assert_int_eq(item->put_ms, BEGINNING);
+  zke_free(item);
+  zke_queue_free(queue);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* periodic.h: once a period, by the virtual clock; the record has its time. */
+START_TEST(periodic_waits) {
+  zke *z = begin(":memory:", _i);
+  zke_periodic_options o = {.size = sizeof o, .period_ms = SPAN};
+  zke_periodic *job;
+  zke_periodic_record *r;
+  ck_ok(zke_periodic_new(z, "/jobs", "j", &o, &job));
+  for (int n = 0; n < 3; n++) {
+    ck_ok(zke_periodic_acquire(job, ZKE_FOREVER));
+    ck_ok(zke_periodic_release(job, n));
+    ck_assert_int_eq(passed(z), n * SPAN);
+    ck_ok(zke_periodic_get(z, "/jobs", "j", &r));
+    ck_assert_int_eq(r->start_ms, BEGINNING + n * SPAN);
+    ck_assert_int_eq(r->end_ms, BEGINNING + n * SPAN);
+    ck_assert_int_eq(r->status, n);
+    zke_free(r);
+  }
+  ck_rc(zke_periodic_acquire(job, zke_now(z) + SPAN / 2), ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_eq(passed(z), 2 * SPAN + SPAN / 2);
+  zke_periodic_free(job);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* two_phase.h: the limit aborts, at its time. */
+START_TEST(two_phase_limit) {
+  static const char *const sites[] = {"a"};
+  zke *z = begin(":memory:", _i);
+  zke_two_phase_options o = {.size = sizeof o, .limit_ms = SPAN};
+  zke_two_phase *t;
+  int decision = 0;
+  ck_ok(zke_two_phase_begin(z, "/2pc", "t", "", 0, sites, 1, &o, &t));
+  ck_rc(zke_two_phase_wait(t, zke_now(z) + SPAN - 1, &decision),
+        ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_eq(passed(z), SPAN - 1);
+  ck_ok(zke_two_phase_wait(t, ZKE_FOREVER, &decision));
+  ck_assert_int_eq(decision, ZKE_TWO_PHASE_ABORT);
+  ck_assert_int_eq(passed(z), SPAN);
+  zke_two_phase_free(t);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* While the clock stands still each claim and transaction is still another. */
+START_TEST(ids_differ_at_one_moment) {
+  static const char *const sites[] = {"a"};
+  zke *z = begin(":memory:", BY_EPOLL);
+  char before[200] = "";
+  for (int n = 0; n < 3; n++) {
+    zke_two_phase *t;
+    zke_strings *names;
+    char id[200] = "";
+    ck_ok(zke_two_phase_begin(z, "/2pc", "t", "", 0, sites, 1, NULL, &t));
+    ck_ok(zke_children(z, "/2pc/t", NULL, NULL, &names, NULL));
+    for (int i = 0; i < names->count; i++) {
+      if (strncmp(names->data[i], "id-", 3) == 0)
+        snprintf(id, sizeof id, "%s", names->data[i]);
+    }
+    zke_free(names);
+    ck_assert_str_ne(id, "");
+    ck_assert_str_ne(id, before);
+    memcpy(before, id, sizeof id);
+    ck_ok(zke_two_phase_abort(t, NULL));
+    ck_ok(zke_two_phase_ack(t));
+    zke_two_phase_free(t);
+    ck_ok(zke_two_phase_open(z, "/2pc", "t", "a", NULL, &t));
+    ck_ok(zke_two_phase_ack(t));
+    zke_two_phase_free(t);
+    ck_assert_int_eq(passed(z), 0);
+  }
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+int main(int argc, char **argv) {
+  Suite *s = suite_create("virtual");
+  TCase *t = tcase_create("engine");
+  tcase_add_loop_test(t, waiting, 0, WAYS);
+  tcase_add_test(t, sleeping);
+  tcase_add_loop_test(t, calling, 0, WAYS);
+  suite_add_tcase(s, t);
+  t = tcase_create("recipes");
+  tcase_add_test(t, retrying);
+  tcase_add_loop_test(t, queue_delays, 0, WAYS);
+  tcase_add_loop_test(t, periodic_waits, 0, WAYS);
+  tcase_add_loop_test(t, two_phase_limit, 0, WAYS);
+  tcase_add_test(t, ids_differ_at_one_moment);
+  suite_add_tcase(s, t);
+  return test_main(argc, argv, s);
+}

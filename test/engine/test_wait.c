@@ -1,0 +1,762 @@
+/* test_wait.c - waiting alone and in a host's poll loop, as a good guest
+ *
+ * A waiter and a writer share a tree: two sessions of one store in memory, or
+ * two stores on one file.  Where something must happen while the waiter
+ * sleeps, a second thread does it as soon as the OS table has seen the
+ * waiter go to sleep.
+ */
+#include "test/test.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { IN_MEMORY, IN_FILE, BY_POLL /* a file, without epoll */, WAYS };
+
+static zke *waiter, *writer;
+static test_events seen;
+
+/* ---- an OS table that tells when somebody sleeps and can lose bytes ---- */
+
+static atomic_int asleep; /* threads inside the waiter's poll() */
+static atomic_bool mute;  /* the writer's wake-ups get lost */
+static zke_os os_default; /* filled by begin() */
+
+static int told_poll(void *context, struct pollfd *fds, unsigned count,
+                     int timeout_ms) {
+  atomic_fetch_add(&asleep, 1);
+  int n = os_default.poll(context, fds, count, timeout_ms);
+  atomic_fetch_sub(&asleep, 1);
+  return n;
+}
+
+static int64_t mute_write(void *context, int fd, const void *buffer,
+                          size_t size) {
+  if (mute) return (int64_t)size;
+  return os_default.write(context, fd, buffer, size);
+}
+
+static int no_poller(void *context) {
+  (void)context;
+  return -ENOSYS;
+}
+
+static void begin(int way) {
+  zke_os_default(&os_default);
+  zke_os telling = os_default, losing = os_default;
+  telling.poll = told_poll;
+  if (way == BY_POLL) telling.poller = no_poller;
+  losing.write = mute_write;
+  zke_options waits = {.size = sizeof waits,
+                       .os = &telling,
+                       .watcher = test_record,
+                       .watcher_context = &seen};
+  zke_options writes = {.size = sizeof writes, .os = &losing};
+  const char *name = way == IN_MEMORY ? ":memory:" : test_path("wait.db");
+  ck_ok(zke_open(name, &waits, &waiter));
+  if (way == IN_MEMORY) {
+    writer = test_session(waiter, NULL);
+  } else {
+    ck_ok(zke_open(name, &writes, &writer));
+  }
+  ck_ok(zke_create(writer, "/n", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
+                   NULL));
+}
+
+/* Closes what begin() opened; runs after every test. */
+static void finish(void) {
+  ck_ok(zke_close(waiter));
+  ck_ok(zke_close(writer));
+}
+
+static int change(zke *z) { return zke_set(z, "/n", "x", 1, -1, NULL); }
+
+static void watch(zke *z, test_events *events) {
+  ck_ok(zke_add_watch(z, "/n", ZKE_WATCH_PERSISTENT, test_record, events));
+}
+
+static void watch_root(zke *z) {
+  ck_ok(zke_exists(z, "/", test_record, &seen, NULL));
+}
+
+/* ---- zke_wait alone ---- */
+
+/* zkembed.h: with nothing to tell the wait ends at its deadline, not before. */
+START_TEST(wait_ends_at_its_deadline) {
+  begin(_i);
+  watch(waiter, &seen);
+  for (int ms = 1; ms < 100; ms *= 3) {
+    int64_t deadline = zke_now(waiter) + ms;
+    ck_rc(zke_wait(waiter, deadline), ZKE_OPERATIONTIMEOUT);
+    ck_assert_int_ge(zke_now(waiter), deadline);
+  }
+  ck_assert_int_eq(seen.count, 0);
+}
+END_TEST
+
+/* The same beyond several of the library's own ticks (P7). */
+START_TEST(ticks_do_not_end_a_wait) {
+  begin(_i);
+  watch(waiter, &seen);
+  int64_t deadline = zke_now(waiter) + 1500;
+  ck_rc(zke_wait(waiter, deadline), ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_ge(zke_now(waiter), deadline);
+}
+END_TEST
+
+/* zkembed.h: a deadline in the past makes it a dispatch. */
+START_TEST(past_deadline_only_dispatches) {
+  begin(_i);
+  watch(waiter, &seen);
+  const int64_t past[] = {zke_now(waiter), zke_now(waiter) - 1, 0, -1,
+                          INT64_MIN};
+  for (int i = 0; i < 5; i++) {
+    ck_rc(zke_wait(waiter, past[i]), ZKE_OPERATIONTIMEOUT);
+    ck_ok(change(writer));
+    ck_rc(zke_wait(waiter, past[i]), ZKE_OK);
+    ck_assert_int_eq(seen.count, i + 1);
+  }
+}
+END_TEST
+
+/* Dispatch what there is; true when nothing is left. */
+static bool is_idle(zke *z) {
+  int pending = 7;
+  ck_ok(zke_dispatch(z, NULL));
+  ck_ok(zke_pending(z, &pending));
+  return pending == 0;
+}
+
+/* zkembed.h, zke_pending: 1 from the change on until it was dispatched, and at
+ * the session's end. */
+START_TEST(pending_tells_of_work) {
+  int pending = 7;
+  begin(_i);
+  watch(waiter, &seen);
+  for (int i = 0; i < 3; i++) {
+    ck_until(is_idle(waiter), 10000);
+    ck_ok(change(writer));
+    ck_ok(zke_pending(waiter, &pending));
+    ck_assert_int_eq(pending, 1);
+    ck_ok(zke_pending(waiter, &pending)); /* asking takes nothing */
+    ck_assert_int_eq(pending, 1);
+    ck_ok(zke_dispatch(waiter, NULL));
+    ck_assert_int_eq(seen.count, i + 1);
+  }
+  ck_ok(zke_expire(writer, zke_session_id(waiter)));
+  ck_ok(zke_pending(waiter, &pending));
+  ck_assert_int_eq(pending, 1);
+  ck_rc(zke_pending(waiter, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_pending(NULL, &pending), ZKE_BADARGUMENTS);
+}
+END_TEST
+
+/* P4: what was changed before the wait ends it, whoever changed it. */
+START_TEST(earlier_change_ends_the_wait) {
+  begin(_i);
+  watch(waiter, &seen);
+  ck_ok(change(writer));
+  ck_ok(zke_wait(waiter, ZKE_FOREVER));
+  test_expect(waiter, &seen, "CHANGED /n");
+  ck_ok(change(waiter));
+  ck_ok(zke_wait(waiter, ZKE_FOREVER));
+  test_expect(waiter, &seen, "CHANGED /n");
+}
+END_TEST
+
+/* The task of a second thread, and what it returned. */
+typedef struct task {
+  int (*run)(void);
+  int rc;
+} task;
+
+static void *run_when_asleep(void *argument) {
+  task *t = argument;
+  while (!asleep) test_pause();
+  t->rc = t->run();
+  return NULL;
+}
+
+/* Wait until something comes, while run() happens once we sleep. */
+static int wait_while(int (*run)(void), int64_t deadline) {
+  task t = {.run = run, .rc = -1};
+  pthread_t thread;
+  ck_assert_int_eq(pthread_create(&thread, NULL, run_when_asleep, &t), 0);
+  int rc = zke_wait(waiter, deadline);
+  ck_assert_int_eq(pthread_join(thread, NULL), 0);
+  ck_ok(t.rc);
+  return rc;
+}
+
+static int writer_changes(void) { return change(writer); }
+static int waiter_changes(void) { return change(waiter); }
+static int writer_expires_waiter(void) {
+  return zke_expire(writer, zke_session_id(waiter));
+}
+
+/* zkembed.h: a change by another session ends the sleep. */
+START_TEST(change_ends_the_sleep) {
+  begin(_i);
+  watch(waiter, &seen);
+  ck_ok(wait_while(writer_changes, ZKE_FOREVER));
+  test_expect(waiter, &seen, "CHANGED /n");
+}
+END_TEST
+
+/* So does a change by another thread through the sleeping handle itself. */
+START_TEST(own_change_ends_the_sleep) {
+  begin(_i);
+  watch(waiter, &seen);
+  ck_ok(wait_while(waiter_changes, ZKE_FOREVER));
+  test_expect(waiter, &seen, "CHANGED /n");
+}
+END_TEST
+
+/* So does the session's expiry. */
+START_TEST(expiry_ends_the_sleep) {
+  begin(_i);
+  ck_ok(wait_while(writer_expires_waiter, ZKE_FOREVER));
+  test_expect(waiter, &seen, "SESSION -112");
+}
+END_TEST
+
+static int writer_changes_unheard(void) {
+  mute = true;
+  int rc = change(writer);
+  mute = false;
+  return rc;
+}
+
+/* P7: a wake-up that was lost is made up for by the tick, which comes within
+ * a second. */
+START_TEST(lost_wakeup_is_made_up_for) {
+  begin(IN_FILE);
+  watch(waiter, &seen);
+  int64_t start = zke_now(waiter);
+  ck_ok(wait_while(writer_changes_unheard, start + 5000));
+  ck_assert_int_lt(zke_now(waiter), start + 3000);
+  test_expect(waiter, &seen, "CHANGED /n");
+}
+END_TEST
+
+/* zkembed.h: a bad handle is said so. */
+START_TEST(waiting_needs_a_handle) {
+  int fd = -7, count = -7;
+  int64_t deadline = -7;
+  ck_rc(zke_wait(NULL, 0), ZKE_BADARGUMENTS);
+  ck_rc(zke_dispatch(NULL, &count), ZKE_BADARGUMENTS);
+  ck_rc(zke_fd(NULL, &fd), ZKE_BADARGUMENTS);
+  ck_rc(zke_next_deadline(NULL, &deadline), ZKE_BADARGUMENTS);
+  ck_assert_int_eq(zke_now(NULL), 0);
+  ck_assert_int_eq(fd, -7);
+  ck_assert_int_eq(count, -7);
+  ck_assert_int_eq(deadline, -7);
+}
+END_TEST
+
+/* zkembed.h: zke_now() is the monotonic clock of the OS table. */
+START_TEST(now_is_the_monotonic_clock) {
+  begin(_i);
+  int64_t before = test_now();
+  int64_t now = zke_now(waiter);
+  ck_assert_int_ge(now, before);
+  ck_assert_int_le(now, test_now());
+}
+END_TEST
+
+/* ---- the descriptor ---- */
+
+static bool readable(int fd) {
+  struct pollfd p = {.fd = fd, .events = POLLIN};
+  int n = poll(&p, 1, 0);
+  ck_assert_int_ge(n, 0);
+  ck_assert_int_eq(p.revents & (POLLERR | POLLHUP | POLLNVAL), 0);
+  return n > 0;
+}
+
+/* zkembed.h: it is readable as soon as there is work, for whoever made it,
+ * and no longer when that was dispatched. */
+START_TEST(descriptor_is_readable_while_there_is_work) {
+  begin(_i / 2);
+  zke *changer = _i % 2 ? waiter : writer;
+  int fd = -1;
+  ck_ok(zke_fd(waiter, &fd));
+  watch(waiter, &seen);
+  for (int i = 0; i < 20; i++) {
+    /* Again where a tick came in between. */
+    ck_until((zke_dispatch(waiter, NULL), !readable(fd)), 5000);
+    ck_ok(change(changer));
+    ck_assert(readable(fd));
+    test_expect(waiter, &seen, "CHANGED /n");
+  }
+}
+END_TEST
+
+/* zkembed.h: one descriptor for the life of the handle, close-on-exec (P9). */
+START_TEST(descriptor_is_one) {
+  begin(_i);
+  int first = -1, second = -1;
+  ck_ok(zke_fd(waiter, &first));
+  watch(waiter, &seen);
+  ck_ok(change(writer));
+  ck_ok(zke_dispatch(waiter, NULL));
+  ck_ok(zke_fd(waiter, &second));
+  ck_assert_int_eq(first, second);
+  ck_assert_int_eq(fcntl(first, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+  ck_ok(zke_fd(writer, &second));
+  ck_assert_int_ne(first, second);
+}
+END_TEST
+
+/* P7: who watches on a file wants a turn within a second. */
+START_TEST(deadline_of_a_watcher_is_near) {
+  begin(IN_FILE);
+  watch(waiter, &seen);
+  for (int i = 0; i < 3; i++) {
+    int64_t deadline = 0;
+    ck_ok(zke_next_deadline(waiter, &deadline));
+    ck_assert_int_le(deadline, zke_now(waiter) + 1000);
+    ck_ok(zke_dispatch(waiter, NULL));
+  }
+}
+END_TEST
+
+static int64_t stopped_ns; /* what the clock below says */
+
+static int64_t stopped_clock(void *context, int which) {
+  return which == ZKE_CLOCK_REALTIME ? os_default.clock(context, which)
+                                     : stopped_ns;
+}
+
+/* zkembed.h: a dispatch at the deadline, in the units of zke_now(), does what
+ * was due, or a host's loop would spin until the millisecond is over. */
+START_TEST(dispatch_at_the_deadline_moves_it) {
+  zke_os_default(&os_default);
+  zke_os os = os_default;
+  os.clock = stopped_clock;
+  zke_options options = {.size = sizeof options, .os = &os};
+  stopped_ns = INT64_C(5000700000); /* 0.7 ms after a full one */
+  ck_ok(zke_open(_i == IN_MEMORY ? ":memory:" : test_path("wait.db"), &options,
+                 &waiter));
+  watch_root(waiter);
+  for (int i = 0; i < 20; i++) {
+    int64_t deadline = 0, next = 0;
+    ck_ok(zke_dispatch(waiter, NULL));
+    ck_ok(zke_next_deadline(waiter, &deadline));
+    ck_assert_int_gt(deadline, zke_now(waiter));
+    stopped_ns = deadline * 1000000;
+    ck_ok(zke_dispatch(waiter, NULL));
+    ck_ok(zke_next_deadline(waiter, &next));
+    ck_assert_int_gt(next, deadline);
+    stopped_ns += 700000;
+  }
+}
+END_TEST
+
+/* ---- a host's own loop ---- */
+
+enum { SOURCES = 6 };
+
+/* A handle in the loop. */
+typedef struct source {
+  zke *z;
+  test_events events;
+} source;
+
+/* Milliseconds to sleep so that no source's deadline is missed. */
+static int sleep_ms(const source *s, int count, int64_t until) {
+  int64_t next = until;
+  for (int i = 0; i < count; i++) {
+    int64_t deadline = 0;
+    ck_ok(zke_next_deadline(s[i].z, &deadline));
+    if (deadline < next) next = deadline;
+  }
+  int64_t ms = next - zke_now(s[0].z);
+  return ms < 0 ? 0 : (int)ms;
+}
+
+/* One turn of the loop: sleep in poll(2), then dispatch whoever is ready or
+ * due.  Returns what poll() did. */
+static int turn(source *s, int count, int64_t until) {
+  struct pollfd fds[SOURCES];
+  for (int i = 0; i < count; i++) {
+    fds[i] = (struct pollfd){.events = POLLIN};
+    ck_ok(zke_fd(s[i].z, &fds[i].fd));
+  }
+  int n = poll(fds, (nfds_t)count, sleep_ms(s, count, until));
+  ck_assert_int_ge(n, 0);
+  for (int i = 0; i < count; i++) {
+    int64_t deadline = 0;
+    ck_ok(zke_next_deadline(s[i].z, &deadline));
+    if (fds[i].revents || deadline <= zke_now(s[i].z))
+      ck_ok(zke_dispatch(s[i].z, NULL));
+  }
+  return n;
+}
+
+/* Two sessions in memory, one in a memory of its own, two stores on one file,
+ * one on a file of its own; each watches /n. */
+static void open_sources(source *s) {
+  s[0].z = test_open(":memory:");
+  s[1].z = test_session(s[0].z, NULL);
+  s[2].z = test_open(":memory:");
+  s[3].z = test_open(test_path("one.db"));
+  s[4].z = test_open(test_path("one.db"));
+  s[5].z = test_open(test_path("two.db"));
+  for (int i = 0; i < SOURCES; i++) {
+    int rc = zke_create(s[i].z, "/n", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
+                        NULL);
+    ck_assert(rc == ZKE_OK || rc == ZKE_NODEEXISTS);
+    watch(s[i].z, &s[i].events);
+  }
+}
+
+/* Which sources share a tree. */
+static const int tree[SOURCES] = {0, 0, 2, 3, 3, 5};
+
+static int told(const source *s, int changer) {
+  int count = 0;
+  for (int i = 0; i < SOURCES; i++)
+    count += tree[i] == tree[changer] && s[i].events.count > 0;
+  return count;
+}
+
+/* Issue, "Waiting and threads": several handles in one foreign poll loop; a
+ * change through any of them reaches exactly those on its tree. */
+START_TEST(one_loop_serves_many_handles) {
+  static source s[SOURCES];
+  open_sources(s);
+  for (int round = 0; round < 5 * SOURCES; round++) {
+    int changer = round % SOURCES;
+    int audience = 0;
+    for (int i = 0; i < SOURCES; i++) audience += tree[i] == tree[changer];
+    ck_ok(change(s[changer].z));
+    int64_t end = zke_now(s[0].z) + 5000;
+    while (told(s, changer) < audience && zke_now(s[0].z) < end)
+      turn(s, SOURCES, end);
+    for (int i = 0; i < SOURCES; i++) {
+      ck_assert_int_eq(s[i].events.count, tree[i] == tree[changer]);
+      s[i].events.count = 0;
+    }
+  }
+  for (int i = 0; i < SOURCES; i++) ck_ok(zke_close(s[i].z));
+}
+END_TEST
+
+/* P7 in a foreign loop: the deadline, or the descriptor's own timer, finds the
+ * event that no wake-up announced. */
+START_TEST(loop_makes_up_for_a_lost_wakeup) {
+  begin(IN_FILE);
+  source s = {.z = waiter};
+  watch(waiter, &s.events);
+  ck_ok(zke_dispatch(waiter, NULL));
+  ck_ok(writer_changes_unheard());
+  int64_t end = zke_now(waiter) + 3000;
+  while (!s.events.count && zke_now(waiter) < end) turn(&s, 1, end);
+  test_expect(waiter, &s.events, "CHANGED /n");
+}
+END_TEST
+
+/* Issue, first figures: an idle waiter wakes up at most five times a second;
+ * twice that is allowed here, a loop that spins is not. */
+START_TEST(idle_loop_does_not_spin) {
+  begin(_i);
+  source s = {.z = waiter};
+  watch(waiter, &s.events);
+  int64_t end = zke_now(waiter) + 1000;
+  int turns = 0;
+  for (; zke_now(waiter) < end; turns++) turn(&s, 1, end);
+  ck_assert_int_le(turns, 10);
+}
+END_TEST
+
+/* A lease that outlasts a process that does not run for a second or two; and
+ * after it the time in which another would have ended the session. */
+enum { LEASE = 2500, SWEPT = 1500 };
+
+static void begin_leased(int way) {
+  zke_options leased = {.size = sizeof leased, .lease_ms = LEASE};
+  const char *name = way == IN_MEMORY ? ":memory:" : test_path("wait.db");
+  writer = test_open(name);
+  ck_ok(way == IN_MEMORY ? zke_open_session(writer, &leased, &waiter)
+                         : zke_open(name, &leased, &waiter));
+}
+
+static void expect_alive(void) {
+  ck_ok(zke_exists(waiter, "/", NULL, NULL, NULL));
+  ck_ok(zke_dispatch(waiter, NULL));
+  ck_assert_int_eq(zke_state(waiter), ZKE_STATE_CONNECTED);
+}
+
+/* P5: who honours zke_next_deadline() keeps the lease, however idle. */
+START_TEST(loop_keeps_a_lease) {
+  begin_leased(_i);
+  source s[] = {{.z = waiter}, {.z = writer}};
+  int64_t end = zke_now(waiter) + LEASE + SWEPT;
+  while (zke_now(waiter) < end) turn(s, 2, end);
+  expect_alive();
+}
+END_TEST
+
+static void *wait_too(void *argument) {
+  int64_t *deadline = argument;
+  zke_wait(writer, *deadline); /* sweeps meanwhile */
+  return NULL;
+}
+
+/* P5: so does who sleeps in zke_wait(). */
+START_TEST(wait_keeps_a_lease) {
+  begin_leased(_i);
+  pthread_t thread;
+  int64_t end = zke_now(waiter) + LEASE + SWEPT;
+  ck_assert_int_eq(pthread_create(&thread, NULL, wait_too, &end), 0);
+  ck_rc(zke_wait(waiter, end), ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_eq(pthread_join(thread, NULL), 0);
+  expect_alive();
+}
+END_TEST
+
+/* ---- a good guest (P9) ---- */
+
+/* What a library has no business to change. */
+typedef struct process {
+  sigset_t mask, pending;
+  struct sigaction actions[NSIG];
+  mode_t umask;
+  int threads;
+} process;
+
+static int count_threads(void) {
+  int count = 0;
+  DIR *d = opendir("/proc/self/task");
+  ck_assert_ptr_nonnull(d);
+  for (struct dirent *e; (e = readdir(d)) != NULL;)
+    count += e->d_name[0] != '.';
+  closedir(d);
+  return count;
+}
+
+static process look(void) {
+  process p;
+  memset(&p, 0, sizeof p);
+  ck_assert_int_eq(pthread_sigmask(SIG_SETMASK, NULL, &p.mask), 0);
+  ck_assert_int_eq(sigpending(&p.pending), 0);
+  for (int i = 1; i < NSIG; i++) sigaction(i, NULL, &p.actions[i]);
+  p.umask = umask(0);
+  umask(p.umask);
+  p.threads = count_threads();
+  return p;
+}
+
+static void same_process(const process *before) {
+  process after = look();
+  for (int i = 1; i < NSIG; i++) {
+    const struct sigaction *x = &before->actions[i], *y = &after.actions[i];
+    ck_assert_int_eq(sigismember(&before->mask, i),
+                     sigismember(&after.mask, i));
+    ck_assert_int_eq(sigismember(&before->pending, i),
+                     sigismember(&after.pending, i));
+    ck_assert(x->sa_handler == y->sa_handler);
+    ck_assert_int_eq(x->sa_flags, y->sa_flags);
+  }
+  ck_assert_uint_eq(before->umask, after.umask);
+  ck_assert_int_eq(before->threads, after.threads);
+}
+
+/* P9: opening, changing, waiting, expiring and closing leave no trace. */
+START_TEST(process_is_left_alone) {
+  process before = look();
+  begin(_i);
+  watch(waiter, &seen);
+  ck_ok(change(writer));
+  ck_ok(zke_wait(waiter, ZKE_FOREVER));
+  ck_rc(zke_wait(waiter, zke_now(waiter) + 600), ZKE_OPERATIONTIMEOUT);
+  same_process(&before);
+  ck_ok(zke_expire(writer, zke_session_id(waiter)));
+  ck_ok(zke_wait(waiter, ZKE_FOREVER));
+  ck_ok(zke_close(waiter));
+  waiter = NULL;
+  ck_ok(change(writer));
+  same_process(&before);
+  ck_ok(zke_close(writer));
+  writer = NULL;
+  same_process(&before);
+}
+END_TEST
+
+enum { FIFOS = 8 };
+
+/* The descriptors of this process that are FIFOs beside a database. */
+static int find_fifos(int *fds) {
+  int count = 0;
+  for (int fd = 0; fd < 1024; fd++) {
+    char link[64], target[4096];
+    struct stat st;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(link, target, sizeof target - 1);
+    if (n < 0 || fstat(fd, &st) || !S_ISFIFO(st.st_mode)) continue;
+    target[n] = '\0';
+    if (!strstr(target, "-zke/")) continue;
+    ck_assert_int_lt(count, FIFOS);
+    fds[count++] = fd;
+  }
+  return count;
+}
+
+/* Take the FIFO's ends from a session, as if its process were dying: what is
+ * written to it now finds no reader, though its liveness lock is held. */
+static void bury(const int *fds, int count) {
+  int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  ck_assert_int_ge(null, 0);
+  for (int i = 0; i < count; i++)
+    ck_assert_int_eq(dup3(null, fds[i], O_CLOEXEC), fds[i]);
+  close(null);
+}
+
+/* A waiter that was woken once by the writer and then lost its FIFO. */
+static void begin_buried(void) {
+  int fds[FIFOS];
+  waiter = test_open(test_path("wait.db"));
+  int count = find_fifos(fds);
+  ck_assert_int_ge(count, 1);
+  writer = test_open(test_path("wait.db"));
+  ck_ok(zke_create(writer, "/n", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
+                   NULL));
+  watch(waiter, &seen);
+  ck_ok(change(writer));
+  bury(fds, count);
+}
+
+/* P9: waking a session whose reader is gone neither kills this process nor
+ * leaves a SIGPIPE behind. */
+START_TEST(waking_the_dead_raises_no_sigpipe) {
+  struct sigaction action = {.sa_handler = SIG_DFL};
+  ck_assert_int_eq(sigaction(SIGPIPE, &action, NULL), 0);
+  begin_buried();
+  process before = look();
+  ck_assert_int_eq(sigismember(&before.mask, SIGPIPE), 0);
+  for (int i = 0; i < 3; i++) ck_ok(change(writer));
+  same_process(&before);
+}
+END_TEST
+
+static sigset_t block_sigpipe(void) {
+  sigset_t pipe_only;
+  sigemptyset(&pipe_only);
+  sigaddset(&pipe_only, SIGPIPE);
+  ck_assert_int_eq(pthread_sigmask(SIG_BLOCK, &pipe_only, NULL), 0);
+  return pipe_only;
+}
+
+/* P9: nor is one left pending in a host that blocks the signal. */
+START_TEST(blocked_sigpipe_is_not_left_pending) {
+  begin_buried();
+  block_sigpipe();
+  process before = look();
+  ck_assert_int_eq(sigismember(&before.pending, SIGPIPE), 0);
+  for (int i = 0; i < 3; i++) ck_ok(change(writer));
+  same_process(&before);
+}
+END_TEST
+
+/* P9: nor is one taken that was the host's. */
+START_TEST(pending_sigpipe_stays_the_hosts) {
+  begin_buried();
+  sigset_t pipe_only = block_sigpipe();
+  ck_assert_int_eq(raise(SIGPIPE), 0);
+  process before = look();
+  ck_assert_int_eq(sigismember(&before.pending, SIGPIPE), 1);
+  for (int i = 0; i < 3; i++) ck_ok(change(writer));
+  same_process(&before);
+  static const struct timespec at_once;
+  ck_assert_int_eq(sigtimedwait(&pipe_only, NULL, &at_once), SIGPIPE);
+}
+END_TEST
+
+/* P9: every descriptor is close-on-exec, SQLite's included. */
+START_TEST(descriptors_are_close_on_exec) {
+  bool ours[1024];
+  for (int fd = 0; fd < 1024; fd++) ours[fd] = fcntl(fd, F_GETFD) >= 0;
+  begin(_i);
+  watch(waiter, &seen);
+  ck_ok(change(writer));
+  ck_ok(zke_wait(waiter, ZKE_FOREVER));
+  int count = 0;
+  for (int fd = 0; fd < 1024; fd++) {
+    int flags = fcntl(fd, F_GETFD);
+    if (ours[fd] || flags < 0) continue;
+    ck_assert_msg(flags & FD_CLOEXEC, "descriptor %d", fd);
+    count++;
+  }
+  ck_assert_int_gt(count, 0);
+}
+END_TEST
+
+/* ---- the suite ---- */
+
+static TCase *add_case(Suite *suite, const char *name) {
+  TCase *tc = tcase_create(name);
+  tcase_set_timeout(tc, 30);
+  tcase_add_checked_fixture(tc, NULL, finish);
+  suite_add_tcase(suite, tc);
+  return tc;
+}
+
+#define ADD(test) tcase_add_loop_test(tc, test, 0, WAYS)
+
+static void add_wait(Suite *suite) {
+  TCase *tc = add_case(suite, "wait");
+  ADD(wait_ends_at_its_deadline);
+  ADD(ticks_do_not_end_a_wait);
+  ADD(past_deadline_only_dispatches);
+  ADD(pending_tells_of_work);
+  ADD(earlier_change_ends_the_wait);
+  ADD(change_ends_the_sleep);
+  ADD(own_change_ends_the_sleep);
+  ADD(expiry_ends_the_sleep);
+  tcase_add_test(tc, lost_wakeup_is_made_up_for);
+  tcase_add_test(tc, waiting_needs_a_handle);
+  ADD(now_is_the_monotonic_clock);
+}
+
+static void add_loop(Suite *suite) {
+  TCase *tc = add_case(suite, "loop");
+  tcase_add_loop_test(tc, descriptor_is_readable_while_there_is_work, 0,
+                      2 * WAYS);
+  ADD(descriptor_is_one);
+  tcase_add_test(tc, deadline_of_a_watcher_is_near);
+  ADD(dispatch_at_the_deadline_moves_it);
+  tcase_add_test(tc, one_loop_serves_many_handles);
+  tcase_add_test(tc, loop_makes_up_for_a_lost_wakeup);
+  ADD(idle_loop_does_not_spin);
+  ADD(loop_keeps_a_lease);
+  ADD(wait_keeps_a_lease);
+}
+
+static void add_guest(Suite *suite) {
+  TCase *tc = add_case(suite, "guest");
+  ADD(process_is_left_alone);
+  tcase_add_test(tc, waking_the_dead_raises_no_sigpipe);
+  tcase_add_test(tc, blocked_sigpipe_is_not_left_pending);
+  tcase_add_test(tc, pending_sigpipe_stays_the_hosts);
+  ADD(descriptors_are_close_on_exec);
+}
+
+int main(int argc, char **argv) {
+  Suite *suite = suite_create("wait");
+  add_wait(suite);
+  add_loop(suite);
+  add_guest(suite);
+  return test_main(argc, argv, suite);
+}

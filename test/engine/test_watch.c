@@ -1,0 +1,1994 @@
+/* test_watch.c - what fires a watch, whom it tells, and in which order
+ *
+ * The rules are shown three ways: the watching session changes the tree
+ * itself, another session of its store in memory does, or another store on
+ * the same file.  The events must be the same.
+ */
+#include "test/test.h"
+
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BY_ITSELF, BY_A_SESSION, BY_A_STORE, WAYS };
+
+static zke *watcher, *writer; /* one handle when BY_ITSELF */
+static test_events seen;      /* context of most watches */
+static test_events other;     /* context of a second pair */
+static test_events fallback;  /* context of the default watcher */
+static int limit;             /* event_limit of the stores; 0: the default */
+
+/* One more session on the watcher's tree, on a store like the watcher's. */
+static zke *further(int way) {
+  zke_options options = {
+      .size = sizeof options, .event_limit = limit, .container_ms = 1};
+  zke *z = NULL;
+  if (way == BY_A_STORE) {
+    ck_ok(zke_open(test_path("watch.db"), &options, &z));
+  } else {
+    ck_ok(zke_open_session(watcher, &options, &z));
+  }
+  return z;
+}
+
+static void begin(int way) {
+  zke_options options = {.size = sizeof options,
+                         .event_limit = limit,
+                         .container_ms = 1,
+                         .watcher = test_record,
+                         .watcher_context = &fallback};
+  const char *name = way == BY_A_STORE ? test_path("watch.db") : ":memory:";
+  ck_ok(zke_open(name, &options, &watcher));
+  writer = way == BY_ITSELF ? watcher : further(way);
+}
+
+/* Closes what begin() opened; runs after every test. */
+static void finish(void) {
+  if (writer != watcher) ck_ok(zke_close(writer));
+  ck_ok(zke_close(watcher));
+}
+
+/* ---- changes by the writer ---- */
+
+static void make(const char *path) {
+  ck_ok(zke_create(writer, path, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
+                   NULL));
+}
+
+static void change(const char *path) {
+  ck_ok(zke_set(writer, path, "x", 1, -1, NULL));
+}
+
+static void drop(const char *path) { ck_ok(zke_delete(writer, path, -1)); }
+
+/* ---- watches by the watcher ---- */
+
+static void on_exists(const char *path, test_events *events) {
+  int rc = zke_exists(watcher, path, test_record, events, NULL);
+  ck_assert_msg(rc == ZKE_OK || rc == ZKE_NONODE, "exists %s: %d", path, rc);
+}
+
+static void on_data(const char *path, test_events *events) {
+  ck_ok(zke_get(watcher, path, test_record, events, NULL, NULL, NULL));
+}
+
+static void on_children(const char *path, test_events *events) {
+  ck_ok(zke_children(watcher, path, test_record, events, NULL, NULL));
+}
+
+static void on_all(const char *path, int mode, test_events *events) {
+  ck_ok(zke_add_watch(watcher, path, mode, test_record, events));
+}
+
+static void expect(const char *events) { test_expect(watcher, &seen, events); }
+
+static void expect_other(const char *events) {
+  test_expect(watcher, &other, events);
+}
+
+/* ---- one-shot watches ---- */
+
+/* 12 #46: the watch of a missing node fires at its creation, once. */
+START_TEST(exists_on_missing_fires_at_creation) {
+  begin(_i);
+  ck_rc(zke_exists(watcher, "/n", test_record, &seen, NULL), ZKE_NONODE);
+  make("/n");
+  expect("CREATED /n");
+  change("/n");
+  expect("");
+}
+END_TEST
+
+/* 5.1: the ancestors may be missing as well. */
+START_TEST(exists_below_missing_ancestors_fires) {
+  begin(_i);
+  on_exists("/a/b/c", &seen);
+  make("/a");
+  make("/a/b");
+  expect("");
+  make("/a/b/c");
+  expect("CREATED /a/b/c");
+}
+END_TEST
+
+/* 12 #47: the watch of an existing node fires for a set and for a delete. */
+START_TEST(exists_on_existing_fires_at_set_and_delete) {
+  begin(_i);
+  make("/n");
+  on_exists("/n", &seen);
+  change("/n");
+  expect("CHANGED /n");
+  on_exists("/n", &seen);
+  drop("/n");
+  expect("DELETED /n");
+}
+END_TEST
+
+/* 12 #47, #33: neither an ACL nor a child nor a refused change fires a data
+ * watch; it stays armed. */
+START_TEST(data_watch_ignores_acl_children_and_refusals) {
+  begin(_i);
+  make("/n");
+  on_data("/n", &seen);
+  ck_ok(zke_set_acl(writer, "/n", -1, ZKE_OPEN_ACL));
+  make("/n/child");
+  drop("/n/child");
+  ck_rc(zke_set(writer, "/n", "x", 1, 7, NULL), ZKE_BADVERSION);
+  ck_rc(zke_delete(writer, "/n", 7), ZKE_BADVERSION);
+  ck_ok(zke_sync(writer, "/n"));
+  expect("");
+  change("/n");
+  expect("CHANGED /n");
+}
+END_TEST
+
+/* 12 #48: a get or children of a missing node registers nothing. */
+START_TEST(reading_a_missing_node_registers_nothing) {
+  begin(_i);
+  ck_rc(zke_get(watcher, "/n", test_record, &seen, NULL, NULL, NULL),
+        ZKE_NONODE);
+  ck_rc(zke_children(watcher, "/n", test_record, &seen, NULL, NULL),
+        ZKE_NONODE);
+  make("/n");
+  make("/n/child");
+  expect("");
+}
+END_TEST
+
+/* 12 #49: data and child watch of one node give one DELETED. */
+START_TEST(data_and_child_watch_see_one_deletion) {
+  begin(_i);
+  make("/p");
+  make("/p/n");
+  on_data("/p/n", &seen);
+  on_children("/p/n", &seen);
+  on_children("/p", &seen);
+  drop("/p/n");
+  expect("DELETED /p/n; CHILD /p");
+}
+END_TEST
+
+/* 12 #50: a child watch alone sees its node's end and is consumed by it. */
+START_TEST(child_watch_sees_its_node_deleted) {
+  begin(_i);
+  make("/n");
+  on_children("/n", &seen);
+  drop("/n");
+  expect("DELETED /n");
+  make("/n");
+  make("/n/child");
+  expect("");
+}
+END_TEST
+
+/* 12 #51: the node's event comes before its parent's. */
+START_TEST(creation_comes_before_child) {
+  begin(_i);
+  make("/p");
+  on_children("/p", &seen);
+  on_exists("/p/n", &seen);
+  make("/p/n");
+  expect("CREATED /p/n; CHILD /p");
+}
+END_TEST
+
+/* 12 #52: any number of data watches is one watch. */
+START_TEST(data_watches_collapse) {
+  begin(_i);
+  make("/n");
+  on_exists("/n", &seen);
+  on_data("/n", &seen);
+  on_data("/n", &seen);
+  change("/n");
+  expect("CHANGED /n");
+  change("/n");
+  expect("");
+}
+END_TEST
+
+/* 12 #53: a child watch sees children come and go, nothing else. */
+START_TEST(child_watch_ignores_data_and_grandchildren) {
+  begin(_i);
+  make("/n");
+  make("/n/c");
+  on_children("/n", &seen);
+  change("/n");
+  change("/n/c");
+  make("/n/c/grandchild");
+  drop("/n/c/grandchild");
+  expect("");
+  make("/n/d");
+  expect("CHILD /n");
+  on_children("/n", &seen);
+  drop("/n/d");
+  expect("CHILD /n");
+}
+END_TEST
+
+/* 12 #24: the same bytes are a change. */
+START_TEST(same_bytes_fire) {
+  begin(_i);
+  make("/n");
+  change("/n");
+  on_data("/n", &seen);
+  change("/n");
+  expect("CHANGED /n");
+}
+END_TEST
+
+/* 5.2: a deletion and a new creation in between are seen as a deletion. */
+START_TEST(watch_does_not_outlive_its_node) {
+  begin(_i);
+  make("/n");
+  on_data("/n", &seen);
+  drop("/n");
+  make("/n");
+  change("/n");
+  expect("DELETED /n");
+}
+END_TEST
+
+/* 5.2: the root's watches fire like any other's. */
+START_TEST(root_is_watched_like_any_node) {
+  begin(_i);
+  on_children("/", &seen);
+  on_data("/", &other);
+  make("/n");
+  change("/");
+  expect("CHILD /");
+  expect_other("CHANGED /");
+}
+END_TEST
+
+/* 12 #62: one pair is told once; each pair of function or context is told. */
+START_TEST(pairs_are_told_once_each) {
+  begin(_i);
+  make("/n");
+  on_exists("/n", &seen);
+  on_exists("/n", &seen);
+  on_data("/n", &seen);
+  on_data("/n", &other);
+  change("/n");
+  int count = 0;
+  ck_ok(zke_dispatch(watcher, &count));
+  ck_assert_int_eq(count, 2);
+  expect("CHANGED /n");
+  expect_other("CHANGED /n");
+}
+END_TEST
+
+/* A second function for pairs that differ in it alone. */
+static void record_too(zke *z, int type, int state, const char *path,
+                       void *context) {
+  test_record(z, type, state, path, context);
+}
+
+/* 5.5: the function tells pairs apart as well as the context. */
+START_TEST(functions_tell_pairs_apart) {
+  begin(_i);
+  make("/n");
+  on_data("/n", &seen);
+  ck_ok(zke_get(watcher, "/n", record_too, &seen, NULL, NULL, NULL));
+  change("/n");
+  expect("CHANGED /n; CHANGED /n");
+}
+END_TEST
+
+/* 12 #62: a deletion is told to data's pair and to children's pair. */
+START_TEST(deletion_is_told_to_both_kinds) {
+  begin(_i);
+  make("/n");
+  on_data("/n", &seen);
+  on_children("/n", &other);
+  drop("/n");
+  expect("DELETED /n");
+  expect_other("DELETED /n");
+}
+END_TEST
+
+/* 5.1: the pair of another kind of watch is not told of a change of data. */
+START_TEST(change_is_told_to_data_watches_only) {
+  begin(_i);
+  make("/n");
+  on_data("/n", &seen);
+  on_children("/n", &other);
+  change("/n");
+  expect("CHANGED /n");
+  expect_other("");
+  make("/n/child");
+  expect_other("CHILD /n");
+}
+END_TEST
+
+/* P4: events of several nodes come in the order of their commits. */
+START_TEST(events_come_in_commit_order) {
+  begin(_i);
+  make("/a");
+  make("/b");
+  on_data("/a", &seen);
+  on_data("/b", &seen);
+  on_exists("/c", &seen);
+  make("/c");
+  change("/b");
+  drop("/a");
+  expect("CREATED /c; CHANGED /b; DELETED /a");
+}
+END_TEST
+
+/* What a callback was given, beyond what test_record keeps. */
+typedef struct given {
+  zke *z;
+  int state, calls;
+} given;
+
+static void note_arguments(zke *z, int type, int state, const char *path,
+                           void *context) {
+  given *g = context;
+  (void)type, (void)path;
+  *g = (given){.z = z, .state = state, .calls = g->calls + 1};
+}
+
+/* zkembed.h: a callback gets the watching handle and the session's state. */
+START_TEST(callback_gets_handle_and_state) {
+  begin(_i);
+  make("/n");
+  given g = {0};
+  ck_ok(zke_get(watcher, "/n", note_arguments, &g, NULL, NULL, NULL));
+  change("/n");
+  ck_ok(zke_dispatch(watcher, NULL));
+  ck_assert_int_eq(g.calls, 1);
+  ck_assert_ptr_eq(g.z, watcher);
+  ck_assert_int_eq(g.state, ZKE_STATE_CONNECTED);
+}
+END_TEST
+
+/* zkembed.h: a NULL function registers nothing, whatever the context. */
+START_TEST(no_function_is_no_watch) {
+  begin(_i);
+  make("/n");
+  ck_ok(zke_get(watcher, "/n", NULL, &seen, NULL, NULL, NULL));
+  ck_ok(zke_children(watcher, "/n", NULL, &seen, NULL, NULL));
+  ck_ok(zke_exists(watcher, "/n", NULL, &seen, NULL));
+  zke_watch_list *list = NULL;
+  ck_ok(zke_watches(watcher, &list));
+  ck_assert_int_eq(list->count, 0);
+  zke_free(list);
+  change("/n");
+  int count = -1;
+  ck_ok(zke_dispatch(watcher, &count));
+  ck_assert_int_eq(count, 0);
+}
+END_TEST
+
+/* ---- registered after the change, before its dispatch ---- */
+
+/* P3, P4: the old event does not consume the watch that was registered by a
+ * read of the new state. */
+START_TEST(old_event_leaves_new_data_watch) {
+  begin(_i);
+  make("/n");
+  on_data("/n", &seen);
+  change("/n");
+  on_data("/n", &seen);
+  expect("CHANGED /n");
+  change("/n");
+  expect("CHANGED /n");
+}
+END_TEST
+
+/* The same for a pair that was not registered at the change. */
+START_TEST(old_event_is_not_told_to_new_pair) {
+  begin(_i);
+  make("/n");
+  on_data("/n", &seen);
+  change("/n");
+  on_data("/n", &other);
+  expect("CHANGED /n");
+  expect_other("");
+  change("/n");
+  expect("");
+  expect_other("CHANGED /n");
+}
+END_TEST
+
+/* The same for both at once: the second pair's watch must not hide that the
+ * first is registered again. */
+START_TEST(old_event_leaves_new_watch_beside_another) {
+  begin(_i);
+  make("/n");
+  on_data("/n", &seen);
+  change("/n");
+  on_data("/n", &other);
+  on_data("/n", &seen);
+  expect("CHANGED /n");
+  expect_other("");
+  change("/n");
+  expect("CHANGED /n");
+  expect_other("CHANGED /n");
+}
+END_TEST
+
+/* The same for child watches. */
+START_TEST(old_event_leaves_new_child_watch) {
+  begin(_i);
+  make("/n");
+  on_children("/n", &seen);
+  make("/n/a");
+  on_children("/n", &seen);
+  expect("CHILD /n");
+  make("/n/b");
+  expect("CHILD /n");
+}
+END_TEST
+
+/* The same for a creation, seen by the exists that registers again. */
+START_TEST(old_creation_leaves_new_exists_watch) {
+  begin(_i);
+  on_exists("/n", &seen);
+  make("/n");
+  on_exists("/n", &seen);
+  expect("CREATED /n");
+  drop("/n");
+  expect("DELETED /n");
+}
+END_TEST
+
+/* The same across a deletion, which drains every kind (5.5). */
+START_TEST(old_deletion_leaves_watches_of_new_node) {
+  begin(_i);
+  make("/n");
+  on_data("/n", &seen);
+  on_children("/n", &other);
+  drop("/n");
+  make("/n");
+  on_data("/n", &seen);
+  on_children("/n", &other);
+  expect("DELETED /n");
+  expect_other("DELETED /n");
+  change("/n");
+  make("/n/child");
+  expect("CHANGED /n");
+  expect_other("CHILD /n");
+}
+END_TEST
+
+/* A persistent watch is not told what happened before it either. */
+START_TEST(persistent_watch_begins_with_its_registration) {
+  begin(_i);
+  make("/n");
+  on_data("/n", &seen);
+  change("/n");
+  on_all("/n", ZKE_WATCH_PERSISTENT, &other);
+  drop("/n");
+  expect("CHANGED /n");
+  expect_other("DELETED /n");
+}
+END_TEST
+
+/* ---- multi ---- */
+
+/* 12 #55: each operation fires in its turn, one-shots only once. */
+START_TEST(multi_fires_in_operation_order) {
+  begin(_i);
+  make("/p");
+  make("/p/n");
+  on_data("/p/n", &seen);
+  on_children("/p/n", &seen);
+  on_children("/p", &seen);
+  on_exists("/p/n/c", &seen);
+  zke_op ops[6];
+  zke_op_set(&ops[0], "/p/n", "1", 1, -1);
+  zke_op_set(&ops[1], "/p/n", "2", 1, -1);
+  zke_op_create(&ops[2], "/p/n/c", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+  zke_op_delete(&ops[3], "/p/n/c", -1);
+  zke_op_delete(&ops[4], "/p/n", -1);
+  zke_op_create(&ops[5], "/p/n", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+  ck_ok(zke_multi(writer, ops, 6, NULL));
+  expect("CHANGED /p/n; CREATED /p/n/c; CHILD /p/n; CHILD /p");
+}
+END_TEST
+
+/* 12 #56: a multi that recreates a node shows its deletion only. */
+START_TEST(multi_recreation_is_a_deletion) {
+  begin(_i);
+  make("/n");
+  on_exists("/n", &seen);
+  on_children("/n", &seen);
+  zke_op ops[2];
+  zke_op_delete(&ops[0], "/n", -1);
+  zke_op_create(&ops[1], "/n", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+  ck_ok(zke_multi(writer, ops, 2, NULL));
+  expect("DELETED /n");
+  change("/n");
+  make("/n/child");
+  expect("");
+}
+END_TEST
+
+/* 12 #57: a refused multi fires nothing, and the watches stay armed. */
+START_TEST(refused_multi_fires_nothing) {
+  begin(_i);
+  make("/n");
+  on_data("/n", &seen);
+  on_children("/n", &seen);
+  on_exists("/n/c", &seen);
+  zke_op ops[3];
+  zke_op_set(&ops[0], "/n", "1", 1, -1);
+  zke_op_create(&ops[1], "/n/c", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+  zke_op_delete(&ops[2], "/missing", -1);
+  ck_rc(zke_multi(writer, ops, 3, NULL), ZKE_NONODE);
+  expect("");
+  ck_ok(zke_multi(writer, ops, 2, NULL));
+  expect("CHANGED /n; CREATED /n/c; CHILD /n");
+}
+END_TEST
+
+/* 4: three sets in one multi are one event of a one-shot watch, three of a
+ * persistent one. */
+START_TEST(multi_fires_persistent_watches_each_time) {
+  begin(_i);
+  make("/n");
+  on_data("/n", &seen);
+  on_all("/n", ZKE_WATCH_PERSISTENT, &other);
+  zke_op ops[3];
+  for (int i = 0; i < 3; i++) zke_op_set(&ops[i], "/n", "x", 1, -1);
+  ck_ok(zke_multi(writer, ops, 3, NULL));
+  expect("CHANGED /n");
+  expect_other("CHANGED /n; CHANGED /n; CHANGED /n");
+}
+END_TEST
+
+/* 4: creation and deletion in one multi show the creation and one CHILD. */
+START_TEST(multi_shows_a_passing_node) {
+  begin(_i);
+  on_exists("/n", &seen);
+  on_children("/", &seen);
+  zke_op ops[2];
+  zke_op_create(&ops[0], "/n", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+  zke_op_delete(&ops[1], "/n", -1);
+  ck_ok(zke_multi(writer, ops, 2, NULL));
+  expect("CREATED /n; CHILD /");
+}
+END_TEST
+
+/* ---- persistent watches ---- */
+
+/* 5.7: a persistent watch sees its node and its children, again and again,
+ * and survives the node. */
+START_TEST(persistent_watch_stays) {
+  begin(_i);
+  on_all("/n", ZKE_WATCH_PERSISTENT, &seen);
+  make("/n");
+  change("/n");
+  change("/n");
+  make("/n/c");
+  change("/n/c");
+  drop("/n/c");
+  drop("/n");
+  make("/n");
+  expect(
+      "CREATED /n; CHANGED /n; CHANGED /n; CHILD /n; CHILD /n; "
+      "DELETED /n; CREATED /n");
+}
+END_TEST
+
+/* 12 #60: a recursive watch sees its node and every descendant, never CHILD. */
+START_TEST(recursive_watch_sees_the_subtree) {
+  begin(_i);
+  on_all("/n", ZKE_WATCH_PERSISTENT_RECURSIVE, &seen);
+  make("/n");
+  make("/n/a");
+  make("/n/a/b");
+  change("/n/a/b");
+  change("/n");
+  drop("/n/a/b");
+  drop("/n/a");
+  drop("/n");
+  expect(
+      "CREATED /n; CREATED /n/a; CREATED /n/a/b; CHANGED /n/a/b; CHANGED /n; "
+      "DELETED /n/a/b; DELETED /n/a; DELETED /n");
+}
+END_TEST
+
+/* 5.7: a recursive watch of the root sees everything. */
+START_TEST(recursive_root_watch_sees_all) {
+  begin(_i);
+  on_all("/", ZKE_WATCH_PERSISTENT_RECURSIVE, &seen);
+  make("/a");
+  make("/a/b");
+  change("/");
+  expect("CREATED /a; CREATED /a/b; CHANGED /");
+}
+END_TEST
+
+/* A path is below another by its components, not by its characters. */
+START_TEST(recursive_watch_ignores_like_names) {
+  begin(_i);
+  on_all("/a_b", ZKE_WATCH_PERSISTENT_RECURSIVE, &seen);
+  on_all("/%", ZKE_WATCH_PERSISTENT_RECURSIVE, &seen);
+  make("/a_bc");
+  make("/axb");
+  make("/axb/c");
+  make("/A_B");
+  make("/a_b");
+  make("/a_b/c");
+  expect("CREATED /a_b; CREATED /a_b/c");
+}
+END_TEST
+
+/* 12 #60: overlapping recursive watches of one pair give one event; of two
+ * pairs one each. */
+START_TEST(overlapping_recursive_watches_collapse) {
+  begin(_i);
+  on_all("/", ZKE_WATCH_PERSISTENT_RECURSIVE, &seen);
+  on_all("/a", ZKE_WATCH_PERSISTENT_RECURSIVE, &seen);
+  on_all("/a", ZKE_WATCH_PERSISTENT_RECURSIVE, &other);
+  make("/a");
+  make("/a/b");
+  make("/c");
+  expect("CREATED /a; CREATED /a/b; CREATED /c");
+  expect_other("CREATED /a; CREATED /a/b");
+}
+END_TEST
+
+/* The same when a one-shot watch of the pair meets its persistent ones. */
+START_TEST(one_event_whatever_the_kinds_of_watch) {
+  begin(_i);
+  make("/a");
+  make("/a/b");
+  on_all("/", ZKE_WATCH_PERSISTENT_RECURSIVE, &seen);
+  on_all("/a/b", ZKE_WATCH_PERSISTENT, &seen);
+  on_data("/a/b", &seen);
+  change("/a/b");
+  expect("CHANGED /a/b");
+  change("/a/b");
+  expect("CHANGED /a/b");
+}
+END_TEST
+
+/* 12 #61, not copied: a one-shot watch on the same path leaves the persistent
+ * watch alone. */
+START_TEST(one_shot_leaves_persistent_watch) {
+  begin(_i);
+  make("/n");
+  on_all("/n", ZKE_WATCH_PERSISTENT, &seen);
+  on_data("/n", &seen);
+  on_children("/n", &seen);
+  change("/n");
+  make("/n/a");
+  expect("CHANGED /n; CHILD /n");
+  change("/n");
+  make("/n/b");
+  drop("/n/a");
+  expect("CHANGED /n; CHILD /n; CHILD /n");
+}
+END_TEST
+
+/* The same when the pairs differ: only the one-shot is consumed. */
+START_TEST(one_shot_of_another_pair_leaves_persistent_watch) {
+  begin(_i);
+  make("/n");
+  on_all("/n", ZKE_WATCH_PERSISTENT, &seen);
+  on_data("/n", &other);
+  change("/n");
+  change("/n");
+  expect("CHANGED /n; CHANGED /n");
+  expect_other("CHANGED /n");
+}
+END_TEST
+
+/* 5.7, not copied: a persistent watch does not prolong a one-shot before it. */
+START_TEST(persistent_watch_leaves_one_shot) {
+  begin(_i);
+  make("/n");
+  on_data("/n", &other);
+  on_all("/n", ZKE_WATCH_PERSISTENT, &seen);
+  change("/n");
+  change("/n");
+  expect("CHANGED /n; CHANGED /n");
+  expect_other("CHANGED /n");
+}
+END_TEST
+
+/* A one-shot child watch under a recursive one still gets its CHILD. */
+START_TEST(child_watch_works_under_recursive_watch) {
+  begin(_i);
+  make("/n");
+  on_all("/n", ZKE_WATCH_PERSISTENT_RECURSIVE, &seen);
+  on_children("/n", &other);
+  make("/n/a");
+  make("/n/b");
+  expect("CREATED /n/a; CREATED /n/b");
+  expect_other("CHILD /n");
+}
+END_TEST
+
+/* 5.7: the later mode on a path replaces the earlier. */
+START_TEST(recursive_replaces_persistent) {
+  begin(_i);
+  make("/n");
+  on_all("/n", ZKE_WATCH_PERSISTENT, &seen);
+  on_all("/n", ZKE_WATCH_PERSISTENT_RECURSIVE, &seen);
+  make("/n/c");
+  change("/n/c");
+  change("/n");
+  expect("CREATED /n/c; CHANGED /n/c; CHANGED /n");
+}
+END_TEST
+
+/* The other way round. */
+START_TEST(persistent_replaces_recursive) {
+  begin(_i);
+  make("/n");
+  on_all("/n", ZKE_WATCH_PERSISTENT_RECURSIVE, &seen);
+  on_all("/n", ZKE_WATCH_PERSISTENT, &seen);
+  make("/n/c");
+  change("/n/c");
+  change("/n");
+  expect("CHILD /n; CHANGED /n");
+}
+END_TEST
+
+/* The replaced mode does not come back when another watch of the session
+ * brings the event. */
+START_TEST(recursive_stays_recursive_beside_child_watch) {
+  begin(_i);
+  make("/n");
+  on_all("/n", ZKE_WATCH_PERSISTENT, &seen);
+  on_all("/n", ZKE_WATCH_PERSISTENT_RECURSIVE, &seen);
+  on_children("/n", &other);
+  make("/n/c");
+  expect("CREATED /n/c");
+  expect_other("CHILD /n");
+}
+END_TEST
+
+/* The other way round. */
+START_TEST(persistent_stays_persistent_beside_recursive_watch) {
+  begin(_i);
+  make("/n");
+  on_all("/n", ZKE_WATCH_PERSISTENT_RECURSIVE, &seen);
+  on_all("/n", ZKE_WATCH_PERSISTENT, &seen);
+  on_all("/", ZKE_WATCH_PERSISTENT_RECURSIVE, &other);
+  make("/n/c");
+  change("/n/c");
+  expect("CHILD /n");
+  expect_other("CREATED /n/c; CHANGED /n/c");
+}
+END_TEST
+
+/* zkembed.h: a mode that is none, a missing function, a bad path. */
+START_TEST(add_watch_checks_its_arguments) {
+  begin(_i);
+  ck_rc(zke_add_watch(watcher, "/n", 2, test_record, &seen),
+        ZKE_MARSHALLINGERROR);
+  ck_rc(zke_add_watch(watcher, "/n", -1, test_record, &seen),
+        ZKE_MARSHALLINGERROR);
+  ck_rc(zke_add_watch(watcher, "/n", ZKE_WATCH_PERSISTENT, NULL, &seen),
+        ZKE_BADARGUMENTS);
+  ck_rc(zke_add_watch(watcher, "n/", ZKE_WATCH_PERSISTENT, test_record, &seen),
+        ZKE_BADARGUMENTS);
+  ck_rc(zke_add_watch(watcher, NULL, ZKE_WATCH_PERSISTENT, test_record, &seen),
+        ZKE_BADARGUMENTS);
+  make("/n");
+  expect("");
+}
+END_TEST
+
+/* ---- removal ---- */
+
+/* 12 #63: only the very pair and kind is taken back, and no event comes. */
+START_TEST(removal_takes_one_pair) {
+  begin(_i);
+  make("/n");
+  on_data("/n", &seen);
+  on_data("/n", &other);
+  int data = ZKE_WATCH_DATA;
+  ck_rc(zke_remove_watch(watcher, "/n", data, test_record, NULL),
+        ZKE_NOWATCHER);
+  ck_rc(zke_remove_watch(watcher, "/n", data, record_too, &seen),
+        ZKE_NOWATCHER);
+  ck_rc(zke_remove_watch(watcher, "/n", ZKE_WATCH_CHILD, test_record, &seen),
+        ZKE_NOWATCHER);
+  ck_rc(zke_remove_watch(watcher, "/m", data, test_record, &seen),
+        ZKE_NOWATCHER);
+  ck_ok(zke_remove_watch(watcher, "/n", data, test_record, &seen));
+  ck_rc(zke_remove_watch(watcher, "/n", data, test_record, &seen),
+        ZKE_NOWATCHER);
+  change("/n");
+  expect("");
+  expect_other("CHANGED /n");
+}
+END_TEST
+
+/* 5.6: ZKE_WATCH_ANY takes both kinds at once, or the one there is. */
+START_TEST(removal_of_any_kind) {
+  begin(_i);
+  make("/n");
+  on_data("/n", &seen);
+  on_children("/n", &seen);
+  int any = ZKE_WATCH_ANY;
+  ck_ok(zke_remove_watch(watcher, "/n", any, test_record, &seen));
+  ck_rc(zke_remove_watch(watcher, "/n", any, test_record, &seen),
+        ZKE_NOWATCHER);
+  on_children("/n", &seen);
+  ck_ok(zke_remove_watch(watcher, "/n", any, test_record, &seen));
+  change("/n");
+  make("/n/c");
+  expect("");
+}
+END_TEST
+
+/* 5.6: the watch of a missing node counts as a data watch. */
+START_TEST(removal_of_exists_watch) {
+  begin(_i);
+  on_exists("/n", &seen);
+  ck_ok(zke_remove_watch(watcher, "/n", ZKE_WATCH_DATA, test_record, &seen));
+  make("/n");
+  expect("");
+}
+END_TEST
+
+/* 5.7: a persistent watch is taken back kind by kind. */
+START_TEST(removal_of_persistent_watch_by_kind) {
+  begin(_i);
+  make("/n");
+  on_all("/n", ZKE_WATCH_PERSISTENT, &seen);
+  ck_ok(zke_remove_watch(watcher, "/n", ZKE_WATCH_CHILD, test_record, &seen));
+  ck_rc(zke_remove_watch(watcher, "/n", ZKE_WATCH_CHILD, test_record, &seen),
+        ZKE_NOWATCHER);
+  make("/n/a");
+  change("/n");
+  expect("CHANGED /n");
+  ck_ok(zke_remove_watch(watcher, "/n", ZKE_WATCH_DATA, test_record, &seen));
+  ck_rc(zke_remove_watch(watcher, "/n", ZKE_WATCH_ANY, test_record, &seen),
+        ZKE_NOWATCHER);
+  change("/n");
+  expect("");
+}
+END_TEST
+
+/* 5.7: or as a whole, the recursive one too. */
+START_TEST(removal_of_recursive_watch) {
+  begin(_i);
+  on_all("/", ZKE_WATCH_PERSISTENT_RECURSIVE, &seen);
+  on_all("/n", ZKE_WATCH_PERSISTENT_RECURSIVE, &other);
+  ck_ok(zke_remove_watch(watcher, "/", ZKE_WATCH_ANY, test_record, &seen));
+  make("/n");
+  make("/n/c");
+  expect("");
+  expect_other("CREATED /n; CREATED /n/c");
+}
+END_TEST
+
+/* 5.6: remove_all takes every pair of the kind and leaves the other kind. */
+START_TEST(removal_of_all_pairs) {
+  begin(_i);
+  make("/n");
+  on_data("/n", &seen);
+  on_data("/n", &other);
+  on_children("/n", &seen);
+  ck_ok(zke_remove_all_watches(watcher, "/n", ZKE_WATCH_DATA));
+  ck_rc(zke_remove_all_watches(watcher, "/n", ZKE_WATCH_DATA), ZKE_NOWATCHER);
+  change("/n");
+  make("/n/c");
+  expect("CHILD /n");
+  expect_other("");
+  ck_rc(zke_remove_all_watches(watcher, "/n", ZKE_WATCH_ANY), ZKE_NOWATCHER);
+}
+END_TEST
+
+/* A removal after the change either takes the event back or says that there
+ * is nothing left to remove; never both, never neither. */
+START_TEST(removal_after_the_change_is_consistent) {
+  begin(_i);
+  make("/n");
+  on_data("/n", &seen);
+  change("/n");
+  int rc = zke_remove_watch(watcher, "/n", ZKE_WATCH_DATA, test_record, &seen);
+  ck_assert(rc == ZKE_OK || rc == ZKE_NOWATCHER);
+  expect(rc == ZKE_OK ? "" : "CHANGED /n");
+}
+END_TEST
+
+/* 5.6: one session's removal does not touch another's watch. */
+START_TEST(removal_is_of_one_session) {
+  begin(_i);
+  make("/n");
+  zke *third = further(_i);
+  on_data("/n", &seen);
+  ck_rc(zke_remove_watch(third, "/n", ZKE_WATCH_DATA, test_record, &seen),
+        ZKE_NOWATCHER);
+  ck_rc(zke_remove_all_watches(third, "/n", ZKE_WATCH_ANY), ZKE_NOWATCHER);
+  ck_ok(zke_close(third));
+  change("/n");
+  expect("CHANGED /n");
+}
+END_TEST
+
+/* ---- the end of another session ---- */
+
+/* A session that makes count ephemerals /p/0 ... and is then ended: closed
+ * when how is even, expired by the writer when odd. */
+static void end_owner(int way, int how, int count) {
+  zke *owner = further(way);
+  make("/p");
+  for (int i = 0; i < count; i++) {
+    char path[16];
+    snprintf(path, sizeof path, "/p/%d", i);
+    ck_ok(zke_create(owner, path, "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL,
+                     NULL));
+    on_exists(path, &seen);
+  }
+  on_children("/p", &seen);
+  if (how % 2) ck_ok(zke_expire(writer, zke_session_id(owner)));
+  ck_ok(zke_close(owner));
+}
+
+/* 12 #58: each ephemeral gives its DELETED, the parent one CHILD after the
+ * first of them. */
+START_TEST(end_of_session_fires_for_each_ephemeral) {
+  begin(_i / 2);
+  end_owner(_i / 2, _i, 7);
+  ck_ok(zke_dispatch(watcher, NULL));
+  ck_assert_int_eq(seen.count, 8);
+  ck_assert_int_eq(seen.at[0].type, ZKE_EVENT_DELETED);
+  ck_assert_int_eq(seen.at[1].type, ZKE_EVENT_CHILD);
+  ck_assert_str_eq(seen.at[1].path, "/p");
+  unsigned deleted = 0;
+  for (int i = 0; i < seen.count; i++) {
+    if (i == 1) continue;
+    ck_assert_int_eq(seen.at[i].type, ZKE_EVENT_DELETED);
+    deleted |= 1u << (seen.at[i].path[3] - '0');
+  }
+  ck_assert_uint_eq(deleted, 0x7f);
+}
+END_TEST
+
+/* 12 #58, section 6: they go in one zxid. */
+START_TEST(end_of_session_is_one_zxid) {
+  begin(_i / 2);
+  zke_stat parent, next;
+  end_owner(_i / 2, _i, 7);
+  ck_ok(zke_exists(watcher, "/p", NULL, NULL, &parent));
+  ck_assert_int_eq(parent.cversion, 14);
+  ck_assert_int_eq(parent.numChildren, 0);
+  make("/next");
+  ck_ok(zke_exists(watcher, "/next", NULL, NULL, &next));
+  ck_assert_int_eq(next.czxid, parent.pzxid + 1);
+}
+END_TEST
+
+/* 12 #59: a persistent watch of the parent sees each of them go. */
+START_TEST(end_of_session_fires_persistent_watch_each_time) {
+  begin(_i / 2);
+  make("/p");
+  zke *owner = further(_i / 2);
+  for (int i = 0; i < 3; i++) {
+    ck_ok(zke_create(owner, "/p/e-", "", 0, ZKE_OPEN_ACL,
+                     ZKE_EPHEMERAL_SEQUENTIAL, NULL, NULL));
+  }
+  on_all("/p", ZKE_WATCH_PERSISTENT, &seen);
+  if (_i % 2) ck_ok(zke_expire(writer, zke_session_id(owner)));
+  ck_ok(zke_close(owner));
+  expect("CHILD /p; CHILD /p; CHILD /p");
+}
+END_TEST
+
+/* 5.2, 12 #77: the sweep's removals fire like a delete. */
+START_TEST(reaped_container_and_ttl_node_fire) {
+  begin(_i);
+  ck_ok(
+      zke_create(writer, "/c", "", 0, ZKE_OPEN_ACL, ZKE_CONTAINER, NULL, NULL));
+  on_exists("/c", &seen);
+  make("/c/child");
+  drop("/c/child");
+  test_expect_within(watcher, &seen, "DELETED /c", 5000);
+  make("/p");
+  on_all("/p/t", ZKE_WATCH_PERSISTENT, &seen); /* it may go at once */
+  on_all("/p", ZKE_WATCH_PERSISTENT, &seen);
+  ck_ok(zke_create_ttl(writer, "/p/t", "", 0, ZKE_OPEN_ACL,
+                       ZKE_PERSISTENT_WITH_TTL, 1, NULL, NULL));
+  test_expect_within(watcher, &seen,
+                     "CREATED /p/t; CHILD /p; DELETED /p/t; CHILD /p", 5000);
+}
+END_TEST
+
+/* ---- what a session may not read, it is not told (5.8) ---- */
+
+static const zke_acl all_but_read = {ZKE_PERM_ALL & ~ZKE_PERM_READ, "world",
+                                     "anyone"};
+static const zke_acls unreadable = {1, &all_but_read};
+
+static void make_unreadable(const char *path) {
+  ck_ok(
+      zke_create(writer, path, "", 0, &unreadable, ZKE_PERSISTENT, NULL, NULL));
+}
+
+static void permit(const char *path, const zke_acls *acls) {
+  ck_ok(zke_set_acl(writer, path, -1, acls));
+}
+
+/* 12 #84: an unreadable node's creation is not told, and the watch is spent. */
+START_TEST(unreadable_creation_is_silent) {
+  begin(_i);
+  on_exists("/n", &seen);
+  make_unreadable("/n");
+  permit("/n", ZKE_OPEN_ACL);
+  change("/n");
+  expect("");
+}
+END_TEST
+
+/* 12 #84: nor is its change. */
+START_TEST(unreadable_change_is_silent) {
+  begin(_i);
+  make_unreadable("/n");
+  on_exists("/n", &seen);
+  change("/n");
+  permit("/n", ZKE_OPEN_ACL);
+  change("/n");
+  expect("");
+}
+END_TEST
+
+/* 12 #84: nor is its deletion. */
+START_TEST(unreadable_deletion_is_silent) {
+  begin(_i);
+  make_unreadable("/n");
+  on_exists("/n", &seen);
+  drop("/n");
+  make("/n");
+  expect("");
+}
+END_TEST
+
+/* 12 #84: a watch spent in silence is spent, also when a later watch of the
+ * session brings the next event. */
+START_TEST(silently_spent_watch_does_not_return) {
+  begin(_i);
+  on_exists("/n", &seen);
+  make_unreadable("/n");
+  expect("");
+  permit("/n", ZKE_OPEN_ACL);
+  ck_rc(zke_remove_watch(watcher, "/n", ZKE_WATCH_DATA, test_record, &seen),
+        ZKE_NOWATCHER);
+  on_data("/n", &other);
+  change("/n");
+  expect("");
+  expect_other("CHANGED /n");
+}
+END_TEST
+
+/* 5.8: CHILD asks for READ on the parent, whose watch is spent unheard. */
+START_TEST(unreadable_parent_hides_its_children) {
+  begin(_i);
+  make("/p");
+  on_children("/p", &seen);
+  permit("/p", &unreadable);
+  make("/p/a");
+  permit("/p", ZKE_OPEN_ACL);
+  make("/p/b");
+  expect("");
+}
+END_TEST
+
+/* 5.8: an unreadable child of a readable parent does show as CHILD. */
+START_TEST(readable_parent_shows_unreadable_child) {
+  begin(_i);
+  make("/p");
+  on_children("/p", &seen);
+  on_exists("/p/n", &seen);
+  make_unreadable("/p/n");
+  expect("CHILD /p");
+}
+END_TEST
+
+/* 5.8: a persistent watch goes on once the node is readable again. */
+START_TEST(persistent_watch_skips_what_is_unreadable) {
+  begin(_i);
+  make("/p");
+  on_all("/p", ZKE_WATCH_PERSISTENT_RECURSIVE, &seen);
+  make_unreadable("/p/n");
+  change("/p/n");
+  make("/p/m");
+  permit("/p/n", ZKE_OPEN_ACL);
+  change("/p/n");
+  expect("CREATED /p/m; CHANGED /p/n");
+}
+END_TEST
+
+/* 5.8: the ACL at the time of the change decides, not that at dispatch. */
+START_TEST(acl_at_the_change_decides) {
+  begin(_i);
+  make("/open");
+  make_unreadable("/shut");
+  on_exists("/open", &seen);
+  on_exists("/shut", &seen);
+  change("/open");
+  change("/shut");
+  permit("/open", &unreadable);
+  permit("/shut", ZKE_OPEN_ACL);
+  expect("CHANGED /open");
+}
+END_TEST
+
+/* 5.8: identities decide, session by session. */
+START_TEST(identities_decide_who_is_told) {
+  begin(_i);
+  zke *third = further(_i);
+  ck_ok(zke_add_auth(writer, "digest", "u:p", 3));
+  ck_ok(zke_create(writer, "/n", "", 0, ZKE_CREATOR_ALL_ACL, ZKE_PERSISTENT,
+                   NULL, NULL));
+  if (writer != watcher) ck_ok(zke_add_auth(watcher, "digest", "u:p", 3));
+  on_exists("/n", &seen);
+  ck_ok(zke_exists(third, "/n", test_record, &other, NULL));
+  change("/n");
+  expect("CHANGED /n");
+  test_expect(third, &other, "");
+  ck_ok(zke_close(third));
+}
+END_TEST
+
+/* 12 #84: a read that is refused registers nothing. */
+START_TEST(refused_read_registers_nothing) {
+  begin(_i);
+  make_unreadable("/n");
+  ck_rc(zke_get(watcher, "/n", test_record, &seen, NULL, NULL, NULL),
+        ZKE_NOAUTH);
+  ck_rc(zke_children(watcher, "/n", test_record, &seen, NULL, NULL),
+        ZKE_NOAUTH);
+  permit("/n", ZKE_OPEN_ACL);
+  change("/n");
+  make("/n/c");
+  expect("");
+}
+END_TEST
+
+/* ---- too many events (P4) ---- */
+
+enum { LIMIT = 8 };
+
+static void begin_limited(int way) {
+  limit = LIMIT;
+  begin(way);
+  make("/n");
+  on_all("/n", ZKE_WATCH_PERSISTENT, &seen);
+}
+
+/* Rows that wait for the watcher, as the database counts them. */
+static int pending(void) {
+  zke_session_list *list = NULL;
+  ck_ok(zke_sessions(writer, &list));
+  int events = -1;
+  for (int i = 0; i < list->count; i++) {
+    if (list->data[i].id == zke_session_id(watcher))
+      events = list->data[i].events;
+  }
+  zke_free(list);
+  return events;
+}
+
+static void change_often(const char *path, int times) {
+  for (int i = 0; i < times; i++) change(path);
+}
+
+/* Far too many events. */
+static void flood(void) { change_often("/n", 3 * LIMIT); }
+
+/* Assert one ZKE_EVENT_OVERFLOW, before at most LIMIT events, and forget. */
+static void expect_overflow(test_events *events) {
+  ck_ok(zke_dispatch(watcher, NULL));
+  ck_assert_int_ge(events->count, 1);
+  ck_assert_int_le(events->count, LIMIT + 1);
+  ck_assert_int_eq(events->at[0].type, ZKE_EVENT_OVERFLOW);
+  for (int i = 1; i < events->count; i++)
+    ck_assert_int_ne(events->at[i].type, ZKE_EVENT_OVERFLOW);
+  events->count = 0;
+}
+
+/* P4: as many events as the limit are all delivered. */
+START_TEST(events_up_to_the_limit_are_kept) {
+  begin_limited(_i);
+  change_often("/n", LIMIT);
+  expect(
+      "CHANGED /n; CHANGED /n; CHANGED /n; CHANGED /n; "
+      "CHANGED /n; CHANGED /n; CHANGED /n; CHANGED /n");
+}
+END_TEST
+
+/* P4: what was delivered no longer counts, though its rows are trimmed only
+ * now and then. */
+START_TEST(delivered_events_make_room) {
+  begin_limited(_i);
+  for (int i = 0; i < 2 * LIMIT; i++) {
+    change_often("/n", LIMIT / 2);
+    expect("CHANGED /n; CHANGED /n; CHANGED /n; CHANGED /n");
+  }
+}
+END_TEST
+
+/* P4: one event more, and a single overflow stands for all. */
+START_TEST(one_event_too_many_is_an_overflow) {
+  begin_limited(_i);
+  change_often("/n", LIMIT + 1);
+  expect_overflow(&seen);
+}
+END_TEST
+
+/* P4: a session that never dispatches does not fill the disk. */
+START_TEST(pending_events_are_bounded) {
+  begin_limited(_i);
+  for (int i = 0; i < 20; i++) {
+    change_often("/n", LIMIT);
+    ck_assert_int_le(pending(), LIMIT + 1);
+    ck_assert_int_ge(pending(), 1);
+  }
+  expect_overflow(&seen);
+}
+END_TEST
+
+/* zkembed.h: the overflow is told to every pair and to the default watcher. */
+START_TEST(overflow_is_told_to_all) {
+  begin_limited(_i);
+  on_exists("/missing", &other);
+  flood();
+  expect_overflow(&seen);
+  expect_other("OVERFLOW");
+  test_expect(watcher, &fallback, "OVERFLOW");
+}
+END_TEST
+
+/* zkembed.h: every one-shot watch from before is gone, persistent ones go
+ * on. */
+START_TEST(overflow_spends_one_shots_only) {
+  begin_limited(_i);
+  on_exists("/missing", &other);
+  flood();
+  expect_overflow(&seen);
+  expect_other("OVERFLOW");
+  ck_rc(zke_remove_watch(watcher, "/missing", ZKE_WATCH_DATA, test_record,
+                         &other),
+        ZKE_NOWATCHER);
+  make("/missing");
+  change("/n");
+  expect("CHANGED /n");
+  expect_other("");
+}
+END_TEST
+
+/* One-shot watches in the database, anybody's. */
+static int one_shots(void) {
+  zke_watch_list *list = NULL;
+  int count = 0;
+  ck_ok(zke_watches(writer, &list));
+  for (int i = 0; i < list->count; i++) count += list->data[i].mode == -1;
+  zke_free(list);
+  return count;
+}
+
+/* The same as others see it: nothing is left of them once it was told. */
+START_TEST(overflow_removes_one_shots_from_the_database) {
+  begin_limited(_i);
+  on_exists("/missing", &other);
+  ck_assert_int_eq(one_shots(), 1);
+  flood();
+  expect_overflow(&seen);
+  ck_assert_int_eq(one_shots(), 0);
+}
+END_TEST
+
+/* P3: a watch registered after the overflow is not spent by it. */
+START_TEST(overflow_leaves_later_one_shots) {
+  begin_limited(_i);
+  make("/m");
+  on_data("/m", &other);
+  flood();
+  on_data("/m", &other);
+  expect_overflow(&seen);
+  expect_other("OVERFLOW");
+  change("/m");
+  expect_other("CHANGED /m");
+}
+END_TEST
+
+/* zkembed.h: the limit is an option of the watching session's handle, whatever
+ * that of the changing one. */
+START_TEST(limit_is_the_watchers) {
+  begin_limited(BY_A_STORE);
+  limit = 0;
+  zke *third = further(BY_A_STORE);
+  for (int i = 0; i < 3 * LIMIT; i++)
+    ck_ok(zke_set(third, "/n", "x", 1, -1, NULL));
+  ck_ok(zke_close(third));
+  expect_overflow(&seen);
+}
+END_TEST
+
+/* The other way round. */
+START_TEST(limit_is_not_the_writers) {
+  begin(BY_A_STORE);
+  make("/n");
+  on_all("/n", ZKE_WATCH_PERSISTENT, &seen);
+  limit = LIMIT;
+  zke *third = further(BY_A_STORE);
+  for (int i = 0; i < 3 * LIMIT; i++)
+    ck_ok(zke_set(third, "/n", "x", 1, -1, NULL));
+  ck_ok(zke_close(third));
+  ck_ok(zke_dispatch(watcher, NULL));
+  ck_assert_int_eq(seen.count, 3 * LIMIT);
+  ck_assert_int_eq(seen.at[0].type, ZKE_EVENT_CHANGED);
+}
+END_TEST
+
+/* ---- callbacks that call back ---- */
+
+/* A watcher that reads again and thereby registers again. */
+static void read_again(zke *z, int type, int state, const char *path,
+                       void *context) {
+  test_record(z, type, state, path, context);
+  ck_ok(zke_get(z, path, read_again, context, NULL, NULL, NULL));
+}
+
+/* zkembed.h: the usual loop, one event for each change. */
+START_TEST(callback_registers_again) {
+  begin(_i);
+  make("/n");
+  ck_ok(zke_get(watcher, "/n", read_again, &seen, NULL, NULL, NULL));
+  for (int i = 0; i < 5; i++) {
+    change("/n");
+    expect("CHANGED /n");
+  }
+}
+END_TEST
+
+/* A watcher that creates what another watch of its session waits for. */
+static void create_next(zke *z, int type, int state, const char *path,
+                        void *context) {
+  test_record(z, type, state, path, context);
+  ck_ok(
+      zke_create(z, "/next", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+}
+
+/* P4: a callback's own change is told as well, after the present event. */
+START_TEST(callback_creates) {
+  begin(_i);
+  make("/n");
+  on_exists("/next", &seen);
+  ck_ok(zke_get(watcher, "/n", create_next, &seen, NULL, NULL, NULL));
+  change("/n");
+  test_expect_within(watcher, &seen, "CHANGED /n; CREATED /next", 2000);
+}
+END_TEST
+
+static char nesting[64]; /* "(" path when a callback begins, ")" at its end */
+
+static void dispatch_inside(zke *z, int type, int state, const char *path,
+                            void *context) {
+  (void)type, (void)state;
+  strcat(strcat(nesting, "("), path);
+  if (context) change(context);
+  ck_ok(zke_dispatch(z, NULL));
+  strcat(nesting, ")");
+}
+
+/* P4: a dispatch inside a callback goes on where the outer one is, in order,
+ * and takes what came since. */
+START_TEST(callback_dispatches) {
+  begin(_i);
+  static char last[] = "/c";
+  make("/a");
+  make("/b");
+  make("/c");
+  ck_ok(zke_get(watcher, "/a", dispatch_inside, last, NULL, NULL, NULL));
+  ck_ok(zke_get(watcher, "/b", dispatch_inside, NULL, NULL, NULL, NULL));
+  ck_ok(zke_get(watcher, "/c", dispatch_inside, NULL, NULL, NULL, NULL));
+  change("/a");
+  change("/b");
+  ck_ok(zke_dispatch(watcher, NULL));
+  ck_assert_str_eq(nesting, "(/a(/b(/c)))");
+  ck_ok(zke_dispatch(watcher, NULL));
+  ck_assert_str_eq(nesting, "(/a(/b(/c)))");
+}
+END_TEST
+
+/* What calls inside a callback returned. */
+static int inner_rc[2];
+
+static void wait_inside(zke *z, int type, int state, const char *path,
+                        void *context) {
+  test_record(z, type, state, path, context);
+  inner_rc[0] = zke_wait(z, zke_now(z) + 2000);
+  inner_rc[1] = zke_wait(z, zke_now(z) + 5);
+}
+
+/* zkembed.h: a callback may wait for the next event, and gives up in time. */
+START_TEST(callback_waits) {
+  begin(_i);
+  make("/a");
+  make("/b");
+  ck_ok(zke_get(watcher, "/a", wait_inside, &seen, NULL, NULL, NULL));
+  on_data("/b", &seen);
+  change("/a");
+  change("/b");
+  expect("CHANGED /a; CHANGED /b");
+  ck_rc(inner_rc[0], ZKE_OK);
+  ck_rc(inner_rc[1], ZKE_OPERATIONTIMEOUT);
+}
+END_TEST
+
+static void close_inside(zke *z, int type, int state, const char *path,
+                         void *context) {
+  test_record(z, type, state, path, context);
+  inner_rc[0] = zke_close(z);
+}
+
+/* zkembed.h: closing the dispatching handle is refused and does nothing. */
+START_TEST(callback_may_not_close_its_handle) {
+  begin(_i);
+  make("/n");
+  ck_ok(zke_get(watcher, "/n", close_inside, &seen, NULL, NULL, NULL));
+  change("/n");
+  expect("CHANGED /n");
+  ck_rc(inner_rc[0], ZKE_MISUSE);
+  ck_assert_int_eq(zke_state(watcher), ZKE_STATE_CONNECTED);
+  on_data("/n", &seen);
+  change("/n");
+  expect("CHANGED /n");
+}
+END_TEST
+
+static void dispatch_then_close(zke *z, int type, int state, const char *path,
+                                void *context) {
+  test_record(z, type, state, path, context);
+  ck_ok(zke_dispatch(z, NULL));
+  inner_rc[1] = zke_close(z);
+}
+
+/* The outer callback still runs when an inner dispatch has ended. */
+START_TEST(callback_may_not_close_after_inner_dispatch) {
+  begin(_i);
+  make("/a");
+  make("/b");
+  ck_ok(zke_get(watcher, "/a", dispatch_then_close, &seen, NULL, NULL, NULL));
+  ck_ok(zke_get(watcher, "/b", close_inside, &seen, NULL, NULL, NULL));
+  change("/a");
+  change("/b");
+  expect("CHANGED /a; CHANGED /b");
+  ck_rc(inner_rc[0], ZKE_MISUSE);
+  ck_rc(inner_rc[1], ZKE_MISUSE);
+}
+END_TEST
+
+static void swap_sessions(zke *z, int type, int state, const char *path,
+                          void *context) {
+  zke **third = context;
+  (void)type, (void)state, (void)path;
+  ck_ok(zke_close(*third));
+  ck_ok(zke_open_session(z, NULL, third));
+}
+
+/* zkembed.h: a callback may close another handle and open a session. */
+START_TEST(callback_closes_and_opens_others) {
+  begin(_i);
+  make("/n");
+  zke *third = further(_i);
+  ck_ok(zke_create(third, "/eph", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL,
+                   NULL));
+  on_exists("/eph", &seen);
+  ck_ok(zke_get(watcher, "/n", swap_sessions, &third, NULL, NULL, NULL));
+  change("/n");
+  test_expect_within(watcher, &seen, "DELETED /eph", 2000);
+  ck_ok(zke_exists(third, "/n", NULL, NULL, NULL));
+  ck_ok(zke_close(third));
+}
+END_TEST
+
+static void remove_inside(zke *z, int type, int state, const char *path,
+                          void *context) {
+  test_record(z, type, state, path, context);
+  ck_ok(zke_remove_watch(z, "/n", ZKE_WATCH_ANY, remove_inside, context));
+}
+
+/* zkembed.h: a persistent watcher may take itself back. */
+START_TEST(callback_removes_itself) {
+  begin(_i);
+  make("/n");
+  ck_ok(
+      zke_add_watch(watcher, "/n", ZKE_WATCH_PERSISTENT, remove_inside, &seen));
+  change("/n");
+  expect("CHANGED /n");
+  change("/n");
+  expect("");
+}
+END_TEST
+
+static void expire_inside(zke *z, int type, int state, const char *path,
+                          void *context) {
+  test_record(z, type, state, path, context);
+  if (type != ZKE_EVENT_SESSION) ck_ok(zke_expire(z, zke_session_id(z)));
+}
+
+/* zkembed.h: a callback may end its own session; the event of that follows. */
+START_TEST(callback_expires_its_session) {
+  begin(_i);
+  make("/n");
+  ck_ok(
+      zke_add_watch(watcher, "/n", ZKE_WATCH_PERSISTENT, expire_inside, &seen));
+  change("/n");
+  test_expect_within(watcher, &seen, "CHANGED /n; SESSION -112", 2000);
+}
+END_TEST
+
+/* ---- chroot ---- */
+
+/* 12 #81: events of a session with a chroot have its paths, and it sees only
+ * what is below, the chroot node itself being "/". */
+START_TEST(events_are_stripped_of_the_chroot) {
+  begin(BY_A_SESSION);
+  zke *inside = test_session(watcher, "/c");
+  ck_rc(zke_exists(inside, "/", test_record, &seen, NULL), ZKE_NONODE);
+  make("/c");
+  test_expect(inside, &seen, "CREATED /");
+  ck_ok(zke_children(inside, "/", test_record, &seen, NULL, NULL));
+  ck_rc(zke_exists(inside, "/n", test_record, &seen, NULL), ZKE_NONODE);
+  make("/c/n");
+  make("/n");
+  test_expect(inside, &seen, "CREATED /n; CHILD /");
+  ck_ok(zke_close(inside));
+}
+END_TEST
+
+/* 12 #81: the same for a recursive watch of its root. */
+START_TEST(recursive_watch_stays_in_the_chroot) {
+  begin(BY_A_SESSION);
+  zke *inside = test_session(watcher, "/c");
+  ck_ok(zke_add_watch(inside, "/", ZKE_WATCH_PERSISTENT_RECURSIVE, test_record,
+                      &seen));
+  make("/cc");
+  make("/c");
+  make("/c/n");
+  drop("/c/n");
+  test_expect(inside, &seen, "CREATED /; CREATED /n; DELETED /n");
+  ck_ok(zke_remove_watch(inside, "/", ZKE_WATCH_ANY, test_record, &seen));
+  ck_ok(zke_close(inside));
+}
+END_TEST
+
+/* ---- a long history against a model ---- */
+
+/* The watch tables of 5.1 and 5.2 for one session with one pair, and what it
+ * has to be told: in one_shot by the watches of reading calls, in recursive
+ * by one persistent recursive watch. */
+enum { NODES = 5, LOG = 4096 };
+static const char *const node_path[NODES] = {"/m", "/m/a", "/m/b", "/m/a/x",
+                                             "/m/a/y"};
+static const int node_parent[NODES] = {-1, 0, 0, 1, 1};
+
+typedef struct model {
+  bool exists[NODES], data[NODES], child[NODES];
+  char one_shot[LOG], recursive[LOG];
+} model;
+
+static void model_say(char *log, const char *event, int node) {
+  size_t used = strlen(log);
+  snprintf(log + used, LOG - used, "%s%s %s", used ? "; " : "", event,
+           node_path[node]);
+}
+
+/* Fire a watch if it is set. */
+static void model_fire(model *m, bool *watch, const char *event, int node) {
+  if (*watch) model_say(m->one_shot, event, node);
+  *watch = false;
+}
+
+static void model_fire_parent(model *m, int node) {
+  int parent = node_parent[node];
+  if (parent >= 0) model_fire(m, &m->child[parent], "CHILD", parent);
+}
+
+static bool model_has_children(const model *m, int node) {
+  for (int i = 0; i < NODES; i++) {
+    if (node_parent[i] == node && m->exists[i]) return true;
+  }
+  return false;
+}
+
+static int model_create(model *m, int n) {
+  if (node_parent[n] >= 0 && !m->exists[node_parent[n]]) return ZKE_NONODE;
+  if (m->exists[n]) return ZKE_NODEEXISTS;
+  m->exists[n] = true;
+  model_fire(m, &m->data[n], "CREATED", n);
+  model_fire_parent(m, n);
+  model_say(m->recursive, "CREATED", n);
+  return ZKE_OK;
+}
+
+static int model_set(model *m, int n) {
+  if (!m->exists[n]) return ZKE_NONODE;
+  model_fire(m, &m->data[n], "CHANGED", n);
+  model_say(m->recursive, "CHANGED", n);
+  return ZKE_OK;
+}
+
+static int model_delete(model *m, int n) {
+  if (!m->exists[n]) return ZKE_NONODE;
+  if (model_has_children(m, n)) return ZKE_NOTEMPTY;
+  m->exists[n] = false;
+  m->data[n] = m->data[n] || m->child[n];
+  m->child[n] = false;
+  model_fire(m, &m->data[n], "DELETED", n);
+  model_fire_parent(m, n);
+  model_say(m->recursive, "DELETED", n);
+  return ZKE_OK;
+}
+
+/* Do one thing to the model and to the engine; both must agree. */
+static void model_step(model *m, int action, int n) {
+  const char *path = node_path[n];
+  int read_rc = m->exists[n] ? ZKE_OK : ZKE_NONODE;
+  switch (action) {
+    case 0:
+      ck_rc(zke_create(writer, path, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
+                       NULL),
+            model_create(m, n));
+      break;
+    case 1:
+      ck_rc(zke_delete(writer, path, -1), model_delete(m, n));
+      break;
+    case 2:
+      ck_rc(zke_set(writer, path, "x", 1, -1, NULL), model_set(m, n));
+      break;
+    case 3:
+      ck_rc(zke_exists(watcher, path, test_record, &seen, NULL), read_rc);
+      m->data[n] = true;
+      break;
+    case 4:
+      ck_rc(zke_get(watcher, path, test_record, &seen, NULL, NULL, NULL),
+            read_rc);
+      if (m->exists[n]) m->data[n] = true;
+      break;
+    default:
+      ck_rc(zke_children(watcher, path, test_record, &seen, NULL, NULL),
+            read_rc);
+      if (m->exists[n]) m->child[n] = true;
+  }
+}
+
+static unsigned random_seed(void) {
+  const char *text = getenv("SEED");
+  unsigned seed =
+      text ? (unsigned)strtoul(text, NULL, 10) : (unsigned)test_now();
+  printf("SEED=%u\n", seed);
+  fflush(stdout);
+  return seed;
+}
+
+/* 5.1, 5.2, P3, P4: whatever happens in whatever order, and however late the
+ * dispatch, the events are those of the model. */
+START_TEST(events_follow_the_model) {
+  begin(_i);
+  on_all("/m", ZKE_WATCH_PERSISTENT_RECURSIVE, &other);
+  unsigned seed = random_seed();
+  static model m;
+  for (int round = 0; round < 200; round++) {
+    m.one_shot[0] = m.recursive[0] = '\0';
+    for (int left = rand_r(&seed) % 20; left > 0; left--) {
+      int action = rand_r(&seed) % 6;
+      model_step(&m, action, rand_r(&seed) % NODES);
+    }
+    expect(m.one_shot);
+    expect_other(m.recursive);
+  }
+}
+END_TEST
+
+/* ---- the suite ---- */
+
+/* ---- calls at a time ---- */
+
+static void ring(int64_t when_ms, test_events *events) {
+  ck_ok(zke_call_at(watcher, when_ms, test_record, events));
+}
+
+static int64_t next_deadline(void) {
+  int64_t deadline;
+  ck_ok(zke_next_deadline(watcher, &deadline));
+  return deadline;
+}
+
+/* zkembed.h, zke_call_at: once, at the earliest in a dispatch at the time, in
+ * the order of the times, after the events; the later call replaces. */
+START_TEST(a_time_comes_once) {
+  int pending = 0, count = 0;
+  begin(_i);
+  int64_t now = zke_now(watcher);
+  ring(now + 100000, &seen);
+  expect("");
+  ck_assert_int_le(next_deadline(), now + 100000);
+  ring(now - 1, &seen); /* in the place of that */
+  ck_ok(zke_pending(watcher, &pending));
+  ck_assert_int_eq(pending, 1);
+  expect("ALARM");
+  expect("");
+  ring(now, &seen);
+  ring(ZKE_FOREVER, &seen);
+  expect("");
+  ring(-5, &other); /* as if the time were 0 */
+  ring(now - 2, &seen);
+  on_exists("/n", &seen);
+  make("/n");
+  ck_ok(zke_dispatch(watcher, &count));
+  ck_assert_int_eq(count, 3);
+  expect("CREATED /n; ALARM");
+  expect_other("ALARM");
+  ck_rc(zke_call_at(watcher, 0, NULL, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_call_at(NULL, 0, test_record, NULL), ZKE_BADARGUMENTS);
+}
+END_TEST
+
+/* One that a wait and, by poll(), a host hear of without any event. */
+START_TEST(a_time_wakes) {
+  int fd;
+  begin(_i);
+  ck_ok(zke_dispatch(watcher, NULL));
+  ring(zke_now(watcher) + 20, &seen);
+  ck_ok(zke_wait(watcher, zke_now(watcher) + 20000));
+  expect("ALARM");
+  ck_ok(zke_fd(watcher, &fd));
+  ring(zke_now(watcher) + 20, &seen);
+  while (!seen.count) {
+    struct pollfd p = {fd, POLLIN, 0};
+    ck_assert_int_eq(poll(&p, 1, 20000), 1);
+    ck_ok(zke_dispatch(watcher, NULL));
+  }
+  expect("ALARM");
+}
+END_TEST
+
+static void ring_again(zke *z, int type, int state, const char *path,
+                       void *context) {
+  (void)state, (void)path;
+  ck_assert_int_eq(type, ZKE_EVENT_ALARM);
+  ++*(int *)context;
+  ck_ok(zke_call_at(z, zke_now(z) - 10, ring_again, context));
+}
+
+/* One that sets itself again does not keep the dispatch from its end, and is
+ * taken back in the end. */
+START_TEST(a_time_that_has_passed_is_for_the_next_dispatch) {
+  int rung = 0;
+  begin(_i);
+  ck_ok(zke_call_at(watcher, 0, ring_again, &rung));
+  for (int i = 1; i < 5; i++) {
+    ck_ok(zke_dispatch(watcher, NULL));
+    ck_assert_int_eq(rung, i);
+  }
+  ck_ok(zke_forget(watcher, ring_again, &rung));
+  ck_ok(zke_dispatch(watcher, NULL));
+  ck_assert_int_eq(rung, 4);
+  ck_assert_int_gt(next_deadline(), zke_now(watcher));
+}
+END_TEST
+
+/* Nor does it keep others that are due from theirs: it was called in their
+ * place, dispatch by dispatch. */
+START_TEST(a_time_that_is_set_again_leaves_others_their_turn) {
+  int rung = 0;
+  begin(_i);
+  ck_ok(zke_call_at(watcher, 0, ring_again, &rung));
+  ring(zke_now(watcher), &seen);
+  expect("ALARM");
+  ck_assert_int_eq(rung, 1);
+}
+END_TEST
+
+/* A pair that has set a time is told of the session's end, once, and of no time
+ * after that. */
+START_TEST(a_time_ends_with_the_session) {
+  begin(_i);
+  ring(0, &seen);
+  ring(zke_now(watcher) + 100000, &fallback); /* the handle's own pair */
+  on_exists("/n", &other);
+  ring(0, &other);
+  ck_ok(zke_expire(writer, zke_session_id(watcher)));
+  while (!fallback.count) ck_ok(zke_dispatch(watcher, NULL));
+  test_expect(watcher, &seen, "SESSION -112");
+  test_expect(watcher, &other, "SESSION -112");
+  test_expect(watcher, &fallback, "SESSION -112");
+  ring(0, &seen);
+  ck_rc(zke_dispatch(watcher, NULL), ZKE_INVALIDSTATE);
+  ck_assert_int_eq(seen.count, 0);
+  ck_assert_int_eq(next_deadline(), ZKE_FOREVER);
+}
+END_TEST
+
+static TCase *add_case(Suite *suite, const char *name) {
+  TCase *tc = tcase_create(name);
+  tcase_set_timeout(tc, 30);
+  tcase_add_checked_fixture(tc, NULL, finish);
+  suite_add_tcase(suite, tc);
+  return tc;
+}
+
+#define ADD(test) tcase_add_loop_test(tc, test, 0, WAYS)
+
+static void add_one_shot(Suite *suite) {
+  TCase *tc = add_case(suite, "one_shot");
+  ADD(exists_on_missing_fires_at_creation);
+  ADD(exists_below_missing_ancestors_fires);
+  ADD(exists_on_existing_fires_at_set_and_delete);
+  ADD(data_watch_ignores_acl_children_and_refusals);
+  ADD(reading_a_missing_node_registers_nothing);
+  ADD(data_and_child_watch_see_one_deletion);
+  ADD(child_watch_sees_its_node_deleted);
+  ADD(creation_comes_before_child);
+  ADD(data_watches_collapse);
+  ADD(child_watch_ignores_data_and_grandchildren);
+  ADD(same_bytes_fire);
+  ADD(watch_does_not_outlive_its_node);
+  ADD(root_is_watched_like_any_node);
+  ADD(pairs_are_told_once_each);
+  ADD(functions_tell_pairs_apart);
+  ADD(deletion_is_told_to_both_kinds);
+  ADD(change_is_told_to_data_watches_only);
+  ADD(events_come_in_commit_order);
+  ADD(callback_gets_handle_and_state);
+  ADD(no_function_is_no_watch);
+  ADD(events_follow_the_model);
+}
+
+static void add_late(Suite *suite) {
+  TCase *tc = add_case(suite, "late");
+  ADD(old_event_leaves_new_data_watch);
+  ADD(old_event_is_not_told_to_new_pair);
+  ADD(old_event_leaves_new_watch_beside_another);
+  ADD(old_event_leaves_new_child_watch);
+  ADD(old_creation_leaves_new_exists_watch);
+  ADD(old_deletion_leaves_watches_of_new_node);
+  ADD(persistent_watch_begins_with_its_registration);
+}
+
+static void add_multi(Suite *suite) {
+  TCase *tc = add_case(suite, "multi");
+  ADD(multi_fires_in_operation_order);
+  ADD(multi_recreation_is_a_deletion);
+  ADD(refused_multi_fires_nothing);
+  ADD(multi_fires_persistent_watches_each_time);
+  ADD(multi_shows_a_passing_node);
+}
+
+static void add_persistent(Suite *suite) {
+  TCase *tc = add_case(suite, "persistent");
+  ADD(persistent_watch_stays);
+  ADD(recursive_watch_sees_the_subtree);
+  ADD(recursive_root_watch_sees_all);
+  ADD(recursive_watch_ignores_like_names);
+  ADD(overlapping_recursive_watches_collapse);
+  ADD(one_event_whatever_the_kinds_of_watch);
+  ADD(one_shot_leaves_persistent_watch);
+  ADD(one_shot_of_another_pair_leaves_persistent_watch);
+  ADD(persistent_watch_leaves_one_shot);
+  ADD(child_watch_works_under_recursive_watch);
+  ADD(recursive_replaces_persistent);
+  ADD(persistent_replaces_recursive);
+  ADD(recursive_stays_recursive_beside_child_watch);
+  ADD(persistent_stays_persistent_beside_recursive_watch);
+  ADD(add_watch_checks_its_arguments);
+}
+
+static void add_removal(Suite *suite) {
+  TCase *tc = add_case(suite, "removal");
+  ADD(removal_takes_one_pair);
+  ADD(removal_of_any_kind);
+  ADD(removal_of_exists_watch);
+  ADD(removal_of_persistent_watch_by_kind);
+  ADD(removal_of_recursive_watch);
+  ADD(removal_of_all_pairs);
+  ADD(removal_after_the_change_is_consistent);
+  ADD(removal_is_of_one_session);
+}
+
+/* The tests of a session's end run closed and expired: twice as often. */
+static void add_ends(Suite *suite) {
+  TCase *tc = add_case(suite, "ends");
+  tcase_add_loop_test(tc, end_of_session_fires_for_each_ephemeral, 0, 2 * WAYS);
+  tcase_add_loop_test(tc, end_of_session_is_one_zxid, 0, 2 * WAYS);
+  tcase_add_loop_test(tc, end_of_session_fires_persistent_watch_each_time, 0,
+                      2 * WAYS);
+  ADD(reaped_container_and_ttl_node_fire);
+}
+
+static void add_permission(Suite *suite) {
+  TCase *tc = add_case(suite, "permission");
+  ADD(unreadable_creation_is_silent);
+  ADD(unreadable_change_is_silent);
+  ADD(unreadable_deletion_is_silent);
+  ADD(silently_spent_watch_does_not_return);
+  ADD(unreadable_parent_hides_its_children);
+  ADD(readable_parent_shows_unreadable_child);
+  ADD(persistent_watch_skips_what_is_unreadable);
+  ADD(acl_at_the_change_decides);
+  ADD(identities_decide_who_is_told);
+  ADD(refused_read_registers_nothing);
+}
+
+static void add_overflow(Suite *suite) {
+  TCase *tc = add_case(suite, "overflow");
+  ADD(events_up_to_the_limit_are_kept);
+  ADD(delivered_events_make_room);
+  ADD(one_event_too_many_is_an_overflow);
+  ADD(pending_events_are_bounded);
+  ADD(overflow_is_told_to_all);
+  ADD(overflow_spends_one_shots_only);
+  ADD(overflow_removes_one_shots_from_the_database);
+  ADD(overflow_leaves_later_one_shots);
+  tcase_add_test(tc, limit_is_the_watchers);
+  tcase_add_test(tc, limit_is_not_the_writers);
+}
+
+static void add_callback(Suite *suite) {
+  TCase *tc = add_case(suite, "callback");
+  ADD(callback_registers_again);
+  ADD(callback_creates);
+  ADD(callback_dispatches);
+  ADD(callback_waits);
+  ADD(callback_may_not_close_its_handle);
+  ADD(callback_may_not_close_after_inner_dispatch);
+  ADD(callback_closes_and_opens_others);
+  ADD(callback_removes_itself);
+  ADD(callback_expires_its_session);
+}
+
+static void add_time(Suite *suite) {
+  TCase *tc = add_case(suite, "time");
+  ADD(a_time_comes_once);
+  ADD(a_time_wakes);
+  ADD(a_time_that_has_passed_is_for_the_next_dispatch);
+  ADD(a_time_that_is_set_again_leaves_others_their_turn);
+  ADD(a_time_ends_with_the_session);
+}
+
+static void add_chroot(Suite *suite) {
+  TCase *tc = add_case(suite, "chroot");
+  tcase_add_test(tc, events_are_stripped_of_the_chroot);
+  tcase_add_test(tc, recursive_watch_stays_in_the_chroot);
+}
+
+int main(int argc, char **argv) {
+  Suite *suite = suite_create("watch");
+  add_one_shot(suite);
+  add_late(suite);
+  add_multi(suite);
+  add_persistent(suite);
+  add_removal(suite);
+  add_ends(suite);
+  add_permission(suite);
+  add_overflow(suite);
+  add_callback(suite);
+  add_time(suite);
+  add_chroot(suite);
+  return test_main(argc, argv, suite);
+}

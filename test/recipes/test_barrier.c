@@ -1,0 +1,604 @@
+/* test_barrier.c - recipes/barrier: a znode that keeps everybody waiting
+ *
+ * A barrier that goes lets everybody pass, however it went and whatever the
+ * waiters had seen of it; one that stays keeps them until their deadlines. */
+#include "recipes/barrier.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "recipes.h"
+
+#define PATH "/barriers/b"
+#define NODE PATH "/barrier"
+
+static zke_barrier *make(zke *z) {
+  zke_barrier *b = NULL;
+  ck_ok(zke_barrier_new(z, PATH, NULL, &b));
+  return b;
+}
+
+static int64_t soon(zke *z) { return zke_now(z) + test_patience(5000); }
+
+static int64_t set(zke_barrier *b, zke *z) {
+  int64_t token = 0;
+  ck_ok(zke_barrier_set(b, "why", 3, soon(z), &token));
+  return token;
+}
+
+/* What a listener heard. */
+typedef struct heard {
+  int count, event[16];
+  int64_t token[16];
+} heard;
+
+static void hear(zke_barrier *b, int event, int64_t token, void *context) {
+  heard *h = context;
+  (void)b;
+  ck_assert_int_lt(h->count, 16);
+  h->event[h->count] = event;
+  h->token[h->count++] = token;
+}
+
+static zke_barrier *listen(zke *z, heard *h) {
+  zke_barrier_options o = {.size = sizeof o, .listener = hear, .context = h};
+  zke_barrier *b = NULL;
+  ck_ok(zke_barrier_new(z, PATH, &o, &b));
+  ck_ok(zke_barrier_start(b));
+  return b;
+}
+
+static void dispatch(zke *z) {
+  int count = 1;
+  while (count) ck_ok(zke_dispatch(z, &count));
+}
+
+/* ---- setting and removing ---- */
+
+/* One sets it, a second setting is told by whom and since when. */
+START_TEST(set_once) {
+  zke *z = test_open(":memory:"), *y = test_session(z, NULL);
+  zke_barrier *a = make(z), *b = make(y);
+  int64_t token = set(a, z), other = 7;
+  zke_stat stat;
+  ck_ok(zke_exists(z, NODE, NULL, NULL, &stat));
+  ck_assert_int_eq(stat.czxid, token);
+  ck_rc(zke_barrier_set(b, NULL, 0, soon(y), &other), ZKE_HELD);
+  ck_says("is set by");
+  ck_says(" since 2");
+  ck_assert_int_eq(other, 7);
+  ck_ok(zke_barrier_remove(b, 0, soon(y)));
+  ck_assert_int_gt(set(b, y), token);
+  zke_barrier_free(a);
+  zke_barrier_free(b);
+  ck_ok(zke_exists(z, NODE, NULL, NULL, NULL)); /* it stands all the same */
+  ck_ok(zke_close(y));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* Both of its znodes come and go together. */
+START_TEST(leaves_nothing) {
+  zke *z = test_open(":memory:");
+  zke_barrier *b = make(z);
+  zke_strings *names;
+  set(b, z);
+  ck_ok(zke_children(z, PATH, NULL, NULL, &names, NULL));
+  ck_assert_int_eq(names->count, 2);
+  zke_free(names);
+  ck_ok(zke_barrier_remove(b, 0, soon(z)));
+  ck_ok(zke_children(z, PATH, NULL, NULL, &names, NULL));
+  ck_assert_int_eq(names->count, 0);
+  zke_free(names);
+  zke_barrier_free(b);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* A removal names what it removes: that of a former setting hits nothing. */
+START_TEST(remove_by_token) {
+  zke *z = test_open(":memory:");
+  zke_barrier *b = make(z);
+  ck_rc(zke_barrier_remove(b, 0, soon(z)), ZKE_NONODE);
+  int64_t first = set(b, z);
+  ck_ok(zke_barrier_remove(b, first, soon(z)));
+  int64_t second = set(b, z), now = 0;
+  ck_rc(zke_barrier_remove(b, first, soon(z)), ZKE_NONODE);
+  ck_says("is not set");
+  ck_ok(zke_barrier_get(b, &now));
+  ck_assert_int_eq(now, second);
+  zke_barrier_free(b);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* A lost reply of the removal never removes what was set since: the change is
+ * made, its reply lost, and the next barrier set before the repetition.  The
+ * listener of the remover's session cannot come between, so the other session
+ * sets it from within the pause, on a thread. */
+static void *set_at_once(void *arg) {
+  zke_barrier *b = arg;
+  while (zke_barrier_set(b, "next", 4, 0, NULL) == ZKE_HELD) test_pause();
+  return NULL;
+}
+
+START_TEST(lost_removal_hits_no_other) {
+  zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
+  zke_barrier *a = make(z), *b = make(y);
+  pthread_t thread;
+  for (int i = 0; i < 20; i++) {
+    int64_t token = set(a, z), now;
+    ck_assert_int_eq(pthread_create(&thread, NULL, set_at_once, b), 0);
+    ck_ok(zke_test_fail(z, ZKE_TEST_FAIL_AFTER, 0));
+    ck_ok(zke_barrier_remove(a, 0, soon(z)));
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_ok(zke_barrier_get(a, &now));
+    ck_assert_int_gt(now, token);
+    ck_ok(zke_barrier_remove(a, now, soon(z)));
+  }
+  zke_barrier_free(a);
+  zke_barrier_free(b);
+  ck_ok(zke_close(y));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* Who set it, since when, and why. */
+START_TEST(says_who) {
+  zke_options o = {.size = sizeof o, .identity = "the setter"};
+  zke *z;
+  zke_party_list *list;
+  zke_stat stat;
+  ck_ok(zke_open(":memory:", &o, &z));
+  zke_barrier *b = make(z);
+  ck_ok(zke_barrier_parties(z, PATH, &list));
+  ck_assert_int_eq(list->count, 0);
+  zke_free(list);
+  int64_t token = set(b, z);
+  ck_ok(zke_exists(z, NODE, NULL, NULL, &stat));
+  ck_ok(zke_barrier_parties(z, PATH, &list));
+  ck_assert_int_eq(list->count, 1);
+  ck_assert_int_eq(list->data[0].czxid, token);
+  ck_assert_int_eq(list->data[0].session, zke_session_id(z));
+  ck_assert_int_eq(list->data[0].pid, getpid());
+  ck_assert_int_eq(list->data[0].since_ms, stat.ctime);
+  ck_assert_str_eq(list->data[0].identity, "the setter");
+  ck_assert_int_eq(list->data[0].len, 3);
+  ck_assert_str_eq(list->data[0].data, "why");
+  zke_free(list);
+  ck_rc(zke_barrier_wait(b, zke_now(z)), ZKE_OPERATIONTIMEOUT);
+  ck_says("is set by the setter (pid ");
+  zke_barrier_free(b);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* A persistent one outlives its setter, an ephemeral one does not. */
+START_TEST(ephemeral_on_request) {
+  zke *z = test_open(":memory:"), *y = test_session(z, NULL);
+  zke_barrier_options o = {.size = sizeof o, .ephemeral = 1};
+  zke_barrier *a = make(y), *b, *c = make(z);
+  set(a, y);
+  zke_barrier_free(a);
+  ck_ok(zke_close(y));
+  ck_rc(zke_barrier_wait(c, zke_now(z)), ZKE_OPERATIONTIMEOUT);
+  ck_ok(zke_barrier_remove(c, 0, soon(z)));
+  y = test_session(z, NULL);
+  ck_ok(zke_barrier_new(y, PATH, &o, &b));
+  set(b, y);
+  ck_rc(zke_barrier_wait(c, zke_now(z)), ZKE_OPERATIONTIMEOUT);
+  ck_ok(zke_expire(z, zke_session_id(y)));
+  ck_ok(zke_barrier_wait(c, soon(z)));
+  zke_barrier_free(b);
+  zke_barrier_free(c);
+  ck_ok(zke_close(y));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- waiting ---- */
+
+typedef struct waiter {
+  zke *z;
+  zke_barrier *b;
+  int64_t deadline;
+  pthread_t thread;
+  int rc;
+  char sentence[256];
+  int done;
+} waiter;
+
+static void *wait_there(void *arg) {
+  waiter *w = arg;
+  w->rc = zke_barrier_wait(w->b, w->deadline);
+  snprintf(w->sentence, sizeof w->sentence, "%s", zke_errmsg());
+  __atomic_store_n(&w->done, 1, __ATOMIC_RELEASE);
+  return NULL;
+}
+
+static bool watched(zke *z) {
+  zke_watch_list *list;
+  ck_ok(zke_watches(z, &list));
+  bool any = list->count > 0;
+  zke_free(list);
+  return any;
+}
+
+static void wait_begin(waiter *w, zke *z, zke_barrier *b) {
+  *w = (waiter){.z = z, .b = b, .deadline = ZKE_FOREVER};
+  ck_assert_int_eq(pthread_create(&w->thread, NULL, wait_there, w), 0);
+  ck_until(watched(z), 5000);
+}
+
+static int wait_end(waiter *w) {
+  ck_assert_int_eq(pthread_join(w->thread, NULL), 0);
+  return w->rc;
+}
+
+/* Without a barrier nobody waits; with one everybody does until it goes. */
+START_TEST(wait_until_removed) {
+  zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
+  zke_barrier *a = make(z), *b = make(y);
+  waiter w;
+  ck_ok(zke_barrier_wait(b, 0));
+  set(a, z);
+  wait_begin(&w, y, b);
+  ck_assert_int_eq(__atomic_load_n(&w.done, __ATOMIC_ACQUIRE), 0);
+  ck_ok(zke_barrier_remove(a, 0, soon(z)));
+  ck_ok(wait_end(&w));
+  ck_assert(!watched(z));
+  zke_barrier_free(a);
+  zke_barrier_free(b);
+  ck_ok(zke_close(y));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* Removed and set again before the waiter looked: it waited for the former
+ * (a wake-up is not the condition, but the token is). */
+START_TEST(replaced_lets_pass) {
+  zke *z = test_open(":memory:"), *y = test_session(z, NULL);
+  zke_barrier *a = make(z), *b = make(y);
+  waiter w;
+  set(a, z);
+  wait_begin(&w, y, b);
+  zke_op ops[2];
+  zke_op_delete(&ops[0], NODE, -1);
+  zke_op_create(&ops[1], NODE, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+  ck_ok(zke_multi(z, ops, 2, NULL));
+  ck_ok(wait_end(&w));
+  ck_assert(!watched(z));
+  zke_barrier_free(a);
+  zke_barrier_free(b);
+  ck_ok(zke_close(y));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* The deadline and the cancellation leave no watch; a wake-up by other things
+ * ends nothing. */
+START_TEST(deadline_and_cancel) {
+  zke *z = test_open(":memory:"), *y = test_session(z, NULL);
+  zke_barrier *a = make(z), *b = make(y);
+  waiter w;
+  set(a, z);
+  int64_t begin = zke_now(y);
+  ck_rc(zke_barrier_wait(b, begin + 40), ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_ge(zke_now(y), begin + 40);
+  ck_assert(!watched(z));
+  wait_begin(&w, y, b);
+  ck_ok(zke_wake(y));
+  ck_rc(zke_barrier_wait(b, 0), ZKE_MISUSE);
+  ck_until(zke_barrier_cancel(b) == ZKE_OK, 10000);
+  ck_rc(wait_end(&w), ZKE_CANCELLED);
+  ck_assert_ptr_nonnull(strstr(w.sentence, "cancelled"));
+  ck_assert(!watched(z));
+  ck_rc(zke_barrier_cancel(b), ZKE_IDLE); /* and the next is not hit */
+  ck_rc(zke_barrier_wait(b, zke_now(y)), ZKE_OPERATIONTIMEOUT);
+  zke_barrier_free(a);
+  zke_barrier_free(b);
+  ck_ok(zke_close(y));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* The session's end ends the waiting. */
+START_TEST(expired_waiting) {
+  zke *z = test_open(":memory:"), *y = test_session(z, NULL);
+  heard h = {0};
+  zke_barrier *a = make(z), *b = listen(y, &h);
+  waiter w;
+  set(a, z);
+  wait_begin(&w, y, b);
+  ck_ok(zke_expire(z, zke_session_id(y)));
+  ck_rc(wait_end(&w), ZKE_INVALIDSTATE);
+  ck_assert_int_eq(h.event[h.count - 1], ZKE_BARRIER_LOST);
+  ck_rc(zke_barrier_wait(b, 0), ZKE_INVALIDSTATE);
+  ck_rc(zke_barrier_set(b, NULL, 0, 0, NULL), ZKE_INVALIDSTATE);
+  zke_barrier_free(a);
+  zke_barrier_free(b);
+  ck_ok(zke_close(y));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* Whichever call finds that the session has ended says so to the listener. */
+START_TEST(expired_meanwhile) {
+  zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
+  heard h = {0};
+  zke_barrier *b = listen(y, &h);
+  ck_ok(zke_barrier_start(b));
+  ck_ok(zke_expire(z, zke_session_id(y)));
+  ck_rc(zke_barrier_set(b, NULL, 0, 0, NULL), ZKE_INVALIDSTATE);
+  ck_assert_int_gt(h.count, 0);
+  ck_assert_int_eq(h.event[h.count - 1], ZKE_BARRIER_LOST);
+  zke_barrier_free(b);
+  ck_ok(zke_close(y));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- listening ---- */
+
+/* The listener hears each coming and going with its token, and nothing after
+ * stop. */
+START_TEST(listener_hears) {
+  zke *z = test_open(":memory:"), *y = test_session(z, NULL);
+  heard h = {0};
+  zke_barrier *a = make(z), *b = listen(y, &h);
+  ck_assert_int_eq(h.count, 0);
+  int64_t first = set(a, z);
+  dispatch(y);
+  ck_ok(zke_barrier_remove(a, 0, soon(z)));
+  dispatch(y);
+  ck_assert_int_eq(h.count, 2);
+  ck_assert_int_eq(h.event[0], ZKE_BARRIER_SET);
+  ck_assert_int_eq(h.token[0], first);
+  ck_assert_int_eq(h.event[1], ZKE_BARRIER_REMOVED);
+  ck_assert_int_eq(h.token[1], first);
+  ck_ok(zke_barrier_stop(b));
+  ck_assert(!watched(z));
+  int64_t second = set(a, z);
+  dispatch(y);
+  ck_assert_int_eq(h.count, 2);
+  ck_ok(zke_barrier_start(b)); /* what stands is told at once */
+  ck_assert_int_eq(h.count, 3);
+  ck_assert_int_eq(h.event[2], ZKE_BARRIER_SET);
+  ck_assert_int_eq(h.token[2], second);
+  zke_barrier_free(b);
+  ck_assert(!watched(z));
+  zke_barrier_free(a);
+  ck_ok(zke_close(y));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+static void free_it(zke_barrier *b, int event, int64_t token, void *context) {
+  (void)event, (void)token;
+  *(int *)context += 1;
+  zke_barrier_free(b);
+}
+
+/* The listener may free the object. */
+START_TEST(listener_frees) {
+  zke *z = test_open(":memory:"), *y = test_session(z, NULL);
+  int freed = 0;
+  zke_barrier_options o = {
+      .size = sizeof o, .listener = free_it, .context = &freed};
+  zke_barrier *a = make(z), *b;
+  ck_ok(zke_barrier_new(y, PATH, &o, &b));
+  ck_ok(zke_barrier_start(b));
+  set(a, z);
+  dispatch(y);
+  ck_assert_int_eq(freed, 1);
+  zke_barrier_free(a);
+  ck_ok(zke_close(y));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- what is not ours ---- */
+
+/* A barrier that somebody made by hand, with or without data that looks odd,
+ * blocks and can be removed. */
+START_TEST(made_by_hand) {
+  static const char *const texts[] = {"", "x", "\n", "id-1 zz\n",
+                                      "id-1-2-3 5 6 gone\nwhy"};
+  zke *z = test_open(":memory:");
+  zke_barrier *b = make(z);
+  zke_party_list *list;
+  ck_ok(zke_ensure_path(z, "/barriers", ZKE_PERSISTENT, ZKE_FOREVER));
+  ck_ok(zke_create(z, PATH, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    ck_ok(zke_create(z, NODE, texts[i], (int)strlen(texts[i]), ZKE_OPEN_ACL,
+                     ZKE_PERSISTENT, NULL, NULL));
+    ck_rc(zke_barrier_wait(b, 0), ZKE_OPERATIONTIMEOUT);
+    ck_rc(zke_barrier_set(b, NULL, 0, soon(z), NULL), ZKE_HELD);
+    ck_ok(zke_barrier_parties(z, PATH, &list));
+    ck_assert_int_eq(list->count, 1);
+    zke_free(list);
+    ck_ok(zke_barrier_remove(b, 0, soon(z)));
+    ck_ok(zke_barrier_wait(b, 0));
+  }
+  ck_ok(zke_create(z, NODE, NULL, -1, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
+  ck_ok(zke_barrier_parties(z, PATH, &list));
+  ck_assert_int_eq(list->count, 1);
+  zke_free(list);
+  ck_ok(zke_barrier_remove(b, 0, soon(z)));
+  zke_barrier_free(b);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* A path that is another recipe's is refused. */
+START_TEST(other_kind) {
+  zke *z = test_open(":memory:");
+  zke_barrier *b = make(z);
+  ck_ok(zke_recipe_place(z, PATH, "lock", ZKE_PERSISTENT, NULL, ZKE_FOREVER));
+  ck_rc(zke_barrier_set(b, NULL, 0, soon(z), NULL), ZKE_OTHERKIND);
+  ck_rc(zke_barrier_wait(b, soon(z)), ZKE_OTHERKIND);
+  ck_rc(zke_barrier_remove(b, 0, soon(z)), ZKE_OTHERKIND);
+  ck_rc(zke_barrier_start(b), ZKE_OTHERKIND);
+  zke_barrier_free(b);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+START_TEST(bad_arguments) {
+  zke *z = test_open(":memory:");
+  zke_barrier_options o = {.size = 3};
+  zke_barrier *b = (zke_barrier *)&o;
+  ck_rc(zke_barrier_new(z, PATH, &o, &b), ZKE_BADARGUMENTS);
+  ck_assert_ptr_null(b);
+  ck_rc(zke_barrier_new(z, "x", NULL, &b), ZKE_BADARGUMENTS);
+  ck_rc(zke_barrier_new(z, "/", NULL, &b), ZKE_BADARGUMENTS);
+  ck_rc(zke_barrier_new(z, PATH, NULL, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_barrier_new(NULL, PATH, NULL, &b), ZKE_BADARGUMENTS);
+  b = make(z);
+  ck_rc(zke_barrier_set(b, "x", -1, 0, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_barrier_set(b, NULL, 1, 0, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_barrier_set(NULL, NULL, 0, 0, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_barrier_wait(NULL, 0), ZKE_BADARGUMENTS);
+  ck_rc(zke_barrier_remove(NULL, 0, 0), ZKE_BADARGUMENTS);
+  ck_rc(zke_barrier_start(NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_barrier_stop(NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_barrier_get(NULL, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_barrier_cancel(NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_barrier_parties(z, PATH, NULL), ZKE_BADARGUMENTS);
+  zke_party_list *list;
+  ck_rc(zke_barrier_parties(z, "x", &list), ZKE_BADARGUMENTS);
+  zke_barrier_free(NULL);
+  zke_barrier_free(b);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- deaths, lost replies, faults ---- */
+
+static int use(zke *z) {
+  zke_barrier *b = NULL;
+  int rc = zke_barrier_new(z, PATH, NULL, &b);
+  if (rc == ZKE_OK) rc = zke_barrier_start(b);
+  if (rc == ZKE_OK) rc = zke_barrier_set(b, "why", 3, ZKE_FOREVER, NULL);
+  if (rc == ZKE_OK) {
+    rc = zke_barrier_wait(b, 0);
+    rc = rc == ZKE_OK                 ? ZKE_SYSTEMERROR
+         : rc == ZKE_OPERATIONTIMEOUT ? ZKE_OK
+                                      : rc;
+  }
+  if (rc == ZKE_OK) rc = zke_barrier_remove(b, 0, ZKE_FOREVER);
+  if (rc == ZKE_OK) rc = zke_barrier_wait(b, zke_now(z) + 1000);
+  zke_barrier_free(b);
+  return rc;
+}
+
+/* It stands whole or not at all, and others can remove it and go on. */
+static void check(zke *z, int rc) {
+  zke_barrier *b = make(z);
+  zke_strings *names = NULL;
+  int64_t token;
+  ck_ok(zke_barrier_get(b, &token));
+  if (rc == ZKE_OK) ck_assert_int_eq(token, 0);
+  int found = zke_children(z, PATH, NULL, NULL, &names, NULL);
+  if (found == ZKE_OK) ck_assert_int_eq(names->count, token ? 2 : 0);
+  zke_free(names);
+  if (token) ck_ok(zke_barrier_remove(b, token, soon(z)));
+  ck_ok(zke_barrier_wait(b, 0));
+  set(b, z);
+  ck_ok(zke_barrier_remove(b, 0, soon(z)));
+  zke_barrier_free(b);
+}
+
+static const recipe_use typical = {"barrier", NULL, use, check};
+
+START_TEST(dies_anywhere) { ck_assert_int_gt(recipe_deaths(&typical), 10); }
+END_TEST
+
+START_TEST(lost_replies) { recipe_lost_replies(&typical); }
+END_TEST
+
+START_TEST(faults) { recipe_faults(&typical); }
+END_TEST
+
+/* Several processes wait, one removes. */
+START_TEST(processes) {
+  int ready[2];
+  char byte;
+  ck_assert_int_eq(pipe(ready), 0);
+  const char *db = test_path("db");
+  pid_t pids[4];
+  for (int i = 0; i < 4; i++) {
+    pids[i] = fork();
+    if (pids[i]) continue;
+    zke *z;
+    zke_barrier *b;
+    read(ready[0], &byte, 1);
+    int rc = zke_open(db, NULL, &z);
+    if (rc == ZKE_OK) rc = zke_barrier_new(z, PATH, NULL, &b);
+    if (rc == ZKE_OK) rc = zke_barrier_wait(b, zke_now(z) + 10000);
+    int64_t token = 1;
+    if (rc == ZKE_OK) rc = zke_barrier_get(b, &token);
+    _exit(rc == ZKE_OK && token == 0 ? 0 : 1);
+  }
+  zke *z = test_open(db);
+  zke_barrier *b = make(z);
+  set(b, z);
+  ck_assert_int_eq(write(ready[1], "abcd", 4), 4);
+  zke_watch_list *list = NULL;
+  do {
+    zke_free(list);
+    test_pause();
+    ck_ok(zke_watches(z, &list));
+  } while (list->count < 4);
+  zke_free(list);
+  ck_ok(zke_barrier_remove(b, 0, soon(z)));
+  for (int i = 0; i < 4; i++) {
+    int status;
+    ck_assert_int_eq(waitpid(pids[i], &status, 0), pids[i]);
+    ck_assert_int_eq(status, 0);
+  }
+  zke_barrier_free(b);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+static void add(Suite *s, const char *name, const TTest *const *tests,
+                int count, int timeout) {
+  TCase *tc = tcase_create(name);
+  tcase_set_timeout(tc, timeout);
+  for (int i = 0; i < count; i++) tcase_add_test(tc, tests[i]);
+  suite_add_tcase(s, tc);
+}
+
+int main(int argc, char **argv) {
+  static const TTest *tests[24];
+  Suite *s = suite_create("barrier");
+  int n = 0;
+  tests[n++] = set_once;
+  tests[n++] = leaves_nothing;
+  tests[n++] = remove_by_token;
+  tests[n++] = lost_removal_hits_no_other;
+  tests[n++] = says_who;
+  tests[n++] = ephemeral_on_request;
+  tests[n++] = wait_until_removed;
+  tests[n++] = replaced_lets_pass;
+  tests[n++] = deadline_and_cancel;
+  tests[n++] = expired_waiting;
+  tests[n++] = expired_meanwhile;
+  tests[n++] = listener_hears;
+  tests[n++] = listener_frees;
+  tests[n++] = made_by_hand;
+  tests[n++] = other_kind;
+  tests[n++] = bad_arguments;
+  tests[n++] = processes;
+  add(s, "barrier", tests, n, 30);
+  tests[0] = dies_anywhere;
+  tests[1] = lost_replies;
+  tests[2] = faults;
+  add(s, "proof", tests, 3, 120);
+  return test_main(argc, argv, s);
+}

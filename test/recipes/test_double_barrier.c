@@ -1,0 +1,1474 @@
+/* test_double_barrier.c - recipes/double_barrier: N begin and end together
+ *
+ * All enter together and leave together, or learn that somebody died.  Most
+ * tests drive several sessions of one store step by step: what a session does
+ * not dispatch has not reached it. */
+#include "recipes/double_barrier.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "recipes.h"
+
+#define PATH "/barriers/b"
+
+enum {
+  OUT = ZKE_DOUBLE_BARRIER_OUT,
+  WAITING = ZKE_DOUBLE_BARRIER_WAITING,
+  INSIDE = ZKE_DOUBLE_BARRIER_INSIDE,
+  LEAVING = ZKE_DOUBLE_BARRIER_LEAVING,
+  LOST = ZKE_DOUBLE_BARRIER_LOST,
+  MOST = 6
+};
+
+/* The sessions and a party on each; and one that looks on. */
+static zke *admin, *z[MOST];
+static zke_double_barrier *b[MOST];
+static int parties;
+
+/* What each party's listener heard, as letters. */
+static char heard[MOST][32];
+
+static void hear(zke_double_barrier *who, int event, int64_t round,
+                 void *context) {
+  char *text = context;
+  (void)who, (void)round;
+  ck_assert_int_lt((int)strlen(text), 30);
+  text[strlen(text)] = "?ELBG"[event];
+}
+
+static void open_party(int i, int n) {
+  char name[2] = {(char)('a' + i), 0};
+  zke_options o = {.size = sizeof o, .identity = name};
+  zke_double_barrier_options d = {
+      .size = sizeof d, .listener = hear, .context = heard[i]};
+  ck_ok(zke_open_session(admin, &o, &z[i]));
+  ck_ok(zke_double_barrier_new(z[i], PATH, n, &d, &b[i]));
+}
+
+/* `count` parties of a barrier of n. */
+static void begin(int count, int n) {
+  admin = test_open(":memory:");
+  parties = count;
+  for (int i = 0; i < count; i++) open_party(i, n);
+}
+
+static void close_all(void) {
+  for (int i = 0; i < parties; i++) {
+    zke_double_barrier_free(b[i]);
+    ck_ok(zke_close(z[i]));
+  }
+}
+
+/* Nothing is left: no party's znode, no `ready`, no watch. */
+static void end(void) {
+  zke_strings *names = NULL;
+  zke_watch_list *watches;
+  close_all();
+  if (zke_children(admin, PATH, NULL, NULL, &names, NULL) == ZKE_OK)
+    ck_assert_int_eq(names->count, 0);
+  zke_free(names);
+  ck_ok(zke_watches(admin, &watches));
+  ck_assert_int_eq(watches->count, 0);
+  zke_free(watches);
+  ck_ok(zke_check(admin, NULL, NULL));
+  ck_ok(zke_close(admin));
+}
+
+static int state(int i) { return zke_double_barrier_state(b[i]); }
+
+static void start(int i) { ck_ok(zke_double_barrier_start(b[i], heard[i], 0)); }
+
+static void leave(int i) { ck_ok(zke_double_barrier_leave_start(b[i])); }
+
+/* Let one session take what has arrived; how many watchers ran? */
+static int dispatch(int i) {
+  int all = 0, count = 1;
+  while (count) {
+    int rc = zke_dispatch(z[i], &count);
+    if (rc == ZKE_INVALIDSTATE) break; /* it has died */
+    ck_ok(rc);
+    all += count;
+  }
+  return all;
+}
+
+static void dispatch_all(void) {
+  for (int i = 0; i < parties; i++) dispatch(i);
+}
+
+/* The first n parties come, in order, and hear that they are inside. */
+static void gather(int n) {
+  for (int i = 0; i < n; i++) start(i);
+  dispatch_all();
+  for (int i = 0; i < n; i++) ck_assert_int_eq(state(i), INSIDE);
+}
+
+static void die(int i) { ck_ok(zke_expire(admin, zke_session_id(z[i]))); }
+
+static int missing(int i) {
+  int count = -1;
+  ck_ok(zke_double_barrier_missing(b[i], NULL, &count));
+  return count;
+}
+
+static bool ready(void) {
+  return zke_exists(admin, PATH "/ready", NULL, NULL, NULL) == ZKE_OK;
+}
+
+/* ---- in and out ---- */
+
+/* Nobody is inside before the last has come; then all are, in one round. */
+START_TEST(enter_together) {
+  zke_stat stat;
+  begin(3, 3);
+  start(0);
+  ck_assert_int_eq(missing(0), 2);
+  start(1);
+  dispatch_all();
+  ck_assert_int_eq(state(0), WAITING);
+  ck_assert_int_eq(state(1), WAITING);
+  ck_assert_int_eq(missing(1), 1);
+  ck_assert(!ready());
+  start(2);
+  ck_assert_int_eq(state(2), INSIDE);
+  dispatch_all();
+  ck_assert_int_eq(state(0), INSIDE);
+  ck_assert_int_eq(state(1), INSIDE);
+  ck_ok(zke_exists(z[0], PATH "/ready", NULL, NULL, &stat));
+  for (int i = 0; i < 3; i++) {
+    ck_assert_int_eq(zke_double_barrier_token(b[i]), stat.czxid);
+    ck_assert_str_eq(heard[i], "E");
+  }
+  for (int i = 0; i < 3; i++) leave(i);
+  dispatch_all();
+  end();
+}
+END_TEST
+
+/* Nobody is out before the last has left; then all are. */
+START_TEST(leave_together) {
+  begin(3, 3);
+  gather(3);
+  leave(1);
+  leave(0);
+  dispatch_all();
+  ck_assert_int_eq(state(0), LEAVING);
+  ck_assert_int_eq(state(1), LEAVING);
+  ck_assert_int_eq(state(2), INSIDE);
+  ck_assert_int_eq(missing(0), 1);
+  leave(2);
+  ck_assert_int_eq(state(2), OUT);
+  ck_assert(!ready());
+  dispatch_all();
+  for (int i = 0; i < 3; i++) {
+    ck_assert_int_eq(state(i), OUT);
+    ck_assert_str_eq(heard[i], "EL");
+  }
+  end();
+}
+END_TEST
+
+/* Again and again, in any order; the rounds' numbers increase. */
+START_TEST(used_again) {
+  int64_t last = 0;
+  begin(3, 3);
+  for (int n = 0; n < 6; n++) {
+    for (int i = 0; i < 3; i++) start((i + n) % 3);
+    dispatch_all();
+    for (int i = 0; i < 3; i++) {
+      ck_assert_int_eq(state(i), INSIDE);
+      ck_assert_int_eq(zke_double_barrier_token(b[i]),
+                       zke_double_barrier_token(b[0]));
+    }
+    ck_assert_int_gt(zke_double_barrier_token(b[0]), last);
+    last = zke_double_barrier_token(b[0]);
+    for (int i = 0; i < 3; i++) leave((2 * i + n) % 3);
+    dispatch_all();
+    for (int i = 0; i < 3; i++) ck_assert_int_eq(state(i), OUT);
+  }
+  end();
+}
+END_TEST
+
+/* A barrier of one. */
+START_TEST(alone) {
+  int64_t round = 0, before;
+  begin(1, 1);
+  for (int i = 0; i < 3; i++) {
+    before = round;
+    ck_ok(zke_double_barrier_enter(b[0], NULL, 0, 0, &round));
+    ck_assert_int_gt(round, before);
+    ck_ok(zke_double_barrier_leave(b[0], ZKE_FOREVER));
+  }
+  end();
+}
+END_TEST
+
+/* One who has left may come again before the others heard that all have. */
+START_TEST(quick_one_comes_again) {
+  begin(2, 2);
+  gather(2);
+  leave(0);
+  leave(1);
+  start(1); /* 0 is in leave still, as far as it knows */
+  ck_assert_int_eq(state(1), WAITING);
+  dispatch(0);
+  ck_assert_int_eq(state(0), OUT);
+  ck_assert_int_eq(state(1), WAITING);
+  start(0);
+  dispatch_all();
+  ck_assert_int_eq(state(1), INSIDE);
+  leave(0);
+  leave(1);
+  dispatch_all();
+  end();
+}
+END_TEST
+
+/* The members' data and identities, in the order in which they came; any
+ * bytes. */
+START_TEST(members_and_parties) {
+  zke_party_list *list;
+  begin(3, 2);
+  ck_ok(zke_double_barrier_list(b[0], &list));
+  ck_assert_int_eq(list->count, 0);
+  zke_free(list);
+  ck_ok(zke_double_barrier_start(b[1], "\n\0x\n", 4));
+  ck_ok(zke_double_barrier_start(b[0], "", 0));
+  start(2);
+  dispatch_all();
+  ck_ok(zke_double_barrier_list(b[0], &list));
+  ck_assert_int_eq(list->count, 2);
+  ck_assert_str_eq(list->data[0].identity, "b");
+  ck_assert_int_eq(list->data[0].len, 4);
+  ck_assert_int_eq(memcmp(list->data[0].data, "\n\0x\n", 4), 0);
+  ck_assert_int_eq(list->data[0].session, zke_session_id(z[1]));
+  ck_assert_int_eq(list->data[0].pid, getpid());
+  ck_assert_str_eq(list->data[1].identity, "a");
+  ck_assert_int_eq(list->data[1].len, 0);
+  ck_assert_int_eq(list->data[1].mzxid, zke_double_barrier_token(b[0]));
+  ck_assert_int_gt(list->data[1].czxid, list->data[0].czxid);
+  zke_free(list);
+  leave(0);
+  ck_ok(zke_double_barrier_parties(z[2], PATH, &list));
+  ck_assert_int_eq(list->count, 3);
+  ck_assert_str_eq(list->data[0].kind, "inside");
+  ck_assert_int_eq(list->data[0].held, 1);
+  ck_assert_str_eq(list->data[1].kind, "leaving");
+  ck_assert_int_eq(list->data[1].held, 0);
+  ck_assert_str_eq(list->data[2].kind, "waiting");
+  ck_assert_str_eq(list->data[2].identity, "c");
+  ck_assert_int_gt(list->data[2].queued_ms, 0);
+  zke_free(list);
+  ck_ok(zke_double_barrier_missing(b[0], &list, NULL));
+  ck_assert_int_eq(list->count, 1);
+  ck_assert_str_eq(list->data[0].identity, "b");
+  zke_free(list);
+  leave(1);
+  dispatch_all();
+  ck_ok(zke_double_barrier_stop(b[2]));
+  ck_ok(zke_double_barrier_parties(z[2], PATH, &list));
+  ck_assert_int_eq(list->count, 0);
+  zke_free(list);
+  end();
+}
+END_TEST
+
+/* ---- who is woken ---- */
+
+/* Coming wakes nobody but, with the last, all; leaving wakes nobody but, with
+ * the last, those in leave. */
+START_TEST(no_herd) {
+  begin(6, 6);
+  for (int i = 0; i < 5; i++) {
+    start(i);
+    for (int j = 0; j < i; j++) ck_assert_int_eq(dispatch(j), 0);
+  }
+  start(5);
+  for (int i = 0; i < 5; i++) ck_assert_int_eq(dispatch(i), 1);
+  dispatch_all();
+  static const int order[] = {2, 0, 5, 1, 4};
+  for (int i = 0; i < 5; i++) {
+    leave(order[i]);
+    for (int j = 0; j < 6; j++) ck_assert_int_eq(dispatch(j), 0);
+  }
+  leave(3);
+  for (int i = 0; i < 5; i++) ck_assert_int_ge(dispatch(order[i]), 1);
+  for (int i = 0; i < 6; i++) ck_assert_int_eq(state(i), OUT);
+  end();
+}
+END_TEST
+
+/* ---- late ones and surplus ---- */
+
+/* Whoever comes while a round runs waits for the next, also when there are
+ * enough; it begins when the former has ended. */
+START_TEST(late_ones_wait) {
+  begin(4, 2);
+  gather(2);
+  start(2);
+  start(3);
+  dispatch_all();
+  ck_assert_int_eq(state(2), WAITING);
+  ck_assert_int_eq(state(3), WAITING);
+  ck_assert_int_eq(missing(3), 0);
+  ck_rc(zke_double_barrier_enter(b[3], NULL, 0, 0, NULL), ZKE_OPERATIONTIMEOUT);
+  ck_says("where a round still runs");
+  start(3);
+  leave(0);
+  dispatch_all();
+  ck_assert_int_eq(state(2), WAITING);
+  leave(1);
+  dispatch_all(); /* 3 notices, and begins the round; 2 hears of that */
+  dispatch_all();
+  ck_assert_int_eq(state(2), INSIDE);
+  ck_assert_int_eq(state(3), INSIDE);
+  ck_assert_int_gt(zke_double_barrier_token(b[3]),
+                   zke_double_barrier_token(b[0]));
+  leave(2);
+  leave(3);
+  dispatch_all();
+  end();
+}
+END_TEST
+
+/* Of five at a barrier of two, two at a time, in the order of coming. */
+START_TEST(surplus_in_order) {
+  begin(5, 2);
+  for (int i = 0; i < 5; i++) start(i);
+  dispatch_all();
+  for (int first = 0; first < 4; first += 2) {
+    for (int i = 0; i < 5; i++) {
+      int expected = i < first ? OUT : i < first + 2 ? INSIDE : WAITING;
+      ck_assert_int_eq(state(i), expected);
+    }
+    leave(first);
+    leave(first + 1);
+    for (int n = 0; n < 3; n++) dispatch_all();
+  }
+  ck_assert_int_eq(state(4), WAITING);
+  ck_assert_int_eq(missing(4), 1);
+  end();
+}
+END_TEST
+
+/* A waiting one that goes is not counted, nor does it stop the rest. */
+START_TEST(surplus_withdraws) {
+  begin(5, 2);
+  gather(2);
+  start(2);
+  start(3); /* it was the first that saw enough */
+  start(4);
+  ck_ok(zke_double_barrier_stop(b[3]));
+  leave(0);
+  leave(1);
+  dispatch_all();
+  dispatch_all();
+  ck_assert_int_eq(state(2), INSIDE);
+  ck_assert_int_eq(state(4), INSIDE);
+  leave(2);
+  leave(4);
+  dispatch_all();
+  end();
+}
+END_TEST
+
+/* ---- deaths ---- */
+
+/* Before the round: just not there. */
+START_TEST(death_before_round) {
+  begin(4, 3);
+  start(0);
+  start(1);
+  die(1);
+  ck_assert_int_eq(missing(0), 2);
+  start(2);
+  dispatch(0);
+  ck_assert_int_eq(state(0), WAITING);
+  start(3);
+  dispatch(0);
+  dispatch(2);
+  ck_assert_int_eq(state(0), INSIDE);
+  ck_assert_int_eq(state(2), INSIDE);
+  leave(0);
+  leave(2);
+  leave(3);
+  dispatch_all();
+  ck_assert_int_eq(state(0), OUT);
+  ck_rc(zke_double_barrier_check(b[0]), ZKE_LOST);
+  end();
+}
+END_TEST
+
+/* Inside: all who are in leave or come there get ZKE_BROKEN, and who it was;
+ * the last clears away what is left, the barrier can be used again. */
+START_TEST(death_inside) {
+  begin(4, 3);
+  gather(3);
+  leave(0);
+  die(1);
+  dispatch(0);
+  ck_assert_int_eq(state(0), OUT);
+  ck_rc(zke_double_barrier_check(b[0]), ZKE_BROKEN);
+  ck_assert_str_eq(heard[0], "EB");
+  dispatch(2);
+  ck_assert_str_eq(heard[2], "EB"); /* the other was told, inside */
+  ck_assert_int_eq(state(2), INSIDE);
+  ck_rc(zke_double_barrier_leave(b[2], ZKE_FOREVER), ZKE_BROKEN);
+  ck_assert_int_eq(state(2), OUT);
+  ck_assert(!ready());
+  start(0);
+  start(2);
+  start(3);
+  dispatch(0);
+  dispatch(2);
+  ck_assert_int_eq(state(0), INSIDE);
+  ck_rc(zke_double_barrier_check(b[0]), ZKE_OK);
+  leave(0);
+  leave(2);
+  leave(3);
+  dispatch(0);
+  dispatch(2);
+  ck_assert_int_eq(state(2), OUT);
+  end();
+}
+END_TEST
+
+/* The sentence names the dead. */
+START_TEST(broken_names_the_dead) {
+  zke_party_list *list;
+  begin(3, 3);
+  gather(3);
+  die(1);
+  ck_ok(zke_double_barrier_missing(b[0], &list, NULL));
+  ck_assert_int_eq(list->count, 3);
+  ck_assert_str_eq(list->data[1].kind, "dead");
+  ck_assert_str_eq(list->data[1].identity, "b");
+  zke_free(list);
+  ck_rc(zke_double_barrier_leave(b[0], ZKE_FOREVER), ZKE_BROKEN);
+  ck_says("b (pid ");
+  ck_says(" died inside");
+  ck_rc(zke_double_barrier_leave(b[2], ZKE_FOREVER), ZKE_BROKEN);
+  ck_says("b (pid ");
+  end();
+}
+END_TEST
+
+/* In leave: it had left, nobody is disturbed. */
+START_TEST(death_in_leave) {
+  begin(3, 3);
+  gather(3);
+  leave(0);
+  leave(1);
+  die(0);
+  dispatch(1);
+  ck_assert_int_eq(state(1), LEAVING);
+  leave(2);
+  ck_assert_int_eq(state(2), OUT);
+  dispatch(1);
+  ck_assert_int_eq(state(1), OUT);
+  ck_assert_str_eq(heard[1], "EL");
+  ck_assert_str_eq(heard[2], "EL");
+  end();
+}
+END_TEST
+
+/* The one in leave that watched over a member dies first, then the member: the
+ * next in the ring has taken over. */
+START_TEST(death_of_the_guard) {
+  begin(4, 4);
+  gather(4);
+  leave(2); /* watches 3, 0, 1 */
+  leave(0); /* watches 1, 2 */
+  die(0);
+  dispatch(2); /* has to watch 1 from now on */
+  ck_assert_int_eq(state(2), LEAVING);
+  die(1);
+  dispatch(2);
+  ck_assert_int_eq(state(2), OUT);
+  ck_assert_str_eq(heard[2], "EB");
+  ck_rc(zke_double_barrier_leave(b[3], ZKE_FOREVER), ZKE_BROKEN);
+  end();
+}
+END_TEST
+
+/* Whoever notices tells the others before it knows itself: also those in leave
+ * that do not watch the dead one. */
+START_TEST(all_are_told) {
+  begin(5, 5);
+  gather(5);
+  leave(0); /* watches 1 to 4 */
+  leave(2); /* watches 3, 4, 0 */
+  leave(3); /* watches 4, 0 */
+  die(4);
+  dispatch(3);
+  dispatch(0);
+  dispatch(2);
+  ck_assert_int_eq(state(0), OUT);
+  ck_assert_int_eq(state(2), OUT);
+  ck_assert_int_eq(state(3), OUT);
+  for (int i = 0; i < 4; i++)
+    if (i != 1) ck_assert_str_eq(heard[i], "EB");
+  dispatch(1);
+  ck_assert_str_eq(heard[1], "EB");
+  leave(1);
+  ck_assert_int_eq(state(1), OUT);
+  ck_assert(!ready());
+  end();
+}
+END_TEST
+
+/* To be freed inside is to die there. */
+START_TEST(freed_inside) {
+  begin(2, 2);
+  gather(2);
+  zke_double_barrier_free(b[1]);
+  b[1] = NULL;
+  ck_rc(zke_double_barrier_leave(b[0], ZKE_FOREVER), ZKE_BROKEN);
+  ck_assert(!ready());
+  end();
+}
+END_TEST
+
+/* A `ready` whose members all died lets nobody pass, and is cleared away. */
+START_TEST(stale_ready) {
+  begin(4, 2);
+  gather(2);
+  int64_t round = zke_double_barrier_token(b[0]);
+  die(1);
+  die(0);
+  ck_assert(ready());
+  start(2);
+  dispatch(2);
+  ck_assert_int_eq(state(2), WAITING);
+  ck_assert_int_eq(missing(2), 1);
+  start(3);
+  dispatch(2);
+  ck_assert_int_eq(state(2), INSIDE);
+  ck_assert_int_eq(state(3), INSIDE);
+  ck_assert_int_gt(zke_double_barrier_token(b[2]), round);
+  leave(2);
+  leave(3);
+  dispatch(2);
+  ck_assert_int_eq(state(2), OUT);
+  ck_assert(!ready());
+  end();
+}
+END_TEST
+
+/* The members of a round die one by one while others wait for its end. */
+START_TEST(stale_while_waiting) {
+  begin(5, 3);
+  gather(3);
+  leave(1);
+  b[0] = (zke_double_barrier_free(b[0]), NULL);
+  for (int i = 0; i < 2; i++) {
+    b[i] = (zke_double_barrier_free(b[i]), NULL);
+    ck_ok(zke_double_barrier_new(z[i], PATH, 3, NULL, &b[i]));
+  }
+  start(3);
+  start(4);
+  start(0);
+  dispatch_all();
+  ck_assert_int_eq(state(3), WAITING);
+  die(2);
+  dispatch(3);
+  dispatch(4);
+  dispatch(0);
+  dispatch(3);
+  dispatch(4);
+  ck_assert_int_eq(state(0), INSIDE);
+  ck_assert_int_eq(state(3), INSIDE);
+  ck_assert_int_eq(state(4), INSIDE);
+  leave(0);
+  leave(3);
+  leave(4);
+  dispatch_all();
+  end();
+}
+END_TEST
+
+/* ---- deadlines, cancel, withdrawal ---- */
+
+/* A timed enter withdraws: it is not counted, says who is there and how many
+ * are missing. */
+START_TEST(timed_enter) {
+  begin(3, 3);
+  start(1);
+  int64_t now = zke_now(z[0]);
+  ck_rc(zke_double_barrier_enter(b[0], NULL, 0, now + 30, NULL),
+        ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_ge(zke_now(z[0]), now + 30);
+  ck_says("2 of 3 parties are at " PATH);
+  ck_says("b (pid ");
+  ck_assert_int_eq(state(0), OUT);
+  ck_assert_int_eq(missing(1), 2);
+  start(2);
+  dispatch_all();
+  ck_assert_int_eq(state(1), WAITING);
+  ck_ok(zke_double_barrier_stop(b[1]));
+  ck_ok(zke_double_barrier_stop(b[2]));
+  ck_rc(zke_double_barrier_stop(b[2]), ZKE_LOST);
+  end();
+}
+END_TEST
+
+/* A withdrawal that comes after the round has begun is none. */
+START_TEST(withdrawal_loses) {
+  int64_t round = 0;
+  begin(2, 2);
+  start(0);
+  start(1); /* 0 has not heard of it yet */
+  ck_assert_int_eq(state(0), WAITING);
+  ck_rc(zke_double_barrier_stop(b[0]), ZKE_HELD);
+  ck_assert_int_eq(state(0), INSIDE);
+  leave(0);
+  leave(1);
+  dispatch_all();
+  ck_ok(zke_double_barrier_leave(b[0], 0)); /* how what was started ended */
+  ck_rc(zke_double_barrier_leave(b[0], 0), ZKE_LOST);
+  start(0);
+  start(1);
+  ck_ok(zke_double_barrier_enter(b[0], NULL, 0, 0, &round)); /* the deadline */
+  ck_ok(zke_double_barrier_enter(b[1], NULL, 0, 0, NULL));   /* begun */
+  ck_rc(zke_double_barrier_enter(b[0], NULL, 0, 0, NULL), ZKE_MISUSE);
+  ck_assert_int_eq(round, zke_double_barrier_token(b[1]));
+  leave(0);
+  leave(1);
+  dispatch_all();
+  end();
+}
+END_TEST
+
+/* Withdrawals race against the round on two threads: either both are inside,
+ * or the one that got a timeout is not counted. */
+static void *hasty_enter(void *arg) {
+  int *rc = arg;
+  *rc = zke_double_barrier_enter(b[0], NULL, 0, zke_now(z[0]) + 1, NULL);
+  return NULL;
+}
+
+START_TEST(withdrawal_races) {
+  int both = 0;
+  parties = 2;
+  heard[0][0] = heard[1][0] = 0;
+  admin = test_open(test_path("db"));
+  z[0] = test_open(test_path("db"));
+  z[1] = test_open(test_path("db"));
+  for (int i = 0; i < 2; i++)
+    ck_ok(zke_double_barrier_new(z[i], PATH, 2, NULL, &b[i]));
+  for (int n = 0; n < 200; n++) {
+    pthread_t thread;
+    int rc = 1;
+    ck_assert_int_eq(pthread_create(&thread, NULL, hasty_enter, &rc), 0);
+    if (n % 3 == 0) test_pause();
+    int other =
+        zke_double_barrier_enter(b[1], NULL, 0, zke_now(z[1]) + 1, NULL);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert(rc == ZKE_OK || rc == ZKE_OPERATIONTIMEOUT);
+    ck_assert_int_eq(other, rc);
+    if (rc != ZKE_OK) continue;
+    both++;
+    ck_assert_int_eq(zke_double_barrier_token(b[0]),
+                     zke_double_barrier_token(b[1]));
+    leave(0);
+    ck_ok(zke_double_barrier_leave(b[1], ZKE_FOREVER));
+    while (state(0) == LEAVING) ck_ok(zke_wait(z[0], zke_now(z[0]) + 5000));
+  }
+  ck_assert_int_gt(both, 0);
+  end();
+}
+END_TEST
+
+/* A timed leave: out, and to the others like any who left. */
+START_TEST(timed_leave) {
+  begin(3, 3);
+  gather(3);
+  ck_rc(zke_double_barrier_leave(b[0], zke_now(z[0]) + 20),
+        ZKE_OPERATIONTIMEOUT);
+  ck_says("2 of the 3 parties inside");
+  ck_says("b (pid ");
+  ck_says("c (pid ");
+  ck_rc(zke_double_barrier_leave(b[0], 0), ZKE_LOST);
+  ck_rc(zke_double_barrier_leave(b[1], 0), ZKE_OPERATIONTIMEOUT);
+  ck_ok(zke_double_barrier_leave(b[2], 0));
+  ck_assert(!ready());
+  end();
+}
+END_TEST
+
+typedef struct call {
+  int i, rc;
+  bool leave;
+} call;
+
+static void *call_there(void *arg) {
+  call *c = arg;
+  c->rc = c->leave
+              ? zke_double_barrier_leave(b[c->i], ZKE_FOREVER)
+              : zke_double_barrier_enter(b[c->i], NULL, 0, ZKE_FOREVER, NULL);
+  return NULL;
+}
+
+/* Cancel, from another thread, enter and leave; one call at a time. */
+START_TEST(cancelled) {
+  pthread_t thread;
+  call c = {.i = 0};
+  begin(2, 2);
+  ck_assert_int_eq(pthread_create(&thread, NULL, call_there, &c), 0);
+  ck_until(state(0) == WAITING, 5000);
+  ck_rc(zke_double_barrier_enter(b[0], NULL, 0, 0, NULL), ZKE_MISUSE);
+  ck_rc(zke_double_barrier_stop(b[0]), ZKE_MISUSE);
+  ck_until(zke_double_barrier_cancel(b[0]) == ZKE_OK, 10000);
+  ck_assert_int_eq(pthread_join(thread, NULL), 0);
+  ck_assert_int_eq(c.rc, ZKE_CANCELLED);
+  ck_assert_int_eq(state(0), OUT);
+  gather(2);
+  c.leave = true;
+  ck_assert_int_eq(pthread_create(&thread, NULL, call_there, &c), 0);
+  ck_until(state(0) == LEAVING, 5000);
+  ck_until(zke_double_barrier_cancel(b[0]) == ZKE_OK, 10000);
+  ck_assert_int_eq(pthread_join(thread, NULL), 0);
+  ck_assert_int_eq(c.rc, ZKE_CANCELLED);
+  ck_ok(zke_double_barrier_leave(b[1], ZKE_FOREVER)); /* 0 has left */
+  end();
+}
+END_TEST
+
+/* A blocking enter and leave go on when the last comes. */
+START_TEST(blocking) {
+  pthread_t thread;
+  call c = {.i = 0};
+  begin(2, 2);
+  ck_assert_int_eq(pthread_create(&thread, NULL, call_there, &c), 0);
+  ck_until(state(0) == WAITING, 5000);
+  start(1);
+  ck_assert_int_eq(pthread_join(thread, NULL), 0);
+  ck_ok(c.rc);
+  c.leave = true;
+  ck_assert_int_eq(pthread_create(&thread, NULL, call_there, &c), 0);
+  ck_until(state(0) == LEAVING, 5000);
+  leave(1);
+  ck_assert_int_eq(pthread_join(thread, NULL), 0);
+  ck_ok(c.rc);
+  end();
+}
+END_TEST
+
+/* ---- the session, one's znode ---- */
+
+/* After the session's end nothing claims to be anywhere. */
+START_TEST(session_lost) {
+  begin(4, 2);
+  start(0);
+  die(0);
+  dispatch(0);
+  ck_assert_int_eq(state(0), LOST);
+  ck_assert_str_eq(heard[0], "G");
+  ck_rc(zke_double_barrier_enter(b[0], NULL, 0, 0, NULL), ZKE_INVALIDSTATE);
+  start(1);
+  start(2);
+  dispatch(1);
+  ck_assert_int_eq(state(1), INSIDE);
+  die(1);
+  ck_assert_int_eq(state(1), LOST); /* without having dispatched */
+  ck_rc(zke_double_barrier_leave(b[1], 0), ZKE_INVALIDSTATE);
+  ck_rc(zke_double_barrier_leave(b[2], ZKE_FOREVER), ZKE_BROKEN);
+  end();
+}
+END_TEST
+
+/* A blocking call ends with its session. */
+START_TEST(session_lost_blocking) {
+  pthread_t thread;
+  call c = {.i = 0};
+  begin(2, 2);
+  ck_assert_int_eq(pthread_create(&thread, NULL, call_there, &c), 0);
+  ck_until(state(0) == WAITING, 5000);
+  die(0);
+  ck_assert_int_eq(pthread_join(thread, NULL), 0);
+  ck_assert_int_eq(c.rc, ZKE_INVALIDSTATE);
+  end();
+}
+END_TEST
+
+/* Delete the znode of the first party that is there. */
+static void delete_first(void) {
+  zke_party_list *list;
+  ck_ok(zke_double_barrier_parties(z[0], PATH, &list));
+  char *path = zke_recipe_path(z[0], PATH, list->data[0].name);
+  ck_ok(zke_delete(z[0], path, -1));
+  zke_free(path);
+  zke_free(list);
+}
+
+/* One's znode deleted by somebody: waiting, inside, in leave. */
+START_TEST(znode_taken_away) {
+  begin(3, 2);
+  start(0);
+  delete_first();
+  ck_rc(zke_double_barrier_enter(b[0], NULL, 0, ZKE_FOREVER, NULL), ZKE_LOST);
+  ck_assert_str_eq(heard[0], "G");
+  ck_assert_int_eq(state(0), OUT);
+  gather(2);
+  delete_first();
+  dispatch(0);
+  ck_assert_int_eq(state(0), LOST);
+  ck_rc(zke_double_barrier_leave(b[0], 0), ZKE_LOST);
+  ck_rc(zke_double_barrier_leave(b[1], ZKE_FOREVER), ZKE_BROKEN);
+  gather(2);
+  leave(0);
+  delete_first();
+  dispatch(0);
+  ck_assert_int_eq(state(0), LOST);
+  start(0); /* it can begin anew */
+  ck_ok(zke_double_barrier_stop(b[0]));
+  ck_ok(zke_double_barrier_leave(b[1], ZKE_FOREVER));
+  end();
+}
+END_TEST
+
+/* ---- what is not ours, what is wrong ---- */
+
+/* Foreign and malformed children are ignored. */
+START_TEST(foreign_children) {
+  static const char guid[] = "_c_00000000-0000-0000-0000-000000000000-party-";
+  static const char *const names[] = {"x", "party-0000000001", "_c_",
+                                      "_c_1-party-0000000001",
+                                      "lock-000000001"};
+  static const char *const texts[] = {"", "waiting", "waiting 1 x",
+                                      "waiting x y\n", "inside\n"};
+  char path[128];
+  begin(2, 2);
+  start(0);
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    snprintf(path, sizeof path, PATH "/%s", names[i]);
+    ck_ok(zke_create(z[0], path, "waiting 1 x\n", 12, ZKE_OPEN_ACL,
+                     ZKE_EPHEMERAL, NULL, NULL));
+  }
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    snprintf(path, sizeof path, PATH "/%s%010d", guid, (int)i);
+    ck_ok(zke_create(z[0], path, texts[i], (int)strlen(texts[i]), ZKE_OPEN_ACL,
+                     ZKE_EPHEMERAL, NULL, NULL));
+  }
+  snprintf(path, sizeof path, PATH "/%s%010d", guid, 99); /* nobody's */
+  ck_ok(zke_create(z[0], path, "waiting 1 x\n", 12, ZKE_OPEN_ACL,
+                   ZKE_PERSISTENT, NULL, NULL));
+  ck_assert_int_eq(missing(0), 1);
+  start(1);
+  dispatch_all();
+  ck_assert_int_eq(state(0), INSIDE);
+  ck_assert_int_eq(state(1), INSIDE);
+  leave(0);
+  leave(1);
+  dispatch_all();
+  ck_assert_int_eq(state(0), OUT);
+  ck_ok(zke_delete(z[0], path, -1));
+  ck_ok(zke_check(admin, NULL, NULL));
+  close_all();
+  ck_ok(zke_close(admin));
+}
+END_TEST
+
+/* … inside of `ready` too: the last member's leaving is the end, or the next
+ * round's beginning is. */
+START_TEST(foreign_children_of_ready) {
+  begin(2, 2);
+  start(0);
+  start(1);
+  dispatch_all();
+  ck_assert_int_eq(state(0), INSIDE);
+  ck_ok(zke_create(z[0], PATH "/ready/a", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT,
+                   NULL, NULL));
+  ck_ok(zke_create(z[0], PATH "/ready/z", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT,
+                   NULL, NULL));
+  ck_ok(zke_create(z[0], PATH "/ready/z/z", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT,
+                   NULL, NULL));
+  leave(0);
+  ck_rc(zke_double_barrier_leave_start(b[1]), ZKE_NOTEMPTY); /* too much */
+  ck_assert_int_eq(state(1), OUT);
+  ck_ok(zke_delete(z[0], PATH "/ready/z/z", -1));
+  dispatch_all();
+  ck_rc(zke_double_barrier_leave(b[0], 0), ZKE_BROKEN);
+  start(0);
+  start(1);
+  dispatch_all();
+  ck_assert_int_eq(state(0), INSIDE);
+  ck_ok(zke_create(z[0], PATH "/ready/a", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT,
+                   NULL, NULL));
+  leave(0);
+  leave(1);
+  dispatch_all();
+  ck_assert_int_eq(state(0), OUT);
+  ck_assert_int_eq(state(1), OUT);
+  ck_rc(zke_exists(z[0], PATH "/ready", NULL, NULL, NULL), ZKE_NONODE);
+  end();
+}
+END_TEST
+
+/* A `ready` that is not a round of ours is neither followed nor deleted. */
+START_TEST(foreign_ready) {
+  static const char *const texts[] = {"", "runnin", "x"};
+  begin(1, 1);
+  ck_ok(zke_double_barrier_enter(b[0], NULL, 0, 0, NULL));
+  ck_ok(zke_double_barrier_leave(b[0], 0));
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    ck_ok(zke_create(z[0], PATH "/ready", texts[i], (int)strlen(texts[i]),
+                     ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+    ck_rc(zke_double_barrier_enter(b[0], NULL, 0, 0, NULL), ZKE_OTHERKIND);
+    ck_says("is not a round");
+    ck_assert_int_eq(state(0), OUT);
+    ck_ok(zke_delete(z[0], PATH "/ready", -1));
+  }
+  end();
+}
+END_TEST
+
+/* Rounds with senseless members are stale ones. */
+START_TEST(malformed_ready) {
+  static const char *const texts[] = {
+      "running\n", "broken \nx", "running\na 1 2 3 4 99 x\n",
+      "running\na 1 2 3 4 -1 x\n\n", "running\na 1 2 3 4 0x\n\n"};
+  begin(1, 1);
+  start(0);
+  leave(0);
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    ck_ok(zke_create(z[0], PATH "/ready", texts[i], (int)strlen(texts[i]),
+                     ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+    ck_ok(zke_double_barrier_enter(b[0], NULL, 0, 0, NULL));
+    ck_ok(zke_double_barrier_leave(b[0], 0));
+  }
+  end();
+}
+END_TEST
+
+/* A path of another recipe is refused; and all have to agree on N. */
+START_TEST(other_kind) {
+  zke_double_barrier *other;
+  begin(1, 3);
+  start(0);
+  ck_ok(zke_double_barrier_new(z[0], PATH, 2, NULL, &other));
+  ck_rc(zke_double_barrier_enter(other, NULL, 0, 0, NULL), ZKE_OTHERKIND);
+  ck_says("is for 3 parties, not for 2");
+  zke_double_barrier_free(other);
+  ck_ok(zke_recipe_place(z[0], "/lock", "lock", ZKE_PERSISTENT, NULL,
+                         ZKE_FOREVER));
+  ck_ok(zke_double_barrier_new(z[0], "/lock", 2, NULL, &other));
+  ck_rc(zke_double_barrier_enter(other, NULL, 0, 0, NULL), ZKE_OTHERKIND);
+  ck_rc(zke_double_barrier_start(other, NULL, 0), ZKE_OTHERKIND);
+  zke_double_barrier_free(other);
+  end();
+}
+END_TEST
+
+/* The number of parties is read as it stands, not modulo 2^32. */
+START_TEST(other_number) {
+  static const char number[] = "parties 4294967298\n";
+  char text[128], *data, *line;
+  int len;
+  zke_double_barrier *other;
+  begin(1, 3);
+  start(0);
+  ck_ok(zke_get(z[0], PATH, NULL, NULL, &data, &len, NULL));
+  line = strstr(data, "parties ");
+  ck_assert_ptr_nonnull(line);
+  snprintf(text, sizeof text, "%.*s%s", (int)(line - data), data, number);
+  zke_free(data);
+  ck_ok(zke_set(z[0], PATH, text, (int)strlen(text), -1, NULL));
+  ck_ok(zke_double_barrier_new(z[0], PATH, 2, NULL, &other));
+  ck_rc(zke_double_barrier_enter(other, NULL, 0, 0, NULL), ZKE_OTHERKIND);
+  ck_says("is for 4294967298 parties, not for 2");
+  zke_double_barrier_free(other);
+  end();
+}
+END_TEST
+
+/* What N parties bring has to fit one value: who makes it too much is out. */
+START_TEST(too_much_data) {
+  static char data[900];
+  zke_options o = {.size = sizeof o, .data_limit = 1500, .identity = "x"};
+  memset(data, 'd', sizeof data);
+  ck_ok(zke_open(":memory:", &o, &admin));
+  parties = 2;
+  for (int i = 0; i < 2; i++) z[i] = test_session(admin, NULL);
+  for (int i = 0; i < 2; i++)
+    ck_ok(zke_double_barrier_new(z[i], PATH, 2, NULL, &b[i]));
+  ck_ok(zke_double_barrier_start(b[0], data, sizeof data));
+  ck_rc(zke_double_barrier_enter(b[1], data, sizeof data, 0, NULL), ZKE_LIMIT);
+  ck_says("is too much");
+  ck_rc(zke_double_barrier_start(b[1], data, sizeof data), ZKE_LIMIT);
+  ck_assert_int_eq(state(1), OUT);
+  ck_ok(zke_double_barrier_enter(b[1], data, 10, 0, NULL));
+  dispatch(0);
+  ck_assert_int_eq(state(0), INSIDE);
+  leave(0);
+  leave(1);
+  dispatch(0);
+  end();
+}
+END_TEST
+
+START_TEST(bad_arguments) {
+  zke_double_barrier_options o = {.size = 1};
+  zke_double_barrier *other;
+  zke_party_list *list;
+  begin(1, 2);
+  ck_rc(zke_double_barrier_new(z[0], PATH, 0, NULL, &other), ZKE_BADARGUMENTS);
+  ck_assert_ptr_null(other);
+  ck_rc(zke_double_barrier_new(z[0], PATH, ZKE_DOUBLE_BARRIER_MOST + 1, NULL,
+                               &other),
+        ZKE_BADARGUMENTS);
+  ck_rc(zke_double_barrier_new(z[0], PATH, 2, &o, &other), ZKE_BADARGUMENTS);
+  ck_rc(zke_double_barrier_new(z[0], "/", 2, NULL, &other), ZKE_BADARGUMENTS);
+  ck_rc(zke_double_barrier_new(z[0], "x", 2, NULL, &other), ZKE_BADARGUMENTS);
+  ck_rc(zke_double_barrier_new(z[0], PATH, 2, NULL, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_double_barrier_enter(b[0], NULL, 1, 0, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_double_barrier_enter(b[0], "x", -1, 0, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_double_barrier_start(b[0], NULL, 1), ZKE_BADARGUMENTS);
+  ck_rc(zke_double_barrier_enter(NULL, NULL, 0, 0, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_double_barrier_leave(NULL, 0), ZKE_BADARGUMENTS);
+  ck_rc(zke_double_barrier_leave(b[0], 0), ZKE_LOST);
+  ck_rc(zke_double_barrier_leave_start(b[0]), ZKE_LOST);
+  ck_rc(zke_double_barrier_list(b[0], NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_double_barrier_parties(z[0], PATH, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_double_barrier_parties(z[0], "x", &list), ZKE_BADARGUMENTS);
+  ck_assert_int_eq(zke_double_barrier_state(NULL), LOST);
+  ck_assert_int_eq(zke_double_barrier_token(NULL), 0);
+  ck_rc(zke_double_barrier_check(NULL), ZKE_BADARGUMENTS);
+  start(0);
+  ck_rc(zke_double_barrier_start(b[0], NULL, 0), ZKE_MISUSE);
+  ck_ok(zke_double_barrier_step(b[0]));
+  zke_double_barrier_free(NULL);
+  end();
+}
+END_TEST
+
+/* ---- processes ---- */
+
+enum { WORKERS = 3, ROUNDS = 40 };
+
+typedef struct shared {
+  int come[ROUNDS], gone[ROUNDS];
+} shared;
+
+/* One process: before it passes, all must have come; before it is out, all
+ * must have left. */
+static int work(const char *db, shared *s) {
+  zke *mine;
+  zke_double_barrier *barrier;
+  int64_t last = 0, round = 0;
+  int rc = zke_open(db, NULL, &mine);
+  if (rc == ZKE_OK)
+    rc = zke_double_barrier_new(mine, PATH, WORKERS, NULL, &barrier);
+  for (int i = 0; i < ROUNDS && rc == ZKE_OK; i++) {
+    int64_t deadline = zke_now(mine) + 10000;
+    __atomic_add_fetch(&s->come[i], 1, __ATOMIC_SEQ_CST);
+    rc = zke_double_barrier_enter(barrier, NULL, 0, deadline, &round);
+    if (rc != ZKE_OK) break;
+    if (__atomic_load_n(&s->come[i], __ATOMIC_SEQ_CST) != WORKERS) rc = 1;
+    if (round <= last) rc = 2;
+    last = round;
+    __atomic_add_fetch(&s->gone[i], 1, __ATOMIC_SEQ_CST);
+    if (rc == ZKE_OK) rc = zke_double_barrier_leave(barrier, deadline);
+    if (rc == ZKE_OK &&
+        __atomic_load_n(&s->gone[i], __ATOMIC_SEQ_CST) != WORKERS)
+      rc = 3;
+  }
+  if (rc != ZKE_OK) fprintf(stderr, "rc %d: %s\n", rc, zke_errmsg());
+  zke_double_barrier_free(barrier);
+  zke_close(mine);
+  return rc;
+}
+
+START_TEST(processes) {
+  shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE,
+                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ck_assert_ptr_ne(s, MAP_FAILED);
+  const char *db = test_path("db");
+  pid_t pids[WORKERS];
+  for (int i = 0; i < WORKERS; i++) {
+    pids[i] = fork();
+    if (pids[i] == 0) _exit(work(db, s) == ZKE_OK ? 0 : 1);
+  }
+  for (int i = 0; i < WORKERS; i++) {
+    int status;
+    ck_assert_int_eq(waitpid(pids[i], &status, 0), pids[i]);
+    ck_assert_int_eq(status, 0);
+  }
+}
+END_TEST
+
+/* kill -9 of a member inside: the kernel tells the one in leave at once. */
+START_TEST(killed_inside) {
+  const char *db = test_path("db");
+  int inside[2];
+  char byte;
+  ck_assert_int_eq(pipe(inside), 0);
+  pid_t pid = fork();
+  if (pid == 0) {
+    zke *mine;
+    zke_double_barrier *barrier;
+    if (zke_open(db, NULL, &mine) == ZKE_OK &&
+        zke_double_barrier_new(mine, PATH, 2, NULL, &barrier) == ZKE_OK &&
+        zke_double_barrier_enter(barrier, NULL, 0, ZKE_FOREVER, NULL) == 0 &&
+        write(inside[1], "x", 1) == 1)
+      pause();
+    _exit(1);
+  }
+  admin = test_open(db);
+  z[0] = test_session(admin, NULL);
+  ck_ok(zke_double_barrier_new(z[0], PATH, 2, NULL, &b[0]));
+  parties = 1;
+  ck_ok(zke_double_barrier_enter(b[0], NULL, 0, ZKE_FOREVER, NULL));
+  ck_assert_int_eq(read(inside[0], &byte, 1), 1);
+  leave(0);
+  dispatch(0);
+  ck_assert_int_eq(state(0), LEAVING);
+  kill(pid, SIGKILL);
+  int64_t deadline = test_now() + 5000;
+  while (state(0) == LEAVING && test_now() < deadline)
+    zke_wait(z[0], zke_now(z[0]) + 1000);
+  ck_assert_int_eq(state(0), OUT);
+  ck_rc(zke_double_barrier_check(b[0]), ZKE_BROKEN);
+  ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+  end();
+}
+END_TEST
+
+/* ---- processes that are stopped ---- */
+
+/* A party in a process of its own; how its leave ended. */
+typedef struct player {
+  pid_t pid;
+  int in, out; /* a byte comes when it is inside, one goes that lets it leave */
+} player;
+
+static int play(const char *db, int n, int inside, int leave_now) {
+  char byte = 'x';
+  zke *mine;
+  zke_double_barrier *barrier;
+  if (zke_open(db, NULL, &mine) != ZKE_OK ||
+      zke_double_barrier_new(mine, PATH, n, NULL, &barrier) != ZKE_OK ||
+      zke_double_barrier_enter(barrier, NULL, 0, ZKE_FOREVER, NULL) != ZKE_OK)
+    return 1;
+  if (write(inside, &byte, 1) != 1 || read(leave_now, &byte, 1) != 1) return 1;
+  int rc = zke_double_barrier_leave(barrier, zke_now(mine) + 20000);
+  zke_double_barrier_free(barrier);
+  zke_close(mine);
+  return rc == ZKE_OK ? 2 : rc == ZKE_BROKEN ? 3 : 4;
+}
+
+/* How many parties there are in all, and members of the round inside. */
+static int arrived(void) {
+  int count = 0;
+  zke_strings *names = NULL;
+  if (zke_children(admin, PATH, NULL, NULL, &names, NULL) != ZKE_OK) return 0;
+  for (int i = 0; i < names->count; i++) count += names->data[i][0] == '_';
+  zke_free(names);
+  return count;
+}
+
+static int members_inside(void) {
+  zke_stat stat = {0};
+  zke_exists(admin, PATH "/ready", NULL, NULL, &stat);
+  return stat.numChildren;
+}
+
+/* Start one, and wait until it is in the line. */
+static player player_begin(const char *db, int n, int count) {
+  int inside[2], leave_now[2];
+  ck_assert_int_eq(pipe(inside), 0);
+  ck_assert_int_eq(pipe(leave_now), 0);
+  player p = {fork(), inside[0], leave_now[1]};
+  if (p.pid == 0) {
+    zke_close(admin); /* the parent's: its copy is of no use here */
+    _exit(play(db, n, inside[1], leave_now[0]));
+  }
+  close(inside[1]);
+  close(leave_now[0]);
+  ck_until(arrived() == count, 10000);
+  return p;
+}
+
+static void player_is_inside(const player *p) {
+  char byte;
+  ck_assert_int_eq(read(p->in, &byte, 1), 1);
+}
+
+static void player_leaves(const player *p, int left_inside) {
+  ck_assert_int_eq(write(p->out, "x", 1), 1);
+  ck_until(members_inside() == left_inside, 10000);
+}
+
+static void player_stop(const player *p) { test_stop(p->pid, test_path("db")); }
+
+/* Returns how its leave ended, as play() says. */
+static int player_end(const player *p) {
+  int status;
+  kill(p->pid, SIGCONT);
+  ck_assert_int_eq(waitpid(p->pid, &status, 0), p->pid);
+  close(p->in);
+  close(p->out);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* The parties come in this order: one's own, B, C.  B, which alone watches C in
+ * the ring, is stopped in leave; C dies inside. */
+START_TEST(a_stopped_neighbour_hides_no_death) {
+  const char *db = test_path("db");
+  admin = test_open(db);
+  z[0] = test_session(admin, NULL);
+  ck_ok(zke_double_barrier_new(z[0], PATH, 3, NULL, &b[0]));
+  parties = 1;
+  start(0);
+  player second = player_begin(db, 3, 2), third = player_begin(db, 3, 3);
+  player_is_inside(&second);
+  player_is_inside(&third);
+  ck_ok(zke_double_barrier_enter(b[0], NULL, 0, zke_now(z[0]) + 10000, NULL));
+  player_leaves(&second, 2);
+  player_stop(&second);
+  leave(0);
+  kill(third.pid, SIGKILL);
+  ck_rc(zke_double_barrier_leave(b[0], zke_now(z[0]) + 10000), ZKE_BROKEN);
+  ck_says("died inside");
+  ck_assert_int_eq(player_end(&third), -1);
+  ck_assert_int_eq(player_end(&second), 3); /* it hears of it all the same */
+  end();
+}
+END_TEST
+
+/* Two processes that are inside a round. */
+static void two_inside(player *first, player *second) {
+  const char *db = test_path("db");
+  admin = test_open(db);
+  *first = player_begin(db, 2, 1);
+  *second = player_begin(db, 2, 2);
+  player_is_inside(first);
+  player_is_inside(second);
+}
+
+/* Two parties of this process, for the round after theirs. */
+static void two_more(void) {
+  parties = 2;
+  for (int i = 0; i < 2; i++) {
+    z[i] = test_session(admin, NULL);
+    ck_ok(zke_double_barrier_new(z[i], PATH, 2, NULL, &b[i]));
+  }
+}
+
+/* The second of the two dies inside: the next round begins, though the first is
+ * stopped, and the first hears that its own was broken. */
+static void two_enter_after_a_death(player *first, player *second) {
+  kill(second->pid, SIGKILL);
+  for (int i = 1; i >= 0; i--)
+    ck_ok(zke_double_barrier_enter(b[i], NULL, 0, zke_now(z[i]) + 10000, NULL));
+  ck_assert_int_eq(player_end(second), -1);
+  ck_assert_int_eq(player_end(first), 3);
+}
+
+/* One that is stopped in leave of a broken round does not keep the next round
+ * from beginning, and hears afterwards how its own ended. */
+START_TEST(a_stopped_member_keeps_out_no_next_round) {
+  player first, second;
+  two_inside(&first, &second);
+  player_leaves(&first, 1);
+  player_stop(&first);
+  two_more();
+  start(0);
+  start(1); /* behind the round of the two */
+  ck_assert_int_eq(state(1), WAITING);
+  two_enter_after_a_death(&first, &second);
+  leave(0);
+  leave(1);
+  dispatch_all();
+  ck_assert_int_eq(state(0), OUT);
+  end();
+}
+END_TEST
+
+/* The party that others watch behind a round may leave and be stopped before it
+ * looks again: what becomes of the others is seen all the same. */
+START_TEST(a_stopped_witness_hides_no_end) {
+  player first, second;
+  two_inside(&first, &second);
+  two_more();
+  start(0);
+  start(1); /* watches the first, which is inside */
+  player_leaves(&first, 1);
+  player_stop(&first);
+  dispatch_all();
+  two_enter_after_a_death(&first, &second);
+  end();
+}
+END_TEST
+
+/* kill -9 of one that waits: it is not there from that moment on, although its
+ * znode may stay for a while. */
+START_TEST(killed_waiting) {
+  const char *db = test_path("db");
+  int there[2];
+  char byte;
+  ck_assert_int_eq(pipe(there), 0);
+  pid_t pid = fork();
+  if (pid == 0) {
+    zke *mine;
+    zke_double_barrier *barrier;
+    if (zke_open(db, NULL, &mine) == ZKE_OK &&
+        zke_double_barrier_new(mine, PATH, 2, NULL, &barrier) == ZKE_OK &&
+        zke_double_barrier_start(barrier, NULL, 0) == ZKE_OK &&
+        write(there[1], "x", 1) == 1)
+      pause();
+    _exit(1);
+  }
+  ck_assert_int_eq(read(there[0], &byte, 1), 1);
+  admin = test_open(db);
+  parties = 2;
+  for (int i = 0; i < 2; i++) {
+    z[i] = test_session(admin, NULL);
+    ck_ok(zke_double_barrier_new(z[i], PATH, 2, NULL, &b[i]));
+  }
+  kill(pid, SIGKILL);
+  ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+  start(0);
+  ck_assert_int_eq(state(0), WAITING);
+  ck_assert_int_eq(missing(0), 1);
+  start(1);
+  dispatch(0);
+  ck_assert_int_eq(state(0), INSIDE);
+  ck_assert_int_eq(state(1), INSIDE);
+  leave(0);
+  leave(1);
+  dispatch(0);
+  ck_rc(zke_double_barrier_check(b[0]), ZKE_LOST);
+  close_all();
+  ck_ok(zke_close(admin));
+}
+END_TEST
+
+/* ---- deaths, lost replies, faults ---- */
+
+/* How long a use waits, ms: hardly, where it is to fail. */
+static int patience = 5000;
+
+/* A round of two parties of one process. */
+static int use_both(zke *mine, zke_double_barrier *x, zke_double_barrier *y) {
+  int64_t deadline = zke_now(mine) + patience;
+  int rc = zke_double_barrier_start(x, "x", 1);
+  if (rc == ZKE_OK) rc = zke_double_barrier_enter(y, "y", 1, deadline, NULL);
+  if (rc == ZKE_OK) rc = zke_double_barrier_enter(x, NULL, 0, deadline, NULL);
+  if (rc == ZKE_OK) rc = zke_double_barrier_leave_start(y);
+  if (rc == ZKE_OK) rc = zke_double_barrier_leave(x, deadline);
+  while (rc == ZKE_OK && zke_double_barrier_state(y) == LEAVING)
+    rc = zke_wait(mine, deadline);
+  return rc;
+}
+
+static int use(zke *mine) {
+  zke_double_barrier *x = NULL, *y = NULL;
+  int rc = zke_double_barrier_new(mine, PATH, 2, NULL, &x);
+  if (rc == ZKE_OK) rc = zke_double_barrier_new(mine, PATH, 2, NULL, &y);
+  if (rc == ZKE_OK) rc = use_both(mine, x, y);
+  zke_double_barrier_free(x);
+  zke_double_barrier_free(y);
+  return rc;
+}
+
+/* Others go on, and clear away what is left. */
+static void check(zke *other, int rc) {
+  zke_party_list *list;
+  (void)rc;
+  int before = patience;
+  patience = 5000;
+  ck_ok(use(other));
+  patience = before;
+  ck_rc(zke_exists(other, PATH "/ready", NULL, NULL, NULL), ZKE_NONODE);
+  ck_ok(zke_double_barrier_parties(other, PATH, &list));
+  ck_assert_int_eq(list->count, 0);
+  zke_free(list);
+}
+
+static const recipe_use typical = {"double barrier", NULL, use, check};
+
+START_TEST(dies_anywhere) { ck_assert_int_gt(recipe_deaths(&typical), 20); }
+END_TEST
+
+START_TEST(lost_replies) { recipe_lost_replies(&typical); }
+END_TEST
+
+START_TEST(faults) {
+  patience = 100;
+  recipe_faults(&typical);
+}
+END_TEST
+
+static void add(Suite *s, const char *name, const TTest *const *tests,
+                int timeout) {
+  TCase *tc = tcase_create(name);
+  tcase_set_timeout(tc, timeout);
+  for (; *tests; tests++) tcase_add_test(tc, *tests);
+  suite_add_tcase(s, tc);
+}
+
+int main(int argc, char **argv) {
+  Suite *s = suite_create("double_barrier");
+  const TTest *in_and_out[] = {enter_together,
+                               leave_together,
+                               used_again,
+                               alone,
+                               no_herd,
+                               quick_one_comes_again,
+                               members_and_parties,
+                               late_ones_wait,
+                               surplus_in_order,
+                               surplus_withdraws,
+                               blocking,
+                               NULL};
+  const TTest *deaths[] = {death_before_round,
+                           death_inside,
+                           broken_names_the_dead,
+                           death_in_leave,
+                           freed_inside,
+                           death_of_the_guard,
+                           all_are_told,
+                           stale_ready,
+                           stale_while_waiting,
+                           session_lost,
+                           znode_taken_away,
+                           session_lost_blocking,
+                           NULL};
+  const TTest *withdrawal[] = {timed_enter, withdrawal_loses, withdrawal_races,
+                               timed_leave, cancelled,        NULL};
+  const TTest *wrong[] = {foreign_children,
+                          foreign_children_of_ready,
+                          foreign_ready,
+                          malformed_ready,
+                          other_kind,
+                          other_number,
+                          too_much_data,
+                          bad_arguments,
+                          NULL};
+  const TTest *proof[] = {processes,
+                          killed_inside,
+                          killed_waiting,
+                          a_stopped_neighbour_hides_no_death,
+                          a_stopped_member_keeps_out_no_next_round,
+                          a_stopped_witness_hides_no_end,
+                          dies_anywhere,
+                          lost_replies,
+                          faults,
+                          NULL};
+  add(s, "in and out", in_and_out, 30);
+  add(s, "deaths", deaths, 30);
+  add(s, "withdrawal", withdrawal, 30);
+  add(s, "wrong", wrong, 30);
+  add(s, "proof", proof, 120);
+  return test_main(argc, argv, s);
+}

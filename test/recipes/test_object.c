@@ -1,0 +1,612 @@
+/* test_object.c - what holds for the objects of all recipes
+ *
+ * Each recipe with a blocking call is a row of the table below.  For each:
+ *
+ * - A listener may free the object while a blocking call runs on it, in the
+ *   thread of that call or in another one that dispatches.  Nothing of the
+ *   object is used afterwards.
+ * - A thread that gives up what another one waits for ends that wait.
+ * - To give up what an object does not have is ZKE_LOST.
+ */
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "recipes/barrier.h"
+#include "recipes/config.h"
+#include "recipes/counter.h"
+#include "recipes/discovery.h"
+#include "recipes/double_barrier.h"
+#include "recipes/election.h"
+#include "recipes/group.h"
+#include "recipes/lock.h"
+#include "recipes/multilock.h"
+#include "recipes/partition.h"
+#include "recipes/periodic.h"
+#include "recipes/persistent_node.h"
+#include "recipes/queue.h"
+#include "recipes/rendezvous.h"
+#include "recipes/rwlock.h"
+#include "recipes/semaphore.h"
+#include "recipes/singleton.h"
+#include "recipes/two_phase.h"
+#include "test/test.h"
+
+/* ---- memory that is not used again ---- */
+
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+
+enum { POISON = 0xdd };
+
+typedef struct block {
+  struct block *next; /* of those that were released */
+  size_t size;
+} block;
+
+static pthread_mutex_t heap = PTHREAD_MUTEX_INITIALIZER;
+static block *released;
+
+/* Where a sanitizer watches, it is to see what happens. */
+static void heap_release(block *b) {
+#ifdef SANITIZED
+  free(b);
+#else
+  memset(b + 1, POISON, b->size);
+  pthread_mutex_lock(&heap);
+  b->next = released;
+  released = b;
+  pthread_mutex_unlock(&heap);
+#endif
+}
+
+static void *heap_resize(void *context, void *old, size_t size) {
+  block *b = old ? (block *)old - 1 : NULL, *new_ = NULL;
+  (void)context;
+  if (size) {
+    new_ = malloc(sizeof *new_ + size);
+    if (!new_) return NULL;
+    new_->size = size;
+    if (b) memcpy(new_ + 1, b + 1, b->size < size ? b->size : size);
+  }
+  if (b) heap_release(b);
+  return new_ ? new_ + 1 : NULL;
+}
+
+/* Nothing was written into what had been released. */
+static void heap_check(void) {
+  while (released) {
+    block *b = released;
+    const unsigned char *byte = (const unsigned char *)(b + 1);
+    for (size_t i = 0; i < b->size; i++) ck_assert_int_eq(byte[i], POISON);
+    released = b->next;
+    free(b);
+  }
+}
+
+/* ---- sessions ---- */
+
+static zke *z, *other;
+static zke_os os_default;
+static atomic_int sleeps; /* how often z's threads began to sleep */
+
+static int os_poll(void *c, struct pollfd *fds, unsigned n, int timeout_ms) {
+  if (timeout_ms) atomic_fetch_add(&sleeps, 1);
+  return os_default.poll(c, fds, n, timeout_ms);
+}
+
+/* Each time on another database. */
+static void begin(void) {
+  static int databases;
+  char name[32];
+  snprintf(name, sizeof name, "%d.db", databases++);
+  zke_os_default(&os_default);
+  zke_os os = os_default;
+  os.poll = os_poll;
+  zke_options o = {
+      .size = sizeof o, .os = &os, .allocator = {heap_resize, NULL}};
+  ck_ok(zke_open(test_path(name), &o, &z));
+  other = test_open(test_path(name));
+}
+
+static void end(void) {
+  ck_ok(zke_close(other));
+  ck_ok(zke_close(z));
+  heap_check();
+}
+
+static int64_t soon(void) { return zke_now(z) + 10000; }
+
+/* ---- a listener that frees ---- */
+
+static void *object; /* z's */
+static void (*free_object)(void *);
+static atomic_int armed; /* what is told now counts */
+static atomic_int told;  /* how much was */
+static int free_at;      /* with which of it the object is freed; 0: never */
+static atomic_int was_freed; /* it was */
+
+static void heard(void *x) {
+  if (!armed || x != object) return;
+  if (atomic_fetch_add(&told, 1) + 1 != free_at) return;
+  free_object(x);
+  was_freed = 1;
+}
+
+/* ---- the table ---- */
+
+typedef struct kind {
+  const char *name;
+  void *(*make)(zke *of);
+  void (*free)(void *object);
+  int (*begin)(void *object);   /* before the blocking call, or NULL */
+  int (*block)(void *object);   /* one call that waits at most ten seconds */
+  int (*give_up)(void *object); /* or NULL */
+  void (*before)(void);         /* the other session: makes it wait, or NULL */
+  void (*nudge)(void);          /* and then ends that */
+  void (*after)(void);          /* cleans up, or NULL */
+} kind;
+
+static const kind *current;
+static void *theirs;
+
+/* The other session has what is waited for, and gives it up. */
+static void others_take(void) {
+  theirs = current->make(other);
+  ck_ok(current->block(theirs));
+}
+static void others_give_up(void) { ck_ok(current->give_up(theirs)); }
+static void others_free(void) { current->free(theirs); }
+
+/* Listeners, by what they are told. */
+#define HEARS(type)                                                      \
+  static void hear_##type(zke_##type *o, int what, int64_t n, void *c) { \
+    (void)what, (void)n, (void)c;                                        \
+    heard(o);                                                            \
+  }
+#define HEARS_OF(type, thing)                                           \
+  static void hear_##type(zke_##type *o, int what, thing *t, void *c) { \
+    (void)what, (void)t, (void)c;                                       \
+    heard(o);                                                           \
+  }
+#define HEARS_TEXT(type)                                      \
+  static void hear_##type(zke_##type *o, int what, int64_t n, \
+                          const char *text, void *c) {        \
+    (void)what, (void)n, (void)text, (void)c;                 \
+    heard(o);                                                 \
+  }
+
+/* An object with a listener, and a call on it that blocks.  In `making` the
+ * options are o, the session is of; in `blocking` the object is x. */
+#define OBJECT(type, making, blocking)                                    \
+  static void *make_##type(zke *of) {                                     \
+    zke_##type##_options o = {.size = sizeof o, .listener = hear_##type}; \
+    zke_##type *x = NULL;                                                 \
+    ck_ok(making);                                                        \
+    return x;                                                             \
+  }                                                                       \
+  static void free_##type(void *x) { zke_##type##_free(x); }              \
+  static int block_##type(void *x) { return blocking; }
+#define BLOCKS(name, blocking) \
+  static int block_##name(void *x) { return blocking; }
+#define BEGINS(name, beginning) \
+  static int begin_##name(void *x) { return beginning; }
+#define GIVES_UP(name, giving) \
+  static int give_up_##name(void *x) { return giving; }
+
+HEARS(lock)
+OBJECT(lock, zke_lock_new(of, "/lock", &o, &x), zke_lock_acquire(x, soon()))
+GIVES_UP(lock, zke_lock_release(x))
+
+HEARS(rwlock)
+OBJECT(rwlock, zke_rwlock_new(of, "/rwlock", &o, &x),
+       zke_rwlock_acquire(x, ZKE_RWLOCK_WRITE, soon()))
+GIVES_UP(rwlock, zke_rwlock_release(x))
+
+HEARS(semaphore)
+OBJECT(semaphore, (o.limit = 1, zke_semaphore_new(of, "/semaphore", &o, &x)),
+       zke_semaphore_acquire(x, 1, soon()))
+GIVES_UP(semaphore, zke_semaphore_release(x))
+
+static const zke_multilock_item items[] = {{"/ma", ZKE_MULTILOCK_LOCK},
+                                           {"/mb", ZKE_MULTILOCK_LOCK}};
+HEARS(multilock)
+OBJECT(multilock, zke_multilock_new(of, items, 2, &o, &x),
+       zke_multilock_acquire(x, soon()))
+GIVES_UP(multilock, zke_multilock_release(x))
+
+HEARS(singleton)
+OBJECT(singleton, zke_singleton_new(of, "/singleton", &o, &x),
+       zke_singleton_acquire(x, soon()))
+GIVES_UP(singleton, zke_singleton_release(x))
+/* Not to be called for an object that was freed. */
+static int work(zke_singleton *s, int64_t token, void *arg) {
+  (void)s, (void)arg;
+  return token && !was_freed ? ZKE_OK : ZKE_RUNTIMEINCONSISTENCY;
+}
+BLOCKS(serve, zke_singleton_serve(x, soon(), work, NULL))
+static void others_run(void) {
+  theirs = make_singleton(other);
+  ck_ok(zke_singleton_try(theirs));
+}
+
+HEARS(persistent_node)
+OBJECT(persistent_node,
+       zke_persistent_node_new(of, "/persistent", "", 0, &o, &x),
+       zke_persistent_node_acquire(x, soon()))
+GIVES_UP(persistent_node, zke_persistent_node_release(x))
+
+HEARS(election)
+OBJECT(election, zke_election_new(of, "/election", &o, &x),
+       zke_election_lead(x, soon()))
+GIVES_UP(election, zke_election_resign(x))
+
+static void hear_observer(zke_observer *x, const char *name, int64_t token,
+                          const char *value, int len, void *context) {
+  (void)name, (void)token, (void)value, (void)len, (void)context;
+  heard(x);
+}
+OBJECT(observer, zke_observer_new(of, "/election", &o, &x),
+       zke_observer_wait(x, 1, soon()))
+BEGINS(observer, zke_observer_start(x))
+static void others_lead(void) {
+  theirs = make_election(other);
+  ck_ok(zke_election_lead(theirs, soon()));
+  ck_ok(zke_election_ready(theirs));
+}
+static void free_leader(void) { zke_election_free(theirs); }
+
+HEARS_OF(group, const zke_party)
+OBJECT(group, zke_group_new(of, "/group", &o, &x), zke_group_wait(x, 1, soon()))
+BEGINS(group, zke_group_start(x))
+GIVES_UP(group, zke_group_leave(x))
+static void others_join(void) {
+  theirs = make_group(other);
+  ck_ok(zke_group_join(theirs, "", 0, soon()));
+}
+
+HEARS_OF(discovery, const zke_instance)
+OBJECT(discovery, zke_discovery_new(of, "/services", "web", &o, &x),
+       zke_discovery_wait(x, 1, soon()))
+BEGINS(discovery, zke_discovery_start(x))
+GIVES_UP(discovery, zke_discovery_unregister(x))
+static void others_register(void) {
+  theirs = make_discovery(other);
+  ck_ok(zke_discovery_register(theirs, "a", "", 0, soon()));
+}
+static int block_pick(void *x) {
+  zke_instance *instance = NULL;
+  int rc = zke_discovery_pick(x, ZKE_PICK_ROUND_ROBIN, &instance);
+  zke_free(instance);
+  return rc;
+}
+static void nothing(void) {}
+
+static const char *const shards[] = {"a", "b", "c"};
+static void hear_partition(zke_partition *x, int event, const char *item,
+                           int64_t token, void *context) {
+  (void)event, (void)item, (void)token, (void)context;
+  heard(x);
+}
+OBJECT(partition, zke_partition_new(of, "/partition", shards, 3, &o, &x),
+       zke_partition_wait(x, soon()))
+BEGINS(partition, zke_partition_start(x))
+GIVES_UP(partition, zke_partition_leave(x))
+static void others_divide(void) {
+  theirs = make_partition(other);
+  ck_ok(zke_partition_start(theirs));
+}
+
+HEARS_TEXT(queue)
+static int block_take(zke_queue *x) {
+  zke_queue_item *item = NULL;
+  int rc = zke_queue_take(x, soon(), &item);
+  zke_free(item);
+  return rc;
+}
+OBJECT(queue, zke_queue_new(of, "/queue", &o, &x), block_take(x))
+BEGINS(queue, zke_queue_start(x, ZKE_QUEUE_ITEM))
+static void others_put(void) {
+  theirs = make_queue(other);
+  ck_ok(zke_queue_put(theirs, "x", 1, NULL, soon()));
+}
+
+HEARS(barrier)
+OBJECT(barrier, zke_barrier_new(of, "/barrier", &o, &x),
+       zke_barrier_wait(x, soon()))
+BEGINS(barrier, zke_barrier_start(x))
+static void others_set(void) {
+  theirs = make_barrier(other);
+  ck_ok(zke_barrier_set(theirs, "", 0, soon(), NULL));
+}
+static void others_remove(void) {
+  ck_ok(zke_barrier_remove(theirs, 0, soon()));
+}
+
+HEARS(double_barrier)
+OBJECT(double_barrier, zke_double_barrier_new(of, "/double", 2, &o, &x),
+       zke_double_barrier_enter(x, NULL, 0, soon(), NULL))
+GIVES_UP(double_barrier, zke_double_barrier_stop(x))
+static void others_start(void) {
+  theirs = make_double_barrier(other);
+  ck_ok(zke_double_barrier_start(theirs, NULL, 0));
+}
+BEGINS(leave, zke_double_barrier_enter(x, NULL, 0, soon(), NULL))
+BLOCKS(leave, zke_double_barrier_leave(x, soon()))
+GIVES_UP(leave, zke_double_barrier_leave(x, 0))
+static void others_leave(void) {
+  ck_ok(zke_double_barrier_enter(theirs, NULL, 0, soon(), NULL));
+  ck_ok(zke_double_barrier_leave_start(theirs));
+}
+
+HEARS(rendezvous)
+static int block_meet(zke_rendezvous *x) {
+  zke_party_list *list = NULL;
+  int rc = zke_rendezvous_meet(x, "", 0, soon(), &list, NULL);
+  zke_free(list);
+  return rc;
+}
+OBJECT(rendezvous, zke_rendezvous_new(of, "/meeting", 2, &o, &x), block_meet(x))
+GIVES_UP(rendezvous, zke_rendezvous_stop(x))
+static void *make_alone(zke *of) {
+  zke_rendezvous_options o = {.size = sizeof o, .listener = hear_rendezvous};
+  zke_rendezvous *x = NULL;
+  ck_ok(zke_rendezvous_new(of, "/alone", 1, &o, &x));
+  return x;
+}
+static void others_come(void) {
+  theirs = make_rendezvous(other);
+  ck_ok(zke_rendezvous_start(theirs, "", 0));
+}
+
+static void hear_rendezvous_point(zke_rendezvous_point *x, int event,
+                                  int64_t token, const char *data, int len,
+                                  void *context) {
+  (void)event, (void)token, (void)data, (void)len, (void)context;
+  heard(x);
+}
+OBJECT(rendezvous_point, zke_rendezvous_point_new(of, "/point", &o, &x),
+       zke_rendezvous_point_wait(x, soon(), NULL, NULL, NULL))
+BEGINS(rendezvous_point, zke_rendezvous_point_start(x))
+static void others_prepare(void) {
+  ck_ok(zke_rendezvous_prepare(other, "/point", 0, soon()));
+}
+static void others_fill(void) {
+  ck_ok(zke_rendezvous_fill(other, "/point", "", 0, soon(), NULL));
+}
+
+static const char *const sites[] = {"site"};
+HEARS_TEXT(two_phase)
+static int block_decision(zke_two_phase *x) {
+  int decision;
+  return zke_two_phase_wait(x, soon(), &decision);
+}
+OBJECT(two_phase,
+       zke_two_phase_begin(of, "/2pc", "tx", "", 0, sites, 1, &o, &x),
+       block_decision(x))
+static void others_vote(void) {
+  zke_two_phase *t = NULL;
+  ck_ok(zke_two_phase_open(other, "/2pc", "tx", "site", NULL, &t));
+  ck_ok(zke_two_phase_vote(t, ZKE_TWO_PHASE_COMMIT));
+  theirs = t;
+}
+static void free_vote(void) { zke_two_phase_free(theirs); }
+
+static void hear_config(zke_config *x, int event, const zke_config_node *before,
+                        const zke_config_node *now, void *context) {
+  (void)event, (void)before, (void)now, (void)context;
+  heard(x);
+}
+OBJECT(config, zke_config_new(of, "/config", &o, &x),
+       zke_config_wait_node(x, "a", 0, soon(), NULL))
+BEGINS(config, zke_config_start(x))
+static void others_configure(void) {
+  ck_ok(zke_ensure_path(other, "/config", ZKE_PERSISTENT, soon()));
+  ck_ok(zke_create(other, "/config/a", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT,
+                   NULL, NULL));
+}
+
+static void hear_counter(zke_counter *x, int event, int64_t value,
+                         int64_t token, void *context) {
+  (void)event, (void)value, (void)token, (void)context;
+  heard(x);
+}
+static int64_t counted;
+OBJECT(counter, zke_counter_new(of, "/counter", &o, &x),
+       zke_counter_wait(x, counted, soon(), NULL, NULL))
+BEGINS(counter, zke_counter_start(x))
+static void others_begin_to_count(void) {
+  theirs = make_counter(other);
+  ck_ok(zke_counter_set(theirs, 1, soon(), &counted));
+}
+static void others_count(void) {
+  ck_ok(zke_counter_add_and_get(theirs, 1, soon(), NULL, NULL));
+}
+
+static void hear_periodic(zke_periodic *x, int state, void *context) {
+  (void)state, (void)context;
+  heard(x);
+}
+OBJECT(periodic,
+       (o.period_ms = 1, zke_periodic_new(of, "/jobs", "job", &o, &x)),
+       zke_periodic_acquire(x, soon()))
+GIVES_UP(periodic, zke_periodic_release(x, 0))
+
+#define TAKEN(t)                                                       \
+  {                                                                    \
+#t, make_##t, free_##t, NULL, block_##t, give_up_##t, others_take, \
+        others_give_up, others_free                                    \
+  }
+/* Rows whose wait ends when another thread gives up; then the others. */
+static const kind kinds[] = {
+    TAKEN(lock),
+    TAKEN(rwlock),
+    TAKEN(semaphore),
+    TAKEN(multilock),
+    TAKEN(singleton),
+    TAKEN(persistent_node),
+    TAKEN(election),
+    {"serve", make_singleton, free_singleton, NULL, block_serve,
+     give_up_singleton, others_run, others_give_up, others_free},
+    {"partition", make_partition, free_partition, begin_partition,
+     block_partition, give_up_partition, others_divide, others_give_up,
+     others_free},
+    {"observer", make_observer, free_observer, begin_observer, block_observer,
+     NULL, NULL, others_lead, free_leader},
+    {"group", make_group, free_group, begin_group, block_group, give_up_group,
+     NULL, others_join, others_free},
+    {"discovery", make_discovery, free_discovery, begin_discovery,
+     block_discovery, give_up_discovery, NULL, others_register, others_free},
+    {"pick", make_discovery, free_discovery, NULL, block_pick,
+     give_up_discovery, others_register, nothing, others_free},
+    {"queue", make_queue, free_queue, begin_queue, block_queue, NULL, NULL,
+     others_put, others_free},
+    {"barrier", make_barrier, free_barrier, begin_barrier, block_barrier, NULL,
+     others_set, others_remove, others_free},
+    {"enter", make_double_barrier, free_double_barrier, NULL,
+     block_double_barrier, give_up_double_barrier, NULL, others_start,
+     others_free},
+    {"leave", make_double_barrier, free_double_barrier, begin_leave,
+     block_leave, give_up_leave, others_start, others_leave, others_free},
+    {"meet", make_rendezvous, free_rendezvous, NULL, block_rendezvous,
+     give_up_rendezvous, NULL, others_come, others_free},
+    {"point", make_rendezvous_point, free_rendezvous_point,
+     begin_rendezvous_point, block_rendezvous_point, NULL, others_prepare,
+     others_fill, NULL},
+    {"two_phase", make_two_phase, free_two_phase, NULL, block_two_phase, NULL,
+     NULL, others_vote, free_vote},
+    {"config", make_config, free_config, begin_config, block_config, NULL, NULL,
+     others_configure, NULL},
+    {"counter", make_counter, free_counter, begin_counter, block_counter, NULL,
+     others_begin_to_count, others_count, others_free},
+    {"serve at once", make_singleton, free_singleton, NULL, block_serve,
+     give_up_singleton, NULL, nothing, NULL},
+    {"meet at once", make_alone, free_rendezvous, NULL, block_rendezvous,
+     give_up_rendezvous, NULL, nothing, NULL},
+    {"periodic", make_periodic, free_periodic, NULL, block_periodic,
+     give_up_periodic, NULL, nothing, NULL},
+};
+
+enum { KINDS = sizeof kinds / sizeof *kinds, ENDING = 9 };
+
+/* ---- a call in another thread ---- */
+
+static atomic_bool returned;
+static int returned_rc;
+
+static void *run_block(void *arg) {
+  (void)arg;
+  returned_rc = current->block(object);
+  returned = true;
+  return NULL;
+}
+
+/* The call sleeps, or has returned. */
+static pthread_t start_block(void) {
+  pthread_t thread;
+  int before = sleeps;
+  returned = false;
+  ck_assert_int_eq(pthread_create(&thread, NULL, run_block, NULL), 0);
+  ck_until(sleeps > before || returned, 10000);
+  return thread;
+}
+
+/* ---- freed by the listener ---- */
+
+enum { MOST = 4 }; /* things told of which each once frees the object */
+
+/* The call ends, well or not, and what the object had has been given up.  The
+ * listener runs in the blocked thread, or in this one, which dispatches. */
+static void free_in_listener(int at, bool dispatches) {
+  free_object = current->free;
+  free_at = at;
+  armed = told = was_freed = 0;
+  if (current->before) current->before();
+  object = current->make(z);
+  if (current->begin) ck_ok(current->begin(object));
+  armed = 1;
+  pthread_t thread = start_block();
+  current->nudge();
+  while (dispatches && !returned) {
+    ck_ok(zke_dispatch(z, NULL));
+    test_pause();
+  }
+  ck_assert_int_eq(pthread_join(thread, NULL), 0);
+  armed = 0;
+  ck_assert_int_ne(returned_rc, ZKE_RUNTIMEINCONSISTENCY);
+  if (current->after) current->after();
+  if (!was_freed) current->free(object);
+  ck_ok(zke_dispatch(z, NULL));
+  ck_assert_msg(test_ephemerals(z, other) == 0, "%s: freed at %d",
+                current->name, at);
+}
+
+START_TEST(freed_by_its_listener) {
+  current = &kinds[_i];
+  for (int dispatches = 0; dispatches < 2; dispatches++) {
+    was_freed = 1;
+    for (int at = 1; at <= MOST && was_freed; at++) {
+      begin();
+      free_in_listener(at, dispatches);
+      end();
+    }
+  }
+}
+END_TEST
+
+/* ---- given up ---- */
+
+/* The call ends. */
+START_TEST(given_up_by_another_thread) {
+  current = &kinds[_i];
+  begin();
+  current->before();
+  object = current->make(z);
+  if (current->begin) ck_ok(current->begin(object));
+  pthread_t thread = start_block();
+  ck_ok(current->give_up(object));
+  ck_assert_int_eq(pthread_join(thread, NULL), 0);
+  ck_assert_msg(returned_rc == ZKE_LOST, "%s: %s", current->name,
+                zke_error_name(returned_rc));
+  current->free(object);
+  current->after();
+  end();
+}
+END_TEST
+
+START_TEST(nothing_to_give_up) {
+  current = &kinds[_i];
+  if (!current->give_up) return;
+  begin();
+  object = current->make(z);
+  ck_rc(current->give_up(object), ZKE_LOST);
+  if (current->after == others_free && current->nudge == others_give_up &&
+      !current->begin && current->before == others_take) {
+    ck_ok(current->block(object));
+    ck_ok(current->give_up(object));
+    ck_rc(current->give_up(object), ZKE_LOST);
+  }
+  current->free(object);
+  end();
+}
+END_TEST
+
+int main(int argc, char **argv) {
+  Suite *s = suite_create("object");
+  TCase *tc = tcase_create("object");
+  tcase_set_timeout(tc, 120);
+  tcase_add_loop_test(tc, freed_by_its_listener, 0, KINDS);
+  tcase_add_loop_test(tc, given_up_by_another_thread, 0, ENDING);
+  tcase_add_loop_test(tc, nothing_to_give_up, 0, KINDS);
+  suite_add_tcase(s, tc);
+  return test_main(argc, argv, s);
+}

@@ -1,0 +1,522 @@
+/* test_partition.c - recipes/partition: items divided among the members
+ *
+ * Each item is some member's, and never two members' at once. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "recipes/partition.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "recipes.h"
+
+#define PATH "/shards"
+enum { MANY = 4, ITEMS = 10 };
+
+static const char *const items[ITEMS] = {"a",        "b/c", "c d", "%41", "e.f",
+                                         "\xc3\xa9", "g",   "h",   "i",   "j"};
+
+static zke *admin, *z[MANY];
+static zke_partition *p[MANY];
+static int64_t release_ms;
+static bool lets_go = true;
+static int heard[MANY][4]; /* how many of each event */
+
+static int index_of(const char *item) {
+  for (int i = 0; i < ITEMS; i++) {
+    if (strcmp(items[i], item) == 0) return i;
+  }
+  ck_abort_msg("a strange item");
+  return -1;
+}
+
+static int owner[ITEMS]; /* who works on it, 1 based, as the members believe */
+static int64_t tokens[ITEMS];
+
+/* A member: it begins and ends its work by what it is told, and nobody else
+ * must be at it. */
+static void hear(zke_partition *who, int event, const char *item, int64_t token,
+                 void *context) {
+  int self = (int)((int(*)[4])context - heard), i = index_of(item);
+  heard[self][event]++;
+  if (event == ZKE_PARTITION_ACQUIRED) {
+    ck_assert_msg(owner[i] == 0, "%s has two owners", item);
+    ck_assert_int_gt(token, tokens[i]);
+    tokens[i] = token;
+    owner[i] = self + 1;
+  } else if (event == ZKE_PARTITION_LOST) {
+    if (owner[i] == self + 1) owner[i] = 0;
+  } else if (lets_go) {
+    ck_assert_int_eq(owner[i], self + 1);
+    owner[i] = 0;
+    ck_ok(zke_partition_release(who, item));
+  }
+}
+
+static void open_one(int i) {
+  char name[2] = {(char)('A' + i), 0};
+  zke_options o = {.size = sizeof o, .identity = name};
+  zke_partition_options po = {.size = sizeof po,
+                              .name = name,
+                              .release_ms = release_ms,
+                              .listener = hear,
+                              .context = heard[i]};
+  ck_ok(zke_open_session(admin, &o, &z[i]));
+  ck_ok(zke_partition_new(z[i], PATH, items, ITEMS, &po, &p[i]));
+}
+
+static void begin(void) {
+  admin = test_open(":memory:");
+  for (int i = 0; i < MANY; i++) open_one(i);
+}
+
+static int dispatch(int i) {
+  int all = 0, count = 1;
+  while (count && zke_dispatch(z[i], &count) == ZKE_OK) all += count;
+  return all;
+}
+
+static void dispatch_all(void) {
+  for (int any = 1; any;) {
+    any = 0;
+    for (int i = 0; i < MANY; i++) any += dispatch(i);
+  }
+}
+
+static void end(void) {
+  zke_watch_list *watches;
+  zke_partition_owners *list;
+  for (int i = 0; i < MANY; i++) {
+    zke_partition_free(p[i]);
+    ck_ok(zke_close(z[i]));
+  }
+  ck_ok(zke_partition_parties(admin, PATH, &list));
+  ck_assert_int_eq(list->count, 0);
+  zke_free(list);
+  ck_ok(zke_watches(admin, &watches));
+  ck_assert_int_eq(watches->count, 0);
+  zke_free(watches);
+  ck_ok(zke_check(admin, NULL, NULL));
+  ck_ok(zke_close(admin));
+}
+
+/* What a member has. */
+static int has(int i) {
+  zke_strings *names;
+  ck_ok(zke_partition_list(p[i], &names));
+  int count = names->count;
+  for (int j = 0; j < count; j++)
+    ck_assert_int_gt(zke_partition_token(p[i], names->data[j]), 0);
+  zke_free(names);
+  return count;
+}
+
+/* Every item has its one owner, nobody more than its share, and the list tells
+ * the same. */
+static void check_division(int members) {
+  zke_partition_owners *list;
+  int all = 0;
+  for (int i = 0; i < MANY; i++) {
+    if (zke_partition_state(p[i]) != ZKE_PARTITION_SETTLED) continue;
+    int count = has(i);
+    ck_assert_int_le(count, (ITEMS + members - 1) / members);
+    all += count;
+  }
+  ck_assert_int_eq(all, ITEMS);
+  ck_ok(zke_partition_parties(admin, PATH, &list));
+  ck_assert_int_eq(list->count, ITEMS);
+  for (int i = 0; i < ITEMS; i++) {
+    const zke_partition_owner *o = &list->data[i];
+    int k = index_of(o->item);
+    ck_assert_int_eq(o->identity[0], 'A' + owner[k] - 1);
+    ck_assert_int_eq(o->token, tokens[k]);
+    ck_assert_int_eq(o->pid, getpid());
+    ck_assert_int_gt(o->since_ms, 0);
+  }
+  zke_free(list);
+}
+
+/* They come one after the other, and go again: always divided, each item one
+ * owner at any time (the listener asserts it). */
+START_TEST(joins_and_leaves) {
+  begin();
+  for (int i = 0; i < MANY; i++) {
+    ck_ok(zke_partition_start(p[i]));
+    dispatch_all();
+    check_division(i + 1);
+  }
+  for (int i = 0; i < MANY - 1; i++) {
+    for (int k = 0; k < ITEMS; k++) owner[k] = owner[k] == i + 1 ? 0 : owner[k];
+    if (i % 2)
+      ck_ok(zke_partition_leave(p[i]));
+    else
+      ck_ok(zke_expire(admin, zke_session_id(z[i])));
+    dispatch_all();
+    check_division(MANY - 1 - i);
+  }
+  ck_assert_int_eq(zke_partition_state(p[0]), ZKE_PARTITION_LOST);
+  ck_assert_int_eq(zke_partition_state(p[1]), ZKE_PARTITION_OUT);
+  ck_rc(zke_partition_start(p[MANY - 1]), ZKE_MISUSE);
+  end();
+}
+END_TEST
+
+/* The division follows from names and items: the same whoever came first; one
+ * that comes again gets the same back. */
+START_TEST(deterministic) {
+  int first[ITEMS];
+  begin();
+  for (int i = 0; i < MANY; i++) ck_ok(zke_partition_start(p[i]));
+  dispatch_all();
+  memcpy(first, owner, sizeof first);
+  for (int i = 0; i < MANY; i++) {
+    for (int k = 0; k < ITEMS; k++) owner[k] = owner[k] == i + 1 ? 0 : owner[k];
+    ck_ok(zke_partition_leave(p[i]));
+    dispatch_all();
+  }
+  for (int i = MANY - 1; i >= 0; i--) ck_ok(zke_partition_start(p[i]));
+  dispatch_all();
+  ck_assert_int_eq(memcmp(first, owner, sizeof first), 0);
+  end();
+}
+END_TEST
+
+/* What stays with its member is not touched by a change. */
+START_TEST(moves_little) {
+  begin();
+  for (int i = 0; i < MANY - 1; i++) ck_ok(zke_partition_start(p[i]));
+  dispatch_all();
+  int64_t before[ITEMS];
+  int moved = 0;
+  memcpy(before, tokens, sizeof before);
+  ck_ok(zke_partition_start(p[MANY - 1]));
+  dispatch_all();
+  for (int i = 0; i < ITEMS; i++) moved += tokens[i] != before[i];
+  ck_assert_int_ge(moved, has(MANY - 1));
+  ck_assert_int_le(moved, ITEMS / 2);
+  end();
+}
+END_TEST
+
+/* An item that is not let go stays where it is, its next owner waits and can
+ * say for whom; released, it goes over at once, and wakes nobody else. */
+START_TEST(waits_for_release) {
+  begin();
+  lets_go = false;
+  ck_ok(zke_partition_start(p[0]));
+  ck_ok(zke_partition_start(p[1]));
+  ck_assert_int_eq(zke_partition_state(p[1]), ZKE_PARTITION_ALLOCATING);
+  dispatch_all();
+  ck_assert_int_eq(zke_partition_state(p[0]), ZKE_PARTITION_RELEASING);
+  ck_assert_int_eq(heard[0][ZKE_PARTITION_RELEASE], ITEMS / 2);
+  ck_assert_int_eq(has(0), ITEMS);
+  ck_assert_int_eq(has(1), 0);
+  ck_rc(zke_partition_wait(p[1], zke_now(z[1]) + 10), ZKE_OPERATIONTIMEOUT);
+  ck_says("of " PATH " is held by A (pid ");
+  int64_t next;
+  ck_ok(zke_partition_due(p[1], &next));
+  ck_assert(next == ZKE_FOREVER);
+  int stay = 0, gone = 0;
+  for (int i = 0; i < ITEMS; i++) {
+    int rc = zke_partition_release(p[0], items[i]);
+    stay += rc == ZKE_MISUSE;
+    if (rc != ZKE_OK) continue;
+    owner[i] = 0;
+    ck_assert_int_eq(dispatch(1), 1);
+    ck_assert_int_eq(owner[i], 2);
+    ck_assert_int_eq(has(1), ++gone);
+    ck_rc(zke_partition_release(p[0], items[i]), ZKE_LOST);
+  }
+  ck_assert_int_eq(stay, ITEMS / 2);
+  ck_ok(zke_partition_wait(p[0], 0));
+  ck_ok(zke_partition_wait(p[1], 0));
+  check_division(2);
+  end();
+}
+END_TEST
+
+/* The time to let go has passed: its next owner takes it, the old one is
+ * told. */
+START_TEST(taken_at_deadline) {
+  release_ms = 40;
+  begin();
+  lets_go = false;
+  ck_ok(zke_partition_start(p[0]));
+  int64_t start = zke_now(z[1]);
+  ck_ok(zke_partition_start(p[1])); /* the other does not even dispatch */
+  int64_t next;
+  ck_ok(zke_partition_due(p[1], &next));
+  ck_assert_int_le(next, zke_now(z[1]) + 40);
+  ck_assert_int_ge(next, start + 40);
+  for (int i = 0; i < ITEMS; i++) owner[i] = 0; /* it is told too late */
+  ck_ok(zke_partition_wait(p[1], zke_now(z[1]) + 5000));
+  ck_assert_int_ge(zke_now(z[1]), next);
+  ck_assert_int_eq(has(1), ITEMS / 2);
+  dispatch(0);
+  ck_assert_int_eq(heard[0][ZKE_PARTITION_LOST], ITEMS / 2);
+  ck_assert_int_eq(has(0), ITEMS / 2);
+  ck_assert_int_eq(zke_partition_state(p[0]), ZKE_PARTITION_SETTLED);
+  end();
+}
+END_TEST
+
+/* A session's end, or a member's znode deleted, loses everything. */
+START_TEST(lost) {
+  zke_strings *names;
+  zke_op ops[2];
+  char path[200];
+  begin();
+  ck_ok(zke_partition_start(p[0]));
+  ck_ok(zke_partition_op(p[0], "a", &ops[0]));
+  ck_ok(zke_partition_check(p[0], "a"));
+  ck_rc(zke_partition_check(p[0], "none"), ZKE_LOST);
+  ck_rc(zke_partition_check(p[1], "a"), ZKE_LOST);
+  zke_op_create(&ops[1], "/guarded", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL);
+  ck_ok(zke_children(admin, PATH "/members", NULL, NULL, &names, NULL));
+  ck_assert_int_eq(names->count, 1);
+  snprintf(path, sizeof path, PATH "/members/%s", names->data[0]);
+  zke_free(names);
+  ck_ok(zke_delete(admin, path, -1));
+  ck_rc(zke_multi(z[0], ops, 2, NULL), ZKE_NONODE);
+  dispatch(0);
+  ck_assert_int_eq(heard[0][ZKE_PARTITION_LOST], ITEMS);
+  ck_assert_int_eq(zke_partition_state(p[0]), ZKE_PARTITION_LOST);
+  ck_assert_int_eq(zke_partition_token(p[0], "a"), 0);
+  ck_rc(zke_partition_op(p[0], "a", &ops[0]), ZKE_LOST);
+  ck_rc(zke_partition_check(p[0], "a"), ZKE_LOST);
+  ck_rc(zke_partition_wait(p[0], 0), ZKE_LOST);
+  ck_ok(zke_expire(admin, zke_session_id(z[0])));
+  ck_ok(zke_partition_start(p[1]));
+  ck_ok(zke_expire(admin, zke_session_id(z[1])));
+  ck_assert_int_eq(zke_partition_state(p[1]), ZKE_PARTITION_LOST);
+  ck_assert_int_eq(heard[1][ZKE_PARTITION_LOST], ITEMS);
+  ck_rc(zke_partition_release(p[1], "a"), ZKE_INVALIDSTATE);
+  end();
+}
+END_TEST
+
+static void *wait_there(void *arg) {
+  *(int *)arg = zke_partition_wait(p[1], ZKE_FOREVER);
+  return NULL;
+}
+
+START_TEST(cancelled) {
+  pthread_t thread;
+  int rc = 0;
+  begin();
+  lets_go = false;
+  ck_rc(zke_partition_wait(p[1], 0), ZKE_LOST);
+  ck_ok(zke_partition_start(p[0]));
+  ck_ok(zke_partition_start(p[1]));
+  ck_assert_int_eq(pthread_create(&thread, NULL, wait_there, &rc), 0);
+  ck_until(zke_partition_cancel(p[1]) == ZKE_OK, 10000);
+  ck_assert_int_eq(pthread_join(thread, NULL), 0);
+  ck_assert_int_eq(rc, ZKE_CANCELLED);
+  end();
+}
+END_TEST
+
+START_TEST(refused) {
+  const char *const twice[] = {"a", "b", "a"}, *const empty[] = {"a", ""};
+  zke_partition_options o = {.size = 1};
+  zke_partition *other;
+  begin();
+  ck_rc(zke_partition_new(admin, PATH, twice, 3, NULL, &other),
+        ZKE_BADARGUMENTS);
+  ck_says("a is there twice");
+  ck_rc(zke_partition_new(admin, PATH, empty, 2, NULL, &other),
+        ZKE_BADARGUMENTS);
+  ck_rc(zke_partition_new(admin, PATH, items, 0, NULL, &other),
+        ZKE_BADARGUMENTS);
+  ck_rc(zke_partition_new(admin, PATH, NULL, 1, NULL, &other),
+        ZKE_BADARGUMENTS);
+  ck_rc(zke_partition_new(admin, PATH, items, 1, &o, &other), ZKE_BADARGUMENTS);
+  o = (zke_partition_options){.size = sizeof o, .release_ms = -1};
+  ck_rc(zke_partition_new(admin, PATH, items, 1, &o, &other), ZKE_BADARGUMENTS);
+  ck_rc(zke_partition_new(admin, PATH, items, 1, NULL, NULL), ZKE_BADARGUMENTS);
+  ck_assert_ptr_null(other);
+  ck_rc(zke_partition_start(NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_partition_list(p[0], NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_partition_op(p[0], "a", NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_partition_parties(admin, PATH, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_partition_leave(p[0]), ZKE_LOST);
+  zke_partition_free(NULL);
+  /* Other items than those that are there. */
+  ck_ok(zke_partition_start(p[0]));
+  ck_ok(zke_partition_new(admin, PATH, items, 3, NULL, &other));
+  ck_rc(zke_partition_start(other), ZKE_OTHERKIND);
+  ck_says("the member A of " PATH " divides other items");
+  zke_partition_free(other);
+  /* Foreign children and another kind. */
+  ck_ok(zke_create(admin, PATH "/members/x", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL,
+                   NULL, NULL));
+  ck_ok(zke_create(admin, PATH "/items/x", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL,
+                   NULL, NULL));
+  ck_ok(zke_create(admin, PATH "/items/item-%4", "", 0, ZKE_OPEN_ACL,
+                   ZKE_EPHEMERAL, NULL, NULL));
+  dispatch_all();
+  check_division(1);
+  ck_ok(zke_create(admin, "/lock", "zkembed lock", 12, ZKE_OPEN_ACL,
+                   ZKE_PERSISTENT, NULL, NULL));
+  ck_ok(zke_partition_new(admin, "/lock", items, 3, NULL, &other));
+  ck_rc(zke_partition_start(other), ZKE_OTHERKIND);
+  zke_partition_free(other);
+  ck_ok(zke_partition_step(p[0]));
+  end();
+}
+END_TEST
+
+/* ---- proof ---- */
+
+static int use(zke *user) {
+  zke_partition *mine = NULL;
+  int rc = zke_partition_new(user, PATH, items, 2, NULL, &mine);
+  if (rc == ZKE_OK) rc = zke_partition_start(mine);
+  if (rc == ZKE_OK) rc = zke_partition_wait(mine, zke_now(user) + 2000);
+  if (rc == ZKE_OK) rc = zke_partition_leave(mine);
+  zke_partition_free(mine);
+  return rc;
+}
+
+static void check(zke *other, int rc) {
+  zke_partition *mine;
+  zke_strings *names;
+  (void)rc;
+  ck_ok(zke_partition_new(other, PATH, items, 2, NULL, &mine));
+  ck_ok(zke_partition_start(mine));
+  int64_t deadline = zke_now(other) + 5000;
+  for (int count = 0; count < 2;) { /* until the other's death is noticed */
+    ck_assert_int_lt(zke_now(other), deadline);
+    ck_ok(zke_partition_wait(mine, deadline));
+    ck_ok(zke_partition_list(mine, &names));
+    count = names->count;
+    zke_free(names);
+    if (count < 2) zke_wait(other, deadline);
+  }
+  zke_partition_free(mine);
+}
+
+static const recipe_use partition_use = {"partition", NULL, use, check};
+
+START_TEST(dies_anywhere) {
+  ck_assert_int_gt(recipe_deaths(&partition_use), 5);
+}
+END_TEST
+
+START_TEST(lost_replies) { recipe_lost_replies(&partition_use); }
+END_TEST
+
+START_TEST(faults) {
+  setenv("FAULT_MOST", "60", 0);
+  recipe_faults(&partition_use);
+}
+END_TEST
+
+/* A member as a process, which lets go at once. */
+static void let_go(zke_partition *who, int event, const char *item,
+                   int64_t token, void *context) {
+  (void)token, (void)context;
+  if (event == ZKE_PARTITION_RELEASE && zke_partition_release(who, item))
+    _exit(9);
+}
+
+static pid_t start_member(void) {
+  pid_t pid = fork();
+  if (pid) return pid;
+  zke *own;
+  zke_partition *mine;
+  zke_partition_options o = {.size = sizeof o, .listener = let_go};
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (zke_open(test_path("db"), NULL, &own) ||
+      zke_partition_new(own, PATH, items, ITEMS, &o, &mine) ||
+      zke_partition_start(mine))
+    _exit(1);
+  for (;;) zke_wait(own, ZKE_FOREVER);
+}
+
+/* Every item is owned by one of so many. */
+static bool divided(int members) {
+  zke_partition_owners *list;
+  int64_t pids[MANY] = {0};
+  int count = 0;
+  ck_ok(zke_partition_parties(admin, PATH, &list));
+  bool all = list->count == ITEMS;
+  for (int i = 0; i < list->count; i++) {
+    int j = 0;
+    while (j < count && pids[j] != list->data[i].pid) j++;
+    if (j == count && count < MANY) pids[count++] = list->data[i].pid;
+  }
+  zke_free(list);
+  return all && count == members;
+}
+
+/* Members killed -9, one after the other: what they had is owned by the others
+ * as soon as the kernel has told them. */
+START_TEST(killed) {
+  pid_t pids[MANY];
+  int64_t quickest = INT64_MAX;
+  test_in_memory();
+  (void)test_path("db");
+  for (int i = 0; i < MANY; i++) pids[i] = start_member();
+  admin = test_open(test_path("db"));
+  ck_until(divided(MANY), 8000);
+  for (int i = 0; i < MANY - 1; i++) {
+    int64_t before = test_now();
+    kill(pids[i], SIGKILL);
+    ck_assert_int_eq(waitpid(pids[i], NULL, 0), pids[i]);
+    ck_until(divided(MANY - 1 - i), 10000);
+    if (test_now() - before < quickest) quickest = test_now() - before;
+  }
+  ck_assert_int_lt(quickest, 500); /* it is told, not found */
+  kill(pids[MANY - 1], SIGKILL);
+  ck_assert_int_eq(waitpid(pids[MANY - 1], NULL, 0), pids[MANY - 1]);
+  ck_ok(zke_check(admin, NULL, NULL));
+  ck_ok(zke_close(admin));
+}
+END_TEST
+
+/* Two members on one handle: one that goes leaves the other's items alone, also
+ * those that it tried to get when a reply was lost. */
+START_TEST(one_handle) {
+  zke_partition_options o = {.size = sizeof o, .name = "second"};
+  zke_partition *second;
+  begin();
+  lets_go = false;
+  ck_ok(zke_partition_start(p[0]));
+  dispatch_all();
+  for (int skip = 0; skip < 40; skip++) {
+    ck_ok(zke_partition_new(z[0], PATH, items, ITEMS, &o, &second));
+    ck_ok(zke_test_fail(z[0], ZKE_TEST_FAIL_READ, skip));
+    zke_partition_start(second);
+    zke_partition_free(second);
+    ck_ok(zke_test_fail(z[0], 0, 0));
+    for (int i = 0; i < ITEMS; i++) ck_ok(zke_partition_check(p[0], items[i]));
+  }
+  end();
+}
+END_TEST
+
+int main(int argc, char **argv) {
+  Suite *s = suite_create("partition");
+  const TTest *tests[] = {
+      joins_and_leaves,  deterministic, moves_little, waits_for_release,
+      taken_at_deadline, lost,          cancelled,    refused,
+      one_handle,        NULL};
+  const TTest *proofs[] = {dies_anywhere, lost_replies, faults, killed, NULL};
+  TCase *use_case = tcase_create("use"), *proof = tcase_create("proof");
+  for (int i = 0; tests[i]; i++) tcase_add_test(use_case, tests[i]);
+  for (int i = 0; proofs[i]; i++) tcase_add_test(proof, proofs[i]);
+  tcase_set_timeout(use_case, 20);
+  tcase_set_timeout(proof, 60);
+  suite_add_tcase(s, use_case);
+  suite_add_tcase(s, proof);
+  return test_main(argc, argv, s);
+}

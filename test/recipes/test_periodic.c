@@ -1,0 +1,458 @@
+/* test_periodic.c - recipes/periodic: at most once a period
+ *
+ * However many processes are ready, one runs in each period. */
+#include "recipes/periodic.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "recipes.h"
+
+#define BASE "/jobs"
+#define JOB "/jobs/j"
+enum { MANY = 3, PERIOD = 1000 };
+
+static zke *admin, *z[MANY];
+static zke_periodic *job[MANY];
+static int64_t wall; /* ms since 1970 to the objects; 0: as it is */
+static int lost[MANY];
+
+static zke_os os_real;
+
+static int64_t fake_clock(void *context, int which) {
+  if (wall && which == ZKE_CLOCK_REALTIME) return wall * 1000000;
+  return os_real.clock(context, which);
+}
+
+/* A handle, by whose wall clock its sessions go. */
+static zke *open_fake(const char *name) {
+  zke_os os = {.size = sizeof os, .clock = fake_clock};
+  zke_options o = {.size = sizeof o, .os = &os};
+  zke *opened;
+  zke_os_default(&os_real);
+  ck_ok(zke_open(name, &o, &opened));
+  return opened;
+}
+
+static void hear(zke_periodic *j, int state, void *context) {
+  (void)j;
+  ck_assert_int_eq(state, ZKE_PERIODIC_LOST);
+  *(int *)context += 1;
+}
+
+static zke_periodic_options options(int retry, int aligned) {
+  return (zke_periodic_options){.size = sizeof(zke_periodic_options),
+                                .period_ms = PERIOD,
+                                .retry = retry,
+                                .aligned = aligned};
+}
+
+static void begin(int retry, int aligned) {
+  admin = open_fake(":memory:");
+  wall = INT64_C(1800000000000);
+  for (int i = 0; i < MANY; i++) {
+    char name[2] = {(char)('a' + i), 0};
+    zke_options o = {.size = sizeof o, .identity = name};
+    zke_periodic_options po = options(retry, aligned);
+    po.listener = hear;
+    po.context = &lost[i];
+    ck_ok(zke_open_session(admin, &o, &z[i]));
+    ck_ok(zke_periodic_new(z[i], BASE, "j", &po, &job[i]));
+  }
+}
+
+static void dispatch(int i) {
+  int count = 1;
+  while (count && zke_dispatch(z[i], &count) == ZKE_OK) continue;
+}
+
+/* Nothing is left but the record. */
+static void end(void) {
+  zke_watch_list *watches;
+  int64_t count;
+  for (int i = 0; i < MANY; i++) {
+    zke_periodic_free(job[i]);
+    ck_ok(zke_close(z[i]));
+  }
+  ck_ok(zke_count(admin, BASE, &count));
+  ck_assert_int_le(count, 1);
+  ck_ok(zke_watches(admin, &watches));
+  ck_assert_int_eq(watches->count, 0);
+  zke_free(watches);
+  ck_ok(zke_check(admin, NULL, NULL));
+  ck_ok(zke_close(admin));
+}
+
+static zke_periodic_record *last(void) {
+  zke_periodic_record *r;
+  ck_ok(zke_periodic_get(admin, BASE, "j", &r));
+  return r;
+}
+
+/* Once in a period, whoever comes; the refusal says who did it, when, and when
+ * it is due again; the record says all of the last run, and of no other. */
+START_TEST(once_a_period) {
+  zke_periodic_record *r;
+  int64_t token = 0;
+  begin(0, 0);
+  ck_rc(zke_periodic_get(admin, BASE, "j", &r), ZKE_NONODE);
+  for (int n = 0; n < 4; n++) {
+    ck_ok(zke_periodic_try(job[n % MANY]));
+    ck_assert_int_gt(zke_periodic_token(job[n % MANY]), token);
+    token = zke_periodic_token(job[n % MANY]);
+    ck_rc(zke_periodic_try(job[(n + 1) % MANY]), ZKE_HELD);
+    ck_says("the job " JOB " is done by ");
+    r = last();
+    ck_assert_int_eq(r->running, 1);
+    ck_assert_int_eq(r->end_ms, 0);
+    ck_assert_int_eq(r->token, token);
+    zke_free(r);
+    wall += 10;
+    ck_ok(zke_periodic_release(job[n % MANY], n));
+    for (int i = 0; i < MANY; i++) {
+      ck_rc(zke_periodic_try(job[i]), ZKE_LIMIT);
+      ck_says("was done by ");
+      ck_says("(status ");
+      ck_says("is due again at 2027-01-15T08:00:0");
+    }
+    r = last();
+    ck_assert_int_eq(r->status, n);
+    ck_assert_int_eq(r->end_ms, wall);
+    ck_assert_int_eq(r->start_ms, wall - 10);
+    ck_assert_int_eq(r->running, 0);
+    ck_assert_int_eq(r->tries, 1);
+    ck_assert_int_eq(r->identity[0], 'a' + n % MANY);
+    ck_assert_int_eq(r->pid, getpid());
+    zke_free(r);
+    wall += PERIOD - 11;
+    ck_rc(zke_periodic_try(job[0]), ZKE_LIMIT);
+    wall += 1;
+  }
+  end();
+}
+END_TEST
+
+/* A clock set back: less than a period does nothing but wait; a period or more
+ * makes it due, once. */
+START_TEST(clock_steps) {
+  begin(0, _i);
+  ck_ok(zke_periodic_try(job[0]));
+  ck_ok(zke_periodic_release(job[0], 0));
+  wall -= PERIOD - 1;
+  ck_rc(zke_periodic_try(job[1]), ZKE_LIMIT);
+  wall -= 1;
+  ck_ok(zke_periodic_try(job[1]));
+  ck_ok(zke_periodic_release(job[1], 0));
+  ck_rc(zke_periodic_try(job[0]), ZKE_LIMIT);
+  wall += 50 * PERIOD;
+  ck_ok(zke_periodic_try(job[0]));
+  ck_ok(zke_periodic_release(job[0], 0));
+  ck_rc(zke_periodic_try(job[0]), ZKE_LIMIT);
+  end();
+}
+END_TEST
+
+/* Aligned periods begin at multiples, whenever the last run was. */
+START_TEST(aligned) {
+  begin(0, 1);
+  wall += PERIOD - 1;
+  ck_ok(zke_periodic_try(job[0]));
+  ck_ok(zke_periodic_release(job[0], 0));
+  ck_rc(zke_periodic_try(job[0]), ZKE_LIMIT);
+  wall += 1;
+  ck_ok(zke_periodic_try(job[0]));
+  ck_ok(zke_periodic_release(job[0], 0));
+  wall += PERIOD - 1;
+  ck_rc(zke_periodic_try(job[0]), ZKE_LIMIT);
+  end();
+}
+END_TEST
+
+/* Whoever did it died: the run counts, or not, by the option; tries count. */
+START_TEST(died) {
+  begin(_i ? ZKE_PERIODIC_RETRY_DEAD : 0, 0);
+  ck_ok(zke_periodic_try(job[0]));
+  ck_ok(zke_expire(admin, zke_session_id(z[0])));
+  ck_assert_int_eq(zke_periodic_state(job[0]), ZKE_PERIODIC_LOST);
+  ck_rc(zke_periodic_release(job[0], 0), ZKE_INVALIDSTATE);
+  ck_assert_int_eq(lost[0], 1);
+  if (_i) {
+    ck_ok(zke_periodic_try(job[1]));
+    zke_periodic_record *r = last();
+    ck_assert_int_eq(r->tries, 2);
+    zke_free(r);
+    zke_periodic_free(job[1]); /* gives up: as if it had died */
+    job[1] = NULL;
+    ck_ok(zke_periodic_try(job[2]));
+    ck_ok(zke_periodic_release(job[2], 0));
+    ck_rc(zke_periodic_try(job[2]), ZKE_LIMIT);
+  } else {
+    ck_rc(zke_periodic_try(job[1]), ZKE_LIMIT);
+    ck_says("(it died)");
+    wall += PERIOD;
+    ck_ok(zke_periodic_try(job[1]));
+    ck_ok(zke_periodic_release(job[1], 0));
+  }
+  end();
+}
+END_TEST
+
+START_TEST(failed) {
+  begin(_i ? ZKE_PERIODIC_RETRY_FAILED : 0, 0);
+  ck_ok(zke_periodic_try(job[0]));
+  ck_ok(zke_periodic_release(job[0], 3));
+  ck_rc(zke_periodic_try(job[1]), _i ? ZKE_OK : ZKE_LIMIT);
+  if (_i) ck_ok(zke_periodic_release(job[1], 0));
+  ck_rc(zke_periodic_try(job[1]), ZKE_LIMIT);
+  end();
+}
+END_TEST
+
+/* By force also when it is not due; never while somebody does it. */
+START_TEST(forced) {
+  begin(0, 0);
+  ck_ok(zke_periodic_try(job[0]));
+  ck_rc(zke_periodic_force(job[1]), ZKE_HELD);
+  ck_ok(zke_periodic_release(job[0], 0));
+  ck_ok(zke_periodic_force(job[1]));
+  ck_rc(zke_periodic_try(job[1]), ZKE_MISUSE);
+  zke_periodic_record *r = last();
+  ck_assert_int_eq(r->forced, 1);
+  ck_assert_int_eq(r->tries, 2);
+  zke_free(r);
+  ck_ok(zke_periodic_release(job[1], 0));
+  ck_rc(zke_periodic_release(job[1], 0), ZKE_LOST);
+  end();
+}
+END_TEST
+
+/* `running` taken away by an operator: told, and what it guards fails when
+ * another one has begun. */
+START_TEST(claim_lost) {
+  zke_op ops[2];
+  begin(ZKE_PERIODIC_RETRY_DEAD, 0);
+  ck_ok(zke_periodic_try(job[0]));
+  ck_ok(zke_periodic_check(job[0]));
+  ck_ok(zke_periodic_op(job[0], &ops[0]));
+  zke_op_create(&ops[1], "/guarded", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL);
+  ck_ok(zke_multi(z[0], ops, 2, NULL));
+  ck_ok(zke_delete(admin, JOB "/running", -1));
+  ck_ok(zke_periodic_try(job[1]));
+  ck_rc(zke_multi(z[0], ops, 2, NULL), ZKE_BADVERSION);
+  dispatch(0);
+  ck_assert_int_eq(lost[0], 1);
+  ck_assert_int_eq(zke_periodic_state(job[0]), ZKE_PERIODIC_LOST);
+  ck_rc(zke_periodic_check(job[0]), ZKE_LOST);
+  ck_rc(zke_periodic_op(job[0], &ops[0]), ZKE_LOST);
+  ck_rc(zke_periodic_release(job[0], 0), ZKE_LOST);
+  ck_ok(zke_periodic_release(job[1], 0));
+  end();
+}
+END_TEST
+
+/* Real time: waits until it is due; the deadline says why not. */
+START_TEST(waits) {
+  zke_periodic_options o = options(0, 0);
+  zke_periodic *j;
+  begin(0, 0);
+  wall = 0;
+  o.period_ms = 60;
+  ck_ok(zke_periodic_new(z[0], BASE, "real", &o, &j));
+  int64_t start = zke_now(z[0]);
+  for (int n = 0; n < 3; n++) {
+    ck_ok(zke_periodic_acquire(j, ZKE_FOREVER));
+    ck_ok(zke_periodic_release(j, 0));
+  }
+  ck_assert_int_ge(zke_now(z[0]) - start, 2 * 60 - 2);
+  zke_periodic_free(j);
+  ck_ok(zke_delete(admin, BASE "/real", -1));
+  o.period_ms = 3600000;
+  ck_ok(zke_periodic_new(z[0], BASE, "rare", &o, &j));
+  ck_ok(zke_periodic_acquire(j, ZKE_FOREVER));
+  ck_ok(zke_periodic_release(j, 0));
+  ck_rc(zke_periodic_acquire(j, zke_now(z[0]) + 5), ZKE_OPERATIONTIMEOUT);
+  ck_says("was done by a (pid ");
+  zke_periodic_free(j);
+  ck_ok(zke_delete(admin, BASE "/rare", -1));
+  end();
+}
+END_TEST
+
+static void *wait_there(void *arg) {
+  *(int *)arg = zke_periodic_acquire(job[1], ZKE_FOREVER);
+  return NULL;
+}
+
+/* Who waits while another does it goes on when that one dies, if such runs do
+ * not count; and can be cancelled. */
+START_TEST(waits_for_end) {
+  pthread_t thread;
+  int rc = 1;
+  begin(ZKE_PERIODIC_RETRY_DEAD, 0);
+  ck_ok(zke_periodic_try(job[0]));
+  ck_assert_int_eq(pthread_create(&thread, NULL, wait_there, &rc), 0);
+  ck_until(zke_periodic_try(job[1]) == ZKE_MISUSE, 5000);
+  ck_ok(zke_expire(admin, zke_session_id(z[0])));
+  ck_assert_int_eq(pthread_join(thread, NULL), 0);
+  ck_assert_int_eq(rc, ZKE_OK);
+  ck_ok(zke_periodic_release(job[1], 0));
+  ck_assert_int_eq(pthread_create(&thread, NULL, wait_there, &rc), 0);
+  ck_until(zke_periodic_cancel(job[1]) == ZKE_OK, 10000);
+  ck_assert_int_eq(pthread_join(thread, NULL), 0);
+  ck_assert_int_eq(rc, ZKE_CANCELLED);
+  end();
+}
+END_TEST
+
+START_TEST(refused) {
+  zke_periodic_options o = options(0, 0);
+  zke_periodic *j;
+  zke_periodic_record *r;
+  begin(0, 0);
+  ck_rc(zke_periodic_new(admin, BASE, "j", NULL, &j), ZKE_BADARGUMENTS);
+  o.period_ms = 0;
+  ck_rc(zke_periodic_new(admin, BASE, "j", &o, &j), ZKE_BADARGUMENTS);
+  o = options(4, 0);
+  ck_rc(zke_periodic_new(admin, BASE, "j", &o, &j), ZKE_BADARGUMENTS);
+  o = options(0, 0);
+  ck_rc(zke_periodic_new(admin, BASE, "a/b", &o, &j), ZKE_BADARGUMENTS);
+  ck_rc(zke_periodic_new(admin, BASE, "j", &o, NULL), ZKE_BADARGUMENTS);
+  ck_assert_ptr_null(j);
+  ck_rc(zke_periodic_try(NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_periodic_acquire(NULL, 0), ZKE_BADARGUMENTS);
+  ck_rc(zke_periodic_op(job[0], NULL), ZKE_BADARGUMENTS);
+  zke_periodic_free(NULL);
+  ck_ok(zke_create(admin, "/lock", "zkembed lock", 12, ZKE_OPEN_ACL,
+                   ZKE_PERSISTENT, NULL, NULL));
+  ck_ok(zke_periodic_new(admin, "/lock", "j", &o, &j));
+  ck_rc(zke_periodic_try(j), ZKE_OTHERKIND);
+  zke_periodic_free(j);
+  ck_ok(zke_periodic_try(job[0]));
+  ck_ok(zke_periodic_release(job[0], 0));
+  ck_ok(zke_set(admin, JOB, "something", 9, -1, NULL));
+  ck_rc(zke_periodic_try(job[1]), ZKE_OTHERKIND);
+  ck_rc(zke_periodic_get(admin, BASE, "j", &r), ZKE_OTHERKIND);
+  ck_ok(zke_set(admin, JOB, "", 0, -1, NULL)); /* never run */
+  ck_ok(zke_periodic_try(job[1]));
+  ck_ok(zke_periodic_release(job[1], 0));
+  end();
+}
+END_TEST
+
+/* ---- proof ---- */
+
+static int period_used = 3600 * 1000;
+
+static int use(zke *user) {
+  zke_periodic_options o = {.size = sizeof o,
+                            .period_ms = period_used,
+                            .retry = ZKE_PERIODIC_RETRY_DEAD};
+  zke_periodic *j = NULL;
+  int rc = zke_periodic_new(user, BASE, "j", &o, &j);
+  if (rc == ZKE_OK) rc = zke_periodic_try(j);
+  if (rc == ZKE_OK) rc = zke_periodic_release(j, 0);
+  zke_periodic_free(j);
+  return rc;
+}
+
+/* Either it was done, and is not done again, or another one does it. */
+static void check(zke *other, int rc) {
+  zke_periodic_record *r;
+  int again = use(other);
+  ck_assert_msg(again == ZKE_OK || again == ZKE_LIMIT, "%s", zke_errmsg());
+  if (rc == ZKE_OK) ck_assert_int_eq(again, ZKE_LIMIT);
+  ck_ok(zke_periodic_get(other, BASE, "j", &r));
+  ck_assert_int_gt(r->end_ms, 0);
+  ck_assert_int_le(r->tries, again == ZKE_OK ? 2 : 1);
+  zke_free(r);
+  ck_rc(use(other), ZKE_LIMIT);
+}
+
+static const recipe_use periodic_use = {"periodic", NULL, use, check};
+
+START_TEST(dies_anywhere) { ck_assert_int_gt(recipe_deaths(&periodic_use), 5); }
+END_TEST
+
+START_TEST(lost_replies) { recipe_lost_replies(&periodic_use); }
+END_TEST
+
+START_TEST(faults) { recipe_faults(&periodic_use); }
+END_TEST
+
+/* Several processes in a loop: each period has one run. */
+START_TEST(processes) {
+  enum { RUNS = 20, COUNT = 4 };
+  pid_t pids[COUNT];
+  test_in_memory();
+  (void)test_path("db");
+  for (int i = 0; i < COUNT; i++) {
+    pids[i] = fork();
+    if (pids[i]) continue;
+    zke *own;
+    zke_periodic *j;
+    zke_periodic_options o = {.size = sizeof o, .period_ms = 20};
+    if (zke_open(test_path("db"), NULL, &own) ||
+        zke_ensure_path(own, "/log", ZKE_PERSISTENT, ZKE_FOREVER) ||
+        zke_periodic_new(own, BASE, "j", &o, &j))
+      _exit(1);
+    for (zke_stat log = {0}; log.numChildren < RUNS;) {
+      char text[32];
+      zke_periodic_record *r;
+      if (zke_periodic_acquire(j, ZKE_FOREVER)) _exit(2);
+      if (zke_periodic_get(own, BASE, "j", &r)) _exit(3);
+      snprintf(text, sizeof text, "%lld", (long long)r->start_ms);
+      if (zke_create(own, "/log/run-", text, (int)strlen(text), ZKE_OPEN_ACL,
+                     ZKE_PERSISTENT_SEQUENTIAL, NULL, NULL))
+        _exit(4);
+      zke_free(r);
+      if (zke_periodic_release(j, 0)) _exit(5);
+      if (zke_exists(own, "/log", NULL, NULL, &log)) _exit(6);
+    }
+    zke_periodic_free(j);
+    zke_close(own);
+    _exit(0);
+  }
+  for (int i = 0; i < COUNT; i++) {
+    int status;
+    ck_assert_int_eq(waitpid(pids[i], &status, 0), pids[i]);
+    ck_assert_int_eq(status, 0);
+  }
+  zke_strings *names;
+  long long before = 0;
+  admin = test_open(test_path("db"));
+  ck_ok(zke_children(admin, "/log", NULL, NULL, &names, NULL));
+  for (int i = 0; i < names->count; i++) {
+    char path[64], *data;
+    snprintf(path, sizeof path, "/log/%s", names->data[i]);
+    ck_ok(zke_get(admin, path, NULL, NULL, &data, NULL, NULL));
+    ck_assert_int_ge(atoll(data), before + 20);
+    before = atoll(data);
+    zke_free(data);
+  }
+  zke_free(names);
+  ck_ok(zke_close(admin));
+}
+END_TEST
+
+int main(int argc, char **argv) {
+  Suite *s = suite_create("periodic");
+  const TTest *tests[] = {once_a_period, aligned,       forced,  claim_lost,
+                          waits,         waits_for_end, refused, NULL};
+  const TTest *both[] = {clock_steps, died, failed, NULL};
+  const TTest *proofs[] = {dies_anywhere, lost_replies, faults, processes,
+                           NULL};
+  TCase *use_case = tcase_create("use"), *proof = tcase_create("proof");
+  for (int i = 0; tests[i]; i++) tcase_add_test(use_case, tests[i]);
+  for (int i = 0; both[i]; i++) tcase_add_loop_test(use_case, both[i], 0, 2);
+  for (int i = 0; proofs[i]; i++) tcase_add_test(proof, proofs[i]);
+  tcase_set_timeout(use_case, 20);
+  tcase_set_timeout(proof, 60);
+  suite_add_tcase(s, use_case);
+  suite_add_tcase(s, proof);
+  return test_main(argc, argv, s);
+}

@@ -1,0 +1,487 @@
+/* test_persistent_node.c - recipes/persistent_node: an ephemeral znode that
+ * its owner keeps there
+ *
+ * It is made again when somebody deletes it.  Two faults that Curator had are
+ * tested for: the parent stays (CURATOR-506), and the path does not grow
+ * (CURATOR-190). */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "recipes/persistent_node.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "recipes.h"
+
+#define PATH "/status/host"
+
+/* ---- what a listener hears, as one text ---- */
+
+typedef struct heard {
+  char text[500];
+  int64_t token;
+  int frees;
+} heard;
+
+static void hear(zke_persistent_node *n, int state, int64_t token,
+                 void *context) {
+  static const char *const names[] = {"OUT ", "WAITING ", "PRESENT ", "LOST "};
+  heard *h = context;
+  strcat(h->text, names[state]);
+  ck_assert_int_eq(token != 0, state == ZKE_PERSISTENT_NODE_HELD);
+  if (token) ck_assert_int_gt(token, h->token); /* each is a new one */
+  if (token) h->token = token;
+  if (h->frees && h->frees--) zke_persistent_node_free(n);
+}
+
+static zke_persistent_node *make(zke *z, heard *h) {
+  zke_persistent_node_options o = {.size = sizeof o};
+  zke_persistent_node *n = NULL;
+  if (h) {
+    o.listener = hear;
+    o.context = h;
+  }
+  ck_ok(zke_persistent_node_new(z, PATH, "up", 2, &o, &n));
+  return n;
+}
+
+static void expect(zke *z, heard *h, const char *text) {
+  int count = 1;
+  while (count && zke_dispatch(z, &count) == ZKE_OK) continue;
+  ck_assert_str_eq(h->text, text);
+  h->text[0] = '\0';
+}
+
+static int64_t soon(zke *z) { return zke_now(z) + test_patience(5000); }
+
+/* The znode's data, or "none"; and its owner. */
+static int64_t owner;
+static const char *there(zke *z) {
+  static char text[100];
+  char *data;
+  zke_stat stat;
+  owner = 0;
+  int rc = zke_get(z, PATH, NULL, NULL, &data, NULL, &stat);
+  if (rc == ZKE_NONODE) return "none";
+  ck_ok(rc);
+  snprintf(text, sizeof text, "%s", data ? data : "NULL");
+  zke_free(data);
+  owner = stat.ephemeralOwner;
+  return text;
+}
+
+static int watches(zke *z) {
+  zke_watch_list *list;
+  ck_ok(zke_watches(z, &list));
+  int count = list->count;
+  zke_free(list);
+  return count;
+}
+
+/* ---- being there ---- */
+
+/* Deleted by somebody it comes again, at the same path, with a new token; free
+ * deletes it and leaves the parents. */
+START_TEST(comes_again) {
+  zke *z = test_open(":memory:"), *y = test_session(z, NULL);
+  heard h = {{0}, 0, 0};
+  zke_persistent_node *n = make(y, &h);
+  ck_assert_int_eq(zke_persistent_node_state(n), ZKE_PERSISTENT_NODE_OUT);
+  ck_assert_int_eq(zke_persistent_node_token(n), 0);
+  ck_ok(zke_persistent_node_start(n));
+  expect(y, &h, "PRESENT ");
+  for (int i = 0; i < 5; i++) {
+    ck_assert_str_eq(there(z), "up");
+    ck_assert_int_eq(owner, zke_session_id(y));
+    ck_assert_int_eq(zke_persistent_node_token(n), h.token);
+    ck_ok(zke_delete(z, PATH, -1));
+    expect(y, &h, "PRESENT ");
+  }
+  ck_ok(zke_persistent_node_start(n)); /* nothing to do */
+  expect(y, &h, "");
+  zke_persistent_node_free(n);
+  ck_assert_str_eq(there(z), "none");
+  ck_assert_int_eq(watches(z), 0);
+  ck_ok(zke_exists(z, "/status", NULL, NULL, NULL));
+  ck_ok(zke_close(y));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* Deleted with its parent, both come again. */
+START_TEST(parents_come_again) {
+  zke *z = test_open(":memory:"), *y = test_session(z, NULL);
+  heard h = {{0}, 0, 0};
+  zke_persistent_node *n = make(y, &h);
+  ck_ok(zke_persistent_node_start(n));
+  zke_op ops[2];
+  zke_op_delete(&ops[0], PATH, -1);
+  zke_op_delete(&ops[1], "/status", -1);
+  ck_ok(zke_multi(z, ops, 2, NULL));
+  expect(y, &h, "PRESENT PRESENT ");
+  ck_assert_str_eq(there(z), "up");
+  zke_persistent_node_free(n);
+  ck_ok(zke_close(y));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+START_TEST(new_value) {
+  zke *z = test_open(":memory:"), *y = test_session(z, NULL);
+  zke_persistent_node *n = make(y, NULL);
+  ck_ok(zke_persistent_node_set(n, "early", 5,
+                                ZKE_FOREVER)); /* before the start */
+  ck_ok(zke_persistent_node_start(n));
+  ck_assert_str_eq(there(z), "early");
+  ck_ok(zke_persistent_node_set(n, "busy", 4, ZKE_FOREVER));
+  ck_assert_str_eq(there(z), "busy");
+  ck_ok(zke_set(z, PATH, "theirs", 6, -1, NULL)); /* another's is let be, */
+  ck_ok(zke_dispatch(y, NULL));
+  ck_assert_str_eq(there(z), "theirs");
+  ck_ok(zke_persistent_node_set(n, "mine", 4,
+                                ZKE_FOREVER)); /* until one's next */
+  ck_assert_str_eq(there(z), "mine");
+  ck_ok(zke_delete(z, PATH, -1));
+  ck_ok(zke_persistent_node_set(n, "later", 5,
+                                ZKE_FOREVER)); /* while it is not there */
+  ck_assert_str_eq(there(z), "none");
+  ck_ok(zke_dispatch(y, NULL));
+  ck_assert_str_eq(there(z), "later");
+  ck_ok(zke_persistent_node_set(n, NULL, -1, ZKE_FOREVER));
+  ck_assert_str_eq(there(z), "NULL");
+  ck_rc(zke_persistent_node_set(n, NULL, 2, ZKE_FOREVER), ZKE_BADARGUMENTS);
+  ck_assert_str_eq(there(z), "NULL");
+  zke_persistent_node_free(n);
+  ck_ok(zke_close(y));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- another's ---- */
+
+/* What another session owns is left alone, named, waited for, replaced. */
+START_TEST(waits_for_the_other) {
+  zke_options o = {.size = sizeof o, .identity = "ann"};
+  zke *z = test_open(":memory:"), *y = test_session(z, NULL), *a;
+  heard h = {{0}, 0, 0};
+  ck_ok(zke_open_session(z, &o, &a));
+  zke_persistent_node *n = make(y, &h), *m = make(a, NULL);
+  ck_ok(zke_persistent_node_start(m));
+  ck_ok(zke_persistent_node_start(n));
+  expect(y, &h, "WAITING ");
+  ck_assert_int_eq(zke_persistent_node_token(n), 0);
+  ck_ok(zke_persistent_node_set(n, "second", 6, ZKE_FOREVER));
+  ck_assert_str_eq(there(z), "up");
+  zke_persistent_node_free(m);
+  expect(y, &h, "PRESENT ");
+  ck_assert_str_eq(there(z), "second");
+  /* taken away and replaced before it could look */
+  ck_ok(zke_delete(z, PATH, -1));
+  ck_ok(zke_create(a, PATH, "a", 1, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
+  ck_ok(zke_persistent_node_set(n, "third", 5,
+                                ZKE_FOREVER)); /* not into that one */
+  ck_assert_str_eq(there(z), "a");
+  expect(y, &h, "WAITING ");
+  ck_ok(zke_persistent_node_release(n)); /* and that one is not deleted */
+  expect(y, &h, "OUT ");
+  ck_assert_str_eq(there(z), "a");
+  ck_assert_int_eq(watches(z), 0);
+  ck_rc(zke_persistent_node_acquire(n, zke_now(y) + 20), ZKE_OPERATIONTIMEOUT);
+  ck_says(PATH " is held by ann (pid ");
+  ck_assert_int_eq(zke_persistent_node_state(n), ZKE_PERSISTENT_NODE_OUT);
+  ck_assert_int_eq(watches(z), 0);
+  expect(y, &h, "WAITING OUT ");
+  ck_ok(zke_close(a));
+  ck_ok(zke_persistent_node_acquire(n, zke_now(y)));
+  ck_assert_str_eq(there(z), "third");
+  zke_persistent_node_free(n);
+  ck_ok(zke_close(y));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* A node of one's own session that the object did not make is not its own. */
+START_TEST(same_session) {
+  zke *z = test_open(":memory:");
+  zke_persistent_node *n = make(z, NULL);
+  ck_ok(zke_ensure_path(z, "/status", ZKE_PERSISTENT, ZKE_FOREVER));
+  ck_ok(
+      zke_create(z, PATH, "hand", 4, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
+  ck_ok(zke_persistent_node_start(n));
+  ck_assert_int_eq(zke_persistent_node_state(n), ZKE_PERSISTENT_NODE_WAITING);
+  zke_persistent_node_free(n);
+  ck_assert_str_eq(there(z), "hand");
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- the session's end ---- */
+
+START_TEST(renewed_in_another_session) {
+  zke *z = test_open(":memory:"), *y = test_session(z, NULL),
+      *x = test_session(z, NULL);
+  heard h = {{0}, 0, 0};
+  zke_persistent_node *n = make(y, &h);
+  ck_ok(zke_persistent_node_start(n));
+  ck_ok(zke_persistent_node_set(n, "busy", 4, ZKE_FOREVER));
+  h.text[0] = '\0';
+  ck_ok(zke_expire(z, zke_session_id(y)));
+  ck_assert_str_eq(there(z), "none");
+  expect(y, &h, "LOST ");
+  ck_assert_int_eq(zke_persistent_node_state(n), ZKE_PERSISTENT_NODE_LOST);
+  ck_assert_int_eq(zke_persistent_node_token(n), 0);
+  ck_rc(zke_persistent_node_start(n), ZKE_INVALIDSTATE);
+  ck_rc(zke_persistent_node_acquire(n, 0), ZKE_INVALIDSTATE);
+  ck_rc(zke_persistent_node_set(n, "", 0, ZKE_FOREVER), ZKE_INVALIDSTATE);
+  ck_rc(zke_persistent_node_release(n), ZKE_INVALIDSTATE);
+  ck_ok(zke_persistent_node_renew(&n, x));
+  ck_ok(zke_close(y));
+  expect(x, &h, "PRESENT ");
+  ck_assert_str_eq(there(z), "busy");
+  ck_assert_int_eq(owner, zke_session_id(x));
+  ck_ok(zke_delete(z, PATH, -1));
+  expect(x, &h, "PRESENT ");
+  /* a living session's moves as well */
+  y = test_session(z, NULL);
+  ck_ok(zke_persistent_node_renew(&n, y));
+  ck_assert_str_eq(there(z), "busy");
+  ck_assert_int_eq(owner, zke_session_id(y));
+  ck_assert_int_eq(watches(z), 1);
+  ck_ok(zke_persistent_node_release(n));
+  ck_ok(zke_persistent_node_renew(&n, x)); /* what is stopped stays so */
+  ck_assert_str_eq(there(z), "none");
+  zke_persistent_node_free(n);
+  ck_ok(zke_close(y));
+  ck_ok(zke_close(x));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* In the listener that hears of the end. */
+static zke *next;
+static zke_persistent_node *current;
+
+static void renew_at_once(zke_persistent_node *n, int state, int64_t token,
+                          void *context) {
+  (void)n, (void)token, (void)context;
+  if (state == ZKE_PERSISTENT_NODE_LOST)
+    ck_ok(zke_persistent_node_renew(&current, next));
+}
+
+START_TEST(renewed_in_the_listener) {
+  zke *z = test_open(":memory:"), *y = test_session(z, NULL);
+  zke_persistent_node_options o = {.size = sizeof o, .listener = renew_at_once};
+  next = test_session(z, NULL);
+  ck_ok(zke_persistent_node_new(y, PATH, "up", 2, &o, &current));
+  ck_ok(zke_persistent_node_start(current));
+  ck_ok(zke_expire(z, zke_session_id(y)));
+  ck_ok(zke_dispatch(y, NULL));
+  ck_assert_str_eq(there(z), "up");
+  ck_assert_int_eq(owner, zke_session_id(next));
+  zke_persistent_node_free(current);
+  ck_ok(zke_close(next));
+  ck_ok(zke_close(y));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+START_TEST(listener_frees) {
+  zke *z = test_open(":memory:");
+  heard h = {{0}, 0, 1};
+  zke_persistent_node *n = make(z, &h);
+  ck_ok(zke_persistent_node_start(n));
+  ck_assert_str_eq(there(z), "none");
+  ck_assert_int_eq(watches(z), 0);
+  expect(z, &h, "PRESENT ");
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- waiting ---- */
+
+static void *hold_there(void *arg) {
+  static int rc;
+  rc = zke_persistent_node_acquire(arg, ZKE_FOREVER);
+  return &rc;
+}
+
+static int joined(pthread_t thread) {
+  void *rc;
+  ck_assert_int_eq(pthread_join(thread, &rc), 0);
+  return *(int *)rc;
+}
+
+START_TEST(holds_cancels) {
+  zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
+  zke_persistent_node *m = make(z, NULL), *n = make(y, NULL);
+  pthread_t thread;
+  ck_ok(zke_persistent_node_acquire(m, zke_now(z)));
+  ck_assert_int_eq(pthread_create(&thread, NULL, hold_there, n), 0);
+  ck_until(watches(z) == 2, 5000);
+  ck_rc(zke_persistent_node_acquire(n, 0), ZKE_MISUSE);
+  ck_until(zke_persistent_node_cancel(n) == ZKE_OK, 10000);
+  ck_rc(joined(thread), ZKE_CANCELLED);
+  ck_assert_int_eq(watches(z), 1);
+  ck_assert_int_eq(pthread_create(&thread, NULL, hold_there, n), 0);
+  ck_until(watches(z) == 2, 5000);
+  ck_ok(zke_persistent_node_release(m));
+  ck_ok(joined(thread));
+  there(z);
+  ck_assert_int_eq(owner, zke_session_id(y));
+  ck_ok(zke_persistent_node_release(n));
+  ck_ok(zke_persistent_node_start(m));
+  ck_assert_int_eq(pthread_create(&thread, NULL, hold_there, n), 0);
+  ck_until(watches(z) == 2, 5000);
+  ck_ok(zke_expire(z, zke_session_id(y)));
+  ck_rc(joined(thread), ZKE_INVALIDSTATE);
+  zke_persistent_node_free(m);
+  zke_persistent_node_free(n);
+  ck_ok(zke_close(y));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- refusals ---- */
+
+START_TEST(bad_arguments) {
+  zke *z = test_open(":memory:");
+  zke_persistent_node_options o = {.size = 3};
+  zke_persistent_node *n = (zke_persistent_node *)&o;
+  ck_rc(zke_persistent_node_new(z, PATH, "", 0, &o, &n), ZKE_BADARGUMENTS);
+  ck_assert_ptr_null(n);
+  ck_rc(zke_persistent_node_new(z, "x", "", 0, NULL, &n), ZKE_BADARGUMENTS);
+  ck_rc(zke_persistent_node_new(z, PATH, NULL, 1, NULL, &n), ZKE_BADARGUMENTS);
+  ck_rc(zke_persistent_node_new(z, PATH, "", -2, NULL, &n), ZKE_BADARGUMENTS);
+  ck_rc(zke_persistent_node_new(z, PATH, "", 0, NULL, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_persistent_node_new(NULL, PATH, "", 0, NULL, &n), ZKE_BADARGUMENTS);
+  ck_rc(zke_persistent_node_start(NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_persistent_node_release(NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_persistent_node_acquire(NULL, 0), ZKE_BADARGUMENTS);
+  ck_rc(zke_persistent_node_set(NULL, "", 0, ZKE_FOREVER), ZKE_BADARGUMENTS);
+  ck_rc(zke_persistent_node_cancel(NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_persistent_node_renew(NULL, z), ZKE_BADARGUMENTS);
+  ck_rc(zke_persistent_node_renew(&n, z), ZKE_BADARGUMENTS);
+  n = make(z, NULL);
+  zke_persistent_node *same = n;
+  ck_rc(zke_persistent_node_renew(&n, NULL), ZKE_BADARGUMENTS);
+  ck_assert_ptr_eq(n, same);
+  ck_rc(zke_persistent_node_release(n), ZKE_LOST);
+  /* a parent that can have no children is told at once */
+  ck_ok(
+      zke_create(z, "/status", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
+  ck_rc(zke_persistent_node_acquire(n, soon(z)), ZKE_NOCHILDRENFOREPHEMERALS);
+  zke_persistent_node_free(NULL);
+  zke_persistent_node_free(n);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- deaths, lost replies, faults, processes ---- */
+
+static int use(zke *z) {
+  heard h = {{0}, 0, 0};
+  zke_persistent_node_options o = {
+      .size = sizeof o, .listener = hear, .context = &h};
+  zke_persistent_node *n = NULL;
+  int rc = zke_persistent_node_new(z, PATH, "up", 2, &o, &n);
+  if (rc == ZKE_OK) rc = zke_persistent_node_acquire(n, zke_now(z) + 1000);
+  if (rc == ZKE_OK) rc = zke_persistent_node_set(n, "busy", 4, ZKE_FOREVER);
+  if (rc == ZKE_OK) rc = zke_persistent_node_release(n);
+  if (rc == ZKE_OK) rc = zke_persistent_node_acquire(n, zke_now(z) + 1000);
+  zke_persistent_node_free(n);
+  return rc;
+}
+
+/* Another gets the place, as soon as the dead one's session has ended. */
+static void check(zke *z, int rc) {
+  zke_persistent_node *n = make(z, NULL);
+  (void)rc;
+  ck_ok(zke_persistent_node_acquire(n, soon(z)));
+  ck_assert_str_eq(there(z), "up");
+  zke_persistent_node_free(n);
+  ck_assert_str_eq(there(z), "none");
+}
+
+static const recipe_use typical = {"persistent node", NULL, use, check};
+
+START_TEST(dies_anywhere) { ck_assert_int_gt(recipe_deaths(&typical), 10); }
+END_TEST
+
+START_TEST(lost_replies) { recipe_lost_replies(&typical); }
+END_TEST
+
+START_TEST(faults) { recipe_faults(&typical); }
+END_TEST
+
+/* Its process is killed, the next one takes the place. */
+START_TEST(processes) {
+  const char *db = test_path("db");
+  pid_t pids[2];
+  for (int i = 0; i < 2; i++) {
+    pids[i] = fork();
+    if (pids[i]) continue;
+    zke *z;
+    zke_persistent_node *n;
+    int rc = zke_open(db, NULL, &z);
+    if (rc == ZKE_OK) rc = zke_persistent_node_new(z, PATH, "", 0, NULL, &n);
+    if (rc == ZKE_OK) rc = zke_persistent_node_start(n);
+    while (rc == ZKE_OK) {
+      rc = zke_wait(z, zke_now(z) + 10000);
+      if (rc == ZKE_OPERATIONTIMEOUT) rc = ZKE_OK;
+    }
+    _exit(1);
+  }
+  zke *z = test_open(db);
+  zke_session_list *who;
+  for (int i = 0; i < 2; i++) {
+    ck_until((zke_dispatch(z, NULL), strcmp(there(z), "none")) != 0, 10000);
+    ck_ok(zke_session(z, owner, &who));
+    pid_t pid = (pid_t)who->data[0].pid;
+    zke_free(who);
+    if (i == 0) ck_until(watches(z) == 2, 10000); /* the other waits */
+    ck_assert(pid == pids[0] || pid == pids[1]);
+    ck_assert_int_eq(kill(pid, SIGKILL), 0);
+    int status;
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    int64_t dead = owner;
+    if (i == 0)
+      ck_until((zke_dispatch(z, NULL), there(z), owner) && owner != dead,
+               10000);
+  }
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+static void add(Suite *s, const char *name, const TTest *const *tests,
+                int count, int timeout) {
+  TCase *tc = tcase_create(name);
+  tcase_set_timeout(tc, timeout);
+  for (int i = 0; i < count; i++) tcase_add_test(tc, tests[i]);
+  suite_add_tcase(s, tc);
+}
+
+int main(int argc, char **argv) {
+  const TTest *const tests[] = {comes_again,
+                                parents_come_again,
+                                new_value,
+                                waits_for_the_other,
+                                same_session,
+                                renewed_in_another_session,
+                                renewed_in_the_listener,
+                                listener_frees,
+                                holds_cancels,
+                                bad_arguments,
+                                processes};
+  const TTest *const proof[] = {dies_anywhere, lost_replies, faults};
+  Suite *s = suite_create("persistent_node");
+  add(s, "persistent_node", tests, sizeof tests / sizeof *tests, 30);
+  add(s, "proof", proof, 3, 120);
+  return test_main(argc, argv, s);
+}

@@ -1,0 +1,311 @@
+/* test_singleton.c - recipes/singleton: one runs, the next is warm
+ *
+ * Never do two run, and when the one ends the next begins. */
+#include "recipes/singleton.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "recipes.h"
+
+#define PATH "/workers/w"
+enum { MANY = 4 };
+
+static zke *admin, *z[MANY];
+static zke_singleton *s[MANY];
+static char heard[MANY][32]; /* "R": runs, "O": out, "L": lost */
+
+static void hear(zke_singleton *who, int state, int64_t token, void *context) {
+  char *text = context;
+  (void)who;
+  ck_assert_int_eq(token > 0, state == ZKE_SINGLETON_HELD);
+  ck_assert_int_lt((int)strlen(text), 30);
+  text[strlen(text)] = "O?RL"[state];
+}
+
+static void open_one(int i) {
+  char name[2] = {(char)('a' + i), 0};
+  zke_options o = {.size = sizeof o, .identity = name};
+  zke_singleton_options so = {.size = sizeof so,
+                              .data = "port 80",
+                              .len = 7,
+                              .listener = hear,
+                              .context = heard[i]};
+  ck_ok(zke_open_session(admin, &o, &z[i]));
+  ck_ok(zke_singleton_new(z[i], PATH, &so, &s[i]));
+}
+
+static void begin(void) {
+  admin = test_open(":memory:");
+  for (int i = 0; i < MANY; i++) open_one(i);
+}
+
+static int dispatch(int i) {
+  int all = 0, count = 1;
+  while (count && zke_dispatch(z[i], &count) == ZKE_OK) all += count;
+  return all;
+}
+
+static void end(void) {
+  zke_watch_list *watches;
+  zke_party_list *list;
+  for (int i = 0; i < MANY; i++) {
+    zke_singleton_free(s[i]);
+    ck_ok(zke_close(z[i]));
+  }
+  ck_ok(zke_singleton_parties(admin, PATH, &list));
+  ck_assert_int_eq(list->count, 0);
+  zke_free(list);
+  ck_ok(zke_watches(admin, &watches));
+  ck_assert_int_eq(watches->count, 0);
+  zke_free(watches);
+  ck_ok(zke_check(admin, NULL, NULL));
+  ck_ok(zke_close(admin));
+}
+
+/* One runs; who does, since when, with what data; the others in order. */
+START_TEST(one_runs) {
+  zke_party_list *list;
+  begin();
+  ck_ok(zke_singleton_try(s[1]));
+  for (int i = 0; i < MANY; i++) {
+    if (i != 1) ck_ok(zke_singleton_start(s[i]));
+  }
+  ck_ok(zke_singleton_parties(admin, PATH, &list));
+  ck_assert_int_eq(list->count, MANY);
+  ck_assert_int_eq(list->data[0].held, 1);
+  ck_assert_str_eq(list->data[0].identity, "b");
+  ck_assert_int_eq(list->data[0].pid, getpid());
+  ck_assert_int_eq(list->data[0].mzxid, zke_singleton_token(s[1]));
+  ck_assert_int_gt(list->data[0].since_ms, 0);
+  ck_assert_str_eq(list->data[0].data, "port 80");
+  for (int i = 1; i < MANY; i++) ck_assert_int_eq(list->data[i].held, 0);
+  zke_free(list);
+  ck_assert_int_eq(zke_singleton_state(s[0]), ZKE_SINGLETON_WAITING);
+  ck_assert_int_eq(zke_singleton_state(s[1]), ZKE_SINGLETON_HELD);
+  end();
+}
+END_TEST
+
+/* A refusal and a timeout name who runs, its pid, since when. */
+START_TEST(refusal_names_who_runs) {
+  begin();
+  ck_ok(zke_singleton_try(s[0]));
+  ck_rc(zke_singleton_try(s[1]), ZKE_HELD);
+  ck_says("the singleton " PATH " is held by a (pid ");
+  ck_says(") since 20");
+  int64_t now = zke_now(z[1]);
+  ck_rc(zke_singleton_acquire(s[1], now + 20), ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_ge(zke_now(z[1]), now + 20);
+  ck_says("is held by a (pid ");
+  ck_assert_int_eq(zke_singleton_state(s[1]), ZKE_SINGLETON_OUT);
+  ck_rc(zke_singleton_try(s[0]), ZKE_MISUSE);
+  end();
+}
+END_TEST
+
+/* The next one takes over, whether the one before stops or dies; only it is
+ * woken; tokens increase; whoever died holds nothing. */
+START_TEST(takes_over) {
+  int64_t last = 0;
+  begin();
+  for (int i = 0; i < MANY; i++) ck_ok(zke_singleton_start(s[i]));
+  for (int i = 0; i < MANY; i++) {
+    for (int j = i + 1; j < MANY; j++)
+      ck_assert_int_eq(zke_singleton_state(s[j]), ZKE_SINGLETON_WAITING);
+    ck_assert_int_eq(zke_singleton_state(s[i]), ZKE_SINGLETON_HELD);
+    ck_assert_int_gt(zke_singleton_token(s[i]), last);
+    last = zke_singleton_token(s[i]);
+    ck_ok(zke_singleton_check(s[i]));
+    if (i % 2) {
+      ck_ok(zke_singleton_release(s[i]));
+    } else {
+      ck_ok(zke_expire(admin, zke_session_id(z[i])));
+      ck_assert_int_eq(zke_singleton_state(s[i]), ZKE_SINGLETON_LOST);
+      ck_assert_int_eq(zke_singleton_token(s[i]), 0);
+      ck_rc(zke_singleton_check(s[i]), ZKE_INVALIDSTATE);
+    }
+    for (int j = i + 2; j < MANY; j++) ck_assert_int_eq(dispatch(j), 0);
+    if (i + 1 < MANY) ck_assert_int_gt(dispatch(i + 1), 0);
+  }
+  ck_assert_str_eq(heard[0], "RL");
+  ck_assert_str_eq(heard[1], "RO");
+  end();
+}
+END_TEST
+
+/* Replaced by force: told, and what it guards with the op fails. */
+START_TEST(replaced) {
+  zke_op ops[2];
+  begin();
+  ck_ok(zke_singleton_start(s[0]));
+  ck_ok(zke_singleton_start(s[1]));
+  int64_t token = zke_singleton_token(s[0]);
+  ck_ok(zke_singleton_op(s[0], &ops[0]));
+  zke_op_create(&ops[1], "/done", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+  ck_rc(zke_singleton_replace(admin, PATH, token + 1), ZKE_NONODE);
+  ck_ok(zke_singleton_replace(admin, PATH, token));
+  ck_rc(zke_multi(z[0], ops, 2, NULL), ZKE_NONODE);
+  dispatch(0);
+  ck_assert_str_eq(heard[0], "RL");
+  ck_rc(zke_singleton_check(s[0]), ZKE_LOST);
+  ck_rc(zke_singleton_op(s[0], &ops[0]), ZKE_LOST);
+  dispatch(1);
+  ck_assert_str_eq(heard[1], "R");
+  ck_ok(zke_singleton_op(s[1], &ops[0]));
+  ck_ok(zke_multi(z[1], ops, 2, NULL));
+  ck_ok(zke_singleton_release(s[1]));
+  ck_rc(zke_singleton_replace(admin, PATH, 0), ZKE_NONODE);
+  end();
+}
+END_TEST
+
+static int work(zke_singleton *who, int64_t token, void *arg) {
+  ck_assert_int_eq(token, zke_singleton_token(who));
+  ck_ok(zke_singleton_check(who));
+  ck_rc(zke_singleton_try(s[1]), ZKE_HELD);
+  return *(int *)arg;
+}
+
+START_TEST(serves) {
+  int result = 7;
+  begin();
+  ck_assert_int_eq(zke_singleton_serve(s[0], ZKE_FOREVER, work, &result), 7);
+  ck_assert_int_eq(zke_singleton_state(s[0]), ZKE_SINGLETON_OUT);
+  ck_rc(zke_singleton_serve(s[0], 0, NULL, NULL), ZKE_BADARGUMENTS);
+  ck_ok(zke_singleton_try(s[1]));
+  ck_rc(zke_singleton_serve(s[0], 0, work, &result), ZKE_OPERATIONTIMEOUT);
+  end();
+}
+END_TEST
+
+static void *wait_there(void *arg) {
+  *(int *)arg = zke_singleton_acquire(s[1], ZKE_FOREVER);
+  return NULL;
+}
+
+START_TEST(cancelled) {
+  pthread_t thread;
+  int rc = 0;
+  begin();
+  ck_ok(zke_singleton_try(s[0]));
+  ck_assert_int_eq(pthread_create(&thread, NULL, wait_there, &rc), 0);
+  ck_until(zke_singleton_cancel(s[1]) == ZKE_OK, 10000);
+  ck_assert_int_eq(pthread_join(thread, NULL), 0);
+  ck_assert_int_eq(rc, ZKE_CANCELLED);
+  end();
+}
+END_TEST
+
+START_TEST(refused) {
+  zke_singleton_options o = {.size = 1};
+  zke_singleton *other;
+  begin();
+  ck_rc(zke_singleton_new(admin, PATH, &o, &other), ZKE_BADARGUMENTS);
+  o = (zke_singleton_options){.size = sizeof o, .data = "x", .len = -1};
+  ck_rc(zke_singleton_new(admin, PATH, &o, &other), ZKE_BADARGUMENTS);
+  ck_assert_ptr_null(other);
+  ck_rc(zke_singleton_new(admin, PATH, NULL, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_singleton_new(NULL, PATH, NULL, &other), ZKE_BADARGUMENTS);
+  ck_rc(zke_singleton_try(NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_singleton_op(s[0], NULL), ZKE_BADARGUMENTS);
+  ck_ok(zke_create(admin, "/lock", "zkembed lock", 12, ZKE_OPEN_ACL,
+                   ZKE_PERSISTENT, NULL, NULL));
+  ck_ok(zke_singleton_new(admin, "/lock", NULL, &other));
+  ck_rc(zke_singleton_try(other), ZKE_OTHERKIND);
+  ck_rc(zke_singleton_start(other), ZKE_OTHERKIND);
+  ck_rc(zke_singleton_acquire(other, 0), ZKE_OTHERKIND);
+  zke_singleton_free(other);
+  zke_singleton_free(NULL);
+  ck_rc(zke_singleton_release(s[0]), ZKE_LOST);
+  /* Foreign children. */
+  ck_ok(zke_ensure_path(admin, PATH "/lock-0000000000", ZKE_PERSISTENT,
+                        ZKE_FOREVER));
+  ck_ok(zke_singleton_try(s[0]));
+  ck_ok(zke_singleton_step(s[0]));
+  end();
+}
+END_TEST
+
+/* ---- proof ---- */
+
+static int nothing(zke_singleton *who, int64_t token, void *arg) {
+  (void)token, (void)arg;
+  return zke_singleton_check(who);
+}
+
+static int use(zke *user) {
+  zke_singleton *a = NULL;
+  int rc = zke_singleton_new(user, PATH, NULL, &a);
+  if (rc == ZKE_OK)
+    rc = zke_singleton_serve(a, zke_now(user) + 2000, nothing, NULL);
+  zke_singleton_free(a);
+  return rc;
+}
+
+static void check(zke *other, int rc) {
+  (void)rc;
+  ck_ok(use(other));
+}
+
+static zke_singleton *warm;
+
+static void prepare_warm(zke *other) {
+  ck_ok(zke_singleton_new(other, PATH, NULL, &warm));
+  zke_singleton *first;
+  ck_ok(zke_singleton_new(other, PATH, NULL, &first));
+  ck_ok(zke_singleton_try(first));
+  zke_singleton_free(first);
+}
+
+/* Another one stands by while it dies, and takes over. */
+static int use_try(zke *user) {
+  zke_singleton *a = NULL;
+  int rc = zke_singleton_new(user, PATH, NULL, &a);
+  if (rc == ZKE_OK) rc = zke_singleton_try(a);
+  zke_singleton_free(a);
+  return rc;
+}
+
+static void check_warm(zke *other, int rc) {
+  (void)rc;
+  ck_ok(zke_singleton_acquire(warm, zke_now(other) + 5000));
+  zke_singleton_free(warm);
+}
+
+static const recipe_use singleton_use = {"singleton", NULL, use, check};
+static const recipe_use warm_use = {"warm", prepare_warm, use_try, check_warm};
+
+START_TEST(dies_anywhere) {
+  ck_assert_int_gt(recipe_deaths(&singleton_use), 5);
+  ck_assert_int_gt(recipe_deaths(&warm_use), 5);
+}
+END_TEST
+
+START_TEST(lost_replies) { recipe_lost_replies(&singleton_use); }
+END_TEST
+
+START_TEST(faults) { recipe_faults(&singleton_use); }
+END_TEST
+
+int main(int argc, char **argv) {
+  Suite *suite = suite_create("singleton");
+  const TTest *tests[] = {one_runs,   refusal_names_who_runs,
+                          takes_over, replaced,
+                          serves,     cancelled,
+                          refused,    NULL};
+  const TTest *proofs[] = {dies_anywhere, lost_replies, faults, NULL};
+  TCase *use_case = tcase_create("use"), *proof = tcase_create("proof");
+  for (int i = 0; tests[i]; i++) tcase_add_test(use_case, tests[i]);
+  for (int i = 0; proofs[i]; i++) tcase_add_test(proof, proofs[i]);
+  tcase_set_timeout(use_case, 20);
+  tcase_set_timeout(proof, 60);
+  suite_add_tcase(suite, use_case);
+  suite_add_tcase(suite, proof);
+  return test_main(argc, argv, suite);
+}

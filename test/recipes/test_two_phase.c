@@ -1,0 +1,1071 @@
+/* test_two_phase.c - recipes/two_phase: all sites do it, or none does
+ *
+ * The two properties: no two sites decide differently; commit only if all have
+ * voted commit. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "recipes/two_phase.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "recipes.h"
+
+#define BASE "/2pc"
+#define TX "/2pc/tx"
+
+enum {
+  SITES = 3,
+  C = ZKE_TWO_PHASE_COMMIT,
+  A = ZKE_TWO_PHASE_ABORT,
+  LOST = ZKE_TWO_PHASE_LOST
+};
+
+static const char *const site_names[SITES] = {"a", "b", "c"};
+
+/* A coordinator and its sites, each on a session; and one that looks on. */
+static zke *admin, *zc, *z[SITES];
+static zke_two_phase *tc, *t[SITES];
+static char heard[SITES + 1][16]; /* "C", "A" or "L"; the last: coordinator */
+
+static void hear(zke_two_phase *who, int state, int64_t token, const char *why,
+                 void *context) {
+  char *text = context;
+  (void)who, (void)why;
+  ck_assert((token > 0) == (state != LOST));
+  ck_assert_int_lt((int)strlen(text), 14);
+  text[strlen(text)] = "?CAL"[state];
+}
+
+static void begin_tx(int form, int64_t limit_ms) {
+  zke_two_phase_options o = {.size = sizeof o,
+                             .form = form,
+                             .limit_ms = limit_ms,
+                             .listener = hear,
+                             .context = heard[SITES]};
+  ck_ok(zke_two_phase_begin(zc, BASE, "tx", "pay\0load", 8, site_names, SITES,
+                            &o, &tc));
+}
+
+static void open_site(int i) {
+  zke_two_phase_options o = {
+      .size = sizeof o, .listener = hear, .context = heard[i]};
+  ck_ok(zke_two_phase_open(z[i], BASE, "tx", site_names[i], &o, &t[i]));
+}
+
+static zke *named(const char *name) {
+  zke_options o = {.size = sizeof o, .identity = name};
+  zke *session;
+  ck_ok(zke_open_session(admin, &o, &session));
+  return session;
+}
+
+static void begin(int form, int64_t limit_ms) {
+  admin = test_open(":memory:");
+  zc = named("master");
+  begin_tx(form, limit_ms);
+  for (int i = 0; i < SITES; i++) {
+    z[i] = named(site_names[i]);
+    open_site(i);
+  }
+}
+
+static int dispatch(zke *on) {
+  int all = 0, count = 1;
+  while (count) {
+    int rc = zke_dispatch(on, &count);
+    if (rc == ZKE_INVALIDSTATE) break; /* it has died */
+    ck_ok(rc);
+    all += count;
+  }
+  return all;
+}
+
+static void dispatch_all(void) {
+  for (int round = 0; round < 4; round++) {
+    dispatch(zc);
+    for (int i = 0; i < SITES; i++) dispatch(z[i]);
+  }
+}
+
+static void die(zke *session) {
+  ck_ok(zke_expire(admin, zke_session_id(session)));
+}
+
+/* Nothing is left: no znode, no watch. */
+static void end(void) {
+  zke_watch_list *watches;
+  zke_strings *names = NULL;
+  for (int i = 0; i < SITES; i++) {
+    zke_two_phase_free(t[i]);
+    ck_ok(zke_close(z[i]));
+  }
+  zke_two_phase_free(tc);
+  ck_ok(zke_close(zc));
+  ck_ok(zke_two_phase_pending(admin, BASE, NULL, NULL, NULL, &names));
+  ck_assert_int_eq(names->count, 0);
+  zke_free(names);
+  ck_rc(zke_exists(admin, TX, NULL, NULL, NULL), ZKE_NONODE);
+  ck_ok(zke_watches(admin, &watches));
+  ck_assert_int_eq(watches->count, 0);
+  zke_free(watches);
+  ck_ok(zke_check(admin, NULL, NULL));
+  ck_ok(zke_close(admin));
+}
+
+static zke_two_phase_status *status(void) {
+  zke_two_phase_status *st;
+  ck_ok(zke_two_phase_get(admin, BASE, "tx", &st));
+  return st;
+}
+
+/* All decide this, and acknowledge it. */
+static void all_decide(int expected) {
+  int decision = 0;
+  int64_t token = 0;
+  for (int i = 0; i < SITES; i++) {
+    ck_ok(zke_two_phase_wait(t[i], 0, &decision));
+    ck_assert_int_eq(decision, expected);
+    ck_assert_int_eq(zke_two_phase_state(t[i]), expected);
+    if (i) ck_assert_int_eq(token, zke_two_phase_token(t[i]));
+    token = zke_two_phase_token(t[i]);
+    ck_assert_int_gt(token, 0);
+  }
+  for (int i = 0; i < SITES; i++) ck_ok(zke_two_phase_ack(t[i]));
+}
+
+/* ---- the forms ---- */
+
+/* Every form commits when all have voted so, and not before; the payload is
+ * there until all have acknowledged, and then nothing is. */
+START_TEST(commits) {
+  begin(_i, 0);
+  for (int i = 0; i < SITES; i++) {
+    dispatch_all();
+    ck_assert_int_eq(zke_two_phase_state(tc), 0);
+    ck_assert_int_eq(zke_two_phase_token(t[0]), 0);
+    ck_ok(zke_two_phase_vote(t[i], C));
+  }
+  dispatch_all();
+  for (int i = 0; i <= SITES; i++) ck_assert_str_eq(heard[i], "C");
+  all_decide(C);
+  zke_two_phase_status *st = status(); /* the coordinator is there still */
+  ck_assert_int_eq(st->len, 8);
+  ck_assert_int_eq(memcmp(st->payload, "pay\0load", 9), 0);
+  zke_free(st);
+  ck_ok(zke_two_phase_ack(tc));
+  ck_rc(zke_exists(admin, TX, NULL, NULL, NULL), ZKE_NONODE);
+  ck_ok(zke_two_phase_ack(tc));
+  end();
+}
+END_TEST
+
+/* The first "abort" decides, whoever has voted. */
+START_TEST(aborts_early) {
+  begin(_i, 0);
+  ck_ok(zke_two_phase_vote(t[1], C));
+  ck_ok(zke_two_phase_vote(t[2], A));
+  zke_two_phase_status *st = status();
+  ck_assert_int_eq(st->decision, A);
+  ck_assert_str_eq(st->why, "c has voted abort");
+  zke_free(st);
+  dispatch_all();
+  for (int i = 0; i <= SITES; i++) ck_assert_str_eq(heard[i], "A");
+  ck_ok(zke_two_phase_vote(t[0], C)); /* too late: it learns what was decided */
+  all_decide(A);
+  end();
+}
+END_TEST
+
+/* The coordinator dies before the last vote: the sites finish by themselves,
+ * in every form. */
+START_TEST(coordinator_dies) {
+  begin(_i, 0);
+  ck_ok(zke_two_phase_vote(t[0], C));
+  ck_ok(zke_two_phase_vote(t[1], C));
+  dispatch_all();
+  die(zc);
+  ck_ok(zke_two_phase_vote(t[2], C));
+  dispatch_all();
+  ck_assert_str_eq(heard[SITES], "L");
+  for (int i = 0; i < SITES; i++) ck_assert_str_eq(heard[i], "C");
+  all_decide(C);
+  end();
+}
+END_TEST
+
+/* It dies between the last vote and its announcement: the same. */
+START_TEST(coordinator_dies_before_announcing) {
+  begin(_i, 0);
+  for (int i = 0; i < SITES; i++) ck_ok(zke_two_phase_vote(t[i], C));
+  if (_i & ZKE_TWO_PHASE_COORDINATOR) { /* it has not looked yet */
+    zke_two_phase_status *st = status();
+    ck_assert_int_eq(st->decision, 0);
+    zke_free(st);
+  }
+  die(zc);
+  dispatch_all();
+  all_decide(C);
+  end();
+}
+END_TEST
+
+/* A coordinator that leaves hands over, too. */
+START_TEST(coordinator_leaves) {
+  begin(_i, 0);
+  for (int i = 0; i < SITES; i++) ck_ok(zke_two_phase_vote(t[i], C));
+  zke_two_phase_free(tc);
+  tc = NULL;
+  dispatch_all();
+  for (int i = 0; i < SITES; i++) ck_assert_str_eq(heard[i], "C");
+  all_decide(C);
+  end();
+}
+END_TEST
+
+/* Ephemeral votes: a dead site aborts, whether it has voted or not, and also
+ * where all the others learn of its coming and going at once. */
+START_TEST(dead_site_aborts) {
+  begin(ZKE_TWO_PHASE_EPHEMERAL | _i, 0);
+  ck_ok(zke_two_phase_vote(t[0], C));
+  ck_ok(zke_two_phase_vote(t[1], C));
+  dispatch_all();
+  die(z[1]);
+  dispatch_all();
+  ck_assert_str_eq(heard[0], "A");
+  ck_assert_str_eq(heard[1], "L");
+  ck_assert_str_eq(heard[SITES], "A");
+  zke_two_phase_status *st = status();
+  ck_assert_str_eq(st->why, "the site b has died");
+  zke_free(st);
+  /* It comes again and learns what was decided. */
+  zke_two_phase_free(t[1]);
+  ck_rc(zke_two_phase_vote(t[1] = NULL, C), ZKE_BADARGUMENTS);
+  ck_ok(zke_close(z[1]));
+  z[1] = named("b");
+  heard[1][0] = '\0';
+  open_site(1);
+  ck_assert_str_eq(heard[1], "A");
+  all_decide(A);
+  end();
+}
+END_TEST
+
+START_TEST(dead_before_seen) {
+  admin = test_open(":memory:");
+  zc = named("master");
+  begin_tx(ZKE_TWO_PHASE_EPHEMERAL, 0);
+  for (int i = 0; i < SITES; i++) z[i] = named(site_names[i]);
+  open_site(2);
+  die(z[2]); /* nobody has looked since before it came */
+  dispatch(zc);
+  ck_assert_str_eq(heard[SITES], "A");
+  zke_two_phase_free(t[2]);
+  ck_ok(zke_close(z[2]));
+  z[2] = named("c");
+  heard[2][0] = '\0';
+  for (int i = 0; i < SITES; i++) open_site(i);
+  all_decide(A);
+  end();
+}
+END_TEST
+
+/* A vote that was seen and has gone does not count: the last vote comes when
+ * another's has vanished, and nobody has noticed that yet. */
+START_TEST(vanished_vote_does_not_count) {
+  begin(ZKE_TWO_PHASE_EPHEMERAL, 0);
+  ck_ok(zke_two_phase_vote(t[0], C));
+  ck_ok(zke_two_phase_vote(t[1], C));
+  dispatch_all();
+  die(z[0]);
+  ck_ok(zke_two_phase_vote(t[2], C));
+  ck_assert_int_eq(zke_two_phase_state(t[2]), A);
+  /* Nor where it came again meanwhile and has not voted. */
+  zke_two_phase_free(t[0]);
+  ck_ok(zke_close(z[0]));
+  z[0] = named("a");
+  open_site(0);
+  all_decide(A);
+  end();
+}
+END_TEST
+
+/* A site that dies and comes again before anybody looks may vote again. */
+START_TEST(site_comes_again) {
+  begin(ZKE_TWO_PHASE_EPHEMERAL, 0);
+  ck_ok(zke_two_phase_vote(t[0], C));
+  die(z[0]);
+  zke_two_phase_free(t[0]);
+  ck_ok(zke_close(z[0]));
+  z[0] = named("a");
+  heard[0][0] = '\0';
+  open_site(0);
+  dispatch_all();
+  ck_assert_int_eq(zke_two_phase_state(tc), 0);
+  for (int i = 0; i < SITES; i++) ck_ok(zke_two_phase_vote(t[i], C));
+  dispatch_all();
+  all_decide(C);
+  end();
+}
+END_TEST
+
+/* Persistent votes: who dies after voting has voted; the restarted process
+ * finds the transaction and finishes. */
+START_TEST(site_restarts) {
+  zke_strings *names;
+  begin(ZKE_TWO_PHASE_SITES, 0);
+  ck_ok(zke_two_phase_vote(t[0], C));
+  die(z[0]);
+  ck_rc(zke_two_phase_vote(t[0], C), ZKE_INVALIDSTATE);
+  ck_assert_int_eq(zke_two_phase_state(t[0]), LOST);
+  zke_two_phase_free(t[0]);
+  ck_ok(zke_close(z[0]));
+  ck_ok(zke_two_phase_vote(t[1], C));
+  ck_ok(zke_two_phase_vote(t[2], C));
+  z[0] = named("a");
+  ck_ok(zke_two_phase_pending(z[0], BASE, "a", NULL, NULL, &names));
+  ck_assert_int_eq(names->count, 1);
+  ck_assert_str_eq(names->data[0], "tx");
+  zke_free(names);
+  heard[0][0] = '\0';
+  open_site(0);
+  ck_assert_str_eq(heard[0], "C");
+  all_decide(C);
+  end();
+}
+END_TEST
+
+/* Who watches what: in the form of that name only the coordinator is woken by
+ * votes; the sites only by the decision. */
+START_TEST(no_herd) {
+  begin(ZKE_TWO_PHASE_COORDINATOR, 0);
+  ck_ok(zke_two_phase_vote(t[2], C));
+  ck_assert_int_eq(dispatch(zc), 0); /* it watches the first one missing */
+  ck_ok(zke_two_phase_vote(t[0], C));
+  ck_assert_int_eq(dispatch(zc), 1);
+  for (int i = 0; i < SITES; i++) ck_assert_int_eq(dispatch(z[i]), 0);
+  ck_ok(zke_two_phase_vote(t[1], C));
+  ck_assert_int_eq(dispatch(zc), 2); /* the vote, its own decision */
+  for (int i = 0; i < SITES; i++) ck_assert_int_eq(dispatch(z[i]), 1);
+  all_decide(C);
+  end();
+}
+END_TEST
+
+/* ---- time, force, waiting ---- */
+
+/* At the limit whoever waits aborts, in the coordinator's form a site as
+ * well; a prompt clean-up: not before it. */
+START_TEST(time_limit) {
+  enum { LIMIT = 1000 };
+  int decision = 0;
+  int64_t before = test_wall();
+  begin(_i, LIMIT);
+  int64_t after = test_wall();
+  ck_ok(zke_two_phase_vote(t[1], C));
+  zke_two_phase_status *st = status();
+  ck_assert_int_ge(st->limit_ms, before + LIMIT);
+  ck_assert_int_le(st->limit_ms, after + LIMIT);
+  int64_t limit = st->limit_ms;
+  zke_free(st);
+  ck_ok(zke_two_phase_wait(t[1], ZKE_FOREVER, &decision));
+  ck_assert_int_eq(decision, A);
+  st = status();
+  ck_assert_str_eq(st->why, "the time limit, without the vote of a, c");
+  ck_assert_int_eq(st->decided_ms >= limit, 1);
+  zke_free(st);
+  all_decide(A);
+  end();
+}
+END_TEST
+
+/* Without blocking calls step() does it. */
+START_TEST(step_at_limit) {
+  begin(ZKE_TWO_PHASE_SITES, 30);
+  zke_two_phase_status *st = status();
+  int64_t limit = st->limit_ms;
+  zke_free(st);
+  ck_ok(zke_two_phase_step(tc));
+  ck_until(test_wall() >= limit, 10000);
+  ck_ok(zke_two_phase_step(tc));
+  ck_assert_int_eq(zke_two_phase_state(tc), A);
+  all_decide(A);
+  end();
+}
+END_TEST
+
+/* A timeout says who has not voted, and nothing has changed by it. */
+START_TEST(timeout_names_missing) {
+  int decision = 0;
+  begin(ZKE_TWO_PHASE_SITES, 0);
+  ck_ok(zke_two_phase_vote(t[1], C));
+  int64_t now = zke_now(zc);
+  ck_rc(zke_two_phase_wait(tc, now + 20, &decision), ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_ge(zke_now(zc), now + 20);
+  ck_says("the transaction " TX " waits for the vote of a, c");
+  ck_ok(zke_two_phase_vote(t[0], C));
+  ck_ok(zke_two_phase_vote(t[2], C));
+  ck_ok(zke_two_phase_wait(tc, 0, &decision));
+  ck_assert_int_eq(decision, C);
+  all_decide(C);
+  end();
+}
+END_TEST
+
+/* Where the test is just looking whether somebody waits, it is in the way. */
+static void *wait_there(void *arg) {
+  int rc;
+  do rc = zke_two_phase_wait(tc, ZKE_FOREVER, NULL);
+  while (rc == ZKE_MISUSE);
+  *(int *)arg = rc;
+  return NULL;
+}
+
+START_TEST(cancelled) {
+  pthread_t thread;
+  int rc = 0, other = 0;
+  begin(ZKE_TWO_PHASE_SITES, 0);
+  ck_assert_int_eq(pthread_create(&thread, NULL, wait_there, &rc), 0);
+  ck_until(zke_two_phase_cancel(tc) == ZKE_OK, 10000);
+  ck_assert_int_eq(pthread_join(thread, NULL), 0);
+  ck_assert_int_eq(rc, ZKE_CANCELLED);
+  /* Only one may wait. */
+  ck_assert_int_eq(pthread_create(&thread, NULL, wait_there, &rc), 0);
+  ck_until((other = zke_two_phase_wait(tc, 0, NULL)) == ZKE_MISUSE, 5000);
+  ck_ok(zke_two_phase_vote(t[0], A));
+  ck_assert_int_eq(pthread_join(thread, NULL), 0);
+  ck_assert_int_eq(rc, ZKE_OK);
+  all_decide(A);
+  end();
+}
+END_TEST
+
+/* Anybody may abort, but not what is committed. */
+START_TEST(abort_by_anybody) {
+  begin(ZKE_TWO_PHASE_SITES, 0);
+  zke_two_phase *onlooker;
+  ck_ok(zke_two_phase_vote(t[0], C));
+  ck_ok(zke_two_phase_open(admin, BASE, "tx", NULL, NULL, &onlooker));
+  ck_ok(zke_two_phase_abort(onlooker, "no\nmoney"));
+  ck_ok(zke_two_phase_abort(onlooker, NULL)); /* as it was */
+  zke_two_phase_status *st = status();
+  ck_assert_str_eq(st->why, "no money");
+  ck_assert_ptr_nonnull(strstr(st->by, "(pid "));
+  zke_free(st);
+  ck_rc(zke_two_phase_ack(onlooker), ZKE_MISUSE);
+  ck_rc(zke_two_phase_vote(onlooker, C), ZKE_MISUSE);
+  zke_two_phase_free(onlooker);
+  all_decide(A);
+  zke_two_phase_free(tc);
+  for (int i = 0; i < SITES; i++) zke_two_phase_free(t[i]);
+  begin_tx(ZKE_TWO_PHASE_SITES, 0);
+  for (int i = 0; i < SITES; i++) open_site(i);
+  for (int i = 0; i < SITES; i++) ck_ok(zke_two_phase_vote(t[i], C));
+  ck_rc(zke_two_phase_abort(tc, NULL), ZKE_MISUSE);
+  ck_says("committed");
+  all_decide(C);
+  end();
+}
+END_TEST
+
+/* A vote is given once; the same again is fine. */
+START_TEST(one_vote) {
+  begin(_i, 0);
+  ck_rc(zke_two_phase_vote(t[0], 0), ZKE_BADARGUMENTS);
+  ck_rc(zke_two_phase_vote(t[0], 3), ZKE_BADARGUMENTS);
+  ck_ok(zke_two_phase_vote(t[0], C));
+  ck_ok(zke_two_phase_vote(t[0], C));
+  ck_rc(zke_two_phase_vote(t[0], A), ZKE_MISUSE);
+  ck_says("a has voted commit in " TX);
+  ck_rc(zke_two_phase_ack(t[0]), ZKE_MISUSE);
+  ck_ok(zke_two_phase_vote(t[1], A));
+  ck_ok(zke_two_phase_vote(t[1], A));
+  ck_rc(zke_two_phase_vote(tc, C), ZKE_MISUSE);
+  all_decide(A);
+  end();
+}
+END_TEST
+
+/* Two live processes as one site: in the ephemeral form the second is told
+ * who is there. */
+START_TEST(site_is_taken) {
+  zke_two_phase *other;
+  begin(ZKE_TWO_PHASE_EPHEMERAL, 0);
+  ck_rc(zke_two_phase_open(zc, BASE, "tx", "a", NULL, &other), ZKE_HELD);
+  ck_says("the vote of a in " TX " is held by a (pid ");
+  ck_assert_ptr_null(other);
+  ck_ok(zke_two_phase_vote(t[0], A));
+  all_decide(A);
+  end();
+}
+END_TEST
+
+/* ---- the name, the directory ---- */
+
+/* An object of an earlier transaction does nothing to a later one of the same
+ * name (a process that was stopped for long). */
+START_TEST(not_the_next_one) {
+  zke_two_phase *old, *old_site;
+  begin(_i, 0);
+  ck_ok(zke_two_phase_open(admin, BASE, "tx", NULL, NULL, &old));
+  ck_ok(zke_two_phase_open(z[0], BASE, "tx", "a", NULL, &old_site));
+  ck_ok(zke_two_phase_vote(t[1], A));
+  all_decide(A);
+  zke_two_phase_free(tc);
+  for (int i = 0; i < SITES; i++) zke_two_phase_free(t[i]);
+  begin_tx(_i, 0);
+  for (int i = 0; i < SITES; i++) open_site(i);
+  ck_rc(zke_two_phase_vote(old_site, A), ZKE_LOST);
+  ck_rc(zke_two_phase_abort(old, "old"), ZKE_LOST);
+  ck_rc(zke_two_phase_wait(old, 0, NULL), ZKE_LOST);
+  ck_ok(zke_two_phase_ack(old_site));
+  zke_two_phase_free(old);
+  zke_two_phase_free(old_site);
+  for (int i = 0; i < SITES; i++) ck_ok(zke_two_phase_vote(t[i], C));
+  dispatch_all();
+  all_decide(C);
+  end();
+}
+END_TEST
+
+/* A name that is in use is refused, and says why; one that all have done with
+ * is taken, also where the coordinator died without a word. */
+START_TEST(begin_again) {
+  zke_two_phase *other;
+  begin(ZKE_TWO_PHASE_SITES, 0);
+  ck_rc(zke_two_phase_begin(admin, BASE, "tx", NULL, 0, site_names, SITES, NULL,
+                            &other),
+        ZKE_HELD);
+  ck_says("there is a transaction " TX ", which waits for the vote of a, b, c");
+  ck_ok(zke_two_phase_vote(t[0], A));
+  dispatch_all();
+  ck_rc(zke_two_phase_begin(admin, BASE, "tx", NULL, 0, site_names, SITES, NULL,
+                            &other),
+        ZKE_HELD);
+  ck_says("which waits for the acknowledgement of a, b, c");
+  all_decide(A);
+  die(zc);
+  ck_ok(zke_exists(admin, TX, NULL, NULL, NULL));
+  ck_ok(zke_two_phase_begin(admin, BASE, "tx", NULL, 0, site_names, SITES, NULL,
+                            &other));
+  ck_ok(zke_two_phase_abort(other, NULL));
+  zke_two_phase_free(other);
+  for (int i = 0; i < SITES; i++) {
+    zke_two_phase_free(t[i]);
+    heard[i][0] = '\0';
+    open_site(i);
+  }
+  all_decide(A);
+  end();
+}
+END_TEST
+
+/* What a status tells, at three moments. */
+START_TEST(status_tells) {
+  begin(ZKE_TWO_PHASE_EPHEMERAL, 0);
+  ck_ok(zke_two_phase_vote(t[1], C));
+  zke_two_phase_status *st = status();
+  ck_assert_int_eq(st->form, ZKE_TWO_PHASE_EPHEMERAL);
+  ck_assert_int_eq(st->decision, 0);
+  ck_assert_int_eq(st->count, SITES);
+  ck_assert_int_eq(st->coordinator, 1);
+  ck_assert_str_eq(st->sites[1].name, "b");
+  ck_assert_int_eq(st->sites[1].vote, C);
+  ck_assert_int_eq(st->sites[1].voted_ms >= st->begun_ms, 1);
+  ck_assert_int_eq(st->sites[0].vote, 0);
+  ck_assert_int_eq(st->sites[0].present, 1);
+  ck_assert_str_eq(st->why, "");
+  zke_free(st);
+  die(z[0]);
+  st = status();
+  ck_assert_int_eq(st->sites[0].present, 0);
+  zke_free(st);
+  dispatch_all();
+  ck_ok(zke_two_phase_ack(t[1]));
+  st = status();
+  ck_assert_int_eq(st->decision, A);
+  ck_assert_int_eq(st->token, zke_two_phase_token(t[1]));
+  ck_assert_int_eq(st->sites[1].acknowledged, 1);
+  ck_assert_int_eq(st->sites[2].acknowledged, 0);
+  zke_free(st);
+  ck_rc(zke_two_phase_get(admin, BASE, "none", &st), ZKE_NONODE);
+  zke_two_phase_free(t[0]);
+  ck_ok(zke_close(z[0]));
+  z[0] = named("a");
+  open_site(0);
+  all_decide(A);
+  end();
+}
+END_TEST
+
+/* The list of a site: what it has not acknowledged; its watcher hears of new
+ * ones; what is no transaction is ignored. */
+START_TEST(pending_lists) {
+  test_events events = {0};
+  zke_strings *names;
+  zke_two_phase *t2;
+  char *payload;
+  int len;
+  begin(ZKE_TWO_PHASE_SITES, 0);
+  ck_ok(zke_create(admin, BASE "/foreign", "x", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT,
+                   NULL, NULL));
+  ck_ok(zke_two_phase_pending(admin, BASE, "b", test_record, &events, &names));
+  ck_assert_int_eq(names->count, 1);
+  zke_free(names);
+  ck_ok(zke_two_phase_begin(zc, BASE, "t0", "p", 1, &site_names[1], 1, NULL,
+                            &t2));
+  test_expect(admin, &events, "CHILD " BASE);
+  ck_ok(zke_two_phase_pending(admin, BASE, "b", NULL, NULL, &names));
+  ck_assert_int_eq(names->count, 2);
+  ck_assert_str_eq(names->data[0], "t0");
+  zke_free(names);
+  ck_ok(zke_two_phase_pending(admin, BASE, "a", NULL, NULL, &names));
+  ck_assert_int_eq(names->count, 1);
+  zke_free(names);
+  ck_ok(zke_two_phase_payload(t2, &payload, &len));
+  ck_assert_int_eq(len, 1);
+  ck_assert_str_eq(payload, "p");
+  zke_free(payload);
+  ck_ok(zke_two_phase_abort(t2, NULL));
+  zke_two_phase_free(t2);
+  ck_ok(zke_two_phase_open(z[1], BASE, "t0", "b", NULL, &t2));
+  ck_ok(zke_two_phase_ack(t2));
+  zke_two_phase_free(t2);
+  ck_ok(zke_two_phase_vote(t[0], A));
+  all_decide(A);
+  ck_ok(zke_two_phase_pending(admin, BASE, "a", NULL, NULL, &names));
+  ck_assert_int_eq(names->count, 0);
+  zke_free(names);
+  ck_ok(zke_delete(admin, BASE "/foreign", -1));
+  ck_ok(zke_two_phase_pending(admin, "/none", "a", NULL, NULL, &names));
+  ck_assert_int_eq(names->count, 0);
+  zke_free(names);
+  end();
+}
+END_TEST
+
+/* Foreign children change nothing but that the emptied znode stays; votes
+ * written by hand do not count. */
+START_TEST(foreign_children) {
+  begin(ZKE_TWO_PHASE_SITES, 0);
+  ck_ok(zke_create(admin, TX "/vote-x", "commit", 6, ZKE_OPEN_ACL,
+                   ZKE_PERSISTENT, NULL, NULL));
+  ck_ok(zke_set(admin, TX "/vote-a", "comm", 4, -1, NULL));
+  ck_ok(zke_set(admin, TX "/vote-a", "commit", 6, -1, NULL));
+  ck_ok(zke_two_phase_vote(t[1], C));
+  ck_ok(zke_two_phase_vote(t[2], C));
+  dispatch_all();
+  ck_assert_int_eq(zke_two_phase_state(tc), 0);
+  ck_ok(zke_two_phase_abort(tc, NULL));
+  all_decide(A);
+  ck_ok(zke_two_phase_ack(tc));
+  ck_ok(zke_exists(admin, TX, NULL, NULL, NULL));
+  zke_two_phase_status *st = status();
+  for (int i = 0; i < SITES; i++) ck_assert(st->sites[i].acknowledged);
+  zke_free(st);
+  ck_ok(zke_delete(admin, TX "/vote-x", -1));
+  end(); /* the list removes it */
+}
+END_TEST
+
+START_TEST(refused) {
+  const char *const twice[] = {"a", "b", "a"}, *const bad[] = {"a/b"};
+  const char *const space[] = {"a b"}, *const empty[] = {""};
+  zke_two_phase_options o = {.size = 1};
+  zke_two_phase *other = NULL;
+  zke_two_phase_status *st;
+  zke *s = test_open(":memory:");
+#define BEGIN(base, name, payload, len, sites, count, options)            \
+  zke_two_phase_begin(s, base, name, payload, len, sites, count, options, \
+                      &other)
+  ck_rc(BEGIN(BASE, "t", "", 0, twice, 3, NULL), ZKE_BADARGUMENTS);
+  ck_rc(BEGIN(BASE, "t", "", 0, bad, 1, NULL), ZKE_BADARGUMENTS);
+  ck_rc(BEGIN(BASE, "t", "", 0, space, 1, NULL), ZKE_BADARGUMENTS);
+  ck_rc(BEGIN(BASE, "t", "", 0, empty, 1, NULL), ZKE_BADARGUMENTS);
+  ck_rc(BEGIN(BASE, "t", "", 0, twice, 0, NULL), ZKE_BADARGUMENTS);
+  ck_rc(BEGIN(BASE, "t", "", 0, NULL, 1, NULL), ZKE_BADARGUMENTS);
+  ck_rc(BEGIN(BASE, "t", NULL, 1, twice, 2, NULL), ZKE_BADARGUMENTS);
+  ck_rc(BEGIN(BASE, "t", "", -1, twice, 2, NULL), ZKE_BADARGUMENTS);
+  ck_rc(BEGIN(BASE, "t/u", "", 0, twice, 2, NULL), ZKE_BADARGUMENTS);
+  ck_rc(BEGIN(BASE, NULL, "", 0, twice, 2, NULL), ZKE_BADARGUMENTS);
+  ck_rc(BEGIN(NULL, "t", "", 0, twice, 2, NULL), ZKE_BADARGUMENTS);
+  ck_rc(BEGIN("nope", "t", "", 0, twice, 2, NULL), ZKE_BADARGUMENTS);
+  ck_rc(BEGIN(BASE, "t", "", 0, twice, 2, &o), ZKE_BADARGUMENTS);
+  o = (zke_two_phase_options){.size = sizeof o, .form = 4};
+  ck_rc(BEGIN(BASE, "t", "", 0, twice, 2, &o), ZKE_BADARGUMENTS);
+  o = (zke_two_phase_options){.size = sizeof o, .limit_ms = -1};
+  ck_rc(BEGIN(BASE, "t", "", 0, twice, 2, &o), ZKE_BADARGUMENTS);
+  ck_assert_ptr_null(other);
+  ck_rc(zke_exists(s, BASE, NULL, NULL, NULL), ZKE_NONODE); /* untouched */
+  ck_ok(zke_create(s, "/lock", "zkembed lock", 12, ZKE_OPEN_ACL, ZKE_PERSISTENT,
+                   NULL, NULL));
+  ck_rc(BEGIN("/lock", "t", "", 0, twice, 2, NULL), ZKE_OTHERKIND);
+  ck_says("is a lock");
+  ck_ok(zke_create(s, "/lock/t", "x", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
+                   NULL));
+  ck_rc(zke_two_phase_open(s, "/lock", "t", "a", NULL, &other), ZKE_OTHERKIND);
+  ck_rc(zke_two_phase_open(s, BASE, "t", "a", NULL, &other), ZKE_NONODE);
+  ck_rc(zke_two_phase_open(s, BASE, "t", "a", NULL, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_two_phase_get(s, "/lock", "t", &st), ZKE_OTHERKIND);
+  ck_rc(zke_two_phase_get(s, "/lock", "t", NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_two_phase_pending(s, BASE, "a", NULL, NULL, NULL),
+        ZKE_BADARGUMENTS);
+  ck_ok(BEGIN(BASE, "t", "", 0, twice, 2, NULL));
+  zke_two_phase *site = NULL;
+  ck_rc(zke_two_phase_open(s, BASE, "t", "x", NULL, &site), ZKE_BADARGUMENTS);
+  ck_says("x takes no part in /2pc/t");
+  ck_assert_ptr_null(site);
+  zke_two_phase_free(other);
+  zke_two_phase_free(NULL);
+  ck_rc(zke_two_phase_wait(NULL, 0, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_two_phase_cancel(NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_two_phase_step(NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_two_phase_abort(NULL, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_two_phase_ack(NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_two_phase_payload(NULL, NULL, NULL), ZKE_BADARGUMENTS);
+  ck_ok(zke_close(s));
+}
+END_TEST
+
+/* ---- proof ---- */
+
+static int form_used, patience = 2000;
+
+/* Note what a site does by a decision, as a site would: before it tells that
+ * it has. */
+static int do_it(zke *s, const char *site, int decision) {
+  char path[32];
+  snprintf(path, sizeof path, "/done-%s", site);
+  int rc = zke_create(s, path, decision == C ? "C" : "A", 1, ZKE_OPEN_ACL,
+                      ZKE_PERSISTENT, NULL, NULL);
+  if (rc == ZKE_NODEEXISTS) return ZKE_OK;
+  if (rc == ZKE_CONNECTIONLOSS) return do_it(s, site, decision);
+  return rc;
+}
+
+static int finish(zke *s, zke_two_phase *tx, const char *site) {
+  int decision = 0;
+  int rc = zke_two_phase_wait(tx, zke_now(s) + patience, &decision);
+  if (rc == ZKE_OK) rc = do_it(s, site, decision);
+  return rc == ZKE_OK ? zke_two_phase_ack(tx) : rc;
+}
+
+/* One process that is coordinator and both sites. */
+static int use(zke *s) {
+  zke_two_phase_options o = {.size = sizeof o, .form = form_used};
+  zke_two_phase *tx = NULL, *a = NULL, *b = NULL;
+  int rc = zke_two_phase_begin(s, BASE, "tx", "x", 1, site_names, 2, &o, &tx);
+  if (rc == ZKE_OK) rc = zke_two_phase_open(s, BASE, "tx", "a", NULL, &a);
+  if (rc == ZKE_OK) rc = zke_two_phase_open(s, BASE, "tx", "b", NULL, &b);
+  if (rc == ZKE_OK) rc = zke_two_phase_vote(a, C);
+  if (rc == ZKE_OK) rc = zke_two_phase_vote(b, C);
+  if (rc == ZKE_OK) rc = zke_two_phase_wait(tx, zke_now(s) + patience, NULL);
+  if (rc == ZKE_OK) rc = finish(s, a, "a");
+  if (rc == ZKE_OK) rc = finish(s, b, "b");
+  if (rc == ZKE_OK) rc = zke_two_phase_ack(tx);
+  zke_two_phase_free(a);
+  zke_two_phase_free(b);
+  zke_two_phase_free(tx);
+  return rc;
+}
+
+/* What a site has done; '?': nothing. */
+static char done(zke *s, const char *site) {
+  char path[32], *data = NULL, what = '?';
+  snprintf(path, sizeof path, "/done-%s", site);
+  if (zke_get(s, path, NULL, NULL, &data, NULL, NULL) == ZKE_OK) what = *data;
+  zke_free(data);
+  return what;
+}
+
+static bool nothing_pending(zke *s) {
+  zke_strings *names;
+  ck_ok(zke_two_phase_pending(s, BASE, NULL, NULL, NULL, &names));
+  bool nothing = names->count == 0;
+  zke_free(names);
+  if (!nothing) zke_wait(s, zke_now(s) + 1); /* notices deaths */
+  return nothing;
+}
+
+/* A site comes again: where it has not voted it may still abort. */
+static zke_two_phase *come_again(zke *s, const char *site) {
+  zke_two_phase *tx = NULL;
+  int rc = zke_two_phase_open(s, BASE, "tx", site, NULL, &tx);
+  if (rc == ZKE_NONODE) return NULL;
+  ck_ok(rc);
+  if (zke_two_phase_vote(tx, A) != ZKE_OK) ck_ok(zke_two_phase_vote(tx, C));
+  return tx;
+}
+
+/* Whatever happened, both sites end up with the same; the last step waits
+ * for the coordinator's death to be noticed. */
+static void check(zke *other, int rc) {
+  zke_two_phase *tx[2];
+  for (int i = 0; i < 2; i++) tx[i] = come_again(other, site_names[i]);
+  for (int i = 0; i < 2; i++) {
+    if (tx[i]) ck_ok(finish(other, tx[i], site_names[i]));
+    zke_two_phase_free(tx[i]);
+  }
+  ck_until(nothing_pending(other), 5000);
+  ck_rc(zke_exists(other, TX, NULL, NULL, NULL), ZKE_NONODE);
+  ck_assert_int_eq(done(other, "a"), done(other, "b"));
+  if (rc == ZKE_OK) ck_assert_int_eq(done(other, "a"), 'C');
+}
+
+static const recipe_use tx_use = {"two_phase", NULL, use, check};
+
+START_TEST(dies_anywhere) {
+  form_used = _i;
+  ck_assert_int_gt(recipe_deaths(&tx_use), 20);
+}
+END_TEST
+
+START_TEST(lost_replies) {
+  form_used = _i;
+  recipe_lost_replies(&tx_use);
+}
+END_TEST
+
+START_TEST(faults) {
+  setenv("FAULT_MOST", "15", 0);
+  patience = 100;
+  form_used = _i;
+  recipe_faults(&tx_use);
+}
+END_TEST
+
+/* ---- random histories, by processes ---- */
+
+enum { TRANSACTIONS = 24, PROCESSES = SITES + 1 };
+static unsigned seed;
+
+/* What a site votes: it is the same after each restart. */
+static bool votes_commit(int tx, int site) {
+  unsigned x = seed + (unsigned)tx * 7919u + (unsigned)site * 104729u;
+  x = (x ^ x >> 15) * 0x2c1b3c6du;
+  x = (x ^ x >> 12) * 0x297a2d39u;
+  return (x >> 16) % 10 != 0;
+}
+
+/* A site's own record, which it keeps to whatever happens. */
+static void record(zke *s, const char *name, int site, int decision) {
+  char path[64], *data = NULL;
+  snprintf(path, sizeof path, "/log/%s-%d", name, site);
+  const char *word = decision == C ? "C" : "A";
+  int rc =
+      zke_create(s, path, word, 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL);
+  if (rc != ZKE_NODEEXISTS) {
+    if (rc != ZKE_OK) _exit(3);
+    return;
+  }
+  if (zke_get(s, path, NULL, NULL, &data, NULL, NULL) != ZKE_OK) _exit(4);
+  if (*data != *word) _exit(5); /* changed its mind */
+  zke_free(data);
+}
+
+static void serve(zke *s, const char *name, int site) {
+  zke_two_phase *tx;
+  int decision;
+  if (zke_two_phase_open(s, BASE, name, site_names[site], NULL, &tx) != ZKE_OK)
+    return; /* gone, or one's former self is dying */
+  int rc = zke_two_phase_vote(tx, votes_commit(atoi(name + 1), site) ? C : A);
+  if (rc == ZKE_OK) rc = zke_two_phase_wait(tx, zke_now(s) + 50, &decision);
+  if (rc == ZKE_OK) {
+    record(s, name, site, decision);
+    rc = zke_two_phase_ack(tx);
+  }
+  if (rc != ZKE_OK && rc != ZKE_OPERATIONTIMEOUT && rc != ZKE_LOST) _exit(6);
+  zke_two_phase_free(tx);
+}
+
+static void be_site(zke *s, int site) {
+  for (;;) {
+    zke_strings *names = NULL;
+    if (zke_two_phase_pending(s, BASE, site_names[site], NULL, NULL, &names) !=
+        ZKE_OK)
+      _exit(7);
+    for (int i = 0; i < names->count; i++) serve(s, names->data[i], site);
+    zke_free(names);
+    if (zke_exists(s, "/end", NULL, NULL, NULL) == ZKE_OK) _exit(0);
+    zke_wait(s, zke_now(s) + 2);
+  }
+}
+
+/* Begins one after the other; after a restart where it was killed. */
+static void coordinate(zke *s) {
+  for (int n = 0; n < TRANSACTIONS; n++) {
+    char name[16], mark[32];
+    zke_two_phase *tx = NULL;
+    zke_two_phase_options o = {
+        .size = sizeof o, .form = (n + (int)seed) & 3, .limit_ms = 400};
+    snprintf(name, sizeof name, "t%d", n);
+    snprintf(mark, sizeof mark, "/begun/%s", name);
+    int rc =
+        zke_create(s, mark, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL);
+    if (rc == ZKE_NODEEXISTS) continue;
+    if (rc == ZKE_OK)
+      rc =
+          zke_two_phase_begin(s, BASE, name, "", 0, site_names, SITES, &o, &tx);
+    if (rc == ZKE_OK) rc = zke_two_phase_wait(tx, zke_now(s) + 30, NULL);
+    if (rc != ZKE_OK && rc != ZKE_OPERATIONTIMEOUT) _exit(8);
+    zke_two_phase_free(tx);
+  }
+  _exit(0);
+}
+
+static pid_t start_process(int role) {
+  pid_t pid = fork();
+  ck_assert_int_ge(pid, 0);
+  if (pid > 0) return pid;
+  zke *s;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  zke_options o = {.size = sizeof o,
+                   .identity = role < SITES ? site_names[role] : "master"};
+  if (zke_open(test_path("db"), &o, &s) != ZKE_OK) _exit(2);
+  if (role < SITES) be_site(s, role);
+  coordinate(s);
+  _exit(0);
+}
+
+/* One of the processes has ended: by the killer, or well. */
+static bool reap(pid_t pid, int role) {
+  int state;
+  if (waitpid(pid, &state, WNOHANG) != pid) return false;
+  bool killed = WIFSIGNALED(state) && WTERMSIG(state) == SIGKILL;
+  ck_assert_msg(killed || (WIFEXITED(state) && WEXITSTATUS(state) == 0),
+                "process %d ended with %x", role, (unsigned)state);
+  return !killed;
+}
+
+static void check_history(zke *s) {
+  int committed = 0, aborted = 0;
+  for (int n = 0; n < TRANSACTIONS; n++) {
+    char path[64], *data, all = 0;
+    bool commit = true;
+    for (int i = 0; i < SITES; i++) {
+      commit = commit && votes_commit(n, i);
+      snprintf(path, sizeof path, "/log/t%d-%d", n, i);
+      if (zke_get(s, path, NULL, NULL, &data, NULL, NULL) != ZKE_OK) continue;
+      ck_assert_msg(!all || all == *data, "t%d: two decisions", n);
+      all = *data;
+      zke_free(data);
+    }
+    ck_assert_msg(all != 'C' || commit, "t%d: committed against a vote", n);
+    committed += all == 'C';
+    aborted += all == 'A';
+  }
+  ck_assert_int_gt(committed, 0);
+  ck_assert_int_gt(aborted, 0);
+}
+
+START_TEST(random_histories) {
+  pid_t pids[PROCESSES];
+  const char *given = getenv("SEED");
+  seed = given ? (unsigned)atoi(given)
+               : (unsigned)getpid() * 31u + (unsigned)test_now();
+  printf("SEED=%u\n", seed);
+  fflush(stdout);
+  srand(seed);
+  test_in_memory();
+  (void)test_path("db"); /* the children share the directory */
+  pid_t first = fork();
+  if (first == 0) {
+    zke *s = test_open(test_path("db"));
+    const char *const paths[] = {"/log", "/begun", BASE};
+    for (int i = 0; i < 3; i++)
+      if (zke_ensure_path(s, paths[i], ZKE_PERSISTENT, ZKE_FOREVER)) _exit(1);
+    zke_close(s);
+    _exit(0);
+  }
+  int state;
+  ck_assert_int_eq(waitpid(first, &state, 0), first);
+  ck_assert_int_eq(state, 0);
+  for (int i = 0; i < PROCESSES; i++) pids[i] = start_process(i);
+  int64_t kill_at = test_now() + 20;
+  for (bool running = true; running;) {
+    test_pause();
+    if (test_now() < kill_at) continue;
+    kill_at = test_now() + 5 + rand() % 40;
+    int role = rand() % PROCESSES;
+    kill(pids[role], SIGKILL);
+    while (waitpid(pids[role], &state, WNOHANG) == 0) test_pause();
+    bool well = WIFEXITED(state);
+    ck_assert_msg(!well || WEXITSTATUS(state) == 0, "process %d: %x", role,
+                  (unsigned)state);
+    if (well && role == SITES)
+      running = false;
+    else
+      pids[role] = start_process(role);
+  }
+  zke *s = test_open(test_path("db"));
+  int64_t limit = test_now() + test_patience(8000);
+  while (!nothing_pending(s) && test_now() < limit) {
+    zke_wait(s, zke_now(s) + 5);
+    for (int i = 0; i < SITES; i++) ck_assert(!reap(pids[i], i));
+  }
+  ck_ok(zke_create(s, "/end", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  for (int i = 0; i < SITES; i++) {
+    bool ended = false;
+    ck_until(ended || (ended = reap(pids[i], i)), 5000);
+  }
+  ck_assert(nothing_pending(s)); /* every one came to its end */
+  check_history(s);
+  ck_ok(zke_check(s, NULL, NULL));
+  ck_ok(zke_close(s));
+}
+END_TEST
+
+int main(int argc, char **argv) {
+  Suite *s = suite_create("two_phase");
+  const TTest *of_forms[] = {commits,
+                             aborts_early,
+                             coordinator_dies,
+                             coordinator_dies_before_announcing,
+                             coordinator_leaves,
+                             time_limit,
+                             one_vote,
+                             not_the_next_one,
+                             NULL};
+  const TTest *of_sites[] = {dead_before_seen,
+                             vanished_vote_does_not_count,
+                             site_comes_again,
+                             site_restarts,
+                             no_herd,
+                             step_at_limit,
+                             timeout_names_missing,
+                             cancelled,
+                             abort_by_anybody,
+                             site_is_taken,
+                             begin_again,
+                             status_tells,
+                             pending_lists,
+                             foreign_children,
+                             refused,
+                             NULL};
+  const TTest *of_proof[] = {dies_anywhere, lost_replies, faults, NULL};
+  TCase *forms = tcase_create("forms"), *sites = tcase_create("sites");
+  TCase *proof = tcase_create("proof");
+  for (int i = 0; of_forms[i]; i++)
+    tcase_add_loop_test(forms, of_forms[i], 0, 4);
+  tcase_add_loop_test(forms, dead_site_aborts, 0, 2);
+  for (int i = 0; of_sites[i]; i++) tcase_add_test(sites, of_sites[i]);
+  for (int i = 0; of_proof[i]; i++)
+    tcase_add_loop_test(proof, of_proof[i], 0, 4);
+  tcase_add_test(proof, random_histories);
+  tcase_set_timeout(forms, 20);
+  tcase_set_timeout(sites, 20);
+  tcase_set_timeout(proof, 120);
+  suite_add_tcase(s, forms);
+  suite_add_tcase(s, sites);
+  suite_add_tcase(s, proof);
+  return test_main(argc, argv, s);
+}

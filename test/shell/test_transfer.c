@@ -1,0 +1,646 @@
+/* test_transfer.c - export, import and backup of the zke command:
+ * nothing is lost on the way, one picture is taken while others write, and what
+ * is interrupted, killed or out of space does no harm
+ *
+ * SEED=n begins the random trees elsewhere; it is printed.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "test/test.h"
+
+/* ---- the command ---- */
+
+/* A command line for sh, where zke is the program and the directory is this
+ * test's own. */
+static pid_t begin(const char *format, ...)
+    __attribute__((format(printf, 1, 2)));
+static pid_t begin(const char *format, ...) {
+  char line[2000], text[3000];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(line, sizeof line, format, arguments);
+  va_end(arguments);
+  snprintf(text, sizeof text, "cd '%s' && zke() { exec '%s' \"$@\"; }; %s",
+           test_path(""), test_zke(), line);
+  fflush(NULL);
+  pid_t pid = fork();
+  if (pid == 0) {
+    execl("/bin/sh", "sh", "-c", text, (char *)NULL);
+    _exit(127);
+  }
+  ck_assert_int_gt(pid, 0);
+  return pid;
+}
+
+/* Exit status, or 128 + signal. */
+static int end(pid_t pid) {
+  int status;
+  ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+  return test_status(status);
+}
+
+#define ck_zke(expected, ...)                                               \
+  do {                                                                      \
+    int ck_zke_got_ = end(begin(__VA_ARGS__));                              \
+    ck_assert_msg(ck_zke_got_ == (expected), "%s: %d, not %d: %s",          \
+                  #__VA_ARGS__, ck_zke_got_, (expected), read_text("err")); \
+  } while (0)
+
+/* A file of the directory, cut to what fits; "" where there is none. */
+static const char *read_text(const char *name) {
+  static char text[4096];
+  FILE *f = fopen(test_path(name), "rb");
+  size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
+  text[n] = '\0';
+  if (f) fclose(f);
+  return text;
+}
+
+/* The same nodes?  First lines tell the time, so they are left out. */
+static void same_nodes(const char *a, const char *b) {
+  ck_zke(0,
+         "tail -n +2 '%s' >one.nodes && tail -n +2 '%s' >two.nodes && "
+         "cmp one.nodes two.nodes >err 2>&1",
+         a, b);
+}
+
+/* What was written beside its place and is not in it. */
+static int parts(void) {
+  DIR *d = opendir(test_path(""));
+  struct dirent *e;
+  int count = 0;
+  while (d && (e = readdir(d)) != NULL)
+    count += strstr(e->d_name, ".part-") != 0;
+  if (d) closedir(d);
+  return count;
+}
+
+/* ---- random trees ---- */
+
+static uint64_t seed_state;
+
+static unsigned pick(unsigned below) {
+  seed_state = seed_state * UINT64_C(6364136223846793005) + 1442695040888963407;
+  return (unsigned)(seed_state >> 33) % below;
+}
+
+static void seed(int i) {
+  const char *text = getenv("SEED");
+  uint64_t first = text ? strtoull(text, NULL, 10) : 1;
+  seed_state = first * 1000 + (uint64_t)i;
+  printf("SEED=%" PRIu64 " tree %d\n", first, i);
+}
+
+/* A name of one to four characters: any that a name may have. */
+static void random_name(char name[20]) {
+  char *to = name;
+  for (unsigned n = 1 + pick(4); n > 0; n--) {
+    unsigned c;
+    do c = pick(3) == 0 ? 0x20 + pick(0xd7e0) : 0x21 + pick(0x5e);
+    while (c == '/' || (c > 0x7e && c < 0xa0));
+    if (c < 0x80) {
+      *to++ = (char)c;
+    } else if (c < 0x800) {
+      *to++ = (char)(0xc0 | c >> 6);
+      *to++ = (char)(0x80 | (c & 0x3f));
+    } else {
+      *to++ = (char)(0xe0 | c >> 12);
+      *to++ = (char)(0x80 | (c >> 6 & 0x3f));
+      *to++ = (char)(0x80 | (c & 0x3f));
+    }
+  }
+  *to = '\0';
+  if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) strcpy(name, "dots");
+}
+
+/* NULL data, none, text, any bytes, much; -1 for NULL. */
+static int random_data(char data[5000]) {
+  int len = (int)(pick(5) == 0 ? pick(5000) : pick(12));
+  bool text = pick(2) == 0;
+  if (pick(6) == 0) return -1;
+  for (int i = 0; i < len; i++)
+    data[i] = text ? (char)(' ' + pick(95)) : (char)pick(256);
+  return len;
+}
+
+static const zke_acls *random_acl(void) {
+  static const zke_acl lists[][2] = {
+      {{ZKE_PERM_ALL, "world", "anyone"}, {0, NULL, NULL}},
+      {{ZKE_PERM_READ | ZKE_PERM_CREATE, "world", "anyone"},
+       {ZKE_PERM_ALL, "digest", "bob:UeUX3vSFmFLpfH6lpGxTY8sl+bk="}},
+      {{ZKE_PERM_READ | ZKE_PERM_CREATE | ZKE_PERM_DELETE, "world", "anyone"},
+       {ZKE_PERM_WRITE, "digest", "\xc3\xa4\\ \"q\":odd"}}};
+  static const zke_acls made[] = {{1, lists[0]}, {2, lists[1]}, {2, lists[2]}};
+  return &made[pick(4) ? 0 : 1 + pick(2)];
+}
+
+static void random_node(zke *z, const char *path) {
+  char data[5000];
+  int len = random_data(data);
+  const zke_acls *acls = random_acl();
+  const void *bytes = len < 0 ? NULL : data;
+  int rc =
+      pick(6) == 0
+          ? zke_create_ttl(z, path, bytes, len, acls, ZKE_PERSISTENT_WITH_TTL,
+                           INT64_C(1000000) + pick(9), NULL, NULL)
+          : zke_create(z, path, bytes, len, acls,
+                       pick(6) ? ZKE_PERSISTENT : ZKE_CONTAINER, NULL, NULL);
+  ck_assert_msg(rc == ZKE_OK || rc == ZKE_NODEEXISTS, "%s", zke_errmsg());
+}
+
+/* A sequence number, and none to show for it: NOAUTH where the node's ACL does
+ * not let one delete. */
+static void random_sequence(zke *z, const char *parent) {
+  char path[600], *made;
+  snprintf(path, sizeof path, "%.500s/", parent);
+  for (unsigned n = pick(5); n > 0; n--) {
+    ck_ok(zke_create(z, path, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT_SEQUENTIAL,
+                     &made, NULL));
+    int rc = zke_delete(z, made, -1);
+    ck_assert(rc == ZKE_OK || rc == ZKE_NOAUTH);
+    zke_free(made);
+  }
+}
+
+/* Each new node is below one of those before, the last ones mostly: deep. */
+static void random_tree(zke *z, int count) {
+  char paths[200][500] = {""};
+  for (int i = 1; i < count; i++) {
+    const char *parent = paths[pick(2) ? (unsigned)i - 1 - pick(i < 4 ? 1 : 3)
+                                       : pick((unsigned)i)];
+    char name[20];
+    random_name(name);
+    if (strlen(parent) > 400) parent = "";
+    snprintf(paths[i], sizeof paths[i], "%.400s/%s", parent, name);
+    random_node(z, paths[i]);
+    if (pick(5) == 0) random_sequence(z, paths[i]);
+  }
+}
+
+/* ---- nothing is lost ---- */
+
+START_TEST(an_export_imported_and_exported_is_the_same) {
+  zke *z = test_open(test_path("a.db"));
+  seed(_i);
+  random_tree(z, 30 + (int)pick(120));
+  ck_zke(0, "zke a.db export / a.json >err 2>&1");
+  ck_zke(0, "zke b.db import / a.json >err 2>&1");
+  ck_zke(0, "zke b.db check >err 2>&1");
+  ck_zke(0, "zke b.db export / b.json >err 2>&1");
+  same_nodes("a.json", "b.json");
+  /* By way of a pipe, to another place, on top of what is there. */
+  ck_zke(0, "cat b.json | { zke c.db import /far >err 2>&1; }");
+  ck_zke(0, "zke c.db export /far c.json >err 2>&1");
+  same_nodes("a.json", "c.json");
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* The export is not only the same, it is true: what the engine says of the
+ * first tree it says of the second. */
+static void compare_nodes(zke *a, zke *b, const char *path, int *count) {
+  char *data[2], child[700];
+  int len[2];
+  zke_stat stat[2];
+  zke_strings *names[2];
+  zke_acls *acls[2];
+  zke *z[2] = {a, b};
+  for (int i = 0; i < 2; i++) {
+    ck_ok(zke_get(z[i], path, NULL, NULL, &data[i], &len[i], &stat[i]));
+    ck_ok(zke_children(z[i], path, NULL, NULL, &names[i], NULL));
+    ck_ok(zke_get_acl(z[i], path, &acls[i], NULL));
+  }
+  ck_assert_int_eq(len[0], len[1]);
+  if (len[0] > 0) ck_assert_mem_eq(data[0], data[1], (size_t)len[0]);
+  ck_assert_int_eq(stat[0].cversion, stat[1].cversion);
+  ck_assert_int_eq(names[0]->count, names[1]->count);
+  ck_assert_int_eq(acls[0]->count, acls[1]->count);
+  for (int i = 0; i < acls[0]->count; i++) {
+    ck_assert_int_eq(acls[0]->data[i].perms, acls[1]->data[i].perms);
+    ck_assert_str_eq(acls[0]->data[i].id, acls[1]->data[i].id);
+  }
+  for (int i = 0; i < names[0]->count; i++) {
+    ck_assert_str_eq(names[0]->data[i], names[1]->data[i]);
+    snprintf(child, sizeof child, "%s/%s", path[1] ? path : "",
+             names[0]->data[i]);
+    if (strcmp(child, "/zookeeper") != 0) compare_nodes(a, b, child, count);
+  }
+  ++*count;
+  for (int i = 0; i < 2; i++) {
+    zke_free(data[i]);
+    zke_free(names[i]);
+    zke_free(acls[i]);
+  }
+}
+
+START_TEST(what_was_imported_reads_as_what_was_exported) {
+  int count = 0;
+  zke *a = test_open(test_path("a.db"));
+  seed(1000 + _i);
+  random_tree(a, 100);
+  ck_zke(0, "zke a.db export / a.json >err 2>&1");
+  ck_zke(0, "zke b.db import / a.json >err 2>&1");
+  zke *b = test_open(test_path("b.db"));
+  compare_nodes(a, b, "/", &count);
+  ck_assert_int_gt(count, 50);
+  ck_ok(zke_close(a));
+  ck_ok(zke_close(b));
+}
+END_TEST
+
+/* 3000 numbers are passed in several transactions. */
+START_TEST(a_queue_goes_on_behind_its_last_number) {
+  char *made;
+  zke *z = test_open(test_path("a.db"));
+  ck_ok(
+      zke_create(z, "/q", NULL, -1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  for (int i = 0; i < 3000; i++) {
+    ck_ok(zke_create(z, "/q/n", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL_SEQUENTIAL,
+                     &made, NULL));
+    if (i < 2990) ck_ok(zke_delete(z, made, -1));
+    zke_free(made);
+  }
+  ck_zke(0, "zke a.db export /q a.json >err 2>&1");
+  ck_ok(zke_close(z));
+  ck_zke(0, "zke b.db import /q a.json >out 2>err");
+  ck_assert_msg(strstr(read_text("out"), "10 ephemeral and left out") != NULL,
+                "%s", read_text("out"));
+  z = test_open(test_path("b.db"));
+  ck_ok(zke_create(z, "/q/n", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT_SEQUENTIAL,
+                   &made, NULL));
+  ck_assert_str_eq(made, "/q/n0000003000");
+  zke_free(made);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* A value above the command's own limit comes from a program with a greater
+ * one; it is exported, and imported again. */
+START_TEST(a_value_above_1_mib_is_imported) {
+  enum { LARGE = 1500000 };
+  zke_options o = {.size = sizeof o, .data_limit = LARGE};
+  char *data = malloc(LARGE);
+  zke *z = NULL;
+  ck_assert_ptr_nonnull(data);
+  memset(data, 'x', LARGE);
+  ck_ok(zke_open(test_path("large.db"), &o, &z));
+  ck_ok(zke_create(z, "/large", data, LARGE, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
+                   NULL));
+  ck_ok(zke_close(z));
+  free(data);
+  ck_zke(0, "zke large.db export / out >err 2>&1");
+  ck_zke(0, "zke copy.db import / out >err 2>&1");
+  ck_zke(0, "zke copy.db export / again >err 2>&1");
+  same_nodes("out", "again");
+}
+END_TEST
+
+/* --replace takes away what the file does not have, in one transaction where
+ * the tree is small: a reader sees the old tree or the new one. */
+START_TEST(a_small_tree_is_replaced_in_one_transaction) {
+  zke_stat top, leaf;
+  zke *z = test_open(test_path("a.db"));
+  ck_ok(zke_create(z, "/t", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  ck_ok(
+      zke_create(z, "/t/a", "1", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  ck_zke(0, "zke a.db export /t t.json >err 2>&1");
+  ck_ok(zke_create(z, "/t/b", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  ck_zke(0, "zke a.db import --replace /t t.json >err 2>&1");
+  ck_rc(zke_exists(z, "/t/b", NULL, NULL, NULL), ZKE_NONODE);
+  ck_ok(zke_exists(z, "/t", NULL, NULL, &top));
+  ck_ok(zke_exists(z, "/t/a", NULL, NULL, &leaf));
+  ck_assert_int_eq(top.czxid, leaf.czxid);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+/* ---- one picture while others write ---- */
+
+/* A thread that moves one coin about: in each transaction it leaves one purse
+ * and comes to another, and a count that all purses share goes up. */
+enum { PURSES = 300 };
+
+typedef struct mover {
+  pthread_t thread;
+  zke *z;
+  _Atomic bool stop;
+  _Atomic int64_t moves;
+} mover;
+
+static void *mover_run(void *arg) {
+  mover *m = arg;
+  char from[40], to[40], count[24];
+  unsigned at = 0;
+  for (; !m->stop; m->moves++) {
+    zke_op ops[4];
+    unsigned next = (at * 7 + 11) % PURSES;
+    if (next == at) next = (at + 1) % PURSES;
+    snprintf(from, sizeof from, "/p/%03u/coin", at);
+    snprintf(to, sizeof to, "/p/%03u/coin", next);
+    snprintf(count, sizeof count, "%" PRId64, m->moves);
+    zke_op_delete(&ops[0], from, -1);
+    zke_op_create(&ops[1], to, count, (int)strlen(count), ZKE_OPEN_ACL,
+                  ZKE_PERSISTENT);
+    zke_op_set(&ops[2], "/p/000", count, (int)strlen(count), -1);
+    zke_op_set(&ops[3], "/p/299", count, (int)strlen(count), -1);
+    if (zke_multi(m->z, ops, 4, NULL) != ZKE_OK) break;
+    at = next;
+  }
+  return NULL;
+}
+
+static void mover_begin(mover *m) {
+  char path[40];
+  zke_options o = {.size = sizeof o, .durability = ZKE_DURABLE_NONE};
+  *m = (mover){.stop = false};
+  ck_ok(zke_open(test_path("a.db"), &o, &m->z));
+  ck_ok(
+      zke_create(m->z, "/p", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  for (int i = 0; i < PURSES; i++) {
+    snprintf(path, sizeof path, "/p/%03d", i);
+    ck_ok(zke_create(m->z, path, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
+                     NULL));
+  }
+  ck_ok(zke_create(m->z, "/p/000/coin", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT,
+                   NULL, NULL));
+  ck_assert_int_eq(pthread_create(&m->thread, NULL, mover_run, m), 0);
+  ck_until(m->moves > 0, 10000); /* until then nothing has a value */
+}
+
+static void mover_end(mover *m) {
+  ck_until(m->moves > 100, 60000);
+  m->stop = true;
+  pthread_join(m->thread, NULL);
+  ck_ok(zke_close(m->z));
+}
+
+/* One coin, and the three values that are changed together are equal. */
+static const char one_picture[] =
+    "grep -c '/coin' p.json | grep -qx 1 && "
+    "grep -e '\"000\"' -e '\"299\"' -e /coin p.json | "
+    "sed 's/.*\"data\":\"\\([^\"]*\\)\".*/\\1/' | sort -u | grep -c . | "
+    "grep -qx 1";
+
+START_TEST(an_export_is_one_picture) {
+  mover m;
+  mover_begin(&m);
+  for (int i = 0; i < 40; i++) {
+    int64_t before = m.moves;
+    ck_zke(0, "zke a.db export /p p.json >err 2>&1");
+    ck_zke(0, "%s", one_picture);
+    ck_until(m.moves > before, 10000);
+  }
+  mover_end(&m);
+}
+END_TEST
+
+START_TEST(a_backup_is_one_picture) {
+  mover m;
+  mover_begin(&m);
+  for (int i = 0; i < 20; i++) {
+    int64_t before = m.moves;
+    ck_zke(0, "zke a.db backup --force b.db >err 2>&1");
+    ck_zke(0, "zke b.db check >err 2>&1");
+    ck_zke(0, "zke b.db export /p p.json >err 2>&1");
+    ck_zke(0, "%s", one_picture);
+    ck_until(m.moves > before, 10000);
+  }
+  mover_end(&m);
+}
+END_TEST
+
+/* A thread that lets an ephemeral node, and another session's watch on it, come
+ * and go. */
+static void *comings_and_goings(void *arg) {
+  mover *m = arg;
+  zke *watcher;
+  int rc = zke_open_session(m->z, NULL, &watcher);
+  for (; rc == ZKE_OK && !m->stop; m->moves++) {
+    rc = zke_create(m->z, "/e", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL);
+    if (rc == ZKE_OK)
+      rc =
+          zke_add_watch(watcher, "/e", ZKE_WATCH_PERSISTENT, test_ignore, NULL);
+    if (rc == ZKE_OK) rc = zke_remove_all_watches(watcher, "/e", ZKE_WATCH_ANY);
+    if (rc == ZKE_OK) rc = zke_delete(m->z, "/e", -1);
+  }
+  zke_close(watcher);
+  return NULL;
+}
+
+/* How often the dump has it. */
+static int dumped(const char *what) {
+  int count = 0;
+  for (const char *at = read_text("dump"); (at = strstr(at, what)); at++)
+    count++;
+  return count;
+}
+
+/* The same by the rows and by the numbers of their sessions, with who waits. */
+START_TEST(a_dump_is_one_picture) {
+  mover m = {.stop = false};
+  ck_ok(zke_open(test_path("a.db"), NULL, &m.z));
+  ck_assert_int_eq(pthread_create(&m.thread, NULL, comings_and_goings, &m), 0);
+  for (int i = 0; i < 40; i++) {
+    int64_t before = m.moves;
+    ck_zke(0, "zke --json a.db dump >dump 2>err");
+    int watches = dumped("\"type\":\"watch\"");
+    int owned = dumped("\"ephemeralOwner\":\"0x1");
+    ck_assert_int_eq(dumped("\"type\":\"waiter\""), watches);
+    ck_assert_int_eq(dumped("\"watches\":2"), watches / 2);
+    ck_assert_int_eq(dumped("\"ephemerals\":1"), owned);
+    ck_assert_int_ge(owned, watches / 2);
+    ck_until(m.moves > before, 10000);
+  }
+  mover_end(&m);
+}
+END_TEST
+
+/* ---- interrupted and killed ---- */
+
+/* A file of many nodes, whose import and export take a while. */
+static void make_large_file(int nodes) {
+  FILE *f = fopen(test_path("large.json"), "w");
+  ck_assert_ptr_nonnull(f);
+  fputs("{\"format\":\"zkembed-tree\",\"version\":1}\n", f);
+  fputs("{\"path\":\"\",\"data\":\"top\",\"sequence\":9}\n", f);
+  for (int i = 1; i < nodes; i++)
+    fprintf(f, "{\"path\":\"n%06d\",\"data\":\"%d\"}\n", i, i);
+  fprintf(f, "{\"nodes\":%d}\n", nodes);
+  ck_assert_int_eq(fclose(f), 0);
+}
+
+static int64_t count_below(zke *z, const char *path) {
+  int64_t count = 0;
+  int rc = zke_count(z, path, &count);
+  ck_assert(rc == ZKE_OK || rc == ZKE_NONODE);
+  return count;
+}
+
+/* Wait until some of the nodes are there, then send a signal. */
+static int end_import_by(zke *z, int signal_number) {
+  pid_t pid = begin("zke a.db import /big large.json >out 2>err");
+  ck_until(count_below(z, "/big") > 500, 60000);
+  kill(pid, signal_number);
+  return end(pid);
+}
+
+START_TEST(an_interrupted_import_says_how_far_it_came) {
+  make_large_file(60000);
+  zke *z = test_open(test_path("a.db"));
+  ck_assert_int_eq(end_import_by(z, SIGINT), 128 + SIGINT);
+  int64_t came = count_below(z, "/big") + 1;
+  ck_assert_int_lt(came, 60000);
+  char said[200];
+  snprintf(said, sizeof said,
+           "INTERRUPTED: import was ended when %" PRId64
+           " of 60000 nodes were written; import --merge completes them",
+           came);
+  ck_assert_msg(strstr(read_text("err"), said) != NULL, "no \"%s\" in %s", said,
+                read_text("err"));
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_zke(1, "zke a.db import /big large.json >out 2>err");
+  ck_zke(0, "zke a.db import --merge /big large.json >out 2>err");
+  ck_zke(0, "zke a.db export /big big.json >err 2>&1");
+  ck_assert_int_eq(count_below(z, "/big"), 59999);
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+START_TEST(a_killed_import_is_completed_by_merge) {
+  make_large_file(60000);
+  zke *z = test_open(test_path("a.db"));
+  ck_assert_int_eq(end_import_by(z, SIGKILL), 128 + SIGKILL);
+  ck_assert_int_lt(count_below(z, "/big"), 59999);
+  ck_ok(zke_check(z, NULL, NULL));
+  ck_zke(0, "zke a.db import --merge /big large.json >out 2>err");
+  ck_zke(0, "zke a.db export /big big.json >err 2>&1");
+  ck_zke(0, "zke b.db import /big large.json >err 2>&1");
+  ck_zke(0, "zke b.db export /big large.json >err 2>&1");
+  same_nodes("big.json", "large.json");
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+static bool is_over(pid_t pid) {
+  siginfo_t info = {0};
+  ck_assert_int_eq(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT),
+                   0);
+  return info.si_pid == pid;
+}
+
+/* Where the signal comes too late, the new file is whole. */
+static void end_by_term_while_writing(const char *command_, const char *file) {
+  ck_zke(0, "echo old >%s", file);
+  pid_t pid = begin("%s", command_);
+  ck_until(parts() > 0 || is_over(pid), 60000);
+  kill(pid, SIGTERM);
+  int status = end(pid);
+  ck_assert_msg(status == 128 + SIGTERM || status == 0, "%d", status);
+  ck_assert_int_eq(parts(), 0);
+  if (status) ck_assert_str_eq(read_text(file), "old\n");
+}
+
+START_TEST(an_interrupted_export_leaves_the_old_file) {
+  make_large_file(60000);
+  ck_zke(0, "zke a.db import /big large.json >err 2>&1");
+  end_by_term_while_writing("zke a.db export /big out.json >err 2>&1",
+                            "out.json");
+}
+END_TEST
+
+START_TEST(an_interrupted_backup_leaves_the_old_file) {
+  make_large_file(60000);
+  ck_zke(0, "zke a.db import /big large.json >err 2>&1");
+  end_by_term_while_writing("zke a.db backup --force out.db >err 2>&1",
+                            "out.db");
+}
+END_TEST
+
+/* ---- a full disk ---- */
+
+START_TEST(a_full_disk_is_said_and_does_no_harm) {
+  make_large_file(30000);
+  if (!test_small_disk("small", 600)) return;
+  ck_zke(0, "zke a.db import /big large.json >err 2>&1");
+  ck_zke(0, "echo old >small/out");
+  ck_zke(74, "zke a.db export /big small/out >out 2>err");
+  ck_assert_msg(strstr(read_text("err"), "zke: FULL: ") != NULL, "%s",
+                read_text("err"));
+  ck_assert_str_eq(read_text("small/out"), "old\n");
+  ck_zke(74, "zke a.db backup --force small/out >out 2>err");
+  ck_assert_msg(strstr(read_text("err"), "zke: FULL: ") != NULL, "%s",
+                read_text("err"));
+  ck_assert_str_eq(read_text("small/out"), "old\n");
+  ck_zke(0, "ls small >out; test \"$(cat out)\" = out");
+  ck_zke(74, "zke small/b.db import /big large.json >out 2>err");
+  ck_assert_msg(strstr(read_text("err"), "zke: FULL: ") != NULL, "%s",
+                read_text("err"));
+  /* With more room it goes on. */
+  ck_assert_int_eq(
+      mount("none", test_path("small"), "tmpfs", MS_REMOUNT, "size=32m"), 0);
+  ck_zke(0, "zke small/b.db check >err 2>&1");
+  ck_zke(0, "zke small/b.db import --merge /big large.json >out 2>err");
+}
+END_TEST
+
+/* ---- copies ---- */
+
+START_TEST(a_copy_of_a_database_in_use_starts_with_no_sessions) {
+  zke *z = test_open(test_path("a.db"));
+  ck_ok(zke_create(z, "/e", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
+  ck_zke(0, "zke a.db backup b.db >err 2>&1");
+  zke *copy = test_open(test_path("b.db"));
+  ck_rc(zke_exists(copy, "/e", NULL, NULL, NULL), ZKE_NONODE);
+  ck_assert_int_eq(test_session_count(copy), 1);
+  ck_ok(zke_exists(z, "/e", NULL, NULL, NULL));
+  ck_ok(zke_close(copy));
+  ck_ok(zke_close(z));
+}
+END_TEST
+
+static Suite *transfer_suite(void) {
+  Suite *suite = suite_create("transfer");
+  TCase *whole = tcase_create("whole");
+  tcase_set_timeout(whole, 120);
+  tcase_add_loop_test(whole, an_export_imported_and_exported_is_the_same, 0,
+                      25);
+  tcase_add_loop_test(whole, what_was_imported_reads_as_what_was_exported, 0,
+                      5);
+  tcase_add_test(whole, a_queue_goes_on_behind_its_last_number);
+  tcase_add_test(whole, a_value_above_1_mib_is_imported);
+  tcase_add_test(whole, a_small_tree_is_replaced_in_one_transaction);
+  suite_add_tcase(suite, whole);
+  TCase *busy = tcase_create("busy");
+  tcase_set_timeout(busy, 120);
+  tcase_add_test(busy, an_export_is_one_picture);
+  tcase_add_test(busy, a_dump_is_one_picture);
+  tcase_add_test(busy, a_backup_is_one_picture);
+  tcase_add_test(busy, a_copy_of_a_database_in_use_starts_with_no_sessions);
+  suite_add_tcase(suite, busy);
+  TCase *harm = tcase_create("harm");
+  tcase_set_timeout(harm, 120);
+  tcase_add_test(harm, an_interrupted_import_says_how_far_it_came);
+  tcase_add_test(harm, a_killed_import_is_completed_by_merge);
+  tcase_add_test(harm, an_interrupted_export_leaves_the_old_file);
+  tcase_add_test(harm, an_interrupted_backup_leaves_the_old_file);
+  tcase_add_test(harm, a_full_disk_is_said_and_does_no_harm);
+  suite_add_tcase(suite, harm);
+  return suite;
+}
+
+int main(int argc, char **argv) {
+  return test_main(argc, argv, transfer_suite());
+}

@@ -1,0 +1,200 @@
+/* test_words.c - what the zke command makes of a line, a number, a duration
+ * and base64; statics of words.c are reached by including it */
+#include "shell/words.c"
+#include "test/test.h"
+
+/* "[a][b c][]" for the words of a line, or the sentence. */
+static const char *split(const char *line) {
+  static char text[512];
+  words *w;
+  const char *wrong = words_split(line, strlen(line), &w);
+  if (wrong) return wrong;
+  char *to = text;
+  *to = '\0';
+  for (int i = 0; i < w->count; i++) {
+    ck_assert_int_eq(w->data[i].text[w->data[i].len], '\0');
+    to += sprintf(to, "[%s]", w->data[i].text);
+  }
+  free(w);
+  return text;
+}
+
+START_TEST(blanks_separate) {
+  ck_assert_str_eq(split(""), "");
+  ck_assert_str_eq(split("  \t\r\n"), "");
+  ck_assert_str_eq(split("a"), "[a]");
+  ck_assert_str_eq(split(" create  /a\tx\n"), "[create][/a][x]");
+}
+END_TEST
+
+START_TEST(quotes_keep_together) {
+  ck_assert_str_eq(split("'a b'"), "[a b]");
+  ck_assert_str_eq(split("\"a b\" c"), "[a b][c]");
+  ck_assert_str_eq(split("a'b c'd"), "[ab cd]");
+  ck_assert_str_eq(split("'' \"\""), "[][]");
+  ck_assert_str_eq(split("'a\\n'"), "[a\\n]");
+  ck_assert_str_eq(split("'\"' \"'\""), "[\"][']");
+}
+END_TEST
+
+START_TEST(backslashes_escape) {
+  ck_assert_str_eq(split("a\\ b"), "[a b]");
+  ck_assert_str_eq(split("\\n"), "[n]");
+  ck_assert_str_eq(split("\"a\\nb\\tc\\rd\\\"e\\\\f\""), "[a\nb\tc\rd\"e\\f]");
+  ck_assert_str_eq(split("\"\\x41\\xfF\""), "[A\xff]");
+  ck_assert_str_eq(split("\\# '#' a#b # c"), "[#][#][a#b]");
+}
+END_TEST
+
+START_TEST(a_nul_is_a_byte_of_the_word) {
+  words *w;
+  const char *line = "set /a \"x\\0y\\x00\"";
+  ck_assert_ptr_null(words_split(line, strlen(line), &w));
+  ck_assert_int_eq(w->count, 3);
+  ck_assert_uint_eq(w->data[2].len, 4);
+  ck_assert_mem_eq(w->data[2].text, "x\0y\0", 5);
+  ck_assert(!word_is(&w->data[2], "x"));
+  free(w);
+}
+END_TEST
+
+START_TEST(what_is_not_closed_is_told) {
+  ck_assert_str_eq(split("a 'b"), "a quotation mark is not closed");
+  ck_assert_str_eq(split("\"b"), "a quotation mark is not closed");
+  ck_assert_str_eq(split("a\\"), "a backslash at the end of the line");
+  ck_assert_str_eq(split("\"a\\"), "a backslash at the end of the line");
+  ck_assert_str_eq(split("\"\\x4\""), "\\x wants two hexadecimal digits");
+  ck_assert_str_eq(split("\"\\x"), "\\x wants two hexadecimal digits");
+}
+END_TEST
+
+/* As many words as a line can have: one character each. */
+START_TEST(the_block_is_large_enough) {
+  char line[2001];
+  for (int i = 0; i < 2000; i++) line[i] = i % 2 ? ' ' : 'x';
+  for (size_t len = 0; len <= 2000; len += 37) {
+    words *w;
+    ck_assert_ptr_null(words_split(line, len, &w));
+    ck_assert_int_eq(w->count, (int)((len + 1) / 2));
+    free(w);
+  }
+}
+END_TEST
+
+static word as_word(const char *text) {
+  return (word){text, strlen(text), false};
+}
+
+START_TEST(numbers) {
+  int64_t n = 7;
+  word good = as_word("-9223372036854775808");
+  ck_assert(word_number(&good, &n));
+  ck_assert_int_eq(n, INT64_MIN);
+  static const char *const bad[] = {"",   "-",  " 1",   "1 ",
+                                    "+1", "1x", "0x10", "9223372036854775808"};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    word w = as_word(bad[i]);
+    ck_assert_msg(!word_number(&w, &n), "taken for a number: %s", bad[i]);
+  }
+  ck_assert_int_eq(n, INT64_MIN);
+  word nul = {"1\0002", 3, false};
+  ck_assert(!word_number(&nul, &n));
+}
+END_TEST
+
+START_TEST(sessions) {
+  int64_t n;
+  word w = as_word("0x1A2b3C4d5e6f"), high = as_word("0xffffffffffffffff"),
+       decimal = as_word("12");
+  ck_assert(word_session(&w, &n));
+  ck_assert_int_eq(n, 0x1a2b3c4d5e6f);
+  ck_assert(word_session(&high, &n));
+  ck_assert_int_eq(n, -1);
+  ck_assert(word_session(&decimal, &n));
+  ck_assert_int_eq(n, 12);
+  static const char *const bad[] = {"0x",   "0xg", "0x 1",
+                                    "0x-1", "x1",  "0x10000000000000000"};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    w = as_word(bad[i]);
+    ck_assert_msg(!word_session(&w, &n), "taken for a session: %s", bad[i]);
+  }
+}
+END_TEST
+
+START_TEST(durations) {
+  static const struct {
+    const char *text;
+    int64_t ms;
+  } good[] = {
+      {"0", 0},        {"5", 5000},      {"0.25", 250},
+      {"1.5s", 1500},  {"20ms", 20},     {"2m", 120000},
+      {"1h", 3600000}, {"1d", 86400000}, {"36500d", INT64_C(3153600000000)}};
+  static const char *const bad[] = {
+      "",    "s",   "-1",   "1 s", "1y",   "inf",
+      "nan", "1e3", "0x10", "1ss", "1ms ", "99999999999999999999"};
+  int64_t ms;
+  for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+    word w = as_word(good[i].text);
+    ck_assert_msg(word_duration(&w, &ms), "refused: %s", good[i].text);
+    ck_assert_int_eq(ms, good[i].ms);
+  }
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    word w = as_word(bad[i]);
+    ck_assert_msg(!word_duration(&w, &ms), "taken: %s", bad[i]);
+  }
+}
+END_TEST
+
+/* RFC 4648, section 10, and each length of every byte. */
+START_TEST(base64_both_ways) {
+  static const char *const known[] = {"",         "Zg==",     "Zm8=",    "Zm9v",
+                                      "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy"};
+  unsigned char bytes[256];
+  for (size_t i = 0; i < 7; i++) {
+    char *text = base64_encode("foobar", i);
+    ck_assert_str_eq(text, known[i]);
+    free(text);
+  }
+  for (int i = 0; i < 256; i++) bytes[i] = (unsigned char)(i * 37);
+  for (size_t len = 0; len <= 256; len++) {
+    char *text = base64_encode(bytes, len), *back;
+    size_t back_len;
+    ck_assert(base64_decode(text, strlen(text), &back, &back_len));
+    ck_assert_uint_eq(back_len, len);
+    ck_assert_mem_eq(back, bytes, len);
+    free(text);
+    free(back);
+  }
+}
+END_TEST
+
+START_TEST(base64_that_is_none) {
+  static const char *const bad[] = {
+      "Zg",   "Zg=",      "Zg=a", "Z===",   "====", "Zh==",
+      "Zm9=", "Zg==Zg==", "Zm 9", "Zm9v\n", "-_-_"};
+  char *data;
+  size_t len;
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+    ck_assert_msg(!base64_decode(bad[i], strlen(bad[i]), &data, &len),
+                  "taken for base64: %s", bad[i]);
+}
+END_TEST
+
+int main(int argc, char **argv) {
+  Suite *suite = suite_create("words");
+  TCase *lines = tcase_create("lines"), *values = tcase_create("values");
+  tcase_add_test(lines, blanks_separate);
+  tcase_add_test(lines, quotes_keep_together);
+  tcase_add_test(lines, backslashes_escape);
+  tcase_add_test(lines, a_nul_is_a_byte_of_the_word);
+  tcase_add_test(lines, what_is_not_closed_is_told);
+  tcase_add_test(lines, the_block_is_large_enough);
+  tcase_add_test(values, numbers);
+  tcase_add_test(values, sessions);
+  tcase_add_test(values, durations);
+  tcase_add_test(values, base64_both_ways);
+  tcase_add_test(values, base64_that_is_none);
+  suite_add_tcase(suite, lines);
+  suite_add_tcase(suite, values);
+  return test_main(argc, argv, suite);
+}

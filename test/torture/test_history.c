@@ -1,0 +1,814 @@
+/* test_history.c - the judges of `make torture`, judged themselves
+ *
+ * Histories that can be are accepted, and each planted fault is found by the
+ * checker that is there for it, and by no other than those it must offend.
+ * The histories are written as tables: who, when called, when returned (0: the
+ * process died), what.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "test/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "history.h"
+#include "history.c"
+
+enum { MAX = 600 };
+
+static struct {
+  hist_op op[MAX];
+  hist_event event[MAX];
+  int count, events;
+  char said[8192];
+} was;
+
+/* ---- writing a history ---- */
+
+static hist_op *add(int process, int64_t called, int64_t returned,
+                    hist_kind kind, const char *path) {
+  ck_assert_int_lt(was.count, MAX);
+  hist_op *o = &was.op[was.count++];
+  *o = (hist_op){.kind = (uint8_t)kind,
+                 .process = (uint8_t)process,
+                 .session = process,
+                 .called = called,
+                 .returned = returned,
+                 .wanted = -1,
+                 .version = -1};
+  strcpy(o->path, path);
+  return o;
+}
+
+static hist_op *made(int process, int64_t called, int64_t returned,
+                     uint64_t value) {
+  hist_op *o = add(process, called, returned, HIST_CREATE, "/n");
+  o->value = value;
+  return o;
+}
+
+static hist_op *was_set(int process, int64_t called, int64_t returned,
+                        uint64_t value, int wanted, int version) {
+  hist_op *o = add(process, called, returned, HIST_SET, "/n");
+  o->value = value;
+  o->wanted = wanted;
+  o->version = version;
+  return o;
+}
+
+static hist_op *saw(int process, int64_t called, int64_t returned,
+                    uint64_t value, int version) {
+  hist_op *o = add(process, called, returned, HIST_READ, "/n");
+  o->value = value;
+  o->version = version;
+  if (!value) o->rc = ZKE_NONODE;
+  return o;
+}
+
+static hist_op *saw_at_end(uint64_t value, int version) {
+  hist_op *o = saw(9, 9000, 9001, value, version);
+  o->final = true;
+  return o;
+}
+
+static hist_op *numbered(int64_t called, int64_t returned, const char *path,
+                         int64_t zxid) {
+  hist_op *o = add(1, called, returned, HIST_SEQUENCE, path);
+  o->zxid = zxid;
+  o->value = (uint64_t)(100 + was.count);
+  return o;
+}
+
+static void event(int type, const char *path) {
+  hist_event *e = &was.event[was.events++];
+  e->type = type;
+  e->watch = HIST_RECURSIVE;
+  strcpy(e->path, path);
+}
+
+static void event_there(int type, const char *path) {
+  event(type, path);
+  was.event[was.events - 1].watch = HIST_PERSISTENT;
+}
+
+/* ---- judging it ---- */
+
+static void hear(void *context, const char *sentence) {
+  (void)context;
+  size_t used = strlen(was.said);
+  snprintf(was.said + used, sizeof was.said - used, "%s\n", sentence);
+}
+
+static hist history(void) {
+  return (hist){.op = was.op,
+                .count = was.count,
+                .event = was.events ? was.event : NULL,
+                .events = was.events,
+                .watched = "/w",
+                .complain = hear};
+}
+
+static void accept(void) {
+  hist h = history();
+  int bad = hist_check(&h);
+  ck_assert_msg(bad == 0, "%d complaints: %s", bad, was.said);
+}
+
+/* One complaint, by this checker, that says this. */
+static void refuse(int (*check)(const hist *), const char *says) {
+  hist h = history();
+  int bad = check(&h);
+  ck_assert_msg(bad == 1, "%d complaints: %s", bad, was.said);
+  ck_assert_msg(strstr(was.said, says) != NULL, "not '%s': %s", says, was.said);
+}
+
+static void refuse_nodes(void) {
+  refuse(hist_check_nodes, "no order is possible");
+}
+
+/* ---- one node: what can be ---- */
+
+/* A node's whole life, one process after the other. */
+START_TEST(one_after_another) {
+  saw(1, 1, 2, 0, 0);
+  made(1, 3, 4, 20);
+  saw(2, 5, 6, 20, 0);
+  was_set(2, 7, 8, 21, 0, 1);
+  was_set(1, 9, 10, 22, 0, -1)->rc = ZKE_BADVERSION;
+  made(1, 11, 12, 23)->rc = ZKE_NODEEXISTS;
+  saw(1, 13, 14, 21, 1);
+  add(1, 15, 16, HIST_DELETE, "/n")->wanted = 1;
+  saw(2, 17, 18, 0, 0);
+  was_set(2, 19, 20, 24, -1, -1)->rc = ZKE_NONODE;
+  saw_at_end(0, 0);
+  accept();
+}
+END_TEST
+
+/* Two overlapping sets: each may have been the first. */
+START_TEST(overlapping_either_way) {
+  made(1, 1, 2, 20);
+  was_set(1, 3, 10, 21, -1, 2);
+  was_set(2, 4, 9, 22, -1, 1);
+  saw(3, 5, 8, 20, 0);
+  saw(3, 11, 12, 21, 2);
+  accept();
+}
+END_TEST
+
+/* Without return: it happened, at any time, or never. */
+START_TEST(unanswered_happened) {
+  made(1, 1, 2, 20);
+  was_set(1, 3, 0, 21, -1, -1);
+  saw(2, 5, 6, 20, 0);
+  saw(2, 7, 8, 21, 1);
+  saw_at_end(21, 1);
+  accept();
+}
+END_TEST
+
+START_TEST(unanswered_never_happened) {
+  made(1, 1, 2, 20);
+  was_set(1, 3, 0, 21, -1, -1);
+  add(1, 4, 0, HIST_DELETE, "/n");
+  was_set(2, 5, 6, 22, -1, 1);
+  saw_at_end(22, 1);
+  accept();
+}
+END_TEST
+
+/* Nobody saw its value, but the version tells of it. */
+START_TEST(unanswered_and_unseen) {
+  made(1, 1, 2, 20);
+  was_set(1, 3, 0, 21, -1, -1);
+  was_set(2, 5, 6, 22, -1, 2);
+  accept();
+}
+END_TEST
+
+/* Many dead: their operations must not make the search endless. */
+START_TEST(many_unanswered) {
+  made(1, 1, 2, 20);
+  int64_t t = 3;
+  for (int i = 0; i < 60; i++, t += 10) {
+    was_set(1, t, 0, (uint64_t)(1000 + i), i % 3 ? -1 : i / 2, -1);
+    was_set(2, t + 1, t + 2, (uint64_t)(100 + i), -1, i + 1);
+    saw(3, t + 3, t + 4, (uint64_t)(100 + i), i + 1);
+  }
+  accept();
+}
+END_TEST
+
+/* A set of which it is known when it happened, of all that could have. */
+START_TEST(many_unanswered_and_impossible) {
+  made(1, 1, 2, 20);
+  for (int i = 0; i < 40; i++)
+    was_set(1, 3 + i, 0, (uint64_t)(1000 + i), -1, -1);
+  was_set(2, 100, 101, 30, -1, 60);
+  refuse_nodes();
+}
+END_TEST
+
+/* P6: an ephemeral goes with its session, not before, not later. */
+START_TEST(ephemeral_goes) {
+  made(1, 1, 2, 20)->ephemeral = true;
+  saw(2, 3, 4, 20, 0);
+  add(1, 5, 50, HIST_END, "");
+  saw(2, 6, 7, 20, 0);
+  saw(2, 8, 9, 0, 0);
+  saw_at_end(0, 0);
+  accept();
+}
+END_TEST
+
+/* A container or TTL node may go at any time. */
+START_TEST(fleeting_may_go) {
+  made(1, 1, 2, 20)->fleeting = true;
+  saw(2, 3, 4, 20, 0);
+  saw(2, 5, 6, 0, 0);
+  made(3, 7, 8, 21)->fleeting = true;
+  saw_at_end(21, 0);
+  accept();
+}
+END_TEST
+
+/* A session expired by another while it was creating. */
+START_TEST(created_while_expired) {
+  made(1, 5, 20, 20)->ephemeral = true;
+  add(2, 1, 30, HIST_END, "")->session = 1;
+  saw(2, 31, 32, 0, 0);
+  accept();
+}
+END_TEST
+
+/* ---- one node: what cannot be ---- */
+
+START_TEST(stale_read) {
+  made(1, 1, 2, 20);
+  was_set(1, 3, 4, 21, -1, 1);
+  saw(2, 5, 6, 20, 0);
+  refuse_nodes();
+}
+END_TEST
+
+/* Of two overlapping reads the later one goes back. */
+START_TEST(reads_go_back) {
+  made(1, 1, 2, 20);
+  was_set(1, 3, 20, 21, -1, 1);
+  saw(2, 4, 5, 21, 1);
+  saw(3, 6, 7, 20, 0);
+  refuse_nodes();
+}
+END_TEST
+
+START_TEST(lost_update) {
+  made(1, 1, 2, 20);
+  was_set(1, 3, 4, 21, -1, 1);
+  was_set(2, 5, 6, 22, -1, 1);
+  refuse_nodes();
+}
+END_TEST
+
+START_TEST(two_win_one_version) {
+  made(1, 1, 2, 20);
+  was_set(1, 3, 10, 21, 0, 1);
+  was_set(2, 4, 9, 22, 0, 1);
+  refuse_nodes();
+}
+END_TEST
+
+START_TEST(value_never_written) {
+  made(1, 1, 2, 20);
+  saw(2, 3, 4, 99, 0);
+  refuse_nodes();
+}
+END_TEST
+
+START_TEST(value_seen_before_written) {
+  made(1, 1, 2, 20);
+  saw(2, 3, 4, 21, 1);
+  was_set(1, 5, 0, 21, -1, -1);
+  refuse_nodes();
+}
+END_TEST
+
+/* P2: acknowledged, then gone. */
+START_TEST(acknowledged_lost) {
+  made(1, 1, 2, 20);
+  was_set(1, 3, 4, 21, -1, 1);
+  saw_at_end(20, 0);
+  refuse_nodes();
+}
+END_TEST
+
+START_TEST(acknowledged_create_lost) {
+  made(1, 1, 2, 20);
+  saw_at_end(0, 0);
+  refuse_nodes();
+}
+END_TEST
+
+START_TEST(deleted_comes_back) {
+  made(1, 1, 2, 20);
+  add(1, 3, 4, HIST_DELETE, "/n");
+  saw_at_end(20, 0);
+  refuse_nodes();
+}
+END_TEST
+
+START_TEST(created_twice) {
+  made(1, 1, 10, 20);
+  made(2, 2, 9, 21);
+  refuse_nodes();
+}
+END_TEST
+
+/* A refused multi's part shows. */
+START_TEST(refused_shows) {
+  made(1, 1, 2, 20);
+  was_set(1, 3, 4, 21, -1, -1)->rc = HIST_NO_EFFECT;
+  saw(2, 5, 6, 21, 1);
+  refuse_nodes();
+}
+END_TEST
+
+START_TEST(refused_for_nothing) {
+  made(1, 1, 2, 20);
+  was_set(1, 3, 4, 21, 0, -1)->rc = ZKE_BADVERSION;
+  refuse_nodes();
+}
+END_TEST
+
+/* An unanswered set that happened happens once. */
+START_TEST(unanswered_happened_twice) {
+  made(1, 1, 2, 20);
+  was_set(1, 3, 0, 21, -1, -1);
+  saw(2, 5, 6, 21, 1);
+  was_set(2, 7, 8, 22, -1, 2);
+  saw(2, 9, 10, 21, 3);
+  refuse_nodes();
+}
+END_TEST
+
+START_TEST(ephemeral_stays) {
+  made(1, 1, 2, 20)->ephemeral = true;
+  add(1, 3, 50, HIST_END, "");
+  saw_at_end(20, 0);
+  refuse_nodes();
+}
+END_TEST
+
+START_TEST(ephemeral_goes_early) {
+  made(1, 1, 2, 20)->ephemeral = true;
+  saw(2, 3, 4, 0, 0);
+  add(1, 5, 50, HIST_END, "");
+  refuse_nodes();
+}
+END_TEST
+
+START_TEST(ephemeral_of_the_dead) {
+  add(2, 1, 4, HIST_END, "")->session = 1;
+  made(1, 5, 6, 20)->ephemeral = true;
+  refuse_nodes();
+}
+END_TEST
+
+/* P3, P4: a watch that has fired without a change; one that has not, with. */
+START_TEST(fired_before_change) {
+  made(1, 1, 2, 20);
+  add(2, 3, 4, HIST_CHANGED, "/n")->value = 20;
+  was_set(1, 5, 6, 21, -1, 1);
+  refuse_nodes();
+}
+END_TEST
+
+START_TEST(not_fired_after_change) {
+  made(1, 1, 2, 20);
+  was_set(1, 3, 4, 21, -1, 1);
+  add(2, 5, 6, HIST_SAME, "/n")->value = 20;
+  refuse_nodes();
+}
+END_TEST
+
+/* ---- random histories of a true register, then one answer bent ---- */
+
+/* Three processes on one node: each operation takes effect somewhere between
+ * its call and its return. */
+static void simulate(uint64_t seed) {
+  uint64_t value = 0, r = seed;
+  int64_t now = 1, busy[3] = {0};
+  int version = 0;
+  for (int i = 0; i < 300; i++) {
+    r = mix(r);
+    int who = (int)(r % 3);
+    int64_t effect = now += 10;
+    int64_t called = effect - 1 - (int64_t)(r >> 8) % 25;
+    int64_t returned = effect + 1 + (int64_t)((r >> 16) % 25);
+    if (called <= busy[who]) called = busy[who] + 1;
+    if (called > effect) continue;
+    busy[who] = returned;
+    uint64_t fresh = (uint64_t)(1000 + i);
+    switch (r >> 32 & 3) {
+      case 0:
+        saw(who, called, returned, value, version);
+        break;
+      case 1:
+        if (value) {
+          was_set(who, called, returned, fresh, version, version + 1);
+          version++;
+          value = fresh;
+        } else {
+          made(who, called, returned, fresh);
+          value = fresh;
+        }
+        break;
+      case 2:
+        if ((r >> 40) % 4) {
+          hist_op *o = made(who, called, returned, fresh);
+          if (value)
+            o->rc = ZKE_NODEEXISTS;
+          else
+            value = fresh;
+          break;
+        }
+        if (!value) break;
+        add(who, called, returned, HIST_DELETE, "/n");
+        value = 0;
+        version = 0;
+        break;
+      default:
+        if (!value) break;
+        if (r >> 41 & 1) returned = 0; /* it was killed, after or before: */
+        hist_op *o = was_set(who, called, returned, fresh, -1, version + 1);
+        if (!returned && r >> 42 & 1) break;
+        (void)o;
+        value = fresh;
+        version++;
+    }
+  }
+  saw_at_end(value, version);
+}
+
+START_TEST(random_true) {
+  simulate((uint64_t)_i * 7919 + 1);
+  accept();
+}
+END_TEST
+
+/* Swap in the answer of an earlier read that something was set between. */
+START_TEST(random_stale) {
+  simulate((uint64_t)_i * 104729 + 2);
+  hist_op *last = &was.op[was.count - 1];
+  for (int i = 0; i < was.count; i++) {
+    const hist_op *o = &was.op[i];
+    if (!has_worked(o) || o->kind != HIST_SET) continue;
+    last->rc = ZKE_OK;
+    last->value = o->value;
+    last->version = o->version;
+    break;
+  }
+  refuse_nodes();
+}
+END_TEST
+
+/* Leave out a set that was answered and whose value a later one replaced. */
+START_TEST(random_lost) {
+  simulate((uint64_t)_i * 15485863 + 3);
+  for (int i = was.count / 2; i < was.count; i++) {
+    if (was.op[i].kind != HIST_SET || !has_worked(&was.op[i])) continue;
+    was.op[i].version++; /* as if one more had been there */
+    break;
+  }
+  refuse_nodes();
+}
+END_TEST
+
+/* ---- zxids and numbers ---- */
+
+static void change(int64_t called, int64_t returned, int64_t zxid,
+                   uint32_t group) {
+  hist_op *o = add(1, called, returned, HIST_CREATE, "/z");
+  o->zxid = zxid;
+  o->group = group;
+}
+
+START_TEST(zxids_rise) {
+  change(1, 2, 10, 0);
+  change(3, 8, 12, 5);
+  change(3, 8, 12, 5);
+  change(4, 7, 11, 0);
+  add(2, 9, 10, HIST_OPEN, "")->zxid = 13;
+  hist h = history();
+  ck_assert_int_eq(hist_check_zxids(&h), 0);
+}
+END_TEST
+
+/* P8: no zxid is issued twice. */
+START_TEST(zxid_twice) {
+  change(1, 5, 10, 0);
+  change(2, 6, 10, 0);
+  refuse(hist_check_zxids, "one zxid for two changes");
+}
+END_TEST
+
+START_TEST(zxid_of_two_multis) {
+  change(1, 5, 10, 1);
+  change(2, 6, 10, 2);
+  refuse(hist_check_zxids, "one zxid for two changes");
+}
+END_TEST
+
+START_TEST(zxid_goes_back) {
+  change(1, 2, 10, 0);
+  change(3, 4, 9, 0);
+  refuse(hist_check_zxids, "lower zxid");
+}
+END_TEST
+
+START_TEST(session_id_used) {
+  change(1, 5, 10, 0);
+  add(2, 2, 6, HIST_OPEN, "")->zxid = 10;
+  refuse(hist_check_zxids, "one zxid for two changes");
+}
+END_TEST
+
+START_TEST(numbers_rise) {
+  numbered(1, 2, "/q/p-0000000007", 5);
+  numbered(3, 9, "/q/e-0000000009", 7);
+  numbered(4, 8, "/q/p-0000000008", 6);
+  numbered(5, 6, "/r/p-0000000007", 8);
+  accept();
+}
+END_TEST
+
+/* P8: no number is issued twice: not after a delete either, nor under
+ * another prefix. */
+START_TEST(number_twice) {
+  numbered(1, 2, "/q/p-0000000007", 5);
+  add(1, 3, 4, HIST_DELETE, "/q/p-0000000007");
+  numbered(5, 6, "/q/p-0000000007", 8);
+  refuse(hist_check_sequences, "a number given twice");
+}
+END_TEST
+
+START_TEST(number_twice_by_prefix) {
+  numbered(1, 8, "/q/p-0000000007", 5);
+  numbered(2, 6, "/q/e-0000000007", 8);
+  refuse(hist_check_sequences, "a number given twice");
+}
+END_TEST
+
+START_TEST(number_goes_back) {
+  numbered(1, 2, "/q/p-0000000007", 5);
+  numbered(3, 4, "/q/p-0000000006", 8);
+  refuse(hist_check_sequences, "lower number");
+}
+END_TEST
+
+/* A sequential create without return is found by its value. */
+START_TEST(number_unanswered) {
+  hist_op *o = numbered(1, 0, "/q/p-", 0), *end = saw_at_end(o->value, 0);
+  strcpy(end->path, "/q/p-0000000003");
+  accept();
+}
+END_TEST
+
+/* ---- records by themselves ---- */
+
+static hist_op *looked(int fired, int least, int most) {
+  hist_op *o = add(1, 1, 2, HIST_LOOK, "/n");
+  o->fired = fired;
+  o->least = least;
+  o->most = most;
+  return o;
+}
+
+START_TEST(looks_right) {
+  looked(0, 0, 0);
+  looked(1, 0, 1);
+  looked(5, 3, 7);
+  accept();
+}
+END_TEST
+
+START_TEST(watch_lost) {
+  looked(0, 1, 1);
+  refuse(hist_check_records, "a watch was lost");
+}
+END_TEST
+
+START_TEST(watch_doubled) {
+  looked(2, 1, 1);
+  refuse(hist_check_records, "fired for nothing");
+}
+END_TEST
+
+START_TEST(multi_in_part) {
+  hist_op *o = add(1, 1, 2, HIST_PAIR, "/m");
+  o->value = 20;
+  o->other = 21;
+  refuse(hist_check_records, "a multi seen in part");
+}
+END_TEST
+
+START_TEST(strange_result) {
+  made(1, 1, 2, 20)->rc = ZKE_BADVERSION;
+  refuse(hist_check_records, "unexpected result");
+}
+END_TEST
+
+/* ---- events ---- */
+
+/* Two nodes, their changes and all events of them. */
+static void eventful(void) {
+  made(1, 1, 2, 20)->zxid = 5;
+  was_set(1, 3, 4, 21, -1, 1)->zxid = 6;
+  hist_op *o = add(1, 5, 6, HIST_CREATE, "/w/k");
+  o->zxid = 7;
+  o->value = 30;
+  add(1, 7, 8, HIST_DELETE, "/w/k");
+  event(ZKE_EVENT_CREATED, "/n");
+  event(ZKE_EVENT_CHANGED, "/n");
+  event(ZKE_EVENT_CREATED, "/w/k");
+  event_there(ZKE_EVENT_CHILD, "/w");
+  event(ZKE_EVENT_DELETED, "/w/k");
+  event_there(ZKE_EVENT_CHILD, "/w");
+  saw_at_end(21, 1);
+}
+
+static void drop_event(int at) {
+  memmove(was.event + at, was.event + at + 1,
+          sizeof *was.event * (size_t)(--was.events - at));
+}
+
+START_TEST(events_right) {
+  eventful();
+  accept();
+}
+END_TEST
+
+START_TEST(event_lost) {
+  eventful();
+  drop_event(1);
+  refuse(hist_check_events, "do not lead to what is there");
+}
+END_TEST
+
+START_TEST(event_of_create_lost) {
+  eventful();
+  drop_event(0);
+  refuse(hist_check_events, "an order that cannot be");
+}
+END_TEST
+
+START_TEST(event_doubled) {
+  eventful();
+  event(ZKE_EVENT_CHANGED, "/n");
+  refuse(hist_check_events, "do not lead to what is there");
+}
+END_TEST
+
+START_TEST(delete_doubled) {
+  eventful();
+  event(ZKE_EVENT_DELETED, "/w/k");
+  event_there(ZKE_EVENT_CHILD, "/w");
+  refuse(hist_check_events, "an order that cannot be");
+}
+END_TEST
+
+START_TEST(events_of_a_life_lost) {
+  eventful();
+  was.events = 2;
+  refuse(hist_check_events, "more or fewer creates");
+}
+END_TEST
+
+START_TEST(child_event_lost) {
+  eventful();
+  drop_event(5);
+  refuse(hist_check_events, "the persistent watch got");
+}
+END_TEST
+
+START_TEST(child_event_doubled) {
+  eventful();
+  event_there(ZKE_EVENT_CHILD, "/w");
+  refuse(hist_check_events, "the persistent watch got");
+}
+END_TEST
+
+/* P4: in the order of the commits. */
+START_TEST(events_out_of_order) {
+  eventful();
+  was.op[0].zxid = 8;
+  was.op[1].zxid = 9;
+  refuse(hist_check_events, "events out of order");
+}
+END_TEST
+
+START_TEST(event_of_nobody) {
+  eventful();
+  event(ZKE_EVENT_CREATED, "/x");
+  event(ZKE_EVENT_DELETED, "/x");
+  refuse(hist_check_events, "nobody made");
+}
+END_TEST
+
+/* Unless a sequential create had no answer. */
+START_TEST(event_of_somebody) {
+  eventful();
+  add(1, 10, 0, HIST_SEQUENCE, "/q/e-")->value = 77;
+  event(ZKE_EVENT_CREATED, "/q/e-0000000001");
+  event(ZKE_EVENT_DELETED, "/q/e-0000000001");
+  accept();
+}
+END_TEST
+
+/* ---- */
+
+static TCase *add_case(Suite *suite, const char *name) {
+  TCase *cases = tcase_create(name);
+  tcase_set_timeout(cases, 20);
+  suite_add_tcase(suite, cases);
+  return cases;
+}
+
+static void add_possible(TCase *c) {
+  tcase_add_test(c, one_after_another);
+  tcase_add_test(c, overlapping_either_way);
+  tcase_add_test(c, unanswered_happened);
+  tcase_add_test(c, unanswered_never_happened);
+  tcase_add_test(c, unanswered_and_unseen);
+  tcase_add_test(c, many_unanswered);
+  tcase_add_test(c, ephemeral_goes);
+  tcase_add_test(c, fleeting_may_go);
+  tcase_add_test(c, created_while_expired);
+  tcase_add_loop_test(c, random_true, 0, 25);
+}
+
+static void add_impossible(TCase *c) {
+  tcase_add_test(c, many_unanswered_and_impossible);
+  tcase_add_test(c, stale_read);
+  tcase_add_test(c, reads_go_back);
+  tcase_add_test(c, lost_update);
+  tcase_add_test(c, two_win_one_version);
+  tcase_add_test(c, value_never_written);
+  tcase_add_test(c, value_seen_before_written);
+  tcase_add_test(c, acknowledged_lost);
+  tcase_add_test(c, acknowledged_create_lost);
+  tcase_add_test(c, deleted_comes_back);
+  tcase_add_test(c, created_twice);
+  tcase_add_test(c, refused_shows);
+  tcase_add_test(c, refused_for_nothing);
+  tcase_add_test(c, unanswered_happened_twice);
+  tcase_add_test(c, ephemeral_stays);
+  tcase_add_test(c, ephemeral_goes_early);
+  tcase_add_test(c, ephemeral_of_the_dead);
+  tcase_add_test(c, fired_before_change);
+  tcase_add_test(c, not_fired_after_change);
+  tcase_add_loop_test(c, random_stale, 0, 25);
+  tcase_add_loop_test(c, random_lost, 0, 25);
+}
+
+static void add_numbers(TCase *c) {
+  tcase_add_test(c, zxids_rise);
+  tcase_add_test(c, zxid_twice);
+  tcase_add_test(c, zxid_of_two_multis);
+  tcase_add_test(c, zxid_goes_back);
+  tcase_add_test(c, session_id_used);
+  tcase_add_test(c, numbers_rise);
+  tcase_add_test(c, number_twice);
+  tcase_add_test(c, number_twice_by_prefix);
+  tcase_add_test(c, number_goes_back);
+  tcase_add_test(c, number_unanswered);
+}
+
+static void add_watches(TCase *c) {
+  tcase_add_test(c, looks_right);
+  tcase_add_test(c, watch_lost);
+  tcase_add_test(c, watch_doubled);
+  tcase_add_test(c, multi_in_part);
+  tcase_add_test(c, strange_result);
+  tcase_add_test(c, events_right);
+  tcase_add_test(c, event_lost);
+  tcase_add_test(c, event_of_create_lost);
+  tcase_add_test(c, event_doubled);
+  tcase_add_test(c, delete_doubled);
+  tcase_add_test(c, events_of_a_life_lost);
+  tcase_add_test(c, child_event_lost);
+  tcase_add_test(c, child_event_doubled);
+  tcase_add_test(c, events_out_of_order);
+  tcase_add_test(c, event_of_nobody);
+  tcase_add_test(c, event_of_somebody);
+}
+
+int main(int argc, char **argv) {
+  Suite *suite = suite_create("history");
+  add_possible(add_case(suite, "possible"));
+  add_impossible(add_case(suite, "impossible"));
+  add_numbers(add_case(suite, "numbers"));
+  add_watches(add_case(suite, "watches"));
+  return test_main(argc, argv, suite);
+}
