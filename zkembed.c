@@ -1523,8 +1523,8 @@ struct zke {
   acl_identities who;
   buf path; /* chroot + path of the running call */
   int fail_when, fail_skip;
-  bool guess_full;      /* the last change of an existing node was synced */
-  uint64_t learnt_full; /* … the last multi without a persistent create, a bit
+  bool guess_light;     /* the last change of an existing node was not synced */
+  uint64_t learnt_full; /* the last multi without a persistent create, a bit
                            for each shape */
   unsigned shape;       /* of the running multi, by api_multi_shape() */
   int64_t lease_at;     /* boottime ns of the last stamp */
@@ -4023,13 +4023,18 @@ static void txn_release(txn *t) {
   buf_free(&t->ended);
 }
 
-static void txn_abort(txn *t) {
+/* Undo what was done, and keep the sentence of why. */
+static void txn_rollback(txn *t) {
   char cause[BASE_SENTENCE];
   base_keep(cause);
   db_end(t->s);
   base_say_again(cause);
-  gate_leave(t->s);
   txn_release(t);
+}
+
+static void txn_abort(txn *t) {
+  txn_rollback(t);
+  gate_leave(t->s);
 }
 
 /* Read the meta row, and check that the acting session still exists. */
@@ -4045,25 +4050,31 @@ static int txn_read_meta(txn *t) {
   return ZKE_OK;
 }
 
-/* Begin.  On failure nothing is held and t needs no end. */
-static int txn_begin(txn *t, store *s, zke *z, bool full, bool guessed) {
+/* Begin at SQLite, inside the gate.  On failure nothing is held, the gate is
+ * left and t needs no end. */
+static int txn_start(txn *t, store *s, zke *z, bool full, bool guessed) {
   memset(t, 0, sizeof *t);
   t->s = s;
   t->z = z;
   t->full = full;
   t->guessed = guessed && full;
   t->wake.a = t->overflowed.a = t->ended.a = &s->a;
+  int rc = s->memory ? ZKE_OK : db_set_synchronous(s, full);
+  if (rc == ZKE_OK) rc = db_begin_write(s);
+  if (rc == ZKE_OK) rc = txn_read_meta(t);
+  if (rc != ZKE_OK) txn_abort(t);
+  return rc;
+}
+
+/* Wait for the gate and begin.  A failure leaves as little as one of
+ * txn_start(). */
+static int txn_begin(txn *t, store *s, zke *z, bool full, bool guessed) {
   if (s->broken || s->unsettled) {
     return base_fail(ZKE_CONNECTIONLOSS, "%s: a COMMIT failed before", s->name);
   }
   int rc = db_end(s);
   if (rc == ZKE_OK) rc = gate_enter(s, z, full);
-  if (rc != ZKE_OK) return rc;
-  rc = s->memory ? ZKE_OK : db_set_synchronous(s, full);
-  if (rc == ZKE_OK) rc = db_begin_write(s);
-  if (rc == ZKE_OK) rc = txn_read_meta(t);
-  if (rc != ZKE_OK) txn_abort(t);
-  return rc;
+  return rc == ZKE_OK ? txn_start(t, s, z, full, guessed) : rc;
 }
 
 /* Is this transaction as durable as a change of persistent state must be? */
@@ -4189,7 +4200,7 @@ static bool txn_wants_full(const store *s, const zke *z, enum txn_class want) {
     return s->durability == ZKE_DURABLE_ALL;
   switch (want) {
     case TXN_GUESS:
-      return z->guess_full;
+      return !z->guess_light;
     case TXN_LEARN:
       return txn_learnt(z);
     case TXN_FULL:
@@ -4201,27 +4212,32 @@ static bool txn_wants_full(const store *s, const zke *z, enum txn_class want) {
 }
 
 /* Run a body in a transaction until its class is right: a guess, for which z
- * is not NULL, may be corrected once, then the class only rises.  One that is
- * learnt is taken from the last time: too much is committed as it is. */
+ * is not NULL, may be corrected once, then the class only rises.  The next try
+ * keeps the gate: whoever guessed wrong does not wait for a second turn.  A
+ * class that is learnt is taken from the last time: too much is committed as it
+ * is. */
 static int txn_run(store *s, zke *z, enum txn_class want, txn_body body,
                    void *arg) {
   bool guess = s->durability == ZKE_DURABLE_BY_KIND && want == TXN_GUESS;
   bool full = txn_wants_full(s, z, want);
-  for (;;) {
-    txn t;
-    int rc = txn_begin(&t, s, z, full, guess);
-    if (rc != ZKE_OK) return rc;
+  txn t;
+  int rc = txn_begin(&t, s, z, full, guess);
+  while (rc == ZKE_OK) {
     rc = body(&t, arg);
     if (rc == ZKE_OK) {
-      if (want == TXN_GUESS) z->guess_full = full;
+      if (want == TXN_GUESS) z->guess_light = !full;
       if (want == TXN_LEARN) txn_learn(z, t.needed);
       return txn_commit(&t);
     }
-    txn_abort(&t);
-    if (rc != ZKE_NEEDS_FULL && rc != ZKE_NEEDS_NORMAL) return rc;
+    if (rc != ZKE_NEEDS_FULL && rc != ZKE_NEEDS_NORMAL) {
+      txn_abort(&t);
+      return rc;
+    }
+    txn_rollback(&t);
     full = rc == ZKE_NEEDS_FULL;
-    guess = false;
+    rc = txn_start(&t, s, z, full, false);
   }
+  return rc;
 }
 
 /* The same without waiting for anybody: ZKE_OPERATIONTIMEOUT when the gate is

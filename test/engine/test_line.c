@@ -105,12 +105,22 @@ static int long_poll(void *context, struct pollfd *fds, unsigned count,
   return rc;
 }
 
+static bool slept_outside; /* where nobody in the line can be told its turn */
+
+static void outside_sleep(void *context, int64_t ns) {
+  zke_os os;
+  zke_os_default(&os);
+  slept_outside = true;
+  os.sleep(context, ns);
+}
+
 static zke *open_patient(void) {
   zke *own = NULL;
   zke_os os;
   zke_os_default(&os);
   os.pwrite = full_pwrite;
   os.poll = long_poll;
+  os.sleep = outside_sleep;
   zke_options o = {.size = sizeof o, .busy_timeout_ms = PATIENT_MS, .os = &os};
   return zke_open(db, &o, &own) == ZKE_OK ? own : NULL;
 }
@@ -138,6 +148,27 @@ static writer start_writer_as(int number, int (*body)(void *)) {
   ck_assert_int_eq(read(w.ready[0], &byte, 1), 1);
   return w;
 }
+
+/* Set /q once; before that, if asked to, a node of its own, so that it begins
+ * as a change that is not synced. */
+static int set_once(writer *w, bool light) {
+  char byte = 'r';
+  zke *own = open_patient();
+  if (!own) return 1;
+  if (light && (zke_create(own, "/own", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL,
+                           NULL, NULL) != ZKE_OK ||
+                zke_set(own, "/own", "", 0, -1, NULL) != ZKE_OK))
+    return 2;
+  if (write(w->ready[1], &byte, 1) != 1) return 3;
+  if (read(w->go[0], &byte, 1) != 1) return 4;
+  slept_outside = false;
+  if (zke_set(own, "/q", "", 0, -1, NULL) != ZKE_OK) return 5;
+  if (!light && slept_outside) return 6;
+  return zke_close(own) == ZKE_OK ? 0 : 7;
+}
+
+static int set_guessed(void *context) { return set_once(context, true); }
+static int set_at_first(void *context) { return set_once(context, false); }
 
 static writer start_writer(int number) {
   return start_writer_as(number, write_once);
@@ -212,6 +243,27 @@ START_TEST(first_come_first_served) {
   close(gate);
   end_writers(w, 0, 8);
   expect_order("0 1 2 3 4 5 6 7 ");
+  finish();
+}
+END_TEST
+
+/* P10: whoever finds at its turn that its change has to be synced (0) does not
+ * wait for a second turn; it used to go to the end of the line.  The first
+ * change of a session (1) stands in the line at once. */
+START_TEST(change_of_unknown_kind_has_one_turn) {
+  writer w[6];
+  zke_stat set, first;
+  begin();
+  w[0] = start_writer_as(0, _i ? set_at_first : set_guessed);
+  for (int i = 1; i < 6; i++) w[i] = start_writer(i);
+  int gate = hold_gate(1);
+  come(w, 6);
+  close(gate);
+  end_writers(w, 0, 6);
+  expect_order("1 2 3 4 5 ");
+  ck_ok(zke_exists(z, "/q", NULL, NULL, &set));
+  ck_ok(zke_exists(z, "/q/w-0000000000", NULL, NULL, &first));
+  ck_assert_int_lt(set.mzxid, first.czxid);
   finish();
 }
 END_TEST
@@ -582,6 +634,7 @@ int main(int argc, char **argv) {
   Suite *s = suite_create("line");
   TCase *t = tcase_create("line");
   tcase_add_test(t, first_come_first_served);
+  tcase_add_loop_test(t, change_of_unknown_kind_has_one_turn, 0, 2);
   tcase_add_loop_test(t, stopped_first_is_passed_over, 0, 2);
   tcase_add_test(t, stopped_one_in_the_middle);
   tcase_add_test(t, killed_ones_leave_the_line);
