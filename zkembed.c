@@ -20,10 +20,24 @@
  *   auth_          SHA-1, base64, digest identities
  *   acl_           access control lists as text
  *   (types)        the store, the session, the transaction
- *   lock_          the store's lock, the atfork handler's descriptor registry
- *   db_            SQLite: connection, statements, errors, schema, opening
- *   live_          side files: lives, leases, stamps, wake-ups, identity
- *   gate_          the line of writers
+ *   host_          the host's clocks, logger and files, as a store sees them
+ *   lock_          the store's lock
+ *   fork_          the process's list of stores, for a forked child
+ *   fd_            descriptors, noted where a forked child finds them
+ *   sql_           SQLite's errors, statements, parameters and rows
+ *   file_          files of SQLite with methods of ours
+ *   wal_           the write-ahead log: a transaction gathered into one write
+ *   shm_           the WAL-index: reads without locks
+ *   vfs_           the VFS of each store
+ *   schema_        the tables; recognising a file
+ *   db_            the connection: reads, writes, syncs, checkpoints
+ *   side_          the directory beside the database and its files
+ *   life_          which sessions live
+ *   wake_          FIFOs: waking a session
+ *   guard_         are the files and descriptors still the store's own?
+ *   lease_         stamps of sessions with a lease
+ *   line_          the order in which writers come to the gate
+ *   gate_          the one writer
  *   txn_           one transaction: gate, class, zxid, commit, wake
  *   watch_         registering, firing, queueing events
  *   node_          rows of the tree: load, add, remove, change
@@ -31,7 +45,7 @@
  *   sess_          beginning, ending and reaping sessions; new boots
  *   discard_       nodes that a session has yet to remove
  *   sweep_         duty: dead sessions, leases, TTL, containers
- *   reg_           a session's watchers in memory
+ *   watcher_           a session's watchers in memory
  *   alarm_         calls at a time
  *   wait_          descriptor, deadlines, dispatch
  *   view_          lists for inspection, zke_check
@@ -286,6 +300,12 @@ static int base_take(const void *given, void *out, size_t size,
   if (given) memcpy(out, given, theirs < size ? theirs : size);
   memcpy(out, &size, sizeof size);
   return ZKE_OK;
+}
+
+/* A number of a file of SQLite's, which stores them in this order. */
+static uint32_t base_big_endian(const unsigned char *p) {
+  return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 |
+         p[3];
 }
 
 /* The low 32 bits as Java's int: ZooKeeper's counters wrap. */
@@ -1353,12 +1373,12 @@ static zke_acls *acl_decode(const zke_allocator *a, const char *text,
 
 /* Every statement of the library: identifier and text. */
 /* clang-format off */
-#define DB_BATCH "64"
-#define DB_REMOVAL "128"
-#define DB_NODE_COLUMNS                                                       \
+#define SQL_BATCH "64"
+#define SQL_REMOVAL "128"
+#define SQL_NODE_COLUMNS                                                       \
   "czxid,mzxid,pzxid,ctime,mtime,version,aversion,creates,nchild,owner,kind," \
   "ttl,acl,len,blob,due"
-#define DB_STATEMENTS(X)                                                      \
+#define SQL_STATEMENTS(X)                                                      \
   X(BEGIN_READ, "BEGIN")                                                      \
   X(BEGIN_WRITE, "BEGIN IMMEDIATE")                                           \
   X(COMMIT, "COMMIT")                                                         \
@@ -1371,13 +1391,13 @@ static zke_acls *acl_decode(const zke_allocator *a, const char *text,
   X(META_FILES_SET, "UPDATE meta SET boot=?1,db_device=?2,db_inode=?3,"       \
                     "live_device=?4,live_inode=?5,gate_device=?6,"            \
                     "gate_inode=?7")                                          \
-  X(NODE_ROW, "SELECT " DB_NODE_COLUMNS                                       \
+  X(NODE_ROW, "SELECT " SQL_NODE_COLUMNS                                       \
               " FROM node WHERE parent=?1 AND name=?2")                       \
-  X(NODE_DATA, "SELECT " DB_NODE_COLUMNS                                      \
+  X(NODE_DATA, "SELECT " SQL_NODE_COLUMNS                                      \
                ",CASE WHEN blob IS NULL THEN data ELSE (SELECT b.data FROM "  \
                "blob b WHERE b.id=node.blob) END FROM node WHERE parent=?1 "  \
                "AND name=?2")                                                 \
-  X(NODE_ADD, "INSERT INTO node(parent,name," DB_NODE_COLUMNS                 \
+  X(NODE_ADD, "INSERT INTO node(parent,name," SQL_NODE_COLUMNS                 \
               ",data)VALUES(?1,?2,?3,?3,?3,?4,?4,0,0,0,0,?5,?6,?7,?8,?9," \
               "?10,?11,?12)ON CONFLICT DO NOTHING")                           \
   X(NODE_CHILD_ADDED, "UPDATE node SET creates=?3,nchild=nchild+1,pzxid=?4 "  \
@@ -1403,10 +1423,10 @@ static zke_acls *acl_decode(const zke_allocator *a, const char *text,
                     "owner<>0 ORDER BY parent,name")                          \
   X(NODE_OWNED, "SELECT parent,name,acl,blob FROM node WHERE owner=?1 AND "   \
                 "owner<>0 AND nchild=0 ORDER BY parent,name LIMIT "           \
-                DB_REMOVAL)                                                   \
+                SQL_REMOVAL)                                                   \
   X(NODE_DUE, "SELECT parent,name,acl,blob FROM node WHERE kind=?1 AND "      \
               "due<>0 AND due<=?2 AND nchild=0 AND ttl>=0 "                   \
-              "ORDER BY due,parent,name LIMIT " DB_REMOVAL)                   \
+              "ORDER BY due,parent,name LIMIT " SQL_REMOVAL)                   \
   X(NODE_DISCARD, "SELECT parent,name,acl,blob FROM node WHERE parent=?1 "    \
                   "AND name>=?2 AND name<=?2||CASE WHEN ?3>0 THEN "           \
                   "'9999999999' ELSE '' END AND(?3=0 OR("                     \
@@ -1414,7 +1434,7 @@ static zke_acls *acl_decode(const zke_allocator *a, const char *text,
                   "(substr(name,length(?2)+1)GLOB'-[12]*')AND "               \
                   "substr(name,length(?2)+1,1)GLOB'[-0-9]'AND "               \
                   "substr(name,length(?2)+2)NOT GLOB'*[^0-9]*'))AND "         \
-                  "owner=?4 AND(?5=0 OR czxid=?5)LIMIT " DB_REMOVAL)          \
+                  "owner=?4 AND(?5=0 OR czxid=?5)LIMIT " SQL_REMOVAL)          \
   X(BLOB_ADD, "INSERT INTO blob(data)VALUES(?1)")                             \
   X(BLOB_REMOVE, "DELETE FROM blob WHERE id=?1")                              \
   X(WATCH_AT, "SELECT kind,session FROM watch WHERE path=?1")                 \
@@ -1436,7 +1456,7 @@ static zke_acls *acl_decode(const zke_allocator *a, const char *text,
   X(EVENT_ADD, "INSERT INTO event(session,seq,type,path,zxid,acl)"            \
                "VALUES(?1,?2,?3,?4,?5,?6)")                                   \
   X(EVENT_NEXT, "SELECT seq,type,path,zxid,acl FROM event WHERE session=?1 "  \
-                "AND seq>?2 ORDER BY seq LIMIT " DB_BATCH)                    \
+                "AND seq>?2 ORDER BY seq LIMIT " SQL_BATCH)                    \
   X(EVENT_TRIM, "DELETE FROM event WHERE session=?1 AND seq<=?2")             \
   X(SESSION_SEEN, "UPDATE session SET seen=?2 WHERE id=?1")                   \
   X(EVENT_END, "DELETE FROM event WHERE session=?1")                          \
@@ -1448,15 +1468,15 @@ static zke_acls *acl_decode(const zke_allocator *a, const char *text,
   X(SESSION_ANY, "SELECT EXISTS(SELECT 1 FROM session)")                      \
   X(SESSION_FEW, "SELECT count(*)<=?1 FROM(SELECT 1 FROM session LIMIT "      \
                  "?1+1)")                                                     \
-  X(SESSION_TURN, "SELECT id,lease,slot,life FROM session WHERE id%?1=?2")    \
+  X(SESSION_PART, "SELECT id,lease,slot,life FROM session WHERE id%?1=?2")    \
   X(SLOT_LAST, "SELECT coalesce(max(slot),-1)FROM session WHERE slot>=0")     \
   X(SLOT_TAKEN, "SELECT EXISTS(SELECT 1 FROM session WHERE slot=?1 AND "      \
                 "slot>=0)")
 
 /* clang-format on */
 
-#define DB_STATEMENT_ENUM(name, text) DB_##name,
-enum { DB_STATEMENTS(DB_STATEMENT_ENUM) DB_COUNT };
+#define SQL_STATEMENT_ENUM(name, text) SQL_##name,
+enum { SQL_STATEMENTS(SQL_STATEMENT_ENUM) SQL_COUNT };
 
 /* node.kind */
 enum { NODE_PLAIN = 0, NODE_CONTAINER = 1, NODE_TTL = 2 };
@@ -1470,15 +1490,15 @@ enum { WATCH_ONE_SHOT = 0, WATCH_PERSISTENT = 1, WATCH_RECURSIVE = 2 };
 enum sess_state { SESS_ALIVE, SESS_EXPIRED, SESS_AUTH_FAILED, SESS_CLOSED };
 
 /* A hash table of items that lie first in their structs. */
-typedef struct reg_item {
-  struct reg_item *next; /* in the chain */
+typedef struct watcher_item {
+  struct watcher_item *next; /* in the chain */
   uint64_t hash;
-} reg_item;
+} watcher_item;
 
-typedef struct reg_table {
-  reg_item **at;
+typedef struct watcher_table {
+  watcher_item **at;
   size_t cap, count; /* cap: 0 or a power of two */
-} reg_table;
+} watcher_table;
 
 /* An event read from the file, not yet delivered. */
 typedef struct wait_event {
@@ -1539,11 +1559,11 @@ struct zke {
   atomic_bool doomed; /* no memory to note it: the session is to end */
   /* the same for calls at a time: all, those that are set, the first's time
    * (monotonic ns; INT64_MAX: none is set) */
-  reg_table alarms;
+  watcher_table alarms;
   struct alarm_call *alarm_first;
   atomic_int_fast64_t alarm_at;
   /* watchers in memory */
-  reg_table spots, pairs;
+  watcher_table spots, pairs;
   size_t watcher_count, recursive_count;
   uint64_t listing; /* how often calls have been collected */
   /* events */
@@ -1564,18 +1584,18 @@ struct zke {
 
 /* A file of SQLite's with some methods replaced by ours: its own struct, whose
  * pMethods lead to a copy of its methods.  First in what belongs to it. */
-typedef struct db_file {
+typedef struct file_wrapped {
   sqlite3_io_methods own;
   const sqlite3_io_methods *real;
   sqlite3_file *f; /* NULL: not open */
-} db_file;
+} file_wrapped;
 
 /* The write-ahead log (SQLite's file format, section 4): a head, then frames of
  * a head and a page each. */
-enum { DB_LOG_HEAD = 32, DB_LOG_FRAME = 24 };
+enum { WAL_HEAD = 32, WAL_FRAME = 24 };
 
-typedef struct db_log {
-  db_file file;
+typedef struct wal_log {
+  file_wrapped file;
   char *bytes;  /* ZKE_LOG_BYTES, or NULL: nothing is ever gathered */
   bool gather;  /* SQLite is known to write the log as is relied on */
   bool strange; /* … but has written otherwise since: gather no more */
@@ -1583,14 +1603,14 @@ typedef struct db_log {
   int64_t at;   /* where they belong */
   int64_t end;  /* of what the transaction has written; 0: nothing yet */
   int64_t page; /* bytes of a page; 0: not known */
-  unsigned char last[DB_LOG_FRAME]; /* head of the transaction's last frame */
-} db_log;
+  unsigned char last[WAL_FRAME]; /* head of the transaction's last frame */
+} wal_log;
 
 /* The header of the WAL-index (SQLite's "WAL-mode file format", 2.1), of which
  * the -shm begins with two copies: numbers in this machine's order. */
-enum { DB_INDEX_WORDS = 12, DB_INDEX_SUMMED = 10, DB_INDEX_VERSION = 3007000 };
+enum { SHM_WORDS = 12, SHM_SUMMED = 10, SHM_VERSION = 3007000 };
 
-typedef struct db_index_head {
+typedef struct shm_head {
   uint32_t version, unused;
   uint32_t changes;         /* goes up by one with each commit */
   unsigned char ready;      /* 1: the rest is set */
@@ -1600,32 +1620,32 @@ typedef struct db_index_head {
   uint32_t frame_sum[2];    /* checksum of the log's last frame */
   unsigned char salt[8];    /* of the log's frames */
   uint32_t sum[2];          /* checksum of all before */
-} db_index_head;
+} shm_head;
 
-_Static_assert(sizeof(db_index_head) == DB_INDEX_WORDS * sizeof(uint32_t),
+_Static_assert(sizeof(shm_head) == SHM_WORDS * sizeof(uint32_t),
                "the WAL-index's header has no gaps");
 
 /* Whether this SQLite's WAL-index is the one that is relied on. */
-enum db_trust { DB_UNTRIED, DB_KNOWN, DB_STRANGE };
+enum shm_trust { SHM_UNTRIED, SHM_KNOWN, SHM_STRANGE };
 
-typedef struct db_index {
-  db_file file; /* the database's */
+typedef struct shm_index {
+  file_wrapped file; /* the database's */
   struct store *s;
-  db_log *log;
+  wal_log *log;
   const volatile uint32_t *head; /* of the -shm; NULL: not mapped */
-  enum db_trust trust;
+  enum shm_trust trust;
   uint32_t changes; /* what the header counted before the transaction */
   int frames;       /* what it tells after it; 0: not what was written */
   unsigned held;    /* read locks that SQLite has */
-  uint32_t seen[DB_INDEX_WORDS]; /* what the open read began with */
-  bool lockless;                 /* SQLite's read locks are not taken */
-  bool open;                     /* a read that the next one may go on with */
-  int64_t number;                /* of that read; 0: there was none yet */
-  unsigned granted;              /* locks that SQLite only believes to have */
-  bool settled;                  /* the store shows what it reads */
-  int refused;                   /* marks it was kept from setting */
-  int distrust;                  /* reads to be made under locks */
-} db_index;
+  uint32_t seen[SHM_WORDS]; /* what the open read began with */
+  bool lockless;            /* SQLite's read locks are not taken */
+  bool open;                /* a read that the next one may go on with */
+  int64_t number;           /* of that read; 0: there was none yet */
+  unsigned granted;         /* locks that SQLite only believes to have */
+  bool serving;             /* the store shows what it reads */
+  int refused;              /* marks it was kept from setting */
+  int distrust;             /* reads to be made under locks */
+} shm_index;
 
 typedef struct store {
   /* fixed at open */
@@ -1637,16 +1657,16 @@ typedef struct store {
   bool read_locks, plain_log; /* SQLite's own ways, by option */
   int durability, data_limit, cache_kib, notice_limit;
   int64_t busy, container;        /* ns, ms */
-  int64_t boot_offset;            /* ns; see live_boottime() */
+  int64_t boot_offset;            /* ns; see host_boottime() */
   bool strange_clock;             /* it is not known */
   char *name, *vfs;               /* as given; vfs may be NULL */
   char *file, *dir;               /* database, side directory */
   char *gate, *line, *live;       /* gate file, line file, liveness file */
   char *wal, *shm;                /* SQLite's files beside it */
-  sqlite3_vfs vfs_own, *vfs_base; /* see db_vfs_connect() */
+  sqlite3_vfs vfs_own, *vfs_base; /* see vfs_connect() */
   char vfs_name[40];
-  db_log wal_log; /* the write-ahead log's file, see there */
-  db_index index; /* reads without locks, see there */
+  wal_log wal_log; /* the write-ahead log's file, see there */
+  shm_index index; /* reads without locks, see there */
   zke_file file_id, gate_id, line_id, live_id, wal_id, shm_id;
   int gate_fd;         /* gate and duty bytes; -1 in a read-only store */
   int line_fd;         /* places before the gate; -1 in a read-only store */
@@ -1656,7 +1676,7 @@ typedef struct store {
   int64_t shard_inode; /* … */
   /* the lock */
   pthread_mutex_t m;
-  struct lock_turn *turns, **turns_end; /* who waits for it, in order */
+  struct lock_waiter *waiters, **waiters_end; /* for it, in order */
   bool locked;
   bool passed; /* the first of them was woken in vain: it is next */
   /* guarded by the lock */
@@ -1665,28 +1685,28 @@ typedef struct store {
   int64_t since;    /* boottime ns: what it has kept the store's sessions from
                        calling in before is made up for; INT64_MAX: nothing */
   sqlite3 *db;
-  sqlite3_stmt *statement[DB_COUNT];
-  int synchronous;   /* what the connection is set to: 1 NORMAL, 2 FULL */
-  bool broken;       /* a COMMIT, or the sync of a recovery, failed: reopen
+  sqlite3_stmt *statement[SQL_COUNT];
+  int synchronous;    /* what the connection is set to: 1 NORMAL, 2 FULL */
+  bool broken;        /* a COMMIT, or the sync of a recovery, failed: reopen
                         before anything else */
-  bool unsettled;    /* …, and checkpoint before the next change */
-  bool synced_dir;   /* the directory knows the -wal */
-  bool replaced;     /* the files are not ours any more */
-  bool foreign;      /* the host closed our descriptors: hands off them */
-  int wal_pages;     /* after the last commit */
-  int wal_limit;     /* checkpoint when it is reached */
-  int64_t line_from; /* the line's first place, as far as it is known */
-  bool duty;         /* we hold the duty byte */
-  int64_t tick_next; /* monotonic ns of the next look by a caller */
-  int64_t sweep_at;  /* no session of ours looks after the sweep before */
-  int64_t sweeper;   /* the one that did last: with the duty it goes on */
-  int64_t swept_at;  /* the last sweep that came to its end, or 0 */
-  unsigned sweeps;   /* that did */
-  int64_t settle_at; /* not before: see wait_settle() */
-  buf put_off;       /* dead sessions, and when to try again: sess_put_off() */
-  int64_t phase;     /* of its ticks among those of other stores, ns */
-  int64_t lease;     /* the shortest one that a session has had, ns, or 0 */
-  zke **sessions;    /* of this store, by id */
+  bool in_doubt;      /* …, and checkpoint before the next change */
+  bool synced_dir;    /* the directory knows the -wal */
+  bool replaced;      /* the files are not ours any more */
+  bool fds_lost;      /* the host closed our descriptors: hands off them */
+  int wal_pages;      /* after the last commit */
+  int wal_limit;      /* checkpoint when it is reached */
+  int64_t line_from;  /* the line's first place, as far as it is known */
+  bool duty;          /* we hold the duty byte */
+  int64_t tick_next;  /* monotonic ns of the next look by a caller */
+  int64_t sweep_at;   /* no session of ours looks after the sweep before */
+  int64_t sweeper;    /* the one that did last: with the duty it goes on */
+  int64_t swept_at;   /* the last sweep that came to its end, or 0 */
+  unsigned sweeps;    /* that did */
+  int64_t recover_at; /* not before: see wait_recover() */
+  buf put_off;        /* dead sessions, and when to try again: sess_put_off() */
+  int64_t phase;      /* of its ticks among those of other stores, ns */
+  int64_t lease;      /* the shortest one that a session has had, ns, or 0 */
+  zke **sessions;     /* of this store, by id */
   size_t session_count, session_cap;
   int notices; /* descriptors that tell of the deaths of others */
   struct {
@@ -1717,24 +1737,91 @@ typedef struct txn {
 } txn;
 
 /* ======================================================================
- * lock_: the store's lock, descriptors and fork (private)
+ * host_: the host as a store sees it (private)
  *
+ * Clocks, the kind of a file, the meaning of a failed call and the host's
+ * logger, all by the store's own table of system calls.  Knows nothing but that
+ * table.
+ * ==================================================================== */
+
+static int64_t host_now(const store *s) {
+  return s->os.clock(s->os.context, ZKE_CLOCK_MONOTONIC);
+}
+
+/* The host's CLOCK_BOOTTIME, also in a time namespace.  Where the namespace's
+ * offset is not known (`strange_clock`) it can only be compared with what this
+ * store has read from it. */
+static int64_t host_boottime(const store *s) {
+  return s->os.clock(s->os.context, ZKE_CLOCK_BOOTTIME) - s->boot_offset;
+}
+
+/* What a path or a descriptor is.  A host's table may leave out what it does
+ * not know, and one of an older header does not have all members: those are
+ * 0. */
+static int host_stat(const store *s, const char *path, zke_file *out) {
+  *out = (zke_file){.inode = 0};
+  return s->os.stat(s->os.context, path, out);
+}
+
+static int host_fstat(const store *s, int fd, zke_file *out) {
+  *out = (zke_file){.inode = 0};
+  return s->os.fstat(s->os.context, fd, out);
+}
+
+/* What a system call's error means to a caller. */
+static int host_meaning(int error) {
+  switch (-error) {
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return ZKE_READONLY;
+    case ENOSPC:
+    case EDQUOT:
+      return ZKE_FULL;
+    case ENOMEM:
+      return ZKE_NOMEM;
+    default:
+      return ZKE_SYSTEMERROR;
+  }
+}
+
+/* Fail because of a system call: "cannot lock PATH: why". */
+static int host_fail(store *s, int error, const char *what, const char *path) {
+  int rc = host_meaning(error);
+  (void)s;
+  return base_fail(rc, "%s %s: %s", what, path, strerror(-error));
+}
+
+/* Tell the host's logger, if it has one. */
+ZKE_PRINTF(3, 4)
+static void host_log(store *s, int level, const char *format, ...) {
+  char text[512];
+  if (!s->log) return;
+  va_list ap;
+  va_start(ap, format);
+  vsnprintf(text, sizeof text, format, ap);
+  va_end(ap);
+  s->log(s->log_context, level, text);
+}
+
+/* ======================================================================
+ * lock_: the store's lock (private)
+ *
+ * One thread at a time works on a store, whichever of its sessions it acts for.
  * The lock is a flag under a mutex, so that a thread can give up at its own
- * deadline while another waits for the disk.  Who comes while it is free may
- * pass those who are being woken, which saves most switches of threads; but
- * once the first of them has been woken in vain, nobody passes it any more.
- * Callbacks run without the lock.
+ * deadline while another waits for the disk.  A thread that comes while it is
+ * free may pass those who are being woken, which saves most switches of
+ * threads; but once the first of them has been woken in vain, nobody passes it
+ * any more. Callbacks run without the lock.  A function whose name ends in _m
+ * is called with the mutex held; the mutex is never held during a system call
+ * that can block.
  * ==================================================================== */
 
 /* A thread that waits. */
-typedef struct lock_turn {
-  struct lock_turn *next;
+typedef struct lock_waiter {
+  struct lock_waiter *next;
   pthread_cond_t come;
-} lock_turn;
-
-static int64_t lock_now(const store *s) {
-  return s->os.clock(s->os.context, ZKE_CLOCK_MONOTONIC);
-}
+} lock_waiter;
 
 /* Until when this thread's calls on a handle wait for others, ms: zke_limit().
  * z is NULL where there is no limit but the busy timeout. */
@@ -1754,54 +1841,54 @@ static int64_t lock_deadline(const zke *z, int64_t now) {
 
 /* Stand in line, with the mutex held, until it is our turn or the deadline
  * comes. */
-static bool lock_await(store *s, int64_t deadline) {
-  lock_turn own = {.next = NULL};
+static bool lock_queue(store *s, int64_t deadline) {
+  lock_waiter own = {.next = NULL};
   os_condition_init(&own.come);
-  *s->turns_end = &own;
-  s->turns_end = &own.next;
-  while (s->locked || s->turns != &own) {
-    int64_t left = deadline == INT64_MAX ? INT64_MAX : deadline - lock_now(s);
+  *s->waiters_end = &own;
+  s->waiters_end = &own.next;
+  while (s->locked || s->waiters != &own) {
+    int64_t left = deadline == INT64_MAX ? INT64_MAX : deadline - host_now(s);
     if (left <= 0) break;
     os_condition_wait(&own.come, &s->m, left);
-    if (s->locked && s->turns == &own) s->passed = true;
+    if (s->locked && s->waiters == &own) s->passed = true;
   }
-  bool got = !s->locked && s->turns == &own;
-  if (s->turns == &own) s->passed = false;
-  lock_turn **at = &s->turns;
+  bool got = !s->locked && s->waiters == &own;
+  if (s->waiters == &own) s->passed = false;
+  lock_waiter **at = &s->waiters;
   while (*at != &own) at = &(*at)->next;
   *at = own.next;
-  if (!*at) s->turns_end = at;
-  if (!got && !s->locked && s->turns) pthread_cond_signal(&s->turns->come);
+  if (!*at) s->waiters_end = at;
+  if (!got && !s->locked && s->waiters) pthread_cond_signal(&s->waiters->come);
   pthread_cond_destroy(&own.come);
   return got;
 }
 
 /* Take the lock with the mutex held. */
-static bool lock_get(store *s, int64_t deadline) {
-  bool got = (!s->locked && !s->passed) || lock_await(s, deadline);
+static bool lock_take_m(store *s, int64_t deadline) {
+  bool got = (!s->locked && !s->passed) || lock_queue(s, deadline);
   if (got) s->locked = true;
   return got;
 }
 
 /* Drop it with the mutex held. */
-static void lock_let(store *s) {
+static void lock_drop_m(store *s) {
   s->locked = false;
   s->caller = NULL;
   s->since = INT64_MAX;
-  if (s->turns) pthread_cond_signal(&s->turns->come);
+  if (s->waiters) pthread_cond_signal(&s->waiters->come);
 }
 
 /* Take the lock until the deadline (monotonic ns); false: not taken. */
 static bool lock_take(store *s, int64_t deadline) {
   pthread_mutex_lock(&s->m);
-  bool got = lock_get(s, deadline);
+  bool got = lock_take_m(s, deadline);
   pthread_mutex_unlock(&s->m);
   return got;
 }
 
 static void lock_drop(store *s) {
   pthread_mutex_lock(&s->m);
-  lock_let(s);
+  lock_drop_m(s);
   pthread_mutex_unlock(&s->m);
 }
 
@@ -1809,7 +1896,7 @@ static void lock_drop(store *s) {
  * closing thread may release everything right after. */
 static void lock_drop_call(store *s, zke *z) {
   pthread_mutex_lock(&s->m);
-  lock_let(s);
+  lock_drop_m(s);
   atomic_fetch_sub(&z->calls, 1);
   if (atomic_load(&z->closing)) pthread_cond_broadcast(&z->done);
   pthread_mutex_unlock(&s->m);
@@ -1827,9 +1914,9 @@ static void lock_uncount_call(store *s, zke *z) {
  * again. */
 static void lock_wait(store *s, pthread_cond_t *c, int64_t ns) {
   pthread_mutex_lock(&s->m);
-  lock_let(s);
+  lock_drop_m(s);
   os_condition_wait(c, &s->m, ns);
-  lock_get(s, INT64_MAX);
+  lock_take_m(s, INT64_MAX);
   pthread_mutex_unlock(&s->m);
 }
 
@@ -1837,9 +1924,9 @@ static void lock_wait(store *s, pthread_cond_t *c, int64_t ns) {
  * The count is looked at under the mutex that it is lowered under. */
 static void lock_await_calls(store *s, zke *z) {
   pthread_mutex_lock(&s->m);
-  lock_let(s);
+  lock_drop_m(s);
   while (atomic_load(&z->calls)) pthread_cond_wait(&z->done, &s->m);
-  lock_get(s, INT64_MAX);
+  lock_take_m(s, INT64_MAX);
   pthread_mutex_unlock(&s->m);
 }
 
@@ -1850,68 +1937,84 @@ static void lock_signal(store *s, pthread_cond_t *c) {
   pthread_mutex_unlock(&s->m);
 }
 
+/* ======================================================================
+ * fork_: the process's list of stores (private)
+ *
+ * A forked child has copies of all handles, and must neither use them nor keep
+ * the parent's sessions alive (P9).  The list of stores leads the child's
+ * atfork handler to each of them.  It is the one thing of this library that
+ * belongs to the process.
+ * ==================================================================== */
+
 /* Is this a child's copy, which refuses every call?  True also for a thread
  * that was inside a call when it forked, in a callback: it must touch nothing
  * any more, the locks least of all. */
-static bool lock_is_forked(const store *s) { return atomic_load(&s->forked); }
+static bool fork_is_copy(const store *s) { return atomic_load(&s->forked); }
 
 /* The one thing of this library that belongs to the process: the list of
  * stores, which the atfork handler walks in the child.  Every descriptor is
  * made, noted and closed under the same mutex, so a fork in another thread
  * never sees one that is open but not noted. */
-static pthread_mutex_t lock_fork_mutex = PTHREAD_MUTEX_INITIALIZER;
-static pthread_once_t lock_fork_once = PTHREAD_ONCE_INIT;
-static store *lock_fork_stores;
-static store *lock_fork_orphans; /* in a child: the parent's */
-static int lock_fork_error;
+static pthread_mutex_t fork_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+static store *fork_stores;
+static store *fork_orphans; /* in a child: the parent's */
+static int fork_error;
 
-static void lock_fork_prepare(void) { pthread_mutex_lock(&lock_fork_mutex); }
-static void lock_fork_parent(void) { pthread_mutex_unlock(&lock_fork_mutex); }
+static void fork_prepare(void) { pthread_mutex_lock(&fork_mutex); }
+static void fork_parent(void) { pthread_mutex_unlock(&fork_mutex); }
 
 /* In the child: refuse every call, and let go of what keeps the parent's
  * sessions alive.  Closing does not unlock; the parent's copies stay. */
-static void lock_fork_child(void) {
-  for (store *s = lock_fork_stores, *next; s; s = next) {
+static void fork_child(void) {
+  for (store *s = fork_stores, *next; s; s = next) {
     next = s->fork_next;
-    s->fork_next = lock_fork_orphans;
-    lock_fork_orphans = s;
+    s->fork_next = fork_orphans;
+    fork_orphans = s;
     atomic_store(&s->forked, true);
-    for (int i = 0; i < s->fd_count && !s->foreign; i++)
+    for (int i = 0; i < s->fd_count && !s->fds_lost; i++)
       s->os.close(s->os.context, s->fds[i]);
     s->fd_count = 0;
   }
-  lock_fork_stores = NULL;
-  pthread_mutex_unlock(&lock_fork_mutex);
+  fork_stores = NULL;
+  pthread_mutex_unlock(&fork_mutex);
 }
 
-static void lock_fork_register(void) {
-  lock_fork_error =
-      pthread_atfork(lock_fork_prepare, lock_fork_parent, lock_fork_child);
+static void fork_register(void) {
+  fork_error = pthread_atfork(fork_prepare, fork_parent, fork_child);
 }
 
-static int lock_fork_add(store *s) {
-  pthread_once(&lock_fork_once, lock_fork_register);
-  if (lock_fork_error) return base_nomem();
-  pthread_mutex_lock(&lock_fork_mutex);
-  s->fork_next = lock_fork_stores;
-  lock_fork_stores = s;
-  pthread_mutex_unlock(&lock_fork_mutex);
+static int fork_add(store *s) {
+  pthread_once(&fork_once, fork_register);
+  if (fork_error) return base_nomem();
+  pthread_mutex_lock(&fork_mutex);
+  s->fork_next = fork_stores;
+  fork_stores = s;
+  pthread_mutex_unlock(&fork_mutex);
   return ZKE_OK;
 }
 
-static void lock_fork_remove(store *s) {
-  pthread_mutex_lock(&lock_fork_mutex);
-  for (store **at = &lock_fork_stores; *at; at = &(*at)->fork_next) {
+static void fork_remove(store *s) {
+  pthread_mutex_lock(&fork_mutex);
+  for (store **at = &fork_stores; *at; at = &(*at)->fork_next) {
     if (*at == s) {
       *at = s->fork_next;
       break;
     }
   }
-  pthread_mutex_unlock(&lock_fork_mutex);
+  pthread_mutex_unlock(&fork_mutex);
 }
 
+/* ======================================================================
+ * fd_: descriptors (private)
+ *
+ * Every descriptor of a store is made, noted and closed here, under the fork
+ * mutex, so that a fork in another thread never sees one that is open but not
+ * noted.
+ * ==================================================================== */
+
 /* Room for n more descriptors; the fork mutex is held. */
-static bool lock_fd_room(store *s, int n) {
+static bool fd_room(store *s, int n) {
   if (s->fd_cap - s->fd_count >= n) return true;
   int cap = s->fd_cap + 16;
   int *fds = mem_resize(&s->a, s->fds, (size_t)cap * sizeof *fds);
@@ -1921,22 +2024,22 @@ static bool lock_fd_room(store *s, int n) {
   return true;
 }
 
-/* How lock_fd_make() makes a descriptor. */
-enum lock_fd_kind { LOCK_FD_OPEN, LOCK_FD_PIPE, LOCK_FD_POLLER, LOCK_FD_TIMER };
+/* How fd_make() makes a descriptor. */
+enum fd_kind { FD_FILE, FD_PIPE, FD_POLLER, FD_TIMER };
 
 /* Ask the system for one descriptor, or for a pipe's two: fds; >= 0 or -errno.
  */
-static int lock_fd_ask(store *s, enum lock_fd_kind kind, const char *path,
-                       int flags, unsigned mode, int fds[2]) {
+static int fd_ask(store *s, enum fd_kind kind, const char *path, int flags,
+                  unsigned mode, int fds[2]) {
   void *c = s->os.context;
   switch (kind) {
-    case LOCK_FD_OPEN:
+    case FD_FILE:
       return fds[0] = s->os.open(c, path, flags, mode);
-    case LOCK_FD_PIPE:
+    case FD_PIPE:
       return s->os.pipe(c, fds);
-    case LOCK_FD_POLLER:
+    case FD_POLLER:
       return fds[0] = s->os.poller(c);
-    case LOCK_FD_TIMER:
+    case FD_TIMER:
       return fds[0] = s->os.timer(c);
   }
   return -EINVAL;
@@ -1944,62 +2047,50 @@ static int lock_fd_ask(store *s, enum lock_fd_kind kind, const char *path,
 
 /* Make one descriptor (two for a pipe) and note it; 0 or -errno.  A fork()
  * cannot come between the two: the child knows all that it is to close. */
-static int lock_fd_make(store *s, enum lock_fd_kind kind, const char *path,
-                        int flags, unsigned mode, int fds[2]) {
-  int n = kind == LOCK_FD_PIPE ? 2 : 1, rc = -ENOMEM;
-  pthread_mutex_lock(&lock_fork_mutex);
-  if (lock_fd_room(s, n)) {
-    rc = lock_fd_ask(s, kind, path, flags, mode, fds);
+static int fd_make(store *s, enum fd_kind kind, const char *path, int flags,
+                   unsigned mode, int fds[2]) {
+  int n = kind == FD_PIPE ? 2 : 1, rc = -ENOMEM;
+  pthread_mutex_lock(&fork_mutex);
+  if (fd_room(s, n)) {
+    rc = fd_ask(s, kind, path, flags, mode, fds);
     for (int i = 0; rc >= 0 && i < n; i++) s->fds[s->fd_count++] = fds[i];
   }
-  pthread_mutex_unlock(&lock_fork_mutex);
+  pthread_mutex_unlock(&fork_mutex);
   return rc < 0 ? rc : 0;
 }
 
 /* Open a file; the descriptor or -errno. */
-static int lock_fd_open(store *s, const char *path, int flags, unsigned mode) {
+static int fd_open(store *s, const char *path, int flags, unsigned mode) {
   int fd[2] = {-1, -1};
-  int rc = lock_fd_make(s, LOCK_FD_OPEN, path, flags, mode, fd);
+  int rc = fd_make(s, FD_FILE, path, flags, mode, fd);
   return rc < 0 ? rc : fd[0];
 }
 
 /* Close a descriptor and forget it; -1 is fine. */
-static void lock_fd_close(store *s, int *fd) {
+static void fd_close(store *s, int *fd) {
   if (*fd < 0) return;
-  pthread_mutex_lock(&lock_fork_mutex);
-  /* lock_fd_make() has noted it, most likely a moment ago */
+  pthread_mutex_lock(&fork_mutex);
+  /* fd_make() has noted it, most likely a moment ago */
   for (int i = s->fd_count - 1; ALWAYS(i >= 0); i--) {
     if (s->fds[i] == *fd) {
       s->fds[i] = s->fds[--s->fd_count];
       break;
     }
   }
-  if (!s->foreign) s->os.close(s->os.context, *fd);
-  pthread_mutex_unlock(&lock_fork_mutex);
+  if (!s->fds_lost) s->os.close(s->os.context, *fd);
+  pthread_mutex_unlock(&fork_mutex);
   *fd = -1;
 }
 
-/* Tell the host's logger, if it has one. */
-ZKE_PRINTF(3, 4)
-static void lock_log(store *s, int level, const char *format, ...) {
-  char text[512];
-  if (!s->log) return;
-  va_list ap;
-  va_start(ap, format);
-  vsnprintf(text, sizeof text, format, ap);
-  va_end(ap);
-  s->log(s->log_context, level, text);
-}
-
 /* ======================================================================
- * db_: SQLite (private)
+ * sql_: statements (private)
  *
- * The connection, its statements and errors, the schema, opening and
- * recognising a file.  Nothing above the tables: no rule of the tree is here.
+ * SQLite's errors as results, and prepared statements: parameters in, rows out.
+ * Knows nothing of what the tables mean.
  * ==================================================================== */
 
 /* Turn a failed SQLite call into a result with its sentence. */
-static int db_error(store *s, int sqlite_rc, const char *doing) {
+static int sql_error(store *s, int sqlite_rc, const char *doing) {
   int rc;
   switch (sqlite_rc & 0xff) {
     case SQLITE_BUSY:
@@ -2034,78 +2125,78 @@ static int db_error(store *s, int sqlite_rc, const char *doing) {
 }
 
 /* The statement, prepared at its first use; NULL with *rc set. */
-static sqlite3_stmt *db_statement(store *s, int id, int *rc) {
+static sqlite3_stmt *sql_statement(store *s, int id, int *rc) {
   static const char *const texts[] = {
-#define DB_STATEMENT_TEXT(name, text) text,
-      DB_STATEMENTS(DB_STATEMENT_TEXT)};
+#define SQL_STATEMENT_TEXT(name, text) text,
+      SQL_STATEMENTS(SQL_STATEMENT_TEXT)};
   *rc = ZKE_OK;
   if (s->statement[id]) return s->statement[id];
   int sqlite_rc = sqlite3_prepare_v3(
       s->db, texts[id], -1, SQLITE_PREPARE_PERSISTENT, &s->statement[id], NULL);
-  if (!s->statement[id]) *rc = db_error(s, sqlite_rc, "preparing");
+  if (!s->statement[id]) *rc = sql_error(s, sqlite_rc, "preparing");
   return s->statement[id];
 }
 
 /* Bind a parameter; texts must live until the statement is reset.  Binding an
  * integer or a static text takes no memory, so it does not fail. */
-static void db_bind_int(sqlite3_stmt *st, int at, int64_t n) {
+static void sql_bind_int(sqlite3_stmt *st, int at, int64_t n) {
   sqlite3_bind_int64(st, at, n);
 }
 
-static void db_bind_text(sqlite3_stmt *st, int at, const char *text, int len) {
+static void sql_bind_text(sqlite3_stmt *st, int at, const char *text, int len) {
   sqlite3_bind_text(st, at, text, len, SQLITE_STATIC);
 }
 
-static void db_bind_key(sqlite3_stmt *st, path_key k) {
-  db_bind_text(st, 1, k.parent, k.parent_len);
-  db_bind_text(st, 2, k.name, k.name_len);
+static void sql_bind_key(sqlite3_stmt *st, path_key k) {
+  sql_bind_text(st, 1, k.parent, k.parent_len);
+  sql_bind_text(st, 2, k.name, k.name_len);
 }
 
 /* Step to a row: ZKE_OK with *row telling whether there is one.  Without a
  * row, or on error, the statement is reset; with one, the caller resets it. */
-static int db_step(store *s, sqlite3_stmt *st, bool *row) {
+static int sql_step(store *s, sqlite3_stmt *st, bool *row) {
   int rc = sqlite3_step(st);
   *row = rc == SQLITE_ROW;
   if (*row) return ZKE_OK;
   sqlite3_reset(st);
-  return rc == SQLITE_DONE ? ZKE_OK : db_error(s, rc, "reading or writing");
+  return rc == SQLITE_DONE ? ZKE_OK : sql_error(s, rc, "reading or writing");
 }
 
 /* Run a bound statement that gives no row. */
-static int db_run(store *s, sqlite3_stmt *st) {
+static int sql_run(store *s, sqlite3_stmt *st) {
   bool row;
-  return db_step(s, st, &row);
+  return sql_step(s, st, &row);
 }
 
 /* Run a statement without parameters. */
-static int db_do(store *s, int id) {
+static int sql_do(store *s, int id) {
   int rc;
-  sqlite3_stmt *st = db_statement(s, id, &rc);
-  return st ? db_run(s, st) : rc;
+  sqlite3_stmt *st = sql_statement(s, id, &rc);
+  return st ? sql_run(s, st) : rc;
 }
 
 /* Run a statement whose only parameters are integers. */
-static int db_do_ints(store *s, int id, int count, const int64_t *values) {
+static int sql_do_ints(store *s, int id, int count, const int64_t *values) {
   int rc;
-  sqlite3_stmt *st = db_statement(s, id, &rc);
+  sqlite3_stmt *st = sql_statement(s, id, &rc);
   if (!st) return rc;
-  for (int i = 0; i < count; i++) db_bind_int(st, i + 1, values[i]);
-  return db_run(s, st);
+  for (int i = 0; i < count; i++) sql_bind_int(st, i + 1, values[i]);
+  return sql_run(s, st);
 }
 
-static int db_do_int(store *s, int id, int64_t value) {
-  return db_do_ints(s, id, 1, &value);
+static int sql_do_int(store *s, int id, int64_t value) {
+  return sql_do_ints(s, id, 1, &value);
 }
 
 /* Fetch one row's columns as integers (NULL: 0); ZKE_CORRUPT without a row. */
-static int db_fetch_ints(store *s, int id, int64_t parameter, int count,
-                         int64_t *out) {
+static int sql_fetch_ints(store *s, int id, int64_t parameter, int count,
+                          int64_t *out) {
   int rc;
   bool row;
-  sqlite3_stmt *st = db_statement(s, id, &rc);
+  sqlite3_stmt *st = sql_statement(s, id, &rc);
   if (!st) return rc;
-  if (sqlite3_bind_parameter_count(st)) db_bind_int(st, 1, parameter);
-  rc = db_step(s, st, &row);
+  if (sqlite3_bind_parameter_count(st)) sql_bind_int(st, 1, parameter);
+  rc = sql_step(s, st, &row);
   if (rc != ZKE_OK) return rc;
   if (!row) return base_fail(ZKE_CORRUPT, "%s: a row is missing", s->name);
   for (int i = 0; i < count; i++) out[i] = sqlite3_column_int64(st, i);
@@ -2114,10 +2205,10 @@ static int db_fetch_ints(store *s, int id, int64_t parameter, int count,
 }
 
 /* Collect the rows of a (parent, name) query as paths. */
-static int db_collect_paths(store *s, sqlite3_stmt *st, buf *out, int *count) {
+static int sql_collect_paths(store *s, sqlite3_stmt *st, buf *out, int *count) {
   for (*count = 0;; ++*count) {
     bool row;
-    int rc = db_step(s, st, &row);
+    int rc = sql_step(s, st, &row);
     if (rc == ZKE_OK && out->failed) rc = base_nomem();
     if (row && rc != ZKE_OK) sqlite3_reset(st);
     if (rc != ZKE_OK || !row) return rc;
@@ -2130,25 +2221,593 @@ static int db_collect_paths(store *s, sqlite3_stmt *st, buf *out, int *count) {
   }
 }
 
-static int db_exec(store *s, const char *sql, const char *doing) {
+static int sql_exec(store *s, const char *sql, const char *doing) {
   int rc = sqlite3_exec(s->db, sql, NULL, NULL, NULL);
-  return rc == SQLITE_OK ? ZKE_OK : db_error(s, rc, doing);
+  return rc == SQLITE_OK ? ZKE_OK : sql_error(s, rc, doing);
 }
 
 /* SQLite asks what to do about somebody else's lock: sleep, until the running
  * call's deadline. */
-static int db_busy(void *arg, int tries) {
+static int sql_busy(void *arg, int tries) {
   store *s = arg;
-  int64_t left = s->deadline - lock_now(s);
+  int64_t left = s->deadline - host_now(s);
   if (left <= 0) return 0;
   int64_t pause = tries < 10 ? 50000 : ZKE_MS;
   s->os.sleep(s->os.context, base_min(left, pause));
   return 1;
 }
 
+/* ======================================================================
+ * file_: files of SQLite with methods of ours (private)
+ *
+ * SQLite calls a file by a table of methods.  Here a file gets a copy of its
+ * table, in which wal_ and shm_ replace some methods; the others go on as they
+ * were.
+ * ==================================================================== */
+
+/* What a file's replaced methods belong to. */
+static void *file_owner(sqlite3_file *f) {
+  return (void *)(uintptr_t)f->pMethods;
+}
+
+static void file_wrap(file_wrapped *d, sqlite3_file *f) {
+  static const size_t sizes[] = {offsetof(sqlite3_io_methods, xShmMap),
+                                 offsetof(sqlite3_io_methods, xFetch),
+                                 sizeof(sqlite3_io_methods)};
+  const sqlite3_io_methods *real = f->pMethods;
+  int version = real->iVersion < 3 ? real->iVersion : 3;
+  memset(d, 0, sizeof *d);
+  memcpy(&d->own, real, sizes[version - 1]);
+  d->own.iVersion = version;
+  d->real = real;
+  d->f = f;
+  f->pMethods = &d->own;
+}
+
+static int file_close(file_wrapped *d) {
+  sqlite3_file *f = d->f;
+  d->f = NULL;
+  return d->real->xClose(f);
+}
+
+/* ======================================================================
+ * wal_: the write-ahead log's file (private)
+ *
+ * SQLite writes a frame's head and its page by two calls; here what follows
+ * each other is gathered, so that most transactions are one write.  A process
+ * that reads is led to a frame by the -shm, which SQLite writes after the last
+ * frame of a commit.  So
+ *
+ * - the call that writes the end of a commit's page writes all that is
+ *   gathered, and can still tell an error;
+ * - a write to anywhere but behind everything that the transaction has written
+ *   is not gathered: SQLite goes back to put checksums right, before a commit;
+ * - what is gathered is read from here; the file is synced, cut and measured
+ *   only after all was written;
+ * - with the writers' lock it is forgotten: after a rollback the next frames
+ *   there may be another process's.
+ *
+ * So what is held back at any moment no other process knows of, and a process
+ * that dies then has not committed.
+ *
+ * The format is SQLite's published one, the order of the calls is not.  So
+ * nothing is gathered before a commit was seen to be written in this way (see
+ * shm_on_commit), and nothing any more after one write that is not: one that
+ * crosses the border of a head or page, leaves a gap, or belongs to a log of
+ * another version.  And nothing is gathered over a VFS that is not SQLite's
+ * own: one that encrypts pages, or adds checksums to them, knows a page by the
+ * length of the write.
+ * ==================================================================== */
+
+enum { WAL_MAGIC = 0x377f0682, WAL_VERSION = 3007000 };
+
+static int wal_flush(wal_log *l) {
+  int len = l->len;
+  l->len = 0;
+  if (len == 0) return SQLITE_OK;
+  int rc = l->file.real->xWrite(l->file.f, l->bytes, len, l->at);
+  if (rc != SQLITE_OK) l->end = l->at; /* it is written anew, or not at all */
+  return rc;
+}
+
+/* The writers' lock goes: what was not written will not be. */
+static void wal_forget(wal_log *l) {
+  l->len = 0;
+  l->end = 0;
+}
+
+/* The version and the size of pages stand in the log's head, which is written
+ * here or was by another process. */
+static void wal_learn(wal_log *l, const void *data, int64_t at) {
+  unsigned char head[WAL_HEAD];
+  int rc = SQLITE_OK;
+  if (at == 0)
+    memcpy(head, data, sizeof head);
+  else
+    rc = l->file.real->xRead(l->file.f, head, sizeof head, 0);
+  if (rc == SQLITE_OK && (base_big_endian(head) & ~1u) == WAL_MAGIC &&
+      base_big_endian(head + 4) == WAL_VERSION)
+    l->page = base_big_endian(head + 8);
+  else
+    l->strange = true;
+}
+
+/* Where in its frame a byte of the log lies. */
+static int64_t wal_offset(const wal_log *l, int64_t at) {
+  return (at - WAL_HEAD) % (WAL_FRAME + l->page);
+}
+
+/* Is it a write as SQLite is known to make them?  The log's head, or all or a
+ * piece of a frame's head or page: behind what the transaction has written,
+ * within it, or the first, at a frame's beginning. */
+static bool wal_expects(const wal_log *l, int len, int64_t at) {
+  if (at < WAL_HEAD) return at == 0 && len == WAL_HEAD && l->end == 0;
+  int64_t in = wal_offset(l, at);
+  if (in + len > (in < WAL_FRAME ? 0 : l->page) + WAL_FRAME) return false;
+  if (l->end == 0) return in == 0;
+  return at == l->end || at + len <= l->end;
+}
+
+/* Note how far the transaction has come, and its last frame's head. */
+static void wal_note(wal_log *l, const void *data, int len, int64_t at) {
+  l->end = base_max(l->end, at + len);
+  int64_t in = wal_offset(l, at);
+  bool last = at >= WAL_HEAD && at - in + WAL_FRAME + l->page >= l->end;
+  if (last && in < WAL_FRAME) memcpy(l->last + in, data, (size_t)len);
+}
+
+/* Is all of a commit's frame there?  Its head tells the database's size. */
+static bool wal_is_commit(const wal_log *l) {
+  return l->end > WAL_HEAD && wal_offset(l, l->end) == 0 &&
+         base_big_endian(l->last + 4) != 0;
+}
+
+static int wal_gather(wal_log *l, const void *data, int len, int64_t at) {
+  int rc = len > ZKE_LOG_BYTES - l->len ? wal_flush(l) : SQLITE_OK;
+  if (rc != SQLITE_OK) return rc;
+  if (l->len == 0) l->at = at;
+  memcpy(l->bytes + l->len, data, (size_t)len);
+  l->len += len;
+  wal_note(l, data, len, at);
+  return wal_is_commit(l) ? wal_flush(l) : SQLITE_OK;
+}
+
+static int wal_write(sqlite3_file *f, const void *data, int len,
+                     sqlite3_int64 at) {
+  wal_log *l = file_owner(f);
+  if (!l->strange && (l->page == 0 || (at == 0 && len == WAL_HEAD)))
+    wal_learn(l, data, at);
+  if (!l->strange && !wal_expects(l, len, at)) l->strange = true;
+  bool behind = l->end == 0 || at == l->end;
+  if (l->gather && !l->strange && behind && len <= ZKE_LOG_BYTES)
+    return wal_gather(l, data, len, at);
+  int rc = wal_flush(l);
+  if (rc != SQLITE_OK) return rc;
+  if (!l->strange) wal_note(l, data, len, at);
+  return l->file.real->xWrite(l->file.f, data, len, at);
+}
+
+static int wal_close(sqlite3_file *f) {
+  wal_log *l = file_owner(f);
+  mem_free(l->bytes); /* what is gathered was never committed */
+  l->bytes = NULL;
+  l->gather = false;
+  wal_forget(l);
+  return file_close(&l->file);
+}
+
+/* A transaction reads what it wrote itself, when the cache was too small. */
+static int wal_read(sqlite3_file *f, void *to, int len, sqlite3_int64 at) {
+  wal_log *l = file_owner(f);
+  bool apart = at + len <= l->at || at >= l->at + l->len;
+  if (!apart && at >= l->at && at + len <= l->at + l->len) {
+    memcpy(to, l->bytes + (at - l->at), (size_t)len);
+    return SQLITE_OK;
+  }
+  int rc = apart ? SQLITE_OK : wal_flush(l);
+  return rc ? rc : l->file.real->xRead(f, to, len, at);
+}
+
+static int wal_truncate(sqlite3_file *f, sqlite3_int64 size) {
+  wal_log *l = file_owner(f);
+  int rc = wal_flush(l);
+  atomic_thread_fence(memory_order_seq_cst); /* the index's header was first */
+  return rc ? rc : l->file.real->xTruncate(f, size);
+}
+
+static int wal_sync(sqlite3_file *f, int flags) {
+  wal_log *l = file_owner(f);
+  int rc = wal_flush(l);
+  return rc ? rc : l->file.real->xSync(f, flags);
+}
+
+static int wal_size(sqlite3_file *f, sqlite3_int64 *out) {
+  wal_log *l = file_owner(f);
+  int rc = wal_flush(l);
+  return rc ? rc : l->file.real->xFileSize(f, out);
+}
+
+/* Is it a VFS of SQLite's own, which writes what it is given?  On Unix their
+ * names all begin alike. */
+static bool wal_vfs_is_plain(const store *s) {
+  return strncmp(s->vfs_base->zName, "unix", 4) == 0;
+}
+
+static void wal_wrap(store *s, sqlite3_file *f) {
+  wal_log *l = &s->wal_log;
+  memset(l, 0, sizeof *l);
+  file_wrap(&l->file, f);
+  if (!s->readonly && !s->plain_log && wal_vfs_is_plain(s))
+    l->bytes = mem_resize(&s->a, NULL, ZKE_LOG_BYTES);
+  l->file.own.xClose = wal_close; /* without memory it gathers nothing */
+  l->file.own.xRead = wal_read;
+  l->file.own.xWrite = wal_write;
+  l->file.own.xTruncate = wal_truncate;
+  l->file.own.xSync = wal_sync;
+  l->file.own.xFileSize = wal_size;
+}
+
+/* ======================================================================
+ * shm_: the WAL-index, reading without locks (private)
+ *
+ * SQLite brackets a read with two locks of the kernel, a third of what a get
+ * costs, and sets a mark with two more when somebody has written.  They keep
+ * off those who would overwrite what is being read: a checkpoint, and the
+ * writer that begins the log anew after one.
+ *
+ * But nothing can be overwritten behind a reader's back.  The header of the
+ * WAL-index, in the -shm (SQLite's published format), tells which state of the
+ * database is current; it is there for whoever begins to read next.  A process
+ * may die at any instant, and its locks with it, so at any instant the state
+ * that the header tells of must be there to be read.  Hence a commit is in the
+ * log before the header tells of it; only what is committed is copied into the
+ * database; and before a frame is written over, the header has changed.  Its
+ * checksums, its salt and the count of changes do not come back.  So who looks
+ * at the header, reads, and finds the header as it was, has read one committed
+ * state, the current one.  (A recovery by another process rebuilds the
+ * WAL-index while there are readers, since SQLite 3.34.)
+ *
+ * Here, then, a read takes no lock, and does not stand when the header has
+ * changed meanwhile: whatever came of it, rows or an error, is thrown away and
+ * read again under SQLite's locks.  Where that happened the next reads are made
+ * with locks, too.
+ *
+ * Nobody waits for a reader without locks, so its transaction stays open, and
+ * the next read goes on in it if the header is still the same, at half of
+ * the cost.  Before anything else is done with the connection, db_end() ends
+ * it.
+ *
+ * A transaction that writes needs no read lock, either, once it has begun:
+ * SQLite compares the header when it has the lock of the one writer, and that
+ * one lets nobody commit and nobody begin the log anew.
+ *
+ * The header's format and place are verified before they are relied on: a
+ * connection makes its first commit under SQLite's locks, and its reads go
+ * without locks only if that commit has changed the header as expected
+ * (shm_on_commit).  A header of another version, at any time, means SQLite's
+ * locks.
+ * ==================================================================== */
+
+enum { SHM_DISTRUST = 16 };
+
+/* The -shm's locks: that of the one writer; that of a recovery, which is taken
+ * with others; the read locks, the first for those that need nothing of the
+ * log, then one for each mark. */
+enum { SHM_WRITE = 0, SHM_RECOVER = 2, SHM_READ = 3, SHM_MARKS = 4 };
+_Static_assert(SHM_READ + 1 + SHM_MARKS == SQLITE_SHM_NLOCK,
+               "the -shm has as many locks as we know");
+
+/* Copy the header, or its second copy (1).  The length is fixed: this is a
+ * tenth of a get. */
+static void shm_look(const shm_index *x, int copy, uint32_t *words) {
+  x->file.real->xShmBarrier(x->file.f);
+  const volatile uint32_t *head = x->head + copy * SHM_WORDS;
+  for (int i = 0; i < SHM_WORDS; i++) words[i] = head[i];
+  x->file.real->xShmBarrier(x->file.f);
+}
+
+/* Is the state that the open read began with the current one? */
+static bool shm_is_current(const store *s) {
+  uint32_t now[SHM_WORDS];
+  if (s->memory) return true;
+  shm_look(&s->index, 0, now);
+  return memcmp(now, s->index.seen, sizeof now) == 0;
+}
+
+/* Both copies of the header; zeros while the -shm is not mapped. */
+static void shm_read_heads(const shm_index *x, shm_head copy[2]) {
+  uint32_t words[2 * SHM_WORDS] = {0};
+  for (int i = 0; x->head && i < 2; i++) shm_look(x, i, words + i * SHM_WORDS);
+  memcpy(copy, words, sizeof words);
+}
+
+/* Is a header filled in, and of the version that we know? */
+static bool shm_is_ready(const shm_head *head) {
+  return head->version == SHM_VERSION && head->ready == 1;
+}
+
+/* Is a header's checksum right?  It is that of SQLite's file format, 4.2. */
+static bool shm_is_whole(const shm_head *head) {
+  uint32_t words[SHM_WORDS], sum[2] = {0, 0};
+  memcpy(words, head, sizeof words);
+  for (int i = 0; i < SHM_SUMMED; i += 2) {
+    sum[0] += words[i] + sum[1];
+    sum[1] += words[i + 1] + sum[0];
+  }
+  return sum[0] == head->sum[0] && sum[1] == head->sum[1];
+}
+
+/* Is the last frame that a header tells of the one that was written last? */
+static bool shm_ends_log(const shm_head *head, const wal_log *l) {
+  int64_t page = (head->page & 0xfe00) | (head->page & 1) << 16;
+  return l->end == WAL_HEAD + head->frames * (WAL_FRAME + page) &&
+         head->pages == base_big_endian(l->last + 4) &&
+         memcmp(head->salt, l->last + 8, sizeof head->salt) == 0 &&
+         head->frame_sum[0] == base_big_endian(l->last + 16) &&
+         head->frame_sum[1] == base_big_endian(l->last + 20);
+}
+
+/* The writers' lock was got. */
+static void shm_begin_write(shm_index *x) {
+  shm_head copy[2];
+  x->frames = 0;
+  if (x->trust != SHM_UNTRIED) return;
+  shm_read_heads(x, copy);
+  x->changes = copy[0].changes;
+}
+
+/* The writers' lock is about to go.  Where the transaction is to show what
+ * SQLite does: has it written a commit into the log, does the header tell of
+ * just that, and did SQLite have one read lock? */
+static void shm_end_write(shm_index *x) {
+  shm_head copy[2];
+  const wal_log *l = x->log;
+  bool one_lock = x->held && (x->held & (x->held - 1)) == 0;
+  if (x->trust == SHM_UNTRIED && !l->strange && wal_is_commit(l)) {
+    shm_read_heads(x, copy);
+    if (one_lock && shm_is_ready(copy) && shm_is_whole(copy) &&
+        memcmp(copy, copy + 1, sizeof *copy) == 0 &&
+        copy->changes == x->changes + 1 && shm_ends_log(copy, l))
+      x->frames = (int)copy->frames;
+  }
+  wal_forget(x->log);
+}
+
+/* The read locks are granted without being taken.  To set a mark SQLite takes
+ * one exclusively for a moment: refused, it does with the mark of another, but
+ * it needs one.  False: it is the kernel's business. */
+static bool shm_grant(shm_index *x, int lock, int flags, int *rc) {
+  unsigned bit = 1u << lock;
+  bool shared = flags & SQLITE_SHM_SHARED;
+  *rc = SQLITE_OK;
+  if (flags & SQLITE_SHM_UNLOCK) {
+    bool granted = shared && (x->granted & bit);
+    if (granted) x->granted &= ~bit;
+    return granted;
+  }
+  if (!x->lockless) return false;
+  if (shared) {
+    x->granted |= bit;
+    return true;
+  }
+  *rc = SQLITE_BUSY;
+  return lock > SHM_READ && x->refused++ < SHM_MARKS;
+}
+
+/* SQLite has the locks to make the WAL-index anew from the log.  A process that
+ * was killed inside the sync of its COMMIT has left a whole commit there, and
+ * another, killed while it wrote the header, the need to recover.  Whoever
+ * reads after that takes the commit for made, so it has to be durable before
+ * (P8).  While the store is being opened sess_sync_log() sees to it.  A log
+ * whose sync has failed is not to be trusted again, so then it is as after a
+ * COMMIT that failed. */
+static int shm_recover(const shm_index *x) {
+  const file_wrapped *log = &x->log->file;
+  if (!x->serving || !log->f) return SQLITE_OK;
+  int rc = log->real->xSync(log->f, SQLITE_SYNC_NORMAL);
+  if (rc != SQLITE_OK) x->s->broken = x->s->in_doubt = true;
+  return rc;
+}
+
+static int shm_lock(sqlite3_file *f, int first, int n, int flags) {
+  shm_index *x = file_owner(f);
+  bool got = flags & SQLITE_SHM_LOCK;
+  bool recovery = got && (flags & SQLITE_SHM_EXCLUSIVE) &&
+                  first <= SHM_RECOVER && first + n > SHM_RECOVER;
+  bool read = n == 1 && first >= SHM_READ;
+  bool write = n == 1 && first == SHM_WRITE;
+  int rc;
+  if (read && shm_grant(x, first, flags, &rc)) return rc;
+  if (write && !got) shm_end_write(x);
+  rc = x->file.real->xShmLock(f, first, n, flags);
+  if (rc != SQLITE_OK) return rc;
+  if (write && got) shm_begin_write(x);
+  if (read && (flags & SQLITE_SHM_SHARED))
+    x->held = got ? x->held | 1u << first : x->held & ~(1u << first);
+  if (recovery) rc = shm_recover(x);
+  if (rc != SQLITE_OK)
+    x->file.real->xShmLock(f, first, n,
+                           SQLITE_SHM_UNLOCK | SQLITE_SHM_EXCLUSIVE);
+  return rc;
+}
+
+static int shm_map(sqlite3_file *f, int region, int size, int extend,
+                   void volatile **out) {
+  shm_index *x = file_owner(f);
+  int rc = x->file.real->xShmMap(f, region, size, extend, out);
+  if (region == 0) x->head = rc == SQLITE_OK ? *out : NULL;
+  return rc;
+}
+
+static int shm_unmap(sqlite3_file *f, int remove) {
+  shm_index *x = file_owner(f);
+  x->head = NULL;
+  return x->file.real->xShmUnmap(f, remove);
+}
+
+static int shm_close(sqlite3_file *f) {
+  shm_index *x = file_owner(f);
+  x->head = NULL;
+  x->lockless = x->open = false;
+  return file_close(&x->file);
+}
+
+static void shm_wrap(store *s, sqlite3_file *f) {
+  shm_index *x = &s->index;
+  int64_t number = x->number; /* no number comes again */
+  bool serving = x->serving;
+  *x = (shm_index){
+      .number = number, .serving = serving, .s = s, .log = &s->wal_log};
+  file_wrap(&x->file, f);
+  x->file.own.xClose = shm_close;
+  if (x->file.own.iVersion < 2) return;
+  x->file.own.xShmLock = shm_lock;
+  x->file.own.xShmMap = shm_map;
+  x->file.own.xShmUnmap = shm_unmap;
+}
+
+static void shm_tell_strange(store *s, const char *what) {
+  host_log(s, ZKE_LOG_WARN, "%s: SQLite %s %s: its own way is used from now on",
+           s->name, sqlite3_libversion(), what);
+}
+
+/* SQLite has committed, and the log has so many pages.  A connection's first
+ * commit tells whether its reads may go without locks and its frames may be
+ * gathered; where it was not as expected, they never are. */
+static int shm_on_commit(void *arg, sqlite3 *db, const char *name, int pages) {
+  store *s = arg;
+  shm_index *x = &s->index;
+  wal_log *l = &s->wal_log;
+  (void)db, (void)name;
+  s->wal_pages = pages;
+  if (x->trust == SHM_UNTRIED) {
+    x->trust = x->frames == pages ? SHM_KNOWN : SHM_STRANGE;
+    l->gather = x->trust == SHM_KNOWN && l->bytes;
+    if (x->trust == SHM_STRANGE)
+      shm_tell_strange(s, "keeps another WAL-index than is known");
+  }
+  if (l->gather && l->strange) {
+    l->gather = false;
+    shm_tell_strange(s, "writes its log otherwise than is known");
+  }
+  return SQLITE_OK;
+}
+
+/* Let the next transaction do without read locks, where that can be. */
+static void shm_go_lockless(store *s) {
+  shm_index *x = &s->index;
+  shm_head head;
+  x->lockless = false;
+  x->refused = 0;
+  if (s->read_locks || x->trust != SHM_KNOWN || !x->head) return;
+  shm_look(x, 0, x->seen);
+  memcpy(&head, x->seen, sizeof head);
+  x->lockless = shm_is_ready(&head);
+}
+
+/* ======================================================================
+ * vfs_: the VFS of each store (private)
+ *
+ * SQLite sleeps in one place without asking the busy handler: a reader that
+ * finds a writer stopped in the instant of telling of its commit tries a
+ * hundred times, ten seconds in all.  So each store has a VFS of its own that
+ * cuts the sleeps at the running call's deadline, gives the log and the
+ * database methods of wal_ and shm_, and passes everything else on.
+ * ==================================================================== */
+
+/* The VFS that everything is passed on to. */
+static sqlite3_vfs *vfs_base_of(sqlite3_vfs *v) {
+  return ((const store *)v->pAppData)->vfs_base;
+}
+
+static int vfs_open(sqlite3_vfs *v, const char *name, sqlite3_file *file,
+                    int flags, int *out_flags) {
+  int rc = vfs_base_of(v)->xOpen(vfs_base_of(v), name, file, flags, out_flags);
+  if (!file->pMethods) return rc;
+  if (flags & SQLITE_OPEN_WAL) wal_wrap(v->pAppData, file);
+  if (flags & SQLITE_OPEN_MAIN_DB) shm_wrap(v->pAppData, file);
+  return rc;
+}
+
+static int vfs_delete(sqlite3_vfs *v, const char *name, int sync) {
+  return vfs_base_of(v)->xDelete(vfs_base_of(v), name, sync);
+}
+
+static int vfs_access(sqlite3_vfs *v, const char *name, int flags, int *out) {
+  return vfs_base_of(v)->xAccess(vfs_base_of(v), name, flags, out);
+}
+
+static int vfs_full_path(sqlite3_vfs *v, const char *name, int size,
+                         char *out) {
+  return vfs_base_of(v)->xFullPathname(vfs_base_of(v), name, size, out);
+}
+
+static int vfs_random(sqlite3_vfs *v, int size, char *out) {
+  return vfs_base_of(v)->xRandomness(vfs_base_of(v), size, out);
+}
+
+static int vfs_sleep(sqlite3_vfs *v, int us) {
+  store *s = v->pAppData;
+  int64_t left = base_max(s->deadline - host_now(s), 0);
+  if (left) s->os.sleep(s->os.context, base_min(left, us * INT64_C(1000)));
+  return us;
+}
+
+static int vfs_time(sqlite3_vfs *v, double *out) {
+  return vfs_base_of(v)->xCurrentTime(vfs_base_of(v), out);
+}
+
+static int vfs_last_error(sqlite3_vfs *v, int size, char *out) {
+  return vfs_base_of(v)->xGetLastError(vfs_base_of(v), size, out);
+}
+
+static void vfs_fill(store *s) {
+  sqlite3_vfs *v = &s->vfs_own;
+  memset(v, 0, sizeof *v);
+  v->iVersion = 1;
+  v->szOsFile = s->vfs_base->szOsFile;
+  v->mxPathname = s->vfs_base->mxPathname;
+  v->zName = s->vfs_name;
+  v->pAppData = s;
+  v->xOpen = vfs_open;
+  v->xDelete = vfs_delete;
+  v->xAccess = vfs_access;
+  v->xFullPathname = vfs_full_path;
+  v->xRandomness = vfs_random;
+  v->xSleep = vfs_sleep;
+  v->xCurrentTime = vfs_time;
+  v->xGetLastError = vfs_last_error;
+}
+
+/* Open the connection through the store's VFS.  SQLite finds a VFS by name
+ * only, so ours is in its list for just this moment. */
+static int vfs_connect(store *s, int flags) {
+  s->vfs_base = sqlite3_vfs_find(s->vfs);
+  if (!s->vfs_base) {
+    return base_fail(ZKE_CANTOPEN, "%s: no SQLite VFS is named %s", s->name,
+                     s->vfs ? s->vfs : "(default)");
+  }
+  snprintf(s->vfs_name, sizeof s->vfs_name, "zkembed-%p", (void *)s);
+  vfs_fill(s);
+  int rc = sqlite3_vfs_register(&s->vfs_own, 0);
+  /* it fails only before SQLite is initialized; something found a VFS */
+  if (ALWAYS(rc == SQLITE_OK))
+    rc = sqlite3_open_v2(s->file ? s->file : s->name, &s->db, flags,
+                         s->vfs_name);
+  sqlite3_vfs_unregister(&s->vfs_own);
+  return rc == SQLITE_OK ? ZKE_OK : sql_error(s, rc, "opening");
+}
+
+/* ======================================================================
+ * schema_: the tables; recognising a file (private)
+ *
+ * What a database of zkembed consists of, how one is made, and what the header
+ * of a file says about whose it is.  doc/format.md tells what the columns mean.
+ * ==================================================================== */
+
 /* The tables.  Their meaning, column by column, is in doc/format.md; the
  * invariants there are what zke_check() verifies. */
-static const char db_tables[] =
+static const char schema_tables[] =
     "CREATE TABLE meta(one INTEGER PRIMARY KEY CHECK(one=1),"
     "zxid INTEGER NOT NULL,recursive INTEGER NOT NULL,boot TEXT NOT NULL,"
     "db_device INTEGER NOT NULL,db_inode INTEGER NOT NULL,"
@@ -2180,7 +2839,7 @@ static const char db_tables[] =
 
 /* The reserved nodes as a fresh server has them (semantics.md 7), and the
  * first epoch: session ids lie above every other lock byte. */
-static const char db_rows[] =
+static const char schema_rows[] =
     "INSERT INTO meta VALUES(1,4294967296,0,'',0,0,0,0,0,0);"
     "INSERT INTO node VALUES"
     "('','',0,0,0,0,0,0,0,0,1,0,0,0,0,NULL,0,NULL,NULL),"
@@ -2191,7 +2850,7 @@ static const char db_rows[] =
 
 /* Watches on nodes that another session owns: who waits for whom.  The key of
  * the watched path is made by cutting it at its last '/'. */
-#define DB_WAITERS(columns)                                             \
+#define SCHEMA_WAITERS(columns)                                         \
   "SELECT " columns                                                     \
   " FROM watch w JOIN node n ON n.parent=CASE WHEN "                    \
   "length(rtrim(w.path,replace(w.path,'/','')))=1 THEN '/' ELSE "       \
@@ -2200,7 +2859,7 @@ static const char db_rows[] =
   "n.owner<>0 AND n.owner<>w.session"
 
 /* What the sqlite3 shell can read while processes work. */
-static const char db_views[] =
+static const char schema_views[] =
     "CREATE VIEW zke_nodes AS SELECT CASE parent WHEN '' THEN '/' WHEN '/' "
     "THEN '/'||name ELSE parent||'/'||name END AS path,CASE WHEN len<0 THEN "
     "NULL WHEN blob IS NOT NULL THEN(SELECT b.data FROM blob b WHERE "
@@ -2222,67 +2881,62 @@ static const char db_views[] =
     "CREATE VIEW zke_events AS SELECT session,seq,CASE type WHEN 1 THEN "
     "'created' WHEN 2 THEN 'deleted' WHEN 3 THEN 'changed' WHEN 4 THEN "
     "'child' ELSE 'overflow' END AS type,path,zxid FROM event;"
-    "CREATE VIEW zke_waiters AS " DB_WAITERS(
+    "CREATE VIEW zke_waiters AS " SCHEMA_WAITERS(
         "w.session AS waiter,w.path AS path,n.owner AS owner") ";";
 
 /* Make the tables in one transaction. */
-static int db_create_schema(store *s) {
+static int schema_create(store *s) {
   char head[96];
   snprintf(head, sizeof head,
            "PRAGMA application_id=%d;PRAGMA user_version=%d;",
            ZKE_APPLICATION_ID, ZKE_FORMAT);
-  int rc = db_exec(s, "BEGIN EXCLUSIVE", "creating");
+  int rc = sql_exec(s, "BEGIN EXCLUSIVE", "creating");
   if (rc != ZKE_OK) return rc;
-  rc = db_exec(s, head, "creating");
-  if (rc == ZKE_OK) rc = db_exec(s, db_tables, "creating");
-  if (rc == ZKE_OK) rc = db_exec(s, db_rows, "creating");
-  if (rc == ZKE_OK && !s->memory) rc = db_exec(s, db_views, "creating");
-  if (rc == ZKE_OK) rc = db_exec(s, "COMMIT", "creating");
+  rc = sql_exec(s, head, "creating");
+  if (rc == ZKE_OK) rc = sql_exec(s, schema_tables, "creating");
+  if (rc == ZKE_OK) rc = sql_exec(s, schema_rows, "creating");
+  if (rc == ZKE_OK && !s->memory) rc = sql_exec(s, schema_views, "creating");
+  if (rc == ZKE_OK) rc = sql_exec(s, "COMMIT", "creating");
   if (rc != ZKE_OK && !sqlite3_get_autocommit(s->db))
     sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
   return rc;
 }
 
 /* What the first bytes of a file say. */
-enum db_kind {
-  DB_EMPTY,
-  DB_UNFINISHED,
-  DB_OURS,
-  DB_STRANGER,
-  DB_OLDER,
-  DB_NEWER
+enum schema_kind {
+  SCHEMA_EMPTY,
+  SCHEMA_UNFINISHED,
+  SCHEMA_OURS,
+  SCHEMA_STRANGER,
+  SCHEMA_OLDER,
+  SCHEMA_NEWER
 };
-
-static uint32_t db_big_endian(const unsigned char *p) {
-  return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 |
-         p[3];
-}
 
 /* Was a creation cut short?  Then the rollback journal beside it, which was
  * synced before the first page was written, says that there was no page. */
-static bool db_is_unfinished(store *s) {
+static bool schema_is_unfinished(store *s) {
   static const unsigned char magic[8] = {0xd9, 0xd5, 0x05, 0xf9,
                                          0x20, 0xa1, 0x63, 0xd7};
   unsigned char head[20];
   const char *name = sqlite3_db_filename(s->db, "main");
-  int fd = lock_fd_open(s, sqlite3_filename_journal(name),
-                        O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
+  int fd = fd_open(s, sqlite3_filename_journal(name),
+                   O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
   if (fd < 0) return false;
   int64_t n = s->os.pread(s->os.context, fd, head, sizeof head, 0);
-  lock_fd_close(s, &fd);
+  fd_close(s, &fd);
   return n == (int64_t)sizeof head && memcmp(head, magic, sizeof magic) == 0 &&
-         db_big_endian(head + 16) == 0;
+         base_big_endian(head + 16) == 0;
 }
 
 /* What a header of 100 bytes says.  A power cut in a creation can leave
  * anything there, zeros or what the disk had before. */
-static enum db_kind db_judge(store *s, const unsigned char *head) {
+static enum schema_kind schema_judge(store *s, const unsigned char *head) {
   if (memcmp(head, "SQLite format 3", 16) != 0)
-    return db_is_unfinished(s) ? DB_UNFINISHED : DB_STRANGER;
-  if (db_big_endian(head + 68) != ZKE_APPLICATION_ID) return DB_STRANGER;
-  uint32_t format = db_big_endian(head + 60);
-  if (format > ZKE_FORMAT) return DB_NEWER;
-  return format < ZKE_FORMAT ? DB_OLDER : DB_OURS;
+    return schema_is_unfinished(s) ? SCHEMA_UNFINISHED : SCHEMA_STRANGER;
+  if (base_big_endian(head + 68) != ZKE_APPLICATION_ID) return SCHEMA_STRANGER;
+  uint32_t format = base_big_endian(head + 60);
+  if (format > ZKE_FORMAT) return SCHEMA_NEWER;
+  return format < ZKE_FORMAT ? SCHEMA_OLDER : SCHEMA_OURS;
 }
 
 /* Look at the file's header through SQLite's own descriptor: reading the
@@ -2290,7 +2944,7 @@ static enum db_kind db_judge(store *s, const unsigned char *head) {
  * drop SQLite's locks when the descriptor is closed.  The header never lies
  * in the write-ahead log: the identifying fields are written before WAL mode
  * is switched on and not changed after. */
-static int db_recognise(store *s, enum db_kind *kind) {
+static int schema_recognise(store *s, enum schema_kind *kind) {
   sqlite3_file *file = NULL;
   sqlite3_int64 size = 0;
   unsigned char head[100];
@@ -2298,29 +2952,29 @@ static int db_recognise(store *s, enum db_kind *kind) {
       sqlite3_file_control(s->db, "main", SQLITE_FCNTL_FILE_POINTER, &file);
   /* every connection has a "main"; but a URI may have named no file */
   if (NEVER(rc != SQLITE_OK) || !file->pMethods)
-    return db_error(s, SQLITE_CANTOPEN, "opening");
+    return sql_error(s, SQLITE_CANTOPEN, "opening");
   rc = file->pMethods->xFileSize(file, &size);
-  if (rc != SQLITE_OK) return db_error(s, rc, "reading the header");
-  *kind = size == 0 ? DB_EMPTY : DB_STRANGER;
+  if (rc != SQLITE_OK) return sql_error(s, rc, "reading the header");
+  *kind = size == 0 ? SCHEMA_EMPTY : SCHEMA_STRANGER;
   if (size < (sqlite3_int64)sizeof head) return ZKE_OK;
   rc = file->pMethods->xRead(file, head, sizeof head, 0);
-  if (rc != SQLITE_OK) return db_error(s, rc, "reading the header");
-  *kind = db_judge(s, head);
+  if (rc != SQLITE_OK) return sql_error(s, rc, "reading the header");
+  *kind = schema_judge(s, head);
   return ZKE_OK;
 }
 
 /* Refuse what is not ours. */
-static int db_accept(store *s, enum db_kind kind) {
-  if (kind == DB_STRANGER)
+static int schema_accept(store *s, enum schema_kind kind) {
+  if (kind == SCHEMA_STRANGER)
     return base_fail(ZKE_NOTADB, "%s is not a zkembed database", s->name);
-  if (kind == DB_OLDER) {
+  if (kind == SCHEMA_OLDER) {
     return base_fail(
         ZKE_NOTADB,
         "%s was written by an older zkembed (format below %d), from "
         "before the first release",
         s->name, ZKE_FORMAT);
   }
-  if (kind == DB_NEWER) {
+  if (kind == SCHEMA_NEWER) {
     return base_fail(ZKE_NEWERFORMAT,
                      "%s was written by a newer zkembed (format above %d)",
                      s->name, ZKE_FORMAT);
@@ -2328,468 +2982,12 @@ static int db_accept(store *s, enum db_kind kind) {
   return ZKE_OK;
 }
 
-/* ---- files of SQLite with methods of ours ---- */
-
-/* What a file's replaced methods belong to. */
-static void *db_file_of(sqlite3_file *f) {
-  return (void *)(uintptr_t)f->pMethods;
-}
-
-static void db_file_open(db_file *d, sqlite3_file *f) {
-  static const size_t sizes[] = {offsetof(sqlite3_io_methods, xShmMap),
-                                 offsetof(sqlite3_io_methods, xFetch),
-                                 sizeof(sqlite3_io_methods)};
-  const sqlite3_io_methods *real = f->pMethods;
-  int version = real->iVersion < 3 ? real->iVersion : 3;
-  memset(d, 0, sizeof *d);
-  memcpy(&d->own, real, sizes[version - 1]);
-  d->own.iVersion = version;
-  d->real = real;
-  d->f = f;
-  f->pMethods = &d->own;
-}
-
-static int db_file_close(db_file *d) {
-  sqlite3_file *f = d->f;
-  d->f = NULL;
-  return d->real->xClose(f);
-}
-
-/* ---- the write-ahead log's file ----
+/* ======================================================================
+ * db_: the connection (private)
  *
- * SQLite writes a frame's head and its page by two calls; here what follows
- * each other is gathered, so that most transactions are one write.  A process
- * that reads is led to a frame by the -shm, which SQLite writes after the last
- * frame of a commit.  So
- *
- * - the call that writes the end of a commit's page writes all that is
- *   gathered, and can still tell an error;
- * - a write to anywhere but behind everything that the transaction has written
- *   is not gathered: SQLite goes back to put checksums right, before a commit;
- * - what is gathered is read from here; the file is synced, cut and measured
- *   only after all was written;
- * - with the writers' lock it is forgotten: after a rollback the next frames
- *   there may be another process's.
- *
- * So what is held back at any moment no other process knows of, and a process
- * that dies then has not committed.
- *
- * The format is SQLite's published one, the order of the calls is not.  So
- * nothing is gathered before a commit was seen to be written in this way (see
- * db_wal_hook), and nothing any more after one write that is not: one that
- * crosses the border of a head or page, leaves a gap, or belongs to a log of
- * another version.  And nothing is gathered over a VFS that is not SQLite's
- * own: one that encrypts pages, or adds checksums to them, knows a page by the
- * length of the write. */
-enum { DB_LOG_MAGIC = 0x377f0682, DB_LOG_VERSION = 3007000 };
-
-static int db_log_flush(db_log *l) {
-  int len = l->len;
-  l->len = 0;
-  if (len == 0) return SQLITE_OK;
-  int rc = l->file.real->xWrite(l->file.f, l->bytes, len, l->at);
-  if (rc != SQLITE_OK) l->end = l->at; /* it is written anew, or not at all */
-  return rc;
-}
-
-/* The writers' lock goes: what was not written will not be. */
-static void db_log_forget(db_log *l) {
-  l->len = 0;
-  l->end = 0;
-}
-
-/* The version and the size of pages stand in the log's head, which is written
- * here or was by another process. */
-static void db_log_learn(db_log *l, const void *data, int64_t at) {
-  unsigned char head[DB_LOG_HEAD];
-  int rc = SQLITE_OK;
-  if (at == 0)
-    memcpy(head, data, sizeof head);
-  else
-    rc = l->file.real->xRead(l->file.f, head, sizeof head, 0);
-  if (rc == SQLITE_OK && (db_big_endian(head) & ~1u) == DB_LOG_MAGIC &&
-      db_big_endian(head + 4) == DB_LOG_VERSION)
-    l->page = db_big_endian(head + 8);
-  else
-    l->strange = true;
-}
-
-/* Where in its frame a byte of the log lies. */
-static int64_t db_log_offset(const db_log *l, int64_t at) {
-  return (at - DB_LOG_HEAD) % (DB_LOG_FRAME + l->page);
-}
-
-/* Is it a write as SQLite is known to make them?  The log's head, or all or a
- * piece of a frame's head or page: behind what the transaction has written,
- * within it, or the first, at a frame's beginning. */
-static bool db_log_knows(const db_log *l, int len, int64_t at) {
-  if (at < DB_LOG_HEAD) return at == 0 && len == DB_LOG_HEAD && l->end == 0;
-  int64_t in = db_log_offset(l, at);
-  if (in + len > (in < DB_LOG_FRAME ? 0 : l->page) + DB_LOG_FRAME) return false;
-  if (l->end == 0) return in == 0;
-  return at == l->end || at + len <= l->end;
-}
-
-/* Note how far the transaction has come, and its last frame's head. */
-static void db_log_note(db_log *l, const void *data, int len, int64_t at) {
-  l->end = base_max(l->end, at + len);
-  int64_t in = db_log_offset(l, at);
-  bool last = at >= DB_LOG_HEAD && at - in + DB_LOG_FRAME + l->page >= l->end;
-  if (last && in < DB_LOG_FRAME) memcpy(l->last + in, data, (size_t)len);
-}
-
-/* Is all of a commit's frame there?  Its head tells the database's size. */
-static bool db_log_is_commit(const db_log *l) {
-  return l->end > DB_LOG_HEAD && db_log_offset(l, l->end) == 0 &&
-         db_big_endian(l->last + 4) != 0;
-}
-
-static int db_log_gather(db_log *l, const void *data, int len, int64_t at) {
-  int rc = len > ZKE_LOG_BYTES - l->len ? db_log_flush(l) : SQLITE_OK;
-  if (rc != SQLITE_OK) return rc;
-  if (l->len == 0) l->at = at;
-  memcpy(l->bytes + l->len, data, (size_t)len);
-  l->len += len;
-  db_log_note(l, data, len, at);
-  return db_log_is_commit(l) ? db_log_flush(l) : SQLITE_OK;
-}
-
-static int db_log_write(sqlite3_file *f, const void *data, int len,
-                        sqlite3_int64 at) {
-  db_log *l = db_file_of(f);
-  if (!l->strange && (l->page == 0 || (at == 0 && len == DB_LOG_HEAD)))
-    db_log_learn(l, data, at);
-  if (!l->strange && !db_log_knows(l, len, at)) l->strange = true;
-  bool behind = l->end == 0 || at == l->end;
-  if (l->gather && !l->strange && behind && len <= ZKE_LOG_BYTES)
-    return db_log_gather(l, data, len, at);
-  int rc = db_log_flush(l);
-  if (rc != SQLITE_OK) return rc;
-  if (!l->strange) db_log_note(l, data, len, at);
-  return l->file.real->xWrite(l->file.f, data, len, at);
-}
-
-static int db_log_close(sqlite3_file *f) {
-  db_log *l = db_file_of(f);
-  mem_free(l->bytes); /* what is gathered was never committed */
-  l->bytes = NULL;
-  l->gather = false;
-  db_log_forget(l);
-  return db_file_close(&l->file);
-}
-
-/* A transaction reads what it wrote itself, when the cache was too small. */
-static int db_log_read(sqlite3_file *f, void *to, int len, sqlite3_int64 at) {
-  db_log *l = db_file_of(f);
-  bool apart = at + len <= l->at || at >= l->at + l->len;
-  if (!apart && at >= l->at && at + len <= l->at + l->len) {
-    memcpy(to, l->bytes + (at - l->at), (size_t)len);
-    return SQLITE_OK;
-  }
-  int rc = apart ? SQLITE_OK : db_log_flush(l);
-  return rc ? rc : l->file.real->xRead(f, to, len, at);
-}
-
-static int db_log_truncate(sqlite3_file *f, sqlite3_int64 size) {
-  db_log *l = db_file_of(f);
-  int rc = db_log_flush(l);
-  atomic_thread_fence(memory_order_seq_cst); /* the index's header was first */
-  return rc ? rc : l->file.real->xTruncate(f, size);
-}
-
-static int db_log_sync(sqlite3_file *f, int flags) {
-  db_log *l = db_file_of(f);
-  int rc = db_log_flush(l);
-  return rc ? rc : l->file.real->xSync(f, flags);
-}
-
-static int db_log_size(sqlite3_file *f, sqlite3_int64 *out) {
-  db_log *l = db_file_of(f);
-  int rc = db_log_flush(l);
-  return rc ? rc : l->file.real->xFileSize(f, out);
-}
-
-/* Is it a VFS of SQLite's own, which writes what it is given?  On Unix their
- * names all begin alike. */
-static bool db_vfs_is_plain(const store *s) {
-  return strncmp(s->vfs_base->zName, "unix", 4) == 0;
-}
-
-static void db_log_open(store *s, sqlite3_file *f) {
-  db_log *l = &s->wal_log;
-  memset(l, 0, sizeof *l);
-  db_file_open(&l->file, f);
-  if (!s->readonly && !s->plain_log && db_vfs_is_plain(s))
-    l->bytes = mem_resize(&s->a, NULL, ZKE_LOG_BYTES);
-  l->file.own.xClose = db_log_close; /* without memory it gathers nothing */
-  l->file.own.xRead = db_log_read;
-  l->file.own.xWrite = db_log_write;
-  l->file.own.xTruncate = db_log_truncate;
-  l->file.own.xSync = db_log_sync;
-  l->file.own.xFileSize = db_log_size;
-}
-
-/* ---- reading without locks ----
- *
- * SQLite brackets a read with two locks of the kernel, a third of what a get
- * costs, and sets a mark with two more when somebody has written.  They keep
- * off those who would overwrite what is being read: a checkpoint, and the
- * writer that begins the log anew after one.
- *
- * But nothing can be overwritten behind a reader's back.  The header of the
- * WAL-index, in the -shm (SQLite's published format), tells which state of the
- * database is current; it is there for whoever begins to read next.  A process
- * may die at any instant, and its locks with it, so at any instant the state
- * that the header tells of must be there to be read.  Hence a commit is in the
- * log before the header tells of it; only what is committed is copied into the
- * database; and before a frame is written over, the header has changed.  Its
- * checksums, its salt and the count of changes do not come back.  So who looks
- * at the header, reads, and finds the header as it was, has read one committed
- * state, the current one.  (A recovery by another process rebuilds the
- * WAL-index while there are readers, since SQLite 3.34.)
- *
- * Here, then, a read takes no lock, and does not stand when the header has
- * changed meanwhile: whatever came of it, rows or an error, is thrown away and
- * read again under SQLite's locks.  Where that happened the next reads are made
- * with locks, too.
- *
- * Nobody waits for a reader without locks, so its transaction stays open, and
- * the next read goes on in it if the header is still the same, at half of
- * the cost.  Before anything else is done with the connection, db_end() ends
- * it.
- *
- * A transaction that writes needs no read lock, either, once it has begun:
- * SQLite compares the header when it has the lock of the one writer, and that
- * one lets nobody commit and nobody begin the log anew. */
-
-/* The header's format and place are verified before they are relied on: a
- * connection makes its first commit under SQLite's locks, and its reads go
- * without locks only if that commit has changed the header as expected
- * (db_wal_hook).  A header of another version, at any time, means SQLite's
- * locks. */
-
-enum { DB_DISTRUST = 16 };
-
-/* The -shm's locks: that of the one writer; that of a recovery, which is taken
- * with others; the read locks, the first for those that need nothing of the
- * log, then one for each mark. */
-enum {
-  DB_SHM_WRITE = 0,
-  DB_SHM_RECOVER = 2,
-  DB_SHM_READ = 3,
-  DB_SHM_MARKS = 4
-};
-_Static_assert(DB_SHM_READ + 1 + DB_SHM_MARKS == SQLITE_SHM_NLOCK,
-               "the -shm has as many locks as we know");
-
-/* Copy the header, or its second copy (1).  The length is fixed: this is a
- * tenth of a get. */
-static void db_index_look(const db_index *x, int copy, uint32_t *words) {
-  x->file.real->xShmBarrier(x->file.f);
-  const volatile uint32_t *head = x->head + copy * DB_INDEX_WORDS;
-  for (int i = 0; i < DB_INDEX_WORDS; i++) words[i] = head[i];
-  x->file.real->xShmBarrier(x->file.f);
-}
-
-/* Is the state that the open read began with the current one? */
-static bool db_index_holds(const store *s) {
-  uint32_t now[DB_INDEX_WORDS];
-  if (s->memory) return true;
-  db_index_look(&s->index, 0, now);
-  return memcmp(now, s->index.seen, sizeof now) == 0;
-}
-
-/* Both copies of the header; zeros while the -shm is not mapped. */
-static void db_index_read(const db_index *x, db_index_head copy[2]) {
-  uint32_t words[2 * DB_INDEX_WORDS] = {0};
-  for (int i = 0; x->head && i < 2; i++)
-    db_index_look(x, i, words + i * DB_INDEX_WORDS);
-  memcpy(copy, words, sizeof words);
-}
-
-/* Is a header filled in, and of the version that we know? */
-static bool db_index_is_ready(const db_index_head *head) {
-  return head->version == DB_INDEX_VERSION && head->ready == 1;
-}
-
-/* Is a header's checksum right?  It is that of SQLite's file format, 4.2. */
-static bool db_index_is_whole(const db_index_head *head) {
-  uint32_t words[DB_INDEX_WORDS], sum[2] = {0, 0};
-  memcpy(words, head, sizeof words);
-  for (int i = 0; i < DB_INDEX_SUMMED; i += 2) {
-    sum[0] += words[i] + sum[1];
-    sum[1] += words[i + 1] + sum[0];
-  }
-  return sum[0] == head->sum[0] && sum[1] == head->sum[1];
-}
-
-/* Is the last frame that a header tells of the one that was written last? */
-static bool db_index_ends_log(const db_index_head *head, const db_log *l) {
-  int64_t page = (head->page & 0xfe00) | (head->page & 1) << 16;
-  return l->end == DB_LOG_HEAD + head->frames * (DB_LOG_FRAME + page) &&
-         head->pages == db_big_endian(l->last + 4) &&
-         memcmp(head->salt, l->last + 8, sizeof head->salt) == 0 &&
-         head->frame_sum[0] == db_big_endian(l->last + 16) &&
-         head->frame_sum[1] == db_big_endian(l->last + 20);
-}
-
-/* The writers' lock was got. */
-static void db_index_begin_write(db_index *x) {
-  db_index_head copy[2];
-  x->frames = 0;
-  if (x->trust != DB_UNTRIED) return;
-  db_index_read(x, copy);
-  x->changes = copy[0].changes;
-}
-
-/* The writers' lock is about to go.  Where the transaction is to show what
- * SQLite does: has it written a commit into the log, does the header tell of
- * just that, and did SQLite have one read lock? */
-static void db_index_end_write(db_index *x) {
-  db_index_head copy[2];
-  const db_log *l = x->log;
-  bool one_lock = x->held && (x->held & (x->held - 1)) == 0;
-  if (x->trust == DB_UNTRIED && !l->strange && db_log_is_commit(l)) {
-    db_index_read(x, copy);
-    if (one_lock && db_index_is_ready(copy) && db_index_is_whole(copy) &&
-        memcmp(copy, copy + 1, sizeof *copy) == 0 &&
-        copy->changes == x->changes + 1 && db_index_ends_log(copy, l))
-      x->frames = (int)copy->frames;
-  }
-  db_log_forget(x->log);
-}
-
-/* The read locks are granted without being taken.  To set a mark SQLite takes
- * one exclusively for a moment: refused, it does with the mark of another, but
- * it needs one.  False: it is the kernel's business. */
-static bool db_index_grant(db_index *x, int lock, int flags, int *rc) {
-  unsigned bit = 1u << lock;
-  bool shared = flags & SQLITE_SHM_SHARED;
-  *rc = SQLITE_OK;
-  if (flags & SQLITE_SHM_UNLOCK) {
-    bool granted = shared && (x->granted & bit);
-    if (granted) x->granted &= ~bit;
-    return granted;
-  }
-  if (!x->lockless) return false;
-  if (shared) {
-    x->granted |= bit;
-    return true;
-  }
-  *rc = SQLITE_BUSY;
-  return lock > DB_SHM_READ && x->refused++ < DB_SHM_MARKS;
-}
-
-/* SQLite has the locks to make the WAL-index anew from the log.  A process that
- * was killed inside the sync of its COMMIT has left a whole commit there, and
- * another, killed while it wrote the header, the need to recover.  Whoever
- * reads after that takes the commit for made, so it has to be durable before
- * (P8).  While the store is being opened sess_sync_log() sees to it.  A log
- * whose sync has failed is not to be trusted again, so then it is as after a
- * COMMIT that failed. */
-static int db_index_recover(const db_index *x) {
-  const db_file *log = &x->log->file;
-  if (!x->settled || !log->f) return SQLITE_OK;
-  int rc = log->real->xSync(log->f, SQLITE_SYNC_NORMAL);
-  if (rc != SQLITE_OK) x->s->broken = x->s->unsettled = true;
-  return rc;
-}
-
-static int db_index_lock(sqlite3_file *f, int first, int n, int flags) {
-  db_index *x = db_file_of(f);
-  bool got = flags & SQLITE_SHM_LOCK;
-  bool recovery = got && (flags & SQLITE_SHM_EXCLUSIVE) &&
-                  first <= DB_SHM_RECOVER && first + n > DB_SHM_RECOVER;
-  bool read = n == 1 && first >= DB_SHM_READ;
-  bool write = n == 1 && first == DB_SHM_WRITE;
-  int rc;
-  if (read && db_index_grant(x, first, flags, &rc)) return rc;
-  if (write && !got) db_index_end_write(x);
-  rc = x->file.real->xShmLock(f, first, n, flags);
-  if (rc != SQLITE_OK) return rc;
-  if (write && got) db_index_begin_write(x);
-  if (read && (flags & SQLITE_SHM_SHARED))
-    x->held = got ? x->held | 1u << first : x->held & ~(1u << first);
-  if (recovery) rc = db_index_recover(x);
-  if (rc != SQLITE_OK)
-    x->file.real->xShmLock(f, first, n,
-                           SQLITE_SHM_UNLOCK | SQLITE_SHM_EXCLUSIVE);
-  return rc;
-}
-
-static int db_index_map(sqlite3_file *f, int region, int size, int extend,
-                        void volatile **out) {
-  db_index *x = db_file_of(f);
-  int rc = x->file.real->xShmMap(f, region, size, extend, out);
-  if (region == 0) x->head = rc == SQLITE_OK ? *out : NULL;
-  return rc;
-}
-
-static int db_index_unmap(sqlite3_file *f, int remove) {
-  db_index *x = db_file_of(f);
-  x->head = NULL;
-  return x->file.real->xShmUnmap(f, remove);
-}
-
-static int db_index_close(sqlite3_file *f) {
-  db_index *x = db_file_of(f);
-  x->head = NULL;
-  x->lockless = x->open = false;
-  return db_file_close(&x->file);
-}
-
-static void db_index_open(store *s, sqlite3_file *f) {
-  db_index *x = &s->index;
-  int64_t number = x->number; /* no number comes again */
-  bool settled = x->settled;
-  *x = (db_index){
-      .number = number, .settled = settled, .s = s, .log = &s->wal_log};
-  db_file_open(&x->file, f);
-  x->file.own.xClose = db_index_close;
-  if (x->file.own.iVersion < 2) return;
-  x->file.own.xShmLock = db_index_lock;
-  x->file.own.xShmMap = db_index_map;
-  x->file.own.xShmUnmap = db_index_unmap;
-}
-
-static void db_tell_strange(store *s, const char *what) {
-  lock_log(s, ZKE_LOG_WARN, "%s: SQLite %s %s: its own way is used from now on",
-           s->name, sqlite3_libversion(), what);
-}
-
-/* SQLite has committed, and the log has so many pages.  A connection's first
- * commit tells whether its reads may go without locks and its frames may be
- * gathered; where it was not as expected, they never are. */
-static int db_wal_hook(void *arg, sqlite3 *db, const char *name, int pages) {
-  store *s = arg;
-  db_index *x = &s->index;
-  db_log *l = &s->wal_log;
-  (void)db, (void)name;
-  s->wal_pages = pages;
-  if (x->trust == DB_UNTRIED) {
-    x->trust = x->frames == pages ? DB_KNOWN : DB_STRANGE;
-    l->gather = x->trust == DB_KNOWN && l->bytes;
-    if (x->trust == DB_STRANGE)
-      db_tell_strange(s, "keeps another WAL-index than is known");
-  }
-  if (l->gather && l->strange) {
-    l->gather = false;
-    db_tell_strange(s, "writes its log otherwise than is known");
-  }
-  return SQLITE_OK;
-}
-
-/* Let the next transaction do without read locks, where that can be. */
-static void db_go_lockless(store *s) {
-  db_index *x = &s->index;
-  db_index_head head;
-  x->lockless = false;
-  x->refused = 0;
-  if (s->read_locks || x->trust != DB_KNOWN || !x->head) return;
-  db_index_look(x, 0, x->seen);
-  memcpy(&head, x->seen, sizeof head);
-  x->lockless = db_index_is_ready(&head);
-}
+ * Connecting, beginning to read and to write, what a COMMIT syncs, checkpoints.
+ * Nothing above the tables: no rule of the tree is here.
+ * ==================================================================== */
 
 /* End the transaction that is open, be it one of ours that failed or a read
  * that was kept.  Its statement is prepared with the connection, so that it
@@ -2798,22 +2996,22 @@ static void db_go_lockless(store *s) {
 static int db_end(store *s) {
   s->index.lockless = s->index.open = false;
   if (!s->db || sqlite3_get_autocommit(s->db)) return ZKE_OK;
-  int rc = db_do(s, DB_ROLLBACK);
+  int rc = sql_do(s, SQL_ROLLBACK);
   return sqlite3_get_autocommit(s->db) ? ZKE_OK : rc;
 }
 
 /* Begin to read one state of the database, the current one; then, when all is
  * read, ask db_read_stands(), and where it says no do both again. */
-static int db_read_begin(store *s) {
-  db_index *x = &s->index;
-  if (x->open && db_index_holds(s)) return ZKE_OK;
+static int db_begin_read(store *s) {
+  shm_index *x = &s->index;
+  if (x->open && shm_is_current(s)) return ZKE_OK;
   int rc = db_end(s);
   if (rc != ZKE_OK) return rc;
   if (x->distrust)
     x->distrust--;
   else
-    db_go_lockless(s);
-  rc = db_do(s, DB_BEGIN_READ);
+    shm_go_lockless(s);
+  rc = sql_do(s, SQL_BEGIN_READ);
   x->open = rc == ZKE_OK && (x->lockless || s->memory);
   x->number++;
   return rc;
@@ -2826,7 +3024,7 @@ static int db_read_begin(store *s) {
 static void db_forget_schema(store *s) {
   int rc = sqlite3_errcode(s->db) & 0xff;
   bool read = rc != SQLITE_OK && rc != SQLITE_ROW && rc != SQLITE_DONE;
-  for (int i = 0; i < DB_COUNT; i++) {
+  for (int i = 0; i < SQL_COUNT; i++) {
     sqlite3_stmt *st = s->statement[i];
     read |= st && sqlite3_stmt_status(st, SQLITE_STMTSTATUS_REPREPARE, true);
   }
@@ -2838,119 +3036,29 @@ static void db_forget_schema(store *s) {
  * foreign program changed it in that moment, whatever came of it, begin again
  * under SQLite's read lock. */
 static int db_begin_write(store *s) {
-  db_go_lockless(s);
-  int rc = db_do(s, DB_BEGIN_WRITE);
-  if (rc == ZKE_OK || !s->index.lockless || db_index_holds(s)) return rc;
+  shm_go_lockless(s);
+  int rc = sql_do(s, SQL_BEGIN_WRITE);
+  if (rc == ZKE_OK || !s->index.lockless || shm_is_current(s)) return rc;
   db_forget_schema(s);
   rc = db_end(s);
-  return rc == ZKE_OK ? db_do(s, DB_BEGIN_WRITE) : rc;
+  return rc == ZKE_OK ? sql_do(s, SQL_BEGIN_WRITE) : rc;
 }
 
 /* Is the read of that number open still, and what it reads current? */
 static bool db_read_holds(const store *s, int64_t number) {
-  return s->index.open && s->index.number == number && db_index_holds(s);
+  return s->index.open && s->index.number == number && shm_is_current(s);
 }
 
 /* Is what was read one state?  Under locks it is. */
 static bool db_read_stands(store *s) {
   bool lockless = s->index.open;
-  if (lockless && db_index_holds(s)) return true;
+  if (lockless && shm_is_current(s)) return true;
   if (lockless) {
-    s->index.distrust = DB_DISTRUST;
+    s->index.distrust = SHM_DISTRUST;
     db_forget_schema(s);
   }
   db_end(s);
   return !lockless;
-}
-
-/* ---- the VFS ---- */
-
-/* SQLite sleeps in one place without asking the busy handler: a reader that
- * finds a writer stopped in the instant of telling of its commit tries a
- * hundred times, ten seconds in all.  So each store has a VFS of its own that
- * cuts the sleeps at the running call's deadline, replaces methods of two files
- * as told above, and passes everything else on. */
-static sqlite3_vfs *db_vfs_base(sqlite3_vfs *v) {
-  return ((const store *)v->pAppData)->vfs_base;
-}
-
-static int db_vfs_open(sqlite3_vfs *v, const char *name, sqlite3_file *file,
-                       int flags, int *out_flags) {
-  int rc = db_vfs_base(v)->xOpen(db_vfs_base(v), name, file, flags, out_flags);
-  if (!file->pMethods) return rc;
-  if (flags & SQLITE_OPEN_WAL) db_log_open(v->pAppData, file);
-  if (flags & SQLITE_OPEN_MAIN_DB) db_index_open(v->pAppData, file);
-  return rc;
-}
-
-static int db_vfs_delete(sqlite3_vfs *v, const char *name, int sync) {
-  return db_vfs_base(v)->xDelete(db_vfs_base(v), name, sync);
-}
-
-static int db_vfs_access(sqlite3_vfs *v, const char *name, int flags,
-                         int *out) {
-  return db_vfs_base(v)->xAccess(db_vfs_base(v), name, flags, out);
-}
-
-static int db_vfs_full_path(sqlite3_vfs *v, const char *name, int size,
-                            char *out) {
-  return db_vfs_base(v)->xFullPathname(db_vfs_base(v), name, size, out);
-}
-
-static int db_vfs_random(sqlite3_vfs *v, int size, char *out) {
-  return db_vfs_base(v)->xRandomness(db_vfs_base(v), size, out);
-}
-
-static int db_vfs_sleep(sqlite3_vfs *v, int us) {
-  store *s = v->pAppData;
-  int64_t left = base_max(s->deadline - lock_now(s), 0);
-  if (left) s->os.sleep(s->os.context, base_min(left, us * INT64_C(1000)));
-  return us;
-}
-
-static int db_vfs_time(sqlite3_vfs *v, double *out) {
-  return db_vfs_base(v)->xCurrentTime(db_vfs_base(v), out);
-}
-
-static int db_vfs_last_error(sqlite3_vfs *v, int size, char *out) {
-  return db_vfs_base(v)->xGetLastError(db_vfs_base(v), size, out);
-}
-
-static void db_vfs_fill(store *s) {
-  sqlite3_vfs *v = &s->vfs_own;
-  memset(v, 0, sizeof *v);
-  v->iVersion = 1;
-  v->szOsFile = s->vfs_base->szOsFile;
-  v->mxPathname = s->vfs_base->mxPathname;
-  v->zName = s->vfs_name;
-  v->pAppData = s;
-  v->xOpen = db_vfs_open;
-  v->xDelete = db_vfs_delete;
-  v->xAccess = db_vfs_access;
-  v->xFullPathname = db_vfs_full_path;
-  v->xRandomness = db_vfs_random;
-  v->xSleep = db_vfs_sleep;
-  v->xCurrentTime = db_vfs_time;
-  v->xGetLastError = db_vfs_last_error;
-}
-
-/* Open the connection through the store's VFS.  SQLite finds a VFS by name
- * only, so ours is in its list for just this moment. */
-static int db_vfs_connect(store *s, int flags) {
-  s->vfs_base = sqlite3_vfs_find(s->vfs);
-  if (!s->vfs_base) {
-    return base_fail(ZKE_CANTOPEN, "%s: no SQLite VFS is named %s", s->name,
-                     s->vfs ? s->vfs : "(default)");
-  }
-  snprintf(s->vfs_name, sizeof s->vfs_name, "zkembed-%p", (void *)s);
-  db_vfs_fill(s);
-  int rc = sqlite3_vfs_register(&s->vfs_own, 0);
-  /* it fails only before SQLite is initialized; something found a VFS */
-  if (ALWAYS(rc == SQLITE_OK))
-    rc = sqlite3_open_v2(s->file ? s->file : s->name, &s->db, flags,
-                         s->vfs_name);
-  sqlite3_vfs_unregister(&s->vfs_own);
-  return rc == SQLITE_OK ? ZKE_OK : db_error(s, rc, "opening");
 }
 
 /* Connect, without reading or writing anything yet. */
@@ -2960,15 +3068,15 @@ static int db_connect(store *s, bool create) {
   if (create) flags |= SQLITE_OPEN_CREATE;
   int rc = ZKE_OK;
   if (!s->memory)
-    rc = db_vfs_connect(s, flags);
+    rc = vfs_connect(s, flags);
   else if (sqlite3_open_v2(":memory:", &s->db, flags, NULL) != SQLITE_OK)
-    rc = db_error(s, SQLITE_NOMEM, "opening");
+    rc = sql_error(s, SQLITE_NOMEM, "opening");
   if (rc != ZKE_OK) return rc;
   sqlite3_extended_result_codes(s->db, 1);
   sqlite3_db_config(s->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, (int *)NULL);
   if (!s->readonly && sqlite3_db_readonly(s->db, "main") == 1)
     return base_fail(ZKE_READONLY, "%s cannot be written", s->name);
-  sqlite3_busy_handler(s->db, db_busy, s);
+  sqlite3_busy_handler(s->db, sql_busy, s);
   return ZKE_OK;
 }
 
@@ -2976,7 +3084,7 @@ static int db_connect(store *s, bool create) {
  * soon as the schema stands. */
 static int db_prepare_ends(store *s) {
   int rc;
-  if (db_statement(s, DB_COMMIT, &rc)) db_statement(s, DB_ROLLBACK, &rc);
+  if (sql_statement(s, SQL_COMMIT, &rc)) sql_statement(s, SQL_ROLLBACK, &rc);
   return rc;
 }
 
@@ -2985,7 +3093,7 @@ static int db_configure(store *s) {
   char sql[320];
   int persist = 1;
   sqlite3_wal_autocheckpoint(s->db, 0);
-  sqlite3_wal_hook(s->db, db_wal_hook, s);
+  sqlite3_wal_hook(s->db, shm_on_commit, s);
   sqlite3_db_config(s->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, (int *)NULL);
   sqlite3_file_control(s->db, "main", SQLITE_FCNTL_PERSIST_WAL, &persist);
   snprintf(sql, sizeof sql,
@@ -2994,7 +3102,7 @@ static int db_configure(store *s) {
            "PRAGMA synchronous=NORMAL;",
            s->cache_kib);
   s->synchronous = 1;
-  return db_exec(s, sql, "configuring");
+  return sql_exec(s, sql, "configuring");
 }
 
 static int db_note_mode(void *arg, int columns, char **values, char **names) {
@@ -3017,13 +3125,13 @@ static int db_enter_wal(store *s) {
                        "%s: its SQLite VFS cannot do write-ahead logging",
                        s->name);
     }
-    if ((rc & 0xff) != SQLITE_BUSY || !db_busy(s, tries))
-      return db_error(s, rc, "switching to write-ahead logging");
+    if ((rc & 0xff) != SQLITE_BUSY || !sql_busy(s, tries))
+      return sql_error(s, rc, "switching to write-ahead logging");
   }
 }
 
 static void db_finalize(store *s) {
-  for (int i = 0; i < DB_COUNT; i++) {
+  for (int i = 0; i < SQL_COUNT; i++) {
     sqlite3_finalize(s->statement[i]);
     s->statement[i] = NULL;
   }
@@ -3033,7 +3141,7 @@ static void db_disconnect(store *s) {
   db_finalize(s);
   /* one whose descriptors are the host's now is left as it is: closing it
    * would close those */
-  if (!s->foreign) sqlite3_close(s->db);
+  if (!s->fds_lost) sqlite3_close(s->db);
   s->db = NULL;
 }
 
@@ -3041,9 +3149,9 @@ static void db_disconnect(store *s) {
 static int db_set_synchronous(store *s, bool full) {
   int level = full ? 2 : 1;
   if (s->synchronous == level) return ZKE_OK;
-  int rc =
-      db_exec(s, full ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL",
-              "configuring");
+  int rc = sql_exec(
+      s, full ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL",
+      "configuring");
   s->synchronous = rc == ZKE_OK ? level : 0; /* it may be set all the same */
   return rc;
 }
@@ -3056,9 +3164,9 @@ static int db_sync_directory(store *s) {
   char *dir = mem_copy(&s->a, s->file, slash ? (size_t)(slash - s->file) : 0);
   if (!dir) return base_nomem();
   const char *path = dir[0] ? dir : "/";
-  int fd = lock_fd_open(s, slash ? path : ".", O_RDONLY | O_DIRECTORY, 0);
+  int fd = fd_open(s, slash ? path : ".", O_RDONLY | O_DIRECTORY, 0);
   int rc = fd < 0 ? fd : s->os.fsync(s->os.context, fd);
-  lock_fd_close(s, &fd);
+  fd_close(s, &fd);
   mem_free(dir);
   if (rc < 0 && rc != -EINVAL) {
     return base_fail(ZKE_SYSTEMERROR, "%s: syncing the directory: %s", s->name,
@@ -3093,7 +3201,7 @@ static int db_checkpoint(store *s, bool truncate) {
   bool late = s->wal_pages > ZKE_CHECKPOINT_PAGES + ZKE_CHECKPOINT_RETRY_PAGES;
   int64_t patience = ZKE_CHECKPOINT_WAIT_MS * (late ? 4 : 1);
   if (s->deadline)
-    s->deadline = lock_now(s) + base_min(patience * ZKE_MS, s->busy);
+    s->deadline = host_now(s) + base_min(patience * ZKE_MS, s->busy);
   truncate = truncate || s->wal_pages > 2 * ZKE_CHECKPOINT_PAGES;
   int rc = sqlite3_wal_checkpoint_v2(
       s->db, "main",
@@ -3107,8 +3215,8 @@ static int db_checkpoint(store *s, bool truncate) {
   }
   s->wal_limit = s->wal_pages +
                  (int)base_max(ZKE_CHECKPOINT_RETRY_PAGES, s->wal_pages / 8);
-  if ((rc & 0xff) != SQLITE_BUSY) return db_error(s, rc, "checkpointing");
-  lock_log(s, ZKE_LOG_WARN,
+  if ((rc & 0xff) != SQLITE_BUSY) return sql_error(s, rc, "checkpointing");
+  host_log(s, ZKE_LOG_WARN,
            "%s: a reader keeps the write-ahead log at %d pages", s->name,
            s->wal_pages);
   return base_fail(ZKE_OPERATIONTIMEOUT,
@@ -3134,7 +3242,7 @@ static int db_vacuum(store *s) {
 }
 
 /* ======================================================================
- * live_: gate file, liveness file, wake-ups (private)
+ * side_: the directory beside the database (private)
  *
  * The bytes of the gate file are locks, not data: the gate and the duty.  So
  * are those of the line file, the places of those who wait for the gate, and
@@ -3148,137 +3256,136 @@ static int db_vacuum(store *s) {
 
 /* The gate is the bytes before the duty's: its holder locks as many of them as
  * its number says, from the first on, so that the lock tells whose it is. */
-enum { LIVE_GATE = 0 };
-#define LIVE_DUTY (INT64_C(1) << 62)
+enum { SIDE_GATE = 0 };
+#define SIDE_DUTY (INT64_C(1) << 62)
 
-/* The line file: places, those whose turn it is at LINE_TURN + place, hints. */
-#define LINE_LAST_PLACE (INT64_C(1) << 61)
-#define LINE_TURN LINE_LAST_PLACE
+/* Where the hints are in the liveness file. */
 enum {
-  LINE_FIRST_PLACE = 1,
-  LINE_LAST_AT = 0, /* the place that was taken last */
-  LINE_FROM_AT = 8, /* the line begins here: who stands before is passed over */
-  LINE_SLOTS_AT = 16, /* by place: place and session */
-  LINE_SLOT_SIZE = 16,
-  LINE_SLOTS = 4096
+  SIDE_SWEEP_AT = 8,   /* boottime of the last sweep, ns */
+  SIDE_ZXID_AT = 16,   /* zxid of the last change */
+  SIDE_FILES_AT = 24,  /* which files that sweep has looked at */
+  SIDE_SLOTS_AT = 4096 /* leases' stamps: see lease_ */
 };
-enum {
-  LIVE_SWEEP_AT = 8,  /* boottime of the last sweep, ns */
-  LIVE_ZXID_AT = 16,  /* zxid of the last change */
-  LIVE_FILES_AT = 24, /* which files that sweep has looked at */
-  LIVE_SLOTS_AT = 4096,
-  LIVE_SLOT_SIZE = 8,
-  LIVE_SLOTS_MOST = 1 << 24,
-  LIVE_SHARDS = 64
-};
-
-/* What a path or a descriptor is.  A host's table may leave out what it does
- * not know, and one of an older header does not have all members: those are
- * 0. */
-static int live_stat(const store *s, const char *path, zke_file *out) {
-  *out = (zke_file){.inode = 0};
-  return s->os.stat(s->os.context, path, out);
-}
-
-static int live_fstat(const store *s, int fd, zke_file *out) {
-  *out = (zke_file){.inode = 0};
-  return s->os.fstat(s->os.context, fd, out);
-}
 
 /* Search permission where there is permission to read. */
-static unsigned live_directory_mode(unsigned mode) {
+static unsigned side_directory_mode(unsigned mode) {
   return mode | (mode & 0444u) >> 2;
 }
 
-/* What a system call's error means to a caller. */
-static int live_meaning(int error) {
-  switch (-error) {
-    case EACCES:
-    case EPERM:
-    case EROFS:
-      return ZKE_READONLY;
-    case ENOSPC:
-    case EDQUOT:
-      return ZKE_FULL;
-    case ENOMEM:
-      return ZKE_NOMEM;
-    default:
-      return ZKE_SYSTEMERROR;
-  }
-}
-
-/* Fail because of a system call: "cannot lock PATH: why". */
-static int live_fail(store *s, int error, const char *what, const char *path) {
-  int rc = live_meaning(error);
-  (void)s;
-  return base_fail(rc, "%s %s: %s", what, path, strerror(-error));
-}
-
 /* Give a side file that was just made the database's mode and owner. */
-static int live_adopt(store *s, int fd, unsigned mode) {
+static int side_adopt(store *s, int fd, unsigned mode) {
   return s->os.adopt(s->os.context, fd, mode, s->file_id.uid, s->file_id.gid);
 }
 
 /* Make the side directory if it is missing; a link to one is refused. */
-static int live_make_directory(store *s) {
-  unsigned mode = live_directory_mode(s->file_id.mode);
+static int side_make_directory(store *s) {
+  unsigned mode = side_directory_mode(s->file_id.mode);
   int made = s->os.mkdir(s->os.context, s->dir, mode);
-  int fd =
-      made < 0 && made != -EEXIST
-          ? made
-          : lock_fd_open(s, s->dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
-  int rc = fd < 0 ? fd : made == 0 ? live_adopt(s, fd, mode) : 0;
-  lock_fd_close(s, &fd);
+  int fd = made < 0 && made != -EEXIST
+               ? made
+               : fd_open(s, s->dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+  int rc = fd < 0 ? fd : made == 0 ? side_adopt(s, fd, mode) : 0;
+  fd_close(s, &fd);
   if (rc == -ENOTDIR || rc == -ELOOP)
     return base_fail(ZKE_CANTOPEN, "%s is not a directory", s->dir);
-  return rc < 0 ? live_fail(s, rc, "cannot make", s->dir) : ZKE_OK;
+  return rc < 0 ? host_fail(s, rc, "cannot make", s->dir) : ZKE_OK;
 }
 
 /* Open a side file, making it if it is missing.  An existing one is opened
  * without O_CREAT, so that a removed one is never quietly made again in a race;
  * a symbolic link is not followed. */
-static int live_open_file(store *s, const char *path, int *fd, zke_file *id) {
+static int side_open_file(store *s, const char *path, int *fd, zke_file *id) {
   int flags = O_RDWR | O_NOFOLLOW;
   for (int tries = 0; tries < 3; tries++) {
-    *fd = lock_fd_open(s, path, flags, 0);
+    *fd = fd_open(s, path, flags, 0);
     if (*fd != -ENOENT) break;
-    *fd = lock_fd_open(s, path, flags | O_CREAT | O_EXCL, s->file_id.mode);
-    if (*fd >= 0) live_adopt(s, *fd, s->file_id.mode);
+    *fd = fd_open(s, path, flags | O_CREAT | O_EXCL, s->file_id.mode);
+    if (*fd >= 0) side_adopt(s, *fd, s->file_id.mode);
     if (*fd != -EEXIST) break;
   }
-  int rc = *fd < 0 ? *fd : live_fstat(s, *fd, id);
-  if (rc < 0) return live_fail(s, rc, "cannot open", path);
+  int rc = *fd < 0 ? *fd : host_fstat(s, *fd, id);
+  if (rc < 0) return host_fail(s, rc, "cannot open", path);
   if (id->type == ZKE_FILE_REGULAR) return ZKE_OK;
   return base_fail(ZKE_CANTOPEN, "%s is not a file", path);
 }
 
 /* Open the side directory and the files in it. */
-static int live_open(store *s) {
-  int rc = live_make_directory(s);
-  if (rc == ZKE_OK) rc = live_open_file(s, s->gate, &s->gate_fd, &s->gate_id);
-  if (rc == ZKE_OK) rc = live_open_file(s, s->line, &s->line_fd, &s->line_id);
-  if (rc == ZKE_OK) rc = live_open_file(s, s->live, &s->live_fd, &s->live_id);
+static int side_open(store *s) {
+  int rc = side_make_directory(s);
+  if (rc == ZKE_OK) rc = side_open_file(s, s->gate, &s->gate_fd, &s->gate_id);
+  if (rc == ZKE_OK) rc = side_open_file(s, s->line, &s->line_fd, &s->line_id);
+  if (rc == ZKE_OK) rc = side_open_file(s, s->live, &s->live_fd, &s->live_id);
   return rc;
 }
 
 /* Take or drop a lock byte of the gate file. */
-static int live_lock(store *s, int64_t byte, bool on) {
+static int side_lock_byte(store *s, int64_t byte, bool on) {
   return s->os.lock_range(s->os.context, s->gate_fd, byte, 1,
                           on ? ZKE_LOCK_EXCLUSIVE : ZKE_LOCK_NONE);
 }
 
-static bool live_same_file(const zke_file *a, const zke_file *b) {
+static bool side_same_file(const zke_file *a, const zke_file *b) {
   return a->device == b->device && a->inode == b->inode;
 }
 
 /* Is the liveness file still the one that was opened? */
-static bool live_is_ours(const store *s) {
+static bool side_live_is_ours(const store *s) {
   zke_file now;
-  return live_stat(s, s->live, &now) == 0 && live_same_file(&now, &s->live_id);
+  return host_stat(s, s->live, &now) == 0 && side_same_file(&now, &s->live_id);
 }
 
+/* Has a file beside the database another mode or group than it should?  Then it
+ * gets them, as far as this process may: true where it has. */
+static bool side_follow_mode(store *s, const char *path, unsigned mode) {
+  void *c = s->os.context;
+  zke_file is;
+  if (host_stat(s, path, &is) < 0) return false;
+  bool shared = !(mode & 0070u) || is.gid == s->file_id.gid;
+  if (is.mode == mode && shared) return false;
+  return s->os.share(c, path, mode, s->file_id.gid) == 0;
+}
+
+/* Is a descriptor still the file that it was opened as? */
+static bool side_fd_matches(const store *s, int fd, const zke_file *id) {
+  zke_file f;
+  int rc = host_fstat(s, fd, &f);
+  return rc == 0 ? side_same_file(&f, id) : rc != -EBADF;
+}
+
+/* Are the store's descriptors what they were opened as?  Looks only at what is
+ * fixed, so the lock need not be held. */
+static bool side_fds_match(const store *s) {
+  return side_fd_matches(s, s->gate_fd, &s->gate_id) &&
+         side_fd_matches(s, s->live_fd, &s->live_id);
+}
+
+/* Hints in the liveness file: a number at an offset; -1 when it cannot be
+ * read. */
+static int64_t side_read_hint(store *s, int64_t at) {
+  int64_t stamp = 0;
+  int64_t n = s->os.pread(s->os.context, s->live_fd, &stamp, sizeof stamp, at);
+  return n == (int64_t)sizeof stamp ? stamp : -1;
+}
+
+static bool side_write_hint(store *s, int64_t at, int64_t stamp) {
+  return s->os.pwrite(s->os.context, s->live_fd, &stamp, sizeof stamp, at) ==
+         (int64_t)sizeof stamp;
+}
+
+/* ======================================================================
+ * life_: which sessions live (private)
+ *
+ * A session's life is a lock on the byte at offset = session id of one of
+ * LIFE_SHARDS files, so that the kernel, which looks through all locks of a
+ * file at each call, has few to look through.  The session's row has the inode
+ * of the file: while the session lives the file is open, so no other file can
+ * have that inode, and one that was put in its place is never taken for it.
+ * ==================================================================== */
+
+enum { LIFE_SHARDS = 64 };
+
 /* Where a session is among those of this store, or would be. */
-static size_t live_place(const store *s, int64_t session) {
+static size_t life_place(const store *s, int64_t session) {
   size_t from = 0, to = s->session_count;
   while (from < to) {
     size_t middle = from + (to - from) / 2;
@@ -3291,48 +3398,29 @@ static size_t live_place(const store *s, int64_t session) {
 }
 
 /* The handle of a session of this store, or NULL. */
-static zke *live_own(const store *s, int64_t session) {
-  size_t at = live_place(s, session);
+static zke *life_find_own(const store *s, int64_t session) {
+  size_t at = life_place(s, session);
   bool found = at < s->session_count && s->sessions[at]->id == session;
   return found ? s->sessions[at] : NULL;
 }
 
-/* ---- lives ----
- *
- * A session's life is a lock on the byte at offset = session id of one of
- * LIVE_SHARDS files, so that the kernel, which looks through all locks of a
- * file at each call, has few to look through.  The session's row has the inode
- * of the file: while the session lives the file is open, so no other file can
- * have that inode, and one that was put in its place is never taken for it. */
-
 /* Which of the files is for a session.  The bits are mixed because ids differ
  * by what is written between two sessions, which may be a multiple of
  * anything. */
-static unsigned live_shard(int64_t session) {
-  _Static_assert(LIVE_SHARDS == 1 << (64 - 58), "the shift gives the number");
+static unsigned life_shard(int64_t session) {
+  _Static_assert(LIFE_SHARDS == 1 << (64 - 58), "the shift gives the number");
   return (unsigned)((uint64_t)session * UINT64_C(0x9e3779b97f4a7c15) >> 58);
 }
 
-static char *live_file_of_shard(store *s, unsigned shard) {
+static char *life_shard_path(store *s, unsigned shard) {
   size_t len = strlen(s->live) + 4;
   char *path = mem_resize(&s->a, NULL, len);
   if (path) snprintf(path, len, "%s.%02x", s->live, shard);
   return path;
 }
 
-static char *live_shard_path(store *s, int64_t session) {
-  return live_file_of_shard(s, live_shard(session));
-}
-
-/* Has a file beside the database another mode or group than it should?  Then it
- * gets them, as far as this process may: true where it has. */
-static bool live_share_file(store *s, const char *path, unsigned mode) {
-  void *c = s->os.context;
-  zke_file is;
-  if (live_stat(s, path, &is) < 0) return false;
-  bool shared = !(mode & 0070u) || is.gid == s->file_id.gid;
-  if (is.mode == mode && shared) return false;
-  return s->os.share(c, path, mode, s->file_id.gid) == 0;
+static char *life_path(store *s, int64_t session) {
+  return life_shard_path(s, life_shard(session));
 }
 
 /* Let the side files follow a chmod or chgrp of the database: the next open by
@@ -3340,26 +3428,26 @@ static bool live_share_file(store *s, const char *path, unsigned mode) {
  * group, which a user other than root gets for them only so.  The files that
  * carry lives are many; they are looked at where another one had to be
  * changed, and when a life is put into them. */
-static void live_share(store *s) {
+static void life_follow_mode(store *s) {
   const char *files[] = {s->gate, s->line, s->live, s->wal, s->shm};
   unsigned mode = s->file_id.mode;
-  bool changed = live_share_file(s, s->dir, live_directory_mode(mode));
+  bool changed = side_follow_mode(s, s->dir, side_directory_mode(mode));
   for (size_t i = 0; i < sizeof files / sizeof *files; i++)
-    changed |= live_share_file(s, files[i], mode);
-  for (unsigned i = 0; changed && i < LIVE_SHARDS; i++) {
-    char *path = live_file_of_shard(s, i);
-    if (path) live_share_file(s, path, mode);
+    changed |= side_follow_mode(s, files[i], mode);
+  for (unsigned i = 0; changed && i < LIFE_SHARDS; i++) {
+    char *path = life_shard_path(s, i);
+    if (path) side_follow_mode(s, path, mode);
     mem_free(path);
   }
 }
 
 /* Open the liveness file once more, for a lock of its own description. */
-static int live_open_again(store *s, int *fd) {
+static int life_open_again(store *s, int *fd) {
   zke_file now;
-  *fd = lock_fd_open(s, s->live, O_RDWR | O_NOFOLLOW, 0);
-  int rc = *fd < 0 ? *fd : live_fstat(s, *fd, &now);
-  if (rc < 0) return live_fail(s, rc, "cannot open", s->live);
-  if (live_same_file(&now, &s->live_id)) return ZKE_OK;
+  *fd = fd_open(s, s->live, O_RDWR | O_NOFOLLOW, 0);
+  int rc = *fd < 0 ? *fd : host_fstat(s, *fd, &now);
+  if (rc < 0) return host_fail(s, rc, "cannot open", s->live);
+  if (side_same_file(&now, &s->live_id)) return ZKE_OK;
   return base_fail(ZKE_REPLACED, "%s was replaced", s->live);
 }
 
@@ -3367,43 +3455,43 @@ static int live_open_again(store *s, int *fd) {
  * the first to need it makes it.  A file that did not get the database's group
  * would hide this life from that group, and one that another user made so
  * cannot be opened here: then the liveness file itself carries the life. */
-static int live_open_shard(store *s, int64_t session, int *fd, int64_t *life) {
+static int life_open(store *s, int64_t session, int *fd, int64_t *life) {
   zke_file id = {.mode = 0};
-  char *path = live_shard_path(s, session);
+  char *path = life_path(s, session);
   if (!path) return base_nomem();
-  int rc = live_open_file(s, path, fd, &id);
+  int rc = side_open_file(s, path, fd, &id);
   mem_free(path);
   if (rc == ZKE_OK && id.mode != s->file_id.mode)
-    live_adopt(s, *fd, s->file_id.mode); /* its maker died before it could */
+    side_adopt(s, *fd, s->file_id.mode); /* its maker died before it could */
   bool shared = !(s->file_id.mode & 0070u) || id.gid == s->file_id.gid;
   *life = (int64_t)id.inode;
   if (rc != ZKE_READONLY && (rc != ZKE_OK || shared)) return rc;
-  lock_fd_close(s, fd);
+  fd_close(s, fd);
   *life = (int64_t)s->live_id.inode;
-  return live_open_again(s, fd);
+  return life_open_again(s, fd);
 }
 
-static void live_forget_shard(store *s) { lock_fd_close(s, &s->shard_fd); }
+static void life_forget(store *s) { fd_close(s, &s->shard_fd); }
 
 /* A descriptor of the file that carries a session's life, or -errno; -ENOENT:
  * the file is not there any more.  It is kept for the next session of the same
- * file until live_forget_shard(). */
-static int live_find_shard(store *s, int64_t session, int64_t life) {
+ * file until life_forget(). */
+static int life_find(store *s, int64_t session, int64_t life) {
   zke_file id;
-  unsigned shard = live_shard(session);
+  unsigned shard = life_shard(session);
   if (life == (int64_t)s->live_id.inode) return s->live_fd;
   if (s->shard_fd >= 0 && s->shard == shard && s->shard_inode == life)
     return s->shard_fd;
-  live_forget_shard(s);
-  char *path = live_shard_path(s, session);
-  int fd = path ? lock_fd_open(s, path, O_RDONLY | O_NOFOLLOW, 0) : -ENOMEM;
+  life_forget(s);
+  char *path = life_path(s, session);
+  int fd = path ? fd_open(s, path, O_RDONLY | O_NOFOLLOW, 0) : -ENOMEM;
   mem_free(path);
   if (fd < 0) return fd == -ELOOP ? -ENOENT : fd;
   s->shard_fd = fd;
-  int rc = live_fstat(s, fd, &id);
+  int rc = host_fstat(s, fd, &id);
   if (rc == 0 && life && id.inode != (uint64_t)life) rc = -ENOENT;
   if (rc < 0) {
-    live_forget_shard(s);
+    life_forget(s);
     return rc;
   }
   s->shard = shard;
@@ -3412,158 +3500,60 @@ static int live_find_shard(store *s, int64_t session, int64_t life) {
 }
 
 /* What can be told of a session's life. */
-enum live_life {
-  LIVE_HELD,  /* it lives, or no answer was to be had */
-  LIVE_FREE,  /* it is dead */
-  LIVE_LOST,  /* the file with its lock was removed: nobody can tell */
-  LIVE_BLIND, /* this process has no descriptor left to look with */
+enum life_state {
+  LIFE_HELD,  /* it lives, or no answer was to be had */
+  LIFE_FREE,  /* it is dead */
+  LIFE_LOST,  /* the file with its lock was removed: nobody can tell */
+  LIFE_BLIND, /* this process has no descriptor left to look with */
 };
 
 /* Look.  life is what the session's row says; 0 where the row is not at hand,
  * and then the answer is a hint.  Only a positive answer of the kernel makes a
  * session dead: any error means alive (P5). */
-static enum live_life live_look(store *s, int64_t session, int64_t life) {
+static enum life_state life_look(store *s, int64_t session, int64_t life) {
   void *c = s->os.context;
-  if (live_own(s, session)) return LIVE_HELD;
-  if (s->memory) return LIVE_FREE; /* its close could not be written */
-  if (!life && s->os.probe(c, s->live_fd, session) != 0) return LIVE_HELD;
-  int fd = live_find_shard(s, session, life);
-  if (fd == -ENOENT) return LIVE_LOST;
-  if (fd == -EMFILE || fd == -ENFILE || fd == -ENOMEM) return LIVE_BLIND;
-  return fd >= 0 && s->os.probe(c, fd, session) == 0 ? LIVE_FREE : LIVE_HELD;
+  if (life_find_own(s, session)) return LIFE_HELD;
+  if (s->memory) return LIFE_FREE; /* its close could not be written */
+  if (!life && s->os.probe(c, s->live_fd, session) != 0) return LIFE_HELD;
+  int fd = life_find(s, session, life);
+  if (fd == -ENOENT) return LIFE_LOST;
+  if (fd == -EMFILE || fd == -ENFILE || fd == -ENOMEM) return LIFE_BLIND;
+  return fd >= 0 && s->os.probe(c, fd, session) == 0 ? LIFE_FREE : LIFE_HELD;
 }
 
-static bool live_is_dead(store *s, int64_t session, int64_t life) {
-  return live_look(s, session, life) == LIVE_FREE;
+static bool life_is_dead(store *s, int64_t session, int64_t life) {
+  return life_look(s, session, life) == LIFE_FREE;
 }
 
-/* The host's CLOCK_BOOTTIME, also in a time namespace.  Where the namespace's
- * offset is not known (`strange_clock`) it can only be compared with what this
- * store has read from it. */
-static int64_t live_boottime(const store *s) {
-  return s->os.clock(s->os.context, ZKE_CLOCK_BOOTTIME) - s->boot_offset;
-}
-
-/* Hints in the liveness file: a number at an offset; -1 when it cannot be
- * read. */
-static int64_t live_read_stamp(store *s, int64_t at) {
-  int64_t stamp = 0;
-  int64_t n = s->os.pread(s->os.context, s->live_fd, &stamp, sizeof stamp, at);
-  return n == (int64_t)sizeof stamp ? stamp : -1;
-}
-
-static bool live_write_stamp(store *s, int64_t at, int64_t stamp) {
-  return s->os.pwrite(s->os.context, s->live_fd, &stamp, sizeof stamp, at) ==
-         (int64_t)sizeof stamp;
-}
-
-static int64_t live_slot_at(int64_t slot) {
-  return LIVE_SLOTS_AT + slot * LIVE_SLOT_SIZE;
-}
-
-/* Write a lease's stamp; 0, by which nobody judges, where others could not
- * compare the time. */
-static bool live_write_slot(store *s, int64_t slot, int64_t now) {
-  return live_write_stamp(s, live_slot_at(slot), s->strange_clock ? 0 : now);
-}
+/* ======================================================================
+ * wake_: waking a session (private)
+ *
+ * A session sleeps at its FIFO in the side directory, and is woken by a byte in
+ * it. A wake-up may be lost; the sleeper's tick makes good for it (P7).
+ * ==================================================================== */
 
 /* What a byte in a session's FIFO says. */
-#define LIVE_EVENT "e" /* there may be events */
-#define LIVE_TURN "t"  /* the gate is free: it is the first in the line */
+#define WAKE_EVENT "e" /* there may be events */
+#define WAKE_GATE "t"  /* the gate is free: it is the first in the line */
 
-static bool live_write_byte(const store *s, int fd, const char *byte) {
+static bool wake_write(const store *s, int fd, const char *byte) {
   int64_t n = s->os.write(s->os.context, fd, byte, 1);
   return n >= 0 || n == -EAGAIN; /* full: it will wake anyway */
 }
 
-static void live_wake_self(zke *z) {
-  if (!z->s->foreign) live_write_byte(z->s, z->wake_wfd, LIVE_EVENT);
-}
-
-/* The store's files are not the ones it opened: nothing it holds is worth
- * anything, and every session says so. */
-static void live_replaced(store *s, const char *path) {
-  s->replaced = true;
-  lock_log(s, ZKE_LOG_ERROR, "%s was removed or replaced", path);
-  for (size_t i = 0; i < s->session_count; i++) {
-    zke *z = s->sessions[i];
-    if (z->state != SESS_ALIVE) continue;
-    z->state = SESS_EXPIRED;
-    z->lost_notice = true;
-    live_wake_self(z);
-  }
-}
-
-/* Is a descriptor still the file that it was opened as? */
-static bool live_holds_file(const store *s, int fd, const zke_file *id) {
-  zke_file f;
-  int rc = live_fstat(s, fd, &f);
-  return rc == 0 ? live_same_file(&f, id) : rc != -EBADF;
-}
-
-/* Are the store's descriptors what they were opened as?  Looks only at what is
- * fixed, so the lock need not be held. */
-static bool live_holds_files(const store *s) {
-  return live_holds_file(s, s->gate_fd, &s->gate_id) &&
-         live_holds_file(s, s->live_fd, &s->live_id);
-}
-
-/* Are the descriptors still ours?  A host that closes all it does not know,
- * and opens files of its own under the same numbers, would have them written
- * to (P9).  Asked before anything is written. */
-static bool live_holds(store *s) {
-  if (s->memory || s->readonly || s->foreign) return !s->foreign;
-  if (live_holds_files(s)) return true;
-  s->foreign = true;
-  live_replaced(s, s->gate);
-  return false;
+static void wake_self(zke *z) {
+  if (!z->s->fds_lost) wake_write(z->s, z->wake_wfd, WAKE_EVENT);
 }
 
 /* The same without the store's lock, which the sleeper may hold: it sleeps at
  * the gate. */
-static void live_wake_sleeper(const zke *z) {
+static void wake_sleeper(const zke *z) {
   const store *s = z->s;
-  if (!s->readonly && (s->memory || live_holds_files(s)))
-    live_write_byte(s, z->wake_wfd, LIVE_EVENT);
+  if (!s->readonly && (s->memory || side_fds_match(s)))
+    wake_write(s, z->wake_wfd, WAKE_EVENT);
 }
 
-/* Renew a lease when a quarter of it has passed. */
-static void live_stamp_lease(zke *z) {
-  if (!z->lease || z->state != SESS_ALIVE) return;
-  int64_t now = live_boottime(z->s);
-  if (now - z->lease_at < z->lease / 4 || !live_holds(z->s)) return;
-  if (z->s->memory || live_write_slot(z->s, z->slot, now))
-    z->lease_at = now;
-  else
-    z->lease_retry = now + base_max(z->lease / 16, ZKE_MS);
-}
-
-/* A call that has the lock begins. */
-static void live_begin_call(store *s, zke *z, int64_t deadline) {
-  s->deadline = deadline;
-  s->caller = z;
-  if (s->lease) s->since = live_boottime(s);
-}
-
-/* The running call has had the lock for a while, so the other sessions of the
- * store could not call in: that time does not count for their leases.  It is
- * added to their stamps, as a new stamp would keep one that hangs.  Short calls
- * cost nothing.  Called while the gate is waited for, and before it is left:
- * until then nobody can have ended them.  A stamp that cannot be written is
- * left as it is. */
-static void live_extend_leases(store *s) {
-  int64_t now = s->lease ? live_boottime(s) : 0, held = now - s->since;
-  if (!s->lease || held < s->lease / 16 || !live_holds(s)) return;
-  s->since = now;
-  for (size_t i = 0; i < s->session_count; i++) {
-    zke *z = s->sessions[i];
-    int64_t at = base_min(z->lease_at + held, now);
-    if (!z->lease || z->state != SESS_ALIVE) continue;
-    if (s->memory || live_write_slot(s, z->slot, at)) z->lease_at = at;
-  }
-}
-
-static char *live_fifo_path(store *s, int64_t session) {
+static char *wake_path(store *s, int64_t session) {
   size_t len = strlen(s->dir) + 20;
   char *path = mem_resize(&s->a, NULL, len);
   if (path)
@@ -3573,14 +3563,14 @@ static char *live_fifo_path(store *s, int64_t session) {
 
 /* A writing end of another session's FIFO: a descriptor or -errno (-ENXIO:
  * nobody reads, -ENOENT: ended). */
-static int live_open_fifo(store *s, int64_t session) {
-  char *path = live_fifo_path(s, session);
+static int wake_open(store *s, int64_t session) {
+  char *path = wake_path(s, session);
   if (!path) return -ENOMEM;
-  int fd = lock_fd_open(s, path, O_WRONLY | O_NONBLOCK | O_NOFOLLOW, 0);
+  int fd = fd_open(s, path, O_WRONLY | O_NONBLOCK | O_NOFOLLOW, 0);
   mem_free(path);
   zke_file f;
-  if (fd >= 0 && (live_fstat(s, fd, &f) < 0 || f.type != ZKE_FILE_FIFO)) {
-    lock_fd_close(s, &fd);
+  if (fd >= 0 && (host_fstat(s, fd, &f) < 0 || f.type != ZKE_FILE_FIFO)) {
+    fd_close(s, &fd);
     return -ENXIO;
   }
   return fd;
@@ -3588,19 +3578,19 @@ static int live_open_fifo(store *s, int64_t session) {
 
 /* Wake one session.  A failure means that it is gone or that the tick must do
  * (P7). */
-static void live_wake(store *s, int64_t session, const char *byte) {
-  zke *own = live_own(s, session);
-  if (own) live_wake_self(own);
+static void wake_session(store *s, int64_t session, const char *byte) {
+  zke *own = life_find_own(s, session);
+  if (own) wake_self(own);
   if (own || s->memory) return;
   int i = 0;
   while (i < s->wake_count && s->wake[i].session != session) i++;
   if (i == s->wake_count) {
-    int fd = live_open_fifo(s, session);
+    int fd = wake_open(s, session);
     if (fd < 0) return;
     if (s->wake_count < ZKE_WAKE_CACHE) {
       s->wake_count++;
     } else {
-      lock_fd_close(s, &s->wake[--i].fd); /* the one least recently used */
+      fd_close(s, &s->wake[--i].fd); /* the one least recently used */
     }
     s->wake[i].session = session;
     s->wake[i].fd = fd;
@@ -3609,23 +3599,114 @@ static void live_wake(store *s, int64_t session, const char *byte) {
   memmove(s->wake + 1, s->wake, (size_t)i * sizeof *s->wake);
   s->wake[0].session = session;
   s->wake[0].fd = fd;
-  if (live_write_byte(s, fd, byte)) return;
-  lock_fd_close(s, &s->wake[0].fd);
+  if (wake_write(s, fd, byte)) return;
+  fd_close(s, &s->wake[0].fd);
   s->wake_count--;
   memmove(s->wake, s->wake + 1, (size_t)s->wake_count * sizeof *s->wake);
 }
 
-static void live_forget_wakes(store *s) {
-  while (s->wake_count) lock_fd_close(s, &s->wake[--s->wake_count].fd);
+static void wake_forget(store *s) {
+  while (s->wake_count) fd_close(s, &s->wake[--s->wake_count].fd);
 }
 
 /* ======================================================================
- * gate_: the line of writers (private)
+ * guard_: are the files still the store's own? (private)
  *
- * The gate is a lock of the kernel: the process that holds it is the one
- * writer, and P12 hangs on that alone.  The line only decides in which order
- * processes try for it, so that none starves (P10).  Whatever goes wrong in the
- * line costs time or fairness, never safety.
+ * Somebody may remove or replace the files of a store, and its host may close
+ * its descriptors.  Then nothing that the store holds is worth anything, and
+ * all of its sessions expire.
+ * ==================================================================== */
+
+/* The store's files are not the ones it opened: nothing it holds is worth
+ * anything, and every session says so. */
+static void guard_give_up(store *s, const char *path) {
+  s->replaced = true;
+  host_log(s, ZKE_LOG_ERROR, "%s was removed or replaced", path);
+  for (size_t i = 0; i < s->session_count; i++) {
+    zke *z = s->sessions[i];
+    if (z->state != SESS_ALIVE) continue;
+    z->state = SESS_EXPIRED;
+    z->lost_notice = true;
+    wake_self(z);
+  }
+}
+
+/* Are the descriptors still ours?  A host that closes all it does not know,
+ * and opens files of its own under the same numbers, would have them written
+ * to (P9).  Asked before anything is written. */
+static bool guard_is_intact(store *s) {
+  if (s->memory || s->readonly || s->fds_lost) return !s->fds_lost;
+  if (side_fds_match(s)) return true;
+  s->fds_lost = true;
+  guard_give_up(s, s->gate);
+  return false;
+}
+
+/* ======================================================================
+ * lease_: sessions with a lease (private)
+ *
+ * A session with a lease keeps a stamp of its last call in the liveness file,
+ * in a slot of its own.  Others end it when the stamp is older than the lease.
+ * ==================================================================== */
+
+enum {
+  LEASE_SLOTS_AT = SIDE_SLOTS_AT,
+  LEASE_SLOT_SIZE = 8,
+  LEASE_SLOTS_MOST = 1 << 24
+};
+
+static int64_t lease_slot_at(int64_t slot) {
+  return LEASE_SLOTS_AT + slot * LEASE_SLOT_SIZE;
+}
+
+/* Write a lease's stamp; 0, by which nobody judges, where others could not
+ * compare the time. */
+static bool lease_write(store *s, int64_t slot, int64_t now) {
+  return side_write_hint(s, lease_slot_at(slot), s->strange_clock ? 0 : now);
+}
+
+/* Renew a lease when a quarter of it has passed. */
+static void lease_stamp(zke *z) {
+  if (!z->lease || z->state != SESS_ALIVE) return;
+  int64_t now = host_boottime(z->s);
+  if (now - z->lease_at < z->lease / 4 || !guard_is_intact(z->s)) return;
+  if (z->s->memory || lease_write(z->s, z->slot, now))
+    z->lease_at = now;
+  else
+    z->lease_retry = now + base_max(z->lease / 16, ZKE_MS);
+}
+
+/* A call that has the lock begins. */
+static void lease_begin_call(store *s, zke *z, int64_t deadline) {
+  s->deadline = deadline;
+  s->caller = z;
+  if (s->lease) s->since = host_boottime(s);
+}
+
+/* The running call has had the lock for a while, so the other sessions of the
+ * store could not call in: that time does not count for their leases.  It is
+ * added to their stamps, as a new stamp would keep one that hangs.  Short calls
+ * cost nothing.  Called while the gate is waited for, and before it is left:
+ * until then nobody can have ended them.  A stamp that cannot be written is
+ * left as it is. */
+static void lease_extend(store *s) {
+  int64_t now = s->lease ? host_boottime(s) : 0, held = now - s->since;
+  if (!s->lease || held < s->lease / 16 || !guard_is_intact(s)) return;
+  s->since = now;
+  for (size_t i = 0; i < s->session_count; i++) {
+    zke *z = s->sessions[i];
+    int64_t at = base_min(z->lease_at + held, now);
+    if (!z->lease || z->state != SESS_ALIVE) continue;
+    if (s->memory || lease_write(s, z->slot, at)) z->lease_at = at;
+  }
+}
+
+/* ======================================================================
+ * line_: the line of writers (private)
+ *
+ * The line only decides in which order processes try for the gate, so that none
+ * starves (P10).  Whatever goes wrong in the line costs time or fairness, never
+ * safety.
  *
  * A place in the line is a byte of the line file, locked by the process that
  * stands there.  Places are taken in ascending order; a process that finds no
@@ -3638,16 +3719,23 @@ static void live_forget_wakes(store *s) {
  * A first that does not come though the gate stands free is stopped.  Another
  * that sees it writes into the file that the line begins behind it.  When the
  * stopped process goes on, it takes a new place at the end.
- *
- * A transaction that is synced takes a place at once.  Others take less time
- * than a switch between processes.  So they first try for some milliseconds
- * without a place, and may pass the line while its first wakes up.  One that
- * finds the gate taken when it comes locks a second byte, and is passed by
- * nobody any more.
  * ==================================================================== */
 
+/* The line file: places, then at LINE_INSIST + place those that insist, and
+ * hints. */
+#define LINE_LAST_PLACE (INT64_C(1) << 61)
+#define LINE_INSIST LINE_LAST_PLACE
+enum {
+  LINE_FIRST_PLACE = 1,
+  LINE_LAST_AT = 0, /* the place that was taken last */
+  LINE_FROM_AT = 8, /* the line begins here: who stands before is passed over */
+  LINE_SLOTS_AT = 16, /* by place: place and session */
+  LINE_SLOT_SIZE = 16,
+  LINE_SLOTS = 4096
+};
+
 /* One stay before the gate; times are monotonic ns. */
-typedef struct gate_stay {
+typedef struct line_stay {
   zke *sleeper; /* whose FIFO to sleep at, or NULL */
   int64_t start, now;
   int64_t place;      /* 0: none yet */
@@ -3657,36 +3745,11 @@ typedef struct gate_stay {
   bool full;          /* the transaction will be synced */
   bool insists;       /* on its turn: nobody passes */
   bool owed;          /* a byte was taken that was not for the line */
-} gate_stay;
-
-/* What the length of the gate's lock tells others: the session that writes, or
- * one of the store's.  A store that has none yet gives the process id, which is
- * smaller than any session's. */
-static int64_t gate_number(const store *s, const zke *z) {
-  if (!z && s->session_count) z = s->sessions[0];
-  int64_t n = z && z->id ? z->id : s->os.pid(s->os.context);
-  return base_min(base_max(n, 1), LIVE_DUTY);
-}
-
-/* Try for the gate itself; *held tells that another has it. */
-static int gate_lock(store *s, const zke *z, bool *held) {
-  int rc = s->os.lock_range(s->os.context, s->gate_fd, LIVE_GATE,
-                            gate_number(s, z), ZKE_LOCK_EXCLUSIVE);
-  *held = rc == -EAGAIN;
-  return rc == 0 || *held ? ZKE_OK : live_fail(s, rc, "cannot lock", s->gate);
-}
-
-/* The number of the process that holds the gate, 0: it is free. */
-static int64_t gate_holder(store *s) {
-  int64_t count = 0;
-  int64_t at =
-      s->os.find_lock(s->os.context, s->gate_fd, LIVE_GATE, LIVE_DUTY, &count);
-  return at < 0 ? 0 : base_max(count, 1);
-}
+} line_stay;
 
 /* A place that another process holds, from one place on and below another; 0:
  * there is none.  Of several it need not be the lowest. */
-static int64_t gate_any(store *s, int64_t from, int64_t below) {
+static int64_t line_any(store *s, int64_t from, int64_t below) {
   int64_t count;
   if (from >= below) return 0;
   int64_t at =
@@ -3695,9 +3758,9 @@ static int64_t gate_any(store *s, int64_t from, int64_t below) {
 }
 
 /* The lowest of them that counts: the first in the line. */
-static int64_t gate_first(store *s, int64_t below) {
+static int64_t line_first(store *s, int64_t below) {
   int64_t first = 0;
-  for (int64_t at; (at = gate_any(s, s->line_from, below)) != 0; below = at)
+  for (int64_t at; (at = line_any(s, s->line_from, below)) != 0; below = at)
     first = at;
   return first;
 }
@@ -3705,7 +3768,7 @@ static int64_t gate_first(store *s, int64_t below) {
 /* Read where the line begins; returns the place that was taken last.  What
  * cannot be a place counts as the very first.  The beginning never goes back:
  * what this process could not write it remembers. */
-static int64_t gate_read_line(store *s) {
+static int64_t line_read(store *s) {
   int64_t word[2] = {0, 0};
   s->os.pread(s->os.context, s->line_fd, word, sizeof word, LINE_LAST_AT);
   for (int i = 0; i < 2; i++) {
@@ -3717,78 +3780,78 @@ static int64_t gate_read_line(store *s) {
 }
 
 /* Where this fails, on a full disk, the others do without the hint. */
-static void gate_write(store *s, const int64_t *words, size_t count,
+static void line_write(store *s, const int64_t *words, size_t count,
                        int64_t at) {
   s->os.pwrite(s->os.context, s->line_fd, words, count * sizeof *words, at);
 }
 
-static int64_t gate_slot_at(int64_t place) {
+static int64_t line_slot_at(int64_t place) {
   return LINE_SLOTS_AT + place % LINE_SLOTS * LINE_SLOT_SIZE;
 }
 
 /* Take or drop a place: 0 or -errno. */
-static int gate_place(store *s, int64_t place, bool on) {
+static int line_lock_place(store *s, int64_t place, bool on) {
   return s->os.lock_range(s->os.context, s->line_fd, place, 1,
                           on ? ZKE_LOCK_EXCLUSIVE : ZKE_LOCK_NONE);
 }
 
 /* Does one that has no place have to wait?  For anybody in the line, or, where
  * the transaction is not synced, for one that insists on its turn. */
-static bool gate_is_lined(store *s, bool full) {
-  int64_t by = full ? 0 : LINE_TURN;
-  if (!gate_any(s, by + s->line_from, by + LINE_LAST_PLACE)) return false;
-  gate_read_line(s); /* that one may have been passed over */
-  return gate_any(s, by + s->line_from, by + LINE_LAST_PLACE) != 0;
+static bool line_bars(store *s, bool full) {
+  int64_t by = full ? 0 : LINE_INSIST;
+  if (!line_any(s, by + s->line_from, by + LINE_LAST_PLACE)) return false;
+  line_read(s); /* that one may have been passed over */
+  return line_any(s, by + s->line_from, by + LINE_LAST_PLACE) != 0;
 }
 
 /* Wake the first in the line, if there is one. */
-static void gate_wake(store *s) {
+static void line_wake_first(store *s) {
   int64_t slot[2] = {0, 0};
-  gate_read_line(s);
-  int64_t first = gate_first(s, LINE_LAST_PLACE);
+  line_read(s);
+  int64_t first = line_first(s, LINE_LAST_PLACE);
   if (!first) return;
   s->os.pread(s->os.context, s->line_fd, slot, sizeof slot,
-              gate_slot_at(first));
-  if (slot[0] == first && slot[1]) live_wake(s, slot[1], LIVE_TURN);
+              line_slot_at(first));
+  if (slot[0] == first && slot[1]) wake_session(s, slot[1], WAKE_GATE);
 }
 
-enum { GATE_AHEAD = 256, GATE_DRAWS = 1024 };
+enum { LINE_AHEAD = 256, LINE_TRIES = 1024 };
 
 /* Take the place behind the last.  The file's word of the last is a hint: a
  * process that was stopped before it wrote makes it too low, hence the look for
  * somebody far ahead.  Two processes that come at once may change places.
  * Without a place, which only an error can cause, the others are not passed
  * either. */
-static void gate_draw(store *s, gate_stay *at) {
-  if (!live_holds_file(s, s->line_fd, &s->line_id)) return;
-  int64_t place = gate_read_line(s) + 1;
-  for (int i = 0; i < GATE_DRAWS && place < LINE_LAST_PLACE; i++) {
-    int rc = gate_place(s, place, true);
+static void line_join(store *s, line_stay *at) {
+  if (!side_fd_matches(s, s->line_fd, &s->line_id)) return;
+  int64_t place = line_read(s) + 1;
+  for (int i = 0; i < LINE_TRIES && place < LINE_LAST_PLACE; i++) {
+    int rc = line_lock_place(s, place, true);
     if (rc != 0 && rc != -EAGAIN) return;
     int64_t ahead =
-        rc ? place : gate_any(s, place + GATE_AHEAD, LINE_LAST_PLACE);
+        rc ? place : line_any(s, place + LINE_AHEAD, LINE_LAST_PLACE);
     if (!ahead) {
       int64_t slot[2] = {place, at->sleeper ? at->sleeper->id : 0};
-      gate_write(s, slot, 2, gate_slot_at(place));
-      gate_write(s, &place, 1, LINE_LAST_AT);
+      line_write(s, slot, 2, line_slot_at(place));
+      line_write(s, &place, 1, LINE_LAST_AT);
       at->place = place;
       return;
     }
-    if (rc == 0) gate_place(s, place, false);
+    if (rc == 0) line_lock_place(s, place, false);
     place = ahead + 1;
   }
 }
 
-static void gate_undraw(store *s, gate_stay *at) {
-  if (at->insists) gate_place(s, LINE_TURN + at->place, false);
-  if (at->place) gate_place(s, at->place, false);
+static void line_leave(store *s, line_stay *at) {
+  if (at->insists) line_lock_place(s, LINE_INSIST + at->place, false);
+  if (at->place) line_lock_place(s, at->place, false);
   at->place = at->free_since = 0;
   at->insists = false;
 }
 
 /* The gate is free and it is not our turn: the first was not told, or it is
  * stopped.  Look again, then tell it, then pass it over. */
-static void gate_pass(store *s, gate_stay *at) {
+static void line_pass_over(store *s, line_stay *at) {
   if (!at->free_since || at->free_first != at->first) {
     at->free_since = at->now;
     at->free_first = at->first;
@@ -3796,50 +3859,88 @@ static void gate_pass(store *s, gate_stay *at) {
   }
   if (at->now - at->free_since >= ZKE_LINE_OVER_MS * ZKE_MS) {
     s->line_from = at->first + 1;
-    gate_write(s, &s->line_from, 1, LINE_FROM_AT);
+    line_write(s, &s->line_from, 1, LINE_FROM_AT);
     at->free_since = 0;
   }
-  gate_wake(s);
+  line_wake_first(s);
+}
+
+/* ======================================================================
+ * gate_: the one writer (private)
+ *
+ * The gate is a lock of the kernel: the process that holds it is the one
+ * writer, and P12 hangs on that alone.
+ *
+ * A transaction that is synced takes a place in the line at once.  Others take
+ * less time than a switch between processes.  So they first try for some
+ * milliseconds without a place, and may pass the line while its first wakes
+ * up.  One that finds the gate taken when it comes locks a second byte, and is
+ * passed by nobody any more.
+ * ==================================================================== */
+
+/* What the length of the gate's lock tells others: the session that writes, or
+ * one of the store's.  A store that has none yet gives the process id, which is
+ * smaller than any session's. */
+static int64_t gate_number(const store *s, const zke *z) {
+  if (!z && s->session_count) z = s->sessions[0];
+  int64_t n = z && z->id ? z->id : s->os.pid(s->os.context);
+  return base_min(base_max(n, 1), SIDE_DUTY);
+}
+
+/* Try for the gate itself; *held tells that another has it. */
+static int gate_lock(store *s, const zke *z, bool *held) {
+  int rc = s->os.lock_range(s->os.context, s->gate_fd, SIDE_GATE,
+                            gate_number(s, z), ZKE_LOCK_EXCLUSIVE);
+  *held = rc == -EAGAIN;
+  return rc == 0 || *held ? ZKE_OK : host_fail(s, rc, "cannot lock", s->gate);
+}
+
+/* The number of the process that holds the gate, 0: it is free. */
+static int64_t gate_holder(store *s) {
+  int64_t count = 0;
+  int64_t at =
+      s->os.find_lock(s->os.context, s->gate_fd, SIDE_GATE, SIDE_DUTY, &count);
+  return at < 0 ? 0 : base_max(count, 1);
 }
 
 /* Try the gate a few times.  The first in the line that finds it taken insists
  * on its turn from then on. */
-static int gate_try(store *s, const zke *z, gate_stay *at, bool *held) {
+static int gate_try(store *s, const zke *z, line_stay *at, bool *held) {
   int rc = ZKE_OK;
   for (int i = 0; i < ZKE_GATE_SPINS && *held && rc == ZKE_OK; i++) {
-    if (!at->place && gate_is_lined(s, at->full)) break;
+    if (!at->place && line_bars(s, at->full)) break;
     rc = gate_lock(s, z, held);
     if (*held && at->place && !at->insists)
-      at->insists = gate_place(s, LINE_TURN + at->place, true) == 0;
+      at->insists = line_lock_place(s, LINE_INSIST + at->place, true) == 0;
   }
   return rc;
 }
 
 /* One look: try the gate if nobody is before us. */
-static int gate_look(store *s, zke *z, gate_stay *at, bool *held) {
+static int gate_look(store *s, zke *z, line_stay *at, bool *held) {
   *held = true;
   if (!at->place) return gate_try(s, z, at, held);
-  gate_read_line(s);
+  line_read(s);
   if (at->place < s->line_from) { /* passed over */
-    gate_undraw(s, at);
+    line_leave(s, at);
     return ZKE_OK;
   }
-  at->first = gate_any(s, s->line_from, at->place);
+  at->first = line_any(s, s->line_from, at->place);
   if (at->first) {
     if (gate_holder(s)) { /* whoever is the first, it is not our turn */
       at->free_since = 0;
       return ZKE_OK;
     }
-    at->first = gate_first(s, at->first + 1);
+    at->first = line_first(s, at->first + 1);
   }
   if (!at->first) return gate_try(s, z, at, held);
-  gate_pass(s, at);
+  line_pass_over(s, at);
   return ZKE_OK;
 }
 
 /* How long to sleep until the next look: the more seldom, the farther behind.
  * The looks are spread, so that they do not all come at once. */
-static int64_t gate_pause(const gate_stay *at) {
+static int64_t gate_pause(const line_stay *at) {
   if (!at->place) {
     return base_min(
         base_max((at->now - at->start) / 4, ZKE_GATE_PAUSE_US * INT64_C(1000)),
@@ -3853,7 +3954,7 @@ static int64_t gate_pause(const gate_stay *at) {
 
 /* Sleep until our turn is told, at most so long.  Without a place, or a session
  * with a FIFO, nobody can tell it. */
-static void gate_sleep(store *s, gate_stay *at, int64_t ns) {
+static void gate_sleep(store *s, line_stay *at, int64_t ns) {
   char bytes[256];
   zke *z = at->sleeper;
   if (!z || !at->place || ns < ZKE_MS) {
@@ -3866,11 +3967,11 @@ static void gate_sleep(store *s, gate_stay *at, int64_t ns) {
   if (s->os.poll(s->os.context, &fd, 1, ms) <= 0) return;
   int64_t n = s->os.read(s->os.context, z->wake_rfd, bytes, sizeof bytes);
   if (n <= 0) s->os.sleep(s->os.context, ZKE_MS); /* it is not ours any more */
-  for (int64_t i = 0; i < n; i++) at->owed |= bytes[i] != *LIVE_TURN;
+  for (int64_t i = 0; i < n; i++) at->owed |= bytes[i] != *WAKE_GATE;
 }
 
 /* Say which process was waited for in vain. */
-static int gate_late(store *s, const gate_stay *at) {
+static int gate_say_late(store *s, const line_stay *at) {
   int64_t pid = 0, holder = s->deadline ? gate_holder(s) : 0;
   char who[80] = "other processes are before this one and did";
   if (!s->deadline)
@@ -3879,7 +3980,7 @@ static int gate_late(store *s, const gate_stay *at) {
     snprintf(who, sizeof who, "process %lld is writing and did",
              (long long)holder);
   else if (holder && (!s->session_count || s->broken ||
-                      db_fetch_ints(s, DB_SESSION_PID, holder, 1, &pid)))
+                      sql_fetch_ints(s, SQL_SESSION_PID, holder, 1, &pid)))
     snprintf(who, sizeof who, "session 0x%llx is writing and did",
              (unsigned long long)holder);
   else if (holder)
@@ -3894,20 +3995,20 @@ static int gate_late(store *s, const gate_stay *at) {
  * meanwhile, also where what it writes is no session's (z is NULL), and those
  * of the store's other sessions do not go on.  It gives up where its handle is
  * being closed. */
-static int gate_wait(store *s, zke *z, gate_stay *at) {
+static int gate_wait(store *s, zke *z, line_stay *at) {
   int64_t patience = at->full ? 0 : ZKE_GATE_PATIENCE_US * INT64_C(1000);
   zke *caller = z ? z : s->caller;
-  for (;; at->now = lock_now(s)) {
+  for (;; at->now = host_now(s)) {
     bool held;
     if (!at->place && at->now < s->deadline && at->now - at->start >= patience)
-      gate_draw(s, at);
+      line_join(s, at);
     int rc = gate_look(s, z, at, &held);
     if (rc != ZKE_OK || !held) return rc;
     if (caller && atomic_load(&caller->closing))
       return base_fail(ZKE_CLOSING, "the handle is being closed");
-    if (caller) live_stamp_lease(caller);
-    live_extend_leases(s);
-    if (at->now >= s->deadline) return gate_late(s, at);
+    if (caller) lease_stamp(caller);
+    lease_extend(s);
+    if (at->now >= s->deadline) return gate_say_late(s, at);
     int64_t pause = base_min(gate_pause(at), s->deadline - at->now);
     if (s->lease) pause = base_min(pause, s->lease / 16 + 1);
     gate_sleep(s, at, pause);
@@ -3919,30 +4020,31 @@ static int gate_wait(store *s, zke *z, gate_stay *at) {
 static int gate_enter(store *s, zke *z, bool full) {
   bool held = true;
   if (s->memory) return ZKE_OK;
-  if (!live_holds(s)) {
+  if (!guard_is_intact(s)) {
     return base_fail(ZKE_REPLACED,
                      "%s: the descriptors of its files were closed", s->name);
   }
-  gate_stay at = {.sleeper = z && z->id ? z : s->caller, .full = full};
+  line_stay at = {.sleeper = z && z->id ? z : s->caller, .full = full};
   if (!at.sleeper && s->session_count) at.sleeper = s->sessions[0];
   int rc = gate_try(s, z, &at, &held);
   if (rc != ZKE_OK || !held) return rc;
-  at.start = at.now = lock_now(s);
+  at.start = at.now = host_now(s);
   rc = gate_wait(s, z, &at);
   bool left = rc != ZKE_OK && at.place;
-  gate_undraw(s, &at);
-  if (left && !gate_holder(s)) gate_wake(s); /* it may have been our turn */
-  if (at.owed) live_wake_self(at.sleeper);
+  line_leave(s, &at);
+  if (left && !gate_holder(s))
+    line_wake_first(s); /* it may have been our turn */
+  if (at.owed) wake_self(at.sleeper);
   return rc;
 }
 
 /* Let the next one write, and wake it. */
 static void gate_leave(store *s) {
-  live_extend_leases(s);
+  lease_extend(s);
   if (s->memory) return;
-  s->os.lock_range(s->os.context, s->gate_fd, LIVE_GATE, LIVE_DUTY,
+  s->os.lock_range(s->os.context, s->gate_fd, SIDE_GATE, SIDE_DUTY,
                    ZKE_LOCK_NONE);
-  if (gate_any(s, s->line_from, LINE_LAST_PLACE)) gate_wake(s);
+  if (line_any(s, s->line_from, LINE_LAST_PLACE)) line_wake_first(s);
 }
 
 /* ======================================================================
@@ -3962,12 +4064,12 @@ typedef int (*txn_body)(txn *t, void *arg);
 /* Is the database still the file that was opened? */
 static int txn_verify_file(store *s) {
   zke_file now;
-  int rc = live_stat(s, s->file, &now);
-  if (rc == -ENOENT || (rc == 0 && !live_same_file(&now, &s->file_id))) {
-    live_replaced(s, s->file);
+  int rc = host_stat(s, s->file, &now);
+  if (rc == -ENOENT || (rc == 0 && !side_same_file(&now, &s->file_id))) {
+    guard_give_up(s, s->file);
     return base_fail(ZKE_REPLACED, "%s was removed or replaced", s->file);
   }
-  return rc < 0 ? live_fail(s, rc, "cannot stat", s->file) : ZKE_OK;
+  return rc < 0 ? host_fail(s, rc, "cannot stat", s->file) : ZKE_OK;
 }
 
 /* Open the database anew, by the path and into the file that it was. */
@@ -4001,7 +4103,7 @@ static int txn_recover(store *s) {
   if (rc == ZKE_OK) s->broken = false;
   if (rc == ZKE_OK) rc = db_set_synchronous(s, true);
   if (rc == ZKE_OK) rc = db_checkpoint(s, true);
-  if (rc == ZKE_OK) s->unsettled = false;
+  if (rc == ZKE_OK) s->in_doubt = false;
   gate_leave(s);
   return rc == ZKE_OK || rc == ZKE_REPLACED ? rc : txn_not_usable(s);
 }
@@ -4011,7 +4113,7 @@ static int txn_session_gone(zke *z) {
   if (z->state == SESS_ALIVE) {
     z->state = SESS_EXPIRED;
     z->lost_notice = true;
-    live_wake_self(z);
+    wake_self(z);
   }
   return base_fail(ZKE_SESSIONEXPIRED, "session 0x%llx has expired",
                    (unsigned long long)z->id);
@@ -4041,7 +4143,7 @@ static void txn_abort(txn *t) {
 static int txn_read_meta(txn *t) {
   int64_t meta[3] = {0};
   int64_t id = t->z ? t->z->id : 0;
-  int rc = db_fetch_ints(t->s, DB_META, id, 3, meta);
+  int rc = sql_fetch_ints(t->s, SQL_META, id, 3, meta);
   if (rc != ZKE_OK) return rc;
   if (t->z && !meta[2]) return txn_session_gone(t->z);
   t->zxid = meta[0];
@@ -4069,7 +4171,7 @@ static int txn_start(txn *t, store *s, zke *z, bool full, bool guessed) {
 /* Wait for the gate and begin.  A failure leaves as little as one of
  * txn_start(). */
 static int txn_begin(txn *t, store *s, zke *z, bool full, bool guessed) {
-  if (s->broken || s->unsettled) {
+  if (s->broken || s->in_doubt) {
     return base_fail(ZKE_CONNECTIONLOSS, "%s: a COMMIT failed before", s->name);
   }
   int rc = db_end(s);
@@ -4108,18 +4210,18 @@ static int txn_trim(txn *t) {
   zke *z = t->z;
   if (!z || z->cursor <= z->trimmed) return ZKE_OK;
   int64_t values[] = {z->id, z->cursor};
-  int rc = db_do_ints(t->s, DB_EVENT_TRIM, 2, values);
-  return rc == ZKE_OK ? db_do_ints(t->s, DB_SESSION_SEEN, 2, values) : rc;
+  int rc = sql_do_ints(t->s, SQL_EVENT_TRIM, 2, values);
+  return rc == ZKE_OK ? sql_do_ints(t->s, SQL_SESSION_SEEN, 2, values) : rc;
 }
 
 /* The result of what committed, or failed to, by its SQLite code.  Only an I/O
  * error leaves the outcome open. */
 static int txn_outcome(store *s, int sqlite_rc, const char *doing) {
   if (sqlite_rc == SQLITE_OK) return ZKE_OK;
-  int rc = db_error(s, sqlite_rc, doing);
+  int rc = sql_error(s, sqlite_rc, doing);
   if ((sqlite_rc & 0xff) == SQLITE_IOERR) {
-    s->broken = s->unsettled = true;
-    lock_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
+    s->broken = s->in_doubt = true;
+    host_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
     rc = ZKE_CONNECTIONLOSS;
   }
   return rc;
@@ -4127,7 +4229,7 @@ static int txn_outcome(store *s, int sqlite_rc, const char *doing) {
 
 /* COMMIT itself. */
 static int txn_commit_sqlite(store *s) {
-  sqlite3_stmt *st = s->statement[DB_COMMIT]; /* by db_prepare_ends() */
+  sqlite3_stmt *st = s->statement[SQL_COMMIT]; /* by db_prepare_ends() */
   int sqlite_rc = sqlite3_step(st);
   sqlite3_reset(st);
   s->index.lockless = false;
@@ -4141,11 +4243,11 @@ static void txn_tell(txn *t) {
   size_t n;
   buf_sort_ints(&t->wake);
   const int64_t *session = buf_ints(&t->wake, &n);
-  for (size_t i = 0; i < n; i++) live_wake(s, session[i], LIVE_EVENT);
+  for (size_t i = 0; i < n; i++) wake_session(s, session[i], WAKE_EVENT);
   session = buf_ints(&t->ended, &n);
-  if (!n || s->memory || !live_is_ours(s)) return;
+  if (!n || s->memory || !side_live_is_ours(s)) return;
   for (size_t i = 0; i < n; i++) {
-    char *path = live_fifo_path(s, session[i]);
+    char *path = wake_path(s, session[i]);
     if (path) s->os.unlink(s->os.context, path);
     mem_free(path);
   }
@@ -4155,7 +4257,7 @@ static void txn_tell(txn *t) {
  * is left.  A database that is behind was restored from a backup; one that is
  * ahead has a commit whose process died before it came here. */
 static void txn_note_zxid(const txn *t) {
-  if (!t->s->memory) live_write_stamp(t->s, LIVE_ZXID_AT, t->zxid);
+  if (!t->s->memory) side_write_hint(t->s, SIDE_ZXID_AT, t->zxid);
 }
 
 static int txn_commit(txn *t) {
@@ -4163,7 +4265,7 @@ static int txn_commit(txn *t) {
   int rc = ZKE_OK;
   if (t->wake.failed || t->ended.failed) rc = base_nomem();
   if (rc == ZKE_OK && (t->numbered || t->recursive != t->recursive_was)) {
-    rc = db_do_ints(s, DB_META_SET, 2, (int64_t[]){t->zxid, t->recursive});
+    rc = sql_do_ints(s, SQL_META_SET, 2, (int64_t[]){t->zxid, t->recursive});
   }
   if (rc == ZKE_OK) rc = txn_trim(t);
   if (rc == ZKE_OK && t->full) rc = db_sync_directory(s);
@@ -4177,7 +4279,7 @@ static int txn_commit(txn *t) {
   if (s->wal_pages >= s->wal_limit) { /* not in memory: no log, 0 pages */
     rc = db_checkpoint(s, false);
     if (rc != ZKE_OK && rc != ZKE_OPERATIONTIMEOUT)
-      lock_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
+      host_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
   }
   gate_leave(s);
   txn_tell(t);
@@ -4265,7 +4367,7 @@ enum { TXN_STEPS = 10000 }; /* of SQLite's, between two looks at the clock */
 /* Is a compaction to be given up?  SQLite asks while it copies the content. */
 static int txn_is_late(void *arg) {
   const zke *z = arg;
-  return atomic_load(&z->closing) || lock_now(z->s) >= z->s->deadline;
+  return atomic_load(&z->closing) || host_now(z->s) >= z->s->deadline;
 }
 
 static int txn_give_up(const zke *z) {
@@ -4289,10 +4391,10 @@ static int txn_vacuum(store *s, zke *z) {
   if (s->broken) return rc;
   char cause[BASE_SENTENCE];
   base_keep(cause);
-  int after = db_exec(s, "PRAGMA temp_store=MEMORY", "configuring");
+  int after = sql_exec(s, "PRAGMA temp_store=MEMORY", "configuring");
   if (after == ZKE_OK) after = db_prepare_ends(s);
   if (after != ZKE_OK)
-    s->broken = s->unsettled = true; /* the next call connects anew */
+    s->broken = s->in_doubt = true; /* the next call connects anew */
   else
     after = db_checkpoint(s, true); /* also what a failure left in the log */
   if (rc != ZKE_OK) base_say_again(cause);
@@ -4320,7 +4422,8 @@ static int txn_compact(store *s, zke *z) {
  * of its session, written in the transaction of the change itself.  So a change
  * that is committed has queued its events, and one that is not has queued none
  * (P3); all that a process that dies can lose is the wake-up, which the tick
- * makes good (P7).  What the rows do not hold is whom to call: that is reg_.
+ * makes good (P7).  What the rows do not hold is whom to call: that is
+ * watcher_.
  *
  * Invariants: a one-shot row is removed in the transaction that fires it
  * (P3); a session gets one event for one change of one path, however many of
@@ -4335,12 +4438,12 @@ static int watch_kind(int mode, int table) { return 2 * mode + table; }
 /* Add a row; repetition adds none. */
 static int watch_add(txn *t, const char *path, int kind) {
   int rc;
-  sqlite3_stmt *st = db_statement(t->s, DB_WATCH_ADD, &rc);
+  sqlite3_stmt *st = sql_statement(t->s, SQL_WATCH_ADD, &rc);
   if (!st) return rc;
-  db_bind_text(st, 1, path, -1);
-  db_bind_int(st, 2, kind);
-  db_bind_int(st, 3, t->z->id);
-  rc = db_run(t->s, st);
+  sql_bind_text(st, 1, path, -1);
+  sql_bind_int(st, 2, kind);
+  sql_bind_int(st, 3, t->z->id);
+  rc = sql_run(t->s, st);
   if (rc == ZKE_OK && kind >= watch_kind(WATCH_RECURSIVE, 0))
     t->recursive = base_wrap(t->recursive, sqlite3_changes(t->s->db));
   return rc;
@@ -4349,12 +4452,12 @@ static int watch_add(txn *t, const char *path, int kind) {
 /* Remove this session's row of a path and a kind, if there is one. */
 static int watch_remove(txn *t, const char *path, int kind) {
   int rc;
-  sqlite3_stmt *st = db_statement(t->s, DB_WATCH_REMOVE, &rc);
+  sqlite3_stmt *st = sql_statement(t->s, SQL_WATCH_REMOVE, &rc);
   if (!st) return rc;
-  db_bind_text(st, 1, path, -1);
-  db_bind_int(st, 2, kind);
-  db_bind_int(st, 3, t->z->id);
-  rc = db_run(t->s, st);
+  sql_bind_text(st, 1, path, -1);
+  sql_bind_int(st, 2, kind);
+  sql_bind_int(st, 3, t->z->id);
+  rc = sql_run(t->s, st);
   if (rc == ZKE_OK && kind >= watch_kind(WATCH_RECURSIVE, 0))
     t->recursive = base_wrap(t->recursive, -sqlite3_changes(t->s->db));
   return rc;
@@ -4365,10 +4468,10 @@ static int watch_end(txn *t, int64_t session) {
   int64_t recursive = 0;
   int rc = ZKE_OK;
   if (t->recursive)
-    rc = db_fetch_ints(t->s, DB_WATCH_RECURSIVE, session, 1, &recursive);
+    rc = sql_fetch_ints(t->s, SQL_WATCH_RECURSIVE, session, 1, &recursive);
   if (rc != ZKE_OK) return rc;
   t->recursive = base_wrap(t->recursive, -recursive);
-  return db_do_int(t->s, DB_WATCH_END, session);
+  return sql_do_int(t->s, SQL_WATCH_END, session);
 }
 
 /* The next number for a session's event; *overflow when too many wait.  Rows
@@ -4377,7 +4480,7 @@ static int watch_end(txn *t, int64_t session) {
 static int watch_next_seq(txn *t, int64_t session, int64_t *seq,
                           bool *overflow) {
   int64_t b[4]; /* least and greatest number, last one seen, limit */
-  int rc = db_fetch_ints(t->s, DB_EVENT_BOUNDS, session, 4, b);
+  int rc = sql_fetch_ints(t->s, SQL_EVENT_BOUNDS, session, 4, b);
   if (rc != ZKE_OK) return rc;
   *seq = b[3] ? base_wrap(base_max(b[1], b[2]), 1) : 0;
   int64_t waiting = base_wrap(b[1], (int64_t)(1 - (uint64_t)b[0]));
@@ -4394,23 +4497,23 @@ static int watch_queue(txn *t, int64_t session, int type, const char *path,
   int rc = watch_next_seq(t, session, &seq, &overflow);
   if (rc != ZKE_OK || !seq) return rc;
   if (overflow) {
-    rc = db_do_int(t->s, DB_EVENT_END, session);
-    if (rc == ZKE_OK) rc = db_do_int(t->s, DB_WATCH_SPEND, session);
+    rc = sql_do_int(t->s, SQL_EVENT_END, session);
+    if (rc == ZKE_OK) rc = sql_do_int(t->s, SQL_WATCH_SPEND, session);
     type = ZKE_EVENT_OVERFLOW;
     len = 0;
     acl = NULL;
   }
   sqlite3_stmt *st =
-      rc == ZKE_OK ? db_statement(t->s, DB_EVENT_ADD, &rc) : NULL;
+      rc == ZKE_OK ? sql_statement(t->s, SQL_EVENT_ADD, &rc) : NULL;
   if (!st) return rc;
-  db_bind_int(st, 1, session);
-  db_bind_int(st, 2, seq);
-  db_bind_int(st, 3, type);
-  db_bind_text(st, 4, path, (int)len);
-  db_bind_int(st, 5, t->zxid);
-  db_bind_text(st, 6, acl, -1);
+  sql_bind_int(st, 1, session);
+  sql_bind_int(st, 2, seq);
+  sql_bind_int(st, 3, type);
+  sql_bind_text(st, 4, path, (int)len);
+  sql_bind_int(st, 5, t->zxid);
+  sql_bind_text(st, 6, acl, -1);
   buf_add_int(&t->wake, session);
-  return db_run(t->s, st);
+  return sql_run(t->s, st);
 }
 
 /* Does an event speak to a watch?  This one rule decides in the file, when a
@@ -4435,12 +4538,12 @@ static bool watch_matches(int mode, int table, int type, bool below) {
 static int watch_collect(txn *t, const char *path, size_t len, int type,
                          bool below, buf *sessions, bool fired[2]) {
   int rc;
-  sqlite3_stmt *st = db_statement(t->s, DB_WATCH_AT, &rc);
+  sqlite3_stmt *st = sql_statement(t->s, SQL_WATCH_AT, &rc);
   if (!st) return rc;
-  db_bind_text(st, 1, path, (int)len);
+  sql_bind_text(st, 1, path, (int)len);
   for (;;) {
     bool row;
-    rc = db_step(t->s, st, &row);
+    rc = sql_step(t->s, st, &row);
     if (rc != ZKE_OK || !row) return rc;
     int kind = sqlite3_column_int(st, 0);
     if (kind < 0 || !watch_matches(kind / 2, kind % 2, type, below)) continue;
@@ -4463,11 +4566,11 @@ static int watch_collect_ancestors(txn *t, const char *path, size_t len,
 /* Remove the rows of all sessions for a path and a kind: they have fired. */
 static int watch_drop(txn *t, const char *path, size_t len, int kind) {
   int rc;
-  sqlite3_stmt *st = db_statement(t->s, DB_WATCH_DROP, &rc);
+  sqlite3_stmt *st = sql_statement(t->s, SQL_WATCH_DROP, &rc);
   if (!st) return rc;
-  db_bind_text(st, 1, path, (int)len);
-  db_bind_int(st, 2, kind);
-  return db_run(t->s, st);
+  sql_bind_text(st, 1, path, (int)len);
+  sql_bind_int(st, 2, kind);
+  return sql_run(t->s, st);
 }
 
 /* Fire the watches of one path: queue an event for each session, consume the
@@ -4505,10 +4608,10 @@ static int watch_fire(txn *t, const char *path, size_t len, int type,
 /* Is there a watch of any path below a parent? */
 static int watch_any_below(txn *t, const char *parent, size_t len, bool *any) {
   int rc;
-  sqlite3_stmt *st = db_statement(t->s, DB_WATCH_BELOW, &rc);
+  sqlite3_stmt *st = sql_statement(t->s, SQL_WATCH_BELOW, &rc);
   if (!st) return rc;
-  db_bind_text(st, 1, parent, len == 1 ? 0 : (int)len); /* the root */
-  rc = db_step(t->s, st, any);
+  sql_bind_text(st, 1, parent, len == 1 ? 0 : (int)len); /* the root */
+  rc = sql_step(t->s, st, any);
   if (*any) sqlite3_reset(st);
   return rc;
 }
@@ -4612,11 +4715,11 @@ static int node_read_data(store *s, sqlite3_stmt *st, const node *n,
 static int node_load(store *s, path_key k, node *n, char **data) {
   int rc;
   bool row;
-  sqlite3_stmt *st = db_statement(s, data ? DB_NODE_DATA : DB_NODE_ROW, &rc);
+  sqlite3_stmt *st = sql_statement(s, data ? SQL_NODE_DATA : SQL_NODE_ROW, &rc);
   memset(n, 0, sizeof *n);
   if (!st) return rc;
-  db_bind_key(st, k);
-  rc = db_step(s, st, &row);
+  sql_bind_key(st, k);
+  rc = sql_step(s, st, &row);
   if (rc != ZKE_OK) return rc;
   if (!row) return ZKE_NONODE;
   rc = node_read_columns(s, st, n);
@@ -4638,36 +4741,36 @@ static int node_bind_data(txn *t, sqlite3_stmt *st, int at, int at_blob,
     sqlite3_bind_blob(st, at, data, len, SQLITE_STATIC);
     return ZKE_OK;
   }
-  sqlite3_stmt *add = db_statement(t->s, DB_BLOB_ADD, &rc);
+  sqlite3_stmt *add = sql_statement(t->s, SQL_BLOB_ADD, &rc);
   if (!add) return rc;
   sqlite3_bind_blob(add, 1, data, len, SQLITE_STATIC);
-  rc = db_run(t->s, add);
+  rc = sql_run(t->s, add);
   if (rc == ZKE_OK)
-    db_bind_int(st, at_blob, sqlite3_last_insert_rowid(t->s->db));
+    sql_bind_int(st, at_blob, sqlite3_last_insert_rowid(t->s->db));
   return rc;
 }
 
 static int node_drop_blob(txn *t, int64_t blob) {
-  return blob ? db_do_int(t->s, DB_BLOB_REMOVE, blob) : ZKE_OK;
+  return blob ? sql_do_int(t->s, SQL_BLOB_REMOVE, blob) : ZKE_OK;
 }
 
 /* Insert the row of a new node; ZKE_NODEEXISTS without a sentence. */
 static int node_insert(txn *t, path_key k, const node *n, const void *data) {
   int rc;
-  sqlite3_stmt *st = db_statement(t->s, DB_NODE_ADD, &rc);
+  sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_ADD, &rc);
   if (!st) return rc;
   rc = node_bind_data(t, st, 12, 10, data, (int)n->len);
   if (rc != ZKE_OK) return rc;
-  db_bind_key(st, k);
-  db_bind_int(st, 3, n->czxid);
-  db_bind_int(st, 4, n->ctime);
-  db_bind_int(st, 5, n->owner);
-  db_bind_int(st, 6, n->kind);
-  db_bind_int(st, 7, n->ttl);
-  db_bind_text(st, 8, n->acl, -1);
-  db_bind_int(st, 9, n->len);
-  db_bind_int(st, 11, n->kind == NODE_TTL ? n->mtime + n->ttl : 0);
-  rc = db_run(t->s, st);
+  sql_bind_key(st, k);
+  sql_bind_int(st, 3, n->czxid);
+  sql_bind_int(st, 4, n->ctime);
+  sql_bind_int(st, 5, n->owner);
+  sql_bind_int(st, 6, n->kind);
+  sql_bind_int(st, 7, n->ttl);
+  sql_bind_text(st, 8, n->acl, -1);
+  sql_bind_int(st, 9, n->len);
+  sql_bind_int(st, 11, n->kind == NODE_TTL ? n->mtime + n->ttl : 0);
+  rc = sql_run(t->s, st);
   if (rc == ZKE_OK && sqlite3_changes(t->s->db) == 0) rc = ZKE_NODEEXISTS;
   return rc;
 }
@@ -4685,11 +4788,11 @@ static int64_t node_due_when_empty(const txn *t, const node *n) {
 static int node_set_due(txn *t, path_key k, const node *n, int64_t due) {
   int rc;
   if (n->due == due) return ZKE_OK;
-  sqlite3_stmt *st = db_statement(t->s, DB_NODE_SET_DUE, &rc);
+  sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_SET_DUE, &rc);
   if (!st) return rc;
-  db_bind_key(st, k);
-  db_bind_int(st, 3, due);
-  return db_run(t->s, st);
+  sql_bind_key(st, k);
+  sql_bind_int(st, 3, due);
+  return sql_run(t->s, st);
 }
 
 /* Count a child in its parent.  A counter at its end stays there, and then
@@ -4697,38 +4800,38 @@ static int node_set_due(txn *t, path_key k, const node *n, int64_t due) {
 static int node_count_child(txn *t, path_key k, const node *parent) {
   int rc;
   bool stuck = parent->creates >= INT32_MAX;
-  sqlite3_stmt *st = db_statement(t->s, DB_NODE_CHILD_ADDED, &rc);
+  sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_CHILD_ADDED, &rc);
   if (!st) return rc;
-  db_bind_key(st, k);
-  db_bind_int(st, 3, stuck ? parent->creates : parent->creates + 1);
-  db_bind_int(st, 4, stuck ? parent->pzxid : t->zxid);
-  rc = db_run(t->s, st);
+  sql_bind_key(st, k);
+  sql_bind_int(st, 3, stuck ? parent->creates : parent->creates + 1);
+  sql_bind_int(st, 4, stuck ? parent->pzxid : t->zxid);
+  rc = sql_run(t->s, st);
   return rc == ZKE_OK ? node_set_due(t, k, parent, 0) : rc;
 }
 
 /* Let a node's counter of children made rise to this number. */
 static int node_raise(txn *t, path_key k, node *n, int64_t creates) {
   int rc;
-  sqlite3_stmt *st = db_statement(t->s, DB_NODE_RAISE, &rc);
+  sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_RAISE, &rc);
   if (!st) return rc;
   n->creates = creates;
   n->pzxid = t->zxid;
-  db_bind_key(st, k);
-  db_bind_int(st, 3, n->creates);
-  db_bind_int(st, 4, n->pzxid);
-  return db_run(t->s, st);
+  sql_bind_key(st, k);
+  sql_bind_int(st, 3, n->creates);
+  sql_bind_int(st, 4, n->pzxid);
+  return sql_run(t->s, st);
 }
 
 /* Count so many children out of their parent. */
 static int node_uncount_children(txn *t, path_key k, const node *parent,
                                  int64_t count) {
   int rc;
-  sqlite3_stmt *st = db_statement(t->s, DB_NODE_CHILD_GONE, &rc);
+  sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_CHILD_GONE, &rc);
   if (!st) return rc;
-  db_bind_key(st, k);
-  db_bind_int(st, 3, t->zxid);
-  db_bind_int(st, 4, count);
-  rc = db_run(t->s, st);
+  sql_bind_key(st, k);
+  sql_bind_int(st, 3, t->zxid);
+  sql_bind_int(st, 4, count);
+  rc = sql_run(t->s, st);
   if (rc != ZKE_OK || parent->nchild > count) return rc;
   return node_set_due(t, k, parent, node_due_when_empty(t, parent));
 }
@@ -4736,10 +4839,10 @@ static int node_uncount_children(txn *t, path_key k, const node *parent,
 /* Delete a node's row and its data. */
 static int node_delete_row(txn *t, path_key k, int64_t blob) {
   int rc;
-  sqlite3_stmt *st = db_statement(t->s, DB_NODE_REMOVE, &rc);
+  sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_REMOVE, &rc);
   if (!st) return rc;
-  db_bind_key(st, k);
-  rc = db_run(t->s, st);
+  sql_bind_key(st, k);
+  rc = sql_run(t->s, st);
   if (rc == ZKE_OK && sqlite3_changes(t->s->db) != 1)
     rc = base_fail(ZKE_CORRUPT, "%s: a node's row is not there", t->s->name);
   return rc == ZKE_OK ? node_drop_blob(t, blob) : rc;
@@ -4769,7 +4872,7 @@ static int node_remove(txn *t, const char *path, const node *n,
  * those below it are looked for, and its counters are written.  Nobody sees
  * the counters between two nodes: it is one transaction. */
 
-enum { NODE_REMOVAL = 128 }; /* DB_REMOVAL: nodes at a time */
+enum { NODE_REMOVAL = 128 }; /* SQL_REMOVAL: nodes at a time */
 
 /* A node that goes.  Its path and then its ACL follow, each with a NUL. */
 typedef struct node_goer {
@@ -4818,7 +4921,7 @@ static int node_collect_row(sqlite3_stmt *st, buf *out) {
 static int node_collect(store *s, sqlite3_stmt *st, buf *out, int *count) {
   for (*count = 0;; ++*count) {
     bool row;
-    int rc = db_step(s, st, &row);
+    int rc = sql_step(s, st, &row);
     if (rc != ZKE_OK || !row) return rc;
     rc = node_collect_row(st, out);
     if (rc != ZKE_OK) {
@@ -4906,7 +5009,7 @@ static int node_remove_all(txn *t, sqlite3_stmt *st, bool each, int *count,
 /* Replace a node's data; *n becomes what is stored. */
 static int node_set(txn *t, path_key k, node *n, const void *data, int len) {
   int rc;
-  sqlite3_stmt *st = db_statement(t->s, DB_NODE_SET, &rc);
+  sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_SET, &rc);
   if (!st) return rc;
   rc = node_drop_blob(t, n->blob);
   if (rc == ZKE_OK) rc = node_bind_data(t, st, 3, 4, data, len);
@@ -4915,23 +5018,23 @@ static int node_set(txn *t, path_key k, node *n, const void *data, int len) {
   n->mzxid = t->zxid;
   n->mtime = t->now;
   n->version = base_int32((int64_t)n->version + 1);
-  db_bind_key(st, k);
-  db_bind_int(st, 5, n->len);
-  db_bind_int(st, 6, n->mzxid);
-  db_bind_int(st, 7, n->mtime);
-  db_bind_int(st, 8, n->version);
-  return db_run(t->s, st);
+  sql_bind_key(st, k);
+  sql_bind_int(st, 5, n->len);
+  sql_bind_int(st, 6, n->mzxid);
+  sql_bind_int(st, 7, n->mtime);
+  sql_bind_int(st, 8, n->version);
+  return sql_run(t->s, st);
 }
 
 /* Replace a node's ACL; NULL: the open one. */
 static int node_set_acl(txn *t, path_key k, const node *n, const char *acl) {
   int rc;
-  sqlite3_stmt *st = db_statement(t->s, DB_NODE_SET_ACL, &rc);
+  sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_SET_ACL, &rc);
   if (!st) return rc;
-  db_bind_key(st, k);
-  db_bind_text(st, 3, acl, -1);
-  db_bind_int(st, 4, base_int32((int64_t)n->aversion + 1));
-  return db_run(t->s, st);
+  sql_bind_key(st, k);
+  sql_bind_text(st, 3, acl, -1);
+  sql_bind_int(st, 4, base_int32((int64_t)n->aversion + 1));
+  return sql_run(t->s, st);
 }
 
 /* Which children: the first `most` behind a name; most 0: no end.  A search in
@@ -4948,14 +5051,14 @@ static int node_names(store *s, const char *path, const node_range *range,
                       zke_strings **out) {
   int rc, count = 0;
   buf names = {.a = &s->a};
-  sqlite3_stmt *st = db_statement(s, DB_NODE_NAMES, &rc);
+  sqlite3_stmt *st = sql_statement(s, SQL_NODE_NAMES, &rc);
   if (!st) return rc;
-  db_bind_text(st, 1, path, -1);
-  db_bind_text(st, 2, range->after, -1);
-  db_bind_int(st, 3, range->most ? range->most : -1);
+  sql_bind_text(st, 1, path, -1);
+  sql_bind_text(st, 2, range->after, -1);
+  sql_bind_int(st, 3, range->most ? range->most : -1);
   for (;;) {
     bool row;
-    rc = db_step(s, st, &row);
+    rc = sql_step(s, st, &row);
     if (rc != ZKE_OK || !row) break;
     buf_add(&names, sqlite3_column_text(st, 0),
             (size_t)sqlite3_column_bytes(st, 0));
@@ -5338,9 +5441,9 @@ typedef struct sess_end_arg {
 static int sess_remove_nodes(txn *t, int64_t session) {
   int rc, count = 0, orphans = 0;
   do {
-    sqlite3_stmt *st = db_statement(t->s, DB_NODE_OWNED, &rc);
+    sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_OWNED, &rc);
     if (!st) return rc;
-    db_bind_int(st, 1, session);
+    sql_bind_int(st, 1, session);
     rc = node_remove_all(t, st, false, &count, &orphans);
   } while (rc == ZKE_OK && count == NODE_REMOVAL);
   return rc;
@@ -5352,8 +5455,8 @@ static int sess_remove(txn *t, int64_t session, enum sess_why why) {
   int rc = txn_number(t);
   if (rc == ZKE_OK) rc = watch_end(t, session);
   if (rc == ZKE_OK) rc = sess_remove_nodes(t, session);
-  if (rc == ZKE_OK) rc = db_do_int(t->s, DB_EVENT_END, session);
-  if (rc == ZKE_OK) rc = db_do_int(t->s, DB_SESSION_END, session);
+  if (rc == ZKE_OK) rc = sql_do_int(t->s, SQL_EVENT_END, session);
+  if (rc == ZKE_OK) rc = sql_do_int(t->s, SQL_SESSION_END, session);
   if (why == SESS_LEASE || why == SESS_EXPIRE) buf_add_int(&t->wake, session);
   buf_add_int(&t->ended, session);
   return rc;
@@ -5364,11 +5467,11 @@ static int sess_remove(txn *t, int64_t session, enum sess_why why) {
  * stamp for too young, never for too old (P5). */
 static bool sess_lease_over(store *s, int64_t session, int64_t lease,
                             int64_t slot) {
-  if (lease <= 0 || slot < 0 || slot > LIVE_SLOTS_MOST) return false;
-  zke *own = live_own(s, session);
+  if (lease <= 0 || slot < 0 || slot > LEASE_SLOTS_MOST) return false;
+  zke *own = life_find_own(s, session);
   if (!own && s->strange_clock) return false;
-  int64_t now = live_boottime(s);
-  int64_t at = own ? own->lease_at : live_read_stamp(s, live_slot_at(slot));
+  int64_t now = host_boottime(s);
+  int64_t at = own ? own->lease_at : side_read_hint(s, lease_slot_at(slot));
   return at > 0 && now - at > lease; /* unknown is not over */
 }
 
@@ -5404,7 +5507,7 @@ static bool sess_is_put_off(store *s, int64_t session) {
   const int64_t *at = buf_ints(&s->put_off, &n);
   bool found = false;
   for (size_t i = 0; i < n && !found; i += 2)
-    found = (!session || at[i] == session) && lock_now(s) < at[i + 1];
+    found = (!session || at[i] == session) && host_now(s) < at[i + 1];
   return found;
 }
 
@@ -5414,17 +5517,17 @@ static int sess_end_body(txn *t, void *arg) {
   sess_end_arg *end = arg;
   int rc;
   bool row;
-  sqlite3_stmt *st = db_statement(t->s, DB_SESSION_HAS, &rc);
+  sqlite3_stmt *st = sql_statement(t->s, SQL_SESSION_HAS, &rc);
   if (!st) return rc;
-  db_bind_int(st, 1, end->session);
-  rc = db_step(t->s, st, &row);
+  sql_bind_int(st, 1, end->session);
+  rc = sql_step(t->s, st, &row);
   if (rc != ZKE_OK || !row) return rc;
   int64_t lease = sqlite3_column_int64(st, 0);
   int64_t slot = sqlite3_column_int64(st, 1);
   int64_t life = sqlite3_column_int64(st, 2);
   sqlite3_reset(st);
-  live_forget_shard(t->s); /* what counts is the file that is there now */
-  if (end->why == SESS_DEAD && !live_is_dead(t->s, end->session, life))
+  life_forget(t->s); /* what counts is the file that is there now */
+  if (end->why == SESS_DEAD && !life_is_dead(t->s, end->session, life))
     return ZKE_OK;
   if (end->why == SESS_LEASE &&
       !sess_lease_over(t->s, end->session, lease, slot)) {
@@ -5441,18 +5544,18 @@ static int sess_end(store *s, int64_t session, enum sess_why why, bool trying,
   static const char *const reason[] = {"closed", "dead", "lease over",
                                        "expired"};
   sess_end_arg end = {session, why, false};
-  int64_t start = lock_now(s);
+  int64_t start = host_now(s);
   int rc =
       (trying ? txn_try : txn_run)(s, NULL, TXN_NORMAL, sess_end_body, &end);
   *ended = rc == ZKE_OK && end.ended;
   if (rc != ZKE_OK && !sess_is_delayed(rc)) {
-    int64_t now = lock_now(s);
+    int64_t now = host_now(s);
     sess_put_off(s, session, now, now - start);
   }
   if (*ended && why != SESS_CLOSE) {
-    zke *own = live_own(s, session);
+    zke *own = life_find_own(s, session);
     if (own) txn_session_gone(own);
-    lock_log(s, ZKE_LOG_INFO, "%s: session 0x%llx ended: %s", s->name,
+    host_log(s, ZKE_LOG_INFO, "%s: session 0x%llx ended: %s", s->name,
              (unsigned long long)session, reason[why]);
   }
   return rc;
@@ -5465,8 +5568,8 @@ typedef struct sess_row {
 
 /* By the files that carry their lives. */
 static int sess_compare_rows(const void *a, const void *b) {
-  unsigned x = live_shard(((const sess_row *)a)->id);
-  unsigned y = live_shard(((const sess_row *)b)->id);
+  unsigned x = life_shard(((const sess_row *)a)->id);
+  unsigned y = life_shard(((const sess_row *)b)->id);
   return x < y ? -1 : x > y;
 }
 
@@ -5475,18 +5578,18 @@ static sess_row *sess_rows(const buf *list, size_t *count) {
   return (sess_row *)(void *)list->data;
 }
 
-/* The session rows whose turn it is of so many turns, those together whose
- * lives are in one file; of one turn all. */
-static int sess_list(store *s, int64_t turns, int64_t turn, buf *out) {
+/* The session rows of one part out of so many, those together whose lives are
+ * in one file; with one part all. */
+static int sess_list(store *s, int64_t parts, int64_t part, buf *out) {
   size_t n;
   int rc;
-  sqlite3_stmt *st = db_statement(s, DB_SESSION_TURN, &rc);
+  sqlite3_stmt *st = sql_statement(s, SQL_SESSION_PART, &rc);
   if (!st) return rc;
-  db_bind_int(st, 1, turns);
-  db_bind_int(st, 2, turn);
+  sql_bind_int(st, 1, parts);
+  sql_bind_int(st, 2, part);
   for (;;) {
     bool more;
-    rc = db_step(s, st, &more);
+    rc = sql_step(s, st, &more);
     if (rc != ZKE_OK || !more) break;
     for (int i = 0; i < 4; i++) buf_add_int(out, sqlite3_column_int64(st, i));
   }
@@ -5536,9 +5639,9 @@ typedef struct sess_files {
 static int sess_read_files(store *s, sess_files *out) {
   int rc;
   bool row;
-  sqlite3_stmt *st = db_statement(s, DB_META_FILES, &rc);
+  sqlite3_stmt *st = sql_statement(s, SQL_META_FILES, &rc);
   if (!st) return rc;
-  rc = db_step(s, st, &row);
+  rc = sql_step(s, st, &row);
   if (rc != ZKE_OK) return rc;
   /* txn_read_meta() has just seen the row */
   if (NEVER(!row)) return base_fail(ZKE_CORRUPT, "%s: no meta row", s->name);
@@ -5551,11 +5654,11 @@ static int sess_read_files(store *s, sess_files *out) {
 
 static int sess_write_files(store *s, const sess_files *f) {
   int rc;
-  sqlite3_stmt *st = db_statement(s, DB_META_FILES_SET, &rc);
+  sqlite3_stmt *st = sql_statement(s, SQL_META_FILES_SET, &rc);
   if (!st) return rc;
-  db_bind_text(st, 1, f->boot, -1);
-  for (int i = 0; i < 6; i++) db_bind_int(st, i + 2, f->n[i]);
-  return db_run(s, st);
+  sql_bind_text(st, 1, f->boot, -1);
+  for (int i = 0; i < 6; i++) sql_bind_int(st, i + 2, f->n[i]);
+  return sql_run(s, st);
 }
 
 /* The same file?  Device numbers may change at a reboot. */
@@ -5581,10 +5684,10 @@ static bool sess_any_alive(store *s, const buf *sessions) {
   bool alive = false;
   const sess_row *row = sess_rows(sessions, &n);
   for (size_t i = 0; i < n && !alive; i++) {
-    enum live_life life = live_look(s, row[i].id, row[i].life);
-    alive = life == LIVE_HELD || life == LIVE_BLIND;
+    enum life_state life = life_look(s, row[i].id, row[i].life);
+    alive = life == LIFE_HELD || life == LIFE_BLIND;
   }
-  live_forget_shard(s);
+  life_forget(s);
   return alive;
 }
 
@@ -5646,22 +5749,22 @@ static void sess_unlink_orphan(void *arg, const char *name) {
  * recovers may use SQLite alone, so every store compares when it opens. */
 static int sess_sync_log(store *s, int64_t zxid, int64_t known) {
   int rc = zxid > known ? db_sync_log(s) : ZKE_OK;
-  s->index.settled = rc == ZKE_OK; /* from here on see db_index_recover() */
+  s->index.serving = rc == ZKE_OK; /* from here on see shm_recover() */
   return rc;
 }
 
 /* Decide, with the gate held, what the file's sessions are: of this boot, of
  * an earlier one, or of another file (doc/design.md 7). */
-static int sess_settle_files(txn *t) {
+static int sess_judge_files(txn *t) {
   store *s = t->s;
   sess_files was = {.boot = ""}, now;
   buf sessions = {.a = &s->a}, nobody = {.a = &s->a};
-  int64_t known = live_read_stamp(s, LIVE_ZXID_AT);
+  int64_t known = side_read_hint(s, SIDE_ZXID_AT);
   sess_current_files(s, &now);
   int64_t any = 0;
   int rc = sess_read_files(s, &was);
   if (rc == ZKE_OK) rc = sess_sync_log(s, t->zxid, known);
-  if (rc == ZKE_OK) rc = db_fetch_ints(s, DB_SESSION_ANY, 0, 1, &any);
+  if (rc == ZKE_OK) rc = sql_fetch_ints(s, SQL_SESSION_ANY, 0, 1, &any);
   bool plain = rc != ZKE_OK || sess_is_plain(t, &was, &now, known);
   if (!plain) rc = sess_list(s, 1, 0, &sessions);
   enum sess_past past = SESS_SAME;
@@ -5699,17 +5802,17 @@ static int sess_take_life(txn *t, zke *z) {
   int rc = -EAGAIN;
   for (int tries = 0; tries < 10000 && rc == -EAGAIN; tries++) {
     t->zxid += tries > 0;
-    lock_fd_close(s, &z->live_fd);
-    rc = live_open_shard(s, t->zxid, &z->live_fd, &z->life);
+    fd_close(s, &z->live_fd);
+    rc = life_open(s, t->zxid, &z->live_fd, &z->life);
     if (rc != ZKE_OK) return rc;
     rc = s->os.lock(s->os.context, z->live_fd, t->zxid, ZKE_LOCK_EXCLUSIVE);
   }
-  if (rc < 0) return live_fail(s, rc, "cannot lock", s->live);
+  if (rc < 0) return host_fail(s, rc, "cannot lock", s->live);
   zke_file now; /* or others would look for this life elsewhere */
-  rc = live_stat(s, s->live, &now);
-  if (rc == -ENOENT || (rc == 0 && !live_same_file(&now, &s->live_id)))
+  rc = host_stat(s, s->live, &now);
+  if (rc == -ENOENT || (rc == 0 && !side_same_file(&now, &s->live_id)))
     return base_fail(ZKE_REPLACED, "%s was replaced", s->live);
-  return rc < 0 ? live_fail(s, rc, "cannot stat", s->live) : ZKE_OK;
+  return rc < 0 ? host_fail(s, rc, "cannot stat", s->live) : ZKE_OK;
 }
 
 /* Make the session's FIFO, with a reading end and a writing end of its own:
@@ -5717,16 +5820,16 @@ static int sess_take_life(txn *t, zke *z) {
  * that reads would hide a death. */
 static int sess_make_fifo(zke *z) {
   store *s = z->s;
-  z->fifo = live_fifo_path(s, z->id);
+  z->fifo = wake_path(s, z->id);
   if (!z->fifo) return base_nomem();
   s->os.unlink(s->os.context, z->fifo); /* left by a death before COMMIT */
   int rc = s->os.mkfifo(s->os.context, z->fifo, s->file_id.mode | 0600u);
-  if (rc < 0) return live_fail(s, rc, "cannot make", z->fifo);
+  if (rc < 0) return host_fail(s, rc, "cannot make", z->fifo);
   int flags = O_NONBLOCK | O_NOFOLLOW;
-  z->wake_rfd = rc = lock_fd_open(s, z->fifo, O_RDONLY | flags, 0);
-  if (rc >= 0) z->wake_wfd = rc = lock_fd_open(s, z->fifo, O_WRONLY | flags, 0);
-  if (rc >= 0) rc = live_adopt(s, z->wake_rfd, s->file_id.mode & 0222u);
-  return rc < 0 ? live_fail(s, rc, "cannot open", z->fifo) : ZKE_OK;
+  z->wake_rfd = rc = fd_open(s, z->fifo, O_RDONLY | flags, 0);
+  if (rc >= 0) z->wake_wfd = rc = fd_open(s, z->fifo, O_WRONLY | flags, 0);
+  if (rc >= 0) rc = side_adopt(s, z->wake_rfd, s->file_id.mode & 0222u);
+  return rc < 0 ? host_fail(s, rc, "cannot open", z->fifo) : ZKE_OK;
 }
 
 /* A slot for a lease's stamp that no session has: one below the last in use
@@ -5736,11 +5839,11 @@ static int sess_make_fifo(zke *z) {
 static int sess_choose_slot(txn *t, int64_t *slot) {
   int64_t last = -1, taken = 1;
   uint64_t mixed = (uint64_t)t->zxid;
-  int rc = db_fetch_ints(t->s, DB_SLOT_LAST, 0, 1, &last);
+  int rc = sql_fetch_ints(t->s, SQL_SLOT_LAST, 0, 1, &last);
   for (int i = 0; i < 4 && taken && last >= 0 && rc == ZKE_OK; i++) {
     mixed = (mixed ^ mixed >> 31) * UINT64_C(0x9e3779b97f4a7c15);
     *slot = (int64_t)((mixed >> 16) % ((uint64_t)last + 1));
-    rc = db_fetch_ints(t->s, DB_SLOT_TAKEN, *slot, 1, &taken);
+    rc = sql_fetch_ints(t->s, SQL_SLOT_TAKEN, *slot, 1, &taken);
   }
   if (taken) *slot = last + 1;
   return rc;
@@ -5751,29 +5854,28 @@ static int sess_insert(txn *t, zke *z, const char *identity) {
   z->slot = -1;
   if (z->lease) rc = sess_choose_slot(t, &z->slot);
   sqlite3_stmt *st =
-      rc == ZKE_OK ? db_statement(t->s, DB_SESSION_ADD, &rc) : NULL;
+      rc == ZKE_OK ? sql_statement(t->s, SQL_SESSION_ADD, &rc) : NULL;
   if (!st) return rc;
-  z->lease_at = live_boottime(t->s);
-  if (z->lease && !t->s->memory &&
-      !live_write_slot(t->s, z->slot, z->lease_at)) {
-    return live_fail(t->s, -EIO, "cannot write the lease's stamp into",
+  z->lease_at = host_boottime(t->s);
+  if (z->lease && !t->s->memory && !lease_write(t->s, z->slot, z->lease_at)) {
+    return host_fail(t->s, -EIO, "cannot write the lease's stamp into",
                      t->s->live);
   }
-  db_bind_int(st, 1, z->id);
-  db_bind_text(st, 2, identity, -1);
-  db_bind_int(st, 3, t->s->os.pid(t->s->os.context));
-  db_bind_int(st, 4, t->now);
-  db_bind_int(st, 5, z->lease);
-  db_bind_int(st, 6, z->slot);
-  db_bind_int(st, 7, z->life);
-  db_bind_int(st, 8, z->event_limit);
-  return db_run(t->s, st);
+  sql_bind_int(st, 1, z->id);
+  sql_bind_text(st, 2, identity, -1);
+  sql_bind_int(st, 3, t->s->os.pid(t->s->os.context));
+  sql_bind_int(st, 4, t->now);
+  sql_bind_int(st, 5, z->lease);
+  sql_bind_int(st, 6, z->slot);
+  sql_bind_int(st, 7, z->life);
+  sql_bind_int(st, 8, z->event_limit);
+  return sql_run(t->s, st);
 }
 
 typedef struct sess_begin_arg {
   zke *z;
   const char *identity;
-  bool settle; /* the store's first session */
+  bool first; /* it is the store's first session */
 } sess_begin_arg;
 
 /* The session's id is the zxid that made it: unique, and it carries the
@@ -5782,7 +5884,7 @@ static int sess_begin_body(txn *t, void *arg) {
   sess_begin_arg *b = arg;
   zke *z = b->z;
   int rc = ZKE_OK;
-  if (b->settle && !t->s->memory) rc = sess_settle_files(t);
+  if (b->first && !t->s->memory) rc = sess_judge_files(t);
   if (rc != ZKE_OK) return rc;
   if (t->numbered) {
     t->zxid++; /* behind the one that raised the epoch */
@@ -5799,8 +5901,8 @@ static int sess_begin_body(txn *t, void *arg) {
 /* In memory a pipe wakes the session: nobody else can. */
 static int sess_make_pipe(zke *z) {
   int fds[2];
-  int rc = lock_fd_make(z->s, LOCK_FD_PIPE, NULL, 0, 0, fds);
-  if (rc < 0) return live_fail(z->s, rc, "cannot open", "a pipe");
+  int rc = fd_make(z->s, FD_PIPE, NULL, 0, 0, fds);
+  if (rc < 0) return host_fail(z->s, rc, "cannot open", "a pipe");
   z->wake_rfd = fds[0];
   z->wake_wfd = fds[1];
   return ZKE_OK;
@@ -5812,23 +5914,23 @@ static int sess_make_poller(zke *z) {
   store *s = z->s;
   void *c = s->os.context;
   int fd[2];
-  int rc = lock_fd_make(s, LOCK_FD_POLLER, NULL, 0, 0, fd);
+  int rc = fd_make(s, FD_POLLER, NULL, 0, 0, fd);
   if (rc == -ENOSYS) return ZKE_OK;
   if (rc == 0) {
     z->poller = fd[0];
-    rc = lock_fd_make(s, LOCK_FD_TIMER, NULL, 0, 0, fd);
+    rc = fd_make(s, FD_TIMER, NULL, 0, 0, fd);
   }
   if (rc == 0) {
     z->timer = fd[0];
     rc = s->os.poller_add(c, z->poller, z->wake_rfd, 1);
   }
   if (rc == 0) rc = s->os.poller_add(c, z->poller, z->timer, 1);
-  return rc < 0 ? live_fail(s, rc, "cannot make", "a poller") : ZKE_OK;
+  return rc < 0 ? host_fail(s, rc, "cannot make", "a poller") : ZKE_OK;
 }
 
 /* Begin a session on a prepared handle; on failure sess_release() undoes. */
-static int sess_begin(zke *z, const char *identity, bool settle) {
-  sess_begin_arg b = {z, identity, settle};
+static int sess_begin(zke *z, const char *identity, bool first) {
+  sess_begin_arg b = {z, identity, first};
   int rc = z->s->memory ? sess_make_pipe(z) : ZKE_OK;
   if (rc == ZKE_OK) rc = txn_run(z->s, NULL, TXN_NORMAL, sess_begin_body, &b);
   return rc == ZKE_OK ? sess_make_poller(z) : rc;
@@ -5840,9 +5942,9 @@ static void sess_unlink_fifo(const zke *z) {
   void *c = z->s->os.context;
   zke_file named, ours;
   if (!z->fifo || z->wake_rfd < 0) return;
-  if (live_stat(z->s, z->fifo, &named) == 0 &&
-      live_fstat(z->s, z->wake_rfd, &ours) == 0 &&
-      live_same_file(&named, &ours)) {
+  if (host_stat(z->s, z->fifo, &named) == 0 &&
+      host_fstat(z->s, z->wake_rfd, &ours) == 0 &&
+      side_same_file(&named, &ours)) {
     z->s->os.unlink(c, z->fifo);
   }
 }
@@ -5856,14 +5958,14 @@ static void sess_release(zke *z) {
     s->os.lock(s->os.context, z->live_fd, z->id, ZKE_LOCK_NONE);
   for (size_t i = 0; i < z->notice_count; i++) {
     s->notices -= z->notices[i].fd >= 0;
-    lock_fd_close(s, &z->notices[i].fd);
+    fd_close(s, &z->notices[i].fd);
   }
   z->notice_count = 0;
-  lock_fd_close(s, &z->poller);
-  lock_fd_close(s, &z->timer);
-  lock_fd_close(s, &z->wake_rfd);
-  lock_fd_close(s, &z->wake_wfd);
-  lock_fd_close(s, &z->live_fd);
+  fd_close(s, &z->poller);
+  fd_close(s, &z->timer);
+  fd_close(s, &z->wake_rfd);
+  fd_close(s, &z->wake_wfd);
+  fd_close(s, &z->live_fd);
 }
 
 /* ======================================================================
@@ -5895,12 +5997,12 @@ enum {
 static int discard_remove(txn *t, const discard *d) {
   int rc, count = 0, orphans = 0;
   do {
-    sqlite3_stmt *st = db_statement(t->s, DB_NODE_DISCARD, &rc);
+    sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_DISCARD, &rc);
     if (!st) return rc;
-    db_bind_key(st, path_split(d->path, strlen(d->path)));
-    db_bind_int(st, 3, d->sequential ? DISCARD_DIGITS : 0);
-    db_bind_int(st, 4, t->z->id);
-    db_bind_int(st, 5, d->czxid);
+    sql_bind_key(st, path_split(d->path, strlen(d->path)));
+    sql_bind_int(st, 3, d->sequential ? DISCARD_DIGITS : 0);
+    sql_bind_int(st, 4, t->z->id);
+    sql_bind_int(st, 5, d->czxid);
     rc = node_remove_all(t, st, false, &count, &orphans);
   } while (rc == ZKE_OK && count == NODE_REMOVAL);
   return rc;
@@ -5942,11 +6044,11 @@ static void discard_free(discard *d) {
 
 /* The try to remove these entries has ended: forget them, or say when
  * dispatches and reads are to try again.  Returns rc. */
-static int discard_settle(zke *z, discard *first, int rc) {
+static int discard_conclude(zke *z, discard *first, int rc) {
   if (rc != ZKE_OK) {
     z->discard_pause = base_min(base_max(2 * z->discard_pause, ZKE_MS),
                                 DISCARD_PAUSE_MS * ZKE_MS);
-    z->discard_at = lock_now(z->s) + z->discard_pause;
+    z->discard_at = host_now(z->s) + z->discard_pause;
     return rc;
   }
   pthread_mutex_lock(&z->s->m);
@@ -5975,7 +6077,7 @@ static int discard_all(zke *z) {
     rc = discard_session(z);
   else if (first)
     rc = txn_run(z->s, z, TXN_NORMAL, discard_body, first);
-  return discard_settle(z, first, rc);
+  return discard_conclude(z, first, rc);
 }
 
 /* The same from a call that has other things to do: when it is time, and
@@ -6000,14 +6102,14 @@ static void discard_try(zke *z, int64_t now, int64_t ms) {
 static void sweep_verify_file(store *s, const char *path, const zke_file *id) {
   zke_file now;
   if (s->replaced || !id->inode) return;
-  int rc = live_stat(s, path, &now);
-  if (rc == -ENOENT || (rc == 0 && !live_same_file(&now, id)))
-    live_replaced(s, path);
+  int rc = host_stat(s, path, &now);
+  if (rc == -ENOENT || (rc == 0 && !side_same_file(&now, id)))
+    guard_give_up(s, path);
 }
 
 /* Look whether the six files are still ours. */
 static void sweep_verify_files(store *s) {
-  if (s->memory || !live_holds(s)) return;
+  if (s->memory || !guard_is_intact(s)) return;
   sweep_verify_file(s, s->file, &s->file_id);
   sweep_verify_file(s, s->gate, &s->gate_id);
   sweep_verify_file(s, s->line, &s->line_id);
@@ -6031,40 +6133,39 @@ typedef struct sweep {
  * steps are made all the same, since one that cannot be buried must not keep
  * the others. */
 static void sweep_note_step(store *s, sweep *w, int rc) {
-  w->over = sess_is_delayed(rc) || s->unsettled;
+  w->over = sess_is_delayed(rc) || s->in_doubt;
   if (w->rc != ZKE_OK) return;
   w->rc = rc;
   if (rc != ZKE_OK && !sess_is_delayed(rc))
-    lock_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
+    host_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
 }
 
 /* Reap the dead, end overdue leases.  Where sessions are many they are looked
- * at in turns, each once a tick, unless the last sweep is longer ago than a
- * turn. */
+ * at in parts, a part a sweep, unless the last sweep is too long ago. */
 static void sweep_sessions(store *s, bool all, sweep *w) {
   buf sessions = {.a = &s->a};
-  int64_t few = 1, turns = ZKE_TICK_MS / ZKE_DUTY_TICK_MS;
+  int64_t few = 1, parts = ZKE_TICK_MS / ZKE_DUTY_TICK_MS;
   size_t n = 0;
   bool ended;
-  int rc = db_fetch_ints(s, DB_SESSION_FEW, SWEEP_FEW, 1, &few);
-  if (all || few) turns = 1;
-  if (rc == ZKE_OK) rc = sess_list(s, turns, s->sweeps % turns, &sessions);
+  int rc = sql_fetch_ints(s, SQL_SESSION_FEW, SWEEP_FEW, 1, &few);
+  if (all || few) parts = 1;
+  if (rc == ZKE_OK) rc = sess_list(s, parts, s->sweeps % parts, &sessions);
   const sess_row *row = rc == ZKE_OK ? sess_rows(&sessions, &n) : NULL;
   sweep_note_step(s, w, rc);
   for (size_t i = 0; i < n && !w->over; i++) {
     if (sess_is_put_off(s, row[i].id)) continue;
     rc = ZKE_OK;
-    enum live_life life = live_look(s, row[i].id, row[i].life);
-    if (life == LIVE_FREE)
+    enum life_state life = life_look(s, row[i].id, row[i].life);
+    if (life == LIFE_FREE)
       rc = sess_end(s, row[i].id, SESS_DEAD, false, &ended);
     else if (sess_lease_over(s, row[i].id, row[i].lease, row[i].slot))
       rc = sess_end(s, row[i].id, SESS_LEASE, false, &ended);
-    else if (life == LIVE_BLIND)
+    else if (life == LIFE_BLIND)
       rc = base_fail(ZKE_SYSTEMERROR, "%s: no descriptor to look who lives",
                      s->name);
     sweep_note_step(s, w, rc);
   }
-  live_forget_shard(s);
+  life_forget(s);
   buf_free(&sessions);
 }
 
@@ -6081,10 +6182,10 @@ static int64_t sweep_due_by(const store *s, int kind, int64_t now) {
 
 /* Bind the statement that finds them. */
 static sqlite3_stmt *sweep_find(store *s, int kind, int64_t now, int *rc) {
-  sqlite3_stmt *st = db_statement(s, DB_NODE_DUE, rc);
+  sqlite3_stmt *st = sql_statement(s, SQL_NODE_DUE, rc);
   if (!st) return NULL;
-  db_bind_int(st, 1, kind);
-  db_bind_int(st, 2, sweep_due_by(s, kind, now));
+  sql_bind_int(st, 1, kind);
+  sql_bind_int(st, 2, sweep_due_by(s, kind, now));
   return st;
 }
 
@@ -6106,27 +6207,27 @@ static int sweep_nodes(store *s, int kind, int64_t until) {
   bool any = false;
   int rc;
   sqlite3_stmt *st = sweep_find(s, kind, now, &rc);
-  if (st) rc = db_step(s, st, &any);
+  if (st) rc = sql_step(s, st, &any);
   if (any) sqlite3_reset(st);
   if (rc != ZKE_OK || !any) return rc;
   do {
     rc = txn_run(s, NULL, TXN_NORMAL, sweep_remove_body, &a);
   } while (rc == ZKE_OK && a.count == NODE_REMOVAL && a.orphans < a.count &&
-           lock_now(s) < until);
+           host_now(s) < until);
   return rc == ZKE_OK && a.orphans
              ? base_fail(ZKE_CORRUPT, "%s: %d nodes without a parent are due",
                          s->name, a.orphans)
              : rc;
 }
 
-/* One sweep, of all sessions or those whose turn it is; what is busy beyond
+/* One sweep, of all sessions or of one part of them; what is busy beyond
  * the deadline is left for the next. */
 static int sweep_run(store *s, bool all) {
   sweep w = {ZKE_OK, false};
   sweep_note_step(s, &w, db_end(s));
   if (w.rc != ZKE_OK) return w.rc;
   sweep_sessions(s, all, &w);
-  int64_t until = lock_now(s) + SWEEP_REMOVAL_MS * ZKE_MS;
+  int64_t until = host_now(s) + SWEEP_REMOVAL_MS * ZKE_MS;
   if (!w.over) sweep_note_step(s, &w, sweep_nodes(s, NODE_CONTAINER, until));
   if (!w.over) sweep_note_step(s, &w, sweep_nodes(s, NODE_TTL, until));
   return w.rc;
@@ -6142,13 +6243,13 @@ static int sweep_overdue(store *s, bool *found) {
   int rc = sess_list(s, 1, 0, &sessions);
   const sess_row *row = sess_rows(&sessions, &n);
   for (size_t i = 0; rc == ZKE_OK && i < n && !*found; i++)
-    *found = live_is_dead(s, row[i].id, row[i].life) ||
+    *found = life_is_dead(s, row[i].id, row[i].life) ||
              sess_lease_over(s, row[i].id, row[i].lease, row[i].slot);
-  live_forget_shard(s);
+  life_forget(s);
   buf_free(&sessions);
   for (int i = 0; rc == ZKE_OK && i < 2 && !*found; i++) {
     sqlite3_stmt *st = sweep_find(s, kinds[i], now, &rc);
-    if (st) rc = db_step(s, st, found);
+    if (st) rc = sql_step(s, st, found);
     if (*found) sqlite3_reset(st);
   }
   return rc;
@@ -6172,22 +6273,22 @@ static int64_t sweep_files(const store *s) {
  * not known. */
 static int64_t sweep_age(store *s) {
   int64_t word[3] = {-1, 0, 0}; /* the stamp, the zxid, the files */
-  int64_t now = live_boottime(s);
+  int64_t now = host_boottime(s);
   int64_t n =
-      s->os.pread(s->os.context, s->live_fd, word, sizeof word, LIVE_SWEEP_AT);
+      s->os.pread(s->os.context, s->live_fd, word, sizeof word, SIDE_SWEEP_AT);
   bool known = n == (int64_t)sizeof word && word[2] == sweep_files(s) &&
                !s->strange_clock;
   return known && word[0] >= 0 && word[0] <= now ? now - word[0] : INT64_MAX;
 }
 
 static void sweep_note(store *s) {
-  live_write_stamp(s, LIVE_FILES_AT, sweep_files(s));
-  live_write_stamp(s, LIVE_SWEEP_AT, s->strange_clock ? -1 : live_boottime(s));
+  side_write_hint(s, SIDE_FILES_AT, sweep_files(s));
+  side_write_hint(s, SIDE_SWEEP_AT, s->strange_clock ? -1 : host_boottime(s));
 }
 
 /* Let somebody else have the duty. */
 static void sweep_yield(store *s) {
-  if (s->duty) live_lock(s, LIVE_DUTY, false);
+  if (s->duty) side_lock_byte(s, SIDE_DUTY, false);
   s->duty = false;
 }
 
@@ -6198,12 +6299,12 @@ static void sweep_yield(store *s) {
  * has put off a burial that failed before, takes the note back and gives the
  * duty away, since the cause may be its own. */
 static void sweep_now(store *s, int64_t patience) {
-  int64_t now = lock_now(s), deadline = s->deadline;
-  int64_t turn = ZKE_DUTY_TICK_MS * ZKE_MS * 3 / 2;
-  int64_t before = s->memory ? 0 : live_read_stamp(s, LIVE_SWEEP_AT);
+  int64_t now = host_now(s), deadline = s->deadline;
+  int64_t period = ZKE_DUTY_TICK_MS * ZKE_MS * 3 / 2;
+  int64_t before = s->memory ? 0 : side_read_hint(s, SIDE_SWEEP_AT);
   if (!s->memory) sweep_note(s);
   s->deadline = patience ? base_min(deadline, base_later(now, patience)) : 0;
-  int rc = sweep_run(s, !s->swept_at || now - s->swept_at > turn);
+  int rc = sweep_run(s, !s->swept_at || now - s->swept_at > period);
   s->deadline = deadline;
   if (rc == ZKE_OK) {
     s->swept_at = now;
@@ -6211,7 +6312,7 @@ static void sweep_now(store *s, int64_t patience) {
   }
   bool busy = sess_is_delayed(rc);
   if (rc == ZKE_OK && !sess_is_put_off(s, 0)) return;
-  if (!s->memory) live_write_stamp(s, LIVE_SWEEP_AT, busy ? before : -1);
+  if (!s->memory) side_write_hint(s, SIDE_SWEEP_AT, busy ? before : -1);
   if (!busy) sweep_yield(s);
 }
 
@@ -6226,12 +6327,12 @@ static void sweep_tick(store *s, bool wants_duty, int64_t patience) {
   if (age < ZKE_DUTY_TICK_MS * ZKE_MS * 5 / 4) return;
   sweep_verify_files(s);
   if (s->replaced || s->readonly) return;
-  if (s->unsettled) {
+  if (s->in_doubt) {
     sweep_yield(s); /* it cannot bury anybody */
     return;
   }
   if (wants_duty && !s->duty && !s->memory)
-    s->duty = live_lock(s, LIVE_DUTY, true) == 0;
+    s->duty = side_lock_byte(s, SIDE_DUTY, true) == 0;
   if (s->duty || age >= ZKE_TICK_MS * ZKE_MS * 9 / 10) sweep_now(s, patience);
 }
 
@@ -6246,7 +6347,7 @@ static int64_t sweep_next_tick(store *s, int64_t now, bool sweeps) {
 }
 
 /* ======================================================================
- * reg_: a session's watchers in memory (private)
+ * watcher_: a session's watchers in memory (private)
  *
  * The file knows that a session watches a path; who is to be called is known
  * here.  Each watcher remembers the zxid its registration saw: an event is
@@ -6254,59 +6355,59 @@ static int64_t sweep_next_tick(store *s, int64_t now, bool sweeps) {
  * newer registration.
  * ==================================================================== */
 
-typedef struct reg_watcher {
-  struct reg_watcher *prev, *next;   /* of the spot, in order of registration */
-  struct reg_watcher *older, *newer; /* of the pair, in the same order */
-  struct reg_spot *spot;
-  struct reg_pair *pair;
+typedef struct watcher {
+  struct watcher *prev, *next;   /* of the spot, in order of registration */
+  struct watcher *older, *newer; /* of the pair, in the same order */
+  struct watcher_spot *spot;
+  struct watcher_pair *pair;
   int mode;        /* WATCH_… */
   unsigned tables; /* 1 << WATCH_TABLE_… */
   int64_t zxid;
   int64_t owner; /* whose death it waits for, or 0 */
-} reg_watcher;
+} watcher;
 
 /* All watchers of one path. */
-typedef struct reg_spot {
-  reg_item item;
-  reg_watcher *first, *last;
+typedef struct watcher_spot {
+  watcher_item item;
+  watcher *first, *last;
   size_t count, kinds[6]; /* watchers; of each watch_kind() */
   int64_t since[6];       /* by watch_kind(): the zxid at which its row was
                              made */
   char path[];
-} reg_spot;
+} watcher_spot;
 
 /* All watchers of one function and context. */
-typedef struct reg_pair {
-  reg_item item;
+typedef struct watcher_pair {
+  watcher_item item;
   zke_watch_fn fn;
   void *context;
-  reg_watcher *newest;
+  watcher *newest;
   size_t count;
   uint64_t listed; /* the last collection of calls that it is in */
-} reg_pair;
+} watcher_pair;
 
 /* One call to be made. */
-typedef struct reg_call {
+typedef struct watcher_call {
   zke_watch_fn fn;
   void *context;
-} reg_call;
+} watcher_call;
 
 /* ---- tables ---- */
 
 /* The chain of a hash; NULL for an empty table. */
-static reg_item **reg_chain(const reg_table *table, uint64_t hash) {
+static watcher_item **watcher_chain(const watcher_table *table, uint64_t hash) {
   return table->cap ? &table->at[hash & (table->cap - 1)] : NULL;
 }
 
 /* Double the table when it is full; false without memory. */
-static bool reg_grow(zke *z, reg_table *table) {
+static bool watcher_grow(zke *z, watcher_table *table) {
   if (table->count < table->cap) return true;
-  reg_table more = {.cap = table->cap ? table->cap * 2 : 16};
-  more.at = mem_zero(&z->s->a, more.cap * sizeof(reg_item *));
+  watcher_table more = {.cap = table->cap ? table->cap * 2 : 16};
+  more.at = mem_zero(&z->s->a, more.cap * sizeof(watcher_item *));
   if (!more.at) return false;
   for (size_t i = 0; i < table->cap; i++) {
-    for (reg_item *item = table->at[i], *next; item; item = next) {
-      reg_item **chain = reg_chain(&more, item->hash);
+    for (watcher_item *item = table->at[i], *next; item; item = next) {
+      watcher_item **chain = watcher_chain(&more, item->hash);
       next = item->next;
       item->next = *chain;
       *chain = item;
@@ -6319,10 +6420,11 @@ static bool reg_grow(zke *z, reg_table *table) {
 }
 
 /* Put a new item of so many bytes into the table; NULL without memory. */
-static void *reg_make(zke *z, reg_table *table, uint64_t hash, size_t size) {
-  reg_item *item = reg_grow(z, table) ? mem_zero(&z->s->a, size) : NULL;
+static void *watcher_make_item(zke *z, watcher_table *table, uint64_t hash,
+                               size_t size) {
+  watcher_item *item = watcher_grow(z, table) ? mem_zero(&z->s->a, size) : NULL;
   if (!item) return NULL;
-  reg_item **chain = reg_chain(table, hash);
+  watcher_item **chain = watcher_chain(table, hash);
   item->hash = hash;
   item->next = *chain;
   *chain = item;
@@ -6331,8 +6433,8 @@ static void *reg_make(zke *z, reg_table *table, uint64_t hash, size_t size) {
 }
 
 /* Take an item out of the table and free it. */
-static void reg_unmake(reg_table *table, reg_item *item) {
-  reg_item **at = reg_chain(table, item->hash);
+static void watcher_free_item(watcher_table *table, watcher_item *item) {
+  watcher_item **at = watcher_chain(table, item->hash);
   if (NEVER(!at)) return; /* it is in the table, which so is not empty */
   while (*at != item) at = &(*at)->next;
   *at = item->next;
@@ -6342,18 +6444,19 @@ static void reg_unmake(reg_table *table, reg_item *item) {
 
 /* ---- spots and pairs ---- */
 
-static uint64_t reg_hash(const char *path, size_t len) {
+static uint64_t watcher_hash_path(const char *path, size_t len) {
   uint64_t hash = UINT64_C(14695981039346656037);
   for (size_t i = 0; i < len; i++)
     hash = (hash ^ (unsigned char)path[i]) * UINT64_C(1099511628211);
   return hash;
 }
 
-static reg_spot *reg_find(const zke *z, const char *path, size_t len) {
-  uint64_t hash = reg_hash(path, len);
-  reg_item **chain = reg_chain(&z->spots, hash);
-  for (reg_item *item = chain ? *chain : NULL; item; item = item->next) {
-    reg_spot *spot = (reg_spot *)item;
+static watcher_spot *watcher_find_spot(const zke *z, const char *path,
+                                       size_t len) {
+  uint64_t hash = watcher_hash_path(path, len);
+  watcher_item **chain = watcher_chain(&z->spots, hash);
+  for (watcher_item *item = chain ? *chain : NULL; item; item = item->next) {
+    watcher_spot *spot = (watcher_spot *)item;
     if (item->hash == hash && strncmp(spot->path, path, len) == 0 &&
         spot->path[len] == '\0') {
       return spot;
@@ -6363,32 +6466,33 @@ static reg_spot *reg_find(const zke *z, const char *path, size_t len) {
 }
 
 /* The spot of a path, made if need be; NULL without memory. */
-static reg_spot *reg_need(zke *z, const char *path) {
+static watcher_spot *watcher_need_spot(zke *z, const char *path) {
   size_t len = strlen(path);
-  reg_spot *spot = reg_find(z, path, len);
+  watcher_spot *spot = watcher_find_spot(z, path, len);
   if (spot) return spot;
-  spot = reg_make(z, &z->spots, reg_hash(path, len), sizeof *spot + len + 1);
+  spot = watcher_make_item(z, &z->spots, watcher_hash_path(path, len),
+                           sizeof *spot + len + 1);
   if (spot) memcpy(spot->path, path, len);
   return spot;
 }
 
 /* Forget a spot that has no watchers. */
-static void reg_drop_if_empty(zke *z, reg_spot *spot) {
-  if (spot && !spot->first) reg_unmake(&z->spots, &spot->item);
+static void watcher_drop_spot(zke *z, watcher_spot *spot) {
+  if (spot && !spot->first) watcher_free_item(&z->spots, &spot->item);
 }
 
-static uint64_t reg_hash_pair(zke_watch_fn fn, const void *context) {
+static uint64_t watcher_hash_pair(zke_watch_fn fn, const void *context) {
   uint64_t hash = (uintptr_t)fn * UINT64_C(0x9e3779b97f4a7c15);
   hash = (hash ^ (uintptr_t)context) * UINT64_C(0x9e3779b97f4a7c15);
   return hash ^ hash >> 32;
 }
 
-static reg_pair *reg_find_pair(const zke *z, zke_watch_fn fn,
-                               const void *context) {
-  uint64_t hash = reg_hash_pair(fn, context);
-  reg_item **chain = reg_chain(&z->pairs, hash);
-  for (reg_item *item = chain ? *chain : NULL; item; item = item->next) {
-    reg_pair *pair = (reg_pair *)item;
+static watcher_pair *watcher_find_pair(const zke *z, zke_watch_fn fn,
+                                       const void *context) {
+  uint64_t hash = watcher_hash_pair(fn, context);
+  watcher_item **chain = watcher_chain(&z->pairs, hash);
+  for (watcher_item *item = chain ? *chain : NULL; item; item = item->next) {
+    watcher_pair *pair = (watcher_pair *)item;
     if (pair->fn == fn && pair->context == context) return pair;
   }
   return NULL;
@@ -6396,10 +6500,11 @@ static reg_pair *reg_find_pair(const zke *z, zke_watch_fn fn,
 
 /* The pair of a function and a context, made if need be; NULL without memory.
  */
-static reg_pair *reg_need_pair(zke *z, zke_watch_fn fn, void *context) {
-  reg_pair *pair = reg_find_pair(z, fn, context);
+static watcher_pair *watcher_need_pair(zke *z, zke_watch_fn fn, void *context) {
+  watcher_pair *pair = watcher_find_pair(z, fn, context);
   if (pair) return pair;
-  pair = reg_make(z, &z->pairs, reg_hash_pair(fn, context), sizeof *pair);
+  pair = watcher_make_item(z, &z->pairs, watcher_hash_pair(fn, context),
+                           sizeof *pair);
   if (!pair) return NULL;
   pair->fn = fn;
   pair->context = context;
@@ -6407,17 +6512,17 @@ static reg_pair *reg_need_pair(zke *z, zke_watch_fn fn, void *context) {
 }
 
 /* Forget a pair that has no watchers. */
-static void reg_drop_pair_if_empty(zke *z, reg_pair *pair) {
-  if (pair && !pair->newest) reg_unmake(&z->pairs, &pair->item);
+static void watcher_drop_pair(zke *z, watcher_pair *pair) {
+  if (pair && !pair->newest) watcher_free_item(&z->pairs, &pair->item);
 }
 
 /* The watchers of a pair at a spot (pair NULL: of all pairs), the newest first:
  * the one after w, or the first for NULL.  Walks the shorter of the two lists,
  * so it is quick for many pairs at one spot and for one pair at many. */
-static reg_watcher *reg_older(const reg_spot *spot, const reg_pair *pair,
-                              const reg_watcher *w) {
+static watcher *watcher_older(const watcher_spot *spot,
+                              const watcher_pair *pair, const watcher *w) {
   bool by_pair = pair && pair->count < spot->count;
-  reg_watcher *at = by_pair ? pair->newest : spot->last;
+  watcher *at = by_pair ? pair->newest : spot->last;
   if (w) at = by_pair ? w->older : w->prev;
   while (at && (at->spot != spot || (pair && at->pair != pair)))
     at = by_pair ? at->older : at->prev;
@@ -6425,7 +6530,7 @@ static reg_watcher *reg_older(const reg_spot *spot, const reg_pair *pair,
 }
 
 /* Count a watcher in the notice of its owner's death, or out of it. */
-static void reg_count_notice(zke *z, int64_t owner, int by) {
+static void watcher_count_notice(zke *z, int64_t owner, int by) {
   for (size_t i = 0; owner && i < z->notice_count; i++) {
     if (z->notices[i].owner == owner) z->notices[i].refs += by;
   }
@@ -6433,7 +6538,7 @@ static void reg_count_notice(zke *z, int64_t owner, int by) {
 
 /* Count a watcher in its spot and in the session, or (by -1) out of them; with
  * the tables and the mode that it has. */
-static void reg_count_kinds(zke *z, const reg_watcher *w, int by) {
+static void watcher_count_kinds(zke *z, const watcher *w, int by) {
   for (int table = 0; table < 2; table++) {
     if (w->tables & 1u << table)
       w->spot->kinds[watch_kind(w->mode, table)] += (size_t)by;
@@ -6442,9 +6547,9 @@ static void reg_count_kinds(zke *z, const reg_watcher *w, int by) {
 }
 
 /* Append a watcher that was made before the COMMIT that makes it count. */
-static void reg_link(zke *z, reg_watcher *w) {
-  reg_spot *spot = w->spot;
-  reg_pair *pair = w->pair;
+static void watcher_link(zke *z, watcher *w) {
+  watcher_spot *spot = w->spot;
+  watcher_pair *pair = w->pair;
   w->prev = spot->last;
   *(w->prev ? &w->prev->next : &spot->first) = w;
   spot->last = w;
@@ -6454,17 +6559,17 @@ static void reg_link(zke *z, reg_watcher *w) {
   pair->newest = w;
   pair->count++;
   z->watcher_count++;
-  reg_count_kinds(z, w, 1);
-  reg_count_notice(z, w->owner, 1);
+  watcher_count_kinds(z, w, 1);
+  watcher_count_notice(z, w->owner, 1);
 }
 
 /* Unlink and free a watcher, and its pair where it was the last one; the spot
  * stays. */
-static void reg_remove(zke *z, reg_watcher *w) {
-  reg_spot *spot = w->spot;
-  reg_pair *pair = w->pair;
-  reg_count_kinds(z, w, -1);
-  reg_count_notice(z, w->owner, -1);
+static void watcher_remove(zke *z, watcher *w) {
+  watcher_spot *spot = w->spot;
+  watcher_pair *pair = w->pair;
+  watcher_count_kinds(z, w, -1);
+  watcher_count_notice(z, w->owner, -1);
   *(w->prev ? &w->prev->next : &spot->first) = w->next;
   *(w->next ? &w->next->prev : &spot->last) = w->prev;
   spot->count--;
@@ -6473,12 +6578,12 @@ static void reg_remove(zke *z, reg_watcher *w) {
   pair->count--;
   z->watcher_count--;
   mem_free(w);
-  reg_drop_pair_if_empty(z, pair);
+  watcher_drop_pair(z, pair);
 }
 
 /* Was this one-shot registered since its rows were made?  Else an event has
  * fired it already and is only not yet dispatched. */
-static bool reg_is_armed(const reg_spot *spot, const reg_watcher *w) {
+static bool watcher_is_armed(const watcher_spot *spot, const watcher *w) {
   if (w->mode != WATCH_ONE_SHOT) return true;
   for (int table = 0; table < 2; table++) {
     if ((w->tables & 1u << table) &&
@@ -6493,16 +6598,16 @@ static bool reg_is_armed(const reg_spot *spot, const reg_watcher *w) {
  * not fired; NULL: there is none.  Of those that were registered in this way
  * the newest tells: where its rows have fired, so have those of the older
  * ones. */
-static reg_watcher *reg_same(const reg_watcher *like) {
-  reg_watcher *w = reg_older(like->spot, like->pair, NULL);
+static watcher *watcher_same(const watcher *like) {
+  watcher *w = watcher_older(like->spot, like->pair, NULL);
   while (w && (w->mode != like->mode || w->tables != like->tables))
-    w = reg_older(like->spot, like->pair, w);
-  return w && reg_is_armed(like->spot, w) ? w : NULL;
+    w = watcher_older(like->spot, like->pair, w);
+  return w && watcher_is_armed(like->spot, w) ? w : NULL;
 }
 
 /* Note a call. */
-static void reg_add_call(buf *calls, zke_watch_fn fn, void *context) {
-  reg_call call;
+static void watcher_add_call(buf *calls, zke_watch_fn fn, void *context) {
+  watcher_call call;
   memset(&call, 0, sizeof call);
   call.fn = fn;
   call.context = context;
@@ -6510,15 +6615,15 @@ static void reg_add_call(buf *calls, zke_watch_fn fn, void *context) {
 }
 
 /* Note the call of a pair, once in this collection. */
-static void reg_list(zke *z, reg_pair *pair, buf *calls) {
+static void watcher_list(zke *z, watcher_pair *pair, buf *calls) {
   if (pair->listed == z->listing) return;
   pair->listed = z->listing;
-  reg_add_call(calls, pair->fn, pair->context);
+  watcher_add_call(calls, pair->fn, pair->context);
 }
 
 /* Does an event, on the watcher's path itself or below it, speak to the
  * watcher?  Not if the watcher was registered after the change. */
-static bool reg_hears(const reg_watcher *w, const wait_event *e, bool below) {
+static bool watcher_hears(const watcher *w, const wait_event *e, bool below) {
   if (w->zxid >= e->zxid) return false;
   for (int table = 0; table < 2; table++) {
     if ((w->tables & 1u << table) &&
@@ -6530,35 +6635,36 @@ static bool reg_hears(const reg_watcher *w, const wait_event *e, bool below) {
 }
 
 /* Collect the calls of all watchers, the default watcher last. */
-static void reg_collect_all(zke *z, buf *calls) {
+static void watcher_collect_all(zke *z, buf *calls) {
   z->listing++;
   for (size_t i = 0; i < z->spots.cap; i++) {
-    for (reg_item *item = z->spots.at[i]; item; item = item->next) {
-      const reg_spot *spot = (const reg_spot *)item;
-      for (const reg_watcher *w = spot->first; w; w = w->next)
-        reg_list(z, w->pair, calls);
+    for (watcher_item *item = z->spots.at[i]; item; item = item->next) {
+      const watcher_spot *spot = (const watcher_spot *)item;
+      for (const watcher *w = spot->first; w; w = w->next)
+        watcher_list(z, w->pair, calls);
     }
   }
-  const reg_pair *pair = reg_find_pair(z, z->watcher, z->watcher_context);
+  const watcher_pair *pair =
+      watcher_find_pair(z, z->watcher, z->watcher_context);
   if (z->watcher && (!pair || pair->listed != z->listing))
-    reg_add_call(calls, z->watcher, z->watcher_context);
+    watcher_add_call(calls, z->watcher, z->watcher_context);
 }
 
 /* Collect the calls for an event; an overflow speaks to all.  No watcher is
  * consumed by this, so the event can be delivered later where memory lacks. */
-static void reg_collect(zke *z, const wait_event *e, buf *calls) {
+static void watcher_collect(zke *z, const wait_event *e, buf *calls) {
   size_t len = strlen(e->path);
   bool below = false;
   if (e->type == ZKE_EVENT_OVERFLOW) {
-    reg_collect_all(z, calls);
+    watcher_collect_all(z, calls);
     return;
   }
   z->listing++;
   do {
-    const reg_spot *spot = reg_find(z, e->path, len);
-    const reg_watcher *w = spot ? spot->first : NULL;
+    const watcher_spot *spot = watcher_find_spot(z, e->path, len);
+    const watcher *w = spot ? spot->first : NULL;
     for (; w; w = w->next) {
-      if (reg_hears(w, e, below)) reg_list(z, w->pair, calls);
+      if (watcher_hears(w, e, below)) watcher_list(z, w->pair, calls);
     }
     below = true;
   } while (z->recursive_count && path_climb(e->path, &len));
@@ -6566,128 +6672,131 @@ static void reg_collect(zke *z, const wait_event *e, buf *calls) {
 
 /* Remove the one-shots of a spot that have heard an event, or, by an overflow,
  * all that were registered before it. */
-static void reg_consume_spot(zke *z, reg_spot *spot, const wait_event *e) {
+static void watcher_consume_spot(zke *z, watcher_spot *spot,
+                                 const wait_event *e) {
   bool all = e->type == ZKE_EVENT_OVERFLOW;
-  for (reg_watcher *w = spot->first, *next; w; w = next) {
+  for (watcher *w = spot->first, *next; w; w = next) {
     next = w->next;
     if (w->mode != WATCH_ONE_SHOT) continue;
-    if (all ? w->zxid < e->zxid : reg_hears(w, e, false)) reg_remove(z, w);
+    if (all ? w->zxid < e->zxid : watcher_hears(w, e, false))
+      watcher_remove(z, w);
   }
-  reg_drop_if_empty(z, spot);
+  watcher_drop_spot(z, spot);
 }
 
 /* Consume the one-shots to which an event speaks.  They are at its own path:
  * nothing below a path speaks to a one-shot of it. */
-static void reg_consume(zke *z, const wait_event *e) {
+static void watcher_consume(zke *z, const wait_event *e) {
   if (e->type != ZKE_EVENT_OVERFLOW) {
-    reg_spot *spot = reg_find(z, e->path, strlen(e->path));
-    if (spot) reg_consume_spot(z, spot, e);
+    watcher_spot *spot = watcher_find_spot(z, e->path, strlen(e->path));
+    if (spot) watcher_consume_spot(z, spot, e);
     return;
   }
   for (size_t i = 0; i < z->spots.cap; i++) {
-    for (reg_item *item = z->spots.at[i], *next; item; item = next) {
+    for (watcher_item *item = z->spots.at[i], *next; item; item = next) {
       next = item->next;
-      reg_consume_spot(z, (reg_spot *)item, e);
+      watcher_consume_spot(z, (watcher_spot *)item, e);
     }
   }
 }
 
-static void reg_free(zke *z) {
+static void watcher_free(zke *z) {
   for (size_t i = 0; i < z->spots.cap; i++) {
-    for (reg_item *item = z->spots.at[i], *next; item; item = next) {
-      reg_spot *spot = (reg_spot *)item;
+    for (watcher_item *item = z->spots.at[i], *next; item; item = next) {
+      watcher_spot *spot = (watcher_spot *)item;
       next = item->next;
-      while (spot->first) reg_remove(z, spot->first);
+      while (spot->first) watcher_remove(z, spot->first);
       mem_free(spot);
     }
   }
   mem_free(z->spots.at);
   mem_free(z->pairs.at);
-  z->spots = z->pairs = (reg_table){.at = NULL};
+  z->spots = z->pairs = (watcher_table){.at = NULL};
 }
 
 /* A registration in the making: rows and memory before COMMIT, the link after
  * it. */
-typedef struct reg_entry {
-  reg_spot *spot;
-  reg_pair *pair;
-  reg_watcher *w;
+typedef struct watcher_pending {
+  watcher_spot *spot;
+  watcher_pair *pair;
+  watcher *w;
   unsigned fresh; /* tables whose row was not there before */
-} reg_entry;
+} watcher_pending;
 
 /* Inside the transaction: write the rows and get the memory. */
-static int reg_enter(txn *t, const char *path, int mode, unsigned tables,
-                     zke_watch_fn fn, void *context, reg_entry *out) {
+static int watcher_prepare(txn *t, const char *path, int mode, unsigned tables,
+                           zke_watch_fn fn, void *context,
+                           watcher_pending *out) {
   for (int table = 0; table < 2; table++) {
     if (!(tables & 1u << table)) continue;
     int rc = watch_add(t, path, watch_kind(mode, table));
     if (rc != ZKE_OK) return rc;
     if (sqlite3_changes(t->s->db) > 0) out->fresh |= 1u << table;
   }
-  out->spot = reg_need(t->z, path);
-  out->pair = reg_need_pair(t->z, fn, context);
+  out->spot = watcher_need_spot(t->z, path);
+  out->pair = watcher_need_pair(t->z, fn, context);
   out->w = mem_zero(&t->s->a, sizeof *out->w);
   if (!out->spot || !out->pair || !out->w) return base_nomem();
-  *out->w = (reg_watcher){.spot = out->spot,
-                          .pair = out->pair,
-                          .mode = mode,
-                          .tables = tables,
-                          .zxid = t->zxid};
+  *out->w = (watcher){.spot = out->spot,
+                      .pair = out->pair,
+                      .mode = mode,
+                      .tables = tables,
+                      .zxid = t->zxid};
   return ZKE_OK;
 }
 
 /* After the transaction: link, or forget.  A pair that is there already and
  * still armed is not noted twice; where it had got no notice of its owner's
  * death, for lack of room, it has this one's. */
-static void reg_settle(zke *z, reg_entry *entry, bool committed) {
-  reg_spot *spot = entry->spot;
-  reg_watcher *w = entry->w;
+static void watcher_conclude(zke *z, watcher_pending *entry, bool committed) {
+  watcher_spot *spot = entry->spot;
+  watcher *w = entry->w;
   for (int table = 0; table < 2 && committed; table++) {
     if (entry->fresh & 1u << table)
       spot->since[watch_kind(w->mode, table)] = w->zxid;
   }
-  reg_watcher *same = committed ? reg_same(w) : NULL;
+  watcher *same = committed ? watcher_same(w) : NULL;
   if (same && !same->owner) {
     same->owner = w->owner;
-    reg_count_notice(z, w->owner, 1);
+    watcher_count_notice(z, w->owner, 1);
   }
   if (committed && !same)
-    reg_link(z, w);
+    watcher_link(z, w);
   else
     mem_free(w);
-  reg_drop_pair_if_empty(z, entry->pair);
-  reg_drop_if_empty(z, spot);
+  watcher_drop_pair(z, entry->pair);
+  watcher_drop_spot(z, spot);
 }
 
 /* The rows of a path have changed from one staying mode to the other: so do
  * the watchers. */
-static void reg_change_mode(zke *z, reg_spot *spot, int from, int to) {
+static void watcher_change_mode(zke *z, watcher_spot *spot, int from, int to) {
   const size_t *count = &spot->kinds[watch_kind(from, 0)]; /* of two tables */
   if (!count[0] && !count[1]) return;
-  for (reg_watcher *w = spot->first; w; w = w->next) {
+  for (watcher *w = spot->first; w; w = w->next) {
     if (w->mode != from) continue;
-    reg_count_kinds(z, w, -1);
+    watcher_count_kinds(z, w, -1);
     w->mode = to;
-    reg_count_kinds(z, w, 1);
+    watcher_count_kinds(z, w, 1);
   }
 }
 
 /* Has the pair (NULL: any) a watcher at the spot in one of the tables? */
-static bool reg_watches(const reg_spot *spot, unsigned tables,
-                        const reg_pair *pair) {
-  const reg_watcher *w = reg_older(spot, pair, NULL);
-  while (w && !(w->tables & tables)) w = reg_older(spot, pair, w);
+static bool watcher_exists(const watcher_spot *spot, unsigned tables,
+                           const watcher_pair *pair) {
+  const watcher *w = watcher_older(spot, pair, NULL);
+  while (w && !(w->tables & tables)) w = watcher_older(spot, pair, w);
   return w != NULL;
 }
 
 /* Which rows of a path nobody would need any more after the pair (NULL: all)
  * was removed from these tables: bit watch_kind() of the result. */
-static unsigned reg_unneeded(const reg_spot *spot, unsigned tables,
-                             const reg_pair *pair) {
+static unsigned watcher_unneeded(const watcher_spot *spot, unsigned tables,
+                                 const watcher_pair *pair) {
   size_t gone[6] = {0};
   unsigned rows = 0;
-  const reg_watcher *w = reg_older(spot, pair, NULL);
-  for (; w; w = reg_older(spot, pair, w)) {
+  const watcher *w = watcher_older(spot, pair, NULL);
+  for (; w; w = watcher_older(spot, pair, w)) {
     for (int table = 0; table < 2; table++) {
       if (w->tables & tables & 1u << table) gone[watch_kind(w->mode, table)]++;
     }
@@ -6699,35 +6808,35 @@ static unsigned reg_unneeded(const reg_spot *spot, unsigned tables,
 }
 
 /* Take the watchers of a pair (NULL: all) off the spot. */
-static void reg_take(zke *z, reg_spot *spot, unsigned tables,
-                     const reg_pair *pair) {
-  for (reg_watcher *w = reg_older(spot, pair, NULL), *next; w; w = next) {
-    next = reg_older(spot, pair, w);
+static void watcher_take(zke *z, watcher_spot *spot, unsigned tables,
+                         const watcher_pair *pair) {
+  for (watcher *w = watcher_older(spot, pair, NULL), *next; w; w = next) {
+    next = watcher_older(spot, pair, w);
     if ((w->tables & ~tables) == 0) {
-      reg_remove(z, w); /* the last one takes the pair with it */
+      watcher_remove(z, w); /* the last one takes the pair with it */
       continue;
     }
-    reg_count_kinds(z, w, -1);
+    watcher_count_kinds(z, w, -1);
     w->tables &= ~tables;
-    reg_count_kinds(z, w, 1);
+    watcher_count_kinds(z, w, 1);
   }
-  reg_drop_if_empty(z, spot);
+  watcher_drop_spot(z, spot);
 }
 
 /* Which rows at a watcher's spot only its pair needs; 0 for all but the newest
  * watcher of the pair there, so that each spot counts once. */
-static unsigned reg_unneeded_rows(const reg_watcher *w) {
-  if (reg_older(w->spot, w->pair, NULL) != w) return 0;
-  return reg_unneeded(w->spot, 3, w->pair);
+static unsigned watcher_unneeded_rows(const watcher *w) {
+  if (watcher_older(w->spot, w->pair, NULL) != w) return 0;
+  return watcher_unneeded(w->spot, 3, w->pair);
 }
 
 /* Take every watcher of a pair off, on all paths, and the pair with them. */
-static void reg_take_pair(zke *z, const reg_pair *pair) {
-  for (reg_watcher *w = pair ? pair->newest : NULL, *older; w; w = older) {
-    reg_spot *spot = w->spot;
+static void watcher_take_pair(zke *z, const watcher_pair *pair) {
+  for (watcher *w = pair ? pair->newest : NULL, *older; w; w = older) {
+    watcher_spot *spot = w->spot;
     older = w->older;
-    reg_remove(z, w);
-    reg_drop_if_empty(z, spot);
+    watcher_remove(z, w);
+    watcher_drop_spot(z, spot);
   }
 }
 
@@ -6740,7 +6849,7 @@ static void reg_take_pair(zke *z, const reg_pair *pair) {
  * ==================================================================== */
 
 typedef struct alarm_call {
-  reg_item item;
+  watcher_item item;
   zke_watch_fn fn;
   void *context;
   int64_t at;              /* monotonic ns; INT64_MAX: not set */
@@ -6749,9 +6858,9 @@ typedef struct alarm_call {
 
 static alarm_call *alarm_find(const zke *z, zke_watch_fn fn,
                               const void *context) {
-  uint64_t hash = reg_hash_pair(fn, context);
-  reg_item **chain = reg_chain(&z->alarms, hash);
-  for (reg_item *item = chain ? *chain : NULL; item; item = item->next) {
+  uint64_t hash = watcher_hash_pair(fn, context);
+  watcher_item **chain = watcher_chain(&z->alarms, hash);
+  for (watcher_item *item = chain ? *chain : NULL; item; item = item->next) {
     alarm_call *a = (alarm_call *)item;
     if (a->fn == fn && a->context == context) return a;
   }
@@ -6761,7 +6870,9 @@ static alarm_call *alarm_find(const zke *z, zke_watch_fn fn,
 /* The alarm of a pair, made if need be; NULL without memory. */
 static alarm_call *alarm_need(zke *z, zke_watch_fn fn, void *context) {
   alarm_call *a = alarm_find(z, fn, context);
-  if (!a) a = reg_make(z, &z->alarms, reg_hash_pair(fn, context), sizeof *a);
+  if (!a)
+    a = watcher_make_item(z, &z->alarms, watcher_hash_pair(fn, context),
+                          sizeof *a);
   if (!a || a->fn) return a;
   a->fn = fn;
   a->context = context;
@@ -6790,7 +6901,7 @@ static void alarm_move(zke *z, alarm_call *a, int64_t at) {
  * would, set again and again, never let them ring. */
 static int alarm_set(zke *z, zke_watch_fn fn, void *context, int64_t at,
                      bool *sooner) {
-  at = base_max(at, lock_now(z->s));
+  at = base_max(at, host_now(z->s));
   pthread_mutex_lock(&z->s->m);
   alarm_call *a = alarm_need(z, fn, context);
   int64_t before = atomic_load(&z->alarm_at);
@@ -6812,7 +6923,7 @@ static int alarm_count_due(zke *z, int64_t now) {
 }
 
 /* The call of the first that is due, which is set no longer; false: none is. */
-static bool alarm_take(zke *z, int64_t now, reg_call *call) {
+static bool alarm_take(zke *z, int64_t now, watcher_call *call) {
   pthread_mutex_lock(&z->s->m);
   alarm_call *a = z->alarm_first;
   bool due = a && a->at <= now;
@@ -6825,15 +6936,15 @@ static bool alarm_take(zke *z, int64_t now, reg_call *call) {
   return due;
 }
 
-/* Add the calls of those that are set to a collection that reg_collect_all()
- * has begun, unless they are in it. */
+/* Add the calls of those that are set to a collection that
+ * watcher_collect_all() has begun, unless they are in it. */
 static void alarm_list(zke *z, buf *calls) {
   pthread_mutex_lock(&z->s->m);
   for (const alarm_call *a = z->alarm_first; a; a = a->next) {
-    const reg_pair *pair = reg_find_pair(z, a->fn, a->context);
+    const watcher_pair *pair = watcher_find_pair(z, a->fn, a->context);
     bool listed = pair && pair->listed == z->listing;
     bool own = a->fn == z->watcher && a->context == z->watcher_context;
-    if (!listed && !own) reg_add_call(calls, a->fn, a->context);
+    if (!listed && !own) watcher_add_call(calls, a->fn, a->context);
   }
   pthread_mutex_unlock(&z->s->m);
 }
@@ -6843,14 +6954,14 @@ static void alarm_forget(zke *z, zke_watch_fn fn, const void *context) {
   alarm_call *a = alarm_find(z, fn, context);
   if (a) {
     alarm_move(z, a, INT64_MAX);
-    reg_unmake(&z->alarms, &a->item);
+    watcher_free_item(&z->alarms, &a->item);
   }
   pthread_mutex_unlock(&z->s->m);
 }
 
 static void alarm_free(zke *z) {
   for (size_t i = 0; i < z->alarms.cap; i++) {
-    while (z->alarms.at[i]) reg_unmake(&z->alarms, z->alarms.at[i]);
+    while (z->alarms.at[i]) watcher_free_item(&z->alarms, z->alarms.at[i]);
   }
   mem_free(z->alarms.at);
 }
@@ -6900,7 +7011,7 @@ static bool wait_lead(zke *z, wait_frame *frame) {
 /* Give the role back; whoever waits for it may go on. */
 static void wait_follow(zke *z, const wait_frame *frame) {
   wait_frames = frame->outer;
-  if (lock_is_forked(z->s)) return;
+  if (fork_is_copy(z->s)) return;
   if (!wait_is_inside(z)) z->dispatching = false;
   lock_signal(z->s, &z->done);
 }
@@ -6911,7 +7022,7 @@ static void wait_close_notice(zke *z, wait_notice *n) {
   if (n->fd < 0) return;
   if (z->poller >= 0)
     z->s->os.poller_remove(z->s->os.context, z->poller, n->fd);
-  lock_fd_close(z->s, &n->fd);
+  fd_close(z->s, &n->fd);
   z->s->notices--;
 }
 
@@ -6939,16 +7050,16 @@ static wait_notice *wait_new_notice(zke *z) {
  * where this store has as many as it may. */
 static bool wait_watch_owner(zke *z, int64_t owner) {
   store *s = z->s;
-  if (s->memory || live_own(s, owner)) return false;
+  if (s->memory || life_find_own(s, owner)) return false;
   for (size_t i = 0; i < z->notice_count; i++) {
     if (z->notices[i].owner == owner) return true;
   }
   if (s->notices >= s->notice_limit) return false;
-  int fd = live_open_fifo(s, owner);
+  int fd = wake_open(s, owner);
   if (fd < 0 && fd != -ENXIO && fd != -ENOENT) return false;
   wait_notice *n = wait_new_notice(z);
   if (!n) {
-    lock_fd_close(s, &fd);
+    fd_close(s, &fd);
     return false;
   }
   *n = (wait_notice){.owner = owner,
@@ -6959,7 +7070,7 @@ static bool wait_watch_owner(zke *z, int64_t owner) {
   if (fd >= 0 && z->poller >= 0)
     s->os.poller_add(s->os.context, z->poller, fd, 0);
   if (fd < 0) n->probe_at = 0;
-  if (fd < 0 || z->poller < 0) live_wake_self(z);
+  if (fd < 0 || z->poller < 0) wake_self(z);
   return true;
 }
 
@@ -6971,9 +7082,9 @@ enum { WAIT_BUSY_MS = 16 }; /* between two tries for the gate, at most */
  * lasts: its holder may be stopped.  True: the notice has done its work. */
 static bool wait_probe_owner(zke *z, wait_notice *n, int64_t now) {
   bool ended, busy = false;
-  enum live_life life = live_look(z->s, n->owner, 0);
-  live_forget_shard(z->s);
-  bool dead = life == LIVE_FREE || life == LIVE_LOST;
+  enum life_state life = life_look(z->s, n->owner, 0);
+  life_forget(z->s);
+  bool dead = life == LIFE_FREE || life == LIFE_LOST;
   if (dead && !sess_is_put_off(z->s, n->owner)) {
     int rc = sess_end(z->s, n->owner, SESS_DEAD, true, &ended);
     if (rc == ZKE_OK) return true;
@@ -7024,13 +7135,13 @@ static int64_t wait_deadline(const zke *z, bool waiting) {
   if (waiting || z->watcher_count || z->lease || z->s->duty) at = z->tick_at;
   for (size_t i = 0; i < z->notice_count; i++)
     at = base_min(at, z->notices[i].probe_at);
-  if (z->s->unsettled) at = base_min(at, z->s->settle_at);
+  if (z->s->in_doubt) at = base_min(at, z->s->recover_at);
   if (atomic_load(&z->owes)) at = base_min(at, z->discard_at);
   at = base_min(at, atomic_load(&z->alarm_at));
   if (z->lease) {
     int64_t due = base_max(z->lease_at + z->lease / 4, z->lease_retry);
-    int64_t left = base_max(due - live_boottime(z->s), 0);
-    at = base_min(at, lock_now(z->s) + left);
+    int64_t left = base_max(due - host_boottime(z->s), 0);
+    at = base_min(at, host_now(z->s) + left);
   }
   return at;
 }
@@ -7074,7 +7185,7 @@ static void wait_tick(zke *z, int64_t now, bool waiting) {
 
 /* ---- events ---- */
 
-enum { WAIT_BATCH = 64, WAIT_BATCHES = 16 }; /* DB_BATCH; of one dispatch */
+enum { WAIT_BATCH = 64, WAIT_BATCHES = 16 }; /* SQL_BATCH; of one dispatch */
 
 /* Copy the row that the statement is at into the queue. */
 static int wait_read_event(zke *z, sqlite3_stmt *st) {
@@ -7107,21 +7218,21 @@ static void wait_clear_queue(zke *z) {
 static int wait_read_batch(zke *z, int *count, bool *exists) {
   int rc;
   bool row = true;
-  sqlite3_stmt *st = db_statement(z->s, DB_EVENT_NEXT, &rc);
+  sqlite3_stmt *st = sql_statement(z->s, SQL_EVENT_NEXT, &rc);
   *count = 0;
   if (!st) return rc;
-  db_bind_int(st, 1, z->id);
-  db_bind_int(st, 2, z->cursor);
+  sql_bind_int(st, 1, z->id);
+  sql_bind_int(st, 2, z->cursor);
   while (rc == ZKE_OK && row) {
-    rc = db_step(z->s, st, &row);
+    rc = sql_step(z->s, st, &row);
     if (rc == ZKE_OK && row) rc = wait_read_event(z, st);
     *count += row;
   }
   if (row) sqlite3_reset(st);
-  st = rc == ZKE_OK ? db_statement(z->s, DB_SESSION_HAS, &rc) : NULL;
+  st = rc == ZKE_OK ? sql_statement(z->s, SQL_SESSION_HAS, &rc) : NULL;
   if (!st) return rc;
-  db_bind_int(st, 1, z->id);
-  rc = db_step(z->s, st, exists);
+  sql_bind_int(st, 1, z->id);
+  rc = sql_step(z->s, st, exists);
   if (rc == ZKE_OK && *exists) sqlite3_reset(st);
   return rc;
 }
@@ -7135,7 +7246,7 @@ static int wait_fetch(zke *z, bool *full) {
   *full = false;
   if (db_read_holds(z->s, z->fetched)) return ZKE_OK;
   for (;;) {
-    rc = db_read_begin(z->s);
+    rc = db_begin_read(z->s);
     if (rc != ZKE_OK) return rc;
     rc = wait_read_batch(z, &count, &exists);
     if (db_read_stands(z->s)) break;
@@ -7173,14 +7284,14 @@ typedef struct wait_batch {
   struct wait_batch *outer;
   zke *z;
   wait_event *e; /* what they are about; NULL: the session's end */
-  reg_call *calls;
+  watcher_call *calls;
   size_t count, next; /* calls[next - 1] is running */
   int type, state;    /* what they are told */
   const char *path;
   int made;
 } wait_batch;
 
-static void wait_turn(zke *z) {
+static void wait_count_turn(zke *z) {
   atomic_fetch_add(&z->turn, 1);
   pthread_cond_broadcast(&z->done);
 }
@@ -7189,14 +7300,14 @@ static void wait_turn(zke *z) {
 static void wait_call_next(wait_batch *b) {
   zke *z = b->z;
   pthread_mutex_lock(&z->s->m);
-  reg_call call = b->calls[b->next++];
+  watcher_call call = b->calls[b->next++];
   pthread_mutex_unlock(&z->s->m);
   if (!call.fn) return;
   call.fn(z, b->type, b->state, b->path, call.context);
-  if (lock_is_forked(z->s)) return;
+  if (fork_is_copy(z->s)) return;
   pthread_mutex_lock(&z->s->m);
   b->calls[b->next - 1].fn = NULL;
-  wait_turn(z);
+  wait_count_turn(z);
   pthread_mutex_unlock(&z->s->m);
   b->made++;
 }
@@ -7206,7 +7317,7 @@ static void wait_call_next(wait_batch *b) {
 static void wait_leave_callback(void *arg) {
   wait_batch *b = arg;
   zke *z = b->z;
-  if (lock_is_forked(z->s)) return;
+  if (fork_is_copy(z->s)) return;
   lock_take(z->s, INT64_MAX);
   if (b->e && b->next < b->count) /* some watcher will not be told of it */
     z->silent = base_int32((int64_t)z->silent + 1);
@@ -7214,9 +7325,9 @@ static void wait_leave_callback(void *arg) {
   mem_free(b->e);
   mem_free(b->calls);
   pthread_mutex_lock(&z->s->m);
-  wait_turn(z);
+  wait_count_turn(z);
   pthread_mutex_unlock(&z->s->m);
-  if (live_holds(z->s)) live_wake_self(z); /* for what is not delivered yet */
+  if (guard_is_intact(z->s)) wake_self(z); /* for what is not delivered yet */
   wait_follow(z, wait_frames);
   lock_drop_call(z->s, z);
   os_cancel_back();
@@ -7225,7 +7336,7 @@ static void wait_leave_callback(void *arg) {
 /* May the next call of a batch be made? */
 static bool wait_calls_on(const wait_batch *b) {
   return b->next < b->count && !atomic_load(&b->z->closing) &&
-         !lock_is_forked(b->z->s);
+         !fork_is_copy(b->z->s);
 }
 
 /* Make the calls of a batch, with no lock held. */
@@ -7242,8 +7353,8 @@ static int wait_call(zke *z, const buf *calls, wait_event *e, int *count) {
   wait_batch b = {.outer = z->batch,
                   .z = z,
                   .e = e,
-                  .calls = (reg_call *)(void *)calls->data,
-                  .count = calls->len / sizeof(reg_call),
+                  .calls = (watcher_call *)(void *)calls->data,
+                  .count = calls->len / sizeof(watcher_call),
                   .type = e ? e->type : ZKE_EVENT_SESSION,
                   .state = wait_state(z),
                   .path = e ? wait_visible_path(z, e->path) : ""};
@@ -7254,7 +7365,7 @@ static int wait_call(zke *z, const buf *calls, wait_event *e, int *count) {
   lock_drop(z->s);
   wait_call_all(&b);
   lock_limit = bound;
-  if (lock_is_forked(z->s)) return ZKE_FORKED;
+  if (fork_is_copy(z->s)) return ZKE_FORKED;
   lock_take(z->s, INT64_MAX);
   z->batch = b.outer;
   *count += b.made;
@@ -7283,12 +7394,12 @@ static bool wait_take_back(zke *z, zke_watch_fn fn, const void *context) {
 static int wait_deliver(zke *z, int *count) {
   buf calls = {.a = &z->s->a};
   wait_event *e = z->queue;
-  reg_collect(z, e, &calls);
+  watcher_collect(z, e, &calls);
   if (calls.failed) {
     buf_free(&calls);
     return base_nomem();
   }
-  reg_consume(z, e);
+  watcher_consume(z, e);
   if (!e->readable) { /* spent in silence (semantics.md 5.8) */
     calls.len = 0;
     z->silent = base_int32((int64_t)z->silent + 1);
@@ -7334,13 +7445,13 @@ static int wait_untold_batch(wait_untold *u, int64_t *cursor, int *rows) {
   int rc;
   bool row = true;
   store *s = u->z->s;
-  sqlite3_stmt *st = db_statement(s, DB_EVENT_NEXT, &rc);
+  sqlite3_stmt *st = sql_statement(s, SQL_EVENT_NEXT, &rc);
   *rows = 0;
   if (!st) return rc;
-  db_bind_int(st, 1, u->z->id);
-  db_bind_int(st, 2, *cursor);
+  sql_bind_int(st, 1, u->z->id);
+  sql_bind_int(st, 2, *cursor);
   for (;;) {
-    rc = db_step(s, st, &row);
+    rc = sql_step(s, st, &row);
     if (rc != ZKE_OK || !row) return rc;
     const char *path = (const char *)sqlite3_column_text(st, 2);
     const char *acl = (const char *)sqlite3_column_text(st, 4);
@@ -7373,7 +7484,7 @@ static int wait_untold_all(wait_untold *u) {
 static int wait_deliver_end(zke *z, int *count) {
   buf calls = {.a = &z->s->a};
   wait_clear_queue(z);
-  reg_collect_all(z, &calls);
+  watcher_collect_all(z, &calls);
   alarm_list(z, &calls);
   if (calls.failed) {
     buf_free(&calls);
@@ -7390,10 +7501,10 @@ static int wait_ring(zke *z, int64_t now, int *count) {
   buf calls = {.a = &z->s->a};
   wait_event *e = mem_zero(&z->s->a, sizeof *e + 1);
   int rc = ZKE_OK;
-  reg_add_call(&calls, NULL, NULL);
+  watcher_add_call(&calls, NULL, NULL);
   if (!e || calls.failed) {
     rc = base_nomem();
-  } else if (alarm_take(z, now, (reg_call *)(void *)calls.data)) {
+  } else if (alarm_take(z, now, (watcher_call *)(void *)calls.data)) {
     e->type = ZKE_EVENT_ALARM;
     rc = wait_call(z, &calls, e, count);
   }
@@ -7445,7 +7556,7 @@ static int wait_deliver_all(zke *z, int *count) {
       rc = wait_fetch(z, &more);
       if (++batches == WAIT_BATCHES && more) {
         more = false;
-        live_wake_self(z); /* the rest at the next dispatch */
+        wake_self(z); /* the rest at the next dispatch */
       }
     }
     if (rc != ZKE_OK) break;
@@ -7462,10 +7573,10 @@ static int wait_deliver_all(zke *z, int *count) {
 /* A session that only waits has changes to make, too, the burial of those it
  * waits for: try to be rid of what a failed COMMIT left, waiting for nobody,
  * and not at each event, since the others' changes wait meanwhile. */
-static void wait_settle(store *s, int64_t now) {
+static void wait_recover(store *s, int64_t now) {
   int64_t deadline = s->deadline;
-  if (!s->unsettled || s->replaced || now < s->settle_at) return;
-  s->settle_at = now + ZKE_DUTY_TICK_MS * ZKE_MS;
+  if (!s->in_doubt || s->replaced || now < s->recover_at) return;
+  s->recover_at = now + ZKE_DUTY_TICK_MS * ZKE_MS;
   s->deadline = 0;
   txn_recover(s);
   s->deadline = deadline;
@@ -7480,12 +7591,12 @@ static bool wait_is_cut_off(const store *s) {
  * while the store is cut off; it is said when that was so before. */
 static int wait_dispatch(zke *z, bool waiting, int *count) {
   int rc = ZKE_OK;
-  int64_t now = lock_now(z->s);
-  wait_settle(z->s, now);
+  int64_t now = host_now(z->s);
+  wait_recover(z->s, now);
   if (wait_is_cut_off(z->s)) rc = txn_not_usable(z->s);
-  if (live_holds(z->s)) wait_drain(z);
+  if (guard_is_intact(z->s)) wait_drain(z);
   if (z->state == SESS_ALIVE) {
-    live_stamp_lease(z);
+    lease_stamp(z);
     discard_try(z, now, waiting ? DISCARD_PATIENCE_MS : 0);
     wait_take_notices(z, now);
     wait_tick(z, now, waiting);
@@ -7505,14 +7616,14 @@ static int wait_dispatch(zke *z, bool waiting, int *count) {
  * then. */
 static void wait_prepare(store *s) {
   static const int ids[] = {
-      DB_NODE_OWNED,   DB_NODE_ROW,   DB_NODE_REMOVE, DB_NODE_CHILD_GONE,
-      DB_NODE_SET_DUE, DB_NODE_NAMES, DB_NODE_SET,    DB_META_SET,
-      DB_WATCH_AT,     DB_WATCH_DROP, DB_WATCH_END,   DB_WATCH_BELOW,
-      DB_EVENT_BOUNDS, DB_EVENT_ADD,  DB_EVENT_TRIM,  DB_EVENT_END,
-      DB_SESSION_SEEN, DB_SESSION_END};
+      SQL_NODE_OWNED,   SQL_NODE_ROW,   SQL_NODE_REMOVE, SQL_NODE_CHILD_GONE,
+      SQL_NODE_SET_DUE, SQL_NODE_NAMES, SQL_NODE_SET,    SQL_META_SET,
+      SQL_WATCH_AT,     SQL_WATCH_DROP, SQL_WATCH_END,   SQL_WATCH_BELOW,
+      SQL_EVENT_BOUNDS, SQL_EVENT_ADD,  SQL_EVENT_TRIM,  SQL_EVENT_END,
+      SQL_SESSION_SEEN, SQL_SESSION_END};
   int rc;
   for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
-    db_statement(s, ids[i], &rc);
+    sql_statement(s, ids[i], &rc);
 }
 
 /* A thread that sleeps for a session, with the role and without the lock. */
@@ -7575,7 +7686,7 @@ static void wait_sleep(zke *z, int64_t deadline) {
   if (z->notice_count) wait_prepare(s);
   wait_sleeper sleeper = {.z = z};
   unsigned n = wait_fds(z, &sleeper);
-  int64_t left = base_min(deadline, wait_deadline(z, true)) - lock_now(s);
+  int64_t left = base_min(deadline, wait_deadline(z, true)) - host_now(s);
   int timeout = left <= 0 ? 0 : (int)base_min((left - 1) / ZKE_MS + 1, INT_MAX);
   lock_drop(s);
   if (timeout) wait_poll(&sleeper, n, timeout);
@@ -7586,7 +7697,7 @@ static void wait_sleep(zke *z, int64_t deadline) {
 /* Would a dispatch find something: is it due, or has something come? */
 static bool wait_has_work(zke *z) {
   zke_os *os = &z->s->os;
-  if (z->queue || wait_deadline(z, false) <= lock_now(z->s)) return true;
+  if (z->queue || wait_deadline(z, false) <= host_now(z->s)) return true;
   wait_sleeper sleeper = {.z = z};
   unsigned n = wait_fds(z, &sleeper);
   bool come = os->poll(os->context, sleeper.fds, n, 0) > 0;
@@ -7609,13 +7720,13 @@ static void wait_for_leader(zke *z, int64_t ns) {
   store *s = z->s;
   int type = PTHREAD_CANCEL_DEFERRED;
   pthread_mutex_lock(&s->m);
-  lock_let(s);
+  lock_drop_m(s);
   pthread_cleanup_push(wait_leave_queue, z);
   os_cancel_allow(&type);
   os_condition_wait(&z->done, &s->m, ns);
   os_cancel_forbid(type);
   pthread_cleanup_pop(0);
-  lock_get(s, INT64_MAX);
+  lock_take_m(s, INT64_MAX);
   pthread_mutex_unlock(&s->m);
 }
 
@@ -7625,7 +7736,7 @@ static int wait_until(zke *z, uint64_t before, int64_t deadline) {
   for (bool first = true;; first = false) {
     int count = 0, rc = ZKE_OK;
     wait_frame frame;
-    int64_t now = lock_now(z->s);
+    int64_t now = host_now(z->s);
     if (atomic_load(&z->closing))
       return base_fail(ZKE_CLOSING, "the handle is being closed");
     if (atomic_load(&z->turn) != before) return ZKE_OK;
@@ -7639,7 +7750,7 @@ static int wait_until(zke *z, uint64_t before, int64_t deadline) {
           z, deadline == INT64_MAX ? INT64_MAX : base_max(deadline - now, 1));
       continue;
     }
-    live_begin_call(z->s, z, base_min(deadline, base_later(now, z->s->busy)));
+    lease_begin_call(z->s, z, base_min(deadline, base_later(now, z->s->busy)));
     rc = z->s->index.open ? ZKE_OK : db_end(z->s); /* one that failed before */
     if (rc == ZKE_OK && wait_is_cut_off(z->s)) rc = txn_recover(z->s);
     if (z->s->replaced) rc = ZKE_OK; /* the session's end is to be told */
@@ -7710,7 +7821,7 @@ static int view_collect(store *s, const char *sql, int64_t from, int64_t to,
     rc = SQLITE_OK;
   }
   sqlite3_finalize(st);
-  return rc == SQLITE_DONE ? ZKE_OK : db_error(s, rc, "listing");
+  return rc == SQLITE_DONE ? ZKE_OK : sql_error(s, rc, "listing");
 }
 
 /* Make a record of a session's row.  Whether it is alive is not in the file:
@@ -7722,7 +7833,7 @@ static void view_read_session(store *s, sqlite3_stmt *st, view_list *l) {
   r.pid = sqlite3_column_int64(st, 2);
   r.started_ms = sqlite3_column_int64(st, 3);
   r.lease_ms = sqlite3_column_int64(st, 4) / ZKE_MS;
-  r.alive = !live_is_dead(s, r.id, sqlite3_column_int64(st, 8));
+  r.alive = !life_is_dead(s, r.id, sqlite3_column_int64(st, 8));
   r.ephemerals = sqlite3_column_int(st, 5);
   r.watches = sqlite3_column_int(st, 6);
   r.events = sqlite3_column_int(st, 7);
@@ -7743,7 +7854,7 @@ static int view_sessions(store *s, int64_t from, int64_t to,
       "event.session=session.id),life FROM session WHERE id BETWEEN ?1 AND ?2 "
       "ORDER BY id",
       from, to, view_read_session, &l);
-  live_forget_shard(s);
+  life_forget(s);
   zke_session_list *list =
       rc == ZKE_OK ? view_finish(&s->a, &l, sizeof *list, &records, &text)
                    : NULL;
@@ -7759,8 +7870,8 @@ static int view_sessions(store *s, int64_t from, int64_t to,
   return rc == ZKE_OK && !list ? base_nomem() : rc;
 }
 
-/* Make a record of a watch's row, or of one of DB_WAITERS() with the session
- * that is waited for. */
+/* Make a record of a watch's row, or of one of SCHEMA_WAITERS() with the
+ * session that is waited for. */
 static void view_read_watch(store *s, sqlite3_stmt *st, view_list *l) {
   zke_watch_info r;
   (void)s;
@@ -7781,8 +7892,9 @@ static int view_watches(store *s, bool waiters, zke_watch_list **out) {
   char *records = NULL, *text = NULL;
   int rc = view_collect(
       s,
-      waiters ? DB_WAITERS("w.path,w.kind,w.session,n.owner") " ORDER BY 1,3"
-              : "SELECT path,kind,session,0 FROM watch ORDER BY 1,3,2",
+      waiters
+          ? SCHEMA_WAITERS("w.path,w.kind,w.session,n.owner") " ORDER BY 1,3"
+          : "SELECT path,kind,session,0 FROM watch ORDER BY 1,3,2",
       0, 0, view_read_watch, &l);
   zke_watch_list *list =
       rc == ZKE_OK ? view_finish(&s->a, &l, sizeof *list, &records, &text)
@@ -7892,7 +8004,7 @@ static int view_check_query(store *s, const char *name, const char *sql,
     rc = SQLITE_OK;
   }
   sqlite3_finalize(st);
-  return rc == SQLITE_DONE ? ZKE_OK : db_error(s, rc, name);
+  return rc == SQLITE_DONE ? ZKE_OK : sql_error(s, rc, name);
 }
 
 /* Is the text an ACL that acl_next() reads to its end? */
@@ -7919,7 +8031,7 @@ static int view_check_texts(store *s, view_report *r) {
     rc = SQLITE_OK;
   }
   sqlite3_finalize(st);
-  return rc == SQLITE_DONE ? ZKE_OK : db_error(s, rc, "checking names");
+  return rc == SQLITE_DONE ? ZKE_OK : sql_error(s, rc, "checking names");
 }
 
 /* Test all invariants in one snapshot.  fn may be NULL: the caller then learns
@@ -7928,7 +8040,7 @@ static int view_check_texts(store *s, view_report *r) {
 static int view_check(store *s, zke_check_fn fn, void *context) {
   view_report r = {fn, context, 0};
   size_t n = sizeof view_invariants / sizeof *view_invariants;
-  int rc = db_do(s, DB_BEGIN_READ);
+  int rc = sql_do(s, SQL_BEGIN_READ);
   if (rc != ZKE_OK) return rc;
   rc = view_check_query(s, "I0 SQLite", "PRAGMA quick_check(20)", &r);
   for (size_t i = 0; i < n && rc == ZKE_OK; i++)
@@ -7991,14 +8103,14 @@ static int store_options(const zke_options *given, zke_options *out,
 
 /* Free a store with all that it holds open, however far its opening came. */
 static void store_free(store *s) {
-  live_forget_wakes(s);
-  live_forget_shard(s);
+  wake_forget(s);
+  life_forget(s);
   if (s->db) db_disconnect(s);
   sweep_yield(s);
-  lock_fd_close(s, &s->gate_fd);
-  lock_fd_close(s, &s->line_fd);
-  lock_fd_close(s, &s->live_fd);
-  lock_fork_remove(s);
+  fd_close(s, &s->gate_fd);
+  fd_close(s, &s->line_fd);
+  fd_close(s, &s->live_fd);
+  fork_remove(s);
   pthread_mutex_destroy(&s->m);
   char *names[] = {s->name, s->vfs,  s->file, s->dir, s->gate,
                    s->line, s->live, s->wal,  s->shm};
@@ -8038,7 +8150,7 @@ static int store_new(const char *name, const zke_options *o, store **out) {
   s->since = INT64_MAX;
   atomic_init(&s->forked, false);
   pthread_mutex_init(&s->m, NULL);
-  s->turns_end = &s->turns;
+  s->waiters_end = &s->waiters;
   s->put_off.a = &s->a;
   s->name = mem_copy(&s->a, name, strlen(name));
   if (o->vfs) s->vfs = mem_copy(&s->a, o->vfs, strlen(o->vfs));
@@ -8046,10 +8158,10 @@ static int store_new(const char *name, const zke_options *o, store **out) {
   s->os.random(s->os.context, &random, sizeof random);
   s->phase = random % (ZKE_TICK_MS * ZKE_MS / 20);
   s->strange_clock = s->os.boot_offset(s->os.context, &s->boot_offset) < 0;
-  int64_t now = lock_now(s);
+  int64_t now = host_now(s);
   s->deadline = base_later(now, s->busy);
   s->tick_next = base_later(now, ZKE_TICK_MS * ZKE_MS);
-  int rc = s->name && (s->vfs || !o->vfs) ? lock_fork_add(s) : base_nomem();
+  int rc = s->name && (s->vfs || !o->vfs) ? fork_add(s) : base_nomem();
   if (rc == ZKE_OK) {
     *out = s;
     return ZKE_OK;
@@ -8123,8 +8235,8 @@ static int store_inspect_name(store *s, unsigned flags, bool *exists) {
   zke_file f, above;
   char *dir = store_directory(s);
   if (!dir) return base_nomem();
-  int rc = live_stat(s, s->name, &f);
-  int up = live_stat(s, dir, &above);
+  int rc = host_stat(s, s->name, &f);
+  int up = host_stat(s, dir, &above);
   int network = up < 0 ? 0 : s->os.network(c, rc == 0 ? s->name : dir);
   mem_free(dir);
   *exists = rc == 0;
@@ -8170,29 +8282,29 @@ static int store_name_files(store *s) {
   s->shm = store_beside(s, "-shm");
   if (!s->dir || !s->gate || !s->line || !s->live || !s->wal || !s->shm)
     return base_nomem();
-  int rc = live_stat(s, s->file, &s->file_id);
+  int rc = host_stat(s, s->file, &s->file_id);
   if (rc < 0) return base_fail(ZKE_CANTOPEN, "%s: %s", s->name, strerror(-rc));
   return ZKE_OK;
 }
 
 /* A first read rolls back a creation that was cut short, which leaves an empty
  * file. */
-static int store_roll_back(store *s, enum db_kind *kind) {
-  int rc = db_exec(s, "SELECT 1 FROM sqlite_schema LIMIT 1", "reading");
-  if (rc == ZKE_CORRUPT && *kind == DB_UNFINISHED) rc = ZKE_OK;
-  if (rc == ZKE_OK) rc = db_recognise(s, kind);
-  if (rc == ZKE_OK && *kind == DB_UNFINISHED) *kind = DB_STRANGER;
-  return rc == ZKE_OK ? db_accept(s, *kind) : rc;
+static int store_roll_back(store *s, enum schema_kind *kind) {
+  int rc = sql_exec(s, "SELECT 1 FROM sqlite_schema LIMIT 1", "reading");
+  if (rc == ZKE_CORRUPT && *kind == SCHEMA_UNFINISHED) rc = ZKE_OK;
+  if (rc == ZKE_OK) rc = schema_recognise(s, kind);
+  if (rc == ZKE_OK && *kind == SCHEMA_UNFINISHED) *kind = SCHEMA_STRANGER;
+  return rc == ZKE_OK ? schema_accept(s, *kind) : rc;
 }
 
 /* With the gate held: make the tables, or accept what is there now. */
-static int store_settle_schema(store *s) {
-  enum db_kind kind = DB_STRANGER;
-  int rc = db_recognise(s, &kind);
-  if (rc == ZKE_OK) rc = db_accept(s, kind);
+static int store_ensure_schema(store *s) {
+  enum schema_kind kind = SCHEMA_STRANGER;
+  int rc = schema_recognise(s, &kind);
+  if (rc == ZKE_OK) rc = schema_accept(s, kind);
   if (rc == ZKE_OK) rc = db_configure(s);
-  if (rc == ZKE_OK && kind != DB_EMPTY) rc = store_roll_back(s, &kind);
-  if (rc == ZKE_OK && kind == DB_EMPTY) rc = db_create_schema(s);
+  if (rc == ZKE_OK && kind != SCHEMA_EMPTY) rc = store_roll_back(s, &kind);
+  if (rc == ZKE_OK && kind == SCHEMA_EMPTY) rc = schema_create(s);
   if (rc == ZKE_OK) rc = db_enter_wal(s);
   return rc == ZKE_OK ? db_prepare_ends(s) : rc;
 }
@@ -8203,8 +8315,8 @@ static int store_settle_schema(store *s) {
  * nothing can be opened here. */
 static int store_drop_orphans(store *s) {
   bool in_use = false;
-  pthread_mutex_lock(&lock_fork_mutex);
-  for (store **at = &lock_fork_orphans; *at;) {
+  pthread_mutex_lock(&fork_mutex);
+  for (store **at = &fork_orphans; *at;) {
     store *o = *at;
     in_use = in_use || o->locked;
     if (o->locked) {
@@ -8214,7 +8326,7 @@ static int store_drop_orphans(store *s) {
       *at = o->fork_next;
     }
   }
-  pthread_mutex_unlock(&lock_fork_mutex);
+  pthread_mutex_unlock(&fork_mutex);
   if (!in_use) return ZKE_OK;
   return base_fail(ZKE_FORKED,
                    "%s: a thread of the parent was inside SQLite at the fork; "
@@ -8225,46 +8337,46 @@ static int store_drop_orphans(store *s) {
 /* Open a file for work: recognise it before anything is made beside it, then
  * the liveness file, then the rest under the gate. */
 static int store_open_file(store *s, bool exists) {
-  enum db_kind kind = DB_EMPTY;
+  enum schema_kind kind = SCHEMA_EMPTY;
   /* else SQLite makes it, but lets no group write whatever the umask says; to
    * let everybody write needs more than a careless umask */
   if (!exists) s->os.mkfile(s->os.context, s->name, 0664);
   int rc = db_connect(s, !exists);
-  if (rc == ZKE_OK) rc = db_recognise(s, &kind);
-  if (rc == ZKE_OK) rc = db_accept(s, kind);
+  if (rc == ZKE_OK) rc = schema_recognise(s, &kind);
+  if (rc == ZKE_OK) rc = schema_accept(s, kind);
   if (rc == ZKE_OK) rc = store_name_files(s);
-  if (rc == ZKE_OK) rc = live_open(s);
+  if (rc == ZKE_OK) rc = side_open(s);
   if (rc == ZKE_OK) rc = gate_enter(s, NULL, false);
   if (rc != ZKE_OK) return rc;
-  rc = store_settle_schema(s);
-  if (rc == ZKE_OK) live_share(s);
+  rc = store_ensure_schema(s);
+  if (rc == ZKE_OK) life_follow_mode(s);
   gate_leave(s);
   return rc;
 }
 
 /* Open the liveness file only to probe the lives in it; it may be missing. */
 static void store_open_lives(store *s) {
-  s->live_fd = lock_fd_open(s, s->live, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
-  if (s->live_fd >= 0 && live_fstat(s, s->live_fd, &s->live_id) < 0)
-    lock_fd_close(s, &s->live_fd);
+  s->live_fd = fd_open(s, s->live, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
+  if (s->live_fd >= 0 && host_fstat(s, s->live_fd, &s->live_id) < 0)
+    fd_close(s, &s->live_fd);
   if (s->live_fd < 0) s->live_fd = -1;
 }
 
 /* Open a file for inspection: nothing is made, nothing is changed. */
 static int store_open_readonly(store *s) {
-  enum db_kind kind = DB_STRANGER;
+  enum schema_kind kind = SCHEMA_STRANGER;
   int rc = db_connect(s, false);
-  if (rc == ZKE_OK) rc = db_recognise(s, &kind);
+  if (rc == ZKE_OK) rc = schema_recognise(s, &kind);
   if (rc == ZKE_OK)
-    rc = db_accept(s, kind <= DB_UNFINISHED ? DB_STRANGER : kind);
+    rc = schema_accept(s, kind <= SCHEMA_UNFINISHED ? SCHEMA_STRANGER : kind);
   if (rc == ZKE_OK) rc = store_name_files(s);
   if (rc != ZKE_OK) return rc;
   store_open_lives(s);
   s->synchronous = 1;
-  rc = db_exec(s, "PRAGMA query_only=1", "configuring");
+  rc = sql_exec(s, "PRAGMA query_only=1", "configuring");
   if (rc == ZKE_OK) rc = db_prepare_ends(s);
-  int64_t meta[3] = {0}, known = live_read_stamp(s, LIVE_ZXID_AT);
-  if (rc == ZKE_OK) rc = db_fetch_ints(s, DB_META, 0, 3, meta);
+  int64_t meta[3] = {0}, known = side_read_hint(s, SIDE_ZXID_AT);
+  if (rc == ZKE_OK) rc = sql_fetch_ints(s, SQL_META, 0, 3, meta);
   if (rc == ZKE_OK) rc = sess_sync_log(s, meta[0], known);
   if (rc == ZKE_CANTOPEN || rc == ZKE_READONLY) {
     return base_fail(ZKE_CANTOPEN,
@@ -8279,15 +8391,15 @@ static int store_open_readonly(store *s) {
 static int store_open_memory(store *s) {
   int rc = db_connect(s, true);
   if (rc == ZKE_OK) rc = db_configure(s);
-  if (rc == ZKE_OK) rc = db_create_schema(s);
+  if (rc == ZKE_OK) rc = schema_create(s);
   return rc == ZKE_OK ? db_prepare_ends(s) : rc;
 }
 
 /* Remember the inodes of SQLite's side files, for the tick. */
 static void store_note_files(store *s) {
   if (s->memory || s->readonly) return;
-  if (live_stat(s, s->wal, &s->wal_id) < 0) s->wal_id.inode = 0;
-  if (live_stat(s, s->shm, &s->shm_id) < 0) s->shm_id.inode = 0;
+  if (host_stat(s, s->wal, &s->wal_id) < 0) s->wal_id.inode = 0;
+  if (host_stat(s, s->shm, &s->shm_id) < 0) s->shm_id.inode = 0;
 }
 
 /* Open the store's database in one of the three ways: in memory, for
@@ -8349,7 +8461,7 @@ static void store_free_session(zke *z) {
   discard_free(z->discards);
   wait_clear_queue(z);
   alarm_free(z);
-  reg_free(z);
+  watcher_free(z);
   buf_free(&z->who.ids);
   buf_free(&z->path);
   mem_free(z->chroot);
@@ -8371,7 +8483,7 @@ static bool store_session_room(store *s) {
 }
 
 static void store_list_session(store *s, zke *z) {
-  size_t at = live_place(s, z->id);
+  size_t at = life_place(s, z->id);
   memmove(s->sessions + at + 1, s->sessions + at,
           (s->session_count++ - at) * sizeof(zke *));
   s->sessions[at] = z;
@@ -8394,7 +8506,7 @@ static int store_add_session(store *s, const zke_options *o, bool first,
     if (z) store_free_session(z);
     return rc;
   }
-  int64_t now = lock_now(s);
+  int64_t now = host_now(s);
   z->tick_at = sweep_next_tick(s, now, true);
   store_list_session(s, z);
   *out = z;
@@ -8407,7 +8519,7 @@ static void store_finish(store *s) {
   int64_t any = 1;
   if (s->memory || s->readonly || s->replaced || s->broken) return;
   if (db_end(s) == ZKE_OK &&
-      db_fetch_ints(s, DB_SESSION_ANY, 0, 1, &any) == ZKE_OK && !any &&
+      sql_fetch_ints(s, SQL_SESSION_ANY, 0, 1, &any) == ZKE_OK && !any &&
       gate_enter(s, NULL, true) == ZKE_OK) {
     if (db_set_synchronous(s, true) == ZKE_OK) db_checkpoint(s, true);
     gate_leave(s);
@@ -8491,10 +8603,10 @@ static int api_look(const zke *z, bool *exists) {
   int rc;
   *exists = true;
   if (z->s->readonly || z->s->memory) return ZKE_OK;
-  sqlite3_stmt *st = db_statement(z->s, DB_SESSION_HAS, &rc);
+  sqlite3_stmt *st = sql_statement(z->s, SQL_SESSION_HAS, &rc);
   if (!st) return rc;
-  db_bind_int(st, 1, z->id);
-  rc = db_step(z->s, st, exists);
+  sql_bind_int(st, 1, z->id);
+  rc = sql_step(z->s, st, exists);
   if (rc != ZKE_OK)
     *exists = true; /* a look that fails shows no end */
   else if (*exists)
@@ -8503,7 +8615,7 @@ static int api_look(const zke *z, bool *exists) {
 }
 
 /* What the handle knows of its session, and what the file says: a call that
- * begins after the session's end is refused.  Not under db_read_begin(), where
+ * begins after the session's end is refused.  Not under db_begin_read(), where
  * what is read need not stand. */
 static int api_session(zke *z) {
   bool exists = true;
@@ -8537,13 +8649,13 @@ static bool api_reads_on(const zke *z, unsigned flags, int64_t now) {
 
 /* End a read that was left open, and recover from a COMMIT that failed: at once
  * where it left the database unusable (broken), and before a change where it
- * left a doubt about what was written (unsettled).  A call that works in any
+ * left a doubt about what was written (in_doubt).  A call that works in any
  * state can do with the doubt. */
 static int api_recover(store *s, unsigned flags) {
   int rc = db_end(s);
   bool change = (flags & API_CHANGE) && !(flags & API_ANY_STATE);
   if (rc != ZKE_OK || s->replaced) return rc;
-  return s->broken || (s->unsettled && change) ? txn_recover(s) : ZKE_OK;
+  return s->broken || (s->in_doubt && change) ? txn_recover(s) : ZKE_OK;
 }
 
 /* How long the sweep that a call makes waits for the gate, ns.  Where many
@@ -8575,7 +8687,7 @@ static int api_admit(zke *z, const char *path, unsigned flags,
   if ((flags & API_CHANGE) && s->readonly)
     return base_fail(ZKE_READONLY, "%s was opened read-only", s->name);
   if (s->replaced && !any_state) return api_replaced(s);
-  live_stamp_lease(z);
+  lease_stamp(z);
   if (flags & API_LIGHT) return any_state ? ZKE_OK : api_state(z);
   if (flags & API_DISPATCH) return s->index.open ? ZKE_OK : db_end(s);
   if (api_reads_on(z, flags, now)) return api_state(z);
@@ -8601,10 +8713,10 @@ static int api_forked(const store *s) {
  * child's by a fork() inside a watcher drops no lock: the lock is the parent's,
  * and the child is told so. */
 static int api_leave(zke *z, int rc) {
-  if (lock_is_forked(z->s)) {
+  if (fork_is_copy(z->s)) {
     rc = api_forked(z->s);
   } else {
-    live_stamp_lease(z);
+    lease_stamp(z);
     lock_drop_call(z->s, z);
   }
   os_cancel_back();
@@ -8612,25 +8724,25 @@ static int api_leave(zke *z, int rc) {
 }
 
 /* End a call that was refused before it had the lock; returns rc. */
-static int api_turn_away(zke *z, int rc) {
+static int api_refuse(zke *z, int rc) {
   lock_uncount_call(z->s, z);
   os_cancel_back();
   return rc;
 }
 
 /* Count a call in that does without the lock, or takes it later: on ZKE_OK
- * api_turn_away() must follow, after anything else nothing.  The order matters.
+ * api_refuse() must follow, after anything else nothing.  The order matters.
  * The fork flag is looked at before any lock is touched, since a child may have
  * inherited a locked one.  The call counts itself before it looks whether the
  * handle is being closed: zke_close() sets that first and counts then, so that
  * one of the two sees the other. */
 static int api_count_in(zke *z) {
   if (!z) return base_fail(ZKE_BADARGUMENTS, "the handle is NULL");
-  if (lock_is_forked(z->s)) return api_forked(z->s);
+  if (fork_is_copy(z->s)) return api_forked(z->s);
   os_cancel_off();
   atomic_fetch_add(&z->calls, 1);
   if (!atomic_load(&z->closing)) return ZKE_OK;
-  return api_turn_away(z, base_fail(ZKE_CLOSING, "the handle is being closed"));
+  return api_refuse(z, base_fail(ZKE_CLOSING, "the handle is being closed"));
 }
 
 /* Begin a call: on ZKE_OK the lock is held and api_leave() must follow; after
@@ -8641,15 +8753,15 @@ static int api_enter_until(zke *z, const char *path, unsigned flags,
   int rc = api_count_in(z);
   if (rc != ZKE_OK) return rc;
   store *s = z->s;
-  int64_t now = lock_now(s);
+  int64_t now = host_now(s);
   int64_t deadline = lock_deadline(z, now);
   if (flags & API_LIGHT) until = INT64_MAX;
   if (!lock_take(s, base_max(deadline, until))) {
-    return api_turn_away(
+    return api_refuse(
         z, base_fail(ZKE_OPERATIONTIMEOUT,
                      "another thread has used the handle for too long"));
   }
-  live_begin_call(s, z, deadline);
+  lease_begin_call(s, z, deadline);
   rc = api_admit(z, path, flags, full, now);
   return rc == ZKE_OK ? ZKE_OK : api_leave(z, rc);
 }
@@ -8801,7 +8913,7 @@ int zke_open_session(zke *z, const zke_options *options, zke **z_out) {
 /* Take the handle out of the store's list; true when it was the last. */
 static bool api_unlist(zke *z) {
   store *s = z->s;
-  size_t at = live_place(s, z->id);
+  size_t at = life_place(s, z->id);
   memmove(s->sessions + at, s->sessions + at + 1,
           (--s->session_count - at) * sizeof(zke *));
   return s->session_count == 0;
@@ -8816,12 +8928,12 @@ static int api_close(zke *z) {
   store *s = z->s;
   bool ended;
   int rc = ZKE_OK;
-  live_wake_sleeper(z);
+  wake_sleeper(z);
   lock_take(s, INT64_MAX);
   lock_signal(s, &z->done);
   lock_await_calls(s, z);
-  live_begin_call(s, NULL, base_later(lock_now(s), s->busy));
-  if (s->broken || s->unsettled) txn_recover(s);
+  lease_begin_call(s, NULL, base_later(host_now(s), s->busy));
+  if (s->broken || s->in_doubt) txn_recover(s);
   bool written = z->state == SESS_ALIVE || z->state == SESS_AUTH_FAILED;
   if (z->id && written && !s->replaced)
     rc = sess_end(s, z->id, SESS_CLOSE, false, &ended);
@@ -8839,7 +8951,7 @@ static int api_close(zke *z) {
 
 int zke_close(zke *z) {
   if (!z) return ZKE_OK;
-  if (lock_is_forked(z->s))
+  if (fork_is_copy(z->s))
     return base_fail(ZKE_FORKED, "the handle belongs to the parent process");
   if (wait_is_inside(z))
     return base_fail(ZKE_MISUSE, "zke_close() from a callback of the handle");
@@ -8886,7 +8998,7 @@ int zke_keepalive_fd(zke *z, int *fd_out) {
     if (fd >= 0)
       *fd_out = fd;
     else
-      rc = live_fail(z->s, fd, "cannot duplicate", z->s->live);
+      rc = host_fail(z->s, fd, "cannot duplicate", z->s->live);
   }
   return api_leave(z, rc);
 }
@@ -9030,13 +9142,13 @@ static int api_discard_noted(zke *z) {
   discard *first = discard_first(z);
   if (first) /* else another thread's call has removed it */
     rc = api_change(z, TXN_NORMAL, discard_body, first);
-  return api_leave(z, discard_settle(z, first, rc));
+  return api_leave(z, discard_conclude(z, first, rc));
 }
 
 int zke_discard(zke *z, const char *path, int mode, int64_t czxid) {
   bool sequential = mode == ZKE_EPHEMERAL_SEQUENTIAL;
   if (!z) return base_fail(ZKE_BADARGUMENTS, "the handle is NULL");
-  if (lock_is_forked(z->s)) return api_forked(z->s);
+  if (fork_is_copy(z->s)) return api_forked(z->s);
   if (z->s->readonly)
     return base_fail(ZKE_READONLY, "%s was opened read-only", z->s->name);
   if (!op_mode_is_ephemeral(mode) || !path_check(path, sequential)) {
@@ -9046,15 +9158,14 @@ int zke_discard(zke *z, const char *path, int mode, int64_t czxid) {
   os_cancel_off();
   atomic_fetch_add(&z->calls, 1);
   if (atomic_load(&z->closing)) {
-    return api_turn_away(z,
-                         base_fail(ZKE_CLOSING, "the handle is being closed"));
+    return api_refuse(z, base_fail(ZKE_CLOSING, "the handle is being closed"));
   }
   int rc = api_note_discard(z, path, sequential, czxid);
   rc = rc == ZKE_OK ? api_discard_noted(z)
                     : api_discard_now(z, path, sequential, czxid);
   if (rc != ZKE_OK && rc != ZKE_FORKED)
-    live_wake_sleeper(z); /* a thread that sleeps is to try again */
-  return api_turn_away(z, rc);
+    wake_sleeper(z); /* a thread that sleeps is to try again */
+  return api_refuse(z, rc);
 }
 
 int zke_set(zke *z, const char *path, const void *data, int len, int version,
@@ -9101,7 +9212,7 @@ typedef struct api_reading {
   zke_watch_fn fn;
   void *context;
   op_answer answer;
-  reg_entry entry;
+  watcher_pending entry;
   bool missing;
 } api_reading;
 
@@ -9115,8 +9226,8 @@ static int api_watch_body(txn *t, void *arg) {
   if (rc != ZKE_OK && !r->missing) return rc;
   unsigned table =
       r->type == ZKE_OP_CHILDREN ? WATCH_TABLE_CHILD : WATCH_TABLE_DATA;
-  return reg_enter(t, r->path, WATCH_ONE_SHOT, 1u << table, r->fn, r->context,
-                   &r->entry);
+  return watcher_prepare(t, r->path, WATCH_ONE_SHOT, 1u << table, r->fn,
+                         r->context, &r->entry);
 }
 
 /* Read and set a watch.  The watch of an ephemeral znode of another session
@@ -9128,7 +9239,7 @@ static int api_read_watching(zke *z, api_reading *r) {
   int64_t owner = r->answer.owner == z->id ? 0 : r->answer.owner;
   if (rc == ZKE_OK && owner && wait_watch_owner(z, owner))
     r->entry.w->owner = owner;
-  reg_settle(z, &r->entry, rc == ZKE_OK);
+  watcher_conclude(z, &r->entry, rc == ZKE_OK);
   if (rc != ZKE_OK) {
     op_answer_free(&r->answer);
     return rc;
@@ -9143,7 +9254,7 @@ static int api_read_watching(zke *z, api_reading *r) {
 static int api_read_plain(zke *z, api_reading *r) {
   for (;;) {
     bool exists = true;
-    int rc = db_read_begin(z->s);
+    int rc = db_begin_read(z->s);
     if (rc != ZKE_OK) return rc;
     int64_t number = z->s->index.number;
     if (z->seen != number) rc = api_look(z, &exists);
@@ -9167,7 +9278,7 @@ static int api_read_plain(zke *z, api_reading *r) {
  */
 static int api_begin_locked(zke *z) {
   int rc = db_end(z->s);
-  if (rc == ZKE_OK) rc = db_do(z->s, DB_BEGIN_READ);
+  if (rc == ZKE_OK) rc = sql_do(z->s, SQL_BEGIN_READ);
   if (rc != ZKE_OK) return rc;
   rc = api_session(z);
   if (rc != ZKE_OK) db_end(z->s);
@@ -9225,8 +9336,8 @@ static int api_count(zke *z, const char *path, int64_t *count) {
   int rc;
   bool row;
   size_t len = strlen(path);
-  if (len == 1) return db_fetch_ints(z->s, DB_NODE_COUNT_ALL, 0, 1, count);
-  sqlite3_stmt *st = db_statement(z->s, DB_NODE_COUNT, &rc);
+  if (len == 1) return sql_fetch_ints(z->s, SQL_NODE_COUNT_ALL, 0, 1, count);
+  sqlite3_stmt *st = sql_statement(z->s, SQL_NODE_COUNT, &rc);
   char *range = st ? mem_resize(&z->s->a, NULL, 2 * (len + 1)) : NULL;
   if (!st) return rc;
   if (!range) return base_nomem();
@@ -9234,10 +9345,10 @@ static int api_count(zke *z, const char *path, int64_t *count) {
   memcpy(range + len + 1, path, len);
   range[len] = '/';
   range[2 * len + 1] = '/' + 1;
-  db_bind_text(st, 1, path, (int)len);
-  db_bind_text(st, 2, range, (int)len + 1);
-  db_bind_text(st, 3, range + len + 1, (int)len + 1);
-  rc = db_step(z->s, st, &row);
+  sql_bind_text(st, 1, path, (int)len);
+  sql_bind_text(st, 2, range, (int)len + 1);
+  sql_bind_text(st, 3, range + len + 1, (int)len + 1);
+  rc = sql_step(z->s, st, &row);
   if (rc == ZKE_OK) *count = sqlite3_column_int64(st, 0);
   sqlite3_reset(st);
   mem_free(range);
@@ -9296,10 +9407,10 @@ int zke_ephemerals(zke *z, int64_t session, const char *prefix,
   buf paths = {.a = &z->s->a};
   rc = api_lose_read(z);
   if (rc != ZKE_OK) return api_leave(z, rc);
-  sqlite3_stmt *st = db_statement(z->s, DB_NODE_OWNED_ALL, &rc);
+  sqlite3_stmt *st = sql_statement(z->s, SQL_NODE_OWNED_ALL, &rc);
   if (st) {
-    db_bind_int(st, 1, session ? session : z->id);
-    rc = db_collect_paths(z->s, st, &paths, &count);
+    sql_bind_int(st, 1, session ? session : z->id);
+    rc = sql_collect_paths(z->s, st, &paths, &count);
   }
   if (rc == ZKE_OK)
     rc = api_filter(z, &paths, count, prefix ? prefix : "", &list);
@@ -9315,7 +9426,7 @@ int zke_sync(zke *z, const char *path) {
   (void)path;
   int rc = api_enter(z, NULL, API_READ, NULL);
   if (rc != ZKE_OK) return rc;
-  int64_t now = lock_now(z->s);
+  int64_t now = host_now(z->s);
   if (now >= z->sync_next) { /* recipes ask often: not each time in the file */
     rc = api_read_plain(z, NULL);
     z->sync_next = base_later(now, ZKE_TICK_MS * ZKE_MS);
@@ -9632,7 +9743,7 @@ int zke_add_auth(zke *z, const char *scheme, const char *cert, int len) {
   if (strcmp(scheme, "digest") != 0) {
     z->state = SESS_AUTH_FAILED;
     z->lost_notice = true;
-    if (!z->s->readonly) live_wake_self(z);
+    if (!z->s->readonly) wake_self(z);
     return api_leave(z, base_fail(ZKE_AUTHFAILED,
                                   "unknown authentication scheme %s", scheme));
   }
@@ -9706,7 +9817,7 @@ typedef struct api_watch {
   int mode, other; /* the mode asked for, the one that it replaces */
   zke_watch_fn fn;
   void *context;
-  reg_entry entry;
+  watcher_pending entry;
   unsigned rows; /* to be removed, bit watch_kind() */
 } api_watch;
 
@@ -9718,7 +9829,7 @@ static int api_add_watch_body(txn *t, void *arg) {
   for (int table = 0; table < 2 && rc == ZKE_OK; table++)
     rc = watch_remove(t, w->path, watch_kind(w->other, table));
   if (rc != ZKE_OK) return rc;
-  return reg_enter(t, w->path, w->mode, 3, w->fn, w->context, &w->entry);
+  return watcher_prepare(t, w->path, w->mode, 3, w->fn, w->context, &w->entry);
 }
 
 /* The rows are changed first, then the watchers in memory: between the two no
@@ -9735,8 +9846,8 @@ int zke_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
   }
   w.other = w.mode == WATCH_PERSISTENT ? WATCH_RECURSIVE : WATCH_PERSISTENT;
   rc = txn_run(z->s, z, TXN_NORMAL, api_add_watch_body, &w);
-  if (rc == ZKE_OK) reg_change_mode(z, w.entry.spot, w.other, w.mode);
-  reg_settle(z, &w.entry, rc == ZKE_OK);
+  if (rc == ZKE_OK) watcher_change_mode(z, w.entry.spot, w.other, w.mode);
+  watcher_conclude(z, &w.entry, rc == ZKE_OK);
   wait_arm(z);
   return api_leave(z, rc);
 }
@@ -9765,15 +9876,15 @@ static int api_remove_watches(zke *z, const char *path, int type,
   }
   unsigned tables = (type & ZKE_WATCH_DATA ? 1u << WATCH_TABLE_DATA : 0u) |
                     (type & ZKE_WATCH_CHILD ? 1u << WATCH_TABLE_CHILD : 0u);
-  reg_spot *spot = reg_find(z, w.path, strlen(w.path));
-  const reg_pair *pair = fn ? reg_find_pair(z, fn, context) : NULL;
-  if (!spot || (fn && !pair) || !reg_watches(spot, tables, pair)) {
+  watcher_spot *spot = watcher_find_spot(z, w.path, strlen(w.path));
+  const watcher_pair *pair = fn ? watcher_find_pair(z, fn, context) : NULL;
+  if (!spot || (fn && !pair) || !watcher_exists(spot, tables, pair)) {
     return api_leave(z,
                      base_fail(ZKE_NOWATCHER, "no such watcher of %s", w.path));
   }
-  w.rows = reg_unneeded(spot, tables, pair);
+  w.rows = watcher_unneeded(spot, tables, pair);
   if (w.rows) rc = txn_run(z->s, z, TXN_NORMAL, api_remove_watch_body, &w);
-  if (rc == ZKE_OK) reg_take(z, spot, tables, pair);
+  if (rc == ZKE_OK) watcher_take(z, spot, tables, pair);
   wait_arm(z);
   return api_leave(z, rc);
 }
@@ -9792,19 +9903,19 @@ int zke_remove_all_watches(zke *z, const char *path, int type) {
 static int api_forget_body(txn *t, void *arg) {
   api_watch *w = arg;
   int rc = ZKE_OK;
-  const reg_watcher *at = reg_find_pair(t->z, w->fn, w->context)->newest;
+  const watcher *at = watcher_find_pair(t->z, w->fn, w->context)->newest;
   for (; at && rc == ZKE_OK; at = at->older) {
     w->path = at->spot->path;
-    w->rows = reg_unneeded_rows(at);
+    w->rows = watcher_unneeded_rows(at);
     if (w->rows) rc = api_remove_watch_body(t, w);
   }
   return rc;
 }
 
 /* Has the file a row that only this pair needs? */
-static bool api_needs_rows(const reg_pair *pair) {
-  const reg_watcher *w = pair ? pair->newest : NULL;
-  while (w && !reg_unneeded_rows(w)) w = w->older;
+static bool api_needs_rows(const watcher_pair *pair) {
+  const watcher *w = pair ? pair->newest : NULL;
+  while (w && !watcher_unneeded_rows(w)) w = w->older;
   return w != NULL;
 }
 
@@ -9817,14 +9928,14 @@ int zke_forget(zke *z, zke_watch_fn fn, void *context) {
   if (!fn) return base_fail(ZKE_BADARGUMENTS, "fn is NULL");
   int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_LIGHT, NULL);
   if (rc != ZKE_OK) return rc;
-  const reg_pair *pair = reg_find_pair(z, fn, context);
+  const watcher_pair *pair = watcher_find_pair(z, fn, context);
   if (z->state == SESS_ALIVE && api_needs_rows(pair)) {
     rc = db_end(z->s);
-    if (rc == ZKE_OK && (z->s->broken || z->s->unsettled))
+    if (rc == ZKE_OK && (z->s->broken || z->s->in_doubt))
       rc = txn_recover(z->s);
     if (rc == ZKE_OK) rc = txn_run(z->s, z, TXN_NORMAL, api_forget_body, &w);
   }
-  reg_take_pair(z, pair); /* whatever became of the rows */
+  watcher_take_pair(z, pair); /* whatever became of the rows */
   while (!wait_take_back(z, fn, context)) lock_wait(z->s, &z->done, INT64_MAX);
   alarm_forget(z, fn, context); /* also one that the last call has set */
   wait_arm(z);
@@ -9841,7 +9952,7 @@ int zke_set_watcher(zke *z, zke_watch_fn fn, void *context) {
 
 /* ---- waiting ---- */
 
-int64_t zke_now(zke *z) { return z ? lock_now(z->s) / ZKE_MS : 0; }
+int64_t zke_now(zke *z) { return z ? host_now(z->s) / ZKE_MS : 0; }
 
 int64_t zke_wall(zke *z) {
   return z ? z->s->os.clock(z->s->os.context, ZKE_CLOCK_REALTIME) / ZKE_MS : 0;
@@ -9861,15 +9972,15 @@ int zke_sleep(zke *z, int64_t deadline_ms) {
   if (rc != ZKE_OK) return rc;
   store *s = z->s;
   int64_t until = api_deadline(deadline_ms), left;
-  while ((left = until - lock_now(s)) > 0) {
+  while ((left = until - host_now(s)) > 0) {
     if (z->lease && lock_take(s, until)) {
-      live_stamp_lease(z);
+      lease_stamp(z);
       lock_drop(s);
-      left = base_min(until - lock_now(s), z->lease / 4 + 1);
+      left = base_min(until - host_now(s), z->lease / 4 + 1);
     }
     if (left > 0) s->os.sleep(s->os.context, left);
   }
-  return api_turn_away(z, ZKE_OK);
+  return api_refuse(z, ZKE_OK);
 }
 
 int64_t zke_busy_timeout(zke *z) { return z ? z->s->busy / ZKE_MS : 0; }
@@ -9893,8 +10004,8 @@ int zke_call_at(zke *z, int64_t when_ms, zke_watch_fn fn, void *context) {
     rc = base_fail(ZKE_READONLY, "%s was opened read-only", z->s->name);
   if (rc == ZKE_OK)
     rc = alarm_set(z, fn, context, api_deadline(when_ms), &sooner);
-  if (rc == ZKE_OK && sooner && !wait_is_inside(z)) live_wake_sleeper(z);
-  return api_turn_away(z, rc);
+  if (rc == ZKE_OK && sooner && !wait_is_inside(z)) wake_sleeper(z);
+  return api_refuse(z, rc);
 }
 
 int zke_fd(zke *z, int *fd_out) {
@@ -9912,7 +10023,7 @@ int zke_next_deadline(zke *z, int64_t *deadline_out) {
   int64_t at = wait_deadline(z, false);
   if (z->poller < 0 && z->notice_count) {
     /* the descriptor does not show a death notice here: look for it */
-    at = base_min(at, lock_now(z->s) + ZKE_DUTY_TICK_MS * ZKE_MS);
+    at = base_min(at, host_now(z->s) + ZKE_DUTY_TICK_MS * ZKE_MS);
   }
   /* Rounded up: a caller that comes at that millisecond finds it due. */
   *deadline_out =
@@ -9972,9 +10083,9 @@ int zke_wake(zke *z) {
   int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_LIGHT, NULL);
   if (rc != ZKE_OK) return rc;
   pthread_mutex_lock(&z->s->m);
-  wait_turn(z);
+  wait_count_turn(z);
   pthread_mutex_unlock(&z->s->m);
-  if (live_holds(z->s)) live_wake_self(z);
+  if (guard_is_intact(z->s)) wake_self(z);
   return api_leave(z, ZKE_OK);
 }
 

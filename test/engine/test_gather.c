@@ -6,7 +6,7 @@
 #include "zkembed.c"
 #include "test/test.h"
 
-enum { PAGE = 512, FRAME = DB_LOG_FRAME + PAGE };
+enum { PAGE = 512, FRAME = WAL_FRAME + PAGE };
 
 /* The file below. */
 static struct {
@@ -127,7 +127,7 @@ static void note(void *context, int level, const char *text) {
 static store s = {.vfs_base = &base, .vfs_own.pAppData = &s, .log = note};
 
 static int try_open(const char *name, int flags) {
-  return db_vfs_open(&s.vfs_own, name, f, flags, NULL);
+  return vfs_open(&s.vfs_own, name, f, flags, NULL);
 }
 
 /* A log of an SQLite that is known. */
@@ -138,14 +138,14 @@ static void open_log(bool memory) {
 }
 
 /* The writers' lock goes. */
-static void end_transaction(void) { db_log_forget(&s.wal_log); }
+static void end_transaction(void) { wal_forget(&s.wal_log); }
 
 static void put_number(char *at, uint32_t n) {
   for (int i = 0; i < 4; i++) at[i] = (char)(n >> (24 - 8 * i));
 }
 
 static int write_head_of(uint32_t magic, uint32_t version, uint32_t page) {
-  char head[DB_LOG_HEAD] = "";
+  char head[WAL_HEAD] = "";
   put_number(head, magic);
   put_number(head + 4, version);
   put_number(head + 8, page);
@@ -153,22 +153,22 @@ static int write_head_of(uint32_t magic, uint32_t version, uint32_t page) {
 }
 
 static int write_head(void) {
-  return write_head_of(DB_LOG_MAGIC, DB_LOG_VERSION, PAGE);
+  return write_head_of(WAL_MAGIC, WAL_VERSION, PAGE);
 }
 
 /* Frame number n: commit is the database's size, 0 inside a transaction. */
 static int write_frame_head(int n, uint32_t commit, char salt) {
-  char head[DB_LOG_FRAME] = "";
+  char head[WAL_FRAME] = "";
   put_number(head + 4, commit);
   head[8] = salt;
-  return f->pMethods->xWrite(f, head, sizeof head, DB_LOG_HEAD + n * FRAME);
+  return f->pMethods->xWrite(f, head, sizeof head, WAL_HEAD + n * FRAME);
 }
 
 static int write_page(int n, char fill) {
   char page[PAGE];
   memset(page, fill, sizeof page);
   return f->pMethods->xWrite(f, page, sizeof page,
-                             DB_LOG_HEAD + n * FRAME + DB_LOG_FRAME);
+                             WAL_HEAD + n * FRAME + WAL_FRAME);
 }
 
 static int write_frame(int n, uint32_t commit, char salt) {
@@ -178,10 +178,10 @@ static int write_frame(int n, uint32_t commit, char salt) {
 
 /* Everything up to frame n stands in the file as it was written. */
 static void expect_pages(int n) {
-  ck_assert_int_ge(disk.size, DB_LOG_HEAD + n * FRAME);
+  ck_assert_int_ge(disk.size, WAL_HEAD + n * FRAME);
   for (int i = 0; i < n; i++)
     for (int k = 0; k < PAGE; k++)
-      ck_assert_int_eq(disk.bytes[DB_LOG_HEAD + i * FRAME + DB_LOG_FRAME + k],
+      ck_assert_int_eq(disk.bytes[WAL_HEAD + i * FRAME + WAL_FRAME + k],
                        'a' + i % 26);
 }
 
@@ -203,7 +203,7 @@ START_TEST(a_commit_is_written_at_once) {
   write_head();
   for (int i = 0; i < 100; i++) {
     ck_assert_int_eq(write_frame(i, 9, 's'), SQLITE_OK);
-    ck_assert_int_eq(disk.size, DB_LOG_HEAD + (i + 1) * FRAME);
+    ck_assert_int_eq(disk.size, WAL_HEAD + (i + 1) * FRAME);
   }
   expect_pages(100);
 }
@@ -223,13 +223,13 @@ END_TEST
 START_TEST(a_page_larger_than_the_room) {
   static char page[2 * ZKE_LOG_BYTES];
   open_log(true);
-  write_head_of(DB_LOG_MAGIC + 1, DB_LOG_VERSION, sizeof page);
+  write_head_of(WAL_MAGIC + 1, WAL_VERSION, sizeof page);
   write_frame_head(0, 9, 's');
   memset(page, 'x', sizeof page);
   ck_assert_int_eq(
-      f->pMethods->xWrite(f, page, sizeof page, DB_LOG_HEAD + DB_LOG_FRAME),
+      f->pMethods->xWrite(f, page, sizeof page, WAL_HEAD + WAL_FRAME),
       SQLITE_OK);
-  ck_assert_int_eq(disk.size, DB_LOG_HEAD + DB_LOG_FRAME + (int)sizeof page);
+  ck_assert_int_eq(disk.size, WAL_HEAD + WAL_FRAME + (int)sizeof page);
   ck_assert_int_eq(disk.writes, 2);
 }
 END_TEST
@@ -238,7 +238,7 @@ END_TEST
  * where a piece is as long as a frame's head. */
 START_TEST(a_page_in_pieces) {
   char page[PAGE];
-  int64_t at = DB_LOG_HEAD + DB_LOG_FRAME;
+  int64_t at = WAL_HEAD + WAL_FRAME;
   memset(page, 'a', sizeof page);
   open_log(true);
   write_head();
@@ -256,11 +256,11 @@ END_TEST
 
 /* walRewriteChecksums(): heads alone, frames apart from each other or not. */
 START_TEST(heads_that_are_put_right_are_written_at_once) {
-  char head[DB_LOG_FRAME];
+  char head[WAL_FRAME];
   open_log(true);
   write_head();
   for (int i = 0; i < 4; i++) write_frame(i, 0, 's');
-  ck_assert_int_eq(f->pMethods->xRead(f, head, sizeof head, DB_LOG_HEAD),
+  ck_assert_int_eq(f->pMethods->xRead(f, head, sizeof head, WAL_HEAD),
                    SQLITE_OK);
   for (int i = 0; i < 4; i++) {
     write_frame_head(i, i == 3 ? 9 : 0, 's');
@@ -274,7 +274,7 @@ END_TEST
 /* Frames written again in one transaction: SQLite writes the later ones
  * without salt and checksum at first. */
 START_TEST(checksums_that_come_later) {
-  char head[DB_LOG_FRAME];
+  char head[WAL_FRAME];
   open_log(true);
   write_head();
   for (int i = 0; i < 3; i++) write_frame(i, 0, 's');
@@ -282,9 +282,9 @@ START_TEST(checksums_that_come_later) {
   for (int i = 3; i < 6; i++) write_frame(i, i == 5 ? 9 : 0, 0);
   expect_pages(6);
   for (int i = 1; i < 6; i++) {
-    f->pMethods->xRead(f, head, sizeof head, DB_LOG_HEAD + i * FRAME);
+    f->pMethods->xRead(f, head, sizeof head, WAL_HEAD + i * FRAME);
     write_frame_head(i, i == 5 ? 9 : 0, 's');
-    ck_assert_int_eq(disk.bytes[DB_LOG_HEAD + i * FRAME + 8], 's');
+    ck_assert_int_eq(disk.bytes[WAL_HEAD + i * FRAME + 8], 's');
   }
 }
 END_TEST
@@ -295,14 +295,14 @@ START_TEST(what_asks_the_file_finds_it_written) {
   write_head();
   write_frame(0, 0, 's');
   f->pMethods->xFileSize(f, &size);
-  ck_assert_int_eq(size, DB_LOG_HEAD + FRAME);
+  ck_assert_int_eq(size, WAL_HEAD + FRAME);
   write_frame(1, 0, 's');
   f->pMethods->xSync(f, 0);
   ck_assert_int_eq(disk.syncs, 1);
   expect_pages(2);
   write_frame(2, 0, 's');
-  f->pMethods->xTruncate(f, DB_LOG_HEAD);
-  ck_assert_int_eq(disk.size, DB_LOG_HEAD);
+  f->pMethods->xTruncate(f, WAL_HEAD);
+  ck_assert_int_eq(disk.size, WAL_HEAD);
   ck_assert_int_eq(disk.writes, 3);
 }
 END_TEST
@@ -346,24 +346,24 @@ static const struct {
   int len;
   int64_t at; /* from frame 1 on */
 } odd_writes[] = {
-    {FRAME, 0},                         /* head and page together */
-    {PAGE, DB_LOG_FRAME},               /* the page before its head */
-    {DB_LOG_FRAME, FRAME},              /* a gap */
-    {DB_LOG_FRAME, 8},                  /* not where a frame begins */
-    {DB_LOG_FRAME + 8, 0},              /* longer than a head */
-    {PAGE, DB_LOG_FRAME - FRAME + 8},   /* across two frames */
-    {DB_LOG_HEAD, -FRAME - DB_LOG_HEAD} /* a head in mid-transaction */
+    {FRAME, 0},                    /* head and page together */
+    {PAGE, WAL_FRAME},             /* the page before its head */
+    {WAL_FRAME, FRAME},            /* a gap */
+    {WAL_FRAME, 8},                /* not where a frame begins */
+    {WAL_FRAME + 8, 0},            /* longer than a head */
+    {PAGE, WAL_FRAME - FRAME + 8}, /* across two frames */
+    {WAL_HEAD, -FRAME - WAL_HEAD}  /* a head in mid-transaction */
 };
 enum { ODD_WRITES = sizeof odd_writes / sizeof *odd_writes };
 
 START_TEST(a_strange_write_ends_it) {
   char data[FRAME];
-  int64_t at = DB_LOG_HEAD + FRAME + odd_writes[_i].at;
+  int64_t at = WAL_HEAD + FRAME + odd_writes[_i].at;
   memset(data, 'o', sizeof data);
   open_log(true);
   zke_os_default(&s.os);
   s.name = (char *)(uintptr_t) "a.db";
-  s.index.trust = DB_KNOWN;
+  s.index.trust = SHM_KNOWN;
   write_head();
   write_frame(0, 0, 's');
   ck_assert_int_eq(disk.writes, 0);
@@ -378,7 +378,7 @@ START_TEST(a_strange_write_ends_it) {
     end_transaction();
     write_frame(3 + i, 9, 's');
     ck_assert_int_eq(disk.writes, 6 + 2 * i);
-    db_wal_hook(&s, NULL, "main", 4 + i);
+    shm_on_commit(&s, NULL, "main", 4 + i);
   }
   ck_assert_int_eq(s.wal_pages, 6);
   ck_assert_int_eq(times_told, 1);
@@ -392,10 +392,10 @@ START_TEST(a_strange_log) {
   open_log(true);
   switch (_i) {
     case 0:
-      write_head_of(DB_LOG_MAGIC, DB_LOG_VERSION + 1, PAGE);
+      write_head_of(WAL_MAGIC, WAL_VERSION + 1, PAGE);
       break;
     case 1:
-      write_head_of(DB_LOG_MAGIC + 2, DB_LOG_VERSION, PAGE);
+      write_head_of(WAL_MAGIC + 2, WAL_VERSION, PAGE);
       break;
     default:
       write_frame_head(0, 0, 's');
@@ -457,7 +457,7 @@ END_TEST
  * file, or across the border of both. */
 START_TEST(a_transaction_reads_what_it_wrote) {
   char page[PAGE];
-  int64_t first = DB_LOG_HEAD + DB_LOG_FRAME;
+  int64_t first = WAL_HEAD + WAL_FRAME;
   open_log(true);
   write_head();
   write_frame(0, 0, 's');
@@ -471,14 +471,14 @@ START_TEST(a_transaction_reads_what_it_wrote) {
   }
   ck_assert_int_eq(disk.writes, 1);
   ck_assert_int_eq(
-      f->pMethods->xRead(f, page, PAGE, DB_LOG_HEAD + FRAME - PAGE / 2),
+      f->pMethods->xRead(f, page, PAGE, WAL_HEAD + FRAME - PAGE / 2),
       SQLITE_OK);
   ck_assert_int_eq(page[0], 'a');
   ck_assert_int_eq(disk.writes, 2);
   write_frame(3, 0, 's');
   disk.fail_writes = 1;
   ck_assert_int_eq(
-      f->pMethods->xRead(f, page, PAGE, DB_LOG_HEAD + 3 * FRAME - PAGE / 2),
+      f->pMethods->xRead(f, page, PAGE, WAL_HEAD + 3 * FRAME - PAGE / 2),
       SQLITE_FULL);
 }
 END_TEST
@@ -492,12 +492,12 @@ START_TEST(a_rollback_forgets) {
   write_frame(1, 0, 's');
   end_transaction();
   char theirs = 'X';
-  disk_write(f, &theirs, 1, DB_LOG_HEAD + FRAME + DB_LOG_FRAME);
-  f->pMethods->xRead(f, &byte, 1, DB_LOG_HEAD + FRAME + DB_LOG_FRAME);
+  disk_write(f, &theirs, 1, WAL_HEAD + FRAME + WAL_FRAME);
+  f->pMethods->xRead(f, &byte, 1, WAL_HEAD + FRAME + WAL_FRAME);
   ck_assert_int_eq(byte, 'X');
   write_frame(2, 0, 's');
   write_frame(3, 9, 's');
-  ck_assert_int_eq(disk.bytes[DB_LOG_HEAD + FRAME + DB_LOG_FRAME], 'X');
+  ck_assert_int_eq(disk.bytes[WAL_HEAD + FRAME + WAL_FRAME], 'X');
   f->pMethods->xClose(f);
   end_transaction();
 }
@@ -510,7 +510,7 @@ START_TEST(closing_drops_what_was_not_committed) {
   write_frame(1, 0, 's');
   f->pMethods->xClose(f);
   ck_assert_int_eq(disk.closed, 1);
-  ck_assert_int_eq(disk.size, DB_LOG_HEAD + FRAME);
+  ck_assert_int_eq(disk.size, WAL_HEAD + FRAME);
 }
 END_TEST
 

@@ -32,7 +32,7 @@ static struct {
   int mark_locks; /* … those to set a mark */
   int unlocks;    /* of either */
   bool writing;   /* it has the lock of the one writer: others would wait */
-  void (*see_otherwise)(db_index *x); /* before the header is looked at */
+  void (*see_otherwise)(shm_index *x); /* before the header is looked at */
 } spy;
 
 static void spy_call(void) {
@@ -52,11 +52,11 @@ static int spy_read(sqlite3_file *f, void *to, int len, sqlite3_int64 at) {
 
 static int spy_shm_lock(sqlite3_file *f, int first, int n, int flags) {
   spy_call();
-  if (n == 1 && first >= DB_SHM_READ && (flags & SQLITE_SHM_LOCK)) {
+  if (n == 1 && first >= SHM_READ && (flags & SQLITE_SHM_LOCK)) {
     spy.read_locks += (flags & SQLITE_SHM_SHARED) != 0;
     spy.mark_locks += (flags & SQLITE_SHM_EXCLUSIVE) != 0;
   }
-  if (first >= DB_SHM_READ) spy.unlocks += (flags & SQLITE_SHM_UNLOCK) != 0;
+  if (first >= SHM_READ) spy.unlocks += (flags & SQLITE_SHM_UNLOCK) != 0;
   int rc = spy.real.xShmLock(f, first, n, flags);
   if (first == 0 && rc == SQLITE_OK)
     spy.writing = (flags & SQLITE_SHM_LOCK) != 0;
@@ -65,7 +65,7 @@ static int spy_shm_lock(sqlite3_file *f, int first, int n, int flags) {
 
 static void spy_shm_barrier(sqlite3_file *f) {
   spy_call();
-  if (spy.see_otherwise) spy.see_otherwise(db_file_of(f));
+  if (spy.see_otherwise) spy.see_otherwise(file_owner(f));
   spy.real.xShmBarrier(f);
 }
 
@@ -348,7 +348,7 @@ static void trust(zke *z) { z->s->index.distrust = 0; }
  * process nor of another. */
 START_TEST(idle_reader_is_in_nobody_s_way) {
   begin();
-  int64_t most = (int64_t)3 * ZKE_CHECKPOINT_PAGES * (4096 + DB_LOG_FRAME);
+  int64_t most = (int64_t)3 * ZKE_CHECKPOINT_PAGES * (4096 + WAL_FRAME);
   for (int i = 0; i < 20; i++) {
     ck_assert_int_eq(read_value(reader), generation);
     ck_assert(reader->s->index.open);
@@ -685,7 +685,7 @@ END_TEST
 
 /* ---- with locks ---- */
 
-/* After a read that did not stand, DB_DISTRUST ones are made under locks. */
+/* After a read that did not stand, SHM_DISTRUST ones are made under locks. */
 START_TEST(distrust_ends) {
   begin();
   read_value(reader);
@@ -694,7 +694,7 @@ START_TEST(distrust_ends) {
   spy_arm(10, 1, interfere);
   ck_assert_int_eq(read_value(reader), generation);
   ck_assert(spy_disarm());
-  for (int left = DB_DISTRUST - 1; left >= 0; left--) {
+  for (int left = SHM_DISTRUST - 1; left >= 0; left--) {
     ck_assert_int_eq(reader->s->index.distrust, left);
     ck_assert(!reader->s->index.open);
     spy_arm(0, 0, NULL);
@@ -716,8 +716,8 @@ END_TEST
 static void spoil_marks(void) {
   volatile uint32_t *index =
       (volatile uint32_t *)(uintptr_t)reader->s->index.head;
-  enum { MARKS = 2 * DB_INDEX_WORDS + 1 };
-  for (int i = 1; i <= DB_SHM_MARKS; i++) index[MARKS + i] = UINT32_MAX;
+  enum { MARKS = 2 * SHM_WORDS + 1 };
+  for (int i = 1; i <= SHM_MARKS; i++) index[MARKS + i] = UINT32_MAX;
 }
 
 /* To do with the marks that there are is enough, but where there is none
@@ -738,7 +738,7 @@ START_TEST(mark_is_set_where_there_is_none) {
   if (_i == 2) advance(reader, 1);
   spy_disarm();
   ck_assert_int_ge(spy.mark_locks, 1);
-  ck_assert_int_gt(reader->s->index.refused, DB_SHM_MARKS);
+  ck_assert_int_gt(reader->s->index.refused, SHM_MARKS);
   spy_arm(0, 0, NULL);
   advance(writer, 1);
   ck_assert_int_eq(read_value(reader), generation);
@@ -811,7 +811,7 @@ END_TEST
  * it, made of what SQLite has. */
 static struct {
   const volatile uint32_t *real; /* SQLite's -shm */
-  uint32_t words[2 * DB_INDEX_WORDS];
+  uint32_t words[2 * SHM_WORDS];
   int kind;
   bool frozen;
 } fake;
@@ -840,16 +840,16 @@ enum {
 /* Change one of the words, with the checksums right but where these are
  * meant. */
 static void fake_word(int word, uint32_t change) {
-  uint32_t *sum = fake.words + DB_INDEX_SUMMED;
+  uint32_t *sum = fake.words + SHM_SUMMED;
   fake.words[word] ^= change;
-  if (word < DB_INDEX_SUMMED) {
+  if (word < SHM_SUMMED) {
     sum[0] = sum[1] = 0;
-    for (int i = 0; i < DB_INDEX_SUMMED; i += 2) {
+    for (int i = 0; i < SHM_SUMMED; i += 2) {
       sum[0] += fake.words[i] + sum[1];
       sum[1] += fake.words[i + 1] + sum[0];
     }
   }
-  memcpy(fake.words + DB_INDEX_WORDS, fake.words, sizeof fake.words / 2);
+  memcpy(fake.words + SHM_WORDS, fake.words, sizeof fake.words / 2);
 }
 
 static uint32_t word_of(size_t member, unsigned char value) {
@@ -860,11 +860,11 @@ static uint32_t word_of(size_t member, unsigned char value) {
   return word;
 }
 
-#define WORD(member, value)                      \
-  fake_word(offsetof(db_index_head, member) / 4, \
-            word_of(offsetof(db_index_head, member), value))
+#define WORD(member, value)                 \
+  fake_word(offsetof(shm_head, member) / 4, \
+            word_of(offsetof(shm_head, member), value))
 
-static void fake_kind(db_index *x) {
+static void fake_kind(shm_index *x) {
   switch (fake.kind) {
     case COUNTS_TWICE:
       fake_word(2, fake.words[2] ^ 2 * fake.words[2]);
@@ -903,13 +903,13 @@ static void fake_kind(db_index *x) {
       WORD(sum[1], 1);
       break;
     case COPY:
-      fake.words[DB_INDEX_WORDS + 1] ^= 1;
+      fake.words[SHM_WORDS + 1] ^= 1;
       break;
     case NO_LOCK:
       x->held = 0;
       break;
     case TWO_LOCKS:
-      x->held |= 3u << DB_SHM_READ;
+      x->held |= 3u << SHM_READ;
       break;
     default:
       break;
@@ -918,14 +918,14 @@ static void fake_kind(db_index *x) {
 
 /* Put the fake before the engine's eyes.  A frozen header is what SQLite had
  * in the midst of opening. */
-static void see_fake(db_index *x) {
+static void see_fake(shm_index *x) {
   if (!x->head) return;
   if (x->head != fake.words) fake.real = x->head;
   bool ready = fake.real[0] != 0;
   if (fake.kind == ELSEWHERE) {
     memset(fake.words, 0, sizeof fake.words);
   } else if (fake.kind != FROZEN || !fake.frozen) {
-    for (int i = 0; i < 2 * DB_INDEX_WORDS; i++) fake.words[i] = fake.real[i];
+    for (int i = 0; i < 2 * SHM_WORDS; i++) fake.words[i] = fake.real[i];
     fake.frozen = ready;
     if (ready) fake_kind(x);
   }
@@ -941,7 +941,7 @@ START_TEST(another_layout_is_noticed) {
   fake.kind = _i;
   spy.see_otherwise = see_fake;
   reader = open_with("unix-spy", NULL, 0);
-  ck_assert_int_eq(reader->s->index.trust, DB_STRANGE);
+  ck_assert_int_eq(reader->s->index.trust, SHM_STRANGE);
   ck_assert(!reader->s->wal_log.gather);
   for (int i = 0; i < 5; i++) {
     spy_arm(0, 0, NULL);
@@ -962,7 +962,7 @@ END_TEST
  * of the header later is seen at each read. */
 START_TEST(trust_is_earned) {
   begin();
-  ck_assert_int_eq(reader->s->index.trust, DB_KNOWN);
+  ck_assert_int_eq(reader->s->index.trust, SHM_KNOWN);
   ck_assert(reader->s->wal_log.gather);
   ck_ok(db_end(reader->s));
   spy.see_otherwise = see_fake;
@@ -978,10 +978,10 @@ START_TEST(trust_is_earned) {
   ck_rc(zke_set(reader, "/c", "x", 1, -1, NULL), ZKE_CONNECTIONLOSS);
   spy.fail_syncs = false;
   read_value(reader);
-  ck_assert_int_eq(reader->s->index.trust, DB_UNTRIED);
+  ck_assert_int_eq(reader->s->index.trust, SHM_UNTRIED);
   ck_assert(!reader->s->index.open && !reader->s->wal_log.gather);
   advance(reader, 1);
-  ck_assert_int_eq(reader->s->index.trust, DB_KNOWN);
+  ck_assert_int_eq(reader->s->index.trust, SHM_KNOWN);
   ck_assert(reader->s->wal_log.gather);
   read_value(reader);
   ck_assert(reader->s->index.open);
@@ -992,20 +992,20 @@ END_TEST
 /* A transaction that is rolled back, or writes nothing, shows nothing. */
 START_TEST(trust_needs_a_commit) {
   begin();
-  reader->s->index.trust = DB_UNTRIED;
+  reader->s->index.trust = SHM_UNTRIED;
   ck_rc(zke_set(reader, "/none", "", 0, -1, NULL), ZKE_NONODE);
-  ck_assert_int_eq(reader->s->index.trust, DB_UNTRIED);
-  ck_ok(db_do(reader->s, DB_BEGIN_WRITE));
-  ck_ok(db_do(reader->s, DB_COMMIT));
-  ck_assert_int_eq(reader->s->index.trust, DB_UNTRIED);
+  ck_assert_int_eq(reader->s->index.trust, SHM_UNTRIED);
+  ck_ok(sql_do(reader->s, SQL_BEGIN_WRITE));
+  ck_ok(sql_do(reader->s, SQL_COMMIT));
+  ck_assert_int_eq(reader->s->index.trust, SHM_UNTRIED);
   reader->s->durability = ZKE_DURABLE_ALL;
   spy.fail_syncs = true;
   ck_rc(zke_set(reader, "/c", "x", 1, -1, NULL), ZKE_CONNECTIONLOSS);
   spy.fail_syncs = false;
   ck_assert_int_eq(read_value(reader), generation);
-  ck_assert_int_eq(reader->s->index.trust, DB_UNTRIED);
+  ck_assert_int_eq(reader->s->index.trust, SHM_UNTRIED);
   advance(reader, 1);
-  ck_assert_int_eq(reader->s->index.trust, DB_KNOWN);
+  ck_assert_int_eq(reader->s->index.trust, SHM_KNOWN);
   ck_assert_int_eq(strange, 0);
   finish();
 }
@@ -1074,8 +1074,8 @@ enum { VEILED = 4096, VEIL = 0x5a };
 /* What lies within a page of the log is veiled on the disk. */
 static void veil(char *bytes, int len, int64_t at) {
   for (int i = 0; i < len; i++) {
-    int64_t in = (at + i - DB_LOG_HEAD) % (DB_LOG_FRAME + VEILED);
-    if (at + i >= DB_LOG_HEAD && in >= DB_LOG_FRAME) bytes[i] ^= VEIL;
+    int64_t in = (at + i - WAL_HEAD) % (WAL_FRAME + VEILED);
+    if (at + i >= WAL_HEAD && in >= WAL_FRAME) bytes[i] ^= VEIL;
   }
 }
 
@@ -1358,7 +1358,7 @@ static void checkpoint_on(void) {
   store *s = z->s;
   while (going_on()) {
     ck_assert(lock_take(s, INT64_MAX));
-    s->deadline = lock_now(s) + s->busy;
+    s->deadline = host_now(s) + s->busy;
     ck_ok(db_end(s));
     ck_ok(gate_enter(s, NULL, false));
     int rc = db_checkpoint(s, dice(2));

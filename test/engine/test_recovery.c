@@ -78,12 +78,12 @@ static int64_t slot_result(enum slot_fault fault, int64_t n) {
 static int64_t sys_pread(void *c, int fd, void *buffer, size_t size,
                          int64_t at) {
   int64_t n = sys.real.pread(c, fd, buffer, size, at);
-  return at >= LIVE_SLOTS_AT ? slot_result(sys.read, n) : n;
+  return at >= LEASE_SLOTS_AT ? slot_result(sys.read, n) : n;
 }
 
 static int64_t sys_pwrite(void *c, int fd, const void *buffer, size_t size,
                           int64_t at) {
-  if (at >= LIVE_SLOTS_AT) {
+  if (at >= LEASE_SLOTS_AT) {
     sys.stamps++;
     if (sys.stands) sys_pass(1); /* who tries without pause comes to an end */
     if (sys.write != SLOTS_FINE) return slot_result(sys.write, (int64_t)size);
@@ -92,9 +92,9 @@ static int64_t sys_pwrite(void *c, int fd, const void *buffer, size_t size,
 }
 
 static int sys_lock(void *c, int fd, int64_t offset, int64_t count, int how) {
-  if (offset > LINE_TURN && how == ZKE_LOCK_EXCLUSIVE && sys.gates == 0)
+  if (offset > LINE_INSIST && how == ZKE_LOCK_EXCLUSIVE && sys.gates == 0)
     return -EAGAIN; /* the sweeper may pass one that is inside its sleep */
-  if (offset != LIVE_GATE || how != ZKE_LOCK_EXCLUSIVE)
+  if (offset != SIDE_GATE || how != ZKE_LOCK_EXCLUSIVE)
     return sys.real.lock_range(c, fd, offset, count, how);
   if (sys.stop_at_gate) {
     sys.stop_at_gate = false;
@@ -518,7 +518,7 @@ START_TEST(recovers_no_other_file) {
 }
 END_TEST
 
-/* P2: as long as a reader keeps the log from being settled, nothing is
+/* P2: as long as a reader keeps the log from being copied, nothing is
  * acknowledged; reading goes on, and changing once the reader has gone. */
 START_TEST(reader_in_the_way_of_recovery) {
   const char *db = test_path("a.db");
@@ -592,7 +592,7 @@ START_TEST(closed_before_it_has_recovered) {
   shim.failing = 1;
   ck_rc(change(z, "/n"), ZKE_CONNECTIONLOSS);
   ck_rc(change(z, "/n"), ZKE_CONNECTIONLOSS);
-  ck_ok(see(z, "/n")); /* opened anew, but not settled */
+  ck_ok(see(z, "/n")); /* opened anew, but in doubt */
   ck_rc(zke_close(z), ZKE_CONNECTIONLOSS);
   ck_assert_int_eq(sqlite3_close(reader), SQLITE_OK);
   z = test_open(db);
@@ -1297,10 +1297,10 @@ START_TEST(impossible_zxid_in_the_liveness_file) {
   const char *db = test_path("a.db");
   zke *z = NULL;
   come_and_go(db, 1);
-  put_stamp(db, LIVE_ZXID_AT, INT64_MAX - _i);
+  put_stamp(db, SIDE_ZXID_AT, INT64_MAX - _i);
   ck_rc(zke_open(db, NULL, &z), ZKE_CORRUPT);
   ck_assert_ptr_null(z);
-  put_stamp(db, LIVE_ZXID_AT, INT64_MIN + _i);
+  put_stamp(db, SIDE_ZXID_AT, INT64_MIN + _i);
   come_and_go(db, 1);
 }
 END_TEST
@@ -1311,8 +1311,8 @@ START_TEST(impossible_times_in_the_liveness_file) {
   const char *db = test_path("a.db");
   zke *w = open_with_lease(db, 60000), *z = sys_open(db);
   make(w, "/e", ZKE_EPHEMERAL);
-  put_stamp(db, LIVE_SWEEP_AT, stamps[_i]);
-  put_stamp(db, LIVE_SLOTS_AT, stamps[_i]);
+  put_stamp(db, SIDE_SWEEP_AT, stamps[_i]);
+  put_stamp(db, LEASE_SLOTS_AT, stamps[_i]);
   sys_pass(5000);
   ck_ok(see(z, "/e"));
   ck_ok(change(w, "/e"));
@@ -1326,38 +1326,39 @@ END_TEST
 enum { REG_PATHS = 3, REG_CONTEXTS = 4, REG_STEPS = 4000 };
 
 /* Does the pair (NULL: any) count for this removal? */
-static bool reg_counts(const reg_watcher *w, unsigned tables,
-                       const reg_pair *pair) {
+static bool watcher_counts(const watcher *w, unsigned tables,
+                           const watcher_pair *pair) {
   return (w->tables & tables) && (!pair || w->pair == pair);
 }
 
-/* What reg_unneeded() has to say, from a walk over all watchers of the spot. */
-static unsigned reg_walk_unneeded(const reg_spot *spot, unsigned tables,
-                                  const reg_pair *pair) {
+/* What watcher_unneeded() has to say, from a walk over all watchers of the
+ * spot. */
+static unsigned watcher_walk_unneeded(const watcher_spot *spot, unsigned tables,
+                                      const watcher_pair *pair) {
   unsigned removed = 0, kept = 0;
-  for (const reg_watcher *w = spot->first; w; w = w->next) {
-    unsigned gone = reg_counts(w, tables, pair) ? tables : 0;
+  for (const watcher *w = spot->first; w; w = w->next) {
+    unsigned gone = watcher_counts(w, tables, pair) ? tables : 0;
     removed |= (w->tables & gone) << 2 * w->mode;
     kept |= (w->tables & ~gone) << 2 * w->mode;
   }
   return removed & ~kept;
 }
 
-static bool reg_walk_has(const reg_watcher *like) {
-  const reg_watcher *w = like->spot->first;
+static bool watcher_walk_has(const watcher *like) {
+  const watcher *w = like->spot->first;
   while (w && (w->pair != like->pair || w->mode != like->mode ||
-               w->tables != like->tables || !reg_is_armed(like->spot, w)))
+               w->tables != like->tables || !watcher_is_armed(like->spot, w)))
     w = w->next;
   return w != NULL;
 }
 
 /* Lists and counts of one spot agree, and every question has the answer that a
  * walk gives. */
-static void reg_expect_spot(zke *z, const reg_spot *spot, size_t *watchers,
-                            size_t *recursive) {
+static void watcher_expect_spot(zke *z, const watcher_spot *spot,
+                                size_t *watchers, size_t *recursive) {
   size_t count = 0, kinds[6] = {0};
-  const reg_watcher *before = NULL;
-  for (const reg_watcher *w = spot->first; w; before = w, w = w->next) {
+  const watcher *before = NULL;
+  for (const watcher *w = spot->first; w; before = w, w = w->next) {
     ck_assert_ptr_eq(w->prev, before);
     ck_assert_ptr_eq(w->spot, spot);
     ck_assert_int_ne(w->tables, 0);
@@ -1366,12 +1367,12 @@ static void reg_expect_spot(zke *z, const reg_spot *spot, size_t *watchers,
       kinds[watch_kind(w->mode, table)] += (w->tables >> table) & 1;
     *recursive += w->mode == WATCH_RECURSIVE;
     count++;
-    ck_assert_int_eq(reg_same(w) != NULL, reg_walk_has(w));
+    ck_assert_int_eq(watcher_same(w) != NULL, watcher_walk_has(w));
     for (unsigned tables = 1; tables < 4; tables++) {
-      ck_assert_int_eq(reg_unneeded(spot, tables, w->pair),
-                       reg_walk_unneeded(spot, tables, w->pair));
-      ck_assert_int_eq(reg_unneeded(spot, tables, NULL),
-                       reg_walk_unneeded(spot, tables, NULL));
+      ck_assert_int_eq(watcher_unneeded(spot, tables, w->pair),
+                       watcher_walk_unneeded(spot, tables, w->pair));
+      ck_assert_int_eq(watcher_unneeded(spot, tables, NULL),
+                       watcher_walk_unneeded(spot, tables, NULL));
     }
   }
   ck_assert_ptr_eq(spot->last, before);
@@ -1379,39 +1380,39 @@ static void reg_expect_spot(zke *z, const reg_spot *spot, size_t *watchers,
   ck_assert_int_eq(spot->count, count);
   ck_assert_mem_eq(spot->kinds, kinds, sizeof kinds);
   *watchers += count;
-  ck_assert_ptr_eq(reg_find(z, spot->path, strlen(spot->path)), spot);
+  ck_assert_ptr_eq(watcher_find_spot(z, spot->path, strlen(spot->path)), spot);
 }
 
-static size_t reg_expect_pair(zke *z, const reg_pair *pair) {
+static size_t watcher_expect_pair(zke *z, const watcher_pair *pair) {
   size_t count = 0;
-  const reg_watcher *after = NULL;
-  for (const reg_watcher *w = pair->newest; w; after = w, w = w->older) {
+  const watcher *after = NULL;
+  for (const watcher *w = pair->newest; w; after = w, w = w->older) {
     ck_assert_ptr_eq(w->newer, after);
     ck_assert_ptr_eq(w->pair, pair);
     count++;
   }
   ck_assert_int_gt(count, 0);
   ck_assert_int_eq(pair->count, count);
-  ck_assert_ptr_eq(reg_find_pair(z, pair->fn, pair->context), pair);
+  ck_assert_ptr_eq(watcher_find_pair(z, pair->fn, pair->context), pair);
   return count;
 }
 
-static void reg_expect(zke *z) {
+static void watcher_expect(zke *z) {
   size_t watchers = 0, recursive = 0, of_pairs = 0;
   for (size_t i = 0; i < z->spots.cap; i++) {
-    for (reg_item *item = z->spots.at[i]; item; item = item->next)
-      reg_expect_spot(z, (reg_spot *)item, &watchers, &recursive);
+    for (watcher_item *item = z->spots.at[i]; item; item = item->next)
+      watcher_expect_spot(z, (watcher_spot *)item, &watchers, &recursive);
   }
   for (size_t i = 0; i < z->pairs.cap; i++) {
-    for (reg_item *item = z->pairs.at[i]; item; item = item->next)
-      of_pairs += reg_expect_pair(z, (reg_pair *)item);
+    for (watcher_item *item = z->pairs.at[i]; item; item = item->next)
+      of_pairs += watcher_expect_pair(z, (watcher_pair *)item);
   }
   ck_assert_int_eq(z->watcher_count, watchers);
   ck_assert_int_eq(z->recursive_count, recursive);
   ck_assert_int_eq(of_pairs, watchers);
 }
 
-static void reg_step(zke *z, int *contexts) {
+static void watcher_step(zke *z, int *contexts) {
   static const char *const paths[REG_PATHS] = {"/", "/a", "/a/b"};
   const char *path = paths[rand() % REG_PATHS];
   int *context = &contexts[rand() % REG_CONTEXTS], what = rand() % 16;
@@ -1447,8 +1448,8 @@ START_TEST(watchers_are_in_two_lists) {
   srand(seed);
   zke *z = test_open(":memory:");
   for (int i = 0; i < REG_STEPS; i++) {
-    reg_step(z, contexts);
-    reg_expect(z);
+    watcher_step(z, contexts);
+    watcher_expect(z);
   }
   for (int i = 0; i < REG_CONTEXTS; i++)
     ck_ok(zke_forget(z, test_ignore, &contexts[i]));

@@ -69,7 +69,7 @@ static int sys_timer_set(void *context, int fd, int64_t when) {
 static int sys_lock(void *context, int fd, int64_t offset, int64_t count,
                     int how) {
   seat *at = context;
-  if (offset == LIVE_GATE && how == ZKE_LOCK_EXCLUSIVE) {
+  if (offset == SIDE_GATE && how == ZKE_LOCK_EXCLUSIVE) {
     int64_t now = sys_clock(NULL, ZKE_CLOCK_MONOTONIC);
     at->instants += at->tried_at != now;
     at->tried_at = now;
@@ -92,7 +92,7 @@ static int sys_probe(void *context, int fd, int64_t offset) {
 
 static int64_t sys_pwrite(void *context, int fd, const void *bytes, size_t size,
                           int64_t at) {
-  ((seat *)context)->stamps += at == LIVE_SWEEP_AT;
+  ((seat *)context)->stamps += at == SIDE_SWEEP_AT;
   return sys_real().pwrite(NULL, fd, bytes, size, at);
 }
 
@@ -277,26 +277,26 @@ static void run_sql(const char *text) {
 
 /* A COMMIT fails, and a foreign reader keeps the log that it left from being
  * moved into the database. */
-static void unsettle(zke *z) {
+static void bring_in_doubt(zke *z) {
   run_sql("BEGIN; SELECT * FROM meta");
   faulty.fails = true;
   ck_rc(zke_set(z, "/group", "x", 1, -1, NULL), ZKE_CONNECTIONLOSS);
   faulty.fails = false;
   ck_ok(zke_dispatch(z, NULL)); /* opened anew */
   ck_assert(!z->s->broken);
-  ck_assert(z->s->unsettled);
+  ck_assert(z->s->in_doubt);
 }
 
-static void end_unsettled(zke *z) {
+static void end_doubt(zke *z) {
   run_sql("COMMIT");
   ck_ok(zke_set(z, "/group", "x", 1, -1, NULL));
-  ck_assert(!z->s->unsettled);
+  ck_assert(!z->s->in_doubt);
 }
 
 /* P6: who has the duty and cannot write gives it away and notes no sweep, so
  * that another one buries.  It used to keep both, and nobody was buried while
  * its reader was there. */
-START_TEST(unsettled_holder_gives_the_duty_away) {
+START_TEST(holder_in_doubt_gives_the_duty_away) {
   pid_t pid = start_owner("/group/m", 1);
   faulty_register();
   zke *holder = open_holder("faulty");
@@ -304,7 +304,7 @@ START_TEST(unsettled_holder_gives_the_duty_away) {
   watch_group(other);
   looping[1] = other;
   heard.count = 0;
-  unsettle(holder);
+  bring_in_doubt(holder);
   seats[0].stamps = 0;
   live_on((int64_t)2 * ZKE_TICK_MS);
   ck_assert(!holder->s->duty);
@@ -314,9 +314,9 @@ START_TEST(unsettled_holder_gives_the_duty_away) {
   live_on((int64_t)2 * ZKE_DUTY_TICK_MS);
   ck_rc(see(other, "/group/m"), ZKE_NONODE);
   ck_assert_int_ge(heard.count, 1);
-  ck_assert(holder->s->unsettled);
+  ck_assert(holder->s->in_doubt);
   ck_assert_int_eq(seats[0].stamps, 0);
-  end_unsettled(holder);
+  end_doubt(holder);
   ck_assert_int_eq(sqlite3_close(foreign), SQLITE_OK);
   ck_ok(zke_close(holder));
   ck_ok(zke_close(other));
@@ -348,11 +348,11 @@ END_TEST
 /* P2, P10: it tries to be rid of that once a tick and waits for nobody.  It
  * used to try at each dispatch, with the gate locked and up to 50 ms for the
  * reader to go. */
-START_TEST(unsettled_store_recovers_once_a_tick) {
+START_TEST(store_in_doubt_recovers_once_a_tick) {
   pid_t pid = start_owner("/group/m", 1);
   faulty_register();
   zke *z = open_holder("faulty");
-  unsettle(z);
+  bring_in_doubt(z);
   sys_pass(ZKE_DUTY_TICK_MS);
   seats[0] = (seat){0};
   for (int i = 0; i < 100; i++) {
@@ -361,10 +361,10 @@ START_TEST(unsettled_store_recovers_once_a_tick) {
   }
   ck_assert_int_eq(seats[0].tries, 1);
   ck_assert_int_eq(seats[0].sleeps, 0);
-  ck_assert(z->s->unsettled);
+  ck_assert(z->s->in_doubt);
   run_sql("COMMIT");
   live_on(ZKE_DUTY_TICK_MS);
-  ck_assert(!z->s->unsettled);
+  ck_assert(!z->s->in_doubt);
   ck_assert_int_eq(seats[0].sleeps, 0);
   ck_assert_int_eq(sqlite3_close(foreign), SQLITE_OK);
   ck_ok(zke_close(z));
@@ -698,7 +698,7 @@ END_TEST
 static int hold_gate(zke *z) {
   int fd = open(z->s->gate, O_RDWR | O_CLOEXEC);
   ck_assert_int_ge(fd, 0);
-  ck_assert_int_eq(sys_real().lock(NULL, fd, LIVE_GATE, ZKE_LOCK_EXCLUSIVE), 0);
+  ck_assert_int_eq(sys_real().lock(NULL, fd, SIDE_GATE, ZKE_LOCK_EXCLUSIVE), 0);
   return fd;
 }
 
@@ -869,9 +869,9 @@ static buf paths_of(store *s, int *count, const char *sql, int64_t parameter,
   sqlite3_stmt *st;
   buf paths = {.a = &s->a};
   ck_assert_int_eq(sqlite3_prepare_v2(s->db, sql, -1, &st, NULL), SQLITE_OK);
-  db_bind_int(st, 1, parameter);
-  if (sqlite3_bind_parameter_count(st) > 1) db_bind_int(st, 2, other);
-  ck_ok(db_collect_paths(s, st, &paths, count));
+  sql_bind_int(st, 1, parameter);
+  if (sqlite3_bind_parameter_count(st) > 1) sql_bind_int(st, 2, other);
+  ck_ok(sql_collect_paths(s, st, &paths, count));
   sqlite3_finalize(st);
   return paths;
 }
@@ -889,8 +889,8 @@ static int end_row_by_row(txn *t, void *arg) {
   for (int i = 0; i < count && rc == ZKE_OK; i++, path += strlen(path) + 1)
     rc = remove_one(t, path);
   buf_free(&paths);
-  if (rc == ZKE_OK) rc = db_do_int(t->s, DB_EVENT_END, session);
-  if (rc == ZKE_OK) rc = db_do_int(t->s, DB_SESSION_END, session);
+  if (rc == ZKE_OK) rc = sql_do_int(t->s, SQL_EVENT_END, session);
+  if (rc == ZKE_OK) rc = sql_do_int(t->s, SQL_SESSION_END, session);
   buf_add_int(&t->wake, session);
   buf_add_int(&t->ended, session);
   return rc;
@@ -1180,8 +1180,8 @@ int main(int argc, char **argv) {
   TCase *t = tcase_create("sweep");
   tcase_set_timeout(t, 60);
   tcase_add_test(t, failed_sweep_is_not_noted);
-  tcase_add_test(t, unsettled_holder_gives_the_duty_away);
-  tcase_add_test(t, unsettled_store_recovers_once_a_tick);
+  tcase_add_test(t, holder_in_doubt_gives_the_duty_away);
+  tcase_add_test(t, store_in_doubt_recovers_once_a_tick);
   tcase_add_test(t, broken_store_is_not_waited_for);
   tcase_add_test(t, one_that_cannot_be_buried_keeps_no_other);
   tcase_add_test(t, put_off_burial_is_left_to_another);
