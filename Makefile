@@ -21,6 +21,7 @@
 #                      servers that are installed; QUICK=1: briefly; ONLY=lock
 #   make bench-peers   the same, after fetching ZooKeeper, etcd, Redis, ...
 #   make bench-plots   draws the figures of the last run into doc/performance
+#   make interface     accepts a change of the libraries' interface
 #   make check         headers, symbols, layers, format, documents and so on;
 #                      check-NAME: one of CHECKS below
 #   make platforms     README's platforms: a program is built and run on each
@@ -65,8 +66,8 @@ WARNINGS = -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wundef \
 
 FAST_TESTS = file watch tree fork thread session path multi acl memory growth \
   virtual
-CHECKS = headers symbols layers format docs shapes sqlite-version install \
-  $(if $(COMMAND),manuals) $(if $(SQLITE),,twice)
+CHECKS = headers symbols interface layers format docs shapes sqlite-version \
+  install $(if $(COMMAND),manuals) $(if $(SQLITE),,twice)
 
 # ---- what follows from the settings ----------------------------------------
 
@@ -622,11 +623,13 @@ CHECK_TARGETS = $(CHECKS:%=check-%)
 .PHONY: check $(CHECK_TARGETS)
 check $(CHECK_TARGETS): FETCH = sqlite jansson
 check check-headers: FETCH += c++
+check check-interface interface: FETCH += ctags
 check check-format: FETCH += clang-format
 check check-install: FETCH += pkg-config
 check check-manuals: FETCH += mandoc
 
 check check-headers: build/deps/c++
+check check-interface interface: build/deps/ctags
 check check-format: build/deps/clang-format
 check check-install: build/deps/pkg-config all
 check check-symbols: all
@@ -639,6 +642,11 @@ check: deps-sqlite
 
 $(CHECK_TARGETS): check-%: deps-sqlite
 	@sh test/run.sh test/checks/check_$(subst -,_,$*).sh
+
+.PHONY: interface
+interface: FETCH = sqlite
+interface: deps-sqlite
+	@sh test/check_interface.sh --accept
 
 # README's platforms; SQLite is compiled twice, so not part of `make check`.
 .PHONY: platforms

@@ -1,0 +1,142 @@
+#!/bin/sh
+# check_interface.sh - what programs are compiled against has not changed by
+# accident
+#
+#   check_interface.sh            compare with doc/interface.txt
+#   check_interface.sh --accept   write doc/interface.txt anew, show the change
+#
+# doc/interface.txt describes all that the installed headers declare: functions
+# and variables with their types, the size of each struct and the offset, size
+# and type of each of its fields, types of callbacks, values of constants, texts
+# of macros.  ctags reads names and types out of the preprocessed headers; sizes,
+# offsets and values are printed by a program, so they are the compiler's own.
+# Names of parameters are left out, because nothing is compiled against them; so
+# are names that end with "_", and the version.
+#
+# libabigail's abidiff does not fit: it looks at what the functions' types lead
+# to.  Our constants are passed as int, so it misses a changed ZKE_PERM_READ, as
+# it misses macros, and it takes a "char *" for a "void *" to be harmless.
+#
+# The description is the same with gcc and clang, on systems with 64-bit
+# pointers.
+. test/report.sh
+
+stored=doc/interface.txt
+tab=$(printf '\t')
+
+# preprocessed HEADER FLAG...: the header by itself, with no other one in it
+preprocessed() {
+  header=$1
+  shift
+  sed '/^ *# *include/d' "$header" | $CC "$@" -E -x c -
+}
+
+# plain: types, of lines read, without names of parameters, spaced in one way
+plain() {
+  sed -E ':again
+    s/([ *])[a-z_0-9]+([],)[])/\1\2/; t again
+    s/(typename|struct|enum|union)://g
+    s/ *\* */*/g; s/ +([],)[])/\1/g; s/, */, /g; s/([a-z0-9_])(\*|\()/\1 \2/g'
+}
+
+# declared HEADER: "KIND NAME TYPE PARAMETERS STRUCT" with tabs, a line each
+declared() {
+  preprocessed "$1" -P -DZKE_API= >"$work/plain.h"
+  ctags -x --sort=no --language-force=C --kinds-C=+px \
+    --_xformat="%K$tab%N$tab%t$tab%S$tab%s" "$work/plain.h" | plain
+}
+
+# The lines of main() that describe what declared() has listed.
+statements='
+  function say(format, values) {
+    printf "  printf(\"%s\\n\"%s);\n", format, values
+  }
+  NR == FNR { if ($1 == "member") has[$5] = 1; next }
+  $2 ~ /_$/ || $5 ~ /_$/ { next }
+  $1 == "prototype" { say("function " $2 " " $3 " " $4) }
+  $1 == "externvar" { say("variable " $2 " " $3) }
+  $1 == "enumerator" { say("constant " $2 " %lld", ", (long long)" $2) }
+  $1 == "typedef" && $2 != $3 { say("type " $2 " " $3) }
+  $1 == "typedef" && $2 == $3 { say("type " $2) }
+  $1 == "struct" && has[$2] { say("struct " $2 " %zu", ", sizeof(struct " $2 ")") }
+  $1 == "member" {
+    of = "struct " $5
+    say("field " $5 "." $2 " %zu %zu " $3, ", offsetof(" of ", " $2 \
+      "), sizeof(((" of " *)0)->" $2 ")")
+  }'
+
+# program HEADER: prints its description
+program() {
+  printf '#include <stddef.h>\n#include <stdio.h>\n#include "%s"\n' "$1"
+  printf 'int main(void) {\n'
+  declared "$1" >"$work/declared"
+  awk -F '\t' "$statements" "$work/declared" "$work/declared"
+  printf '  return 0;\n}\n'
+}
+
+macros() {
+  preprocessed "$1" -dM | sed -n '/^#define zke/I{
+    s/^#define /macro /
+    /^macro ZKE_\(VERSION\|API\|RESULT_LIST\)/d
+    /^macro [A-Za-z_]*_[ (]/d
+    /_H *$/d
+    p
+  }' | LC_ALL=C sort
+}
+
+describe() {
+  for header in "$@"; do
+    program "$header" >"$work/program.c" &&
+      $CC -std=c11 -I. $SQLITE_CFLAGS -o "$work/program" "$work/program.c" ||
+      return 1
+    printf '\n%s\n' "$header"
+    "$work/program" && macros "$header"
+  done
+}
+
+# differs SED-SCRIPT: what the description says else after this edit of zkembed.h
+differs() {
+  sed "$1" zkembed.h >"$work/planted.h"
+  describe "$work/planted.h" | sed 1,2d >"$work/planted"
+  [ -s "$work/planted" ] || echo 'the edited header does not compile'
+  sed -n '/^zkembed.h/,/^$/p' "$work/interface" | sed '1d; $d' |
+    diff - "$work/planted" | grep '^[<>]'
+}
+
+# notices LINE SED-SCRIPT: such an edit is told by a line that begins so
+notices() { differs "$2" | grep -F "$1"; }
+
+unchanged() {
+  diff -u "$stored" "$work/interface" && return
+  cat <<'TELL'
+Programs that were compiled before may not work with this interface.  If the
+change is on purpose, type `make interface`, commit doc/interface.txt, and tell
+users in doc/changes.md.  A "-" line means that the next version must have
+another soname, unless only a field was added at the end of an options struct.
+TELL
+  return 1
+}
+
+work=$(scratch interface)
+describe zkembed.h recipes/*.h >"$work/interface" || exit 1
+if [ "$1" = --accept ]; then
+  diff -u "$stored" "$work/interface"
+  cp "$work/interface" "$stored"
+  exit
+fi
+expect "the interface is that of $stored" unchanged
+expect "a function that is gone is noticed" notices '< function zke_sync int' \
+  '/^ZKE_API int zke_sync/d'
+expect "so is a parameter of another type" \
+  notices '> function zke_free void (char *)' \
+  's/zke_free(void \*block)/zke_free(char *block)/'
+expect "a parameter of another name is none" nothing differs \
+  's/zke_free(void \*block)/zke_free(void *memory)/'
+expect "a field that moves others is noticed" \
+  notices '> field zke_op.acls 40 8' \
+  's/^  const zke_acls \*acls;/  int64_t new;\n&/'
+expect "so is a constant of another value" \
+  notices '> constant ZKE_PERM_READ 64' 's/ZKE_PERM_READ = 1/ZKE_PERM_READ = 64/'
+expect "and a macro of another text" notices '> macro ZKE_MAX_TTL 7' \
+  's/INT64_C(0xffffffffff)/7/'
+report
