@@ -646,7 +646,7 @@ $(CHECK_TARGETS): check-%: deps-sqlite
 .PHONY: interface
 interface: FETCH = sqlite
 interface: deps-sqlite
-	@sh test/check_interface.sh --accept
+	@sh test/checks/check_interface.sh --accept
 
 # README's platforms; SQLite is compiled twice, so not part of `make check`.
 .PHONY: platforms
