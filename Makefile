@@ -102,6 +102,8 @@ SHARED = $(BUILD)/libzkembed.so.$(VERSION)
 
 RECIPE_SOURCES := $(wildcard recipes/*.c)
 RECIPE_HEADERS := $(wildcard recipes/*.h)
+# The files of recipes/ that recipes are made of, the lowest layer first.
+RECIPE_PARTS = text limit support znode object entry deadlock party line
 RECIPE_ARCHIVE = $(if $(RECIPE_SOURCES),$(BUILD)/libzkembed-recipes.a)
 RECIPE_SHARED = \
   $(if $(RECIPE_SOURCES),$(BUILD)/libzkembed-recipes.so.$(VERSION))
@@ -125,7 +127,7 @@ WHITE_TESTS := $(patsubst test_%.c,%,$(notdir $(shell \
   grep -l '^.include "zkembed\.c"' /dev/null $(TEST_SOURCES))))
 WORKER = $(BUILD)/test/worker
 
-export BUILD CC LIBS MAKE SAN SQLITE_CFLAGS
+export BUILD CC LIBS MAKE RECIPE_PARTS SAN SQLITE_CFLAGS
 
 # ---- libraries -------------------------------------------------------------
 

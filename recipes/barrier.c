@@ -9,6 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "object.h"
+#include "text.h"
+#include "znode.h"
+
 #define BARRIER_PLACE "barrier"
 #define BARRIER_NODE "barrier"
 

@@ -14,6 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "object.h"
+#include "text.h"
+#include "znode.h"
+
 enum {
   VIEW_PASSES = 200, /* levels of a tree, and nodes that come meanwhile */
   VIEW_ROUNDS = 20,  /* of a look at what has changed, then all is read */

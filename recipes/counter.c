@@ -14,6 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "object.h"
+#include "text.h"
+#include "znode.h"
+
 #define COUNTER_PLACE "counter"
 #define COUNTER_MARK "zkembed " COUNTER_PLACE "\n"
 

@@ -7,6 +7,9 @@
 
 #include <string.h>
 
+#include "object.h"
+#include "text.h"
+
 #define DISCOVERY_PLACE "service"
 
 struct zke_discovery {

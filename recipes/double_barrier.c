@@ -21,6 +21,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "limit.h"
+#include "object.h"
+#include "text.h"
+#include "znode.h"
+
 #define PLACE "double-barrier"
 
 static const char *const party_kinds[] = {"party-"};

@@ -1,6 +1,6 @@
 /* election.c - one leader among candidates, and everybody knows who
  *
- * A line (support.h) in which one may hold.  What is here is the events of
+ * A line (line.h) in which one may hold.  What is here is the events of
  * ZooKeeper's LeaderElectionSupport, the znode of who has taken office, and
  * those who watch it. */
 #include "election.h"
@@ -9,6 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "line.h"
+#include "party.h"
+#include "text.h"
+#include "znode.h"
 
 #define ELECTION_PLACE "election"
 #define ELECTION_LEADER "leader"

@@ -10,6 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "object.h"
+#include "text.h"
+#include "znode.h"
+
 #define GROUP_KIND "member-"
 
 enum { GUID_END = 39 }; /* "_c_" and 36 characters, then "-member-" */

@@ -1,6 +1,6 @@
 /* lock.c - one holder at a time, first come first served
  *
- * The algorithm is ZooKeeper's.  It stands in support.c, since read/write
+ * The algorithm is ZooKeeper's.  It stands in line.c, since read/write
  * locks, semaphores and elections share it; a lock is the line in which one
  * entry may hold:
  *
@@ -29,6 +29,12 @@
 
 #include <stdio.h>
 #include <string.h>
+
+#include "deadlock.h"
+#include "line.h"
+#include "party.h"
+#include "text.h"
+#include "znode.h"
 
 #define LOCK_PLACE "lock"
 

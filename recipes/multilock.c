@@ -1,6 +1,6 @@
 /* multilock.c - several locks together: all of them or none
  *
- * An entry in each of several lines (support.h), made, told to hold, and
+ * An entry in each of several lines (line.h), made, told to hold, and
  * taken back in one step each.  Once the turn of an entry has come it stays:
  * so the turns may be seen one after the other, and the step that writes
  * "held" into all entries finds out whether all are still there. */
@@ -8,6 +8,13 @@
 
 #include <stdio.h>
 #include <string.h>
+
+#include "deadlock.h"
+#include "limit.h"
+#include "line.h"
+#include "party.h"
+#include "text.h"
+#include "znode.h"
 
 /* One of the lines. */
 typedef struct multilock_seat {

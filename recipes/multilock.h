@@ -57,6 +57,7 @@
 #ifndef ZKEMBED_RECIPES_MULTILOCK_H
 #define ZKEMBED_RECIPES_MULTILOCK_H
 
+#include "entry.h"
 #include "support.h"
 
 #ifdef __cplusplus

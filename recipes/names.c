@@ -10,6 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "object.h"
+#include "text.h"
+#include "znode.h"
+
 #define NAMES_PLACE "names"
 #define NAMES_TWIN "_c_"
 

@@ -12,6 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "limit.h"
+#include "object.h"
+#include "text.h"
+#include "znode.h"
+
 #define PARTITION_PLACE "partition"
 #define MEMBERS_PLACE "partition-members"
 #define ITEMS_PLACE "partition-items"

@@ -12,6 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "object.h"
+#include "text.h"
+#include "znode.h"
+
 #define PERIODIC_PLACE "periodic"
 #define RECORD_MARK "zkembed job\n"
 

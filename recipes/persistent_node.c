@@ -8,6 +8,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "limit.h"
+#include "object.h"
+#include "text.h"
+#include "znode.h"
+
 enum {
   OUT = ZKE_PERSISTENT_NODE_OUT,
   WAITING = ZKE_PERSISTENT_NODE_WAITING,

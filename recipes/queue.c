@@ -35,6 +35,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "object.h"
+#include "text.h"
+#include "znode.h"
+
 #define QUEUE_PLACE "queue"
 #define QUEUE_SETTINGS "limit %d\nattempts %d\n"
 #define QUEUE_LINE "line"

@@ -8,6 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "object.h"
+#include "text.h"
+
 /* ---- a meeting ---- */
 
 /* All that changes is the barrier's. */

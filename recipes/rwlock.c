@@ -1,11 +1,17 @@
 /* rwlock.c - many readers or one writer, in the order they came; revocable
  *
- * A line (support.h) whose READ entries do not keep out each other.  What is
+ * A line (line.h) whose READ entries do not keep out each other.  What is
  * here is changing the mode in one's place, and revocation. */
 #include "rwlock.h"
 
 #include <stdio.h>
 #include <string.h>
+
+#include "limit.h"
+#include "line.h"
+#include "party.h"
+#include "text.h"
+#include "znode.h"
 
 #define RWLOCK_PLACE "rwlock"
 #define RWLOCK_ASK "unlock"

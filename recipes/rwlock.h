@@ -46,6 +46,7 @@
 #ifndef ZKEMBED_RECIPES_RWLOCK_H
 #define ZKEMBED_RECIPES_RWLOCK_H
 
+#include "entry.h"
 #include "support.h"
 
 #ifdef __cplusplus

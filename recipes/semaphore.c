@@ -1,6 +1,6 @@
 /* semaphore.c - so many permits and no more, first come first served
  *
- * A semaphore is a line (support.h) of leases.  What is here is the limit:
+ * A semaphore is a line (line.h) of leases.  What is here is the limit:
  * stated, compared, changed. */
 #include "semaphore.h"
 
@@ -8,6 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "line.h"
+#include "party.h"
+#include "text.h"
+#include "znode.h"
 
 #define SEMAPHORE_PLACE "semaphore"
 #define SEMAPHORE_MARK "zkembed semaphore\nlimit "

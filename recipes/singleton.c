@@ -1,7 +1,12 @@
 /* singleton.c - one of N processes runs the worker, the next is warm
  *
- * A line (support.h) in which one may hold. */
+ * A line (line.h) in which one may hold. */
 #include "singleton.h"
+
+#include "line.h"
+#include "party.h"
+#include "text.h"
+#include "znode.h"
 
 #define SINGLETON_PLACE "singleton"
 

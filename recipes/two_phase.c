@@ -23,6 +23,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "object.h"
+#include "text.h"
+#include "znode.h"
+
 #define PHASE_PLACE "two-phase"
 #define PHASE_MARK "zkembed transaction\n"
 

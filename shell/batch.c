@@ -2,6 +2,7 @@
 #include "batch.h"
 
 #include "../recipes/support.h"
+#include "../recipes/znode.h"
 
 void batch_clear(batch *b) {
   while (b->count > 0) b->release(b->owned[--b->count]);

@@ -31,6 +31,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../recipes/deadlock.h"
 #include "../recipes/support.h"
 #include "shell.h"
 

@@ -64,6 +64,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../recipes/deadlock.h"
 #include "../recipes/support.h"
 #include "process.h"
 #include "shell.h"

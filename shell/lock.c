@@ -8,10 +8,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../recipes/deadlock.h"
 #include "../recipes/election.h"
 #include "../recipes/lock.h"
 #include "../recipes/rwlock.h"
 #include "../recipes/semaphore.h"
+#include "../recipes/text.h"
 #include "process.h"
 #include "work.h"
 

@@ -11,8 +11,11 @@
 #include <string.h>
 
 #include "../recipes/lock.h"
+#include "../recipes/party.h"
 #include "../recipes/rwlock.h"
 #include "../recipes/singleton.h"
+#include "../recipes/text.h"
+#include "../recipes/znode.h"
 #include "work.h"
 
 /* ------------------------------------------------------------------------

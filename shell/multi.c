@@ -9,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../recipes/party.h"
 #include "../recipes/support.h"
+#include "../recipes/znode.h"
 #include "tree.h"
 #include "work.h"
 

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "../recipes/support.h"
+#include "../recipes/text.h"
 #include "shell.h"
 
 /* ------------------------------------------------------------------------

@@ -17,6 +17,8 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include "../recipes/deadlock.h"
+#include "../recipes/text.h"
 #include "look.h"
 #include "work.h"
 

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "../recipes/support.h"
+#include "../recipes/znode.h"
 #include "batch.h"
 #include "database.h"
 #include "tree.h"

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../recipes/deadlock.h"
 #include "look.h"
 #include "work.h"
 

@@ -9,9 +9,11 @@
 #   README's line, `cc -std=c11 app.c zkembed.c -lsqlite3 -lpthread`, and run;
 #   its exit status must be 0.  It must also be free of warnings.
 # - A program that includes headers of recipes gets recipes/, and is linked with
-#   the engine, what is compiled of those recipes, of support.c and of what they
-#   include in turn, and nothing else.  The first of them is built from the
-#   sources, by the line that doc/recipes.md gives.
+#   the engine, what is compiled of those recipes and of what they include in
+#   turn, and nothing else.
+# - What doc/recipes.md says that a recipe needs is what it includes.  Programs
+#   with a lock, a queue, a configuration and an election are built in a
+#   directory that has the engine and these files only, by the line given there.
 # - A block with a line from the first column to " {" defines functions: it is
 #   compiled as it stands, after the prelude below.
 # - Any other block is the inside of a function that has `zke *z; int rc;`.
@@ -19,8 +21,7 @@
 
 blocks=$(scratch docs)
 build_line='cc -std=c11 app.c zkembed.c -lsqlite3 -lpthread'
-recipe_line='cc -std=c11 -I. app.c zkembed.c recipes/support.c recipes/lock.c \
-    -lsqlite3 -lpthread'
+recipe_line='cc -std=c11 -I. app.c zkembed.c recipes/*.c -lsqlite3 -lpthread'
 
 prelude='#define _GNU_SOURCE
 #include <poll.h>
@@ -114,11 +115,39 @@ runs_with_recipes() {
       "$built/libzkembed.a" $LIBS && timeout 60 ./a.out </dev/null)
 }
 
-# The line of doc/recipes.md, with LIBS in the place of its own.
-builds_from_sources() {
-  room=$blocks/from-sources
-  line=$(echo "$recipe_line" | sed 's/^cc //; s/-l.*//; s/\\$//')
-  recipe_room "$room" && cp "$1" "$room/app.c" &&
+# needs RECIPE: what doc/recipes.md says that it needs, itself among it
+needs() {
+  awk -F'|' -v recipe="$1" '
+    /^\| recipe \| needs/ { inside = 1 }
+    inside && !/^\|/ { exit }
+    inside {
+      gsub(/`/, "")
+      n = split($2, who, " ")
+      for (i = 1; i <= n; i++)
+        if (who[i] == "all" || who[i] == recipe) print $3
+    }' doc/recipes.md | tr ' ' '\n' |
+    cat - "$blocks/itself" | grep -vx -e and -e '' | sort -u
+}
+
+# The parts of a recipe that doc/recipes.md names are those that it includes.
+names_needs() {
+  echo "$1" >"$blocks/itself"
+  needs "$1" >"$blocks/needs"
+  printf '#include "recipes/%s.h"\n' "$1" >"$blocks/includes.h"
+  recipes_of "$blocks/includes.h" | tr ' ' '\n' | diff "$blocks/needs" -
+}
+
+# builds_from_named RECIPE: the first program with it, from what it needs
+builds_from_named() {
+  room=$blocks/from-named-$1
+  line=$(echo "$recipe_line" | sed 's/^cc //; s/ -l.*//')
+  echo "$1" >"$blocks/itself"
+  mkdir "$room" "$room/recipes" && cp zkembed.c zkembed.h "$room" &&
+    cp "$(grep -l "recipes/$1\.h" "$blocks"/recipes-*.c | head -n 1)" \
+      "$room/app.c" &&
+    for part in $(needs "$1"); do
+      cp "recipes/$part.c" "recipes/$part.h" "$room/recipes" || return 1
+    done &&
     (cd "$room" && $CC $include $line $LIBS_HERE &&
       timeout 60 ./a.out </dev/null)
 }
@@ -140,20 +169,18 @@ for file in README.md doc/*.md; do
 done
 extract_header
 
-# The first program of doc/recipes.md that is about a lock.
-lock_program() { grep -l 'recipes/lock\.h' "$blocks"/recipes-*.c | head -n 1; }
-
 expect "README.md tells how to build" grep -qF "$build_line" README.md
 expect "README.md has a program" grep -ql 'int main(' "$blocks"/README-*.c
-expect "doc/recipes.md tells how to build" grep -qF \
-  "recipes/support.c recipes/lock.c" doc/recipes.md
-expect "a recipe is built from its sources" builds_from_sources \
-  "$(lock_program)"
+expect "doc/recipes.md tells how to build" grep -qF "$recipe_line" doc/recipes.md
+for recipe in lock queue config election; do
+  expect "$recipe is built from the files it needs" builds_from_named $recipe
+done
 for header in recipes/*.h; do
-  name=$(basename "$header")
-  [ "$name" = support.h ] ||
-    expect "doc/recipes.md has a program with $name" \
-      grep -qF "#include \"$header\"" doc/recipes.md
+  name=$(basename "$header" .h)
+  case " $RECIPE_PARTS " in *" $name "*) continue ;; esac
+  expect "doc/recipes.md has a program with $name.h" \
+    grep -qF "#include \"$header\"" doc/recipes.md
+  expect "doc/recipes.md names what $name needs" names_needs "$name"
 done
 for block in "$blocks"/*.c; do
   name=$(basename "$block" .c)

@@ -13,7 +13,9 @@
 #   which looks at the file; recipes and command know of nothing but public
 #   headers.
 # - The files of the command form no circle: none calls what, in the end, calls
-#   it.
+#   it.  Nor do those of recipes.
+# - The files that recipes are made of call only those before them in the
+#   Makefile's list (RECIPE_PARTS), and no recipe.
 # - Recipes call the system by the handle's table, which has the clock above
 #   all.  Only getpid() and getentropy() they call themselves: a thread asks by
 #   them who it is, where there is no handle.
@@ -136,10 +138,10 @@ knows_sqlite() {
 knows_private() { grep -n '#include ".*zkembed\.c"' recipes/*.[ch] \
   shell/*.[ch] 2>/dev/null; }
 
-# Each file of the command with each that it takes something from: a function or
-# a table that stands at file level there, and is not static.
-shell_uses() {
-  for file in shell/*.c; do code "$file" | sed "s|^|$file\t|"; done |
+# uses FILE...: each of these with each that it takes something from: a function
+# or a table that stands at file level there, and is not static.
+uses() {
+  for file; do code "$file" | sed "s|^|$file\t|"; done |
     awk -F '\t' '
       { name = $4; sub(/^__attribute__ *\(.*\)\) /, "", name) }
       name ~ /^[a-z_]/ && name ~ /[(\[]/ && name !~ /^(static|typedef|#)/ {
@@ -157,7 +159,16 @@ shell_uses() {
         }
       }' | sort -u
 }
-shell_circles() { shell_uses | tsort 2>&1 >"$work/sorted"; }
+circles() { uses "$@" | tsort 2>&1 >"$work/sorted"; }
+
+# Where one of the files that recipes are made of uses a recipe, or one of these
+# that stands behind it in the list.
+parts_above() {
+  uses recipes/*.c | awk -v parts="$RECIPE_PARTS" '
+    BEGIN { n = split(parts, part, " ")
+      for (i = 1; i <= n; i++) level["recipes/" part[i] ".c"] = i }
+    ($1 in level) && !(($2 in level) && level[$2] < level[$1])'
+}
 
 code "$source" >"$work/code"
 heads >"$work/heads"
@@ -169,11 +180,17 @@ expect "functions bear their section's prefix" nothing misnamed
 expect "only the last section calls public functions" nothing public_calls
 expect "only os_ calls the system" nothing calls os_ "$system_calls"
 expect "recipes call the system by the handle's table" nothing recipes_call
+expect "recipes are made of at least five files" \
+  [ "$(echo $RECIPE_PARTS | wc -w)" -ge 5 ]
+expect "each of them uses only those before it in the list" nothing parts_above
 expect "only mem_ calls the allocator" \
   nothing calls mem_ 'malloc|calloc|realloc|free|strdup|strndup|asprintf'
 expect "SQLite is known to zkembed.c and shell/database.c" nothing knows_sqlite
 expect "over a hundred uses among the command's files are seen" \
-  [ "$(shell_uses | wc -l)" -gt 100 ]
-expect "no circle among the command's files" nothing shell_circles
+  [ "$(uses shell/*.c | wc -l)" -gt 100 ]
+expect "no circle among the command's files" nothing circles shell/*.c
+expect "a hundred uses among the recipes' files are seen" \
+  [ "$(uses recipes/*.c | wc -l)" -ge 100 ]
+expect "no circle among the recipes' files" nothing circles recipes/*.c
 expect "recipes and command include public headers only" nothing knows_private
 report

@@ -37,7 +37,7 @@ int main(int argc, char **argv) {
 }
 END
 cp "$place/app.c" "$place/app.cc"
-sources="zkembed.c recipes/support.c recipes/lock.c"
+sources="zkembed.c recipes/*.c" # a pattern
 
 # works PROGRAM: the first run makes the node, the second finds it
 works() {

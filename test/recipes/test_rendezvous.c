@@ -2,6 +2,7 @@
  *
  * Once all are there everybody gets everything, whoever dies. */
 #include "recipes/rendezvous.h"
+#include "recipes/znode.h"
 
 #include <pthread.h>
 #include <stdbool.h>

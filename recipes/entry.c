@@ -1,0 +1,141 @@
+/* entry.c - the entries of a line, and their order */
+#include "entry.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const zke_entry_kinds[ZKE_LINE_KINDS] = {
+    "lock-", "__WRIT__", "__READ__", "lease-", "latch-", "front-", "next-"};
+
+/* Does an entry keep out one behind it? */
+bool zke_entry_keeps_out(const zke_entry *first, const zke_entry *then) {
+  return !(first->kind == ZKE_LINE_READ && then->kind == ZKE_LINE_READ);
+}
+
+/* How many entries keep out the one at index i. */
+int zke_entry_keepers(const zke_entries *e, int i) {
+  int count = 0;
+  for (int j = 0; j < i; j++)
+    count += zke_entry_keeps_out(&e->data[j], &e->data[i]);
+  return count;
+}
+
+/* Move the entry at index i to index `to`, further ahead. */
+static void entry_advance(zke_entry *entry, int to, int i) {
+  zke_entry moved = entry[i];
+  memmove(&entry[to + 1], &entry[to], (size_t)(i - to) * sizeof *entry);
+  entry[to] = moved;
+}
+
+bool zke_entry_same_guid(const zke_entry *a, const zke_entry *b) {
+  return strncmp(a->name, b->name, 39) == 0;
+}
+
+/* The order of a line: whom a NEXT mark names, FRONT entries, the rest by
+ * number.  Marks are no entries; they go behind the end. */
+static void entry_sort(zke_entries *e) {
+  zke_entry *entry = (zke_entry *)(void *)(e + 1);
+  int front = 0, marks = 0;
+  for (int i = 0; i < e->count; i++) {
+    if (entry[i].kind == ZKE_LINE_FRONT) entry_advance(entry, front++, i);
+  }
+  for (int i = 0; i < e->count - marks;) {
+    zke_entry mark = entry[i];
+    if (mark.kind != ZKE_LINE_NEXT) {
+      i++;
+      continue;
+    }
+    memmove(&entry[i], &entry[i + 1],
+            (size_t)(e->count - i - 1) * sizeof *entry);
+    entry[e->count - 1] = mark;
+    marks++;
+  }
+  e->count -= marks;
+  for (int m = e->count; m < e->count + marks; m++) {
+    for (int i = 0; i < e->count; i++) {
+      if (zke_entry_same_guid(&entry[i], &entry[m])) entry_advance(entry, 0, i);
+    }
+  }
+}
+
+int zke_entry_list(zke *z, const char *directory, zke_entries **out,
+                   zke_stat *stat) {
+  int rc = zke_recipe_entries(z, directory, zke_entry_kinds, ZKE_LINE_KINDS,
+                              NULL, NULL, out, stat);
+  if (rc == ZKE_OK) entry_sort(*out);
+  return rc;
+}
+
+/* The limit that a directory's data states; 1 where it states none. */
+static int entry_limit_in(const char *data) {
+  const char *line = data ? strstr(data, "\nlimit ") : NULL;
+  long limit = line ? strtol(line + 7, NULL, 10) : 1;
+  return limit < 1 ? 1 : limit > INT_MAX ? INT_MAX : (int)limit;
+}
+
+/* The entries and the limit, in one snapshot. */
+int zke_entry_survey(zke *z, const char *directory, zke_entries **out,
+                     zke_stat *stat, int *limit) {
+  zke_op ops[2];
+  zke_op_result got[2] = {{0}};
+  zke_op_children(&ops[0], directory);
+  zke_op_get(&ops[1], directory);
+  int rc = zke_recipe_multi_read(z, ops, 2, got);
+  for (int i = 0; i < 2 && rc == ZKE_OK; i++) rc = got[i].rc;
+  if (rc == ZKE_OK) {
+    *out = zke_recipe_parse_all(z, got[0].children, zke_entry_kinds,
+                                ZKE_LINE_KINDS);
+    *stat = got[0].stat;
+    *limit = entry_limit_in(got[1].data);
+    rc = *out ? ZKE_OK : ZKE_NOMEM;
+  }
+  if (rc == ZKE_OK) entry_sort(*out);
+  zke_results_clear(got, 2);
+  return rc;
+}
+
+/* The last of the entries made together with the one at index i. */
+int zke_entry_last_of_group(const zke_entries *e, int i) {
+  while (i + 1 < e->count && zke_entry_same_guid(&e->data[i], &e->data[i + 1]))
+    i++;
+  return i;
+}
+
+/* How many stand right before the one at index i, made together with it. */
+int zke_entry_group_before(const zke_entries *e, int i) {
+  int j = i;
+  while (j > 0 && zke_entry_same_guid(&e->data[j - 1], &e->data[i])) j--;
+  return i - j;
+}
+
+enum { ENTRY_HEAD = 32 }; /* "waiting 0123456789abcdef\n" */
+
+char *zke_line_text(zke *z, const char *state, uint64_t actor, const char *data,
+                    int len, int *len_out) {
+  size_t size = len > 0 ? (size_t)len : 0;
+  char *text = zke_alloc(z, ENTRY_HEAD + size);
+  if (!text) return NULL;
+  int head = snprintf(text, ENTRY_HEAD, "%s %016" PRIx64 "\n", state, actor);
+  if (size) memcpy(text + head, data, size);
+  *len_out = head + (int)size;
+  return text;
+}
+
+zke_entry_words zke_entry_read(const char *data, int len) {
+  zke_entry_words w = {0};
+  if (!data || len <= 0) return w;
+  const char *space = memchr(data, ' ', (size_t)len);
+  const char *end = memchr(data, '\n', (size_t)len);
+  char *digits_end;
+  if (!space || !end || end - space != 17) return w;
+  w.actor = strtoull(space + 1, &digits_end, 16);
+  if (digits_end != end) return (zke_entry_words){0};
+  w.waiting = strncmp(data, "waiting ", 8) == 0;
+  w.queued = strncmp(data, "queued ", 7) == 0;
+  w.held = strncmp(data, "held ", 5) == 0;
+  w.head = (int)(end - data) + 1;
+  return w;
+}

@@ -1,0 +1,71 @@
+/* limit.c - how long a call waits for others */
+#include "limit.h"
+
+#include "support.h" /* ZKE_GRACE_MS */
+
+bool zke_recipe_is_transient(int rc) {
+  return rc == ZKE_CONNECTIONLOSS || rc == ZKE_OPERATIONTIMEOUT;
+}
+
+/* A time after so many ms; ZKE_FOREVER where that never comes. */
+int64_t zke_recipe_after(zke *z, int64_t ms) {
+  int64_t now = zke_now(z);
+  return ms < ZKE_FOREVER - now ? now + ms : ZKE_FOREVER;
+}
+
+int64_t zke_recipe_later(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Limit this thread's calls to a deadline, as far as they have no earlier limit
+ * already; one that has passed leaves some time all the same.  0 is none.
+ * Returns the limit before, to be given back to zke_limit(). */
+int64_t zke_recipe_limit(zke *z, int64_t deadline_ms) {
+  int64_t was = zke_limit(z, ZKE_FOREVER), until = was;
+  if (deadline_ms > 0) {
+    int64_t end =
+        zke_recipe_later(deadline_ms, zke_recipe_after(z, ZKE_GRACE_MS));
+    until = end < was ? end : was;
+  }
+  zke_limit(z, until);
+  return was;
+}
+
+/* The limit of a call that was not given one: what it may wait for others as a
+ * whole. */
+int64_t zke_recipe_patience(zke *z) {
+  return zke_recipe_after(z,
+                          zke_recipe_later(zke_busy_timeout(z), ZKE_GRACE_MS));
+}
+
+/* The end of what this thread's call has beyond its deadline, for all that it
+ * cleans up together: ms; 0: not asked for yet; -1: it is in no call. */
+static _Thread_local int64_t limit_grace_end = ZKE_GRACE_NONE;
+
+int64_t zke_recipe_grace_swap(int64_t end) {
+  int64_t was = limit_grace_end;
+  limit_grace_end = end;
+  return was;
+}
+
+/* A grace from now on, but one for the whole call. */
+static int64_t limit_grace(zke *z) {
+  if (limit_grace_end > 0) return limit_grace_end;
+  int64_t end = zke_recipe_after(z, ZKE_GRACE_MS);
+  if (limit_grace_end == ZKE_GRACE_NEW) limit_grace_end = end;
+  return end;
+}
+
+/* Have some time for cleaning up, though the deadline may have passed: once for
+ * all that a call cleans up.  Returns the limit before, to be given back to
+ * zke_limit(). */
+int64_t zke_recipe_allow(zke *z) {
+  int64_t was = zke_limit(z, ZKE_FOREVER);
+  int64_t until = was;
+  if (was == ZKE_FOREVER)
+    until = zke_recipe_patience(z);
+  else if (was < zke_recipe_after(z, ZKE_GRACE_MS))
+    until = zke_recipe_later(was, limit_grace(z));
+  zke_limit(z, until);
+  return was;
+}
+
+int64_t zke_recipe_grace(zke *z) { return zke_limit(z, limit_grace(z)); }

@@ -1,0 +1,69 @@
+/* limit.h - for whoever writes a recipe: how long a call waits for others
+ *
+ * zkembed's calls wait for other writers as long as zke_limit() of the thread
+ * says.  A recipe's call sets that limit once, when it begins, and all that it
+ * calls keeps within it.  Beyond its deadline the call has one grace of
+ * ZKE_GRACE_MS to clean up, however much there is: the first that asks begins
+ * it.
+ *
+ * Only zke_recipe_grace() is for recipes; the rest is for the files that
+ * recipes are made of, and is not exported. */
+#ifndef ZKEMBED_RECIPES_LIMIT_H
+#define ZKEMBED_RECIPES_LIMIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "zkembed.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* zke_recipe_grace - limit what this thread does next to ZKE_GRACE_MS
+ *
+ * For giving up after a failure.  A call has one grace, which begins when it is
+ * first asked for, here or by zke_recipe_discard().  Returns the limit before,
+ * to be given back to zke_limit(). */
+ZKE_API int64_t zke_recipe_grace(zke *z);
+
+enum { ZKE_RECIPE_PAUSE_MS = 5 /* before the first new try */ };
+
+/* zke_recipe_is_transient - may the same call succeed if it is made again? */
+bool zke_recipe_is_transient(int rc);
+
+/* zke_recipe_after - a time after so many ms; ZKE_FOREVER where that never
+ * comes
+ * zke_recipe_later - the later of two times */
+int64_t zke_recipe_after(zke *z, int64_t ms);
+int64_t zke_recipe_later(int64_t a, int64_t b);
+
+/* zke_recipe_limit - limit this thread's calls to a deadline
+ *
+ * As far as they have no earlier limit already; a deadline that has passed
+ * leaves some time all the same.  0 is none.  Returns the limit before, to be
+ * given back to zke_limit(). */
+int64_t zke_recipe_limit(zke *z, int64_t deadline_ms);
+
+/* zke_recipe_patience - the limit of a call that was not given one: what it may
+ * wait for others as a whole */
+int64_t zke_recipe_patience(zke *z);
+
+/* zke_recipe_allow - have some time for cleaning up, though the deadline may
+ * have passed: once for all that a call cleans up
+ *
+ * Returns the limit before, to be given back to zke_limit(). */
+int64_t zke_recipe_allow(zke *z);
+
+/* zke_recipe_grace_swap - begin or end the span that has one grace
+ *
+ * ZKE_GRACE_NEW begins a call whose grace nobody has asked for, ZKE_GRACE_NONE
+ * says that the thread is in no call.  Returns what to swap back at the end. */
+enum { ZKE_GRACE_NONE = -1, ZKE_GRACE_NEW = 0 };
+int64_t zke_recipe_grace_swap(int64_t end);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,897 @@
+/* line.c - a place in a line */
+#include "line.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "deadlock.h"
+#include "entry.h"
+#include "limit.h"
+#include "party.h"
+#include "support.h"
+#include "text.h"
+#include "znode.h"
+
+static char *line_text(const zke_line *l, const char *state, int *len) {
+  return zke_line_text(l->r.z, state, l->actor, l->data, l->len, len);
+}
+
+typedef struct line_write {
+  zke_line *l;
+  const char *path, *text;
+  int len;
+  int version; /* the directory's, -1: any */
+  zke_stat stat;
+} line_write;
+
+static int line_try_write(zke *z, void *arg) {
+  line_write *w = arg;
+  zke_op ops[2];
+  zke_op_result results[2] = {{0}};
+  if (w->version < 0) return zke_set(z, w->path, w->text, w->len, -1, &w->stat);
+  zke_op_set(&ops[0], w->path, w->text, w->len, -1);
+  zke_op_check(&ops[1], w->l->r.path, w->version);
+  int rc = zke_recipe_multi(z, ops, 2, results);
+  w->stat = results[0].stat;
+  zke_results_clear(results, 2);
+  return rc;
+}
+
+/* Write one's state, while the directory has this version.  Twice does no
+ * harm: the later zxid counts. */
+static int line_set(zke_line *l, const char *state, int version,
+                    zke_stat *stat) {
+  line_write w = {.l = l, .path = l->znode, .version = version};
+  char *text = line_text(l, state, &w.len);
+  if (!text) return ZKE_NOMEM;
+  w.text = text;
+  int rc = zke_retry(l->r.z, line_try_write, &w, ZKE_FOREVER);
+  zke_free(text);
+  if (rc == ZKE_OK) *stat = w.stat;
+  return rc;
+}
+
+/* ---- states ---- */
+
+static void line_change(zke_line *l, int state, int64_t token) {
+  bool news = l->state != state;
+  l->state = state;
+  l->token = token;
+  if (news) zke_recipe_tell(&l->r, state, token, NULL, 0);
+}
+
+static void line_forget_heir(zke_line *l) {
+  zke_free(l->heir);
+  zke_free(l->grant);
+  l->heir = NULL;
+  l->grant = NULL;
+}
+
+/* The path stays for the operations that name it, until the next is forgotten
+ * or the object goes. */
+static void line_forget_own(zke_line *l) {
+  line_forget_heir(l);
+  if (l->znode) zke_free(l->gone);
+  if (l->znode) l->gone = l->znode;
+  zke_free(l->own);
+  l->znode = NULL;
+  l->own = NULL;
+  l->also = NULL;
+  l->own_watched = false;
+}
+
+/* One's znode has gone, or the session.  Of several the others go too. */
+static void line_lose(zke_line *l) {
+  if (l->own && !l->r.ended) zke_recipe_discard_all(l->r.z, l->own);
+  line_forget_own(l);
+  line_change(l, ZKE_LINE_LOST, 0);
+}
+
+/* Is this path one's own znode, or one of them? */
+static bool line_is_own(const zke_line *l, const char *path) {
+  size_t len = strlen(l->r.path) + 1 + 39; /* up to the guid's end */
+  return l->znode && strncmp(path, l->znode, len) == 0;
+}
+
+/* An event without a path is an overflow: all watches have gone. */
+void zke_line_event(zke_line *l, const char *path) {
+  if (!*path || strcmp(path, l->r.path) == 0) l->place_watched = false;
+  if (!*path || line_is_own(l, path)) l->own_watched = false;
+}
+
+void zke_line_ended(zke_line *l) {
+  if (l->state == ZKE_LINE_WAITING || l->state == ZKE_LINE_HELD) line_lose(l);
+}
+
+static int line_lost(const zke_line *l) {
+  return zke_recipe_fail(ZKE_LOST, "the place in the %s %s was taken away",
+                         l->r.class_->name, l->r.path);
+}
+
+int zke_line_init(zke_line *l) {
+  const char *data = l->data;
+  l->data = NULL; /* until it is one's own */
+  if (l->limit < 1) l->limit = 1;
+  if (l->weight < 1) l->weight = 1;
+  if (!data) l->len = 0;
+  if (l->len < 0)
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "data of length %d", l->len);
+  if (l->len == 0) return ZKE_OK;
+  l->data = zke_recipe_copy(l->r.z, data, (size_t)l->len);
+  return l->data ? ZKE_OK : ZKE_NOMEM;
+}
+
+void zke_line_free(zke_line *l) {
+  zke_free((void *)(uintptr_t)l->data);
+  line_forget_own(l);
+  zke_free(l->gone);
+  zke_free(l->watched);
+  l->data = NULL;
+  l->gone = NULL;
+  l->watched = NULL;
+}
+
+/* ---- watching ---- */
+
+/* Take back the watches of those that one waited for. */
+static void line_unwatch(zke_line *l) {
+  for (int i = 0; l->watched && i < l->watched->count; i++) {
+    zke_remove_watch(l->r.z, l->watched->data[i], ZKE_WATCH_CHILD,
+                     zke_recipe_watcher, &l->r);
+  }
+  zke_free(l->watched);
+  l->watched = NULL;
+  if (l->place_watched) {
+    zke_remove_watch(l->r.z, l->r.path, ZKE_WATCH_DATA, zke_recipe_watcher,
+                     &l->r);
+  }
+  l->place_watched = false;
+}
+
+/* Room for the paths of `count` entries of one directory. */
+static zke_strings *line_new_paths(const zke_line *l, const zke_entries *e,
+                                   int count) {
+  size_t size = sizeof(zke_strings) + (size_t)count * sizeof(char *);
+  size_t longest = 0;
+  for (int i = 0; i < e->count; i++) {
+    size_t len = strlen(e->data[i].name);
+    if (len > longest) longest = len;
+  }
+  longest += strlen(l->r.path) + 2;
+  zke_strings *s = zke_alloc(l->r.z, size + (size_t)count * longest);
+  if (!s) return NULL;
+  s->data = (char **)(void *)(s + 1);
+  char *text = (char *)(s->data + count);
+  for (int i = 0; i < count; i++) s->data[i] = text + (size_t)i * longest;
+  return s;
+}
+
+/* Watch one's own znode, also for what others write to it. */
+static int line_watch_data(zke_line *l, const char *path) {
+  return zke_get(l->r.z, path, zke_recipe_watcher, &l->r, NULL, NULL, NULL);
+}
+
+/* Watch another's znode for its end alone: an ephemeral has no children, so
+ * nothing else fires a child watch, and taking office wakes nobody. */
+static int line_watch_end(zke_line *l, const char *path) {
+  return zke_children(l->r.z, path, zke_recipe_watcher, &l->r, NULL, NULL);
+}
+
+/* Take back the watch of one's own znode, before it is deleted: else the event
+ * of that would lie about until the next dispatch. */
+static void line_unwatch_own(zke_line *l) {
+  if (!l->own_watched || !l->znode) return;
+  char *const *own = l->own ? l->own->data : &l->znode;
+  int count = l->own ? l->own->count : 1;
+  for (int i = 0; i < count; i++)
+    zke_remove_watch(l->r.z, own[i], ZKE_WATCH_DATA, zke_recipe_watcher, &l->r);
+  l->own_watched = false;
+}
+
+/* Watch one's own znode, once; ZKE_LOST where it has gone. */
+static int line_watch_own(zke_line *l) {
+  if (l->own_watched) return ZKE_OK;
+  int rc = l->own ? ZKE_OK : line_watch_data(l, l->znode);
+  for (int i = 0; l->own && i < l->own->count && rc == ZKE_OK; i++)
+    rc = line_watch_data(l, l->own->data[i]);
+  if (rc == ZKE_NONODE) {
+    line_lose(l);
+    return ZKE_LOST;
+  }
+  l->own_watched = rc == ZKE_OK;
+  return rc;
+}
+
+/* One's own znode is still there after a failure, whose code and sentence
+ * stay: watch it again. */
+static int line_watch_again(zke_line *l, int rc) {
+  zke_sentence kept;
+  bool watch = l->znode && (l->state == ZKE_LINE_WAITING ||
+                            (l->state == ZKE_LINE_HELD && l->watch_own));
+  zke_recipe_keep(&kept);
+  if (watch && line_watch_own(l) != ZKE_OK) l->r.changed = true;
+  return zke_recipe_restore(&kept, rc);
+}
+
+/* Watch the last entries of others that keep out the one at index i, as many
+ * as it takes: while they are all there nothing can change for it, and one
+ * that goes wakes no others than those.  ZKE_NONODE: look again. */
+static int line_watch_keepers(zke_line *l, const zke_entries *e, int i) {
+  int most = l->limit - (l->weight - 1);
+  zke_strings *paths = line_new_paths(l, e, most < i ? most : i);
+  int rc = ZKE_OK;
+  if (!paths) return ZKE_NOMEM;
+  for (int j = i - l->weight; j >= 0 && paths->count < most && rc == ZKE_OK;
+       j--) {
+    if (!zke_entry_keeps_out(&e->data[j], &e->data[i])) continue;
+    char *path = paths->data[paths->count++];
+    memcpy(path, l->r.path, strlen(l->r.path));
+    path[strlen(l->r.path)] = '/';
+    memcpy(path + strlen(l->r.path) + 1, e->data[j].name,
+           strlen(e->data[j].name) + 1);
+    rc = line_watch_end(l, path);
+  }
+  zke_free(l->watched); /* these have fired, or are watched still */
+  l->watched = paths;
+  return rc;
+}
+
+/* ---- going on ---- */
+
+/* Does the mark at index m name an entry that has gone? */
+static bool line_is_orphan(const zke_entries *e, int m) {
+  const zke_entry *mark = &e->data[m];
+  if (mark->kind != ZKE_LINE_NEXT) return false;
+  for (int i = 0; i < e->count; i++) {
+    if (i != m && zke_entry_same_guid(&e->data[i], mark)) return false;
+  }
+  return true;
+}
+
+/* Remove the NEXT marks whose entries have gone.  Where that fails they do no
+ * harm but to be there. */
+static void line_remove_marks(const zke_line *l) {
+  zke_entries *e = NULL;
+  if (zke_recipe_entries(l->r.z, l->r.path, zke_entry_kinds, ZKE_LINE_KINDS,
+                         NULL, NULL, &e, NULL) != ZKE_OK)
+    return;
+  for (int i = 0; i < e->count; i++) {
+    if (!line_is_orphan(e, i)) continue;
+    char *path = zke_recipe_path(l->r.z, l->r.path, e->data[i].name);
+    if (path) zke_recipe_delete(l->r.z, path);
+    zke_free(path);
+  }
+  zke_free(e);
+}
+
+/* The index of the first entry that the one at index i keeps out, or -1 where
+ * there is none or where another one keeps it out too.  Of several readers
+ * behind a writer it is the first; the others mark themselves. */
+static int line_find_heir(const zke_entries *e, int i) {
+  int j = i + 1;
+  while (j < e->count && !zke_entry_keeps_out(&e->data[i], &e->data[j])) j++;
+  return j < e->count && zke_entry_keepers(e, j) == 1 ? j : -1;
+}
+
+/* Prepare the grant of one's office to an entry that waits; its data is what
+ * it was, but for the state.  Without memory, or where the entry says anything
+ * else, there will be no grant. */
+static void line_prepare_grant(zke_line *l, const char *name) {
+  char *data = NULL;
+  int len;
+  zke_stat stat;
+  l->heir = zke_recipe_path(l->r.z, l->r.path, name);
+  if (!l->heir) return;
+  if (zke_get(l->r.z, l->heir, NULL, NULL, &data, &len, &stat) != ZKE_OK)
+    return;
+  zke_entry_words w = zke_entry_read(data, len);
+  if (w.waiting || w.queued) {
+    l->grant = zke_line_text(l->r.z, "held", w.actor, data + w.head,
+                             len - w.head, &l->grant_len);
+  }
+  l->heir_version = stat.version;
+  zke_free(data);
+}
+
+/* Note who is next in line, for line_grant().  The one at index i of these
+ * entries takes office.  While its znode exists nobody comes between it and
+ * the heir: those that join stand behind, and a thief deletes the holder's.
+ *
+ * Leases and elections are left out: how many leases may hold is for the next
+ * one to find out, and in an election the heir may be named (zke_line_yield).
+ */
+static void line_note_heir(zke_line *l, const zke_entries *e, int i) {
+  line_forget_heir(l);
+  if (l->kind > ZKE_LINE_READ) return;
+  int heir = line_find_heir(e, i);
+  if (heir >= 0) line_prepare_grant(l, e->data[heir].name);
+}
+
+/* Mark the own znode as one that holds; its stat.  A grant by the previous
+ * holder has done that already, and nobody else writes "held" into a znode that
+ * waits.  The entry of a multi-lock may be granted while the object still waits
+ * for its other locks. */
+static int line_mark_held(zke_line *l, zke_stat *stat) {
+  char *data = NULL;
+  int len;
+  int rc = zke_get(l->r.z, l->znode, NULL, NULL, &data, &len, stat);
+  bool granted = rc == ZKE_OK && zke_entry_read(data, len).held;
+  zke_free(data);
+  if (granted || (rc != ZKE_OK && rc != ZKE_NOAUTH)) return rc;
+  return line_set(l, "held", -1, stat);
+}
+
+/* Nobody keeps out the one at index i, which is one's own: take office.  A
+ * lease always writes: under a limit that was lowered its place does not tell
+ * that it holds.
+ * ZKE_RUNTIMEINCONSISTENCY: the limit has changed meanwhile. */
+static int line_take_office(zke_line *l, const zke_entries *e, int i,
+                            const zke_stat *directory) {
+  zke_stat stat = {.mzxid = l->czxid};
+  bool lease = l->kind == ZKE_LINE_LEASE;
+  int rc = ZKE_OK;
+  if (lease)
+    rc = line_set(l, "held", directory->version, &stat);
+  else if (directory->pzxid != l->czxid)
+    rc = line_mark_held(l, &stat);
+  if (rc == ZKE_NONODE) {
+    line_lose(l);
+    return ZKE_OK;
+  }
+  if (rc == ZKE_BADVERSION) return ZKE_RUNTIMEINCONSISTENCY;
+  if (rc != ZKE_OK) return rc;
+  if (lease || l->kind == ZKE_LINE_LATCH) /* an heir too came before its turn */
+    line_unwatch(l);                      /* else what was watched has fired */
+  zke_free(l->watched);
+  l->watched = NULL;
+  line_note_heir(l, e, i);
+  line_change(l, ZKE_LINE_HELD, stat.mzxid);
+  if (l->kind == ZKE_LINE_LATCH) line_remove_marks(l);
+  return ZKE_OK;
+}
+
+/* Watch the directory for a change of the limit, and see whether it has
+ * changed since it was surveyed. */
+static int line_watch_place(zke_line *l, const zke_stat *directory) {
+  zke_stat stat;
+  if (l->place_watched) return ZKE_OK;
+  int rc =
+      zke_get(l->r.z, l->r.path, zke_recipe_watcher, &l->r, NULL, NULL, &stat);
+  if (rc != ZKE_OK) return rc;
+  l->place_watched = true;
+  return stat.version == directory->version ? ZKE_OK : ZKE_RUNTIMEINCONSISTENCY;
+}
+
+/* One is kept out: watch for the end of that.  ZKE_LIMIT: it has none. */
+static int line_wait_on(zke_line *l, const zke_entries *e, int i,
+                        const zke_stat *directory) {
+  if (l->weight > l->limit) {
+    return zke_recipe_fail(
+        ZKE_LIMIT, "%d permits of the %s %s asked for, but its limit is %d",
+        l->weight, l->r.class_->name, l->r.path, l->limit);
+  }
+  int rc = l->kind == ZKE_LINE_LEASE ? line_watch_place(l, directory) : ZKE_OK;
+  return rc == ZKE_OK ? line_watch_keepers(l, e, i) : rc;
+}
+
+/* An heir is told by a write to its znode, so that is watched before one
+ * looks: else a hand-over in between went unheard. */
+static int line_read_entries(zke_line *l, zke_entries **e, zke_stat *stat) {
+  int rc = l->kind == ZKE_LINE_LATCH ? line_watch_own(l) : ZKE_OK;
+  if (rc != ZKE_OK) return rc;
+  return l->kind == ZKE_LINE_LEASE
+             ? zke_entry_survey(l->r.z, l->r.path, e, stat, &l->limit)
+             : zke_entry_list(l->r.z, l->r.path, e, stat);
+}
+
+/* The directory that was seen to may have gone, as empty containers do, and
+ * been made anew for something else. */
+static int line_check_place(zke_line *l, int64_t czxid) {
+  bool known = !l->seen || l->seen == czxid;
+  int rc = known ? ZKE_OK
+                 : zke_recipe_place(l->r.z, l->r.path, l->place, ZKE_CONTAINER,
+                                    NULL, ZKE_FOREVER);
+  if (rc == ZKE_OK) l->seen = czxid;
+  return rc;
+}
+
+/* One look while waiting.  ZKE_RUNTIMEINCONSISTENCY: it has changed
+ * meanwhile. */
+static int line_look(zke_line *l) {
+  zke_entries *e = NULL;
+  zke_stat directory;
+  int rc = line_read_entries(l, &e, &directory);
+  if (rc == ZKE_OK) rc = line_check_place(l, directory.czxid);
+  int i = rc == ZKE_OK ? zke_recipe_find(e, zke_recipe_name(l->znode)) : -1;
+  bool all = i >= 0 && zke_entry_group_before(e, i) == l->weight - 1;
+  if (rc == ZKE_NONODE || (rc == ZKE_OK && !all)) {
+    line_lose(l);
+    rc = ZKE_OK;
+  } else if (rc == ZKE_OK) {
+    if (zke_entry_keepers(e, i) < l->limit)
+      rc = line_take_office(l, e, i, &directory);
+    else
+      rc = line_wait_on(l, e, i, &directory);
+    if (rc == ZKE_NONODE) rc = ZKE_RUNTIMEINCONSISTENCY;
+  }
+  zke_free(e);
+  if (rc == ZKE_OK && (l->state == ZKE_LINE_WAITING ||
+                       (l->state == ZKE_LINE_HELD && l->watch_own))) {
+    rc = line_watch_own(l);
+  }
+  return rc == ZKE_LOST ? ZKE_OK : rc; /* the state says it */
+}
+
+/* One look while holding: has one's own znode gone? */
+static int line_look_held(zke_line *l) {
+  int rc = zke_line_check(l);
+  if (rc == ZKE_OK && l->watch_own) rc = line_watch_own(l);
+  return rc == ZKE_LOST ? ZKE_OK : rc; /* the state says it */
+}
+
+/* Out again after a failure, whose code and sentence stay.  The session's end
+ * is told as that, whichever call has found it. */
+static int line_give_up(zke_line *l, int rc) {
+  zke_sentence kept;
+  if (zke_recipe_has_ended(&l->r, rc)) return rc;
+  zke_recipe_keep(&kept);
+  int64_t limit = zke_recipe_grace(l->r.z);
+  zke_line_quit(l);
+  zke_limit(l->r.z, limit);
+  return zke_recipe_restore(&kept, rc);
+}
+
+int zke_line_step(zke_line *l) {
+  int rc = ZKE_RUNTIMEINCONSISTENCY;
+  if (l->state == ZKE_LINE_HELD) return line_look_held(l);
+  if (l->state != ZKE_LINE_WAITING) return ZKE_OK;
+  while (rc == ZKE_RUNTIMEINCONSISTENCY) rc = line_look(l);
+  bool unheard = rc == ZKE_LIMIT && !l->blocking;
+  return unheard ? line_give_up(l, rc) : rc;
+}
+
+/* Leave and grant the office to the heir, in one step.  On failure nothing has
+ * changed, or the reply was lost: the znode is to be deleted then. */
+static int line_grant(zke_line *l) {
+  zke_op ops[2];
+  if (l->state != ZKE_LINE_HELD || !l->grant) return ZKE_NONODE;
+  zke_op_set(&ops[0], l->heir, l->grant, l->grant_len, l->heir_version);
+  zke_op_delete(&ops[1], l->znode, -1);
+  return zke_recipe_multi(l->r.z, ops, 2, NULL);
+}
+
+/* Leave together with what goes with the office, in one step.  On failure as
+ * line_grant(). */
+static int line_leave_both(zke_line *l) {
+  zke_op ops[2];
+  zke_op_delete(&ops[0], l->znode, -1);
+  zke_op_delete(&ops[1], l->also, -1);
+  return zke_recipe_multi(l->r.z, ops, 2, NULL);
+}
+
+/* Delete one's znode or znodes, now or later.  What goes with the office has a
+ * name that others use as well: where it is by now that of another candidate on
+ * this handle, that one writes it again (election_keep_word()). */
+static int line_discard_own(zke_line *l) {
+  int rc = ZKE_OK, also = ZKE_OK;
+  if (l->own)
+    rc = zke_recipe_discard_all(l->r.z, l->own);
+  else if (l->znode)
+    rc = zke_recipe_discard(l->r.z, l->znode, ZKE_EPHEMERAL, l->czxid);
+  if (l->also) also = zke_recipe_discard(l->r.z, l->also, ZKE_EPHEMERAL, 0);
+  return rc == ZKE_OK ? also : rc;
+}
+
+int zke_line_quit(zke_line *l) {
+  zke_sentence kept;
+  line_unwatch_own(l);
+  int rc = l->also ? line_leave_both(l) : line_grant(l);
+  if (rc != ZKE_OK) rc = line_discard_own(l);
+  if (rc != ZKE_OK) zke_recipe_keep(&kept);
+  if (l->kind == ZKE_LINE_LATCH && l->state == ZKE_LINE_HELD && rc == ZKE_OK)
+    line_remove_marks(l); /* the one that named it */
+  line_unwatch(l);
+  line_forget_own(l);
+  line_change(l, ZKE_LINE_OUT, 0);
+  if (l->blocking) zke_wake(l->r.z); /* another thread waits in this place */
+  return rc == ZKE_OK ? ZKE_OK : zke_recipe_restore(&kept, rc);
+}
+
+/* Make a lease's znodes, all in one step; the last one is what speaks for
+ * them, the others are empty. */
+static int line_make_leases(zke_line *l, const char *text, int len,
+                            int64_t deadline_ms) {
+  int n = l->weight;
+  zke_seat *seats = zke_alloc(l->r.z, (size_t)n * sizeof *seats);
+  if (!seats) return ZKE_NOMEM;
+  for (int i = 0; i < n; i++)
+    seats[i] = (zke_seat){l->r.path, zke_entry_kinds[l->kind], "", 0};
+  seats[n - 1].data = text;
+  seats[n - 1].len = len;
+  int rc =
+      zke_recipe_create_all(l->r.z, seats, n, deadline_ms, &l->own, &l->czxid);
+  zke_free(seats);
+  if (rc != ZKE_OK) return rc;
+  const char *last = l->own->data[n - 1];
+  l->znode = zke_recipe_copy(l->r.z, last, strlen(last));
+  if (l->znode) return ZKE_OK;
+  zke_line_quit(l);
+  return ZKE_NOMEM;
+}
+
+/* Make one's znode or znodes. */
+static int line_make(zke_line *l, const char *state, int64_t deadline_ms) {
+  zke_stat stat;
+  int len, rc;
+  char *text = line_text(l, state, &len);
+  if (!text) return ZKE_NOMEM;
+  if (l->kind == ZKE_LINE_LEASE) {
+    rc = line_make_leases(l, text, len, deadline_ms);
+  } else {
+    rc = zke_recipe_create(
+        l->r.z, l->r.path, l->place, zke_entry_kinds[l->kind], text, len,
+        ZKE_EPHEMERAL_SEQUENTIAL, deadline_ms, &l->znode, &stat);
+    if (rc == ZKE_OK) l->czxid = stat.czxid;
+  }
+  zke_free(text);
+  return rc;
+}
+
+int zke_line_join(zke_line *l, bool blocking, int64_t deadline_ms) {
+  if (l->state == ZKE_LINE_LOST && !l->blocking) {
+    int rc = zke_line_quit(l);
+    if (rc != ZKE_OK) return rc;
+  }
+  if (l->state != ZKE_LINE_OUT || l->blocking) {
+    return zke_recipe_fail(ZKE_MISUSE, "this %s %s object is in use",
+                           l->r.class_->name, l->r.path);
+  }
+  l->actor = zke_line_actor();
+  int rc = line_make(l, blocking ? "waiting" : "queued", deadline_ms);
+  if (rc != ZKE_OK) return rc;
+  l->state = ZKE_LINE_WAITING;
+  rc = zke_line_step(l);
+  return rc == ZKE_OK ? ZKE_OK : line_give_up(l, rc);
+}
+
+int zke_line_check(zke_line *l) {
+  if (l->state == ZKE_LINE_HELD) {
+    int rc = l->own ? ZKE_OK : zke_exists(l->r.z, l->znode, NULL, NULL, NULL);
+    for (int i = 0; l->own && i < l->own->count && rc == ZKE_OK; i++)
+      rc = zke_exists(l->r.z, l->own->data[i], NULL, NULL, NULL);
+    if (rc != ZKE_NONODE) return rc;
+    line_lose(l);
+  }
+  return zke_recipe_fail(ZKE_LOST, "the %s %s is not held", l->r.class_->name,
+                         l->r.path);
+}
+
+/* Name who is in front. */
+static int line_say_held(zke_line *l, int rc) {
+  return zke_line_say_held(l->r.z, rc, l->r.class_->name, l->r.path);
+}
+
+int zke_line_try(zke_line *l) {
+  int rc = zke_line_join(l, false, ZKE_FOREVER);
+  if (rc != ZKE_OK || l->state == ZKE_LINE_HELD) return rc;
+  rc = l->state == ZKE_LINE_LOST ? line_lost(l) : line_say_held(l, ZKE_HELD);
+  return line_give_up(l, rc);
+}
+
+/* ---- another entry in one's place ---- */
+
+/* One step: a new entry is made, the victim's and one's own old one go. */
+typedef struct line_leap {
+  zke_line *l;
+  const char *victim; /* or NULL */
+  const char *text;
+  int len;
+  zke_creation made; /* the new entry, as zke_creation_find() looks for it */
+} line_leap;
+
+static int line_try_leap(zke *z, void *arg) {
+  line_leap *j = arg;
+  zke_op ops[3];
+  zke_op_result results[3] = {{0}};
+  int n = 0;
+  int rc = j->made.unsure ? zke_creation_find(z, &j->made) : ZKE_NONODE;
+  if (rc != ZKE_NONODE) return rc;
+  zke_op_create(&ops[n++], j->made.given, j->text, j->len, ZKE_OPEN_ACL,
+                j->made.mode);
+  if (j->victim && !(j->l->znode && strcmp(j->victim, j->l->znode) == 0))
+    zke_op_delete(&ops[n++], j->victim, -1);
+  if (j->l->znode) zke_op_delete(&ops[n++], j->l->znode, -1);
+  rc = zke_recipe_multi(z, ops, n, results);
+  if (rc == ZKE_OK) {
+    j->made.path = results[0].path;
+    j->made.stat = results[0].stat;
+    results[0].path = NULL;
+  }
+  zke_results_clear(results, n);
+  j->made.unsure = j->made.unsure || rc == ZKE_CONNECTIONLOSS;
+  return rc;
+}
+
+/* Make the leap.  One whose outcome cannot be told has not been made: then the
+ * new znode goes. */
+static int line_leap_make(zke_line *l, line_leap *j) {
+  char *text = line_text(l, "held", &j->len);
+  if (!text) return ZKE_NOMEM;
+  j->text = text;
+  int rc = zke_retry(l->r.z, line_try_leap, j, ZKE_FOREVER);
+  if (rc != ZKE_OK && j->made.unsure)
+    rc = zke_creation_resolve(l->r.z, &j->made, rc);
+  zke_free(text);
+  return rc;
+}
+
+/* Leap; afterwards the new znode is one's own.  suffix: its number, or "" for
+ * the next one. */
+static int line_leap_over(zke_line *l, int kind, const char *suffix,
+                          const char *victim) {
+  line_leap j = {.l = l, .victim = victim};
+  j.made.directory = l->r.path;
+  j.made.kind = zke_entry_kinds[kind];
+  j.made.mode = *suffix ? ZKE_EPHEMERAL : ZKE_EPHEMERAL_SEQUENTIAL;
+  int rc = zke_creation_name(l->r.z, &j.made, suffix);
+  line_unwatch_own(l);
+  if (rc == ZKE_OK) rc = line_leap_make(l, &j);
+  zke_free(j.made.given);
+  if (rc != ZKE_OK) return line_watch_again(l, rc);
+  line_unwatch(l);
+  line_forget_own(l);
+  l->znode = j.made.path;
+  l->kind = kind == ZKE_LINE_FRONT ? l->kind : kind;
+  l->czxid = j.made.stat.czxid;
+  return ZKE_OK;
+}
+
+int zke_line_jump(zke_line *l, const char *victim) {
+  uint64_t before = l->actor;
+  l->actor = zke_line_actor(); /* whoever had joined: this thread will hold */
+  int rc = line_leap_over(l, ZKE_LINE_FRONT, "", victim);
+  if (rc != ZKE_OK) l->actor = before;
+  if (rc != ZKE_OK) return rc;
+  l->state = ZKE_LINE_WAITING;
+  rc = zke_line_step(l);
+  return rc == ZKE_OK ? ZKE_OK : line_give_up(l, rc);
+}
+
+typedef struct line_legacy {
+  zke_line *l;
+  const char *heir; /* its znode */
+  const char *word; /* another znode that goes, or NULL */
+  bool unsure;
+} line_legacy;
+
+/* In one step: mark the heir, wake it by a write of what it says anyway, and
+ * go.  ZKE_BADVERSION: something has changed meanwhile. */
+static int line_bequeath(zke *z, const line_legacy *y, const char *mark,
+                         const zke_op_result *heir) {
+  zke_op ops[4];
+  zke_op_result results[4] = {{0}};
+  int n = 0;
+  int rc = y->word ? zke_exists(z, y->word, NULL, NULL, NULL) : ZKE_NONODE;
+  if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
+  zke_op_create(&ops[n++], mark, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+  zke_op_set(&ops[n++], y->heir, heir->data, heir->len, heir->stat.version);
+  zke_op_delete(&ops[n++], y->l->znode, -1);
+  if (rc == ZKE_OK) zke_op_delete(&ops[n++], y->word, -1);
+  rc = zke_recipe_multi(z, ops, n, results);
+  if (results[3].rc == ZKE_NONODE) rc = ZKE_BADVERSION;
+  zke_results_clear(results, n);
+  return rc;
+}
+
+static int line_try_yield(zke *z, void *arg) {
+  line_legacy *y = arg;
+  zke_op_result got = {0};
+  zke_entry heir;
+  char name[64];
+  if (y->unsure) {
+    int rc = zke_exists(z, y->l->znode, NULL, NULL, NULL);
+    if (rc != ZKE_OK) return rc == ZKE_NONODE ? ZKE_OK : rc;
+  }
+  int rc = zke_get(z, y->heir, NULL, NULL, &got.data, &got.len, &got.stat);
+  if (rc != ZKE_OK) return rc;
+  zke_recipe_parse(zke_recipe_name(y->heir), zke_entry_kinds, ZKE_LINE_KINDS,
+                   &heir);
+  snprintf(name, sizeof name, "%.40s%s%010" PRId32, zke_recipe_name(y->heir),
+           zke_entry_kinds[ZKE_LINE_NEXT], heir.number);
+  char *mark = zke_recipe_path(z, y->l->r.path, name);
+  rc = mark ? line_bequeath(z, y, mark, &got) : ZKE_NOMEM;
+  zke_free(mark);
+  zke_free(got.data);
+  y->unsure = y->unsure || rc == ZKE_CONNECTIONLOSS;
+  return rc;
+}
+
+int zke_line_yield(zke_line *l, const char *heir, const char *word) {
+  line_legacy y = {.l = l, .word = word};
+  if (l->state != ZKE_LINE_HELD) return zke_line_check(l);
+  char *path = zke_recipe_path(l->r.z, l->r.path, heir);
+  if (!path) return ZKE_NOMEM;
+  y.heir = path;
+  line_unwatch_own(l);
+  int rc = ZKE_BADVERSION;
+  while (rc == ZKE_BADVERSION)
+    rc = zke_retry(l->r.z, line_try_yield, &y, ZKE_FOREVER);
+  zke_free(path);
+  if (rc == ZKE_NONODE && zke_line_check(l) == ZKE_LOST) return ZKE_LOST;
+  if (rc != ZKE_OK) return line_watch_again(l, rc);
+  line_unwatch(l);
+  line_forget_own(l);
+  line_change(l, ZKE_LINE_OUT, 0);
+  return ZKE_OK;
+}
+
+/* ---- an entry of several lines ---- */
+
+/* Watch the nearest entry that keeps out the one at index i, in the place of
+ * the one watched before. */
+static int line_watch_nearest(zke_recipe *r, const char *directory,
+                              const zke_entries *e, int i, char **watched) {
+  int j = i - 1;
+  while (!zke_entry_keeps_out(&e->data[j], &e->data[i])) j--;
+  char *path = zke_recipe_path(r->z, directory, e->data[j].name);
+  if (!path) return ZKE_NOMEM;
+  int rc = zke_children(r->z, path, zke_recipe_watcher, r, NULL, NULL);
+  if (rc != ZKE_OK) {
+    zke_free(path);
+    return rc == ZKE_NONODE ? ZKE_RUNTIMEINCONSISTENCY : rc;
+  }
+  if (*watched && strcmp(*watched, path) != 0)
+    zke_remove_watch(r->z, *watched, ZKE_WATCH_CHILD, zke_recipe_watcher, r);
+  zke_free(*watched);
+  *watched = path;
+  return 1;
+}
+
+int zke_line_turn(zke_recipe *r, const char *directory, const char *znode,
+                  char **watched, int64_t *pzxid) {
+  int rc = ZKE_RUNTIMEINCONSISTENCY;
+  while (rc == ZKE_RUNTIMEINCONSISTENCY) {
+    zke_entries *e = NULL;
+    zke_stat stat;
+    rc = zke_entry_list(r->z, directory, &e, &stat);
+    if (rc != ZKE_OK) return rc;
+    int i = zke_recipe_find(e, zke_recipe_name(znode));
+    if (i < 0)
+      rc = ZKE_NONODE;
+    else if (zke_entry_keepers(e, i) > 0)
+      rc = line_watch_nearest(r, directory, e, i, watched);
+    zke_free(e);
+    if (rc != ZKE_OK) continue;
+    *pzxid = stat.pzxid;
+    zke_free(*watched); /* it has fired */
+    *watched = NULL;
+  }
+  return rc;
+}
+
+int zke_line_convert(zke_line *l, int kind) {
+  char suffix[16];
+  zke_entry own;
+  if (l->state != ZKE_LINE_HELD ||
+      !zke_recipe_parse(zke_recipe_name(l->znode), zke_entry_kinds,
+                        ZKE_LINE_KINDS, &own)) {
+    return zke_line_check(l);
+  }
+  snprintf(suffix, sizeof suffix, "%010" PRId32, own.number);
+  int rc = line_leap_over(l, kind, suffix, NULL);
+  if (rc == ZKE_NONODE) line_lose(l);
+  if (rc == ZKE_OK) l->token = l->czxid;
+  return rc == ZKE_NONODE ? line_lost(l) : rc == ZKE_OK ? zke_line_step(l) : rc;
+}
+
+/* Look for a deadlock that one's own joining has closed. */
+static int line_detect(const zke_line *l) {
+  if (l->no_check) return ZKE_OK;
+  return zke_line_detect(l->r.z, l->actor, l->weight);
+}
+
+/* ---- the blocking call ---- */
+
+static int line_is_done(zke_recipe *r) {
+  zke_line *l = (zke_line *)r;
+  return l->state == ZKE_LINE_HELD      ? ZKE_OK
+         : l->state == ZKE_LINE_WAITING ? 1
+                                        : line_lost(l);
+}
+
+/* One has joined without blocking and blocks now. */
+static int line_begin_blocking(zke_line *l) {
+  zke_stat stat;
+  l->actor = zke_line_actor();
+  int rc = line_set(l, "waiting", -1, &stat);
+  if (rc == ZKE_NONODE) line_lose(l);
+  return rc == ZKE_NONODE ? ZKE_OK : rc;
+}
+
+int zke_line_acquire(zke_line *l, int64_t deadline_ms) {
+  int rc = ZKE_OK;
+  if (l->state == ZKE_LINE_WAITING && !l->blocking) {
+    l->blocking = true;
+    rc = line_begin_blocking(l);
+  } else {
+    rc = zke_line_join(l, true, deadline_ms);
+    if (rc != ZKE_OK) return rc;
+    l->blocking = true;
+  }
+  if (rc == ZKE_OK && l->state == ZKE_LINE_WAITING) rc = line_detect(l);
+  if (rc == ZKE_OK) rc = zke_recipe_await(&l->r, line_is_done, deadline_ms);
+  l->blocking = false;
+  if (rc == ZKE_OPERATIONTIMEOUT) line_say_held(l, rc);
+  return rc == ZKE_OK ? ZKE_OK : line_give_up(l, rc);
+}
+
+/* ---- what a recipe that is a line is made of ---- */
+
+int zke_line_release(zke_line *l) {
+  if (l->state == ZKE_LINE_WAITING || l->state == ZKE_LINE_HELD)
+    return zke_line_quit(l);
+  if (l->state == ZKE_LINE_LOST) zke_line_quit(l);
+  return zke_line_check(l); /* says that it is not held */
+}
+
+int zke_line_check_op(zke_line *l, zke_op *op) {
+  if (l->state != ZKE_LINE_HELD) return zke_line_check(l);
+  zke_op_check(op, l->znode, -1);
+  return ZKE_OK;
+}
+
+int zke_line_on_step(zke_recipe *r) { return zke_line_step((zke_line *)r); }
+
+void zke_line_on_event(zke_recipe *r, int type, const char *path) {
+  (void)type;
+  zke_line_event((zke_line *)r, path);
+}
+
+void zke_line_on_ended(zke_recipe *r) { zke_line_ended((zke_line *)r); }
+void zke_line_on_quit(zke_recipe *r) { zke_line_quit((zke_line *)r); }
+void zke_line_on_destroy(zke_recipe *r) { zke_line_free((zke_line *)r); }
+
+/* Entered with rc: see to the place. */
+static int line_enter(zke_line *l, int rc) {
+  if (rc != ZKE_OK || l->placed) return rc;
+  rc = zke_recipe_place(l->r.z, l->r.path, l->place, ZKE_CONTAINER, NULL,
+                        ZKE_FOREVER);
+  if (rc != ZKE_OK) return zke_recipe_leave(&l->r, rc);
+  l->placed = true;
+  return ZKE_OK;
+}
+
+int zke_line_enter(zke_line *l) {
+  return line_enter(l, zke_recipe_enter((zke_recipe *)l));
+}
+
+int zke_line_enter_by(zke_line *l, int64_t deadline_ms) {
+  return line_enter(l, zke_recipe_enter_by((zke_recipe *)l, deadline_ms));
+}
+
+int zke_line_ask_state(zke_line *l) {
+  if (zke_recipe_enter((zke_recipe *)l) != ZKE_OK) return ZKE_LINE_LOST;
+  int state = l->state;
+  zke_recipe_leave(&l->r, ZKE_OK);
+  return state;
+}
+
+int64_t zke_line_ask_token(zke_line *l) {
+  if (zke_recipe_enter((zke_recipe *)l) != ZKE_OK) return 0;
+  int64_t token = l->token;
+  zke_recipe_leave(&l->r, ZKE_OK);
+  return token;
+}
+
+int zke_line_ask(zke_line *l) {
+  int rc = zke_recipe_enter((zke_recipe *)l);
+  return rc == ZKE_OK ? zke_recipe_leave(&l->r, zke_line_check(l)) : rc;
+}
+
+int zke_line_ask_op(zke_line *l, zke_op *op) {
+  if (!op) return zke_recipe_fail(ZKE_BADARGUMENTS, "op is NULL");
+  int rc = zke_recipe_enter((zke_recipe *)l);
+  return rc == ZKE_OK ? zke_recipe_leave(&l->r, zke_line_check_op(l, op)) : rc;
+}

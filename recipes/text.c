@@ -1,0 +1,83 @@
+/* text.c - sentences and strings */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* gmtime_r */
+#endif
+
+#include "text.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+char *zke_recipe_copy(zke *z, const char *text, size_t len) {
+  char *copy = zke_alloc(z, len + 1);
+  if (copy && len) memcpy(copy, text, len);
+  return copy;
+}
+
+/* The part of a path behind its last slash. */
+const char *zke_recipe_name(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash ? slash + 1 : path;
+}
+
+bool zke_recipe_read(char **at, const char *word, int base,
+                     int64_t *number_out) {
+  size_t len = strlen(word);
+  if (strncmp(*at, word, len) != 0) return false;
+  char *start = *at + len, *end = start;
+  if (!isxdigit((unsigned char)start[base == 10 && *start == '-']))
+    return false;
+  errno = 0;
+  int64_t number = base == 16 ? (int64_t)strtoull(start, &end, 16)
+                              : (int64_t)strtoll(start, &end, 10);
+  if (errno != 0 || end == start) return false;
+  *at = end;
+  *number_out = number;
+  return true;
+}
+
+char *zke_recipe_path(zke *z, const char *directory, const char *name) {
+  size_t size = strlen(directory) + strlen(name) + 2;
+  char *path = zke_alloc(z, size);
+  if (path) snprintf(path, size, "%s/%s", directory, name);
+  return path;
+}
+
+void zke_recipe_keep(zke_sentence *kept) {
+  snprintf(kept->text, sizeof kept->text, "%s", zke_errmsg());
+}
+
+void zke_recipe_when(int64_t ms, char text[ZKE_RECIPE_WHEN]) {
+  struct tm utc;
+  time_t seconds = (time_t)(ms / 1000);
+  if (!gmtime_r(&seconds, &utc) ||
+      !strftime(text, ZKE_RECIPE_WHEN, "%Y-%m-%dT%H:%M:%SZ", &utc))
+    snprintf(text, ZKE_RECIPE_WHEN, "%" PRId64 " ms", ms);
+}
+
+int zke_recipe_sign(zke *z, const char *before, const void *data, int len,
+                    char **text_out, int *len_out) {
+  zke_session_list *who = NULL;
+  int rc = zke_session(z, zke_session_id(z), &who);
+  if (rc != ZKE_OK) return rc;
+  size_t room = strlen(before) + strlen(who->data[0].identity) + 32;
+  char *text = zke_alloc(z, room + (size_t)len);
+  if (text) {
+    int head = snprintf(text, room, "%s%" PRId64 " %s", before,
+                        who->data[0].pid, who->data[0].identity);
+    for (char *p = text; *p; p++) {
+      if (*p == '\n') *p = ' ';
+    }
+    text[head++] = '\n';
+    if (len) memcpy(text + head, data, (size_t)len);
+    *text_out = text;
+    *len_out = head + len;
+  }
+  zke_free(who);
+  return text ? ZKE_OK : ZKE_NOMEM; /* zke_alloc() has said it */
+}

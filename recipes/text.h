@@ -1,0 +1,75 @@
+/* text.h - for whoever writes a recipe: sentences of errors, and strings
+ *
+ * A failing call leaves its sentence in the thread (zke_fail()).  Cleaning up
+ * after it may fail as well, so a recipe keeps the first sentence over that.
+ * Strings are blocks for zke_free(), or NULL without memory. */
+#ifndef ZKEMBED_RECIPES_TEXT_H
+#define ZKEMBED_RECIPES_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "zkembed.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* zke_recipe_fail - zke_fail(), with rc as its value where the call stands: a
+ * macro, so that compilers and analyzers, which do not look into variadic
+ * functions, know that it is an error.  rc is looked at twice. */
+#define zke_recipe_fail(rc, ...) (zke_fail(rc, __VA_ARGS__), (rc))
+
+/* zke_recipe_keep    - keep this thread's sentence over what cleaning up may
+ *                      say
+ * zke_recipe_restore - say it again where rc is a failure; returns rc */
+typedef struct zke_sentence {
+  char text[512];
+} zke_sentence;
+ZKE_API void zke_recipe_keep(zke_sentence *kept);
+static inline int zke_recipe_restore(const zke_sentence *kept, int rc) {
+  if (rc < 0) zke_fail(rc, "%s", kept->text);
+  return rc;
+}
+
+/* zke_recipe_copy - len bytes and a NUL behind them
+ * zke_recipe_path - "directory/name"
+ * zke_recipe_when - a time, ms since 1970, as "2026-11-20T12:00:00Z"; one
+ *                   that no calendar has as "<ms> ms" */
+enum { ZKE_RECIPE_WHEN = 32 };
+ZKE_API char *zke_recipe_copy(zke *z, const char *text, size_t len);
+ZKE_API char *zke_recipe_path(zke *z, const char *directory, const char *name);
+ZKE_API void zke_recipe_when(int64_t ms, char text[ZKE_RECIPE_WHEN]);
+
+/* zke_recipe_sign - data that tells whose it is, also when its session has
+ * gone: "<before><pid> <identity>\n<data>", in one line until the data
+ *
+ *   before    "" or a word with a space behind it
+ *   text_out  out: one block; len_out: its length
+ *
+ * Returns ZKE_OK, ZKE_NOMEM, or what zke_session() says. */
+ZKE_API int zke_recipe_sign(zke *z, const char *before, const void *data,
+                            int len, char **text_out, int *len_out);
+
+/* zke_recipe_read - a word and the number behind it, in a znode's data
+ *
+ * Nothing is passed over: neither spaces nor the end of a line.
+ *
+ *   at    in and out: where, in a text that ends with a NUL; then behind the
+ *         number
+ *   base  10, or 16 for what PRIx64 wrote
+ *
+ * Returns false where anything else stands there, or the number has more than
+ * 64 bits; then nothing is changed. */
+ZKE_API bool zke_recipe_read(char **at, const char *word, int base,
+                             int64_t *number_out);
+
+/* zke_recipe_name - the part of a path behind its last slash; of that memory */
+const char *zke_recipe_name(const char *path);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,544 @@
+/* znode.c - znodes that survive lost replies */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* strnlen */
+#endif
+
+#include "znode.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "limit.h"
+#include "support.h"
+#include "text.h"
+
+static int znode_multi_rc(zke *z, int rc) {
+  if (rc != ZKE_MARSHALLINGERROR) return rc;
+  int state = zke_state(z);
+  bool ended = state == ZKE_STATE_EXPIRED || state == ZKE_STATE_AUTH_FAILED;
+  return ended ? ZKE_INVALIDSTATE : rc;
+}
+
+int zke_recipe_multi(zke *z, const zke_op *ops, int count,
+                     zke_op_result *results) {
+  return znode_multi_rc(z, zke_multi(z, ops, count, results));
+}
+
+int zke_recipe_multi_read(zke *z, const zke_op *ops, int count,
+                          zke_op_result *results) {
+  return znode_multi_rc(z, zke_multi_read(z, ops, count, results));
+}
+
+#define ZNODE_MARK "zkembed "
+
+typedef struct znode_place {
+  const char *path, *kind, *more;
+  int mode;
+} znode_place;
+
+/* "zkembed lock\nlimit 3\n" in one block. */
+static char *znode_place_text(zke *z, const znode_place *p) {
+  const char *more = p->more ? p->more : "";
+  size_t size = strlen(ZNODE_MARK) + strlen(p->kind) + strlen(more) + 2;
+  char *text = zke_alloc(z, size);
+  if (text) snprintf(text, size, ZNODE_MARK "%s\n%s", p->kind, more);
+  return text;
+}
+
+/* Fail, naming what a place is used for. */
+static int znode_other_kind(const znode_place *p, const char *data) {
+  size_t mark = strlen(ZNODE_MARK);
+  if (strncmp(data, ZNODE_MARK, mark) != 0) {
+    return zke_recipe_fail(ZKE_OTHERKIND, "%s has data of its own: it is no %s",
+                           p->path, p->kind);
+  }
+  return zke_recipe_fail(ZKE_OTHERKIND, "%s is a %.*s, not a %s", p->path,
+                         (int)strcspn(data + mark, "\n"), data + mark, p->kind);
+}
+
+/* Does the data say that it is ours?  ZKE_NODEEXISTS: it says nothing. */
+static int znode_compare(const znode_place *p, const char *data, int len) {
+  size_t mark = strlen(ZNODE_MARK), kind = strlen(p->kind);
+  if (len <= 0) return ZKE_NODEEXISTS;
+  if (strncmp(data, ZNODE_MARK, mark) == 0 &&
+      strncmp(data + mark, p->kind, kind) == 0 &&
+      (data[mark + kind] == '\n' || data[mark + kind] == '\0')) {
+    return ZKE_OK;
+  }
+  return znode_other_kind(p, data);
+}
+
+/* Make the node of a place; that it exists already is fine. */
+static int znode_make_one(zke *z, const znode_place *p, const char *text) {
+  int rc = zke_create(z, p->path, text, (int)strlen(text), ZKE_OPEN_ACL,
+                      p->mode, NULL, NULL);
+  return rc == ZKE_NODEEXISTS ? ZKE_OK : rc;
+}
+
+/* Make a place, and what is missing above it.  What was made above it may have
+ * gone again before the place itself was made, as an empty container does. */
+static int znode_make_place(zke *z, const znode_place *p, const char *text) {
+  int rc = znode_make_one(z, p, text);
+  if (rc != ZKE_NONODE) return rc;
+  const char *name = zke_recipe_name(p->path);
+  char *above = zke_recipe_copy(z, p->path, (size_t)(name - p->path) - 1);
+  if (!above) return ZKE_NOMEM;
+  for (int i = 0; i < ZKE_RETRIES && rc == ZKE_NONODE; i++) {
+    rc = zke_ensure_path(z, above, p->mode, 0); /* the whole is tried again */
+    if (rc == ZKE_OK) rc = znode_make_one(z, p, text);
+  }
+  zke_free(above);
+  return rc;
+}
+
+/* One look at a place: make it, take it over, or see what it is. */
+static int znode_see_to(zke *z, void *arg) {
+  const znode_place *p = arg;
+  char *data = NULL, *text;
+  int len;
+  zke_stat stat;
+  int rc = zke_get(z, p->path, NULL, NULL, &data, &len, &stat);
+  if (rc == ZKE_OK) rc = znode_compare(p, data, len);
+  zke_free(data);
+  if (rc != ZKE_NONODE && rc != ZKE_NODEEXISTS) return rc;
+  bool missing = rc == ZKE_NONODE;
+  text = znode_place_text(z, p);
+  if (!text) return ZKE_NOMEM;
+  if (!missing) {
+    rc = zke_set(z, p->path, text, (int)strlen(text), stat.version, NULL);
+  } else {
+    rc = znode_make_place(z, p, text);
+  }
+  zke_free(text);
+  return rc == ZKE_OK || rc == ZKE_BADVERSION || (rc == ZKE_NONODE && !missing)
+             ? ZKE_RUNTIMEINCONSISTENCY /* look again */
+             : rc;
+}
+
+int zke_recipe_place(zke *z, const char *path, const char *kind, int mode,
+                     const char *more, int64_t deadline_ms) {
+  znode_place p = {path, kind, more, mode};
+  int rc = ZKE_RUNTIMEINCONSISTENCY;
+  for (int i = 0; i < ZKE_RETRIES && rc == ZKE_RUNTIMEINCONSISTENCY; i++)
+    rc = zke_retry(z, znode_see_to, &p, deadline_ms);
+  return rc;
+}
+
+void zke_recipe_guid(zke *z, char guid[ZKE_RECIPE_GUID]) {
+  static unsigned counter; /* atomic: each number is given once a process */
+  uint64_t id = (uint64_t)zke_session_id(z);
+  unsigned n = __atomic_add_fetch(&counter, 1, __ATOMIC_RELAXED);
+  snprintf(guid, ZKE_RECIPE_GUID,
+           "%08" PRIx64 "-%04" PRIx64 "-%04" PRIx64 "-%04x-%012x", id >> 32,
+           id >> 16 & 0xffff, id & 0xffff, 0x8000u, n);
+}
+
+static bool znode_is_ephemeral(int mode) {
+  return mode == ZKE_EPHEMERAL || mode == ZKE_EPHEMERAL_SEQUENTIAL;
+}
+
+/* Look for what a lost try has made; ZKE_NONODE: it made nothing. */
+int zke_creation_find(zke *z, zke_creation *c) {
+  zke_strings *names = NULL;
+  int rc = zke_children(z, c->directory, NULL, NULL, &names, NULL);
+  if (rc != ZKE_OK) return rc;
+  rc = ZKE_NONODE;
+  for (int i = 0; i < names->count && rc == ZKE_NONODE; i++) {
+    if (strncmp(names->data[i], "_c_", 3) != 0 ||
+        strncmp(names->data[i] + 3, c->guid, 36) != 0) {
+      continue;
+    }
+    char *path = zke_recipe_path(z, c->directory, names->data[i]);
+    rc = path ? zke_exists(z, path, NULL, NULL, &c->stat) : ZKE_NOMEM;
+    if (rc == ZKE_OK && znode_is_ephemeral(c->mode) &&
+        c->stat.ephemeralOwner != zke_session_id(z))
+      rc = ZKE_NONODE;
+    if (rc == ZKE_OK)
+      c->path = path;
+    else
+      zke_free(path);
+  }
+  zke_free(names);
+  return rc;
+}
+
+static int znode_try_create(zke *z, void *arg) {
+  zke_creation *c = arg;
+  int rc = c->unsure ? zke_creation_find(z, c) : ZKE_NONODE;
+  if (rc != ZKE_NONODE) return rc;
+  rc = zke_create(z, c->given, c->data, c->len, ZKE_OPEN_ACL, c->mode, &c->path,
+                  &c->stat);
+  c->unsure = c->unsure || rc == ZKE_CONNECTIONLOSS;
+  return rc;
+}
+
+static int znode_find_made(zke *z, void *arg) {
+  return zke_creation_find(z, arg);
+}
+
+/* What is to be discarded, see zke_discard(). */
+typedef struct znode_goer {
+  const char *path;
+  int mode;
+  int64_t czxid;
+} znode_goer;
+
+static int znode_try_discard(zke *z, void *arg) {
+  const znode_goer *g = arg;
+  return zke_discard(z, g->path, g->mode, g->czxid);
+}
+
+/* Discard it.  An obstacle that does not last, such as memory that was short,
+ * is gone at the second try. */
+static int znode_discard(zke *z, znode_goer *g) {
+  int rc = zke_retry(z, znode_try_discard, g, ZKE_FOREVER);
+  return rc == ZKE_OK || zke_recipe_is_transient(rc) ? rc
+                                                     : znode_try_discard(z, g);
+}
+
+int zke_recipe_discard(zke *z, const char *path, int mode, int64_t czxid) {
+  znode_goer g = {path, mode, czxid};
+  int64_t limit = zke_recipe_allow(z);
+  int rc = znode_discard(z, &g);
+  zke_limit(z, limit);
+  return rc;
+}
+
+/* The creation has failed with rc, and its last try may have made the znode:
+ * see whether it is there, whatever the deadline was.  Where that cannot be
+ * seen it is to go.  Returns ZKE_OK with the znode, else rc. */
+int zke_creation_resolve(zke *z, zke_creation *c, int rc) {
+  zke_sentence kept;
+  zke_recipe_keep(&kept);
+  int64_t limit = zke_recipe_allow(z);
+  int found = zke_retry(z, znode_find_made, c, ZKE_FOREVER);
+  zke_limit(z, limit);
+  if (found == ZKE_OK) return ZKE_OK;
+  if (found != ZKE_NONODE && znode_is_ephemeral(c->mode))
+    zke_recipe_discard(z, c->given, c->mode, 0);
+  return zke_recipe_restore(&kept, rc);
+}
+
+/* The guid, and the path that a create is given; suffix: behind the kind. */
+int zke_creation_name(zke *z, zke_creation *c, const char *suffix) {
+  size_t size = strlen(c->directory) + strlen(c->kind) + strlen(suffix) + 48;
+  zke_recipe_guid(z, c->guid);
+  c->given = zke_alloc(z, size);
+  if (!c->given) return ZKE_NOMEM;
+  snprintf(c->given, size, "%s/_c_%s-%s%s", c->directory, c->guid, c->kind,
+           suffix);
+  return ZKE_OK;
+}
+
+int zke_recipe_create(zke *z, const char *directory, const char *place,
+                      const char *kind, const void *data, int len, int mode,
+                      int64_t deadline_ms, char **path_out,
+                      zke_stat *stat_out) {
+  zke_creation c = {.directory = directory,
+                    .place = place,
+                    .kind = kind,
+                    .data = data,
+                    .len = len,
+                    .mode = mode};
+  int rc = zke_creation_name(z, &c, "");
+  if (rc == ZKE_OK) rc = ZKE_NONODE;
+  for (int i = 0; i < ZKE_RETRIES && rc == ZKE_NONODE; i++) {
+    if (i > 0)
+      rc = zke_recipe_place(z, directory, place, ZKE_CONTAINER, NULL,
+                            deadline_ms);
+    if (i == 0 || rc == ZKE_OK)
+      rc = zke_retry(z, znode_try_create, &c, deadline_ms);
+  }
+  if (rc != ZKE_OK && c.unsure) rc = zke_creation_resolve(z, &c, rc);
+  zke_free(c.given);
+  if (rc == ZKE_OK && path_out)
+    *path_out = c.path;
+  else
+    zke_free(c.path);
+  if (rc == ZKE_OK && stat_out) *stat_out = c.stat;
+  return rc;
+}
+
+typedef struct znode_creations {
+  const zke_seat *seats;
+  zke_op *ops;
+  zke_op_result *made;
+  int count;
+  char guid[ZKE_RECIPE_GUID];
+  bool unsure; /* the last try may have made them */
+} znode_creations;
+
+/* Look for what a lost try has made at seat i: of the entries with the guid
+ * the one after those of the seats before it in the same directory. */
+static int znode_recover_seat(zke *z, znode_creations *c, int i) {
+  const zke_seat *seat = &c->seats[i];
+  zke_entries *e = NULL;
+  int before = 0;
+  for (int j = 0; j < i; j++)
+    before += strcmp(c->seats[j].directory, seat->directory) == 0;
+  int rc = zke_recipe_entries(z, seat->directory, &seat->kind, 1, NULL, NULL,
+                              &e, NULL);
+  if (rc != ZKE_OK) return rc;
+  rc = ZKE_NONODE;
+  for (int j = 0; j < e->count && rc == ZKE_NONODE; j++) {
+    if (strncmp(e->data[j].name + 3, c->guid, 36) != 0 || before-- > 0)
+      continue;
+    char *path = zke_recipe_path(z, seat->directory, e->data[j].name);
+    rc = path ? zke_exists(z, path, NULL, NULL, &c->made[i].stat) : ZKE_NOMEM;
+    if (rc == ZKE_OK)
+      c->made[i].path = path;
+    else
+      zke_free(path);
+  }
+  zke_free(e);
+  return rc;
+}
+
+/* They were made all or none; one missing alone was taken away. */
+static int znode_recover_all(zke *z, void *arg) {
+  znode_creations *c = arg;
+  bool found = false;
+  zke_results_clear(c->made, c->count);
+  for (int i = 0; i < c->count; i++) {
+    int rc = znode_recover_seat(z, c, i);
+    if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
+    found = found || rc == ZKE_OK;
+  }
+  return found ? ZKE_OK : ZKE_NONODE;
+}
+
+static int znode_try_create_all(zke *z, void *arg) {
+  znode_creations *c = arg;
+  int rc = c->unsure ? znode_recover_all(z, c) : ZKE_NONODE;
+  if (rc != ZKE_NONODE) return rc;
+  zke_results_clear(c->made, c->count);
+  rc = zke_recipe_multi(z, c->ops, c->count, c->made);
+  c->unsure = c->unsure || rc == ZKE_CONNECTIONLOSS;
+  return rc;
+}
+
+/* As zke_creation_resolve(), for all of them. */
+static int znode_settle_all(zke *z, znode_creations *c, int rc) {
+  zke_sentence kept;
+  zke_recipe_keep(&kept);
+  int64_t limit = zke_recipe_allow(z);
+  int found = zke_retry(z, znode_recover_all, c, ZKE_FOREVER);
+  zke_limit(z, limit);
+  if (found == ZKE_OK) return ZKE_OK;
+  for (int i = 0; i < c->count && found != ZKE_NONODE; i++)
+    zke_recipe_discard(z, c->ops[i].path, ZKE_EPHEMERAL_SEQUENTIAL, 0);
+  return zke_recipe_restore(&kept, rc);
+}
+
+/* Fill in the operations; their paths are in one block. */
+static char *znode_creation_ops(zke *z, znode_creations *c) {
+  size_t size = 0;
+  for (int i = 0; i < c->count; i++)
+    size += strlen(c->seats[i].directory) + strlen(c->seats[i].kind) + 48;
+  char *text = zke_alloc(z, size), *at = text;
+  for (int i = 0; i < c->count && text; i++) {
+    const zke_seat *seat = &c->seats[i];
+    zke_op_create(&c->ops[i], at, seat->data, seat->len, ZKE_OPEN_ACL,
+                  ZKE_EPHEMERAL_SEQUENTIAL);
+    at += sprintf(at, "%s/_c_%s-%s", seat->directory, c->guid, seat->kind) + 1;
+  }
+  return text;
+}
+
+/* The paths made, in one block; "" for one that is missing. */
+static zke_strings *znode_made(zke *z, const znode_creations *c) {
+  size_t size = sizeof(zke_strings) + (size_t)c->count * sizeof(char *);
+  for (int i = 0; i < c->count; i++)
+    size += c->made[i].path ? strlen(c->made[i].path) + 1 : 1;
+  zke_strings *s = zke_alloc(z, size);
+  if (!s) return NULL;
+  s->data = (char **)(void *)(s + 1);
+  char *text = (char *)(s->data + c->count);
+  for (int i = 0; i < c->count; i++) {
+    const char *path = c->made[i].path ? c->made[i].path : "";
+    s->data[s->count++] = text;
+    text = (char *)memcpy(text, path, strlen(path) + 1) + strlen(path) + 1;
+  }
+  return s;
+}
+
+int zke_recipe_create_all(zke *z, const zke_seat *seats, int count,
+                          int64_t deadline_ms, zke_strings **paths_out,
+                          int64_t *czxid_out) {
+  znode_creations c = {.seats = seats, .count = count};
+  size_t n = (size_t)count;
+  int rc = ZKE_NOMEM;
+  zke_strings *paths = NULL;
+  zke_recipe_guid(z, c.guid);
+  c.ops = zke_alloc(z, n * sizeof *c.ops);
+  c.made = zke_alloc(z, n * sizeof *c.made);
+  char *text = c.ops && c.made ? znode_creation_ops(z, &c) : NULL;
+  if (text) rc = zke_retry(z, znode_try_create_all, &c, deadline_ms);
+  if (rc != ZKE_OK && c.unsure) rc = znode_settle_all(z, &c, rc);
+  if (rc == ZKE_OK) {
+    paths = znode_made(z, &c);
+    for (int i = 0; i < count; i++) {
+      if (!paths)
+        zke_recipe_discard(z, c.ops[i].path, ZKE_EPHEMERAL_SEQUENTIAL, 0);
+      if (c.made[i].path) *czxid_out = c.made[i].stat.czxid;
+    }
+    if (!paths) rc = ZKE_NOMEM;
+  }
+  if (c.made) zke_results_clear(c.made, count);
+  zke_free(c.ops);
+  zke_free(c.made);
+  zke_free(text);
+  *paths_out = paths;
+  return rc;
+}
+
+static int znode_try_delete(zke *z, void *arg) {
+  int rc = zke_delete(z, arg, -1);
+  return rc == ZKE_NONODE ? ZKE_OK : rc;
+}
+
+int zke_recipe_delete(zke *z, const char *path) {
+  int64_t limit = zke_recipe_limit(z, zke_recipe_patience(z));
+  int rc = zke_retry(z, znode_try_delete, (void *)(uintptr_t)path, ZKE_FOREVER);
+  zke_limit(z, limit);
+  return rc;
+}
+
+typedef struct znode_deletions {
+  const zke_op *ops;
+  int count;
+} znode_deletions;
+
+static int znode_try_delete_all(zke *z, void *arg) {
+  const znode_deletions *d = arg;
+  return zke_recipe_multi(z, d->ops, d->count, NULL);
+}
+
+int zke_recipe_delete_all(zke *z, const zke_strings *paths) {
+  znode_deletions d = {.count = paths->count};
+  zke_op *ops = zke_alloc(z, (size_t)paths->count * sizeof *ops);
+  int rc = ZKE_NONODE; /* without memory: one by one */
+  d.ops = ops;
+  for (int i = 0; i < paths->count && ops; i++)
+    zke_op_delete(&ops[i], paths->data[i], -1);
+  if (ops) rc = zke_retry(z, znode_try_delete_all, &d, ZKE_FOREVER);
+  zke_free(ops);
+  if (rc != ZKE_NONODE && rc != ZKE_MARSHALLINGERROR) return rc;
+  rc = ZKE_OK; /* some have gone before */
+  for (int i = 0; i < paths->count; i++) {
+    int one = *paths->data[i] ? zke_recipe_delete(z, paths->data[i]) : ZKE_OK;
+    if (rc == ZKE_OK) rc = one;
+  }
+  return rc;
+}
+
+/* They bear a guid: nobody else makes one of these paths. */
+int zke_recipe_discard_all(zke *z, const zke_strings *paths) {
+  int64_t limit = zke_recipe_allow(z);
+  int rc = zke_recipe_delete_all(z, paths);
+  if (rc != ZKE_OK) {
+    int sum = ZKE_OK;
+    for (int i = 0; i < paths->count; i++) {
+      znode_goer g = {paths->data[i], ZKE_EPHEMERAL, 0};
+      rc = *g.path ? znode_discard(z, &g) : ZKE_OK;
+      if (sum == ZKE_OK) sum = rc;
+    }
+    rc = sum;
+  }
+  zke_limit(z, limit);
+  return rc;
+}
+
+/* Read a name of the form _c_<36 characters>-<kind><number>. */
+bool zke_recipe_parse(const char *name, const char *const *kinds, int count,
+                      zke_entry *out) {
+  if (strncmp(name, "_c_", 3) != 0) return false;
+  if (strnlen(name, 41) < 41 || name[39] != '-') return false;
+  for (int i = 0; i < count; i++) {
+    size_t len = strlen(kinds[i]);
+    const char *digits = name + 40 + len;
+    if (strncmp(name + 40, kinds[i], len) != 0) continue;
+    size_t size = strnlen(digits, 12), sign = *digits == '-';
+    if (size != 10 && size != 10 + sign) continue; /* %010d */
+    if (strspn(digits + sign, "0123456789") != size - sign) continue;
+    long long number = strtoll(digits, NULL, 10);
+    if (number < INT32_MIN || number > INT32_MAX) continue;
+    *out = (zke_entry){name, i, (int32_t)number};
+    return true;
+  }
+  return false;
+}
+
+/* By number, which may wrap around; the name breaks ties. */
+static int znode_order(const void *a, const void *b) {
+  const zke_entry *x = a, *y = b;
+  int32_t by = (int32_t)((uint32_t)x->number - (uint32_t)y->number);
+  return by < 0 ? -1 : by > 0 ? 1 : strcmp(x->name, y->name);
+}
+
+/* The entries among the names, in one block; NULL without memory. */
+zke_entries *zke_recipe_parse_all(zke *z, const zke_strings *names,
+                                  const char *const *kinds, int count) {
+  size_t text = 0;
+  for (int i = 0; i < names->count; i++) text += strlen(names->data[i]) + 1;
+  zke_entries *e =
+      zke_alloc(z, sizeof *e + (size_t)names->count * sizeof(zke_entry) + text);
+  if (!e) return NULL;
+  zke_entry *entry = (zke_entry *)(void *)(e + 1);
+  char *copy = (char *)(entry + names->count);
+  for (int i = 0; i < names->count; i++) {
+    size_t size = strlen(names->data[i]) + 1;
+    if (!zke_recipe_parse(names->data[i], kinds, count, &entry[e->count]))
+      continue;
+    entry[e->count++].name = memcpy(copy, names->data[i], size);
+    copy += size;
+  }
+  qsort(entry, (size_t)e->count, sizeof *entry, znode_order);
+  e->data = entry;
+  return e;
+}
+
+int zke_recipe_entries(zke *z, const char *directory, const char *const *kinds,
+                       int count, zke_watch_fn fn, void *context,
+                       zke_entries **entries_out, zke_stat *stat_out) {
+  zke_strings *names = NULL;
+  int rc = zke_children(z, directory, fn, context, &names, stat_out);
+  if (rc != ZKE_OK) return rc;
+  zke_entries *e = zke_recipe_parse_all(z, names, kinds, count);
+  zke_free(names);
+  if (!e) return ZKE_NOMEM;
+  *entries_out = e;
+  return ZKE_OK;
+}
+
+int zke_recipe_find(const zke_entries *entries, const char *name) {
+  for (int i = 0; i < entries->count; i++) {
+    if (strcmp(entries->data[i].name, name) == 0) return i;
+  }
+  return -1;
+}
+
+/* When a holder took office: its write of "held", else its coming. */
+int64_t zke_recipe_since(const zke_stat *stat, const char *data) {
+  bool wrote = data && strncmp(data, "held ", 5) == 0;
+  return wrote ? stat->mtime : stat->ctime;
+}
+
+int zke_recipe_say_held(zke *z, int rc, const char *what, const char *path) {
+  char *data = NULL, when[ZKE_RECIPE_WHEN];
+  zke_stat stat;
+  zke_session_list *who = NULL;
+  if (zke_get(z, path, NULL, NULL, &data, NULL, &stat) != ZKE_OK ||
+      zke_session(z, stat.ephemeralOwner, &who) != ZKE_OK) {
+    zke_free(data);
+    return zke_recipe_fail(rc, "%s was held, but is no longer", what);
+  }
+  zke_recipe_when(zke_recipe_since(&stat, data), when);
+  zke_fail(rc, "%s is held by %s (pid %" PRId64 ") since %s", what,
+           who->data[0].identity, who->data[0].pid, when);
+  zke_free(who);
+  zke_free(data);
+  return rc;
+}
