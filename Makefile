@@ -24,7 +24,9 @@
 #   make interface     accepts a change of the libraries' interface
 #   make check         headers, symbols, layers, format, documents and so on;
 #                      check-NAME: one of CHECKS below
-#   make platforms     README's platforms: a program is built and run on each
+#   make dist          a release's tarball, build/zkembed-VERSION.tar.gz
+#   make platforms     README's platforms: a program is built and run on each;
+#                      the tarball of make dist works
 #   make lint          gcc -fanalyzer, clang-tidy and cppcheck find nothing;
 #                      LINT=zkembed.c: in that file
 #   make style         lengths, comments and complexity of the code, as a table
@@ -650,11 +652,16 @@ interface: FETCH = sqlite
 interface: deps-sqlite
 	@sh test/checks/check_interface.sh --accept
 
-# README's platforms; SQLite is compiled twice, so not part of `make check`.
-.PHONY: platforms
-platforms: FETCH = sqlite c++ musl cmake npm
+# README's platforms and a tarball; SQLite is compiled twice and all else once
+# more, so not part of `make check`.
+.PHONY: platforms check-dist
+platforms check-dist: FETCH = $(TEST_PACKAGES) pkg-config
+platforms: FETCH += c++ musl cmake npm
 platforms: $(addprefix build/deps/,c++ musl cmake sqlite-newest/sqlite3.c)
-	@sh test/run.sh test/checks/check_platforms.sh
+	@sh test/run.sh test/checks/check_platforms.sh test/checks/check_dist.sh
+
+check-dist: deps build/deps/pkg-config
+	@sh test/run.sh test/checks/check_dist.sh
 
 # Read by the compilers' analyzers; minutes, so not part of `make check`.
 .PHONY: lint
@@ -666,6 +673,10 @@ lint: build/deps/clang-tidy build/deps/cppcheck | $(BUILD)
 style: FETCH = ctags pmccabe
 style: build/deps/ctags build/deps/pmccabe
 	@sh test/checks/style.sh
+
+.PHONY: dist
+dist: | $(BUILD)
+	@sh test/dist.sh zkembed-$(VERSION) $(BUILD)/zkembed-$(VERSION).tar.gz
 
 .PHONY: format clean
 format: FETCH = clang-format

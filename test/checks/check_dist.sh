@@ -1,0 +1,49 @@
+#!/bin/sh
+# check_dist.sh - a release's tarball is complete and always has the same bytes
+#
+# It is made in this checkout, unpacked into an empty directory, and made again
+# there, where git knows nothing of it.  Then its README is followed: both
+# set-up commands (`make test` with one program instead of all), `make install`,
+# and the program of the first page, compiled against what was installed.
+. test/report.sh
+
+place=$(cd "$(scratch dist)" && pwd)
+version=$(sed -n 's/^.define ZKE_VERSION "\(.*\)"/\1/p' zkembed.h)
+name=zkembed-$version
+tree=$place/$name
+prefix=/opt/zkembed
+
+# The tarball is built as README tells, not in the variant of this run.
+unset MAKEFLAGS MFLAGS MAKELEVEL BUILD SAN SQLITE_CFLAGS LIBS
+
+makes() { (cd "$tree" && make --no-print-directory -j2 CFLAGS=-O0 "$@"); }
+
+made() { sh test/dist.sh "$name" "$place/$name.tar.gz"; }
+unpacked() { tar -xzf "$place/$name.tar.gz" -C "$place" && [ -d "$tree" ]; }
+alone() { [ "$(ls "$place")" = "$(printf '%s\n' "$name" "$name.tar.gz")" ]; }
+same_again() {
+  makes dist &&
+    cmp "$place/$name.tar.gz" "$tree/build/$name.tar.gz"
+}
+has() { for file in "$@"; do [ -s "$tree/$file" ] || return 1; done; }
+
+installed_works() {
+  lib=$place/root$prefix/lib
+  awk '/^```c$/ { inside = 1; next } /^```$/ { if (inside) exit }
+    inside' README.md >"$place/app.c"
+  $CC -std=c11 -o "$place/app" "$place/app.c" $(PKG_CONFIG_PATH=$lib/pkgconfig \
+    PKG_CONFIG_SYSROOT_DIR=$place/root pkg-config --cflags --libs zkembed) &&
+    (cd "$place" && LD_LIBRARY_PATH=$lib ./app </dev/null) | grep leading
+}
+
+expect "make dist" made
+expect "it unpacks into $name" unpacked
+expect "and into nothing else" alone
+expect "it has what users need" has zkembed.c zkembed.h Makefile README.md \
+  LICENSE recipes/lock.h shell/main.c doc/zke.1 doc/changes.md test/run.sh
+expect "made again from itself it has the same bytes" same_again
+expect "make install" makes install DESTDIR="$place/root" PREFIX=$prefix
+expect "README's program works with what is installed" installed_works
+expect "make demo" makes demo
+expect "make test" makes test-path
+report
