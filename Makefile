@@ -91,7 +91,7 @@ LIBS = $(if $(SQLITE),,-lsqlite3) -lpthread
 # line, as it does for whoever drops it in.  The tests may define it as well.
 COMMON_CFLAGS = -std=c11 $(SQLITE_CFLAGS) \
   $(if $(SAN),-DZKE_DEBUG) $(CPPFLAGS) $(CFLAGS) $(SAN_FLAGS)
-LIB_CFLAGS = $(COMMON_CFLAGS) -fvisibility=hidden $(WARNINGS)
+LIB_CFLAGS = $(COMMON_CFLAGS) -fvisibility=hidden $(WARNINGS) -Wswitch-enum
 PROGRAM_CFLAGS = $(COMMON_CFLAGS) -I. $(WARNINGS)
 TEST_CFLAGS = $(COMMON_CFLAGS) -D_GNU_SOURCE= -I. \
   $(filter-out -Wconversion,$(WARNINGS))

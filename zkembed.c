@@ -5397,21 +5397,23 @@ static void op_answer_free(op_answer *a) {
   mem_free(a->names);
 }
 
-/* Do exists, get or children inside any transaction.
- *
- *   check  whether reading needs a permission; exists needs none
- *   range  which children; of no meaning to the other two
- *   out    to be freed by op_answer_free(); empty after a failure */
-static int op_read(const zke *acting, int type, bool check, const char *path,
+/* What a read asks for.  OP_EXISTS alone needs no permission, as in ZooKeeper;
+ * OP_STAT is the same for whoever may read the node. */
+enum op_wish { OP_EXISTS, OP_STAT, OP_GET, OP_CHILDREN };
+
+/* Read a node inside any transaction.  range says which children are wanted,
+ * and means nothing to the other wishes.  *out is to be freed by
+ * op_answer_free(); it is empty after a failure. */
+static int op_read(const zke *acting, enum op_wish wish, const char *path,
                    const node_range *range, op_answer *out) {
   node n;
   store *s = acting->s;
   memset(out, 0, sizeof *out);
-  int rc = op_load(s, path, &n, type == ZKE_OP_GET ? &out->data : NULL);
+  int rc = op_load(s, path, &n, wish == OP_GET ? &out->data : NULL);
   if (rc != ZKE_OK) return rc;
-  if (check && !op_allows(acting, &n, ZKE_PERM_READ))
+  if (wish != OP_EXISTS && !op_allows(acting, &n, ZKE_PERM_READ))
     rc = op_no_permission("read", path, (int)strlen(path));
-  if (rc == ZKE_OK && type == ZKE_OP_CHILDREN)
+  if (rc == ZKE_OK && wish == OP_CHILDREN)
     rc = node_names(s, path, range, &out->names);
   node_stat(&n, &out->stat);
   out->len = (int)n.len;
@@ -9207,7 +9209,7 @@ int zke_raise_sequence(zke *z, const char *path, int next, zke_stat *stat_out) {
 
 /* A read, with or without a watch. */
 typedef struct api_reading {
-  int type; /* ZKE_OP_CHECK stands for exists */
+  enum op_wish wish;
   const char *path;
   zke_watch_fn fn;
   void *context;
@@ -9220,12 +9222,11 @@ typedef struct api_reading {
  * node too; the others only where they succeed (semantics.md 5.1). */
 static int api_watch_body(txn *t, void *arg) {
   api_reading *r = arg;
-  int rc = op_read(t->z, r->type, r->type != ZKE_OP_CHECK, r->path,
-                   &node_range_all, &r->answer);
-  r->missing = rc == ZKE_NONODE && r->type == ZKE_OP_CHECK;
+  int rc = op_read(t->z, r->wish, r->path, &node_range_all, &r->answer);
+  r->missing = rc == ZKE_NONODE && r->wish == OP_EXISTS;
   if (rc != ZKE_OK && !r->missing) return rc;
   unsigned table =
-      r->type == ZKE_OP_CHILDREN ? WATCH_TABLE_CHILD : WATCH_TABLE_DATA;
+      r->wish == OP_CHILDREN ? WATCH_TABLE_CHILD : WATCH_TABLE_DATA;
   return watcher_prepare(t, r->path, WATCH_ONE_SHOT, 1u << table, r->fn,
                          r->context, &r->entry);
 }
@@ -9260,8 +9261,7 @@ static int api_read_plain(zke *z, api_reading *r) {
     if (z->seen != number) rc = api_look(z, &exists);
     bool looked = rc == ZKE_OK;
     if (r && rc == ZKE_OK && exists)
-      rc = op_read(z, r->type, r->type != ZKE_OP_CHECK, r->path,
-                   &node_range_all, &r->answer);
+      rc = op_read(z, r->wish, r->path, &node_range_all, &r->answer);
     if (db_read_stands(z->s)) {
       if (!exists) return txn_session_gone(z);
       if (looked) z->seen = number;
@@ -9296,7 +9296,7 @@ static int api_read(zke *z, const char *path, api_reading *r) {
 
 int zke_exists(zke *z, const char *path, zke_watch_fn fn, void *context,
                zke_stat *stat_out) {
-  api_reading r = {.type = ZKE_OP_CHECK, .fn = fn, .context = context};
+  api_reading r = {.wish = OP_EXISTS, .fn = fn, .context = context};
   int rc = api_read(z, path, &r);
   if (rc != ZKE_OK) return rc;
   if (stat_out) *stat_out = r.answer.stat;
@@ -9305,7 +9305,7 @@ int zke_exists(zke *z, const char *path, zke_watch_fn fn, void *context,
 
 int zke_get(zke *z, const char *path, zke_watch_fn fn, void *context,
             char **data_out, int *len_out, zke_stat *stat_out) {
-  api_reading r = {.type = ZKE_OP_GET, .fn = fn, .context = context};
+  api_reading r = {.wish = OP_GET, .fn = fn, .context = context};
   int rc = api_read(z, path, &r);
   if (rc != ZKE_OK) return rc;
   if (data_out)
@@ -9319,7 +9319,7 @@ int zke_get(zke *z, const char *path, zke_watch_fn fn, void *context,
 
 int zke_children(zke *z, const char *path, zke_watch_fn fn, void *context,
                  zke_strings **names_out, zke_stat *stat_out) {
-  api_reading r = {.type = ZKE_OP_CHILDREN, .fn = fn, .context = context};
+  api_reading r = {.wish = OP_CHILDREN, .fn = fn, .context = context};
   int rc = api_read(z, path, &r);
   if (rc != ZKE_OK) return rc;
   if (names_out)
@@ -9356,15 +9356,16 @@ static int api_count(zke *z, const char *path, int64_t *count) {
 }
 
 int zke_count(zke *z, const char *path, int64_t *count_out) {
-  api_reading r = {.type = ZKE_OP_CHECK};
+  op_answer a;
+  const char *full;
   int64_t count = 0;
-  int rc = api_enter(z, path, API_READ, &r.path);
+  int rc = api_enter(z, path, API_READ, &full);
   if (rc != ZKE_OK) return rc;
   rc = api_lose_read(z);
   if (rc == ZKE_OK) rc = api_begin_locked(z);
   if (rc == ZKE_OK) {
-    rc = op_read(z, ZKE_OP_CHECK, true, r.path, &node_range_all, &r.answer);
-    if (rc == ZKE_OK) rc = api_count(z, r.path, &count);
+    rc = op_read(z, OP_STAT, full, &node_range_all, &a);
+    if (rc == ZKE_OK) rc = api_count(z, full, &count);
     db_end(z->s);
   }
   if (rc == ZKE_OK && count_out) *count_out = count;
@@ -9501,12 +9502,134 @@ void zke_results_clear(zke_op_result *results, int count) {
   }
 }
 
+/* ---- several operations: what each kind does ----
+ *
+ * A kind of operation is one function and one line of api_op_kind().  A change
+ * runs in the transaction of zke_multi(), a read in the snapshot of
+ * zke_multi_read().  Their paths are whole and have been checked. */
+
+typedef int (*api_op_change)(txn *t, const char *path, const zke_op *op,
+                             zke_op_result *r);
+typedef int (*api_op_read)(zke *z, const char *path, const zke_op *op,
+                           zke_op_result *r);
+
+/* Exactly one of the two is there. */
+typedef struct api_kind {
+  api_op_change change;
+  api_op_read read;
+} api_kind;
+
+static int api_op_create(txn *t, const char *path, const zke_op *op,
+                         zke_op_result *r) {
+  char *made;
+  int rc = op_create(t, path, op, &made, &r->stat);
+  if (rc != ZKE_OK) return rc;
+  const char *visible = wait_visible_path(t->z, made);
+  r->path = mem_copy(&t->s->a, visible, strlen(visible));
+  mem_free(made);
+  return r->path ? ZKE_OK : base_nomem();
+}
+
+static int api_op_delete(txn *t, const char *path, const zke_op *op,
+                         zke_op_result *r) {
+  (void)r;
+  return op_delete(t, path, op->version);
+}
+
+static int api_op_set(txn *t, const char *path, const zke_op *op,
+                      zke_op_result *r) {
+  return op_set(t, path, op, &r->stat);
+}
+
+static int api_op_check(txn *t, const char *path, const zke_op *op,
+                        zke_op_result *r) {
+  (void)r;
+  return op_check(t, path, op->version);
+}
+
+/* Read one node.  A refusal, which is an answer too, stands in the result only;
+ * what is returned is a failure that ends the whole call. */
+static int api_op_look(zke *z, enum op_wish wish, const char *path,
+                       const node_range *range, zke_op_result *r) {
+  op_answer a;
+  int rc = op_read(z, wish, path, range, &a);
+  r->rc = rc;
+  if (rc == ZKE_NONODE || rc == ZKE_NOAUTH) return ZKE_OK;
+  if (rc != ZKE_OK) return rc;
+  r->stat = a.stat;
+  r->data = a.data;
+  r->len = a.len;
+  r->children = a.names;
+  return ZKE_OK;
+}
+
+static int api_op_get(zke *z, const char *path, const zke_op *op,
+                      zke_op_result *r) {
+  (void)op;
+  return api_op_look(z, OP_GET, path, &node_range_all, r);
+}
+
+static int api_op_children(zke *z, const char *path, const zke_op *op,
+                           zke_op_result *r) {
+  node_range range = {op->data ? op->data : "", op->len};
+  return api_op_look(z, OP_CHILDREN, path, &range, r);
+}
+
+/* What the session has not been told yet of a path.  The result says where that
+ * is not known; this is not a failure of the call. */
+static int api_op_untold(zke *z, const char *path, const zke_op *op,
+                         zke_op_result *r) {
+  wait_untold u = {
+      .z = z, .path = path, .most = op->len, .paths = {.a = &z->s->a}};
+  int rc = wait_untold_all(&u);
+  if (rc == ZKE_OK && !u.unknown) {
+    r->children = buf_strings(&u.paths, u.count);
+    if (!r->children) rc = base_nomem();
+  }
+  buf_free(&u.paths);
+  r->rc = u.unknown && rc == ZKE_OK ? ZKE_RUNTIMEINCONSISTENCY : rc;
+  r->len = u.silent;
+  return rc;
+}
+
+/* The kind of an operation; NULL: there is no such type.  No `default`: the
+ * compiler names a type of zkembed.h that is missing here. */
+static const api_kind *api_op_kind(int type) {
+  static const api_kind creates = {api_op_create, NULL},
+                        deletes = {api_op_delete, NULL},
+                        sets = {api_op_set, NULL},
+                        checks = {api_op_check, NULL},
+                        gets = {NULL, api_op_get},
+                        lists = {NULL, api_op_children},
+                        asks = {NULL, api_op_untold};
+  switch ((enum zke_op_type)type) {
+    case ZKE_OP_CREATE:
+      return &creates;
+    case ZKE_OP_DELETE:
+      return &deletes;
+    case ZKE_OP_SET:
+      return &sets;
+    case ZKE_OP_CHECK:
+      return &checks;
+    case ZKE_OP_GET:
+      return &gets;
+    case ZKE_OP_CHILDREN:
+      return &lists;
+    case ZKE_OP_UNTOLD:
+      return &asks;
+  }
+  return NULL;
+}
+
+/* ---- several operations: the calls ---- */
+
 typedef struct api_multi {
   const zke_op *ops;
   int count, refused; /* index of the refused operation, or -1 */
   zke_op_result *results;
 } api_multi;
 
+/* Only a sequential create may have a path that ends like a prefix. */
 static unsigned api_op_flags(const zke_op *op) {
   bool sequential =
       op->type == ZKE_OP_CREATE && op_mode_is_sequential(op->mode);
@@ -9516,26 +9639,12 @@ static unsigned api_op_flags(const zke_op *op) {
 /* Do one operation of a multi inside its transaction. */
 static int api_multi_step(txn *t, const zke_op *op, zke_op_result *r) {
   const char *path;
-  char *made = NULL;
+  const api_kind *kind = api_op_kind(op->type);
   int rc = api_path(t->z, op->path, api_op_flags(op), &path);
-  /* api_multi_check() has found it good, and made room for the longest */
+  /* api_multi_check() has found both good, and made room for the longest */
+  if (NEVER(!kind)) return base_fail(ZKE_BADARGUMENTS, "type %d", op->type);
   if (NEVER(rc != ZKE_OK)) return rc;
-  switch (op->type) {
-    case ZKE_OP_CREATE:
-      rc = op_create(t, path, op, &made, &r->stat);
-      break;
-    case ZKE_OP_DELETE:
-      return op_delete(t, path, op->version);
-    case ZKE_OP_SET:
-      return op_set(t, path, op, &r->stat);
-    default:
-      return op_check(t, path, op->version);
-  }
-  if (rc != ZKE_OK) return rc;
-  const char *visible = wait_visible_path(t->z, made);
-  r->path = mem_copy(&t->s->a, visible, strlen(visible));
-  mem_free(made);
-  return r->path ? ZKE_OK : base_nomem();
+  return kind->change(t, path, op, r);
 }
 
 /* Do all operations of a multi, up to the first that is refused.  A transaction
@@ -9583,6 +9692,22 @@ static int api_op_reserved(const zke_op *op, int i) {
                    i);
 }
 
+/* Check one operation of a multi, the i-th: all that can be judged without the
+ * tree. */
+static int api_multi_check_op(zke *z, const zke_op *op, int i) {
+  const char *path;
+  const api_kind *kind = api_op_kind(op->type);
+  if (!kind || !kind->change)
+    return base_fail(ZKE_BADARGUMENTS, "operation %d: type %d", i, op->type);
+  int rc = api_op_reserved(op, i);
+  if (rc != ZKE_OK) return rc;
+  rc = api_path(z, op->path, api_op_flags(op), &path);
+  if (rc == ZKE_NOMEM) return rc;
+  if (rc != ZKE_OK) return ZKE_MARSHALLINGERROR;
+  if (op->type == ZKE_OP_CREATE) rc = api_mode(op);
+  return rc == ZKE_OK ? api_data(z, op->data, op->len) : rc;
+}
+
 /* Check all operations before anything is done; *full tells that a persistent
  * node is made. */
 static int api_multi_check(zke *z, const zke_op *ops, int count, bool *full) {
@@ -9590,17 +9715,7 @@ static int api_multi_check(zke *z, const zke_op *ops, int count, bool *full) {
   *full = false;
   for (int i = 0; i < count; i++) {
     const zke_op *op = &ops[i];
-    const char *path;
-    if (op->type < ZKE_OP_CREATE || op->type > ZKE_OP_CHECK) {
-      return base_fail(ZKE_BADARGUMENTS, "operation %d: type %d", i, op->type);
-    }
-    int rc = api_op_reserved(op, i);
-    if (rc != ZKE_OK) return rc;
-    rc = api_path(z, op->path, api_op_flags(op), &path);
-    if (rc == ZKE_NOMEM) return rc;
-    if (rc != ZKE_OK) return ZKE_MARSHALLINGERROR;
-    if (op->type == ZKE_OP_CREATE) rc = api_mode(op);
-    if (rc == ZKE_OK) rc = api_data(z, op->data, op->len);
+    int rc = api_multi_check_op(z, op, i);
     if (rc != ZKE_OK) return rc;
     sum += base_max(op->len, 0);
     if (op->type == ZKE_OP_CREATE && !op_mode_is_ephemeral(op->mode))
@@ -9648,39 +9763,15 @@ int zke_multi(zke *z, const zke_op *ops, int count, zke_op_result *results) {
   return api_leave(z, rc);
 }
 
-/* What a session has not been told yet of a path. */
-static int api_read_untold(zke *z, const char *path, int most,
-                           zke_op_result *r) {
-  wait_untold u = {
-      .z = z, .path = path, .most = most, .paths = {.a = &z->s->a}};
-  int rc = wait_untold_all(&u);
-  if (rc == ZKE_OK && !u.unknown) {
-    r->children = buf_strings(&u.paths, u.count);
-    if (!r->children) rc = base_nomem();
-  }
-  buf_free(&u.paths);
-  r->rc = u.unknown && rc == ZKE_OK ? ZKE_RUNTIMEINCONSISTENCY : rc;
-  r->len = u.silent;
-  return rc;
-}
-
-/* One operation of a multi_read; refusals stand in the result. */
+/* Do one operation of a multi_read inside its snapshot. */
 static int api_multi_read_step(zke *z, const zke_op *op, zke_op_result *r) {
-  op_answer a;
   const char *path;
+  const api_kind *kind = api_op_kind(op->type);
   int rc = api_path(z, op->path, 0, &path);
-  /* api_multi_read_check() has found it good, and made room */
-  if (ALWAYS(rc == ZKE_OK) && op->type == ZKE_OP_UNTOLD)
-    return api_read_untold(z, path, op->len, r);
-  node_range range = {op->data ? op->data : "", op->len};
-  if (ALWAYS(rc == ZKE_OK)) rc = op_read(z, op->type, true, path, &range, &a);
-  r->rc = rc;
-  if (rc != ZKE_OK) return rc == ZKE_NONODE || rc == ZKE_NOAUTH ? ZKE_OK : rc;
-  r->stat = a.stat;
-  r->data = a.data;
-  r->len = a.len;
-  r->children = a.names;
-  return ZKE_OK;
+  /* api_multi_read_check() has found both good, and made room */
+  if (NEVER(!kind)) return base_fail(ZKE_BADARGUMENTS, "type %d", op->type);
+  if (NEVER(rc != ZKE_OK)) return rc;
+  return kind->read(z, path, op, r);
 }
 
 /* Check all operations before anything is read, as ZooKeeper's client does: the
@@ -9688,7 +9779,8 @@ static int api_multi_read_step(zke *z, const zke_op *op, zke_op_result *r) {
 static int api_multi_read_check(zke *z, const zke_op *ops, int count) {
   for (int i = 0; i < count; i++) {
     const char *path;
-    if (ops[i].type < ZKE_OP_GET || ops[i].type > ZKE_OP_UNTOLD) {
+    const api_kind *kind = api_op_kind(ops[i].type);
+    if (!kind || !kind->read) {
       return base_fail(ZKE_MARSHALLINGERROR, "operation %d: type %d", i,
                        ops[i].type);
     }

@@ -796,7 +796,7 @@ ZKE_API int zke_sync(zke *z, const char *path);
  * array of results.
  * --------------------------------------------------------------------- */
 
-enum {
+enum zke_op_type {
   ZKE_OP_CREATE = 1,
   ZKE_OP_DELETE = 2,
   ZKE_OP_SET = 3,
