@@ -13,6 +13,7 @@
  *
  *   configuration  tunables and feature tests
  *   base_          results, the sentence of the last error, small arithmetic
+ *   tick_          how often somebody looks, and how late is too late
  *   mem_           allocation through the handle's allocator
  *   buf_           growing buffer, lists in one block
  *   os_            every system call: the default table
@@ -314,6 +315,57 @@ static int32_t base_int32(int64_t n) {
   return low > INT32_MAX ? (int32_t)(low - INT32_MAX - 1) + INT32_MIN
                          : (int32_t)low;
 }
+
+/* ======================================================================
+ * tick_: how often somebody looks, and how late is too late (private)
+ *
+ * Every interval that follows from the two ticks or from a lease has its name
+ * and its reason here; all are in nanoseconds.  Three rules hang together:
+ *
+ *   - The process with the duty sweeps once a duty tick.  The others believe
+ *     that it does until tick_duty_late() has passed.
+ *   - A session without the duty looks once a tick.  It sweeps itself where
+ *     nobody has done so for tick_duty_missed().
+ *   - The ticks of a store's sessions fall on common instants, tick_instant()
+ *     apart, so that one wake-up of the process serves them all.
+ * ==================================================================== */
+
+/* Between two looks of a session that has no duty. */
+static int64_t tick_plain(void) { return ZKE_TICK_MS * ZKE_MS; }
+
+/* Between two sweeps of the process that has the duty. */
+static int64_t tick_duty(void) { return ZKE_DUTY_TICK_MS * ZKE_MS; }
+
+/* A sweep that is older than this is overdue: one duty tick, and a quarter of
+ * one because the process with the duty may be scheduled late.  Before that
+ * nobody else verifies files or tries for the duty. */
+static int64_t tick_duty_late(void) { return tick_duty() * 5 / 4; }
+
+/* A sweep that is older than this is made good by any process that looks, with
+ * the duty or without.  It is less than one tick, because a session looks again
+ * up to one tick_instant() before a whole tick has passed. */
+static int64_t tick_duty_missed(void) { return tick_plain() * 9 / 10; }
+
+/* Sweeps divide many sessions into rounds, one round a duty tick.  A pause that
+ * is longer than this has left out a round, so the next sweep looks at all. */
+static int64_t tick_round_missed(void) { return tick_duty() * 3 / 2; }
+
+/* So long after a sweep no other session of the same store sweeps.  Half of the
+ * duty tick lets the next regular sweep come early and stops all that tick at
+ * the same instant. */
+static int64_t tick_sweep_rest(void) { return tick_duty() / 2; }
+
+/* The sessions of a store tick at multiples of this, plus the store's phase. */
+static int64_t tick_instant(void) { return tick_plain() / 20; }
+
+/* A lease's stamp is renewed when it is so old.  Three more chances are left
+ * before the lease is over. */
+static int64_t tick_lease_renewal(int64_t lease) { return lease / 4; }
+
+/* How long a step may keep a session from renewing its lease before something
+ * is done about it: a fraction of the renewal, so that it is never what makes a
+ * lease run out. */
+static int64_t tick_lease_step(int64_t lease) { return lease / 16; }
 
 /* ======================================================================
  * mem_: allocation through the handle's allocator (private)
@@ -3669,11 +3721,13 @@ static bool lease_write(store *s, int64_t slot, int64_t now) {
 static void lease_stamp(zke *z) {
   if (!z->lease || z->state != SESS_ALIVE) return;
   int64_t now = host_boottime(z->s);
-  if (now - z->lease_at < z->lease / 4 || !guard_is_intact(z->s)) return;
+  if (now - z->lease_at < tick_lease_renewal(z->lease) ||
+      !guard_is_intact(z->s))
+    return;
   if (z->s->memory || lease_write(z->s, z->slot, now))
     z->lease_at = now;
   else
-    z->lease_retry = now + base_max(z->lease / 16, ZKE_MS);
+    z->lease_retry = now + base_max(tick_lease_step(z->lease), ZKE_MS);
 }
 
 /* A call that has the lock begins. */
@@ -3691,7 +3745,8 @@ static void lease_begin_call(store *s, zke *z, int64_t deadline) {
  * left as it is. */
 static void lease_extend(store *s) {
   int64_t now = s->lease ? host_boottime(s) : 0, held = now - s->since;
-  if (!s->lease || held < s->lease / 16 || !guard_is_intact(s)) return;
+  if (!s->lease || held < tick_lease_step(s->lease) || !guard_is_intact(s))
+    return;
   s->since = now;
   for (size_t i = 0; i < s->session_count; i++) {
     zke *z = s->sessions[i];
@@ -4010,7 +4065,7 @@ static int gate_wait(store *s, zke *z, line_stay *at) {
     lease_extend(s);
     if (at->now >= s->deadline) return gate_say_late(s, at);
     int64_t pause = base_min(gate_pause(at), s->deadline - at->now);
-    if (s->lease) pause = base_min(pause, s->lease / 16 + 1);
+    if (s->lease) pause = base_min(pause, tick_lease_step(s->lease) + 1);
     gate_sleep(s, at, pause);
   }
 }
@@ -6302,11 +6357,11 @@ static void sweep_yield(store *s) {
  * duty away, since the cause may be its own. */
 static void sweep_now(store *s, int64_t patience) {
   int64_t now = host_now(s), deadline = s->deadline;
-  int64_t period = ZKE_DUTY_TICK_MS * ZKE_MS * 3 / 2;
   int64_t before = s->memory ? 0 : side_read_hint(s, SIDE_SWEEP_AT);
   if (!s->memory) sweep_note(s);
   s->deadline = patience ? base_min(deadline, base_later(now, patience)) : 0;
-  int rc = sweep_run(s, !s->swept_at || now - s->swept_at > period);
+  int rc =
+      sweep_run(s, !s->swept_at || now - s->swept_at > tick_round_missed());
   s->deadline = deadline;
   if (rc == ZKE_OK) {
     s->swept_at = now;
@@ -6326,7 +6381,7 @@ static void sweep_now(store *s, int64_t patience) {
 static void sweep_tick(store *s, bool wants_duty, int64_t patience) {
   bool alone = s->duty || s->memory || s->readonly;
   int64_t age = alone ? INT64_MAX : sweep_age(s);
-  if (age < ZKE_DUTY_TICK_MS * ZKE_MS * 5 / 4) return;
+  if (age < tick_duty_late()) return;
   sweep_verify_files(s);
   if (s->replaced || s->readonly) return;
   if (s->in_doubt) {
@@ -6335,7 +6390,7 @@ static void sweep_tick(store *s, bool wants_duty, int64_t patience) {
   }
   if (wants_duty && !s->duty && !s->memory)
     s->duty = side_lock_byte(s, SIDE_DUTY, true) == 0;
-  if (s->duty || age >= ZKE_TICK_MS * ZKE_MS * 9 / 10) sweep_now(s, patience);
+  if (s->duty || age >= tick_duty_missed()) sweep_now(s, patience);
 }
 
 /* When the next tick of a session is due, which sweeps for its store or does
@@ -6343,9 +6398,9 @@ static void sweep_tick(store *s, bool wants_duty, int64_t patience) {
  * instants of a second, since what costs is to wake the process; those of
  * stores fall apart. */
 static int64_t sweep_next_tick(store *s, int64_t now, bool sweeps) {
-  if (sweeps && (s->duty || s->memory)) return now + ZKE_DUTY_TICK_MS * ZKE_MS;
-  int64_t at = now + ZKE_TICK_MS * ZKE_MS;
-  return at - (at - s->phase) % (ZKE_TICK_MS * ZKE_MS / 20);
+  if (sweeps && (s->duty || s->memory)) return now + tick_duty();
+  int64_t at = now + tick_plain();
+  return at - (at - s->phase) % tick_instant();
 }
 
 /* ======================================================================
@@ -7095,9 +7150,8 @@ static bool wait_probe_owner(zke *z, wait_notice *n, int64_t now) {
   if (busy && !n->busy) n->pause = ZKE_MS;
   n->busy = busy;
   n->probe_at = now + n->pause;
-  int64_t most = busy ? WAIT_BUSY_MS : ZKE_TICK_MS;
-  n->pause =
-      base_min(n->pause + (busy ? n->pause / 8 : n->pause), most * ZKE_MS);
+  n->pause = busy ? base_min(n->pause + n->pause / 8, WAIT_BUSY_MS * ZKE_MS)
+                  : base_min(n->pause * 2, tick_plain());
   return false;
 }
 
@@ -7141,7 +7195,8 @@ static int64_t wait_deadline(const zke *z, bool waiting) {
   if (atomic_load(&z->owes)) at = base_min(at, z->discard_at);
   at = base_min(at, atomic_load(&z->alarm_at));
   if (z->lease) {
-    int64_t due = base_max(z->lease_at + z->lease / 4, z->lease_retry);
+    int64_t due =
+        base_max(z->lease_at + tick_lease_renewal(z->lease), z->lease_retry);
     int64_t left = base_max(due - host_boottime(z->s), 0);
     at = base_min(at, host_now(z->s) + left);
   }
@@ -7172,15 +7227,14 @@ static void wait_tick(zke *z, int64_t now, bool waiting) {
   bool wants = waiting || z->watcher_count > 0;
   bool alone = s->duty || s->memory;
   bool stands_by = alone && s->sweeper != z->id;
-  if (now >= s->sweep_at + (stands_by ? ZKE_DUTY_TICK_MS * ZKE_MS : 0)) {
+  if (now >= s->sweep_at + (stands_by ? tick_duty() : 0)) {
     sweep_tick(s, wants, waiting ? SWEEP_PATIENCE : 0);
     s->sweeper = z->id;
     /* where a dispatch found the gate busy, one that may wait is to try */
     bool done = waiting || !s->duty || s->swept_at >= now;
-    if ((wants || alone) && done)
-      s->sweep_at = now + ZKE_DUTY_TICK_MS * ZKE_MS / 2;
+    if ((wants || alone) && done) s->sweep_at = now + tick_sweep_rest();
   }
-  s->tick_next = now + ZKE_TICK_MS * ZKE_MS;
+  s->tick_next = now + tick_plain();
   z->tick_at = sweep_next_tick(s, now, s->sweeper == z->id);
   z->timer_at = -1; /* it has run out: set it again */
 }
@@ -7578,7 +7632,7 @@ static int wait_deliver_all(zke *z, int *count) {
 static void wait_recover(store *s, int64_t now) {
   int64_t deadline = s->deadline;
   if (!s->in_doubt || s->replaced || now < s->recover_at) return;
-  s->recover_at = now + ZKE_DUTY_TICK_MS * ZKE_MS;
+  s->recover_at = now + tick_duty();
   s->deadline = 0;
   txn_recover(s);
   s->deadline = deadline;
@@ -8158,11 +8212,11 @@ static int store_new(const char *name, const zke_options *o, store **out) {
   if (o->vfs) s->vfs = mem_copy(&s->a, o->vfs, strlen(o->vfs));
   uint32_t random = 0;
   s->os.random(s->os.context, &random, sizeof random);
-  s->phase = random % (ZKE_TICK_MS * ZKE_MS / 20);
+  s->phase = random % tick_instant();
   s->strange_clock = s->os.boot_offset(s->os.context, &s->boot_offset) < 0;
   int64_t now = host_now(s);
   s->deadline = base_later(now, s->busy);
-  s->tick_next = base_later(now, ZKE_TICK_MS * ZKE_MS);
+  s->tick_next = base_later(now, tick_plain());
   int rc = s->name && (s->vfs || !o->vfs) ? fork_add(s) : base_nomem();
   if (rc == ZKE_OK) {
     *out = s;
@@ -8673,7 +8727,7 @@ static int64_t api_sweep_patience(const store *s, unsigned flags, int64_t now) {
  * its files are still the ones that it opened, and sweep if it is its duty. */
 static void api_tick(store *s, unsigned flags, int64_t now) {
   if (now < s->tick_next) return;
-  s->tick_next = base_later(now, ZKE_TICK_MS * ZKE_MS);
+  s->tick_next = base_later(now, tick_plain());
   sweep_tick(s, false, api_sweep_patience(s, flags, now));
 }
 
@@ -9430,7 +9484,7 @@ int zke_sync(zke *z, const char *path) {
   int64_t now = host_now(z->s);
   if (now >= z->sync_next) { /* recipes ask often: not each time in the file */
     rc = api_read_plain(z, NULL);
-    z->sync_next = base_later(now, ZKE_TICK_MS * ZKE_MS);
+    z->sync_next = base_later(now, tick_plain());
   }
   return api_leave(z, rc);
 }
@@ -10068,7 +10122,7 @@ int zke_sleep(zke *z, int64_t deadline_ms) {
     if (z->lease && lock_take(s, until)) {
       lease_stamp(z);
       lock_drop(s);
-      left = base_min(until - host_now(s), z->lease / 4 + 1);
+      left = base_min(until - host_now(s), tick_lease_renewal(z->lease) + 1);
     }
     if (left > 0) s->os.sleep(s->os.context, left);
   }
@@ -10115,7 +10169,7 @@ int zke_next_deadline(zke *z, int64_t *deadline_out) {
   int64_t at = wait_deadline(z, false);
   if (z->poller < 0 && z->notice_count) {
     /* the descriptor does not show a death notice here: look for it */
-    at = base_min(at, host_now(z->s) + ZKE_DUTY_TICK_MS * ZKE_MS);
+    at = base_min(at, host_now(z->s) + tick_duty());
   }
   /* Rounded up: a caller that comes at that millisecond finds it due. */
   *deadline_out =
