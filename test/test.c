@@ -27,23 +27,75 @@
 
 extern char **environ;
 
-static char test_program[4096]; /* argv[0]; the worker lies beside it */
+/* ---- registration ---- */
 
-int test_main(int argc, char **argv, Suite *suite) {
-  snprintf(test_program, sizeof test_program, "%s", argv[0]);
-  const char *name = strrchr(argv[0], '/');
+enum { USUAL_LIMIT_S = 120 };
+
+static test_item *items; /* by file and line */
+static SFun after_each;
+static char program_path[4096]; /* argv[0]; the worker lies beside it */
+
+static bool item_before(const test_item *a, const test_item *b) {
+  int files = strcmp(a->file, b->file);
+  return files ? files < 0 : a->line < b->line;
+}
+
+/* Constructors run in an order that no standard gives: so it is made here. */
+void test_register(test_item *item) {
+  test_item **at = &items;
+  while (*at && item_before(*at, item)) at = &(*at)->next;
+  item->next = *at;
+  *at = item;
+}
+
+void test_after_each(SFun function) { after_each = function; }
+
+const char *test_program(void) { return program_path; }
+
+static void add_item(Suite *suite, const test_item *item, int limit_s) {
+  TTest *test = calloc(1, sizeof *test); /* as long as the process */
+  TCase *alone = tcase_create(item->name);
+  *test = (TTest){item->name, item->function, item->file, item->line};
+  tcase_set_timeout(alone, limit_s);
+  tcase_add_checked_fixture(alone, NULL, after_each);
+  tcase_add_loop_test(alone, test, item->first, item->end);
+  suite_add_tcase(suite, alone);
+}
+
+/* All tests, or the one of that name.  A limit ends with its file. */
+static void add_items(Suite *suite, const char *only) {
+  const char *file = "";
+  int limit_s = USUAL_LIMIT_S;
+  for (const test_item *item = items; item; item = item->next) {
+    if (strcmp(file, item->file) != 0) limit_s = USUAL_LIMIT_S;
+    file = item->file;
+    if (!item->function) {
+      limit_s = item->limit_s;
+    } else if (!only || strcmp(only, item->name) == 0) {
+      add_item(suite, item, limit_s);
+    }
+  }
+}
+
+int test_main(int argc, char **argv) {
+  snprintf(program_path, sizeof program_path, "%s", argv[0]);
+  const char *slash = strrchr(argv[0], '/');
+  const char *name = slash ? slash + 1 : argv[0];
+  Suite *suite = suite_create(name);
+  add_items(suite, argc > 1 ? argv[1] : NULL);
   SRunner *runner = srunner_create(suite);
   srunner_set_fork_status(runner, getenv("CK_NOFORK") ? CK_NOFORK : CK_FORK);
-  if (argc > 1) {
-    setenv("CK_RUN_CASE", argv[1], 1);
-  }
   srunner_run_all(runner, CK_NORMAL);
   int failed = srunner_ntests_failed(runner);
   int run = srunner_ntests_run(runner);
   srunner_free(runner);
-  printf("%s: %d passed, %d failed\n", name ? name + 1 : argv[0], run - failed,
-         failed);
+  printf("%s: %d passed, %d failed\n", name, run - failed, failed);
   return failed || !run ? 1 : 0;
+}
+
+/* Of a program that has no main() of its own. */
+__attribute__((weak)) int main(int argc, char **argv) {
+  return test_main(argc, argv);
 }
 
 #ifdef ZKE_COVERAGE
@@ -318,9 +370,9 @@ test_worker test_spawn(const char *role, ...) {
   va_start(ap, role);
   while (argc < 31 && (argv[argc] = va_arg(ap, char *)) != NULL) argc++;
   va_end(ap);
-  const char *slash = strrchr(test_program, '/');
+  const char *slash = strrchr(program_path, '/');
   snprintf(program, sizeof program, "%.*s/worker",
-           slash ? (int)(slash - test_program) : 1, slash ? test_program : ".");
+           slash ? (int)(slash - program_path) : 1, slash ? program_path : ".");
   int in[2], out[2];
   ck_assert_int_eq(pipe2(in, O_CLOEXEC), 0);
   ck_assert_int_eq(pipe2(out, O_CLOEXEC), 0);

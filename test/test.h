@@ -1,8 +1,8 @@
 /* test.h - what all test programs share
  *
- * Each test_NAME.c is a program of its own: it builds one Check suite and
- * hands it to test_main(), which runs every test in its own process with a
- * time limit and prints "NAME: N passed, N failed".
+ * Each test_NAME.c is a program of its own, which runs every test that is
+ * written in it by TEST() or TEST_LOOP(), each in its own process with a time
+ * limit, and prints "NAME: N passed, N failed".
  */
 #ifndef ZKE_TEST_H
 #define ZKE_TEST_H
@@ -13,9 +13,66 @@
 
 #include "zkembed.h"
 
-/* Run the suite.  Arguments: none, or the name of one of its test cases.
- * Returns the program's exit status. */
-int test_main(int argc, char **argv, Suite *suite);
+/* A test.  Like the macros below it registers itself, before main() begins: to
+ * write a test is to have it run.  Each is also a test case of Check with the
+ * test's name.
+ *
+ *   TEST(nodes_are_sorted) { ... }
+ *
+ * TEST_LOOP() runs its body for _i = from, from + 1 ... to - 1. */
+#define TEST(test) TEST_LOOP(test, 0, 1)
+#define TEST_LOOP(test, from, to)                                             \
+  static void test(int _i);                                                   \
+  __attribute__((constructor)) static void test##_itself(void) {              \
+    static test_item item_ = {                                                \
+        .name = #test, .function = test, .file = __FILE__, .line = __LINE__}; \
+    item_.first = (from);                                                     \
+    item_.end = (to);                                                         \
+    test_register(&item_);                                                    \
+  }                                                                           \
+  static void test(int _i __attribute__((unused)))
+
+/* The time limit of the tests below it in its file, in seconds; 0 is none. */
+#define LIMIT(seconds)                                                  \
+  __attribute__((constructor)) static void TEST_AT_LINE(limit_)(void) { \
+    static test_item item_ = {.file = __FILE__, .line = __LINE__};      \
+    item_.limit_s = (seconds);                                          \
+    test_register(&item_);                                              \
+  }                                                                     \
+  struct test_item
+
+/* What is called at the end of each test of the program, in its process. */
+#define AFTER_EACH(call)                                                  \
+  __attribute__((constructor)) static void test_after_each_itself(void) { \
+    test_after_each(call);                                                \
+  }                                                                       \
+  struct test_item
+
+#define TEST_AT_LINE(name) TEST_PASTE(name, __LINE__)
+#define TEST_PASTE(a, b) TEST_PASTE_EXPANDED(a, b)
+#define TEST_PASTE_EXPANDED(a, b) a##b
+
+/* A test; or, without a function, a limit. */
+typedef struct test_item {
+  const char *name, *file;
+  int line;
+  TFun function;
+  int first, end; /* of its loop */
+  int limit_s;
+  struct test_item *next;
+} test_item;
+void test_register(test_item *item);
+void test_after_each(SFun function);
+
+/* Check's macro makes a test that nothing runs. */
+#undef START_TEST
+#undef END_TEST
+
+/* Run the tests in the order in which they are written, or the one that
+ * argv[1] names.  Returns the program's exit status.  A program whose main()
+ * would do nothing else needs none: test.c has it. */
+int test_main(int argc, char **argv);
+const char *test_program(void); /* its path, as it was started */
 
 /* Assert a result code; prints what came and zke_errmsg(). */
 #define ck_rc(expression, expected)                                          \

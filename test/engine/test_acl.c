@@ -147,7 +147,7 @@ static const struct {
 };
 
 /* 8, 12 #37, #38: by create. */
-START_TEST(list_by_create) {
+TEST_LOOP(list_by_create, 0, COUNT(lists)) {
   zke *z = memory();
   zke_acls acls = {lists[_i].count, lists[_i].entries};
   int rc = create_with(z, "/a", &acls);
@@ -155,10 +155,9 @@ START_TEST(list_by_create) {
   ck_rc(exists(z, "/a"), lists[_i].stored ? ZKE_OK : ZKE_NONODE);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 8: by set_acl, with an entry more that lets us see the stored list. */
-START_TEST(list_by_set_acl) {
+TEST_LOOP(list_by_set_acl, 0, COUNT(lists)) {
   zke *z = memory();
   zke_acl entries[4];
   zke_acls acls = {lists[_i].count, lists[_i].entries};
@@ -178,10 +177,9 @@ START_TEST(list_by_set_acl) {
   }
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P11: no list at all, and counts that cannot be. */
-START_TEST(no_list) {
+TEST(no_list) {
   zke_acl entry = {ALL, "world", "anyone"};
   zke_acls negative = {-1, &entry}, hollow = {1, NULL};
   zke *z = memory();
@@ -194,11 +192,10 @@ START_TEST(no_list) {
   ck_rc(exists(z, "/a"), ZKE_NONODE);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 8: a world entry without an id does not even come through; where ids are
  * ignored it is none the worse. */
-START_TEST(missing_id) {
+TEST(missing_id) {
   zke *z = memory();
   ck_rc(create_with(z, "/a", one(ALL, "world", NULL)), ZKE_MARSHALLINGERROR);
   ck_rc(zke_set_acl(z, "/", -1, one(ALL, "world", NULL)), ZKE_MARSHALLINGERROR);
@@ -208,10 +205,9 @@ START_TEST(missing_id) {
   expect_acl(z, "/a", "31 digest:" BOB);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* The three lists of the library. */
-START_TEST(ready_made_lists) {
+TEST(ready_made_lists) {
   zke *z = memory();
   ck_ok(create_with(z, "/open", ZKE_OPEN_ACL));
   ck_ok(create_with(z, "/read", ZKE_READ_ACL));
@@ -223,7 +219,6 @@ START_TEST(ready_made_lists) {
   expect_acl(z, "/mine", "31 digest:" BOB);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- identities ---- */
 
@@ -244,7 +239,7 @@ static const struct {
     {"bob:pXYZ", 5, BOB},
 };
 
-START_TEST(digest_of_cert) {
+TEST_LOOP(digest_of_cert, 0, COUNT(digests)) {
   char expected[100];
   zke *z = memory();
   ck_ok(zke_add_auth(z, "digest", digests[_i].cert, digests[_i].len));
@@ -253,7 +248,6 @@ START_TEST(digest_of_cert) {
   expect_acl(z, "/a", expected);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* SHA-1 at the edges of its blocks: "u:" and x up to the length. */
 static const struct {
@@ -273,7 +267,7 @@ static const struct {
     {1000, "yuwsEXS+NJljXReNdO+KbQBKbNU="},
 };
 
-START_TEST(digest_of_long_cert) {
+TEST_LOOP(digest_of_long_cert, 0, COUNT(long_digests)) {
   char cert[1001], expected[100];
   zke *z = memory();
   memset(cert, 'x', sizeof cert);
@@ -284,10 +278,9 @@ START_TEST(digest_of_long_cert) {
   expect_acl(z, "/a", expected);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 8: only who knows the password is let in. */
-START_TEST(digest_opens) {
+TEST(digest_opens) {
   zke *z = memory(), *bob = test_session(z, NULL), *eve = test_session(z, NULL);
   ck_ok(auth(bob, "bob:p"));
   ck_ok(auth(eve, "bob:q"));
@@ -301,10 +294,9 @@ START_TEST(digest_opens) {
   ck_ok(zke_close(eve));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 8: an id is the whole text; "user:x", as it is shown, opens nothing. */
-START_TEST(shown_id_opens_nothing) {
+TEST(shown_id_opens_nothing) {
   zke *z = memory(), *bob = test_session(z, NULL);
   ck_ok(auth(bob, "bob:p"));
   ck_ok(create_with(z, "/a", one(ALL, "digest", "bob:x")));
@@ -312,10 +304,9 @@ START_TEST(shown_id_opens_nothing) {
   ck_ok(zke_close(bob));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #37: auth stands for each identity of the session, in any order. */
-START_TEST(auth_expands) {
+TEST(auth_expands) {
   zke_acls *acls = NULL;
   zke *z = memory();
   ck_ok(auth(z, "bob:p"));
@@ -334,11 +325,10 @@ START_TEST(auth_expands) {
   zke_free(acls);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 8: auth beside others, in its place; duplicates are removed before the
  * expansion, not after it. */
-START_TEST(auth_among_others) {
+TEST(auth_among_others) {
   zke_acl entries[] = {{R, "world", "anyone"},
                        {ALL, "auth", "x"},
                        {ALL, "auth", "x"},
@@ -352,10 +342,9 @@ START_TEST(auth_among_others) {
              "; 2 digest:a:b");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 8: identities belong to one session, and end with it. */
-START_TEST(identities_belong_to_a_session) {
+TEST(identities_belong_to_a_session) {
   zke *z = memory(), *bob = test_session(z, NULL);
   ck_ok(auth(bob, "bob:p"));
   ck_ok(create_with(bob, "/a", ZKE_CREATOR_ALL_ACL));
@@ -369,10 +358,9 @@ START_TEST(identities_belong_to_a_session) {
   ck_ok(zke_close(bob));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* zkembed.h, P11: what zke_add_auth() refuses without harm. */
-START_TEST(add_auth_arguments) {
+TEST(add_auth_arguments) {
   zke *z = memory();
   ck_rc(zke_add_auth(z, NULL, "a:b", 3), ZKE_BADARGUMENTS);
   ck_rc(zke_add_auth(z, "digest", "a:b", -1), ZKE_BADARGUMENTS);
@@ -384,10 +372,9 @@ START_TEST(add_auth_arguments) {
   make(z, "/a");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #66: an unknown scheme kills the handle, and no other. */
-START_TEST(unknown_scheme_kills_the_handle) {
+TEST_LOOP(unknown_scheme_kills_the_handle, 0, 6) {
   static const char *const schemes[] = {"foo",   "world", "auth",
                                         "super", "ip",    ""};
   zke *z = memory(), *dead = test_session(z, NULL);
@@ -406,10 +393,9 @@ START_TEST(unknown_scheme_kills_the_handle) {
   ck_ok(zke_close(dead));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #66: closing it ends the session, with what it owned. */
-START_TEST(auth_failed_handle_is_closed) {
+TEST(auth_failed_handle_is_closed) {
   zke *z = memory(), *dead = test_session(z, NULL);
   ck_ok(zke_create(dead, "/e", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
   ck_rc(zke_add_auth(dead, "foo", "", 0), ZKE_AUTHFAILED);
@@ -417,7 +403,6 @@ START_TEST(auth_failed_handle_is_closed) {
   ck_rc(exists(z, "/e"), ZKE_NONODE);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- which operation needs what ---- */
 
@@ -491,7 +476,7 @@ static const int some_perms[] = {0,       R,  W,  C,       D,       A,    ALL,
                                  ALL - R, 32, -1, ALL - A, INT_MIN, R | W};
 
 /* 8, 12 #35: each operation under each set of permissions. */
-START_TEST(permission_needed) {
+TEST_LOOP(permission_needed, 0, COUNT(needs)) {
   for (int i = 0; i < COUNT(some_perms); i++) {
     int perms = some_perms[i];
     zke *z = memory();
@@ -505,10 +490,9 @@ START_TEST(permission_needed) {
     ck_ok(zke_close(z));
   }
 }
-END_TEST
 
 /* 8: permissions of one's entries add up; those of others do not count. */
-START_TEST(permission_of_matching_entries) {
+TEST(permission_of_matching_entries) {
   zke_acl entries[] = {
       {R, "world", "anyone"}, {W, "digest", BOB}, {C, "digest", ALICE}};
   zke *z = memory(), *bob = test_session(z, NULL);
@@ -524,11 +508,10 @@ START_TEST(permission_of_matching_entries) {
   ck_ok(zke_close(bob));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #36: a node for nobody can be seen to exist, and deleted by whoever may
  * change its parent. */
-START_TEST(node_for_nobody) {
+TEST(node_for_nobody) {
   zke *z = memory();
   ck_ok(create_with(z, "/p", world(0)));
   ck_ok(op_exists(z));
@@ -538,10 +521,9 @@ START_TEST(node_for_nobody) {
   ck_ok(zke_delete(z, "/p", 0));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 8: nothing is inherited, and ancestors above the parent do not matter. */
-START_TEST(no_inheritance) {
+TEST(no_inheritance) {
   zke *z = memory();
   make(z, "/p");
   make(z, "/p/k");
@@ -554,7 +536,6 @@ START_TEST(no_inheritance) {
   expect_acl(z, "/p/k/m", "31 world:anyone");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- order of checks ---- */
 
@@ -583,7 +564,7 @@ static const struct {
     {"/open", -1, &zke_open_acl, ZKE_OK},
 };
 
-START_TEST(set_acl_order_of_checks) {
+TEST_LOOP(set_acl_order_of_checks, 0, COUNT(set_acl_order)) {
   zke *z = memory();
   make(z, "/open");
   ck_ok(zke_set_acl(z, "/open", 0, ZKE_OPEN_ACL));
@@ -597,10 +578,9 @@ START_TEST(set_acl_order_of_checks) {
   ck_assert_int_eq(zxid_now(z), before + 1 + (rc == ZKE_OK)); /* P1 */
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #30, #31, #35: permission before what it protects. */
-START_TEST(permission_before_the_rest) {
+TEST(permission_before_the_rest) {
   zke *z = memory();
   zke_op op;
   make(z, "/shut");
@@ -619,10 +599,9 @@ START_TEST(permission_before_the_rest) {
   ck_rc(get(z, "/shut/nope"), ZKE_NONODE);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P11: the sentence names the node. */
-START_TEST(noauth_names_the_node) {
+TEST(noauth_names_the_node) {
   zke *z = memory();
   ck_ok(create_with(z, "/guarded", world(0)));
   ck_rc(get(z, "/guarded"), ZKE_NOAUTH);
@@ -635,12 +614,11 @@ START_TEST(noauth_names_the_node) {
   ck_says("bogus");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- get_acl and set_acl ---- */
 
 /* 12 #33: set_acl changes aversion, and no other field; no event. */
-START_TEST(set_acl_changes_aversion_only) {
+TEST(set_acl_changes_aversion_only) {
   zke *z = memory();
   test_events events = {0};
   make(z, "/a");
@@ -661,10 +639,9 @@ START_TEST(set_acl_changes_aversion_only) {
   ck_assert_int_eq(stat_of(z, "/").pzxid, root.pzxid);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 8: the version of set_acl is the aversion, not the version. */
-START_TEST(set_acl_looks_at_aversion) {
+TEST(set_acl_looks_at_aversion) {
   zke *z = memory();
   make(z, "/a");
   ck_ok(set(z, "/a", 0));
@@ -674,10 +651,9 @@ START_TEST(set_acl_looks_at_aversion) {
   ck_ok(set(z, "/a", 2));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #34: digests are shown to those who may administer. */
-START_TEST(digests_are_masked) {
+TEST(digests_are_masked) {
   zke *z = memory(), *bob = test_session(z, NULL);
   zke_acl entries[] = {{R, "world", "anyone"}, {ALL, "digest", BOB}};
   ck_ok(auth(bob, "bob:p"));
@@ -691,10 +667,9 @@ START_TEST(digests_are_masked) {
   ck_ok(zke_close(bob));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #34: ADMIN alone is enough to see all of it. */
-START_TEST(admin_sees_digests) {
+TEST(admin_sees_digests) {
   zke_acl entries[] = {{A, "world", "anyone"}, {ALL, "digest", BOB}};
   zke *z = memory();
   ck_ok(create_with(z, "/a", &(zke_acls){2, entries}));
@@ -702,10 +677,9 @@ START_TEST(admin_sees_digests) {
   expect_acl(z, "/a", "16 world:anyone; 31 digest:" BOB);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* zkembed.h: get_acl's Stat, and outputs on failure. */
-START_TEST(get_acl_outputs) {
+TEST(get_acl_outputs) {
   zke *z = memory();
   zke_stat s;
   zke_acls *acls = (zke_acls *)z;
@@ -722,10 +696,9 @@ START_TEST(get_acl_outputs) {
   ck_assert_int_eq(s.version, 99);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 8: a set_acl that locks oneself out is carried out. */
-START_TEST(set_acl_may_lock_out) {
+TEST(set_acl_may_lock_out) {
   zke *z = memory();
   make(z, "/a");
   ck_ok(zke_set_acl(z, "/a", -1, ZKE_READ_ACL));
@@ -733,10 +706,9 @@ START_TEST(set_acl_may_lock_out) {
   ck_rc(zke_set_acl(z, "/a", -1, ZKE_OPEN_ACL), ZKE_NOAUTH);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 8: an ACL of many entries comes back whole and in order. */
-START_TEST(long_list) {
+TEST(long_list) {
   enum { MANY = 500 };
   static zke_acl entries[MANY];
   static char ids[MANY][16];
@@ -756,10 +728,9 @@ START_TEST(long_list) {
   zke_free(acls);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P8, 8: ACLs are kept in the file. */
-START_TEST(acls_are_stored) {
+TEST(acls_are_stored) {
   const char *name = test_path("acl.db");
   zke *z = test_open(name);
   ck_ok(auth(z, "bob:p"));
@@ -775,7 +746,6 @@ START_TEST(acls_are_stored) {
   expect_acl(z, "/a", "31 digest:" BOB);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- watches and READ: 5.8, 12 #84 ---- */
 
@@ -792,7 +762,7 @@ static void close_both(zke *bob, zke *anyone) {
 }
 
 /* No CHANGED of what one may not read; the watch is gone all the same. */
-START_TEST(changed_is_withheld) {
+TEST(changed_is_withheld) {
   zke *bob, *z;
   test_events events = {0};
   two_sessions(&bob, &z);
@@ -806,10 +776,9 @@ START_TEST(changed_is_withheld) {
   test_expect(z, &events, "");
   close_both(bob, z);
 }
-END_TEST
 
 /* The node's ACL at the time of the change decides, not a later one. */
-START_TEST(acl_of_the_change_decides) {
+TEST(acl_of_the_change_decides) {
   zke *bob, *z;
   test_events events = {0};
   two_sessions(&bob, &z);
@@ -825,10 +794,9 @@ START_TEST(acl_of_the_change_decides) {
   test_expect(z, &events, "CHANGED /a");
   close_both(bob, z);
 }
-END_TEST
 
 /* No CREATED of a node one may not read. */
-START_TEST(created_is_withheld) {
+TEST(created_is_withheld) {
   zke *bob, *z;
   test_events events = {0}, bobs = {0};
   two_sessions(&bob, &z);
@@ -842,10 +810,9 @@ START_TEST(created_is_withheld) {
   test_expect(z, &events, "");
   close_both(bob, z);
 }
-END_TEST
 
 /* No DELETED either; exists needs no permission, its event does. */
-START_TEST(deleted_is_withheld) {
+TEST(deleted_is_withheld) {
   zke *bob, *z;
   test_events events = {0};
   two_sessions(&bob, &z);
@@ -855,10 +822,9 @@ START_TEST(deleted_is_withheld) {
   test_expect(z, &events, "");
   close_both(bob, z);
 }
-END_TEST
 
 /* CHILD asks for READ on the parent, and only there. */
-START_TEST(child_needs_read_on_parent) {
+TEST(child_needs_read_on_parent) {
   zke *bob, *z;
   test_events events = {0};
   two_sessions(&bob, &z);
@@ -875,10 +841,9 @@ START_TEST(child_needs_read_on_parent) {
   test_expect(z, &events, "");
   close_both(bob, z);
 }
-END_TEST
 
 /* Persistent watches are filtered too, but stay. */
-START_TEST(persistent_watches_are_filtered) {
+TEST(persistent_watches_are_filtered) {
   zke *bob, *z;
   test_events events = {0};
   two_sessions(&bob, &z);
@@ -893,10 +858,9 @@ START_TEST(persistent_watches_are_filtered) {
   test_expect(z, &events, "CREATED /p/open; CHANGED /p/open");
   close_both(bob, z);
 }
-END_TEST
 
 /* 12 #84: a read that is refused registers nothing. */
-START_TEST(refused_read_registers_nothing) {
+TEST(refused_read_registers_nothing) {
   zke *bob, *z;
   test_events events = {0};
   two_sessions(&bob, &z);
@@ -910,13 +874,12 @@ START_TEST(refused_read_registers_nothing) {
   ck_rc(zke_remove_all_watches(z, "/a", ZKE_WATCH_ANY), ZKE_NOWATCHER);
   close_both(bob, z);
 }
-END_TEST
 
 /* ---- resources ---- */
 
 /* P9: lists and identities are taken from the handle's allocator and given
  * back. */
-START_TEST(heap_is_balanced) {
+TEST(heap_is_balanced) {
   test_heap heap = {0};
   zke_options options = {.size = sizeof options,
                          .allocator = {test_heap_resize, &heap}};
@@ -945,70 +908,4 @@ START_TEST(heap_is_balanced) {
   zke_free(acls);
   ck_assert_int_gt(heap.calls, 0);
   ck_assert_int_eq(heap.live, 0);
-}
-END_TEST
-
-/* ---- the suite ---- */
-
-/* Each test is a case of its own name, so that it can be run alone. */
-static void add(Suite *suite, const TTest *test, int rows) {
-  TCase *tcase = tcase_create(test->name);
-  tcase_set_timeout(tcase, 30);
-  tcase_add_loop_test(tcase, test, 0, rows);
-  suite_add_tcase(suite, tcase);
-}
-
-static void add_lists(Suite *suite) {
-  add(suite, list_by_create, COUNT(lists));
-  add(suite, list_by_set_acl, COUNT(lists));
-  add(suite, no_list, 1);
-  add(suite, missing_id, 1);
-  add(suite, ready_made_lists, 1);
-  add(suite, digest_of_cert, COUNT(digests));
-  add(suite, digest_of_long_cert, COUNT(long_digests));
-  add(suite, digest_opens, 1);
-  add(suite, shown_id_opens_nothing, 1);
-  add(suite, auth_expands, 1);
-  add(suite, auth_among_others, 1);
-  add(suite, identities_belong_to_a_session, 1);
-  add(suite, add_auth_arguments, 1);
-  add(suite, unknown_scheme_kills_the_handle, 6);
-  add(suite, auth_failed_handle_is_closed, 1);
-}
-
-static void add_permissions(Suite *suite) {
-  add(suite, permission_needed, COUNT(needs));
-  add(suite, permission_of_matching_entries, 1);
-  add(suite, node_for_nobody, 1);
-  add(suite, no_inheritance, 1);
-  add(suite, set_acl_order_of_checks, COUNT(set_acl_order));
-  add(suite, permission_before_the_rest, 1);
-  add(suite, noauth_names_the_node, 1);
-  add(suite, set_acl_changes_aversion_only, 1);
-  add(suite, set_acl_looks_at_aversion, 1);
-  add(suite, digests_are_masked, 1);
-  add(suite, admin_sees_digests, 1);
-  add(suite, get_acl_outputs, 1);
-  add(suite, set_acl_may_lock_out, 1);
-  add(suite, long_list, 1);
-  add(suite, acls_are_stored, 1);
-}
-
-static void add_watches(Suite *suite) {
-  add(suite, changed_is_withheld, 1);
-  add(suite, acl_of_the_change_decides, 1);
-  add(suite, created_is_withheld, 1);
-  add(suite, deleted_is_withheld, 1);
-  add(suite, child_needs_read_on_parent, 1);
-  add(suite, persistent_watches_are_filtered, 1);
-  add(suite, refused_read_registers_nothing, 1);
-  add(suite, heap_is_balanced, 1);
-}
-
-int main(int argc, char **argv) {
-  Suite *suite = suite_create("acl");
-  add_lists(suite);
-  add_permissions(suite);
-  add_watches(suite);
-  return test_main(argc, argv, suite);
 }

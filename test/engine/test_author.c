@@ -28,7 +28,7 @@ static void count_call(zke *handle, int type, int state, const char *path,
 static void ping(void) { ck_ok(zke_set(z, "/a", "x", 1, -1, NULL)); }
 
 /* A watcher that ran between the look and the wait ends the wait at once. */
-START_TEST(turn_misses_nothing) {
+TEST(turn_misses_nothing) {
   begin(":memory:");
   ck_ok(zke_get(z, "/a", count_call, NULL, NULL, NULL, NULL));
   int64_t turn = zke_turn(z);
@@ -42,10 +42,9 @@ START_TEST(turn_misses_nothing) {
   ck_rc(zke_wait_turn(NULL, 0, 0), ZKE_BADARGUMENTS);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* A wake-up counts as a turn, also when nobody waited yet. */
-START_TEST(wake_is_kept) {
+TEST(wake_is_kept) {
   begin(":memory:");
   int64_t turn = zke_turn(z);
   ck_ok(zke_wake(z));
@@ -53,7 +52,6 @@ START_TEST(wake_is_kept) {
   ck_rc(zke_wake(NULL), ZKE_BADARGUMENTS);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 static atomic_int waiting, returned;
 
@@ -68,7 +66,7 @@ static void *wait_for_turn(void *arg) {
 
 /* All threads that wait on a handle return: the one in the kernel and those
  * that wait for it. */
-START_TEST(wake_wakes_all) {
+TEST_LOOP(wake_wakes_all, 0, 2) {
   pthread_t thread[4];
   begin(_i ? test_path("turn.db") : ":memory:");
   for (int i = 0; i < 4; i++)
@@ -79,10 +77,9 @@ START_TEST(wake_wakes_all) {
   ck_assert_int_eq(returned, 4);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* zke_wake() makes the descriptor readable, so a poll loop comes round. */
-START_TEST(wake_in_a_callback) {
+TEST(wake_in_a_callback) {
   begin(":memory:");
   int64_t before = zke_turn(z);
   ck_ok(zke_wake(z));
@@ -90,12 +87,11 @@ START_TEST(wake_in_a_callback) {
   ck_assert_int_eq(zke_turn(z), before + 1);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- forgetting ---- */
 
 /* One pair on many paths and in all modes goes at once; others stay. */
-START_TEST(forget_takes_all_back) {
+TEST(forget_takes_all_back) {
   int mine = 0, other = 0;
   zke_watch_list *list;
   begin(test_path("turn.db"));
@@ -120,7 +116,6 @@ START_TEST(forget_takes_all_back) {
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 static atomic_bool inside, go_on, over;
 
@@ -147,7 +142,7 @@ static void *let_go(void *arg) {
 
 /* A watcher that runs on another thread is waited for: afterwards its context
  * may be freed. */
-START_TEST(forget_waits_for_a_running_call) {
+TEST(forget_waits_for_a_running_call) {
   pthread_t dispatcher, releaser;
   begin(":memory:");
   ck_ok(zke_get(z, "/a", stay_inside, NULL, NULL, NULL, NULL));
@@ -161,7 +156,6 @@ START_TEST(forget_waits_for_a_running_call) {
   pthread_join(releaser, NULL);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 static void forget_another(zke *handle, int type, int state, const char *path,
                            void *context) {
@@ -172,7 +166,7 @@ static void forget_another(zke *handle, int type, int state, const char *path,
 
 /* A call that is due in the very event being delivered is taken back, and a
  * watcher can forget itself. */
-START_TEST(forget_takes_back_a_call_that_is_due) {
+TEST(forget_takes_back_a_call_that_is_due) {
   begin(":memory:");
   ck_ok(zke_get(z, "/a", forget_another, NULL, NULL, NULL, NULL));
   ck_ok(zke_get(z, "/a", count_call, &called, NULL, NULL, NULL));
@@ -181,10 +175,9 @@ START_TEST(forget_takes_back_a_call_that_is_due) {
   ck_assert_int_eq(called, 0);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* An expired session has no rows any more, but watchers. */
-START_TEST(forget_after_the_end) {
+TEST(forget_after_the_end) {
   begin(":memory:");
   ck_ok(zke_get(z, "/a", count_call, NULL, NULL, NULL, NULL));
   ck_ok(zke_expire(z, zke_session_id(z)));
@@ -193,11 +186,10 @@ START_TEST(forget_after_the_end) {
   ck_assert_int_eq(called, 0);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- small things ---- */
 
-START_TEST(one_session) {
+TEST(one_session) {
   zke_session_list *list = NULL;
   begin(":memory:");
   zke *other = test_session(z, NULL);
@@ -212,10 +204,9 @@ START_TEST(one_session) {
   ck_ok(zke_close(other));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* Blocks come from the handle's allocator, zeroed, and outlive the handle. */
-START_TEST(blocks) {
+TEST(blocks) {
   test_heap heap = {0};
   zke_options o = {.size = sizeof o, .allocator = {test_heap_resize, &heap}};
   ck_ok(zke_open(":memory:", &o, &z));
@@ -233,32 +224,11 @@ START_TEST(blocks) {
   zke_free(none);
   ck_assert_int_eq(heap.live, 0);
 }
-END_TEST
 
-START_TEST(sentences) {
+TEST(sentences) {
   ck_rc(zke_fail(ZKE_HELD, "%s has %d", "somebody", 3), ZKE_HELD);
   ck_assert_str_eq(zke_errmsg(), "somebody has 3");
   zke_fail(ZKE_HELD, "again: %s", zke_errmsg());
   ck_assert_str_eq(zke_errmsg(), "again: somebody has 3");
   ck_assert_str_eq(zke_error_name(ZKE_DEADLOCK), "ZKE_DEADLOCK");
-}
-END_TEST
-
-int main(int argc, char **argv) {
-  Suite *s = suite_create("turn");
-  TCase *t = tcase_create("turn");
-  tcase_add_test(t, turn_misses_nothing);
-  tcase_add_test(t, wake_is_kept);
-  tcase_add_loop_test(t, wake_wakes_all, 0, 2);
-  tcase_add_test(t, wake_in_a_callback);
-  tcase_add_test(t, forget_takes_all_back);
-  tcase_add_test(t, forget_waits_for_a_running_call);
-  tcase_add_test(t, forget_takes_back_a_call_that_is_due);
-  tcase_add_test(t, forget_after_the_end);
-  tcase_add_test(t, one_session);
-  tcase_add_test(t, blocks);
-  tcase_add_test(t, sentences);
-  tcase_set_timeout(t, 60);
-  suite_add_tcase(s, t);
-  return test_main(argc, argv, s);
 }

@@ -198,7 +198,7 @@ static void wait_long(void *context) { zke_wait(context, ZKE_FOREVER); }
 
 /* A wait for ever is left, by the thread that sleeps in the kernel and by those
  * behind it, and the rest goes on. */
-START_TEST(wait_is_left) {
+TEST_LOOP(wait_is_left, 0, 2) {
   runner r[3];
   begin();
   for (int round = 0; round < 20; round++) {
@@ -212,7 +212,6 @@ START_TEST(wait_is_left) {
   }
   finish();
 }
-END_TEST
 
 /* The sleeper is cancelled, and a thread that waits with it hears the event. */
 static atomic_int woken;
@@ -221,7 +220,7 @@ static void wait_event(void *context) {
   if (zke_wait(context, ZKE_FOREVER) == ZKE_OK) atomic_fetch_add(&woken, 1);
 }
 
-START_TEST(others_wait_on) {
+TEST_LOOP(others_wait_on, 0, 2) {
   runner r[2];
   begin();
   ck_ok(zke_add_watch(shared, "/n", ZKE_WATCH_PERSISTENT, note, NULL));
@@ -233,7 +232,6 @@ START_TEST(others_wait_on) {
   cancel(&r[1]);
   finish();
 }
-END_TEST
 
 /* ---- every call, cancelled at every call of the system ---- */
 
@@ -297,7 +295,7 @@ static long run_at(long n, void (*run)(void *), void *context, int type) {
   return calls;
 }
 
-START_TEST(cancelled_at_every_system_call) {
+TEST_LOOP(cancelled_at_every_system_call, 0, 2) {
   begin();
   outputs = types[_i] == PTHREAD_CANCEL_DEFERRED;
   long most = run_at(0, every_call, shared, types[_i]);
@@ -310,7 +308,6 @@ START_TEST(cancelled_at_every_system_call) {
   }
   finish();
 }
-END_TEST
 
 /* ---- opening and closing ---- */
 
@@ -326,7 +323,7 @@ static void open_and_close(void *context) {
 }
 
 /* Neither leaves anything behind: no memory, no descriptor, no session. */
-START_TEST(open_and_close_are_finished) {
+TEST(open_and_close_are_finished) {
   char name[4096];
   snprintf(name, sizeof name, "%s", test_path("a.db"));
   other = test_open(name);
@@ -341,7 +338,6 @@ START_TEST(open_and_close_are_finished) {
   }
   ck_ok(zke_close(other));
 }
-END_TEST
 
 /* ---- at random moments ---- */
 
@@ -352,7 +348,7 @@ static void work_long(void *context) {
   }
 }
 
-START_TEST(cancelled_at_random) {
+TEST(cancelled_at_random) {
   enum { THREADS = 4, ROUNDS = 50 };
   begin();
   outputs = true;
@@ -370,7 +366,6 @@ START_TEST(cancelled_at_random) {
   zke_delete(other, "/e", -1);
   finish();
 }
-END_TEST
 
 /* ---- callbacks ---- */
 
@@ -385,7 +380,7 @@ static void be_cancelled(zke *z, int type, int state, const char *path,
 
 /* A callback is not left: cancellation waits until the call is over, and all
  * watchers of an event are called. */
-START_TEST(callback_is_finished) {
+TEST_LOOP(callback_is_finished, 0, 2) {
   runner r;
   begin();
   ck_ok(zke_exists(shared, "/n", be_cancelled, NULL, NULL));
@@ -396,7 +391,6 @@ START_TEST(callback_is_finished) {
   ck_assert_int_eq(called, 2);
   finish();
 }
-END_TEST
 
 static void end_thread(zke *z, int type, int state, const char *path,
                        void *context) {
@@ -428,7 +422,7 @@ static void dispatch_long(void *context) {
 
 /* One that ends its thread all the same, in a wait, in a dispatch and in one
  * inside another, wedges nothing. */
-START_TEST(callback_that_ends_its_thread) {
+TEST(callback_that_ends_its_thread) {
   static const zke_watch_fn ends[] = {end_thread, allow_cancel, dispatch_again};
   begin();
   for (int i = 0; i < 6; i++) {
@@ -442,7 +436,6 @@ START_TEST(callback_that_ends_its_thread) {
   }
   finish();
 }
-END_TEST
 
 static int silent(void) {
   zke_op op;
@@ -456,7 +449,7 @@ static int silent(void) {
 
 /* zkembed.h, zke_op_untold: watchers that are not called for that reason can
  * find out that they have missed something. */
-START_TEST(callback_that_ends_its_thread_leaves_a_mark) {
+TEST(callback_that_ends_its_thread_leaves_a_mark) {
   runner r;
   begin();
   ck_ok(zke_exists(shared, "/n", end_thread, NULL, NULL));
@@ -469,10 +462,9 @@ START_TEST(callback_that_ends_its_thread_leaves_a_mark) {
   ck_ok(zke_forget(shared, note, NULL));
   finish();
 }
-END_TEST
 
 /* Nor does one at a time, and the others are called all the same. */
-START_TEST(call_at_a_time_that_ends_its_thread) {
+TEST_LOOP(call_at_a_time_that_ends_its_thread, 0, 2) {
   runner r;
   begin();
   ck_ok(zke_call_at(shared, 0, end_thread, NULL));
@@ -483,7 +475,6 @@ START_TEST(call_at_a_time_that_ends_its_thread) {
   expect_working();
   finish();
 }
-END_TEST
 
 /* ---- recipes ---- */
 
@@ -587,7 +578,7 @@ static void cancel_in_recipe(void) {
   ck_assert_int_eq(after, ZKE_CLOSING);
 }
 
-START_TEST(recipe_gives_up_its_place) {
+TEST_LOOP(recipe_gives_up_its_place, 0, RECIPES) {
   begin();
   under_test = &recipes[_i];
   void *holder = NULL;
@@ -608,7 +599,6 @@ START_TEST(recipe_gives_up_its_place) {
   }
   finish();
 }
-END_TEST
 
 static zke_queue *full;
 static atomic_int put_rc;
@@ -623,7 +613,7 @@ static void put_for_ever(void *context) {
 
 /* A thread that is cancelled inside an object takes it from another one that
  * sleeps there, and that one is woken to hear of it. */
-START_TEST(others_in_the_object_are_told) {
+TEST(others_in_the_object_are_told) {
   runner taker, putter;
   zke_queue *claimer;
   zke_queue_options o = {.size = sizeof o, .limit = 1};
@@ -649,7 +639,6 @@ START_TEST(others_in_the_object_are_told) {
   zke_queue_free(claimer);
   finish();
 }
-END_TEST
 
 static int hold_long(zke *z, int64_t token, void *arg) {
   (void)z, (void)token;
@@ -669,7 +658,7 @@ static void lock_and_hold(void *context) {
 
 /* zke_lock_do() gives the lock up where the function it calls is cancelled, and
  * where it waits for the lock. */
-START_TEST(lock_do_is_cancelled) {
+TEST(lock_do_is_cancelled) {
   runner r[2];
   zke_party_list *list;
   begin();
@@ -688,7 +677,6 @@ START_TEST(lock_do_is_cancelled) {
   zke_free(list);
   finish();
 }
-END_TEST
 
 /* The calls of a lock, cancelled at every call of the system: the object is
  * its owner's still, who frees it. */
@@ -705,7 +693,7 @@ static void lock_and_release(void *context) {
   pthread_cleanup_pop(1);
 }
 
-START_TEST(lock_cancelled_at_every_system_call) {
+TEST(lock_cancelled_at_every_system_call) {
   zke_lock *lock;
   begin();
   long most = run_at(0, lock_and_release, shared, PTHREAD_CANCEL_DEFERRED);
@@ -716,34 +704,4 @@ START_TEST(lock_cancelled_at_every_system_call) {
     zke_lock_free(lock);
   }
   finish();
-}
-END_TEST
-
-/* ---- suite ---- */
-
-static void add_test(Suite *s, const TTest *test, const char *name, int times) {
-  TCase *t = tcase_create(name);
-  tcase_set_timeout(t, 120);
-  tcase_add_loop_test(t, test, 0, times);
-  suite_add_tcase(s, t);
-}
-
-#define ADD(test, times) add_test(s, test, #test, times)
-
-int main(int argc, char **argv) {
-  Suite *s = suite_create("cancel");
-  ADD(wait_is_left, 2);
-  ADD(others_wait_on, 2);
-  ADD(cancelled_at_every_system_call, 2);
-  ADD(open_and_close_are_finished, 1);
-  ADD(cancelled_at_random, 1);
-  ADD(callback_is_finished, 2);
-  ADD(callback_that_ends_its_thread, 1);
-  ADD(callback_that_ends_its_thread_leaves_a_mark, 1);
-  ADD(call_at_a_time_that_ends_its_thread, 2);
-  ADD(recipe_gives_up_its_place, RECIPES);
-  ADD(others_in_the_object_are_told, 1);
-  ADD(lock_do_is_cancelled, 1);
-  ADD(lock_cancelled_at_every_system_call, 1);
-  return test_main(argc, argv, s);
 }

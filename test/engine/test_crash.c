@@ -292,7 +292,7 @@ static void run(const char *db, const scenario *s, int n, story *out) {
 }
 
 /* P2, P6, P8: one scenario, killed at each of its points. */
-START_TEST(killed_at_each_point) {
+TEST_LOOP(killed_at_each_point, 0, SCENARIOS) {
   const scenario *s = &scenarios[_i];
   const char *db = test_path("a.db");
   bool died = true;
@@ -314,7 +314,6 @@ START_TEST(killed_at_each_point) {
   printf("%s: %d points\n", s->name, n - 1);
   ck_assert_msg(!died && n > 1, "%s: %d points", s->name, n);
 }
-END_TEST
 
 /* ---- opening ---- */
 
@@ -331,7 +330,7 @@ static bool dies_opening(const char *db, int n) {
 
 /* P2, design.md 8: a creation that was cut off is finished by the next to
  * open, whatever there was of the file. */
-START_TEST(killed_while_creating_the_file) {
+TEST(killed_while_creating_the_file) {
   char name[32];
   int n = 0;
   for (bool died = true; died && n < MAX_POINTS;) {
@@ -351,11 +350,10 @@ START_TEST(killed_while_creating_the_file) {
   ck_assert_int_gt(n, 10);
   ck_assert_int_lt(n, MAX_POINTS);
 }
-END_TEST
 
 /* P2: an opener dies on a database that was closed (0), or (1) on one whose
  * last user was killed too, so that it dies while recovering the log. */
-START_TEST(killed_while_opening) {
+TEST_LOOP(killed_while_opening, 0, 2) {
   const char *db = test_path("a.db");
   zke *z;
   int n = 0;
@@ -384,7 +382,6 @@ START_TEST(killed_while_opening) {
   ck_assert_int_gt(n, 1);
   ck_assert_int_lt(n, MAX_POINTS);
 }
-END_TEST
 
 /* ---- reaping ---- */
 
@@ -405,7 +402,7 @@ static test_worker owner_of(const char *db, int count) {
  * go all together, and then those of the second one too.  It has a child watch
  * from before the death, by which the wait ends even where a tick within the
  * command before it has reaped. */
-START_TEST(killed_while_reaping) {
+TEST_LOOP(killed_while_reaping, 0, 2) {
   const char *db = test_path("a.db");
   int n = 0, count = owned[_i];
   for (bool died = true; died && n < MAX_POINTS;) {
@@ -437,7 +434,6 @@ START_TEST(killed_while_reaping) {
   ck_assert_int_gt(n, 3);
   ck_assert_int_lt(n, MAX_POINTS);
 }
-END_TEST
 
 enum { OVERDUE = 300 };
 
@@ -465,7 +461,7 @@ enum { EVERY = 10 }; /* kill in which the rest is waited for */
 /* P2, P8: a process that opens the file, and so removes the nodes whose time is
  * over, is killed at each point.  What it has not removed the next one does; a
  * node with a child stays. */
-START_TEST(killed_while_sweeping) {
+TEST(killed_while_sweeping) {
   char name[32];
   int n = 0, some = 0;
   for (bool died = true; died && n < MAX_POINTS;) {
@@ -487,14 +483,13 @@ START_TEST(killed_while_sweeping) {
   ck_assert_int_ge(some, 1);
   ck_assert_int_lt(n, MAX_POINTS);
 }
-END_TEST
 
 /* ---- between COMMIT and wake-up ---- */
 
 /* P7: a writer is killed at each point of a change that somebody waits for.
  * If the change was made the waiter hears of it, once, at the latest by its
  * tick; if not, not. */
-START_TEST(killed_before_the_wakeup) {
+TEST(killed_before_the_wakeup) {
   const char *db = test_path("a.db");
   zke *z = test_open(db);
   int n = 0, made = 0;
@@ -525,7 +520,6 @@ START_TEST(killed_before_the_wakeup) {
   ck_assert_int_lt(n, MAX_POINTS);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- drawn by lot ---- */
 
@@ -564,7 +558,7 @@ static int acknowledged(test_worker *w, int *deaths) {
 /* P1, P2, P6: processes that die while others work on the same nodes: no
  * acknowledged addition is lost, none is made twice, and of the dead only
  * their last one is in doubt. */
-START_TEST(killed_among_others) {
+TEST(killed_among_others) {
   const char *db = test_path("a.db");
   int sum = 0, deaths = 0;
   char *data;
@@ -588,13 +582,12 @@ START_TEST(killed_among_others) {
   ck_assert_int_eq(children(z, "/group"), 0);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 enum { SAMPLES = 16, LARGE = 65536 };
 
 /* P2, P8, P12: killed at points, drawn by lot, from the moment a checkpoint
  * writes into the database file on. */
-START_TEST(killed_while_checkpointing) {
+TEST(killed_while_checkpointing) {
   const char *db = test_path("a.db");
   draw_lots("checkpoint");
   for (int i = 0; i < SAMPLES; i++) {
@@ -619,7 +612,6 @@ START_TEST(killed_while_checkpointing) {
     ck_ok(zke_close(z));
   }
 }
-END_TEST
 
 enum { SHED = 100 };
 
@@ -644,7 +636,7 @@ static void make_sparse(const char *db) {
 
 /* P2, P8, P12: killed at each point of a compaction.  What was in the database
  * is in it, and the next one gets it done. */
-START_TEST(killed_while_compacting) {
+TEST(killed_while_compacting) {
   const char *db = test_path("a.db");
   struct stat before, after;
   int n = 0, short_ones = 0;
@@ -672,7 +664,6 @@ START_TEST(killed_while_compacting) {
   ck_assert_int_lt(n, MAX_POINTS);
   ck_assert_int_ge(short_ones, 1);
 }
-END_TEST
 
 /* ---- a process that dies inside a sync ---- */
 
@@ -740,7 +731,7 @@ static const char *disk_after_cut(void) {
 /* P8: a process is killed inside the sync of its commit.  What a process that
  * opens the database after it is shown stays through a power cut, whoever has
  * read it or keeps the dead process's session meanwhile. */
-START_TEST(killed_in_the_sync) {
+TEST_LOOP(killed_in_the_sync, 0, DEATHS) {
   zke_options o = {.size = sizeof o, .vfs = "unix-power"};
   sqlite3 *reader = NULL;
   zke *z;
@@ -768,14 +759,13 @@ START_TEST(killed_in_the_sync) {
   close(until[0]);
   close(until[1]);
 }
-END_TEST
 
 /* P8: a process leaves a whole commit in the log that it could not sync, and
  * another dies while it writes the header of the WAL-index, so that a store
  * that is open has to recover.  It syncs the log before it shows what it
  * finds.  Where that fails (1), it does not trust the log, but moves it into
  * the database; it used to believe the next sync. */
-START_TEST(recovery_by_an_open_store) {
+TEST_LOOP(recovery_by_an_open_store, 0, 2) {
   struct stat log;
   const char *db = test_path("a.db");
   test_worker w = test_spawn("talk", NULL), other = test_spawn("talk", NULL);
@@ -803,33 +793,8 @@ START_TEST(recovery_by_an_open_store) {
   ask(&w, "close");
   ck_assert_int_eq(test_wait(&w), 0);
 }
-END_TEST
-
-/* ---- suite ---- */
-
-static void add(Suite *s, const TTest *test, const char *name, int loops) {
-  TCase *t = tcase_create(name);
-  tcase_set_timeout(t, 60);
-  tcase_add_loop_test(t, test, 0, loops);
-  suite_add_tcase(s, t);
-}
-
-#define ADD(test) add(s, test, #test, 1)
-#define ADD_LOOP(test, loops) add(s, test, #test, loops)
 
 int main(int argc, char **argv) {
-  Suite *s = suite_create("crash");
   test_in_memory(); /* where syncs count, the disk is powervfs's */
-  ADD_LOOP(killed_at_each_point, SCENARIOS);
-  ADD(killed_while_creating_the_file);
-  ADD_LOOP(killed_while_opening, 2);
-  ADD_LOOP(killed_while_reaping, 2);
-  ADD(killed_while_sweeping);
-  ADD(killed_before_the_wakeup);
-  ADD(killed_among_others);
-  ADD(killed_while_checkpointing);
-  ADD(killed_while_compacting);
-  ADD_LOOP(killed_in_the_sync, DEATHS);
-  ADD_LOOP(recovery_by_an_open_store, 2);
-  return test_main(argc, argv, s);
+  return test_main(argc, argv);
 }

@@ -262,7 +262,7 @@ static int peer_sessions(const char *argument) {
 
 /* P5, P6: the ephemeral of a stopped process stays, whatever the others do
  * meanwhile, and goes when it is killed. */
-START_TEST(stopped_holder_keeps_its_ephemeral) {
+TEST(stopped_holder_keeps_its_ephemeral) {
   const char *db = test_path("a.db");
   test_events events = {0};
   test_worker w = owner_of(db, "/e");
@@ -285,7 +285,6 @@ START_TEST(stopped_holder_keeps_its_ephemeral) {
   ck_assert_int_eq(test_wait(&other), 0);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* Wait until the worker has stopped (true) or answered. */
 static bool has_stopped(test_worker *w) {
@@ -337,7 +336,7 @@ static void expect_all_or_nothing(zke *z, int point) {
 /* P2, P10: a writer is stopped at each point of a multi and then killed
  * there.  Until then others fail in time with nothing changed, after that they
  * go on, and of the multi there is all or nothing. */
-START_TEST(writer_stopped_then_killed) {
+TEST(writer_stopped_then_killed) {
   const char *db = test_path("a.db"), *paths[] = {"/n", "/n2", "/old"};
   int point = 0, refused = 0;
   zke *z = open_patient(db, BUSY);
@@ -359,7 +358,6 @@ START_TEST(writer_stopped_then_killed) {
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- fork storms ---- */
 
@@ -408,7 +406,7 @@ static void storm_reap(int way) {
 /* P5, P9: a process that has handles forks without end, its children too; all
  * copies refuse, all children's own handles work, each death is noticed, and
  * the parent's session and descriptors are as before. */
-START_TEST(fork_storm) {
+TEST(fork_storm) {
   const char *db = test_path("a.db");
   zke *z = test_open(db), *further = test_session(z, NULL);
   make(z, "/n", "", ZKE_PERSISTENT);
@@ -436,7 +434,6 @@ START_TEST(fork_storm) {
   ck_ok(zke_close(further));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- PID namespaces ---- */
 
@@ -469,7 +466,7 @@ static int peer_die(const char *argument) {
 
 /* P5, P6: processes that all have pid 1, each in a namespace of its own, take
  * neither each other for themselves nor for dead, and are told of a death. */
-START_TEST(same_pid_in_two_namespaces) {
+TEST(same_pid_in_two_namespaces) {
   const char *db = test_path("a.db");
   peer one = peer_start(be_first_of_namespace);
   peer two = peer_start(be_first_of_namespace);
@@ -500,7 +497,6 @@ START_TEST(same_pid_in_two_namespaces) {
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- users and umasks ---- */
 
@@ -563,7 +559,7 @@ static void expect_modes(const char *db, mode_t mode) {
 /* doc/security.md: two users of one group share a 0660 database in a
  * directory of the group's, wake each other and bury each other, whatever
  * their umasks; a third one is kept out. */
-START_TEST(users_share_by_their_group) {
+TEST(users_share_by_their_group) {
   const char *db = team_path("team/a.db", 02770);
   if (!db) return;
   prepare(db, 0660);
@@ -593,7 +589,6 @@ START_TEST(users_share_by_their_group) {
   expect_modes(db, 0660);
   ck_peer(&bob, peer_close, "", ZKE_OK);
 }
-END_TEST
 
 static int peer_alive(const char *argument) {
   zke_session_list *list = NULL;
@@ -622,7 +617,7 @@ static int count_lives(const char *db, mode_t mode, gid_t group) {
 /* P5, P6: the database's owner is not of its group, so what she makes cannot
  * get that group; her sessions' lives lie where the others can ask for them
  * all the same, and theirs where she can. */
-START_TEST(lives_of_one_who_is_not_of_the_group) {
+TEST(lives_of_one_who_is_not_of_the_group) {
   const char *db = team_path("team/a.db", 0770);
   if (!db) return;
   prepare(db, 0660);
@@ -644,11 +639,10 @@ START_TEST(lives_of_one_who_is_not_of_the_group) {
   ck_peer(&bob, peer_check, "", ZKE_OK);
   ck_peer(&bob, peer_close, "", ZKE_OK);
 }
-END_TEST
 
 /* Files with lives whose maker was killed before he gave them the database's
  * mode get it when the database is opened next. */
-START_TEST(half_made_files_with_lives) {
+TEST(half_made_files_with_lives) {
   const char *db = test_path("a.db");
   zke *z = test_open(db);
   ck_assert_int_eq(chmod(db, 0600), 0);
@@ -663,11 +657,10 @@ START_TEST(half_made_files_with_lives) {
   ck_ok(zke_close(other));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* doc/security.md: root opens a user's database first; what it makes beside
  * it is the user's, who goes on with it. */
-START_TEST(root_leaves_the_users_files_the_users) {
+TEST(root_leaves_the_users_files_the_users) {
   const char *db = team_path("team/a.db", 0700);
   struct stat s;
   if (!db) return;
@@ -687,12 +680,11 @@ START_TEST(root_leaves_the_users_files_the_users) {
   ck_peer(&alice, peer_check, "", ZKE_OK);
   ck_peer(&alice, peer_close, "", ZKE_OK);
 }
-END_TEST
 
 /* doc/security.md: a new database has the mode that the umask makes of 0664,
  * the files beside it follow, and a second process with another umask
  * joins. */
-START_TEST(umask_decides_a_new_databases_mode) {
+TEST_LOOP(umask_decides_a_new_databases_mode, 0, 6) {
   static const struct {
     const char *mask, *other;
     mode_t mode;
@@ -713,12 +705,11 @@ START_TEST(umask_decides_a_new_databases_mode) {
   ck_peer(&two, peer_check, "", ZKE_OK);
   ck_peer(&two, peer_close, "", ZKE_OK);
 }
-END_TEST
 
 /* A chmod and chgrp of the database is followed by the files beside it when
  * their owner opens it next, SQLite's and those with lives included; others
  * change nothing. */
-START_TEST(side_files_follow_a_chmod) {
+TEST(side_files_follow_a_chmod) {
   const char *db = team_path("team/a.db", 0770);
   struct stat s;
   if (!db) return;
@@ -741,12 +732,11 @@ START_TEST(side_files_follow_a_chmod) {
   ck_peer(&bob, peer_close, "", ZKE_OK);
   ck_peer(&alice, peer_close, "", ZKE_OK);
 }
-END_TEST
 
 /* A umask that takes the owner's own bits is refused to a plain user with a
  * code and a sentence; root is not bound.  The others of the database go on,
  * and so does the refused process once its umask is sane. */
-START_TEST(umask_of_everything_harms_nobody) {
+TEST(umask_of_everything_harms_nobody) {
   const char *db = team_path("team/a.db", 02770);
   if (!db) return;
   prepare(db, 0660);
@@ -767,7 +757,6 @@ START_TEST(umask_of_everything_harms_nobody) {
   ck_peer(&alice, peer_check, "", ZKE_OK);
   ck_peer(&alice, peer_close, "", ZKE_OK);
 }
-END_TEST
 
 /* ---- clocks that jump ---- */
 
@@ -812,7 +801,7 @@ enum { JUMPS = sizeof jumps / sizeof jumps[0] };
 
 /* doc/testing.md: ctime and mtime are what the wall clock says, also when it
  * goes back; versions, zxids and the order of events are not. */
-START_TEST(times_follow_the_wall_clock) {
+TEST_LOOP(times_follow_the_wall_clock, 0, 2) {
   test_events events = {0};
   zke *z = open_jumping(_i ? test_path("a.db") : ":memory:", 0);
   zke_stat made, stat;
@@ -834,11 +823,10 @@ START_TEST(times_follow_the_wall_clock) {
   }
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* doc/testing.md: a node's TTL is counted by the wall clock, as in ZooKeeper:
  * set back it lives on, set forward it goes. */
-START_TEST(ttl_follows_the_wall_clock) {
+TEST_LOOP(ttl_follows_the_wall_clock, 0, 2) {
   zke *z = open_jumping(_i ? test_path("a.db") : ":memory:", 0);
   ck_ok(zke_create_ttl(z, "/t", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT_WITH_TTL,
                        60000, NULL, NULL));
@@ -857,14 +845,13 @@ START_TEST(ttl_follows_the_wall_clock) {
   ck_ok(exists(z, "/n"));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P5: while the wall clock jumps by twenty years at every look, a wait ends
  * at its deadline, a busy call at its own, the lease holds, and another
  * process's session with a clock that is right is not touched.  The other
  * clocks go on by a quarter of the lease before each wait, so that the lease
  * holds only if it is stamped, and a slow machine does not outlast it. */
-START_TEST(deadlines_ignore_the_wall_clock) {
+TEST(deadlines_ignore_the_wall_clock) {
   enum { WAITS = 14, LEASE = 20000 };
   const char *db = test_path("a.db");
   test_worker w = owner_of(db, "/theirs");
@@ -888,7 +875,6 @@ START_TEST(deadlines_ignore_the_wall_clock) {
   ck_assert_int_eq(test_wait(&w), 0);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- descriptors ---- */
 
@@ -954,7 +940,7 @@ static void watch_own(zke *z, int i, int *deleted) {
  * says (0) or 128 (1), of all sessions of the store together, and leaves the
  * host the rest; each death is told all the same.  A watch that is taken back
  * makes room for another. */
-START_TEST(watched_owners_take_few_descriptors) {
+TEST_LOOP(watched_owners_take_few_descriptors, 0, 2) {
   static const struct {
     int option, limit, owners;
   } sizes[] = {{4, 4, 12}, {0, 128, 200}};
@@ -990,11 +976,10 @@ START_TEST(watched_owners_take_few_descriptors) {
   ck_ok(zke_close(other));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P6: a watch that got no descriptor to its owner, over the cap, gets one when
  * it is registered anew and there is room. */
-START_TEST(notice_is_made_up_when_there_is_room) {
+TEST(notice_is_made_up_when_there_is_room) {
   const char *db = test_path("a.db");
   char argument[TEXT];
   int deleted = 0;
@@ -1021,12 +1006,11 @@ START_TEST(notice_is_made_up_when_there_is_room) {
   peer_kill(&p);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P11: with n descriptors left, for n from none to enough, opening a new (0)
  * or an existing (1) database fails with a code and a sentence that names the
  * cause, leaves none of them open, and works once there are enough. */
-START_TEST(open_without_descriptors) {
+TEST_LOOP(open_without_descriptors, 0, 2) {
   const char *db = test_path("a.db");
   if (_i == 1) ck_ok(zke_close(test_open(db)));
   int rc = ZKE_SYSTEMERROR, left = 0, before = test_fd_count();
@@ -1057,7 +1041,6 @@ START_TEST(open_without_descriptors) {
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* Everything that needs no further descriptor works with none left. */
 static void work_without_descriptors(zke *z, test_worker *w) {
@@ -1085,7 +1068,7 @@ static void work_without_descriptors(zke *z, test_worker *w) {
 /* P7, P11: an open handle goes on when the process has run out of
  * descriptors; a further session is refused with a sentence that says why, and
  * comes when there are some again. */
-START_TEST(handle_without_descriptors) {
+TEST(handle_without_descriptors) {
   const char *db = test_path("a.db");
   test_worker w = owner_of(db, "/owned");
   zke *z = test_open(db), *further = NULL;
@@ -1112,10 +1095,9 @@ START_TEST(handle_without_descriptors) {
   ask(&w, "check");
   ck_assert_int_eq(test_wait(&w), 0);
 }
-END_TEST
 
 /* P11: no descriptor at close: the session still ends. */
-START_TEST(close_without_descriptors) {
+TEST(close_without_descriptors) {
   const char *db = test_path("a.db");
   int before = test_fd_count();
   zke *z = test_open(db);
@@ -1129,7 +1111,6 @@ START_TEST(close_without_descriptors) {
   ck_assert_int_eq(test_session_count(z), 1);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- closefrom() by the host ---- */
 
@@ -1313,19 +1294,17 @@ static void expect_database_whole(bool reaped) {
 
 /* P9, P11: the host closes all descriptors.  Changes fail with a sentence,
  * reads fail or are right, closing returns, and the file is sound. */
-START_TEST(descriptors_closed_by_the_host) {
+TEST_LOOP(descriptors_closed_by_the_host, 0, CALLS) {
   close_behind_its_back(_i, false);
   expect_database_whole(_i == 0);
 }
-END_TEST
 
 /* P9, P11: and then it opens files of its own, which get the same numbers: in
  * none of them a byte is changed. */
-START_TEST(descriptors_replaced_by_the_host) {
+TEST_LOOP(descriptors_replaced_by_the_host, 0, CALLS) {
   close_behind_its_back(_i, true);
   expect_database_whole(_i == 0);
 }
-END_TEST
 
 /* ---- restored under open handles ---- */
 
@@ -1347,7 +1326,7 @@ static void back_up(const char *from, const char *to) {
 /* P8, design.md 7: a backup is put in the place of a database that a process
  * has open, which is told; who opens it now finds the backup and nothing
  * else, in a new epoch; the old handle's end does the new ones no harm. */
-START_TEST(backup_moved_over_an_open_database) {
+TEST(backup_moved_over_an_open_database) {
   const char *db = test_path("a.db"), *copy = test_path("copy.db");
   test_events events = {0};
   zke *old = test_open(db);
@@ -1381,13 +1360,12 @@ START_TEST(backup_moved_over_an_open_database) {
   ck_assert_int_eq(test_wait(&w), 0);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P8, design.md 7 ("the same, under living sessions"): a backup is written
  * into the open database by SQLite (.restore).  A session that the backup
  * knows goes on, one that it does not know is told of its end, and who opens
  * it next is in a new epoch. */
-START_TEST(backup_written_into_an_open_database) {
+TEST(backup_written_into_an_open_database) {
   const char *db = test_path("a.db"), *copy = test_path("copy.db");
   test_events known = {0}, unknown = {0};
   zke *z = test_open(db);
@@ -1421,7 +1399,6 @@ START_TEST(backup_written_into_an_open_database) {
   ck_ok(zke_close(z));
   ck_assert_int_eq(test_wait(&w), 0);
 }
-END_TEST
 
 /* ---- time namespaces ---- */
 
@@ -1464,7 +1441,7 @@ static int peer_call_in(const char *ms) {
 /* P5: a process whose boot-time clock is a day ahead judges a lease, and one
  * that it is judged by: a session that calls in stays, one that does not goes.
  */
-START_TEST(lease_across_time_namespaces) {
+TEST_LOOP(lease_across_time_namespaces, 0, 2) {
   const char *db = test_path("a.db");
   peer ahead = peer_start(be_a_day_ahead), usual = peer_start(NULL);
   peer *judge = _i ? &usual : &ahead, *judged = _i ? &ahead : &usual;
@@ -1484,13 +1461,12 @@ START_TEST(lease_across_time_namespaces) {
   peer_kill(&ahead);
   peer_kill(&usual);
 }
-END_TEST
 
 /* ---- one file, two names or two mounts ---- */
 
 /* zkembed.h, caveats: a hard link that is made while the file is open ends no
  * handle, but by neither name can it be opened until the link is gone. */
-START_TEST(second_name_is_refused) {
+TEST_LOOP(second_name_is_refused, 0, 2) {
   const char *db = test_path("a.db"), *second = test_path("b.db");
   zke_options o = {.size = sizeof o, .flags = _i ? ZKE_OPEN_READONLY : 0};
   zke *z = test_open(db), *other;
@@ -1509,7 +1485,6 @@ START_TEST(second_name_is_refused) {
   ck_ok(zke_close(other));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* Mount one thing on another, for this process only; false where that is not
  * permitted. */
@@ -1524,7 +1499,7 @@ static bool mount_apart(const char *from, const char *to) {
 
 /* A container that gets the file alone is refused before it coordinates with
  * nobody; the sentence says what to mount. */
-START_TEST(file_mounted_alone_is_refused) {
+TEST_LOOP(file_mounted_alone_is_refused, 0, 2) {
   const char *db = test_path("a.db"), *inside = test_path("c/a.db");
   zke_options o = {.size = sizeof o, .flags = _i ? ZKE_OPEN_READONLY : 0};
   zke *z;
@@ -1538,10 +1513,9 @@ START_TEST(file_mounted_alone_is_refused) {
   ck_ok(zke_close(test_open(db)));
   ck_assert_int_eq(umount2(inside, MNT_DETACH), 0);
 }
-END_TEST
 
 /* A container that gets the directory shares all with the host. */
-START_TEST(directory_mounted_is_shared) {
+TEST(directory_mounted_is_shared) {
   zke_stat stat;
   ck_assert_int_eq(mkdir(test_path("host"), 0700), 0);
   ck_assert_int_eq(mkdir(test_path("container"), 0700), 0);
@@ -1557,7 +1531,6 @@ START_TEST(directory_mounted_is_shared) {
   }
   ck_ok(zke_close(host));
 }
-END_TEST
 
 static int unknowing_stat(void *context, const char *path, zke_file *out) {
   zke_os os;
@@ -1569,7 +1542,7 @@ static int unknowing_stat(void *context, const char *path, zke_file *out) {
 }
 
 /* A table that knows neither links nor mounts refuses nothing. */
-START_TEST(unknown_links_are_accepted) {
+TEST(unknown_links_are_accepted) {
   const char *db = test_path("a.db");
   zke_os os;
   zke_os_default(&os);
@@ -1581,7 +1554,6 @@ START_TEST(unknown_links_are_accepted) {
   ck_ok(zke_open(db, &o, &z));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* The directory of the link is on another mount than all else. */
 static int stat_apart(void *context, const char *path, zke_file *out) {
@@ -1593,7 +1565,7 @@ static int stat_apart(void *context, const char *path, zke_file *out) {
 }
 
 /* What counts is where the file lies, not the link that leads there. */
-START_TEST(link_into_another_mount_is_resolved) {
+TEST(link_into_another_mount_is_resolved) {
   const char *db = test_path("a.db"), *name = test_path("links/b.db");
   zke_os os;
   zke_os_default(&os);
@@ -1606,7 +1578,6 @@ START_TEST(link_into_another_mount_is_resolved) {
   ck_ok(zke_open(name, &o, &z));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- restored while nobody is there ---- */
 
@@ -1712,7 +1683,7 @@ static void restore(const char *copy, const char *db, int how) {
 /* P8, design.md 7: a backup is restored, twice, while no process uses the
  * database, and the file system gives the new files the numbers of the old
  * ones.  No session id and no fencing token comes again. */
-START_TEST(restored_backup_reissues_nothing) {
+TEST_LOOP(restored_backup_reissues_nothing, 0, RESTORE_WAYS) {
   const char *db = test_path("a.db"), *copy = test_path("copy.db");
   bool killed = _i & RESTORE_DEAD, live = _i & RESTORE_LIVE;
   int64_t last = use_after(db, 0, false, NULL);
@@ -1724,7 +1695,6 @@ START_TEST(restored_backup_reissues_nothing) {
     last = use_after(db, last, killed, NULL);
   }
 }
-END_TEST
 
 /* ---- a full disk under living sessions ---- */
 
@@ -1742,7 +1712,7 @@ static void write_until_full(zke *z) {
 /* P5, P6, P11: while the disk is full, reads and waits work, changes fail,
  * living sessions live, and the death of another cannot be written; as soon
  * as there is room it is, its watcher is told, and all go on. */
-START_TEST(sessions_survive_a_full_disk) {
+TEST(sessions_survive_a_full_disk) {
   if (!test_small_disk("disk", 4096)) return;
   const char *db = test_path("disk/a.db"), *ballast = test_path("disk/b");
   test_events events = {0};
@@ -1772,11 +1742,10 @@ START_TEST(sessions_survive_a_full_disk) {
   ck_assert_int_eq(test_wait(&w), 0);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P11: a session that closes on a full disk returns, and is gone when there
  * is room. */
-START_TEST(closing_on_a_full_disk) {
+TEST(closing_on_a_full_disk) {
   if (!test_small_disk("disk", 4096)) return;
   const char *db = test_path("disk/a.db"), *ballast = test_path("disk/b");
   zke *z = test_open(db), *other = test_open(db);
@@ -1795,54 +1764,4 @@ START_TEST(closing_on_a_full_disk) {
   ck_assert_int_eq(test_session_count(z), 1);
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
-}
-END_TEST
-
-/* ---- suite ---- */
-
-static void add(Suite *s, const TTest *test, const char *name, int loops) {
-  TCase *t = tcase_create(name);
-  tcase_set_timeout(t, 60);
-  tcase_add_loop_test(t, test, 0, loops);
-  suite_add_tcase(s, t);
-}
-
-#define ADD(test) add(s, test, #test, 1)
-#define ADD_LOOP(test, loops) add(s, test, #test, loops)
-
-int main(int argc, char **argv) {
-  Suite *s = suite_create("environment");
-  ADD(stopped_holder_keeps_its_ephemeral);
-  ADD(writer_stopped_then_killed);
-  ADD(fork_storm);
-  ADD(same_pid_in_two_namespaces);
-  ADD(users_share_by_their_group);
-  ADD(lives_of_one_who_is_not_of_the_group);
-  ADD(half_made_files_with_lives);
-  ADD(root_leaves_the_users_files_the_users);
-  ADD_LOOP(umask_decides_a_new_databases_mode, 6);
-  ADD(side_files_follow_a_chmod);
-  ADD(umask_of_everything_harms_nobody);
-  ADD_LOOP(times_follow_the_wall_clock, 2);
-  ADD_LOOP(ttl_follows_the_wall_clock, 2);
-  ADD(deadlines_ignore_the_wall_clock);
-  ADD_LOOP(watched_owners_take_few_descriptors, 2);
-  ADD(notice_is_made_up_when_there_is_room);
-  ADD_LOOP(open_without_descriptors, 2);
-  ADD(handle_without_descriptors);
-  ADD(close_without_descriptors);
-  ADD_LOOP(descriptors_closed_by_the_host, CALLS);
-  ADD_LOOP(descriptors_replaced_by_the_host, CALLS);
-  ADD(backup_moved_over_an_open_database);
-  ADD(backup_written_into_an_open_database);
-  ADD_LOOP(lease_across_time_namespaces, 2);
-  ADD_LOOP(second_name_is_refused, 2);
-  ADD_LOOP(file_mounted_alone_is_refused, 2);
-  ADD(directory_mounted_is_shared);
-  ADD(unknown_links_are_accepted);
-  ADD(link_into_another_mount_is_resolved);
-  ADD_LOOP(restored_backup_reissues_nothing, RESTORE_WAYS);
-  ADD(sessions_survive_a_full_disk);
-  ADD(closing_on_a_full_disk);
-  return test_main(argc, argv, s);
 }

@@ -1930,14 +1930,11 @@ static void run_loop(enum kind kind, int number) {
   point[0] = '\0';
 }
 
-START_TEST(heap_faults) { run_loop(HEAP, _i); }
-END_TEST
-START_TEST(sqlite_faults) { run_loop(SQLITE, _i); }
-END_TEST
-START_TEST(system_faults) { run_loop(SYSTEM, _i); }
-END_TEST
-START_TEST(disk_faults) { run_loop(DISK, _i); }
-END_TEST
+LIMIT(300);
+TEST_LOOP(heap_faults, 0, CASES) { run_loop(HEAP, _i); }
+TEST_LOOP(sqlite_faults, 0, CASES) { run_loop(SQLITE, _i); }
+TEST_LOOP(system_faults, 0, CASES) { run_loop(SYSTEM, _i); }
+TEST_LOOP(disk_faults, 0, CASES) { run_loop(DISK, _i); }
 
 static void report(void) {
   for (int k = 0; k < KINDS; k++) {
@@ -1951,8 +1948,6 @@ static void report(void) {
 }
 
 int main(int argc, char **argv) {
-  const TTest *const tests[KINDS] = {heap_faults, sqlite_faults, system_faults,
-                                     disk_faults};
   shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) return 1;
@@ -1961,14 +1956,7 @@ int main(int argc, char **argv) {
   test_in_memory();
   zke_os_default(&os_real);
   mem_install();
-  Suite *suite = suite_create("fault");
-  for (int k = 0; k < KINDS; k++) {
-    TCase *tc = tcase_create(kind_names[k]);
-    tcase_set_timeout(tc, 300);
-    tcase_add_loop_test(tc, tests[k], 0, CASES);
-    suite_add_tcase(suite, tc);
-  }
-  int status = test_main(argc, argv, suite);
+  int status = test_main(argc, argv);
   report();
   return status;
 }

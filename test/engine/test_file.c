@@ -226,7 +226,7 @@ static const char *ask(test_worker *w, const char *format, ...) {
 /* ---- files that are refused ---- */
 
 /* P11: a text file, short and long. */
-START_TEST(text_file_is_refused) {
+TEST(text_file_is_refused) {
   static char text[20000];
   const char *where = directory("d"), *path = test_path("d/notes.txt");
   memset(text, 'x', sizeof text);
@@ -235,11 +235,10 @@ START_TEST(text_file_is_refused) {
   write_file(path, text, sizeof text);
   refused(where, path, ZKE_NOTADB);
 }
-END_TEST
 
 /* P11: another application's database, closed, in both journal modes; and one
  * whose application calls it by its own application_id. */
-START_TEST(foreign_database_is_refused) {
+TEST_LOOP(foreign_database_is_refused, 0, 4) {
   static const char *const modes[] = {
       "PRAGMA journal_mode=DELETE; CREATE TABLE node(a)",
       "PRAGMA journal_mode=WAL; CREATE TABLE t(a); INSERT INTO t VALUES(1)",
@@ -251,10 +250,9 @@ START_TEST(foreign_database_is_refused) {
   zke_options readonly = {.size = sizeof readonly, .flags = ZKE_OPEN_READONLY};
   refused_by(where, path, &readonly, ZKE_NOTADB);
 }
-END_TEST
 
 /* P11: the same while its application has it open in WAL mode. */
-START_TEST(foreign_database_in_use_is_refused) {
+TEST(foreign_database_in_use_is_refused) {
   const char *path = test_path("other.db");
   test_worker w = test_spawn("talk", NULL);
   ask(&w, "sql %s PRAGMA journal_mode=WAL", path);
@@ -269,21 +267,19 @@ START_TEST(foreign_database_in_use_is_refused) {
   ck_assert_int_eq(test_wait(&w), 0);
   ck_assert_int_eq(sql(path, "SELECT a FROM t"), 6);
 }
-END_TEST
 
 /* P11: written by a later version. */
-START_TEST(newer_format_is_refused) {
+TEST(newer_format_is_refused) {
   const char *where = directory("d"), *path = sample(test_path("d/new.db"));
   sql(path, "PRAGMA user_version = %d", 10000);
   refused(where, path, ZKE_NEWERFORMAT);
   zke_options readonly = {.size = sizeof readonly, .flags = ZKE_OPEN_READONLY};
   refused_by(where, path, &readonly, ZKE_NEWERFORMAT);
 }
-END_TEST
 
 /* P11: of the format before this one, whose writers lock other bytes: a
  * process with the old engine and one with this would not see each other. */
-START_TEST(older_format_is_refused) {
+TEST(older_format_is_refused) {
   const char *where = directory("d"), *path = sample(test_path("d/old.db"));
   sql(path, "PRAGMA user_version = %d", 1);
   refused(where, path, ZKE_NOTADB);
@@ -292,21 +288,19 @@ START_TEST(older_format_is_refused) {
   refused_by(where, path, &readonly, ZKE_NOTADB);
   ck_says("older");
 }
-END_TEST
 
 /* P11: cut off in the middle. */
-START_TEST(truncated_database_is_refused) {
+TEST(truncated_database_is_refused) {
   const char *where = directory("d"), *path = sample(test_path("d/cut.db"));
   ck_assert_int_eq(truncate(path, file_size(path) / 2 / 4096 * 4096), 0);
   refused(where, path, ZKE_CORRUPT);
   ck_assert_int_eq(truncate(path, 4096), 0);
   refused(where, path, ZKE_CORRUPT);
 }
-END_TEST
 
 /* P11: a damaged page gives ZKE_CORRUPT, at the open, by the call that meets
  * it or by the check, never a crash and never a wrong answer. */
-START_TEST(damaged_page_is_found) {
+TEST(damaged_page_is_found) {
   const char *whole = test_path("whole.db");
   static char data[20000];
   zke *z = test_open(sample(whole));
@@ -333,16 +327,14 @@ START_TEST(damaged_page_is_found) {
     unlink(joined(path, "-shm"));
   }
 }
-END_TEST
 
 /* P11: a directory, and a path through one that is missing. */
-START_TEST(directory_is_refused) {
+TEST(directory_is_refused) {
   const char *where = directory("d");
   refused(where, directory("d/e"), ZKE_CANTOPEN);
   refused(where, test_path("d/missing/app.db"), ZKE_CANTOPEN);
   refused(where, test_path("d/e/"), ZKE_CANTOPEN);
 }
-END_TEST
 
 static void be_root(void) {
   if (getuid() == 0) ck_assert_int_eq(seteuid(0), 0);
@@ -374,26 +366,24 @@ static void refused_to_nobody(const char *where, const char *path,
 }
 
 /* P11: a file that may not be read. */
-START_TEST(unreadable_file_is_refused) {
+TEST(unreadable_file_is_refused) {
   const char *where = directory("d"), *path = sample(test_path("d/a.db"));
   ck_assert_int_eq(chmod(path, 0), 0);
   refused_to_nobody(where, path, 0, ZKE_CANTOPEN);
   refused_to_nobody(where, path, ZKE_OPEN_READONLY, ZKE_CANTOPEN);
 }
-END_TEST
 
 /* P11: a file that may be read but not written. */
-START_TEST(unwritable_file_is_refused) {
+TEST(unwritable_file_is_refused) {
   const char *where = directory("d"), *path = sample(test_path("d/a.db"));
   ck_assert_int_eq(chmod(where, 0777), 0);
   ck_assert_int_eq(chmod(path, 0444), 0);
   refused_to_nobody(where, path, 0, ZKE_READONLY);
 }
-END_TEST
 
 /* P11: a directory that may not be written, with a database alone in it, or
  * with none. */
-START_TEST(unwritable_directory_is_refused) {
+TEST(unwritable_directory_is_refused) {
   const char *where = directory("d"), *path = test_path("d/a.db");
   copy_file(sample(test_path("a.db")), path);
   ck_assert_int_eq(chmod(path, 0666), 0);
@@ -405,7 +395,6 @@ START_TEST(unwritable_directory_is_refused) {
                     ZKE_CANTOPEN);
   ck_assert_int_eq(chmod(where, 0777), 0);
 }
-END_TEST
 
 static int on_network(void *context, const char *path) {
   (void)context, (void)path;
@@ -413,7 +402,7 @@ static int on_network(void *context, const char *path) {
 }
 
 /* P11: a network file system is refused, for a new and an existing file. */
-START_TEST(network_file_system_is_refused) {
+TEST(network_file_system_is_refused) {
   const char *where = directory("d"), *path = test_path("d/a.db");
   zke_os os;
   zke_os_default(&os);
@@ -423,7 +412,6 @@ START_TEST(network_file_system_is_refused) {
   copy_file(sample(test_path("a.db")), path);
   refused_by(where, path, &options, ZKE_NETWORKFS);
 }
-END_TEST
 
 static int filled_before; /* structs that were not empty when given */
 
@@ -451,7 +439,7 @@ static int fstat_empty(void *context, int fd, zke_file *out) {
 /* zkembed.h: a table of an older header does not know all members of zke_file,
  * and leaves them as they are: they have to be 0.  They were what the stack
  * held: a file could have any number of hard links. */
-START_TEST(table_is_given_empty_structs) {
+TEST(table_is_given_empty_structs) {
   zke *z = NULL;
   zke_os os;
   zke_os_default(&os);
@@ -466,10 +454,9 @@ START_TEST(table_is_given_empty_structs) {
   }
   ck_assert_int_eq(filled_before, 0);
 }
-END_TEST
 
 /* P11: no name, no place for the handle. */
-START_TEST(null_arguments_are_refused) {
+TEST(null_arguments_are_refused) {
   zke *z = (zke *)&z;
   ck_rc(zke_open(NULL, NULL, &z), ZKE_BADARGUMENTS);
   ck_assert_ptr_null(z);
@@ -477,20 +464,18 @@ START_TEST(null_arguments_are_refused) {
   ck_rc(zke_open(test_path("a.db"), NULL, NULL), ZKE_BADARGUMENTS);
   ck_assert(!present(test_path("a.db")));
 }
-END_TEST
 
 /* ZKE_OPEN_EXISTING makes nothing; nor does a read-only open. */
-START_TEST(missing_file_is_not_made) {
+TEST(missing_file_is_not_made) {
   const char *where = directory("d"), *path = test_path("d/a.db");
   zke_options options = {.size = sizeof options, .flags = ZKE_OPEN_EXISTING};
   refused_by(where, path, &options, ZKE_CANTOPEN);
   options.flags = ZKE_OPEN_READONLY;
   refused_by(where, path, &options, ZKE_CANTOPEN);
 }
-END_TEST
 
 /* ZKE_OPEN_EXISTING opens what is there; an empty file becomes a database. */
-START_TEST(existing_and_empty_files_are_opened) {
+TEST(existing_and_empty_files_are_opened) {
   zke_options options = {.size = sizeof options, .flags = ZKE_OPEN_EXISTING};
   zke *z;
   ck_ok(zke_open(sample(test_path("a.db")), &options, &z));
@@ -503,13 +488,12 @@ START_TEST(existing_and_empty_files_are_opened) {
   ck_ok(zke_close(z));
   ck_assert_int_gt(file_size(test_path("empty.db")), 0);
 }
-END_TEST
 
 /* ---- a full disk ---- */
 
 /* P11: changes are refused on a full disk, all that was acknowledged stays
  * readable, and changes go through again when there is room. */
-START_TEST(full_disk_loses_nothing) {
+TEST(full_disk_loses_nothing) {
   if (!test_small_disk("disk", 4096)) return;
   static char data[100000];
   const char *ballast = test_path("disk/ballast");
@@ -533,11 +517,10 @@ START_TEST(full_disk_loses_nothing) {
   expect_data(z, "/kept", data);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P11: acknowledged changes and none else are there when a disk fills up by
  * zkembed's own writing. */
-START_TEST(filling_the_disk_loses_nothing) {
+TEST(filling_the_disk_loses_nothing) {
   if (!test_small_disk("disk", 2048)) return;
   static char data[30000], path[32];
   zke *z = test_open(test_path("disk/a.db"));
@@ -563,10 +546,9 @@ START_TEST(filling_the_disk_loses_nothing) {
   }
   zke_close(z);
 }
-END_TEST
 
 /* P11: no room for a new database; with room it opens. */
-START_TEST(full_disk_at_open) {
+TEST(full_disk_at_open) {
   if (!test_small_disk("disk", 512)) return;
   const char *ballast = test_path("disk/ballast");
   zke *z;
@@ -578,13 +560,12 @@ START_TEST(full_disk_at_open) {
   make(z, "/a", "one");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- read-only ---- */
 
 /* A read-only handle beside a working one reads what it wrote, changes
  * nothing, and is no session. */
-START_TEST(readonly_reads_only) {
+TEST(readonly_reads_only) {
   const char *path = sample(test_path("a.db"));
   zke *z = test_open(path), *r;
   zke_options options = {.size = sizeof options, .flags = ZKE_OPEN_READONLY};
@@ -606,12 +587,11 @@ START_TEST(readonly_reads_only) {
   ck_assert_int_eq(test_session_count(z), 1);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* A read-only open of a database that nobody else has open leaves the file as
  * it is and no trace of a session; all that may appear is SQLite's -shm and an
  * empty -wal. */
-START_TEST(readonly_leaves_the_file_alone) {
+TEST(readonly_leaves_the_file_alone) {
   const char *path = test_path("a.db");
   copy_file(sample(test_path("b.db")), path);
   unsigned long before = hash_of(path);
@@ -625,7 +605,6 @@ START_TEST(readonly_leaves_the_file_alone) {
   ck_assert(!present(joined(path, "-zke")));
   ck_assert_int_eq(file_size(joined(path, "-wal")), 0);
 }
-END_TEST
 
 /* ---- files removed or replaced under open handles ---- */
 
@@ -647,7 +626,7 @@ static void expect_replaced(zke *z) {
 }
 
 /* design.md 8: each file that belongs to the database is unlinked. */
-START_TEST(unlinked_file_is_noticed) {
+TEST_LOOP(unlinked_file_is_noticed, 0, BESIDE) {
   const char *path = sample(test_path("a.db"));
   zke *z = test_open(path);
   make_ephemeral(z, "/e");
@@ -655,20 +634,18 @@ START_TEST(unlinked_file_is_noticed) {
   expect_replaced(z);
   zke_close(z);
 }
-END_TEST
 
 /* design.md 8: the database is moved away. */
-START_TEST(renamed_database_is_noticed) {
+TEST(renamed_database_is_noticed) {
   const char *path = sample(test_path("a.db"));
   zke *z = test_open(path);
   ck_assert_int_eq(rename(path, test_path("moved.db")), 0);
   expect_replaced(z);
   zke_close(z);
 }
-END_TEST
 
 /* design.md 8: another database is moved over it; that one stays unharmed. */
-START_TEST(replaced_database_is_noticed) {
+TEST(replaced_database_is_noticed) {
   const char *path = sample(test_path("a.db")), *other = test_path("b.db");
   zke *z = test_open(other);
   make(z, "/other", "database");
@@ -686,12 +663,11 @@ START_TEST(replaced_database_is_noticed) {
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* design.md 5: with a session alive a newcomer that finds the liveness file or
  * the gate file missing, or another in its place, is refused: all bytes would
  * look free. */
-START_TEST(newcomer_is_refused_without_side_files) {
+TEST_LOOP(newcomer_is_refused_without_side_files, 0, 4) {
   const char *path = test_path("a.db");
   const char *live = joined(path, _i < 2 ? "-zke/live" : "-zke/gate");
   test_worker w = test_spawn("hold", path, "/e", NULL);
@@ -704,10 +680,9 @@ START_TEST(newcomer_is_refused_without_side_files) {
   ck_assert_int_eq(sql(path, "SELECT count(*) FROM zke_sessions"), 1);
   ck_assert_int_eq(test_wait(&w), 0);
 }
-END_TEST
 
 /* Side files may be removed when nobody has the database open. */
-START_TEST(side_files_may_go_between) {
+TEST(side_files_may_go_between) {
   const char *path = sample(test_path("a.db"));
   for (int i = 1; i < BESIDE; i++) unlink(joined(path, beside[i]));
   test_remove(joined(path, "-zke"));
@@ -716,7 +691,6 @@ START_TEST(side_files_may_go_between) {
   make_ephemeral(z, "/e");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- copies and restores ---- */
 
@@ -735,7 +709,7 @@ static void back_up(const char *from, const char *to) {
 
 /* design.md 5, P8: in a copy all sessions of the original are dead and zxids
  * begin above all that the original can have issued; the original goes on. */
-START_TEST(copy_has_no_sessions) {
+TEST(copy_has_no_sessions) {
   const char *path = sample(test_path("a.db")), *copy = test_path("copy.db");
   zke *z = test_open(path);
   make_ephemeral(z, "/e");
@@ -753,12 +727,11 @@ START_TEST(copy_has_no_sessions) {
   ck_ok(zke_close(c));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P8: a backup put back, by renaming (0), removing and copying (1: the new
  * file may have the old one's inode) or copying over (2), issues no zxid and
  * no session id that the time after the backup has seen. */
-START_TEST(restored_database_reissues_nothing) {
+TEST_LOOP(restored_database_reissues_nothing, 0, 3) {
   const char *path = sample(test_path("a.db")), *copy = test_path("copy.db");
   copy_file(path, copy);
   zke *z = test_open(path);
@@ -775,12 +748,11 @@ START_TEST(restored_database_reissues_nothing) {
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- what stays ---- */
 
 /* P8: data, zxids, session ids and sequence numbers go on after a close. */
-START_TEST(reopened_database_goes_on) {
+TEST(reopened_database_goes_on) {
   const char *path = sample(test_path("a.db"));
   zke *z = test_open(path);
   int sequence = next_sequence(z);
@@ -796,10 +768,9 @@ START_TEST(reopened_database_goes_on) {
   ck_assert_int_eq(test_session_count(z), 1);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* design.md 8: after the last close the database file alone is complete. */
-START_TEST(file_alone_is_complete) {
+TEST(file_alone_is_complete) {
   const char *path = sample(test_path("a.db")), *alone = test_path("b.db");
   zke *z = test_open(path), *second = test_open(path);
   make(second, "/late", "three");
@@ -814,7 +785,6 @@ START_TEST(file_alone_is_complete) {
   expect_data(z, "/later", "four");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P8: which changes are synced before they return, and which are not. */
 static const struct {
@@ -850,12 +820,11 @@ static void expect_syncs(int durability) {
   test_kill(&w, SIGKILL);
 }
 
-START_TEST(changes_are_synced_by_kind) { expect_syncs(_i); }
-END_TEST
+TEST_LOOP(changes_are_synced_by_kind, 0, 3) { expect_syncs(_i); }
 
 /* One database under two names is one tree: the side files follow the file
  * itself, not the name. */
-START_TEST(symbolic_link_is_the_same_database) {
+TEST(symbolic_link_is_the_same_database) {
   const char *path = sample(test_path("a.db")), *link = test_path("link.db");
   ck_assert_int_eq(symlink(path, link), 0);
   test_worker w = test_spawn("hold", link, "/e", NULL);
@@ -867,10 +836,9 @@ START_TEST(symbolic_link_is_the_same_database) {
   ck_ok(zke_close(z));
   ck_assert_int_eq(test_wait(&w), 0);
 }
-END_TEST
 
 /* format.md: a session's row has the inode of the file with its lock. */
-START_TEST(life_is_named_by_its_row) {
+TEST(life_is_named_by_its_row) {
   const char *path = sample(test_path("a.db"));
   struct stat st;
   char name[300];
@@ -884,7 +852,6 @@ START_TEST(life_is_named_by_its_row) {
   ck_assert(found);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* The kernel says that a file with lives is of another group, as where its
  * maker is not a member of the database's: then the liveness file carries the
@@ -912,7 +879,7 @@ static int die_with_life_elsewhere(void *path) {
 
 /* A read-only handle tells of a dead session that it is dead, also where its
  * life was in the liveness file itself; it used to say that it is alive. */
-START_TEST(readonly_sees_who_is_dead) {
+TEST(readonly_sees_who_is_dead) {
   const char *path = sample(test_path("a.db"));
   zke_options o = {.size = sizeof o, .flags = ZKE_OPEN_READONLY};
   zke_session_list *list = NULL;
@@ -931,11 +898,10 @@ START_TEST(readonly_sees_who_is_dead) {
   zke_free(list);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* A link in the place of the liveness file is not followed: nobody is known to
  * be dead then. */
-START_TEST(readonly_follows_no_link) {
+TEST(readonly_follows_no_link) {
   const char *path = sample(test_path("a.db"));
   zke_options o = {.size = sizeof o, .flags = ZKE_OPEN_READONLY};
   const char *live = joined(path, "-zke/live");
@@ -953,10 +919,9 @@ START_TEST(readonly_follows_no_link) {
   }
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* A relative name stays good when the process changes its directory. */
-START_TEST(relative_name_survives_chdir) {
+TEST(relative_name_survives_chdir) {
   sample(test_path("a.db"));
   ck_assert_int_eq(chdir(test_path(".")), 0);
   zke *z = test_open("a.db");
@@ -967,7 +932,6 @@ START_TEST(relative_name_survives_chdir) {
   expect_data(z, "/a", "one");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 static void expect_mode(const char *path, unsigned mode, gid_t group) {
   struct stat s;
@@ -995,7 +959,7 @@ static void expect_side_modes(const char *path, unsigned mode, gid_t group) {
 
 /* design.md 5: mode and group of side files follow the database's, whatever
  * the umask. */
-START_TEST(side_files_follow_the_database) {
+TEST_LOOP(side_files_follow_the_database, 0, 3) {
   static const struct {
     unsigned file, directory, mask;
   } modes[] = {{0660, 0770, 077}, {0600, 0700, 0}, {0666, 0777, 0777}};
@@ -1015,7 +979,6 @@ START_TEST(side_files_follow_the_database) {
   expect_side_modes(joined(path, "-zke"), modes[_i].file, group);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- epochs ---- */
 
@@ -1041,7 +1004,7 @@ static zke *open_booted(const char *path, const char *id) {
 
 /* P5, design.md 7: containers on one kernel can have boot ids of their own;
  * while a session lives another id is no reboot. */
-START_TEST(other_boot_id_reaps_nobody) {
+TEST(other_boot_id_reaps_nobody) {
   const char *path = test_path("a.db");
   zke *z = open_booted(path, "one");
   make_ephemeral(z, "/mine");
@@ -1060,12 +1023,11 @@ START_TEST(other_boot_id_reaps_nobody) {
   test_kill(&w, SIGKILL);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P8: after a reboot, faked by another boot id (or none) once all processes
  * are dead, also when it took the liveness file along: sessions and ephemerals
  * are gone, and no zxid, session id or sequence number comes twice. */
-START_TEST(reboot_reissues_nothing) {
+TEST_LOOP(reboot_reissues_nothing, 0, 3) {
   static const char *const next_boot[] = {"two", "", "two"};
   const char *path = sample(test_path("a.db"));
   test_worker w = test_spawn("talk", NULL);
@@ -1085,10 +1047,9 @@ START_TEST(reboot_reissues_nothing) {
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P8: the same boot raises no epoch. */
-START_TEST(same_boot_keeps_the_epoch) {
+TEST(same_boot_keeps_the_epoch) {
   const char *path = sample(test_path("a.db"));
   test_worker w = test_spawn("talk", NULL);
   ask(&w, "open %s", path);
@@ -1100,13 +1061,12 @@ START_TEST(same_boot_keeps_the_epoch) {
   ck_assert_int_eq(next_zxid(z) >> 32, zxid >> 32);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- a failed sync ---- */
 
 /* P2: a sync that fails at COMMIT is ZKE_CONNECTIONLOSS; afterwards the store
  * knows what came of it, goes on, and everybody sees the same. */
-START_TEST(failed_sync_is_connection_loss) {
+TEST(failed_sync_is_connection_loss) {
   const char *path = sample(test_path("a.db"));
   test_worker w = test_spawn("talk", NULL);
   int64_t id = atoll(ask(&w, "open %s", path));
@@ -1133,10 +1093,9 @@ START_TEST(failed_sync_is_connection_loss) {
   ck_ok(zke_close(z));
   ck_assert_int_eq(test_wait(&w), 0);
 }
-END_TEST
 
 /* P2: while syncs keep failing nothing is acknowledged, whatever is done. */
-START_TEST(failing_syncs_acknowledge_nothing) {
+TEST(failing_syncs_acknowledge_nothing) {
   const char *path = sample(test_path("a.db"));
   test_worker w = test_spawn("talk", NULL);
   ask(&w, "open %s", path);
@@ -1156,7 +1115,6 @@ START_TEST(failing_syncs_acknowledge_nothing) {
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- the write-ahead log ---- */
 
@@ -1183,7 +1141,7 @@ static int64_t largest_wal(zke *z, const char *wal, int times) {
 
 /* design.md 8: the log stays under 16 MiB while no reader holds a snapshot,
  * grows and is reported while one does, and is short again afterwards. */
-START_TEST(wal_is_bounded) {
+TEST(wal_is_bounded) {
   const char *path = sample(test_path("a.db")), *wal = joined(path, "-wal");
   zke *z;
   zke_options options = {.size = sizeof options, .log = count_warning};
@@ -1206,7 +1164,6 @@ START_TEST(wal_is_bounded) {
   ck_ok(zke_close(z));
   ck_assert_int_eq(file_size(wal), 0);
 }
-END_TEST
 
 /* ---- compaction ---- */
 
@@ -1282,7 +1239,7 @@ static void expect_rows(const char *path, char *before) {
 /* A compaction takes the space of what was removed and nothing else: each row,
  * the zxid among them, an event that is pending, watches, sessions, ephemerals
  * and the next number stay.  Also (1) without the short cuts around SQLite. */
-START_TEST(compaction_shrinks_the_file) {
+TEST_LOOP(compaction_shrinks_the_file, 0, 2) {
   const char *path = sparse(test_path("a.db"));
   test_events pending = {0}, later = {0};
   zke_options o = {.size = sizeof o, .log = count_warning};
@@ -1318,7 +1275,6 @@ START_TEST(compaction_shrinks_the_file) {
   expect_data(z, "/a/b", "pending");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 static int compact_rc;
 
@@ -1330,7 +1286,7 @@ static void compact_in_callback(zke *z, int type, int state, const char *path,
 
 /* zkembed.h: where there is no file, nothing may be written, no time is left,
  * or a callback of the handle runs, and nothing is done. */
-START_TEST(compaction_that_cannot_be) {
+TEST(compaction_that_cannot_be) {
   const char *path = sparse(test_path("a.db"));
   zke_options readonly = {.size = sizeof readonly, .flags = ZKE_OPEN_READONLY};
   int64_t size = file_size(path);
@@ -1355,7 +1311,6 @@ START_TEST(compaction_that_cannot_be) {
   ck_assert_int_lt(file_size(path), size / 4);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* A clock that goes an hour on when it is looked at for the n-th time, or lets
  * a foreign reader begin then. */
@@ -1391,7 +1346,7 @@ static zke *open_leaping(const char *path) {
 
 /* P2: the deadline comes at each look at the clock; what is not compacted then
  * is as it was, and a later one gets through. */
-START_TEST(compaction_that_is_late) {
+TEST(compaction_that_is_late) {
   const char *path = sparse(test_path("a.db"));
   int64_t size = file_size(path);
   int rc = ZKE_OPERATIONTIMEOUT, tries = 0, late = 0;
@@ -1415,11 +1370,10 @@ START_TEST(compaction_that_is_late) {
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* A reader with SQLite's locks that is there before keeps the compaction from
  * beginning, one that comes at its end keeps the log; another gets through. */
-START_TEST(compaction_beside_a_long_reader) {
+TEST(compaction_beside_a_long_reader) {
   const char *path = sparse(test_path("a.db"));
   int64_t size = file_size(path);
   zke *z = open_leaping(path);
@@ -1453,7 +1407,6 @@ START_TEST(compaction_beside_a_long_reader) {
   ck_assert_int_eq(sqlite3_close(reader), SQLITE_OK);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* Another process: it adds to a number by compare and swap, or reads what never
  * changes, until the pipe's other end is closed; true: all was right. */
@@ -1515,7 +1468,7 @@ static pid_t start_neighbour(neighbour *n) {
 
 /* P2, P12: processes that read without locks and one that writes go on while
  * the file is compacted again and again, and see what is right. */
-START_TEST(compaction_beside_others) {
+TEST(compaction_beside_others) {
   enum { TIMES = 8 };
   const char *path = sparse(test_path("a.db"));
   zke *z = test_open(path);
@@ -1541,11 +1494,10 @@ START_TEST(compaction_beside_others) {
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P11: no room beside the database (0), none for SQLite's temporary file (1).
  * Nothing is changed, the log is empty, and with room it works. */
-START_TEST(compaction_on_a_full_disk) {
+TEST_LOOP(compaction_on_a_full_disk, 0, 2) {
   if (!test_small_disk("disk", _i ? 1024 : 16384)) return;
   const char *path = test_path(_i ? "a.db" : "disk/a.db");
   const char *ballast = test_path("disk/ballast");
@@ -1568,11 +1520,10 @@ START_TEST(compaction_on_a_full_disk) {
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P2: a sync that fails in it leaves open what became of it; the next call
  * finds out, and nothing is lost. */
-START_TEST(compaction_whose_sync_fails) {
+TEST(compaction_whose_sync_fails) {
   const char *path = sparse(test_path("a.db"));
   int rc = ZKE_OK, n = 0;
   for (; n < 20; n++) {
@@ -1598,12 +1549,11 @@ START_TEST(compaction_whose_sync_fails) {
   expect_data(z, "/a/b", "two");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- inspection from outside ---- */
 
 /* The views can be read by another program while a handle is open. */
-START_TEST(views_are_readable) {
+TEST(views_are_readable) {
   static const char *const views[] = {
       "zke_nodes", "zke_sessions", "zke_watches", "zke_events", "zke_waiters"};
   const char *path = sample(test_path("a.db"));
@@ -1622,10 +1572,9 @@ START_TEST(views_are_readable) {
   ck_ok(zke_close(z));
   ck_assert_int_eq(test_wait(&w), 0);
 }
-END_TEST
 
 /* The same by the sqlite3 shell, where there is one. */
-START_TEST(views_are_readable_by_the_shell) {
+TEST(views_are_readable_by_the_shell) {
   char line[64] = "";
   const char *path = sample(test_path("a.db"));
   if (system("sqlite3 -version >/dev/null 2>&1") != 0) {
@@ -1643,7 +1592,6 @@ START_TEST(views_are_readable_by_the_shell) {
   make(z, "/c", "after");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- zke_check ---- */
 
@@ -1693,7 +1641,7 @@ static void find(void *context, const char *sentence) {
 /* Each invariant: zke_check() finds nothing in a sound database, and names
  * the invariant once it has been broken behind the library's back; without a
  * function too. */
-START_TEST(check_finds_damage) {
+TEST_LOOP(check_finds_damage, 0, DAMAGES) {
   const char *path = sample(test_path("a.db"));
   findings f = {.wanted = damages[_i].invariant};
   zke *z = test_open(path);
@@ -1706,83 +1654,4 @@ START_TEST(check_finds_damage) {
   ck_says(path);
   ck_rc(zke_check(z, NULL, NULL), ZKE_DATAINCONSISTENCY);
   zke_close(z);
-}
-END_TEST
-
-/* ---- suite ---- */
-
-static void add(Suite *s, const TTest *test, const char *name, int loops) {
-  TCase *t = tcase_create(name);
-  tcase_set_timeout(t, 60);
-  tcase_add_loop_test(t, test, 0, loops);
-  suite_add_tcase(s, t);
-}
-
-#define ADD(test) add(s, test, #test, 1)
-#define ADD_LOOP(test, loops) add(s, test, #test, loops)
-
-static void add_refused_files(Suite *s) {
-  ADD(text_file_is_refused);
-  ADD_LOOP(foreign_database_is_refused, 4);
-  ADD(foreign_database_in_use_is_refused);
-  ADD(newer_format_is_refused);
-  ADD(older_format_is_refused);
-  ADD(truncated_database_is_refused);
-  ADD(damaged_page_is_found);
-  ADD(directory_is_refused);
-  ADD(unreadable_file_is_refused);
-  ADD(unwritable_file_is_refused);
-  ADD(unwritable_directory_is_refused);
-  ADD(network_file_system_is_refused);
-  ADD(table_is_given_empty_structs);
-  ADD(null_arguments_are_refused);
-  ADD(missing_file_is_not_made);
-  ADD(existing_and_empty_files_are_opened);
-  ADD(full_disk_loses_nothing);
-  ADD(filling_the_disk_loses_nothing);
-  ADD(full_disk_at_open);
-}
-
-static void add_kept_files(Suite *s) {
-  ADD(readonly_reads_only);
-  ADD(readonly_leaves_the_file_alone);
-  ADD_LOOP(unlinked_file_is_noticed, BESIDE);
-  ADD(renamed_database_is_noticed);
-  ADD(replaced_database_is_noticed);
-  ADD_LOOP(newcomer_is_refused_without_side_files, 4);
-  ADD(side_files_may_go_between);
-  ADD(copy_has_no_sessions);
-  ADD_LOOP(restored_database_reissues_nothing, 3);
-  ADD(reopened_database_goes_on);
-  ADD(file_alone_is_complete);
-  ADD_LOOP(changes_are_synced_by_kind, 3);
-  ADD(symbolic_link_is_the_same_database);
-  ADD(life_is_named_by_its_row);
-  ADD(readonly_sees_who_is_dead);
-  ADD(readonly_follows_no_link);
-  ADD(relative_name_survives_chdir);
-  ADD_LOOP(side_files_follow_the_database, 3);
-  ADD(other_boot_id_reaps_nobody);
-  ADD_LOOP(reboot_reissues_nothing, 3);
-  ADD(same_boot_keeps_the_epoch);
-  ADD(failed_sync_is_connection_loss);
-  ADD(failing_syncs_acknowledge_nothing);
-  ADD(wal_is_bounded);
-  ADD_LOOP(compaction_shrinks_the_file, 2);
-  ADD(compaction_that_cannot_be);
-  ADD(compaction_that_is_late);
-  ADD(compaction_beside_a_long_reader);
-  ADD(compaction_beside_others);
-  ADD_LOOP(compaction_on_a_full_disk, 2);
-  ADD(compaction_whose_sync_fails);
-  ADD(views_are_readable);
-  ADD(views_are_readable_by_the_shell);
-  ADD_LOOP(check_finds_damage, DAMAGES);
-}
-
-int main(int argc, char **argv) {
-  Suite *s = suite_create("file");
-  add_refused_files(s);
-  add_kept_files(s);
-  return test_main(argc, argv, s);
 }

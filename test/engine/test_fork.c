@@ -169,7 +169,7 @@ static void make_nodes(zke *z) {
 }
 
 /* P9: every call on the copy is refused; the parent notices nothing. */
-START_TEST(copy_refuses_every_call) {
+TEST(copy_refuses_every_call) {
   zke *z = test_open(test_path("a.db")), *further = test_session(z, NULL);
   make_nodes(z);
   ck_assert_int_eq(in_child(call_all, z), 0);
@@ -179,10 +179,9 @@ START_TEST(copy_refuses_every_call) {
   ck_ok(zke_close(further));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P9: the same in memory and for a read-only handle. */
-START_TEST(other_copies_refuse_every_call) {
+TEST(other_copies_refuse_every_call) {
   zke *z = test_open(":memory:"), *r;
   make_nodes(z);
   ck_assert_int_eq(in_child(call_all, z), 0);
@@ -195,7 +194,6 @@ START_TEST(other_copies_refuse_every_call) {
   ck_ok(zke_close(r));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* What does not return a code is harmless in the child. */
 static int ask_plain(void *context) {
@@ -205,14 +203,13 @@ static int ask_plain(void *context) {
   return 0;
 }
 
-START_TEST(plain_questions_do_no_harm) {
+TEST(plain_questions_do_no_harm) {
   zke *z = test_open(test_path("a.db"));
   make_nodes(z);
   ck_assert_int_eq(in_child(ask_plain, z), 0);
   expect_working(z);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* A grandchild's copy is no better; and a handle opened after the fork is not
  * touched by the fork before it. */
@@ -224,7 +221,7 @@ static int fork_again(void *context) {
   return call_all(context);
 }
 
-START_TEST(grandchild_is_refused) {
+TEST(grandchild_is_refused) {
   zke *z = test_open(test_path("a.db"));
   make_nodes(z);
   ck_assert_int_eq(in_child(fork_again, z), 0);
@@ -234,12 +231,11 @@ START_TEST(grandchild_is_refused) {
   ck_ok(zke_close(later));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- what a copy must not do ---- */
 
 /* P5: a child's end ends no session: not here, not as others see it. */
-START_TEST(childs_end_ends_no_session) {
+TEST(childs_end_ends_no_session) {
   const char *db = test_path("a.db");
   zke *z = test_open(db);
   make_nodes(z);
@@ -257,11 +253,10 @@ START_TEST(childs_end_ends_no_session) {
   ck_assert_int_eq(test_wait(&w), 0);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P6, P9: a forked child that lives on keeps its dead parent's session from
  * nobody: the kernel tells the waiter, and the node goes. */
-START_TEST(forked_child_keeps_nothing_alive) {
+TEST(forked_child_keeps_nothing_alive) {
   const char *db = test_path("a.db");
   test_events events = {0};
   zke *z = test_open(db);
@@ -277,7 +272,6 @@ START_TEST(forked_child_keeps_nothing_alive) {
   ck_assert_int_eq(kill(child, SIGKILL), 0);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- the child's own handle ---- */
 
@@ -332,7 +326,7 @@ static int work_on_own(void *context) {
 
 /* The child opens its own on the same file; parent and child, and then a
  * third process after the parent has closed, lose no update to each other. */
-START_TEST(child_opens_its_own) {
+TEST(child_opens_its_own) {
   char byte = 'x', line[64];
   own.db = test_path("a.db");
   ck_assert_int_eq(pipe(own.told), 0);
@@ -360,7 +354,6 @@ START_TEST(child_opens_its_own) {
   ck_rc(zke_exists(z, "/child", NULL, NULL, NULL), ZKE_NONODE);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* A child that only opens after its parent has closed everything. */
 static int open_late(void *context) {
@@ -370,7 +363,7 @@ static int open_late(void *context) {
   return zke_close(z) == ZKE_OK ? 0 : 3;
 }
 
-START_TEST(child_opens_after_the_parents_close) {
+TEST(child_opens_after_the_parents_close) {
   char db[4096];
   snprintf(db, sizeof db, "%s", test_path("a.db"));
   zke *z = test_open(db);
@@ -381,7 +374,6 @@ START_TEST(child_opens_after_the_parents_close) {
   expect_sum(z, 1);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- forking at bad moments ---- */
 
@@ -402,7 +394,7 @@ static void *keep_busy(void *context) {
 
 /* P9: the refusal comes before any lock: a child forked while another thread
  * is inside a call does not hang in it. */
-START_TEST(fork_while_a_thread_is_inside) {
+TEST(fork_while_a_thread_is_inside) {
   pthread_t thread;
   zke *z = test_open(test_path("a.db"));
   make_nodes(z);
@@ -415,7 +407,6 @@ START_TEST(fork_while_a_thread_is_inside) {
   expect_working(z);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 static int forked_inside;
 
@@ -426,7 +417,7 @@ static void fork_inside(zke *z, int type, int state, const char *path,
 }
 
 /* P9: the same from inside a callback. */
-START_TEST(fork_inside_a_callback) {
+TEST(fork_inside_a_callback) {
   zke *z = test_open(test_path("a.db"));
   make_nodes(z);
   forked_inside = -1;
@@ -437,7 +428,6 @@ START_TEST(fork_inside_a_callback) {
   expect_working(z);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- a child that returns from the callback it was forked in ---- */
 
@@ -497,7 +487,7 @@ static void expect_forked(zke *z, int callbacks) {
 }
 
 /* P9: in a wait (0), a dispatch (1), and a dispatch inside a callback (2). */
-START_TEST(child_returns_from_a_callback) {
+TEST_LOOP(child_returns_from_a_callback, 0, 3) {
   zke *z = test_open(test_path("a.db"));
   make_nodes(z);
   if (_i == 2) {
@@ -511,10 +501,9 @@ START_TEST(child_returns_from_a_callback) {
   expect_forked(z, 3 * CALLBACKS);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P9: the same where a time has come. */
-START_TEST(child_returns_from_a_call_at_a_time) {
+TEST(child_returns_from_a_call_at_a_time) {
   zke *z = test_open(test_path("a.db"));
   make_nodes(z);
   static char contexts[CALLBACKS];
@@ -526,10 +515,9 @@ START_TEST(child_returns_from_a_call_at_a_time) {
   expect_forked(z, CALLBACKS);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P9: the same at the session's end, whose event has no path. */
-START_TEST(child_returns_from_the_sessions_end) {
+TEST(child_returns_from_the_sessions_end) {
   zke *z = test_open(test_path("a.db"));
   make_nodes(z);
   zke *further = test_session(z, NULL);
@@ -544,11 +532,10 @@ START_TEST(child_returns_from_the_sessions_end) {
   ck_ok(zke_close(further));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P9: while another thread of the parent holds the store's lock and mutex now
  * and then: the child touches neither. */
-START_TEST(child_returns_among_threads) {
+TEST(child_returns_among_threads) {
   pthread_t thread;
   zke *z = test_open(test_path("a.db"));
   zke *further = test_session(z, NULL);
@@ -570,7 +557,6 @@ START_TEST(child_returns_among_threads) {
   ck_ok(zke_close(further));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 static void fork_in_listener(zke_lock *lock, int event, int64_t token,
                              void *context) {
@@ -581,7 +567,7 @@ static void fork_in_listener(zke_lock *lock, int event, int64_t token,
 /* P9: a recipe's blocking call, in whose wait a callback forks (0), or in whose
  * end its listener does (1): in the child it is refused, tells nothing, and the
  * parent has the lock. */
-START_TEST(child_returns_into_a_recipe) {
+TEST_LOOP(child_returns_into_a_recipe, 0, 2) {
   zke_lock *lock, *held;
   zke *z = test_open(test_path("a.db")), *other = test_open(test_path("a.db"));
   zke_lock_options o = {.size = sizeof o};
@@ -606,44 +592,4 @@ START_TEST(child_returns_into_a_recipe) {
   zke_lock_free(lock);
   ck_ok(zke_close(other));
   ck_ok(zke_close(z));
-}
-END_TEST
-
-/* ---- suite ---- */
-
-static void add_test(Suite *s, const TTest *test, const char *name) {
-  TCase *t = tcase_create(name);
-  tcase_set_timeout(t, 30);
-  tcase_add_test(t, test);
-  suite_add_tcase(s, t);
-}
-
-static void add_loop(Suite *s, const TTest *test, const char *name, int times) {
-  TCase *t = tcase_create(name);
-  tcase_set_timeout(t, 30);
-  tcase_add_loop_test(t, test, 0, times);
-  suite_add_tcase(s, t);
-}
-
-#define ADD(test) add_test(s, test, #test)
-#define ADD_LOOP(test, times) add_loop(s, test, #test, times)
-
-int main(int argc, char **argv) {
-  Suite *s = suite_create("fork");
-  ADD(copy_refuses_every_call);
-  ADD(other_copies_refuse_every_call);
-  ADD(plain_questions_do_no_harm);
-  ADD(grandchild_is_refused);
-  ADD(childs_end_ends_no_session);
-  ADD(forked_child_keeps_nothing_alive);
-  ADD(child_opens_its_own);
-  ADD(child_opens_after_the_parents_close);
-  ADD(fork_while_a_thread_is_inside);
-  ADD(fork_inside_a_callback);
-  ADD_LOOP(child_returns_from_a_callback, 3);
-  ADD(child_returns_from_a_call_at_a_time);
-  ADD(child_returns_from_the_sessions_end);
-  ADD(child_returns_among_threads);
-  ADD_LOOP(child_returns_into_a_recipe, 2);
-  return test_main(argc, argv, s);
 }

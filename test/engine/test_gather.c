@@ -185,7 +185,7 @@ static void expect_pages(int n) {
                        'a' + i % 26);
 }
 
-START_TEST(a_transaction_is_one_write) {
+TEST(a_transaction_is_one_write) {
   open_log(true);
   ck_assert_int_eq(write_head(), SQLITE_OK);
   for (int i = 0; i < 4; i++) write_frame(i, i == 3 ? 9 : 0, 's');
@@ -195,10 +195,9 @@ START_TEST(a_transaction_is_one_write) {
   ck_assert_int_eq(disk.writes, 2);
   expect_pages(6);
 }
-END_TEST
 
 /* P2: nothing of a commit is held back when the call that ends it returns. */
-START_TEST(a_commit_is_written_at_once) {
+TEST(a_commit_is_written_at_once) {
   open_log(true);
   write_head();
   for (int i = 0; i < 100; i++) {
@@ -207,9 +206,8 @@ START_TEST(a_commit_is_written_at_once) {
   }
   expect_pages(100);
 }
-END_TEST
 
-START_TEST(more_than_there_is_room_for) {
+TEST(more_than_there_is_room_for) {
   int many = 3 * ZKE_LOG_BYTES / FRAME;
   open_log(true);
   write_head();
@@ -217,10 +215,9 @@ START_TEST(more_than_there_is_room_for) {
   ck_assert_int_le(disk.writes, 5);
   expect_pages(many);
 }
-END_TEST
 
 /* A page over all the room goes through, behind what was gathered. */
-START_TEST(a_page_larger_than_the_room) {
+TEST(a_page_larger_than_the_room) {
   static char page[2 * ZKE_LOG_BYTES];
   open_log(true);
   write_head_of(WAL_MAGIC + 1, WAL_VERSION, sizeof page);
@@ -232,11 +229,10 @@ START_TEST(a_page_larger_than_the_room) {
   ck_assert_int_eq(disk.size, WAL_HEAD + WAL_FRAME + (int)sizeof page);
   ck_assert_int_eq(disk.writes, 2);
 }
-END_TEST
 
 /* SQLite cuts the last page where a sector ends, syncs, writes the rest: also
  * where a piece is as long as a frame's head. */
-START_TEST(a_page_in_pieces) {
+TEST(a_page_in_pieces) {
   char page[PAGE];
   int64_t at = WAL_HEAD + WAL_FRAME;
   memset(page, 'a', sizeof page);
@@ -252,10 +248,9 @@ START_TEST(a_page_in_pieces) {
   ck_assert_int_eq(disk.writes, 2);
   ck_assert(!s.wal_log.strange);
 }
-END_TEST
 
 /* walRewriteChecksums(): heads alone, frames apart from each other or not. */
-START_TEST(heads_that_are_put_right_are_written_at_once) {
+TEST(heads_that_are_put_right_are_written_at_once) {
   char head[WAL_FRAME];
   open_log(true);
   write_head();
@@ -269,11 +264,10 @@ START_TEST(heads_that_are_put_right_are_written_at_once) {
   expect_pages(4);
   ck_assert_int_eq(s.wal_log.len, 0);
 }
-END_TEST
 
 /* Frames written again in one transaction: SQLite writes the later ones
  * without salt and checksum at first. */
-START_TEST(checksums_that_come_later) {
+TEST(checksums_that_come_later) {
   char head[WAL_FRAME];
   open_log(true);
   write_head();
@@ -287,9 +281,8 @@ START_TEST(checksums_that_come_later) {
     ck_assert_int_eq(disk.bytes[WAL_HEAD + i * FRAME + 8], 's');
   }
 }
-END_TEST
 
-START_TEST(what_asks_the_file_finds_it_written) {
+TEST(what_asks_the_file_finds_it_written) {
   sqlite3_int64 size;
   open_log(true);
   write_head();
@@ -305,10 +298,9 @@ START_TEST(what_asks_the_file_finds_it_written) {
   ck_assert_int_eq(disk.size, WAL_HEAD);
   ck_assert_int_eq(disk.writes, 3);
 }
-END_TEST
 
 /* Another process wrote frames, or began the log anew, since our last. */
-START_TEST(others_write_too) {
+TEST(others_write_too) {
   open_log(true);
   write_head();
   write_frame(0, 9, 's');
@@ -322,10 +314,9 @@ START_TEST(others_write_too) {
   ck_assert_int_eq(disk.writes, 3);
   expect_pages(2);
 }
-END_TEST
 
 /* The log's head was written by somebody else: the size of pages is read. */
-START_TEST(the_head_is_another_process_s) {
+TEST(the_head_is_another_process_s) {
   open_log(true);
   write_head();
   write_frame(0, 9, 's');
@@ -337,7 +328,6 @@ START_TEST(the_head_is_another_process_s) {
   ck_assert_int_eq(disk.writes, 1);
   expect_pages(3);
 }
-END_TEST
 
 /* Whatever SQLite would write otherwise is written as it is, at once, behind
  * what was gathered; from then on nothing is gathered, and the next commit
@@ -356,7 +346,7 @@ static const struct {
 };
 enum { ODD_WRITES = sizeof odd_writes / sizeof *odd_writes };
 
-START_TEST(a_strange_write_ends_it) {
+TEST_LOOP(a_strange_write_ends_it, 0, ODD_WRITES) {
   char data[FRAME];
   int64_t at = WAL_HEAD + FRAME + odd_writes[_i].at;
   memset(data, 'o', sizeof data);
@@ -385,10 +375,9 @@ START_TEST(a_strange_write_ends_it) {
   ck_assert_ptr_nonnull(strstr(told, "a.db: SQLite 3."));
   ck_assert_ptr_nonnull(strstr(told, "writes its log otherwise"));
 }
-END_TEST
 
 /* A log of another version, or none. */
-START_TEST(a_strange_log) {
+TEST_LOOP(a_strange_log, 0, 3) {
   open_log(true);
   switch (_i) {
     case 0:
@@ -406,10 +395,9 @@ START_TEST(a_strange_log) {
   write_frame(1, 0, 's');
   ck_assert_int_eq(disk.writes, 3);
 }
-END_TEST
 
 /* A VFS that is not SQLite's own may want to see each page. */
-START_TEST(another_vfs_sees_each_page) {
+TEST_LOOP(another_vfs_sees_each_page, 0, 2) {
   base.zName = _i ? "crypt-unix" : "unix-excl";
   open_log(true);
   ck_assert(s.wal_log.gather == !_i);
@@ -417,9 +405,8 @@ START_TEST(another_vfs_sees_each_page) {
   write_frame(0, 0, 's');
   ck_assert_int_eq(disk.writes, _i ? 3 : 0);
 }
-END_TEST
 
-START_TEST(a_write_that_fails_is_told_and_leaves_no_gap) {
+TEST(a_write_that_fails_is_told_and_leaves_no_gap) {
   open_log(true);
   write_head();
   write_frame(0, 9, 's');
@@ -441,9 +428,8 @@ START_TEST(a_write_that_fails_is_told_and_leaves_no_gap) {
   disk.fail_writes = 1;
   ck_assert_int_eq(f->pMethods->xTruncate(f, 0), SQLITE_FULL);
 }
-END_TEST
 
-START_TEST(without_memory_nothing_is_gathered) {
+TEST(without_memory_nothing_is_gathered) {
   open_log(false);
   write_head();
   write_frame(0, 0, 's');
@@ -451,11 +437,10 @@ START_TEST(without_memory_nothing_is_gathered) {
   ck_assert_int_eq(disk.writes, 5);
   expect_pages(2);
 }
-END_TEST
 
 /* What a transaction has written it reads: from what is gathered, from the
  * file, or across the border of both. */
-START_TEST(a_transaction_reads_what_it_wrote) {
+TEST(a_transaction_reads_what_it_wrote) {
   char page[PAGE];
   int64_t first = WAL_HEAD + WAL_FRAME;
   open_log(true);
@@ -481,10 +466,9 @@ START_TEST(a_transaction_reads_what_it_wrote) {
       f->pMethods->xRead(f, page, PAGE, WAL_HEAD + 3 * FRAME - PAGE / 2),
       SQLITE_FULL);
 }
-END_TEST
 
 /* After a rollback another process has the frames' place. */
-START_TEST(a_rollback_forgets) {
+TEST(a_rollback_forgets) {
   char byte;
   open_log(true);
   write_head();
@@ -501,9 +485,8 @@ START_TEST(a_rollback_forgets) {
   f->pMethods->xClose(f);
   end_transaction();
 }
-END_TEST
 
-START_TEST(closing_drops_what_was_not_committed) {
+TEST(closing_drops_what_was_not_committed) {
   open_log(true);
   write_head();
   write_frame(0, 9, 's');
@@ -512,9 +495,8 @@ START_TEST(closing_drops_what_was_not_committed) {
   ck_assert_int_eq(disk.closed, 1);
   ck_assert_int_eq(disk.size, WAL_HEAD + FRAME);
 }
-END_TEST
 
-START_TEST(the_rest_is_passed_on) {
+TEST(the_rest_is_passed_on) {
   int reserved = 7;
   open_log(true);
   ck_assert_int_eq(f->pMethods->xLock(f, SQLITE_LOCK_SHARED), SQLITE_OK);
@@ -529,31 +511,4 @@ START_TEST(the_rest_is_passed_on) {
   memset(&file, 0, sizeof file);
   ck_assert_int_eq(try_open(NULL, 0), SQLITE_CANTOPEN);
   ck_assert_ptr_null(f->pMethods);
-}
-END_TEST
-
-int main(int argc, char **argv) {
-  Suite *suite = suite_create("log");
-  TCase *t = tcase_create("log");
-  tcase_add_test(t, a_transaction_is_one_write);
-  tcase_add_test(t, a_commit_is_written_at_once);
-  tcase_add_test(t, more_than_there_is_room_for);
-  tcase_add_test(t, a_page_larger_than_the_room);
-  tcase_add_test(t, a_page_in_pieces);
-  tcase_add_test(t, heads_that_are_put_right_are_written_at_once);
-  tcase_add_test(t, checksums_that_come_later);
-  tcase_add_test(t, what_asks_the_file_finds_it_written);
-  tcase_add_test(t, others_write_too);
-  tcase_add_test(t, the_head_is_another_process_s);
-  tcase_add_loop_test(t, a_strange_write_ends_it, 0, ODD_WRITES);
-  tcase_add_loop_test(t, a_strange_log, 0, 3);
-  tcase_add_loop_test(t, another_vfs_sees_each_page, 0, 2);
-  tcase_add_test(t, a_write_that_fails_is_told_and_leaves_no_gap);
-  tcase_add_test(t, without_memory_nothing_is_gathered);
-  tcase_add_test(t, a_transaction_reads_what_it_wrote);
-  tcase_add_test(t, a_rollback_forgets);
-  tcase_add_test(t, closing_drops_what_was_not_committed);
-  tcase_add_test(t, the_rest_is_passed_on);
-  suite_add_tcase(suite, t);
-  return test_main(argc, argv, suite);
 }

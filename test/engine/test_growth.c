@@ -167,7 +167,7 @@ static int give(const struct row *r, zke *z, size_t room, size_t size,
 }
 
 /* zkembed.h: any version's size is accepted, and nothing behind it is read. */
-START_TEST(older_and_newer_options_are_taken) {
+TEST_LOOP(older_and_newer_options_are_taken, 0, ROWS) {
   const struct row *r = &rows[_i];
   zke *z = test_open(":memory:");
   ck_assert_msg(r->end == r->size, "%s ends with padding", r->name);
@@ -178,11 +178,10 @@ START_TEST(older_and_newer_options_are_taken) {
   ck_ok(give(r, z, 4096, 4096, 0));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* zkembed.h: what a newer header asks for, and this library does not have, is
  * refused by a sentence that says why; so is a size that was not set. */
-START_TEST(unknown_options_are_refused) {
+TEST_LOOP(unknown_options_are_refused, 0, ROWS) {
   const struct row *r = &rows[_i];
   zke *z = test_open(":memory:");
   const size_t newer = r->size + 64;
@@ -201,7 +200,6 @@ START_TEST(unknown_options_are_refused) {
   }
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- the table of system calls ---- */
 
@@ -212,7 +210,7 @@ static int64_t still(void *context, int which) {
 
 /* zkembed.h, zke_os: what the caller's header does not have, and what it leaves
  * NULL, is the library's own; what it has is used. */
-START_TEST(older_table_is_filled_up) {
+TEST(older_table_is_filled_up) {
   const size_t sizes[] = {sizeof(zke_os), offsetof(zke_os, lock_range),
                           offsetof(zke_os, random), sizeof(zke_os) + 64};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -230,11 +228,10 @@ START_TEST(older_table_is_filled_up) {
     ck_ok(zke_close(z));
   }
 }
-END_TEST
 
 /* zkembed.h, zke_os: a system call that the library does not know is refused,
  * by both ways to open. */
-START_TEST(newer_table_is_refused) {
+TEST(newer_table_is_refused) {
   struct {
     zke_os os;
     int (*more[2])(void);
@@ -252,10 +249,9 @@ START_TEST(newer_table_is_refused) {
   ck_rc(zke_open_session(z, &o, &other), ZKE_BADARGUMENTS);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* zkembed.h, zke_os_fill: no more is written than the caller's header has. */
-START_TEST(fill_keeps_to_the_size) {
+TEST(fill_keeps_to_the_size) {
   zke_os own, os = {.size = offsetof(zke_os, pid), .clock = still};
   zke_os_default(&own);
   ck_assert_uint_eq(own.size, sizeof own);
@@ -264,13 +260,12 @@ START_TEST(fill_keeps_to_the_size) {
   ck_assert(os.open == own.open && os.boot_id == own.boot_id);
   ck_assert(os.pid == NULL && os.find_lock == NULL);
 }
-END_TEST
 
 /* ---- structs with reserved room ---- */
 
 /* zkembed.h: reserved members of an operation have to be zero, in both calls,
  * and nothing is done. */
-START_TEST(reserved_members_are_zero) {
+TEST(reserved_members_are_zero) {
   zke *z = test_open(":memory:");
   for (int i = 0; i < 5; i++) {
     zke_op_result results[2];
@@ -295,10 +290,9 @@ START_TEST(reserved_members_are_zero) {
   }
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* zkembed.h: the library sets reserved members to zero in what it returns. */
-START_TEST(reserved_members_come_as_zero) {
+TEST(reserved_members_come_as_zero) {
   static const int64_t zeros[4];
   zke *z = test_open(":memory:");
   zke_op op;
@@ -325,23 +319,4 @@ START_TEST(reserved_members_come_as_zero) {
   ck_assert_int_eq(os.stat(NULL, "/", &file), 0);
   ck_assert_mem_eq(file.reserved, zeros, sizeof zeros);
   ck_ok(zke_close(z));
-}
-END_TEST
-
-int main(int argc, char **argv) {
-  Suite *s = suite_create("growth");
-  TCase *t = tcase_create("options");
-  tcase_add_loop_test(t, older_and_newer_options_are_taken, 0, ROWS);
-  tcase_add_loop_test(t, unknown_options_are_refused, 0, ROWS);
-  suite_add_tcase(s, t);
-  t = tcase_create("os");
-  tcase_add_test(t, older_table_is_filled_up);
-  tcase_add_test(t, newer_table_is_refused);
-  tcase_add_test(t, fill_keeps_to_the_size);
-  suite_add_tcase(s, t);
-  t = tcase_create("reserved");
-  tcase_add_test(t, reserved_members_are_zero);
-  tcase_add_test(t, reserved_members_come_as_zero);
-  suite_add_tcase(s, t);
-  return test_main(argc, argv, s);
 }

@@ -190,11 +190,10 @@ static void refused(const char *name, const zke_options *options, int rc,
 /* ---- arguments ---- */
 
 /* zkembed.h: the version that was linked is the header's. */
-START_TEST(version_is_the_headers) {
+TEST(version_is_the_headers) {
   ck_assert_str_eq(zke_version(), ZKE_VERSION);
   ck_assert_int_eq(zke_version_number(), ZKE_VERSION_NUMBER);
 }
-END_TEST
 
 static const struct {
   const char *says;
@@ -224,7 +223,7 @@ static const struct {
 enum { BAD_OPTIONS = sizeof bad_options / sizeof bad_options[0] };
 
 /* zkembed.h, zke_options: each is refused, by both ways to open. */
-START_TEST(bad_option_is_refused) {
+TEST_LOOP(bad_option_is_refused, 0, BAD_OPTIONS) {
   zke *z = test_open(":memory:"), *further = (zke *)&z;
   refused(":memory:", &bad_options[_i].o, ZKE_BADARGUMENTS,
           bad_options[_i].says);
@@ -232,7 +231,6 @@ START_TEST(bad_option_is_refused) {
   ck_assert_ptr_null(further);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 static int64_t slept;
 
@@ -245,7 +243,7 @@ static void count_sleep(void *context, int64_t ns) {
 
 /* zkembed.h: with ZKE_AT_ONCE a change waits for nobody, and a read is not
  * disturbed; afterwards all works. */
-START_TEST(at_once_does_not_wait) {
+TEST(at_once_does_not_wait) {
   zke *z;
   zke_os os;
   sqlite3 *db;
@@ -266,10 +264,9 @@ START_TEST(at_once_does_not_wait) {
   ck_ok(zke_close(z));
   ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
 }
-END_TEST
 
 /* zkembed.h: a container goes at the sweep after it was emptied. */
-START_TEST(container_goes_at_once) {
+TEST(container_goes_at_once) {
   zke *z;
   zke_options o = {.size = sizeof o, .container_ms = ZKE_AT_ONCE};
   ck_ok(zke_open(test_path("a.db"), &o, &z));
@@ -281,11 +278,10 @@ START_TEST(container_goes_at_once) {
            20000);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* zkembed.h, ZKE_CANTOPEN: the sentence names the limit, also where the path is
  * longer than the sentence; a path of just that length is fine. */
-START_TEST(path_has_a_limit) {
+TEST(path_has_a_limit) {
   char name[1100];
   zke *z;
   size_t len = strlen(test_path("")), most = 504;
@@ -313,10 +309,9 @@ START_TEST(path_has_a_limit) {
     name[end] = 'f';
   }
 }
-END_TEST
 
 /* The greatest times are no times that have passed. */
-START_TEST(greatest_times_are_fine) {
+TEST(greatest_times_are_fine) {
   zke_options o = {.size = sizeof o,
                    .busy_timeout_ms = INT64_MAX / 1000000,
                    .lease_ms = INT64_MAX / 1000000,
@@ -336,7 +331,6 @@ START_TEST(greatest_times_are_fine) {
   ck_ok(zke_close(other));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 static zke *some; /* the handle of the calls below */
 
@@ -374,18 +368,17 @@ enum { BAD_CALLS = sizeof bad_calls / sizeof bad_calls[0] };
 
 /* zkembed.h: what may not be NULL or out of range, with a sentence; the handle
  * goes on. */
-START_TEST(bad_argument_is_refused) {
+TEST_LOOP(bad_argument_is_refused, 0, BAD_CALLS) {
   some = test_open(":memory:");
   ck_rc(bad_calls[_i](), ZKE_BADARGUMENTS);
   ck_assert_int_gt(strlen(zke_errmsg()), 0);
   make(some, "/n", ZKE_PERSISTENT);
   ck_ok(zke_close(some));
 }
-END_TEST
 
 /* 12 #41 and its neighbours: no certificate is the identity of the empty one,
  * and given twice it is still one. */
-START_TEST(empty_certificate_is_an_identity) {
+TEST(empty_certificate_is_an_identity) {
   zke *z = test_open(":memory:"), *stranger = test_session(z, NULL);
   ck_ok(zke_add_auth(z, "digest", NULL, 0));
   ck_ok(zke_add_auth(z, "digest", "", 0));
@@ -395,10 +388,9 @@ START_TEST(empty_certificate_is_an_identity) {
   ck_ok(zke_close(stranger));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* semantics.md 8: entries of scheme auth need no id; equal ones count once. */
-START_TEST(entries_without_id_are_repeated) {
+TEST(entries_without_id_are_repeated) {
   const zke_acl data[] = {{ZKE_PERM_READ, "auth", NULL},
                           {ZKE_PERM_READ, "auth", NULL},
                           {ZKE_PERM_READ, "auth", ""},
@@ -414,11 +406,10 @@ START_TEST(entries_without_id_are_repeated) {
   zke_free(got);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* semantics.md 8: an identity is the whole id: neither its beginning nor more
  * than it opens anything. */
-START_TEST(part_of_an_id_opens_nothing) {
+TEST(part_of_an_id_opens_nothing) {
   const char *right = "u:PykoYIm2RC4wJUHoU2aXpBMUW0I=";
   zke_acl e = {ZKE_PERM_ALL, "digest", right};
   zke_acls *got = NULL;
@@ -441,20 +432,18 @@ START_TEST(part_of_an_id_opens_nothing) {
   zke_free(got);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- names and files ---- */
 
 /* P11: what is neither a file nor a directory. */
-START_TEST(special_file_is_refused) {
+TEST(special_file_is_refused) {
   const char *path = test_path("fifo");
   ck_assert_int_eq(mkfifo(path, 0600), 0);
   refused(path, NULL, ZKE_CANTOPEN, "special");
 }
-END_TEST
 
 /* P11: read-only, an empty file is no database, and stays empty. */
-START_TEST(empty_file_is_nothing_to_read) {
+TEST(empty_file_is_nothing_to_read) {
   zke_options o = {.size = sizeof o, .flags = ZKE_OPEN_READONLY};
   const char *path = test_path("a.db");
   struct stat st;
@@ -463,10 +452,9 @@ START_TEST(empty_file_is_nothing_to_read) {
   ck_assert_int_eq(stat(path, &st), 0);
   ck_assert_int_eq(st.st_size, 0);
 }
-END_TEST
 
 /* P11: a VFS that nobody has registered, for names of all kinds. */
-START_TEST(unknown_vfs_is_refused) {
+TEST(unknown_vfs_is_refused) {
   zke_options o = {.size = sizeof o, .vfs = "no-such-vfs"};
   ck_assert_int_eq(chdir(test_path(".")), 0);
   refused(test_path("a.db"), &o, ZKE_CANTOPEN, "no-such-vfs");
@@ -474,24 +462,21 @@ START_TEST(unknown_vfs_is_refused) {
   refused("/no-such-file.db", &o, ZKE_CANTOPEN, "no-such-vfs");
   refused("/no-such-directory/a.db", &o, ZKE_CANTOPEN, "its directory");
 }
-END_TEST
 
 /* P11: a host that has taken SQLite's default VFS away. */
-START_TEST(missing_vfs_is_refused) {
+TEST(missing_vfs_is_refused) {
   for (sqlite3_vfs *v; (v = sqlite3_vfs_find(NULL)) != NULL;)
     ck_assert_int_eq(sqlite3_vfs_unregister(v), SQLITE_OK);
   refused(test_path("a.db"), NULL, ZKE_CANTOPEN, "(default)");
 }
-END_TEST
 
 /* P11: a host that has switched URIs on, and one that names no file. */
-START_TEST(uri_of_memory_is_refused) {
+TEST(uri_of_memory_is_refused) {
   ck_assert_int_eq(sqlite3_config(SQLITE_CONFIG_URI, 1), SQLITE_OK);
   ck_assert_int_eq(chdir(test_path(".")), 0);
   refused("file:a.db?mode=memory", NULL, ZKE_CANTOPEN, "file:a.db");
   ck_assert_int_ne(access("a.db", F_OK), 0);
 }
-END_TEST
 
 static sqlite3_vfs relative, *usual;
 
@@ -504,7 +489,7 @@ static int relative_name(sqlite3_vfs *v, const char *name, int size,
 
 /* A VFS may call the file what the host calls it: it lies where the process
  * is, and that directory is synced. */
-START_TEST(vfs_with_relative_names) {
+TEST(vfs_with_relative_names) {
   zke *z = NULL;
   zke_options o = {.size = sizeof o, .vfs = "relative"};
   usual = sqlite3_vfs_find(NULL);
@@ -521,10 +506,9 @@ START_TEST(vfs_with_relative_names) {
   ck_ok(see(z, "/n"));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* A database in the root directory; for which one has to be root. */
-START_TEST(database_in_the_root_directory) {
+TEST(database_in_the_root_directory) {
   int outside = open("/", O_RDONLY | O_DIRECTORY);
   ck_assert_int_ge(outside, 0);
   if (chroot(test_path(".")) != 0) {
@@ -540,10 +524,9 @@ START_TEST(database_in_the_root_directory) {
   ck_assert_int_eq(fchdir(outside), 0); /* and out again, to clean up */
   ck_assert_int_eq(chroot("."), 0);
 }
-END_TEST
 
 /* P11: a file, or a link, where the side directory is to be. */
-START_TEST(side_directory_must_be_one) {
+TEST_LOOP(side_directory_must_be_one, 0, 3) {
   const char *db = test_path("a.db"), *side = test_path("a.db-zke");
   if (_i == 0) {
     put(side);
@@ -554,7 +537,6 @@ START_TEST(side_directory_must_be_one) {
   }
   refused(db, sys_options(), ZKE_CANTOPEN, "not a directory");
 }
-END_TEST
 
 static const struct {
   int error, rc;
@@ -565,31 +547,28 @@ static const struct {
 enum { MKDIR_ERRORS = sizeof mkdir_errors / sizeof mkdir_errors[0] };
 
 /* zkembed.h: which result tells of which failure of the system. */
-START_TEST(system_errors_have_their_results) {
+TEST_LOOP(system_errors_have_their_results, 0, MKDIR_ERRORS) {
   sys.mkdir_error = mkdir_errors[_i].error;
   refused(test_path("a.db"), sys_options(), mkdir_errors[_i].rc, "a.db-zke");
 }
-END_TEST
 
 /* P11: something else where the liveness file is to be. */
-START_TEST(liveness_file_must_be_one) {
+TEST(liveness_file_must_be_one) {
   ck_assert_int_eq(mkdir(test_path("a.db-zke"), 0700), 0);
   ck_assert_int_eq(mkfifo(test_path("a.db-zke/live"), 0600), 0);
   refused(test_path("a.db"), NULL, ZKE_CANTOPEN, "is not a file");
 }
-END_TEST
 
 /* It is missing whenever it is opened and there whenever it is made: that
  * does not go on for ever. */
-START_TEST(liveness_file_that_comes_and_goes) {
+TEST(liveness_file_that_comes_and_goes) {
   sys.live_error = ENOENT;
   refused(test_path("a.db"), sys_options(), ZKE_SYSTEMERROR, "live");
 }
-END_TEST
 
 /* P5: a further session whose life would be in another file than the
  * neighbours' is refused. */
-START_TEST(further_session_with_another_live_file) {
+TEST(further_session_with_another_live_file) {
   const char *db = test_path("a.db"), *live = test_path("a.db-zke/live");
   zke *z = sys_handle(db), *further = NULL;
   ck_assert_int_eq(unlink(live), 0);
@@ -602,11 +581,10 @@ START_TEST(further_session_with_another_live_file) {
   ck_assert_ptr_null(further);
   zke_close(z);
 }
-END_TEST
 
 /* A handle whose authentication failed, on a file that is gone: it closes,
  * and does not write. */
-START_TEST(closing_what_was_refused_and_replaced) {
+TEST(closing_what_was_refused_and_replaced) {
   const char *db = test_path("a.db");
   zke *z = sys_handle(db), *other = test_session(z, NULL);
   ck_rc(zke_add_auth(z, "no-such-scheme", "x", 1), ZKE_AUTHFAILED);
@@ -618,7 +596,6 @@ START_TEST(closing_what_was_refused_and_replaced) {
   zke_close(other);
   ck_assert_int_ne(access(db, F_OK), 0);
 }
-END_TEST
 
 static char *string_copy(const char *text) {
   char *copy = strdup(text);
@@ -628,7 +605,7 @@ static char *string_copy(const char *text) {
 
 /* P10: a session's FIFO goes with it even where its end could not be written;
  * but not when nobody can tell that it is the session's. */
-START_TEST(fifo_of_an_unwritten_end) {
+TEST_LOOP(fifo_of_an_unwritten_end, 0, 2) {
   const char *db = test_path("a.db");
   zke *z = sys_handle(db);
   char *fifo = string_copy(fifo_of(db, z));
@@ -640,7 +617,6 @@ START_TEST(fifo_of_an_unwritten_end) {
   ck_assert_int_eq(access(fifo, F_OK), _i ? 0 : -1);
   free(fifo);
 }
-END_TEST
 
 /* ---- read-only ---- */
 
@@ -653,7 +629,7 @@ static zke *read_only(const char *db) {
 }
 
 /* A read-only handle notices, but sweeps nothing: the dead stay as they are. */
-START_TEST(readonly_handle_sweeps_nothing) {
+TEST(readonly_handle_sweeps_nothing) {
   const char *db = test_path("a.db");
   test_worker w = test_spawn("hold", db, "/e", NULL);
   ck_assert_int_eq(strncmp(test_line(&w), "ready ", 6), 0);
@@ -668,10 +644,9 @@ START_TEST(readonly_handle_sweeps_nothing) {
   ck_rc(see(z, "/e"), ZKE_REPLACED);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #43: an unknown scheme ends a read-only handle too. */
-START_TEST(readonly_handle_with_an_unknown_scheme) {
+TEST(readonly_handle_with_an_unknown_scheme) {
   const char *db = test_path("a.db");
   zke *z = test_open(db), *r = read_only(db);
   ck_ok(zke_add_auth(r, "digest", "u:p", 3));
@@ -680,7 +655,6 @@ START_TEST(readonly_handle_with_an_unknown_scheme) {
   ck_ok(zke_close(r));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- instants ---- */
 
@@ -737,7 +711,7 @@ enum { REPRIEVES = sizeof reprieves / sizeof reprieves[0] };
 /* P10, semantics.md 6: what was due when the sweep looked, and is not any
  * more when the gate is its own, stays.  The clocks stand, lest who comes
  * between sweeps as well. */
-START_TEST(what_is_due_no_more_stays) {
+TEST_LOOP(what_is_due_no_more_stays, 0, REPRIEVES) {
   sys.stands = true;
   begin_two();
   reprieves[_i].plant();
@@ -750,12 +724,11 @@ START_TEST(what_is_due_no_more_stays) {
   ck_ok(see(z1, "/c"));
   end_two();
 }
-END_TEST
 
 static void renew(void) { ck_ok(see(z2, "/")); }
 
 /* P5: nor does a lease that was renewed in that instant end. */
-START_TEST(lease_renewed_at_the_gate) {
+TEST(lease_renewed_at_the_gate) {
   const char *db = test_path("a.db");
   sys.stands = true;
   z1 = sys_handle(db);
@@ -771,11 +744,10 @@ START_TEST(lease_renewed_at_the_gate) {
   ck_ok(see(z2, "/e"));
   end_two();
 }
-END_TEST
 
 /* P5: a stamp that could not be written is written by the next call, and the
  * call itself is fine. */
-START_TEST(stamp_is_tried_again) {
+TEST(stamp_is_tried_again) {
   const char *db = test_path("a.db");
   z1 = sys_handle(db);
   zke_options *o = sys_options();
@@ -791,13 +763,12 @@ START_TEST(stamp_is_tried_again) {
   ck_ok(see(z1, "/e"));
   end_two();
 }
-END_TEST
 
 static void owner_closes(void) { ck_ok(zke_close(z2)); }
 
 /* P6: the owner ends after the watch was written and before its notice is
  * made: the news comes all the same. */
-START_TEST(owner_ends_just_after_the_watch) {
+TEST(owner_ends_just_after_the_watch) {
   test_events seen = {0};
   begin_two();
   make(z2, "/e", ZKE_EPHEMERAL);
@@ -808,10 +779,9 @@ START_TEST(owner_ends_just_after_the_watch) {
   ck_rc(see(z1, "/e"), ZKE_NONODE);
   ck_ok(zke_close(z1));
 }
-END_TEST
 
 /* zkembed.h: a system that has no locks to give, found out late. */
-START_TEST(gate_that_fails_while_waited_for) {
+TEST(gate_that_fails_while_waited_for) {
   z1 = sys_handle(test_path("a.db"));
   sys.busy_gates = 100;
   sys.gate_error = EIO;
@@ -821,7 +791,6 @@ START_TEST(gate_that_fails_while_waited_for) {
   ck_ok(change(z1, "/"));
   ck_ok(zke_close(z1));
 }
-END_TEST
 
 /* ---- threads ---- */
 
@@ -840,7 +809,7 @@ static void *change_root(void *z) {
 
 /* P9: a caller waits for another thread's call as long as busy_timeout_ms
  * says, and no longer. */
-START_TEST(thread_waits_its_time_for_another) {
+TEST(thread_waits_its_time_for_another) {
   pthread_t thread;
   zke_options *o = sys_options();
   sem_init(&inside, 0, 0);
@@ -860,7 +829,6 @@ START_TEST(thread_waits_its_time_for_another) {
   ck_ok(see(z1, "/"));
   ck_ok(zke_close(z1));
 }
-END_TEST
 
 static void *close_it(void *z) {
   atomic_store(&result, zke_close(z));
@@ -868,7 +836,7 @@ static void *close_it(void *z) {
 }
 
 /* zkembed.h, zke_close: a call that waits for the gate gives up. */
-START_TEST(close_ends_a_wait_for_the_gate) {
+TEST(close_ends_a_wait_for_the_gate) {
   pthread_t thread;
   zke_options *o = sys_options();
   o->busy_timeout_ms = 20000;
@@ -885,7 +853,6 @@ START_TEST(close_ends_a_wait_for_the_gate) {
   ck_assert_int_eq(pthread_join(closer, NULL), 0);
   ck_rc(atomic_load(&result), ZKE_OK);
 }
-END_TEST
 
 static int called;
 static pthread_t closing;
@@ -907,7 +874,7 @@ static void count_call(zke *z, int type, int state, const char *path,
 }
 
 /* zkembed.h, zke_close: of the calls that are still to be made none is. */
-START_TEST(close_stops_the_calls) {
+TEST_LOOP(close_stops_the_calls, 0, 2) {
   z1 = sys_handle(_i ? test_path("a.db") : ":memory:");
   make(z1, "/n", ZKE_PERSISTENT);
   ck_ok(zke_get(z1, "/n", close_meanwhile, NULL, NULL, NULL, NULL));
@@ -919,7 +886,6 @@ START_TEST(close_stops_the_calls) {
   ck_rc(atomic_load(&result), ZKE_OK);
   ck_assert_int_eq(called, 1);
 }
-END_TEST
 
 static zke *closed_twice;
 static atomic_int synced;
@@ -949,7 +915,7 @@ static void close_twice(void) {
 
 /* zkembed.h, zke_close: of two threads one closes; and a wait that has found
  * nothing when the handle is being closed ends. */
-START_TEST(close_ends_a_wait_that_sweeps) {
+TEST(close_ends_a_wait_that_sweeps) {
   const char *db = test_path("a.db");
   zke_options *o = sys_options();
   o->busy_timeout_ms = 200;
@@ -964,7 +930,6 @@ START_TEST(close_ends_a_wait_that_sweeps) {
   ck_rc(atomic_load(&result), ZKE_OK);
   ck_ok(zke_close(z2));
 }
-END_TEST
 
 /* ---- events ---- */
 
@@ -976,7 +941,7 @@ static void expire_here(zke *z, int type, int state, const char *path,
   if (type == ZKE_EVENT_CHANGED) ck_ok(zke_expire(z, zke_session_id(z)));
 }
 
-START_TEST(expiry_in_a_callback_voids_the_rest) {
+TEST_LOOP(expiry_in_a_callback_voids_the_rest, 0, 2) {
   test_events seen = {0};
   z1 = test_open(_i ? test_path("a.db") : ":memory:");
   make(z1, "/n", ZKE_PERSISTENT);
@@ -987,11 +952,10 @@ START_TEST(expiry_in_a_callback_voids_the_rest) {
   ck_assert_int_eq(seen.count, 0);
   ck_ok(zke_close(z1));
 }
-END_TEST
 
 /* 12 #61: the call that finds the session gone says so; a multi has its own
  * code for that, as ZooKeeper's client has. */
-START_TEST(call_that_finds_the_expiry) {
+TEST_LOOP(call_that_finds_the_expiry, 0, 2) {
   zke_op op;
   zke_op_result answer = {.rc = 77};
   begin_two();
@@ -1007,10 +971,9 @@ START_TEST(call_that_finds_the_expiry) {
   ck_ok(zke_close(z1));
   ck_ok(zke_close(z2));
 }
-END_TEST
 
 /* As many events as one dispatch reads, but for a few: it reads them all. */
-START_TEST(nearly_too_many_for_one_dispatch) {
+TEST(nearly_too_many_for_one_dispatch) {
   int count = 0;
   z1 = test_open(":memory:");
   make(z1, "/n", ZKE_PERSISTENT);
@@ -1021,10 +984,9 @@ START_TEST(nearly_too_many_for_one_dispatch) {
   ck_assert_int_eq(called, count);
   ck_ok(zke_close(z1));
 }
-END_TEST
 
 /* P3: two paths with the same hash (FNV-1a, 64 bits) are two paths. */
-START_TEST(paths_of_one_hash_are_two) {
+TEST_LOOP(paths_of_one_hash_are_two, 0, 2) {
   static const char *const path[] = {"/jynRMQSL-A9", "/fRO5elyjMp0"};
   test_events seen[2] = {{0}, {0}};
   z1 = test_open(":memory:");
@@ -1040,7 +1002,6 @@ START_TEST(paths_of_one_hash_are_two) {
   ck_ok(zke_remove_all_watches(z1, path[!_i], ZKE_WATCH_ANY));
   ck_ok(zke_close(z1));
 }
-END_TEST
 
 /* ---- many owners ---- */
 
@@ -1091,7 +1052,7 @@ static void sleep_without_memory(zke *z) {
 /* P6: one session waits for many owners, among them one whose FIFO somebody
  * has removed, and is told of each death; with epoll and without, in a wait
  * and in a loop of the host's. */
-START_TEST(many_owners_die) {
+TEST_LOOP(many_owners_die, 0, 4) {
   const char *db = test_path("a.db");
   test_events seen = {0}, more = {0};
   zke_options *o = sys_options();
@@ -1120,7 +1081,6 @@ START_TEST(many_owners_die) {
   }
   ck_ok(zke_close(z1));
 }
-END_TEST
 
 /* ---- damage ---- */
 
@@ -1130,7 +1090,7 @@ static void count_null(void *context, const char *sentence) {
   if (strstr(sentence, "I15") && strstr(sentence, "(null)")) ++*(int *)context;
 }
 
-START_TEST(nodes_without_names) {
+TEST(nodes_without_names) {
   const char *db = test_path("a.db");
   int found = 0;
   zke_strings *paths = NULL;
@@ -1151,10 +1111,9 @@ START_TEST(nodes_without_names) {
   ck_assert_int_eq(found, 1);
   zke_close(z1);
 }
-END_TEST
 
 /* A time to live that cannot be is none that has passed. */
-START_TEST(negative_ttl_is_never_over) {
+TEST(negative_ttl_is_never_over) {
   begin_two();
   make_ttl(z2, "/c");
   sql(test_path("a.db"), "UPDATE node SET ttl=-5,due=1 WHERE name='c'");
@@ -1165,14 +1124,13 @@ START_TEST(negative_ttl_is_never_over) {
   ck_ok(zke_close(z2));
   ck_ok(zke_close(z1));
 }
-END_TEST
 
 static void no_log(void *context, int level, const char *text) {
   if (level == ZKE_LOG_ERROR && strstr(text, "zxids")) ++*(int *)context;
 }
 
 /* Without zxids left the sweep removes nothing, and says so. */
-START_TEST(sweep_without_zxids) {
+TEST(sweep_without_zxids) {
   const char *db = test_path("a.db");
   int errors = 0;
   zke_options *o = sys_options();
@@ -1187,10 +1145,9 @@ START_TEST(sweep_without_zxids) {
   ck_ok(see(z1, "/c"));
   zke_close(z1);
 }
-END_TEST
 
 /* semantics.md 2.3: the counters of two parents at their ends are two. */
-START_TEST(two_parents_overflow) {
+TEST(two_parents_overflow) {
   static const char *const expected[] = {"/a/x2147483647", "/bc/x2147483647",
                                          "/a/x-2147483648", "/bc/x-2147483648"};
   const char *db = test_path("a.db");
@@ -1208,78 +1165,4 @@ START_TEST(two_parents_overflow) {
   for (int i = 0; i < 4; i++) ck_assert_str_eq(results[i].path, expected[i]);
   zke_results_clear(results, 4);
   zke_close(z1);
-}
-END_TEST
-
-/* ---- suite ---- */
-
-static void add(Suite *s, const TTest *test, const char *name, int loops) {
-  TCase *t = tcase_create(name);
-  tcase_set_timeout(t, 60);
-  tcase_add_loop_test(t, test, 0, loops);
-  suite_add_tcase(s, t);
-}
-
-#define ADD(test) add(s, test, #test, 1)
-#define ADD_LOOP(test, loops) add(s, test, #test, loops)
-
-static void add_refusals(Suite *s) {
-  ADD(version_is_the_headers);
-  ADD_LOOP(bad_option_is_refused, BAD_OPTIONS);
-  ADD(greatest_times_are_fine);
-  ADD(at_once_does_not_wait);
-  ADD(container_goes_at_once);
-  ADD(path_has_a_limit);
-  ADD_LOOP(bad_argument_is_refused, BAD_CALLS);
-  ADD(empty_certificate_is_an_identity);
-  ADD(entries_without_id_are_repeated);
-  ADD(part_of_an_id_opens_nothing);
-  ADD(special_file_is_refused);
-  ADD(empty_file_is_nothing_to_read);
-  ADD(unknown_vfs_is_refused);
-  ADD(missing_vfs_is_refused);
-  ADD(uri_of_memory_is_refused);
-  ADD(vfs_with_relative_names);
-  ADD(database_in_the_root_directory);
-  ADD_LOOP(side_directory_must_be_one, 3);
-  ADD_LOOP(system_errors_have_their_results, MKDIR_ERRORS);
-  ADD(liveness_file_must_be_one);
-  ADD(liveness_file_that_comes_and_goes);
-  ADD(further_session_with_another_live_file);
-  ADD(closing_what_was_refused_and_replaced);
-  ADD_LOOP(fifo_of_an_unwritten_end, 2);
-  ADD(readonly_handle_sweeps_nothing);
-  ADD(readonly_handle_with_an_unknown_scheme);
-}
-
-static void add_instants(Suite *s) {
-  ADD_LOOP(what_is_due_no_more_stays, REPRIEVES);
-  ADD(lease_renewed_at_the_gate);
-  ADD(stamp_is_tried_again);
-  ADD(owner_ends_just_after_the_watch);
-  ADD(gate_that_fails_while_waited_for);
-  ADD(thread_waits_its_time_for_another);
-  ADD(close_ends_a_wait_for_the_gate);
-  ADD_LOOP(close_stops_the_calls, 2);
-  ADD(close_ends_a_wait_that_sweeps);
-  ADD_LOOP(expiry_in_a_callback_voids_the_rest, 2);
-  ADD_LOOP(call_that_finds_the_expiry, 2);
-  ADD(nearly_too_many_for_one_dispatch);
-  ADD_LOOP(paths_of_one_hash_are_two, 2);
-  ADD_LOOP(many_owners_die, 4);
-}
-
-static void add_damage(Suite *s) {
-  ADD(nodes_without_names);
-  ADD(negative_ttl_is_never_over);
-  ADD(sweep_without_zxids);
-  ADD(two_parents_overflow);
-}
-
-int main(int argc, char **argv) {
-  Suite *s = suite_create("corner");
-  add_refusals(s);
-  add_instants(s);
-  add_damage(s);
-  return test_main(argc, argv, s);
 }

@@ -234,7 +234,7 @@ static void finish(void) {
 /* ---- the order ---- */
 
 /* P10: first come, first served. */
-START_TEST(first_come_first_served) {
+TEST(first_come_first_served) {
   writer w[8];
   begin();
   line_up(w, 8);
@@ -245,12 +245,11 @@ START_TEST(first_come_first_served) {
   expect_order("0 1 2 3 4 5 6 7 ");
   finish();
 }
-END_TEST
 
 /* P10: whoever finds at its turn that its change has to be synced (0) does not
  * wait for a second turn; it used to go to the end of the line.  The first
  * change of a session (1) stands in the line at once. */
-START_TEST(change_of_unknown_kind_has_one_turn) {
+TEST_LOOP(change_of_unknown_kind_has_one_turn, 0, 2) {
   writer w[6];
   zke_stat set, first;
   begin();
@@ -266,13 +265,12 @@ START_TEST(change_of_unknown_kind_has_one_turn) {
   ck_assert_int_lt(set.mzxid, first.czxid);
   finish();
 }
-END_TEST
 
 /* P10: a first that is stopped is passed over, once: the line begins behind it
  * from then on.  When it goes on it takes a new place, and writes.  Where the
  * beginning cannot be written (1), each of the others passes it over; they used
  * to wait for it until their deadlines. */
-START_TEST(stopped_first_is_passed_over) {
+TEST_LOOP(stopped_first_is_passed_over, 0, 2) {
   writer w[4];
   disk_is_full = _i;
   begin();
@@ -294,10 +292,9 @@ START_TEST(stopped_first_is_passed_over) {
   expect_order("1 2 3 0 ");
   finish();
 }
-END_TEST
 
 /* P10: a stopped one in the middle costs nothing until it is the first. */
-START_TEST(stopped_one_in_the_middle) {
+TEST(stopped_one_in_the_middle) {
   writer w[4];
   begin();
   line_up(w, 4);
@@ -313,10 +310,9 @@ START_TEST(stopped_one_in_the_middle) {
   expect_order("0 1 3 2 ");
   finish();
 }
-END_TEST
 
 /* P10: the dead leave the line by themselves, wherever they stood. */
-START_TEST(killed_ones_leave_the_line) {
+TEST(killed_ones_leave_the_line) {
   writer w[5];
   begin();
   line_up(w, 5);
@@ -333,7 +329,6 @@ START_TEST(killed_ones_leave_the_line) {
   expect_order("1 2 4 ");
   finish();
 }
-END_TEST
 
 static int hold_until_killed(void *context) {
   hold_gate(1);
@@ -342,7 +337,7 @@ static int hold_until_killed(void *context) {
 }
 
 /* P10: the holder is killed and tells nobody: the first looks by itself. */
-START_TEST(killed_holder_is_noticed) {
+TEST(killed_holder_is_noticed) {
   writer w[3];
   int told[2];
   char byte;
@@ -358,11 +353,10 @@ START_TEST(killed_holder_is_noticed) {
   expect_order("0 1 2 ");
   finish();
 }
-END_TEST
 
 /* A word of the last place that is too low, left by a process that was stopped
  * before it wrote it: nobody gets a place before one who waits. */
-START_TEST(place_is_behind_all_others) {
+TEST_LOOP(place_is_behind_all_others, 0, 3) {
   writer w[1];
   int64_t garbage[] = {0, -1, INT64_MAX};
   begin();
@@ -378,13 +372,12 @@ START_TEST(place_is_behind_all_others) {
   expect_order("0 ");
   finish();
 }
-END_TEST
 
 /* ---- who leaves the line ---- */
 
 /* P10: at the deadline; the sentence names the holder, by its session's number
  * and its process, or by the process alone where it has no session yet. */
-START_TEST(late_one_is_told_who_writes) {
+TEST(late_one_is_told_who_writes) {
   char whose[100];
   zke *late = NULL;
   zke_options o = {.size = sizeof o, .busy_timeout_ms = 50};
@@ -409,7 +402,6 @@ START_TEST(late_one_is_told_who_writes) {
   ck_ok(zke_close(late));
   finish();
 }
-END_TEST
 
 static atomic_int set_rc;
 static int close_rc;
@@ -431,7 +423,7 @@ static void *expire_nobody(void *arg) {
 
 /* P10: another thread closes the handle, whose call (_i is 1: one that is no
  * change by the session) sleeps in the line: it is woken, and leaves. */
-START_TEST(closing_one_leaves_the_line) {
+TEST_LOOP(closing_one_leaves_the_line, 0, 2) {
   pthread_t setter, closer;
   begin();
   zke *own = open_patient();
@@ -449,11 +441,10 @@ START_TEST(closing_one_leaves_the_line) {
   ck_rc(close_rc, ZKE_OK);
   finish();
 }
-END_TEST
 
 /* P7: a wake-up for events that comes to one who stands in the line, and sleeps
  * at the same FIFO, is not lost. */
-START_TEST(event_reaches_one_in_the_line) {
+TEST(event_reaches_one_in_the_line) {
   pthread_t setter;
   char fifo[32];
   struct pollfd p = {.events = POLLIN};
@@ -476,7 +467,6 @@ START_TEST(event_reaches_one_in_the_line) {
   ck_assert_int_eq(poll(&p, 1, 0), 1);
   finish();
 }
-END_TEST
 
 /* ---- cancelled ---- */
 
@@ -492,7 +482,7 @@ static void *set_and_end(void *arg) {
 /* P9, P10: a thread that is cancelled while it waits in the line waits on,
  * makes its change, and ends after the call; one that then comes too late (_i
  * is 2) has left the line. */
-START_TEST(cancelled_one_finishes_its_call) {
+TEST_LOOP(cancelled_one_finishes_its_call, 0, 3) {
   int type = _i == 1 ? PTHREAD_CANCEL_ASYNCHRONOUS : PTHREAD_CANCEL_DEFERRED;
   bool late = _i == 2;
   zke_options o = {.size = sizeof o,
@@ -515,7 +505,6 @@ START_TEST(cancelled_one_finishes_its_call) {
   ck_ok(zke_close(cancelled));
   finish();
 }
-END_TEST
 
 /* ---- in a PID namespace of its own ---- */
 
@@ -570,7 +559,7 @@ static bool namespaces_permitted(void) {
 /* P10: writers that all are process 1, each in a namespace of its own, stand in
  * one line with the others: in order; the dead leave it; a stopped first is
  * passed over. */
-START_TEST(line_across_pid_namespaces) {
+TEST(line_across_pid_namespaces) {
   writer w[5];
   begin();
   if (!namespaces_permitted()) return;
@@ -594,7 +583,6 @@ START_TEST(line_across_pid_namespaces) {
   expect_order("1 3 4 0 ");
   finish();
 }
-END_TEST
 
 /* ---- all together ---- */
 
@@ -615,7 +603,7 @@ static int write_some(void *context) {
 }
 
 /* P10: two hundred that come at once all get through. */
-START_TEST(two_hundred_get_through) {
+TEST(two_hundred_get_through) {
   pid_t pid[WRITERS];
   int start[2];
   int64_t count;
@@ -627,26 +615,4 @@ START_TEST(two_hundred_get_through) {
   ck_ok(zke_count(z, "/q", &count));
   ck_assert_int_eq(count, 2 * WRITERS);
   finish();
-}
-END_TEST
-
-int main(int argc, char **argv) {
-  Suite *s = suite_create("line");
-  TCase *t = tcase_create("line");
-  tcase_add_test(t, first_come_first_served);
-  tcase_add_loop_test(t, change_of_unknown_kind_has_one_turn, 0, 2);
-  tcase_add_loop_test(t, stopped_first_is_passed_over, 0, 2);
-  tcase_add_test(t, stopped_one_in_the_middle);
-  tcase_add_test(t, killed_ones_leave_the_line);
-  tcase_add_test(t, killed_holder_is_noticed);
-  tcase_add_loop_test(t, place_is_behind_all_others, 0, 3);
-  tcase_add_test(t, late_one_is_told_who_writes);
-  tcase_add_loop_test(t, closing_one_leaves_the_line, 0, 2);
-  tcase_add_test(t, event_reaches_one_in_the_line);
-  tcase_add_loop_test(t, cancelled_one_finishes_its_call, 0, 3);
-  tcase_add_test(t, line_across_pid_namespaces);
-  tcase_add_test(t, two_hundred_get_through);
-  tcase_set_timeout(t, 120);
-  suite_add_tcase(s, t);
-  return test_main(argc, argv, s);
 }

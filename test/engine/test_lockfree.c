@@ -346,7 +346,7 @@ static void trust(zke *z) { z->s->index.distrust = 0; }
 
 /* Nobody's checkpoint waits for it, and it is not stale: neither within the
  * process nor of another. */
-START_TEST(idle_reader_is_in_nobody_s_way) {
+TEST(idle_reader_is_in_nobody_s_way) {
   begin();
   int64_t most = (int64_t)3 * ZKE_CHECKPOINT_PAGES * (4096 + WAL_FRAME);
   for (int i = 0; i < 20; i++) {
@@ -360,7 +360,6 @@ START_TEST(idle_reader_is_in_nobody_s_way) {
   ck_assert_int_eq(in_the_way, 0);
   finish();
 }
-END_TEST
 
 /* Run in a child that has no handle of its own yet; its exit tells. */
 static pid_t start_child(void (*run)(void)) {
@@ -401,7 +400,7 @@ static void write_apart(void) {
   ck_ok(zke_close(writer));
 }
 
-START_TEST(idle_reader_beside_another_process) {
+TEST(idle_reader_beside_another_process) {
   share();
   pid_t pid = start_child(write_apart);
   begin();
@@ -415,10 +414,9 @@ START_TEST(idle_reader_beside_another_process) {
   end_child(pid);
   finish();
 }
-END_TEST
 
 /* … nor are checkpoints of other programs. */
-START_TEST(idle_reader_and_foreign_checkpoints) {
+TEST(idle_reader_and_foreign_checkpoints) {
   static const int modes[] = {SQLITE_CHECKPOINT_TRUNCATE,
                               SQLITE_CHECKPOINT_RESTART, SQLITE_CHECKPOINT_FULL,
                               SQLITE_CHECKPOINT_PASSIVE};
@@ -433,10 +431,9 @@ START_TEST(idle_reader_and_foreign_checkpoints) {
   }
   finish();
 }
-END_TEST
 
 /* A get that finds the state it knows asks SQLite for no lock at all. */
-START_TEST(read_takes_no_lock) {
+TEST(read_takes_no_lock) {
   begin();
   for (int i = 0; i < 4; i++) {
     read_value(reader);
@@ -453,7 +450,6 @@ START_TEST(read_takes_no_lock) {
   }
   finish();
 }
-END_TEST
 
 /* ---- interference in the midst of a read ---- */
 
@@ -523,8 +519,7 @@ static void disturb_all(int (*read)(zke *)) {
   finish();
 }
 
-START_TEST(read_is_one_state) { disturb_all(readings[_i]); }
-END_TEST
+TEST_LOOP(read_is_one_state, 0, 2) { disturb_all(readings[_i]); }
 
 /* Events in the order of their commits, each once. */
 static int told, told_value;
@@ -562,7 +557,7 @@ static bool disturb_dispatch(int where, int n) {
   return reached;
 }
 
-START_TEST(event_in_the_midst_of_a_dispatch) {
+TEST(event_in_the_midst_of_a_dispatch) {
   begin();
   keep_log();
   make(reader, "/own");
@@ -575,7 +570,6 @@ START_TEST(event_in_the_midst_of_a_dispatch) {
   }
   finish();
 }
-END_TEST
 
 /* A write takes no read lock either: another program's changes just before it
  * has SQLite's lock of the one writer are noticed. */
@@ -604,7 +598,7 @@ static bool disturb_write(int where, int n) {
   return act_count > 0;
 }
 
-START_TEST(write_is_over_the_current_state) {
+TEST_LOOP(write_is_over_the_current_state, 0, 4) {
   begin();
   keep_log();
   make(reader, "/own");
@@ -616,7 +610,6 @@ START_TEST(write_is_over_the_current_state) {
   }
   finish();
 }
-END_TEST
 
 static void run_plainly(const char *text) {
   char *error = NULL;
@@ -662,7 +655,7 @@ static bool disturb_by_index(int where, int n) {
  * next write left out the index.  There are more definitions than page 1 holds,
  * and free pages enough that the file keeps its length: else SQLite takes it
  * for damaged. */
-START_TEST(definitions_of_a_discarded_read) {
+TEST(definitions_of_a_discarded_read) {
   begin();
   ck_assert_int_eq(sqlite3_close(plain), SQLITE_OK);
   open_plain("unix-spy");
@@ -681,12 +674,11 @@ START_TEST(definitions_of_a_discarded_read) {
   }
   finish();
 }
-END_TEST
 
 /* ---- with locks ---- */
 
 /* After a read that did not stand, SHM_DISTRUST ones are made under locks. */
-START_TEST(distrust_ends) {
+TEST(distrust_ends) {
   begin();
   read_value(reader);
   make_cold(reader);
@@ -710,7 +702,6 @@ START_TEST(distrust_ends) {
   ck_assert_int_eq(spy.read_locks, 0);
   finish();
 }
-END_TEST
 
 /* The marks behind the WAL-index's header (SQLite's format): none usable. */
 static void spoil_marks(void) {
@@ -722,7 +713,7 @@ static void spoil_marks(void) {
 
 /* To do with the marks that there are is enough, but where there is none
  * SQLite must set one. */
-START_TEST(mark_is_set_where_there_is_none) {
+TEST_LOOP(mark_is_set_where_there_is_none, 0, 3) {
   begin();
   keep_log();
   advance(writer, 1);
@@ -747,7 +738,6 @@ START_TEST(mark_is_set_where_there_is_none) {
   ck_assert_int_eq(spy.mark_locks, 0);
   finish();
 }
-END_TEST
 
 /* A process that is killed leaves a log; the -shm is gone as well. */
 static void leave_a_log(void) {
@@ -757,7 +747,7 @@ static void leave_a_log(void) {
   _exit(0);
 }
 
-START_TEST(reading_after_a_recovery) {
+TEST_LOOP(reading_after_a_recovery, 0, 2) {
   share();
   spy_register();
   end_child(start_child(leave_a_log));
@@ -774,11 +764,10 @@ START_TEST(reading_after_a_recovery) {
   ck_assert(reader->s->index.open);
   finish();
 }
-END_TEST
 
 /* P7: a connection that is opened anew after a COMMIT that failed has not seen
  * the events that the old one's reads had not. */
-START_TEST(events_after_a_reconnection) {
+TEST(events_after_a_reconnection) {
   begin();
   ck_ok(zke_get(reader, "/g", hear_once, NULL, NULL, NULL, NULL));
   for (int reads = 0; reads < 4; reads++) {
@@ -803,7 +792,6 @@ START_TEST(events_after_a_reconnection) {
   ck_assert_int_eq(told_value, 1);
   finish();
 }
-END_TEST
 
 /* ---- an SQLite that is not known ---- */
 
@@ -934,7 +922,7 @@ static void see_fake(shm_index *x) {
 
 /* Every layout but the known one is noticed by the first commit, told once, and
  * read under SQLite's locks for ever: what is read is current. */
-START_TEST(another_layout_is_noticed) {
+TEST_LOOP(another_layout_is_noticed, 0, KINDS) {
   begin();
   ck_ok(zke_close(reader));
   ck_assert_int_eq(strange, 0);
@@ -956,11 +944,10 @@ START_TEST(another_layout_is_noticed) {
   ck_assert_int_eq(strange, 1);
   finish();
 }
-END_TEST
 
 /* What SQLite does is seen anew on each connection; what another process makes
  * of the header later is seen at each read. */
-START_TEST(trust_is_earned) {
+TEST(trust_is_earned) {
   begin();
   ck_assert_int_eq(reader->s->index.trust, SHM_KNOWN);
   ck_assert(reader->s->wal_log.gather);
@@ -987,10 +974,9 @@ START_TEST(trust_is_earned) {
   ck_assert(reader->s->index.open);
   finish();
 }
-END_TEST
 
 /* A transaction that is rolled back, or writes nothing, shows nothing. */
-START_TEST(trust_needs_a_commit) {
+TEST(trust_needs_a_commit) {
   begin();
   reader->s->index.trust = SHM_UNTRIED;
   ck_rc(zke_set(reader, "/none", "", 0, -1, NULL), ZKE_NONODE);
@@ -1009,7 +995,6 @@ START_TEST(trust_needs_a_commit) {
   ck_assert_int_eq(strange, 0);
   finish();
 }
-END_TEST
 
 /* Pages of any size, with any part of them reserved for an extension. */
 static const struct {
@@ -1018,7 +1003,7 @@ static const struct {
              {32768, 0}, {65536, 0}, {65536, 255}};
 enum { PAGE_KINDS = sizeof pages / sizeof *pages };
 
-START_TEST(pages_of_all_sizes) {
+TEST_LOOP(pages_of_all_sizes, 0, PAGE_KINDS) {
   begin();
   ck_ok(zke_close(reader));
   ck_ok(zke_close(writer));
@@ -1045,10 +1030,9 @@ START_TEST(pages_of_all_sizes) {
   ck_assert(writer->s->wal_log.gather && !writer->s->wal_log.strange);
   finish();
 }
-END_TEST
 
 /* Both short cuts can be left out, each without the other. */
-START_TEST(short_cuts_are_left_out) {
+TEST_LOOP(short_cuts_are_left_out, 0, 4) {
   unsigned flags =
       (_i & 1 ? ZKE_OPEN_READ_LOCKS : 0) | (_i & 2 ? ZKE_OPEN_PLAIN_LOG : 0);
   begin();
@@ -1065,7 +1049,6 @@ START_TEST(short_cuts_are_left_out) {
   }
   finish();
 }
-END_TEST
 
 /* ---- a VFS that changes pages ---- */
 
@@ -1120,7 +1103,7 @@ static bool log_shows(const char *what) {
 
 /* One that encrypts knows a page by the length of its write: gathered, they
  * came to the disk as they were, and were read as rubbish. */
-START_TEST(pages_that_a_vfs_encrypts) {
+TEST(pages_that_a_vfs_encrypts) {
   sqlite3_vfs crypt;
   test_in_memory();
   spy.under = sqlite3_vfs_find(NULL);
@@ -1141,7 +1124,6 @@ START_TEST(pages_that_a_vfs_encrypts) {
   finish();
   sqlite3_vfs_unregister(&crypt);
 }
-END_TEST
 
 /* ---- where there is nothing to be seen ---- */
 
@@ -1156,7 +1138,7 @@ static void own_and_wait(void) {
 /* P2: where a dispatch buries an owner and its COMMIT fails, the next read is
  * over a new connection.  The same dispatch began a read on the old one, in
  * which the next went on. */
-START_TEST(get_after_a_burial_that_failed) {
+TEST(get_after_a_burial_that_failed) {
   share();
   pid_t owner = start_child(own_and_wait);
   begin();
@@ -1178,9 +1160,8 @@ START_TEST(get_after_a_burial_that_failed) {
   test_expect(reader, &events, "DELETED /e");
   finish();
 }
-END_TEST
 
-START_TEST(vfs_without_shared_memory) {
+TEST(vfs_without_shared_memory) {
   zke *z = NULL;
   zke_options o = {.size = sizeof o, .vfs = "unix-spy"};
   spy_register();
@@ -1192,10 +1173,9 @@ START_TEST(vfs_without_shared_memory) {
   ck_ok(zke_open(test_path("a.db"), &o, &z));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* A read-only handle has locks, for as long as it reads. */
-START_TEST(read_only_handle) {
+TEST(read_only_handle) {
   begin();
   ck_ok(zke_close(reader));
   reader = open_with("unix-spy", NULL, ZKE_OPEN_READONLY);
@@ -1211,11 +1191,10 @@ START_TEST(read_only_handle) {
   reader = open_with(NULL, NULL, 0);
   finish();
 }
-END_TEST
 
 /* In memory the reads of all sessions go on in one, until one of them
  * writes. */
-START_TEST(in_memory) {
+TEST(in_memory) {
   zke *a = test_open(":memory:"), *b = test_session(a, NULL);
   first_generation(a);
   ck_ok(zke_get(b, "/g", hear_once, NULL, NULL, NULL, NULL));
@@ -1230,7 +1209,6 @@ START_TEST(in_memory) {
   ck_ok(zke_close(b));
   ck_ok(zke_close(a));
 }
-END_TEST
 
 /* ---- a process that is stopped in the midst of a read ---- */
 
@@ -1288,7 +1266,7 @@ static void prepare(void) {
   _exit(0);
 }
 
-START_TEST(stopped_reader_is_in_nobody_s_way) {
+TEST(stopped_reader_is_in_nobody_s_way) {
   share();
   spy_register();
   for (stop_before = 1;; stop_before++) {
@@ -1301,7 +1279,6 @@ START_TEST(stopped_reader_is_in_nobody_s_way) {
   }
   ck_assert_int_gt(stop_before, 10);
 }
-END_TEST
 
 /* ---- all at once ---- */
 
@@ -1373,7 +1350,7 @@ static void checkpoint_on(void) {
 
 /* Every read is of one generation, and none goes back behind what was
  * committed, or read, before. */
-START_TEST(all_at_once) {
+TEST(all_at_once) {
   static void (*const roles[])(void) = {write_on, write_on, read_on, read_on,
                                         checkpoint_on};
   enum { ROLES = sizeof roles / sizeof *roles };
@@ -1401,7 +1378,6 @@ START_TEST(all_at_once) {
   ck_assert_int_gt(atomic_load(&shared->checkpoints), 0);
   ck_ok(zke_close(reader));
 }
-END_TEST
 
 /* ---- the sweep ---- */
 
@@ -1468,7 +1444,7 @@ enum { TICKS = ZKE_TICK_MS / ZKE_DUTY_TICK_MS };
 
 /* Who finds that the sweep was made just now leaves the files alone; where
  * it is not made any more, somebody takes the duty. */
-START_TEST(fresh_stamp_spares_the_others) {
+TEST(fresh_stamp_spares_the_others) {
   begin_sweeping();
   live_on(ZKE_TICK_MS);
   sys.looks = 0;
@@ -1482,10 +1458,9 @@ START_TEST(fresh_stamp_spares_the_others) {
   ck_assert_int_eq(count_others(has_duty), 1);
   end_sweeping();
 }
-END_TEST
 
 /* P11: that the database is gone all notice. */
-START_TEST(removed_database_is_noticed_by_all) {
+TEST_LOOP(removed_database_is_noticed_by_all, 0, TICKS) {
   begin_sweeping();
   live_on(ZKE_TICK_MS + _i * ZKE_DUTY_TICK_MS);
   ck_assert_int_eq(unlink(test_path("a.db")), 0);
@@ -1494,12 +1469,11 @@ START_TEST(removed_database_is_noticed_by_all) {
   ck_assert_int_eq(count_others(is_replaced), OTHERS);
   end_sweeping();
 }
-END_TEST
 
 /* … and where there is a new one in its place, with users of its own that
  * sweep, too; at whatever time of their tick that happens. */
 enum { PHASES = 10 };
-START_TEST(replaced_database_is_noticed_by_all) {
+TEST_LOOP(replaced_database_is_noticed_by_all, 0, PHASES) {
   begin_sweeping();
   live_on(ZKE_TICK_MS + _i * ZKE_TICK_MS / PHASES);
   ck_ok(zke_close(with_duty));
@@ -1511,7 +1485,6 @@ START_TEST(replaced_database_is_noticed_by_all) {
   ck_assert_int_eq(count_others(is_replaced), OTHERS);
   end_sweeping();
 }
-END_TEST
 
 enum { CROWD = 100 };
 
@@ -1525,7 +1498,7 @@ static void be_many(void) {
 
 /* P6: all of many that die at once are buried in about a tick, though each
  * sweep looks at a part of them. */
-START_TEST(many_dead_are_buried_in_a_tick) {
+TEST_LOOP(many_dead_are_buried_in_a_tick, 1, 4) {
   int crowds = _i;
   pid_t pid[4];
   share();
@@ -1546,41 +1519,4 @@ START_TEST(many_dead_are_buried_in_a_tick) {
   ck_assert_int_eq(test_session_count(with_duty), 1 + OTHERS);
   ck_assert_int_le((int)(with_duty->s->sweeps - before), TICKS + 1);
   end_sweeping();
-}
-END_TEST
-
-int main(int argc, char **argv) {
-  Suite *suite = suite_create("index");
-  TCase *t = tcase_create("index");
-  tcase_set_timeout(t, 60);
-  tcase_add_test(t, idle_reader_is_in_nobody_s_way);
-  tcase_add_test(t, idle_reader_beside_another_process);
-  tcase_add_test(t, idle_reader_and_foreign_checkpoints);
-  tcase_add_test(t, read_takes_no_lock);
-  tcase_add_loop_test(t, read_is_one_state, 0, 2);
-  tcase_add_test(t, event_in_the_midst_of_a_dispatch);
-  tcase_add_loop_test(t, write_is_over_the_current_state, 0, 4);
-  tcase_add_test(t, definitions_of_a_discarded_read);
-  tcase_add_test(t, distrust_ends);
-  tcase_add_loop_test(t, mark_is_set_where_there_is_none, 0, 3);
-  tcase_add_loop_test(t, reading_after_a_recovery, 0, 2);
-  tcase_add_test(t, events_after_a_reconnection);
-  tcase_add_test(t, get_after_a_burial_that_failed);
-  tcase_add_loop_test(t, another_layout_is_noticed, 0, KINDS);
-  tcase_add_test(t, trust_is_earned);
-  tcase_add_test(t, trust_needs_a_commit);
-  tcase_add_loop_test(t, pages_of_all_sizes, 0, PAGE_KINDS);
-  tcase_add_loop_test(t, short_cuts_are_left_out, 0, 4);
-  tcase_add_test(t, pages_that_a_vfs_encrypts);
-  tcase_add_test(t, vfs_without_shared_memory);
-  tcase_add_test(t, read_only_handle);
-  tcase_add_test(t, in_memory);
-  tcase_add_test(t, stopped_reader_is_in_nobody_s_way);
-  tcase_add_test(t, all_at_once);
-  tcase_add_test(t, fresh_stamp_spares_the_others);
-  tcase_add_loop_test(t, removed_database_is_noticed_by_all, 0, TICKS);
-  tcase_add_loop_test(t, replaced_database_is_noticed_by_all, 0, PHASES);
-  tcase_add_loop_test(t, many_dead_are_buried_in_a_tick, 1, 4);
-  suite_add_tcase(suite, t);
-  return test_main(argc, argv, suite);
 }

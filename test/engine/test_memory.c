@@ -72,7 +72,7 @@ static void clean_up(zke *z) {
 
 /* Issue, "In memory": a thousand stores leave no block, no descriptor and no
  * file. */
-START_TEST(stores_leave_nothing) {
+TEST(stores_leave_nothing) {
   static test_events events;
   enter_directory();
   int fds = test_fd_count();
@@ -86,7 +86,6 @@ START_TEST(stores_leave_nothing) {
   ck_assert_int_eq(test_fd_count(), fds);
   ck_assert_int_eq(count_files(), 0);
 }
-END_TEST
 
 /* One session more on z, used and closed, busily now and then. */
 static void come_and_go(zke *z, int i) {
@@ -100,7 +99,7 @@ static void come_and_go(zke *z, int i) {
 }
 
 /* The same for a thousand sessions of one store. */
-START_TEST(sessions_leave_nothing) {
+TEST(sessions_leave_nothing) {
   enter_directory();
   zke *z = open_counted();
   come_and_go(z, 0);
@@ -116,10 +115,9 @@ START_TEST(sessions_leave_nothing) {
   ck_assert_int_eq(heap.live, 0);
   ck_assert_int_eq(count_files(), 0);
 }
-END_TEST
 
 /* An expired session leaves nothing either. */
-START_TEST(expired_sessions_leave_nothing) {
+TEST(expired_sessions_leave_nothing) {
   static test_events events;
   zke *z = open_counted();
   int fds = test_fd_count();
@@ -131,10 +129,9 @@ START_TEST(expired_sessions_leave_nothing) {
   ck_ok(zke_close(z));
   ck_assert_int_eq(heap.live, 0);
 }
-END_TEST
 
 /* Many sessions at one time see one tree, and each is told. */
-START_TEST(many_sessions_share_the_tree) {
+TEST(many_sessions_share_the_tree) {
   enum { MANY = 100 };
   static test_events events[MANY];
   zke *z[MANY];
@@ -150,10 +147,9 @@ START_TEST(many_sessions_share_the_tree) {
   ck_assert_int_eq(test_fd_count(), fds);
   ck_assert_int_eq(heap.live, 0);
 }
-END_TEST
 
 /* Two stores are two trees, and a tree ends with its last session. */
-START_TEST(stores_are_private) {
+TEST(stores_are_private) {
   zke *one = test_open(":memory:");
   zke *two = test_open(":memory:");
   ck_ok(make(one, "/n", ZKE_PERSISTENT));
@@ -167,10 +163,9 @@ START_TEST(stores_are_private) {
   ck_ok(zke_close(one));
   ck_ok(zke_close(two));
 }
-END_TEST
 
 /* zkembed.h, "Ownership": what a call returned stays after zke_close(). */
-START_TEST(results_outlive_the_handle) {
+TEST(results_outlive_the_handle) {
   zke *z = open_counted();
   char *path = NULL, *data = NULL;
   zke_strings *names = NULL;
@@ -196,11 +191,10 @@ START_TEST(results_outlive_the_handle) {
   zke_free(sessions);
   ck_assert_int_eq(heap.live, 0);
 }
-END_TEST
 
 /* zkembed.h, zke_call_at: the pair's first call takes the memory, later ones
  * need none; without memory for the call the time stays set. */
-START_TEST(a_time_needs_memory_once) {
+TEST(a_time_needs_memory_once) {
   static test_events events, others[100];
   zke *z = open_counted();
   heap.fail_at = heap.calls + 1;
@@ -223,10 +217,9 @@ START_TEST(a_time_needs_memory_once) {
   ck_assert_int_eq(others[7].count, 0);
   ck_assert_int_eq(heap.live, 0);
 }
-END_TEST
 
 /* The same for a multi's results. */
-START_TEST(multi_results_outlive_the_handle) {
+TEST(multi_results_outlive_the_handle) {
   zke *z = open_counted();
   zke_op ops[2];
   zke_op_result made[2] = {{0}}, read[2] = {{0}};
@@ -245,10 +238,9 @@ START_TEST(multi_results_outlive_the_handle) {
   ck_assert_int_eq(heap.live, 0);
   ck_assert_ptr_null(made[1].path);
 }
-END_TEST
 
 /* zkembed.h: inputs and options are copied before a call returns. */
-START_TEST(inputs_are_copied) {
+TEST(inputs_are_copied) {
   char chroot[] = "/c", path[] = "/n", data[] = "data", scheme[] = "world";
   char id[] = "anyone";
   zke_acl entry = {ZKE_PERM_ALL, scheme, id};
@@ -273,7 +265,6 @@ START_TEST(inputs_are_copied) {
   ck_ok(zke_close(inside));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- no file ---- */
 
@@ -324,7 +315,7 @@ static int count_fsync(void *context, int fd) {
 
 /* Issue, "In memory": not a file is made, locked, synced or removed, not even
  * for a moment. */
-START_TEST(no_file_is_touched) {
+TEST(no_file_is_touched) {
   static test_events events;
   zke_os_default(&os_default);
   zke_os os = os_default;
@@ -350,7 +341,6 @@ START_TEST(no_file_is_touched) {
   ck_assert_int_eq(file_calls, 0);
   ck_assert_int_eq(count_files(), 0);
 }
-END_TEST
 
 static int64_t now_ns(void) {
   struct timespec t;
@@ -370,7 +360,7 @@ static int64_t now_ns(void) {
 /* Opening takes a third of a millisecond: no file is made, no lock waited for.
  * The best of many, since the machine may be busy and slow; sanitizers and
  * valgrind take their time. */
-START_TEST(opening_is_quick) {
+TEST(opening_is_quick) {
   int64_t best = INT64_MAX;
   for (int i = 0; i < 100; i++) {
     int64_t start = now_ns();
@@ -381,24 +371,4 @@ START_TEST(opening_is_quick) {
   }
   bool slow = SANITIZED || getenv("RUNNER"); /* see run.sh */
   ck_assert_int_lt(best, slow ? 200000000 : 10000000);
-}
-END_TEST
-
-int main(int argc, char **argv) {
-  Suite *suite = suite_create("memory");
-  TCase *tc = tcase_create("memory");
-  tcase_set_timeout(tc, 60);
-  tcase_add_test(tc, stores_leave_nothing);
-  tcase_add_test(tc, sessions_leave_nothing);
-  tcase_add_test(tc, expired_sessions_leave_nothing);
-  tcase_add_test(tc, many_sessions_share_the_tree);
-  tcase_add_test(tc, stores_are_private);
-  tcase_add_test(tc, results_outlive_the_handle);
-  tcase_add_test(tc, a_time_needs_memory_once);
-  tcase_add_test(tc, multi_results_outlive_the_handle);
-  tcase_add_test(tc, inputs_are_copied);
-  tcase_add_test(tc, no_file_is_touched);
-  tcase_add_test(tc, opening_is_quick);
-  suite_add_tcase(suite, tc);
-  return test_main(argc, argv, suite);
 }

@@ -147,7 +147,7 @@ static void run_refused(zke *z, batch *b, int rc) {
 /* ---- success ---- */
 
 /* 12 #42: each operation sees what those before it did. */
-START_TEST(operations_see_each_other) {
+TEST(operations_see_each_other) {
   zke *z = memory();
   batch b = {0};
   make(z, "/p");
@@ -169,10 +169,9 @@ START_TEST(operations_see_each_other) {
   ck_assert_int_eq(p.pzxid, p.czxid + 1);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 4: parent and child together. */
-START_TEST(parent_then_child) {
+TEST(parent_then_child) {
   zke *z = memory();
   batch b = {0};
   add_create(&b, "/a", ZKE_PERSISTENT);
@@ -184,10 +183,9 @@ START_TEST(parent_then_child) {
   ck_assert_int_eq(stat_of(z, "/a").numChildren, 1);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 4: one zxid and one time for all of them. */
-START_TEST(one_zxid_one_time) {
+TEST(one_zxid_one_time) {
   zke *z = memory();
   batch b = {0};
   make(z, "/old");
@@ -210,10 +208,9 @@ START_TEST(one_zxid_one_time) {
   ck_assert_int_eq(zxid_now(z), before + 2);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* zkembed.h: a create's result carries its Stat as of that operation. */
-START_TEST(create_result_has_stat) {
+TEST(create_result_has_stat) {
   zke *z = memory();
   batch b = {0};
   zke_op_create(next(&b), "/a", "abc", 3, ZKE_OPEN_ACL, ZKE_PERSISTENT);
@@ -228,10 +225,9 @@ START_TEST(create_result_has_stat) {
   clear(&b);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 4, zkembed.h: every mode may stand in a multi. */
-START_TEST(all_modes) {
+TEST(all_modes) {
   zke *z = memory();
   batch b = {0};
   static const char *const paths[] = {"/0", "/1", "/2", "/3", "/4"};
@@ -255,10 +251,9 @@ START_TEST(all_modes) {
   clear(&b);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #43: an emptied parent may go; what was deleted may come back. */
-START_TEST(delete_and_recreate) {
+TEST(delete_and_recreate) {
   zke *z = memory();
   batch b = {0};
   make(z, "/p");
@@ -279,10 +274,9 @@ START_TEST(delete_and_recreate) {
   ck_assert_int_eq(n.version, 0);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #19: sequence numbers follow each other. */
-START_TEST(sequences) {
+TEST(sequences) {
   zke *z = memory();
   batch b = {0};
   make(z, "/p");
@@ -298,10 +292,9 @@ START_TEST(sequences) {
   clear(&b);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #19: a refused multi gives its numbers back. */
-START_TEST(sequences_after_refusal) {
+TEST(sequences_after_refusal) {
   zke *z = memory();
   batch b = {0};
   make(z, "/p");
@@ -316,10 +309,9 @@ START_TEST(sequences_after_refusal) {
   clear(&b);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #44, #39: nothing to do is done, at the price of one zxid. */
-START_TEST(empty_multi) {
+TEST(empty_multi) {
   zke *z = memory();
   batch b = {0};
   int64_t before = zxid_now(z);
@@ -330,10 +322,9 @@ START_TEST(empty_multi) {
   ck_assert_int_eq(zxid_now(z), before + 3);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 4: check alone changes nothing but the zxid. */
-START_TEST(check_alone) {
+TEST(check_alone) {
   zke *z = memory();
   batch b = {0};
   make(z, "/a");
@@ -347,10 +338,9 @@ START_TEST(check_alone) {
   ck_assert_int_eq(zxid_now(z), before.czxid + 2);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* zkembed.h: results may be left away, whatever happens. */
-START_TEST(without_results) {
+TEST(without_results) {
   zke *z = memory();
   batch b = {0};
   add_create(&b, "/a", ZKE_PERSISTENT);
@@ -360,10 +350,9 @@ START_TEST(without_results) {
   expect_children(z, "/", "a s-0000000001 zookeeper");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 4: as many operations as one likes. */
-START_TEST(a_thousand_operations) {
+TEST(a_thousand_operations) {
   enum { MANY = 1000 };
   static zke_op ops[MANY];
   static zke_op_result results[MANY];
@@ -385,12 +374,11 @@ START_TEST(a_thousand_operations) {
   ck_assert_int_eq(p.pzxid, p.czxid + 1);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- refusal ---- */
 
 /* 12 #40: before it 0, its own code, behind it "not tried"; nothing done. */
-START_TEST(refusal_in_the_middle) {
+TEST(refusal_in_the_middle) {
   zke *z = memory();
   batch b = {0};
   make(z, "/x");
@@ -408,10 +396,9 @@ START_TEST(refusal_in_the_middle) {
   ck_assert_int_eq(zxid_now(z), zxid + 1); /* P1 */
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #41: only the first refusal is told. */
-START_TEST(first_refusal_counts) {
+TEST(first_refusal_counts) {
   zke *z = memory();
   batch b = {0};
   make(z, "/x");
@@ -422,10 +409,9 @@ START_TEST(first_refusal_counts) {
   clear(&b);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #45: the results of a refused multi own nothing. */
-START_TEST(refusal_leaves_no_outputs) {
+TEST(refusal_leaves_no_outputs) {
   zke *z = memory();
   batch b = {0};
   add_create(&b, "/a", ZKE_PERSISTENT);
@@ -442,7 +428,6 @@ START_TEST(refusal_leaves_no_outputs) {
   clear(&b);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* Each operation's refusals.  The tree: /x with child k, both version 0;
  * /e ephemeral; /shut for nobody, with child k. */
@@ -498,7 +483,7 @@ static zke *refusal_tree(void) {
 }
 
 /* 4, 12 #35: each refusal in the place of the second of three. */
-START_TEST(refusal_of_each_kind) {
+TEST_LOOP(refusal_of_each_kind, 0, COUNT(refusals)) {
   zke *z = refusal_tree();
   batch b = {0};
   char codes[40];
@@ -518,10 +503,9 @@ START_TEST(refusal_of_each_kind) {
   ck_assert_int_eq(zxid_now(z), before + 1);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #43: also what an earlier operation made can refuse. */
-START_TEST(refusal_by_an_earlier_operation) {
+TEST(refusal_by_an_earlier_operation) {
   zke *z = memory();
   batch b = {0};
   add_create(&b, "/e", ZKE_EPHEMERAL);
@@ -549,7 +533,6 @@ START_TEST(refusal_by_an_earlier_operation) {
   ck_assert_int_eq(stat_of(z, "/b").version, 0);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- what is refused before anything is looked at ---- */
 
@@ -558,7 +541,7 @@ static const char *const malformed[] = {
 };
 
 /* 12 #44: a malformed path anywhere; the results are untouched. */
-START_TEST(malformed_path) {
+TEST_LOOP(malformed_path, 0, COUNT(malformed)) {
   const char *path = malformed[_i];
   zke *z = memory();
   batch b = {0};
@@ -577,10 +560,9 @@ START_TEST(malformed_path) {
   ck_assert_int_eq(zxid_now(z), before + 1);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 1.3: the sequential endings are no malformed paths here either. */
-START_TEST(sequential_endings) {
+TEST(sequential_endings) {
   zke *z = memory();
   batch b = {0};
   make(z, "/c");
@@ -594,10 +576,9 @@ START_TEST(sequential_endings) {
   run_refused(z, &b, ZKE_MARSHALLINGERROR);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #64: on an expired handle. */
-START_TEST(expired_session) {
+TEST(expired_session) {
   zke *z = memory(), *other = test_session(z, NULL);
   batch b = {0};
   ck_ok(zke_expire(other, zke_session_id(z)));
@@ -608,10 +589,9 @@ START_TEST(expired_session) {
   ck_ok(zke_close(z));
   ck_ok(zke_close(other));
 }
-END_TEST
 
 /* zkembed.h: operations that read, and strangers. */
-START_TEST(operations_that_do_not_belong) {
+TEST(operations_that_do_not_belong) {
   static const int types[] = {ZKE_OP_GET, ZKE_OP_CHILDREN, ZKE_OP_UNTOLD, 0, 8,
                               -1,         INT_MAX};
   zke *z = memory();
@@ -625,10 +605,9 @@ START_TEST(operations_that_do_not_belong) {
   ck_rc(exists(z, "/a"), ZKE_NONODE);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P11: impossible arguments. */
-START_TEST(impossible_arguments) {
+TEST(impossible_arguments) {
   zke *z = memory();
   batch b = {0};
   add_create(&b, "/a", ZKE_PERSISTENT);
@@ -641,10 +620,9 @@ START_TEST(impossible_arguments) {
   ck_rc(exists(z, "/a"), ZKE_NONODE);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P11: modes, TTLs and lengths that zke_create() would refuse too. */
-START_TEST(impossible_operations) {
+TEST(impossible_operations) {
   zke_op rows[9];
   zke *z = memory();
   zke_op_create(&rows[0], "/a", "", 0, ZKE_OPEN_ACL, 7);
@@ -665,7 +643,6 @@ START_TEST(impossible_operations) {
   expect_children(z, "/", "zookeeper");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* Sizes of two sets under a limit of 1000 bytes. */
 static const struct {
@@ -677,7 +654,7 @@ static const struct {
             {1000, 1000, false}};
 
 /* P1, 12 #74: the limit is on each value and on their sum. */
-START_TEST(data_limit) {
+TEST_LOOP(data_limit, 0, COUNT(sums)) {
   static char data[2000];
   zke_options options = {.size = sizeof options, .data_limit = 1000};
   zke *z = NULL;
@@ -696,10 +673,9 @@ START_TEST(data_limit) {
   ck_assert_int_eq(stat_of(z, "/x").version, sums[_i].fits);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #74: as in ZooKeeper two times 600,000 bytes are too much. */
-START_TEST(default_data_limit) {
+TEST(default_data_limit) {
   char *data = calloc(1, 600000);
   zke *z = memory();
   batch b = {0};
@@ -713,12 +689,11 @@ START_TEST(default_data_limit) {
   free(data);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- watches ---- */
 
 /* 12 #55: events in the order of the operations, one-shot rules inside. */
-START_TEST(watches_fire_in_order) {
+TEST(watches_fire_in_order) {
   zke *z = memory();
   test_events e = {0};
   batch b = {0};
@@ -739,10 +714,9 @@ START_TEST(watches_fire_in_order) {
   test_expect(z, &e, "CHANGED /p/n; CREATED /p/n/c; CHILD /p/n; CHILD /p");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #56: deleted and created again is DELETED, and the watches are gone. */
-START_TEST(watches_on_recreated_node) {
+TEST(watches_on_recreated_node) {
   zke *z = memory();
   test_events e = {0};
   batch b = {0};
@@ -759,10 +733,9 @@ START_TEST(watches_on_recreated_node) {
   test_expect(z, &e, "");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 4: created and deleted within one multi. */
-START_TEST(watches_on_passing_node) {
+TEST(watches_on_passing_node) {
   zke *z = memory();
   test_events e = {0};
   batch b = {0};
@@ -775,10 +748,9 @@ START_TEST(watches_on_passing_node) {
   test_expect(z, &e, "CREATED /n; CHILD /");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #57: a refused multi fires nothing and takes no watch. */
-START_TEST(watches_survive_refusal) {
+TEST(watches_survive_refusal) {
   zke *z = memory();
   test_events e = {0};
   batch b = {0};
@@ -796,7 +768,6 @@ START_TEST(watches_survive_refusal) {
   test_expect(z, &e, "CHANGED /n; CHILD /");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- the read form ---- */
 
@@ -837,7 +808,7 @@ static void ask(zke *z, int type, int state, const char *path, void *context) {
 
 /* What a session has not been told of a path and below, in order; no more than
  * asked for. */
-START_TEST(read_untold) {
+TEST(read_untold) {
   zke *z = memory(), *y = test_session(z, NULL);
   asked a = {0};
   untold(y, "/", 0, ZKE_OK, "");
@@ -859,10 +830,9 @@ START_TEST(read_untold) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* In a callback the event that it is about is among them. */
-START_TEST(read_untold_in_a_callback) {
+TEST(read_untold_in_a_callback) {
   zke *z = memory(), *y = test_session(z, "/c");
   asked a = {0, {"/a /b /a", "/b /a", "/a", NULL}};
   make(z, "/c");
@@ -875,10 +845,9 @@ START_TEST(read_untold_in_a_callback) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* Of more than a batch none is left out; and what was dropped is not known. */
-START_TEST(read_untold_of_many) {
+TEST(read_untold_of_many) {
   zke_options o = {.size = sizeof o, .event_limit = 200};
   zke *z = memory(), *y;
   test_events events = {0};
@@ -898,10 +867,9 @@ START_TEST(read_untold_of_many) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* What a session may not see is counted, before it is dispatched and after. */
-START_TEST(read_untold_in_silence) {
+TEST(read_untold_in_silence) {
   zke *z = memory(), *y = test_session(z, NULL);
   zke_op op;
   zke_op_result r[2];
@@ -924,10 +892,9 @@ START_TEST(read_untold_in_silence) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 4: each read has its own result. */
-START_TEST(read_results) {
+TEST(read_results) {
   zke *z = read_tree();
   batch b = {0};
   int64_t before = zxid_now(z);
@@ -952,11 +919,10 @@ START_TEST(read_results) {
   ck_assert_int_eq(zxid_now(z), before + 1);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* zke_op_children_after(): so many of the children behind a name, by bytes; the
  * Stat is the whole node's. */
-START_TEST(read_ranges) {
+TEST(read_ranges) {
   static const struct {
     const char *after;
     int most;
@@ -989,10 +955,9 @@ START_TEST(read_ranges) {
   ck_says("at most -1");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 4: one that fails does not touch the others. */
-START_TEST(read_failures_are_independent) {
+TEST(read_failures_are_independent) {
   static const int codes[] = {ZKE_OK,     ZKE_NONODE, ZKE_NOAUTH,
                               ZKE_NONODE, ZKE_NOAUTH, ZKE_OK};
   zke *z = read_tree();
@@ -1017,10 +982,9 @@ START_TEST(read_failures_are_independent) {
   clear(&b);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* zkembed.h: nothing to read, and what cannot be. */
-START_TEST(read_arguments) {
+TEST(read_arguments) {
   zke *z = read_tree();
   batch b = {0};
   ck_ok(zke_multi_read(z, NULL, 0, NULL));
@@ -1033,10 +997,9 @@ START_TEST(read_arguments) {
   ck_assert(is_spoilt(&b));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* zkembed.h: a malformed path is the whole call's fault. */
-START_TEST(read_malformed_path) {
+TEST_LOOP(read_malformed_path, 0, COUNT(malformed)) {
   zke *z = read_tree();
   batch b = {0};
   add_get(&b, "/x");
@@ -1049,10 +1012,9 @@ START_TEST(read_malformed_path) {
   ck_assert(is_spoilt(&b));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 1.2: a name that only the server refuses is just not there. */
-START_TEST(read_strange_name) {
+TEST(read_strange_name) {
   zke *z = read_tree();
   batch b = {0};
   add_get(&b, "/\x7f");
@@ -1063,10 +1025,9 @@ START_TEST(read_strange_name) {
   clear(&b);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 4: an operation that changes something does not belong here. */
-START_TEST(read_with_a_change) {
+TEST(read_with_a_change) {
   zke *z = read_tree();
   for (int type = ZKE_OP_CREATE; type <= ZKE_OP_CHECK; type++) {
     batch b = {0};
@@ -1080,12 +1041,11 @@ START_TEST(read_with_a_change) {
   ck_assert_int_eq(stat_of(z, "/x/k").version, 1);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- building blocks and resources ---- */
 
 /* zkembed.h: what the seven builders write. */
-START_TEST(builders) {
+TEST(builders) {
   zke_op op;
   memset(&op, 0xa5, sizeof op);
   zke_op_create_ttl(&op, "/a", "abc", 3, ZKE_READ_ACL, 5, 77);
@@ -1119,10 +1079,9 @@ START_TEST(builders) {
   ck_assert_int_eq(op.type, ZKE_OP_CHILDREN);
   ck_assert_str_eq(op.path, "/h");
 }
-END_TEST
 
 /* zkembed.h: clearing sets to zero, and may be done twice. */
-START_TEST(results_clear) {
+TEST(results_clear) {
   zke *z = memory();
   batch b = {0};
   add_create(&b, "/a", ZKE_PERSISTENT);
@@ -1138,7 +1097,6 @@ START_TEST(results_clear) {
   zke_results_clear(NULL, 0);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* Multis that succeed, are refused in the middle, and as a whole. */
 static void use_everything(zke *z) {
@@ -1165,7 +1123,7 @@ static void use_everything(zke *z) {
 }
 
 /* P9: nothing of the handle's allocator is left. */
-START_TEST(heap_is_balanced) {
+TEST(heap_is_balanced) {
   test_heap heap = {0};
   zke_options options = {.size = sizeof options,
                          .allocator = {test_heap_resize, &heap}};
@@ -1180,75 +1138,4 @@ START_TEST(heap_is_balanced) {
   clear(&b);
   ck_assert_int_gt(heap.calls, 0);
   ck_assert_int_eq(heap.live, 0);
-}
-END_TEST
-
-/* ---- the suite ---- */
-
-/* Each test is a case of its own name, so that it can be run alone. */
-static void add(Suite *suite, const TTest *test, int rows) {
-  TCase *tcase = tcase_create(test->name);
-  tcase_set_timeout(tcase, 30);
-  tcase_add_loop_test(tcase, test, 0, rows);
-  suite_add_tcase(suite, tcase);
-}
-
-static void add_success(Suite *suite) {
-  add(suite, operations_see_each_other, 1);
-  add(suite, parent_then_child, 1);
-  add(suite, one_zxid_one_time, 1);
-  add(suite, create_result_has_stat, 1);
-  add(suite, all_modes, 1);
-  add(suite, delete_and_recreate, 1);
-  add(suite, sequences, 1);
-  add(suite, sequences_after_refusal, 1);
-  add(suite, empty_multi, 1);
-  add(suite, check_alone, 1);
-  add(suite, without_results, 1);
-  add(suite, a_thousand_operations, 1);
-}
-
-static void add_refusal(Suite *suite) {
-  add(suite, refusal_in_the_middle, 1);
-  add(suite, first_refusal_counts, 1);
-  add(suite, refusal_leaves_no_outputs, 1);
-  add(suite, refusal_of_each_kind, COUNT(refusals));
-  add(suite, refusal_by_an_earlier_operation, 1);
-  add(suite, malformed_path, COUNT(malformed));
-  add(suite, sequential_endings, 1);
-  add(suite, expired_session, 1);
-  add(suite, operations_that_do_not_belong, 1);
-  add(suite, impossible_arguments, 1);
-  add(suite, impossible_operations, 1);
-  add(suite, data_limit, COUNT(sums));
-  add(suite, default_data_limit, 1);
-}
-
-static void add_the_rest(Suite *suite) {
-  add(suite, watches_fire_in_order, 1);
-  add(suite, watches_on_recreated_node, 1);
-  add(suite, watches_on_passing_node, 1);
-  add(suite, watches_survive_refusal, 1);
-  add(suite, read_results, 1);
-  add(suite, read_ranges, 1);
-  add(suite, read_untold, 1);
-  add(suite, read_untold_in_a_callback, 1);
-  add(suite, read_untold_of_many, 1);
-  add(suite, read_untold_in_silence, 1);
-  add(suite, read_failures_are_independent, 1);
-  add(suite, read_arguments, 1);
-  add(suite, read_malformed_path, COUNT(malformed));
-  add(suite, read_strange_name, 1);
-  add(suite, read_with_a_change, 1);
-  add(suite, builders, 1);
-  add(suite, results_clear, 1);
-  add(suite, heap_is_balanced, 1);
-}
-
-int main(int argc, char **argv) {
-  Suite *suite = suite_create("multi");
-  add_success(suite);
-  add_refusal(suite);
-  add_the_rest(suite);
-  return test_main(argc, argv, suite);
 }

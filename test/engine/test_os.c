@@ -194,7 +194,7 @@ static void begin_table(void) {
 }
 
 /* A kernel without statx(), or a sandbox that forbids it, still has fstat(). */
-START_TEST(file_is_known_without_statx) {
+TEST_LOOP(file_is_known_without_statx, 0, 2) {
   zke_file with, without;
   begin_table();
   ck_assert_int_eq(os_fstat(NULL, file_fd, &with), 0);
@@ -211,10 +211,9 @@ START_TEST(file_is_known_without_statx) {
   ck_assert_uint_eq(without.links, 1);
   ck_assert_int_eq(os_fstat(NULL, -1, &with), -EBADF);
 }
-END_TEST
 
 /* zkembed.h, zke_os: a failure is -errno. */
-START_TEST(error_is_negative) {
+TEST_LOOP(error_is_negative, 0, CALLS) {
   begin_table();
   ck_assert_int_eq(use(calls[_i].call), 0);
   ck_assert_int_eq(lseek(file_fd, 0, SEEK_SET), 0);
@@ -222,30 +221,27 @@ START_TEST(error_is_negative) {
   ck_assert_int_eq(use(calls[_i].call), -EIO - calls[_i].less);
   ck_assert_int_eq(odd.times, 0);
 }
-END_TEST
 
 /* P9: the host's signals, without SA_RESTART too, interrupt nothing. */
-START_TEST(signals_interrupt_nothing) {
+TEST_LOOP(signals_interrupt_nothing, 0, CALLS) {
   if (!calls[_i].repeated) return;
   begin_table();
   break_call(calls[_i].call, EINTR, 3);
   ck_assert_int_eq(use(calls[_i].call), 0);
   ck_assert_int_eq(odd.times, 0);
 }
-END_TEST
 
 /* POSIX lets F_SETLK say EACCES where a byte is locked. */
-START_TEST(locked_has_two_names) {
+TEST(locked_has_two_names) {
   begin_table();
   break_call("fcntl", EACCES, 1);
   ck_assert_int_eq(use("fcntl"), -EAGAIN);
   break_call("fcntl", EIO, 1);
   ck_assert_int_eq(os_probe(NULL, file_fd, 0), -EIO);
 }
-END_TEST
 
 /* P9: nobody reads any more: an error, and no signal. */
-START_TEST(broken_pipe_is_an_error) {
+TEST(broken_pipe_is_an_error) {
   int fds[2];
   ck_assert_int_eq(os_pipe(NULL, fds), 0);
   ck_assert_int_eq(os_close(NULL, fds[0]), 0);
@@ -253,10 +249,9 @@ START_TEST(broken_pipe_is_an_error) {
   ck_assert_int_eq(os_close(NULL, fds[1]), 0);
   ck_assert_int_eq(os_close(NULL, fds[1]), -EBADF);
 }
-END_TEST
 
 /* P11: a file system of the network is known by its number. */
-START_TEST(network_is_known_by_its_number) {
+TEST(network_is_known_by_its_number) {
   static const uint32_t types[] = {0x6969, 0xff534d42, 0x01021997, 0x19830326};
   ck_assert_int_eq(os_network(NULL, test_path(".")), 0);
   for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
@@ -266,10 +261,9 @@ START_TEST(network_is_known_by_its_number) {
   odd.network = 0xef53; /* ext4 */
   ck_assert_int_eq(os_network(NULL, test_path(".")), 0);
 }
-END_TEST
 
 /* Only root gives files away; all others keep the file, with the mode set. */
-START_TEST(owner_is_given_by_root_only) {
+TEST(owner_is_given_by_root_only) {
   struct stat st;
   begin_table();
   odd.user = 0;
@@ -281,10 +275,9 @@ START_TEST(owner_is_given_by_root_only) {
   ck_assert_int_eq(fstat(file_fd, &st), 0);
   ck_assert_uint_eq(st.st_mode & 0777u, 0604);
 }
-END_TEST
 
 /* Files of the kernel that are not there or cannot be read. */
-START_TEST(kernel_without_files) {
+TEST(kernel_without_files) {
   char text[64];
   ck_assert_int_eq(os_random(NULL, text, sizeof text), 0);
   ck_assert_int_eq(os_boot_id(NULL, text, sizeof text), 0);
@@ -298,17 +291,15 @@ START_TEST(kernel_without_files) {
   break_call("read", 0, 1); /* half of it */
   ck_assert_int_eq(os_random(NULL, text, sizeof text), -EIO);
 }
-END_TEST
 
 /* Neither randomness nor a boot id is needed to work. */
-START_TEST(works_without_files_of_the_kernel) {
+TEST(works_without_files_of_the_kernel) {
   break_call("read", EIO, -1);
   zke *z = test_open(test_path("a.db"));
   ck_ok(zke_create(z, "/n", "", 0, ZKE_OPEN_ACL, 0, NULL, NULL));
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- what opening asks for ---- */
 
@@ -321,25 +312,23 @@ static void refused(int rc, const char *why) {
 }
 
 /* P11: an SQLite without what is relied on. */
-START_TEST(unsuitable_sqlite_is_refused) {
+TEST(unsuitable_sqlite_is_refused) {
   break_call("version", 0, -1);
   refused(ZKE_SQLITEVERSION, "older than 3.37.2");
   break_call("threads", 0, -1);
   refused(ZKE_SQLITEVERSION, "without threads");
 }
-END_TEST
 
 /* P9: without a handler for fork() a child could keep sessions alive. */
-START_TEST(fork_handler_is_needed) {
+TEST(fork_handler_is_needed) {
   break_call("atfork", ENOMEM, -1);
   refused(ZKE_NOMEM, "out of memory");
 }
-END_TEST
 
 /* ---- SQLite ---- */
 
 /* A store's VFS has SQLite's clock and randomness. */
-START_TEST(vfs_passes_questions_on) {
+TEST(vfs_passes_questions_on) {
   char first[16] = "", second[16] = "";
   double days = 0;
   zke *z = test_open(test_path("a.db"));
@@ -353,7 +342,6 @@ START_TEST(vfs_passes_questions_on) {
   ck_assert_double_ge(unix_s, (double)time(NULL) - 2);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* What SQLite may not begin or end: "BEGIN", "COMMIT", "ROLLBACK" or NULL. */
 static const char *denied;
@@ -378,7 +366,7 @@ static int set(zke *z) { return zke_set(z, "/n", "x", 1, -1, NULL); }
 
 /* P2: a transaction that could not be rolled back is neither added to nor
  * read from: the next call tries again first. */
-START_TEST(failed_rollback_is_made_up_for) {
+TEST_LOOP(failed_rollback_is_made_up_for, 0, 2) {
   zke_op op;
   zke *z = open_denying(_i ? test_path("a.db") : ":memory:");
   int64_t count = 0;
@@ -397,11 +385,10 @@ START_TEST(failed_rollback_is_made_up_for) {
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* The same between the two halves of a change that was begun without and is
  * to be repeated with a sync. */
-START_TEST(failed_rollback_repeats_nothing) {
+TEST(failed_rollback_repeats_nothing) {
   zke_op op;
   zke_stat stat;
   zke *z = open_denying(test_path("a.db"));
@@ -414,10 +401,9 @@ START_TEST(failed_rollback_repeats_nothing) {
   ck_ok(zke_multi(z, &op, 1, NULL));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* What cannot begin gives nothing. */
-START_TEST(read_that_cannot_begin) {
+TEST_LOOP(read_that_cannot_begin, 0, 2) {
   zke_strings *names = NULL;
   zke_op_result result;
   zke_op op;
@@ -434,36 +420,4 @@ START_TEST(read_that_cannot_begin) {
   denied = NULL;
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
-}
-END_TEST
-
-/* ---- suite ---- */
-
-static void add(Suite *s, const TTest *test, const char *name, int loops) {
-  TCase *t = tcase_create(name);
-  tcase_set_timeout(t, 30);
-  tcase_add_loop_test(t, test, 0, loops);
-  suite_add_tcase(s, t);
-}
-
-#define ADD(test, loops) add(s, test, #test, loops)
-
-int main(int argc, char **argv) {
-  Suite *s = suite_create("os");
-  ADD(error_is_negative, CALLS);
-  ADD(file_is_known_without_statx, 2);
-  ADD(signals_interrupt_nothing, CALLS);
-  ADD(locked_has_two_names, 1);
-  ADD(broken_pipe_is_an_error, 1);
-  ADD(network_is_known_by_its_number, 1);
-  ADD(owner_is_given_by_root_only, 1);
-  ADD(kernel_without_files, 1);
-  ADD(works_without_files_of_the_kernel, 1);
-  ADD(unsuitable_sqlite_is_refused, 1);
-  ADD(fork_handler_is_needed, 1);
-  ADD(vfs_passes_questions_on, 1);
-  ADD(failed_rollback_is_made_up_for, 2);
-  ADD(failed_rollback_repeats_nothing, 1);
-  ADD(read_that_cannot_begin, 2);
-  return test_main(argc, argv, s);
 }

@@ -171,7 +171,7 @@ static const char *const malformed[] = {
 };
 
 /* 12 #3, #4, #6: a malformed path is ZKE_BADARGUMENTS for every operation. */
-START_TEST(malformed_paths_are_refused_everywhere) {
+TEST_LOOP(malformed_paths_are_refused_everywhere, 0, COUNT(malformed)) {
   const char *path = malformed[_i];
   zke *z = memory();
   make(z, "/a");
@@ -187,10 +187,9 @@ START_TEST(malformed_paths_are_refused_everywhere) {
   expect_children(z, "/a", "b");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P11: the sentence shows the path; one row of each kind. */
-START_TEST(malformed_path_is_named) {
+TEST(malformed_path_is_named) {
   static const char *const named[] = {"abc", "/abc/", "/abc//d", "/abc/../d"};
   zke *z = memory();
   for (int i = 0; i < COUNT(named); i++) {
@@ -199,10 +198,9 @@ START_TEST(malformed_path_is_named) {
   }
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 1.3: the client refuses a bad path without asking for the session. */
-START_TEST(malformed_path_beats_expired_session) {
+TEST(malformed_path_beats_expired_session) {
   zke *z = memory(), *other = test_session(z, NULL);
   ck_ok(zke_expire(other, zke_session_id(z)));
   for (int i = 0; i < COUNT(operations); i++) {
@@ -214,7 +212,6 @@ START_TEST(malformed_path_beats_expired_session) {
   ck_ok(zke_close(z));
   ck_ok(zke_close(other));
 }
-END_TEST
 
 /* ---- what only the server refuses: semantics.md 1.1, 1.2 ---- */
 
@@ -252,7 +249,7 @@ static const struct {
 };
 
 /* 12 #6, #7, #8: refused where something would be stored, absent elsewhere. */
-START_TEST(strange_names_cannot_be_made) {
+TEST_LOOP(strange_names_cannot_be_made, 0, COUNT(strange)) {
   zke *z = memory();
   int64_t before = zxid_now(z);
   for (int i = 0; i < COUNT(operations); i++) {
@@ -265,10 +262,9 @@ START_TEST(strange_names_cannot_be_made) {
   expect_children(z, "/", "zookeeper");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 1.2: a multi sends such a name and is told by the server which it was. */
-START_TEST(strange_names_in_multi) {
+TEST_LOOP(strange_names_in_multi, 0, COUNT(strange)) {
   zke *z = memory();
   zke_op ops[3];
   zke_op_result results[2];
@@ -284,10 +280,9 @@ START_TEST(strange_names_in_multi) {
   }
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 2.2: the server looks at the parent and its ACL before the whole path. */
-START_TEST(strange_names_order_of_checks) {
+TEST(strange_names_order_of_checks) {
   zke *z = memory();
   zke_acls none = {0, NULL};
   make(z, "/x");
@@ -302,7 +297,6 @@ START_TEST(strange_names_order_of_checks) {
         ZKE_BADARGUMENTS);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- what is a name ---- */
 
@@ -343,7 +337,7 @@ static const char *const names[] = {
 };
 
 /* 12 #5, #8, #86: all of these are names, and no two are the same. */
-START_TEST(unusual_names_are_kept_apart) {
+TEST(unusual_names_are_kept_apart) {
   zke *z = memory();
   make(z, "/n");
   for (int i = COUNT(names) - 1; i >= 0; i--) {
@@ -361,10 +355,9 @@ START_TEST(unusual_names_are_kept_apart) {
   zke_free(got);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #86: each name holds its own data and goes alone. */
-START_TEST(unusual_name_is_one_node) {
+TEST_LOOP(unusual_name_is_one_node, 0, COUNT(names)) {
   zke *z = memory();
   char path[64], *data = NULL;
   for (int i = 0; i < COUNT(names); i++) {
@@ -381,10 +374,9 @@ START_TEST(unusual_name_is_one_node) {
   ck_assert_int_eq(stat_of(z, "/").numChildren, COUNT(names) - !reserved);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 1.1: no limit on a path's length. */
-START_TEST(long_path) {
+TEST(long_path) {
   char path[5004];
   zke *z = memory();
   memset(path, 'p', sizeof path);
@@ -398,10 +390,9 @@ START_TEST(long_path) {
   ck_ok(run_delete(z, path));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 1.1: nor on its depth. */
-START_TEST(deep_path) {
+TEST(deep_path) {
   enum { DEPTH = 1000 };
   char path[2 * DEPTH + 1] = "";
   int64_t count = 0;
@@ -419,7 +410,6 @@ START_TEST(deep_path) {
   }
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- endings of sequential paths ---- */
 
@@ -477,15 +467,14 @@ static void try_sequential(int row, int mode) {
 }
 
 /* 12 #3, #4 and 1.3: the suffix makes a name of what is none. */
-START_TEST(sequential_endings) {
+TEST_LOOP(sequential_endings, 0, COUNT(sequential)) {
   try_sequential(_i, ZKE_PERSISTENT_SEQUENTIAL);
   try_sequential(_i, ZKE_EPHEMERAL_SEQUENTIAL);
   try_sequential(_i, ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL);
 }
-END_TEST
 
 /* 12 #3, #4: in the other modes these endings are refused. */
-START_TEST(plain_endings) {
+TEST(plain_endings) {
   static const char *const endings[] = {"/c/", "/c/.", "/c/.."};
   static const int modes[] = {ZKE_PERSISTENT, ZKE_EPHEMERAL, ZKE_CONTAINER};
   zke *z = memory();
@@ -498,12 +487,11 @@ START_TEST(plain_endings) {
   }
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- "/" and /zookeeper: semantics.md 9 ---- */
 
 /* 12 #1: the root of a new tree. */
-START_TEST(fresh_root) {
+TEST(fresh_root) {
   zke *z = memory();
   zke_stat s = stat_of(z, "/");
   ck_assert_int_eq(s.czxid, 0);
@@ -519,10 +507,9 @@ START_TEST(fresh_root) {
   expect_children(z, "/", "zookeeper");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #2: the reserved nodes of a new tree. */
-START_TEST(fresh_reserved) {
+TEST(fresh_reserved) {
   zke *z = memory();
   zke_stat s = stat_of(z, "/zookeeper");
   ck_assert_int_eq(s.cversion, -2);
@@ -536,10 +523,9 @@ START_TEST(fresh_reserved) {
   expect_stat(stat_of(z, "/zookeeper/quota"), (zke_stat){0});
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 9: /zookeeper/config is empty and readable by anyone, no more. */
-START_TEST(fresh_config) {
+TEST(fresh_config) {
   zke *z = memory();
   char *data = NULL;
   int len = -2;
@@ -556,7 +542,6 @@ START_TEST(fresh_config) {
   zke_free(acls);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #12, #82 and 9: what may be done with the nodes that are always there. */
 static const struct {
@@ -569,7 +554,7 @@ static const struct {
     {"/zookeeper/config", ZKE_NOAUTH, ZKE_NOAUTH},
 };
 
-START_TEST(reserved_nodes) {
+TEST_LOOP(reserved_nodes, 0, COUNT(always)) {
   zke *z = memory();
   const char *path = always[_i].path;
   zke_stat before = stat_of(z, path), after;
@@ -585,10 +570,9 @@ START_TEST(reserved_nodes) {
   ck_rc(run_set_acl(z, path), always[_i].set_acl);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #82: under config nothing, under the others as anywhere. */
-START_TEST(below_reserved_nodes) {
+TEST(below_reserved_nodes) {
   zke *z = memory();
   ck_rc(run_create(z, "/zookeeper/config/a"), ZKE_NOAUTH);
   ck_rc(run_delete(z, "/zookeeper/config/a"), ZKE_NOAUTH);
@@ -604,10 +588,9 @@ START_TEST(below_reserved_nodes) {
   expect_children(z, "/zookeeper", "config e quota");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #12: the root takes data and any ACL like every node. */
-START_TEST(root_holds_data) {
+TEST(root_holds_data) {
   zke *z = memory();
   zke_stat s;
   char *data = NULL;
@@ -621,7 +604,6 @@ START_TEST(root_holds_data) {
   zke_free(data);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- chroot: semantics.md 1.4 ---- */
 
@@ -631,7 +613,7 @@ static const char *const bad_chroots[] = {
 };
 
 /* 1.4, P11: a malformed chroot opens nothing and is named. */
-START_TEST(malformed_chroot_is_refused) {
+TEST_LOOP(malformed_chroot_is_refused, 0, COUNT(bad_chroots)) {
   zke_options options = {.size = sizeof options, .chroot = bad_chroots[_i]};
   zke *z = memory(), *other = z;
   ck_rc(zke_open_session(z, &options, &other), ZKE_BADARGUMENTS);
@@ -642,10 +624,9 @@ START_TEST(malformed_chroot_is_refused) {
   if (bad_chroots[_i][1] != '\x01') ck_says(bad_chroots[_i]);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 1.4: "/" is the same as none. */
-START_TEST(root_as_chroot_is_none) {
+TEST(root_as_chroot_is_none) {
   zke *z = memory(), *other = test_session(z, "/");
   make(other, "/a");
   makes(other, "/", ZKE_PERSISTENT_SEQUENTIAL, "/0000000001");
@@ -654,10 +635,9 @@ START_TEST(root_as_chroot_is_none) {
   ck_ok(zke_close(other));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #81: "/" is an ordinary node that need not exist. */
-START_TEST(chroot_node_comes_and_goes) {
+TEST(chroot_node_comes_and_goes) {
   zke *z = memory(), *in = test_session(z, "/cr");
   ck_rc(run_exists(in, "/"), ZKE_NONODE);
   ck_rc(run_create(in, "/x"), ZKE_NONODE);
@@ -674,10 +654,9 @@ START_TEST(chroot_node_comes_and_goes) {
   ck_ok(zke_close(in));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 1.4: a chroot whose parent is missing too. */
-START_TEST(chroot_of_two_levels) {
+TEST(chroot_of_two_levels) {
   zke *z = memory(), *in = test_session(z, "/a/b");
   ck_rc(run_create(in, "/"), ZKE_NONODE);
   make(z, "/a");
@@ -688,10 +667,9 @@ START_TEST(chroot_of_two_levels) {
   ck_ok(zke_close(in));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #81: every operation stays below the chroot. */
-START_TEST(chroot_confines) {
+TEST(chroot_confines) {
   zke *z = memory(), *in = test_session(z, "/cr");
   int64_t count = -1;
   make(z, "/cr");
@@ -709,10 +687,9 @@ START_TEST(chroot_confines) {
   ck_ok(zke_close(in));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 1.3: the whole path is checked, malformed ones as without a chroot. */
-START_TEST(chroot_malformed_paths) {
+TEST_LOOP(chroot_malformed_paths, 0, COUNT(malformed)) {
   zke *z = memory(), *in = test_session(z, "/cr");
   make(z, "/cr");
   for (int i = 0; i < COUNT(operations); i++) {
@@ -721,10 +698,9 @@ START_TEST(chroot_malformed_paths) {
   ck_ok(zke_close(in));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #81: returned paths are without the chroot. */
-START_TEST(chroot_is_stripped_from_results) {
+TEST(chroot_is_stripped_from_results) {
   zke *z = memory(), *in = test_session(z, "/cr");
   zke_op ops[3];
   zke_op_result results[3];
@@ -744,10 +720,9 @@ START_TEST(chroot_is_stripped_from_results) {
   ck_ok(zke_close(in));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #81: so are those of events; the chroot node itself is "/". */
-START_TEST(chroot_is_stripped_from_events) {
+TEST(chroot_is_stripped_from_events) {
   zke *z = memory(), *in = test_session(z, "/cr");
   test_events events = {0};
   make(z, "/cr");
@@ -766,7 +741,6 @@ START_TEST(chroot_is_stripped_from_events) {
   ck_ok(zke_close(in));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 static void expect_ephemerals(zke *z, int64_t session, const char *prefix,
                               const char *expected) {
@@ -781,7 +755,7 @@ static void expect_ephemerals(zke *z, int64_t session, const char *prefix,
 }
 
 /* zkembed.h: only ephemerals below the chroot, without it. */
-START_TEST(chroot_ephemerals) {
+TEST(chroot_ephemerals) {
   zke *z = memory(), *in = test_session(z, "/cr");
   make(z, "/cr");
   make(z, "/cr2");
@@ -800,11 +774,10 @@ START_TEST(chroot_ephemerals) {
   ck_ok(zke_close(in));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* A documented difference: ZooKeeper makes a node beside the chroot and
  * returns half a path; here nothing is made. */
-START_TEST(sequential_root_of_chroot_is_refused) {
+TEST(sequential_root_of_chroot_is_refused) {
   zke *z = memory(), *in = test_session(z, "/cr");
   char *made = NULL;
   make(z, "/cr");
@@ -819,10 +792,9 @@ START_TEST(sequential_root_of_chroot_is_refused) {
   ck_ok(zke_close(in));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 1.2 under a chroot: the whole path decides what is reserved. */
-START_TEST(chroot_on_reserved_nodes) {
+TEST(chroot_on_reserved_nodes) {
   zke *z = memory(), *in = test_session(z, "/zookeeper");
   ck_rc(run_delete(in, "/"), ZKE_BADARGUMENTS);
   ck_rc(run_delete(in, "/config"), ZKE_BADARGUMENTS);
@@ -831,10 +803,9 @@ START_TEST(chroot_on_reserved_nodes) {
   ck_ok(zke_close(in));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #81: under a chroot of one's own /zookeeper is a name like others. */
-START_TEST(zookeeper_below_chroot_is_ordinary) {
+TEST(zookeeper_below_chroot_is_ordinary) {
   zke *z = memory(), *in = test_session(z, "/cr");
   make(z, "/cr");
   make(in, "/zookeeper");
@@ -844,10 +815,9 @@ START_TEST(zookeeper_below_chroot_is_ordinary) {
   ck_ok(zke_close(in));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* The chroot of zke_open(), and that its string is copied. */
-START_TEST(chroot_of_the_first_session) {
+TEST(chroot_of_the_first_session) {
   char chroot[] = "/cr";
   zke_options options = {.size = sizeof options, .chroot = chroot};
   zke *z = NULL;
@@ -862,13 +832,12 @@ START_TEST(chroot_of_the_first_session) {
   ck_ok(zke_close(whole));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- resources ---- */
 
 /* P9: all that paths and the chroot cost comes from the handle's allocator
  * and goes back to it. */
-START_TEST(heap_is_balanced) {
+TEST(heap_is_balanced) {
   test_heap heap = {0};
   zke_options options = {.size = sizeof options,
                          .chroot = "/a",
@@ -896,60 +865,4 @@ START_TEST(heap_is_balanced) {
   ck_assert_str_eq(made, "/s0000000000"); /* outlives the handle */
   zke_free(made);
   ck_assert_int_eq(heap.live, 0);
-}
-END_TEST
-
-/* ---- the suite ---- */
-
-/* Each test is a case of its own name, so that it can be run alone. */
-static void add(Suite *suite, const TTest *test, int rows) {
-  TCase *tcase = tcase_create(test->name);
-  tcase_set_timeout(tcase, 30);
-  tcase_add_loop_test(tcase, test, 0, rows);
-  suite_add_tcase(suite, tcase);
-}
-
-static void add_paths(Suite *suite) {
-  add(suite, malformed_paths_are_refused_everywhere, COUNT(malformed));
-  add(suite, malformed_path_is_named, 1);
-  add(suite, malformed_path_beats_expired_session, 1);
-  add(suite, strange_names_cannot_be_made, COUNT(strange));
-  add(suite, strange_names_in_multi, COUNT(strange));
-  add(suite, strange_names_order_of_checks, 1);
-  add(suite, unusual_names_are_kept_apart, 1);
-  add(suite, unusual_name_is_one_node, COUNT(names));
-  add(suite, long_path, 1);
-  add(suite, deep_path, 1);
-  add(suite, sequential_endings, COUNT(sequential));
-  add(suite, plain_endings, 1);
-  add(suite, fresh_root, 1);
-  add(suite, fresh_reserved, 1);
-  add(suite, fresh_config, 1);
-  add(suite, reserved_nodes, COUNT(always));
-  add(suite, below_reserved_nodes, 1);
-  add(suite, root_holds_data, 1);
-  add(suite, heap_is_balanced, 1);
-}
-
-static void add_chroot(Suite *suite) {
-  add(suite, malformed_chroot_is_refused, COUNT(bad_chroots));
-  add(suite, root_as_chroot_is_none, 1);
-  add(suite, chroot_node_comes_and_goes, 1);
-  add(suite, chroot_of_two_levels, 1);
-  add(suite, chroot_confines, 1);
-  add(suite, chroot_malformed_paths, COUNT(malformed));
-  add(suite, chroot_is_stripped_from_results, 1);
-  add(suite, chroot_is_stripped_from_events, 1);
-  add(suite, chroot_ephemerals, 1);
-  add(suite, sequential_root_of_chroot_is_refused, 1);
-  add(suite, chroot_on_reserved_nodes, 1);
-  add(suite, zookeeper_below_chroot_is_ordinary, 1);
-  add(suite, chroot_of_the_first_session, 1);
-}
-
-int main(int argc, char **argv) {
-  Suite *suite = suite_create("path");
-  add_paths(suite);
-  add_chroot(suite);
-  return test_main(argc, argv, suite);
 }

@@ -106,7 +106,7 @@ enum { CROWD = 50 };
 
 /* Fifty processes open a missing file at once, and all of them are sessions
  * on one sound tree. */
-START_TEST(fifty_open_a_missing_file) {
+TEST(fifty_open_a_missing_file) {
   static test_worker w[CROWD];
   const char *db = test_path("a.db");
   for (int i = 0; i < CROWD; i++) w[i] = test_spawn("talk", NULL);
@@ -132,13 +132,12 @@ START_TEST(fifty_open_a_missing_file) {
   ck_assert_int_eq(stat.numChildren, 1);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P1: compare and swap by four processes loses no update. */
 /* P2: a value too large for the page cache writes frames before its multi is
  * refused.  Those that were only gathered must not come over what others write
  * there, nor be read in its place. */
-START_TEST(a_refused_multi_leaves_nothing_to_write) {
+TEST(a_refused_multi_leaves_nothing_to_write) {
   static char value[160000], theirs[200000];
   char *data;
   int len;
@@ -167,9 +166,8 @@ START_TEST(a_refused_multi_leaves_nothing_to_write) {
   ck_ok(zke_close(ours));
   ck_ok(zke_close(other));
 }
-END_TEST
 
-START_TEST(four_processes_lose_no_update) {
+TEST(four_processes_lose_no_update) {
   test_worker w[4];
   const char *db = test_path("a.db");
   zke *z = test_open(db);
@@ -187,11 +185,10 @@ START_TEST(four_processes_lose_no_update) {
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* An ephemeral is seen by others with its owner's id, and goes with its close
  * (12 #54, #58: the owner's end is a delete like any other). */
-START_TEST(ephemeral_is_seen_by_others) {
+TEST(ephemeral_is_seen_by_others) {
   const char *db = test_path("a.db");
   test_events events = {0};
   zke *z = test_open(db);
@@ -207,10 +204,9 @@ START_TEST(ephemeral_is_seen_by_others) {
   ck_assert_int_eq(test_wait(&w), 0);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P4: events of another process's changes come in commit order, each once. */
-START_TEST(events_come_in_commit_order) {
+TEST(events_come_in_commit_order) {
   test_events events = {0};
   char command[32], expected[2000] = "";
   const char *db = test_path("a.db");
@@ -233,7 +229,6 @@ START_TEST(events_come_in_commit_order) {
   ck_assert_int_eq(test_wait(&w), 0);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 static int number_at(zke *z, const char *path) {
   char *data;
@@ -244,7 +239,7 @@ static int number_at(zke *z, const char *path) {
 }
 
 /* P4: whoever reads a new state finds its event queued for dispatch. */
-START_TEST(new_state_brings_its_event) {
+TEST(new_state_brings_its_event) {
   test_events events = {0};
   const char *db = test_path("a.db");
   zke *z = test_open(db);
@@ -260,7 +255,6 @@ START_TEST(new_state_brings_its_event) {
   ck_assert_int_eq(test_wait(&w), 0);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- death ---- */
 
@@ -292,7 +286,7 @@ static int death_takes(zke *z, const char *db, int exists) {
 }
 
 /* P6: the kernel tells of an owner's death. */
-START_TEST(death_wakes_the_waiter) {
+TEST_LOOP(death_wakes_the_waiter, 0, 2) {
   int took[ROUNDS];
   const char *db = test_path("a.db");
   zke *z = test_open(db);
@@ -301,11 +295,10 @@ START_TEST(death_wakes_the_waiter) {
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P6, 12 #58: all ephemerals of a dead process go in one transaction with one
  * zxid; a child watch fires once. */
-START_TEST(dead_owners_nodes_go_at_once) {
+TEST(dead_owners_nodes_go_at_once) {
   test_events events = {0};
   zke_stat p, q, before;
   const char *db = test_path("a.db");
@@ -329,11 +322,10 @@ START_TEST(dead_owners_nodes_go_at_once) {
   ck_assert_int_eq(events.count, 2);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P6: the owner is dead before the notice is set, and nobody has reaped it
  * yet.  Registration finds out by itself. */
-START_TEST(owner_died_just_before_the_watch) {
+TEST(owner_died_just_before_the_watch) {
   int took[ROUNDS] = {0};
   test_events events = {0};
   const char *db = test_path("a.db");
@@ -353,10 +345,9 @@ START_TEST(owner_died_just_before_the_watch) {
   expect_prompt("dead before the watch", took);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P6: the owner dies between the registration and the wait. */
-START_TEST(owner_died_just_after_the_watch) {
+TEST(owner_died_just_after_the_watch) {
   int took[ROUNDS];
   test_events events = {0};
   const char *db = test_path("a.db");
@@ -371,11 +362,10 @@ START_TEST(owner_died_just_after_the_watch) {
   expect_prompt("dead before the wait", took);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P6: a death that nobody waits for is noticed by any process that waits, for
  * whatever. */
-START_TEST(unwatched_death_is_swept) {
+TEST(unwatched_death_is_swept) {
   const char *db = test_path("a.db");
   test_worker w = owner_of(db, "/e"), waiter = worker_on(db);
   ask(&waiter, "watch /nothing");
@@ -387,10 +377,9 @@ START_TEST(unwatched_death_is_swept) {
                    0);
   test_kill(&waiter, SIGKILL);
 }
-END_TEST
 
 /* P6: nor need anybody wait: a process that only makes calls will do. */
-START_TEST(calls_alone_sweep_too) {
+TEST(calls_alone_sweep_too) {
   const char *db = test_path("a.db");
   zke *z = test_open(db);
   make(z, "/n", "", ZKE_PERSISTENT);
@@ -401,10 +390,9 @@ START_TEST(calls_alone_sweep_too) {
            10000);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P6: a child watch on the parent relies on the sweep. */
-START_TEST(death_fires_child_watch_of_parent) {
+TEST(death_fires_child_watch_of_parent) {
   test_events events = {0};
   const char *db = test_path("a.db");
   zke *z = test_open(db);
@@ -416,7 +404,6 @@ START_TEST(death_fires_child_watch_of_parent) {
   ck_assert_int_lt(waited_for(z, &events, "CHILD /group", since), 10000);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 enum { TAKE_AWAY, PUT_EMPTY, PUT_DIRECTORY, PUT_LINK, TREATMENTS };
 
@@ -442,7 +429,7 @@ static int treat_lives(const char *db, int how) {
 /* P5: where the file with a session's life was taken away, or another was put
  * in its place, nobody can tell any more whether it lives: so nobody ends it,
  * and others come and go; zke_expire() ends it. */
-START_TEST(lost_life_ends_nobody) {
+TEST_LOOP(lost_life_ends_nobody, 0, TREATMENTS) {
   const char *db = test_path("a.db");
   test_worker w = test_spawn("hold", db, "/e", NULL);
   char id[32];
@@ -465,11 +452,10 @@ START_TEST(lost_life_ends_nobody) {
   test_expect(z, &events, "DELETED /e");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* The keep-alive descriptor: the session outlives its process until the child
  * that inherited it is gone too. */
-START_TEST(keepalive_child_keeps_the_session) {
+TEST(keepalive_child_keeps_the_session) {
   test_events events = {0};
   const char *db = test_path("a.db");
   zke *z = test_open(db);
@@ -485,10 +471,9 @@ START_TEST(keepalive_child_keeps_the_session) {
   ck_assert_int_lt(waited_for(z, &events, "DELETED /e", since), 10000);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* The same with a close: that ends the session although the child lives. */
-START_TEST(close_ends_a_kept_session) {
+TEST(close_ends_a_kept_session) {
   test_events events = {0};
   const char *db = test_path("a.db");
   zke *z = test_open(db);
@@ -501,11 +486,10 @@ START_TEST(close_ends_a_kept_session) {
   ck_assert_int_eq(test_wait(&w), 0);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P9: every descriptor is close-on-exec, so an ordinary child keeps nothing
  * alive. */
-START_TEST(ordinary_child_keeps_nothing) {
+TEST(ordinary_child_keeps_nothing) {
   test_events events = {0};
   const char *db = test_path("a.db");
   zke *z = test_open(db);
@@ -518,11 +502,10 @@ START_TEST(ordinary_child_keeps_nothing) {
   ck_assert_int_eq(kill(child, SIGKILL), 0);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P5, P6: an owner in another PID namespace, whose pid means nothing here,
  * lives while it lives and is noticed when it dies. */
-START_TEST(owner_in_another_pid_namespace) {
+TEST(owner_in_another_pid_namespace) {
   test_events events = {0};
   const char *db = test_path("a.db");
   zke *z = test_open(db);
@@ -546,11 +529,10 @@ START_TEST(owner_in_another_pid_namespace) {
   ck_assert_int_eq(test_wait(&w), 128 + SIGKILL);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P9: waking a session whose process is gone raises SIGPIPE in the kernel,
  * but not in the caller; its signal mask and pending signals are as before. */
-START_TEST(waking_the_dead_raises_no_sigpipe) {
+TEST(waking_the_dead_raises_no_sigpipe) {
   const char *db = test_path("a.db");
   sigset_t before, after, pending;
   zke *z = test_open(db);
@@ -574,7 +556,6 @@ START_TEST(waking_the_dead_raises_no_sigpipe) {
   ck_assert_int_eq(sigismember(&after, SIGPIPE), sigismember(&before, SIGPIPE));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- lost wake-ups, stopped processes ---- */
 
@@ -594,7 +575,7 @@ static int change_takes(zke *z, test_worker *w) {
 }
 
 /* P7: a change wakes a sleeping process. */
-START_TEST(change_wakes_the_waiter) {
+TEST(change_wakes_the_waiter) {
   int took[ROUNDS];
   const char *db = test_path("a.db");
   zke *z = test_open(db);
@@ -605,11 +586,10 @@ START_TEST(change_wakes_the_waiter) {
   ck_assert_int_eq(test_wait(&w), 0);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P7: a writer that dies between its COMMIT and its wake-up, here one that
  * sends none, costs a tick. */
-START_TEST(lost_wakeup_is_recovered) {
+TEST(lost_wakeup_is_recovered) {
   const char *db = test_path("a.db");
   zke *z = test_open(db);
   make(z, "/n", "", ZKE_PERSISTENT);
@@ -622,7 +602,6 @@ START_TEST(lost_wakeup_is_recovered) {
   ck_assert_int_eq(test_wait(&w), 0);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* Two processes that wait; one of them has the duty of the sweep. */
 typedef struct pair {
@@ -643,7 +622,7 @@ static pair two_waiters(void) {
 /* P6: with the duty holder stopped (each of the two in turn) a death that
  * nobody waits for is noticed by the other; and P5: the stopped one is not
  * taken for dead. */
-START_TEST(stopped_duty_holder_delays_no_reaping) {
+TEST(stopped_duty_holder_delays_no_reaping) {
   pair p = two_waiters();
   for (int i = 0; i < 2; i++) {
     test_worker w = owner_of(p.db, "/e");
@@ -655,11 +634,10 @@ START_TEST(stopped_duty_holder_delays_no_reaping) {
   }
   for (int i = 0; i < 2; i++) test_kill(&p.waiter[i], SIGKILL);
 }
-END_TEST
 
 /* P7: with the duty holder stopped an event whose wake-up was lost still
  * reaches the other. */
-START_TEST(stopped_duty_holder_delays_no_event) {
+TEST(stopped_duty_holder_delays_no_event) {
   for (int i = 0; i < 2; i++) {
     pair p = two_waiters();
     test_worker w = worker_on(p.db);
@@ -675,7 +653,6 @@ START_TEST(stopped_duty_holder_delays_no_event) {
     for (int k = 0; k < 2; k++) ck_assert_int_eq(test_wait(&p.waiter[k]), 0);
   }
 }
-END_TEST
 
 static zke *open_patient(const char *db, int busy_ms) {
   zke_options o = {.size = sizeof o, .busy_timeout_ms = busy_ms};
@@ -686,7 +663,7 @@ static zke *open_patient(const char *db, int busy_ms) {
 
 /* P10: a foreign program stopped with SQLite's write lock makes changes fail
  * within their deadline; reads go on; so does everything after it has. */
-START_TEST(stopped_foreign_writer_times_out) {
+TEST(stopped_foreign_writer_times_out) {
   const char *db = test_path("a.db");
   zke *z = open_patient(db, 300);
   make(z, "/n", "old", ZKE_PERSISTENT);
@@ -708,7 +685,6 @@ START_TEST(stopped_foreign_writer_times_out) {
   ck_assert_int_eq(test_wait(&w), 0);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* Wait until the worker has stopped (true) or answered. */
 static bool has_stopped(test_worker *w) {
@@ -737,7 +713,7 @@ static void try_call(int point, int rc, int64_t since, int *timeouts) {
 
 /* P10: a writer is stopped at each point of a change.  The others' calls are
  * done or fail within their deadline, and all go on with it. */
-START_TEST(stopped_writer_times_out) {
+TEST(stopped_writer_times_out) {
   const char *db = test_path("a.db");
   int point = 0, reads = 0, writes = 0;
   zke *z = open_patient(db, 100);
@@ -765,7 +741,6 @@ START_TEST(stopped_writer_times_out) {
   ck_assert_int_eq(test_wait(&w), 0);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- fairness ---- */
 
@@ -775,7 +750,7 @@ enum { WRITERS = 4 };
  * ones (1).  The promise is 100 ms and a half; a loaded machine is allowed
  * forty times and a fifth before this fails.  One that starves waits as long as
  * the others write, or until its call says after 5 s that it cannot. */
-START_TEST(no_writer_starves) {
+TEST_LOOP(no_writer_starves, 0, 2) {
   test_worker w[WRITERS];
   long least = 0, most = 0, longest_us = 0, all = 0;
   const char *db = test_path("a.db");
@@ -800,48 +775,4 @@ START_TEST(no_writer_starves) {
   ck_assert_int_lt(longest_us, 4000000);
   ck_assert_int_ge(least * 5, most);
   for (int i = 0; i < WRITERS; i++) ck_assert_int_eq(test_wait(&w[i]), 0);
-}
-END_TEST
-
-/* ---- suite ---- */
-
-static void add(Suite *s, const TTest *test, const char *name, int loops) {
-  TCase *t = tcase_create(name);
-  tcase_set_timeout(t, 40);
-  tcase_add_loop_test(t, test, 0, loops);
-  suite_add_tcase(s, t);
-}
-
-#define ADD(test) add(s, test, #test, 1)
-#define ADD_LOOP(test, loops) add(s, test, #test, loops)
-
-int main(int argc, char **argv) {
-  Suite *s = suite_create("process");
-  ADD(fifty_open_a_missing_file);
-  ADD(a_refused_multi_leaves_nothing_to_write);
-  ADD(four_processes_lose_no_update);
-  ADD(ephemeral_is_seen_by_others);
-  ADD(events_come_in_commit_order);
-  ADD(new_state_brings_its_event);
-  ADD_LOOP(death_wakes_the_waiter, 2);
-  ADD(dead_owners_nodes_go_at_once);
-  ADD(owner_died_just_before_the_watch);
-  ADD(owner_died_just_after_the_watch);
-  ADD(unwatched_death_is_swept);
-  ADD(calls_alone_sweep_too);
-  ADD(death_fires_child_watch_of_parent);
-  ADD_LOOP(lost_life_ends_nobody, TREATMENTS);
-  ADD(keepalive_child_keeps_the_session);
-  ADD(close_ends_a_kept_session);
-  ADD(ordinary_child_keeps_nothing);
-  ADD(owner_in_another_pid_namespace);
-  ADD(waking_the_dead_raises_no_sigpipe);
-  ADD(change_wakes_the_waiter);
-  ADD(lost_wakeup_is_recovered);
-  ADD(stopped_duty_holder_delays_no_reaping);
-  ADD(stopped_duty_holder_delays_no_event);
-  ADD(stopped_foreign_writer_times_out);
-  ADD(stopped_writer_times_out);
-  ADD_LOOP(no_writer_starves, 2);
-  return test_main(argc, argv, s);
 }

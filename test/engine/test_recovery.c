@@ -324,7 +324,7 @@ static void come_and_go(const char *db, int times) {
 
 /* P9: a child's handle has SQLite's locks for itself, whatever becomes of its
  * parent's: a third process that opens the file finds it in use. */
-START_TEST(childs_locks_are_its_own) {
+TEST_LOOP(childs_locks_are_its_own, 0, 2) {
   char byte = '?';
   pid_t child;
   family.db = test_path("a.db");
@@ -345,7 +345,6 @@ START_TEST(childs_locks_are_its_own) {
   ck_assert_int_eq(byte, '.');
   come_and_go(family.db, 1);
 }
-END_TEST
 
 static void *change_in_thread(void *z) {
   static int rc;
@@ -367,7 +366,7 @@ static int open_both(void *context) {
 
 /* P9: what a thread of the parent was using at the fork cannot be let go of,
  * so the child is refused rather than left to hang. */
-START_TEST(store_in_use_at_the_fork_is_refused) {
+TEST(store_in_use_at_the_fork_is_refused) {
   const char *name[] = {test_path("a.db"), test_path("b.db")};
   pthread_t thread;
   void *rc;
@@ -384,7 +383,6 @@ START_TEST(store_in_use_at_the_fork_is_refused) {
   ck_ok(*(int *)rc);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- closing while a call enters ---- */
 
@@ -446,7 +444,7 @@ static void *step_call(void *context) {
 }
 
 /* zke_close() hears of the last call's end, at whatever step that comes. */
-START_TEST(close_hears_of_the_last_call) {
+TEST_LOOP(close_hears_of_the_last_call, 1, 4) {
   pthread_t thread;
   step.leave_at = _i;
   sem_init(&step.closing, 0, 0);
@@ -462,7 +460,6 @@ START_TEST(close_hears_of_the_last_call) {
   ck_ok(rc);
   ck_assert_int_eq(step.state, ZKE_STATE_CLOSED);
 }
-END_TEST
 
 /* ---- after a COMMIT that failed ---- */
 
@@ -476,7 +473,7 @@ static void make_two(void) {
 
 /* P2: the file is opened again where it was, not below the directory that is
  * the current one by now. */
-START_TEST(recovers_the_same_file_elsewhere) {
+TEST(recovers_the_same_file_elsewhere) {
   make_two();
   ck_assert_int_eq(chdir(test_path("one")), 0);
   zke *z = shim_open_handle("app.db");
@@ -493,11 +490,10 @@ START_TEST(recovers_the_same_file_elsewhere) {
   ck_ok(see(z, "/other"));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P2: and not another file that has taken its name; nor is it made anew where
  * it was removed.  The session's end is told. */
-START_TEST(recovers_no_other_file) {
+TEST_LOOP(recovers_no_other_file, 0, 2) {
   make_two();
   test_events events = {0};
   const char *one = test_path("one/app.db");
@@ -516,11 +512,10 @@ START_TEST(recovers_no_other_file) {
   test_expect(z, &events, "SESSION -112");
   zke_close(z); /* it cannot end its session: whatever it says */
 }
-END_TEST
 
 /* P2: as long as a reader keeps the log from being copied, nothing is
  * acknowledged; reading goes on, and changing once the reader has gone. */
-START_TEST(reader_in_the_way_of_recovery) {
+TEST(reader_in_the_way_of_recovery) {
   const char *db = test_path("a.db");
   sqlite3 *reader;
   zke *z = shim_open_handle(db);
@@ -545,11 +540,10 @@ START_TEST(reader_in_the_way_of_recovery) {
   ck_assert_int_eq(sqlite3_close(reader), SQLITE_OK);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* zkembed.h, zke_forget: the rows go after a recovery too; and the pair is
  * forgotten where there is none yet. */
-START_TEST(forgets_after_a_failed_commit) {
+TEST_LOOP(forgets_after_a_failed_commit, 0, 2) {
   const char *db = test_path("a.db");
   test_events events = {0};
   zke_watch_list *list = NULL;
@@ -576,11 +570,10 @@ START_TEST(forgets_after_a_failed_commit) {
   ck_assert_int_eq(events.count, 0);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P2: closed in that state, it says that its end could not be written; the
  * next one finds everything. */
-START_TEST(closed_before_it_has_recovered) {
+TEST(closed_before_it_has_recovered) {
   const char *db = test_path("a.db");
   sqlite3 *reader;
   zke *z = shim_open_handle(db);
@@ -600,13 +593,12 @@ START_TEST(closed_before_it_has_recovered) {
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- waiting ---- */
 
 /* A session that has ended, and whose end has been told, asks for nothing any
  * more: its descriptor stays quiet over several ticks. */
-START_TEST(ended_session_is_quiet) {
+TEST_LOOP(ended_session_is_quiet, 0, 2) {
   static const char *const names[] = {":memory:", "a.db"};
   test_events events = {0};
   int64_t at;
@@ -620,7 +612,6 @@ START_TEST(ended_session_is_quiet) {
   ck_assert(!readable(z, 1300));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 enum { FLOOD = 3000, DISPATCH_MOST = 1100 };
 
@@ -641,7 +632,7 @@ static void flood_on(zke *z, int type, int state, const char *path,
 
 /* zke_dispatch() returns although events keep coming, and says by the
  * descriptor that there are more; none is lost. */
-START_TEST(dispatch_returns_in_a_flood) {
+TEST_LOOP(dispatch_returns_in_a_flood, 1, 3) {
   zke *z = test_open(":memory:");
   flood.writer = test_session(z, NULL);
   flood.per_event = _i;
@@ -662,10 +653,9 @@ START_TEST(dispatch_returns_in_a_flood) {
   ck_ok(zke_close(flood.writer));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P9: one descriptor a living owner, and only while a watcher waits for it. */
-START_TEST(death_notices_go_with_their_watchers) {
+TEST(death_notices_go_with_their_watchers) {
   enum { OWNERS = 12 };
   const char *db = test_path("a.db");
   test_events events = {0};
@@ -693,7 +683,6 @@ START_TEST(death_notices_go_with_their_watchers) {
   ck_ok(zke_close(z));
   for (int i = 0; i < OWNERS; i++) ck_ok(zke_close(owner[i]));
 }
-END_TEST
 
 static int say_owner[2]; /* it has its nodes */
 
@@ -713,7 +702,7 @@ static int own_two(void *db) {
  * on the same owner: when it goes, removed or fired, the other's stays.  It was
  * counted out of a notice that it had not been counted into.  The clock stands,
  * so no sweep can tell of the death. */
-START_TEST(watcher_without_notice_takes_none_along) {
+TEST_LOOP(watcher_without_notice_takes_none_along, 0, 2) {
   char db[PATH_MAX], ready;
   test_events first = {0}, second = {0};
   snprintf(db, sizeof db, "%s", test_path("a.db"));
@@ -737,13 +726,12 @@ START_TEST(watcher_without_notice_takes_none_along) {
   test_expect(z, &second, "DELETED /e1");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- side files ---- */
 
 /* A symbolic link in the place of the liveness file is refused, and what it
  * points to stays as it was. */
-START_TEST(link_for_the_liveness_file_is_refused) {
+TEST(link_for_the_liveness_file_is_refused) {
   const char *db = test_path("a.db"), *victim = test_path("victim");
   zke *z = NULL;
   put(victim, "root:x:0:0\n");
@@ -755,7 +743,6 @@ START_TEST(link_for_the_liveness_file_is_refused) {
   ck_says("a.db-zke/live");
   expect_file(victim, "root:x:0:0\n");
 }
-END_TEST
 
 enum { PLAIN_FILE, LINK_TO_FILE, LINK_TO_FIFO, STRANGERS };
 
@@ -773,7 +760,7 @@ static void put_stranger(const char *name, const char *victim, int kind) {
 
 /* Under a FIFO's name may lie what is not one: a waker writes nothing into
  * it, and the change is seen at the next dispatch all the same. */
-START_TEST(waker_writes_into_fifos_only) {
+TEST_LOOP(waker_writes_into_fifos_only, 0, STRANGERS) {
   const char *db = test_path("a.db"), *victim = test_path("victim");
   test_events events = {0};
   char byte;
@@ -793,12 +780,11 @@ START_TEST(waker_writes_into_fifos_only) {
   ck_ok(zke_close(w));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* The liveness file and its directory have the database's mode, whatever the
  * umask; a FIFO may be written by who may write the database, and read by
  * nobody, since one that reads would hide a death. */
-START_TEST(modes_of_side_files) {
+TEST_LOOP(modes_of_side_files, 0, 4) {
   static const struct {
     unsigned db, dir, fifo;
   } modes[] = {{0600, 0700, 0200},
@@ -817,11 +803,10 @@ START_TEST(modes_of_side_files) {
   ck_assert_uint_eq(mode_of(fifo_of(db, z)), modes[_i].fifo);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* A handle whose database was removed does not take, when it closes, the FIFO
  * of the session that has its number in the next database. */
-START_TEST(stale_close_leaves_the_newer_fifo) {
+TEST(stale_close_leaves_the_newer_fifo) {
   const char *db = test_path("a.db");
   struct stat st;
   zke *z = test_open(db);
@@ -836,7 +821,6 @@ START_TEST(stale_close_leaves_the_newer_fifo) {
   ck_assert(S_ISFIFO(st.st_mode));
   ck_ok(zke_close(w));
 }
-END_TEST
 
 static int count_fifos(const char *dir) {
   int count = 0;
@@ -873,7 +857,7 @@ static void reap(const char *db) {
 
 /* P10: wherever a process dies, no FIFO stays for ever: those that belong to
  * no session are gone after the next open that finds nobody. */
-START_TEST(orphan_fifos_are_collected) {
+TEST(orphan_fifos_are_collected) {
   const char *db = test_path("a.db"), *dir = test_path("a.db-zke");
   const char *others = test_path("a.db-zke/by others");
   const char *sixteen = test_path("a.db-zke/a file of others");
@@ -891,10 +875,9 @@ START_TEST(orphan_fifos_are_collected) {
   expect_file(sixteen, "");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* The file behind a symbolic link counts, not the directory of the link. */
-START_TEST(network_is_where_the_file_is) {
+TEST(network_is_where_the_file_is) {
   zke *z = NULL;
   ck_assert_int_eq(mkdir(test_path("near"), 0700), 0);
   ck_assert_int_eq(mkdir(test_path("far"), 0700), 0);
@@ -908,18 +891,16 @@ START_TEST(network_is_where_the_file_is) {
   ck_ok(zke_open(test_path("far/b.db"), &options, &z));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* A VFS that cannot share memory cannot do write-ahead logging: that is said,
  * and not found out by the second process. */
-START_TEST(vfs_without_shared_memory_is_refused) {
+TEST(vfs_without_shared_memory_is_refused) {
   zke *z = NULL;
   shim.no_shm = true;
   ck_rc(shim_try(test_path("a.db"), &z), ZKE_CANTOPEN);
   ck_assert_ptr_null(z);
   ck_says("write-ahead");
 }
-END_TEST
 
 /* ---- leases ---- */
 
@@ -931,7 +912,7 @@ static zke *open_with_lease(const char *db, int64_t ms) {
 }
 
 /* P5: a stamp that cannot be read is not an old one. */
-START_TEST(unreadable_stamp_ends_no_lease) {
+TEST_LOOP(unreadable_stamp_ends_no_lease, 0, 2) {
   const char *db = test_path("a.db");
   zke *w = open_with_lease(db, 60000);
   make(w, "/e", ZKE_EPHEMERAL);
@@ -947,10 +928,9 @@ START_TEST(unreadable_stamp_ends_no_lease) {
   ck_ok(zke_close(z));
   ck_ok(zke_close(w));
 }
-END_TEST
 
 /* A lease that could not be seen by the others is not begun. */
-START_TEST(lease_without_a_stamp_is_not_begun) {
+TEST_LOOP(lease_without_a_stamp_is_not_begun, 0, 2) {
   const char *db = test_path("a.db");
   zke *other = test_open(db), *z = NULL;
   zke_options options = {
@@ -963,11 +943,10 @@ START_TEST(lease_without_a_stamp_is_not_begun) {
   ck_assert_int_eq(count_fifos(test_path("a.db-zke")), 1);
   ck_ok(zke_close(other));
 }
-END_TEST
 
 /* Who comes late but before anybody has ended it lives on: it must not be the
  * one that does. */
-START_TEST(late_caller_renews) {
+TEST_LOOP(late_caller_renews, 0, 2) {
   zke *z = NULL;
   zke_options options = {
       .size = sizeof options, .lease_ms = 1000, .os = sys_table()};
@@ -981,7 +960,6 @@ START_TEST(late_caller_renews) {
   }
   ck_ok(zke_close(z));
 }
-END_TEST
 
 static zke *sys_open_with_lease(const char *db, int64_t ms) {
   zke *z = NULL;
@@ -993,7 +971,7 @@ static zke *sys_open_with_lease(const char *db, int64_t ms) {
 
 /* P5, P7: a stamp that cannot be written is tried again, but not without pause:
  * who waited spun until it could be. */
-START_TEST(failing_stamp_is_tried_with_pauses) {
+TEST_LOOP(failing_stamp_is_tried_with_pauses, 0, 2) {
   enum { LEASE = 8000, WAIT = 500, MOST = 10 };
   const char *db = test_path("a.db");
   sys.stands = true;
@@ -1015,7 +993,6 @@ START_TEST(failing_stamp_is_tried_with_pauses) {
   ck_ok(zke_close(other));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 enum { SHORT_LEASE = 1000 };
 
@@ -1035,7 +1012,7 @@ static void free_gate(void) {
 /* P5: a session that waits inside a call for the gate, longer than its lease
  * is, has not been silent: neither during the wait nor after it another ends
  * it.  One that has been silent ends. */
-START_TEST(lease_outlasts_the_wait_for_the_gate) {
+TEST_LOOP(lease_outlasts_the_wait_for_the_gate, 0, 2) {
   const char *db = test_path("a.db");
   zke_options leased = {.size = sizeof leased, .lease_ms = SHORT_LEASE};
   zke *silent = NULL;
@@ -1057,7 +1034,6 @@ START_TEST(lease_outlasts_the_wait_for_the_gate) {
   ck_ok(zke_close(other));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- memory ---- */
 
@@ -1071,7 +1047,7 @@ static void call_off(zke *z, int type, int state, const char *path,
 
 /* P3: a watcher that could not be called for lack of memory is called by a
  * later dispatch, and each only once. */
-START_TEST(lack_of_memory_loses_no_watcher) {
+TEST(lack_of_memory_loses_no_watcher) {
   test_heap heap = {0};
   zke_options options = {.size = sizeof options,
                          .allocator = {test_heap_resize, &heap}};
@@ -1097,11 +1073,10 @@ START_TEST(lack_of_memory_loses_no_watcher) {
     ck_assert_msg(failed || n > 1, "nothing was allocated");
   }
 }
-END_TEST
 
 /* Lack of memory is not lack of rights.  The clock stands: what fails in a
  * sweep, which the call would do when its time has come, fails no call. */
-START_TEST(lack_of_memory_is_not_lack_of_rights) {
+TEST(lack_of_memory_is_not_lack_of_rights) {
   test_heap heap = {0};
   zke *z = NULL;
   zke_options options = {.size = sizeof options,
@@ -1124,13 +1099,12 @@ START_TEST(lack_of_memory_is_not_lack_of_rights) {
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- multi ---- */
 
 /* Begun in the wrong class and not begun again in time: no operation was
  * refused, so the results stay untouched. */
-START_TEST(multi_that_could_not_begin_again) {
+TEST(multi_that_could_not_begin_again) {
   zke *z = NULL;
   zke_op op;
   zke_op_result result, before;
@@ -1150,7 +1124,6 @@ START_TEST(multi_that_could_not_begin_again) {
   zke_results_clear(&result, 1);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- rows and stamps that no zkembed wrote ---- */
 
@@ -1241,7 +1214,8 @@ static zke *open_good_tree(const char *db, test_events *events) {
 }
 
 /* Damaged rows bring errors at worst; under a sanitizer this shows more. */
-START_TEST(damaged_rows_do_no_harm) {
+TEST_LOOP(damaged_rows_do_no_harm, 0,
+          (int)(sizeof hostile / sizeof hostile[0])) {
   const char *db = test_path("a.db");
   test_events events = {0};
   zke *again = NULL, *z = open_good_tree(db, &events);
@@ -1255,10 +1229,9 @@ START_TEST(damaged_rows_do_no_harm) {
   }
   zke_close(z);
 }
-END_TEST
 
 /* P5: a slot that cannot be is no lease that has run out. */
-START_TEST(hostile_slot_ends_no_session) {
+TEST_LOOP(hostile_slot_ends_no_session, 0, 3) {
   static const char *const slots[] = {LAST, "1152921504606846976", "-5"};
   const char *db = test_path("a.db");
   zke *w = test_open(db), *z = sys_open(db);
@@ -1271,10 +1244,9 @@ START_TEST(hostile_slot_ends_no_session) {
   ck_ok(zke_close(w));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* A zxid at the end of its range is damage, not a negative next one. */
-START_TEST(used_up_zxids_are_damage) {
+TEST(used_up_zxids_are_damage) {
   const char *db = test_path("a.db");
   zke *again = NULL, *z = test_open(db);
   sql(db, "UPDATE meta SET zxid=" LAST);
@@ -1283,7 +1255,6 @@ START_TEST(used_up_zxids_are_damage) {
   ck_assert_ptr_null(again);
   zke_close(z);
 }
-END_TEST
 
 static void put_stamp(const char *db, int64_t at, int64_t stamp) {
   int fd = open(text_of("%s-zke/live", db), O_WRONLY);
@@ -1293,7 +1264,7 @@ static void put_stamp(const char *db, int64_t at, int64_t stamp) {
 }
 
 /* The same for the word that the liveness file has of it. */
-START_TEST(impossible_zxid_in_the_liveness_file) {
+TEST_LOOP(impossible_zxid_in_the_liveness_file, 0, 2) {
   const char *db = test_path("a.db");
   zke *z = NULL;
   come_and_go(db, 1);
@@ -1303,10 +1274,9 @@ START_TEST(impossible_zxid_in_the_liveness_file) {
   put_stamp(db, SIDE_ZXID_AT, INT64_MIN + _i);
   come_and_go(db, 1);
 }
-END_TEST
 
 /* Stamps of sweeps and of leases from a clock that cannot be. */
-START_TEST(impossible_times_in_the_liveness_file) {
+TEST_LOOP(impossible_times_in_the_liveness_file, 0, 4) {
   static const int64_t stamps[] = {INT64_MAX, INT64_MAX - 1, 0, -1};
   const char *db = test_path("a.db");
   zke *w = open_with_lease(db, 60000), *z = sys_open(db);
@@ -1319,7 +1289,6 @@ START_TEST(impossible_times_in_the_liveness_file) {
   ck_ok(zke_close(w));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- watchers in memory ---- */
 
@@ -1440,7 +1409,7 @@ static void watcher_step(zke *z, int *contexts) {
 /* P3, P4: whatever is registered, fired, dispatched, removed and forgotten, the
  * lists of spots and of pairs hold the same watchers, and what is asked of the
  * shorter one is what a walk over all finds. */
-START_TEST(watchers_are_in_two_lists) {
+TEST(watchers_are_in_two_lists) {
   const char *given = getenv("SEED");
   unsigned seed = given ? (unsigned)atoi(given) : (unsigned)getpid();
   int contexts[REG_CONTEXTS];
@@ -1460,57 +1429,4 @@ START_TEST(watchers_are_in_two_lists) {
   ck_assert_int_eq(left->count, 0);
   zke_free(left);
   ck_ok(zke_close(z));
-}
-END_TEST
-
-/* ---- suite ---- */
-
-static void add_test(Suite *s, const TTest *test, const char *name, int from,
-                     int to) {
-  TCase *t = tcase_create(name);
-  tcase_set_timeout(t, 30);
-  tcase_add_loop_test(t, test, from, to);
-  suite_add_tcase(s, t);
-}
-
-#define ADD(test) add_test(s, test, #test, 0, 1)
-#define ADD_LOOP(test, from, to) add_test(s, test, #test, from, to)
-
-int main(int argc, char **argv) {
-  Suite *s = suite_create("regress");
-  ADD_LOOP(childs_locks_are_its_own, 0, 2);
-  ADD(store_in_use_at_the_fork_is_refused);
-  ADD_LOOP(close_hears_of_the_last_call, 1, 4);
-  ADD(recovers_the_same_file_elsewhere);
-  ADD_LOOP(recovers_no_other_file, 0, 2);
-  ADD(reader_in_the_way_of_recovery);
-  ADD_LOOP(forgets_after_a_failed_commit, 0, 2);
-  ADD(closed_before_it_has_recovered);
-  ADD_LOOP(ended_session_is_quiet, 0, 2);
-  ADD_LOOP(dispatch_returns_in_a_flood, 1, 3);
-  ADD(death_notices_go_with_their_watchers);
-  ADD_LOOP(watcher_without_notice_takes_none_along, 0, 2);
-  ADD(link_for_the_liveness_file_is_refused);
-  ADD_LOOP(waker_writes_into_fifos_only, 0, STRANGERS);
-  ADD_LOOP(modes_of_side_files, 0, 4);
-  ADD(stale_close_leaves_the_newer_fifo);
-  ADD(orphan_fifos_are_collected);
-  ADD(network_is_where_the_file_is);
-  ADD(vfs_without_shared_memory_is_refused);
-  ADD_LOOP(unreadable_stamp_ends_no_lease, 0, 2);
-  ADD_LOOP(lease_without_a_stamp_is_not_begun, 0, 2);
-  ADD_LOOP(late_caller_renews, 0, 2);
-  ADD_LOOP(failing_stamp_is_tried_with_pauses, 0, 2);
-  ADD_LOOP(lease_outlasts_the_wait_for_the_gate, 0, 2);
-  ADD(watchers_are_in_two_lists);
-  ADD(lack_of_memory_loses_no_watcher);
-  ADD(lack_of_memory_is_not_lack_of_rights);
-  ADD(multi_that_could_not_begin_again);
-  ADD_LOOP(damaged_rows_do_no_harm, 0,
-           (int)(sizeof hostile / sizeof hostile[0]));
-  ADD_LOOP(hostile_slot_ends_no_session, 0, 3);
-  ADD(used_up_zxids_are_damage);
-  ADD_LOOP(impossible_zxid_in_the_liveness_file, 0, 2);
-  ADD_LOOP(impossible_times_in_the_liveness_file, 0, 4);
-  return test_main(argc, argv, s);
 }

@@ -185,7 +185,7 @@ static int left_after(zke *z, int sessions, int limit_ms) {
 
 /* P5, P6: two hundred processes with five sessions each all see each other;
  * one is killed and its five go, no other; then all are killed at once. */
-START_TEST(thousand_sessions_of_many_processes) {
+TEST(thousand_sessions_of_many_processes) {
   const char *db = test_path("a.db");
   zke *z = open_unsynced(db);
   make(z, "/all", "", ZKE_PERSISTENT);
@@ -220,7 +220,6 @@ START_TEST(thousand_sessions_of_many_processes) {
   ck_ok(zke_close(z));
   free(c.pid);
 }
-END_TEST
 
 /* A process of the crowd that, when all are there, writes five times. */
 static void writing_member(const char *db, int report, int go) {
@@ -238,7 +237,7 @@ static void writing_member(const char *db, int report, int go) {
 
 /* P10: two hundred processes want to write at the same moment; each has
  * written five times long before the five seconds that a call waits. */
-START_TEST(crowd_of_writers_gets_through) {
+TEST(crowd_of_writers_gets_through) {
   const char *db = test_path("a.db");
   int processes = scaled(200, 20);
   zke *z = open_unsynced(db);
@@ -255,7 +254,6 @@ START_TEST(crowd_of_writers_gets_through) {
   ck_ok(zke_close(z));
   free(c.pid);
 }
-END_TEST
 
 static void count_call(zke *z, int type, int state, const char *path,
                        void *context) {
@@ -277,7 +275,7 @@ static int allowed_sessions(int count) {
 
 /* P3, P4: a thousand sessions of one process: a change is told to each of them
  * once, each owns its own node, and they end one by one. */
-START_TEST(thousand_sessions_of_one_process) {
+TEST(thousand_sessions_of_one_process) {
   enum { MOST = 1000 };
   static zke *z[MOST];
   static int calls[MOST];
@@ -305,7 +303,6 @@ START_TEST(thousand_sessions_of_one_process) {
   ck_ok(zke_check(z[0], NULL, NULL));
   ck_ok(zke_close(z[0]));
 }
-END_TEST
 
 /* How many locks the kernel has for the file that has most of them, of those
  * that lie beside a database.  It looks through all of a file at each call. */
@@ -333,7 +330,7 @@ static int longest_list(const char *side) {
 
 /* P5: the lives of many sessions are locks of many files, so that a session
  * that comes, goes or is asked for has few others in its way. */
-START_TEST(lives_lie_in_many_files) {
+TEST(lives_lie_in_many_files) {
   enum { MOST = 1000 };
   static zke *z[MOST];
   int n = allowed_sessions(scaled(MOST, 200));
@@ -346,7 +343,6 @@ START_TEST(lives_lie_in_many_files) {
   ck_assert_int_eq(living(z[0]), n);
   for (int i = n - 1; i >= 0; i--) ck_ok(zke_close(z[i]));
 }
-END_TEST
 
 /* SQLite calls this at each instruction of its machine, so what a call of ours
  * costs there can be counted rather than timed. */
@@ -379,7 +375,7 @@ static int64_t open_leased(zke *z, zke **out) {
 
 /* A session with a lease is opened among two thousand others of its kind at
  * the cost that it has among ten, and takes the place of one that has gone. */
-START_TEST(leased_sessions_open_alike) {
+TEST(leased_sessions_open_alike) {
   enum { MOST = 2000 };
   static zke *z[MOST];
   int n = allowed_sessions(scaled(MOST, 200));
@@ -399,7 +395,6 @@ START_TEST(leased_sessions_open_alike) {
   for (int i = 0; i < n; i++) ck_ok(zke_close(z[i]));
   ck_ok(zke_close(store));
 }
-END_TEST
 
 /* ---- a hundred thousand watches ---- */
 
@@ -440,7 +435,7 @@ static int watch_count(zke *z) {
 /* P3: of a hundred thousand watches a change fires its own and no other, at
  * the cost that it has among a few; and to register the last one costs what
  * the first did, in SQLite's instructions. */
-START_TEST(hundred_thousand_watches) {
+TEST_LOOP(hundred_thousand_watches, 0, 2) {
   int n = scaled(_i ? 20000 : 100000, 2000), tenth = n / 10, sum = 0;
   int *calls = calloc((size_t)n, sizeof *calls);
   count_instructions();
@@ -475,7 +470,6 @@ START_TEST(hundred_thousand_watches) {
   ck_ok(zke_close(other));
   free(calls);
 }
-END_TEST
 
 /* ---- many watchers of one node ---- */
 
@@ -524,7 +518,7 @@ static void expect_calls(zke *z, listener *l, int n, int step, int expected) {
 /* P3, P9: a hundred thousand watchers of one node, each with its own context:
  * to register one, to remove one, to forget one and to call them all takes no
  * longer the more there are.  (It took hours: the time limit tells.) */
-START_TEST(hundred_thousand_watchers_of_one_node) {
+TEST(hundred_thousand_watchers_of_one_node) {
   int n = scaled(100000, 2000);
   listener *l = calloc((size_t)n, sizeof *l);
   zke *z = open_unsynced(":memory:"), *other = test_session(z, NULL);
@@ -554,11 +548,10 @@ START_TEST(hundred_thousand_watchers_of_one_node) {
   ck_ok(zke_close(other));
   free(l);
 }
-END_TEST
 
 /* P3: the same where each watches a node of its own, and where one watches all
  * of them; the session's end calls each once. */
-START_TEST(hundred_thousand_pairs_hear_the_end) {
+TEST(hundred_thousand_pairs_hear_the_end) {
   int n = scaled(100000, 2000), count = 0;
   listener *l = calloc((size_t)n, sizeof *l), one = {0};
   zke *z = open_unsynced(":memory:"), *other = test_session(z, NULL);
@@ -579,7 +572,6 @@ START_TEST(hundred_thousand_pairs_hear_the_end) {
   ck_ok(zke_close(other));
   free(l);
 }
-END_TEST
 
 /* ---- a million children ---- */
 
@@ -635,7 +627,7 @@ static int next_number(zke *z) {
 /* P1: a node with a million children: all are listed, in order, and counted;
  * the next number is that of the creates; one can be read, deleted, made
  * again; a watch is called once; the check finds nothing. */
-START_TEST(million_children) {
+TEST(million_children) {
   int batches = scaled(1000000, 10000) / BATCH, n = batches * BATCH, calls = 0;
   int64_t count, since = test_now();
   zke *z = open_unsynced(_i ? test_path("a.db") : ":memory:");
@@ -664,7 +656,6 @@ START_TEST(million_children) {
          (int)(made - since), (int)(listed - made), (int)(test_now() - worked));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- the log under constant readers ---- */
 
@@ -708,7 +699,7 @@ static void make_wide(zke *z) {
 /* P12, design.md 8: processes read so that there always is a reader, and a
  * writer writes many times what the log may hold: it is begun anew all the
  * same, nobody fails, and the last close leaves none. */
-START_TEST(wal_stays_short_under_readers) {
+TEST(wal_stays_short_under_readers) {
   static char data[VALUE];
   const char *db = test_path("a.db"), *wal = test_path("a.db-wal");
   int busy = 0;
@@ -753,32 +744,4 @@ START_TEST(wal_stays_short_under_readers) {
   struct stat left;
   ck_assert(stat(wal, &left) != 0 || left.st_size == 0);
   munmap(r, sizeof *r);
-}
-END_TEST
-
-/* ---- suite ---- */
-
-static void add(Suite *s, const TTest *test, const char *name, int loops) {
-  TCase *t = tcase_create(name);
-  tcase_set_timeout(t, 120);
-  tcase_add_loop_test(t, test, 0, loops);
-  suite_add_tcase(s, t);
-}
-
-#define ADD(test) add(s, test, #test, 1)
-#define ADD_LOOP(test, loops) add(s, test, #test, loops)
-
-int main(int argc, char **argv) {
-  Suite *s = suite_create("scale");
-  ADD(thousand_sessions_of_many_processes);
-  ADD(crowd_of_writers_gets_through);
-  ADD(thousand_sessions_of_one_process);
-  ADD(lives_lie_in_many_files);
-  ADD(leased_sessions_open_alike);
-  ADD_LOOP(hundred_thousand_watches, 2);
-  ADD(hundred_thousand_watchers_of_one_node);
-  ADD(hundred_thousand_pairs_hear_the_end);
-  ADD(million_children);
-  ADD(wal_stays_short_under_readers);
-  return test_main(argc, argv, s);
 }

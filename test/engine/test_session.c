@@ -79,7 +79,7 @@ static bool lives(zke *asker, int64_t id) { return info(asker, id).id != 0; }
 
 /* zke_overdue() tells of what a sweep would remove, a read-only handle too: a
  * node whose time is over, and a session whose process was killed. */
-START_TEST(overdue_is_told) {
+TEST(overdue_is_told) {
   const char *name = test_path("a.db");
   zke_options o = {.size = sizeof o, .flags = ZKE_OPEN_READONLY};
   zke *z = test_open(name), *looker = NULL;
@@ -107,10 +107,9 @@ START_TEST(overdue_is_told) {
            10000);
   ck_ok(zke_close(looker));
 }
-END_TEST
 
 /* Section 6: each session has an id of its own, shown by its ephemerals. */
-START_TEST(id_is_unique_and_owns_ephemerals) {
+TEST_LOOP(id_is_unique_and_owns_ephemerals, 0, WAYS) {
   begin(_i);
   zke_stat stat;
   ck_assert_int_ne(zke_session_id(a), 0);
@@ -120,10 +119,9 @@ START_TEST(id_is_unique_and_owns_ephemerals) {
   ck_assert_int_eq(stat.ephemeralOwner, zke_session_id(a));
   ck_assert_int_eq(zke_session_id(NULL), 0);
 }
-END_TEST
 
 /* P8: no id is issued twice, also when the file was closed in between. */
-START_TEST(ids_are_never_issued_twice) {
+TEST(ids_are_never_issued_twice) {
   enum { TIMES = 8 };
   int64_t ids[TIMES];
   for (int i = 0; i < TIMES; i++) {
@@ -133,26 +131,23 @@ START_TEST(ids_are_never_issued_twice) {
     for (int k = 0; k < i; k++) ck_assert_int_ne(ids[k], ids[i]);
   }
 }
-END_TEST
 
-START_TEST(state_is_connected) {
+TEST_LOOP(state_is_connected, 0, WAYS) {
   begin(_i);
   ck_assert_int_eq(zke_state(a), ZKE_STATE_CONNECTED);
   ck_assert_int_eq(zke_state(b), ZKE_STATE_CONNECTED);
 }
-END_TEST
 
 /* zkembed.h: a NULL handle is ZKE_BADARGUMENTS, and no handle comes of it. */
-START_TEST(session_of_no_handle_is_refused) {
+TEST(session_of_no_handle_is_refused) {
   zke *z = (zke *)&seen;
   ck_rc(zke_open_session(NULL, NULL, &z), ZKE_BADARGUMENTS);
   ck_assert_ptr_null(z);
 }
-END_TEST
 
 /* zkembed.h: sessions of a store are closed in any order; those left work,
  * and can be joined by another. */
-START_TEST(sessions_close_in_any_order) {
+TEST_LOOP(sessions_close_in_any_order, 0, 12) {
   static const int order[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
                                   {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
   static const char *const path[3] = {"/0", "/1", "/2"};
@@ -172,14 +167,12 @@ START_TEST(sessions_close_in_any_order) {
   }
   ck_ok(zke_close(z[order[_i % 6][2]]));
 }
-END_TEST
 
 /* zkembed.h: NULL may be closed. */
-START_TEST(closing_nothing_is_fine) { ck_ok(zke_close(NULL)); }
-END_TEST
+TEST(closing_nothing_is_fine) { ck_ok(zke_close(NULL)); }
 
 /* Section 6, zkembed.h: a closing session's own watchers get no event. */
-START_TEST(own_close_calls_no_watcher) {
+TEST_LOOP(own_close_calls_no_watcher, 0, WAYS) {
   begin(_i);
   ck_ok(create(a, "/e", ZKE_EPHEMERAL));
   ck_ok(watch(a, "/e", &seen));
@@ -189,10 +182,9 @@ START_TEST(own_close_calls_no_watcher) {
   a = NULL;
   ck_assert_int_eq(seen.count, 0);
 }
-END_TEST
 
 /* zkembed.h: closing removes ephemerals, watches and pending events. */
-START_TEST(close_leaves_nothing_of_the_session) {
+TEST_LOOP(close_leaves_nothing_of_the_session, 0, WAYS) {
   begin(_i);
   int64_t id = zke_session_id(a);
   ck_ok(create(b, "/n", ZKE_PERSISTENT));
@@ -210,13 +202,12 @@ START_TEST(close_leaves_nothing_of_the_session) {
   zke_free(list);
   ck_ok(zke_check(b, NULL, NULL));
 }
-END_TEST
 
 /* ---- ephemerals ---- */
 
 /* 12 #73: another session may set and delete an ephemeral, and one that was
  * made anew by another survives the first owner's end. */
-START_TEST(recreated_ephemeral_survives_first_owner) {
+TEST_LOOP(recreated_ephemeral_survives_first_owner, 0, 2 * WAYS) {
   begin(_i / 2);
   ck_ok(create(a, "/e", ZKE_EPHEMERAL));
   ck_ok(set(b, "/e"));
@@ -229,7 +220,6 @@ START_TEST(recreated_ephemeral_survives_first_owner) {
   ck_ok(zke_exists(b, "/e", NULL, NULL, &stat));
   ck_assert_int_eq(stat.ephemeralOwner, zke_session_id(b));
 }
-END_TEST
 
 /* The paths of a session's ephemerals as one text. */
 static const char *ephemerals(zke *z, int64_t session, const char *prefix) {
@@ -255,7 +245,7 @@ static void make_ephemerals(void) {
 }
 
 /* 12 #79: the prefix is one of the text; "", "/" and NULL are for all. */
-START_TEST(ephemerals_are_found_by_prefix) {
+TEST_LOOP(ephemerals_are_found_by_prefix, 0, WAYS) {
   begin(_i);
   make_ephemerals();
   ck_assert_str_eq(ephemerals(a, 0, "/t/e"), "/t/eph");
@@ -266,20 +256,18 @@ START_TEST(ephemerals_are_found_by_prefix) {
   ck_assert_str_eq(ephemerals(a, 0, "/"), "/e /t/a /t/eph");
   ck_assert_str_eq(ephemerals(a, 0, NULL), "/e /t/a /t/eph");
 }
-END_TEST
 
 /* zkembed.h: of any session, by its id; none of an unknown one. */
-START_TEST(ephemerals_are_found_by_session) {
+TEST_LOOP(ephemerals_are_found_by_session, 0, WAYS) {
   begin(_i);
   make_ephemerals();
   ck_assert_str_eq(ephemerals(b, zke_session_id(a), NULL), "/e /t/a /t/eph");
   ck_assert_str_eq(ephemerals(b, 0, NULL), "/t/b");
   ck_assert_str_eq(ephemerals(b, 12345, NULL), "");
 }
-END_TEST
 
 /* All of them, however many a removal takes at a time. */
-START_TEST(ephemerals_are_all_found) {
+TEST_LOOP(ephemerals_are_all_found, 0, WAYS) {
   zke_strings *paths = NULL;
   char path[16];
   begin(_i);
@@ -291,10 +279,9 @@ START_TEST(ephemerals_are_all_found) {
   ck_assert_int_eq(paths->count, 300);
   zke_free(paths);
 }
-END_TEST
 
 /* zkembed.h: with a chroot only those below it, without it. */
-START_TEST(ephemerals_are_those_below_the_chroot) {
+TEST(ephemerals_are_those_below_the_chroot) {
   begin(IN_MEMORY);
   make_ephemerals();
   zke *inside = test_session(b, "/t");
@@ -302,10 +289,9 @@ START_TEST(ephemerals_are_those_below_the_chroot) {
   ck_assert_str_eq(ephemerals(inside, zke_session_id(a), "/e"), "/eph");
   ck_ok(zke_close(inside));
 }
-END_TEST
 
 /* 12 #79, #84c: a count of the root has /zookeeper's three nodes in it. */
-START_TEST(count_of_root_includes_reserved_nodes) {
+TEST_LOOP(count_of_root_includes_reserved_nodes, 0, WAYS) {
   begin(_i);
   int64_t count = 0;
   ck_ok(zke_count(a, "/", &count));
@@ -316,7 +302,6 @@ START_TEST(count_of_root_includes_reserved_nodes) {
   ck_ok(zke_count(a, "/t", &count));
   ck_assert_int_eq(count, 3);
 }
-END_TEST
 
 /* ---- expiry ---- */
 
@@ -331,7 +316,7 @@ static void note_default(zke *z, int type, int state, const char *path,
 
 /* 12 #64, 5.5: every pair is told once however many watches it has, the
  * default watcher last. */
-START_TEST(expiry_is_told_to_every_pair_once) {
+TEST_LOOP(expiry_is_told_to_every_pair_once, 0, WAYS) {
   begin(_i);
   test_events last = {0};
   ck_ok(zke_set_watcher(a, note_default, &last));
@@ -350,10 +335,9 @@ START_TEST(expiry_is_told_to_every_pair_once) {
   test_expect(a, &seen, "");
   test_expect(a, &last, "");
 }
-END_TEST
 
 /* zkembed.h: the dispatch that delivers the end says ZKE_OK. */
-START_TEST(delivery_of_expiry_is_ok) {
+TEST_LOOP(delivery_of_expiry_is_ok, 0, WAYS) {
   begin(_i);
   ck_ok(zke_set_watcher(a, test_record, &seen));
   ck_ok(zke_expire(b, zke_session_id(a)));
@@ -363,7 +347,6 @@ START_TEST(delivery_of_expiry_is_ok) {
   ck_rc(zke_dispatch(a, NULL), ZKE_INVALIDSTATE);
   ck_rc(zke_wait(a, zke_now(a) + 1000), ZKE_INVALIDSTATE);
 }
-END_TEST
 
 /* A session that is expired and has been told so. */
 static void begin_expired(int way) {
@@ -374,7 +357,7 @@ static void begin_expired(int way) {
 }
 
 /* 12 #64: from then on every change is ZKE_INVALIDSTATE. */
-START_TEST(expired_session_changes_nothing) {
+TEST_LOOP(expired_session_changes_nothing, 0, WAYS) {
   begin_expired(_i);
   ck_rc(create(a, "/x", ZKE_PERSISTENT), ZKE_INVALIDSTATE);
   ck_rc(create(a, "/e", ZKE_EPHEMERAL), ZKE_INVALIDSTATE);
@@ -389,10 +372,9 @@ START_TEST(expired_session_changes_nothing) {
   ck_rc(exists(b, "/x"), ZKE_NONODE);
   ck_assert(lives(b, zke_session_id(b)));
 }
-END_TEST
 
 /* 12 #64: and every read. */
-START_TEST(expired_session_reads_nothing) {
+TEST_LOOP(expired_session_reads_nothing, 0, WAYS) {
   begin_expired(_i);
   int64_t count = 0;
   zke_strings *strings = NULL;
@@ -412,10 +394,9 @@ START_TEST(expired_session_reads_nothing) {
   ck_assert_ptr_null(strings);
   ck_assert_ptr_null(acls);
 }
-END_TEST
 
 /* 12 #64: and every watch. */
-START_TEST(expired_session_watches_nothing) {
+TEST_LOOP(expired_session_watches_nothing, 0, WAYS) {
   begin_expired(_i);
   int any = ZKE_WATCH_ANY;
   ck_rc(watch(a, "/n", &seen), ZKE_INVALIDSTATE);
@@ -426,10 +407,9 @@ START_TEST(expired_session_watches_nothing) {
   ck_ok(set(b, "/n"));
   test_expect(a, &seen, "");
 }
-END_TEST
 
 /* 12 #64: multi says ZKE_MARSHALLINGERROR and leaves the results alone. */
-START_TEST(expired_multi_is_a_marshalling_error) {
+TEST_LOOP(expired_multi_is_a_marshalling_error, 0, WAYS) {
   begin_expired(_i);
   zke_op op;
   zke_op_result result = {.rc = 77};
@@ -440,10 +420,9 @@ START_TEST(expired_multi_is_a_marshalling_error) {
   ck_rc(zke_multi_read(a, &op, 1, &result), ZKE_MARSHALLINGERROR);
   ck_assert_int_eq(result.rc, 77);
 }
-END_TEST
 
 /* 12 #64, 1.3: a bad path is found before the state. */
-START_TEST(bad_path_beats_expiry) {
+TEST_LOOP(bad_path_beats_expiry, 0, WAYS) {
   begin_expired(_i);
   ck_rc(create(a, "/x/", ZKE_PERSISTENT), ZKE_BADARGUMENTS);
   ck_rc(exists(a, "x"), ZKE_BADARGUMENTS);
@@ -451,11 +430,10 @@ START_TEST(bad_path_beats_expiry) {
   ck_rc(set(a, ""), ZKE_BADARGUMENTS);
   ck_rc(zke_get(a, NULL, NULL, NULL, NULL, NULL, NULL), ZKE_BADARGUMENTS);
 }
-END_TEST
 
 /* zkembed.h: the call that finds the session gone may say so in its own way;
  * later ones are ZKE_INVALIDSTATE, and the event is still delivered. */
-START_TEST(call_may_find_the_expiry) {
+TEST_LOOP(call_may_find_the_expiry, 0, WAYS) {
   begin(_i);
   ck_ok(zke_set_watcher(a, test_record, &seen));
   ck_ok(zke_expire(b, zke_session_id(a)));
@@ -465,7 +443,6 @@ START_TEST(call_may_find_the_expiry) {
   ck_rc(exists(b, "/e"), ZKE_NONODE);
   test_expect(a, &seen, "SESSION -112");
 }
-END_TEST
 
 /* One read of a's, of what there is. */
 enum { READS = 15 };
@@ -528,7 +505,7 @@ static int64_t standing_clock(void *context, int which) {
 /* zkembed.h, zke_expire: a read that begins after the session's end is refused,
  * in memory and on a file, beside another store or after a read that is still
  * open; and so with SQLite's own locks. */
-START_TEST(no_read_after_the_end) {
+TEST_LOOP(no_read_after_the_end, 0, 3 * READS) {
   int way = _i / READS;
   zke_os os = {.size = sizeof os, .clock = standing_clock};
   zke_options o = {.size = sizeof o, .os = &os};
@@ -546,10 +523,9 @@ START_TEST(no_read_after_the_end) {
     ck_rc(rc, way ? ZKE_SESSIONEXPIRED : ZKE_INVALIDSTATE);
   ck_rc(exists(a, "/n"), ZKE_INVALIDSTATE);
 }
-END_TEST
 
 /* zkembed.h: others' changes, and one's own, are no end. */
-START_TEST(reads_go_on_between_changes) {
+TEST_LOOP(reads_go_on_between_changes, 0, WAYS) {
   begin(_i);
   ck_ok(create(b, "/n", ZKE_PERSISTENT));
   for (int i = 0; i < 3 * READS; i++) {
@@ -557,10 +533,9 @@ START_TEST(reads_go_on_between_changes) {
     ck_ok(set(i % 2 ? b : a, "/n"));
   }
 }
-END_TEST
 
 /* zkembed.h: a session may expire itself. */
-START_TEST(session_expires_itself) {
+TEST_LOOP(session_expires_itself, 0, WAYS) {
   begin(_i);
   ck_ok(create(a, "/e", ZKE_EPHEMERAL));
   ck_ok(watch(a, "/e", &seen));
@@ -570,10 +545,9 @@ START_TEST(session_expires_itself) {
   test_expect(a, &seen, "SESSION -112");
   ck_assert_int_eq(zke_state(a), ZKE_STATE_EXPIRED);
 }
-END_TEST
 
 /* 5.9: changes after the expiry are never told. */
-START_TEST(expired_session_hears_no_change) {
+TEST_LOOP(expired_session_hears_no_change, 0, WAYS) {
   begin(_i);
   ck_ok(create(b, "/n", ZKE_PERSISTENT));
   ck_ok(watch(a, "/n", &seen));
@@ -581,10 +555,9 @@ START_TEST(expired_session_hears_no_change) {
   ck_ok(set(b, "/n"));
   test_expect(a, &seen, "SESSION -112");
 }
-END_TEST
 
 /* zkembed.h: there must be such a session. */
-START_TEST(expiry_of_nobody_is_nonode) {
+TEST_LOOP(expiry_of_nobody_is_nonode, 0, WAYS) {
   begin(_i);
   int64_t id = zke_session_id(a);
   ck_rc(zke_expire(b, id + 1000), ZKE_NONODE);
@@ -594,11 +567,10 @@ START_TEST(expiry_of_nobody_is_nonode) {
   ck_rc(zke_expire(b, id), ZKE_NONODE);
   ck_assert(!lives(b, id));
 }
-END_TEST
 
 /* Section 6: one session's expiry leaves its neighbour on the store alone,
  * even where it is the one the store was opened with. */
-START_TEST(expiry_leaves_neighbours) {
+TEST_LOOP(expiry_leaves_neighbours, 0, WAYS) {
   begin(_i);
   zke *neighbour = test_session(_i == IN_MEMORY ? b : a, NULL);
   zke *gone = _i == IN_MEMORY ? b : a;
@@ -610,12 +582,11 @@ START_TEST(expiry_leaves_neighbours) {
   ck_assert_int_eq(zke_state(neighbour), ZKE_STATE_CONNECTED);
   ck_ok(zke_close(neighbour));
 }
-END_TEST
 
 /* ---- the default watcher ---- */
 
 /* zkembed.h: of two default watchers the later one counts; NULL is none. */
-START_TEST(default_watcher_is_replaced) {
+TEST_LOOP(default_watcher_is_replaced, 0, WAYS) {
   zke_options options = {
       .size = sizeof options, .watcher = test_record, .watcher_context = &seen};
   begin_with(_i, &options, NULL);
@@ -630,10 +601,9 @@ START_TEST(default_watcher_is_replaced) {
   test_expect(a, &other, "SESSION -112");
   ck_assert_int_eq(seen.count, 0);
 }
-END_TEST
 
 /* The one given at opening is told; node events are not its business. */
-START_TEST(default_watcher_of_the_options) {
+TEST_LOOP(default_watcher_of_the_options, 0, WAYS) {
   zke_options options = {
       .size = sizeof options, .watcher = test_record, .watcher_context = &seen};
   begin_with(_i, &options, NULL);
@@ -644,10 +614,9 @@ START_TEST(default_watcher_of_the_options) {
   ck_ok(zke_expire(b, zke_session_id(a)));
   test_expect(a, &seen, "SESSION -112");
 }
-END_TEST
 
 /* 12 #66: a failed authentication kills the handle and tells every watcher. */
-START_TEST(failed_authentication_ends_the_handle) {
+TEST_LOOP(failed_authentication_ends_the_handle, 0, WAYS) {
   begin(_i);
   ck_ok(zke_set_watcher(a, test_record, &other));
   ck_rc(watch(a, "/n", &seen), ZKE_NONODE);
@@ -659,12 +628,11 @@ START_TEST(failed_authentication_ends_the_handle) {
   ck_rc(create(a, "/n", ZKE_PERSISTENT), ZKE_INVALIDSTATE);
   ck_ok(exists(b, "/"));
 }
-END_TEST
 
 /* ---- what others see ---- */
 
 /* zkembed.h: every session is listed, by id, with what it has. */
-START_TEST(sessions_are_listed_by_id) {
+TEST_LOOP(sessions_are_listed_by_id, 0, WAYS) {
   begin(_i);
   zke *third = test_session(b, NULL);
   zke_session_list *list = NULL;
@@ -678,10 +646,9 @@ START_TEST(sessions_are_listed_by_id) {
   ck_assert(lives(a, zke_session_id(third)));
   ck_ok(zke_close(third));
 }
-END_TEST
 
 /* zkembed.h: pid, start and liveness. */
-START_TEST(session_shows_its_process) {
+TEST_LOOP(session_shows_its_process, 0, WAYS) {
   int64_t before = test_wall();
   begin(_i);
   zke_session_info i = info(b, zke_session_id(a));
@@ -691,10 +658,9 @@ START_TEST(session_shows_its_process) {
   ck_assert_int_eq(i.lease_ms, 0);
   ck_assert_int_eq(i.alive, 1);
 }
-END_TEST
 
 /* zkembed.h: what it owns, watches and has not been told. */
-START_TEST(session_shows_its_rows) {
+TEST_LOOP(session_shows_its_rows, 0, WAYS) {
   begin(_i);
   int64_t id = zke_session_id(a);
   ck_ok(create(b, "/n", ZKE_PERSISTENT));
@@ -717,7 +683,6 @@ START_TEST(session_shows_its_rows) {
   ck_assert_int_eq(i.ephemerals, 1);
   ck_assert_int_eq(i.events, 0);
 }
-END_TEST
 
 /* The identity of a session, as the other sees it. */
 static const char *identity(zke *z, int64_t id) {
@@ -734,7 +699,7 @@ static const char *identity(zke *z, int64_t id) {
 }
 
 /* zkembed.h: an identity given is shown as it is, and was copied. */
-START_TEST(identity_is_shown) {
+TEST_LOOP(identity_is_shown, 0, WAYS) {
   char name[] = "worker '7'; -- \xc3\xa4";
   zke_options options = {
       .size = sizeof options, .identity = name, .lease_ms = 60000};
@@ -743,15 +708,13 @@ START_TEST(identity_is_shown) {
   ck_assert_str_eq(identity(b, zke_session_id(a)), "worker '7'; -- \xc3\xa4");
   ck_assert_int_eq(info(b, zke_session_id(a)).lease_ms, 60000);
 }
-END_TEST
 
 /* zkembed.h: the default is the process's name, which Linux cuts at 15. */
-START_TEST(identity_defaults_to_the_process_name) {
+TEST_LOOP(identity_defaults_to_the_process_name, 0, WAYS) {
   prctl(PR_SET_NAME, "a name that is long");
   begin(_i);
   ck_assert_str_eq(identity(b, zke_session_id(a)), "a name that is ");
 }
-END_TEST
 
 /* The mode of a watch in a list, or -99. */
 static int listed(const zke_watch_list *list, int64_t session, const char *path,
@@ -765,7 +728,7 @@ static int listed(const zke_watch_list *list, int64_t session, const char *path,
 }
 
 /* zkembed.h: every watch is listed by path, whole whatever the chroot. */
-START_TEST(watches_are_listed_by_path) {
+TEST_LOOP(watches_are_listed_by_path, 0, WAYS) {
   begin(_i);
   zke *inside = test_session(a, "/c");
   ck_ok(create(b, "/n", ZKE_PERSISTENT));
@@ -788,10 +751,9 @@ START_TEST(watches_are_listed_by_path) {
   zke_free(list);
   ck_ok(zke_close(inside));
 }
-END_TEST
 
 /* zkembed.h: waiters are watches on nodes that another session owns. */
-START_TEST(waiters_name_whom_they_wait_for) {
+TEST_LOOP(waiters_name_whom_they_wait_for, 0, WAYS) {
   begin(_i);
   ck_ok(create(b, "/p", ZKE_PERSISTENT));
   ck_ok(create(a, "/p/e", ZKE_EPHEMERAL));
@@ -812,13 +774,12 @@ START_TEST(waiters_name_whom_they_wait_for) {
                    ZKE_WATCH_DATA + ZKE_WATCH_CHILD);
   zke_free(list);
 }
-END_TEST
 
 /* ---- the keep-alive descriptor ---- */
 
 /* zkembed.h: it is close-on-exec and the caller's, and does not prevent
  * zke_close() from ending the session. */
-START_TEST(keepalive_descriptor_is_the_callers) {
+TEST(keepalive_descriptor_is_the_callers) {
   begin(IN_FILE);
   int64_t id = zke_session_id(a);
   int fd = -1;
@@ -832,10 +793,9 @@ START_TEST(keepalive_descriptor_is_the_callers) {
   ck_assert(!lives(b, id));
   ck_assert_int_eq(close(fd), 0);
 }
-END_TEST
 
 /* Closing it while the session goes on changes nothing. */
-START_TEST(keepalive_descriptor_may_be_closed) {
+TEST(keepalive_descriptor_may_be_closed) {
   begin(IN_FILE);
   int fd = -1;
   ck_ok(create(a, "/e", ZKE_EPHEMERAL));
@@ -849,16 +809,14 @@ START_TEST(keepalive_descriptor_may_be_closed) {
   }
   ck_assert_int_eq(info(b, zke_session_id(a)).alive, 1);
 }
-END_TEST
 
 /* zkembed.h: in memory there is no other process to outlive. */
-START_TEST(keepalive_descriptor_needs_a_file) {
+TEST(keepalive_descriptor_needs_a_file) {
   begin(IN_MEMORY);
   int fd = -7;
   ck_rc(zke_keepalive_fd(a, &fd), ZKE_UNIMPLEMENTED);
   ck_assert_int_eq(fd, -7);
 }
-END_TEST
 
 /* ---- leases, on a clock of the test's ---- */
 
@@ -907,7 +865,7 @@ static void pass_with(zke *z, int64_t ms) {
 }
 
 /* zkembed.h: zke_sync() finds another handle's zke_expire() within a second. */
-START_TEST(sync_finds_the_end) {
+TEST_LOOP(sync_finds_the_end, 0, WAYS) {
   begin_leased(_i);
   ck_ok(zke_sync(a, "/e"));
   ck_ok(zke_sync(a, "/e"));
@@ -916,10 +874,9 @@ START_TEST(sync_finds_the_end) {
   ck_rc(zke_sync(a, "/e"), _i ? ZKE_SESSIONEXPIRED : ZKE_INVALIDSTATE);
   ck_rc(zke_sync(a, "/e"), ZKE_INVALIDSTATE);
 }
-END_TEST
 
 /* zkembed.h: who does not call in loses the session, ephemerals and all. */
-START_TEST(silent_lease_runs_out) {
+TEST_LOOP(silent_lease_runs_out, 0, WAYS) {
   begin_leased(_i);
   int64_t id = zke_session_id(a);
   ck_ok(zke_set_watcher(a, test_record, &seen));
@@ -934,7 +891,6 @@ START_TEST(silent_lease_runs_out) {
   test_expect(a, &seen, "SESSION -112");
   ck_rc(exists(b, "/e"), ZKE_NONODE);
 }
-END_TEST
 
 /* One way of calling in. */
 static int call_in(int how) {
@@ -951,7 +907,7 @@ static int call_in(int how) {
 }
 
 /* zkembed.h: any call keeps it, a dispatch, a read or a change. */
-START_TEST(calling_in_keeps_the_lease) {
+TEST_LOOP(calling_in_keeps_the_lease, 0, 4 * WAYS) {
   begin_leased(_i / 4);
   for (int i = 0; i < 20; i++) {
     pass_with(b, LEASE / 2);
@@ -960,11 +916,10 @@ START_TEST(calling_in_keeps_the_lease) {
   ck_assert(lives(b, zke_session_id(a)));
   ck_ok(exists(b, "/e"));
 }
-END_TEST
 
 /* Section 5 of the design: what counts is the time since boot, a suspension
  * included, not the monotonic clock. */
-START_TEST(lease_counts_on_the_boot_clock) {
+TEST_LOOP(lease_counts_on_the_boot_clock, 0, WAYS) {
   begin_leased(_i);
   int64_t id = zke_session_id(a);
   move(ZKE_CLOCK_MONOTONIC, 10 * LEASE);
@@ -974,10 +929,9 @@ START_TEST(lease_counts_on_the_boot_clock) {
   pass_with(b, 1500); /* b may tick once a second (P6) */
   ck_assert(!lives(b, id));
 }
-END_TEST
 
 /* P5: the wall clock decides nothing. */
-START_TEST(wall_clock_ends_no_session) {
+TEST_LOOP(wall_clock_ends_no_session, 0, WAYS) {
   begin_leased(_i);
   const int64_t years = INT64_C(10) * 365 * 86400 * 1000;
   static const int jump[] = {1, -2, 1};
@@ -989,10 +943,9 @@ START_TEST(wall_clock_ends_no_session) {
     ck_assert(lives(a, zke_session_id(b)));
   }
 }
-END_TEST
 
 /* P5: without a lease a session lives however long it is silent. */
-START_TEST(session_without_lease_is_never_late) {
+TEST_LOOP(session_without_lease_is_never_late, 0, WAYS) {
   begin_leased(_i);
   int64_t id = zke_session_id(b);
   ck_ok(create(b, "/b", ZKE_EPHEMERAL));
@@ -1006,10 +959,9 @@ START_TEST(session_without_lease_is_never_late) {
   ck_ok(zke_dispatch(b, NULL));
   ck_assert_int_eq(zke_state(b), ZKE_STATE_CONNECTED);
 }
-END_TEST
 
 /* zkembed.h: a lease can be that of a further session alone. */
-START_TEST(lease_is_of_one_session) {
+TEST(lease_is_of_one_session) {
   begin_leased(IN_MEMORY);
   zke *neighbour = test_session(a, NULL);
   ck_ok(create(neighbour, "/neighbour", ZKE_EPHEMERAL));
@@ -1019,7 +971,6 @@ START_TEST(lease_is_of_one_session) {
   ck_ok(exists(neighbour, "/neighbour"));
   ck_ok(zke_close(neighbour));
 }
-END_TEST
 
 static int64_t deadline(zke *z) {
   int64_t at = 0;
@@ -1029,7 +980,7 @@ static int64_t deadline(zke *z) {
 
 /* P7: who waits for something looks for itself within a second, again and
  * again; who waits for nothing, and has no duty, never. */
-START_TEST(watcher_makes_a_session_tick) {
+TEST(watcher_makes_a_session_tick) {
   begin_leased(IN_FILE);
   pass_with(a, 100); /* takes the duty */
   ck_assert_int_eq(deadline(b), ZKE_FOREVER);
@@ -1042,7 +993,6 @@ START_TEST(watcher_makes_a_session_tick) {
     ck_assert_int_gt(deadline(b), zke_now(b));
   }
 }
-END_TEST
 
 static int sweeps; /* stamps of a sweep that were written */
 
@@ -1056,7 +1006,7 @@ static int64_t counting_pwrite(void *context, int fd, const void *data,
 
 /* The sweep looks at every session; so many sessions of one store must not
  * each do it at each tick. */
-START_TEST(one_sweep_serves_all_sessions_of_a_store) {
+TEST(one_sweep_serves_all_sessions_of_a_store) {
   enum { MANY = 20, TICKS = 8 };
   zke_os os = *driven_os();
   os.pwrite = counting_pwrite;
@@ -1075,11 +1025,10 @@ START_TEST(one_sweep_serves_all_sessions_of_a_store) {
   ck_assert_int_le(sweeps, TICKS);
   for (int i = 0; i < MANY; i++) ck_ok(zke_close(all[i]));
 }
-END_TEST
 
 /* doc/format.md: a slot for the lease's stamp is for a session with a lease;
  * others take none. */
-START_TEST(session_without_lease_takes_no_slot) {
+TEST(session_without_lease_takes_no_slot) {
   begin_leased(IN_FILE);
   sqlite3 *db = NULL;
   sqlite3_stmt *st = NULL;
@@ -1098,7 +1047,6 @@ START_TEST(session_without_lease_takes_no_slot) {
   sqlite3_finalize(st);
   sqlite3_close(db);
 }
-END_TEST
 
 /* The gate, kept by somebody else, as doc/format.md 5 tells it. */
 static int hold_gate(void) {
@@ -1166,7 +1114,7 @@ static zke *begin_siblings(zke_os *os, int busy) {
  * ends another session (0), begins one (1) or compacts the file (2): it used to
  * run out there.  Those of the store's other sessions, for which nobody can
  * call in meanwhile, do not run out either: they did. */
-START_TEST(waiting_call_keeps_the_leases) {
+TEST_LOOP(waiting_call_keeps_the_leases, 0, 3) {
   zke_os os = *driven_os();
   os.poll = driven_poll;
   zke *z = NULL, *sibling = begin_siblings(&os, 0);
@@ -1180,10 +1128,9 @@ START_TEST(waiting_call_keeps_the_leases) {
   close(gate);
   ck_ok(zke_close(sibling));
 }
-END_TEST
 
 /* The same of a call that has the gate, and waits for a foreign writer. */
-START_TEST(foreign_writer_keeps_the_leases) {
+TEST(foreign_writer_keeps_the_leases) {
   zke_os os = *driven_os();
   os.lock_range = look_at_the_gate;
   zke *sibling = begin_siblings(&os, 0);
@@ -1199,11 +1146,10 @@ START_TEST(foreign_writer_keeps_the_leases) {
   ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
   ck_ok(zke_close(sibling));
 }
-END_TEST
 
 /* … but one that does not call in where it could loses its lease, however long
  * the calls of its siblings wait. */
-START_TEST(siblings_keep_no_lease) {
+TEST(siblings_keep_no_lease) {
   zke_os os = *driven_os();
   os.poll = driven_poll;
   zke *sibling = begin_siblings(&os, 2 * LEASE);
@@ -1219,10 +1165,9 @@ START_TEST(siblings_keep_no_lease) {
   ck_assert(!lives(b, id));
   ck_ok(zke_close(sibling));
 }
-END_TEST
 
 /* zkembed.h: so does zke_sleep() keep it; it did not. */
-START_TEST(sleep_keeps_the_lease) {
+TEST(sleep_keeps_the_lease) {
   zke_os os = *driven_os();
   os.sleep = sleep_and_look;
   zke *sibling = begin_siblings(&os, 0);
@@ -1234,7 +1179,6 @@ START_TEST(sleep_keeps_the_lease) {
   ck_assert_int_lt(oldest, INT64_C(1000000) * LEASE / 2);
   ck_ok(zke_close(sibling));
 }
-END_TEST
 
 /* ms by which the clock of the leases goes on when the other is looked at */
 static int creeping;
@@ -1247,7 +1191,7 @@ static int64_t creeping_clock(void *context, int which) {
 
 /* P5: a compaction that takes longer than the leases of its store ends none of
  * them: nobody could call in. */
-START_TEST(compaction_keeps_the_leases) {
+TEST(compaction_keeps_the_leases) {
   zke_os os = *driven_os();
   os.clock = creeping_clock;
   zke_options leased = {.size = sizeof leased, .lease_ms = LEASE, .os = &os};
@@ -1263,13 +1207,12 @@ START_TEST(compaction_keeps_the_leases) {
   ck_assert(lives(b, zke_session_id(sibling)));
   ck_ok(zke_close(sibling));
 }
-END_TEST
 
 /* ---- one writer at a time ---- */
 
 /* P10, doc/format.md 5: who changes something holds the first byte of the
  * gate file; while another has it, a change waits, and a read does not. */
-START_TEST(change_waits_for_the_one_writer) {
+TEST(change_waits_for_the_one_writer) {
   zke_options brief = {.size = sizeof brief, .busy_timeout_ms = 20};
   begin_with(IN_FILE, &brief, NULL);
   ck_ok(create(b, "/n", ZKE_PERSISTENT));
@@ -1279,7 +1222,6 @@ START_TEST(change_waits_for_the_one_writer) {
   ck_assert_int_eq(close(fd), 0);
   ck_ok(set(a, "/n"));
 }
-END_TEST
 
 /* ---- a reply that is lost ---- */
 
@@ -1318,7 +1260,7 @@ static void begin_changes(int way) {
 }
 
 /* zkembed.h: a change lost before it took effect; the next one is done. */
-START_TEST(change_fails_before) {
+TEST_LOOP(change_fails_before, 0, KINDS *WAYS) {
   begin_changes(_i / KINDS);
   ck_ok(zke_test_fail(a, ZKE_TEST_FAIL_BEFORE, 0));
   ck_rc(do_change(_i % KINDS), ZKE_CONNECTIONLOSS);
@@ -1326,10 +1268,9 @@ START_TEST(change_fails_before) {
   ck_ok(do_change(_i % KINDS));
   ck_assert_int_eq(effects(_i % KINDS), 1);
 }
-END_TEST
 
 /* zkembed.h: a change lost after it took effect. */
-START_TEST(change_fails_after) {
+TEST_LOOP(change_fails_after, 0, KINDS *WAYS) {
   begin_changes(_i / KINDS);
   ck_ok(zke_test_fail(a, ZKE_TEST_FAIL_AFTER, 0));
   ck_rc(do_change(_i % KINDS), ZKE_CONNECTIONLOSS);
@@ -1337,11 +1278,10 @@ START_TEST(change_fails_after) {
   ck_assert_int_eq(zke_state(a), ZKE_STATE_CONNECTED);
   ck_ok(set(a, "/n"));
 }
-END_TEST
 
 /* zkembed.h: skip lets changes through; reads and other sessions do not
  * count; it fails one change only. */
-START_TEST(failure_skips_changes) {
+TEST_LOOP(failure_skips_changes, 0, WAYS) {
   begin_changes(_i);
   ck_ok(zke_test_fail(a, ZKE_TEST_FAIL_BEFORE, 2));
   ck_ok(set(a, "/n"));
@@ -1354,10 +1294,9 @@ START_TEST(failure_skips_changes) {
   ck_ok(set(a, "/n"));
   ck_assert_int_eq(effects(SET), 5);
 }
-END_TEST
 
 /* zkembed.h: 0 takes it back. */
-START_TEST(failure_is_taken_back) {
+TEST_LOOP(failure_is_taken_back, 0, WAYS) {
   begin_changes(_i);
   ck_ok(zke_test_fail(a, ZKE_TEST_FAIL_AFTER, 1));
   ck_ok(set(a, "/n"));
@@ -1365,11 +1304,10 @@ START_TEST(failure_is_taken_back) {
   ck_ok(set(a, "/n"));
   ck_assert_int_eq(effects(SET), 2);
 }
-END_TEST
 
 /* zkembed.h: on failure no output is touched, even though the node is there
  * and its watch fires. */
-START_TEST(lost_reply_leaves_outputs) {
+TEST_LOOP(lost_reply_leaves_outputs, 0, WAYS) {
   begin_changes(_i);
   char *path = NULL;
   zke_stat stat = {.version = 77};
@@ -1382,11 +1320,10 @@ START_TEST(lost_reply_leaves_outputs) {
   ck_assert_int_eq(stat.version, 77);
   test_expect(b, &seen, "CREATED /n/s-0000000001");
 }
-END_TEST
 
 /* zkembed.h: a read's reply is lost as well, and registers nothing; changes do
  * not count. */
-START_TEST(read_fails) {
+TEST_LOOP(read_fails, 0, WAYS) {
   static const int counted[] = {0, 1, 2, 3, 4, 5, 6, 7, 9};
   enum { COUNTED = sizeof counted / sizeof *counted };
   begin_changes(_i);
@@ -1414,116 +1351,5 @@ START_TEST(read_fails) {
   ck_ok(exists(a, "/n"));
   ck_rc(zke_test_fail(a, ZKE_TEST_FAIL_READ + 1, 0), ZKE_BADARGUMENTS);
 }
-END_TEST
 
-/* ---- the suite ---- */
-
-static TCase *add_case(Suite *suite, const char *name) {
-  TCase *tc = tcase_create(name);
-  tcase_set_timeout(tc, 30);
-  tcase_add_checked_fixture(tc, NULL, finish);
-  suite_add_tcase(suite, tc);
-  return tc;
-}
-
-#define ADD(test) tcase_add_loop_test(tc, test, 0, WAYS)
-
-static void add_begin(Suite *suite) {
-  TCase *tc = add_case(suite, "begin");
-  ADD(id_is_unique_and_owns_ephemerals);
-  tcase_add_test(tc, ids_are_never_issued_twice);
-  ADD(state_is_connected);
-  tcase_add_test(tc, session_of_no_handle_is_refused);
-  tcase_add_loop_test(tc, sessions_close_in_any_order, 0, 12);
-  tcase_add_test(tc, closing_nothing_is_fine);
-  ADD(own_close_calls_no_watcher);
-  ADD(close_leaves_nothing_of_the_session);
-}
-
-static void add_ephemerals(Suite *suite) {
-  TCase *tc = add_case(suite, "ephemerals");
-  tcase_add_loop_test(tc, recreated_ephemeral_survives_first_owner, 0,
-                      2 * WAYS);
-  ADD(ephemerals_are_found_by_prefix);
-  ADD(ephemerals_are_found_by_session);
-  ADD(ephemerals_are_all_found);
-  tcase_add_test(tc, ephemerals_are_those_below_the_chroot);
-  ADD(count_of_root_includes_reserved_nodes);
-  tcase_add_test(tc, overdue_is_told);
-}
-
-static void add_expiry(Suite *suite) {
-  TCase *tc = add_case(suite, "expiry");
-  ADD(expiry_is_told_to_every_pair_once);
-  ADD(delivery_of_expiry_is_ok);
-  ADD(expired_session_changes_nothing);
-  ADD(expired_session_reads_nothing);
-  ADD(expired_session_watches_nothing);
-  ADD(expired_multi_is_a_marshalling_error);
-  ADD(bad_path_beats_expiry);
-  ADD(call_may_find_the_expiry);
-  tcase_add_loop_test(tc, no_read_after_the_end, 0, 3 * READS);
-  ADD(reads_go_on_between_changes);
-  ADD(session_expires_itself);
-  ADD(expired_session_hears_no_change);
-  ADD(expiry_of_nobody_is_nonode);
-  ADD(expiry_leaves_neighbours);
-  ADD(default_watcher_is_replaced);
-  ADD(default_watcher_of_the_options);
-  ADD(failed_authentication_ends_the_handle);
-}
-
-static void add_inspection(Suite *suite) {
-  TCase *tc = add_case(suite, "inspection");
-  ADD(sessions_are_listed_by_id);
-  ADD(session_shows_its_process);
-  ADD(session_shows_its_rows);
-  ADD(identity_is_shown);
-  ADD(identity_defaults_to_the_process_name);
-  ADD(watches_are_listed_by_path);
-  ADD(waiters_name_whom_they_wait_for);
-  tcase_add_test(tc, keepalive_descriptor_is_the_callers);
-  tcase_add_test(tc, keepalive_descriptor_may_be_closed);
-  tcase_add_test(tc, keepalive_descriptor_needs_a_file);
-}
-
-static void add_lease(Suite *suite) {
-  TCase *tc = add_case(suite, "lease");
-  ADD(sync_finds_the_end);
-  ADD(silent_lease_runs_out);
-  tcase_add_loop_test(tc, calling_in_keeps_the_lease, 0, 4 * WAYS);
-  ADD(lease_counts_on_the_boot_clock);
-  ADD(wall_clock_ends_no_session);
-  ADD(session_without_lease_is_never_late);
-  tcase_add_test(tc, lease_is_of_one_session);
-  tcase_add_test(tc, watcher_makes_a_session_tick);
-  tcase_add_test(tc, one_sweep_serves_all_sessions_of_a_store);
-  tcase_add_test(tc, session_without_lease_takes_no_slot);
-  tcase_add_loop_test(tc, waiting_call_keeps_the_leases, 0, 3);
-  tcase_add_test(tc, foreign_writer_keeps_the_leases);
-  tcase_add_test(tc, siblings_keep_no_lease);
-  tcase_add_test(tc, sleep_keeps_the_lease);
-  tcase_add_test(tc, compaction_keeps_the_leases);
-  tcase_add_test(tc, change_waits_for_the_one_writer);
-}
-
-static void add_failure(Suite *suite) {
-  TCase *tc = add_case(suite, "failure");
-  tcase_add_loop_test(tc, change_fails_before, 0, KINDS * WAYS);
-  tcase_add_loop_test(tc, change_fails_after, 0, KINDS * WAYS);
-  ADD(failure_skips_changes);
-  ADD(failure_is_taken_back);
-  ADD(lost_reply_leaves_outputs);
-  ADD(read_fails);
-}
-
-int main(int argc, char **argv) {
-  Suite *suite = suite_create("session");
-  add_begin(suite);
-  add_ephemerals(suite);
-  add_expiry(suite);
-  add_inspection(suite);
-  add_lease(suite);
-  add_failure(suite);
-  return test_main(argc, argv, suite);
-}
+AFTER_EACH(finish);

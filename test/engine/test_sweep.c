@@ -296,7 +296,7 @@ static void end_doubt(zke *z) {
 /* P6: who has the duty and cannot write gives it away and notes no sweep, so
  * that another one buries.  It used to keep both, and nobody was buried while
  * its reader was there. */
-START_TEST(holder_in_doubt_gives_the_duty_away) {
+TEST(holder_in_doubt_gives_the_duty_away) {
   pid_t pid = start_owner("/group/m", 1);
   faulty_register();
   zke *holder = open_holder("faulty");
@@ -321,11 +321,10 @@ START_TEST(holder_in_doubt_gives_the_duty_away) {
   ck_ok(zke_close(holder));
   ck_ok(zke_close(other));
 }
-END_TEST
 
 /* P6: a sweep that failed by what its own process lacks does not keep another
  * one from sweeping. */
-START_TEST(failed_sweep_is_not_noted) {
+TEST(failed_sweep_is_not_noted) {
   pid_t pid = start_owner("/group/m", 1);
   zke *holder = open_holder(NULL), *other = open_at(&seats[1], NULL);
   kill_owner(pid);
@@ -343,12 +342,11 @@ START_TEST(failed_sweep_is_not_noted) {
   ck_ok(zke_close(holder));
   ck_ok(zke_close(other));
 }
-END_TEST
 
 /* P2, P10: it tries to be rid of that once a tick and waits for nobody.  It
  * used to try at each dispatch, with the gate locked and up to 50 ms for the
  * reader to go. */
-START_TEST(store_in_doubt_recovers_once_a_tick) {
+TEST(store_in_doubt_recovers_once_a_tick) {
   pid_t pid = start_owner("/group/m", 1);
   faulty_register();
   zke *z = open_holder("faulty");
@@ -370,12 +368,11 @@ START_TEST(store_in_doubt_recovers_once_a_tick) {
   ck_ok(zke_close(z));
   kill_owner(pid);
 }
-END_TEST
 
 /* P9: a dispatch does not wait for the gate either when the connection has to
  * be opened anew, and zke_wait() no longer than it was asked to.  Both used to
  * take the store's busy timeout. */
-START_TEST(broken_store_is_not_waited_for) {
+TEST(broken_store_is_not_waited_for) {
   pid_t pid = start_owner("/group/m", 1);
   faulty_register();
   zke *z = open_holder("faulty");
@@ -397,13 +394,12 @@ START_TEST(broken_store_is_not_waited_for) {
   ck_ok(zke_close(z));
   kill_owner(pid);
 }
-END_TEST
 
 /* ---- what a sweep gets done ---- */
 
 /* P6, P11: a dead session that cannot be buried, since its node's parent is
  * gone, keeps neither those that come after it nor the nodes that are due. */
-START_TEST(one_that_cannot_be_buried_keeps_no_other) {
+TEST(one_that_cannot_be_buried_keeps_no_other) {
   pid_t first = start_owner("/bad/m", 1), second = start_owner("/group/m", 1);
   zke *z = open_holder(NULL);
   make(z, "/full", ZKE_CONTAINER);
@@ -426,12 +422,11 @@ START_TEST(one_that_cannot_be_buried_keeps_no_other) {
   ck_assert_int_eq(test_session_count(z), 2);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P6: one whose burial fails, since this process's disk is full, and is put
  * off, does not wait for this process: another that can bury gets the duty.  It
  * used to stay with the one that cannot. */
-START_TEST(put_off_burial_is_left_to_another) {
+TEST(put_off_burial_is_left_to_another) {
   enum { SLOW = 1000 };
   pid_t pid = start_owner("/group/m", 1);
   faulty_register();
@@ -452,11 +447,10 @@ START_TEST(put_off_burial_is_left_to_another) {
   ck_ok(zke_close(holder));
   ck_ok(zke_close(other));
 }
-END_TEST
 
 /* The gate is taken after the first burial, which failed: the sweep tries no
  * other one.  It used to try them all, since it looked at the first failure. */
-START_TEST(busy_gate_ends_the_sweep) {
+TEST(busy_gate_ends_the_sweep) {
   enum { DEAD = 4 };
   pid_t pid[DEAD];
   char path[16];
@@ -477,11 +471,10 @@ START_TEST(busy_gate_ends_the_sweep) {
   seats[0].refused = 0;
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P6: of the sessions of one store one sweeps for all.  When its host does not
  * dispatch it any more, another takes over. */
-START_TEST(session_takes_the_sweep_over) {
+TEST(session_takes_the_sweep_over) {
   pid_t pid = start_owner("/group/m", 1);
   zke *z[2] = {open_holder(NULL), NULL};
   ck_ok(zke_open_session(z[0], NULL, &z[1]));
@@ -503,13 +496,12 @@ START_TEST(session_takes_the_sweep_over) {
   ck_ok(zke_close(z[1]));
   ck_ok(zke_close(z[0]));
 }
-END_TEST
 
 enum { CROWD = SWEEP_FEW + 36, SLOW_MS = ZKE_TICK_MS * 9 / 10 };
 
 /* P6: a holder of the duty that comes late probes all sessions, however many
  * there are, whichever turn it is.  It used to probe a quarter of them. */
-START_TEST(late_sweep_probes_all) {
+TEST_LOOP(late_sweep_probes_all, 0, 4) {
   pid_t pid = start_owner("/group/m", CROWD);
   zke *z = open_holder(NULL);
   for (int i = 0; i <= _i; i++) {
@@ -523,12 +515,11 @@ START_TEST(late_sweep_probes_all) {
   ck_assert_int_eq(test_session_count(z), 1);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P6: where the holder of the duty does not act, one that waits sweeps at each
  * of its ticks, in a poll loop and in zke_wait().  It used to find its own last
  * sweep too young at every second one. */
-START_TEST(every_tick_sweeps_for_an_idle_holder) {
+TEST_LOOP(every_tick_sweeps_for_an_idle_holder, 0, 2) {
   pid_t pid = start_owner("/group/m", 1);
   zke *holder = open_holder(NULL);
   looping[0] = NULL;
@@ -549,7 +540,6 @@ START_TEST(every_tick_sweeps_for_an_idle_holder) {
   ck_ok(zke_close(z));
   kill_owner(pid);
 }
-END_TEST
 
 /* ---- a gate that is busy ---- */
 
@@ -558,7 +548,7 @@ enum { BUSY = 60 }; /* more than it tries without a pause */
 /* P6: a sweep inside zke_wait() or another call stands in line at the gate for
  * a moment, so the dead are buried at once though others write.  It used to
  * give up after its first tries, again and again. */
-START_TEST(sweep_stands_in_line) {
+TEST_LOOP(sweep_stands_in_line, 0, 2) {
   pid_t pid = start_owner("/group/m", 1);
   zke *z = open_holder(NULL);
   ck_assert_int_gt(BUSY, ZKE_GATE_SPINS + 1);
@@ -578,10 +568,9 @@ START_TEST(sweep_stands_in_line) {
   test_expect(z, &heard, "CHILD /group");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* … for a moment only; */
-START_TEST(sweep_leaves_the_line) {
+TEST(sweep_leaves_the_line) {
   pid_t pid = start_owner("/group/m", 1);
   zke *z = open_holder(NULL);
   kill_owner(pid);
@@ -595,11 +584,10 @@ START_TEST(sweep_leaves_the_line) {
   ck_rc(see(z, "/group/m"), ZKE_NONODE);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* … and where it has not the duty, the next process that looks sweeps at once.
  * It used to think that the sweep was made, for most of a second. */
-START_TEST(busy_sweep_is_left_to_the_next) {
+TEST(busy_sweep_is_left_to_the_next) {
   pid_t pid = start_owner("/group/m", 1);
   zke *z = open_at(&seats[0], NULL), *other = open_at(&seats[1], NULL);
   kill_owner(pid);
@@ -612,11 +600,10 @@ START_TEST(busy_sweep_is_left_to_the_next) {
   ck_ok(zke_close(z));
   ck_ok(zke_close(other));
 }
-END_TEST
 
 /* P6: a call that changes something stands in the line anyway, so its sweep
  * waits longer.  Where forty write without pause, none came to its end. */
-START_TEST(change_waits_longer_to_sweep) {
+TEST(change_waits_longer_to_sweep) {
   pid_t pid = start_owner("/group/m", 1);
   zke *z = open_at(&seats[0], NULL);
   kill_owner(pid);
@@ -629,10 +616,9 @@ START_TEST(change_waits_longer_to_sweep) {
   ck_rc(see(z, "/group/m"), ZKE_NONODE);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* … though not for all of its own time. */
-START_TEST(change_keeps_time_for_itself) {
+TEST(change_keeps_time_for_itself) {
   pid_t pid = start_owner("/group/m", 1);
   zke *z = open_at(&seats[0], NULL);
   kill_owner(pid);
@@ -647,12 +633,11 @@ START_TEST(change_keeps_time_for_itself) {
   seats[0].refused = 0;
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P6: a holder of the duty that only dispatches, and finds the gate busy each
  * time, keeps nobody else from sweeping.  It noted that it had swept, and the
  * dead one was not buried. */
-START_TEST(busy_holder_hides_nothing) {
+TEST(busy_holder_hides_nothing) {
   pid_t pid = start_owner("/group/m", 1);
   zke *holder = open_holder(NULL), *z = open_at(&seats[1], NULL);
   watch_group(z);
@@ -669,11 +654,10 @@ START_TEST(busy_holder_hides_nothing) {
   ck_ok(zke_close(holder));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* … and not at all in zke_dispatch(), in time or late, which leaves it to the
  * next tick. */
-START_TEST(sweep_of_a_dispatch_does_not_wait) {
+TEST_LOOP(sweep_of_a_dispatch_does_not_wait, 0, 2) {
   pid_t pid = start_owner("/group/m", 1);
   zke *z = open_holder(NULL);
   heard.count = 0;
@@ -692,7 +676,6 @@ START_TEST(sweep_of_a_dispatch_does_not_wait) {
   ck_assert_int_eq(heard.count, 1);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* Somebody else has the gate and does nothing. */
 static int hold_gate(zke *z) {
@@ -706,7 +689,7 @@ static int hold_gate(zke *z) {
  * while the gate is busy, and within 16 ms once it is free; even where the
  * kernel had kept the dead one's lock so long that it was probed once a second
  * only.  It used to be tried a thousand times a second. */
-START_TEST(burial_at_a_busy_gate) {
+TEST_LOOP(burial_at_a_busy_gate, 0, 2) {
   pid_t pid = start_owner("/group/m", 1);
   zke *holder = open_holder(NULL); /* it sweeps, so the other does not */
   zke *z = open_at(&seats[1], NULL);
@@ -734,7 +717,6 @@ START_TEST(burial_at_a_busy_gate) {
   ck_ok(zke_close(holder));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- many nodes that go ----
  *
@@ -958,7 +940,7 @@ static void twins_begin(twin *t, bool in_memory) {
 /* P1, P3, P4: however a tree, its watches and its sessions are, the end of a
  * session and a sweep leave what they left row by row: counters, zxids, events
  * and their order, one-shots. */
-START_TEST(families_are_removed_as_row_by_row) {
+TEST_LOOP(families_are_removed_as_row_by_row, 0, 2) {
   const char *given = getenv("SEED");
   unsigned seed = given ? (unsigned)atoi(given) : (unsigned)getpid();
   twin t[TWINS];
@@ -988,7 +970,6 @@ START_TEST(families_are_removed_as_row_by_row) {
     for (int k = MEMBERS - 1; k >= 0; k--) ck_ok(zke_close(t[i].z[k]));
   }
 }
-END_TEST
 
 /* Make count nodes below a parent in one transaction. */
 static void make_many(zke *z, const char *parent, int count, int mode) {
@@ -1041,7 +1022,7 @@ static double end_of_many(zke *z, int count) {
 /* P10: the others wait while the nodes of a dead session are removed.  A node
  * costs the same among few and among many, and less than half of what it cost
  * when its parent was loaded and counted for each (165 instructions). */
-START_TEST(end_of_many_costs_little_each) {
+TEST(end_of_many_costs_little_each) {
   test_in_memory();
   zke *z = open_at(&seats[0], NULL);
   make(z, "/group", ZKE_PERSISTENT);
@@ -1052,11 +1033,10 @@ START_TEST(end_of_many_costs_little_each) {
   ck_assert_double_lt(many, 85);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P6: the time that a call waits for others does not bound its own work: the
  * end of a session is one transaction, however long that takes. */
-START_TEST(end_of_many_is_not_cut_off) {
+TEST(end_of_many_is_not_cut_off) {
   pid_t pid = start_owner("/group/m", 1);
   zke *z = open_holder(NULL), *owner = test_session(z, NULL);
   make_many(owner, "/group", 1000, ZKE_EPHEMERAL);
@@ -1068,13 +1048,12 @@ START_TEST(end_of_many_is_not_cut_off) {
   ck_ok(zke_close(z));
   kill_owner(pid);
 }
-END_TEST
 
 /* Semantics 9: a sweep does not look at nodes with a TTL that have children,
  * however many there are and however long ago their time was over; when the
  * last child has gone they are removed.  It used to read each of them four
  * times a second. */
-START_TEST(overdue_parents_are_not_looked_at) {
+TEST(overdue_parents_are_not_looked_at) {
   enum { MANY = 1000 };
   char path[64];
   test_in_memory();
@@ -1103,12 +1082,11 @@ START_TEST(overdue_parents_are_not_looked_at) {
   ck_assert_int_eq(children(z, "/t"), MANY - 1);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P9: a dispatch that finds many nodes due removes them without a sync, many in
  * a transaction, and ends when its time is over; the next goes on.  Each used
  * to be a synced transaction, 64 of them in a dispatch. */
-START_TEST(due_nodes_go_in_unsynced_batches) {
+TEST(due_nodes_go_in_unsynced_batches) {
   enum { MANY = NODE_REMOVAL * 5 };
   pid_t pid = start_owner("/group/m", 1);
   faulty_register();
@@ -1130,13 +1108,12 @@ START_TEST(due_nodes_go_in_unsynced_batches) {
   ck_ok(zke_close(z));
   kill_owner(pid);
 }
-END_TEST
 
 /* P11, P6: what cannot be written for want of room is left, all of it.  A
  * burial that takes long before it fails is tried less often, so that it takes
  * neither a core nor the gate; once there is room it is done.  It used to be
  * tried at each sweep. */
-START_TEST(full_disk_leaves_all_and_is_tried_seldom) {
+TEST_LOOP(full_disk_leaves_all_and_is_tried_seldom, 0, 2) {
   enum { SLOW = 100, SECONDS = 20 };
   pid_t pid = start_owner("/group/m", 1);
   faulty_register();
@@ -1172,37 +1149,4 @@ START_TEST(full_disk_leaves_all_and_is_tried_seldom) {
   ck_rc(see(z, "/group/m"), ZKE_NONODE);
   ck_assert_int_eq(children(z, "/t"), 0);
   ck_ok(zke_close(z));
-}
-END_TEST
-
-int main(int argc, char **argv) {
-  Suite *suite = suite_create("sweep");
-  TCase *t = tcase_create("sweep");
-  tcase_set_timeout(t, 60);
-  tcase_add_test(t, failed_sweep_is_not_noted);
-  tcase_add_test(t, holder_in_doubt_gives_the_duty_away);
-  tcase_add_test(t, store_in_doubt_recovers_once_a_tick);
-  tcase_add_test(t, broken_store_is_not_waited_for);
-  tcase_add_test(t, one_that_cannot_be_buried_keeps_no_other);
-  tcase_add_test(t, put_off_burial_is_left_to_another);
-  tcase_add_test(t, busy_gate_ends_the_sweep);
-  tcase_add_test(t, session_takes_the_sweep_over);
-  tcase_add_loop_test(t, late_sweep_probes_all, 0, 4);
-  tcase_add_loop_test(t, every_tick_sweeps_for_an_idle_holder, 0, 2);
-  tcase_add_loop_test(t, sweep_stands_in_line, 0, 2);
-  tcase_add_test(t, sweep_leaves_the_line);
-  tcase_add_test(t, busy_sweep_is_left_to_the_next);
-  tcase_add_test(t, change_waits_longer_to_sweep);
-  tcase_add_test(t, change_keeps_time_for_itself);
-  tcase_add_test(t, busy_holder_hides_nothing);
-  tcase_add_loop_test(t, sweep_of_a_dispatch_does_not_wait, 0, 2);
-  tcase_add_loop_test(t, burial_at_a_busy_gate, 0, 2);
-  tcase_add_loop_test(t, families_are_removed_as_row_by_row, 0, 2);
-  tcase_add_test(t, end_of_many_costs_little_each);
-  tcase_add_test(t, end_of_many_is_not_cut_off);
-  tcase_add_test(t, overdue_parents_are_not_looked_at);
-  tcase_add_test(t, due_nodes_go_in_unsynced_batches);
-  tcase_add_loop_test(t, full_disk_leaves_all_and_is_tried_seldom, 0, 2);
-  suite_add_tcase(suite, t);
-  return test_main(argc, argv, suite);
 }

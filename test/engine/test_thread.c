@@ -184,7 +184,7 @@ static void begin_held(int way, latch *l, worker *holder) {
 /* ---- waiting together ---- */
 
 /* zkembed.h: one event ends the wait of every thread on the handle. */
-START_TEST(event_ends_every_wait) {
+TEST_LOOP(event_ends_every_wait, 0, WAYS) {
   begin(_i);
   watch(shared, count_call, NULL);
   worker w[THREADS];
@@ -200,7 +200,6 @@ START_TEST(event_ends_every_wait) {
     }
   }
 }
-END_TEST
 
 /* A wait that is over before it began does not sleep. */
 static int wait_short(worker *w) {
@@ -212,7 +211,7 @@ static int wait_short(worker *w) {
 
 /* Section 3 of the design: when the one that sleeps in the kernel leaves,
  * another takes over. */
-START_TEST(another_takes_over_the_sleep) {
+TEST_LOOP(another_takes_over_the_sleep, 0, WAYS) {
   begin(_i);
   watch(shared, count_call, NULL);
   worker first, second;
@@ -224,7 +223,6 @@ START_TEST(another_takes_over_the_sleep) {
   ck_ok(join(&second));
   ck_assert_int_eq(called, 1);
 }
-END_TEST
 
 /* What the watcher of a sequence of nodes finds wrong. */
 static atomic_int inside, overlaps, disorder;
@@ -251,7 +249,7 @@ static int serve(worker *w) {
 
 /* zkembed.h, P4: however many threads serve a session, one dispatches at a
  * time, in commit order, each event once. */
-START_TEST(one_thread_dispatches_at_a_time) {
+TEST_LOOP(one_thread_dispatches_at_a_time, 0, WAYS) {
   enum { EVENTS = 300 };
   begin(_i);
   ck_ok(zke_create(writer, "/q", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
@@ -271,7 +269,6 @@ START_TEST(one_thread_dispatches_at_a_time) {
   ck_assert_int_eq(overlaps, 0);
   ck_assert_int_eq(disorder, 0);
 }
-END_TEST
 
 /* A watcher that dispatches again on its own thread. */
 static void dispatch_again(zke *z, int type, int state, const char *path,
@@ -282,7 +279,7 @@ static void dispatch_again(zke *z, int type, int state, const char *path,
 }
 
 /* zkembed.h: that works while other threads wait and dispatch. */
-START_TEST(callback_dispatches_among_threads) {
+TEST_LOOP(callback_dispatches_among_threads, 0, WAYS) {
   enum { EVENTS = 200 };
   begin(_i);
   watch(shared, dispatch_again, NULL);
@@ -295,13 +292,12 @@ START_TEST(callback_dispatches_among_threads) {
   ck_assert_int_eq(called, EVENTS);
   ck_assert_int_eq(disorder, 0);
 }
-END_TEST
 
 /* ---- while a callback runs ---- */
 
 /* zkembed.h: where another thread dispatches, a dispatch returns at once and
  * a wait keeps its deadline. */
-START_TEST(dispatch_elsewhere_is_not_waited_for) {
+TEST_LOOP(dispatch_elsewhere_is_not_waited_for, 0, WAYS) {
   latch l;
   worker holder;
   begin_held(_i, &l, &holder);
@@ -315,11 +311,10 @@ START_TEST(dispatch_elsewhere_is_not_waited_for) {
   sem_post(&l.released);
   ck_ok(join(&holder));
 }
-END_TEST
 
 /* zkembed.h: a callback runs with no lock held; the handle, its store and its
  * neighbours work meanwhile. */
-START_TEST(callback_holds_no_lock) {
+TEST_LOOP(callback_holds_no_lock, 0, WAYS) {
   latch l;
   worker holder;
   begin_held(_i, &l, &holder);
@@ -334,7 +329,6 @@ START_TEST(callback_holds_no_lock) {
   sem_post(&l.released);
   ck_ok(join(&holder));
 }
-END_TEST
 
 /* ---- closing under other threads ---- */
 
@@ -375,7 +369,7 @@ static int ask_until_refused(worker *w) {
 
 /* zkembed.h: the calls of other threads, sleeping ones too, return
  * ZKE_CLOSING, and zke_close() waits for the callback that still runs. */
-START_TEST(close_ends_the_calls_of_others) {
+TEST_LOOP(close_ends_the_calls_of_others, 0, WAYS) {
   static int (*const tasks[])(worker *) = {
       wait_until_refused,  wait_until_refused,     read_until_refused,
       write_until_refused, dispatch_until_refused, ask_until_refused};
@@ -394,10 +388,9 @@ START_TEST(close_ends_the_calls_of_others) {
   shared = NULL;
   ck_ok(change(writer));
 }
-END_TEST
 
 /* zkembed.h: a thread that sleeps in the kernel is woken by the close. */
-START_TEST(close_wakes_the_sleeper) {
+TEST_LOOP(close_wakes_the_sleeper, 0, WAYS) {
   begin(_i);
   watch(shared, count_call, NULL);
   worker sleeper;
@@ -408,10 +401,9 @@ START_TEST(close_wakes_the_sleeper) {
   ck_rc(join(&sleeper), ZKE_CLOSING);
   ck_assert_int_eq(called, 0);
 }
-END_TEST
 
 /* zkembed.h: sessions are closed one by one; a neighbour sleeps on. */
-START_TEST(close_leaves_sleeping_neighbour) {
+TEST_LOOP(close_leaves_sleeping_neighbour, 0, WAYS) {
   begin(_i);
   watch(shared, count_call, NULL);
   worker sleeper;
@@ -424,7 +416,6 @@ START_TEST(close_leaves_sleeping_neighbour) {
   ck_ok(join(&sleeper));
   ck_assert_int_eq(called, 1);
 }
-END_TEST
 
 static void close_other(zke *z, int type, int state, const char *path,
                         void *context) {
@@ -434,7 +425,7 @@ static void close_other(zke *z, int type, int state, const char *path,
 
 /* zkembed.h: a callback may close another handle, even one in which another
  * thread sleeps. */
-START_TEST(callback_closes_a_sleeping_handle) {
+TEST_LOOP(callback_closes_a_sleeping_handle, 0, WAYS) {
   begin(_i);
   zke *other = test_session(shared, NULL);
   watch(other, count_call, NULL);
@@ -450,7 +441,6 @@ START_TEST(callback_closes_a_sleeping_handle) {
   ck_assert_int_eq(called, 1);
   ck_ok(zke_close(other));
 }
-END_TEST
 
 /* ---- expiry under other threads ---- */
 
@@ -480,7 +470,7 @@ static int use_until_dead(worker *w) {
 }
 
 /* 12 #64: every thread gets ZKE_INVALIDSTATE, the watcher one event. */
-START_TEST(expiry_is_told_once_among_threads) {
+TEST_LOOP(expiry_is_told_once_among_threads, 0, WAYS) {
   begin(_i);
   ck_ok(zke_set_watcher(shared, count_expiry, NULL));
   worker w[6];
@@ -491,7 +481,6 @@ START_TEST(expiry_is_told_once_among_threads) {
   ck_assert_msg(rc == ZKE_OK || rc == ZKE_INVALIDSTATE, "dispatch: %d", rc);
   ck_assert_int_eq(told, 1);
 }
-END_TEST
 
 /* ---- sessions of their own ---- */
 
@@ -519,7 +508,7 @@ static int increment_often(worker *w) {
 
 /* P1: versions make a counter exact, whoever runs in parallel: threads with
  * sessions of one store, with stores of one file, or with one handle. */
-START_TEST(parallel_counting_is_exact) {
+TEST_LOOP(parallel_counting_is_exact, 0, 2 * WAYS) {
   begin(_i % 2);
   zke *z[THREADS];
   worker w[THREADS];
@@ -537,7 +526,6 @@ START_TEST(parallel_counting_is_exact) {
   for (int i = 0; i < THREADS; i++)
     if (z[i] != shared) ck_ok(zke_close(z[i]));
 }
-END_TEST
 
 enum { ROUNDS = 100 };
 
@@ -566,7 +554,7 @@ static int play(worker *w) {
 }
 
 /* P3, P7: no turn is missed between reading, registering and waiting. */
-START_TEST(two_threads_play_ping_pong) {
+TEST_LOOP(two_threads_play_ping_pong, 0, WAYS) {
   begin(_i);
   static const char *const nodes[] = {"/ping", "/pong"};
   for (int i = 0; i < 2; i++)
@@ -578,7 +566,6 @@ START_TEST(two_threads_play_ping_pong) {
   ck_ok(join(&a));
   ck_ok(join(&b));
 }
-END_TEST
 
 enum { CROWD = 1000, CALLS_MOST = 10, CALLS_ENOUGH = 100 };
 
@@ -616,7 +603,7 @@ static int get_once(worker *w) {
 /* zkembed.h, Threads: a call waits for its turn, not for another thread to make
  * a pause: one that calls again and again may pass those that are being woken,
  * but not for ever.  It did, and the others got ZKE_OPERATIONTIMEOUT. */
-START_TEST(greedy_thread_makes_way) {
+TEST_LOOP(greedy_thread_makes_way, 0, 2 * WAYS) {
   static worker many[CROWD];
   int count = _i / WAYS ? CROWD : 1;
   begin(_i % WAYS);
@@ -632,7 +619,6 @@ START_TEST(greedy_thread_makes_way) {
   ck_assert_int_le(calls_begun, count * CALLS_MOST);
   ck_ok(zke_close(neighbour));
 }
-END_TEST
 
 static int change_and_keep(worker *w) {
   keeper = true;
@@ -641,7 +627,7 @@ static int change_and_keep(worker *w) {
 
 /* zkembed.h: when zke_forget() returns, nothing is called any more, whatever
  * other threads do meanwhile and however little time the caller has. */
-START_TEST(forget_cannot_be_late) {
+TEST_LOOP(forget_cannot_be_late, 0, WAYS) {
   begin(_i);
   worker w;
   watch(shared, count_call, NULL);
@@ -660,7 +646,6 @@ START_TEST(forget_cannot_be_late) {
   ck_ok(zke_dispatch(shared, NULL));
   ck_assert_int_eq(called, 0);
 }
-END_TEST
 
 /* One of the calls that need nothing but another thread's to end. */
 static int ask(worker *w) {
@@ -685,7 +670,7 @@ static int ask(worker *w) {
  * the handle does not fail, while a call of another thread, a compaction for
  * instance, takes longer than the busy timeout.  They returned
  * ZKE_OPERATIONTIMEOUT. */
-START_TEST(long_call_fails_no_wait) {
+TEST_LOOP(long_call_fails_no_wait, 0, WAYS) {
   enum { QUESTIONS = 4 };
   worker keeps, asks[QUESTIONS], waits;
   busy_ms = 20;
@@ -699,12 +684,11 @@ START_TEST(long_call_fails_no_wait) {
   ck_until((zke_wake(shared), waits.done), 10000);
   ck_ok(join(&waits));
 }
-END_TEST
 
 /* zkembed.h: zke_call_at() waits for no other thread's call, nor does
  * zke_sleep() sleep beyond its deadline for one, with a lease or without.  Both
  * came back with the other call, however long that took. */
-START_TEST(long_call_delays_no_alarm_and_no_sleep) {
+TEST_LOOP(long_call_delays_no_alarm_and_no_sleep, 0, WAYS) {
   worker keeps;
   keep_ms = 20000;
   begin(_i);
@@ -722,7 +706,6 @@ START_TEST(long_call_delays_no_alarm_and_no_sleep) {
   ck_assert(!waited);
   ck_ok(zke_close(leased));
 }
-END_TEST
 
 /* Open a session, use it, close it, many times. */
 static int come_and_go(worker *w) {
@@ -742,7 +725,7 @@ static int come_and_go(worker *w) {
 
 /* zkembed.h: sessions come and go in parallel on one store while their watched
  * node is being changed; nothing of them is left. */
-START_TEST(sessions_come_and_go_in_parallel) {
+TEST_LOOP(sessions_come_and_go_in_parallel, 0, WAYS) {
   begin(_i);
   worker w[THREADS];
   int fds = test_fd_count();
@@ -765,7 +748,6 @@ START_TEST(sessions_come_and_go_in_parallel) {
   ck_ok(zke_check(writer, NULL, NULL));
   if (_i == IN_MEMORY) ck_assert_int_eq(test_fd_count(), fds);
 }
-END_TEST
 
 static const char *crowd; /* the file of open_and_close() */
 
@@ -785,7 +767,7 @@ static int open_and_close(worker *w) {
 
 /* zkembed.h: stores on one file, from its creation on, are opened and closed
  * by threads in parallel. */
-START_TEST(stores_open_and_close_in_parallel) {
+TEST(stores_open_and_close_in_parallel) {
   crowd = test_path("crowd.db");
   int fds = test_fd_count();
   worker w[THREADS];
@@ -800,7 +782,6 @@ START_TEST(stores_open_and_close_in_parallel) {
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 static int fail_elsewhere(worker *w) {
   int rc = zke_delete(w->z, "/elsewhere", -1);
@@ -808,7 +789,7 @@ static int fail_elsewhere(worker *w) {
 }
 
 /* zkembed.h: each thread has its own sentence of its own last failure. */
-START_TEST(sentences_are_of_one_thread) {
+TEST_LOOP(sentences_are_of_one_thread, 0, WAYS) {
   begin(_i);
   worker w;
   ck_rc(zke_delete(shared, "/here", -1), ZKE_NONODE);
@@ -816,56 +797,5 @@ START_TEST(sentences_are_of_one_thread) {
   ck_assert_int_eq(join(&w), ZKE_NONODE);
   ck_says("/here");
 }
-END_TEST
 
-/* ---- the suite ---- */
-
-#define ADD(test) tcase_add_loop_test(tc, test, 0, WAYS)
-
-static TCase *add_case(Suite *suite, const char *name) {
-  TCase *tc = tcase_create(name);
-  tcase_set_timeout(tc, 60);
-  tcase_add_checked_fixture(tc, NULL, finish);
-  suite_add_tcase(suite, tc);
-  return tc;
-}
-
-static void add_one_handle(Suite *suite) {
-  TCase *tc = add_case(suite, "one_handle");
-  ADD(event_ends_every_wait);
-  ADD(another_takes_over_the_sleep);
-  ADD(one_thread_dispatches_at_a_time);
-  ADD(callback_dispatches_among_threads);
-  ADD(dispatch_elsewhere_is_not_waited_for);
-  ADD(callback_holds_no_lock);
-  ADD(expiry_is_told_once_among_threads);
-  ADD(sentences_are_of_one_thread);
-}
-
-static void add_close(Suite *suite) {
-  TCase *tc = add_case(suite, "close");
-  ADD(close_ends_the_calls_of_others);
-  ADD(close_wakes_the_sleeper);
-  ADD(close_leaves_sleeping_neighbour);
-  ADD(callback_closes_a_sleeping_handle);
-}
-
-static void add_many_handles(Suite *suite) {
-  TCase *tc = add_case(suite, "many_handles");
-  tcase_add_loop_test(tc, parallel_counting_is_exact, 0, 2 * WAYS);
-  tcase_add_loop_test(tc, greedy_thread_makes_way, 0, 2 * WAYS);
-  ADD(two_threads_play_ping_pong);
-  ADD(sessions_come_and_go_in_parallel);
-  ADD(forget_cannot_be_late);
-  ADD(long_call_fails_no_wait);
-  ADD(long_call_delays_no_alarm_and_no_sleep);
-  tcase_add_test(tc, stores_open_and_close_in_parallel);
-}
-
-int main(int argc, char **argv) {
-  Suite *suite = suite_create("thread");
-  add_one_handle(suite);
-  add_close(suite);
-  add_many_handles(suite);
-  return test_main(argc, argv, suite);
-}
+AFTER_EACH(finish);

@@ -117,7 +117,7 @@ static int64_t zxid_now(zke *z) {
 /* zke_raise_sequence() lets a counter rise and never fall: numbers go on behind
  * it, cversion and pzxid are as if children had come and gone, no watch fires,
  * and it survives a reopening. */
-START_TEST(sequence_is_raised) {
+TEST(sequence_is_raised) {
   test_events events = {.count = 0};
   zke *z = test_open(test_path("a.db"));
   zke_stat before, after;
@@ -146,9 +146,8 @@ START_TEST(sequence_is_raised) {
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
 }
-END_TEST
 
-START_TEST(raising_is_refused) {
+TEST(raising_is_refused) {
   static const zke_acl entry = {ZKE_PERM_ALL & ~ZKE_PERM_CREATE, "world",
                                 "anyone"};
   static const zke_acls acls = {1, &entry};
@@ -166,10 +165,9 @@ START_TEST(raising_is_refused) {
   ck_assert_int_eq(stat.cversion, 0);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #22: a new node's Stat, and what its parent's shows. */
-START_TEST(stat_after_create) {
+TEST(stat_after_create) {
   zke *z = memory();
   zke_stat s;
   make(z, "/p");
@@ -190,10 +188,9 @@ START_TEST(stat_after_create) {
   expect_stat(stat_of(z, "/p"), before);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #23: what deleting a child leaves on the parent. */
-START_TEST(stat_after_delete) {
+TEST(stat_after_delete) {
   zke *z = memory();
   make(z, "/p");
   make(z, "/p/c");
@@ -205,10 +202,9 @@ START_TEST(stat_after_delete) {
   expect_stat(stat_of(z, "/p"), expected);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 2.4: only the parent notices, not the grandparent. */
-START_TEST(stat_of_grandparent) {
+TEST(stat_of_grandparent) {
   zke *z = memory();
   make(z, "/p");
   make(z, "/p/c");
@@ -219,10 +215,9 @@ START_TEST(stat_of_grandparent) {
   expect_stat(stat_of(z, "/p"), before);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #75: only ephemerals have an owner to show. */
-START_TEST(owner_of_each_mode) {
+TEST(owner_of_each_mode) {
   zke *z = memory();
   int64_t id = zke_session_id(z);
   ck_assert_int_ne(id, 0);
@@ -242,10 +237,9 @@ START_TEST(owner_of_each_mode) {
   }
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 2.1: the modes are an enumeration; ZooKeeper's others do not exist. */
-START_TEST(unknown_modes_are_refused) {
+TEST(unknown_modes_are_refused) {
   static const int modes[] = {
       -1,      7,       8,
       9,       16,      ZKE_PERSISTENT_WITH_TTL,
@@ -259,7 +253,6 @@ START_TEST(unknown_modes_are_refused) {
   expect_children(z, "/", "zookeeper");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #76, 2.1: what zke_create_ttl() takes. */
 static const struct {
@@ -305,16 +298,15 @@ static zke *open_standing(void) {
   return z;
 }
 
-START_TEST(ttl_arguments) {
+TEST_LOOP(ttl_arguments, 0, COUNT(ttls)) {
   zke *z = open_standing();
   ck_rc(create_ttl(z, "/t", ttls[_i].mode, ttls[_i].ttl_ms), ttls[_i].rc);
   ck_assert_int_eq(stat_of(z, "/").numChildren, 1 + (ttls[_i].rc == ZKE_OK));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 2.2, 9: who may have children. */
-START_TEST(children_by_mode_of_parent) {
+TEST(children_by_mode_of_parent) {
   zke *z = memory();
   ck_ok(create(z, "/e", ZKE_EPHEMERAL));
   ck_ok(create(z, "/c", ZKE_CONTAINER));
@@ -327,7 +319,6 @@ START_TEST(children_by_mode_of_parent) {
   ck_ok(create_ttl(z, "/t/t", ZKE_PERSISTENT_WITH_TTL, 100000));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 2.2, 12 #9, #10, #11: the first check that fails decides.
  * The tree: /x open with child k; /e ephemeral; /shut without CREATE, with
@@ -389,7 +380,7 @@ static zke *order_tree(void) {
   return z;
 }
 
-START_TEST(create_order_of_checks) {
+TEST_LOOP(create_order_of_checks, 0, COUNT(create_order)) {
   zke *z = order_tree();
   int64_t before = zxid_now(z);
   ck_rc(zke_create(z, create_order[_i].path, "", create_order[_i].len,
@@ -401,7 +392,6 @@ START_TEST(create_order_of_checks) {
   expect_children(z, "/shut", "k");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- delete ---- */
 
@@ -429,7 +419,7 @@ static const struct {
     {"/e", -1, ZKE_OK},
 };
 
-START_TEST(delete_order_of_checks) {
+TEST_LOOP(delete_order_of_checks, 0, COUNT(delete_order)) {
   zke *z = order_tree();
   int64_t before = zxid_now(z);
   int rc = delete_order[_i].rc;
@@ -438,10 +428,9 @@ START_TEST(delete_order_of_checks) {
   if (rc == ZKE_OK) ck_rc(exists(z, delete_order[_i].path), ZKE_NONODE);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 3: a node that was deleted starts anew. */
-START_TEST(recreated_node_starts_anew) {
+TEST(recreated_node_starts_anew) {
   zke *z = memory();
   zke_stat s;
   ck_ok(zke_create(z, "/a", "one", 3, ZKE_OPEN_ACL, 0, NULL, NULL));
@@ -457,12 +446,11 @@ START_TEST(recreated_node_starts_anew) {
   expect_data(z, "/a", "", 0);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- data ---- */
 
 /* 12 #26, #27: NULL is not empty, neither by create nor by set. */
-START_TEST(null_data_is_not_empty) {
+TEST(null_data_is_not_empty) {
   zke *z = memory();
   ck_ok(zke_create(z, "/null", NULL, -1, ZKE_OPEN_ACL, 0, NULL, NULL));
   ck_ok(zke_create(z, "/len", "abc", -1, ZKE_OPEN_ACL, 0, NULL, NULL));
@@ -478,10 +466,9 @@ START_TEST(null_data_is_not_empty) {
   expect_data(z, "/null", NULL, -1);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 3: data is any bytes, and comes back followed by a NUL. */
-START_TEST(data_is_any_bytes) {
+TEST(data_is_any_bytes) {
   char all[256];
   for (int i = 0; i < 256; i++) all[i] = (char)i;
   zke *z = memory();
@@ -491,11 +478,10 @@ START_TEST(data_is_any_bytes) {
   expect_data(z, "/a", "", 1);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* design.md 4: small and large values are kept apart inside; every size on
  * the way up and down must survive. */
-START_TEST(data_of_every_size) {
+TEST(data_of_every_size) {
   static const int sizes[] = {0,   1,    150,  199,   200,    201, 256,
                               511, 4096, 5000, 70000, 500000, 100, -1,
                               300, 0,    8000, 8001,  7,      -1};
@@ -515,7 +501,6 @@ START_TEST(data_of_every_size) {
   free(data);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P1, P11: the limit is on the value; a byte more is refused and named. */
 static void try_limit(zke *z, int limit, const char *number) {
@@ -535,33 +520,30 @@ static void try_limit(zke *z, int limit, const char *number) {
   free(data);
 }
 
-START_TEST(default_data_limit) {
+TEST(default_data_limit) {
   zke *z = memory();
   try_limit(z, 1048576, "1048576");
   ck_ok(zke_close(z));
 }
-END_TEST
 
-START_TEST(chosen_data_limit) {
+TEST(chosen_data_limit) {
   zke_options options = {.size = sizeof options, .data_limit = 1000};
   zke *z = NULL;
   ck_ok(zke_open(":memory:", &options, &z));
   try_limit(z, 1000, "1000");
   ck_ok(zke_close(z));
 }
-END_TEST
 
-START_TEST(larger_data_limit) {
+TEST(larger_data_limit) {
   zke_options options = {.size = sizeof options, .data_limit = 3000000};
   zke *z = NULL;
   ck_ok(zke_open(":memory:", &options, &z));
   try_limit(z, 3000000, "3000000");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P11: lengths that cannot be. */
-START_TEST(impossible_lengths) {
+TEST(impossible_lengths) {
   static const struct {
     const char *data;
     int len;
@@ -583,10 +565,9 @@ START_TEST(impossible_lengths) {
   expect_children(z, "/", "a zookeeper");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* "Inputs are copied before a call returns." */
-START_TEST(inputs_are_copied) {
+TEST(inputs_are_copied) {
   char path[] = "/a", data[] = "abc", scheme[] = "world", id[] = "anyone";
   zke_acl entry = {ZKE_PERM_ALL, scheme, id};
   zke_acls acls = {1, &entry};
@@ -600,12 +581,11 @@ START_TEST(inputs_are_copied) {
   make(z, "/a/b");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- set and versions ---- */
 
 /* 3: set changes version, mzxid, mtime and data, and nothing else. */
-START_TEST(stat_after_set) {
+TEST(stat_after_set) {
   zke *z = memory();
   zke_stat s;
   ck_ok(zke_create(z, "/a", "abc", 3, ZKE_OPEN_ACL, 0, NULL, NULL));
@@ -622,10 +602,9 @@ START_TEST(stat_after_set) {
   expect_stat(stat_of(z, "/"), root);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #24: the same bytes are a change all the same. */
-START_TEST(set_same_bytes) {
+TEST(set_same_bytes) {
   zke *z = memory();
   zke_stat s;
   test_events events = {0};
@@ -637,7 +616,6 @@ START_TEST(set_same_bytes) {
   test_expect(z, &events, "CHANGED /a");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 3, 12 #25, #31: the order, and versions taken literally.  /x has version 2,
  * /shut cannot be written. */
@@ -663,7 +641,7 @@ static const struct {
     {"/x", 0, -1, ZKE_OK},
 };
 
-START_TEST(set_order_of_checks) {
+TEST_LOOP(set_order_of_checks, 0, COUNT(set_order)) {
   zke *z = order_tree();
   ck_ok(zke_set(z, "/x", "", 0, 0, NULL));
   ck_ok(zke_set(z, "/x", "", 0, 1, NULL));
@@ -676,10 +654,9 @@ START_TEST(set_order_of_checks) {
   ck_assert_int_eq(stat_of(z, "/x").version, 2 + (rc == ZKE_OK));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #25: a delete with -2 is literal too. */
-START_TEST(negative_versions_are_literal) {
+TEST(negative_versions_are_literal) {
   zke *z = memory();
   make(z, "/a");
   ck_ok(zke_set(z, "/a", "", 0, 0, NULL));
@@ -689,7 +666,6 @@ START_TEST(negative_versions_are_literal) {
   ck_ok(zke_delete(z, "/a", 2));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- a database changed from outside ---- */
 
@@ -723,7 +699,7 @@ static void set_to(zke *z, int expected_version, int version) {
 }
 
 /* 12 #32: behind the largest version comes the smallest. */
-START_TEST(version_wraps) {
+TEST(version_wraps) {
   zke *z = doctored(DOCTOR("version = 2147483647"));
   ck_assert_int_eq(stat_of(z, "/c").version, INT_MAX);
   ck_rc(zke_set(z, "/c", "", 0, INT_MIN, NULL), ZKE_BADVERSION);
@@ -735,10 +711,9 @@ START_TEST(version_wraps) {
   ck_ok(zke_delete(z, "/c", INT_MIN + 2));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #84a: no value is skipped, and -1 is "any" and the version at once. */
-START_TEST(version_passes_minus_one) {
+TEST(version_passes_minus_one) {
   zke *z = doctored(DOCTOR("version = -2"));
   set_to(z, -2, -1);
   ck_rc(zke_set(z, "/c", "", 0, 7, NULL), ZKE_BADVERSION);
@@ -748,7 +723,6 @@ START_TEST(version_passes_minus_one) {
   set_to(z, 0, 1);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* Set /c's ACL and assert the aversion that came out. */
 static void set_acl_to(zke *z, int expected_version, int aversion) {
@@ -757,36 +731,33 @@ static void set_acl_to(zke *z, int expected_version, int aversion) {
 }
 
 /* 12 #32: aversion wraps likewise. */
-START_TEST(aversion_wraps) {
+TEST(aversion_wraps) {
   zke *z = doctored(DOCTOR("aversion = 2147483647"));
   set_acl_to(z, INT_MAX, INT_MIN);
   ck_rc(zke_set_acl(z, "/c", INT_MAX, ZKE_OPEN_ACL), ZKE_BADVERSION);
   set_acl_to(z, INT_MIN, INT_MIN + 1);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #84a: and passes -1 likewise. */
-START_TEST(aversion_passes_minus_one) {
+TEST(aversion_passes_minus_one) {
   zke *z = doctored(DOCTOR("aversion = -2"));
   set_acl_to(z, -2, -1);
   ck_rc(zke_set_acl(z, "/c", 7, ZKE_OPEN_ACL), ZKE_BADVERSION);
   set_acl_to(z, -1, 0);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #21: ten digits. */
-START_TEST(sequence_9999999) {
+TEST(sequence_9999999) {
   zke *z = doctored(DOCTOR("creates = 9999999"));
   sequence(z, "/c/s-", "/c/s-0009999999");
   sequence(z, "/c/s-", "/c/s-0010000000");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #20: from the last number on the counter stands still. */
-START_TEST(sequence_sticks_at_the_end) {
+TEST(sequence_sticks_at_the_end) {
   zke *z = doctored(DOCTOR("creates = 2147483646"));
   sequence(z, "/c/s-", "/c/s-2147483646");
   sequence(z, "/c/s-", "/c/s-2147483647");
@@ -802,10 +773,9 @@ START_TEST(sequence_sticks_at_the_end) {
   sequence(z, "/c/s-", "/c/s-2147483647");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #20: cversion is 2 * creates - numChildren in 32 bits. */
-START_TEST(cversion_wraps) {
+TEST(cversion_wraps) {
   zke *z = doctored(DOCTOR("creates = 2147483645"));
   ck_assert_int_eq(stat_of(z, "/c").cversion, -6);
   sequence(z, "/c/s-", "/c/s-2147483645");
@@ -818,11 +788,10 @@ START_TEST(cversion_wraps) {
   ck_assert_int_eq(stat_of(z, "/c").cversion, -4);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 2.3: a parent whose counter stands still no longer gets a pzxid by create,
  * but still by delete. */
-START_TEST(pzxid_at_the_end) {
+TEST(pzxid_at_the_end) {
   zke *z = doctored(DOCTOR("creates = 2147483647"));
   int64_t before = stat_of(z, "/c").pzxid;
   make(z, "/c/a");
@@ -834,10 +803,9 @@ START_TEST(pzxid_at_the_end) {
   ck_assert_int_eq(stat_of(z, "/c").pzxid, zxid_now(z) - 1);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #20: only inside one multi does the number turn negative. */
-START_TEST(sequence_wraps_in_multi) {
+TEST(sequence_wraps_in_multi) {
   zke *z = doctored(DOCTOR("creates = 2147483647"));
   zke_op ops[3];
   zke_op_result results[3];
@@ -854,10 +822,9 @@ START_TEST(sequence_wraps_in_multi) {
   ck_rc(create(z, "/c/m-", ZKE_PERSISTENT_SEQUENTIAL), ZKE_NODEEXISTS);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 2.3: in there a plain create counts too, and each parent for itself. */
-START_TEST(sequence_wraps_for_one_parent) {
+TEST(sequence_wraps_for_one_parent) {
   zke *z = doctored(DOCTOR("creates = 2147483646"));
   zke_op ops[5];
   zke_op_result results[5];
@@ -876,12 +843,11 @@ START_TEST(sequence_wraps_for_one_parent) {
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- sequences ---- */
 
 /* 12 #13: one counter for all; deletes do not move it. */
-START_TEST(sequence_counts_every_create) {
+TEST(sequence_counts_every_create) {
   zke *z = memory();
   make(z, "/p");
   sequence(z, "/p/s-", "/p/s-0000000000");
@@ -896,10 +862,9 @@ START_TEST(sequence_counts_every_create) {
   ck_assert_int_eq(s.numChildren, 3);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 2.3: all prefixes and all modes share the counter. */
-START_TEST(sequence_is_shared_by_modes) {
+TEST(sequence_is_shared_by_modes) {
   zke *z = memory();
   make(z, "/p");
   ck_ok(create(z, "/p/e", ZKE_EPHEMERAL));
@@ -912,10 +877,9 @@ START_TEST(sequence_is_shared_by_modes) {
   sequence(z, "/p/", "/p/0000000006");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 2.3: what does not move the counter. */
-START_TEST(sequence_ignores_other_changes) {
+TEST(sequence_ignores_other_changes) {
   zke *z = memory();
   make(z, "/p");
   make(z, "/p/q");
@@ -927,10 +891,9 @@ START_TEST(sequence_ignores_other_changes) {
   sequence(z, "/p/s-", "/p/s-0000000001");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #14: a refused create leaves the next number as it was. */
-START_TEST(refused_create_keeps_the_number) {
+TEST(refused_create_keeps_the_number) {
   zke *z = memory();
   make(z, "/p");
   make(z, "/p/a");
@@ -940,10 +903,9 @@ START_TEST(refused_create_keeps_the_number) {
   sequence(z, "/p/s-", "/p/s-0000000001");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #15: a taken name blocks its prefix until another create comes. */
-START_TEST(sequence_collision) {
+TEST(sequence_collision) {
   zke *z = memory();
   make(z, "/p");
   make(z, "/p/q-0000000001");
@@ -955,10 +917,9 @@ START_TEST(sequence_collision) {
   sequence(z, "/p/q-", "/p/q-0000000002");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #16: five creates and deletes of one name. */
-START_TEST(sequence_after_create_and_delete) {
+TEST(sequence_after_create_and_delete) {
   zke *z = memory();
   make(z, "/p");
   for (int i = 0; i < 5; i++) {
@@ -971,10 +932,9 @@ START_TEST(sequence_after_create_and_delete) {
   ck_assert_int_eq(s.numChildren, 1);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #17: ephemerals that go with their session do not move it. */
-START_TEST(sequence_after_session_end) {
+TEST(sequence_after_session_end) {
   zke *z = memory(), *other = test_session(z, NULL);
   make(z, "/p");
   for (int i = 0; i < 4; i++) {
@@ -992,10 +952,9 @@ START_TEST(sequence_after_session_end) {
   ck_assert_int_eq(s.numChildren, 2);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #18: a new parent counts from zero. */
-START_TEST(sequence_of_recreated_parent) {
+TEST(sequence_of_recreated_parent) {
   zke *z = memory();
   make(z, "/p");
   sequence(z, "/p/s-", "/p/s-0000000000");
@@ -1005,10 +964,9 @@ START_TEST(sequence_of_recreated_parent) {
   sequence(z, "/p/s-", "/p/s-0000000000");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #84c: the root counts like every parent; /zookeeper does not count. */
-START_TEST(sequence_of_root) {
+TEST(sequence_of_root) {
   zke *z = memory();
   int64_t count;
   make(z, "/first");
@@ -1017,10 +975,9 @@ START_TEST(sequence_of_root) {
   ck_assert_int_eq(count, 5);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 2.3: the parent is what stands before the last slash, the rest is prefix. */
-START_TEST(sequence_prefix_is_verbatim) {
+TEST(sequence_prefix_is_verbatim) {
   zke *z = memory();
   make(z, "/p");
   sequence(z, "/p/0000000000", "/p/00000000000000000000");
@@ -1029,12 +986,11 @@ START_TEST(sequence_prefix_is_verbatim) {
   sequence(z, "/p", "/p0000000001");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- reading ---- */
 
 /* 12 #85: children come sorted by their bytes (a documented difference). */
-START_TEST(children_are_sorted) {
+TEST(children_are_sorted) {
   static const char *const names[] = {"zz", "a", "1", "b", "2", "B", "10"};
   zke *z = memory();
   make(z, "/p");
@@ -1049,10 +1005,9 @@ START_TEST(children_are_sorted) {
   expect_children(z, "/", "p p2 zookeeper");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #87: a leaf has a list too, and the Stat comes with it. */
-START_TEST(children_of_a_leaf) {
+TEST(children_of_a_leaf) {
   zke *z = memory();
   zke_strings *names = NULL;
   zke_stat s;
@@ -1064,10 +1019,9 @@ START_TEST(children_of_a_leaf) {
   expect_stat(s, stat_of(z, "/leaf"));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 3: names that sort around the slash do not mix with other parents'. */
-START_TEST(children_belong_to_one_parent) {
+TEST(children_belong_to_one_parent) {
   zke *z = memory();
   make(z, "/a");
   make(z, "/a!");
@@ -1085,10 +1039,9 @@ START_TEST(children_belong_to_one_parent) {
   ck_assert_int_eq(count, 1);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #79: all descendants; the fresh root has three. */
-START_TEST(count_of_descendants) {
+TEST(count_of_descendants) {
   zke *z = memory();
   int64_t count = -1;
   ck_ok(zke_count(z, "/", &count));
@@ -1107,7 +1060,6 @@ START_TEST(count_of_descendants) {
   ck_assert_int_eq(count, 2);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #79: what zke_ephemerals() finds; z owns these, and other "/t/o". */
 static const struct {
@@ -1129,7 +1081,7 @@ static const struct {
     {"eph", ""},
 };
 
-START_TEST(ephemerals_by_prefix) {
+TEST_LOOP(ephemerals_by_prefix, 0, COUNT(ephemerals)) {
   zke *z = memory(), *other = test_session(z, NULL);
   zke_strings *paths = NULL;
   make(z, "/t");
@@ -1148,10 +1100,9 @@ START_TEST(ephemerals_by_prefix) {
   ck_ok(zke_close(other));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 3: of another session, of an ended and of an unknown one. */
-START_TEST(ephemerals_by_session) {
+TEST(ephemerals_by_session) {
   zke *z = memory(), *other = test_session(z, NULL);
   int64_t id = zke_session_id(other);
   zke_strings *paths = NULL;
@@ -1167,10 +1118,9 @@ START_TEST(ephemerals_by_session) {
   expect_strings(paths, "");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #80: sync looks at no path. */
-START_TEST(sync_takes_any_path) {
+TEST(sync_takes_any_path) {
   static const char *const paths[] = {"/", "/nope", "/nope/", "x", "", NULL};
   zke *z = memory();
   int64_t before = zxid_now(z);
@@ -1178,12 +1128,11 @@ START_TEST(sync_takes_any_path) {
   ck_assert_int_eq(zxid_now(z), before + 1);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- sessions as far as the tree shows them ---- */
 
 /* 12 #73: an ephemeral belongs to its session, but anybody may change it. */
-START_TEST(foreign_ephemeral) {
+TEST(foreign_ephemeral) {
   zke *z = memory(), *first = test_session(z, NULL);
   ck_ok(create(first, "/e", ZKE_EPHEMERAL));
   ck_assert_int_eq(stat_of(z, "/e").ephemeralOwner, zke_session_id(first));
@@ -1194,10 +1143,9 @@ START_TEST(foreign_ephemeral) {
   ck_assert_int_eq(stat_of(z, "/e").ephemeralOwner, zke_session_id(z));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 6: all ephemerals of a session go with one zxid. */
-START_TEST(session_end_is_one_zxid) {
+TEST(session_end_is_one_zxid) {
   zke *z = memory(), *other = test_session(z, NULL);
   make(z, "/p");
   make(z, "/q");
@@ -1216,10 +1164,9 @@ START_TEST(session_end_is_one_zxid) {
   ck_assert_int_eq(zxid_now(z), before + 2);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 7: the sessions of one tree have different ids. */
-START_TEST(session_ids_differ) {
+TEST(session_ids_differ) {
   zke *z = memory();
   int64_t last = zke_session_id(z);
   for (int i = 0; i < 10; i++) {
@@ -1230,11 +1177,10 @@ START_TEST(session_ids_differ) {
   }
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* zkembed.h: a tree in memory is private, and lives as long as any session
  * on it. */
-START_TEST(memory_lives_with_its_last_session) {
+TEST(memory_lives_with_its_last_session) {
   zke *a = memory(), *other = memory(), *b = test_session(a, NULL);
   make(a, "/a");
   ck_rc(exists(other, "/a"), ZKE_NONODE);
@@ -1246,7 +1192,6 @@ START_TEST(memory_lives_with_its_last_session) {
   ck_ok(zke_close(c));
   ck_ok(zke_close(other));
 }
-END_TEST
 
 /* ---- zxids: P1 and 12 #39 ---- */
 
@@ -1355,7 +1300,7 @@ static const struct {
     {"session open and expiry", cost_expiry, 2},
 };
 
-START_TEST(zxid_cost) {
+TEST_LOOP(zxid_cost, 0, COUNT(costs)) {
   zke *z = memory();
   make(z, "/a");
   make(z, "/a/b");
@@ -1366,7 +1311,6 @@ START_TEST(zxid_cost) {
                 (int)cost, costs[_i].zxids);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- the sweep: containers and TTL, on a clock of our own ---- */
 
@@ -1420,7 +1364,7 @@ static void make_used_container(zke *z, const char *path) {
 }
 
 /* 12 #77: a container that never had a child stays. */
-START_TEST(container_unused_stays) {
+TEST(container_unused_stays) {
   shifted s;
   zke *z = open_shifted(&s, 1);
   ck_ok(create(z, "/c", ZKE_CONTAINER));
@@ -1432,10 +1376,9 @@ START_TEST(container_unused_stays) {
   ck_ok(exists(z, "/c"));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #77: an emptied one goes, as by a delete. */
-START_TEST(container_emptied_goes) {
+TEST(container_emptied_goes) {
   shifted s;
   test_events events = {0};
   zke *z = open_shifted(&s, 60000);
@@ -1452,10 +1395,9 @@ START_TEST(container_emptied_goes) {
   ck_assert_int_eq(zxid_now(z), after.pzxid + 1);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* zkembed.h: not before it has been empty for container_ms. */
-START_TEST(container_stays_its_time) {
+TEST(container_stays_its_time) {
   shifted s;
   zke *z = open_shifted(&s, 0); /* the default: a minute */
   make_used_container(z, "/c");
@@ -1468,10 +1410,9 @@ START_TEST(container_stays_its_time) {
   ck_until(gone(z, "/c"), 5000);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* zkembed.h: the time starts anew when it is emptied anew. */
-START_TEST(container_in_use_stays) {
+TEST(container_in_use_stays) {
   shifted s;
   zke *z = open_shifted(&s, 0);
   make_used_container(z, "/c");
@@ -1487,10 +1428,9 @@ START_TEST(container_in_use_stays) {
   ck_until(gone(z, "/c"), 5000);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 9: nested containers go one after the other. */
-START_TEST(containers_nested) {
+TEST(containers_nested) {
   shifted s;
   zke *z = open_shifted(&s, 1000);
   ck_ok(create(z, "/o", ZKE_CONTAINER));
@@ -1502,10 +1442,9 @@ START_TEST(containers_nested) {
   ck_ok(zke_check(z, NULL, NULL));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 9: a container is deleted by hand like any node. */
-START_TEST(container_deleted_by_hand) {
+TEST(container_deleted_by_hand) {
   zke *z = memory();
   ck_ok(create(z, "/c", ZKE_CONTAINER));
   make(z, "/c/a");
@@ -1514,10 +1453,9 @@ START_TEST(container_deleted_by_hand) {
   ck_ok(drop(z, "/c"));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #78: a TTL node goes when its time is over, as by a delete. */
-START_TEST(ttl_node_goes) {
+TEST(ttl_node_goes) {
   shifted s;
   test_events events = {0};
   zke *z = open_shifted(&s, 0);
@@ -1536,10 +1474,9 @@ START_TEST(ttl_node_goes) {
   ck_until(gone(z, "/t-0000000001"), 5000);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #78: with a child it stays; without, its age counts from its mtime. */
-START_TEST(ttl_node_with_child_stays) {
+TEST(ttl_node_with_child_stays) {
   shifted s;
   zke *z = open_shifted(&s, 0);
   ck_ok(create_ttl(z, "/t", ZKE_PERSISTENT_WITH_TTL, 60000));
@@ -1551,10 +1488,9 @@ START_TEST(ttl_node_with_child_stays) {
   ck_until(gone(z, "/t"), 5000);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #78: a set makes it young again. */
-START_TEST(ttl_node_is_refreshed_by_set) {
+TEST(ttl_node_is_refreshed_by_set) {
   shifted s;
   zke *z = open_shifted(&s, 0);
   ck_ok(create_ttl(z, "/t", ZKE_PERSISTENT_WITH_TTL, 60000));
@@ -1567,10 +1503,9 @@ START_TEST(ttl_node_is_refreshed_by_set) {
   ck_until(gone(z, "/t"), 5000);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #78: reading it, its ACL and its children do not. */
-START_TEST(ttl_node_is_not_refreshed_otherwise) {
+TEST(ttl_node_is_not_refreshed_otherwise) {
   shifted s;
   zke *z = open_shifted(&s, 0);
   ck_ok(create_ttl(z, "/t", ZKE_PERSISTENT_WITH_TTL, 60000));
@@ -1583,10 +1518,9 @@ START_TEST(ttl_node_is_not_refreshed_otherwise) {
   ck_until(gone(z, "/t"), 5000);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 9: children of any kind hold a TTL node, an ephemeral too. */
-START_TEST(ttl_node_goes_after_ephemeral_child) {
+TEST(ttl_node_goes_after_ephemeral_child) {
   shifted s;
   zke *z = open_shifted(&s, 0), *other = test_session(z, NULL);
   ck_ok(create_ttl(z, "/t", ZKE_PERSISTENT_WITH_TTL, 60000));
@@ -1598,12 +1532,11 @@ START_TEST(ttl_node_goes_after_ephemeral_child) {
   ck_until(gone(z, "/t"), 5000);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- bad input: P11 ---- */
 
 /* A NULL handle is ZKE_BADARGUMENTS, and no output is touched. */
-START_TEST(null_handle) {
+TEST(null_handle) {
   ck_rc(create(NULL, "/a", 0), ZKE_BADARGUMENTS);
   ck_rc(create_ttl(NULL, "/a", 5, 1), ZKE_BADARGUMENTS);
   ck_rc(drop(NULL, "/a"), ZKE_BADARGUMENTS);
@@ -1625,10 +1558,9 @@ START_TEST(null_handle) {
   ck_assert_int_eq(zke_now(NULL), 0);
   ck_assert_int_eq(zke_session_id(NULL), 0);
 }
-END_TEST
 
 /* A NULL handle in what is about watches, waiting and inspection. */
-START_TEST(null_handle_elsewhere) {
+TEST(null_handle_elsewhere) {
   int fd = 7;
   int64_t deadline = 7;
   ck_rc(zke_add_watch(NULL, "/a", 0, test_record, NULL), ZKE_BADARGUMENTS);
@@ -1645,10 +1577,9 @@ START_TEST(null_handle_elsewhere) {
   ck_assert_int_eq(fd, 7);
   ck_assert_int_eq(deadline, 7);
 }
-END_TEST
 
 /* Opening without what it needs. */
-START_TEST(null_arguments_of_open) {
+TEST(null_arguments_of_open) {
   zke *z = memory(), *out = z;
   ck_rc(zke_open(NULL, NULL, &out), ZKE_BADARGUMENTS);
   ck_assert_ptr_null(out);
@@ -1659,10 +1590,9 @@ START_TEST(null_arguments_of_open) {
   ck_rc(zke_open_session(z, NULL, NULL), ZKE_BADARGUMENTS);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* Any output pointer may be NULL. */
-START_TEST(null_outputs) {
+TEST(null_outputs) {
   zke *z = memory();
   ck_ok(zke_create(z, "/a", "x", 1, ZKE_OPEN_ACL, 0, NULL, NULL));
   ck_ok(create_ttl(z, "/t", ZKE_PERSISTENT_WITH_TTL, 60000));
@@ -1676,10 +1606,9 @@ START_TEST(null_outputs) {
   ck_ok(zke_dispatch(z, NULL));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 12 #28, #87: on failure no output is touched. */
-START_TEST(outputs_untouched_on_failure) {
+TEST(outputs_untouched_on_failure) {
   zke *z = memory();
   char *text = (char *)z;
   int len = 42;
@@ -1707,10 +1636,9 @@ START_TEST(outputs_untouched_on_failure) {
   expect_stat(stat, before);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* Each sentence names the path it is about. */
-START_TEST(errmsg_names_the_path) {
+TEST(errmsg_names_the_path) {
   zke *z = order_tree();
   ck_rc(create(z, "/nowhere/a", 0), ZKE_NONODE);
   ck_says("/nowhere");
@@ -1737,10 +1665,9 @@ START_TEST(errmsg_names_the_path) {
   ck_says("/absent");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* 10: names, numbers and texts of the results come from one list. */
-START_TEST(result_names_and_texts) {
+TEST(result_names_and_texts) {
 #define ROW(name, number, text)                           \
   ck_assert_int_eq(ZKE_##name, number);                   \
   ck_assert_str_eq(zke_error_name(number), "ZKE_" #name); \
@@ -1753,7 +1680,6 @@ START_TEST(result_names_and_texts) {
     ck_assert_str_eq(zke_error_text(strangers[i]), "unknown error");
   }
 }
-END_TEST
 
 /* ---- resources ---- */
 
@@ -1780,7 +1706,7 @@ static void use_everything(zke *z) {
 
 /* P9: everything is taken from the handle's allocator and given back; what
  * the caller owns outlives the handle. */
-START_TEST(heap_is_balanced) {
+TEST(heap_is_balanced) {
   test_heap heap = {0};
   zke_options options = {.size = sizeof options,
                          .allocator = {test_heap_resize, &heap}};
@@ -1799,7 +1725,6 @@ START_TEST(heap_is_balanced) {
   zke_free(data);
   ck_assert_int_eq(heap.live, 0);
 }
-END_TEST
 
 /* ---- a random walk beside a model ----
  *
@@ -2314,16 +2239,15 @@ static void walk_run(walk *w, int steps) {
 }
 
 /* P1: 20,000 random changes in memory. */
-START_TEST(random_walk) {
+TEST(random_walk) {
   static walk w;
   walk_start(&w, ":memory:");
   walk_run(&w, 20000);
   for (int i = 0; i < WALKERS; i++) ck_ok(zke_close(w.z[i]));
 }
-END_TEST
 
 /* P1, P2: a walk in a file, which is the same when it is opened again. */
-START_TEST(random_walk_in_a_file) {
+TEST(random_walk_in_a_file) {
   static walk w;
   const char *name = test_path("walk.db");
   walk_start(&w, name);
@@ -2337,117 +2261,4 @@ START_TEST(random_walk_in_a_file) {
   walk_compare_all(&w);
   walk_run(&w, 300);
   for (int i = 0; i < WALKERS; i++) ck_ok(zke_close(w.z[i]));
-}
-END_TEST
-
-/* ---- the suite ---- */
-
-/* Each test is a case of its own name, so that it can be run alone. */
-static void add(Suite *suite, const TTest *test, int rows) {
-  TCase *tcase = tcase_create(test->name);
-  tcase_set_timeout(tcase, 120);
-  tcase_add_loop_test(tcase, test, 0, rows);
-  suite_add_tcase(suite, tcase);
-}
-
-static void add_changes(Suite *suite) {
-  add(suite, stat_after_create, 1);
-  add(suite, stat_after_delete, 1);
-  add(suite, stat_of_grandparent, 1);
-  add(suite, owner_of_each_mode, 1);
-  add(suite, unknown_modes_are_refused, 1);
-  add(suite, ttl_arguments, COUNT(ttls));
-  add(suite, children_by_mode_of_parent, 1);
-  add(suite, create_order_of_checks, COUNT(create_order));
-  add(suite, delete_order_of_checks, COUNT(delete_order));
-  add(suite, recreated_node_starts_anew, 1);
-  add(suite, null_data_is_not_empty, 1);
-  add(suite, data_is_any_bytes, 1);
-  add(suite, data_of_every_size, 1);
-  add(suite, default_data_limit, 1);
-  add(suite, chosen_data_limit, 1);
-  add(suite, larger_data_limit, 1);
-  add(suite, impossible_lengths, 1);
-  add(suite, inputs_are_copied, 1);
-  add(suite, stat_after_set, 1);
-  add(suite, set_same_bytes, 1);
-  add(suite, set_order_of_checks, COUNT(set_order));
-  add(suite, negative_versions_are_literal, 1);
-  add(suite, zxid_cost, COUNT(costs));
-}
-
-static void add_counters(Suite *suite) {
-  add(suite, version_wraps, 1);
-  add(suite, version_passes_minus_one, 1);
-  add(suite, aversion_wraps, 1);
-  add(suite, aversion_passes_minus_one, 1);
-  add(suite, sequence_9999999, 1);
-  add(suite, sequence_sticks_at_the_end, 1);
-  add(suite, cversion_wraps, 1);
-  add(suite, pzxid_at_the_end, 1);
-  add(suite, sequence_wraps_in_multi, 1);
-  add(suite, sequence_wraps_for_one_parent, 1);
-  add(suite, sequence_counts_every_create, 1);
-  add(suite, sequence_is_shared_by_modes, 1);
-  add(suite, sequence_ignores_other_changes, 1);
-  add(suite, refused_create_keeps_the_number, 1);
-  add(suite, sequence_collision, 1);
-  add(suite, sequence_after_create_and_delete, 1);
-  add(suite, sequence_after_session_end, 1);
-  add(suite, sequence_of_recreated_parent, 1);
-  add(suite, sequence_of_root, 1);
-  add(suite, sequence_prefix_is_verbatim, 1);
-  add(suite, sequence_is_raised, 1);
-  add(suite, raising_is_refused, 1);
-}
-
-static void add_reading(Suite *suite) {
-  add(suite, children_are_sorted, 1);
-  add(suite, children_of_a_leaf, 1);
-  add(suite, children_belong_to_one_parent, 1);
-  add(suite, count_of_descendants, 1);
-  add(suite, ephemerals_by_prefix, COUNT(ephemerals));
-  add(suite, ephemerals_by_session, 1);
-  add(suite, sync_takes_any_path, 1);
-  add(suite, foreign_ephemeral, 1);
-  add(suite, session_end_is_one_zxid, 1);
-  add(suite, session_ids_differ, 1);
-  add(suite, memory_lives_with_its_last_session, 1);
-}
-
-static void add_sweep(Suite *suite) {
-  add(suite, container_unused_stays, 1);
-  add(suite, container_emptied_goes, 1);
-  add(suite, container_stays_its_time, 1);
-  add(suite, container_in_use_stays, 1);
-  add(suite, containers_nested, 1);
-  add(suite, container_deleted_by_hand, 1);
-  add(suite, ttl_node_goes, 1);
-  add(suite, ttl_node_with_child_stays, 1);
-  add(suite, ttl_node_is_refreshed_by_set, 1);
-  add(suite, ttl_node_is_not_refreshed_otherwise, 1);
-  add(suite, ttl_node_goes_after_ephemeral_child, 1);
-}
-
-static void add_the_rest(Suite *suite) {
-  add(suite, null_handle, 1);
-  add(suite, null_handle_elsewhere, 1);
-  add(suite, null_arguments_of_open, 1);
-  add(suite, null_outputs, 1);
-  add(suite, outputs_untouched_on_failure, 1);
-  add(suite, errmsg_names_the_path, 1);
-  add(suite, result_names_and_texts, 1);
-  add(suite, heap_is_balanced, 1);
-  add(suite, random_walk, 1);
-  add(suite, random_walk_in_a_file, 1);
-}
-
-int main(int argc, char **argv) {
-  Suite *suite = suite_create("tree");
-  add_changes(suite);
-  add_counters(suite);
-  add_reading(suite);
-  add_sweep(suite);
-  add_the_rest(suite);
-  return test_main(argc, argv, suite);
 }

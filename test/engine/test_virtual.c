@@ -73,7 +73,7 @@ static int64_t passed(zke *z) { return zke_wall(z) - BEGINNING; }
 
 /* zkembed.h: zke_wait() ends at its deadline, a node's time is the virtual
  * one. */
-START_TEST(waiting) {
+TEST_LOOP(waiting, 0, WAYS) {
   zke *z = begin(_i ? ":memory:" : test_path("a.db"), _i);
   zke_stat stat;
   ck_ok(zke_create_ttl(z, "/t", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT_WITH_TTL,
@@ -88,11 +88,10 @@ START_TEST(waiting) {
   ck_assert_int_lt(passed(z), SPAN + 5000);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* zkembed.h, zke_sleep: to the deadline, without a dispatch; not into the
  * past. */
-START_TEST(sleeping) {
+TEST(sleeping) {
   zke *z = begin(":memory:", BY_EPOLL);
   test_events events = {0};
   int pending = 7;
@@ -114,10 +113,9 @@ START_TEST(sleeping) {
   ck_assert_int_eq(zke_wall(NULL), 0);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* zkembed.h, zke_call_at: at the virtual time, to the millisecond. */
-START_TEST(calling) {
+TEST_LOOP(calling, 0, WAYS) {
   zke *z = begin(_i ? ":memory:" : test_path("a.db"), _i);
   test_events events = {0};
   ck_ok(zke_call_at(z, zke_now(z) + 77, test_record, &events));
@@ -126,7 +124,6 @@ START_TEST(calling) {
   test_expect(z, &events, "ALARM");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 static int lost(zke *z, void *arg) {
   (void)z;
@@ -136,7 +133,7 @@ static int lost(zke *z, void *arg) {
 
 /* support.h, zke_retry: pauses of 5, 10, 15 ... ms, and never beyond the
  * deadline. */
-START_TEST(retrying) {
+TEST(retrying) {
   zke *z = begin(":memory:", BY_EPOLL);
   int tries = 0;
   ck_rc(zke_retry(z, lost, &tries, ZKE_FOREVER), ZKE_CONNECTIONLOSS);
@@ -148,10 +145,9 @@ START_TEST(retrying) {
   ck_assert_int_eq(passed(z), 5 * 55 + 15);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* queue.h: an item with a due time comes just then, and says so before. */
-START_TEST(queue_delays) {
+TEST_LOOP(queue_delays, 0, WAYS) {
   zke *z = begin(":memory:", _i);
   zke_queue *queue;
   zke_queue_item *item;
@@ -173,10 +169,9 @@ START_TEST(queue_delays) {
   zke_queue_free(queue);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* periodic.h: once a period, by the virtual clock; the record has its time. */
-START_TEST(periodic_waits) {
+TEST_LOOP(periodic_waits, 0, WAYS) {
   zke *z = begin(":memory:", _i);
   zke_periodic_options o = {.size = sizeof o, .period_ms = SPAN};
   zke_periodic *job;
@@ -197,10 +192,9 @@ START_TEST(periodic_waits) {
   zke_periodic_free(job);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* two_phase.h: the limit aborts, at its time. */
-START_TEST(two_phase_limit) {
+TEST_LOOP(two_phase_limit, 0, WAYS) {
   static const char *const sites[] = {"a"};
   zke *z = begin(":memory:", _i);
   zke_two_phase_options o = {.size = sizeof o, .limit_ms = SPAN};
@@ -216,10 +210,9 @@ START_TEST(two_phase_limit) {
   zke_two_phase_free(t);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* While the clock stands still each claim and transaction is still another. */
-START_TEST(ids_differ_at_one_moment) {
+TEST(ids_differ_at_one_moment) {
   static const char *const sites[] = {"a"};
   zke *z = begin(":memory:", BY_EPOLL);
   char before[200] = "";
@@ -246,22 +239,4 @@ START_TEST(ids_differ_at_one_moment) {
     ck_assert_int_eq(passed(z), 0);
   }
   ck_ok(zke_close(z));
-}
-END_TEST
-
-int main(int argc, char **argv) {
-  Suite *s = suite_create("virtual");
-  TCase *t = tcase_create("engine");
-  tcase_add_loop_test(t, waiting, 0, WAYS);
-  tcase_add_test(t, sleeping);
-  tcase_add_loop_test(t, calling, 0, WAYS);
-  suite_add_tcase(s, t);
-  t = tcase_create("recipes");
-  tcase_add_test(t, retrying);
-  tcase_add_loop_test(t, queue_delays, 0, WAYS);
-  tcase_add_loop_test(t, periodic_waits, 0, WAYS);
-  tcase_add_loop_test(t, two_phase_limit, 0, WAYS);
-  tcase_add_test(t, ids_differ_at_one_moment);
-  suite_add_tcase(s, t);
-  return test_main(argc, argv, s);
 }

@@ -93,7 +93,7 @@ static void watch_root(zke *z) {
 /* ---- zke_wait alone ---- */
 
 /* zkembed.h: with nothing to tell the wait ends at its deadline, not before. */
-START_TEST(wait_ends_at_its_deadline) {
+TEST_LOOP(wait_ends_at_its_deadline, 0, WAYS) {
   begin(_i);
   watch(waiter, &seen);
   for (int ms = 1; ms < 100; ms *= 3) {
@@ -103,20 +103,18 @@ START_TEST(wait_ends_at_its_deadline) {
   }
   ck_assert_int_eq(seen.count, 0);
 }
-END_TEST
 
 /* The same beyond several of the library's own ticks (P7). */
-START_TEST(ticks_do_not_end_a_wait) {
+TEST_LOOP(ticks_do_not_end_a_wait, 0, WAYS) {
   begin(_i);
   watch(waiter, &seen);
   int64_t deadline = zke_now(waiter) + 1500;
   ck_rc(zke_wait(waiter, deadline), ZKE_OPERATIONTIMEOUT);
   ck_assert_int_ge(zke_now(waiter), deadline);
 }
-END_TEST
 
 /* zkembed.h: a deadline in the past makes it a dispatch. */
-START_TEST(past_deadline_only_dispatches) {
+TEST_LOOP(past_deadline_only_dispatches, 0, WAYS) {
   begin(_i);
   watch(waiter, &seen);
   const int64_t past[] = {zke_now(waiter), zke_now(waiter) - 1, 0, -1,
@@ -128,7 +126,6 @@ START_TEST(past_deadline_only_dispatches) {
     ck_assert_int_eq(seen.count, i + 1);
   }
 }
-END_TEST
 
 /* Dispatch what there is; true when nothing is left. */
 static bool is_idle(zke *z) {
@@ -140,7 +137,7 @@ static bool is_idle(zke *z) {
 
 /* zkembed.h, zke_pending: 1 from the change on until it was dispatched, and at
  * the session's end. */
-START_TEST(pending_tells_of_work) {
+TEST_LOOP(pending_tells_of_work, 0, WAYS) {
   int pending = 7;
   begin(_i);
   watch(waiter, &seen);
@@ -160,10 +157,9 @@ START_TEST(pending_tells_of_work) {
   ck_rc(zke_pending(waiter, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_pending(NULL, &pending), ZKE_BADARGUMENTS);
 }
-END_TEST
 
 /* P4: what was changed before the wait ends it, whoever changed it. */
-START_TEST(earlier_change_ends_the_wait) {
+TEST_LOOP(earlier_change_ends_the_wait, 0, WAYS) {
   begin(_i);
   watch(waiter, &seen);
   ck_ok(change(writer));
@@ -173,7 +169,6 @@ START_TEST(earlier_change_ends_the_wait) {
   ck_ok(zke_wait(waiter, ZKE_FOREVER));
   test_expect(waiter, &seen, "CHANGED /n");
 }
-END_TEST
 
 /* The task of a second thread, and what it returned. */
 typedef struct task {
@@ -206,30 +201,27 @@ static int writer_expires_waiter(void) {
 }
 
 /* zkembed.h: a change by another session ends the sleep. */
-START_TEST(change_ends_the_sleep) {
+TEST_LOOP(change_ends_the_sleep, 0, WAYS) {
   begin(_i);
   watch(waiter, &seen);
   ck_ok(wait_while(writer_changes, ZKE_FOREVER));
   test_expect(waiter, &seen, "CHANGED /n");
 }
-END_TEST
 
 /* So does a change by another thread through the sleeping handle itself. */
-START_TEST(own_change_ends_the_sleep) {
+TEST_LOOP(own_change_ends_the_sleep, 0, WAYS) {
   begin(_i);
   watch(waiter, &seen);
   ck_ok(wait_while(waiter_changes, ZKE_FOREVER));
   test_expect(waiter, &seen, "CHANGED /n");
 }
-END_TEST
 
 /* So does the session's expiry. */
-START_TEST(expiry_ends_the_sleep) {
+TEST_LOOP(expiry_ends_the_sleep, 0, WAYS) {
   begin(_i);
   ck_ok(wait_while(writer_expires_waiter, ZKE_FOREVER));
   test_expect(waiter, &seen, "SESSION -112");
 }
-END_TEST
 
 static int writer_changes_unheard(void) {
   mute = true;
@@ -240,7 +232,7 @@ static int writer_changes_unheard(void) {
 
 /* P7: a wake-up that was lost is made up for by the tick, which comes within
  * a second. */
-START_TEST(lost_wakeup_is_made_up_for) {
+TEST(lost_wakeup_is_made_up_for) {
   begin(IN_FILE);
   watch(waiter, &seen);
   int64_t start = zke_now(waiter);
@@ -248,10 +240,9 @@ START_TEST(lost_wakeup_is_made_up_for) {
   ck_assert_int_lt(zke_now(waiter), start + 3000);
   test_expect(waiter, &seen, "CHANGED /n");
 }
-END_TEST
 
 /* zkembed.h: a bad handle is said so. */
-START_TEST(waiting_needs_a_handle) {
+TEST(waiting_needs_a_handle) {
   int fd = -7, count = -7;
   int64_t deadline = -7;
   ck_rc(zke_wait(NULL, 0), ZKE_BADARGUMENTS);
@@ -263,17 +254,15 @@ START_TEST(waiting_needs_a_handle) {
   ck_assert_int_eq(count, -7);
   ck_assert_int_eq(deadline, -7);
 }
-END_TEST
 
 /* zkembed.h: zke_now() is the monotonic clock of the OS table. */
-START_TEST(now_is_the_monotonic_clock) {
+TEST_LOOP(now_is_the_monotonic_clock, 0, WAYS) {
   begin(_i);
   int64_t before = test_now();
   int64_t now = zke_now(waiter);
   ck_assert_int_ge(now, before);
   ck_assert_int_le(now, test_now());
 }
-END_TEST
 
 /* ---- the descriptor ---- */
 
@@ -287,7 +276,7 @@ static bool readable(int fd) {
 
 /* zkembed.h: it is readable as soon as there is work, for whoever made it,
  * and no longer when that was dispatched. */
-START_TEST(descriptor_is_readable_while_there_is_work) {
+TEST_LOOP(descriptor_is_readable_while_there_is_work, 0, 2 * WAYS) {
   begin(_i / 2);
   zke *changer = _i % 2 ? waiter : writer;
   int fd = -1;
@@ -301,10 +290,9 @@ START_TEST(descriptor_is_readable_while_there_is_work) {
     test_expect(waiter, &seen, "CHANGED /n");
   }
 }
-END_TEST
 
 /* zkembed.h: one descriptor for the life of the handle, close-on-exec (P9). */
-START_TEST(descriptor_is_one) {
+TEST_LOOP(descriptor_is_one, 0, WAYS) {
   begin(_i);
   int first = -1, second = -1;
   ck_ok(zke_fd(waiter, &first));
@@ -317,10 +305,9 @@ START_TEST(descriptor_is_one) {
   ck_ok(zke_fd(writer, &second));
   ck_assert_int_ne(first, second);
 }
-END_TEST
 
 /* P7: who watches on a file wants a turn within a second. */
-START_TEST(deadline_of_a_watcher_is_near) {
+TEST(deadline_of_a_watcher_is_near) {
   begin(IN_FILE);
   watch(waiter, &seen);
   for (int i = 0; i < 3; i++) {
@@ -330,7 +317,6 @@ START_TEST(deadline_of_a_watcher_is_near) {
     ck_ok(zke_dispatch(waiter, NULL));
   }
 }
-END_TEST
 
 static int64_t stopped_ns; /* what the clock below says */
 
@@ -341,7 +327,7 @@ static int64_t stopped_clock(void *context, int which) {
 
 /* zkembed.h: a dispatch at the deadline, in the units of zke_now(), does what
  * was due, or a host's loop would spin until the millisecond is over. */
-START_TEST(dispatch_at_the_deadline_moves_it) {
+TEST_LOOP(dispatch_at_the_deadline_moves_it, 0, WAYS) {
   zke_os_default(&os_default);
   zke_os os = os_default;
   os.clock = stopped_clock;
@@ -362,7 +348,6 @@ START_TEST(dispatch_at_the_deadline_moves_it) {
     stopped_ns += 700000;
   }
 }
-END_TEST
 
 /* ---- a host's own loop ---- */
 
@@ -434,7 +419,7 @@ static int told(const source *s, int changer) {
 
 /* Issue, "Waiting and threads": several handles in one foreign poll loop; a
  * change through any of them reaches exactly those on its tree. */
-START_TEST(one_loop_serves_many_handles) {
+TEST(one_loop_serves_many_handles) {
   static source s[SOURCES];
   open_sources(s);
   for (int round = 0; round < 5 * SOURCES; round++) {
@@ -452,11 +437,10 @@ START_TEST(one_loop_serves_many_handles) {
   }
   for (int i = 0; i < SOURCES; i++) ck_ok(zke_close(s[i].z));
 }
-END_TEST
 
 /* P7 in a foreign loop: the deadline, or the descriptor's own timer, finds the
  * event that no wake-up announced. */
-START_TEST(loop_makes_up_for_a_lost_wakeup) {
+TEST(loop_makes_up_for_a_lost_wakeup) {
   begin(IN_FILE);
   source s = {.z = waiter};
   watch(waiter, &s.events);
@@ -466,11 +450,10 @@ START_TEST(loop_makes_up_for_a_lost_wakeup) {
   while (!s.events.count && zke_now(waiter) < end) turn(&s, 1, end);
   test_expect(waiter, &s.events, "CHANGED /n");
 }
-END_TEST
 
 /* Issue, first figures: an idle waiter wakes up at most five times a second;
  * twice that is allowed here, a loop that spins is not. */
-START_TEST(idle_loop_does_not_spin) {
+TEST_LOOP(idle_loop_does_not_spin, 0, WAYS) {
   begin(_i);
   source s = {.z = waiter};
   watch(waiter, &s.events);
@@ -479,7 +462,6 @@ START_TEST(idle_loop_does_not_spin) {
   for (; zke_now(waiter) < end; turns++) turn(&s, 1, end);
   ck_assert_int_le(turns, 10);
 }
-END_TEST
 
 /* A lease that outlasts a process that does not run for a second or two; and
  * after it the time in which another would have ended the session. */
@@ -500,14 +482,13 @@ static void expect_alive(void) {
 }
 
 /* P5: who honours zke_next_deadline() keeps the lease, however idle. */
-START_TEST(loop_keeps_a_lease) {
+TEST_LOOP(loop_keeps_a_lease, 0, WAYS) {
   begin_leased(_i);
   source s[] = {{.z = waiter}, {.z = writer}};
   int64_t end = zke_now(waiter) + LEASE + SWEPT;
   while (zke_now(waiter) < end) turn(s, 2, end);
   expect_alive();
 }
-END_TEST
 
 static void *wait_too(void *argument) {
   int64_t *deadline = argument;
@@ -516,7 +497,7 @@ static void *wait_too(void *argument) {
 }
 
 /* P5: so does who sleeps in zke_wait(). */
-START_TEST(wait_keeps_a_lease) {
+TEST_LOOP(wait_keeps_a_lease, 0, WAYS) {
   begin_leased(_i);
   pthread_t thread;
   int64_t end = zke_now(waiter) + LEASE + SWEPT;
@@ -525,7 +506,6 @@ START_TEST(wait_keeps_a_lease) {
   ck_assert_int_eq(pthread_join(thread, NULL), 0);
   expect_alive();
 }
-END_TEST
 
 /* ---- a good guest (P9) ---- */
 
@@ -575,7 +555,7 @@ static void same_process(const process *before) {
 }
 
 /* P9: opening, changing, waiting, expiring and closing leave no trace. */
-START_TEST(process_is_left_alone) {
+TEST_LOOP(process_is_left_alone, 0, WAYS) {
   process before = look();
   begin(_i);
   watch(waiter, &seen);
@@ -593,7 +573,6 @@ START_TEST(process_is_left_alone) {
   writer = NULL;
   same_process(&before);
 }
-END_TEST
 
 enum { FIFOS = 8 };
 
@@ -640,7 +619,7 @@ static void begin_buried(void) {
 
 /* P9: waking a session whose reader is gone neither kills this process nor
  * leaves a SIGPIPE behind. */
-START_TEST(waking_the_dead_raises_no_sigpipe) {
+TEST(waking_the_dead_raises_no_sigpipe) {
   struct sigaction action = {.sa_handler = SIG_DFL};
   ck_assert_int_eq(sigaction(SIGPIPE, &action, NULL), 0);
   begin_buried();
@@ -649,7 +628,6 @@ START_TEST(waking_the_dead_raises_no_sigpipe) {
   for (int i = 0; i < 3; i++) ck_ok(change(writer));
   same_process(&before);
 }
-END_TEST
 
 static sigset_t block_sigpipe(void) {
   sigset_t pipe_only;
@@ -660,7 +638,7 @@ static sigset_t block_sigpipe(void) {
 }
 
 /* P9: nor is one left pending in a host that blocks the signal. */
-START_TEST(blocked_sigpipe_is_not_left_pending) {
+TEST(blocked_sigpipe_is_not_left_pending) {
   begin_buried();
   block_sigpipe();
   process before = look();
@@ -668,10 +646,9 @@ START_TEST(blocked_sigpipe_is_not_left_pending) {
   for (int i = 0; i < 3; i++) ck_ok(change(writer));
   same_process(&before);
 }
-END_TEST
 
 /* P9: nor is one taken that was the host's. */
-START_TEST(pending_sigpipe_stays_the_hosts) {
+TEST(pending_sigpipe_stays_the_hosts) {
   begin_buried();
   sigset_t pipe_only = block_sigpipe();
   ck_assert_int_eq(raise(SIGPIPE), 0);
@@ -682,10 +659,9 @@ START_TEST(pending_sigpipe_stays_the_hosts) {
   static const struct timespec at_once;
   ck_assert_int_eq(sigtimedwait(&pipe_only, NULL, &at_once), SIGPIPE);
 }
-END_TEST
 
 /* P9: every descriptor is close-on-exec, SQLite's included. */
-START_TEST(descriptors_are_close_on_exec) {
+TEST_LOOP(descriptors_are_close_on_exec, 0, WAYS) {
   bool ours[1024];
   for (int fd = 0; fd < 1024; fd++) ours[fd] = fcntl(fd, F_GETFD) >= 0;
   begin(_i);
@@ -701,62 +677,5 @@ START_TEST(descriptors_are_close_on_exec) {
   }
   ck_assert_int_gt(count, 0);
 }
-END_TEST
 
-/* ---- the suite ---- */
-
-static TCase *add_case(Suite *suite, const char *name) {
-  TCase *tc = tcase_create(name);
-  tcase_set_timeout(tc, 30);
-  tcase_add_checked_fixture(tc, NULL, finish);
-  suite_add_tcase(suite, tc);
-  return tc;
-}
-
-#define ADD(test) tcase_add_loop_test(tc, test, 0, WAYS)
-
-static void add_wait(Suite *suite) {
-  TCase *tc = add_case(suite, "wait");
-  ADD(wait_ends_at_its_deadline);
-  ADD(ticks_do_not_end_a_wait);
-  ADD(past_deadline_only_dispatches);
-  ADD(pending_tells_of_work);
-  ADD(earlier_change_ends_the_wait);
-  ADD(change_ends_the_sleep);
-  ADD(own_change_ends_the_sleep);
-  ADD(expiry_ends_the_sleep);
-  tcase_add_test(tc, lost_wakeup_is_made_up_for);
-  tcase_add_test(tc, waiting_needs_a_handle);
-  ADD(now_is_the_monotonic_clock);
-}
-
-static void add_loop(Suite *suite) {
-  TCase *tc = add_case(suite, "loop");
-  tcase_add_loop_test(tc, descriptor_is_readable_while_there_is_work, 0,
-                      2 * WAYS);
-  ADD(descriptor_is_one);
-  tcase_add_test(tc, deadline_of_a_watcher_is_near);
-  ADD(dispatch_at_the_deadline_moves_it);
-  tcase_add_test(tc, one_loop_serves_many_handles);
-  tcase_add_test(tc, loop_makes_up_for_a_lost_wakeup);
-  ADD(idle_loop_does_not_spin);
-  ADD(loop_keeps_a_lease);
-  ADD(wait_keeps_a_lease);
-}
-
-static void add_guest(Suite *suite) {
-  TCase *tc = add_case(suite, "guest");
-  ADD(process_is_left_alone);
-  tcase_add_test(tc, waking_the_dead_raises_no_sigpipe);
-  tcase_add_test(tc, blocked_sigpipe_is_not_left_pending);
-  tcase_add_test(tc, pending_sigpipe_stays_the_hosts);
-  ADD(descriptors_are_close_on_exec);
-}
-
-int main(int argc, char **argv) {
-  Suite *suite = suite_create("wait");
-  add_wait(suite);
-  add_loop(suite);
-  add_guest(suite);
-  return test_main(argc, argv, suite);
-}
+AFTER_EACH(finish);

@@ -91,7 +91,7 @@ static void expect_other(const char *events) {
 /* ---- one-shot watches ---- */
 
 /* 12 #46: the watch of a missing node fires at its creation, once. */
-START_TEST(exists_on_missing_fires_at_creation) {
+TEST_LOOP(exists_on_missing_fires_at_creation, 0, WAYS) {
   begin(_i);
   ck_rc(zke_exists(watcher, "/n", test_record, &seen, NULL), ZKE_NONODE);
   make("/n");
@@ -99,10 +99,9 @@ START_TEST(exists_on_missing_fires_at_creation) {
   change("/n");
   expect("");
 }
-END_TEST
 
 /* 5.1: the ancestors may be missing as well. */
-START_TEST(exists_below_missing_ancestors_fires) {
+TEST_LOOP(exists_below_missing_ancestors_fires, 0, WAYS) {
   begin(_i);
   on_exists("/a/b/c", &seen);
   make("/a");
@@ -111,10 +110,9 @@ START_TEST(exists_below_missing_ancestors_fires) {
   make("/a/b/c");
   expect("CREATED /a/b/c");
 }
-END_TEST
 
 /* 12 #47: the watch of an existing node fires for a set and for a delete. */
-START_TEST(exists_on_existing_fires_at_set_and_delete) {
+TEST_LOOP(exists_on_existing_fires_at_set_and_delete, 0, WAYS) {
   begin(_i);
   make("/n");
   on_exists("/n", &seen);
@@ -124,11 +122,10 @@ START_TEST(exists_on_existing_fires_at_set_and_delete) {
   drop("/n");
   expect("DELETED /n");
 }
-END_TEST
 
 /* 12 #47, #33: neither an ACL nor a child nor a refused change fires a data
  * watch; it stays armed. */
-START_TEST(data_watch_ignores_acl_children_and_refusals) {
+TEST_LOOP(data_watch_ignores_acl_children_and_refusals, 0, WAYS) {
   begin(_i);
   make("/n");
   on_data("/n", &seen);
@@ -142,10 +139,9 @@ START_TEST(data_watch_ignores_acl_children_and_refusals) {
   change("/n");
   expect("CHANGED /n");
 }
-END_TEST
 
 /* 12 #48: a get or children of a missing node registers nothing. */
-START_TEST(reading_a_missing_node_registers_nothing) {
+TEST_LOOP(reading_a_missing_node_registers_nothing, 0, WAYS) {
   begin(_i);
   ck_rc(zke_get(watcher, "/n", test_record, &seen, NULL, NULL, NULL),
         ZKE_NONODE);
@@ -155,10 +151,9 @@ START_TEST(reading_a_missing_node_registers_nothing) {
   make("/n/child");
   expect("");
 }
-END_TEST
 
 /* 12 #49: data and child watch of one node give one DELETED. */
-START_TEST(data_and_child_watch_see_one_deletion) {
+TEST_LOOP(data_and_child_watch_see_one_deletion, 0, WAYS) {
   begin(_i);
   make("/p");
   make("/p/n");
@@ -168,10 +163,9 @@ START_TEST(data_and_child_watch_see_one_deletion) {
   drop("/p/n");
   expect("DELETED /p/n; CHILD /p");
 }
-END_TEST
 
 /* 12 #50: a child watch alone sees its node's end and is consumed by it. */
-START_TEST(child_watch_sees_its_node_deleted) {
+TEST_LOOP(child_watch_sees_its_node_deleted, 0, WAYS) {
   begin(_i);
   make("/n");
   on_children("/n", &seen);
@@ -181,10 +175,9 @@ START_TEST(child_watch_sees_its_node_deleted) {
   make("/n/child");
   expect("");
 }
-END_TEST
 
 /* 12 #51: the node's event comes before its parent's. */
-START_TEST(creation_comes_before_child) {
+TEST_LOOP(creation_comes_before_child, 0, WAYS) {
   begin(_i);
   make("/p");
   on_children("/p", &seen);
@@ -192,10 +185,9 @@ START_TEST(creation_comes_before_child) {
   make("/p/n");
   expect("CREATED /p/n; CHILD /p");
 }
-END_TEST
 
 /* 12 #52: any number of data watches is one watch. */
-START_TEST(data_watches_collapse) {
+TEST_LOOP(data_watches_collapse, 0, WAYS) {
   begin(_i);
   make("/n");
   on_exists("/n", &seen);
@@ -206,10 +198,9 @@ START_TEST(data_watches_collapse) {
   change("/n");
   expect("");
 }
-END_TEST
 
 /* 12 #53: a child watch sees children come and go, nothing else. */
-START_TEST(child_watch_ignores_data_and_grandchildren) {
+TEST_LOOP(child_watch_ignores_data_and_grandchildren, 0, WAYS) {
   begin(_i);
   make("/n");
   make("/n/c");
@@ -225,10 +216,9 @@ START_TEST(child_watch_ignores_data_and_grandchildren) {
   drop("/n/d");
   expect("CHILD /n");
 }
-END_TEST
 
 /* 12 #24: the same bytes are a change. */
-START_TEST(same_bytes_fire) {
+TEST_LOOP(same_bytes_fire, 0, WAYS) {
   begin(_i);
   make("/n");
   change("/n");
@@ -236,10 +226,9 @@ START_TEST(same_bytes_fire) {
   change("/n");
   expect("CHANGED /n");
 }
-END_TEST
 
 /* 5.2: a deletion and a new creation in between are seen as a deletion. */
-START_TEST(watch_does_not_outlive_its_node) {
+TEST_LOOP(watch_does_not_outlive_its_node, 0, WAYS) {
   begin(_i);
   make("/n");
   on_data("/n", &seen);
@@ -248,10 +237,9 @@ START_TEST(watch_does_not_outlive_its_node) {
   change("/n");
   expect("DELETED /n");
 }
-END_TEST
 
 /* 5.2: the root's watches fire like any other's. */
-START_TEST(root_is_watched_like_any_node) {
+TEST_LOOP(root_is_watched_like_any_node, 0, WAYS) {
   begin(_i);
   on_children("/", &seen);
   on_data("/", &other);
@@ -260,10 +248,9 @@ START_TEST(root_is_watched_like_any_node) {
   expect("CHILD /");
   expect_other("CHANGED /");
 }
-END_TEST
 
 /* 12 #62: one pair is told once; each pair of function or context is told. */
-START_TEST(pairs_are_told_once_each) {
+TEST_LOOP(pairs_are_told_once_each, 0, WAYS) {
   begin(_i);
   make("/n");
   on_exists("/n", &seen);
@@ -277,7 +264,6 @@ START_TEST(pairs_are_told_once_each) {
   expect("CHANGED /n");
   expect_other("CHANGED /n");
 }
-END_TEST
 
 /* A second function for pairs that differ in it alone. */
 static void record_too(zke *z, int type, int state, const char *path,
@@ -286,7 +272,7 @@ static void record_too(zke *z, int type, int state, const char *path,
 }
 
 /* 5.5: the function tells pairs apart as well as the context. */
-START_TEST(functions_tell_pairs_apart) {
+TEST_LOOP(functions_tell_pairs_apart, 0, WAYS) {
   begin(_i);
   make("/n");
   on_data("/n", &seen);
@@ -294,10 +280,9 @@ START_TEST(functions_tell_pairs_apart) {
   change("/n");
   expect("CHANGED /n; CHANGED /n");
 }
-END_TEST
 
 /* 12 #62: a deletion is told to data's pair and to children's pair. */
-START_TEST(deletion_is_told_to_both_kinds) {
+TEST_LOOP(deletion_is_told_to_both_kinds, 0, WAYS) {
   begin(_i);
   make("/n");
   on_data("/n", &seen);
@@ -306,10 +291,9 @@ START_TEST(deletion_is_told_to_both_kinds) {
   expect("DELETED /n");
   expect_other("DELETED /n");
 }
-END_TEST
 
 /* 5.1: the pair of another kind of watch is not told of a change of data. */
-START_TEST(change_is_told_to_data_watches_only) {
+TEST_LOOP(change_is_told_to_data_watches_only, 0, WAYS) {
   begin(_i);
   make("/n");
   on_data("/n", &seen);
@@ -320,10 +304,9 @@ START_TEST(change_is_told_to_data_watches_only) {
   make("/n/child");
   expect_other("CHILD /n");
 }
-END_TEST
 
 /* P4: events of several nodes come in the order of their commits. */
-START_TEST(events_come_in_commit_order) {
+TEST_LOOP(events_come_in_commit_order, 0, WAYS) {
   begin(_i);
   make("/a");
   make("/b");
@@ -335,7 +318,6 @@ START_TEST(events_come_in_commit_order) {
   drop("/a");
   expect("CREATED /c; CHANGED /b; DELETED /a");
 }
-END_TEST
 
 /* What a callback was given, beyond what test_record keeps. */
 typedef struct given {
@@ -351,7 +333,7 @@ static void note_arguments(zke *z, int type, int state, const char *path,
 }
 
 /* zkembed.h: a callback gets the watching handle and the session's state. */
-START_TEST(callback_gets_handle_and_state) {
+TEST_LOOP(callback_gets_handle_and_state, 0, WAYS) {
   begin(_i);
   make("/n");
   given g = {0};
@@ -362,10 +344,9 @@ START_TEST(callback_gets_handle_and_state) {
   ck_assert_ptr_eq(g.z, watcher);
   ck_assert_int_eq(g.state, ZKE_STATE_CONNECTED);
 }
-END_TEST
 
 /* zkembed.h: a NULL function registers nothing, whatever the context. */
-START_TEST(no_function_is_no_watch) {
+TEST_LOOP(no_function_is_no_watch, 0, WAYS) {
   begin(_i);
   make("/n");
   ck_ok(zke_get(watcher, "/n", NULL, &seen, NULL, NULL, NULL));
@@ -380,13 +361,12 @@ START_TEST(no_function_is_no_watch) {
   ck_ok(zke_dispatch(watcher, &count));
   ck_assert_int_eq(count, 0);
 }
-END_TEST
 
 /* ---- registered after the change, before its dispatch ---- */
 
 /* P3, P4: the old event does not consume the watch that was registered by a
  * read of the new state. */
-START_TEST(old_event_leaves_new_data_watch) {
+TEST_LOOP(old_event_leaves_new_data_watch, 0, WAYS) {
   begin(_i);
   make("/n");
   on_data("/n", &seen);
@@ -396,10 +376,9 @@ START_TEST(old_event_leaves_new_data_watch) {
   change("/n");
   expect("CHANGED /n");
 }
-END_TEST
 
 /* The same for a pair that was not registered at the change. */
-START_TEST(old_event_is_not_told_to_new_pair) {
+TEST_LOOP(old_event_is_not_told_to_new_pair, 0, WAYS) {
   begin(_i);
   make("/n");
   on_data("/n", &seen);
@@ -411,11 +390,10 @@ START_TEST(old_event_is_not_told_to_new_pair) {
   expect("");
   expect_other("CHANGED /n");
 }
-END_TEST
 
 /* The same for both at once: the second pair's watch must not hide that the
  * first is registered again. */
-START_TEST(old_event_leaves_new_watch_beside_another) {
+TEST_LOOP(old_event_leaves_new_watch_beside_another, 0, WAYS) {
   begin(_i);
   make("/n");
   on_data("/n", &seen);
@@ -428,10 +406,9 @@ START_TEST(old_event_leaves_new_watch_beside_another) {
   expect("CHANGED /n");
   expect_other("CHANGED /n");
 }
-END_TEST
 
 /* The same for child watches. */
-START_TEST(old_event_leaves_new_child_watch) {
+TEST_LOOP(old_event_leaves_new_child_watch, 0, WAYS) {
   begin(_i);
   make("/n");
   on_children("/n", &seen);
@@ -441,10 +418,9 @@ START_TEST(old_event_leaves_new_child_watch) {
   make("/n/b");
   expect("CHILD /n");
 }
-END_TEST
 
 /* The same for a creation, seen by the exists that registers again. */
-START_TEST(old_creation_leaves_new_exists_watch) {
+TEST_LOOP(old_creation_leaves_new_exists_watch, 0, WAYS) {
   begin(_i);
   on_exists("/n", &seen);
   make("/n");
@@ -453,10 +429,9 @@ START_TEST(old_creation_leaves_new_exists_watch) {
   drop("/n");
   expect("DELETED /n");
 }
-END_TEST
 
 /* The same across a deletion, which drains every kind (5.5). */
-START_TEST(old_deletion_leaves_watches_of_new_node) {
+TEST_LOOP(old_deletion_leaves_watches_of_new_node, 0, WAYS) {
   begin(_i);
   make("/n");
   on_data("/n", &seen);
@@ -472,10 +447,9 @@ START_TEST(old_deletion_leaves_watches_of_new_node) {
   expect("CHANGED /n");
   expect_other("CHILD /n");
 }
-END_TEST
 
 /* A persistent watch is not told what happened before it either. */
-START_TEST(persistent_watch_begins_with_its_registration) {
+TEST_LOOP(persistent_watch_begins_with_its_registration, 0, WAYS) {
   begin(_i);
   make("/n");
   on_data("/n", &seen);
@@ -485,12 +459,11 @@ START_TEST(persistent_watch_begins_with_its_registration) {
   expect("CHANGED /n");
   expect_other("DELETED /n");
 }
-END_TEST
 
 /* ---- multi ---- */
 
 /* 12 #55: each operation fires in its turn, one-shots only once. */
-START_TEST(multi_fires_in_operation_order) {
+TEST_LOOP(multi_fires_in_operation_order, 0, WAYS) {
   begin(_i);
   make("/p");
   make("/p/n");
@@ -508,10 +481,9 @@ START_TEST(multi_fires_in_operation_order) {
   ck_ok(zke_multi(writer, ops, 6, NULL));
   expect("CHANGED /p/n; CREATED /p/n/c; CHILD /p/n; CHILD /p");
 }
-END_TEST
 
 /* 12 #56: a multi that recreates a node shows its deletion only. */
-START_TEST(multi_recreation_is_a_deletion) {
+TEST_LOOP(multi_recreation_is_a_deletion, 0, WAYS) {
   begin(_i);
   make("/n");
   on_exists("/n", &seen);
@@ -525,10 +497,9 @@ START_TEST(multi_recreation_is_a_deletion) {
   make("/n/child");
   expect("");
 }
-END_TEST
 
 /* 12 #57: a refused multi fires nothing, and the watches stay armed. */
-START_TEST(refused_multi_fires_nothing) {
+TEST_LOOP(refused_multi_fires_nothing, 0, WAYS) {
   begin(_i);
   make("/n");
   on_data("/n", &seen);
@@ -543,11 +514,10 @@ START_TEST(refused_multi_fires_nothing) {
   ck_ok(zke_multi(writer, ops, 2, NULL));
   expect("CHANGED /n; CREATED /n/c; CHILD /n");
 }
-END_TEST
 
 /* 4: three sets in one multi are one event of a one-shot watch, three of a
  * persistent one. */
-START_TEST(multi_fires_persistent_watches_each_time) {
+TEST_LOOP(multi_fires_persistent_watches_each_time, 0, WAYS) {
   begin(_i);
   make("/n");
   on_data("/n", &seen);
@@ -558,10 +528,9 @@ START_TEST(multi_fires_persistent_watches_each_time) {
   expect("CHANGED /n");
   expect_other("CHANGED /n; CHANGED /n; CHANGED /n");
 }
-END_TEST
 
 /* 4: creation and deletion in one multi show the creation and one CHILD. */
-START_TEST(multi_shows_a_passing_node) {
+TEST_LOOP(multi_shows_a_passing_node, 0, WAYS) {
   begin(_i);
   on_exists("/n", &seen);
   on_children("/", &seen);
@@ -571,13 +540,12 @@ START_TEST(multi_shows_a_passing_node) {
   ck_ok(zke_multi(writer, ops, 2, NULL));
   expect("CREATED /n; CHILD /");
 }
-END_TEST
 
 /* ---- persistent watches ---- */
 
 /* 5.7: a persistent watch sees its node and its children, again and again,
  * and survives the node. */
-START_TEST(persistent_watch_stays) {
+TEST_LOOP(persistent_watch_stays, 0, WAYS) {
   begin(_i);
   on_all("/n", ZKE_WATCH_PERSISTENT, &seen);
   make("/n");
@@ -592,10 +560,9 @@ START_TEST(persistent_watch_stays) {
       "CREATED /n; CHANGED /n; CHANGED /n; CHILD /n; CHILD /n; "
       "DELETED /n; CREATED /n");
 }
-END_TEST
 
 /* 12 #60: a recursive watch sees its node and every descendant, never CHILD. */
-START_TEST(recursive_watch_sees_the_subtree) {
+TEST_LOOP(recursive_watch_sees_the_subtree, 0, WAYS) {
   begin(_i);
   on_all("/n", ZKE_WATCH_PERSISTENT_RECURSIVE, &seen);
   make("/n");
@@ -610,10 +577,9 @@ START_TEST(recursive_watch_sees_the_subtree) {
       "CREATED /n; CREATED /n/a; CREATED /n/a/b; CHANGED /n/a/b; CHANGED /n; "
       "DELETED /n/a/b; DELETED /n/a; DELETED /n");
 }
-END_TEST
 
 /* 5.7: a recursive watch of the root sees everything. */
-START_TEST(recursive_root_watch_sees_all) {
+TEST_LOOP(recursive_root_watch_sees_all, 0, WAYS) {
   begin(_i);
   on_all("/", ZKE_WATCH_PERSISTENT_RECURSIVE, &seen);
   make("/a");
@@ -621,10 +587,9 @@ START_TEST(recursive_root_watch_sees_all) {
   change("/");
   expect("CREATED /a; CREATED /a/b; CHANGED /");
 }
-END_TEST
 
 /* A path is below another by its components, not by its characters. */
-START_TEST(recursive_watch_ignores_like_names) {
+TEST_LOOP(recursive_watch_ignores_like_names, 0, WAYS) {
   begin(_i);
   on_all("/a_b", ZKE_WATCH_PERSISTENT_RECURSIVE, &seen);
   on_all("/%", ZKE_WATCH_PERSISTENT_RECURSIVE, &seen);
@@ -636,11 +601,10 @@ START_TEST(recursive_watch_ignores_like_names) {
   make("/a_b/c");
   expect("CREATED /a_b; CREATED /a_b/c");
 }
-END_TEST
 
 /* 12 #60: overlapping recursive watches of one pair give one event; of two
  * pairs one each. */
-START_TEST(overlapping_recursive_watches_collapse) {
+TEST_LOOP(overlapping_recursive_watches_collapse, 0, WAYS) {
   begin(_i);
   on_all("/", ZKE_WATCH_PERSISTENT_RECURSIVE, &seen);
   on_all("/a", ZKE_WATCH_PERSISTENT_RECURSIVE, &seen);
@@ -651,10 +615,9 @@ START_TEST(overlapping_recursive_watches_collapse) {
   expect("CREATED /a; CREATED /a/b; CREATED /c");
   expect_other("CREATED /a; CREATED /a/b");
 }
-END_TEST
 
 /* The same when a one-shot watch of the pair meets its persistent ones. */
-START_TEST(one_event_whatever_the_kinds_of_watch) {
+TEST_LOOP(one_event_whatever_the_kinds_of_watch, 0, WAYS) {
   begin(_i);
   make("/a");
   make("/a/b");
@@ -666,11 +629,10 @@ START_TEST(one_event_whatever_the_kinds_of_watch) {
   change("/a/b");
   expect("CHANGED /a/b");
 }
-END_TEST
 
 /* 12 #61, not copied: a one-shot watch on the same path leaves the persistent
  * watch alone. */
-START_TEST(one_shot_leaves_persistent_watch) {
+TEST_LOOP(one_shot_leaves_persistent_watch, 0, WAYS) {
   begin(_i);
   make("/n");
   on_all("/n", ZKE_WATCH_PERSISTENT, &seen);
@@ -684,10 +646,9 @@ START_TEST(one_shot_leaves_persistent_watch) {
   drop("/n/a");
   expect("CHANGED /n; CHILD /n; CHILD /n");
 }
-END_TEST
 
 /* The same when the pairs differ: only the one-shot is consumed. */
-START_TEST(one_shot_of_another_pair_leaves_persistent_watch) {
+TEST_LOOP(one_shot_of_another_pair_leaves_persistent_watch, 0, WAYS) {
   begin(_i);
   make("/n");
   on_all("/n", ZKE_WATCH_PERSISTENT, &seen);
@@ -697,10 +658,9 @@ START_TEST(one_shot_of_another_pair_leaves_persistent_watch) {
   expect("CHANGED /n; CHANGED /n");
   expect_other("CHANGED /n");
 }
-END_TEST
 
 /* 5.7, not copied: a persistent watch does not prolong a one-shot before it. */
-START_TEST(persistent_watch_leaves_one_shot) {
+TEST_LOOP(persistent_watch_leaves_one_shot, 0, WAYS) {
   begin(_i);
   make("/n");
   on_data("/n", &other);
@@ -710,10 +670,9 @@ START_TEST(persistent_watch_leaves_one_shot) {
   expect("CHANGED /n; CHANGED /n");
   expect_other("CHANGED /n");
 }
-END_TEST
 
 /* A one-shot child watch under a recursive one still gets its CHILD. */
-START_TEST(child_watch_works_under_recursive_watch) {
+TEST_LOOP(child_watch_works_under_recursive_watch, 0, WAYS) {
   begin(_i);
   make("/n");
   on_all("/n", ZKE_WATCH_PERSISTENT_RECURSIVE, &seen);
@@ -723,10 +682,9 @@ START_TEST(child_watch_works_under_recursive_watch) {
   expect("CREATED /n/a; CREATED /n/b");
   expect_other("CHILD /n");
 }
-END_TEST
 
 /* 5.7: the later mode on a path replaces the earlier. */
-START_TEST(recursive_replaces_persistent) {
+TEST_LOOP(recursive_replaces_persistent, 0, WAYS) {
   begin(_i);
   make("/n");
   on_all("/n", ZKE_WATCH_PERSISTENT, &seen);
@@ -736,10 +694,9 @@ START_TEST(recursive_replaces_persistent) {
   change("/n");
   expect("CREATED /n/c; CHANGED /n/c; CHANGED /n");
 }
-END_TEST
 
 /* The other way round. */
-START_TEST(persistent_replaces_recursive) {
+TEST_LOOP(persistent_replaces_recursive, 0, WAYS) {
   begin(_i);
   make("/n");
   on_all("/n", ZKE_WATCH_PERSISTENT_RECURSIVE, &seen);
@@ -749,11 +706,10 @@ START_TEST(persistent_replaces_recursive) {
   change("/n");
   expect("CHILD /n; CHANGED /n");
 }
-END_TEST
 
 /* The replaced mode does not come back when another watch of the session
  * brings the event. */
-START_TEST(recursive_stays_recursive_beside_child_watch) {
+TEST_LOOP(recursive_stays_recursive_beside_child_watch, 0, WAYS) {
   begin(_i);
   make("/n");
   on_all("/n", ZKE_WATCH_PERSISTENT, &seen);
@@ -763,10 +719,9 @@ START_TEST(recursive_stays_recursive_beside_child_watch) {
   expect("CREATED /n/c");
   expect_other("CHILD /n");
 }
-END_TEST
 
 /* The other way round. */
-START_TEST(persistent_stays_persistent_beside_recursive_watch) {
+TEST_LOOP(persistent_stays_persistent_beside_recursive_watch, 0, WAYS) {
   begin(_i);
   make("/n");
   on_all("/n", ZKE_WATCH_PERSISTENT_RECURSIVE, &seen);
@@ -777,10 +732,9 @@ START_TEST(persistent_stays_persistent_beside_recursive_watch) {
   expect("CHILD /n");
   expect_other("CREATED /n/c; CHANGED /n/c");
 }
-END_TEST
 
 /* zkembed.h: a mode that is none, a missing function, a bad path. */
-START_TEST(add_watch_checks_its_arguments) {
+TEST_LOOP(add_watch_checks_its_arguments, 0, WAYS) {
   begin(_i);
   ck_rc(zke_add_watch(watcher, "/n", 2, test_record, &seen),
         ZKE_MARSHALLINGERROR);
@@ -795,12 +749,11 @@ START_TEST(add_watch_checks_its_arguments) {
   make("/n");
   expect("");
 }
-END_TEST
 
 /* ---- removal ---- */
 
 /* 12 #63: only the very pair and kind is taken back, and no event comes. */
-START_TEST(removal_takes_one_pair) {
+TEST_LOOP(removal_takes_one_pair, 0, WAYS) {
   begin(_i);
   make("/n");
   on_data("/n", &seen);
@@ -821,10 +774,9 @@ START_TEST(removal_takes_one_pair) {
   expect("");
   expect_other("CHANGED /n");
 }
-END_TEST
 
 /* 5.6: ZKE_WATCH_ANY takes both kinds at once, or the one there is. */
-START_TEST(removal_of_any_kind) {
+TEST_LOOP(removal_of_any_kind, 0, WAYS) {
   begin(_i);
   make("/n");
   on_data("/n", &seen);
@@ -839,20 +791,18 @@ START_TEST(removal_of_any_kind) {
   make("/n/c");
   expect("");
 }
-END_TEST
 
 /* 5.6: the watch of a missing node counts as a data watch. */
-START_TEST(removal_of_exists_watch) {
+TEST_LOOP(removal_of_exists_watch, 0, WAYS) {
   begin(_i);
   on_exists("/n", &seen);
   ck_ok(zke_remove_watch(watcher, "/n", ZKE_WATCH_DATA, test_record, &seen));
   make("/n");
   expect("");
 }
-END_TEST
 
 /* 5.7: a persistent watch is taken back kind by kind. */
-START_TEST(removal_of_persistent_watch_by_kind) {
+TEST_LOOP(removal_of_persistent_watch_by_kind, 0, WAYS) {
   begin(_i);
   make("/n");
   on_all("/n", ZKE_WATCH_PERSISTENT, &seen);
@@ -868,10 +818,9 @@ START_TEST(removal_of_persistent_watch_by_kind) {
   change("/n");
   expect("");
 }
-END_TEST
 
 /* 5.7: or as a whole, the recursive one too. */
-START_TEST(removal_of_recursive_watch) {
+TEST_LOOP(removal_of_recursive_watch, 0, WAYS) {
   begin(_i);
   on_all("/", ZKE_WATCH_PERSISTENT_RECURSIVE, &seen);
   on_all("/n", ZKE_WATCH_PERSISTENT_RECURSIVE, &other);
@@ -881,10 +830,9 @@ START_TEST(removal_of_recursive_watch) {
   expect("");
   expect_other("CREATED /n; CREATED /n/c");
 }
-END_TEST
 
 /* 5.6: remove_all takes every pair of the kind and leaves the other kind. */
-START_TEST(removal_of_all_pairs) {
+TEST_LOOP(removal_of_all_pairs, 0, WAYS) {
   begin(_i);
   make("/n");
   on_data("/n", &seen);
@@ -898,11 +846,10 @@ START_TEST(removal_of_all_pairs) {
   expect_other("");
   ck_rc(zke_remove_all_watches(watcher, "/n", ZKE_WATCH_ANY), ZKE_NOWATCHER);
 }
-END_TEST
 
 /* A removal after the change either takes the event back or says that there
  * is nothing left to remove; never both, never neither. */
-START_TEST(removal_after_the_change_is_consistent) {
+TEST_LOOP(removal_after_the_change_is_consistent, 0, WAYS) {
   begin(_i);
   make("/n");
   on_data("/n", &seen);
@@ -911,10 +858,9 @@ START_TEST(removal_after_the_change_is_consistent) {
   ck_assert(rc == ZKE_OK || rc == ZKE_NOWATCHER);
   expect(rc == ZKE_OK ? "" : "CHANGED /n");
 }
-END_TEST
 
 /* 5.6: one session's removal does not touch another's watch. */
-START_TEST(removal_is_of_one_session) {
+TEST_LOOP(removal_is_of_one_session, 0, WAYS) {
   begin(_i);
   make("/n");
   zke *third = further(_i);
@@ -926,7 +872,6 @@ START_TEST(removal_is_of_one_session) {
   change("/n");
   expect("CHANGED /n");
 }
-END_TEST
 
 /* ---- the end of another session ---- */
 
@@ -949,7 +894,7 @@ static void end_owner(int way, int how, int count) {
 
 /* 12 #58: each ephemeral gives its DELETED, the parent one CHILD after the
  * first of them. */
-START_TEST(end_of_session_fires_for_each_ephemeral) {
+TEST_LOOP(end_of_session_fires_for_each_ephemeral, 0, 2 * WAYS) {
   begin(_i / 2);
   end_owner(_i / 2, _i, 7);
   ck_ok(zke_dispatch(watcher, NULL));
@@ -965,10 +910,9 @@ START_TEST(end_of_session_fires_for_each_ephemeral) {
   }
   ck_assert_uint_eq(deleted, 0x7f);
 }
-END_TEST
 
 /* 12 #58, section 6: they go in one zxid. */
-START_TEST(end_of_session_is_one_zxid) {
+TEST_LOOP(end_of_session_is_one_zxid, 0, 2 * WAYS) {
   begin(_i / 2);
   zke_stat parent, next;
   end_owner(_i / 2, _i, 7);
@@ -979,10 +923,9 @@ START_TEST(end_of_session_is_one_zxid) {
   ck_ok(zke_exists(watcher, "/next", NULL, NULL, &next));
   ck_assert_int_eq(next.czxid, parent.pzxid + 1);
 }
-END_TEST
 
 /* 12 #59: a persistent watch of the parent sees each of them go. */
-START_TEST(end_of_session_fires_persistent_watch_each_time) {
+TEST_LOOP(end_of_session_fires_persistent_watch_each_time, 0, 2 * WAYS) {
   begin(_i / 2);
   make("/p");
   zke *owner = further(_i / 2);
@@ -995,10 +938,9 @@ START_TEST(end_of_session_fires_persistent_watch_each_time) {
   ck_ok(zke_close(owner));
   expect("CHILD /p; CHILD /p; CHILD /p");
 }
-END_TEST
 
 /* 5.2, 12 #77: the sweep's removals fire like a delete. */
-START_TEST(reaped_container_and_ttl_node_fire) {
+TEST_LOOP(reaped_container_and_ttl_node_fire, 0, WAYS) {
   begin(_i);
   ck_ok(
       zke_create(writer, "/c", "", 0, ZKE_OPEN_ACL, ZKE_CONTAINER, NULL, NULL));
@@ -1014,7 +956,6 @@ START_TEST(reaped_container_and_ttl_node_fire) {
   test_expect_within(watcher, &seen,
                      "CREATED /p/t; CHILD /p; DELETED /p/t; CHILD /p", 5000);
 }
-END_TEST
 
 /* ---- what a session may not read, it is not told (5.8) ---- */
 
@@ -1032,7 +973,7 @@ static void permit(const char *path, const zke_acls *acls) {
 }
 
 /* 12 #84: an unreadable node's creation is not told, and the watch is spent. */
-START_TEST(unreadable_creation_is_silent) {
+TEST_LOOP(unreadable_creation_is_silent, 0, WAYS) {
   begin(_i);
   on_exists("/n", &seen);
   make_unreadable("/n");
@@ -1040,10 +981,9 @@ START_TEST(unreadable_creation_is_silent) {
   change("/n");
   expect("");
 }
-END_TEST
 
 /* 12 #84: nor is its change. */
-START_TEST(unreadable_change_is_silent) {
+TEST_LOOP(unreadable_change_is_silent, 0, WAYS) {
   begin(_i);
   make_unreadable("/n");
   on_exists("/n", &seen);
@@ -1052,10 +992,9 @@ START_TEST(unreadable_change_is_silent) {
   change("/n");
   expect("");
 }
-END_TEST
 
 /* 12 #84: nor is its deletion. */
-START_TEST(unreadable_deletion_is_silent) {
+TEST_LOOP(unreadable_deletion_is_silent, 0, WAYS) {
   begin(_i);
   make_unreadable("/n");
   on_exists("/n", &seen);
@@ -1063,11 +1002,10 @@ START_TEST(unreadable_deletion_is_silent) {
   make("/n");
   expect("");
 }
-END_TEST
 
 /* 12 #84: a watch spent in silence is spent, also when a later watch of the
  * session brings the next event. */
-START_TEST(silently_spent_watch_does_not_return) {
+TEST_LOOP(silently_spent_watch_does_not_return, 0, WAYS) {
   begin(_i);
   on_exists("/n", &seen);
   make_unreadable("/n");
@@ -1080,10 +1018,9 @@ START_TEST(silently_spent_watch_does_not_return) {
   expect("");
   expect_other("CHANGED /n");
 }
-END_TEST
 
 /* 5.8: CHILD asks for READ on the parent, whose watch is spent unheard. */
-START_TEST(unreadable_parent_hides_its_children) {
+TEST_LOOP(unreadable_parent_hides_its_children, 0, WAYS) {
   begin(_i);
   make("/p");
   on_children("/p", &seen);
@@ -1093,10 +1030,9 @@ START_TEST(unreadable_parent_hides_its_children) {
   make("/p/b");
   expect("");
 }
-END_TEST
 
 /* 5.8: an unreadable child of a readable parent does show as CHILD. */
-START_TEST(readable_parent_shows_unreadable_child) {
+TEST_LOOP(readable_parent_shows_unreadable_child, 0, WAYS) {
   begin(_i);
   make("/p");
   on_children("/p", &seen);
@@ -1104,10 +1040,9 @@ START_TEST(readable_parent_shows_unreadable_child) {
   make_unreadable("/p/n");
   expect("CHILD /p");
 }
-END_TEST
 
 /* 5.8: a persistent watch goes on once the node is readable again. */
-START_TEST(persistent_watch_skips_what_is_unreadable) {
+TEST_LOOP(persistent_watch_skips_what_is_unreadable, 0, WAYS) {
   begin(_i);
   make("/p");
   on_all("/p", ZKE_WATCH_PERSISTENT_RECURSIVE, &seen);
@@ -1118,10 +1053,9 @@ START_TEST(persistent_watch_skips_what_is_unreadable) {
   change("/p/n");
   expect("CREATED /p/m; CHANGED /p/n");
 }
-END_TEST
 
 /* 5.8: the ACL at the time of the change decides, not that at dispatch. */
-START_TEST(acl_at_the_change_decides) {
+TEST_LOOP(acl_at_the_change_decides, 0, WAYS) {
   begin(_i);
   make("/open");
   make_unreadable("/shut");
@@ -1133,10 +1067,9 @@ START_TEST(acl_at_the_change_decides) {
   permit("/shut", ZKE_OPEN_ACL);
   expect("CHANGED /open");
 }
-END_TEST
 
 /* 5.8: identities decide, session by session. */
-START_TEST(identities_decide_who_is_told) {
+TEST_LOOP(identities_decide_who_is_told, 0, WAYS) {
   begin(_i);
   zke *third = further(_i);
   ck_ok(zke_add_auth(writer, "digest", "u:p", 3));
@@ -1150,10 +1083,9 @@ START_TEST(identities_decide_who_is_told) {
   test_expect(third, &other, "");
   ck_ok(zke_close(third));
 }
-END_TEST
 
 /* 12 #84: a read that is refused registers nothing. */
-START_TEST(refused_read_registers_nothing) {
+TEST_LOOP(refused_read_registers_nothing, 0, WAYS) {
   begin(_i);
   make_unreadable("/n");
   ck_rc(zke_get(watcher, "/n", test_record, &seen, NULL, NULL, NULL),
@@ -1165,7 +1097,6 @@ START_TEST(refused_read_registers_nothing) {
   make("/n/c");
   expect("");
 }
-END_TEST
 
 /* ---- too many events (P4) ---- */
 
@@ -1210,36 +1141,33 @@ static void expect_overflow(test_events *events) {
 }
 
 /* P4: as many events as the limit are all delivered. */
-START_TEST(events_up_to_the_limit_are_kept) {
+TEST_LOOP(events_up_to_the_limit_are_kept, 0, WAYS) {
   begin_limited(_i);
   change_often("/n", LIMIT);
   expect(
       "CHANGED /n; CHANGED /n; CHANGED /n; CHANGED /n; "
       "CHANGED /n; CHANGED /n; CHANGED /n; CHANGED /n");
 }
-END_TEST
 
 /* P4: what was delivered no longer counts, though its rows are trimmed only
  * now and then. */
-START_TEST(delivered_events_make_room) {
+TEST_LOOP(delivered_events_make_room, 0, WAYS) {
   begin_limited(_i);
   for (int i = 0; i < 2 * LIMIT; i++) {
     change_often("/n", LIMIT / 2);
     expect("CHANGED /n; CHANGED /n; CHANGED /n; CHANGED /n");
   }
 }
-END_TEST
 
 /* P4: one event more, and a single overflow stands for all. */
-START_TEST(one_event_too_many_is_an_overflow) {
+TEST_LOOP(one_event_too_many_is_an_overflow, 0, WAYS) {
   begin_limited(_i);
   change_often("/n", LIMIT + 1);
   expect_overflow(&seen);
 }
-END_TEST
 
 /* P4: a session that never dispatches does not fill the disk. */
-START_TEST(pending_events_are_bounded) {
+TEST_LOOP(pending_events_are_bounded, 0, WAYS) {
   begin_limited(_i);
   for (int i = 0; i < 20; i++) {
     change_often("/n", LIMIT);
@@ -1248,10 +1176,9 @@ START_TEST(pending_events_are_bounded) {
   }
   expect_overflow(&seen);
 }
-END_TEST
 
 /* zkembed.h: the overflow is told to every pair and to the default watcher. */
-START_TEST(overflow_is_told_to_all) {
+TEST_LOOP(overflow_is_told_to_all, 0, WAYS) {
   begin_limited(_i);
   on_exists("/missing", &other);
   flood();
@@ -1259,11 +1186,10 @@ START_TEST(overflow_is_told_to_all) {
   expect_other("OVERFLOW");
   test_expect(watcher, &fallback, "OVERFLOW");
 }
-END_TEST
 
 /* zkembed.h: every one-shot watch from before is gone, persistent ones go
  * on. */
-START_TEST(overflow_spends_one_shots_only) {
+TEST_LOOP(overflow_spends_one_shots_only, 0, WAYS) {
   begin_limited(_i);
   on_exists("/missing", &other);
   flood();
@@ -1277,7 +1203,6 @@ START_TEST(overflow_spends_one_shots_only) {
   expect("CHANGED /n");
   expect_other("");
 }
-END_TEST
 
 /* One-shot watches in the database, anybody's. */
 static int one_shots(void) {
@@ -1290,7 +1215,7 @@ static int one_shots(void) {
 }
 
 /* The same as others see it: nothing is left of them once it was told. */
-START_TEST(overflow_removes_one_shots_from_the_database) {
+TEST_LOOP(overflow_removes_one_shots_from_the_database, 0, WAYS) {
   begin_limited(_i);
   on_exists("/missing", &other);
   ck_assert_int_eq(one_shots(), 1);
@@ -1298,10 +1223,9 @@ START_TEST(overflow_removes_one_shots_from_the_database) {
   expect_overflow(&seen);
   ck_assert_int_eq(one_shots(), 0);
 }
-END_TEST
 
 /* P3: a watch registered after the overflow is not spent by it. */
-START_TEST(overflow_leaves_later_one_shots) {
+TEST_LOOP(overflow_leaves_later_one_shots, 0, WAYS) {
   begin_limited(_i);
   make("/m");
   on_data("/m", &other);
@@ -1312,11 +1236,10 @@ START_TEST(overflow_leaves_later_one_shots) {
   change("/m");
   expect_other("CHANGED /m");
 }
-END_TEST
 
 /* zkembed.h: the limit is an option of the watching session's handle, whatever
  * that of the changing one. */
-START_TEST(limit_is_the_watchers) {
+TEST(limit_is_the_watchers) {
   begin_limited(BY_A_STORE);
   limit = 0;
   zke *third = further(BY_A_STORE);
@@ -1325,10 +1248,9 @@ START_TEST(limit_is_the_watchers) {
   ck_ok(zke_close(third));
   expect_overflow(&seen);
 }
-END_TEST
 
 /* The other way round. */
-START_TEST(limit_is_not_the_writers) {
+TEST(limit_is_not_the_writers) {
   begin(BY_A_STORE);
   make("/n");
   on_all("/n", ZKE_WATCH_PERSISTENT, &seen);
@@ -1341,7 +1263,6 @@ START_TEST(limit_is_not_the_writers) {
   ck_assert_int_eq(seen.count, 3 * LIMIT);
   ck_assert_int_eq(seen.at[0].type, ZKE_EVENT_CHANGED);
 }
-END_TEST
 
 /* ---- callbacks that call back ---- */
 
@@ -1353,7 +1274,7 @@ static void read_again(zke *z, int type, int state, const char *path,
 }
 
 /* zkembed.h: the usual loop, one event for each change. */
-START_TEST(callback_registers_again) {
+TEST_LOOP(callback_registers_again, 0, WAYS) {
   begin(_i);
   make("/n");
   ck_ok(zke_get(watcher, "/n", read_again, &seen, NULL, NULL, NULL));
@@ -1362,7 +1283,6 @@ START_TEST(callback_registers_again) {
     expect("CHANGED /n");
   }
 }
-END_TEST
 
 /* A watcher that creates what another watch of its session waits for. */
 static void create_next(zke *z, int type, int state, const char *path,
@@ -1373,7 +1293,7 @@ static void create_next(zke *z, int type, int state, const char *path,
 }
 
 /* P4: a callback's own change is told as well, after the present event. */
-START_TEST(callback_creates) {
+TEST_LOOP(callback_creates, 0, WAYS) {
   begin(_i);
   make("/n");
   on_exists("/next", &seen);
@@ -1381,7 +1301,6 @@ START_TEST(callback_creates) {
   change("/n");
   test_expect_within(watcher, &seen, "CHANGED /n; CREATED /next", 2000);
 }
-END_TEST
 
 static char nesting[64]; /* "(" path when a callback begins, ")" at its end */
 
@@ -1396,7 +1315,7 @@ static void dispatch_inside(zke *z, int type, int state, const char *path,
 
 /* P4: a dispatch inside a callback goes on where the outer one is, in order,
  * and takes what came since. */
-START_TEST(callback_dispatches) {
+TEST_LOOP(callback_dispatches, 0, WAYS) {
   begin(_i);
   static char last[] = "/c";
   make("/a");
@@ -1412,7 +1331,6 @@ START_TEST(callback_dispatches) {
   ck_ok(zke_dispatch(watcher, NULL));
   ck_assert_str_eq(nesting, "(/a(/b(/c)))");
 }
-END_TEST
 
 /* What calls inside a callback returned. */
 static int inner_rc[2];
@@ -1425,7 +1343,7 @@ static void wait_inside(zke *z, int type, int state, const char *path,
 }
 
 /* zkembed.h: a callback may wait for the next event, and gives up in time. */
-START_TEST(callback_waits) {
+TEST_LOOP(callback_waits, 0, WAYS) {
   begin(_i);
   make("/a");
   make("/b");
@@ -1437,7 +1355,6 @@ START_TEST(callback_waits) {
   ck_rc(inner_rc[0], ZKE_OK);
   ck_rc(inner_rc[1], ZKE_OPERATIONTIMEOUT);
 }
-END_TEST
 
 static void close_inside(zke *z, int type, int state, const char *path,
                          void *context) {
@@ -1446,7 +1363,7 @@ static void close_inside(zke *z, int type, int state, const char *path,
 }
 
 /* zkembed.h: closing the dispatching handle is refused and does nothing. */
-START_TEST(callback_may_not_close_its_handle) {
+TEST_LOOP(callback_may_not_close_its_handle, 0, WAYS) {
   begin(_i);
   make("/n");
   ck_ok(zke_get(watcher, "/n", close_inside, &seen, NULL, NULL, NULL));
@@ -1458,7 +1375,6 @@ START_TEST(callback_may_not_close_its_handle) {
   change("/n");
   expect("CHANGED /n");
 }
-END_TEST
 
 static void dispatch_then_close(zke *z, int type, int state, const char *path,
                                 void *context) {
@@ -1468,7 +1384,7 @@ static void dispatch_then_close(zke *z, int type, int state, const char *path,
 }
 
 /* The outer callback still runs when an inner dispatch has ended. */
-START_TEST(callback_may_not_close_after_inner_dispatch) {
+TEST_LOOP(callback_may_not_close_after_inner_dispatch, 0, WAYS) {
   begin(_i);
   make("/a");
   make("/b");
@@ -1480,7 +1396,6 @@ START_TEST(callback_may_not_close_after_inner_dispatch) {
   ck_rc(inner_rc[0], ZKE_MISUSE);
   ck_rc(inner_rc[1], ZKE_MISUSE);
 }
-END_TEST
 
 static void swap_sessions(zke *z, int type, int state, const char *path,
                           void *context) {
@@ -1491,7 +1406,7 @@ static void swap_sessions(zke *z, int type, int state, const char *path,
 }
 
 /* zkembed.h: a callback may close another handle and open a session. */
-START_TEST(callback_closes_and_opens_others) {
+TEST_LOOP(callback_closes_and_opens_others, 0, WAYS) {
   begin(_i);
   make("/n");
   zke *third = further(_i);
@@ -1504,7 +1419,6 @@ START_TEST(callback_closes_and_opens_others) {
   ck_ok(zke_exists(third, "/n", NULL, NULL, NULL));
   ck_ok(zke_close(third));
 }
-END_TEST
 
 static void remove_inside(zke *z, int type, int state, const char *path,
                           void *context) {
@@ -1513,7 +1427,7 @@ static void remove_inside(zke *z, int type, int state, const char *path,
 }
 
 /* zkembed.h: a persistent watcher may take itself back. */
-START_TEST(callback_removes_itself) {
+TEST_LOOP(callback_removes_itself, 0, WAYS) {
   begin(_i);
   make("/n");
   ck_ok(
@@ -1523,7 +1437,6 @@ START_TEST(callback_removes_itself) {
   change("/n");
   expect("");
 }
-END_TEST
 
 static void expire_inside(zke *z, int type, int state, const char *path,
                           void *context) {
@@ -1532,7 +1445,7 @@ static void expire_inside(zke *z, int type, int state, const char *path,
 }
 
 /* zkembed.h: a callback may end its own session; the event of that follows. */
-START_TEST(callback_expires_its_session) {
+TEST_LOOP(callback_expires_its_session, 0, WAYS) {
   begin(_i);
   make("/n");
   ck_ok(
@@ -1540,13 +1453,12 @@ START_TEST(callback_expires_its_session) {
   change("/n");
   test_expect_within(watcher, &seen, "CHANGED /n; SESSION -112", 2000);
 }
-END_TEST
 
 /* ---- chroot ---- */
 
 /* 12 #81: events of a session with a chroot have its paths, and it sees only
  * what is below, the chroot node itself being "/". */
-START_TEST(events_are_stripped_of_the_chroot) {
+TEST(events_are_stripped_of_the_chroot) {
   begin(BY_A_SESSION);
   zke *inside = test_session(watcher, "/c");
   ck_rc(zke_exists(inside, "/", test_record, &seen, NULL), ZKE_NONODE);
@@ -1559,10 +1471,9 @@ START_TEST(events_are_stripped_of_the_chroot) {
   test_expect(inside, &seen, "CREATED /n; CHILD /");
   ck_ok(zke_close(inside));
 }
-END_TEST
 
 /* 12 #81: the same for a recursive watch of its root. */
-START_TEST(recursive_watch_stays_in_the_chroot) {
+TEST(recursive_watch_stays_in_the_chroot) {
   begin(BY_A_SESSION);
   zke *inside = test_session(watcher, "/c");
   ck_ok(zke_add_watch(inside, "/", ZKE_WATCH_PERSISTENT_RECURSIVE, test_record,
@@ -1575,7 +1486,6 @@ START_TEST(recursive_watch_stays_in_the_chroot) {
   ck_ok(zke_remove_watch(inside, "/", ZKE_WATCH_ANY, test_record, &seen));
   ck_ok(zke_close(inside));
 }
-END_TEST
 
 /* ---- a long history against a model ---- */
 
@@ -1688,7 +1598,7 @@ static unsigned random_seed(void) {
 
 /* 5.1, 5.2, P3, P4: whatever happens in whatever order, and however late the
  * dispatch, the events are those of the model. */
-START_TEST(events_follow_the_model) {
+TEST_LOOP(events_follow_the_model, 0, WAYS) {
   begin(_i);
   on_all("/m", ZKE_WATCH_PERSISTENT_RECURSIVE, &other);
   unsigned seed = random_seed();
@@ -1703,7 +1613,6 @@ START_TEST(events_follow_the_model) {
     expect_other(m.recursive);
   }
 }
-END_TEST
 
 /* ---- the suite ---- */
 
@@ -1721,7 +1630,7 @@ static int64_t next_deadline(void) {
 
 /* zkembed.h, zke_call_at: once, at the earliest in a dispatch at the time, in
  * the order of the times, after the events; the later call replaces. */
-START_TEST(a_time_comes_once) {
+TEST_LOOP(a_time_comes_once, 0, WAYS) {
   int pending = 0, count = 0;
   begin(_i);
   int64_t now = zke_now(watcher);
@@ -1747,10 +1656,9 @@ START_TEST(a_time_comes_once) {
   ck_rc(zke_call_at(watcher, 0, NULL, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_call_at(NULL, 0, test_record, NULL), ZKE_BADARGUMENTS);
 }
-END_TEST
 
 /* One that a wait and, by poll(), a host hear of without any event. */
-START_TEST(a_time_wakes) {
+TEST_LOOP(a_time_wakes, 0, WAYS) {
   int fd;
   begin(_i);
   ck_ok(zke_dispatch(watcher, NULL));
@@ -1766,7 +1674,6 @@ START_TEST(a_time_wakes) {
   }
   expect("ALARM");
 }
-END_TEST
 
 static void ring_again(zke *z, int type, int state, const char *path,
                        void *context) {
@@ -1778,7 +1685,7 @@ static void ring_again(zke *z, int type, int state, const char *path,
 
 /* One that sets itself again does not keep the dispatch from its end, and is
  * taken back in the end. */
-START_TEST(a_time_that_has_passed_is_for_the_next_dispatch) {
+TEST_LOOP(a_time_that_has_passed_is_for_the_next_dispatch, 0, WAYS) {
   int rung = 0;
   begin(_i);
   ck_ok(zke_call_at(watcher, 0, ring_again, &rung));
@@ -1791,11 +1698,10 @@ START_TEST(a_time_that_has_passed_is_for_the_next_dispatch) {
   ck_assert_int_eq(rung, 4);
   ck_assert_int_gt(next_deadline(), zke_now(watcher));
 }
-END_TEST
 
 /* Nor does it keep others that are due from theirs: it was called in their
  * place, dispatch by dispatch. */
-START_TEST(a_time_that_is_set_again_leaves_others_their_turn) {
+TEST_LOOP(a_time_that_is_set_again_leaves_others_their_turn, 0, WAYS) {
   int rung = 0;
   begin(_i);
   ck_ok(zke_call_at(watcher, 0, ring_again, &rung));
@@ -1803,11 +1709,10 @@ START_TEST(a_time_that_is_set_again_leaves_others_their_turn) {
   expect("ALARM");
   ck_assert_int_eq(rung, 1);
 }
-END_TEST
 
 /* A pair that has set a time is told of the session's end, once, and of no time
  * after that. */
-START_TEST(a_time_ends_with_the_session) {
+TEST_LOOP(a_time_ends_with_the_session, 0, WAYS) {
   begin(_i);
   ring(0, &seen);
   ring(zke_now(watcher) + 100000, &fallback); /* the handle's own pair */
@@ -1823,172 +1728,5 @@ START_TEST(a_time_ends_with_the_session) {
   ck_assert_int_eq(seen.count, 0);
   ck_assert_int_eq(next_deadline(), ZKE_FOREVER);
 }
-END_TEST
 
-static TCase *add_case(Suite *suite, const char *name) {
-  TCase *tc = tcase_create(name);
-  tcase_set_timeout(tc, 30);
-  tcase_add_checked_fixture(tc, NULL, finish);
-  suite_add_tcase(suite, tc);
-  return tc;
-}
-
-#define ADD(test) tcase_add_loop_test(tc, test, 0, WAYS)
-
-static void add_one_shot(Suite *suite) {
-  TCase *tc = add_case(suite, "one_shot");
-  ADD(exists_on_missing_fires_at_creation);
-  ADD(exists_below_missing_ancestors_fires);
-  ADD(exists_on_existing_fires_at_set_and_delete);
-  ADD(data_watch_ignores_acl_children_and_refusals);
-  ADD(reading_a_missing_node_registers_nothing);
-  ADD(data_and_child_watch_see_one_deletion);
-  ADD(child_watch_sees_its_node_deleted);
-  ADD(creation_comes_before_child);
-  ADD(data_watches_collapse);
-  ADD(child_watch_ignores_data_and_grandchildren);
-  ADD(same_bytes_fire);
-  ADD(watch_does_not_outlive_its_node);
-  ADD(root_is_watched_like_any_node);
-  ADD(pairs_are_told_once_each);
-  ADD(functions_tell_pairs_apart);
-  ADD(deletion_is_told_to_both_kinds);
-  ADD(change_is_told_to_data_watches_only);
-  ADD(events_come_in_commit_order);
-  ADD(callback_gets_handle_and_state);
-  ADD(no_function_is_no_watch);
-  ADD(events_follow_the_model);
-}
-
-static void add_late(Suite *suite) {
-  TCase *tc = add_case(suite, "late");
-  ADD(old_event_leaves_new_data_watch);
-  ADD(old_event_is_not_told_to_new_pair);
-  ADD(old_event_leaves_new_watch_beside_another);
-  ADD(old_event_leaves_new_child_watch);
-  ADD(old_creation_leaves_new_exists_watch);
-  ADD(old_deletion_leaves_watches_of_new_node);
-  ADD(persistent_watch_begins_with_its_registration);
-}
-
-static void add_multi(Suite *suite) {
-  TCase *tc = add_case(suite, "multi");
-  ADD(multi_fires_in_operation_order);
-  ADD(multi_recreation_is_a_deletion);
-  ADD(refused_multi_fires_nothing);
-  ADD(multi_fires_persistent_watches_each_time);
-  ADD(multi_shows_a_passing_node);
-}
-
-static void add_persistent(Suite *suite) {
-  TCase *tc = add_case(suite, "persistent");
-  ADD(persistent_watch_stays);
-  ADD(recursive_watch_sees_the_subtree);
-  ADD(recursive_root_watch_sees_all);
-  ADD(recursive_watch_ignores_like_names);
-  ADD(overlapping_recursive_watches_collapse);
-  ADD(one_event_whatever_the_kinds_of_watch);
-  ADD(one_shot_leaves_persistent_watch);
-  ADD(one_shot_of_another_pair_leaves_persistent_watch);
-  ADD(persistent_watch_leaves_one_shot);
-  ADD(child_watch_works_under_recursive_watch);
-  ADD(recursive_replaces_persistent);
-  ADD(persistent_replaces_recursive);
-  ADD(recursive_stays_recursive_beside_child_watch);
-  ADD(persistent_stays_persistent_beside_recursive_watch);
-  ADD(add_watch_checks_its_arguments);
-}
-
-static void add_removal(Suite *suite) {
-  TCase *tc = add_case(suite, "removal");
-  ADD(removal_takes_one_pair);
-  ADD(removal_of_any_kind);
-  ADD(removal_of_exists_watch);
-  ADD(removal_of_persistent_watch_by_kind);
-  ADD(removal_of_recursive_watch);
-  ADD(removal_of_all_pairs);
-  ADD(removal_after_the_change_is_consistent);
-  ADD(removal_is_of_one_session);
-}
-
-/* The tests of a session's end run closed and expired: twice as often. */
-static void add_ends(Suite *suite) {
-  TCase *tc = add_case(suite, "ends");
-  tcase_add_loop_test(tc, end_of_session_fires_for_each_ephemeral, 0, 2 * WAYS);
-  tcase_add_loop_test(tc, end_of_session_is_one_zxid, 0, 2 * WAYS);
-  tcase_add_loop_test(tc, end_of_session_fires_persistent_watch_each_time, 0,
-                      2 * WAYS);
-  ADD(reaped_container_and_ttl_node_fire);
-}
-
-static void add_permission(Suite *suite) {
-  TCase *tc = add_case(suite, "permission");
-  ADD(unreadable_creation_is_silent);
-  ADD(unreadable_change_is_silent);
-  ADD(unreadable_deletion_is_silent);
-  ADD(silently_spent_watch_does_not_return);
-  ADD(unreadable_parent_hides_its_children);
-  ADD(readable_parent_shows_unreadable_child);
-  ADD(persistent_watch_skips_what_is_unreadable);
-  ADD(acl_at_the_change_decides);
-  ADD(identities_decide_who_is_told);
-  ADD(refused_read_registers_nothing);
-}
-
-static void add_overflow(Suite *suite) {
-  TCase *tc = add_case(suite, "overflow");
-  ADD(events_up_to_the_limit_are_kept);
-  ADD(delivered_events_make_room);
-  ADD(one_event_too_many_is_an_overflow);
-  ADD(pending_events_are_bounded);
-  ADD(overflow_is_told_to_all);
-  ADD(overflow_spends_one_shots_only);
-  ADD(overflow_removes_one_shots_from_the_database);
-  ADD(overflow_leaves_later_one_shots);
-  tcase_add_test(tc, limit_is_the_watchers);
-  tcase_add_test(tc, limit_is_not_the_writers);
-}
-
-static void add_callback(Suite *suite) {
-  TCase *tc = add_case(suite, "callback");
-  ADD(callback_registers_again);
-  ADD(callback_creates);
-  ADD(callback_dispatches);
-  ADD(callback_waits);
-  ADD(callback_may_not_close_its_handle);
-  ADD(callback_may_not_close_after_inner_dispatch);
-  ADD(callback_closes_and_opens_others);
-  ADD(callback_removes_itself);
-  ADD(callback_expires_its_session);
-}
-
-static void add_time(Suite *suite) {
-  TCase *tc = add_case(suite, "time");
-  ADD(a_time_comes_once);
-  ADD(a_time_wakes);
-  ADD(a_time_that_has_passed_is_for_the_next_dispatch);
-  ADD(a_time_that_is_set_again_leaves_others_their_turn);
-  ADD(a_time_ends_with_the_session);
-}
-
-static void add_chroot(Suite *suite) {
-  TCase *tc = add_case(suite, "chroot");
-  tcase_add_test(tc, events_are_stripped_of_the_chroot);
-  tcase_add_test(tc, recursive_watch_stays_in_the_chroot);
-}
-
-int main(int argc, char **argv) {
-  Suite *suite = suite_create("watch");
-  add_one_shot(suite);
-  add_late(suite);
-  add_multi(suite);
-  add_persistent(suite);
-  add_removal(suite);
-  add_ends(suite);
-  add_permission(suite);
-  add_overflow(suite);
-  add_callback(suite);
-  add_time(suite);
-  add_chroot(suite);
-  return test_main(argc, argv, suite);
-}
+AFTER_EACH(finish);

@@ -79,7 +79,7 @@ static const char *corpus_directory(int target) {
 
 /* Nothing that was ever interesting to a target breaks it now; a finding
  * aborts and so fails the test. */
-START_TEST(every_input_of_the_corpus_is_survived) {
+TEST_LOOP(every_input_of_the_corpus_is_survived, 0, CORPUS_TARGETS) {
   const char *directory = corpus_directory(_i);
   DIR *d = opendir(directory);
   struct dirent *e;
@@ -94,10 +94,9 @@ START_TEST(every_input_of_the_corpus_is_survived) {
   closedir(d);
   ck_assert_int_ge(count, corpus_targets[_i].least);
 }
-END_TEST
 
 /* The oracles see: an input whose outcome is known is told apart. */
-START_TEST(the_path_model_refuses_what_it_should) {
+TEST(the_path_model_refuses_what_it_should) {
   ck_assert(path_model_server("/a/\xc3\xa9"));
   ck_assert(!path_model_server("/a/\xc3"));
   ck_assert(!path_model_server("/a//b"));
@@ -106,7 +105,6 @@ START_TEST(the_path_model_refuses_what_it_should) {
   ck_assert(!path_model_client("/a/", false));
   ck_assert(!path_model_client("/a/../b", true));
 }
-END_TEST
 
 /* ---- flipped bytes ----
  *
@@ -313,9 +311,10 @@ static long flip_setting(const char *name, long otherwise) {
   return text && *text ? strtol(text, NULL, 10) : otherwise;
 }
 
+LIMIT(1000);
 /* Each of PARTS tests takes its share of the bytes. */
 enum { FLIP_PARTS = 8 };
-START_TEST(a_flipped_byte_is_reported_or_harmless) {
+TEST_LOOP(a_flipped_byte_is_reported_or_harmless, 0, FLIP_PARTS) {
   flip_base b = flip_begin();
   long stride = flip_setting("FLIP_STRIDE", 5);
   long only = flip_setting("FLIP_AT", -1);
@@ -333,23 +332,6 @@ START_TEST(a_flipped_byte_is_reported_or_harmless) {
   ck_assert_int_gt(counts[0] + counts[1], 0);
   flip_end(&b);
 }
-END_TEST
-
-static Suite *corpus_suite(void) {
-  Suite *suite = suite_create("corpus");
-  TCase *replay = tcase_create("replay");
-  tcase_set_timeout(replay, 120);
-  tcase_add_test(replay, the_path_model_refuses_what_it_should);
-  tcase_add_loop_test(replay, every_input_of_the_corpus_is_survived, 0,
-                      CORPUS_TARGETS);
-  suite_add_tcase(suite, replay);
-  TCase *flip = tcase_create("flip");
-  tcase_set_timeout(flip, 1000);
-  tcase_add_loop_test(flip, a_flipped_byte_is_reported_or_harmless, 0,
-                      FLIP_PARTS);
-  suite_add_tcase(suite, flip);
-  return suite;
-}
 
 int main(int argc, char **argv) {
   for (int t = 0; argc > 2 && t < CORPUS_TARGETS; t++) {
@@ -360,5 +342,5 @@ int main(int argc, char **argv) {
     }
     return 0;
   }
-  return test_main(argc, argv, corpus_suite());
+  return test_main(argc, argv);
 }

@@ -10,7 +10,7 @@
  *   COMMITS=n  tiny transactions of each process in the idle test
  *   CUT=n      this event and no other, to replay: what is found is reported
  *              as "LOST: cuts SEED=5 CUT=70 ..."; it is found again by
- *              SEED=5 CUT=70 build/test/test_power cuts
+ *              SEED=5 CUT=70 build/test/test_power acknowledged_changes_survive
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -76,10 +76,12 @@ static const powerloss_tally *run_until(powerloss_plan plan, long cuts,
 
 /* ---- what must hold ---- */
 
+LIMIT(getenv("CUTS") || getenv("CUT") ? 0 : 120);
+
 /* P8: whatever a cut leaves of what was not synced, all that was acknowledged
  * as durable is there, as a prefix of the commits, and no number comes twice;
  * also when the power fails again during the recovery. */
-START_TEST(acknowledged_changes_survive) {
+TEST(acknowledged_changes_survive) {
   powerloss_plan plan = {
       .name = "cuts", .seed = 1, .operations = 150, .every = 40};
   const powerloss_tally *t = run_until(plan, 100, 60);
@@ -87,10 +89,9 @@ START_TEST(acknowledged_changes_survive) {
   ck_assert(t->kept && t->lost && t->torn);
   ck_assert(getenv("CUT") || (t->reordered && t->second && t->swept));
 }
-END_TEST
 
 /* The same where transactions spill into the log before they are committed. */
-START_TEST(with_a_small_cache) {
+TEST(with_a_small_cache) {
   powerloss_plan plan = {.name = "cache",
                          .seed = 1001,
                          .operations = 150,
@@ -98,10 +99,9 @@ START_TEST(with_a_small_cache) {
                          .cache_kib = 8};
   ck_assert_int_eq(powerloss_violations(run_until(plan, 30, 15)), 0);
 }
-END_TEST
 
 /* ZKE_DURABLE_ALL: sessions' and ephemerals' traces in the counters too. */
-START_TEST(durable_all_means_all) {
+TEST(durable_all_means_all) {
   powerloss_plan plan = {.name = "all",
                          .seed = 2001,
                          .operations = 150,
@@ -109,10 +109,9 @@ START_TEST(durable_all_means_all) {
                          .durability = ZKE_DURABLE_ALL};
   ck_assert_int_eq(powerloss_violations(run_until(plan, 30, 15)), 0);
 }
-END_TEST
 
 /* Every event of a database's creation and first session. */
-START_TEST(cut_in_the_creation) {
+TEST(cut_in_the_creation) {
   powerloss_plan plan = {.name = "creation",
                          .seed = 3001,
                          .operations = 1,
@@ -120,7 +119,6 @@ START_TEST(cut_in_the_creation) {
                          .images = 6};
   ck_assert_int_eq(powerloss_violations(run_until(plan, 60, 10)), 0);
 }
-END_TEST
 
 /* Open rubbish with a rollback journal beside it, which begins with a byte
  * (SQLite's with 0xd9) and says how many pages there were before.  Where it is
@@ -155,16 +153,15 @@ static int open_rubbish(const char *file, int first, int pages) {
 
 /* P11: what a cut left of a creation is begun anew, whatever is in it; beside
  * any other journal the same is a stranger's and stays as it is. */
-START_TEST(a_creation_is_known_by_its_journal) {
+TEST(a_creation_is_known_by_its_journal) {
   ck_rc(open_rubbish(test_path("a.db"), 0xd9, 1), ZKE_NOTADB);
   ck_rc(open_rubbish(test_path("b.db"), 0xd8, 0), ZKE_NOTADB);
   ck_ok(open_rubbish(test_path("c.db"), 0xd9, 0));
 }
-END_TEST
 
 /* P8: nothing is acknowledged, nor seen by another connection, before its sync.
  * Looked at before each event on the disk, without cuts. */
-START_TEST(nothing_is_seen_before_its_sync) {
+TEST(nothing_is_seen_before_its_sync) {
   powerloss_plan plan = {.name = "ahead", .seed = 4001, .operations = 500};
   const powerloss_tally *t = NULL;
   for (int i = 0; i < 8; i++, plan.seed++) t = powerloss_run(work(), &plan);
@@ -173,7 +170,6 @@ START_TEST(nothing_is_seen_before_its_sync) {
   ck_assert_int_gt(t->durable, 1000);
   ck_assert_int_gt(t->looks, 1000);
 }
-END_TEST
 
 /* ---- the checker finds what is there to be found ---- */
 
@@ -211,7 +207,7 @@ static int rows_after_cut(power_style style, uint64_t seed) {
 
 /* The disk itself, under plain SQLite: what was committed with a sync is there
  * after every cut, what was committed without one after some. */
-START_TEST(the_disk_keeps_what_was_synced_only) {
+TEST(the_disk_keeps_what_was_synced_only) {
   int count[3] = {0};
   power_begin(work(), NULL);
   sqlite3 *db = plain_open(test_path("power/a.db"), "unix-power");
@@ -233,7 +229,6 @@ START_TEST(the_disk_keeps_what_was_synced_only) {
   ck_assert_int_gt(count[2], 10);
   sqlite3_close(db);
 }
-END_TEST
 
 static const powerloss_tally *run_planted(powerloss_plan plan) {
   plan.operations = 100;
@@ -245,7 +240,7 @@ static const powerloss_tally *run_planted(powerloss_plan plan) {
 }
 
 /* Without syncs commits are lost, but only the latest. */
-START_TEST(finds_losses_without_durability) {
+TEST(finds_losses_without_durability) {
   const powerloss_tally *t = run_planted(
       (powerloss_plan){.seed = 5003, .durability = ZKE_DURABLE_NONE});
   ck_assert_int_gt(t->violations[POWERLOSS_LOST], 0);
@@ -253,12 +248,11 @@ START_TEST(finds_losses_without_durability) {
   ck_assert_int_eq(t->violations[POWERLOSS_DISORDER], 0);
   ck_assert_int_eq(t->violations[POWERLOSS_UNSOUND], 0);
 }
-END_TEST
 
 /* A disk that lies of the log's syncs loses the latest, as if there were none;
  * one that lies of the database's loses anything, since the log that had it is
  * begun anew.  No damage makes the engine crash. */
-START_TEST(finds_losses_on_a_lying_disk) {
+TEST(finds_losses_on_a_lying_disk) {
   powerloss_plan plan = {.seed = 5002, .lie = "a.db-wal"};
   const powerloss_tally *t = run_planted(plan);
   ck_assert_int_gt(t->violations[POWERLOSS_LOST], 0);
@@ -270,57 +264,28 @@ START_TEST(finds_losses_on_a_lying_disk) {
   ck_assert_int_gt(t->violations[POWERLOSS_UNSOUND], 0);
   ck_assert_int_eq(t->violations[POWERLOSS_DIED], 0);
 }
-END_TEST
 
 /* A directory that is never synced loses the files themselves. */
-START_TEST(finds_losses_without_the_directorys_syncs) {
+TEST(finds_losses_without_the_directorys_syncs) {
   const powerloss_tally *t =
       run_planted((powerloss_plan){.seed = 5003, .lie = "."});
   ck_assert_int_gt(t->violations[POWERLOSS_LOST], 0);
   ck_assert_int_gt(t->violations[POWERLOSS_EARLY], 0);
   ck_assert_int_eq(t->violations[POWERLOSS_DIED], 0);
 }
-END_TEST
 
 /* Were there no new boot, no epoch would keep numbers from coming again. */
-START_TEST(finds_numbers_given_again) {
+TEST(finds_numbers_given_again) {
   powerloss_plan plan = {.seed = 5004, .same_boot = true};
   const powerloss_tally *t;
   do t = run_planted(plan);
   while (!t->violations[POWERLOSS_REISSUE] && plan.seed++ < 5024);
   ck_assert_int_gt(t->violations[POWERLOSS_REISSUE], 0);
 }
-END_TEST
-
-static void add_case(Suite *s, const char *name, const TTest *test) {
-  bool scaled = getenv("CUTS") || getenv("CUT");
-  TCase *c = tcase_create(name);
-  tcase_set_timeout(c, scaled ? 0 : 120);
-  tcase_add_test(c, test);
-  suite_add_tcase(s, c);
-}
-
-static Suite *power_suite(void) {
-  Suite *s = suite_create("power");
-  add_case(s, "cuts", acknowledged_changes_survive);
-  add_case(s, "cache", with_a_small_cache);
-  add_case(s, "all", durable_all_means_all);
-  add_case(s, "creation", cut_in_the_creation);
-  add_case(s, "journal", a_creation_is_known_by_its_journal);
-  add_case(s, "ahead", nothing_is_seen_before_its_sync);
-  add_case(s, "disk", the_disk_keeps_what_was_synced_only);
-  add_case(s, "none", finds_losses_without_durability);
-  add_case(s, "lie", finds_losses_on_a_lying_disk);
-  add_case(s, "names", finds_losses_without_the_directorys_syncs);
-  add_case(s, "boot", finds_numbers_given_again);
-  suite_add_tcase(s, walreset_schedule());
-  suite_add_tcase(s, walreset_idle());
-  return s;
-}
 
 int main(int argc, char **argv) {
   if (argc > 1 && strcmp(argv[1], "--writer") == 0)
     return walreset_writer(argc, argv);
   test_in_memory(); /* the disk is powervfs's */
-  return test_main(argc, argv, power_suite());
+  return test_main(argc, argv);
 }

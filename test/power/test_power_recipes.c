@@ -1429,8 +1429,10 @@ static long setting(const char *name, long otherwise) {
 
 /* ---- the tests ---- */
 
+LIMIT(getenv("CUTS") ? 0 : 120);
+
 /* P8, in the recipes' own words: see above. */
-START_TEST(what_recipes_acknowledged_survives) {
+TEST(what_recipes_acknowledged_survives) {
   uint64_t seed = (uint64_t)setting("SEED", 1);
   long cuts = getenv("CUTS") ? setting("CUTS", 0) / STRIDE : 60;
   long every = setting("EVERY", 7);
@@ -1450,7 +1452,6 @@ START_TEST(what_recipes_acknowledged_survives) {
   for (int i = 0; i < RECORDS; i++)
     ck_assert_msg(sum->known[i] > 0, "nothing in %s", records[i].name);
 }
-END_TEST
 
 static bool all_noticed(void) {
   bool all = true;
@@ -1460,7 +1461,7 @@ static bool all_noticed(void) {
 
 /* The same finds what there is to be found where nothing is synced: something
  * in each of the records, when the power fails before a checkpoint syncs. */
-START_TEST(finds_losses_without_durability) {
+TEST(finds_losses_without_durability) {
   begin_tally();
   for (uint64_t seed = 5; seed < 15 && !all_noticed(); seed++)
     run_once(seed, 0, ZKE_DURABLE_NONE, true);
@@ -1469,19 +1470,8 @@ START_TEST(finds_losses_without_durability) {
   for (int i = 0; i < RECORDS; i++)
     ck_assert_msg(sum->noticed[i] > 0, "no loss in %s", records[i].name);
 }
-END_TEST
-
-static Suite *power_suite(void) {
-  Suite *s = suite_create("power_recipes");
-  TCase *c = tcase_create("cuts");
-  tcase_set_timeout(c, getenv("CUTS") ? 0 : 120);
-  tcase_add_test(c, what_recipes_acknowledged_survives);
-  tcase_add_test(c, finds_losses_without_durability);
-  suite_add_tcase(s, c);
-  return s;
-}
 
 int main(int argc, char **argv) {
   test_in_memory(); /* the disk is powervfs's */
-  return test_main(argc, argv, power_suite());
+  return test_main(argc, argv);
 }

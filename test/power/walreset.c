@@ -259,7 +259,7 @@ static int plain_schedule(const char *file) {
 }
 
 /* The control: the schedule does what it is said to do. */
-START_TEST(plain_sqlite_loses_commits) {
+TEST(plain_sqlite_loses_commits) {
   int missing = plain_schedule(test_path("plain.db"));
   ck_assert_int_eq(plain.chosen, 1);
   ck_assert_int_gt(paused.beside, 0);
@@ -268,7 +268,6 @@ START_TEST(plain_sqlite_loses_commits) {
          missing, plain.rows);
   ck_assert_int_ge(missing, 0);
 }
-END_TEST
 
 /* ---- the same through zkembed ---- */
 
@@ -339,7 +338,7 @@ static void begin_ours(const char *name) {
 /* The schedule that loses plain SQLite's commits: a checkpoint that finds
  * another log than it knew, which is copied already, and a writer between its
  * two readings. */
-START_TEST(zkembed_loses_none_in_that_schedule) {
+TEST(zkembed_loses_none_in_that_schedule) {
   zke *closing = NULL;
   begin_ours("schedule.db");
   ck_ok(open_paused(&closing, &ours.os, 5000));
@@ -357,10 +356,9 @@ START_TEST(zkembed_loses_none_in_that_schedule) {
   ck_ok(zke_close(ours.writer));
   expect_nodes();
 }
-END_TEST
 
 /* Wherever in a checkpoint a writer comes, it has to wait. */
-START_TEST(no_writer_during_a_checkpoint) {
+TEST(no_writer_during_a_checkpoint) {
   zke *z = NULL;
   begin_ours("calls.db");
   ck_ok(open_paused(&z, NULL, 5000));
@@ -375,16 +373,6 @@ START_TEST(no_writer_during_a_checkpoint) {
   ck_ok(zke_close(z));
   ck_assert_int_eq(paused.beside, 0);
   expect_nodes();
-}
-END_TEST
-
-TCase *walreset_schedule(void) {
-  TCase *c = tcase_create("walreset");
-  tcase_set_timeout(c, 60);
-  tcase_add_test(c, plain_sqlite_loses_commits);
-  tcase_add_test(c, zkembed_loses_none_in_that_schedule);
-  tcase_add_test(c, no_writer_during_a_checkpoint);
-  return c;
 }
 
 /* ---- hours of idleness between tiny transactions ---- */
@@ -483,11 +471,13 @@ static void expect_commits(zke *z, int number, int commits) {
   ck_assert_int_eq(stat.numChildren, commits);
 }
 
+LIMIT(getenv("COMMITS") ? 0 : 120);
+
 /* The log of this build is copied after some eight pages, so nearly every
  * transaction finds a log that has long been copied and begins it anew, as
  * after hours in which nobody wrote; and by their clocks hours have passed.
  * COMMITS transactions of each process. */
-START_TEST(idle_hours_lose_nothing) {
+TEST(idle_hours_lose_nothing) {
   const char *file = test_path("idle.db");
   const char *commits = from_environment("COMMITS", "250");
   pid_t writer[WRITERS];
@@ -502,12 +492,4 @@ START_TEST(idle_hours_lose_nothing) {
   ck_ok(zke_check(z, NULL, NULL));
   for (int i = 0; i < WRITERS; i++) expect_commits(z, i, atoi(commits));
   ck_ok(zke_close(z));
-}
-END_TEST
-
-TCase *walreset_idle(void) {
-  TCase *c = tcase_create("idle");
-  tcase_set_timeout(c, getenv("COMMITS") ? 0 : 120);
-  tcase_add_test(c, idle_hours_lose_nothing);
-  return c;
 }

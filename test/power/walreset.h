@@ -4,9 +4,6 @@
 
 #include <check.h>
 
-TCase *walreset_schedule(void);
-TCase *walreset_idle(void);
-
 /* The role of the processes that walreset_idle() starts from its own program:
  * PROGRAM --writer DATABASE NUMBER COMMITS SEED.  Returns the exit status. */
 int walreset_writer(int argc, char **argv);

@@ -17,7 +17,7 @@
  *     static void check(zke *z, int rc) { ...another gets the lock... }
  *     static const recipe_use lock_use = {"lock", prepare, use, check};
  *
- *     START_TEST(dies_anywhere) {
+ *     TEST(dies_anywhere) {
  *       ck_assert_int_gt(recipe_deaths(&lock_use), 20);
  *     }
  *

@@ -61,7 +61,7 @@ static void dispatch(zke *z) {
 /* ---- setting and removing ---- */
 
 /* One sets it, a second setting is told by whom and since when. */
-START_TEST(set_once) {
+TEST(set_once) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   zke_barrier *a = make(z), *b = make(y);
   int64_t token = set(a, z), other = 7;
@@ -80,10 +80,9 @@ START_TEST(set_once) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* Both of its znodes come and go together. */
-START_TEST(leaves_nothing) {
+TEST(leaves_nothing) {
   zke *z = test_open(":memory:");
   zke_barrier *b = make(z);
   zke_strings *names;
@@ -98,10 +97,9 @@ START_TEST(leaves_nothing) {
   zke_barrier_free(b);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* A removal names what it removes: that of a former setting hits nothing. */
-START_TEST(remove_by_token) {
+TEST(remove_by_token) {
   zke *z = test_open(":memory:");
   zke_barrier *b = make(z);
   ck_rc(zke_barrier_remove(b, 0, soon(z)), ZKE_NONODE);
@@ -115,7 +113,6 @@ START_TEST(remove_by_token) {
   zke_barrier_free(b);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* A lost reply of the removal never removes what was set since: the change is
  * made, its reply lost, and the next barrier set before the repetition.  The
@@ -127,7 +124,7 @@ static void *set_at_once(void *arg) {
   return NULL;
 }
 
-START_TEST(lost_removal_hits_no_other) {
+TEST(lost_removal_hits_no_other) {
   zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
   zke_barrier *a = make(z), *b = make(y);
   pthread_t thread;
@@ -146,10 +143,9 @@ START_TEST(lost_removal_hits_no_other) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* Who set it, since when, and why. */
-START_TEST(says_who) {
+TEST(says_who) {
   zke_options o = {.size = sizeof o, .identity = "the setter"};
   zke *z;
   zke_party_list *list;
@@ -176,10 +172,9 @@ START_TEST(says_who) {
   zke_barrier_free(b);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* A persistent one outlives its setter, an ephemeral one does not. */
-START_TEST(ephemeral_on_request) {
+TEST(ephemeral_on_request) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   zke_barrier_options o = {.size = sizeof o, .ephemeral = 1};
   zke_barrier *a = make(y), *b, *c = make(z);
@@ -199,7 +194,6 @@ START_TEST(ephemeral_on_request) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- waiting ---- */
 
@@ -241,7 +235,7 @@ static int wait_end(waiter *w) {
 }
 
 /* Without a barrier nobody waits; with one everybody does until it goes. */
-START_TEST(wait_until_removed) {
+TEST(wait_until_removed) {
   zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
   zke_barrier *a = make(z), *b = make(y);
   waiter w;
@@ -257,11 +251,10 @@ START_TEST(wait_until_removed) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* Removed and set again before the waiter looked: it waited for the former
  * (a wake-up is not the condition, but the token is). */
-START_TEST(replaced_lets_pass) {
+TEST(replaced_lets_pass) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   zke_barrier *a = make(z), *b = make(y);
   waiter w;
@@ -278,11 +271,10 @@ START_TEST(replaced_lets_pass) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* The deadline and the cancellation leave no watch; a wake-up by other things
  * ends nothing. */
-START_TEST(deadline_and_cancel) {
+TEST(deadline_and_cancel) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   zke_barrier *a = make(z), *b = make(y);
   waiter w;
@@ -305,10 +297,9 @@ START_TEST(deadline_and_cancel) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* The session's end ends the waiting. */
-START_TEST(expired_waiting) {
+TEST(expired_waiting) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   heard h = {0};
   zke_barrier *a = make(z), *b = listen(y, &h);
@@ -325,10 +316,9 @@ START_TEST(expired_waiting) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* Whichever call finds that the session has ended says so to the listener. */
-START_TEST(expired_meanwhile) {
+TEST(expired_meanwhile) {
   zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
   heard h = {0};
   zke_barrier *b = listen(y, &h);
@@ -341,13 +331,12 @@ START_TEST(expired_meanwhile) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- listening ---- */
 
 /* The listener hears each coming and going with its token, and nothing after
  * stop. */
-START_TEST(listener_hears) {
+TEST(listener_hears) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   heard h = {0};
   zke_barrier *a = make(z), *b = listen(y, &h);
@@ -376,7 +365,6 @@ START_TEST(listener_hears) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 static void free_it(zke_barrier *b, int event, int64_t token, void *context) {
   (void)event, (void)token;
@@ -385,7 +373,7 @@ static void free_it(zke_barrier *b, int event, int64_t token, void *context) {
 }
 
 /* The listener may free the object. */
-START_TEST(listener_frees) {
+TEST(listener_frees) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   int freed = 0;
   zke_barrier_options o = {
@@ -400,13 +388,12 @@ START_TEST(listener_frees) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- what is not ours ---- */
 
 /* A barrier that somebody made by hand, with or without data that looks odd,
  * blocks and can be removed. */
-START_TEST(made_by_hand) {
+TEST(made_by_hand) {
   static const char *const texts[] = {"", "x", "\n", "id-1 zz\n",
                                       "id-1-2-3 5 6 gone\nwhy"};
   zke *z = test_open(":memory:");
@@ -433,10 +420,9 @@ START_TEST(made_by_hand) {
   zke_barrier_free(b);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* A path that is another recipe's is refused. */
-START_TEST(other_kind) {
+TEST(other_kind) {
   zke *z = test_open(":memory:");
   zke_barrier *b = make(z);
   ck_ok(zke_recipe_place(z, PATH, "lock", ZKE_PERSISTENT, NULL, ZKE_FOREVER));
@@ -447,9 +433,8 @@ START_TEST(other_kind) {
   zke_barrier_free(b);
   ck_ok(zke_close(z));
 }
-END_TEST
 
-START_TEST(bad_arguments) {
+TEST(bad_arguments) {
   zke *z = test_open(":memory:");
   zke_barrier_options o = {.size = 3};
   zke_barrier *b = (zke_barrier *)&o;
@@ -476,7 +461,6 @@ START_TEST(bad_arguments) {
   zke_barrier_free(b);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- deaths, lost replies, faults ---- */
 
@@ -516,17 +500,14 @@ static void check(zke *z, int rc) {
 
 static const recipe_use typical = {"barrier", NULL, use, check};
 
-START_TEST(dies_anywhere) { ck_assert_int_gt(recipe_deaths(&typical), 10); }
-END_TEST
+TEST(dies_anywhere) { ck_assert_int_gt(recipe_deaths(&typical), 10); }
 
-START_TEST(lost_replies) { recipe_lost_replies(&typical); }
-END_TEST
+TEST(lost_replies) { recipe_lost_replies(&typical); }
 
-START_TEST(faults) { recipe_faults(&typical); }
-END_TEST
+TEST(faults) { recipe_faults(&typical); }
 
 /* Several processes wait, one removes. */
-START_TEST(processes) {
+TEST(processes) {
   int ready[2];
   char byte;
   ck_assert_int_eq(pipe(ready), 0);
@@ -564,42 +545,4 @@ START_TEST(processes) {
   }
   zke_barrier_free(b);
   ck_ok(zke_close(z));
-}
-END_TEST
-
-static void add(Suite *s, const char *name, const TTest *const *tests,
-                int count, int timeout) {
-  TCase *tc = tcase_create(name);
-  tcase_set_timeout(tc, timeout);
-  for (int i = 0; i < count; i++) tcase_add_test(tc, tests[i]);
-  suite_add_tcase(s, tc);
-}
-
-int main(int argc, char **argv) {
-  static const TTest *tests[24];
-  Suite *s = suite_create("barrier");
-  int n = 0;
-  tests[n++] = set_once;
-  tests[n++] = leaves_nothing;
-  tests[n++] = remove_by_token;
-  tests[n++] = lost_removal_hits_no_other;
-  tests[n++] = says_who;
-  tests[n++] = ephemeral_on_request;
-  tests[n++] = wait_until_removed;
-  tests[n++] = replaced_lets_pass;
-  tests[n++] = deadline_and_cancel;
-  tests[n++] = expired_waiting;
-  tests[n++] = expired_meanwhile;
-  tests[n++] = listener_hears;
-  tests[n++] = listener_frees;
-  tests[n++] = made_by_hand;
-  tests[n++] = other_kind;
-  tests[n++] = bad_arguments;
-  tests[n++] = processes;
-  add(s, "barrier", tests, n, 30);
-  tests[0] = dies_anywhere;
-  tests[1] = lost_replies;
-  tests[2] = faults;
-  add(s, "proof", tests, 3, 120);
-  return test_main(argc, argv, s);
 }

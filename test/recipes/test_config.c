@@ -131,7 +131,7 @@ static const char *in_memory(zke_config *c, const char *name) {
 /* ---- keeping current ---- */
 
 /* All that is there is told first, in order, then READY. */
-START_TEST(start_tells_what_is_there) {
+TEST(start_tells_what_is_there) {
   zke *z = test_open(":memory:");
   heard h = {{0}, NULL, 0};
   plant(z);
@@ -142,10 +142,9 @@ START_TEST(start_tells_what_is_there) {
   zke_config_free(c);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* Added, changed and removed, each with old and new data and Stat. */
-START_TEST(changes_are_told) {
+TEST(changes_are_told) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   heard h = {{0}, NULL, 0};
   plant(z);
@@ -169,7 +168,6 @@ START_TEST(changes_are_told) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* What a multi changes is seen changed together, by the first callback too. */
 static void look_around(zke_config *c, int event, const zke_config_node *before,
@@ -182,7 +180,7 @@ static void look_around(zke_config *c, int event, const zke_config_node *before,
   ck_assert_str_eq(in_memory(c, "db/port"), "2");
 }
 
-START_TEST(a_multi_is_seen_whole) {
+TEST(a_multi_is_seen_whole) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   int calls = 0;
   zke_config_options o = {
@@ -203,10 +201,9 @@ START_TEST(a_multi_is_seen_whole) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* Deletion and re-creation of the root do not end it. */
-START_TEST(survives_the_root) {
+TEST(survives_the_root) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   heard h = {{0}, NULL, 0};
   for (int levels = -1; levels <= 0; levels++) {
@@ -235,10 +232,9 @@ START_TEST(survives_the_root) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* The version of a node made anew is the same, the mzxid is not. */
-START_TEST(made_anew_is_a_change) {
+TEST(made_anew_is_a_change) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   heard h = {{0}, NULL, 0};
   zke_stat old, new_;
@@ -256,10 +252,9 @@ START_TEST(made_anew_is_a_change) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P4: after an overflow one look catches up with everything, and goes on. */
-START_TEST(catches_up_after_overflow) {
+TEST(catches_up_after_overflow) {
   zke *z = test_open(":memory:");
   zke_options few = {.size = sizeof few, .event_limit = 8};
   heard h = {{0}, NULL, 0};
@@ -286,10 +281,9 @@ START_TEST(catches_up_after_overflow) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* The node alone, one level, all of them. */
-START_TEST(levels_of_the_tree) {
+TEST(levels_of_the_tree) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   static const int counts[] = {1, 4, 2, 4, 4};
   zke_config_tree *tree;
@@ -309,11 +303,10 @@ START_TEST(levels_of_the_tree) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* Names that sort between a node and its children; a part of the tree; NULL
  * data and binary data. */
-START_TEST(list_of_a_part) {
+TEST(list_of_a_part) {
   zke *z = test_open(":memory:");
   zke_config_tree *tree;
   char *data;
@@ -348,7 +341,6 @@ START_TEST(list_of_a_part) {
   zke_config_free(c);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* Reading asks nobody: what others change is not seen before it is
  * dispatched, and the system is not called. */
@@ -359,7 +351,7 @@ static int count_lock(void *c, int fd, int64_t offset, int64_t count, int how) {
   return real_lock(c, fd, offset, count, how);
 }
 
-START_TEST(reads_without_io) {
+TEST(reads_without_io) {
   zke_os os;
   zke *z;
   zke_os_default(&os);
@@ -380,10 +372,9 @@ START_TEST(reads_without_io) {
   ck_ok(zke_close(other));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* A node that the session may not read is not there, and hides nothing. */
-START_TEST(unreadable_is_not_there) {
+TEST(unreadable_is_not_there) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   zke_acl write = {ZKE_PERM_WRITE | ZKE_PERM_ADMIN, "world", "anyone"};
   zke_acls acls = {1, &write};
@@ -398,7 +389,6 @@ START_TEST(unreadable_is_not_there) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* Many random changes: memory ends as the file is, and the news add up. */
 typedef struct mirror {
@@ -423,7 +413,7 @@ static void follow(zke_config *c, int event, const zke_config_node *before,
   }
 }
 
-START_TEST(random_changes) {
+TEST(random_changes) {
   unsigned seed =
       getenv("SEED") ? (unsigned)atoi(getenv("SEED")) : (unsigned)test_now();
   zke *z = test_open(":memory:");
@@ -467,7 +457,6 @@ START_TEST(random_changes) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- pictures beside a history that is known ---- */
 
@@ -762,7 +751,7 @@ static void watch_history(zke *z, zke_config *c, const told *t, const part *p,
 /* Several processes change several nodes in each step, and are killed.  Each
  * picture, the listener's too, is a committed state, its Stats included, and
  * the last one is the file's. */
-START_TEST(pictures_are_committed_states) {
+TEST_LOOP(pictures_are_committed_states, 0, sizeof parts / sizeof *parts) {
   const part *p = &parts[_i];
   unsigned seed =
       getenv("SEED") ? (unsigned)atoi(getenv("SEED")) : (unsigned)test_now();
@@ -797,7 +786,6 @@ START_TEST(pictures_are_committed_states) {
   zke_config_free(l.c);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* The children of "db" and "db/port" as their parents' Stats say, at the first
  * change that is heard of. */
@@ -816,7 +804,7 @@ static void count_children(zke_config *c, int event,
 
 /* What is not told yet shows in the Stats above it as well, also of a child
  * that has come and gone. */
-START_TEST(stats_are_of_the_same_moment) {
+TEST(stats_are_of_the_same_moment) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   int counts[3] = {0};
   zke_config_options o = {
@@ -836,7 +824,6 @@ START_TEST(stats_are_of_the_same_moment) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- what a change costs ---- */
 
@@ -895,7 +882,7 @@ static cost measure(const char *file, int nodes) {
 }
 
 /* As much as what has changed, however many nodes there are. */
-START_TEST(a_change_costs_what_has_changed) {
+TEST(a_change_costs_what_has_changed) {
   test_in_memory();
   cost few = measure("few", 5), many = measure("many", 1500);
   ck_assert_int_eq(many.set, few.set);
@@ -904,12 +891,11 @@ START_TEST(a_change_costs_what_has_changed) {
   ck_assert_int_eq(many.filtered, few.filtered);
   ck_assert_int_lt(few.set, 40);
 }
-END_TEST
 
 /* ---- what may not be read ---- */
 
 /* A change of it tells nobody, and yet what is shown is of one moment. */
-START_TEST(what_may_not_be_read_goes) {
+TEST(what_may_not_be_read_goes) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   heard h = {{0}, NULL, 0};
   plant(z);
@@ -932,10 +918,9 @@ START_TEST(what_may_not_be_read_goes) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* What is still to be told, but may not be read, counts as well. */
-START_TEST(what_may_not_be_read_counts_before_it_is_told) {
+TEST(what_may_not_be_read_counts_before_it_is_told) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   heard h = {{0}, NULL, 0};
   plant(z);
@@ -951,7 +936,6 @@ START_TEST(what_may_not_be_read_counts_before_it_is_told) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- a filter ---- */
 
@@ -966,7 +950,7 @@ static int choose(const char *name, void *context) {
 }
 
 /* What it leaves out is neither shown nor told, but what is below may be. */
-START_TEST(filter_chooses) {
+TEST(filter_chooses) {
   zke *z = test_open(":memory:");
   heard h = {{0}, NULL, 0};
   zke_config_options o = {
@@ -1010,7 +994,6 @@ START_TEST(filter_chooses) {
   zke_config_free(c);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- waiting ---- */
 
@@ -1045,7 +1028,7 @@ static int wait_end(waiter *w) {
 }
 
 /* 0: initialised; then the next change; one that has been is not waited for. */
-START_TEST(waits_for_a_revision) {
+TEST(waits_for_a_revision) {
   zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
   int64_t revision = 0;
   waiter w;
@@ -1073,10 +1056,9 @@ START_TEST(waits_for_a_revision) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* A node's change, coming and going; other nodes do not count. */
-START_TEST(waits_for_a_node) {
+TEST(waits_for_a_node) {
   zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
   zke_stat stat;
   waiter w;
@@ -1102,9 +1084,8 @@ START_TEST(waits_for_a_node) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
-START_TEST(cancel_and_misuse) {
+TEST(cancel_and_misuse) {
   zke *z = test_open(test_path("db"));
   waiter w;
   zke_config *c = started(z, 0, NULL);
@@ -1119,10 +1100,9 @@ START_TEST(cancel_and_misuse) {
   zke_config_free(c);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* After the session's end nothing in memory passes for current. */
-START_TEST(expired) {
+TEST(expired) {
   zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
   heard h = {{0}, NULL, 0};
   char *data = NULL;
@@ -1144,10 +1124,9 @@ START_TEST(expired) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* Freed by its listener in the middle of the news: nothing more is told. */
-START_TEST(listener_frees) {
+TEST(listener_frees) {
   zke *z = test_open(":memory:");
   heard h = {{0}, NULL, 0};
   plant(z);
@@ -1160,11 +1139,10 @@ START_TEST(listener_frees) {
   expect(z, &h, "+:root ");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- setting ---- */
 
-START_TEST(set_makes_and_checks) {
+TEST(set_makes_and_checks) {
   zke *z = test_open(":memory:");
   zke_stat stat;
   zke_config *c = started(z, 0, NULL);
@@ -1192,12 +1170,11 @@ START_TEST(set_makes_and_checks) {
   zke_config_free(c);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* Set by the holder of something, and by nobody who held it before: neither the
  * node nor what is above it is made, and a lost reply does not get around it.
  */
-START_TEST(set_with_guards) {
+TEST(set_with_guards) {
   zke *z = test_open(":memory:");
   zke_stat stat = {0};
   zke_op guards[2], change;
@@ -1251,7 +1228,6 @@ START_TEST(set_with_guards) {
   zke_config_free(c);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* In the pause before the repetition the guard's node goes. */
 static void lose_guard(void *context, int64_t ns) {
@@ -1262,7 +1238,7 @@ static void lose_guard(void *context, int64_t ns) {
 
 /* The reply was lost, and then the guard: what was done is found where the
  * version tells, and is not said to be undone where nothing does. */
-START_TEST(guard_goes_after_a_lost_reply) {
+TEST_LOOP(guard_goes_after_a_lost_reply, 0, 4) {
   static const struct {
     int when, version, rc;
   } rows[] = {{ZKE_TEST_FAIL_AFTER, 0, ZKE_OK},
@@ -1289,9 +1265,8 @@ START_TEST(guard_goes_after_a_lost_reply) {
   ck_ok(zke_close(other));
   ck_ok(zke_close(z));
 }
-END_TEST
 
-START_TEST(bad_arguments) {
+TEST(bad_arguments) {
   zke *z = test_open(":memory:");
   zke_config_options o = {.size = 3};
   zke_config *c = (zke_config *)&o;
@@ -1320,7 +1295,6 @@ START_TEST(bad_arguments) {
   zke_config_free(c);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- deaths, lost replies, faults, processes ---- */
 
@@ -1360,18 +1334,15 @@ static void check(zke *z, int rc) {
 
 static const recipe_use typical = {"config", prepare, use, check};
 
-START_TEST(dies_anywhere) { ck_assert_int_gt(recipe_deaths(&typical), 10); }
-END_TEST
+TEST(dies_anywhere) { ck_assert_int_gt(recipe_deaths(&typical), 10); }
 
-START_TEST(lost_replies) { recipe_lost_replies(&typical); }
-END_TEST
+TEST(lost_replies) { recipe_lost_replies(&typical); }
 
-START_TEST(faults) { recipe_faults(&typical); }
-END_TEST
+TEST(faults) { recipe_faults(&typical); }
 
 /* Several processes follow a counter that another one sets; the last value
  * reaches all of them. */
-START_TEST(processes) {
+TEST(processes) {
   const char *db = test_path("db");
   int ready[2];
   char byte;
@@ -1412,54 +1383,4 @@ START_TEST(processes) {
     ck_assert_int_eq(status, 0);
   }
   ck_ok(zke_close(z));
-}
-END_TEST
-
-static void add(Suite *s, const char *name, const TTest *const *tests,
-                int count, int timeout) {
-  TCase *tc = tcase_create(name);
-  tcase_set_timeout(tc, timeout);
-  for (int i = 0; i < count; i++) tcase_add_test(tc, tests[i]);
-  suite_add_tcase(s, tc);
-}
-
-int main(int argc, char **argv) {
-  const TTest *const tests[] = {start_tells_what_is_there,
-                                a_change_costs_what_has_changed,
-                                what_may_not_be_read_goes,
-                                what_may_not_be_read_counts_before_it_is_told,
-                                filter_chooses,
-                                stats_are_of_the_same_moment,
-                                changes_are_told,
-                                a_multi_is_seen_whole,
-                                survives_the_root,
-                                made_anew_is_a_change,
-                                catches_up_after_overflow,
-                                levels_of_the_tree,
-                                list_of_a_part,
-                                reads_without_io,
-                                unreadable_is_not_there,
-                                random_changes,
-                                waits_for_a_revision,
-                                waits_for_a_node,
-                                cancel_and_misuse,
-                                expired,
-                                listener_frees,
-                                set_makes_and_checks,
-                                set_with_guards,
-                                bad_arguments,
-                                processes};
-  const TTest *const proof[] = {dies_anywhere, lost_replies, faults};
-  Suite *s = suite_create("config");
-  add(s, "config", tests, sizeof tests / sizeof *tests, 30);
-  add(s, "proof", proof, 3, 120);
-  TCase *pictures = tcase_create("pictures");
-  tcase_set_timeout(pictures, 120);
-  tcase_add_loop_test(pictures, pictures_are_committed_states, 0,
-                      sizeof parts / sizeof *parts);
-  suite_add_tcase(s, pictures);
-  TCase *guards = tcase_create("guards");
-  tcase_add_loop_test(guards, guard_goes_after_a_lost_reply, 0, 4);
-  suite_add_tcase(s, guards);
-  return test_main(argc, argv, s);
 }

@@ -56,7 +56,7 @@ static int watches(zke *z) {
 
 /* ---- counting ---- */
 
-START_TEST(counts) {
+TEST(counts) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   zke_counter *a = make(z), *b = make(y);
   int64_t v, token, first, second;
@@ -88,10 +88,9 @@ START_TEST(counts) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* Overflow is refused, and nothing has changed. */
-START_TEST(limits) {
+TEST(limits) {
   zke *z = test_open(":memory:");
   zke_counter *c = make(z);
   int64_t v = 7;
@@ -107,9 +106,8 @@ START_TEST(limits) {
   zke_counter_free(c);
   ck_ok(zke_close(z));
 }
-END_TEST
 
-START_TEST(initial) {
+TEST(initial) {
   zke *z = test_open(":memory:");
   zke_counter_options o = {.size = sizeof o, .initial = -40};
   zke_counter *c;
@@ -120,7 +118,6 @@ START_TEST(initial) {
   zke_counter_free(c);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- exactly once ---- */
 
@@ -131,7 +128,7 @@ static void *count_on(void *arg) {
   return NULL;
 }
 
-START_TEST(lost_reply_counts_once) {
+TEST(lost_reply_counts_once) {
   zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
   zke_counter *a = make(z), *b = make(y);
   int64_t sum = 0, before, token, newest;
@@ -154,10 +151,9 @@ START_TEST(lost_reply_counts_once) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* A compare-and-set whose reply was lost is not taken for a refusal. */
-START_TEST(lost_reply_of_compare) {
+TEST(lost_reply_of_compare) {
   zke *z = test_open(":memory:");
   zke_counter *c = make(z);
   int64_t token, newest;
@@ -170,11 +166,10 @@ START_TEST(lost_reply_of_compare) {
   zke_counter_free(c);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* No time to repeat: the caller is told that it is unknown, and the object
  * counts on correctly. */
-START_TEST(unknown_at_the_deadline) {
+TEST(unknown_at_the_deadline) {
   zke *z = test_open(":memory:");
   zke_counter *c = make(z);
   add(c, 1);
@@ -189,10 +184,9 @@ START_TEST(unknown_at_the_deadline) {
   zke_counter_free(c);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* Deleted and made anew, with the same version: nobody mistakes it. */
-START_TEST(deleted_under_way) {
+TEST(deleted_under_way) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   zke_counter *a = make(z), *b = make(y);
   add(a, 5);
@@ -213,7 +207,6 @@ START_TEST(deleted_under_way) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* Threads share an object; others have their own: nothing is lost. */
 static void *count_100(void *arg) {
@@ -221,7 +214,7 @@ static void *count_100(void *arg) {
   return NULL;
 }
 
-START_TEST(threads) {
+TEST(threads) {
   test_in_memory();
   zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
   zke_counter *c[4] = {make(z), NULL, make(z), make(y)};
@@ -237,7 +230,6 @@ START_TEST(threads) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- listening and waiting ---- */
 
@@ -274,7 +266,7 @@ static void expect(zke *z, heard *h, const char *text) {
   h->text[0] = '\0';
 }
 
-START_TEST(listener_hears) {
+TEST(listener_hears) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   heard h = {{0}, 0, 0};
   zke_counter *a = make(z), *b = listener(y, &h);
@@ -310,9 +302,8 @@ START_TEST(listener_hears) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
-START_TEST(listener_frees) {
+TEST(listener_frees) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   heard h = {{0}, 0, 1};
   zke_counter *a = make(z), *b = listener(y, &h);
@@ -326,7 +317,6 @@ START_TEST(listener_frees) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 typedef struct waiter {
   zke_counter *c;
@@ -353,7 +343,7 @@ static int wait_end(waiter *w) {
   return w->rc;
 }
 
-START_TEST(waits_for_a_change) {
+TEST(waits_for_a_change) {
   zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
   zke_counter *a = make(z), *b = make(y);
   int64_t v, token;
@@ -391,11 +381,10 @@ START_TEST(waits_for_a_change) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- what is not ours ---- */
 
-START_TEST(foreign) {
+TEST(foreign) {
   static const struct {
     const char *data;
     int rc;
@@ -432,9 +421,8 @@ START_TEST(foreign) {
   zke_counter_free(c);
   ck_ok(zke_close(z));
 }
-END_TEST
 
-START_TEST(bad_arguments) {
+TEST(bad_arguments) {
   zke *z = test_open(":memory:");
   zke_counter_options o = {.size = 3};
   zke_counter *c = (zke_counter *)&o;
@@ -454,7 +442,6 @@ START_TEST(bad_arguments) {
   zke_counter_free(NULL);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- deaths, lost replies, faults, processes ---- */
 
@@ -506,18 +493,15 @@ static void check(zke *z, int rc) {
 
 static const recipe_use typical = {"counter", NULL, use, check};
 
-START_TEST(dies_anywhere) { ck_assert_int_gt(recipe_deaths(&typical), 10); }
-END_TEST
+TEST(dies_anywhere) { ck_assert_int_gt(recipe_deaths(&typical), 10); }
 
-START_TEST(lost_replies) { recipe_lost_replies(&typical); }
-END_TEST
+TEST(lost_replies) { recipe_lost_replies(&typical); }
 
-START_TEST(faults) { recipe_faults(&typical); }
-END_TEST
+TEST(faults) { recipe_faults(&typical); }
 
 /* Processes count as fast as they can, and one of them loses replies all the
  * time: the sum is right, and everybody saw values of its own. */
-START_TEST(processes) {
+TEST(processes) {
   enum { N = 4, EACH = 60 };
   test_in_memory();
   const char *db = test_path("db");
@@ -557,35 +541,4 @@ START_TEST(processes) {
   ck_assert_int_eq(value(c), N * EACH);
   zke_counter_free(c);
   ck_ok(zke_close(z));
-}
-END_TEST
-
-static void add_tests(Suite *s, const char *name, const TTest *const *tests,
-                      int count, int timeout) {
-  TCase *tc = tcase_create(name);
-  tcase_set_timeout(tc, timeout);
-  for (int i = 0; i < count; i++) tcase_add_test(tc, tests[i]);
-  suite_add_tcase(s, tc);
-}
-
-int main(int argc, char **argv) {
-  const TTest *const tests[] = {counts,
-                                limits,
-                                initial,
-                                lost_reply_counts_once,
-                                lost_reply_of_compare,
-                                unknown_at_the_deadline,
-                                deleted_under_way,
-                                threads,
-                                listener_hears,
-                                listener_frees,
-                                waits_for_a_change,
-                                foreign,
-                                bad_arguments,
-                                processes};
-  const TTest *const proof[] = {dies_anywhere, lost_replies, faults};
-  Suite *s = suite_create("counter");
-  add_tests(s, "counter", tests, sizeof tests / sizeof *tests, 30);
-  add_tests(s, "proof", proof, 3, 120);
-  return test_main(argc, argv, s);
 }

@@ -87,7 +87,7 @@ static int watches(zke *z) {
 
 /* ---- registering and finding ---- */
 
-START_TEST(address_and_payload) {
+TEST(address_and_payload) {
   zke_options o = {.size = sizeof o, .identity = "ann"};
   zke *z = test_open(":memory:"), *a;
   ck_ok(zke_open_session(z, &o, &a));
@@ -130,9 +130,8 @@ START_TEST(address_and_payload) {
   ck_ok(zke_close(a));
   ck_ok(zke_close(z));
 }
-END_TEST
 
-START_TEST(watched_list) {
+TEST(watched_list) {
   zke *z = test_open(":memory:"), *a = test_session(z, NULL);
   heard h = {{0}, NULL}, mine = {{0}, NULL};
   zke_discovery *d = make(a, "web", &mine), *look = make(z, "web", &h),
@@ -157,7 +156,6 @@ START_TEST(watched_list) {
   ck_ok(zke_close(a));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- which services there are ---- */
 
@@ -179,7 +177,7 @@ static void note_service(zke_services *services, int event, const char *name,
 
 /* A service is there from its first instance to its last one; what is no
  * service is not told. */
-START_TEST(services_come_and_go) {
+TEST(services_come_and_go) {
   char services[200] = "";
   zke *z = test_open(":memory:"), *a = test_session(z, NULL);
   zke_services *s;
@@ -228,7 +226,6 @@ START_TEST(services_come_and_go) {
   ck_ok(zke_close(a));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 static void free_services(zke_services *services, int event, const char *name,
                           void *context) {
@@ -237,7 +234,7 @@ static void free_services(zke_services *services, int event, const char *name,
   if (++*events == 1) zke_services_free(services);
 }
 
-START_TEST(services_listener_frees) {
+TEST(services_listener_frees) {
   int events = 0;
   zke *z = test_open(":memory:");
   zke_services *s;
@@ -254,9 +251,8 @@ START_TEST(services_listener_frees) {
   ck_assert_int_eq(watches(z), 0);
   ck_ok(zke_close(z));
 }
-END_TEST
 
-START_TEST(listener_frees) {
+TEST(listener_frees) {
   zke *z = test_open(":memory:"), *a = test_session(z, NULL);
   heard h = {{0}, NULL};
   zke_discovery *d = make(a, "web", NULL), *look = make(z, "web", &h);
@@ -270,9 +266,8 @@ START_TEST(listener_frees) {
   ck_ok(zke_close(a));
   ck_ok(zke_close(z));
 }
-END_TEST
 
-START_TEST(names_of_services) {
+TEST(names_of_services) {
   zke *z = test_open(":memory:");
   zke_discovery *d = make(z, "web", NULL), *e = make(z, "mail", NULL);
   zke_strings *names;
@@ -298,7 +293,6 @@ START_TEST(names_of_services) {
   zke_discovery_free(e);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- picking ---- */
 
@@ -320,7 +314,7 @@ static int pick(zke_discovery *d, int rule) {
   return n;
 }
 
-START_TEST(picks_the_first) {
+TEST(picks_the_first) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   zke_discovery *look = make(y, "web", NULL), *d[3];
   zke_instance *none = NULL;
@@ -341,10 +335,9 @@ START_TEST(picks_the_first) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* Each in its turn; whoever comes or goes, nobody else is left out. */
-START_TEST(picks_in_turn) {
+TEST(picks_in_turn) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   zke_discovery *look = make(y, "web", NULL), *d[N];
   for (int i = 0; i < N; i++) d[i] = offer(z, i);
@@ -368,10 +361,9 @@ START_TEST(picks_in_turn) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* Of 4000 picks each gets 1000, give or take six times the deviation. */
-START_TEST(picks_at_random) {
+TEST(picks_at_random) {
   zke *z = test_open(":memory:");
   zke_discovery *look = make(z, "web", NULL), *d[N];
   int got[N] = {0}, repeated = 0;
@@ -388,7 +380,6 @@ START_TEST(picks_at_random) {
   zke_discovery_free(look);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* Threads that share an object share the round. */
 static void *pick_many(void *arg) {
@@ -399,7 +390,7 @@ static void *pick_many(void *arg) {
   return mine;
 }
 
-START_TEST(picks_by_threads) {
+TEST(picks_by_threads) {
   zke *z = test_open(":memory:");
   zke_discovery *look = make(z, "web", NULL), *d[N];
   pthread_t t[2];
@@ -416,7 +407,6 @@ START_TEST(picks_by_threads) {
   zke_discovery_free(look);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- waiting, refusals ---- */
 
@@ -426,7 +416,7 @@ static void *wait_there(void *arg) {
   return &rc;
 }
 
-START_TEST(waits_for_instances) {
+TEST(waits_for_instances) {
   zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
   zke_discovery *look = make(y, "web", NULL), *d;
   pthread_t thread;
@@ -444,9 +434,8 @@ START_TEST(waits_for_instances) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
-START_TEST(other_kind) {
+TEST(other_kind) {
   zke *z = test_open(":memory:");
   zke_discovery *d = make(z, "web", NULL);
   zke_group *g;
@@ -460,9 +449,8 @@ START_TEST(other_kind) {
   zke_discovery_free(d);
   ck_ok(zke_close(z));
 }
-END_TEST
 
-START_TEST(bad_arguments) {
+TEST(bad_arguments) {
   zke *z = test_open(":memory:");
   zke_discovery_options o = {.size = 3};
   zke_discovery *d = (zke_discovery *)&o;
@@ -507,7 +495,6 @@ START_TEST(bad_arguments) {
   zke_discovery_free(d);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- deaths, lost replies, faults, processes ---- */
 
@@ -552,17 +539,14 @@ static void check(zke *z, int rc) {
 
 static const recipe_use typical = {"discovery", NULL, use, check};
 
-START_TEST(dies_anywhere) { ck_assert_int_gt(recipe_deaths(&typical), 10); }
-END_TEST
+TEST(dies_anywhere) { ck_assert_int_gt(recipe_deaths(&typical), 10); }
 
-START_TEST(lost_replies) { recipe_lost_replies(&typical); }
-END_TEST
+TEST(lost_replies) { recipe_lost_replies(&typical); }
 
-START_TEST(faults) { recipe_faults(&typical); }
-END_TEST
+TEST(faults) { recipe_faults(&typical); }
 
 /* Two processes offer a service; one is killed; the clients go to the other. */
-START_TEST(processes) {
+TEST(processes) {
   const char *db = test_path("db");
   pid_t pids[2];
   for (int i = 0; i < 2; i++) {
@@ -594,27 +578,4 @@ START_TEST(processes) {
     ck_assert_int_eq(waitpid(pids[i], NULL, 0), pids[i]);
   zke_discovery_free(look);
   ck_ok(zke_close(z));
-}
-END_TEST
-
-static void add(Suite *s, const char *name, const TTest *const *tests,
-                int count, int timeout) {
-  TCase *tc = tcase_create(name);
-  tcase_set_timeout(tc, timeout);
-  for (int i = 0; i < count; i++) tcase_add_test(tc, tests[i]);
-  suite_add_tcase(s, tc);
-}
-
-int main(int argc, char **argv) {
-  const TTest *const tests[] = {
-      address_and_payload,  watched_list,           listener_frees,
-      names_of_services,    picks_the_first,        picks_in_turn,
-      picks_at_random,      picks_by_threads,       waits_for_instances,
-      other_kind,           bad_arguments,          processes,
-      services_come_and_go, services_listener_frees};
-  const TTest *const proof[] = {dies_anywhere, lost_replies, faults};
-  Suite *s = suite_create("discovery");
-  add(s, "discovery", tests, sizeof tests / sizeof *tests, 30);
-  add(s, "proof", proof, 3, 120);
-  return test_main(argc, argv, s);
 }

@@ -290,7 +290,7 @@ enum { FAMILIES = sizeof families / sizeof *families };
 
 /* The turn comes while nothing can be written, and the dispatch that hears of
  * it is over before that is mended.  Nobody calls the object. */
-START_TEST(goes_on_after_an_obstacle) {
+TEST_LOOP(goes_on_after_an_obstacle, 0, 2 * OBSTACLES * FAMILIES) {
   const family *f = &families[_i % FAMILIES];
   int obstacle = _i / FAMILIES % OBSTACLES;
   bool waits = _i / FAMILIES / OBSTACLES != 0;
@@ -310,13 +310,12 @@ START_TEST(goes_on_after_an_obstacle) {
   f->end();
   end();
 }
-END_TEST
 
 /* ---- time ---- */
 
 /* While the way is barred each dispatch tries later, and none is due at once:
  * no program that goes by zke_next_deadline() is kept busy. */
-START_TEST(pauses_grow) {
+TEST(pauses_grow) {
   int64_t deadline = 0, longest = 0;
   begin(20);
   lock_start();
@@ -336,7 +335,6 @@ START_TEST(pauses_grow) {
   lock_end();
   end();
 }
-END_TEST
 
 /* When the holder has gone, a foreign writer comes. */
 static bool bar_comes = true;
@@ -390,7 +388,7 @@ static void *release_soon(void *arg) {
 
 /* A call with a deadline is not held up by the step that a watcher makes for
  * it: on its own thread, and (1) perhaps on another that dispatches. */
-START_TEST(deadline_holds_for_a_watchers_step) {
+TEST_LOOP(deadline_holds_for_a_watchers_step, 0, 2) {
   pthread_t releasing, dispatching;
   begin_barred();
   ck_assert_int_eq(pthread_create(&releasing, NULL, release_soon, NULL), 0);
@@ -406,10 +404,9 @@ START_TEST(deadline_holds_for_a_watchers_step) {
   lock_end();
   end();
 }
-END_TEST
 
 /* So it is not by another object's step, on the same thread. */
-START_TEST(deadline_holds_for_anothers_step) {
+TEST(deadline_holds_for_anothers_step) {
   begin_barred();
   ck_ok(zke_lock_start(lock));
   ck_ok(zke_double_barrier_new(z, "/d", 2, NULL, &barrier));
@@ -425,10 +422,9 @@ START_TEST(deadline_holds_for_anothers_step) {
   lock_end();
   end();
 }
-END_TEST
 
 /* Where nobody waits a step waits for others as long as any call does, once. */
-START_TEST(dispatch_waits_once) {
+TEST(dispatch_waits_once) {
   begin(1000);
   lock_start();
   lock_provoke();
@@ -441,10 +437,9 @@ START_TEST(dispatch_waits_once) {
   lock_end();
   end();
 }
-END_TEST
 
 /* … and not once for each object. */
-START_TEST(dispatch_waits_once_for_all) {
+TEST(dispatch_waits_once_for_all) {
   enum { MANY = 40 };
   zke_lock *mine[MANY], *theirs[MANY];
   begin(500);
@@ -471,10 +466,9 @@ START_TEST(dispatch_waits_once_for_all) {
   }
   end();
 }
-END_TEST
 
 /* What an object gives up behind a writer has one grace, however much it is. */
-START_TEST(freed_with_much_to_give_up) {
+TEST(freed_with_much_to_give_up) {
   enum { CLAIMS = 100 };
   zke_queue_item *item = NULL;
   zke_strings *paths = NULL;
@@ -499,7 +493,6 @@ START_TEST(freed_with_much_to_give_up) {
   }
   end();
 }
-END_TEST
 
 /* ---- the object goes ---- */
 
@@ -511,7 +504,7 @@ static void free_in_listener(zke_lock *l, int state, int64_t token,
 }
 
 /* Freed before its next try (0), or (1) by its listener in that. */
-START_TEST(freed_between_two_tries) {
+TEST_LOOP(freed_between_two_tries, 0, 2) {
   zke_lock_options o = {.size = sizeof o};
   int64_t deadline;
   begin(20);
@@ -534,7 +527,6 @@ START_TEST(freed_between_two_tries) {
   zke_lock_free(held_lock);
   end();
 }
-END_TEST
 
 static void told_state(zke_lock *l, int state, int64_t token, void *context) {
   (void)l, (void)token;
@@ -543,7 +535,7 @@ static void told_state(zke_lock *l, int state, int64_t token, void *context) {
 
 /* The session ends between two tries, when the object watches nothing: its
  * listener is told all the same. */
-START_TEST(session_ends_between_two_tries) {
+TEST(session_ends_between_two_tries) {
   int state = 0;
   zke_lock_options o = {
       .size = sizeof o, .listener = told_state, .context = &state};
@@ -560,22 +552,4 @@ START_TEST(session_ends_between_two_tries) {
   disk.full = false;
   lock_end();
   end();
-}
-END_TEST
-
-int main(int argc, char **argv) {
-  Suite *s = suite_create("step");
-  TCase *tc = tcase_create("step");
-  tcase_add_loop_test(tc, goes_on_after_an_obstacle, 0,
-                      2 * OBSTACLES * FAMILIES);
-  tcase_add_test(tc, pauses_grow);
-  tcase_add_loop_test(tc, deadline_holds_for_a_watchers_step, 0, 2);
-  tcase_add_test(tc, deadline_holds_for_anothers_step);
-  tcase_add_test(tc, dispatch_waits_once);
-  tcase_add_test(tc, dispatch_waits_once_for_all);
-  tcase_add_test(tc, freed_with_much_to_give_up);
-  tcase_add_loop_test(tc, freed_between_two_tries, 0, 2);
-  tcase_add_test(tc, session_ends_between_two_tries);
-  suite_add_tcase(s, tc);
-  return test_main(argc, argv, s);
 }

@@ -128,7 +128,7 @@ static bool ready(void) {
 /* ---- in and out ---- */
 
 /* Nobody is inside before the last has come; then all are, in one round. */
-START_TEST(enter_together) {
+TEST(enter_together) {
   zke_stat stat;
   begin(3, 3);
   start(0);
@@ -153,10 +153,9 @@ START_TEST(enter_together) {
   dispatch_all();
   end();
 }
-END_TEST
 
 /* Nobody is out before the last has left; then all are. */
-START_TEST(leave_together) {
+TEST(leave_together) {
   begin(3, 3);
   gather(3);
   leave(1);
@@ -176,10 +175,9 @@ START_TEST(leave_together) {
   }
   end();
 }
-END_TEST
 
 /* Again and again, in any order; the rounds' numbers increase. */
-START_TEST(used_again) {
+TEST(used_again) {
   int64_t last = 0;
   begin(3, 3);
   for (int n = 0; n < 6; n++) {
@@ -198,10 +196,9 @@ START_TEST(used_again) {
   }
   end();
 }
-END_TEST
 
 /* A barrier of one. */
-START_TEST(alone) {
+TEST(alone) {
   int64_t round = 0, before;
   begin(1, 1);
   for (int i = 0; i < 3; i++) {
@@ -212,10 +209,9 @@ START_TEST(alone) {
   }
   end();
 }
-END_TEST
 
 /* One who has left may come again before the others heard that all have. */
-START_TEST(quick_one_comes_again) {
+TEST(quick_one_comes_again) {
   begin(2, 2);
   gather(2);
   leave(0);
@@ -233,11 +229,10 @@ START_TEST(quick_one_comes_again) {
   dispatch_all();
   end();
 }
-END_TEST
 
 /* The members' data and identities, in the order in which they came; any
  * bytes. */
-START_TEST(members_and_parties) {
+TEST(members_and_parties) {
   zke_party_list *list;
   begin(3, 2);
   ck_ok(zke_double_barrier_list(b[0], &list));
@@ -282,13 +277,12 @@ START_TEST(members_and_parties) {
   zke_free(list);
   end();
 }
-END_TEST
 
 /* ---- who is woken ---- */
 
 /* Coming wakes nobody but, with the last, all; leaving wakes nobody but, with
  * the last, those in leave. */
-START_TEST(no_herd) {
+TEST(no_herd) {
   begin(6, 6);
   for (int i = 0; i < 5; i++) {
     start(i);
@@ -307,13 +301,12 @@ START_TEST(no_herd) {
   for (int i = 0; i < 6; i++) ck_assert_int_eq(state(i), OUT);
   end();
 }
-END_TEST
 
 /* ---- late ones and surplus ---- */
 
 /* Whoever comes while a round runs waits for the next, also when there are
  * enough; it begins when the former has ended. */
-START_TEST(late_ones_wait) {
+TEST(late_ones_wait) {
   begin(4, 2);
   gather(2);
   start(2);
@@ -340,10 +333,9 @@ START_TEST(late_ones_wait) {
   dispatch_all();
   end();
 }
-END_TEST
 
 /* Of five at a barrier of two, two at a time, in the order of coming. */
-START_TEST(surplus_in_order) {
+TEST(surplus_in_order) {
   begin(5, 2);
   for (int i = 0; i < 5; i++) start(i);
   dispatch_all();
@@ -360,10 +352,9 @@ START_TEST(surplus_in_order) {
   ck_assert_int_eq(missing(4), 1);
   end();
 }
-END_TEST
 
 /* A waiting one that goes is not counted, nor does it stop the rest. */
-START_TEST(surplus_withdraws) {
+TEST(surplus_withdraws) {
   begin(5, 2);
   gather(2);
   start(2);
@@ -381,12 +372,11 @@ START_TEST(surplus_withdraws) {
   dispatch_all();
   end();
 }
-END_TEST
 
 /* ---- deaths ---- */
 
 /* Before the round: just not there. */
-START_TEST(death_before_round) {
+TEST(death_before_round) {
   begin(4, 3);
   start(0);
   start(1);
@@ -408,11 +398,10 @@ START_TEST(death_before_round) {
   ck_rc(zke_double_barrier_check(b[0]), ZKE_LOST);
   end();
 }
-END_TEST
 
 /* Inside: all who are in leave or come there get ZKE_BROKEN, and who it was;
  * the last clears away what is left, the barrier can be used again. */
-START_TEST(death_inside) {
+TEST(death_inside) {
   begin(4, 3);
   gather(3);
   leave(0);
@@ -442,10 +431,9 @@ START_TEST(death_inside) {
   ck_assert_int_eq(state(2), OUT);
   end();
 }
-END_TEST
 
 /* The sentence names the dead. */
-START_TEST(broken_names_the_dead) {
+TEST(broken_names_the_dead) {
   zke_party_list *list;
   begin(3, 3);
   gather(3);
@@ -462,10 +450,9 @@ START_TEST(broken_names_the_dead) {
   ck_says("b (pid ");
   end();
 }
-END_TEST
 
 /* In leave: it had left, nobody is disturbed. */
-START_TEST(death_in_leave) {
+TEST(death_in_leave) {
   begin(3, 3);
   gather(3);
   leave(0);
@@ -481,11 +468,10 @@ START_TEST(death_in_leave) {
   ck_assert_str_eq(heard[2], "EL");
   end();
 }
-END_TEST
 
 /* The one in leave that watched over a member dies first, then the member: the
  * next in the ring has taken over. */
-START_TEST(death_of_the_guard) {
+TEST(death_of_the_guard) {
   begin(4, 4);
   gather(4);
   leave(2); /* watches 3, 0, 1 */
@@ -500,11 +486,10 @@ START_TEST(death_of_the_guard) {
   ck_rc(zke_double_barrier_leave(b[3], ZKE_FOREVER), ZKE_BROKEN);
   end();
 }
-END_TEST
 
 /* Whoever notices tells the others before it knows itself: also those in leave
  * that do not watch the dead one. */
-START_TEST(all_are_told) {
+TEST(all_are_told) {
   begin(5, 5);
   gather(5);
   leave(0); /* watches 1 to 4 */
@@ -526,10 +511,9 @@ START_TEST(all_are_told) {
   ck_assert(!ready());
   end();
 }
-END_TEST
 
 /* To be freed inside is to die there. */
-START_TEST(freed_inside) {
+TEST(freed_inside) {
   begin(2, 2);
   gather(2);
   zke_double_barrier_free(b[1]);
@@ -538,10 +522,9 @@ START_TEST(freed_inside) {
   ck_assert(!ready());
   end();
 }
-END_TEST
 
 /* A `ready` whose members all died lets nobody pass, and is cleared away. */
-START_TEST(stale_ready) {
+TEST(stale_ready) {
   begin(4, 2);
   gather(2);
   int64_t round = zke_double_barrier_token(b[0]);
@@ -564,10 +547,9 @@ START_TEST(stale_ready) {
   ck_assert(!ready());
   end();
 }
-END_TEST
 
 /* The members of a round die one by one while others wait for its end. */
-START_TEST(stale_while_waiting) {
+TEST(stale_while_waiting) {
   begin(5, 3);
   gather(3);
   leave(1);
@@ -596,13 +578,12 @@ START_TEST(stale_while_waiting) {
   dispatch_all();
   end();
 }
-END_TEST
 
 /* ---- deadlines, cancel, withdrawal ---- */
 
 /* A timed enter withdraws: it is not counted, says who is there and how many
  * are missing. */
-START_TEST(timed_enter) {
+TEST(timed_enter) {
   begin(3, 3);
   start(1);
   int64_t now = zke_now(z[0]);
@@ -621,10 +602,9 @@ START_TEST(timed_enter) {
   ck_rc(zke_double_barrier_stop(b[2]), ZKE_LOST);
   end();
 }
-END_TEST
 
 /* A withdrawal that comes after the round has begun is none. */
-START_TEST(withdrawal_loses) {
+TEST(withdrawal_loses) {
   int64_t round = 0;
   begin(2, 2);
   start(0);
@@ -648,7 +628,6 @@ START_TEST(withdrawal_loses) {
   dispatch_all();
   end();
 }
-END_TEST
 
 /* Withdrawals race against the round on two threads: either both are inside,
  * or the one that got a timeout is not counted. */
@@ -658,7 +637,7 @@ static void *hasty_enter(void *arg) {
   return NULL;
 }
 
-START_TEST(withdrawal_races) {
+TEST(withdrawal_races) {
   int both = 0;
   parties = 2;
   heard[0][0] = heard[1][0] = 0;
@@ -688,10 +667,9 @@ START_TEST(withdrawal_races) {
   ck_assert_int_gt(both, 0);
   end();
 }
-END_TEST
 
 /* A timed leave: out, and to the others like any who left. */
-START_TEST(timed_leave) {
+TEST(timed_leave) {
   begin(3, 3);
   gather(3);
   ck_rc(zke_double_barrier_leave(b[0], zke_now(z[0]) + 20),
@@ -705,7 +683,6 @@ START_TEST(timed_leave) {
   ck_assert(!ready());
   end();
 }
-END_TEST
 
 typedef struct call {
   int i, rc;
@@ -721,7 +698,7 @@ static void *call_there(void *arg) {
 }
 
 /* Cancel, from another thread, enter and leave; one call at a time. */
-START_TEST(cancelled) {
+TEST(cancelled) {
   pthread_t thread;
   call c = {.i = 0};
   begin(2, 2);
@@ -743,10 +720,9 @@ START_TEST(cancelled) {
   ck_ok(zke_double_barrier_leave(b[1], ZKE_FOREVER)); /* 0 has left */
   end();
 }
-END_TEST
 
 /* A blocking enter and leave go on when the last comes. */
-START_TEST(blocking) {
+TEST(blocking) {
   pthread_t thread;
   call c = {.i = 0};
   begin(2, 2);
@@ -763,12 +739,11 @@ START_TEST(blocking) {
   ck_ok(c.rc);
   end();
 }
-END_TEST
 
 /* ---- the session, one's znode ---- */
 
 /* After the session's end nothing claims to be anywhere. */
-START_TEST(session_lost) {
+TEST(session_lost) {
   begin(4, 2);
   start(0);
   die(0);
@@ -786,10 +761,9 @@ START_TEST(session_lost) {
   ck_rc(zke_double_barrier_leave(b[2], ZKE_FOREVER), ZKE_BROKEN);
   end();
 }
-END_TEST
 
 /* A blocking call ends with its session. */
-START_TEST(session_lost_blocking) {
+TEST(session_lost_blocking) {
   pthread_t thread;
   call c = {.i = 0};
   begin(2, 2);
@@ -800,7 +774,6 @@ START_TEST(session_lost_blocking) {
   ck_assert_int_eq(c.rc, ZKE_INVALIDSTATE);
   end();
 }
-END_TEST
 
 /* Delete the znode of the first party that is there. */
 static void delete_first(void) {
@@ -813,7 +786,7 @@ static void delete_first(void) {
 }
 
 /* One's znode deleted by somebody: waiting, inside, in leave. */
-START_TEST(znode_taken_away) {
+TEST(znode_taken_away) {
   begin(3, 2);
   start(0);
   delete_first();
@@ -836,12 +809,11 @@ START_TEST(znode_taken_away) {
   ck_ok(zke_double_barrier_leave(b[1], ZKE_FOREVER));
   end();
 }
-END_TEST
 
 /* ---- what is not ours, what is wrong ---- */
 
 /* Foreign and malformed children are ignored. */
-START_TEST(foreign_children) {
+TEST(foreign_children) {
   static const char guid[] = "_c_00000000-0000-0000-0000-000000000000-party-";
   static const char *const names[] = {"x", "party-0000000001", "_c_",
                                       "_c_1-party-0000000001",
@@ -878,11 +850,10 @@ START_TEST(foreign_children) {
   close_all();
   ck_ok(zke_close(admin));
 }
-END_TEST
 
 /* … inside of `ready` too: the last member's leaving is the end, or the next
  * round's beginning is. */
-START_TEST(foreign_children_of_ready) {
+TEST(foreign_children_of_ready) {
   begin(2, 2);
   start(0);
   start(1);
@@ -914,10 +885,9 @@ START_TEST(foreign_children_of_ready) {
   ck_rc(zke_exists(z[0], PATH "/ready", NULL, NULL, NULL), ZKE_NONODE);
   end();
 }
-END_TEST
 
 /* A `ready` that is not a round of ours is neither followed nor deleted. */
-START_TEST(foreign_ready) {
+TEST(foreign_ready) {
   static const char *const texts[] = {"", "runnin", "x"};
   begin(1, 1);
   ck_ok(zke_double_barrier_enter(b[0], NULL, 0, 0, NULL));
@@ -932,10 +902,9 @@ START_TEST(foreign_ready) {
   }
   end();
 }
-END_TEST
 
 /* Rounds with senseless members are stale ones. */
-START_TEST(malformed_ready) {
+TEST(malformed_ready) {
   static const char *const texts[] = {
       "running\n", "broken \nx", "running\na 1 2 3 4 99 x\n",
       "running\na 1 2 3 4 -1 x\n\n", "running\na 1 2 3 4 0x\n\n"};
@@ -950,10 +919,9 @@ START_TEST(malformed_ready) {
   }
   end();
 }
-END_TEST
 
 /* A path of another recipe is refused; and all have to agree on N. */
-START_TEST(other_kind) {
+TEST(other_kind) {
   zke_double_barrier *other;
   begin(1, 3);
   start(0);
@@ -969,10 +937,9 @@ START_TEST(other_kind) {
   zke_double_barrier_free(other);
   end();
 }
-END_TEST
 
 /* The number of parties is read as it stands, not modulo 2^32. */
-START_TEST(other_number) {
+TEST(other_number) {
   static const char number[] = "parties 4294967298\n";
   char text[128], *data, *line;
   int len;
@@ -991,10 +958,9 @@ START_TEST(other_number) {
   zke_double_barrier_free(other);
   end();
 }
-END_TEST
 
 /* What N parties bring has to fit one value: who makes it too much is out. */
-START_TEST(too_much_data) {
+TEST(too_much_data) {
   static char data[900];
   zke_options o = {.size = sizeof o, .data_limit = 1500, .identity = "x"};
   memset(data, 'd', sizeof data);
@@ -1016,9 +982,8 @@ START_TEST(too_much_data) {
   dispatch(0);
   end();
 }
-END_TEST
 
-START_TEST(bad_arguments) {
+TEST(bad_arguments) {
   zke_double_barrier_options o = {.size = 1};
   zke_double_barrier *other;
   zke_party_list *list;
@@ -1051,7 +1016,6 @@ START_TEST(bad_arguments) {
   zke_double_barrier_free(NULL);
   end();
 }
-END_TEST
 
 /* ---- processes ---- */
 
@@ -1090,7 +1054,7 @@ static int work(const char *db, shared *s) {
   return rc;
 }
 
-START_TEST(processes) {
+TEST(processes) {
   shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE,
                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ck_assert_ptr_ne(s, MAP_FAILED);
@@ -1106,10 +1070,9 @@ START_TEST(processes) {
     ck_assert_int_eq(status, 0);
   }
 }
-END_TEST
 
 /* kill -9 of a member inside: the kernel tells the one in leave at once. */
-START_TEST(killed_inside) {
+TEST(killed_inside) {
   const char *db = test_path("db");
   int inside[2];
   char byte;
@@ -1143,7 +1106,6 @@ START_TEST(killed_inside) {
   ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
   end();
 }
-END_TEST
 
 /* ---- processes that are stopped ---- */
 
@@ -1224,7 +1186,7 @@ static int player_end(const player *p) {
 
 /* The parties come in this order: one's own, B, C.  B, which alone watches C in
  * the ring, is stopped in leave; C dies inside. */
-START_TEST(a_stopped_neighbour_hides_no_death) {
+TEST(a_stopped_neighbour_hides_no_death) {
   const char *db = test_path("db");
   admin = test_open(db);
   z[0] = test_session(admin, NULL);
@@ -1245,7 +1207,6 @@ START_TEST(a_stopped_neighbour_hides_no_death) {
   ck_assert_int_eq(player_end(&second), 3); /* it hears of it all the same */
   end();
 }
-END_TEST
 
 /* Two processes that are inside a round. */
 static void two_inside(player *first, player *second) {
@@ -1278,7 +1239,7 @@ static void two_enter_after_a_death(player *first, player *second) {
 
 /* One that is stopped in leave of a broken round does not keep the next round
  * from beginning, and hears afterwards how its own ended. */
-START_TEST(a_stopped_member_keeps_out_no_next_round) {
+TEST(a_stopped_member_keeps_out_no_next_round) {
   player first, second;
   two_inside(&first, &second);
   player_leaves(&first, 1);
@@ -1294,11 +1255,10 @@ START_TEST(a_stopped_member_keeps_out_no_next_round) {
   ck_assert_int_eq(state(0), OUT);
   end();
 }
-END_TEST
 
 /* The party that others watch behind a round may leave and be stopped before it
  * looks again: what becomes of the others is seen all the same. */
-START_TEST(a_stopped_witness_hides_no_end) {
+TEST(a_stopped_witness_hides_no_end) {
   player first, second;
   two_inside(&first, &second);
   two_more();
@@ -1310,11 +1270,10 @@ START_TEST(a_stopped_witness_hides_no_end) {
   two_enter_after_a_death(&first, &second);
   end();
 }
-END_TEST
 
 /* kill -9 of one that waits: it is not there from that moment on, although its
  * znode may stay for a while. */
-START_TEST(killed_waiting) {
+TEST(killed_waiting) {
   const char *db = test_path("db");
   int there[2];
   char byte;
@@ -1353,7 +1312,6 @@ START_TEST(killed_waiting) {
   close_all();
   ck_ok(zke_close(admin));
 }
-END_TEST
 
 /* ---- deaths, lost replies, faults ---- */
 
@@ -1399,78 +1357,11 @@ static void check(zke *other, int rc) {
 
 static const recipe_use typical = {"double barrier", NULL, use, check};
 
-START_TEST(dies_anywhere) { ck_assert_int_gt(recipe_deaths(&typical), 20); }
-END_TEST
+TEST(dies_anywhere) { ck_assert_int_gt(recipe_deaths(&typical), 20); }
 
-START_TEST(lost_replies) { recipe_lost_replies(&typical); }
-END_TEST
+TEST(lost_replies) { recipe_lost_replies(&typical); }
 
-START_TEST(faults) {
+TEST(faults) {
   patience = 100;
   recipe_faults(&typical);
-}
-END_TEST
-
-static void add(Suite *s, const char *name, const TTest *const *tests,
-                int timeout) {
-  TCase *tc = tcase_create(name);
-  tcase_set_timeout(tc, timeout);
-  for (; *tests; tests++) tcase_add_test(tc, *tests);
-  suite_add_tcase(s, tc);
-}
-
-int main(int argc, char **argv) {
-  Suite *s = suite_create("double_barrier");
-  const TTest *in_and_out[] = {enter_together,
-                               leave_together,
-                               used_again,
-                               alone,
-                               no_herd,
-                               quick_one_comes_again,
-                               members_and_parties,
-                               late_ones_wait,
-                               surplus_in_order,
-                               surplus_withdraws,
-                               blocking,
-                               NULL};
-  const TTest *deaths[] = {death_before_round,
-                           death_inside,
-                           broken_names_the_dead,
-                           death_in_leave,
-                           freed_inside,
-                           death_of_the_guard,
-                           all_are_told,
-                           stale_ready,
-                           stale_while_waiting,
-                           session_lost,
-                           znode_taken_away,
-                           session_lost_blocking,
-                           NULL};
-  const TTest *withdrawal[] = {timed_enter, withdrawal_loses, withdrawal_races,
-                               timed_leave, cancelled,        NULL};
-  const TTest *wrong[] = {foreign_children,
-                          foreign_children_of_ready,
-                          foreign_ready,
-                          malformed_ready,
-                          other_kind,
-                          other_number,
-                          too_much_data,
-                          bad_arguments,
-                          NULL};
-  const TTest *proof[] = {processes,
-                          killed_inside,
-                          killed_waiting,
-                          a_stopped_neighbour_hides_no_death,
-                          a_stopped_member_keeps_out_no_next_round,
-                          a_stopped_witness_hides_no_end,
-                          dies_anywhere,
-                          lost_replies,
-                          faults,
-                          NULL};
-  add(s, "in and out", in_and_out, 30);
-  add(s, "deaths", deaths, 30);
-  add(s, "withdrawal", withdrawal, 30);
-  add(s, "wrong", wrong, 30);
-  add(s, "proof", proof, 120);
-  return test_main(argc, argv, s);
 }

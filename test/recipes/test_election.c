@@ -240,7 +240,7 @@ static void resign(zke_election *which) {
   ck_assert_int_eq(zke_election_state(which), ZKE_ELECTION_STOP);
 }
 
-START_TEST(the_first_is_elected) {
+TEST(the_first_is_elected) {
   open_all();
   ck_assert_int_eq(zke_election_state(e[0]), ZKE_ELECTION_STOP);
   ck_ok(zke_election_start(e[0]));
@@ -259,7 +259,6 @@ START_TEST(the_first_is_elected) {
   ck_told(0, "");
   close_all();
 }
-END_TEST
 
 /* The states that a listener sees, in the order of its events. */
 static void note_state(zke_election *election, int event, int64_t token,
@@ -271,7 +270,7 @@ static void note_state(zke_election *election, int event, int64_t token,
 
 /* START, OFFER and DETERMINE are passed inside one call, and seen by the
  * listener. */
-START_TEST(the_listener_sees_each_state) {
+TEST(the_listener_sees_each_state) {
   char states[64] = "";
   zke_election *mine;
   zke_election_options o = {
@@ -294,9 +293,8 @@ START_TEST(the_listener_sees_each_state) {
   zke_election_free(mine);
   close_all();
 }
-END_TEST
 
-START_TEST(the_others_are_ready_and_follow_in_order) {
+TEST(the_others_are_ready_and_follow_in_order) {
   open_all();
   ck_ok(zke_election_start(e[0]));
   ck_ok(zke_election_start(e[1]));
@@ -315,10 +313,9 @@ START_TEST(the_others_are_ready_and_follow_in_order) {
   ck_assert_str_eq(queue(), "bob cid");
   close_all();
 }
-END_TEST
 
 /* The one before goes, but it did not lead: determined anew, ready again. */
-START_TEST(who_moves_up_determines_again) {
+TEST(who_moves_up_determines_again) {
   open_all();
   volunteer(3);
   ck_ok(zke_election_resign(e[1]));
@@ -331,9 +328,8 @@ START_TEST(who_moves_up_determines_again) {
   ck_told(2, ELECTED);
   close_all();
 }
-END_TEST
 
-START_TEST(a_lost_place_is_a_failure) {
+TEST(a_lost_place_is_a_failure) {
   open_all();
   volunteer(3);
   ck_ok(zke_delete(z[3], latch(0), -1));
@@ -350,10 +346,9 @@ START_TEST(a_lost_place_is_a_failure) {
   ck_told(2, STOPPED);
   close_all();
 }
-END_TEST
 
 /* Nobody dispatches: the next call finds out. */
-START_TEST(a_lost_place_is_found_by_a_call) {
+TEST(a_lost_place_is_found_by_a_call) {
   zke_op op;
   open_all();
   volunteer(1);
@@ -369,9 +364,8 @@ START_TEST(a_lost_place_is_found_by_a_call) {
   ck_rc(zke_election_ready(e[0]), ZKE_LOST);
   close_all();
 }
-END_TEST
 
-START_TEST(an_expired_session_leads_no_more) {
+TEST(an_expired_session_leads_no_more) {
   open_all();
   volunteer(2);
   ck_ok(zke_election_ready(e[0]));
@@ -387,9 +381,8 @@ START_TEST(an_expired_session_leads_no_more) {
   ck_rc(zke_election_resign(e[0]), ZKE_INVALIDSTATE);
   close_all();
 }
-END_TEST
 
-START_TEST(arguments_are_checked) {
+TEST(arguments_are_checked) {
   zke_election *election = NULL;
   zke_observer *o = NULL;
   zke_election_options options = {.size = 3};
@@ -416,9 +409,8 @@ START_TEST(arguments_are_checked) {
   zke_observer_free(NULL);
   close_all();
 }
-END_TEST
 
-START_TEST(another_kind_on_the_path_is_refused) {
+TEST(another_kind_on_the_path_is_refused) {
   zke_lock *lock;
   zke_observer *o = NULL;
   open_all();
@@ -436,11 +428,10 @@ START_TEST(another_kind_on_the_path_is_refused) {
   zke_lock_free(lock);
   close_all();
 }
-END_TEST
 
 /* Foreign or malformed children are ignored, never followed; nor is a mark
  * that names nobody, and it does not stay. */
-START_TEST(foreign_children_are_ignored) {
+TEST(foreign_children_are_ignored) {
   static const char *const foreign[] = {"x",
                                         "_c_" GUID "-latch-",
                                         "_c_" GUID "-latch-00x0000000",
@@ -471,7 +462,6 @@ START_TEST(foreign_children_are_ignored) {
   }
   close_all();
 }
-END_TEST
 
 /* A listener may take office, resign, or free its candidate. */
 static void acts(zke_election *election, int event, int64_t token, void *c) {
@@ -483,7 +473,7 @@ static void acts(zke_election *election, int event, int64_t token, void *c) {
   if (*what == 2) zke_election_free(election);
 }
 
-START_TEST(a_listener_may_call_anything) {
+TEST_LOOP(a_listener_may_call_anything, 0, 3) {
   int what = _i;
   zke_election *election;
   zke_election_options o = {
@@ -498,11 +488,10 @@ START_TEST(a_listener_may_call_anything) {
   if (what != 2) zke_election_free(election);
   close_all();
 }
-END_TEST
 
 /* ---- waiting to lead ---- */
 
-START_TEST(a_waiting_thread_leads_when_its_turn_comes) {
+TEST(a_waiting_thread_leads_when_its_turn_comes) {
   call c;
   open_all();
   volunteer(1);
@@ -515,10 +504,9 @@ START_TEST(a_waiting_thread_leads_when_its_turn_comes) {
   ck_ok(zke_election_lead(e[1], 0)); /* it does already */
   close_all();
 }
-END_TEST
 
 /* Whoever gives up waiting is a candidate no more, and is told. */
-START_TEST(a_timeout_names_the_leader) {
+TEST(a_timeout_names_the_leader) {
   open_all();
   volunteer(1);
   ck_rc(zke_election_lead(e[1], zke_now(z[1]) + 20), ZKE_OPERATIONTIMEOUT);
@@ -532,9 +520,8 @@ START_TEST(a_timeout_names_the_leader) {
   ck_ok(zke_election_lead(e[2], 0)); /* nobody leads: no time needed */
   close_all();
 }
-END_TEST
 
-START_TEST(waiting_can_be_cancelled) {
+TEST(waiting_can_be_cancelled) {
   call c;
   open_all();
   volunteer(2);
@@ -546,9 +533,8 @@ START_TEST(waiting_can_be_cancelled) {
   ck_assert_str_eq(queue(), "ann");
   close_all();
 }
-END_TEST
 
-START_TEST(waiting_ends_with_the_place_or_the_session) {
+TEST_LOOP(waiting_ends_with_the_place_or_the_session, 0, 2) {
   call c;
   open_all();
   volunteer(2);
@@ -562,11 +548,10 @@ START_TEST(waiting_ends_with_the_place_or_the_session) {
   ck_told(1, "FAILED");
   close_all();
 }
-END_TEST
 
 /* ---- taking office ---- */
 
-START_TEST(only_the_leader_takes_office) {
+TEST(only_the_leader_takes_office) {
   open_all();
   volunteer(2);
   ck_assert_str_eq(word(), ""); /* first in line is not yet in office */
@@ -586,10 +571,9 @@ START_TEST(only_the_leader_takes_office) {
   ck_rc(zke_election_ready(e[0]), ZKE_LOST);
   close_all();
 }
-END_TEST
 
 /* Resigning takes it back in one step with the place. */
-START_TEST(resigning_takes_the_word_back) {
+TEST(resigning_takes_the_word_back) {
   test_events seen = {0};
   open_all();
   volunteer(2);
@@ -607,11 +591,10 @@ START_TEST(resigning_takes_the_word_back) {
   ck_ok(zke_remove_watch(z[3], WORD, ZKE_WATCH_ANY, test_record, &seen));
   close_all();
 }
-END_TEST
 
 /* A former leader's word that somehow stayed is replaced, in one step: nobody
  * sees two or none. */
-START_TEST(a_stale_word_is_replaced) {
+TEST_LOOP(a_stale_word_is_replaced, 0, 2) {
   zke_stat word_stat, place;
   open_all();
   volunteer(1);
@@ -628,10 +611,9 @@ START_TEST(a_stale_word_is_replaced) {
   ck_assert_int_eq(place.pzxid, word_stat.czxid);
   close_all();
 }
-END_TEST
 
 /* "Leader key deleted by somebody else": it is written again. */
-START_TEST(a_deleted_word_is_written_again) {
+TEST(a_deleted_word_is_written_again) {
   open_all();
   volunteer(2);
   ck_ok(zke_election_ready(e[0]));
@@ -648,10 +630,9 @@ START_TEST(a_deleted_word_is_written_again) {
   ck_assert_str_eq(word(), "");
   close_all();
 }
-END_TEST
 
 /* Who lost its place, but lives, takes its word back; not the next one's. */
-START_TEST(a_lost_place_takes_the_word_back) {
+TEST_LOOP(a_lost_place_takes_the_word_back, 0, 2) {
   open_all();
   volunteer(2);
   ck_ok(zke_election_ready(e[0]));
@@ -666,11 +647,10 @@ START_TEST(a_lost_place_takes_the_word_back) {
   ck_assert_str_eq(word(), _i ? word_of(1) : "");
   close_all();
 }
-END_TEST
 
 /* ---- handing over ---- */
 
-START_TEST(the_named_one_leads_next) {
+TEST(the_named_one_leads_next) {
   open_all();
   volunteer(4);
   ck_ok(zke_election_ready(e[0]));
@@ -700,9 +680,8 @@ START_TEST(the_named_one_leads_next) {
   ck_assert_int_gt(zke_election_token(e[1]), token);
   close_all();
 }
-END_TEST
 
-START_TEST(handing_over_to_nobody_changes_nothing) {
+TEST(handing_over_to_nobody_changes_nothing) {
   open_all();
   volunteer(2);
   ck_ok(zke_election_ready(e[0]));
@@ -717,9 +696,8 @@ START_TEST(handing_over_to_nobody_changes_nothing) {
   ck_told(0, "");
   close_all();
 }
-END_TEST
 
-START_TEST(of_several_of_a_name_the_first_leads) {
+TEST(of_several_of_a_name_the_first_leads) {
   zke_election *twin[2];
   open_all();
   volunteer(2);
@@ -738,10 +716,9 @@ START_TEST(of_several_of_a_name_the_first_leads) {
   for (int i = 0; i < 2; i++) zke_election_free(twin[i]);
   close_all();
 }
-END_TEST
 
 /* The heir dies before it knows, or when it leads; the next in line leads. */
-START_TEST(an_heir_that_dies_is_passed_over) {
+TEST_LOOP(an_heir_that_dies_is_passed_over, 0, 2) {
   open_all();
   volunteer(3);
   ck_ok(zke_election_hand_over(e[0], "cid"));
@@ -756,7 +733,6 @@ START_TEST(an_heir_that_dies_is_passed_over) {
   ck_assert_int_eq(entries(z[0]), 2); /* and has gone */
   close_all();
 }
-END_TEST
 
 /* ---- in the middle of a call ----
  *
@@ -816,7 +792,7 @@ static void hands_over(void) { handed = zke_election_hand_over(leads, "heir"); }
 
 /* The leader hands over while the heir is still joining: wherever that falls,
  * the heir hears of it. */
-START_TEST(an_heir_that_is_joining_hears_of_it) {
+TEST(an_heir_that_is_joining_hears_of_it) {
   int handed_over = 0;
   open_two();
   leads = make(second, "old", NULL);
@@ -849,7 +825,6 @@ START_TEST(an_heir_that_is_joining_hears_of_it) {
   zke_election_free(leads);
   close_two();
 }
-END_TEST
 
 static void heir_goes(void) { ck_ok(zke_election_resign(heir)); }
 static void leader_goes(void) {
@@ -865,7 +840,7 @@ static void leader_goes(void) {
 
 /* The heir, or the leader's own place, goes in the middle of handing over:
  * somebody leads afterwards, and only one. */
-START_TEST(handing_over_survives_who_goes_in_its_middle) {
+TEST_LOOP(handing_over_survives_who_goes_in_its_middle, 0, 2) {
   open_two();
   leads = make(first, "old", NULL);
   between = make(second, "between", NULL);
@@ -905,7 +880,6 @@ START_TEST(handing_over_survives_who_goes_in_its_middle) {
   zke_election_free(leads);
   close_two();
 }
-END_TEST
 
 /* Taking office while somebody takes the place away, or another's word is put
  * in between. */
@@ -915,7 +889,7 @@ static void word_comes(void) {
 
 static void word_goes(void) { zke_delete(second, WORD, -1); }
 
-START_TEST(taking_office_survives_what_comes_in_its_middle) {
+TEST_LOOP(taking_office_survives_what_comes_in_its_middle, 0, 3) {
   static void (*const actions[])(void) = {leader_goes, word_comes, word_goes};
   zke_stat stat;
   open_two();
@@ -944,7 +918,6 @@ START_TEST(taking_office_survives_what_comes_in_its_middle) {
   zke_election_free(leads);
   close_two();
 }
-END_TEST
 
 /* ---- observing ---- */
 
@@ -985,7 +958,7 @@ static zke_observer *observer_of(zke *session) {
   return o;
 }
 
-START_TEST(observers_hear_who_is_in_office_and_when_nobody_is) {
+TEST(observers_hear_who_is_in_office_and_when_nobody_is) {
   open_all();
   zke_observer *o = observer_of(z[3]);
   ck_observed("nobody");
@@ -1018,11 +991,10 @@ START_TEST(observers_hear_who_is_in_office_and_when_nobody_is) {
   zke_observer_free(o);
   close_all();
 }
-END_TEST
 
 /* A leader's value: with its office, changed in place, kept when the word is
  * written again, and gone with the office. */
-START_TEST(observers_hear_of_the_leaders_value) {
+TEST(observers_hear_of_the_leaders_value) {
   char *value;
   int len;
   open_all();
@@ -1064,10 +1036,9 @@ START_TEST(observers_hear_of_the_leaders_value) {
   zke_observer_free(o);
   close_all();
 }
-END_TEST
 
 /* Handing over: nobody, then the heir as soon as it takes office. */
-START_TEST(observers_hear_of_a_hand_over) {
+TEST(observers_hear_of_a_hand_over) {
   open_all();
   zke_observer *o = observer_of(z[3]);
   volunteer(3);
@@ -1081,10 +1052,9 @@ START_TEST(observers_hear_of_a_hand_over) {
   zke_observer_free(o);
   close_all();
 }
-END_TEST
 
 /* No word that a candidate could have written: nobody. */
-START_TEST(observers_ignore_what_is_no_word) {
+TEST(observers_ignore_what_is_no_word) {
   static const char *const no_words[] = {"",    "hello", "12",
                                          "0 x", "-3 x",  "x 12"};
   open_all();
@@ -1107,7 +1077,6 @@ START_TEST(observers_ignore_what_is_no_word) {
   zke_observer_free(o);
   close_all();
 }
-END_TEST
 
 static void *await_leader(void *context) {
   call *c = context;
@@ -1120,7 +1089,7 @@ static void *await_leader(void *context) {
   return NULL;
 }
 
-START_TEST(observers_can_wait) {
+TEST(observers_can_wait) {
   call c = {.rc = 1};
   open_all();
   zke_observer *o = observer_of(z[3]);
@@ -1140,9 +1109,8 @@ START_TEST(observers_can_wait) {
   zke_observer_free(o);
   close_all();
 }
-END_TEST
 
-START_TEST(an_observer_without_a_session_knows_nobody) {
+TEST(an_observer_without_a_session_knows_nobody) {
   open_all();
   volunteer(1);
   ck_ok(zke_election_ready(e[0]));
@@ -1156,7 +1124,6 @@ START_TEST(an_observer_without_a_session_knows_nobody) {
   zke_observer_free(o);
   close_all();
 }
-END_TEST
 
 /* ---- any history, one after the other ---- */
 
@@ -1230,7 +1197,7 @@ static void expect_one_leader(bool settled) {
     ck_assert_int_le(leaders, 1);
 }
 
-START_TEST(any_history_has_one_leader_and_rising_tokens) {
+TEST(any_history_has_one_leader_and_rising_tokens) {
   unsigned random = seed();
   open_all();
   for (int i = 0; i < 3; i++) {
@@ -1249,7 +1216,6 @@ START_TEST(any_history_has_one_leader_and_rising_tokens) {
   ck_ok(zke_election_start(e[0])); /* sweeps what the dead left */
   close_all();
 }
-END_TEST
 
 /* ---- processes ---- */
 
@@ -1348,7 +1314,7 @@ static void play_observer(zke *own) {
 
 /* The leader's kill -9 wakes the next in line and who observes, and nobody
  * else; the next one takes office. */
-START_TEST(a_leaders_death_wakes_the_next_and_the_observers) {
+TEST(a_leaders_death_wakes_the_next_and_the_observers) {
   enum { OBSERVER = CROWD - 1 };
   pid_t pid[CROWD];
   long before[CROWD];
@@ -1377,7 +1343,6 @@ START_TEST(a_leaders_death_wakes_the_next_and_the_observers) {
   for (int i = 4; i < CROWD; i++) kill(pid[i], SIGKILL);
   while (waitpid(-1, NULL, 0) > 0) continue;
 }
-END_TEST
 
 /* Nobody else believes to lead. */
 static void rule(zke_election *election) {
@@ -1433,7 +1398,7 @@ static void strike_down(int i, pid_t pid) {
 
 /* Terms, hand-overs and deaths: never two leaders, always a next one, and
  * their tokens rise. */
-START_TEST(tokens_rise_while_leaders_are_killed) {
+TEST(tokens_rise_while_leaders_are_killed) {
   enum { PLAYERS = 4, KILLS = 30 };
   pid_t pid[PLAYERS];
   unsigned random = seed();
@@ -1450,7 +1415,6 @@ START_TEST(tokens_rise_while_leaders_are_killed) {
   for (int i = 0; i < PLAYERS; i++) strike_down(i, pid[i]);
   expect_rising();
 }
-END_TEST
 
 /* ---- deaths, lost replies, faults ---- */
 
@@ -1528,74 +1492,10 @@ static void check_election(zke *by, int rc) {
 static const recipe_use uses[] = {{"office", NULL, use_office, check_election},
                                   {"two", NULL, use_two, check_election}};
 
-START_TEST(a_death_anywhere_lets_others_go_on) {
+TEST_LOOP(a_death_anywhere_lets_others_go_on, 0, 2) {
   ck_assert_int_gt(recipe_deaths(&uses[_i]), 20);
 }
-END_TEST
 
-START_TEST(a_lost_reply_is_made_good) { recipe_lost_replies(&uses[_i]); }
-END_TEST
+TEST_LOOP(a_lost_reply_is_made_good, 0, 2) { recipe_lost_replies(&uses[_i]); }
 
-START_TEST(a_fault_leaves_nothing_behind) { recipe_faults(&uses[_i]); }
-END_TEST
-
-/* ---- the suite ---- */
-
-static TCase *add_case(Suite *suite, const char *name, int seconds) {
-  TCase *tc = tcase_create(name);
-  tcase_set_timeout(tc, seconds);
-  suite_add_tcase(suite, tc);
-  return tc;
-}
-
-int main(int argc, char **argv) {
-  Suite *suite = suite_create("election");
-  TCase *tc = add_case(suite, "candidates", 20);
-  tcase_add_test(tc, the_first_is_elected);
-  tcase_add_test(tc, the_listener_sees_each_state);
-  tcase_add_test(tc, the_others_are_ready_and_follow_in_order);
-  tcase_add_test(tc, who_moves_up_determines_again);
-  tcase_add_test(tc, a_lost_place_is_a_failure);
-  tcase_add_test(tc, a_lost_place_is_found_by_a_call);
-  tcase_add_test(tc, an_expired_session_leads_no_more);
-  tcase_add_test(tc, arguments_are_checked);
-  tcase_add_test(tc, another_kind_on_the_path_is_refused);
-  tcase_add_test(tc, foreign_children_are_ignored);
-  tcase_add_loop_test(tc, a_listener_may_call_anything, 0, 3);
-  tc = add_case(suite, "waiting", 20);
-  tcase_add_test(tc, a_waiting_thread_leads_when_its_turn_comes);
-  tcase_add_test(tc, a_timeout_names_the_leader);
-  tcase_add_test(tc, waiting_can_be_cancelled);
-  tcase_add_loop_test(tc, waiting_ends_with_the_place_or_the_session, 0, 2);
-  tc = add_case(suite, "office", 20);
-  tcase_add_test(tc, only_the_leader_takes_office);
-  tcase_add_test(tc, resigning_takes_the_word_back);
-  tcase_add_loop_test(tc, a_stale_word_is_replaced, 0, 2);
-  tcase_add_test(tc, a_deleted_word_is_written_again);
-  tcase_add_loop_test(tc, a_lost_place_takes_the_word_back, 0, 2);
-  tcase_add_loop_test(tc, taking_office_survives_what_comes_in_its_middle, 0,
-                      3);
-  tc = add_case(suite, "handing over", 30);
-  tcase_add_test(tc, the_named_one_leads_next);
-  tcase_add_test(tc, handing_over_to_nobody_changes_nothing);
-  tcase_add_test(tc, of_several_of_a_name_the_first_leads);
-  tcase_add_loop_test(tc, an_heir_that_dies_is_passed_over, 0, 2);
-  tcase_add_test(tc, an_heir_that_is_joining_hears_of_it);
-  tcase_add_loop_test(tc, handing_over_survives_who_goes_in_its_middle, 0, 2);
-  tc = add_case(suite, "observing", 20);
-  tcase_add_test(tc, observers_hear_who_is_in_office_and_when_nobody_is);
-  tcase_add_test(tc, observers_hear_of_the_leaders_value);
-  tcase_add_test(tc, observers_hear_of_a_hand_over);
-  tcase_add_test(tc, observers_ignore_what_is_no_word);
-  tcase_add_test(tc, observers_can_wait);
-  tcase_add_test(tc, an_observer_without_a_session_knows_nobody);
-  tc = add_case(suite, "histories", 60);
-  tcase_add_test(tc, any_history_has_one_leader_and_rising_tokens);
-  tcase_add_test(tc, a_leaders_death_wakes_the_next_and_the_observers);
-  tcase_add_test(tc, tokens_rise_while_leaders_are_killed);
-  tc = add_case(suite, "proof", 120);
-  tcase_add_loop_test(tc, a_death_anywhere_lets_others_go_on, 0, 2);
-  tcase_add_loop_test(tc, a_lost_reply_is_made_good, 0, 2);
-  tcase_add_loop_test(tc, a_fault_leaves_nothing_behind, 0, 2);
-  return test_main(argc, argv, suite);
-}
+TEST_LOOP(a_fault_leaves_nothing_behind, 0, 2) { recipe_faults(&uses[_i]); }

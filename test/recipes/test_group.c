@@ -107,7 +107,7 @@ static const char *own(zke_group *g) {
 
 /* ---- coming and going ---- */
 
-START_TEST(members_with_identity_and_time) {
+TEST(members_with_identity_and_time) {
   zke *z = test_open(":memory:"), *a = session(z, "ann"),
       *b = session(z, "bob");
   zke_group *ga = make(a, NULL), *gb = make(b, NULL), *look = make(z, NULL);
@@ -144,9 +144,8 @@ START_TEST(members_with_identity_and_time) {
   ck_ok(zke_close(b));
   ck_ok(zke_close(z));
 }
-END_TEST
 
-START_TEST(listener_hears_who) {
+TEST(listener_hears_who) {
   zke *z = test_open(":memory:"), *a = session(z, "ann"),
       *b = session(z, "bob");
   heard h = {{0}, 0, NULL, {0}, 0};
@@ -175,10 +174,9 @@ START_TEST(listener_hears_who) {
   ck_ok(zke_close(a));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* Who only joined is not woken by others, but hears of its own end. */
-START_TEST(joined_without_start) {
+TEST(joined_without_start) {
   zke *z = test_open(":memory:"), *a = session(z, "ann");
   heard h = {{0}, 0, NULL, {0}, 0};
   zke_group *ga = make(a, &h), *gz = make(z, NULL);
@@ -197,9 +195,8 @@ START_TEST(joined_without_start) {
   ck_ok(zke_close(a));
   ck_ok(zke_close(z));
 }
-END_TEST
 
-START_TEST(join_twice_leave_twice) {
+TEST(join_twice_leave_twice) {
   zke *z = test_open(":memory:");
   zke_group *g = make(z, NULL);
   char *name;
@@ -220,10 +217,9 @@ START_TEST(join_twice_leave_twice) {
   ck_assert_int_eq(children(z), 0);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* Taken away by somebody: told, known, and one can join again. */
-START_TEST(taken_away) {
+TEST(taken_away) {
   zke *z = test_open(":memory:"), *a = session(z, "ann");
   heard h = {{0}, 0, NULL, {0}, 0};
   zke_group *g = make(a, &h);
@@ -241,9 +237,8 @@ START_TEST(taken_away) {
   ck_ok(zke_close(a));
   ck_ok(zke_close(z));
 }
-END_TEST
 
-START_TEST(expired) {
+TEST(expired) {
   zke *z = test_open(":memory:"), *a = session(z, "ann");
   heard h = {{0}, 0, NULL, {0}, 0}, other = {{0}, 0, NULL, {0}, 0};
   zke_party_list *list;
@@ -265,9 +260,8 @@ START_TEST(expired) {
   ck_ok(zke_close(a));
   ck_ok(zke_close(z));
 }
-END_TEST
 
-START_TEST(listener_frees) {
+TEST(listener_frees) {
   zke *z = test_open(":memory:"), *a = session(z, "ann");
   heard h = {{0}, 0, NULL, {0}, 0};
   zke_group *g = make(z, &h), *ga = make(a, NULL);
@@ -282,10 +276,9 @@ START_TEST(listener_frees) {
   ck_ok(zke_close(a));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* P4: who came and went while events were dropped is told in the end. */
-START_TEST(overflow) {
+TEST(overflow) {
   zke *z = test_open(":memory:"), *a = session(z, "ann");
   zke_options few = {.size = sizeof few, .event_limit = 4, .identity = "eve"};
   heard h = {{0}, 0, NULL, {0}, 0};
@@ -309,12 +302,11 @@ START_TEST(overflow) {
   ck_ok(zke_close(a));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- what is not ours ---- */
 
 /* Other children are no members; numbers are compared as numbers. */
-START_TEST(foreign_children) {
+TEST(foreign_children) {
   zke *z = test_open(":memory:");
   heard h = {{0}, 0, NULL, {0}, 0};
   static const char *const names[] = {"x",
@@ -363,10 +355,9 @@ START_TEST(foreign_children) {
   zke_group_free(g);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* A path that is another recipe's is refused. */
-START_TEST(other_kind) {
+TEST(other_kind) {
   zke *z = test_open(":memory:");
   zke_group *g = make(z, NULL);
   ck_ok(zke_recipe_place(z, PATH, "lock", ZKE_PERSISTENT, NULL, ZKE_FOREVER));
@@ -378,9 +369,8 @@ START_TEST(other_kind) {
   zke_group_free(g);
   ck_ok(zke_close(z));
 }
-END_TEST
 
-START_TEST(bad_arguments) {
+TEST(bad_arguments) {
   zke *z = test_open(":memory:");
   zke_group_options o = {.size = 3};
   zke_group *g = (zke_group *)&o;
@@ -409,7 +399,6 @@ START_TEST(bad_arguments) {
   zke_group_free(g);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- waiting ---- */
 
@@ -437,7 +426,7 @@ static int wait_end(waiter *w) {
   return w->rc;
 }
 
-START_TEST(waits_for_members) {
+TEST(waits_for_members) {
   zke *z = test_open(test_path("db")), *a = session(z, "ann"),
       *b = session(z, "bob"), *y = test_open(test_path("db"));
   zke_group *ga = make(a, NULL), *gb = make(b, NULL), *look = make(y, NULL);
@@ -469,7 +458,6 @@ START_TEST(waits_for_members) {
   ck_ok(zke_close(b));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- deaths, lost replies, faults, processes ---- */
 
@@ -523,17 +511,14 @@ static void check(zke *z, int rc) {
 
 static const recipe_use typical = {"group", NULL, use, check};
 
-START_TEST(dies_anywhere) { ck_assert_int_gt(recipe_deaths(&typical), 10); }
-END_TEST
+TEST(dies_anywhere) { ck_assert_int_gt(recipe_deaths(&typical), 10); }
 
-START_TEST(lost_replies) { recipe_lost_replies(&typical); }
-END_TEST
+TEST(lost_replies) { recipe_lost_replies(&typical); }
 
-START_TEST(faults) { recipe_faults(&typical); }
-END_TEST
+TEST(faults) { recipe_faults(&typical); }
 
 /* Processes join; all see all; one is killed, and the others hear of it. */
-START_TEST(processes) {
+TEST(processes) {
   enum { N = 4 };
   const char *db = test_path("db");
   pid_t pids[N];
@@ -582,7 +567,6 @@ START_TEST(processes) {
   zke_group_free(look);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* Allocations of zkembed's for one who comes and one who goes, in a group of so
  * many. */
@@ -624,39 +608,8 @@ static long cost(const char *file, int members) {
 }
 
 /* As much in a large group as in a small one, give or take a wake-up. */
-START_TEST(a_coming_costs_the_same_in_any_group) {
+TEST(a_coming_costs_the_same_in_any_group) {
   test_in_memory();
   long few = cost("few", 5), many = cost("many", 1000);
   ck_assert_int_lt(many, few + 50);
-}
-END_TEST
-
-static void add(Suite *s, const char *name, const TTest *const *tests,
-                int count, int timeout) {
-  TCase *tc = tcase_create(name);
-  tcase_set_timeout(tc, timeout);
-  for (int i = 0; i < count; i++) tcase_add_test(tc, tests[i]);
-  suite_add_tcase(s, tc);
-}
-
-int main(int argc, char **argv) {
-  const TTest *const tests[] = {members_with_identity_and_time,
-                                listener_hears_who,
-                                joined_without_start,
-                                join_twice_leave_twice,
-                                taken_away,
-                                expired,
-                                listener_frees,
-                                overflow,
-                                foreign_children,
-                                other_kind,
-                                bad_arguments,
-                                waits_for_members,
-                                a_coming_costs_the_same_in_any_group,
-                                processes};
-  const TTest *const proof[] = {dies_anywhere, lost_replies, faults};
-  Suite *s = suite_create("group");
-  add(s, "group", tests, sizeof tests / sizeof *tests, 30);
-  add(s, "proof", proof, 3, 120);
-  return test_main(argc, argv, s);
 }

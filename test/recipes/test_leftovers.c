@@ -75,7 +75,7 @@ static void make(const char *path, int mode, char **made, int64_t *czxid) {
   *czxid = stat.czxid;
 }
 
-START_TEST(discards_own_nodes_only) {
+TEST(discards_own_nodes_only) {
   char *made = NULL, *longer = NULL, *dashed = NULL;
   int64_t czxid, theirs;
   zke_stat stat;
@@ -121,11 +121,10 @@ START_TEST(discards_own_nodes_only) {
   ck_ok(zke_exists(z, "/p", NULL, NULL, NULL));
   end();
 }
-END_TEST
 
 /* What is discarded goes before anything else that the session changes, and a
  * change fails where it cannot. */
-START_TEST(changes_wait_for_what_is_discarded) {
+TEST(changes_wait_for_what_is_discarded) {
   int64_t czxid, deadline;
   begin();
   make("/e", ZKE_EPHEMERAL, NULL, &czxid);
@@ -142,7 +141,6 @@ START_TEST(changes_wait_for_what_is_discarded) {
   ck_ok(zke_exists(other, "/n", NULL, NULL, NULL));
   end();
 }
-END_TEST
 
 /* An allocator in which one thread stays, inside a call, until it is let go. */
 static _Thread_local bool stays;
@@ -172,7 +170,7 @@ static void *list_slowly(void *arg) {
  * store, for which it uses the allocator beside that thread; and where it gives
  * up waiting, the descriptor says that there is something to do.  It did not
  * say so. */
-START_TEST(noted_beside_another_call) {
+TEST(noted_beside_another_call) {
   int rc;
   int64_t czxid;
   pthread_t lister;
@@ -198,10 +196,9 @@ START_TEST(noted_beside_another_call) {
   ck_rc(zke_exists(other, "/e", NULL, NULL, NULL), ZKE_NONODE);
   end();
 }
-END_TEST
 
 /* A limit is a thread's, and is no longer than the busy timeout. */
-START_TEST(limits) {
+TEST(limits) {
   zke *y = NULL;
   begin();
   ck_ok(zke_open(test_path("a.db"), NULL, &y));
@@ -220,7 +217,6 @@ START_TEST(limits) {
   ck_ok(zke_close(y));
   end();
 }
-END_TEST
 
 /* ---- a table of what is held, and of how it is given up ---- */
 
@@ -322,7 +318,7 @@ enum { FAMILIES = sizeof families / sizeof *families };
 
 /* Freed while it cannot be deleted: the next dispatch, or the next call, that
  * finds the way clear deletes it, without the object. */
-START_TEST(freed_behind_an_obstacle) {
+TEST_LOOP(freed_behind_an_obstacle, 0, 2 * FAMILIES) {
   const family *f = &families[_i % FAMILIES];
   begin();
   f->hold();
@@ -342,11 +338,10 @@ START_TEST(freed_behind_an_obstacle) {
   }
   end();
 }
-END_TEST
 
 /* A candidate whose time is over while a writer stands still is not elected
  * afterwards, and the next one is. */
-START_TEST(not_elected_after_its_time) {
+TEST(not_elected_after_its_time) {
   zke_election *leader, *late, *next;
   begin();
   zke *third = open_impatient();
@@ -371,7 +366,6 @@ START_TEST(not_elected_after_its_time) {
   ck_ok(zke_close(third));
   end();
 }
-END_TEST
 
 /* ---- the queue ---- */
 
@@ -395,7 +389,7 @@ static bool is_given_back(zke_queue *theirs, bool last, zke_queue_item **out) {
  *
  *   _i & 1  the disk is full, not: a writer stands still
  *   _i & 2  it was the last attempt */
-START_TEST(given_back_behind_an_obstacle) {
+TEST_LOOP(given_back_behind_an_obstacle, 0, 4) {
   zke_queue_options o = {.size = sizeof o, .attempts = _i & 2 ? 1 : 2};
   zke_queue *theirs;
   zke_queue_item *item = NULL, *again = NULL;
@@ -418,7 +412,6 @@ START_TEST(given_back_behind_an_obstacle) {
   zke_queue_free(queue);
   end();
 }
-END_TEST
 
 static int told;    /* of an item */
 static bool greedy; /* the listener tries by itself, first when it cannot be */
@@ -456,7 +449,7 @@ static void end_listening(zke_queue *theirs) {
 
 /* A try that fails since the database is busy does not end the waiting: the
  * listener is told again, since the item is still there. */
-START_TEST(a_take_that_failed_is_told_again) {
+TEST(a_take_that_failed_is_told_again) {
   zke_queue *theirs = begin_listening();
   ck_until(zke_dispatch(z, NULL) == ZKE_OK && told == 1, 10000);
   obstruct();
@@ -466,11 +459,10 @@ START_TEST(a_take_that_failed_is_told_again) {
   ck_ok(zke_queue_claim(queue, 0, &got));
   end_listening(theirs);
 }
-END_TEST
 
 /* If the try was the listener's, the dispatch returns, and the listener is
  * told by the next step, or by the next put. */
-START_TEST(a_try_of_the_listener_that_failed_is_told_later) {
+TEST_LOOP(a_try_of_the_listener_that_failed_is_told_later, 0, 2) {
   zke_queue *theirs = begin_listening();
   greedy = true;
   ck_until(zke_dispatch(z, NULL) == ZKE_OK && told > 0, 10000);
@@ -485,13 +477,12 @@ START_TEST(a_try_of_the_listener_that_failed_is_told_later) {
   }
   end_listening(theirs);
 }
-END_TEST
 
 /* ---- releasing, waiting ---- */
 
 /* After a release that failed the lock is not held, and no call is needed on
  * the object. */
-START_TEST(released_behind_an_obstacle) {
+TEST(released_behind_an_obstacle) {
   zke_lock *second;
   begin();
   lock_hold();
@@ -507,7 +498,6 @@ START_TEST(released_behind_an_obstacle) {
   zke_lock_free(lock);
   end();
 }
-END_TEST
 
 /* ---- rounds that cannot be left ---- */
 
@@ -567,7 +557,7 @@ static int leave_by(bool start) {
 
 /* A member that cannot leave is out, and like one that died to the others: they
  * get out as soon as its znode has gone. */
-START_TEST(round_is_not_left) {
+TEST_LOOP(round_is_not_left, 0, 4) {
   const obstacle *o = &obstacles[_i % 2];
   zke_double_barrier *second;
   if (!begin_with(o)) return;
@@ -588,7 +578,6 @@ START_TEST(round_is_not_left) {
   zke_double_barrier_free(barrier);
   end();
 }
-END_TEST
 
 /* An obstacle that comes when a session asks for the time, which each call
  * does, for the n-th time. */
@@ -655,7 +644,7 @@ static long meet_obstructed(const obstacle *o, long n, bool blocks) {
 
 /* A meeting that cannot be left is over, and does not hold up the next one:
  * obstructed from the last call of it back to the one that begins it. */
-START_TEST(meeting_is_not_left) {
+TEST_LOOP(meeting_is_not_left, 0, 4) {
   const obstacle *o = &obstacles[_i % 2];
   zke_rendezvous_options heard = {.size = sizeof heard,
                                   .listener = count_meetings};
@@ -675,7 +664,6 @@ START_TEST(meeting_is_not_left) {
   zke_rendezvous_free(third);
   end();
 }
-END_TEST
 
 /* ---- watches that nobody dispatches ---- */
 
@@ -692,7 +680,7 @@ static int pending(void) {
   return events;
 }
 
-START_TEST(nothing_piles_up_without_dispatch) {
+TEST(nothing_piles_up_without_dispatch) {
   zke_lock_options o = {.size = sizeof o, .listener = ignore};
   begin();
   ck_ok(zke_lock_new(z, "/l", &o, &lock));
@@ -708,7 +696,6 @@ START_TEST(nothing_piles_up_without_dispatch) {
   zke_election_free(election);
   end();
 }
-END_TEST
 
 /* ---- one thread, one holder ---- */
 
@@ -717,7 +704,7 @@ static void *acquire_again(void *arg) {
   return NULL;
 }
 
-START_TEST(reentrance_is_a_threads) {
+TEST(reentrance_is_a_threads) {
   zke_lock_options o = {.size = sizeof o, .reentrant = 1};
   pthread_t thread;
   int rc = 0;
@@ -735,10 +722,9 @@ START_TEST(reentrance_is_a_threads) {
   zke_lock_free(lock);
   end();
 }
-END_TEST
 
 /* A call with little time on a busy database takes little more than that. */
-START_TEST(deadlines_hold) {
+TEST(deadlines_hold) {
   zke *y = NULL;
   zke_lock *l = NULL;
   begin();
@@ -754,29 +740,4 @@ START_TEST(deadlines_hold) {
   zke_lock_free(l);
   ck_ok(zke_close(y));
   end();
-}
-END_TEST
-
-int main(int argc, char **argv) {
-  Suite *s = suite_create("ghost");
-  TCase *tc = tcase_create("ghost");
-  tcase_add_test(tc, discards_own_nodes_only);
-  tcase_add_test(tc, changes_wait_for_what_is_discarded);
-  tcase_add_test(tc, noted_beside_another_call);
-  tcase_add_test(tc, limits);
-  tcase_add_loop_test(tc, freed_behind_an_obstacle, 0, 2 * FAMILIES);
-  tcase_add_test(tc, not_elected_after_its_time);
-  tcase_add_loop_test(tc, given_back_behind_an_obstacle, 0, 4);
-  tcase_add_test(tc, a_take_that_failed_is_told_again);
-  tcase_add_loop_test(tc, a_try_of_the_listener_that_failed_is_told_later, 0,
-                      2);
-  tcase_add_test(tc, released_behind_an_obstacle);
-  tcase_add_loop_test(tc, round_is_not_left, 0, 4);
-  tcase_add_loop_test(tc, meeting_is_not_left, 0, 4);
-  tcase_add_test(tc, nothing_piles_up_without_dispatch);
-  tcase_add_test(tc, reentrance_is_a_threads);
-  tcase_add_test(tc, deadlines_hold);
-  tcase_set_timeout(tc, 60);
-  suite_add_tcase(s, tc);
-  return test_main(argc, argv, s);
 }

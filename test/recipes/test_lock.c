@@ -140,7 +140,7 @@ static void join(call *c) {
 
 /* ---- one contender ---- */
 
-START_TEST(acquire_holds_and_release_gives_up) {
+TEST(acquire_holds_and_release_gives_up) {
   open_sessions();
   zke_lock *lock = make(z[0], PATH);
   ck_assert_int_eq(zke_lock_state(lock), ZKE_LOCK_OUT);
@@ -158,10 +158,9 @@ START_TEST(acquire_holds_and_release_gives_up) {
   zke_lock_free(lock);
   close_sessions();
 }
-END_TEST
 
 /* The layout is Curator's; the directory says what it is. */
-START_TEST(znodes_are_named_as_curator_does) {
+TEST(znodes_are_named_as_curator_does) {
   open_sessions();
   zke_lock *lock = make(z[0], PATH);
   char *data;
@@ -180,9 +179,8 @@ START_TEST(znodes_are_named_as_curator_does) {
   zke_lock_free(lock);
   close_sessions();
 }
-END_TEST
 
-START_TEST(free_releases) {
+TEST(free_releases) {
   open_sessions();
   zke_lock *lock = make(z[0], PATH), *next = make(z[1], PATH);
   ck_ok(zke_lock_acquire(lock, soon(z[0])));
@@ -194,9 +192,8 @@ START_TEST(free_releases) {
   ck_assert_int_eq(watches(z[0]) + watches(z[1]), 0);
   close_sessions();
 }
-END_TEST
 
-START_TEST(a_release_of_what_is_not_held_is_lost) {
+TEST(a_release_of_what_is_not_held_is_lost) {
   open_sessions();
   zke_lock *lock = make(z[0], PATH);
   ck_rc(zke_lock_release(lock), ZKE_LOST);
@@ -206,10 +203,9 @@ START_TEST(a_release_of_what_is_not_held_is_lost) {
   zke_lock_free(lock);
   close_sessions();
 }
-END_TEST
 
 /* The container may be removed while nobody uses the lock. */
-START_TEST(a_removed_directory_is_made_again) {
+TEST(a_removed_directory_is_made_again) {
   open_sessions();
   zke_lock *lock = make(z[0], PATH);
   for (int i = 0; i < 3; i++) {
@@ -221,9 +217,8 @@ START_TEST(a_removed_directory_is_made_again) {
   zke_lock_free(lock);
   close_sessions();
 }
-END_TEST
 
-START_TEST(arguments_are_checked) {
+TEST(arguments_are_checked) {
   open_sessions();
   zke_lock *lock = (zke_lock *)(void *)z;
   zke_lock_options o = {.size = 3};
@@ -245,9 +240,8 @@ START_TEST(arguments_are_checked) {
   ck_assert_int_eq(entries(z[0], PATH), 0);
   close_sessions();
 }
-END_TEST
 
-START_TEST(another_kind_on_the_path_is_refused) {
+TEST(another_kind_on_the_path_is_refused) {
   open_sessions();
   ck_ok(zke_create(z[0], "/q", "zkembed queue\n", 14, ZKE_OPEN_ACL,
                    ZKE_PERSISTENT, NULL, NULL));
@@ -270,10 +264,9 @@ START_TEST(another_kind_on_the_path_is_refused) {
   zke_lock_free(empty);
   close_sessions();
 }
-END_TEST
 
 /* What others put into the directory is neither followed nor touched. */
-START_TEST(foreign_children_are_ignored) {
+TEST(foreign_children_are_ignored) {
   static const char *const foreign[] = {
       PATH "/x",
       PATH "/lock-0000000000",
@@ -302,11 +295,10 @@ START_TEST(foreign_children_are_ignored) {
   ck_assert_int_eq(entries(z[0], PATH), FOREIGN);
   close_sessions();
 }
-END_TEST
 
 /* ---- several ---- */
 
-START_TEST(first_come_first_served) {
+TEST(first_come_first_served) {
   open_sessions();
   zke_lock *lock[SESSIONS];
   int64_t last = 0;
@@ -330,10 +322,9 @@ START_TEST(first_come_first_served) {
   }
   close_sessions();
 }
-END_TEST
 
 /* One in the middle gives up: those behind keep their place. */
-START_TEST(a_waiter_that_leaves_does_not_let_others_in) {
+TEST(a_waiter_that_leaves_does_not_let_others_in) {
   open_sessions();
   zke_lock *lock[3];
   for (int i = 0; i < 3; i++) {
@@ -350,9 +341,8 @@ START_TEST(a_waiter_that_leaves_does_not_let_others_in) {
   for (int i = 0; i < 3; i++) zke_lock_free(lock[i]);
   close_sessions();
 }
-END_TEST
 
-START_TEST(try_is_refused_naming_the_holder) {
+TEST(try_is_refused_naming_the_holder) {
   char pid[40];
   open_sessions();
   zke_lock *lock = make(z[0], PATH), *other = make(z[1], PATH);
@@ -372,9 +362,8 @@ START_TEST(try_is_refused_naming_the_holder) {
   zke_lock_free(other);
   close_sessions();
 }
-END_TEST
 
-START_TEST(a_timeout_names_the_holder_and_leaves_nothing) {
+TEST(a_timeout_names_the_holder_and_leaves_nothing) {
   open_sessions();
   zke_lock *lock = make(z[0], PATH), *other = make(z[1], PATH);
   ck_ok(zke_lock_acquire(lock, soon(z[0])));
@@ -391,19 +380,17 @@ START_TEST(a_timeout_names_the_holder_and_leaves_nothing) {
   zke_lock_free(other);
   close_sessions();
 }
-END_TEST
 
 /* A deadline that has passed still gets a lock that is free. */
-START_TEST(a_free_lock_needs_no_time) {
+TEST(a_free_lock_needs_no_time) {
   open_sessions();
   zke_lock *lock = make(z[0], PATH);
   ck_ok(zke_lock_acquire(lock, zke_now(z[0])));
   zke_lock_free(lock);
   close_sessions();
 }
-END_TEST
 
-START_TEST(a_waiting_thread_gets_it_on_release) {
+TEST(a_waiting_thread_gets_it_on_release) {
   open_sessions();
   zke_lock *lock = make(z[0], PATH), *other = make(z[1], PATH);
   call c;
@@ -420,9 +407,8 @@ START_TEST(a_waiting_thread_gets_it_on_release) {
   zke_lock_free(other);
   close_sessions();
 }
-END_TEST
 
-START_TEST(cancel_ends_the_wait_of_another_thread) {
+TEST(cancel_ends_the_wait_of_another_thread) {
   open_sessions();
   zke_lock *lock = make(z[0], PATH), *other = make(z[1], PATH);
   call c;
@@ -441,9 +427,8 @@ START_TEST(cancel_ends_the_wait_of_another_thread) {
   zke_lock_free(other);
   close_sessions();
 }
-END_TEST
 
-START_TEST(cancel_without_a_wait_does_nothing) {
+TEST(cancel_without_a_wait_does_nothing) {
   open_sessions();
   zke_lock *lock = make(z[0], PATH), *other = make(z[1], PATH);
   ck_ok(zke_lock_acquire(lock, soon(z[0])));
@@ -453,10 +438,9 @@ START_TEST(cancel_without_a_wait_does_nothing) {
   zke_lock_free(other);
   close_sessions();
 }
-END_TEST
 
 /* acquire() after start() waits in the place taken before. */
-START_TEST(a_started_lock_can_be_waited_for) {
+TEST(a_started_lock_can_be_waited_for) {
   open_sessions();
   zke_lock *lock[3];
   for (int i = 0; i < 3; i++) {
@@ -473,11 +457,10 @@ START_TEST(a_started_lock_can_be_waited_for) {
   for (int i = 0; i < 3; i++) zke_lock_free(lock[i]);
   close_sessions();
 }
-END_TEST
 
 /* ---- reentrance ---- */
 
-START_TEST(acquiring_twice_is_refused_unless_asked_for) {
+TEST(acquiring_twice_is_refused_unless_asked_for) {
   open_sessions();
   zke_lock *lock = make(z[0], PATH);
   ck_ok(zke_lock_acquire(lock, soon(z[0])));
@@ -490,9 +473,8 @@ START_TEST(acquiring_twice_is_refused_unless_asked_for) {
   zke_lock_free(lock);
   close_sessions();
 }
-END_TEST
 
-START_TEST(a_reentrant_lock_counts) {
+TEST(a_reentrant_lock_counts) {
   zke_lock_options o = {.size = sizeof o, .reentrant = 1};
   zke_lock *lock, *other;
   open_sessions();
@@ -514,10 +496,9 @@ START_TEST(a_reentrant_lock_counts) {
   zke_lock_free(other);
   close_sessions();
 }
-END_TEST
 
 /* Losing it loses all of its acquisitions. */
-START_TEST(a_lost_reentrant_lock_begins_anew) {
+TEST(a_lost_reentrant_lock_begins_anew) {
   zke_lock_options o = {.size = sizeof o, .reentrant = 1};
   zke_lock *lock;
   open_sessions();
@@ -532,11 +513,10 @@ START_TEST(a_lost_reentrant_lock_begins_anew) {
   zke_lock_free(lock);
   close_sessions();
 }
-END_TEST
 
 /* ---- the listener ---- */
 
-START_TEST(the_listener_hears_held_and_out) {
+TEST(the_listener_hears_held_and_out) {
   open_sessions();
   zke_lock *lock = make_listening(z[0], "");
   ck_ok(zke_lock_acquire(lock, soon(z[0])));
@@ -548,9 +528,8 @@ START_TEST(the_listener_hears_held_and_out) {
   ck_told("");
   close_sessions();
 }
-END_TEST
 
-START_TEST(the_listener_hears_its_turn_in_dispatch) {
+TEST(the_listener_hears_its_turn_in_dispatch) {
   open_sessions();
   zke_lock *lock = make(z[0], PATH), *other = make_listening(z[1], "");
   ck_ok(zke_lock_acquire(lock, soon(z[0])));
@@ -565,7 +544,6 @@ START_TEST(the_listener_hears_its_turn_in_dispatch) {
   zke_lock_free(other);
   close_sessions();
 }
-END_TEST
 
 /* A listener may call the recipe, and free it (rules of support.h). */
 static void release_it(zke_lock *lock, int state, int64_t token, void *out) {
@@ -579,7 +557,7 @@ static void free_it(zke_lock *lock, int state, int64_t token, void *count) {
   ++*(int *)count;
 }
 
-START_TEST(a_listener_may_release) {
+TEST(a_listener_may_release) {
   int rc = 1;
   zke_lock_options o = {
       .size = sizeof o, .listener = release_it, .context = &rc};
@@ -593,9 +571,8 @@ START_TEST(a_listener_may_release) {
   zke_lock_free(lock);
   close_sessions();
 }
-END_TEST
 
-START_TEST(a_listener_may_free) {
+TEST(a_listener_may_free) {
   int count = 0;
   zke_lock_options o = {
       .size = sizeof o, .listener = free_it, .context = &count};
@@ -613,11 +590,10 @@ START_TEST(a_listener_may_free) {
   zke_lock_free(other);
   close_sessions();
 }
-END_TEST
 
 /* ---- losing it ---- */
 
-START_TEST(a_broken_lock_goes_to_the_next) {
+TEST(a_broken_lock_goes_to_the_next) {
   open_sessions();
   zke_lock *lock = make_listening(z[0], "a "), *next = make(z[1], PATH);
   zke_party_list *list;
@@ -644,10 +620,9 @@ START_TEST(a_broken_lock_goes_to_the_next) {
   zke_lock_free(next);
   close_sessions();
 }
-END_TEST
 
 /* Without a listener it is the question that finds out. */
-START_TEST(check_and_op_find_a_lock_broken) {
+TEST(check_and_op_find_a_lock_broken) {
   zke_op op;
   open_sessions();
   zke_lock *lock = make(z[0], PATH);
@@ -666,9 +641,8 @@ START_TEST(check_and_op_find_a_lock_broken) {
   zke_lock_free(lock);
   close_sessions();
 }
-END_TEST
 
-START_TEST(a_waiter_whose_znode_is_deleted_has_lost) {
+TEST(a_waiter_whose_znode_is_deleted_has_lost) {
   open_sessions();
   zke_lock *lock = make(z[0], PATH), *other = make(z[1], PATH);
   call c;
@@ -689,10 +663,9 @@ START_TEST(a_waiter_whose_znode_is_deleted_has_lost) {
   ck_assert_int_eq(watches(z[0]) + watches(z[1]), 0);
   close_sessions();
 }
-END_TEST
 
 /* "After the session is lost, no recipe object still claims to hold." */
-START_TEST(an_expired_session_holds_nothing) {
+TEST(an_expired_session_holds_nothing) {
   open_sessions();
   zke_lock *lock = make_listening(z[0], ""), *next = make(z[1], PATH);
   zke_op op;
@@ -714,10 +687,9 @@ START_TEST(an_expired_session_holds_nothing) {
   zke_lock_free(next);
   close_sessions();
 }
-END_TEST
 
 /* … also when nothing was dispatched: the next call finds out. */
-START_TEST(an_expired_session_is_found_by_the_next_call) {
+TEST(an_expired_session_is_found_by_the_next_call) {
   open_sessions();
   zke_lock *lock = make(z[0], PATH);
   ck_ok(zke_lock_acquire(lock, soon(z[0])));
@@ -730,10 +702,9 @@ START_TEST(an_expired_session_is_found_by_the_next_call) {
   zke_lock_free(lock);
   close_sessions();
 }
-END_TEST
 
 /* One code for it, whichever call finds out. */
-START_TEST(an_ended_session_has_one_code) {
+TEST(an_ended_session_has_one_code) {
   zke_lock *late;
   open_sessions();
   zke_lock *lock = make(z[0], PATH);
@@ -744,9 +715,8 @@ START_TEST(an_ended_session_has_one_code) {
   zke_lock_free(lock);
   close_sessions();
 }
-END_TEST
 
-START_TEST(a_waiter_whose_session_expires_returns) {
+TEST(a_waiter_whose_session_expires_returns) {
   open_sessions();
   zke_lock *lock = make(z[0], PATH), *other = make(z[1], PATH);
   call c;
@@ -762,11 +732,10 @@ START_TEST(a_waiter_whose_session_expires_returns) {
   zke_lock_free(other);
   close_sessions();
 }
-END_TEST
 
 /* ---- stealing ---- */
 
-START_TEST(a_thief_holds_and_the_line_stays) {
+TEST(a_thief_holds_and_the_line_stays) {
   open_sessions();
   zke_lock *lock = make_listening(z[0], "a "), *next = make(z[1], PATH);
   zke_lock *thief = make(z[2], PATH);
@@ -791,9 +760,8 @@ START_TEST(a_thief_holds_and_the_line_stays) {
   for (int i = 0; i < 3; i++) ck_assert_int_eq(watches(z[i]), 0);
   close_sessions();
 }
-END_TEST
 
-START_TEST(stealing_what_nobody_holds_is_trying) {
+TEST(stealing_what_nobody_holds_is_trying) {
   open_sessions();
   zke_lock *thief = make(z[0], PATH);
   ck_ok(zke_lock_steal(thief));
@@ -802,10 +770,9 @@ START_TEST(stealing_what_nobody_holds_is_trying) {
   zke_lock_free(thief);
   close_sessions();
 }
-END_TEST
 
 /* One that waits already may lose its patience: its old place goes. */
-START_TEST(a_waiter_may_steal) {
+TEST(a_waiter_may_steal) {
   open_sessions();
   zke_lock *lock[3];
   for (int i = 0; i < 3; i++) {
@@ -823,7 +790,6 @@ START_TEST(a_waiter_may_steal) {
   for (int i = 0; i < 3; i++) zke_lock_free(lock[i]);
   close_sessions();
 }
-END_TEST
 
 typedef struct theft {
   zke_lock *lock;
@@ -838,7 +804,7 @@ static void *steal_twice(void *arg) {
 }
 
 /* The thread that steals holds, whichever has started. */
-START_TEST(the_thief_is_the_holder) {
+TEST(the_thief_is_the_holder) {
   zke_lock_options o = {.size = sizeof o, .reentrant = 1};
   theft t = {.stolen = ZKE_IDLE, .again = ZKE_IDLE};
   pthread_t thread;
@@ -856,10 +822,9 @@ START_TEST(the_thief_is_the_holder) {
   zke_lock_free(t.lock);
   close_sessions();
 }
-END_TEST
 
 /* It is first already, only it has not looked yet. */
-START_TEST(a_waiter_whose_turn_has_come_may_steal) {
+TEST(a_waiter_whose_turn_has_come_may_steal) {
   open_sessions();
   zke_lock *lock = make(z[0], PATH), *next = make(z[1], PATH);
   ck_ok(zke_lock_acquire(lock, soon(z[0])));
@@ -873,7 +838,6 @@ START_TEST(a_waiter_whose_turn_has_come_may_steal) {
   zke_lock_free(next);
   close_sessions();
 }
-END_TEST
 
 /* ---- granting ---- */
 
@@ -920,7 +884,7 @@ static void free_line(zke_lock *lock[SESSIONS]) {
 }
 
 /* The release marks the next one, which needs no change of its own. */
-START_TEST(a_release_grants_the_next) {
+TEST(a_release_grants_the_next) {
   zke_lock *lock[SESSIONS];
   char path[300];
   line_up(lock);
@@ -936,7 +900,6 @@ START_TEST(a_release_grants_the_next) {
   ck_assert_int_eq(party_at(z[0], 1, path).office, 0);
   free_line(lock);
 }
-END_TEST
 
 /* Its data is what it was, but for the state; and other data is let be. */
 static const struct {
@@ -948,7 +911,7 @@ static const struct {
     {"waiting for nobody", "waiting for nobody"},
     {"", ""}};
 
-START_TEST(a_grant_keeps_the_data) {
+TEST_LOOP(a_grant_keeps_the_data, 0, (int)(sizeof heirs / sizeof *heirs)) {
   static const char prefix[] =
       PATH "/_c_00000000-0000-0000-0000-000000000000-lock-";
   zke_lock *lock[2];
@@ -971,7 +934,6 @@ START_TEST(a_grant_keeps_the_data) {
   for (int i = 0; i < 2; i++) zke_lock_free(lock[i]);
   close_sessions();
 }
-END_TEST
 
 /* What can keep a release from granting. */
 static void heir_leaves(zke_lock *lock) { ck_ok(zke_lock_release(lock)); }
@@ -1018,7 +980,8 @@ static const struct {
 
 /* Whatever comes of the grant, the next one in line holds, with a greater
  * token, which others see. */
-START_TEST(a_release_lets_the_next_in_whatever_comes) {
+TEST_LOOP(a_release_lets_the_next_in_whatever_comes, 0,
+          (int)(sizeof spoilers / sizeof *spoilers)) {
   zke_lock *lock[SESSIONS];
   char path[300];
   line_up(lock);
@@ -1039,11 +1002,10 @@ START_TEST(a_release_lets_the_next_in_whatever_comes) {
     ck_assert_int_eq(party_at(z[0], 0, path).mzxid, zke_lock_token(lock[next]));
   free_line(lock);
 }
-END_TEST
 
 /* One that was granted it and never looked gives up, or is broken: the next
  * one marks itself. */
-START_TEST(a_grant_that_nobody_takes_is_passed_on) {
+TEST_LOOP(a_grant_that_nobody_takes_is_passed_on, 0, 2) {
   zke_lock *lock[SESSIONS];
   char path[300];
   line_up(lock);
@@ -1059,10 +1021,9 @@ START_TEST(a_grant_that_nobody_takes_is_passed_on) {
   ck_assert_int_gt(zke_lock_token(lock[3]), granted);
   free_line(lock);
 }
-END_TEST
 
 /* … or it waits now, in a call, or for no time at all: it holds. */
-START_TEST(a_grant_is_found_by_a_call) {
+TEST_LOOP(a_grant_is_found_by_a_call, 0, 2) {
   zke_lock *lock[SESSIONS];
   char path[300];
   line_up(lock);
@@ -1073,9 +1034,8 @@ START_TEST(a_grant_is_found_by_a_call) {
   ck_assert_int_eq(party_at(z[0], 0, path).mzxid, zke_lock_token(lock[2]));
   free_line(lock);
 }
-END_TEST
 
-START_TEST(a_grant_can_be_stolen) {
+TEST(a_grant_can_be_stolen) {
   zke_lock *lock[SESSIONS];
   char path[300];
   line_up(lock);
@@ -1093,11 +1053,10 @@ START_TEST(a_grant_can_be_stolen) {
   ck_assert_int_gt(zke_lock_token(lock[3]), token);
   free_line(lock);
 }
-END_TEST
 
 /* ---- contenders ---- */
 
-START_TEST(contenders_are_listed_in_order) {
+TEST(contenders_are_listed_in_order) {
   zke_lock *lock[3];
   zke_party_list *list;
   open_sessions();
@@ -1128,7 +1087,6 @@ START_TEST(contenders_are_listed_in_order) {
   for (int i = 0; i < 3; i++) zke_lock_free(lock[i]);
   close_sessions();
 }
-END_TEST
 
 /* ---- the simplest use ---- */
 
@@ -1137,7 +1095,7 @@ static int note_token(zke *session, int64_t token, void *arg) {
   return entries(session, "/base/name") == 1 ? ZKE_NOTEMPTY : ZKE_OK;
 }
 
-START_TEST(do_acquires_calls_and_releases) {
+TEST(do_acquires_calls_and_releases) {
   int64_t token = 0;
   open_sessions();
   ck_rc(zke_lock_do(z[0], "/base", "name", soon(z[0]), note_token, &token),
@@ -1153,10 +1111,9 @@ START_TEST(do_acquires_calls_and_releases) {
   zke_lock_free(lock);
   close_sessions();
 }
-END_TEST
 
 /* By base and name it is the lock of their path. */
-START_TEST(a_lock_by_base_and_name) {
+TEST(a_lock_by_base_and_name) {
   zke_lock *lock;
   zke_lock_options o = {.size = sizeof o, .data = "me", .len = 2};
   open_sessions();
@@ -1187,7 +1144,6 @@ START_TEST(a_lock_by_base_and_name) {
   ck_rc(zke_lock_new_named(NULL, "/base", "a", NULL, &lock), ZKE_BADARGUMENTS);
   close_sessions();
 }
-END_TEST
 
 /* ---- deadlocks ---- */
 
@@ -1286,7 +1242,7 @@ static void expect_one_victim(actor *a, int count) {
   }
 }
 
-START_TEST(a_circle_has_one_victim) {
+TEST(a_circle_has_one_victim) {
   open_sessions();
   for (int count = 2; count <= SESSIONS; count++) {
     actor a[SESSIONS] = {{0}};
@@ -1295,18 +1251,16 @@ START_TEST(a_circle_has_one_victim) {
   }
   close_sessions();
 }
-END_TEST
 
-START_TEST(threads_of_one_session_can_make_a_circle) {
+TEST(threads_of_one_session_can_make_a_circle) {
   actor a[3] = {{0}};
   open_sessions();
   for (int i = 0; i < 3; i++) a[i].session = z[0];
   expect_one_victim(a, 3);
   close_sessions();
 }
-END_TEST
 
-START_TEST(the_check_can_be_turned_off) {
+TEST(the_check_can_be_turned_off) {
   actor a[2] = {{.limit_ms = 100, .no_check = 1},
                 {.limit_ms = 100, .no_check = 1}};
   open_sessions();
@@ -1317,9 +1271,8 @@ START_TEST(the_check_can_be_turned_off) {
   ck_assert_int_ne(a[1].rc, ZKE_DEADLOCK);
   close_sessions();
 }
-END_TEST
 
-START_TEST(two_objects_of_one_thread_deadlock) {
+TEST(two_objects_of_one_thread_deadlock) {
   open_sessions();
   zke_lock *lock = make(z[0], PATH), *again = make(z[0], PATH);
   ck_ok(zke_lock_acquire(lock, soon(z[0])));
@@ -1330,7 +1283,6 @@ START_TEST(two_objects_of_one_thread_deadlock) {
   zke_lock_free(lock);
   close_sessions();
 }
-END_TEST
 
 /* A holder that releases one lock and then waits for the other, which this one
  * holds, is in no circle at any moment. */
@@ -1348,7 +1300,7 @@ static void *go_to_and_fro(void *context) {
   return NULL;
 }
 
-START_TEST(what_is_no_circle_at_any_moment_is_none) {
+TEST(what_is_no_circle_at_any_moment_is_none) {
   pthread_t thread;
   open_sessions();
   zke_lock *then = make(z[0], "/then"), *first = make(z[0], "/first");
@@ -1364,11 +1316,10 @@ START_TEST(what_is_no_circle_at_any_moment_is_none) {
   zke_lock_free(then);
   close_sessions();
 }
-END_TEST
 
 /* Who closes a circle may stand in front of another in it: it had started to
  * queue before it waited. */
-START_TEST(a_circle_closed_by_waiting_late_is_found) {
+TEST(a_circle_closed_by_waiting_late_is_found) {
   open_sessions();
   zke_lock *a = make(z[0], "/ring/0"), *b = make(z[0], "/ring/1");
   actor other = {.session = z[1], .limit_ms = 20000};
@@ -1392,9 +1343,8 @@ START_TEST(a_circle_closed_by_waiting_late_is_found) {
   pthread_barrier_destroy(&all);
   close_sessions();
 }
-END_TEST
 
-START_TEST(a_chain_is_no_circle) {
+TEST(a_chain_is_no_circle) {
   open_sessions();
   zke_lock *a = make(z[0], "/ring/0"), *late = make(z[2], "/ring/1");
   actor middle = {.session = z[1], .limit_ms = 5000};
@@ -1418,10 +1368,9 @@ START_TEST(a_chain_is_no_circle) {
   zke_lock_free(late);
   close_sessions();
 }
-END_TEST
 
 /* One who has only queued goes on with other things, and so may release. */
-START_TEST(who_does_not_block_closes_no_circle) {
+TEST(who_does_not_block_closes_no_circle) {
   open_sessions();
   zke_lock *a = make(z[0], "/ring/0"), *b = make(z[0], "/ring/1");
   actor other = {.session = z[1], .limit_ms = 60};
@@ -1441,11 +1390,10 @@ START_TEST(who_does_not_block_closes_no_circle) {
   zke_lock_free(b);
   close_sessions();
 }
-END_TEST
 
 /* Thread 1 of a session holds what another session waits for, thread 2 waits
  * for what that one holds: thread 1 can go on, so there is no circle. */
-START_TEST(two_threads_of_a_session_are_two) {
+TEST(two_threads_of_a_session_are_two) {
   open_sessions();
   zke_lock *a = make(z[0], "/ring/0"), *b = make(z[0], "/ring/1");
   actor other = {.session = z[1], .limit_ms = 5000};
@@ -1471,7 +1419,6 @@ START_TEST(two_threads_of_a_session_are_two) {
   zke_lock_free(b);
   close_sessions();
 }
-END_TEST
 
 /* Read/write locks and locks in one circle; two readers make none. */
 static const struct mixture {
@@ -1488,7 +1435,8 @@ static const struct mixture {
      0},
 };
 
-START_TEST(readers_block_writers_only) {
+TEST_LOOP(readers_block_writers_only, 0,
+          (int)(sizeof mixtures / sizeof *mixtures)) {
   const struct mixture *m = &mixtures[_i];
   actor a[2] = {{0}};
   open_sessions();
@@ -1501,10 +1449,9 @@ START_TEST(readers_block_writers_only) {
   ck_assert_int_eq((a[0].rc == ZKE_OK) + (a[1].rc == ZKE_OK), 2 - m->victims);
   close_sessions();
 }
-END_TEST
 
 /* What one holds for reading the other wants to write. */
-START_TEST(a_reader_can_be_in_a_circle) {
+TEST(a_reader_can_be_in_a_circle) {
   const thing reads = {.path = "/rw/0", .mode = ZKE_RWLOCK_READ};
   const thing writes = {.path = "/rw/0", .mode = ZKE_RWLOCK_WRITE};
   const thing lock = {.path = "/ring/0"};
@@ -1516,7 +1463,6 @@ START_TEST(a_reader_can_be_in_a_circle) {
   ck_assert_int_eq((a[0].rc == ZKE_OK) + (a[1].rc == ZKE_OK), 1);
   close_sessions();
 }
-END_TEST
 
 /* ---- threads that act for one client ---- */
 
@@ -1538,7 +1484,7 @@ static void *act_as(void *context) {
 }
 
 /* What one thread holds another one waits for: a circle where they are one. */
-START_TEST(threads_that_act_as_one_are_one) {
+TEST(threads_that_act_as_one_are_one) {
   open_sessions();
   zke_lock *held = make(z[0], PATH);
   ck_ok(zke_lock_acquire(held, soon(z[0])));
@@ -1558,9 +1504,8 @@ START_TEST(threads_that_act_as_one_are_one) {
   zke_lock_free(held);
   close_sessions();
 }
-END_TEST
 
-START_TEST(a_forked_child_acts_for_nobody) {
+TEST(a_forked_child_acts_for_nobody) {
   const uint64_t client = UINT64_C(0x1234);
   ck_assert_uint_eq(zke_line_act_as(client), 0);
   pid_t pid = fork();
@@ -1575,7 +1520,6 @@ START_TEST(a_forked_child_acts_for_nobody) {
   ck_assert_uint_eq(zke_line_act_as(0), client);
   ck_assert_uint_ne(zke_line_actor(), client);
 }
-END_TEST
 
 /* ---- who waits for whom, seen from outside ---- */
 
@@ -1595,7 +1539,7 @@ static bool waits_for(const zke_wait_list *list, int who, int whom) {
 }
 
 /* z[0] holds, z[1] waits in a call, z[2] has only joined, z[3] waits too. */
-START_TEST(a_line_is_a_chain_of_waits) {
+TEST(a_line_is_a_chain_of_waits) {
   zke_wait_list *list;
   zke_lock *lock[SESSIONS];
   call blocked[2];
@@ -1631,10 +1575,9 @@ START_TEST(a_line_is_a_chain_of_waits) {
   for (int i = 0; i < 2; i++) join(&blocked[i]);
   close_sessions();
 }
-END_TEST
 
 /* Two in a circle that nobody looked for, and then one behind it. */
-START_TEST(a_standing_circle_is_seen) {
+TEST(a_standing_circle_is_seen) {
   zke_lock_options o = {.size = sizeof o, .no_deadlock_check = 1};
   zke_wait_list *list;
   zke_lock *late;
@@ -1674,10 +1617,9 @@ START_TEST(a_standing_circle_is_seen) {
   pthread_barrier_destroy(&all);
   close_sessions();
 }
-END_TEST
 
 /* The call did not look beyond its own session, which has nothing else. */
-START_TEST(one_client_with_two_sessions_can_be_a_circle) {
+TEST(one_client_with_two_sessions_can_be_a_circle) {
   zke_wait_list *list;
   pthread_t thread;
   open_sessions();
@@ -1698,10 +1640,9 @@ START_TEST(one_client_with_two_sessions_can_be_a_circle) {
   zke_lock_free(s.lock);
   close_sessions();
 }
-END_TEST
 
 /* Of three that want two permits one waits, for both of the others. */
-START_TEST(a_semaphore_keeps_out_beyond_its_limit) {
+TEST(a_semaphore_keeps_out_beyond_its_limit) {
   zke_semaphore_options o = {.size = sizeof o, .limit = 3};
   zke_semaphore *sem[3];
   zke_wait_list *list;
@@ -1718,7 +1659,6 @@ START_TEST(a_semaphore_keeps_out_beyond_its_limit) {
   for (int i = 0; i < 3; i++) zke_semaphore_free(sem[i]);
   close_sessions();
 }
-END_TEST
 
 /* ---- threads ---- */
 
@@ -1738,7 +1678,7 @@ static void *enter_and_leave(void *session) {
   return NULL;
 }
 
-START_TEST(threads_of_one_session_exclude_each_other) {
+TEST(threads_of_one_session_exclude_each_other) {
   pthread_t thread[THREADS];
   open_sessions();
   for (int i = 0; i < THREADS; i++)
@@ -1747,7 +1687,6 @@ START_TEST(threads_of_one_session_exclude_each_other) {
   ck_assert_int_eq(entered, THREADS * ROUNDS);
   close_sessions();
 }
-END_TEST
 
 /* ---- processes ---- */
 
@@ -1851,7 +1790,7 @@ static int expect_one_woken(const long *before) {
 
 /* "Releasing a lock with 50 waiters wakes exactly one process", and so does
  * the death of the holder. */
-START_TEST(a_release_wakes_exactly_one) {
+TEST(a_release_wakes_exactly_one) {
   pid_t pid[CROWD];
   long before[CROWD];
   share();
@@ -1878,7 +1817,6 @@ START_TEST(a_release_wakes_exactly_one) {
   zke_lock_free(lock);
   ck_ok(zke_close(own));
 }
-END_TEST
 
 /* Say one's token and hold. */
 static void hold_and_tell(zke *own) {
@@ -1891,7 +1829,7 @@ static void hold_and_tell(zke *own) {
 
 /* A process is granted the lock while it is stopped, or dead and not buried.
  * One that goes on has the token that others have seen all along. */
-START_TEST(a_stopped_or_dead_process_may_be_granted_it) {
+TEST_LOOP(a_stopped_or_dead_process_may_be_granted_it, 0, 2) {
   char path[300];
   bool dead = _i == 1;
   share();
@@ -1924,7 +1862,6 @@ START_TEST(a_stopped_or_dead_process_may_be_granted_it) {
   ck_ok(zke_close(other));
   ck_ok(zke_close(own));
 }
-END_TEST
 
 /* A circle of two processes. */
 static void cross(zke *own) {
@@ -1942,7 +1879,7 @@ static void cross(zke *own) {
   zke_lock_free(first);
 }
 
-START_TEST(a_circle_of_processes_has_one_victim) {
+TEST(a_circle_of_processes_has_one_victim) {
   pid_t pid[2];
   share();
   for (int i = 0; i < 2; i++) pid[i] = spawn(i, cross);
@@ -1955,7 +1892,6 @@ START_TEST(a_circle_of_processes_has_one_victim) {
                     strstr(shared->sentence, "/ring/1"),
                 "%s", shared->sentence);
 }
-END_TEST
 
 /* ---- fencing, as a property ---- */
 
@@ -2008,7 +1944,7 @@ static void expect_increasing(void) {
   }
 }
 
-START_TEST(tokens_increase_while_holders_are_killed) {
+TEST(tokens_increase_while_holders_are_killed) {
   enum { WORKERS = 4, KILLS = 30 };
   pid_t pid[WORKERS];
   unsigned random = seed();
@@ -2029,7 +1965,6 @@ START_TEST(tokens_increase_while_holders_are_killed) {
   expect_increasing();
   ck_assert_int_gt(shared->logged, KILLS);
 }
-END_TEST
 
 /* Random calls, one after the other: whoever comes to hold the lock has a
  * higher token than all before, and no two hold it. */
@@ -2091,7 +2026,7 @@ static void random_call(unsigned *random, zke_lock **lock) {
   }
 }
 
-START_TEST(tokens_increase_in_any_history) {
+TEST(tokens_increase_in_any_history) {
   zke_lock *lock[LOCKS];
   unsigned random = seed();
   open_sessions();
@@ -2109,7 +2044,6 @@ START_TEST(tokens_increase_in_any_history) {
   ck_assert_int_eq(entries(z[3], PATH), 0);
   close_sessions();
 }
-END_TEST
 
 /* ---- deaths, lost replies, faults ---- */
 
@@ -2210,22 +2144,19 @@ static const recipe_use uses[] = {
     {"two locks", NULL, use_two, check_lock},
     {"grant", prepare_line, use_grant, check_line}};
 
-START_TEST(a_death_anywhere_lets_others_go_on) {
+TEST_LOOP(a_death_anywhere_lets_others_go_on, 0, 3) {
   ck_assert_int_gt(recipe_deaths(&uses[_i]), 20);
 }
-END_TEST
 
-START_TEST(a_lost_reply_is_made_good) { recipe_lost_replies(&uses[_i]); }
-END_TEST
+TEST_LOOP(a_lost_reply_is_made_good, 0, 3) { recipe_lost_replies(&uses[_i]); }
 
-START_TEST(a_fault_leaves_nothing_behind) { recipe_faults(&uses[_i]); }
-END_TEST
+TEST_LOOP(a_fault_leaves_nothing_behind, 0, 3) { recipe_faults(&uses[_i]); }
 
 /* ---- rare moments ---- */
 
 /* A reply lost when there is no time left to try again: the entry may not
  * stay behind, in nobody's name. */
-START_TEST(a_lost_reply_at_the_deadline_leaves_nothing) {
+TEST(a_lost_reply_at_the_deadline_leaves_nothing) {
   open_sessions();
   zke_lock *lock = make(z[0], PATH), *other = make(z[1], PATH);
   ck_ok(zke_lock_acquire(lock, soon(z[0]))); /* makes the directory */
@@ -2239,10 +2170,9 @@ START_TEST(a_lost_reply_at_the_deadline_leaves_nothing) {
   zke_lock_free(other);
   close_sessions();
 }
-END_TEST
 
 /* Events dropped (P4): every one-shot watch is gone, one's own too. */
-START_TEST(a_holder_watches_again_after_an_overflow) {
+TEST(a_holder_watches_again_after_an_overflow) {
   zke_options o = {.size = sizeof o, .event_limit = 4};
   zke *s;
   open_sessions();
@@ -2262,11 +2192,10 @@ START_TEST(a_holder_watches_again_after_an_overflow) {
   ck_ok(zke_close(s));
   close_sessions();
 }
-END_TEST
 
 /* The operation outlives the news that the lock is lost: it is there for just
  * that moment. */
-START_TEST(an_op_stays_valid_when_the_lock_is_lost) {
+TEST(an_op_stays_valid_when_the_lock_is_lost) {
   zke_op op;
   open_sessions();
   zke_lock *lock = make_listening(z[0], "");
@@ -2280,10 +2209,9 @@ START_TEST(an_op_stays_valid_when_the_lock_is_lost) {
   zke_lock_free(lock);
   close_sessions();
 }
-END_TEST
 
 /* What was lost in a dispatch does not count when it is acquired anew. */
-START_TEST(a_count_does_not_survive_a_loss_that_was_told) {
+TEST(a_count_does_not_survive_a_loss_that_was_told) {
   char nobody[] = "";
   zke_lock_options o = {
       .size = sizeof o, .reentrant = 1, .listener = listen, .context = nobody};
@@ -2301,10 +2229,9 @@ START_TEST(a_count_does_not_survive_a_loss_that_was_told) {
   zke_lock_free(lock);
   close_sessions();
 }
-END_TEST
 
 /* A start that got it in a dispatch is an acquisition as well. */
-START_TEST(a_start_counts_whenever_it_got_the_lock) {
+TEST(a_start_counts_whenever_it_got_the_lock) {
   zke_lock_options o = {.size = sizeof o, .reentrant = 1};
   open_sessions();
   zke_lock *lock = make(z[0], PATH), *again;
@@ -2323,7 +2250,6 @@ START_TEST(a_start_counts_whenever_it_got_the_lock) {
   zke_lock_free(again);
   close_sessions();
 }
-END_TEST
 
 static void start_anew(zke_lock *lock, int state, int64_t token, void *out) {
   (void)token;
@@ -2332,7 +2258,7 @@ static void start_anew(zke_lock *lock, int state, int64_t token, void *out) {
 
 /* One object is one contender: while a blocking call has not returned nobody
  * joins in its place, else both would hold. */
-START_TEST(nobody_joins_while_a_call_still_runs) {
+TEST(nobody_joins_while_a_call_still_runs) {
   int started = 1;
   zke_lock_options o = {
       .size = sizeof o, .listener = start_anew, .context = &started};
@@ -2359,10 +2285,9 @@ START_TEST(nobody_joins_while_a_call_still_runs) {
   zke_lock_free(other);
   close_sessions();
 }
-END_TEST
 
 /* A release gives up the wait of another thread, which has to hear of it. */
-START_TEST(a_release_ends_the_wait_of_another_thread) {
+TEST(a_release_ends_the_wait_of_another_thread) {
   call c;
   open_sessions();
   zke_lock *lock = make(z[0], PATH), *other = make(z[1], PATH);
@@ -2378,7 +2303,6 @@ START_TEST(a_release_ends_the_wait_of_another_thread) {
   zke_lock_free(other);
   close_sessions();
 }
-END_TEST
 
 static int waking; /* atomic */
 
@@ -2388,7 +2312,7 @@ static void *run_wake(void *session) {
 }
 
 /* However much happens on the handle, the deadline holds. */
-START_TEST(a_busy_handle_does_not_hold_up_the_deadline) {
+TEST(a_busy_handle_does_not_hold_up_the_deadline) {
   pthread_t thread;
   open_sessions();
   zke_lock *lock = make(z[0], PATH), *other = make(z[1], PATH);
@@ -2405,11 +2329,10 @@ START_TEST(a_busy_handle_does_not_hold_up_the_deadline) {
   zke_lock_free(other);
   close_sessions();
 }
-END_TEST
 
 /* "always within the caller's deadline": also where the directory is to be
  * made first and others keep the database. */
-START_TEST(a_busy_database_does_not_hold_up_the_deadline) {
+TEST(a_busy_database_does_not_hold_up_the_deadline) {
   zke_options o = {.size = sizeof o, .busy_timeout_ms = 10};
   sqlite3 *db;
   zke *s;
@@ -2436,10 +2359,9 @@ START_TEST(a_busy_database_does_not_hold_up_the_deadline) {
   ck_ok(zke_close(s));
   sqlite3_close(db);
 }
-END_TEST
 
 /* A theft that fails half-way leaves nothing in front of all others. */
-START_TEST(a_failed_theft_leaves_no_entry) {
+TEST(a_failed_theft_leaves_no_entry) {
   test_heap heap = {0};
   zke_options o = {.size = sizeof o,
                    .allocator = {test_heap_resize, &heap},
@@ -2466,10 +2388,9 @@ START_TEST(a_failed_theft_leaves_no_entry) {
   ck_ok(zke_close(z[1]));
   ck_ok(zke_close(z[0]));
 }
-END_TEST
 
 /* Nobody can repeat a free: one allocation that fails does not stop it. */
-START_TEST(a_free_gives_up_the_lock_whatever_fails_once) {
+TEST(a_free_gives_up_the_lock_whatever_fails_once) {
   test_heap heap = {0};
   zke_options o = {.size = sizeof o, .allocator = {test_heap_resize, &heap}};
   bool failed = true;
@@ -2487,11 +2408,10 @@ START_TEST(a_free_gives_up_the_lock_whatever_fails_once) {
   }
   ck_ok(zke_close(z[0]));
 }
-END_TEST
 
 /* Another kind is refused, also where the directory was removed since and made
  * by another. */
-START_TEST(a_directory_made_anew_by_another_kind_is_refused) {
+TEST(a_directory_made_anew_by_another_kind_is_refused) {
   open_sessions();
   zke_lock *lock = make(z[0], PATH);
   ck_ok(zke_lock_try(lock));
@@ -2505,10 +2425,9 @@ START_TEST(a_directory_made_anew_by_another_kind_is_refused) {
   zke_lock_free(lock);
   close_sessions();
 }
-END_TEST
 
 /* Nothing can be made below a chroot that is not there. */
-START_TEST(a_missing_chroot_is_said) {
+TEST(a_missing_chroot_is_said) {
   open_sessions();
   zke *below = test_session(z[0], "/app");
   zke_lock *lock = make(below, PATH);
@@ -2522,10 +2441,9 @@ START_TEST(a_missing_chroot_is_said) {
   ck_ok(zke_close(below));
   close_sessions();
 }
-END_TEST
 
 /* Any deadline is one, the first of all times too. */
-START_TEST(the_earliest_deadline_is_past) {
+TEST(the_earliest_deadline_is_past) {
   open_sessions();
   zke_lock *lock = make(z[0], PATH), *other = make(z[1], PATH);
   ck_ok(zke_lock_acquire(lock, INT64_MIN));
@@ -2536,147 +2454,4 @@ START_TEST(the_earliest_deadline_is_past) {
   zke_lock_free(lock);
   zke_lock_free(other);
   close_sessions();
-}
-END_TEST
-
-/* ---- the suite ---- */
-
-static TCase *add_case(Suite *s, const char *name, double limit) {
-  TCase *tc = tcase_create(name);
-  tcase_set_timeout(tc, limit);
-  suite_add_tcase(s, tc);
-  return tc;
-}
-
-static void add_alone(Suite *s) {
-  TCase *tc = add_case(s, "alone", 10);
-  tcase_add_test(tc, acquire_holds_and_release_gives_up);
-  tcase_add_test(tc, znodes_are_named_as_curator_does);
-  tcase_add_test(tc, free_releases);
-  tcase_add_test(tc, a_release_of_what_is_not_held_is_lost);
-  tcase_add_test(tc, a_removed_directory_is_made_again);
-  tcase_add_test(tc, arguments_are_checked);
-  tcase_add_test(tc, another_kind_on_the_path_is_refused);
-  tcase_add_test(tc, foreign_children_are_ignored);
-  tcase_add_test(tc, acquiring_twice_is_refused_unless_asked_for);
-  tcase_add_test(tc, a_reentrant_lock_counts);
-  tcase_add_test(tc, a_lost_reentrant_lock_begins_anew);
-}
-
-static void add_several(Suite *s) {
-  TCase *tc = add_case(s, "several", 20);
-  tcase_add_test(tc, first_come_first_served);
-  tcase_add_test(tc, a_waiter_that_leaves_does_not_let_others_in);
-  tcase_add_test(tc, try_is_refused_naming_the_holder);
-  tcase_add_test(tc, a_timeout_names_the_holder_and_leaves_nothing);
-  tcase_add_test(tc, a_free_lock_needs_no_time);
-  tcase_add_test(tc, a_waiting_thread_gets_it_on_release);
-  tcase_add_test(tc, cancel_ends_the_wait_of_another_thread);
-  tcase_add_test(tc, cancel_without_a_wait_does_nothing);
-  tcase_add_test(tc, a_started_lock_can_be_waited_for);
-  tcase_add_test(tc, contenders_are_listed_in_order);
-  tcase_add_test(tc, do_acquires_calls_and_releases);
-  tcase_add_test(tc, a_lock_by_base_and_name);
-  tcase_add_test(tc, threads_of_one_session_exclude_each_other);
-}
-
-static void add_losing(Suite *s) {
-  TCase *tc = add_case(s, "losing", 10);
-  tcase_add_test(tc, the_listener_hears_held_and_out);
-  tcase_add_test(tc, the_listener_hears_its_turn_in_dispatch);
-  tcase_add_test(tc, a_listener_may_release);
-  tcase_add_test(tc, a_listener_may_free);
-  tcase_add_test(tc, a_broken_lock_goes_to_the_next);
-  tcase_add_test(tc, check_and_op_find_a_lock_broken);
-  tcase_add_test(tc, a_waiter_whose_znode_is_deleted_has_lost);
-  tcase_add_test(tc, an_expired_session_holds_nothing);
-  tcase_add_test(tc, an_expired_session_is_found_by_the_next_call);
-  tcase_add_test(tc, an_ended_session_has_one_code);
-  tcase_add_test(tc, a_waiter_whose_session_expires_returns);
-  tcase_add_test(tc, a_thief_holds_and_the_line_stays);
-  tcase_add_test(tc, stealing_what_nobody_holds_is_trying);
-  tcase_add_test(tc, a_waiter_may_steal);
-  tcase_add_test(tc, the_thief_is_the_holder);
-  tcase_add_test(tc, a_waiter_whose_turn_has_come_may_steal);
-}
-
-static void add_granting(Suite *s) {
-  TCase *tc = add_case(s, "granting", 10);
-  tcase_add_test(tc, a_release_grants_the_next);
-  tcase_add_loop_test(tc, a_grant_keeps_the_data, 0,
-                      (int)(sizeof heirs / sizeof *heirs));
-  tcase_add_loop_test(tc, a_release_lets_the_next_in_whatever_comes, 0,
-                      (int)(sizeof spoilers / sizeof *spoilers));
-  tcase_add_loop_test(tc, a_grant_that_nobody_takes_is_passed_on, 0, 2);
-  tcase_add_loop_test(tc, a_grant_is_found_by_a_call, 0, 2);
-  tcase_add_test(tc, a_grant_can_be_stolen);
-}
-
-static void add_deadlocks(Suite *s) {
-  TCase *tc = add_case(s, "deadlocks", 20);
-  tcase_add_test(tc, a_circle_has_one_victim);
-  tcase_add_test(tc, threads_of_one_session_can_make_a_circle);
-  tcase_add_test(tc, the_check_can_be_turned_off);
-  tcase_add_test(tc, two_objects_of_one_thread_deadlock);
-  tcase_add_test(tc, what_is_no_circle_at_any_moment_is_none);
-  tcase_add_test(tc, a_circle_closed_by_waiting_late_is_found);
-  tcase_add_test(tc, a_chain_is_no_circle);
-  tcase_add_test(tc, who_does_not_block_closes_no_circle);
-  tcase_add_test(tc, two_threads_of_a_session_are_two);
-  tcase_add_test(tc, a_circle_of_processes_has_one_victim);
-  tcase_add_loop_test(tc, readers_block_writers_only, 0,
-                      (int)(sizeof mixtures / sizeof *mixtures));
-  tcase_add_test(tc, a_reader_can_be_in_a_circle);
-  tcase_add_test(tc, threads_that_act_as_one_are_one);
-  tcase_add_test(tc, a_forked_child_acts_for_nobody);
-}
-
-static void add_looking(Suite *s) {
-  TCase *tc = add_case(s, "looking", 20);
-  tcase_add_test(tc, a_line_is_a_chain_of_waits);
-  tcase_add_test(tc, a_standing_circle_is_seen);
-  tcase_add_test(tc, one_client_with_two_sessions_can_be_a_circle);
-  tcase_add_test(tc, a_semaphore_keeps_out_beyond_its_limit);
-}
-
-static void add_proof(Suite *s) {
-  TCase *tc = add_case(s, "proof", 60);
-  tcase_add_test(tc, a_release_wakes_exactly_one);
-  tcase_add_test(tc, tokens_increase_while_holders_are_killed);
-  tcase_add_test(tc, tokens_increase_in_any_history);
-  tcase_add_loop_test(tc, a_stopped_or_dead_process_may_be_granted_it, 0, 2);
-  tcase_add_loop_test(tc, a_death_anywhere_lets_others_go_on, 0, 3);
-  tcase_add_loop_test(tc, a_lost_reply_is_made_good, 0, 3);
-  tcase_add_loop_test(tc, a_fault_leaves_nothing_behind, 0, 3);
-}
-
-static void add_rare(Suite *s) {
-  TCase *tc = add_case(s, "rare", 20);
-  tcase_add_test(tc, a_lost_reply_at_the_deadline_leaves_nothing);
-  tcase_add_test(tc, a_holder_watches_again_after_an_overflow);
-  tcase_add_test(tc, an_op_stays_valid_when_the_lock_is_lost);
-  tcase_add_test(tc, a_count_does_not_survive_a_loss_that_was_told);
-  tcase_add_test(tc, a_start_counts_whenever_it_got_the_lock);
-  tcase_add_test(tc, nobody_joins_while_a_call_still_runs);
-  tcase_add_test(tc, a_release_ends_the_wait_of_another_thread);
-  tcase_add_test(tc, a_busy_handle_does_not_hold_up_the_deadline);
-  tcase_add_test(tc, a_busy_database_does_not_hold_up_the_deadline);
-  tcase_add_test(tc, a_failed_theft_leaves_no_entry);
-  tcase_add_test(tc, a_free_gives_up_the_lock_whatever_fails_once);
-  tcase_add_test(tc, a_directory_made_anew_by_another_kind_is_refused);
-  tcase_add_test(tc, a_missing_chroot_is_said);
-  tcase_add_test(tc, the_earliest_deadline_is_past);
-}
-
-int main(int argc, char **argv) {
-  Suite *s = suite_create("lock");
-  add_alone(s);
-  add_several(s);
-  add_losing(s);
-  add_granting(s);
-  add_deadlocks(s);
-  add_looking(s);
-  add_proof(s);
-  add_rare(s);
-  return test_main(argc, argv, s);
 }

@@ -177,7 +177,7 @@ static void join(call *c) {
 
 /* ---- one contender ---- */
 
-START_TEST(acquire_holds_all_and_release_gives_up_all) {
+TEST(acquire_holds_all_and_release_gives_up_all) {
   open_sessions();
   zke_multilock *ml = make(z[0], "abc");
   zke_lock *lock[3];
@@ -205,10 +205,9 @@ START_TEST(acquire_holds_all_and_release_gives_up_all) {
   expect_nothing_left();
   close_sessions();
 }
-END_TEST
 
 /* One step: one czxid, one guid, names as lock.h and rwlock.h have them. */
-START_TEST(entries_are_made_in_one_step) {
+TEST(entries_are_made_in_one_step) {
   static const char *const tails[] = {"-lock-0000000000", "-__READ__0000000000",
                                       "-__WRIT__0000000000"};
   static const char *const paths[] = {"/a", "/b", "/c"};
@@ -231,9 +230,8 @@ START_TEST(entries_are_made_in_one_step) {
   expect_nothing_left();
   close_sessions();
 }
-END_TEST
 
-START_TEST(arguments_are_checked) {
+TEST(arguments_are_checked) {
   open_sessions();
   zke_multilock *ml = (zke_multilock *)(void *)z;
   zke_multilock_options o = {.size = 3};
@@ -268,10 +266,9 @@ START_TEST(arguments_are_checked) {
   expect_nothing_left();
   close_sessions();
 }
-END_TEST
 
 /* One path of another kind: none is entered. */
-START_TEST(another_kind_on_a_path_is_refused) {
+TEST(another_kind_on_a_path_is_refused) {
   open_sessions();
   zke_semaphore *sem;
   zke_semaphore_options o = {.size = sizeof o, .limit = 1};
@@ -289,9 +286,8 @@ START_TEST(another_kind_on_a_path_is_refused) {
   zke_semaphore_free(sem);
   close_sessions();
 }
-END_TEST
 
-START_TEST(foreign_children_are_ignored) {
+TEST(foreign_children_are_ignored) {
   static const char *const foreign[] = {
       "/a/x", "/a/lock-0000000000",
       "/a/_c_00000000-0000-0000-0000-000000000000-other-0000000000"};
@@ -310,9 +306,8 @@ START_TEST(foreign_children_are_ignored) {
   ck_assert_int_eq(entries(z[0], "/a"), 3);
   close_sessions();
 }
-END_TEST
 
-START_TEST(removed_directories_are_made_again) {
+TEST(removed_directories_are_made_again) {
   open_sessions();
   zke_multilock *ml = make(z[0], "ab");
   for (int i = 0; i < 3; i++) {
@@ -324,10 +319,9 @@ START_TEST(removed_directories_are_made_again) {
   expect_nothing_left();
   close_sessions();
 }
-END_TEST
 
 /* The data is in each entry. */
-START_TEST(the_locks_list_shows_who_it_is) {
+TEST(the_locks_list_shows_who_it_is) {
   open_sessions();
   zke_multilock_options o = {.size = sizeof o, .data = "job\0x", .len = 5};
   zke_multilock *ml = make_with(z[0], "ab", &o);
@@ -344,11 +338,10 @@ START_TEST(the_locks_list_shows_who_it_is) {
   zke_multilock_free(ml);
   close_sessions();
 }
-END_TEST
 
 /* ---- all or none ---- */
 
-START_TEST(it_holds_only_when_all_are_free) {
+TEST(it_holds_only_when_all_are_free) {
   open_sessions();
   zke_lock *a = make_lock(z[0], "/a"), *b = make_lock(z[1], "/b");
   zke_multilock *ml = make(z[2], "abc");
@@ -375,11 +368,10 @@ START_TEST(it_holds_only_when_all_are_free) {
   expect_nothing_left();
   close_sessions();
 }
-END_TEST
 
 /* One of its locks is granted to it while it waits for the other.  What it
  * tells in the end is one value for both, greater than the grant. */
-START_TEST(one_lock_may_be_granted_before_the_others) {
+TEST(one_lock_may_be_granted_before_the_others) {
   open_sessions();
   zke_lock *a = make_lock(z[0], "/a"), *next = make_lock(z[1], "/a");
   zke_lock *b = make_lock(z[3], "/b");
@@ -412,10 +404,9 @@ START_TEST(one_lock_may_be_granted_before_the_others) {
   expect_nothing_left();
   close_sessions();
 }
-END_TEST
 
 /* One that waits for its other lock is not overtaken, so it never starves. */
-START_TEST(a_later_single_one_stands_behind) {
+TEST(a_later_single_one_stands_behind) {
   open_sessions();
   zke_lock *a = make_lock(z[0], "/a"), *late = make_lock(z[1], "/b");
   zke_multilock *ml = make(z[2], "ab");
@@ -436,9 +427,8 @@ START_TEST(a_later_single_one_stands_behind) {
   expect_nothing_left();
   close_sessions();
 }
-END_TEST
 
-START_TEST(try_takes_all_or_none_and_names_what_is_missing) {
+TEST(try_takes_all_or_none_and_names_what_is_missing) {
   open_sessions();
   zke_lock *b = make_lock(z[1], "/b");
   zke_multilock *ml = make(z[0], "abc");
@@ -456,10 +446,9 @@ START_TEST(try_takes_all_or_none_and_names_what_is_missing) {
   expect_nothing_left();
   close_sessions();
 }
-END_TEST
 
 /* redisson#4456: one that gives up keeps none of them. */
-START_TEST(a_timeout_leaves_none_and_names_what_is_missing) {
+TEST(a_timeout_leaves_none_and_names_what_is_missing) {
   open_sessions();
   zke_lock *b = make_lock(z[1], "/b");
   zke_multilock *ml = make(z[0], "abc");
@@ -477,9 +466,8 @@ START_TEST(a_timeout_leaves_none_and_names_what_is_missing) {
   zke_multilock_free(ml);
   close_sessions();
 }
-END_TEST
 
-START_TEST(cancel_ends_the_wait_of_another_thread) {
+TEST(cancel_ends_the_wait_of_another_thread) {
   open_sessions();
   zke_lock *b = make_lock(z[1], "/b");
   zke_multilock *ml = make(z[0], "ab");
@@ -499,10 +487,9 @@ START_TEST(cancel_ends_the_wait_of_another_thread) {
   expect_nothing_left();
   close_sessions();
 }
-END_TEST
 
 /* acquire() after start() waits in the places taken before. */
-START_TEST(a_started_one_can_be_waited_for) {
+TEST(a_started_one_can_be_waited_for) {
   open_sessions();
   zke_multilock *ml[3];
   call c;
@@ -521,10 +508,9 @@ START_TEST(a_started_one_can_be_waited_for) {
   expect_nothing_left();
   close_sessions();
 }
-END_TEST
 
 /* Readers of one rwlock are in together, a writer is alone. */
-START_TEST(modes_of_rwlocks_are_kept) {
+TEST(modes_of_rwlocks_are_kept) {
   open_sessions();
   zke_multilock *ml[3] = {make(z[0], "aRb"), make(z[1], "aRc"),
                           make(z[2], "aW")};
@@ -547,11 +533,10 @@ START_TEST(modes_of_rwlocks_are_kept) {
   expect_nothing_left();
   close_sessions();
 }
-END_TEST
 
 /* ---- losing ---- */
 
-START_TEST(the_listener_hears_its_turn_in_dispatch) {
+TEST(the_listener_hears_its_turn_in_dispatch) {
   open_sessions();
   zke_multilock *ml[2] = {make(z[0], "ab"), make_listening(z[1], "bc")};
   ck_ok(zke_multilock_acquire(ml[0], soon(z[0])));
@@ -566,11 +551,10 @@ START_TEST(the_listener_hears_its_turn_in_dispatch) {
   expect_nothing_left();
   close_sessions();
 }
-END_TEST
 
 /* Any of them lost is all lost; but the others are let go by the holder only,
  * who may still be at work on them. */
-START_TEST(one_broken_loses_all) {
+TEST(one_broken_loses_all) {
   zke_op ops[2];
   open_sessions();
   zke_multilock *ml = make_listening(z[0], "ab");
@@ -598,10 +582,9 @@ START_TEST(one_broken_loses_all) {
   expect_nothing_left();
   close_sessions();
 }
-END_TEST
 
 /* Without a listener it is the question that finds out. */
-START_TEST(check_finds_one_stolen) {
+TEST(check_finds_one_stolen) {
   open_sessions();
   zke_multilock *ml = make(z[0], "ab");
   zke_lock *thief = make_lock(z[1], "/a");
@@ -616,9 +599,8 @@ START_TEST(check_finds_one_stolen) {
   expect_nothing_left();
   close_sessions();
 }
-END_TEST
 
-START_TEST(a_waiter_that_loses_a_place_gives_up_all) {
+TEST(a_waiter_that_loses_a_place_gives_up_all) {
   open_sessions();
   zke_lock *b = make_lock(z[1], "/b");
   zke_multilock *blocked = make(z[0], "ab"), *started = make(z[2], "ba");
@@ -642,9 +624,8 @@ START_TEST(a_waiter_that_loses_a_place_gives_up_all) {
   expect_nothing_left();
   close_sessions();
 }
-END_TEST
 
-START_TEST(an_expired_session_holds_nothing) {
+TEST(an_expired_session_holds_nothing) {
   open_sessions();
   zke_multilock *ml[2] = {make_listening(z[0], "ab"), make(z[1], "ba")};
   zke_op ops[2];
@@ -663,9 +644,8 @@ START_TEST(an_expired_session_holds_nothing) {
   for (int i = 0; i < 2; i++) zke_multilock_free(ml[i]);
   close_sessions();
 }
-END_TEST
 
-START_TEST(a_waiter_whose_session_expires_returns) {
+TEST(a_waiter_whose_session_expires_returns) {
   open_sessions();
   zke_multilock *ml[2] = {make(z[0], "ab"), make(z[1], "ba")};
   call c;
@@ -679,7 +659,6 @@ START_TEST(a_waiter_whose_session_expires_returns) {
   for (int i = 0; i < 2; i++) zke_multilock_free(ml[i]);
   close_sessions();
 }
-END_TEST
 
 /* ---- deadlocks ---- */
 
@@ -705,7 +684,7 @@ static void *dine(void *context) {
   return NULL;
 }
 
-START_TEST(multilocks_do_not_block_each_other) {
+TEST(multilocks_do_not_block_each_other) {
   pthread_t thread[THREADS];
   open_sessions();
   for (int i = 0; i < THREADS; i++)
@@ -714,7 +693,6 @@ START_TEST(multilocks_do_not_block_each_other) {
   expect_nothing_left();
   close_sessions();
 }
-END_TEST
 
 /* The other thread holds /b and wants /a. */
 typedef struct other {
@@ -752,7 +730,7 @@ static void join_other(other *o) {
 
 /* The multi-lock stands first at /a and waits for /b; who has /b asks for
  * /a: it closed the circle and is told. */
-START_TEST(a_single_lock_that_closes_a_circle_is_told) {
+TEST(a_single_lock_that_closes_a_circle_is_told) {
   open_sessions();
   zke_multilock *ml = make(z[0], "ab");
   other o;
@@ -772,10 +750,9 @@ START_TEST(a_single_lock_that_closes_a_circle_is_told) {
   expect_nothing_left();
   close_sessions();
 }
-END_TEST
 
 /* The other way round: it holds /c and its wait for /a and /b closes one. */
-START_TEST(a_multilock_that_closes_a_circle_is_told) {
+TEST(a_multilock_that_closes_a_circle_is_told) {
   for (int order = 0; order < 2; order++) {
     open_sessions();
     zke_lock *a = make_lock(z[0], "/a");
@@ -798,9 +775,8 @@ START_TEST(a_multilock_that_closes_a_circle_is_told) {
     close_sessions();
   }
 }
-END_TEST
 
-START_TEST(the_check_can_be_turned_off) {
+TEST(the_check_can_be_turned_off) {
   open_sessions();
   zke_lock *a = make_lock(z[0], "/a");
   zke_multilock_options options = {.size = sizeof options,
@@ -818,10 +794,9 @@ START_TEST(the_check_can_be_turned_off) {
   zke_multilock_free(ml);
   close_sessions();
 }
-END_TEST
 
 /* Waiting without a blocking call it can go on: no circle. */
-START_TEST(one_that_only_started_closes_no_circle) {
+TEST(one_that_only_started_closes_no_circle) {
   open_sessions();
   zke_multilock *ml = make(z[0], "ab");
   other o;
@@ -836,10 +811,9 @@ START_TEST(one_that_only_started_closes_no_circle) {
   expect_nothing_left();
   close_sessions();
 }
-END_TEST
 
 /* … but when it then blocks, it closes it, and is told. */
-START_TEST(a_started_one_that_blocks_closes_a_circle) {
+TEST(a_started_one_that_blocks_closes_a_circle) {
   open_sessions();
   zke_multilock *ml = make(z[0], "ab");
   other o;
@@ -857,10 +831,9 @@ START_TEST(a_started_one_that_blocks_closes_a_circle) {
   expect_nothing_left();
   close_sessions();
 }
-END_TEST
 
 /* Two that wait for each other's predecessors in a row are no circle. */
-START_TEST(a_chain_is_no_circle) {
+TEST(a_chain_is_no_circle) {
   open_sessions();
   zke_lock *a = make_lock(z[0], "/a");
   zke_multilock *ml[2] = {make(z[1], "ab"), make(z[2], "bc")};
@@ -884,7 +857,6 @@ START_TEST(a_chain_is_no_circle) {
   expect_nothing_left();
   close_sessions();
 }
-END_TEST
 
 /* ---- processes ---- */
 
@@ -949,7 +921,7 @@ static unsigned seed(void) {
 
 /* Fencing: whoever holds /a, alone or with others, has a greater token than
  * all before.  No entry: its writer was killed before it wrote. */
-START_TEST(tokens_increase_while_holders_are_killed) {
+TEST(tokens_increase_while_holders_are_killed) {
   enum { KILLS = 20 };
   pid_t pid[WORKERS];
   unsigned random = seed();
@@ -979,7 +951,6 @@ START_TEST(tokens_increase_while_holders_are_killed) {
   }
   ck_assert_int_gt(shared->logged, KILLS);
 }
-END_TEST
 
 /* ---- any history ---- */
 
@@ -1073,7 +1044,7 @@ static int expect_exclusion(const crowd *c, int64_t *highest) {
   return held;
 }
 
-START_TEST(locks_exclude_in_any_history) {
+TEST(locks_exclude_in_any_history) {
   crowd c;
   unsigned random = seed();
   int64_t highest[LOCKS] = {0};
@@ -1090,7 +1061,6 @@ START_TEST(locks_exclude_in_any_history) {
   expect_nothing_left();
   close_sessions();
 }
-END_TEST
 
 /* ---- deaths, lost replies, faults ---- */
 
@@ -1158,16 +1128,13 @@ static const recipe_use uses[] = {
     {"multilock", NULL, use_plain, check_pair},
     {"two multilocks", NULL, use_two, check_pair}};
 
-START_TEST(a_death_anywhere_lets_others_go_on) {
+TEST_LOOP(a_death_anywhere_lets_others_go_on, 0, 2) {
   ck_assert_int_gt(recipe_deaths(&uses[_i]), 20);
 }
-END_TEST
 
-START_TEST(a_lost_reply_is_made_good) { recipe_lost_replies(&uses[_i]); }
-END_TEST
+TEST_LOOP(a_lost_reply_is_made_good, 0, 2) { recipe_lost_replies(&uses[_i]); }
 
-START_TEST(a_fault_leaves_nothing_behind) { recipe_faults(&uses[_i]); }
-END_TEST
+TEST_LOOP(a_fault_leaves_nothing_behind, 0, 2) { recipe_faults(&uses[_i]); }
 
 /* ---- rare moments ---- */
 
@@ -1188,7 +1155,7 @@ static void flood(zke *s) {
 }
 
 /* Events dropped: the watches of one's own entries have gone too. */
-START_TEST(a_loss_after_an_overflow_is_heard) {
+TEST(a_loss_after_an_overflow_is_heard) {
   open_sessions();
   zke *s = open_to_flood();
   zke_multilock *ml = make_listening(s, "ab");
@@ -1201,7 +1168,6 @@ START_TEST(a_loss_after_an_overflow_is_heard) {
   ck_ok(zke_close(s));
   close_sessions();
 }
-END_TEST
 
 static void start_anew(zke_multilock *ml, int state, int64_t token, void *out) {
   (void)token;
@@ -1209,7 +1175,7 @@ static void start_anew(zke_multilock *ml, int state, int64_t token, void *out) {
 }
 
 /* While a blocking call has not returned nobody joins in its place. */
-START_TEST(nobody_joins_while_a_call_still_runs) {
+TEST(nobody_joins_while_a_call_still_runs) {
   int started = 1;
   zke_multilock_options o = {
       .size = sizeof o, .listener = start_anew, .context = &started};
@@ -1228,79 +1194,4 @@ START_TEST(nobody_joins_while_a_call_still_runs) {
   zke_multilock_free(ml);
   zke_lock_free(a);
   close_sessions();
-}
-END_TEST
-
-/* ---- the suite ---- */
-
-static TCase *add_case(Suite *s, const char *name, double limit) {
-  TCase *tc = tcase_create(name);
-  tcase_set_timeout(tc, limit);
-  suite_add_tcase(s, tc);
-  return tc;
-}
-
-static void add_alone(Suite *s) {
-  TCase *tc = add_case(s, "alone", 10);
-  tcase_add_test(tc, acquire_holds_all_and_release_gives_up_all);
-  tcase_add_test(tc, entries_are_made_in_one_step);
-  tcase_add_test(tc, arguments_are_checked);
-  tcase_add_test(tc, another_kind_on_a_path_is_refused);
-  tcase_add_test(tc, foreign_children_are_ignored);
-  tcase_add_test(tc, removed_directories_are_made_again);
-  tcase_add_test(tc, the_locks_list_shows_who_it_is);
-}
-
-static void add_all_or_none(Suite *s) {
-  TCase *tc = add_case(s, "all or none", 20);
-  tcase_add_test(tc, it_holds_only_when_all_are_free);
-  tcase_add_test(tc, one_lock_may_be_granted_before_the_others);
-  tcase_add_test(tc, a_later_single_one_stands_behind);
-  tcase_add_test(tc, try_takes_all_or_none_and_names_what_is_missing);
-  tcase_add_test(tc, a_timeout_leaves_none_and_names_what_is_missing);
-  tcase_add_test(tc, cancel_ends_the_wait_of_another_thread);
-  tcase_add_test(tc, a_started_one_can_be_waited_for);
-  tcase_add_test(tc, modes_of_rwlocks_are_kept);
-}
-
-static void add_losing(Suite *s) {
-  TCase *tc = add_case(s, "losing", 10);
-  tcase_add_test(tc, the_listener_hears_its_turn_in_dispatch);
-  tcase_add_test(tc, one_broken_loses_all);
-  tcase_add_test(tc, check_finds_one_stolen);
-  tcase_add_test(tc, a_waiter_that_loses_a_place_gives_up_all);
-  tcase_add_test(tc, a_loss_after_an_overflow_is_heard);
-  tcase_add_test(tc, nobody_joins_while_a_call_still_runs);
-  tcase_add_test(tc, an_expired_session_holds_nothing);
-  tcase_add_test(tc, a_waiter_whose_session_expires_returns);
-}
-
-static void add_deadlocks(Suite *s) {
-  TCase *tc = add_case(s, "deadlocks", 30);
-  tcase_add_test(tc, multilocks_do_not_block_each_other);
-  tcase_add_test(tc, a_single_lock_that_closes_a_circle_is_told);
-  tcase_add_test(tc, a_multilock_that_closes_a_circle_is_told);
-  tcase_add_test(tc, the_check_can_be_turned_off);
-  tcase_add_test(tc, one_that_only_started_closes_no_circle);
-  tcase_add_test(tc, a_started_one_that_blocks_closes_a_circle);
-  tcase_add_test(tc, a_chain_is_no_circle);
-}
-
-static void add_proof(Suite *s) {
-  TCase *tc = add_case(s, "proof", 100);
-  tcase_add_test(tc, tokens_increase_while_holders_are_killed);
-  tcase_add_test(tc, locks_exclude_in_any_history);
-  tcase_add_loop_test(tc, a_death_anywhere_lets_others_go_on, 0, 2);
-  tcase_add_loop_test(tc, a_lost_reply_is_made_good, 0, 2);
-  tcase_add_loop_test(tc, a_fault_leaves_nothing_behind, 0, 2);
-}
-
-int main(int argc, char **argv) {
-  Suite *s = suite_create("multilock");
-  add_alone(s);
-  add_all_or_none(s);
-  add_losing(s);
-  add_deadlocks(s);
-  add_proof(s);
-  return test_main(argc, argv, s);
 }

@@ -74,7 +74,7 @@ static int watches(zke *z) {
 
 /* ---- binding ---- */
 
-START_TEST(bind_lookup_unbind) {
+TEST(bind_lookup_unbind) {
   zke *z = test_open(":memory:"), *a = session(z, "ann\nand co");
   zke_names *n = make(a), *m = make(z);
   zke_binding *b;
@@ -108,10 +108,9 @@ START_TEST(bind_lookup_unbind) {
   ck_ok(zke_close(a));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* A bound name is refused, and the sentence names the owner. */
-START_TEST(refused_naming_the_owner) {
+TEST(refused_naming_the_owner) {
   zke *z = test_open(":memory:"), *a = session(z, "ann");
   zke_names *n = make(a), *m = make(z);
   int64_t token = bind(n, "x", "1"), other = 7;
@@ -133,9 +132,8 @@ START_TEST(refused_naming_the_owner) {
   zke_names_free(m);
   ck_ok(zke_close(z));
 }
-END_TEST
 
-START_TEST(rebind_in_one_step) {
+TEST(rebind_in_one_step) {
   zke *z = test_open(":memory:"), *a = session(z, "ann");
   zke_names *n = make(a), *m = make(z);
   int64_t first, second, third;
@@ -156,9 +154,8 @@ START_TEST(rebind_in_one_step) {
   ck_ok(zke_close(a));
   ck_ok(zke_close(z));
 }
-END_TEST
 
-START_TEST(ephemeral_goes_with_the_session) {
+TEST(ephemeral_goes_with_the_session) {
   zke *z = test_open(":memory:"), *a = session(z, "ann");
   zke_names *n = make(a), *m = make(z);
   zke_binding *b;
@@ -176,9 +173,8 @@ START_TEST(ephemeral_goes_with_the_session) {
   ck_ok(zke_close(a));
   ck_ok(zke_close(z));
 }
-END_TEST
 
-START_TEST(expired) {
+TEST(expired) {
   zke *z = test_open(":memory:"), *a = session(z, "ann");
   zke_names *n = make(a);
   zke_binding *b;
@@ -193,7 +189,6 @@ START_TEST(expired) {
   ck_ok(zke_close(a));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- lost replies ---- */
 
@@ -205,7 +200,7 @@ static void *bind_at_once(void *arg) {
   return NULL;
 }
 
-START_TEST(lost_unbinding_hits_no_other) {
+TEST(lost_unbinding_hits_no_other) {
   zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
   zke_names *n = make(z), *m = make(y);
   for (int i = 0; i < 10; i++) {
@@ -223,11 +218,10 @@ START_TEST(lost_unbinding_hits_no_other) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- looking ---- */
 
-START_TEST(list_of_one_moment) {
+TEST(list_of_one_moment) {
   zke *z = test_open(":memory:"), *a = session(z, "ann");
   zke_names *n = make(a);
   zke_binding_list *list;
@@ -258,10 +252,9 @@ START_TEST(list_of_one_moment) {
   ck_ok(zke_close(a));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* A name made by other means, whatever its data looks like, is a name. */
-START_TEST(made_by_hand) {
+TEST(made_by_hand) {
   static const char *const texts[] = {
       "", "x\ny", "id-1 zz 5 me\n", "id-1 1\n", "id-1 1 5\nx y", "\n"};
   zke *z = test_open(":memory:");
@@ -293,9 +286,8 @@ START_TEST(made_by_hand) {
   zke_names_free(n);
   ck_ok(zke_close(z));
 }
-END_TEST
 
-START_TEST(resolves_to_a_znode) {
+TEST(resolves_to_a_znode) {
   zke *z = test_open(":memory:");
   zke_names *n = make(z);
   char *data = NULL;
@@ -321,7 +313,6 @@ START_TEST(resolves_to_a_znode) {
   zke_names_free(n);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- waiting ---- */
 
@@ -350,7 +341,7 @@ static int wait_end(waiter *w) {
   return w->rc;
 }
 
-START_TEST(waits_until_bound) {
+TEST(waits_until_bound) {
   zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
   zke_names *n = make(z), *m = make(y);
   waiter w;
@@ -383,11 +374,10 @@ START_TEST(waits_until_bound) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- refusals ---- */
 
-START_TEST(other_kind) {
+TEST(other_kind) {
   zke *z = test_open(":memory:");
   zke_names *n = make(z);
   zke_binding_list *list;
@@ -401,9 +391,8 @@ START_TEST(other_kind) {
   zke_names_free(n);
   ck_ok(zke_close(z));
 }
-END_TEST
 
-START_TEST(bad_arguments) {
+TEST(bad_arguments) {
   static const char *const names[] = {NULL, "", "a/b", "_c_x", ".", ".."};
   zke *z = test_open(":memory:");
   zke_names *n = (zke_names *)&z;
@@ -433,7 +422,6 @@ START_TEST(bad_arguments) {
   zke_names_free(n);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- deaths, lost replies, faults, processes ---- */
 
@@ -467,17 +455,14 @@ static void check(zke *z, int rc) {
 
 static const recipe_use typical = {"names", NULL, use, check};
 
-START_TEST(dies_anywhere) { ck_assert_int_gt(recipe_deaths(&typical), 10); }
-END_TEST
+TEST(dies_anywhere) { ck_assert_int_gt(recipe_deaths(&typical), 10); }
 
-START_TEST(lost_replies) { recipe_lost_replies(&typical); }
-END_TEST
+TEST(lost_replies) { recipe_lost_replies(&typical); }
 
-START_TEST(faults) { recipe_faults(&typical); }
-END_TEST
+TEST(faults) { recipe_faults(&typical); }
 
 /* Of several processes that want a name one gets it at a time. */
-START_TEST(processes) {
+TEST(processes) {
   enum { N = 4, EACH = 15 };
   test_in_memory();
   const char *db = test_path("db");
@@ -509,34 +494,4 @@ START_TEST(processes) {
   zke *z = test_open(db);
   ck_assert_int_eq(children(z), 0);
   ck_ok(zke_close(z));
-}
-END_TEST
-
-static void add(Suite *s, const char *name, const TTest *const *tests,
-                int count, int timeout) {
-  TCase *tc = tcase_create(name);
-  tcase_set_timeout(tc, timeout);
-  for (int i = 0; i < count; i++) tcase_add_test(tc, tests[i]);
-  suite_add_tcase(s, tc);
-}
-
-int main(int argc, char **argv) {
-  const TTest *const tests[] = {bind_lookup_unbind,
-                                refused_naming_the_owner,
-                                rebind_in_one_step,
-                                ephemeral_goes_with_the_session,
-                                expired,
-                                lost_unbinding_hits_no_other,
-                                list_of_one_moment,
-                                made_by_hand,
-                                resolves_to_a_znode,
-                                waits_until_bound,
-                                other_kind,
-                                bad_arguments,
-                                processes};
-  const TTest *const proof[] = {dies_anywhere, lost_replies, faults};
-  Suite *s = suite_create("names");
-  add(s, "names", tests, sizeof tests / sizeof *tests, 30);
-  add(s, "proof", proof, 3, 120);
-  return test_main(argc, argv, s);
 }

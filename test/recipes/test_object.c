@@ -550,7 +550,7 @@ static void free_in_listener(int at, bool dispatches) {
                 current->name, at);
 }
 
-START_TEST(freed_by_its_listener) {
+TEST_LOOP(freed_by_its_listener, 0, KINDS) {
   current = &kinds[_i];
   for (int dispatches = 0; dispatches < 2; dispatches++) {
     was_freed = 1;
@@ -561,12 +561,11 @@ START_TEST(freed_by_its_listener) {
     }
   }
 }
-END_TEST
 
 /* ---- given up ---- */
 
 /* The call ends. */
-START_TEST(given_up_by_another_thread) {
+TEST_LOOP(given_up_by_another_thread, 0, ENDING) {
   current = &kinds[_i];
   begin();
   current->before();
@@ -581,9 +580,8 @@ START_TEST(given_up_by_another_thread) {
   current->after();
   end();
 }
-END_TEST
 
-START_TEST(nothing_to_give_up) {
+TEST_LOOP(nothing_to_give_up, 0, KINDS) {
   current = &kinds[_i];
   if (!current->give_up) return;
   begin();
@@ -597,16 +595,4 @@ START_TEST(nothing_to_give_up) {
   }
   current->free(object);
   end();
-}
-END_TEST
-
-int main(int argc, char **argv) {
-  Suite *s = suite_create("object");
-  TCase *tc = tcase_create("object");
-  tcase_set_timeout(tc, 120);
-  tcase_add_loop_test(tc, freed_by_its_listener, 0, KINDS);
-  tcase_add_loop_test(tc, given_up_by_another_thread, 0, ENDING);
-  tcase_add_loop_test(tc, nothing_to_give_up, 0, KINDS);
-  suite_add_tcase(s, tc);
-  return test_main(argc, argv, s);
 }

@@ -146,7 +146,7 @@ static void check_division(int members) {
 
 /* They come one after the other, and go again: always divided, each item one
  * owner at any time (the listener asserts it). */
-START_TEST(joins_and_leaves) {
+TEST(joins_and_leaves) {
   begin();
   for (int i = 0; i < MANY; i++) {
     ck_ok(zke_partition_start(p[i]));
@@ -167,11 +167,10 @@ START_TEST(joins_and_leaves) {
   ck_rc(zke_partition_start(p[MANY - 1]), ZKE_MISUSE);
   end();
 }
-END_TEST
 
 /* The division follows from names and items: the same whoever came first; one
  * that comes again gets the same back. */
-START_TEST(deterministic) {
+TEST(deterministic) {
   int first[ITEMS];
   begin();
   for (int i = 0; i < MANY; i++) ck_ok(zke_partition_start(p[i]));
@@ -187,10 +186,9 @@ START_TEST(deterministic) {
   ck_assert_int_eq(memcmp(first, owner, sizeof first), 0);
   end();
 }
-END_TEST
 
 /* What stays with its member is not touched by a change. */
-START_TEST(moves_little) {
+TEST(moves_little) {
   begin();
   for (int i = 0; i < MANY - 1; i++) ck_ok(zke_partition_start(p[i]));
   dispatch_all();
@@ -204,11 +202,10 @@ START_TEST(moves_little) {
   ck_assert_int_le(moved, ITEMS / 2);
   end();
 }
-END_TEST
 
 /* An item that is not let go stays where it is, its next owner waits and can
  * say for whom; released, it goes over at once, and wakes nobody else. */
-START_TEST(waits_for_release) {
+TEST(waits_for_release) {
   begin();
   lets_go = false;
   ck_ok(zke_partition_start(p[0]));
@@ -241,11 +238,10 @@ START_TEST(waits_for_release) {
   check_division(2);
   end();
 }
-END_TEST
 
 /* The time to let go has passed: its next owner takes it, the old one is
  * told. */
-START_TEST(taken_at_deadline) {
+TEST(taken_at_deadline) {
   release_ms = 40;
   begin();
   lets_go = false;
@@ -266,10 +262,9 @@ START_TEST(taken_at_deadline) {
   ck_assert_int_eq(zke_partition_state(p[0]), ZKE_PARTITION_SETTLED);
   end();
 }
-END_TEST
 
 /* A session's end, or a member's znode deleted, loses everything. */
-START_TEST(lost) {
+TEST(lost) {
   zke_strings *names;
   zke_op ops[2];
   char path[200];
@@ -301,14 +296,13 @@ START_TEST(lost) {
   ck_rc(zke_partition_release(p[1], "a"), ZKE_INVALIDSTATE);
   end();
 }
-END_TEST
 
 static void *wait_there(void *arg) {
   *(int *)arg = zke_partition_wait(p[1], ZKE_FOREVER);
   return NULL;
 }
 
-START_TEST(cancelled) {
+TEST(cancelled) {
   pthread_t thread;
   int rc = 0;
   begin();
@@ -322,9 +316,8 @@ START_TEST(cancelled) {
   ck_assert_int_eq(rc, ZKE_CANCELLED);
   end();
 }
-END_TEST
 
-START_TEST(refused) {
+TEST(refused) {
   const char *const twice[] = {"a", "b", "a"}, *const empty[] = {"a", ""};
   zke_partition_options o = {.size = 1};
   zke_partition *other;
@@ -372,7 +365,6 @@ START_TEST(refused) {
   ck_ok(zke_partition_step(p[0]));
   end();
 }
-END_TEST
 
 /* ---- proof ---- */
 
@@ -406,19 +398,14 @@ static void check(zke *other, int rc) {
 
 static const recipe_use partition_use = {"partition", NULL, use, check};
 
-START_TEST(dies_anywhere) {
-  ck_assert_int_gt(recipe_deaths(&partition_use), 5);
-}
-END_TEST
+TEST(dies_anywhere) { ck_assert_int_gt(recipe_deaths(&partition_use), 5); }
 
-START_TEST(lost_replies) { recipe_lost_replies(&partition_use); }
-END_TEST
+TEST(lost_replies) { recipe_lost_replies(&partition_use); }
 
-START_TEST(faults) {
+TEST(faults) {
   setenv("FAULT_MOST", "60", 0);
   recipe_faults(&partition_use);
 }
-END_TEST
 
 /* A member as a process, which lets go at once. */
 static void let_go(zke_partition *who, int event, const char *item,
@@ -460,7 +447,7 @@ static bool divided(int members) {
 
 /* Members killed -9, one after the other: what they had is owned by the others
  * as soon as the kernel has told them. */
-START_TEST(killed) {
+TEST(killed) {
   pid_t pids[MANY];
   int64_t quickest = INT64_MAX;
   test_in_memory();
@@ -481,11 +468,10 @@ START_TEST(killed) {
   ck_ok(zke_check(admin, NULL, NULL));
   ck_ok(zke_close(admin));
 }
-END_TEST
 
 /* Two members on one handle: one that goes leaves the other's items alone, also
  * those that it tried to get when a reply was lost. */
-START_TEST(one_handle) {
+TEST(one_handle) {
   zke_partition_options o = {.size = sizeof o, .name = "second"};
   zke_partition *second;
   begin();
@@ -501,22 +487,4 @@ START_TEST(one_handle) {
     for (int i = 0; i < ITEMS; i++) ck_ok(zke_partition_check(p[0], items[i]));
   }
   end();
-}
-END_TEST
-
-int main(int argc, char **argv) {
-  Suite *s = suite_create("partition");
-  const TTest *tests[] = {
-      joins_and_leaves,  deterministic, moves_little, waits_for_release,
-      taken_at_deadline, lost,          cancelled,    refused,
-      one_handle,        NULL};
-  const TTest *proofs[] = {dies_anywhere, lost_replies, faults, killed, NULL};
-  TCase *use_case = tcase_create("use"), *proof = tcase_create("proof");
-  for (int i = 0; tests[i]; i++) tcase_add_test(use_case, tests[i]);
-  for (int i = 0; proofs[i]; i++) tcase_add_test(proof, proofs[i]);
-  tcase_set_timeout(use_case, 20);
-  tcase_set_timeout(proof, 60);
-  suite_add_tcase(s, use_case);
-  suite_add_tcase(s, proof);
-  return test_main(argc, argv, s);
 }

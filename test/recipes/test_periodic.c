@@ -96,7 +96,7 @@ static zke_periodic_record *last(void) {
 
 /* Once in a period, whoever comes; the refusal says who did it, when, and when
  * it is due again; the record says all of the last run, and of no other. */
-START_TEST(once_a_period) {
+TEST(once_a_period) {
   zke_periodic_record *r;
   int64_t token = 0;
   begin(0, 0);
@@ -135,11 +135,10 @@ START_TEST(once_a_period) {
   }
   end();
 }
-END_TEST
 
 /* A clock set back: less than a period does nothing but wait; a period or more
  * makes it due, once. */
-START_TEST(clock_steps) {
+TEST_LOOP(clock_steps, 0, 2) {
   begin(0, _i);
   ck_ok(zke_periodic_try(job[0]));
   ck_ok(zke_periodic_release(job[0], 0));
@@ -155,10 +154,9 @@ START_TEST(clock_steps) {
   ck_rc(zke_periodic_try(job[0]), ZKE_LIMIT);
   end();
 }
-END_TEST
 
 /* Aligned periods begin at multiples, whenever the last run was. */
-START_TEST(aligned) {
+TEST(aligned) {
   begin(0, 1);
   wall += PERIOD - 1;
   ck_ok(zke_periodic_try(job[0]));
@@ -171,10 +169,9 @@ START_TEST(aligned) {
   ck_rc(zke_periodic_try(job[0]), ZKE_LIMIT);
   end();
 }
-END_TEST
 
 /* Whoever did it died: the run counts, or not, by the option; tries count. */
-START_TEST(died) {
+TEST_LOOP(died, 0, 2) {
   begin(_i ? ZKE_PERIODIC_RETRY_DEAD : 0, 0);
   ck_ok(zke_periodic_try(job[0]));
   ck_ok(zke_expire(admin, zke_session_id(z[0])));
@@ -200,9 +197,8 @@ START_TEST(died) {
   }
   end();
 }
-END_TEST
 
-START_TEST(failed) {
+TEST_LOOP(failed, 0, 2) {
   begin(_i ? ZKE_PERIODIC_RETRY_FAILED : 0, 0);
   ck_ok(zke_periodic_try(job[0]));
   ck_ok(zke_periodic_release(job[0], 3));
@@ -211,10 +207,9 @@ START_TEST(failed) {
   ck_rc(zke_periodic_try(job[1]), ZKE_LIMIT);
   end();
 }
-END_TEST
 
 /* By force also when it is not due; never while somebody does it. */
-START_TEST(forced) {
+TEST(forced) {
   begin(0, 0);
   ck_ok(zke_periodic_try(job[0]));
   ck_rc(zke_periodic_force(job[1]), ZKE_HELD);
@@ -229,11 +224,10 @@ START_TEST(forced) {
   ck_rc(zke_periodic_release(job[1], 0), ZKE_LOST);
   end();
 }
-END_TEST
 
 /* `running` taken away by an operator: told, and what it guards fails when
  * another one has begun. */
-START_TEST(claim_lost) {
+TEST(claim_lost) {
   zke_op ops[2];
   begin(ZKE_PERIODIC_RETRY_DEAD, 0);
   ck_ok(zke_periodic_try(job[0]));
@@ -253,10 +247,9 @@ START_TEST(claim_lost) {
   ck_ok(zke_periodic_release(job[1], 0));
   end();
 }
-END_TEST
 
 /* Real time: waits until it is due; the deadline says why not. */
-START_TEST(waits) {
+TEST(waits) {
   zke_periodic_options o = options(0, 0);
   zke_periodic *j;
   begin(0, 0);
@@ -281,7 +274,6 @@ START_TEST(waits) {
   ck_ok(zke_delete(admin, BASE "/rare", -1));
   end();
 }
-END_TEST
 
 static void *wait_there(void *arg) {
   *(int *)arg = zke_periodic_acquire(job[1], ZKE_FOREVER);
@@ -290,7 +282,7 @@ static void *wait_there(void *arg) {
 
 /* Who waits while another does it goes on when that one dies, if such runs do
  * not count; and can be cancelled. */
-START_TEST(waits_for_end) {
+TEST(waits_for_end) {
   pthread_t thread;
   int rc = 1;
   begin(ZKE_PERIODIC_RETRY_DEAD, 0);
@@ -307,9 +299,8 @@ START_TEST(waits_for_end) {
   ck_assert_int_eq(rc, ZKE_CANCELLED);
   end();
 }
-END_TEST
 
-START_TEST(refused) {
+TEST(refused) {
   zke_periodic_options o = options(0, 0);
   zke_periodic *j;
   zke_periodic_record *r;
@@ -342,7 +333,6 @@ START_TEST(refused) {
   ck_ok(zke_periodic_release(job[1], 0));
   end();
 }
-END_TEST
 
 /* ---- proof ---- */
 
@@ -375,17 +365,14 @@ static void check(zke *other, int rc) {
 
 static const recipe_use periodic_use = {"periodic", NULL, use, check};
 
-START_TEST(dies_anywhere) { ck_assert_int_gt(recipe_deaths(&periodic_use), 5); }
-END_TEST
+TEST(dies_anywhere) { ck_assert_int_gt(recipe_deaths(&periodic_use), 5); }
 
-START_TEST(lost_replies) { recipe_lost_replies(&periodic_use); }
-END_TEST
+TEST(lost_replies) { recipe_lost_replies(&periodic_use); }
 
-START_TEST(faults) { recipe_faults(&periodic_use); }
-END_TEST
+TEST(faults) { recipe_faults(&periodic_use); }
 
 /* Several processes in a loop: each period has one run. */
-START_TEST(processes) {
+TEST(processes) {
   enum { RUNS = 20, COUNT = 4 };
   pid_t pids[COUNT];
   test_in_memory();
@@ -436,23 +423,4 @@ START_TEST(processes) {
   }
   zke_free(names);
   ck_ok(zke_close(admin));
-}
-END_TEST
-
-int main(int argc, char **argv) {
-  Suite *s = suite_create("periodic");
-  const TTest *tests[] = {once_a_period, aligned,       forced,  claim_lost,
-                          waits,         waits_for_end, refused, NULL};
-  const TTest *both[] = {clock_steps, died, failed, NULL};
-  const TTest *proofs[] = {dies_anywhere, lost_replies, faults, processes,
-                           NULL};
-  TCase *use_case = tcase_create("use"), *proof = tcase_create("proof");
-  for (int i = 0; tests[i]; i++) tcase_add_test(use_case, tests[i]);
-  for (int i = 0; both[i]; i++) tcase_add_loop_test(use_case, both[i], 0, 2);
-  for (int i = 0; proofs[i]; i++) tcase_add_test(proof, proofs[i]);
-  tcase_set_timeout(use_case, 20);
-  tcase_set_timeout(proof, 60);
-  suite_add_tcase(s, use_case);
-  suite_add_tcase(s, proof);
-  return test_main(argc, argv, s);
 }

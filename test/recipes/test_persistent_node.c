@@ -89,7 +89,7 @@ static int watches(zke *z) {
 
 /* Deleted by somebody it comes again, at the same path, with a new token; free
  * deletes it and leaves the parents. */
-START_TEST(comes_again) {
+TEST(comes_again) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   heard h = {{0}, 0, 0};
   zke_persistent_node *n = make(y, &h);
@@ -113,10 +113,9 @@ START_TEST(comes_again) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* Deleted with its parent, both come again. */
-START_TEST(parents_come_again) {
+TEST(parents_come_again) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   heard h = {{0}, 0, 0};
   zke_persistent_node *n = make(y, &h);
@@ -131,9 +130,8 @@ START_TEST(parents_come_again) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
-START_TEST(new_value) {
+TEST(new_value) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   zke_persistent_node *n = make(y, NULL);
   ck_ok(zke_persistent_node_set(n, "early", 5,
@@ -162,12 +160,11 @@ START_TEST(new_value) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- another's ---- */
 
 /* What another session owns is left alone, named, waited for, replaced. */
-START_TEST(waits_for_the_other) {
+TEST(waits_for_the_other) {
   zke_options o = {.size = sizeof o, .identity = "ann"};
   zke *z = test_open(":memory:"), *y = test_session(z, NULL), *a;
   heard h = {{0}, 0, 0};
@@ -205,10 +202,9 @@ START_TEST(waits_for_the_other) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* A node of one's own session that the object did not make is not its own. */
-START_TEST(same_session) {
+TEST(same_session) {
   zke *z = test_open(":memory:");
   zke_persistent_node *n = make(z, NULL);
   ck_ok(zke_ensure_path(z, "/status", ZKE_PERSISTENT, ZKE_FOREVER));
@@ -220,11 +216,10 @@ START_TEST(same_session) {
   ck_assert_str_eq(there(z), "hand");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- the session's end ---- */
 
-START_TEST(renewed_in_another_session) {
+TEST(renewed_in_another_session) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL),
       *x = test_session(z, NULL);
   heard h = {{0}, 0, 0};
@@ -262,7 +257,6 @@ START_TEST(renewed_in_another_session) {
   ck_ok(zke_close(x));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* In the listener that hears of the end. */
 static zke *next;
@@ -275,7 +269,7 @@ static void renew_at_once(zke_persistent_node *n, int state, int64_t token,
     ck_ok(zke_persistent_node_renew(&current, next));
 }
 
-START_TEST(renewed_in_the_listener) {
+TEST(renewed_in_the_listener) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   zke_persistent_node_options o = {.size = sizeof o, .listener = renew_at_once};
   next = test_session(z, NULL);
@@ -290,9 +284,8 @@ START_TEST(renewed_in_the_listener) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
-START_TEST(listener_frees) {
+TEST(listener_frees) {
   zke *z = test_open(":memory:");
   heard h = {{0}, 0, 1};
   zke_persistent_node *n = make(z, &h);
@@ -302,7 +295,6 @@ START_TEST(listener_frees) {
   expect(z, &h, "PRESENT ");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- waiting ---- */
 
@@ -318,7 +310,7 @@ static int joined(pthread_t thread) {
   return *(int *)rc;
 }
 
-START_TEST(holds_cancels) {
+TEST(holds_cancels) {
   zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
   zke_persistent_node *m = make(z, NULL), *n = make(y, NULL);
   pthread_t thread;
@@ -346,11 +338,10 @@ START_TEST(holds_cancels) {
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- refusals ---- */
 
-START_TEST(bad_arguments) {
+TEST(bad_arguments) {
   zke *z = test_open(":memory:");
   zke_persistent_node_options o = {.size = 3};
   zke_persistent_node *n = (zke_persistent_node *)&o;
@@ -381,7 +372,6 @@ START_TEST(bad_arguments) {
   zke_persistent_node_free(n);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- deaths, lost replies, faults, processes ---- */
 
@@ -411,17 +401,14 @@ static void check(zke *z, int rc) {
 
 static const recipe_use typical = {"persistent node", NULL, use, check};
 
-START_TEST(dies_anywhere) { ck_assert_int_gt(recipe_deaths(&typical), 10); }
-END_TEST
+TEST(dies_anywhere) { ck_assert_int_gt(recipe_deaths(&typical), 10); }
 
-START_TEST(lost_replies) { recipe_lost_replies(&typical); }
-END_TEST
+TEST(lost_replies) { recipe_lost_replies(&typical); }
 
-START_TEST(faults) { recipe_faults(&typical); }
-END_TEST
+TEST(faults) { recipe_faults(&typical); }
 
 /* Its process is killed, the next one takes the place. */
-START_TEST(processes) {
+TEST(processes) {
   const char *db = test_path("db");
   pid_t pids[2];
   for (int i = 0; i < 2; i++) {
@@ -456,32 +443,4 @@ START_TEST(processes) {
                10000);
   }
   ck_ok(zke_close(z));
-}
-END_TEST
-
-static void add(Suite *s, const char *name, const TTest *const *tests,
-                int count, int timeout) {
-  TCase *tc = tcase_create(name);
-  tcase_set_timeout(tc, timeout);
-  for (int i = 0; i < count; i++) tcase_add_test(tc, tests[i]);
-  suite_add_tcase(s, tc);
-}
-
-int main(int argc, char **argv) {
-  const TTest *const tests[] = {comes_again,
-                                parents_come_again,
-                                new_value,
-                                waits_for_the_other,
-                                same_session,
-                                renewed_in_another_session,
-                                renewed_in_the_listener,
-                                listener_frees,
-                                holds_cancels,
-                                bad_arguments,
-                                processes};
-  const TTest *const proof[] = {dies_anywhere, lost_replies, faults};
-  Suite *s = suite_create("persistent_node");
-  add(s, "persistent_node", tests, sizeof tests / sizeof *tests, 30);
-  add(s, "proof", proof, 3, 120);
-  return test_main(argc, argv, s);
 }

@@ -213,7 +213,7 @@ static void end_wait(waiter *w, int rc) {
 /* ---- order ---- */
 
 /* "The item order is by number". */
-START_TEST(items_go_out_in_the_order_they_came) {
+TEST(items_go_out_in_the_order_they_came) {
   open_all();
   put(q[0], "a");
   put(q[1], "b");
@@ -227,11 +227,10 @@ START_TEST(items_go_out_in_the_order_they_came) {
   ck_says("is empty");
   close_all();
 }
-END_TEST
 
 /* "Priority queue with the same interface, fresh list on every change": one
  * that came later but is more urgent is next, even where the list was read. */
-START_TEST(lower_priorities_go_first) {
+TEST(lower_priorities_go_first) {
   open_all();
   put_as(q[0], "c", 0, 0, 0);
   put_as(q[0], "d", 101, 0, 0);
@@ -245,10 +244,9 @@ START_TEST(lower_priorities_go_first) {
   take(q[1], "e");
   close_all();
 }
-END_TEST
 
 /* Numbers are compared as numbers, and may wrap around. */
-START_TEST(numbers_may_wrap_around) {
+TEST(numbers_may_wrap_around) {
   open_all();
   expect_nothing(q[0]); /* makes the place */
   static const char *const names[] = {PATH "/entries/entry-100-2147483646",
@@ -262,10 +260,9 @@ START_TEST(numbers_may_wrap_around) {
   for (int i = 0; i < 4; i++) take(q[1], data[i]);
   close_all();
 }
-END_TEST
 
 /* "Foreign or malformed children in a recipe's directory are ignored". */
-START_TEST(foreign_children_are_ignored) {
+TEST(foreign_children_are_ignored) {
   static const char *const names[] = {"entry",
                                       "entry-",
                                       "entry-100",
@@ -309,10 +306,9 @@ START_TEST(foreign_children_are_ignored) {
   expect_nothing(q[1]);
   close_all();
 }
-END_TEST
 
 /* NULL data, empty data and zeros come out as they went in. */
-START_TEST(data_is_kept) {
+TEST(data_is_kept) {
   zke_queue_item *item;
   open_all();
   ck_ok(zke_queue_put(q[0], NULL, -1, NULL, 0));
@@ -332,12 +328,11 @@ START_TEST(data_is_kept) {
   ack(q[1], item);
   close_all();
 }
-END_TEST
 
 /* ---- batches ---- */
 
 /* "Batch put in one multi". */
-START_TEST(a_batch_is_one_step) {
+TEST(a_batch_is_one_step) {
   static const zke_queue_value values[] = {{"a", 1}, {"b", 1}, {"c", 1}};
   zke_queue_entries *list;
   open_all();
@@ -352,10 +347,9 @@ START_TEST(a_batch_is_one_step) {
   take(q[1], "c");
   close_all();
 }
-END_TEST
 
 /* A batch over the data limit, or the queue's, is refused as a whole. */
-START_TEST(a_batch_that_does_not_fit_is_refused) {
+TEST(a_batch_that_does_not_fit_is_refused) {
   static char big[600000];
   const zke_queue_value values[] = {{big, sizeof big}, {big, sizeof big}};
   const zke_queue_value small[] = {{"a", 1}, {"b", 1}, {"c", 1}};
@@ -370,12 +364,11 @@ START_TEST(a_batch_that_does_not_fit_is_refused) {
   ck_assert_int_eq(size_of(q[0]).items, 2);
   close_all();
 }
-END_TEST
 
 /* ---- claims ---- */
 
 /* "At least once under an ephemeral claim with ack, release". */
-START_TEST(a_claim_keeps_others_out_until_it_is_released) {
+TEST(a_claim_keeps_others_out_until_it_is_released) {
   open_all();
   put(q[0], "a");
   zke_queue_item *item = claim(q[1], "a");
@@ -395,10 +388,9 @@ START_TEST(a_claim_keeps_others_out_until_it_is_released) {
   ck_assert_int_eq(children(z[0], PATH "/taken"), 0);
   close_all();
 }
-END_TEST
 
 /* The next item goes to the next consumer; a released one is first again. */
-START_TEST(several_claims_at_once) {
+TEST(several_claims_at_once) {
   open_all();
   put(q[0], "a");
   put(q[0], "b");
@@ -411,11 +403,10 @@ START_TEST(several_claims_at_once) {
   ack(q[2], a);
   close_all();
 }
-END_TEST
 
 /* A claim ends once: what comes later, or from another object, is refused and
  * does no harm to who has it now (etcd#22082). */
-START_TEST(a_claim_ends_once) {
+TEST(a_claim_ends_once) {
   open_all();
   put(q[0], "a");
   zke_queue_item *old = claim(q[1], "a");
@@ -431,11 +422,10 @@ START_TEST(a_claim_ends_once) {
   zke_free(old);
   close_all();
 }
-END_TEST
 
 /* "A check of the claim in the same multi as the ack": what the work changes
  * is changed with the acknowledgement, or neither is. */
-START_TEST(ack_takes_the_callers_changes_along) {
+TEST(ack_takes_the_callers_changes_along) {
   zke_op ops[2];
   zke_op_result results[2];
   open_all();
@@ -459,10 +449,9 @@ START_TEST(ack_takes_the_callers_changes_along) {
   ck_ok(zke_exists(z[0], "/result", NULL, NULL, NULL));
   close_all();
 }
-END_TEST
 
 /* "A public way to put the claim's check into the caller's own zke_multi". */
-START_TEST(claim_op_guards_ones_own_multi) {
+TEST(claim_op_guards_ones_own_multi) {
   zke_op ops[ZKE_QUEUE_OPS + 1];
   open_all();
   put(q[0], "a");
@@ -484,11 +473,10 @@ START_TEST(claim_op_guards_ones_own_multi) {
   zke_free(peeked);
   close_all();
 }
-END_TEST
 
 /* "After the session is lost, no recipe object still claims to hold anything":
  * and the item is free for others at once. */
-START_TEST(an_expired_session_holds_nothing) {
+TEST(an_expired_session_holds_nothing) {
   zke_op ops[ZKE_QUEUE_OPS];
   open_listening();
   put(q[0], "a");
@@ -507,10 +495,9 @@ START_TEST(an_expired_session_holds_nothing) {
   ck_assert_int_eq(items(z[0]), 0);
   close_all();
 }
-END_TEST
 
 /* The session ends in the middle of an acknowledgement: found by that call. */
-START_TEST(an_ack_after_expiry_fails) {
+TEST(an_ack_after_expiry_fails) {
   open_all();
   put(q[0], "a");
   zke_queue_item *item = claim(q[1], "a");
@@ -522,11 +509,10 @@ START_TEST(an_ack_after_expiry_fails) {
   take(q[2], "a");
   close_all();
 }
-END_TEST
 
 /* A claim's znode that somebody deletes: the listener hears it; nothing works
  * with the claim any more. */
-START_TEST(a_broken_claim_is_lost) {
+TEST(a_broken_claim_is_lost) {
   open_listening();
   put(q[0], "a");
   zke_queue_item *item = claim(q[1], "a");
@@ -544,10 +530,9 @@ START_TEST(a_broken_claim_is_lost) {
   ack(q[1], other);
   close_all();
 }
-END_TEST
 
 /* One's own ack or release is no loss. */
-START_TEST(the_listener_hears_no_loss_after_ack_or_release) {
+TEST(the_listener_hears_no_loss_after_ack_or_release) {
   open_listening();
   put(q[0], "a");
   release(q[1], claim(q[1], "a"));
@@ -557,11 +542,10 @@ START_TEST(the_listener_hears_no_loss_after_ack_or_release) {
   ck_assert_str_eq(told[1], "");
   close_all();
 }
-END_TEST
 
 /* "Ephemeral ones on request": they go with their producer, a claim on them is
  * lost then and leaves nothing (kazoo#366). */
-START_TEST(ephemeral_items_go_with_their_producer) {
+TEST(ephemeral_items_go_with_their_producer) {
   open_all();
   put_as(q[0], "a", 0, 1, 0);
   put_as(q[0], "b", 0, 1, 0);
@@ -576,10 +560,9 @@ START_TEST(ephemeral_items_go_with_their_producer) {
   expect_nothing(q[1]);
   close_all();
 }
-END_TEST
 
 /* "Freeing gives up what it holds". */
-START_TEST(free_releases_what_is_claimed) {
+TEST(free_releases_what_is_claimed) {
   open_all();
   put(q[0], "a");
   put(q[0], "b");
@@ -592,13 +575,12 @@ START_TEST(free_releases_what_is_claimed) {
   take(q[2], "b");
   close_all();
 }
-END_TEST
 
 /* ---- delays ---- */
 
 /* "Delayed items (not before a time)": passed over until then, by a priority
  * of theirs too; waiters wake up for them. */
-START_TEST(delayed_items_wait_for_their_time) {
+TEST(delayed_items_wait_for_their_time) {
   zke_queue_item *item;
   open_all();
   int64_t due, at = test_wall() + 1000;
@@ -621,11 +603,10 @@ START_TEST(delayed_items_wait_for_their_time) {
   ck_assert_int_eq(due, ZKE_FOREVER);
   close_all();
 }
-END_TEST
 
 /* A later put with an earlier time wakes the waiter for that time; a deadline
  * before any of them is kept. */
-START_TEST(a_waiter_sleeps_until_the_earliest) {
+TEST(a_waiter_sleeps_until_the_earliest) {
   zke_queue_item *item = NULL;
   open_all();
   put_as(q[0], "far", 0, 0, test_wall() + 3600000);
@@ -642,10 +623,9 @@ START_TEST(a_waiter_sleeps_until_the_earliest) {
   zke_free(w.item);
   close_all();
 }
-END_TEST
 
 /* The time survives the producer, and the database's closing. */
-START_TEST(a_delay_survives) {
+TEST(a_delay_survives) {
   zke_queue *queue;
   test_in_memory();
   zke *own = test_open(test_path("db"));
@@ -664,12 +644,11 @@ START_TEST(a_delay_survives) {
   zke_queue_free(queue);
   ck_ok(zke_close(own));
 }
-END_TEST
 
 /* ---- limits ---- */
 
 /* "A bound on size": claimed and delayed items count until they are gone. */
-START_TEST(a_full_queue_takes_no_more) {
+TEST(a_full_queue_takes_no_more) {
   zke_queue_options o = {.size = sizeof o, .limit = 2};
   open_with(&o);
   put(q[0], "a");
@@ -684,10 +663,9 @@ START_TEST(a_full_queue_takes_no_more) {
   ck_rc(zke_queue_put(q[0], "d", 1, NULL, 0), ZKE_LIMIT);
   close_all();
 }
-END_TEST
 
 /* "Put blocks until room". */
-START_TEST(a_put_waits_for_room) {
+TEST(a_put_waits_for_room) {
   zke_queue_options o = {.size = sizeof o, .limit = 1};
   open_with(&o);
   put(q[0], "a");
@@ -701,11 +679,10 @@ START_TEST(a_put_waits_for_room) {
   ck_assert_int_eq(size_of(q[0]).putters, 0);
   close_all();
 }
-END_TEST
 
 /* The limit belongs to the queue: others must agree, those that name none
  * take it over, even those that were there before. */
-START_TEST(the_limit_is_the_queues) {
+TEST(the_limit_is_the_queues) {
   zke_queue *two, *five;
   zke_queue_options o = {.size = sizeof o, .limit = 2};
   open_all();
@@ -729,7 +706,6 @@ START_TEST(the_limit_is_the_queues) {
   zke_queue_free(three);
   close_all();
 }
-END_TEST
 
 /* "Holds under concurrency": threads put without pause, one takes; at no time
  * are there more. */
@@ -744,7 +720,7 @@ static void *produce(void *arg) {
   return NULL;
 }
 
-START_TEST(the_bound_holds_under_concurrency) {
+TEST(the_bound_holds_under_concurrency) {
   pthread_t thread[PRODUCERS];
   zke_queue *queue[PRODUCERS];
   zke *own[PRODUCERS];
@@ -774,7 +750,6 @@ START_TEST(the_bound_holds_under_concurrency) {
   expect_nothing(q[1]);
   close_all();
 }
-END_TEST
 
 /* ---- another process, at every moment of a call ---- */
 
@@ -858,7 +833,7 @@ static void meddle_next(long n, int (*what)(zke *other)) {
 
 /* "A bound on size that holds under concurrency": whenever the other one puts,
  * there is never more than the limit (Q2). */
-START_TEST(the_bound_holds_at_every_moment) {
+TEST(the_bound_holds_at_every_moment) {
   zke *own = open_meddled();
   zke_queue_options o = {.size = sizeof o, .limit = 1};
   zke_queue *queue;
@@ -880,11 +855,10 @@ START_TEST(the_bound_holds_at_every_moment) {
   ck_ok(zke_close(own));
   ck_ok(zke_close(meddler));
 }
-END_TEST
 
 /* "Consume at most once", "at least once": one of the two has the item,
  * whenever the other claims it (Q1). */
-START_TEST(an_item_goes_to_one_at_every_moment) {
+TEST(an_item_goes_to_one_at_every_moment) {
   zke *own = open_meddled();
   zke_queue *queue;
   int lost = 0;
@@ -914,7 +888,6 @@ START_TEST(an_item_goes_to_one_at_every_moment) {
   ck_ok(zke_close(own));
   ck_ok(zke_close(meddler));
 }
-END_TEST
 
 /* ---- dead letters ---- */
 
@@ -935,7 +908,7 @@ static char *only_letter(zke_queue *queue) {
 
 /* "After N attempts an item goes to a dead-letter place": with the release of
  * the last one. */
-START_TEST(the_last_release_buries) {
+TEST(the_last_release_buries) {
   open_attempts(2);
   put_as(q[0], "a", 7, 0, 0);
   put(q[0], "b");
@@ -950,11 +923,10 @@ START_TEST(the_last_release_buries) {
   expect_nothing(q[1]);
   close_all();
 }
-END_TEST
 
 /* An attempt counts even where its consumer was killed; exhausted items do not
  * go in circles. */
-START_TEST(an_item_that_kills_its_consumers_is_buried) {
+TEST(an_item_that_kills_its_consumers_is_buried) {
   open_attempts(2);
   put(q[0], "poison");
   put(q[0], "b");
@@ -974,11 +946,10 @@ START_TEST(an_item_that_kills_its_consumers_is_buried) {
   free(only_letter(q[0]));
   close_all();
 }
-END_TEST
 
 /* "Requeue of dead letters with the base name": it never grows (CURATOR-56);
  * attempts begin anew. */
-START_TEST(a_letter_is_requeued_under_its_base_name) {
+TEST(a_letter_is_requeued_under_its_base_name) {
   open_attempts(1);
   put_as(q[0], "a", 7, 0, 0);
   for (int i = 0; i < 5; i++) {
@@ -999,12 +970,11 @@ START_TEST(a_letter_is_requeued_under_its_base_name) {
   take(q[0], "a");
   close_all();
 }
-END_TEST
 
 /* A letter says how often it was claimed, who had it last, and why that one
  * gave it back; of a consumer that died, that it did.  In the order of deaths.
  */
-START_TEST(a_letter_says_how_it_died) {
+TEST(a_letter_says_how_it_died) {
   zke_queue_entries *list;
   open_attempts(2);
   put(q[0], "a");
@@ -1035,7 +1005,6 @@ START_TEST(a_letter_says_how_it_died) {
   zke_free(list);
   close_all();
 }
-END_TEST
 
 static zke_queue_item *claim_any(zke_queue *queue) {
   zke_queue_item *item;
@@ -1045,7 +1014,7 @@ static zke_queue_item *claim_any(zke_queue *queue) {
 
 /* An item as large as may be has no room for more in the step that buries it:
  * it is buried all the same. */
-START_TEST(the_largest_item_is_buried) {
+TEST(the_largest_item_is_buried) {
   enum { LIMIT = 1048576 };
   zke_queue_entries *list;
   open_attempts(1);
@@ -1061,10 +1030,9 @@ START_TEST(the_largest_item_is_buried) {
   zke_free(list);
   close_all();
 }
-END_TEST
 
 /* Who makes items by hand may use a name again; both are buried. */
-START_TEST(two_items_of_one_name_are_buried) {
+TEST(two_items_of_one_name_are_buried) {
   const char *path = PATH "/entries/entry-100-0000000001";
   zke_queue_entries *list;
   open_attempts(1);
@@ -1084,10 +1052,9 @@ START_TEST(two_items_of_one_name_are_buried) {
   ck_rc(zke_queue_drop(q[0], "../entries"), ZKE_BADARGUMENTS);
   close_all();
 }
-END_TEST
 
 /* The attempts of a queue that is made do not change one that is there. */
-START_TEST(new_attempts_are_those_of_a_new_queue) {
+TEST(new_attempts_are_those_of_a_new_queue) {
   zke_queue_options o = {.size = sizeof o, .new_attempts = 4};
   zke_queue *other;
   open_with(&o);
@@ -1109,10 +1076,9 @@ START_TEST(new_attempts_are_those_of_a_new_queue) {
   ck_rc(zke_queue_new(z[1], "/plain", &o, &other), ZKE_BADARGUMENTS);
   close_all();
 }
-END_TEST
 
 /* Requeueing needs room like any put, and wakes who waits. */
-START_TEST(requeueing_is_putting) {
+TEST(requeueing_is_putting) {
   zke_queue_options o = {.size = sizeof o, .attempts = 1, .limit = 1};
   open_with(&o);
   put(q[0], "a");
@@ -1131,11 +1097,10 @@ START_TEST(requeueing_is_putting) {
   free(name);
   close_all();
 }
-END_TEST
 
 /* ---- waiting ---- */
 
-START_TEST(a_put_ends_the_wait) {
+TEST(a_put_ends_the_wait) {
   open_all();
   for (int claiming = 0; claiming <= 1; claiming++) {
     waiter w = {.queue = q[1], .deadline = soon(z[1]), .claiming = claiming};
@@ -1150,9 +1115,8 @@ START_TEST(a_put_ends_the_wait) {
   }
   close_all();
 }
-END_TEST
 
-START_TEST(a_release_ends_the_wait) {
+TEST(a_release_ends_the_wait) {
   open_all();
   put(q[0], "a");
   zke_queue_item *item = claim(q[0], "a");
@@ -1163,10 +1127,9 @@ START_TEST(a_release_ends_the_wait) {
   zke_free(w.item);
   close_all();
 }
-END_TEST
 
 /* Also where the same object holds the claim in another thread. */
-START_TEST(ones_own_release_ends_the_wait) {
+TEST(ones_own_release_ends_the_wait) {
   open_all();
   put(q[1], "a");
   zke_queue_item *item = claim(q[1], "a");
@@ -1177,9 +1140,8 @@ START_TEST(ones_own_release_ends_the_wait) {
   zke_free(w.item);
   close_all();
 }
-END_TEST
 
-START_TEST(an_expired_consumer_ends_the_wait) {
+TEST(an_expired_consumer_ends_the_wait) {
   open_all();
   put(q[0], "a");
   zke_free(claim(q[0], "a"));
@@ -1190,10 +1152,9 @@ START_TEST(an_expired_consumer_ends_the_wait) {
   zke_free(w.item);
   close_all();
 }
-END_TEST
 
 /* "On timeout the sentence names what or who is missing"; nothing is left. */
-START_TEST(a_timeout_says_why_and_leaves_nothing) {
+TEST(a_timeout_says_why_and_leaves_nothing) {
   zke_queue_item *item;
   open_all();
   ck_rc(zke_queue_take(q[1], zke_now(z[1]) + 30, &item), ZKE_OPERATIONTIMEOUT);
@@ -1207,9 +1168,8 @@ START_TEST(a_timeout_says_why_and_leaves_nothing) {
   ack(q[0], held);
   close_all();
 }
-END_TEST
 
-START_TEST(cancel_ends_the_wait_of_another_thread) {
+TEST(cancel_ends_the_wait_of_another_thread) {
   zke_queue_options o = {.size = sizeof o, .limit = 1};
   open_with(&o);
   waiter w = {.queue = q[1], .deadline = ZKE_FOREVER};
@@ -1225,10 +1185,9 @@ START_TEST(cancel_ends_the_wait_of_another_thread) {
   ck_assert_int_eq(size_of(q[0]).items, 1);
   close_all();
 }
-END_TEST
 
 /* The session ends under a blocking call. */
-START_TEST(an_expired_waiter_returns) {
+TEST(an_expired_waiter_returns) {
   open_all();
   waiter w = {.queue = q[1], .deadline = ZKE_FOREVER};
   begin_wait(&w, z[2]);
@@ -1237,10 +1196,9 @@ START_TEST(an_expired_waiter_returns) {
   end_wait(&w, ZKE_INVALIDSTATE);
   close_all();
 }
-END_TEST
 
 /* One wait for items and one for room at a time. */
-START_TEST(a_second_wait_on_an_object_is_misuse) {
+TEST(a_second_wait_on_an_object_is_misuse) {
   zke_queue_item *item;
   open_listening();
   waiter w = {.queue = q[1], .deadline = soon(z[1])};
@@ -1254,10 +1212,9 @@ START_TEST(a_second_wait_on_an_object_is_misuse) {
   zke_free(w.item);
   close_all();
 }
-END_TEST
 
 /* One's place in the line is deleted: one takes another. */
-START_TEST(a_lost_place_is_taken_again) {
+TEST(a_lost_place_is_taken_again) {
   zke_strings *line;
   char path[200];
   open_all();
@@ -1279,11 +1236,10 @@ START_TEST(a_lost_place_is_taken_again) {
   zke_free(v.item);
   close_all();
 }
-END_TEST
 
 /* ---- without blocking ---- */
 
-START_TEST(the_listener_is_told_of_an_item) {
+TEST(the_listener_is_told_of_an_item) {
   open_listening();
   ck_ok(zke_queue_start(q[1], ZKE_QUEUE_ITEM));
   ck_ok(zke_queue_start(q[1], ZKE_QUEUE_ITEM));
@@ -1302,10 +1258,9 @@ START_TEST(the_listener_is_told_of_an_item) {
   ck_assert_int_eq(size_of(q[0]).takers, 0);
   close_all();
 }
-END_TEST
 
 /* Another was quicker: the try fails, and the next put is told again. */
-START_TEST(a_failed_try_waits_on) {
+TEST(a_failed_try_waits_on) {
   zke_queue_item *item;
   open_listening();
   ck_ok(zke_queue_start(q[1], ZKE_QUEUE_ITEM));
@@ -1321,9 +1276,8 @@ START_TEST(a_failed_try_waits_on) {
   take(q[1], "b");
   close_all();
 }
-END_TEST
 
-START_TEST(the_listener_is_told_of_room) {
+TEST(the_listener_is_told_of_room) {
   zke_queue_options o = {.size = sizeof o, .limit = 1, .listener = listen};
   open_with(&o);
   put(q[0], "a");
@@ -1338,10 +1292,9 @@ START_TEST(the_listener_is_told_of_room) {
   ck_assert_int_eq(size_of(q[0]).putters, 0);
   close_all();
 }
-END_TEST
 
 /* Without listener there is nobody to tell. */
-START_TEST(arguments_are_checked) {
+TEST(arguments_are_checked) {
   zke_queue *none = (zke_queue *)1;
   zke_queue_item *item;
   zke_queue_options o = {.size = 3};
@@ -1372,10 +1325,9 @@ START_TEST(arguments_are_checked) {
   ck_assert_int_eq(size_of(q[0]).items, 0);
   close_all();
 }
-END_TEST
 
 /* Two recipes of different kinds on one path: a clear error. */
-START_TEST(another_kind_on_the_path_is_refused) {
+TEST(another_kind_on_the_path_is_refused) {
   zke_queue_item *item;
   open_all();
   ck_ok(zke_create(z[0], PATH, "zkembed lock\n", 13, ZKE_OPEN_ACL, 0, NULL,
@@ -1386,10 +1338,9 @@ START_TEST(another_kind_on_the_path_is_refused) {
   ck_assert_int_eq(children(z[0], PATH), 0);
   close_all();
 }
-END_TEST
 
 /* Somebody removed all of the queue: it is made anew by the next call. */
-START_TEST(a_removed_queue_is_made_again) {
+TEST(a_removed_queue_is_made_again) {
   static const char *const names[] = {"/entries/line", "/entries", ""};
   char path[100];
   open_all();
@@ -1405,7 +1356,6 @@ START_TEST(a_removed_queue_is_made_again) {
   take(q[2], "b");
   close_all();
 }
-END_TEST
 
 /* ---- the end of a queue ---- */
 
@@ -1440,7 +1390,7 @@ static bool is_swept(zke *session) {
 
 /* Queues that were used once, each by another object, leave nothing: neither
  * those that were put into and emptied, nor those that were only waited at. */
-START_TEST(one_shot_queues_leave_nothing) {
+TEST(one_shot_queues_leave_nothing) {
   enum { QUEUES = 1000 };
   zke *own = open_hasty("db");
   for (int i = 0; i < QUEUES; i++) {
@@ -1461,7 +1411,6 @@ START_TEST(one_shot_queues_leave_nothing) {
   ck_until(is_swept(own), 60000);
   ck_ok(zke_close(own));
 }
-END_TEST
 
 static zke_os dying_os;
 static long dies_at; /* that reading of a clock is the last; 0: none is */
@@ -1493,7 +1442,7 @@ static int die_at_a_queue(void *context) {
 }
 
 /* Wherever a process dies it leaves no directory that nobody removes (Q6). */
-START_TEST(a_death_leaves_no_queue) {
+TEST(a_death_leaves_no_queue) {
   int rc = 1;
   test_in_memory();
   test_path("db");
@@ -1504,10 +1453,9 @@ START_TEST(a_death_leaves_no_queue) {
   ck_until(is_swept(own), 60000);
   ck_ok(zke_close(own));
 }
-END_TEST
 
 /* Looking makes nothing. */
-START_TEST(looking_makes_no_queue) {
+TEST(looking_makes_no_queue) {
   zke_queue_item *item;
   zke_queue_entries *list;
   int64_t due;
@@ -1525,10 +1473,9 @@ START_TEST(looking_makes_no_queue) {
   ck_assert_int_eq(nodes_below(z[0], "/"), 0);
   close_all();
 }
-END_TEST
 
 /* A limit or attempts that somebody has named outlive the emptiness. */
-START_TEST(named_settings_stay) {
+TEST(named_settings_stay) {
   zke *own = open_hasty("db");
   zke_queue_options o = {.size = sizeof o, .limit = 7, .attempts = 2};
   zke_queue *queue;
@@ -1559,11 +1506,10 @@ START_TEST(named_settings_stay) {
   ck_until(is_swept(own), 10000);
   ck_ok(zke_close(own));
 }
-END_TEST
 
 /* The numbers begin anew with "entries", but what was decided about an item is
  * never done to another that has its name and its version (Q5). */
-START_TEST(a_name_that_comes_again_is_another_item) {
+TEST_LOOP(a_name_that_comes_again_is_another_item, 0, 3) {
   zke_op ops[ZKE_QUEUE_OPS];
   zke_queue_item *stale, *fresh;
   open_listening();
@@ -1588,10 +1534,9 @@ START_TEST(a_name_that_comes_again_is_another_item) {
   expect_nothing(q[0]);
   close_all();
 }
-END_TEST
 
 /* Items, in more than one batch, claims, letters, settings. */
-START_TEST(destroying_removes_all) {
+TEST(destroying_removes_all) {
   zke_queue_options o = {.size = sizeof o, .attempts = 1};
   zke_queue_item *item;
   open_with(&o);
@@ -1614,10 +1559,9 @@ START_TEST(destroying_removes_all) {
   expect_nothing(q[0]);
   close_all();
 }
-END_TEST
 
 /* Whoever waits waits on, for an item or for room. */
-START_TEST(waiters_survive_the_destruction) {
+TEST_LOOP(waiters_survive_the_destruction, 0, 2) {
   zke_queue_options o = {.size = sizeof o, .limit = 1};
   open_with(&o);
   waiter w = {.queue = q[1], .deadline = soon(z[1]), .putting = _i == 1};
@@ -1633,12 +1577,11 @@ START_TEST(waiters_survive_the_destruction) {
   zke_free(w.item);
   close_all();
 }
-END_TEST
 
 /* ---- looking ---- */
 
 /* "Ordered listing with claims (who works on what since when)". */
-START_TEST(the_list_tells_who_works_on_what) {
+TEST(the_list_tells_who_works_on_what) {
   zke_queue_entries *list;
   open_attempts(5);
   put(q[0], "aaa");
@@ -1679,7 +1622,6 @@ START_TEST(the_list_tells_who_works_on_what) {
   ck_rc(zke_queue_peek(q[2], &first), ZKE_NONODE);
   close_all();
 }
-END_TEST
 
 /* ---- who is woken ---- */
 
@@ -1687,7 +1629,7 @@ enum { CROWD = 20 };
 
 /* A put wakes each that waits, once: who has not looked since is not woken
  * again, and who is not needed waits on. */
-START_TEST(a_put_wakes_each_once) {
+TEST(a_put_wakes_each_once) {
   zke *own[CROWD];
   zke_queue *queue[CROWD];
   zke_queue_item *item;
@@ -1728,10 +1670,9 @@ START_TEST(a_put_wakes_each_once) {
   }
   close_all();
 }
-END_TEST
 
 /* Who has waited in vain is not woken by later puts. */
-START_TEST(who_has_left_is_not_woken) {
+TEST(who_has_left_is_not_woken) {
   zke_queue_item *item;
   zke_watch_list *list;
   open_all();
@@ -1746,12 +1687,11 @@ START_TEST(who_has_left_is_not_woken) {
   ack(q[0], held);
   close_all();
 }
-END_TEST
 
 /* Any number of those before one do not look: two that were told by the
  * listener and never dispatch, and the third gets each item; the same for
  * room. */
-START_TEST(who_does_not_look_stops_nobody) {
+TEST(who_does_not_look_stops_nobody) {
   zke_queue *queue;
   zke_queue_options o = {.size = sizeof o, .limit = 1, .listener = listen};
   open_with(&o);
@@ -1779,10 +1719,9 @@ START_TEST(who_does_not_look_stops_nobody) {
   ck_ok(zke_close(own));
   close_all();
 }
-END_TEST
 
 /* Each of many that wait in a row gets one of as many items. */
-START_TEST(a_crowd_is_served) {
+TEST(a_crowd_is_served) {
   zke *own[CROWD];
   waiter w[CROWD];
   zke_queue *queue[CROWD];
@@ -1805,7 +1744,6 @@ START_TEST(a_crowd_is_served) {
   ck_assert_int_eq(size_of(q[0]).items, 0);
   close_all();
 }
-END_TEST
 
 /* ---- processes ---- */
 
@@ -1906,7 +1844,7 @@ static int64_t kill_a_consumer(void) {
 /* "The item is free again as soon as the claim's owner is gone, and a waiting
  * taker is told by the kernel": well before any sweep, which comes four times a
  * second.  The quickest of some, since the machine may be busy. */
-START_TEST(a_killed_consumers_item_goes_to_the_waiter) {
+TEST(a_killed_consumers_item_goes_to_the_waiter) {
   int64_t quickest = INT64_MAX;
   share();
   for (int i = 0; i < 10 && quickest >= 200; i++) {
@@ -1915,7 +1853,6 @@ START_TEST(a_killed_consumers_item_goes_to_the_waiter) {
   }
   ck_assert_int_lt(quickest, 200);
 }
-END_TEST
 
 /* Stands in the line and is stopped, inside no call. */
 static void wait_and_stop(zke *own, int number) {
@@ -1928,7 +1865,7 @@ static void wait_and_stop(zke *own, int number) {
 }
 
 /* Two consumers were stopped while they waited: the third gets every item. */
-START_TEST(two_that_are_stopped_stop_nobody) {
+TEST(two_that_are_stopped_stop_nobody) {
   zke_queue *queue;
   pid_t pid[2];
   int status;
@@ -1957,7 +1894,6 @@ START_TEST(two_that_are_stopped_stop_nobody) {
   ck_ok(zke_close(other));
   ck_ok(zke_close(own));
 }
-END_TEST
 
 static int in_use(zke_queue *queue) {
   zke_queue_counts c = size_of(queue);
@@ -2090,7 +2026,7 @@ static void check_numbers(zke *own) {
  * processes are killed and stopped at random.  SEED=… repeats a run's
  * choices.  The second time without a bound, and with a queue that goes
  * whenever nobody uses it, some times at least. */
-START_TEST(nothing_is_lost_or_done_twice) {
+TEST_LOOP(nothing_is_lost_or_done_twice, 0, 2) {
   const char *given = getenv("SEED");
   unsigned seed = given ? (unsigned)atoi(given) : (unsigned)getpid(), at = seed;
   pid_t pid[WORKERS + MAKERS];
@@ -2131,7 +2067,6 @@ START_TEST(nothing_is_lost_or_done_twice) {
   ck_ok(zke_check(own, NULL, NULL));
   ck_ok(zke_close(own));
 }
-END_TEST
 
 /* ---- deaths, lost replies, faults ---- */
 
@@ -2263,20 +2198,17 @@ static const recipe_use uses[] = {
     {"dead letters", prepare_letter, use_letters, check_queue},
     {"waiting", NULL, use_waiting, check_queue}};
 
-START_TEST(a_death_anywhere_lets_others_go_on) {
+TEST_LOOP(a_death_anywhere_lets_others_go_on, 0, 3) {
   ck_assert_int_gt(recipe_deaths(&uses[_i]), 20);
 }
-END_TEST
 
-START_TEST(a_lost_reply_is_made_good) { recipe_lost_replies(&uses[_i]); }
-END_TEST
+TEST_LOOP(a_lost_reply_is_made_good, 0, 3) { recipe_lost_replies(&uses[_i]); }
 
 /* FAULT_MOST=0 in the environment tries every place. */
-START_TEST(a_fault_leaves_nothing_behind) {
+TEST_LOOP(a_fault_leaves_nothing_behind, 0, 3) {
   setenv("FAULT_MOST", "20", 0);
   recipe_faults(&uses[_i]);
 }
-END_TEST
 
 /* A reply is lost and, before the producer can look, the item is taken: it is
  * not put again.  (Looking for the item by a guid would not find it.) */
@@ -2285,7 +2217,7 @@ static int put_lost(zke *session, zke_queue *queue, int when) {
   return zke_queue_put(queue, "x", 1, NULL, zke_now(session) + 2000);
 }
 
-START_TEST(a_lost_put_that_was_taken_is_not_repeated) {
+TEST(a_lost_put_that_was_taken_is_not_repeated) {
   open_all();
   put(q[0], "first"); /* makes the user znode */
   take(q[1], "first");
@@ -2299,113 +2231,4 @@ START_TEST(a_lost_put_that_was_taken_is_not_repeated) {
   take(q[1], "x");
   expect_nothing(q[1]);
   close_all();
-}
-END_TEST
-
-/* ---- the suite ---- */
-
-static TCase *add_case(Suite *s, const char *name, double limit) {
-  TCase *tc = tcase_create(name);
-  tcase_set_timeout(tc, limit);
-  suite_add_tcase(s, tc);
-  return tc;
-}
-
-static void add_items(Suite *s) {
-  TCase *tc = add_case(s, "items", 10);
-  tcase_add_test(tc, items_go_out_in_the_order_they_came);
-  tcase_add_test(tc, lower_priorities_go_first);
-  tcase_add_test(tc, numbers_may_wrap_around);
-  tcase_add_test(tc, foreign_children_are_ignored);
-  tcase_add_test(tc, data_is_kept);
-  tcase_add_test(tc, a_batch_is_one_step);
-  tcase_add_test(tc, a_batch_that_does_not_fit_is_refused);
-  tcase_add_test(tc, delayed_items_wait_for_their_time);
-  tcase_add_test(tc, a_waiter_sleeps_until_the_earliest);
-  tcase_add_test(tc, a_delay_survives);
-  tcase_add_test(tc, arguments_are_checked);
-  tcase_add_test(tc, another_kind_on_the_path_is_refused);
-  tcase_add_test(tc, a_removed_queue_is_made_again);
-  tcase_add_test(tc, looking_makes_no_queue);
-  tcase_add_test(tc, named_settings_stay);
-  tcase_add_loop_test(tc, a_name_that_comes_again_is_another_item, 0, 3);
-  tcase_add_test(tc, destroying_removes_all);
-  tcase_add_loop_test(tc, waiters_survive_the_destruction, 0, 2);
-  tcase_add_test(tc, the_list_tells_who_works_on_what);
-}
-
-static void add_claims(Suite *s) {
-  TCase *tc = add_case(s, "claims", 10);
-  tcase_add_test(tc, a_claim_keeps_others_out_until_it_is_released);
-  tcase_add_test(tc, several_claims_at_once);
-  tcase_add_test(tc, a_claim_ends_once);
-  tcase_add_test(tc, ack_takes_the_callers_changes_along);
-  tcase_add_test(tc, claim_op_guards_ones_own_multi);
-  tcase_add_test(tc, an_expired_session_holds_nothing);
-  tcase_add_test(tc, an_ack_after_expiry_fails);
-  tcase_add_test(tc, a_broken_claim_is_lost);
-  tcase_add_test(tc, the_listener_hears_no_loss_after_ack_or_release);
-  tcase_add_test(tc, ephemeral_items_go_with_their_producer);
-  tcase_add_test(tc, free_releases_what_is_claimed);
-  tcase_add_test(tc, the_last_release_buries);
-  tcase_add_test(tc, an_item_that_kills_its_consumers_is_buried);
-  tcase_add_test(tc, a_letter_is_requeued_under_its_base_name);
-  tcase_add_test(tc, a_letter_says_how_it_died);
-  tcase_add_test(tc, the_largest_item_is_buried);
-  tcase_add_test(tc, two_items_of_one_name_are_buried);
-  tcase_add_test(tc, new_attempts_are_those_of_a_new_queue);
-  tcase_add_test(tc, requeueing_is_putting);
-}
-
-static void add_waits(Suite *s) {
-  TCase *tc = add_case(s, "waits", 20);
-  tcase_add_test(tc, a_full_queue_takes_no_more);
-  tcase_add_test(tc, a_put_waits_for_room);
-  tcase_add_test(tc, the_limit_is_the_queues);
-  tcase_add_test(tc, the_bound_holds_under_concurrency);
-  tcase_add_test(tc, the_bound_holds_at_every_moment);
-  tcase_add_test(tc, an_item_goes_to_one_at_every_moment);
-  tcase_add_test(tc, a_put_ends_the_wait);
-  tcase_add_test(tc, a_release_ends_the_wait);
-  tcase_add_test(tc, ones_own_release_ends_the_wait);
-  tcase_add_test(tc, an_expired_consumer_ends_the_wait);
-  tcase_add_test(tc, a_timeout_says_why_and_leaves_nothing);
-  tcase_add_test(tc, cancel_ends_the_wait_of_another_thread);
-  tcase_add_test(tc, an_expired_waiter_returns);
-  tcase_add_test(tc, a_second_wait_on_an_object_is_misuse);
-  tcase_add_test(tc, a_lost_place_is_taken_again);
-  tcase_add_test(tc, the_listener_is_told_of_an_item);
-  tcase_add_test(tc, a_failed_try_waits_on);
-  tcase_add_test(tc, the_listener_is_told_of_room);
-  tcase_add_test(tc, a_put_wakes_each_once);
-  tcase_add_test(tc, who_has_left_is_not_woken);
-  tcase_add_test(tc, who_does_not_look_stops_nobody);
-  tcase_add_test(tc, a_crowd_is_served);
-}
-
-static void add_proof(Suite *s) {
-  TCase *tc = add_case(s, "proof", 100);
-  tcase_add_test(tc, a_killed_consumers_item_goes_to_the_waiter);
-  tcase_add_test(tc, two_that_are_stopped_stop_nobody);
-  tcase_add_test(tc, one_shot_queues_leave_nothing);
-  tcase_add_test(tc, a_death_leaves_no_queue);
-  tcase_add_loop_test(tc, nothing_is_lost_or_done_twice, 0, 2);
-  tcase_add_test(tc, a_lost_put_that_was_taken_is_not_repeated);
-}
-
-static void add_faults(Suite *s) {
-  TCase *tc = add_case(s, "faults", 100);
-  tcase_add_loop_test(tc, a_death_anywhere_lets_others_go_on, 0, 3);
-  tcase_add_loop_test(tc, a_lost_reply_is_made_good, 0, 3);
-  tcase_add_loop_test(tc, a_fault_leaves_nothing_behind, 0, 3);
-}
-
-int main(int argc, char **argv) {
-  Suite *s = suite_create("queue");
-  add_items(s);
-  add_claims(s);
-  add_waits(s);
-  add_proof(s);
-  add_faults(s);
-  return test_main(argc, argv, s);
 }

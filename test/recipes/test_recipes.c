@@ -2,8 +2,8 @@
  *
  * A lock made of plain calls, once as it should be and once for each mistake
  * that the loops of recipes.h and the checker of recipe_history.h are there to
- * find.  The mistaken ones are planted in test cases of their own, which this
- * program runs by itself (`test_recipes planted-NAME`) to see them fail for
+ * find.  The mistaken ones are planted in a test of its own, which this
+ * program runs by itself (`PLANTED=n test_recipes`) to see it fail for
  * the right reason.
  */
 #include "test/torture/recipe_history.c"
@@ -152,17 +152,14 @@ static const recipe_use plain_lock = {"plain lock", lock_prepare, lock_use,
 
 /* ---- the lock without a mistake ---- */
 
-START_TEST(a_death_anywhere_is_survived) {
+TEST(a_death_anywhere_is_survived) {
   int deaths = recipe_deaths(&plain_lock);
   ck_assert_int_ge(deaths, 20);
 }
-END_TEST
 
-START_TEST(a_lost_reply_is_survived) { recipe_lost_replies(&plain_lock); }
-END_TEST
+TEST(a_lost_reply_is_survived) { recipe_lost_replies(&plain_lock); }
 
-START_TEST(a_fault_is_survived) { recipe_faults(&plain_lock); }
-END_TEST
+TEST(a_fault_is_survived) { recipe_faults(&plain_lock); }
 
 /* A death comes between any two changes: after some death the node is there,
  * after some other it is not. */
@@ -177,14 +174,13 @@ static void count_node(zke *z, int rc) {
   }
 }
 
-START_TEST(deaths_come_between_changes) {
+TEST(deaths_come_between_changes) {
   static const recipe_use u = {"counted", lock_prepare, lock_use, count_node};
   mistake = STAYS;
   recipe_deaths(&u);
   ck_assert_int_gt(with_node, 0);
   ck_assert_int_gt(without_node, 0);
 }
-END_TEST
 
 /* ---- the planted mistakes ---- */
 
@@ -198,31 +194,41 @@ static const struct planted {
   void (*run)(void);
   const char *says; /* how it is noticed */
 } planted[] = {
-    {"planted-stays", STAYS, after_a_death, "ZKE_OPERATIONTIMEOUT"},
-    {"planted-hangs", HANGS, after_a_death, "does not end"},
-    {"planted-blind", RETRIES_BLIND, after_a_lost_reply,
+    {"stays", STAYS, after_a_death, "ZKE_OPERATIONTIMEOUT"},
+    {"hangs", HANGS, after_a_death, "does not end"},
+    {"blind", RETRIES_BLIND, after_a_lost_reply,
      "lost reply of 1: ZKE_OPERATIONTIMEOUT"},
-    {"planted-gives-up", GIVES_UP, after_a_lost_reply,
+    {"gives-up", GIVES_UP, after_a_lost_reply,
      "lost before change 1: ZKE_CONNECTIONLOSS"},
-    {"planted-leaks-node", LEAKS_NODE, after_a_fault, "ephemerals are left"},
-    {"planted-leaks-block", LEAKS_BLOCK, after_a_fault, "blocks are left"},
+    {"leaks-node", LEAKS_NODE, after_a_fault, "ephemerals are left"},
+    {"leaks-block", LEAKS_BLOCK, after_a_fault, "blocks are left"},
 };
 
 enum { PLANTED = sizeof planted / sizeof *planted };
 
-START_TEST(planted_mistake) {
+/* Which mistake this process is started for; none: a usual run. */
+static int planted_first(void) {
+  const char *number = getenv("PLANTED");
+  return number ? atoi(number) : PLANTED;
+}
+
+static int planted_end(void) {
+  int first = planted_first();
+  return first < PLANTED ? first + 1 : first;
+}
+
+/* Fails, which the test below wants to see. */
+TEST_LOOP(planted_mistake, planted_first(), planted_end()) {
   mistake = planted[_i].mistake;
   planted[_i].run();
 }
-END_TEST
 
-static const char *program;
-
-START_TEST(a_planted_mistake_is_noticed) {
+TEST_LOOP(a_planted_mistake_is_noticed, 0, PLANTED) {
   char command[4200], output[8000];
   int round = strstr(planted[_i].name, "hangs") ? 2 : RECIPE_ROUND_S;
-  snprintf(command, sizeof command, "RECIPE_ROUND=%d '%s' %s 2>&1", round,
-           program, planted[_i].name);
+  snprintf(command, sizeof command,
+           "PLANTED=%d RECIPE_ROUND=%d '%s' planted_mistake 2>&1", _i, round,
+           test_program());
   FILE *f = popen(command, "r");
   ck_assert_ptr_nonnull(f);
   size_t n = fread(output, 1, sizeof output - 1, f);
@@ -233,7 +239,6 @@ START_TEST(a_planted_mistake_is_noticed) {
   ck_assert_msg(strstr(output, planted[_i].says), "%s: %s", planted[_i].name,
                 output);
 }
-END_TEST
 
 /* ---- histories: each check finds what it is there for ---- */
 
@@ -344,7 +349,7 @@ static const struct story {
 
 enum { STORIES = sizeof stories / sizeof *stories };
 
-START_TEST(a_check_finds_what_is_wrong) {
+TEST_LOOP(a_check_finds_what_is_wrong, 0, STORIES) {
   const struct story *s = &stories[_i];
   history h = history_of(s->history);
   history_case c = {.h = &h};
@@ -355,10 +360,9 @@ START_TEST(a_check_finds_what_is_wrong) {
                 s->history, c.problem);
   history_free(&h);
 }
-END_TEST
 
 /* Records come out of the file by time, those of other recipes are left out. */
-START_TEST(a_history_is_read_as_it_was_written) {
+TEST(a_history_is_read_as_it_was_written) {
   history h;
   const char *path = test_path("history");
   ck_assert(!history_read(path, &h));
@@ -376,45 +380,4 @@ START_TEST(a_history_is_read_as_it_was_written) {
   c.recipe = 1;
   ck_assert(!history_exclusive(&c, 1));
   history_free(&h);
-}
-END_TEST
-
-static void add_planted(Suite *s) {
-  for (int i = 0; i < PLANTED; i++) {
-    TCase *tc = tcase_create(planted[i].name);
-    tcase_set_timeout(tc, 60);
-    tcase_add_loop_test(tc, planted_mistake, i, i + 1);
-    suite_add_tcase(s, tc);
-  }
-}
-
-static void add_loops(Suite *s) {
-  TCase *tc = tcase_create("loops");
-  tcase_set_timeout(tc, 60);
-  tcase_add_test(tc, a_death_anywhere_is_survived);
-  tcase_add_test(tc, a_lost_reply_is_survived);
-  tcase_add_test(tc, a_fault_is_survived);
-  tcase_add_test(tc, deaths_come_between_changes);
-  tcase_add_loop_test(tc, a_planted_mistake_is_noticed, 0, PLANTED);
-  suite_add_tcase(s, tc);
-}
-
-static void add_histories(Suite *s) {
-  TCase *tc = tcase_create("histories");
-  tcase_add_loop_test(tc, a_check_finds_what_is_wrong, 0, STORIES);
-  tcase_add_test(tc, a_history_is_read_as_it_was_written);
-  suite_add_tcase(s, tc);
-}
-
-int main(int argc, char **argv) {
-  Suite *s = suite_create("recipes");
-  program = argv[0];
-  bool plant = argc > 1 && strncmp(argv[1], "planted-", 8) == 0;
-  if (plant) {
-    add_planted(s);
-  } else {
-    add_loops(s);
-    add_histories(s);
-  }
-  return test_main(argc, argv, s);
 }

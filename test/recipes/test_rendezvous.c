@@ -100,7 +100,7 @@ static const char *result(int i) {
 
 /* All get everybody's data, in the order in which they came, with who it was;
  * nobody before the last has come. */
-START_TEST(all_get_everything) {
+TEST(all_get_everything) {
   zke_party_list *list = NULL;
   int64_t token = 0, other = 0;
   int count;
@@ -132,11 +132,10 @@ START_TEST(all_get_everything) {
   for (int i = 0; i < 3; i++) ck_assert_str_eq(heard[i], "M");
   end();
 }
-END_TEST
 
 /* Again and again with the same objects: no meeting gets the data of another,
  * the tokens increase. */
-START_TEST(used_again) {
+TEST(used_again) {
   int64_t last = 0, token;
   char text[32], expected[64];
   begin(2, 2);
@@ -154,10 +153,9 @@ START_TEST(used_again) {
   ck_rc(zke_exists(admin, PATH "/ready", NULL, NULL, NULL), ZKE_NONODE);
   end();
 }
-END_TEST
 
 /* Those beyond N wait for the next meeting. */
-START_TEST(surplus) {
+TEST(surplus) {
   begin(4, 2);
   start(0, "0");
   start(1, "1");
@@ -169,10 +167,9 @@ START_TEST(surplus) {
   ck_assert_str_eq(result(2), "c:2 d:3");
   end();
 }
-END_TEST
 
 /* Coming wakes nobody; the last one wakes each of the others once. */
-START_TEST(no_herd) {
+TEST(no_herd) {
   begin(4, 4);
   for (int i = 0; i < 3; i++) {
     start(i, "x");
@@ -182,11 +179,10 @@ START_TEST(no_herd) {
   for (int j = 0; j < 3; j++) ck_assert_int_eq(dispatch(j), 1);
   end();
 }
-END_TEST
 
 /* Death before the meeting: not there.  Afterwards: everybody still gets what
  * it brought, and nothing is left of it. */
-START_TEST(deaths) {
+TEST(deaths) {
   begin(4, 3);
   start(0, "0");
   start(1, "1");
@@ -218,11 +214,10 @@ START_TEST(deaths) {
   dispatch(1);
   end();
 }
-END_TEST
 
 /* The deadline withdraws and says what is missing; a withdrawal that comes too
  * late has met. */
-START_TEST(withdrawals) {
+TEST(withdrawals) {
   begin(2, 2);
   int64_t now = zke_now(z[0]);
   ck_rc(zke_rendezvous_meet(m[0], "x", 1, now + 20, NULL, NULL),
@@ -242,7 +237,6 @@ START_TEST(withdrawals) {
   ck_assert_str_eq(result(1), "b:1 a:2");
   end();
 }
-END_TEST
 
 typedef struct call {
   int rc;
@@ -262,7 +256,7 @@ static int waiting(void) {
   return count == 1;
 }
 
-START_TEST(cancelled) {
+TEST(cancelled) {
   pthread_t thread;
   call c = {0};
   begin(1, 2);
@@ -273,7 +267,6 @@ START_TEST(cancelled) {
   ck_assert_int_eq(c.rc, ZKE_CANCELLED);
   end();
 }
-END_TEST
 
 static void free_it(zke_rendezvous *who, int event, int64_t token,
                     void *context) {
@@ -283,7 +276,7 @@ static void free_it(zke_rendezvous *who, int event, int64_t token,
 }
 
 /* The listener may free the meeting. */
-START_TEST(listener_frees) {
+TEST(listener_frees) {
   int freed = 0;
   zke_rendezvous_options o = {
       .size = sizeof o, .listener = free_it, .context = &freed};
@@ -296,10 +289,9 @@ START_TEST(listener_frees) {
   ck_assert_int_eq(freed, 1);
   end();
 }
-END_TEST
 
 /* Another recipe's path, another N, too much data, bad arguments. */
-START_TEST(refused) {
+TEST(refused) {
   zke_rendezvous_options o = {.size = 1};
   zke_rendezvous *other;
   zke_double_barrier *barrier;
@@ -327,7 +319,6 @@ START_TEST(refused) {
   zke_rendezvous_free(NULL);
   end();
 }
-END_TEST
 
 /* ---- a point ---- */
 
@@ -340,7 +331,7 @@ static zke_rendezvous_point *make(zke *on) {
 }
 
 /* Prepared, filled, read by those who came before and after. */
-START_TEST(point_filled) {
+TEST(point_filled) {
   char *data = NULL;
   int len = 0;
   int64_t token = 0, read = 0;
@@ -373,7 +364,6 @@ START_TEST(point_filled) {
   zke_rendezvous_point_free(q);
   end();
 }
-END_TEST
 
 static void *wait_there(void *arg) {
   call *c = arg;
@@ -400,7 +390,7 @@ static pthread_t wait_begin(call *c, zke_rendezvous_point *p) {
 
 /* The waiter sleeps before the znode is there, and is cancelled; then until it
  * is filled; then it learns that the initiator has gone. */
-START_TEST(point_waits) {
+TEST(point_waits) {
   call c;
   begin(2, 2);
   zke_rendezvous_point *p = make(z[0]);
@@ -435,7 +425,6 @@ START_TEST(point_waits) {
   zke_rendezvous_point_free(q);
   end();
 }
-END_TEST
 
 /* What a point's listener heard. */
 static void point_hear(zke_rendezvous_point *p, int event, int64_t token,
@@ -447,7 +436,7 @@ static void point_hear(zke_rendezvous_point *p, int event, int64_t token,
            data ? data : "");
 }
 
-START_TEST(point_listener) {
+TEST(point_listener) {
   char text[64] = "";
   zke_rendezvous_point *p;
   zke_rendezvous_point_options o = {
@@ -478,10 +467,9 @@ START_TEST(point_listener) {
   zke_rendezvous_point_free(p);
   end();
 }
-END_TEST
 
 /* Who filled it in stands in one line; what does not is not a filling. */
-START_TEST(point_malformed) {
+TEST(point_malformed) {
   static const char *const texts[] = {"filled 1\n5 x\n", "filled 1\n",
                                       "filled x 5 y\n", "filled 1 5 x"};
   zke_rendezvous_point *p;
@@ -499,9 +487,8 @@ START_TEST(point_malformed) {
   zke_rendezvous_point_free(p);
   end();
 }
-END_TEST
 
-START_TEST(point_refused) {
+TEST(point_refused) {
   zke_rendezvous_point_options o = {.size = 1};
   zke_rendezvous_point *p;
   begin(1, 2);
@@ -528,7 +515,6 @@ START_TEST(point_refused) {
   zke_rendezvous_point_free(NULL);
   end();
 }
-END_TEST
 
 /* ---- processes, deaths, lost replies, faults ---- */
 
@@ -559,7 +545,7 @@ static int meet_often(const char *db, int id) {
   return rc;
 }
 
-START_TEST(processes) {
+TEST(processes) {
   const char *db = test_path("db");
   pid_t pids[3];
   for (int i = 0; i < 3; i++) {
@@ -572,7 +558,6 @@ START_TEST(processes) {
     ck_assert_int_eq(status, 0);
   }
 }
-END_TEST
 
 /* How long a use waits, ms: hardly, where it is to fail. */
 static int patience = 5000;
@@ -642,43 +627,18 @@ static void check_point(zke *other, int rc) {
 static const recipe_use meeting_use = {"rendezvous", NULL, use, check};
 static const recipe_use point_use = {"point", NULL, use_point, check_point};
 
-START_TEST(dies_anywhere) {
+TEST(dies_anywhere) {
   ck_assert_int_gt(recipe_deaths(&meeting_use), 20);
   ck_assert_int_gt(recipe_deaths(&point_use), 10);
 }
-END_TEST
 
-START_TEST(lost_replies) {
+TEST(lost_replies) {
   recipe_lost_replies(&meeting_use);
   recipe_lost_replies(&point_use);
 }
-END_TEST
 
-START_TEST(faults) {
+TEST(faults) {
   patience = 100;
   recipe_faults(&meeting_use);
   recipe_faults(&point_use);
-}
-END_TEST
-
-static void add(Suite *s, const char *name, const TTest *const *tests,
-                int timeout) {
-  TCase *tc = tcase_create(name);
-  tcase_set_timeout(tc, timeout);
-  for (; *tests; tests++) tcase_add_test(tc, *tests);
-  suite_add_tcase(s, tc);
-}
-
-int main(int argc, char **argv) {
-  Suite *s = suite_create("rendezvous");
-  const TTest *meetings[] = {
-      all_get_everything, used_again, surplus,        no_herd, deaths,
-      withdrawals,        cancelled,  listener_frees, refused, NULL};
-  const TTest *points[] = {point_filled,    point_waits,   point_listener,
-                           point_malformed, point_refused, NULL};
-  const TTest *proof[] = {processes, dies_anywhere, lost_replies, faults, NULL};
-  add(s, "meetings", meetings, 30);
-  add(s, "points", points, 30);
-  add(s, "proof", proof, 120);
-  return test_main(argc, argv, s);
 }

@@ -180,7 +180,7 @@ static unsigned seed(void) {
 
 /* ---- who holds ---- */
 
-START_TEST(readers_share_and_a_writer_is_alone) {
+TEST(readers_share_and_a_writer_is_alone) {
   open_all();
   ck_ok(zke_rwlock_acquire(rw[0], READ, soon(z[0])));
   ck_ok(zke_rwlock_acquire(rw[1], READ, soon(z[1])));
@@ -201,11 +201,10 @@ START_TEST(readers_share_and_a_writer_is_alone) {
   ck_told("ann HELD; bob HELD; ann OUT; bob OUT; cid HELD");
   close_all();
 }
-END_TEST
 
 /* "Writers not starved": who reads comes behind a writer that waits; and the
  * readers behind one writer come in together. */
-START_TEST(a_reader_queues_behind_a_writer) {
+TEST(a_reader_queues_behind_a_writer) {
   open_all();
   ck_ok(zke_rwlock_start(rw[0], READ));
   ck_ok(zke_rwlock_start(rw[1], WRITE));
@@ -224,10 +223,9 @@ START_TEST(a_reader_queues_behind_a_writer) {
   ck_told("bob OUT; cid HELD; dan HELD");
   close_all();
 }
-END_TEST
 
 /* A writer that gives up lets the readers behind it join those before it. */
-START_TEST(a_writer_that_gives_up_lets_readers_in) {
+TEST(a_writer_that_gives_up_lets_readers_in) {
   open_all();
   ck_ok(zke_rwlock_start(rw[0], READ));
   ck_ok(zke_rwlock_start(rw[1], WRITE));
@@ -238,10 +236,9 @@ START_TEST(a_writer_that_gives_up_lets_readers_in) {
   ck_assert_int_eq(zke_rwlock_state(rw[2]), ZKE_RWLOCK_HELD);
   close_all();
 }
-END_TEST
 
 /* Curator's names, so that its tools and ours see the same. */
-START_TEST(znodes_are_named_as_curator_does) {
+TEST(znodes_are_named_as_curator_does) {
   zke_strings *names;
   char *data;
   open_all();
@@ -262,9 +259,8 @@ START_TEST(znodes_are_named_as_curator_does) {
   zke_free(names);
   close_all();
 }
-END_TEST
 
-START_TEST(arguments_are_checked) {
+TEST(arguments_are_checked) {
   zke_rwlock *lock = NULL;
   zke_rwlock_options o = {.size = 1};
   zke_op op;
@@ -290,10 +286,9 @@ START_TEST(arguments_are_checked) {
   ck_assert_int_eq(entries(z[0]), 0);
   close_all();
 }
-END_TEST
 
 /* One object is one contender, in one mode. */
-START_TEST(an_object_in_use_is_refused) {
+TEST(an_object_in_use_is_refused) {
   open_all();
   ck_ok(zke_rwlock_start(rw[0], WRITE));
   ck_rc(zke_rwlock_acquire(rw[0], WRITE, soon(z[0])), ZKE_MISUSE);
@@ -310,11 +305,10 @@ START_TEST(an_object_in_use_is_refused) {
   ck_rc(zke_rwlock_downgrade(rw[1]), ZKE_MISUSE);
   close_all();
 }
-END_TEST
 
 /* Two recipes of different kinds on one path: a clear error, and nobody is
  * touched. */
-START_TEST(another_kind_on_the_path_is_refused) {
+TEST(another_kind_on_the_path_is_refused) {
   zke_lock *lock;
   open_all();
   ck_ok(zke_lock_new(z[0], PATH, NULL, &lock));
@@ -328,7 +322,6 @@ START_TEST(another_kind_on_the_path_is_refused) {
   zke_lock_free(lock);
   close_all();
 }
-END_TEST
 
 static void foreign(const char *name) {
   char path[400];
@@ -338,7 +331,7 @@ static void foreign(const char *name) {
 }
 
 /* Foreign or malformed children are ignored, never followed. */
-START_TEST(foreign_children_are_ignored) {
+TEST(foreign_children_are_ignored) {
   static const char *const names[] = {
       "x",
       "_c_",
@@ -373,7 +366,6 @@ START_TEST(foreign_children_are_ignored) {
   }
   close_all();
 }
-END_TEST
 
 /* ---- against a model ---- */
 
@@ -508,14 +500,13 @@ static void walk_on(int *who, int *action, int depth, int used, int most) {
   }
 }
 
-START_TEST(all_short_walks_are_as_the_model_says) {
+TEST(all_short_walks_are_as_the_model_says) {
   int who[8], action[8];
   open_all();
   walk_on(who, action, 0, 0, 5);
   ck_assert_int_gt(walks, 500);
   close_all();
 }
-END_TEST
 
 /* A session expires, or its znode is deleted: it has lost, the rest goes on. */
 static void strike(model *m, int who, bool expire) {
@@ -541,7 +532,7 @@ static void strike(model *m, int who, bool expire) {
   if (at >= 0) model_remove(m, at);
 }
 
-START_TEST(long_random_walks_are_as_the_model_says) {
+TEST(long_random_walks_are_as_the_model_says) {
   unsigned random = seed();
   model m = {.count = 0};
   open_all();
@@ -559,13 +550,12 @@ START_TEST(long_random_walks_are_as_the_model_says) {
   for (int i = 0; i < SESSIONS; i++) zke_rwlock_release(rw[i]);
   close_all();
 }
-END_TEST
 
 /* ---- changing the mode ---- */
 
 /* A queued writer does not get in between: the reader has the writer's number
  * (CURATOR-276, CURATOR-621). */
-START_TEST(a_downgrade_keeps_its_place) {
+TEST(a_downgrade_keeps_its_place) {
   open_all();
   ck_ok(zke_rwlock_try(rw[0], WRITE));
   int64_t token = zke_rwlock_token(rw[0]);
@@ -582,9 +572,8 @@ START_TEST(a_downgrade_keeps_its_place) {
   ck_told("ann HELD; bob HELD"); /* one's own state has not changed */
   close_all();
 }
-END_TEST
 
-START_TEST(an_upgrade_is_at_once_or_not_at_all) {
+TEST(an_upgrade_is_at_once_or_not_at_all) {
   open_all();
   ck_ok(zke_rwlock_try(rw[0], READ));
   ck_ok(zke_rwlock_try(rw[1], READ));
@@ -606,10 +595,9 @@ START_TEST(an_upgrade_is_at_once_or_not_at_all) {
   ck_assert_str_eq(line(), "W2");
   close_all();
 }
-END_TEST
 
 /* A mode that was changed fails whoever relied on the znode before. */
-START_TEST(an_op_is_of_the_present_mode) {
+TEST(an_op_is_of_the_present_mode) {
   zke_op op[2];
   open_all();
   ck_ok(zke_rwlock_try(rw[0], WRITE));
@@ -626,9 +614,8 @@ START_TEST(an_op_is_of_the_present_mode) {
   zke_rwlock_free(thief);
   close_all();
 }
-END_TEST
 
-START_TEST(a_conversion_of_what_was_deleted_is_lost) {
+TEST(a_conversion_of_what_was_deleted_is_lost) {
   open_all();
   for (int mode = WRITE; mode <= READ; mode++) {
     zke_strings *own;
@@ -644,7 +631,6 @@ START_TEST(a_conversion_of_what_was_deleted_is_lost) {
   }
   close_all();
 }
-END_TEST
 
 /* ---- in the middle of a call ----
  *
@@ -719,7 +705,7 @@ static void expect_one_of_them(int rc) {
   ck_ok(zke_rwlock_check(one));
 }
 
-START_TEST(an_upgrade_survives_who_comes_in_its_middle) {
+TEST_LOOP(an_upgrade_survives_who_comes_in_its_middle, 0, 3) {
   static void (*const actions[])(void) = {comes_to_read, comes_to_write,
                                           comes_and_upgrades};
   int held = 0, n = 1;
@@ -747,7 +733,6 @@ START_TEST(an_upgrade_survives_who_comes_in_its_middle) {
   zke_rwlock_free(other);
   close_two();
 }
-END_TEST
 
 static int asked_rc;
 
@@ -756,7 +741,7 @@ static void asks(void) {
 }
 
 /* Asked after it held, before it watched itself: it hears of it. */
-START_TEST(a_request_in_the_middle_of_acquiring_is_heard) {
+TEST(a_request_in_the_middle_of_acquiring_is_heard) {
   int heard = 0;
   open_two();
   one = make_listening(first, "one");
@@ -779,13 +764,12 @@ START_TEST(a_request_in_the_middle_of_acquiring_is_heard) {
   zke_rwlock_free(other);
   close_two();
 }
-END_TEST
 
 static void downgrades(void) { zke_rwlock_downgrade(other); }
 
 /* A holder that changes its mode while it is being asked, or while it is being
  * deleted, does not evade who insists. */
-START_TEST(a_change_of_mode_in_the_middle_does_not_evade) {
+TEST(a_change_of_mode_in_the_middle_does_not_evade) {
   bool more = true;
   int n = 1;
   open_two();
@@ -808,11 +792,10 @@ START_TEST(a_change_of_mode_in_the_middle_does_not_evade) {
   zke_rwlock_free(other);
   close_two();
 }
-END_TEST
 
 /* ---- waiting ---- */
 
-START_TEST(a_waiting_thread_gets_it_on_release) {
+TEST(a_waiting_thread_gets_it_on_release) {
   call c;
   open_all();
   for (int mode = WRITE; mode <= READ; mode++) {
@@ -826,9 +809,8 @@ START_TEST(a_waiting_thread_gets_it_on_release) {
   }
   close_all();
 }
-END_TEST
 
-START_TEST(a_timeout_names_the_holder_and_leaves_nothing) {
+TEST(a_timeout_names_the_holder_and_leaves_nothing) {
   open_all();
   ck_ok(zke_rwlock_try(rw[0], READ));
   ck_rc(zke_rwlock_acquire(rw[1], WRITE, zke_now(z[1]) + 20),
@@ -840,9 +822,8 @@ START_TEST(a_timeout_names_the_holder_and_leaves_nothing) {
   ck_assert_int_eq(watches(z[1]), 0);
   close_all();
 }
-END_TEST
 
-START_TEST(cancel_ends_the_wait) {
+TEST(cancel_ends_the_wait) {
   call c;
   open_all();
   ck_ok(zke_rwlock_try(rw[0], READ));
@@ -855,9 +836,8 @@ START_TEST(cancel_ends_the_wait) {
   ck_ok(zke_rwlock_acquire(rw[1], READ, soon(z[1])));
   close_all();
 }
-END_TEST
 
-START_TEST(a_started_one_can_be_waited_for) {
+TEST(a_started_one_can_be_waited_for) {
   call c;
   open_all();
   ck_ok(zke_rwlock_try(rw[0], WRITE));
@@ -871,7 +851,6 @@ START_TEST(a_started_one_can_be_waited_for) {
   ck_assert_str_eq(line(), "R1 (W2)");
   close_all();
 }
-END_TEST
 
 /* ---- circles ---- */
 
@@ -893,7 +872,7 @@ static void *read_then_write(void *context) {
   return NULL;
 }
 
-START_TEST(readers_that_want_to_write_make_a_circle) {
+TEST(readers_that_want_to_write_make_a_circle) {
   call c;
   open_all();
   zke_rwlock *reads = make_at(z[0], PATH, 0), *writes = make_at(z[0], "/b", 0);
@@ -909,11 +888,10 @@ START_TEST(readers_that_want_to_write_make_a_circle) {
   zke_rwlock_free(writes);
   close_all();
 }
-END_TEST
 
 /* Who reads and then wants to write by another object waits for itself: found
  * at once.  With an upgrade it is ZKE_HELD or goes well. */
-START_TEST(a_reader_that_waits_to_write_is_a_circle) {
+TEST(a_reader_that_waits_to_write_is_a_circle) {
   open_all();
   zke_rwlock *again = make(z[0]);
   ck_ok(zke_rwlock_try(rw[0], READ));
@@ -923,10 +901,9 @@ START_TEST(a_reader_that_waits_to_write_is_a_circle) {
   zke_rwlock_free(again);
   close_all();
 }
-END_TEST
 
 /* The reader behind a writer that waits for the very same thread. */
-START_TEST(reading_again_behind_a_writer_is_a_circle) {
+TEST(reading_again_behind_a_writer_is_a_circle) {
   call c;
   open_all();
   zke_rwlock *again = make(z[0]);
@@ -943,9 +920,8 @@ START_TEST(reading_again_behind_a_writer_is_a_circle) {
   zke_rwlock_free(again);
   close_all();
 }
-END_TEST
 
-START_TEST(the_check_can_be_turned_off) {
+TEST(the_check_can_be_turned_off) {
   open_all();
   zke_rwlock *again = make_at(z[0], PATH, 1);
   ck_ok(zke_rwlock_try(rw[0], READ));
@@ -954,7 +930,6 @@ START_TEST(the_check_can_be_turned_off) {
   zke_rwlock_free(again);
   close_all();
 }
-END_TEST
 
 /* A thread that holds a lock while it waits to write. */
 static void *lock_then_write(void *context) {
@@ -968,7 +943,7 @@ static void *lock_then_write(void *context) {
   return NULL;
 }
 
-START_TEST(a_lock_and_a_rwlock_can_make_a_circle) {
+TEST(a_lock_and_a_rwlock_can_make_a_circle) {
   call c = {.lock = rw[2]};
   zke_lock *wanted;
   open_all();
@@ -989,12 +964,11 @@ START_TEST(a_lock_and_a_rwlock_can_make_a_circle) {
   zke_lock_free(wanted);
   close_all();
 }
-END_TEST
 
 /* ---- revoking ---- */
 
 /* Asks, hears, consents. */
-START_TEST(a_holder_is_asked_and_consents) {
+TEST(a_holder_is_asked_and_consents) {
   call c;
   open_all();
   ck_ok(zke_rwlock_try(rw[0], WRITE));
@@ -1010,11 +984,10 @@ START_TEST(a_holder_is_asked_and_consents) {
   ck_told("ann OUT");
   close_all();
 }
-END_TEST
 
 /* What the request writes is the word of ZooKeeper's text, before whose it is
  * and what the user said. */
-START_TEST(a_request_keeps_the_users_data) {
+TEST(a_request_keeps_the_users_data) {
   zke_party_list *list;
   zke_strings *own;
   char *data;
@@ -1044,10 +1017,9 @@ START_TEST(a_request_keeps_the_users_data) {
   zke_rwlock_free(lock);
   close_all();
 }
-END_TEST
 
 /* By hand, as the text has it. */
-START_TEST(the_bare_word_asks_too) {
+TEST(the_bare_word_asks_too) {
   zke_strings *own;
   open_all();
   ck_ok(zke_rwlock_try(rw[0], READ));
@@ -1064,10 +1036,9 @@ START_TEST(the_bare_word_asks_too) {
   zke_free(own);
   close_all();
 }
-END_TEST
 
 /* Without consent it is taken away after the grace period, and told. */
-START_TEST(who_insists_takes_it_away) {
+TEST(who_insists_takes_it_away) {
   open_all();
   ck_ok(zke_rwlock_try(rw[0], READ));
   ck_ok(zke_rwlock_try(rw[1], READ));
@@ -1089,10 +1060,9 @@ START_TEST(who_insists_takes_it_away) {
   }
   close_all();
 }
-END_TEST
 
 /* Only who held at the call is asked, not who waits behind. */
-START_TEST(who_waits_is_not_asked) {
+TEST(who_waits_is_not_asked) {
   open_all();
   ck_ok(zke_rwlock_try(rw[0], WRITE));
   ck_ok(zke_rwlock_start(rw[1], READ));
@@ -1106,10 +1076,9 @@ START_TEST(who_waits_is_not_asked) {
   ck_ok(zke_rwlock_revoke(rw[0], 0, 0)); /* nobody holds: done */
   close_all();
 }
-END_TEST
 
 /* A change of mode is no release. */
-START_TEST(a_downgrade_does_not_evade) {
+TEST(a_downgrade_does_not_evade) {
   call c;
   open_all();
   ck_ok(zke_rwlock_try(rw[0], WRITE));
@@ -1125,9 +1094,8 @@ START_TEST(a_downgrade_does_not_evade) {
   ck_ok(c.rc);
   close_all();
 }
-END_TEST
 
-START_TEST(revoking_can_be_cancelled) {
+TEST(revoking_can_be_cancelled) {
   call c;
   open_all();
   ck_ok(zke_rwlock_try(rw[0], WRITE));
@@ -1140,7 +1108,6 @@ START_TEST(revoking_can_be_cancelled) {
   ck_assert_int_eq(watches(z[1]), 0);
   close_all();
 }
-END_TEST
 
 /* A listener may comply on the spot. */
 static void complies(zke_rwlock *lock, int event, int64_t token, void *c) {
@@ -1148,7 +1115,7 @@ static void complies(zke_rwlock *lock, int event, int64_t token, void *c) {
   if (event == ZKE_RWLOCK_ASKED) ck_ok(zke_rwlock_release(lock));
 }
 
-START_TEST(a_listener_may_release) {
+TEST(a_listener_may_release) {
   zke_rwlock *lock;
   zke_rwlock_options o = {.size = sizeof o, .listener = complies};
   call c;
@@ -1163,11 +1130,10 @@ START_TEST(a_listener_may_release) {
   zke_rwlock_free(lock);
   close_all();
 }
-END_TEST
 
 /* ---- the session's end ---- */
 
-START_TEST(an_expired_session_holds_nothing) {
+TEST(an_expired_session_holds_nothing) {
   zke_op op;
   open_all();
   ck_ok(zke_rwlock_try(rw[0], WRITE));
@@ -1186,9 +1152,8 @@ START_TEST(an_expired_session_holds_nothing) {
   ck_assert_int_eq(zke_rwlock_state(rw[1]), ZKE_RWLOCK_HELD);
   close_all();
 }
-END_TEST
 
-START_TEST(a_waiter_whose_session_expires_returns) {
+TEST(a_waiter_whose_session_expires_returns) {
   call c;
   open_all();
   ck_ok(zke_rwlock_try(rw[0], READ));
@@ -1200,7 +1165,6 @@ START_TEST(a_waiter_whose_session_expires_returns) {
   ck_assert_str_eq(line(), "R0");
   close_all();
 }
-END_TEST
 
 /* ---- processes ---- */
 
@@ -1309,7 +1273,7 @@ static void play_first(zke *own) {
 /* No herd: behind a writer stand eleven readers, a writer, twelve readers.
  * Its release wakes the first readers and nobody else; of theirs only the
  * last one's wakes the writer. */
-START_TEST(a_release_wakes_only_who_goes_on) {
+TEST(a_release_wakes_only_who_goes_on) {
   pid_t pid[CROWD];
   long before[CROWD];
   share();
@@ -1338,7 +1302,6 @@ START_TEST(a_release_wakes_only_who_goes_on) {
   kill(writer, SIGKILL);
   while (waitpid(-1, NULL, 0) > 0) continue;
 }
-END_TEST
 
 /* Nobody else is in there but who may be. */
 static void expect_alone(int mode) {
@@ -1405,7 +1368,7 @@ static void strike_down(int i, pid_t pid) {
 
 /* Modes change in the middle of others' changes, and of deaths: never two that
  * exclude each other, and it goes on. */
-START_TEST(processes_that_are_killed_exclude_each_other) {
+TEST(processes_that_are_killed_exclude_each_other) {
   enum { PLAYERS = 4, KILLS = 25 };
   pid_t pid[PLAYERS];
   unsigned random = seed();
@@ -1423,7 +1386,6 @@ START_TEST(processes_that_are_killed_exclude_each_other) {
   ck_assert_str_eq(shared->sentence, "");
   for (int i = 0; i < PLAYERS; i++) strike_down(i, pid[i]);
 }
-END_TEST
 
 /* ---- deaths, lost replies, faults ---- */
 
@@ -1494,16 +1456,13 @@ static void check_rwlock(zke *by, int rc) {
 static const recipe_use uses[] = {{"modes", NULL, use_modes, check_rwlock},
                                   {"two", NULL, use_two, check_rwlock}};
 
-START_TEST(a_death_anywhere_lets_others_go_on) {
+TEST_LOOP(a_death_anywhere_lets_others_go_on, 0, 2) {
   ck_assert_int_gt(recipe_deaths(&uses[_i]), 20);
 }
-END_TEST
 
-START_TEST(a_lost_reply_is_made_good) { recipe_lost_replies(&uses[_i]); }
-END_TEST
+TEST_LOOP(a_lost_reply_is_made_good, 0, 2) { recipe_lost_replies(&uses[_i]); }
 
-START_TEST(a_fault_leaves_nothing_behind) { recipe_faults(&uses[_i]); }
-END_TEST
+TEST_LOOP(a_fault_leaves_nothing_behind, 0, 2) { recipe_faults(&uses[_i]); }
 
 /* ---- granting ---- */
 
@@ -1538,7 +1497,7 @@ static const char *marks(void) {
 
 /* Of several readers the first is granted it, and a writer only by the last
  * that keeps it out. */
-START_TEST(a_release_grants_the_first_behind_it) {
+TEST(a_release_grants_the_first_behind_it) {
   line_up("WWRR");
   ck_ok(zke_rwlock_release(rw[0])); /* came alone: has seen nobody */
   ck_assert_str_eq(marks(), "---");
@@ -1550,9 +1509,8 @@ START_TEST(a_release_grants_the_first_behind_it) {
   ck_assert_str_eq(marks(), "++");
   close_all();
 }
-END_TEST
 
-START_TEST(a_writer_is_granted_it_by_the_last_reader_only) {
+TEST(a_writer_is_granted_it_by_the_last_reader_only) {
   line_up("WRRW");
   ck_ok(zke_rwlock_release(rw[0]));
   dispatch_all();
@@ -1573,71 +1531,4 @@ START_TEST(a_writer_is_granted_it_by_the_last_reader_only) {
   dispatch_all();
   ck_assert_str_eq(marks(), "+-");
   close_all();
-}
-END_TEST
-
-/* ---- the suite ---- */
-
-static TCase *add_case(Suite *suite, const char *name, int seconds) {
-  TCase *tc = tcase_create(name);
-  tcase_set_timeout(tc, seconds);
-  suite_add_tcase(suite, tc);
-  return tc;
-}
-
-int main(int argc, char **argv) {
-  Suite *suite = suite_create("rwlock");
-  TCase *tc = add_case(suite, "holding", 20);
-  tcase_add_test(tc, readers_share_and_a_writer_is_alone);
-  tcase_add_test(tc, a_reader_queues_behind_a_writer);
-  tcase_add_test(tc, a_writer_that_gives_up_lets_readers_in);
-  tcase_add_test(tc, znodes_are_named_as_curator_does);
-  tcase_add_test(tc, arguments_are_checked);
-  tcase_add_test(tc, an_object_in_use_is_refused);
-  tcase_add_test(tc, another_kind_on_the_path_is_refused);
-  tcase_add_test(tc, foreign_children_are_ignored);
-  tcase_add_test(tc, a_release_grants_the_first_behind_it);
-  tcase_add_test(tc, a_writer_is_granted_it_by_the_last_reader_only);
-  tc = add_case(suite, "model", 60);
-  tcase_add_test(tc, all_short_walks_are_as_the_model_says);
-  tcase_add_test(tc, long_random_walks_are_as_the_model_says);
-  tc = add_case(suite, "mode", 20);
-  tcase_add_test(tc, a_downgrade_keeps_its_place);
-  tcase_add_test(tc, an_upgrade_is_at_once_or_not_at_all);
-  tcase_add_test(tc, an_op_is_of_the_present_mode);
-  tcase_add_test(tc, a_conversion_of_what_was_deleted_is_lost);
-  tcase_add_loop_test(tc, an_upgrade_survives_who_comes_in_its_middle, 0, 3);
-  tc = add_case(suite, "waiting", 20);
-  tcase_add_test(tc, a_waiting_thread_gets_it_on_release);
-  tcase_add_test(tc, a_timeout_names_the_holder_and_leaves_nothing);
-  tcase_add_test(tc, cancel_ends_the_wait);
-  tcase_add_test(tc, a_started_one_can_be_waited_for);
-  tc = add_case(suite, "circles", 20);
-  tcase_add_test(tc, readers_that_want_to_write_make_a_circle);
-  tcase_add_test(tc, a_reader_that_waits_to_write_is_a_circle);
-  tcase_add_test(tc, reading_again_behind_a_writer_is_a_circle);
-  tcase_add_test(tc, the_check_can_be_turned_off);
-  tcase_add_test(tc, a_lock_and_a_rwlock_can_make_a_circle);
-  tc = add_case(suite, "revoking", 20);
-  tcase_add_test(tc, a_holder_is_asked_and_consents);
-  tcase_add_test(tc, a_request_keeps_the_users_data);
-  tcase_add_test(tc, the_bare_word_asks_too);
-  tcase_add_test(tc, a_request_in_the_middle_of_acquiring_is_heard);
-  tcase_add_test(tc, who_insists_takes_it_away);
-  tcase_add_test(tc, who_waits_is_not_asked);
-  tcase_add_test(tc, a_downgrade_does_not_evade);
-  tcase_add_test(tc, a_change_of_mode_in_the_middle_does_not_evade);
-  tcase_add_test(tc, revoking_can_be_cancelled);
-  tcase_add_test(tc, a_listener_may_release);
-  tc = add_case(suite, "end", 20);
-  tcase_add_test(tc, an_expired_session_holds_nothing);
-  tcase_add_test(tc, a_waiter_whose_session_expires_returns);
-  tc = add_case(suite, "processes", 60);
-  tcase_add_test(tc, a_release_wakes_only_who_goes_on);
-  tcase_add_test(tc, processes_that_are_killed_exclude_each_other);
-  tc = add_case(suite, "proof", 120);
-  tcase_add_loop_test(tc, a_death_anywhere_lets_others_go_on, 0, 2);
-  tcase_add_loop_test(tc, a_lost_reply_is_made_good, 0, 2);
-  tcase_add_loop_test(tc, a_fault_leaves_nothing_behind, 0, 2);
-  return test_main(argc, argv, suite);
 }

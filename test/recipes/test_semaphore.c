@@ -162,7 +162,7 @@ static void join(call *c) {
 
 /* ---- one contender ---- */
 
-START_TEST(acquire_holds_and_release_gives_up) {
+TEST(acquire_holds_and_release_gives_up) {
   open_sessions();
   zke_semaphore *sem = make(z[0], 2);
   char *data;
@@ -183,10 +183,9 @@ START_TEST(acquire_holds_and_release_gives_up) {
   free_all(&sem, 1);
   close_sessions();
 }
-END_TEST
 
 /* Several permits are as many znodes, made in one step. */
-START_TEST(permits_are_made_and_given_back_together) {
+TEST(permits_are_made_and_given_back_together) {
   open_sessions();
   zke_semaphore *sem = make(z[0], 5);
   zke_strings *names;
@@ -216,9 +215,8 @@ START_TEST(permits_are_made_and_given_back_together) {
   free_all(&sem, 1);
   close_sessions();
 }
-END_TEST
 
-START_TEST(arguments_are_checked) {
+TEST(arguments_are_checked) {
   open_sessions();
   zke_semaphore *sem = (zke_semaphore *)(void *)z;
   zke_semaphore_options o = {.size = 3};
@@ -253,9 +251,8 @@ START_TEST(arguments_are_checked) {
   free_all(&sem, 1);
   close_sessions();
 }
-END_TEST
 
-START_TEST(another_kind_on_the_path_is_refused) {
+TEST(another_kind_on_the_path_is_refused) {
   static const char *const data[] = {"zkembed lock\n", "mine",
                                      "zkembed semaphore\n",
                                      "zkembed semaphore\nlimit 0\n"};
@@ -280,10 +277,9 @@ START_TEST(another_kind_on_the_path_is_refused) {
   free_all(&sem, 1);
   close_sessions();
 }
-END_TEST
 
 /* What others put into the directory is neither followed nor touched. */
-START_TEST(foreign_children_are_ignored) {
+TEST(foreign_children_are_ignored) {
   static const char *const foreign[] = {
       PATH "/x", PATH "/lease-0000000000", PATH "/_c_short-lease-0000000000",
       PATH "/_c_00000000-0000-0000-0000-000000000000-other-0000000000",
@@ -305,10 +301,9 @@ START_TEST(foreign_children_are_ignored) {
   ck_assert_int_eq(entries(z[0], PATH), FOREIGN);
   close_sessions();
 }
-END_TEST
 
 /* The container may be removed while nobody uses it. */
-START_TEST(a_removed_directory_is_made_again) {
+TEST(a_removed_directory_is_made_again) {
   open_sessions();
   zke_semaphore *sem = make(z[0], 2), *any = make(z[1], 0);
   for (int i = 0; i < 3; i++) {
@@ -323,11 +318,10 @@ START_TEST(a_removed_directory_is_made_again) {
   free_all((zke_semaphore *[]){sem, any}, 2);
   close_sessions();
 }
-END_TEST
 
 /* ---- the limit ---- */
 
-START_TEST(a_limit_stated_otherwise_is_refused) {
+TEST(a_limit_stated_otherwise_is_refused) {
   open_sessions();
   zke_semaphore *sem[3] = {make(z[0], 3), make(z[1], 4), make(z[2], 0)};
   ck_rc(zke_semaphore_acquire(sem[2], 1, soon(z[2])), ZKE_NONODE);
@@ -341,9 +335,8 @@ START_TEST(a_limit_stated_otherwise_is_refused) {
   free_all(sem, 3);
   close_sessions();
 }
-END_TEST
 
-START_TEST(more_permits_than_the_limit_are_refused_at_once) {
+TEST(more_permits_than_the_limit_are_refused_at_once) {
   open_sessions();
   zke_semaphore *sem = make(z[0], 2);
   ck_rc(zke_semaphore_acquire(sem, 3, ZKE_FOREVER), ZKE_LIMIT);
@@ -354,9 +347,8 @@ START_TEST(more_permits_than_the_limit_are_refused_at_once) {
   free_all(&sem, 1);
   close_sessions();
 }
-END_TEST
 
-START_TEST(a_raised_limit_lets_waiters_in) {
+TEST(a_raised_limit_lets_waiters_in) {
   zke_semaphore *sem[5];
   int limit;
   open_sessions();
@@ -370,9 +362,8 @@ START_TEST(a_raised_limit_lets_waiters_in) {
   free_all(sem, 5);
   close_sessions();
 }
-END_TEST
 
-START_TEST(holders_above_a_lowered_limit_keep_theirs) {
+TEST(holders_above_a_lowered_limit_keep_theirs) {
   zke_semaphore *sem[5];
   open_sessions();
   start_all(sem, 4, (const int[]){1, 1, 2, 1, 1}, 5);
@@ -391,10 +382,9 @@ START_TEST(holders_above_a_lowered_limit_keep_theirs) {
   free_all(sem, 5);
   close_sessions();
 }
-END_TEST
 
 /* It can never be served; and it keeps out those behind it no longer. */
-START_TEST(a_wait_for_more_than_a_lowered_limit_ends) {
+TEST(a_wait_for_more_than_a_lowered_limit_ends) {
   open_sessions();
   zke_semaphore *sem[4] = {make(z[0], 3), make(z[1], 3),
                            make_listening(z[2], 3), make(z[3], 3)};
@@ -416,10 +406,9 @@ START_TEST(a_wait_for_more_than_a_lowered_limit_ends) {
   free_all(sem, 4);
   close_sessions();
 }
-END_TEST
 
 /* Who has agreed to the limit once goes on under the new one. */
-START_TEST(a_changed_limit_holds_for_all) {
+TEST(a_changed_limit_holds_for_all) {
   open_sessions();
   zke_semaphore *sem[3] = {make(z[0], 1), make(z[1], 0), make(z[2], 1)};
   ck_ok(zke_semaphore_acquire(sem[0], 1, soon(z[0])));
@@ -431,9 +420,8 @@ START_TEST(a_changed_limit_holds_for_all) {
   free_all(sem, 3);
   close_sessions();
 }
-END_TEST
 
-START_TEST(resize_makes_what_is_missing_to_stay) {
+TEST(resize_makes_what_is_missing_to_stay) {
   zke_stat before, after;
   int limit;
   open_sessions();
@@ -449,11 +437,10 @@ START_TEST(resize_makes_what_is_missing_to_stay) {
   free_all(&sem, 1);
   close_sessions();
 }
-END_TEST
 
 /* ---- several ---- */
 
-START_TEST(as_many_hold_as_the_limit_says) {
+TEST(as_many_hold_as_the_limit_says) {
   zke_semaphore *sem[5];
   open_sessions();
   start_all(sem, 2, (const int[]){1, 1, 1, 1, 1}, 5);
@@ -471,11 +458,10 @@ START_TEST(as_many_hold_as_the_limit_says) {
   free_all(sem, 5);
   close_sessions();
 }
-END_TEST
 
 /* All or nothing, first come first served: two are free, but the first that
  * waits wants three, and is not overtaken by one that wants one. */
-START_TEST(a_small_one_does_not_overtake_a_large_one) {
+TEST(a_small_one_does_not_overtake_a_large_one) {
   zke_semaphore *sem[4];
   open_sessions();
   start_all(sem, 4, (const int[]){1, 1, 3, 1}, 4);
@@ -491,9 +477,8 @@ START_TEST(a_small_one_does_not_overtake_a_large_one) {
   free_all(sem, 4);
   close_sessions();
 }
-END_TEST
 
-START_TEST(try_is_refused_naming_a_holder) {
+TEST(try_is_refused_naming_a_holder) {
   open_sessions();
   zke_semaphore *sem[2] = {make(z[0], 3), make(z[1], 3)};
   ck_ok(zke_semaphore_acquire(sem[0], 2, soon(z[0])));
@@ -507,9 +492,8 @@ START_TEST(try_is_refused_naming_a_holder) {
   free_all(sem, 2);
   close_sessions();
 }
-END_TEST
 
-START_TEST(a_timeout_names_a_holder_and_leaves_nothing) {
+TEST(a_timeout_names_a_holder_and_leaves_nothing) {
   open_sessions();
   zke_semaphore *sem[2] = {make(z[0], 2), make(z[1], 2)};
   ck_ok(zke_semaphore_acquire(sem[0], 1, soon(z[0])));
@@ -525,9 +509,8 @@ START_TEST(a_timeout_names_a_holder_and_leaves_nothing) {
   free_all(sem, 2);
   close_sessions();
 }
-END_TEST
 
-START_TEST(a_waiting_thread_gets_them_on_release) {
+TEST(a_waiting_thread_gets_them_on_release) {
   open_sessions();
   zke_semaphore *sem[2] = {make(z[0], 3), make(z[1], 3)};
   call c;
@@ -543,9 +526,8 @@ START_TEST(a_waiting_thread_gets_them_on_release) {
   free_all(sem, 2);
   close_sessions();
 }
-END_TEST
 
-START_TEST(cancel_ends_the_wait_of_another_thread) {
+TEST(cancel_ends_the_wait_of_another_thread) {
   open_sessions();
   zke_semaphore *sem[2] = {make(z[0], 3), make(z[1], 3)};
   call c;
@@ -562,10 +544,9 @@ START_TEST(cancel_ends_the_wait_of_another_thread) {
   free_all(sem, 2);
   close_sessions();
 }
-END_TEST
 
 /* acquire() after start() waits in the place taken before. */
-START_TEST(a_started_one_can_be_waited_for) {
+TEST(a_started_one_can_be_waited_for) {
   zke_semaphore *sem[3];
   call c;
   open_sessions();
@@ -579,9 +560,8 @@ START_TEST(a_started_one_can_be_waited_for) {
   free_all(sem, 3);
   close_sessions();
 }
-END_TEST
 
-START_TEST(contenders_are_listed_with_their_permits) {
+TEST(contenders_are_listed_with_their_permits) {
   zke_semaphore *sem[3];
   zke_party_list *list;
   open_sessions();
@@ -613,11 +593,10 @@ START_TEST(contenders_are_listed_with_their_permits) {
   free_all(sem, 3);
   close_sessions();
 }
-END_TEST
 
 /* ---- losing, and giving back once ---- */
 
-START_TEST(the_listener_hears_its_turn_in_dispatch) {
+TEST(the_listener_hears_its_turn_in_dispatch) {
   open_sessions();
   zke_semaphore *sem[2] = {make(z[0], 1), make_listening(z[1], 1)};
   ck_ok(zke_semaphore_acquire(sem[0], 1, soon(z[0])));
@@ -631,11 +610,10 @@ START_TEST(the_listener_hears_its_turn_in_dispatch) {
   free_all(sem, 2);
   close_sessions();
 }
-END_TEST
 
 /* solid_queue#761: a late second release raised a semaphore above its limit.
  * Here it gives back nothing, whoever holds what by then. */
-START_TEST(a_second_release_gives_nothing_back) {
+TEST(a_second_release_gives_nothing_back) {
   open_sessions();
   zke_semaphore *sem[3] = {make(z[0], 1), make(z[1], 1), make(z[2], 1)};
   ck_ok(zke_semaphore_acquire(sem[0], 1, soon(z[0])));
@@ -647,10 +625,9 @@ START_TEST(a_second_release_gives_nothing_back) {
   free_all(sem, 3);
   close_sessions();
 }
-END_TEST
 
 /* A release whose reply was lost is repeated for that acquisition only. */
-START_TEST(a_repeated_release_hits_no_later_acquisition) {
+TEST(a_repeated_release_hits_no_later_acquisition) {
   open_sessions();
   zke_semaphore *sem[2] = {make(z[0], 2), make(z[0], 2)}; /* one session */
   ck_ok(zke_semaphore_acquire(sem[0], 2, soon(z[0])));
@@ -662,10 +639,9 @@ START_TEST(a_repeated_release_hits_no_later_acquisition) {
   free_all(sem, 2);
   close_sessions();
 }
-END_TEST
 
 /* One of several permits is taken away: all are lost, the others go back. */
-START_TEST(one_permit_taken_away_loses_all) {
+TEST(one_permit_taken_away_loses_all) {
   zke_strings *names;
   zke_op op;
   for (int part = 0; part < 3; part++) {
@@ -693,9 +669,8 @@ START_TEST(one_permit_taken_away_loses_all) {
     close_sessions();
   }
 }
-END_TEST
 
-START_TEST(a_waiter_that_lost_a_part_never_holds_less) {
+TEST(a_waiter_that_lost_a_part_never_holds_less) {
   open_sessions();
   zke_semaphore *sem[2] = {make(z[0], 3), make(z[1], 3)};
   zke_strings *names;
@@ -717,10 +692,9 @@ START_TEST(a_waiter_that_lost_a_part_never_holds_less) {
   free_all(sem, 2);
   close_sessions();
 }
-END_TEST
 
 /* CURATOR-595: after the session is lost its permits come back. */
-START_TEST(an_expired_session_holds_nothing) {
+TEST(an_expired_session_holds_nothing) {
   open_sessions();
   zke_semaphore *sem[2] = {make_listening(z[0], 3), make(z[1], 3)};
   zke_op op;
@@ -739,9 +713,8 @@ START_TEST(an_expired_session_holds_nothing) {
   zke_semaphore_free(sem[1]);
   close_sessions();
 }
-END_TEST
 
-START_TEST(a_waiter_whose_session_expires_returns) {
+TEST(a_waiter_whose_session_expires_returns) {
   open_sessions();
   zke_semaphore *sem[2] = {make(z[0], 2), make(z[1], 2)};
   call c;
@@ -757,7 +730,6 @@ START_TEST(a_waiter_whose_session_expires_returns) {
   zke_semaphore_free(sem[1]);
   close_sessions();
 }
-END_TEST
 
 /* ---- deadlocks ---- */
 
@@ -819,7 +791,7 @@ static int run_circle(holder *h, int permits, char *sentence, size_t size) {
 
 /* "Semaphores: blocked only if all holders are in the closure" - as far as
  * what the others can give back would not do. */
-START_TEST(a_circle_needs_enough_stuck_permits) {
+TEST(a_circle_needs_enough_stuck_permits) {
   static const struct {
     int held[2], wants[2], asked, rc;
   } cases[] = {
@@ -845,7 +817,6 @@ START_TEST(a_circle_needs_enough_stuck_permits) {
   }
   close_sessions();
 }
-END_TEST
 
 /* Holders above a lowered limit do not wait, whatever their place says. */
 typedef struct lowered {
@@ -867,7 +838,7 @@ static void *hold_and_want_lock(void *context) {
   return NULL;
 }
 
-START_TEST(a_lowered_limit_is_no_circle) {
+TEST(a_lowered_limit_is_no_circle) {
   pthread_t thread;
   lowered l = {.rc = 1};
   zke_lock *lock;
@@ -888,9 +859,8 @@ START_TEST(a_lowered_limit_is_no_circle) {
   pthread_barrier_destroy(&l.both);
   close_sessions();
 }
-END_TEST
 
-START_TEST(two_objects_of_one_thread_deadlock) {
+TEST(two_objects_of_one_thread_deadlock) {
   open_sessions();
   zke_semaphore *sem[2] = {make(z[0], 3), make(z[0], 3)}, *quiet;
   zke_semaphore_options o = {
@@ -906,7 +876,6 @@ START_TEST(two_objects_of_one_thread_deadlock) {
   free_all(sem, 2);
   close_sessions();
 }
-END_TEST
 
 /* ---- threads ---- */
 
@@ -928,7 +897,7 @@ static void *enter_and_leave(void *session) {
   return NULL;
 }
 
-START_TEST(threads_keep_within_the_limit) {
+TEST(threads_keep_within_the_limit) {
   pthread_t thread[THREADS];
   open_sessions();
   for (int i = 0; i < THREADS; i++)
@@ -938,7 +907,6 @@ START_TEST(threads_keep_within_the_limit) {
   ck_assert_int_eq(entries(z[0], PATH), 0);
   close_sessions();
 }
-END_TEST
 
 /* ---- processes ---- */
 
@@ -1045,7 +1013,7 @@ static int count_woken(const long *before) {
 
 /* A release wakes those nearest to their turn, not the crowd: of the ten that
  * wait at most three.  So does a death; who sees it first needs no waking. */
-START_TEST(a_release_wakes_no_more_than_the_limit) {
+TEST(a_release_wakes_no_more_than_the_limit) {
   pid_t pid[CROWD];
   zke *own;
   zke_semaphore *mine;
@@ -1071,11 +1039,10 @@ START_TEST(a_release_wakes_no_more_than_the_limit) {
   zke_semaphore_free(mine);
   ck_ok(zke_close(own));
 }
-END_TEST
 
 /* One that is next but stopped keeps its own permit waiting, not the others'
  * behind it. */
-START_TEST(a_stopped_waiter_holds_nobody_up) {
+TEST(a_stopped_waiter_holds_nobody_up) {
   pid_t pid[CROWD];
   zke *own;
   zke_party_list *list;
@@ -1106,7 +1073,6 @@ START_TEST(a_stopped_waiter_holds_nobody_up) {
   }
   ck_ok(zke_close(own));
 }
-END_TEST
 
 /* ---- fencing and the limit, as properties ---- */
 
@@ -1216,7 +1182,7 @@ static int reach(void) {
 /* Whatever is called: what is held stays within the limit, and every token is
  * greater than all before.  With changes of the limit (the second round): a
  * lowered one lets in nobody whose turn had not come before. */
-START_TEST(the_limit_holds_in_any_history) {
+TEST_LOOP(the_limit_holds_in_any_history, 0, 2) {
   zke_semaphore *sem[OBJECTS];
   unsigned random = seed();
   int full = 0, before = 0;
@@ -1239,10 +1205,9 @@ START_TEST(the_limit_holds_in_any_history) {
   for (int i = 0; i < 4; i++) ck_assert_int_eq(watches(z[i]), 0);
   close_sessions();
 }
-END_TEST
 
 /* Whoever waits for a permit comes in, once all others have gone. */
-START_TEST(everybody_is_served_in_the_end) {
+TEST(everybody_is_served_in_the_end) {
   zke_semaphore *sem[OBJECTS];
   unsigned random = seed();
   int served = 0, moved;
@@ -1266,7 +1231,6 @@ START_TEST(everybody_is_served_in_the_end) {
   for (int i = 0; i < OBJECTS; i++) zke_semaphore_free(sem[i]);
   close_sessions();
 }
-END_TEST
 
 static void come_and_go(zke *own) {
   zke_semaphore *sem = make(own, WIDE);
@@ -1290,7 +1254,7 @@ static void expect_within_limit(zke *own) {
   ck_assert_int_le(sum, WIDE);
 }
 
-START_TEST(the_limit_holds_while_holders_are_killed) {
+TEST(the_limit_holds_while_holders_are_killed) {
   enum { WORKERS = 4, KILLS = 20 };
   pid_t pid[WORKERS];
   unsigned random = seed();
@@ -1317,7 +1281,6 @@ START_TEST(the_limit_holds_while_holders_are_killed) {
   zke_semaphore_free(sem);
   ck_ok(zke_close(own));
 }
-END_TEST
 
 /* ---- deaths, lost replies, faults ---- */
 
@@ -1383,16 +1346,13 @@ static const recipe_use uses[] = {
     {"semaphore", NULL, use_plain, check_semaphore},
     {"two semaphores", NULL, use_two, check_semaphore}};
 
-START_TEST(a_death_anywhere_lets_others_go_on) {
+TEST_LOOP(a_death_anywhere_lets_others_go_on, 0, 2) {
   ck_assert_int_gt(recipe_deaths(&uses[_i]), 20);
 }
-END_TEST
 
-START_TEST(a_lost_reply_is_made_good) { recipe_lost_replies(&uses[_i]); }
-END_TEST
+TEST_LOOP(a_lost_reply_is_made_good, 0, 2) { recipe_lost_replies(&uses[_i]); }
 
-START_TEST(a_fault_leaves_nothing_behind) { recipe_faults(&uses[_i]); }
-END_TEST
+TEST_LOOP(a_fault_leaves_nothing_behind, 0, 2) { recipe_faults(&uses[_i]); }
 
 /* ---- rare moments ---- */
 
@@ -1413,7 +1373,7 @@ static void flood(zke *s) {
 }
 
 /* Events dropped: what the limit is watched by has gone too. */
-START_TEST(a_limit_raised_after_an_overflow_is_seen) {
+TEST(a_limit_raised_after_an_overflow_is_seen) {
   open_sessions();
   zke *s = open_to_flood();
   zke_semaphore *sem = make(z[0], 1), *other = make(s, 1);
@@ -1428,10 +1388,9 @@ START_TEST(a_limit_raised_after_an_overflow_is_seen) {
   ck_ok(zke_close(s));
   close_sessions();
 }
-END_TEST
 
 /* A reply lost without time to try again leaves no permits behind. */
-START_TEST(a_lost_reply_at_the_deadline_leaves_nothing) {
+TEST(a_lost_reply_at_the_deadline_leaves_nothing) {
   open_sessions();
   zke_semaphore *sem = make(z[0], 2), *other = make(z[1], 2);
   ck_ok(zke_semaphore_try(sem, 2)); /* makes the directory */
@@ -1444,91 +1403,4 @@ START_TEST(a_lost_reply_at_the_deadline_leaves_nothing) {
   zke_semaphore_free(sem);
   zke_semaphore_free(other);
   close_sessions();
-}
-END_TEST
-
-/* ---- the suite ---- */
-
-static TCase *add_case(Suite *s, const char *name, double limit) {
-  TCase *tc = tcase_create(name);
-  tcase_set_timeout(tc, limit);
-  suite_add_tcase(s, tc);
-  return tc;
-}
-
-static void add_alone(Suite *s) {
-  TCase *tc = add_case(s, "alone", 10);
-  tcase_add_test(tc, acquire_holds_and_release_gives_up);
-  tcase_add_test(tc, permits_are_made_and_given_back_together);
-  tcase_add_test(tc, arguments_are_checked);
-  tcase_add_test(tc, another_kind_on_the_path_is_refused);
-  tcase_add_test(tc, foreign_children_are_ignored);
-  tcase_add_test(tc, a_removed_directory_is_made_again);
-  tcase_add_test(tc, a_limit_raised_after_an_overflow_is_seen);
-  tcase_add_test(tc, a_lost_reply_at_the_deadline_leaves_nothing);
-}
-
-static void add_limit(Suite *s) {
-  TCase *tc = add_case(s, "limit", 10);
-  tcase_add_test(tc, a_limit_stated_otherwise_is_refused);
-  tcase_add_test(tc, more_permits_than_the_limit_are_refused_at_once);
-  tcase_add_test(tc, a_raised_limit_lets_waiters_in);
-  tcase_add_test(tc, holders_above_a_lowered_limit_keep_theirs);
-  tcase_add_test(tc, a_wait_for_more_than_a_lowered_limit_ends);
-  tcase_add_test(tc, a_changed_limit_holds_for_all);
-  tcase_add_test(tc, resize_makes_what_is_missing_to_stay);
-}
-
-static void add_several(Suite *s) {
-  TCase *tc = add_case(s, "several", 20);
-  tcase_add_test(tc, as_many_hold_as_the_limit_says);
-  tcase_add_test(tc, a_small_one_does_not_overtake_a_large_one);
-  tcase_add_test(tc, try_is_refused_naming_a_holder);
-  tcase_add_test(tc, a_timeout_names_a_holder_and_leaves_nothing);
-  tcase_add_test(tc, a_waiting_thread_gets_them_on_release);
-  tcase_add_test(tc, cancel_ends_the_wait_of_another_thread);
-  tcase_add_test(tc, a_started_one_can_be_waited_for);
-  tcase_add_test(tc, contenders_are_listed_with_their_permits);
-  tcase_add_test(tc, threads_keep_within_the_limit);
-}
-
-static void add_losing(Suite *s) {
-  TCase *tc = add_case(s, "losing", 10);
-  tcase_add_test(tc, the_listener_hears_its_turn_in_dispatch);
-  tcase_add_test(tc, a_second_release_gives_nothing_back);
-  tcase_add_test(tc, a_repeated_release_hits_no_later_acquisition);
-  tcase_add_test(tc, one_permit_taken_away_loses_all);
-  tcase_add_test(tc, a_waiter_that_lost_a_part_never_holds_less);
-  tcase_add_test(tc, an_expired_session_holds_nothing);
-  tcase_add_test(tc, a_waiter_whose_session_expires_returns);
-}
-
-static void add_deadlocks(Suite *s) {
-  TCase *tc = add_case(s, "deadlocks", 20);
-  tcase_add_test(tc, a_circle_needs_enough_stuck_permits);
-  tcase_add_test(tc, a_lowered_limit_is_no_circle);
-  tcase_add_test(tc, two_objects_of_one_thread_deadlock);
-}
-
-static void add_proof(Suite *s) {
-  TCase *tc = add_case(s, "proof", 100);
-  tcase_add_test(tc, a_release_wakes_no_more_than_the_limit);
-  tcase_add_test(tc, a_stopped_waiter_holds_nobody_up);
-  tcase_add_loop_test(tc, the_limit_holds_in_any_history, 0, 2);
-  tcase_add_test(tc, everybody_is_served_in_the_end);
-  tcase_add_test(tc, the_limit_holds_while_holders_are_killed);
-  tcase_add_loop_test(tc, a_death_anywhere_lets_others_go_on, 0, 2);
-  tcase_add_loop_test(tc, a_lost_reply_is_made_good, 0, 2);
-  tcase_add_loop_test(tc, a_fault_leaves_nothing_behind, 0, 2);
-}
-
-int main(int argc, char **argv) {
-  Suite *s = suite_create("semaphore");
-  add_alone(s);
-  add_limit(s);
-  add_several(s);
-  add_losing(s);
-  add_deadlocks(s);
-  add_proof(s);
-  return test_main(argc, argv, s);
 }

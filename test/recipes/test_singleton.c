@@ -69,7 +69,7 @@ static void end(void) {
 }
 
 /* One runs; who does, since when, with what data; the others in order. */
-START_TEST(one_runs) {
+TEST(one_runs) {
   zke_party_list *list;
   begin();
   ck_ok(zke_singleton_try(s[1]));
@@ -90,10 +90,9 @@ START_TEST(one_runs) {
   ck_assert_int_eq(zke_singleton_state(s[1]), ZKE_SINGLETON_HELD);
   end();
 }
-END_TEST
 
 /* A refusal and a timeout name who runs, its pid, since when. */
-START_TEST(refusal_names_who_runs) {
+TEST(refusal_names_who_runs) {
   begin();
   ck_ok(zke_singleton_try(s[0]));
   ck_rc(zke_singleton_try(s[1]), ZKE_HELD);
@@ -107,11 +106,10 @@ START_TEST(refusal_names_who_runs) {
   ck_rc(zke_singleton_try(s[0]), ZKE_MISUSE);
   end();
 }
-END_TEST
 
 /* The next one takes over, whether the one before stops or dies; only it is
  * woken; tokens increase; whoever died holds nothing. */
-START_TEST(takes_over) {
+TEST(takes_over) {
   int64_t last = 0;
   begin();
   for (int i = 0; i < MANY; i++) ck_ok(zke_singleton_start(s[i]));
@@ -137,10 +135,9 @@ START_TEST(takes_over) {
   ck_assert_str_eq(heard[1], "RO");
   end();
 }
-END_TEST
 
 /* Replaced by force: told, and what it guards with the op fails. */
-START_TEST(replaced) {
+TEST(replaced) {
   zke_op ops[2];
   begin();
   ck_ok(zke_singleton_start(s[0]));
@@ -163,7 +160,6 @@ START_TEST(replaced) {
   ck_rc(zke_singleton_replace(admin, PATH, 0), ZKE_NONODE);
   end();
 }
-END_TEST
 
 static int work(zke_singleton *who, int64_t token, void *arg) {
   ck_assert_int_eq(token, zke_singleton_token(who));
@@ -172,7 +168,7 @@ static int work(zke_singleton *who, int64_t token, void *arg) {
   return *(int *)arg;
 }
 
-START_TEST(serves) {
+TEST(serves) {
   int result = 7;
   begin();
   ck_assert_int_eq(zke_singleton_serve(s[0], ZKE_FOREVER, work, &result), 7);
@@ -182,14 +178,13 @@ START_TEST(serves) {
   ck_rc(zke_singleton_serve(s[0], 0, work, &result), ZKE_OPERATIONTIMEOUT);
   end();
 }
-END_TEST
 
 static void *wait_there(void *arg) {
   *(int *)arg = zke_singleton_acquire(s[1], ZKE_FOREVER);
   return NULL;
 }
 
-START_TEST(cancelled) {
+TEST(cancelled) {
   pthread_t thread;
   int rc = 0;
   begin();
@@ -200,9 +195,8 @@ START_TEST(cancelled) {
   ck_assert_int_eq(rc, ZKE_CANCELLED);
   end();
 }
-END_TEST
 
-START_TEST(refused) {
+TEST(refused) {
   zke_singleton_options o = {.size = 1};
   zke_singleton *other;
   begin();
@@ -230,7 +224,6 @@ START_TEST(refused) {
   ck_ok(zke_singleton_step(s[0]));
   end();
 }
-END_TEST
 
 /* ---- proof ---- */
 
@@ -281,31 +274,11 @@ static void check_warm(zke *other, int rc) {
 static const recipe_use singleton_use = {"singleton", NULL, use, check};
 static const recipe_use warm_use = {"warm", prepare_warm, use_try, check_warm};
 
-START_TEST(dies_anywhere) {
+TEST(dies_anywhere) {
   ck_assert_int_gt(recipe_deaths(&singleton_use), 5);
   ck_assert_int_gt(recipe_deaths(&warm_use), 5);
 }
-END_TEST
 
-START_TEST(lost_replies) { recipe_lost_replies(&singleton_use); }
-END_TEST
+TEST(lost_replies) { recipe_lost_replies(&singleton_use); }
 
-START_TEST(faults) { recipe_faults(&singleton_use); }
-END_TEST
-
-int main(int argc, char **argv) {
-  Suite *suite = suite_create("singleton");
-  const TTest *tests[] = {one_runs,   refusal_names_who_runs,
-                          takes_over, replaced,
-                          serves,     cancelled,
-                          refused,    NULL};
-  const TTest *proofs[] = {dies_anywhere, lost_replies, faults, NULL};
-  TCase *use_case = tcase_create("use"), *proof = tcase_create("proof");
-  for (int i = 0; tests[i]; i++) tcase_add_test(use_case, tests[i]);
-  for (int i = 0; proofs[i]; i++) tcase_add_test(proof, proofs[i]);
-  tcase_set_timeout(use_case, 20);
-  tcase_set_timeout(proof, 60);
-  suite_add_tcase(suite, use_case);
-  suite_add_tcase(suite, proof);
-  return test_main(argc, argv, suite);
-}
+TEST(faults) { recipe_faults(&singleton_use); }

@@ -147,7 +147,7 @@ static void all_decide(int expected) {
 
 /* Every form commits when all have voted so, and not before; the payload is
  * there until all have acknowledged, and then nothing is. */
-START_TEST(commits) {
+TEST_LOOP(commits, 0, 4) {
   begin(_i, 0);
   for (int i = 0; i < SITES; i++) {
     dispatch_all();
@@ -167,10 +167,9 @@ START_TEST(commits) {
   ck_ok(zke_two_phase_ack(tc));
   end();
 }
-END_TEST
 
 /* The first "abort" decides, whoever has voted. */
-START_TEST(aborts_early) {
+TEST_LOOP(aborts_early, 0, 4) {
   begin(_i, 0);
   ck_ok(zke_two_phase_vote(t[1], C));
   ck_ok(zke_two_phase_vote(t[2], A));
@@ -184,11 +183,10 @@ START_TEST(aborts_early) {
   all_decide(A);
   end();
 }
-END_TEST
 
 /* The coordinator dies before the last vote: the sites finish by themselves,
  * in every form. */
-START_TEST(coordinator_dies) {
+TEST_LOOP(coordinator_dies, 0, 4) {
   begin(_i, 0);
   ck_ok(zke_two_phase_vote(t[0], C));
   ck_ok(zke_two_phase_vote(t[1], C));
@@ -201,10 +199,9 @@ START_TEST(coordinator_dies) {
   all_decide(C);
   end();
 }
-END_TEST
 
 /* It dies between the last vote and its announcement: the same. */
-START_TEST(coordinator_dies_before_announcing) {
+TEST_LOOP(coordinator_dies_before_announcing, 0, 4) {
   begin(_i, 0);
   for (int i = 0; i < SITES; i++) ck_ok(zke_two_phase_vote(t[i], C));
   if (_i & ZKE_TWO_PHASE_COORDINATOR) { /* it has not looked yet */
@@ -217,10 +214,9 @@ START_TEST(coordinator_dies_before_announcing) {
   all_decide(C);
   end();
 }
-END_TEST
 
 /* A coordinator that leaves hands over, too. */
-START_TEST(coordinator_leaves) {
+TEST_LOOP(coordinator_leaves, 0, 4) {
   begin(_i, 0);
   for (int i = 0; i < SITES; i++) ck_ok(zke_two_phase_vote(t[i], C));
   zke_two_phase_free(tc);
@@ -230,11 +226,10 @@ START_TEST(coordinator_leaves) {
   all_decide(C);
   end();
 }
-END_TEST
 
 /* Ephemeral votes: a dead site aborts, whether it has voted or not, and also
  * where all the others learn of its coming and going at once. */
-START_TEST(dead_site_aborts) {
+TEST_LOOP(dead_site_aborts, 0, 2) {
   begin(ZKE_TWO_PHASE_EPHEMERAL | _i, 0);
   ck_ok(zke_two_phase_vote(t[0], C));
   ck_ok(zke_two_phase_vote(t[1], C));
@@ -258,9 +253,8 @@ START_TEST(dead_site_aborts) {
   all_decide(A);
   end();
 }
-END_TEST
 
-START_TEST(dead_before_seen) {
+TEST(dead_before_seen) {
   admin = test_open(":memory:");
   zc = named("master");
   begin_tx(ZKE_TWO_PHASE_EPHEMERAL, 0);
@@ -277,11 +271,10 @@ START_TEST(dead_before_seen) {
   all_decide(A);
   end();
 }
-END_TEST
 
 /* A vote that was seen and has gone does not count: the last vote comes when
  * another's has vanished, and nobody has noticed that yet. */
-START_TEST(vanished_vote_does_not_count) {
+TEST(vanished_vote_does_not_count) {
   begin(ZKE_TWO_PHASE_EPHEMERAL, 0);
   ck_ok(zke_two_phase_vote(t[0], C));
   ck_ok(zke_two_phase_vote(t[1], C));
@@ -297,10 +290,9 @@ START_TEST(vanished_vote_does_not_count) {
   all_decide(A);
   end();
 }
-END_TEST
 
 /* A site that dies and comes again before anybody looks may vote again. */
-START_TEST(site_comes_again) {
+TEST(site_comes_again) {
   begin(ZKE_TWO_PHASE_EPHEMERAL, 0);
   ck_ok(zke_two_phase_vote(t[0], C));
   die(z[0]);
@@ -316,11 +308,10 @@ START_TEST(site_comes_again) {
   all_decide(C);
   end();
 }
-END_TEST
 
 /* Persistent votes: who dies after voting has voted; the restarted process
  * finds the transaction and finishes. */
-START_TEST(site_restarts) {
+TEST(site_restarts) {
   zke_strings *names;
   begin(ZKE_TWO_PHASE_SITES, 0);
   ck_ok(zke_two_phase_vote(t[0], C));
@@ -342,11 +333,10 @@ START_TEST(site_restarts) {
   all_decide(C);
   end();
 }
-END_TEST
 
 /* Who watches what: in the form of that name only the coordinator is woken by
  * votes; the sites only by the decision. */
-START_TEST(no_herd) {
+TEST(no_herd) {
   begin(ZKE_TWO_PHASE_COORDINATOR, 0);
   ck_ok(zke_two_phase_vote(t[2], C));
   ck_assert_int_eq(dispatch(zc), 0); /* it watches the first one missing */
@@ -359,13 +349,12 @@ START_TEST(no_herd) {
   all_decide(C);
   end();
 }
-END_TEST
 
 /* ---- time, force, waiting ---- */
 
 /* At the limit whoever waits aborts, in the coordinator's form a site as
  * well; a prompt clean-up: not before it. */
-START_TEST(time_limit) {
+TEST_LOOP(time_limit, 0, 4) {
   enum { LIMIT = 1000 };
   int decision = 0;
   int64_t before = test_wall();
@@ -386,10 +375,9 @@ START_TEST(time_limit) {
   all_decide(A);
   end();
 }
-END_TEST
 
 /* Without blocking calls step() does it. */
-START_TEST(step_at_limit) {
+TEST(step_at_limit) {
   begin(ZKE_TWO_PHASE_SITES, 30);
   zke_two_phase_status *st = status();
   int64_t limit = st->limit_ms;
@@ -401,10 +389,9 @@ START_TEST(step_at_limit) {
   all_decide(A);
   end();
 }
-END_TEST
 
 /* A timeout says who has not voted, and nothing has changed by it. */
-START_TEST(timeout_names_missing) {
+TEST(timeout_names_missing) {
   int decision = 0;
   begin(ZKE_TWO_PHASE_SITES, 0);
   ck_ok(zke_two_phase_vote(t[1], C));
@@ -419,7 +406,6 @@ START_TEST(timeout_names_missing) {
   all_decide(C);
   end();
 }
-END_TEST
 
 /* Where the test is just looking whether somebody waits, it is in the way. */
 static void *wait_there(void *arg) {
@@ -430,7 +416,7 @@ static void *wait_there(void *arg) {
   return NULL;
 }
 
-START_TEST(cancelled) {
+TEST(cancelled) {
   pthread_t thread;
   int rc = 0, other = 0;
   begin(ZKE_TWO_PHASE_SITES, 0);
@@ -447,10 +433,9 @@ START_TEST(cancelled) {
   all_decide(A);
   end();
 }
-END_TEST
 
 /* Anybody may abort, but not what is committed. */
-START_TEST(abort_by_anybody) {
+TEST(abort_by_anybody) {
   begin(ZKE_TWO_PHASE_SITES, 0);
   zke_two_phase *onlooker;
   ck_ok(zke_two_phase_vote(t[0], C));
@@ -475,10 +460,9 @@ START_TEST(abort_by_anybody) {
   all_decide(C);
   end();
 }
-END_TEST
 
 /* A vote is given once; the same again is fine. */
-START_TEST(one_vote) {
+TEST_LOOP(one_vote, 0, 4) {
   begin(_i, 0);
   ck_rc(zke_two_phase_vote(t[0], 0), ZKE_BADARGUMENTS);
   ck_rc(zke_two_phase_vote(t[0], 3), ZKE_BADARGUMENTS);
@@ -493,11 +477,10 @@ START_TEST(one_vote) {
   all_decide(A);
   end();
 }
-END_TEST
 
 /* Two live processes as one site: in the ephemeral form the second is told
  * who is there. */
-START_TEST(site_is_taken) {
+TEST(site_is_taken) {
   zke_two_phase *other;
   begin(ZKE_TWO_PHASE_EPHEMERAL, 0);
   ck_rc(zke_two_phase_open(zc, BASE, "tx", "a", NULL, &other), ZKE_HELD);
@@ -507,13 +490,12 @@ START_TEST(site_is_taken) {
   all_decide(A);
   end();
 }
-END_TEST
 
 /* ---- the name, the directory ---- */
 
 /* An object of an earlier transaction does nothing to a later one of the same
  * name (a process that was stopped for long). */
-START_TEST(not_the_next_one) {
+TEST_LOOP(not_the_next_one, 0, 4) {
   zke_two_phase *old, *old_site;
   begin(_i, 0);
   ck_ok(zke_two_phase_open(admin, BASE, "tx", NULL, NULL, &old));
@@ -535,11 +517,10 @@ START_TEST(not_the_next_one) {
   all_decide(C);
   end();
 }
-END_TEST
 
 /* A name that is in use is refused, and says why; one that all have done with
  * is taken, also where the coordinator died without a word. */
-START_TEST(begin_again) {
+TEST(begin_again) {
   zke_two_phase *other;
   begin(ZKE_TWO_PHASE_SITES, 0);
   ck_rc(zke_two_phase_begin(admin, BASE, "tx", NULL, 0, site_names, SITES, NULL,
@@ -567,10 +548,9 @@ START_TEST(begin_again) {
   all_decide(A);
   end();
 }
-END_TEST
 
 /* What a status tells, at three moments. */
-START_TEST(status_tells) {
+TEST(status_tells) {
   begin(ZKE_TWO_PHASE_EPHEMERAL, 0);
   ck_ok(zke_two_phase_vote(t[1], C));
   zke_two_phase_status *st = status();
@@ -605,11 +585,10 @@ START_TEST(status_tells) {
   all_decide(A);
   end();
 }
-END_TEST
 
 /* The list of a site: what it has not acknowledged; its watcher hears of new
  * ones; what is no transaction is ignored. */
-START_TEST(pending_lists) {
+TEST(pending_lists) {
   test_events events = {0};
   zke_strings *names;
   zke_two_phase *t2;
@@ -651,11 +630,10 @@ START_TEST(pending_lists) {
   zke_free(names);
   end();
 }
-END_TEST
 
 /* Foreign children change nothing but that the emptied znode stays; votes
  * written by hand do not count. */
-START_TEST(foreign_children) {
+TEST(foreign_children) {
   begin(ZKE_TWO_PHASE_SITES, 0);
   ck_ok(zke_create(admin, TX "/vote-x", "commit", 6, ZKE_OPEN_ACL,
                    ZKE_PERSISTENT, NULL, NULL));
@@ -675,9 +653,8 @@ START_TEST(foreign_children) {
   ck_ok(zke_delete(admin, TX "/vote-x", -1));
   end(); /* the list removes it */
 }
-END_TEST
 
-START_TEST(refused) {
+TEST(refused) {
   const char *const twice[] = {"a", "b", "a"}, *const bad[] = {"a/b"};
   const char *const space[] = {"a b"}, *const empty[] = {""};
   zke_two_phase_options o = {.size = 1};
@@ -734,7 +711,6 @@ START_TEST(refused) {
   ck_rc(zke_two_phase_payload(NULL, NULL, NULL), ZKE_BADARGUMENTS);
   ck_ok(zke_close(s));
 }
-END_TEST
 
 /* ---- proof ---- */
 
@@ -823,25 +799,22 @@ static void check(zke *other, int rc) {
 
 static const recipe_use tx_use = {"two_phase", NULL, use, check};
 
-START_TEST(dies_anywhere) {
+TEST_LOOP(dies_anywhere, 0, 4) {
   form_used = _i;
   ck_assert_int_gt(recipe_deaths(&tx_use), 20);
 }
-END_TEST
 
-START_TEST(lost_replies) {
+TEST_LOOP(lost_replies, 0, 4) {
   form_used = _i;
   recipe_lost_replies(&tx_use);
 }
-END_TEST
 
-START_TEST(faults) {
+TEST_LOOP(faults, 0, 4) {
   setenv("FAULT_MOST", "15", 0);
   patience = 100;
   form_used = _i;
   recipe_faults(&tx_use);
 }
-END_TEST
 
 /* ---- random histories, by processes ---- */
 
@@ -967,7 +940,7 @@ static void check_history(zke *s) {
   ck_assert_int_gt(aborted, 0);
 }
 
-START_TEST(random_histories) {
+TEST(random_histories) {
   pid_t pids[PROCESSES];
   const char *given = getenv("SEED");
   seed = given ? (unsigned)atoi(given)
@@ -1021,51 +994,4 @@ START_TEST(random_histories) {
   check_history(s);
   ck_ok(zke_check(s, NULL, NULL));
   ck_ok(zke_close(s));
-}
-END_TEST
-
-int main(int argc, char **argv) {
-  Suite *s = suite_create("two_phase");
-  const TTest *of_forms[] = {commits,
-                             aborts_early,
-                             coordinator_dies,
-                             coordinator_dies_before_announcing,
-                             coordinator_leaves,
-                             time_limit,
-                             one_vote,
-                             not_the_next_one,
-                             NULL};
-  const TTest *of_sites[] = {dead_before_seen,
-                             vanished_vote_does_not_count,
-                             site_comes_again,
-                             site_restarts,
-                             no_herd,
-                             step_at_limit,
-                             timeout_names_missing,
-                             cancelled,
-                             abort_by_anybody,
-                             site_is_taken,
-                             begin_again,
-                             status_tells,
-                             pending_lists,
-                             foreign_children,
-                             refused,
-                             NULL};
-  const TTest *of_proof[] = {dies_anywhere, lost_replies, faults, NULL};
-  TCase *forms = tcase_create("forms"), *sites = tcase_create("sites");
-  TCase *proof = tcase_create("proof");
-  for (int i = 0; of_forms[i]; i++)
-    tcase_add_loop_test(forms, of_forms[i], 0, 4);
-  tcase_add_loop_test(forms, dead_site_aborts, 0, 2);
-  for (int i = 0; of_sites[i]; i++) tcase_add_test(sites, of_sites[i]);
-  for (int i = 0; of_proof[i]; i++)
-    tcase_add_loop_test(proof, of_proof[i], 0, 4);
-  tcase_add_test(proof, random_histories);
-  tcase_set_timeout(forms, 20);
-  tcase_set_timeout(sites, 20);
-  tcase_set_timeout(proof, 120);
-  suite_add_tcase(s, forms);
-  suite_add_tcase(s, sites);
-  suite_add_tcase(s, proof);
-  return test_main(argc, argv, s);
 }

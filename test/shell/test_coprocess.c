@@ -201,7 +201,7 @@ static copro heir_of(zke *z, const char *name) {
 /* ---- requests and answers ---- */
 
 /* The answer to a request bears its id, whatever scalar that is. */
-START_TEST(test_id) {
+TEST(test_id) {
   static const char *const ids[] = {"1",      "-7",    "1.5",
                                     "'text'", "''",    "'\\u00e9'",
                                     "true",   "false", "9223372036854775807"};
@@ -215,20 +215,18 @@ START_TEST(test_id) {
   }
   copro_end(&p);
 }
-END_TEST
 
 /* Members may stand in any order, with blanks between them, and a carriage
  * return before the newline. */
-START_TEST(test_layout) {
+TEST(test_layout) {
   copro p = copro_start("a.db");
   say(&p, "  { 'run' : [ 'pwd' ] ,\t'actor':'x', 'id' : 1 }  \r");
   expect(&p, "{'id':1,'status':0,'rows':[{'path':'/'}]}");
   copro_end(&p);
 }
-END_TEST
 
 /* Words may be strings, numbers and bytes. */
-START_TEST(test_words) {
+TEST(test_words) {
   copro p = copro_start("a.db");
   say(&p, "{'id':1,'run':['create','/n',12]}");
   expect(&p, "{'id':1,'status':0,'rows':[*]}");
@@ -244,11 +242,10 @@ START_TEST(test_words) {
   expect(&p, "{'id':6,'status':0,'rows':[{*'data':'-3'*}]}");
   copro_end(&p);
 }
-END_TEST
 
 /* Bytes go in and come out as {"base64": …}, NULs and what is not UTF-8
  * included; text comes out as text whichever way it went in. */
-START_TEST(test_bytes) {
+TEST(test_bytes) {
   copro p = copro_start("a.db");
   say(&p, "{'id':1,'run':['create','/b',{'base64':'AP8K'}]}");
   expect(&p, "{'id':1,'status':0,*");
@@ -266,10 +263,9 @@ START_TEST(test_bytes) {
   expect(&p, "{'id':7,'status':65,'rows':[],'error':'BADARGUMENTS',*");
   copro_end(&p);
 }
-END_TEST
 
 /* A failure has the code and the sentence that the command line prints. */
-START_TEST(test_failure) {
+TEST(test_failure) {
   copro p = copro_start("a.db");
   say(&p, "{'id':1,'run':['create','/a','x']}");
   expect(&p, "{'id':1,'status':0,*");
@@ -284,19 +280,17 @@ START_TEST(test_failure) {
   expect(&p, "{'id':5,'status':1,'rows':[],'error':'NODEEXISTS',*");
   copro_end(&p);
 }
-END_TEST
 
 /* A message is a string, whatever bytes the culprit's name has. */
-START_TEST(test_message_is_text) {
+TEST(test_message_is_text) {
   copro p = copro_start("a.db");
   say(&p, "{'id':1,'run':[{'base64':'/27+'}]}");
   expect(&p, "{'id':1,'status':64,*'message':'unknown command \\'?n?\\'*'}");
   copro_end(&p);
 }
-END_TEST
 
 /* What cannot be had in a coprocess says so. */
-START_TEST(test_not_here) {
+TEST(test_not_here) {
   copro p = copro_start("a.db");
   say(&p, "{'id':1,'run':['exit']}");
   expect(&p, "{'id':1,'status':64,*'error':'USAGE',*");
@@ -306,7 +300,6 @@ START_TEST(test_not_here) {
   expect(&p, "{'id':3,'status':64,*'error':'USAGE',*");
   copro_end(&p);
 }
-END_TEST
 
 /* A line that is no request is answered with what is wrong, and the next one
  * is taken.  Its id is given back where it has a good one. */
@@ -338,7 +331,9 @@ static const struct {
     {"{'id':8,'run':['pwd'],'cancel':3}", "8", "stands alone"},
     {"{'cancel':null}", "null", "id"},
 };
-START_TEST(test_malformed) {
+enum { MALFORMED = sizeof malformed / sizeof *malformed };
+
+TEST_LOOP(test_malformed, 0, MALFORMED) {
   char want[256];
   copro p = copro_start("a.db");
   say(&p, "%s", malformed[_i].line);
@@ -351,10 +346,9 @@ START_TEST(test_malformed) {
   expect(&p, "{'id':8,'status':0,'rows':[{'path':'/'}]}");
   copro_end(&p);
 }
-END_TEST
 
 /* So is a NUL, wherever it stands. */
-START_TEST(test_nul) {
+TEST(test_nul) {
   static const char line[] = "{\"id\":1,\"run\":[\"p\0wd\"]}\n\0\n";
   copro p = copro_start("a.db");
   say_bytes(&p, line, sizeof line - 1);
@@ -362,11 +356,10 @@ START_TEST(test_nul) {
   expect(&p, "{'id':null,'status':65,*'line 2: not JSON*");
   copro_end(&p);
 }
-END_TEST
 
 /* A line of more than 64 MiB is refused once, as soon as that is known, and
  * passed over to its end. */
-START_TEST(test_too_long) {
+TEST(test_too_long) {
   enum { BLOCK = 1 << 20 };
   static char block[BLOCK];
   copro p = copro_start("a.db");
@@ -378,10 +371,9 @@ START_TEST(test_too_long) {
   expect(&p, "{'id':2,'status':0,'rows':[{'path':'/'}]}");
   copro_end(&p);
 }
-END_TEST
 
 /* The last line counts without its newline, too. */
-START_TEST(test_last_line) {
+TEST(test_last_line) {
   static const char line[] = "{\"id\":1,\"run\":[\"pwd\"]}";
   copro p = copro_start("a.db");
   say_bytes(&p, line, sizeof line - 1);
@@ -389,10 +381,9 @@ START_TEST(test_last_line) {
   expect(&p, "{'id':1,'status':0,'rows':[{'path':'/'}]}");
   copro_end(&p);
 }
-END_TEST
 
 /* Lines that come byte by byte, and many in one piece, are the same lines. */
-START_TEST(test_pieces) {
+TEST(test_pieces) {
   static const char lines[] =
       "{\"id\":1,\"run\":[\"pwd\"]}\n{\"id\":2,\"run\":[\"pwd\"]}\n";
   copro p = copro_start("a.db");
@@ -401,12 +392,11 @@ START_TEST(test_pieces) {
   expect(&p, "{'id':*,'status':0,'rows':[{'path':'/'}]}");
   copro_end(&p);
 }
-END_TEST
 
 /* ---- several at once ---- */
 
 /* 5000 requests without waiting: each is answered once. */
-START_TEST(test_pipelined) {
+TEST(test_pipelined) {
   enum { COUNT = 5000 };
   static int answers[COUNT];
   copro p = copro_start("a.db");
@@ -430,11 +420,10 @@ START_TEST(test_pipelined) {
   ck_assert_int_eq(waitpid(writer, NULL, 0), writer);
   copro_end(&p);
 }
-END_TEST
 
 /* All kinds of commands at once, the first of which have to open the database:
  * what one does is whole for another.  (For the thread sanitizer above all.) */
-START_TEST(test_mixture) {
+TEST(test_mixture) {
   static const char *const commands[] = {"'create','/s-','x','-s'",
                                          "'ls','/'",
                                          "'cd','/'",
@@ -484,11 +473,10 @@ START_TEST(test_mixture) {
   for (int i = 0; i < KINDS * ROUNDS; i++) ck_assert_int_eq(answers[i], 1);
   ck_assert_int_eq(copro_status(&p), 0);
 }
-END_TEST
 
 /* Of 200 requests that block none keeps another from running, and the end of
  * input ends all of them. */
-START_TEST(test_many_blocked) {
+TEST(test_many_blocked) {
   enum { COUNT = 200, LOCKS = 20 };
   copro p = copro_start("a.db");
   say(&p, "{'id':'mine','run':['lock','x']}");
@@ -509,7 +497,6 @@ START_TEST(test_many_blocked) {
   ck_assert_int_eq(count_children(z, "/locks/x"), 0);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* A number of /proc/PID/status: "Threads:", "VmRSS:" (KiB). */
 static long status_number(const copro *p, const char *name) {
@@ -567,7 +554,7 @@ static long answers_to(copro *p, int count, const char *pattern) {
 
 /* 3000 writes that are sent ahead are all done, by a few threads; a lock that
  * is waited for meanwhile is in nobody's way. */
-START_TEST(test_sent_ahead) {
+TEST(test_sent_ahead) {
   enum { COUNT = 3000, FEW = 60 };
   copro p = copro_start("a.db");
   say(&p, "{'id':'mine','run':['lock','x']}");
@@ -589,11 +576,10 @@ START_TEST(test_sent_ahead) {
   copro_end(&p);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* So are requests that might wait, but need not; that these are more than the
  * line has room for is nothing to the client. */
-START_TEST(test_sent_ahead_waiting) {
+TEST(test_sent_ahead_waiting) {
   enum { COUNT = 4000 };
   copro p = copro_start("a.db");
   pid_t writer = send_ahead(
@@ -602,12 +588,11 @@ START_TEST(test_sent_ahead_waiting) {
   ck_assert_int_eq(waitpid(writer, NULL, 0), writer);
   copro_end(&p);
 }
-END_TEST
 
 /* A thousand may wait; what waits beyond them stands in line, and neither keeps
  * from its turn what does not wait.  A cancel takes a request out of the line;
  * room lets the next one begin. */
-START_TEST(test_limit) {
+TEST(test_limit) {
   enum { MOST = 1000, MORE = 200 };
   copro p = copro_start("a.db");
   for (int i = 0; i < MOST + MORE; i++)
@@ -630,12 +615,11 @@ START_TEST(test_limit) {
     expect(&p, "{'id':*,'status':75,'rows':[],'error':'CANCELLED',*");
   copro_end(&p);
 }
-END_TEST
 
 /* Where a thousand wait and the line behind them is full and stands still, the
  * further ones are told so (few enough for the pipe, so that we need not read);
  * what does not wait has its turn nevertheless. */
-START_TEST(test_full_line) {
+TEST(test_full_line) {
   enum { COUNT = 4300 };
   copro p = copro_start("a.db");
   pid_t writer = send_ahead(
@@ -657,11 +641,10 @@ START_TEST(test_full_line) {
   for (int i = refused; i < COUNT; i++) expect(&p, "{'id':*,'status':75,*");
   copro_end(&p);
 }
-END_TEST
 
 /* How long a request may wait counts from its turn: those behind a full house
  * are not timed out before it. */
-START_TEST(test_time_in_line) {
+TEST(test_time_in_line) {
   enum { MOST = 1000 };
   copro p = copro_start("a.db");
   say(&p, "{'id':'held','run':['lock','x']}");
@@ -683,10 +666,9 @@ START_TEST(test_time_in_line) {
   for (int i = 1; i < MOST; i++) expect(&p, "{'id':*,'status':75,*");
   copro_end(&p);
 }
-END_TEST
 
 /* The end of input does what was sent, but waits for nobody. */
-START_TEST(test_end_in_line) {
+TEST(test_end_in_line) {
   enum { COUNT = 500 };
   copro p = copro_start("a.db");
   say(&p, "{'id':'held','run':['lock','x']}");
@@ -712,11 +694,10 @@ START_TEST(test_end_in_line) {
   ck_assert_int_eq(count_children(z, "/"), COUNT + 2);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* A client that sends without reading costs bounded memory, for as long as it
  * likes; once it reads, it gets all. */
-START_TEST(test_never_reads) {
+TEST(test_never_reads) {
   enum { COUNT = 3400, SIZE = SANITIZED ? 1000 : 100000, MOST_KIB = 100 << 10 };
   copro p = copro_start("a.db");
   char *line = malloc(SIZE + 100);
@@ -742,10 +723,9 @@ START_TEST(test_never_reads) {
   ck_assert_int_eq(waitpid(writer, NULL, 0), writer);
   copro_end(&p);
 }
-END_TEST
 
 /* An id is taken while its request runs, and free again with the answer. */
-START_TEST(test_same_id) {
+TEST(test_same_id) {
   copro p = copro_start("a.db");
   say(&p, "{'id':0,'run':['create','/a']}");
   expect(&p, "{'id':0,'status':0,*");
@@ -759,11 +739,10 @@ START_TEST(test_same_id) {
   expect(&p, "{'id':1,'status':0,'rows':[{'path':'/'}]}");
   copro_end(&p);
 }
-END_TEST
 
 /* A cancelled wait answers with CANCELLED and leaves the line; what was not
  * cancelled goes on. */
-START_TEST(test_cancel) {
+TEST(test_cancel) {
   copro p = copro_start("a.db");
   zke *z;
   say(&p, "{'id':1,'run':['lock','x']}");
@@ -781,11 +760,10 @@ START_TEST(test_cancel) {
   copro_end(&p);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* A cancel right behind its request does not miss it; of what does not run any
  * more, or never did, there is nothing to cancel and nothing to say. */
-START_TEST(test_cancel_at_once) {
+TEST(test_cancel_at_once) {
   copro p = copro_start("a.db");
   say(&p, "{'id':0,'run':['lock','x']}");
   expect(&p, "{'id':0,'status':0,*");
@@ -799,12 +777,11 @@ START_TEST(test_cancel_at_once) {
   expect(&p, "{'id':'last','status':0,*");
   copro_end(&p);
 }
-END_TEST
 
 /* ---- much data ---- */
 
 /* A megabyte, as text and as bytes, there and back. */
-START_TEST(test_big_data) {
+TEST(test_big_data) {
   enum { SIZE = 1 << 20, ROUND = 1398101 /* base64 of it, rounded down */ };
   copro p = copro_start("a.db");
   char *text = malloc(SIZE + 1), *line = malloc(2 * SIZE);
@@ -834,10 +811,9 @@ START_TEST(test_big_data) {
   free(line);
   copro_end(&p);
 }
-END_TEST
 
 /* A reader that takes its time gets every line, and each whole. */
-START_TEST(test_slow_reader) {
+TEST(test_slow_reader) {
   enum { COUNT = 60, SIZE = 50000 };
   copro p = copro_start("a.db");
   char *line = malloc(SIZE + 100), *text = malloc(SIZE + 1);
@@ -863,12 +839,11 @@ START_TEST(test_slow_reader) {
   free(text);
   copro_end(&p);
 }
-END_TEST
 
 /* ---- events ---- */
 
 /* Events of a request come before its answer, and those of others between. */
-START_TEST(test_watch) {
+TEST(test_watch) {
   copro p = copro_start("a.db");
   zke *z = test_open(test_path("a.db"));
   say(&p, "{'id':'w','run':['watch','/a','--follow']}");
@@ -884,7 +859,6 @@ START_TEST(test_watch) {
   ck_ok(zke_close(z));
   copro_end(&p);
 }
-END_TEST
 
 static int64_t session_of(zke *z, const char *directory) {
   zke_strings *names = NULL;
@@ -900,7 +874,7 @@ static int64_t session_of(zke *z, const char *directory) {
 
 /* A lock that is lost is told at once, though no request runs, under the id of
  * the request that got it. */
-START_TEST(test_lost) {
+TEST(test_lost) {
   copro p = copro_start("a.db");
   say(&p, "{'id':'mine','run':['lock','x']}");
   expect(&p, "{'id':'mine','status':0,*");
@@ -916,10 +890,9 @@ START_TEST(test_lost) {
   expect_end(&p);
   copro_status(&p);
 }
-END_TEST
 
 /* So is one whose znode somebody took away, and the session lives on. */
-START_TEST(test_broken) {
+TEST(test_broken) {
   copro p = copro_start("a.db");
   zke_strings *names = NULL;
   char path[512];
@@ -942,13 +915,12 @@ START_TEST(test_broken) {
   ck_ok(zke_close(z));
   copro_end(&p);
 }
-END_TEST
 
 /* ---- who waits for whom ---- */
 
 /* Two actors of one coprocess that wait for each other: the one that closed
  * the circle is told, and when it gives way the other goes on. */
-START_TEST(test_deadlock) {
+TEST(test_deadlock) {
   copro p = copro_start("a.db");
   say(&p, "{'id':1,'run':['lock','a'],'actor':'A'}");
   expect(&p, "{'id':1,'status':0,*");
@@ -964,11 +936,10 @@ START_TEST(test_deadlock) {
   copro_end(&p);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* The same requests without an actor are each by themselves: whoever holds b
  * may well give it back.  Nothing is said, and so it comes. */
-START_TEST(test_no_deadlock) {
+TEST(test_no_deadlock) {
   copro p = copro_start("a.db");
   for (int i = 0; i < 2; i++) {
     say(&p, "{'id':%d,'run':['lock','%c']}", i, 'a' + i);
@@ -988,11 +959,10 @@ START_TEST(test_no_deadlock) {
   copro_end(&p);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* Nor do three actors in a row make a circle; and workers that served one
  * actor before do not count as it. */
-START_TEST(test_no_circle) {
+TEST(test_no_circle) {
   copro p = copro_start("a.db");
   for (int round = 0; round < 10; round++) {
     for (int i = 0; i < 3; i++) {
@@ -1014,7 +984,6 @@ START_TEST(test_no_circle) {
   }
   copro_end(&p);
 }
-END_TEST
 
 /* ---- the end ---- */
 
@@ -1025,7 +994,7 @@ static copro holder(const char *name) {
   return p;
 }
 
-START_TEST(test_end_of_input) {
+TEST(test_end_of_input) {
   copro p = holder("a.db");
   zke *z = test_open(test_path("a.db"));
   copro heir = heir_of(z, "a.db");
@@ -1035,9 +1004,8 @@ START_TEST(test_end_of_input) {
   ck_assert_int_eq(copro_status(&p), 0);
   ck_ok(zke_close(z));
 }
-END_TEST
 
-START_TEST(test_killed) {
+TEST(test_killed) {
   copro p = holder("a.db");
   zke *z = test_open(test_path("a.db"));
   copro heir = heir_of(z, "a.db");
@@ -1046,12 +1014,11 @@ START_TEST(test_killed) {
   ck_assert_int_eq(copro_status(&p), 128 + SIGKILL);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* A signal ends what runs, with its answer, and then the program by that
  * signal. */
 static const int signals[] = {SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1};
-START_TEST(test_signal) {
+TEST_LOOP(test_signal, 0, sizeof signals / sizeof *signals) {
   copro p = holder("a.db");
   char want[128];
   say(&p, "{'id':'w','run':['watch','/a']}");
@@ -1068,10 +1035,9 @@ START_TEST(test_signal) {
   ck_assert_int_eq(copro_status(&p), 128 + signals[_i]);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* Whatever it does, at that moment or between. */
-START_TEST(test_signal_any_time) {
+TEST(test_signal_any_time) {
   for (int i = 0; i < 20; i++) {
     copro p = copro_start("a.db");
     say(&p, "{'id':1,'run':['pwd']}");
@@ -1082,7 +1048,6 @@ START_TEST(test_signal_any_time) {
     ck_assert_int_eq(copro_status(&p), 128 + SIGTERM);
   }
 }
-END_TEST
 
 /* A full pipe that nobody reads does not keep it from ending. */
 static void fill_output(copro *p) {
@@ -1096,7 +1061,7 @@ static void fill_output(copro *p) {
   }
 }
 
-START_TEST(test_signal_slow_reader) {
+TEST(test_signal_slow_reader) {
   copro p = holder("a.db");
   zke *z = test_open(test_path("a.db"));
   copro heir = heir_of(z, "a.db");
@@ -1106,25 +1071,22 @@ START_TEST(test_signal_slow_reader) {
   ck_assert_int_eq(copro_status(&p), 128 + SIGTERM);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* Nobody reads any more: that is an end, also when there is nothing to say. */
-START_TEST(test_closed_output) {
+TEST(test_closed_output) {
   copro p = holder("a.db");
   copro_close(&p.out);
   ck_assert_int_eq(copro_status(&p), 74);
 }
-END_TEST
 
-START_TEST(test_closed_while_writing) {
+TEST(test_closed_while_writing) {
   copro p = holder("a.db");
   fill_output(&p);
   copro_close(&p.out);
   ck_assert_int_eq(copro_status(&p), 74);
 }
-END_TEST
 
-START_TEST(test_full_disk) {
+TEST_LOOP(test_full_disk, 0, 2) {
   int full = open("/dev/full", O_WRONLY | O_CLOEXEC), in[2];
   ck_assert_int_ge(full, 0);
   ck_assert_int_eq(pipe2(in, O_CLOEXEC), 0);
@@ -1138,10 +1100,9 @@ START_TEST(test_full_disk) {
   if (_i) copro_close(&p.in); /* an end of input does not excuse it */
   ck_assert_int_eq(copro_status(&p), 74);
 }
-END_TEST
 
 /* A database that cannot be had is the answer to each request. */
-START_TEST(test_no_database) {
+TEST(test_no_database) {
   copro p = copro_start("missing/a.db");
   say(&p, "{'id':1,'run':['create','/a','x']}");
   expect(&p, "{'id':1,'status':66,'rows':[],'error':'CANTOPEN',*");
@@ -1149,7 +1110,6 @@ START_TEST(test_no_database) {
   expect(&p, "{'id':2,'status':0,*");
   copro_end(&p);
 }
-END_TEST
 
 /* ---- the parent ---- */
 
@@ -1202,7 +1162,7 @@ static family family_start(copro *p) {
 }
 
 /* The thread that started it ends: that is nothing to it. */
-START_TEST(test_parent_thread) {
+TEST(test_parent_thread) {
   copro p;
   family f = family_start(&p);
   for (int i = 0; i < 20; i++) {
@@ -1216,11 +1176,10 @@ START_TEST(test_parent_thread) {
   copro_close(&p.out);
   free(p.data);
 }
-END_TEST
 
 /* The parent is killed while we hold both pipes: the session ends, what runs
  * is answered, and the coprocess is gone. */
-START_TEST(test_parent_killed) {
+TEST(test_parent_killed) {
   copro p;
   ck_assert_int_eq(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
   family f = family_start(&p);
@@ -1237,10 +1196,9 @@ START_TEST(test_parent_killed) {
   ck_assert_int_eq(copro_status(&p), 0);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* The same with a full pipe. */
-START_TEST(test_parent_killed_full_pipe) {
+TEST(test_parent_killed_full_pipe) {
   copro p;
   ck_assert_int_eq(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
   family f = family_start(&p);
@@ -1254,7 +1212,6 @@ START_TEST(test_parent_killed_full_pipe) {
   ck_assert_int_eq(copro_status(&p), 0);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* Ctrl-C at the parent's terminal is for the parent to answer. */
 static _Noreturn void be_terminal_session(int in, int out, int master) {
@@ -1266,7 +1223,7 @@ static _Noreturn void be_terminal_session(int in, int out, int master) {
   _exit(127);
 }
 
-START_TEST(test_keyboard) {
+TEST(test_keyboard) {
   int in[2], out[2], master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
   ck_assert_int_ge(master, 0);
   ck_assert_int_eq(grantpt(master) + unlockpt(master), 0);
@@ -1292,7 +1249,6 @@ START_TEST(test_keyboard) {
   ck_assert_int_eq(copro_status(&p), 128 + SIGINT);
   close(master);
 }
-END_TEST
 
 /* ---- what is held ---- */
 
@@ -1313,7 +1269,7 @@ static long long lock_x(copro *p, int id) {
 
 /* A lock that was lost is not given up by releasing the one that another
  * request of the same session got after it. */
-START_TEST(test_release_token) {
+TEST(test_release_token) {
   copro p = copro_start("a.db");
   long long first = lock_x(&p, 1);
   say(&p, "{'id':2,'run':['break','x']}");
@@ -1331,10 +1287,9 @@ START_TEST(test_release_token) {
   expect(&p, "{'id':7,'status':0,*");
   copro_end(&p);
 }
-END_TEST
 
 /* Like lock's, steal's row is in the answer. */
-START_TEST(test_steal) {
+TEST(test_steal) {
   copro p = copro_start("a.db");
   say(&p, "{'id':1,'run':['create','/a']}");
   expect(&p, "{'id':1,'status':0,*");
@@ -1342,11 +1297,10 @@ START_TEST(test_steal) {
   expect(&p, "{'id':2,'status':0,'rows':[{'path':'/locks/x','kind':'lock',*");
   copro_end(&p);
 }
-END_TEST
 
 /* A file that nobody writes to is waited for: a cancel ends that, and so does
  * the end of input. */
-START_TEST(test_cancel_reading) {
+TEST_LOOP(test_cancel_reading, 0, 3) {
   static const char *const readers[] = {"'create','/a'", "'import','/a'",
                                         "'queue','push','q','--lines'"};
   const char *option = _i == 1 ? "" : "'--input',";
@@ -1362,53 +1316,4 @@ START_TEST(test_cancel_reading) {
   expect(&p, "{'id':2,'status':75,*'error':'CANCELLED',*");
   expect_end(&p);
   ck_assert_int_eq(copro_status(&p), 0);
-}
-END_TEST
-
-/* ---- all of it ---- */
-
-#define ADD(...)                                                 \
-  do {                                                           \
-    const TTest *const list_[] = {__VA_ARGS__};                  \
-    for (size_t i_ = 0; i_ < sizeof list_ / sizeof *list_; i_++) \
-      tcase_add_test(t, list_[i_]);                              \
-  } while (0)
-
-static TCase *new_case(Suite *suite, const char *name) {
-  TCase *t = tcase_create(name);
-  tcase_set_timeout(t, 60);
-  suite_add_tcase(suite, t);
-  return t;
-}
-
-int main(int argc, char **argv) {
-  enum { MALFORMED = sizeof malformed / sizeof *malformed };
-  Suite *suite = suite_create("coprocess");
-  TCase *t = new_case(suite, "requests");
-  ADD(test_id, test_layout, test_words, test_bytes, test_failure,
-      test_message_is_text, test_not_here, test_nul, test_too_long,
-      test_last_line, test_pieces);
-  tcase_add_loop_test(t, test_malformed, 0, MALFORMED);
-  t = new_case(suite, "together");
-  ADD(test_pipelined, test_mixture, test_many_blocked, test_limit,
-      test_full_line, test_time_in_line, test_sent_ahead,
-      test_sent_ahead_waiting, test_same_id, test_cancel, test_cancel_at_once,
-      test_big_data, test_slow_reader, test_never_reads);
-  t = new_case(suite, "events");
-  ADD(test_watch, test_lost, test_broken);
-  t = new_case(suite, "held");
-  ADD(test_release_token, test_steal);
-  tcase_add_loop_test(t, test_cancel_reading, 0, 3);
-  t = new_case(suite, "deadlock");
-  ADD(test_deadlock, test_no_deadlock, test_no_circle);
-  t = new_case(suite, "end");
-  ADD(test_end_of_input, test_end_in_line, test_killed, test_signal_any_time,
-      test_signal_slow_reader, test_closed_output, test_closed_while_writing,
-      test_no_database);
-  tcase_add_loop_test(t, test_full_disk, 0, 2);
-  tcase_add_loop_test(t, test_signal, 0, sizeof signals / sizeof *signals);
-  t = new_case(suite, "parent");
-  ADD(test_parent_thread, test_parent_killed, test_parent_killed_full_pipe,
-      test_keyboard);
-  return test_main(argc, argv, suite);
 }

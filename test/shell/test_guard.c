@@ -151,7 +151,7 @@ static zke_lock *hold(zke *z, const char *path) {
  * --------------------------------------------------------------------- */
 
 /* The child's own code is passed through, each of them. */
-START_TEST(every_code) {
+TEST(every_code) {
   begin();
   for (int i = 0; i < 256; i++) {
     char script[32];
@@ -161,10 +161,9 @@ START_TEST(every_code) {
   }
   ck_assert_str_eq(content("err"), "");
 }
-END_TEST
 
 /* 128 + n where it was killed by n. */
-START_TEST(killed_child) {
+TEST(killed_child) {
   static const int signals[] = {SIGKILL, SIGTERM, SIGINT, SIGSEGV, SIGUSR1};
   begin();
   for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
@@ -178,11 +177,10 @@ START_TEST(killed_child) {
   ck_assert_int_eq(parties(z, "/locks/a"), 0);
   zke_close(z);
 }
-END_TEST
 
 /* 127: no such program, 126: not to be executed, both with our message; a
  * child's own 127 has none. */
-START_TEST(not_executed) {
+TEST(not_executed) {
   begin();
   ck_assert_int_eq(code(start("lock", "a", "--", "sh", "-c", "exit 127", NULL)),
                    127);
@@ -199,10 +197,9 @@ START_TEST(not_executed) {
   ck_assert_int_eq(parties(z, "/locks/a"), 0);
   zke_close(z);
 }
-END_TEST
 
 /* The words are the child's as they are: no shell comes between. */
-START_TEST(words_as_they_are) {
+TEST(words_as_they_are) {
   static const char expected[] = "[a b][][\n][*][$HOME][--][-n][\xff\"'\\]";
   begin();
   ck_assert_int_eq(
@@ -212,11 +209,10 @@ START_TEST(words_as_they_are) {
       0);
   ck_assert_str_eq(content("words"), expected);
 }
-END_TEST
 
 /* The environment names the database, the lock, the token and the session; an
  * outer one's is replaced. */
-START_TEST(environment) {
+TEST(environment) {
   begin();
   setenv("ZKE_LOCK_TOKEN", "outer", 1);
   setenv("ZKE_DB", "outer", 1);
@@ -244,14 +240,13 @@ START_TEST(environment) {
   ck_assert_int_eq(code(pid), 0);
   zke_close(z);
 }
-END_TEST
 
 /* ------------------------------------------------------------------------
  * Waiting
  * --------------------------------------------------------------------- */
 
 /* 75, or -E's code, for who does not get it: at once, or in time. */
-START_TEST(conflict_codes) {
+TEST(conflict_codes) {
   begin();
   zke *z = test_open(db);
   zke_lock *lock = hold(z, "/locks/a");
@@ -277,10 +272,9 @@ START_TEST(conflict_codes) {
   zke_lock_free(lock);
   zke_close(z);
 }
-END_TEST
 
 /* Bad options are found before anything is held. */
-START_TEST(bad_options) {
+TEST(bad_options) {
   begin();
   ck_assert_int_eq(
       code(start("lock", "--on-lost", "no", "a", "--", "true", NULL)), 64);
@@ -300,7 +294,6 @@ START_TEST(bad_options) {
   ck_assert_int_eq(code(start("rwlock", "-w", "a", "-x", "b", NULL)), 64);
   ck_content("err", "--wait wants seconds");
 }
-END_TEST
 
 static const int passed_on[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT,
                                 SIGUSR1, SIGUSR2, SIGALRM, SIGWINCH};
@@ -308,7 +301,7 @@ enum { PASSED_ON = sizeof passed_on / sizeof *passed_on };
 
 /* While it waits any signal ends it by that signal, and its place in the queue
  * has gone before it is. */
-START_TEST(waiting_ended_by_signals) {
+TEST(waiting_ended_by_signals) {
   static const char *const kinds[] = {"lock", "rwlock", "sem", "elect"};
   static const char *const places[] = {"/locks/a", "/rwlocks/a",
                                        "/semaphores/a", "/elections/a"};
@@ -343,10 +336,9 @@ START_TEST(waiting_ended_by_signals) {
   }
   zke_close(z);
 }
-END_TEST
 
 /* A command under a lock that wants the same lock would wait for itself. */
-START_TEST(nested_in_itself) {
+TEST(nested_in_itself) {
   begin();
   setenv("Z", command, 1);
   ck_assert_int_eq(code(start("lock", "a", "--", "sh", "-c",
@@ -354,11 +346,10 @@ START_TEST(nested_in_itself) {
                    75);
   ck_content("err", "zke: DEADLOCK: ");
 }
-END_TEST
 
 /* Two that take two locks in turn, each in a command under the first: one of
  * them is told, the other gets both. */
-START_TEST(nested_crosswise) {
+TEST(nested_crosswise) {
   static const char script[] =
       ": > $T/$1; until [ -e $T/$2 ]; do sleep 0.01; done;"
       "exec $Z $ZKE_DB lock $2 -- true";
@@ -377,10 +368,9 @@ START_TEST(nested_crosswise) {
   }
   ck_content("err", "zke: DEADLOCK: ");
 }
-END_TEST
 
 /* The script waits for the inner one and does nothing else: that is known. */
-START_TEST(nested_in_a_script) {
+TEST(nested_in_a_script) {
   begin();
   setenv("Z", command, 1);
   ck_assert_int_eq(code(start("lock", "a", "--", "sh", "-c",
@@ -388,11 +378,10 @@ START_TEST(nested_in_a_script) {
                    75);
   ck_content("err", "zke: DEADLOCK: ");
 }
-END_TEST
 
 /* Commands that run at once under an outer lock are no deadlock: all get their
  * turn. */
-START_TEST(nested_side_by_side) {
+TEST(nested_side_by_side) {
   begin();
   setenv("Z", command, 1);
   ck_assert_int_eq(code(start("lock", "nightly", "--", "sh", "-c",
@@ -403,10 +392,9 @@ START_TEST(nested_side_by_side) {
   ck_assert_str_eq(content("err"), "");
   ck_assert_uint_eq(strlen(content("done")), 12);
 }
-END_TEST
 
 /* One in the background waits for the end of the command. */
-START_TEST(nested_in_the_background) {
+TEST(nested_in_the_background) {
   begin();
   setenv("Z", command, 1);
   zke *z = test_open(db);
@@ -421,10 +409,9 @@ START_TEST(nested_in_the_background) {
   ck_until(exists("later"), 10000);
   zke_close(z);
 }
-END_TEST
 
 /* What a command has left running is no part of its lock's holder any more. */
-START_TEST(nested_and_left_behind) {
+TEST(nested_and_left_behind) {
   begin();
   setenv("Z", command, 1);
   zke *z = test_open(db);
@@ -441,10 +428,9 @@ START_TEST(nested_and_left_behind) {
   ck_assert_str_eq(content("err"), "");
   zke_close(z);
 }
-END_TEST
 
 /* Held without a command: until a signal, by which it ends. */
-START_TEST(held_until_a_signal) {
+TEST(held_until_a_signal) {
   begin();
   zke *z = test_open(db);
   pid_t pid = start("--json", "lock", "a", NULL);
@@ -456,10 +442,9 @@ START_TEST(held_until_a_signal) {
   ck_assert_str_eq(content("err"), "");
   zke_close(z);
 }
-END_TEST
 
 /* The same, and it is lost. */
-START_TEST(held_until_lost) {
+TEST(held_until_lost) {
   begin();
   zke *z = test_open(db);
   pid_t pid = start("lock", "a", NULL);
@@ -469,7 +454,6 @@ START_TEST(held_until_lost) {
   ck_content("err", "zke: LOST: the lock /locks/a was lost");
   zke_close(z);
 }
-END_TEST
 
 /* ------------------------------------------------------------------------
  * Signals to a command that runs
@@ -506,7 +490,7 @@ static int times_got(int signal) {
 }
 
 /* Every signal to the wrapper reaches the child, and once. */
-START_TEST(signals_are_passed_on) {
+TEST(signals_are_passed_on) {
   begin();
   pid_t pid = start("lock", "a", "--", self, "count", getenv("T"), NULL);
   ck_until(strstr(content("signals"), "ready\n"), 10000);
@@ -519,11 +503,10 @@ START_TEST(signals_are_passed_on) {
   for (int i = 0; i < PASSED_ON; i++)
     ck_assert_int_eq(times_got(passed_on[i]), 1);
 }
-END_TEST
 
 /* A child that dies of the signal that the wrapper got: the wrapper dies of it
  * too, so that a shell's loop ends. */
-START_TEST(dies_as_its_child) {
+TEST(dies_as_its_child) {
   begin();
   pid_t pid =
       start("lock", "a", "--", "sh", "-c", ": > $T/in; exec sleep 30", NULL);
@@ -531,7 +514,6 @@ START_TEST(dies_as_its_child) {
   kill(pid, SIGINT);
   ck_assert_int_eq(ended_by(pid), SIGINT);
 }
-END_TEST
 
 /* The command on a terminal of its own, as the session's leader or below a
  * shell. */
@@ -553,7 +535,7 @@ static pid_t start_on_terminal(int *master, bool below_shell) {
 
 /* What the terminal sends all of its foreground processes get: the child gets
  * it once, not a second time from us. */
-START_TEST(terminals_signals_once) {
+TEST_LOOP(terminals_signals_once, 0, 2) {
   static const struct {
     char key;
     int signal;
@@ -578,11 +560,10 @@ START_TEST(terminals_signals_once) {
   ck_assert_int_eq(times_got(SIGWINCH), 5);
   close(master);
 }
-END_TEST
 
 /* When the line is cut the kernel tells the session's leader: the child hears
  * of it from us. */
-START_TEST(hangup_is_passed_on) {
+TEST(hangup_is_passed_on) {
   begin();
   int master;
   pid_t pid = start_on_terminal(&master, false);
@@ -593,12 +574,11 @@ START_TEST(hangup_is_passed_on) {
   ck_assert_int_eq(code(pid), 0);
   ck_assert_int_eq(times_got(SIGHUP), 1);
 }
-END_TEST
 
 static void ignore_hup(void) { signal(SIGHUP, SIG_IGN); }
 
 /* nohup zke … -- CMD: neither of them minds a hangup. */
-START_TEST(ignored_stays_ignored) {
+TEST(ignored_stays_ignored) {
   begin();
   prepare = ignore_hup;
   pid_t pid = start("lock", "a", "--", "sh", "-c",
@@ -610,7 +590,6 @@ START_TEST(ignored_stays_ignored) {
   touch("go");
   ck_assert_int_eq(code(pid), 5);
 }
-END_TEST
 
 /* What a process says of itself in /proc: of the signals that are not the C
  * library's own. */
@@ -625,7 +604,7 @@ static void signal_masks(unsigned long long *blocked,
 }
 
 /* The child blocks and ignores what it would without us. */
-START_TEST(childs_signals_are_clean) {
+TEST(childs_signals_are_clean) {
   unsigned long long blocked[2], ignored[2];
   begin();
   ck_assert_int_eq(code(start("lock", "a", "--", "grep", "-E",
@@ -638,11 +617,10 @@ START_TEST(childs_signals_are_clean) {
   ck_assert_uint_eq(blocked[0], blocked[1]);
   ck_assert_uint_eq(ignored[0], ignored[1]);
 }
-END_TEST
 
 /* A command run for an event gets the signals as well; one that ends it ends
  * also what waits for the next event. */
-START_TEST(events_command) {
+TEST(events_command) {
   begin();
   ck_assert_int_eq(code(start("create", "/a", NULL)), 0);
   pid_t pid =
@@ -664,12 +642,11 @@ START_TEST(events_command) {
   ck_assert_int_eq(ended_by(pid), SIGTERM);
   zke_close(z);
 }
-END_TEST
 
 /* A signal that is to end the command goes to what the command runs as well,
  * once; others are the command's alone.  A process of the same group that is
  * no part of it is spared. */
-START_TEST(the_group_is_ended) {
+TEST(the_group_is_ended) {
   begin();
   char script[12000];
   snprintf(script, sizeof script,
@@ -695,11 +672,10 @@ START_TEST(the_group_is_ended) {
   ck_assert(!is_gone(number_in("stranger")));
   kill(number_in("stranger"), SIGKILL);
 }
-END_TEST
 
 /* A stopped wrapper keeps the lock; its child goes on, and when it goes on
  * itself it ends as if nothing had been. */
-START_TEST(stopped_wrapper) {
+TEST(stopped_wrapper) {
   begin();
   zke *z = test_open(db);
   pid_t pid =
@@ -715,7 +691,6 @@ START_TEST(stopped_wrapper) {
   ck_assert_int_eq(parties(z, "/locks/a"), 0);
   zke_close(z);
 }
-END_TEST
 
 /* ------------------------------------------------------------------------
  * Killed wrappers
@@ -730,7 +705,7 @@ static const char inside[] =
 
 /* The wrapper is killed, and its child or not: until the last descendant is
  * gone nobody enters.  No parent-death signal helps. */
-START_TEST(next_waits_for_descendants) {
+TEST(next_waits_for_descendants) {
   begin();
   zke *z = test_open(db);
   for (int i = 0; i < 100; i++) {
@@ -749,11 +724,10 @@ START_TEST(next_waits_for_descendants) {
   ck_assert_int_eq(parties(z, "/locks/a"), 0);
   zke_close(z);
 }
-END_TEST
 
 /* The same with --close: the next one does enter.  So the test above can
  * fail. */
-START_TEST(close_lets_the_next_in) {
+TEST(close_lets_the_next_in) {
   begin();
   pid_t pid = start("lock", "a", "--close", "--outlive", "--", "sh", "-c",
                     ": > $T/in; until [ -e $T/entered ]; do sleep 0.01; done;"
@@ -766,11 +740,10 @@ START_TEST(close_lets_the_next_in) {
       code(start("lock", "a", "--", "touch", test_path("entered"), NULL)), 0);
   ck_until(exists("out-lived"), 10000);
 }
-END_TEST
 
 /* By default the child dies with the wrapper: asked to, so that it can clean
  * up, while nobody enters. */
-START_TEST(child_dies_with_the_wrapper) {
+TEST(child_dies_with_the_wrapper) {
   begin();
   pid_t pid = start("lock", "a", "--", "sh", "-c",
                     "trap 'sleep 0.1; : > $T/cleaned; exit' TERM;"
@@ -786,10 +759,9 @@ START_TEST(child_dies_with_the_wrapper) {
   ck_assert_int_eq(code(next), 0);
   ck_until(is_gone(child), 10000);
 }
-END_TEST
 
 /* With --close there is no time for that. */
-START_TEST(close_kills_with_the_wrapper) {
+TEST(close_kills_with_the_wrapper) {
   begin();
   pid_t pid = start("lock", "a", "--close", "--", "sh", "-c",
                     "trap '' TERM; echo $$ > $T/pid; : > $T/in;"
@@ -801,10 +773,9 @@ START_TEST(close_kills_with_the_wrapper) {
   ck_assert_int_eq(ended_by(pid), SIGKILL);
   ck_until(is_gone(child), 10000);
 }
-END_TEST
 
 /* A wrapper killed while it waits is not waited for. */
-START_TEST(killed_while_waiting) {
+TEST(killed_while_waiting) {
   begin();
   zke *z = test_open(db);
   zke_lock *lock = hold(z, "/locks/a");
@@ -823,11 +794,10 @@ START_TEST(killed_while_waiting) {
   zke_lock_free(lock);
   zke_close(z);
 }
-END_TEST
 
 /* The lock is given up when the command ends, not when all that it has left
  * in the background does. */
-START_TEST(background_does_not_hold) {
+TEST(background_does_not_hold) {
   begin();
   ck_assert_int_eq(
       code(start("lock", "a", "--", "sh", "-c",
@@ -840,7 +810,6 @@ START_TEST(background_does_not_hold) {
   touch("go");
   ck_until(exists("done"), 10000);
 }
-END_TEST
 
 /* Works on where TERM and INT end the shell that has started it. */
 static const char worker[] =
@@ -855,7 +824,7 @@ static const char *const holding[][4] = {{"lock", "--grace=1", "a"},
 
 /* The command was ended by a signal, through the wrapper or itself, and its
  * work goes on: we say so and nobody enters meanwhile, as with flock(1). */
-START_TEST(work_goes_on) {
+TEST_LOOP(work_goes_on, 0, 4) {
   begin();
   for (int how = 0; how < 2; how++) {
     const char *const *h = holding[_i];
@@ -880,10 +849,9 @@ START_TEST(work_goes_on) {
     unlink(test_path("err"));
   }
 }
-END_TEST
 
 /* The same by ^C at a terminal, which an asynchronous job ignores. */
-START_TEST(work_goes_on_behind_a_terminal) {
+TEST(work_goes_on_behind_a_terminal) {
   begin();
   int master;
   pid_t pid = forkpty(&master, NULL, NULL, NULL);
@@ -904,10 +872,9 @@ START_TEST(work_goes_on_behind_a_terminal) {
   ck_assert_int_eq(ended_by(pid), SIGINT);
   close(master);
 }
-END_TEST
 
 /* The item of a queue is nobody else's meanwhile. */
-START_TEST(work_on_an_item_goes_on) {
+TEST(work_on_an_item_goes_on) {
   begin();
   ck_assert_int_eq(code(start("queue", "push", "q", "item", NULL)), 0);
   pid_t pid = start("queue", "pop", "q", "--", "sh", "-c", worker, NULL);
@@ -921,11 +888,10 @@ START_TEST(work_on_an_item_goes_on) {
   ck_assert_int_eq(code(next), 0);
   ck_assert_int_eq(ended_by(pid), SIGTERM);
 }
-END_TEST
 
 /* Another signal is for those that have stayed, and does not let anybody in
  * before they are gone. */
-START_TEST(second_signal) {
+TEST(second_signal) {
   begin();
   pid_t pid = start("lock", "a", "--", "setsid", "sh", "-c", worker, NULL);
   ck_until(exists("in"), 10000);
@@ -936,10 +902,9 @@ START_TEST(second_signal) {
   ck_assert_int_eq(code(start("lock", "--nonblock", "a", "--", "true", NULL)),
                    0);
 }
-END_TEST
 
 /* Taken away while they stay: they are ended as the command would be. */
-START_TEST(lost_while_work_goes_on) {
+TEST_LOOP(lost_while_work_goes_on, 0, 2) {
   begin();
   zke *z = test_open(db);
   pid_t pid = start("lock", "a", "--grace", "0.1", "--on-lost",
@@ -954,10 +919,9 @@ START_TEST(lost_while_work_goes_on) {
   if (_i) ck_until(!exists("inside"), 10000);
   zke_close(z);
 }
-END_TEST
 
 /* --wait-all: as flock(1) does, also where the command has ended by itself. */
-START_TEST(wait_for_all) {
+TEST(wait_for_all) {
   begin();
   pid_t pid = start("lock", "a", "-v", "--wait-all", "--", "sh", "-c",
                     "(: > $T/inside; : > $T/in; until [ -e $T/go ];"
@@ -974,7 +938,6 @@ START_TEST(wait_for_all) {
       code(start("lock", "--wait-all", "--close", "a", "--", "true", NULL)),
       64);
 }
-END_TEST
 
 /* What the command prints with these words, in "said". */
 static int say(const char *words) {
@@ -987,7 +950,7 @@ static int say(const char *words) {
 
 /* The wrapper is gone, and what it ran has the lock: whoever looks is told
  * which process that is. */
-START_TEST(holder_is_named) {
+TEST(holder_is_named) {
   char text[256];
   begin();
   pid_t pid = start("lock", "a", "--outlive", "--", "sh", "-c",
@@ -1024,11 +987,10 @@ START_TEST(holder_is_named) {
   kill(holder, SIGKILL);
   ck_assert_int_eq(code(next), 0);
 }
-END_TEST
 
 /* The descriptor, and no other of ours, is in the child, under a number that
  * scripts leave alone; with --close there is none. */
-START_TEST(childs_descriptors) {
+TEST(childs_descriptors) {
   static const char script[] =
       "for f in /proc/$$/fd/*; do case $(readlink $f) in"
       " *db*) echo ${f##*/}; esac; done";
@@ -1042,7 +1004,6 @@ START_TEST(childs_descriptors) {
       code(start("lock", "-o", "a", "--", "sh", "-c", script, NULL)), 0);
   ck_assert_str_eq(content("out"), "");
 }
-END_TEST
 
 /* ------------------------------------------------------------------------
  * Loss
@@ -1084,7 +1045,7 @@ static void lose(zke *z, int how) {
 }
 
 /* Broken, stolen, expired or deleted: the command gets TERM, and is done. */
-START_TEST(lost_is_asked_to_end) {
+TEST_LOOP(lost_is_asked_to_end, 0, LOSSES) {
   begin();
   zke *z = test_open(db);
   pid_t pid = start("lock", "a", "--", "sh", "-c",
@@ -1098,12 +1059,11 @@ START_TEST(lost_is_asked_to_end) {
   ck_content("err", "zke: LOST: the lock /locks/a was lost");
   zke_close(z);
 }
-END_TEST
 
 /* One that does not listen is killed after --grace, and so are its
  * descendants: one in the background, one whose parent has gone and that is in
  * a session of its own, one that is stopped. */
-START_TEST(lost_and_deaf_is_killed) {
+TEST(lost_and_deaf_is_killed) {
   begin();
   zke *z = test_open(db);
   pid_t pid = start("lock", "--grace", "0.3", "a", "--", "sh", "-c",
@@ -1125,11 +1085,10 @@ START_TEST(lost_and_deaf_is_killed) {
   }
   zke_close(z);
 }
-END_TEST
 
 /* Processes of the caller's that are no descendants of the command live on,
  * though they are our children. */
-START_TEST(strangers_are_spared) {
+TEST(strangers_are_spared) {
   begin();
   char script[12000];
   snprintf(script, sizeof script,
@@ -1151,7 +1110,6 @@ START_TEST(strangers_are_spared) {
   kill(number_in("stranger"), SIGKILL);
   zke_close(z);
 }
-END_TEST
 
 /* How long a process has run, in clock ticks. */
 static long ticks(pid_t pid) {
@@ -1172,7 +1130,7 @@ static long ticks(pid_t pid) {
 
 /* --on-lost warn: a word, and 76 in the end.  It sleeps until then, also where
  * the session it could sleep on has ended. */
-START_TEST(lost_with_a_warning) {
+TEST_LOOP(lost_with_a_warning, 0, LOSSES) {
   begin();
   zke *z = test_open(db);
   ck_assert_int_eq(mkfifo(test_path("go"), 0600), 0);
@@ -1191,11 +1149,10 @@ START_TEST(lost_with_a_warning) {
   ck_assert(exists("done"));
   zke_close(z);
 }
-END_TEST
 
 /* --ttl: a wrapper that is stopped for longer loses what it holds, and finds
  * that out as soon as it goes on. */
-START_TEST(stopped_for_too_long) {
+TEST(stopped_for_too_long) {
   begin();
   ck_assert_int_eq(code(start("lock", "--ttl", "0", "a", "--", "true", NULL)),
                    64);
@@ -1207,10 +1164,9 @@ START_TEST(stopped_for_too_long) {
   kill(pid, SIGCONT);
   ck_assert_int_eq(code(pid), 76);
 }
-END_TEST
 
 /* The other kinds are lost in the same way. */
-START_TEST(lost_of_every_kind) {
+TEST_LOOP(lost_of_every_kind, 0, 3) {
   static const char *const kinds[] = {"rwlock", "sem", "elect"};
   static const char *const how[] = {"-r", "-n2", "--grace=1"};
   begin();
@@ -1228,7 +1184,6 @@ START_TEST(lost_of_every_kind) {
   ck_content("err", " was lost ");
   zke_close(z);
 }
-END_TEST
 
 /* ------------------------------------------------------------------------
  * Many at once
@@ -1240,7 +1195,7 @@ static void all_succeed(const pid_t *pids, int count) {
 }
 
 /* Fifty wrappers on one lock: never two inside, and each of them once. */
-START_TEST(fifty_on_a_lock) {
+TEST(fifty_on_a_lock) {
   enum { MANY = 50 };
   begin();
   pid_t pids[MANY];
@@ -1252,10 +1207,9 @@ START_TEST(fifty_on_a_lock) {
   all_succeed(pids, MANY);
   ck_assert_uint_eq(strlen(content("log")), 2 * MANY);
 }
-END_TEST
 
 /* Readers together, writers alone. */
-START_TEST(forty_on_a_rwlock) {
+TEST(forty_on_a_rwlock) {
   enum { MANY = 40 };
   begin();
   pid_t pids[MANY];
@@ -1272,10 +1226,9 @@ START_TEST(forty_on_a_rwlock) {
                             NULL);
   all_succeed(pids, MANY);
 }
-END_TEST
 
 /* No more than the limit. */
-START_TEST(forty_on_a_semaphore) {
+TEST(forty_on_a_semaphore) {
   enum { MANY = 40 };
   begin();
   pid_t pids[MANY];
@@ -1290,11 +1243,10 @@ START_TEST(forty_on_a_semaphore) {
   ck_assert_msg(strstr(content("log"), "3\n"), "never three at once: %s",
                 content("log"));
 }
-END_TEST
 
 /* Wrappers and their children are killed at random while others go on: still
  * never two inside, and nobody is stuck. */
-START_TEST(killed_at_random) {
+TEST(killed_at_random) {
   enum { MANY = 60 };
   begin();
   unsigned seed = (unsigned)(getenv("SEED") ? atoi(getenv("SEED")) : getpid());
@@ -1321,7 +1273,6 @@ START_TEST(killed_at_random) {
                   "number %d: %d", i, WEXITSTATUS(status));
   }
 }
-END_TEST
 
 /* ------------------------------------------------------------------------
  * Odd surroundings
@@ -1333,7 +1284,7 @@ static void close_streams(void) {
 }
 
 /* Closed standard streams: no file of ours takes their place. */
-START_TEST(closed_streams) {
+TEST(closed_streams) {
   begin();
   prepare = close_streams;
   ck_assert_int_eq(
@@ -1346,7 +1297,6 @@ START_TEST(closed_streams) {
   prepare = NULL;
   ck_assert_int_eq(code(start("check", NULL)) % 64, 0);
 }
-END_TEST
 
 static rlim_t files_limit;
 static void limit_files(void) {
@@ -1357,7 +1307,7 @@ static void limit_files(void) {
 
 /* However few descriptors there are: either the command runs under the lock,
  * or a clear message says why not. */
-START_TEST(few_descriptors) {
+TEST(few_descriptors) {
   int ran = 0;
   begin();
   ck_assert_int_eq(code(start("lock", "a", "--", "true", NULL)), 0);
@@ -1380,11 +1330,10 @@ START_TEST(few_descriptors) {
   ck_assert_int_eq(parties(z, "/locks/a"), 0);
   zke_close(z);
 }
-END_TEST
 
 /* A database that another one keeps for longer than we wait for it: nothing is
  * lost, nobody is killed, and the command's code is what counts. */
-START_TEST(busy_database) {
+TEST(busy_database) {
   sqlite3 *other;
   begin();
   pid_t pid = start("--timeout", "50ms", "lock", "a", "--", "sh", "-c",
@@ -1406,11 +1355,10 @@ START_TEST(busy_database) {
   ck_assert_int_eq(code(pid), 7);
   ck_assert_str_eq(content("err"), "");
 }
-END_TEST
 
 /* A script that is standard input is not for the children to read; one in a
  * file leaves it to them. */
-START_TEST(script_on_standard_input) {
+TEST(script_on_standard_input) {
   static const char script[] =
       "lock a -- sh -c \"readlink /proc/$$/fd/0 > $T/stdin\"\n"
       "lock b -- sh -c \"exit 6\"\n";
@@ -1426,90 +1374,8 @@ START_TEST(script_on_standard_input) {
   ck_assert_int_eq(WEXITSTATUS(status), 6);
   ck_content("stdin", "pipe:");
 }
-END_TEST
-
-/* ------------------------------------------------------------------------
- * The suite
- * --------------------------------------------------------------------- */
-
-static void add_case(Suite *s, TCase *tcase, double seconds) {
-  tcase_set_timeout(tcase, seconds);
-  suite_add_tcase(s, tcase);
-}
-
-static Suite *suite(void) {
-  Suite *s = suite_create("guard");
-  TCase *codes = tcase_create("codes");
-  tcase_add_test(codes, every_code);
-  tcase_add_test(codes, killed_child);
-  tcase_add_test(codes, not_executed);
-  tcase_add_test(codes, words_as_they_are);
-  tcase_add_test(codes, environment);
-  add_case(s, codes, 120);
-  TCase *waiting = tcase_create("waiting");
-  tcase_add_test(waiting, conflict_codes);
-  tcase_add_test(waiting, bad_options);
-  tcase_add_test(waiting, waiting_ended_by_signals);
-  tcase_add_test(waiting, nested_in_itself);
-  tcase_add_test(waiting, nested_crosswise);
-  tcase_add_test(waiting, nested_in_a_script);
-  tcase_add_test(waiting, nested_side_by_side);
-  tcase_add_test(waiting, nested_in_the_background);
-  tcase_add_test(waiting, nested_and_left_behind);
-  tcase_add_test(waiting, held_until_a_signal);
-  tcase_add_test(waiting, held_until_lost);
-  add_case(s, waiting, 60);
-  TCase *signals = tcase_create("signals");
-  tcase_add_test(signals, signals_are_passed_on);
-  tcase_add_test(signals, dies_as_its_child);
-  tcase_add_loop_test(signals, terminals_signals_once, 0, 2);
-  tcase_add_test(signals, hangup_is_passed_on);
-  tcase_add_test(signals, ignored_stays_ignored);
-  tcase_add_test(signals, childs_signals_are_clean);
-  tcase_add_test(signals, events_command);
-  tcase_add_test(signals, the_group_is_ended);
-  tcase_add_test(signals, stopped_wrapper);
-  add_case(s, signals, 60);
-  TCase *killed = tcase_create("killed");
-  tcase_add_test(killed, next_waits_for_descendants);
-  tcase_add_test(killed, close_lets_the_next_in);
-  tcase_add_test(killed, child_dies_with_the_wrapper);
-  tcase_add_test(killed, close_kills_with_the_wrapper);
-  tcase_add_test(killed, killed_while_waiting);
-  tcase_add_test(killed, background_does_not_hold);
-  tcase_add_loop_test(killed, work_goes_on, 0, 4);
-  tcase_add_test(killed, work_goes_on_behind_a_terminal);
-  tcase_add_test(killed, work_on_an_item_goes_on);
-  tcase_add_test(killed, second_signal);
-  tcase_add_loop_test(killed, lost_while_work_goes_on, 0, 2);
-  tcase_add_test(killed, wait_for_all);
-  tcase_add_test(killed, holder_is_named);
-  tcase_add_test(killed, childs_descriptors);
-  add_case(s, killed, 180);
-  TCase *lost = tcase_create("lost");
-  tcase_add_loop_test(lost, lost_is_asked_to_end, 0, LOSSES);
-  tcase_add_test(lost, lost_and_deaf_is_killed);
-  tcase_add_test(lost, strangers_are_spared);
-  tcase_add_loop_test(lost, lost_with_a_warning, 0, LOSSES);
-  tcase_add_test(lost, stopped_for_too_long);
-  tcase_add_loop_test(lost, lost_of_every_kind, 0, 3);
-  add_case(s, lost, 60);
-  TCase *many = tcase_create("many");
-  tcase_add_test(many, fifty_on_a_lock);
-  tcase_add_test(many, forty_on_a_rwlock);
-  tcase_add_test(many, forty_on_a_semaphore);
-  tcase_add_test(many, killed_at_random);
-  add_case(s, many, 120);
-  TCase *odd = tcase_create("odd");
-  tcase_add_test(odd, closed_streams);
-  tcase_add_test(odd, few_descriptors);
-  tcase_add_test(odd, busy_database);
-  tcase_add_test(odd, script_on_standard_input);
-  add_case(s, odd, 60);
-  return s;
-}
 
 int main(int argc, char **argv) {
   if (argc == 3 && strcmp(argv[1], "count") == 0) return count_signals(argv[2]);
-  return test_main(argc, argv, suite());
+  return test_main(argc, argv);
 }

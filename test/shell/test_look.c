@@ -67,7 +67,7 @@ static int64_t soon(void) { return zke_now(z) + test_patience(10000); }
 
 /* ---- locks ---- */
 
-START_TEST(a_multilock_is_in_each_of_its_lines) {
+TEST(a_multilock_is_in_each_of_its_lines) {
   static const zke_multilock_item both[] = {{"/locks/a", ZKE_MULTILOCK_LOCK},
                                             {"/rwlocks/b", ZKE_MULTILOCK_READ}};
   zke_multilock *ml;
@@ -82,9 +82,8 @@ START_TEST(a_multilock_is_in_each_of_its_lines) {
   zke_multilock_free(ml);
   ck_ok(zke_close(z));
 }
-END_TEST
 
-START_TEST(a_singleton_is_replaced) {
+TEST(a_singleton_is_replaced) {
   zke_singleton *s;
   open_store("worker");
   ck_ok(zke_singleton_new(z, "/workers/mailer", NULL, &s));
@@ -97,10 +96,9 @@ START_TEST(a_singleton_is_replaced) {
   zke_singleton_free(s);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* Only the semaphore of that name knows how many go with one token. */
-START_TEST(breaking_takes_all_permits_of_one_holder) {
+TEST(breaking_takes_all_permits_of_one_holder) {
   zke_semaphore_options o = {.size = sizeof o, .limit = 5};
   zke_semaphore *sem[2];
   char line[64];
@@ -118,11 +116,10 @@ START_TEST(breaking_takes_all_permits_of_one_holder) {
   for (int i = 0; i < 2; i++) zke_semaphore_free(sem[i]);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* The directory is another program's: what is in it tells; and what is in "/",
  * or has such a name by chance, is no line. */
-START_TEST(a_strangers_directory_is_seen) {
+TEST(a_strangers_directory_is_seen) {
 #define GUID "_c_00000000-0000-0000-0000-00000000000"
   static const char *const nodes[] = {
       "/election/" GUID "1-latch-0000000000", "/" GUID "2-lock-0000000000",
@@ -139,10 +136,9 @@ START_TEST(a_strangers_directory_is_seen) {
   expect("$zke waits; $zke deadlocks", 0, "");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* What others chose as their name does not move the cursor. */
-START_TEST(names_cannot_play_with_the_terminal) {
+TEST(names_cannot_play_with_the_terminal) {
   zke_lock_options o = {.size = sizeof o, .data = "\033[2Jx\ny", .len = 7};
   zke_lock *lock;
   open_store("evil\033[31m\n");
@@ -156,7 +152,6 @@ START_TEST(names_cannot_play_with_the_terminal) {
   zke_lock_free(lock);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- deadlocks ---- */
 
@@ -184,7 +179,7 @@ static zke_lock *unchecked(const char *path) {
   return lock;
 }
 
-START_TEST(a_deadlock_is_found_and_broken) {
+TEST(a_deadlock_is_found_and_broken) {
   static const char *const path[] = {"/locks/a", "/locks/b"};
   waiter w[2];
   pthread_barrier_t all;
@@ -212,7 +207,6 @@ START_TEST(a_deadlock_is_found_and_broken) {
   pthread_barrier_destroy(&all);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- revoke, steal ---- */
 
@@ -230,7 +224,7 @@ static void *listen_on(void *unused) {
   return NULL;
 }
 
-START_TEST(who_is_asked_may_comply) {
+TEST(who_is_asked_may_comply) {
   zke_rwlock_options o = {.size = sizeof o, .listener = comply};
   zke_rwlock *rw;
   pthread_t thread;
@@ -246,10 +240,9 @@ START_TEST(who_is_asked_may_comply) {
   zke_rwlock_free(rw);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* A signal ends the wait at once. */
-START_TEST(revoke_can_be_interrupted) {
+TEST(revoke_can_be_interrupted) {
   zke_rwlock *rw;
   open_store("reader");
   ck_ok(zke_rwlock_new(z, "/rwlocks/catalog", NULL, &rw));
@@ -263,9 +256,8 @@ START_TEST(revoke_can_be_interrupted) {
   zke_rwlock_free(rw);
   ck_ok(zke_close(z));
 }
-END_TEST
 
-START_TEST(a_stolen_lock_is_given_back_at_a_signal) {
+TEST(a_stolen_lock_is_given_back_at_a_signal) {
   zke_lock *lock;
   open_store("owner");
   ck_ok(zke_lock_new(z, "/locks/a", NULL, &lock));
@@ -280,9 +272,8 @@ START_TEST(a_stolen_lock_is_given_back_at_a_signal) {
   zke_lock_free(lock);
   ck_ok(zke_close(z));
 }
-END_TEST
 
-START_TEST(locks_below_a_chroot_are_seen_from_there) {
+TEST(locks_below_a_chroot_are_seen_from_there) {
   zke_lock *lock;
   open_store("owner");
   ck_ok(zke_lock_new(z, "/app/locks/a", NULL, &lock));
@@ -294,23 +285,4 @@ START_TEST(locks_below_a_chroot_are_seen_from_there) {
   expect_part("$zke --readonly break /app/locks/a", 77, "READONLY");
   zke_lock_free(lock);
   ck_ok(zke_close(z));
-}
-END_TEST
-
-int main(int argc, char **argv) {
-  Suite *s = suite_create("look");
-  TCase *tc = tcase_create("look");
-  tcase_set_timeout(tc, 60);
-  tcase_add_test(tc, a_multilock_is_in_each_of_its_lines);
-  tcase_add_test(tc, a_singleton_is_replaced);
-  tcase_add_test(tc, breaking_takes_all_permits_of_one_holder);
-  tcase_add_test(tc, a_strangers_directory_is_seen);
-  tcase_add_test(tc, names_cannot_play_with_the_terminal);
-  tcase_add_test(tc, a_deadlock_is_found_and_broken);
-  tcase_add_test(tc, who_is_asked_may_comply);
-  tcase_add_test(tc, revoke_can_be_interrupted);
-  tcase_add_test(tc, a_stolen_lock_is_given_back_at_a_signal);
-  tcase_add_test(tc, locks_below_a_chroot_are_seen_from_there);
-  suite_add_tcase(s, tc);
-  return test_main(argc, argv, s);
 }

@@ -183,7 +183,7 @@ static void expect_refused(const char *begin, int code, const char *said) {
 
 /* Commands that only look begin no session: a writer that is stuck does not
  * hold them up, and an empty file stays empty. */
-START_TEST(looking_waits_for_no_writer) {
+TEST(looking_waits_for_no_writer) {
   enter_room();
   ck_assert_int_eq(mkdir("data", 0755), 0);
   enter_data("data");
@@ -194,10 +194,9 @@ START_TEST(looking_waits_for_no_writer) {
   ck_assert_int_eq(run(": >empty.db; zke empty.db ls; test $? = 66"), 0);
   ck_prints("wc -c <empty.db; ls | grep -c '^empty'", "0\n1");
 }
-END_TEST
 
 /* Nor do they want room on the disk. */
-START_TEST(looking_works_on_a_full_disk) {
+TEST(looking_works_on_a_full_disk) {
   enter_room();
   const char *disk = test_small_disk("disk", 1024);
   if (!disk) return;
@@ -206,10 +205,9 @@ START_TEST(looking_works_on_a_full_disk) {
   expect_looks("zke=zke;");
   expect_refused("zke=zke;", 74, "zke: FULL: app.db");
 }
-END_TEST
 
 /* Nor do they want to write: another user may look at what he may read. */
-START_TEST(looking_needs_no_permission_to_write) {
+TEST(looking_needs_no_permission_to_write) {
   if (getuid() != 0) {
     printf("another user: skipped, needs root\n");
     return;
@@ -226,10 +224,9 @@ START_TEST(looking_needs_no_permission_to_write) {
                  "commands that only look need not write, and --readonly opens "
                  "it for no others");
 }
-END_TEST
 
 /* What has died is removed by the first that looks, where nobody else does. */
-START_TEST(looking_removes_the_dead) {
+TEST(looking_removes_the_dead) {
   enter_room();
   ck_assert_int_eq(run("zke app.db create /a"), 0);
   pid_t pid = start("exec zke app.db create -e /a/b --hold >made");
@@ -239,7 +236,6 @@ START_TEST(looking_removes_the_dead) {
   ck_until(run("zke app.db exists /a/b") == 1, SOON);
   ck_prints("zke app.db sessions", "");
 }
-END_TEST
 
 /* The end of a pipe that is full, and whose other end is not read. */
 static int stuck_reader(void) {
@@ -255,7 +251,7 @@ static bool is_full(int fd) {
 }
 
 /* TERM and INT end a command whose output nobody reads. */
-START_TEST(signal_ends_blocked_output) {
+TEST_LOOP(signal_ends_blocked_output, 0, 2) {
   static const int signals[] = {SIGTERM, SIGINT};
   enter_room();
   ck_assert_int_eq(run("zke app.db create /a"), 0);
@@ -267,10 +263,9 @@ START_TEST(signal_ends_blocked_output) {
   ck_assert_int_eq(end(pid), 128 + signals[_i]);
   close(fd);
 }
-END_TEST
 
 /* Rows are printed while more are made, as soon as there are many. */
-START_TEST(rows_are_printed_as_they_come) {
+TEST(rows_are_printed_as_they_come) {
   enter_room();
   ck_assert_int_eq(run("zke app.db create /a"), 0);
   ck_prints(
@@ -278,10 +273,9 @@ START_TEST(rows_are_printed_as_they_come) {
       "FROM n) SELECT i FROM n' | head -n 3 | tr -d '\\n '",
       "I12");
 }
-END_TEST
 
 /* In a damaged file a child's path may be another node's, or its parent's. */
-START_TEST(damaged_tree_is_not_walked_for_ever) {
+TEST(damaged_tree_is_not_walked_for_ever) {
   sqlite3 *db;
   enter_room();
   ck_assert_int_eq(run("zke app.db create /a; zke app.db export / out"), 0);
@@ -296,7 +290,6 @@ START_TEST(damaged_tree_is_not_walked_for_ever) {
   ck_prints("grep -c 'CORRUPT: / has a child whose name is none' said", "3");
   ck_assert_int_eq(run("zke app.db check >out"), 1);
 }
-END_TEST
 
 /* What a command prints on a terminal. */
 static size_t on_terminal(const char *command, unsigned char *text,
@@ -336,7 +329,7 @@ static bool is_obeyed(const unsigned char *text, size_t len) {
  * what is named on the command line: no command hands them to a terminal. */
 #define EVIL "$(printf 'a\\033[31m\\177\\302\\233b\\r')"
 #define BYTES "YRtbMzFtf8KbYpuQDQ==" /* the same, and 9b 90 as bytes */
-START_TEST(terminal_gets_no_controls) {
+TEST(terminal_gets_no_controls) {
   static const char *const commands[] = {
       "get /a",
       "get -s /a",
@@ -388,7 +381,6 @@ START_TEST(terminal_gets_no_controls) {
   kill(holder, SIGTERM);
   end(holder);
 }
-END_TEST
 
 /* ------------------------------------------------------------------------
  * queue
@@ -400,7 +392,7 @@ END_TEST
 /* P6: at least once.  The item is claimed as long as the command lives, since
  * it has the wrapper's keep-alive descriptor, and comes back when it has
  * ended: here it does not, until it is told to. */
-START_TEST(killed_wrapper_gives_its_item_back) {
+TEST(killed_wrapper_gives_its_item_back) {
   enter_room();
   ck_assert_int_eq(run("zke app.db queue push q precious"), 0);
   pid_t pid = start(
@@ -416,11 +408,10 @@ START_TEST(killed_wrapper_gives_its_item_back) {
   ck_prints("ls ended", "ended");
   ck_prints(COUNTS, "0\t0\t0");
 }
-END_TEST
 
 /* With --close nothing but the wrapper keeps the claim: its command is killed
  * with it. */
-START_TEST(killed_wrapper_takes_its_command_along) {
+TEST(killed_wrapper_takes_its_command_along) {
   enter_room();
   ck_assert_int_eq(run("zke app.db queue push q precious"), 0);
   pid_t pid = start(
@@ -432,10 +423,9 @@ START_TEST(killed_wrapper_takes_its_command_along) {
   ck_prints("zke app.db queue pop q --wait 20", "precious");
   ck_until_true("! kill -0 $(cat pid1) 2>/dev/null");
 }
-END_TEST
 
 /* A signal goes to the command; that it ended by it is a failure. */
-START_TEST(signalled_command_gives_its_item_back) {
+TEST(signalled_command_gives_its_item_back) {
   enter_room();
   ck_assert_int_eq(run("zke app.db queue push q precious"), 0);
   pid_t pid = start(
@@ -447,10 +437,9 @@ START_TEST(signalled_command_gives_its_item_back) {
   ck_prints(COUNTS, "1\t0\t0");
   ck_prints("zke app.db queue peek q", "precious");
 }
-END_TEST
 
 /* A worker that backs off has nothing in hand, and a signal ends it at once. */
-START_TEST(a_worker_that_backs_off_keeps_nothing) {
+TEST(a_worker_that_backs_off_keeps_nothing) {
   enter_room();
   ck_assert_int_eq(run("zke app.db queue push q precious"), 0);
   pid_t pid = start(
@@ -462,11 +451,10 @@ START_TEST(a_worker_that_backs_off_keeps_nothing) {
   kill(pid, SIGTERM);
   ck_assert_int_eq(end(pid), 128 + SIGTERM);
 }
-END_TEST
 
 /* A signal ends a worker also where its command takes it well, or fails in a
  * way of its own; the next item is left alone. */
-START_TEST(a_signal_ends_a_worker_after_its_item) {
+TEST_LOOP(a_signal_ends_a_worker_after_its_item, 0, 2) {
   static const char *const ends[] = {"exit 0", "exit 3"};
   char command[300];
   enter_room();
@@ -483,10 +471,9 @@ START_TEST(a_signal_ends_a_worker_after_its_item) {
   ck_assert_int_eq(end(pid), _i ? 3 : 0);
   ck_prints("zke app.db queue pop q --follow --nonblock", _i ? "a\nb" : "b");
 }
-END_TEST
 
 /* Somebody takes the claim away: the command is ended, as for a lost lock. */
-START_TEST(lost_claim_ends_the_command) {
+TEST(lost_claim_ends_the_command) {
   enter_room();
   ck_assert_int_eq(run("zke app.db queue push q precious"), 0);
   pid_t pid = start(
@@ -499,11 +486,10 @@ START_TEST(lost_claim_ends_the_command) {
   ck_prints("grep -c LOST said", "1");
   ck_prints(COUNTS, "1\t0\t0");
 }
-END_TEST
 
 /* Eight consumers, some of which are killed again and again: each item is
  * worked on, and what was not killed is worked on once. */
-START_TEST(no_item_is_lost_by_kills) {
+TEST(no_item_is_lost_by_kills) {
   enum { CONSUMERS = 8, ITEMS = 60 };
   pid_t pids[CONSUMERS];
   char count[16];
@@ -528,10 +514,9 @@ START_TEST(no_item_is_lost_by_kills) {
   ck_prints("sort -u done | wc -l | tr -d ' '", count);
   ck_assert_int_le(atoi(output("wc -l <done")), ITEMS + CONSUMERS / 2);
 }
-END_TEST
 
 /* Lines are put as they come, not at the end; a signal ends the reading. */
-START_TEST(lines_go_in_as_they_come) {
+TEST(lines_go_in_as_they_come) {
   enter_room();
   ck_assert_int_eq(mkfifo("pipe", 0600), 0);
   pid_t pid = start("exec zke app.db queue push q --lines <pipe >count");
@@ -545,7 +530,6 @@ START_TEST(lines_go_in_as_they_come) {
   ck_prints("cat count", "2 items");
   ck_prints("zke app.db queue pop q --follow --nonblock", "one\ntwo");
 }
-END_TEST
 
 /* ------------------------------------------------------------------------
  * Waits, and signals
@@ -590,7 +574,7 @@ static bool is_zke(pid_t pid) {
 
 /* Nothing is left behind.  Without a sign in the tree that it waits, the signal
  * comes at whatever moment it does: that ends it as well. */
-START_TEST(signal_ends_every_wait) {
+TEST_LOOP(signal_ends_every_wait, 0, (int)(sizeof waits / sizeof *waits)) {
   char command[256];
   const int signals[] = {SIGTERM, SIGINT, SIGHUP};
   enter_room();
@@ -614,14 +598,13 @@ START_TEST(signal_ends_every_wait) {
   ck_assert_int_eq(run("zke app.db barrier show gone 2>/dev/null"), 1);
   ck_assert_int_ne(run("zke app.db queue peek gone 2>/dev/null"), 0);
 }
-END_TEST
 
 /* ------------------------------------------------------------------------
  * barrier
  * --------------------------------------------------------------------- */
 
 /* The barrier goes with the process that holds it. */
-START_TEST(killed_holder_opens_the_barrier) {
+TEST(killed_holder_opens_the_barrier) {
   enter_room();
   pid_t pid = start("exec zke app.db barrier set gate --ephemeral >token");
   ck_until_true("[ -s token ] || zke app.db barrier show gate >out 2>&1");
@@ -631,11 +614,10 @@ START_TEST(killed_holder_opens_the_barrier) {
   ck_assert_int_eq(end(pid), 128 + SIGKILL);
   ck_assert_int_eq(end(waits_for_it), 0);
 }
-END_TEST
 
 /* Three begin together, whoever comes first, and nobody goes before all have
  * ended. */
-START_TEST(parties_begin_and_end_together) {
+TEST(parties_begin_and_end_together) {
   enum { PARTIES = 3 };
   pid_t pids[PARTIES];
   enter_room();
@@ -647,11 +629,10 @@ START_TEST(parties_begin_and_end_together) {
   for (int i = 0; i < PARTIES; i++) ck_assert_int_eq(end(pids[i]), 0);
   ck_prints("uniq -c log | awk '{ print $1, $2 }'", "3 begin\n3 end\n3 left");
 }
-END_TEST
 
 /* Who is killed while it waits is not counted; inside, its death is told to
  * the others, and the next round is a new one. */
-START_TEST(killed_party_breaks_its_round) {
+TEST(killed_party_breaks_its_round) {
   enter_room();
   pid_t early = start("exec zke app.db barrier enter pair -n 2 -- true");
   ck_until_true("zke app.db barrier show pair 2>/dev/null | grep -q waiting");
@@ -672,7 +653,6 @@ START_TEST(killed_party_breaks_its_round) {
   ck_assert_int_eq(run("zke app.db barrier enter pair -n 2 -- true"), 0);
   ck_assert_int_eq(end(first), 0);
 }
-END_TEST
 
 /* ------------------------------------------------------------------------
  * once
@@ -680,7 +660,7 @@ END_TEST
 
 /* Twenty crons at the same moment: one of them runs it, the others are content
  * and say nothing. */
-START_TEST(one_of_twenty_runs_it) {
+TEST(one_of_twenty_runs_it) {
   enum { CRONS = 20 };
   pid_t pids[CRONS];
   enter_room();
@@ -693,11 +673,10 @@ START_TEST(one_of_twenty_runs_it) {
   ck_prints("cat log", "ran");
   ck_prints("cat said", "");
 }
-END_TEST
 
 /* While the killed wrapper's command lives the job is running; then it has
  * died, which counts as the period's run unless it is told not to. */
-START_TEST(killed_run_is_not_repeated_unasked) {
+TEST(killed_run_is_not_repeated_unasked) {
   enter_room();
   pid_t pid = start(
       "exec zke app.db once job --every 1h -- sh -c 'trap \"\" TERM;"
@@ -718,10 +697,9 @@ START_TEST(killed_run_is_not_repeated_unasked) {
                    0);
   ck_assert_int_eq(run("[ -e again ]"), 0);
 }
-END_TEST
 
 /* Who waits for the next period gets it. */
-START_TEST(waits_for_the_next_period) {
+TEST(waits_for_the_next_period) {
   enter_room();
   for (int i = 0; i < 3; i++)
     ck_assert_int_eq(run("zke app.db once job --every 50ms --wait 20 -- sh -c"
@@ -729,14 +707,13 @@ START_TEST(waits_for_the_next_period) {
                      0);
   ck_prints("grep -c ran log", "3");
 }
-END_TEST
 
 /* ------------------------------------------------------------------------
  * txn
  * --------------------------------------------------------------------- */
 
 /* A site that dies before the decision aborts, in the ephemeral form. */
-START_TEST(killed_site_aborts) {
+TEST(killed_site_aborts) {
   enter_room();
   ck_assert_int_eq(run("zke app.db txn begin t a b --ephemeral"), 0);
   pid_t a = start("exec zke app.db txn vote t a yes");
@@ -747,10 +724,9 @@ START_TEST(killed_site_aborts) {
   ck_assert_int_eq(end(waits_for_it), 1);
   ck_prints("cut -d : -f 1 said", "abort");
 }
-END_TEST
 
 /* Otherwise a vote stands, and whoever comes last decides. */
-START_TEST(vote_outlives_its_voter) {
+TEST(vote_outlives_its_voter) {
   enter_room();
   ck_assert_int_eq(run("zke app.db txn begin t a b"), 0);
   pid_t a = start("exec zke app.db txn vote t a yes --wait 1h");
@@ -760,7 +736,6 @@ START_TEST(vote_outlives_its_voter) {
   ck_assert_int_eq(run("zke app.db txn vote t b yes --wait 20 >said"), 0);
   ck_prints("zke app.db --plain txn pending a", "t\tcommit\tyes\t");
 }
-END_TEST
 
 /* ------------------------------------------------------------------------
  * In a coprocess
@@ -812,7 +787,7 @@ static void co_end(coprocess *co) {
 }
 
 /* A claim lasts from one request to the next, and ends with the coprocess. */
-START_TEST(coprocess_claims_and_acknowledges) {
+TEST(coprocess_claims_and_acknowledges) {
   coprocess co;
   enter_room();
   co_begin(&co);
@@ -832,10 +807,9 @@ START_TEST(coprocess_claims_and_acknowledges) {
   co_end(&co);
   ck_prints(COUNTS, "1\t0\t0");
 }
-END_TEST
 
 /* A claim that is taken away is told, as a lost lock is. */
-START_TEST(coprocess_hears_of_a_lost_claim) {
+TEST(coprocess_hears_of_a_lost_claim) {
   coprocess co;
   enter_room();
   co_begin(&co);
@@ -850,10 +824,9 @@ START_TEST(coprocess_hears_of_a_lost_claim) {
   co_hear(&co, "\"id\":3", "\"status\":76");
   co_end(&co);
 }
-END_TEST
 
 /* Several requests wait at once over one session; one of them is cancelled. */
-START_TEST(coprocess_waits_several_times_at_once) {
+TEST(coprocess_waits_several_times_at_once) {
   coprocess co;
   enter_room();
   co_begin(&co);
@@ -869,10 +842,9 @@ START_TEST(coprocess_waits_several_times_at_once) {
   co_hear(&co, "\"id\":2", "\"data\":\"b\"");
   co_end(&co);
 }
-END_TEST
 
 /* What runs no commands claims the run, does it, and says how it went. */
-START_TEST(coprocess_does_a_job) {
+TEST(coprocess_does_a_job) {
   coprocess co;
   enter_room();
   co_begin(&co);
@@ -888,10 +860,9 @@ START_TEST(coprocess_does_a_job) {
   co_hear(&co, "\"id\":4", "NOTHELD");
   co_end(&co);
 }
-END_TEST
 
 /* Inside a barrier from one request to the next; both leave. */
-START_TEST(coprocess_enters_and_leaves) {
+TEST(coprocess_enters_and_leaves) {
   coprocess co;
   enter_room();
   co_begin(&co);
@@ -904,60 +875,3 @@ START_TEST(coprocess_enters_and_leaves) {
   ck_assert_int_eq(end(other), 0);
   co_end(&co);
 }
-END_TEST
-
-/* ------------------------------------------------------------------------
- * The suite
- * --------------------------------------------------------------------- */
-
-static TCase *new_case(Suite *suite, const char *name) {
-  TCase *tc = tcase_create(name);
-  tcase_set_timeout(tc, 60);
-  suite_add_tcase(suite, tc);
-  return tc;
-}
-
-static Suite *work_suite(void) {
-  Suite *suite = suite_create("shell_work");
-  TCase *tc = new_case(suite, "looking");
-  tcase_add_test(tc, looking_waits_for_no_writer);
-  tcase_add_test(tc, looking_works_on_a_full_disk);
-  tcase_add_test(tc, looking_needs_no_permission_to_write);
-  tcase_add_test(tc, looking_removes_the_dead);
-  tcase_add_loop_test(tc, signal_ends_blocked_output, 0, 2);
-  tcase_add_test(tc, rows_are_printed_as_they_come);
-  tcase_add_test(tc, damaged_tree_is_not_walked_for_ever);
-  tcase_add_test(tc, terminal_gets_no_controls);
-  tc = new_case(suite, "queue");
-  tcase_add_test(tc, killed_wrapper_gives_its_item_back);
-  tcase_add_test(tc, killed_wrapper_takes_its_command_along);
-  tcase_add_test(tc, signalled_command_gives_its_item_back);
-  tcase_add_test(tc, a_worker_that_backs_off_keeps_nothing);
-  tcase_add_loop_test(tc, a_signal_ends_a_worker_after_its_item, 0, 2);
-  tcase_add_test(tc, lost_claim_ends_the_command);
-  tcase_add_test(tc, no_item_is_lost_by_kills);
-  tcase_add_test(tc, lines_go_in_as_they_come);
-  tc = new_case(suite, "signals");
-  tcase_add_loop_test(tc, signal_ends_every_wait, 0,
-                      (int)(sizeof waits / sizeof *waits));
-  tc = new_case(suite, "barrier");
-  tcase_add_test(tc, killed_holder_opens_the_barrier);
-  tcase_add_test(tc, parties_begin_and_end_together);
-  tcase_add_test(tc, killed_party_breaks_its_round);
-  tc = new_case(suite, "once");
-  tcase_add_test(tc, one_of_twenty_runs_it);
-  tcase_add_test(tc, killed_run_is_not_repeated_unasked);
-  tcase_add_test(tc, waits_for_the_next_period);
-  tc = new_case(suite, "txn");
-  tcase_add_test(tc, killed_site_aborts);
-  tcase_add_test(tc, vote_outlives_its_voter);
-  tc = new_case(suite, "coprocess");
-  tcase_add_test(tc, coprocess_claims_and_acknowledges);
-  tcase_add_test(tc, coprocess_hears_of_a_lost_claim);
-  tcase_add_test(tc, coprocess_waits_several_times_at_once);
-  tcase_add_test(tc, coprocess_does_a_job);
-  tcase_add_test(tc, coprocess_enters_and_leaves);
-  return suite;
-}
-
-int main(int argc, char **argv) { return test_main(argc, argv, work_suite()); }

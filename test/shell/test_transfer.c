@@ -192,7 +192,7 @@ static void random_tree(zke *z, int count) {
 
 /* ---- nothing is lost ---- */
 
-START_TEST(an_export_imported_and_exported_is_the_same) {
+TEST_LOOP(an_export_imported_and_exported_is_the_same, 0, 25) {
   zke *z = test_open(test_path("a.db"));
   seed(_i);
   random_tree(z, 30 + (int)pick(120));
@@ -207,7 +207,6 @@ START_TEST(an_export_imported_and_exported_is_the_same) {
   same_nodes("a.json", "c.json");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* The export is not only the same, it is true: what the engine says of the
  * first tree it says of the second. */
@@ -246,7 +245,7 @@ static void compare_nodes(zke *a, zke *b, const char *path, int *count) {
   }
 }
 
-START_TEST(what_was_imported_reads_as_what_was_exported) {
+TEST_LOOP(what_was_imported_reads_as_what_was_exported, 0, 5) {
   int count = 0;
   zke *a = test_open(test_path("a.db"));
   seed(1000 + _i);
@@ -259,10 +258,9 @@ START_TEST(what_was_imported_reads_as_what_was_exported) {
   ck_ok(zke_close(a));
   ck_ok(zke_close(b));
 }
-END_TEST
 
 /* 3000 numbers are passed in several transactions. */
-START_TEST(a_queue_goes_on_behind_its_last_number) {
+TEST(a_queue_goes_on_behind_its_last_number) {
   char *made;
   zke *z = test_open(test_path("a.db"));
   ck_ok(
@@ -285,11 +283,10 @@ START_TEST(a_queue_goes_on_behind_its_last_number) {
   zke_free(made);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* A value above the command's own limit comes from a program with a greater
  * one; it is exported, and imported again. */
-START_TEST(a_value_above_1_mib_is_imported) {
+TEST(a_value_above_1_mib_is_imported) {
   enum { LARGE = 1500000 };
   zke_options o = {.size = sizeof o, .data_limit = LARGE};
   char *data = malloc(LARGE);
@@ -306,11 +303,10 @@ START_TEST(a_value_above_1_mib_is_imported) {
   ck_zke(0, "zke copy.db export / again >err 2>&1");
   same_nodes("out", "again");
 }
-END_TEST
 
 /* --replace takes away what the file does not have, in one transaction where
  * the tree is small: a reader sees the old tree or the new one. */
-START_TEST(a_small_tree_is_replaced_in_one_transaction) {
+TEST(a_small_tree_is_replaced_in_one_transaction) {
   zke_stat top, leaf;
   zke *z = test_open(test_path("a.db"));
   ck_ok(zke_create(z, "/t", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
@@ -325,7 +321,6 @@ START_TEST(a_small_tree_is_replaced_in_one_transaction) {
   ck_assert_int_eq(top.czxid, leaf.czxid);
   ck_ok(zke_close(z));
 }
-END_TEST
 
 /* ---- one picture while others write ---- */
 
@@ -394,7 +389,7 @@ static const char one_picture[] =
     "sed 's/.*\"data\":\"\\([^\"]*\\)\".*/\\1/' | sort -u | grep -c . | "
     "grep -qx 1";
 
-START_TEST(an_export_is_one_picture) {
+TEST(an_export_is_one_picture) {
   mover m;
   mover_begin(&m);
   for (int i = 0; i < 40; i++) {
@@ -405,9 +400,8 @@ START_TEST(an_export_is_one_picture) {
   }
   mover_end(&m);
 }
-END_TEST
 
-START_TEST(a_backup_is_one_picture) {
+TEST(a_backup_is_one_picture) {
   mover m;
   mover_begin(&m);
   for (int i = 0; i < 20; i++) {
@@ -420,7 +414,6 @@ START_TEST(a_backup_is_one_picture) {
   }
   mover_end(&m);
 }
-END_TEST
 
 /* A thread that lets an ephemeral node, and another session's watch on it, come
  * and go. */
@@ -449,7 +442,7 @@ static int dumped(const char *what) {
 }
 
 /* The same by the rows and by the numbers of their sessions, with who waits. */
-START_TEST(a_dump_is_one_picture) {
+TEST(a_dump_is_one_picture) {
   mover m = {.stop = false};
   ck_ok(zke_open(test_path("a.db"), NULL, &m.z));
   ck_assert_int_eq(pthread_create(&m.thread, NULL, comings_and_goings, &m), 0);
@@ -466,7 +459,6 @@ START_TEST(a_dump_is_one_picture) {
   }
   mover_end(&m);
 }
-END_TEST
 
 /* ---- interrupted and killed ---- */
 
@@ -497,7 +489,7 @@ static int end_import_by(zke *z, int signal_number) {
   return end(pid);
 }
 
-START_TEST(an_interrupted_import_says_how_far_it_came) {
+TEST(an_interrupted_import_says_how_far_it_came) {
   make_large_file(60000);
   zke *z = test_open(test_path("a.db"));
   ck_assert_int_eq(end_import_by(z, SIGINT), 128 + SIGINT);
@@ -517,9 +509,8 @@ START_TEST(an_interrupted_import_says_how_far_it_came) {
   ck_assert_int_eq(count_below(z, "/big"), 59999);
   ck_ok(zke_close(z));
 }
-END_TEST
 
-START_TEST(a_killed_import_is_completed_by_merge) {
+TEST(a_killed_import_is_completed_by_merge) {
   make_large_file(60000);
   zke *z = test_open(test_path("a.db"));
   ck_assert_int_eq(end_import_by(z, SIGKILL), 128 + SIGKILL);
@@ -532,7 +523,6 @@ START_TEST(a_killed_import_is_completed_by_merge) {
   same_nodes("big.json", "large.json");
   ck_ok(zke_close(z));
 }
-END_TEST
 
 static bool is_over(pid_t pid) {
   siginfo_t info = {0};
@@ -553,25 +543,23 @@ static void end_by_term_while_writing(const char *command_, const char *file) {
   if (status) ck_assert_str_eq(read_text(file), "old\n");
 }
 
-START_TEST(an_interrupted_export_leaves_the_old_file) {
+TEST(an_interrupted_export_leaves_the_old_file) {
   make_large_file(60000);
   ck_zke(0, "zke a.db import /big large.json >err 2>&1");
   end_by_term_while_writing("zke a.db export /big out.json >err 2>&1",
                             "out.json");
 }
-END_TEST
 
-START_TEST(an_interrupted_backup_leaves_the_old_file) {
+TEST(an_interrupted_backup_leaves_the_old_file) {
   make_large_file(60000);
   ck_zke(0, "zke a.db import /big large.json >err 2>&1");
   end_by_term_while_writing("zke a.db backup --force out.db >err 2>&1",
                             "out.db");
 }
-END_TEST
 
 /* ---- a full disk ---- */
 
-START_TEST(a_full_disk_is_said_and_does_no_harm) {
+TEST(a_full_disk_is_said_and_does_no_harm) {
   make_large_file(30000);
   if (!test_small_disk("small", 600)) return;
   ck_zke(0, "zke a.db import /big large.json >err 2>&1");
@@ -594,11 +582,10 @@ START_TEST(a_full_disk_is_said_and_does_no_harm) {
   ck_zke(0, "zke small/b.db check >err 2>&1");
   ck_zke(0, "zke small/b.db import --merge /big large.json >out 2>err");
 }
-END_TEST
 
 /* ---- copies ---- */
 
-START_TEST(a_copy_of_a_database_in_use_starts_with_no_sessions) {
+TEST(a_copy_of_a_database_in_use_starts_with_no_sessions) {
   zke *z = test_open(test_path("a.db"));
   ck_ok(zke_create(z, "/e", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));
   ck_zke(0, "zke a.db backup b.db >err 2>&1");
@@ -608,39 +595,4 @@ START_TEST(a_copy_of_a_database_in_use_starts_with_no_sessions) {
   ck_ok(zke_exists(z, "/e", NULL, NULL, NULL));
   ck_ok(zke_close(copy));
   ck_ok(zke_close(z));
-}
-END_TEST
-
-static Suite *transfer_suite(void) {
-  Suite *suite = suite_create("transfer");
-  TCase *whole = tcase_create("whole");
-  tcase_set_timeout(whole, 120);
-  tcase_add_loop_test(whole, an_export_imported_and_exported_is_the_same, 0,
-                      25);
-  tcase_add_loop_test(whole, what_was_imported_reads_as_what_was_exported, 0,
-                      5);
-  tcase_add_test(whole, a_queue_goes_on_behind_its_last_number);
-  tcase_add_test(whole, a_value_above_1_mib_is_imported);
-  tcase_add_test(whole, a_small_tree_is_replaced_in_one_transaction);
-  suite_add_tcase(suite, whole);
-  TCase *busy = tcase_create("busy");
-  tcase_set_timeout(busy, 120);
-  tcase_add_test(busy, an_export_is_one_picture);
-  tcase_add_test(busy, a_dump_is_one_picture);
-  tcase_add_test(busy, a_backup_is_one_picture);
-  tcase_add_test(busy, a_copy_of_a_database_in_use_starts_with_no_sessions);
-  suite_add_tcase(suite, busy);
-  TCase *harm = tcase_create("harm");
-  tcase_set_timeout(harm, 120);
-  tcase_add_test(harm, an_interrupted_import_says_how_far_it_came);
-  tcase_add_test(harm, a_killed_import_is_completed_by_merge);
-  tcase_add_test(harm, an_interrupted_export_leaves_the_old_file);
-  tcase_add_test(harm, an_interrupted_backup_leaves_the_old_file);
-  tcase_add_test(harm, a_full_disk_is_said_and_does_no_harm);
-  suite_add_tcase(suite, harm);
-  return suite;
-}
-
-int main(int argc, char **argv) {
-  return test_main(argc, argv, transfer_suite());
 }

@@ -19,15 +19,14 @@ static const char *split(const char *line) {
   return text;
 }
 
-START_TEST(blanks_separate) {
+TEST(blanks_separate) {
   ck_assert_str_eq(split(""), "");
   ck_assert_str_eq(split("  \t\r\n"), "");
   ck_assert_str_eq(split("a"), "[a]");
   ck_assert_str_eq(split(" create  /a\tx\n"), "[create][/a][x]");
 }
-END_TEST
 
-START_TEST(quotes_keep_together) {
+TEST(quotes_keep_together) {
   ck_assert_str_eq(split("'a b'"), "[a b]");
   ck_assert_str_eq(split("\"a b\" c"), "[a b][c]");
   ck_assert_str_eq(split("a'b c'd"), "[ab cd]");
@@ -35,18 +34,16 @@ START_TEST(quotes_keep_together) {
   ck_assert_str_eq(split("'a\\n'"), "[a\\n]");
   ck_assert_str_eq(split("'\"' \"'\""), "[\"][']");
 }
-END_TEST
 
-START_TEST(backslashes_escape) {
+TEST(backslashes_escape) {
   ck_assert_str_eq(split("a\\ b"), "[a b]");
   ck_assert_str_eq(split("\\n"), "[n]");
   ck_assert_str_eq(split("\"a\\nb\\tc\\rd\\\"e\\\\f\""), "[a\nb\tc\rd\"e\\f]");
   ck_assert_str_eq(split("\"\\x41\\xfF\""), "[A\xff]");
   ck_assert_str_eq(split("\\# '#' a#b # c"), "[#][#][a#b]");
 }
-END_TEST
 
-START_TEST(a_nul_is_a_byte_of_the_word) {
+TEST(a_nul_is_a_byte_of_the_word) {
   words *w;
   const char *line = "set /a \"x\\0y\\x00\"";
   ck_assert_ptr_null(words_split(line, strlen(line), &w));
@@ -56,9 +53,8 @@ START_TEST(a_nul_is_a_byte_of_the_word) {
   ck_assert(!word_is(&w->data[2], "x"));
   free(w);
 }
-END_TEST
 
-START_TEST(what_is_not_closed_is_told) {
+TEST(what_is_not_closed_is_told) {
   ck_assert_str_eq(split("a 'b"), "a quotation mark is not closed");
   ck_assert_str_eq(split("\"b"), "a quotation mark is not closed");
   ck_assert_str_eq(split("a\\"), "a backslash at the end of the line");
@@ -66,10 +62,9 @@ START_TEST(what_is_not_closed_is_told) {
   ck_assert_str_eq(split("\"\\x4\""), "\\x wants two hexadecimal digits");
   ck_assert_str_eq(split("\"\\x"), "\\x wants two hexadecimal digits");
 }
-END_TEST
 
 /* As many words as a line can have: one character each. */
-START_TEST(the_block_is_large_enough) {
+TEST(the_block_is_large_enough) {
   char line[2001];
   for (int i = 0; i < 2000; i++) line[i] = i % 2 ? ' ' : 'x';
   for (size_t len = 0; len <= 2000; len += 37) {
@@ -79,13 +74,12 @@ START_TEST(the_block_is_large_enough) {
     free(w);
   }
 }
-END_TEST
 
 static word as_word(const char *text) {
   return (word){text, strlen(text), false};
 }
 
-START_TEST(numbers) {
+TEST(numbers) {
   int64_t n = 7;
   word good = as_word("-9223372036854775808");
   ck_assert(word_number(&good, &n));
@@ -100,9 +94,8 @@ START_TEST(numbers) {
   word nul = {"1\0002", 3, false};
   ck_assert(!word_number(&nul, &n));
 }
-END_TEST
 
-START_TEST(sessions) {
+TEST(sessions) {
   int64_t n;
   word w = as_word("0x1A2b3C4d5e6f"), high = as_word("0xffffffffffffffff"),
        decimal = as_word("12");
@@ -119,9 +112,8 @@ START_TEST(sessions) {
     ck_assert_msg(!word_session(&w, &n), "taken for a session: %s", bad[i]);
   }
 }
-END_TEST
 
-START_TEST(durations) {
+TEST(durations) {
   static const struct {
     const char *text;
     int64_t ms;
@@ -143,10 +135,9 @@ START_TEST(durations) {
     ck_assert_msg(!word_duration(&w, &ms), "taken: %s", bad[i]);
   }
 }
-END_TEST
 
 /* RFC 4648, section 10, and each length of every byte. */
-START_TEST(base64_both_ways) {
+TEST(base64_both_ways) {
   static const char *const known[] = {"",         "Zg==",     "Zm8=",    "Zm9v",
                                       "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy"};
   unsigned char bytes[256];
@@ -166,9 +157,8 @@ START_TEST(base64_both_ways) {
     free(back);
   }
 }
-END_TEST
 
-START_TEST(base64_that_is_none) {
+TEST(base64_that_is_none) {
   static const char *const bad[] = {
       "Zg",   "Zg=",      "Zg=a", "Z===",   "====", "Zh==",
       "Zm9=", "Zg==Zg==", "Zm 9", "Zm9v\n", "-_-_"};
@@ -177,24 +167,4 @@ START_TEST(base64_that_is_none) {
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
     ck_assert_msg(!base64_decode(bad[i], strlen(bad[i]), &data, &len),
                   "taken for base64: %s", bad[i]);
-}
-END_TEST
-
-int main(int argc, char **argv) {
-  Suite *suite = suite_create("words");
-  TCase *lines = tcase_create("lines"), *values = tcase_create("values");
-  tcase_add_test(lines, blanks_separate);
-  tcase_add_test(lines, quotes_keep_together);
-  tcase_add_test(lines, backslashes_escape);
-  tcase_add_test(lines, a_nul_is_a_byte_of_the_word);
-  tcase_add_test(lines, what_is_not_closed_is_told);
-  tcase_add_test(lines, the_block_is_large_enough);
-  tcase_add_test(values, numbers);
-  tcase_add_test(values, sessions);
-  tcase_add_test(values, durations);
-  tcase_add_test(values, base64_both_ways);
-  tcase_add_test(values, base64_that_is_none);
-  suite_add_tcase(suite, lines);
-  suite_add_tcase(suite, values);
-  return test_main(argc, argv, suite);
 }

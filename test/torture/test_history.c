@@ -131,7 +131,7 @@ static void refuse_nodes(void) {
 /* ---- one node: what can be ---- */
 
 /* A node's whole life, one process after the other. */
-START_TEST(one_after_another) {
+TEST(one_after_another) {
   saw(1, 1, 2, 0, 0);
   made(1, 3, 4, 20);
   saw(2, 5, 6, 20, 0);
@@ -145,10 +145,9 @@ START_TEST(one_after_another) {
   saw_at_end(0, 0);
   accept();
 }
-END_TEST
 
 /* Two overlapping sets: each may have been the first. */
-START_TEST(overlapping_either_way) {
+TEST(overlapping_either_way) {
   made(1, 1, 2, 20);
   was_set(1, 3, 10, 21, -1, 2);
   was_set(2, 4, 9, 22, -1, 1);
@@ -156,10 +155,9 @@ START_TEST(overlapping_either_way) {
   saw(3, 11, 12, 21, 2);
   accept();
 }
-END_TEST
 
 /* Without return: it happened, at any time, or never. */
-START_TEST(unanswered_happened) {
+TEST(unanswered_happened) {
   made(1, 1, 2, 20);
   was_set(1, 3, 0, 21, -1, -1);
   saw(2, 5, 6, 20, 0);
@@ -167,9 +165,8 @@ START_TEST(unanswered_happened) {
   saw_at_end(21, 1);
   accept();
 }
-END_TEST
 
-START_TEST(unanswered_never_happened) {
+TEST(unanswered_never_happened) {
   made(1, 1, 2, 20);
   was_set(1, 3, 0, 21, -1, -1);
   add(1, 4, 0, HIST_DELETE, "/n");
@@ -177,19 +174,17 @@ START_TEST(unanswered_never_happened) {
   saw_at_end(22, 1);
   accept();
 }
-END_TEST
 
 /* Nobody saw its value, but the version tells of it. */
-START_TEST(unanswered_and_unseen) {
+TEST(unanswered_and_unseen) {
   made(1, 1, 2, 20);
   was_set(1, 3, 0, 21, -1, -1);
   was_set(2, 5, 6, 22, -1, 2);
   accept();
 }
-END_TEST
 
 /* Many dead: their operations must not make the search endless. */
-START_TEST(many_unanswered) {
+TEST(many_unanswered) {
   made(1, 1, 2, 20);
   int64_t t = 3;
   for (int i = 0; i < 60; i++, t += 10) {
@@ -199,20 +194,18 @@ START_TEST(many_unanswered) {
   }
   accept();
 }
-END_TEST
 
 /* A set of which it is known when it happened, of all that could have. */
-START_TEST(many_unanswered_and_impossible) {
+TEST(many_unanswered_and_impossible) {
   made(1, 1, 2, 20);
   for (int i = 0; i < 40; i++)
     was_set(1, 3 + i, 0, (uint64_t)(1000 + i), -1, -1);
   was_set(2, 100, 101, 30, -1, 60);
   refuse_nodes();
 }
-END_TEST
 
 /* P6: an ephemeral goes with its session, not before, not later. */
-START_TEST(ephemeral_goes) {
+TEST(ephemeral_goes) {
   made(1, 1, 2, 20)->ephemeral = true;
   saw(2, 3, 4, 20, 0);
   add(1, 5, 50, HIST_END, "");
@@ -221,10 +214,9 @@ START_TEST(ephemeral_goes) {
   saw_at_end(0, 0);
   accept();
 }
-END_TEST
 
 /* A container or TTL node may go at any time. */
-START_TEST(fleeting_may_go) {
+TEST(fleeting_may_go) {
   made(1, 1, 2, 20)->fleeting = true;
   saw(2, 3, 4, 20, 0);
   saw(2, 5, 6, 0, 0);
@@ -232,117 +224,103 @@ START_TEST(fleeting_may_go) {
   saw_at_end(21, 0);
   accept();
 }
-END_TEST
 
 /* A session expired by another while it was creating. */
-START_TEST(created_while_expired) {
+TEST(created_while_expired) {
   made(1, 5, 20, 20)->ephemeral = true;
   add(2, 1, 30, HIST_END, "")->session = 1;
   saw(2, 31, 32, 0, 0);
   accept();
 }
-END_TEST
 
 /* ---- one node: what cannot be ---- */
 
-START_TEST(stale_read) {
+TEST(stale_read) {
   made(1, 1, 2, 20);
   was_set(1, 3, 4, 21, -1, 1);
   saw(2, 5, 6, 20, 0);
   refuse_nodes();
 }
-END_TEST
 
 /* Of two overlapping reads the later one goes back. */
-START_TEST(reads_go_back) {
+TEST(reads_go_back) {
   made(1, 1, 2, 20);
   was_set(1, 3, 20, 21, -1, 1);
   saw(2, 4, 5, 21, 1);
   saw(3, 6, 7, 20, 0);
   refuse_nodes();
 }
-END_TEST
 
-START_TEST(lost_update) {
+TEST(lost_update) {
   made(1, 1, 2, 20);
   was_set(1, 3, 4, 21, -1, 1);
   was_set(2, 5, 6, 22, -1, 1);
   refuse_nodes();
 }
-END_TEST
 
-START_TEST(two_win_one_version) {
+TEST(two_win_one_version) {
   made(1, 1, 2, 20);
   was_set(1, 3, 10, 21, 0, 1);
   was_set(2, 4, 9, 22, 0, 1);
   refuse_nodes();
 }
-END_TEST
 
-START_TEST(value_never_written) {
+TEST(value_never_written) {
   made(1, 1, 2, 20);
   saw(2, 3, 4, 99, 0);
   refuse_nodes();
 }
-END_TEST
 
-START_TEST(value_seen_before_written) {
+TEST(value_seen_before_written) {
   made(1, 1, 2, 20);
   saw(2, 3, 4, 21, 1);
   was_set(1, 5, 0, 21, -1, -1);
   refuse_nodes();
 }
-END_TEST
 
 /* P2: acknowledged, then gone. */
-START_TEST(acknowledged_lost) {
+TEST(acknowledged_lost) {
   made(1, 1, 2, 20);
   was_set(1, 3, 4, 21, -1, 1);
   saw_at_end(20, 0);
   refuse_nodes();
 }
-END_TEST
 
-START_TEST(acknowledged_create_lost) {
+TEST(acknowledged_create_lost) {
   made(1, 1, 2, 20);
   saw_at_end(0, 0);
   refuse_nodes();
 }
-END_TEST
 
-START_TEST(deleted_comes_back) {
+TEST(deleted_comes_back) {
   made(1, 1, 2, 20);
   add(1, 3, 4, HIST_DELETE, "/n");
   saw_at_end(20, 0);
   refuse_nodes();
 }
-END_TEST
 
-START_TEST(created_twice) {
+TEST(created_twice) {
   made(1, 1, 10, 20);
   made(2, 2, 9, 21);
   refuse_nodes();
 }
-END_TEST
 
 /* A refused multi's part shows. */
-START_TEST(refused_shows) {
+TEST(refused_shows) {
   made(1, 1, 2, 20);
   was_set(1, 3, 4, 21, -1, -1)->rc = HIST_NO_EFFECT;
   saw(2, 5, 6, 21, 1);
   refuse_nodes();
 }
-END_TEST
 
-START_TEST(refused_for_nothing) {
+TEST(refused_for_nothing) {
   made(1, 1, 2, 20);
   was_set(1, 3, 4, 21, 0, -1)->rc = ZKE_BADVERSION;
   refuse_nodes();
 }
-END_TEST
 
 /* An unanswered set that happened happens once. */
-START_TEST(unanswered_happened_twice) {
+TEST(unanswered_happened_twice) {
   made(1, 1, 2, 20);
   was_set(1, 3, 0, 21, -1, -1);
   saw(2, 5, 6, 21, 1);
@@ -350,47 +328,41 @@ START_TEST(unanswered_happened_twice) {
   saw(2, 9, 10, 21, 3);
   refuse_nodes();
 }
-END_TEST
 
-START_TEST(ephemeral_stays) {
+TEST(ephemeral_stays) {
   made(1, 1, 2, 20)->ephemeral = true;
   add(1, 3, 50, HIST_END, "");
   saw_at_end(20, 0);
   refuse_nodes();
 }
-END_TEST
 
-START_TEST(ephemeral_goes_early) {
+TEST(ephemeral_goes_early) {
   made(1, 1, 2, 20)->ephemeral = true;
   saw(2, 3, 4, 0, 0);
   add(1, 5, 50, HIST_END, "");
   refuse_nodes();
 }
-END_TEST
 
-START_TEST(ephemeral_of_the_dead) {
+TEST(ephemeral_of_the_dead) {
   add(2, 1, 4, HIST_END, "")->session = 1;
   made(1, 5, 6, 20)->ephemeral = true;
   refuse_nodes();
 }
-END_TEST
 
 /* P3, P4: a watch that has fired without a change; one that has not, with. */
-START_TEST(fired_before_change) {
+TEST(fired_before_change) {
   made(1, 1, 2, 20);
   add(2, 3, 4, HIST_CHANGED, "/n")->value = 20;
   was_set(1, 5, 6, 21, -1, 1);
   refuse_nodes();
 }
-END_TEST
 
-START_TEST(not_fired_after_change) {
+TEST(not_fired_after_change) {
   made(1, 1, 2, 20);
   was_set(1, 3, 4, 21, -1, 1);
   add(2, 5, 6, HIST_SAME, "/n")->value = 20;
   refuse_nodes();
 }
-END_TEST
 
 /* ---- random histories of a true register, then one answer bent ---- */
 
@@ -451,14 +423,13 @@ static void simulate(uint64_t seed) {
   saw_at_end(value, version);
 }
 
-START_TEST(random_true) {
+TEST_LOOP(random_true, 0, 25) {
   simulate((uint64_t)_i * 7919 + 1);
   accept();
 }
-END_TEST
 
 /* Swap in the answer of an earlier read that something was set between. */
-START_TEST(random_stale) {
+TEST_LOOP(random_stale, 0, 25) {
   simulate((uint64_t)_i * 104729 + 2);
   hist_op *last = &was.op[was.count - 1];
   for (int i = 0; i < was.count; i++) {
@@ -471,10 +442,9 @@ START_TEST(random_stale) {
   }
   refuse_nodes();
 }
-END_TEST
 
 /* Leave out a set that was answered and whose value a later one replaced. */
-START_TEST(random_lost) {
+TEST_LOOP(random_lost, 0, 25) {
   simulate((uint64_t)_i * 15485863 + 3);
   for (int i = was.count / 2; i < was.count; i++) {
     if (was.op[i].kind != HIST_SET || !has_worked(&was.op[i])) continue;
@@ -483,7 +453,6 @@ START_TEST(random_lost) {
   }
   refuse_nodes();
 }
-END_TEST
 
 /* ---- zxids and numbers ---- */
 
@@ -494,7 +463,7 @@ static void change(int64_t called, int64_t returned, int64_t zxid,
   o->group = group;
 }
 
-START_TEST(zxids_rise) {
+TEST(zxids_rise) {
   change(1, 2, 10, 0);
   change(3, 8, 12, 5);
   change(3, 8, 12, 5);
@@ -503,77 +472,67 @@ START_TEST(zxids_rise) {
   hist h = history();
   ck_assert_int_eq(hist_check_zxids(&h), 0);
 }
-END_TEST
 
 /* P8: no zxid is issued twice. */
-START_TEST(zxid_twice) {
+TEST(zxid_twice) {
   change(1, 5, 10, 0);
   change(2, 6, 10, 0);
   refuse(hist_check_zxids, "one zxid for two changes");
 }
-END_TEST
 
-START_TEST(zxid_of_two_multis) {
+TEST(zxid_of_two_multis) {
   change(1, 5, 10, 1);
   change(2, 6, 10, 2);
   refuse(hist_check_zxids, "one zxid for two changes");
 }
-END_TEST
 
-START_TEST(zxid_goes_back) {
+TEST(zxid_goes_back) {
   change(1, 2, 10, 0);
   change(3, 4, 9, 0);
   refuse(hist_check_zxids, "lower zxid");
 }
-END_TEST
 
-START_TEST(session_id_used) {
+TEST(session_id_used) {
   change(1, 5, 10, 0);
   add(2, 2, 6, HIST_OPEN, "")->zxid = 10;
   refuse(hist_check_zxids, "one zxid for two changes");
 }
-END_TEST
 
-START_TEST(numbers_rise) {
+TEST(numbers_rise) {
   numbered(1, 2, "/q/p-0000000007", 5);
   numbered(3, 9, "/q/e-0000000009", 7);
   numbered(4, 8, "/q/p-0000000008", 6);
   numbered(5, 6, "/r/p-0000000007", 8);
   accept();
 }
-END_TEST
 
 /* P8: no number is issued twice: not after a delete either, nor under
  * another prefix. */
-START_TEST(number_twice) {
+TEST(number_twice) {
   numbered(1, 2, "/q/p-0000000007", 5);
   add(1, 3, 4, HIST_DELETE, "/q/p-0000000007");
   numbered(5, 6, "/q/p-0000000007", 8);
   refuse(hist_check_sequences, "a number given twice");
 }
-END_TEST
 
-START_TEST(number_twice_by_prefix) {
+TEST(number_twice_by_prefix) {
   numbered(1, 8, "/q/p-0000000007", 5);
   numbered(2, 6, "/q/e-0000000007", 8);
   refuse(hist_check_sequences, "a number given twice");
 }
-END_TEST
 
-START_TEST(number_goes_back) {
+TEST(number_goes_back) {
   numbered(1, 2, "/q/p-0000000007", 5);
   numbered(3, 4, "/q/p-0000000006", 8);
   refuse(hist_check_sequences, "lower number");
 }
-END_TEST
 
 /* A sequential create without return is found by its value. */
-START_TEST(number_unanswered) {
+TEST(number_unanswered) {
   hist_op *o = numbered(1, 0, "/q/p-", 0), *end = saw_at_end(o->value, 0);
   strcpy(end->path, "/q/p-0000000003");
   accept();
 }
-END_TEST
 
 /* ---- records by themselves ---- */
 
@@ -585,39 +544,34 @@ static hist_op *looked(int fired, int least, int most) {
   return o;
 }
 
-START_TEST(looks_right) {
+TEST(looks_right) {
   looked(0, 0, 0);
   looked(1, 0, 1);
   looked(5, 3, 7);
   accept();
 }
-END_TEST
 
-START_TEST(watch_lost) {
+TEST(watch_lost) {
   looked(0, 1, 1);
   refuse(hist_check_records, "a watch was lost");
 }
-END_TEST
 
-START_TEST(watch_doubled) {
+TEST(watch_doubled) {
   looked(2, 1, 1);
   refuse(hist_check_records, "fired for nothing");
 }
-END_TEST
 
-START_TEST(multi_in_part) {
+TEST(multi_in_part) {
   hist_op *o = add(1, 1, 2, HIST_PAIR, "/m");
   o->value = 20;
   o->other = 21;
   refuse(hist_check_records, "a multi seen in part");
 }
-END_TEST
 
-START_TEST(strange_result) {
+TEST(strange_result) {
   made(1, 1, 2, 20)->rc = ZKE_BADVERSION;
   refuse(hist_check_records, "unexpected result");
 }
-END_TEST
 
 /* ---- events ---- */
 
@@ -643,172 +597,74 @@ static void drop_event(int at) {
           sizeof *was.event * (size_t)(--was.events - at));
 }
 
-START_TEST(events_right) {
+TEST(events_right) {
   eventful();
   accept();
 }
-END_TEST
 
-START_TEST(event_lost) {
+TEST(event_lost) {
   eventful();
   drop_event(1);
   refuse(hist_check_events, "do not lead to what is there");
 }
-END_TEST
 
-START_TEST(event_of_create_lost) {
+TEST(event_of_create_lost) {
   eventful();
   drop_event(0);
   refuse(hist_check_events, "an order that cannot be");
 }
-END_TEST
 
-START_TEST(event_doubled) {
+TEST(event_doubled) {
   eventful();
   event(ZKE_EVENT_CHANGED, "/n");
   refuse(hist_check_events, "do not lead to what is there");
 }
-END_TEST
 
-START_TEST(delete_doubled) {
+TEST(delete_doubled) {
   eventful();
   event(ZKE_EVENT_DELETED, "/w/k");
   event_there(ZKE_EVENT_CHILD, "/w");
   refuse(hist_check_events, "an order that cannot be");
 }
-END_TEST
 
-START_TEST(events_of_a_life_lost) {
+TEST(events_of_a_life_lost) {
   eventful();
   was.events = 2;
   refuse(hist_check_events, "more or fewer creates");
 }
-END_TEST
 
-START_TEST(child_event_lost) {
+TEST(child_event_lost) {
   eventful();
   drop_event(5);
   refuse(hist_check_events, "the persistent watch got");
 }
-END_TEST
 
-START_TEST(child_event_doubled) {
+TEST(child_event_doubled) {
   eventful();
   event_there(ZKE_EVENT_CHILD, "/w");
   refuse(hist_check_events, "the persistent watch got");
 }
-END_TEST
 
 /* P4: in the order of the commits. */
-START_TEST(events_out_of_order) {
+TEST(events_out_of_order) {
   eventful();
   was.op[0].zxid = 8;
   was.op[1].zxid = 9;
   refuse(hist_check_events, "events out of order");
 }
-END_TEST
 
-START_TEST(event_of_nobody) {
+TEST(event_of_nobody) {
   eventful();
   event(ZKE_EVENT_CREATED, "/x");
   event(ZKE_EVENT_DELETED, "/x");
   refuse(hist_check_events, "nobody made");
 }
-END_TEST
 
 /* Unless a sequential create had no answer. */
-START_TEST(event_of_somebody) {
+TEST(event_of_somebody) {
   eventful();
   add(1, 10, 0, HIST_SEQUENCE, "/q/e-")->value = 77;
   event(ZKE_EVENT_CREATED, "/q/e-0000000001");
   event(ZKE_EVENT_DELETED, "/q/e-0000000001");
   accept();
-}
-END_TEST
-
-/* ---- */
-
-static TCase *add_case(Suite *suite, const char *name) {
-  TCase *cases = tcase_create(name);
-  tcase_set_timeout(cases, 20);
-  suite_add_tcase(suite, cases);
-  return cases;
-}
-
-static void add_possible(TCase *c) {
-  tcase_add_test(c, one_after_another);
-  tcase_add_test(c, overlapping_either_way);
-  tcase_add_test(c, unanswered_happened);
-  tcase_add_test(c, unanswered_never_happened);
-  tcase_add_test(c, unanswered_and_unseen);
-  tcase_add_test(c, many_unanswered);
-  tcase_add_test(c, ephemeral_goes);
-  tcase_add_test(c, fleeting_may_go);
-  tcase_add_test(c, created_while_expired);
-  tcase_add_loop_test(c, random_true, 0, 25);
-}
-
-static void add_impossible(TCase *c) {
-  tcase_add_test(c, many_unanswered_and_impossible);
-  tcase_add_test(c, stale_read);
-  tcase_add_test(c, reads_go_back);
-  tcase_add_test(c, lost_update);
-  tcase_add_test(c, two_win_one_version);
-  tcase_add_test(c, value_never_written);
-  tcase_add_test(c, value_seen_before_written);
-  tcase_add_test(c, acknowledged_lost);
-  tcase_add_test(c, acknowledged_create_lost);
-  tcase_add_test(c, deleted_comes_back);
-  tcase_add_test(c, created_twice);
-  tcase_add_test(c, refused_shows);
-  tcase_add_test(c, refused_for_nothing);
-  tcase_add_test(c, unanswered_happened_twice);
-  tcase_add_test(c, ephemeral_stays);
-  tcase_add_test(c, ephemeral_goes_early);
-  tcase_add_test(c, ephemeral_of_the_dead);
-  tcase_add_test(c, fired_before_change);
-  tcase_add_test(c, not_fired_after_change);
-  tcase_add_loop_test(c, random_stale, 0, 25);
-  tcase_add_loop_test(c, random_lost, 0, 25);
-}
-
-static void add_numbers(TCase *c) {
-  tcase_add_test(c, zxids_rise);
-  tcase_add_test(c, zxid_twice);
-  tcase_add_test(c, zxid_of_two_multis);
-  tcase_add_test(c, zxid_goes_back);
-  tcase_add_test(c, session_id_used);
-  tcase_add_test(c, numbers_rise);
-  tcase_add_test(c, number_twice);
-  tcase_add_test(c, number_twice_by_prefix);
-  tcase_add_test(c, number_goes_back);
-  tcase_add_test(c, number_unanswered);
-}
-
-static void add_watches(TCase *c) {
-  tcase_add_test(c, looks_right);
-  tcase_add_test(c, watch_lost);
-  tcase_add_test(c, watch_doubled);
-  tcase_add_test(c, multi_in_part);
-  tcase_add_test(c, strange_result);
-  tcase_add_test(c, events_right);
-  tcase_add_test(c, event_lost);
-  tcase_add_test(c, event_of_create_lost);
-  tcase_add_test(c, event_doubled);
-  tcase_add_test(c, delete_doubled);
-  tcase_add_test(c, events_of_a_life_lost);
-  tcase_add_test(c, child_event_lost);
-  tcase_add_test(c, child_event_doubled);
-  tcase_add_test(c, events_out_of_order);
-  tcase_add_test(c, event_of_nobody);
-  tcase_add_test(c, event_of_somebody);
-}
-
-int main(int argc, char **argv) {
-  Suite *suite = suite_create("history");
-  add_possible(add_case(suite, "possible"));
-  add_impossible(add_case(suite, "impossible"));
-  add_numbers(add_case(suite, "numbers"));
-  add_watches(add_case(suite, "watches"));
-  return test_main(argc, argv, suite);
 }
