@@ -1423,112 +1423,25 @@ static zke_acls *acl_decode(const zke_allocator *a, const char *text,
  * types: the store, the session, the transaction (private)
  * ==================================================================== */
 
-/* Every statement of the library: identifier and text. */
+/* Every statement of the library by its name.  Its text stands before the
+ * function that binds it: see SQL_STATEMENT(). */
 /* clang-format off */
-#define SQL_BATCH "64"
-#define SQL_REMOVAL "128"
-#define SQL_NODE_COLUMNS                                                       \
-  "czxid,mzxid,pzxid,ctime,mtime,version,aversion,creates,nchild,owner,kind," \
-  "ttl,acl,len,blob,due"
-#define SQL_STATEMENTS(X)                                                      \
-  X(BEGIN_READ, "BEGIN")                                                      \
-  X(BEGIN_WRITE, "BEGIN IMMEDIATE")                                           \
-  X(COMMIT, "COMMIT")                                                         \
-  X(ROLLBACK, "ROLLBACK")                                                     \
-  X(META, "SELECT zxid,recursive,EXISTS(SELECT 1 FROM session WHERE id=?1) "  \
-          "FROM meta")                                                        \
-  X(META_SET, "UPDATE meta SET zxid=?1,recursive=?2")                         \
-  X(META_FILES, "SELECT boot,db_device,db_inode,live_device,live_inode,"      \
-                "gate_device,gate_inode FROM meta")                           \
-  X(META_FILES_SET, "UPDATE meta SET boot=?1,db_device=?2,db_inode=?3,"       \
-                    "live_device=?4,live_inode=?5,gate_device=?6,"            \
-                    "gate_inode=?7")                                          \
-  X(NODE_ROW, "SELECT " SQL_NODE_COLUMNS                                       \
-              " FROM node WHERE parent=?1 AND name=?2")                       \
-  X(NODE_DATA, "SELECT " SQL_NODE_COLUMNS                                      \
-               ",CASE WHEN blob IS NULL THEN data ELSE (SELECT b.data FROM "  \
-               "blob b WHERE b.id=node.blob) END FROM node WHERE parent=?1 "  \
-               "AND name=?2")                                                 \
-  X(NODE_ADD, "INSERT INTO node(parent,name," SQL_NODE_COLUMNS                 \
-              ",data)VALUES(?1,?2,?3,?3,?3,?4,?4,0,0,0,0,?5,?6,?7,?8,?9," \
-              "?10,?11,?12)ON CONFLICT DO NOTHING")                           \
-  X(NODE_CHILD_ADDED, "UPDATE node SET creates=?3,nchild=nchild+1,pzxid=?4 "  \
-                      "WHERE parent=?1 AND name=?2")                          \
-  X(NODE_CHILD_GONE, "UPDATE node SET nchild=nchild-?4,pzxid=?3 "             \
-                     "WHERE parent=?1 AND name=?2")                           \
-  X(NODE_RAISE, "UPDATE node SET creates=?3,pzxid=?4 "                        \
-                "WHERE parent=?1 AND name=?2")                                \
-  X(NODE_SET_DUE, "UPDATE node SET due=?3 WHERE parent=?1 AND name=?2")       \
-  X(NODE_REMOVE, "DELETE FROM node WHERE parent=?1 AND name=?2")              \
-  X(NODE_SET, "UPDATE node SET data=?3,blob=?4,len=?5,mzxid=?6,mtime=?7,"     \
-              "version=?8,due=CASE WHEN kind=2 AND nchild=0 THEN ?7+ttl "     \
-              "ELSE due END "                                                 \
-              "WHERE parent=?1 AND name=?2")                                  \
-  X(NODE_SET_ACL, "UPDATE node SET acl=?3,aversion=?4 "                       \
-                  "WHERE parent=?1 AND name=?2")                              \
-  X(NODE_NAMES, "SELECT name FROM node WHERE parent=?1 AND name>?2 "          \
-                "ORDER BY name LIMIT ?3")                                     \
-  X(NODE_COUNT, "SELECT(SELECT count(*)FROM node WHERE parent=?1)+(SELECT "   \
-                "count(*)FROM node WHERE parent>?2 AND parent<?3)")           \
-  X(NODE_COUNT_ALL, "SELECT count(*)-1 FROM node")                            \
-  X(NODE_OWNED_ALL, "SELECT parent,name FROM node WHERE owner=?1 AND "        \
-                    "owner<>0 ORDER BY parent,name")                          \
-  X(NODE_OWNED, "SELECT parent,name,acl,blob FROM node WHERE owner=?1 AND "   \
-                "owner<>0 AND nchild=0 ORDER BY parent,name LIMIT "           \
-                SQL_REMOVAL)                                                   \
-  X(NODE_DUE, "SELECT parent,name,acl,blob FROM node WHERE kind=?1 AND "      \
-              "due<>0 AND due<=?2 AND nchild=0 AND ttl>=0 "                   \
-              "ORDER BY due,parent,name LIMIT " SQL_REMOVAL)                   \
-  X(NODE_DISCARD, "SELECT parent,name,acl,blob FROM node WHERE parent=?1 "    \
-                  "AND name>=?2 AND name<=?2||CASE WHEN ?3>0 THEN "           \
-                  "'9999999999' ELSE '' END AND(?3=0 OR("                     \
-                  "length(name)-length(?2)BETWEEN ?3 AND ?3+"                  \
-                  "(substr(name,length(?2)+1)GLOB'-[12]*')AND "               \
-                  "substr(name,length(?2)+1,1)GLOB'[-0-9]'AND "               \
-                  "substr(name,length(?2)+2)NOT GLOB'*[^0-9]*'))AND "         \
-                  "owner=?4 AND(?5=0 OR czxid=?5)LIMIT " SQL_REMOVAL)          \
-  X(BLOB_ADD, "INSERT INTO blob(data)VALUES(?1)")                             \
-  X(BLOB_REMOVE, "DELETE FROM blob WHERE id=?1")                              \
-  X(WATCH_AT, "SELECT kind,session FROM watch WHERE path=?1")                 \
-  X(WATCH_BELOW, "SELECT 1 FROM watch WHERE path>?1||'/' AND path<?1||'0' "   \
-                 "LIMIT 1")                                                   \
-  X(WATCH_DROP, "DELETE FROM watch WHERE path=?1 AND kind=?2")                \
-  X(WATCH_ADD, "INSERT OR IGNORE INTO watch(path,kind,session)"               \
-               "VALUES(?1,?2,?3)")                                            \
-  X(WATCH_REMOVE, "DELETE FROM watch WHERE path=?1 AND kind=?2 AND "          \
-                  "session=?3")                                               \
-  X(WATCH_RECURSIVE, "SELECT count(*)FROM watch WHERE session=?1 AND "        \
-                     "kind>=4")                                               \
-  X(WATCH_END, "DELETE FROM watch WHERE session=?1")                          \
-  X(WATCH_SPEND, "DELETE FROM watch WHERE session=?1 AND kind<2")             \
-  X(EVENT_BOUNDS, "SELECT(SELECT min(seq)FROM event WHERE session=?1),"       \
-                  "(SELECT max(seq)FROM event WHERE session=?1),"             \
-                  "(SELECT seen FROM session WHERE id=?1),"                   \
-                  "(SELECT event_limit FROM session WHERE id=?1)")            \
-  X(EVENT_ADD, "INSERT INTO event(session,seq,type,path,zxid,acl)"            \
-               "VALUES(?1,?2,?3,?4,?5,?6)")                                   \
-  X(EVENT_NEXT, "SELECT seq,type,path,zxid,acl FROM event WHERE session=?1 "  \
-                "AND seq>?2 ORDER BY seq LIMIT " SQL_BATCH)                    \
-  X(EVENT_TRIM, "DELETE FROM event WHERE session=?1 AND seq<=?2")             \
-  X(SESSION_SEEN, "UPDATE session SET seen=?2 WHERE id=?1")                   \
-  X(EVENT_END, "DELETE FROM event WHERE session=?1")                          \
-  X(SESSION_ADD, "INSERT INTO session(id,identity,pid,started,lease,slot,"    \
-                 "life,event_limit,seen)VALUES(?1,?2,?3,?4,?5,?6,?7,?8,0)")   \
-  X(SESSION_HAS, "SELECT lease,slot,life FROM session WHERE id=?1")           \
-  X(SESSION_PID, "SELECT pid FROM session WHERE id=?1")                       \
-  X(SESSION_END, "DELETE FROM session WHERE id=?1")                           \
-  X(SESSION_ANY, "SELECT EXISTS(SELECT 1 FROM session)")                      \
-  X(SESSION_FEW, "SELECT count(*)<=?1 FROM(SELECT 1 FROM session LIMIT "      \
-                 "?1+1)")                                                     \
-  X(SESSION_PART, "SELECT id,lease,slot,life FROM session WHERE id%?1=?2")    \
-  X(SLOT_LAST, "SELECT coalesce(max(slot),-1)FROM session WHERE slot>=0")     \
-  X(SLOT_TAKEN, "SELECT EXISTS(SELECT 1 FROM session WHERE slot=?1 AND "      \
-                "slot>=0)")
-
+#define SQL_NAMES(X)                                                          \
+  X(BEGIN_READ) X(BEGIN_WRITE) X(COMMIT) X(ROLLBACK) X(META) X(META_SET)      \
+  X(META_FILES) X(META_FILES_SET) X(NODE_ROW) X(NODE_DATA) X(NODE_ADD)        \
+  X(NODE_CHILD_ADDED) X(NODE_CHILD_GONE) X(NODE_RAISE) X(NODE_SET_DUE)        \
+  X(NODE_REMOVE) X(NODE_SET) X(NODE_SET_ACL) X(NODE_NAMES) X(NODE_COUNT)      \
+  X(NODE_COUNT_ALL) X(NODE_OWNED_ALL) X(NODE_OWNED) X(NODE_DUE)               \
+  X(NODE_DISCARD) X(BLOB_ADD) X(BLOB_REMOVE) X(WATCH_AT) X(WATCH_BELOW)       \
+  X(WATCH_DROP) X(WATCH_ADD) X(WATCH_REMOVE) X(WATCH_RECURSIVE) X(WATCH_END)  \
+  X(WATCH_SPEND) X(EVENT_BOUNDS) X(EVENT_ADD) X(EVENT_NEXT) X(EVENT_TRIM)     \
+  X(SESSION_SEEN) X(EVENT_END) X(SESSION_ADD) X(SESSION_HAS) X(SESSION_PID)   \
+  X(SESSION_END) X(SESSION_ANY) X(SESSION_FEW) X(SESSION_PART) X(SLOT_LAST)   \
+  X(SLOT_TAKEN)
 /* clang-format on */
 
-#define SQL_STATEMENT_ENUM(name, text) SQL_##name,
-enum { SQL_STATEMENTS(SQL_STATEMENT_ENUM) SQL_COUNT };
+#define SQL_NAME_ID(name) SQL_ID_##name,
+enum { SQL_NAMES(SQL_NAME_ID) SQL_COUNT };
 
 /* node.kind */
 enum { NODE_PLAIN = 0, NODE_CONTAINER = 1, NODE_TTL = 2 };
@@ -2176,32 +2089,69 @@ static int sql_error(store *s, int sqlite_rc, const char *doing) {
                    error ? ": " : "", error ? strerror(error) : "", sqlite_rc);
 }
 
+/* A statement: its place in the store's list, and its text. */
+typedef struct sql_text {
+  int id;
+  const char *text;
+} sql_text;
+
+/* Define the statement SQL_name.  It stands before the function that binds its
+ * parameters, in the order of the text: each is given by its number and, for
+ * the reader, by its name.  A debug build compares the two, so a test that runs
+ * the statement finds a parameter that was mistaken for another.  Where all
+ * parameters are integers in an array they are ?1, ?2 and so on. */
+#define SQL_STATEMENT(name, text) \
+  static const sql_text SQL_##name[] = {{SQL_ID_##name, text}}
+
+/* How many rows are read, or removed, at a time. */
+#define SQL_BATCH "64"
+#define SQL_REMOVAL "128"
+
 /* The statement, prepared at its first use; NULL with *rc set. */
-static sqlite3_stmt *sql_statement(store *s, int id, int *rc) {
-  static const char *const texts[] = {
-#define SQL_STATEMENT_TEXT(name, text) text,
-      SQL_STATEMENTS(SQL_STATEMENT_TEXT)};
+static sqlite3_stmt *sql_statement(store *s, const sql_text *sql, int *rc) {
+  sqlite3_stmt **st = &s->statement[sql->id];
   *rc = ZKE_OK;
-  if (s->statement[id]) return s->statement[id];
-  int sqlite_rc = sqlite3_prepare_v3(
-      s->db, texts[id], -1, SQLITE_PREPARE_PERSISTENT, &s->statement[id], NULL);
-  if (!s->statement[id]) *rc = sql_error(s, sqlite_rc, "preparing");
-  return s->statement[id];
+  if (*st) return *st;
+  int sqlite_rc = sqlite3_prepare_v3(s->db, sql->text, -1,
+                                     SQLITE_PREPARE_PERSISTENT, st, NULL);
+  if (!*st) *rc = sql_error(s, sqlite_rc, "preparing");
+  return *st;
 }
 
-/* Bind a parameter; texts must live until the statement is reset.  Binding an
- * integer or a static text takes no memory, so it does not fail. */
-static void sql_bind_int(sqlite3_stmt *st, int at, int64_t n) {
+/* In a debug build: has the parameter this name (NULL: it is not asked)? */
+static void sql_check_name(sqlite3_stmt *st, int at, const char *name) {
+#if defined(ZKE_DEBUG) && !defined(ZKE_COVERAGE)
+  const char *is = sqlite3_bind_parameter_name(st, at);
+  base_believe(!name || (is && strcmp(is, name) == 0), name, __LINE__);
+#else
+  (void)st, (void)at, (void)name;
+#endif
+}
+
+/* Bind a parameter; texts and blobs must live until the statement is reset.
+ * Nothing is copied, so binding takes no memory and does not fail. */
+static void sql_bind_int(sqlite3_stmt *st, int at, const char *name,
+                         int64_t n) {
+  sql_check_name(st, at, name);
   sqlite3_bind_int64(st, at, n);
 }
 
-static void sql_bind_text(sqlite3_stmt *st, int at, const char *text, int len) {
+static void sql_bind_text(sqlite3_stmt *st, int at, const char *name,
+                          const char *text, int len) {
+  sql_check_name(st, at, name);
   sqlite3_bind_text(st, at, text, len, SQLITE_STATIC);
 }
 
-static void sql_bind_key(sqlite3_stmt *st, path_key k) {
-  sql_bind_text(st, 1, k.parent, k.parent_len);
-  sql_bind_text(st, 2, k.name, k.name_len);
+static void sql_bind_blob(sqlite3_stmt *st, int at, const char *name,
+                          const void *data, int len) {
+  sql_check_name(st, at, name);
+  sqlite3_bind_blob(st, at, data, len, SQLITE_STATIC);
+}
+
+/* Bind a node's key to two parameters, the first of which is `at`. */
+static void sql_bind_key(sqlite3_stmt *st, int at, path_key k) {
+  sql_bind_text(st, at, ":parent", k.parent, k.parent_len);
+  sql_bind_text(st, at + 1, ":name", k.name, k.name_len);
 }
 
 /* Step to a row: ZKE_OK with *row telling whether there is one.  Without a
@@ -2221,33 +2171,34 @@ static int sql_run(store *s, sqlite3_stmt *st) {
 }
 
 /* Run a statement without parameters. */
-static int sql_do(store *s, int id) {
+static int sql_do(store *s, const sql_text *sql) {
   int rc;
-  sqlite3_stmt *st = sql_statement(s, id, &rc);
+  sqlite3_stmt *st = sql_statement(s, sql, &rc);
   return st ? sql_run(s, st) : rc;
 }
 
 /* Run a statement whose only parameters are integers. */
-static int sql_do_ints(store *s, int id, int count, const int64_t *values) {
+static int sql_do_ints(store *s, const sql_text *sql, int count,
+                       const int64_t *values) {
   int rc;
-  sqlite3_stmt *st = sql_statement(s, id, &rc);
+  sqlite3_stmt *st = sql_statement(s, sql, &rc);
   if (!st) return rc;
-  for (int i = 0; i < count; i++) sql_bind_int(st, i + 1, values[i]);
+  for (int i = 0; i < count; i++) sql_bind_int(st, i + 1, NULL, values[i]);
   return sql_run(s, st);
 }
 
-static int sql_do_int(store *s, int id, int64_t value) {
-  return sql_do_ints(s, id, 1, &value);
+static int sql_do_int(store *s, const sql_text *sql, int64_t value) {
+  return sql_do_ints(s, sql, 1, &value);
 }
 
 /* Fetch one row's columns as integers (NULL: 0); ZKE_CORRUPT without a row. */
-static int sql_fetch_ints(store *s, int id, int64_t parameter, int count,
-                          int64_t *out) {
+static int sql_fetch_ints(store *s, const sql_text *sql, int64_t parameter,
+                          int count, int64_t *out) {
   int rc;
   bool row;
-  sqlite3_stmt *st = sql_statement(s, id, &rc);
+  sqlite3_stmt *st = sql_statement(s, sql, &rc);
   if (!st) return rc;
-  if (sqlite3_bind_parameter_count(st)) sql_bind_int(st, 1, parameter);
+  if (sqlite3_bind_parameter_count(st)) sql_bind_int(st, 1, NULL, parameter);
   rc = sql_step(s, st, &row);
   if (rc != ZKE_OK) return rc;
   if (!row) return base_fail(ZKE_CORRUPT, "%s: a row is missing", s->name);
@@ -3040,6 +2991,11 @@ static int schema_accept(store *s, enum schema_kind kind) {
  * Connecting, beginning to read and to write, what a COMMIT syncs, checkpoints.
  * Nothing above the tables: no rule of the tree is here.
  * ==================================================================== */
+
+SQL_STATEMENT(BEGIN_READ, "BEGIN");
+SQL_STATEMENT(BEGIN_WRITE, "BEGIN IMMEDIATE");
+SQL_STATEMENT(COMMIT, "COMMIT");
+SQL_STATEMENT(ROLLBACK, "ROLLBACK");
 
 /* End the transaction that is open, be it one of ours that failed or a read
  * that was kept.  Its statement is prepared with the connection, so that it
@@ -4025,6 +3981,8 @@ static void gate_sleep(store *s, line_stay *at, int64_t ns) {
   for (int64_t i = 0; i < n; i++) at->owed |= bytes[i] != *WAKE_GATE;
 }
 
+SQL_STATEMENT(SESSION_PID, "SELECT pid FROM session WHERE id=?1");
+
 /* Say which process was waited for in vain. */
 static int gate_say_late(store *s, const line_stay *at) {
   int64_t pid = 0, holder = s->deadline ? gate_holder(s) : 0;
@@ -4194,6 +4152,10 @@ static void txn_abort(txn *t) {
   gate_leave(t->s);
 }
 
+SQL_STATEMENT(META,
+              "SELECT zxid,recursive,EXISTS(SELECT 1 FROM session WHERE id=?1) "
+              "FROM meta");
+
 /* Read the meta row, and check that the acting session still exists. */
 static int txn_read_meta(txn *t) {
   int64_t meta[3] = {0};
@@ -4259,6 +4221,10 @@ static int txn_number_again(txn *t) {
   return txn_number(t);
 }
 
+SQL_STATEMENT(EVENT_TRIM, "DELETE FROM event WHERE session=?1 AND seq<=?2");
+
+SQL_STATEMENT(SESSION_SEEN, "UPDATE session SET seen=?2 WHERE id=?1");
+
 /* Drop the acting session's delivered events, riding on its write, and note
  * the last one's number: the next is above it. */
 static int txn_trim(txn *t) {
@@ -4284,7 +4250,7 @@ static int txn_outcome(store *s, int sqlite_rc, const char *doing) {
 
 /* COMMIT itself. */
 static int txn_commit_sqlite(store *s) {
-  sqlite3_stmt *st = s->statement[SQL_COMMIT]; /* by db_prepare_ends() */
+  sqlite3_stmt *st = s->statement[SQL_COMMIT->id]; /* by db_prepare_ends() */
   int sqlite_rc = sqlite3_step(st);
   sqlite3_reset(st);
   s->index.lockless = false;
@@ -4314,6 +4280,8 @@ static void txn_tell(txn *t) {
 static void txn_note_zxid(const txn *t) {
   if (!t->s->memory) side_write_hint(t->s, SIDE_ZXID_AT, t->zxid);
 }
+
+SQL_STATEMENT(META_SET, "UPDATE meta SET zxid=?1,recursive=?2");
 
 static int txn_commit(txn *t) {
   store *s = t->s;
@@ -4490,33 +4458,46 @@ static int txn_compact(store *s, zke *z) {
 /* The kind of a row; kind / 2 and kind % 2 are the mode and the table. */
 static int watch_kind(int mode, int table) { return 2 * mode + table; }
 
+SQL_STATEMENT(WATCH_ADD,
+              "INSERT OR IGNORE INTO watch(path,kind,session)"
+              "VALUES(:path,:kind,:session)");
+
 /* Add a row; repetition adds none. */
 static int watch_add(txn *t, const char *path, int kind) {
   int rc;
   sqlite3_stmt *st = sql_statement(t->s, SQL_WATCH_ADD, &rc);
   if (!st) return rc;
-  sql_bind_text(st, 1, path, -1);
-  sql_bind_int(st, 2, kind);
-  sql_bind_int(st, 3, t->z->id);
+  sql_bind_text(st, 1, ":path", path, -1);
+  sql_bind_int(st, 2, ":kind", kind);
+  sql_bind_int(st, 3, ":session", t->z->id);
   rc = sql_run(t->s, st);
   if (rc == ZKE_OK && kind >= watch_kind(WATCH_RECURSIVE, 0))
     t->recursive = base_wrap(t->recursive, sqlite3_changes(t->s->db));
   return rc;
 }
 
+SQL_STATEMENT(WATCH_REMOVE,
+              "DELETE FROM watch WHERE path=:path AND kind=:kind "
+              "AND session=:session");
+
 /* Remove this session's row of a path and a kind, if there is one. */
 static int watch_remove(txn *t, const char *path, int kind) {
   int rc;
   sqlite3_stmt *st = sql_statement(t->s, SQL_WATCH_REMOVE, &rc);
   if (!st) return rc;
-  sql_bind_text(st, 1, path, -1);
-  sql_bind_int(st, 2, kind);
-  sql_bind_int(st, 3, t->z->id);
+  sql_bind_text(st, 1, ":path", path, -1);
+  sql_bind_int(st, 2, ":kind", kind);
+  sql_bind_int(st, 3, ":session", t->z->id);
   rc = sql_run(t->s, st);
   if (rc == ZKE_OK && kind >= watch_kind(WATCH_RECURSIVE, 0))
     t->recursive = base_wrap(t->recursive, -sqlite3_changes(t->s->db));
   return rc;
 }
+
+SQL_STATEMENT(WATCH_RECURSIVE,
+              "SELECT count(*)FROM watch WHERE session=?1 AND kind>=4");
+
+SQL_STATEMENT(WATCH_END, "DELETE FROM watch WHERE session=?1");
 
 /* Remove all rows of a session. */
 static int watch_end(txn *t, int64_t session) {
@@ -4528,6 +4509,12 @@ static int watch_end(txn *t, int64_t session) {
   t->recursive = base_wrap(t->recursive, -recursive);
   return sql_do_int(t->s, SQL_WATCH_END, session);
 }
+
+SQL_STATEMENT(EVENT_BOUNDS,
+              "SELECT(SELECT min(seq)FROM event WHERE session=?1),"
+              "(SELECT max(seq)FROM event WHERE session=?1),(SELECT seen "
+              "FROM session WHERE id=?1),(SELECT event_limit FROM session "
+              "WHERE id=?1)");
 
 /* The next number for a session's event; *overflow when too many wait.  Rows
  * that the session has seen but not trimmed yet count as waiting.  0 for a
@@ -4542,6 +4529,14 @@ static int watch_next_seq(txn *t, int64_t session, int64_t *seq,
   *overflow = b[1] && waiting >= b[3];
   return ZKE_OK;
 }
+
+SQL_STATEMENT(WATCH_SPEND, "DELETE FROM watch WHERE session=?1 AND kind<2");
+
+SQL_STATEMENT(EVENT_ADD,
+              "INSERT INTO event(session,seq,type,path,zxid,acl)"
+              "VALUES(:session,:seq,:type,:path,:zxid,:acl)");
+
+SQL_STATEMENT(EVENT_END, "DELETE FROM event WHERE session=?1");
 
 /* Queue an event for a session, or an overflow in place of all of them, which
  * also spends the session's one-shots (P4). */
@@ -4561,12 +4556,12 @@ static int watch_queue(txn *t, int64_t session, int type, const char *path,
   sqlite3_stmt *st =
       rc == ZKE_OK ? sql_statement(t->s, SQL_EVENT_ADD, &rc) : NULL;
   if (!st) return rc;
-  sql_bind_int(st, 1, session);
-  sql_bind_int(st, 2, seq);
-  sql_bind_int(st, 3, type);
-  sql_bind_text(st, 4, path, (int)len);
-  sql_bind_int(st, 5, t->zxid);
-  sql_bind_text(st, 6, acl, -1);
+  sql_bind_int(st, 1, ":session", session);
+  sql_bind_int(st, 2, ":seq", seq);
+  sql_bind_int(st, 3, ":type", type);
+  sql_bind_text(st, 4, ":path", path, (int)len);
+  sql_bind_int(st, 5, ":zxid", t->zxid);
+  sql_bind_text(st, 6, ":acl", acl, -1);
   buf_add_int(&t->wake, session);
   return sql_run(t->s, st);
 }
@@ -4588,6 +4583,8 @@ static bool watch_matches(int mode, int table, int type, bool below) {
          (type == ZKE_EVENT_CHILD ? WATCH_TABLE_CHILD : WATCH_TABLE_DATA);
 }
 
+SQL_STATEMENT(WATCH_AT, "SELECT kind,session FROM watch WHERE path=:path");
+
 /* Collect the sessions that watch a path for an event of this type, on the path
  * itself or below it; fired[] tells which one-shot tables have rows. */
 static int watch_collect(txn *t, const char *path, size_t len, int type,
@@ -4595,7 +4592,7 @@ static int watch_collect(txn *t, const char *path, size_t len, int type,
   int rc;
   sqlite3_stmt *st = sql_statement(t->s, SQL_WATCH_AT, &rc);
   if (!st) return rc;
-  sql_bind_text(st, 1, path, (int)len);
+  sql_bind_text(st, 1, ":path", path, (int)len);
   for (;;) {
     bool row;
     rc = sql_step(t->s, st, &row);
@@ -4618,13 +4615,15 @@ static int watch_collect_ancestors(txn *t, const char *path, size_t len,
   return rc;
 }
 
+SQL_STATEMENT(WATCH_DROP, "DELETE FROM watch WHERE path=:path AND kind=:kind");
+
 /* Remove the rows of all sessions for a path and a kind: they have fired. */
 static int watch_drop(txn *t, const char *path, size_t len, int kind) {
   int rc;
   sqlite3_stmt *st = sql_statement(t->s, SQL_WATCH_DROP, &rc);
   if (!st) return rc;
-  sql_bind_text(st, 1, path, (int)len);
-  sql_bind_int(st, 2, kind);
+  sql_bind_text(st, 1, ":path", path, (int)len);
+  sql_bind_int(st, 2, ":kind", kind);
   return sql_run(t->s, st);
 }
 
@@ -4660,12 +4659,16 @@ static int watch_fire(txn *t, const char *path, size_t len, int type,
   return watch_fire_found(t, path, len, type, acl, &found);
 }
 
+SQL_STATEMENT(WATCH_BELOW,
+              "SELECT 1 FROM watch WHERE path>:path||'/' AND path<:path||'0' "
+              "LIMIT 1");
+
 /* Is there a watch of any path below a parent? */
 static int watch_any_below(txn *t, const char *parent, size_t len, bool *any) {
   int rc;
   sqlite3_stmt *st = sql_statement(t->s, SQL_WATCH_BELOW, &rc);
   if (!st) return rc;
-  sql_bind_text(st, 1, parent, len == 1 ? 0 : (int)len); /* the root */
+  sql_bind_text(st, 1, ":path", parent, len == 1 ? 0 : (int)len); /* the root */
   rc = sql_step(t->s, st, any);
   if (*any) sqlite3_reset(st);
   return rc;
@@ -4727,29 +4730,44 @@ static void node_stat(const node *n, zke_stat *out) {
   out->pzxid = n->pzxid;
 }
 
+/* The columns of a node's row that are read, in this order; where the data is
+ * read, it comes behind them. */
+/* clang-format off */
+#define NODE_COLUMNS(X)                                                       \
+  X(CZXID, "czxid,") X(MZXID, "mzxid,") X(PZXID, "pzxid,")                    \
+  X(CTIME, "ctime,") X(MTIME, "mtime,") X(VERSION, "version,")                \
+  X(AVERSION, "aversion,") X(CREATES, "creates,") X(NCHILD, "nchild,")        \
+  X(OWNER, "owner,") X(KIND, "kind,") X(TTL, "ttl,") X(ACL, "acl,")           \
+  X(LEN, "len,") X(BLOB, "blob,") X(DUE, "due")
+/* clang-format on */
+#define NODE_COLUMN_AT(name, text) NODE_AT_##name,
+#define NODE_COLUMN_TEXT(name, text) text
+enum { NODE_COLUMNS(NODE_COLUMN_AT) NODE_AT_DATA };
+#define NODE_COLUMNS_TEXT NODE_COLUMNS(NODE_COLUMN_TEXT)
+
 /* Read a row's columns but its data; the ACL is a copy that node_free() frees.
  * What no writer of ours can have written is refused. */
 static int node_read_columns(store *s, sqlite3_stmt *st, node *n) {
-  n->czxid = sqlite3_column_int64(st, 0);
-  n->mzxid = sqlite3_column_int64(st, 1);
-  n->pzxid = sqlite3_column_int64(st, 2);
-  n->ctime = sqlite3_column_int64(st, 3);
-  n->mtime = sqlite3_column_int64(st, 4);
-  n->version = base_int32(sqlite3_column_int64(st, 5));
-  n->aversion = base_int32(sqlite3_column_int64(st, 6));
-  n->creates = sqlite3_column_int64(st, 7);
-  n->nchild = sqlite3_column_int64(st, 8);
-  n->owner = sqlite3_column_int64(st, 9);
-  n->kind = sqlite3_column_int(st, 10);
-  n->ttl = sqlite3_column_int64(st, 11);
-  n->len = sqlite3_column_int64(st, 13);
-  n->blob = sqlite3_column_int64(st, 14);
-  n->due = sqlite3_column_int64(st, 15);
+  n->czxid = sqlite3_column_int64(st, NODE_AT_CZXID);
+  n->mzxid = sqlite3_column_int64(st, NODE_AT_MZXID);
+  n->pzxid = sqlite3_column_int64(st, NODE_AT_PZXID);
+  n->ctime = sqlite3_column_int64(st, NODE_AT_CTIME);
+  n->mtime = sqlite3_column_int64(st, NODE_AT_MTIME);
+  n->version = base_int32(sqlite3_column_int64(st, NODE_AT_VERSION));
+  n->aversion = base_int32(sqlite3_column_int64(st, NODE_AT_AVERSION));
+  n->creates = sqlite3_column_int64(st, NODE_AT_CREATES);
+  n->nchild = sqlite3_column_int64(st, NODE_AT_NCHILD);
+  n->owner = sqlite3_column_int64(st, NODE_AT_OWNER);
+  n->kind = sqlite3_column_int(st, NODE_AT_KIND);
+  n->ttl = sqlite3_column_int64(st, NODE_AT_TTL);
+  n->len = sqlite3_column_int64(st, NODE_AT_LEN);
+  n->blob = sqlite3_column_int64(st, NODE_AT_BLOB);
+  n->due = sqlite3_column_int64(st, NODE_AT_DUE);
   if (n->len < -1 || n->len > INT_MAX)
     return base_fail(ZKE_CORRUPT, "%s: a node has no such length", s->name);
-  if (sqlite3_column_type(st, 12) == SQLITE_NULL) return ZKE_OK;
-  n->acl = mem_copy(&s->a, sqlite3_column_text(st, 12),
-                    (size_t)sqlite3_column_bytes(st, 12));
+  if (sqlite3_column_type(st, NODE_AT_ACL) == SQLITE_NULL) return ZKE_OK;
+  n->acl = mem_copy(&s->a, sqlite3_column_text(st, NODE_AT_ACL),
+                    (size_t)sqlite3_column_bytes(st, NODE_AT_ACL));
   return n->acl ? ZKE_OK : base_nomem();
 }
 
@@ -4758,12 +4776,22 @@ static int node_read_data(store *s, sqlite3_stmt *st, const node *n,
                           char **data) {
   *data = NULL;
   if (n->len < 0) return ZKE_OK;
-  const void *bytes = sqlite3_column_blob(st, 16);
-  if (sqlite3_column_bytes(st, 16) != n->len)
+  const void *bytes = sqlite3_column_blob(st, NODE_AT_DATA);
+  if (sqlite3_column_bytes(st, NODE_AT_DATA) != n->len)
     return base_fail(ZKE_CORRUPT, "%s: a node's data is missing", s->name);
   *data = mem_copy(&s->a, bytes, (size_t)n->len);
   return *data ? ZKE_OK : base_nomem();
 }
+
+SQL_STATEMENT(NODE_ROW, "SELECT " NODE_COLUMNS_TEXT
+                        " FROM node WHERE parent=:parent AND name=:name");
+
+SQL_STATEMENT(
+    NODE_DATA,
+    "SELECT " NODE_COLUMNS_TEXT
+    ",CASE WHEN blob IS NULL THEN data ELSE (SELECT b.data FROM blob b "
+    "WHERE b.id=node.blob) END FROM node WHERE parent=:parent "
+    "AND name=:name");
 
 /* Load a node, and its data where data is not NULL.  ZKE_NONODE without a
  * sentence: the caller knows the path.  On success node_free() follows. */
@@ -4773,7 +4801,7 @@ static int node_load(store *s, path_key k, node *n, char **data) {
   sqlite3_stmt *st = sql_statement(s, data ? SQL_NODE_DATA : SQL_NODE_ROW, &rc);
   memset(n, 0, sizeof *n);
   if (!st) return rc;
-  sql_bind_key(st, k);
+  sql_bind_key(st, 1, k);
   rc = sql_step(s, st, &row);
   if (rc != ZKE_OK) return rc;
   if (!row) return ZKE_NONODE;
@@ -4784,6 +4812,8 @@ static int node_load(store *s, path_key k, node *n, char **data) {
   return rc;
 }
 
+SQL_STATEMENT(BLOB_ADD, "INSERT INTO blob(data)VALUES(:data)");
+
 /* Store a value: in the row (bound at `at`) or, when large, beside it (its id
  * bound at `at_blob`).  Both parameters are set in any case. */
 static int node_bind_data(txn *t, sqlite3_stmt *st, int at, int at_blob,
@@ -4793,21 +4823,31 @@ static int node_bind_data(txn *t, sqlite3_stmt *st, int at, int at_blob,
   sqlite3_bind_null(st, at_blob);
   if (len <= 0) return ZKE_OK;
   if (len <= ZKE_INLINE_BYTES) {
-    sqlite3_bind_blob(st, at, data, len, SQLITE_STATIC);
+    sql_bind_blob(st, at, ":data", data, len);
     return ZKE_OK;
   }
   sqlite3_stmt *add = sql_statement(t->s, SQL_BLOB_ADD, &rc);
   if (!add) return rc;
-  sqlite3_bind_blob(add, 1, data, len, SQLITE_STATIC);
+  sql_bind_blob(add, 1, ":data", data, len);
   rc = sql_run(t->s, add);
   if (rc == ZKE_OK)
-    sql_bind_int(st, at_blob, sqlite3_last_insert_rowid(t->s->db));
+    sql_bind_int(st, at_blob, ":blob", sqlite3_last_insert_rowid(t->s->db));
   return rc;
 }
+
+SQL_STATEMENT(BLOB_REMOVE, "DELETE FROM blob WHERE id=?1");
 
 static int node_drop_blob(txn *t, int64_t blob) {
   return blob ? sql_do_int(t->s, SQL_BLOB_REMOVE, blob) : ZKE_OK;
 }
+
+SQL_STATEMENT(
+    NODE_ADD,
+    "INSERT INTO node(parent,name,czxid,mzxid,pzxid,ctime,mtime,"
+    "version,aversion,creates,nchild,owner,kind,ttl,acl,len,blob,due,data)"
+    "VALUES(:parent,:name,:zxid,:zxid,:zxid,:now,:now,"
+    "0,0,0,0,:owner,:kind,:ttl,:acl,:len,:blob,:due,:data)"
+    "ON CONFLICT DO NOTHING");
 
 /* Insert the row of a new node; ZKE_NODEEXISTS without a sentence. */
 static int node_insert(txn *t, path_key k, const node *n, const void *data) {
@@ -4816,15 +4856,15 @@ static int node_insert(txn *t, path_key k, const node *n, const void *data) {
   if (!st) return rc;
   rc = node_bind_data(t, st, 12, 10, data, (int)n->len);
   if (rc != ZKE_OK) return rc;
-  sql_bind_key(st, k);
-  sql_bind_int(st, 3, n->czxid);
-  sql_bind_int(st, 4, n->ctime);
-  sql_bind_int(st, 5, n->owner);
-  sql_bind_int(st, 6, n->kind);
-  sql_bind_int(st, 7, n->ttl);
-  sql_bind_text(st, 8, n->acl, -1);
-  sql_bind_int(st, 9, n->len);
-  sql_bind_int(st, 11, n->kind == NODE_TTL ? n->mtime + n->ttl : 0);
+  sql_bind_key(st, 1, k);
+  sql_bind_int(st, 3, ":zxid", n->czxid);
+  sql_bind_int(st, 4, ":now", n->ctime);
+  sql_bind_int(st, 5, ":owner", n->owner);
+  sql_bind_int(st, 6, ":kind", n->kind);
+  sql_bind_int(st, 7, ":ttl", n->ttl);
+  sql_bind_text(st, 8, ":acl", n->acl, -1);
+  sql_bind_int(st, 9, ":len", n->len);
+  sql_bind_int(st, 11, ":due", n->kind == NODE_TTL ? n->mtime + n->ttl : 0);
   rc = sql_run(t->s, st);
   if (rc == ZKE_OK && sqlite3_changes(t->s->db) == 0) rc = ZKE_NODEEXISTS;
   return rc;
@@ -4837,6 +4877,9 @@ static int64_t node_due_when_empty(const txn *t, const node *n) {
   return n->kind == NODE_TTL ? base_wrap(n->mtime, n->ttl) : 0;
 }
 
+SQL_STATEMENT(NODE_SET_DUE,
+              "UPDATE node SET due=:due WHERE parent=:parent AND name=:name");
+
 /* A node with children is never due, and the index that the sweep looks at
  * does not have it.  A statement of its own, so that the counters of plain
  * nodes touch no index. */
@@ -4845,10 +4888,14 @@ static int node_set_due(txn *t, path_key k, const node *n, int64_t due) {
   if (n->due == due) return ZKE_OK;
   sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_SET_DUE, &rc);
   if (!st) return rc;
-  sql_bind_key(st, k);
-  sql_bind_int(st, 3, due);
+  sql_bind_int(st, 1, ":due", due);
+  sql_bind_key(st, 2, k);
   return sql_run(t->s, st);
 }
+
+SQL_STATEMENT(NODE_CHILD_ADDED,
+              "UPDATE node SET creates=:creates,nchild=nchild+1,pzxid=:pzxid "
+              "WHERE parent=:parent AND name=:name");
 
 /* Count a child in its parent.  A counter at its end stays there, and then
  * pzxid stays too (semantics.md 2.3). */
@@ -4857,12 +4904,17 @@ static int node_count_child(txn *t, path_key k, const node *parent) {
   bool stuck = parent->creates >= INT32_MAX;
   sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_CHILD_ADDED, &rc);
   if (!st) return rc;
-  sql_bind_key(st, k);
-  sql_bind_int(st, 3, stuck ? parent->creates : parent->creates + 1);
-  sql_bind_int(st, 4, stuck ? parent->pzxid : t->zxid);
+  sql_bind_int(st, 1, ":creates",
+               stuck ? parent->creates : parent->creates + 1);
+  sql_bind_int(st, 2, ":pzxid", stuck ? parent->pzxid : t->zxid);
+  sql_bind_key(st, 3, k);
   rc = sql_run(t->s, st);
   return rc == ZKE_OK ? node_set_due(t, k, parent, 0) : rc;
 }
+
+SQL_STATEMENT(NODE_RAISE,
+              "UPDATE node SET creates=:creates,pzxid=:pzxid "
+              "WHERE parent=:parent AND name=:name");
 
 /* Let a node's counter of children made rise to this number. */
 static int node_raise(txn *t, path_key k, node *n, int64_t creates) {
@@ -4871,11 +4923,15 @@ static int node_raise(txn *t, path_key k, node *n, int64_t creates) {
   if (!st) return rc;
   n->creates = creates;
   n->pzxid = t->zxid;
-  sql_bind_key(st, k);
-  sql_bind_int(st, 3, n->creates);
-  sql_bind_int(st, 4, n->pzxid);
+  sql_bind_int(st, 1, ":creates", n->creates);
+  sql_bind_int(st, 2, ":pzxid", n->pzxid);
+  sql_bind_key(st, 3, k);
   return sql_run(t->s, st);
 }
+
+SQL_STATEMENT(NODE_CHILD_GONE,
+              "UPDATE node SET nchild=nchild-:count,pzxid=:pzxid "
+              "WHERE parent=:parent AND name=:name");
 
 /* Count so many children out of their parent. */
 static int node_uncount_children(txn *t, path_key k, const node *parent,
@@ -4883,20 +4939,23 @@ static int node_uncount_children(txn *t, path_key k, const node *parent,
   int rc;
   sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_CHILD_GONE, &rc);
   if (!st) return rc;
-  sql_bind_key(st, k);
-  sql_bind_int(st, 3, t->zxid);
-  sql_bind_int(st, 4, count);
+  sql_bind_int(st, 1, ":count", count);
+  sql_bind_int(st, 2, ":pzxid", t->zxid);
+  sql_bind_key(st, 3, k);
   rc = sql_run(t->s, st);
   if (rc != ZKE_OK || parent->nchild > count) return rc;
   return node_set_due(t, k, parent, node_due_when_empty(t, parent));
 }
+
+SQL_STATEMENT(NODE_REMOVE,
+              "DELETE FROM node WHERE parent=:parent AND name=:name");
 
 /* Delete a node's row and its data. */
 static int node_delete_row(txn *t, path_key k, int64_t blob) {
   int rc;
   sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_REMOVE, &rc);
   if (!st) return rc;
-  sql_bind_key(st, k);
+  sql_bind_key(st, 1, k);
   rc = sql_run(t->s, st);
   if (rc == ZKE_OK && sqlite3_changes(t->s->db) != 1)
     rc = base_fail(ZKE_CORRUPT, "%s: a node's row is not there", t->s->name);
@@ -5061,34 +5120,45 @@ static int node_remove_all(txn *t, sqlite3_stmt *st, bool each, int *count,
   return rc;
 }
 
+SQL_STATEMENT(NODE_SET,
+              "UPDATE node SET data=:data,blob=:blob,len=:len,mzxid=:mzxid,"
+              "mtime=:mtime,version=:version,due=CASE WHEN kind=2 "
+              "AND nchild=0 THEN :mtime+ttl ELSE due END WHERE parent=:parent "
+              "AND name=:name");
+
 /* Replace a node's data; *n becomes what is stored. */
 static int node_set(txn *t, path_key k, node *n, const void *data, int len) {
   int rc;
   sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_SET, &rc);
   if (!st) return rc;
   rc = node_drop_blob(t, n->blob);
-  if (rc == ZKE_OK) rc = node_bind_data(t, st, 3, 4, data, len);
+  if (rc == ZKE_OK) rc = node_bind_data(t, st, 1, 2, data, len);
   if (rc != ZKE_OK) return rc;
   n->len = len;
   n->mzxid = t->zxid;
   n->mtime = t->now;
   n->version = base_int32((int64_t)n->version + 1);
-  sql_bind_key(st, k);
-  sql_bind_int(st, 5, n->len);
-  sql_bind_int(st, 6, n->mzxid);
-  sql_bind_int(st, 7, n->mtime);
-  sql_bind_int(st, 8, n->version);
+  sql_bind_int(st, 3, ":len", n->len);
+  sql_bind_int(st, 4, ":mzxid", n->mzxid);
+  sql_bind_int(st, 5, ":mtime", n->mtime);
+  sql_bind_int(st, 6, ":version", n->version);
+  sql_bind_key(st, 7, k);
   return sql_run(t->s, st);
 }
+
+SQL_STATEMENT(
+    NODE_SET_ACL,
+    "UPDATE node SET acl=:acl,aversion=:aversion WHERE parent=:parent "
+    "AND name=:name");
 
 /* Replace a node's ACL; NULL: the open one. */
 static int node_set_acl(txn *t, path_key k, const node *n, const char *acl) {
   int rc;
   sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_SET_ACL, &rc);
   if (!st) return rc;
-  sql_bind_key(st, k);
-  sql_bind_text(st, 3, acl, -1);
-  sql_bind_int(st, 4, base_int32((int64_t)n->aversion + 1));
+  sql_bind_text(st, 1, ":acl", acl, -1);
+  sql_bind_int(st, 2, ":aversion", base_int32((int64_t)n->aversion + 1));
+  sql_bind_key(st, 3, k);
   return sql_run(t->s, st);
 }
 
@@ -5101,6 +5171,10 @@ typedef struct node_range {
 
 static const node_range node_range_all = {"", 0};
 
+SQL_STATEMENT(NODE_NAMES,
+              "SELECT name FROM node WHERE parent=:parent AND name>:after "
+              "ORDER BY name LIMIT :most");
+
 /* The sorted names of a node's children, or of a range of them. */
 static int node_names(store *s, const char *path, const node_range *range,
                       zke_strings **out) {
@@ -5108,9 +5182,9 @@ static int node_names(store *s, const char *path, const node_range *range,
   buf names = {.a = &s->a};
   sqlite3_stmt *st = sql_statement(s, SQL_NODE_NAMES, &rc);
   if (!st) return rc;
-  sql_bind_text(st, 1, path, -1);
-  sql_bind_text(st, 2, range->after, -1);
-  sql_bind_int(st, 3, range->most ? range->most : -1);
+  sql_bind_text(st, 1, ":parent", path, -1);
+  sql_bind_text(st, 2, ":after", range->after, -1);
+  sql_bind_int(st, 3, ":most", range->most ? range->most : -1);
   for (;;) {
     bool row;
     rc = sql_step(s, st, &row);
@@ -5494,17 +5568,24 @@ typedef struct sess_end_arg {
   bool ended;
 } sess_end_arg;
 
+SQL_STATEMENT(
+    NODE_OWNED,
+    "SELECT parent,name,acl,blob FROM node WHERE owner=:owner "
+    "AND owner<>0 AND nchild=0 ORDER BY parent,name LIMIT " SQL_REMOVAL);
+
 /* Delete the nodes that a session owns, with their events. */
 static int sess_remove_nodes(txn *t, int64_t session) {
   int rc, count = 0, orphans = 0;
   do {
     sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_OWNED, &rc);
     if (!st) return rc;
-    sql_bind_int(st, 1, session);
+    sql_bind_int(st, 1, ":owner", session);
     rc = node_remove_all(t, st, false, &count, &orphans);
   } while (rc == ZKE_OK && count == NODE_REMOVAL);
   return rc;
 }
+
+SQL_STATEMENT(SESSION_END, "DELETE FROM session WHERE id=?1");
 
 /* Remove a session and all it owns.  Its watches go first, so that it gets no
  * event for its own end; one that may live and not know must hear of it. */
@@ -5568,6 +5649,9 @@ static bool sess_is_put_off(store *s, int64_t session) {
   return found;
 }
 
+SQL_STATEMENT(SESSION_HAS,
+              "SELECT lease,slot,life FROM session WHERE id=:session");
+
 /* The reason is looked at again inside the transaction: the first of several
  * that noticed a death has done the work when the others come. */
 static int sess_end_body(txn *t, void *arg) {
@@ -5576,7 +5660,7 @@ static int sess_end_body(txn *t, void *arg) {
   bool row;
   sqlite3_stmt *st = sql_statement(t->s, SQL_SESSION_HAS, &rc);
   if (!st) return rc;
-  sql_bind_int(st, 1, end->session);
+  sql_bind_int(st, 1, ":session", end->session);
   rc = sql_step(t->s, st, &row);
   if (rc != ZKE_OK || !row) return rc;
   int64_t lease = sqlite3_column_int64(st, 0);
@@ -5635,6 +5719,9 @@ static sess_row *sess_rows(const buf *list, size_t *count) {
   return (sess_row *)(void *)list->data;
 }
 
+SQL_STATEMENT(SESSION_PART,
+              "SELECT id,lease,slot,life FROM session WHERE id%:parts=:part");
+
 /* The session rows of one part out of so many, those together whose lives are
  * in one file; with one part all. */
 static int sess_list(store *s, int64_t parts, int64_t part, buf *out) {
@@ -5642,8 +5729,8 @@ static int sess_list(store *s, int64_t parts, int64_t part, buf *out) {
   int rc;
   sqlite3_stmt *st = sql_statement(s, SQL_SESSION_PART, &rc);
   if (!st) return rc;
-  sql_bind_int(st, 1, parts);
-  sql_bind_int(st, 2, part);
+  sql_bind_int(st, 1, ":parts", parts);
+  sql_bind_int(st, 2, ":part", part);
   for (;;) {
     bool more;
     rc = sql_step(s, st, &more);
@@ -5693,6 +5780,11 @@ typedef struct sess_files {
   int64_t n[6]; /* device and inode: database, liveness file, gate file */
 } sess_files;
 
+SQL_STATEMENT(
+    META_FILES,
+    "SELECT boot,db_device,db_inode,live_device,live_inode,gate_device,"
+    "gate_inode FROM meta");
+
 static int sess_read_files(store *s, sess_files *out) {
   int rc;
   bool row;
@@ -5709,12 +5801,16 @@ static int sess_read_files(store *s, sess_files *out) {
   return ZKE_OK;
 }
 
+SQL_STATEMENT(META_FILES_SET,
+              "UPDATE meta SET boot=?1,db_device=?2,db_inode=?3,live_device=?4,"
+              "live_inode=?5,gate_device=?6,gate_inode=?7");
+
 static int sess_write_files(store *s, const sess_files *f) {
   int rc;
   sqlite3_stmt *st = sql_statement(s, SQL_META_FILES_SET, &rc);
   if (!st) return rc;
-  sql_bind_text(st, 1, f->boot, -1);
-  for (int i = 0; i < 6; i++) sql_bind_int(st, i + 2, f->n[i]);
+  sql_bind_text(st, 1, NULL, f->boot, -1);
+  for (int i = 0; i < 6; i++) sql_bind_int(st, i + 2, NULL, f->n[i]);
   return sql_run(s, st);
 }
 
@@ -5810,6 +5906,8 @@ static int sess_sync_log(store *s, int64_t zxid, int64_t known) {
   return rc;
 }
 
+SQL_STATEMENT(SESSION_ANY, "SELECT EXISTS(SELECT 1 FROM session)");
+
 /* Decide, with the gate held, what the file's sessions are: of this boot, of
  * an earlier one, or of another file (doc/design.md 7). */
 static int sess_judge_files(txn *t) {
@@ -5889,6 +5987,12 @@ static int sess_make_fifo(zke *z) {
   return rc < 0 ? host_fail(s, rc, "cannot open", z->fifo) : ZKE_OK;
 }
 
+SQL_STATEMENT(SLOT_LAST,
+              "SELECT coalesce(max(slot),-1)FROM session WHERE slot>=0");
+
+SQL_STATEMENT(SLOT_TAKEN,
+              "SELECT EXISTS(SELECT 1 FROM session WHERE slot=?1 AND slot>=0)");
+
 /* A slot for a lease's stamp that no session has: one below the last in use
  * that happens to be free, or the next one.  So a few looks at an index do,
  * however many there are, and the file grows only while most slots are in
@@ -5906,6 +6010,12 @@ static int sess_choose_slot(txn *t, int64_t *slot) {
   return rc;
 }
 
+SQL_STATEMENT(SESSION_ADD,
+              "INSERT INTO session(id,identity,pid,started,lease,slot,life,"
+              "event_limit,seen)"
+              "VALUES(:id,:identity,:pid,:started,:lease,:slot,:life,"
+              ":event_limit,0)");
+
 static int sess_insert(txn *t, zke *z, const char *identity) {
   int rc = ZKE_OK;
   z->slot = -1;
@@ -5918,14 +6028,14 @@ static int sess_insert(txn *t, zke *z, const char *identity) {
     return host_fail(t->s, -EIO, "cannot write the lease's stamp into",
                      t->s->live);
   }
-  sql_bind_int(st, 1, z->id);
-  sql_bind_text(st, 2, identity, -1);
-  sql_bind_int(st, 3, t->s->os.pid(t->s->os.context));
-  sql_bind_int(st, 4, t->now);
-  sql_bind_int(st, 5, z->lease);
-  sql_bind_int(st, 6, z->slot);
-  sql_bind_int(st, 7, z->life);
-  sql_bind_int(st, 8, z->event_limit);
+  sql_bind_int(st, 1, ":id", z->id);
+  sql_bind_text(st, 2, ":identity", identity, -1);
+  sql_bind_int(st, 3, ":pid", t->s->os.pid(t->s->os.context));
+  sql_bind_int(st, 4, ":started", t->now);
+  sql_bind_int(st, 5, ":lease", z->lease);
+  sql_bind_int(st, 6, ":slot", z->slot);
+  sql_bind_int(st, 7, ":life", z->life);
+  sql_bind_int(st, 8, ":event_limit", z->event_limit);
   return sql_run(t->s, st);
 }
 
@@ -6049,6 +6159,17 @@ enum {
   DISCARD_DIGITS = 10       /* of a sequence number, at least */
 };
 
+SQL_STATEMENT(
+    NODE_DISCARD,
+    "SELECT parent,name,acl,blob FROM node WHERE parent=:parent "
+    "AND name>=:name AND name<=:name||CASE WHEN :digits>0 THEN "
+    "'9999999999' ELSE '' END AND(:digits=0 "
+    "OR(length(name)-length(:name)BETWEEN :digits "
+    "AND :digits+(substr(name,length(:name)+1)GLOB'-[12]*')"
+    "AND substr(name,length(:name)+1,1)GLOB'[-0-9]'AND substr(name,"
+    "length(:name)+2)NOT GLOB'*[^0-9]*'))"
+    "AND owner=:owner AND(:czxid=0 OR czxid=:czxid)LIMIT " SQL_REMOVAL);
+
 /* Remove the nodes that an entry means, as far as the session owns them.  No
  * permission is asked, as at the session's end. */
 static int discard_remove(txn *t, const discard *d) {
@@ -6056,10 +6177,10 @@ static int discard_remove(txn *t, const discard *d) {
   do {
     sqlite3_stmt *st = sql_statement(t->s, SQL_NODE_DISCARD, &rc);
     if (!st) return rc;
-    sql_bind_key(st, path_split(d->path, strlen(d->path)));
-    sql_bind_int(st, 3, d->sequential ? DISCARD_DIGITS : 0);
-    sql_bind_int(st, 4, t->z->id);
-    sql_bind_int(st, 5, d->czxid);
+    sql_bind_key(st, 1, path_split(d->path, strlen(d->path)));
+    sql_bind_int(st, 3, ":digits", d->sequential ? DISCARD_DIGITS : 0);
+    sql_bind_int(st, 4, ":owner", t->z->id);
+    sql_bind_int(st, 5, ":czxid", d->czxid);
     rc = node_remove_all(t, st, false, &count, &orphans);
   } while (rc == ZKE_OK && count == NODE_REMOVAL);
   return rc;
@@ -6197,6 +6318,9 @@ static void sweep_note_step(store *s, sweep *w, int rc) {
     host_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
 }
 
+SQL_STATEMENT(SESSION_FEW,
+              "SELECT count(*)<=?1 FROM(SELECT 1 FROM session LIMIT ?1+1)");
+
 /* Reap the dead, end overdue leases.  Where sessions are many they are looked
  * at in parts, a part a sweep, unless the last sweep is too long ago. */
 static void sweep_sessions(store *s, bool all, sweep *w) {
@@ -6237,12 +6361,18 @@ static int64_t sweep_due_by(const store *s, int kind, int64_t now) {
   return kind == NODE_CONTAINER ? now - s->container : now - 1;
 }
 
+SQL_STATEMENT(
+    NODE_DUE,
+    "SELECT parent,name,acl,blob FROM node WHERE kind=:kind AND due<>0 "
+    "AND due<=:now AND nchild=0 AND ttl>=0 ORDER BY due,parent,name "
+    "LIMIT " SQL_REMOVAL);
+
 /* Bind the statement that finds them. */
 static sqlite3_stmt *sweep_find(store *s, int kind, int64_t now, int *rc) {
   sqlite3_stmt *st = sql_statement(s, SQL_NODE_DUE, rc);
   if (!st) return NULL;
-  sql_bind_int(st, 1, kind);
-  sql_bind_int(st, 2, sweep_due_by(s, kind, now));
+  sql_bind_int(st, 1, ":kind", kind);
+  sql_bind_int(st, 2, ":now", sweep_due_by(s, kind, now));
   return st;
 }
 
@@ -7269,6 +7399,10 @@ static void wait_clear_queue(zke *z) {
   z->queue_end = &z->queue;
 }
 
+SQL_STATEMENT(EVENT_NEXT,
+              "SELECT seq,type,path,zxid,acl FROM event WHERE session=:session "
+              "AND seq>:seen ORDER BY seq LIMIT " SQL_BATCH);
+
 /* Read the next events into the queue, at most WAIT_BATCH, then look whether
  * the session still exists: an end takes the events with it. */
 static int wait_read_batch(zke *z, int *count, bool *exists) {
@@ -7277,8 +7411,8 @@ static int wait_read_batch(zke *z, int *count, bool *exists) {
   sqlite3_stmt *st = sql_statement(z->s, SQL_EVENT_NEXT, &rc);
   *count = 0;
   if (!st) return rc;
-  sql_bind_int(st, 1, z->id);
-  sql_bind_int(st, 2, z->cursor);
+  sql_bind_int(st, 1, ":session", z->id);
+  sql_bind_int(st, 2, ":seen", z->cursor);
   while (rc == ZKE_OK && row) {
     rc = sql_step(z->s, st, &row);
     if (rc == ZKE_OK && row) rc = wait_read_event(z, st);
@@ -7287,7 +7421,7 @@ static int wait_read_batch(zke *z, int *count, bool *exists) {
   if (row) sqlite3_reset(st);
   st = rc == ZKE_OK ? sql_statement(z->s, SQL_SESSION_HAS, &rc) : NULL;
   if (!st) return rc;
-  sql_bind_int(st, 1, z->id);
+  sql_bind_int(st, 1, ":session", z->id);
   rc = sql_step(z->s, st, exists);
   if (rc == ZKE_OK && *exists) sqlite3_reset(st);
   return rc;
@@ -7504,8 +7638,8 @@ static int wait_untold_batch(wait_untold *u, int64_t *cursor, int *rows) {
   sqlite3_stmt *st = sql_statement(s, SQL_EVENT_NEXT, &rc);
   *rows = 0;
   if (!st) return rc;
-  sql_bind_int(st, 1, u->z->id);
-  sql_bind_int(st, 2, *cursor);
+  sql_bind_int(st, 1, ":session", u->z->id);
+  sql_bind_int(st, 2, ":seen", *cursor);
   for (;;) {
     rc = sql_step(s, st, &row);
     if (rc != ZKE_OK || !row) return rc;
@@ -7671,15 +7805,15 @@ static int wait_dispatch(zke *z, bool waiting, int *count) {
  * once, and preparing takes longer than burying.  What fails now is prepared
  * then. */
 static void wait_prepare(store *s) {
-  static const int ids[] = {
+  static const sql_text *const sql[] = {
       SQL_NODE_OWNED,   SQL_NODE_ROW,   SQL_NODE_REMOVE, SQL_NODE_CHILD_GONE,
       SQL_NODE_SET_DUE, SQL_NODE_NAMES, SQL_NODE_SET,    SQL_META_SET,
       SQL_WATCH_AT,     SQL_WATCH_DROP, SQL_WATCH_END,   SQL_WATCH_BELOW,
       SQL_EVENT_BOUNDS, SQL_EVENT_ADD,  SQL_EVENT_TRIM,  SQL_EVENT_END,
       SQL_SESSION_SEEN, SQL_SESSION_END};
   int rc;
-  for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
-    sql_statement(s, ids[i], &rc);
+  for (size_t i = 0; i < sizeof sql / sizeof *sql; i++)
+    sql_statement(s, sql[i], &rc);
 }
 
 /* A thread that sleeps for a session, with the role and without the lock. */
@@ -8661,7 +8795,7 @@ static int api_look(const zke *z, bool *exists) {
   if (z->s->readonly || z->s->memory) return ZKE_OK;
   sqlite3_stmt *st = sql_statement(z->s, SQL_SESSION_HAS, &rc);
   if (!st) return rc;
-  sql_bind_int(st, 1, z->id);
+  sql_bind_int(st, 1, ":session", z->id);
   rc = sql_step(z->s, st, exists);
   if (rc != ZKE_OK)
     *exists = true; /* a look that fails shows no end */
@@ -9384,6 +9518,12 @@ int zke_children(zke *z, const char *path, zke_watch_fn fn, void *context,
   return api_leave(z, ZKE_OK);
 }
 
+SQL_STATEMENT(NODE_COUNT,
+              "SELECT(SELECT count(*)FROM node WHERE parent=:path)+"
+              "(SELECT count(*)FROM node WHERE parent>:from AND parent<:to)");
+
+SQL_STATEMENT(NODE_COUNT_ALL, "SELECT count(*)-1 FROM node");
+
 /* Count the descendants of a whole path.  They are one range of the table's
  * key, from "path/" up to "path0", since '0' follows '/'. */
 static int api_count(zke *z, const char *path, int64_t *count) {
@@ -9399,9 +9539,9 @@ static int api_count(zke *z, const char *path, int64_t *count) {
   memcpy(range + len + 1, path, len);
   range[len] = '/';
   range[2 * len + 1] = '/' + 1;
-  sql_bind_text(st, 1, path, (int)len);
-  sql_bind_text(st, 2, range, (int)len + 1);
-  sql_bind_text(st, 3, range + len + 1, (int)len + 1);
+  sql_bind_text(st, 1, ":path", path, (int)len);
+  sql_bind_text(st, 2, ":from", range, (int)len + 1);
+  sql_bind_text(st, 3, ":to", range + len + 1, (int)len + 1);
   rc = sql_step(z->s, st, &row);
   if (rc == ZKE_OK) *count = sqlite3_column_int64(st, 0);
   sqlite3_reset(st);
@@ -9453,6 +9593,10 @@ static int api_filter(const zke *z, const buf *paths, int count,
   return ZKE_OK;
 }
 
+SQL_STATEMENT(NODE_OWNED_ALL,
+              "SELECT parent,name FROM node WHERE owner=:owner AND owner<>0 "
+              "ORDER BY parent,name");
+
 int zke_ephemerals(zke *z, int64_t session, const char *prefix,
                    zke_strings **paths_out) {
   zke_strings *list = NULL;
@@ -9464,7 +9608,7 @@ int zke_ephemerals(zke *z, int64_t session, const char *prefix,
   if (rc != ZKE_OK) return api_leave(z, rc);
   sqlite3_stmt *st = sql_statement(z->s, SQL_NODE_OWNED_ALL, &rc);
   if (st) {
-    sql_bind_int(st, 1, session ? session : z->id);
+    sql_bind_int(st, 1, ":owner", session ? session : z->id);
     rc = sql_collect_paths(z->s, st, &paths, &count);
   }
   if (rc == ZKE_OK)

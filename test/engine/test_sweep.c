@@ -851,8 +851,8 @@ static buf paths_of(store *s, int *count, const char *sql, int64_t parameter,
   sqlite3_stmt *st;
   buf paths = {.a = &s->a};
   ck_assert_int_eq(sqlite3_prepare_v2(s->db, sql, -1, &st, NULL), SQLITE_OK);
-  sql_bind_int(st, 1, parameter);
-  if (sqlite3_bind_parameter_count(st) > 1) sql_bind_int(st, 2, other);
+  sql_bind_int(st, 1, NULL, parameter);
+  if (sqlite3_bind_parameter_count(st) > 1) sql_bind_int(st, 2, NULL, other);
   ck_ok(sql_collect_paths(s, st, &paths, count));
   sqlite3_finalize(st);
   return paths;
