@@ -31,7 +31,7 @@ typedef struct file_run {
 } file_run;
 
 static char file_directory[256], file_name[300], file_side[320], file_live[330];
-static pid_t file_owner;
+static pid_t file_process;
 static unsigned char *file_template;
 static sqlite3_int64 file_template_size;
 
@@ -62,7 +62,7 @@ static void file_unlink_log(void) {
 }
 
 static void file_remove_all(void) {
-  if (getpid() != file_owner) return;
+  if (getpid() != file_process) return;
   file_clean_side(true);
   file_unlink_log();
   rmdir(file_side);
@@ -80,7 +80,7 @@ static void file_make_directory(void) {
   snprintf(file_name, sizeof file_name, "%s/db", file_directory);
   snprintf(file_side, sizeof file_side, "%s-zke", file_name);
   snprintf(file_live, sizeof file_live, "%s/live", file_side);
-  file_owner = getpid();
+  file_process = getpid();
   atexit(file_remove_all);
 }
 
