@@ -21,6 +21,7 @@
  *   auth_          SHA-1, base64, digest identities
  *   acl_           access control lists as text
  *   (types)        the store, the session, the transaction
+ *   health_        how far a store can be relied on
  *   host_          the host's clocks, logger and files, as a store sees them
  *   lock_          the store's lock
  *   fork_          the process's list of stores, for a forked child
@@ -1612,6 +1613,15 @@ typedef struct shm_index {
   int distrust;             /* reads to be made under locks */
 } shm_index;
 
+/* How far a store can be relied on, from best to worst; see health_. */
+enum store_health {
+  HEALTH_GOOD,
+  HEALTH_IN_DOUBT, /* connected; the log may hold what is not on the disk */
+  HEALTH_BROKEN,   /* not connected: nobody knows what a COMMIT has done */
+  HEALTH_REPLACED, /* a file of the store is gone, or is another one now */
+  HEALTH_FDS_LOST  /* the host closed our descriptors: hands off them */
+};
+
 typedef struct store {
   /* fixed at open */
   zke_os os;
@@ -1651,18 +1661,14 @@ typedef struct store {
                        calling in before is made up for; INT64_MAX: nothing */
   sqlite3 *db;
   sqlite3_stmt *statement[SQL_COUNT];
-  int synchronous;    /* what the connection is set to: 1 NORMAL, 2 FULL */
-  bool broken;        /* a COMMIT, or the sync of a recovery, failed: reopen
-                        before anything else */
-  bool in_doubt;      /* …, and checkpoint before the next change */
-  bool synced_dir;    /* the directory knows the -wal */
-  bool replaced;      /* the files are not ours any more */
-  bool fds_lost;      /* the host closed our descriptors: hands off them */
-  int wal_pages;      /* after the last commit */
-  int wal_limit;      /* checkpoint when it is reached */
-  int64_t line_from;  /* the line's first place, as far as it is known */
-  bool duty;          /* we hold the duty byte */
-  int64_t tick_next;  /* monotonic ns of the next look by a caller */
+  int synchronous; /* what the connection is set to: 1 NORMAL, 2 FULL */
+  enum store_health health; /* changed by health_ alone */
+  bool synced_dir;          /* the directory knows the -wal */
+  int wal_pages;            /* after the last commit */
+  int wal_limit;            /* checkpoint when it is reached */
+  int64_t line_from;        /* the line's first place, as far as it is known */
+  bool duty;                /* we hold the duty byte */
+  int64_t tick_next;        /* monotonic ns of the next look by a caller */
   int64_t sweep_at;   /* no session of ours looks after the sweep before */
   int64_t sweeper;    /* the one that did last: with the duty it goes on */
   int64_t swept_at;   /* the last sweep that came to its end, or 0 */
@@ -1700,6 +1706,90 @@ typedef struct txn {
   buf overflowed; /* parents whose counter stands at its end: key hash, used */
   buf ended;      /* sessions whose FIFO goes after COMMIT */
 } txn;
+
+/* ======================================================================
+ * health_: how far a store can be relied on (private)
+ *
+ * One state of the store, guarded by its lock:
+ *
+ *            failed COMMIT, compaction or sync of a found log
+ *            (txn_outcome, txn_vacuum, shm_recover)
+ *     GOOD ------------------------------------------------> BROKEN
+ *       ^                                                    |    ^
+ *       | checkpoint is synced      connected anew           |    | the same
+ *       | (txn_recover)             (txn_recover)            v    | failures
+ *       +------------------------------------------------- IN_DOUBT
+ *
+ *     any of these three -- a file was removed or replaced (guard_give_up) -->
+ *     REPLACED -- the host closed our descriptors (guard_is_intact) -->
+ *     FDS_LOST, which every other state can also become at once.
+ *
+ * The first three are steps of one recovery.  A commit that failed by an I/O
+ * error may have reached the log or not, and after a failed sync nobody knows
+ * what of the log is on the disk.  The connection is opened anew, which decides
+ * what is committed (BROKEN to IN_DOUBT).  Then the log is copied into the
+ * database file and synced, so that nothing depends on a log that could not be
+ * synced once (IN_DOUBT to GOOD).  A read may go on in between, a change may
+ * not: what it acknowledges would depend on that log (P2).
+ *
+ * REPLACED and FDS_LOST are never left.  All sessions of the store have expired
+ * by them, so whether the log was in doubt before has no meaning any more, and
+ * is forgotten.  They differ in one thing: by FDS_LOST no descriptor is used or
+ * closed, since its number may be a file of the host's.
+ *
+ * What a call answers:
+ *
+ *                    GOOD   IN_DOUBT        BROKEN          REPLACED, FDS_LOST
+ *   a read           goes   goes            recovers first  ZKE_REPLACED
+ *   a change         goes   recovers first  recovers first  ZKE_REPLACED
+ *   zke_wait()       goes   recovers aside  recovers first  tells the end
+ *   zke_dispatch()   goes   recovers aside  recovers aside  tells the end
+ *   zke_close()      goes   recovers first  recovers first  writes nothing
+ *   a sweep          goes   left to others  left to others  none
+ *
+ * "Recovers first": where that fails the call fails, by ZKE_CONNECTIONLOSS or
+ * because others keep the gate; zke_close() goes on.  "Recovers aside": it is
+ * tried without waiting, once a duty tick (wait_recover()).  "Tells the end":
+ * watchers are called with the session's end.  Calls that look at the handle
+ * alone (API_LIGHT) go on in the first three states.  Those that work in any
+ * state (API_ANY_STATE) go on in all five.
+ * ==================================================================== */
+
+/* The store has got worse.  Nothing makes it better but health_mend(). */
+static void health_worsen(store *s, enum store_health to) {
+  if (s->health < to) s->health = to;
+}
+
+/* One step of a recovery has succeeded, unless something else has happened to
+ * the store since the step began. */
+static void health_mend(store *s, enum store_health from,
+                        enum store_health to) {
+  if (s->health == from) s->health = to;
+}
+
+/* Is there no connection to read by, but hope for one? */
+static bool health_is_broken(const store *s) {
+  return s->health == HEALTH_BROKEN;
+}
+
+/* Has a change to recover the store first? */
+static bool health_needs_recovery(const store *s) {
+  return s->health == HEALTH_IN_DOUBT || s->health == HEALTH_BROKEN;
+}
+
+/* Is what the store has open worth nothing any more? */
+static bool health_is_replaced(const store *s) {
+  return s->health >= HEALTH_REPLACED;
+}
+
+static bool health_lost_fds(const store *s) {
+  return s->health == HEALTH_FDS_LOST;
+}
+
+static int health_say_replaced(const store *s) {
+  return base_fail(ZKE_REPLACED,
+                   "%s or a file beside it was removed or replaced", s->name);
+}
 
 /* ======================================================================
  * host_: the host as a store sees it (private)
@@ -1937,7 +2027,7 @@ static void fork_child(void) {
     s->fork_next = fork_orphans;
     fork_orphans = s;
     atomic_store(&s->forked, true);
-    for (int i = 0; i < s->fd_count && !s->fds_lost; i++)
+    for (int i = 0; i < s->fd_count && !health_lost_fds(s); i++)
       s->os.close(s->os.context, s->fds[i]);
     s->fd_count = 0;
   }
@@ -2042,7 +2132,7 @@ static void fd_close(store *s, int *fd) {
       break;
     }
   }
-  if (!s->fds_lost) s->os.close(s->os.context, *fd);
+  if (!health_lost_fds(s)) s->os.close(s->os.context, *fd);
   pthread_mutex_unlock(&fork_mutex);
   *fd = -1;
 }
@@ -2608,7 +2698,7 @@ static int shm_recover(const shm_index *x) {
   const file_wrapped *log = &x->log->file;
   if (!x->serving || !log->f) return SQLITE_OK;
   int rc = log->real->xSync(log->f, SQLITE_SYNC_NORMAL);
-  if (rc != SQLITE_OK) x->s->broken = x->s->in_doubt = true;
+  if (rc != SQLITE_OK) health_worsen(x->s, HEALTH_BROKEN);
   return rc;
 }
 
@@ -3149,7 +3239,7 @@ static void db_disconnect(store *s) {
   db_finalize(s);
   /* one whose descriptors are the host's now is left as it is: closing it
    * would close those */
-  if (!s->fds_lost) sqlite3_close(s->db);
+  if (!health_lost_fds(s)) sqlite3_close(s->db);
   s->db = NULL;
 }
 
@@ -3550,7 +3640,7 @@ static bool wake_write(const store *s, int fd, const char *byte) {
 }
 
 static void wake_self(zke *z) {
-  if (!z->s->fds_lost) wake_write(z->s, z->wake_wfd, WAKE_EVENT);
+  if (!health_lost_fds(z->s)) wake_write(z->s, z->wake_wfd, WAKE_EVENT);
 }
 
 /* The same without the store's lock, which the sleeper may hold: it sleeps at
@@ -3628,7 +3718,7 @@ static void wake_forget(store *s) {
 /* The store's files are not the ones it opened: nothing it holds is worth
  * anything, and every session says so. */
 static void guard_give_up(store *s, const char *path) {
-  s->replaced = true;
+  health_worsen(s, HEALTH_REPLACED);
   host_log(s, ZKE_LOG_ERROR, "%s was removed or replaced", path);
   for (size_t i = 0; i < s->session_count; i++) {
     zke *z = s->sessions[i];
@@ -3643,9 +3733,10 @@ static void guard_give_up(store *s, const char *path) {
  * and opens files of its own under the same numbers, would have them written
  * to (P9).  Asked before anything is written. */
 static bool guard_is_intact(store *s) {
-  if (s->memory || s->readonly || s->fds_lost) return !s->fds_lost;
+  if (health_lost_fds(s)) return false;
+  if (s->memory || s->readonly) return true;
   if (side_fds_match(s)) return true;
-  s->fds_lost = true;
+  health_worsen(s, HEALTH_FDS_LOST);
   guard_give_up(s, s->gate);
   return false;
 }
@@ -3992,7 +4083,7 @@ static int gate_say_late(store *s, const line_stay *at) {
   else if (holder && holder <= UINT32_MAX)
     snprintf(who, sizeof who, "process %lld is writing and did",
              (long long)holder);
-  else if (holder && (!s->session_count || s->broken ||
+  else if (holder && (!s->session_count || health_is_broken(s) ||
                       sql_fetch_ints(s, SQL_SESSION_PID, holder, 1, &pid)))
     snprintf(who, sizeof who, "session 0x%llx is writing and did",
              (unsigned long long)holder);
@@ -4109,14 +4200,15 @@ static int txn_not_usable(const store *s) {
  * opened. */
 static int txn_recover(store *s) {
   if (s->readonly) return txn_not_usable(s);
-  int rc = s->broken ? ZKE_OK : db_end(s);
+  int rc = health_is_broken(s) ? ZKE_OK : db_end(s);
   if (rc == ZKE_OK) rc = gate_enter(s, NULL, true);
   if (rc != ZKE_OK) return rc;
-  if (s->broken) rc = txn_reconnect(s);
-  if (rc == ZKE_OK) s->broken = false;
+  if (health_is_replaced(s)) rc = health_say_replaced(s); /* at the gate */
+  if (health_is_broken(s)) rc = txn_reconnect(s);
+  if (rc == ZKE_OK) health_mend(s, HEALTH_BROKEN, HEALTH_IN_DOUBT);
   if (rc == ZKE_OK) rc = db_set_synchronous(s, true);
   if (rc == ZKE_OK) rc = db_checkpoint(s, true);
-  if (rc == ZKE_OK) s->in_doubt = false;
+  if (rc == ZKE_OK) health_mend(s, HEALTH_IN_DOUBT, HEALTH_GOOD);
   gate_leave(s);
   return rc == ZKE_OK || rc == ZKE_REPLACED ? rc : txn_not_usable(s);
 }
@@ -4188,7 +4280,7 @@ static int txn_start(txn *t, store *s, zke *z, bool full, bool guessed) {
 /* Wait for the gate and begin.  A failure leaves as little as one of
  * txn_start(). */
 static int txn_begin(txn *t, store *s, zke *z, bool full, bool guessed) {
-  if (s->broken || s->in_doubt) {
+  if (health_needs_recovery(s)) {
     return base_fail(ZKE_CONNECTIONLOSS, "%s: a COMMIT failed before", s->name);
   }
   int rc = db_end(s);
@@ -4241,7 +4333,7 @@ static int txn_outcome(store *s, int sqlite_rc, const char *doing) {
   if (sqlite_rc == SQLITE_OK) return ZKE_OK;
   int rc = sql_error(s, sqlite_rc, doing);
   if ((sqlite_rc & 0xff) == SQLITE_IOERR) {
-    s->broken = s->in_doubt = true;
+    health_worsen(s, HEALTH_BROKEN);
     host_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
     rc = ZKE_CONNECTIONLOSS;
   }
@@ -4411,13 +4503,13 @@ static int txn_vacuum(store *s, zke *z) {
   int rc = sqlite_rc == SQLITE_INTERRUPT
                ? txn_give_up(z)
                : txn_outcome(s, sqlite_rc, "compacting");
-  if (s->broken) return rc;
+  if (health_is_broken(s)) return rc;
   char cause[BASE_SENTENCE];
   base_keep(cause);
   int after = sql_exec(s, "PRAGMA temp_store=MEMORY", "configuring");
   if (after == ZKE_OK) after = db_prepare_ends(s);
   if (after != ZKE_OK)
-    s->broken = s->in_doubt = true; /* the next call connects anew */
+    health_worsen(s, HEALTH_BROKEN); /* the next call connects anew */
   else
     after = db_checkpoint(s, true); /* also what a failure left in the log */
   if (rc != ZKE_OK) base_say_again(cause);
@@ -6279,7 +6371,7 @@ static void discard_try(zke *z, int64_t now, int64_t ms) {
 
 static void sweep_verify_file(store *s, const char *path, const zke_file *id) {
   zke_file now;
-  if (s->replaced || !id->inode) return;
+  if (health_is_replaced(s) || !id->inode) return;
   int rc = host_stat(s, path, &now);
   if (rc == -ENOENT || (rc == 0 && !side_same_file(&now, id)))
     guard_give_up(s, path);
@@ -6311,7 +6403,7 @@ typedef struct sweep {
  * steps are made all the same, since one that cannot be buried must not keep
  * the others. */
 static void sweep_note_step(store *s, sweep *w, int rc) {
-  w->over = sess_is_delayed(rc) || s->in_doubt;
+  w->over = sess_is_delayed(rc) || health_needs_recovery(s);
   if (w->rc != ZKE_OK) return;
   w->rc = rc;
   if (rc != ZKE_OK && !sess_is_delayed(rc))
@@ -6513,8 +6605,8 @@ static void sweep_tick(store *s, bool wants_duty, int64_t patience) {
   int64_t age = alone ? INT64_MAX : sweep_age(s);
   if (age < tick_duty_late()) return;
   sweep_verify_files(s);
-  if (s->replaced || s->readonly) return;
-  if (s->in_doubt) {
+  if (health_is_replaced(s) || s->readonly) return;
+  if (health_needs_recovery(s)) {
     sweep_yield(s); /* it cannot bury anybody */
     return;
   }
@@ -7321,7 +7413,7 @@ static int64_t wait_deadline(const zke *z, bool waiting) {
   if (waiting || z->watcher_count || z->lease || z->s->duty) at = z->tick_at;
   for (size_t i = 0; i < z->notice_count; i++)
     at = base_min(at, z->notices[i].probe_at);
-  if (z->s->in_doubt) at = base_min(at, z->s->recover_at);
+  if (health_needs_recovery(z->s)) at = base_min(at, z->s->recover_at);
   if (atomic_load(&z->owes)) at = base_min(at, z->discard_at);
   at = base_min(at, atomic_load(&z->alarm_at));
   if (z->lease) {
@@ -7765,16 +7857,11 @@ static int wait_deliver_all(zke *z, int *count) {
  * and not at each event, since the others' changes wait meanwhile. */
 static void wait_recover(store *s, int64_t now) {
   int64_t deadline = s->deadline;
-  if (!s->in_doubt || s->replaced || now < s->recover_at) return;
+  if (!health_needs_recovery(s) || now < s->recover_at) return;
   s->recover_at = now + tick_duty();
   s->deadline = 0;
   txn_recover(s);
   s->deadline = deadline;
-}
-
-/* Is there no connection to read by? */
-static bool wait_is_cut_off(const store *s) {
-  return s->broken && !s->replaced;
 }
 
 /* One dispatch by the thread that has the role.  What is in the file waits
@@ -7783,7 +7870,7 @@ static int wait_dispatch(zke *z, bool waiting, int *count) {
   int rc = ZKE_OK;
   int64_t now = host_now(z->s);
   wait_recover(z->s, now);
-  if (wait_is_cut_off(z->s)) rc = txn_not_usable(z->s);
+  if (health_is_broken(z->s)) rc = txn_not_usable(z->s);
   if (guard_is_intact(z->s)) wait_drain(z);
   if (z->state == SESS_ALIVE) {
     lease_stamp(z);
@@ -7791,7 +7878,7 @@ static int wait_dispatch(zke *z, bool waiting, int *count) {
     wait_take_notices(z, now);
     wait_tick(z, now, waiting);
   }
-  if (!wait_is_cut_off(z->s)) rc = wait_deliver_all(z, count);
+  if (!health_is_broken(z->s)) rc = wait_deliver_all(z, count);
   int rung = rc == ZKE_FORKED ? rc : wait_ring_all(z, now, count);
   if (rung == ZKE_FORKED) return rung;
   if (rc == ZKE_OK) rc = rung;
@@ -7942,11 +8029,13 @@ static int wait_until(zke *z, uint64_t before, int64_t deadline) {
     }
     lease_begin_call(z->s, z, base_min(deadline, base_later(now, z->s->busy)));
     rc = z->s->index.open ? ZKE_OK : db_end(z->s); /* one that failed before */
-    if (rc == ZKE_OK && wait_is_cut_off(z->s)) rc = txn_recover(z->s);
-    if (z->s->replaced) rc = ZKE_OK; /* the session's end is to be told */
+    if (rc == ZKE_OK && health_is_broken(z->s)) rc = txn_recover(z->s);
+    if (health_is_replaced(z->s))
+      rc = ZKE_OK; /* the session's end is to be told */
     if (rc == ZKE_OK) rc = wait_dispatch(z, true, &count);
-    if (rc == ZKE_OK && atomic_load(&z->turn) == before && !z->s->broken &&
-        !atomic_load(&z->closing) && z->state == SESS_ALIVE) {
+    if (rc == ZKE_OK && atomic_load(&z->turn) == before &&
+        !health_is_broken(z->s) && !atomic_load(&z->closing) &&
+        z->state == SESS_ALIVE) {
       wait_sleep(z, deadline);
     }
     wait_follow(z, &frame);
@@ -8707,7 +8796,7 @@ static int store_add_session(store *s, const zke_options *o, bool first,
  * holds everything. */
 static void store_finish(store *s) {
   int64_t any = 1;
-  if (s->memory || s->readonly || s->replaced || s->broken) return;
+  if (s->memory || s->readonly || s->health >= HEALTH_BROKEN) return;
   if (db_end(s) == ZKE_OK &&
       sql_fetch_ints(s, SQL_SESSION_ANY, 0, 1, &any) == ZKE_OK && !any &&
       gate_enter(s, NULL, true) == ZKE_OK) {
@@ -8823,29 +8912,24 @@ static int api_discard_first(zke *z, unsigned flags, int64_t now) {
   return api_state(z);
 }
 
-static int api_replaced(const store *s) {
-  return base_fail(ZKE_REPLACED,
-                   "%s or a file beside it was removed or replaced", s->name);
-}
-
 /* May a read go on in what the read before it has mapped?  It may while nothing
  * is known to be wrong and no tick is due; then nothing but the handle's own
  * state is to be looked at.  This is what makes a read cheap. */
 static bool api_reads_on(const zke *z, unsigned flags, int64_t now) {
   const store *s = z->s;
-  return (flags & API_READ) && s->index.open && !s->broken &&
+  return (flags & API_READ) && s->index.open && !health_is_broken(s) &&
          now < s->tick_next && !atomic_load(&z->owes);
 }
 
-/* End a read that was left open, and recover from a COMMIT that failed: at once
- * where it left the database unusable (broken), and before a change where it
- * left a doubt about what was written (in_doubt).  A call that works in any
- * state can do with the doubt. */
+/* End a read that was left open, and recover the store as health_ says: before
+ * anything where it is broken, and before a change where it is in doubt.  A
+ * call that works in any state can do with the doubt. */
 static int api_recover(store *s, unsigned flags) {
   int rc = db_end(s);
   bool change = (flags & API_CHANGE) && !(flags & API_ANY_STATE);
-  if (rc != ZKE_OK || s->replaced) return rc;
-  return s->broken || (s->in_doubt && change) ? txn_recover(s) : ZKE_OK;
+  if (rc != ZKE_OK) return rc;
+  bool first = change ? health_needs_recovery(s) : health_is_broken(s);
+  return first ? txn_recover(s) : ZKE_OK;
 }
 
 /* How long the sweep that a call makes waits for the gate, ns.  Where many
@@ -8865,31 +8949,53 @@ static void api_tick(store *s, unsigned flags, int64_t now) {
   sweep_tick(s, false, api_sweep_patience(s, flags, now));
 }
 
-/* Judge a call for which the lock is held; see the section's head.  A call that
- * works in any state is let in to files that were replaced, since it is to tell
- * of that. */
-static int api_admit(zke *z, const char *path, unsigned flags,
-                     const char **full, int64_t now) {
-  store *s = z->s;
-  bool any_state = (flags & API_ANY_STATE) != 0;
-  int rc = full ? api_path(z, path, flags, full) : ZKE_OK;
-  if (rc != ZKE_OK) return rc;
+/* May the call touch what the store has open?  A call that works in any state
+ * is let in to files that were replaced, since it is to tell of that. */
+static int api_admit_to_store(const store *s, unsigned flags) {
   if ((flags & API_CHANGE) && s->readonly)
     return base_fail(ZKE_READONLY, "%s was opened read-only", s->name);
-  if (s->replaced && !any_state) return api_replaced(s);
-  lease_stamp(z);
-  if (flags & API_LIGHT) return any_state ? ZKE_OK : api_state(z);
-  if (flags & API_DISPATCH) return s->index.open ? ZKE_OK : db_end(s);
-  if (api_reads_on(z, flags, now)) return api_state(z);
-  rc = api_recover(s, flags);
-  if (s->replaced && any_state) return ZKE_OK;
+  if (health_is_replaced(s) && !(flags & API_ANY_STATE))
+    return health_say_replaced(s);
+  return ZKE_OK;
+}
+
+/* Make the database fit for the call, do what is due in it, and look whether
+ * the session lives.  The recovery and the tick may find that the files were
+ * replaced, so that is judged again.  A change looks at the session's row in
+ * its transaction, a read in its own snapshot; all others have it done here. */
+static int api_admit_to_database(zke *z, unsigned flags, int64_t now) {
+  store *s = z->s;
+  bool any_state = (flags & API_ANY_STATE) != 0;
+  int rc = api_recover(s, flags);
+  if (health_is_replaced(s) && any_state) return ZKE_OK;
   if (rc != ZKE_OK) return rc;
   api_tick(s, flags, now);
   if (any_state) return ZKE_OK;
-  if (s->replaced) return api_replaced(s);
-  /* A change looks at the session's row in its transaction, a read in its. */
+  if (health_is_replaced(s)) return health_say_replaced(s);
   rc = flags & (API_READ | API_CHANGE) ? api_state(z) : api_session(z);
   return rc == ZKE_OK ? api_discard_first(z, flags, now) : rc;
+}
+
+/* Judge a call for which the lock is held.  The order is what callers see: a
+ * malformed path is told before a handle that may not write, that before files
+ * that were replaced, and that before a session that has ended.
+ *
+ * Why no check is missing where the function returns early: a light call does
+ * no I/O and so depends on the handle alone; a dispatch does by itself what
+ * follows, since it has more to do in a store that is broken; a read that goes
+ * on in an open snapshot was judged when the snapshot was opened, and sees the
+ * session's end there, because any commit, that of the end too, ends it. */
+static int api_admit(zke *z, const char *path, unsigned flags,
+                     const char **full, int64_t now) {
+  store *s = z->s;
+  int rc = full ? api_path(z, path, flags, full) : ZKE_OK;
+  if (rc == ZKE_OK) rc = api_admit_to_store(s, flags);
+  if (rc != ZKE_OK) return rc;
+  lease_stamp(z);
+  if (flags & API_LIGHT) return flags & API_ANY_STATE ? ZKE_OK : api_state(z);
+  if (flags & API_DISPATCH) return s->index.open ? ZKE_OK : db_end(s);
+  if (api_reads_on(z, flags, now)) return api_state(z);
+  return api_admit_to_database(z, flags, now);
 }
 
 static int api_forked(const store *s) {
@@ -9093,8 +9199,8 @@ int zke_open_session(zke *z, const zke_options *options, zke **z_out) {
   int rc = store_options(options, &o, &os);
   if (rc == ZKE_OK) rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE, NULL);
   if (rc != ZKE_OK) return rc;
-  if (z->s->replaced)
-    rc = api_replaced(z->s);
+  if (health_is_replaced(z->s))
+    rc = health_say_replaced(z->s);
   else
     rc = store_add_session(z->s, &o, false, z_out);
   return api_leave(z, rc);
@@ -9123,9 +9229,9 @@ static int api_close(zke *z) {
   lock_signal(s, &z->done);
   lock_await_calls(s, z);
   lease_begin_call(s, NULL, base_later(host_now(s), s->busy));
-  if (s->broken || s->in_doubt) txn_recover(s);
+  if (health_needs_recovery(s)) txn_recover(s);
   bool written = z->state == SESS_ALIVE || z->state == SESS_AUTH_FAILED;
-  if (z->id && written && !s->replaced)
+  if (z->id && written && !health_is_replaced(s))
     rc = sess_end(s, z->id, SESS_CLOSE, false, &ended);
   z->state = SESS_CLOSED;
   bool last = api_unlist(z);
@@ -10221,8 +10327,7 @@ int zke_forget(zke *z, zke_watch_fn fn, void *context) {
   const watcher_pair *pair = watcher_find_pair(z, fn, context);
   if (z->state == SESS_ALIVE && api_needs_rows(pair)) {
     rc = db_end(z->s);
-    if (rc == ZKE_OK && (z->s->broken || z->s->in_doubt))
-      rc = txn_recover(z->s);
+    if (rc == ZKE_OK && health_needs_recovery(z->s)) rc = txn_recover(z->s);
     if (rc == ZKE_OK) rc = txn_run(z->s, z, TXN_NORMAL, api_forget_body, &w);
   }
   watcher_take_pair(z, pair); /* whatever became of the rows */

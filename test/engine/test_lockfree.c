@@ -781,7 +781,7 @@ TEST(events_after_a_reconnection) {
   spy.fail_syncs = true;
   ck_rc(zke_set(reader, "/c", "x", 1, -1, NULL), ZKE_CONNECTIONLOSS);
   spy.fail_syncs = false;
-  ck_assert(reader->s->broken);
+  ck_assert_int_eq(reader->s->health, HEALTH_BROKEN);
   advance(writer, 1);
   ck_assert_int_eq(read_value(reader), generation);
   for (int i = 0; reader->s->index.number < fetched && i < 10; i++) {
@@ -1153,9 +1153,9 @@ TEST(get_after_a_burial_that_failed) {
   spy.fail_syncs = true;
   ck_ok(zke_dispatch(reader, NULL));
   spy.fail_syncs = false;
-  ck_assert(reader->s->broken);
+  ck_assert_int_eq(reader->s->health, HEALTH_BROKEN);
   ck_assert_int_eq(read_value(reader), generation);
-  ck_assert(!reader->s->broken);
+  ck_assert_int_lt(reader->s->health, HEALTH_BROKEN);
   sys_pass(1000);
   test_expect(reader, &events, "DELETED /e");
   finish();
@@ -1438,7 +1438,7 @@ static int count_others(bool (*is)(const store *)) {
 }
 
 static bool has_duty(const store *s) { return s->duty; }
-static bool is_replaced(const store *s) { return s->replaced; }
+static bool is_replaced(const store *s) { return health_is_replaced(s); }
 
 enum { TICKS = ZKE_TICK_MS / ZKE_DUTY_TICK_MS };
 
@@ -1465,7 +1465,7 @@ TEST_LOOP(removed_database_is_noticed_by_all, 0, TICKS) {
   live_on(ZKE_TICK_MS + _i * ZKE_DUTY_TICK_MS);
   ck_assert_int_eq(unlink(test_path("a.db")), 0);
   live_on(3 * ZKE_TICK_MS);
-  ck_assert(with_duty->s->replaced);
+  ck_assert(health_is_replaced(with_duty->s));
   ck_assert_int_eq(count_others(is_replaced), OTHERS);
   end_sweeping();
 }

@@ -283,14 +283,13 @@ static void bring_in_doubt(zke *z) {
   ck_rc(zke_set(z, "/group", "x", 1, -1, NULL), ZKE_CONNECTIONLOSS);
   faulty.fails = false;
   ck_ok(zke_dispatch(z, NULL)); /* opened anew */
-  ck_assert(!z->s->broken);
-  ck_assert(z->s->in_doubt);
+  ck_assert_int_eq(z->s->health, HEALTH_IN_DOUBT);
 }
 
 static void end_doubt(zke *z) {
   run_sql("COMMIT");
   ck_ok(zke_set(z, "/group", "x", 1, -1, NULL));
-  ck_assert(!z->s->in_doubt);
+  ck_assert_int_eq(z->s->health, HEALTH_GOOD);
 }
 
 /* P6: who has the duty and cannot write gives it away and notes no sweep, so
@@ -314,7 +313,7 @@ TEST(holder_in_doubt_gives_the_duty_away) {
   live_on((int64_t)2 * ZKE_DUTY_TICK_MS);
   ck_rc(see(other, "/group/m"), ZKE_NONODE);
   ck_assert_int_ge(heard.count, 1);
-  ck_assert(holder->s->in_doubt);
+  ck_assert_int_eq(holder->s->health, HEALTH_IN_DOUBT);
   ck_assert_int_eq(seats[0].stamps, 0);
   end_doubt(holder);
   ck_assert_int_eq(sqlite3_close(foreign), SQLITE_OK);
@@ -359,10 +358,10 @@ TEST(store_in_doubt_recovers_once_a_tick) {
   }
   ck_assert_int_eq(seats[0].tries, 1);
   ck_assert_int_eq(seats[0].sleeps, 0);
-  ck_assert(z->s->in_doubt);
+  ck_assert_int_eq(z->s->health, HEALTH_IN_DOUBT);
   run_sql("COMMIT");
   live_on(ZKE_DUTY_TICK_MS);
-  ck_assert(!z->s->in_doubt);
+  ck_assert_int_eq(z->s->health, HEALTH_GOOD);
   ck_assert_int_eq(seats[0].sleeps, 0);
   ck_assert_int_eq(sqlite3_close(foreign), SQLITE_OK);
   ck_ok(zke_close(z));
@@ -379,7 +378,7 @@ TEST(broken_store_is_not_waited_for) {
   faulty.fails = true;
   ck_rc(zke_set(z, "/group", "x", 1, -1, NULL), ZKE_CONNECTIONLOSS);
   faulty.fails = false;
-  ck_assert(z->s->broken);
+  ck_assert_int_eq(z->s->health, HEALTH_BROKEN);
   seats[0] = (seat){.refused = INT_MAX};
   ck_rc(zke_dispatch(z, NULL), ZKE_CONNECTIONLOSS);
   ck_assert_int_eq(seats[0].sleeps, 0);
@@ -389,7 +388,7 @@ TEST(broken_store_is_not_waited_for) {
   seats[0].refused = 0;
   sys_pass(ZKE_DUTY_TICK_MS);
   ck_ok(zke_dispatch(z, NULL));
-  ck_assert(!z->s->broken);
+  ck_assert_int_lt(z->s->health, HEALTH_BROKEN);
   ck_ok(see(z, "/group/m"));
   ck_ok(zke_close(z));
   kill_owner(pid);
