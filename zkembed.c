@@ -193,14 +193,26 @@ _Static_assert(sizeof(off_t) == 8, "session ids are file offsets");
 
 /* ======================================================================
  * base_: results, sentences, small arithmetic (private)
+ *
+ * Knows only results, texts and numbers.  Every function that can fail returns
+ * a result of the API, or one of the two internal ones below, which no public
+ * function lets out.  A function that makes a failing result also sets the
+ * thread's sentence, and those above it hand both on: an error is described
+ * once, where it is born.
+ *
+ * The arithmetic here never overflows in the sense of C.  Deadlines stop at
+ * INT64_MAX; numbers that come from a file may be anything and wrap.
+ *
+ * Start reading at base_fail() and base_take().
  * ==================================================================== */
 
 /* Not results of the API: the transaction must be repeated as a durable one,
- * or need not be durable. */
+ * or need not be durable.  They travel from op_class() to txn_run() only. */
 enum { ZKE_NEEDS_FULL = 2, ZKE_NEEDS_NORMAL = 3 };
 
-/* How durable a transaction is to be: at least as said, or as the last one of
- * its kind turned out to be. */
+/* How durable a transaction is to be: at least as said (NORMAL: COMMIT does
+ * not sync, FULL: it does), or as the last one of its kind turned out to be
+ * (GUESS for one operation, LEARN for a multi). */
 enum txn_class { TXN_NORMAL, TXN_FULL, TXN_GUESS, TXN_LEARN };
 
 /* A thread's last sentence.  Per thread, because a text in the handle could
@@ -222,8 +234,9 @@ static void base_say(const char *format, ...) {
  * which do not look into variadic functions, know that it is an error. */
 #define base_fail(rc, ...) (base_say(__VA_ARGS__), (rc))
 
-/* Keep the sentence of a failure while calls that may set another clean up
- * behind it, and set it again. */
+/* Keep the sentence of a failure while calls that may set another one clean up
+ * after it. base_say_again() sets it again, so that the caller is told the
+ * cause and not what the cleaning up met. */
 static void base_keep(char kept[BASE_SENTENCE]) {
   memcpy(kept, base_sentence, BASE_SENTENCE);
 }
@@ -252,6 +265,7 @@ static bool base_believe(bool holds, const char *text, int line) {
 #define NEVER(x) (x)
 #endif
 
+/* Fail for want of memory: the one sentence that every caller needs. */
 static int base_nomem(void) { return base_fail(ZKE_NOMEM, "out of memory"); }
 
 static int64_t base_min(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -371,8 +385,13 @@ static int64_t tick_lease_step(int64_t lease) { return lease / 16; }
 /* ======================================================================
  * mem_: allocation through the handle's allocator (private)
  *
- * Every block begins with the allocator that made it, so that zke_free()
- * needs no handle and works after zke_close().
+ * Knows the handle's allocator.  Every block begins with a hidden head that
+ * holds the allocator that made it.  So mem_free() needs no handle, and a
+ * result that the caller got can be freed by zke_free() after zke_close().
+ *
+ * The default allocator is the C library's.  An allocator is one function that
+ * makes, grows and frees; only this section calls it.  A failure is NULL; the
+ * caller turns it into base_nomem().
  * ==================================================================== */
 
 typedef union mem_head {
@@ -380,6 +399,7 @@ typedef union mem_head {
   max_align_t align;
 } mem_head;
 
+/* The allocator of a handle that brings none: see zke_allocator. */
 static void *mem_default_resize(void *context, void *block, size_t size) {
   (void)context;
   if (size) return realloc(block, size);
@@ -406,6 +426,7 @@ static void *mem_zero(const zke_allocator *a, size_t size) {
   return block;
 }
 
+/* Free a block by the allocator that made it; NULL is fine. */
 static void mem_free(void *block) {
   if (!block) return;
   mem_head *head = (mem_head *)block - 1;
@@ -422,11 +443,33 @@ static char *mem_copy(const zke_allocator *a, const void *bytes, size_t n) {
   return copy;
 }
 
+/* A text as printf() makes it, in a block of its own.  It is made twice, first
+ * to learn its length. */
+ZKE_PRINTF(2, 3)
+static char *mem_format(const zke_allocator *a, const char *format, ...) {
+  va_list ap;
+  va_start(ap, format);
+  int len = vsnprintf(NULL, 0, format, ap);
+  va_end(ap);
+  /* the formats here have numbers and texts, which cannot fail */
+  char *text = ALWAYS(len >= 0) ? mem_resize(a, NULL, (size_t)len + 1) : NULL;
+  if (!text) return NULL;
+  va_start(ap, format);
+  vsnprintf(text, (size_t)len + 1, format, ap);
+  va_end(ap);
+  return text;
+}
+
 /* ======================================================================
  * buf_: growing buffer, lists in one block (private)
  *
- * A buffer remembers that it ran out of memory, so a builder asks once, at
- * its end.
+ * A buffer grows as bytes are added to it.  It remembers that it ran out of
+ * memory and then ignores what is added, so a builder asks `failed` once, at
+ * its end.  Arrays of int64_t (session ids, rows of numbers) are buffers too.
+ *
+ * A list that the caller gets is one block: a head, the records, the texts
+ * that the records point to. buf_block() makes all of them, so that one
+ * zke_free() frees the list and no list can be half built.
  * ==================================================================== */
 
 typedef struct buf {
@@ -436,6 +479,8 @@ typedef struct buf {
   bool failed;
 } buf;
 
+/* Free what a buffer holds and make it empty; it keeps its allocator and can
+ * be used again. */
 static void buf_free(buf *b) {
   mem_free(b->data);
   b->data = NULL;
@@ -473,7 +518,7 @@ static void buf_add_string(buf *b, const char *s) {
 
 static void buf_add_int(buf *b, int64_t n) { buf_add(b, &n, sizeof n); }
 
-/* A buffer of int64_t as an array. */
+/* A buffer of int64_t as an array.  It is valid until more is added. */
 static int64_t *buf_ints(const buf *b, size_t *count) {
   *count = b->len / sizeof(int64_t);
   return (int64_t *)(void *)b->data;
@@ -496,19 +541,39 @@ static void buf_sort_ints(buf *b) {
   b->len = kept * sizeof *at;
 }
 
+/* Put a list into one block, so that zke_free() frees all of it: a head, then
+ * records, then the texts that the records point to.  Gives the block, and
+ * where records and texts begin in it; NULL without memory, also where a buffer
+ * had none. */
+static void *buf_block(const zke_allocator *a, size_t head, const buf *records,
+                       const buf *texts, char **records_out, char **texts_out) {
+  if (records->failed || texts->failed) return NULL;
+  char *block = mem_resize(a, NULL, head + records->len + texts->len);
+  if (!block) return NULL;
+  *records_out = block + head;
+  *texts_out = *records_out + records->len;
+  if (records->len) memcpy(*records_out, records->data, records->len);
+  if (texts->len) memcpy(*texts_out, texts->data, texts->len);
+  return block;
+}
+
+/* Take the next of the texts that stand one behind the other. */
+static char *buf_next_text(char **at) {
+  char *text = *at;
+  *at += strlen(text) + 1;
+  return text;
+}
+
 /* Make a zke_strings of the NUL-terminated texts in a buffer. */
 static zke_strings *buf_strings(const buf *texts, int count) {
   size_t head = sizeof(zke_strings) + ((size_t)count + 1) * sizeof(char *);
-  zke_strings *list = mem_resize(texts->a, NULL, head + texts->len);
+  const buf none = {.a = texts->a};
+  char *at, *text;
+  zke_strings *list = buf_block(texts->a, head, &none, texts, &at, &text);
   if (!list) return NULL;
   list->count = count;
   list->data = (char **)(void *)(list + 1);
-  char *text = (char *)list + head;
-  if (texts->len) memcpy(text, texts->data, texts->len);
-  for (int i = 0; i < count; i++) {
-    list->data[i] = text;
-    text += strlen(text) + 1;
-  }
+  for (int i = 0; i < count; i++) list->data[i] = buf_next_text(&text);
   list->data[count] = NULL;
   return list;
 }
@@ -516,16 +581,25 @@ static zke_strings *buf_strings(const buf *texts, int count) {
 /* ======================================================================
  * os_: every system call of the library (private)
  *
- * The default table.  Each function returns a value >= 0 or -errno, and is
- * not interrupted by signals: it calls again after EINTR.  They are for Linux;
- * a host that brings a table of its own may leave out the poller and the timer
- * (-ENOSYS).  zkembed.h says what each member has to do, at zke_os.  What the
- * rest of the file calls goes through the store's copy of the table, so a test
- * can stand between the library and the kernel.
+ * Every system call of the library.  Only this section makes system calls
+ * (`make check-layers` looks); the rest of the file calls through the store's
+ * copy of the table, so a test can stand between the library and the kernel,
+ * let the n-th call fail, or kill the process inside it.
+ *
+ * Each function of the default table returns a value >= 0 or -errno, and is
+ * not interrupted by signals: it calls again after EINTR. zkembed.h says what
+ * each member has to do, at zke_os.  They are for Linux; a host that brings a
+ * table of its own may leave out the poller and the timer (-ENOSYS), and
+ * os_fill() puts ours in place of what is NULL.
+ *
+ * Two things of threads are here but not in the table, since no host replaces
+ * them: waiting on condition variables, and holding off cancellation.
  * ==================================================================== */
 
+/* What a system call returned, or -errno where it failed. */
 static int os_result(int r) { return r < 0 ? -errno : r; }
 
+/* Every descriptor closes on exec: no child program inherits a lock (P9). */
 static int os_open(void *context, const char *path, int flags, unsigned mode) {
   int fd;
   (void)context;
@@ -539,11 +613,13 @@ static int os_close(void *context, int fd) {
   return os_result(close(fd)); /* EINTR too has closed it */
 }
 
+/* Not below 3: a host may have closed its standard descriptors. */
 static int os_dup(void *context, int fd) {
   (void)context;
   return os_result(fcntl(fd, F_DUPFD_CLOEXEC, 3));
 }
 
+/* Read what is there; a short read is the caller's business. */
 static int64_t os_read(void *context, int fd, void *buffer, size_t size) {
   ssize_t n;
   (void)context;
@@ -575,6 +651,8 @@ static int64_t os_write(void *context, int fd, const void *buffer,
   return n < 0 ? -error : n;
 }
 
+/* Read at an offset without moving the descriptor's position, which sessions
+ * of a store share. */
 static int64_t os_pread(void *context, int fd, void *buffer, size_t size,
                         int64_t at) {
   ssize_t n;
@@ -584,6 +662,7 @@ static int64_t os_pread(void *context, int fd, void *buffer, size_t size,
   return n < 0 ? -errno : n;
 }
 
+/* Write at an offset, likewise.  Never a pipe, so there is no SIGPIPE. */
 static int64_t os_pwrite(void *context, int fd, const void *buffer, size_t size,
                          int64_t at) {
   ssize_t n;
@@ -660,6 +739,7 @@ static int os_fstat(void *context, int fd, zke_file *out) {
   return os_look(fd, "", out);
 }
 
+/* Make a file durable, or, for a directory, the names in it. */
 static int os_fsync(void *context, int fd) {
   int rc;
   (void)context;
@@ -712,6 +792,7 @@ static int os_unlink(void *context, const char *path) {
   return os_result(unlink(path));
 }
 
+/* Tell each name in a directory, "." and ".." among them. */
 static int os_list(void *context, const char *path,
                    void (*entry)(void *arg, const char *name), void *arg) {
   (void)context;
@@ -742,6 +823,8 @@ static int os_network(void *context, const char *path) {
   return 0;
 }
 
+/* A lock on a range of bytes as fcntl() takes it.  The pid has to be 0 for
+ * locks of an open file description, hence the memset. */
 static struct flock os_flock(int64_t from, int64_t count, short type) {
   struct flock l;
   memset(&l, 0, sizeof l);
@@ -752,7 +835,10 @@ static struct flock os_flock(int64_t from, int64_t count, short type) {
   return l;
 }
 
-/* Take (or drop) the lock on a range of bytes, without waiting. */
+/* Take (or drop) the lock on a range of bytes, without waiting.  It belongs to
+ * the open file description and not to the process: two stores of a process
+ * exclude each other, and closing another descriptor of the file does not drop
+ * it, as it would with the POSIX locks that SQLite has to live with. */
 static int os_lock_range(void *context, int fd, int64_t from, int64_t count,
                          int how) {
   (void)context;
@@ -812,6 +898,7 @@ static int os_poller_add(void *context, int poller, int fd, int for_reading) {
   return os_result(epoll_ctl(poller, EPOLL_CTL_ADD, fd, &e));
 }
 
+/* Linux before 2.6.9 wants an event here, though it is not used. */
 static int os_poller_remove(void *context, int poller, int fd) {
   (void)context;
   struct epoll_event e;
@@ -824,6 +911,7 @@ static int os_timer(void *context) {
   return os_result(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
 }
 
+/* Set the timer to a time of CLOCK_MONOTONIC; 0 turns it off. */
 static int os_timer_set(void *context, int fd, int64_t when_ns) {
   (void)context;
   struct itimerspec t;
@@ -833,6 +921,9 @@ static int os_timer_set(void *context, int fd, int64_t when_ns) {
   return os_result(timerfd_settime(fd, TFD_TIMER_ABSTIME, &t, NULL));
 }
 
+/* The time in ns.  Deadlines are CLOCK_MONOTONIC; leases are CLOCK_BOOTTIME,
+ * which goes on while the host is suspended; ctime and mtime are
+ * CLOCK_REALTIME. */
 static int64_t os_clock(void *context, int which) {
   struct timespec t = {0, 0};
   clockid_t clock = CLOCK_MONOTONIC;
@@ -843,6 +934,7 @@ static int64_t os_clock(void *context, int which) {
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+/* Sleep for all of the time, also when a signal comes. */
 static void os_sleep(void *context, int64_t ns) {
   (void)context;
   struct timespec t = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
@@ -861,6 +953,7 @@ static int os_slurp(const char *path, char *buffer, size_t size) {
   return 0;
 }
 
+/* Random bytes for the phase of a store's ticks: nothing secret. */
 static int os_random(void *context, void *buffer, size_t size) {
   (void)context;
   int fd = os_open(NULL, "/dev/urandom", O_RDONLY, 0);
@@ -950,6 +1043,8 @@ static void os_condition_wait(pthread_cond_t *c, pthread_mutex_t *m,
   pthread_cond_timedwait(c, m, &t);
 }
 
+/* Make a condition variable whose timed waits are by CLOCK_MONOTONIC: a clock
+ * that is set must not shorten or lengthen a deadline. */
 static void os_condition_init(pthread_cond_t *c) {
   pthread_condattr_t attributes;
   pthread_condattr_init(&attributes);
@@ -987,6 +1082,7 @@ static void os_cancel_allow(int *type) {
   pthread_setcancelstate(os_cancel.state, NULL);
 }
 
+/* Hold cancellation off again, when the sleep is over. */
 static void os_cancel_forbid(int type) {
   if (os_cancel.depth != 1) return;
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
@@ -996,8 +1092,15 @@ static void os_cancel_forbid(int type) {
 /* ======================================================================
  * path_: path rules and keys (private)
  *
- * semantics.md 1.  zkembed applies what ZooKeeper's C client checks before it
- * sends (path_check), then what the server checks (path_check_new).
+ * Knows what a path may look like (semantics.md 1) and nothing of whether a
+ * node is there. zkembed applies what ZooKeeper's C client checks before it
+ * sends (path_check), then what the server checks for paths that are made or
+ * changed (path_check_new); a path that only the server would refuse is simply
+ * not found.
+ *
+ * Nodes are found by a key, the parent's path and the name, so that a parent's
+ * children lie side by side in the table and a listing is one range.  A key
+ * points into the path that it was made of.
  * ==================================================================== */
 
 /* A node's key: its parent's path and its name.  The root is ("", ""). */
@@ -1063,7 +1166,9 @@ static bool path_check_new(const char *path) {
   return true;
 }
 
-/* Split a path at its last '/'. */
+/* The key of a path of len bytes, pointing into it.  The root has no parent:
+ * its key is two empty texts.  The parent of a node below the root is "/", of
+ * others it is without a '/' at its end. */
 static path_key path_split(const char *path, size_t len) {
   path_key k = {path, path + len, 0, 0};
   if (len <= 1) return (path_key){"", "", 0, 0};
@@ -1100,9 +1205,14 @@ static bool path_is_reserved(const char *path) {
  * auth_: SHA-1, base64, digest identities (private)
  *
  * ZooKeeper's digest scheme names an identity "user:" followed by the base64
- * of the SHA-1 of "user:password".
+ * of the SHA-1 of "user:password".  This section computes that text from a
+ * certificate; it knows nothing of ACLs.
+ *
+ * Nothing here protects a secret: whoever may write the database file may do
+ * anything (doc/security.md).  SHA-1 is what ZooKeeper uses.
  * ==================================================================== */
 
+/* Rotate to the left by n bits, 0 < n < 32. */
 static uint32_t auth_rotate(uint32_t x, int n) {
   return x << n | x >> (32 - n);
 }
@@ -1191,9 +1301,16 @@ static char *auth_identity(const zke_allocator *a, const char *cert,
 /* ======================================================================
  * acl_: access control lists as text (private)
  *
- * In the file an ACL is one line an entry, "perms:scheme:id", with '\' and
- * newline escaped in the id; NULL is the open ACL (world:anyone, all), so that
- * the usual case costs nothing.  semantics.md 8.
+ * Knows access control lists and the identities of a session; nothing of
+ * nodes.  In the file an ACL is one line an entry, "perms:scheme:id", with
+ * '\' and newline escaped in the id; NULL is the open ACL (world:anyone,
+ * all), so that the usual case costs nothing. semantics.md 8.
+ *
+ * acl_encode() is the only way in: it checks a caller's list as the server
+ * does and replaces entries of scheme auth by the session's identities, so
+ * what the file holds is world and digest only. acl_allows() decides,
+ * acl_decode() gives a list out again.  A damaged text allows nothing from the
+ * place of the damage on.
  * ==================================================================== */
 
 static const zke_acl acl_open_data[] = {{ZKE_PERM_ALL, "world", "anyone"}};
@@ -1209,6 +1326,7 @@ typedef struct acl_identities {
   int count;
 } acl_identities;
 
+/* Has a session this identity already?  Added twice it counts once. */
 static bool acl_has_identity(const acl_identities *who, const char *id) {
   const char *at = who->ids.data;
   for (int i = 0; i < who->count; i++, at += strlen(at) + 1) {
@@ -1283,6 +1401,7 @@ static int acl_encode_entry(const acl_identities *who, const zke_acl *e,
   return ZKE_OK;
 }
 
+/* Is a caller's list the open ACL, spelled out? */
 static bool acl_is_open(const zke_acls *acls) {
   const zke_acl *e = acls->data;
   return acls->count == 1 && e->perms == ZKE_PERM_ALL && e->id &&
@@ -1341,12 +1460,14 @@ static char acl_unescape(const char **at, const char *end) {
   return c == 'n' ? '\n' : c;
 }
 
+/* Does an entry name this identity?  Compared without unescaping a copy. */
 static bool acl_id_equals(const acl_entry *e, const char *id) {
   const char *at = e->id, *end = e->id + e->id_len;
   while (at < end && *id && acl_unescape(&at, end) == *id) id++;
   return at == end && !*id;
 }
 
+/* Is the entry's identity one of the session's? */
 static bool acl_has_entry(const acl_identities *who, const acl_entry *e) {
   const char *at = who->ids.data;
   for (int i = 0; i < who->count; i++, at += strlen(at) + 1) {
@@ -1387,41 +1508,41 @@ static void acl_add_id(buf *out, const acl_entry *e, bool masked) {
 /* Decode into one block; masked hides digests behind "user:x". */
 static zke_acls *acl_decode(const zke_allocator *a, const char *text,
                             bool masked) {
-  buf texts = {.a = a}, perms = {.a = a};
+  buf entries = {.a = a}, texts = {.a = a};
   acl_entry entry;
   int count = 0;
+  char *at, *strings;
   if (!text) text = "31:world:anyone\n";
   for (; acl_next(&text, &entry); count++) {
-    buf_add_int(&perms, entry.perms);
+    zke_acl e = {.perms = entry.perms};
+    buf_add(&entries, &e, sizeof e);
     buf_add_string(&texts, entry.scheme);
     acl_add_id(&texts, &entry, masked);
   }
-  size_t head = sizeof(zke_acls) + (size_t)count * sizeof(zke_acl);
-  bool failed = texts.failed || perms.failed;
-  zke_acls *list = failed ? NULL : mem_resize(a, NULL, head + texts.len);
+  zke_acls *list = buf_block(a, sizeof *list, &entries, &texts, &at, &strings);
   if (list) {
-    size_t n;
-    zke_acl *e = (zke_acl *)(void *)(list + 1);
-    char *at = (char *)list + head;
-    const int64_t *p = buf_ints(&perms, &n);
-    if (texts.len) memcpy(at, texts.data, texts.len);
-    list->count = count;
-    list->data = e;
+    zke_acl *e = (zke_acl *)(void *)at;
+    *list = (zke_acls){.count = count, .data = e};
     for (int i = 0; i < count; i++, e++) {
-      e->perms = (int32_t)p[i];
-      e->scheme = at;
-      at += strlen(at) + 1;
-      e->id = at;
-      at += strlen(at) + 1;
+      e->scheme = buf_next_text(&strings);
+      e->id = buf_next_text(&strings);
     }
   }
+  buf_free(&entries);
   buf_free(&texts);
-  buf_free(&perms);
   return list;
 }
 
 /* ======================================================================
  * types: the store, the session, the transaction (private)
+ *
+ * The structs that several sections share.  A section that owns a struct alone
+ * defines it itself.
+ *
+ * A handle (struct zke) is one session; a store is what the sessions of one
+ * zke_open() share.  Each member is grouped by what guards it: fixed at open,
+ * atomic, or guarded by the store's lock. doc/design.md 11 tells about
+ * threads.
  * ==================================================================== */
 
 /* Every statement of the library by its name.  Its text stands before the
@@ -1795,10 +1916,14 @@ static int health_say_replaced(const store *s) {
  * host_: the host as a store sees it (private)
  *
  * Clocks, the kind of a file, the meaning of a failed call and the host's
- * logger, all by the store's own table of system calls.  Knows nothing but that
- * table.
+ * logger, all by the store's own table of system calls.  Knows nothing but
+ * that table and promises that nothing here fails for a reason of its own.
+ *
+ * Deadlines and ticks are host_now(), monotonic.  Stamps that other processes
+ * compare are host_boottime().
  * ==================================================================== */
 
+/* Monotonic ns: what all deadlines and ticks of this process are in. */
 static int64_t host_now(const store *s) {
   return s->os.clock(s->os.context, ZKE_CLOCK_MONOTONIC);
 }
@@ -1847,7 +1972,8 @@ static int host_fail(store *s, int error, const char *what, const char *path) {
   return base_fail(rc, "%s %s: %s", what, path, strerror(-error));
 }
 
-/* Tell the host's logger, if it has one. */
+/* Tell the host's logger, if it has one.  Only what no call's result can say
+ * goes here: what was noticed on the way, or by nobody's call. */
 ZKE_PRINTF(3, 4)
 static void host_log(store *s, int level, const char *format, ...) {
   char text[512];
@@ -1862,17 +1988,26 @@ static void host_log(store *s, int level, const char *format, ...) {
 /* ======================================================================
  * lock_: the store's lock (private)
  *
- * One thread at a time works on a store, whichever of its sessions it acts for.
+ * One thread at a time works on a store, whichever of its sessions it acts
+ * for: lock_take() with the call's deadline, then lock_drop().  All that
+ * struct store names "guarded by the lock" is read and written in between
+ * only.
+ *
  * The lock is a flag under a mutex, so that a thread can give up at its own
- * deadline while another waits for the disk.  A thread that comes while it is
- * free may pass those who are being woken, which saves most switches of
- * threads; but once the first of them has been woken in vain, nobody passes it
- * any more. Callbacks run without the lock.  A function whose name ends in _m
- * is called with the mutex held; the mutex is never held during a system call
- * that can block.
+ * deadline while another waits for the disk.  The mutex itself is held for a
+ * few instructions, never during a system call of ours; a function whose name
+ * ends in _m is called with it held.
+ *
+ * Order: a thread that comes while the lock is free takes it, although others
+ * may be waking up for it.  That saves most switches of threads.  Once the
+ * first of the queue has been woken in vain (`passed`), nobody passes it any
+ * more; so a thread waits for at most one that overtook it (P10).
+ *
+ * Callbacks run without the lock.
  * ==================================================================== */
 
-/* A thread that waits. */
+/* A thread in the queue; it lies on that thread's stack for as long as it
+ * waits. */
 typedef struct lock_waiter {
   struct lock_waiter *next;
   pthread_cond_t come;
@@ -1894,8 +2029,14 @@ static int64_t lock_deadline(const zke *z, int64_t now) {
   return base_min(at, base_max(lock_limit.until, 0) * ZKE_MS);
 }
 
-/* Stand in line, with the mutex held, until it is our turn or the deadline
- * comes. */
+/* Stand in the queue, with the mutex held, until this thread is the first and
+ * the lock is free, or until the deadline.  True: both are so, and since the
+ * mutex is held nobody can come between.
+ *
+ * A thread that gives up may have been woken in that moment.  It hands the
+ * wake-up on to the first behind it, so none is lost; and it takes back
+ * `passed`, which was about itself.  The entry leaves the queue before this
+ * returns, as it is on the stack. */
 static bool lock_queue(store *s, int64_t deadline) {
   lock_waiter own = {.next = NULL};
   os_condition_init(&own.come);
@@ -1918,14 +2059,15 @@ static bool lock_queue(store *s, int64_t deadline) {
   return got;
 }
 
-/* Take the lock with the mutex held. */
+/* Take the lock with the mutex held; false: the deadline came first. */
 static bool lock_take_m(store *s, int64_t deadline) {
   bool got = (!s->locked && !s->passed) || lock_queue(s, deadline);
   if (got) s->locked = true;
   return got;
 }
 
-/* Drop it with the mutex held. */
+/* Drop the lock with the mutex held, and wake the first of the queue.  What
+ * belonged to the running call ends with it. */
 static void lock_drop_m(store *s) {
   s->locked = false;
   s->caller = NULL;
@@ -1941,6 +2083,7 @@ static bool lock_take(store *s, int64_t deadline) {
   return got;
 }
 
+/* Drop the lock. */
 static void lock_drop(store *s) {
   pthread_mutex_lock(&s->m);
   lock_drop_m(s);
@@ -1995,10 +2138,18 @@ static void lock_signal(store *s, pthread_cond_t *c) {
 /* ======================================================================
  * fork_: the process's list of stores (private)
  *
- * A forked child has copies of all handles, and must neither use them nor keep
- * the parent's sessions alive (P9).  The list of stores leads the child's
- * atfork handler to each of them.  It is the one thing of this library that
- * belongs to the process.
+ * A forked child has copies of all handles.  It must neither use them nor keep
+ * the parent's sessions alive (P9): locks and FIFOs belong to open file
+ * descriptions, which the child shares.
+ *
+ * The list of stores leads the child's atfork handler to each of them.  The
+ * list is the one thing of this library that belongs to the process.  It and
+ * every store's list of descriptors are guarded by the fork mutex, which the
+ * handlers hold across fork(), so a child always finds both complete.
+ *
+ * A store leaves the list when it is ended.  In a child the parent's stores
+ * move to a list of orphans, where store_ finds their SQLite connections.
+ * doc/design.md 12.
  * ==================================================================== */
 
 /* Is this a child's copy, which refuses every call?  True also for a thread
@@ -2006,10 +2157,8 @@ static void lock_signal(store *s, pthread_cond_t *c) {
  * any more, the locks least of all. */
 static bool fork_is_copy(const store *s) { return atomic_load(&s->forked); }
 
-/* The one thing of this library that belongs to the process: the list of
- * stores, which the atfork handler walks in the child.  Every descriptor is
- * made, noted and closed under the same mutex, so a fork in another thread
- * never sees one that is open but not noted. */
+/* Held across fork() by the handlers, and while a descriptor is made and
+ * noted, or closed and forgotten: see fd_. */
 static pthread_mutex_t fork_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 static store *fork_stores;
@@ -2039,6 +2188,8 @@ static void fork_register(void) {
   fork_error = pthread_atfork(fork_prepare, fork_parent, fork_child);
 }
 
+/* Note a new store.  The handlers are registered with the first one and stay:
+ * there is no way to take them back, and they do nothing for an empty list. */
 static int fork_add(store *s) {
   pthread_once(&fork_once, fork_register);
   if (fork_error) return base_nomem();
@@ -2049,6 +2200,8 @@ static int fork_add(store *s) {
   return ZKE_OK;
 }
 
+/* Forget a store that ends.  In a child it is in no list any more, or among
+ * the orphans, which are never ended. */
 static void fork_remove(store *s) {
   pthread_mutex_lock(&fork_mutex);
   for (store **at = &fork_stores; *at; at = &(*at)->fork_next) {
@@ -2064,8 +2217,10 @@ static void fork_remove(store *s) {
  * fd_: descriptors (private)
  *
  * Every descriptor of a store is made, noted and closed here, under the fork
- * mutex, so that a fork in another thread never sees one that is open but not
- * noted.
+ * mutex.  So a fork in another thread never sees one that is open but not
+ * noted, which the child would keep open, and with it the parent's session
+ * alive.  Only SQLite opens descriptors beside these; its locks a child does
+ * not inherit.
  * ==================================================================== */
 
 /* Room for n more descriptors; the fork mutex is held. */
@@ -2121,7 +2276,9 @@ static int fd_open(store *s, const char *path, int flags, unsigned mode) {
   return rc < 0 ? rc : fd[0];
 }
 
-/* Close a descriptor and forget it; -1 is fine. */
+/* Close a descriptor and forget it; -1 is fine.  Where the host has closed our
+ * descriptors the number may be a file of the host's by now, and is left
+ * alone. */
 static void fd_close(store *s, int *fd) {
   if (*fd < 0) return;
   pthread_mutex_lock(&fork_mutex);
@@ -2140,11 +2297,21 @@ static void fd_close(store *s, int *fd) {
 /* ======================================================================
  * sql_: statements (private)
  *
- * SQLite's errors as results, and prepared statements: parameters in, rows out.
- * Knows nothing of what the tables mean.
+ * SQLite's errors as results of the API, prepared statements, parameters in
+ * and rows out.  Knows nothing of what the tables mean.
+ *
+ * A statement is defined by SQL_STATEMENT() before the function that uses it,
+ * and prepared at its first use on a connection.  A statement that has given a
+ * row holds a read of the database; so whoever got a row from sql_step()
+ * resets the statement before the call returns.  After an error, or without a
+ * row, it is reset already.
+ *
+ * Start reading at SQL_STATEMENT() and sql_step().
  * ==================================================================== */
 
-/* Turn a failed SQLite call into a result with its sentence. */
+/* Turn a failed SQLite call into a result with its sentence.  What a caller
+ * can act on has a code of its own; the rest is ZKE_SYSTEMERROR with SQLite's
+ * text. */
 static int sql_error(store *s, int sqlite_rc, const char *doing) {
   int rc;
   switch (sqlite_rc & 0xff) {
@@ -2267,7 +2434,8 @@ static int sql_do(store *s, const sql_text *sql) {
   return st ? sql_run(s, st) : rc;
 }
 
-/* Run a statement whose only parameters are integers. */
+/* Run a statement whose parameters are ?1, ?2 and so on, all of them integers.
+ */
 static int sql_do_ints(store *s, const sql_text *sql, int count,
                        const int64_t *values) {
   int rc;
@@ -2314,6 +2482,7 @@ static int sql_collect_paths(store *s, sqlite3_stmt *st, buf *out, int *count) {
   }
 }
 
+/* Run SQL that is needed once, such as a pragma; `doing` names it. */
 static int sql_exec(store *s, const char *sql, const char *doing) {
   int rc = sqlite3_exec(s->db, sql, NULL, NULL, NULL);
   return rc == SQLITE_OK ? ZKE_OK : sql_error(s, rc, doing);
@@ -2333,9 +2502,12 @@ static int sql_busy(void *arg, int tries) {
 /* ======================================================================
  * file_: files of SQLite with methods of ours (private)
  *
- * SQLite calls a file by a table of methods.  Here a file gets a copy of its
- * table, in which wal_ and shm_ replace some methods; the others go on as they
- * were.
+ * SQLite calls an open file by a table of methods.  Here a file gets a table
+ * of its own, a copy of the VFS's, in which wal_ and shm_ replace some
+ * methods; the others go on as they were.  The struct that belongs to a file
+ * begins with the table, so a method finds it by file_owner().
+ *
+ * The copy has no more methods than the VFS's table says it has (iVersion).
  * ==================================================================== */
 
 /* What a file's replaced methods belong to. */
@@ -2343,6 +2515,9 @@ static void *file_owner(sqlite3_file *f) {
   return (void *)(uintptr_t)f->pMethods;
 }
 
+/* Give an open file a table of its own, so far with the methods that it had.
+ * `d` is the first member of what belongs to the file and lives until
+ * file_close(). */
 static void file_wrap(file_wrapped *d, sqlite3_file *f) {
   static const size_t sizes[] = {offsetof(sqlite3_io_methods, xShmMap),
                                  offsetof(sqlite3_io_methods, xFetch),
@@ -2357,6 +2532,7 @@ static void file_wrap(file_wrapped *d, sqlite3_file *f) {
   f->pMethods = &d->own;
 }
 
+/* Close the file by the method that it had. */
 static int file_close(file_wrapped *d) {
   sqlite3_file *f = d->f;
   d->f = NULL;
@@ -2366,34 +2542,44 @@ static int file_close(file_wrapped *d) {
 /* ======================================================================
  * wal_: the write-ahead log's file (private)
  *
- * SQLite writes a frame's head and its page by two calls; here what follows
- * each other is gathered, so that most transactions are one write.  A process
- * that reads is led to a frame by the -shm, which SQLite writes after the last
- * frame of a commit.  So
+ * The write-ahead log has a head and then frames; a frame is a head of 24
+ * bytes and a page.  SQLite writes the two by two calls.  Here writes that
+ * follow each other are gathered, so that most transactions are one call of
+ * write(): a seventh of the processor time of an ephemeral create.
  *
- * - the call that writes the end of a commit's page writes all that is
- *   gathered, and can still tell an error;
- * - a write to anywhere but behind everything that the transaction has written
- *   is not gathered: SQLite goes back to put checksums right, before a commit;
- * - what is gathered is read from here; the file is synced, cut and measured
- *   only after all was written;
- * - with the writers' lock it is forgotten: after a rollback the next frames
- *   there may be another process's.
+ * Why nobody can see the difference.  Another process is led to a frame by the
+ * WAL-index only, and SQLite writes that after the last frame of a commit.  So
+ * what is held back must be written before SQLite goes there:
  *
- * So what is held back at any moment no other process knows of, and a process
+ * - The call that writes the end of a commit's last page writes all that is
+ *   gathered.  It can still report an error, and then nothing was committed.
+ * - A write that does not follow the one before is not gathered.  SQLite goes
+ *   back to correct checksums, before a commit.  First what is gathered is
+ *   written, then this one.
+ * - A read of what is gathered is answered from here; before the file is
+ *   synced, cut or measured, all is written.
+ * - When the writers' lock is dropped, what is left is forgotten.  It was
+ *   rolled back, and the next frames at that place may be another process's.
+ *
+ * So at any moment no other process knows of what is held back, and a process
  * that dies then has not committed.
  *
- * The format is SQLite's published one, the order of the calls is not.  So
- * nothing is gathered before a commit was seen to be written in this way (see
- * shm_on_commit), and nothing any more after one write that is not: one that
- * crosses the border of a head or page, leaves a gap, or belongs to a log of
- * another version.  And nothing is gathered over a VFS that is not SQLite's
- * own: one that encrypts pages, or adds checksums to them, knows a page by the
- * length of the write.
+ * What is relied on.  The format is SQLite's published one; the order of its
+ * calls is not.  So nothing is gathered before one commit was seen to be
+ * written in this way (shm_on_commit), and nothing any more after a write that
+ * is not as expected (`strange`): one that crosses the border of a head or
+ * page, leaves a gap, or belongs to a log of another version.  Nothing is
+ * gathered over a VFS that is not SQLite's own: one that encrypts pages, or
+ * adds checksums to them, knows a page by the length of the write.
+ *
+ * Start reading at wal_write().
  * ==================================================================== */
 
 enum { WAL_MAGIC = 0x377f0682, WAL_VERSION = 3007000 };
 
+/* Write what is gathered.  Where that fails the bytes are dropped: the
+ * transaction cannot commit any more, and SQLite writes them again from `at`
+ * or rolls back. */
 static int wal_flush(wal_log *l) {
   int len = l->len;
   l->len = 0;
@@ -2455,6 +2641,8 @@ static bool wal_is_commit(const wal_log *l) {
          base_big_endian(l->last + 4) != 0;
 }
 
+/* Take a write that follows what is gathered.  The last one of a commit is
+ * written through with all before it. */
 static int wal_gather(wal_log *l, const void *data, int len, int64_t at) {
   int rc = len > ZKE_LOG_BYTES - l->len ? wal_flush(l) : SQLITE_OK;
   if (rc != SQLITE_OK) return rc;
@@ -2465,6 +2653,8 @@ static int wal_gather(wal_log *l, const void *data, int len, int64_t at) {
   return wal_is_commit(l) ? wal_flush(l) : SQLITE_OK;
 }
 
+/* SQLite writes to the log.  Learns the log's page size where it is not known,
+ * watches whether SQLite writes as expected, and gathers or writes through. */
 static int wal_write(sqlite3_file *f, const void *data, int len,
                      sqlite3_int64 at) {
   wal_log *l = file_owner(f);
@@ -2480,6 +2670,7 @@ static int wal_write(sqlite3_file *f, const void *data, int len,
   return l->file.real->xWrite(l->file.f, data, len, at);
 }
 
+/* Close the log; what is gathered was never committed. */
 static int wal_close(sqlite3_file *f) {
   wal_log *l = file_owner(f);
   mem_free(l->bytes); /* what is gathered was never committed */
@@ -2489,7 +2680,9 @@ static int wal_close(sqlite3_file *f) {
   return file_close(&l->file);
 }
 
-/* A transaction reads what it wrote itself, when the cache was too small. */
+/* SQLite reads the log.  A transaction reads what it wrote itself, when the
+ * cache was too small; all of that may be here, none of it, or a part, and
+ * then it is written first. */
 static int wal_read(sqlite3_file *f, void *to, int len, sqlite3_int64 at) {
   wal_log *l = file_owner(f);
   bool apart = at + len <= l->at || at >= l->at + l->len;
@@ -2501,6 +2694,9 @@ static int wal_read(sqlite3_file *f, void *to, int len, sqlite3_int64 at) {
   return rc ? rc : l->file.real->xRead(f, to, len, at);
 }
 
+/* SQLite cuts the log after a checkpoint.  A reader without locks in another
+ * process must not see the shorter file and yet the old header of the
+ * WAL-index, hence the fence: the header was written before. */
 static int wal_truncate(sqlite3_file *f, sqlite3_int64 size) {
   wal_log *l = file_owner(f);
   int rc = wal_flush(l);
@@ -2526,6 +2722,9 @@ static bool wal_vfs_is_plain(const store *s) {
   return strncmp(s->vfs_base->zName, "unix", 4) == 0;
 }
 
+/* The log was opened: give it the methods above.  Without memory for the
+ * buffer, or where nothing is to be gathered, they pass everything on and
+ * watch only. */
 static void wal_wrap(store *s, sqlite3_file *f) {
   wal_log *l = &s->wal_log;
   memset(l, 0, sizeof *l);
@@ -3511,10 +3710,7 @@ static unsigned life_shard(int64_t session) {
 }
 
 static char *life_shard_path(store *s, unsigned shard) {
-  size_t len = strlen(s->live) + 4;
-  char *path = mem_resize(&s->a, NULL, len);
-  if (path) snprintf(path, len, "%s.%02x", s->live, shard);
-  return path;
+  return mem_format(&s->a, "%s.%02x", s->live, shard);
 }
 
 static char *life_path(store *s, int64_t session) {
@@ -3652,11 +3848,7 @@ static void wake_sleeper(const zke *z) {
 }
 
 static char *wake_path(store *s, int64_t session) {
-  size_t len = strlen(s->dir) + 20;
-  char *path = mem_resize(&s->a, NULL, len);
-  if (path)
-    snprintf(path, len, "%s/%016llx", s->dir, (unsigned long long)session);
-  return path;
+  return mem_format(&s->a, "%s/%016llx", s->dir, (unsigned long long)session);
 }
 
 /* A writing end of another session's FIFO: a descriptor or -errno (-ENXIO:
@@ -5975,14 +6167,10 @@ static enum sess_past sess_compare_files(txn *t, const sess_files *was,
 
 static void sess_unlink_orphan(void *arg, const char *name) {
   store *s = arg;
-  size_t dir = strlen(s->dir), len = strlen(name);
+  size_t len = strlen(name);
   if (len != 16 || strspn(name, "0123456789abcdef") != len) return;
-  char *path = mem_resize(&s->a, NULL, dir + len + 2);
-  if (!path) return;
-  memcpy(path, s->dir, dir);
-  path[dir] = '/';
-  memcpy(path + dir + 1, name, len + 1);
-  s->os.unlink(s->os.context, path);
+  char *path = mem_format(&s->a, "%s/%s", s->dir, name);
+  if (path) s->os.unlink(s->os.context, path);
   mem_free(path);
 }
 
@@ -8068,20 +8256,6 @@ static void view_add_text(view_list *l, sqlite3_stmt *st, int column) {
   buf_add_string(&l->texts, text ? text : "");
 }
 
-/* Put head, records and texts into one block; *records and *texts point into
- * it. */
-static void *view_finish(const zke_allocator *a, view_list *l, size_t head,
-                         char **records, char **texts) {
-  if (l->records.failed || l->texts.failed) return NULL;
-  char *block = mem_resize(a, NULL, head + l->records.len + l->texts.len);
-  if (!block) return NULL;
-  *records = block + head;
-  *texts = *records + l->records.len;
-  if (l->records.len) memcpy(*records, l->records.data, l->records.len);
-  if (l->texts.len) memcpy(*texts, l->texts.data, l->texts.len);
-  return block;
-}
-
 /* Run a query of the views and let add() turn each row into a record. */
 static int view_collect(store *s, const char *sql, int64_t from, int64_t to,
                         void (*add)(store *s, sqlite3_stmt *st, view_list *l),
@@ -8134,9 +8308,10 @@ static int view_sessions(store *s, int64_t from, int64_t to,
       "ORDER BY id",
       from, to, view_read_session, &l);
   life_forget(s);
-  zke_session_list *list =
-      rc == ZKE_OK ? view_finish(&s->a, &l, sizeof *list, &records, &text)
-                   : NULL;
+  zke_session_list *list = rc == ZKE_OK
+                               ? buf_block(&s->a, sizeof *list, &l.records,
+                                           &l.texts, &records, &text)
+                               : NULL;
   if (list) {
     zke_session_info *r = (zke_session_info *)(void *)records;
     for (int i = 0; i < l.count; i++, text += strlen(text) + 1)
@@ -8175,9 +8350,10 @@ static int view_watches(store *s, bool waiters, zke_watch_list **out) {
           ? SCHEMA_WAITERS("w.path,w.kind,w.session,n.owner") " ORDER BY 1,3"
           : "SELECT path,kind,session,0 FROM watch ORDER BY 1,3,2",
       0, 0, view_read_watch, &l);
-  zke_watch_list *list =
-      rc == ZKE_OK ? view_finish(&s->a, &l, sizeof *list, &records, &text)
-                   : NULL;
+  zke_watch_list *list = rc == ZKE_OK
+                             ? buf_block(&s->a, sizeof *list, &l.records,
+                                         &l.texts, &records, &text)
+                             : NULL;
   if (list) {
     zke_watch_info *r = (zke_watch_info *)(void *)records;
     for (int i = 0; i < l.count; i++, text += strlen(text) + 1)
@@ -8539,12 +8715,7 @@ static int store_inspect_name(store *s, unsigned flags, bool *exists) {
 
 /* The path of a side file; NULL without memory. */
 static char *store_beside(store *s, const char *suffix) {
-  size_t len = strlen(s->file), more = strlen(suffix);
-  char *path = mem_resize(&s->a, NULL, len + more + 1);
-  if (!path) return NULL;
-  memcpy(path, s->file, len);
-  memcpy(path + len, suffix, more + 1);
-  return path;
+  return mem_format(&s->a, "%s%s", s->file, suffix);
 }
 
 /* The names of the side files follow SQLite's idea of the database's, which
