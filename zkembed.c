@@ -846,7 +846,8 @@ static int os_lock_range(void *context, int fd, int64_t from, int64_t count,
   int rc;
   do rc = fcntl(fd, F_OFD_SETLK, &l);
   while (rc < 0 && errno == EINTR);
-  return rc < 0 ? (errno == EACCES ? -EAGAIN : -errno) : 0;
+  if (rc == 0) return 0;
+  return errno == EACCES ? -EAGAIN : -errno; /* POSIX allows either */
 }
 
 static int os_lock(void *context, int fd, int64_t offset, int how) {
@@ -2001,7 +2002,7 @@ static void host_log(store *s, int level, const char *format, ...) {
  * Order: a thread that comes while the lock is free takes it, although others
  * may be waking up for it.  That saves most switches of threads.  Once the
  * first of the queue has been woken in vain (`passed`), nobody passes it any
- * more; so a thread waits for at most one that overtook it (P10).
+ * more.  So the first of the queue is passed once at most (P10).
  *
  * Callbacks run without the lock.
  * ==================================================================== */
@@ -2742,44 +2743,52 @@ static void wal_wrap(store *s, sqlite3_file *f) {
 /* ======================================================================
  * shm_: the WAL-index, reading without locks (private)
  *
- * SQLite brackets a read with two locks of the kernel, a third of what a get
- * costs, and sets a mark with two more when somebody has written.  They keep
- * off those who would overwrite what is being read: a checkpoint, and the
- * writer that begins the log anew after one.
+ * The WAL-index, in the -shm file, tells readers where the pages of the log
+ * lie.  Its header tells which state of the database is current.  This section
+ * watches SQLite's use of it, and lets SQLite read without the locks that it
+ * would take.
  *
- * But nothing can be overwritten behind a reader's back.  The header of the
- * WAL-index, in the -shm (SQLite's published format), tells which state of the
- * database is current; it is there for whoever begins to read next.  A process
- * may die at any instant, and its locks with it, so at any instant the state
- * that the header tells of must be there to be read.  Hence a commit is in the
- * log before the header tells of it; only what is committed is copied into the
- * database; and before a frame is written over, the header has changed.  Its
- * checksums, its salt and the count of changes do not come back.  So who looks
- * at the header, reads, and finds the header as it was, has read one committed
- * state, the current one.  (A recovery by another process rebuilds the
- * WAL-index while there are readers, since SQLite 3.34.)
+ * What the locks cost and do.  SQLite brackets a read with two locks of the
+ * kernel, a third of what a get costs, and sets a mark with two more when
+ * somebody has written.  They keep off processes that would overwrite what is
+ * being read: a checkpoint, and the writer that begins the log anew after one.
  *
- * Here, then, a read takes no lock, and does not stand when the header has
- * changed meanwhile: whatever came of it, rows or an error, is thrown away and
- * read again under SQLite's locks.  Where that happened the next reads are made
- * with locks, too.
+ * Why a read without them is right.  A process may die at any instant, and its
+ * locks with it.  So at any instant the state that the header tells of must be
+ * there for the process that reads next.  Hence
  *
- * Nobody waits for a reader without locks, so its transaction stays open, and
- * the next read goes on in it if the header is still the same, at half of
- * the cost.  Before anything else is done with the connection, db_end() ends
- * it.
+ *   1. a commit is in the log before the header tells of it;
+ *   2. only what is committed is copied into the database;
+ *   3. before a frame of the log is written over, the header has changed;
+ *   4. the header's checksums, salt and count of changes do not come back.
  *
- * A transaction that writes needs no read lock, either, once it has begun:
- * SQLite compares the header when it has the lock of the one writer, and that
- * one lets nobody commit and nobody begin the log anew.
+ * A reader that looks at the header, reads, and finds the header as it was,
+ * has therefore read one committed state, the current one.  Where the header
+ * has changed, whatever came of the read, rows or an error, is thrown away,
+ * and the read is made again under SQLite's locks; so are the next
+ * SHM_DISTRUST ones.  (A recovery by another process rebuilds the WAL-index
+ * while there are readers, since SQLite 3.34.)
  *
- * The header's format and place are verified before they are relied on: a
- * connection makes its first commit under SQLite's locks, and its reads go
- * without locks only if that commit has changed the header as expected
- * (shm_on_commit).  A header of another version, at any time, means SQLite's
- * locks.
+ * What else follows.  Nobody waits for a reader without locks, so its
+ * transaction stays open, and the next read goes on in it if the header is
+ * still the same, at half of the cost.  Before anything else is done with the
+ * connection, db_end() ends it.  A transaction that writes needs no read lock,
+ * either, once it has begun: SQLite compares the header when it has the lock
+ * of the one writer, and that one lets nobody commit and nobody begin the log
+ * anew.
+ *
+ * What is relied on.  The header's format and place are verified before they
+ * are used: a connection makes its first commit under SQLite's locks, and its
+ * reads go without locks only if that commit has changed the header as
+ * expected (shm_on_commit).  A header of another version, at any time, means
+ * SQLite's locks.
+ *
+ * Start reading at shm_lock(), by which SQLite asks for its locks, then
+ * shm_grant() and shm_is_current().
  * ==================================================================== */
 
+/* So many reads are made under locks after one that did not stand: a writer is
+ * busy, and reading twice would cost more than the locks. */
 enum { SHM_DISTRUST = 16 };
 
 /* The -shm's locks: that of the one writer; that of a recovery, which is taken
@@ -2789,8 +2798,11 @@ enum { SHM_WRITE = 0, SHM_RECOVER = 2, SHM_READ = 3, SHM_MARKS = 4 };
 _Static_assert(SHM_READ + 1 + SHM_MARKS == SQLITE_SHM_NLOCK,
                "the -shm has as many locks as we know");
 
-/* Copy the header, or its second copy (1).  The length is fixed: this is a
- * tenth of a get. */
+/* Copy the header, or its second copy (1).  The barriers keep the compiler and
+ * the processor from moving what is read before or after into or out of the
+ * comparison.  A copy that is torn, because a writer is just writing, differs
+ * from the one that it is compared with, or has a wrong checksum.  The length
+ * is fixed: this is a tenth of a get. */
 static void shm_look(const shm_index *x, int copy, uint32_t *words) {
   x->file.real->xShmBarrier(x->file.f);
   const volatile uint32_t *head = x->head + copy * SHM_WORDS;
@@ -2798,7 +2810,8 @@ static void shm_look(const shm_index *x, int copy, uint32_t *words) {
   x->file.real->xShmBarrier(x->file.f);
 }
 
-/* Is the state that the open read began with the current one? */
+/* Is the state that the open read began with still the current one?  Then all
+ * that was read so far is of that state: see the head of this section. */
 static bool shm_is_current(const store *s) {
   uint32_t now[SHM_WORDS];
   if (s->memory) return true;
@@ -2829,7 +2842,8 @@ static bool shm_is_whole(const shm_head *head) {
   return sum[0] == head->sum[0] && sum[1] == head->sum[1];
 }
 
-/* Is the last frame that a header tells of the one that was written last? */
+/* Does a header tell of the log's last frame as wal_ saw it written: its
+ * place, the size of the database, salt and checksum? */
 static bool shm_ends_log(const shm_head *head, const wal_log *l) {
   int64_t page = (head->page & 0xfe00) | (head->page & 1) << 16;
   return l->end == WAL_HEAD + head->frames * (WAL_FRAME + page) &&
@@ -2839,7 +2853,8 @@ static bool shm_ends_log(const shm_head *head, const wal_log *l) {
          head->frame_sum[1] == base_big_endian(l->last + 20);
 }
 
-/* The writers' lock was got. */
+/* SQLite has got the writers' lock: note what the header counts, so that
+ * shm_end_write() can tell whether it went up by one. */
 static void shm_begin_write(shm_index *x) {
   shm_head copy[2];
   x->frames = 0;
@@ -2865,9 +2880,13 @@ static void shm_end_write(shm_index *x) {
   wal_forget(x->log);
 }
 
-/* The read locks are granted without being taken.  To set a mark SQLite takes
- * one exclusively for a moment: refused, it does with the mark of another, but
- * it needs one.  False: it is the kernel's business. */
+/* Grant a read lock without taking it; false: it is the kernel's business.
+ *
+ * A shared lock is believed to be had until SQLite drops it; it is kept in
+ * `granted`, so that the drop is not handed to the kernel, either.  To set a
+ * mark, SQLite takes a read lock exclusively for a moment: refused, it does
+ * with the mark of another.  But it needs one that serves; so after as many
+ * refusals as there are marks the kernel is asked. */
 static bool shm_grant(shm_index *x, int lock, int flags, int *rc) {
   unsigned bit = 1u << lock;
   bool shared = flags & SQLITE_SHM_SHARED;
@@ -2901,28 +2920,52 @@ static int shm_recover(const shm_index *x) {
   return rc;
 }
 
+/* The writers' lock: what the transaction did to header and log is looked at
+ * from just after it was got until just before it goes, while nobody else can
+ * change them. */
+static int shm_lock_writers(shm_index *x, int flags) {
+  bool lock = flags & SQLITE_SHM_LOCK;
+  if (!lock) shm_end_write(x);
+  int rc = x->file.real->xShmLock(x->file.f, SHM_WRITE, 1, flags);
+  if (rc == SQLITE_OK && lock) shm_begin_write(x);
+  return rc;
+}
+
+/* Note which read locks SQLite has of the kernel, by a bit each. */
+static void shm_note_read(shm_index *x, int lock, int flags) {
+  if (!(flags & SQLITE_SHM_SHARED)) return;
+  unsigned bit = 1u << lock;
+  x->held = flags & SQLITE_SHM_LOCK ? x->held | bit : x->held & ~bit;
+}
+
+/* Does SQLite take the locks that a recovery needs?  They are several, with the
+ * one of the recovery among them, and exclusive. */
+static bool shm_is_recovery(int first, int n, int flags) {
+  return (flags & SQLITE_SHM_LOCK) && (flags & SQLITE_SHM_EXCLUSIVE) &&
+         first <= SHM_RECOVER && first + n > SHM_RECOVER;
+}
+
+/* SQLite takes or drops locks of the -shm.  Read locks may be granted without
+ * the kernel, the writers' lock is watched, and a recovery that has got its
+ * locks first makes the log durable; where that fails the locks are dropped
+ * again and SQLite is told of the error. */
 static int shm_lock(sqlite3_file *f, int first, int n, int flags) {
   shm_index *x = file_owner(f);
-  bool got = flags & SQLITE_SHM_LOCK;
-  bool recovery = got && (flags & SQLITE_SHM_EXCLUSIVE) &&
-                  first <= SHM_RECOVER && first + n > SHM_RECOVER;
   bool read = n == 1 && first >= SHM_READ;
-  bool write = n == 1 && first == SHM_WRITE;
   int rc;
   if (read && shm_grant(x, first, flags, &rc)) return rc;
-  if (write && !got) shm_end_write(x);
+  if (n == 1 && first == SHM_WRITE) return shm_lock_writers(x, flags);
   rc = x->file.real->xShmLock(f, first, n, flags);
   if (rc != SQLITE_OK) return rc;
-  if (write && got) shm_begin_write(x);
-  if (read && (flags & SQLITE_SHM_SHARED))
-    x->held = got ? x->held | 1u << first : x->held & ~(1u << first);
-  if (recovery) rc = shm_recover(x);
+  if (read) shm_note_read(x, first, flags);
+  if (shm_is_recovery(first, n, flags)) rc = shm_recover(x);
   if (rc != SQLITE_OK)
     x->file.real->xShmLock(f, first, n,
                            SQLITE_SHM_UNLOCK | SQLITE_SHM_EXCLUSIVE);
   return rc;
 }
 
+/* SQLite maps the WAL-index: note where its header is. */
 static int shm_map(sqlite3_file *f, int region, int size, int extend,
                    void volatile **out) {
   shm_index *x = file_owner(f);
@@ -2931,12 +2974,14 @@ static int shm_map(sqlite3_file *f, int region, int size, int extend,
   return rc;
 }
 
+/* SQLite lets go of the WAL-index, and the header with it. */
 static int shm_unmap(sqlite3_file *f, int remove) {
   shm_index *x = file_owner(f);
   x->head = NULL;
   return x->file.real->xShmUnmap(f, remove);
 }
 
+/* The database is closed: no read is open any more. */
 static int shm_close(sqlite3_file *f) {
   shm_index *x = file_owner(f);
   x->head = NULL;
@@ -2944,6 +2989,10 @@ static int shm_close(sqlite3_file *f) {
   return file_close(&x->file);
 }
 
+/* The database's file was opened: give it the methods above.  The number of
+ * reads goes on, so that none comes twice, and so does `serving`; all else
+ * begins anew, above all the trust in this SQLite.  A VFS without a WAL-index
+ * has no such methods. */
 static void shm_wrap(store *s, sqlite3_file *f) {
   shm_index *x = &s->index;
   int64_t number = x->number; /* no number comes again */
@@ -2958,6 +3007,7 @@ static void shm_wrap(store *s, sqlite3_file *f) {
   x->file.own.xShmUnmap = shm_unmap;
 }
 
+/* SQLite does not do what is relied on: say it once. */
 static void shm_tell_strange(store *s, const char *what) {
   host_log(s, ZKE_LOG_WARN, "%s: SQLite %s %s: its own way is used from now on",
            s->name, sqlite3_libversion(), what);
@@ -2985,7 +3035,9 @@ static int shm_on_commit(void *arg, sqlite3 *db, const char *name, int pages) {
   return SQLITE_OK;
 }
 
-/* Let the next transaction do without read locks, where that can be. */
+/* Let the next transaction do without read locks, where that can be: SQLite's
+ * first commit was as expected, and the header is of the version that is
+ * known.  What it says now is what shm_is_current() compares with. */
 static void shm_go_lockless(store *s) {
   shm_index *x = &s->index;
   shm_head head;
@@ -3000,11 +3052,18 @@ static void shm_go_lockless(store *s) {
 /* ======================================================================
  * vfs_: the VFS of each store (private)
  *
- * SQLite sleeps in one place without asking the busy handler: a reader that
- * finds a writer stopped in the instant of telling of its commit tries a
- * hundred times, ten seconds in all.  So each store has a VFS of its own that
- * cuts the sleeps at the running call's deadline, gives the log and the
- * database methods of wal_ and shm_, and passes everything else on.
+ * SQLite reaches the system by a VFS.  Each store puts one of its own before
+ * the one that the host chose.  It does two things and passes everything
+ * else on:
+ *
+ * - The log gets the methods of wal_, the database's file those of shm_.
+ * - SQLite sleeps in one place without asking the busy handler: a reader that
+ *   finds a writer stopped in the instant of publishing its commit tries a
+ *   hundred times, ten seconds in all.  Here the sleeps end at the running
+ *   call's deadline (P10).
+ *
+ * SQLite finds a VFS by its name.  So ours is in its list while a connection is
+ * opened or compacted, under a name that nobody else asks for.
  * ==================================================================== */
 
 /* The VFS that everything is passed on to. */
@@ -3012,6 +3071,8 @@ static sqlite3_vfs *vfs_base_of(sqlite3_vfs *v) {
   return ((const store *)v->pAppData)->vfs_base;
 }
 
+/* Open a file by the VFS below, and give it methods of ours where it is the
+ * log or the database.  What could not be opened has no methods. */
 static int vfs_open(sqlite3_vfs *v, const char *name, sqlite3_file *file,
                     int flags, int *out_flags) {
   int rc = vfs_base_of(v)->xOpen(vfs_base_of(v), name, file, flags, out_flags);
@@ -3038,6 +3099,7 @@ static int vfs_random(sqlite3_vfs *v, int size, char *out) {
   return vfs_base_of(v)->xRandomness(vfs_base_of(v), size, out);
 }
 
+/* Sleep, but not beyond the running call's deadline. */
 static int vfs_sleep(sqlite3_vfs *v, int us) {
   store *s = v->pAppData;
   int64_t left = base_max(s->deadline - host_now(s), 0);
@@ -3053,6 +3115,8 @@ static int vfs_last_error(sqlite3_vfs *v, int size, char *out) {
   return vfs_base_of(v)->xGetLastError(vfs_base_of(v), size, out);
 }
 
+/* Fill in the store's VFS.  Version 1 is enough: later ones add a finer clock
+ * and the replacement of system calls. */
 static void vfs_fill(store *s) {
   sqlite3_vfs *v = &s->vfs_own;
   memset(v, 0, sizeof *v);
@@ -3094,7 +3158,14 @@ static int vfs_connect(store *s, int flags) {
  * schema_: the tables; recognising a file (private)
  *
  * What a database of zkembed consists of, how one is made, and what the header
- * of a file says about whose it is.  doc/format.md tells what the columns mean.
+ * of a file says about whose it is.  doc/format.md tells what the columns mean
+ * and which invariants hold; zke_check() tests those.
+ *
+ * A file that is not ours is never written to.  So opening looks at the header
+ * before SQLite reads anything (schema_recognise), decides (schema_accept),
+ * and makes tables only in a file that is empty, in one transaction with the
+ * header's fields.  So a creation that is cut short leaves an empty file
+ * behind, or one with a journal that says that it was.
  * ==================================================================== */
 
 /* The tables.  Their meaning, column by column, is in doc/format.md; the
@@ -3277,8 +3348,21 @@ static int schema_accept(store *s, enum schema_kind kind) {
 /* ======================================================================
  * db_: the connection (private)
  *
- * Connecting, beginning to read and to write, what a COMMIT syncs, checkpoints.
- * Nothing above the tables: no rule of the tree is here.
+ * The connection to the database: opening it, beginning to read and to write,
+ * what a COMMIT syncs, checkpoints, compaction.  Nothing above the tables: no
+ * rule of the tree is here.
+ *
+ * At most one transaction is open on a store's connection.  Three states:
+ *
+ *   none     autocommit; a statement would be a transaction by itself
+ *   reading  after db_begin_read(); may stay open after the call (index.open)
+ *   writing  after db_begin_write(), with the gate held; ended by txn_
+ *
+ * Whoever wants another state calls db_end() first, which is free where
+ * nothing is open.  Checkpoints and compaction are made with the gate held
+ * only (P12).
+ *
+ * Start reading at db_begin_read() and db_read_stands().
  * ==================================================================== */
 
 SQL_STATEMENT(BEGIN_READ, "BEGIN");
@@ -3298,7 +3382,12 @@ static int db_end(store *s) {
 }
 
 /* Begin to read one state of the database, the current one; then, when all is
- * read, ask db_read_stands(), and where it says no do both again. */
+ * read, ask db_read_stands(), and where it says no do both again.
+ *
+ * Where a read is open already and nothing was committed since, this costs a
+ * look at the header and no call of SQLite: that is the usual case of a
+ * process that reads much.  Else the old one is ended, and the new one goes
+ * without locks if it may. */
 static int db_begin_read(store *s) {
   shm_index *x = &s->index;
   if (x->open && shm_is_current(s)) return ZKE_OK;
@@ -3314,10 +3403,11 @@ static int db_begin_read(store *s) {
   return rc;
 }
 
-/* What did not stand may have been the tables' definitions, too, where a
- * foreign program changed them: with the new number and the old text, so that
- * SQLite would never look again.  They can have been read only if a statement
- * was prepared anew, or failed. */
+/* Make SQLite read the tables' definitions anew, where a read that did not
+ * stand may have read them.  A foreign program may have changed them in
+ * between: SQLite would then have the new number with the old text, and never
+ * look again.  They can have been read only if a statement was prepared anew,
+ * or failed. */
 static void db_forget_schema(store *s) {
   int rc = sqlite3_errcode(s->db) & 0xff;
   bool read = rc != SQLITE_OK && rc != SQLITE_ROW && rc != SQLITE_DONE;
@@ -3341,12 +3431,17 @@ static int db_begin_write(store *s) {
   return rc == ZKE_OK ? sql_do(s, SQL_BEGIN_WRITE) : rc;
 }
 
-/* Is the read of that number open still, and what it reads current? */
+/* Is the read of that number open still, and what it reads current?  Then
+ * whatever was found out in it holds now, such as that the session's row was
+ * there. */
 static bool db_read_holds(const store *s, int64_t number) {
   return s->index.open && s->index.number == number && shm_is_current(s);
 }
 
-/* Is what was read one state?  Under locks it is. */
+/* Is what was read one state?  Under locks it always is.  Without, the header
+ * has to be the one that the read began with.  Then the read stays open for
+ * the next one; where this is false it is ended, nothing of it may be used,
+ * and the caller begins again, under locks. */
 static bool db_read_stands(store *s) {
   bool lockless = s->index.open;
   if (lockless && shm_is_current(s)) return true;
@@ -3402,6 +3497,7 @@ static int db_configure(store *s) {
   return sql_exec(s, sql, "configuring");
 }
 
+/* SQLite tells the journal mode that it has set. */
 static int db_note_mode(void *arg, int columns, char **values, char **names) {
   (void)columns, (void)names;
   /* the pragma gives the mode, a text */
@@ -3427,6 +3523,7 @@ static int db_enter_wal(store *s) {
   }
 }
 
+/* End all statements; each is prepared anew at its next use. */
 static void db_finalize(store *s) {
   for (int i = 0; i < SQL_COUNT; i++) {
     sqlite3_finalize(s->statement[i]);
@@ -3434,6 +3531,8 @@ static void db_finalize(store *s) {
   }
 }
 
+/* Close the connection.  What was not committed is gone.  The next
+ * connection's statements are prepared anew. */
 static void db_disconnect(store *s) {
   db_finalize(s);
   /* one whose descriptors are the host's now is left as it is: closing it
@@ -3541,14 +3640,29 @@ static int db_vacuum(store *s) {
 /* ======================================================================
  * side_: the directory beside the database (private)
  *
- * The bytes of the gate file are locks, not data: the gate and the duty.  So
- * are those of the line file, the places of those who wait for the gate, and
- * those of the files beside the liveness file, at offset = session id one byte
- * a session, which the session's own open file description holds while it
- * lives.  They are so many files because the kernel looks through all locks of
- * a file at each call, and places and lives are many.  What the liveness file
- * contains are hints: when the last sweep was, how far the zxids had come (a
- * database that is behind was restored from a backup), the leases' stamps.
+ * The directory beside the database, <name>-zke/, and the files in it.  None
+ * of them survives the host's boot in meaning, and none holds what a database
+ * needs: they tell who lives and wake who sleeps.
+ *
+ *   gate     lock bytes: the gate (from SIDE_GATE), the duty (SIDE_DUTY)
+ *   line     lock bytes: places of processes that wait for the gate; see line_
+ *   live     numbers: last sweep, last zxid, leases' stamps; lives as well,
+ *            where no other file can carry them
+ *   live.XX  lock bytes: lives of sessions, at offset = session id; see life_
+ *   (16 hex digits)  the FIFO of that session; see wake_
+ *
+ * A lock byte is the lock, not the byte: the files stay empty there.  There
+ * are so many files because the kernel looks through all locks of a file at
+ * each call, and places and lives are many.
+ *
+ * The numbers in the live file are hints and never synced: when the last sweep
+ * was, how far the zxids had come (a database that is behind was restored from
+ * a backup), when a session with a lease called in last.  A process that cannot
+ * write one goes on without.
+ *
+ * Files are opened so that nobody is led elsewhere: links are not followed,
+ * and an existing file is never made anew.  They have the database's mode and,
+ * as far as this process may, its owner and group.
  * ==================================================================== */
 
 /* The gate is the bytes before the duty's: its holder locks as many of them as
@@ -3574,14 +3688,17 @@ static int side_adopt(store *s, int fd, unsigned mode) {
   return s->os.adopt(s->os.context, fd, mode, s->file_id.uid, s->file_id.gid);
 }
 
-/* Make the side directory if it is missing; a link to one is refused. */
+/* Make the side directory if it is missing.  A link to one is refused: its
+ * owner could lead the files elsewhere.  Only the process that made it gives
+ * it a mode. */
 static int side_make_directory(store *s) {
   unsigned mode = side_directory_mode(s->file_id.mode);
   int made = s->os.mkdir(s->os.context, s->dir, mode);
   int fd = made < 0 && made != -EEXIST
                ? made
                : fd_open(s, s->dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
-  int rc = fd < 0 ? fd : made == 0 ? side_adopt(s, fd, mode) : 0;
+  int rc = fd < 0 ? fd : 0;
+  if (fd >= 0 && made == 0) rc = side_adopt(s, fd, mode);
   fd_close(s, &fd);
   if (rc == -ENOTDIR || rc == -ELOOP)
     return base_fail(ZKE_CANTOPEN, "%s is not a directory", s->dir);
@@ -3615,12 +3732,14 @@ static int side_open(store *s) {
   return rc;
 }
 
-/* Take or drop a lock byte of the gate file. */
+/* Take or drop a lock byte of the gate file without waiting: 0, -EAGAIN where
+ * another process has it, or another -errno. */
 static int side_lock_byte(store *s, int64_t byte, bool on) {
   return s->os.lock_range(s->os.context, s->gate_fd, byte, 1,
                           on ? ZKE_LOCK_EXCLUSIVE : ZKE_LOCK_NONE);
 }
 
+/* Are these two the same file?  Names do not tell: they can be moved. */
 static bool side_same_file(const zke_file *a, const zke_file *b) {
   return a->device == b->device && a->inode == b->inode;
 }
@@ -3642,7 +3761,8 @@ static bool side_follow_mode(store *s, const char *path, unsigned mode) {
   return s->os.share(c, path, mode, s->file_id.gid) == 0;
 }
 
-/* Is a descriptor still the file that it was opened as? */
+/* Is a descriptor still the file that it was opened as?  An error other than
+ * "not a descriptor" counts as yes: it says nothing about the number. */
 static bool side_fd_matches(const store *s, int fd, const zke_file *id) {
   zke_file f;
   int rc = host_fstat(s, fd, &f);
@@ -3650,7 +3770,7 @@ static bool side_fd_matches(const store *s, int fd, const zke_file *id) {
 }
 
 /* Are the store's descriptors what they were opened as?  Looks only at what is
- * fixed, so the lock need not be held. */
+ * fixed at open, so the store's lock need not be held. */
 static bool side_fds_match(const store *s) {
   return side_fd_matches(s, s->gate_fd, &s->gate_id) &&
          side_fd_matches(s, s->live_fd, &s->live_id);
@@ -3672,11 +3792,22 @@ static bool side_write_hint(store *s, int64_t at, int64_t stamp) {
 /* ======================================================================
  * life_: which sessions live (private)
  *
- * A session's life is a lock on the byte at offset = session id of one of
- * LIFE_SHARDS files, so that the kernel, which looks through all locks of a
- * file at each call, has few to look through.  The session's row has the inode
- * of the file: while the session lives the file is open, so no other file can
- * have that inode, and one that was put in its place is never taken for it.
+ * Who lives?  A session's life is a lock on the byte at offset = session id of
+ * one of LIFE_SHARDS files, held by an open file description of the session's
+ * own.  The kernel drops it when the process is gone, however it went, so
+ * nobody has to judge by a timeout (P5).
+ *
+ * A session's row has the inode of the file.  While the session lives the file
+ * is open, so no other file can have that inode; one that was put in its place
+ * is never taken for it.
+ *
+ * Looking at a life has four answers: see enum life_state.  Only a positive
+ * answer of the kernel makes a session dead.  Where a lock was lost together
+ * with its file (LIFE_LOST), or there is no descriptor left to look with
+ * (LIFE_BLIND), the caller does nothing now.
+ *
+ * Sessions of this store are not asked for: they are in its list, ordered by
+ * id.
  * ==================================================================== */
 
 enum { LIFE_SHARDS = 64 };
@@ -3709,10 +3840,12 @@ static unsigned life_shard(int64_t session) {
   return (unsigned)((uint64_t)session * UINT64_C(0x9e3779b97f4a7c15) >> 58);
 }
 
+/* The path of a file that carries lives; NULL without memory. */
 static char *life_shard_path(store *s, unsigned shard) {
   return mem_format(&s->a, "%s.%02x", s->live, shard);
 }
 
+/* The path of the file that carries a session's life. */
 static char *life_path(store *s, int64_t session) {
   return life_shard_path(s, life_shard(session));
 }
@@ -3765,11 +3898,13 @@ static int life_open(store *s, int64_t session, int *fd, int64_t *life) {
   return life_open_again(s, fd);
 }
 
+/* Close the file whose lives were looked at last. */
 static void life_forget(store *s) { fd_close(s, &s->shard_fd); }
 
 /* A descriptor of the file that carries a session's life, or -errno; -ENOENT:
- * the file is not there any more.  It is kept for the next session of the same
- * file until life_forget(). */
+ * that file is not there any more, though another may be in its place.  It is
+ * kept for the next session of the same file until life_forget(): a sweep
+ * looks at the sessions file by file. */
 static int life_find(store *s, int64_t session, int64_t life) {
   zke_file id;
   unsigned shard = life_shard(session);
@@ -3815,6 +3950,7 @@ static enum life_state life_look(store *s, int64_t session, int64_t life) {
   return fd >= 0 && s->os.probe(c, fd, session) == 0 ? LIFE_FREE : LIFE_HELD;
 }
 
+/* Is the session dead?  False also where nobody can tell. */
 static bool life_is_dead(store *s, int64_t session, int64_t life) {
   return life_look(s, session, life) == LIFE_FREE;
 }
@@ -3822,19 +3958,34 @@ static bool life_is_dead(store *s, int64_t session, int64_t life) {
 /* ======================================================================
  * wake_: waking a session (private)
  *
- * A session sleeps at its FIFO in the side directory, and is woken by a byte in
- * it. A wake-up may be lost; the sleeper's tick makes good for it (P7).
+ * A session sleeps at its FIFO in the side directory, whose name is its id.  A
+ * process that committed something for it writes a byte there; the byte says
+ * only that there is something, the database says what.  The sleeper has both
+ * ends open, so a write never fails for want of a reader while it lives, and
+ * the reader never sees the end of the file.  When the process dies the last
+ * reading end goes, and whoever has a writing end sees an error: that is the
+ * notice of death (wait_).
+ *
+ * A wake-up may be lost: a full FIFO, no descriptor left, a process that dies
+ * between COMMIT and the byte.  The sleeper's tick makes good for it (P7).
+ * One too many costs a look.
+ *
+ * Sessions of the same store are woken by their own descriptor, without a
+ * search.
  * ==================================================================== */
 
 /* What a byte in a session's FIFO says. */
 #define WAKE_EVENT "e" /* there may be events */
 #define WAKE_GATE "t"  /* the gate is free: it is the first in the line */
 
+/* Write the byte; false: there is nobody who could read it. */
 static bool wake_write(const store *s, int fd, const char *byte) {
   int64_t n = s->os.write(s->os.context, fd, byte, 1);
   return n >= 0 || n == -EAGAIN; /* full: it will wake anyway */
 }
 
+/* Wake the thread that sleeps for this session of ours.  Never into a
+ * descriptor that is the host's by now. */
 static void wake_self(zke *z) {
   if (!health_lost_fds(z->s)) wake_write(z->s, z->wake_wfd, WAKE_EVENT);
 }
@@ -3847,6 +3998,7 @@ static void wake_sleeper(const zke *z) {
     wake_write(s, z->wake_wfd, WAKE_EVENT);
 }
 
+/* The path of a session's FIFO; NULL without memory. */
 static char *wake_path(store *s, int64_t session) {
   return mem_format(&s->a, "%s/%016llx", s->dir, (unsigned long long)session);
 }
@@ -3866,8 +4018,10 @@ static int wake_open(store *s, int64_t session) {
   return fd;
 }
 
-/* Wake one session.  A failure means that it is gone or that the tick must do
- * (P7). */
+/* Wake one session by this byte.  Writing ends are kept, the one used last
+ * first, up to ZKE_WAKE_CACHE; beyond that the one that was not used for the
+ * longest time is closed.  A failure means that the session is gone, or that
+ * its tick must do (P7). */
 static void wake_session(store *s, int64_t session, const char *byte) {
   zke *own = life_find_own(s, session);
   if (own) wake_self(own);
@@ -3895,6 +4049,7 @@ static void wake_session(store *s, int64_t session, const char *byte) {
   memmove(s->wake, s->wake + 1, (size_t)s->wake_count * sizeof *s->wake);
 }
 
+/* Close all writing ends that were kept. */
 static void wake_forget(store *s) {
   while (s->wake_count) fd_close(s, &s->wake[--s->wake_count].fd);
 }
@@ -3903,12 +4058,17 @@ static void wake_forget(store *s) {
  * guard_: are the files still the store's own? (private)
  *
  * Somebody may remove or replace the files of a store, and its host may close
- * its descriptors.  Then nothing that the store holds is worth anything, and
- * all of its sessions expire.
+ * its descriptors without knowing.  Then nothing that the store holds is worth
+ * anything: its locks are on files that nobody looks at.  The store is given
+ * up for good, and each of its sessions expires as it would by its lease's
+ * end.
+ *
+ * Asked before anything is written to a descriptor that can lie unused for
+ * long, and by the tick.
  * ==================================================================== */
 
-/* The store's files are not the ones it opened: nothing it holds is worth
- * anything, and every session says so. */
+/* The store's files are not the ones that it opened: expire its sessions and
+ * wake them, so that each tells its watcher. */
 static void guard_give_up(store *s, const char *path) {
   health_worsen(s, HEALTH_REPLACED);
   host_log(s, ZKE_LOG_ERROR, "%s was removed or replaced", path);
@@ -3936,8 +4096,16 @@ static bool guard_is_intact(store *s) {
 /* ======================================================================
  * lease_: sessions with a lease (private)
  *
- * A session with a lease keeps a stamp of its last call in the liveness file,
- * in a slot of its own.  Others end it when the stamp is older than the lease.
+ * A session may have a lease: then it lives only while it also calls in, so
+ * that a program that hangs does not keep what it holds.  It writes the time
+ * of its calls into a slot of the live file, at most every quarter of the
+ * lease; any process ends it when the stamp is older than the lease (sweep_).
+ *
+ * A stamp is the host's CLOCK_BOOTTIME, which all processes share and which
+ * goes on while the host is suspended.  0 is a stamp by which nobody judges.
+ *
+ * A lease does not run while another call of the same store keeps the session
+ * from calling in: lease_extend() moves the stamp on by that time.
  * ==================================================================== */
 
 enum {
@@ -3946,6 +4114,7 @@ enum {
   LEASE_SLOTS_MOST = 1 << 24
 };
 
+/* Where a slot is in the live file. */
 static int64_t lease_slot_at(int64_t slot) {
   return LEASE_SLOTS_AT + slot * LEASE_SLOT_SIZE;
 }
@@ -3956,7 +4125,9 @@ static bool lease_write(store *s, int64_t slot, int64_t now) {
   return side_write_hint(s, lease_slot_at(slot), s->strange_clock ? 0 : now);
 }
 
-/* Renew a lease when a quarter of it has passed. */
+/* The session has called in: renew its stamp if a quarter of the lease has
+ * passed.  Where the stamp cannot be written, on a full disk, a waiting
+ * session is woken earlier to try again. */
 static void lease_stamp(zke *z) {
   if (!z->lease || z->state != SESS_ALIVE) return;
   int64_t now = host_boottime(z->s);
@@ -3969,7 +4140,9 @@ static void lease_stamp(zke *z) {
     z->lease_retry = now + base_max(tick_lease_step(z->lease), ZKE_MS);
 }
 
-/* A call that has the lock begins. */
+/* A call that has the lock begins: note whose it is, until when it may take,
+ * and, where the store has leases, since when it keeps the others from calling
+ * in. */
 static void lease_begin_call(store *s, zke *z, int64_t deadline) {
   s->deadline = deadline;
   s->caller = z;
@@ -3978,10 +4151,12 @@ static void lease_begin_call(store *s, zke *z, int64_t deadline) {
 
 /* The running call has had the lock for a while, so the other sessions of the
  * store could not call in: that time does not count for their leases.  It is
- * added to their stamps, as a new stamp would keep one that hangs.  Short calls
- * cost nothing.  Called while the gate is waited for, and before it is left:
- * until then nobody can have ended them.  A stamp that cannot be written is
- * left as it is. */
+ * added to their stamps; a new stamp would keep alive one that hangs.  Short
+ * calls cost nothing.
+ *
+ * Called while the gate is waited for, and before it is left: until then
+ * nobody can have ended those sessions, since that takes the gate.  A stamp
+ * that cannot be written is left as it is. */
 static void lease_extend(store *s) {
   int64_t now = s->lease ? host_boottime(s) : 0, held = now - s->since;
   if (!s->lease || held < tick_lease_step(s->lease) || !guard_is_intact(s))
@@ -3998,21 +4173,30 @@ static void lease_extend(store *s) {
 /* ======================================================================
  * line_: the line of writers (private)
  *
- * The line only decides in which order processes try for the gate, so that none
- * starves (P10).  Whatever goes wrong in the line costs time or fairness, never
- * safety.
+ * The line decides in which order processes try for the gate, so that none
+ * starves (P10).  It decides nothing else: whatever goes wrong in it costs
+ * time or fairness, never safety.
  *
  * A place in the line is a byte of the line file, locked by the process that
  * stands there.  Places are taken in ascending order; a process that finds no
- * lock before its own is the first.  The kernel drops the locks of the dead, so
- * nothing has to be repaired.  The process that leaves the gate wakes the first
- * by a byte in the FIFO of its session.  The first also looks every few
- * milliseconds, and the others seldom, so a wake-up that is lost, or a death,
- * costs a pause.
+ * lock before its own is the first.  The kernel drops the locks of the dead,
+ * so nothing has to be repaired.
+ *
+ * The process that leaves the gate wakes the first, by a byte in the FIFO of
+ * its session.  The first also looks every few milliseconds by itself, and the
+ * others seldom; so a wake-up that is lost, or a death, costs a pause.
  *
  * A first that does not come though the gate stands free is stopped.  Another
- * that sees it writes into the file that the line begins behind it.  When the
- * stopped process goes on, it takes a new place at the end.
+ * that sees it writes into the file that the line begins behind it
+ * (line_pass_over).  When the stopped process goes on, it takes a new place at
+ * the end.
+ *
+ * The file's words (the last place, where the line begins, whose a place is)
+ * are written without a lock and are hints: the locks are the line.  Each is
+ * one write of at most 16 bytes; a value that cannot be is read as the line's
+ * very beginning.
+ *
+ * Start reading at line_join(), then gate_look() below.
  * ==================================================================== */
 
 /* The line file: places, then at LINE_INSIST + place those that insist, and
@@ -4038,7 +4222,7 @@ typedef struct line_stay {
   int64_t free_first; /* … while this was the first */
   bool full;          /* the transaction will be synced */
   bool insists;       /* on its turn: nobody passes */
-  bool owed;          /* a byte was taken that was not for the line */
+  bool took_event;    /* a byte was taken that was not for the line */
 } line_stay;
 
 /* A place that another process holds, from one place on and below another; 0:
@@ -4051,7 +4235,9 @@ static int64_t line_any(store *s, int64_t from, int64_t below) {
   return at < 0 ? 0 : at;
 }
 
-/* The lowest of them that counts: the first in the line. */
+/* The lowest place that counts: the first in the line; 0: nobody stands
+ * there.  The kernel tells any lock of a range, so the range is cut down until
+ * none is left. */
 static int64_t line_first(store *s, int64_t below) {
   int64_t first = 0;
   for (int64_t at; (at = line_any(s, s->line_from, below)) != 0; below = at)
@@ -4079,6 +4265,7 @@ static void line_write(store *s, const int64_t *words, size_t count,
   s->os.pwrite(s->os.context, s->line_fd, words, count * sizeof *words, at);
 }
 
+/* Where the session of a place is noted; places far apart share one. */
 static int64_t line_slot_at(int64_t place) {
   return LINE_SLOTS_AT + place % LINE_SLOTS * LINE_SLOT_SIZE;
 }
@@ -4098,7 +4285,9 @@ static bool line_bars(store *s, bool full) {
   return line_any(s, by + s->line_from, by + LINE_LAST_PLACE) != 0;
 }
 
-/* Wake the first in the line, if there is one. */
+/* Wake the first in the line, if there is one.  Its session is in the place's
+ * slot; where the slot is another place's by now, or was never written, its
+ * own look must do. */
 static void line_wake_first(store *s) {
   int64_t slot[2] = {0, 0};
   line_read(s);
@@ -4136,6 +4325,7 @@ static void line_join(store *s, line_stay *at) {
   }
 }
 
+/* Give up the place, and the byte that insists. */
 static void line_leave(store *s, line_stay *at) {
   if (at->insists) line_lock_place(s, LINE_INSIST + at->place, false);
   if (at->place) line_lock_place(s, at->place, false);
@@ -4163,13 +4353,21 @@ static void line_pass_over(store *s, line_stay *at) {
  * gate_: the one writer (private)
  *
  * The gate is a lock of the kernel: the process that holds it is the one
- * writer, and P12 hangs on that alone.
+ * writer, of all processes, and P12 hangs on that alone.  gate_enter() waits
+ * for it within the call's deadline; gate_leave() lets the next one in.
+ *
+ * The lock is as many bytes long as its holder's number says, the session's id
+ * or the process's.  So another process can tell by whom it was kept waiting.
  *
  * A transaction that is synced takes a place in the line at once.  Others take
- * less time than a switch between processes.  So they first try for some
- * milliseconds without a place, and may pass the line while its first wakes
- * up.  One that finds the gate taken when it comes locks a second byte, and is
- * passed by nobody any more.
+ * less time than a switch between processes does.  So they first try for
+ * ZKE_GATE_PATIENCE_US without a place, and may pass the line while its first
+ * wakes up.  A first that finds the gate taken when it comes locks a second
+ * byte, which says that it insists, and is passed by nobody any more.
+ *
+ * In memory there is no other process, and no gate.
+ *
+ * Start reading at gate_enter() and gate_wait().
  * ==================================================================== */
 
 /* What the length of the gate's lock tells others: the session that writes, or
@@ -4210,7 +4408,13 @@ static int gate_try(store *s, const zke *z, line_stay *at, bool *held) {
   return rc;
 }
 
-/* One look: try the gate if nobody is before us. */
+/* One look: try the gate if nobody is before us; *held tells whether it is
+ * still another's.
+ *
+ * A process in the line asks the kernel for any place before its own.  If
+ * there is one and the gate is taken, it is simply not our time.  If the gate
+ * is free, the first is found out, and told or passed over.  A process that
+ * was passed over itself has no place any more and begins again at the end. */
 static int gate_look(store *s, zke *z, line_stay *at, bool *held) {
   *held = true;
   if (!at->place) return gate_try(s, z, at, held);
@@ -4246,8 +4450,10 @@ static int64_t gate_pause(const line_stay *at) {
   return (ZKE_LINE_LOOK_MS * (1 + behind) - at->place % 16) * ZKE_MS;
 }
 
-/* Sleep until our turn is told, at most so long.  Without a place, or a session
- * with a FIFO, nobody can tell it. */
+/* Sleep until we are told that it is our time, at most ns nanoseconds.
+ * Without a place, or a session with a FIFO, nobody can tell us.  The FIFO may
+ * also bring a byte that says that there are events; it is noted, so that
+ * gate_enter() can put it back for the thread that waits for them. */
 static void gate_sleep(store *s, line_stay *at, int64_t ns) {
   char bytes[256];
   zke *z = at->sleeper;
@@ -4261,7 +4467,7 @@ static void gate_sleep(store *s, line_stay *at, int64_t ns) {
   if (s->os.poll(s->os.context, &fd, 1, ms) <= 0) return;
   int64_t n = s->os.read(s->os.context, z->wake_rfd, bytes, sizeof bytes);
   if (n <= 0) s->os.sleep(s->os.context, ZKE_MS); /* it is not ours any more */
-  for (int64_t i = 0; i < n; i++) at->owed |= bytes[i] != *WAKE_GATE;
+  for (int64_t i = 0; i < n; i++) at->took_event |= bytes[i] != *WAKE_GATE;
 }
 
 SQL_STATEMENT(SESSION_PID, "SELECT pid FROM session WHERE id=?1");
@@ -4330,7 +4536,7 @@ static int gate_enter(store *s, zke *z, bool full) {
   line_leave(s, &at);
   if (left && !gate_holder(s))
     line_wake_first(s); /* it may have been our turn */
-  if (at.owed) wake_self(at.sleeper);
+  if (at.took_event) wake_self(at.sleeper);
   return rc;
 }
 
