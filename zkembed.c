@@ -2938,8 +2938,8 @@ static void shm_note_read(shm_index *x, int lock, int flags) {
   x->held = flags & SQLITE_SHM_LOCK ? x->held | bit : x->held & ~bit;
 }
 
-/* Does SQLite take the locks that a recovery needs?  They are several, with the
- * one of the recovery among them, and exclusive. */
+/* Does SQLite take the locks that a recovery needs?  They are exclusive, and
+ * the one that is named for it is among them. */
 static bool shm_is_recovery(int first, int n, int flags) {
   return (flags & SQLITE_SHM_LOCK) && (flags & SQLITE_SHM_EXCLUSIVE) &&
          first <= SHM_RECOVER && first + n > SHM_RECOVER;
