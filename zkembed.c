@@ -93,6 +93,11 @@
 
 /* ======================================================================
  * configuration (private)
+ *
+ * What stands under #ifndef a host may change when it compiles this file, by
+ * -DNAME=value.  None of it changes the file format or what is promised, only
+ * how fast things are and how much memory a store takes.  The values were
+ * measured (doc/performance.md).
  * ==================================================================== */
 
 #define ZKE_SQLITE_OLDEST 3037002 /* STRICT tables, and the fixes since */
@@ -1574,7 +1579,9 @@ enum { NODE_PLAIN = 0, NODE_CONTAINER = 1, NODE_TTL = 2 };
 enum { WATCH_TABLE_DATA = 0, WATCH_TABLE_CHILD = 1 };
 enum { WATCH_ONE_SHOT = 0, WATCH_PERSISTENT = 1, WATCH_RECURSIVE = 2 };
 
-/* Where a session is known to stand; the edges are in doc/design.md. */
+/* Where a session is known to stand.  EXPIRED is what it was told by the
+ * database, or concluded because its files are gone; CLOSED is set while
+ * zke_close() runs.  The edges are in doc/design.md 5. */
 enum sess_state { SESS_ALIVE, SESS_EXPIRED, SESS_AUTH_FAILED, SESS_CLOSED };
 
 /* A hash table of items that lie first in their structs. */
@@ -1583,12 +1590,15 @@ typedef struct watcher_item {
   uint64_t hash;
 } watcher_item;
 
+/* Such a table: chains of items by their hash.  It grows and never shrinks. */
 typedef struct watcher_table {
   watcher_item **at;
   size_t cap, count; /* cap: 0 or a power of two */
 } watcher_table;
 
-/* An event read from the file, not yet delivered. */
+/* An event that was read from the file and is not delivered yet.  Whether the
+ * session may see it was decided when it was read; one that it may not see is
+ * spent without a call. */
 typedef struct wait_event {
   struct wait_event *next;
   int type;
@@ -1597,8 +1607,9 @@ typedef struct wait_event {
   char path[];
 } wait_event;
 
-/* A dead owner's notice: a writing end of its FIFO that reports an error when
- * the last reader is gone. */
+/* The notice of a dead owner: a writing end of the owner's FIFO, which reports
+ * an error when the last reader is gone, that is when the owner's process has
+ * ended.  One for each owner that a watcher of this session waits for. */
 typedef struct wait_notice {
   int64_t owner;
   int fd;                  /* -1: the notice came, probe from time to time */
@@ -1607,6 +1618,10 @@ typedef struct wait_notice {
   bool busy;               /* it was the gate that the last probe failed at */
 } wait_notice;
 
+/* A handle, which is one session.  The members are grouped by what guards
+ * them: a member that is fixed at open may be read by any thread at any time,
+ * an atomic one likewise; all others belong to the thread that holds the
+ * store's lock. */
 struct zke {
   /* fixed at open */
   struct store *s;
@@ -1620,7 +1635,7 @@ struct zke {
   int64_t life; /* inode of the file that it is a lock of */
   int wake_rfd, wake_wfd;
   int poller, timer; /* -1 if the table has none */
-  /* any thread; a call counts itself before it looks whether to go away */
+  /* any thread; a call adds itself to `calls` before it looks at `closing` */
   atomic_bool closing;
   atomic_int calls;
   /* guarded by the store's lock */
@@ -1637,7 +1652,7 @@ struct zke {
   unsigned shape;       /* of the running multi, by api_multi_shape() */
   int64_t lease_at;     /* boottime ns of the last stamp */
   int64_t lease_retry;  /* … nobody is woken for the next one before */
-  int64_t seen;         /* number of a read in which one's own row was there */
+  int64_t seen;         /* number of a read that found the session's row */
   int64_t sync_next;    /* monotonic ns: zke_sync() is to look for it again */
   int64_t discard_at, discard_pause; /* monotonic ns: the next try; ns */
   /* changed with the lock's mutex held: what is to be discarded, newest first,
@@ -1670,8 +1685,9 @@ struct zke {
   pthread_cond_t done;
 };
 
-/* A file of SQLite's with some methods replaced by ours: its own struct, whose
- * pMethods lead to a copy of its methods.  First in what belongs to it. */
+/* A file of SQLite's of which some methods are ours.  It is the first member
+ * of what belongs to the file; SQLite's pMethods point to `own`, and so to the
+ * whole. */
 typedef struct file_wrapped {
   sqlite3_io_methods own;
   const sqlite3_io_methods *real;
@@ -1682,6 +1698,10 @@ typedef struct file_wrapped {
  * a head and a page each. */
 enum { WAL_HEAD = 32, WAL_FRAME = 24 };
 
+/* What wal_ knows of the log's file and of the running transaction.  What is
+ * gathered are `len` bytes that belong at `at`; the transaction has written up
+ * to `end`, in this buffer or in the file.  Guarded by the store's lock, and
+ * by SQLite's writers' lock against other processes. */
 typedef struct wal_log {
   file_wrapped file;
   char *bytes;  /* ZKE_LOG_BYTES, or NULL: nothing is ever gathered */
@@ -1713,9 +1733,15 @@ typedef struct shm_head {
 _Static_assert(sizeof(shm_head) == SHM_WORDS * sizeof(uint32_t),
                "the WAL-index's header has no gaps");
 
-/* Whether this SQLite's WAL-index is the one that is relied on. */
+/* Whether this SQLite's WAL-index is the one that is relied on: not known
+ * before the connection's first commit, then KNOWN or STRANGE until the next
+ * connection. */
 enum shm_trust { SHM_UNTRIED, SHM_KNOWN, SHM_STRANGE };
 
+/* What shm_ knows of the WAL-index, of the read that is open and of the locks
+ * that SQLite has, or believes to have.  Guarded by the store's lock; the
+ * header itself is shared with other processes, and read as the head of shm_
+ * says. */
 typedef struct shm_index {
   file_wrapped file; /* the database's */
   struct store *s;
@@ -1744,6 +1770,9 @@ enum store_health {
   HEALTH_FDS_LOST  /* the host closed our descriptors: hands off them */
 };
 
+/* What the sessions of one zke_open() share: the connection, the files, the
+ * lock.  The members are grouped by what guards them, as those of struct zke.
+ */
 typedef struct store {
   /* fixed at open */
   zke_os os;
@@ -1814,10 +1843,13 @@ typedef struct store {
   struct store *fork_next;
 } store;
 
-/* One transaction that changes the file. */
+/* One transaction that changes the file, from txn_begin() to txn_commit() or
+ * txn_abort().  It lies on the stack of the thread that runs it, which holds
+ * the store's lock and the gate.  What has to be told when it is committed is
+ * collected here, so that nobody hears of a change that is rolled back. */
 typedef struct txn {
   store *s;
-  zke *z;            /* who acts; NULL for the sweep */
+  zke *z;            /* the acting session; NULL for the sweep */
   bool full;         /* COMMIT syncs */
   bool guessed;      /* full only by a guess */
   bool needed;       /* it has to be full */
@@ -3585,13 +3617,15 @@ static int db_sync_log(store *s) {
                    s->name, sqlite3_errstr(rc), rc);
 }
 
-/* Copy the log into the database, so that the next writer begins it anew.
- * Only with the gate held: in SQLite up to 3.51.2 a checkpoint that races a
- * writer can drop commits.  The file keeps its length, since a sync of a
- * growing file costs a journal commit of the file system more, unless it has
- * become too long or is to be truncated.  A reader in the way makes this wait a
- * moment, where the call may wait at all, then leaves the log longer:
- * ZKE_OPERATIONTIMEOUT. */
+/* Copy the log into the database, so that the next writer begins the log
+ * anew.  Only with the gate held: in SQLite up to 3.51.2 a checkpoint that
+ * races a writer can drop commits (P12).
+ *
+ * The log keeps its length, since the sync of a file that grows costs a
+ * journal commit of the file system more; it is cut where it has become too
+ * long or where the caller wants that.  A reader that is in the way makes this
+ * wait for a moment, if the call may wait at all (a deadline of 0 says no);
+ * then the log is left longer and the result is ZKE_OPERATIONTIMEOUT. */
 static int db_checkpoint(store *s, bool truncate) {
   int64_t deadline = s->deadline;
   bool late = s->wal_pages > ZKE_CHECKPOINT_PAGES + ZKE_CHECKPOINT_RETRY_PAGES;
@@ -4270,14 +4304,16 @@ static int64_t line_slot_at(int64_t place) {
   return LINE_SLOTS_AT + place % LINE_SLOTS * LINE_SLOT_SIZE;
 }
 
-/* Take or drop a place: 0 or -errno. */
+/* Take or drop a place, or the byte of one that insists: 0 or -errno. */
 static int line_lock_place(store *s, int64_t place, bool on) {
   return s->os.lock_range(s->os.context, s->line_fd, place, 1,
                           on ? ZKE_LOCK_EXCLUSIVE : ZKE_LOCK_NONE);
 }
 
-/* Does one that has no place have to wait?  For anybody in the line, or, where
- * the transaction is not synced, for one that insists on its turn. */
+/* Must a process without a place wait?  If its transaction will be synced, for
+ * anybody in the line; else only for one that insists.  What the first look
+ * finds may have been passed over already, so where the line begins is read
+ * again before the answer is yes. */
 static bool line_bars(store *s, bool full) {
   int64_t by = full ? 0 : LINE_INSIST;
   if (!line_any(s, by + s->line_from, by + LINE_LAST_PLACE)) return false;
@@ -4300,11 +4336,15 @@ static void line_wake_first(store *s) {
 
 enum { LINE_AHEAD = 256, LINE_TRIES = 1024 };
 
-/* Take the place behind the last.  The file's word of the last is a hint: a
- * process that was stopped before it wrote makes it too low, hence the look for
- * somebody far ahead.  Two processes that come at once may change places.
- * Without a place, which only an error can cause, the others are not passed
- * either. */
+/* Take the place behind the last.
+ *
+ * The file's word of the last place is a hint: a process that was stopped
+ * before it wrote makes it too low, hence the look for a place that is taken
+ * far ahead.  Two processes that come at once may change places; each still
+ * has one, and that is all that P10 needs.
+ *
+ * A process that cannot get a place, which only an error can cause, goes on
+ * without and waits wherever line_bars() says so. */
 static void line_join(store *s, line_stay *at) {
   if (!side_fd_matches(s, s->line_fd, &s->line_id)) return;
   int64_t place = line_read(s) + 1;
@@ -4333,8 +4373,11 @@ static void line_leave(store *s, line_stay *at) {
   at->insists = false;
 }
 
-/* The gate is free and it is not our turn: the first was not told, or it is
- * stopped.  Look again, then tell it, then pass it over. */
+/* The gate is free, and the first in the line does not take it: it was not
+ * told, or its process is stopped.  At the first sight only the time is
+ * noted.  At the next it is told again.  When the gate has stood free for
+ * ZKE_LINE_OVER_MS with the same one as the first, the line begins behind it
+ * from now on: it loses its place, and nothing else. */
 static void line_pass_over(store *s, line_stay *at) {
   if (!at->free_since || at->free_first != at->first) {
     at->free_since = at->now;
@@ -4395,8 +4438,9 @@ static int64_t gate_holder(store *s) {
   return at < 0 ? 0 : base_max(count, 1);
 }
 
-/* Try the gate a few times.  The first in the line that finds it taken insists
- * on its turn from then on. */
+/* Try the gate a few times, since most transactions are shorter than a sleep.
+ * The first in the line that finds it taken insists from then on, so that
+ * processes without a place stop overtaking it. */
 static int gate_try(store *s, const zke *z, line_stay *at, bool *held) {
   int rc = ZKE_OK;
   for (int i = 0; i < ZKE_GATE_SPINS && *held && rc == ZKE_OK; i++) {
@@ -4436,8 +4480,10 @@ static int gate_look(store *s, zke *z, line_stay *at, bool *held) {
   return ZKE_OK;
 }
 
-/* How long to sleep until the next look: the more seldom, the farther behind.
- * The looks are spread, so that they do not all come at once. */
+/* How long to sleep until the next look.  Without a place: longer the longer
+ * it takes already.  The first of the line looks soon, the others the more
+ * seldom the farther behind they stand.  The looks are spread by the place's
+ * number, so that they do not all come at once. */
 static int64_t gate_pause(const line_stay *at) {
   if (!at->place) {
     return base_min(
@@ -4472,7 +4518,9 @@ static void gate_sleep(store *s, line_stay *at, int64_t ns) {
 
 SQL_STATEMENT(SESSION_PID, "SELECT pid FROM session WHERE id=?1");
 
-/* Say which process was waited for in vain. */
+/* Fail because of the deadline, and say which process was waited for: by the
+ * number that the gate's lock gives, with the process id from the session's
+ * row where that can be read now. */
 static int gate_say_late(store *s, const line_stay *at) {
   int64_t pid = 0, holder = s->deadline ? gate_holder(s) : 0;
   char who[80] = "other processes are before this one and did";
@@ -4493,10 +4541,13 @@ static int gate_say_late(store *s, const line_stay *at) {
                    s->name, who, (long long)((at->now - at->start) / ZKE_MS));
 }
 
-/* Wait for the gate until the deadline.  A call keeps its session's lease
- * meanwhile, also where what it writes is no session's (z is NULL), and those
- * of the store's other sessions do not go on.  It gives up where its handle is
- * being closed. */
+/* Wait for the gate until the deadline.
+ *
+ * Meanwhile a call keeps its own session's lease, also where what it writes is
+ * no session's (z is NULL), and moves on those of the store's other sessions,
+ * which cannot call in.  It gives up where its handle is being closed.  After
+ * the deadline it still looks once, so a call without time succeeds if the
+ * gate is free. */
 static int gate_wait(store *s, zke *z, line_stay *at) {
   int64_t patience = at->full ? 0 : ZKE_GATE_PATIENCE_US * INT64_C(1000);
   zke *caller = z ? z : s->caller;
@@ -4518,7 +4569,11 @@ static int gate_wait(store *s, zke *z, line_stay *at) {
 }
 
 /* Become the one writer; z (or NULL) lets a closing handle give up.  full: the
- * transaction will be synced. */
+ * transaction will be synced.  The usual case is one lock and no sleep.
+ *
+ * A process that gives up while it stands in the line may just have been woken
+ * as the first.  So it looks whether the gate is free, and hands the wake-up
+ * on. */
 static int gate_enter(store *s, zke *z, bool full) {
   bool held = true;
   if (s->memory) return ZKE_OK;
