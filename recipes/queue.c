@@ -22,6 +22,16 @@
  *   Q6  A container that never had a child is never removed.  So each is made
  *       in one step with all that is missing above it, and with a child of the
  *       last one that goes in the same step.
+ *   Q7  A claim that ends at a time has a marker beside it in "taken", whose
+ *       name tells when, and of which item and version.  Both are made and
+ *       deleted in one step.  Whoever takes the item over deletes the marker by
+ *       that name, and by Q1 relies on that version: so a claim that was
+ *       prolonged or acknowledged since is not taken over.  An item that is
+ *       given back with a delay has the same two znodes, which then belong to
+ *       no session: whoever comes after that time takes it over.
+ *   Q8  An item with a key has two znodes in "keys", made and deleted in one
+ *       step with it: one named for the key, so that there is one such item,
+ *       and one named for the item, so that its consumer knows the key.
  *
  * Functions call those above them only. */
 #ifndef _GNU_SOURCE
@@ -42,6 +52,7 @@
 #define QUEUE_PLACE "queue"
 #define QUEUE_SETTINGS "limit %d\nattempts %d\n"
 #define QUEUE_LINE "line"
+#define QUEUE_KEY "key-" /* what a key's znode begins with */
 
 /* Positive results, never given to the user. */
 enum { QUEUE_NOTHING = 1, QUEUE_AGAIN = 2, QUEUE_BUSY = 3, QUEUE_WHOLE = 4 };
@@ -52,13 +63,18 @@ enum {
   QUEUE_CLOCK_MS = 10000, /* longest sleep for a delayed item, since somebody
                              may set the wall clock */
   QUEUE_PATIENCE_MS = 1000,
-  QUEUE_TRIES = 3,  /* of a look that must agree */
-  QUEUE_TEXT = 96,  /* bytes of the queue's own data, at most */
-  QUEUE_BATCH = 256 /* znodes that are deleted in one step */
+  QUEUE_TRIES = 3, /* of a look that must agree */
+  QUEUE_TEXT = 96, /* bytes of the queue's own data, at most */
+  QUEUE_KEY_MOST = 255,
+  QUEUE_DELAY_SLACK_MS = 60000, /* a delay's znodes stay so much longer where
+                                   nobody takes the item */
+  QUEUE_BATCH = 256             /* znodes that are deleted in one step */
 };
 
 /* The latest time an item's name can bear: 13 digits, the year 2286. */
 #define QUEUE_DUE_MOST INT64_C(9999999999999)
+/* The longest claim or delay: 17 years. */
+#define QUEUE_SPAN_MOST (ZKE_MAX_TTL / 2)
 
 /* What one's name says of an item. */
 typedef struct queue_name {
@@ -67,6 +83,16 @@ typedef struct queue_name {
   int32_t number;
   int64_t due_ms;
 } queue_name;
+
+/* What a marker's name says (Q7): "until-<ms>-<version>-<item>" of a claim,
+ * "after-<ms>-<version>-<item>" of a delay. */
+typedef struct queue_marker {
+  const char *name, *item; /* item: the end of name */
+  bool delay;
+  int64_t ms;      /* of zke_now(); of a delay: of zke_wall() */
+  int32_t version; /* of the item, as the claim has made it */
+  bool over;       /* that time has come */
+} queue_marker;
 
 /* Some of the items of one kind, in their order. */
 typedef struct queue_page {
@@ -89,6 +115,7 @@ typedef struct queue_claim {
   struct queue_claim *next;
   int64_t token; /* its czxid */
   bool suspect;  /* its znode was deleted, perhaps */
+  char *until;   /* path of its marker; NULL: it has none */
   char path[];
 } queue_claim;
 
@@ -111,7 +138,7 @@ typedef struct queue_wait {
 struct zke_queue {
   zke_recipe r;
   zke_queue_options o;
-  char *entries, *taken, *dead, *line, *stays; /* paths */
+  char *entries, *taken, *dead, *keys, *line, *stays; /* paths */
   bool placed;         /* queue and user znode exist, as far as is known */
   int limit, attempts; /* of the queue */
   int32_t version;     /* of its znode, which said so (Q4) */
@@ -121,8 +148,11 @@ struct zke_queue {
   queue_wait taking, putting;
   /* the first items as of the last look, and all claims */
   queue_page entry, later;
-  zke_strings *claimed;
-  int64_t due; /* of the earliest that was found not due; or ZKE_FOREVER */
+  zke_strings *claimed;  /* all names of "taken" */
+  queue_marker *markers; /* of these, by item: one for each */
+  int marker_count;
+  int64_t due;   /* of the earliest that was found not due; or ZKE_FOREVER */
+  int64_t until; /* when the first claim is over, ms of zke_now(); the same */
 };
 
 /* ---- small things ---- */
@@ -208,6 +238,48 @@ static int queue_sort(zke *z, const zke_strings *names, queue_name **out) {
   qsort(order, (size_t)count, sizeof *order, queue_compare);
   *out = order;
   return count;
+}
+
+/* Anything that is no marker's name is none. */
+static bool queue_parse_marker(const char *name, queue_marker *out) {
+  bool delay = strncmp(name, "after-", 6) == 0;
+  int64_t ms, version;
+  queue_name item;
+  if (!delay && strncmp(name, "until-", 6) != 0) return false;
+  const char *at = name + 6;
+  if (!queue_digits(&at, 13, '-', &ms)) return false;
+  if (!queue_digits(&at, 1, '-', &version)) return false;
+  if (version < INT32_MIN || version > INT32_MAX) return false;
+  if (!queue_parse(at, &item)) return false;
+  *out = (queue_marker){.name = name,
+                        .item = at,
+                        .delay = delay,
+                        .ms = ms,
+                        .version = (int32_t)version};
+  return true;
+}
+
+/* By item, the one of the latest claim last. */
+static int queue_compare_markers(const void *a, const void *b) {
+  const queue_marker *x = a, *y = b;
+  int by = strcmp(x->item, y->item);
+  if (by != 0 || x->version == y->version) return by;
+  return x->version < y->version ? -1 : 1;
+}
+
+static int queue_compare_item(const void *key, const void *at) {
+  return strcmp(key, ((const queue_marker *)at)->item);
+}
+
+/* A marker's path, for zke_free(). */
+static char *queue_marker_path(const zke_queue *q, bool delay, int64_t ms,
+                               int32_t version, const char *item) {
+  size_t size = strlen(q->taken) + strlen(item) + 64;
+  char *path = zke_alloc(q->r.z, size);
+  if (path)
+    snprintf(path, size, "%s/%s-%013" PRId64 "-%" PRId32 "-%s", q->taken,
+             delay ? "after" : "until", ms, version, item);
+  return path;
 }
 
 /* ---- the place ---- */
@@ -495,6 +567,57 @@ static int queue_read_page(zke_queue *q, queue_page *p, const char *after) {
   return rc;
 }
 
+/* Keep of each item the marker of its latest claim. */
+static int queue_keep_latest(queue_marker *markers, int count) {
+  int kept = 0;
+  qsort(markers, (size_t)count, sizeof *markers, queue_compare_markers);
+  for (int i = 0; i < count; i++) {
+    bool last = i + 1 == count || strcmp(markers[i].item, markers[i + 1].item);
+    if (last) markers[kept++] = markers[i];
+  }
+  return kept;
+}
+
+/* Is the marker's time over?  If not, the object's next time is not later. */
+static bool queue_is_over(zke_queue *q, const queue_marker *m, int64_t now,
+                          int64_t wall) {
+  if (m->ms <= (m->delay ? wall : now)) return true;
+  int64_t *next = m->delay ? &q->due : &q->until;
+  if (m->ms < *next) *next = m->ms;
+  return false;
+}
+
+/* Know which claims are over, and when the next one will be. */
+static int queue_keep_markers(zke_queue *q) {
+  int64_t now = zke_now(q->r.z), wall = zke_wall(q->r.z);
+  queue_marker m;
+  int count = 0;
+  zke_free(q->markers);
+  q->markers = NULL;
+  q->marker_count = 0;
+  q->until = ZKE_FOREVER;
+  for (int i = 0; i < q->claimed->count; i++)
+    count += queue_parse_marker(q->claimed->data[i], &m);
+  if (!count) return ZKE_OK;
+  q->markers = zke_alloc(q->r.z, (size_t)count * sizeof *q->markers);
+  if (!q->markers) return ZKE_NOMEM;
+  count = 0;
+  for (int i = 0; i < q->claimed->count; i++)
+    count += queue_parse_marker(q->claimed->data[i], &q->markers[count]);
+  q->marker_count = queue_keep_latest(q->markers, count);
+  for (int i = 0; i < q->marker_count; i++)
+    q->markers[i].over = queue_is_over(q, &q->markers[i], now, wall);
+  return ZKE_OK;
+}
+
+/* An item's marker, or NULL. */
+static const queue_marker *queue_find_marker(const zke_queue *q,
+                                             const char *name) {
+  if (!q->marker_count) return NULL;
+  return bsearch(name, q->markers, (size_t)q->marker_count, sizeof *q->markers,
+                 queue_compare_item);
+}
+
 /* Keep the names of "taken"; missing, it is empty. */
 static int queue_keep_claims(zke_queue *q, zke_op_result *read) {
   if (read->rc != ZKE_OK && read->rc != ZKE_NONODE)
@@ -503,7 +626,7 @@ static int queue_keep_claims(zke_queue *q, zke_op_result *read) {
   q->claimed = read->children;
   read->children = NULL;
   if (!q->claimed) q->claimed = zke_alloc(q->r.z, sizeof *q->claimed);
-  return q->claimed ? ZKE_OK : ZKE_NOMEM;
+  return q->claimed ? queue_keep_markers(q) : ZKE_NOMEM;
 }
 
 static int queue_try_look(zke_queue *q, int most) {
@@ -532,9 +655,12 @@ static int queue_compare_text(const void *key, const void *at) {
   return strcmp(key, *(char *const *)at);
 }
 
-/* The list may be empty, and have no block then. */
+/* Is there a claim, or a delay, that is not over?  The list may be empty, and
+ * have no block then. */
 static bool queue_is_claimed(const zke_queue *q, const char *name) {
   if (!q->claimed->count) return false;
+  const queue_marker *marker = queue_find_marker(q, name);
+  if (marker && marker->over) return false;
   return bsearch(name, q->claimed->data, (size_t)q->claimed->count,
                  sizeof *q->claimed->data, queue_compare_text) != NULL;
 }
@@ -690,39 +816,158 @@ static int queue_change(zke_queue *q, queue_step *s, int64_t deadline_ms) {
   return rc;
 }
 
-/* Did another one come first?  An operation from OP_FIRST on says so. */
-static bool queue_was_late(const queue_step *s, int op) {
-  int rc = s->results[OP_FIRST + op].rc;
-  return rc == ZKE_NONODE || rc == ZKE_BADVERSION || rc == ZKE_NODEEXISTS;
+/* Does one of the operations of a step that failed say that something is not as
+ * it was seen before? */
+static bool queue_has_changed(const queue_step *s, int from, int to) {
+  for (int i = from; i < to; i++) {
+    int rc = s->results[i].rc;
+    if (rc == ZKE_NONODE || rc == ZKE_BADVERSION || rc == ZKE_NODEEXISTS)
+      return true;
+  }
+  return false;
+}
+
+/* Did another one come first?  One of so many operations, from OP_FIRST on,
+ * says so. */
+static bool queue_was_late(const queue_step *s, int count) {
+  return queue_has_changed(s, OP_FIRST, OP_FIRST + count);
+}
+
+/* Say where the operations end; returns how many are the step's own. */
+static int queue_step_end(queue_step *s, const zke_op *end) {
+  s->count = (int)(end - s->ops);
+  return s->count - OP_FIRST;
+}
+
+/* ---- keys (Q8) ---- */
+
+/* A key as a name in "keys", of which '/' and '%' are escaped; for zke_free().
+ */
+static char *queue_key_path(const zke_queue *q, const char *key) {
+  size_t size = strlen(q->keys) + sizeof QUEUE_KEY + 3 * strlen(key) + 2;
+  char *path = zke_alloc(q->r.z, size), *at = path;
+  if (!path) return NULL;
+  at += sprintf(at, "%s/" QUEUE_KEY, q->keys);
+  for (; *key; key++) {
+    if (*key == '/' || *key == '%')
+      at += sprintf(at, "%%%02X", (unsigned)*key);
+    else
+      *at++ = *key;
+  }
+  *at = '\0';
+  return path;
+}
+
+/* The name of the item that a key's znode is of, for zke_free(); NULL: there is
+ * no such znode. */
+static int queue_key_owner(zke_queue *q, const char *path, char **name_out) {
+  *name_out = NULL;
+  int rc = zke_get(q->r.z, path, NULL, NULL, name_out, NULL, NULL);
+  return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
 /* ---- one item ---- */
 
-static char *queue_text(char **at, const char *a, const char *b) {
-  char *text = *at;
-  *at += sprintf(text, "%s%s%s", a, *b ? "/" : "", b) + 1;
-  return text;
+/* What is read of an item, in one snapshot. */
+enum { READ_ENTRY, READ_CLAIM, READ_KEYED, READ_MARKER, READS };
+
+typedef struct queue_reading {
+  char *paths[READS];
+  char *key; /* path of its key's znode, or NULL */
+  zke_op_result r[READS];
+} queue_reading;
+
+static void queue_reading_free(queue_reading *x) {
+  zke_results_clear(x->r, READS);
+  for (int i = 0; i < READS; i++) zke_free(x->paths[i]);
+  zke_free(x->key);
+}
+
+/* marker: of a claim that is over, or NULL */
+static int queue_read_item(zke_queue *q, const char *name,
+                           const queue_marker *marker, queue_reading *x) {
+  const char *const directories[READS] = {q->entries, q->taken, q->keys,
+                                          q->taken};
+  int count = marker ? READS : READ_MARKER;
+  zke_op ops[READS];
+  for (int i = 0; i < count; i++) {
+    const char *node = i == READ_MARKER ? marker->name : name;
+    x->paths[i] = zke_recipe_path(q->r.z, directories[i], node);
+    if (!x->paths[i]) return ZKE_NOMEM;
+    zke_op_get(&ops[i], x->paths[i]);
+  }
+  return zke_recipe_multi_read(q->r.z, ops, count, x->r);
+}
+
+/* Can the item be had as it was read?  QUEUE_AGAIN: no.  A marker that is not
+ * of the latest claim was left by one that could not be discarded at once, and
+ * is deleted here. */
+static int queue_judge(zke_queue *q, const queue_marker *marker,
+                       const queue_reading *x) {
+  const zke_op_result *entry = &x->r[READ_ENTRY];
+  if (entry->rc == ZKE_NONODE) return QUEUE_AGAIN;
+  if (!marker && x->r[READ_CLAIM].rc != ZKE_NONODE) return QUEUE_AGAIN;
+  if (entry->rc != ZKE_OK)
+    return zke_recipe_fail(entry->rc, "cannot read %s", x->paths[READ_ENTRY]);
+  if (!marker) return ZKE_OK;
+  if (x->r[READ_MARKER].rc == ZKE_NONODE) return QUEUE_AGAIN;
+  if (marker->version == entry->stat.version) return ZKE_OK;
+  int rc = zke_recipe_delete(q->r.z, x->paths[READ_MARKER]);
+  return rc == ZKE_OK ? QUEUE_AGAIN : rc;
+}
+
+/* Find the key's znode of an item that has one, unless another item has it
+ * meanwhile: somebody has deleted it. */
+static int queue_read_key(zke_queue *q, const char *name, queue_reading *x) {
+  const char *key = x->r[READ_KEYED].data;
+  char *owner = NULL;
+  if (x->r[READ_KEYED].rc != ZKE_OK || !key) return ZKE_OK;
+  x->key = queue_key_path(q, key);
+  int rc = x->key ? queue_key_owner(q, x->key, &owner) : ZKE_NOMEM;
+  if (rc == ZKE_OK && (!owner || strcmp(owner, name) != 0)) {
+    zke_free(x->key);
+    x->key = NULL;
+  }
+  zke_free(owner);
+  return rc;
 }
 
 /* An item as read, in one block. */
 static zke_queue_item *queue_item_new(zke_queue *q, const queue_name *n,
-                                      const zke_op_result *read) {
-  size_t name = strlen(n->name) + 2;
-  size_t data = read->data ? (size_t)read->len + 1 : 0;
-  const char *user = q->user ? q->user : "";
-  size_t paths = strlen(q->entries) + strlen(q->taken) + 2 * name;
-  paths += strlen(user) + 1;
-  zke_queue_item *item = zke_alloc(q->r.z, sizeof *item + data + name + paths);
+                                      const queue_reading *x) {
+  const zke_op_result *read = &x->r[READ_ENTRY], *keyed = &x->r[READ_KEYED];
+  bool has_key = keyed->rc == ZKE_OK && keyed->data;
+  const char *marker = x->paths[READ_MARKER];
+  const char *const texts[] = {n->name,
+                               x->paths[READ_ENTRY],
+                               x->paths[READ_CLAIM],
+                               q->user ? q->user : "",
+                               has_key ? keyed->data : "",
+                               has_key ? x->paths[READ_KEYED] : "",
+                               x->key ? x->key : "",
+                               marker ? marker : ""};
+  enum { TEXTS = sizeof texts / sizeof texts[0] };
+  const char *copies[TEXTS];
+  size_t data = read->data ? (size_t)read->len + 1 : 0, size = data;
+  for (int i = 0; i < TEXTS; i++) size += strlen(texts[i]) + 1;
+  zke_queue_item *item = zke_alloc(q->r.z, sizeof *item + size);
   if (!item) return NULL;
   char *at = (char *)(item + 1);
-  if (read->data) {
-    item->data = memcpy(at, read->data, (size_t)read->len);
-    at += data;
+  if (read->data) item->data = memcpy(at, read->data, (size_t)read->len);
+  at += data;
+  for (int i = 0; i < TEXTS; i++) {
+    copies[i] = strcpy(at, texts[i]);
+    at += strlen(at) + 1;
   }
-  item->name = queue_text(&at, n->name, "");
-  item->entry_path = queue_text(&at, q->entries, n->name);
-  item->claim_path = queue_text(&at, q->taken, n->name);
-  item->user_path = queue_text(&at, user, "");
+  item->name = copies[0];
+  item->entry_path = copies[1];
+  item->claim_path = copies[2];
+  item->user_path = copies[3];
+  item->key = copies[4];
+  item->keyed_path = copies[5];
+  item->key_path = copies[6];
+  item->marker_path = copies[7];
+  item->over = marker && x->r[READ_CLAIM].rc == ZKE_OK;
   item->len = read->len;
   item->priority = n->priority;
   item->attempts = item->version = read->stat.version;
@@ -732,34 +977,49 @@ static zke_queue_item *queue_item_new(zke_queue *q, const queue_name *n,
   return item;
 }
 
-/* The item and its claim in one snapshot; QUEUE_AGAIN where it is gone, or
- * claimed. */
+/* The item, and what stands for its claim and its key; QUEUE_AGAIN where it is
+ * gone, or claimed. */
 static int queue_fetch(zke_queue *q, const queue_name *n,
                        zke_queue_item **item_out) {
-  zke_op ops[2];
-  zke_op_result r[2];
-  char *entry = zke_recipe_path(q->r.z, q->entries, n->name);
-  char *claim = zke_recipe_path(q->r.z, q->taken, n->name);
-  int rc = entry && claim ? ZKE_OK : ZKE_NOMEM;
-  memset(r, 0, sizeof r);
+  queue_reading x = {0};
+  const queue_marker *marker = queue_find_marker(q, n->name);
+  if (marker && !marker->over) marker = NULL;
+  int rc = queue_read_item(q, n->name, marker, &x);
+  if (rc == ZKE_OK) rc = queue_judge(q, marker, &x);
+  if (rc == ZKE_OK) rc = queue_read_key(q, n->name, &x);
   if (rc == ZKE_OK) {
-    zke_op_get(&ops[0], entry);
-    zke_op_get(&ops[1], claim);
-    rc = zke_recipe_multi_read(q->r.z, ops, 2, r);
-  }
-  if (rc == ZKE_OK && (r[0].rc == ZKE_NONODE || r[1].rc != ZKE_NONODE))
-    rc = QUEUE_AGAIN;
-  if (rc == ZKE_OK && r[0].rc != ZKE_OK)
-    rc = zke_recipe_fail(r[0].rc, "cannot read %s", entry);
-  if (rc == ZKE_OK) {
-    *item_out = queue_item_new(q, n, &r[0]);
+    *item_out = queue_item_new(q, n, &x);
     rc = *item_out ? ZKE_OK : ZKE_NOMEM;
   }
-  zke_results_clear(r, 2);
-  zke_free(entry);
-  zke_free(claim);
+  queue_reading_free(&x);
   return rc;
 }
+
+/* Add the deletion of what stands for an earlier claim, which is over.  Each of
+ * the queue_add functions returns the end of the operations. */
+static zke_op *queue_add_takeover(zke_op *op, const zke_queue_item *item) {
+  if (*item->marker_path) zke_op_delete(op++, item->marker_path, -1);
+  if (item->over) zke_op_delete(op++, item->claim_path, -1);
+  return op;
+}
+
+/* Add the deletion of an item, with its key. */
+static zke_op *queue_add_removal(zke_op *op, const zke_queue_item *item) {
+  zke_op_delete(op++, item->entry_path, item->version);
+  if (*item->keyed_path) zke_op_delete(op++, item->keyed_path, -1);
+  if (*item->key_path) zke_op_delete(op++, item->key_path, -1);
+  return op;
+}
+
+/* Add the deletion of a claim that this object holds. */
+static zke_op *queue_add_unclaim(zke_op *op, const queue_claim *c) {
+  zke_op_delete(op++, c->path, -1);
+  if (c->until) zke_op_delete(op++, c->until, -1);
+  return op;
+}
+
+/* The most operations that each of them adds. */
+enum { TAKEOVER_OPS = 2, REMOVAL_OPS = 3, UNCLAIM_OPS = 2 };
 
 static bool queue_is_exhausted(const zke_queue *q, const zke_queue_item *item) {
   return q->attempts > 0 && item->version >= q->attempts;
@@ -799,14 +1059,17 @@ static void queue_make_line(char *text) {
  *   out     one block */
 static int queue_death_text(zke_queue *q, const zke_queue_item *item,
                             const char *reason, char **out) {
+  bool has_key = *item->key != '\0';
   zke_session_list *own = NULL;
   zke *z = q->r.z;
   int rc = reason ? zke_session(z, zke_session_id(z), &own) : ZKE_OK;
   if (rc != ZKE_OK) return rc;
   bool known = own && own->count > 0;
   const char *who = known ? own->data[0].identity : "";
-  if (!reason) reason = "its consumer ended without an answer";
-  size_t size = strlen(who) + strlen(reason) + 100;
+  if (!reason)
+    reason = *item->marker_path ? "its consumer did not answer in time"
+                                : "its consumer ended without an answer";
+  size_t size = strlen(who) + strlen(reason) + strlen(item->key) + 100;
   char *text = zke_alloc(z, size);
   if (text) {
     int at = snprintf(text, size, "consumer %s", who);
@@ -814,6 +1077,8 @@ static int queue_death_text(zke_queue *q, const zke_queue_item *item,
     at += snprintf(text + at, size - (size_t)at,
                    "\npid %" PRId64 "\nattempts %d\n",
                    known ? own->data[0].pid : 0, item->version);
+    at += snprintf(text + at, size - (size_t)at, "%s%s%s",
+                   has_key ? "key " : "", item->key, has_key ? "\n" : "");
     snprintf(text + at, size - (size_t)at, "reason %s", reason);
     queue_make_line(text + at);
   }
@@ -824,28 +1089,30 @@ static int queue_death_text(zke_queue *q, const zke_queue_item *item,
 
 /* The step of a burial.
  *
+ *   own    this object's claim of it, or NULL
  *   name   of the letter
  *   death  what its child says, or NULL: without one */
 static int queue_bury_step(zke_queue *q, const zke_queue_item *item,
-                           bool claimed, const char *name, const char *death,
-                           int64_t deadline_ms) {
+                           const queue_claim *own, const char *name,
+                           const char *death, int64_t deadline_ms) {
   char *letter = zke_recipe_path(q->r.z, q->dead, name);
   char *child = letter ? zke_recipe_path(q->r.z, letter, "death") : NULL;
-  queue_step *s = queue_step_new(q->r.z, 3 + claimed + (death != NULL));
+  queue_step *s = queue_step_new(q->r.z, 3 + TAKEOVER_OPS + REMOVAL_OPS);
   int rc = child && s ? ZKE_OK : ZKE_NOMEM;
   if (rc == ZKE_OK) {
     zke_op *op = &s->ops[OP_FIRST + 1];
     s->needs = q->dead;
-    if (claimed) zke_op_delete(op++, item->claim_path, -1);
-    zke_op_delete(op++, item->entry_path, item->version);
+    op = own ? queue_add_unclaim(op, own) : queue_add_takeover(op, item);
+    op = queue_add_removal(op, item);
+    int late = queue_step_end(s, op);
     zke_op_create(op++, letter, item->data, item->len, ZKE_OPEN_ACL,
                   ZKE_PERSISTENT);
     if (death)
-      zke_op_create(op, child, death, (int)strlen(death), ZKE_OPEN_ACL,
+      zke_op_create(op++, child, death, (int)strlen(death), ZKE_OPEN_ACL,
                     ZKE_PERSISTENT);
+    queue_step_end(s, op);
     rc = queue_change(q, s, deadline_ms);
-    if (rc < 0 && (queue_was_late(s, 1) || (claimed && queue_was_late(s, 2))))
-      rc = ZKE_LOST;
+    if (rc < 0 && queue_was_late(s, late)) rc = ZKE_LOST;
   }
   queue_step_free(s);
   zke_free(child);
@@ -853,28 +1120,28 @@ static int queue_bury_step(zke_queue *q, const zke_queue_item *item,
   return rc;
 }
 
-/* To the dead letters, together with one's claim where one holds it: then with
- * a reason, else NULL.  Where there is a letter of that name, since "entries"
- * was made again since or somebody makes items under names of their own, the
- * zxid names this one.  An item
- * so large that one step cannot carry more is buried without how it died,
- * rather than claimed for ever.  ZKE_LOST: the item is not as it was (Q1). */
+/* To the dead letters, together with this object's claim where it holds one:
+ * then with a reason, else NULL.  Where there is a letter of that name, since
+ * "entries" was made again since or somebody makes items under names of their
+ * own, the zxid names this one.  An item so large that one step cannot carry
+ * more is buried without how it died, rather than claimed for ever.  ZKE_LOST:
+ * the item is not as it was (Q1). */
 static int queue_bury(zke_queue *q, const zke_queue_item *item,
-                      const char *reason, int64_t deadline_ms) {
+                      const queue_claim *own, const char *reason,
+                      int64_t deadline_ms) {
   char *death = NULL, other[32];
   const char *name = item->name;
-  bool claimed = reason != NULL;
   int rc = queue_death_text(q, item, reason, &death);
   if (rc == ZKE_OK)
-    rc = queue_bury_step(q, item, claimed, name, death, deadline_ms);
+    rc = queue_bury_step(q, item, own, name, death, deadline_ms);
   if (rc == ZKE_NODEEXISTS) {
     snprintf(other, sizeof other, "entry-%03d-%010d", item->priority,
              (int)(item->zxid & INT32_MAX));
     name = other;
-    rc = queue_bury_step(q, item, claimed, name, death, deadline_ms);
+    rc = queue_bury_step(q, item, own, name, death, deadline_ms);
   }
   if (rc == ZKE_BADARGUMENTS || rc == ZKE_MARSHALLINGERROR)
-    rc = queue_bury_step(q, item, claimed, name, NULL, deadline_ms);
+    rc = queue_bury_step(q, item, own, name, NULL, deadline_ms);
   zke_free(death);
   return rc;
 }
@@ -915,25 +1182,24 @@ static int queue_first(zke_queue *q, queue_page **page,
   return queue_fetch(q, due ? &later : &entry, item_out);
 }
 
-/* The first item that can be taken.  Exhausted ones are buried on the way, or
- * (keep) passed over. */
+/* The first item that can be taken; *page: where it stands.  Exhausted ones are
+ * buried on the way, or (keep) passed over. */
 static int queue_pick(zke_queue *q, bool keep, int64_t deadline_ms,
-                      zke_queue_item **item_out) {
+                      queue_page **page, zke_queue_item **item_out) {
   int rc = queue_look(q);
   while (rc == ZKE_OK) {
     zke_queue_item *item = NULL;
-    queue_page *page;
-    rc = queue_first(q, &page, &item);
+    rc = queue_first(q, page, &item);
     if (rc == ZKE_OK && !queue_is_exhausted(q, item)) {
       *item_out = item;
       return ZKE_OK;
     }
     if (rc == ZKE_OK && keep) {
-      page->at++;
+      (*page)->at++;
       zke_free(item);
       continue;
     }
-    if (rc == ZKE_OK) rc = queue_bury(q, item, NULL, deadline_ms);
+    if (rc == ZKE_OK) rc = queue_bury(q, item, NULL, NULL, deadline_ms);
     zke_free(item);
     if (rc == ZKE_OK || rc == QUEUE_AGAIN || rc == ZKE_LOST) rc = queue_look(q);
   }
@@ -950,10 +1216,15 @@ static queue_claim **queue_find_claim(zke_queue *q, const char *path,
   return at;
 }
 
+static void queue_claim_free(queue_claim *c) {
+  if (c) zke_free(c->until);
+  zke_free(c);
+}
+
 static void queue_unlink_claim(queue_claim **at) {
   queue_claim *c = *at;
   *at = c->next;
-  zke_free(c);
+  queue_claim_free(c);
 }
 
 /* Is the claim's znode still that of this claim?  ZKE_LOST: no. */
@@ -967,100 +1238,212 @@ static int queue_verify(zke_queue *q, const queue_claim *c) {
   return rc;
 }
 
-/* Delete a claim's znode, now or later. */
-static int queue_discard_claim(zke_queue *q, const char *path, int64_t token) {
-  return zke_recipe_discard(q->r.z, path, ZKE_EPHEMERAL, token);
+/* Delete a claim's znodes, now or later.
+ *
+ *   token  its czxid; 0: whatever the session has there */
+static void queue_discard_claim(zke_queue *q, const queue_claim *c,
+                                int64_t token) {
+  zke_recipe_discard(q->r.z, c->path, ZKE_EPHEMERAL, token);
+  if (c->until) zke_recipe_discard(q->r.z, c->until, ZKE_EPHEMERAL, 0);
 }
 
 /* Discard one of this object's claims, and forget it. */
 static void queue_give_up(zke_queue *q, queue_claim **at) {
-  queue_discard_claim(q, (*at)->path, (*at)->token);
+  queue_discard_claim(q, *at, (*at)->token);
   queue_unlink_claim(at);
 }
 
-/* Have a new claim watched where there is a listener; or give it up. */
-static int queue_begin_claim(zke_queue *q, queue_claim **at) {
-  zke_sentence kept;
+/* Have a new claim watched where there is a listener. */
+static int queue_watch_claim(zke_queue *q, const queue_claim *c) {
   if (!q->o.listener) return ZKE_OK;
-  int rc =
-      zke_get(q->r.z, (*at)->path, zke_recipe_watcher, &q->r, NULL, NULL, NULL);
-  if (rc == ZKE_OK) return ZKE_OK;
+  return zke_get(q->r.z, c->path, zke_recipe_watcher, &q->r, NULL, NULL, NULL);
+}
+
+/* Items that are claimed in one step. */
+typedef struct queue_batch {
+  zke_queue_item **items;
+  queue_claim **claims; /* to be made; NULL once the object has them */
+  int most, count;
+} queue_batch;
+
+/* What is to be a claim; it ends at a time where options say so. */
+static queue_claim *queue_claim_new(zke_queue *q, const zke_queue_item *item) {
+  size_t size = strlen(item->claim_path) + 1;
+  queue_claim *c = zke_alloc(q->r.z, sizeof *c + size);
+  if (!c) return NULL;
+  memcpy(c->path, item->claim_path, size);
+  if (!q->o.claim_ms) return c;
+  c->until = queue_marker_path(q, false, zke_now(q->r.z) + q->o.claim_ms,
+                               item->version + 1, item->name);
+  if (c->until) return c;
+  zke_free(c);
+  return NULL;
+}
+
+/* Add a claim at the version seen (Q1). */
+static zke_op *queue_add_claim(zke_op *op, const zke_queue_item *item,
+                               const queue_claim *c) {
+  op = queue_add_takeover(op, item);
+  zke_op_set(op++, item->entry_path, item->data, item->len, item->version);
+  zke_op_create(op++, c->path, "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL);
+  if (c->until)
+    zke_op_create(op++, c->until, "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL);
+  return op;
+}
+
+enum { CLAIM_OPS = TAKEOVER_OPS + 3 };
+
+static int queue_try_claim(zke_queue *q, const queue_batch *b, queue_step *s,
+                           int64_t deadline_ms) {
+  zke_op *op = &s->ops[OP_FIRST + 1];
+  s->needs = q->taken;
+  for (int i = 0; i < b->count; i++) {
+    b->claims[i] = queue_claim_new(q, b->items[i]);
+    if (!b->claims[i]) return ZKE_NOMEM;
+    op = queue_add_claim(op, b->items[i], b->claims[i]);
+  }
+  int own = queue_step_end(s, op);
+  int rc = queue_change(q, s, deadline_ms);
+  return rc < 0 && queue_was_late(s, own) ? QUEUE_AGAIN : rc;
+}
+
+/* The object has the claims of a step that was made.  Where one of them cannot
+ * be watched it gives up all. */
+static int queue_keep_batch(zke_queue *q, queue_batch *b, int64_t token) {
+  zke_sentence kept;
+  int rc = ZKE_OK;
+  for (int i = 0; i < b->count; i++) {
+    zke_queue_item *item = b->items[i];
+    queue_claim *c = b->claims[i];
+    c->next = q->claims;
+    c->token = item->token = token;
+    q->claims = c;
+    b->claims[i] = NULL;
+    item->attempts = ++item->version;
+    item->marker_path = "";
+    item->over = 0;
+    if (rc == ZKE_OK) rc = queue_watch_claim(q, c);
+  }
+  if (rc == ZKE_OK) return rc;
   zke_recipe_keep(&kept);
-  queue_give_up(q, at);
+  for (int i = 0; i < b->count; i++) queue_give_up(q, &q->claims);
   return zke_recipe_restore(&kept, rc);
 }
 
-static int queue_try_claim(zke_queue *q, zke_queue_item *item, queue_step *s,
-                           int64_t deadline_ms) {
-  s->needs = q->taken;
-  zke_op_set(&s->ops[OP_FIRST + 1], item->entry_path, item->data, item->len,
-             item->version);
-  zke_op_create(&s->ops[OP_FIRST + 2], item->claim_path, "", 0, ZKE_OPEN_ACL,
-                ZKE_EPHEMERAL);
-  int rc = queue_change(q, s, deadline_ms);
-  bool late = rc < 0 && (queue_was_late(s, 1) || queue_was_late(s, 2));
-  return late ? QUEUE_AGAIN : rc;
-}
-
-/* Claim an item at the version seen (Q1).  Of a claim that may have been made,
- * and cannot be looked for, no token is known: then whatever the session has
- * there is discarded.  If that is the claim of another object on this handle,
- * its consumer finds it lost, as after any claim that somebody deletes. */
-static int queue_do_claim(zke_queue *q, zke_queue_item *item,
-                          int64_t deadline_ms) {
-  size_t size = strlen(item->claim_path) + 1;
-  queue_step *s = queue_step_new(q->r.z, 3);
-  queue_claim *c = zke_alloc(q->r.z, sizeof *c + size);
-  int rc = s && c ? queue_try_claim(q, item, s, deadline_ms) : ZKE_NOMEM;
+/* Claim the items of a batch at the versions seen, all or none.  Of claims that
+ * may have been made, and cannot be looked for, no token is known: then
+ * whatever the session has there is discarded.  If that is the claim of another
+ * object on this handle, its consumer finds it lost, as after any claim that
+ * somebody deletes. */
+static int queue_do_claim(zke_queue *q, queue_batch *b, int64_t deadline_ms) {
+  queue_step *s = queue_step_new(q->r.z, 1 + CLAIM_OPS * b->count);
+  int rc = s ? queue_try_claim(q, b, s, deadline_ms) : ZKE_NOMEM;
   if (rc == ZKE_OK) {
-    memcpy(c->path, item->claim_path, size);
-    c->next = q->claims;
-    c->token = item->token = s->zxid;
-    q->claims = c;
-    rc = queue_begin_claim(q, &q->claims);
-    item->attempts = ++item->version;
+    rc = queue_keep_batch(q, b, s->zxid);
   } else {
     zke_sentence kept;
     zke_recipe_keep(&kept);
-    if (s && s->unsure) queue_discard_claim(q, item->claim_path, 0);
+    for (int i = 0; i < b->count; i++) {
+      if (b->claims[i] && s && s->unsure)
+        queue_discard_claim(q, b->claims[i], 0);
+      queue_claim_free(b->claims[i]);
+      b->claims[i] = NULL;
+    }
     zke_recipe_restore(&kept, rc);
-    zke_free(c);
   }
   queue_step_free(s);
+  return rc;
+}
+
+/* Forget the items of a batch from one on. */
+static void queue_shorten(queue_batch *b, int count) {
+  while (b->count > count) {
+    zke_free(b->items[--b->count]);
+    b->items[b->count] = NULL;
+  }
+}
+
+/* Find the items that are to be claimed: those behind the first until one is
+ * exhausted, or has changed since the look. */
+static int queue_collect(zke_queue *q, queue_batch *b, int64_t deadline_ms) {
+  queue_page *page;
+  int rc = queue_pick(q, false, deadline_ms, &page, &b->items[0]);
+  if (rc != ZKE_OK) return rc;
+  for (b->count = 1; b->count < b->most; b->count++) {
+    page->at++;
+    zke_queue_item *item = NULL;
+    rc = queue_first(q, &page, &item);
+    if (rc != ZKE_OK) break;
+    b->items[b->count] = item;
+    if (!queue_is_exhausted(q, item)) continue;
+    b->items[b->count] = NULL;
+    zke_free(item);
+    break;
+  }
+  return rc < 0 ? rc : ZKE_OK;
+}
+
+/* Claim items, if there are any: else QUEUE_NOTHING.  Where they are too large
+ * for one step, half of them. */
+static int queue_claim_batch(zke_queue *q, queue_batch *b,
+                             int64_t deadline_ms) {
+  for (;;) {
+    int rc = queue_collect(q, b, deadline_ms);
+    if (rc == ZKE_OK) rc = queue_do_claim(q, b, deadline_ms);
+    while (rc == ZKE_BADARGUMENTS && b->count > 1) {
+      queue_shorten(b, b->count / 2);
+      rc = queue_do_claim(q, b, deadline_ms);
+    }
+    if (rc == ZKE_OK) return rc;
+    queue_shorten(b, 0);
+    if (rc != QUEUE_AGAIN) return rc;
+  }
+}
+
+/* Claim up to so many items now. */
+static int queue_claim_now(zke_queue *q, int most, int64_t deadline_ms,
+                           zke_queue_item **items, int *count_out) {
+  int rc = queue_ready(q, deadline_ms);
+  if (rc != ZKE_OK) return rc;
+  queue_batch b = {.items = items, .most = most};
+  b.claims = zke_alloc(q->r.z, (size_t)most * sizeof(queue_claim *));
+  rc = b.claims ? queue_claim_batch(q, &b, deadline_ms) : ZKE_NOMEM;
+  zke_free(b.claims);
+  if (rc == ZKE_OK) *count_out = b.count;
   return rc;
 }
 
 /* Take an item at the version seen (Q1). */
 static int queue_do_take(zke_queue *q, zke_queue_item *item,
                          int64_t deadline_ms) {
-  queue_step *s = queue_step_new(q->r.z, 1);
+  queue_step *s = queue_step_new(q->r.z, TAKEOVER_OPS + REMOVAL_OPS);
   if (!s) return ZKE_NOMEM;
-  zke_op_delete(&s->ops[OP_FIRST], item->entry_path, item->version);
+  zke_op *op = queue_add_takeover(&s->ops[OP_FIRST], item);
+  int own = queue_step_end(s, queue_add_removal(op, item));
   int rc = queue_change(q, s, deadline_ms);
-  if (rc < 0 && queue_was_late(s, 0)) rc = QUEUE_AGAIN;
+  if (rc < 0 && queue_was_late(s, own)) rc = QUEUE_AGAIN;
   queue_step_free(s);
   item->attempts++;
   return rc;
 }
 
-/* Take or claim, if there is anything: else QUEUE_NOTHING. */
-static int queue_take_now(zke_queue *q, bool claim, int64_t deadline_ms,
+/* Take an item now, if there is any: else QUEUE_NOTHING. */
+static int queue_take_now(zke_queue *q, int64_t deadline_ms,
                           zke_queue_item **item_out) {
+  queue_page *page;
   int rc = queue_ready(q, deadline_ms);
-  if (rc != ZKE_OK) return rc;
-  for (;;) {
+  while (rc == ZKE_OK || rc == QUEUE_AGAIN) {
     zke_queue_item *item = NULL;
-    rc = queue_pick(q, false, deadline_ms, &item);
+    rc = queue_pick(q, false, deadline_ms, &page, &item);
     if (rc != ZKE_OK) return rc;
-    rc = claim ? queue_do_claim(q, item, deadline_ms)
-               : queue_do_take(q, item, deadline_ms);
+    rc = queue_do_take(q, item, deadline_ms);
     if (rc == ZKE_OK) {
       *item_out = item;
       return ZKE_OK;
     }
     zke_free(item);
-    if (rc != QUEUE_AGAIN) return rc;
   }
+  return rc;
 }
 
 /* ---- putting ---- */
@@ -1071,9 +1454,108 @@ typedef struct queue_load {
   int count;
   int priority, mode;
   int64_t due_ms;
+  const char *key;    /* of the one item, or NULL */
   const char *letter; /* path of the dead letter it was, or NULL */
   const char *death;  /* path of its child, or NULL */
 } queue_load;
+
+/* What a put with a key is made of (Q8). */
+typedef struct queue_keying {
+  char *key, *entry, *keyed; /* paths: of the key's znode, of the item to come,
+                                of what says its key */
+  const char *name;          /* of the item: the end of entry */
+  bool stale, stale_keyed;   /* key, keyed: it is of an item that has gone */
+  int32_t number;            /* that the item will have */
+  int32_t version;           /* of "entries", as long as that is so */
+} queue_keying;
+
+static void queue_keying_free(queue_keying *k) {
+  zke_free(k->key);
+  zke_free(k->entry);
+  zke_free(k->keyed);
+  *k = (queue_keying){0};
+}
+
+/* Know the name of the next item: "entries" numbers its children from 0 on as
+ * they are created.  QUEUE_AGAIN: there is no "entries". */
+static int queue_foresee(zke_queue *q, const char *prefix, queue_keying *k) {
+  zke_stat stat;
+  size_t size = strlen(prefix) + 12;
+  int rc = zke_exists(q->r.z, q->entries, NULL, NULL, &stat);
+  if (rc == ZKE_NONODE) q->placed = false;
+  if (rc != ZKE_OK) return rc == ZKE_NONODE ? QUEUE_AGAIN : rc;
+  uint32_t twice = (uint32_t)stat.cversion + (uint32_t)stat.numChildren;
+  k->version = stat.version;
+  k->number = (int32_t)(twice / 2);
+  k->entry = zke_alloc(q->r.z, size);
+  if (!k->entry) return ZKE_NOMEM;
+  snprintf(k->entry, size, "%s%010" PRId32, prefix, k->number);
+  k->name = queue_base(k->entry);
+  k->keyed = zke_recipe_path(q->r.z, q->keys, k->name);
+  return k->keyed ? ZKE_OK : ZKE_NOMEM;
+}
+
+/* Refuse a key that an item has.  One whose item was removed by something that
+ * knows no keys, such as zke_delete(), counts for nothing. */
+static int queue_see_key(zke_queue *q, const char *key, queue_keying *k) {
+  char *owner = NULL, *entry = NULL;
+  queue_name parsed;
+  k->key = queue_key_path(q, key);
+  if (!k->key) return ZKE_NOMEM;
+  int rc = zke_get(q->r.z, k->key, NULL, NULL, &owner, NULL, NULL);
+  if (rc != ZKE_OK) return rc == ZKE_NONODE ? ZKE_OK : rc;
+  k->stale = true;
+  if (owner && queue_parse(owner, &parsed)) {
+    entry = zke_recipe_path(q->r.z, q->entries, owner);
+    rc = entry ? zke_exists(q->r.z, entry, NULL, NULL, NULL) : ZKE_NOMEM;
+    k->stale = rc == ZKE_NONODE;
+    if (rc == ZKE_OK)
+      rc = zke_recipe_fail(ZKE_NODEEXISTS,
+                           "the queue %s has an item with the key %s: %s",
+                           q->r.path, key, owner);
+  }
+  zke_free(owner);
+  zke_free(entry);
+  return k->stale ? ZKE_OK : rc;
+}
+
+/* Has an item of that name been there before "entries" was made anew, and left
+ * what says its key? */
+static int queue_see_keyed(zke_queue *q, queue_keying *k) {
+  int rc = zke_exists(q->r.z, k->keyed, NULL, NULL, NULL);
+  k->stale_keyed = rc == ZKE_OK;
+  return rc == ZKE_NONODE ? ZKE_OK : rc;
+}
+
+/* Read what a put with a key rests on.  Nothing is changed here: what is stale
+ * is deleted by the step, which fails if anybody has put since. */
+static int queue_prepare_key(zke_queue *q, const queue_load *load,
+                             const char *prefix, queue_keying *k) {
+  if (!load->key) return ZKE_OK;
+  int rc = queue_foresee(q, prefix, k);
+  if (rc == ZKE_OK) rc = queue_see_key(q, load->key, k);
+  return rc == ZKE_OK ? queue_see_keyed(q, k) : rc;
+}
+
+/* Add the znodes of the key; the item itself has been added before. */
+static zke_op *queue_add_key(zke_op *op, const queue_load *load,
+                             const queue_keying *k) {
+  int mode =
+      load->mode == ZKE_EPHEMERAL_SEQUENTIAL ? ZKE_EPHEMERAL : ZKE_PERSISTENT;
+  if (k->stale) zke_op_delete(op++, k->key, -1);
+  if (k->stale_keyed) zke_op_delete(op++, k->keyed, -1);
+  zke_op_check(op++, k->entry, -1);
+  zke_op_create(op++, k->key, k->name, (int)strlen(k->name), ZKE_OPEN_ACL,
+                mode);
+  zke_op_create(op++, k->keyed, load->key, (int)strlen(load->key), ZKE_OPEN_ACL,
+                mode);
+  return op;
+}
+
+enum {
+  PUT_OPS = 9,    /* the most, beside the items */
+  KEY_TRIES = 100 /* to foresee a number */
+};
 
 /* How many items there are, what others made in "entries" left out. */
 static int queue_valid_items(zke_queue *q, int *count) {
@@ -1123,22 +1605,43 @@ static char *queue_prefix(zke_queue *q, const queue_load *load) {
   return path;
 }
 
-static int queue_try_put(zke_queue *q, const queue_load *load, queue_step *s,
-                         const char *prefix, int64_t deadline_ms) {
-  int32_t version;
-  int rc = queue_ready(q, deadline_ms);
-  if (rc == ZKE_OK) rc = queue_room(q, load->count, &version);
-  if (rc != ZKE_OK) return rc;
-  zke_op *op = &s->ops[OP_FIRST];
-  zke_op_set(op++, q->entries, NULL, -1, version);
+/* Make the step of a put.  QUEUE_AGAIN: something has changed.
+ *
+ *   version  as queue_room() gives it */
+static int queue_put_step(zke_queue *q, const queue_load *load, queue_step *s,
+                          const char *prefix, const queue_keying *k,
+                          int32_t version, int64_t deadline_ms) {
+  int first = OP_FIRST + (load->key != NULL);
+  zke_op *op = &s->ops[first];
+  s->needs = load->key ? q->keys : NULL;
+  zke_op_set(op++, q->entries, NULL, -1, load->key ? k->version : version);
   if (load->death) zke_op_delete(op++, load->death, -1);
   if (load->letter) zke_op_delete(op++, load->letter, -1);
   for (int i = 0; i < load->count; i++) {
     zke_op_create(op++, prefix, load->values[i].data, load->values[i].len,
                   ZKE_OPEN_ACL, load->mode);
   }
-  rc = queue_change(q, s, deadline_ms);
-  if (rc < 0 && s->results[OP_FIRST].rc == ZKE_BADVERSION) rc = QUEUE_AGAIN;
+  int items = queue_step_end(s, op) + OP_FIRST;
+  if (load->key) queue_step_end(s, queue_add_key(op, load, k));
+  int rc = queue_change(q, s, deadline_ms);
+  bool changed = s->results[first].rc == ZKE_BADVERSION ||
+                 queue_has_changed(s, items, s->count);
+  return rc < 0 && changed ? QUEUE_AGAIN : rc;
+}
+
+/* QUEUE_AGAIN: something has changed meanwhile. */
+static int queue_try_put(zke_queue *q, const queue_load *load,
+                         const char *prefix, int64_t deadline_ms) {
+  int32_t version;
+  queue_keying k = {0};
+  queue_step *s = queue_step_new(q->r.z, load->count + PUT_OPS);
+  int rc = s ? queue_ready(q, deadline_ms) : ZKE_NOMEM;
+  if (rc == ZKE_OK) rc = queue_prepare_key(q, load, prefix, &k);
+  if (rc == ZKE_OK) rc = queue_room(q, load->count, &version);
+  if (rc == ZKE_OK)
+    rc = queue_put_step(q, load, s, prefix, &k, version, deadline_ms);
+  queue_step_free(s);
+  queue_keying_free(&k);
   return rc;
 }
 
@@ -1152,12 +1655,16 @@ static int queue_put_now(zke_queue *q, const queue_load *load,
                            "%d items at once, the queue %s has limit %d",
                            load->count, q->r.path, q->limit);
   }
-  queue_step *s = queue_step_new(
-      q->r.z, load->count + 1 + (load->letter != NULL) + (load->death != NULL));
   char *prefix = queue_prefix(q, load);
-  rc = s && prefix ? QUEUE_AGAIN : ZKE_NOMEM;
-  while (rc == QUEUE_AGAIN) rc = queue_try_put(q, load, s, prefix, deadline_ms);
-  queue_step_free(s);
+  rc = prefix ? QUEUE_AGAIN : ZKE_NOMEM;
+  for (int i = 0; rc == QUEUE_AGAIN; i++) {
+    rc = queue_try_put(q, load, prefix, deadline_ms);
+    if (rc == QUEUE_AGAIN && load->key && i >= KEY_TRIES)
+      rc = zke_recipe_fail(ZKE_LIMIT,
+                           "the numbers of the queue %s are used up, or others "
+                           "put all the time",
+                           q->r.path);
+  }
   zke_free(prefix);
   return rc;
 }
@@ -1266,6 +1773,15 @@ static int queue_watch_entries(queue_wait *w) {
   return QUEUE_AGAIN;
 }
 
+/* When the next item can be had by the time alone, of zke_now(), as far as was
+ * seen at the last look.
+ *
+ *   most  so many ms of the wall clock are looked ahead */
+static int64_t queue_next(zke_queue *q, int64_t most) {
+  int64_t due = queue_when(q->r.z, q->due, most);
+  return q->until < due ? q->until : due;
+}
+
 /* Is there an item to take?  If not, watch for a put and for the end of each
  * claim, by the kernel where its owner dies. */
 static int queue_look_for_item(queue_wait *w) {
@@ -1277,7 +1793,7 @@ static int queue_look_for_item(queue_wait *w) {
   if (rc == QUEUE_NOTHING) rc = queue_find_due(q, INT32_MAX, false, &n);
   if (rc == ZKE_OK) w->state = WAIT_READY;
   if (rc != QUEUE_NOTHING) return rc;
-  w->due = queue_when(q->r.z, q->due, QUEUE_CLOCK_MS);
+  w->due = queue_next(q, QUEUE_CLOCK_MS);
   rc = ZKE_OK;
   for (int i = 0; i < q->claimed->count && rc == ZKE_OK; i++) {
     const char *name = q->claimed->data[i];
@@ -1514,8 +2030,10 @@ static void queue_destroy(zke_recipe *r) {
   queue_drop_page(&q->entry);
   queue_drop_page(&q->later);
   zke_free(q->claimed);
+  zke_free(q->markers);
   zke_free(q->user);
   zke_free(q->entries);
+  zke_free(q->keys);
   zke_free(q->taken);
   zke_free(q->dead);
   zke_free(q->line);
@@ -1542,8 +2060,10 @@ int zke_queue_new(zke *z, const char *path, const zke_queue_options *options,
     return zke_recipe_fail(ZKE_BADARGUMENTS,
                            "limit %d, attempts %d, new_attempts %d", o.limit,
                            o.attempts, o.new_attempts);
-  if (o.reserved_int)
-    return zke_recipe_fail(ZKE_BADARGUMENTS, "reserved_int %d", o.reserved_int);
+  if (o.reserved_int || o.claim_ms < 0 || o.claim_ms > QUEUE_SPAN_MOST)
+    return zke_recipe_fail(ZKE_BADARGUMENTS,
+                           "reserved_int %d, claim_ms %" PRId64, o.reserved_int,
+                           o.claim_ms);
   rc = zke_recipe_new(z, path, &queue_class, sizeof(zke_queue), &r);
   if (rc != ZKE_OK) return rc;
   zke_queue *q = (zke_queue *)r;
@@ -1555,9 +2075,10 @@ int zke_queue_new(zke *z, const char *path, const zke_queue_options *options,
   q->entries = zke_recipe_path(z, path, "entries");
   q->taken = zke_recipe_path(z, path, "taken");
   q->dead = zke_recipe_path(z, path, "dead");
+  q->keys = zke_recipe_path(z, path, "keys");
   q->stays = zke_recipe_path(z, path, "stays");
   if (q->entries) q->line = zke_recipe_path(z, q->entries, QUEUE_LINE);
-  if (q->line && q->taken && q->dead && q->stays) {
+  if (q->line && q->taken && q->dead && q->keys && q->stays) {
     *queue_out = q;
     return ZKE_OK;
   }
@@ -1591,6 +2112,22 @@ static int queue_put(zke_queue *q, const queue_load *load,
   return rc;
 }
 
+/* A key is a line of text, and of one item. */
+static int queue_check_key(const queue_load *load) {
+  size_t len = strnlen(load->key, QUEUE_KEY_MOST + 1);
+  if (!len || len > QUEUE_KEY_MOST)
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "a key has 1 to %d bytes",
+                           QUEUE_KEY_MOST);
+  for (size_t i = 0; i < len; i++)
+    if ((unsigned char)load->key[i] < ' ' || load->key[i] == 127)
+      return zke_recipe_fail(ZKE_BADARGUMENTS,
+                             "a key has no control characters");
+  if (load->count > 1)
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "one key for %d items",
+                           load->count);
+  return ZKE_OK;
+}
+
 static int queue_load_options(const zke_queue_put_options *given,
                               queue_load *load) {
   zke_queue_put_options o;
@@ -1605,7 +2142,8 @@ static int queue_load_options(const zke_queue_put_options *given,
   load->mode =
       o.ephemeral ? ZKE_EPHEMERAL_SEQUENTIAL : ZKE_PERSISTENT_SEQUENTIAL;
   load->due_ms = o.due_ms;
-  return ZKE_OK;
+  load->key = o.key;
+  return load->key ? queue_check_key(load) : ZKE_OK;
 }
 
 int zke_queue_put_all(zke_queue *queue, const zke_queue_value *values,
@@ -1658,13 +2196,28 @@ static int queue_say_nothing(zke_queue *q) {
   return rc;
 }
 
+/* Who asks for items, and for how many. */
+typedef struct queue_want {
+  bool claim; /* else to take one */
+  int most;
+  zke_queue_item **items; /* out */
+  int count;              /* out */
+} queue_want;
+
+static int queue_get_now(zke_queue *q, queue_want *w, int64_t deadline_ms) {
+  if (w->claim)
+    return queue_claim_now(q, w->most, deadline_ms, w->items, &w->count);
+  int rc = queue_take_now(q, deadline_ms, w->items);
+  w->count = rc == ZKE_OK;
+  return rc;
+}
+
 /* Take or claim, and wait for an item as long as may be. */
-static int queue_take(zke_queue *q, bool claim, int64_t deadline_ms,
-                      zke_queue_item **item_out) {
+static int queue_get(zke_queue *q, queue_want *want, int64_t deadline_ms) {
   bool waiting = false;
   int rc;
   do {
-    rc = queue_take_now(q, claim, deadline_ms, item_out);
+    rc = queue_get_now(q, want, deadline_ms);
     rc = queue_tried(&q->taking, rc);
     if (rc != QUEUE_NOTHING) break;
     rc = queue_wait_for(&q->taking, &waiting, 0, deadline_ms);
@@ -1673,26 +2226,40 @@ static int queue_take(zke_queue *q, bool claim, int64_t deadline_ms,
   return rc == QUEUE_NOTHING ? queue_say_nothing(q) : rc;
 }
 
-static int queue_take_entered(zke_queue *queue, bool claim, int64_t deadline_ms,
-                              zke_queue_item **item_out) {
-  zke_queue_item *item = NULL;
-  if (!item_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "item_out is NULL");
-  *item_out = NULL;
+static int queue_get_entered(zke_queue *queue, queue_want *want,
+                             int64_t deadline_ms) {
+  if (!want->items)
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "there is no place for an item");
+  for (int i = 0; i < want->most; i++) want->items[i] = NULL;
   int rc = zke_recipe_enter_by((zke_recipe *)queue, deadline_ms);
   if (rc != ZKE_OK) return rc;
-  rc = queue_take(queue, claim, deadline_ms, &item);
-  if (rc == ZKE_OK) *item_out = item;
+  rc = queue_get(queue, want, deadline_ms);
   return zke_recipe_leave(&queue->r, rc);
 }
 
 int zke_queue_take(zke_queue *queue, int64_t deadline_ms,
                    zke_queue_item **item_out) {
-  return queue_take_entered(queue, false, deadline_ms, item_out);
+  queue_want want = {.most = 1, .items = item_out};
+  return queue_get_entered(queue, &want, deadline_ms);
 }
 
 int zke_queue_claim(zke_queue *queue, int64_t deadline_ms,
                     zke_queue_item **item_out) {
-  return queue_take_entered(queue, true, deadline_ms, item_out);
+  queue_want want = {.claim = true, .most = 1, .items = item_out};
+  return queue_get_entered(queue, &want, deadline_ms);
+}
+
+int zke_queue_claim_some(zke_queue *queue, int most, int64_t deadline_ms,
+                         zke_queue_item **items_out, int *count_out) {
+  queue_want want = {.claim = true, .most = most, .items = items_out};
+  if (!count_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "count_out is NULL");
+  *count_out = 0;
+  if (most < 1 || most > QUEUE_BATCH)
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "%d items, at most %d", most,
+                           QUEUE_BATCH);
+  int rc = queue_get_entered(queue, &want, deadline_ms);
+  *count_out = want.count;
+  return rc;
 }
 
 /* ---- the end of a claim ---- */
@@ -1715,27 +2282,33 @@ static int queue_lost(zke_queue *q, queue_claim **at,
                          item->name, q->r.path);
 }
 
-/* Make the step that ends a claim, as often as is needed.  Where it is to be
- * made again the claim may have gone meanwhile, and its name be that of another
- * one's (Q5): so it is looked for by its token.  ZKE_LOST: it is gone. */
-static int queue_end_claim(zke_queue *q, const queue_claim *c, queue_step *s) {
+/* Make a step that ends or changes claims, as often as is needed.  Where it is
+ * to be made again a claim may have gone meanwhile, and its name be that of
+ * another one's (Q5): so it is looked for by its token.
+ *
+ *   own  so many operations of the step are the claims'
+ *
+ * ZKE_LOST: one of the claims is gone. */
+static int queue_change_claims(zke_queue *q, queue_claim *const *claims,
+                               int count, queue_step *s, int own) {
   int rc = queue_change(q, s, ZKE_FOREVER);
   while (rc == QUEUE_AGAIN) {
-    rc = queue_verify(q, c);
+    rc = ZKE_OK;
+    for (int i = 0; i < count && rc == ZKE_OK; i++)
+      rc = queue_verify(q, claims[i]);
     if (rc == ZKE_OK) rc = queue_change(q, s, ZKE_FOREVER);
   }
-  return rc < 0 && (queue_was_late(s, 0) || queue_was_late(s, 1)) ? ZKE_LOST
-                                                                  : rc;
+  return rc < 0 && queue_was_late(s, own) ? ZKE_LOST : rc;
 }
 
-/* Delete claim and item, and do what the caller wants with it. */
-static int queue_ack(zke_queue *q, const queue_claim *c,
-                     const zke_queue_item *item, queue_step *s,
-                     const zke_op *ops, int count) {
-  zke_op_delete(&s->ops[OP_FIRST], item->claim_path, -1);
-  zke_op_delete(&s->ops[OP_FIRST + 1], item->entry_path, item->version);
-  if (count) memcpy(&s->ops[OP_FIRST + 2], ops, (size_t)count * sizeof *ops);
-  return queue_end_claim(q, c, s);
+/* This object's claim of an item; ZKE_LOST: it has none. */
+static int queue_own_claim(zke_queue *q, const zke_queue_item *item,
+                           queue_claim ***at) {
+  *at = queue_find_claim(q, item->claim_path, item->token);
+  if (**at) return ZKE_OK;
+  return zke_recipe_fail(ZKE_LOST,
+                         "%s of the queue %s is not claimed by this object",
+                         item->name, q->r.path);
 }
 
 /* Enter with a claim of this object's: *at. */
@@ -1744,60 +2317,201 @@ static int queue_enter_claim(zke_queue *q, const zke_queue_item *item,
   if (!item) return zke_recipe_fail(ZKE_BADARGUMENTS, "the item is NULL");
   int rc = zke_recipe_enter((zke_recipe *)q);
   if (rc != ZKE_OK) return rc;
-  *at = queue_find_claim(q, item->claim_path, item->token);
-  if (**at) return ZKE_OK;
-  rc = zke_recipe_fail(ZKE_LOST,
-                       "%s of the queue %s is not claimed by this object",
-                       item->name, q->r.path);
-  zke_recipe_leave(&q->r, rc);
+  rc = queue_own_claim(q, item, at);
+  if (rc != ZKE_OK) zke_recipe_leave(&q->r, rc);
   return rc;
 }
 
+/* What is acknowledged in one step. */
+typedef struct queue_acks {
+  const zke_queue_item *const *items;
+  int item_count;
+  const zke_op *ops; /* the caller's */
+  int count;
+  zke_op_result *results; /* of these, or NULL */
+} queue_acks;
+
 /* Hand out the results of the caller's own operations. */
-static void queue_give_results(queue_step *s, zke_op_result *results) {
-  size_t count = (size_t)s->count - OP_FIRST - 2;
-  zke_op_result *own = &s->results[OP_FIRST + 2];
-  if (!results || !count) return;
-  memcpy(results, own, count * sizeof *own);
-  memset(own, 0, count * sizeof *own);
+static void queue_give_results(const queue_acks *d, queue_step *s) {
+  zke_op_result *own = &s->results[s->count - d->count];
+  if (!d->results || !d->count) return;
+  memcpy(d->results, own, (size_t)d->count * sizeof *own);
+  memset(own, 0, (size_t)d->count * sizeof *own);
+}
+
+/* Delete claims and items, and do what the caller wants with it. */
+static int queue_do_ack(zke_queue *q, const queue_acks *d,
+                        queue_claim *const *claims, queue_step *s) {
+  zke_op *op = &s->ops[OP_FIRST];
+  for (int i = 0; i < d->item_count; i++) {
+    op = queue_add_unclaim(op, claims[i]);
+    op = queue_add_removal(op, d->items[i]);
+  }
+  int own = queue_step_end(s, op);
+  if (d->count) memcpy(op, d->ops, (size_t)d->count * sizeof *op);
+  queue_step_end(s, op + d->count);
+  int rc = queue_change_claims(q, claims, d->item_count, s, own);
+  if (rc != ZKE_LOST) queue_give_results(d, s);
+  return rc;
+}
+
+/* Find the claims of the items, and make the step. */
+static int queue_try_ack(zke_queue *q, const queue_acks *d,
+                         queue_claim **claims) {
+  int rc = ZKE_OK;
+  queue_claim **at;
+  for (int i = 0; i < d->item_count && rc == ZKE_OK; i++) {
+    rc = queue_own_claim(q, d->items[i], &at);
+    claims[i] = *at;
+  }
+  if (rc != ZKE_OK) return rc;
+  queue_step *s = queue_step_new(
+      q->r.z, d->item_count * (UNCLAIM_OPS + REMOVAL_OPS) + d->count);
+  rc = s ? queue_do_ack(q, d, claims, s) : ZKE_NOMEM;
+  queue_step_free(s);
+  return rc;
+}
+
+/* Of several items of which one is lost, the others stay claimed. */
+static int queue_ack(zke_queue *q, const queue_acks *d) {
+  queue_claim **claims =
+      zke_alloc(q->r.z, ((size_t)d->item_count + 1) * sizeof(queue_claim *));
+  int rc = claims ? queue_try_ack(q, d, claims) : ZKE_NOMEM;
+  for (int i = 0; i < d->item_count; i++) {
+    queue_claim **at =
+        queue_find_claim(q, d->items[i]->claim_path, d->items[i]->token);
+    if (rc == ZKE_OK && *at) queue_unlink_claim(at);
+    if (rc == ZKE_LOST && d->item_count == 1 && *at)
+      rc = queue_lost(q, at, d->items[i]);
+  }
+  if (rc == ZKE_LOST && d->item_count > 1)
+    rc = zke_recipe_fail(rc, "one of %d items of the queue %s is lost",
+                         d->item_count, q->r.path);
+  zke_free(claims);
+  return rc;
+}
+
+static int queue_ack_entered(zke_queue *queue, const queue_acks *d) {
+  if (d->count < 0 || d->count >= INT32_MAX / 256 || (d->count && !d->ops))
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "%d operations", d->count);
+  for (int i = 0; i < d->item_count; i++)
+    if (!d->items[i])
+      return zke_recipe_fail(ZKE_BADARGUMENTS, "the item is NULL");
+  int rc = zke_recipe_enter((zke_recipe *)queue);
+  if (rc != ZKE_OK) return rc;
+  return zke_recipe_leave(&queue->r, queue_ack(queue, d));
 }
 
 int zke_queue_ack(zke_queue *queue, const zke_queue_item *item,
                   const zke_op *ops, int count, zke_op_result *results) {
+  queue_acks d = {&item, 1, ops, count, results};
+  return queue_ack_entered(queue, &d);
+}
+
+int zke_queue_ack_all(zke_queue *queue, zke_queue_item *const *items,
+                      int item_count, const zke_op *ops, int count,
+                      zke_op_result *results) {
+  queue_acks d = {(const zke_queue_item *const *)items, item_count, ops, count,
+                  results};
+  if (!items || item_count < 1 || item_count > QUEUE_BATCH)
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "%d items, at most %d", item_count,
+                           QUEUE_BATCH);
+  return queue_ack_entered(queue, &d);
+}
+
+/* Have the claim end at another time.  What may have been made, and cannot be
+ * looked for, counts as not made: then the acknowledgement finds it lost. */
+static int queue_prolong(zke_queue *q, queue_claim *c,
+                         const zke_queue_item *item, char *until) {
+  queue_step *s = queue_step_new(q->r.z, 4);
+  if (!s) return ZKE_NOMEM;
+  zke_op *op = &s->ops[OP_FIRST];
+  zke_op_check(op++, c->path, -1);
+  zke_op_check(op++, item->entry_path, item->version);
+  if (c->until) zke_op_delete(op++, c->until, -1);
+  int own = queue_step_end(s, op);
+  if (until) zke_op_create(op++, until, "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL);
+  queue_step_end(s, op);
+  int rc = queue_change_claims(q, &c, 1, s, own);
+  queue_step_free(s);
+  return rc;
+}
+
+int zke_queue_prolong(zke_queue *queue, const zke_queue_item *item,
+                      int64_t ms) {
   queue_claim **at;
-  if (count < 0 || count >= INT32_MAX / 256 || (count && !ops))
-    return zke_recipe_fail(ZKE_BADARGUMENTS, "%d operations", count);
+  char *until = NULL;
+  if (ms < 1 || (ms > QUEUE_SPAN_MOST && ms != ZKE_FOREVER))
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "%" PRId64 " ms", ms);
   int rc = queue_enter_claim(queue, item, &at);
   if (rc != ZKE_OK) return rc;
-  queue_step *s = queue_step_new(queue->r.z, 2 + count);
-  rc = s ? queue_ack(queue, *at, item, s, ops, count) : ZKE_NOMEM;
-  if (rc == ZKE_OK)
-    queue_unlink_claim(at);
-  else if (rc == ZKE_LOST)
-    rc = queue_lost(queue, at, item);
-  if (s && rc != ZKE_LOST) queue_give_results(s, results);
-  queue_step_free(s);
+  if (ms != ZKE_FOREVER) {
+    until = queue_marker_path(queue, false, zke_now(queue->r.z) + ms,
+                              item->version, item->name);
+    rc = until ? ZKE_OK : ZKE_NOMEM;
+  }
+  if (rc == ZKE_OK) rc = queue_prolong(queue, *at, item, until);
+  if (rc == ZKE_OK) {
+    zke_free((*at)->until);
+    (*at)->until = until;
+  } else {
+    zke_free(until);
+  }
+  if (rc == ZKE_LOST) rc = queue_lost(queue, at, item);
   return zke_recipe_leave(&queue->r, rc);
+}
+
+/* Put the item's delay in the place of its claim (Q7).  Where nobody takes the
+ * item its znodes go some time after it is due. */
+static zke_op *queue_add_delay(zke_op *op, const queue_claim *c,
+                               const char *marker, int64_t delay_ms) {
+  int64_t ttl = delay_ms + QUEUE_DELAY_SLACK_MS;
+  zke_op_create_ttl(op++, c->path, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT_WITH_TTL,
+                    ttl);
+  zke_op_create_ttl(op++, marker, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT_WITH_TTL,
+                    ttl);
+  return op;
+}
+
+/* Make the step that gives the claim back.
+ *
+ *   marker  path of the delay's, or NULL */
+static int queue_release_step(zke_queue *q, queue_claim *c,
+                              const zke_queue_item *item, const char *marker,
+                              int64_t delay_ms) {
+  queue_step *s = queue_step_new(q->r.z, UNCLAIM_OPS + 3);
+  if (!s) return ZKE_NOMEM;
+  zke_op *op = queue_add_unclaim(&s->ops[OP_FIRST], c);
+  zke_op_check(op++, item->entry_path, item->version);
+  int own = queue_step_end(s, op);
+  if (marker) op = queue_add_delay(op, c, marker, delay_ms);
+  queue_step_end(s, op);
+  int rc = queue_change_claims(q, &c, 1, s, own);
+  queue_step_free(s);
+  return rc;
 }
 
 /* Give the claim back, or bury the item after the last attempt.  ZKE_LOST: it
  * was not held. */
-static int queue_give_back(zke_queue *q, const queue_claim *c,
-                           const zke_queue_item *item, const char *reason) {
+static int queue_give_back(zke_queue *q, queue_claim *c,
+                           const zke_queue_item *item, const char *reason,
+                           int64_t delay_ms) {
   int rc = QUEUE_AGAIN;
   if (queue_is_exhausted(q, item)) {
     while (rc == QUEUE_AGAIN) {
-      rc = queue_bury(q, item, reason, ZKE_FOREVER);
+      rc = queue_bury(q, item, c, reason, ZKE_FOREVER);
       if (rc == QUEUE_AGAIN && queue_verify(q, c) == ZKE_LOST) rc = ZKE_LOST;
     }
     return rc;
   }
-  queue_step *s = queue_step_new(q->r.z, 2);
-  if (!s) return ZKE_NOMEM;
-  zke_op_delete(&s->ops[OP_FIRST], item->claim_path, -1);
-  zke_op_check(&s->ops[OP_FIRST + 1], item->entry_path, item->version);
-  rc = queue_end_claim(q, c, s);
-  queue_step_free(s);
+  char *marker = NULL;
+  if (delay_ms) {
+    marker = queue_marker_path(q, true, zke_wall(q->r.z) + delay_ms,
+                               item->version, item->name);
+    if (!marker) return ZKE_NOMEM;
+  }
+  rc = queue_release_step(q, c, item, marker, delay_ms);
+  zke_free(marker);
   return rc;
 }
 
@@ -1810,13 +2524,15 @@ static int queue_not_given_back(zke_queue *q, queue_claim **at, int rc) {
   return zke_recipe_restore(&kept, rc);
 }
 
-int zke_queue_fail(zke_queue *queue, const zke_queue_item *item,
-                   const char *reason) {
+int zke_queue_release_after(zke_queue *queue, const zke_queue_item *item,
+                            int64_t delay_ms, const char *reason) {
   queue_claim **at;
+  if (delay_ms < 0 || delay_ms > QUEUE_SPAN_MOST)
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "delay_ms %" PRId64, delay_ms);
   int rc = queue_enter_claim(queue, item, &at);
   if (rc != ZKE_OK) return rc;
   if (!reason) reason = "it was given back";
-  rc = queue_give_back(queue, *at, item, reason);
+  rc = queue_give_back(queue, *at, item, reason, delay_ms);
   if (rc == ZKE_OK)
     queue_unlink_claim(at);
   else if (rc == ZKE_LOST)
@@ -1824,6 +2540,11 @@ int zke_queue_fail(zke_queue *queue, const zke_queue_item *item,
   else
     rc = queue_not_given_back(queue, at, rc);
   return zke_recipe_leave(&queue->r, rc);
+}
+
+int zke_queue_fail(zke_queue *queue, const zke_queue_item *item,
+                   const char *reason) {
+  return zke_queue_release_after(queue, item, 0, reason);
 }
 
 int zke_queue_release(zke_queue *queue, const zke_queue_item *item) {
@@ -1898,7 +2619,7 @@ int zke_queue_due(zke_queue *queue, int64_t *deadline_out) {
   if (rc == ZKE_OK) rc = queue_find_due(queue, INT32_MAX, true, &n);
   if (rc == QUEUE_NOTHING) {
     rc = ZKE_OK;
-    *deadline_out = queue_when(queue->r.z, queue->due, INT64_MAX / 4);
+    *deadline_out = queue_next(queue, INT64_MAX / 4);
   }
   return zke_recipe_leave(&queue->r, rc);
 }
@@ -1907,12 +2628,13 @@ int zke_queue_due(zke_queue *queue, int64_t *deadline_out) {
 
 int zke_queue_peek(zke_queue *queue, zke_queue_item **item_out) {
   zke_queue_item *item = NULL;
+  queue_page *page;
   if (!item_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "item_out is NULL");
   *item_out = NULL;
   int rc = zke_recipe_enter((zke_recipe *)queue);
   if (rc != ZKE_OK) return rc;
   rc = queue_know(queue);
-  if (rc == ZKE_OK) rc = queue_pick(queue, true, ZKE_FOREVER, &item);
+  if (rc == ZKE_OK) rc = queue_pick(queue, true, ZKE_FOREVER, &page, &item);
   if (rc == ZKE_OK) *item_out = item;
   if (rc == QUEUE_NOTHING)
     rc = zke_recipe_fail(ZKE_NONODE, "nothing to take from the queue %s",
@@ -1985,7 +2707,11 @@ static void queue_count_items(const zke_queue *q, const queue_all *all,
   int64_t now = zke_wall(q->r.z);
   c->items = all->count;
   for (int i = 0; i < all->count; i++) {
-    if (queue_is_claimed(q, all->order[i].name))
+    const queue_marker *marker = queue_find_marker(q, all->order[i].name);
+    bool claimed = queue_is_claimed(q, all->order[i].name);
+    if (claimed && marker && marker->delay)
+      c->delayed++;
+    else if (claimed)
       c->claimed++;
     else if (all->order[i].due_ms > now)
       c->delayed++;
@@ -2015,46 +2741,59 @@ int zke_queue_size(zke_queue *queue, zke_queue_counts *counts_out) {
   return zke_recipe_leave(&queue->r, rc);
 }
 
-/* What a list is made of: for each item two reads in one snapshot. */
+/* What a list is made of: for each item some reads in one snapshot. */
 typedef struct queue_listing {
   const char *directory, *claims; /* claims NULL: of dead letters */
   const queue_name *order;
   int count;
   int32_t cversion; /* of the directory, as order was read */
+  int each; /* so many reads: the item, then its claim and what says its key;
+               or a letter, then its death */
   char **paths;
   zke_op *ops;
-  zke_op_result *reads; /* the item's, then its claim's or death's */
+  zke_op_result *reads;
   zke_session_list *who;
 } queue_listing;
 
+/* The path of an item's read. */
+static char *queue_listing_path(zke_queue *q, const queue_listing *l, int item,
+                                int read) {
+  const char *name = l->order[item].name;
+  zke *z = q->r.z;
+  if (read == 0) return zke_recipe_path(z, l->directory, name);
+  if (!l->claims) return zke_recipe_path(z, l->paths[item * l->each], "death");
+  return zke_recipe_path(z, read == 1 ? l->claims : q->keys, name);
+}
+
 static int queue_listing_read(zke_queue *q, queue_listing *l) {
   zke *z = q->r.z;
-  size_t count = 2 * (size_t)l->count + 1;
+  l->each = l->claims ? 3 : 2;
+  int reads = l->each * l->count;
+  size_t count = (size_t)reads + 1;
   l->paths = zke_alloc(z, count * sizeof *l->paths);
   l->ops = zke_alloc(z, count * sizeof *l->ops);
   l->reads = zke_alloc(z, count * sizeof *l->reads);
   if (!l->paths || !l->ops || !l->reads) return ZKE_NOMEM;
-  for (int i = 0; i < 2 * l->count; i++) {
-    bool child = i % 2 && !l->claims; /* how it died */
-    const char *in = i % 2 ? l->claims : l->directory;
-    const char *name = child ? "death" : l->order[i / 2].name;
-    l->paths[i] = zke_recipe_path(z, child ? l->paths[i - 1] : in, name);
+  for (int i = 0; i < reads; i++) {
+    int read = i % l->each;
+    l->paths[i] = queue_listing_path(q, l, i / l->each, read);
     if (!l->paths[i]) return ZKE_NOMEM;
-    if (child)
-      zke_op_get(&l->ops[i], l->paths[i]);
-    else
+    if (read == 0 || (l->claims && read == 1))
       zke_op_children(&l->ops[i], l->paths[i]); /* Stat without the data */
+    else
+      zke_op_get(&l->ops[i], l->paths[i]);
   }
-  zke_op_get(&l->ops[2 * l->count], l->directory);
+  zke_op_get(&l->ops[reads], l->directory);
   int rc = zke_recipe_multi_read(z, l->ops, (int)count, l->reads);
-  for (int i = 1; !l->claims && rc == ZKE_OK && i < 2 * l->count; i += 2)
+  for (int i = 1; !l->claims && rc == ZKE_OK && i < reads; i += 2)
     queue_split_death(&l->reads[i]);
   return rc == ZKE_OK ? zke_sessions(z, &l->who) : rc;
 }
 
 static void queue_listing_free(queue_listing *l) {
-  for (int i = 0; l->paths && i < 2 * l->count; i++) zke_free(l->paths[i]);
-  if (l->reads) zke_results_clear(l->reads, 2 * l->count + 1);
+  int reads = l->each * l->count;
+  for (int i = 0; l->paths && i < reads; i++) zke_free(l->paths[i]);
+  if (l->reads) zke_results_clear(l->reads, reads + 1);
   zke_free(l->paths);
   zke_free(l->ops);
   zke_free(l->reads);
@@ -2074,14 +2813,41 @@ static void queue_describe_death(const zke_op_result *death,
   e->pid = strtoll(queue_death(death, "pid "), NULL, 10);
   e->identity = queue_death(death, "consumer ");
   e->reason = queue_death(death, "reason ");
+  e->key = queue_death(death, "key ");
+}
+
+/* Who has claimed an item, until when, and what its key is.  One whose claim is
+ * over is claimed by nobody. */
+static void queue_describe_claim(const zke_queue *q, const queue_listing *l,
+                                 const zke_op_result *claim,
+                                 zke_queue_entry *e) {
+  const queue_marker *marker = queue_find_marker(q, e->name);
+  const char *key = claim[1].rc == ZKE_OK ? claim[1].data : NULL;
+  if (key) e->key = key;
+  if (claim->rc != ZKE_OK || (marker && marker->over)) return;
+  if (marker && marker->delay) {
+    e->due_ms = marker->ms;
+    return;
+  }
+  const zke_session_info *who = queue_who(l, claim->stat.ephemeralOwner);
+  e->claimed = 1;
+  e->token = claim->stat.czxid;
+  e->session = claim->stat.ephemeralOwner;
+  e->since_ms = claim->stat.ctime;
+  e->until_ms = marker ? marker->ms : 0;
+  if (!who) return;
+  e->identity = who->identity;
+  e->pid = who->pid;
 }
 
 /* One line of the list; its texts are the listing's. */
-static void queue_describe(const queue_listing *l, int i, zke_queue_entry *e) {
-  const zke_op_result *item = &l->reads[2 * i], *claim = item + 1;
+static void queue_describe(const zke_queue *q, const queue_listing *l, int i,
+                           zke_queue_entry *e) {
+  const zke_op_result *item = &l->reads[l->each * i];
   *e = (zke_queue_entry){.name = l->order[i].name,
                          .identity = "",
                          .reason = "",
+                         .key = "",
                          .len = item->stat.dataLength,
                          .priority = l->order[i].priority,
                          .attempts = item->stat.version,
@@ -2089,16 +2855,10 @@ static void queue_describe(const queue_listing *l, int i, zke_queue_entry *e) {
                          .put_ms = item->stat.ctime,
                          .due_ms = l->order[i].due_ms,
                          .producer = item->stat.ephemeralOwner};
-  if (!l->claims) queue_describe_death(claim, e);
-  if (!l->claims || claim->rc != ZKE_OK) return;
-  const zke_session_info *who = queue_who(l, claim->stat.ephemeralOwner);
-  e->claimed = 1;
-  e->token = claim->stat.czxid;
-  e->session = claim->stat.ephemeralOwner;
-  e->since_ms = claim->stat.ctime;
-  if (!who) return;
-  e->identity = who->identity;
-  e->pid = who->pid;
+  if (l->claims)
+    queue_describe_claim(q, l, item + 1, e);
+  else
+    queue_describe_death(item + 1, e);
 }
 
 static char *queue_copy(char **at, const char *text) {
@@ -2122,9 +2882,9 @@ static int queue_listing_make(zke_queue *q, const queue_listing *l,
   zke_queue_entry one;
   size_t size = sizeof(zke_queue_entries);
   for (int i = 0; i < l->count; i++) {
-    queue_describe(l, i, &one);
+    queue_describe(q, l, i, &one);
     size += sizeof one + strlen(one.name) + strlen(one.identity) +
-            strlen(one.reason) + 3;
+            strlen(one.reason) + strlen(one.key) + 4;
   }
   zke_queue_entries *list = zke_alloc(q->r.z, size);
   if (!list) return ZKE_NOMEM;
@@ -2132,11 +2892,12 @@ static int queue_listing_make(zke_queue *q, const queue_listing *l,
   char *at = (char *)(entry + l->count);
   list->data = entry;
   for (int i = 0; i < l->count; i++) {
-    if (l->reads[2 * i].rc != ZKE_OK) continue; /* gone meanwhile */
-    queue_describe(l, i, entry);
+    if (l->reads[l->each * i].rc != ZKE_OK) continue; /* gone meanwhile */
+    queue_describe(q, l, i, entry);
     entry->name = queue_copy(&at, entry->name);
     entry->identity = queue_copy(&at, entry->identity);
     entry->reason = queue_copy(&at, entry->reason);
+    entry->key = queue_copy(&at, entry->key);
     entry++;
     list->count++;
   }
@@ -2152,7 +2913,7 @@ static int queue_listing_do(zke_queue *q, queue_listing *l,
                             zke_queue_entries **out) {
   int rc = queue_listing_read(q, l);
   if (rc == ZKE_OK) rc = queue_listing_make(q, l, out);
-  if (rc == ZKE_OK && l->reads[2 * l->count].stat.cversion != l->cversion)
+  if (rc == ZKE_OK && l->reads[l->each * l->count].stat.cversion != l->cversion)
     rc = QUEUE_AGAIN;
   queue_listing_free(l);
   return rc;
@@ -2230,13 +2991,32 @@ static int queue_letter(zke_queue *q, const char *name, char **letter,
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
+/* The key that a letter's child tells, for zke_free(); NULL: none. */
+static int queue_letter_key(zke_queue *q, const char *death, char **key_out) {
+  zke_op op;
+  zke_op_result r = {0};
+  *key_out = NULL;
+  if (!death) return ZKE_OK;
+  zke_op_get(&op, death);
+  int rc = zke_recipe_multi_read(q->r.z, &op, 1, &r);
+  if (rc == ZKE_OK) {
+    queue_split_death(&r);
+    const char *key = queue_death(&r, "key ");
+    if (*key) *key_out = zke_recipe_copy(q->r.z, key, strlen(key));
+    rc = *key && !*key_out ? ZKE_NOMEM : ZKE_OK;
+  }
+  zke_results_clear(&r, 1);
+  return rc;
+}
+
 /* A dead letter is put like anything else, and deleted in the same step. */
 static int queue_requeue(zke_queue *q, const queue_name *n,
                          int64_t deadline_ms) {
   zke_queue_value value = {NULL, -1};
-  char *data = NULL, *letter = NULL, *death = NULL;
+  char *data = NULL, *letter = NULL, *death = NULL, *key = NULL;
   int rc = queue_ready(q, deadline_ms);
   if (rc == ZKE_OK) rc = queue_letter(q, n->name, &letter, &death);
+  if (rc == ZKE_OK) rc = queue_letter_key(q, death, &key);
   if (rc == ZKE_OK)
     rc = zke_get(q->r.z, letter, NULL, NULL, &data, &value.len, NULL);
   value.data = data;
@@ -2244,10 +3024,12 @@ static int queue_requeue(zke_queue *q, const queue_name *n,
                      .count = 1,
                      .priority = n->priority,
                      .mode = ZKE_PERSISTENT_SEQUENTIAL,
+                     .key = key,
                      .letter = letter,
                      .death = death};
   if (rc == ZKE_OK) rc = queue_put(q, &load, deadline_ms);
   zke_free(data);
+  zke_free(key);
   zke_free(death);
   zke_free(letter);
   return rc;
@@ -2373,7 +3155,7 @@ static int queue_add_path(zke_queue *q, char **paths, int *count,
 
 /* What is left of a queue without items, to be deleted in one step. */
 typedef struct queue_rest {
-  zke_strings *line, *claims;
+  zke_strings *line, *claims, *keys;
   char **paths;
   zke_op *ops;
   int count;
@@ -2388,23 +3170,30 @@ static int queue_add_names(zke_queue *q, queue_rest *l, const char *directory,
   return ZKE_OK;
 }
 
-/* First what stands in the line and in "taken", then the directories from
- * below. */
+static size_t queue_count_names(const zke_strings *names) {
+  return names ? (size_t)names->count : 0;
+}
+
+/* First what stands in the line, in "taken" and in "keys", then the directories
+ * from below. */
 static int queue_list_rest(zke_queue *q, queue_rest *l) {
-  const char *directories[] = {q->line, q->entries, q->taken,
-                               q->dead, q->stays,   q->r.path};
+  enum { DIRECTORIES = 7 };
+  const char *const directories[DIRECTORIES] = {
+      q->line, q->entries, q->taken, q->keys, q->dead, q->stays, q->r.path};
   zke *z = q->r.z;
   int rc = queue_names(q, q->line, &l->line);
   if (rc == ZKE_OK) rc = queue_names(q, q->taken, &l->claims);
+  if (rc == ZKE_OK) rc = queue_names(q, q->keys, &l->keys);
   if (rc != ZKE_OK) return rc;
-  size_t most = 6 + (size_t)(l->line ? l->line->count : 0) +
-                (size_t)(l->claims ? l->claims->count : 0);
+  size_t most = DIRECTORIES + queue_count_names(l->line) +
+                queue_count_names(l->claims) + queue_count_names(l->keys);
   l->paths = zke_alloc(z, most * sizeof *l->paths);
   l->ops = zke_alloc(z, most * sizeof *l->ops);
   if (!l->paths || !l->ops) return ZKE_NOMEM;
   rc = queue_add_names(q, l, q->line, l->line);
   if (rc == ZKE_OK) rc = queue_add_names(q, l, q->taken, l->claims);
-  for (int i = 0; i < 6 && rc == ZKE_OK; i++)
+  if (rc == ZKE_OK) rc = queue_add_names(q, l, q->keys, l->keys);
+  for (int i = 0; i < DIRECTORIES && rc == ZKE_OK; i++)
     rc = queue_add_path(q, l->paths, &l->count, directories[i]);
   for (int i = 0; i < l->count && rc == ZKE_OK; i++)
     zke_op_delete(&l->ops[i], l->paths[i], -1);
@@ -2424,6 +3213,7 @@ static int queue_delete_rest(zke_queue *q) {
   zke_free(l.ops);
   zke_free(l.line);
   zke_free(l.claims);
+  zke_free(l.keys);
   return rc == ZKE_NONODE || rc == ZKE_NOTEMPTY ? QUEUE_AGAIN : rc;
 }
 
@@ -2439,6 +3229,7 @@ static int queue_try_destroy(zke *z, void *arg) {
   int rc = e->only_empty ? queue_see_empty(q) : ZKE_OK;
   if (rc == ZKE_OK && !e->only_empty) rc = queue_clear(q, q->entries, NULL);
   if (rc == ZKE_OK && !e->only_empty) rc = queue_clear(q, q->dead, "death");
+  if (rc == ZKE_OK && !e->only_empty) rc = queue_clear(q, q->keys, NULL);
   return rc == ZKE_OK ? queue_delete_rest(q) : rc;
 }
 

@@ -24,9 +24,18 @@
  *           _c_<guid>-user-0000000002    ephemeral: an object's changes
  *       taken
  *         entry-100-0000000001           ephemeral: a claim
+ *         until-0000004711000-3-entry-100-0000000001
+ *                                        ephemeral: that claim, which has made
+ *                                        the version 3, ends at this time
+ *         entry-100-0000000005           given back with a delay; with a TTL
+ *         after-1790000000000-1-entry-100-0000000005
+ *                                        until this time; with a TTL
+ *       keys
+ *         key-invoice 12                 the name of the item with this key
+ *         entry-100-0000000001           the key of the item with this name
  *       dead
  *         entry-100-0000000001           was claimed too often: its data
- *           death                        attempts, consumer, reason
+ *           death                        attempts, consumer, reason, key
  *       stays                            somebody has named limit or attempts
  *
  * All directories, /jobs and those above it too where they are made here, are
@@ -63,14 +72,29 @@
  * the listener hears ZKE_QUEUE_LOST; ack, release, check and a multi with
  * zke_queue_ops() fail.
  *
+ * CLAIMS THAT END: with options.claim_ms, or after zke_queue_prolong(), a claim
+ * ends at a time even while its consumer lives: it may be stopped, or hang.
+ * From then on the item is to be had as if it had been released, by whoever
+ * asks first; consumers that wait wake up by themselves.  Until one has it,
+ * nothing is lost: ack, release, prolong and check still succeed.  Once one has
+ * it, they return ZKE_LOST to the first, since each of them is decided by one
+ * step that wants the claim.  The time is that of zke_now(), by options.os: of
+ * CLOCK_MONOTONIC, which all processes of a machine share (but for those in a
+ * time namespace of their own, which must not use one queue with others).  It
+ * does not run while the machine is suspended, and setting the wall clock does
+ * nothing to it.  It is decided by the clock of whoever looks.  Consumers of a
+ * version that knows no such claims wait for the session's end.
+ *
  * FENCING: item->token, the claim's czxid, greater than that of every claim of
  * the item before.  In the same database guard with zke_queue_ops(), or
  * let zke_queue_ack() make the changes together with the acknowledgement.
  *
- * LIMITS: names carry a number of 31 bits, which is used up after two thousand
- * million puts.  A put into a bounded queue that is full reads all names.  A
- * claim writes the item's data again: keep large data elsewhere.  Whoever makes
- * items by zke_create() wakes nobody unless it also sets the data of "entries".
+ * LIMITS: each look reads the names of all that is claimed or was given back
+ * with a delay.  Names carry a number of 31 bits, which is used up after two
+ * thousand million puts.  A put into a bounded queue that is full reads all
+ * names.  A claim writes the item's data again: keep large data elsewhere.
+ * Whoever makes items by zke_create() wakes nobody unless it also sets the data
+ * of "entries".
  */
 #ifndef ZKEMBED_RECIPES_QUEUE_H
 #define ZKEMBED_RECIPES_QUEUE_H
@@ -104,6 +128,9 @@ typedef struct zke_queue_options {
   int new_attempts; /* attempts of a queue that this object makes; one that is
                        there keeps its own, or none; 0: none */
   int reserved_int; /* 0 */
+  int64_t claim_ms; /* how long this object's claims last, ms of zke_now(), 0 to
+                       17 years; see CLAIMS THAT END.  0: as long as the
+                       session */
 } zke_queue_options;
 
 /* zke_queue_new - an object for one producer or consumer; does not touch the
@@ -138,10 +165,13 @@ ZKE_API void zke_queue_free(zke_queue *queue);
 /* Set size and leave the rest zero for the defaults. */
 typedef struct zke_queue_put_options {
   size_t size;
-  int priority;   /* 1 to 999, lower first; 0: 100 */
-  int ephemeral;  /* 1: the item goes with this session */
-  int64_t due_ms; /* not to be taken before, ms since 1970, until the year
+  int priority;    /* 1 to 999, lower first; 0: 100 */
+  int ephemeral;   /* 1: the item goes with this session */
+  int64_t due_ms;  /* not to be taken before, ms since 1970, until the year
                      2286; 0: at once */
+  const char *key; /* 1 to 255 bytes without control characters: there is no
+                      other item with this key, from the put until the item is
+                      acknowledged, taken or buried; of one item.  NULL: none */
 } zke_queue_put_options;
 
 /* zke_queue_put - append an item
@@ -152,6 +182,9 @@ typedef struct zke_queue_put_options {
  *
  * Returns ZKE_OK: the item is on the disk; or, and nothing was put,
  *   ZKE_LIMIT         the queue was full until the deadline
+ *   ZKE_NODEEXISTS    there is an item with that key, which the sentence names:
+ *                     one that waits, is delayed or is claimed.  At once, also
+ *                     where the queue is full
  *   ZKE_BADARGUMENTS  an option, or data over the handle's limit
  *   ZKE_CANCELLED     zke_queue_cancel()
  *   ZKE_MISUSE        another thread waits for room with this object
@@ -195,6 +228,9 @@ typedef struct zke_queue_item {
   /* the queue's own */
   const char *entry_path, *claim_path, *user_path;
   int32_t version;
+  int over;
+  const char *marker_path, *keyed_path, *key_path;
+  const char *key; /* as it was put; "": none */
 } zke_queue_item;
 
 /* zke_queue_take  - take the first item out of the queue: at most once
@@ -218,6 +254,39 @@ ZKE_API int zke_queue_take(zke_queue *queue, int64_t deadline_ms,
 ZKE_API int zke_queue_claim(zke_queue *queue, int64_t deadline_ms,
                             zke_queue_item **item_out);
 
+/* zke_queue_claim_some - claim the first items, in one step
+ *
+ * As zke_queue_claim(), which it is for one.  It does not wait until there are
+ * as many as asked for: when it returns ZKE_OK there is at least one.  It has
+ * fewer where there are no more, where together they are larger than the data
+ * limit, or where one has to be buried first.
+ *
+ *   most       1 to 256
+ *   items_out  out, most of them, in their order, each a block of its own; NULL
+ *              from the count on.  All have the same token
+ *   count_out  out, not NULL: how many; 0 on failure
+ *
+ * Returns as zke_queue_claim(), or ZKE_BADARGUMENTS. */
+ZKE_API int zke_queue_claim_some(zke_queue *queue, int most,
+                                 int64_t deadline_ms,
+                                 zke_queue_item **items_out, int *count_out);
+
+/* zke_queue_prolong - have a claim end so many ms from now, sooner or later
+ *                     than it would
+ *
+ * For a consumer that is still at work; see CLAIMS THAT END.  What was said
+ * before, in options.claim_ms or here, does not count any more.
+ *
+ *   ms  1 to 17 years, or ZKE_FOREVER: as long as the session
+ *
+ * Returns ZKE_OK, or
+ *   ZKE_LOST          the claim is not held any more: another has the item
+ *   ZKE_BADARGUMENTS  the item is NULL, or ms
+ * or why it could not be written: then the claim ends when it would have.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
+ZKE_API int zke_queue_prolong(zke_queue *queue, const zke_queue_item *item,
+                              int64_t ms);
+
 /* zke_queue_ack - done: remove the item, and change more in the same step
  *
  *   item        from zke_queue_claim() of this object
@@ -231,25 +300,46 @@ ZKE_API int zke_queue_claim(zke_queue *queue, int64_t deadline_ms,
 ZKE_API int zke_queue_ack(zke_queue *queue, const zke_queue_item *item,
                           const zke_op *ops, int count, zke_op_result *results);
 
-/* zke_queue_release - give the item back: it is the first again
- * zke_queue_fail    - the same, and say why
+/* zke_queue_ack_all - the same of several items, in one step: all or none
  *
- * After its last attempt it goes to the dead letters instead, with the reason
- * and with the session's identity.
+ *   items       item_count of them, 1 to 256, each claimed by this object
  *
+ * Returns as zke_queue_ack().  ZKE_LOST: one of the claims is not held any
+ * more.  Nothing was changed, and the others are held: ack each by itself to
+ * learn which one it is. */
+ZKE_API int zke_queue_ack_all(zke_queue *queue, zke_queue_item *const *items,
+                              int item_count, const zke_op *ops, int count,
+                              zke_op_result *results);
+
+/* zke_queue_release       - give the item back: it is the first again
+ * zke_queue_fail          - the same, and say why
+ * zke_queue_release_after - the same, and nobody gets it before a time
+ *
+ * After its last attempt it goes to the dead letters instead, at once, with the
+ * reason and with the session's identity.
+ *
+ * A delayed item is then where it was: before those put after it.  Consumers
+ * that wait wake up when it is due, whether this process still lives or not.
+ *
+ *   delay_ms  0 to 17 years of zke_wall(), which a reboot does not stop; 0: no
+ *             delay.  Who waits notices within 10 s that the clock was set
  *   reason  a line; NULL: "it was given back".  Copied, and kept with
  *           the letter only; a line break in it becomes a space
  *
  * Returns ZKE_OK, or ZKE_LOST, or why it could not be written (the disk is
  * full, another writer does not go on).  Whatever it returns, the claim is
  * given up: where it could not be deleted the session deletes it as soon as it
- * can, in its next calls and dispatches, and then the item is the first again.
+ * can, in its next calls and dispatches, and then the item is the first again,
+ * without a delay.
  * After its last attempt the next consumer that looks buries it, without the
  * reason.
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_queue_release(zke_queue *queue, const zke_queue_item *item);
 ZKE_API int zke_queue_fail(zke_queue *queue, const zke_queue_item *item,
                            const char *reason);
+ZKE_API int zke_queue_release_after(zke_queue *queue,
+                                    const zke_queue_item *item,
+                                    int64_t delay_ms, const char *reason);
 
 /* zke_queue_check - ask the file: ZKE_OK while the claim is held, else
  * ZKE_LOST */
@@ -302,7 +392,8 @@ ZKE_API int zke_queue_stop(zke_queue *queue, int event);
  * Threads: any.  In a callback: yes.  Since 0.1. */
 ZKE_API int zke_queue_step(zke_queue *queue);
 
-/* zke_queue_due - when the next delayed item can be taken
+/* zke_queue_due - when the next delayed item can be taken, or the next claim
+ * ends
  *
  * No event tells that a time has come: an event loop that uses
  * zke_queue_start() has to try then.
@@ -332,7 +423,7 @@ typedef struct zke_queue_entry {
   int attempts;
   int64_t zxid;     /* of the put; of a dead letter: of its death */
   int64_t put_ms;   /* when, ms since 1970; of a dead letter: when it died */
-  int64_t due_ms;   /* 0: at once */
+  int64_t due_ms;   /* of its put, or of a release with a delay; 0: at once */
   int64_t producer; /* session of an ephemeral item, else 0 */
   int claimed;      /* 1: token, session and since_ms are set */
   int64_t token;
@@ -343,7 +434,10 @@ typedef struct zke_queue_entry {
   int64_t pid;          /* in its own PID namespace; for display */
   const char *reason;   /* of a dead letter: why it was given back the last
                            time; else "" */
-  int64_t reserved[4];
+  const char *key;      /* as it was put; "": none */
+  int64_t until_ms;     /* when the claim ends, of zke_now(); 0: not before the
+                           session */
+  int64_t reserved[2];
 } zke_queue_entry;
 
 /* One block, released by zke_free(). */
@@ -373,7 +467,9 @@ ZKE_API int zke_queue_dead(zke_queue *queue, zke_queue_entries **entries_out);
  *
  *   name  as zke_queue_dead() shows it
  *
- * Returns as zke_queue_put(), or ZKE_NONODE where there is no such letter. */
+ * Returns as zke_queue_put(), or ZKE_NONODE where there is no such letter.  A
+ * letter has the key that its item had: ZKE_NODEEXISTS where another item has
+ * it now. */
 ZKE_API int zke_queue_requeue(zke_queue *queue, const char *name,
                               int64_t deadline_ms);
 

@@ -170,6 +170,43 @@ TEST_LOOP(queue_delays, 0, WAYS) {
   ck_ok(zke_close(z));
 }
 
+/* queue.h: a claim ends by zke_now(), a delay by zke_wall(); who sleeps wakes
+ * just then. */
+TEST_LOOP(queue_claims_end, 0, WAYS) {
+  zke *z = begin(":memory:", _i), *other;
+  zke_queue_options o = {.size = sizeof o, .claim_ms = SPAN};
+  zke_queue *queue, *second;
+  zke_queue_item *item, *again;
+  int64_t deadline;
+  ck_ok(zke_open_session(z, NULL, &other));
+  ck_ok(zke_queue_new(z, "/queue", &o, &queue));
+  ck_ok(zke_queue_new(other, "/queue", NULL, &second));
+  ck_ok(zke_queue_put(queue, "a", 1, NULL, 0));
+  ck_ok(zke_queue_claim(queue, 0, &item));
+  ck_ok(zke_queue_due(second, &deadline));
+  ck_assert_int_eq(deadline, zke_now(z) + SPAN);
+  ck_ok(zke_queue_prolong(queue, item, 2 * SPAN));
+  ck_rc(zke_queue_claim(second, zke_now(z) + 2 * SPAN - 1, &again),
+        ZKE_OPERATIONTIMEOUT);
+  ck_ok(zke_queue_check(queue, item));
+  ck_ok(zke_queue_claim(second, zke_now(z) + SPAN, &again));
+  ck_assert_int_eq(passed(z), 2 * SPAN);
+  ck_rc(zke_queue_ack(queue, item, NULL, 0, NULL), ZKE_LOST);
+  zke_free(item);
+  ck_ok(zke_queue_release_after(second, again, SPAN, NULL));
+  zke_free(again);
+  ck_ok(zke_queue_due(queue, &deadline));
+  ck_assert_int_eq(deadline, zke_now(z) + SPAN);
+  ck_ok(zke_queue_claim(queue, zke_now(z) + 2 * SPAN, &item));
+  ck_assert_int_eq(passed(z), 3 * SPAN);
+  ck_ok(zke_queue_ack(queue, item, NULL, 0, NULL));
+  zke_free(item);
+  zke_queue_free(second);
+  zke_queue_free(queue);
+  ck_ok(zke_close(other));
+  ck_ok(zke_close(z));
+}
+
 /* periodic.h: once a period, by the virtual clock; the record has its time. */
 TEST_LOOP(periodic_waits, 0, WAYS) {
   zke *z = begin(":memory:", _i);

@@ -889,6 +889,559 @@ TEST(an_item_goes_to_one_at_every_moment) {
   ck_ok(zke_close(meddler));
 }
 
+/* ---- claims that end ---- */
+
+enum { SHORT_MS = 30 };
+
+static void open_ending(void) {
+  zke_queue_options o = {
+      .size = sizeof o, .claim_ms = SHORT_MS, .listener = listen};
+  open_with(&o);
+}
+
+static zke_queue_item *claim_soon(int i, const char *text) {
+  zke_queue_item *item = NULL;
+  ck_ok(zke_queue_claim(q[i], soon(z[i]), &item));
+  ck_assert_str_eq(item->data, text);
+  return item;
+}
+
+/* The consumer lives, and says nothing: another one that sleeps gets the item
+ * when the time has come and no earlier, and the first is refused. */
+TEST(a_claim_that_ends_goes_on) {
+  open_ending();
+  zke_op op;
+  put(q[0], "a");
+  int64_t begun = zke_now(z[0]);
+  zke_queue_item *first = claim(q[0], "a");
+  expect_nothing(q[1]);
+  ck_says("is claimed");
+  ck_assert_int_eq(size_of(q[2]).claimed, 1);
+  zke_queue_item *second = claim_soon(1, "a");
+  ck_assert_int_ge(zke_now(z[0]), begun + SHORT_MS);
+  ck_assert_int_eq(second->attempts, 2);
+  ck_assert_int_gt(second->token, first->token);
+  zke_op_create(&op, "/wrong", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+  ck_rc(zke_queue_check(q[0], first), ZKE_LOST);
+  zke_op own[ZKE_QUEUE_OPS];
+  ck_ok(zke_queue_ops(first, own));
+  ck_rc(zke_multi(z[0], own, ZKE_QUEUE_OPS, NULL), ZKE_BADVERSION);
+  ck_rc(zke_queue_ack(q[0], first, &op, 1, NULL), ZKE_LOST);
+  ck_rc(zke_exists(z[2], "/wrong", NULL, NULL, NULL), ZKE_NONODE);
+  dispatch_all();
+  ck_ok(zke_queue_check(q[1], second));
+  ack(q[1], second);
+  zke_free(first);
+  ck_assert_int_eq(items(z[2]), 0);
+  close_all();
+}
+
+/* What the first does when another one has the item: each is ZKE_LOST, and does
+ * nothing to the second one's claim. */
+static int ack_late(zke_queue *queue, zke_queue_item *item) {
+  return zke_queue_ack(queue, item, NULL, 0, NULL);
+}
+static int prolong_late(zke_queue *queue, zke_queue_item *item) {
+  return zke_queue_prolong(queue, item, 60000);
+}
+static int delay_late(zke_queue *queue, zke_queue_item *item) {
+  return zke_queue_release_after(queue, item, 60000, NULL);
+}
+static int ack_all_late(zke_queue *queue, zke_queue_item *item) {
+  return zke_queue_ack_all(queue, &item, 1, NULL, 0, NULL);
+}
+static int free_late(zke_queue *queue, zke_queue_item *item) {
+  (void)item;
+  zke_queue_free(queue);
+  q[0] = NULL;
+  return ZKE_LOST;
+}
+static int (*const late[])(zke_queue *, zke_queue_item *) = {
+    ack_late, prolong_late, delay_late, ack_all_late, free_late};
+enum { LATE = sizeof late / sizeof late[0] };
+
+TEST_LOOP(the_first_is_refused_everything, 0, LATE) {
+  open_ending();
+  put(q[0], "a");
+  zke_queue_item *first = claim(q[0], "a"), *second = claim_soon(1, "a");
+  ck_ok(zke_queue_prolong(q[1], second, 60000));
+  ck_rc(late[_i](q[0], first), ZKE_LOST);
+  ck_ok(zke_queue_check(q[1], second));
+  expect_nothing(q[2]);
+  ack(q[1], second);
+  zke_free(first);
+  close_all();
+}
+
+/* Until another one has it, all is as before. */
+TEST(an_ended_claim_is_kept_until_another_comes) {
+  open_ending();
+  put(q[0], "a");
+  zke_queue_item *first = claim(q[0], "a");
+  ck_until(size_of(q[1]).ready == 1, 5000);
+  ck_assert_int_eq(size_of(q[1]).claimed, 0);
+  ck_ok(zke_queue_check(q[0], first));
+  ck_ok(zke_queue_prolong(q[0], first, 60000));
+  ck_assert_int_eq(size_of(q[1]).claimed, 1);
+  expect_nothing(q[1]);
+  ck_ok(zke_queue_prolong(q[0], first, 1));
+  ck_until(size_of(q[1]).ready == 1, 5000);
+  ack(q[0], first);
+  ck_assert_int_eq(items(z[2]), 0);
+  ck_assert_int_eq(children(z[2], PATH "/taken"), 0);
+  close_all();
+}
+
+/* A consumer that prolongs keeps the item, however often the time would have
+ * come; for ever is as long as its session. */
+TEST(prolonging_keeps_the_item) {
+  open_ending();
+  put(q[0], "a");
+  zke_queue_item *item = claim(q[0], "a"), *none = NULL;
+  for (int i = 0; i < 5; i++) {
+    ck_ok(zke_queue_prolong(q[0], item, test_patience(10000)));
+    ck_rc(zke_queue_claim(q[1], zke_now(z[1]) + SHORT_MS, &none),
+          ZKE_OPERATIONTIMEOUT);
+    ck_ok(zke_queue_check(q[0], item));
+  }
+  ck_ok(zke_queue_prolong(q[0], item, ZKE_FOREVER));
+  ck_assert_int_eq(children(z[2], PATH "/taken"), 1);
+  ck_rc(zke_queue_prolong(q[0], item, 0), ZKE_BADARGUMENTS);
+  ck_rc(zke_queue_prolong(q[0], NULL, 1), ZKE_BADARGUMENTS);
+  ck_rc(zke_queue_prolong(q[1], item, 1), ZKE_LOST);
+  ck_ok(zke_queue_prolong(q[0], item, 1));
+  none = claim_soon(1, "a");
+  ack(q[1], none);
+  zke_free(item);
+  close_all();
+}
+
+/* The listener of a consumer whose item went on hears so, and only it. */
+TEST(the_listener_hears_that_a_claim_has_ended) {
+  open_ending();
+  put(q[0], "a");
+  zke_queue_item *first = claim(q[0], "a"), *second = claim_soon(1, "a");
+  dispatch_all();
+  ck_assert_str_eq(told[0], "3 entry-100-0000000001 token;");
+  ck_assert_str_eq(told[1], "");
+  ack(q[1], second);
+  zke_free(first);
+  close_all();
+}
+
+/* The last attempt's time is over: the next one that looks buries the item. */
+TEST(an_exhausted_item_whose_claim_ends_is_buried) {
+  zke_queue_options o = {.size = sizeof o, .claim_ms = 1, .attempts = 2};
+  zke_queue_entries *dead;
+  open_with(&o);
+  put(q[0], "a");
+  zke_queue_item *first = claim(q[0], "a"), *second = claim_soon(1, "a");
+  ck_until(size_of(q[2]).ready == 1, 5000);
+  expect_nothing(q[2]);
+  ck_ok(zke_queue_dead(q[2], &dead));
+  ck_assert_int_eq(dead->count, 1);
+  ck_assert_int_eq(dead->data[0].attempts, 2);
+  ck_assert_str_eq(dead->data[0].reason, "its consumer did not answer in time");
+  ck_rc(zke_queue_ack(q[1], second, NULL, 0, NULL), ZKE_LOST);
+  ck_assert_int_eq(children(z[2], PATH "/taken"), 0);
+  zke_free(dead);
+  zke_free(first);
+  zke_free(second);
+  close_all();
+}
+
+/* A marker without its claim, of one that was discarded in two steps, ends
+ * nothing that was claimed since. */
+TEST(a_marker_that_was_left_ends_no_later_claim) {
+  open_all();
+  put(q[0], "a");
+  ck_ok(zke_queue_claim(q[0], 0, &(zke_queue_item *){NULL}));
+  ck_ok(zke_create(z[2],
+                   PATH "/taken/until-0000000000001-0-entry-100-0000000001", "",
+                   0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  expect_nothing(q[1]);
+  ck_assert_int_eq(size_of(q[1]).claimed, 1);
+  ck_assert_int_eq(children(z[2], PATH "/taken"), 1);
+  close_all();
+}
+
+static zke_queue *others; /* the meddler's */
+static zke_queue_item *others_item;
+
+static int ack_other(zke *other) {
+  (void)other;
+  return zke_queue_ack(others, others_item, NULL, 0, NULL);
+}
+static int prolong_other(zke *other) {
+  (void)other;
+  return zke_queue_prolong(others, others_item, 60000);
+}
+
+/* Whenever the first consumer acknowledges or prolongs, while another takes the
+ * item over: one of the two has it. */
+TEST_LOOP(an_ended_claim_is_one_ones_at_every_moment, 0, 2) {
+  zke *own = open_meddled();
+  zke_queue_options o = {.size = sizeof o, .claim_ms = 1};
+  zke_queue *queue;
+  int lost = 0, won = 0;
+  ck_ok(zke_queue_new(own, PATH, NULL, &queue));
+  ck_ok(zke_queue_new(meddler, PATH, &o, &others));
+  for (long n = 1; meddled != 1 || n < 3; n += 3) {
+    zke_queue_item *item = NULL;
+    put(queue, "a");
+    ck_ok(zke_queue_claim(others, soon(meddler), &others_item));
+    ck_until(size_of(queue).ready == 1, 5000);
+    meddle_next(n, _i ? prolong_other : ack_other);
+    int rc = zke_queue_claim(queue, 0, &item);
+    meddle_at = 0;
+    ck_assert_msg(rc == ZKE_OK || rc == ZKE_OPERATIONTIMEOUT, "%s",
+                  zke_errmsg());
+    ck_assert_msg((rc == ZKE_OK) != (meddled == ZKE_OK) || meddled == 1,
+                  "%d and %d at clock reading %ld", rc, meddled, n);
+    won += rc == ZKE_OK;
+    lost += rc != ZKE_OK;
+    if (rc == ZKE_OK) {
+      ck_rc(zke_queue_ack(others, others_item, NULL, 0, NULL), ZKE_LOST);
+      ck_ok(zke_queue_ack(queue, item, NULL, 0, NULL));
+    } else if (_i) {
+      ck_ok(zke_queue_ack(others, others_item, NULL, 0, NULL));
+    }
+    ck_assert_int_eq(items(own), 0);
+    zke_free(item);
+    zke_free(others_item);
+  }
+  ck_assert_int_gt(lost, 0);
+  ck_assert_int_gt(won, 0);
+  zke_queue_free(others);
+  zke_queue_free(queue);
+  ck_ok(zke_close(own));
+  ck_ok(zke_close(meddler));
+}
+
+/* ---- given back with a delay ---- */
+
+TEST(a_delayed_release_waits_for_its_time) {
+  zke_queue_entries *list;
+  open_all();
+  put(q[0], "a");
+  put(q[0], "b");
+  zke_queue_item *item = claim(q[0], "a");
+  int64_t begun = zke_wall(z[0]);
+  ck_ok(zke_queue_release_after(q[0], item, 100, NULL));
+  ck_rc(zke_queue_ack(q[0], item, NULL, 0, NULL), ZKE_LOST);
+  zke_free(item);
+  ck_ok(zke_queue_list(q[1], &list));
+  ck_assert_int_eq(list->count, 2);
+  ck_assert_int_eq(list->data[0].claimed, 0);
+  ck_assert_int_ge(list->data[0].due_ms, begun + 100);
+  ck_assert_int_eq(list->data[0].attempts, 1);
+  zke_free(list);
+  zke_queue_counts c = size_of(q[1]);
+  ck_assert_int_eq(c.items * 100 + c.ready * 10 + c.delayed, 211);
+  item = claim_soon(1, zke_wall(z[0]) < begun + 100 ? "b" : "a");
+  ck_ok(zke_queue_release(q[1], item));
+  zke_free(item);
+  ck_until(size_of(q[1]).ready == 2, 5000);
+  ck_assert_int_ge(zke_wall(z[0]), begun + 100);
+  item = claim(q[2], "a"); /* it is where it was */
+  ck_assert_int_eq(item->attempts, 2);
+  ack(q[2], item);
+  take(q[2], "b");
+  ck_assert_int_eq(children(z[2], PATH "/taken"), 0);
+  close_all();
+}
+
+/* A consumer that sleeps wakes when it is due; the last attempt is buried at
+ * once; a delay that is none is none. */
+TEST(a_delayed_release_wakes_who_sleeps) {
+  zke_queue_options o = {.size = sizeof o, .attempts = 2};
+  open_with(&o);
+  put(q[0], "a");
+  zke_queue_item *item = claim(q[0], "a");
+  waiter w = {.queue = q[1], .deadline = soon(z[1]), .claiming = true};
+  begin_wait(&w, z[2]);
+  int64_t begun = zke_wall(z[0]);
+  ck_ok(zke_queue_release_after(q[0], item, 60, NULL));
+  zke_free(item);
+  end_wait(&w, ZKE_OK);
+  ck_assert_int_ge(zke_wall(z[0]), begun + 60);
+  ck_ok(zke_queue_release_after(q[1], w.item, 60000, "late"));
+  zke_free(w.item);
+  ck_assert_int_eq(size_of(q[0]).dead, 1);
+  put(q[0], "b");
+  item = claim(q[0], "b");
+  ck_rc(zke_queue_release_after(q[0], item, -1, NULL), ZKE_BADARGUMENTS);
+  ck_ok(zke_queue_release_after(q[0], item, 0, NULL));
+  zke_free(item);
+  take(q[1], "b");
+  close_all();
+}
+
+/* ---- batches ---- */
+
+TEST(several_items_are_claimed_in_one_step) {
+  zke_queue_item *some[4];
+  int count;
+  zke_op op;
+  open_all();
+  for (int i = 0; i < 12; i++) put(q[0], i % 2 ? "b" : "a");
+  put_as(q[0], "urgent", 1, 0, 0);
+  zke_queue_item *other = claim(q[2], "urgent");
+  ck_ok(zke_queue_claim_some(q[0], 4, 0, some, &count));
+  ck_assert_int_eq(count, 4);
+  for (int i = 0; i < 4; i++) {
+    ck_assert_str_eq(some[i]->data, i % 2 ? "b" : "a");
+    ck_assert_int_eq(some[i]->token, some[0]->token);
+    ck_assert_int_eq(some[i]->attempts, 1);
+    ck_ok(zke_queue_check(q[0], some[i]));
+  }
+  ck_assert_int_eq(size_of(q[1]).claimed, 5);
+  release(q[0], some[3]);
+  zke_op_create(&op, "/done", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+  ck_ok(zke_queue_ack_all(q[0], some, 3, &op, 1, NULL));
+  ck_ok(zke_exists(z[1], "/done", NULL, NULL, NULL));
+  for (int i = 0; i < 3; i++) zke_free(some[i]);
+  ack(q[2], other);
+  zke_queue_item *rest[20];
+  ck_ok(zke_queue_claim_some(q[1], 20, 0, rest, &count));
+  ck_assert_int_eq(count, 9);
+  ck_assert_ptr_null(rest[9]);
+  ck_ok(zke_queue_ack_all(q[1], rest, 9, NULL, 0, NULL));
+  for (int i = 0; i < 9; i++) zke_free(rest[i]);
+  ck_rc(zke_queue_claim_some(q[1], 20, 0, rest, &count), ZKE_OPERATIONTIMEOUT);
+  ck_assert_int_eq(count, 0);
+  ck_rc(zke_queue_claim_some(q[1], 0, 0, rest, &count), ZKE_BADARGUMENTS);
+  ck_rc(zke_queue_claim_some(q[1], 257, 0, rest, &count), ZKE_BADARGUMENTS);
+  ck_rc(zke_queue_claim_some(q[1], 1, 0, NULL, &count), ZKE_BADARGUMENTS);
+  ck_rc(zke_queue_claim_some(q[1], 1, 0, rest, NULL), ZKE_BADARGUMENTS);
+  ck_rc(zke_queue_ack_all(q[1], NULL, 1, NULL, 0, NULL), ZKE_BADARGUMENTS);
+  close_all();
+}
+
+/* One of them is lost: nothing is acknowledged, the others are held. */
+TEST(a_batch_is_acknowledged_or_not) {
+  zke_queue_item *some[3];
+  int count;
+  open_all();
+  for (int i = 0; i < 3; i++) put(q[0], "a");
+  ck_ok(zke_queue_claim_some(q[0], 3, 0, some, &count));
+  ck_ok(zke_delete(z[1], some[1]->claim_path, -1));
+  ck_rc(zke_queue_ack_all(q[0], some, 3, NULL, 0, NULL), ZKE_LOST);
+  ck_assert_int_eq(size_of(q[1]).items, 3);
+  ack(q[0], some[0]);
+  ck_rc(zke_queue_ack(q[0], some[1], NULL, 0, NULL), ZKE_LOST);
+  ack(q[0], some[2]);
+  zke_free(some[1]);
+  take(q[1], "a");
+  close_all();
+}
+
+/* What one step cannot carry is claimed in parts. */
+TEST(a_batch_is_as_large_as_a_step) {
+  enum { LARGE = 400 * 1024 };
+  char *data = calloc(1, LARGE);
+  zke_queue_item *some[5];
+  int count, sum = 0;
+  open_all();
+  for (int i = 0; i < 5; i++) ck_ok(zke_queue_put(q[0], data, LARGE, NULL, 0));
+  while (sum < 5) {
+    ck_ok(zke_queue_claim_some(q[0], 5, 0, some, &count));
+    ck_assert_int_ge(count, 1);
+    ck_assert_int_le(count, 2);
+    sum += count;
+    ck_ok(zke_queue_ack_all(q[0], some, count, NULL, 0, NULL));
+    for (int i = 0; i < count; i++) zke_free(some[i]);
+  }
+  free(data);
+  close_all();
+}
+
+/* ---- keys ---- */
+
+static int put_key(zke_queue *queue, const char *text, const char *key) {
+  zke_queue_put_options o = {.size = sizeof o, .key = key};
+  return zke_queue_put(queue, text, (int)strlen(text), &o, 0);
+}
+
+/* One item of a key, from the put until it is out. */
+TEST(a_key_is_in_the_queue_once) {
+  open_all();
+  ck_ok(put_key(q[0], "a", "k"));
+  ck_rc(put_key(q[1], "b", "k"), ZKE_NODEEXISTS);
+  ck_says("with the key k: entry-100-0000000001");
+  ck_ok(put_key(q[1], "b", "K"));
+  zke_queue_item *item = claim(q[2], "a");
+  ck_assert_str_eq(item->key, "k");
+  ck_rc(put_key(q[1], "c", "k"), ZKE_NODEEXISTS);
+  ck_ok(zke_queue_release_after(q[2], item, 1, NULL));
+  zke_free(item);
+  ck_rc(put_key(q[1], "c", "k"), ZKE_NODEEXISTS);
+  ck_until(size_of(q[1]).ready == 2, 5000);
+  item = claim(q[2], "a");
+  ack(q[2], item);
+  ck_ok(put_key(q[1], "c", "k"));
+  take(q[0], "b");
+  ck_ok(put_key(q[0], "d", "K"));
+  take(q[0], "c");
+  take(q[0], "d");
+  ck_assert_int_eq(children(z[0], PATH "/keys"), 0);
+  put(q[0], "e");
+  item = claim(q[0], "e");
+  ck_assert_str_eq(item->key, "");
+  ack(q[0], item);
+  close_all();
+}
+
+/* Any line of text is a key, and not two of them the same one. */
+TEST(keys_are_any_text) {
+  static const char *const keys[] = {
+      "/a/b",    "%2Fa%2Fb", "..", "%", "key-a", "a b", "entry-100-0000000001",
+      "\xc3\xa4"};
+  enum { KEYS = sizeof keys / sizeof keys[0] };
+  char largest[257];
+  zke_queue_entries *list;
+  open_all();
+  for (int i = 0; i < KEYS; i++) ck_ok(put_key(q[0], "a", keys[i]));
+  for (int i = 0; i < KEYS; i++)
+    ck_rc(put_key(q[0], "a", keys[i]), ZKE_NODEEXISTS);
+  ck_ok(zke_queue_list(q[1], &list));
+  for (int i = 0; i < KEYS; i++) ck_assert_str_eq(list->data[i].key, keys[i]);
+  zke_free(list);
+  for (int i = 0; i < KEYS; i++) take(q[1], "a");
+  memset(largest, '/', 256);
+  largest[256] = '\0';
+  ck_rc(put_key(q[0], "a", largest), ZKE_BADARGUMENTS);
+  largest[255] = '\0';
+  ck_ok(put_key(q[0], "a", largest));
+  ck_rc(put_key(q[0], "a", ""), ZKE_BADARGUMENTS);
+  ck_rc(put_key(q[0], "a", "a\nb"), ZKE_BADARGUMENTS);
+  ck_rc(put_key(q[0], "a", "\xff"), ZKE_BADARGUMENTS);
+  zke_queue_put_options o = {.size = sizeof o, .key = "two"};
+  zke_queue_value two[2] = {{"a", 1}, {"b", 1}};
+  ck_rc(zke_queue_put_all(q[0], two, 2, &o, 0), ZKE_BADARGUMENTS);
+  take(q[1], "a");
+  close_all();
+}
+
+/* A letter has its item's key, and is put back as any item with it; a key ends
+ * with the burial. */
+TEST(a_letter_keeps_its_key) {
+  zke_queue_options o = {.size = sizeof o, .attempts = 1};
+  zke_queue_entries *dead;
+  open_with(&o);
+  ck_ok(put_key(q[0], "a", "x/y"));
+  release(q[1], claim(q[1], "a"));
+  ck_ok(zke_queue_dead(q[0], &dead));
+  ck_assert_str_eq(dead->data[0].key, "x/y");
+  ck_ok(put_key(q[0], "b", "x/y"));
+  ck_rc(zke_queue_requeue(q[0], dead->data[0].name, 0), ZKE_NODEEXISTS);
+  ck_assert_int_eq(size_of(q[0]).dead, 1);
+  take(q[1], "b");
+  ck_ok(zke_queue_requeue(q[0], dead->data[0].name, 0));
+  ck_rc(put_key(q[0], "b", "x/y"), ZKE_NODEEXISTS);
+  ck_rc(zke_queue_requeue(q[0], dead->data[0].name, 0), ZKE_NONODE);
+  take(q[1], "a");
+  zke_free(dead);
+  close_all();
+}
+
+/* A key whose item went in another way counts for nothing: with its producer,
+ * or by somebody who knows no keys. */
+TEST(a_key_without_its_item_keeps_nobody_out) {
+  zke_queue_put_options o = {.size = sizeof o, .ephemeral = 1, .key = "e"};
+  open_all();
+  ck_ok(zke_queue_put(q[2], "a", 1, &o, 0));
+  ck_rc(put_key(q[0], "b", "e"), ZKE_NODEEXISTS);
+  zke_queue_free(q[2]);
+  q[2] = NULL;
+  ck_ok(zke_close(z[2]));
+  z[2] = NULL;
+  ck_assert_int_eq(children(z[0], PATH "/keys"), 0);
+  ck_ok(put_key(q[0], "b", "e"));
+  ck_ok(zke_delete(z[0], PATH "/entries/entry-100-0000000002", -1));
+  ck_ok(put_key(q[1], "c", "e"));
+  ck_rc(put_key(q[0], "d", "e"), ZKE_NODEEXISTS);
+  ck_ok(zke_set(z[0], PATH "/keys/key-e", NULL, -1, -1, NULL));
+  ck_ok(put_key(q[1], "d", "e")); /* it says nothing any more */
+  zke_queue_item *first = claim(q[0], "c"), *second = claim(q[0], "d");
+  ack(q[0], first);
+  ck_rc(put_key(q[1], "f", "e"), ZKE_NODEEXISTS);
+  ack(q[0], second);
+  ck_ok(put_key(q[1], "f", "e"));
+  take(q[0], "f");
+  ck_ok(zke_create(z[0], PATH "/keys/entry-100-0000000006", "of old", 6,
+                   ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  ck_ok(put_key(q[1], "g", "e"));
+  first = claim(q[0], "g");
+  ck_assert_str_eq(first->name, "entry-100-0000000006");
+  ck_assert_str_eq(first->key, "e");
+  ack(q[0], first);
+  for (int i = 0; i < 2; i++) {
+    zke_queue_free(q[i]);
+    ck_ok(zke_close(z[1 - i]));
+  }
+}
+
+/* It is refused at once, also where there is no room; with room it waits. */
+TEST(a_key_is_refused_before_room_is_waited_for) {
+  zke_queue_options o = {.size = sizeof o, .limit = 1};
+  zke_queue_put_options k = {.size = sizeof k, .key = "k"};
+  open_with(&o);
+  ck_ok(put_key(q[0], "a", "k"));
+  ck_rc(zke_queue_put(q[1], "b", 1, &k, ZKE_FOREVER), ZKE_NODEEXISTS);
+  ck_rc(put_key(q[1], "b", "other"), ZKE_LIMIT);
+  take(q[2], "a");
+  ck_ok(put_key(q[1], "b", "k"));
+  ck_ok(zke_queue_destroy(q[0], 0));
+  ck_rc(zke_exists(z[0], PATH, NULL, NULL, NULL), ZKE_NONODE);
+  ck_ok(put_key(q[1], "b", "k"));
+  take(q[2], "b");
+  close_all();
+}
+
+static int put_key_other(zke *other) {
+  (void)other;
+  return put_key(others, "b", "k");
+}
+
+/* Whenever another one puts, with the same key or without one: one item has the
+ * key, and its znodes name it. */
+TEST_LOOP(a_key_is_one_items_at_every_moment, 0, 2) {
+  zke *own = open_meddled();
+  zke_queue *queue;
+  int refused = 0;
+  ck_ok(zke_queue_new(own, PATH, NULL, &queue));
+  ck_ok(zke_queue_new(meddler, PATH, NULL, &others));
+  put(queue, "first");
+  take(queue, "first");
+  put(others, "first");
+  take(others, "first");
+  meddled = 0;
+  for (long n = 1; meddled != 1 || n < 3; n++) {
+    zke_queue_item *item = NULL;
+    int keyed = 0;
+    meddle_next(n, _i ? put_raw : put_key_other);
+    int rc = put_key(queue, "a", "k");
+    meddle_at = 0;
+    ck_assert_msg(rc == ZKE_OK || (rc == ZKE_NODEEXISTS && !_i), "%s",
+                  zke_errmsg());
+    if (!_i && meddled != 1) ck_assert_int_ne(rc == ZKE_OK, meddled == ZKE_OK);
+    refused += rc != ZKE_OK;
+    while (zke_queue_take(queue, 0, &item) == ZKE_OK) {
+      keyed += strcmp(item->key, "k") == 0;
+      zke_free(item);
+    }
+    ck_assert_msg(keyed == 1, "%d items: %d and %d at clock reading %ld: %s",
+                  keyed, rc, meddled, n, zke_errmsg());
+    ck_assert_int_eq(children(own, PATH "/keys"), 0);
+  }
+  if (!_i) ck_assert_int_gt(refused, 0);
+  zke_queue_free(others);
+  zke_queue_free(queue);
+  ck_ok(zke_close(own));
+  ck_ok(zke_close(meddler));
+}
+
 /* ---- dead letters ---- */
 
 static void open_attempts(int attempts) {
@@ -1895,6 +2448,80 @@ TEST(two_that_are_stopped_stop_nobody) {
   ck_ok(zke_close(own));
 }
 
+/* Claims for a short time and is stopped; then acknowledges. */
+static void claim_and_stop(zke *own, int number) {
+  zke_queue *queue;
+  zke_queue_item *item;
+  zke_queue_options o = {.size = sizeof o, .claim_ms = SHORT_MS};
+  if (zke_queue_new(own, PATH, &o, &queue) != ZKE_OK) _exit(2);
+  if (zke_queue_claim(queue, ZKE_FOREVER, &item) != ZKE_OK) _exit(3);
+  raise(SIGSTOP);
+  if (zke_queue_ack(queue, item, NULL, 0, NULL) == ZKE_LOST)
+    __atomic_store_n(&shared->claimed[number], 2, __ATOMIC_RELEASE);
+  zke_queue_free(queue);
+}
+
+/* Its session lives as long as the process, stopped or not: so only the claim's
+ * time lets the item go on. */
+TEST(a_stopped_consumers_item_goes_on) {
+  zke_queue *queue;
+  zke_queue_item *item;
+  int status;
+  share();
+  pid_t pid = spawn(0, claim_and_stop);
+  zke *own = test_open(test_path("db"));
+  ck_ok(zke_queue_new(own, PATH, NULL, &queue));
+  put(queue, "a");
+  __atomic_store_n(&shared->go, 1, __ATOMIC_RELEASE);
+  ck_assert_int_eq(waitpid(pid, &status, WUNTRACED), pid);
+  ck_assert(WIFSTOPPED(status));
+  ck_ok(zke_queue_claim(queue, soon(own), &item));
+  ck_assert_str_eq(item->data, "a");
+  kill(pid, SIGCONT);
+  ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+  ck_assert_int_eq(status, 0);
+  ck_assert_int_eq(shared->claimed[0], 2);
+  ck_ok(zke_queue_check(queue, item));
+  ack(queue, item);
+  zke_queue_free(queue);
+  ck_ok(zke_close(own));
+}
+
+enum { DELAY_MS = 300 };
+
+static void claim_and_delay(zke *own, int number) {
+  zke_queue *queue;
+  zke_queue_item *item;
+  (void)number;
+  if (zke_queue_new(own, PATH, NULL, &queue) != ZKE_OK) _exit(2);
+  if (zke_queue_claim(queue, ZKE_FOREVER, &item) != ZKE_OK) _exit(3);
+  if (zke_queue_release_after(queue, item, DELAY_MS, NULL) != ZKE_OK) _exit(4);
+  raise(SIGKILL);
+}
+
+/* The one that gave it back is dead, and whoever waits sleeps. */
+TEST(a_delay_outlives_its_giver) {
+  zke_queue *queue;
+  int status;
+  share();
+  pid_t pid = spawn(0, claim_and_delay);
+  zke *own = test_open(test_path("db"));
+  ck_ok(zke_queue_new(own, PATH, NULL, &queue));
+  put(queue, "a");
+  int64_t begun = zke_wall(own);
+  __atomic_store_n(&shared->go, 1, __ATOMIC_RELEASE);
+  ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+  ck_assert(WIFSIGNALED(status));
+  waiter w = {.queue = queue, .deadline = soon(own), .claiming = true};
+  begin_wait(&w, own);
+  end_wait(&w, ZKE_OK);
+  ck_assert_int_ge(zke_wall(own), begun + DELAY_MS);
+  ck_assert_int_eq(w.item->attempts, 2);
+  ack(queue, w.item);
+  zke_queue_free(queue);
+  ck_ok(zke_close(own));
+}
+
 static int in_use(zke_queue *queue) {
   zke_queue_counts c = size_of(queue);
   return c.claimed + c.takers + c.putters;
@@ -2092,6 +2719,28 @@ static int use_claims(zke *user) {
   return rc;
 }
 
+/* Put with a key, claim several, prolong, give back with a delay, claim again,
+ * ack; leaves nothing. */
+static int use_batches(zke *user) {
+  zke_queue *queue = NULL;
+  zke_queue_item *some[2] = {NULL, NULL};
+  int count = 0;
+  zke_queue_options o = {.size = sizeof o, .claim_ms = 60000};
+  int rc = zke_queue_new(user, PATH, &o, &queue);
+  if (rc == ZKE_OK) rc = put_key(queue, "x", "k");
+  if (rc == ZKE_OK) rc = zke_queue_claim_some(queue, 2, 0, some, &count);
+  if (rc == ZKE_OK) rc = zke_queue_prolong(queue, some[0], 50000);
+  if (rc == ZKE_OK) rc = zke_queue_release_after(queue, some[0], 1, NULL);
+  zke_free(some[0]);
+  some[0] = NULL;
+  if (rc == ZKE_OK)
+    rc = zke_queue_claim_some(queue, 2, zke_now(user) + 2000, some, &count);
+  if (rc == ZKE_OK) rc = zke_queue_ack_all(queue, some, count, NULL, 0, NULL);
+  zke_free(some[0]);
+  zke_queue_free(queue);
+  return rc;
+}
+
 /* The item that was put before is buried and requeued, then waited for. */
 static void prepare_letter(zke *other) {
   zke_queue *queue;
@@ -2193,19 +2842,26 @@ static void check_claims(zke *other, int rc) {
   if (rc == ZKE_OK) ck_assert_int_eq(done, 1);
 }
 
+/* No key is left, or the item that has it. */
+static void check_batches(zke *other, int rc) {
+  check_queue(other, rc);
+  ck_assert_int_eq(children(other, PATH "/keys"), 0);
+}
+
 static const recipe_use uses[] = {
     {"claims", NULL, use_claims, check_claims},
+    {"batches", NULL, use_batches, check_batches},
     {"dead letters", prepare_letter, use_letters, check_queue},
     {"waiting", NULL, use_waiting, check_queue}};
 
-TEST_LOOP(a_death_anywhere_lets_others_go_on, 0, 3) {
+TEST_LOOP(a_death_anywhere_lets_others_go_on, 0, 4) {
   ck_assert_int_gt(recipe_deaths(&uses[_i]), 20);
 }
 
-TEST_LOOP(a_lost_reply_is_made_good, 0, 3) { recipe_lost_replies(&uses[_i]); }
+TEST_LOOP(a_lost_reply_is_made_good, 0, 4) { recipe_lost_replies(&uses[_i]); }
 
 /* FAULT_MOST=0 in the environment tries every place. */
-TEST_LOOP(a_fault_leaves_nothing_behind, 0, 3) {
+TEST_LOOP(a_fault_leaves_nothing_behind, 0, 4) {
   setenv("FAULT_MOST", "20", 0);
   recipe_faults(&uses[_i]);
 }

@@ -212,28 +212,41 @@ static void take(worker *w, zke_queue *queue) {
   zke_free(item);
 }
 
-/* At least once: done with it only by the acknowledgement. */
-static void claim(worker *w, zke_queue *queue) {
-  zke_queue_item *item = NULL;
-  int rc = zke_queue_claim(queue, zke_now(w->z) + chance(w, 50), &item);
-  if (rc == ZKE_OK) {
-    linger(w);
-    if (chance(w, 5)) {
-      note(w, HISTORY_ACKING, number_of(item), 0);
-      must(w, zke_queue_ack(queue, item, NULL, 0, NULL));
-      note(w, HISTORY_ACKED, number_of(item), 0);
-    } else {
-      must(w, zke_queue_release(queue, item));
-    }
-  } else if (rc != ZKE_OPERATIONTIMEOUT) {
-    must(w, rc);
-  }
-  zke_free(item);
+/* A claim may have gone to another since it ended. */
+static void may_lose(worker *w, int rc) {
+  if (rc != ZKE_LOST) must(w, rc);
 }
 
+/* At least once: done with it only by the acknowledgement. */
+static void work_on(worker *w, zke_queue *queue, const zke_queue_item *item) {
+  linger(w);
+  if (!chance(w, 3)) may_lose(w, zke_queue_prolong(queue, item, 5));
+  if (chance(w, 5)) {
+    note(w, HISTORY_ACKING, number_of(item), 0);
+    int rc = zke_queue_ack(queue, item, NULL, 0, NULL);
+    if (rc == ZKE_OK) note(w, HISTORY_ACKED, number_of(item), 0);
+    may_lose(w, rc);
+  } else {
+    may_lose(w, zke_queue_release_after(queue, item, chance(w, 10), NULL));
+  }
+}
+
+static void claim(worker *w, zke_queue *queue) {
+  enum { SOME = 3 };
+  zke_queue_item *items[SOME] = {NULL};
+  int count = 0;
+  int rc = zke_queue_claim_some(queue, 1 + chance(w, SOME),
+                                zke_now(w->z) + chance(w, 50), items, &count);
+  for (int i = 0; i < count; i++) work_on(w, queue, items[i]);
+  if (rc != ZKE_OK && rc != ZKE_OPERATIONTIMEOUT) must(w, rc);
+  for (int i = 0; i < count; i++) zke_free(items[i]);
+}
+
+/* Some of the claims end before the work does. */
 static void use_queue(worker *w, void (*out)(worker *, zke_queue *)) {
+  zke_queue_options o = {.size = sizeof o, .claim_ms = chance(w, 3)};
   zke_queue *queue = NULL;
-  must(w, zke_queue_new(w->z, w->path, NULL, &queue));
+  must(w, zke_queue_new(w->z, w->path, &o, &queue));
   if (chance(w, 2))
     put(w, queue);
   else
