@@ -16,7 +16,7 @@
 #define BARRIER_PLACE "barrier"
 #define BARRIER_NODE "barrier"
 
-enum { BARRIER_ID = 64, AGAIN = 1 };
+enum { BARRIER_ID = 64 };
 
 struct zke_barrier {
   zke_recipe r;
@@ -234,7 +234,7 @@ static char *barrier_twin(zke *z, const char *path, const char *id) {
 static int barrier_recognise(barrier_change *c) {
   setting s;
   int rc = setting_read(c->b->r.z, c->b->node, NULL, NULL, &s);
-  if (rc == ZKE_NONODE) return AGAIN;
+  if (rc == ZKE_NONODE) return ZKE_LOOK_AGAIN;
   if (rc != ZKE_OK) return rc;
   if (s.id && strcmp(s.id, c->id) == 0)
     c->token = s.stat.czxid;
@@ -253,7 +253,8 @@ static int barrier_try_set(zke *z, void *arg) {
   int rc = zke_recipe_multi(z, ops, 2, results);
   if (rc == ZKE_OK) c->token = results[0].stat.czxid;
   zke_results_clear(results, 2);
-  if (rc == ZKE_NONODE) return AGAIN; /* the directory: make it again */
+  if (rc == ZKE_NONODE)
+    return ZKE_LOOK_AGAIN; /* the directory: make it again */
   return rc == ZKE_NODEEXISTS ? barrier_recognise(c) : rc;
 }
 
@@ -262,13 +263,13 @@ static int barrier_do_set(barrier_change *c, const void *data, int len,
                           int64_t deadline_ms) {
   zke_recipe *r = &c->b->r;
   zke_stat directory;
-  int rc = AGAIN;
-  while (rc == AGAIN) {
+  int rc = ZKE_LOOK_AGAIN;
+  while (rc == ZKE_LOOK_AGAIN) {
     rc = zke_recipe_place(r->z, r->path, BARRIER_PLACE, ZKE_CONTAINER, NULL,
                           deadline_ms);
     if (rc == ZKE_OK && !c->text) {
       rc = zke_exists(r->z, r->path, NULL, NULL, &directory);
-      if (rc == ZKE_NONODE) rc = AGAIN;
+      if (rc == ZKE_NONODE) rc = ZKE_LOOK_AGAIN;
       if (rc != ZKE_OK) continue;
       barrier_id(c->b, &directory, c->id);
       rc = barrier_text(c, data, len);
@@ -300,7 +301,7 @@ static int barrier_delete(zke *z, barrier_change *c, const setting *s) {
     rc = zke_delete(z, c->b->node, s->stat.version);
   }
   zke_free(twin);
-  return rc == ZKE_NONODE || rc == ZKE_BADVERSION ? AGAIN : rc;
+  return rc == ZKE_NONODE || rc == ZKE_BADVERSION ? ZKE_LOOK_AGAIN : rc;
 }
 
 static int barrier_try_remove(zke *z, void *arg) {
@@ -321,8 +322,8 @@ static int barrier_try_remove(zke *z, void *arg) {
 
 static int barrier_do_remove(barrier_change *c, int64_t deadline_ms) {
   int64_t token = c->token;
-  int rc = AGAIN;
-  while (rc == AGAIN) {
+  int rc = ZKE_LOOK_AGAIN;
+  while (rc == ZKE_LOOK_AGAIN) {
     if (!c->unsure) c->token = token;
     rc = zke_retry(c->b->r.z, barrier_try_remove, c, deadline_ms);
   }
@@ -338,7 +339,7 @@ static int barrier_do_remove(barrier_change *c, int64_t deadline_ms) {
 
 static int barrier_gone(zke_recipe *r) {
   const zke_barrier *b = (const zke_barrier *)r;
-  return r->ended || b->seen == b->wanted ? 1 : ZKE_OK;
+  return r->ended || b->seen == b->wanted ? ZKE_NOT_YET : ZKE_OK;
 }
 
 /* Name who set it. */

@@ -1169,7 +1169,7 @@ static int config_done(zke_recipe *r) {
   const zke_config *c = (const zke_config *)r;
   int64_t current = config_current(c);
   bool done = c->wanted ? current != c->since : current > c->since;
-  return done ? ZKE_OK : 1;
+  return done ? ZKE_OK : ZKE_NOT_YET;
 }
 
 static int config_await(zke_config *c, int64_t deadline_ms) {

@@ -21,7 +21,7 @@
 #define COUNTER_PLACE "counter"
 #define COUNTER_MARK "zkembed " COUNTER_PLACE "\n"
 
-enum { COUNTER_TEXT = 64, AGAIN = 1 };
+enum { COUNTER_TEXT = 64 };
 
 struct zke_counter {
   zke_recipe r;
@@ -260,10 +260,10 @@ static int counter_write(counter_change *g, int32_t version) {
   g->unsure = rc == ZKE_CONNECTIONLOSS;
   if (rc != ZKE_NONODE && rc != ZKE_BADVERSION) return rc;
   if (!faster) c->writing = false; /* what became of it? */
-  return AGAIN;
+  return ZKE_LOOK_AGAIN;
 }
 
-/* The last try got no reply: was it made?  AGAIN: no. */
+/* The last try got no reply: was it made?  ZKE_LOOK_AGAIN: no. */
 static int counter_recognise(counter_change *g) {
   zke_counter *c = g->c;
   zke_stat stat;
@@ -276,19 +276,19 @@ static int counter_recognise(counter_change *g) {
         c->r.path);
   if (rc != ZKE_OK) return rc;
   g->unsure = false;
-  if (stat.version == c->version) return AGAIN;
+  if (stat.version == c->version) return ZKE_LOOK_AGAIN;
   g->token = stat.mzxid;
   c->version = stat.version;
   return ZKE_OK;
 }
 
-/* One try; AGAIN: look again, somebody was faster. */
+/* One try; ZKE_LOOK_AGAIN: look again, somebody was faster. */
 static int counter_try(zke *z, void *arg) {
   counter_change *g = arg;
   zke_stat stat;
   (void)z;
-  int rc = g->unsure ? counter_recognise(g) : AGAIN;
-  if (rc != AGAIN) return rc;
+  int rc = g->unsure ? counter_recognise(g) : ZKE_LOOK_AGAIN;
+  if (rc != ZKE_LOOK_AGAIN) return rc;
   rc = counter_begin(g->c);
   if (rc == ZKE_OK) rc = counter_read(g->c, false, &g->before, &stat);
   if (rc == ZKE_OK) rc = counter_compute(g);
@@ -297,12 +297,12 @@ static int counter_try(zke *z, void *arg) {
 
 static int counter_change_it(counter_change *g, int64_t deadline_ms) {
   zke_recipe *r = &g->c->r;
-  int rc = AGAIN;
-  while (rc == AGAIN) {
+  int rc = ZKE_LOOK_AGAIN;
+  while (rc == ZKE_LOOK_AGAIN) {
     rc = zke_retry(r->z, counter_try, g, deadline_ms);
     if (rc != ZKE_NONODE) continue;
     rc = counter_place(g->c, deadline_ms);
-    if (rc == ZKE_OK) rc = AGAIN;
+    if (rc == ZKE_OK) rc = ZKE_LOOK_AGAIN;
   }
   return rc == ZKE_RUNTIMEINCONSISTENCY && g->unsure ? ZKE_CONNECTIONLOSS : rc;
 }
@@ -389,7 +389,7 @@ int zke_counter_step(zke_counter *counter) {
 
 static int counter_done(zke_recipe *r) {
   const zke_counter *c = (const zke_counter *)r;
-  return c->token != c->since ? ZKE_OK : 1;
+  return c->token != c->since ? ZKE_OK : ZKE_NOT_YET;
 }
 
 static int counter_wait(zke_counter *c, int64_t deadline_ms) {

@@ -39,7 +39,6 @@ static const char own_broken[] = "broken ";
 
 enum {
   WORD = sizeof word_running - 1,
-  AGAIN = 1,     /* it has changed meanwhile: look again */
   PATIENCE = 250 /* ms that a step inside zke_dispatch() repeats itself */
 };
 
@@ -255,15 +254,16 @@ static void change_check(change *c, const char *directory, const char *name) {
   if (op) zke_op_check(op, path, -1);
 }
 
-/* Do it and release it.  AGAIN: the picture has changed.  (ZKE_NOTEMPTY is no
- * such case: only a foreigner's child has children, and it would stay so.) */
+/* Do it and release it.  ZKE_LOOK_AGAIN: the picture has changed.
+ * (ZKE_NOTEMPTY is no such case: only a foreigner's child has children, and it
+ * would stay so.) */
 static int change_do(change *c) {
   int rc =
       c->no_memory ? ZKE_NOMEM : zke_recipe_multi(c->z, c->ops, c->count, NULL);
   for (int i = 0; i < c->count; i++)
     zke_free((void *)(uintptr_t)c->ops[i].path);
   zke_free(c->ops);
-  return rc == ZKE_NONODE || rc == ZKE_BADVERSION ? AGAIN : rc;
+  return rc == ZKE_NONODE || rc == ZKE_BADVERSION ? ZKE_LOOK_AGAIN : rc;
 }
 
 /* ---- the round ---- */
@@ -493,31 +493,31 @@ static int round_begin(zke_double_barrier *b, const zke_party *p) {
 
 /* ---- watching ---- */
 
-static int db_watch(zke_double_barrier *b, const char *path, zke_stat *stat) {
+static int gate_watch(zke_double_barrier *b, const char *path, zke_stat *stat) {
   return zke_get(b->r.z, path, zke_recipe_watcher, &b->r, NULL, NULL, stat);
 }
 
-/* Watch another party's znode, or its child of `ready`.  AGAIN where that has
- * gone. */
-static int db_watch_party(zke_double_barrier *b, const char *directory,
-                          const zke_party *m) {
+/* Watch another party's znode, or its child of `ready`.  ZKE_LOOK_AGAIN where
+ * that has gone. */
+static int gate_watch_party(zke_double_barrier *b, const char *directory,
+                            const zke_party *m) {
   char *path = zke_recipe_path(b->r.z, directory, m->name);
-  int rc = path ? db_watch(b, path, NULL) : ZKE_NOMEM;
+  int rc = path ? gate_watch(b, path, NULL) : ZKE_NOMEM;
   zke_free(path);
-  return rc == ZKE_NONODE ? AGAIN : rc;
+  return rc == ZKE_NONODE ? ZKE_LOOK_AGAIN : rc;
 }
 
-/* Watch `ready` of a round.  AGAIN where it has gone. */
-static int db_watch_ready(zke_double_barrier *b, int64_t round) {
+/* Watch `ready` of a round.  ZKE_LOOK_AGAIN where it has gone. */
+static int gate_watch_ready(zke_double_barrier *b, int64_t round) {
   zke_stat stat;
-  int rc = db_watch(b, b->ready, &stat);
-  if (rc == ZKE_NONODE) return AGAIN;
-  return rc == ZKE_OK && stat.czxid != round ? AGAIN : rc;
+  int rc = gate_watch(b, b->ready, &stat);
+  if (rc == ZKE_NONODE) return ZKE_LOOK_AGAIN;
+  return rc == ZKE_OK && stat.czxid != round ? ZKE_LOOK_AGAIN : rc;
 }
 
 /* Take back what is still watched of one's round.  The watches do no harm,
  * only needless wake-ups: failures do not matter. */
-static void db_unwatch(zke_double_barrier *b) {
+static void gate_unwatch(zke_double_barrier *b) {
   zke_remove_watch(b->r.z, b->ready, ZKE_WATCH_DATA, zke_recipe_watcher, &b->r);
   zke_remove_watch(b->r.z, b->r.path, ZKE_WATCH_CHILD, zke_recipe_watcher,
                    &b->r);
@@ -531,11 +531,11 @@ static void db_unwatch(zke_double_barrier *b) {
 
 /* ---- states ---- */
 
-static void db_tell(zke_double_barrier *b, int event) {
+static void gate_tell(zke_double_barrier *b, int event) {
   zke_recipe_tell(&b->r, event, b->round, NULL, 0);
 }
 
-static void db_out(zke_double_barrier *b, int state) {
+static void gate_out(zke_double_barrier *b, int state) {
   b->state = state;
   zke_free(b->znode);
   b->znode = NULL;
@@ -543,23 +543,23 @@ static void db_out(zke_double_barrier *b, int state) {
 }
 
 /* Delete the party's znode, now or later.  The party is out from here on. */
-static int db_discard(zke_double_barrier *b) {
+static int gate_discard(zke_double_barrier *b) {
   return zke_recipe_discard(b->r.z, b->znode, ZKE_EPHEMERAL, 0);
 }
 
 /* One's znode has gone, or the session. */
-static void db_lose(zke_double_barrier *b) {
-  db_out(b, ZKE_DOUBLE_BARRIER_LOST);
-  db_tell(b, ZKE_DOUBLE_BARRIER_LOST);
+static void gate_lose(zke_double_barrier *b) {
+  gate_out(b, ZKE_DOUBLE_BARRIER_LOST);
+  gate_tell(b, ZKE_DOUBLE_BARRIER_LOST);
 }
 
-static bool db_engaged(const zke_double_barrier *b) {
+static bool gate_engaged(const zke_double_barrier *b) {
   return b->state == ZKE_DOUBLE_BARRIER_WAITING ||
          b->state == ZKE_DOUBLE_BARRIER_INSIDE ||
          b->state == ZKE_DOUBLE_BARRIER_LEAVING;
 }
 
-static int db_lost(const zke_double_barrier *b) {
+static int gate_lost(const zke_double_barrier *b) {
   return zke_recipe_fail(
       ZKE_LOST, "the place at the double barrier %s was taken away", b->r.path);
 }
@@ -572,8 +572,8 @@ static int enter_round(zke_double_barrier *b, int64_t round) {
   int rc = picture_take(&p, b->r.z, b->r.path, b->ready);
   if (rc == ZKE_OK && p.round != round) {
     /* somebody deleted what nobody but members may */
-    rc = db_discard(b);
-    db_lose(b);
+    rc = gate_discard(b);
+    gate_lose(b);
   } else if (rc == ZKE_OK) {
     zke_party_list *members = list_pack(b->r.z, p.members, p.count);
     if (members) {
@@ -583,9 +583,9 @@ static int enter_round(zke_double_barrier *b, int64_t round) {
       b->broken = false;
       b->dead[0] = '\0';
       b->state = ZKE_DOUBLE_BARRIER_INSIDE;
-      db_tell(b, ZKE_DOUBLE_BARRIER_ENTERED);
+      gate_tell(b, ZKE_DOUBLE_BARRIER_ENTERED);
     }
-    rc = members ? AGAIN : ZKE_NOMEM;
+    rc = members ? ZKE_LOOK_AGAIN : ZKE_NOMEM;
   }
   picture_clear(&p);
   return rc;
@@ -598,16 +598,16 @@ static int enter_behind(zke_double_barrier *b) {
   picture p;
   int rc = picture_take(&p, b->r.z, b->r.path, b->ready);
   if (rc == ZKE_OK && !p.round) {
-    rc = AGAIN;
+    rc = ZKE_LOOK_AGAIN;
   } else if (rc == ZKE_OK) {
     const zke_party *staying = picture_staying(&p);
     if (!staying) {
       rc = picture_bury(&p, b->r.z, b->r.path, b->ready);
-      if (rc == ZKE_OK) rc = AGAIN;
+      if (rc == ZKE_OK) rc = ZKE_LOOK_AGAIN;
     } else {
-      rc = db_watch_ready(b, p.round);
-      if (rc == ZKE_OK) rc = db_watch_party(b, b->ready, staying);
-      if (rc == ZKE_OK) rc = db_watch_party(b, b->r.path, staying);
+      rc = gate_watch_ready(b, p.round);
+      if (rc == ZKE_OK) rc = gate_watch_party(b, b->ready, staying);
+      if (rc == ZKE_OK) rc = gate_watch_party(b, b->r.path, staying);
     }
   }
   picture_clear(&p);
@@ -618,18 +618,18 @@ static int enter_behind(zke_double_barrier *b) {
 static int enter_look(zke_double_barrier *b) {
   arrivals a;
   zke_stat own;
-  int rc = db_watch(b, b->znode, &own);
+  int rc = gate_watch(b, b->znode, &own);
   if (rc == ZKE_NONODE) {
-    db_lose(b);
+    gate_lose(b);
     return ZKE_OK;
   }
   if (rc != ZKE_OK) return rc;
   if (own.version > 0) return enter_round(b, own.mzxid);
   rc = arrivals_read(b->r.z, b->r.path, b->parties, &a);
-  if (rc == ZKE_NONODE) rc = AGAIN;
+  if (rc == ZKE_NONODE) rc = ZKE_LOOK_AGAIN;
   if (rc == ZKE_OK && a.count >= b->parties) {
     rc = round_begin(b, a.waiting);
-    if (rc == ZKE_OK) rc = AGAIN;
+    if (rc == ZKE_OK) rc = ZKE_LOOK_AGAIN;
     if (rc == ZKE_NODEEXISTS) rc = enter_behind(b);
   }
   arrivals_clear(&a);
@@ -650,12 +650,12 @@ static void stay_tidy(zke_double_barrier *b) {
 
 /* Out of the round, whatever the outcome. */
 static int stay_end(zke_double_barrier *b, int outcome) {
-  db_unwatch(b);
-  db_discard(b);
-  db_out(b, ZKE_DOUBLE_BARRIER_OUT);
+  gate_unwatch(b);
+  gate_discard(b);
+  gate_out(b, ZKE_DOUBLE_BARRIER_OUT);
   b->outcome = outcome;
   if (outcome == ZKE_OK)
-    db_tell(b, ZKE_DOUBLE_BARRIER_ALL_LEFT);
+    gate_tell(b, ZKE_DOUBLE_BARRIER_ALL_LEFT);
   else
     stay_tidy(b);
   return ZKE_OK;
@@ -672,18 +672,18 @@ static int stay_broken(zke_double_barrier *b, const picture *p) {
     int rc =
         zke_set(b->r.z, b->ready, text, node->len, node->stat.version, NULL);
     zke_free(text);
-    if (rc == ZKE_NONODE || rc == ZKE_BADVERSION) return AGAIN;
+    if (rc == ZKE_NONODE || rc == ZKE_BADVERSION) return ZKE_LOOK_AGAIN;
     if (rc != ZKE_OK) return rc;
   }
   const zke_party *dead = picture_dead(p);
-  if (!b->broken) db_tell(b, ZKE_DOUBLE_BARRIER_BROKEN);
+  if (!b->broken) gate_tell(b, ZKE_DOUBLE_BARRIER_BROKEN);
   if (dead)
     snprintf(b->dead, sizeof b->dead, "%s (pid %" PRId64 ")", dead->identity,
              dead->pid);
   b->broken = true;
   if (b->state == ZKE_DOUBLE_BARRIER_LEAVING) return stay_end(b, ZKE_BROKEN);
-  int rc = db_watch(b, b->znode, NULL);
-  return rc == ZKE_NONODE ? AGAIN : rc;
+  int rc = gate_watch(b, b->znode, NULL);
+  return rc == ZKE_NONODE ? ZKE_LOOK_AGAIN : rc;
 }
 
 /* Watch the members behind one's own place in the ring: up to the next that is
@@ -695,7 +695,7 @@ static int stay_watch_ring(zke_double_barrier *b, const picture *p) {
   for (int i = 1; i < p->count && rc == ZKE_OK; i++) {
     const zke_party *m = &p->members[(own + i) % p->count];
     if (!picture_there(p, m)) continue;
-    rc = db_watch_party(b, b->r.path, m);
+    rc = gate_watch_party(b, b->r.path, m);
     if (b->state == ZKE_DOUBLE_BARRIER_INSIDE || !picture_inside(p, m)) break;
   }
   return rc;
@@ -705,9 +705,9 @@ static int stay_watch_ring(zke_double_barrier *b, const picture *p) {
  * whoever waits, though a neighbour in the ring be stopped. */
 static int stay_watch(zke_double_barrier *b, const picture *p) {
   if (b->hasty) return ZKE_OK;
-  int rc = db_watch(b, b->znode, NULL);
-  if (rc == ZKE_NONODE) rc = AGAIN;
-  if (rc == ZKE_OK) rc = db_watch_ready(b, b->round);
+  int rc = gate_watch(b, b->znode, NULL);
+  if (rc == ZKE_NONODE) rc = ZKE_LOOK_AGAIN;
+  if (rc == ZKE_OK) rc = gate_watch_ready(b, b->round);
   if (rc == ZKE_OK && b->state == ZKE_DOUBLE_BARRIER_LEAVING)
     rc = zke_children(b->r.z, b->r.path, zke_recipe_watcher, &b->r, NULL, NULL);
   return rc == ZKE_OK ? stay_watch_ring(b, p) : rc;
@@ -719,12 +719,12 @@ static int stay_over(zke_double_barrier *b) {
   char *data = NULL;
   size_t word = sizeof own_broken - 1;
   int rc = zke_get(b->r.z, b->znode, NULL, NULL, &data, NULL, NULL);
-  if (rc == ZKE_NONODE) return AGAIN;
+  if (rc == ZKE_NONODE) return ZKE_LOOK_AGAIN;
   if (rc != ZKE_OK) return rc;
   bool broken = data && strncmp(data, own_broken, word) == 0;
   if (broken && !b->broken) {
     snprintf(b->dead, sizeof b->dead, "%s", data + word);
-    db_tell(b, ZKE_DOUBLE_BARRIER_BROKEN);
+    gate_tell(b, ZKE_DOUBLE_BARRIER_BROKEN);
     b->broken = true;
   }
   zke_free(data);
@@ -738,7 +738,7 @@ static int stay_look(zke_double_barrier *b) {
   if (rc != ZKE_OK) {
     /* nothing can be said */
   } else if (!names_have(p.there, b->name)) {
-    db_lose(b);
+    gate_lose(b);
   } else if (p.round != b->round && b->state == ZKE_DOUBLE_BARRIER_LEAVING) {
     rc = stay_over(b);
   } else if (p.round != b->round || picture_dead(&p)) {
@@ -771,8 +771,8 @@ static int stay_depart_once(zke_double_barrier *b, const picture *p) {
 
 static int stay_depart(zke *z, void *arg) {
   zke_double_barrier *b = arg;
-  int rc = AGAIN;
-  while (rc == AGAIN) {
+  int rc = ZKE_LOOK_AGAIN;
+  while (rc == ZKE_LOOK_AGAIN) {
     picture p;
     rc = picture_take(&p, z, b->r.path, b->ready);
     if (rc == ZKE_OK) rc = stay_depart_once(b, &p);
@@ -783,46 +783,46 @@ static int stay_depart(zke *z, void *arg) {
 
 /* ---- the object ---- */
 
-static int db_look(zke *z, void *arg) {
+static int gate_look(zke *z, void *arg) {
   zke_double_barrier *b = arg;
-  int rc = AGAIN;
+  int rc = ZKE_LOOK_AGAIN;
   (void)z;
-  while (rc == AGAIN) {
+  while (rc == ZKE_LOOK_AGAIN) {
     rc = ZKE_OK;
     if (b->state == ZKE_DOUBLE_BARRIER_WAITING)
       rc = enter_look(b);
-    else if (db_engaged(b))
+    else if (gate_engaged(b))
       rc = stay_look(b);
   }
   return rc;
 }
 
 /* A blocking call repeats what failed by itself. */
-static int db_step(zke_recipe *r) {
+static int gate_step(zke_recipe *r) {
   zke_double_barrier *b = (zke_double_barrier *)r;
-  if (b->calling) return db_look(r->z, b);
-  return zke_retry(r->z, db_look, b, zke_now(r->z) + PATIENCE);
+  if (b->calling) return gate_look(r->z, b);
+  return zke_retry(r->z, gate_look, b, zke_now(r->z) + PATIENCE);
 }
 
-static void db_ended(zke_recipe *r) {
+static void gate_ended(zke_recipe *r) {
   zke_double_barrier *b = (zke_double_barrier *)r;
-  if (db_engaged(b)) db_lose(b);
+  if (gate_engaged(b)) gate_lose(b);
 }
 
-static void db_deliver(zke_recipe *r, int event, int64_t number,
-                       const char *text, int len) {
+static void gate_deliver(zke_recipe *r, int event, int64_t number,
+                         const char *text, int len) {
   zke_double_barrier *b = (zke_double_barrier *)r;
   (void)text, (void)len;
   if (b->listener) b->listener(b, event, number, b->context);
 }
 
-static void db_quit(zke_recipe *r) {
+static void gate_quit(zke_recipe *r) {
   zke_double_barrier *b = (zke_double_barrier *)r;
-  if (!b->znode || db_discard(b) != ZKE_OK) return;
+  if (!b->znode || gate_discard(b) != ZKE_OK) return;
   if (b->state != ZKE_DOUBLE_BARRIER_WAITING) stay_tidy(b);
 }
 
-static void db_destroy(zke_recipe *r) {
+static void gate_destroy(zke_recipe *r) {
   zke_double_barrier *b = (zke_double_barrier *)r;
   zke_free(b->kind);
   zke_free(b->ready);
@@ -830,23 +830,23 @@ static void db_destroy(zke_recipe *r) {
   zke_free(b->members);
 }
 
-static const zke_recipe_class db_class = {.name = "double barrier",
-                                          .step = db_step,
-                                          .ended = db_ended,
-                                          .deliver = db_deliver,
-                                          .quit = db_quit,
-                                          .destroy = db_destroy};
+static const zke_recipe_class gate_class = {.name = "double barrier",
+                                            .step = gate_step,
+                                            .ended = gate_ended,
+                                            .deliver = gate_deliver,
+                                            .quit = gate_quit,
+                                            .destroy = gate_destroy};
 
 /* ---- coming and going ---- */
 
 /* The directory says for how many it is.  (Where it was made anew this very
  * moment it may not: then the first round decides.) */
-static int db_check_parties(zke_double_barrier *b) {
+static int gate_check_parties(zke_double_barrier *b) {
   char *data = NULL;
   int len = 0;
   int64_t parties = b->parties;
   int rc = zke_get(b->r.z, b->r.path, NULL, NULL, &data, &len, NULL);
-  if (rc == ZKE_NONODE) return AGAIN;
+  if (rc == ZKE_NONODE) return ZKE_LOOK_AGAIN;
   char *line = data && len > 0 ? strstr(data, "\nparties ") : NULL;
   if (line && !zke_recipe_read(&line, "\nparties ", 10, &parties)) parties = 0;
   zke_free(data);
@@ -857,24 +857,24 @@ static int db_check_parties(zke_double_barrier *b) {
   return rc;
 }
 
-static int db_place(zke_double_barrier *b, int64_t deadline_ms) {
+static int gate_place(zke_double_barrier *b, int64_t deadline_ms) {
   char more[32];
-  int rc = AGAIN;
+  int rc = ZKE_LOOK_AGAIN;
   snprintf(more, sizeof more, "parties %d\n", b->parties);
-  while (rc == AGAIN) {
+  while (rc == ZKE_LOOK_AGAIN) {
     rc = zke_recipe_place(b->r.z, b->r.path, b->kind, ZKE_CONTAINER, more,
                           deadline_ms);
-    if (rc == ZKE_OK) rc = db_check_parties(b);
+    if (rc == ZKE_OK) rc = gate_check_parties(b);
   }
   return rc;
 }
 
 /* Make one's znode.  From then on the step does what is due. */
-static int db_join(zke_double_barrier *b, const void *data, int len,
-                   int64_t deadline_ms) {
+static int gate_join(zke_double_barrier *b, const void *data, int len,
+                     int64_t deadline_ms) {
   int text_len = 0;
   char *text = NULL;
-  int rc = db_place(b, deadline_ms);
+  int rc = gate_place(b, deadline_ms);
   if (rc == ZKE_OK)
     rc = zke_recipe_sign(b->r.z, "waiting ", data, len, &text, &text_len);
   if (rc != ZKE_OK) return rc;
@@ -900,13 +900,13 @@ static int withdraw_once(zke *z, void *arg) {
 /* Delete one's znode as one made it.  ZKE_BADVERSION: the round has begun.
  * After any other failure it goes all the same: if the round begins before, a
  * member has left it. */
-static int db_withdraw(zke_double_barrier *b) {
+static int gate_withdraw(zke_double_barrier *b) {
   int rc = zke_retry(b->r.z, withdraw_once, b, ZKE_FOREVER);
   if (rc != ZKE_BADVERSION) {
-    if (rc != ZKE_OK) rc = db_discard(b);
+    if (rc != ZKE_OK) rc = gate_discard(b);
     zke_remove_watch(b->r.z, b->ready, ZKE_WATCH_DATA, zke_recipe_watcher,
                      &b->r);
-    db_out(b, ZKE_DOUBLE_BARRIER_OUT);
+    gate_out(b, ZKE_DOUBLE_BARRIER_OUT);
   }
   return rc;
 }
@@ -921,10 +921,10 @@ static int enter_give_up(zke_double_barrier *b, int rc) {
   }
   if (b->state == ZKE_DOUBLE_BARRIER_WAITING) {
     int64_t limit = zke_recipe_grace(b->r.z);
-    if (db_withdraw(b) == ZKE_BADVERSION &&
-        zke_retry(b->r.z, db_look, b, ZKE_FOREVER) != ZKE_OK) {
-      db_discard(b); /* nobody can tell whether one is inside */
-      db_out(b, ZKE_DOUBLE_BARRIER_OUT);
+    if (gate_withdraw(b) == ZKE_BADVERSION &&
+        zke_retry(b->r.z, gate_look, b, ZKE_FOREVER) != ZKE_OK) {
+      gate_discard(b); /* nobody can tell whether one is inside */
+      gate_out(b, ZKE_DOUBLE_BARRIER_OUT);
     }
     zke_limit(b->r.z, limit);
   }
@@ -996,26 +996,26 @@ static int stay_say(const zke_double_barrier *b, int rc) {
 
 /* ---- the blocking calls ---- */
 
-static int db_misuse(const zke_double_barrier *b, const char *why) {
+static int gate_misuse(const zke_double_barrier *b, const char *why) {
   return zke_recipe_fail(ZKE_MISUSE, "the double barrier %s: %s", b->r.path,
                          why);
 }
 
 static int entered(zke_recipe *r) {
   const zke_double_barrier *b = (const zke_double_barrier *)r;
-  if (r->ended || b->state == ZKE_DOUBLE_BARRIER_WAITING) return 1;
-  return b->state == ZKE_DOUBLE_BARRIER_LOST ? db_lost(b) : ZKE_OK;
+  if (r->ended || b->state == ZKE_DOUBLE_BARRIER_WAITING) return ZKE_NOT_YET;
+  return b->state == ZKE_DOUBLE_BARRIER_LOST ? gate_lost(b) : ZKE_OK;
 }
 
-static int db_enter(zke_double_barrier *b, const void *data, int len,
-                    int64_t deadline_ms) {
+static int gate_enter(zke_double_barrier *b, const void *data, int len,
+                      int64_t deadline_ms) {
   int rc = ZKE_OK;
   if (b->state == ZKE_DOUBLE_BARRIER_LOST) b->state = ZKE_DOUBLE_BARRIER_OUT;
   if (b->state == ZKE_DOUBLE_BARRIER_OUT) {
-    rc = db_join(b, data, len, deadline_ms);
+    rc = gate_join(b, data, len, deadline_ms);
     if (rc != ZKE_OK) return rc;
   } else if (b->state != ZKE_DOUBLE_BARRIER_WAITING && b->told_in) {
-    return db_misuse(b, "this object is inside");
+    return gate_misuse(b, "this object is inside");
   }
   rc = zke_recipe_await(&b->r, entered, deadline_ms);
   if (rc == ZKE_OPERATIONTIMEOUT) rc = enter_say(b, rc);
@@ -1026,8 +1026,8 @@ static int db_enter(zke_double_barrier *b, const void *data, int len,
 
 static int left(zke_recipe *r) {
   const zke_double_barrier *b = (const zke_double_barrier *)r;
-  if (r->ended || b->state == ZKE_DOUBLE_BARRIER_LEAVING) return 1;
-  if (b->state == ZKE_DOUBLE_BARRIER_LOST) return db_lost(b);
+  if (r->ended || b->state == ZKE_DOUBLE_BARRIER_LEAVING) return ZKE_NOT_YET;
+  if (b->state == ZKE_DOUBLE_BARRIER_LOST) return gate_lost(b);
   return ZKE_OK;
 }
 
@@ -1040,27 +1040,27 @@ static int depart_give_up(zke_double_barrier *b, int rc) {
   if (rc == ZKE_INVALIDSTATE || rc == ZKE_SESSIONEXPIRED) return rc;
   zke_recipe_keep(&kept);
   int64_t limit = zke_recipe_grace(b->r.z);
-  db_unwatch(b);
-  db_discard(b);
+  gate_unwatch(b);
+  gate_discard(b);
   zke_limit(b->r.z, limit);
-  db_out(b, ZKE_DOUBLE_BARRIER_OUT);
+  gate_out(b, ZKE_DOUBLE_BARRIER_OUT);
   b->told_out = true;
   return zke_recipe_restore(&kept, rc);
 }
 
-static int db_not_inside(const zke_double_barrier *b) {
+static int gate_not_inside(const zke_double_barrier *b) {
   return zke_recipe_fail(ZKE_LOST, "this object is in no round at %s",
                          b->r.path);
 }
 
 /* Leave; the waiting is the step's. */
-static int db_depart(zke_double_barrier *b) {
+static int gate_depart(zke_double_barrier *b) {
   if (b->state == ZKE_DOUBLE_BARRIER_LOST) {
     b->state = ZKE_DOUBLE_BARRIER_OUT;
-    return db_lost(b);
+    return gate_lost(b);
   }
   if (b->state == ZKE_DOUBLE_BARRIER_LEAVING) return ZKE_OK;
-  if (b->state != ZKE_DOUBLE_BARRIER_INSIDE) return db_not_inside(b);
+  if (b->state != ZKE_DOUBLE_BARRIER_INSIDE) return gate_not_inside(b);
   int rc = zke_retry(b->r.z, stay_depart, b, ZKE_FOREVER);
   if (rc != ZKE_OK) return depart_give_up(b, rc);
   b->state = ZKE_DOUBLE_BARRIER_LEAVING;
@@ -1069,7 +1069,7 @@ static int db_depart(zke_double_barrier *b) {
   return ZKE_OK;
 }
 
-static int db_say_broken(const zke_double_barrier *b) {
+static int gate_say_broken(const zke_double_barrier *b) {
   return zke_recipe_fail(ZKE_BROKEN,
                          "the round at %s is broken: %s died inside", b->r.path,
                          b->dead[0] ? b->dead : "somebody");
@@ -1078,14 +1078,14 @@ static int db_say_broken(const zke_double_barrier *b) {
 /* How the leaving ended. */
 static int stay_outcome(zke_double_barrier *b) {
   b->told_out = true;
-  return b->outcome == ZKE_BROKEN ? db_say_broken(b) : b->outcome;
+  return b->outcome == ZKE_BROKEN ? gate_say_broken(b) : b->outcome;
 }
 
-static int db_leave(zke_double_barrier *b, int64_t deadline_ms) {
+static int gate_leave(zke_double_barrier *b, int64_t deadline_ms) {
   b->hasty = deadline_ms <= zke_now(b->r.z);
   if (b->state == ZKE_DOUBLE_BARRIER_OUT && !b->told_out)
     return stay_outcome(b); /* it was started and has ended */
-  int rc = db_depart(b);
+  int rc = gate_depart(b);
   if (rc != ZKE_OK) return rc;
   rc = zke_recipe_await(&b->r, left, deadline_ms);
   if (rc == ZKE_OK) return stay_outcome(b);
@@ -1103,8 +1103,8 @@ static int db_leave(zke_double_barrier *b, int64_t deadline_ms) {
 
 /* Out of a round at once, whatever becomes of it.  Returns the code of the
  * session's end alone. */
-static int db_pass(zke_double_barrier *b) {
-  int rc = b->state == ZKE_DOUBLE_BARRIER_INSIDE ? db_depart(b) : ZKE_OK;
+static int gate_pass(zke_double_barrier *b) {
+  int rc = b->state == ZKE_DOUBLE_BARRIER_INSIDE ? gate_depart(b) : ZKE_OK;
   if (b->state == ZKE_DOUBLE_BARRIER_LEAVING) {
     stay_end(b, ZKE_OPERATIONTIMEOUT);
     b->told_out = true;
@@ -1114,13 +1114,13 @@ static int db_pass(zke_double_barrier *b) {
 
 /* Enter, keep who is of the round, and pass.  One that is inside still has been
  * told so by another thread, and is on its way out. */
-static int db_meet(zke_double_barrier *b, const void *data, int len,
-                   int64_t deadline_ms, zke_party_list **list) {
-  int rc = db_pass(b);
-  if (rc == ZKE_OK) rc = db_enter(b, data, len, deadline_ms);
+static int gate_meet(zke_double_barrier *b, const void *data, int len,
+                     int64_t deadline_ms, zke_party_list **list) {
+  int rc = gate_pass(b);
+  if (rc == ZKE_OK) rc = gate_enter(b, data, len, deadline_ms);
   if (rc != ZKE_OK) return rc;
   *list = list_pack(b->r.z, b->members->data, b->members->count);
-  rc = db_pass(b);
+  rc = gate_pass(b);
   if (rc != ZKE_OK) {
     zke_free(*list);
     return rc;
@@ -1131,18 +1131,18 @@ static int db_meet(zke_double_barrier *b, const void *data, int len,
 /* ---- the interface ---- */
 
 /* deadline_ms: 0 for a call that does not wait. */
-static int db_call(zke_double_barrier *b, int64_t deadline_ms) {
+static int gate_call(zke_double_barrier *b, int64_t deadline_ms) {
   zke_recipe *r = (zke_recipe *)b;
   int rc =
       deadline_ms ? zke_recipe_enter_by(r, deadline_ms) : zke_recipe_enter(r);
   if (rc != ZKE_OK) return rc;
   if (b->calling)
-    return zke_recipe_leave(&b->r, db_misuse(b, "another call runs"));
+    return zke_recipe_leave(&b->r, gate_misuse(b, "another call runs"));
   b->calling = deadline_ms != 0;
   return ZKE_OK;
 }
 
-static int db_return(zke_double_barrier *b, int rc) {
+static int gate_return(zke_double_barrier *b, int rc) {
   b->calling = false;
   b->hasty = false;
   return zke_recipe_leave(&b->r, rc);
@@ -1167,7 +1167,7 @@ int zke_double_barrier_new(zke *z, const char *path, int parties,
   if (parties < 1 || parties > ZKE_DOUBLE_BARRIER_MOST)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "a barrier for %d parties",
                            parties);
-  rc = zke_recipe_new(z, path, &db_class, sizeof(zke_double_barrier), &r);
+  rc = zke_recipe_new(z, path, &gate_class, sizeof(zke_double_barrier), &r);
   if (rc != ZKE_OK) return rc;
   zke_double_barrier *b = (zke_double_barrier *)r;
   b->parties = parties;
@@ -1192,17 +1192,17 @@ void zke_double_barrier_free(zke_double_barrier *barrier) {
 int zke_double_barrier_enter(zke_double_barrier *barrier, const void *data,
                              int len, int64_t deadline_ms, int64_t *token_out) {
   int rc = check_data(data, len);
-  if (rc == ZKE_OK) rc = db_call(barrier, deadline_ms ? deadline_ms : 1);
+  if (rc == ZKE_OK) rc = gate_call(barrier, deadline_ms ? deadline_ms : 1);
   if (rc != ZKE_OK) return rc;
-  rc = db_enter(barrier, data, len, deadline_ms);
+  rc = gate_enter(barrier, data, len, deadline_ms);
   if (rc == ZKE_OK && token_out) *token_out = barrier->round;
-  return db_return(barrier, rc);
+  return gate_return(barrier, rc);
 }
 
 int zke_double_barrier_leave(zke_double_barrier *barrier, int64_t deadline_ms) {
-  int rc = db_call(barrier, deadline_ms ? deadline_ms : 1);
+  int rc = gate_call(barrier, deadline_ms ? deadline_ms : 1);
   if (rc != ZKE_OK) return rc;
-  return db_return(barrier, db_leave(barrier, deadline_ms));
+  return gate_return(barrier, gate_leave(barrier, deadline_ms));
 }
 
 int zke_double_barrier_meet(zke_double_barrier *barrier, const void *data,
@@ -1210,11 +1210,11 @@ int zke_double_barrier_meet(zke_double_barrier *barrier, const void *data,
                             zke_party_list **list_out, int64_t *token_out) {
   zke_party_list *list = NULL;
   int rc = check_data(data, len);
-  if (rc == ZKE_OK) rc = db_call(barrier, deadline_ms ? deadline_ms : 1);
+  if (rc == ZKE_OK) rc = gate_call(barrier, deadline_ms ? deadline_ms : 1);
   if (rc != ZKE_OK) return rc;
-  rc = db_meet(barrier, data, len, deadline_ms, &list);
+  rc = gate_meet(barrier, data, len, deadline_ms, &list);
   if (rc == ZKE_OK && token_out) *token_out = barrier->round;
-  rc = db_return(barrier, rc);
+  rc = gate_return(barrier, rc);
   if (rc == ZKE_OK && list_out)
     *list_out = list;
   else if (rc == ZKE_OK)
@@ -1225,28 +1225,28 @@ int zke_double_barrier_meet(zke_double_barrier *barrier, const void *data,
 int zke_double_barrier_start(zke_double_barrier *barrier, const void *data,
                              int len) {
   int rc = check_data(data, len);
-  if (rc == ZKE_OK) rc = db_call(barrier, 0);
+  if (rc == ZKE_OK) rc = gate_call(barrier, 0);
   if (rc != ZKE_OK) return rc;
   if (barrier->state == ZKE_DOUBLE_BARRIER_LOST)
     barrier->state = ZKE_DOUBLE_BARRIER_OUT;
   if (barrier->state != ZKE_DOUBLE_BARRIER_OUT) {
-    rc = db_misuse(barrier, "this object is in use");
-    return db_return(barrier, rc);
+    rc = gate_misuse(barrier, "this object is in use");
+    return gate_return(barrier, rc);
   }
-  rc = db_join(barrier, data, len, ZKE_FOREVER);
+  rc = gate_join(barrier, data, len, ZKE_FOREVER);
   if (rc == ZKE_OK) {
-    rc = db_step(&barrier->r);
+    rc = gate_step(&barrier->r);
     if (rc != ZKE_OK) rc = enter_give_up(barrier, rc);
   }
-  return db_return(barrier, rc);
+  return gate_return(barrier, rc);
 }
 
 int zke_double_barrier_stop(zke_double_barrier *barrier) {
-  int rc = db_call(barrier, 0);
+  int rc = gate_call(barrier, 0);
   if (rc != ZKE_OK) return rc;
   if (barrier->state == ZKE_DOUBLE_BARRIER_WAITING) {
-    rc = db_withdraw(barrier);
-    if (rc == ZKE_BADVERSION) rc = db_step(&barrier->r);
+    rc = gate_withdraw(barrier);
+    if (rc == ZKE_BADVERSION) rc = gate_step(&barrier->r);
   } else if (barrier->state != ZKE_DOUBLE_BARRIER_INSIDE) {
     rc = zke_recipe_fail(ZKE_LOST, "this object does not wait at %s",
                          barrier->r.path);
@@ -1254,21 +1254,21 @@ int zke_double_barrier_stop(zke_double_barrier *barrier) {
   if (rc == ZKE_OK && barrier->state == ZKE_DOUBLE_BARRIER_INSIDE)
     rc =
         zke_recipe_fail(ZKE_HELD, "the round at %s has begun", barrier->r.path);
-  return db_return(barrier, rc);
+  return gate_return(barrier, rc);
 }
 
 int zke_double_barrier_leave_start(zke_double_barrier *barrier) {
-  int rc = db_call(barrier, 0);
+  int rc = gate_call(barrier, 0);
   if (rc != ZKE_OK) return rc;
-  rc = db_depart(barrier);
-  if (rc == ZKE_OK) rc = db_step(&barrier->r);
-  return db_return(barrier, rc);
+  rc = gate_depart(barrier);
+  if (rc == ZKE_OK) rc = gate_step(&barrier->r);
+  return gate_return(barrier, rc);
 }
 
 int zke_double_barrier_step(zke_double_barrier *barrier) {
-  int rc = db_call(barrier, 0);
+  int rc = gate_call(barrier, 0);
   if (rc != ZKE_OK) return rc;
-  return db_return(barrier, db_step(&barrier->r));
+  return gate_return(barrier, gate_step(&barrier->r));
 }
 
 int zke_double_barrier_cancel(zke_double_barrier *barrier) {
@@ -1291,16 +1291,16 @@ int64_t zke_double_barrier_token(zke_double_barrier *barrier) {
 }
 
 /* How one's last round stands; to be called after a look. */
-static int db_check(const zke_double_barrier *b) {
-  if (b->broken) return db_say_broken(b);
-  return b->state == ZKE_DOUBLE_BARRIER_INSIDE ? ZKE_OK : db_not_inside(b);
+static int gate_check(const zke_double_barrier *b) {
+  if (b->broken) return gate_say_broken(b);
+  return b->state == ZKE_DOUBLE_BARRIER_INSIDE ? ZKE_OK : gate_not_inside(b);
 }
 
 int zke_double_barrier_check(zke_double_barrier *barrier) {
   int rc = zke_recipe_enter((zke_recipe *)barrier);
   if (rc != ZKE_OK) return rc;
-  if (db_engaged(barrier)) rc = db_step(&barrier->r);
-  if (rc == ZKE_OK) rc = db_check(barrier);
+  if (gate_engaged(barrier)) rc = gate_step(&barrier->r);
+  if (rc == ZKE_OK) rc = gate_check(barrier);
   return zke_recipe_leave(&barrier->r, rc);
 }
 
@@ -1337,8 +1337,8 @@ int zke_double_barrier_missing(zke_double_barrier *barrier,
 }
 
 /* Members first, then those who wait. */
-static int db_parties(zke *z, const char *path, const char *ready,
-                      zke_party_list **list_out) {
+static int gate_parties(zke *z, const char *path, const char *ready,
+                        zke_party_list **list_out) {
   picture p;
   arrivals a = {0};
   zke_party *all = NULL;
@@ -1374,7 +1374,7 @@ int zke_double_barrier_parties(zke *z, const char *path,
   if (rc != ZKE_OK && rc != ZKE_NONODE) return rc;
   char *ready = zke_recipe_path(z, path, "ready");
   if (!ready) return ZKE_NOMEM;
-  rc = db_parties(z, path, ready, list_out);
+  rc = gate_parties(z, path, ready, list_out);
   zke_free(ready);
   return rc;
 }

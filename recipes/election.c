@@ -517,7 +517,7 @@ int zke_election_state(zke_election *e) {
 }
 
 int64_t zke_election_token(zke_election *e) {
-  return zke_line_ask_token((zke_line *)e);
+  return zke_line_api_token((zke_line *)e);
 }
 
 int zke_election_check(zke_election *e) {
@@ -586,13 +586,13 @@ static int observer_step(zke_recipe *r) {
   zke_observer *o = (zke_observer *)r;
   char *data = NULL;
   int len = 0;
-  int rc = ZKE_RUNTIMEINCONSISTENCY;
+  int rc = ZKE_LOOK_AGAIN;
   if (!o->started) return ZKE_OK;
-  while (rc == ZKE_RUNTIMEINCONSISTENCY) {
+  while (rc == ZKE_LOOK_AGAIN) {
     rc = zke_get(r->z, o->leader, zke_recipe_watcher, r, &data, &len, NULL);
     if (rc == ZKE_NONODE) { /* wait for its coming */
       rc = zke_exists(r->z, o->leader, zke_recipe_watcher, r, NULL);
-      if (rc == ZKE_OK) rc = ZKE_RUNTIMEINCONSISTENCY;
+      if (rc == ZKE_OK) rc = ZKE_LOOK_AGAIN;
     }
   }
   if (rc == ZKE_NONODE) rc = ZKE_OK;
@@ -715,7 +715,7 @@ int zke_observer_leader(zke_observer *o, char **name_out, int64_t *token_out,
 
 static int observer_is_so(zke_recipe *r) {
   const zke_observer *o = (zke_observer *)r;
-  return (o->name != NULL) == (o->want != 0) ? ZKE_OK : 1;
+  return (o->name != NULL) == (o->want != 0) ? ZKE_OK : ZKE_NOT_YET;
 }
 
 int zke_observer_wait(zke_observer *o, int want, int64_t deadline_ms) {

@@ -31,7 +31,7 @@ static void entry_advance(zke_entry *entry, int to, int i) {
 }
 
 bool zke_entry_same_guid(const zke_entry *a, const zke_entry *b) {
-  return strncmp(a->name, b->name, 39) == 0;
+  return strncmp(a->name, b->name, ZKE_NAME_HEAD) == 0;
 }
 
 /* The order of a line: whom a NEXT mark names, FRONT entries, the rest by
@@ -130,7 +130,7 @@ zke_entry_words zke_entry_read(const char *data, int len) {
   const char *space = memchr(data, ' ', (size_t)len);
   const char *end = memchr(data, '\n', (size_t)len);
   char *digits_end;
-  if (!space || !end || end - space != 17) return w;
+  if (!space || !end || end - space != ZKE_ENTRY_ACTOR) return w;
   w.actor = strtoull(space + 1, &digits_end, 16);
   if (digits_end != end) return (zke_entry_words){0};
   w.waiting = strncmp(data, "waiting ", 8) == 0;

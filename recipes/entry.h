@@ -42,6 +42,8 @@ ZKE_API char *zke_line_text(zke *z, const char *state, uint64_t actor,
 /* What stands before the number, by enum zke_line_kind. */
 extern const char *const zke_entry_kinds[ZKE_LINE_KINDS];
 
+enum { ZKE_ENTRY_ACTOR = 17 }; /* " 0123456789abcdef", a space and the actor */
+
 /* What a znode's data says: its state, and as which actor.  An actor of 0 is
  * nobody's: the data is not a line's. */
 typedef struct zke_entry_words {

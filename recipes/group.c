@@ -16,8 +16,6 @@
 
 #define GROUP_KIND "member-"
 
-enum { GUID_END = 39 }; /* "_c_" and 36 characters, then "-member-" */
-
 struct zke_group {
   zke_view v;
   char *place; /* the directory's kind */
@@ -36,19 +34,12 @@ struct zke_group {
 
 /* The number of a member's znode; false: it is none. */
 static bool member_number(const zke_config_node *n, int32_t *number) {
-  size_t kind = strlen(GROUP_KIND);
-  const char *name = n->name;
-  if (strncmp(name, "_c_", 3) != 0 || n->stat.ephemeralOwner == 0) return false;
-  if (strlen(name) <= GUID_END) return false;
-  if (name[GUID_END] != '-' ||
-      strncmp(name + GUID_END + 1, GROUP_KIND, kind) != 0)
+  static const char *const kind[] = {GROUP_KIND};
+  zke_entry e;
+  if (n->stat.ephemeralOwner == 0 || !zke_recipe_parse(n->name, kind, 1, &e))
     return false;
-  const char *digits = name + GUID_END + 1 + kind;
-  size_t minus = *digits == '-', count = strspn(digits + minus, "0123456789");
-  if (count < 10 || digits[minus + count]) return false;
-  long long value = strtoll(digits, NULL, 10);
-  *number = (int32_t)value;
-  return value >= INT32_MIN && value <= INT32_MAX;
+  *number = e.number;
+  return true;
 }
 
 static bool member_is(const zke_config_node *n) {
@@ -456,7 +447,7 @@ int zke_group_list(zke_group *group, zke_party_list **list_out) {
 
 static int group_enough(zke_recipe *r) {
   const zke_group *g = (const zke_group *)r;
-  return g->members >= g->wanted ? ZKE_OK : 1;
+  return g->members >= g->wanted ? ZKE_OK : ZKE_NOT_YET;
 }
 
 /* "waited for 3 members of the group /g; 2 are there: a (pid 7), b (pid 8)" */

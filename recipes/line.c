@@ -91,7 +91,7 @@ static void line_lose(zke_line *l) {
 
 /* Is this path one's own znode, or one of them? */
 static bool line_is_own(const zke_line *l, const char *path) {
-  size_t len = strlen(l->r.path) + 1 + 39; /* up to the guid's end */
+  size_t len = strlen(l->r.path) + 1 + ZKE_NAME_HEAD;
   return l->znode && strncmp(path, l->znode, len) == 0;
 }
 
@@ -326,7 +326,7 @@ static int line_mark_held(zke_line *l, zke_stat *stat) {
 /* Nobody keeps out the one at index i, which is one's own: take office.  A
  * lease always writes: under a limit that was lowered its place does not tell
  * that it holds.
- * ZKE_RUNTIMEINCONSISTENCY: the limit has changed meanwhile. */
+ * ZKE_LOOK_AGAIN: the limit has changed meanwhile. */
 static int line_take_office(zke_line *l, const zke_entries *e, int i,
                             const zke_stat *directory) {
   zke_stat stat = {.mzxid = l->czxid};
@@ -340,7 +340,7 @@ static int line_take_office(zke_line *l, const zke_entries *e, int i,
     line_lose(l);
     return ZKE_OK;
   }
-  if (rc == ZKE_BADVERSION) return ZKE_RUNTIMEINCONSISTENCY;
+  if (rc == ZKE_BADVERSION) return ZKE_LOOK_AGAIN;
   if (rc != ZKE_OK) return rc;
   if (lease || l->kind == ZKE_LINE_LATCH) /* an heir too came before its turn */
     line_unwatch(l);                      /* else what was watched has fired */
@@ -361,7 +361,7 @@ static int line_watch_place(zke_line *l, const zke_stat *directory) {
       zke_get(l->r.z, l->r.path, zke_recipe_watcher, &l->r, NULL, NULL, &stat);
   if (rc != ZKE_OK) return rc;
   l->place_watched = true;
-  return stat.version == directory->version ? ZKE_OK : ZKE_RUNTIMEINCONSISTENCY;
+  return stat.version == directory->version ? ZKE_OK : ZKE_LOOK_AGAIN;
 }
 
 /* One is kept out: watch for the end of that.  ZKE_LIMIT: it has none. */
@@ -397,7 +397,7 @@ static int line_check_place(zke_line *l, int64_t czxid) {
   return rc;
 }
 
-/* One look while waiting.  ZKE_RUNTIMEINCONSISTENCY: it has changed
+/* One look while waiting.  ZKE_LOOK_AGAIN: it has changed
  * meanwhile. */
 static int line_look(zke_line *l) {
   zke_entries *e = NULL;
@@ -414,7 +414,7 @@ static int line_look(zke_line *l) {
       rc = line_take_office(l, e, i, &directory);
     else
       rc = line_wait_on(l, e, i, &directory);
-    if (rc == ZKE_NONODE) rc = ZKE_RUNTIMEINCONSISTENCY;
+    if (rc == ZKE_NONODE) rc = ZKE_LOOK_AGAIN;
   }
   zke_free(e);
   if (rc == ZKE_OK && (l->state == ZKE_LINE_WAITING ||
@@ -444,10 +444,10 @@ static int line_give_up(zke_line *l, int rc) {
 }
 
 int zke_line_step(zke_line *l) {
-  int rc = ZKE_RUNTIMEINCONSISTENCY;
+  int rc = ZKE_LOOK_AGAIN;
   if (l->state == ZKE_LINE_HELD) return line_look_held(l);
   if (l->state != ZKE_LINE_WAITING) return ZKE_OK;
-  while (rc == ZKE_RUNTIMEINCONSISTENCY) rc = line_look(l);
+  while (rc == ZKE_LOOK_AGAIN) rc = line_look(l);
   bool unheard = rc == ZKE_LIMIT && !l->blocking;
   return unheard ? line_give_up(l, rc) : rc;
 }
@@ -698,8 +698,9 @@ static int line_try_yield(zke *z, void *arg) {
   if (rc != ZKE_OK) return rc;
   zke_recipe_parse(zke_recipe_name(y->heir), zke_entry_kinds, ZKE_LINE_KINDS,
                    &heir);
-  snprintf(name, sizeof name, "%.40s%s%010" PRId32, zke_recipe_name(y->heir),
-           zke_entry_kinds[ZKE_LINE_NEXT], heir.number);
+  snprintf(name, sizeof name, "%.*s%s%010" PRId32, ZKE_NAME_KIND,
+           zke_recipe_name(y->heir), zke_entry_kinds[ZKE_LINE_NEXT],
+           heir.number);
   char *mark = zke_recipe_path(z, y->l->r.path, name);
   rc = mark ? line_bequeath(z, y, mark, &got) : ZKE_NOMEM;
   zke_free(mark);
@@ -740,19 +741,19 @@ static int line_watch_nearest(zke_recipe *r, const char *directory,
   int rc = zke_children(r->z, path, zke_recipe_watcher, r, NULL, NULL);
   if (rc != ZKE_OK) {
     zke_free(path);
-    return rc == ZKE_NONODE ? ZKE_RUNTIMEINCONSISTENCY : rc;
+    return rc == ZKE_NONODE ? ZKE_LOOK_AGAIN : rc;
   }
   if (*watched && strcmp(*watched, path) != 0)
     zke_remove_watch(r->z, *watched, ZKE_WATCH_CHILD, zke_recipe_watcher, r);
   zke_free(*watched);
   *watched = path;
-  return 1;
+  return ZKE_NOT_YET;
 }
 
 int zke_line_turn(zke_recipe *r, const char *directory, const char *znode,
                   char **watched, int64_t *pzxid) {
-  int rc = ZKE_RUNTIMEINCONSISTENCY;
-  while (rc == ZKE_RUNTIMEINCONSISTENCY) {
+  int rc = ZKE_LOOK_AGAIN;
+  while (rc == ZKE_LOOK_AGAIN) {
     zke_entries *e = NULL;
     zke_stat stat;
     rc = zke_entry_list(r->z, directory, &e, &stat);
@@ -797,7 +798,7 @@ static int line_detect(const zke_line *l) {
 static int line_is_done(zke_recipe *r) {
   zke_line *l = (zke_line *)r;
   return l->state == ZKE_LINE_HELD      ? ZKE_OK
-         : l->state == ZKE_LINE_WAITING ? 1
+         : l->state == ZKE_LINE_WAITING ? ZKE_NOT_YET
                                         : line_lost(l);
 }
 
@@ -871,26 +872,26 @@ int zke_line_enter_by(zke_line *l, int64_t deadline_ms) {
   return line_enter(l, zke_recipe_enter_by((zke_recipe *)l, deadline_ms));
 }
 
-int zke_line_ask_state(zke_line *l) {
+int zke_line_api_state(zke_line *l) {
   if (zke_recipe_enter((zke_recipe *)l) != ZKE_OK) return ZKE_LINE_LOST;
   int state = l->state;
   zke_recipe_leave(&l->r, ZKE_OK);
   return state;
 }
 
-int64_t zke_line_ask_token(zke_line *l) {
+int64_t zke_line_api_token(zke_line *l) {
   if (zke_recipe_enter((zke_recipe *)l) != ZKE_OK) return 0;
   int64_t token = l->token;
   zke_recipe_leave(&l->r, ZKE_OK);
   return token;
 }
 
-int zke_line_ask(zke_line *l) {
+int zke_line_api_check(zke_line *l) {
   int rc = zke_recipe_enter((zke_recipe *)l);
   return rc == ZKE_OK ? zke_recipe_leave(&l->r, zke_line_check(l)) : rc;
 }
 
-int zke_line_ask_op(zke_line *l, zke_op *op) {
+int zke_line_api_op(zke_line *l, zke_op *op) {
   if (!op) return zke_recipe_fail(ZKE_BADARGUMENTS, "op is NULL");
   int rc = zke_recipe_enter((zke_recipe *)l);
   return rc == ZKE_OK ? zke_recipe_leave(&l->r, zke_line_check_op(l, op)) : rc;

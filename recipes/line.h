@@ -138,16 +138,16 @@ ZKE_API void zke_line_on_destroy(zke_recipe *r);
  *
  * zke_line_enter     - zke_recipe_enter(), and see to the place
  * zke_line_enter_by  - zke_recipe_enter_by(), and see to the place
- * zke_line_ask_state - ZKE_LINE_…; ZKE_LINE_LOST when the session has ended
- * zke_line_ask_token - the fencing value, 0 when not held
- * zke_line_ask       - zke_line_check()
- * zke_line_ask_op    - zke_line_check_op(); ZKE_BADARGUMENTS for a NULL op */
+ * zke_line_api_state - ZKE_LINE_…; ZKE_LINE_LOST when the session has ended
+ * zke_line_api_token - the fencing value, 0 when not held
+ * zke_line_api_check       - zke_line_check()
+ * zke_line_api_op    - zke_line_check_op(); ZKE_BADARGUMENTS for a NULL op */
 ZKE_API int zke_line_enter(zke_line *l);
 ZKE_API int zke_line_enter_by(zke_line *l, int64_t deadline_ms);
-ZKE_API int zke_line_ask_state(zke_line *l);
-ZKE_API int64_t zke_line_ask_token(zke_line *l);
-ZKE_API int zke_line_ask(zke_line *l);
-ZKE_API int zke_line_ask_op(zke_line *l, zke_op *op);
+ZKE_API int zke_line_api_state(zke_line *l);
+ZKE_API int64_t zke_line_api_token(zke_line *l);
+ZKE_API int zke_line_api_check(zke_line *l);
+ZKE_API int zke_line_api_op(zke_line *l, zke_op *op);
 
 /* zke_line_turn - for what stands in several lines at once, with limits of 1:
  * may the entry hold?
@@ -155,7 +155,7 @@ ZKE_API int zke_line_ask_op(zke_line *l, zke_op *op);
  *   watched  in and out: the path that is watched, one block; begins as NULL
  *   pzxid    out, where it may: the directory's, at that moment
  *
- * Returns ZKE_OK: it may, and will until it is deleted; 1: no, and
+ * Returns ZKE_OK: it may, and will until it is deleted; ZKE_NOT_YET: no, and
  * zke_recipe_watcher will tell when to look again; ZKE_NONODE: it has gone. */
 ZKE_API int zke_line_turn(zke_recipe *r, const char *directory,
                           const char *znode, char **watched, int64_t *pzxid);

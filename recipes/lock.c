@@ -188,17 +188,19 @@ int zke_lock_cancel(zke_lock *lock) {
 /* ---- looking ---- */
 
 int zke_lock_state(zke_lock *lock) {
-  return zke_line_ask_state((zke_line *)lock);
+  return zke_line_api_state((zke_line *)lock);
 }
 
 int64_t zke_lock_token(zke_lock *lock) {
-  return zke_line_ask_token((zke_line *)lock);
+  return zke_line_api_token((zke_line *)lock);
 }
 
-int zke_lock_check(zke_lock *lock) { return zke_line_ask((zke_line *)lock); }
+int zke_lock_check(zke_lock *lock) {
+  return zke_line_api_check((zke_line *)lock);
+}
 
 int zke_lock_op(zke_lock *lock, zke_op *op) {
-  return zke_line_ask_op((zke_line *)lock, op);
+  return zke_line_api_op((zke_line *)lock, op);
 }
 
 int zke_lock_parties(zke *z, const char *path, zke_party_list **list_out) {

@@ -176,7 +176,7 @@ static int multilock_look(zke_multilock *ml) {
     if (!seat->turn || pzxid != ml->czxid) ml->at_once = false;
     all = all && seat->turn;
   }
-  return all ? ZKE_OK : 1;
+  return all ? ZKE_OK : ZKE_NOT_YET;
 }
 
 static int multilock_take_office(zke_multilock *ml) {
@@ -403,7 +403,7 @@ static int multilock_say_held(zke_multilock *ml, int rc) {
 static int multilock_is_done(zke_recipe *r) {
   const zke_multilock *ml = (zke_multilock *)r;
   return ml->state == ZKE_LINE_HELD      ? ZKE_OK
-         : ml->state == ZKE_LINE_WAITING ? 1
+         : ml->state == ZKE_LINE_WAITING ? ZKE_NOT_YET
                                          : multilock_is_lost(ml);
 }
 

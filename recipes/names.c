@@ -17,7 +17,7 @@
 #define NAMES_PLACE "names"
 #define NAMES_TWIN "_c_"
 
-enum { NAMES_ID = 64, AGAIN = 1 };
+enum { NAMES_ID = 64 };
 
 struct zke_names {
   zke_recipe r;
@@ -251,7 +251,7 @@ static int names_multi(names_change *c, const bound *old, const char *twin) {
   if (rc == ZKE_OK && c->make) c->made = results[n - 2].stat.czxid;
   zke_results_clear(results, n);
   if (rc == ZKE_NONODE || rc == ZKE_NODEEXISTS || rc == ZKE_BADVERSION)
-    return AGAIN; /* somebody was faster: look again */
+    return ZKE_LOOK_AGAIN; /* somebody was faster: look again */
   return rc;
 }
 
@@ -312,14 +312,15 @@ static int names_try(zke *z, void *arg) {
 static int names_do(names_change *c, const void *value, int len,
                     int64_t deadline_ms) {
   zke_recipe *r = &c->n->r;
-  int rc = AGAIN;
-  while (rc == AGAIN) {
+  int rc = ZKE_LOOK_AGAIN;
+  while (rc == ZKE_LOOK_AGAIN) {
     rc = c->replace ? names_check_place(c->n)
                     : zke_recipe_place(r->z, r->path, NAMES_PLACE,
                                        ZKE_CONTAINER, NULL, deadline_ms);
     if (rc == ZKE_OK && c->make && !c->text) {
       rc = names_text(c, value, len);
-      if (rc == ZKE_NONODE && !c->replace) rc = AGAIN; /* no directory */
+      if (rc == ZKE_NONODE && !c->replace)
+        rc = ZKE_LOOK_AGAIN; /* no directory */
       if (rc == ZKE_NONODE)
         rc = zke_recipe_fail(rc, "the name %s is not bound", c->path);
     }
@@ -410,8 +411,8 @@ int zke_names_lookup(zke_names *names, const char *name,
   return names_leave(names, path, rc);
 }
 
-/* What a snapshot of name and znode says; AGAIN: the name stands for another
- * one now. */
+/* What a snapshot of name and znode says; ZKE_LOOK_AGAIN: the name stands for
+ * another one now. */
 static int names_resolved(const zke_binding *b, const char *path,
                           const zke_op_result *name,
                           const zke_op_result *node) {
@@ -419,7 +420,7 @@ static int names_resolved(const zke_binding *b, const char *path,
   if (name->rc == ZKE_NONODE || name->stat.czxid != b->token ||
       name->len < b->len ||
       memcmp(name->data + name->len - b->len, b->value, (size_t)b->len) != 0)
-    return AGAIN;
+    return ZKE_LOOK_AGAIN;
   if (node->rc == ZKE_OK) return ZKE_OK;
   return zke_recipe_fail(node->rc, "the name %s stands for %s: %s", path,
                          b->value, zke_error_text(node->rc));
@@ -459,7 +460,7 @@ int zke_names_resolve(zke_names *names, const char *name, char **data_out,
   if (rc != ZKE_OK) return rc;
   do {
     rc = names_resolve(names, path, &node);
-  } while (rc == AGAIN);
+  } while (rc == ZKE_LOOK_AGAIN);
   if (rc == ZKE_OK && len_out) *len_out = node.len;
   if (rc == ZKE_OK && stat_out) *stat_out = node.stat;
   if (rc == ZKE_OK && data_out) {
@@ -516,7 +517,7 @@ int zke_names_list(zke_names *names, zke_binding_list **list_out) {
 /* ---- waiting ---- */
 
 static int names_there(zke_recipe *r) {
-  return ((const zke_names *)r)->there ? ZKE_OK : 1;
+  return ((const zke_names *)r)->there ? ZKE_OK : ZKE_NOT_YET;
 }
 
 /* Until it is bound and was read. */

@@ -38,6 +38,14 @@ extern "C" {
 
 typedef struct zke_recipe zke_recipe;
 
+/* What a function inside a recipe returns besides ZKE_OK and an error.  Neither
+ * leaves the recipe.
+ *
+ * ZKE_NOT_YET    - what is waited for has not come: sleep
+ * ZKE_LOOK_AGAIN - somebody has changed the tree between two looks: do not
+ *                  guess what it was, look anew */
+enum { ZKE_NOT_YET = 1, ZKE_LOOK_AGAIN = 2 };
+
 /* The mutex is held in each but deliver(); members that a recipe does not need
  * are NULL. */
 typedef struct zke_recipe_class {
@@ -137,8 +145,8 @@ ZKE_API bool zke_recipe_tell(zke_recipe *r, int event, int64_t number,
  * In a call that began with zke_recipe_enter_by().  Entered and left with the
  * mutex held, waits without it.  Steps whenever something has changed.
  *
- *   done  called with the mutex held: ZKE_OK: done; 1: not yet; else the
- *         code to fail with
+ *   done  called with the mutex held: ZKE_OK, ZKE_NOT_YET, or the code to
+ *         fail with
  *
  * Returns done()'s code, ZKE_OPERATIONTIMEOUT, ZKE_CANCELLED, or what step()
  * or the handle said.  The sentence of a timeout is the caller's to set. */

@@ -23,8 +23,6 @@
 #define MEMBER_KIND "member-"
 #define ITEM_PREFIX "item-"
 
-enum { AGAIN = ZKE_RUNTIMEINCONSISTENCY };
-
 /* ======================================================================
  * name_
  * ==================================================================== */
@@ -277,7 +275,7 @@ static int item_settle(zke_partition *p, part_item *it) {
   zke_stat stat;
   bool mine;
   int rc = item_look(p, it, &stat, &mine);
-  if (rc == ZKE_NONODE) return AGAIN;
+  if (rc == ZKE_NONODE) return ZKE_LOOK_AGAIN;
   if (rc != ZKE_OK) return rc;
   it->tried = false;
   if (mine && !item_is_held(it)) {
@@ -299,16 +297,17 @@ static bool item_is_overdue(const zke_partition *p, const part_item *it) {
 /* Get what one is to have.  ZKE_NONODE: the directory has gone. */
 static int item_acquire(zke_partition *p, part_item *it) {
   item_act a = {p, it};
-  int rc = AGAIN;
+  int rc = ZKE_LOOK_AGAIN;
   if (it->state == ITEM_WANTED && it->watched && !item_is_overdue(p, it))
     return ZKE_OK; /* it will be told */
   it->tried = true;
   if (item_is_overdue(p, it)) {
     rc = zke_retry(p->r.z, item_try_take, &a, ZKE_FOREVER);
     it->watched = it->watched && rc != ZKE_OK; /* what was watched has gone */
-    if (rc == ZKE_NONODE) rc = AGAIN;
+    if (rc == ZKE_NONODE) rc = ZKE_LOOK_AGAIN;
   }
-  if (rc == AGAIN) rc = zke_retry(p->r.z, item_try_create, &a, ZKE_FOREVER);
+  if (rc == ZKE_LOOK_AGAIN)
+    rc = zke_retry(p->r.z, item_try_create, &a, ZKE_FOREVER);
   return rc == ZKE_OK || rc == ZKE_NODEEXISTS ? item_settle(p, it) : rc;
 }
 
@@ -354,8 +353,8 @@ static int item_step(zke_partition *p, part_item *it) {
   int rc = item_verify(p, it);
   if (rc != ZKE_OK) return rc;
   if (it->mine && !item_is_held(it)) {
-    rc = AGAIN;
-    while (rc == AGAIN) rc = item_acquire(p, it);
+    rc = ZKE_LOOK_AGAIN;
+    while (rc == ZKE_LOOK_AGAIN) rc = item_acquire(p, it);
   } else if (!it->mine && it->state == ITEM_OWNED) {
     it->state = ITEM_ASKED;
     item_tell(p, it, ZKE_PARTITION_RELEASE);
@@ -777,7 +776,7 @@ static int part_is_settled(zke_recipe *r) {
   int state = part_state(p);
   if (state == ZKE_PARTITION_SETTLED) return ZKE_OK;
   if (state == ZKE_PARTITION_OUT) return part_is_none(p);
-  if (state != ZKE_PARTITION_LOST || r->ended) return 1;
+  if (state != ZKE_PARTITION_LOST || r->ended) return ZKE_NOT_YET;
   return zke_recipe_fail(ZKE_LOST, "the membership of %s was taken away",
                          r->path);
 }

@@ -19,7 +19,7 @@
 #define PERIODIC_PLACE "periodic"
 #define RECORD_MARK "zkembed job\n"
 
-enum { AGAIN = ZKE_RUNTIMEINCONSISTENCY, RECORD_ID = ZKE_RECIPE_GUID };
+enum { RECORD_ID = ZKE_RECIPE_GUID };
 
 /* ======================================================================
  * record_
@@ -201,16 +201,17 @@ static int job_say(const zke_periodic *j, int rc, const record *c) {
 
 /* ---- claiming ---- */
 
-/* End the session that does it if its process is dead.  AGAIN: it was. */
+/* End the session that does it if its process is dead.  ZKE_LOOK_AGAIN: it
+ * was. */
 static int job_bury(zke *z, int64_t session) {
   zke_session_list *who = NULL;
   int rc = zke_session(z, session, &who);
   if (rc == ZKE_OK && !who->data[0].alive) {
     rc = zke_expire(z, session);
-    if (rc == ZKE_OK) rc = AGAIN;
+    if (rc == ZKE_OK) rc = ZKE_LOOK_AGAIN;
   }
   zke_free(who);
-  return rc == ZKE_NONODE ? AGAIN : rc;
+  return rc == ZKE_NONODE ? ZKE_LOOK_AGAIN : rc;
 }
 
 /* May it be claimed?  ZKE_OK: now; else the code to refuse with. */
@@ -281,15 +282,15 @@ static int job_claim_once(zke *z, job_claim *a) {
   record_free(&c);
   a->unsure = rc == ZKE_CONNECTIONLOSS; /* of the tries before it was seen */
   return rc == ZKE_NODEEXISTS || rc == ZKE_BADVERSION || rc == ZKE_NONODE
-             ? AGAIN
+             ? ZKE_LOOK_AGAIN
              : rc;
 }
 
 /* Where the directory is missing, it is made. */
 static int job_try_claim(zke *z, void *arg) {
   job_claim *a = arg;
-  int rc = AGAIN;
-  while (rc == AGAIN) {
+  int rc = ZKE_LOOK_AGAIN;
+  while (rc == ZKE_LOOK_AGAIN) {
     if (!a->j->placed) {
       rc = zke_recipe_place(z, a->j->base, PERIODIC_PLACE, ZKE_PERSISTENT, NULL,
                             ZKE_FOREVER);
@@ -297,7 +298,7 @@ static int job_try_claim(zke *z, void *arg) {
       a->j->placed = true;
     }
     rc = job_claim_once(z, a);
-    if (rc == AGAIN) a->j->placed = false;
+    if (rc == ZKE_LOOK_AGAIN) a->j->placed = false;
   }
   return rc;
 }
@@ -524,7 +525,7 @@ int zke_periodic_force(zke_periodic *job) { return job_try(job, true); }
 /* ---- waiting ---- */
 
 static int job_is_woken(zke_recipe *r) {
-  return ((zke_periodic *)r)->woken ? ZKE_OK : 1;
+  return ((zke_periodic *)r)->woken ? ZKE_OK : ZKE_NOT_YET;
 }
 
 /* Somebody does it: watch for its end, if that may make it due.
@@ -651,8 +652,8 @@ static zke_periodic_record *job_give(zke *z, const record *c) {
 
 /* The last run; a runner that has died is buried first. */
 static int job_last(zke *z, const char *path, const char *running, record *c) {
-  int rc = AGAIN;
-  while (rc == AGAIN) {
+  int rc = ZKE_LOOK_AGAIN;
+  while (rc == ZKE_LOOK_AGAIN) {
     rc = record_read(z, path, running, c);
     if (rc == ZKE_OK && !c->filled)
       rc = zke_recipe_fail(ZKE_NONODE, "the job %s was never run", path);

@@ -227,7 +227,7 @@ static int node_none(const zke_persistent_node *n) {
 static int node_done(zke_recipe *r) {
   const zke_persistent_node *n = (const zke_persistent_node *)r;
   if (n->state == PRESENT) return ZKE_OK;
-  return n->started || r->ended || r->going ? 1 : node_none(n);
+  return n->started || r->ended || r->going ? ZKE_NOT_YET : node_none(n);
 }
 
 int zke_persistent_node_step(zke_persistent_node *node) {

@@ -151,7 +151,7 @@ int zke_rendezvous_parties(zke *z, const char *path,
 static const char point_mark[] = "zkembed rendezvous-point\n";
 static const char point_empty[] = "zkembed rendezvous-point\nempty\n";
 
-enum { MARK = sizeof point_mark - 1, AGAIN = 1 };
+enum { MARK = sizeof point_mark - 1 };
 
 typedef struct point_data {
   char *text; /* as it was read */
@@ -212,7 +212,7 @@ static int point_compare(zke *z, const point_change *c) {
   point_data p;
   int64_t owner = c->mode == ZKE_EPHEMERAL ? zke_session_id(z) : 0;
   int rc = point_read(z, c->path, NULL, NULL, &p);
-  if (rc == ZKE_NONODE) rc = AGAIN;
+  if (rc == ZKE_NONODE) rc = ZKE_LOOK_AGAIN;
   if (rc == ZKE_OK && p.stat.ephemeralOwner != owner)
     rc = zke_recipe_fail(ZKE_HELD, "%s is another's rendezvous point", c->path);
   else if (rc == ZKE_OK && p.filled && !c->unsure)
@@ -223,8 +223,8 @@ static int point_compare(zke *z, const point_change *c) {
 
 static int point_try_prepare(zke *z, void *arg) {
   point_change *c = arg;
-  int rc = AGAIN;
-  while (rc == AGAIN) {
+  int rc = ZKE_LOOK_AGAIN;
+  while (rc == ZKE_LOOK_AGAIN) {
     rc = zke_create(z, c->path, point_empty, sizeof point_empty - 1,
                     ZKE_OPEN_ACL, c->mode, NULL, NULL);
     if (rc == ZKE_NODEEXISTS) rc = point_compare(z, c);
@@ -286,7 +286,7 @@ static int point_fill_once(zke *z, point_change *c) {
   int rc = point_read(z, c->path, NULL, NULL, &p);
   if (rc == ZKE_OK && !p.filled) {
     rc = zke_set(z, c->path, c->text, c->len, p.stat.version, &p.stat);
-    if (rc == ZKE_BADVERSION) rc = AGAIN;
+    if (rc == ZKE_BADVERSION) rc = ZKE_LOOK_AGAIN;
   } else if (rc == ZKE_OK) {
     bool mine = c->unsure && p.text_len == c->len &&
                 memcmp(p.text, c->text, (size_t)c->len) == 0;
@@ -299,8 +299,8 @@ static int point_fill_once(zke *z, point_change *c) {
 
 static int point_try_fill(zke *z, void *arg) {
   point_change *c = arg;
-  int rc = AGAIN;
-  while (rc == AGAIN) rc = point_fill_once(z, c);
+  int rc = ZKE_LOOK_AGAIN;
+  while (rc == ZKE_LOOK_AGAIN) rc = point_fill_once(z, c);
   c->unsure = c->unsure || rc == ZKE_CONNECTIONLOSS;
   return rc;
 }
@@ -368,12 +368,12 @@ static int point_take(zke_rendezvous_point *p, const point_data *d) {
 /* Look, and watch for what comes next: its coming, its filling, its end. */
 static int point_look(zke_rendezvous_point *p) {
   point_data d;
-  int rc = AGAIN;
-  while (rc == AGAIN) {
+  int rc = ZKE_LOOK_AGAIN;
+  while (rc == ZKE_LOOK_AGAIN) {
     rc = point_read(p->r.z, p->r.path, zke_recipe_watcher, &p->r, &d);
     if (rc == ZKE_NONODE) {
       rc = zke_exists(p->r.z, p->r.path, zke_recipe_watcher, &p->r, NULL);
-      if (rc == ZKE_OK) rc = AGAIN; /* it has come meanwhile */
+      if (rc == ZKE_OK) rc = ZKE_LOOK_AGAIN; /* it has come meanwhile */
     } else if (rc == ZKE_OK) {
       rc = point_take(p, &d);
     }
@@ -439,7 +439,7 @@ void zke_rendezvous_point_free(zke_rendezvous_point *point) {
 static int point_done(zke_recipe *r) {
   const zke_rendezvous_point *p = (const zke_rendezvous_point *)r;
   if (p->state == ZKE_RENDEZVOUS_POINT_FILLED) return ZKE_OK;
-  if (r->ended || p->state != ZKE_RENDEZVOUS_POINT_REMOVED) return 1;
+  if (r->ended || p->state != ZKE_RENDEZVOUS_POINT_REMOVED) return ZKE_NOT_YET;
   return zke_recipe_fail(ZKE_BROKEN, "the rendezvous point %s has gone",
                          r->path);
 }

@@ -25,9 +25,8 @@ struct zke_rwlock {
   zke_strings *asked; /* holders' znodes that are to go; NULL: not revoking */
 };
 
-/* Where a name's number begins: both kinds have eight letters.  And how much
- * of it is its session's: the guid begins with that. */
-enum { RWLOCK_NUMBER = 48, RWLOCK_SESSION = 21 };
+/* Where a name's number begins: both kinds have eight letters. */
+enum { RWLOCK_NUMBER = ZKE_NAME_KIND + 8 };
 
 static const char *const rwlock_kinds[] = {"__WRIT__", "__READ__"};
 enum { RWLOCK_WRITES, RWLOCK_READS };
@@ -71,7 +70,8 @@ static int rwlock_write(zke *z, const char *path, const char *data, int len,
                         int version) {
   const char *rest = data ? memchr(data, ' ', (size_t)len) : NULL;
   size_t word = strlen(RWLOCK_ASK), more = 0;
-  if (rest && data + len - rest > 17 && rest[17] == '\n')
+  if (rest && data + len - rest > ZKE_ENTRY_ACTOR &&
+      rest[ZKE_ENTRY_ACTOR] == '\n')
     more = (size_t)(data + len - rest);
   char *text = zke_alloc(z, word + more + 1);
   if (!text) return ZKE_NOMEM;
@@ -120,7 +120,7 @@ static int rwlock_follow(zke_rwlock *rw, char *path) {
   for (int i = 0; i < e->count && rc == ZKE_NONODE; i++) {
     const char *other = e->data[i].name;
     if (strcmp(other + RWLOCK_NUMBER, name + RWLOCK_NUMBER) != 0) continue;
-    if (strncmp(other, name, RWLOCK_SESSION) != 0) continue;
+    if (strncmp(other, name, ZKE_NAME_SESSION) != 0) continue;
     memcpy(name, other, strlen(other)); /* as long as the old one */
     rc = ZKE_OK;
   }
@@ -383,7 +383,7 @@ int zke_rwlock_upgrade(zke_rwlock *rw) {
 /* ---- looking ---- */
 
 int zke_rwlock_state(zke_rwlock *rw) {
-  return zke_line_ask_state((zke_line *)rw);
+  return zke_line_api_state((zke_line *)rw);
 }
 
 int zke_rwlock_mode(zke_rwlock *rw) {
@@ -394,13 +394,15 @@ int zke_rwlock_mode(zke_rwlock *rw) {
 }
 
 int64_t zke_rwlock_token(zke_rwlock *rw) {
-  return zke_line_ask_token((zke_line *)rw);
+  return zke_line_api_token((zke_line *)rw);
 }
 
-int zke_rwlock_check(zke_rwlock *rw) { return zke_line_ask((zke_line *)rw); }
+int zke_rwlock_check(zke_rwlock *rw) {
+  return zke_line_api_check((zke_line *)rw);
+}
 
 int zke_rwlock_op(zke_rwlock *rw, zke_op *op) {
-  return zke_line_ask_op((zke_line *)rw, op);
+  return zke_line_api_op((zke_line *)rw, op);
 }
 
 int zke_rwlock_parties(zke *z, const char *path, zke_party_list **list_out) {
@@ -433,7 +435,7 @@ static int rwlock_holders(zke_rwlock *rw, zke_strings **out) {
 
 static int rwlock_is_free(zke_recipe *r) {
   const zke_rwlock *rw = (zke_rwlock *)r;
-  return rw->asked->count == 0 ? ZKE_OK : 1;
+  return rw->asked->count == 0 ? ZKE_OK : ZKE_NOT_YET;
 }
 
 /* The grace period is over: take away what is still held, in either mode. */

@@ -271,11 +271,11 @@ int zke_semaphore_cancel(zke_semaphore *sem) {
 /* ---- looking ---- */
 
 int zke_semaphore_state(zke_semaphore *sem) {
-  return zke_line_ask_state((zke_line *)sem);
+  return zke_line_api_state((zke_line *)sem);
 }
 
 int64_t zke_semaphore_token(zke_semaphore *sem) {
-  return zke_line_ask_token((zke_line *)sem);
+  return zke_line_api_token((zke_line *)sem);
 }
 
 int zke_semaphore_permits(zke_semaphore *sem) {
@@ -286,11 +286,11 @@ int zke_semaphore_permits(zke_semaphore *sem) {
 }
 
 int zke_semaphore_check(zke_semaphore *sem) {
-  return zke_line_ask((zke_line *)sem);
+  return zke_line_api_check((zke_line *)sem);
 }
 
 int zke_semaphore_op(zke_semaphore *sem, zke_op *op) {
-  return zke_line_ask_op((zke_line *)sem, op);
+  return zke_line_api_op((zke_line *)sem, op);
 }
 
 int zke_semaphore_parties(zke *z, const char *path, zke_party_list **list_out) {

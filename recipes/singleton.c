@@ -134,19 +134,19 @@ int zke_singleton_step(zke_singleton *s) {
 }
 
 int zke_singleton_state(zke_singleton *s) {
-  return zke_line_ask_state((zke_line *)s);
+  return zke_line_api_state((zke_line *)s);
 }
 
 int64_t zke_singleton_token(zke_singleton *s) {
-  return zke_line_ask_token((zke_line *)s);
+  return zke_line_api_token((zke_line *)s);
 }
 
 int zke_singleton_check(zke_singleton *s) {
-  return zke_line_ask((zke_line *)s);
+  return zke_line_api_check((zke_line *)s);
 }
 
 int zke_singleton_op(zke_singleton *s, zke_op *op) {
-  return zke_line_ask_op((zke_line *)s, op);
+  return zke_line_api_op((zke_line *)s, op);
 }
 
 int zke_singleton_parties(zke *z, const char *path, zke_party_list **list_out) {

@@ -31,7 +31,6 @@
 #define PHASE_MARK "zkembed transaction\n"
 
 enum {
-  AGAIN = ZKE_RUNTIMEINCONSISTENCY, /* look again */
   PHASE_ID = ZKE_RECIPE_GUID,
   PHASE_BY = 96,
   PHASE_FORMS = ZKE_TWO_PHASE_COORDINATOR | ZKE_TWO_PHASE_EPHEMERAL
@@ -363,7 +362,7 @@ static int view_remove(zke *z, const char *tx, const phase_view *v) {
 }
 
 /* End the session that owns an ephemeral if its process is dead, rather than
- * wait until that is noticed.  AGAIN: it was; ZKE_OK: it lives. */
+ * wait until that is noticed.  ZKE_LOOK_AGAIN: it was; ZKE_OK: it lives. */
 static int view_bury(zke *z, const char *path) {
   zke_stat stat;
   zke_session_list *who = NULL;
@@ -371,10 +370,10 @@ static int view_bury(zke *z, const char *path) {
   if (rc == ZKE_OK) rc = zke_session(z, stat.ephemeralOwner, &who);
   if (rc == ZKE_OK && !who->data[0].alive) {
     rc = zke_expire(z, stat.ephemeralOwner);
-    if (rc == ZKE_OK) rc = AGAIN;
+    if (rc == ZKE_OK) rc = ZKE_LOOK_AGAIN;
   }
   zke_free(who);
-  return rc == ZKE_NONODE ? AGAIN : rc;
+  return rc == ZKE_NONODE ? ZKE_LOOK_AGAIN : rc;
 }
 
 /* Have all sites (but one) acknowledged, and the coordinator, if it lives? */
@@ -475,7 +474,7 @@ static int phase_look_decision(zke_two_phase *t) {
   if (rc != ZKE_NONODE) return rc;
   /* Undecided, or removed between the looks. */
   rc = zke_exists(z, t->id, NULL, NULL, NULL);
-  return rc == ZKE_NONODE ? AGAIN : rc;
+  return rc == ZKE_NONODE ? ZKE_LOOK_AGAIN : rc;
 }
 
 /* "commit\n<why>\n<by>\n" in one block. */
@@ -511,7 +510,7 @@ static int phase_try_decide(zke *z, void *arg) {
   return steps_do(&s);
 }
 
-/* Decide: AGAIN, whoever has decided what; or an error. */
+/* Decide: ZKE_LOOK_AGAIN, whoever has decided what; or an error. */
 static int phase_decide(zke_two_phase *t, int decision, const char *why) {
   phase_act a = {.t = t, .word = decision};
   a.text = phase_decision_text(t->r.z, decision, why);
@@ -520,7 +519,7 @@ static int phase_decide(zke_two_phase *t, int decision, const char *why) {
   zke_free(a.text);
   return rc == ZKE_OK || rc == ZKE_NODEEXISTS || rc == ZKE_NONODE ||
                  rc == ZKE_BADVERSION
-             ? AGAIN
+             ? ZKE_LOOK_AGAIN
              : rc;
 }
 
@@ -568,7 +567,7 @@ static int phase_miss_vote(zke_two_phase *t, int i) {
   if (v->watched) return ZKE_OK;
   int rc = zke_exists(t->r.z, v->path, zke_recipe_watcher, &t->r, NULL);
   v->watched = rc == ZKE_OK || rc == ZKE_NONODE;
-  return rc == ZKE_OK ? AGAIN : rc == ZKE_NONODE ? ZKE_OK : rc;
+  return rc == ZKE_OK ? ZKE_LOOK_AGAIN : rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
 /* Look at one vote, as a watcher of votes.  Persistent ones stay as they are
@@ -620,9 +619,10 @@ static int phase_look(zke_two_phase *t) {
 
 static int phase_step(zke_recipe *r) {
   zke_two_phase *t = (zke_two_phase *)r;
-  int rc = AGAIN;
-  while (rc == AGAIN && t->state == ZKE_TWO_PHASE_UNDECIDED) rc = phase_look(t);
-  return rc == AGAIN ? ZKE_OK : rc;
+  int rc = ZKE_LOOK_AGAIN;
+  while (rc == ZKE_LOOK_AGAIN && t->state == ZKE_TWO_PHASE_UNDECIDED)
+    rc = phase_look(t);
+  return rc == ZKE_LOOK_AGAIN ? ZKE_OK : rc;
 }
 
 /* A one-shot watch is gone; of a vote one knows now that it was there. */
@@ -691,14 +691,14 @@ static int phase_acknowledge_once(zke_two_phase *t) {
   }
   view_free(&v);
   return rc == ZKE_NONODE || rc == ZKE_BADVERSION || rc == ZKE_NODEEXISTS
-             ? AGAIN
+             ? ZKE_LOOK_AGAIN
              : rc;
 }
 
 static int phase_try_acknowledge(zke *z, void *arg) {
-  int rc = AGAIN;
+  int rc = ZKE_LOOK_AGAIN;
   (void)z;
-  while (rc == AGAIN) rc = phase_acknowledge_once(arg);
+  while (rc == ZKE_LOOK_AGAIN) rc = phase_acknowledge_once(arg);
   return rc;
 }
 
@@ -872,12 +872,13 @@ static int phase_meet(zke *z, const phase_start *b) {
   int rc = view_read(z, path, &v);
   if (rc == ZKE_NONODE && zke_exists(z, path, NULL, NULL, NULL) == ZKE_OK)
     return zke_recipe_fail(ZKE_OTHERKIND, "%s holds only foreign znodes", path);
-  if (rc != ZKE_OK) return rc == ZKE_NONODE ? AGAIN : rc;
+  if (rc != ZKE_OK) return rc == ZKE_NONODE ? ZKE_LOOK_AGAIN : rc;
   bool own = b->unsure && strcmp(v.head.id, b->id) == 0;
   if (!own) rc = view_is_over(z, path, &v, -1, &over);
   if (over) {
     rc = view_remove(z, path, &v);
-    if (rc == ZKE_OK || rc == ZKE_NONODE || rc == ZKE_BADVERSION) rc = AGAIN;
+    if (rc == ZKE_OK || rc == ZKE_NONODE || rc == ZKE_BADVERSION)
+      rc = ZKE_LOOK_AGAIN;
   } else if (rc == ZKE_OK && !own) {
     bool decided = view_decision(&v);
     rc = zke_recipe_fail(
@@ -891,8 +892,8 @@ static int phase_meet(zke *z, const phase_start *b) {
 
 static int phase_try_begin(zke *z, void *arg) {
   phase_start *b = arg;
-  int rc = AGAIN;
-  while (rc == AGAIN) {
+  int rc = ZKE_LOOK_AGAIN;
+  while (rc == ZKE_LOOK_AGAIN) {
     rc = phase_create_all(z, b);
     b->unsure = b->unsure || rc == ZKE_CONNECTIONLOSS;
     if (rc == ZKE_NODEEXISTS) rc = phase_meet(z, b);
@@ -968,15 +969,15 @@ void zke_two_phase_free(zke_two_phase *t) { zke_recipe_free((zke_recipe *)t); }
 
 /* ---- taking part ---- */
 
-/* The ephemeral vote is there.  Is it this session's, or a live one's?  AGAIN:
- * it was a dead one's. */
+/* The ephemeral vote is there.  Is it this session's, or a live one's?
+ * ZKE_LOOK_AGAIN: it was a dead one's. */
 static int phase_meet_vote(zke_two_phase *t) {
   zke *z = t->r.z;
   const char *path = t->votes[t->own].path;
   zke_stat stat;
   char what[256];
   int rc = zke_exists(z, path, NULL, NULL, &stat);
-  if (rc == ZKE_NONODE) return AGAIN;
+  if (rc == ZKE_NONODE) return ZKE_LOOK_AGAIN;
   if (rc != ZKE_OK || stat.ephemeralOwner == zke_session_id(z)) return rc;
   rc = view_bury(z, path);
   if (rc != ZKE_OK) return rc;
@@ -998,8 +999,8 @@ static int phase_join_once(zke *z, zke_two_phase *t) {
 }
 
 static int phase_try_join(zke *z, void *arg) {
-  int rc = AGAIN;
-  while (rc == AGAIN) rc = phase_join_once(z, arg);
+  int rc = ZKE_LOOK_AGAIN;
+  while (rc == ZKE_LOOK_AGAIN) rc = phase_join_once(z, arg);
   return rc;
 }
 
@@ -1016,7 +1017,7 @@ static int phase_open(zke_two_phase *t, const char *site) {
     return zke_recipe_fail(ZKE_BADARGUMENTS, "%s takes no part in %s", site,
                            t->r.path);
   rc = phase_look_decision(t);
-  if (rc == AGAIN || (rc == ZKE_OK && t->state == ZKE_TWO_PHASE_LOST))
+  if (rc == ZKE_LOOK_AGAIN || (rc == ZKE_OK && t->state == ZKE_TWO_PHASE_LOST))
     return zke_recipe_fail(ZKE_NONODE, "there is no transaction %s", t->r.path);
   if (rc == ZKE_OK && site && t->state == ZKE_TWO_PHASE_UNDECIDED &&
       t->head.form & ZKE_TWO_PHASE_EPHEMERAL)
@@ -1081,15 +1082,15 @@ static int phase_vote_once(zke *z, const phase_act *a) {
     rc = phase_give_vote(z, a, rc == ZKE_NONODE);
   if ((rc == ZKE_OK || rc == ZKE_CONNECTIONLOSS) && ephemeral) t->joined = true;
   return rc == ZKE_NONODE || rc == ZKE_BADVERSION || rc == ZKE_NODEEXISTS
-             ? AGAIN
+             ? ZKE_LOOK_AGAIN
              : rc;
 }
 
 /* In vain is only what somebody else has done: the votes of persistent form
  * are there for the life of the transaction. */
 static int phase_try_vote(zke *z, void *arg) {
-  int rc = AGAIN;
-  while (rc == AGAIN) rc = phase_vote_once(z, arg);
+  int rc = ZKE_LOOK_AGAIN;
+  while (rc == ZKE_LOOK_AGAIN) rc = phase_vote_once(z, arg);
   return rc;
 }
 
@@ -1120,9 +1121,10 @@ int zke_two_phase_abort(zke_two_phase *t, const char *why) {
   int rc = zke_recipe_enter((zke_recipe *)t);
   if (rc != ZKE_OK) return rc;
   rc = phase_look_decision(t);
-  while (t->state == ZKE_TWO_PHASE_UNDECIDED && (rc == ZKE_OK || rc == AGAIN)) {
+  while (t->state == ZKE_TWO_PHASE_UNDECIDED &&
+         (rc == ZKE_OK || rc == ZKE_LOOK_AGAIN)) {
     rc = phase_decide(t, ZKE_TWO_PHASE_ABORT, why ? why : "");
-    if (rc == AGAIN) rc = phase_look_decision(t);
+    if (rc == ZKE_LOOK_AGAIN) rc = phase_look_decision(t);
   }
   if (rc == ZKE_OK && t->state == ZKE_TWO_PHASE_LOST) rc = phase_gone(t);
   if (rc == ZKE_OK && t->state == ZKE_TWO_PHASE_COMMIT)
@@ -1134,7 +1136,7 @@ int zke_two_phase_abort(zke_two_phase *t, const char *why) {
 
 static int phase_is_done(zke_recipe *r) {
   const zke_two_phase *t = (const zke_two_phase *)r;
-  if (t->state == ZKE_TWO_PHASE_UNDECIDED || r->ended) return 1;
+  if (t->state == ZKE_TWO_PHASE_UNDECIDED || r->ended) return ZKE_NOT_YET;
   return t->state == ZKE_TWO_PHASE_LOST ? phase_gone(t) : ZKE_OK;
 }
 
@@ -1345,8 +1347,8 @@ static int pending_try(zke *z, void *arg) {
   for (int i = 0; i < p->names->count && rc == ZKE_OK; i++) {
     bool pending = false;
     char *tx = zke_recipe_path(z, p->base, name[i]);
-    rc = tx ? AGAIN : ZKE_NOMEM;
-    while (rc == AGAIN) rc = pending_look(z, tx, p->site, &pending);
+    rc = tx ? ZKE_LOOK_AGAIN : ZKE_NOMEM;
+    while (rc == ZKE_LOOK_AGAIN) rc = pending_look(z, tx, p->site, &pending);
     zke_free(tx);
     if (rc != ZKE_OK || !pending) continue;
     char *other = name[kept];

@@ -135,6 +135,13 @@ void zke_recipe_guid(zke *z, char guid[ZKE_RECIPE_GUID]) {
            id >> 16 & 0xffff, id & 0xffff, 0x8000u, n);
 }
 
+/* Does a name bear this guid? */
+static bool znode_bears(const char *name, const char *guid) {
+  size_t mark = strlen(ZKE_NAME_MARK);
+  return strncmp(name, ZKE_NAME_MARK, mark) == 0 &&
+         strncmp(name + mark, guid, ZKE_RECIPE_GUID - 1) == 0;
+}
+
 static bool znode_is_ephemeral(int mode) {
   return mode == ZKE_EPHEMERAL || mode == ZKE_EPHEMERAL_SEQUENTIAL;
 }
@@ -146,10 +153,7 @@ int zke_creation_find(zke *z, zke_creation *c) {
   if (rc != ZKE_OK) return rc;
   rc = ZKE_NONODE;
   for (int i = 0; i < names->count && rc == ZKE_NONODE; i++) {
-    if (strncmp(names->data[i], "_c_", 3) != 0 ||
-        strncmp(names->data[i] + 3, c->guid, 36) != 0) {
-      continue;
-    }
+    if (!znode_bears(names->data[i], c->guid)) continue;
     char *path = zke_recipe_path(z, c->directory, names->data[i]);
     rc = path ? zke_exists(z, path, NULL, NULL, &c->stat) : ZKE_NOMEM;
     if (rc == ZKE_OK && znode_is_ephemeral(c->mode) &&
@@ -223,12 +227,13 @@ int zke_creation_resolve(zke *z, zke_creation *c, int rc) {
 
 /* The guid, and the path that a create is given; suffix: behind the kind. */
 int zke_creation_name(zke *z, zke_creation *c, const char *suffix) {
-  size_t size = strlen(c->directory) + strlen(c->kind) + strlen(suffix) + 48;
+  size_t size =
+      strlen(c->directory) + strlen(c->kind) + strlen(suffix) + ZKE_NAME_ROOM;
   zke_recipe_guid(z, c->guid);
   c->given = zke_alloc(z, size);
   if (!c->given) return ZKE_NOMEM;
-  snprintf(c->given, size, "%s/_c_%s-%s%s", c->directory, c->guid, c->kind,
-           suffix);
+  snprintf(c->given, size, "%s/" ZKE_NAME_MARK "%s-%s%s", c->directory, c->guid,
+           c->kind, suffix);
   return ZKE_OK;
 }
 
@@ -283,8 +288,7 @@ static int znode_recover_seat(zke *z, znode_creations *c, int i) {
   if (rc != ZKE_OK) return rc;
   rc = ZKE_NONODE;
   for (int j = 0; j < e->count && rc == ZKE_NONODE; j++) {
-    if (strncmp(e->data[j].name + 3, c->guid, 36) != 0 || before-- > 0)
-      continue;
+    if (!znode_bears(e->data[j].name, c->guid) || before-- > 0) continue;
     char *path = zke_recipe_path(z, seat->directory, e->data[j].name);
     rc = path ? zke_exists(z, path, NULL, NULL, &c->made[i].stat) : ZKE_NOMEM;
     if (rc == ZKE_OK)
@@ -336,13 +340,16 @@ static int znode_settle_all(zke *z, znode_creations *c, int rc) {
 static char *znode_creation_ops(zke *z, znode_creations *c) {
   size_t size = 0;
   for (int i = 0; i < c->count; i++)
-    size += strlen(c->seats[i].directory) + strlen(c->seats[i].kind) + 48;
+    size += strlen(c->seats[i].directory) + strlen(c->seats[i].kind) +
+            ZKE_NAME_ROOM;
   char *text = zke_alloc(z, size), *at = text;
   for (int i = 0; i < c->count && text; i++) {
     const zke_seat *seat = &c->seats[i];
     zke_op_create(&c->ops[i], at, seat->data, seat->len, ZKE_OPEN_ACL,
                   ZKE_EPHEMERAL_SEQUENTIAL);
-    at += sprintf(at, "%s/_c_%s-%s", seat->directory, c->guid, seat->kind) + 1;
+    at += sprintf(at, "%s/" ZKE_NAME_MARK "%s-%s", seat->directory, c->guid,
+                  seat->kind) +
+          1;
   }
   return text;
 }
@@ -451,17 +458,19 @@ int zke_recipe_discard_all(zke *z, const zke_strings *paths) {
   return rc;
 }
 
-/* Read a name of the form _c_<36 characters>-<kind><number>. */
+/* Names are made by zke_creation_name() and by the server, which adds the
+ * number; whatever else is in the directory does not have this form. */
 bool zke_recipe_parse(const char *name, const char *const *kinds, int count,
                       zke_entry *out) {
-  if (strncmp(name, "_c_", 3) != 0) return false;
-  if (strnlen(name, 41) < 41 || name[39] != '-') return false;
+  if (strncmp(name, ZKE_NAME_MARK, strlen(ZKE_NAME_MARK)) != 0) return false;
+  if (strnlen(name, ZKE_NAME_KIND + 1) <= ZKE_NAME_KIND) return false;
+  if (name[ZKE_NAME_HEAD] != '-') return false;
   for (int i = 0; i < count; i++) {
     size_t len = strlen(kinds[i]);
-    const char *digits = name + 40 + len;
-    if (strncmp(name + 40, kinds[i], len) != 0) continue;
-    size_t size = strnlen(digits, 12), sign = *digits == '-';
-    if (size != 10 && size != 10 + sign) continue; /* %010d */
+    const char *digits = name + ZKE_NAME_KIND + len;
+    if (strncmp(name + ZKE_NAME_KIND, kinds[i], len) != 0) continue;
+    size_t size = strnlen(digits, ZKE_NAME_NUMBER + 2), sign = *digits == '-';
+    if (size != ZKE_NAME_NUMBER && size != ZKE_NAME_NUMBER + sign) continue;
     if (strspn(digits + sign, "0123456789") != size - sign) continue;
     long long number = strtoll(digits, NULL, 10);
     if (number < INT32_MIN || number > INT32_MAX) continue;

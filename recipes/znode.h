@@ -18,6 +18,20 @@
 extern "C" {
 #endif
 
+/* The name of a protected znode: _c_<guid>-<kind><number>, as Curator has it.
+ * The guid says who made it and when, the kind what it is for, and the number
+ * in which order such znodes were made; zke_recipe_create() makes such names
+ * and zke_recipe_entries() reads them. */
+#define ZKE_NAME_MARK "_c_"
+enum {
+  ZKE_NAME_SESSION = 21, /* up to where the guid has told the session */
+  ZKE_NAME_HEAD = 39,    /* up to the guid's end */
+  ZKE_NAME_KIND = 40,    /* up to where the kind begins */
+  ZKE_NAME_NUMBER =
+      10,            /* digits, %010d; a negative one has a '-' before them */
+  ZKE_NAME_ROOM = 48 /* for a slash, all but the kind, and a NUL */
+};
+
 /* zke_recipe_place - see to a recipe's directory
  *
  * Its data begins with the line "zkembed <kind>", so that two recipes of
@@ -30,20 +44,19 @@ extern "C" {
 ZKE_API int zke_recipe_place(zke *z, const char *path, const char *kind,
                              int mode, const char *more, int64_t deadline_ms);
 
-/* zke_recipe_guid - a name that no other thing has, in the form of Curator's:
- * of this session and a counter */
+/* zke_recipe_guid - a name that no other thing has: of this session and a
+ * counter */
 enum { ZKE_RECIPE_GUID = 37 };
 ZKE_API void zke_recipe_guid(zke *z, char guid[ZKE_RECIPE_GUID]);
 
 /* zke_recipe_create - create that survives a lost reply
  *
- * Creates directory/_c_<guid>-<kind>, as Curator names its protected nodes.
- * The guid is made of the session and a counter; after a lost reply the node
- * is looked for by it, and counts only if the session owns it (sequential
- * ephemeral modes) or if it bears the guid (persistent ones).  Where it cannot
- * be looked for either, an ephemeral one that may have been made is discarded.
- * Makes the
- * directory by zke_recipe_place() when it is missing.
+ * Creates a znode in a directory, with a name that bears a guid; after a lost
+ * reply the node is looked for by it, and counts only if the session owns it
+ * (sequential ephemeral modes) or if it bears the guid (persistent ones).
+ * Where it cannot be looked for either, an ephemeral one that may have been
+ * made is discarded. Makes the directory by zke_recipe_place() when it is
+ * missing.
  *
  *   place     what zke_recipe_place() is told where the directory is missing
  *   kind      "lock-": what stands before the number
@@ -121,7 +134,7 @@ typedef struct zke_entries {
   const zke_entry *data;
 } zke_entries;
 
-/* zke_recipe_entries - names of the form _c_<guid>-<kind><number>, sorted
+/* zke_recipe_entries - those of a directory that have such names, sorted
  *
  * Anything else in the directory is ignored.  Numbers are compared as
  * numbers, with the wrap-around of ZooKeeper's 32 bits.
@@ -154,7 +167,7 @@ int64_t zke_recipe_since(const zke_stat *stat, const char *data);
 
 /* Not exported: for the files that recipes are made of.
  *
- * zke_recipe_parse     - read a name of the form _c_<guid>-<kind><number>
+ * zke_recipe_parse     - read the name of a protected znode
  * zke_recipe_parse_all - the entries among names, sorted, in one block; NULL
  *                        without memory */
 bool zke_recipe_parse(const char *name, const char *const *kinds, int count,
