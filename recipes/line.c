@@ -238,10 +238,141 @@ static int line_watch_keepers(zke_line *l, const zke_entries *e, int i) {
   return rc;
 }
 
-/* ---- going on ---- */
+/* ---- what kinds do differently ----
+ *
+ * A line of one holder needs none of this: it reads the entries, makes one
+ * znode, and is marked where it did not hold at once.  Leases have a limit that
+ * may change, and several znodes; an election's latch can be handed over. */
+
+typedef struct line_hooks {
+  /* read the entries for a look; what must be watched before is watched */
+  int (*read)(zke_line *l, zke_entries **e, zke_stat *directory);
+  /* make one's znode or znodes, whose data is text */
+  int (*make)(zke_line *l, const char *text, int len, int64_t deadline_ms);
+  /* nobody keeps it out: see to it that its data says "held"; stat: in: with
+   * the czxid as mzxid, out: of that write.  ZKE_BADVERSION: look again */
+  int (*mark)(zke_line *l, const zke_stat *directory, zke_stat *stat);
+  /* it has to wait: watch what else may end that, or NULL */
+  int (*wait)(zke_line *l, const zke_stat *directory);
+  /* it has taken or left the office: remove what nobody needs, or NULL */
+  void (*tidy)(const zke_line *l);
+  bool grants; /* it may mark the next in line when it leaves */
+  bool early;  /* it may hold while what it watched is still there */
+} line_hooks;
+
+/* Delete one's znode or znodes, now or later.  What goes with the office has a
+ * name that others use as well: where it is by now that of another candidate on
+ * this handle, that one writes it again (election_keep_word()). */
+static int line_discard_own(zke_line *l) {
+  int rc = ZKE_OK, also = ZKE_OK;
+  if (l->own)
+    rc = zke_recipe_discard_all(l->r.z, l->own);
+  else if (l->znode)
+    rc = zke_recipe_discard(l->r.z, l->znode, ZKE_EPHEMERAL, l->czxid);
+  if (l->also) also = zke_recipe_discard(l->r.z, l->also, ZKE_EPHEMERAL, 0);
+  return rc == ZKE_OK ? also : rc;
+}
+
+/* The entries alone: the limit is the object's. */
+static int line_read(zke_line *l, zke_entries **e, zke_stat *directory) {
+  return zke_entry_list(l->r.z, l->r.path, e, directory);
+}
+
+/* One znode. */
+static int line_make_one(zke_line *l, const char *text, int len,
+                         int64_t deadline_ms) {
+  zke_stat stat;
+  int rc = zke_recipe_create(
+      l->r.z, l->r.path, l->place, zke_entry_kinds[l->kind], text, len,
+      ZKE_EPHEMERAL_SEQUENTIAL, deadline_ms, &l->znode, &stat);
+  if (rc == ZKE_OK) l->czxid = stat.czxid;
+  return rc;
+}
+
+/* Mark the own znode as one that holds.  Where nobody came to the line since it
+ * was made it was first then: it needs no mark, and its czxid is the token.  A
+ * grant by the previous
+ * holder has done that already, and nobody else writes "held" into a znode that
+ * waits.  The entry of a multi-lock may be granted while the object still waits
+ * for its other locks. */
+static int line_mark(zke_line *l, const zke_stat *directory, zke_stat *stat) {
+  char *data = NULL;
+  int len;
+  if (directory->pzxid == l->czxid) return ZKE_OK;
+  int rc = zke_get(l->r.z, l->znode, NULL, NULL, &data, &len, stat);
+  bool granted = rc == ZKE_OK && zke_entry_read(data, len).held;
+  zke_free(data);
+  if (granted || (rc != ZKE_OK && rc != ZKE_NOAUTH)) return rc;
+  return line_set(l, "held", -1, stat);
+}
+
+static const line_hooks line_of_locks = {.read = line_read,
+                                         .make = line_make_one,
+                                         .mark = line_mark,
+                                         .grants = true};
+
+/* A lease: the limit, which any process may change, is read together with the
+ * entries. */
+static int lease_read(zke_line *l, zke_entries **e, zke_stat *directory) {
+  return zke_entry_survey(l->r.z, l->r.path, e, directory, &l->limit);
+}
+
+/* Make a lease's znodes, all in one step; the last one is what speaks for
+ * them, the others are empty. */
+static int lease_make(zke_line *l, const char *text, int len,
+                      int64_t deadline_ms) {
+  int n = l->weight;
+  zke_seat *seats = zke_alloc(l->r.z, (size_t)n * sizeof *seats);
+  if (!seats) return ZKE_NOMEM;
+  for (int i = 0; i < n; i++)
+    seats[i] = (zke_seat){l->r.path, zke_entry_kinds[l->kind], "", 0};
+  seats[n - 1].data = text;
+  seats[n - 1].len = len;
+  int rc =
+      zke_recipe_create_all(l->r.z, seats, n, deadline_ms, &l->own, &l->czxid);
+  zke_free(seats);
+  if (rc != ZKE_OK) return rc;
+  const char *last = l->own->data[n - 1];
+  l->znode = zke_recipe_copy(l->r.z, last, strlen(last));
+  if (l->znode) return ZKE_OK;
+  line_discard_own(l);
+  line_forget_own(l);
+  return ZKE_NOMEM;
+}
+
+/* A lease always writes: under a limit that was lowered its place does not tell
+ * that it holds.  It writes only while the limit is the one that was read. */
+static int lease_mark(zke_line *l, const zke_stat *directory, zke_stat *stat) {
+  return line_set(l, "held", directory->version, stat);
+}
+
+/* Watch the directory for a change of the limit, and see whether it has
+ * changed since it was surveyed. */
+static int lease_wait(zke_line *l, const zke_stat *directory) {
+  zke_stat stat;
+  if (l->place_watched) return ZKE_OK;
+  int rc =
+      zke_get(l->r.z, l->r.path, zke_recipe_watcher, &l->r, NULL, NULL, &stat);
+  if (rc != ZKE_OK) return rc;
+  l->place_watched = true;
+  return stat.version == directory->version ? ZKE_OK : ZKE_LOOK_AGAIN;
+}
+
+static const line_hooks line_of_leases = {.read = lease_read,
+                                          .make = lease_make,
+                                          .mark = lease_mark,
+                                          .wait = lease_wait,
+                                          .early = true};
+
+/* A latch: an heir is told by a write to its znode, so that is watched before
+ * the entries are read: else a hand-over in between went unheard. */
+static int latch_read(zke_line *l, zke_entries **e, zke_stat *directory) {
+  int rc = line_watch_own(l);
+  return rc == ZKE_OK ? line_read(l, e, directory) : rc;
+}
 
 /* Does the mark at index m name an entry that has gone? */
-static bool line_is_orphan(const zke_entries *e, int m) {
+static bool latch_is_orphan(const zke_entries *e, int m) {
   const zke_entry *mark = &e->data[m];
   if (mark->kind != ZKE_LINE_NEXT) return false;
   for (int i = 0; i < e->count; i++) {
@@ -252,19 +383,37 @@ static bool line_is_orphan(const zke_entries *e, int m) {
 
 /* Remove the NEXT marks whose entries have gone.  Where that fails they do no
  * harm but to be there. */
-static void line_remove_marks(const zke_line *l) {
+static void latch_remove_marks(const zke_line *l) {
   zke_entries *e = NULL;
   if (zke_recipe_entries(l->r.z, l->r.path, zke_entry_kinds, ZKE_LINE_KINDS,
                          NULL, NULL, &e, NULL) != ZKE_OK)
     return;
   for (int i = 0; i < e->count; i++) {
-    if (!line_is_orphan(e, i)) continue;
+    if (!latch_is_orphan(e, i)) continue;
     char *path = zke_recipe_path(l->r.z, l->r.path, e->data[i].name);
     if (path) zke_recipe_delete(l->r.z, path);
     zke_free(path);
   }
   zke_free(e);
 }
+
+static const line_hooks line_of_latches = {.read = latch_read,
+                                           .make = line_make_one,
+                                           .mark = line_mark,
+                                           .tidy = latch_remove_marks,
+                                           .early = true};
+
+static const line_hooks *line_does(const zke_line *l) {
+  static const line_hooks *const by_kind[ZKE_LINE_KINDS] = {
+      [ZKE_LINE_LOCK] = &line_of_locks,
+      [ZKE_LINE_WRITE] = &line_of_locks,
+      [ZKE_LINE_READ] = &line_of_locks,
+      [ZKE_LINE_LEASE] = &line_of_leases,
+      [ZKE_LINE_LATCH] = &line_of_latches};
+  return by_kind[l->kind];
+}
+
+/* ---- going on ---- */
 
 /* The index of the first entry that the one at index i keeps out, or -1 where
  * there is none or where another one keeps it out too.  Of several readers
@@ -304,64 +453,31 @@ static void line_prepare_grant(zke_line *l, const char *name) {
  */
 static void line_note_heir(zke_line *l, const zke_entries *e, int i) {
   line_forget_heir(l);
-  if (l->kind > ZKE_LINE_READ) return;
+  if (!line_does(l)->grants) return;
   int heir = line_find_heir(e, i);
   if (heir >= 0) line_prepare_grant(l, e->data[heir].name);
 }
 
-/* Mark the own znode as one that holds; its stat.  A grant by the previous
- * holder has done that already, and nobody else writes "held" into a znode that
- * waits.  The entry of a multi-lock may be granted while the object still waits
- * for its other locks. */
-static int line_mark_held(zke_line *l, zke_stat *stat) {
-  char *data = NULL;
-  int len;
-  int rc = zke_get(l->r.z, l->znode, NULL, NULL, &data, &len, stat);
-  bool granted = rc == ZKE_OK && zke_entry_read(data, len).held;
-  zke_free(data);
-  if (granted || (rc != ZKE_OK && rc != ZKE_NOAUTH)) return rc;
-  return line_set(l, "held", -1, stat);
-}
-
-/* Nobody keeps out the one at index i, which is one's own: take office.  A
- * lease always writes: under a limit that was lowered its place does not tell
- * that it holds.
+/* Nobody keeps out the one at index i, which is one's own: take office.
+ * From here on the state, the token and the heir belong together.
  * ZKE_LOOK_AGAIN: the limit has changed meanwhile. */
 static int line_take_office(zke_line *l, const zke_entries *e, int i,
                             const zke_stat *directory) {
   zke_stat stat = {.mzxid = l->czxid};
-  bool lease = l->kind == ZKE_LINE_LEASE;
-  int rc = ZKE_OK;
-  if (lease)
-    rc = line_set(l, "held", directory->version, &stat);
-  else if (directory->pzxid != l->czxid)
-    rc = line_mark_held(l, &stat);
+  int rc = line_does(l)->mark(l, directory, &stat);
   if (rc == ZKE_NONODE) {
     line_lose(l);
     return ZKE_OK;
   }
   if (rc == ZKE_BADVERSION) return ZKE_LOOK_AGAIN;
   if (rc != ZKE_OK) return rc;
-  if (lease || l->kind == ZKE_LINE_LATCH) /* an heir too came before its turn */
-    line_unwatch(l);                      /* else what was watched has fired */
+  if (line_does(l)->early) line_unwatch(l); /* else that has fired */
   zke_free(l->watched);
   l->watched = NULL;
   line_note_heir(l, e, i);
   line_change(l, ZKE_LINE_HELD, stat.mzxid);
-  if (l->kind == ZKE_LINE_LATCH) line_remove_marks(l);
+  if (line_does(l)->tidy) line_does(l)->tidy(l);
   return ZKE_OK;
-}
-
-/* Watch the directory for a change of the limit, and see whether it has
- * changed since it was surveyed. */
-static int line_watch_place(zke_line *l, const zke_stat *directory) {
-  zke_stat stat;
-  if (l->place_watched) return ZKE_OK;
-  int rc =
-      zke_get(l->r.z, l->r.path, zke_recipe_watcher, &l->r, NULL, NULL, &stat);
-  if (rc != ZKE_OK) return rc;
-  l->place_watched = true;
-  return stat.version == directory->version ? ZKE_OK : ZKE_LOOK_AGAIN;
 }
 
 /* One is kept out: watch for the end of that.  ZKE_LIMIT: it has none. */
@@ -372,18 +488,8 @@ static int line_wait_on(zke_line *l, const zke_entries *e, int i,
         ZKE_LIMIT, "%d permits of the %s %s asked for, but its limit is %d",
         l->weight, l->r.class_->name, l->r.path, l->limit);
   }
-  int rc = l->kind == ZKE_LINE_LEASE ? line_watch_place(l, directory) : ZKE_OK;
+  int rc = line_does(l)->wait ? line_does(l)->wait(l, directory) : ZKE_OK;
   return rc == ZKE_OK ? line_watch_keepers(l, e, i) : rc;
-}
-
-/* An heir is told by a write to its znode, so that is watched before one
- * looks: else a hand-over in between went unheard. */
-static int line_read_entries(zke_line *l, zke_entries **e, zke_stat *stat) {
-  int rc = l->kind == ZKE_LINE_LATCH ? line_watch_own(l) : ZKE_OK;
-  if (rc != ZKE_OK) return rc;
-  return l->kind == ZKE_LINE_LEASE
-             ? zke_entry_survey(l->r.z, l->r.path, e, stat, &l->limit)
-             : zke_entry_list(l->r.z, l->r.path, e, stat);
 }
 
 /* The directory that was seen to may have gone, as empty containers do, and
@@ -402,7 +508,7 @@ static int line_check_place(zke_line *l, int64_t czxid) {
 static int line_look(zke_line *l) {
   zke_entries *e = NULL;
   zke_stat directory;
-  int rc = line_read_entries(l, &e, &directory);
+  int rc = line_does(l)->read(l, &e, &directory);
   if (rc == ZKE_OK) rc = line_check_place(l, directory.czxid);
   int i = rc == ZKE_OK ? zke_recipe_find(e, zke_recipe_name(l->znode)) : -1;
   bool all = i >= 0 && zke_entry_group_before(e, i) == l->weight - 1;
@@ -471,27 +577,14 @@ static int line_leave_both(zke_line *l) {
   return zke_recipe_multi(l->r.z, ops, 2, NULL);
 }
 
-/* Delete one's znode or znodes, now or later.  What goes with the office has a
- * name that others use as well: where it is by now that of another candidate on
- * this handle, that one writes it again (election_keep_word()). */
-static int line_discard_own(zke_line *l) {
-  int rc = ZKE_OK, also = ZKE_OK;
-  if (l->own)
-    rc = zke_recipe_discard_all(l->r.z, l->own);
-  else if (l->znode)
-    rc = zke_recipe_discard(l->r.z, l->znode, ZKE_EPHEMERAL, l->czxid);
-  if (l->also) also = zke_recipe_discard(l->r.z, l->also, ZKE_EPHEMERAL, 0);
-  return rc == ZKE_OK ? also : rc;
-}
-
 int zke_line_quit(zke_line *l) {
   zke_sentence kept;
   line_unwatch_own(l);
   int rc = l->also ? line_leave_both(l) : line_grant(l);
   if (rc != ZKE_OK) rc = line_discard_own(l);
   if (rc != ZKE_OK) zke_recipe_keep(&kept);
-  if (l->kind == ZKE_LINE_LATCH && l->state == ZKE_LINE_HELD && rc == ZKE_OK)
-    line_remove_marks(l); /* the one that named it */
+  if (line_does(l)->tidy && l->state == ZKE_LINE_HELD && rc == ZKE_OK)
+    line_does(l)->tidy(l); /* the mark that named it */
   line_unwatch(l);
   line_forget_own(l);
   line_change(l, ZKE_LINE_OUT, 0);
@@ -499,42 +592,12 @@ int zke_line_quit(zke_line *l) {
   return rc == ZKE_OK ? ZKE_OK : zke_recipe_restore(&kept, rc);
 }
 
-/* Make a lease's znodes, all in one step; the last one is what speaks for
- * them, the others are empty. */
-static int line_make_leases(zke_line *l, const char *text, int len,
-                            int64_t deadline_ms) {
-  int n = l->weight;
-  zke_seat *seats = zke_alloc(l->r.z, (size_t)n * sizeof *seats);
-  if (!seats) return ZKE_NOMEM;
-  for (int i = 0; i < n; i++)
-    seats[i] = (zke_seat){l->r.path, zke_entry_kinds[l->kind], "", 0};
-  seats[n - 1].data = text;
-  seats[n - 1].len = len;
-  int rc =
-      zke_recipe_create_all(l->r.z, seats, n, deadline_ms, &l->own, &l->czxid);
-  zke_free(seats);
-  if (rc != ZKE_OK) return rc;
-  const char *last = l->own->data[n - 1];
-  l->znode = zke_recipe_copy(l->r.z, last, strlen(last));
-  if (l->znode) return ZKE_OK;
-  zke_line_quit(l);
-  return ZKE_NOMEM;
-}
-
-/* Make one's znode or znodes. */
+/* Make one's znode or znodes, which say that state. */
 static int line_make(zke_line *l, const char *state, int64_t deadline_ms) {
-  zke_stat stat;
-  int len, rc;
+  int len;
   char *text = line_text(l, state, &len);
   if (!text) return ZKE_NOMEM;
-  if (l->kind == ZKE_LINE_LEASE) {
-    rc = line_make_leases(l, text, len, deadline_ms);
-  } else {
-    rc = zke_recipe_create(
-        l->r.z, l->r.path, l->place, zke_entry_kinds[l->kind], text, len,
-        ZKE_EPHEMERAL_SEQUENTIAL, deadline_ms, &l->znode, &stat);
-    if (rc == ZKE_OK) l->czxid = stat.czxid;
-  }
+  int rc = line_does(l)->make(l, text, len, deadline_ms);
   zke_free(text);
   return rc;
 }
