@@ -42,6 +42,7 @@ uint64_t zke_line_actor(void) {
   return actor_self.role ? actor_self.role : actor_self.id;
 }
 
+/* The role is the thread's own; in a forked child nobody has given it one. */
 uint64_t zke_line_act_as(uint64_t actor) {
   zke_line_actor(); /* so that no forked copy's role is given back */
   uint64_t was = actor_self.role;
@@ -117,6 +118,7 @@ static bool graph_room(zke *z, void **array, int count, int *cap, size_t size) {
   return true;
 }
 
+/* What was moved from one array to the other is NULL in the first. */
 static void graph_free_waits(graph_wait *waits, int count) {
   for (int i = 0; i < count; i++) {
     zke_free(waits[i].directory);
@@ -125,6 +127,7 @@ static void graph_free_waits(graph_wait *waits, int count) {
   zke_free(waits);
 }
 
+/* `directory` is one of the waits' own strings. */
 static void graph_free(graph *g) {
   graph_free_waits(g->waits, g->wait_count);
   graph_free_waits(g->known, g->known_count);
@@ -134,6 +137,7 @@ static void graph_free(graph *g) {
   zke_free(g->entries);
 }
 
+/* On failure the edge's path remains the caller's. */
 static int graph_add_edge(graph *g, graph_edge edge) {
   void *array = g->edges;
   if (!graph_room(g->z, &array, g->edge_count, &g->edge_cap, sizeof *g->edges))
@@ -143,6 +147,8 @@ static int graph_add_edge(graph *g, graph_edge edge) {
   return ZKE_OK;
 }
 
+/* Note an entry by which somebody waits, or might.  An entry whose data names
+ * no actor cannot be in a circle: it is loose. */
 static int graph_add_known(graph *g, const char *path,
                            const zke_entry_words *is, const zke_stat *stat) {
   void *array = g->known;
@@ -199,6 +205,7 @@ static bool graph_is_entry(const char *path) {
          zke_recipe_parse(name, zke_entry_kinds, ZKE_LINE_KINDS, &e);
 }
 
+/* Are this actor's waits among those that are looked at already? */
 static bool graph_has_wait(const graph *g, uint64_t actor) {
   for (int i = 0; i < g->wait_count; i++) {
     if (g->waits[i].actor == actor) return true;
@@ -221,6 +228,8 @@ static int graph_read_entry(graph *g, const char *path) {
   return rc == ZKE_NONODE || rc == ZKE_NOAUTH ? ZKE_OK : rc;
 }
 
+/* Read each session once, with all its entries: an actor may wait in several
+ * places, and others of its session come up soon. */
 static int graph_read_session(graph *g, int64_t session) {
   zke_strings *paths = NULL;
   bool news;
@@ -462,6 +471,7 @@ typedef struct graph_proof {
   int count;
 } graph_proof;
 
+/* The arrays may be missing, where memory was short. */
 static void graph_free_proof(graph_proof *p) {
   for (int i = 0; i < p->count; i++) zke_free(p->paths[i]);
   if (p->read) zke_results_clear(p->read, p->count);
@@ -480,6 +490,9 @@ static bool graph_add_proof(graph_proof *p, char *path, int64_t mzxid) {
   return true;
 }
 
+/* List the znodes that one snapshot has to see for the circle to be real: the
+ * waits of it by their mzxid, which tells that they have waited all the time,
+ * and their keepers by being there. */
 static bool graph_list_proof(const graph *g, graph_proof *p) {
   size_t most = (size_t)g->wait_count + (size_t)g->edge_count;
   p->paths = zke_alloc(g->z, most * sizeof *p->paths);
@@ -534,6 +547,8 @@ static int graph_detect_once(zke *z, uint64_t actor, bool *again) {
   return rc;
 }
 
+/* Looks until what it has found is confirmed or gone; each repetition means
+ * that somebody has moved on, so this ends. */
 int zke_line_detect(zke *z, uint64_t actor, int own) {
   bool again = true;
   int rc = ZKE_OK;
@@ -602,6 +617,7 @@ static const zke_session_info *graph_who(const zke_session_list *who,
   return NULL;
 }
 
+/* How much text and room one wait takes in the list. */
 static size_t graph_wait_size(const graph_wait *w,
                               const zke_session_list *who) {
   const zke_session_info *info = graph_who(who, w->session);
@@ -616,6 +632,7 @@ typedef struct graph_block {
   char *text;
 } graph_block;
 
+/* Room was counted before by graph_list_waits(). */
 static const char *graph_put_text(graph_block *b, const char *text) {
   size_t size = strlen(text) + 1;
   char *put = memcpy(b->text, text, size);
@@ -636,6 +653,8 @@ static int graph_put_keepers(graph_block *b, const graph *g, int first) {
   return i - first;
 }
 
+/* `stuck` is told from `doomed`: while circles were looked for, the waits
+ * behind one were crossed out again. */
 static void graph_put_wait(graph_block *b, const graph_wait *w,
                            const zke_session_list *who) {
   const zke_session_info *info = graph_who(who, w->session);
@@ -680,6 +699,8 @@ static zke_wait_list *graph_list_waits(const graph *g,
   return list;
 }
 
+/* Reads everybody's waits, not those that one wait leads to; nobody gives up
+ * because of it. */
 int zke_line_waits(zke *z, zke_wait_list **list_out) {
   graph g = {.z = z, .all = true};
   zke_session_list *who = NULL;

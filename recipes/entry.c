@@ -61,6 +61,8 @@ static void entry_sort(zke_entries *e) {
   }
 }
 
+/* Reads the directory once.  A line changes at any moment, but the entry of
+ * whoever reads stays, and none comes before it but a thief's or an heir's. */
 int zke_entry_list(zke *z, const char *directory, zke_entries **out,
                    zke_stat *stat) {
   int rc = zke_recipe_entries(z, directory, zke_entry_kinds, ZKE_LINE_KINDS,
@@ -113,6 +115,8 @@ int zke_entry_group_before(const zke_entries *e, int i) {
 
 enum { ENTRY_HEAD = 32 }; /* "waiting 0123456789abcdef\n" */
 
+/* The actor has sixteen digits whatever it is, so ENTRY_HEAD has room for the
+ * longest state. */
 char *zke_line_text(zke *z, const char *state, uint64_t actor, const char *data,
                     int len, int *len_out) {
   size_t size = len > 0 ? (size_t)len : 0;
@@ -124,6 +128,8 @@ char *zke_line_text(zke *z, const char *state, uint64_t actor, const char *data,
   return text;
 }
 
+/* Whatever does not have this form, such as data that was written by hand, is
+ * nobody's: its actor is 0, which is never in a deadlock. */
 zke_entry_words zke_entry_read(const char *data, int len) {
   zke_entry_words w = {0};
   if (!data || len <= 0) return w;

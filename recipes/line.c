@@ -26,6 +26,8 @@ typedef struct line_write {
   zke_stat stat;
 } line_write;
 
+/* A write with the check of the directory's version in the same step: the limit
+ * is data of the directory, so it cannot have changed unnoticed. */
 static int line_try_write(zke *z, void *arg) {
   line_write *w = arg;
   zke_op ops[2];
@@ -55,6 +57,8 @@ static int line_set(zke_line *l, const char *state, int version,
 
 /* ---- states ---- */
 
+/* A state that did not change is not told again, but its token may have
+ * changed. */
 static void line_change(zke_line *l, int state, int64_t token) {
   bool news = l->state != state;
   l->state = state;
@@ -62,6 +66,7 @@ static void line_change(zke_line *l, int state, int64_t token) {
   if (news) zke_recipe_tell(&l->r, state, token, NULL, 0);
 }
 
+/* Without an heir the office is only left, never granted. */
 static void line_forget_heir(zke_line *l) {
   zke_free(l->heir);
   zke_free(l->grant);
@@ -110,6 +115,8 @@ static int line_lost(const zke_line *l) {
                          l->r.class_->name, l->r.path);
 }
 
+/* The user's data is copied, since every later change of state writes it
+ * again. */
 int zke_line_init(zke_line *l) {
   const char *data = l->data;
   l->data = NULL; /* until it is one's own */
@@ -123,6 +130,7 @@ int zke_line_init(zke_line *l) {
   return l->data ? ZKE_OK : ZKE_NOMEM;
 }
 
+/* No znode is left at this point: quit has discarded it. */
 void zke_line_free(zke_line *l) {
   zke_free((void *)(uintptr_t)l->data);
   line_forget_own(l);
@@ -403,6 +411,8 @@ static const line_hooks line_of_latches = {.read = latch_read,
                                            .tidy = latch_remove_marks,
                                            .early = true};
 
+/* FRONT entries and NEXT marks are no kinds of an object: a thief's object
+ * keeps its own. */
 static const line_hooks *line_does(const zke_line *l) {
   static const line_hooks *const by_kind[ZKE_LINE_KINDS] = {
       [ZKE_LINE_LOCK] = &line_of_locks,
@@ -549,6 +559,9 @@ static int line_give_up(zke_line *l, int rc) {
   return zke_recipe_restore(&kept, rc);
 }
 
+/* One look, repeated while the line changes under it.  Who waits without a
+ * blocking call has nobody to give ZKE_LIMIT to: it is out, and its listener is
+ * told. */
 int zke_line_step(zke_line *l) {
   int rc = ZKE_LOOK_AGAIN;
   if (l->state == ZKE_LINE_HELD) return line_look_held(l);
@@ -577,6 +590,13 @@ static int line_leave_both(zke_line *l) {
   return zke_recipe_multi(l->r.z, ops, 2, NULL);
 }
 
+/* Out of the line, by the shortest way that is left: the office is granted to
+ * the next in the same step; else the znode is deleted; else the session is
+ * told to delete it later.  The object forgets it in any case, because it can
+ * promise nothing more about it.
+ *
+ * If the process dies before the step its session's end does the same, and the
+ * next in line marks itself. */
 int zke_line_quit(zke_line *l) {
   zke_sentence kept;
   line_unwatch_own(l);
@@ -602,6 +622,11 @@ static int line_make(zke_line *l, const char *state, int64_t deadline_ms) {
   return rc;
 }
 
+/* An object whose place was taken away may join again; one that another
+ * thread's blocking call is using may not.
+ *
+ * If the process dies after the znode was made, the session's end removes
+ * it. */
 int zke_line_join(zke_line *l, bool blocking, int64_t deadline_ms) {
   if (l->state == ZKE_LINE_LOST && !l->blocking) {
     int rc = zke_line_quit(l);
@@ -619,6 +644,8 @@ int zke_line_join(zke_line *l, bool blocking, int64_t deadline_ms) {
   return rc == ZKE_OK ? ZKE_OK : line_give_up(l, rc);
 }
 
+/* The file is asked, not the memory: a deleted znode is noticed here before the
+ * watch of it was dispatched. */
 int zke_line_check(zke_line *l) {
   if (l->state == ZKE_LINE_HELD) {
     int rc = l->own ? ZKE_OK : zke_exists(l->r.z, l->znode, NULL, NULL, NULL);
@@ -636,6 +663,9 @@ static int line_say_held(zke_line *l, int rc) {
   return zke_line_say_held(l->r.z, rc, l->r.class_->name, l->r.path);
 }
 
+/* The znode has to be made to know whether anybody is before it.  It is there
+ * for a moment: whoever comes in this moment watches it, and is woken when it
+ * goes. */
 int zke_line_try(zke_line *l) {
   int rc = zke_line_join(l, false, ZKE_FOREVER);
   if (rc != ZKE_OK || l->state == ZKE_LINE_HELD) return rc;
@@ -654,6 +684,8 @@ typedef struct line_leap {
   zke_creation made; /* the new entry, as zke_creation_find() looks for it */
 } line_leap;
 
+/* One try.  The old entry goes in the same step in which the new one comes, so
+ * nobody else can hold in between, and a death leaves one or the other. */
 static int line_try_leap(zke *z, void *arg) {
   line_leap *j = arg;
   zke_op ops[3];
@@ -711,6 +743,8 @@ static int line_leap_over(zke_line *l, int kind, const char *suffix,
   return ZKE_OK;
 }
 
+/* A thief becomes the first of the line by its FRONT entry; of two thieves the
+ * one that came first. */
 int zke_line_jump(zke_line *l, const char *victim) {
   uint64_t before = l->actor;
   l->actor = zke_line_actor(); /* whoever had joined: this thread will hold */
@@ -748,6 +782,8 @@ static int line_bequeath(zke *z, const line_legacy *y, const char *mark,
   return rc;
 }
 
+/* One try.  Its success is recognised by one's own znode, which goes in the
+ * step. */
 static int line_try_yield(zke *z, void *arg) {
   line_legacy *y = arg;
   zke_op_result got = {0};
@@ -772,6 +808,9 @@ static int line_try_yield(zke *z, void *arg) {
   return rc;
 }
 
+/* Repeated while the heir's data changes: the write that wakes it has to keep
+ * what it says.  If the process dies before the step nobody was named; after
+ * it, the heir holds. */
 int zke_line_yield(zke_line *l, const char *heir, const char *word) {
   line_legacy y = {.l = l, .word = word};
   if (l->state != ZKE_LINE_HELD) return zke_line_check(l);
@@ -813,6 +852,8 @@ static int line_watch_nearest(zke_recipe *r, const char *directory,
   return ZKE_NOT_YET;
 }
 
+/* As line_look(), for an entry without an object: a multi-lock has one in each
+ * of its lines, and takes all or none. */
 int zke_line_turn(zke_recipe *r, const char *directory, const char *znode,
                   char **watched, int64_t *pzxid) {
   int rc = ZKE_LOOK_AGAIN;
@@ -835,6 +876,8 @@ int zke_line_turn(zke_recipe *r, const char *directory, const char *znode,
   return rc;
 }
 
+/* The new entry has the number of the old one, so it has its place.  Readers
+ * that stood before a writer may make it wait: hence the step. */
 int zke_line_convert(zke_line *l, int kind) {
   char suffix[16];
   zke_entry own;
@@ -858,6 +901,7 @@ static int line_detect(const zke_line *l) {
 
 /* ---- the blocking call ---- */
 
+/* The await's question; line_lost() says what was waited for. */
 static int line_is_done(zke_recipe *r) {
   zke_line *l = (zke_line *)r;
   return l->state == ZKE_LINE_HELD      ? ZKE_OK
@@ -874,6 +918,9 @@ static int line_begin_blocking(zke_line *l) {
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
+/* The wait begins by saying so in the znode ("waiting"), and only then looks
+ * for a deadlock: of two that close a circle at the same time, the later to
+ * write sees the other. */
 int zke_line_acquire(zke_line *l, int64_t deadline_ms) {
   int rc = ZKE_OK;
   if (l->state == ZKE_LINE_WAITING && !l->blocking) {
@@ -893,6 +940,7 @@ int zke_line_acquire(zke_line *l, int64_t deadline_ms) {
 
 /* ---- what a recipe that is a line is made of ---- */
 
+/* What was waited for and not held is given up as well. */
 int zke_line_release(zke_line *l) {
   if (l->state == ZKE_LINE_WAITING || l->state == ZKE_LINE_HELD)
     return zke_line_quit(l);
@@ -935,6 +983,8 @@ int zke_line_enter_by(zke_line *l, int64_t deadline_ms) {
   return line_enter(l, zke_recipe_enter_by((zke_recipe *)l, deadline_ms));
 }
 
+/* An object that cannot be entered holds nothing that the caller could rely
+ * on. */
 int zke_line_api_state(zke_line *l) {
   if (zke_recipe_enter((zke_recipe *)l) != ZKE_OK) return ZKE_LINE_LOST;
   int state = l->state;
@@ -942,6 +992,8 @@ int zke_line_api_state(zke_line *l) {
   return state;
 }
 
+/* 0 for an object that cannot be entered: a fencing value that nobody
+ * accepts. */
 int64_t zke_line_api_token(zke_line *l) {
   if (zke_recipe_enter((zke_recipe *)l) != ZKE_OK) return 0;
   int64_t token = l->token;

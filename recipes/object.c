@@ -32,6 +32,10 @@ static int recipe_reserve(zke *z, zke_recipe *r) {
   return rc == ZKE_READONLY ? ZKE_OK : rc;
 }
 
+/* The path is checked by the engine, by a read that fails for a malformed one;
+ * that nothing is there is fine.  All memory that the object will need to look
+ * again is had now, so that no later failure for want of memory can leave it
+ * deaf. */
 int zke_recipe_new(zke *z, const char *path, const zke_recipe_class *class_,
                    size_t size, zke_recipe **out) {
   if (!out)
@@ -128,6 +132,7 @@ static bool recipe_is_cancelled(const zke_recipe *r) {
          __atomic_load_n(&r->cancels, __ATOMIC_SEQ_CST) != call->cancels;
 }
 
+/* Nobody is to hear them any more: the object is going, or this is a child. */
 static void recipe_drop_notes(zke_recipe *r) {
   for (zke_note *n = r->notes, *next; n; n = next) {
     next = n->next;
@@ -137,6 +142,8 @@ static void recipe_drop_notes(zke_recipe *r) {
   r->notes_end = &r->notes;
 }
 
+/* The last reference goes with the last call inside, not with free: a listener
+ * may free its own object, and another thread may just be waking up in it. */
 static void recipe_unref(zke_recipe *r) {
   if (__atomic_sub_fetch(&r->refs, 1, __ATOMIC_ACQ_REL) > 0) return;
   recipe_drop_notes(r);
@@ -253,6 +260,7 @@ static int recipe_enter(zke_recipe *r) {
   return rc == ZKE_OK ? ZKE_OK : zke_recipe_leave(r, rc);
 }
 
+/* The call may wait for other writers as long as any call of the handle. */
 int zke_recipe_enter(zke_recipe *r) {
   if (!r) return zke_recipe_fail(ZKE_BADARGUMENTS, "the object is NULL");
   recipe_cancel_off();
@@ -260,6 +268,8 @@ int zke_recipe_enter(zke_recipe *r) {
   return recipe_enter(r);
 }
 
+/* From here on zke_recipe_cancel() ends the call.  A deadline of 0 is one that
+ * has passed; to zke_recipe_limit() it would mean none. */
 int zke_recipe_enter_by(zke_recipe *r, int64_t deadline_ms) {
   if (!r) return zke_recipe_fail(ZKE_BADARGUMENTS, "the object is NULL");
   recipe_cancel_off();
@@ -268,6 +278,8 @@ int zke_recipe_enter_by(zke_recipe *r, int64_t deadline_ms) {
   return recipe_enter(r);
 }
 
+/* The sentence of rc is kept while notes are delivered: a listener may make
+ * calls of its own, and these may fail. */
 int zke_recipe_leave(zke_recipe *r, int rc) {
   zke_sentence kept;
   rc = recipe_rc(rc);
@@ -288,6 +300,8 @@ void zke_recipe_hold(zke_recipe *r) {
 
 void zke_recipe_drop(zke_recipe *r) { recipe_unref(r); }
 
+/* `changed` is taken back before the look, not after it: what fires during the
+ * look sets it again. */
 static int recipe_step(zke_recipe *r) {
   if (r->going || r->ended || !r->class_->step) return ZKE_OK;
   r->changed = false;
@@ -353,6 +367,9 @@ static void recipe_step_apart(zke_recipe *r, bool again) {
   recipe_rest.until = until;
 }
 
+/* The engine calls this on whichever thread dispatches.  What happens to be
+ * true is not taken from the event: the step looks for itself, so one event
+ * more or less does no harm. */
 void zke_recipe_watcher(zke *z, int type, int state, const char *path,
                         void *context) {
   zke_recipe *r = context;
@@ -370,6 +387,7 @@ void zke_recipe_watcher(zke *z, int type, int state, const char *path,
   recipe_unlock(r);
 }
 
+/* With nobody to deliver to there is nothing to lose: true. */
 bool zke_recipe_tell(zke_recipe *r, int event, int64_t number, const char *text,
                      int len) {
   size_t size = len > 0 ? (size_t)len : 0;
@@ -479,6 +497,9 @@ static int recipe_wait(zke_recipe *r, int64_t turn, int step, int failures,
   return rc;
 }
 
+/* The turn is taken before the look: what happens between the look and the
+ * sleep has a later turn, and the sleep ends at once.  So no event is missed
+ * though the mutex is dropped in between. */
 int zke_recipe_await(zke_recipe *r, int (*done)(zke_recipe *r),
                      int64_t deadline_ms) {
   for (int failures = 0;;) {
@@ -515,6 +536,8 @@ int zke_recipe_await(zke_recipe *r, int (*done)(zke_recipe *r),
   }
 }
 
+/* Takes no mutex, since the call that is to be cancelled may hold it.  The
+ * count goes up before the wake, so whoever wakes sees it. */
 int zke_recipe_cancel(zke_recipe *r) {
   if (!r) return zke_recipe_fail(ZKE_BADARGUMENTS, "the object is NULL");
   if (__atomic_load_n(&r->running, __ATOMIC_SEQ_CST) == 0) {
@@ -525,6 +548,10 @@ int zke_recipe_cancel(zke_recipe *r) {
   return zke_wake(r->z);
 }
 
+/* Order matters: give up, so that others go on at once; forget the watches, so
+ * that no new call comes in from the engine; then wait for a listener that runs
+ * on another thread.  Without the handle, in a forked child, the mutex may
+ * never come free, and the memory is left as it is. */
 void zke_recipe_free(zke_recipe *r) {
   if (!r) return;
   zke *z = r->z;

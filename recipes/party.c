@@ -8,6 +8,7 @@
 #include "text.h"
 #include "znode.h"
 
+/* Of several znodes made together the last speaks for all: it has the data. */
 int zke_line_say_held(zke *z, int rc, const char *kind, const char *directory) {
   char what[256];
   zke_entries *e = NULL;
@@ -70,6 +71,7 @@ typedef struct party_roll {
   int count;
 } party_roll;
 
+/* Any of the arrays may be missing, where memory was short. */
 static void party_free_roll(party_roll *roll) {
   for (int i = 0; i < roll->count; i++) {
     if (roll->paths) zke_free(roll->paths[i]);
@@ -106,6 +108,8 @@ static int party_call_roll(zke *z, const char *directory, party_roll *roll) {
   return rc;
 }
 
+/* An entry that went between the two reads is left out.  Of a group only the
+ * last is listed, with the number of its permits. */
 static zke_party_list *party_list(zke *z, const party_roll *roll, int limit) {
   size_t size = sizeof(zke_party_list);
   for (int i = 0; i < roll->count; i++) {
@@ -132,6 +136,7 @@ static zke_party_list *party_list(zke *z, const party_roll *roll, int limit) {
   return list;
 }
 
+/* A directory that is missing has nobody in it: an empty list, not an error. */
 int zke_line_parties(zke *z, const char *path, int limit,
                      zke_party_list **list_out) {
   party_roll roll = {0};

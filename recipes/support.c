@@ -6,6 +6,9 @@
 #include "limit.h"
 #include "text.h"
 
+/* The deadline stands twice: as the thread's limit, so that a call of fn does
+ * not wait for another writer beyond it, and as `end`, so that no pause
+ * does. */
 int zke_retry(zke *z, zke_retry_fn fn, void *arg, int64_t deadline_ms) {
   int64_t limit = zke_recipe_limit(z, deadline_ms);
   int64_t end = deadline_ms < limit ? deadline_ms : limit;
@@ -26,6 +29,8 @@ typedef struct support_node {
   int len, mode;
 } support_node;
 
+/* What lost its reply may have been made by the try before: that it exists is
+ * as good as a reply. */
 static int support_create(zke *z, void *arg) {
   const support_node *n = arg;
   int rc = zke_create(z, n->path, n->data, n->len, ZKE_OPEN_ACL, n->mode, NULL,

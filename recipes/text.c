@@ -25,6 +25,8 @@ const char *zke_recipe_name(const char *path) {
   return slash ? slash + 1 : path;
 }
 
+/* A word and a number. strtoull() would pass over spaces and a sign, which no
+ * recipe writes: so the first character is looked at before. */
 bool zke_recipe_read(char **at, const char *word, int base,
                      int64_t *number_out) {
   size_t len = strlen(word);
@@ -41,6 +43,7 @@ bool zke_recipe_read(char **at, const char *word, int base,
   return true;
 }
 
+/* The directory is a whole path, and not "/": the callers have checked that. */
 char *zke_recipe_path(zke *z, const char *directory, const char *name) {
   size_t size = strlen(directory) + strlen(name) + 2;
   char *path = zke_alloc(z, size);
@@ -52,6 +55,8 @@ void zke_recipe_keep(zke_sentence *kept) {
   snprintf(kept->text, sizeof kept->text, "%s", zke_errmsg());
 }
 
+/* gmtime_r() fails for years that no int holds: then the number itself is
+ * told. */
 void zke_recipe_when(int64_t ms, char text[ZKE_RECIPE_WHEN]) {
   struct tm utc;
   time_t seconds = (time_t)(ms / 1000);
@@ -60,6 +65,8 @@ void zke_recipe_when(int64_t ms, char text[ZKE_RECIPE_WHEN]) {
     snprintf(text, ZKE_RECIPE_WHEN, "%" PRId64 " ms", ms);
 }
 
+/* A line end in the identity would end the line early, and what reads the data
+ * took the rest for the user's: it becomes a space. */
 int zke_recipe_sign(zke *z, const char *before, const void *data, int len,
                     char **text_out, int *len_out) {
   zke_session_list *who = NULL;

@@ -14,6 +14,8 @@
 #include "support.h"
 #include "text.h"
 
+/* ZKE_MARSHALLINGERROR is also what zkembed, like ZooKeeper, returns for a
+ * transaction on an ended session. */
 static int znode_multi_rc(zke *z, int rc) {
   if (rc != ZKE_MARSHALLINGERROR) return rc;
   int state = zke_state(z);
@@ -117,6 +119,8 @@ static int znode_see_to(zke *z, void *arg) {
              : rc;
 }
 
+/* The look is repeated while somebody else changes the same place, each time
+ * with all its own tries against lost replies. */
 int zke_recipe_place(zke *z, const char *path, const char *kind, int mode,
                      const char *more, int64_t deadline_ms) {
   znode_place p = {path, kind, more, mode};
@@ -126,6 +130,8 @@ int zke_recipe_place(zke *z, const char *path, const char *kind, int mode,
   return rc;
 }
 
+/* Two processes differ by the session, two calls of a process by the counter.
+ * The variant bits make it look like any other UUID. */
 void zke_recipe_guid(zke *z, char guid[ZKE_RECIPE_GUID]) {
   static unsigned counter; /* atomic: each number is given once a process */
   uint64_t id = (uint64_t)zke_session_id(z);
@@ -168,6 +174,8 @@ int zke_creation_find(zke *z, zke_creation *c) {
   return rc;
 }
 
+/* One try.  After one whose reply was lost it looks first: making a second
+ * znode would leave the first behind for the rest of the session. */
 static int znode_try_create(zke *z, void *arg) {
   zke_creation *c = arg;
   int rc = c->unsure ? zke_creation_find(z, c) : ZKE_NONODE;
@@ -202,6 +210,7 @@ static int znode_discard(zke *z, znode_goer *g) {
                                                      : znode_try_discard(z, g);
 }
 
+/* If the process dies here the session ends, and the znode goes with it. */
 int zke_recipe_discard(zke *z, const char *path, int mode, int64_t czxid) {
   znode_goer g = {path, mode, czxid};
   int64_t limit = zke_recipe_allow(z);
@@ -237,6 +246,12 @@ int zke_creation_name(zke *z, zke_creation *c, const char *suffix) {
   return ZKE_OK;
 }
 
+/* A directory that is missing is made, and the znode tried again: the directory
+ * is a container, which may go whenever it is empty.
+ *
+ * If the process dies after the creation the znode goes with its session,
+ * unless it is persistent; then it bears a guid that nobody looks for, and the
+ * recipe has to tell by its data that it is nobody's. */
 int zke_recipe_create(zke *z, const char *directory, const char *place,
                       const char *kind, const void *data, int len, int mode,
                       int64_t deadline_ms, char **path_out,
@@ -313,6 +328,7 @@ static int znode_recover_all(zke *z, void *arg) {
   return found ? ZKE_OK : ZKE_NONODE;
 }
 
+/* One try, as znode_try_create(): all of them are made or none. */
 static int znode_try_create_all(zke *z, void *arg) {
   znode_creations *c = arg;
   int rc = c->unsure ? znode_recover_all(z, c) : ZKE_NONODE;
@@ -371,6 +387,9 @@ static zke_strings *znode_made(zke *z, const znode_creations *c) {
   return s;
 }
 
+/* Where the list of the paths cannot be made for want of memory, the znodes are
+ * discarded by the paths that the create was given: the session finds them by
+ * the guid. */
 int zke_recipe_create_all(zke *z, const zke_seat *seats, int count,
                           int64_t deadline_ms, zke_strings **paths_out,
                           int64_t *czxid_out) {
@@ -406,6 +425,8 @@ static int znode_try_delete(zke *z, void *arg) {
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
+/* Whoever deletes another's znode has no claim to a grace: it gets what any
+ * call may wait. */
 int zke_recipe_delete(zke *z, const char *path) {
   int64_t limit = zke_recipe_limit(z, zke_recipe_patience(z));
   int rc = zke_retry(z, znode_try_delete, (void *)(uintptr_t)path, ZKE_FOREVER);
@@ -423,6 +444,9 @@ static int znode_try_delete_all(zke *z, void *arg) {
   return zke_recipe_multi(z, d->ops, d->count, NULL);
 }
 
+/* In one step, so that nobody sees some of them without the others.  One that
+ * has gone makes the whole step fail; then they are deleted one by one, and
+ * those that look see what a death of the process in between would leave. */
 int zke_recipe_delete_all(zke *z, const zke_strings *paths) {
   znode_deletions d = {.count = paths->count};
   zke_op *ops = zke_alloc(z, (size_t)paths->count * sizeof *ops);
@@ -509,6 +533,7 @@ zke_entries *zke_recipe_parse_all(zke *z, const zke_strings *names,
   return e;
 }
 
+/* The names are copied behind the entries: one block to free. */
 int zke_recipe_entries(zke *z, const char *directory, const char *const *kinds,
                        int count, zke_watch_fn fn, void *context,
                        zke_entries **entries_out, zke_stat *stat_out) {
@@ -522,6 +547,7 @@ int zke_recipe_entries(zke *z, const char *directory, const char *const *kinds,
   return ZKE_OK;
 }
 
+/* Names differ by the guid, so the first that is equal is the one. */
 int zke_recipe_find(const zke_entries *entries, const char *name) {
   for (int i = 0; i < entries->count; i++) {
     if (strcmp(entries->data[i].name, name) == 0) return i;
@@ -535,6 +561,8 @@ int64_t zke_recipe_since(const zke_stat *stat, const char *data) {
   return wrote ? stat->mtime : stat->ctime;
 }
 
+/* The holder may go between the two reads; the sentence says so rather than
+ * nothing. */
 int zke_recipe_say_held(zke *z, int rc, const char *what, const char *path) {
   char *data = NULL, when[ZKE_RECIPE_WHEN];
   zke_stat stat;
