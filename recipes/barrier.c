@@ -372,10 +372,7 @@ int zke_barrier_new(zke *z, const char *path,
                     zke_barrier **barrier_out) {
   zke_barrier_options o;
   zke_recipe *r = NULL;
-  if (!barrier_out)
-    return zke_recipe_fail(ZKE_BADARGUMENTS, "barrier_out is NULL");
-  *barrier_out = NULL;
-  int rc = zke_take_options(options, &o, sizeof o, "zke_barrier_options");
+  int rc = zke_recipe_options(barrier_out, options, &o, zke_barrier_options);
   if (rc != ZKE_OK) return rc;
   rc = zke_recipe_new(z, path, &barrier_class, sizeof(zke_barrier), &r);
   if (rc != ZKE_OK) return rc;

@@ -1066,10 +1066,7 @@ int zke_config_new(zke *z, const char *path, const zke_config_options *options,
                    zke_config **config_out) {
   zke_config_options o;
   zke_recipe *r = NULL;
-  if (!config_out)
-    return zke_recipe_fail(ZKE_BADARGUMENTS, "config_out is NULL");
-  *config_out = NULL;
-  int rc = zke_take_options(options, &o, sizeof o, "zke_config_options");
+  int rc = zke_recipe_options(config_out, options, &o, zke_config_options);
   if (rc != ZKE_OK) return rc;
   if (o.levels < -1)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "levels is %d", o.levels);

@@ -162,10 +162,7 @@ int zke_counter_new(zke *z, const char *path,
                     zke_counter **counter_out) {
   zke_counter_options o;
   zke_recipe *r = NULL;
-  if (!counter_out)
-    return zke_recipe_fail(ZKE_BADARGUMENTS, "counter_out is NULL");
-  *counter_out = NULL;
-  int rc = zke_take_options(options, &o, sizeof o, "zke_counter_options");
+  int rc = zke_recipe_options(counter_out, options, &o, zke_counter_options);
   if (rc != ZKE_OK) return rc;
   rc = zke_recipe_new(z, path, &counter_class, sizeof(zke_counter), &r);
   if (rc != ZKE_OK) return rc;

@@ -119,10 +119,7 @@ int zke_discovery_new(zke *z, const char *base, const char *name,
                       const zke_discovery_options *options,
                       zke_discovery **service_out) {
   zke_discovery_options o;
-  if (!service_out)
-    return zke_recipe_fail(ZKE_BADARGUMENTS, "service_out is NULL");
-  *service_out = NULL;
-  int rc = zke_take_options(options, &o, sizeof o, "zke_discovery_options");
+  int rc = zke_recipe_options(service_out, options, &o, zke_discovery_options);
   if (rc != ZKE_OK) return rc;
   rc = zke_recipe_state(z);
   if (rc != ZKE_OK) return rc;
@@ -441,12 +438,9 @@ static void services_hear(zke_config *config, int event,
 int zke_services_new(zke *z, const char *base,
                      const zke_services_options *options,
                      zke_services **services_out) {
-  if (!services_out)
-    return zke_recipe_fail(ZKE_BADARGUMENTS, "services_out is NULL");
-  *services_out = NULL;
   zke_services_options given;
   int rc =
-      zke_take_options(options, &given, sizeof given, "zke_services_options");
+      zke_recipe_options(services_out, options, &given, zke_services_options);
   if (rc == ZKE_OK) rc = zke_recipe_state(z);
   if (rc != ZKE_OK) return rc;
   zke_services *s = zke_alloc(z, sizeof *s);

@@ -1158,11 +1158,8 @@ int zke_double_barrier_new(zke *z, const char *path, int parties,
                            zke_double_barrier **barrier_out) {
   zke_double_barrier_options o;
   zke_recipe *r = NULL;
-  if (!barrier_out)
-    return zke_recipe_fail(ZKE_BADARGUMENTS, "barrier_out is NULL");
-  *barrier_out = NULL;
   int rc =
-      zke_take_options(options, &o, sizeof o, "zke_double_barrier_options");
+      zke_recipe_options(barrier_out, options, &o, zke_double_barrier_options);
   if (rc != ZKE_OK) return rc;
   if (parties < 1 || parties > ZKE_DOUBLE_BARRIER_MOST)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "a barrier for %d parties",

@@ -325,9 +325,7 @@ int zke_election_new(zke *z, const char *path,
                      zke_election **e_out) {
   zke_election_options o;
   zke_recipe *r = NULL;
-  if (!e_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "e_out is NULL");
-  *e_out = NULL;
-  int rc = zke_take_options(options, &o, sizeof o, "zke_election_options");
+  int rc = zke_recipe_options(e_out, options, &o, zke_election_options);
   if (rc != ZKE_OK) return rc;
   if (o.name && strchr(o.name, '\n'))
     return zke_recipe_fail(ZKE_BADARGUMENTS,
@@ -641,11 +639,8 @@ int zke_observer_new(zke *z, const char *path,
                      const zke_observer_options *options,
                      zke_observer **o_out) {
   zke_recipe *r = NULL;
-  if (!o_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "o_out is NULL");
-  *o_out = NULL;
   zke_observer_options given;
-  int rc =
-      zke_take_options(options, &given, sizeof given, "zke_observer_options");
+  int rc = zke_recipe_options(o_out, options, &given, zke_observer_options);
   if (rc != ZKE_OK) return rc;
   rc = zke_recipe_new(z, path, &observer_class, sizeof(zke_observer), &r);
   if (rc != ZKE_OK) return rc;

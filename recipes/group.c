@@ -270,9 +270,7 @@ int zke_group_new(zke *z, const char *path, const zke_group_options *options,
                   zke_group **group_out) {
   zke_group_options o;
   zke_recipe *r = NULL;
-  if (!group_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "group_out is NULL");
-  *group_out = NULL;
-  int rc = zke_take_options(options, &o, sizeof o, "zke_group_options");
+  int rc = zke_recipe_options(group_out, options, &o, zke_group_options);
   if (rc != ZKE_OK) return rc;
   rc = zke_recipe_new(z, path, &group_class, sizeof(zke_group), &r);
   if (rc != ZKE_OK) return rc;

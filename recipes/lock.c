@@ -72,9 +72,7 @@ int zke_lock_new(zke *z, const char *path, const zke_lock_options *options,
                  zke_lock **lock_out) {
   zke_lock_options o;
   zke_recipe *r = NULL;
-  if (lock_out) *lock_out = NULL;
-  if (!lock_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "lock_out is NULL");
-  int rc = zke_take_options(options, &o, sizeof o, "zke_lock_options");
+  int rc = zke_recipe_options(lock_out, options, &o, zke_lock_options);
   if (rc != ZKE_OK) return rc;
   rc = zke_recipe_new(z, path, &lock_class, sizeof(zke_lock), &r);
   if (rc != ZKE_OK) return rc;

@@ -137,10 +137,8 @@ static const zke_recipe_class names_class = {.name = "name service",
 int zke_names_new(zke *z, const char *path, const zke_names_options *options,
                   zke_names **names_out) {
   zke_recipe *r = NULL;
-  if (!names_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "names_out is NULL");
-  *names_out = NULL;
   zke_names_options o;
-  int rc = zke_take_options(options, &o, sizeof o, "zke_names_options");
+  int rc = zke_recipe_options(names_out, options, &o, zke_names_options);
   if (rc != ZKE_OK) return rc;
   rc = zke_recipe_new(z, path, &names_class, sizeof(zke_names), &r);
   *names_out = (zke_names *)r;

@@ -98,6 +98,20 @@ ZKE_API int zke_recipe_new(zke *z, const char *path,
                            const zke_recipe_class *class_, size_t size,
                            zke_recipe **out);
 
+/* zke_recipe_options - what each zke_..._new() begins with: take the options
+ * given, or the defaults, and set the caller's pointer to NULL
+ *
+ *   out      the pointer for the object, which is refused where it is NULL
+ *   given    what the user gave, or NULL
+ *   options  out: a struct of this type
+ *
+ * Returns as zke_take_options().  A macro: the sentences name the parameter and
+ * the type. */
+#define zke_recipe_options(out, given, options, type)                  \
+  ((out) ? (*(out) = NULL,                                             \
+            zke_take_options((given), (options), sizeof(type), #type)) \
+         : (zke_fail(ZKE_BADARGUMENTS, #out " is NULL"), ZKE_BADARGUMENTS))
+
 /* zke_recipe_free - quit, take back the watches, release; NULL is fine
  *
  * Afterwards no listener runs on another thread, and none will.  In a

@@ -185,10 +185,8 @@ int zke_persistent_node_new(zke *z, const char *path, const void *data, int len,
                             zke_persistent_node **node_out) {
   zke_persistent_node_options o;
   zke_recipe *r = NULL;
-  if (!node_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "node_out is NULL");
-  *node_out = NULL;
   int rc =
-      zke_take_options(options, &o, sizeof o, "zke_persistent_node_options");
+      zke_recipe_options(node_out, options, &o, zke_persistent_node_options);
   if (rc != ZKE_OK) return rc;
   rc = zke_recipe_new(z, path, &node_class, sizeof(zke_persistent_node), &r);
   if (rc != ZKE_OK) return rc;

@@ -47,12 +47,9 @@ static void meeting_told(zke_double_barrier *b, int event, int64_t round,
 int zke_rendezvous_new(zke *z, const char *path, int parties,
                        const zke_rendezvous_options *options,
                        zke_rendezvous **meeting_out) {
-  if (!meeting_out)
-    return zke_recipe_fail(ZKE_BADARGUMENTS, "meeting_out is NULL");
-  *meeting_out = NULL;
   zke_rendezvous_options given;
   int rc =
-      zke_take_options(options, &given, sizeof given, "zke_rendezvous_options");
+      zke_recipe_options(meeting_out, options, &given, zke_rendezvous_options);
   if (rc == ZKE_OK) rc = zke_recipe_state(z);
   if (rc != ZKE_OK) return rc;
   zke_rendezvous *m = zke_alloc(z, sizeof *m);
@@ -418,10 +415,8 @@ int zke_rendezvous_point_new(zke *z, const char *path,
                              zke_rendezvous_point **point_out) {
   zke_rendezvous_point_options o;
   zke_recipe *r = NULL;
-  if (!point_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "point_out is NULL");
-  *point_out = NULL;
   int rc =
-      zke_take_options(options, &o, sizeof o, "zke_rendezvous_point_options");
+      zke_recipe_options(point_out, options, &o, zke_rendezvous_point_options);
   if (rc != ZKE_OK) return rc;
   rc = zke_recipe_new(z, path, &point_class, sizeof(zke_rendezvous_point), &r);
   if (rc != ZKE_OK) return rc;

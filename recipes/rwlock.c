@@ -197,9 +197,7 @@ int zke_rwlock_new(zke *z, const char *path, const zke_rwlock_options *options,
                    zke_rwlock **rw_out) {
   zke_rwlock_options o;
   zke_recipe *r = NULL;
-  if (!rw_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "rw_out is NULL");
-  *rw_out = NULL;
-  int rc = zke_take_options(options, &o, sizeof o, "zke_rwlock_options");
+  int rc = zke_recipe_options(rw_out, options, &o, zke_rwlock_options);
   if (rc != ZKE_OK) return rc;
   rc = zke_recipe_new(z, path, &rwlock_class, sizeof(zke_rwlock), &r);
   if (rc != ZKE_OK) return rc;

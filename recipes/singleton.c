@@ -39,9 +39,7 @@ int zke_singleton_new(zke *z, const char *path,
                       zke_singleton **s_out) {
   zke_singleton_options o;
   zke_recipe *r = NULL;
-  if (!s_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "s_out is NULL");
-  *s_out = NULL;
-  int rc = zke_take_options(options, &o, sizeof o, "zke_singleton_options");
+  int rc = zke_recipe_options(s_out, options, &o, zke_singleton_options);
   if (rc != ZKE_OK) return rc;
   rc = zke_recipe_new(z, path, &singleton_class, sizeof(zke_singleton), &r);
   if (rc != ZKE_OK) return rc;
