@@ -104,6 +104,8 @@ static int setting_say(const setting *s, int rc, const char *path) {
 
 /* ---- looking ---- */
 
+/* Note what a look has found.  A barrier that went and was set again between
+ * two looks has another token: both events are told, in their order. */
 static void barrier_see(zke_barrier *b, int64_t token) {
   int64_t before = b->seen;
   b->seen = token;
@@ -141,6 +143,7 @@ static void barrier_ended(zke_recipe *r) {
   b->listening = false;
 }
 
+/* The number is the token of the setting that the event is about. */
 static void barrier_deliver(zke_recipe *r, int event, int64_t number,
                             const char *text, int len) {
   zke_barrier *b = (zke_barrier *)r;
@@ -244,6 +247,9 @@ static int barrier_recognise(barrier_change *c) {
   return rc;
 }
 
+/* The node and its twin come in one step.  The twin's name is the caller's own,
+ * so after a lost reply its being there tells whose setting it is.  If the
+ * process dies after the step the barrier stays set, unless it is ephemeral. */
 static int barrier_try_set(zke *z, void *arg) {
   barrier_change *c = arg;
   zke_op ops[2];
@@ -304,6 +310,8 @@ static int barrier_delete(zke *z, barrier_change *c, const setting *s) {
   return rc == ZKE_NONODE || rc == ZKE_BADVERSION ? ZKE_LOOK_AGAIN : rc;
 }
 
+/* Remove one setting, of which the token tells.  After a lost reply it is
+ * enough that it has gone: nobody else could have kept it. */
 static int barrier_try_remove(zke *z, void *arg) {
   barrier_change *c = arg;
   setting s;
@@ -320,6 +328,9 @@ static int barrier_try_remove(zke *z, void *arg) {
   return rc;
 }
 
+/* Without a token whichever setting is there goes.  The first try fixes which,
+ * so that a repetition after a lost reply does not remove the next one as
+ * well. */
 static int barrier_do_remove(barrier_change *c, int64_t deadline_ms) {
   int64_t token = c->token;
   int rc = ZKE_LOOK_AGAIN;
@@ -355,6 +366,8 @@ static int barrier_say_standing(zke_barrier *b) {
                          "the barrier %s stood until the deadline", b->r.path);
 }
 
+/* Waits for the end of the setting that is there now.  One that is set after
+ * that is another one's matter, and keeps nobody. */
 static int barrier_wait(zke_barrier *b, int64_t deadline_ms) {
   int rc = barrier_check_place(b);
   if (rc == ZKE_OK) rc = barrier_look(b);
@@ -367,6 +380,8 @@ static int barrier_wait(zke_barrier *b, int64_t deadline_ms) {
 
 /* ---- the interface ---- */
 
+/* The path of the node is made here, so that no later call can fail for want of
+ * memory before it has begun. */
 int zke_barrier_new(zke *z, const char *path,
                     const zke_barrier_options *options,
                     zke_barrier **barrier_out) {
@@ -393,6 +408,7 @@ void zke_barrier_free(zke_barrier *barrier) {
   zke_recipe_free((zke_recipe *)barrier);
 }
 
+/* ZKE_HELD where another setting is there: a barrier is set by one. */
 int zke_barrier_set(zke_barrier *barrier, const void *data, int len,
                     int64_t deadline_ms, int64_t *token_out) {
   barrier_change c = {.b = barrier};
@@ -407,6 +423,7 @@ int zke_barrier_set(zke_barrier *barrier, const void *data, int len,
   return zke_recipe_leave(&barrier->r, rc);
 }
 
+/* Waiters are woken by the engine, all of them, when the node goes. */
 int zke_barrier_remove(zke_barrier *barrier, int64_t token,
                        int64_t deadline_ms) {
   barrier_change c = {.b = barrier, .token = token};
@@ -417,6 +434,8 @@ int zke_barrier_remove(zke_barrier *barrier, int64_t token,
   return zke_recipe_leave(&barrier->r, rc);
 }
 
+/* One blocking call an object: `wanted` is the object's.  The watch stays where
+ * nothing is set any more, because it has fired already. */
 int zke_barrier_wait(zke_barrier *barrier, int64_t deadline_ms) {
   int rc = zke_recipe_enter_by((zke_recipe *)barrier, deadline_ms);
   if (rc != ZKE_OK) return rc;
@@ -433,6 +452,8 @@ int zke_barrier_wait(zke_barrier *barrier, int64_t deadline_ms) {
   return zke_recipe_leave(&barrier->r, rc);
 }
 
+/* What was seen before counts as unseen, so that the listener is told the
+ * present state as its first event. */
 int zke_barrier_start(zke_barrier *barrier) {
   int rc = zke_recipe_enter((zke_recipe *)barrier);
   if (rc != ZKE_OK) return rc;
@@ -450,6 +471,7 @@ int zke_barrier_step(zke_barrier *barrier) {
   return zke_recipe_step((zke_recipe *)barrier);
 }
 
+/* A blocking call of another thread still needs the watch. */
 int zke_barrier_stop(zke_barrier *barrier) {
   int rc = zke_recipe_enter((zke_recipe *)barrier);
   if (rc != ZKE_OK) return rc;
@@ -458,6 +480,7 @@ int zke_barrier_stop(zke_barrier *barrier) {
   return zke_recipe_leave(&barrier->r, ZKE_OK);
 }
 
+/* Asks the file.  A missing node is an answer: token 0. */
 int zke_barrier_get(zke_barrier *barrier, int64_t *token_out) {
   zke_stat stat;
   int rc = zke_recipe_enter((zke_recipe *)barrier);
@@ -503,6 +526,8 @@ static zke_party_list *setting_list(zke *z, const setting *s) {
   return list;
 }
 
+/* The setter, as a list of one: who it was stands in the data, so it is told
+ * also when its session has gone. */
 int zke_barrier_parties(zke *z, const char *path, zke_party_list **list_out) {
   setting s = {0};
   if (!list_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "list_out is NULL");

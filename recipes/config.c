@@ -97,6 +97,7 @@ static void node_copy(zke_config_node *to, const zke_config_node *n,
   *text += name + len + 1;
 }
 
+/* A node in memory and its text in one block, with one reference. */
 static view_node *node_make(zke *z, const zke_config_node *n, bool hidden) {
   view_node *made = zke_alloc(z, sizeof *made + node_bytes(n));
   if (!made) return NULL;
@@ -159,6 +160,7 @@ static void reader_drop_paths(char **paths, int count) {
   zke_free(paths);
 }
 
+/* The levels read before stay; only the last reading's results go. */
 static void reader_drop_results(reader *r) {
   if (r->results) zke_results_clear(r->results, r->count + r->parents + 1);
   zke_free(r->results);
@@ -331,6 +333,7 @@ static int node_order(const void *a, const void *b) {
                 ((const zke_config_node *)b)->name);
 }
 
+/* Points into the result, which has to stay as long. */
 static zke_config_node node_read(const char *name, const zke_op_result *r,
                                  bool data) {
   return (zke_config_node){.name = name,
@@ -375,6 +378,9 @@ static void reader_drop(reader *r) {
   reader_drop_paths(r->paths, r->count);
 }
 
+/* One reading without a view, level by level.  A tree that changes while it is
+ * read is read again (reader_all()), so what is returned was there at one
+ * moment. */
 int zke_view_read(zke *z, const char *path, int levels,
                   zke_config_tree **tree_out) {
   zke_view_scope scope = {.levels = levels};
@@ -527,6 +533,7 @@ static void view_drop(zke_view *v, const char *name) {
     view_take_out(v, i, i + 1);
 }
 
+/* From memory; the nodes stand sorted by path, so a subtree is a range. */
 int zke_view_list(const zke_view *v, const char *name,
                   zke_config_tree **tree_out) {
   int from = view_below(v, name, false), to = view_below(v, name, true), n = 0;
@@ -663,6 +670,7 @@ static int paths_lower(const zke_view *v, const char *name) {
   return low;
 }
 
+/* What the events have named was read, or everything will be. */
 static void paths_drop(zke_view *v) {
   for (int i = 0; i < v->path_count; i++) {
     zke_free(v->paths[i].path);
@@ -737,6 +745,7 @@ typedef struct view_round {
   int paths, count;
 } view_round;
 
+/* Ready for the next round. */
 static void round_drop(view_round *r) {
   if (r->results) zke_results_clear(r->results, r->count);
   zke_free(r->results);
@@ -744,6 +753,10 @@ static void round_drop(view_round *r) {
   *r = (view_round){.ops = NULL};
 }
 
+/* Reads, in one snapshot, the nodes that events have named, the children of
+ * those whose lists have changed, and the engine's answer to whether any event
+ * has not been told yet.  That last one decides: without it the memory could be
+ * older than the file and not know. */
 static int round_read(const zke_view *v, view_round *r) {
   size_t most = 2 * (size_t)v->path_count + 1;
   round_drop(r);
@@ -906,6 +919,9 @@ static void view_owe(zke_view *v, int due) {
   if (v->due < due) v->due = due;
 }
 
+/* Notes what an event has named.  Where that cannot be noted, or an event says
+ * that others were lost, everything is read again: never less than what
+ * changed. */
 void zke_view_event(zke_view *v, int type, const char *path) {
   bool all = type <= 0 || v->scope.levels < 0;
   if (all || paths_note(v, type, path) != ZKE_OK)
@@ -932,6 +948,9 @@ static bool view_knows(const zke_view *v) {
   return true;
 }
 
+/* Does what is due, the cheapest that suffices: nothing, the named nodes, or
+ * everything.  After any failure everything is due, since what was half done
+ * cannot be told from what was not. */
 int zke_view_step(zke_view *v) {
   if (!v->watching) return ZKE_OK;
   int rc = v->owing ? view_tell(v) : ZKE_OK;
@@ -944,6 +963,8 @@ int zke_view_step(zke_view *v) {
   return rc;
 }
 
+/* The watch comes before the first reading: a change in between fires it, and
+ * is read again. */
 int zke_view_start(zke_view *v) {
   if (v->watching) return v->due || v->owing ? zke_view_step(v) : ZKE_OK;
   int rc = view_watch(v);
@@ -956,6 +977,7 @@ int zke_view_start(zke_view *v) {
   return rc;
 }
 
+/* Asked between two calls of the listener, which may have freed the object. */
 static bool view_going(zke_view *v) {
   pthread_mutex_lock(&v->r.m);
   bool going = v->r.going;
@@ -978,6 +1000,9 @@ static int view_take_news(zke_view *v, view_news **news) {
   return count;
 }
 
+/* Calls fn for each node that changed, with what was told of it last and what
+ * it is now: changes in between are one, and one that was undone is none.  No
+ * lock is held; the nodes are kept by their references. */
 void zke_view_deliver(zke_view *v, zke_view_fn fn) {
   view_news *news;
   int count = view_take_news(v, &news);
@@ -996,6 +1021,7 @@ void zke_view_deliver(zke_view *v, zke_view_fn fn) {
   zke_free(news);
 }
 
+/* The object has no watch any more, so no event can come. */
 void zke_view_free(zke_view *v) {
   for (int i = 0; i < v->count; i++) node_unref(v->nodes[i]);
   for (int i = 0; i < v->news_count; i++) node_unref(v->news[i].node);
@@ -1028,6 +1054,8 @@ static void config_ended(zke_recipe *r) {
     zke_recipe_tell(r, ZKE_CONFIG_LOST, 0, NULL, 0);
 }
 
+/* Which event it is follows from what was there before and what is there
+ * now. */
 static void config_say(zke_view *v, const zke_config_node *before,
                        const zke_config_node *now) {
   zke_config *c = (zke_config *)v;
@@ -1037,6 +1065,8 @@ static void config_say(zke_view *v, const zke_config_node *before,
   c->listener(c, event, before, now, c->context);
 }
 
+/* READY is told once, behind the first news: the listener knows everything
+ * then. */
 static void config_deliver(zke_recipe *r, int event, int64_t number,
                            const char *text, int len) {
   zke_config *c = (zke_config *)r;
@@ -1062,6 +1092,7 @@ static const zke_recipe_class config_class = {.name = "configuration",
                                               .deliver = config_deliver,
                                               .destroy = config_destroy};
 
+/* Nothing is read before the first start, get or wait. */
 int zke_config_new(zke *z, const char *path, const zke_config_options *options,
                    zke_config **config_out) {
   zke_config_options o;
@@ -1123,6 +1154,7 @@ static int config_copy(zke *z, const zke_config_node *n, char **data_out,
   return ZKE_OK;
 }
 
+/* From memory, which the call brings up to date where events are due. */
 int zke_config_get(zke_config *config, const char *name, char **data_out,
                    int *len_out, zke_stat *stat_out) {
   int rc = config_enter(config, name);
@@ -1136,6 +1168,7 @@ int zke_config_get(zke_config *config, const char *name, char **data_out,
   return zke_recipe_leave(r, rc);
 }
 
+/* One node and all below it, from one moment. */
 int zke_config_list(zke_config *config, const char *name,
                     zke_config_tree **tree_out) {
   if (!tree_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "tree_out is NULL");
@@ -1145,6 +1178,7 @@ int zke_config_list(zke_config *config, const char *name,
                           zke_view_list(&config->v, name, tree_out));
 }
 
+/* 0 for an object that cannot be entered, or that has read nothing yet. */
 int64_t zke_config_revision(zke_config *config) {
   if (zke_recipe_enter((zke_recipe *)config) != ZKE_OK) return 0;
   int64_t revision = config->v.revision;
@@ -1162,6 +1196,8 @@ static int64_t config_current(const zke_config *c) {
   return n ? n->stat.mzxid : 0;
 }
 
+/* For one node any other state than the known one counts; for the whole tree a
+ * later revision. */
 static int config_done(zke_recipe *r) {
   const zke_config *c = (const zke_config *)r;
   int64_t current = config_current(c);
@@ -1169,6 +1205,7 @@ static int config_done(zke_recipe *r) {
   return done ? ZKE_OK : ZKE_NOT_YET;
 }
 
+/* A look after the deadline counts: done at the last moment is done. */
 static int config_await(zke_config *c, int64_t deadline_ms) {
   int rc = zke_view_start(&c->v);
   if (rc == ZKE_OK) rc = zke_recipe_await(&c->v.r, config_done, deadline_ms);
@@ -1178,6 +1215,7 @@ static int config_await(zke_config *c, int64_t deadline_ms) {
                          c->wanted ? c->wanted : "");
 }
 
+/* One blocking call an object: what it waits for is the object's. */
 static int config_wait(zke_config *config, const char *wanted, int64_t since,
                        int64_t deadline_ms, int64_t *out) {
   int rc = zke_recipe_enter_by((zke_recipe *)config, deadline_ms);
@@ -1280,6 +1318,7 @@ static int config_do_guarded(zke *z, config_change *c, const zke_op *op) {
   return rc;
 }
 
+/* One change, with the guards in the same step where there are any. */
 static int config_do(zke *z, config_change *c, const zke_op *op) {
   if (c->guard_count) return config_do_guarded(z, c, op);
   if (op->type == ZKE_OP_SET)
@@ -1288,6 +1327,9 @@ static int config_do(zke *z, config_change *c, const zke_op *op) {
                     &c->stat);
 }
 
+/* One try.  A version that does not fit after a lost reply may be one's own
+ * work: config_recognise() tells.  Without a version the node is made where it
+ * is missing. */
 static int config_try_set(zke *z, void *arg) {
   config_change *c = arg;
   zke_op op;
@@ -1337,6 +1379,7 @@ static int config_check_guards(const zke_op *guards, int count) {
   return ZKE_OK;
 }
 
+/* Without guards. */
 int zke_config_set(zke_config *config, const char *name, const void *data,
                    int len, int version, int64_t deadline_ms,
                    zke_stat *stat_out) {
@@ -1344,6 +1387,8 @@ int zke_config_set(zke_config *config, const char *name, const void *data,
                                 deadline_ms, stat_out);
 }
 
+/* The guards are checks of other nodes, such as zke_lock_op(): the change is
+ * made only while they hold. */
 int zke_config_set_guarded(zke_config *config, const char *name,
                            const void *data, int len, int version,
                            const zke_op *guards, int count, int64_t deadline_ms,

@@ -111,6 +111,8 @@ static int counter_step(zke_recipe *r) {
   return c->listening || c->waiting ? counter_look(c) : ZKE_OK;
 }
 
+/* A change that was being written may have been made; whoever asked for it
+ * learns from its call that the session has ended. */
 static void counter_ended(zke_recipe *r) {
   zke_counter *c = (zke_counter *)r;
   int64_t none = 0;
@@ -120,6 +122,8 @@ static void counter_ended(zke_recipe *r) {
   c->writing = false;
 }
 
+/* The value travels as the note's text, since a note has one number only and
+ * that is the token. */
 static void counter_deliver(zke_recipe *r, int event, int64_t number,
                             const char *text, int len) {
   zke_counter *c = (zke_counter *)r;
@@ -157,6 +161,8 @@ static int counter_name_writer(zke_counter *c) {
                    : zke_recipe_fail(ZKE_NOMEM, "no memory for a counter");
 }
 
+/* The writer's name is drawn here: by it an object recognises its own change
+ * after a lost reply. */
 int zke_counter_new(zke *z, const char *path,
                     const zke_counter_options *options,
                     zke_counter **counter_out) {
@@ -292,6 +298,10 @@ static int counter_try(zke *z, void *arg) {
   return rc == ZKE_OK ? counter_write(g, stat.version) : rc;
 }
 
+/* Repeats the change as long as others are faster.  Each repetition means that
+ * one of them succeeded, so somebody always gets on.  A counter that was
+ * deleted while a reply was outstanding leaves it open whether it had counted:
+ * that is told as the lost reply. */
 static int counter_change_it(counter_change *g, int64_t deadline_ms) {
   zke_recipe *r = &g->c->r;
   int rc = ZKE_LOOK_AGAIN;
@@ -320,6 +330,7 @@ int zke_counter_set(zke_counter *counter, int64_t value, int64_t deadline_ms,
   return counter_do(&g, deadline_ms, token_out);
 }
 
+/* Changes nothing where the value is another one than expected. */
 int zke_counter_compare_and_set(zke_counter *counter, int64_t expected,
                                 int64_t value, int64_t deadline_ms,
                                 int64_t *token_out) {
@@ -330,6 +341,7 @@ int zke_counter_compare_and_set(zke_counter *counter, int64_t expected,
   return counter_do(&g, deadline_ms, token_out);
 }
 
+/* The value after this addition, not one that others have changed since. */
 int zke_counter_add_and_get(zke_counter *counter, int64_t delta,
                             int64_t deadline_ms, int64_t *value_out,
                             int64_t *token_out) {
@@ -339,6 +351,7 @@ int zke_counter_add_and_get(zke_counter *counter, int64_t delta,
   return rc;
 }
 
+/* The value just before this addition. */
 int zke_counter_get_and_add(zke_counter *counter, int64_t delta,
                             int64_t deadline_ms, int64_t *value_out,
                             int64_t *token_out) {
@@ -350,6 +363,8 @@ int zke_counter_get_and_add(zke_counter *counter, int64_t delta,
 
 /* ---- looking ---- */
 
+/* Asks the file.  A counter that nobody has written has its initial value, and
+ * token 0. */
 int zke_counter_get(zke_counter *counter, int64_t *value_out,
                     int64_t *token_out) {
   zke_stat stat;
@@ -367,6 +382,8 @@ int zke_counter_get(zke_counter *counter, int64_t *value_out,
   return zke_recipe_leave(&counter->r, rc);
 }
 
+/* The value found now is told as the first event.  A failure leaves it as it
+ * was: listening, or not. */
 int zke_counter_start(zke_counter *counter) {
   int rc = zke_recipe_enter((zke_recipe *)counter);
   if (rc != ZKE_OK) return rc;
@@ -389,6 +406,8 @@ static int counter_done(zke_recipe *r) {
   return c->token != c->since ? ZKE_OK : ZKE_NOT_YET;
 }
 
+/* Looks first, so a value that changed before the call ends the wait at
+ * once. */
 static int counter_wait(zke_counter *c, int64_t deadline_ms) {
   int rc = counter_look(c);
   if (rc == ZKE_OK) rc = zke_recipe_await(&c->r, counter_done, deadline_ms);
@@ -408,6 +427,7 @@ static void counter_unwatch(zke_counter *c, int rc) {
   zke_recipe_restore(&kept, rc);
 }
 
+/* One blocking call an object: what it waits for is the object's. */
 int zke_counter_wait(zke_counter *counter, int64_t token, int64_t deadline_ms,
                      int64_t *value_out, int64_t *token_out) {
   int rc = zke_recipe_enter_by((zke_recipe *)counter, deadline_ms);

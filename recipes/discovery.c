@@ -115,6 +115,8 @@ static int discovery_open(zke_discovery *d, const char *base,
   return rc;
 }
 
+/* The service is a group with a data format, so its object holds a group's.
+ * The random numbers need not be good: they spread load. */
 int zke_discovery_new(zke *z, const char *base, const char *name,
                       const zke_discovery_options *options,
                       zke_discovery **service_out) {
@@ -226,6 +228,7 @@ int zke_discovery_cancel(zke_discovery *service) {
   return zke_group_cancel(discovery_group(service));
 }
 
+/* Copies what the group knows, in the order of coming. */
 int zke_discovery_list(zke_discovery *service, zke_instance_list **list_out) {
   zke_party_list *who = NULL;
   if (!service || !list_out)
@@ -281,6 +284,7 @@ static int pick_by(zke_discovery *d, int rule, const zke_party_list *who) {
   return rule == ZKE_PICK_RANDOM ? pick_random(d, who->count) : 0;
 }
 
+/* Begins to listen with the first pick, so that later ones cost no read. */
 static int discovery_pick(zke_discovery *d, int rule,
                           zke_instance **instance_out) {
   zke_party_list *who = NULL;
@@ -299,6 +303,7 @@ static int discovery_pick(zke_discovery *d, int rule,
   return rc;
 }
 
+/* The service is held while it runs: its listener may free it in between. */
 int zke_discovery_pick(zke_discovery *service, int rule,
                        zke_instance **instance_out) {
   if (!service || !instance_out)
@@ -323,6 +328,8 @@ static bool service_is(const zke_config_node *n) {
   return service_is_marked(n) && n->stat.numChildren > 0;
 }
 
+/* What is in the base and bears the mark of a service; anything else is
+ * ignored. */
 int zke_discovery_names(zke *z, const char *base, zke_strings **names_out) {
   zke_config_tree *tree = NULL;
   if (!names_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "names_out is NULL");
@@ -435,6 +442,7 @@ static void services_hear(zke_config *config, int event,
   zke_free(name);
 }
 
+/* A view of two levels: the services, and their instances. */
 int zke_services_new(zke *z, const char *base,
                      const zke_services_options *options,
                      zke_services **services_out) {
@@ -458,6 +466,7 @@ int zke_services_new(zke *z, const char *base,
   return rc;
 }
 
+/* The view first; afterwards nothing here is used by anybody else. */
 void zke_services_free(zke_services *services) {
   if (!services) return;
   zke_config_free(services->config); /* no listener runs elsewhere after it */

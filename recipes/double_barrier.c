@@ -139,6 +139,7 @@ typedef struct arrivals {
   int count; /* of waiting */
 } arrivals;
 
+/* Any of the arrays may be missing, where memory was short. */
 static void arrivals_clear(arrivals *a) {
   for (int i = 0; a->ops && i < a->read_count; i++)
     zke_free((void *)(uintptr_t)a->ops[i].path);
@@ -172,6 +173,8 @@ static int arrivals_bury(zke *z, arrivals *a) {
   return rc;
 }
 
+/* Reads all arrivals in one snapshot, and whose sessions have ended: these do
+ * not count. */
 static int arrivals_read_all(zke *z, const char *path, arrivals *a) {
   size_t n = (size_t)a->entries->count;
   a->ops = zke_alloc(z, n * sizeof *a->ops);
@@ -227,6 +230,8 @@ static zke_op *change_op(change *c, const char *directory, const char *name,
   return *path ? &c->ops[c->count++] : NULL;
 }
 
+/* One more operation of the change: a persistent node.  Where memory is short
+ * the change notes it, and fails as a whole. */
 static void change_create(change *c, const char *directory, const char *name,
                           const void *data, int len) {
   char *path;
@@ -234,6 +239,7 @@ static void change_create(change *c, const char *directory, const char *name,
   if (op) zke_op_create(op, path, data, len, ZKE_OPEN_ACL, ZKE_PERSISTENT);
 }
 
+/* The version makes the change fail where somebody else was faster. */
 static void change_set(change *c, const char *directory, const char *name,
                        const char *text, int version) {
   char *path;
@@ -241,6 +247,7 @@ static void change_set(change *c, const char *directory, const char *name,
   if (op) zke_op_set(op, path, text, (int)strlen(text), version);
 }
 
+/* As change_set(), with the same use of the version. */
 static void change_delete(change *c, const char *directory, const char *name,
                           int version) {
   char *path;
@@ -535,6 +542,7 @@ static void gate_tell(zke_double_barrier *b, int event) {
   zke_recipe_tell(&b->r, event, b->round, NULL, 0);
 }
 
+/* Out, with nothing left of one's own. */
 static void gate_out(zke_double_barrier *b, int state) {
   b->state = state;
   zke_free(b->znode);
@@ -769,6 +777,8 @@ static int stay_depart_once(zke_double_barrier *b, const picture *p) {
   return change_do(&c);
 }
 
+/* Repeats the departure while others depart at the same time: each of them
+ * changes the picture once, so this ends. */
 static int stay_depart(zke *z, void *arg) {
   zke_double_barrier *b = arg;
   int rc = ZKE_LOOK_AGAIN;
@@ -783,6 +793,8 @@ static int stay_depart(zke *z, void *arg) {
 
 /* ---- the object ---- */
 
+/* One look, repeated while the picture changes under it.  What the state is
+ * decides where to look: at the arrivals, or at the round. */
 static int gate_look(zke *z, void *arg) {
   zke_double_barrier *b = arg;
   int rc = ZKE_LOOK_AGAIN;
@@ -809,6 +821,7 @@ static void gate_ended(zke_recipe *r) {
   if (gate_engaged(b)) gate_lose(b);
 }
 
+/* The number is the round. */
 static void gate_deliver(zke_recipe *r, int event, int64_t number,
                          const char *text, int len) {
   zke_double_barrier *b = (zke_double_barrier *)r;
@@ -822,6 +835,7 @@ static void gate_quit(zke_recipe *r) {
   if (b->state != ZKE_DOUBLE_BARRIER_WAITING) stay_tidy(b);
 }
 
+/* No znode is left at this point: quit has discarded it. */
 static void gate_destroy(zke_recipe *r) {
   zke_double_barrier *b = (zke_double_barrier *)r;
   zke_free(b->kind);
@@ -857,6 +871,8 @@ static int gate_check_parties(zke_double_barrier *b) {
   return rc;
 }
 
+/* Makes the directory, and checks that everybody means the same number of
+ * parties: with two numbers a round would begin for some only. */
 static int gate_place(zke_double_barrier *b, int64_t deadline_ms) {
   char more[32];
   int rc = ZKE_LOOK_AGAIN;
@@ -1007,6 +1023,9 @@ static int entered(zke_recipe *r) {
   return b->state == ZKE_DOUBLE_BARRIER_LOST ? gate_lost(b) : ZKE_OK;
 }
 
+/* Blocks until the round has begun.  A call that failed may have been overtaken
+ * by the round's beginning: enter_give_up() finds that out, and then it was no
+ * failure. */
 static int gate_enter(zke_double_barrier *b, const void *data, int len,
                       int64_t deadline_ms) {
   int rc = ZKE_OK;
@@ -1024,6 +1043,7 @@ static int gate_enter(zke_double_barrier *b, const void *data, int len,
   return rc;
 }
 
+/* The await's question of leaving. */
 static int left(zke_recipe *r) {
   const zke_double_barrier *b = (const zke_double_barrier *)r;
   if (r->ended || b->state == ZKE_DOUBLE_BARRIER_LEAVING) return ZKE_NOT_YET;
@@ -1081,6 +1101,8 @@ static int stay_outcome(zke_double_barrier *b) {
   return b->outcome == ZKE_BROKEN ? gate_say_broken(b) : b->outcome;
 }
 
+/* A round ends for all at once.  Where the deadline comes first one is out all
+ * the same: the others see its znode gone, and that it had departed. */
 static int gate_leave(zke_double_barrier *b, int64_t deadline_ms) {
   b->hasty = deadline_ms <= zke_now(b->r.z);
   if (b->state == ZKE_DOUBLE_BARRIER_OUT && !b->told_out)
@@ -1153,6 +1175,7 @@ static int check_data(const void *data, int len) {
   return zke_recipe_fail(ZKE_BADARGUMENTS, "data of length %d", len);
 }
 
+/* `told_out` begins as true: there is no round whose end nobody was told. */
 int zke_double_barrier_new(zke *z, const char *path, int parties,
                            const zke_double_barrier_options *options,
                            zke_double_barrier **barrier_out) {
@@ -1186,6 +1209,8 @@ void zke_double_barrier_free(zke_double_barrier *barrier) {
   zke_recipe_free((zke_recipe *)barrier);
 }
 
+/* A deadline of 0 has passed; as gate_call()'s 0 it would mean a call that does
+ * not block. */
 int zke_double_barrier_enter(zke_double_barrier *barrier, const void *data,
                              int len, int64_t deadline_ms, int64_t *token_out) {
   int rc = check_data(data, len);
@@ -1202,6 +1227,8 @@ int zke_double_barrier_leave(zke_double_barrier *barrier, int64_t deadline_ms) {
   return gate_return(barrier, gate_leave(barrier, deadline_ms));
 }
 
+/* Enter and leave in one call, with what all had brought.  The list is made
+ * while inside, since the round's data goes with the last who leaves. */
 int zke_double_barrier_meet(zke_double_barrier *barrier, const void *data,
                             int len, int64_t deadline_ms,
                             zke_party_list **list_out, int64_t *token_out) {
@@ -1219,6 +1246,7 @@ int zke_double_barrier_meet(zke_double_barrier *barrier, const void *data,
   return rc;
 }
 
+/* Joins, and leaves the rest to dispatching. */
 int zke_double_barrier_start(zke_double_barrier *barrier, const void *data,
                              int len) {
   int rc = check_data(data, len);
@@ -1238,6 +1266,8 @@ int zke_double_barrier_start(zke_double_barrier *barrier, const void *data,
   return gate_return(barrier, rc);
 }
 
+/* Withdraws, unless the round began first: then the others count on this party,
+ * and it is told so by ZKE_HELD. */
 int zke_double_barrier_stop(zke_double_barrier *barrier) {
   int rc = gate_call(barrier, 0);
   if (rc != ZKE_OK) return rc;
@@ -1254,6 +1284,7 @@ int zke_double_barrier_stop(zke_double_barrier *barrier) {
   return gate_return(barrier, rc);
 }
 
+/* Departs, and leaves the end to dispatching. */
 int zke_double_barrier_leave_start(zke_double_barrier *barrier) {
   int rc = gate_call(barrier, 0);
   if (rc != ZKE_OK) return rc;
@@ -1272,6 +1303,7 @@ int zke_double_barrier_cancel(zke_double_barrier *barrier) {
   return zke_recipe_cancel((zke_recipe *)barrier);
 }
 
+/* From memory; an object that cannot be entered is inside of nothing. */
 int zke_double_barrier_state(zke_double_barrier *barrier) {
   if (zke_recipe_enter((zke_recipe *)barrier) != ZKE_OK)
     return ZKE_DOUBLE_BARRIER_LOST;
@@ -1280,6 +1312,7 @@ int zke_double_barrier_state(zke_double_barrier *barrier) {
   return state;
 }
 
+/* The round, which also stays after its end. */
 int64_t zke_double_barrier_token(zke_double_barrier *barrier) {
   if (zke_recipe_enter((zke_recipe *)barrier) != ZKE_OK) return 0;
   int64_t round = barrier->round;
@@ -1293,6 +1326,7 @@ static int gate_check(const zke_double_barrier *b) {
   return b->state == ZKE_DOUBLE_BARRIER_INSIDE ? ZKE_OK : gate_not_inside(b);
 }
 
+/* Looks first, so a round that was broken a moment ago is known as broken. */
 int zke_double_barrier_check(zke_double_barrier *barrier) {
   int rc = zke_recipe_enter((zke_recipe *)barrier);
   if (rc != ZKE_OK) return rc;
@@ -1301,6 +1335,7 @@ int zke_double_barrier_check(zke_double_barrier *barrier) {
   return zke_recipe_leave(&barrier->r, rc);
 }
 
+/* The members of the round, as they were when it began. */
 int zke_double_barrier_list(zke_double_barrier *barrier,
                             zke_party_list **list_out) {
   if (!list_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "list_out is NULL");
@@ -1313,6 +1348,8 @@ int zke_double_barrier_list(zke_double_barrier *barrier,
   return zke_recipe_leave(&barrier->r, list ? ZKE_OK : ZKE_NOMEM);
 }
 
+/* While waiting only the number is known of those who have not come; while
+ * inside, who has not left. */
 int zke_double_barrier_missing(zke_double_barrier *barrier,
                                zke_party_list **list_out, int *count_out) {
   zke_party_list *list = NULL;
@@ -1364,6 +1401,7 @@ static int gate_parties(zke *z, const char *path, const char *ready,
   return rc;
 }
 
+/* For whoever looks from outside, without an object. */
 int zke_double_barrier_parties(zke *z, const char *path,
                                zke_party_list **list_out) {
   if (!list_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "list_out is NULL");

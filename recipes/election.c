@@ -136,6 +136,8 @@ static int election_try_announce(zke *z, void *arg) {
   return lost ? zke_line_check(&w->e->l) : rc;
 }
 
+/* Makes the leader's word.  A former leader's may be in the way, and go just
+ * now: so this is repeated until it is made or one's office has gone. */
 static int election_announce(zke_election *e, int64_t deadline_ms) {
   election_word w = {.e = e};
   int rc = word_make(&w);
@@ -160,6 +162,7 @@ static int election_try_change(zke *z, void *arg) {
   return lost ? zke_line_check(&w->e->l) : rc;
 }
 
+/* Writes the word anew; where it is missing it is made. */
 static int election_change(zke_election *e, int64_t deadline_ms) {
   election_word w = {.e = e};
   int rc = word_make(&w);
@@ -232,6 +235,7 @@ static int election_settle(zke_election *e, bool asked) {
                                          : election_keep_word(e);
 }
 
+/* The line first: what one's word has to say follows from whether one holds. */
 static int election_step(zke_recipe *r) {
   zke_election *e = (zke_election *)r;
   int rc = zke_line_step(&e->l);
@@ -241,6 +245,8 @@ static int election_step(zke_recipe *r) {
   return election_settle(e, asked);
 }
 
+/* Of a candidate that waits, a deletion may be that of the leader whom it
+ * watches, or of a word: `again` has the next step ask for both. */
 static void election_event(zke_recipe *r, int type, const char *path) {
   zke_election *e = (zke_election *)r;
   if (!*path || strcmp(path, e->leader) == 0) /* none: an overflow */
@@ -320,6 +326,8 @@ static const zke_recipe_class election_class = {.name = "election",
                                                 .quit = election_going,
                                                 .destroy = election_destroy};
 
+/* No deadlock is looked for.  One's own znode is watched: an heir that is named
+ * is told by a write to it. */
 int zke_election_new(zke *z, const char *path,
                      const zke_election_options *options,
                      zke_election **e_out) {
@@ -388,6 +396,8 @@ int zke_election_start(zke_election *e) {
   return election_leave(e, election_offer(e));
 }
 
+/* Blocks until one leads.  An object that was started before goes on from its
+ * place. */
 int zke_election_lead(zke_election *e, int64_t deadline_ms) {
   int rc = zke_line_enter_by((zke_line *)e, deadline_ms);
   if (rc != ZKE_OK) return rc;
@@ -401,6 +411,9 @@ int zke_election_lead(zke_election *e, int64_t deadline_ms) {
   return election_leave(e, rc);
 }
 
+/* The events come in ZooKeeper's order: STOP_START, then out, then
+ * STOP_COMPLETE.  If the process dies in between its session's end does the
+ * rest. */
 int zke_election_resign(zke_election *e) {
   int rc = zke_recipe_enter((zke_recipe *)e);
   if (rc != ZKE_OK) return rc;
@@ -448,6 +461,8 @@ static int election_hand_over(zke_election *e, const char *name) {
   return rc == ZKE_OK ? yielded : rc;
 }
 
+/* In one step one leaves and the candidate of that name becomes the first.  A
+ * death before it changes nothing; after it the heir leads. */
 int zke_election_hand_over(zke_election *e, const char *name) {
   if (!name) return zke_recipe_fail(ZKE_BADARGUMENTS, "name is NULL");
   int rc = zke_recipe_enter((zke_recipe *)e);
@@ -462,6 +477,8 @@ int zke_election_cancel(zke_election *e) {
   return zke_recipe_cancel((zke_recipe *)e);
 }
 
+/* Until this call the word is not made, so observers do not send work to a
+ * leader that has not finished taking over. */
 int zke_election_ready(zke_election *e) {
   int rc = zke_recipe_enter((zke_recipe *)e);
   if (rc != ZKE_OK) return rc;
@@ -485,6 +502,7 @@ static int election_keep_value(zke_election *e, const void *data, int len) {
   return ZKE_OK;
 }
 
+/* The value is kept for later where one does not lead yet, or is not ready. */
 int zke_election_set(zke_election *e, const void *data, int len,
                      int64_t deadline_ms) {
   if (len < 0 || (!data && len))
@@ -505,6 +523,8 @@ int zke_election_step(zke_election *e) {
   return zke_recipe_leave(&e->l.r, election_step(&e->l.r));
 }
 
+/* A listener is told of one state after the other; while it runs it sees the
+ * one it is told of, not the last. */
 int zke_election_state(zke_election *e) {
   if (zke_recipe_enter((zke_recipe *)e) != ZKE_OK) return ZKE_ELECTION_FAILED;
   const zke_recipe *r = &e->l.r;
@@ -524,6 +544,7 @@ int zke_election_check(zke_election *e) {
   return election_leave(e, zke_line_check(&e->l));
 }
 
+/* Makes the user's multi fail unless one leads at that moment. */
 int zke_election_op(zke_election *e, zke_op *op) {
   if (!op) return zke_recipe_fail(ZKE_BADARGUMENTS, "op is NULL");
   int rc = zke_recipe_enter((zke_recipe *)e);
@@ -580,6 +601,8 @@ static int observer_note(zke_observer *o, const char *data, int len) {
   return ZKE_OK;
 }
 
+/* A watch of the word where it is, of its coming where it is not; between the
+ * two reads it may come, and then the first is made again. */
 static int observer_step(zke_recipe *r) {
   zke_observer *o = (zke_observer *)r;
   char *data = NULL;
@@ -599,6 +622,7 @@ static int observer_step(zke_recipe *r) {
   return rc;
 }
 
+/* The note's text is the name, a NUL, and the value. */
 static void observer_deliver(zke_recipe *r, int event, int64_t number,
                              const char *text, int len) {
   zke_observer *o = (zke_observer *)r;
@@ -635,6 +659,7 @@ static int observer_place(zke *z, const char *path) {
                           ZKE_FOREVER);
 }
 
+/* An observer makes no znode and is seen by nobody. */
 int zke_observer_new(zke *z, const char *path,
                      const zke_observer_options *options,
                      zke_observer **o_out) {
@@ -695,6 +720,7 @@ static int observer_copy(const zke_observer *o, char **name_out,
   return ZKE_OK;
 }
 
+/* From memory, as of the last dispatch. */
 int zke_observer_leader(zke_observer *o, char **name_out, int64_t *token_out,
                         char **value_out, int *len_out) {
   int rc = zke_recipe_enter((zke_recipe *)o);
@@ -713,6 +739,7 @@ static int observer_is_so(zke_recipe *r) {
   return (o->name != NULL) == (o->want != 0) ? ZKE_OK : ZKE_NOT_YET;
 }
 
+/* Until there is a leader, or, with want of 0, until there is none. */
 int zke_observer_wait(zke_observer *o, int want, int64_t deadline_ms) {
   int rc = zke_recipe_enter_by((zke_recipe *)o, deadline_ms);
   if (rc != ZKE_OK) return rc;

@@ -80,6 +80,8 @@ static size_t member_room(const zke_config_node *n) {
   return (size_t)(n->len > 0 ? n->len : 0) + 1;
 }
 
+/* By number, which may wrap around; then by name, so that the order is the same
+ * in every process. */
 static int member_order(const void *a, const void *b) {
   const zke_config_node *x = a, *y = b;
   int32_t m = 0, n = 0;
@@ -212,6 +214,8 @@ static int group_step(zke_recipe *r) {
   return rc == ZKE_OK ? view : rc;
 }
 
+/* The membership ended with the session.  One who only listens is told as well:
+ * it will hear of nobody any more. */
 static void group_ended(zke_recipe *r) {
   zke_group *g = (zke_group *)r;
   if (g->znode)
@@ -238,6 +242,8 @@ static void group_say(zke_view *v, const zke_config_node *before,
   zke_free(identity);
 }
 
+/* News of members are taken from the view at this moment, so the listener sees
+ * each member's latest state once. */
 static void group_deliver(zke_recipe *r, int event, int64_t number,
                           const char *text, int len) {
   zke_group *g = (zke_group *)r;
@@ -251,6 +257,7 @@ static void group_deliver(zke_recipe *r, int event, int64_t number,
 
 static void group_quit(zke_recipe *r) { own_drop((zke_group *)r); }
 
+/* What is left when quit has discarded the znode, or the session has. */
 static void group_destroy(zke_recipe *r) {
   zke_group *g = (zke_group *)r;
   zke_view_free(&g->v);
@@ -266,6 +273,7 @@ static const zke_recipe_class group_class = {.name = "group",
                                              .quit = group_quit,
                                              .destroy = group_destroy};
 
+/* A group is a view of one level, without what is not a member's znode. */
 int zke_group_new(zke *z, const char *path, const zke_group_options *options,
                   zke_group **group_out) {
   zke_group_options o;
@@ -314,6 +322,8 @@ static int group_join(zke_group *g, const char *text, int len,
   return rc == ZKE_OK ? own_begin(g) : rc;
 }
 
+/* The text that the znode gets is signed with pid and identity, so that a list
+ * can still tell who a member was when its session has just ended. */
 int zke_group_join(zke_group *group, const void *data, int len,
                    int64_t deadline_ms) {
   char *text = NULL;
@@ -331,6 +341,8 @@ int zke_group_join(zke_group *group, const void *data, int len,
   return zke_recipe_leave(r, rc);
 }
 
+/* The znode keeps its number, and so the member its place in the list.  Where
+ * it has gone the membership was taken away; it is not made again by this. */
 static int group_update(zke_group *g, const void *data, int len,
                         int64_t deadline_ms) {
   char *text = NULL;
@@ -345,6 +357,7 @@ static int group_update(zke_group *g, const void *data, int len,
   return own_none(g);
 }
 
+/* As joining, with the same limits for the data. */
 int zke_group_update(zke_group *group, const void *data, int len,
                      int64_t deadline_ms) {
   int rc = group_check_data(data, len);
@@ -369,6 +382,7 @@ int zke_group_step(zke_group *group) {
   return zke_recipe_step((zke_recipe *)group);
 }
 
+/* From memory.  LOST stays until the object joins again or leaves. */
 int zke_group_state(zke_group *group) {
   if (zke_recipe_enter((zke_recipe *)group) != ZKE_OK) return ZKE_GROUP_LOST;
   int state = group->znode ? ZKE_GROUP_JOINED : ZKE_GROUP_OUT;
@@ -377,6 +391,7 @@ int zke_group_state(zke_group *group) {
   return state;
 }
 
+/* The znode's name, by which a member finds itself in a list. */
 static int group_self(const zke_group *g, char **name_out) {
   if (!g->znode) return own_none(g);
   const char *name = strrchr(g->znode, '/') + 1;
@@ -386,6 +401,7 @@ static int group_self(const zke_group *g, char **name_out) {
   return ZKE_OK;
 }
 
+/* ZKE_LOST where the object is no member. */
 int zke_group_self(zke_group *group, char **name_out) {
   if (!name_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "name_out is NULL");
   int rc = zke_recipe_enter((zke_recipe *)group);
@@ -405,6 +421,8 @@ static int group_check_place(zke_group *g) {
                           ZKE_FOREVER);
 }
 
+/* READY is told once, behind the news of those who were there: a listener that
+ * has heard it knows all of them. */
 static int group_start(zke_group *g) {
   int rc = g->v.watching ? ZKE_OK : group_check_place(g);
   if (rc == ZKE_OK) rc = own_check(g);
@@ -420,6 +438,8 @@ int zke_group_start(zke_group *group) {
   return zke_recipe_leave(&group->v.r, group_start(group));
 }
 
+/* From memory while the view is kept, which costs no read; else from the
+ * file. */
 static int group_members(zke_group *g, zke_party_list **list_out) {
   zke_recipe *r = &g->v.r;
   zke_config_tree *tree = NULL;
@@ -434,6 +454,7 @@ static int group_members(zke_group *g, zke_party_list **list_out) {
   return ZKE_OK;
 }
 
+/* In the order in which they came. */
 int zke_group_list(zke_group *group, zke_party_list **list_out) {
   if (!list_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "list_out is NULL");
   int rc = zke_recipe_enter((zke_recipe *)group);
@@ -465,6 +486,8 @@ static int group_say_missing(zke_group *g) {
                          g->wanted, g->place, g->v.r.path, g->members, text);
 }
 
+/* A view that was kept already may be behind the file: it is refreshed, so that
+ * a member who came before the call is counted. */
 static int group_wait(zke_group *g, int members, int64_t deadline_ms) {
   bool fresh = !g->v.watching;
   int rc = group_start(g);
@@ -477,6 +500,7 @@ static int group_wait(zke_group *g, int members, int64_t deadline_ms) {
   return rc;
 }
 
+/* One blocking call an object: the number waited for is the object's. */
 int zke_group_wait(zke_group *group, int members, int64_t deadline_ms) {
   if (members < 0)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "%d members are waited for",

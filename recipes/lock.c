@@ -53,6 +53,7 @@ static void lock_ended(zke_recipe *r) {
   zke_line_ended((zke_line *)r);
 }
 
+/* The number is the token, or 0 for a state without one. */
 static void lock_deliver(zke_recipe *r, int event, int64_t number,
                          const char *text, int len) {
   zke_lock *lock = (zke_lock *)r;
@@ -68,6 +69,8 @@ static const zke_recipe_class lock_class = {.name = "lock",
                                             .quit = zke_line_on_quit,
                                             .destroy = zke_line_on_destroy};
 
+/* Makes no znode; the first is made by acquire, try or start.  What a listener
+ * needs is that one's own znode is watched, for whoever deletes it. */
 int zke_lock_new(zke *z, const char *path, const zke_lock_options *options,
                  zke_lock **lock_out) {
   zke_lock_options o;
@@ -94,6 +97,7 @@ int zke_lock_new(zke *z, const char *path, const zke_lock_options *options,
   return rc;
 }
 
+/* Whoever agrees on a name needs no path: the base is the application's. */
 int zke_lock_new_named(zke *z, const char *base, const char *name,
                        const zke_lock_options *options, zke_lock **lock_out) {
   if (lock_out) *lock_out = NULL;
@@ -134,6 +138,8 @@ static int lock_entered(zke_lock *lock, int rc) {
   return rc;
 }
 
+/* The count belongs to the holding: it begins at 1 with it, whichever call got
+ * it, and ends with it. */
 static int lock_leave(zke_lock *lock, int rc) {
   if (lock->l.state != ZKE_LINE_HELD) lock->count = 0;
   if (rc == ZKE_OK && lock->l.state == ZKE_LINE_HELD && !lock->count)
@@ -141,6 +147,7 @@ static int lock_leave(zke_lock *lock, int rc) {
   return zke_recipe_leave(&lock->l.r, rc);
 }
 
+/* The line does it: zke_line_acquire() is where to read on. */
 int zke_lock_acquire(zke_lock *lock, int64_t deadline_ms) {
   int rc = lock_entered(lock, zke_line_enter_by((zke_line *)lock, deadline_ms));
   if (rc != ZKE_OK) return rc;
@@ -148,6 +155,7 @@ int zke_lock_acquire(zke_lock *lock, int64_t deadline_ms) {
   return lock_leave(lock, rc);
 }
 
+/* As acquire, but out again at once where somebody is before it. */
 int zke_lock_try(zke_lock *lock) {
   int rc = lock_entered(lock, zke_line_enter((zke_line *)lock));
   if (rc != ZKE_OK) return rc;
@@ -155,6 +163,7 @@ int zke_lock_try(zke_lock *lock) {
   return lock_leave(lock, rc);
 }
 
+/* Joins, and leaves the rest to dispatching: the listener hears HELD. */
 int zke_lock_start(zke_lock *lock) {
   int rc = lock_entered(lock, zke_line_enter((zke_line *)lock));
   if (rc != ZKE_OK) return rc;
@@ -168,6 +177,8 @@ int zke_lock_step(zke_lock *lock) {
   return lock_leave(lock, zke_line_step(&lock->l));
 }
 
+/* Of a lock that was acquired several times only the last release leaves the
+ * line.  While it waits, this ends another thread's acquire with ZKE_LOST. */
 int zke_lock_release(zke_lock *lock) {
   int rc = zke_recipe_enter((zke_recipe *)lock);
   if (rc != ZKE_OK) return rc;
@@ -241,6 +252,8 @@ static int lock_steal(zke_lock *lock) {
   }
 }
 
+/* From the holder of this moment: where it has released meanwhile, whoever
+ * holds then is read and robbed anew. */
 int zke_lock_steal(zke_lock *lock) {
   int rc = lock_entered(lock, zke_line_enter((zke_line *)lock));
   if (rc != ZKE_OK) return rc;
@@ -253,6 +266,8 @@ int zke_lock_steal(zke_lock *lock) {
   return lock_leave(lock, rc);
 }
 
+/* Deletes the holder's znode and holds nothing.  With a token only that holding
+ * is broken, however long the caller had looked at it. */
 int zke_lock_break(zke *z, const char *path, int64_t token) {
   char *victim = NULL;
   int rc = lock_holder(z, path, token, &victim);
@@ -276,6 +291,9 @@ static int lock_do_held(zke_lock *lock, zke_lock_do_fn fn, void *arg) {
 /* Also what a cancellation of the thread does. */
 static void lock_do_end(void *lock) { zke_lock_free(lock); }
 
+/* The lock is freed however fn ends, by the cancellation of its thread too:
+ * hence the cleanup handler, and rc volatile, as pthread_cleanup_push() may be
+ * a setjmp(). */
 static int lock_do(zke_lock *lock, int64_t deadline_ms, zke_lock_do_fn fn,
                    void *arg) {
   volatile int rc = ZKE_OK;
@@ -286,6 +304,8 @@ static int lock_do(zke_lock *lock, int64_t deadline_ms, zke_lock_do_fn fn,
   return rc;
 }
 
+/* A lock for one call: what is returned is fn's result where the lock was
+ * had. */
 int zke_lock_do(zke *z, const char *base, const char *name, int64_t deadline_ms,
                 zke_lock_do_fn fn, void *arg) {
   zke_lock *lock = NULL;

@@ -48,6 +48,7 @@ static const char *const multilock_places[] = {"lock", "rwlock", "rwlock"};
 
 /* ---- states ---- */
 
+/* As line_change(), for all of the locks together. */
 static void multilock_change(zke_multilock *ml, int state, int64_t token) {
   bool news = ml->state != state;
   ml->state = state;
@@ -84,6 +85,8 @@ static int multilock_take_back(zke_multilock *ml) {
   return rc == ZKE_OK ? ZKE_OK : zke_recipe_restore(&kept, rc);
 }
 
+/* Out of all lines.  One that cannot be told to go now goes later, by the
+ * session. */
 static int multilock_leave(zke_multilock *ml) {
   int rc = multilock_take_back(ml);
   multilock_change(ml, ZKE_LINE_OUT, 0);
@@ -128,6 +131,8 @@ static int multilock_try_write(zke *z, void *arg) {
   return zke_recipe_multi(z, w->ops, w->count, w->results);
 }
 
+/* All znodes change their state in one step, so the token is one zxid for all
+ * of them. */
 static int multilock_write_all(zke_multilock *ml, const char *state,
                                int64_t *zxid) {
   zke *z = ml->r.z;
@@ -179,6 +184,8 @@ static int multilock_look(zke_multilock *ml) {
   return all ? ZKE_OK : ZKE_NOT_YET;
 }
 
+/* Where all turns had come at once nobody came between, and the czxid is the
+ * token; else the znodes are marked. */
 static int multilock_take_office(zke_multilock *ml) {
   int64_t token = ml->czxid;
   int rc = ml->at_once ? ZKE_OK : multilock_write_all(ml, "held", &token);
@@ -198,6 +205,7 @@ static int multilock_go_on(zke_multilock *ml) {
                                                        : ZKE_OK;
 }
 
+/* A znode that has gone takes the others with it: all or none. */
 static int multilock_step(zke_recipe *r) {
   zke_multilock *ml = (zke_multilock *)r;
   if (ml->state != ZKE_LINE_WAITING && ml->state != ZKE_LINE_HELD)
@@ -225,6 +233,7 @@ static void multilock_ended(zke_recipe *r) {
     multilock_change(ml, ZKE_LINE_LOST, 0);
 }
 
+/* The number is the token, or 0. */
 static void multilock_deliver(zke_recipe *r, int event, int64_t number,
                               const char *text, int len) {
   zke_multilock *ml = (zke_multilock *)r;
@@ -236,6 +245,7 @@ static void multilock_quit(zke_recipe *r) {
   multilock_leave((zke_multilock *)r);
 }
 
+/* No znode is left at this point: quit has discarded them. */
 static void multilock_destroy(zke_recipe *r) {
   zke_multilock *ml = (zke_multilock *)r;
   for (int i = 0; i < ml->count; i++) {
@@ -279,6 +289,7 @@ static int multilock_check_items(zke *z, const zke_multilock_item *items,
   return ZKE_OK;
 }
 
+/* What is missing without memory is NULL, which destroy does not mind. */
 static int multilock_fill(zke_multilock *ml, const zke_multilock_item *items,
                           int count, const zke_multilock_options *o) {
   zke *z = ml->r.z;
@@ -310,6 +321,8 @@ static int multilock_options(const zke_multilock_options *given,
   return ZKE_OK;
 }
 
+/* The object's own path is the first item's, for sentences; each item has a
+ * line of its own. */
 int zke_multilock_new(zke *z, const zke_multilock_item *items, int count,
                       const zke_multilock_options *options,
                       zke_multilock **ml_out) {
@@ -337,6 +350,7 @@ void zke_multilock_free(zke_multilock *ml) {
 
 /* ---- in ---- */
 
+/* Each directory belongs to the recipe of its item's mode, and says so. */
 static int multilock_place(zke_multilock *ml, int64_t deadline_ms) {
   int rc = ZKE_OK;
   for (int i = 0; i < ml->count && rc == ZKE_OK; i++) {
@@ -370,6 +384,9 @@ static int multilock_make(zke_multilock *ml, const char *state,
   return rc;
 }
 
+/* One entry in each line, made in one step: two multi-locks that want the same
+ * locks have the same order in each, so they cannot wait for each other.  If
+ * the process dies after the step its session's end takes all of them. */
 static int multilock_join(zke_multilock *ml, bool blocking,
                           int64_t deadline_ms) {
   if (ml->state == ZKE_LINE_LOST && !ml->blocking) {
@@ -400,6 +417,7 @@ static int multilock_say_held(zke_multilock *ml, int rc) {
 
 /* ---- the blocking call ---- */
 
+/* The await's question. */
 static int multilock_is_done(zke_recipe *r) {
   const zke_multilock *ml = (zke_multilock *)r;
   return ml->state == ZKE_LINE_HELD      ? ZKE_OK
@@ -416,6 +434,8 @@ static int multilock_begin_blocking(zke_multilock *ml) {
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
+/* As zke_line_acquire(): the state is written first, the deadlock looked for
+ * then. */
 static int multilock_acquire(zke_multilock *ml, int64_t deadline_ms) {
   int rc = ZKE_OK;
   if (ml->state == ZKE_LINE_WAITING && !ml->blocking) {
@@ -441,6 +461,7 @@ int zke_multilock_acquire(zke_multilock *ml, int64_t deadline_ms) {
   return zke_recipe_leave(&ml->r, multilock_acquire(ml, deadline_ms));
 }
 
+/* Out again where anybody is before it, in any of the lines. */
 static int multilock_try(zke_multilock *ml) {
   int rc = multilock_join(ml, false, ZKE_FOREVER);
   if (rc != ZKE_OK || ml->state == ZKE_LINE_HELD) return rc;
@@ -473,6 +494,7 @@ int zke_multilock_cancel(zke_multilock *ml) {
 
 /* ---- out, and looking ---- */
 
+/* Asks the file for each of the znodes. */
 static int multilock_check(zke_multilock *ml) {
   if (ml->state == ZKE_LINE_HELD) {
     int rc = ZKE_OK;
@@ -484,6 +506,7 @@ static int multilock_check(zke_multilock *ml) {
   return zke_recipe_fail(ZKE_LOST, "the multilock %s is not held", ml->r.path);
 }
 
+/* What is not held is given up as well, and told by ZKE_LOST. */
 int zke_multilock_release(zke_multilock *ml) {
   int rc = zke_recipe_enter((zke_recipe *)ml);
   if (rc != ZKE_OK) return rc;
@@ -496,6 +519,8 @@ int zke_multilock_release(zke_multilock *ml) {
   return zke_recipe_leave(&ml->r, rc);
 }
 
+/* An object that cannot be entered holds nothing that the caller could rely
+ * on. */
 int zke_multilock_state(zke_multilock *ml) {
   if (zke_recipe_enter((zke_recipe *)ml) != ZKE_OK) return ZKE_MULTILOCK_LOST;
   int state = ml->state;
@@ -503,6 +528,8 @@ int zke_multilock_state(zke_multilock *ml) {
   return state;
 }
 
+/* 0 for an object that cannot be entered: a fencing value that nobody
+ * accepts. */
 int64_t zke_multilock_token(zke_multilock *ml) {
   if (zke_recipe_enter((zke_recipe *)ml) != ZKE_OK) return 0;
   int64_t token = ml->token;
@@ -516,6 +543,7 @@ int zke_multilock_check(zke_multilock *ml) {
   return zke_recipe_leave(&ml->r, multilock_check(ml));
 }
 
+/* An operation for each lock: the multi fails when any of them has gone. */
 static int multilock_ops(zke_multilock *ml, zke_op *ops, int count) {
   if (count != ml->count)
     return zke_recipe_fail(ZKE_BADARGUMENTS,
@@ -526,6 +554,7 @@ static int multilock_ops(zke_multilock *ml, zke_op *ops, int count) {
   return ZKE_OK;
 }
 
+/* One block of operations, as many as there are locks. */
 int zke_multilock_ops(zke_multilock *ml, zke_op *ops, int count) {
   if (!ops) return zke_recipe_fail(ZKE_BADARGUMENTS, "ops is NULL");
   int rc = zke_recipe_enter((zke_recipe *)ml);

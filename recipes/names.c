@@ -32,6 +32,8 @@ static bool name_is_plain(const char *name) {
   return strncmp(name, NAMES_TWIN, strlen(NAMES_TWIN)) != 0;
 }
 
+/* Names that recipes use for themselves ("_c_…") are refused, or a twin could
+ * be taken for a binding. */
 static int name_check(const char *name) {
   if (!name) return zke_recipe_fail(ZKE_BADARGUMENTS, "the name is NULL");
   if (!*name || strchr(name, '/') || !name_is_plain(name))
@@ -134,6 +136,7 @@ static int names_step(zke_recipe *r) {
 static const zke_recipe_class names_class = {.name = "name service",
                                              .step = names_step};
 
+/* No znode is made: the directory comes with the first binding. */
 int zke_names_new(zke *z, const char *path, const zke_names_options *options,
                   zke_names **names_out) {
   zke_recipe *r = NULL;
@@ -292,6 +295,8 @@ static int names_try_free(names_change *c) {
   return zke_recipe_fail(ZKE_NONODE, "the name %s is not bound", c->path);
 }
 
+/* One try of a change.  What is bound now decides which it is, so a repetition
+ * after a lost reply sees its own work and stops. */
 static int names_try(zke *z, void *arg) {
   names_change *c = arg;
   bound old;
@@ -334,6 +339,8 @@ static int names_check_value(const void *value, int len) {
   return zke_recipe_fail(ZKE_BADARGUMENTS, "a value of length %d", len);
 }
 
+/* ZKE_HELD, with who holds the name, where it is bound.  An ephemeral
+ * binding goes with its session. */
 int zke_names_bind(zke_names *names, const char *name, const void *value,
                    int len, int ephemeral, int64_t deadline_ms,
                    int64_t *token_out) {
@@ -350,6 +357,8 @@ int zke_names_bind(zke_names *names, const char *name, const void *value,
   return names_leave(names, path, rc);
 }
 
+/* Replaces what is bound, or only the binding of that token: a process that was
+ * stopped for a while cannot undo what came after it. */
 int zke_names_rebind(zke_names *names, const char *name, int64_t token,
                      const void *value, int len, int ephemeral,
                      int64_t deadline_ms, int64_t *token_out) {
@@ -368,6 +377,7 @@ int zke_names_rebind(zke_names *names, const char *name, int64_t token,
   return names_leave(names, path, rc);
 }
 
+/* With a token only that binding, else whichever there is. */
 int zke_names_unbind(zke_names *names, const char *name, int64_t token,
                      int64_t deadline_ms) {
   char *path;
@@ -379,6 +389,7 @@ int zke_names_unbind(zke_names *names, const char *name, int64_t token,
 
 /* ---- looking ---- */
 
+/* One read: value and who bound it belong together. */
 static int names_lookup(zke_names *n, const char *path, zke_binding **out) {
   bound o;
   char *data;
@@ -396,6 +407,7 @@ static int names_lookup(zke_names *n, const char *path, zke_binding **out) {
   return zke_recipe_fail(rc, "the name %s is not bound", path);
 }
 
+/* Asks the file. */
 int zke_names_lookup(zke_names *names, const char *name,
                      zke_binding **binding_out) {
   char *path;
@@ -450,6 +462,9 @@ static int names_resolve(zke_names *n, const char *path, zke_op_result *out) {
   return rc;
 }
 
+/* Follows the name to the znode whose path it stands for.  Both are read in one
+ * snapshot; where the name stands for another znode by then it is followed
+ * again, so what is returned was true at one moment. */
 int zke_names_resolve(zke_names *names, const char *name, char **data_out,
                       int *len_out, zke_stat *stat_out) {
   char *path;
@@ -500,6 +515,7 @@ static int names_list(zke_names *n, const zke_config_tree *t,
   return ZKE_OK;
 }
 
+/* Twins and whatever is no binding are left out. */
 int zke_names_list(zke_names *names, zke_binding_list **list_out) {
   zke_config_tree *tree = NULL;
   if (!list_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "list_out is NULL");
@@ -534,6 +550,8 @@ static int names_wait(zke_names *n, const char *path, int64_t deadline_ms,
   return rc;
 }
 
+/* Waits until the name is bound.  One blocking call an object.  The watch goes
+ * with the call, whose sentence survives that. */
 int zke_names_wait(zke_names *names, const char *name, int64_t deadline_ms,
                    zke_binding **binding_out) {
   char *path;

@@ -107,6 +107,7 @@ typedef struct division {
   int count;
 } division;
 
+/* As empty as before plan_read(), so it may be called twice. */
 static void plan_free(division *p) {
   if (p->got) zke_results_clear(p->got, p->entries->count);
   zke_free(p->got);
@@ -166,6 +167,9 @@ static int plan_read_names(zke *z, const char *directory, division *p) {
   return rc;
 }
 
+/* The members of this moment and the names by which they are known.  The same
+ * reading gives the same division in every process, since that is computed from
+ * it alone. */
 static int plan_read(zke *z, const char *directory, zke_watch_fn fn,
                      void *context, division *p) {
   static const char *const kind = MEMBER_KIND;
@@ -226,6 +230,7 @@ static void item_lose(zke_partition *p, part_item *it) {
   item_drop(it);
 }
 
+/* Before one's own znode of it goes: else the event of that lay about. */
 static void item_unwatch(zke_partition *p, part_item *it) {
   if (it->watched)
     zke_remove_watch(p->r.z, it->path, ZKE_WATCH_DATA, zke_recipe_watcher,
@@ -251,6 +256,8 @@ typedef struct item_act {
   part_item *it;
 } item_act;
 
+/* The item's znode is its lock.  A member that has to let go first still has
+ * its znode there: ZKE_NODEEXISTS. */
 static int item_try_create(zke *z, void *arg) {
   const item_act *a = arg;
   const char *znode = a->p->znode;
@@ -409,6 +416,7 @@ static int part_follow(zke_partition *p, division *plan, int self) {
   return rc;
 }
 
+/* Another member is the neighbour now. */
 static void part_forget_neighbour(zke_partition *p) {
   if (!p->neighbour) return;
   zke_remove_watch(p->r.z, p->neighbour, ZKE_WATCH_DATA, zke_recipe_watcher,
@@ -438,6 +446,9 @@ static int part_watch_neighbour(zke_partition *p, const division *plan,
   return rc == ZKE_NONODE ? ZKE_OK : rc; /* the directory's watch tells */
 }
 
+/* One look.  Each member watches the directory and its neighbour, so any death
+ * is noticed by one other, which removes what the dead one has left; the
+ * directory's change then tells all. */
 static int part_step(zke_recipe *r) {
   zke_partition *p = (zke_partition *)r;
   division plan;
@@ -461,6 +472,7 @@ static int part_step(zke_recipe *r) {
   return rc;
 }
 
+/* Notes which watches have fired, so that the step sets them again. */
 static void part_event(zke_recipe *r, int type, const char *path) {
   zke_partition *p = (zke_partition *)r;
   bool all = type == ZKE_EVENT_OVERFLOW;
@@ -476,6 +488,7 @@ static void part_event(zke_recipe *r, int type, const char *path) {
 
 static void part_ended(zke_recipe *r) { part_lose((zke_partition *)r); }
 
+/* The text is the item, the number its token. */
 static void part_deliver(zke_recipe *r, int event, int64_t number,
                          const char *text, int len) {
   zke_partition *p = (zke_partition *)r;
@@ -546,6 +559,7 @@ static int part_quit(zke_partition *p) {
 
 static void part_going(zke_recipe *r) { part_quit((zke_partition *)r); }
 
+/* No znode is left at this point: quit has discarded them. */
 static void part_destroy(zke_recipe *r) {
   zke_partition *p = (zke_partition *)r;
   for (int i = 0; p->item && i < p->count; i++) {
@@ -574,6 +588,8 @@ static int part_order(const void *a, const void *b) {
   return strcmp(((const part_item *)a)->name, ((const part_item *)b)->name);
 }
 
+/* The items are sorted, and hashed in that order: members that were given the
+ * same items in another order have the same hash, and others find out. */
 static int part_fill(zke_partition *p, const char *const *items, int count) {
   zke *z = p->r.z;
   p->item = zke_alloc(z, (size_t)count * sizeof *p->item);
@@ -598,6 +614,7 @@ static int part_fill(zke_partition *p, const char *const *items, int count) {
   return ZKE_OK;
 }
 
+/* What can be refused without touching the file. */
 static int part_check(const char *const *items, int count,
                       const zke_partition_options *given,
                       zke_partition_options *o, zke_partition **p_out) {
@@ -612,6 +629,7 @@ static int part_check(const char *const *items, int count,
   return ZKE_OK;
 }
 
+/* Makes no znode; joining does. */
 int zke_partition_new(zke *z, const char *path, const char *const *items,
                       int count, const zke_partition_options *options,
                       zke_partition **p_out) {
@@ -659,6 +677,7 @@ static int part_compare(zke_partition *p) {
   return rc;
 }
 
+/* One's own member's znode, whose data tells the hash of the items it knows. */
 static int part_make(zke_partition *p) {
   const char *name = p->name ? p->name : "";
   size_t size = strlen(name) + 20;
@@ -672,6 +691,9 @@ static int part_make(zke_partition *p) {
   return rc;
 }
 
+/* A member with other items is refused after its znode was made, since two such
+ * members could join at the same moment: then at least the later one sees the
+ * other.  If the process dies here its session's end removes the znode. */
 static int part_join(zke_partition *p) {
   if (p->znode)
     return zke_recipe_fail(ZKE_MISUSE, "already a member of %s", p->r.path);
@@ -706,6 +728,7 @@ static int part_is_none(const zke_partition *p) {
   return zke_recipe_fail(ZKE_LOST, "this object is no member of %s", p->r.path);
 }
 
+/* A blocking call of another thread is told as well. */
 int zke_partition_leave(zke_partition *p) {
   int rc = zke_recipe_enter((zke_recipe *)p);
   if (rc != ZKE_OK) return rc;
@@ -716,6 +739,7 @@ int zke_partition_leave(zke_partition *p) {
   return zke_recipe_leave(&p->r, rc);
 }
 
+/* NULL for an item that is none of the partition's. */
 static part_item *part_find(zke_partition *p, const char *item) {
   for (int i = 0; item && i < p->count; i++) {
     if (strcmp(p->item[i].name, item) == 0) return &p->item[i];
@@ -728,6 +752,8 @@ static int part_not_owned(const zke_partition *p, const char *item) {
                          item ? item : "NULL", p->r.path);
 }
 
+/* Only what was asked for may be let go.  The next owner takes it when its
+ * znode goes; if the plan has changed in between, the item comes back. */
 static int part_release(zke_partition *p, const char *item) {
   part_item *it = part_find(p, item);
   if (!it || !item_is_held(it)) return part_not_owned(p, item);
@@ -750,6 +776,7 @@ int zke_partition_release(zke_partition *p, const char *item) {
 
 /* ---- states ---- */
 
+/* SETTLED when one has all that the plan gives it and nothing else. */
 static int part_state(const zke_partition *p) {
   int state = ZKE_PARTITION_SETTLED;
   if (!p->znode) return p->gone ? ZKE_PARTITION_LOST : ZKE_PARTITION_OUT;
@@ -761,6 +788,7 @@ static int part_state(const zke_partition *p) {
   return state;
 }
 
+/* When the time to let go ends that the items wanted by this member have. */
 static int64_t part_next(const zke_partition *p) {
   int64_t next = ZKE_FOREVER;
   for (int i = 0; i < p->count && p->release_ms; i++) {
@@ -794,6 +822,8 @@ static int part_say(const zke_partition *p, int rc) {
   return rc;
 }
 
+/* Wakes also when somebody's time to let go is over: then that one's znode is
+ * taken away. */
 static int part_wait(zke_partition *p, int64_t deadline_ms) {
   for (;;) {
     int64_t next = part_next(p);
@@ -822,6 +852,7 @@ int zke_partition_step(zke_partition *p) {
   return zke_recipe_leave(&p->r, part_step(&p->r));
 }
 
+/* For a program with a loop of its own: when to call step. */
 int zke_partition_due(zke_partition *p, int64_t *deadline_out) {
   int rc = zke_recipe_enter((zke_recipe *)p);
   if (rc != ZKE_OK) return rc;
@@ -829,6 +860,7 @@ int zke_partition_due(zke_partition *p, int64_t *deadline_out) {
   return zke_recipe_leave(&p->r, rc);
 }
 
+/* From memory. */
 int zke_partition_state(zke_partition *p) {
   if (zke_recipe_enter((zke_recipe *)p) != ZKE_OK) return ZKE_PARTITION_LOST;
   int state = part_state(p);
@@ -836,6 +868,7 @@ int zke_partition_state(zke_partition *p) {
   return state;
 }
 
+/* The znode of the item: greater than that of any owner before. */
 int64_t zke_partition_token(zke_partition *p, const char *item) {
   if (zke_recipe_enter((zke_recipe *)p) != ZKE_OK) return 0;
   const part_item *it = part_find(p, item);
@@ -861,6 +894,7 @@ int zke_partition_check(zke_partition *p, const char *item) {
   return zke_recipe_leave(&p->r, part_check_item(p, item));
 }
 
+/* Makes the user's multi fail unless one is still a member. */
 int zke_partition_op(zke_partition *p, const char *item, zke_op *op) {
   if (!op) return zke_recipe_fail(ZKE_BADARGUMENTS, "op is NULL");
   int rc = zke_recipe_enter((zke_recipe *)p);
@@ -889,6 +923,7 @@ static zke_strings *part_names(const zke_partition *p) {
   return s;
 }
 
+/* The items that one holds now. */
 int zke_partition_list(zke_partition *p, zke_strings **items_out) {
   if (!items_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "items_out is NULL");
   int rc = zke_recipe_enter((zke_recipe *)p);
@@ -957,6 +992,8 @@ static zke_partition_owners *part_pack(zke *z, const part_roll *roll) {
   return list;
 }
 
+/* Reads one item after the other; one that changes hands meanwhile is told as
+ * it was when it was read. */
 static int part_call_roll(zke *z, const char *directory,
                           const zke_strings *names, part_roll *roll) {
   size_t n = (size_t)names->count + 1;
@@ -972,6 +1009,7 @@ static int part_call_roll(zke *z, const char *directory,
   return rc;
 }
 
+/* For whoever looks from outside: each item with its owner. */
 int zke_partition_parties(zke *z, const char *path,
                           zke_partition_owners **list_out) {
   zke_strings *names = NULL;

@@ -112,6 +112,7 @@ static int record_read(zke *z, const char *path, const char *running,
   return rc;
 }
 
+/* A line end in the identity becomes a space, as record_parse() reads lines. */
 static char *record_text(zke *z, const record *c) {
   size_t size = 320 + strlen(c->identity);
   char *text = zke_alloc(z, size);
@@ -142,6 +143,7 @@ struct zke_periodic {
   char *identity;
   int version; /* of its record */
   bool placed, waiting, watched, woken;
+  bool given_up; /* released while a blocking call waits for it */
 };
 
 static int job_lost(const zke_periodic *j) {
@@ -260,6 +262,13 @@ static bool job_is_mine(const zke_periodic *j, const record *c) {
   return c->filled && strcmp(c->id, j->mine.id) == 0;
 }
 
+/* One look, and the claim where the job is due.  After a lost reply the claim
+ * is one's own where the record has one's id and the session that runs it is
+ * this one.  What follows for waiting is noted in the claim: when to look next,
+ * and whether the end of the present run may make it due sooner.
+ *
+ * If the process dies after the claim `running` goes with its session; the
+ * record says that the run has not ended. */
 static int job_claim_once(zke *z, job_claim *a) {
   zke_periodic *j = a->j;
   record c;
@@ -319,6 +328,7 @@ static int job_begin_claim(zke_periodic *j) {
   return j->identity ? ZKE_OK : ZKE_NOMEM;
 }
 
+/* Watches the run, for its end or its process's death. */
 static int job_watch(zke_periodic *j) {
   int rc =
       zke_get(j->r.z, j->running, zke_recipe_watcher, &j->r, NULL, NULL, NULL);
@@ -326,6 +336,8 @@ static int job_watch(zke_periodic *j) {
   return rc;
 }
 
+/* Before one ends a run oneself: else the event of that lay about until the
+ * next dispatch. */
 static void job_unwatch(zke_periodic *j) {
   if (j->watched)
     zke_remove_watch(j->r.z, j->running, ZKE_WATCH_DATA, zke_recipe_watcher,
@@ -362,6 +374,8 @@ static int job_settle(zke_periodic *j, const job_claim *a, int rc) {
   return zke_recipe_restore(&kept, rc);
 }
 
+/* Claims at once or fails.  From the claim on the znode is watched, so that a
+ * claim that is taken away is heard of. */
 static int job_claim_now(zke_periodic *j, job_claim *a) {
   int rc = job_begin_claim(j);
   if (rc == ZKE_OK) rc = zke_retry(j->r.z, job_try_claim, a, ZKE_FOREVER);
@@ -395,6 +409,9 @@ static int job_try_end(zke *z, void *arg) {
   return done ? ZKE_OK : ZKE_LOST;
 }
 
+/* The end and its status are written in the same step in which `running` goes:
+ * nobody sees a run that is neither running nor ended.  If the process dies
+ * before the step the run was not finished. */
 static int job_end_run(zke_periodic *j, int status) {
   job_unwatch(j); /* a step watches again where it fails */
   j->mine.end_ms = zke_wall(j->r.z);
@@ -418,6 +435,7 @@ static int job_end_run(zke_periodic *j, int status) {
 
 /* ---- the object ---- */
 
+/* An overflow may have hidden the one that is waited for. */
 static void job_event(zke_recipe *r, int type, const char *path) {
   zke_periodic *j = (zke_periodic *)r;
   if (type == ZKE_EVENT_OVERFLOW || strcmp(path, j->running) == 0)
@@ -427,6 +445,7 @@ static void job_event(zke_recipe *r, int type, const char *path) {
 
 static void job_ended(zke_recipe *r) { job_lose((zke_periodic *)r); }
 
+/* The only event is the loss of the claim. */
 static void job_deliver(zke_recipe *r, int event, int64_t number,
                         const char *text, int len) {
   zke_periodic *j = (zke_periodic *)r;
@@ -440,6 +459,7 @@ static void job_quit(zke_recipe *r) {
     zke_recipe_discard(r->z, j->running, ZKE_EPHEMERAL, j->token);
 }
 
+/* No znode is left at this point: quit has discarded it. */
 static void job_destroy(zke_recipe *r) {
   zke_periodic *j = (zke_periodic *)r;
   zke_free(j->base);
@@ -455,6 +475,7 @@ static const zke_recipe_class job_class = {.name = "job",
                                            .quit = job_quit,
                                            .destroy = job_destroy};
 
+/* The bounds keep the times of periods within 64 bits. */
 static int job_check_options(const char *base, const char *name,
                              const zke_periodic_options *given,
                              zke_periodic_options *o) {
@@ -469,6 +490,7 @@ static int job_check_options(const char *base, const char *name,
   return ZKE_OK;
 }
 
+/* Makes no znode; the directory comes with the first claim. */
 int zke_periodic_new(zke *z, const char *base, const char *name,
                      const zke_periodic_options *options,
                      zke_periodic **job_out) {
@@ -512,6 +534,7 @@ static int job_enter(zke_periodic *j, int64_t deadline_ms) {
   return zke_recipe_leave(&j->r, rc);
 }
 
+/* Not due, or done by another, is told at once by ZKE_LIMIT or ZKE_HELD. */
 static int job_try(zke_periodic *j, bool force) {
   int rc = job_enter(j, 0);
   if (rc != ZKE_OK) return rc;
@@ -524,8 +547,11 @@ int zke_periodic_force(zke_periodic *job) { return job_try(job, true); }
 
 /* ---- waiting ---- */
 
+/* The await's question.  A release beside the waiting call ends it. */
 static int job_is_woken(zke_recipe *r) {
-  return ((zke_periodic *)r)->woken ? ZKE_OK : ZKE_NOT_YET;
+  const zke_periodic *j = (const zke_periodic *)r;
+  if (j->given_up) return job_lost(j);
+  return j->woken ? ZKE_OK : ZKE_NOT_YET;
 }
 
 /* Somebody does it: watch for its end, if that may make it due.
@@ -552,6 +578,8 @@ static int job_linger(zke_periodic *j, const job_claim *a, int refused,
   return rc == ZKE_OPERATIONTIMEOUT && !last ? ZKE_OK : rc;
 }
 
+/* Tries, and waits until there is a reason to try again.  At the deadline the
+ * sentence of the last try stands: it says who does it, or when it is due. */
 static int job_wait(zke_periodic *j, int64_t deadline_ms) {
   zke_sentence kept;
   for (;;) {
@@ -565,21 +593,32 @@ static int job_wait(zke_periodic *j, int64_t deadline_ms) {
   }
 }
 
+/* A deadline of 0 has passed; as job_enter()'s 0 it would mean a call that does
+ * not wait. */
 int zke_periodic_acquire(zke_periodic *job, int64_t deadline_ms) {
   int rc = job_enter(job, deadline_ms ? deadline_ms : 1);
   if (rc != ZKE_OK) return rc;
   job->waiting = true;
+  job->given_up = false;
   rc = job_wait(job, deadline_ms);
   job->waiting = false;
   if (rc != ZKE_OK) job_unwatch(job);
   return zke_recipe_leave(&job->r, rc);
 }
 
+/* The job is done, or its waiting call is to end; that one sleeps, so it is
+ * woken to find out. */
 int zke_periodic_release(zke_periodic *job, int status) {
   int rc = zke_recipe_enter((zke_recipe *)job);
   if (rc != ZKE_OK) return rc;
-  rc = job->state == ZKE_PERIODIC_HELD ? job_end_run(job, status)
-                                       : job_lost(job);
+  if (job->state == ZKE_PERIODIC_HELD) {
+    rc = job_end_run(job, status);
+  } else if (job->waiting) {
+    job->given_up = true;
+    rc = zke_wake(job->r.z);
+  } else {
+    rc = job_lost(job);
+  }
   return zke_recipe_leave(&job->r, rc);
 }
 
@@ -589,6 +628,7 @@ int zke_periodic_cancel(zke_periodic *job) {
 
 /* ---- looking ---- */
 
+/* From memory. */
 int zke_periodic_state(zke_periodic *job) {
   if (zke_recipe_enter((zke_recipe *)job) != ZKE_OK) return ZKE_PERIODIC_LOST;
   int state = job->state;
@@ -596,6 +636,7 @@ int zke_periodic_state(zke_periodic *job) {
   return state;
 }
 
+/* The zxid of the claim, greater than that of any run before. */
 int64_t zke_periodic_token(zke_periodic *job) {
   if (zke_recipe_enter((zke_recipe *)job) != ZKE_OK) return 0;
   int64_t token = job->token;
@@ -622,6 +663,8 @@ int zke_periodic_check(zke_periodic *job) {
   return zke_recipe_leave(&job->r, job_check(job));
 }
 
+/* Makes the user's multi fail unless the run is still this object's: each claim
+ * writes the record, so its version tells. */
 int zke_periodic_op(zke_periodic *job, zke_op *op) {
   if (!op) return zke_recipe_fail(ZKE_BADARGUMENTS, "op is NULL");
   int rc = zke_recipe_enter((zke_recipe *)job);
@@ -663,6 +706,7 @@ static int job_last(zke *z, const char *path, const char *running, record *c) {
   return rc;
 }
 
+/* The last run, or the present one, for whoever looks from outside. */
 int zke_periodic_get(zke *z, const char *base, const char *name,
                      zke_periodic_record **record_out) {
   record c = {0};

@@ -125,7 +125,8 @@ ZKE_API int zke_periodic_force(zke_periodic *job);
  * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
 ZKE_API int zke_periodic_acquire(zke_periodic *job, int64_t deadline_ms);
 
-/* zke_periodic_release - it is done
+/* zke_periodic_release - it is done; or, beside another thread's acquire: end
+ * that call with ZKE_LOST
  *
  *   status  as a program's exit status: 0 when all went well
  *

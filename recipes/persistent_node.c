@@ -131,6 +131,7 @@ static int node_step(zke_recipe *r) {
   return n->started ? node_look(n) : ZKE_OK;
 }
 
+/* What may have been made went with the session. */
 static void node_ended(zke_recipe *r) {
   zke_persistent_node *n = (zke_persistent_node *)r;
   n->unsure = false;
@@ -140,6 +141,7 @@ static void node_ended(zke_recipe *r) {
     n->state = LOST;
 }
 
+/* The number is the znode's czxid, or 0. */
 static void node_deliver(zke_recipe *r, int event, int64_t number,
                          const char *text, int len) {
   zke_persistent_node *n = (zke_persistent_node *)r;
@@ -180,6 +182,7 @@ static int node_keep(zke_persistent_node *n, const void *data, int len) {
   return ZKE_OK;
 }
 
+/* The data is copied: the znode may have to be made again at any time. */
 int zke_persistent_node_new(zke *z, const char *path, const void *data, int len,
                             const zke_persistent_node_options *options,
                             zke_persistent_node **node_out) {
@@ -207,6 +210,8 @@ void zke_persistent_node_free(zke_persistent_node *node) {
 
 /* ---- in and out ---- */
 
+/* Where the first look fails it is repeated by later dispatches: the node is
+ * wanted from here on, whatever this call returns. */
 int zke_persistent_node_start(zke_persistent_node *node) {
   int rc = zke_recipe_enter((zke_recipe *)node);
   if (rc != ZKE_OK) return rc;
@@ -247,6 +252,8 @@ static int node_give_up(zke_persistent_node *n, int rc) {
   return zke_recipe_restore(&kept, rc);
 }
 
+/* Waits until the node is there as this object's: somebody else's znode may be
+ * at the path.  On failure the object wants it no longer. */
 int zke_persistent_node_acquire(zke_persistent_node *node,
                                 int64_t deadline_ms) {
   int rc = zke_recipe_enter_by((zke_recipe *)node, deadline_ms);
@@ -266,6 +273,8 @@ int zke_persistent_node_acquire(zke_persistent_node *node,
   return zke_recipe_leave(&node->r, rc);
 }
 
+/* The watch and the znode go; whoever deletes it later is not answered by
+ * making it again. */
 int zke_persistent_node_release(zke_persistent_node *node) {
   int rc = zke_recipe_enter((zke_recipe *)node);
   if (rc != ZKE_OK) return rc;
@@ -273,6 +282,8 @@ int zke_persistent_node_release(zke_persistent_node *node) {
   return zke_recipe_leave(&node->r, rc);
 }
 
+/* Kept first, written then: if the process dies in between the znode goes
+ * anyway, and if the write fails the next making has the new data. */
 int zke_persistent_node_set(zke_persistent_node *node, const void *data,
                             int len, int64_t deadline_ms) {
   int rc = zke_recipe_enter_by((zke_recipe *)node, deadline_ms);
@@ -285,6 +296,7 @@ int zke_persistent_node_set(zke_persistent_node *node, const void *data,
 
 /* ---- looking ---- */
 
+/* From memory. */
 int zke_persistent_node_state(zke_persistent_node *node) {
   if (zke_recipe_enter((zke_recipe *)node) != ZKE_OK) return LOST;
   int state = node->state;
@@ -292,6 +304,7 @@ int zke_persistent_node_state(zke_persistent_node *node) {
   return state;
 }
 
+/* The czxid: another making of the znode has another. */
 int64_t zke_persistent_node_token(zke_persistent_node *node) {
   if (zke_recipe_enter((zke_recipe *)node) != ZKE_OK) return 0;
   int64_t token = node->state == PRESENT ? node->czxid : 0;
@@ -305,6 +318,9 @@ int zke_persistent_node_cancel(zke_persistent_node *node) {
 
 /* ---- another session ---- */
 
+/* On a new handle, after the session's end: the same path, data and listener.
+ * The old object is not entered, because every call on it would fail; its mutex
+ * is held for what is read of it. */
 int zke_persistent_node_renew(zke_persistent_node **node, zke *z) {
   zke_persistent_node *old = node ? *node : NULL, *new_;
   if (!old) return zke_recipe_fail(ZKE_BADARGUMENTS, "the object is NULL");

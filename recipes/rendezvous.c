@@ -44,6 +44,8 @@ static void meeting_told(zke_double_barrier *b, int event, int64_t round,
   }
 }
 
+/* A meeting is a double barrier of another kind, which nobody waits to
+ * leave. */
 int zke_rendezvous_new(zke *z, const char *path, int parties,
                        const zke_rendezvous_options *options,
                        zke_rendezvous **meeting_out) {
@@ -79,6 +81,7 @@ static int meeting_check(const zke_rendezvous *meeting) {
   return zke_recipe_fail(ZKE_BADARGUMENTS, "the object is NULL");
 }
 
+/* Blocks until all have come, and gives what all have brought. */
 int zke_rendezvous_meet(zke_rendezvous *meeting, const void *data, int len,
                         int64_t deadline_ms, zke_party_list **list_out,
                         int64_t *token_out) {
@@ -88,6 +91,7 @@ int zke_rendezvous_meet(zke_rendezvous *meeting, const void *data, int len,
                                  list_out, token_out);
 }
 
+/* Leaves the meeting before, if there was one, and joins the next. */
 int zke_rendezvous_start(zke_rendezvous *meeting, const void *data, int len) {
   int rc = meeting_check(meeting);
   if (rc != ZKE_OK) return rc;
@@ -109,6 +113,7 @@ int zke_rendezvous_stop(zke_rendezvous *meeting) {
   return rc == ZKE_OK ? zke_double_barrier_stop(meeting->barrier) : rc;
 }
 
+/* Who met last, and what they brought; from memory. */
 int zke_rendezvous_list(zke_rendezvous *meeting, zke_party_list **list_out,
                         int64_t *token_out) {
   zke_party_list *list = NULL;
@@ -218,6 +223,8 @@ static int point_compare(zke *z, const point_change *c) {
   return rc;
 }
 
+/* One try.  An empty point that is there already will do; a lost reply is
+ * recognised by that. */
 static int point_try_prepare(zke *z, void *arg) {
   point_change *c = arg;
   int rc = ZKE_LOOK_AGAIN;
@@ -230,6 +237,8 @@ static int point_try_prepare(zke *z, void *arg) {
   return rc;
 }
 
+/* The point is the user's own path, so it has no recipe's directory above
+ * it. */
 static int point_ensure_parent(zke *z, const char *path, int64_t deadline_ms) {
   const char *last = strrchr(path, '/');
   if (last == path) return ZKE_OK;
@@ -241,6 +250,8 @@ static int point_ensure_parent(zke *z, const char *path, int64_t deadline_ms) {
   return rc;
 }
 
+/* Makes the empty point.  If the process dies after it an ephemeral one goes,
+ * which those that wait hear as BROKEN. */
 int zke_rendezvous_prepare(zke *z, const char *path, int ephemeral,
                            int64_t deadline_ms) {
   point_change c = {.path = path,
@@ -278,6 +289,9 @@ static int point_text(zke *z, point_change *c, const void *data, int len) {
   return c->text ? ZKE_OK : ZKE_NOMEM;
 }
 
+/* One look and one write, which succeeds only on the empty point that was
+ * seen.  What is filled already with the same text, after a lost reply, is
+ * one's own. */
 static int point_fill_once(zke *z, point_change *c) {
   point_data p;
   int rc = point_read(z, c->path, NULL, NULL, &p);
@@ -294,6 +308,7 @@ static int point_fill_once(zke *z, point_change *c) {
   return rc;
 }
 
+/* Repeated while others write to it. */
 static int point_try_fill(zke *z, void *arg) {
   point_change *c = arg;
   int rc = ZKE_LOOK_AGAIN;
@@ -302,6 +317,7 @@ static int point_try_fill(zke *z, void *arg) {
   return rc;
 }
 
+/* A point is filled once, by one; ZKE_HELD says by whom. */
 int zke_rendezvous_fill(zke *z, const char *path, const void *data, int len,
                         int64_t deadline_ms, int64_t *token_out) {
   point_change c = {.path = path};
@@ -335,6 +351,7 @@ static void point_change_to(zke_rendezvous_point *p, int state) {
   if (p->listening) zke_recipe_tell(&p->r, state, p->token, p->data, p->len);
 }
 
+/* A point that is removed and prepared anew is another one. */
 static void point_forget(zke_rendezvous_point *p) {
   zke_free(p->data);
   p->data = NULL;
@@ -410,6 +427,7 @@ static const zke_recipe_class point_class = {.name = "rendezvous point",
                                              .deliver = point_deliver,
                                              .destroy = point_destroy};
 
+/* Waits or listens; whoever fills needs no object. */
 int zke_rendezvous_point_new(zke *z, const char *path,
                              const zke_rendezvous_point_options *options,
                              zke_rendezvous_point **point_out) {
@@ -431,6 +449,8 @@ void zke_rendezvous_point_free(zke_rendezvous_point *point) {
   zke_recipe_free((zke_recipe *)point);
 }
 
+/* The await's question.  A point that was never prepared is waited for; one
+ * that has gone is not. */
 static int point_done(zke_recipe *r) {
   const zke_rendezvous_point *p = (const zke_rendezvous_point *)r;
   if (p->state == ZKE_RENDEZVOUS_POINT_FILLED) return ZKE_OK;
@@ -439,6 +459,7 @@ static int point_done(zke_recipe *r) {
                          r->path);
 }
 
+/* A removal that was seen before the call is not this call's. */
 static int point_wait(zke_rendezvous_point *p, int64_t deadline_ms) {
   if (p->state == ZKE_RENDEZVOUS_POINT_REMOVED) p->state = 0;
   p->r.changed = true; /* begin with a look */
@@ -465,6 +486,8 @@ static int point_give(const zke_rendezvous_point *p, char **data_out,
   return ZKE_OK;
 }
 
+/* One blocking call an object.  The watch goes with the call, unless a listener
+ * needs it. */
 int zke_rendezvous_point_wait(zke_rendezvous_point *point, int64_t deadline_ms,
                               char **data_out, int *len_out,
                               int64_t *token_out) {
@@ -485,6 +508,7 @@ int zke_rendezvous_point_wait(zke_rendezvous_point *point, int64_t deadline_ms,
   return zke_recipe_leave(&point->r, rc);
 }
 
+/* The present state is told as the first event. */
 int zke_rendezvous_point_start(zke_rendezvous_point *point) {
   int rc = zke_recipe_enter((zke_recipe *)point);
   if (rc != ZKE_OK) return rc;

@@ -87,6 +87,9 @@ typedef struct rwlock_request {
   const char *path;
 } rwlock_request;
 
+/* Repeated where the holder changes its data at the same time.  The watch comes
+ * with the read, so the holder's going is noticed whether the word was written
+ * or not. */
 static int rwlock_try_ask(zke *z, void *arg) {
   const rwlock_request *q = arg;
   int rc = ZKE_BADVERSION;
@@ -157,6 +160,7 @@ static int rwlock_undo(zke_rwlock *rw) {
   return rc == ZKE_LOST ? ZKE_OK : rc; /* the state says it */
 }
 
+/* The place in the line first; then what has to be mended or asked. */
 static int rwlock_step(zke_recipe *r) {
   zke_rwlock *rw = (zke_rwlock *)r;
   int rc = zke_line_step(&rw->l);
@@ -165,6 +169,7 @@ static int rwlock_step(zke_recipe *r) {
   return rc == ZKE_OK ? rwlock_ask_all(rw) : rc;
 }
 
+/* A write to one's own znode may be the request to release. */
 static void rwlock_event(zke_recipe *r, int type, const char *path) {
   zke_rwlock *rw = (zke_rwlock *)r;
   bool written = type == ZKE_EVENT_CHANGED && rw->l.znode &&
@@ -178,6 +183,7 @@ static void rwlock_destroy(zke_recipe *r) {
   zke_line_free((zke_line *)r);
 }
 
+/* The number is the token; of ASKED that of the holding that is asked for. */
 static void rwlock_deliver(zke_recipe *r, int event, int64_t number,
                            const char *text, int len) {
   zke_rwlock *rw = (zke_rwlock *)r;
@@ -193,6 +199,8 @@ static const zke_recipe_class rwlock_class = {.name = "rwlock",
                                               .quit = zke_line_on_quit,
                                               .destroy = rwlock_destroy};
 
+/* The kind is set by each acquisition.  A listener has to hear requests, which
+ * are written to one's own znode: so it is watched. */
 int zke_rwlock_new(zke *z, const char *path, const zke_rwlock_options *options,
                    zke_rwlock **rw_out) {
   zke_rwlock_options o;
@@ -248,6 +256,7 @@ static int rwlock_leave(zke_rwlock *rw, int rc) {
   return zke_recipe_leave(&rw->l.r, rc);
 }
 
+/* As a lock, in the mode that is asked for. */
 int zke_rwlock_acquire(zke_rwlock *rw, int mode, int64_t deadline_ms) {
   int rc = rwlock_check_mode(mode);
   if (rc == ZKE_OK) rc = zke_line_enter_by((zke_line *)rw, deadline_ms);
@@ -256,6 +265,8 @@ int zke_rwlock_acquire(zke_rwlock *rw, int mode, int64_t deadline_ms) {
   return rwlock_leave(rw, zke_line_acquire(&rw->l, deadline_ms));
 }
 
+/* Out again at once where somebody keeps it out: for a reader that is a writer
+ * before it, held or waiting. */
 int zke_rwlock_try(zke_rwlock *rw, int mode) {
   int rc = rwlock_check_mode(mode);
   if (rc == ZKE_OK) rc = zke_line_enter((zke_line *)rw);
@@ -264,6 +275,7 @@ int zke_rwlock_try(zke_rwlock *rw, int mode) {
   return rwlock_leave(rw, zke_line_try(&rw->l));
 }
 
+/* Joins, and leaves the rest to dispatching. */
 int zke_rwlock_start(zke_rwlock *rw, int mode) {
   int rc = rwlock_check_mode(mode);
   if (rc == ZKE_OK) rc = zke_line_enter((zke_line *)rw);
@@ -298,6 +310,8 @@ static int rwlock_expect(zke_rwlock *rw, int mode, const char *what) {
                          rw->l.r.path, what);
 }
 
+/* In one step a reader's entry with the same number stands in the place of the
+ * writer's: no other writer comes between. */
 int zke_rwlock_downgrade(zke_rwlock *rw) {
   int rc = zke_recipe_enter((zke_recipe *)rw);
   if (rc != ZKE_OK) return rc;
@@ -368,6 +382,9 @@ static int rwlock_upgrade(zke_rwlock *rw) {
   return rc;
 }
 
+/* Never waits: two readers that both wait to write would wait for each other.
+ * A znode that still says otherwise, after a reply was lost, is mended
+ * first. */
 int zke_rwlock_upgrade(zke_rwlock *rw) {
   int rc = zke_recipe_enter((zke_recipe *)rw);
   if (rc != ZKE_OK) return rc;
@@ -384,6 +401,7 @@ int zke_rwlock_state(zke_rwlock *rw) {
   return zke_line_api_state((zke_line *)rw);
 }
 
+/* From memory: what it reads or writes as, or did last. */
 int zke_rwlock_mode(zke_rwlock *rw) {
   if (zke_recipe_enter((zke_recipe *)rw) != ZKE_OK) return ZKE_RWLOCK_READ;
   int mode = rw->l.kind;
@@ -472,6 +490,9 @@ static int rwlock_end_asking(zke_rwlock *rw, int rc) {
   return rc;
 }
 
+/* Asks whoever holds now, and waits until these have gone; those that come
+ * later are not asked.  With `insist` the deadline ends their patience: their
+ * znodes are deleted, for which there is a grace. */
 static int rwlock_revoke(zke_rwlock *rw, int64_t deadline_ms, bool insist) {
   int rc = rwlock_holders(rw, &rw->asked);
   if (rc != ZKE_OK) return rc;
@@ -486,6 +507,7 @@ static int rwlock_revoke(zke_rwlock *rw, int64_t deadline_ms, bool insist) {
   return rwlock_end_asking(rw, rc);
 }
 
+/* An object that stands in the line would wait for itself. */
 int zke_rwlock_revoke(zke_rwlock *rw, int64_t deadline_ms, int insist) {
   int rc = zke_line_enter_by((zke_line *)rw, deadline_ms);
   if (rc != ZKE_OK) return rc;

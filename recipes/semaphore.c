@@ -76,6 +76,7 @@ static int semaphore_place(zke *z, const char *path, int mode, int limit,
   return rc == ZKE_OK ? semaphore_read(z, path, found, stat) : rc;
 }
 
+/* Asks the file; the limit is the directory's data. */
 int zke_semaphore_limit(zke *z, const char *path, int *limit_out) {
   int limit;
   if (!limit_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "limit_out is NULL");
@@ -102,6 +103,8 @@ static int semaphore_try_change(zke *z, void *arg) {
   return zke_set(z, c->path, text, len, stat.version, NULL);
 }
 
+/* Whoever waits watches the directory, and looks again when its data changes.
+ * A smaller limit takes nothing away from those that hold. */
 int zke_semaphore_resize(zke *z, const char *path, int limit,
                          int64_t deadline_ms) {
   semaphore_change c = {path, limit};
@@ -117,6 +120,7 @@ int zke_semaphore_resize(zke *z, const char *path, int limit,
 
 /* ---- the object ---- */
 
+/* The number is the token, or 0. */
 static void semaphore_deliver(zke_recipe *r, int event, int64_t number,
                               const char *text, int len) {
   zke_semaphore *sem = (zke_semaphore *)r;
@@ -143,6 +147,8 @@ static int semaphore_options(const zke_semaphore_options *given,
   return ZKE_OK;
 }
 
+/* Makes no znode.  The limit that is stated here is compared with the
+ * directory's when permits are asked for. */
 int zke_semaphore_new(zke *z, const char *path,
                       const zke_semaphore_options *options,
                       zke_semaphore **sem_out) {
@@ -204,6 +210,9 @@ static int semaphore_agree(zke_semaphore *sem, int permits,
 
 enum { SEMAPHORE_ACQUIRE, SEMAPHORE_TRY, SEMAPHORE_START };
 
+/* What the three ways in have in common: the limit is agreed on before any
+ * znode is made, since a lease of a semaphore with another limit could hold
+ * where it must not. */
 static int semaphore_join(zke_semaphore *sem, int how, int permits,
                           int64_t deadline_ms) {
   zke_line *l = &sem->l;
@@ -278,6 +287,7 @@ int64_t zke_semaphore_token(zke_semaphore *sem) {
   return zke_line_api_token((zke_line *)sem);
 }
 
+/* How many this object holds now; 0 where it only waits. */
 int zke_semaphore_permits(zke_semaphore *sem) {
   if (zke_recipe_enter((zke_recipe *)sem) != ZKE_OK) return 0;
   int permits = sem->l.state == ZKE_LINE_HELD ? sem->l.weight : 0;

@@ -18,6 +18,7 @@ struct zke_singleton {
 
 /* ---- the object ---- */
 
+/* The number is the token, or 0. */
 static void singleton_deliver(zke_recipe *r, int event, int64_t number,
                               const char *text, int len) {
   zke_singleton *s = (zke_singleton *)r;
@@ -34,6 +35,8 @@ static const zke_recipe_class singleton_class = {
     .quit = zke_line_on_quit,
     .destroy = zke_line_on_destroy};
 
+/* No deadlock is looked for.  One's own znode is watched, so that whoever is
+ * replaced hears of it. */
 int zke_singleton_new(zke *z, const char *path,
                       const zke_singleton_options *options,
                       zke_singleton **s_out) {
@@ -106,6 +109,8 @@ static int singleton_work(zke_singleton *s, zke_singleton_work_fn fn,
   return gone ? ZKE_OK : stopped;
 }
 
+/* Acquires, works, and gives up, however the work ends.  The object is held for
+ * that long: a listener may free it, and the thread may be cancelled. */
 int zke_singleton_serve(zke_singleton *s, int64_t deadline_ms,
                         zke_singleton_work_fn fn, void *arg) {
   if (!fn) return zke_recipe_fail(ZKE_BADARGUMENTS, "fn is NULL");
@@ -151,6 +156,8 @@ int zke_singleton_parties(zke *z, const char *path, zke_party_list **list_out) {
   return zke_line_parties(z, path, 1, list_out);
 }
 
+/* Deletes the znode of the process that runs.  That one hears LOST, and the
+ * next in line goes on; with a token only that run is ended. */
 int zke_singleton_replace(zke *z, const char *path, int64_t token) {
   zke_party_list *list = NULL;
   int rc = zke_singleton_parties(z, path, &list);

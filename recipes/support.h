@@ -59,6 +59,8 @@
 #ifndef ZKEMBED_RECIPES_SUPPORT_H
 #define ZKEMBED_RECIPES_SUPPORT_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "zkembed.h"

@@ -150,6 +150,7 @@ static int head_read(zke *z, const char *path, phase_head *h) {
   return rc;
 }
 
+/* -1 for one that has no vote. */
 static int head_find(const phase_head *h, const char *site) {
   for (int i = 0; i < h->count; i++) {
     if (strcmp(h->sites[i], site) == 0) return i;
@@ -170,6 +171,8 @@ typedef struct phase_steps {
   bool failed; /* no memory */
 } phase_steps;
 
+/* Room for so many operations.  A lack of memory is noted, and told by
+ * steps_do(): so nobody has to ask in between. */
 static void steps_begin(phase_steps *s, zke *z, const char *tx, int room) {
   *s = (phase_steps){.z = z, .tx = tx};
   s->ops = zke_alloc(z, (size_t)room * sizeof *s->ops);
@@ -205,6 +208,8 @@ static bool steps_next(phase_steps *s, const char *prefix, const char *name,
   return true;
 }
 
+/* The step is done only while that znode has this version; -1: while it is
+ * there. */
 static void steps_check(phase_steps *s, const char *prefix, const char *name,
                         int version) {
   zke_op *op;
@@ -212,6 +217,7 @@ static void steps_check(phase_steps *s, const char *prefix, const char *name,
   if (steps_next(s, prefix, name, &op, &path)) zke_op_check(op, path, version);
 }
 
+/* One of the transaction's znodes, named by prefix and name. */
 static void steps_create(phase_steps *s, const char *prefix, const char *name,
                          const char *data, int mode) {
   zke_op *op;
@@ -220,6 +226,7 @@ static void steps_create(phase_steps *s, const char *prefix, const char *name,
   zke_op_create(op, path, data, (int)strlen(data), ZKE_OPEN_ACL, mode);
 }
 
+/* The version makes the step fail where somebody else was faster. */
 static void steps_set(phase_steps *s, const char *prefix, const char *name,
                       const char *data, int version) {
   zke_op *op;
@@ -264,6 +271,7 @@ static void view_free(phase_view *v) {
   head_free(&v->head);
 }
 
+/* Is there such a child in the view? */
 static bool view_has(const phase_view *v, const char *prefix,
                      const char *name) {
   const zke_strings *children = v->got[0].children;
@@ -425,6 +433,8 @@ static int phase_watch(const zke_two_phase *t, const char *path) {
                  NULL, NULL, NULL);
 }
 
+/* Watches that are not needed any more would keep the engine busy with events
+ * that nobody reads. */
 static void phase_unwatch_path(zke_two_phase *t, const char *path,
                                bool *watched) {
   if (!*watched) return;
@@ -445,6 +455,8 @@ static void phase_settle(zke_two_phase *t, int state, int64_t token,
     phase_unwatch_path(t, t->votes[i].path, &t->votes[i].watched);
 }
 
+/* The decision is one znode that is made once: whoever has read it knows it for
+ * good. */
 static int phase_read_decision(zke_two_phase *t) {
   char *data = NULL;
   zke_stat stat;
@@ -527,6 +539,8 @@ static bool phase_is_late(const zke_two_phase *t) {
   return t->head.limit_ms && zke_wall(t->r.z) >= t->head.limit_ms;
 }
 
+/* The reason names those that did not vote.  It is for people; without memory
+ * for it the decision is made all the same. */
 static int phase_decide_late(zke_two_phase *t) {
   char why[256], names[160] = "";
   phase_view v;
@@ -609,6 +623,8 @@ static int phase_is_watcher(zke_two_phase *t, bool *watcher) {
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
+/* The decision first: it ends the looking.  The votes are looked at by one who
+ * has to decide by them. */
 static int phase_look(zke_two_phase *t) {
   bool watcher;
   int rc = phase_look_decision(t);
@@ -617,6 +633,7 @@ static int phase_look(zke_two_phase *t) {
   return rc == ZKE_OK && watcher ? phase_look_votes(t) : rc;
 }
 
+/* Repeated while it changes, and only until it is decided. */
 static int phase_step(zke_recipe *r) {
   zke_two_phase *t = (zke_two_phase *)r;
   int rc = ZKE_LOOK_AGAIN;
@@ -642,6 +659,7 @@ static void phase_ended(zke_recipe *r) {
   phase_settle((zke_two_phase *)r, ZKE_TWO_PHASE_LOST, 0, "", 0);
 }
 
+/* The number is the token of the decision, the text its reason. */
 static void phase_deliver(zke_recipe *r, int event, int64_t number,
                           const char *text, int len) {
   zke_two_phase *t = (zke_two_phase *)r;
@@ -675,6 +693,10 @@ static int phase_is_last(zke_two_phase *t, const phase_view *v, bool *last) {
                         : view_is_over(t->r.z, t->r.path, v, t->own, last);
 }
 
+/* Whoever acknowledges last removes the transaction, in one step with its
+ * check: so one of several that are the last at the same moment does it, and
+ * the others find it gone.  If the process dies before, another one that opens
+ * it with the site's name acknowledges. */
 static int phase_acknowledge_once(zke_two_phase *t) {
   phase_view v;
   int rc = view_read(t->r.z, t->r.path, &v);
@@ -695,6 +717,7 @@ static int phase_acknowledge_once(zke_two_phase *t) {
              : rc;
 }
 
+/* Repeated while others acknowledge at the same time. */
 static int phase_try_acknowledge(zke *z, void *arg) {
   int rc = ZKE_LOOK_AGAIN;
   (void)z;
@@ -726,6 +749,8 @@ static void phase_drop(zke_two_phase *t, char *path) {
   if (rc != ZKE_NONODE) zke_recipe_discard(z, path, ZKE_EPHEMERAL, czxid);
 }
 
+/* A coordinator acknowledges when it goes; a site does so only when it says it
+ * has done its work. */
 static void phase_quit(zke_recipe *r) {
   zke_two_phase *t = (zke_two_phase *)r;
   if (t->coordinator &&
@@ -735,6 +760,7 @@ static void phase_quit(zke_recipe *r) {
   if (t->joined) phase_drop(t, t->votes[t->own].path);
 }
 
+/* What is persistent stays: the decision is for whoever comes later. */
 static void phase_destroy(zke_recipe *r) {
   zke_two_phase *t = (zke_two_phase *)r;
   for (int i = 0; t->votes && i < t->head.count; i++)
@@ -799,6 +825,7 @@ static int phase_prepare(zke_two_phase *t) {
                                                               : ZKE_NOMEM;
 }
 
+/* The names stand in one line of the data, and in znodes' names. */
 static int phase_check_sites(const char *const *sites, int count) {
   if (!sites || count < 1)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "a transaction needs sites");
@@ -829,6 +856,7 @@ typedef struct phase_start {
   bool unsure; /* the last try may have begun it */
 } phase_start;
 
+/* The head of the data, and the user's payload behind an empty line. */
 static int phase_make_text(zke *z, phase_start *b) {
   int64_t limit = b->limit_ms ? zke_wall(z) + b->limit_ms : 0;
   size_t size = 160 + (size_t)b->payload_len, used;
@@ -848,6 +876,9 @@ static int phase_make_text(zke *z, phase_start *b) {
   return ZKE_OK;
 }
 
+/* All znodes come in one step, so nobody sees a transaction with some of its
+ * votes.  If the coordinator dies after it its ephemeral goes, and a site
+ * decides when the time is over. */
 static int phase_create_all(zke *z, const phase_start *b) {
   char by[PHASE_BY];
   phase_steps s;
@@ -890,6 +921,8 @@ static int phase_meet(zke *z, const phase_start *b) {
   return rc;
 }
 
+/* One try.  What is there already may be this one's own, after a lost reply, or
+ * one that has ended and waits for its removal: phase_meet() tells. */
 static int phase_try_begin(zke *z, void *arg) {
   phase_start *b = arg;
   int rc = ZKE_LOOK_AGAIN;
@@ -935,6 +968,8 @@ static int phase_begin(zke_two_phase *t, phase_start *b) {
   return rc;
 }
 
+/* The object is made first, since its path has to be known; it goes again on
+ * any failure. */
 int zke_two_phase_begin(zke *z, const char *base, const char *name,
                         const void *payload, int len, const char *const *sites,
                         int count, const zke_two_phase_options *options,
@@ -986,6 +1021,8 @@ static int phase_meet_vote(zke_two_phase *t) {
   return zke_recipe_say_held(z, ZKE_HELD, what, path);
 }
 
+/* The ephemeral vote says that the site is there.  The check of the id makes
+ * this fail where the transaction has been removed and begun anew. */
 static int phase_join_once(zke *z, zke_two_phase *t) {
   phase_steps s;
   steps_begin(&s, z, t->r.path, 2);
@@ -1025,6 +1062,8 @@ static int phase_open(zke_two_phase *t, const char *site) {
   return rc == ZKE_OK ? phase_step(&t->r) : rc;
 }
 
+/* Whoever has opened one before and died opens it again by the site's name, and
+ * finds its vote. */
 int zke_two_phase_open(zke *z, const char *base, const char *name,
                        const char *site, const zke_two_phase_options *options,
                        zke_two_phase **t_out) {
@@ -1067,6 +1106,9 @@ static int phase_give_vote(zke *z, const phase_act *a, bool missing) {
   return steps_do(&s);
 }
 
+/* A vote is given once; the same one again is fine, another one is refused.  If
+ * the process dies before the step the site has not voted; after it the vote
+ * stands, unless votes are ephemeral and the transaction is undecided. */
 static int phase_vote_once(zke *z, const phase_act *a) {
   zke_two_phase *t = a->t;
   bool ephemeral = t->head.form & ZKE_TWO_PHASE_EPHEMERAL;
@@ -1094,6 +1136,8 @@ static int phase_try_vote(zke *z, void *arg) {
   return rc;
 }
 
+/* A vote for abort decides at once, in the same step.  After the last vote one
+ * look suffices to decide. */
 int zke_two_phase_vote(zke_two_phase *t, int vote) {
   phase_act a = {.t = t, .word = vote};
   char why[160];
@@ -1117,6 +1161,8 @@ int zke_two_phase_vote(zke_two_phase *t, int vote) {
   return zke_recipe_leave(&t->r, rc);
 }
 
+/* Anybody may abort what is undecided.  Of two that decide at the same time one
+ * makes the znode, and the other reads it. */
 int zke_two_phase_abort(zke_two_phase *t, const char *why) {
   int rc = zke_recipe_enter((zke_recipe *)t);
   if (rc != ZKE_OK) return rc;
@@ -1148,6 +1194,8 @@ static int64_t phase_until(const zke_two_phase *t, int64_t deadline_ms) {
   return until < deadline_ms ? until : deadline_ms;
 }
 
+/* Names the votes that are missing; without a view the sentence stays what it
+ * was. */
 static int phase_say_missing(const zke_two_phase *t, int rc) {
   char names[200];
   phase_view v;
@@ -1160,6 +1208,8 @@ static int phase_say_missing(const zke_two_phase *t, int rc) {
   return rc;
 }
 
+/* Wakes at the time limit too: one who waits is one who may have to decide by
+ * it. */
 static int phase_wait(zke_two_phase *t, int64_t deadline_ms) {
   int rc = ZKE_OPERATIONTIMEOUT;
   int64_t until = deadline_ms;
@@ -1171,6 +1221,7 @@ static int phase_wait(zke_two_phase *t, int64_t deadline_ms) {
   return rc == ZKE_OPERATIONTIMEOUT ? phase_say_missing(t, rc) : rc;
 }
 
+/* One blocking call an object. */
 int zke_two_phase_wait(zke_two_phase *t, int64_t deadline_ms,
                        int *decision_out) {
   int rc = zke_recipe_enter_by((zke_recipe *)t, deadline_ms);
@@ -1186,6 +1237,7 @@ int zke_two_phase_wait(zke_two_phase *t, int64_t deadline_ms,
   return zke_recipe_leave(&t->r, rc);
 }
 
+/* The site's work is done: nobody needs the decision for it any more. */
 int zke_two_phase_ack(zke_two_phase *t) {
   int rc = zke_recipe_enter((zke_recipe *)t);
   if (rc != ZKE_OK) return rc;
@@ -1206,6 +1258,7 @@ int zke_two_phase_step(zke_two_phase *t) {
   return zke_recipe_leave(&t->r, phase_step(&t->r));
 }
 
+/* From memory. */
 int zke_two_phase_state(zke_two_phase *t) {
   if (zke_recipe_enter((zke_recipe *)t) != ZKE_OK) return ZKE_TWO_PHASE_LOST;
   int state = t->state;
@@ -1213,6 +1266,7 @@ int zke_two_phase_state(zke_two_phase *t) {
   return state;
 }
 
+/* The decision's czxid, 0 before it. */
 int64_t zke_two_phase_token(zke_two_phase *t) {
   if (zke_recipe_enter((zke_recipe *)t) != ZKE_OK) return 0;
   int64_t token = t->token;
@@ -1220,6 +1274,7 @@ int64_t zke_two_phase_token(zke_two_phase *t) {
   return token;
 }
 
+/* What the coordinator gave to all; it does not change. */
 int zke_two_phase_payload(zke_two_phase *t, char **data_out, int *len_out) {
   int rc = zke_recipe_enter((zke_recipe *)t);
   if (rc != ZKE_OK) return rc;
@@ -1243,6 +1298,7 @@ static char *status_line(char **at) {
   return line;
 }
 
+/* The view's second result is the decision's znode. */
 static void status_fill(zke_two_phase_status *st, const phase_view *v) {
   const zke_stat *decided = &v->got[1].stat;
   st->form = v->head.form;
@@ -1256,6 +1312,7 @@ static void status_fill(zke_two_phase_status *st, const phase_view *v) {
   st->count = v->head.count;
 }
 
+/* Votes follow the decision, in the order of the sites. */
 static void status_fill_site(zke_two_phase_site *site, const phase_view *v,
                              int i) {
   site->vote = view_vote(v, i);
@@ -1291,6 +1348,7 @@ static zke_two_phase_status *status_make(zke *z, const phase_view *v) {
   return st;
 }
 
+/* One snapshot, for whoever looks from outside. */
 int zke_two_phase_get(zke *z, const char *base, const char *name,
                       zke_two_phase_status **status_out) {
   phase_view v;
@@ -1363,6 +1421,8 @@ static int pending_order(const void *a, const void *b) {
   return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+/* What a site has to see to when it starts: transactions that name it and that
+ * it has not acknowledged. */
 int zke_two_phase_pending(zke *z, const char *base, const char *site,
                           zke_watch_fn fn, void *context,
                           zke_strings **names_out) {

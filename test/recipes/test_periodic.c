@@ -300,6 +300,22 @@ TEST(waits_for_end) {
   end();
 }
 
+/* A release beside another thread's acquire ends that call; one without it has
+ * nothing to give up. */
+TEST(release_ends_a_wait) {
+  pthread_t thread;
+  int rc = 1;
+  begin(ZKE_PERIODIC_RETRY_DEAD, 0);
+  ck_ok(zke_periodic_try(job[0]));
+  ck_assert_int_eq(pthread_create(&thread, NULL, wait_there, &rc), 0);
+  ck_until(zke_periodic_release(job[1], 0) == ZKE_OK, 10000);
+  ck_assert_int_eq(pthread_join(thread, NULL), 0);
+  ck_assert_int_eq(rc, ZKE_LOST);
+  ck_rc(zke_periodic_release(job[1], 0), ZKE_LOST);
+  ck_ok(zke_periodic_release(job[0], 0));
+  end();
+}
+
 TEST(refused) {
   zke_periodic_options o = options(0, 0);
   zke_periodic *j;
