@@ -3,11 +3,13 @@
  *     zke_barrier *barrier;
  *     zke_barrier_new(z, "/barriers/maintenance", NULL, &barrier);
  *
- *     one process:  zke_barrier_set(barrier, "disk full", 9, deadline, NULL);
- *                   ...
- *                   zke_barrier_remove(barrier, 0, deadline);
- *     all others:   if (zke_barrier_wait(barrier, deadline) != ZKE_OK)
- *                     fprintf(stderr, "%s\n", zke_errmsg());
+ *     // one process
+ *     zke_barrier_set(barrier, "disk full", 9, deadline, NULL);
+ *     zke_barrier_remove(barrier, 0, deadline);
+ *
+ *     // all others
+ *     if (zke_barrier_wait(barrier, deadline) != ZKE_OK)
+ *       fprintf(stderr, "%s\n", zke_errmsg());
  *
  *     zke_barrier_free(barrier);
  *

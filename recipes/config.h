@@ -8,11 +8,13 @@
  *     }
  *
  *     zke_config_options o = ZKE_INIT(zke_config_options);
+ *     zke_config *config;
+ *     char *host;
  *     o.listener = changed;
  *     zke_config_new(z, "/app/config", &o, &config);
  *     zke_config_start(config);
- *     zke_config_get(config, "db/host", &host, NULL, NULL);  (from memory)
- *     zke_wait(z, deadline);                 (…and the listener is called)
+ *     zke_config_get(config, "db/host", &host, NULL, NULL);  // from memory
+ *     zke_wait(z, deadline);  // and the listener is called
  *     zke_config_free(config);
  *
  * This is the cache recipe: what Curator calls NodeCache is levels -1,

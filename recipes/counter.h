@@ -7,7 +7,7 @@
  *     zke_counter_get_and_add(hits, 10, deadline, &before, NULL);
  *     if (zke_counter_compare_and_set(hits, 11, 0, deadline, NULL) ==
  *         ZKE_BADVERSION)
- *       fprintf(stderr, "%s\n", zke_errmsg());    (it is not 11 but…)
+ *       fprintf(stderr, "%s\n", zke_errmsg());  // it is not 11 but ...
  *     zke_counter_free(hits);
  *
  * LAYOUT:

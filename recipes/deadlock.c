@@ -1,4 +1,17 @@
-/* deadlock.c - who waits for whom, and whether for ever */
+/* deadlock.c - who waits for whom, and whether for ever
+ *
+ * A wait is an entry that says "waiting"; an actor is the thread that waits, or
+ * that holds what another waits for.  From one's own wait the graph is built by
+ * reading the lines and the sessions of whoever stands before it; whoever can
+ * go on is crossed out; what is left is a deadlock if one snapshot confirms it.
+ *
+ * Promises: of each circle the youngest wait fails, and no other; nobody fails
+ * whose wait would have ended.  The znodes are all there is: no process asks
+ * another one, and none has to be running.
+ *
+ * From the bottom: actors; the graph and how it grows; crossing out; the
+ * circle's snapshot; the list for those who look from outside.  Begin with
+ * zke_line_detect(). */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* getentropy */
 #endif

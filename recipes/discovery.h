@@ -3,14 +3,17 @@
  *     zke_discovery *web;
  *     zke_discovery_new(z, "/services", "web", NULL, &web);
  *
- *     the service:  zke_discovery_register(web, "10.0.0.7:80", "v2", 2,
- *                                          deadline);
- *     its clients:  zke_instance *i;
- *                   zke_discovery_pick(web, ZKE_PICK_ROUND_ROBIN, &i);
- *                   connect_to(i->address);
- *                   zke_free(i);
+ *     // the service
+ *     zke_discovery_register(web, "10.0.0.7:80", "v2", 2, deadline);
  *
- *     zke_discovery_free(web);                  (and unregistered)
+ *     // its clients
+ *     zke_instance *i;
+ *     if (zke_discovery_pick(web, ZKE_PICK_ROUND_ROBIN, &i) == ZKE_OK) {
+ *       printf("connect to %s\n", i->address);
+ *       zke_free(i);
+ *     }
+ *
+ *     zke_discovery_free(web);  // and unregistered
  *
  * LAYOUT: a service is a group (group.h) of its own kind.
  *

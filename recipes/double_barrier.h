@@ -3,12 +3,12 @@
  *     zke_double_barrier *barrier;
  *     int64_t round;
  *     zke_double_barrier_new(z, "/barriers/step", 3, NULL, &barrier);
- *     while (work_to_do()) {
+ *     for (int step = 0; step < 10; step++) {
  *       if (zke_double_barrier_enter(barrier, NULL, 0, deadline, &round))
- *         fail(zke_errmsg());               (how many are missing; who is here)
- *       ...three processes compute this...
+ *         break;  // zke_errmsg() tells how many are missing, and who is here
+ *       // Three processes compute this.
  *       if (zke_double_barrier_leave(barrier, deadline))
- *         fail(zke_errmsg());               (who has not come, or who died)
+ *         break;  // zke_errmsg() tells who has not come, or who died
  *     }
  *     zke_double_barrier_free(barrier);
  *

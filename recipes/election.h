@@ -3,14 +3,14 @@
  *     static void heard(zke_election *e, int event, int64_t token, void *c) {
  *       if (event == ZKE_ELECTION_ELECTED_COMPLETE) zke_election_ready(e);
  *     }
- *     ...
+ *
  *     zke_election_options o = ZKE_INIT(zke_election_options);
+ *     zke_election *e;
  *     o.name = "node-7";
  *     o.listener = heard;
  *     zke_election_new(z, "/election/app", &o, &e);
- *     zke_election_start(e);                   (and dispatch, or:)
- *     zke_election_lead(e, ZKE_FOREVER);       (waits until it leads)
- *     ...
+ *     zke_election_lead(e, ZKE_FOREVER);  // or _start(e), and dispatch
+ *     // It leads.
  *     zke_election_resign(e);
  *     zke_election_free(e);
  *

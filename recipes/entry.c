@@ -1,4 +1,11 @@
-/* entry.c - the entries of a line, and their order */
+/* entry.c - the entries of a line, and their order
+ *
+ * It knows which names are entries, what their data says, and the rule by which
+ * one keeps out another; nobody else decides that.  It knows nothing of
+ * objects: what it is given is a directory, or entries that were read.
+ *
+ * Invariant: the entries of one directory are sorted in the same way by every
+ * process that has read the same names.  Begin with entry_sort(). */
 #include "entry.h"
 
 #include <inttypes.h>

@@ -7,12 +7,14 @@
  *     }
  *
  *     zke_group_options o = ZKE_INIT(zke_group_options);
+ *     zke_group *group;
+ *     zke_party_list *list;
  *     o.listener = changed;
  *     zke_group_new(z, "/groups/workers", &o, &group);
  *     zke_group_join(group, "host:80", 7, deadline);
- *     zke_group_wait(group, 3, deadline);             (until three are there)
+ *     zke_group_wait(group, 3, deadline);  // until three are there
  *     zke_group_list(group, &list);
- *     zke_group_free(group);                          (and out)
+ *     zke_group_free(group);  // and out
  *
  * What is kept in memory is a cache of the members, for which others take
  * kazoo's ChildrenWatch and Party or Curator's GroupMember.  A cache of any

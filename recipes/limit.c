@@ -1,4 +1,13 @@
-/* limit.c - how long a call waits for others */
+/* limit.c - how long a call waits for others
+ *
+ * It knows the thread's limit, zke_limit(), and the one grace that a call has
+ * beyond its deadline.  Its promise to the callers of recipes: however much a
+ * call cleans up, it ends within ZKE_GRACE_MS after its deadline, but for what
+ * the disk takes.
+ *
+ * Invariant: whoever sets the limit, or swaps the grace, gives back what was
+ * there before on every way out; so calls nest, and a listener's calls have
+ * limits of their own.  Begin with zke_recipe_limit(). */
 #include "limit.h"
 
 #include "support.h" /* ZKE_GRACE_MS */

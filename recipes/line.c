@@ -1,4 +1,24 @@
-/* line.c - a place in a line */
+/* line.c - a place in a line
+ *
+ * What a line is, and by whom its entries are marked, stands in line.h; which
+ * entry keeps out which other in entry.c.  From the bottom: an entry's text;
+ * what the object knows of its own znode; watches; what kinds do differently;
+ * going on; in and out; to the front (a thief), and out in favour of another
+ * (an election); entries of several lines; the blocking call.
+ *
+ * An object holds only after line_take_office(), which line_look() calls for
+ * entries that it has read after the object's znode was made.  Whatever may
+ * have changed between two reads is noticed by a version or a missing node; the
+ * look is then repeated (ZKE_LOOK_AGAIN), never guessed.
+ *
+ * Invariants:
+ *  1. state is WAITING or HELD exactly while znode is not NULL.
+ *  2. A state that waits is watched: the entries that keep it out, and its own
+ *     znode; or `changed` is set, and a look is due.
+ *  3. token is the zxid of the write, or of the creation, by which it holds: it
+ *     is greater than that of any holder before it.
+ *
+ * Start reading at zke_line_join(), then line_look() and zke_line_quit(). */
 #include "line.h"
 
 #include <inttypes.h>

@@ -1,14 +1,15 @@
 /* lock.h - one holder at a time, first come first served
  *
  *     zke_lock *lock;
- *     if (zke_lock_new(z, "/locks/backup", NULL, &lock) != ZKE_OK) ...
- *     if (zke_lock_acquire(lock, zke_now(z) + 5000) == ZKE_OK) {
- *       ...only one process is here; zke_lock_token(lock) is the fencing
- *       value for what is protected...
- *       zke_lock_release(lock);
- *     } else {
- *       fprintf(stderr, "%s\n", zke_errmsg());   (who holds it, since when)
+ *     int rc = zke_lock_new(z, "/locks/backup", NULL, &lock);
+ *     if (rc == ZKE_OK) rc = zke_lock_acquire(lock, zke_now(z) + 5000);
+ *     if (rc == ZKE_OK) {
+ *       // Only one process is here; zke_lock_token(lock) is the fencing value
+ *       // for what is protected.
+ *       rc = zke_lock_release(lock);
  *     }
+ *     if (rc != ZKE_OK)
+ *       fprintf(stderr, "%s\n", zke_errmsg());  // who holds it, since when
  *     zke_lock_free(lock);
  *
  * LAYOUT, as Curator's InterProcessMutex:

@@ -4,13 +4,14 @@
  *         {"/accounts/ann", ZKE_MULTILOCK_LOCK},
  *         {"/catalog", ZKE_MULTILOCK_READ}};
  *     zke_multilock *ml;
- *     if (zke_multilock_new(z, both, 2, NULL, &ml) != ZKE_OK) ...
- *     if (zke_multilock_acquire(ml, zke_now(z) + 5000) == ZKE_OK) {
- *       ...both are held...
- *       zke_multilock_release(ml);
- *     } else {
- *       fprintf(stderr, "%s\n", zke_errmsg());   (which one, held by whom)
+ *     int rc = zke_multilock_new(z, both, 2, NULL, &ml);
+ *     if (rc == ZKE_OK) rc = zke_multilock_acquire(ml, zke_now(z) + 5000);
+ *     if (rc == ZKE_OK) {
+ *       // Both are held.
+ *       rc = zke_multilock_release(ml);
  *     }
+ *     if (rc != ZKE_OK)
+ *       fprintf(stderr, "%s\n", zke_errmsg());  // which one, held by whom
  *     zke_multilock_free(ml);
  *
  * They are the very locks of lock.h and rwlock.h: whoever uses one of these

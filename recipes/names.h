@@ -1,14 +1,16 @@
 /* names.h - a name service: names that stand for values, or for znodes
  *
  *     zke_names *names;
+ *     zke_binding *b;
+ *     int64_t token;
  *     zke_names_new(z, "/names", NULL, &names);
  *     if (zke_names_bind(names, "printer", "10.0.0.7:631", 12, 0, deadline,
  *                        &token) != ZKE_OK)
- *       fprintf(stderr, "%s\n", zke_errmsg());       (bound by whom)
- *
- *     zke_binding *b;
- *     if (zke_names_lookup(names, "printer", &b) == ZKE_OK) use(b->value);
- *     zke_free(b);
+ *       fprintf(stderr, "%s\n", zke_errmsg());  // bound by whom
+ *     if (zke_names_lookup(names, "printer", &b) == ZKE_OK) {
+ *       printf("%s\n", b->value);
+ *       zke_free(b);
+ *     }
  *     zke_names_unbind(names, "printer", token, deadline);
  *     zke_names_free(names);
  *

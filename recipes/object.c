@@ -1,4 +1,23 @@
-/* object.c - the object: mutex, notes for the listener, waiting, steps */
+/* object.c - the object: its life, its calls, threads, the listener, steps
+ *
+ * An object has a mutex, a count of references, and what it is told from three
+ * sides: calls of the program, on several threads; watchers, which the engine
+ * calls inside a dispatch; and the listener's own calls, from inside these.
+ *
+ * Invariants:
+ *  1. The mutex is held in every function of a recipe but deliver().  It is
+ *     dropped while the listener runs, while a call sleeps, and by free.
+ *  2. The memory stays while anybody is inside: refs counts free's own
+ *     reference, each call, each sleep and each recipe's hold.
+ *  3. Notes are delivered one at a time and in order: one thread is the teller
+ *     (recipe_unlock()), the others leave theirs to it.
+ *  4. `changed` stays set until a look has succeeded.  Whoever drops the mutex
+ *     with it set has a later look arranged: by the sleeping call that will
+ *     look, or by a reminder (recipe_remind()).
+ *  5. Cancellation of the thread is off inside, but for recipe_sleep().
+ *
+ * Begin with zke_recipe_enter() and zke_recipe_leave(); then
+ * zke_recipe_watcher(), and zke_recipe_await() for calls that sleep. */
 #include "object.h"
 
 #include <inttypes.h>

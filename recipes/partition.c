@@ -446,9 +446,8 @@ static int part_watch_neighbour(zke_partition *p, const division *plan,
   return rc == ZKE_NONODE ? ZKE_OK : rc; /* the directory's watch tells */
 }
 
-/* One look.  Each member watches the directory and its neighbour, so any death
- * is noticed by one other, which removes what the dead one has left; the
- * directory's change then tells all. */
+/* One look: who is there, whom to watch, which items to take, to keep and to
+ * let go.  A member whose znode is not among the others has lost its place. */
 static int part_step(zke_recipe *r) {
   zke_partition *p = (zke_partition *)r;
   division plan;

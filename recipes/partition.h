@@ -2,22 +2,23 @@
  *
  *     static void heard(zke_partition *p, int event, const char *item,
  *                       int64_t token, void *context) {
- *       if (event == ZKE_PARTITION_ACQUIRED) ...begin to work on item...
+ *       if (event == ZKE_PARTITION_ACQUIRED) printf("begin with %s\n", item);
  *       if (event == ZKE_PARTITION_RELEASE) {
- *         ...finish what is under way...
+ *         // Finish what is under way.
  *         zke_partition_release(p, item);
  *       }
- *       if (event == ZKE_PARTITION_LOST) ...stop at once...
+ *       if (event == ZKE_PARTITION_LOST) printf("stop %s at once\n", item);
  *     }
- *     ...
+ *
+ *     const char *items[] = {"a", "b", "c"};
  *     zke_partition_options o = ZKE_INIT(zke_partition_options);
+ *     zke_partition *p;
  *     o.name = "node-7";
  *     o.listener = heard;
  *     o.release_ms = 10000;
- *     zke_partition_new(z, "/shards", items, count, &o, &p);
- *     zke_partition_start(p);                  (and dispatch, or:)
- *     zke_partition_wait(p, deadline);         (waits until all are divided)
- *     ...
+ *     zke_partition_new(z, "/shards", items, 3, &o, &p);
+ *     zke_partition_start(p);  // and dispatch, or:
+ *     zke_partition_wait(p, deadline);  // until all are divided
  *     zke_partition_free(p);
  *
  * LAYOUT:

@@ -1,4 +1,9 @@
-/* party.c - who is in a line, and who is first */
+/* party.c - who is in a line, and who is first
+ *
+ * It knows how to tell people of a line: identities, times, the user's data.
+ * A list is one snapshot of the znodes; the sessions are read after it, so one
+ * that has ended by then has no identity any more.  Begin with
+ * zke_line_parties(). */
 #include "party.h"
 
 #include <stdio.h>

@@ -1,13 +1,14 @@
 /* periodic.h - a job that several processes may start, at most once a period
  *
  *     zke_periodic_options o = ZKE_INIT(zke_periodic_options);
+ *     zke_periodic *job;
  *     o.period_ms = 3600 * 1000;
  *     zke_periodic_new(z, "/jobs", "rotate-logs", &o, &job);
  *     if (zke_periodic_try(job) == ZKE_OK) {
- *       int status = ...do it...
+ *       int status = system("rotate-logs");
  *       zke_periodic_release(job, status);
  *     } else {
- *       fprintf(stderr, "%s\n", zke_errmsg());   (who has done it, and when)
+ *       fprintf(stderr, "%s\n", zke_errmsg());  // who has done it, and when
  *     }
  *     zke_periodic_free(job);
  *

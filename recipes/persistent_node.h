@@ -1,15 +1,16 @@
 /* persistent_node.h - an ephemeral znode that its owner keeps there
  *
  *     zke_persistent_node *node;
+ *     zke *z2;
  *     zke_persistent_node_new(z, "/status/host1", "up", 2, NULL, &node);
- *     zke_persistent_node_acquire(node, deadline);      (it is there)
- *     ...somebody deletes it: the next zke_dispatch() makes it again...
+ *     zke_persistent_node_acquire(node, deadline);  // it is there
+ *     // Somebody deletes it: the next zke_dispatch() makes it again.
  *     zke_persistent_node_set(node, "busy", 4, ZKE_FOREVER);
- *     ...the session has expired...
+ *     // The session has expired.
  *     zke_open("app.db", NULL, &z2);
- *     zke_persistent_node_renew(&node, z2);             (it is there again)
+ *     zke_persistent_node_renew(&node, z2);  // it is there again
  *     zke_close(z);
- *     zke_persistent_node_free(node);                   (it has gone)
+ *     zke_persistent_node_free(node);  // it has gone
  *
  * LAYOUT: one plain ephemeral znode at the path, with the owner's data and
  * nothing else.  Missing parents are made as persistent nodes and stay.

@@ -2,10 +2,10 @@
  *
  *     zke_queue *queue;
  *     zke_queue_item *item;
- *     if (zke_queue_new(z, "/jobs", NULL, &queue) != ZKE_OK) ...
+ *     if (zke_queue_new(z, "/jobs", NULL, &queue) != ZKE_OK) return;
  *     zke_queue_put(queue, "resize 7", 8, NULL, ZKE_FOREVER);
  *     while (zke_queue_claim(queue, zke_now(z) + 5000, &item) == ZKE_OK) {
- *       ...work on item->data; should this process die, another one gets it...
+ *       // Work on item->data; should this process die, another one gets it.
  *       if (zke_queue_ack(queue, item, NULL, 0, NULL) != ZKE_OK)
  *         fprintf(stderr, "%s\n", zke_errmsg());
  *       zke_free(item);

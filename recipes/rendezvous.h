@@ -6,7 +6,7 @@
  *     zke_party_list *who;
  *     zke_rendezvous_new(z, "/meetings/startup", 3, NULL, &meeting);
  *     if (zke_rendezvous_meet(meeting, "host:80", 7, deadline, &who, NULL))
- *       fail(zke_errmsg());                 (how many are missing; who is here)
+ *       return;  // zke_errmsg() tells how many are missing, and who is here
  *     for (int i = 0; i < who->count; i++)
  *       printf("%s at %s\n", who->data[i].identity, who->data[i].data);
  *     zke_free(who);

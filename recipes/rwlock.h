@@ -3,9 +3,9 @@
  *     zke_rwlock *rw;
  *     zke_rwlock_new(z, "/locks/catalog", NULL, &rw);
  *     if (zke_rwlock_acquire(rw, ZKE_RWLOCK_WRITE, deadline) == ZKE_OK) {
- *       ...alone here...
+ *       // Alone here.
  *       zke_rwlock_downgrade(rw);
- *       ...among readers, and no writer came between...
+ *       // Among readers, and no writer came between.
  *       zke_rwlock_release(rw);
  *     }
  *     zke_rwlock_free(rw);

@@ -1,15 +1,16 @@
 /* semaphore.h - so many permits and no more, first come first served
  *
  *     zke_semaphore_options o = ZKE_INIT(zke_semaphore_options);
- *     o.limit = 3;
  *     zke_semaphore *sem;
- *     if (zke_semaphore_new(z, "/limits/encoder", &o, &sem) != ZKE_OK) ...
- *     if (zke_semaphore_acquire(sem, 1, zke_now(z) + 5000) == ZKE_OK) {
- *       ...at most three are here...
- *       zke_semaphore_release(sem);
- *     } else {
- *       fprintf(stderr, "%s\n", zke_errmsg());   (who holds one, since when)
+ *     o.limit = 3;
+ *     int rc = zke_semaphore_new(z, "/limits/encoder", &o, &sem);
+ *     if (rc == ZKE_OK) rc = zke_semaphore_acquire(sem, 1, zke_now(z) + 5000);
+ *     if (rc == ZKE_OK) {
+ *       // At most three are here.
+ *       rc = zke_semaphore_release(sem);
  *     }
+ *     if (rc != ZKE_OK)
+ *       fprintf(stderr, "%s\n", zke_errmsg());  // who holds one, since when
  *     zke_semaphore_free(sem);
  *
  * LAYOUT:

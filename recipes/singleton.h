@@ -1,17 +1,20 @@
 /* singleton.h - one of N processes runs the worker, the next is warm
  *
  *     static int work(zke_singleton *s, int64_t token, void *arg) {
- *       while (zke_singleton_check(s) == ZKE_OK) ...one round of work...
+ *       while (zke_singleton_check(s) == ZKE_OK) {
+ *         // One round of work.
+ *       }
  *       return 0;
  *     }
- *     ...
+ *
+ *     zke_singleton *s;
  *     zke_singleton_new(z, "/workers/mailer", NULL, &s);
+ *     // from cron: run, or be told who does
+ *     if (zke_singleton_try(s) == ZKE_HELD)
+ *       fprintf(stderr, "%s\n", zke_errmsg());
+ *     // or stand by; in an event loop, zke_singleton_start() and a listener
  *     zke_singleton_serve(s, ZKE_FOREVER, work, NULL);
  *     zke_singleton_free(s);
- *
- *   or, from cron, run or be told who does:
- *     if (zke_singleton_try(s) == ZKE_HELD) fprintf(stderr, zke_errmsg());
- *   or, in an event loop, zke_singleton_start() and a listener.
  *
  * LAYOUT, as a lock's:
  *

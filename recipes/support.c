@@ -1,4 +1,9 @@
-/* support.c - trying again, and making paths */
+/* support.c - trying again, and making paths
+ *
+ * It knows which failures pass by themselves (zke_recipe_is_transient()) and
+ * nothing of recipes.  zke_retry() promises an end: ten tries, the deadline, or
+ * another result.  That a repetition does not do a thing twice is what its
+ * caller's function has to see to, since only that knows what it does. */
 #include "support.h"
 
 #include <string.h>

@@ -1,4 +1,10 @@
-/* text.c - sentences and strings */
+/* text.c - sentences of errors, and strings
+ *
+ * It knows the forms in which recipes write what a person reads: paths, times,
+ * and the line that says whose a znode is.  Each function that gives a string
+ * gives one block, or NULL; then the engine has said that memory is short.
+ * Nothing here touches the tree but zke_recipe_sign(), which reads the session.
+ */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* gmtime_r */
 #endif

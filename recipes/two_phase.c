@@ -623,8 +623,8 @@ static int phase_is_watcher(zke_two_phase *t, bool *watcher) {
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
-/* The decision first: it ends the looking.  The votes are looked at by one who
- * has to decide by them. */
+/* The decision first: it ends the looking.  The votes are looked at by the
+ * one whose turn that is: it decides for all. */
 static int phase_look(zke_two_phase *t) {
   bool watcher;
   int rc = phase_look_decision(t);

@@ -1,22 +1,25 @@
 /* two_phase.h - several sites do something together, or none does
  *
- *     coordinator:
- *       const char *sites[] = {"bank", "shop"};
- *       zke_two_phase_options o = ZKE_INIT(zke_two_phase_options);
- *       o.limit_ms = 5000;
- *       zke_two_phase_begin(z, "/2pc", "order-7", "sell 1 tea", 10, sites, 2,
- *                           &o, &t);
- *       zke_two_phase_wait(t, ZKE_FOREVER, &decision);
- *       zke_two_phase_ack(t);
- *       zke_two_phase_free(t);
- *     each site, told of it by zke_two_phase_pending():
- *       zke_two_phase_open(z, "/2pc", "order-7", "bank", NULL, &t);
- *       ...do the work so that it can be kept or undone, on the disk...
- *       zke_two_phase_vote(t, ZKE_TWO_PHASE_COMMIT);
- *       zke_two_phase_wait(t, deadline, &decision);
- *       ...keep it or undo it...
- *       zke_two_phase_ack(t);
- *       zke_two_phase_free(t);
+ *     // the coordinator
+ *     const char *sites[] = {"bank", "shop"};
+ *     zke_two_phase_options o = ZKE_INIT(zke_two_phase_options);
+ *     zke_two_phase *all, *one;
+ *     int decision;
+ *     o.limit_ms = 5000;
+ *     zke_two_phase_begin(z, "/2pc", "order-7", "sell 1 tea", 10, sites, 2, &o,
+ *                         &all);
+ *     zke_two_phase_wait(all, ZKE_FOREVER, &decision);
+ *     zke_two_phase_ack(all);
+ *     zke_two_phase_free(all);
+ *
+ *     // each site, told of it by zke_two_phase_pending()
+ *     zke_two_phase_open(z, "/2pc", "order-7", "bank", NULL, &one);
+ *     // Do the work so that it can be kept or undone, on the disk.
+ *     zke_two_phase_vote(one, ZKE_TWO_PHASE_COMMIT);
+ *     zke_two_phase_wait(one, deadline, &decision);
+ *     // Keep it or undo it.
+ *     zke_two_phase_ack(one);
+ *     zke_two_phase_free(one);
  *
  * LAYOUT:
  *

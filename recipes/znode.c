@@ -1,4 +1,17 @@
-/* znode.c - znodes that survive lost replies */
+/* znode.c - znodes that survive lost replies
+ *
+ * When a COMMIT fails with ZKE_CONNECTIONLOSS the change was made or was not.
+ * Here is what finds out, each by something that only the lost change can have
+ * left: a creation by its guid (zke_creation_find()), a deletion by the node's
+ * absence.  What cannot be found out, because the database stays busy or the
+ * disk full, is given to the session to delete (zke_discard()).
+ *
+ * Invariant: a function that makes a znode returns ZKE_OK with its path, or has
+ * seen to it that none will stay: a caller that fails has nothing to clean up.
+ *
+ * From the bottom: places, that is directories of a kind; one creation; several
+ * in one step; deletion; names and entries; whose a znode is.  Begin with
+ * zke_recipe_create(), and znode_try_create() above it. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* strnlen */
 #endif

@@ -14,6 +14,9 @@
 # - What doc/recipes.md says that a recipe needs is what it includes.  Programs
 #   with a lock, a queue, a configuration and an election are built in a
 #   directory that has the engine and these files only, by the line given there.
+# - The example at the head of each recipe's header is compiled as the inside of
+#   a function that has `zke *z; int64_t deadline;`; a static function at its
+#   beginning stands before that one.
 # - A block with a line from the first column to " {" defines functions: it is
 #   compiled as it stands, after the prelude below.
 # - Any other block is the inside of a function that has `zke *z; int rc;`.
@@ -47,6 +50,29 @@ extract_header() {
     /^ \*     #include/ { inside = 1 }
     /^ \* RULES/ { exit }
     inside { sub(/^ \*( {1,5})?/, ""); print >out }' zkembed.h
+}
+
+# example HEADER: the example at its head, to standard output
+example() {
+  awk '/^ \*     / { inside = 1 }
+    inside && /^ \* [A-Z]/ { exit }
+    inside { print substr($0, 8) }' "$1"
+}
+
+example_compiles() {
+  { printf '%s\n#include "%s"\n' "$prelude" "$1"
+    example "$1" | awk '
+      NR == 1 { function_first = /^static .*\(/ }
+      !function_first && !begun {
+        begun = 1
+        print "void example(zke *z, int64_t deadline);"
+        print "void example(zke *z, int64_t deadline) { (void)z, (void)deadline;"
+      }
+      { print }
+      /^}/ { function_first = 0 }
+      END { print "}" }'; } |
+    $CC -std=c11 -I. -Wall -Wextra -Werror -Wno-unused -Wno-unused-parameter \
+      -x c -fsyntax-only -
 }
 
 # wrap BLOCK: to standard output, a file that can be compiled by itself
@@ -181,6 +207,8 @@ for header in recipes/*.h; do
   expect "doc/recipes.md has a program with $name.h" \
     grep -qF "#include \"$header\"" doc/recipes.md
   expect "doc/recipes.md names what $name needs" names_needs "$name"
+  expect "$name.h begins with an example" [ "$(example "$header" | wc -l)" -ge 5 ]
+  expect "which compiles" example_compiles "$header"
 done
 for block in "$blocks"/*.c; do
   name=$(basename "$block" .c)
