@@ -4607,10 +4607,26 @@ static void gate_leave(store *s) {
 /* ======================================================================
  * txn_: one transaction (private)
  *
- * Gate, BEGIN IMMEDIATE, the body, COMMIT, gate off, wake: in this order, so
- * that nobody waits for the woken.  The body says by ZKE_NEEDS_FULL that the
- * change touches persistent state; then it is rolled back and run again as a
- * synced one (P8).  Nothing of a body that fails is kept.
+ * Every change of the file is one call of txn_run(): gate, BEGIN IMMEDIATE, the
+ * body, COMMIT, gate off, wake.  The woken come last, so that none of them
+ * finds the gate still held by whoever woke it.  A body that returns an error
+ * leaves nothing in the file.
+ *
+ * A transaction is of one of two classes.  A full one is on the disk when
+ * COMMIT returns; a normal one, which touches ephemeral state alone, need not
+ * be, since a power cut ends its sessions anyway (P8).  The class has to be
+ * chosen before BEGIN, but often only the body can tell it.  So it begins with
+ * a guess, and a body that finds the guess wrong returns ZKE_NEEDS_FULL or
+ * ZKE_NEEDS_NORMAL: it is rolled back and run again in the other class, with
+ * the gate kept.
+ *
+ * What a death leaves, by the moment: before COMMIT nothing, for SQLite rolls
+ * back and the kernel frees the gate; between COMMIT and txn_note_zxid() a
+ * commit that the next store to open makes durable (sess_sync_log()); after it
+ * only the wake-ups are missing, which the ticks make good (P7).
+ *
+ * Start reading at txn_run(), then txn_commit().  Compaction, at the end, is
+ * the one change that is no transaction of a body.
  * ==================================================================== */
 
 /* Beyond any epoch that can come about; more is a damaged file. */
@@ -4640,6 +4656,7 @@ static int txn_reconnect(store *s) {
   return rc == ZKE_OK ? db_prepare_ends(s) : rc;
 }
 
+/* What a call is told while the store cannot be recovered; see health_. */
 static int txn_not_usable(const store *s) {
   return base_fail(ZKE_CONNECTIONLOSS,
                    "%s: not usable since a COMMIT or a recovery failed",
@@ -4677,6 +4694,7 @@ static int txn_session_gone(zke *z) {
                    (unsigned long long)z->id);
 }
 
+/* Free what a transaction has noted for its end. */
 static void txn_release(txn *t) {
   buf_free(&t->wake);
   buf_free(&t->overflowed);
@@ -4692,6 +4710,8 @@ static void txn_rollback(txn *t) {
   txn_release(t);
 }
 
+/* End a transaction of which nothing is to stay, and leave the gate.  The
+ * sentence of the failure that led here outlives the rollback. */
 static void txn_abort(txn *t) {
   txn_rollback(t);
   gate_leave(t->s);
@@ -4828,14 +4848,40 @@ static void txn_note_zxid(const txn *t) {
 
 SQL_STATEMENT(META_SET, "UPDATE meta SET zxid=?1,recursive=?2");
 
+/* Write what every transaction adds to its body's changes: the zxid, if one was
+ * used, the number of recursive watches, and the trim of delivered events. */
+static int txn_finish_rows(txn *t) {
+  int rc = ZKE_OK;
+  if (t->wake.failed || t->ended.failed) return base_nomem();
+  if (t->numbered || t->recursive != t->recursive_was)
+    rc = sql_do_ints(t->s, SQL_META_SET, 2, (int64_t[]){t->zxid, t->recursive});
+  return rc == ZKE_OK ? txn_trim(t) : rc;
+}
+
+/* Checkpoint where the log has grown long, with the gate held, since this is a
+ * write like any other (P12).  The commit before it stands whatever comes of
+ * this: a failure is logged, and the next commit tries again. */
+static void txn_shorten_log(store *s) {
+  if (s->wal_pages < s->wal_limit) return; /* in memory: no log, 0 pages */
+  int rc = db_checkpoint(s, false);
+  if (rc != ZKE_OK && rc != ZKE_OPERATIONTIMEOUT)
+    host_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
+}
+
+/* Commit and tell whoever has to know.  Why this order is right:
+ *
+ *   - All that can still fail by a lack of memory or space is done before
+ *     COMMIT, so a failure rolls everything back.  Only COMMIT itself can leave
+ *     the outcome open (txn_outcome()).
+ *   - A full commit is durable only if the directory knows the log's name, so
+ *     that is synced before.
+ *   - The session's `trimmed` follows the commit.  To trim twice costs nothing;
+ *     rows taken for trimmed that are still there would count as pending.
+ *   - The zxid is noted before the gate is left, so notes never go backwards.
+ *   - Nobody is woken before the gate is left. */
 static int txn_commit(txn *t) {
   store *s = t->s;
-  int rc = ZKE_OK;
-  if (t->wake.failed || t->ended.failed) rc = base_nomem();
-  if (rc == ZKE_OK && (t->numbered || t->recursive != t->recursive_was)) {
-    rc = sql_do_ints(s, SQL_META_SET, 2, (int64_t[]){t->zxid, t->recursive});
-  }
-  if (rc == ZKE_OK) rc = txn_trim(t);
+  int rc = txn_finish_rows(t);
   if (rc == ZKE_OK && t->full) rc = db_sync_directory(s);
   if (rc == ZKE_OK) rc = txn_commit_sqlite(s);
   if (rc != ZKE_OK) {
@@ -4844,11 +4890,7 @@ static int txn_commit(txn *t) {
   }
   if (t->z) t->z->trimmed = t->z->cursor;
   if (t->numbered) txn_note_zxid(t);
-  if (s->wal_pages >= s->wal_limit) { /* not in memory: no log, 0 pages */
-    rc = db_checkpoint(s, false);
-    if (rc != ZKE_OK && rc != ZKE_OPERATIONTIMEOUT)
-      host_log(s, ZKE_LOG_ERROR, "%s", base_sentence);
-  }
+  txn_shorten_log(s);
   gate_leave(s);
   txn_tell(t);
   txn_release(t);
@@ -4858,6 +4900,7 @@ static int txn_commit(txn *t) {
 /* Was the last multi of the running one's shape synced? */
 static bool txn_learnt(const zke *z) { return z->learnt_full >> z->shape & 1; }
 
+/* Keep for the next multi of this shape whether this one had to be synced. */
 static void txn_learn(zke *z, bool full) {
   uint64_t bit = UINT64_C(1) << z->shape;
   z->learnt_full = full ? z->learnt_full | bit : z->learnt_full & ~bit;
@@ -4938,6 +4981,7 @@ static int txn_is_late(void *arg) {
   return atomic_load(&z->closing) || host_now(z->s) >= z->s->deadline;
 }
 
+/* What a compaction that was given up returns: why. */
 static int txn_give_up(const zke *z) {
   if (atomic_load(&z->closing))
     return base_fail(ZKE_CLOSING, "the handle is being closed");
@@ -4969,7 +5013,11 @@ static int txn_vacuum(store *s, zke *z) {
   return rc == ZKE_OK ? after : rc;
 }
 
-/* Compact the file. */
+/* Compact the file.  The log is emptied before, so that a failure finds the
+ * database whole in its file, and the deadline is looked at once the gate is
+ * had, since waiting for it may have taken all the time.  A death at any point
+ * leaves the old database: the new one becomes valid by the one COMMIT that
+ * SQLite makes at the end of its VACUUM. */
 static int txn_compact(store *s, zke *z) {
   int rc = db_end(s);
   if (rc == ZKE_OK) rc = gate_enter(s, z, true);
@@ -6102,6 +6150,30 @@ static int op_read(const zke *acting, enum op_wish wish, const char *path,
 
 /* ======================================================================
  * sess_: beginning, ending and reaping sessions; new boots (private)
+ *
+ * A session is a row, a lock and a FIFO.  The row owns nodes, watches and
+ * events.  The lock is its life (life_): the kernel drops it when the process
+ * dies, and then any other process may end the session.  The FIFO is where it
+ * sleeps (wake_).
+ *
+ * Invariants, and what a death leaves:
+ *
+ *   - Lock and FIFO exist before the row is committed, so nobody sees a row of
+ *     a living session without its lock.  A death in between leaves a FIFO
+ *     without a row, which the next store to open the file alone unlinks.
+ *   - A session ends in one transaction with all that it owns (sess_remove()).
+ *     Its FIFO goes after the commit; a death in between leaves just that name.
+ *   - Any number of processes may notice one death.  The reason is judged again
+ *     inside the transaction, so the first ends the session and the others find
+ *     no row (sess_end_body()).
+ *   - An error never makes a session dead: only an answer of the kernel that
+ *     the lock is free, or a stamp that was read and is too old, does (P5).
+ *
+ * The first session of a store also decides what the rows in the file mean:
+ * they may be of an earlier boot, or the file may be a copy or a backup
+ * (sess_judge_files()).
+ *
+ * Start reading at sess_begin_body() and sess_end().
  * ==================================================================== */
 
 /* Why a session ends. */
@@ -6170,6 +6242,7 @@ static bool sess_is_delayed(int rc) {
  * Without memory to note that, it is tried at each sweep. */
 enum { SESS_REST = 16 };
 
+/* Note that the burial of a session has failed after it took so many ns. */
 static void sess_put_off(store *s, int64_t session, int64_t now, int64_t took) {
   size_t n, kept = 0;
   int64_t *at = buf_ints(&s->put_off, &n);
@@ -6259,6 +6332,7 @@ static int sess_compare_rows(const void *a, const void *b) {
   return x < y ? -1 : x > y;
 }
 
+/* The rows that sess_list() has put into a buffer. */
 static sess_row *sess_rows(const buf *list, size_t *count) {
   *count = list->len / sizeof(sess_row);
   return (sess_row *)(void *)list->data;
@@ -6364,6 +6438,7 @@ static bool sess_same_file(const int64_t *a, const int64_t *b, bool same_boot) {
   return a[1] == b[1] && (a[0] == b[0] || !same_boot);
 }
 
+/* The boot and the files as they are now. */
 static void sess_current_files(store *s, sess_files *now) {
   memset(now, 0, sizeof *now);
   if (s->os.boot_id(s->os.context, now->boot, sizeof now->boot) < 0)
@@ -6407,15 +6482,22 @@ static bool sess_is_plain(const txn *t, const sess_files *was,
          t->zxid >= known;
 }
 
+/* Are the database and the side files the ones that the meta row names? */
+static void sess_same_files(const sess_files *was, const sess_files *now,
+                            bool same_boot, bool *db, bool *side) {
+  *db = sess_same_file(was->n, now->n, same_boot);
+  *side = sess_same_file(was->n + 2, now->n + 2, same_boot) &&
+          sess_same_file(was->n + 4, now->n + 4, same_boot);
+}
+
 /* The table of doc/design.md 7, in its order.  `known` is the zxid that the
  * liveness file remembers, 0 or -1 where it is new. */
 static enum sess_past sess_compare_files(txn *t, const sess_files *was,
                                          const sess_files *now, int64_t known,
                                          const buf *sessions) {
   bool same_boot = now->boot[0] && strcmp(now->boot, was->boot) == 0;
-  bool same_db = sess_same_file(was->n, now->n, same_boot);
-  bool same_side = sess_same_file(was->n + 2, now->n + 2, same_boot) &&
-                   sess_same_file(was->n + 4, now->n + 4, same_boot);
+  bool same_db, same_side;
+  sess_same_files(was, now, same_boot, &same_db, &same_side);
   if (was->n[1] == 0 && t->zxid >= known) return SESS_MADE;
   if (!same_db) return SESS_NEW_EPOCH; /* a copy: nobody lives in it */
   if (!same_side && same_boot && sessions->len) return SESS_LOST_FILES;
@@ -6426,6 +6508,7 @@ static enum sess_past sess_compare_files(txn *t, const sess_files *was,
   return same_boot ? SESS_SAME : SESS_CONTAINER;
 }
 
+/* Unlink a name of the side directory that is a FIFO's: 16 digits. */
 static void sess_unlink_orphan(void *arg, const char *name) {
   store *s = arg;
   size_t len = strlen(name);
@@ -6449,44 +6532,71 @@ static int sess_sync_log(store *s, int64_t zxid, int64_t known) {
 
 SQL_STATEMENT(SESSION_ANY, "SELECT EXISTS(SELECT 1 FROM session)");
 
+/* What the decision about the file's sessions is made of. */
+typedef struct sess_judgment {
+  sess_files was, now;
+  int64_t known; /* the zxid that the liveness file remembers */
+  int64_t any;   /* whether the file has sessions */
+  buf sessions;  /* their rows, where they have to be looked at */
+  enum sess_past past;
+} sess_judgment;
+
+/* Find out what has happened to the files. */
+static int sess_look_back(txn *t, sess_judgment *j) {
+  store *s = t->s;
+  j->known = side_read_hint(s, SIDE_ZXID_AT);
+  j->past = SESS_SAME;
+  sess_current_files(s, &j->now);
+  int rc = sess_read_files(s, &j->was);
+  if (rc == ZKE_OK) rc = sess_sync_log(s, t->zxid, j->known);
+  if (rc == ZKE_OK) rc = sql_fetch_ints(s, SQL_SESSION_ANY, 0, 1, &j->any);
+  if (rc != ZKE_OK || sess_is_plain(t, &j->was, &j->now, j->known)) return rc;
+  rc = sess_list(s, 1, 0, &j->sessions);
+  if (rc != ZKE_OK) return rc;
+  j->past = sess_compare_files(t, &j->was, &j->now, j->known, &j->sessions);
+  return ZKE_OK;
+}
+
+/* Do what follows from what has happened to the files. */
+static int sess_draw_conclusion(txn *t, const sess_judgment *j) {
+  const store *s = t->s;
+  const buf nobody = {.a = &s->a};
+  switch (j->past) {
+    case SESS_SAME:
+      break;
+    case SESS_MADE:
+    case SESS_CONTAINER:
+      return txn_need_full(t);
+    case SESS_LOST_FILES:
+      return base_fail(
+          ZKE_REPLACED,
+          "files in %s were removed while %s has sessions.  End every process "
+          "that uses it; then replace the database by a copy of "
+          "itself",
+          s->dir, s->name);
+    case SESS_RESTORED: /* they live; the epoch rises above them */
+      return sess_new_epoch(t, j->known, &nobody);
+    case SESS_NEW_EPOCH:
+      return sess_new_epoch(t, j->known, &j->sessions);
+  }
+  return ZKE_OK;
+}
+
 /* Decide, with the gate held, what the file's sessions are: of this boot, of
  * an earlier one, or of another file (doc/design.md 7). */
 static int sess_judge_files(txn *t) {
   store *s = t->s;
-  sess_files was = {.boot = ""}, now;
-  buf sessions = {.a = &s->a}, nobody = {.a = &s->a};
-  int64_t known = side_read_hint(s, SIDE_ZXID_AT);
-  sess_current_files(s, &now);
-  int64_t any = 0;
-  int rc = sess_read_files(s, &was);
-  if (rc == ZKE_OK) rc = sess_sync_log(s, t->zxid, known);
-  if (rc == ZKE_OK) rc = sql_fetch_ints(s, SQL_SESSION_ANY, 0, 1, &any);
-  bool plain = rc != ZKE_OK || sess_is_plain(t, &was, &now, known);
-  if (!plain) rc = sess_list(s, 1, 0, &sessions);
-  enum sess_past past = SESS_SAME;
-  if (rc == ZKE_OK && !plain)
-    past = sess_compare_files(t, &was, &now, known, &sessions);
-  if (past == SESS_LOST_FILES) {
-    rc = base_fail(
-        ZKE_REPLACED,
-        "files in %s were removed while %s has sessions.  End every process "
-        "that uses it; then replace the database by a copy of "
-        "itself",
-        s->dir, s->name);
-  } else if (past == SESS_NEW_EPOCH) {
-    rc = sess_new_epoch(t, known, &sessions);
-  } else if (past == SESS_RESTORED) {
-    rc = sess_new_epoch(t, known, &nobody);
-  } else if (past != SESS_SAME) {
-    rc = txn_need_full(t);
-  }
+  sess_judgment j = {.sessions = {.a = &s->a}};
+  int rc = sess_look_back(t, &j);
+  if (rc == ZKE_OK) rc = sess_draw_conclusion(t, &j);
   /* in a container with a boot id of its own, the first one's counts */
-  if (past == SESS_CONTAINER) memcpy(now.boot, was.boot, sizeof now.boot);
-  if (rc == ZKE_OK && past != SESS_SAME) rc = sess_write_files(s, &now);
+  if (j.past == SESS_CONTAINER)
+    memcpy(j.now.boot, j.was.boot, sizeof j.now.boot);
+  if (rc == ZKE_OK && j.past != SESS_SAME) rc = sess_write_files(s, &j.now);
   /* FIFOs that killed processes left behind, when nobody has any */
-  if (rc == ZKE_OK && (past == SESS_NEW_EPOCH || !any))
+  if (rc == ZKE_OK && (j.past == SESS_NEW_EPOCH || !j.any))
     s->os.list(s->os.context, s->dir, sess_unlink_orphan, s);
-  buf_free(&sessions);
+  buf_free(&j.sessions);
   return rc;
 }
 
@@ -6813,11 +6923,25 @@ static void discard_try(zke *z, int64_t now, int64_t ms) {
 /* ======================================================================
  * sweep_: duty (private)
  *
- * One waiting process at a time holds the duty byte and sweeps four times a
- * second; the others look once a second whether it did, by the stamp in the
- * liveness file, so a stopped holder is replaced (P6).
+ * A sweep ends the sessions of the dead, ends leases that are over, and removes
+ * containers and TTL nodes that are due.  Death notices do the first sooner
+ * (wait_); the sweep is what finds a death of which nobody was told.
+ *
+ * One process of those that wait has the duty, a lock byte that the kernel
+ * gives away when it dies.  It sweeps once a duty tick and stamps the liveness
+ * file.  The others look at the stamp once a tick: where it is old they sweep
+ * themselves, whatever the lock says, so one that is stopped with the duty
+ * keeps nobody (P6).  Two sweeps at once do no harm, since each ending is
+ * judged again in its transaction.  The intervals are in tick_.
+ *
+ * A sweep never waits long: the gate for a short time only, and the removal of
+ * nodes stops after a while.  What is left is for the next.
+ *
+ * Start reading at sweep_tick(), then sweep_run().
  * ==================================================================== */
 
+/* Give the store up if the path does not lead to this file any more.  An error
+ * other than "not there" proves nothing. */
 static void sweep_verify_file(store *s, const char *path, const zke_file *id) {
   zke_file now;
   if (health_is_replaced(s) || !id->inode) return;
@@ -6917,6 +7041,8 @@ static sqlite3_stmt *sweep_find(store *s, int kind, int64_t now, int *rc) {
   return st;
 }
 
+/* Remove one batch of nodes that are due.  They are looked for again in the
+ * transaction: since the look before it a child may have been made. */
 static int sweep_remove_body(txn *t, void *arg) {
   sweep_nodes_arg *a = arg;
   int rc;
@@ -7009,6 +7135,7 @@ static int64_t sweep_age(store *s) {
   return known && word[0] >= 0 && word[0] <= now ? now - word[0] : INT64_MAX;
 }
 
+/* Stamp the liveness file: this moment, and which files were looked at. */
 static void sweep_note(store *s) {
   side_write_hint(s, SIDE_FILES_AT, sweep_files(s));
   side_write_hint(s, SIDE_SWEEP_AT, s->strange_clock ? -1 : host_boottime(s));
@@ -7077,10 +7204,23 @@ static int64_t sweep_next_tick(store *s, int64_t now, bool sweeps) {
 /* ======================================================================
  * watcher_: a session's watchers in memory (private)
  *
- * The file knows that a session watches a path; who is to be called is known
- * here.  Each watcher remembers the zxid its registration saw: an event is
- * for the watchers registered before it, even when it is dispatched after a
- * newer registration.
+ * The file knows that a session watches a path; whom to call is known here.  A
+ * watcher is in two lists: that of its path (a spot), by which an event finds
+ * it, and that of its function and context (a pair), by which zke_forget()
+ * does.
+ *
+ * Invariants:
+ *
+ *   - Each watcher remembers the zxid that its registration saw.  An event is
+ *     for the watchers registered before it, even when it is dispatched after a
+ *     newer registration.
+ *   - Rows and watchers agree after each call: memory is got inside the
+ *     transaction, and watcher_conclude() links it only after COMMIT.
+ *   - A spot without watchers, and a pair without, does not exist.
+ *   - kinds[] of a spot counts its watchers by the rows that they need, so that
+ *     the last of them takes the row with it.
+ *
+ * Start reading at watcher_prepare(), then watcher_collect().
  * ==================================================================== */
 
 typedef struct watcher {
@@ -7209,6 +7349,8 @@ static void watcher_drop_spot(zke *z, watcher_spot *spot) {
   if (spot && !spot->first) watcher_free_item(&z->spots, &spot->item);
 }
 
+/* Two multiplications: functions and contexts are addresses, whose low bits
+ * agree. */
 static uint64_t watcher_hash_pair(zke_watch_fn fn, const void *context) {
   uint64_t hash = (uintptr_t)fn * UINT64_C(0x9e3779b97f4a7c15);
   hash = (hash ^ (uintptr_t)context) * UINT64_C(0x9e3779b97f4a7c15);
@@ -7428,6 +7570,7 @@ static void watcher_consume(zke *z, const wait_event *e) {
   }
 }
 
+/* Free all watchers of a session that ends; its rows are the session's. */
 static void watcher_free(zke *z) {
   for (size_t i = 0; i < z->spots.cap; i++) {
     for (watcher_item *item = z->spots.at[i], *next; item; item = next) {
@@ -7571,9 +7714,14 @@ static void watcher_take_pair(zke *z, const watcher_pair *pair) {
 /* ======================================================================
  * alarm_: calls at a time (private)
  *
- * What zke_call_at() was told.  Changed with the lock's mutex held, so that
- * setting a time waits for no other call; called back, as watchers are, by the
- * thread that dispatches.
+ * What zke_call_at() was told: a function and its context, and a time.  A pair
+ * has one alarm at most.  Those that are set stand in a list, the earliest
+ * first, and alarm_at is the time of that one, so that a look costs one atomic
+ * read.
+ *
+ * All of this is guarded by the mutex alone, not by the store's lock, so that
+ * setting a time waits for no other call.  The thread that dispatches rings
+ * them one by one, and holds nothing while it calls.
  * ==================================================================== */
 
 typedef struct alarm_call {
@@ -7584,6 +7732,7 @@ typedef struct alarm_call {
   struct alarm_call *next; /* of those that are set, the earliest first */
 } alarm_call;
 
+/* The alarm of a pair, or NULL; with the mutex held. */
 static alarm_call *alarm_find(const zke *z, zke_watch_fn fn,
                               const void *context) {
   uint64_t hash = watcher_hash_pair(fn, context);
@@ -7677,6 +7826,7 @@ static void alarm_list(zke *z, buf *calls) {
   pthread_mutex_unlock(&z->s->m);
 }
 
+/* Forget the alarm of a pair, set or not. */
 static void alarm_forget(zke *z, zke_watch_fn fn, const void *context) {
   pthread_mutex_lock(&z->s->m);
   alarm_call *a = alarm_find(z, fn, context);
@@ -7687,6 +7837,7 @@ static void alarm_forget(zke *z, zke_watch_fn fn, const void *context) {
   pthread_mutex_unlock(&z->s->m);
 }
 
+/* Free all alarms of a session whose calls have ended. */
 static void alarm_free(zke *z) {
   for (size_t i = 0; i < z->alarms.cap; i++) {
     while (z->alarms.at[i]) watcher_free_item(&z->alarms, z->alarms.at[i]);
@@ -7720,6 +7871,7 @@ typedef struct wait_frame {
 
 static _Thread_local wait_frame *wait_frames;
 
+/* Is this thread inside a callback of the session? */
 static bool wait_is_inside(const zke *z) {
   const wait_frame *f = wait_frames;
   while (f && f->z != z) f = f->outer;
@@ -7746,6 +7898,7 @@ static void wait_follow(zke *z, const wait_frame *frame) {
 
 /* ---- notices of death ---- */
 
+/* Close a notice's descriptor; the notice stays, to be probed. */
 static void wait_close_notice(zke *z, wait_notice *n) {
   if (n->fd < 0) return;
   if (z->poller >= 0)
@@ -7771,6 +7924,14 @@ static wait_notice *wait_new_notice(zke *z) {
   return &z->notices[z->notice_count++];
 }
 
+/* Is there a notice of this owner already? */
+static bool wait_has_notice(const zke *z, int64_t owner) {
+  for (size_t i = 0; i < z->notice_count; i++) {
+    if (z->notices[i].owner == owner) return true;
+  }
+  return false;
+}
+
 /* Have the kernel tell of the owner's death: a writing end of its FIFO reports
  * an error when its reader is gone (P6).  Called after the watch is in the
  * file; an owner that has died before is probed at the next dispatch.  False:
@@ -7779,26 +7940,24 @@ static wait_notice *wait_new_notice(zke *z) {
 static bool wait_watch_owner(zke *z, int64_t owner) {
   store *s = z->s;
   if (s->memory || life_find_own(s, owner)) return false;
-  for (size_t i = 0; i < z->notice_count; i++) {
-    if (z->notices[i].owner == owner) return true;
-  }
+  if (wait_has_notice(z, owner)) return true;
   if (s->notices >= s->notice_limit) return false;
   int fd = wake_open(s, owner);
-  if (fd < 0 && fd != -ENXIO && fd != -ENOENT) return false;
+  bool gone = fd == -ENXIO || fd == -ENOENT;
+  if (fd < 0 && !gone) return false;
   wait_notice *n = wait_new_notice(z);
   if (!n) {
     fd_close(s, &fd);
     return false;
   }
-  *n = (wait_notice){.owner = owner,
-                     .fd = fd < 0 ? -1 : fd,
-                     .probe_at = INT64_MAX,
-                     .pause = ZKE_MS};
-  s->notices += fd >= 0;
-  if (fd >= 0 && z->poller >= 0)
-    s->os.poller_add(s->os.context, z->poller, fd, 0);
-  if (fd < 0) n->probe_at = 0;
-  if (fd < 0 || z->poller < 0) wake_self(z);
+  *n = (wait_notice){.owner = owner, .fd = -1, .pause = ZKE_MS};
+  if (!gone) {
+    n->fd = fd;
+    n->probe_at = INT64_MAX; /* until the kernel tells */
+    s->notices++;
+    if (z->poller >= 0) s->os.poller_add(s->os.context, z->poller, fd, 0);
+  }
+  if (gone || z->poller < 0) wake_self(z);
   return true;
 }
 
@@ -7842,6 +8001,8 @@ static void wait_poll_notices(zke *z) {
   }
 }
 
+/* Act on the notices that have come or whose time to probe again has.  From the
+ * last to the first, since one that is dropped is replaced by the last. */
 static void wait_take_notices(zke *z, int64_t now) {
   wait_poll_notices(z);
   for (size_t i = z->notice_count; i-- > 0;) {
@@ -7931,6 +8092,7 @@ static int wait_read_event(zke *z, sqlite3_stmt *st) {
   return ZKE_OK;
 }
 
+/* Drop the events that were read and not delivered. */
 static void wait_clear_queue(zke *z) {
   for (wait_event *e = z->queue, *next; e; e = next) {
     next = e->next;
@@ -7992,6 +8154,7 @@ static int wait_fetch(zke *z, bool *full) {
   return ZKE_OK;
 }
 
+/* The session's state as callers are told it: ZKE_STATE_… */
 static int wait_state(const zke *z) {
   if (z->s->readonly) return ZKE_STATE_READONLY;
   if (z->state == SESS_ALIVE) return ZKE_STATE_CONNECTED;
@@ -8154,6 +8317,7 @@ typedef struct wait_untold {
   buf paths;
 } wait_untold;
 
+/* Take one event into the answer, if it is of the path and may be seen. */
 static void wait_untold_add(wait_untold *u, int type, const char *path,
                             bool readable) {
   size_t len = strlen(u->path);
@@ -8456,39 +8620,64 @@ static void wait_for_leader(zke *z, int64_t ns) {
   pthread_mutex_unlock(&s->m);
 }
 
-/* Wait as the thread with the role, or for the one that has it, until the turn
- * is another one: a watcher was called. */
+/* Is a wait over?  *rc is what it then returns.  The first look at the deadline
+ * is left out, so that a deadline that has passed still gets one dispatch. */
+static bool wait_is_over(const zke *z, uint64_t before, bool late, int *rc) {
+  *rc = ZKE_OK;
+  if (atomic_load(&z->closing)) {
+    *rc = base_fail(ZKE_CLOSING, "the handle is being closed");
+  } else if (atomic_load(&z->turn) != before) {
+    return true; /* what was waited for */
+  } else if (z->state != SESS_ALIVE && !z->lost_notice) {
+    *rc = base_fail(ZKE_INVALIDSTATE, "the session has ended");
+  } else if (late) {
+    *rc = base_fail(ZKE_OPERATIONTIMEOUT, "nothing came before the deadline");
+  }
+  return *rc != ZKE_OK;
+}
+
+/* May the thread with the role sleep?  Not where something was delivered, nor
+ * where nothing can wake it for good: by an end of the session, by a close, or
+ * in a store that is broken and has to be recovered first. */
+static bool wait_may_sleep(const zke *z, uint64_t before) {
+  return atomic_load(&z->turn) == before && !health_is_broken(z->s) &&
+         !atomic_load(&z->closing) && z->state == SESS_ALIVE;
+}
+
+/* One round of a wait by the thread with the role: recover, dispatch, sleep.
+ *  Nothing is lost between the dispatch and the sleep, since a writer commits
+ * the event before it writes its byte into the FIFO: either the dispatch has
+ * read the event, or the byte came after the FIFO was drained, and ends the
+ * sleep. */
+static int wait_round(zke *z, uint64_t before, int64_t now, int64_t deadline) {
+  store *s = z->s;
+  int count = 0;
+  lease_begin_call(s, z, base_min(deadline, base_later(now, s->busy)));
+  int rc = s->index.open ? ZKE_OK : db_end(s); /* one that failed before */
+  if (rc == ZKE_OK && health_is_broken(s)) rc = txn_recover(s);
+  if (health_is_replaced(s)) rc = ZKE_OK; /* the session's end is to be told */
+  if (rc == ZKE_OK) rc = wait_dispatch(z, true, &count);
+  if (rc == ZKE_OK && wait_may_sleep(z, before)) wait_sleep(z, deadline);
+  return rc;
+}
+
+/* Wait as the thread with the role, or for the one that has it, until a watcher
+ * was called since the turn was `before`.  Each round looks at everything anew,
+ * because the lock was dropped in the sleep. */
 static int wait_until(zke *z, uint64_t before, int64_t deadline) {
   for (bool first = true;; first = false) {
-    int count = 0, rc = ZKE_OK;
+    int rc;
     wait_frame frame;
     int64_t now = host_now(z->s);
-    if (atomic_load(&z->closing))
-      return base_fail(ZKE_CLOSING, "the handle is being closed");
-    if (atomic_load(&z->turn) != before) return ZKE_OK;
-    if (z->state != SESS_ALIVE && !z->lost_notice)
-      return base_fail(ZKE_INVALIDSTATE, "the session has ended");
-    if (now >= deadline && !first)
-      return base_fail(ZKE_OPERATIONTIMEOUT,
-                       "nothing came before the deadline");
-    if (!wait_lead(z, &frame)) {
+    if (wait_is_over(z, before, now >= deadline && !first, &rc)) return rc;
+    if (wait_lead(z, &frame)) {
+      rc = wait_round(z, before, now, deadline);
+      wait_follow(z, &frame);
+      if (rc != ZKE_OK) return rc;
+    } else {
       wait_for_leader(
           z, deadline == INT64_MAX ? INT64_MAX : base_max(deadline - now, 1));
-      continue;
     }
-    lease_begin_call(z->s, z, base_min(deadline, base_later(now, z->s->busy)));
-    rc = z->s->index.open ? ZKE_OK : db_end(z->s); /* one that failed before */
-    if (rc == ZKE_OK && health_is_broken(z->s)) rc = txn_recover(z->s);
-    if (health_is_replaced(z->s))
-      rc = ZKE_OK; /* the session's end is to be told */
-    if (rc == ZKE_OK) rc = wait_dispatch(z, true, &count);
-    if (rc == ZKE_OK && atomic_load(&z->turn) == before &&
-        !health_is_broken(z->s) && !atomic_load(&z->closing) &&
-        z->state == SESS_ALIVE) {
-      wait_sleep(z, deadline);
-    }
-    wait_follow(z, &frame);
-    if (rc != ZKE_OK) return rc;
   }
 }
 
@@ -8790,6 +8979,25 @@ static int64_t store_default(int64_t given, int64_t otherwise) {
   return given ? given : otherwise;
 }
 
+/* Are the numbers of the options in their bounds?  Times must not overflow as
+ * nanoseconds. */
+static bool store_limits_valid(const zke_options *o) {
+  if (o->data_limit < 0 || o->cache_kib < 0) return false;
+  if (o->event_limit < 0 || o->notice_limit < 0) return false;
+  if (o->container_ms < ZKE_AT_ONCE) return false;
+  if (o->lease_ms < 0 || o->lease_ms > INT64_MAX / ZKE_MS) return false;
+  return o->busy_timeout_ms >= ZKE_AT_ONCE &&
+         o->busy_timeout_ms <= INT64_MAX / ZKE_MS;
+}
+
+/* Does this version know the durability and every flag? */
+static bool store_choices_valid(const zke_options *o) {
+  const unsigned flags = ZKE_OPEN_READONLY | ZKE_OPEN_EXISTING |
+                         ZKE_OPEN_READ_LOCKS | ZKE_OPEN_PLAIN_LOG;
+  return o->durability >= ZKE_DURABLE_BY_KIND &&
+         o->durability <= ZKE_DURABLE_NONE && !(o->flags & ~flags);
+}
+
 /* The caller's options as this version knows them, with a whole table of system
  * calls in *os. */
 static int store_options(const zke_options *given, zke_options *out,
@@ -8799,19 +9007,10 @@ static int store_options(const zke_options *given, zke_options *out,
   if (rc != ZKE_OK) return rc;
   os_fill(os, sizeof *os);
   out->os = os;
-  if (out->data_limit < 0 || out->cache_kib < 0 || out->event_limit < 0 ||
-      out->notice_limit < 0 || out->busy_timeout_ms < ZKE_AT_ONCE ||
-      out->lease_ms < 0 || out->container_ms < ZKE_AT_ONCE ||
-      out->lease_ms > INT64_MAX / ZKE_MS ||
-      out->busy_timeout_ms > INT64_MAX / ZKE_MS) {
+  if (!store_limits_valid(out))
     return base_fail(ZKE_BADARGUMENTS, "an option is out of range");
-  }
-  if (out->durability < ZKE_DURABLE_BY_KIND ||
-      out->durability > ZKE_DURABLE_NONE ||
-      (out->flags & ~(unsigned)(ZKE_OPEN_READONLY | ZKE_OPEN_EXISTING |
-                                ZKE_OPEN_READ_LOCKS | ZKE_OPEN_PLAIN_LOG))) {
+  if (!store_choices_valid(out))
     return base_fail(ZKE_BADARGUMENTS, "options.durability or .flags");
-  }
   if (out->chroot && *out->chroot && !path_check(out->chroot, false))
     return base_fail(ZKE_BADARGUMENTS, "malformed chroot %s", out->chroot);
   return ZKE_OK;
@@ -9193,6 +9392,8 @@ static bool store_session_room(store *s) {
   return true;
 }
 
+/* Put a session into the list, which is sorted by id.  Ids mostly rise, so the
+ * move is short. */
 static void store_list_session(store *s, zke *z) {
   size_t at = life_place(s, z->id);
   memmove(s->sessions + at + 1, s->sessions + at,
@@ -10560,6 +10761,27 @@ int zke_multi_read(zke *z, const zke_op *ops, int count,
 
 /* ---- access control lists ---- */
 
+/* Add the digest identity of "user:password", once.  A name with a NUL could
+ * not be told from a shorter one later. */
+static int api_add_identity(zke *z, const char *cert, size_t len) {
+  int rc = ZKE_OK;
+  const char *colon = memchr(cert, ':', len);
+  if (memchr(cert, '\0', colon ? (size_t)(colon - cert) : len))
+    return base_fail(ZKE_BADARGUMENTS, "a NUL in the user's name");
+  char *id = auth_identity(&z->s->a, cert, len);
+  if (!id) return base_nomem();
+  if (!acl_has_identity(&z->who, id)) {
+    buf_add_string(&z->who.ids, id);
+    if (z->who.ids.failed)
+      rc = base_nomem();
+    else
+      z->who.count++;
+    z->who.ids.failed = false;
+  }
+  mem_free(id);
+  return rc;
+}
+
 /* Identities live in the handle alone, as ZooKeeper's do in a connection.  An
  * unknown scheme fails the session for good, as it does in ZooKeeper. */
 int zke_add_auth(zke *z, const char *scheme, const char *cert, int len) {
@@ -10575,23 +10797,7 @@ int zke_add_auth(zke *z, const char *scheme, const char *cert, int len) {
     return api_leave(z, base_fail(ZKE_AUTHFAILED,
                                   "unknown authentication scheme %s", scheme));
   }
-  const char *colon = len ? memchr(cert, ':', (size_t)len) : NULL;
-  if (len && memchr(cert, '\0', colon ? (size_t)(colon - cert) : (size_t)len)) {
-    return api_leave(z,
-                     base_fail(ZKE_BADARGUMENTS, "a NUL in the user's name"));
-  }
-  char *id = auth_identity(&z->s->a, cert ? cert : "", (size_t)len);
-  if (!id) return api_leave(z, base_nomem());
-  if (!acl_has_identity(&z->who, id)) {
-    buf_add_string(&z->who.ids, id);
-    if (z->who.ids.failed)
-      rc = base_nomem();
-    else
-      z->who.count++;
-    z->who.ids.failed = false;
-  }
-  mem_free(id);
-  return api_leave(z, rc);
+  return api_leave(z, api_add_identity(z, cert ? cert : "", (size_t)len));
 }
 
 int zke_get_acl(zke *z, const char *path, zke_acls **acls_out,
