@@ -55,6 +55,8 @@ json_t *perms_json(int32_t value) {
   return json_string(text);
 }
 
+/* A digest of "user:x": what zke_get_acl() shows to a caller without ADMIN, in
+ * place of the hash. Such an entry cannot be set again. */
 bool acl_is_masked(const zke_acl *entry) {
   size_t len = strlen(entry->id);
   return strcmp(entry->scheme, "digest") == 0 && len >= 2 &&
@@ -154,6 +156,7 @@ static void getacl_human(call *c, json_t *row, FILE *out) {
   }
 }
 
+/* For walk and list alike: the ACL of one node, if it has this version. */
 static int setacl_one(call *c, const char *path, int version,
                       const zke_acls *acls) {
   int rc = zke_set_acl(c->z, path, version, acls);

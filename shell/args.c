@@ -31,6 +31,7 @@ static int option_index(const call *c, char letter) {
 
 bool has(const call *c, char letter) { return value_of(c, letter) != NULL; }
 
+/* The value of an option as it was given, NULL where the option is absent. */
 const word *value_of(const call *c, char letter) {
   int i = option_index(c, letter);
   return i < 0 ? NULL : c->values[i];
@@ -279,12 +280,15 @@ static int check_values(call *c) {
   return status;
 }
 
+/* Words into options, arguments and child of the call. Status 0, or
+ * STATUS_USAGE with the sentence in the call. */
 int args_sort(call *c, const words *given) {
   int status = sort_all(c, given);
   if (!status) status = check_counts(c);
   return status ? status : check_values(c);
 }
 
+/* Release what args_sort() made. The words themselves belong to the caller. */
 void args_free(call *c) {
   free(c->values);
   free(c->block);
@@ -359,6 +363,7 @@ int arg_path(call *c, int i, char **path_out) {
   return status;
 }
 
+/* Drop one trailing slash, which people type and ZooKeeper refuses. */
 void path_trim(char *path) {
   size_t len = strlen(path);
   if (len > 1 && path[len - 1] == '/') path[len - 1] = '\0';

@@ -22,6 +22,7 @@ typedef struct standing {
   int64_t token; /* of one's own setting */
 } standing;
 
+/* Release the barrier and its path; safe to call twice. */
 static void standing_close(standing *s) {
   zke_barrier_free(s->barrier);
   free(s->path);
@@ -59,6 +60,8 @@ static int standing_check(void *object) {
   return zke_fail(ZKE_LOST, "the barrier %s was removed", s->path);
 }
 
+/* True once the barrier is gone for good. Any other failure of the check is
+ * taken to pass, so the guard goes on. */
 static bool standing_gone(void *object) {
   int rc = standing_check(object);
   return rc == ZKE_LOST || rc == ZKE_INVALIDSTATE;
@@ -217,6 +220,7 @@ typedef struct party {
   atomic_bool leaves; /* of its own will */
 } party;
 
+/* Leave the round: freeing the barrier gives up the place in it. */
 static void party_free(void *object) {
   party *p = object;
   zke_double_barrier_free(p->barrier);
@@ -256,6 +260,7 @@ static int party_check(void *object) {
 
 static bool party_gone(void *object) { return party_check(object) != ZKE_OK; }
 
+/* The number that -n must give, up to what a double barrier can hold. */
 static int parties_of(call *c, int64_t *n) {
   if (!has(c, 'n')) return fail_usage(c, "-n says how many parties there are");
   return option_number(c, 'n', 1, ZKE_DOUBLE_BARRIER_MOST, 0, n);
@@ -308,6 +313,8 @@ static int enter_around(call *c, party *p, const char *path) {
   return status ? status : party_leave(c, p, &how);
 }
 
+/* The round that was entered. A request of a coprocess gets it as its answer;
+ * on a terminal it must appear before the child starts, so it is an event. */
 static int enter_row(call *c, party *p) {
   json_t *row =
       json_pack("{s:I}", "round", zke_double_barrier_token(p->barrier));

@@ -4,6 +4,7 @@
 #include "../recipes/support.h"
 #include "../recipes/znode.h"
 
+/* Forget the operations that were sent, and release what they own. */
 void batch_clear(batch *b) {
   while (b->count > 0) b->release(b->owned[--b->count]);
   b->bytes = 0;

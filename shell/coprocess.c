@@ -28,7 +28,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "../recipes/deadlock.h"
@@ -92,21 +91,9 @@ static struct {
   pthread_t keeper;
 } co = {.out_m = PTHREAD_MUTEX_INITIALIZER, .m = PTHREAD_MUTEX_INITIALIZER};
 
-static int64_t co_now(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
-}
-
 /* ------------------------------------------------------------------------
  * The end: what brings it
  * --------------------------------------------------------------------- */
-
-static int co_stop(void *unused) {
-  const uint64_t one = 1;
-  (void)unused;
-  return write(co.stop_fd, &one, sizeof one) < 0 ? -1 : 0;
-}
 
 /* A death signal (PR_SET_PDEATHSIG) would come with the end of the parent's
  * thread, not of the parent. */
@@ -136,7 +123,7 @@ static bool from_keyboard(void *person, const siginfo_t *info) {
  * *until: when that is, once the end has come. */
 static bool out_wait(int64_t *until) {
   for (;;) {
-    int64_t left = *until ? *until - co_now() : 0;
+    int64_t left = *until ? *until - monotonic_ms() : 0;
     struct pollfd fds[] = {{co.out, POLLOUT, 0},
                            {*until ? -1 : co.stop_fd, POLLIN, 0},
                            {*until ? -1 : co.parent_fd, POLLIN, 0}};
@@ -146,7 +133,7 @@ static bool out_wait(int64_t *until) {
       return false;
     if (fds[0].revents) return true;
     if (!*until && (fds[1].revents || fds[2].revents || parent_gone()))
-      *until = co_now() + FAREWELL_MS;
+      *until = monotonic_ms() + FAREWELL_MS;
   }
 }
 
@@ -154,7 +141,7 @@ static bool out_wait(int64_t *until) {
 static void out_break(int reason) {
   if (!co.out_broken) co.out_errno = reason;
   co.out_broken = true;
-  co_stop(NULL);
+  cancel_by_fd(&co.stop_fd);
 }
 
 /* A pipe with room has it for PIPE_BUF bytes: such a write does not block. */
@@ -176,6 +163,7 @@ static void out_write(const char *text, size_t len) {
   pthread_mutex_unlock(&co.out_m);
 }
 
+/* Give up writing, from a thread that does not hold out_m. */
 static void out_end(int reason) {
   pthread_mutex_lock(&co.out_m);
   out_break(reason);
@@ -241,6 +229,8 @@ static int co_event(call *c, json_t *row) {
 /* A line that is no request. */
 static void refuse(json_t *id, long line, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* Answer a line that is no request. The id is NULL where the line had none that
+ * could be read; it is taken over. */
 static void refuse(json_t *id, long line, const char *format, ...) {
   char what[512], sentence[640];
   va_list arguments;
@@ -397,6 +387,7 @@ static bool keeper_ends(void) {
   return ending;
 }
 
+/* Tell the client of each lock that was lost since the last time. */
 static void keeper_tell(void) {
   json_t *event;
   while ((event = held_lost(co.sh)) != NULL) out_line(event);
@@ -432,6 +423,7 @@ static request *request_find(const json_t *id) {
   return r;
 }
 
+/* Take a request out of the list of all. The caller holds co.m. */
 static void request_remove(request *r) {
   request **at = &co.all;
   while (*at != r) at = &(*at)->next;
@@ -440,7 +432,7 @@ static void request_remove(request *r) {
 
 /* The mutex is held: so for all of a pool's functions. */
 static void pool_add(pool *p, request *r) {
-  if (!p->first) p->turn_ms = co_now();
+  if (!p->first) p->turn_ms = monotonic_ms();
   *p->end = r;
   p->end = &r->queued;
   p->bytes += r->bytes;
@@ -516,7 +508,7 @@ static void *worker_run(void *pool_) {
     request *r = p->first;
     if (!r) break;
     pool_drop(p, r);
-    p->turn_ms = co_now();
+    p->turn_ms = monotonic_ms();
     pthread_mutex_unlock(&co.m);
     request_run(r);
     pthread_mutex_lock(&co.m);
@@ -541,7 +533,7 @@ static int worker_begin(pool *p) {
 
 /* Is the line full, and has it stood still for long? */
 static bool pool_is_stuck(const pool *p) {
-  return p->bytes >= QUEUE_MOST && co_now() - p->turn_ms >= STUCK_MS;
+  return p->bytes >= QUEUE_MOST && monotonic_ms() - p->turn_ms >= STUCK_MS;
 }
 
 /* More workers where no request's turn has come for a while: those that are
@@ -550,10 +542,10 @@ static bool pool_is_stuck(const pool *p) {
 static void pool_grow(pool *p) {
   struct pollfd out = {co.out, POLLOUT, 0};
   if (!p->first || p->workers == WORKERS_MOST) return;
-  if (co_now() - p->turn_ms < LOOK_MS || poll(&out, 1, 0) != 1) return;
+  if (monotonic_ms() - p->turn_ms < LOOK_MS || poll(&out, 1, 0) != 1) return;
   for (int i = 0; i < WORKERS_SOON && p->workers < WORKERS_MOST; i++) {
     if (worker_begin(p) != 0) break;
-    p->turn_ms = co_now();
+    p->turn_ms = monotonic_ms();
   }
 }
 
@@ -642,6 +634,8 @@ static bool request_runs(const json_t *id) {
   return runs;
 }
 
+/* A cancel has no other member, so that a request that merely mentions the word
+ * is run. */
 static bool is_cancel(const json_t *object) {
   return json_object_size(object) == 1 &&
          is_id(json_object_get(object, "cancel"));
@@ -859,7 +853,7 @@ int coprocess_run(shell *sh) {
   sh->event = co_event;
   signals_hook(from_keyboard, person ? sh : NULL);
   signals_enter(&co.whole);
-  cancel_by(&co.whole, co_stop, NULL);
+  cancel_by(&co.whole, cancel_by_fd, &co.stop_fd);
   if (parent_watch()) read_requests();
   co_end(atomic_load(&co.whole.signal));
   cancel_by(&co.whole, NULL, NULL);

@@ -135,16 +135,19 @@ int snapshot_open(call *c, snapshot **out) {
   return 0;
 }
 
+/* NULL is fine. */
 void snapshot_close(snapshot *s) {
   if (s) sqlite3_close(s->db);
   free(s);
 }
 
+/* The prefix of every path in the tables; "" without a chroot. */
 static const char *chroot_of(const call *c) {
   const char *chroot = c->sh->options.chroot;
   return chroot && strcmp(chroot, "/") != 0 ? chroot : "";
 }
 
+/* Compares whole components: /ab is not below /a. */
 static bool is_below(const char *path, const char *top) {
   size_t len = strlen(top);
   return strncmp(path, top, len) == 0 && (!path[len] || path[len] == '/');
@@ -352,6 +355,7 @@ int snapshot_watches(snapshot *s, bool waiters,
  * Files that take their place when they are whole
  * --------------------------------------------------------------------- */
 
+/* Compares device and inode, since two names may lead to one file. */
 static bool same_file(const char *name, const struct stat *other) {
   struct stat st;
   return stat(name, &st) == 0 && st.st_dev == other->st_dev &&
@@ -372,11 +376,14 @@ static bool is_database(call *c, const struct stat *st) {
   return same;
 }
 
+/* Report errno for a file that could not be made. A failure that was noted
+ * before keeps its sentence, but the status is this one. */
 static int fail_create(call *c, const char *name) {
   fail_errno(c, STATUS_CANTCREATE, name);
   return STATUS_CANTCREATE;
 }
 
+/* As fail_create(), with a code and a reason of our own. */
 static int refuse(call *c, const char *code, const char *name,
                   const char *why) {
   fail(c, STATUS_CANTCREATE, code, "%s %s", name, why);
@@ -685,26 +692,38 @@ static int check_sentences(zke *z, json_t *found) {
   return rc;
 }
 
-/* check: a row for each violation; 1 where there are any.  A file that cannot
- * be opened because it is damaged is a violation as well. */
+/* Look for violations and collect their sentences in found; *rc is ZKE_OK where
+ * there is none.  A file that cannot be opened because it is damaged is a
+ * violation as well. */
+static int check_file(call *c, json_t *found, int *rc) {
+  zke *z = NULL;
+  int status = 0;
+  *rc = inspect_open(c, &z);
+  if (*rc == ZKE_OK)
+    *rc = check_sentences(z, found);
+  else if (*rc == ZKE_CORRUPT)
+    check_note(found, zke_errmsg());
+  else
+    status = fail_rc(c, *rc);
+  inspect_close(c, z);
+  return status;
+}
+
+/* check: a row for each violation; 1 where there are any. */
 static int check_run(call *c) {
   json_t *found = json_array(), *sentence;
-  zke *z = NULL;
   size_t i;
-  int status = found ? 0 : no_memory(c);
-  int rc = status ? ZKE_OK : inspect_open(c, &z);
-  if (!status && rc != ZKE_OK && rc != ZKE_CORRUPT) status = fail_rc(c, rc);
-  if (rc == ZKE_CORRUPT) check_note(found, zke_errmsg());
-  if (!status && rc == ZKE_OK) rc = check_sentences(z, found);
-  inspect_close(c, z);
+  int rc = ZKE_OK;
+  int status = found ? check_file(c, found, &rc) : no_memory(c);
   json_array_foreach(found, i, sentence) {
     if (!status) status = emit(c, json_pack("{s:O}", "violation", sentence));
   }
   json_decref(found);
-  if (!status && rc == ZKE_OK && c->sh->person && c->format == FORMAT_HUMAN)
-    fputs("zke: nothing is wrong\n", stderr);
   if (status) return status;
-  return rc == ZKE_OK ? STATUS_OK : STATUS_NO;
+  if (rc != ZKE_OK) return STATUS_NO;
+  if (c->sh->person && c->format == FORMAT_HUMAN)
+    fputs("zke: nothing is wrong\n", stderr);
+  return STATUS_OK;
 }
 
 /* ------------------------------------------------------------------------
@@ -713,6 +732,7 @@ static int check_run(call *c) {
 
 enum { COMPACT_MS = 60000 }; /* unless --wait says otherwise */
 
+/* A file that cannot be looked at counts as empty: this only informs. */
 static int64_t file_bytes(const char *name) {
   struct stat st;
   return stat(name, &st) == 0 ? (int64_t)st.st_size : 0;
@@ -886,6 +906,8 @@ typedef struct doctor {
 /* One finding.  A problem makes the whole doctor say 1. */
 static void find(doctor *d, const char *check, int state, const char *format,
                  ...) __attribute__((format(printf, 4, 5)));
+/* Emit one finding. Warnings do not stop the doctor; a failure to write is kept
+ * and returned at the end. */
 static void find(doctor *d, const char *check, int state, const char *format,
                  ...) {
   static const char *const names[] = {"ok", "note", "warning", "problem"};
@@ -1034,11 +1056,9 @@ static void doctor_pages(doctor *d) {
 
 /* A minute is granted to clocks that are set now and then. */
 static void doctor_clock(doctor *d) {
-  struct timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
   int64_t latest =
       reader_number(d->db, "SELECT max(max(ctime),max(mtime)) FROM node");
-  int64_t ahead = latest / 1000 - now.tv_sec;
+  int64_t ahead = latest / 1000 - wall_now() / 1000;
   if (ahead > 60)
     find(d, "clock", WARNING,
          "a node was changed %" PRId64
@@ -1102,6 +1122,7 @@ static bool doctor_session(doctor *d, holders *h, const zke_session_info *s) {
   return true;
 }
 
+/* The list is short enough to be searched from the beginning each time. */
 static bool session_exists(const zke_session_list *list, int64_t id) {
   for (int i = 0; i < list->count; i++)
     if (list->data[i].id == id) return true;

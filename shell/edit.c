@@ -66,6 +66,7 @@ static bool edit_is_plain(const edit *e) {
 static void edit_flush(edit *e) { (void)fflush(e->terminal); }
 
 #ifdef ZKE_EDIT
+/* 80 where the terminal does not say how wide it is. */
 static int screen_columns(void) {
   struct winsize size;
   bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
@@ -271,7 +272,8 @@ static int store_fd(const edit *e, int *timeout) {
     return -1;
   if (deadline != ZKE_FOREVER) {
     int64_t left = deadline - zke_now(z);
-    *timeout = left < 0 ? 0 : left < 60000 ? (int)left : 60000;
+    if (left > 60000) left = 60000;
+    *timeout = left < 0 ? 0 : (int)left;
   }
   return fd;
 }
@@ -551,6 +553,7 @@ static void history_add(edit *e) {
  * libedit, from beginning to end
  * --------------------------------------------------------------------- */
 
+/* libedit's callback: it asks for the prompt at each redraw. */
 static char *show_prompt(EditLine *el) {
   edit *e;
   el_get(el, EL_CLIENTDATA, (void **)&e);
@@ -609,6 +612,7 @@ static void edited_begin(edit *e) {
   el_source(e->el, NULL);
 }
 
+/* Release whatever edited_begin() has got as far as. */
 static void edited_end(edit *e) {
   if (e->el) el_end(e->el);
   if (e->history) history_end(e->history);
@@ -636,6 +640,8 @@ static void edit_run_words(edit *e, const words *w) {
   if (sh->z && zke_state(sh->z) != ZKE_STATE_EXPIRED) e->expired = false;
 }
 
+/* Report a line that could not be split. It belongs to no call, so one is made
+ * up to say it with. */
 static void edit_fail(edit *e, const char *wrong) {
   call c = {.sh = e->sh, .format = e->sh->format};
   fail(&c, STATUS_USAGE, "USAGE", "%s", wrong);

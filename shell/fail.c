@@ -94,6 +94,8 @@ int status_of(int rc) {
   }
 }
 
+/* Report a result of the engine with the thread's sentence. Call it before
+ * anything else of the engine, which may replace that sentence. */
 int fail_rc(call *c, int rc) {
   return fail(c, status_of(rc), zke_error_name(rc) + strlen("ZKE_"), "%s",
               zke_errmsg());

@@ -181,11 +181,13 @@ __attribute__((format(printf, 2, 3))) static void texts_add(texts *t,
   if (text) t->data[++t->count] = NULL;
 }
 
+/* Only the texts that are ours; the list ends with NULL. */
 static void texts_free(texts *t) {
   for (char **text = t->data; text && *text; text++) free(*text);
   free(t->data);
 }
 
+/* Whether two entries of the environment set the same variable. */
 static bool same_name(const char *entry, const char *other) {
   size_t len = strcspn(other, "=");
   return strncmp(entry, other, len) == 0 && entry[len] == '=';
@@ -348,6 +350,7 @@ static void family_signal_held(run *r, int signal, bool group) {
   }
 }
 
+/* Send a signal to the child and its descendants. Takes running.m. */
 static void family_signal(run *r, int signal) {
   pthread_mutex_lock(&running.m);
   family_signal_held(r, signal, false);
@@ -860,12 +863,15 @@ static int run_all(run *r, const char *const *more, int count) {
   return status;
 }
 
+/* Run the child of the call under what it holds. Returns its exit status, or
+ * STATUS_LOST where what it held was lost. */
 int guard_run(call *c, const guard *g) {
   run r = {.c = c, .g = g, .alive = -1};
   int status = run_options(&r);
   return status ? status : run_all(&r, g->more, g->more_count);
 }
 
+/* Run a program for an event, under no lock: nothing can be lost. */
 int guard_event(call *c, const char *const *more, int count) {
   run r = {.c = c, .alive = -1, .grace_ms = 5000};
   return run_all(&r, more, count);

@@ -27,11 +27,6 @@ typedef struct stream {
   int fd;
 } stream;
 
-static int input_wake(void *fd) {
-  const uint64_t one = 1;
-  return write(*(int *)fd, &one, sizeof one) < 0 ? -1 : 0;
-}
-
 /* Waits for the descriptor, for a signal that ends all, and for a cancel of
  * this call. */
 bool input_wait(call *c, int fd) {
@@ -40,7 +35,7 @@ bool input_wait(call *c, int fd) {
                           {.fd = wake, .events = POLLIN},
                           {.fd = fd, .events = POLLIN}};
   if (wake < 0) return false;
-  cancel_by(c, input_wake, &wake);
+  cancel_by(c, cancel_by_fd, &wake);
   do ready = poll(fds, 3, -1);
   while (ready < 0 && errno == EINTR);
   cancel_by(c, NULL, NULL);
@@ -91,6 +86,8 @@ FILE *input_open(call *c, const char *name) {
   return NULL;
 }
 
+/* Report why reading ended. EINTR comes from input_wait(): a signal or a
+ * cancel, which have sentences of their own. */
 int input_failed(call *c, const char *name) {
   if (errno == EINTR && signals_stopped()) signals_cancel(c, signals_stopped());
   if (errno == EINTR && cancelled(c)) return fail_cancelled(c);

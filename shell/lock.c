@@ -83,6 +83,8 @@ static int lock_make(contender *k) {
 
 static int lock_start(contender *k) { return zke_lock_start(k->object); }
 static int lock_try(contender *k) { return zke_lock_try(k->object); }
+
+/* A retried call may hold the lock already; then it is not asked again. */
 static int lock_acquire(contender *k, int64_t deadline) {
   if (lock_token(k->object)) return ZKE_OK;
   return zke_lock_acquire(k->object, deadline);
@@ -208,6 +210,7 @@ static int wait_aloud(contender *k) {
   return ZKE_OK;
 }
 
+/* Tell a person at the end how long it took, in seconds. */
 static void say_times(const contender *k, int64_t asked, int64_t had) {
   int64_t now = zke_now(k->c->z);
   note(k->c, "the %s %s: waited %.3f s, held %.3f s", k->kind->class_.kind,
@@ -391,6 +394,7 @@ static int contend(contender *k) {
  * Having it
  * --------------------------------------------------------------------- */
 
+/* Report the loss with the engine's sentence, which tells the reason. */
 static int fail_lost(contender *k) {
   return fail(k->c, STATUS_LOST, "LOST", "the %s %s was lost (%s)",
               k->kind->class_.kind, k->path, zke_errmsg());
@@ -419,6 +423,7 @@ static bool hold_lost(void *object) {
          k->kind->check(k->object) != ZKE_OK;
 }
 
+/* Hold without a child until a signal comes, or until it is lost. */
 static int hold_for_signal(contender *k) {
   int status = emit_held(k);
   if (!status) status = hold_until_signal(k->c, hold_lost, k);
@@ -510,6 +515,7 @@ static void observe_leader(zke_observer *o, const char *name, int64_t token,
   if (!seen->status) seen->status = emit_event(seen->c, row);
 }
 
+/* Stop observing when a row could not be written. */
 static bool observed_enough(void *arg) {
   observation *seen = arg;
   return seen->status != 0;

@@ -518,6 +518,7 @@ static int target_of(call *c, look_line *found) {
               c->args[0].text);
 }
 
+/* Refuse a line of another kind, and tell which command fits. */
 static int fail_kind(call *c, const look_line *line, const char *instead) {
   return fail(c, STATUS_DATA, "OTHERKIND", "%s is of the kind %s: %s",
               line->path, line->kind, instead);
@@ -689,6 +690,7 @@ static bool steal_lost(void *lock) {
   return zke_lock_state(lock) != ZKE_LOCK_HELD;
 }
 
+/* Hold what was stolen until a signal comes or another steals it. */
 static int steal_hold(call *c, const char *path, zke_lock *lock) {
   int status = hold_until_signal(c, steal_lost, lock);
   return status ? status : fail_stolen(c, path);

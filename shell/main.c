@@ -44,6 +44,7 @@ typedef struct request {
   bool go_on, coprocess;
   char **rest; /* the command, or NULL */
   int rest_count;
+  int file_at; /* where sh.file stands among the words */
 } request;
 
 /* ------------------------------------------------------------------------
@@ -159,10 +160,10 @@ static bool asks_for_help(const request *r) {
          !r->coprocess && access("help", F_OK) != 0;
 }
 
-/* Options may stand on both sides of FILE; the command ends them, or "--". */
-static int parse(request *r, int argc, char **argv) {
+/* Options may stand on both sides of FILE; the command ends them, or "--".
+ * What is behind goes into rest.  Returns 0 or STATUS_USAGE. */
+static int parse_words(request *r, int argc, char **argv) {
   bool ended = false;
-  int file_at = 0;
   for (int i = 1; i < argc; i++) {
     int status = 0;
     if (strcmp(argv[i], "--") == 0 && !ended) {
@@ -170,7 +171,8 @@ static int parse(request *r, int argc, char **argv) {
     } else if (argv[i][0] == '-' && argv[i][1] && !ended) {
       if (!set_flag(r, argv[i])) status = set_valued(r, argc, argv, &i);
     } else if (!r->sh.file) {
-      r->sh.file = argv[file_at = i];
+      r->sh.file = argv[i];
+      r->file_at = i;
     } else {
       r->rest = argv + i;
       r->rest_count = argc - i;
@@ -178,9 +180,16 @@ static int parse(request *r, int argc, char **argv) {
     }
     if (status) return status;
   }
+  return 0;
+}
+
+/* The command line as a request: a file and one of the forms. */
+static int parse(request *r, int argc, char **argv) {
+  int status = parse_words(r, argc, argv);
+  if (status) return status;
   if (asks_for_help(r)) { /* it is the command, with what follows it */
-    r->rest = argv + file_at;
-    r->rest_count = argc - file_at;
+    r->rest = argv + r->file_at;
+    r->rest_count = argc - r->file_at;
   }
   if (r->rest && (r->script || r->coprocess))
     return wrong("a command, a script or a coprocess, not ", "two of them");

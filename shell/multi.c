@@ -96,12 +96,14 @@ static const struct kind {
              {OPERATION("check-token", "check-token NAME TOKEN", NULL, 2, 2),
               ZKE_OP_CHECK, false}};
 
+/* The kind of operation that a word names; NULL for none. */
 static const struct kind *kind_find(const word *w) {
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
     if (word_is(w, kinds[i].command.name)) return &kinds[i];
   return NULL;
 }
 
+/* The type comes from operations of our own, so it is in the table. */
 static const char *kind_name(int type) {
   size_t i = 0;
   while (kinds[i].type != type) i++;

@@ -11,7 +11,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "../recipes/support.h"
@@ -111,15 +110,21 @@ enum escape {
   ESCAPE_PLAIN    /* a program that reads back \t \n \r \\ and \xHH */
 };
 
+/* Bytes of the UTF-8 character whose first byte this is; 0 where none begins
+ * with it: bytes that continue, and those of characters that are too long. */
+static size_t character_announced(unsigned char first) {
+  if (first < 0x80) return 1;
+  if (first < 0xc2 || first >= 0xf5) return 0;
+  if (first < 0xe0) return 2;
+  return first < 0xf0 ? 3 : 4;
+}
+
 /* Bytes of the UTF-8 character that begins here; 0 where none does. */
 static size_t character_len(const unsigned char *at, size_t left) {
   static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-  size_t len = 1;
-  if (at[0] < 0x80) return 1;
-  if (at[0] >= 0xc2 && at[0] < 0xf5) len = 2;
-  if (at[0] >= 0xe0 && at[0] < 0xf5) len = 3;
-  if (at[0] >= 0xf0 && at[0] < 0xf5) len = 4;
-  if (len == 1 || len > left) return 0;
+  size_t len = character_announced(at[0]);
+  if (len < 2) return len;
+  if (len > left) return 0;
   uint32_t code = at[0] & (0x7fu >> len);
   for (size_t i = 1; i < len; i++) {
     if ((at[i] & 0xc0) != 0x80) return 0;
@@ -233,6 +238,8 @@ static void put_value(const char *name, const json_t *value, enum escape how,
   }
 }
 
+/* Print a value for people. On a terminal control characters of other processes
+ * are escaped; in a pipe the bytes stay as they are. */
 void output_text(const char *name, const json_t *value, FILE *out) {
   int fd = fileno(out); /* -1: in memory */
   bool terminal = fd >= 0 && isatty(fd);
@@ -495,12 +502,6 @@ static int keep(json_t *array, call *c, json_t *row) {
   return fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
 }
 
-static int64_t output_now(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
-}
-
 /* About what a kept row takes. */
 static size_t row_bytes(json_t *row) {
   const char *name;
@@ -518,11 +519,11 @@ static size_t row_bytes(json_t *row) {
 static int emit_cells(call *c, json_t *row) {
   enum { ROWS = 500, BYTES = 1 << 20, MS = 1000 };
   if (!c->table) c->table = json_array();
-  if (json_array_size(c->table) == 0) c->table_ms = output_now() + MS;
+  if (json_array_size(c->table) == 0) c->table_ms = monotonic_ms() + MS;
   c->table_bytes += row_bytes(row);
   int status = keep(c->table, c, row);
   if (status) return status;
-  bool late = output_now() >= c->table_ms;
+  bool late = monotonic_ms() >= c->table_ms;
   if (json_array_size(c->table) < ROWS && c->table_bytes < BYTES && !late)
     return 0;
   signals_printing();
@@ -565,6 +566,8 @@ static int output_flush(call *c) {
   return status;
 }
 
+/* A row that must be seen at once, while the call goes on: an event of the
+ * coprocess, or a line that is flushed. */
 int emit_event(call *c, json_t *row) {
   if (c->id && row) return c->sh->event(c, row);
   int status = emit(c, row);
@@ -612,7 +615,7 @@ void output_error(const call *c) {
 /* Nothing is shown in the first 0.4 s: most commands end before. */
 void progress(call *c, const char *what, int64_t done, int64_t total) {
   if (c->id || c->sh->quiet || !isatty(STDERR_FILENO)) return;
-  int64_t now = output_now();
+  int64_t now = monotonic_ms();
   if (c->progress_ms == 0) c->progress_ms = now + 400; /* short: nothing */
   if (now < c->progress_ms) return;
   c->progress_ms = now + 100;
@@ -622,6 +625,7 @@ void progress(call *c, const char *what, int64_t done, int64_t total) {
   (void)fflush(stderr); /* nothing to be done about it */
 }
 
+/* Wipe the progress from the terminal, if any was shown. */
 void progress_end(call *c) {
   if (c->progress_ms) fprintf(stderr, "\r\033[K");
   c->progress_ms = 0;

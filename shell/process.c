@@ -280,6 +280,8 @@ void holders_free(holders *h) {
   free(h->data);
 }
 
+/* Does the process hold the life of the session? Looks at that process only, at
+ * most once. */
 bool holders_have(holders *h, int64_t session, int64_t pid) {
   holders_look_at(h, (pid_t)pid);
   return holders_found(h, session, (pid_t)pid);
@@ -300,6 +302,8 @@ json_t *holders_list(holders *h, int64_t session, pid_t but) {
   return list ? list : json_null();
 }
 
+/* JSON null where the session is held by the process that its row names; else
+ * the list of those that hold it. */
 json_t *holders_instead(holders *h, int64_t session, int64_t pid) {
   if (holders_have(h, session, pid)) return json_null();
   return holders_list(h, session, 0);

@@ -24,12 +24,14 @@ static const command *command_next(const shell *sh, const command *before) {
   return NULL;
 }
 
+/* The visible commands in the order of the tables; NULL begins. */
 const command *command_each(const shell *sh, const command *before) {
   do before = command_next(sh, before);
   while (before && before->flags & HIDDEN);
   return before;
 }
 
+/* Hidden commands are found too: they are old names. */
 const command *command_find(const shell *sh, const word *name) {
   const command *m = NULL;
   while ((m = command_next(sh, m)) != NULL && !word_is(name, m->name)) continue;
@@ -152,6 +154,7 @@ int run_words(call *c, const words *given) {
   return status;
 }
 
+/* Release what the call owns. Rows that were kept are dropped. */
 void run_call_free(call *c) {
   args_free(c);
   output_forget(c);

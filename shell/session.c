@@ -178,6 +178,8 @@ static bool is_memory(const shell *sh) {
 
 zke *session_looker(const shell *sh) { return sh->z ? sh->z : sh->looker; }
 
+/* Can the store only be read? Before it is open permissions tell; a file that
+ * is still to be made can be written. */
 bool session_is_readonly(const shell *sh) {
   if (sh->z || is_memory(sh)) return false;
   if (sh->open_flags & ZKE_OPEN_READONLY) return true;

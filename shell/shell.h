@@ -19,6 +19,7 @@
  *       words.c    a line into words; numbers, durations, base64
  *       input.c    files and standard input; data of a command
  *       fail.c     how a call fails
+ *       clock.c    the two clocks
  *     the commands, a table each:
  *       builtin.c, tree.c, subtree.c (by walk.c), watch.c, multi.c, acl.c,
  *       transfer.c, database.c, batch.c (what removing, copying and import
@@ -68,6 +69,10 @@ enum {
 
 /* ------------------------------------------------------------------------
  * Words (words.c)
+ *
+ * What a person types and what a program sends meets here: both become words,
+ * and nothing later asks where they came from.  A word may hold any bytes, so
+ * its length counts and the NUL behind it does not.  Start with words_split().
  * --------------------------------------------------------------------- */
 
 /* Bytes, with a NUL behind them that is not counted. */
@@ -111,6 +116,13 @@ bool word_duration(const word *w, int64_t *ms_out);
 
 /* ------------------------------------------------------------------------
  * Commands and calls (run.c)
+ *
+ * A command is a constant row of a table; a call is one run of it.  The call
+ * has all that is of this run alone: options, arguments, the first failure, how
+ * to cancel it, what it has printed.  So calls can run beside each other.  A
+ * function that returns a status returns 0 or has noted its failure by fail(),
+ * and whoever gets a status hands it up without looking at it.  Start with
+ * struct command, then struct call.
  * --------------------------------------------------------------------- */
 
 typedef struct shell shell;
@@ -360,6 +372,11 @@ char *base64_encode(const void *data, size_t len);
 bool base64_decode(const char *text, size_t len, char **data_out,
                    size_t *len_out);
 
+/* monotonic_ms - for pauses and limits; begins anywhere
+ * wall_now     - ms since 1970, for what people read (both: clock.c) */
+int64_t monotonic_ms(void);
+int64_t wall_now(void);
+
 /* The commands' interface: waiting -------------------------------------- */
 
 /* While a command waits, a signal or a coprocess's cancel must end the wait.
@@ -368,9 +385,11 @@ bool base64_decode(const char *text, size_t len, char **data_out,
  *                at once where it has come; zke_lock_cancel and the like fit
  *                through CANCELLER.  NULL: no more; afterwards cancel does not
  *                run any more
+ * cancel_by_fd - a cancel() for whoever polls: writes to the eventfd *object
  * cancelled    - has it come?  Loops over many nodes ask.
  * fail_cancelled - the exit code for it: 128 + signal, or STATUS_CONFLICT */
 void cancel_by(call *c, int (*cancel)(void *object), void *object);
+int cancel_by_fd(void *eventfd);
 bool cancelled(const call *c);
 int fail_cancelled(call *c);
 
@@ -379,6 +398,11 @@ int fail_cancelled(call *c);
 
 /* ------------------------------------------------------------------------
  * Output (output.c)
+ *
+ * A command emits rows; what they look like is decided here, by the format and
+ * the command's style.  Whatever other processes wrote (data, names, labels)
+ * reaches a terminal only with its control characters escaped.  Start with
+ * emit().
  * --------------------------------------------------------------------- */
 
 /* emit       - a row; takes the reference; NULL (no memory) fails
@@ -436,6 +460,10 @@ void progress_end(call *c);
 
 /* ------------------------------------------------------------------------
  * The session (session.c)
+ *
+ * The store is opened when the first command needs it, as far as that command
+ * needs it, and is closed once, at the end.  A script, a person and a coprocess
+ * keep one session for all commands.  Start with session_open().
  * --------------------------------------------------------------------- */
 
 /* session_open - open c->z for what a command needs of the store: the session,
@@ -460,6 +488,11 @@ int session_authenticate(call *c, zke *z);
 
 /* ------------------------------------------------------------------------
  * What a session holds (session.c): a lock, a place in an election…
+ *
+ * Where a session goes on after the command, so does what the command got.
+ * Each such thing is in one list under the shell's mutex, with functions that
+ * tell its token, release it and free it.  A loss is told once, before the next
+ * prompt or as an event.
  * --------------------------------------------------------------------- */
 
 typedef struct held held;
@@ -538,6 +571,11 @@ _Noreturn void signals_die(int signal);
 
 /* ------------------------------------------------------------------------
  * Running a command of the user's (guard.c)
+ *
+ * A child runs while something is held.  What is held is released when the
+ * child has ended; where a signal ended it, or with --wait-all, when its
+ * descendants are gone as well.  When it is lost, the child is ended.  Start
+ * with guard_run().
  * --------------------------------------------------------------------- */
 
 /* What is held while the child runs. */
@@ -578,6 +616,9 @@ int guard_event(call *c, const char *const *more, int count);
 
 /* ------------------------------------------------------------------------
  * Forms
+ *
+ * Where the words come from: the command line, a script, a person, a program.
+ * main.c decides, and calls one of these.
  * --------------------------------------------------------------------- */
 
 int script_run(shell *sh, const char *name, bool go_on);

@@ -60,6 +60,8 @@ static int signals_tell_again(void) {
   return wait;
 }
 
+/* Cancel a call from any thread but that of signals, which holds the mutex
+ * already. */
 void signals_cancel(call *c, int signal) {
   pthread_mutex_lock(&signals.m);
   signals_cancel_locked(c, signal);
@@ -90,12 +92,6 @@ static void signals_take(const siginfo_t *info) {
   }
 }
 
-static int64_t signals_now_ms(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 /* What has to end, but has printed the same thing for a while, would not end
  * before its reader goes on: so the program does.  What it holds goes with it,
  * as with any program that is killed.  The mutex is held.  How long to wait
@@ -105,7 +101,7 @@ static int signals_look_stuck(void) {
   static unsigned before;
   static int64_t since_ms;
   unsigned now = atomic_load(&signals.prints);
-  int64_t now_ms = signals_now_ms();
+  int64_t now_ms = monotonic_ms();
   bool person = false;
   if (!signals.stopped) return -1;
   for (const call *c = signals.calls; c; c = c->next)
@@ -212,6 +208,7 @@ int signals_stopped(void) {
   return signal;
 }
 
+/* In a child between fork() and exec(): signals as zke found them. */
 void signals_child(void) {
   (void)signal(SIGPIPE, signals.pipe_before);
   pthread_sigmask(SIG_SETMASK, &signals.before, NULL);
@@ -235,6 +232,11 @@ _Noreturn void signals_die(int signal_) {
 
 /* Setting and telling happen under one mutex: a cancel that came before is told
  * here, one that comes after by the signals' thread. */
+int cancel_by_fd(void *eventfd) {
+  const uint64_t one = 1;
+  return write(*(int *)eventfd, &one, sizeof one) < 0 ? -1 : 0;
+}
+
 void cancel_by(call *c, int (*cancel)(void *object), void *object) {
   pthread_mutex_lock(&signals.m);
   c->cancel = cancel;

@@ -277,6 +277,7 @@ static int copying_kinds(copying *k) {
   return status;
 }
 
+/* A batch that was refused as a whole: report the reason. */
 static int copying_refused(void *owner, int rc) {
   copying *k = owner;
   return fail_rc(k->batch.c, rc);

@@ -13,6 +13,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
@@ -40,7 +41,7 @@ typedef struct top {
   int64_t counted_ms;
   double rate; /* a second; below 0: not known */
   bool dirty;  /* something has changed since the last picture */
-  int wake[2];
+  int wake;    /* an eventfd: a signal has come */
   struct termios before;
   /* the picture: a line each, which begins with how it is to look */
   char *body;
@@ -53,6 +54,7 @@ typedef struct top {
 
 static bool begins_character(char byte) { return (byte & 0xc0) != 0x80; }
 
+/* Columns of a UTF-8 text, one for each character. */
 static int characters(const char *text) {
   int count = 0;
   for (; *text; text++) count += begins_character(*text);
@@ -123,6 +125,7 @@ static int waiters(const look_line *line) {
   return count;
 }
 
+/* Lines with the same number keep an order, so that rows do not jump. */
 static int most_waiters_first(const void *a, const void *b) {
   const look_line *x = a, *y = b;
   int by = waiters(y) - waiters(x);
@@ -421,6 +424,7 @@ static int terminal_give(top *t) {
   return status;
 }
 
+/* Both ends must be one that can move the cursor. */
 static bool is_terminal(void) {
   const char *kind = getenv("TERM");
   return isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && kind && *kind &&
@@ -431,6 +435,7 @@ static bool is_terminal(void) {
  * Keys, signals, changes
  * --------------------------------------------------------------------- */
 
+/* Another view begins at its top. */
 static void top_view(top *t, int view) {
   t->view = view;
   t->scroll = 0;
@@ -496,15 +501,11 @@ static int top_keys(top *t) {
   return 0;
 }
 
-static int top_wake(void *context) {
-  top *t = context;
-  return write(t->wake[1], "", 1) == 1 ? 0 : -1; /* full will do as well */
-}
-
 /* On the signals' thread. */
 static bool top_signal(void *context, const siginfo_t *info) {
   if (info->si_signo != SIGWINCH) return false;
-  top_wake(context);
+  top *t = context;
+  cancel_by_fd(&t->wake);
   return true;
 }
 
@@ -529,10 +530,10 @@ static int64_t top_next(const top *t) {
 /* Sleeps until the next picture is due, a key is pressed, the window changes,
  * or the store has something to dispatch. */
 static int top_sleep(top *t) {
-  char bytes[64];
+  uint64_t woken;
   int64_t until = top_next(t), due;
   struct pollfd fds[3] = {{.fd = STDIN_FILENO, .events = POLLIN},
-                          {.fd = t->wake[0], .events = POLLIN},
+                          {.fd = t->wake, .events = POLLIN},
                           {.events = POLLIN}};
   int rc = zke_fd(t->c->z, &fds[2].fd);
   if (rc == ZKE_OK) rc = zke_next_deadline(t->c->z, &due);
@@ -543,7 +544,7 @@ static int top_sleep(top *t) {
     return fail_errno(t->c, STATUS_SYSTEM, "poll");
   if (fds[1].revents & POLLIN) {
     t->dirty = true; /* another size */
-    while (read(t->wake[0], bytes, sizeof bytes) > 0) continue;
+    while (read(t->wake, &woken, sizeof woken) > 0) continue;
   }
   rc = zke_dispatch(t->c->z, NULL);
   if (rc != ZKE_OK) return fail_rc(t->c, rc);
@@ -582,7 +583,7 @@ static int top_on_terminal(top *t) {
   int status = terminal_take(t);
   if (status) return status;
   signals_hook(top_signal, t);
-  cancel_by(c, top_wake, t);
+  cancel_by(c, cancel_by_fd, &t->wake);
   status = top_loop(t);
   cancel_by(c, NULL, NULL);
   signals_hook(NULL, NULL);
@@ -591,19 +592,19 @@ static int top_on_terminal(top *t) {
   return cancelled(c) ? top_ended(c) : status;
 }
 
-/* The pipe, and the watch that counts changes, which a file opened for reading
+/* The eventfd, and the watch that counts changes.  A file opened for reading
  * has not. */
 static int top_live(top *t) {
   call *c = t->c;
-  if (pipe2(t->wake, O_CLOEXEC | O_NONBLOCK) != 0)
-    return fail_errno(c, STATUS_SYSTEM, "pipe");
+  t->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (t->wake < 0) return fail_errno(c, STATUS_SYSTEM, "eventfd");
   if (zke_session_id(c->z))
     t->watching = zke_add_watch(c->z, "/", ZKE_WATCH_PERSISTENT_RECURSIVE,
                                 top_changed, t) == ZKE_OK;
   t->counted_ms = zke_now(c->z);
   int status = top_on_terminal(t);
   if (t->watching) zke_forget(c->z, top_changed, t);
-  for (int i = 0; i < 2; i++) close(t->wake[i]);
+  close(t->wake);
   return status;
 }
 

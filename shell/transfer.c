@@ -286,6 +286,7 @@ typedef struct record {
 /* Fails and says where in the file; STATUS_DATA. */
 static int bad_line(import *im, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* Report what is wrong with the line that is being read. */
 static int bad_line(import *im, const char *format, ...) {
   char what[700];
   va_list arguments;
@@ -764,6 +765,8 @@ static int remove_tree(import *im, const char *path, bool really) {
   return status;
 }
 
+/* Look at the whole tree before anything of it is removed: a node that may not
+ * go keeps all of them. */
 static int import_remove(import *im) {
   const char *top = *im->top ? im->top : "/";
   int status = remove_tree(im, top, false);

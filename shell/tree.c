@@ -272,6 +272,7 @@ static int exists_run(call *c) {
   return status;
 }
 
+/* Scripts ask for the exit status; only a person wants words. */
 static void exists_human(call *c, json_t *row, FILE *out) {
   if (!c->sh->person) return;
   output_text(NULL, json_object_get(row, "exists"), out);
@@ -305,6 +306,8 @@ static const option create_options[] = {{'e', "ephemeral", NULL},
                                         OPTIONS_GUARD,
                                         {'\0', NULL, NULL}};
 
+/* A bare number is milliseconds, as in ZooKeeper; with a unit it is a duration
+ * like everywhere else. */
 bool word_ttl(const word *w, int64_t *ms_out) {
   if (word_number(w, ms_out)) return *ms_out > 0 && *ms_out <= ZKE_MAX_TTL;
   return strpbrk(w->text, "msdh") && word_duration(w, ms_out) && *ms_out > 0 &&
@@ -395,6 +398,7 @@ static int vigil_check(void *object) {
 
 static bool vigil_over(void *object) { return vigil_check(object) != ZKE_OK; }
 
+/* The watch only has to end the sleep; vigil_check() looks. */
 static void vigil_stir(zke *z, int type, int state, const char *path,
                        void *context) {
   (void)z, (void)type, (void)state, (void)path, (void)context;
@@ -409,6 +413,7 @@ static int create_hold(call *c, vigil *v) {
   return status;
 }
 
+/* Run the child for as long as the node exists. */
 static int create_guarded(call *c, vigil *v) {
   const guard g = {
       .kind = "node", .path = v->path, .check = vigil_check, .object = v};
@@ -522,6 +527,7 @@ static int delete_one(call *c, const char *path) {
   return rc == ZKE_OK ? emit(c, path_row("path", path)) : fail_rc(c, rc);
 }
 
+/* A version is that of one node, so it cannot fit several. */
 static int delete_run(call *c) {
   if (has(c, 'v') && c->count > 1) return fail_usage(c, "-v is for one node");
   return for_each_path(c, delete_one);

@@ -268,6 +268,7 @@ static int vote_with(call *c, part *p, const place *at, const char *site,
   return status;
 }
 
+/* The words are checked before the transaction is looked for. */
 static int vote_run(call *c) {
   if (!word_is(&c->args[2], "yes") && !word_is(&c->args[2], "no"))
     return fail_usage(c, "the vote is yes or no, not \"%s\"", c->args[2].text);
@@ -340,6 +341,7 @@ static bool acknowledged(const zke_two_phase_site *s) {
   return s->acknowledged;
 }
 
+/* The two bits of the form in words. */
 static const char *form_of(const zke_two_phase_status *s) {
   static const char *const forms[] = {"sites", "coordinator", "sites ephemeral",
                                       "coordinator ephemeral"};

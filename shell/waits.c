@@ -22,6 +22,7 @@ typedef struct graph {
   holders holders; /* who keeps them alive */
 } graph;
 
+/* Release the three lists; each may be empty. */
 static void graph_free(graph *g) {
   zke_free(g->waits);
   zke_free(g->sessions);

@@ -122,6 +122,8 @@ static bool walk_visit(walk *w) {
   return w->status == 0;
 }
 
+/* False after a failure, or when the call was cancelled; the walk remembers
+ * which. */
 static bool walk_goes_on(walk *w) {
   if (cancelled(w->c)) w->cancelled = true;
   return w->status == 0 && !w->cancelled;
@@ -168,11 +170,13 @@ int walk_end(walk *w, int status) {
   return status;
 }
 
+/* The last component of the current path; "/" for the root. */
 const char *walk_name(const walk *w) {
   const char *slash = strrchr(w->path, '/');
   return slash && slash[1] ? slash + 1 : w->path;
 }
 
+/* Is the current node the last child at this depth? tree draws by it. */
 bool walk_last(const walk *w, int depth) {
   const walk_level *l = &w->levels[depth - 1];
   return l->next == l->names->count;

@@ -128,6 +128,7 @@ static int64_t event_zxid(watching *w, int type, const char *path) {
   return type == ZKE_EVENT_CHILD ? stat.pzxid : stat.mzxid;
 }
 
+/* One event as a row. A zxid below zero is unknown and becomes null. */
 static json_t *event_row(const char *event, const char *path, int64_t zxid) {
   return json_pack("{s:s,s:o,s:o}", "event", event, "path", json_text(path),
                    "zxid",

@@ -27,6 +27,7 @@ typedef struct splitter {
   bool inside;
 } splitter;
 
+/* A word may begin with nothing in it: '' is a word too. */
 static void split_begin_word(splitter *s) {
   if (s->inside) return;
   s->inside = true;
@@ -42,6 +43,7 @@ static void split_end_word(splitter *s) {
   s->inside = false;
 }
 
+/* The value of the digit, -1 for none. */
 static int hex_digit(char c) {
   const char *digits = "0123456789abcdef";
   const char *at = c ? strchr(digits, tolower((unsigned char)c)) : NULL;
@@ -85,6 +87,7 @@ static const char *split_quoted(splitter *s, char mark) {
   return NULL;
 }
 
+/* Of ASCII, whatever the locale says. */
 static bool is_blank(char c) {
   return c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == '\f' ||
          c == '\v';
@@ -227,6 +230,7 @@ char *base64_encode(const void *data, size_t len) {
   return text;
 }
 
+/* The value of the digit, -1 for none. */
 static int base64_value(char c) {
   const char *at = c ? strchr(base64_digits, c) : NULL;
   return at ? (int)(at - base64_digits) : -1;

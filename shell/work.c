@@ -7,7 +7,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "work.h"
 
@@ -117,12 +116,6 @@ char *child_label(const call *c) {
   return label;
 }
 
-int64_t wall_now(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  return now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000;
-}
-
 json_t *json_time(int64_t ms) { return ms ? json_integer(ms) : json_null(); }
 
 /* Only in the human format, and not in a coprocess. */
@@ -171,11 +164,13 @@ int place_of(call *c, int i, const char *base, place *p) {
  * Objects that a session holds
  * --------------------------------------------------------------------- */
 
+/* The caller has the first reference. */
 void shared_init(shared *s, void (*destroy)(void *object)) {
   atomic_init(&s->refs, 1);
   s->destroy = destroy;
 }
 
+/* Give a reference back; the last one destroys. NULL is fine. */
 void shared_drop(void *object) {
   shared *s = object;
   if (s && atomic_fetch_sub(&s->refs, 1) == 1) s->destroy(object);
@@ -197,6 +192,8 @@ static void search_one(void *arg, const held_class *class_, const char *path,
   atomic_fetch_add(&s->found->refs, 1);
 }
 
+/* The object that this session holds at the path, with a reference for the
+ * caller; NULL for none. */
 void *shared_held(call *c, const held_class *class_, const char *path) {
   search s = {class_, path, NULL};
   held_each(c->sh, search_one, &s);

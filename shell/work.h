@@ -45,10 +45,8 @@ void note(const call *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* child_label - the words of the child as others see them: as much as is good
- *               to look at, for free(); NULL without memory
- * wall_now    - ms since 1970 */
+ *               to look at, for free(); NULL without memory */
 char *child_label(const call *c);
-int64_t wall_now(void);
 
 /* json_time  - a time; null for 0: there is none
  * for_people - people see no members that are null or empty; takes and gives
