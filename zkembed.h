@@ -110,8 +110,8 @@
  *   a container, are refused: mount its directory.  A hard link that is made
  *   while the file is open ends no handle, but nobody can open the file until
  *   the link is removed; so back up by another means than `cp -l`.
- * - The sqlite3 shell may read the database at any time.  Writing by it is at
- *   one's own risk: it knows neither the queue of writers nor the watches.
+ * - The sqlite3 shell may read the database at any time.  Do not write by it:
+ *   it knows neither the queue of writers nor the watches.
  * - The files beside the database, in "<database>-zke/", are part of it while
  *   any process has it open.  Do not remove them then.
  *
@@ -182,7 +182,7 @@ extern "C" {
 #define ZKE_VERSION_NUMBER 1000 /* major * 1000000 + minor * 1000 + patch */
 
 /* ZKE_API marks what the shared library exports.  Define it to nothing to keep
- * the functions inside one's own shared object. */
+ * the functions inside the shared object that they are compiled into. */
 #ifndef ZKE_API
 #if defined(__GNUC__)
 #define ZKE_API __attribute__((visibility("default")))
@@ -492,6 +492,21 @@ ZKE_API int zke_take_options(const void *given, void *out, size_t size,
  * zke_open() makes a store (a SQLite connection and what hangs on it) with
  * one session.  zke_open_session() puts a further session on the same store;
  * for ":memory:" this is the only way to share the tree.
+ *
+ * Example: open with a lease of ten seconds, and put a second session, which
+ * has none, on the same store.  After a failure the handle is NULL, which
+ * zke_close() accepts.
+ *
+ *     zke_options options = ZKE_INIT(zke_options);
+ *     zke *other = NULL;
+ *     options.lease_ms = 10000;
+ *     options.identity = "indexer";
+ *     rc = zke_open("app.db", &options, &z);
+ *     if (rc == ZKE_OK) rc = zke_open_session(z, NULL, &other);
+ *     if (rc != ZKE_OK)
+ *       fprintf(stderr, "%s: %s\n", zke_error_name(rc), zke_errmsg());
+ *     zke_close(other);
+ *     zke_close(z);
  * --------------------------------------------------------------------- */
 
 /* zke_open - open or create a database and begin a session
@@ -606,6 +621,30 @@ ZKE_API int zke_keepalive_fd(zke *z, int *fd_out);
  * Reading calls take a watcher and its context; a NULL function registers
  * nothing.  Registration and reading are one transaction, so no change falls
  * between them (P3).
+ *
+ * Example: raise a number that other processes raise, too.  Where one of them
+ * came between the read and the write, the version is another one, and the
+ * write is refused: read again.
+ *
+ *     zke_stat stat;
+ *     char *text, number[32];
+ *     do {
+ *       rc = zke_get(z, "/count", NULL, NULL, &text, NULL, &stat);
+ *       if (rc != ZKE_OK) break;
+ *       snprintf(number, sizeof number, "%d", text ? atoi(text) + 1 : 1);
+ *       zke_free(text);
+ *       rc = zke_set(z, "/count", number, (int)strlen(number), stat.version,
+ *                    NULL);
+ *     } while (rc == ZKE_BADVERSION);
+ *
+ * Example: let others see that this process lives.  The node goes when the
+ * session is closed, and when the process dies.
+ *
+ *     char *path = NULL;
+ *     rc = zke_create(z, "/members/m-", NULL, -1, ZKE_OPEN_ACL,
+ *                     ZKE_EPHEMERAL_SEQUENTIAL, &path, NULL);
+ *     if (rc == ZKE_OK) printf("others see this process as %s\n", path);
+ *     zke_free(path);
  * --------------------------------------------------------------------- */
 
 /* zke_create - make a node, in any mode but those with a TTL
@@ -674,6 +713,14 @@ ZKE_API int zke_delete(zke *z, const char *path, int version);
  *
  * It is meant for the way out: for what a program has made and must not keep,
  * whatever happens.
+ *
+ * Example: the reply to a create was lost, so the node may be there or not, and
+ * its number is not known.  Give it up in either case.
+ *
+ *     rc = zke_create(z, "/line/t-", NULL, -1, ZKE_OPEN_ACL,
+ *                     ZKE_EPHEMERAL_SEQUENTIAL, NULL, NULL);
+ *     if (rc == ZKE_CONNECTIONLOSS)
+ *       zke_discard(z, "/line/t-", ZKE_EPHEMERAL_SEQUENTIAL, 0);
  *
  *   path    as it was given to zke_create().  That the node is missing, or
  *           belongs to another session, is fine: nothing is removed then.  No
@@ -791,9 +838,23 @@ ZKE_API int zke_sync(zke *z, const char *path);
 /* ------------------------------------------------------------------------
  * Several operations at once
  *
- * Fill an array of zke_op with the functions below, which set every member (the
- * strings and data must live until zke_multi() returns), give an equally long
- * array of results.
+ * Fill an array of zke_op with the functions below, which set every member, and
+ * give an array of results that is as long.  An operation points to the strings
+ * and data that it was given: they must live until the call returns.
+ *
+ * Example: move a job, but only if nobody has changed it since it was read in
+ * version 3.  The results are zeroed first, since some refusals leave them
+ * untouched.
+ *
+ *     zke_op ops[2];
+ *     zke_op_result results[2] = {{0}};
+ *     zke_op_delete(&ops[0], "/todo/job", 3);
+ *     zke_op_create(&ops[1], "/done/job", "ok", 2, ZKE_OPEN_ACL,
+ *                   ZKE_PERSISTENT);
+ *     rc = zke_multi(z, ops, 2, results);
+ *     for (int i = 0; i < 2 && rc != ZKE_OK; i++)
+ *       printf("%s: %s\n", ops[i].path, zke_error_text(results[i].rc));
+ *     zke_results_clear(results, 2);
  * --------------------------------------------------------------------- */
 
 enum zke_op_type {
@@ -926,6 +987,17 @@ ZKE_API void zke_results_clear(zke_op_result *results, int count);
  *
  * For programs and tests that rely on ZooKeeper's; the file's permissions are
  * the real boundary (doc/security.md).
+ *
+ * Example: a node that all may read, and only sessions with this password may
+ * change.  The scheme auth stands for the identities of the session that makes
+ * the node.
+ *
+ *     const zke_acl entries[] = {{ZKE_PERM_ALL, "auth", ""},
+ *                                {ZKE_PERM_READ, "world", "anyone"}};
+ *     const zke_acls acls = {2, entries};
+ *     rc = zke_add_auth(z, "digest", "ann:secret", 10);
+ *     if (rc == ZKE_OK)
+ *       rc = zke_create(z, "/ann", "", 0, &acls, ZKE_PERSISTENT, NULL, NULL);
  * --------------------------------------------------------------------- */
 
 /* zke_add_auth - add an identity to this session
@@ -963,6 +1035,33 @@ ZKE_API int zke_set_acl(zke *z, const char *path, int version,
 
 /* ------------------------------------------------------------------------
  * Watches beside those of the reading calls
+ *
+ * A reading call sets a watch that fires once.  Those set here stay until they
+ * are removed.  In both cases a watcher is a function and a context, and the
+ * same pair is one watcher: it is called once for an event, however many of its
+ * watches match.
+ *
+ * Example: tell of every change below a path for a minute.  The context is not
+ * used any more once zke_forget() has returned.
+ *
+ *     static void tell(zke *z, int type, int state, const char *path,
+ *                      void *context) {
+ *       int *count = context;
+ *       if (type == ZKE_EVENT_SESSION)
+ *         printf("the session has ended (state %d)\n", state);
+ *       else
+ *         printf("change %d: %s\n", ++*count, path);
+ *       (void)z;
+ *     }
+ *
+ *     static void follow(zke *z) {
+ *       int count = 0;
+ *       int64_t end = zke_now(z) + 60000;
+ *       zke_add_watch(z, "/config", ZKE_WATCH_PERSISTENT_RECURSIVE, tell,
+ *                     &count);
+ *       while (zke_wait(z, end) == ZKE_OK) continue;
+ *       zke_forget(z, tell, &count);
+ *     }
  * --------------------------------------------------------------------- */
 
 /* zke_add_watch - a watch that stays
@@ -1032,6 +1131,17 @@ ZKE_API int zke_forget(zke *z, zke_watch_fn fn, void *context);
  *
  * It waits neither for the file nor for another thread's call.
  *
+ * Example: a watcher that is called once a second, from the first call of
+ * zke_call_at() on.
+ *
+ *     static void beat(zke *z, int type, int state, const char *path,
+ *                      void *context) {
+ *       (void)state, (void)path;
+ *       if (type != ZKE_EVENT_ALARM) return;
+ *       puts("a second has passed");
+ *       zke_call_at(z, zke_now(z) + 1000, beat, context);
+ *     }
+ *
  * Returns ZKE_OK, also after the session's end, or
  *   ZKE_BADARGUMENTS  fn is NULL
  *   ZKE_READONLY      a read-only handle, which dispatches nothing
@@ -1051,8 +1161,16 @@ ZKE_API int zke_set_watcher(zke *z, zke_watch_fn fn, void *context);
  *
  * Alone:          zke_wait(z, zke_now(z) + 500);
  * In a poll loop: poll {zke_fd, POLLIN}, at most until zke_next_deadline(),
- *                 then zke_dispatch().  On Linux the descriptor alone suffices:
- *                 a timer stands behind it.
+ *                 then zke_dispatch().  The descriptor alone suffices, since a
+ *                 timer stands behind it, unless options.os has no poller.
+ *
+ * Example: watch standard input and the session in one loop.
+ *
+ *     struct pollfd fds[2] = {{.fd = STDIN_FILENO, .events = POLLIN},
+ *                             {.events = POLLIN}};
+ *     rc = zke_fd(z, &fds[1].fd);
+ *     while (rc == ZKE_OK && poll(fds, 2, -1) > 0 && !fds[0].revents)
+ *       rc = zke_dispatch(z, NULL);
  * --------------------------------------------------------------------- */
 
 #define ZKE_FOREVER INT64_MAX
@@ -1089,6 +1207,13 @@ ZKE_API int64_t zke_busy_timeout(zke *z);
  * not limited, nor are calls of which "Blocks: no" is said.  For what is built
  * of several calls and has one deadline.
  *
+ * Example: two changes that together wait no longer than 200 ms.
+ *
+ *     int64_t before = zke_limit(z, zke_now(z) + 200);
+ *     rc = zke_delete(z, "/a", -1);
+ *     if (rc == ZKE_OK) rc = zke_delete(z, "/b", -1);
+ *     zke_limit(z, before);
+ *
  *   deadline_ms  of zke_now(); ZKE_FOREVER takes the limit back
  *
  * Returns the one before, to be given back; ZKE_FOREVER where there was none.
@@ -1114,11 +1239,12 @@ ZKE_API int zke_next_deadline(zke *z, int64_t *deadline_out);
 
 /* zke_pending - is there something to dispatch?
  *
- * What poll() would say of the descriptor, or the deadline has come.  For a
- * host that goes round anyway and is not to pay for an idle dispatch.
+ * There is where poll() would find the descriptor readable, or the deadline has
+ * come.  For a host that runs a loop of its own anyway and does not want to pay
+ * for a dispatch that finds nothing.
  *
- *   pending_out  out, not NULL: 1: yes, though zke_dispatch() may then find
- *                that nothing is left to call; 0: nothing has come
+ *   pending_out  out, not NULL: 1 where there is, though zke_dispatch() may
+ *                then find that nothing is left to call; else 0
  *
  * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
 ZKE_API int zke_pending(zke *z, int *pending_out);
@@ -1137,17 +1263,16 @@ ZKE_API int zke_pending(zke *z, int *pending_out);
  * Threads: any.  In a callback: yes (it takes what came since).  Blocks: no
  * longer than a read does, unless it finds a session dead, nodes whose time is
  * over, or what is to be discarded: then for the write that removes them, which
- * is not synced.  For a
- * session that takes some microseconds a node it owned; of the nodes whose time
- * is over as many are removed as about 20 ms allow, and later dispatches go
- * on.  Another process's write is not waited for.
+ * is not synced.  To end a session takes some microseconds for each node that
+ * it owned.  Of the nodes whose time is over as many are removed as about 20 ms
+ * allow; later dispatches go on.  Another process's write is not waited for.
  * Since 0.1. */
 ZKE_API int zke_dispatch(zke *z, int *count_out);
 
 /* zke_wait - sleep until something was dispatched, then return
  *
- * With several threads on a handle one sleeps in the kernel and dispatches,
- * the others return when it has.
+ * Of several threads that wait on a handle one sleeps in the kernel and
+ * dispatches.  The others return when it has.
  *
  *   deadline_ms  of zke_now(); in the past: as zke_dispatch()
  *
@@ -1185,6 +1310,15 @@ ZKE_API int zke_wake(zke *z);
  * Inspection.  The same is readable by SQL in the views zke_nodes,
  * zke_sessions, zke_watches, zke_events and zke_waiters (doc/format.md).
  * Paths are whole here, whatever the chroot.
+ *
+ * Example: who uses the database, and how much.
+ *
+ *     zke_session_list *list = NULL;
+ *     rc = zke_sessions(z, &list);
+ *     for (int i = 0; rc == ZKE_OK && i < list->count; i++)
+ *       printf("%s, process %lld: %d ephemerals\n", list->data[i].identity,
+ *              (long long)list->data[i].pid, list->data[i].ephemerals);
+ *     zke_free(list);
  * --------------------------------------------------------------------- */
 
 typedef struct zke_session_info {
@@ -1211,7 +1345,7 @@ typedef struct zke_watch_info {
   const char *path;
   int type;      /* ZKE_WATCH_CHILD or ZKE_WATCH_DATA */
   int mode;      /* -1 one-shot, or ZKE_WATCH_PERSISTENT… */
-  int64_t owner; /* waiters: who owns the node at path; else 0 */
+  int64_t owner; /* waiters: the session that owns the node; else 0 */
   int64_t reserved[4];
 } zke_watch_info;
 

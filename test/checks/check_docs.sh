@@ -1,8 +1,9 @@
 #!/bin/sh
 # check_docs.sh - every C block of the documents is compiled, every program run
 #
-# A block is what stands between ```c and ``` in README.md and doc/*.md, and
-# the program in the comment at the head of zkembed.h.
+# A block is what stands between ```c and ``` in README.md and doc/*.md, the
+# program in the comment at the head of zkembed.h, and each example in its other
+# comments: the indented lines behind a paragraph that begins with "Example:".
 #
 # - A block with "int main(" is a program.  It is put as app.c into an empty
 #   directory with zkembed.c and zkembed.h and nothing else, built there by
@@ -17,8 +18,9 @@
 # - The example at the head of each recipe's header is compiled as the inside of
 #   a function that has `zke *z; int64_t deadline;`; a static function at its
 #   beginning stands before that one.
-# - A block with a line from the first column to " {" defines functions: it is
-#   compiled as it stands, after the prelude below.
+# - A block with a line from the first column to " {" that is no statement, or
+#   with "static " there, defines functions: it is compiled as it stands, after
+#   the prelude below.
 # - Any other block is the inside of a function that has `zke *z; int rc;`.
 . test/report.sh
 
@@ -75,11 +77,27 @@ example_compiles() {
       -x c -fsyntax-only -
 }
 
+# extract_examples HEADER: the same as extract(), from the comments of its groups
+extract_examples() {
+  awk -v stem="$blocks/$(basename "$1" .h)_h" '
+    function end() { if (out) close(out); out = ""; blank = 0 }
+    / \*\/$/ || (out && !/^ \*(     |$)/) { end(); begun = 0 }
+    /^ \* Example: / { end(); begun = 1 }
+    begun && /^ \*     / {
+      if (!out) { out = sprintf("%s-%d.c", stem, NR); printf "" >out }
+      for (; blank; blank--) print "" >out
+      sub(/^ \*     /, "")
+      print >out
+    }
+    out && /^ \*$/ { blank++ }' "$1"
+}
+
 # wrap BLOCK: to standard output, a file that can be compiled by itself
 wrap() {
   place=$(basename "$1" .c)
   printf '%s\n' "$prelude"
-  if grep -qE '^[A-Za-z].*\{$' "$1"; then
+  if grep -E '^static |^[A-Za-z].*\{$' "$1" |
+    grep -qvE '^(do|for|if|switch|while) '; then
     printf '#line %s "%s"\n' "${place##*-}" "${place%-*}"
     cat "$1"
   else
@@ -194,7 +212,10 @@ for file in README.md doc/*.md; do
   [ -f "$file" ] && extract "$file"
 done
 extract_header
+extract_examples zkembed.h
 
+expect "zkembed.h has an example for each group of functions" \
+  [ "$(ls "$blocks"/zkembed_h-*.c | wc -l)" -ge 10 ]
 expect "README.md tells how to build" grep -qF "$build_line" README.md
 expect "README.md has a program" grep -ql 'int main(' "$blocks"/README-*.c
 expect "doc/recipes.md tells how to build" grep -qF "$recipe_line" doc/recipes.md
