@@ -17,6 +17,8 @@
 #   make conformance   the same random operations on zkembed and on a ZooKeeper
 #                      server, which it fetches: OPS=… SEED=… SEEDS=…; MASKS=1
 #                      tells what is not compared
+#   make model         the same random operations on zkembed and on a model of it
+#                      in memory, compared call by call: OPS=… SEED=…
 #   make bench         zkembed beside plain SQL, the system's own locks and the
 #                      servers that are installed; QUICK=1: briefly; ONLY=lock
 #   make bench-peers   the same, after fetching ZooKeeper, etcd, Redis, ...
@@ -394,6 +396,25 @@ $(BUILD)/conformance: $(CONFORMANCE_SOURCES) \
 conformance: FETCH = sqlite zookeeper zookeeper-client
 conformance: $(BUILD)/conformance build/deps/zookeeper
 	@sh test/conformance/conformance.sh $<
+
+# The engine beside a model of it: the same calls are compiled for each.
+MODEL_SOURCES = $(patsubst %,test/%.c,model/run model/model model/side \
+  conformance/base conformance/gen)
+MODEL_HEADERS = test/model/model.h test/model/run.h test/conformance/zke.c \
+  test/conformance/conformance.h zkembed.h
+
+$(BUILD)/test/model-side.o: test/model/side.c $(MODEL_HEADERS) | $(BUILD)/test
+	$(CC) $(TEST_CFLAGS) -DRUN_MODEL -c -o $@ $<
+
+$(BUILD)/model: $(MODEL_SOURCES) $(MODEL_HEADERS) $(BUILD)/test/model-side.o \
+  $(OBJECTS)
+	$(CC) $(TEST_CFLAGS) $(LINK) -o $@ $(MODEL_SOURCES) \
+	  $(BUILD)/test/model-side.o $(OBJECTS) $(LIBS)
+
+.PHONY: model
+model: FETCH = sqlite
+model: $(BUILD)/model
+	@$<
 
 # Those that take longest begin first, so that nothing long is left at the end.
 TEST_RUN = $(TEST_PROGRAMS) $(COMMAND_TESTS) test/checks/check_docs.sh

@@ -212,6 +212,7 @@ void cf_raw_end(int64_t id, const char password[16], bool by_timeout);
  * and the sessions on it. */
 typedef struct cf_store cf_store;
 typedef struct cf_zke cf_zke;
+extern zke_options cf_zke_options; /* of every session; may be set before */
 cf_store *cf_store_open(const char *file); /* NULL: in memory */
 void cf_store_close(cf_store *s);
 zke *cf_store_anchor(cf_store *s);

@@ -39,11 +39,14 @@ static void watcher(zke *z, int type, int state, const char *path, void *arg) {
 /* ---- stores and sessions ---- */
 
 /* Containers and TTL nodes must stay for as long as the run takes. */
+zke_options cf_zke_options = {.size = sizeof(zke_options),
+                              .container_ms = INT64_C(1) << 40,
+                              .event_limit = 1000000};
+
 static zke_options options(const char *chroot) {
-  return (zke_options){.size = sizeof(zke_options),
-                       .container_ms = INT64_C(1) << 40,
-                       .event_limit = 1000000,
-                       .chroot = chroot};
+  zke_options o = cf_zke_options;
+  o.chroot = chroot;
+  return o;
 }
 
 cf_store *cf_store_open(const char *file) {
@@ -254,7 +257,8 @@ static int call_plain(cf_zke *z, const cf_op *op, cf_reply *r) {
     case CF_COUNT:
       return zke_count(z->z, op->path, &r->number);
     case CF_ADD_WATCH:
-      return zke_add_watch(z->z, op->path, op->type, watcher, &z->contexts[1]);
+      return zke_add_watch(z->z, op->path, op->type, watcher,
+                           &z->contexts[op->watch ? op->watch : 1]);
     case CF_REMOVE_WATCH:
       return call_remove_watch(z, op);
     case CF_ADD_AUTH:

@@ -1,0 +1,64 @@
+/* run.h - what the two sides of a run have in common */
+#ifndef ZKE_MODEL_RUN_H
+#define ZKE_MODEL_RUN_H
+
+#include "test/conformance/conformance.h"
+
+/* Steps beside those of the conformance generator: what a ZooKeeper server has
+ * not, or what it does in its own time. */
+#define RUN_EXTRA_LIST(X) \
+  X(NONE, 0)              \
+  X(ADVANCE, 300)         \
+  X(RAISE, 100)           \
+  X(DISCARD, 150)         \
+  X(FORGET, 60)           \
+  X(CALL_AT, 60)          \
+  X(AFTER, 150)           \
+  X(UNTOLD, 200)          \
+  X(LOSE, 60)             \
+  X(SESSIONS, 60)         \
+  X(SESSION, 30)          \
+  X(WATCHES, 150)         \
+  X(WAITERS, 60)          \
+  X(OVERDUE, 60)          \
+  X(WATCHER, 30)          \
+  X(EPHEMERALS_OF, 60)    \
+  X(STATE, 60)            \
+  X(DEAD_END, 60)
+
+#define RUN_EXTRA_ENUM(name, weight) RUN_##name,
+typedef enum run_extra { RUN_EXTRA_LIST(RUN_EXTRA_ENUM) RUN_EXTRAS } run_extra;
+#undef RUN_EXTRA_ENUM
+
+/* One step: op.kind for RUN_NONE, else the extra, with arguments in op where
+ * they fit and in number. */
+typedef struct run_step {
+  cf_op op;
+  run_extra extra;
+  int64_t number;
+  bool twice; /* the model does it, is set back, and does it again */
+} run_step;
+
+/* The clock of both. */
+typedef struct run_clock {
+  int64_t ms;
+} run_clock;
+
+/* One of the two: the same calls, compiled for the engine and for the model. */
+typedef struct run_side {
+  const char *name;
+  void (*begin)(run_clock *clock, int64_t container_ms);
+  void (*end)(void);
+  cf_zke *(*open)(const char *chroot);
+  int (*close)(cf_zke *z);
+  void (*call)(cf_zke *z, const run_step *s, cf_reply *r);
+  void (*advance)(void); /* time has passed: what is due goes */
+  void (*events)(cf_zke *z, cf_events *out);
+  int64_t (*id)(cf_zke *z);
+  int (*expire)(int64_t id);
+  zke *(*anchor)(void); /* the harness's own session */
+} run_side;
+
+extern const run_side run_engine, run_model;
+
+#endif
