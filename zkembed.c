@@ -1981,7 +1981,8 @@ static int host_fstat(const store *s, int fd, zke_file *out) {
   return s->os.fstat(s->os.context, fd, out);
 }
 
-/* What a system call's error means to a caller. */
+/* What a system call's error means to a caller.  Only what a caller can act on
+ * has a code of its own: no permission, no room, no memory. */
 static int host_meaning(int error) {
   switch (-error) {
     case EACCES:
@@ -1998,7 +1999,8 @@ static int host_meaning(int error) {
   }
 }
 
-/* Fail because of a system call: "cannot lock PATH: why". */
+/* Fail because of a system call: "cannot lock PATH: why".  `what` begins the
+ * sentence. */
 static int host_fail(store *s, int error, const char *what, const char *path) {
   int rc = host_meaning(error);
   (void)s;
@@ -2141,8 +2143,9 @@ static void lock_uncount_call(store *s, zke *z) {
   pthread_mutex_unlock(&s->m);
 }
 
-/* Drop the lock, wait for a session's condition or ns nanoseconds, take it
- * again. */
+/* Drop the lock, wait for a session's condition or for ns nanoseconds, take
+ * the lock again.  Dropping and beginning to wait are one step under the
+ * mutex, so a signal that comes in between is not lost. */
 static void lock_wait(store *s, pthread_cond_t *c, int64_t ns) {
   pthread_mutex_lock(&s->m);
   lock_drop_m(s);
@@ -2152,7 +2155,8 @@ static void lock_wait(store *s, pthread_cond_t *c, int64_t ns) {
 }
 
 /* Drop the lock until no call is left inside the handle, then take it again.
- * The count is looked at under the mutex that it is lowered under. */
+ * The count is looked at under the mutex that it is lowered under, so the last
+ * call to leave cannot be missed. */
 static void lock_await_calls(store *s, zke *z) {
   pthread_mutex_lock(&s->m);
   lock_drop_m(s);
@@ -2288,8 +2292,10 @@ static int fd_ask(store *s, enum fd_kind kind, const char *path, int flags,
   return -EINVAL;
 }
 
-/* Make one descriptor (two for a pipe) and note it; 0 or -errno.  A fork()
- * cannot come between the two: the child knows all that it is to close. */
+/* Make one descriptor (two for a pipe) and note it; 0 or -errno.  Room for the
+ * note is got before the descriptor is made, so a descriptor is never without
+ * a note: a fork() cannot come between the two, and nothing has to be undone.
+ */
 static int fd_make(store *s, enum fd_kind kind, const char *path, int flags,
                    unsigned mode, int fds[2]) {
   int n = kind == FD_PIPE ? 2 : 1, rc = -ENOMEM;
@@ -2482,7 +2488,9 @@ static int sql_do_int(store *s, const sql_text *sql, int64_t value) {
   return sql_do_ints(s, sql, 1, &value);
 }
 
-/* Fetch one row's columns as integers (NULL: 0); ZKE_CORRUPT without a row. */
+/* Fetch one row's columns as integers (NULL: 0).  The parameter is ?1, if the
+ * statement has one.  Only for statements that always have a row, or whose row
+ * must be there: ZKE_CORRUPT without one. */
 static int sql_fetch_ints(store *s, const sql_text *sql, int64_t parameter,
                           int count, int64_t *out) {
   int rc;
@@ -2498,7 +2506,8 @@ static int sql_fetch_ints(store *s, const sql_text *sql, int64_t parameter,
   return ZKE_OK;
 }
 
-/* Collect the rows of a (parent, name) query as paths. */
+/* Collect the rows of a query for parent and name as paths, each with its NUL;
+ * sets how many. */
 static int sql_collect_paths(store *s, sqlite3_stmt *st, buf *out, int *count) {
   for (*count = 0;; ++*count) {
     bool row;
@@ -2521,8 +2530,10 @@ static int sql_exec(store *s, const char *sql, const char *doing) {
   return rc == SQLITE_OK ? ZKE_OK : sql_error(s, rc, doing);
 }
 
-/* SQLite asks what to do about somebody else's lock: sleep, until the running
- * call's deadline. */
+/* SQLite asks what to do about somebody else's lock.  Sleep for a moment and
+ * say that it is to try again, until the running call's deadline; a deadline
+ * of 0 never waits.  Short sleeps first: most locks are held for less than a
+ * transaction. */
 static int sql_busy(void *arg, int tries) {
   store *s = arg;
   int64_t left = s->deadline - host_now(s);
@@ -2628,8 +2639,9 @@ static void wal_forget(wal_log *l) {
   l->end = 0;
 }
 
-/* The version and the size of pages stand in the log's head, which is written
- * here or was by another process. */
+/* Learn the log's version and page size from its head, which is being written
+ * here or was by another process.  Without a head that is known nothing is
+ * gathered. */
 static void wal_learn(wal_log *l, const void *data, int64_t at) {
   unsigned char head[WAL_HEAD];
   int rc = SQLITE_OK;
@@ -2660,7 +2672,8 @@ static bool wal_expects(const wal_log *l, int len, int64_t at) {
   return at == l->end || at + len <= l->end;
 }
 
-/* Note how far the transaction has come, and its last frame's head. */
+/* Note how far the transaction has come, and keep the head of its last frame,
+ * which may be written in pieces and over again: wal_is_commit() reads it. */
 static void wal_note(wal_log *l, const void *data, int len, int64_t at) {
   l->end = base_max(l->end, at + len);
   int64_t in = wal_offset(l, at);
@@ -2863,7 +2876,9 @@ static bool shm_is_ready(const shm_head *head) {
   return head->version == SHM_VERSION && head->ready == 1;
 }
 
-/* Is a header's checksum right?  It is that of SQLite's file format, 4.2. */
+/* Is a header's checksum right?  It is that of SQLite's file format, 4.2.
+ * Asked for the one commit that a connection is judged by; later reads compare
+ * whole headers instead. */
 static bool shm_is_whole(const shm_head *head) {
   uint32_t words[SHM_WORDS], sum[2] = {0, 0};
   memcpy(words, head, sizeof words);
@@ -2895,9 +2910,11 @@ static void shm_begin_write(shm_index *x) {
   x->changes = copy[0].changes;
 }
 
-/* The writers' lock is about to go.  Where the transaction is to show what
- * SQLite does: has it written a commit into the log, does the header tell of
- * just that, and did SQLite have one read lock? */
+/* The writers' lock is about to go.  Where this transaction is the one that
+ * SQLite is judged by: has it written a commit into the log, does the header
+ * tell of just that, in both copies, and did SQLite have one read lock?  Then
+ * `frames` tells shm_on_commit() so.  Nobody else can have changed the header
+ * meanwhile. */
 static void shm_end_write(shm_index *x) {
   shm_head copy[2];
   const wal_log *l = x->log;
@@ -2937,13 +2954,15 @@ static bool shm_grant(shm_index *x, int lock, int flags, int *rc) {
   return lock > SHM_READ && x->refused++ < SHM_MARKS;
 }
 
-/* SQLite has the locks to make the WAL-index anew from the log.  A process that
- * was killed inside the sync of its COMMIT has left a whole commit there, and
- * another, killed while it wrote the header, the need to recover.  Whoever
- * reads after that takes the commit for made, so it has to be durable before
- * (P8).  While the store is being opened sess_sync_log() sees to it.  A log
- * whose sync has failed is not to be trusted again, so then it is as after a
- * COMMIT that failed. */
+/* SQLite has the locks to make the WAL-index anew from the log: first make the
+ * log durable.
+ *
+ * A process that was killed inside the sync of its COMMIT has left a whole
+ * commit there, and another, killed while it wrote the header, the need to
+ * recover.  Whoever reads after that takes the commit for made, so it has to
+ * be durable before (P8).  While the store is being opened sess_sync_log()
+ * sees to it; `serving` says that it has.  A log whose sync has failed is not
+ * to be trusted again, so then the store is as after a COMMIT that failed. */
 static int shm_recover(const shm_index *x) {
   const file_wrapped *log = &x->log->file;
   if (!x->serving || !log->f) return SQLITE_OK;
@@ -3324,7 +3343,8 @@ static bool schema_is_unfinished(store *s) {
 }
 
 /* What a header of 100 bytes says.  A power cut in a creation can leave
- * anything there, zeros or what the disk had before. */
+ * anything there, zeros or what the disk had before, so a header that is
+ * nobody's is looked at once more. */
 static enum schema_kind schema_judge(store *s, const unsigned char *head) {
   if (memcmp(head, "SQLite format 3", 16) != 0)
     return schema_is_unfinished(s) ? SCHEMA_UNFINISHED : SCHEMA_STRANGER;
@@ -3512,7 +3532,9 @@ static int db_prepare_ends(store *s) {
   return rc;
 }
 
-/* What every connection is set to (doc/design.md 8). */
+/* What every connection is set to (doc/design.md 8).  Checkpoints are ours
+ * alone, and the log stays when the last connection closes, since SQLite would
+ * do both without the gate. */
 static int db_configure(store *s) {
   char sql[320];
   int persist = 1;
@@ -3584,8 +3606,10 @@ static int db_set_synchronous(store *s, bool full) {
   return rc;
 }
 
-/* Sync the database's directory once, so that a power cut cannot take the
- * name of the -wal away with everything in it. */
+/* Sync the database's directory, once a store, so that a power cut cannot take
+ * the name of the -wal away with everything in it.  Before the first COMMIT
+ * that is to be durable.  A file system that cannot sync directories says
+ * EINVAL. */
 static int db_sync_directory(store *s) {
   if (s->synced_dir || s->memory) return ZKE_OK;
   const char *slash = strrchr(s->file, '/');
@@ -3740,8 +3764,10 @@ static int side_make_directory(store *s) {
 }
 
 /* Open a side file, making it if it is missing.  An existing one is opened
- * without O_CREAT, so that a removed one is never quietly made again in a race;
- * a symbolic link is not followed. */
+ * without O_CREAT, so that a removed one is never quietly made again in a race
+ * with whoever removes it; a symbolic link is not followed.  Another process
+ * may make the file between the two calls, or remove it: then both are tried
+ * again. */
 static int side_open_file(store *s, const char *path, int *fd, zke_file *id) {
   int flags = O_RDWR | O_NOFOLLOW;
   for (int tries = 0; tries < 3; tries++) {
@@ -3912,10 +3938,13 @@ static int life_open_again(store *s, int *fd) {
   return base_fail(ZKE_REPLACED, "%s was replaced", s->live);
 }
 
-/* Open the file that is to carry the life of a new session, with the gate held;
- * the first to need it makes it.  A file that did not get the database's group
- * would hide this life from that group, and one that another user made so
- * cannot be opened here: then the liveness file itself carries the life. */
+/* Open the file that is to carry the life of a new session, with the gate
+ * held; the first session to need it makes it. *life is its inode, for the
+ * session's row.
+ *
+ * A file that did not get the database's group would hide this life from that
+ * group, and one that another user made so cannot be opened here: then the
+ * liveness file itself carries the life. */
 static int life_open(store *s, int64_t session, int *fd, int64_t *life) {
   zke_file id = {.mode = 0};
   char *path = life_path(s, session);
@@ -3970,9 +3999,9 @@ enum life_state {
   LIFE_BLIND, /* this process has no descriptor left to look with */
 };
 
-/* Look.  life is what the session's row says; 0 where the row is not at hand,
- * and then the answer is a hint.  Only a positive answer of the kernel makes a
- * session dead: any error means alive (P5). */
+/* Is a session alive?  life is what the session's row says; 0 where the row is
+ * not at hand, and then the answer is a hint.  Only a positive answer of the
+ * kernel makes a session dead: any error means alive (P5). */
 static enum life_state life_look(store *s, int64_t session, int64_t life) {
   void *c = s->os.context;
   if (life_find_own(s, session)) return LIFE_HELD;
@@ -4024,8 +4053,9 @@ static void wake_self(zke *z) {
   if (!health_lost_fds(z->s)) wake_write(z->s, z->wake_wfd, WAKE_EVENT);
 }
 
-/* The same without the store's lock, which the sleeper may hold: it sleeps at
- * the gate. */
+/* Wake the session's thread without the store's lock, which that thread may
+ * hold itself: it sleeps at the gate.  So nothing is looked at but what is
+ * fixed at open. */
 static void wake_sleeper(const zke *z) {
   const store *s = z->s;
   if (!s->readonly && (s->memory || side_fds_match(s)))
@@ -4038,7 +4068,8 @@ static char *wake_path(store *s, int64_t session) {
 }
 
 /* A writing end of another session's FIFO: a descriptor or -errno (-ENXIO:
- * nobody reads, -ENOENT: ended). */
+ * nobody reads; -ENOENT: it has ended).  Without
+ * waiting: a FIFO whose reader is gone must not keep a committer. */
 static int wake_open(store *s, int64_t session) {
   char *path = wake_path(s, session);
   if (!path) return -ENOMEM;
@@ -4413,9 +4444,9 @@ static void line_pass_over(store *s, line_stay *at) {
  * Start reading at gate_enter() and gate_wait().
  * ==================================================================== */
 
-/* What the length of the gate's lock tells others: the session that writes, or
- * one of the store's.  A store that has none yet gives the process id, which is
- * smaller than any session's. */
+/* The length of the gate's lock, by which others know the holder: the session
+ * that writes, or one of the store's.  A store that has none yet gives the
+ * process id, which is smaller than any session's. */
 static int64_t gate_number(const store *s, const zke *z) {
   if (!z && s->session_count) z = s->sessions[0];
   int64_t n = z && z->id ? z->id : s->os.pid(s->os.context);
@@ -4595,7 +4626,8 @@ static int gate_enter(store *s, zke *z, bool full) {
   return rc;
 }
 
-/* Let the next one write, and wake it. */
+/* Let the next one write, and wake the first in the line.  The leases of the
+ * other sessions are moved on before: after that anybody may judge them. */
 static void gate_leave(store *s) {
   lease_extend(s);
   if (s->memory) return;
