@@ -62,11 +62,16 @@ colour() {
   esac
 }
 
+# draw FILE: by the commands that are read, without what nobody sees
+draw() {
+  gnuplot && sed -z -E -f test/bench/plots.sed "$work/$1.svg" >"$out/$1.svg"
+}
+
 # begin FILE TITLE WIDTH HEIGHT
 begin() {
   cat <<END
 set terminal svg size $3,$4 font 'sans-serif,12' background '#ffffff'
-set output '$out/$1.svg'
+set output '$work/$1.svg'
 set title '$2' font ',14'
 set grid ytics lc '#dddddd'
 set border 3 lc '#555555'
@@ -104,7 +109,7 @@ lines() {
     echo "set xlabel '$xlabel'; set ylabel '$ylabel'"
     echo 'set key outside right top'
     echo "plot $plot"
-  } | gnuplot
+  } | draw "$file"
 }
 
 # bars FILE TITLE NAME PARAM [LABEL NAME PARAM...]: groups of bars, a group a
@@ -147,7 +152,7 @@ bars() {
     echo 'set style fill solid 0.9; set key outside right top'
     printf '%s\n' "set xtics ($tics); set xrange [-0.6:$group - 0.4]"
     echo "plot $plot"
-  } | gnuplot
+  } | draw "$file"
 }
 
 bars operations 'One operation, 1,000 znodes' \
