@@ -47,7 +47,7 @@
  *   sess_          beginning, ending and reaping sessions; new boots
  *   discard_       nodes that a session has yet to remove
  *   sweep_         duty: dead sessions, leases, TTL, containers
- *   watcher_           a session's watchers in memory
+ *   watcher_       a session's watchers in memory
  *   alarm_         calls at a time
  *   wait_          descriptor, deadlines, dispatch
  *   view_          lists for inspection, zke_check
@@ -5844,6 +5844,7 @@ static int node_names(store *s, const char *path, const node_range *range,
  * session is the one whose identities count.  Start reading at op_set().
  * ==================================================================== */
 
+/* The three properties that a mode of zkembed.h stands for. */
 static bool op_mode_is_sequential(int mode) {
   return mode == ZKE_PERSISTENT_SEQUENTIAL ||
          mode == ZKE_EPHEMERAL_SEQUENTIAL ||
@@ -5859,6 +5860,7 @@ static bool op_mode_has_ttl(int mode) {
          mode == ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL;
 }
 
+/* The refusals that several operations have, each with its sentence. */
 static int op_no_node(const char *path) {
   return base_fail(ZKE_NONODE, "no node at %s", path);
 }
@@ -6869,6 +6871,7 @@ static int discard_remove(txn *t, const discard *d) {
   return rc;
 }
 
+/* Remove what all entries of a list mean, in one transaction with one zxid. */
 static int discard_body(txn *t, void *arg) {
   int rc = txn_number(t);
   for (const discard *d = arg; d && rc == ZKE_OK; d = d->next)
@@ -8733,6 +8736,7 @@ typedef struct view_list {
   int count;
 } view_list;
 
+/* Add a column as the text of the record that is being made; NULL is "". */
 static void view_add_text(view_list *l, sqlite3_stmt *st, int column) {
   const char *text = (const char *)sqlite3_column_text(st, column);
   buf_add_string(&l->texts, text ? text : "");
@@ -9768,6 +9772,7 @@ static int api_data(const zke *z, const void *data, int len) {
 const char *zke_version(void) { return ZKE_VERSION; }
 int zke_version_number(void) { return ZKE_VERSION_NUMBER; }
 
+/* Names and texts come from the list in zkembed.h, so none can be missing. */
 const char *zke_error_name(int rc) {
   switch (rc) {
 #define ZKE_RESULT_NAME(name, number, text) \
@@ -9845,6 +9850,8 @@ static int api_open(const char *name, const zke_options *options, zke **z_out) {
   return ZKE_OK;
 }
 
+/* The opening thread holds the lock of its new store from the start, though
+ * nobody else can know the store yet: what is called assumes it. */
 int zke_open(const char *name, const zke_options *options, zke **z_out) {
   if (!z_out) return base_fail(ZKE_BADARGUMENTS, "z_out is NULL");
   *z_out = NULL;
@@ -9856,6 +9863,8 @@ int zke_open(const char *name, const zke_options *options, zke **z_out) {
   return rc;
 }
 
+/* Any state, since the caller may want a new session because its own has
+ * ended.  The store must still be usable for one. */
 int zke_open_session(zke *z, const zke_options *options, zke **z_out) {
   zke_options o;
   zke_os os;
@@ -9935,6 +9944,8 @@ int zke_state(zke *z) {
   return state;
 }
 
+/* The session may be this handle's own: sess_end() marks it as gone at once,
+ * and the next dispatch tells. */
 int zke_expire(zke *z, int64_t session) {
   bool ended;
   int rc = api_enter(z, NULL, API_CHANGE, NULL);
@@ -9947,6 +9958,8 @@ int zke_expire(zke *z, int64_t session) {
   return api_leave(z, rc);
 }
 
+/* A duplicate shares the open file description, and with it the lock that is
+ * the session's life.  So it lasts until the last of the two is closed. */
 int zke_keepalive_fd(zke *z, int *fd_out) {
   if (!fd_out) return base_fail(ZKE_BADARGUMENTS, "fd_out is NULL");
   int rc = api_enter(z, NULL, API_CHANGE | API_LIGHT, NULL);
@@ -10106,6 +10119,9 @@ static int api_discard_noted(zke *z) {
   return api_leave(z, discard_conclude(z, first, rc));
 }
 
+/* The note comes first, and cannot fail by what the file does.  Only then is
+ * the removal tried, so whatever stops it leaves a note that later calls act
+ * on.  A death of the process ends the session, and its nodes with it. */
 int zke_discard(zke *z, const char *path, int mode, int64_t czxid) {
   bool sequential = mode == ZKE_EPHEMERAL_SEQUENTIAL;
   if (!z) return base_fail(ZKE_BADARGUMENTS, "the handle is NULL");
@@ -10129,6 +10145,9 @@ int zke_discard(zke *z, const char *path, int mode, int64_t czxid) {
   return api_refuse(z, rc);
 }
 
+/* By the last change of an existing node the class is guessed (TXN_GUESS): that
+ * costs a second run only where a program changes from ephemeral nodes to
+ * persistent ones or back. */
 int zke_set(zke *z, const char *path, const void *data, int len, int version,
             zke_stat *stat_out) {
   zke_op op;
@@ -10154,6 +10173,7 @@ static int api_raise_body(txn *t, void *arg) {
   return op_raise_sequence(t, c->path, c->next, &c->stat);
 }
 
+/* Always synced: a number that a power cut took back could be given again. */
 int zke_raise_sequence(zke *z, const char *path, int next, zke_stat *stat_out) {
   api_raise c = {NULL, next, {0}};
   if (next < 0) return base_fail(ZKE_BADARGUMENTS, "the number %d", next);
@@ -10262,6 +10282,7 @@ int zke_exists(zke *z, const char *path, zke_watch_fn fn, void *context,
   return api_leave(z, ZKE_OK);
 }
 
+/* What the caller does not want is freed here, since api_read() gives all. */
 int zke_get(zke *z, const char *path, zke_watch_fn fn, void *context,
             char **data_out, int *len_out, zke_stat *stat_out) {
   api_reading r = {.wish = OP_GET, .fn = fn, .context = context};
@@ -10320,6 +10341,8 @@ static int api_count(zke *z, const char *path, int64_t *count) {
   return rc;
 }
 
+/* Two statements, so under SQLite's read lock: the node must be the one whose
+ * descendants are counted. */
 int zke_count(zke *z, const char *path, int64_t *count_out) {
   op_answer a;
   const char *full;
@@ -10368,6 +10391,7 @@ SQL_STATEMENT(NODE_OWNED_ALL,
               "SELECT parent,name FROM node WHERE owner=:owner AND owner<>0 "
               "ORDER BY parent,name");
 
+/* One statement, so it needs no transaction to be of one moment. */
 int zke_ephemerals(zke *z, int64_t session, const char *prefix,
                    zke_strings **paths_out) {
   zke_strings *list = NULL;
@@ -10392,6 +10416,8 @@ int zke_ephemerals(zke *z, int64_t session, const char *prefix,
   return api_leave(z, rc);
 }
 
+/* Reads are linearizable without it.  What it adds is to find the session's end
+ * in a process that does nothing else. */
 int zke_sync(zke *z, const char *path) {
   (void)path;
   int rc = api_enter(z, NULL, API_READ, NULL);
@@ -10832,6 +10858,8 @@ int zke_add_auth(zke *z, const char *scheme, const char *cert, int len) {
   return api_leave(z, api_add_identity(z, cert ? cert : "", (size_t)len));
 }
 
+/* Whoever may not administer the node sees no digests: they are what a password
+ * is checked against. */
 int zke_get_acl(zke *z, const char *path, zke_acls **acls_out,
                 zke_stat *stat_out) {
   node n;
@@ -11050,6 +11078,7 @@ int zke_sleep(zke *z, int64_t deadline_ms) {
 
 int64_t zke_busy_timeout(zke *z) { return z ? z->s->busy / ZKE_MS : 0; }
 
+/* Kept by the thread, not by the handle: other threads have their own. */
 int64_t zke_limit(zke *z, int64_t deadline_ms) {
   int64_t was = z && lock_limit.z == z ? lock_limit.until : ZKE_FOREVER;
   lock_limit.z = deadline_ms == ZKE_FOREVER ? NULL : z;
@@ -11081,6 +11110,7 @@ int zke_fd(zke *z, int *fd_out) {
   return api_leave(z, ZKE_OK);
 }
 
+/* What the timer behind the descriptor is set to, for hosts without one. */
 int zke_next_deadline(zke *z, int64_t *deadline_out) {
   if (!deadline_out) return base_fail(ZKE_BADARGUMENTS, "deadline_out is NULL");
   int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_LIGHT, NULL);
@@ -11128,6 +11158,8 @@ int zke_dispatch(zke *z, int *count_out) {
 
 int64_t zke_turn(zke *z) { return z ? (int64_t)atomic_load(&z->turn) : 0; }
 
+/* The lock is waited for until the deadline, even beyond the busy timeout: a
+ * wait must not fail because another thread's call takes long. */
 int zke_wait_turn(zke *z, int64_t turn, int64_t deadline_ms) {
   int64_t until = api_deadline(deadline_ms);
   int rc = api_enter_until(z, NULL, API_CHANGE | API_ANY_STATE | API_DISPATCH,
@@ -11163,6 +11195,8 @@ int zke_sessions(zke *z, zke_session_list **list_out) {
   return api_leave(z, view_sessions(z->s, INT64_MIN, INT64_MAX, list_out));
 }
 
+/* An unknown id is an error here, unlike in a list, so that a caller need not
+ * count. */
 int zke_session(zke *z, int64_t session, zke_session_list **list_out) {
   zke_session_list *list = NULL;
   if (!list_out) return base_fail(ZKE_BADARGUMENTS, "list_out is NULL");
@@ -11205,6 +11239,8 @@ int zke_check(zke *z, zke_check_fn fn, void *context) {
   return rc == ZKE_OK ? api_leave(z, view_check(z->s, fn, context)) : rc;
 }
 
+/* The session is looked at here and not in a transaction of a body, since there
+ * is none.  From a callback it would wait for the very call it is in. */
 int zke_compact(zke *z, int64_t deadline_ms) {
   if (z && wait_is_inside(z))
     return base_fail(ZKE_MISUSE, "zke_compact() from a callback of the handle");
