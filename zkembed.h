@@ -1123,8 +1123,8 @@ ZKE_API int zke_forget(zke *z, zke_watch_fn fn, void *context);
  * watch; after that it is not called any more.
  *
  *   when_ms     of zke_now(); in the past: in the next dispatch;
- *               ZKE_FOREVER: never.  A pair has one time: the later call
- *               replaces the earlier
+ *               ZKE_FOREVER: never, as if it had not been asked for.  A pair
+ *               has one time: the later call replaces the earlier
  *   fn,context  the pair; fn is not NULL.  zke_forget() takes it back and
  *               releases its memory, which the pair's first call here has
  *               allocated: later ones need none
@@ -1445,9 +1445,9 @@ enum {
 /* zke_test_fail - lose the reply of a coming change, or of a coming read
  *
  * The session's change number skip+1 from now (create, delete, set, multi,
- * set_acl) returns ZKE_CONNECTIONLOSS: before it took effect, or after, as a
- * client of a server sees it when the connection breaks.  A change that would
- * have been refused loses its reply as well.
+ * set_acl, discard, raise_sequence) returns ZKE_CONNECTIONLOSS: before it took
+ * effect, or after, as a client of a server sees it when the connection breaks.
+ * A change that would have been refused loses its reply as well.
  * Of reads those of ZooKeeper count (exists, get, children, with a watch and
  * without, count, ephemerals, get_acl, multi_read): the one that loses its
  * reply registers no watch.
