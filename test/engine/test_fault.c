@@ -31,6 +31,12 @@
  *   FAULT_CASE=text  only the cases whose name contains it
  *   FAULT_EACH=1     a process for each point, and all failures, not the first
  *   FAULT_MOST=n     most steps for a case; more are thinned out evenly; 0: all
+ *   FAULT_ALIKE=n    so many steps below the same calls of the engine, in all
+ *                    cases together (4); 0: all
+ *
+ * A case repeats most of what others do: the same calls of the engine reach the
+ * same step.  A few of these are tried; all are by FAULT_ALIKE=0, which .ci/run
+ * does.
  */
 #include "test/test.h"
 
@@ -49,6 +55,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <unwind.h>
 
 /* ------------------------------------------------------------------------
  * The fault: which step of which kind goes wrong, and how
@@ -79,11 +86,83 @@ static struct fault {
 
 enum { ENDLESS = 200000 }; /* calls */
 
+/* ------------------------------------------------------------------------
+ * Where a test stands, for its messages; survives it in shared memory
+ * --------------------------------------------------------------------- */
+
+#define MOST_CASES 160
+enum { STACKS = 1 << 14 };
+static struct shared {
+  long steps[KINDS], points[KINDS];
+  struct {
+    uint64_t hash; /* of the engine's calls above a step; 0: free */
+    long times;
+  } stacks[STACKS];
+  char stands[KINDS][MOST_CASES][200]; /* "" once a test is through */
+} * shared;
+static char *point; /* the running test's */
+static bool each;   /* FAULT_EACH */
+
+/* ------------------------------------------------------------------------
+ * Which steps are tried
+ * --------------------------------------------------------------------- */
+
+enum { MOST_STEPS = 1 << 16 };
+static bool dull[MOST_STEPS]; /* of the case's steps: enough alike were tried */
+
+static long setting(const char *name, long otherwise) {
+  const char *text = getenv(name);
+  return text ? atol(text) : otherwise;
+}
+
+/* All are tried where a case's steps are thinned out by the environment. */
+static long most_alike(void) {
+  long most = setting("FAULT_ALIKE", getenv("FAULT_MOST") ? 0 : 4);
+  return most > 0 ? most : LONG_MAX;
+}
+
+static int call_with_fault(void);
+extern char __executable_start, etext; /* the linker's: where our code lies */
+
+/* Of the calls above, those of the engine and of the case; SQLite's own are as
+ * many as there are ways to prepare a statement. */
+static _Unwind_Reason_Code hash_frame(struct _Unwind_Context *c, void *hash) {
+  uintptr_t at = (uintptr_t)_Unwind_GetIP(c);
+  uint64_t *h = hash;
+  if ((uintptr_t)_Unwind_GetRegionStart(c) == (uintptr_t)call_with_fault)
+    return _URC_NORMAL_STOP;
+  if (at >= (uintptr_t)&__executable_start && at < (uintptr_t)&etext)
+    *h = (*h ^ at) * UINT64_C(1099511628211);
+  return _URC_NO_REASON;
+}
+
+/* How often the calls above were met, in all cases.  A full table counts what
+ * it lacks as new. */
+static long times_met(enum kind kind) {
+  uint64_t hash = UINT64_C(14695981039346656037) + kind;
+  _Unwind_Backtrace(hash_frame, &hash);
+  hash |= 1;
+  for (int i = 0; i < 100; i++) {
+    uint64_t at = (hash / 2 + (uint64_t)i) % STACKS;
+    if (!shared->stacks[at].hash) shared->stacks[at].hash = hash;
+    if (shared->stacks[at].hash == hash) return shared->stacks[at].times++;
+  }
+  return 0;
+}
+
+/* In the undisturbed run: is the step worth a fault? */
+static void note_step(enum kind kind, long step) {
+  if (step < MOST_STEPS) dull[step] = times_met(kind) >= most_alike();
+}
+
+/* ---- the fault itself ---- */
+
 /* Does this step, a call of a function, go wrong, and with which error of a
  * list that ends by 0?  0: it does not. */
 static int fault_pick(enum kind kind, const char *function, const int *errors) {
   if (!fault.armed || fault.kind != kind) return 0;
   long step = ++fault.steps;
+  if (!fault.at) note_step(kind, step);
   if (!fault.at || step < fault.at) return 0;
   if (step == fault.at) {
     fault.reached = true;
@@ -98,18 +177,6 @@ static int fault_pick(enum kind kind, const char *function, const int *errors) {
 
 #define FAULT(kind, ...) \
   fault_pick(kind, __func__, (const int[]){__VA_ARGS__, 0})
-
-/* ------------------------------------------------------------------------
- * Where a test stands, for its messages; survives it in shared memory
- * --------------------------------------------------------------------- */
-
-#define MOST_CASES 160
-static struct shared {
-  long steps[KINDS], points[KINDS];
-  char stands[KINDS][MOST_CASES][200]; /* "" once a test is through */
-} * shared;
-static char *point; /* the running test's */
-static bool each;   /* FAULT_EACH */
 
 /* End the test, with the point at which it stands. */
 __attribute__((format(printf, 1, 2), noreturn)) static void stop_at(
@@ -1198,7 +1265,7 @@ static void judge_handle(int rc) {
 }
 
 /* The call, with the fault that is set. */
-static int call_with_fault(void) {
+__attribute__((noinline)) static int call_with_fault(void) {
   zke *const untouched = (zke *)(void *)bytes;
   outputs_reset();
   if (has(OPENS)) t.opened = untouched;
@@ -1893,23 +1960,35 @@ static bool run_step(const fault_case *c, bool memory, const char *name,
   return run_with(c, memory, name, at, 0, ALL);
 }
 
-/* How many steps of a case are tried.  SQLite's allocations are many and much
- * alike: of those each case tries others than its neighbours. */
+/* How many steps of a case are tried.  Where alike ones are not left out,
+ * SQLite's allocations are too many: of those each case tries others than its
+ * neighbours. */
 static long most_steps(const fault_case *c) {
   const char *most = getenv("FAULT_MOST");
   if (most) return atol(most) > 0 ? atol(most) : LONG_MAX;
   if (c->most) return c->most;
-  return fault.kind == SQLITE ? 60 : 2000;
+  return fault.kind == SQLITE && most_alike() == LONG_MAX ? 60 : 2000;
+}
+
+/* The steps of the undisturbed run that are worth a fault; how many. */
+static long choose_steps(long *chosen) {
+  long count = 0;
+  for (long at = 1; at <= fault.steps && at < MOST_STEPS; at++)
+    if (!dull[at]) chosen[count++] = at;
+  return count;
 }
 
 static void run_case(const fault_case *c, bool memory, const char *name) {
+  static long chosen[MOST_STEPS];
   reference.known = false;
+  memset(dull, 0, sizeof dull);
   run_with(c, memory, name, 0, 0, ONCE);
   if (each && other) close_one(&other);
-  long stride = (fault.steps - 1) / most_steps(c) + 1;
+  long count = choose_steps(chosen);
+  long stride = (count - 1) / most_steps(c) + 1;
   shared->steps[fault.kind] += fault.steps;
-  for (long at = 1 + (c - cases) % stride; run_step(c, memory, name, at);)
-    at += stride;
+  for (long i = (c - cases) % stride; i < count; i += stride)
+    if (!run_step(c, memory, name, chosen[i])) break;
 }
 
 static void run_loop(enum kind kind, int number) {
