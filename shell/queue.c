@@ -21,6 +21,7 @@ typedef struct queue_of {
   zke_queue *queue;
 } queue_of;
 
+/* Releases what queue_open() has made. */
 static void queue_close(queue_of *q) {
   zke_queue_free(q->queue);
   free(q->path);
@@ -34,11 +35,12 @@ enum { NEW_ATTEMPTS = 5 };
 /* listener: NULL, or what hears of context's losses */
 static int queue_open_for(call *c, queue_of *q, zke_queue_fn listener,
                           void *context) {
-  int64_t limit, attempts;
+  int64_t limit, attempts, visible_ms;
   *q = (queue_of){NULL, NULL};
   int status = option_number(c, 'm', 1, INT32_MAX, 0, &limit);
   if (!status)
     status = option_number(c, 'a', 0, INT32_MAX, NEW_ATTEMPTS, &attempts);
+  if (!status) status = option_duration(c, 'V', 0, &visible_ms);
   if (!status) status = arg_place(c, 0, "queues", &q->path);
   if (status) return status;
   zke_queue_options o = {.size = sizeof o,
@@ -46,7 +48,8 @@ static int queue_open_for(call *c, queue_of *q, zke_queue_fn listener,
                          .attempts = has(c, 'a') ? (int)attempts : 0,
                          .new_attempts = (int)attempts,
                          .listener = listener,
-                         .context = context};
+                         .context = context,
+                         .claim_ms = visible_ms};
   int rc = zke_queue_new(c->z, q->path, &o, &q->queue);
   if (rc == ZKE_OK) return 0;
   status = fail_rc(c, rc);
@@ -54,6 +57,7 @@ static int queue_open_for(call *c, queue_of *q, zke_queue_fn listener,
   return status;
 }
 
+/* For putting and looking, where no claim can be lost. */
 static int queue_open(call *c, queue_of *q) {
   return queue_open_for(c, q, NULL, NULL);
 }
@@ -88,8 +92,13 @@ typedef struct push {
   size_t len, room;
 } push;
 
+/* Reads the options of each item; returns a status, as most functions here do.
+ * --delay becomes a time when the command begins, not for each line. */
 static int push_options(push *p) {
   int64_t priority, delay;
+  const word *key = value_of(p->c, 'k');
+  if (key && has(p->c, 'l'))
+    return fail_usage(p->c, "--key is for one item, --lines has many");
   int status = patience_of(p->c, &p->p);
   if (!status) status = option_number(p->c, 'p', 1, 999, 100, &priority);
   if (!status) status = option_duration(p->c, 'd', 0, &delay);
@@ -97,10 +106,12 @@ static int push_options(push *p) {
   p->o = (zke_queue_put_options){.size = sizeof p->o,
                                  .priority = (int)priority,
                                  .ephemeral = has(p->c, 'e'),
-                                 .due_ms = delay ? wall_now() + delay : 0};
+                                 .due_ms = delay ? wall_now() + delay : 0,
+                                 .key = key ? key->text : NULL};
   return 0;
 }
 
+/* Puts them in one step, waiting for room as long as --wait says. */
 static int push_values(push *p, const zke_queue_value *values, int count) {
   cancel_by(p->c, cancel_queue, p->queue);
   int rc = zke_queue_put_all(p->queue, values, count, &p->o, p->p.deadline);
@@ -110,6 +121,7 @@ static int push_values(push *p, const zke_queue_value *values, int count) {
   return 0;
 }
 
+/* Puts the one item of the arguments. */
 static int push_data(push *p) {
   char *data = NULL;
   int len;
@@ -163,6 +175,7 @@ static int push_read(push *p) {
   return 0;
 }
 
+/* Puts line by line what comes, and prints how many went in. */
 static int push_stream(push *p) {
   int status = 0;
   while (!status && !p->end) {
@@ -177,6 +190,8 @@ static int push_stream(push *p) {
   return status ? status : told;
 }
 
+/* Puts the lines of --input, or of standard input where that has no commands.
+ */
 static int push_lines(push *p) {
   const word *file = value_of(p->c, 'i');
   bool ours = file && !word_is(file, "-");
@@ -195,6 +210,7 @@ static int push_lines(push *p) {
   return status;
 }
 
+/* queue push */
 static int push_run(call *c) {
   queue_of q;
   push p = {.c = c};
@@ -212,6 +228,7 @@ static int push_run(call *c) {
   return status;
 }
 
+/* What --lines prints for people. */
 static void push_human(call *c, json_t *row, FILE *out) {
   int64_t count = json_integer_value(json_object_get(row, "items"));
   (void)c;
@@ -222,6 +239,7 @@ static void push_human(call *c, json_t *row, FILE *out) {
  * Out
  * --------------------------------------------------------------------- */
 
+/* An item as it is printed; the token stands there where it is claimed. */
 static json_t *item_row(const zke_queue_item *item) {
   json_t *row = json_pack("{s:o,s:o,s:i,s:i,s:I}", "data",
                           json_data(item->data, item->len), "item",
@@ -236,8 +254,9 @@ typedef struct claim {
   shared s;
   zke_queue *queue;
   zke_queue_item *item;
-  atomic_bool ack;  /* done, and not given back */
-  atomic_bool lost; /* as the listener has heard */
+  atomic_bool ack;       /* done, and not given back */
+  atomic_llong delay_ms; /* given back for later */
+  atomic_bool lost;      /* as the listener has heard */
 } claim;
 
 /* A zkembed code.  Who is to be told why it waits is told so first. */
@@ -255,6 +274,7 @@ static int claim_next(call *c, zke_queue *queue, const patience *p,
   return rc;
 }
 
+/* For guard_run(): does the file still say that the item is claimed? */
 static int claim_check(void *object) {
   claim *k = object;
   return zke_queue_check(k->queue, k->item);
@@ -278,7 +298,7 @@ static int claim_end(call *c, const claim *k, int status) {
  * A command of the user's for each item
  * --------------------------------------------------------------------- */
 
-enum { ITEM_TEXTS = 4, ITEM_TEXT_MOST = 100 * 1024 /* Linux has 128 KiB */ };
+enum { ITEM_TEXTS = 5, ITEM_TEXT_MOST = 100 * 1024 /* Linux has 128 KiB */ };
 
 /* "NAME=value"; false without memory. */
 __attribute__((format(printf, 3, 4))) static bool item_text(char **texts,
@@ -302,6 +322,7 @@ static bool item_texts(const zke_queue_item *item, char **texts, int *count) {
   return item_text(texts, count, "ZKE_ITEM=%s", item->name) &&
          item_text(texts, count, "ZKE_ITEM_PRIORITY=%d", item->priority) &&
          item_text(texts, count, "ZKE_ITEM_ATTEMPTS=%d", item->attempts) &&
+         item_text(texts, count, "ZKE_ITEM_KEY=%s", item->key) &&
          item_text(texts, count, "ZKE_ITEM_DATA=%s", text ? item->data : "");
 }
 
@@ -391,12 +412,16 @@ static void pop_heard(zke_queue *queue, int event, int64_t token,
   (void)queue, (void)event, (void)token, (void)name, (void)context;
 }
 
+/* queue pop */
 static int pop_run(call *c) {
   queue_of q;
   if (has(c, 'g') && (!has(c, 'f') || !c->child))
     return fail_usage(c, "--go-on is for --follow with a command");
   if (has(c, 'b') && !has(c, 'g'))
     return fail_usage(c, "--back-off is for --go-on");
+  if (has(c, 'V') && !c->child)
+    return fail_usage(c,
+                      "--visibility is for a command that works on the item");
   int status = c->child ? guard_options(c) : 0;
   if (!status)
     status = queue_open_for(c, &q, c->child ? pop_heard : NULL, NULL);
@@ -410,11 +435,14 @@ static int pop_run(call *c) {
  * Claims that the session holds
  * --------------------------------------------------------------------- */
 
+/* The held_class of claims.  Called once, by ack, release or the session's
+ * end. */
 static int claim_on_release(void *object) {
   claim *k = object;
   if (atomic_load(&k->ack))
     return zke_queue_ack(k->queue, k->item, NULL, 0, NULL);
-  return zke_queue_release(k->queue, k->item);
+  return zke_queue_release_after(k->queue, k->item, atomic_load(&k->delay_ms),
+                                 NULL);
 }
 
 /* 0 where it was lost. */
@@ -423,6 +451,7 @@ static int64_t claim_on_token(void *object) {
   return atomic_load(&k->lost) ? 0 : k->item->token;
 }
 
+/* When the session and the last command have let go of it. */
 static void claim_free(void *object) {
   claim *k = object;
   zke_queue_free(k->queue);
@@ -439,6 +468,7 @@ static char *claim_path(const char *queue, const char *item) {
   return asprintf(&path, "%s/%s", queue, item) < 0 ? NULL : path;
 }
 
+/* A listener: "held" and ack are to know of a loss. */
 static void claim_heard(zke_queue *queue, int event, int64_t token,
                         const char *name, void *context) {
   claim *k = context;
@@ -462,6 +492,7 @@ static int claim_hold(call *c, const char *queue, claim *k) {
   return status;
 }
 
+/* Claims an item by an object of its own, which lives as long as the claim. */
 static int claim_with(call *c, const patience *p, claim *k) {
   queue_of q;
   int status = queue_open_for(c, &q, claim_heard, k);
@@ -473,6 +504,7 @@ static int claim_with(call *c, const patience *p, claim *k) {
   return status;
 }
 
+/* queue claim: only where the session outlives the command. */
 static int claim_run(call *c) {
   patience p;
   if (!c->sh->persists)
@@ -496,6 +528,7 @@ typedef struct latest {
   char *path; /* for free() */
 } latest;
 
+/* For held_each(), which begins with the latest: keeps the first that fits. */
 static void latest_one(void *arg, const held_class *class_, const char *path,
                        void *object) {
   latest *l = arg;
@@ -526,12 +559,16 @@ static int claim_of(call *c, char **path_out) {
   return status;
 }
 
+/* The claim that the arguments name is acknowledged, or given back. */
 static int claim_finish(call *c, bool ack) {
   char *path;
-  int status = claim_of(c, &path);
+  int64_t delay_ms;
+  int status = option_duration(c, 'd', 0, &delay_ms);
+  if (!status) status = claim_of(c, &path);
   if (status) return status;
   claim *k = shared_held(c, &claim_class, path);
   if (k && ack) atomic_store(&k->ack, true);
+  if (k) atomic_store(&k->delay_ms, delay_ms);
   status = held_release(c, claim_class.kind, path, 0);
   shared_drop(k);
   free(path);
@@ -541,10 +578,33 @@ static int claim_finish(call *c, bool ack) {
 static int ack_run(call *c) { return claim_finish(c, true); }
 static int release_run(call *c) { return claim_finish(c, false); }
 
+/* The claim that the arguments name ends later. */
+static int prolong_run(call *c) {
+  char *path;
+  int64_t ms;
+  int status = option_duration(c, 'V', 0, &ms);
+  if (!status && ms == 0)
+    status = fail_usage(c, "queue prolong wants --visibility DURATION");
+  if (!status) status = claim_of(c, &path);
+  if (status) return status;
+  claim *k = shared_held(c, &claim_class, path);
+  if (!k) {
+    status =
+        fail(c, STATUS_NO, "NOTHELD", "this session has not claimed %s", path);
+  } else {
+    int rc = zke_queue_prolong(k->queue, k->item, ms);
+    if (rc != ZKE_OK) status = fail_rc(c, rc);
+    shared_drop(k);
+  }
+  free(path);
+  return status;
+}
+
 /* ------------------------------------------------------------------------
  * Dead letters
  * --------------------------------------------------------------------- */
 
+/* A letter_fn: puts a letter back, waiting for room. */
 static int requeue_one(call *c, const queue_of *q, const patience *p,
                        const char *name) {
   cancel_by(c, cancel_queue, q->queue);
@@ -553,6 +613,7 @@ static int requeue_one(call *c, const queue_of *q, const patience *p,
   return rc == ZKE_OK ? 0 : fail_wait(c, p, rc);
 }
 
+/* A letter_fn: removes a letter. */
 static int drop_one(call *c, const queue_of *q, const patience *p,
                     const char *name) {
   (void)p;
@@ -579,6 +640,7 @@ static int each_letter(call *c, const queue_of *q, const patience *p,
   return status;
 }
 
+/* Does it with the letter that argument 1 names, or with all of them. */
 static int letters(call *c, letter_fn *fn) {
   queue_of q;
   patience p;
@@ -600,6 +662,7 @@ static int drop_run(call *c) { return letters(c, drop_one); }
  * The end of a queue
  * --------------------------------------------------------------------- */
 
+/* queue rm */
 static int rm_run(call *c) {
   queue_of q;
   int status = queue_open_existing(c, &q);
@@ -614,6 +677,7 @@ static int rm_run(call *c) {
  * Looking
  * --------------------------------------------------------------------- */
 
+/* queue peek */
 static int peek_run(call *c) {
   queue_of q;
   zke_queue_item *item;
@@ -626,6 +690,7 @@ static int peek_run(call *c) {
   return status;
 }
 
+/* queue size */
 static int size_run(call *c) {
   queue_of q;
   zke_queue_counts n;
@@ -641,10 +706,12 @@ static int size_run(call *c) {
                    "limit", n.limit, "attempts", n.attempts));
 }
 
+/* In one word; what is not due yet is claimed by nobody. */
 static const char *state_of(const zke_queue_entry *e) {
   return e->claimed ? "claimed" : e->due_ms > wall_now() ? "delayed" : "ready";
 }
 
+/* Who works on it, for people. */
 static json_t *holder_of(const zke_queue_entry *e) {
   return *e->identity
              ? json_sprintf("%s (pid %" PRId64 ")", e->identity, e->pid)
@@ -669,6 +736,7 @@ static json_t *letter_row(const call *c, const zke_queue_entry *e) {
   return row;
 }
 
+/* An item in the list; people do not get what would not fit. */
 static json_t *entry_row(const call *c, const zke_queue_entry *e) {
   json_t *row = json_pack("{s:o,s:s,s:i,s:i,s:I}", "item", json_text(e->name),
                           "state", state_of(e), "priority", e->priority,
@@ -688,6 +756,7 @@ static json_t *entry_row(const call *c, const zke_queue_entry *e) {
                       e->claimed ? json_session(e->session) : json_null());
   json_object_set_new(row, "since", json_time(e->since_ms));
   json_object_set_new(row, "token", json_time(e->token));
+  json_object_set_new(row, "key", *e->key ? json_text(e->key) : json_null());
   return row;
 }
 
@@ -707,6 +776,7 @@ static int entry_data(call *c, const char *queue, const zke_queue_entry *e,
   return 0;
 }
 
+/* Prints the rows, until somebody interrupts. */
 static int list_entries(call *c, const queue_of *q,
                         const zke_queue_entries *all) {
   int status = 0;
@@ -723,6 +793,7 @@ static int list_entries(call *c, const queue_of *q,
   return status;
 }
 
+/* queue list */
 static int list_run(call *c) {
   queue_of q;
   zke_queue_entries *all;
@@ -745,17 +816,27 @@ static int list_run(call *c) {
  * --------------------------------------------------------------------- */
 
 static const option push_table[] = {
-    {'p', "priority", "N"}, {'d', "delay", "DURATION"},
-    {'l', "lines", NULL},   {'e', "ephemeral", NULL},
-    {'m', "limit", "N"},    {'a', "attempts", "N"},
-    OPTIONS_DATA,           OPTIONS_PATIENCE,
-    {'\0', NULL, NULL}};
-static const option pop_table[] = {
-    {'f', "follow", NULL},  {'g', "go-on", NULL}, {'b', "back-off", "DURATION"},
-    {'a', "attempts", "N"}, OPTIONS_PATIENCE,     OPTIONS_GUARD,
-    {'\0', NULL, NULL}};
-static const option claim_table[] = {
-    {'a', "attempts", "N"}, OPTIONS_PATIENCE, {'\0', NULL, NULL}};
+    {'p', "priority", "N"},   {'d', "delay", "DURATION"},
+    {'k', "key", "KEY"},      {'l', "lines", NULL},
+    {'e', "ephemeral", NULL}, {'m', "limit", "N"},
+    {'a', "attempts", "N"},   OPTIONS_DATA,
+    OPTIONS_PATIENCE,         {'\0', NULL, NULL}};
+static const option pop_table[] = {{'f', "follow", NULL},
+                                   {'g', "go-on", NULL},
+                                   {'b', "back-off", "DURATION"},
+                                   {'a', "attempts", "N"},
+                                   {'V', "visibility", "DURATION"},
+                                   OPTIONS_PATIENCE,
+                                   OPTIONS_GUARD,
+                                   {'\0', NULL, NULL}};
+static const option claim_table[] = {{'a', "attempts", "N"},
+                                     {'V', "visibility", "DURATION"},
+                                     OPTIONS_PATIENCE,
+                                     {'\0', NULL, NULL}};
+static const option release_table[] = {{'d', "delay", "DURATION"},
+                                       {'\0', NULL, NULL}};
+static const option prolong_table[] = {{'V', "visibility", "DURATION"},
+                                       {'\0', NULL, NULL}};
 static const option requeue_table[] = {
     {'A', "all", NULL}, OPTIONS_PATIENCE, {'\0', NULL, NULL}};
 static const option rm_table[] = {{'f', "force", NULL}, {'\0', NULL, NULL}};
@@ -765,39 +846,47 @@ static const option list_table[] = {
 
 const command queue_commands[] = {
     {"queue",
-     "push | pop | claim | ack | release | peek | list | size | requeue | drop "
+     "push | pop | claim | prolong | ack | release | peek | list | size | "
+     "requeue | drop "
      "| rm NAME …",
      "items for whoever comes first: work queues", NULL, 0, -1, VERBS,
      STYLE_LINE, NULL, NULL},
     {"queue push",
      "NAME [DATA | --base64 TEXT | --input FILE | --null | --lines [--input "
-     "FILE]] [--priority N] [--delay DURATION] [--ephemeral] [--limit N] "
+     "FILE]] [--priority N] [--delay DURATION] [--key KEY] [--ephemeral] "
+     "[--limit N] "
      "[--attempts N] [--wait DURATION | --nonblock] [-E CODE]",
      "put an item into a queue, or each line of standard input", push_table, 1,
      2, CREATES_FILE | HIDDEN, STYLE_LINE, push_run, push_human},
     {"queue pop",
      "NAME [--wait DURATION | --nonblock] [-E CODE] [--follow [--go-on "
-     "[--back-off DURATION]]] [--attempts N] [--on-lost kill|warn] [--grace "
+     "[--back-off DURATION]]] [--attempts N] [--visibility DURATION] "
+     "[--on-lost kill|warn] [--grace "
      "DURATION] [--close | --wait-all] "
      "[--outlive] "
      "[-- CMD ARGS…]",
      "take the first item and print it, or have CMD work on it", pop_table, 1,
      1, CREATES_FILE | TAKES_CHILD | HIDDEN, STYLE_VALUE, pop_run, NULL},
     {"queue claim",
-     "NAME [--wait DURATION | --nonblock] [-E CODE] [--attempts N]",
+     "NAME [--wait DURATION | --nonblock] [-E CODE] [--attempts N] "
+     "[--visibility DURATION]",
      "claim the first item, until ack, release or the session's end",
      claim_table, 1, 1, CREATES_FILE | HIDDEN, STYLE_LINE, claim_run, NULL},
     {"queue ack", "NAME [ITEM]", "a claimed item is done: remove it", NULL, 1,
      2, NEEDS_SESSION | HIDDEN, STYLE_LINE, ack_run, NULL},
-    {"queue release", "NAME [ITEM]", "give a claimed item back", NULL, 1, 2,
-     NEEDS_SESSION | HIDDEN, STYLE_LINE, release_run, NULL},
+    {"queue prolong", "NAME [ITEM] --visibility DURATION",
+     "a claimed item is worked on for so much longer", prolong_table, 1, 2,
+     NEEDS_SESSION | HIDDEN, STYLE_LINE, prolong_run, NULL},
+    {"queue release", "NAME [ITEM] [--delay DURATION]",
+     "give a claimed item back", release_table, 1, 2, NEEDS_SESSION | HIDDEN,
+     STYLE_LINE, release_run, NULL},
     {"queue peek", "NAME", "print the item that comes next, leave it there",
-     NULL, 1, 1, NEEDS_SESSION | HIDDEN, STYLE_VALUE, peek_run, NULL},
+     NULL, 1, 1, NEEDS_FILE | HIDDEN, STYLE_VALUE, peek_run, NULL},
     {"queue list", "NAME [--dead] [--data]",
      "print the items in their order, and who works on them", list_table, 1, 1,
-     NEEDS_SESSION | HIDDEN, STYLE_TABLE, list_run, NULL},
+     NEEDS_FILE | HIDDEN, STYLE_TABLE, list_run, NULL},
     {"queue size", "NAME", "print how many items are in which state", NULL, 1,
-     1, NEEDS_SESSION | HIDDEN, STYLE_RECORD, size_run, NULL},
+     1, NEEDS_FILE | HIDDEN, STYLE_RECORD, size_run, NULL},
     {"queue requeue",
      "NAME ITEM | NAME --all [--wait DURATION | --nonblock] [-E CODE]",
      "put dead letters back into their queue", requeue_table, 1, 2,

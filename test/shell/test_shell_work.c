@@ -130,6 +130,10 @@ static const char *const looks[] = {
     "txn status t",
     "txn pending",
     "txn pending a",
+    "queue peek q",
+    "queue list q --data",
+    "queue list q --dead",
+    "queue size q",
     "locks",
     "sessions",
     "held",
@@ -146,7 +150,8 @@ static void enter_data(const char *directory) {
   ck_assert_int_eq(chdir(directory), 0);
   ck_assert_int_eq(
       run("umask 022; exec >/dev/null; for made in 'create /a 1' 'barrier set "
-          "b' 'txn begin t a b' 'once job --every 1h -- true'; do "
+          "b' 'txn begin t a b' 'queue push q 1' 'once job --every 1h -- "
+          "true'; do "
           "zke app.db $made || exit; done"),
       0);
 }
