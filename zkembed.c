@@ -9072,6 +9072,22 @@ static void store_free(store *s) {
   mem_free(s);
 }
 
+/* Take what the options say of the store; defaults stand in place of zeros. */
+static void store_set_options(store *s, const zke_options *o) {
+  s->os = *o->os;
+  s->log = o->log;
+  s->log_context = o->log_context;
+  s->readonly = (o->flags & ZKE_OPEN_READONLY) != 0;
+  s->read_locks = (o->flags & ZKE_OPEN_READ_LOCKS) != 0;
+  s->plain_log = (o->flags & ZKE_OPEN_PLAIN_LOG) != 0;
+  s->durability = o->durability;
+  s->data_limit = (int)store_default(o->data_limit, 1048576);
+  s->cache_kib = (int)store_default(o->cache_kib, 256);
+  s->notice_limit = (int)store_default(o->notice_limit, 128);
+  s->busy = store_default(o->busy_timeout_ms, 5000) * ZKE_MS;
+  s->container = store_default(o->container_ms, 60000);
+}
+
 /* Make a store with its settings and nothing open.  Its lock is held by the
  * thread that opens it.  The phase spreads the ticks of processes that were
  * started together. */
@@ -9083,19 +9099,8 @@ static int store_new(const char *name, const zke_options *o, store **out) {
   s->a = a;
   s->gate_fd = s->line_fd = s->live_fd = s->shard_fd = -1;
   s->line_from = LINE_FIRST_PLACE;
-  s->os = *o->os;
-  s->log = o->log;
-  s->log_context = o->log_context;
   s->memory = strcmp(name, ":memory:") == 0;
-  s->readonly = (o->flags & ZKE_OPEN_READONLY) != 0;
-  s->read_locks = (o->flags & ZKE_OPEN_READ_LOCKS) != 0;
-  s->plain_log = (o->flags & ZKE_OPEN_PLAIN_LOG) != 0;
-  s->durability = o->durability;
-  s->data_limit = (int)store_default(o->data_limit, 1048576);
-  s->cache_kib = (int)store_default(o->cache_kib, 256);
-  s->notice_limit = (int)store_default(o->notice_limit, 128);
-  s->busy = store_default(o->busy_timeout_ms, 5000) * ZKE_MS;
-  s->container = store_default(o->container_ms, 60000);
+  store_set_options(s, o);
   s->wal_limit = ZKE_CHECKPOINT_PAGES;
   s->locked = true; /* by the thread that opens */
   s->since = INT64_MAX;
