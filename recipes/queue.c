@@ -28,7 +28,8 @@
  *       that name, and by Q1 relies on that version: so a claim that was
  *       prolonged or acknowledged since is not taken over.  An item that is
  *       given back with a delay has the same two znodes, which then belong to
- *       no session: whoever comes after that time takes it over.
+ *       no session: whoever comes after that time takes it over.  A claim that
+ *       is to end sooner is written to, which wakes those who wait for it.
  *   Q8  An item with a key has two znodes in "keys", made and deleted in one
  *       step with it: one named for the key, so that there is one such item,
  *       and one named for the item, so that its consumer knows the key.
@@ -149,6 +150,7 @@ struct zke_queue {
   /* the first items as of the last look, and all claims */
   queue_page entry, later;
   zke_strings *claimed;  /* all names of "taken" */
+  int64_t claimed_zxid;  /* of the last change of these */
   queue_marker *markers; /* of these, by item: one for each */
   int marker_count;
   int64_t due;   /* of the earliest that was found not due; or ZKE_FOREVER */
@@ -624,6 +626,7 @@ static int queue_keep_claims(zke_queue *q, zke_op_result *read) {
     return zke_recipe_fail(read->rc, "cannot read %s", q->taken);
   zke_free(q->claimed);
   q->claimed = read->children;
+  q->claimed_zxid = read->stat.pzxid;
   read->children = NULL;
   if (!q->claimed) q->claimed = zke_alloc(q->r.z, sizeof *q->claimed);
   return q->claimed ? queue_keep_markers(q) : ZKE_NOMEM;
@@ -1690,9 +1693,11 @@ static bool queue_is_watched(const queue_wait *w, int type, const char *path) {
   return x != NULL;
 }
 
-/* Watch directory/name (name may be NULL) unless that is done already. */
+/* Watch directory/name (name may be NULL) unless that is done already.
+ *
+ *   stat_out  set where it is watched from now on, or NULL */
 static int queue_watch_node(queue_wait *w, int type, const char *directory,
-                            const char *name) {
+                            const char *name, zke_stat *stat_out) {
   zke_queue *q = w->q;
   size_t size = strlen(directory) + (name ? strlen(name) : 0) + 2;
   queue_watch *x = zke_alloc(q->r.z, sizeof *x + size);
@@ -1703,9 +1708,11 @@ static int queue_watch_node(queue_wait *w, int type, const char *directory,
            name ? name : "");
   bool known = queue_is_watched(w, type, x->path);
   if (!known && type == ZKE_WATCH_CHILD) {
-    rc = zke_children(q->r.z, x->path, zke_recipe_watcher, &q->r, NULL, NULL);
+    rc = zke_children(q->r.z, x->path, zke_recipe_watcher, &q->r, NULL,
+                      stat_out);
   } else if (!known) {
-    rc = zke_get(q->r.z, x->path, zke_recipe_watcher, &q->r, NULL, NULL, NULL);
+    rc = zke_get(q->r.z, x->path, zke_recipe_watcher, &q->r, NULL, NULL,
+                 stat_out);
   }
   if (known || rc != ZKE_OK) {
     zke_free(x);
@@ -1767,7 +1774,7 @@ static int queue_see_place(queue_wait *w) {
 static int queue_watch_entries(queue_wait *w) {
   zke_queue *q = w->q;
   int type = w == &q->taking ? ZKE_WATCH_DATA : ZKE_WATCH_CHILD;
-  int rc = queue_watch_node(w, type, q->entries, NULL);
+  int rc = queue_watch_node(w, type, q->entries, NULL, NULL);
   if (rc != ZKE_NONODE) return rc;
   q->placed = false;
   return QUEUE_AGAIN;
@@ -1782,6 +1789,24 @@ static int64_t queue_next(zke_queue *q, int64_t most) {
   return q->until < due ? q->until : due;
 }
 
+/* Watch each claim of the last look.  QUEUE_AGAIN: one of them has gone since,
+ * or another claim or a delay stands in its place, or it ends at another time:
+ * the look knows nothing of when that is. */
+static int queue_watch_claims(queue_wait *w) {
+  zke_queue *q = w->q;
+  bool changed = false;
+  queue_name n;
+  for (int i = 0; i < q->claimed->count; i++) {
+    const char *name = q->claimed->data[i];
+    zke_stat stat = {0};
+    if (!queue_parse(name, &n)) continue;
+    int rc = queue_watch_node(w, ZKE_WATCH_DATA, q->taken, name, &stat);
+    if (rc != ZKE_OK) return rc == ZKE_NONODE ? QUEUE_AGAIN : rc;
+    if (stat.mzxid > q->claimed_zxid) changed = true;
+  }
+  return changed ? QUEUE_AGAIN : ZKE_OK;
+}
+
 /* Is there an item to take?  If not, watch for a put and for the end of each
  * claim, by the kernel where its owner dies. */
 static int queue_look_for_item(queue_wait *w) {
@@ -1794,13 +1819,7 @@ static int queue_look_for_item(queue_wait *w) {
   if (rc == ZKE_OK) w->state = WAIT_READY;
   if (rc != QUEUE_NOTHING) return rc;
   w->due = queue_next(q, QUEUE_CLOCK_MS);
-  rc = ZKE_OK;
-  for (int i = 0; i < q->claimed->count && rc == ZKE_OK; i++) {
-    const char *name = q->claimed->data[i];
-    if (queue_parse(name, &n))
-      rc = queue_watch_node(w, ZKE_WATCH_DATA, q->taken, name);
-  }
-  return rc == ZKE_NONODE ? QUEUE_AGAIN : rc;
+  return queue_watch_claims(w);
 }
 
 static int queue_look_for_room(queue_wait *w) {
@@ -2419,14 +2438,27 @@ int zke_queue_ack_all(zke_queue *queue, zke_queue_item *const *items,
   return queue_ack_entered(queue, &d);
 }
 
-/* Have the claim end at another time.  What may have been made, and cannot be
- * looked for, counts as not made: then the acknowledgement finds it lost. */
+/* When a claim with that marker ends, of zke_now(); NULL: for ever. */
+static int64_t queue_claim_end(const char *marker) {
+  queue_marker m;
+  bool ends = marker && queue_parse_marker(queue_base(marker), &m);
+  return ends ? m.ms : ZKE_FOREVER;
+}
+
+/* Have the claim end at another time.  Those who wait sleep until the time they
+ * know, unless the claim's znode is written to: that is done where it ends
+ * sooner, so that a consumer that prolongs again and again wakes nobody.  What
+ * may have been made, and cannot be looked for, counts as not made: then the
+ * acknowledgement finds it lost. */
 static int queue_prolong(zke_queue *q, queue_claim *c,
                          const zke_queue_item *item, char *until) {
   queue_step *s = queue_step_new(q->r.z, 4);
   if (!s) return ZKE_NOMEM;
   zke_op *op = &s->ops[OP_FIRST];
-  zke_op_check(op++, c->path, -1);
+  if (queue_claim_end(until) < queue_claim_end(c->until))
+    zke_op_set(op++, c->path, "", 0, -1);
+  else
+    zke_op_check(op++, c->path, -1);
   zke_op_check(op++, item->entry_path, item->version);
   if (c->until) zke_op_delete(op++, c->until, -1);
   int own = queue_step_end(s, op);

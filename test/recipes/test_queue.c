@@ -203,6 +203,19 @@ static void begin_wait(waiter *w, zke *session) {
   zke_queue_free(look);
 }
 
+/* Does the session watch a claim?  That is the last it does before it sleeps.
+ */
+static bool watches_claim(zke *session) {
+  zke_watch_list *list;
+  bool found = false;
+  ck_ok(zke_watches(session, &list));
+  for (int i = 0; i < list->count; i++)
+    found |= list->data[i].session == zke_session_id(session) &&
+             strncmp(list->data[i].path, PATH "/taken/entry-", 18) == 0;
+  zke_free(list);
+  return found;
+}
+
 static void end_wait(waiter *w, int rc) {
   ck_until(is_done(w), 5000);
   pthread_join(w->thread, NULL);
@@ -760,10 +773,22 @@ static long meddle_at; /* 0: not, or no more */
 static int (*meddle)(zke *other);
 static zke *meddler;
 static int meddled; /* what came of it; 1: nothing */
+static bool slept;  /* before the n-th time */
 
 static int64_t meddling_clock(void *context, int which) {
   if (meddle_at > 0 && --meddle_at == 0) meddled = meddle(meddler);
   return clock_real.clock(context, which);
+}
+
+/* Going to sleep before the n-th reading is the last moment. */
+static int meddling_poll(void *context, struct pollfd *fds, unsigned count,
+                         int timeout_ms) {
+  while (meddle_at > 0 && timeout_ms != 0) {
+    slept = true;
+    meddle_at = 0;
+    meddled = meddle(meddler);
+  }
+  return clock_real.poll(context, fds, count, timeout_ms);
 }
 
 static zke *open_meddled(void) {
@@ -773,6 +798,7 @@ static zke *open_meddled(void) {
   zke_os_default(&clock_real);
   zke_os os = clock_real;
   os.clock = meddling_clock;
+  os.poll = meddling_poll;
   ck_ok(zke_open(test_path("db"), &o, &meddler));
   o = (zke_options){.size = sizeof o, .os = &os};
   ck_ok(zke_open(test_path("db"), &o, &own));
@@ -1063,6 +1089,76 @@ TEST(a_marker_that_was_left_ends_no_later_claim) {
   ck_assert_int_eq(size_of(q[1]).claimed, 1);
   ck_assert_int_eq(children(z[2], PATH "/taken"), 1);
   close_all();
+}
+
+/* Somebody waits for a claim without an end, which its consumer has end at
+ * once: whoever sleeps hears of it, and gets the item. */
+TEST(a_claim_that_is_shortened_wakes_who_sleeps) {
+  open_all();
+  put(q[0], "a");
+  zke_queue_item *item = claim(q[0], "a");
+  for (int i = 0; i < 2; i++) {
+    waiter w = {.queue = q[1], .deadline = ZKE_FOREVER, .claiming = true};
+    begin_wait(&w, z[2]);
+    ck_until(watches_claim(z[1]), 5000);
+    ck_ok(zke_queue_prolong(q[0], item, 1));
+    end_wait(&w, ZKE_OK);
+    ck_rc(zke_queue_ack(q[0], item, NULL, 0, NULL), ZKE_LOST);
+    zke_free(item);
+    release(q[1], w.item);
+    item = claim(q[0], "a");
+    ck_ok(zke_queue_prolong(q[0], item, 60000)); /* from then on that */
+  }
+  ack(q[0], item);
+  close_all();
+}
+
+/* The only claim goes, and one whose time is over stands in its place; again at
+ * the next moment where that is inside the other's transaction. */
+static int swap_raw(zke *other) {
+  zke_strings *names = NULL;
+  zke_op ops[3];
+  char claim[100], marker[160];
+  int rc = zke_children(other, PATH "/taken", NULL, NULL, &names, NULL);
+  if (rc == ZKE_OK) {
+    snprintf(claim, sizeof claim, PATH "/taken/%s", names->data[0]);
+    snprintf(marker, sizeof marker, PATH "/taken/until-0000000000001-1-%s",
+             names->data[0]);
+    zke_op_delete(&ops[0], claim, -1);
+    zke_op_create(&ops[1], claim, "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL);
+    zke_op_create(&ops[2], marker, "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL);
+    rc = zke_multi(other, ops, 3, NULL);
+  }
+  zke_free(names);
+  if (rc != ZKE_OK) meddle_at = 1;
+  return rc;
+}
+
+/* Whenever the claim that a consumer waits for becomes another one, which ends,
+ * between its look and its sleep too: it does not sleep on. */
+TEST(a_claim_that_becomes_another_is_noticed_at_every_moment) {
+  zke *own = open_meddled();
+  zke_queue *queue, *holder;
+  zke_queue_item *held, *item;
+  ck_ok(zke_queue_new(own, PATH, NULL, &queue));
+  ck_ok(zke_queue_new(meddler, PATH, NULL, &holder));
+  slept = false;
+  for (long n = 1; !slept; n++) {
+    put(queue, "a");
+    ck_ok(zke_queue_claim(holder, soon(meddler), &held));
+    meddle_next(n, swap_raw);
+    int rc = zke_queue_claim(queue, soon(own), &item);
+    ck_assert_msg(rc == ZKE_OK, "clock reading %ld: %s", n, zke_errmsg());
+    ck_ok(meddled);
+    ack(queue, item);
+    ck_rc(zke_queue_ack(holder, held, NULL, 0, NULL), ZKE_LOST);
+    zke_free(held);
+    ck_assert_int_eq(children(own, PATH "/taken"), 0);
+  }
+  zke_queue_free(holder);
+  zke_queue_free(queue);
+  ck_ok(zke_close(own));
+  ck_ok(zke_close(meddler));
 }
 
 static zke_queue *others; /* the meddler's */
@@ -2719,6 +2815,15 @@ static int use_claims(zke *user) {
   return rc;
 }
 
+/* Give back with a delay that is over on return: whether the next claim has to
+ * wait, and makes the changes of that, is not left to chance. */
+static int delay_shortly(zke *user, zke_queue *queue,
+                         const zke_queue_item *item) {
+  int rc = zke_queue_release_after(queue, item, 1, NULL);
+  for (int64_t due = zke_wall(user) + 1; zke_wall(user) < due;) test_pause();
+  return rc;
+}
+
 /* Put with a key, claim several, prolong, give back with a delay, claim again,
  * ack; leaves nothing. */
 static int use_batches(zke *user) {
@@ -2730,7 +2835,7 @@ static int use_batches(zke *user) {
   if (rc == ZKE_OK) rc = put_key(queue, "x", "k");
   if (rc == ZKE_OK) rc = zke_queue_claim_some(queue, 2, 0, some, &count);
   if (rc == ZKE_OK) rc = zke_queue_prolong(queue, some[0], 50000);
-  if (rc == ZKE_OK) rc = zke_queue_release_after(queue, some[0], 1, NULL);
+  if (rc == ZKE_OK) rc = delay_shortly(user, queue, some[0]);
   zke_free(some[0]);
   some[0] = NULL;
   if (rc == ZKE_OK)

@@ -159,6 +159,31 @@ TEST(a_death_anywhere_is_survived) {
 
 TEST(a_lost_reply_is_survived) { recipe_lost_replies(&plain_lock); }
 
+/* A use that makes fewer changes than it did before, by chance or by what time
+ * it is: the round after its last change is the last all the same. */
+static int uses_made;
+
+static int use_less(zke *z) {
+  int rc = ZKE_OK;
+  for (int i = uses_made++ < 2 ? 3 : 1; i > 0; i--) do
+      rc = zke_set(z, "/", "", 0, -1, NULL);
+    while (rc == ZKE_CONNECTIONLOSS);
+  ck_assert_int_lt(uses_made, 20);
+  return rc;
+}
+
+static void check_nothing(zke *z, int rc) {
+  (void)z;
+  (void)rc;
+}
+
+TEST(lost_replies_end_where_changes_become_fewer) {
+  static const recipe_use u = {"fewer", NULL, use_less, check_nothing};
+  uses_made = 0;
+  recipe_lost_replies(&u);
+  ck_assert_int_gt(uses_made, 2);
+}
+
 TEST(a_fault_is_survived) { recipe_faults(&plain_lock); }
 
 /* A death comes between any two changes: after some death the node is there,
