@@ -1022,6 +1022,7 @@ TEST(an_ended_claim_is_kept_until_another_comes) {
  * come; for ever is as long as its session. */
 TEST(prolonging_keeps_the_item) {
   open_ending();
+  zke_stat stat;
   put(q[0], "a");
   zke_queue_item *item = claim(q[0], "a"), *none = NULL;
   for (int i = 0; i < 5; i++) {
@@ -1035,6 +1036,8 @@ TEST(prolonging_keeps_the_item) {
   ck_rc(zke_queue_prolong(q[0], item, 0), ZKE_BADARGUMENTS);
   ck_rc(zke_queue_prolong(q[0], NULL, 1), ZKE_BADARGUMENTS);
   ck_rc(zke_queue_prolong(q[1], item, 1), ZKE_LOST);
+  ck_ok(zke_exists(z[2], item->claim_path, NULL, NULL, &stat));
+  ck_assert_int_eq(stat.version, 0); /* whoever waits was not woken */
   ck_ok(zke_queue_prolong(q[0], item, 1));
   none = claim_soon(1, "a");
   ack(q[1], none);
