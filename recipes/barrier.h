@@ -132,6 +132,13 @@ ZKE_API int zke_barrier_wait(zke_barrier *barrier, int64_t deadline_ms);
  *                      the barrier that stands; 0: none does
  * zke_barrier_cancel - the blocking call on it returns ZKE_CANCELLED;
  *                      ZKE_IDLE where none runs.  Blocks: no
+ *
+ * The first four return ZKE_OK, or
+ *   ZKE_OTHERKIND         start: the path is not a barrier's
+ *   ZKE_INVALIDSTATE      the session has ended
+ *   ZKE_OPERATIONTIMEOUT, ZKE_CONNECTIONLOSS, ZKE_NOAUTH
+ *                         start, step and get, as zke_exists(): start has to be
+ *                         called again; a step is repeated by dispatches
  * Threads: any.  In a callback: yes. */
 ZKE_API int zke_barrier_start(zke_barrier *barrier);
 ZKE_API int zke_barrier_step(zke_barrier *barrier);

@@ -101,16 +101,23 @@ ZKE_API int zke_discovery_new(zke *z, const char *base, const char *name,
  * Threads: any, while no other call on it runs.  In a callback: yes. */
 ZKE_API void zke_discovery_free(zke_discovery *service);
 
-/* zke_discovery_register   - offer the service; ZKE_MISUSE: done already
- * zke_discovery_update     - with another address and payload; ZKE_LOST: one
- *                            is not registered
- * zke_discovery_unregister - no more; ZKE_LOST: one is not registered
+/* zke_discovery_register   - offer the service
+ * zke_discovery_update     - with another address and payload
+ * zke_discovery_unregister - offer it no more
  *
  *   address      text without a newline
  *   payload,len  any bytes; NULL and 0 for none
  *   deadline_ms  of zke_now(), for repeating what got no reply
  *
- * Return as zke_group_join(), zke_group_update() and zke_group_leave().
+ * Return ZKE_OK, or
+ *   ZKE_MISUSE        register: this object has registered already
+ *   ZKE_LOST          update, unregister: it is not registered
+ *   ZKE_OTHERKIND     the path is not a service's
+ *   ZKE_BADARGUMENTS  the address is NULL or has a newline, or len is negative
+ *   ZKE_INVALIDSTATE  the session has ended
+ * After another failure of register the instance is not there, or goes as soon
+ * as the session can delete it; after one of update it is as before, and after
+ * one of unregister it goes as after one of register.
  * Threads: any.  In a callback: yes.  Block: on the disk. */
 ZKE_API int zke_discovery_register(zke_discovery *service, const char *address,
                                    const void *payload, int len,
@@ -127,8 +134,17 @@ ZKE_API int zke_discovery_unregister(zke_discovery *service);
  * zke_discovery_state  - ZKE_DISCOVERY_OUT, _ADDED or _LOST: of what one has
  *                        registered, as known without asking the file
  * zke_discovery_wait   - until at least so many instances are there; starts
- * zke_discovery_cancel - the blocking call on it returns ZKE_CANCELLED
- * As zke_group_start(), _step(), _list(), _state(), _wait() and _cancel(). */
+ * zke_discovery_cancel - the blocking call on it returns ZKE_CANCELLED;
+ *                        ZKE_IDLE where none runs
+ *
+ * Return ZKE_OK, the state, or
+ *   ZKE_OTHERKIND         start, list, wait: the path is not a service's
+ *   ZKE_OPERATIONTIMEOUT  wait: at the deadline; the sentence says who is there
+ *   ZKE_CANCELLED         wait: zke_discovery_cancel()
+ *   ZKE_MISUSE            wait: another thread waits with this object
+ *   ZKE_INVALIDSTATE      the session has ended; of state it is _LOST
+ * Threads: any.  In a callback: yes.  Wait blocks until the deadline, start,
+ * step and a list before the start on the disk. */
 ZKE_API int zke_discovery_start(zke_discovery *service);
 ZKE_API int zke_discovery_step(zke_discovery *service);
 ZKE_API int zke_discovery_state(zke_discovery *service);
@@ -164,6 +180,7 @@ ZKE_API int zke_discovery_pick(zke_discovery *service, int rule,
  *
  *   names_out  out, not NULL: one block; count 0 where the base is missing
  *
+ * Returns ZKE_OK, ZKE_BADARGUMENTS, or what zke_children() returns.
  * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_discovery_names(zke *z, const char *base,
                                 zke_strings **names_out);

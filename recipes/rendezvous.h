@@ -125,13 +125,24 @@ ZKE_API int zke_rendezvous_meet(zke_rendezvous *meeting, const void *data,
  *
  * zke_rendezvous_start   - come
  * zke_rendezvous_step    - look again now, as dispatches do by themselves
- * zke_rendezvous_stop    - go again; ZKE_HELD where all have come: they met
- * zke_rendezvous_list    - what the last meeting brought; ZKE_NONODE before
- *                          the first
+ * zke_rendezvous_stop    - go again
+ * zke_rendezvous_list    - what the last meeting brought
  * zke_rendezvous_cancel  - the blocking call on it returns ZKE_CANCELLED;
  *                          ZKE_IDLE where none runs
  * zke_rendezvous_missing - how many have to come yet
  * zke_rendezvous_parties - who is there: those who wait are of kind "waiting"
+ *
+ * Return ZKE_OK, or
+ *   ZKE_MISUSE        start: this object waits already, or another thread's
+ *                     call runs
+ *   ZKE_OTHERKIND     start: the path is another recipe's, or has another N
+ *   ZKE_HELD          stop: all have come, so they have met
+ *   ZKE_LOST          stop: this object does not wait
+ *   ZKE_NONODE        list: there was no meeting yet
+ *   ZKE_BADARGUMENTS  an object is NULL, len is negative, or parties has no
+ *                     list_out
+ *   ZKE_INVALIDSTATE  the session has ended
+ * After a start that failed this party is not counted.
  * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_rendezvous_start(zke_rendezvous *meeting, const void *data,
                                  int len);
@@ -194,6 +205,16 @@ typedef struct zke_rendezvous_point_options {
   void *context;
 } zke_rendezvous_point_options;
 
+/* zke_rendezvous_point_new  - an object for one who waits; does not touch the
+ *                             tree
+ * zke_rendezvous_point_free - NULL is fine; while no other call on it runs
+ *
+ *   path       of the point; it need not exist
+ *   options    NULL for the defaults; copied
+ *   point_out  out, not NULL; NULL on failure
+ *
+ * Returns ZKE_OK, ZKE_BADARGUMENTS, or what the handle's state asks for.
+ * Threads: any.  In a callback: yes.  Since 0.1. */
 ZKE_API int zke_rendezvous_point_new(
     zke *z, const char *path, const zke_rendezvous_point_options *options,
     zke_rendezvous_point **point_out);
@@ -224,6 +245,10 @@ ZKE_API int zke_rendezvous_point_wait(zke_rendezvous_point *point,
  * zke_rendezvous_point_step   - look again now, as dispatches do by themselves
  * zke_rendezvous_point_cancel - the blocking call on it returns ZKE_CANCELLED;
  *                               ZKE_IDLE where none runs
+ *
+ * Start and step return ZKE_OK, ZKE_OTHERKIND where the path is something else,
+ * ZKE_INVALIDSTATE when the session has ended, or what zke_get() returns: start
+ * has to be called again then, a step is repeated by dispatches.
  * Threads: any.  In a callback: yes. */
 ZKE_API int zke_rendezvous_point_start(zke_rendezvous_point *point);
 ZKE_API int zke_rendezvous_point_step(zke_rendezvous_point *point);
