@@ -2405,13 +2405,14 @@ typedef struct sql_text {
 
 /* The statement, prepared at its first use; NULL with *rc set. */
 static sqlite3_stmt *sql_statement(store *s, const sql_text *sql, int *rc) {
-  sqlite3_stmt **st = &s->statement[sql->id];
+  sqlite3_stmt *st = s->statement[sql->id];
   *rc = ZKE_OK;
-  if (*st) return *st;
+  if (st) return st;
   int sqlite_rc = sqlite3_prepare_v3(s->db, sql->text, -1,
-                                     SQLITE_PREPARE_PERSISTENT, st, NULL);
-  if (!*st) *rc = sql_error(s, sqlite_rc, "preparing");
-  return *st;
+                                     SQLITE_PREPARE_PERSISTENT, &st, NULL);
+  if (!st) *rc = sql_error(s, sqlite_rc, "preparing");
+  s->statement[sql->id] = st;
+  return st;
 }
 
 /* In a debug build: has the parameter this name (NULL: it is not asked)? */
@@ -5146,7 +5147,7 @@ SQL_STATEMENT(EVENT_BOUNDS,
  * session that does not exist. */
 static int watch_next_seq(txn *t, int64_t session, int64_t *seq,
                           bool *overflow) {
-  int64_t b[4]; /* least and greatest number, last one seen, limit */
+  int64_t b[4] = {0}; /* least and greatest number, last one seen, limit */
   int rc = sql_fetch_ints(t->s, SQL_EVENT_BOUNDS, session, 4, b);
   if (rc != ZKE_OK) return rc;
   *seq = b[3] ? base_wrap(base_max(b[1], b[2]), 1) : 0;
@@ -8546,9 +8547,9 @@ static void wait_prepare(store *s) {
       SQL_WATCH_AT,     SQL_WATCH_DROP, SQL_WATCH_END,   SQL_WATCH_BELOW,
       SQL_EVENT_BOUNDS, SQL_EVENT_ADD,  SQL_EVENT_TRIM,  SQL_EVENT_END,
       SQL_SESSION_SEEN, SQL_SESSION_END};
+  enum { COUNT = sizeof sql / sizeof sql[0] };
   int rc;
-  for (size_t i = 0; i < sizeof sql / sizeof *sql; i++)
-    sql_statement(s, sql[i], &rc);
+  for (int i = 0; i < COUNT; i++) sql_statement(s, sql[i], &rc);
 }
 
 /* A thread that sleeps for a session, with the role and without the lock. */
