@@ -400,6 +400,9 @@ static int queue_add_missing(queue_making *m, const char *text, int len) {
   }
 }
 
+/* Make all that is missing in one step.  The child comes and goes in it, so
+ * that the last directory has had one and is removed when it stands empty
+ * (Q6). */
 static int queue_make_all(queue_making *m) {
   char text[QUEUE_TEXT];
   int len = queue_new_text(m->q, text);
@@ -510,6 +513,8 @@ static int queue_know(zke_queue *q) {
  * "taken".  Nothing is kept from one look to the next, so that an item that
  * was released, or has a lower priority, is the next one. */
 
+/* Forget the names.  An empty page says that nothing stands behind it: whoever
+ * passes it over asks the file for no more. */
 static void queue_drop_page(queue_page *p) {
   zke_free(p->names);
   zke_free(p->order);
@@ -632,6 +637,12 @@ static int queue_keep_claims(zke_queue *q, zke_op_result *read) {
   return q->claimed ? queue_keep_markers(q) : ZKE_NOMEM;
 }
 
+/* Read the first names of both kinds and all of "taken" in one snapshot: of two
+ * an item could be claimed between them, and be offered although it is.
+ *
+ *   most  names of a kind; 0: all
+ *
+ * QUEUE_WHOLE: as queue_keep_page(). */
 static int queue_try_look(zke_queue *q, int most) {
   zke_op ops[3];
   zke_op_result r[3];
@@ -723,6 +734,8 @@ typedef struct queue_step {
   zke_op_result *results;
 } queue_step;
 
+/* A step with room for so many operations beside the first ones, which every
+ * step has; one block, for queue_step_free(). */
 static queue_step *queue_step_new(zke *z, int more) {
   size_t count = (size_t)OP_FIRST + (size_t)more;
   queue_step *s =
@@ -766,6 +779,9 @@ static int queue_try_change(zke *z, void *arg) {
   return late ? QUEUE_BUSY : rc;
 }
 
+/* Make a step, with a lost reply looked into (Q3).  It is not made where the
+ * queue's settings are not those known (Q4).  s->unsure is left where the
+ * outcome could not be found out. */
 static int queue_try_step(zke_queue *q, queue_step *s, int64_t deadline_ms) {
   queue_try t = {q, s, queue_patience(q->r.z, deadline_ms), false};
   zke_op_set(&s->ops[OP_USER], q->user, NULL, -1, q->changes);
@@ -1296,6 +1312,9 @@ static zke_op *queue_add_claim(zke_op *op, const zke_queue_item *item,
 
 enum { CLAIM_OPS = TAKEOVER_OPS + 3 };
 
+/* Claim all items of a batch in one step.  QUEUE_AGAIN: another consumer had
+ * one of them first, or its marker was not what was seen; nothing is
+ * claimed. */
 static int queue_try_claim(zke_queue *q, const queue_batch *b, queue_step *s,
                            int64_t deadline_ms) {
   zke_op *op = &s->ops[OP_FIRST + 1];
@@ -1674,6 +1693,8 @@ static int queue_put_now(zke_queue *q, const queue_load *load,
 
 /* ---- waiting ---- */
 
+/* Forget the watches of a path that a type of event spends; all of them where
+ * path is NULL.  The next look registers those again that it needs. */
 static void queue_drop_watches(queue_wait *w, int type, const char *path) {
   for (queue_watch **at = &w->watches; *at;) {
     queue_watch *x = *at;
@@ -1822,6 +1843,8 @@ static int queue_look_for_item(queue_wait *w) {
   return queue_watch_claims(w);
 }
 
+/* Is there room? The watch is registered before the look, so what makes room
+ * after the look wakes. */
 static int queue_look_for_room(queue_wait *w) {
   zke_queue *q = w->q;
   int32_t version;
@@ -1955,6 +1978,9 @@ static int queue_wait_end(queue_wait *w, bool waiting, int rc) {
 
 /* ---- the object ---- */
 
+/* What the engine has told of, by type and path, has spent a watch: note
+ * which, and which claim may be gone.  After an overflow nothing is known, so
+ * all are. */
 static void queue_event(zke_recipe *r, int type, const char *path) {
   zke_queue *q = (zke_queue *)r;
   bool all = type == ZKE_EVENT_OVERFLOW;
@@ -1996,6 +2022,8 @@ static int queue_see_claims(zke_queue *q) {
   return ZKE_OK;
 }
 
+/* A step of the object, made by dispatches: claims first, since a listener
+ * that hears of a loss should not be offered another item before. */
 static int queue_step_all(zke_recipe *r) {
   zke_queue *q = (zke_queue *)r;
   int rc = q->o.listener ? queue_see_claims(q) : ZKE_OK;
@@ -2013,6 +2041,8 @@ static void queue_wait_ended(queue_wait *w) {
   if (!w->blocking) w->state = WAIT_NO;
 }
 
+/* The session has ended, and with it all that belonged to it.  Each claim is
+ * told as lost, and the end itself last. */
 static void queue_ended(zke_recipe *r) {
   zke_queue *q = (zke_queue *)r;
   while (q->claims)
@@ -2024,6 +2054,7 @@ static void queue_ended(zke_recipe *r) {
   zke_recipe_tell(r, ZKE_QUEUE_LOST, 0, NULL, 0);
 }
 
+/* Tell the listener; number is a claim's token, and text its item's name. */
 static void queue_deliver(zke_recipe *r, int event, int64_t number,
                           const char *text, int len) {
   zke_queue *q = (zke_queue *)r;
@@ -2041,6 +2072,7 @@ static void queue_quit(zke_recipe *r) {
   queue_remove(q, &q->user);
 }
 
+/* Free what the object has in memory; queue_quit() has given up the rest. */
 static void queue_destroy(zke_recipe *r) {
   zke_queue *q = (zke_queue *)r;
   while (q->claims) queue_unlink_claim(&q->claims);
@@ -2147,6 +2179,7 @@ static int queue_check_key(const queue_load *load) {
   return ZKE_OK;
 }
 
+/* Check what a put asks for, and say it in the terms of a load. */
 static int queue_load_options(const zke_queue_put_options *given,
                               queue_load *load) {
   zke_queue_put_options o;
@@ -2245,6 +2278,8 @@ static int queue_get(zke_queue *q, queue_want *want, int64_t deadline_ms) {
   return rc == QUEUE_NOTHING ? queue_say_nothing(q) : rc;
 }
 
+/* What take, claim and claim_some have in common: the items are NULL unless
+ * there are some, whatever goes wrong. */
 static int queue_get_entered(zke_queue *queue, queue_want *want,
                              int64_t deadline_ms) {
   if (!want->items)
@@ -2283,6 +2318,8 @@ int zke_queue_claim_some(zke_queue *queue, int most, int64_t deadline_ms,
 
 /* ---- the end of a claim ---- */
 
+/* The claim is there, at the version that it has made (Q1), and it is this
+ * object's, not a later one's of the same name (Q5). */
 int zke_queue_ops(const zke_queue_item *item, zke_op ops[ZKE_QUEUE_OPS]) {
   if (!item || !ops || !item->token)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "no item, no claim or no ops");
@@ -2410,6 +2447,8 @@ static int queue_ack(zke_queue *q, const queue_acks *d) {
   return rc;
 }
 
+/* Acknowledge one item or several; the arguments are checked before anything
+ * is touched. */
 static int queue_ack_entered(zke_queue *queue, const queue_acks *d) {
   if (d->count < 0 || d->count >= INT32_MAX / 256 || (d->count && !d->ops))
     return zke_recipe_fail(ZKE_BADARGUMENTS, "%d operations", d->count);
@@ -2598,6 +2637,8 @@ static queue_wait *queue_waiting(zke_queue *q, int event) {
                                    : NULL;
 }
 
+/* Begin to wait for the listener.  Where the first look fails the place in the
+ * line is given up again, so that others do not count on this object. */
 static int queue_start(zke_queue *q, queue_wait *w) {
   zke_sentence kept;
   if (!q->o.listener)
@@ -2640,6 +2681,8 @@ int zke_queue_stop(zke_queue *queue, int event) {
   return zke_recipe_leave(&queue->r, rc);
 }
 
+/* An item that is due now counts as ready, so no time is told for it: what is
+ * told is the earliest moment at which a look may find more than this one. */
 int zke_queue_due(zke_queue *queue, int64_t *deadline_out) {
   queue_name n;
   if (!deadline_out)
@@ -2684,6 +2727,7 @@ static int queue_count_line(zke_queue *q, const char *kind, int *count) {
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
+/* How many dead letters there are; a missing directory has none. */
 static int queue_count_dead(zke_queue *q, int *count) {
   zke_strings *names = NULL;
   queue_name parsed;
@@ -2734,6 +2778,9 @@ static int queue_read_all(zke_queue *q, const char *directory, queue_all *all) {
   return rc;
 }
 
+/* Sort all items into ready, claimed and delayed.  An item that was given back
+ * with a delay has the znode of a claim, and its marker tells the two apart
+ * (Q7). */
 static void queue_count_items(const zke_queue *q, const queue_all *all,
                               zke_queue_counts *c) {
   int64_t now = zke_wall(q->r.z);
@@ -2797,6 +2844,9 @@ static char *queue_listing_path(zke_queue *q, const queue_listing *l, int item,
   return zke_recipe_path(z, read == 1 ? l->claims : q->keys, name);
 }
 
+/* Read all that a list says, in one snapshot, and last of all the directory:
+ * its cversion tells whether the names are still those that were read
+ * before. */
 static int queue_listing_read(zke_queue *q, queue_listing *l) {
   zke *z = q->r.z;
   l->each = l->claims ? 3 : 2;
@@ -2951,6 +3001,7 @@ static int queue_listing_do(zke_queue *q, queue_listing *l,
   return rc;
 }
 
+/* A list of the items.  QUEUE_AGAIN: some came or went while it was made. */
 static int queue_list(zke_queue *q, zke_queue_entries **out) {
   queue_all all = {0};
   int rc = queue_read_all(q, q->entries, &all);
@@ -2966,6 +3017,7 @@ static int queue_list(zke_queue *q, zke_queue_entries **out) {
   return rc;
 }
 
+/* A list of the dead letters; as queue_list(). */
 static int queue_dead(zke_queue *q, zke_queue_entries **out) {
   queue_all all = {0};
   int rc = queue_read_all(q, q->dead, &all);
@@ -3193,6 +3245,8 @@ typedef struct queue_rest {
   int count;
 } queue_rest;
 
+/* Add the paths of a directory's children to what is to be deleted.  The count
+ * is raised even where there is no memory, so that what was added is freed. */
 static int queue_add_names(zke_queue *q, queue_rest *l, const char *directory,
                            const zke_strings *names) {
   for (int i = 0; names && i < names->count; i++) {
@@ -3254,6 +3308,8 @@ typedef struct queue_end {
   bool only_empty;
 } queue_end;
 
+/* One try to destroy the queue: the items by parts, as there may be many, and
+ * what remains in one step.  After a lost reply the next try finds less. */
 static int queue_try_destroy(zke *z, void *arg) {
   const queue_end *e = arg;
   zke_queue *q = e->q;
