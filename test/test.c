@@ -52,13 +52,12 @@ void test_after_each(SFun function) { after_each = function; }
 
 const char *test_program(void) { return program_path; }
 
-static void add_item(Suite *suite, const test_item *item, int limit_s) {
-  TTest *test = calloc(1, sizeof *test); /* as long as the process */
+static void add_item(Suite *suite, test_item *item, int limit_s) {
   TCase *alone = tcase_create(item->name);
-  *test = (TTest){item->name, item->function, item->file, item->line};
+  item->test = (TTest){item->name, item->function, item->file, item->line};
   tcase_set_timeout(alone, limit_s);
   tcase_add_checked_fixture(alone, NULL, after_each);
-  tcase_add_loop_test(alone, test, item->first, item->end);
+  tcase_add_loop_test(alone, &item->test, item->first, item->end);
   suite_add_tcase(suite, alone);
 }
 
@@ -66,7 +65,7 @@ static void add_item(Suite *suite, const test_item *item, int limit_s) {
 static void add_items(Suite *suite, const char *only) {
   const char *file = "";
   int limit_s = USUAL_LIMIT_S;
-  for (const test_item *item = items; item; item = item->next) {
+  for (test_item *item = items; item; item = item->next) {
     if (strcmp(file, item->file) != 0) limit_s = USUAL_LIMIT_S;
     file = item->file;
     if (!item->function) {

@@ -59,6 +59,7 @@ typedef struct test_item {
   TFun function;
   int first, end; /* of its loop */
   int limit_s;
+  TTest test; /* for Check, which keeps a pointer to it */
   struct test_item *next;
 } test_item;
 void test_register(test_item *item);
