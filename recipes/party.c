@@ -59,7 +59,7 @@ static char *party_fill(zke_party *p, const zke_entry *entry,
       p->held ? zke_recipe_since(&got->stat, got->data) : got->stat.ctime;
   p->identity = memcpy(text, identity, size);
   text += size;
-  if (len > 0) {
+  if (got->data && len > 0) {
     p->data = memcpy(text, got->data + w.head, (size_t)len);
     text += len;
   }

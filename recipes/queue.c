@@ -579,7 +579,8 @@ static int queue_keep_latest(queue_marker *markers, int count) {
   int kept = 0;
   qsort(markers, (size_t)count, sizeof *markers, queue_compare_markers);
   for (int i = 0; i < count; i++) {
-    bool last = i + 1 == count || strcmp(markers[i].item, markers[i + 1].item);
+    bool last =
+        i + 1 == count || strcmp(markers[i].item, markers[i + 1].item) != 0;
     if (last) markers[kept++] = markers[i];
   }
   return kept;
@@ -975,8 +976,9 @@ static zke_queue_item *queue_item_new(zke_queue *q, const queue_name *n,
   if (read->data) item->data = memcpy(at, read->data, (size_t)read->len);
   at += data;
   for (int i = 0; i < TEXTS; i++) {
-    copies[i] = strcpy(at, texts[i]);
-    at += strlen(at) + 1;
+    size_t bytes = strlen(texts[i]) + 1;
+    copies[i] = memcpy(at, texts[i], bytes);
+    at += bytes;
   }
   item->name = copies[0];
   item->entry_path = copies[1];
@@ -2787,13 +2789,12 @@ static void queue_count_items(const zke_queue *q, const queue_all *all,
   c->items = all->count;
   for (int i = 0; i < all->count; i++) {
     const queue_marker *marker = queue_find_marker(q, all->order[i].name);
-    bool claimed = queue_is_claimed(q, all->order[i].name);
-    if (claimed && marker && marker->delay)
+    bool taken = queue_is_claimed(q, all->order[i].name);
+    bool given_back = taken && marker && marker->delay;
+    if (given_back || (!taken && all->order[i].due_ms > now))
       c->delayed++;
-    else if (claimed)
+    else if (taken)
       c->claimed++;
-    else if (all->order[i].due_ms > now)
-      c->delayed++;
     else
       c->ready++;
   }
