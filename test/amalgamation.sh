@@ -10,7 +10,7 @@ version=$1
 package=$2
 directory=$3
 
-scratch=$(mktemp -d)
+scratch=$(mktemp -d) || exit 1
 trap 'rm -rf "$scratch"' EXIT
 
 says() { # does a header tell of that version?

@@ -25,10 +25,16 @@ nothing() {
   [ -z "$found" ] || { printf '%s\n' "$found"; return 1; }
 }
 
-# scratch NAME: an empty directory under the build directory; prints its path
+# scratch VARIABLE NAME: sets it to the whole path of an empty directory under
+# the build directory, and ends the script where there can be none.  (What is
+# called by $(...) could not end it.)
 scratch() {
-  set -- "$BUILD/check/$1"
-  rm -rf "$1" && mkdir -p "$1" && echo "$1"
+  scratch=$BUILD/check/$2
+  mkdir -p "$BUILD/check" && rm -rf "$scratch" && mkdir "$scratch" &&
+    scratch=$(cd "$scratch" && pwd) && eval "$1=\$scratch" && return
+  echo "$(basename "$0" .sh): $BUILD/check/$2 cannot be emptied;" \
+    "does another run use it?" >&2
+  exit 1
 }
 
 report() {

@@ -7,7 +7,7 @@
 # and the program of the first page, compiled against what was installed.
 . test/report.sh
 
-place=$(cd "$(scratch dist)" && pwd)
+scratch place dist
 version=$(sed -n 's/^.define ZKE_VERSION "\(.*\)"/\1/p' zkembed.h)
 name=zkembed-$version
 tree=$place/$name

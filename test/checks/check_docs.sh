@@ -24,7 +24,7 @@
 # - Any other block is the inside of a function that has `zke *z; int rc;`.
 . test/report.sh
 
-blocks=$(scratch docs)
+scratch blocks docs
 build_line='cc -std=c11 app.c zkembed.c -lsqlite3 -lpthread'
 recipe_line='cc -std=c11 -I. app.c zkembed.c recipes/*.c -lsqlite3 -lpthread'
 

@@ -4,7 +4,7 @@
 # one in the recipes' manual page; `make uninstall` leaves no file.
 . test/report.sh
 
-root=$(cd "$(scratch install)" && pwd)
+scratch root install
 prefix=/opt/zkembed
 
 cat >"$root/app.c" <<'END'

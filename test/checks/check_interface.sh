@@ -120,7 +120,7 @@ TELL
   return 1
 }
 
-work=$(scratch interface)
+scratch work interface
 describe zkembed.h $(grep -L '\.h - for whoever writes a recipe' recipes/*.h) \
   >"$work/interface" || exit 1
 if [ "$1" = --accept ]; then

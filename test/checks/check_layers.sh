@@ -21,7 +21,7 @@
 #   them who it is, where there is no handle.
 . test/report.sh
 
-work=$(scratch layers)
+scratch work layers
 source=${1:-zkembed.c}
 
 contents() {

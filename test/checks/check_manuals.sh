@@ -123,7 +123,7 @@ recipes_are_there() {
   done
 }
 
-work=$(scratch manuals)
+scratch work manuals
 for manual in doc/*.[13]; do
   expect "$manual by mandoc -Tlint" lint "$manual"
 done

@@ -7,7 +7,7 @@
 . test/report.sh
 
 : "${AMALGAMATION:=build/deps/sqlite-newest/sqlite3.c}"
-place=$(cd "$(scratch platforms)" && pwd)
+scratch place platforms
 here=$(pwd)
 case $AMALGAMATION in /*) ;; *) AMALGAMATION=$here/$AMALGAMATION ;; esac
 sqlite=$(dirname "$AMALGAMATION")

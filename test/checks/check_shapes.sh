@@ -8,7 +8,7 @@
 # - "deadline in" has the functions with a parameter deadline_ms, and no others.
 # - The word of the session's end is an enumerator of the header.
 . test/report.sh
-work=$(scratch shapes)
+scratch work shapes
 document=doc/recipes.md
 plain='new:2 free:2 acquire:3 wait:3 start:4 try:4 step:5 due:5 release:6 stop:6
   cancel:7 state:8 token:9 check:10 op:11 ops:11 parties:12 list:12 get:12'

@@ -3,7 +3,7 @@
 # is compiled, in words that say so; 3.37.2 itself is not.
 . test/report.sh
 
-fake=$(scratch sqlite-version)
+scratch fake sqlite-version
 
 # pretend NUMBER: a sqlite3.h that differs from the real one in its version
 pretend() {

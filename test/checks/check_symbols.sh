@@ -30,7 +30,7 @@ shared_is_complete() {
   [ -s "$names/declared" ] && diff "$names/declared" "$names/exported"
 }
 
-names=$(scratch symbols)
+scratch names symbols
 for library in "$BUILD"/*.a; do
   expect "$library defines only zke_ names" archive_is_clean "$library"
 done

@@ -3,7 +3,7 @@
 # work on one file.  Builds the copies, loads both into check_twice.c.
 . test/report.sh
 
-place=$(cd "$(scratch twice)" && pwd)
+scratch place twice
 san=${SAN:+-fsanitize=$SAN}
 
 copy() { $CC -shared $san -o "$place/$1.so" "$BUILD/zkembed.lo" $LIBS; }

@@ -15,7 +15,7 @@
 
 : "${LINES:=50}" "${SEED:=1}" "${ONLY:=}" "${LIST:=}"
 flags="-std=c11 -w -pedantic-errors -fPIC -shared -fvisibility=hidden"
-work=$(scratch mutate)
+scratch work mutate
 original=$work/original/zkembed.c # which nobody edits meanwhile
 mkdir "$work/original"
 cp zkembed.c "$original"

@@ -160,7 +160,7 @@ check() {
   expect "$1: its interpreter is there" there "$2" "$3" || return
   expect "$1: the client has at most 30 lines" short "$blocks/client.$4"
   command -v "$2" >/dev/null || return
-  room=$(scratch "clients-$4")
+  scratch room "clients-$4"
   cp "$blocks"/*."$4" "$room"
   expect "$1: two processes hand a lock to each other" \
     lock_is_handed_over "$2" "$4"
@@ -173,10 +173,10 @@ check() {
     expect "$1: a late answer to a cancel is no loss" late_is_no_loss
 }
 
-blocks=$(scratch clients)
+scratch blocks clients
 extract "$blocks"
 expect 'the document and the examples are the same' same "$blocks"
-room=$(scratch clients-shown)
+scratch room clients-shown
 sed -n 's/^    \([<>] {\)/\1/p' doc/coprocess.md >"$room/shown"
 expect 'the document shows ten lines' [ "$(grep -c . "$room/shown")" -ge 10 ]
 expect 'they are what is sent and what comes' transcript_is_true

@@ -12,7 +12,7 @@
 export ASAN_OPTIONS="${ASAN_OPTIONS-}:detect_leaks=0"
 
 : "${PATIENCE:=20}"
-room=$(cd "$(scratch terminal_edit)" && pwd)
+scratch room terminal_edit
 built=$(cd "$BUILD" && pwd)
 version=$(sed -n 's/^.define ZKE_VERSION "\(.*\)"/\1/p' zkembed.h)
 terminal=zke-edit-$$

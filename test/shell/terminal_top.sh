@@ -12,7 +12,7 @@ export ASAN_OPTIONS="${ASAN_OPTIONS-}:detect_leaks=0"
 
 command -v tmux >/dev/null || { echo "terminal_top: no tmux" >&2; exit 1; }
 PATH=$(cd "$BUILD" && pwd):$PATH
-room=$(scratch top)
+scratch room top
 socket=zke-top-$$
 holders=
 

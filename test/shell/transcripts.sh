@@ -49,7 +49,7 @@
 
 : "${LIMIT:=300}"
 top=$(pwd)
-rooms=$(cd "$(scratch transcripts)" && pwd)
+scratch rooms transcripts
 
 # split FILE: writes N.cmd, N.exp (what is to be printed), N.line, and `count`;
 # or, with update=1, prints FILE with N.exp's successors, N.new, in their place
@@ -234,7 +234,7 @@ show() {
 
 # transcript FILE: leaves good and bad, how many commands were right and wrong
 transcript() {
-  room=$(mktemp -d "$rooms/XXXXXX")
+  room=$(mktemp -d "$rooms/XXXXXX") || exit
   split_file "$1" "$room"
   count=$(cat "$room/count")
   run_commands "$count"
