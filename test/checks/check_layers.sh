@@ -19,6 +19,7 @@
 # - Recipes call the system by the handle's table, which has the clock above
 #   all.  Only getpid() and getentropy() they call themselves: a thread asks by
 #   them who it is, where there is no handle.
+# - At the top of the tree lies only what a reader is to see first, and build/.
 . test/report.sh
 
 scratch work layers
@@ -170,6 +171,17 @@ parts_above() {
     ($1 in level) && !(($2 in level) && level[$2] < level[$1])'
 }
 
+# The names at the top: of a checkout those that are tracked.
+top() {
+  { [ -e .git ] && git ls-files 2>/dev/null || ls -A; } |
+    sed 's|/.*||' | sort -u | grep -vx -e build -e .git
+}
+strays() {
+  top | grep -vxF -e .ci -e .clang-format -e .clang-tidy -e .gitignore \
+    -e LICENSE -e Makefile -e README.md -e doc -e recipes -e shell -e test \
+    -e zkembed.c -e zkembed.h
+}
+
 code "$source" >"$work/code"
 heads >"$work/heads"
 expect "sections as in the table of contents" same_sections
@@ -193,4 +205,6 @@ expect "a hundred uses among the recipes' files are seen" \
   [ "$(uses recipes/*.c | wc -l)" -ge 100 ]
 expect "no circle among the recipes' files" nothing circles recipes/*.c
 expect "recipes and command include public headers only" nothing knows_private
+expect "the names at the top are seen" [ "$(top | grep -cxF zkembed.c)" = 1 ]
+expect "nothing else lies at the top" nothing strays
 report
