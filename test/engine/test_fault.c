@@ -22,7 +22,8 @@
  *     returns ZKE_CONNECTIONLOSS (P2);
  *   - the handle works, with its changes synced (P8), or its session has
  *     ended; no block and no descriptor is left when it is closed;
- *   - zke_check() finds nothing, and the other session is as it was.
+ *   - zke_check() finds nothing, and the other session is as it was; one that
+ *     says so despite the fault has read all in one snapshot.
  *
  * The clock is the test's own: sleeping advances it, so nothing waits and
  * what would hang is noticed.
@@ -560,6 +561,7 @@ static zke_os os_table(side *context) {
 
 static sqlite3_vfs *vfs_real;
 static long vfs_open_files, vfs_wal_syncs;
+static long vfs_snapshots;  /* read locks taken */
 static bool vfs_sync_fails; /* for a case's preparation */
 
 enum { TORN = SQLITE_IOERR_WRITE | 1 << 24 }; /* half of it reaches the file */
@@ -647,7 +649,9 @@ static int vfs_shm_map(sqlite3_file *f, int page, int size, int extend,
 }
 
 static int vfs_shm_lock(sqlite3_file *f, int from, int n, int flags) {
+  int read_lock = SQLITE_SHM_LOCK | SQLITE_SHM_SHARED;
   if (flags & SQLITE_SHM_LOCK) DISK_FAULT(SQLITE_IOERR_SHMLOCK, SQLITE_BUSY);
+  vfs_snapshots += (flags & read_lock) == read_lock;
   return vfs_of(f)->pMethods->xShmLock(vfs_of(f), from, n, flags);
 }
 
@@ -1143,6 +1147,7 @@ static void end(void) {
 static struct {
   bool known;
   text before, after, answer, seen;
+  long snapshots;
 } reference;
 
 /* May this code tell of a fault of this kind? */
@@ -1264,12 +1269,21 @@ static void judge_handle(int rc) {
   must_ok(zke_delete(t.z, "/after", -1));
 }
 
+/* zke_check() compares what one snapshot has: what two have may differ. */
+static void judge_snapshots(int rc, long count) {
+  if (!has(CHECKS)) return;
+  if (!reference.known) reference.snapshots = count;
+  must(rc != t.c->rc || count <= reference.snapshots,
+       "it was checked in %ld snapshots", count);
+}
+
 /* The call, with the fault that is set. */
 __attribute__((noinline)) static int call_with_fault(void) {
   zke *const untouched = (zke *)(void *)bytes;
   outputs_reset();
   if (has(OPENS)) t.opened = untouched;
   zke_create(NULL, "/", NULL, 0, NULL, 0, NULL, NULL); /* sets a sentence */
+  long snapshots = vfs_snapshots;
   fault.steps = fault.calls = 0;
   fault.reached = false;
   fault.variants = 1;
@@ -1290,6 +1304,7 @@ __attribute__((noinline)) static int call_with_fault(void) {
        "the handle after %s", zke_error_name(rc));
   must(fault.reached || rc == t.c->rc, "undisturbed: %s: %s",
        zke_error_name(rc), t.sentence);
+  judge_snapshots(rc, vfs_snapshots - snapshots);
   return rc;
 }
 
