@@ -705,9 +705,9 @@ static int os_look(int fd, const char *path, zke_file *out) {
   struct statx x;
   unsigned what = STATX_TYPE | STATX_MODE | STATX_INO | STATX_SIZE | STATX_UID |
                   STATX_GID | STATX_NLINK | OS_MOUNT;
-  int rc =
-      statx(fd < 0 ? AT_FDCWD : fd, path, fd < 0 ? 0 : AT_EMPTY_PATH, what, &x);
-  if (rc == 0) {
+  int at = fd, flags = AT_EMPTY_PATH;
+  if (fd < 0) at = AT_FDCWD, flags = 0;
+  if (statx(at, path, flags, what, &x) == 0) {
     *out = (zke_file){.device = makedev(x.stx_dev_major, x.stx_dev_minor),
                       .inode = x.stx_ino,
                       .size = (int64_t)x.stx_size,
@@ -1396,9 +1396,9 @@ static int acl_encode_entry(const acl_identities *who, const zke_acl *e,
   if (world && !e->id) {
     return base_fail(ZKE_MARSHALLINGERROR, "ACL of scheme world: id is NULL");
   }
-  bool valid = world ? strcmp(e->id, "anyone") == 0
-                     : strcmp(e->scheme, "digest") == 0 && e->id &&
-                           acl_digest_valid(e->id);
+  bool valid =
+      strcmp(e->scheme, "digest") == 0 && e->id && acl_digest_valid(e->id);
+  if (world) valid = strcmp(e->id, "anyone") == 0;
   if (!valid) {
     return base_fail(ZKE_INVALIDACL, "ACL entry %s:%s is not valid", e->scheme,
                      e->id ? e->id : "(null)");
@@ -2667,8 +2667,9 @@ static int64_t wal_offset(const wal_log *l, int64_t at) {
  * within it, or the first, at a frame's beginning. */
 static bool wal_expects(const wal_log *l, int len, int64_t at) {
   if (at < WAL_HEAD) return at == 0 && len == WAL_HEAD && l->end == 0;
-  int64_t in = wal_offset(l, at);
-  if (in + len > (in < WAL_FRAME ? 0 : l->page) + WAL_FRAME) return false;
+  int64_t in = wal_offset(l, at), end = WAL_FRAME; /* of the frame's head */
+  if (in >= WAL_FRAME) end += l->page;
+  if (in + len > end) return false;
   if (l->end == 0) return in == 0;
   return at == l->end || at + len <= l->end;
 }
@@ -2987,7 +2988,8 @@ static int shm_lock_writers(shm_index *x, int flags) {
 static void shm_note_read(shm_index *x, int lock, int flags) {
   if (!(flags & SQLITE_SHM_SHARED)) return;
   unsigned bit = 1u << lock;
-  x->held = flags & SQLITE_SHM_LOCK ? x->held | bit : x->held & ~bit;
+  x->held &= ~bit;
+  if (flags & SQLITE_SHM_LOCK) x->held |= bit;
 }
 
 /* Does SQLite take the locks that a recovery needs?  They are exclusive, and
@@ -3753,9 +3755,9 @@ static int side_adopt(store *s, int fd, unsigned mode) {
 static int side_make_directory(store *s) {
   unsigned mode = side_directory_mode(s->file_id.mode);
   int made = s->os.mkdir(s->os.context, s->dir, mode);
-  int fd = made < 0 && made != -EEXIST
-               ? made
-               : fd_open(s, s->dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+  int fd = made;
+  if (made >= 0 || made == -EEXIST)
+    fd = fd_open(s, s->dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
   int rc = fd < 0 ? fd : 0;
   if (fd >= 0 && made == 0) rc = side_adopt(s, fd, mode);
   fd_close(s, &fd);
@@ -4936,7 +4938,8 @@ static bool txn_learnt(const zke *z) { return z->learnt_full >> z->shape & 1; }
 /* Keep for the next multi of this shape whether this one had to be synced. */
 static void txn_learn(zke *z, bool full) {
   uint64_t bit = UINT64_C(1) << z->shape;
-  z->learnt_full = full ? z->learnt_full | bit : z->learnt_full & ~bit;
+  z->learnt_full &= ~bit;
+  if (full) z->learnt_full |= bit;
 }
 
 /* Is a transaction to be synced?  The durability option may decide for all;
@@ -5614,12 +5617,16 @@ static int node_remove(txn *t, const char *path, const node *n,
 
 enum { NODE_REMOVAL = 128 }; /* SQL_REMOVAL: nodes at a time */
 
-/* A node that goes.  Its path and then its ACL follow, each with a NUL. */
+/* A node that goes. */
 typedef struct node_goer {
   int64_t blob;
-  size_t path_len, acl_len; /* without the NUL */
-  bool has_acl;
+  bool has_acl; /* else its ACL is the open one, and its text is empty */
 } node_goer;
+
+/* The nodes that go, in their order, and of each two texts: path, ACL. */
+typedef struct node_goers {
+  buf nodes, texts;
+} node_goers;
 
 /* The parent of the nodes that are being removed. */
 typedef struct node_family {
@@ -5634,31 +5641,29 @@ typedef struct node_family {
 /* Append the node that the statement is at: parent, name, acl, blob.  A text
  * that is missing for lack of memory must not pass for an empty one, which
  * would be another node's path. */
-static int node_collect_row(sqlite3_stmt *st, buf *out) {
+static int node_collect_row(sqlite3_stmt *st, node_goers *out) {
   const char *text[3]; /* parent, name, ACL */
-  size_t len[3];
+  int len[3];
   for (int i = 0; i < 3; i++) {
     text[i] = (const char *)sqlite3_column_text(st, i);
-    len[i] = (size_t)sqlite3_column_bytes(st, i);
+    len[i] = sqlite3_column_bytes(st, i);
     if (!text[i] && sqlite3_column_type(st, i) != SQLITE_NULL)
       return base_nomem();
   }
   node_goer n;
   memset(&n, 0, sizeof n);
   n.blob = sqlite3_column_int64(st, 3);
-  n.path_len = (len[0] == 1 ? 0 : len[0]) + 1 + len[1];
-  n.acl_len = len[2];
   n.has_acl = text[2] != NULL;
-  buf_add(out, &n, sizeof n);
-  path_join(out, (path_key){text[0], text[1], (int)len[0], (int)len[1]});
-  buf_add(out, "", 1);
-  buf_add(out, text[2], len[2]);
-  buf_add(out, "", 1);
-  return out->failed ? base_nomem() : ZKE_OK;
+  buf_add(&out->nodes, &n, sizeof n);
+  path_join(&out->texts, (path_key){text[0], text[1], len[0], len[1]});
+  buf_add(&out->texts, "", 1);
+  buf_add_string(&out->texts, n.has_acl ? text[2] : "");
+  return out->nodes.failed || out->texts.failed ? base_nomem() : ZKE_OK;
 }
 
 /* Collect all nodes that a bound statement gives, at most NODE_REMOVAL. */
-static int node_collect(store *s, sqlite3_stmt *st, buf *out, int *count) {
+static int node_collect(store *s, sqlite3_stmt *st, node_goers *out,
+                        int *count) {
   for (*count = 0;; ++*count) {
     bool row;
     int rc = sql_step(s, st, &row);
@@ -5703,13 +5708,14 @@ static int node_family_enter(txn *t, node_family *f, const char *path,
 
 /* Remove a child of the family's parent, and queue its events. */
 static int node_family_remove(txn *t, node_family *f, const node_goer *n,
-                              const char *path) {
-  const char *acl = n->has_acl ? path + n->path_len + 1 : NULL;
+                              const char *path, const char *acl) {
+  size_t len = strlen(path);
   bool found = false;
-  int rc = node_delete_row(t, path_split(path, n->path_len), n->blob);
+  int rc = node_delete_row(t, path_split(path, len), n->blob);
   f->gone++;
-  if (rc == ZKE_OK && !f->quiet)
-    rc = watch_fire(t, path, n->path_len, ZKE_EVENT_DELETED, acl);
+  if (rc == ZKE_OK && !f->quiet) {
+    rc = watch_fire(t, path, len, ZKE_EVENT_DELETED, n->has_acl ? acl : NULL);
+  }
   if (rc != ZKE_OK || f->child_told) return rc;
   rc = watch_fire_found(t, f->path, f->len, ZKE_EVENT_CHILD, f->parent.acl,
                         &found);
@@ -5718,31 +5724,32 @@ static int node_family_remove(txn *t, node_family *f, const node_goer *n,
 }
 
 /* Remove the nodes that a bound statement gives, in its order; *count: how many
- * it gave.  With `each` every node has a zxid of its own, and one without a
+ * it gave.  They use one zxid of the transaction's, and none where there are no
+ * nodes.  With `each` every node has a zxid of its own, and one without a
  * parent is left and counted in *orphans; else that is an error. */
 static int node_remove_all(txn *t, sqlite3_stmt *st, bool each, int *count,
                            int *orphans) {
-  buf rows = {.a = &t->s->a};
+  node_goers goers = {{.a = &t->s->a}, {.a = &t->s->a}};
   node_family f = {.path = NULL};
-  int rc = node_collect(t->s, st, &rows, count);
-  const char *at = rows.data;
-  for (int i = 0; i < *count && rc == ZKE_OK; i++) {
-    node_goer n;
-    memcpy(&n, at, sizeof n);
-    const char *path = at + sizeof n;
-    at = path + n.path_len + 1 + n.acl_len + 1;
-    rc = node_family_enter(t, &f, path, n.path_len);
+  int rc = node_collect(t->s, st, &goers, count);
+  const node_goer *n = (const node_goer *)(void *)goers.nodes.data;
+  char *text = goers.texts.data;
+  for (int i = 0; i < *count && rc == ZKE_OK; i++, n++) {
+    const char *path = buf_next_text(&text);
+    const char *acl = buf_next_text(&text);
+    rc = node_family_enter(t, &f, path, strlen(path));
     if (rc == ZKE_NONODE) {
       ++*orphans;
       rc = each ? ZKE_OK : ZKE_CORRUPT;
       continue;
     }
-    if (rc == ZKE_OK && each) rc = txn_number_again(t);
-    if (rc == ZKE_OK) rc = node_family_remove(t, &f, &n, path);
+    if (rc == ZKE_OK) rc = each ? txn_number_again(t) : txn_number(t);
+    if (rc == ZKE_OK) rc = node_family_remove(t, &f, n, path, acl);
   }
   if (rc == ZKE_OK) rc = node_family_end(t, &f);
   node_free(&f.parent);
-  buf_free(&rows);
+  buf_free(&goers.nodes);
+  buf_free(&goers.texts);
   return rc;
 }
 
@@ -5917,15 +5924,11 @@ static int64_t op_overflow(txn *t, path_key parent) {
  * parent's counter appended. */
 static char *op_created_path(txn *t, const char *path, int mode,
                              path_key parent_key, const node *parent) {
-  size_t len = strlen(path);
   int64_t number = parent->creates;
   if (number >= INT32_MAX) number += op_overflow(t, parent_key);
-  if (!op_mode_is_sequential(mode)) return mem_copy(&t->s->a, path, len);
-  char *made = mem_resize(&t->s->a, NULL, len + 16);
-  if (!made) return NULL;
-  memcpy(made, path, len);
-  snprintf(made + len, 16, "%010d", (int)base_int32(number));
-  return made;
+  if (!op_mode_is_sequential(mode))
+    return mem_copy(&t->s->a, path, strlen(path));
+  return mem_format(&t->s->a, "%s%010d", path, (int)base_int32(number));
 }
 
 /* Fill in the row of a node that is being created. */
@@ -6038,9 +6041,10 @@ static int op_delete(txn *t, const char *path, int version) {
   int rc = node_load(t->s, path_split(k.parent, (size_t)k.parent_len), &parent,
                      NULL);
   if (rc != ZKE_OK) return rc == ZKE_NONODE ? op_no_node(path) : rc;
-  rc = op_allows(t->z, &parent, ZKE_PERM_DELETE)
-           ? op_delete_below(t, path, version, &parent)
-           : op_no_permission("delete below", k.parent, k.parent_len);
+  if (op_allows(t->z, &parent, ZKE_PERM_DELETE))
+    rc = op_delete_below(t, path, version, &parent);
+  else
+    rc = op_no_permission("delete below", k.parent, k.parent_len);
   node_free(&parent);
   return rc;
 }
@@ -6836,7 +6840,7 @@ typedef struct discard {
   struct discard *next;
   int64_t czxid;    /* 0: whatever the session owns there */
   bool sequential;  /* the name goes on with digits */
-  const char *path; /* whole */
+  const char *path; /* whole; an entry of the list has it in its own block */
 } discard;
 
 enum {
@@ -6872,9 +6876,10 @@ static int discard_remove(txn *t, const discard *d) {
   return rc;
 }
 
-/* Remove what all entries of a list mean, in one transaction with one zxid. */
+/* Remove what all entries of a list mean, in one transaction with one zxid; one
+ * that finds nothing to remove writes nothing. */
 static int discard_body(txn *t, void *arg) {
-  int rc = txn_number(t);
+  int rc = ZKE_OK;
   for (const discard *d = arg; d && rc == ZKE_OK; d = d->next)
     rc = discard_remove(t, d);
   return rc;
@@ -7104,10 +7109,9 @@ static int sweep_nodes(store *s, int kind, int64_t until) {
     rc = txn_run(s, NULL, TXN_NORMAL, sweep_remove_body, &a);
   } while (rc == ZKE_OK && a.count == NODE_REMOVAL && a.orphans < a.count &&
            host_now(s) < until);
-  return rc == ZKE_OK && a.orphans
-             ? base_fail(ZKE_CORRUPT, "%s: %d nodes without a parent are due",
-                         s->name, a.orphans)
-             : rc;
+  if (rc != ZKE_OK || !a.orphans) return rc;
+  return base_fail(ZKE_CORRUPT, "%s: %d nodes without a parent are due",
+                   s->name, a.orphans);
 }
 
 /* One sweep, of all sessions or of one part of them; what is busy beyond
@@ -7326,7 +7330,8 @@ static bool watcher_grow(zke *z, watcher_table *table) {
 /* Put a new item of so many bytes into the table; NULL without memory. */
 static void *watcher_make_item(zke *z, watcher_table *table, uint64_t hash,
                                size_t size) {
-  watcher_item *item = watcher_grow(z, table) ? mem_zero(&z->s->a, size) : NULL;
+  if (!watcher_grow(z, table)) return NULL;
+  watcher_item *item = mem_zero(&z->s->a, size);
   if (!item) return NULL;
   watcher_item **chain = watcher_chain(table, hash);
   item->hash = hash;
@@ -7457,7 +7462,10 @@ static void watcher_link(zke *z, watcher *w) {
   watcher_spot *spot = w->spot;
   watcher_pair *pair = w->pair;
   w->prev = spot->last;
-  *(w->prev ? &w->prev->next : &spot->first) = w;
+  if (w->prev)
+    w->prev->next = w;
+  else
+    spot->first = w;
   spot->last = w;
   spot->count++;
   w->older = pair->newest;
@@ -7469,19 +7477,37 @@ static void watcher_link(zke *z, watcher *w) {
   watcher_count_notice(z, w->owner, 1);
 }
 
+/* Take a watcher out of its spot's list, oldest first. */
+static void watcher_leave_spot(watcher_spot *spot, const watcher *w) {
+  if (w->prev)
+    w->prev->next = w->next;
+  else
+    spot->first = w->next;
+  if (w->next)
+    w->next->prev = w->prev;
+  else
+    spot->last = w->prev;
+  spot->count--;
+}
+
+/* Take a watcher out of its pair's list, newest first. */
+static void watcher_leave_pair(watcher_pair *pair, const watcher *w) {
+  if (w->newer)
+    w->newer->older = w->older;
+  else
+    pair->newest = w->older;
+  if (w->older) w->older->newer = w->newer;
+  pair->count--;
+}
+
 /* Unlink and free a watcher, and its pair where it was the last one; the spot
  * stays. */
 static void watcher_remove(zke *z, watcher *w) {
-  watcher_spot *spot = w->spot;
   watcher_pair *pair = w->pair;
   watcher_count_kinds(z, w, -1);
   watcher_count_notice(z, w->owner, -1);
-  *(w->prev ? &w->prev->next : &spot->first) = w->next;
-  *(w->next ? &w->next->prev : &spot->last) = w->prev;
-  spot->count--;
-  *(w->newer ? &w->newer->older : &pair->newest) = w->older;
-  if (w->older) w->older->newer = w->newer;
-  pair->count--;
+  watcher_leave_spot(w->spot, w);
+  watcher_leave_pair(pair, w);
   z->watcher_count--;
   mem_free(w);
   watcher_drop_pair(z, pair);
@@ -8111,7 +8137,9 @@ static void wait_tick(zke *z, int64_t now, bool waiting) {
 
 enum { WAIT_BATCH = 64, WAIT_BATCHES = 16 }; /* SQL_BATCH; of one dispatch */
 
-/* Copy the row that the statement is at into the queue. */
+/* Copy the row that the statement is at into the queue.  An event is read and
+ * freed by itself, so its path stands in its own block; buf_block() is for
+ * lists that a caller gets. */
 static int wait_read_event(zke *z, sqlite3_stmt *st) {
   int len = sqlite3_column_bytes(st, 2);
   const char *path = (const char *)sqlite3_column_text(st, 2);
@@ -8795,14 +8823,13 @@ static int view_sessions(store *s, int64_t from, int64_t to,
       "ORDER BY id",
       from, to, view_read_session, &l);
   life_forget(s);
-  zke_session_list *list = rc == ZKE_OK
-                               ? buf_block(&s->a, sizeof *list, &l.records,
-                                           &l.texts, &records, &text)
-                               : NULL;
+  zke_session_list *list = NULL;
+  if (rc == ZKE_OK)
+    list =
+        buf_block(&s->a, sizeof *list, &l.records, &l.texts, &records, &text);
   if (list) {
     zke_session_info *r = (zke_session_info *)(void *)records;
-    for (int i = 0; i < l.count; i++, text += strlen(text) + 1)
-      r[i].identity = text;
+    for (int i = 0; i < l.count; i++) r[i].identity = buf_next_text(&text);
     *list = (zke_session_list){l.count, r};
     *out = list;
   }
@@ -8831,20 +8858,17 @@ static void view_read_watch(store *s, sqlite3_stmt *st, view_list *l) {
 static int view_watches(store *s, bool waiters, zke_watch_list **out) {
   view_list l;
   char *records = NULL, *text = NULL;
-  int rc = view_collect(
-      s,
-      waiters
-          ? SCHEMA_WAITERS("w.path,w.kind,w.session,n.owner") " ORDER BY 1,3"
-          : "SELECT path,kind,session,0 FROM watch ORDER BY 1,3,2",
-      0, 0, view_read_watch, &l);
-  zke_watch_list *list = rc == ZKE_OK
-                             ? buf_block(&s->a, sizeof *list, &l.records,
-                                         &l.texts, &records, &text)
-                             : NULL;
+  const char *sql = "SELECT path,kind,session,0 FROM watch ORDER BY 1,3,2";
+  if (waiters)
+    sql = SCHEMA_WAITERS("w.path,w.kind,w.session,n.owner") " ORDER BY 1,3";
+  int rc = view_collect(s, sql, 0, 0, view_read_watch, &l);
+  zke_watch_list *list = NULL;
+  if (rc == ZKE_OK)
+    list =
+        buf_block(&s->a, sizeof *list, &l.records, &l.texts, &records, &text);
   if (list) {
     zke_watch_info *r = (zke_watch_info *)(void *)records;
-    for (int i = 0; i < l.count; i++, text += strlen(text) + 1)
-      r[i].path = text;
+    for (int i = 0; i < l.count; i++) r[i].path = buf_next_text(&text);
     *list = (zke_watch_list){l.count, r};
     *out = list;
   }
@@ -9136,9 +9160,9 @@ static char *store_directory(store *s) {
   bool resolved = (rc & 0xff) == SQLITE_OK; /* also SQLITE_OK_SYMLINK */
   const char *name = resolved ? full : s->name;
   const char *slash = strrchr(name, '/');
-  size_t len = slash ? (size_t)(slash - name) : 0;
-  if (slash && len == 0) len = 1; /* in "/" */
-  char *dir = slash ? mem_copy(&s->a, name, len) : mem_copy(&s->a, ".", 1);
+  size_t len = 1; /* "." or "/" */
+  if (slash > name) len = (size_t)(slash - name);
+  char *dir = mem_copy(&s->a, slash ? name : ".", len);
   mem_free(full);
   return dir;
 }
@@ -9194,7 +9218,8 @@ static int store_inspect_name(store *s, unsigned flags, bool *exists) {
   if (!dir) return base_nomem();
   int rc = host_stat(s, s->name, &f);
   int up = host_stat(s, dir, &above);
-  int network = up < 0 ? 0 : s->os.network(c, rc == 0 ? s->name : dir);
+  const char *there = rc == 0 ? s->name : dir;
+  int network = up < 0 ? 0 : s->os.network(c, there);
   mem_free(dir);
   *exists = rc == 0;
   if (up < 0) {
@@ -9441,7 +9466,7 @@ static void store_list_session(store *s, zke *z) {
   memmove(s->sessions + at + 1, s->sessions + at,
           (s->session_count++ - at) * sizeof(zke *));
   s->sessions[at] = z;
-  if (z->lease) s->lease = s->lease ? base_min(s->lease, z->lease) : z->lease;
+  if (z->lease && (!s->lease || z->lease < s->lease)) s->lease = z->lease;
 }
 
 /* Begin a session for a handle and put it into the store's list.  On failure
@@ -9546,9 +9571,9 @@ static int api_path(zke *z, const char *path, unsigned flags,
 /* Is the session alive, as far as the handle knows? */
 static int api_state(const zke *z) {
   if (z->state == SESS_ALIVE) return ZKE_OK;
-  return base_fail(ZKE_INVALIDSTATE, z->state == SESS_AUTH_FAILED
-                                         ? "authentication failed"
-                                         : "the session has expired");
+  if (z->state == SESS_AUTH_FAILED)
+    return base_fail(ZKE_INVALIDSTATE, "authentication failed");
+  return base_fail(ZKE_INVALIDSTATE, "the session has expired");
 }
 
 /* Does the session still exist in the state that is read?  An end by a handle
@@ -9764,15 +9789,19 @@ static int api_lose_read(zke *z) {
   return base_fail(ZKE_CONNECTIONLOSS, "the reply was lost for a test");
 }
 
-/* Check a value's length against the limit. */
-static int api_data(const zke *z, const void *data, int len) {
-  if (len < -1 || (!data && len > 0))
-    return base_fail(ZKE_BADARGUMENTS, "data of length %d", len);
-  if (len > z->s->data_limit) {
-    return base_fail(ZKE_BADARGUMENTS, "data of %d bytes, the limit is %d", len,
-                     z->s->data_limit);
-  }
-  return ZKE_OK;
+/* Refuse a length that no value has, and NULL with a length.  It is looked at
+ * before the handle is, since it is the caller's mistake whatever the state. */
+static int api_length(const void *data, int len) {
+  if (len >= -1 && (data || len <= 0)) return ZKE_OK;
+  return base_fail(ZKE_BADARGUMENTS, "data of length %d", len);
+}
+
+/* Refuse a value over the store's limit.  This comes behind the state of the
+ * session, as ZooKeeper's limit does, which its server knows. */
+static int api_limit(const zke *z, int len) {
+  if (len <= z->s->data_limit) return ZKE_OK;
+  return base_fail(ZKE_BADARGUMENTS, "data of %d bytes, the limit is %d", len,
+                   z->s->data_limit);
 }
 
 const char *zke_version(void) { return ZKE_VERSION; }
@@ -9825,7 +9854,8 @@ void zke_os_fill(zke_os *os) {
 }
 
 void *zke_alloc(zke *z, size_t size) {
-  void *block = z ? mem_zero(&z->s->a, size ? size : 1) : NULL;
+  if (!size) size = 1;
+  void *block = z ? mem_zero(&z->s->a, size) : NULL;
   if (!block) base_nomem();
   return block;
 }
@@ -9933,9 +9963,11 @@ int zke_close(zke *z) {
     return base_fail(ZKE_MISUSE, "zke_close() from a callback of the handle");
   if (lock_limit.z == z) lock_limit.z = NULL; /* not the next one's there */
   os_cancel_off();
-  int rc = atomic_exchange(&z->closing, true)
-               ? base_fail(ZKE_CLOSING, "another thread is closing the handle")
-               : api_close(z);
+  int rc;
+  if (atomic_exchange(&z->closing, true))
+    rc = base_fail(ZKE_CLOSING, "another thread is closing the handle");
+  else
+    rc = api_close(z);
   os_cancel_back();
   return rc;
 }
@@ -10014,8 +10046,10 @@ static int api_mode(const zke_op *op) {
   if (op->mode < ZKE_PERSISTENT ||
       op->mode > ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL)
     return base_fail(ZKE_BADARGUMENTS, "unknown mode %d", op->mode);
-  if (op_mode_has_ttl(op->mode) ? op->ttl_ms < 1 || op->ttl_ms > ZKE_MAX_TTL
-                                : op->ttl_ms != 0) {
+  bool bad = op->ttl_ms != 0;
+  if (op_mode_has_ttl(op->mode))
+    bad = op->ttl_ms < 1 || op->ttl_ms > ZKE_MAX_TTL;
+  if (bad) {
     return base_fail(ZKE_BADARGUMENTS, "mode %d with a ttl of %lld ms",
                      op->mode, (long long)op->ttl_ms);
   }
@@ -10031,9 +10065,10 @@ static int api_create(zke *z, const zke_op *op, char **path_out,
   unsigned flags = API_CHANGE;
   if (op_mode_is_sequential(op->mode)) flags |= API_SEQUENTIAL;
   int rc = api_mode(op);
+  if (rc == ZKE_OK) rc = api_length(op->data, op->len);
   if (rc == ZKE_OK) rc = api_enter(z, op->path, flags, &c.path);
   if (rc != ZKE_OK) return rc;
-  rc = api_data(z, op->data, op->len);
+  rc = api_limit(z, op->len);
   if (rc == ZKE_OK) {
     enum txn_class want =
         op_mode_is_ephemeral(op->mode) ? TXN_NORMAL : TXN_FULL;
@@ -10083,16 +10118,17 @@ int zke_delete(zke *z, const char *path, int version) {
   return api_leave(z, api_change(z, TXN_GUESS, api_delete_body, &c));
 }
 
-/* Note what is to be discarded, whatever state the handle is in: with the
- * chroot before it, in one block with the note. */
+/* Note what is to be discarded, whatever state the handle is in.  The path gets
+ * the chroot here and not by api_path(), whose buffer belongs to the call that
+ * has the store's lock, which this one does not have yet.  Note and path are
+ * one block, so that one allocation decides whether there is a note. */
 static int api_note_discard(zke *z, const char *path, bool sequential,
                             int64_t czxid) {
-  size_t len = strlen(path) + 1;
-  discard *d = mem_zero(&z->s->a, sizeof *d + z->chroot_len + len);
+  size_t size = z->chroot_len + strlen(path) + 1;
+  discard *d = mem_zero(&z->s->a, sizeof *d + size);
   if (!d) return base_nomem();
   char *whole = (char *)(d + 1);
-  memcpy(whole, z->chroot, z->chroot_len);
-  memcpy(whole + z->chroot_len, path, len);
+  snprintf(whole, size, "%s%s", z->chroot, path);
   d->czxid = czxid;
   d->sequential = sequential;
   d->path = whole;
@@ -10159,9 +10195,10 @@ int zke_set(zke *z, const char *path, const void *data, int len, int version,
   zke_op op;
   zke_op_set(&op, path, data, len, version);
   api_single c = {NULL, &op, NULL, {0}};
-  int rc = api_enter(z, path, API_CHANGE, &c.path);
+  int rc = api_length(data, len);
+  if (rc == ZKE_OK) rc = api_enter(z, path, API_CHANGE, &c.path);
   if (rc != ZKE_OK) return rc;
-  rc = api_data(z, data, len);
+  rc = api_limit(z, len);
   if (rc == ZKE_OK) rc = api_change(z, TXN_GUESS, api_set_body, &c);
   if (rc == ZKE_OK && stat_out) *stat_out = c.stat;
   return api_leave(z, rc);
@@ -10675,8 +10712,10 @@ static void api_multi_refuse(api_multi *m, int rc) {
  * the set of what it protects. */
 static unsigned api_multi_shape(const zke_op *ops, int count) {
   unsigned shape = 0;
-  for (int i = 0; i < 3; i++)
-    shape = shape << 2 | (i < count ? (unsigned)ops[i].type & 3 : 0);
+  for (int i = 0; i < 3; i++) {
+    shape <<= 2;
+    if (i < count) shape |= (unsigned)ops[i].type & 3;
+  }
   return shape;
 }
 
@@ -10706,7 +10745,8 @@ static int api_multi_check_op(zke *z, const zke_op *op, int i) {
   if (rc == ZKE_NOMEM) return rc;
   if (rc != ZKE_OK) return ZKE_MARSHALLINGERROR;
   if (op->type == ZKE_OP_CREATE) rc = api_mode(op);
-  return rc == ZKE_OK ? api_data(z, op->data, op->len) : rc;
+  if (rc == ZKE_OK) rc = api_length(op->data, op->len);
+  return rc == ZKE_OK ? api_limit(z, op->len) : rc;
 }
 
 /* Check all operations before anything is done; *full tells that a persistent
@@ -10974,8 +11014,9 @@ static int api_remove_watches(zke *z, const char *path, int type,
     return api_leave(
         z, base_fail(ZKE_BADARGUMENTS, "unknown watch type %d", type));
   }
-  unsigned tables = (type & ZKE_WATCH_DATA ? 1u << WATCH_TABLE_DATA : 0u) |
-                    (type & ZKE_WATCH_CHILD ? 1u << WATCH_TABLE_CHILD : 0u);
+  unsigned tables = 0;
+  if (type & ZKE_WATCH_DATA) tables |= 1u << WATCH_TABLE_DATA;
+  if (type & ZKE_WATCH_CHILD) tables |= 1u << WATCH_TABLE_CHILD;
   watcher_spot *spot = watcher_find_spot(z, w.path, strlen(w.path));
   const watcher_pair *pair = fn ? watcher_find_pair(z, fn, context) : NULL;
   if (!spot || (fn && !pair) || !watcher_exists(spot, tables, pair)) {
@@ -11253,9 +11294,12 @@ int zke_compact(zke *z, int64_t deadline_ms) {
   int rc = api_enter(z, NULL, API_CHANGE, NULL);
   if (rc != ZKE_OK) return rc;
   z->s->deadline = api_deadline(deadline_ms);
-  rc = z->s->memory ? base_fail(ZKE_UNIMPLEMENTED,
-                                "a database in memory has no file to compact")
-                    : api_session(z);
+  if (z->s->memory) {
+    rc = base_fail(ZKE_UNIMPLEMENTED,
+                   "a database in memory has no file to compact");
+  } else {
+    rc = api_session(z);
+  }
   if (rc == ZKE_OK) rc = txn_compact(z->s, z);
   return api_leave(z, rc);
 }

@@ -724,7 +724,8 @@ ZKE_API int zke_delete(zke *z, const char *path, int version);
  *
  *   path    as it was given to zke_create().  That the node is missing, or
  *           belongs to another session, is fine: nothing is removed then.  No
- *           permission is needed, as for the session's end.
+ *           permission is needed, as for the session's end.  What goes at once
+ *           uses one zxid, and a removal that finds nothing uses none.
  *   mode    ZKE_EPHEMERAL: the node at path.  ZKE_EPHEMERAL_SEQUENTIAL: all
  *           that were made with this path before their numbers, also by a
  *           create whose reply was lost.  (One of the session that was made

@@ -1156,11 +1156,14 @@ static node *discard_first(zke *z, const discard *d) {
   return first;
 }
 
-/* One zxid for all of them, and where there is nothing to remove. */
+/* One zxid for all of them, none where there is nothing to remove. */
 static void discard_apply(zke *z) {
+  bool any = false;
   z->m->zxid++;
-  for (const discard *d = z->discards; d; d = d->next)
-    for (node *n; (n = discard_first(z, d));) tree_remove(z->m, n);
+  for (const discard *d = z->discards; d; d = d->next) {
+    for (node *n; (n = discard_first(z, d)); any = true) tree_remove(z->m, n);
+  }
+  if (!any) z->m->zxid--;
 }
 
 /* What changes anything, watches too, does it at once; other calls when a
@@ -1173,8 +1176,13 @@ static int enter(zke *z, bool changes) {
   return ZKE_OK;
 }
 
+/* What no value has: found before the handle is looked at. */
+static bool length_is_bad(const void *data, int len) {
+  return len < -1 || (!data && len > 0);
+}
+
 static bool data_is_bad(const zke *z, const void *data, int len) {
-  return len < -1 || (!data && len > 0) || len > z->m->data_limit;
+  return length_is_bad(data, len) || len > z->m->data_limit;
 }
 
 /* One change of the tree: its zxid, and its reply that may be lost. */
@@ -1200,6 +1208,7 @@ static bool mode_is_bad(int mode, int64_t ttl, bool has_ttl) {
 static int create_any(zke *z, ask *a, bool has_ttl, char **path_out,
                       zke_stat *stat_out) {
   if (mode_is_bad(a->mode, a->ttl, has_ttl)) return ZKE_BADARGUMENTS;
+  if (length_is_bad(a->data, a->len)) return ZKE_BADARGUMENTS;
   char *path = whole(z, a->path, a->mode);
   zke_stat stat;
   if (!path) return ZKE_BADARGUMENTS;
@@ -1238,6 +1247,7 @@ int model_create_ttl(zke *z, const char *path, const void *data, int len,
 /* A change of one node that exists, or should. */
 static int change_at(zke *z, int (*op)(zke *, ask *), ask *a,
                      zke_stat *stat_out) {
+  if (length_is_bad(a->data, a->len)) return ZKE_BADARGUMENTS;
   char *path = whole(z, a->path, ZKE_PERSISTENT);
   zke_stat stat;
   if (!path) return ZKE_BADARGUMENTS;

@@ -75,6 +75,30 @@ static void make(const char *path, int mode, char **made, int64_t *czxid) {
   *czxid = stat.czxid;
 }
 
+/* The zxid of a change that is made now. */
+static int64_t next_zxid(void) {
+  zke_stat stat;
+  ck_ok(zke_set(z, "/zxid", "", 0, -1, &stat));
+  return stat.mzxid;
+}
+
+/* A discard that removes nodes uses one zxid; one that finds nothing to remove
+ * uses none, and nothing is written. */
+TEST(discarding_nothing_uses_no_zxid) {
+  int64_t czxid;
+  begin();
+  make("/zxid", ZKE_PERSISTENT, NULL, &czxid);
+  make("/s-", ZKE_EPHEMERAL_SEQUENTIAL, NULL, &czxid);
+  make("/s-", ZKE_EPHEMERAL_SEQUENTIAL, NULL, &czxid);
+  int64_t before = next_zxid();
+  ck_ok(zke_discard(z, "/nope", ZKE_EPHEMERAL, 0));
+  ck_ok(zke_discard(z, "/nope-", ZKE_EPHEMERAL_SEQUENTIAL, 0));
+  ck_assert_int_eq(next_zxid(), before + 1);
+  ck_ok(zke_discard(z, "/s-", ZKE_EPHEMERAL_SEQUENTIAL, 0));
+  ck_assert_int_eq(next_zxid(), before + 3);
+  end();
+}
+
 TEST(discards_own_nodes_only) {
   char *made = NULL, *longer = NULL, *dashed = NULL;
   int64_t czxid, theirs;
