@@ -246,6 +246,8 @@ static void base_keep(char kept[BASE_SENTENCE]) {
   memcpy(kept, base_sentence, BASE_SENTENCE);
 }
 
+/* The other half of base_keep(): what it kept is the thread's sentence again.
+ */
 static void base_say_again(const char kept[BASE_SENTENCE]) {
   memcpy(base_sentence, kept, BASE_SENTENCE);
 }
@@ -521,6 +523,7 @@ static void buf_add_string(buf *b, const char *s) {
   buf_add(b, s, strlen(s) + 1);
 }
 
+/* Append a number, for buffers that are read by buf_ints(). */
 static void buf_add_int(buf *b, int64_t n) { buf_add(b, &n, sizeof n); }
 
 /* A buffer of int64_t as an array.  It is valid until more is added. */
@@ -529,6 +532,7 @@ static int64_t *buf_ints(const buf *b, size_t *count) {
   return (int64_t *)(void *)b->data;
 }
 
+/* For qsort().  Not a subtraction, which could overflow. */
 static int buf_compare_int(const void *a, const void *b) {
   int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
   return x < y ? -1 : x > y;
@@ -677,6 +681,7 @@ static int64_t os_pwrite(void *context, int fd, const void *buffer, size_t size,
   return n < 0 ? -errno : n;
 }
 
+/* The kind of a file as zke_file has it, by the mode that stat() gives. */
 static int os_file_type(unsigned mode) {
   if (S_ISREG(mode)) return ZKE_FILE_REGULAR;
   if (S_ISDIR(mode)) return ZKE_FILE_DIRECTORY;
@@ -685,6 +690,9 @@ static int os_file_type(unsigned mode) {
 
 #if defined(STATX_MNT_ID)
 enum { OS_MOUNT = STATX_MNT_ID };
+
+/* The number of the mount that the file was reached by; 0 where this kernel
+ * does not tell. */
 static uint64_t os_mount(const struct statx *x) {
   return x->stx_mask & STATX_MNT_ID ? x->stx_mnt_id : 0;
 }
@@ -733,11 +741,13 @@ static int os_look(int fd, const char *path, zke_file *out) {
   return 0;
 }
 
+/* What a path leads to, with links followed. */
 static int os_stat(void *context, const char *path, zke_file *out) {
   (void)context;
   return os_look(-1, path, out);
 }
 
+/* What a descriptor is.  One below 0 would mean a path to os_look(). */
 static int os_fstat(void *context, int fd, zke_file *out) {
   (void)context;
   if (fd < 0) return -EBADF;
@@ -878,6 +888,8 @@ static int os_probe(void *context, int fd, int64_t offset) {
   return 1;
 }
 
+/* Not called again after EINTR, unlike the others: a signal is a reason for the
+ * caller to look at the clock and at what it waits for. */
 static int os_poll(void *context, struct pollfd *fds, unsigned count,
                    int timeout_ms) {
   (void)context;
@@ -912,6 +924,7 @@ static int os_poller_remove(void *context, int poller, int fd) {
   return os_result(epoll_ctl(poller, EPOLL_CTL_DEL, fd, &e));
 }
 
+/* CLOCK_MONOTONIC, since deadlines are of zke_now(). */
 static int os_timer(void *context) {
   (void)context;
   return os_result(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
@@ -969,6 +982,7 @@ static int os_random(void *context, void *buffer, size_t size) {
   return n == (int64_t)size ? 0 : -EIO;
 }
 
+/* A new text at each boot of the host: sessions of another one are dead. */
 static int os_boot_id(void *context, char *buffer, size_t size) {
   (void)context;
   return os_slurp("/proc/sys/kernel/random/boot_id", buffer, size);
@@ -1003,6 +1017,7 @@ static int64_t os_pid(void *context) {
   return (int64_t)getpid();
 }
 
+/* What a session is called by default; the kernel cuts it to 15 bytes. */
 static int os_process_name(void *context, char *buffer, size_t size) {
   (void)context;
   return os_slurp("/proc/self/comm", buffer, size);
@@ -1936,10 +1951,13 @@ static bool health_is_replaced(const store *s) {
   return s->health >= HEALTH_REPLACED;
 }
 
+/* Did the host close descriptors of ours?  Their numbers may be its own by now,
+ * so nothing may be closed or written by number any more. */
 static bool health_lost_fds(const store *s) {
   return s->health == HEALTH_FDS_LOST;
 }
 
+/* The result and the sentence of every call on a store that was given up. */
 static int health_say_replaced(const store *s) {
   return base_fail(ZKE_REPLACED,
                    "%s or a file beside it was removed or replaced", s->name);
@@ -1976,6 +1994,8 @@ static int host_stat(const store *s, const char *path, zke_file *out) {
   return s->os.stat(s->os.context, path, out);
 }
 
+/* What an open descriptor of the store is.  Inode 0 in *out, which no file has,
+ * after a failure. */
 static int host_fstat(const store *s, int fd, zke_file *out) {
   *out = (zke_file){.inode = 0};
   return s->os.fstat(s->os.context, fd, out);
@@ -2221,6 +2241,7 @@ static void fork_child(void) {
   pthread_mutex_unlock(&fork_mutex);
 }
 
+/* Once in a process, whatever handles come and go; see fork_child(). */
 static void fork_register(void) {
   fork_error = pthread_atfork(fork_prepare, fork_parent, fork_child);
 }
@@ -2433,12 +2454,16 @@ static void sql_bind_int(sqlite3_stmt *st, int at, const char *name,
   sqlite3_bind_int64(st, at, n);
 }
 
+/* Bind a text, by its place; debug builds compare the name.  SQLITE_STATIC: the
+ * caller's bytes are read while the statement runs, and not copied, so they
+ * must stay until sql_run() or the last sql_step().  NULL binds NULL. */
 static void sql_bind_text(sqlite3_stmt *st, int at, const char *name,
                           const char *text, int len) {
   sql_check_name(st, at, name);
   sqlite3_bind_text(st, at, text, len, SQLITE_STATIC);
 }
 
+/* The same for bytes that are no text. */
 static void sql_bind_blob(sqlite3_stmt *st, int at, const char *name,
                           const void *data, int len) {
   sql_check_name(st, at, name);
@@ -2485,6 +2510,7 @@ static int sql_do_ints(store *s, const sql_text *sql, int count,
   return sql_run(s, st);
 }
 
+/* Run a statement that has one parameter, a number. */
 static int sql_do_int(store *s, const sql_text *sql, int64_t value) {
   return sql_do_ints(s, sql, 1, &value);
 }
@@ -2752,12 +2778,15 @@ static int wal_truncate(sqlite3_file *f, sqlite3_int64 size) {
   return rc ? rc : l->file.real->xTruncate(f, size);
 }
 
+/* A sync promises what was written before it, so what is gathered goes out
+ * first. */
 static int wal_sync(sqlite3_file *f, int flags) {
   wal_log *l = file_owner(f);
   int rc = wal_flush(l);
   return rc ? rc : l->file.real->xSync(f, flags);
 }
 
+/* The file's size as SQLite knows it, so with what is gathered. */
 static int wal_size(sqlite3_file *f, sqlite3_int64 *out) {
   wal_log *l = file_owner(f);
   int rc = wal_flush(l);
@@ -3136,6 +3165,8 @@ static int vfs_open(sqlite3_vfs *v, const char *name, sqlite3_file *file,
   return rc;
 }
 
+/* The functions that only hand on: SQLite calls them for names, the time and
+ * random numbers, none of which this section changes. */
 static int vfs_delete(sqlite3_vfs *v, const char *name, int sync) {
   return vfs_base_of(v)->xDelete(vfs_base_of(v), name, sync);
 }
@@ -3847,6 +3878,8 @@ static int64_t side_read_hint(store *s, int64_t at) {
   return n == (int64_t)sizeof stamp ? stamp : -1;
 }
 
+/* Write a number of the live file.  False where it could not be; the caller
+ * goes on without, since all that stands there are hints. */
 static bool side_write_hint(store *s, int64_t at, int64_t stamp) {
   return s->os.pwrite(s->os.context, s->live_fd, &stamp, sizeof stamp, at) ==
          (int64_t)sizeof stamp;
@@ -5338,6 +5371,7 @@ typedef struct node {
   char *acl; /* NULL: open */
 } node;
 
+/* Release the ACL that node_load() has read.  The node's numbers stay. */
 static void node_free(node *n) {
   mem_free(n->acl);
   n->acl = NULL;
@@ -5466,6 +5500,7 @@ static int node_bind_data(txn *t, sqlite3_stmt *st, int at, int at_blob,
 
 SQL_STATEMENT(BLOB_REMOVE, "DELETE FROM blob WHERE id=?1");
 
+/* Remove a value that lies beside its row; 0: it does not. */
 static int node_drop_blob(txn *t, int64_t blob) {
   return blob ? sql_do_int(t->s, SQL_BLOB_REMOVE, blob) : ZKE_OK;
 }
@@ -5859,10 +5894,12 @@ static bool op_mode_is_sequential(int mode) {
          mode == ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL;
 }
 
+/* Does the node belong to the session that creates it? */
 static bool op_mode_is_ephemeral(int mode) {
   return mode == ZKE_EPHEMERAL || mode == ZKE_EPHEMERAL_SEQUENTIAL;
 }
 
+/* May the node go by its own time? */
 static bool op_mode_has_ttl(int mode) {
   return mode == ZKE_PERSISTENT_WITH_TTL ||
          mode == ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL;
@@ -5873,15 +5910,19 @@ static int op_no_node(const char *path) {
   return base_fail(ZKE_NONODE, "no node at %s", path);
 }
 
+/* Refuse, and say what was to be done.  The path need not end behind len bytes.
+ */
 static int op_no_permission(const char *what, const char *path, int len) {
   return base_fail(ZKE_NOAUTH, "no permission to %s %.*s", what, len, path);
 }
 
+/* Refuse a change that was to meet another version. */
 static int op_bad_version(const char *path, int32_t has, int wanted) {
   return base_fail(ZKE_BADVERSION, "%s has version %d, not %d", path, (int)has,
                    wanted);
 }
 
+/* May the session do with the node what needs one of these permissions? */
 static bool op_allows(const zke *acting, const node *n, int32_t needed) {
   return acl_allows(&acting->who, n->acl, needed);
 }
@@ -6153,6 +6194,7 @@ typedef struct op_answer {
   int64_t owner; /* of the node, for the death notice */
 } op_answer;
 
+/* Release what a read has found, where its caller does not hand it on. */
 static void op_answer_free(op_answer *a) {
   mem_free(a->data);
   mem_free(a->names);
@@ -6443,6 +6485,9 @@ SQL_STATEMENT(
     "SELECT boot,db_device,db_inode,live_device,live_inode,gate_device,"
     "gate_inode FROM meta");
 
+/* Read what the meta row says of the boot and of the files that the living
+ * sessions use.  It is compared with what is found on the disk, to tell a new
+ * boot, a copy of the file and a replaced side directory from each other. */
 static int sess_read_files(store *s, sess_files *out) {
   int rc;
   bool row;
@@ -6463,6 +6508,7 @@ SQL_STATEMENT(META_FILES_SET,
               "UPDATE meta SET boot=?1,db_device=?2,db_inode=?3,live_device=?4,"
               "live_inode=?5,gate_device=?6,gate_inode=?7");
 
+/* Note that from now on these are the files that the sessions use. */
 static int sess_write_files(store *s, const sess_files *f) {
   int rc;
   sqlite3_stmt *st = sql_statement(s, SQL_META_FILES_SET, &rc);
@@ -6706,6 +6752,9 @@ SQL_STATEMENT(SESSION_ADD,
               "VALUES(:id,:identity,:pid,:started,:lease,:slot,:life,"
               ":event_limit,0)");
 
+/* Add the session's row, and take a slot for its stamps if it has a lease.  The
+ * stamp is written before the row can be seen: a sweep that finds the row must
+ * not find the stamp of the slot's former owner beside it. */
 static int sess_insert(txn *t, zke *z, const char *identity) {
   int rc = ZKE_OK;
   z->slot = -1;
@@ -7353,6 +7402,7 @@ static void watcher_free_item(watcher_table *table, watcher_item *item) {
 
 /* ---- spots and pairs ---- */
 
+/* FNV-1a, by which spots are found. */
 static uint64_t watcher_hash_path(const char *path, size_t len) {
   uint64_t hash = UINT64_C(14695981039346656037);
   for (size_t i = 0; i < len; i++)
@@ -7360,6 +7410,8 @@ static uint64_t watcher_hash_path(const char *path, size_t len) {
   return hash;
 }
 
+/* The spot of a path that need not end behind len bytes; NULL: nobody watches
+ * there. */
 static watcher_spot *watcher_find_spot(const zke *z, const char *path,
                                        size_t len) {
   uint64_t hash = watcher_hash_path(path, len);
@@ -7398,6 +7450,7 @@ static uint64_t watcher_hash_pair(zke_watch_fn fn, const void *context) {
   return hash ^ hash >> 32;
 }
 
+/* The pair of a function and a context; NULL: it watches nothing. */
 static watcher_pair *watcher_find_pair(const zke *z, zke_watch_fn fn,
                                        const void *context) {
   uint64_t hash = watcher_hash_pair(fn, context);
@@ -7969,6 +8022,8 @@ static void wait_close_notice(zke *z, wait_notice *n) {
   z->s->notices--;
 }
 
+/* Forget a notice of death.  The last one takes its place, so a loop that drops
+ * goes backwards. */
 static void wait_drop_notice(zke *z, size_t i) {
   wait_close_notice(z, &z->notices[i]);
   z->notices[i] = z->notices[--z->notice_count];
@@ -8249,6 +8304,8 @@ typedef struct wait_batch {
   int made;
 } wait_batch;
 
+/* A watcher has run: let every zke_wait() of the handle return.  With the
+ * store's mutex held. */
 static void wait_count_turn(zke *z) {
   atomic_fetch_add(&z->turn, 1);
   pthread_cond_broadcast(&z->done);
@@ -8490,6 +8547,10 @@ static int wait_trim_body(txn *t, void *arg) {
   return ZKE_OK;
 }
 
+/* Remove delivered events from the file where nothing else that the session
+ * wrote has taken them along.  It never waits for the gate, and a failure is no
+ * matter: the next dispatch comes here again.  Half of event_limit is the bound
+ * since delivered rows count as pending for the limit. */
 static void wait_trim(zke *z) {
   int64_t most = base_min(ZKE_TRIM_EVENTS, z->event_limit / 2);
   if (z->cursor - z->trimmed > most)
@@ -8587,6 +8648,7 @@ typedef struct wait_sleeper {
   struct pollfd few[8];
 } wait_sleeper;
 
+/* Release what wait_fds() has allocated for many descriptors. */
 static void wait_free_fds(wait_sleeper *sleeper) {
   if (sleeper->fds != sleeper->few) mem_free(sleeper->fds);
 }
@@ -8948,6 +9010,7 @@ typedef struct view_report {
   int found;
 } view_report;
 
+/* Count a violation, and tell the caller of it if it wants to know. */
 ZKE_PRINTF(2, 3)
 static void view_tell(view_report *r, const char *format, ...) {
   char text[1024];
@@ -9698,6 +9761,8 @@ static int api_admit(zke *z, const char *path, unsigned flags,
   return api_admit_to_database(z, flags, now);
 }
 
+/* The result and the sentence of every call in a child on its parent's handle.
+ */
 static int api_forked(const store *s) {
   return base_fail(ZKE_FORKED,
                    "%s: the handle belongs to the parent process; open one "
@@ -9762,6 +9827,7 @@ static int api_enter_until(zke *z, const char *path, unsigned flags,
   return rc == ZKE_OK ? ZKE_OK : api_leave(z, rc);
 }
 
+/* Begin a call that waits for the lock no longer than for others. */
 static int api_enter(zke *z, const char *path, unsigned flags,
                      const char **full) {
   return api_enter_until(z, path, flags, full, 0);
@@ -9830,8 +9896,11 @@ const char *zke_error_text(int rc) {
   }
 }
 
+/* A pointer to the thread's own text, so it needs no lock and no handle. */
 const char *zke_errmsg(void) { return base_sentence; }
 
+/* The sentence is made aside first, since zke_errmsg() may be among the
+ * arguments, and that is where it goes. */
 int zke_fail(int rc, const char *format, ...) {
   char sentence[BASE_SENTENCE]; /* the old one may be an argument */
   va_list ap;
@@ -9844,15 +9913,19 @@ int zke_fail(int rc, const char *format, ...) {
 
 void zke_free(void *block) { mem_free(block); }
 
+/* For the recipes' options, which grow by the same rule as the library's. */
 int zke_take_options(const void *given, void *out, size_t size,
                      const char *name) {
   return base_take(given, out, size, name);
 }
 
+/* A caller of an older header has a shorter struct: nothing is written behind
+ * it. */
 void zke_os_fill(zke_os *os) {
   os_fill(os, os->size < sizeof *os ? os->size : sizeof *os);
 }
 
+/* At least a byte, so that NULL always means that there is no memory. */
 void *zke_alloc(zke *z, size_t size) {
   if (!size) size = 1;
   void *block = z ? mem_zero(&z->s->a, size) : NULL;
@@ -9955,6 +10028,9 @@ static int api_close(zke *z) {
   return rc;
 }
 
+/* Only one thread gets to close: the flag is exchanged, and a second thread
+ * finds it set.  A callback of the handle may not, since the dispatch that it
+ * runs in goes on with the handle afterwards. */
 int zke_close(zke *z) {
   if (!z) return ZKE_OK;
   if (fork_is_copy(z->s))
@@ -9972,8 +10048,12 @@ int zke_close(zke *z) {
   return rc;
 }
 
+/* Constant for the handle's life, so it is read without the lock; also when the
+ * session has ended, for the text of a message. */
 int64_t zke_session_id(zke *z) { return z ? z->id : 0; }
 
+/* Any failure to enter means that the handle is of no use any more, which is
+ * what ZKE_STATE_CLOSED says. */
 int zke_state(zke *z) {
   if (api_enter(z, NULL, API_ANY_STATE | API_LIGHT, NULL) != ZKE_OK)
     return ZKE_STATE_CLOSED;
@@ -10025,6 +10105,8 @@ typedef struct api_single {
   zke_stat stat;
 } api_single;
 
+/* The bodies of changes of one node, for txn_run(), which may run them twice:
+ * each sets all that it gives, and leaves nothing else behind. */
 static int api_create_body(txn *t, void *arg) {
   api_single *c = arg;
   return op_create(t, c->path, c->op, &c->made, &c->stat);
@@ -10091,6 +10173,8 @@ static int api_create(zke *z, const zke_op *op, char **path_out,
   return api_leave(z, rc);
 }
 
+/* By the same struct as an operation of a multi, so that one path through the
+ * engine serves both. */
 int zke_create(zke *z, const char *path, const void *data, int len,
                const zke_acls *acls, int mode, char **path_out,
                zke_stat *stat_out) {
@@ -10099,6 +10183,8 @@ int zke_create(zke *z, const char *path, const void *data, int len,
   return api_create(z, &op, path_out, stat_out);
 }
 
+/* A mode without a TTL is refused here, since zke_op_create_ttl() with 0 ms
+ * would pass for a plain create. */
 int zke_create_ttl(zke *z, const char *path, const void *data, int len,
                    const zke_acls *acls, int mode, int64_t ttl_ms,
                    char **path_out, zke_stat *stat_out) {
@@ -10109,6 +10195,8 @@ int zke_create_ttl(zke *z, const char *path, const void *data, int len,
   return api_create(z, &op, path_out, stat_out);
 }
 
+/* Neither permission nor existence is known before the transaction, nor whether
+ * a sync is needed: the class is guessed, as for zke_set(). */
 int zke_delete(zke *z, const char *path, int version) {
   zke_op op;
   zke_op_delete(&op, path, version);
@@ -10211,6 +10299,7 @@ typedef struct api_raise {
   zke_stat stat;
 } api_raise;
 
+/* The body of zke_raise_sequence()'s transaction. */
 static int api_raise_body(txn *t, void *arg) {
   api_raise *c = arg;
   return op_raise_sequence(t, c->path, c->next, &c->stat);
@@ -10316,6 +10405,8 @@ static int api_read(zke *z, const char *path, api_reading *r) {
   return rc == ZKE_OK ? ZKE_OK : api_leave(z, rc);
 }
 
+/* A missing node is an answer (ZKE_NONODE), and its watch is registered then.
+ */
 int zke_exists(zke *z, const char *path, zke_watch_fn fn, void *context,
                zke_stat *stat_out) {
   api_reading r = {.wish = OP_EXISTS, .fn = fn, .context = context};
@@ -10340,6 +10431,7 @@ int zke_get(zke *z, const char *path, zke_watch_fn fn, void *context,
   return api_leave(z, ZKE_OK);
 }
 
+/* A copy of all names in one block, in the order of the key. */
 int zke_children(zke *z, const char *path, zke_watch_fn fn, void *context,
                  zke_strings **names_out, zke_stat *stat_out) {
   api_reading r = {.wish = OP_CHILDREN, .fn = fn, .context = context};
@@ -10403,6 +10495,7 @@ int zke_count(zke *z, const char *path, int64_t *count_out) {
   return api_leave(z, rc);
 }
 
+/* For qsort(), by bytes, as SQLite's BINARY order has it. */
 static int api_compare_strings(const void *a, const void *b) {
   return strcmp(*(char *const *)a, *(char *const *)b);
 }
@@ -10475,6 +10568,9 @@ int zke_sync(zke *z, const char *path) {
 
 /* ---- several operations ---- */
 
+/* These fill all members of the operation, so that what a later version adds is
+ * zero, as api_op_reserved() wants it.  The operation points to what the caller
+ * gave: that must stay until the multi has returned. */
 void zke_op_create(zke_op *op, const char *path, const void *data, int len,
                    const zke_acls *acls, int mode) {
   *op = (zke_op){.type = ZKE_OP_CREATE,
@@ -10517,6 +10613,8 @@ void zke_op_get(zke_op *op, const char *path) {
   *op = (zke_op){.type = ZKE_OP_GET, .path = path};
 }
 
+/* Its two values stand in the members of other operations: data is the name
+ * after which it begins, len the most names. */
 void zke_op_children_after(zke_op *op, const char *path, const char *after,
                            int most) {
   *op = (zke_op){
@@ -10531,6 +10629,7 @@ void zke_op_untold(zke_op *op, const char *path, int most) {
   *op = (zke_op){.type = ZKE_OP_UNTOLD, .path = path, .len = most};
 }
 
+/* Also leaves every result zeroed, so that clearing twice does no harm. */
 void zke_results_clear(zke_op_result *results, int count) {
   for (int i = 0; results && i < count; i++) {
     mem_free(results[i].path);
@@ -10557,6 +10656,9 @@ typedef struct api_kind {
   api_op_read read;
 } api_kind;
 
+/* What each type of zke_multi() does: the checks and rows of the single call,
+ * on the transaction that all operations share.  A path is shown without the
+ * chroot, since the caller gave it so. */
 static int api_op_create(txn *t, const char *path, const zke_op *op,
                          zke_op_result *r) {
   char *made;
@@ -10601,6 +10703,7 @@ static int api_op_look(zke *z, enum op_wish wish, const char *path,
   return ZKE_OK;
 }
 
+/* What each type of zke_multi_read() does. */
 static int api_op_get(zke *z, const char *path, const zke_op *op,
                       zke_op_result *r) {
   (void)op;
@@ -10937,11 +11040,13 @@ typedef struct api_set_acl {
   const zke_acls *acls;
 } api_set_acl;
 
+/* The body of zke_set_acl()'s transaction. */
 static int api_set_acl_body(txn *t, void *arg) {
   api_set_acl *c = arg;
   return op_set_acl(t, c->path, c->version, c->acls);
 }
 
+/* Guessed as zke_set() is: an ephemeral node's ACL need not be synced. */
 int zke_set_acl(zke *z, const char *path, int version, const zke_acls *acls) {
   api_set_acl c = {NULL, version, acls};
   int rc = api_enter(z, path, API_CHANGE, &c.path);
@@ -11030,6 +11135,7 @@ static int api_remove_watches(zke *z, const char *path, int type,
   return api_leave(z, rc);
 }
 
+/* NULL would mean all watchers to api_remove_watches(). */
 int zke_remove_watch(zke *z, const char *path, int type, zke_watch_fn fn,
                      void *context) {
   if (!fn) return base_fail(ZKE_BADARGUMENTS, "fn is NULL");
@@ -11082,6 +11188,7 @@ int zke_forget(zke *z, zke_watch_fn fn, void *context) {
   return api_leave(z, rc);
 }
 
+/* Under the store's lock, by which a dispatch reads the two as one. */
 int zke_set_watcher(zke *z, zke_watch_fn fn, void *context) {
   int rc = api_enter(z, NULL, API_LIGHT, NULL);
   if (rc != ZKE_OK) return rc;
@@ -11094,6 +11201,8 @@ int zke_set_watcher(zke *z, zke_watch_fn fn, void *context) {
 
 int64_t zke_now(zke *z) { return z ? host_now(z->s) / ZKE_MS : 0; }
 
+/* The clock that ctime and mtime are of; it may be set, so nothing waits by it.
+ */
 int64_t zke_wall(zke *z) {
   return z ? z->s->os.clock(z->s->os.context, ZKE_CLOCK_REALTIME) / ZKE_MS : 0;
 }
@@ -11149,6 +11258,8 @@ int zke_call_at(zke *z, int64_t when_ms, zke_watch_fn fn, void *context) {
   return api_refuse(z, rc);
 }
 
+/* The poller shows everything that ends a sleep.  Without one (options.os) the
+ * FIFO does, and zke_next_deadline() covers the rest. */
 int zke_fd(zke *z, int *fd_out) {
   if (!fd_out) return base_fail(ZKE_BADARGUMENTS, "fd_out is NULL");
   int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_LIGHT, NULL);
@@ -11179,6 +11290,8 @@ static int api_waitable(const zke *z) {
   return base_fail(ZKE_INVALIDSTATE, "the session has ended");
 }
 
+/* Looks at the clock, and polls what a sleep would, but does not look into the
+ * file: so it may say yes where nothing is left to call. */
 int zke_pending(zke *z, int *pending_out) {
   if (!pending_out) return base_fail(ZKE_BADARGUMENTS, "pending_out is NULL");
   int rc = api_enter(z, NULL, API_CHANGE | API_ANY_STATE | API_LIGHT, NULL);
@@ -11217,6 +11330,7 @@ int zke_wait_turn(zke *z, int64_t turn, int64_t deadline_ms) {
   return api_leave(z, rc);
 }
 
+/* The turn of now, so only a watcher that runs from here on ends the sleep. */
 int zke_wait(zke *z, int64_t deadline_ms) {
   return zke_wait_turn(z, zke_turn(z), deadline_ms);
 }
@@ -11235,6 +11349,7 @@ int zke_wake(zke *z) {
 
 /* ---- inspection, tests ---- */
 
+/* A look for dead sessions is not made: `alive` says how each is found. */
 int zke_sessions(zke *z, zke_session_list **list_out) {
   if (!list_out) return base_fail(ZKE_BADARGUMENTS, "list_out is NULL");
   int rc = api_enter(z, NULL, 0, NULL);
@@ -11271,6 +11386,7 @@ int zke_waiters(zke *z, zke_watch_list **list_out) {
   return rc == ZKE_OK ? api_leave(z, view_watches(z->s, true, list_out)) : rc;
 }
 
+/* For a handle that may not sweep: the same look, without the removal. */
 int zke_overdue(zke *z, int *overdue_out) {
   bool found;
   if (!overdue_out) return base_fail(ZKE_BADARGUMENTS, "overdue_out is NULL");
@@ -11281,6 +11397,8 @@ int zke_overdue(zke *z, int *overdue_out) {
   return api_leave(z, rc);
 }
 
+/* Under the store's lock throughout, so fn must not come back into the library.
+ */
 int zke_check(zke *z, zke_check_fn fn, void *context) {
   int rc = api_enter(z, NULL, 0, NULL);
   return rc == ZKE_OK ? api_leave(z, view_check(z->s, fn, context)) : rc;
@@ -11304,6 +11422,8 @@ int zke_compact(zke *z, int64_t deadline_ms) {
   return api_leave(z, rc);
 }
 
+/* A light call: it sets two numbers, and does no I/O that a test's own table of
+ * system calls would count. */
 int zke_test_fail(zke *z, int when, int skip) {
   if (when < 0 || when > ZKE_TEST_FAIL_READ || skip < 0)
     return base_fail(ZKE_BADARGUMENTS, "when %d, skip %d", when, skip);
