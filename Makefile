@@ -61,6 +61,7 @@ DESTDIR =
 SAN =# sanitizers, as -fsanitize= takes them
 SQLITE =# path of a sqlite3.c to compile in; empty: the system's library
 WERROR =# 1: warnings are errors
+TEST_OPTIMIZE = -O0# of test programs: most take longer to compile than to run
 LINT =# the files that make lint reads; empty: all
 
 CFLAGS ?= $(if $(SAN),-O1 -g -fno-omit-frame-pointer,-O2 -g)
@@ -97,6 +98,7 @@ LIB_CFLAGS = $(COMMON_CFLAGS) -fvisibility=hidden $(WARNINGS) -Wswitch-enum
 PROGRAM_CFLAGS = $(COMMON_CFLAGS) -I. $(WARNINGS)
 TEST_CFLAGS = $(COMMON_CFLAGS) -D_GNU_SOURCE= -I. \
   $(filter-out -Wconversion,$(WARNINGS))
+TEST_PROGRAM_CFLAGS = $(TEST_CFLAGS) $(TEST_OPTIMIZE)
 LINK = $(LDFLAGS) $(SAN_FLAGS)
 CHECK_LIBS = $(shell pkg-config --libs check)
 
@@ -287,14 +289,14 @@ vpath %.c test $(sort $(dir $(TEST_SOURCES)))
 
 $(TEST_COMMON): $(BUILD)/test/%.o: %.c $(TEST_HEADERS) \
   | $(BUILD)/test build/deps/check
-	$(CC) $(TEST_CFLAGS) -c -o $@ $<
+	$(CC) $(TEST_PROGRAM_CFLAGS) -c -o $@ $<
 
 $(WHITE_TESTS:%=$(BUILD)/test/test_%): private OBJECTS = $(SQLITE_OBJECT)
 
 $(TEST_PROGRAMS) $(BUILD)/test/worker: $(BUILD)/test/%: %.c \
   $(TEST_HEADERS) $(BUILD)/zkembed.o $(TEST_COMMON) $(RECIPE_ARCHIVE) \
   $(SQLITE_OBJECT)
-	$(CC) $(TEST_CFLAGS) $(LINK) $(TEST_LDFLAGS) -o $@ $< $(TEST_LINKED) \
+	$(CC) $(TEST_PROGRAM_CFLAGS) $(LINK) $(TEST_LDFLAGS) -o $@ $< $(TEST_LINKED) \
 	  $(CHECK_LIBS) $(LIBS)
 
 # These and the long form of test_power have an engine that checkpoints after a
@@ -493,7 +495,7 @@ $(BUILD)/mutate: | $(BUILD)
 
 $(MUTATED): $(BUILD)/mutate/%: %.c $(TEST_HEADERS) $(TEST_COMMON) \
   $(RECIPE_ARCHIVE) $(SHARED) | $(BUILD)/mutate
-	$(CC) $(TEST_CFLAGS) -o $@ $< $(TEST_COMMON) $(RECIPE_ARCHIVE) \
+	$(CC) $(TEST_PROGRAM_CFLAGS) -o $@ $< $(TEST_COMMON) $(RECIPE_ARCHIVE) \
 	  -L$(BUILD) -lzkembed $(CHECK_LIBS) $(LIBS)
 
 .PHONY: mutate mutate-programs
@@ -533,6 +535,8 @@ TARGET = $(FUZZ_TARGETS)
 FUZZ_RUNS = $(TARGET:%=fuzz-%)
 
 $(BUILD)/test/test_corpus: $(wildcard test/fuzz/*.c)
+# It has the engine as text, and runs longest in that.
+$(BUILD)/test/test_corpus: private TEST_OPTIMIZE = -O1
 
 # All of the command but its main().  It has functions whose names statics of
 # zkembed.c have too, so these targets are no part of test_corpus.c's text.
