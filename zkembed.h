@@ -262,6 +262,13 @@ ZKE_API const char *zke_error_text(int rc);
  *
  * Names the culprit: the path, the file, the limit, the system's error.  The
  * text stays until this thread's next zkembed call that can fail; never NULL.
+ * It is for people: programs go by the code.
+ *
+ * Example: one message for whatever goes wrong.
+ *
+ *     rc = zke_delete(z, "/jobs", -1);
+ *     if (rc != ZKE_OK)
+ *       fprintf(stderr, "%s: %s\n", zke_error_name(rc), zke_errmsg());
  *
  * Threads: any; each has its own text. */
 ZKE_API const char *zke_errmsg(void);
@@ -271,7 +278,15 @@ ZKE_API const char *zke_errmsg(void);
  * For what is built above the library, so that its failures are asked for in
  * the same way.
  *
- *   format  as for printf(); zke_errmsg() may be among the arguments
+ * Example: say at what a step failed, and keep why.
+ *
+ *     rc = zke_set(z, "/config", "on", 2, -1, NULL);
+ *     if (rc != ZKE_OK)
+ *       rc = zke_fail(rc, "switching on: %s", zke_errmsg());
+ *
+ *   rc      the code that the caller is about to return
+ *   format  as for printf(); zke_errmsg() may be among the arguments.  A
+ *           sentence of more than 511 bytes is cut
  *
  * Returns rc.  Threads: any.  Blocks: no.  Since 0.1. */
 ZKE_API int zke_fail(int rc, const char *format, ...)
@@ -310,11 +325,11 @@ typedef struct zke_strings {
 
 /* ACL entries (semantics.md 8). */
 enum {
-  ZKE_PERM_READ = 1,
-  ZKE_PERM_WRITE = 2,
-  ZKE_PERM_CREATE = 4,
-  ZKE_PERM_DELETE = 8,
-  ZKE_PERM_ADMIN = 16,
+  ZKE_PERM_READ = 1,   /* its data, its children's names; being told of it */
+  ZKE_PERM_WRITE = 2,  /* zke_set() */
+  ZKE_PERM_CREATE = 4, /* of children */
+  ZKE_PERM_DELETE = 8, /* of children, not of the node itself */
+  ZKE_PERM_ADMIN = 16, /* zke_set_acl() */
   ZKE_PERM_ALL = 31
 };
 
@@ -352,18 +367,18 @@ enum {
 enum {
   ZKE_EVENT_CREATED = 1,
   ZKE_EVENT_DELETED = 2,
-  ZKE_EVENT_CHANGED = 3,
-  ZKE_EVENT_CHILD = 4,
-  ZKE_EVENT_SESSION = -1,
+  ZKE_EVENT_CHANGED = 3,   /* its data was set, to the same bytes maybe */
+  ZKE_EVENT_CHILD = 4,     /* a child has come or gone; not that one was set */
+  ZKE_EVENT_SESSION = -1,  /* the session's state is another; "" as path */
   ZKE_EVENT_OVERFLOW = -3, /* zkembed's own: events were dropped, see P4 */
   ZKE_EVENT_ALARM = -4     /* zkembed's own: a time has come, zke_call_at() */
 };
 enum {
-  ZKE_STATE_EXPIRED = -112,
-  ZKE_STATE_AUTH_FAILED = -113,
-  ZKE_STATE_CONNECTED = 3,
-  ZKE_STATE_READONLY = 5,
-  ZKE_STATE_CLOSED = 0
+  ZKE_STATE_EXPIRED = -112,     /* it is over; what it owned has gone */
+  ZKE_STATE_AUTH_FAILED = -113, /* zke_add_auth() with an unknown scheme */
+  ZKE_STATE_CONNECTED = 3,      /* it lives */
+  ZKE_STATE_READONLY = 5,       /* a handle that has no session */
+  ZKE_STATE_CLOSED = 0          /* NULL, being closed, or the parent's */
 };
 enum { ZKE_WATCH_CHILD = 1, ZKE_WATCH_DATA = 2, ZKE_WATCH_ANY = 3 };
 enum { ZKE_WATCH_PERSISTENT = 0, ZKE_WATCH_PERSISTENT_RECURSIVE = 1 };
@@ -577,11 +592,14 @@ ZKE_API int zke_close(zke *z);
 
 /* zke_session_id - the session's id, unique in the life of the database; 0
  * for NULL and for a read-only handle.  Shown by Stat's ephemeralOwner.
- * Threads: any.  Blocks: no. */
+ * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
 ZKE_API int64_t zke_session_id(zke *z);
 
-/* zke_state - ZKE_STATE_… as this handle knows it, without asking the file.
- * Threads: any.  Blocks: no. */
+/* zke_state - ZKE_STATE_… as this handle knows it, without asking the file
+ *
+ * So a session that another process has ended is still ZKE_STATE_CONNECTED
+ * until a call or a dispatch of this handle has found that out.
+ * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
 ZKE_API int zke_state(zke *z);
 
 /* zke_expire - end a session now, as ZooKeeper does on a missed timeout
@@ -600,9 +618,22 @@ ZKE_API int zke_expire(zke *z, int64_t session);
 
 /* zke_keepalive_fd - a descriptor that keeps the session alive
  *
- * A duplicate, close-on-exec, that the caller owns.  A child that inherits it
- * (clear FD_CLOEXEC there) keeps the session alive after its parent's death
- * until the child too is gone; zke_close() ends the session all the same.
+ * A duplicate, close-on-exec, that the caller owns and closes.  A child that
+ * inherits it (clear FD_CLOEXEC there) keeps the session alive after its
+ * parent's death until the child too is gone; zke_close() ends the session all
+ * the same.
+ *
+ * Example: a program that does the work under the session's lock, and goes on
+ * holding it should this process be killed.
+ *
+ *     int keep = -1;
+ *     rc = zke_keepalive_fd(z, &keep);
+ *     if (rc == ZKE_OK && fork() == 0) {
+ *       fcntl(keep, F_SETFD, 0);
+ *       execlp("worker", "worker", (char *)NULL);
+ *       _exit(127);
+ *     }
+ *     if (rc == ZKE_OK) close(keep);
  *
  *   fd_out  out, not NULL
  *
@@ -765,6 +796,22 @@ ZKE_API int zke_raise_sequence(zke *z, const char *path, int next,
  *
  * The watch is registered whether the node exists or not.
  *
+ * Example: wait until a node is there, ten seconds at most.  Each look sets the
+ * watch that ends the next sleep, so the node cannot come unseen.
+ *
+ *     static void come(zke *z, int type, int state, const char *path,
+ *                      void *context) {
+ *       (void)z, (void)type, (void)state, (void)path, (void)context;
+ *     }
+ *
+ *     static int await(zke *z, const char *path) {
+ *       int64_t end = zke_now(z) + 10000;
+ *       int rc;
+ *       do rc = zke_exists(z, path, come, NULL, NULL);
+ *       while (rc == ZKE_NONODE && zke_wait(z, end) == ZKE_OK);
+ *       return rc;
+ *     }
+ *
  *   fn,context  watcher, or NULL
  *   stat_out    out, untouched where the node is missing
  *
@@ -776,9 +823,11 @@ ZKE_API int zke_exists(zke *z, const char *path, zke_watch_fn fn, void *context,
 
 /* zke_get - a node's data and Stat, and a watch for its change or end
  *
- *   data_out  out: the bytes, followed by a NUL that is not counted; NULL for
- *             NULL data
- *   len_out   out: bytes, or -1 for NULL data
+ *   fn,context  watcher, or NULL
+ *   data_out    out: the bytes, followed by a NUL that is not counted, so that
+ *               a text can be used as it is; NULL for NULL data
+ *   len_out     out: bytes, or -1 for NULL data
+ *   stat_out    out: the Stat of the same moment
  *
  * Returns ZKE_OK, or ZKE_NONODE or ZKE_NOAUTH (which register nothing).
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
@@ -802,8 +851,13 @@ ZKE_API int zke_set(zke *z, const char *path, const void *data, int len,
 /* zke_children - names of a node's children, sorted by bytes, and a watch
  * for the coming and going of children or the node's own end
  *
- *   names_out  out: names without the path; count 0 for a leaf
- *   stat_out   out: the node's Stat
+ * The watch is not told that a child was set, nor of what happens further
+ * below: that takes zke_add_watch().
+ *
+ *   fn,context  watcher, or NULL
+ *   names_out   out: names without the path; count 0 for a leaf.  All of them:
+ *               of a node with very many zke_op_children_after() gives some
+ *   stat_out    out: the node's own Stat, of the same moment
  *
  * Returns ZKE_OK, or ZKE_NONODE or ZKE_NOAUTH (which register nothing).
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
@@ -833,7 +887,10 @@ ZKE_API int zke_ephemerals(zke *z, int64_t session, const char *prefix,
 
 /* zke_sync - ZooKeeper's sync: reads here are linearizable, so this only
  * reports the handle's state, and looks in the file once a second whether the
- * session has ended.  The path need not exist, nor be one. */
+ * session has ended.  The path need not exist, nor be one.
+ *
+ * Returns ZKE_OK, or what the handle's state asks for.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_sync(zke *z, const char *path);
 
 /* ------------------------------------------------------------------------
@@ -891,7 +948,14 @@ typedef struct zke_op_result {
   int64_t reserved[4];
 } zke_op_result;
 
-/* Threads: any.  Blocks: no.  They only fill *op. */
+/* zke_op_create and the like - fill an operation as the call of that name would
+ * have it
+ *
+ * They only fill *op: what is wrong in it is found by zke_multi(), for creates,
+ * delete, set and check, or by zke_multi_read(), for get and children.  A check
+ * changes nothing; it is there to have the others refused.
+ *
+ * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
 ZKE_API void zke_op_create(zke_op *op, const char *path, const void *data,
                            int len, const zke_acls *acls, int mode);
 ZKE_API void zke_op_create_ttl(zke_op *op, const char *path, const void *data,
@@ -909,6 +973,25 @@ ZKE_API void zke_op_children(zke_op *op, const char *path);
  *
  * Costs what it gives, however many children there are.  The Stat is that of
  * the whole node.
+ *
+ * Example: a directory of any size, a thousand names at a time.  Each page is
+ * of a moment of its own; a name that comes or goes meanwhile may be missed.
+ *
+ *     zke_op op;
+ *     zke_op_result page = {0}, next;
+ *     const char *after = "";
+ *     int count = 1000;
+ *     while (count == 1000) {
+ *       zke_op_children_after(&op, "/jobs", after, 1000);
+ *       rc = zke_multi_read(z, &op, 1, &next);
+ *       if (rc != ZKE_OK) break;
+ *       zke_results_clear(&page, 1);
+ *       page = next;
+ *       count = page.children ? page.children->count : 0;
+ *       for (int i = 0; i < count; i++) puts(page.children->data[i]);
+ *       if (count) after = page.children->data[count - 1];
+ *     }
+ *     zke_results_clear(&page, 1);
  *
  *   after  any text, "" for the beginning; names are compared by bytes
  *   most   so many names; 0: all that follow.  Below 0 zke_multi_read()
@@ -970,7 +1053,24 @@ ZKE_API int zke_multi(zke *z, const zke_op *ops, int count,
  *
  * Each operation has its own result; one that fails does not touch the others.
  *
- *   results  out, not NULL unless count is 0; zke_results_clear() releases it
+ * Example: a value and who is there, of the same moment.
+ *
+ *     zke_op ops[2];
+ *     zke_op_result results[2];
+ *     zke_op_get(&ops[0], "/epoch");
+ *     zke_op_children(&ops[1], "/members");
+ *     rc = zke_multi_read(z, ops, 2, results);
+ *     if (rc == ZKE_OK) {
+ *       if (results[0].rc == ZKE_OK && results[1].rc == ZKE_OK)
+ *         printf("%d members in epoch %s\n", results[1].children->count,
+ *                results[0].data ? results[0].data : "");
+ *       zke_results_clear(results, 2);
+ *     }
+ *
+ *   ops, count  the operations; 0 is allowed
+ *   results     out, count of them, not NULL unless count is 0; each has its
+ *               own rc.  Release with zke_results_clear().  Untouched where the
+ *               call fails
  *
  * Returns ZKE_OK whatever the results, ZKE_MARSHALLINGERROR as zke_multi() and
  * for an operation of another type, or ZKE_BADARGUMENTS for reserved members
@@ -979,8 +1079,10 @@ ZKE_API int zke_multi(zke *z, const zke_op *ops, int count,
 ZKE_API int zke_multi_read(zke *z, const zke_op *ops, int count,
                            zke_op_result *results);
 
-/* zke_results_clear - release what results own and set them to zero.
- * Threads: any.  Blocks: no. */
+/* zke_results_clear - release what results own and set them to zero
+ *
+ * Results of zeros are fine, so it may be called twice; so is NULL.
+ * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
 ZKE_API void zke_results_clear(zke_op_result *results, int count);
 
 /* ------------------------------------------------------------------------
@@ -1018,6 +1120,7 @@ ZKE_API int zke_add_auth(zke *z, const char *scheme, const char *cert, int len);
 /* zke_get_acl - a node's ACL
  *
  *   acls_out  out: one block.  Without ZKE_PERM_ADMIN digests read "user:x".
+ *   stat_out  out: the node's Stat; its aversion is what zke_set_acl() compares
  *
  * Returns ZKE_OK, ZKE_NONODE, or ZKE_NOAUTH (neither READ nor ADMIN).
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
@@ -1027,6 +1130,8 @@ ZKE_API int zke_get_acl(zke *z, const char *path, zke_acls **acls_out,
 /* zke_set_acl - replace a node's ACL
  *
  *   version  the aversion the node must have, or -1 for any
+ *   acls     not empty; copied.  Entries of scheme auth become the identities
+ *            that this session has now
  *
  * Returns ZKE_OK, or in this order ZKE_BADARGUMENTS, ZKE_INVALIDACL,
  * ZKE_NONODE, ZKE_NOAUTH (no ADMIN), ZKE_BADVERSION.  Fires no watch.
@@ -1093,8 +1198,12 @@ ZKE_API int zke_add_watch(zke *z, const char *path, int mode, zke_watch_fn fn,
 ZKE_API int zke_remove_watch(zke *z, const char *path, int type,
                              zke_watch_fn fn, void *context);
 
-/* zke_remove_all_watches - take back every watcher of a path and type.
- * Returns as zke_remove_watch(). */
+/* zke_remove_all_watches - take back every watcher of a path and type
+ *
+ *   type  ZKE_WATCH_CHILD, _DATA or _ANY
+ *
+ * Returns as zke_remove_watch().
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_remove_all_watches(zke *z, const char *path, int type);
 
 /* zke_forget - take back every watch of one watcher, on every path, and its
@@ -1153,7 +1262,11 @@ ZKE_API int zke_forget(zke *z, zke_watch_fn fn, void *context);
 ZKE_API int zke_call_at(zke *z, int64_t when_ms, zke_watch_fn fn,
                         void *context);
 
-/* zke_set_watcher - replace the handle's default watcher, or remove it (NULL).
+/* zke_set_watcher - replace the handle's default watcher, or remove it (NULL)
+ *
+ * It is told of the session's end and of each ZKE_EVENT_OVERFLOW, whatever
+ * watches there are.  The one before may still be called by a dispatch that is
+ * running on another thread.
  * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
 ZKE_API int zke_set_watcher(zke *z, zke_watch_fn fn, void *context);
 
@@ -1382,6 +1495,16 @@ ZKE_API int zke_overdue(zke *z, int *overdue_out);
  *
  * SQLite's own quick check, then those of doc/format.md, in one snapshot.
  *
+ * Example: what is wrong with the database, a line each.
+ *
+ *     static void report(void *context, const char *sentence) {
+ *       fprintf(context, "%s\n", sentence);
+ *     }
+ *
+ *     static int is_sound(zke *z) {
+ *       return zke_check(z, report, stderr) == ZKE_OK;
+ *     }
+ *
  *   fn       called for each violation with a sentence that begins with the
  *            invariant's name; may be NULL
  *
@@ -1429,7 +1552,10 @@ ZKE_API int zke_compact(zke *z, int64_t deadline_ms);
  * zke_alloc - a block of zeros for zke_free(), from the handle's allocator
  *             (which must allow calls from several threads then); NULL
  *             without memory.  For what is built above the library.
- * Threads: any.  Blocks: no. */
+ *
+ * A block knows its allocator: it may be released after zke_close(), on any
+ * thread, and in any order.
+ * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
 ZKE_API void zke_free(void *block);
 ZKE_API void *zke_alloc(zke *z, size_t size);
 
@@ -1453,6 +1579,16 @@ enum {
  * without, count, ephemerals, get_acl, multi_read): the one that loses its
  * reply registers no watch.
  *
+ * Example: a create whose reply is lost.  The node is there, and the caller
+ * has to look.
+ *
+ *     zke_test_fail(z, ZKE_TEST_FAIL_AFTER, 0);
+ *     rc = zke_create(z, "/a", NULL, -1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL,
+ *                     NULL);
+ *     if (rc == ZKE_CONNECTIONLOSS)
+ *       rc = zke_exists(z, "/a", NULL, NULL, NULL);
+ *     if (rc == ZKE_OK) puts("it was made all the same");
+ *
  *   when  ZKE_TEST_FAIL_BEFORE, _AFTER or _READ; 0 takes a pending one back
  *   skip  changes, or reads, that go through first
  *
@@ -1468,6 +1604,69 @@ ZKE_API int zke_test_fail(zke *z, int when, int skip);
  * other than the library's own, and put the table into zke_options.os: those
  * left NULL are the library's own, and so are those that the caller's header
  * does not have.  SQLite's own calls go through its VFS.
+ *
+ * Example: a clock that a test drives.  All deadlines, leases and times of
+ * nodes go by it.
+ *
+ *     static int64_t now_ns = INT64_C(1000000000);
+ *
+ *     static int64_t my_clock(void *context, int which) {
+ *       (void)context, (void)which;
+ *       return now_ns;
+ *     }
+ *
+ *     static int open_with_my_clock(zke **z_out) {
+ *       zke_os os = ZKE_INIT(zke_os);
+ *       zke_options options = ZKE_INIT(zke_options);
+ *       os.clock = my_clock;
+ *       options.os = &os;
+ *       return zke_open(":memory:", &options, z_out);
+ *     }
+ *
+ * What each member has to do, beside what its name says.  None of them is
+ * interrupted by a signal, except for poll; none waits, except for poll, sleep,
+ * and the disk.
+ *
+ *   open              flags as for open(2); every descriptor that the table
+ *                     makes closes on exec
+ *   close             the descriptor is gone, whatever is returned
+ *   dup               not below 3
+ *   read, write       may do a part; write raises no SIGPIPE in the host
+ *   pread, pwrite     at an offset, without the descriptor's position
+ *   stat, fstat       fill in all of *out; stat follows links
+ *   fsync             of a directory: the names in it
+ *   adopt             give an open file this mode exactly, whatever the umask,
+ *                     and this owner and group as far as is allowed
+ *   mkdir, mkfifo     as the umask has it; -EEXIST where something is there
+ *   mkfile            an empty file likewise, not opened: closing it would drop
+ *                     SQLite's locks on it
+ *   share             give a file this mode and this group, both or none, not
+ *                     following a link, nor opening it
+ *   list              call entry for each name, "." and ".." among them
+ *   network           1: the path is on a network file system; 0: it is not
+ *   pipe              non-blocking
+ *   lock              one byte, exclusive, of the open file description:
+ *                     -EAGAIN where another has it; ZKE_LOCK_NONE drops it
+ *   lock_range        the same for count bytes from an offset on
+ *   probe             1: another open file description has the byte; 0: none
+ *   find_lock         where another's lock in the range begins, and its length;
+ *                     -ENOENT: there is none
+ *   poll              as poll(2); -EINTR lets the caller look at its deadline
+ *   poller            a descriptor that is readable when one added to it has
+ *                     something; -ENOSYS: zke_fd() is then the FIFO itself
+ *   poller_add        without for_reading it is told of errors only
+ *   timer, timer_set  a descriptor, readable from when_ns on (monotonic; 0:
+ *                     never); -ENOSYS: the caller goes by zke_next_deadline()
+ *   clock             ns of the clock that is asked for
+ *   sleep             for ns, or shorter
+ *   random            fill the buffer; a failure costs nothing but chance
+ *   boot_id           another text after each boot of the host
+ *   pid               for display, and the lock that tells who is the writer
+ *   process_name      what a session is called without options.identity
+ *   boot_offset       ns by which clock() of ZKE_CLOCK_BOOTTIME is ahead of the
+ *                     host's, in a time namespace; asked once, when a store is
+ *                     opened.  An error: not known; then no session judges
+ *                     the leases of others
  * --------------------------------------------------------------------- */
 
 enum {
@@ -1501,7 +1700,7 @@ typedef struct zke_os {
   void *context; /* first argument of each */
   int (*open)(void *, const char *path, int flags, unsigned mode);
   int (*close)(void *, int fd);
-  int (*dup)(void *, int fd); /* close-on-exec */
+  int (*dup)(void *, int fd);
   int64_t (*read)(void *, int fd, void *buffer, size_t size);
   int64_t (*write)(void *, int fd, const void *buffer, size_t size);
   int64_t (*pread)(void *, int fd, void *buffer, size_t size, int64_t at);
@@ -1510,39 +1709,34 @@ typedef struct zke_os {
   int (*stat)(void *, const char *path, zke_file *out);
   int (*fstat)(void *, int fd, zke_file *out);
   int (*fsync)(void *, int fd);
-  int (*adopt)(void *, int fd, unsigned mode, unsigned uid,
-               unsigned gid); /* mode exactly; owner as far as allowed */
+  int (*adopt)(void *, int fd, unsigned mode, unsigned uid, unsigned gid);
   int (*mkdir)(void *, const char *path, unsigned mode);
   int (*mkfifo)(void *, const char *path, unsigned mode);
   int (*unlink)(void *, const char *path);
   int (*list)(void *, const char *path,
               void (*entry)(void *arg, const char *name), void *arg);
-  int (*network)(void *, const char *path); /* 1: on a network file system */
-  int (*pipe)(void *, int fds[2]);          /* non-blocking, close-on-exec */
-  int (*lock)(void *, int fd, int64_t offset, int how); /* -EAGAIN: held */
-  int (*probe)(void *, int fd, int64_t offset);         /* 1: held by another */
+  int (*network)(void *, const char *path);
+  int (*pipe)(void *, int fds[2]);
+  int (*lock)(void *, int fd, int64_t offset, int how); /* ZKE_LOCK_… */
+  int (*probe)(void *, int fd, int64_t offset);
   int (*poll)(void *, struct pollfd *fds, unsigned count, int timeout_ms);
-  int (*poller)(void *); /* epoll; -ENOSYS: zke_fd() is then the FIFO itself */
+  int (*poller)(void *);
   int (*poller_add)(void *, int poller, int fd, int for_reading);
   int (*poller_remove)(void *, int poller, int fd);
-  int (*timer)(void *); /* pollable, close-on-exec */
-  int (*timer_set)(void *, int fd, int64_t when_ns); /* monotonic; 0: off */
-  int64_t (*clock)(void *, int which);               /* ns */
+  int (*timer)(void *);
+  int (*timer_set)(void *, int fd, int64_t when_ns);
+  int64_t (*clock)(void *, int which); /* ZKE_CLOCK_… */
   void (*sleep)(void *, int64_t ns);
   int (*random)(void *, void *buffer, size_t size);
   int (*boot_id)(void *, char *buffer, size_t size); /* NUL-terminated */
   int64_t (*pid)(void *);
   int (*process_name)(void *, char *buffer, size_t size);
-  int (*boot_offset)(void *, int64_t *out); /* ns by which clock() of
-                           ZKE_CLOCK_BOOTTIME is ahead of the host's, in a time
-                           namespace; asked once, when a store is opened; an
-                           error: not known, leases are then not compared */
+  int (*boot_offset)(void *, int64_t *out);
   int (*lock_range)(void *, int fd, int64_t from, int64_t count, int how);
   int64_t (*find_lock)(void *, int fd, int64_t from, int64_t count,
-                       int64_t *count_out); /* another's; -ENOENT: none */
-  int (*mkfile)(void *, const char *path, unsigned mode); /* not opened */
-  int (*share)(void *, const char *path, unsigned mode,
-               unsigned gid); /* both or none; follows no link */
+                       int64_t *count_out);
+  int (*mkfile)(void *, const char *path, unsigned mode);
+  int (*share)(void *, const char *path, unsigned mode, unsigned gid);
 } zke_os;
 
 /* zke_os_fill    - give each NULL member, as far as os->size goes, the

@@ -29,6 +29,7 @@ build_line='cc -std=c11 app.c zkembed.c -lsqlite3 -lpthread'
 recipe_line='cc -std=c11 -I. app.c zkembed.c recipes/*.c -lsqlite3 -lpthread'
 
 prelude='#define _GNU_SOURCE
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
