@@ -19,6 +19,8 @@
 #                      tells what is not compared
 #   make model         the same random operations on zkembed and on a model of it
 #                      in memory, compared call by call: OPS=… SEED=…
+#   make lab           every recipe in the laboratory (doc/laboratory.md), for
+#                      SECONDS=60 each; RECIPE=lock for one of them; SEED=…
 #   make bench         zkembed beside plain SQL, the system's own locks and the
 #                      servers that are installed; QUICK=1: briefly; ONLY=lock
 #   make bench-peers   the same, after fetching ZooKeeper, etcd, Redis, ...
@@ -123,10 +125,20 @@ COMMAND_OBJECTS = $(COMMAND_SOURCES:%.c=$(BUILD)/%.o)
 EDIT = $(shell pkg-config --exists libedit 2>/dev/null && echo 1)
 COMMAND_LIBS = -ljansson $(if $(EDIT),$(shell pkg-config --libs libedit))
 
+# The laboratory (doc/laboratory.md) moves the program's memory about, which a
+# sanitizer takes for a fault, and switches stacks as one kind of machine does.
+LAB := $(if $(SAN),,$(findstring x86_64,$(shell $(CC) -dumpmachine)))
+LAB_SOURCES := $(if $(LAB),$(filter-out test/lab/test_%,$(wildcard \
+  test/lab/*.c)))
+LAB_ARCHIVE = $(if $(LAB),$(BUILD)/libzkembed-lab.a)
+LAB_TESTS := $(patsubst test/lab/test_%.c,%,$(if $(LAB),$(wildcard \
+  test/lab/test_*.c)))
+
 # AddressSanitizer does not know the end of a thread by unwinding: it takes the
 # marks of frames that are gone for those of its own.
 TEST_SOURCES := $(filter-out \
-  $(if $(findstring address,$(SAN)),%/test_cancel.c),$(wildcard test/*/test_*.c))
+  $(if $(findstring address,$(SAN)),%/test_cancel.c) \
+  $(if $(LAB),,test/lab/%),$(wildcard test/*/test_*.c))
 TESTS := $(patsubst test_%.c,%,$(notdir $(TEST_SOURCES)))
 # Tests of statics include zkembed.c and so are not linked with it.
 WHITE_TESTS := $(patsubst test_%.c,%,$(notdir $(shell \
@@ -145,7 +157,7 @@ all: $(ARCHIVE) $(SHARED) $(RECIPE_ARCHIVE) $(RECIPE_SHARED) $(CONFIGS) \
 .SUFFIXES:
 
 DIRECTORIES = $(BUILD) $(BUILD)/recipes $(BUILD)/shell build/deps \
-  $(BUILD)/test $(BUILD)/test/bench $(BUILD)/test/fuzz
+  $(BUILD)/test $(BUILD)/test/bench $(BUILD)/test/fuzz $(BUILD)/lab
 $(sort $(DIRECTORIES)):
 	mkdir -p $@
 
@@ -385,6 +397,41 @@ torture-recipes: export SECONDS := \
   $(if $(filter file,$(origin SECONDS)),,$(SECONDS))
 torture-recipes: $(BUILD)/torture-recipes
 	$(BUILD)/torture-recipes $(BUILD)/test
+
+# The laboratory: engine, recipes and SQLite in one program whose whole memory
+# is copied and put back.  Variables on the stack begin as zeros, so that states
+# which are equal look so.
+LAB_CFLAGS = $(COMMON_CFLAGS) -I. -fno-builtin-malloc $(LAB_ZEROS) $(WARNINGS)
+LAB_ZEROS = $(shell $(CC) -ftrivial-auto-var-init=zero -x c -c /dev/null \
+  -o /dev/null 2>/dev/null && echo -ftrivial-auto-var-init=zero)
+LAB_HEADERS := $(wildcard test/lab/*.h) zkembed.h $(RECIPE_HEADERS)
+OBJCOPY = objcopy
+LAB_LIBS = $(if $(SQLITE),,-l:libsqlite3.a) -lm -ldl -lpthread
+
+$(patsubst test/lab/%.c,$(BUILD)/lab/%.o,$(LAB_SOURCES)): \
+  $(BUILD)/lab/%.o: test/lab/%.c zkembed.c $(LAB_HEADERS) \
+  | $(BUILD)/lab deps-sqlite
+	$(CC) $(LAB_CFLAGS) -c -o $@ $<
+
+$(RECIPE_SOURCES:recipes/%.c=$(BUILD)/lab/recipe-%.o): \
+  $(BUILD)/lab/recipe-%.o: recipes/%.c $(LAB_HEADERS) | $(BUILD)/lab
+	$(CC) $(LAB_CFLAGS) -include test/lab/thread.h -c -o $@ $<
+
+# The archive shows zke_ names, and those of the C library's that the laboratory
+# has in its place; so all is one object.
+$(LAB_ARCHIVE): $(patsubst test/lab/%.c,$(BUILD)/lab/%.o,$(LAB_SOURCES)) \
+  $(RECIPE_SOURCES:recipes/%.c=$(BUILD)/lab/recipe-%.o) test/lab/replaced
+	rm -f $@
+	$(LD) -r -o $(BUILD)/lab/all.o $(filter %.o,$^)
+	$(OBJCOPY) --wildcard --keep-global-symbol='zke_*' \
+	  --keep-global-symbols=test/lab/replaced $(BUILD)/lab/all.o
+	$(AR) rcs $@ $(BUILD)/lab/all.o
+
+LAB_PROGRAMS = $(LAB_TESTS:%=$(BUILD)/test/test_%)
+$(LAB_PROGRAMS): private RECIPE_ARCHIVE =
+$(LAB_PROGRAMS): private OBJECTS = $(LAB_ARCHIVE) $(SQLITE_OBJECT)
+$(LAB_PROGRAMS): private LIBS = $(LAB_LIBS)
+$(LAB_PROGRAMS): $(LAB_ARCHIVE)
 
 # Beside a ZooKeeper server, started and stopped by the script.
 CONFORMANCE_SOURCES := $(wildcard test/conformance/*.c)

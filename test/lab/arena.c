@@ -1,0 +1,302 @@
+/* arena.c - the memory of a world; and malloc() for the whole program
+ *
+ * A region begins with a struct region and grows upwards; the stack of a
+ * process lies at the upper end of its region and grows downwards.  Sizes are
+ * rounded up to classes, and a block that is freed waits in the list of its
+ * class.  A freed block is all zeros but for the link, so that equal worlds are
+ * equal in memory. */
+#define _GNU_SOURCE
+#include "arena.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum {
+  REGION_BYTES = 8 << 20,
+  STACK_BYTES = 256 << 10,
+  SMALL_CLASSES = 64, /* of 16 bytes each */
+  CLASSES = SMALL_CLASSES + 24,
+  GRAIN = 16
+};
+
+/* The region outside serves the explorer, which keeps many pictures; these it
+ * maps itself. */
+#define OUTSIDE_BYTES ((size_t)1 << 34)
+#define INSIDE_BYTES ((size_t)ARENA_INSIDE * REGION_BYTES)
+
+typedef struct region {
+  char *top; /* the first byte that was never used */
+  size_t live;
+  void *freed[CLASSES];
+} region;
+
+typedef struct head {
+  uint32_t class_, region;
+  size_t size; /* 0: free */
+} head;
+
+static char *arena_base;
+int arena_current = ARENA_OUTSIDE;
+
+static region *region_at(int r) {
+  return (region *)(void *)(arena_base + (size_t)r * REGION_BYTES);
+}
+
+static char *region_end(int r) {
+  char *from = arena_base + (size_t)r * REGION_BYTES;
+  if (r == ARENA_OUTSIDE) return from + OUTSIDE_BYTES;
+  return from + REGION_BYTES - (r >= ARENA_PROCESS ? STACK_BYTES : 0);
+}
+
+static void region_clear(int r) {
+  region *g = region_at(r);
+  memset(g, 0, sizeof *g);
+  g->top = (char *)g + (sizeof *g + GRAIN - 1) / GRAIN * GRAIN;
+}
+
+bool arena_begin(void) {
+  if (arena_base) return true;
+  void *at = mmap(NULL, INSIDE_BYTES + OUTSIDE_BYTES, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (at == MAP_FAILED) return false;
+  arena_base = at;
+  for (int r = 0; r <= ARENA_OUTSIDE; r++) region_clear(r);
+  return true;
+}
+
+void arena_clear(void) {
+  for (int r = 0; r < ARENA_INSIDE; r++) region_clear(r);
+}
+
+static uint32_t class_of(size_t size) {
+  if (size <= SMALL_CLASSES * GRAIN)
+    return size ? (uint32_t)((size + GRAIN - 1) / GRAIN) : 1;
+  uint32_t c = SMALL_CLASSES + 1;
+  for (size_t s = SMALL_CLASSES * GRAIN * 2; s < size; s *= 2) c++;
+  return c;
+}
+
+static size_t class_bytes(uint32_t c) {
+  if (c <= SMALL_CLASSES) return (size_t)c * GRAIN;
+  return (size_t)SMALL_CLASSES * GRAIN << (c - SMALL_CLASSES);
+}
+
+static head *head_of(const void *block) { return (head *)block - 1; }
+
+/* A block that nobody has had yet, in this world: in another, which was put
+ * back since, somebody may have. */
+static head *region_grow(int r, uint32_t class_) {
+  region *g = region_at(r);
+  head *h = (head *)(void *)g->top;
+  if (class_ >= CLASSES) return NULL;
+  size_t size = sizeof *h + class_bytes(class_);
+  if ((size_t)(region_end(r) - g->top) < size) return NULL;
+  g->top += size;
+  memset(h, 0, size);
+  return h;
+}
+
+void *arena_get(int r, size_t size) {
+  if (!arena_begin() || size > OUTSIDE_BYTES / 4) return NULL;
+  region *g = region_at(r);
+  uint32_t class_ = class_of(size);
+  head *h = class_ < CLASSES ? g->freed[class_] : NULL;
+  if (h) {
+    g->freed[class_] = *(void **)(h + 1);
+    *(void **)(h + 1) = NULL;
+  } else {
+    h = region_grow(r, class_);
+    if (!h) return NULL;
+  }
+  *h = (head){class_, (uint32_t)r, size};
+  g->live += size;
+  return h + 1;
+}
+
+void arena_put(void *block) {
+  head *h = head_of(block);
+  region *g = region_at((int)h->region);
+  g->live -= h->size;
+  memset(block, 0, h->size);
+  *(void **)block = g->freed[h->class_];
+  g->freed[h->class_] = h;
+  h->size = 0;
+}
+
+size_t arena_size(const void *block) { return head_of(block)->size; }
+
+size_t arena_live(int r) { return region_at(r)->live; }
+
+int arena_region(const void *block) { return (int)head_of(block)->region; }
+
+char *arena_stack(int process) {
+  return arena_base + (size_t)(ARENA_PROCESS + process + 1) * REGION_BYTES;
+}
+
+bool arena_holds(uint64_t word) {
+  return word - (uint64_t)(uintptr_t)arena_base < INSIDE_BYTES;
+}
+
+bool arena_is_stack(uint64_t word) {
+  if (!arena_holds(word)) return false;
+  uint64_t at = word - (uint64_t)(uintptr_t)arena_base;
+  return at / REGION_BYTES >= ARENA_PROCESS &&
+         at % REGION_BYTES >= REGION_BYTES - STACK_BYTES;
+}
+
+int arena_blocks(arena_block *out, int most) {
+  int n = 0;
+  for (int r = ARENA_WORLD; r < ARENA_INSIDE; r++) {
+    const region *g = region_at(r);
+    char *at = (char *)g + (sizeof *g + GRAIN - 1) / GRAIN * GRAIN;
+    for (; at < g->top && n < most;) {
+      const head *h = (const head *)(void *)at;
+      at += sizeof *h + class_bytes(h->class_);
+      if (!h->size) continue;
+      out[n].from = (char *)(h + 1);
+      out[n++].to = (char *)(h + 1) + h->size;
+    }
+  }
+  return n;
+}
+
+/* ---- pictures ---- */
+
+/* The program's static variables; the linker sets these. */
+extern char __data_start[], _end[];
+
+/* A piece of the world; it is followed by its bytes. */
+typedef struct piece {
+  char *from;
+  size_t size;
+} piece;
+
+enum { PIECES = ARENA_INSIDE + ARENA_MOST + 1 };
+
+static piece piece_at(int i, char *const stacks[ARENA_MOST]) {
+  if (i < ARENA_INSIDE)
+    return (piece){(char *)region_at(i),
+                   (size_t)(region_at(i)->top - (char *)region_at(i))};
+  i -= ARENA_INSIDE;
+  if (i == ARENA_MOST)
+    return (piece){__data_start, (size_t)(_end - __data_start)};
+  if (!stacks[i]) return (piece){arena_stack(i), 0};
+  return (piece){stacks[i], (size_t)(arena_stack(i) - stacks[i])};
+}
+
+/* Pictures do not come from malloc(), as taking one must change nothing. */
+static bool picture_reserve(picture *p, size_t size) {
+  if (size <= p->cap) return true;
+  size_t cap = size * 5 / 4;
+  void *at = p->bytes ? mremap(p->bytes, p->cap, cap, MREMAP_MAYMOVE)
+                      : mmap(NULL, cap, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED) return false;
+  p->bytes = at;
+  p->cap = cap;
+  return true;
+}
+
+bool picture_take(picture *p, char *const stacks[ARENA_MOST]) {
+  piece pieces[PIECES];
+  size_t size = 0;
+  for (int i = 0; i < PIECES; i++) {
+    pieces[i] = piece_at(i, stacks);
+    size += sizeof pieces[i] + (pieces[i].size + GRAIN - 1) / GRAIN * GRAIN;
+  }
+  if (!picture_reserve(p, size)) return false;
+  p->size = size;
+  char *at = p->bytes;
+  for (int i = 0; i < PIECES; i++) {
+    memcpy(at, &pieces[i], sizeof pieces[i]);
+    memcpy(at + sizeof pieces[i], pieces[i].from, pieces[i].size);
+    at += sizeof pieces[i] + (pieces[i].size + GRAIN - 1) / GRAIN * GRAIN;
+  }
+  return true;
+}
+
+void picture_put(const picture *p) {
+  for (const char *at = p->bytes; at < p->bytes + p->size;) {
+    piece one;
+    memcpy(&one, at, sizeof one);
+    memcpy(one.from, at + sizeof one, one.size);
+    at += sizeof one + (one.size + GRAIN - 1) / GRAIN * GRAIN;
+  }
+}
+
+void picture_free(picture *p) {
+  if (p->bytes) munmap(p->bytes, p->cap);
+  *p = (picture){0};
+}
+
+/* ---- malloc() and its kin ---- */
+
+void *malloc(size_t size) {
+  void *block = arena_get(arena_current, size);
+  if (!block) errno = ENOMEM;
+  return block;
+}
+
+void *calloc(size_t count, size_t size) {
+  size_t all;
+  if (__builtin_mul_overflow(count, size, &all)) {
+    errno = ENOMEM;
+    return NULL;
+  }
+  return malloc(all);
+}
+
+/* A block from outside is kept while a world is on: the world may be put back
+ * to a time when it was in use. */
+void free(void *block) {
+  if (!block) return;
+  bool outside = !arena_holds((uint64_t)(uintptr_t)block);
+  if (!outside || arena_current == ARENA_OUTSIDE) arena_put(block);
+}
+
+void *realloc(void *block, size_t size) {
+  if (!block) return malloc(size);
+  void *other = malloc(size);
+  if (!other) return NULL;
+  size_t old = arena_size(block);
+  memcpy(other, block, old < size ? old : size);
+  free(block);
+  return other;
+}
+
+/* A larger alignment is met inside of a larger block.  free() gets what this
+ * returns, so a head of its own stands before it; the outer block stays in
+ * use, which is a waste that hardly ever happens. */
+static void *aligned(size_t alignment, size_t size) {
+  if (alignment <= GRAIN) return malloc(size);
+  if (size > SIZE_MAX - alignment - 2 * sizeof(head)) return malloc(SIZE_MAX);
+  uint32_t class_ = class_of(size);
+  char *outer = malloc(class_bytes(class_) + alignment + sizeof(head));
+  if (!outer) return NULL;
+  uintptr_t at = (uintptr_t)outer + sizeof(head);
+  at = (at + alignment - 1) / alignment * alignment;
+  *head_of((void *)at) = (head){class_, head_of(outer)->region, size};
+  return (void *)at;
+}
+
+void *memalign(size_t alignment, size_t size);
+void *memalign(size_t alignment, size_t size) {
+  return aligned(alignment, size);
+}
+
+void *aligned_alloc(size_t alignment, size_t size) {
+  return aligned(alignment, size);
+}
+
+int posix_memalign(void **out, size_t alignment, size_t size) {
+  void *block = aligned(alignment, size);
+  if (!block) return ENOMEM;
+  *out = block;
+  return 0;
+}
+
+size_t malloc_usable_size(void *block);
+size_t malloc_usable_size(void *block) { return block ? arena_size(block) : 0; }

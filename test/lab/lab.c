@@ -1,0 +1,233 @@
+/* lab.c - the functions of zkembed-lab.h */
+#include "lab.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "picture.h"
+#include "search.h"
+
+enum { STEPS_DEFAULT = 2000, TIME_DEFAULT_MS = 2000 };
+
+/* ---- options ---- */
+
+/* A budget: 0 is one, -1 none. */
+static bool take_budget(int *at, int most) {
+  if (*at < -1 || *at > most) return false;
+  *at = *at == 0 ? 1 : *at < 0 ? 0 : *at;
+  return true;
+}
+
+static int take_options(const zke_lab_options *given, zke_lab_options *o) {
+  int all = ZKE_LAB_RANDOM | ZKE_LAB_PCT | ZKE_LAB_STATES | ZKE_LAB_DEPTH;
+  int rc = zke_take_options(given, o, sizeof *o, "zke_lab_options");
+  if (rc != ZKE_OK) return rc;
+  if (!take_budget(&o->crashes, ZKE_LAB_MOST) ||
+      !take_budget(&o->expiries, ZKE_LAB_MOST) || !take_budget(&o->losses, 8) ||
+      !take_budget(&o->pauses, 8))
+    return zke_fail(ZKE_BADARGUMENTS,
+                    "crashes and expiries are -1 to %d, losses and pauses -1 "
+                    "to 8",
+                    ZKE_LAB_MOST);
+  if (o->preemptions == 0) o->preemptions = 2;
+  if (o->steps == 0) o->steps = STEPS_DEFAULT;
+  if (o->time_ms == 0) o->time_ms = TIME_DEFAULT_MS;
+  if (o->strategies == 0) o->strategies = all & ~ZKE_LAB_DEPTH;
+  if (o->steps < 0 || o->steps >= LAB_SCHEDULE)
+    return zke_fail(ZKE_BADARGUMENTS, "steps is %d, not 1 to %d", o->steps,
+                    LAB_SCHEDULE - 1);
+  if (o->strategies & ~all)
+    return zke_fail(ZKE_BADARGUMENTS,
+                    "strategies is %d, which has unknown ones", o->strategies);
+  if (o->time_ms < 0 || o->schedules < 0 || o->wakes < 0 || o->preemptions < 0)
+    return zke_fail(ZKE_BADARGUMENTS,
+                    "time_ms, schedules, wakes and "
+                    "preemptions are not below 0");
+  return ZKE_OK;
+}
+
+/* ---- building a test ---- */
+
+int zke_lab_new(const zke_lab_options *options, zke_lab **out) {
+  zke_lab_options o;
+  if (!out) return zke_fail(ZKE_BADARGUMENTS, "out is NULL");
+  *out = NULL;
+  int rc = take_options(options, &o);
+  if (rc != ZKE_OK) return rc;
+  zke_lab *lab = state_begin() ? calloc(1, sizeof *lab) : NULL;
+  if (!lab) return zke_fail(ZKE_NOMEM, "out of memory");
+  lab->options = o;
+  *out = lab;
+  return ZKE_OK;
+}
+
+void zke_lab_free(zke_lab *lab) {
+  if (!lab) return;
+  picture_free(&lab->before);
+  picture_free(&lab->first);
+  free(lab->lines);
+  free(lab);
+}
+
+static int process_named(const zke_lab *lab, const char *name) {
+  for (int i = 0; i < lab->count; i++) {
+    if (strcmp(lab->processes[i].name, name) == 0) return i;
+  }
+  return -1;
+}
+
+static int process_add(zke_lab *lab, const char *name, zke_lab_fn fn, void *arg,
+                       int leader) {
+  if (!lab || !fn) return zke_fail(ZKE_BADARGUMENTS, "lab or fn is NULL");
+  if (!name || !name[0] || strlen(name) >= LAB_NAME ||
+      process_named(lab, name) >= 0)
+    return zke_fail(ZKE_BADARGUMENTS,
+                    "\"%s\" is no name: it has 1 to %d bytes, and nobody else "
+                    "has it",
+                    name ? name : "(NULL)", LAB_NAME - 1);
+  if (lab->count == ZKE_LAB_MOST)
+    return zke_fail(ZKE_BADARGUMENTS, "there are %d processes already",
+                    ZKE_LAB_MOST);
+  lab_process *p = &lab->processes[lab->count];
+  strcpy(p->name, name);
+  p->fn = fn;
+  p->arg = arg;
+  p->leader = leader < 0 ? lab->count : leader;
+  lab->count++;
+  return ZKE_OK;
+}
+
+int zke_lab_process(zke_lab *lab, const char *name, zke_lab_fn fn, void *arg) {
+  return process_add(lab, name, fn, arg, -1);
+}
+
+int zke_lab_thread(zke_lab *lab, const char *process, const char *name,
+                   zke_lab_fn fn, void *arg) {
+  int leader = lab && process ? process_named(lab, process) : -1;
+  if (leader < 0 || lab->processes[leader].leader != leader)
+    return zke_fail(ZKE_BADARGUMENTS, "there is no process \"%s\"",
+                    process ? process : "(NULL)");
+  return process_add(lab, name, fn, arg, leader);
+}
+
+void zke_lab_setup(zke_lab *lab, zke_lab_fn fn, void *arg) {
+  if (lab) lab->setup = (lab_look){fn, arg};
+}
+
+void zke_lab_always(zke_lab *lab, zke_lab_fn fn, void *arg) {
+  if (lab) lab->always = (lab_look){fn, arg};
+}
+
+void zke_lab_finally(zke_lab *lab, zke_lab_fn fn, void *arg) {
+  if (lab) lab->finally = (lab_look){fn, arg};
+}
+
+int zke_lab_state(zke_lab *lab, void *at, size_t size) {
+  if (!lab) return zke_fail(ZKE_BADARGUMENTS, "lab is NULL");
+  if (lab->state_count == LAB_STATES)
+    return zke_fail(ZKE_BADARGUMENTS, "there are %d pieces of memory already",
+                    LAB_STATES);
+  if (at) lab->states[lab->state_count++] = (lab_memory){at, size};
+  lab->merges = true;
+  return ZKE_OK;
+}
+
+/* ---- running it ---- */
+
+static int run_begin(zke_lab *lab) {
+  if (!lab || lab->count == 0)
+    return zke_fail(ZKE_BADARGUMENTS, "there is no process to run");
+  lab->schedules = lab->calls = lab->states_met = 0;
+  lab->found[0] = lab->found_why[0] = '\0';
+  memset(lab->clean, 0, sizeof lab->clean);
+  lab->random = lab->options.seed + UINT64_C(0x9e3779b97f4a7c15);
+  if (!lab->random) lab->random = 1;
+  return world_open(lab);
+}
+
+static void run_tell(const zke_lab *lab, bool found, zke_lab_result *out) {
+  if (!out) return;
+  *out = (zke_lab_result){.size = sizeof *out,
+                          .found = found,
+                          .why = found ? lab->found_why : NULL,
+                          .schedule = found ? lab->found : NULL,
+                          .schedules = lab->schedules,
+                          .states = lab->states_met,
+                          .calls = lab->calls};
+}
+
+/* Make the finding short, and replay what is left for its words. */
+static void keep_finding(zke_lab *lab) {
+  int64_t schedules = lab->schedules, calls = lab->calls;
+  search_shrink(lab);
+  char steps[LAB_SCHEDULE];
+  int count = lab->length;
+  memcpy(steps, lab->taken, (size_t)count);
+  search_replay(lab, steps, count, NULL);
+  search_print(lab, steps, count, lab->found, sizeof lab->found);
+  memcpy(lab->found_why, lab->why, sizeof lab->why);
+  lab->schedules = schedules;
+  lab->calls = calls;
+}
+
+int zke_lab_run(zke_lab *lab, zke_lab_result *out) {
+  bool exhausted = false;
+  int rc = run_begin(lab);
+  if (rc != ZKE_OK) return rc;
+  bool found = search_run(lab, &exhausted);
+  if (found) keep_finding(lab);
+  world_close(lab);
+  run_tell(lab, found, out);
+  if (out) out->exhausted = exhausted && !found;
+  return ZKE_OK;
+}
+
+int zke_lab_replay(zke_lab *lab, const char *schedule, zke_lab_result *out) {
+  char steps[LAB_SCHEDULE];
+  unsigned check;
+  int count = schedule ? search_parse(schedule, steps, &check) : -1, kept;
+  if (count < 0)
+    return zke_fail(ZKE_BADARGUMENTS, "\"%s\" is no schedule",
+                    schedule ? schedule : "(NULL)");
+  int rc = run_begin(lab);
+  if (rc != ZKE_OK) return rc;
+  lab->line_count = 0;
+  bool found = search_replay(lab, steps, count, &kept);
+  bool stale =
+      kept != count || (check != UINT32_MAX && check != search_check(lab));
+  search_print(lab, steps, kept, lab->found, sizeof lab->found);
+  memcpy(lab->found_why, lab->why, sizeof lab->why);
+  lab->schedules = 1;
+  world_close(lab);
+  run_tell(lab, found, out);
+  if (out) out->stale = stale;
+  return ZKE_OK;
+}
+
+static int picture_write(const zke_lab *lab, const char *file) {
+  size_t length = strlen(file);
+  bool svg = length > 4 && strcmp(file + length - 4, ".svg") == 0;
+  FILE *out = strcmp(file, "-") == 0 ? stdout : fopen(file, "w");
+  if (!out) return zke_fail(ZKE_SYSTEMERROR, "%s: %s", file, strerror(errno));
+  if (svg)
+    picture_svg(lab, out);
+  else
+    picture_text(lab, out);
+  int failed = fflush(out) != 0 || ferror(out);
+  if (out != stdout && fclose(out) != 0) failed = 1;
+  if (failed) return zke_fail(ZKE_SYSTEMERROR, "%s: %s", file, strerror(errno));
+  return ZKE_OK;
+}
+
+int zke_lab_picture(zke_lab *lab, const char *schedule, const char *file) {
+  if (!lab || !file) return zke_fail(ZKE_BADARGUMENTS, "lab or file is NULL");
+  if (!lab->lines) lab->lines = calloc(LAB_LINES, sizeof *lab->lines);
+  if (!lab->lines) return zke_fail(ZKE_NOMEM, "out of memory");
+  int rc = zke_lab_replay(lab, schedule, NULL);
+  if (rc == ZKE_OK) rc = picture_write(lab, file);
+  free(lab->lines);
+  lab->lines = NULL;
+  return rc;
+}

@@ -1,0 +1,90 @@
+/* lab.h - the laboratory's parts, as they know each other
+ *
+ *   arena    memory that is copied and put back
+ *   fiber    stacks
+ *   engine   zkembed.c, and what is read of its inside
+ *   calls    zkembed.h's functions, which stop before each call
+ *   world    processes, faults, clock, mutexes: one step after another
+ *   state    when are two worlds equal; what has leaked
+ *   search   which step comes next; what was found is made short
+ *   picture  what happened, drawn
+ *   lab      zkembed-lab.h's functions
+ *
+ * struct zke_lab is what lasts: it lies outside of the world, and nothing puts
+ * it back.  struct world (world.c) is what a schedule changes. */
+#ifndef LAB_H
+#define LAB_H
+
+#include <stdbool.h>
+
+#include "arena.h"
+#include "zkembed-lab.h"
+
+enum {
+  LAB_NAME = 16,
+  LAB_WHY = 512,
+  LAB_STATES = 32,
+  LAB_SCHEDULE = 4096, /* steps, and letters */
+  LAB_LINE = 160,
+  LAB_LINES = 8192,
+  LAB_SECTIONS = 16,
+  LAB_CLEAN = 1 << 14
+};
+
+/* A process or thread, as the test has described it. */
+typedef struct lab_process {
+  char name[LAB_NAME];
+  zke_lab_fn fn;
+  void *arg;
+  int leader; /* the process it is a thread of; itself */
+} lab_process;
+
+/* A function that looks at the world while nothing happens. */
+typedef struct lab_look {
+  zke_lab_fn fn;
+  void *arg;
+} lab_look;
+
+typedef struct lab_memory {
+  const char *at;
+  size_t size;
+} lab_memory;
+
+/* One line of a picture. */
+typedef struct lab_line {
+  int lane; /* process; -1: all */
+  int step;
+  char kind; /* 'c' call, 'r' result, 'n' note, 's' section, or a letter */
+  int64_t now;
+  char text[LAB_LINE];
+} lab_line;
+
+struct zke_lab {
+  zke_lab_options options;
+  lab_process processes[ZKE_LAB_MOST];
+  int count;
+  lab_look setup, always, finally;
+  lab_memory states[LAB_STATES];
+  int state_count;
+  bool merges; /* zke_lab_state() was called */
+  /* the run */
+  void *main_sp;
+  uint64_t random;
+  char why[LAB_WHY];
+  char taken[LAB_SCHEDULE]; /* the letters of this schedule */
+  int length;
+  uint64_t trace; /* what was called, and with which results */
+  int64_t schedules, calls, states_met;
+  picture before, first; /* of the whole program; of the world at its start */
+  bool clean[LAB_CLEAN]; /* by bytes in use at a return: nothing was left */
+  /* the last result */
+  char found[2 * LAB_SCHEDULE], found_why[LAB_WHY];
+  /* lines, where they are wanted */
+  lab_line *lines;
+  int line_count;
+};
+
+/* The one that runs, or NULL. */
+extern zke_lab *lab_running;
+
+#endif

@@ -1,0 +1,541 @@
+/* search.c - which step comes next, and a finding made short
+ *
+ * Two ways to try schedules.  One runs each from the beginning to its end and
+ * chooses by chance: search_once() with choose_random() or choose_pct().  The
+ * other walks the tree of all schedules, and goes back by pictures of the
+ * world: struct walk, which leaves a branch where it meets a state for the
+ * second time (STATES), or where there would be too many preemptions (DEPTH).
+ *
+ * By default they take turns of some milliseconds each, as none finds
+ * everything: chance misses what needs many exact steps, the walk spends its
+ * time in one corner of a large tree. */
+#define _GNU_SOURCE
+#include "search.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+  DEPTH_MOST = 1024, /* of a walk: each level keeps a picture */
+  POINTS_MOST = 8,
+  TURN_SCHEDULES = 64,
+  TURN_STEPS = 1024,
+  CHECK_EVERY = 64,
+  LENGTH_GUESS = 40
+};
+
+typedef int (*search_chooser)(zke_lab *lab, void *arg, const char *steps,
+                              int count);
+
+static uint64_t draw(zke_lab *lab, uint64_t below) {
+  lab->random ^= lab->random << 13;
+  lab->random ^= lab->random >> 7;
+  lab->random ^= lab->random << 17;
+  return lab->random % below;
+}
+
+/* Processor time of this process, ms; the laboratory's clock is another. */
+static int64_t now_ms(void) {
+  struct timespec t;
+  syscall(SYS_clock_gettime, CLOCK_PROCESS_CPUTIME_ID, &t);
+  return t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
+}
+
+/* A step that is no fault: somebody goes on, or a death is noticed. */
+static bool is_plain(char step) {
+  int process, kind = world_kind(step, &process);
+  return kind == STEP_RUN || kind == STEP_BURY;
+}
+
+/* ---- schedules by chance ---- */
+
+typedef struct chance {
+  int length;                     /* of a schedule, about */
+  int budget;                     /* faults */
+  int priority[2 * ZKE_LAB_MOST]; /* of processes, and of their burials */
+  int points[POINTS_MOST], point_count;
+  int faults[POINTS_MOST], fault_count; /* the steps where they come */
+  int stayed, stayer;                   /* who has gone on for how long */
+} chance;
+
+/* A fault among the steps, or -1. */
+static int pick_fault(zke_lab *lab, const char *steps, int count) {
+  int faults[STEPS_MOST], n = 0;
+  for (int i = 0; i < count; i++) {
+    if (!is_plain(steps[i])) faults[n++] = i;
+  }
+  return n ? faults[draw(lab, (uint64_t)n)] : -1;
+}
+
+static int choose_random(zke_lab *lab, void *arg, const char *steps,
+                         int count) {
+  const chance *c = arg;
+  int plain[STEPS_MOST], n = 0;
+  for (int i = 0; i < count; i++) {
+    if (is_plain(steps[i])) plain[n++] = i;
+  }
+  bool fault = n == 0 || (n < count &&
+                          draw(lab, (uint64_t)c->length) < (uint64_t)c->budget);
+  return fault ? pick_fault(lab, steps, count) : plain[draw(lab, (uint64_t)n)];
+}
+
+static int *priority_of(chance *c, char step) {
+  int process, kind = world_kind(step, &process);
+  return &c->priority[kind == STEP_RUN ? process : ZKE_LAB_MOST + process];
+}
+
+/* Draw the order of the processes, the steps at which the one that runs goes
+ * to the end of it, and those at which faults come. */
+static void pct_begin(zke_lab *lab, chance *c, int points) {
+  enum { ALL = 2 * ZKE_LAB_MOST };
+  for (int i = 0; i < ALL; i++) c->priority[i] = 1 + i;
+  for (int i = ALL - 1; i > 0; i--) {
+    int j = (int)draw(lab, (uint64_t)i + 1), was = c->priority[i];
+    c->priority[i] = c->priority[j];
+    c->priority[j] = was;
+  }
+  c->point_count = points;
+  for (int i = 0; i < points; i++)
+    c->points[i] = (int)draw(lab, (uint64_t)c->length);
+  c->fault_count = c->budget < POINTS_MOST ? c->budget : POINTS_MOST;
+  for (int i = 0; i < c->fault_count; i++)
+    c->faults[i] = (int)draw(lab, (uint64_t)c->length);
+  c->stayed = 0;
+  c->stayer = -1;
+}
+
+/* Whoever goes on for very long may be waiting for the others in a loop: the
+ * end of the order is where it belongs. */
+static void pct_be_fair(chance *c) {
+  int last = world_last();
+  c->stayed = last == c->stayer ? c->stayed + 1 : 0;
+  c->stayer = last;
+  if (last < 0 || c->stayed < 3 * c->length) return;
+  c->stayed = 0;
+  for (int i = 0; i < 2 * ZKE_LAB_MOST; i++) c->priority[i]++;
+  c->priority[last] = 0;
+}
+
+static int choose_pct(zke_lab *lab, void *arg, const char *steps, int count) {
+  chance *c = arg;
+  int step = world_step_count(), best = -1;
+  for (int i = 0; i < c->fault_count; i++) {
+    if (c->faults[i] > step) continue;
+    int fault = pick_fault(lab, steps, count);
+    if (fault < 0) break;
+    c->faults[i] = c->faults[--c->fault_count];
+    return fault;
+  }
+  for (int i = 0; i < c->point_count; i++) {
+    if (c->points[i] == step && world_last() >= 0)
+      c->priority[world_last()] = -1 - i;
+  }
+  pct_be_fair(c);
+  for (int i = 0; i < count; i++) {
+    if (!is_plain(steps[i])) continue;
+    if (best < 0 || *priority_of(c, steps[i]) > *priority_of(c, steps[best]))
+      best = i;
+  }
+  return best >= 0 ? best : pick_fault(lab, steps, count);
+}
+
+/* A schedule is at its end; true: it has failed. */
+static bool search_leaf(zke_lab *lab) {
+  bool check = lab->schedules++ % CHECK_EVERY == 0;
+  if (!world_has_failed()) world_end(lab, check);
+  return world_has_failed();
+}
+
+/* One schedule from the beginning to its end; true: it has failed. */
+static bool search_once(zke_lab *lab, search_chooser choose, void *arg) {
+  char steps[STEPS_MOST];
+  int count;
+  world_again(lab);
+  while ((count = world_steps(lab, steps)) > 0)
+    world_step(lab, steps[choose(lab, arg, steps, count)]);
+  return search_leaf(lab);
+}
+
+/* Some schedules by chance.  Their mean length is learnt on the way. */
+static bool chance_turn(zke_lab *lab, chance *c) {
+  int strategies = lab->options.strategies;
+  for (int i = 0; i < TURN_SCHEDULES; i++) {
+    bool pct = (strategies & ZKE_LAB_PCT) &&
+               (!(strategies & ZKE_LAB_RANDOM) || i % 3 != 0);
+    if (pct) pct_begin(lab, c, i % 2 ? 3 : 5);
+    if (search_once(lab, pct ? choose_pct : choose_random, c)) return true;
+    c->length += (lab->length - c->length) / 8;
+    if (c->length < 4) c->length = 4;
+    if (lab->options.schedules && lab->schedules >= lab->options.schedules)
+      break;
+  }
+  return false;
+}
+
+/* ---- the tree of schedules ---- */
+
+typedef struct level {
+  picture world; /* where more than one step was possible */
+  char steps[STEPS_MOST];
+  int count, next;
+  int preemptions; /* up to here */
+} level;
+
+typedef struct walk {
+  level levels[DEPTH_MOST];
+  int depth;
+  bool by_state; /* or by preemptions */
+  bool cut;      /* somewhere it was too deep, or could not be compared */
+  bool over;
+  bool here;      /* the world is the one of the last level */
+  uint64_t *seen; /* states, hashed; 0: free */
+  size_t seen_cap, seen_count;
+} walk;
+
+/* Outside of everything that is put back. */
+static void *map(size_t size) {
+  void *at = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return at == MAP_FAILED ? NULL : at;
+}
+
+static void seen_put(uint64_t *table, size_t cap, uint64_t state) {
+  size_t i = state & (cap - 1);
+  while (table[i]) i = (i + 1) & (cap - 1);
+  table[i] = state;
+}
+
+static bool seen_grow(walk *w) {
+  if (w->seen_count * 2 < w->seen_cap) return true;
+  size_t cap = w->seen_cap ? w->seen_cap * 4 : 1 << 14;
+  uint64_t *table = map(cap * sizeof *table);
+  if (!table) return false;
+  for (size_t i = 0; i < w->seen_cap; i++) {
+    if (w->seen[i]) seen_put(table, cap, w->seen[i]);
+  }
+  if (w->seen) munmap(w->seen, w->seen_cap * sizeof *w->seen);
+  w->seen = table;
+  w->seen_cap = cap;
+  return true;
+}
+
+/* Is it met for the first time? */
+static bool seen_add(walk *w, uint64_t state) {
+  if (!seen_grow(w)) {
+    w->cut = true;
+    return true;
+  }
+  for (size_t i = state & (w->seen_cap - 1); w->seen[i];
+       i = (i + 1) & (w->seen_cap - 1)) {
+    if (w->seen[i] == state) return false;
+  }
+  seen_put(w->seen, w->seen_cap, state);
+  w->seen_count++;
+  return true;
+}
+
+static void walk_free(walk *w) {
+  if (!w) return;
+  for (int i = 0; i < DEPTH_MOST; i++) picture_free(&w->levels[i].world);
+  if (w->seen) munmap(w->seen, w->seen_cap * sizeof *w->seen);
+  munmap(w, sizeof *w);
+}
+
+static bool has_step(const char *steps, int count, char step) {
+  return memchr(steps, step, (size_t)count) != NULL;
+}
+
+/* With how many preemptions the step is reached: to take another process where
+ * the last could have gone on is one. */
+static int walk_preemptions(const level *l, char step, int last) {
+  bool could =
+      last >= 0 && has_step(l->steps, l->count, (char)(STEP_RUN + last));
+  int process, kind = world_kind(step, &process);
+  return l->preemptions + (could && kind == STEP_RUN && process != last);
+}
+
+/* Begin a level: the world is where these steps are possible. */
+static bool walk_enter(zke_lab *lab, walk *w, const char *steps, int count,
+                       int preemptions) {
+  level *l = &w->levels[w->depth++];
+  memcpy(l->steps, steps, (size_t)count);
+  l->count = count;
+  l->next = 0;
+  l->preemptions = preemptions;
+  for (int i = count - 1; i > 0; i--) {
+    int j = (int)draw(lab, (uint64_t)i + 1);
+    char was = l->steps[i];
+    l->steps[i] = l->steps[j];
+    l->steps[j] = was;
+  }
+  w->here = true;
+  return (count == 1 && w->depth > 1) || world_snapshot(&l->world);
+}
+
+static walk *walk_begin(zke_lab *lab, bool by_state) {
+  char steps[STEPS_MOST];
+  walk *w = map(sizeof *w);
+  if (!w) return NULL;
+  w->by_state = by_state;
+  world_again(lab);
+  int count = world_steps(lab, steps);
+  w->over = count == 0 || !walk_enter(lab, w, steps, count, 0);
+  return w;
+}
+
+/* The world after a step: a leaf, a state that was met before, or a level. */
+static bool walk_arrive(zke_lab *lab, walk *w, int preemptions) {
+  char steps[STEPS_MOST];
+  int count = world_steps(lab, steps);
+  if (count == 0) return search_leaf(lab);
+  if (w->by_state) {
+    uint64_t state = state_hash(lab);
+    if (!state) w->cut = true;
+    if (state && !seen_add(w, state)) return false;
+    lab->states_met++;
+  }
+  if (w->depth == DEPTH_MOST || !walk_enter(lab, w, steps, count, preemptions))
+    w->cut = true;
+  return false;
+}
+
+/* One step further; true: it has failed. */
+static bool walk_step(zke_lab *lab, walk *w) {
+  level *l = &w->levels[w->depth - 1];
+  if (l->next == l->count) {
+    w->depth--;
+    w->here = false;
+    w->over = w->depth == 0;
+    return false;
+  }
+  if (!w->here) world_put(&l->world);
+  char step = l->steps[l->next++];
+  int preemptions = walk_preemptions(l, step, world_last());
+  w->here = false;
+  if (!w->by_state && preemptions > lab->options.preemptions) {
+    w->here = true; /* nothing has happened */
+    return false;
+  }
+  lab->length = w->depth - 1;
+  world_step(lab, step);
+  return walk_arrive(lab, w, preemptions);
+}
+
+/* Some steps.  Others use the world between two turns, so a turn begins with
+ * a picture and ends with one. */
+static bool walk_turn(zke_lab *lab, walk *w) {
+  w->here = false;
+  for (int i = 0; i < TURN_STEPS && !w->over; i++) {
+    if (walk_step(lab, w)) return true;
+  }
+  if (!w->over && w->here && !world_snapshot(&w->levels[w->depth - 1].world))
+    w->over = w->cut = true;
+  return false;
+}
+
+/* ---- taking turns ---- */
+
+typedef struct searchers {
+  chance chance;
+  walk *states, *depth;
+} searchers;
+
+static bool search_turn(zke_lab *lab, searchers *s, bool *exhausted) {
+  int strategies = lab->options.strategies;
+  if ((strategies & (ZKE_LAB_RANDOM | ZKE_LAB_PCT)) &&
+      chance_turn(lab, &s->chance))
+    return true;
+  walk *walks[] = {s->states, s->depth};
+  for (int i = 0; i < 2; i++) {
+    walk *w = walks[i];
+    if (!w || w->over) continue;
+    if (walk_turn(lab, w)) return true;
+    if (w->over && !w->cut) *exhausted = true;
+  }
+  return false;
+}
+
+/* Is there anything left that can be searched? */
+static bool search_goes_on(const zke_lab *lab, const searchers *s,
+                           int64_t until) {
+  bool chances = lab->options.strategies & (ZKE_LAB_RANDOM | ZKE_LAB_PCT);
+  bool walks = (s->states && !s->states->over) || (s->depth && !s->depth->over);
+  if (lab->options.schedules && lab->schedules >= lab->options.schedules)
+    return false;
+  return (chances || walks) && now_ms() < until;
+}
+
+bool search_run(zke_lab *lab, bool *exhausted_out) {
+  int strategies = lab->options.strategies;
+  int64_t until = now_ms() + lab->options.time_ms;
+  searchers *s = map(sizeof *s);
+  bool found = false;
+  *exhausted_out = false;
+  if (!s) return false;
+  s->chance.length = LENGTH_GUESS;
+  s->chance.budget = world_budget(lab);
+  if ((strategies & ZKE_LAB_STATES) && lab->merges)
+    s->states = walk_begin(lab, true);
+  if (strategies & ZKE_LAB_DEPTH) s->depth = walk_begin(lab, false);
+  while (!found && !*exhausted_out && search_goes_on(lab, s, until))
+    found = search_turn(lab, s, exhausted_out);
+  walk_free(s->states);
+  walk_free(s->depth);
+  munmap(s, sizeof *s);
+  return found;
+}
+
+/* ---- replaying ---- */
+
+/* What comes after the last letter: whoever has gone on goes on, then the
+ * first that can, then burials, then time. */
+static char step_by_itself(const char *steps, int count) {
+  static const char order[] = {STEP_RUN, STEP_BURY, STEP_TIME};
+  char same = (char)(STEP_RUN + world_last());
+  if (world_last() >= 0 && has_step(steps, count, same)) return same;
+  for (size_t k = 0; k < sizeof order; k++) {
+    for (int i = 0; i < count; i++) {
+      int process;
+      if (world_kind(steps[i], &process) == order[k]) return steps[i];
+    }
+  }
+  return 0;
+}
+
+bool search_replay(zke_lab *lab, char *steps, int count, int *kept_out) {
+  char possible[STEPS_MOST];
+  int n, kept = 0;
+  world_again(lab);
+  for (int i = 0; i < count && (n = world_steps(lab, possible)) > 0; i++) {
+    if (!has_step(possible, n, steps[i])) continue;
+    char step = steps[i];
+    if (kept_out) steps[kept] = step;
+    kept++;
+    world_step(lab, step);
+  }
+  while ((n = world_steps(lab, possible)) > 0) {
+    char step = step_by_itself(possible, n);
+    if (!step) break;
+    world_step(lab, step);
+  }
+  if (!world_has_failed()) world_end(lab, true);
+  if (kept_out) *kept_out = kept;
+  return world_has_failed();
+}
+
+/* ---- making it short ---- */
+
+typedef struct shrinking {
+  char steps[LAB_SCHEDULE], trial[LAB_SCHEDULE];
+  int count;
+} shrinking;
+
+/* Does the trial fail, too?  Then it is the schedule from now on. */
+static bool shrink_try(zke_lab *lab, shrinking *s, int count) {
+  char copy[LAB_SCHEDULE];
+  memcpy(copy, s->trial, (size_t)count);
+  if (!search_replay(lab, copy, count, NULL)) return false;
+  memcpy(s->steps, s->trial, (size_t)count);
+  s->count = count;
+  return true;
+}
+
+/* Leave out blocks, large ones first. */
+static void shrink_blocks(zke_lab *lab, shrinking *s) {
+  for (int block = s->count; block >= 1; block /= 2) {
+    for (int i = 0; i + block <= s->count;) {
+      memcpy(s->trial, s->steps, (size_t)i);
+      memcpy(s->trial + i, s->steps + i + block,
+             (size_t)(s->count - i - block));
+      if (!shrink_try(lab, s, s->count - block)) i += block;
+    }
+  }
+}
+
+static int run_end(const shrinking *s, int from) {
+  int to = from;
+  while (to < s->count && s->steps[to] == s->steps[from]) to++;
+  return to;
+}
+
+/* x..y..x: let the second run of x come at once, so that there are fewer
+ * changes from one to another. */
+static void shrink_changes(zke_lab *lab, shrinking *s) {
+  for (int i = 0; i < s->count;) {
+    int middle = run_end(s, i), last = run_end(s, middle);
+    int end = last < s->count ? run_end(s, last) : last;
+    bool returns = last < s->count && s->steps[last] == s->steps[i];
+    if (returns) {
+      memcpy(s->trial, s->steps, (size_t)s->count);
+      memcpy(s->trial + middle, s->steps + last, (size_t)(end - last));
+      memcpy(s->trial + middle + (end - last), s->steps + middle,
+             (size_t)(last - middle));
+      if (shrink_try(lab, s, s->count)) continue;
+    }
+    i = middle;
+  }
+}
+
+void search_shrink(zke_lab *lab) {
+  shrinking *s = map(sizeof *s);
+  if (!s) return;
+  s->count = lab->length;
+  memcpy(s->steps, lab->taken, (size_t)s->count);
+  for (int before = s->count + 1; s->count < before;) {
+    before = s->count;
+    shrink_blocks(lab, s);
+    shrink_changes(lab, s);
+  }
+  int kept;
+  search_replay(lab, s->steps, s->count, &kept);
+  memcpy(lab->taken, s->steps, (size_t)kept);
+  lab->length = kept;
+  munmap(s, sizeof *s);
+}
+
+/* ---- schedules as text ---- */
+
+unsigned search_check(const zke_lab *lab) {
+  return (unsigned)((lab->trace ^ lab->trace >> 32) * 2654435761u >> 16 &
+                    0xffff);
+}
+
+void search_print(const zke_lab *lab, const char *steps, int count, char *out,
+                  size_t size) {
+  size_t n = 0;
+  for (int i = 0, j; i < count && n + 16 < size; i = j) {
+    for (j = i; j < count && steps[j] == steps[i]; j++) continue;
+    out[n++] = steps[i];
+    if (j - i > 1) n += (size_t)snprintf(out + n, size - n, "%d", j - i);
+  }
+  snprintf(out + n, size - n, ".%04x", search_check(lab));
+}
+
+int search_parse(const char *text, char *steps, unsigned *check_out) {
+  int n = 0, process;
+  for (; *text && *text != '.';) {
+    char step = *text++;
+    long count = 1;
+    if (!world_kind(step, &process)) return -1;
+    if (*text >= '0' && *text <= '9') {
+      char *end;
+      count = strtol(text, &end, 10);
+      text = end;
+    }
+    if (count < 1 || count > LAB_SCHEDULE - n) return -1;
+    memset(steps + n, step, (size_t)count);
+    n += (int)count;
+  }
+  *check_out = UINT32_MAX;
+  if (*text == '.') {
+    char *end;
+    *check_out = (unsigned)strtoul(text + 1, &end, 16);
+    if (end != text + 5 || *end) return -1;
+  }
+  return n;
+}

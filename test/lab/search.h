@@ -1,0 +1,26 @@
+/* search.h - which step comes next, and a finding made short */
+#ifndef SEARCH_H
+#define SEARCH_H
+
+#include "world.h"
+
+/* Run schedules until one fails, until nothing is left to try, or until the
+ * time is over.  The world is open.  True: found; lab->taken are its steps. */
+bool search_run(zke_lab *lab, bool *exhausted_out);
+
+/* Drop what a failing schedule does not need. */
+void search_shrink(zke_lab *lab);
+
+/* Run these steps, skipping what is not possible, and then everybody to the
+ * end.  True: it has failed.  *kept_out: how many steps were possible; they are
+ * moved to the front of `steps` where that is not NULL. */
+bool search_replay(zke_lab *lab, char *steps, int count, int *kept_out);
+
+/* A schedule as text: letters, repeated ones counted, a point and a check
+ * number of what it does.  search_parse() returns how many steps, or -1. */
+void search_print(const zke_lab *lab, const char *steps, int count, char *out,
+                  size_t size);
+int search_parse(const char *text, char *steps, unsigned *check_out);
+unsigned search_check(const zke_lab *lab);
+
+#endif

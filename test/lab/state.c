@@ -1,0 +1,248 @@
+/* state.c - when two worlds are equal, and what nobody can reach
+ *
+ * Two worlds are equal when whatever can still happen in one can happen in the
+ * other.  What decides that: the tables; each living process's stack, its
+ * variables of a thread and its handle; every block that can be reached from
+ * there; the memory that the test has named; and what the world knows of its
+ * processes (world_words()).
+ *
+ * Any word may be a pointer.  One that points into a block is taken as the
+ * block's number in the order of being reached, so that where a block lies does
+ * not matter.  A zxid is known by its upper bits and is taken as its rank among
+ * all zxids of the world.  Whatever else differs makes worlds different, which
+ * costs time and hides nothing. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine.h"
+#include "world.h"
+
+enum { BLOCKS = 8192, WORDS = 1 << 17, RANKS = 8192, OTHERS = 512 };
+
+/* It would be a part of the pictures, were it a static variable itself. */
+typedef struct survey {
+  arena_block blocks[BLOCKS];
+  int numbers[BLOCKS]; /* 0: not reached */
+  int queue[BLOCKS];
+  int block_count, queued, done;
+  uint64_t words[WORDS];
+  size_t word_count;
+  uint64_t ranks[RANKS];
+  int rank_count;
+  bool marks;    /* only which blocks can be reached is asked */
+  bool overflow; /* too much to compare: such a world is equal to none */
+} survey;
+
+static survey *survey_at;
+
+bool state_begin(void) {
+  if (!survey_at) survey_at = arena_get(ARENA_OUTSIDE, sizeof *survey_at);
+  return survey_at != NULL;
+}
+
+static survey *survey_begin(void) {
+  survey *s = survey_at;
+  s->block_count = arena_blocks(s->blocks, BLOCKS);
+  s->overflow = s->block_count == BLOCKS;
+  memset(s->numbers, 0, sizeof s->numbers[0] * (size_t)s->block_count);
+  s->queued = s->done = s->rank_count = 0;
+  s->word_count = 0;
+  s->marks = false;
+  return s;
+}
+
+/* The place of a zxid among those met, or where it would stand. */
+static int rank_of(const survey *s, uint64_t zxid) {
+  int low = 0, high = s->rank_count;
+  while (low < high) {
+    int middle = (low + high) / 2;
+    if (s->ranks[middle] < zxid)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+static void rank_add(survey *s, uint64_t zxid) {
+  int at = rank_of(s, zxid);
+  if (at < s->rank_count && s->ranks[at] == zxid) return;
+  if (s->rank_count == RANKS) {
+    s->overflow = true;
+    return;
+  }
+  memmove(&s->ranks[at + 1], &s->ranks[at],
+          sizeof s->ranks[0] * (size_t)(s->rank_count - at));
+  s->ranks[at] = zxid;
+  s->rank_count++;
+}
+
+static void add_word(survey *s, uint64_t word) {
+  if (s->marks) return;
+  if (s->word_count == WORDS) {
+    s->overflow = true;
+    return;
+  }
+  s->words[s->word_count++] = word;
+  if (ENGINE_IS_ZXID(word)) rank_add(s, word);
+}
+
+/* The block that an address lies in, or -1. */
+static int block_of(const survey *s, uint64_t word) {
+  int low = 0, high = s->block_count;
+  if (!arena_holds(word) || arena_is_stack(word)) return -1;
+  const char *at = (const char *)(uintptr_t)word;
+  while (low < high) {
+    int middle = (low + high) / 2;
+    if (s->blocks[middle].to <= at)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low < s->block_count && s->blocks[low].from <= at ? low : -1;
+}
+
+/* A word that may be a pointer.  What points to a block that was freed is
+ * like any other that does so: nobody may look there. */
+static void add_reference(survey *s, uint64_t word) {
+  int block = block_of(s, word);
+  if (block < 0) {
+    bool dangles = arena_holds(word) && !arena_is_stack(word);
+    add_word(s, dangles ? 1 : word);
+    return;
+  }
+  if (!s->numbers[block]) {
+    s->queue[s->queued++] = block;
+    s->numbers[block] = s->queued;
+  }
+  add_word(s, UINT64_C(0xb10c) << 48 | (uint64_t)s->numbers[block] << 32 |
+                  (word - (uint64_t)(uintptr_t)s->blocks[block].from));
+}
+
+/* All words of some memory, the first and last perhaps not whole. */
+static void add_memory(survey *s, const char *from, const char *to) {
+  for (; from < to; from += sizeof(uint64_t)) {
+    uint64_t word = 0;
+    size_t left = (size_t)(to - from);
+    memcpy(&word, from, left < sizeof word ? left : sizeof word);
+    add_reference(s, word);
+  }
+}
+
+static void follow(survey *s) {
+  while (s->done < s->queued) {
+    const arena_block *block = &s->blocks[s->queue[s->done++]];
+    add_word(s, (uint64_t)(block->to - block->from));
+    add_memory(s, block->from, block->to);
+  }
+}
+
+static void sink_word(void *arg, uint64_t word) { add_reference(arg, word); }
+
+static void sink_bytes(void *arg, const void *at, size_t size) {
+  const unsigned char *bytes = at;
+  uint64_t h = UINT64_C(0xcbf29ce484222325);
+  for (size_t i = 0; i < size; i++)
+    h = (h ^ bytes[i]) * UINT64_C(0x100000001b3);
+  add_word(arg, size);
+  add_word(arg, h >> 8); /* never like a zxid */
+}
+
+/* A lane's variables of a thread, but for the sentence of the last error. */
+static void add_thread(survey *s, const world_lane *lane, const char *section) {
+  size_t size;
+  const char *sentence = engine_sentence(&size);
+  size_t at = (size_t)(sentence - section);
+  if (at > lane->thread_size) at = size = 0;
+  add_memory(s, lane->thread, lane->thread + at);
+  add_memory(s, lane->thread + at + size, lane->thread + lane->thread_size);
+}
+
+extern char __start_lab_thread[];
+
+static void add_lane(survey *s, const world_lane *lane) {
+  const engine_sink sink = {sink_word, sink_bytes, s};
+  if (!lane->lives) return;
+  engine_handle_words(lane->z, &sink);
+  add_thread(s, lane, __start_lab_thread);
+  add_memory(s, lane->from, lane->to);
+}
+
+static uint64_t survey_hash(const survey *s) {
+  uint64_t h = 1;
+  for (size_t i = 0; i < s->word_count; i++) {
+    uint64_t word = s->words[i];
+    if (ENGINE_IS_ZXID(word))
+      word = ENGINE_ZXID_MARK + (uint64_t)rank_of(s, word);
+    h = (h ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+    h ^= h >> 29;
+  }
+  return h ? h : 1;
+}
+
+/* The number of the world's state; 0: it cannot be compared. */
+uint64_t state_hash(zke_lab *lab) {
+  world_lane lanes[ZKE_LAB_MOST];
+  zke *handles[ZKE_LAB_MOST];
+  survey *s = survey_begin();
+  if (s->overflow) return 0;
+  const engine_sink sink = {sink_word, sink_bytes, s};
+  int n = world_lanes(lanes);
+  for (int i = 0; i < n; i++) handles[i] = lanes[i].z;
+  arena_current = ARENA_WORLD;
+  int rc = engine_database_words(handles, n, world_observer(), &sink);
+  arena_current = ARENA_OUTSIDE;
+  uint64_t others[OTHERS];
+  size_t count = world_words(others, OTHERS);
+  for (size_t i = 0; i < count; i++) add_reference(s, others[i]);
+  for (int i = 0; i < n; i++) add_lane(s, &lanes[i]);
+  for (int i = 0; i < lab->state_count; i++)
+    add_memory(s, lab->states[i].at, lab->states[i].at + lab->states[i].size);
+  follow(s);
+  return rc == ZKE_OK && !s->overflow ? survey_hash(s) : 0;
+}
+
+/* ---- what nobody can reach ---- */
+
+extern char __data_start[], _end[];
+
+/* A walk over all blocks takes long, and most processes return with as many
+ * bytes as one that was found clean: that is then taken for the same. */
+static bool *clean_at(zke_lab *lab, size_t bytes) {
+  return &lab->clean[bytes / 16 % LAB_CLEAN];
+}
+
+/* Everything may keep a block but its own process's stack and region: the
+ * handles and the store (the laboratory's region), the other stacks, and the
+ * static variables. */
+size_t state_leaked(zke_lab *lab, int process, size_t *bytes_out) {
+  world_lane lanes[ZKE_LAB_MOST];
+  size_t count = 0;
+  *bytes_out = 0;
+  int current = arena_current;
+  size_t live = arena_live(current);
+  if (live == 0 || *clean_at(lab, live)) return 0;
+  survey *s = survey_begin();
+  if (s->overflow) return 0;
+  s->marks = true;
+  int n = world_lanes(lanes);
+  for (int i = 0; i < n; i++) {
+    if (i != process && lanes[i].lives)
+      add_memory(s, lanes[i].from, lanes[i].to);
+    if (i != process && lanes[i].lives)
+      add_memory(s, lanes[i].thread, lanes[i].thread + lanes[i].thread_size);
+  }
+  add_memory(s, __data_start, _end);
+  for (int i = 0; i < s->block_count; i++) {
+    if (arena_region(s->blocks[i].from) != ARENA_WORLD) continue;
+    add_memory(s, s->blocks[i].from, s->blocks[i].to);
+  }
+  follow(s);
+  for (int i = 0; i < s->block_count; i++) {
+    if (s->numbers[i] || arena_region(s->blocks[i].from) != current) continue;
+    count++;
+    *bytes_out += (size_t)(s->blocks[i].to - s->blocks[i].from);
+  }
+  if (count == 0) *clean_at(lab, live) = true;
+  return s->overflow ? 0 : count;
+}

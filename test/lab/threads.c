@@ -1,0 +1,117 @@
+/* threads.c - mutexes and conditions of the laboratory's processes
+ *
+ * All processes and threads of a test run on one real thread, so the C
+ * library's mutexes would find that they hold everything already.  These serve
+ * the fibers; outside of a process the C library's own are called.  A process
+ * that waits for a mutex or a condition lets others go on, and a mutex that
+ * nobody gives back is found as a wait without end. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <time.h>
+
+#include "world.h"
+
+/* The fields of the C library are used as it uses them, so that a mutex may be
+ * made by its functions or by an initializer. */
+static bool mutex_is_recursive(const pthread_mutex_t *m) {
+  return (m->__data.__kind & 3) == PTHREAD_MUTEX_RECURSIVE;
+}
+
+/* The C library's function of that name. */
+static void *library(void **kept, const char *name) {
+  if (!*kept) *kept = dlsym(RTLD_NEXT, name);
+  return *kept;
+}
+
+#define LIBRARY(name, type, arguments)       \
+  do {                                       \
+    static void *kept;                       \
+    int(*fn) type;                           \
+    *(void **)(&fn) = library(&kept, #name); \
+    return fn arguments;                     \
+  } while (0)
+
+static bool mutex_take(pthread_mutex_t *m, int me) {
+  if (m->__data.__lock && m->__data.__owner != me) return false;
+  if (m->__data.__lock && !mutex_is_recursive(m)) return false;
+  m->__data.__lock = 1;
+  m->__data.__owner = me;
+  m->__data.__count++;
+  return true;
+}
+
+int pthread_mutex_lock(pthread_mutex_t *m) {
+  int me = lab_self();
+  if (!me) LIBRARY(pthread_mutex_lock, (pthread_mutex_t *), (m));
+  while (!mutex_take(m, me)) lab_wait_on(m, INT64_MAX, "mutex");
+  return 0;
+}
+
+int pthread_mutex_trylock(pthread_mutex_t *m) {
+  int me = lab_self();
+  if (!me) LIBRARY(pthread_mutex_trylock, (pthread_mutex_t *), (m));
+  return mutex_take(m, me) ? 0 : EBUSY;
+}
+
+int pthread_mutex_unlock(pthread_mutex_t *m) {
+  if (!lab_self()) LIBRARY(pthread_mutex_unlock, (pthread_mutex_t *), (m));
+  if (--m->__data.__count > 0) return 0;
+  m->__data.__lock = 0;
+  m->__data.__owner = 0;
+  lab_wake_on(m);
+  return 0;
+}
+
+/* Drop the mutex however often it is held, wait, take it as often again. */
+static int condition_wait(pthread_cond_t *c, pthread_mutex_t *m, int64_t due) {
+  unsigned count = m->__data.__count;
+  m->__data.__count = 1;
+  pthread_mutex_unlock(m);
+  bool late = lab_wait_on(c, due, "condition");
+  pthread_mutex_lock(m);
+  m->__data.__count = count;
+  return late ? ETIMEDOUT : 0;
+}
+
+int pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m) {
+  if (!lab_self())
+    LIBRARY(pthread_cond_wait, (pthread_cond_t *, pthread_mutex_t *), (c, m));
+  return condition_wait(c, m, INT64_MAX);
+}
+
+int pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m,
+                           const struct timespec *until) {
+  if (!lab_self())
+    LIBRARY(pthread_cond_timedwait,
+            (pthread_cond_t *, pthread_mutex_t *, const struct timespec *),
+            (c, m, until));
+  return condition_wait(c, m,
+                        until->tv_sec * INT64_C(1000000000) + until->tv_nsec);
+}
+
+int pthread_cond_signal(pthread_cond_t *c) {
+  if (!lab_self()) LIBRARY(pthread_cond_signal, (pthread_cond_t *), (c));
+  lab_wake_on(c);
+  return 0;
+}
+
+int pthread_cond_broadcast(pthread_cond_t *c) {
+  if (!lab_self()) LIBRARY(pthread_cond_broadcast, (pthread_cond_t *), (c));
+  lab_wake_on(c);
+  return 0;
+}
+
+int pthread_cond_destroy(pthread_cond_t *c) {
+  if (!lab_self()) LIBRARY(pthread_cond_destroy, (pthread_cond_t *), (c));
+  return 0;
+}
+
+/* Each process is a thread to whoever asks. */
+pthread_t pthread_self(void) {
+  static pthread_t (*own)(void);
+  if (lab_self()) return (pthread_t)lab_self();
+  if (!own) *(void **)(&own) = dlsym(RTLD_NEXT, "pthread_self");
+  return own();
+}

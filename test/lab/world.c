@@ -1,0 +1,953 @@
+/* world.c - processes that go one step at a time
+ *
+ * A process is a fiber.  It runs until its next call of zkembed.h, until it
+ * waits, or until it returns; then the search chooses the next step.  What a
+ * step changes lies in struct world, in the arena, so that a picture of the
+ * arena has it.
+ *
+ * The engine gets a table of system calls that has a clock which stands, pipes
+ * that are counters, and a poll() that ends the step.  Death is two steps: the
+ * process is never run again, and later its session is ended by another, as
+ * the engine ends the sessions of the dead.  All that happens in between may
+ * happen.
+ *
+ * Start reading at world_steps() and world_step(). */
+#define _GNU_SOURCE
+#include "world.h"
+
+#undef NDEBUG
+#include <assert.h>
+#include <errno.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sqlite3.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "engine.h"
+#include "fiber.h"
+#include "../../recipes/deadlock.h"
+
+/* The engine's own functions: nobody stops before these. */
+int lab_real_zke_open(const char *name, const zke_options *options, zke **out);
+int lab_real_zke_open_session(zke *z, const zke_options *options, zke **out);
+int lab_real_zke_expire(zke *z, int64_t session);
+
+enum { MOST = ZKE_LAB_MOST, PIPES = 64, SESSIONS = 8, FIRST_FD = 1 << 20 };
+
+enum life { LIFE_READY, LIFE_WAITS, LIFE_RETURNED, LIFE_DEAD, LIFE_BURIED };
+
+typedef struct process {
+  void *sp;
+  enum life life;
+  zke *z; /* its session, shared by its threads */
+  int64_t session;
+  zke *more[SESSIONS]; /* further ones that it has opened */
+  int64_t more_sessions[SESSIONS];
+  int more_count;
+  bool expired;
+  bool begun;       /* it has made a call */
+  const char *call; /* that it is about to make, or waits in */
+  char path[64];
+  zke *handle;   /* of that call */
+  int64_t until; /* ns: of its blocking call */
+  /* waiting */
+  int fd;          /* to be read from; -1 */
+  const void *on;  /* a mutex or condition; NULL */
+  int64_t due;     /* ns */
+  bool sleeps;     /* time is what it waits for */
+  bool woken;      /* by somebody, and it has done nothing since */
+  int vain;        /* how often it was woken for nothing */
+  unsigned inside; /* sections, a bit each */
+  char *thread;    /* its variables of a thread, while another runs */
+} process;
+
+typedef struct world {
+  process p[MOST];
+  int n;
+  int current; /* -1: nobody's code runs */
+  int last;
+  zke *observer;
+  int64_t now;
+  int pipes;
+  unsigned bytes[PIPES];
+  int crashes, expiries, losses, pauses; /* left */
+  bool hurt; /* somebody has died or lost a session */
+  int step;
+  bool failed;
+  char sections[LAB_SECTIONS][32];
+  int section_count;
+  char *thread; /* the explorer's variables of a thread */
+} world;
+
+static world *W;
+zke_lab *lab_running;
+
+/* Where a look that fails goes on. */
+static jmp_buf *look_escape;
+
+/* The variables that each process has for itself: the linker gathers those of
+ * the engine and the recipes between these. */
+extern char __start_lab_thread[], __stop_lab_thread[];
+
+static size_t thread_bytes(void) {
+  return (size_t)(__stop_lab_thread - __start_lab_thread);
+}
+
+static bool inside(void) { return W && W->current >= 0; }
+static process *self(void) { return &W->p[W->current]; }
+static const char *name_of(int i) { return lab_running->processes[i].name; }
+
+/* ---- lines of a picture ---- */
+
+static void line_add(int lane, char kind, const char *format, va_list ap) {
+  zke_lab *lab = lab_running;
+  if (!lab || !lab->lines || lab->line_count == LAB_LINES) return;
+  lab_line *line = &lab->lines[lab->line_count++];
+  line->lane = lane;
+  line->kind = kind;
+  line->step = W->step;
+  line->now = W->now;
+  vsnprintf(line->text, sizeof line->text, format, ap);
+}
+
+__attribute__((format(printf, 3, 4))) static void line_say(int lane, char kind,
+                                                           const char *format,
+                                                           ...) {
+  va_list ap;
+  va_start(ap, format);
+  line_add(lane, kind, format, ap);
+  va_end(ap);
+}
+
+/* ---- from the explorer to a process, and back ---- */
+
+static void go_back(enum life life) {
+  process *p = self();
+  p->life = life;
+  fiber_switch(&p->sp, lab_running->main_sp);
+}
+
+static void go_to(int i) {
+  process *p = &W->p[i];
+  memcpy(W->thread, __start_lab_thread, thread_bytes());
+  memcpy(__start_lab_thread, p->thread, thread_bytes());
+  W->current = i;
+  W->last = i;
+  arena_current = ARENA_PROCESS + i;
+  fiber_switch(&lab_running->main_sp, p->sp);
+  W->current = -1;
+  arena_current = ARENA_WORLD;
+  memcpy(p->thread, __start_lab_thread, thread_bytes());
+  memcpy(__start_lab_thread, W->thread, thread_bytes());
+}
+
+static void fail_as(const char *format, va_list ap) {
+  if (W->failed) return;
+  W->failed = true;
+  vsnprintf(lab_running->why, sizeof lab_running->why, format, ap);
+  line_say(W->current, 'f', "%s", lab_running->why);
+}
+
+__attribute__((format(printf, 1, 2))) static void fail(const char *format,
+                                                       ...) {
+  va_list ap;
+  va_start(ap, format);
+  fail_as(format, ap);
+  va_end(ap);
+}
+
+void zke_lab_fail(const char *format, ...) {
+  va_list ap;
+  if (!W) return;
+  va_start(ap, format);
+  fail_as(format, ap);
+  va_end(ap);
+  if (inside()) go_back(LIFE_RETURNED);
+  if (look_escape) longjmp(*look_escape, 1);
+}
+
+void zke_lab_note(const char *format, ...) {
+  va_list ap;
+  if (!W) return;
+  va_start(ap, format);
+  line_add(W->current, 'n', format, ap);
+  va_end(ap);
+}
+
+void zke_lab_yield(void) {
+  if (!inside()) return;
+  self()->call = "zke_lab_yield";
+  self()->path[0] = '\0';
+  go_back(LIFE_READY);
+}
+
+/* ---- calls of zkembed.h ---- */
+
+static bool call_is_change(const char *call) {
+  static const char *const changes[] = {
+      "zke_create",  "zke_create_ttl", "zke_delete",        "zke_set",
+      "zke_set_acl", "zke_multi",      "zke_raise_sequence"};
+  for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
+    if (call && strcmp(call, changes[i]) == 0) return true;
+  }
+  return false;
+}
+
+/* What has been called and what came of it, as one number: a schedule that is
+ * replayed on a program that has changed gives another. */
+static void trace_add(const char *text, int number) {
+  uint64_t h = lab_running->trace ^ (uint64_t)(unsigned)number;
+  for (; *text; text++)
+    h = (h ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
+  lab_running->trace = h;
+}
+
+void lab_call(const char *name, zke *z, const char *path) {
+  if (!inside()) return;
+  process *p = self();
+  p->call = name;
+  p->handle = z;
+  p->until = INT64_MAX;
+  p->begun = true;
+  snprintf(p->path, sizeof p->path, "%s", path ? path : "(NULL)");
+  lab_running->calls++;
+  go_back(LIFE_READY);
+  trace_add(p->call, W->current);
+  trace_add(p->path, 0);
+}
+
+int lab_done(int rc) {
+  if (!inside()) return rc;
+  process *p = self();
+  if (rc == ZKE_OK && call_is_change(p->call)) p->woken = false;
+  trace_add("", rc);
+  line_say(W->current, 'c', "%s %s%s%s", p->call, p->path,
+           rc == ZKE_OK ? "" : "  ", rc == ZKE_OK ? "" : zke_error_name(rc));
+  return rc;
+}
+
+void lab_wait_until(int64_t deadline_ms) {
+  if (!inside()) return;
+  self()->until =
+      deadline_ms >= INT64_MAX / 1000000 ? INT64_MAX : deadline_ms * 1000000;
+}
+
+zke *lab_store(void) { return inside() ? W->observer : NULL; }
+
+int lab_opened(int rc, zke **z) {
+  if (inside() && rc == ZKE_OK) {
+    process *p = self();
+    if (p->more_count == SESSIONS)
+      zke_lab_fail("%s has opened more than %d sessions", name_of(W->current),
+                   SESSIONS);
+    p->more_sessions[p->more_count] = zke_session_id(*z);
+    p->more[p->more_count++] = *z;
+  }
+  return lab_done(rc);
+}
+
+/* ---- sections ---- */
+
+static int section_number(const char *name) {
+  for (int i = 0; i < W->section_count; i++) {
+    if (strcmp(W->sections[i], name) == 0) return i;
+  }
+  if (W->section_count == LAB_SECTIONS)
+    zke_lab_fail("more than %d sections", LAB_SECTIONS);
+  snprintf(W->sections[W->section_count], sizeof W->sections[0], "%s", name);
+  return W->section_count++;
+}
+
+/* Somebody who is dead, or whose session has expired, holds nothing: whatever
+ * it does is refused by whoever checks. */
+static bool process_counts(const process *p) {
+  return p->life != LIFE_DEAD && p->life != LIFE_BURIED && !p->expired;
+}
+
+static int section_holder(int section, int but) {
+  for (int i = 0; i < W->n; i++) {
+    const process *p = &W->p[i];
+    if (i != but && process_counts(p) && (p->inside >> section & 1)) return i;
+  }
+  return -1;
+}
+
+void zke_lab_enter(const char *section, int limit) {
+  if (!inside()) return;
+  int s = section_number(section), count = 0;
+  process *p = self();
+  p->inside |= 1u << s;
+  p->woken = false;
+  line_say(W->current, '[', "%s", section);
+  for (int i = 0; i < W->n; i++)
+    count += process_counts(&W->p[i]) && (W->p[i].inside >> s & 1);
+  if (count > limit && process_counts(p)) {
+    int other = section_holder(s, W->current);
+    zke_lab_fail("%s is in \"%s\" beside %s%s, and at most %d may be",
+                 name_of(W->current), section, name_of(other),
+                 count > 2 ? " and others" : "", limit);
+  }
+  zke_lab_yield();
+}
+
+void zke_lab_leave(const char *section) {
+  if (!inside()) return;
+  self()->inside &= ~(1u << section_number(section));
+  line_say(W->current, ']', "%s", section);
+}
+
+void zke_lab_exclude(const char *section, const char *other) {
+  if (!inside() || !process_counts(self())) return;
+  int s = section_number(section), o = section_number(other);
+  if (!(self()->inside >> s & 1)) return;
+  int holder = section_holder(o, W->current);
+  if (holder >= 0)
+    zke_lab_fail("%s is in \"%s\" while %s is in \"%s\"", name_of(W->current),
+                 section, name_of(holder), other);
+}
+
+/* ---- waiting ---- */
+
+/* End the step until somebody wakes the process, or until the time. */
+static void wait_for(int fd, const void *on, int64_t due, bool sleeps) {
+  process *p = self();
+  p->fd = fd;
+  p->on = on;
+  p->due = due;
+  p->sleeps = sleeps;
+  go_back(LIFE_WAITS);
+  p->fd = -1;
+  p->on = NULL;
+}
+
+/* A process that was woken, has changed nothing and waits again was woken for
+ * nothing. */
+static void wait_count_vain(process *p) {
+  int allowed = lab_running->options.wakes;
+  if (!p->woken) return;
+  p->woken = false;
+  p->vain++;
+  if (allowed > 0 && p->vain > allowed)
+    zke_lab_fail("%s was woken %d times for nothing, and %d are allowed",
+                 name_of(W->current), p->vain, allowed);
+}
+
+static void wake(process *p) {
+  if (p->life != LIFE_WAITS) return;
+  p->life = LIFE_READY;
+  p->woken = true;
+}
+
+int lab_self(void) { return inside() ? W->current + 1 : 0; }
+
+bool lab_wait_on(const void *what, int64_t due, const char *name) {
+  self()->call = name;
+  self()->path[0] = '\0';
+  wait_for(-1, what, due, false);
+  return W->now >= due;
+}
+
+void lab_wake_on(const void *what) {
+  for (int i = 0; i < W->n; i++) {
+    if (W->p[i].on == what) wake(&W->p[i]);
+  }
+}
+
+/* ---- the engine's system ---- */
+
+static int64_t os_clock(void *context, int which) {
+  (void)context;
+  if (which == ZKE_CLOCK_REALTIME) return W->now + INT64_C(1700000000000000000);
+  return W->now;
+}
+
+static int os_pipe(void *context, int fds[2]) {
+  (void)context;
+  if (W->pipes == PIPES) return -EMFILE;
+  fds[0] = FIRST_FD + 2 * W->pipes;
+  fds[1] = fds[0] + 1;
+  W->bytes[W->pipes++] = 0;
+  return 0;
+}
+
+static unsigned *os_bytes(int fd) { return &W->bytes[(fd - FIRST_FD) / 2]; }
+
+static int os_close(void *context, int fd) {
+  (void)context;
+  return fd >= FIRST_FD ? 0 : close(fd);
+}
+
+static int64_t os_write(void *context, int fd, const void *at, size_t size) {
+  (void)context;
+  (void)at;
+  if (fd < FIRST_FD) return -EBADF;
+  *os_bytes(fd) += (unsigned)size;
+  for (int i = 0; i < W->n; i++) {
+    if (W->p[i].fd == fd - 1) wake(&W->p[i]);
+  }
+  return (int64_t)size;
+}
+
+static int64_t os_read(void *context, int fd, void *at, size_t size) {
+  (void)context;
+  if (fd < FIRST_FD) return -EBADF;
+  unsigned *bytes = os_bytes(fd);
+  if (!*bytes) return -EAGAIN;
+  size_t got = *bytes < size ? *bytes : size;
+  memset(at, 0, got);
+  *bytes -= (unsigned)got;
+  return (int64_t)got;
+}
+
+/* The handle's ticks are left out of the time-out: they are there to mend what
+ * is not to happen here. */
+static int os_poll(void *context, struct pollfd *fds, unsigned count,
+                   int timeout_ms) {
+  (void)context;
+  (void)count;
+  if (*os_bytes(fds[0].fd)) return 1;
+  if (timeout_ms == 0 || !inside()) return 0;
+  process *p = self();
+  int64_t alarm = engine_alarm(p->handle);
+  bool sleeps = alarm < p->until;
+  wait_count_vain(p);
+  wait_for(fds[0].fd, NULL, sleeps ? alarm : p->until, sleeps);
+  return *os_bytes(fds[0].fd) != 0;
+}
+
+static int os_poller(void *context) {
+  (void)context;
+  return -ENOSYS;
+}
+
+static int os_random(void *context, void *at, size_t size) {
+  (void)context;
+  memset(at, 7, size);
+  return 0;
+}
+
+static int64_t os_pid(void *context) {
+  (void)context;
+  return 1000;
+}
+
+static int os_name(void *context, char *at, size_t size) {
+  (void)context;
+  snprintf(at, size, "laboratory");
+  return 0;
+}
+
+static void os_sleep(void *context, int64_t ns) {
+  (void)context;
+  if (!inside()) {
+    W->now += ns;
+    return;
+  }
+  self()->call = "sleep";
+  wait_for(-1, NULL, W->now + ns, true);
+}
+
+static void *os_resize(void *context, void *block, size_t size) {
+  (void)context;
+  if (size) return realloc(block, size);
+  free(block);
+  return NULL;
+}
+
+static void os_fill(zke_os *os) {
+  zke_os_default(os);
+  os->clock = os_clock;
+  os->pipe = os_pipe;
+  os->close = os_close;
+  os->write = os_write;
+  os->read = os_read;
+  os->poll = os_poll;
+  os->poller = os_poller;
+  os->random = os_random;
+  os->pid = os_pid;
+  os->process_name = os_name;
+  os->sleep = os_sleep;
+}
+
+/* ---- the C library's clocks, for code that asks it ---- */
+
+int clock_gettime(clockid_t id, struct timespec *out) {
+  if (!W) return (int)syscall(SYS_clock_gettime, id, out);
+  int64_t ns = os_clock(NULL, id == CLOCK_REALTIME ? ZKE_CLOCK_REALTIME : 0);
+  out->tv_sec = ns / 1000000000;
+  out->tv_nsec = ns % 1000000000;
+  return 0;
+}
+
+int nanosleep(const struct timespec *time, struct timespec *left) {
+  if (!inside()) return (int)syscall(SYS_nanosleep, time, left);
+  os_sleep(NULL, time->tv_sec * INT64_C(1000000000) + time->tv_nsec);
+  return 0;
+}
+
+/* ---- what ends a process from within ---- */
+
+static void on_signal(int number) {
+  sigset_t set;
+  if (!inside()) {
+    signal(number, SIG_DFL);
+    raise(number);
+    return;
+  }
+  sigemptyset(&set);
+  sigaddset(&set, number);
+  sigprocmask(SIG_UNBLOCK, &set, NULL);
+  zke_lab_fail("%s: %s, after %s %s", name_of(W->current), strsignal(number),
+               self()->call ? self()->call : "nothing", self()->path);
+}
+
+/* assert(): its sentence is the finding's.  <assert.h> declares it. */
+void __assert_fail(const char *expression, const char *file, unsigned line,
+                   const char *function) {
+  if (inside() || look_escape)
+    zke_lab_fail("%s:%u: %s: assert(%s)", file, line, function, expression);
+  fprintf(stderr, "%s:%u: %s: assert(%s)\n", file, line, function, expression);
+  abort();
+}
+
+static const int caught[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+enum { CAUGHT = sizeof caught / sizeof caught[0], SIGNAL_STACK = 64 << 10 };
+static struct sigaction caught_before[CAUGHT];
+static stack_t stack_before;
+
+/* On a stack of its own, as a process may have used up its stack. */
+static bool signals_catch(void) {
+  void *at = mmap(NULL, SIGNAL_STACK, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED) return false;
+  stack_t stack = {.ss_sp = at, .ss_size = SIGNAL_STACK};
+  sigaltstack(&stack, &stack_before);
+  struct sigaction action = {.sa_handler = on_signal,
+                             .sa_flags = SA_ONSTACK | SA_NODEFER};
+  for (int i = 0; i < CAUGHT; i++)
+    sigaction(caught[i], &action, &caught_before[i]);
+  return true;
+}
+
+static void signals_release(void) {
+  stack_t stack;
+  for (int i = 0; i < CAUGHT; i++)
+    sigaction(caught[i], &caught_before[i], NULL);
+  sigaltstack(&stack_before, &stack);
+  munmap(stack.ss_sp, SIGNAL_STACK);
+}
+
+/* ---- the life of a process ---- */
+
+/* What a process leaves behind when it returns. */
+static void process_check_leftovers(int i) {
+  process *p = &W->p[i];
+  size_t bytes = 0;
+  if (lab_running->options.leftovers || p->expired) return;
+  size_t blocks = state_leaked(lab_running, i, &bytes);
+  if (blocks)
+    zke_lab_fail("%s has returned and left %zu bytes of memory in %zu blocks",
+                 name_of(i), bytes, blocks);
+  if (lab_running->processes[i].leader != i) return;
+  int owned = engine_owned(W->observer, p->session);
+  if (owned > 0)
+    zke_lab_fail("%s has returned and left %d ephemeral znodes", name_of(i),
+                 owned);
+}
+
+static void process_main(void) {
+  int i = W->current;
+  zke_line_act_as((uint64_t)i + 1);
+  lab_running->processes[i].fn(W->p[i].z, lab_running->processes[i].arg);
+  W->p[i].inside = 0;
+  line_say(i, 'e', "returns");
+  process_check_leftovers(i);
+  go_back(LIFE_RETURNED);
+  abort(); /* nobody goes to one that has returned */
+}
+
+static int process_open(zke_lab *lab, int i) {
+  process *p = &W->p[i];
+  int leader = lab->processes[i].leader;
+  p->fd = -1;
+  p->until = INT64_MAX;
+  p->thread = malloc(thread_bytes());
+  if (!p->thread) return ZKE_NOMEM;
+  memcpy(p->thread, __start_lab_thread, thread_bytes());
+  if (leader != i) {
+    p->z = W->p[leader].z;
+    p->session = W->p[leader].session;
+  } else {
+    zke_options o = ZKE_INIT(zke_options);
+    o.identity = lab->processes[i].name;
+    int rc = lab_real_zke_open_session(W->observer, &o, &p->z);
+    if (rc != ZKE_OK) return rc;
+    p->session = zke_session_id(p->z);
+  }
+  p->sp = fiber_make(arena_stack(i), process_main);
+  return ZKE_OK;
+}
+
+/* All threads of a process. */
+static bool same_process(const zke_lab *lab, int i, int j) {
+  return lab->processes[i].leader == lab->processes[j].leader;
+}
+
+static void process_die(zke_lab *lab, int i) {
+  for (int j = 0; j < W->n; j++) {
+    if (same_process(lab, i, j)) W->p[j].life = LIFE_DEAD;
+  }
+  W->crashes--;
+  W->hurt = true;
+}
+
+static void process_bury(zke_lab *lab, int i) {
+  for (int j = 0; j < W->n; j++) {
+    process *p = &W->p[j];
+    if (!same_process(lab, i, j)) continue;
+    for (int k = 0; k < p->more_count; k++)
+      lab_real_zke_expire(W->observer, p->more_sessions[k]);
+    p->life = LIFE_BURIED;
+  }
+  lab_real_zke_expire(W->observer, W->p[i].session);
+}
+
+static void process_expire(zke_lab *lab, int i) {
+  lab_real_zke_expire(W->observer, W->p[i].session);
+  for (int j = 0; j < W->n; j++) {
+    if (same_process(lab, i, j)) W->p[j].expired = true;
+  }
+  W->expiries--;
+  W->hurt = true;
+}
+
+/* ---- steps ---- */
+
+int world_kind(char step, int *process_out) {
+  static const char kinds[] = {STEP_RUN,    STEP_DIE,         STEP_BURY,
+                               STEP_EXPIRE, STEP_LOSE_BEFORE, STEP_LOSE_AFTER};
+  *process_out = -1;
+  if (step == STEP_TIME) return STEP_TIME;
+  for (size_t i = 0; i < sizeof kinds; i++) {
+    if (step < kinds[i] || step >= kinds[i] + MOST) continue;
+    *process_out = step - kinds[i];
+    return kinds[i];
+  }
+  return 0;
+}
+
+static int64_t next_due(void) {
+  int64_t at = INT64_MAX;
+  for (int i = 0; i < W->n; i++) {
+    if (W->p[i].life == LIFE_WAITS && W->p[i].due < at) at = W->p[i].due;
+  }
+  return at;
+}
+
+static bool is_alive(const process *p) {
+  return p->life == LIFE_READY || p->life == LIFE_WAITS;
+}
+
+/* Nobody can go on but by the passing of time. */
+static void check_progress(const zke_lab *lab, int64_t due) {
+  int waiting = -1;
+  bool excused = lab->options.waits && W->hurt;
+  for (int i = 0; i < W->n; i++) {
+    const process *p = &W->p[i];
+    if (p->life != LIFE_WAITS) continue;
+    if (p->sleeps && p->due != INT64_MAX) return;
+    waiting = i;
+  }
+  if (waiting < 0 || excused) return;
+  const process *p = &W->p[waiting];
+  if (due == INT64_MAX)
+    fail("%s waits for ever in %s %s, and nobody can wake it", name_of(waiting),
+         p->call, p->path);
+  else if (!lab->options.timeouts)
+    fail("%s waits for its deadline in %s %s, and nobody can wake it before",
+         name_of(waiting), p->call, p->path);
+}
+
+/* The faults that may come now. */
+static int fault_steps(const zke_lab *lab, char *out) {
+  int n = 0;
+  for (int i = 0; i < W->n; i++) {
+    const process *p = &W->p[i];
+    bool leads = lab->processes[i].leader == i;
+    if (!is_alive(p) || !p->begun) continue;
+    if (leads && W->crashes > 0) out[n++] = (char)(STEP_DIE + i);
+    if (p->expired) continue;
+    if (leads && W->expiries > 0) out[n++] = (char)(STEP_EXPIRE + i);
+    if (p->life != LIFE_READY || W->losses <= 0 || !call_is_change(p->call))
+      continue;
+    out[n++] = (char)(STEP_LOSE_BEFORE + i);
+    out[n++] = (char)(STEP_LOSE_AFTER + i);
+  }
+  return n;
+}
+
+int world_steps(zke_lab *lab, char out[STEPS_MOST]) {
+  int n = 0, alive = 0;
+  if (W->failed) return 0;
+  for (int i = 0; i < W->n; i++) {
+    const process *p = &W->p[i];
+    bool leads = lab->processes[i].leader == i;
+    alive += is_alive(p);
+    if (p->life == LIFE_READY) out[n++] = (char)(STEP_RUN + i);
+    if (p->life == LIFE_DEAD && leads) out[n++] = (char)(STEP_BURY + i);
+  }
+  int64_t due = next_due();
+  if (alive && n == 0) check_progress(lab, due);
+  if (W->failed || (alive && n == 0 && due == INT64_MAX)) return 0;
+  if (due != INT64_MAX && (n == 0 || W->pauses > 0)) out[n++] = STEP_TIME;
+  return n + fault_steps(lab, out + n);
+}
+
+static void pass_time(void) {
+  int64_t due = next_due();
+  for (int i = 0; i < W->n; i++) {
+    if (W->p[i].life != LIFE_READY) continue;
+    W->pauses--;
+    break;
+  }
+  if (W->now < due) W->now = due;
+  for (int i = 0; i < W->n; i++) {
+    process *p = &W->p[i];
+    if (p->life == LIFE_WAITS && p->due <= W->now) p->life = LIFE_READY;
+  }
+}
+
+static void lose_reply(int i, int when) {
+  zke_test_fail(W->p[i].handle, when, 0);
+  W->losses--;
+  go_to(i);
+}
+
+static void look(const lab_look *l) {
+  jmp_buf escape;
+  if (!l->fn) return;
+  look_escape = &escape;
+  if (setjmp(escape) == 0) l->fn(W->observer, l->arg);
+  look_escape = NULL;
+}
+
+static void step_say(int kind, int i) {
+  static const struct {
+    int kind;
+    const char *what;
+  } words[] = {{STEP_DIE, "dies"},
+               {STEP_BURY, "its death is noticed"},
+               {STEP_EXPIRE, "its session expires"},
+               {STEP_LOSE_BEFORE, "the next change is lost"},
+               {STEP_LOSE_AFTER, "the next change's reply is lost"},
+               {STEP_TIME, "time passes"}};
+  for (size_t k = 0; k < sizeof words / sizeof words[0]; k++) {
+    if (words[k].kind == kind) line_say(i, (char)kind, "%s", words[k].what);
+  }
+}
+
+void world_step(zke_lab *lab, char step) {
+  int i, kind = world_kind(step, &i);
+  if (lab->length < LAB_SCHEDULE) lab->taken[lab->length++] = step;
+  arena_current = ARENA_WORLD;
+  W->step++;
+  step_say(kind, i);
+  switch (kind) {
+    case STEP_RUN:
+      go_to(i);
+      break;
+    case STEP_DIE:
+      process_die(lab, i);
+      break;
+    case STEP_BURY:
+      process_bury(lab, i);
+      break;
+    case STEP_EXPIRE:
+      process_expire(lab, i);
+      break;
+    case STEP_LOSE_BEFORE:
+      lose_reply(i, ZKE_TEST_FAIL_BEFORE);
+      break;
+    case STEP_LOSE_AFTER:
+      lose_reply(i, ZKE_TEST_FAIL_AFTER);
+      break;
+    case STEP_TIME:
+      pass_time();
+      break;
+    default:
+      break;
+  }
+  if (!W->failed) look(&lab->always);
+  if (!W->failed && W->step > lab->options.steps)
+    fail("no end after %d steps", lab->options.steps);
+  arena_current = ARENA_OUTSIDE;
+}
+
+static void report_check(void *context, const char *sentence) {
+  (void)context;
+  if (!W->failed) fail("zke_check(): %s", sentence);
+}
+
+void world_end(zke_lab *lab, bool check) {
+  arena_current = ARENA_WORLD;
+  if (!W->failed && check) zke_check(W->observer, report_check, NULL);
+  if (!W->failed) look(&lab->finally);
+  arena_current = ARENA_OUTSIDE;
+}
+
+bool world_has_failed(void) { return W->failed; }
+int world_step_count(void) { return W->step; }
+int world_last(void) { return W->last; }
+zke *world_observer(void) { return W->observer; }
+
+int world_budget(const zke_lab *lab) {
+  const zke_lab_options *o = &lab->options;
+  return o->crashes + o->expiries + o->losses + o->pauses;
+}
+
+/* ---- making a world, and putting it back ---- */
+
+bool world_snapshot(picture *p) {
+  char *stacks[MOST] = {NULL};
+  for (int i = 0; i < W->n; i++) {
+    if (is_alive(&W->p[i])) stacks[i] = W->p[i].sp;
+  }
+  return picture_take(p, stacks);
+}
+
+void world_put(const picture *p) { picture_put(p); }
+
+void world_again(zke_lab *lab) {
+  picture_put(&lab->first);
+  lab->length = 0;
+  lab->trace = 0;
+}
+
+static void *sql_malloc(int size) {
+  return arena_get(
+      arena_current == ARENA_OUTSIDE ? ARENA_OUTSIDE : ARENA_SQLITE,
+      (size_t)size);
+}
+static void sql_free(void *block) { free(block); }
+static int sql_size(void *block) { return block ? (int)arena_size(block) : 0; }
+static void *sql_realloc(void *block, int size) {
+  void *other = sql_malloc(size);
+  if (!other) return NULL;
+  size_t old = arena_size(block);
+  memcpy(other, block, old < (size_t)size ? old : (size_t)size);
+  free(block);
+  return other;
+}
+static int sql_roundup(int size) { return (size + 15) & ~15; }
+static int sql_begin(void *arg) {
+  (void)arg;
+  return SQLITE_OK;
+}
+static void sql_end(void *arg) { (void)arg; }
+
+/* SQLite takes its memory from the world, too.  What it had before is kept in
+ * lab->before, with the program's variables. */
+static int sqlite_begin(void) {
+  sqlite3_mem_methods methods = {sql_malloc,  sql_free,  sql_realloc, sql_size,
+                                 sql_roundup, sql_begin, sql_end,     NULL};
+  sqlite3_shutdown();
+  if (sqlite3_config(SQLITE_CONFIG_MALLOC, &methods) != SQLITE_OK ||
+      sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0) != SQLITE_OK ||
+      sqlite3_config(SQLITE_CONFIG_LOOKASIDE, 0, 0) != SQLITE_OK)
+    return zke_fail(ZKE_MISUSE, "the laboratory: SQLite is in use already");
+  return sqlite3_initialize() == SQLITE_OK ? ZKE_OK : ZKE_NOMEM;
+}
+
+static int world_fill(zke_lab *lab) {
+  zke_os os;
+  os_fill(&os);
+  zke_options o = ZKE_INIT(zke_options);
+  o.os = &os;
+  o.allocator = (zke_allocator){os_resize, NULL};
+  W->current = W->last = -1;
+  W->now = 1000000000;
+  W->n = lab->count;
+  W->crashes = lab->options.crashes;
+  W->expiries = lab->options.expiries;
+  W->losses = lab->options.losses;
+  W->pauses = lab->options.pauses;
+  W->thread = malloc(thread_bytes());
+  if (!W->thread) return ZKE_NOMEM;
+  int rc = sqlite_begin();
+  if (rc == ZKE_OK) rc = lab_real_zke_open(":memory:", &o, &W->observer);
+  if (rc == ZKE_OK) rc = engine_begin(W->observer);
+  for (int i = 0; i < W->n && rc == ZKE_OK; i++) rc = process_open(lab, i);
+  if (rc == ZKE_OK) look(&lab->setup);
+  if (rc == ZKE_OK && W->failed)
+    rc = zke_fail(ZKE_SYSTEMERROR, "setup has failed: %s", lab->why);
+  return rc;
+}
+
+int world_open(zke_lab *lab) {
+  static char *const none[MOST];
+  if (!picture_take(&lab->before, none)) return ZKE_NOMEM;
+  lab_running = lab;
+  arena_current = ARENA_WORLD;
+  W = calloc(1, sizeof *W);
+  int rc = W && signals_catch() ? world_fill(lab) : ZKE_NOMEM;
+  arena_current = ARENA_OUTSIDE;
+  if (rc == ZKE_OK && !world_snapshot(&lab->first)) rc = ZKE_NOMEM;
+  if (rc != ZKE_OK) world_close(lab);
+  return rc;
+}
+
+/* The world is not closed but left: what it was is in no picture any more. */
+void world_close(zke_lab *lab) {
+  signals_release();
+  picture_put(&lab->before);
+  arena_clear();
+  arena_current = ARENA_OUTSIDE;
+}
+
+/* ---- what states are compared by ---- */
+
+int world_lanes(world_lane out[ZKE_LAB_MOST]) {
+  for (int i = 0; i < W->n; i++) {
+    const process *p = &W->p[i];
+    out[i] = (world_lane){.lives = is_alive(p),
+                          .from = p->sp,
+                          .to = arena_stack(i),
+                          .thread = p->thread,
+                          .thread_size = thread_bytes(),
+                          .z = p->z};
+  }
+  return W->n;
+}
+
+/* A death before its burial still has a session.  What a process waits for
+ * decides who wakes it. */
+size_t world_words(uint64_t *out, size_t most) {
+  size_t n = 0;
+  out[n++] = (uint64_t)W->now;
+  out[n++] = (uint64_t)W->crashes | (uint64_t)W->expiries << 8 |
+             (uint64_t)W->losses << 16 | (uint64_t)W->pauses << 24 |
+             (uint64_t)W->hurt << 32;
+  for (int i = 0; i < W->n && n + 8 < most; i++) {
+    const process *p = &W->p[i];
+    out[n++] = (uint64_t)p->life | (uint64_t)p->expired << 8 |
+               (uint64_t)p->begun << 9 | (uint64_t)p->woken << 10 |
+               (uint64_t)p->sleeps << 11 | (uint64_t)p->inside << 16;
+    out[n++] = (uint64_t)p->vain;
+    if (!is_alive(p)) continue;
+    out[n++] = (uint64_t)p->due;
+    out[n++] = (uint64_t)p->until;
+    out[n++] = (uint64_t)(int64_t)p->fd;
+    out[n++] = (uint64_t)(uintptr_t)p->on;
+    out[n++] = (uint64_t)(uintptr_t)p->call;
+  }
+  for (int i = 0; i < W->pipes && n < most; i++) out[n++] = W->bytes[i] != 0;
+  return n;
+}

@@ -1,0 +1,76 @@
+/* world.h - a world: processes that go one step at a time */
+#ifndef WORLD_H
+#define WORLD_H
+
+#include "lab.h"
+
+/* ---- for calls.c: what a process tells of itself ---- */
+void lab_call(const char *name, zke *z, const char *path); /* before it */
+int lab_done(int rc);                                      /* after it */
+void lab_wait_until(int64_t deadline_ms);
+int lab_opened(int rc, zke **z);
+zke *lab_store(void); /* inside a process: a session that stays; else NULL */
+
+/* ---- for threads.c ---- */
+int lab_self(void); /* the process that runs, from 1 on; 0: none */
+bool lab_wait_on(const void *what, int64_t due, const char *name); /* late? */
+void lab_wake_on(const void *what);
+
+/* ---- for the search ---- */
+
+/* A step is a letter.  With a process's number added:
+ *   a  it goes on                A  it dies
+ *   F  its death is noticed      p  its session expires
+ *   u  it goes on, and the reply of its next change is lost before the change
+ *   K  ... after the change      ~  time passes until the next deadline */
+enum {
+  STEP_RUN = 'a',
+  STEP_DIE = 'A',
+  STEP_BURY = 'F',
+  STEP_EXPIRE = 'p',
+  STEP_LOSE_BEFORE = 'u',
+  STEP_LOSE_AFTER = 'K',
+  STEP_TIME = '~',
+  STEPS_MOST = 1 + 6 * ZKE_LAB_MOST
+};
+
+int world_open(zke_lab *lab); /* make it, and take lab->first */
+void world_close(zke_lab *lab);
+void world_again(zke_lab *lab); /* as it was in lab->first */
+void world_put(const picture *p);
+
+/* The steps that are possible now; 0: it is over, or has failed. */
+int world_steps(zke_lab *lab, char out[STEPS_MOST]);
+void world_step(zke_lab *lab, char step);
+/* The last looks, when there is no step.  zke_check() takes as long as many
+ * schedules, so the search asks for it now and then. */
+void world_end(zke_lab *lab, bool check);
+bool world_has_failed(void);
+int world_step_count(void);
+int world_last(void); /* the process that went on last; -1: none */
+int world_kind(char step, int *process); /* one of STEP_…; 0: no such letter */
+int world_budget(
+    const zke_lab *lab); /* faults that are allowed in a schedule */
+bool world_snapshot(picture *p);
+
+/* ---- for state.c ---- */
+typedef struct world_lane {
+  bool lives;         /* its stack counts */
+  char *from, *to;    /* the stack */
+  const char *thread; /* its variables of a thread */
+  size_t thread_size;
+  zke *z;
+} world_lane;
+int world_lanes(world_lane out[ZKE_LAB_MOST]);
+size_t world_words(uint64_t *out,
+                   size_t most); /* the rest of a world's state */
+zke *world_observer(void);
+
+/* Before the first world. */
+bool state_begin(void);
+
+/* Inside a process: has it left blocks that nobody can reach? (state.c) */
+size_t state_leaked(zke_lab *lab, int process, size_t *bytes_out);
+uint64_t state_hash(zke_lab *lab);
+
+#endif
