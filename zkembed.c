@@ -1077,37 +1077,41 @@ static void os_condition_init(pthread_cond_t *c) {
 /* Cancellation of threads is held off while a call is inside the library: a
  * thread that ended there would keep locks, and the gate of all processes.
  * depth counts the calls that this thread is in, more than one where callbacks
- * make calls; state is what the outermost has found. */
-static _Thread_local struct { int depth, state; } os_cancel;
+ * make calls; state and type are what the outermost has found. */
+static _Thread_local struct { int depth, state, type; } os_cancel;
 
-/* Hold cancellation off, until os_cancel_back(). */
+/* Hold cancellation off, until os_cancel_back().  The state alone does not do
+ * it: the signal of an asynchronous cancellation may have been decided on
+ * before the state was set, and come afterwards.  Some versions of the C
+ * library then look at the type only (glibc 2.36 is one). */
 static void os_cancel_off(void) {
-  if (os_cancel.depth++ == 0)
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &os_cancel.state);
+  if (os_cancel.depth++ > 0) return;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &os_cancel.state);
+  pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &os_cancel.type);
 }
 
 /* The end of a call: what the caller had is set again.  A cancellation that
  * came meanwhile takes effect here (asynchronous ones) or at the caller's next
  * cancellation point. */
 static void os_cancel_back(void) {
-  if (--os_cancel.depth == 0) pthread_setcancelstate(os_cancel.state, NULL);
-}
-
-/* Let this thread be cancelled in the sleep that follows, until
- * os_cancel_forbid(*type); for a caller with a cleanup handler, which ends with
- * os_cancel_back().  Not inside a callback: the host's code would be left.
- * Deferred always: a condition variable cannot be left at any instruction. */
-static void os_cancel_allow(int *type) {
-  if (os_cancel.depth != 1) return;
-  pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, type);
+  if (--os_cancel.depth > 0) return;
+  pthread_setcanceltype(os_cancel.type, NULL);
   pthread_setcancelstate(os_cancel.state, NULL);
 }
 
+/* Let this thread be cancelled in the sleep that follows, until
+ * os_cancel_forbid(); for a caller with a cleanup handler, which ends with
+ * os_cancel_back().  Not inside a callback: the host's code would be left.
+ * The type stays deferred: a condition variable cannot be left at any
+ * instruction. */
+static void os_cancel_allow(void) {
+  if (os_cancel.depth == 1) pthread_setcancelstate(os_cancel.state, NULL);
+}
+
 /* Hold cancellation off again, when the sleep is over. */
-static void os_cancel_forbid(int type) {
-  if (os_cancel.depth != 1) return;
-  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
-  pthread_setcanceltype(type, NULL);
+static void os_cancel_forbid(void) {
+  if (os_cancel.depth == 1)
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
 }
 
 /* ======================================================================
@@ -8668,11 +8672,10 @@ static void wait_leave_sleep(void *arg) {
 /* The sleep itself, which is a cancellation point. */
 static void wait_poll(wait_sleeper *sleeper, unsigned n, int timeout) {
   zke_os *os = &sleeper->z->s->os;
-  int type = PTHREAD_CANCEL_DEFERRED;
   pthread_cleanup_push(wait_leave_sleep, sleeper);
-  os_cancel_allow(&type);
+  os_cancel_allow();
   os->poll(os->context, sleeper->fds, n, timeout);
-  os_cancel_forbid(type);
+  os_cancel_forbid();
   pthread_cleanup_pop(0);
 }
 
@@ -8734,13 +8737,12 @@ static void wait_leave_queue(void *arg) {
  * point. */
 static void wait_for_leader(zke *z, int64_t ns) {
   store *s = z->s;
-  int type = PTHREAD_CANCEL_DEFERRED;
   pthread_mutex_lock(&s->m);
   lock_drop_m(s);
   pthread_cleanup_push(wait_leave_queue, z);
-  os_cancel_allow(&type);
+  os_cancel_allow();
   os_condition_wait(&z->done, &s->m, ns);
-  os_cancel_forbid(type);
+  os_cancel_forbid();
   pthread_cleanup_pop(0);
   lock_take_m(s, INT64_MAX);
   pthread_mutex_unlock(&s->m);

@@ -88,16 +88,20 @@ int zke_recipe_new(zke *z, const char *path, const zke_recipe_class *class_,
 
 /* Cancellation of this thread is held off while it is inside recipes' calls:
  * how many, and what the outermost has found. */
-static _Thread_local struct { int depth, state; } recipe_cancel;
+static _Thread_local struct { int depth, state, type; } recipe_cancel;
 
+/* The type as well, as the engine does and for its reason: the signal of an
+ * asynchronous cancellation may come when the state forbids it already. */
 static void recipe_cancel_off(void) {
-  if (recipe_cancel.depth++ == 0)
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &recipe_cancel.state);
+  if (recipe_cancel.depth++ > 0) return;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &recipe_cancel.state);
+  pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &recipe_cancel.type);
 }
 
 static void recipe_cancel_back(void) {
-  if (--recipe_cancel.depth == 0)
-    pthread_setcancelstate(recipe_cancel.state, NULL);
+  if (--recipe_cancel.depth > 0) return;
+  pthread_setcanceltype(recipe_cancel.type, NULL);
+  pthread_setcancelstate(recipe_cancel.state, NULL);
 }
 
 /* The call of a recipe that this thread is inside of, with its deadline.  What

@@ -9,10 +9,13 @@
 #include "test/test.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "recipes/counter.h"
 #include "recipes/double_barrier.h"
@@ -32,8 +35,20 @@ static _Thread_local bool armed; /* this thread's calls are counted */
 static long calls, cancel_at;    /* 0: never */
 static atomic_int sleeps;        /* polls that may sleep */
 
+static bool late; /* see below */
+
+/* The C library cancels an asynchronous thread by a signal.  It may be sent
+ * when the thread allowed cancellation, and arrive when it does not any more:
+ * that is what `late` is. */
+static void cancel_here(void) {
+  if (late)
+    syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), __SIGRTMIN);
+  else
+    pthread_cancel(pthread_self());
+}
+
 static void count_call(void) {
-  if (armed && ++calls == cancel_at) pthread_cancel(pthread_self());
+  if (armed && ++calls == cancel_at) cancel_here();
 }
 
 static int os_open(void *c, const char *path, int flags, unsigned mode) {
@@ -295,18 +310,27 @@ static long run_at(long n, void (*run)(void *), void *context, int type) {
   return calls;
 }
 
-TEST_LOOP(cancelled_at_every_system_call, 0, 2) {
+static void cancel_everywhere(int type) {
   begin();
-  outputs = types[_i] == PTHREAD_CANCEL_DEFERRED;
-  long most = run_at(0, every_call, shared, types[_i]);
+  outputs = type == PTHREAD_CANCEL_DEFERRED;
+  long most = run_at(0, every_call, shared, type);
   ck_assert_int_gt(most, 50);
   for (long n = 1; n <= most; n++) {
-    run_at(n, every_call, shared, types[_i]);
+    run_at(n, every_call, shared, type);
     zke_delete(other, "/p", -1);
     zke_delete(other, "/e", -1);
     expect_working();
   }
   finish();
+}
+
+TEST_LOOP(cancelled_at_every_system_call, 0, 2) {
+  cancel_everywhere(types[_i]);
+}
+
+TEST(cancelled_late_at_every_system_call) {
+  late = true;
+  cancel_everywhere(PTHREAD_CANCEL_ASYNCHRONOUS);
 }
 
 /* ---- opening and closing ---- */
