@@ -1370,32 +1370,50 @@ int zke_double_barrier_missing(zke_double_barrier *barrier,
   return zke_recipe_leave(&barrier->r, rc);
 }
 
+/* Say what a member of the round does, in its kind and in held.  false: it has
+ * gone, and is not listed. */
+static bool gate_describe(const picture *p, zke_party *m) {
+  bool inside = picture_inside(p, m), there = picture_there(p, m);
+  m->held = inside && there;
+  if (!inside)
+    m->kind = "leaving";
+  else
+    m->kind = there ? "inside" : "dead";
+  return inside || there;
+}
+
+/* The members and those who wait, as one list, for zke_free(); NULL: there is
+ * no memory. */
+static zke_party_list *gate_list(zke *z, const picture *p, const arrivals *a) {
+  size_t most = (size_t)p->count + (size_t)a->count + 1;
+  zke_party *all = zke_alloc(z, most * sizeof *all);
+  int count = 0;
+  if (!all) return NULL;
+  for (int i = 0; i < p->count; i++) {
+    all[count] = p->members[i];
+    count += gate_describe(p, &all[count]);
+  }
+  for (int i = 0; i < a->count; i++) all[count++] = a->waiting[i];
+  zke_party_list *list = list_pack(z, all, count);
+  zke_free(all);
+  return list;
+}
+
 /* Members first, then those who wait. */
 static int gate_parties(zke *z, const char *path, const char *ready,
                         zke_party_list **list_out) {
   picture p;
   arrivals a = {0};
-  zke_party *all = NULL;
-  zke_party_list *list = NULL;
-  int count = 0;
   int rc = picture_take(&p, z, path, ready);
   if (rc == ZKE_OK) rc = arrivals_read(z, path, 0, &a);
   if (rc == ZKE_NONODE) rc = ZKE_OK;
-  if (rc == ZKE_OK)
-    all = zke_alloc(z, (size_t)(p.count + a.count + 1) * sizeof *all);
-  for (int i = 0; all && i < p.count; i++) {
-    zke_party m = p.members[i];
-    bool inside = picture_inside(&p, &m), there = picture_there(&p, &m);
-    if (!inside && !there) continue;
-    m.kind = !inside ? "leaving" : there ? "inside" : "dead";
-    m.held = inside && there;
-    all[count++] = m;
+  if (rc == ZKE_OK) {
+    zke_party_list *list = gate_list(z, &p, &a);
+    if (list)
+      *list_out = list;
+    else
+      rc = ZKE_NOMEM;
   }
-  for (int i = 0; all && i < a.count; i++) all[count++] = a.waiting[i];
-  if (all) list = list_pack(z, all, count);
-  if (rc == ZKE_OK && !list) rc = ZKE_NOMEM;
-  if (rc == ZKE_OK) *list_out = list;
-  zke_free(all);
   arrivals_clear(&a);
   picture_clear(&p);
   return rc;

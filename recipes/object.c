@@ -520,41 +520,55 @@ static int recipe_wait(zke_recipe *r, int64_t turn, int step, int failures,
   return rc;
 }
 
+/* Look again where something has changed.  ZKE_OK: the call may wait on; also
+ * after a failure that may pass, which *failures counts and *step tells.  Else
+ * the failure that ends the call. */
+static int recipe_look(zke_recipe *r, int *step, int *failures) {
+  *step = r->changed ? recipe_step(r) : ZKE_OK;
+  *failures = *step == ZKE_OK ? 0 : *failures + 1;
+  bool passes = zke_recipe_is_transient(*step) && *failures <= ZKE_RETRIES;
+  return passes ? ZKE_OK : *step;
+}
+
+/* May the call sleep?  Not where nothing could end that sleep for good: the
+ * object was freed, the session has ended, or the call was cancelled. */
+static int recipe_may_sleep(const zke_recipe *r) {
+  if (r->going) {
+    return zke_recipe_fail(ZKE_CLOSING, "the %s %s was freed", r->class_->name,
+                           r->path);
+  }
+  if (r->ended)
+    return zke_recipe_fail(ZKE_INVALIDSTATE, "the session has ended");
+  if (!recipe_is_cancelled(r)) return ZKE_OK;
+  return zke_recipe_fail(ZKE_CANCELLED, "waiting for the %s %s was cancelled",
+                         r->class_->name, r->path);
+}
+
+/* The deadline has come: what has happened just before it counts. */
+static int recipe_last_look(zke_recipe *r, int (*done)(zke_recipe *r)) {
+  int rc = r->changed ? recipe_step(r) : ZKE_OK;
+  if (rc == ZKE_OK) rc = done(r);
+  if (rc <= 0) return rc;
+  return zke_recipe_fail(ZKE_OPERATIONTIMEOUT,
+                         "waited for the %s %s until the deadline",
+                         r->class_->name, r->path);
+}
+
 /* The turn is taken before the look: what happens between the look and the
  * sleep has a later turn, and the sleep ends at once.  So no event is missed
  * though the mutex is dropped in between. */
 int zke_recipe_await(zke_recipe *r, int (*done)(zke_recipe *r),
                      int64_t deadline_ms) {
-  for (int failures = 0;;) {
+  for (int step, failures = 0;;) {
     int64_t turn = zke_turn(r->z);
-    int step = r->changed ? recipe_step(r) : ZKE_OK;
-    failures = step == ZKE_OK ? 0 : failures + 1;
-    if (step != ZKE_OK &&
-        (!zke_recipe_is_transient(step) || failures > ZKE_RETRIES))
-      return step;
-    int rc = done(r);
+    int rc = recipe_look(r, &step, &failures);
+    if (rc != ZKE_OK) return rc;
+    rc = done(r);
     if (rc <= 0) return rc;
-    if (r->going) {
-      return zke_recipe_fail(ZKE_CLOSING, "the %s %s was freed",
-                             r->class_->name, r->path);
-    }
-    if (r->ended)
-      return zke_recipe_fail(ZKE_INVALIDSTATE, "the session has ended");
-    if (recipe_is_cancelled(r)) {
-      return zke_recipe_fail(ZKE_CANCELLED,
-                             "waiting for the %s %s was cancelled",
-                             r->class_->name, r->path);
-    }
+    rc = recipe_may_sleep(r);
+    if (rc != ZKE_OK) return rc;
     rc = recipe_wait(r, turn, step, failures, deadline_ms);
-    if (rc == ZKE_OPERATIONTIMEOUT) { /* a last look */
-      rc = r->changed ? recipe_step(r) : ZKE_OK;
-      if (rc == ZKE_OK) rc = done(r);
-      if (rc > 0)
-        rc = zke_recipe_fail(ZKE_OPERATIONTIMEOUT,
-                             "waited for the %s %s until the deadline",
-                             r->class_->name, r->path);
-      return rc;
-    }
+    if (rc == ZKE_OPERATIONTIMEOUT) return recipe_last_look(r, done);
     if (rc != ZKE_OK && !r->ended) return rc;
   }
 }

@@ -142,26 +142,42 @@ static int plan_choose(division *p, const char *item, int items) {
   return best;
 }
 
-/* Read the members' names, as of one moment. */
-static int plan_read_names(zke *z, const char *directory, division *p) {
-  int n = p->entries->count, rc = ZKE_OK;
-  zke_op *ops = zke_alloc(z, (size_t)(n + 1) * sizeof *ops);
-  char **paths = zke_alloc(z, (size_t)(n + 1) * sizeof *paths);
-  p->got = zke_alloc(z, (size_t)(n + 1) * sizeof *p->got);
-  p->members = zke_alloc(z, (size_t)(n + 1) * sizeof *p->members);
-  if (!ops || !paths || !p->got || !p->members) rc = ZKE_NOMEM;
-  for (int i = 0; i < n && rc == ZKE_OK; i++) {
-    paths[i] = zke_recipe_path(z, directory, p->entries->data[i].name);
-    if (!paths[i]) rc = ZKE_NOMEM;
-    if (paths[i]) zke_op_get(&ops[i], paths[i]);
+/* Read the data of all entries in one snapshot.
+ *
+ *   ops, paths  room for as many as there are entries; the paths are freed by
+ *               the caller, also after a failure
+ *   got         out: the answers, in the order of the entries */
+static int plan_get_all(zke *z, const char *directory, const zke_entries *e,
+                        zke_op *ops, char **paths, zke_op_result *got) {
+  for (int i = 0; i < e->count; i++) {
+    paths[i] = zke_recipe_path(z, directory, e->data[i].name);
+    if (!paths[i]) return ZKE_NOMEM;
+    zke_op_get(&ops[i], paths[i]);
   }
-  if (rc == ZKE_OK) rc = zke_recipe_multi_read(z, ops, n, p->got);
-  for (int i = 0; i < n && rc == ZKE_OK; i++) {
-    if (p->got[i].rc != ZKE_OK || !p->got[i].data) continue; /* it has gone */
+  return zke_recipe_multi_read(z, ops, e->count, got);
+}
+
+/* Keep the members whose names were read; one that is missing has gone. */
+static void plan_keep_members(division *p) {
+  for (int i = 0; i < p->entries->count; i++) {
+    if (p->got[i].rc != ZKE_OK || !p->got[i].data) continue;
     p->members[p->count++] =
         (plan_member){p->entries->data[i].name, p->got[i].data, 0};
   }
-  for (int i = 0; paths && i < n; i++) zke_free(paths[i]);
+}
+
+/* Read the members' names, as of one moment. */
+static int plan_read_names(zke *z, const char *directory, division *p) {
+  size_t room = (size_t)p->entries->count + 1;
+  int rc = ZKE_NOMEM;
+  zke_op *ops = zke_alloc(z, room * sizeof *ops);
+  char **paths = zke_alloc(z, room * sizeof *paths);
+  p->got = zke_alloc(z, room * sizeof *p->got);
+  p->members = zke_alloc(z, room * sizeof *p->members);
+  if (ops && paths && p->got && p->members)
+    rc = plan_get_all(z, directory, p->entries, ops, paths, p->got);
+  if (rc == ZKE_OK) plan_keep_members(p);
+  for (int i = 0; paths && i < p->entries->count; i++) zke_free(paths[i]);
   zke_free(paths);
   zke_free(ops);
   return rc;
