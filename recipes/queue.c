@@ -1,4 +1,17 @@
-/* queue.c - see queue.h
+/* queue.c - items for whoever comes first
+ *
+ * How the znodes lie, and what is promised to the caller, stands in queue.h.
+ * Here stands how each change is made in one step, so that two processes, a
+ * death or a lost reply never leave an item twice, or lose it.
+ *
+ * The object keeps nothing of the queue from one call to the next but its
+ * settings: each look reads the first names, and the claims, of one snapshot;
+ * each change checks that what it rests on is still so, or is made again
+ * (QUEUE_AGAIN).
+ *
+ * Start reading at zke_queue_put() and queue_put_step(); then at
+ * zke_queue_claim(), queue_pick() and queue_add_claim(); for waiting at
+ * queue_wait_on() and queue_look_again().
  *
  * What holds, and why:
  *
@@ -174,6 +187,7 @@ static int64_t queue_patience(zke *z, int64_t deadline_ms) {
   return deadline_ms > least ? deadline_ms : least;
 }
 
+/* The last name of a path: a part of the path, not to be freed. */
 static const char *queue_base(const char *path) {
   return strrchr(path, '/') + 1;
 }
@@ -269,6 +283,7 @@ static int queue_compare_markers(const void *a, const void *b) {
   return x->version < y->version ? -1 : 1;
 }
 
+/* For bsearch(): an item's name beside a marker. */
 static int queue_compare_item(const void *key, const void *at) {
   return strcmp(key, ((const queue_marker *)at)->item);
 }
@@ -293,8 +308,11 @@ static int queue_setting(const char *data, const char *word) {
   return value > 0 && value <= INT32_MAX ? (int)value : 0;
 }
 
-static int queue_differs(const zke_queue *q, const char *what, int has,
-                         int asked) {
+/* Compare what the queue says of a setting with what this object was told; 0:
+ * nothing was said.  ZKE_BADARGUMENTS: they differ. */
+static int queue_compare_setting(const zke_queue *q, const char *what, int has,
+                                 int asked) {
+  if (!asked || !has || has == asked) return ZKE_OK;
   return zke_recipe_fail(ZKE_BADARGUMENTS, "the queue %s has %s %d, not %d",
                          q->r.path, what, has, asked);
 }
@@ -314,6 +332,25 @@ static int queue_new_text(const zke_queue *q, char text[QUEUE_TEXT]) {
   return queue_place_text(q->o.limit, attempts, text);
 }
 
+/* What the data of a queue's znode says. */
+typedef struct queue_settings {
+  int limit, attempts; /* 0: not named */
+  bool bare;           /* there is no data yet */
+} queue_settings;
+
+/* Read them.  QUEUE_NOTHING: there is no queue. */
+static int queue_fetch_settings(zke_queue *q, queue_settings *out,
+                                zke_stat *stat_out) {
+  char *data = NULL;
+  int rc = zke_get(q->r.z, q->r.path, NULL, NULL, &data, NULL, stat_out);
+  if (rc != ZKE_OK) return rc == ZKE_NONODE ? QUEUE_NOTHING : rc;
+  out->bare = !data || !*data;
+  out->limit = queue_setting(data, "\nlimit ");
+  out->attempts = queue_setting(data, "\nattempts ");
+  zke_free(data);
+  return ZKE_OK;
+}
+
 /* Read limit and attempts, and compare them with the object's own, which count
  * where nobody has named any.
  *
@@ -322,21 +359,18 @@ static int queue_new_text(const zke_queue *q, char text[QUEUE_TEXT]) {
  * QUEUE_NOTHING: there is no queue.  QUEUE_AGAIN: one without its data. */
 static int queue_read_settings(zke_queue *q, bool *news_out,
                                zke_stat *stat_out) {
-  char *data = NULL;
-  int rc = zke_get(q->r.z, q->r.path, NULL, NULL, &data, NULL, stat_out);
-  if (rc != ZKE_OK) return rc == ZKE_NONODE ? QUEUE_NOTHING : rc;
-  bool bare = !data || !*data;
-  int limit = queue_setting(data, "\nlimit ");
-  int attempts = queue_setting(data, "\nattempts ");
-  zke_free(data);
-  if (bare) return QUEUE_AGAIN;
-  if (q->o.limit && limit && limit != q->o.limit)
-    return queue_differs(q, "limit", limit, q->o.limit);
-  if (q->o.attempts && attempts && attempts != q->o.attempts)
-    return queue_differs(q, "attempts", attempts, q->o.attempts);
-  *news_out = (q->o.limit && !limit) || (q->o.attempts && !attempts);
-  q->limit = q->o.limit ? q->o.limit : limit;
-  q->attempts = q->o.attempts ? q->o.attempts : attempts;
+  queue_settings has;
+  int limit = q->o.limit, attempts = q->o.attempts;
+  int rc = queue_fetch_settings(q, &has, stat_out);
+  if (rc != ZKE_OK) return rc;
+  if (has.bare) return QUEUE_AGAIN;
+  rc = queue_compare_setting(q, "limit", has.limit, limit);
+  if (rc == ZKE_OK)
+    rc = queue_compare_setting(q, "attempts", has.attempts, attempts);
+  if (rc != ZKE_OK) return rc;
+  *news_out = (limit && !has.limit) || (attempts && !has.attempts);
+  q->limit = limit ? limit : has.limit;
+  q->attempts = attempts ? attempts : has.attempts;
   return ZKE_OK;
 }
 
@@ -415,6 +449,7 @@ static int queue_make_all(queue_making *m) {
   return rc == ZKE_NODEEXISTS || rc == ZKE_NONODE ? QUEUE_AGAIN : rc;
 }
 
+/* How many levels a path has: "/a/b" has 2. */
 static int queue_levels(const char *path) {
   int levels = 0;
   for (; *path; path++) levels += *path == '/';
@@ -448,6 +483,7 @@ static int queue_try_make(zke *z, void *arg) {
   return rc;
 }
 
+/* Have a directory with all above it, where that is missing. */
 static int queue_make(zke_queue *q, const char *path, int64_t deadline_ms) {
   queue_directory d = {q, path};
   return zke_retry(q->r.z, queue_try_make, &d, deadline_ms);
@@ -554,6 +590,9 @@ static int queue_keep_page(zke_queue *q, queue_page *p, zke_op_result *read,
   return ZKE_OK;
 }
 
+/* How many names a page has, beside those of claimed items, which a look may
+ * have to pass over: so one reading is enough in most cases. 0: all, where
+ * numbers have wrapped around (QUEUE_WHOLE). */
 static int queue_page_size(const zke_queue *q, int wraps) {
   int claimed = q->claimed ? q->claimed->count : 0;
   return wraps == QUEUE_WHOLE ? 0 : QUEUE_PAGE + claimed;
@@ -666,6 +705,7 @@ static int queue_look(zke_queue *q) {
   return rc == QUEUE_WHOLE ? queue_try_look(q, 0) : rc;
 }
 
+/* For bsearch(): a name beside those of a list, which is sorted by bytes. */
 static int queue_compare_text(const void *key, const void *at) {
   return strcmp(key, *(char *const *)at);
 }
@@ -748,6 +788,7 @@ static queue_step *queue_step_new(zke *z, int more) {
   return s;
 }
 
+/* Release a step and what its last try has brought back; NULL is fine. */
 static void queue_step_free(queue_step *s) {
   if (s) zke_results_clear(s->results, s->count);
   zke_free(s);
@@ -897,6 +938,7 @@ typedef struct queue_reading {
   zke_op_result r[READS];
 } queue_reading;
 
+/* Release what was read of an item; an item made of it has copies. */
 static void queue_reading_free(queue_reading *x) {
   zke_results_clear(x->r, READS);
   for (int i = 0; i < READS; i++) zke_free(x->paths[i]);
@@ -1042,6 +1084,8 @@ static zke_op *queue_add_unclaim(zke_op *op, const queue_claim *c) {
 /* The most operations that each of them adds. */
 enum { TAKEOVER_OPS = 2, REMOVAL_OPS = 3, UNCLAIM_OPS = 2 };
 
+/* Was the item claimed as often as the queue allows? Its version counts the
+ * claims (Q1). */
 static bool queue_is_exhausted(const zke_queue *q, const zke_queue_item *item) {
   return q->attempts > 0 && item->version >= q->attempts;
 }
@@ -1063,11 +1107,15 @@ static const char *queue_death(const zke_op_result *read, const char *word) {
   return "";
 }
 
+/* End each line of what was read of a letter's child with a NUL, for
+ * queue_death(). */
 static void queue_split_death(zke_op_result *read) {
   for (int i = 0; read->data && i < read->len; i++)
     if (read->data[i] == '\n') read->data[i] = '\0';
 }
 
+/* Make one line of a text: a newline in it would begin another line of the
+ * letter's child. */
 static void queue_make_line(char *text) {
   for (; *text; text++)
     if (*text == '\n') *text = ' ';
@@ -1229,6 +1277,9 @@ static int queue_pick(zke_queue *q, bool keep, int64_t deadline_ms,
 
 /* ---- claims ---- */
 
+/* Where this object's claim stands in its list; where there is none, the list's
+ * end, at which NULL stands. A later claim of the same item has the same path
+ * and another token. */
 static queue_claim **queue_find_claim(zke_queue *q, const char *path,
                                       int64_t token) {
   queue_claim **at = &q->claims;
@@ -1237,11 +1288,13 @@ static queue_claim **queue_find_claim(zke_queue *q, const char *path,
   return at;
 }
 
+/* Release a claim's memory; nothing changes in the file. NULL is fine. */
 static void queue_claim_free(queue_claim *c) {
   if (c) zke_free(c->until);
   zke_free(c);
 }
 
+/* Forget a claim that has ended or was given up. */
 static void queue_unlink_claim(queue_claim **at) {
   queue_claim *c = *at;
   *at = c->next;
@@ -1493,6 +1546,7 @@ typedef struct queue_keying {
   int32_t version;           /* of "entries", as long as that is so */
 } queue_keying;
 
+/* Release what a put with a key was prepared with. */
 static void queue_keying_free(queue_keying *k) {
   zke_free(k->key);
   zke_free(k->entry);
@@ -1710,6 +1764,8 @@ static void queue_drop_watches(queue_wait *w, int type, const char *path) {
   }
 }
 
+/* Is that watch registered? One that has fired was dropped from the list by
+ * queue_event(). */
 static bool queue_is_watched(const queue_wait *w, int type, const char *path) {
   const queue_watch *x = w->watches;
   while (x && (x->type != type || strcmp(x->path, path) != 0)) x = x->next;
@@ -1874,6 +1930,8 @@ static int queue_look_again(queue_wait *w) {
   return ZKE_OK; /* it stays in the line until it has tried */
 }
 
+/* queue_look_again() for zke_retry(): after a lost reply everything is looked
+ * at anew. */
 static int queue_retry_look(zke *z, void *arg) {
   (void)z;
   return queue_look_again(arg);
@@ -1884,6 +1942,7 @@ static int queue_done(const queue_wait *w) {
   return w->state == WAIT_READY || w->due < w->until ? ZKE_OK : 1;
 }
 
+/* What zke_recipe_await() asks to know whether its sleep is over. */
 static int queue_taking_done(zke_recipe *r) {
   return queue_done(&((zke_queue *)r)->taking);
 }
@@ -1940,6 +1999,7 @@ static bool queue_is_telling(const zke_queue *q) {
   return q->r.telling && pthread_equal(q->r.teller, pthread_self());
 }
 
+/* queue_watch_entries() for zke_retry(). */
 static int queue_retry_watch(zke *z, void *arg) {
   (void)z;
   return queue_watch_entries(arg);
@@ -2036,6 +2096,8 @@ static int queue_step_all(zke_recipe *r) {
   return rc;
 }
 
+/* The session has ended, or the object goes: place and watches are gone or will
+ * go by themselves. A call that blocks finds the end out when it wakes up. */
 static void queue_wait_ended(queue_wait *w) {
   queue_drop_watches(w, 0, NULL);
   zke_free(w->znode);
@@ -2066,6 +2128,8 @@ static void queue_deliver(zke_recipe *r, int event, int64_t number,
     q->o.listener(q, event, number, ended ? NULL : text, q->o.context);
 }
 
+/* Give up what the object has in the file, so that others go on at once. What
+ * cannot be written now is discarded later. */
 static void queue_quit(zke_recipe *r) {
   zke_queue *q = (zke_queue *)r;
   queue_leave(&q->taking);
@@ -2101,23 +2165,48 @@ static const zke_recipe_class queue_class = {.name = "queue",
                                              .quit = queue_quit,
                                              .destroy = queue_destroy};
 
+/* Take the options as they were given, and refuse what lies outside their
+ * bounds. */
+static int queue_take_options(const zke_queue_options *given,
+                              zke_queue_options *o) {
+  int rc = zke_take_options(given, o, sizeof *o, "zke_queue_options");
+  if (rc != ZKE_OK) return rc;
+  if (o->limit < 0 || o->attempts < 0 || o->new_attempts < 0)
+    return zke_recipe_fail(ZKE_BADARGUMENTS,
+                           "limit %d, attempts %d, new_attempts %d", o->limit,
+                           o->attempts, o->new_attempts);
+  if (o->reserved_int || o->claim_ms < 0 || o->claim_ms > QUEUE_SPAN_MOST)
+    return zke_recipe_fail(ZKE_BADARGUMENTS,
+                           "reserved_int %d, claim_ms %" PRId64,
+                           o->reserved_int, o->claim_ms);
+  return ZKE_OK;
+}
+
+/* Have the paths of the queue's directories, which queue_destroy() frees, those
+ * that were had included. */
+static int queue_name_directories(zke_queue *q) {
+  zke *z = q->r.z;
+  q->entries = zke_recipe_path(z, q->r.path, "entries");
+  q->taken = zke_recipe_path(z, q->r.path, "taken");
+  q->dead = zke_recipe_path(z, q->r.path, "dead");
+  q->keys = zke_recipe_path(z, q->r.path, "keys");
+  q->stays = zke_recipe_path(z, q->r.path, "stays");
+  if (q->entries) q->line = zke_recipe_path(z, q->entries, QUEUE_LINE);
+  bool all = q->line && q->taken && q->dead && q->keys && q->stays;
+  return all ? ZKE_OK : ZKE_NOMEM;
+}
+
+/* Nothing of the queue is read here but that its path is a path: the first call
+ * that needs the queue makes it, or finds what it says of itself. */
 int zke_queue_new(zke *z, const char *path, const zke_queue_options *options,
                   zke_queue **queue_out) {
   zke_queue_options o;
   zke_recipe *r = NULL;
   if (!queue_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "queue_out is NULL");
   *queue_out = NULL;
-  int rc = zke_take_options(options, &o, sizeof o, "zke_queue_options");
-  if (rc != ZKE_OK) return rc;
-  if (o.limit < 0 || o.attempts < 0 || o.new_attempts < 0)
-    return zke_recipe_fail(ZKE_BADARGUMENTS,
-                           "limit %d, attempts %d, new_attempts %d", o.limit,
-                           o.attempts, o.new_attempts);
-  if (o.reserved_int || o.claim_ms < 0 || o.claim_ms > QUEUE_SPAN_MOST)
-    return zke_recipe_fail(ZKE_BADARGUMENTS,
-                           "reserved_int %d, claim_ms %" PRId64, o.reserved_int,
-                           o.claim_ms);
-  rc = zke_recipe_new(z, path, &queue_class, sizeof(zke_queue), &r);
+  int rc = queue_take_options(options, &o);
+  if (rc == ZKE_OK)
+    rc = zke_recipe_new(z, path, &queue_class, sizeof(zke_queue), &r);
   if (rc != ZKE_OK) return rc;
   zke_queue *q = (zke_queue *)r;
   q->o = o;
@@ -2125,20 +2214,16 @@ int zke_queue_new(zke *z, const char *path, const zke_queue_options *options,
   q->later = (queue_page){.kind = "later-", .last = true};
   q->taking = (queue_wait){.q = q, .kind = "take-", .event = ZKE_QUEUE_ITEM};
   q->putting = (queue_wait){.q = q, .kind = "put-", .event = ZKE_QUEUE_ROOM};
-  q->entries = zke_recipe_path(z, path, "entries");
-  q->taken = zke_recipe_path(z, path, "taken");
-  q->dead = zke_recipe_path(z, path, "dead");
-  q->keys = zke_recipe_path(z, path, "keys");
-  q->stays = zke_recipe_path(z, path, "stays");
-  if (q->entries) q->line = zke_recipe_path(z, q->entries, QUEUE_LINE);
-  if (q->line && q->taken && q->dead && q->keys && q->stays) {
+  rc = queue_name_directories(q);
+  if (rc == ZKE_OK)
     *queue_out = q;
-    return ZKE_OK;
-  }
-  zke_recipe_free(r);
-  return ZKE_NOMEM;
+  else
+    zke_recipe_free(r);
+  return rc;
 }
 
+/* The claims go with the object, so a program that gives up half-way keeps no
+ * item from the others. */
 void zke_queue_free(zke_queue *queue) { zke_recipe_free((zke_recipe *)queue); }
 
 int zke_queue_cancel(zke_queue *queue) {
@@ -2200,6 +2285,8 @@ static int queue_load_options(const zke_queue_put_options *given,
   return load->key ? queue_check_key(load) : ZKE_OK;
 }
 
+/* The arguments are checked before anything is touched. For no items, too, the
+ * object and its session are asked. */
 int zke_queue_put_all(zke_queue *queue, const zke_queue_value *values,
                       int count, const zke_queue_put_options *options,
                       int64_t deadline_ms) {
@@ -2258,6 +2345,7 @@ typedef struct queue_want {
   int count;              /* out */
 } queue_want;
 
+/* Take or claim what is there now; QUEUE_NOTHING: there is nothing. */
 static int queue_get_now(zke_queue *q, queue_want *w, int64_t deadline_ms) {
   if (w->claim)
     return queue_claim_now(q, w->most, deadline_ms, w->items, &w->count);
@@ -2293,18 +2381,23 @@ static int queue_get_entered(zke_queue *queue, queue_want *want,
   return zke_recipe_leave(&queue->r, rc);
 }
 
+/* The item is deleted in the step that finds it still there, so nobody else
+ * gets it; if the process dies afterwards, it is gone. */
 int zke_queue_take(zke_queue *queue, int64_t deadline_ms,
                    zke_queue_item **item_out) {
   queue_want want = {.most = 1, .items = item_out};
   return queue_get_entered(queue, &want, deadline_ms);
 }
 
+/* The item stays, with an ephemeral znode beside it: if the process dies, it is
+ * free again. */
 int zke_queue_claim(zke_queue *queue, int64_t deadline_ms,
                     zke_queue_item **item_out) {
   queue_want want = {.claim = true, .most = 1, .items = item_out};
   return queue_get_entered(queue, &want, deadline_ms);
 }
 
+/* All are claimed in one step, so they have the same token. */
 int zke_queue_claim_some(zke_queue *queue, int most, int64_t deadline_ms,
                          zke_queue_item **items_out, int *count_out) {
   queue_want want = {.claim = true, .most = most, .items = items_out};
@@ -2462,6 +2555,7 @@ static int queue_ack_entered(zke_queue *queue, const queue_acks *d) {
   return zke_recipe_leave(&queue->r, queue_ack(queue, d));
 }
 
+/* The item, its claim and the caller's changes are one step. */
 int zke_queue_ack(zke_queue *queue, const zke_queue_item *item,
                   const zke_op *ops, int count, zke_op_result *results) {
   queue_acks d = {&item, 1, ops, count, results};
@@ -2510,6 +2604,8 @@ static int queue_prolong(zke_queue *q, queue_claim *c,
   return rc;
 }
 
+/* The object keeps the new marker only when the step was made: otherwise the
+ * claim ends when it would have. */
 int zke_queue_prolong(zke_queue *queue, const zke_queue_item *item,
                       int64_t ms) {
   queue_claim **at;
@@ -2597,6 +2693,7 @@ static int queue_not_given_back(zke_queue *q, queue_claim **at, int rc) {
   return zke_recipe_restore(&kept, rc);
 }
 
+/* Whatever is returned, the claim is not held any more. */
 int zke_queue_release_after(zke_queue *queue, const zke_queue_item *item,
                             int64_t delay_ms, const char *reason) {
   queue_claim **at;
@@ -2624,6 +2721,8 @@ int zke_queue_release(zke_queue *queue, const zke_queue_item *item) {
   return zke_queue_fail(queue, item, NULL);
 }
 
+/* The file is asked: what the object knows is as old as the last event that was
+ * dispatched. */
 int zke_queue_check(zke_queue *queue, const zke_queue_item *item) {
   queue_claim **at;
   int rc = queue_enter_claim(queue, item, &at);
@@ -2633,6 +2732,7 @@ int zke_queue_check(zke_queue *queue, const zke_queue_item *item) {
 
 /* ---- without blocking ---- */
 
+/* What an event of the listener is about; NULL: it cannot be waited for. */
 static queue_wait *queue_waiting(zke_queue *q, int event) {
   return event == ZKE_QUEUE_ITEM   ? &q->taking
          : event == ZKE_QUEUE_ROOM ? &q->putting
@@ -2656,6 +2756,7 @@ static int queue_start(zke_queue *q, queue_wait *w) {
   return zke_recipe_restore(&kept, rc);
 }
 
+/* A second call looks anew. */
 int zke_queue_start(zke_queue *queue, int event) {
   int rc = zke_recipe_enter((zke_recipe *)queue);
   if (rc != ZKE_OK) return rc;
@@ -2703,6 +2804,7 @@ int zke_queue_due(zke_queue *queue, int64_t *deadline_out) {
 
 /* ---- looking ---- */
 
+/* Exhausted items are passed over, not buried: a look changes nothing. */
 int zke_queue_peek(zke_queue *queue, zke_queue_item **item_out) {
   zke_queue_item *item = NULL;
   queue_page *page;
@@ -2748,6 +2850,7 @@ typedef struct queue_all {
   int32_t cversion; /* of "entries" */
 } queue_all;
 
+/* Release what queue_read_all() has read, also where that failed half-way. */
 static void queue_all_free(queue_all *all) {
   zke_free(all->names);
   zke_free(all->order);
@@ -2800,6 +2903,7 @@ static void queue_count_items(const zke_queue *q, const queue_all *all,
   }
 }
 
+/* The items and their claims are of one moment; the rest is read after them. */
 int zke_queue_size(zke_queue *queue, zke_queue_counts *counts_out) {
   zke_queue_counts c;
   queue_all all = {0};
@@ -2873,6 +2977,8 @@ static int queue_listing_read(zke_queue *q, queue_listing *l) {
   return rc == ZKE_OK ? zke_sessions(z, &l->who) : rc;
 }
 
+/* Release what a list was made of, also where that failed half-way. The list
+ * has copies. */
 static void queue_listing_free(queue_listing *l) {
   int reads = l->each * l->count;
   for (int i = 0; l->paths && i < reads; i++) zke_free(l->paths[i]);
@@ -2883,6 +2989,8 @@ static void queue_listing_free(queue_listing *l) {
   zke_free(l->who);
 }
 
+/* The session of that number, of those that lived when the list was read, or
+ * NULL. */
 static const zke_session_info *queue_who(const queue_listing *l, int64_t id) {
   for (int i = 0; i < l->who->count; i++)
     if (l->who->data[i].id == id) return &l->who->data[i];
@@ -2944,6 +3052,8 @@ static void queue_describe(const zke_queue *q, const queue_listing *l, int i,
     queue_describe_death(item + 1, e);
 }
 
+/* Copy a text into a block, and move behind it. The caller has counted the
+ * bytes. */
 static char *queue_copy(char **at, const char *text) {
   char *copy = *at;
   size_t size = strlen(text) + 1;
@@ -3127,6 +3237,8 @@ static int queue_know_letter(const char *name, queue_name *n) {
                          name ? name : "NULL");
 }
 
+/* Where another puts the letter back or drops it meanwhile, the step fails, and
+ * nothing is doubled. */
 int zke_queue_requeue(zke_queue *queue, const char *name, int64_t deadline_ms) {
   queue_name n;
   int rc = queue_know_letter(name, &n);
@@ -3257,6 +3369,7 @@ static int queue_add_names(zke_queue *q, queue_rest *l, const char *directory,
   return ZKE_OK;
 }
 
+/* How many names a reading has brought; of a missing directory, none. */
 static size_t queue_count_names(const zke_strings *names) {
   return names ? (size_t)names->count : 0;
 }
@@ -3342,6 +3455,8 @@ static int queue_do_destroy(zke_queue *q, bool only_empty) {
                          q->r.path);
 }
 
+/* A call that waits on another thread would make the queue anew at once, so it
+ * is refused. */
 int zke_queue_destroy(zke_queue *queue, int only_empty) {
   if (only_empty != 0 && only_empty != 1)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "only_empty %d", only_empty);
