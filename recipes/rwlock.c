@@ -1,7 +1,28 @@
 /* rwlock.c - many readers or one writer, in the order they came; revocable
  *
- * A line (line.h) whose READ entries do not keep out each other.  What is
- * here is changing the mode in one's place, and revocation. */
+ * A line (line.h) whose READ entries do not keep out each other.  What is here
+ * is changing the mode without leaving the line, and revocation.
+ *
+ *   downgrade  A reader's entry of the same number takes the writer's place, in
+ *              one step: no writer can come between.
+ *   upgrade    The same the other way round, where the object is the only
+ *              holder.  It looks before and after the step, since a reader may
+ *              come between; then it goes back (rwlock_undo).  So it never
+ *              waits: two readers that both waited to write would wait for each
+ *              other.
+ *   revoke     Write the request into the znode of each holder, and wait until
+ *              these have gone.  A holder that changes its mode meanwhile has
+ *              another znode of the same number (rwlock_follow).
+ *
+ * Invariants:
+ *  1. `undo` is set only while the object holds; from then on it claims no more
+ *     than to read, whatever its znode says.
+ *  2. `look` is set whenever a request may stand in the object's own znode that
+ *     the listener has not been told of.
+ *  3. An object either stands in the line or revokes (`asked`), never both.
+ *
+ * Start reading at zke_rwlock_acquire(), rwlock_upgrade() and
+ * rwlock_revoke(). */
 #include "rwlock.h"
 
 #include <stdio.h>
@@ -31,11 +52,14 @@ enum { RWLOCK_NUMBER = ZKE_NAME_KIND + 8 };
 static const char *const rwlock_kinds[] = {"__WRIT__", "__READ__"};
 enum { RWLOCK_WRITES, RWLOCK_READS };
 
+/* The entries of readers and writers in the order of the line, for
+ * zke_free(). */
 static int rwlock_entries(zke_rwlock *rw, zke_entries **out) {
   return zke_recipe_entries(rw->l.r.z, rw->l.r.path, rwlock_kinds, 2, NULL,
                             NULL, out, NULL);
 }
 
+/* The last name of a path: a part of the path, not to be freed. */
 static const char *rwlock_name(const char *path) {
   return strrchr(path, '/') + 1;
 }
@@ -178,6 +202,7 @@ static void rwlock_event(zke_recipe *r, int type, const char *path) {
   zke_line_event(&rw->l, path);
 }
 
+/* Release the object's memory; the znode has gone before, with quit. */
 static void rwlock_destroy(zke_recipe *r) {
   zke_free(((zke_rwlock *)r)->asked);
   zke_line_free((zke_line *)r);
@@ -226,10 +251,12 @@ int zke_rwlock_new(zke *z, const char *path, const zke_rwlock_options *options,
   return rc;
 }
 
+/* Leaves the line, so whoever waits behind goes on at once. */
 void zke_rwlock_free(zke_rwlock *rw) { zke_recipe_free((zke_recipe *)rw); }
 
 /* ---- in and out ---- */
 
+/* ZKE_BADARGUMENTS: the mode is none of the two. */
 static int rwlock_check_mode(int mode) {
   if (mode == ZKE_RWLOCK_READ || mode == ZKE_RWLOCK_WRITE) return ZKE_OK;
   return zke_recipe_fail(ZKE_BADARGUMENTS, "unknown mode %d", mode);
@@ -251,6 +278,8 @@ static int rwlock_enter_as(zke_rwlock *rw, int mode, int rc) {
   return ZKE_OK;
 }
 
+/* End a call. Requests that were made while the object was not watched yet are
+ * looked for here; where that fails, the next step looks again. */
 static int rwlock_leave(zke_rwlock *rw, int rc) {
   if (rc == ZKE_OK && rwlock_look(rw) != ZKE_OK) rw->l.r.changed = true;
   return zke_recipe_leave(&rw->l.r, rc);
@@ -284,18 +313,22 @@ int zke_rwlock_start(zke_rwlock *rw, int mode) {
   return rwlock_leave(rw, zke_line_join(&rw->l, false, ZKE_FOREVER));
 }
 
+/* For a program that has no dispatch: looks as an event would make it look. */
 int zke_rwlock_step(zke_rwlock *rw) {
   int rc = zke_recipe_enter((zke_recipe *)rw);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&rw->l.r, rwlock_step(&rw->l.r));
 }
 
+/* Gives up a place that waits as well. */
 int zke_rwlock_release(zke_rwlock *rw) {
   int rc = zke_recipe_enter((zke_recipe *)rw);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&rw->l.r, zke_line_release(&rw->l));
 }
 
+/* Takes no lock of the object, which the call that is to be cancelled may
+ * hold. */
 int zke_rwlock_cancel(zke_rwlock *rw) {
   return zke_recipe_cancel((zke_recipe *)rw);
 }
@@ -332,25 +365,46 @@ static int rwlock_is_older(zke_rwlock *rw, const char *path, bool *older) {
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
-/* Another that holds beside one: who stands before one, or a reader right
- * behind, unless it came after the conversion.  rival: its path, or NULL.  The
- * names are of one moment, so one that converts just now cannot be missed. */
-static int rwlock_rival(zke_rwlock *rw, char **rival) {
-  zke_entries *e = NULL;
-  int rc = rwlock_entries(rw, &e);
-  int i = rc == ZKE_OK ? zke_recipe_find(e, rwlock_name(rw->l.znode)) : -1;
-  if (rc == ZKE_NONODE || (rc == ZKE_OK && i < 0)) rc = zke_line_check(&rw->l);
-  for (int j = i > 0 ? 0 : i + 1; i >= 0 && j < e->count && rc == ZKE_OK; j++) {
-    bool holds = j < i || rw->l.kind == ZKE_LINE_READ;
-    if (j > i && e->data[j].kind != RWLOCK_READS) break;
+/* A reader that holds beside the object, which is the first of the line: any of
+ * those right behind it.  Where the object writes already, only one that came
+ * before the conversion holds.  *rival: its path, else it is left alone. */
+static int rwlock_find_reader(zke_rwlock *rw, const zke_entries *e,
+                              char **rival) {
+  for (int j = 1; j < e->count && e->data[j].kind == RWLOCK_READS; j++) {
+    bool holds = rw->l.kind == ZKE_LINE_READ;
     char *path = zke_recipe_path(rw->l.r.z, rw->l.r.path, e->data[j].name);
-    rc = path ? ZKE_OK : ZKE_NOMEM;
+    int rc = path ? ZKE_OK : ZKE_NOMEM;
     if (rc == ZKE_OK && !holds) rc = rwlock_is_older(rw, path, &holds);
     if (rc == ZKE_OK && holds) {
       *rival = path;
-      break;
+      return ZKE_OK;
     }
     zke_free(path);
+    if (rc != ZKE_OK) return rc;
+  }
+  return ZKE_OK;
+}
+
+/* Another that holds beside the object: the first of the line where that is not
+ * the object, else a reader behind it.  The names are of one moment, so a
+ * holder that changes its mode just now cannot be missed.
+ *
+ *   rival  out: its path, for zke_free(); it stays NULL where there is none
+ *
+ * ZKE_LOST: the object's own znode has gone. */
+static int rwlock_rival(zke_rwlock *rw, char **rival) {
+  zke_entries *e = NULL;
+  int rc = rwlock_entries(rw, &e);
+  if (rc == ZKE_NONODE) return zke_line_check(&rw->l);
+  if (rc != ZKE_OK) return rc;
+  int i = zke_recipe_find(e, rwlock_name(rw->l.znode));
+  if (i < 0) {
+    rc = zke_line_check(&rw->l);
+  } else if (i == 0) {
+    rc = rwlock_find_reader(rw, e, rival);
+  } else {
+    *rival = zke_recipe_path(rw->l.r.z, rw->l.r.path, e->data[0].name);
+    rc = *rival ? ZKE_OK : ZKE_NOMEM;
   }
   zke_free(e);
   return rc;
@@ -397,6 +451,7 @@ int zke_rwlock_upgrade(zke_rwlock *rw) {
 
 /* ---- looking ---- */
 
+/* What was told last; the file may know better, see zke_rwlock_check(). */
 int zke_rwlock_state(zke_rwlock *rw) {
   return zke_line_api_state((zke_line *)rw);
 }
@@ -417,10 +472,13 @@ int zke_rwlock_check(zke_rwlock *rw) {
   return zke_line_api_check((zke_line *)rw);
 }
 
+/* Checks the holder's own znode, which changes with the mode: so an operation
+ * from before a downgrade fails. */
 int zke_rwlock_op(zke_rwlock *rw, zke_op *op) {
   return zke_line_api_op((zke_line *)rw, op);
 }
 
+/* Reads the line without an object; nothing is made. */
 int zke_rwlock_parties(zke *z, const char *path, zke_party_list **list_out) {
   return zke_line_parties(z, path, 1, list_out);
 }
@@ -449,6 +507,7 @@ static int rwlock_holders(zke_rwlock *rw, zke_strings **out) {
   return s ? ZKE_OK : ZKE_NOMEM;
 }
 
+/* Have all gone that were asked? For zke_recipe_await(). */
 static int rwlock_is_free(zke_recipe *r) {
   const zke_rwlock *rw = (zke_rwlock *)r;
   return rw->asked->count == 0 ? ZKE_OK : ZKE_NOT_YET;

@@ -84,6 +84,8 @@ typedef struct phase_head {
   int len;
 } phase_head;
 
+/* Release what was read of a transaction's znode; what points into it is gone
+ * then. */
 static void head_free(phase_head *h) {
   zke_free(h->text);
   zke_free(h->sites);
@@ -180,6 +182,8 @@ static void steps_begin(phase_steps *s, zke *z, const char *tx, int room) {
   s->failed = !s->ops || !s->paths;
 }
 
+/* Release the operations and their paths, which every steps_begin() is followed
+ * by; steps_do() calls it. */
 static void steps_end(phase_steps *s) {
   for (int i = 0; s->paths && i < s->count; i++) zke_free(s->paths[i]);
   zke_free(s->paths);
@@ -235,12 +239,14 @@ static void steps_set(phase_steps *s, const char *prefix, const char *name,
   zke_op_set(op, path, data, (int)strlen(data), version);
 }
 
+/* Add a deletion, of whatever version. */
 static void steps_delete(phase_steps *s, const char *prefix, const char *name) {
   zke_op *op;
   const char *path;
   if (steps_next(s, prefix, name, &op, &path)) zke_op_delete(op, path, -1);
 }
 
+/* Add a reading, whose result stands at the same place as the operation. */
 static void steps_get(phase_steps *s, const char *prefix, const char *name) {
   zke_op *op;
   const char *path;
@@ -265,6 +271,7 @@ typedef struct phase_view {
   int count;
 } phase_view;
 
+/* Release a view, with the head that it has. */
 static void view_free(phase_view *v) {
   if (v->got) zke_results_clear(v->got, v->count);
   zke_free(v->got);
@@ -284,6 +291,7 @@ static bool view_has(const phase_view *v, const char *prefix,
   return false;
 }
 
+/* What was decided at the moment of the view. */
 static int view_decision(const phase_view *v) {
   return v->got[1].rc == ZKE_OK ? phase_word(v->got[1].data)
                                 : ZKE_TWO_PHASE_UNDECIDED;
@@ -422,12 +430,14 @@ struct zke_two_phase {
   void *context;
 };
 
+/* Say that the transaction's znode has gone; returns ZKE_LOST. */
 static int phase_gone(const zke_two_phase *t) {
   return zke_recipe_fail(ZKE_LOST, "the transaction %s has gone", t->r.path);
 }
 
 /* ---- looking ---- */
 
+/* Watch a znode for its end and for changes of its data. */
 static int phase_watch(const zke_two_phase *t, const char *path) {
   return zke_get(t->r.z, path, zke_recipe_watcher, (void *)(uintptr_t)&t->r,
                  NULL, NULL, NULL);
@@ -535,6 +545,8 @@ static int phase_decide(zke_two_phase *t, int decision, const char *why) {
              : rc;
 }
 
+/* Has the transaction's limit passed, by the wall clock? Whoever sees that may
+ * abort it. */
 static bool phase_is_late(const zke_two_phase *t) {
   return t->head.limit_ms && zke_wall(t->r.z) >= t->head.limit_ms;
 }
@@ -655,6 +667,7 @@ static void phase_event(zke_recipe *r, int type, const char *path) {
   }
 }
 
+/* Without a session nothing more will be heard of the transaction. */
 static void phase_ended(zke_recipe *r) {
   phase_settle((zke_two_phase *)r, ZKE_TWO_PHASE_LOST, 0, "", 0);
 }
@@ -725,6 +738,7 @@ static int phase_try_acknowledge(zke *z, void *arg) {
   return rc;
 }
 
+/* Acknowledge the decision; twice does no harm. */
 static int phase_acknowledge(zke_two_phase *t) {
   return zke_retry(t->r.z, phase_try_acknowledge, t, ZKE_FOREVER);
 }
@@ -1000,6 +1014,8 @@ int zke_two_phase_begin(zke *z, const char *base, const char *name,
   return rc;
 }
 
+/* What was the session's alone goes: a coordinator's znode, and a vote where
+ * votes are ephemeral. Any other vote stands. */
 void zke_two_phase_free(zke_two_phase *t) { zke_recipe_free((zke_recipe *)t); }
 
 /* ---- taking part ---- */
@@ -1035,6 +1051,7 @@ static int phase_join_once(zke *z, zke_two_phase *t) {
   return rc;
 }
 
+/* Once more while others change the votes meanwhile. */
 static int phase_try_join(zke *z, void *arg) {
   int rc = ZKE_LOOK_AGAIN;
   while (rc == ZKE_LOOK_AGAIN) rc = phase_join_once(z, arg);
@@ -1106,12 +1123,31 @@ static int phase_give_vote(zke *z, const phase_act *a, bool missing) {
   return steps_do(&s);
 }
 
+/* Give the vote in an undecided transaction in which the site has none.
+ *
+ *   there  what reading the vote's znode has returned.  Only an ephemeral one
+ *          may be missing: then it is made; one of a former session is buried
+ *          first
+ *
+ * Where the outcome is not known the object counts as joined, so that it takes
+ * the znode back when it goes. */
+static int phase_vote_now(zke *z, const phase_act *a, int there) {
+  zke_two_phase *t = a->t;
+  bool ephemeral = t->head.form & ZKE_TWO_PHASE_EPHEMERAL;
+  int rc = there;
+  if (!ephemeral) return rc == ZKE_OK ? phase_give_vote(z, a, false) : rc;
+  if (rc == ZKE_OK) rc = phase_meet_vote(t);
+  if (rc == ZKE_OK || rc == ZKE_NONODE)
+    rc = phase_give_vote(z, a, rc == ZKE_NONODE);
+  if (rc == ZKE_OK || rc == ZKE_CONNECTIONLOSS) t->joined = true;
+  return rc;
+}
+
 /* A vote is given once; the same one again is fine, another one is refused.  If
  * the process dies before the step the site has not voted; after it the vote
  * stands, unless votes are ephemeral and the transaction is undecided. */
 static int phase_vote_once(zke *z, const phase_act *a) {
   zke_two_phase *t = a->t;
-  bool ephemeral = t->head.form & ZKE_TWO_PHASE_EPHEMERAL;
   int given;
   int rc = phase_look_decision(t);
   if (rc != ZKE_OK) return rc;
@@ -1119,13 +1155,9 @@ static int phase_vote_once(zke *z, const phase_act *a) {
   rc = phase_read_vote(t, t->own, false, &given);
   if (rc == ZKE_OK && given) return phase_compare_vote(t, given, a->word);
   if (t->state != ZKE_TWO_PHASE_UNDECIDED) return ZKE_OK;
-  if (rc == ZKE_OK && ephemeral) rc = phase_meet_vote(t);
-  if (rc == ZKE_OK || (rc == ZKE_NONODE && ephemeral))
-    rc = phase_give_vote(z, a, rc == ZKE_NONODE);
-  if ((rc == ZKE_OK || rc == ZKE_CONNECTIONLOSS) && ephemeral) t->joined = true;
-  return rc == ZKE_NONODE || rc == ZKE_BADVERSION || rc == ZKE_NODEEXISTS
-             ? ZKE_LOOK_AGAIN
-             : rc;
+  rc = phase_vote_now(z, a, rc);
+  bool again = rc == ZKE_NONODE || rc == ZKE_BADVERSION || rc == ZKE_NODEEXISTS;
+  return again ? ZKE_LOOK_AGAIN : rc;
 }
 
 /* In vain is only what somebody else has done: the votes of persistent form
@@ -1180,6 +1212,8 @@ int zke_two_phase_abort(zke_two_phase *t, const char *why) {
 
 /* ---- waiting ---- */
 
+/* For zke_recipe_await(): is it decided? The session's end is told by the
+ * await. */
 static int phase_is_done(zke_recipe *r) {
   const zke_two_phase *t = (const zke_two_phase *)r;
   if (t->state == ZKE_TWO_PHASE_UNDECIDED || r->ended) return ZKE_NOT_YET;
@@ -1248,10 +1282,13 @@ int zke_two_phase_ack(zke_two_phase *t) {
   return zke_recipe_leave(&t->r, rc);
 }
 
+/* Takes no lock of the object, which the call that is to be cancelled may
+ * hold. */
 int zke_two_phase_cancel(zke_two_phase *t) {
   return zke_recipe_cancel((zke_recipe *)t);
 }
 
+/* For a program that has no dispatch: looks as an event would make it look. */
 int zke_two_phase_step(zke_two_phase *t) {
   int rc = zke_recipe_enter((zke_recipe *)t);
   if (rc != ZKE_OK) return rc;
@@ -1417,6 +1454,7 @@ static int pending_try(zke *z, void *arg) {
   return rc;
 }
 
+/* For qsort(): names by their bytes. */
 static int pending_order(const void *a, const void *b) {
   return strcmp(*(char *const *)a, *(char *const *)b);
 }
