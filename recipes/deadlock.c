@@ -49,6 +49,8 @@ static void actor_draw_self(pid_t pid) {
   actor_self.id = (uint64_t)(uintptr_t)&actor_self ^ (uint64_t)pid << 48;
 }
 
+/* Drawn at random at the thread's first call, so no two threads of two
+ * processes have the same one. */
 uint64_t zke_line_actor(void) {
   pid_t pid = getpid();
   if (actor_self.pid != pid) actor_draw_self(pid);

@@ -1,8 +1,24 @@
 /* election.c - one leader among candidates, and everybody knows who
  *
- * A line (line.h) in which one may hold.  What is here is the events of
- * ZooKeeper's LeaderElectionSupport, the znode of who has taken office, and
- * those who watch it. */
+ * A line (line.h) in which one may hold: the first candidate leads.  What is
+ * here is the events of ZooKeeper's LeaderElectionSupport, the word, and
+ * those who watch it.
+ *
+ * The word is the znode "leader": who leads, by which token, and a value of the
+ * leader's.  It is made by zke_election_ready() and not before, so an observer
+ * sees a leader only when that one has taken over.
+ *
+ * Invariants:
+ *  1. The word is written only in a step that checks the candidate's own znode:
+ *     a candidate that has lost the office can no longer write it.
+ *  2. While the object holds and `ready` is set, the word is there and watched,
+ *     or a look is due; it is made again where somebody deletes it.
+ *  3. The word goes in the step in which the office goes: by `also` of the
+ *     line, by zke_line_yield(), or with the session.
+ *  4. Each state is told before the next begins, in ZooKeeper's order.
+ *
+ * Start reading at zke_election_start(), election_determined() and
+ * election_keep_word(); for observers at observer_step(). */
 #include "election.h"
 
 #include <inttypes.h>
@@ -57,6 +73,8 @@ static word word_read(const char *data, int len) {
 
 /* ---- events ---- */
 
+/* Queue an event for the listener. Without memory it is lost; the state that
+ * zke_election_state() gives is right all the same. */
 static void election_tell(zke_election *e, int event, int64_t token) {
   zke_recipe_tell(&e->l.r, event, token, NULL, 0);
 }
@@ -256,6 +274,7 @@ static void election_event(zke_recipe *r, int type, const char *path) {
   zke_line_event(&e->l, path);
 }
 
+/* The word went with the session, so nothing is taken back. */
 static void election_ended(zke_recipe *r) {
   zke_line_ended((zke_line *)r);
   ((zke_election *)r)->ready = false; /* it went with the session */
@@ -310,8 +329,10 @@ static int election_quit(zke_election *e) {
   return rc == ZKE_OK ? quit : rc;
 }
 
+/* The object is freed: the office and the word go in one step. */
 static void election_going(zke_recipe *r) { election_quit((zke_election *)r); }
 
+/* Release the object's memory. */
 static void election_destroy(zke_recipe *r) {
   zke_free(((zke_election *)r)->leader);
   zke_free(((zke_election *)r)->value);
@@ -359,6 +380,7 @@ int zke_election_new(zke *z, const char *path,
   return rc;
 }
 
+/* Resigns, so the next candidate leads at once. */
 void zke_election_free(zke_election *e) { zke_recipe_free((zke_recipe *)e); }
 
 /* ---- in and out ---- */
@@ -390,6 +412,8 @@ static int election_offer(zke_election *e) {
   return rc;
 }
 
+/* Joins, and leaves the rest to dispatching: the listener hears what comes of
+ * it. */
 int zke_election_start(zke_election *e) {
   int rc = zke_line_enter((zke_line *)e);
   if (rc != ZKE_OK) return rc;
@@ -473,6 +497,8 @@ int zke_election_hand_over(zke_election *e, const char *name) {
   return election_leave(e, rc); /* tells that it has stopped */
 }
 
+/* Takes no lock of the object, which the call that is to be cancelled may
+ * hold. */
 int zke_election_cancel(zke_election *e) {
   return zke_recipe_cancel((zke_recipe *)e);
 }
@@ -517,6 +543,7 @@ int zke_election_set(zke_election *e, const void *data, int len,
 
 /* ---- looking ---- */
 
+/* For a program that has no dispatch: looks as an event would make it look. */
 int zke_election_step(zke_election *e) {
   int rc = zke_recipe_enter((zke_recipe *)e);
   if (rc != ZKE_OK) return rc;
@@ -538,6 +565,7 @@ int64_t zke_election_token(zke_election *e) {
   return zke_line_api_token((zke_line *)e);
 }
 
+/* Asks the file. A leader that finds itself out tells its listener so. */
 int zke_election_check(zke_election *e) {
   int rc = zke_recipe_enter((zke_recipe *)e);
   if (rc != ZKE_OK) return rc;
@@ -552,6 +580,7 @@ int zke_election_op(zke_election *e, zke_op *op) {
   return election_leave(e, zke_line_check_op(&e->l, op));
 }
 
+/* Reads the line without an object; nothing is made. */
 int zke_election_parties(zke *z, const char *path, zke_party_list **list_out) {
   return zke_line_parties(z, path, 1, list_out);
 }
@@ -639,6 +668,7 @@ static void observer_ended(zke_recipe *r) {
   observer_note((zke_observer *)r, NULL, 0);
 }
 
+/* Release the object's memory; an observer has no znode. */
 static void observer_destroy(zke_recipe *r) {
   zke_observer *o = (zke_observer *)r;
   zke_free(o->leader);
@@ -680,6 +710,7 @@ int zke_observer_new(zke *z, const char *path,
   return *o_out ? ZKE_OK : ZKE_NOMEM;
 }
 
+/* Forgets the watch; the election does not notice. */
 void zke_observer_free(zke_observer *o) { zke_recipe_free((zke_recipe *)o); }
 
 /* Begin to look, unless that was done.  After a failure it is as before. */
@@ -693,6 +724,7 @@ static int observer_start(zke_observer *o) {
   return rc;
 }
 
+/* A second call does nothing. */
 int zke_observer_start(zke_observer *o) {
   int rc = zke_recipe_enter((zke_recipe *)o);
   if (rc != ZKE_OK) return rc;
@@ -734,6 +766,7 @@ int zke_observer_leader(zke_observer *o, char **name_out, int64_t *token_out,
   return zke_recipe_leave(&o->r, rc);
 }
 
+/* Is there a leader, or none, as the blocking call wants? */
 static int observer_is_so(zke_recipe *r) {
   const zke_observer *o = (zke_observer *)r;
   return (o->name != NULL) == (o->want != 0) ? ZKE_OK : ZKE_NOT_YET;
@@ -749,6 +782,8 @@ int zke_observer_wait(zke_observer *o, int want, int64_t deadline_ms) {
   return zke_recipe_leave(&o->r, rc);
 }
 
+/* Takes no lock of the object, which the call that is to be cancelled may
+ * hold. */
 int zke_observer_cancel(zke_observer *o) {
   return zke_recipe_cancel((zke_recipe *)o);
 }

@@ -34,6 +34,7 @@
 #include "text.h"
 #include "znode.h"
 
+/* The data of the own znode in that state; for zke_free(). */
 static char *line_text(const zke_line *l, const char *state, int *len) {
   return zke_line_text(l->r.z, state, l->actor, l->data, l->len, len);
 }
@@ -126,10 +127,12 @@ void zke_line_event(zke_line *l, const char *path) {
   if (!*path || line_is_own(l, path)) l->own_watched = false;
 }
 
+/* Whoever was out already is told nothing more. */
 void zke_line_ended(zke_line *l) {
   if (l->state == ZKE_LINE_WAITING || l->state == ZKE_LINE_HELD) line_lose(l);
 }
 
+/* Say that the place was taken away; returns ZKE_LOST. */
 static int line_lost(const zke_line *l) {
   return zke_recipe_fail(ZKE_LOST, "the place in the %s %s was taken away",
                          l->r.class_->name, l->r.path);
@@ -968,12 +971,15 @@ int zke_line_release(zke_line *l) {
   return zke_line_check(l); /* says that it is not held */
 }
 
+/* The operation names the own znode, which nobody makes again under that name.
+ * It fails in the caller's multi if the place is gone by then. */
 int zke_line_check_op(zke_line *l, zke_op *op) {
   if (l->state != ZKE_LINE_HELD) return zke_line_check(l);
   zke_op_check(op, l->znode, -1);
   return ZKE_OK;
 }
 
+/* A class that adds nothing of its own has these for its members. */
 int zke_line_on_step(zke_recipe *r) { return zke_line_step((zke_line *)r); }
 
 void zke_line_on_event(zke_recipe *r, int type, const char *path) {
@@ -995,10 +1001,12 @@ static int line_enter(zke_line *l, int rc) {
   return ZKE_OK;
 }
 
+/* The place is seen to once in an object's life, before its first change. */
 int zke_line_enter(zke_line *l) {
   return line_enter(l, zke_recipe_enter((zke_recipe *)l));
 }
 
+/* The same for a call that waits and can be cancelled. */
 int zke_line_enter_by(zke_line *l, int64_t deadline_ms) {
   return line_enter(l, zke_recipe_enter_by((zke_recipe *)l, deadline_ms));
 }
@@ -1021,11 +1029,14 @@ int64_t zke_line_api_token(zke_line *l) {
   return token;
 }
 
+/* The file is asked, not the object, which knows only what was dispatched. */
 int zke_line_api_check(zke_line *l) {
   int rc = zke_recipe_enter((zke_recipe *)l);
   return rc == ZKE_OK ? zke_recipe_leave(&l->r, zke_line_check(l)) : rc;
 }
 
+/* What a program puts in front of its own changes, so that they are made only
+ * while it holds. */
 int zke_line_api_op(zke_line *l, zke_op *op) {
   if (!op) return zke_recipe_fail(ZKE_BADARGUMENTS, "op is NULL");
   int rc = zke_recipe_enter((zke_recipe *)l);

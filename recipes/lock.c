@@ -48,6 +48,7 @@ struct zke_lock {
 
 /* ---- the object ---- */
 
+/* What was acquired several times is lost as a whole. */
 static void lock_ended(zke_recipe *r) {
   ((zke_lock *)r)->count = 0;
   zke_line_ended((zke_line *)r);
@@ -113,6 +114,8 @@ int zke_lock_new_named(zke *z, const char *base, const char *name,
   return rc;
 }
 
+/* Leaves the line, so the next in line holds at once, and wakes a thread that
+ * waits inside. */
 void zke_lock_free(zke_lock *lock) { zke_recipe_free((zke_recipe *)lock); }
 
 /* ---- in and out ---- */
@@ -171,6 +174,7 @@ int zke_lock_start(zke_lock *lock) {
   return lock_leave(lock, rc);
 }
 
+/* For a program that has no dispatch: looks as an event would make it look. */
 int zke_lock_step(zke_lock *lock) {
   int rc = zke_recipe_enter((zke_recipe *)lock);
   if (rc != ZKE_OK) return rc;
@@ -190,12 +194,15 @@ int zke_lock_release(zke_lock *lock) {
   return zke_recipe_leave(&lock->l.r, rc);
 }
 
+/* Takes no lock of the object, which the call that is to be cancelled may
+ * hold. */
 int zke_lock_cancel(zke_lock *lock) {
   return zke_recipe_cancel((zke_recipe *)lock);
 }
 
 /* ---- looking ---- */
 
+/* What was told last; the file may know better, see zke_lock_check(). */
 int zke_lock_state(zke_lock *lock) {
   return zke_line_api_state((zke_line *)lock);
 }
@@ -204,14 +211,17 @@ int64_t zke_lock_token(zke_lock *lock) {
   return zke_line_api_token((zke_line *)lock);
 }
 
+/* Asks the file, for a holder that was stopped for a while. */
 int zke_lock_check(zke_lock *lock) {
   return zke_line_api_check((zke_line *)lock);
 }
 
+/* Checks the holder's own znode: no other holder has that name. */
 int zke_lock_op(zke_lock *lock, zke_op *op) {
   return zke_line_api_op((zke_line *)lock, op);
 }
 
+/* Reads the line without an object; nothing is made. */
 int zke_lock_parties(zke *z, const char *path, zke_party_list **list_out) {
   return zke_line_parties(z, path, 1, list_out);
 }

@@ -100,6 +100,7 @@ static void multilock_lose(zke_multilock *ml) {
   multilock_change(ml, ZKE_LINE_LOST, 0);
 }
 
+/* Say that a place was taken away; returns ZKE_LOST. */
 static int multilock_is_lost(const zke_multilock *ml) {
   return zke_recipe_fail(ZKE_LOST, "a place of the multilock %s was taken away",
                          ml->r.path);
@@ -227,6 +228,7 @@ static void multilock_event(zke_recipe *r, int type, const char *path) {
   }
 }
 
+/* The session's end takes all entries; whoever was out is told nothing. */
 static void multilock_ended(zke_recipe *r) {
   zke_multilock *ml = (zke_multilock *)r;
   if (ml->state == ZKE_LINE_WAITING || ml->state == ZKE_LINE_HELD)
@@ -241,6 +243,7 @@ static void multilock_deliver(zke_recipe *r, int event, int64_t number,
   if (ml->listener) ml->listener(ml, event, number, ml->context);
 }
 
+/* The object is freed: out of all lines at once. */
 static void multilock_quit(zke_recipe *r) {
   multilock_leave((zke_multilock *)r);
 }
@@ -344,6 +347,7 @@ int zke_multilock_new(zke *z, const zke_multilock_item *items, int count,
   return rc;
 }
 
+/* Leaves all lines, so whoever waits behind any entry goes on at once. */
 void zke_multilock_free(zke_multilock *ml) {
   zke_recipe_free((zke_recipe *)ml);
 }
@@ -455,6 +459,7 @@ static int multilock_acquire(zke_multilock *ml, int64_t deadline_ms) {
   return rc == ZKE_OK ? ZKE_OK : multilock_give_up(ml, rc);
 }
 
+/* A wait ends with all locks, or with none. */
 int zke_multilock_acquire(zke_multilock *ml, int64_t deadline_ms) {
   int rc = zke_recipe_enter_by((zke_recipe *)ml, deadline_ms);
   if (rc != ZKE_OK) return rc;
@@ -470,24 +475,29 @@ static int multilock_try(zke_multilock *ml) {
   return multilock_give_up(ml, rc);
 }
 
+/* Out of all lines again at once where anybody is before it in one of them. */
 int zke_multilock_try(zke_multilock *ml) {
   int rc = zke_recipe_enter((zke_recipe *)ml);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&ml->r, multilock_try(ml));
 }
 
+/* Joins, and leaves the rest to dispatching: the listener hears HELD. */
 int zke_multilock_start(zke_multilock *ml) {
   int rc = zke_recipe_enter((zke_recipe *)ml);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&ml->r, multilock_join(ml, false, ZKE_FOREVER));
 }
 
+/* For a program that has no dispatch: looks as an event would make it look. */
 int zke_multilock_step(zke_multilock *ml) {
   int rc = zke_recipe_enter((zke_recipe *)ml);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&ml->r, multilock_step(&ml->r));
 }
 
+/* Takes no lock of the object, which the call that is to be cancelled may
+ * hold. */
 int zke_multilock_cancel(zke_multilock *ml) {
   return zke_recipe_cancel((zke_recipe *)ml);
 }
@@ -537,6 +547,8 @@ int64_t zke_multilock_token(zke_multilock *ml) {
   return token;
 }
 
+/* Asks the file, for each entry: one that has gone means that nothing is
+ * held. */
 int zke_multilock_check(zke_multilock *ml) {
   int rc = zke_recipe_enter((zke_recipe *)ml);
   if (rc != ZKE_OK) return rc;

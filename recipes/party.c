@@ -30,6 +30,7 @@ int zke_line_say_held(zke *z, int rc, const char *kind, const char *directory) {
   return rc;
 }
 
+/* How many bytes the strings of one party take. */
 static size_t party_size(const zke_session_list *who,
                          const zke_op_result *got) {
   size_t size = strlen(who ? who->data[0].identity : "") + 1;

@@ -178,6 +178,7 @@ int zke_semaphore_new(zke *z, const char *path,
   return rc;
 }
 
+/* Gives the permits back, so those that wait for them go on at once. */
 void zke_semaphore_free(zke_semaphore *sem) {
   zke_recipe_free((zke_recipe *)sem);
 }
@@ -248,31 +249,38 @@ static int semaphore_go(zke_semaphore *sem, int how, int permits,
   return zke_recipe_leave(&sem->l.r, rc);
 }
 
+/* All permits are had together: while some are missing, none is held. */
 int zke_semaphore_acquire(zke_semaphore *sem, int permits,
                           int64_t deadline_ms) {
   return semaphore_go(sem, SEMAPHORE_ACQUIRE, permits, deadline_ms);
 }
 
+/* Out again at once where not all permits are to be had. */
 int zke_semaphore_try(zke_semaphore *sem, int permits) {
   return semaphore_go(sem, SEMAPHORE_TRY, permits, ZKE_FOREVER);
 }
 
+/* Joins, and leaves the rest to dispatching: the listener hears HELD. */
 int zke_semaphore_start(zke_semaphore *sem, int permits) {
   return semaphore_go(sem, SEMAPHORE_START, permits, ZKE_FOREVER);
 }
 
+/* For a program that has no dispatch: looks as an event would make it look. */
 int zke_semaphore_step(zke_semaphore *sem) {
   int rc = zke_recipe_enter((zke_recipe *)sem);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&sem->l.r, zke_line_step(&sem->l));
 }
 
+/* All permits go in one step; a part of them cannot be given back. */
 int zke_semaphore_release(zke_semaphore *sem) {
   int rc = zke_recipe_enter((zke_recipe *)sem);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&sem->l.r, zke_line_release(&sem->l));
 }
 
+/* Takes no lock of the object, which the call that is to be cancelled may
+ * hold. */
 int zke_semaphore_cancel(zke_semaphore *sem) {
   return zke_recipe_cancel((zke_recipe *)sem);
 }
@@ -295,14 +303,18 @@ int zke_semaphore_permits(zke_semaphore *sem) {
   return permits;
 }
 
+/* Asks the file, for a holder that was stopped for a while. */
 int zke_semaphore_check(zke_semaphore *sem) {
   return zke_line_api_check((zke_line *)sem);
 }
 
+/* Checks the last of the lease's znodes, which speaks for all of them. */
 int zke_semaphore_op(zke_semaphore *sem, zke_op *op) {
   return zke_line_api_op((zke_line *)sem, op);
 }
 
+/* The limit is read with the leases; each of these is one party, however many
+ * permits it has. */
 int zke_semaphore_parties(zke *z, const char *path, zke_party_list **list_out) {
   return zke_line_parties(z, path, 0, list_out);
 }

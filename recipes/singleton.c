@@ -63,34 +63,41 @@ int zke_singleton_new(zke *z, const char *path,
   return rc;
 }
 
+/* Leaves the line, so the next in line runs at once. */
 void zke_singleton_free(zke_singleton *s) { zke_recipe_free((zke_recipe *)s); }
 
 /* ---- in and out ---- */
 
+/* The line does it: zke_line_acquire() is where to read on. */
 int zke_singleton_acquire(zke_singleton *s, int64_t deadline_ms) {
   int rc = zke_line_enter_by((zke_line *)s, deadline_ms);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&s->l.r, zke_line_acquire(&s->l, deadline_ms));
 }
 
+/* Out of the line again at once where another runs. */
 int zke_singleton_try(zke_singleton *s) {
   int rc = zke_line_enter((zke_line *)s);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&s->l.r, zke_line_try(&s->l));
 }
 
+/* Joins, and leaves the rest to dispatching: the listener hears HELD. */
 int zke_singleton_start(zke_singleton *s) {
   int rc = zke_line_enter((zke_line *)s);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&s->l.r, zke_line_join(&s->l, false, ZKE_FOREVER));
 }
 
+/* Gives up a place that waits as well. */
 int zke_singleton_release(zke_singleton *s) {
   int rc = zke_recipe_enter((zke_recipe *)s);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&s->l.r, zke_line_release(&s->l));
 }
 
+/* For pthread_cleanup_push(): the hold of zke_singleton_serve() ends with its
+ * thread, too. */
 static void singleton_drop(void *s) { zke_recipe_drop(s); }
 
 /* Work while it runs, then stop.  That it was taken away meanwhile, or freed,
@@ -124,12 +131,15 @@ int zke_singleton_serve(zke_singleton *s, int64_t deadline_ms,
   return rc;
 }
 
+/* Takes no lock of the object, which the call that is to be cancelled may
+ * hold. */
 int zke_singleton_cancel(zke_singleton *s) {
   return zke_recipe_cancel((zke_recipe *)s);
 }
 
 /* ---- looking ---- */
 
+/* For a program that has no dispatch: looks as an event would make it look. */
 int zke_singleton_step(zke_singleton *s) {
   int rc = zke_recipe_enter((zke_recipe *)s);
   if (rc != ZKE_OK) return rc;
@@ -144,14 +154,17 @@ int64_t zke_singleton_token(zke_singleton *s) {
   return zke_line_api_token((zke_line *)s);
 }
 
+/* Asks the file, for a process that was stopped for a while. */
 int zke_singleton_check(zke_singleton *s) {
   return zke_line_api_check((zke_line *)s);
 }
 
+/* Checks the own znode, so a change fails once another runs. */
 int zke_singleton_op(zke_singleton *s, zke_op *op) {
   return zke_line_api_op((zke_line *)s, op);
 }
 
+/* Reads the line without an object; nothing is made. */
 int zke_singleton_parties(zke *z, const char *path, zke_party_list **list_out) {
   return zke_line_parties(z, path, 1, list_out);
 }
