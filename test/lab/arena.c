@@ -51,10 +51,15 @@ static char *region_end(int r) {
   return from + REGION_BYTES - (r >= ARENA_PROCESS ? STACK_BYTES : 0);
 }
 
+/* Where its first block is. */
+static char *region_first(region *g) {
+  return (char *)g + (sizeof *g + GRAIN - 1) / GRAIN * GRAIN;
+}
+
 static void region_clear(int r) {
   region *g = region_at(r);
   memset(g, 0, sizeof *g);
-  g->top = (char *)g + (sizeof *g + GRAIN - 1) / GRAIN * GRAIN;
+  g->top = region_first(g);
 }
 
 bool arena_begin(void) {
@@ -84,7 +89,7 @@ static size_t class_bytes(uint32_t c) {
   return (size_t)SMALL_CLASSES * GRAIN << (c - SMALL_CLASSES);
 }
 
-static head *head_of(const void *block) { return (head *)block - 1; }
+static head *head_of(const void *block) { return (head *)(uintptr_t)block - 1; }
 
 /* A block that nobody has had yet, in this world: in another, which was put
  * back since, somebody may have. */
@@ -150,10 +155,10 @@ bool arena_is_stack(uint64_t word) {
 int arena_blocks(arena_block *out, int most) {
   int n = 0;
   for (int r = ARENA_WORLD; r < ARENA_INSIDE; r++) {
-    const region *g = region_at(r);
-    char *at = (char *)g + (sizeof *g + GRAIN - 1) / GRAIN * GRAIN;
-    for (; at < g->top && n < most;) {
-      const head *h = (const head *)(void *)at;
+    region *g = region_at(r);
+    char *at = region_first(g);
+    while (at < g->top && n < most) {
+      head *h = (head *)(void *)at;
       at += sizeof *h + class_bytes(h->class_);
       if (!h->size) continue;
       out[n].from = (char *)(h + 1);
