@@ -66,6 +66,7 @@ typedef struct process {
   bool woken;      /* by somebody, and it has done nothing since */
   int vain;        /* how often it was woken for nothing */
   unsigned inside; /* sections, a bit each */
+  unsigned drawn;  /* random numbers */
   char *thread;    /* its variables of a thread, while another runs */
 } process;
 
@@ -428,9 +429,19 @@ static int os_poller(void *context) {
   return -ENOSYS;
 }
 
+/* Random numbers are told from each other, and are the same in every run. */
+static void draw_bytes(unsigned char *at, size_t size) {
+  uint64_t number = 7;
+  if (inside())
+    number = (uint64_t)++self()->drawn << 8 | (uint64_t)(W->current + 1);
+  number *= UINT64_C(0x9e3779b97f4a7c15);
+  for (size_t i = 0; i < size; i++)
+    at[i] = (unsigned char)((number >> (i % 8 * 8)) + i / 8);
+}
+
 static int os_random(void *context, void *at, size_t size) {
   (void)context;
-  memset(at, 7, size);
+  draw_bytes(at, size);
   return 0;
 }
 
@@ -477,13 +488,19 @@ static void os_fill(zke_os *os) {
   os->sleep = os_sleep;
 }
 
-/* ---- the C library's clocks, for code that asks it ---- */
+/* ---- the C library's clocks and random numbers ---- */
 
 int clock_gettime(clockid_t id, struct timespec *out) {
   if (!W) return (int)syscall(SYS_clock_gettime, id, out);
   int64_t ns = os_clock(NULL, id == CLOCK_REALTIME ? ZKE_CLOCK_REALTIME : 0);
   out->tv_sec = ns / 1000000000;
   out->tv_nsec = ns % 1000000000;
+  return 0;
+}
+
+int getentropy(void *at, size_t size) {
+  if (!W) return syscall(SYS_getrandom, at, size, 0) == (long)size ? 0 : -1;
+  draw_bytes(at, size);
   return 0;
 }
 
@@ -940,7 +957,7 @@ size_t world_words(uint64_t *out, size_t most) {
     out[n++] = (uint64_t)p->life | (uint64_t)p->expired << 8 |
                (uint64_t)p->begun << 9 | (uint64_t)p->woken << 10 |
                (uint64_t)p->sleeps << 11 | (uint64_t)p->inside << 16;
-    out[n++] = (uint64_t)p->vain;
+    out[n++] = (uint64_t)p->vain << 32 | p->drawn;
     if (!is_alive(p)) continue;
     out[n++] = (uint64_t)p->due;
     out[n++] = (uint64_t)p->until;
