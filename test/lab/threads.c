@@ -115,3 +115,19 @@ pthread_t pthread_self(void) {
   if (!own) *(void **)(&own) = dlsym(RTLD_NEXT, "pthread_self");
   return own();
 }
+
+/* Nobody cancels a thread here.  The C library would remember what one fiber
+ * has asked for when the next one asks. */
+int pthread_setcancelstate(int state, int *old_out) {
+  if (!lab_self())
+    LIBRARY(pthread_setcancelstate, (int, int *), (state, old_out));
+  if (old_out) *old_out = PTHREAD_CANCEL_ENABLE;
+  return 0;
+}
+
+int pthread_setcanceltype(int type, int *old_out) {
+  if (!lab_self())
+    LIBRARY(pthread_setcanceltype, (int, int *), (type, old_out));
+  if (old_out) *old_out = PTHREAD_CANCEL_DEFERRED;
+  return 0;
+}
