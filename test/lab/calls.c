@@ -3,6 +3,7 @@
  * Each tells the laboratory of itself, which may run others before it goes on,
  * and then makes the engine's own call.  A call that only touches the handle
  * itself has no place here: see renamed.h. */
+#include "fiber.h"
 #include "world.h"
 #include "zkembed.h"
 
@@ -15,13 +16,21 @@
     return lab_done(lab_real_##name arguments); \
   }
 
-/* One that may wait: the time until which it does. */
-#define WAITING(name, deadline, parameters, arguments) \
-  int lab_real_##name parameters;                      \
-  int name parameters {                                \
-    lab_call(#name, z, "");                            \
-    lab_wait_until(deadline);                          \
-    return lab_done(lab_real_##name arguments);        \
+/* One that may wait.  While it does, its caller's part of the stack, what it
+ * waits for and until when are all that matters; what the engine has on the
+ * stack follows from these. */
+#define WAITING(name, turn, deadline, parameters, arguments) \
+  int lab_real_##name parameters;                            \
+  int name parameters;                                       \
+  int marked_##name parameters;                              \
+  FIBER_MARKED(name, marked_##name);                         \
+  int marked_##name parameters {                             \
+    char *mark = fiber_mark;                                 \
+    lab_call(#name, z, "");                                  \
+    lab_wait was = lab_wait_begin(mark, turn, deadline);     \
+    int rc = lab_real_##name arguments;                      \
+    lab_wait_end(was);                                       \
+    return lab_done(rc);                                     \
   }
 
 static const char *first_path(const zke_op *ops, int count) {
@@ -98,10 +107,11 @@ CALL(zke_watches, "", (zke * z, zke_watch_list **list_out), (z, list_out))
 CALL(zke_waiters, "", (zke * z, zke_watch_list **list_out), (z, list_out))
 CALL(zke_overdue, "", (zke * z, int *overdue_out), (z, overdue_out))
 
-WAITING(zke_sleep, deadline_ms, (zke * z, int64_t deadline_ms),
+WAITING(zke_sleep, 0, deadline_ms, (zke * z, int64_t deadline_ms),
         (z, deadline_ms))
-WAITING(zke_wait, deadline_ms, (zke * z, int64_t deadline_ms), (z, deadline_ms))
-WAITING(zke_wait_turn, deadline_ms,
+WAITING(zke_wait, zke_turn(z), deadline_ms, (zke * z, int64_t deadline_ms),
+        (z, deadline_ms))
+WAITING(zke_wait_turn, turn, deadline_ms,
         (zke * z, int64_t turn, int64_t deadline_ms), (z, turn, deadline_ms))
 
 /* A handle that a process opens is a session on the one database. */

@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+char *fiber_mark;
+
 #if defined(__x86_64__)
 __asm__(
     ".text\n"

@@ -6,6 +6,38 @@
  * return; returns the stack pointer. */
 void *fiber_make(char *stack_end, void (*fn)(void));
 
+/* Define name() so that it calls target() with the same arguments, and
+ * fiber_mark tells where its caller's part of the stack ends: the registers that
+ * a call preserves lie there, and everything above.  What is below belongs to
+ * target(), and says nothing of the caller. */
+extern char *fiber_mark;
+#define FIBER_MARKED(name, target)        \
+  __asm__(                                \
+      ".text\n"                           \
+      ".globl " #name                     \
+      "\n"                                \
+      ".type " #name ",@function\n" #name \
+      ":\n"                               \
+      "  push %rbp\n"                     \
+      "  push %rbx\n"                     \
+      "  push %r12\n"                     \
+      "  push %r13\n"                     \
+      "  push %r14\n"                     \
+      "  push %r15\n"                     \
+      "  push $0\n"                       \
+      "  mov %rsp,fiber_mark(%rip)\n"     \
+      "  call " #target                   \
+      "\n"                                \
+      "  add $8,%rsp\n"                   \
+      "  pop %r15\n"                      \
+      "  pop %r14\n"                      \
+      "  pop %r13\n"                      \
+      "  pop %r12\n"                      \
+      "  pop %rbx\n"                      \
+      "  pop %rbp\n"                      \
+      "  ret\n"                           \
+      ".size " #name ",.-" #name "\n")
+
 /* Go on where `to` stopped; *from is where this stops. */
 void fiber_switch(void **from, void *to);
 

@@ -103,12 +103,18 @@ static int block_of(const survey *s, uint64_t word) {
 }
 
 /* A word that may be a pointer.  What points to a block that was freed is
- * like any other that does so: nobody may look there. */
+ * like any other that does so: nobody may look there.  The blocks of the
+ * laboratory's region are the store, the handles and struct world: these stay
+ * where they are, and what matters of them is asked for by name. */
 static void add_reference(survey *s, uint64_t word) {
   int block = block_of(s, word);
   if (block < 0) {
     bool dangles = arena_holds(word) && !arena_is_stack(word);
     add_word(s, dangles ? 1 : word);
+    return;
+  }
+  if (!s->marks && arena_region(s->blocks[block].from) == ARENA_WORLD) {
+    add_word(s, word);
     return;
   }
   if (!s->numbers[block]) {

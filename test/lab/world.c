@@ -46,6 +46,7 @@ enum life { LIFE_READY, LIFE_WAITS, LIFE_RETURNED, LIFE_DEAD, LIFE_BURIED };
 
 typedef struct process {
   void *sp;
+  char *mark; /* its own part of the stack is above: FIBER_MARKED() */
   enum life life;
   zke *z; /* its session, shared by its threads */
   int64_t session;
@@ -57,7 +58,7 @@ typedef struct process {
   const char *call; /* that it is about to make, or waits in */
   char path[64];
   zke *handle;   /* of that call */
-  int64_t until; /* ns: of its blocking call */
+  lab_wait wait; /* the innermost */
   /* waiting */
   int fd;          /* to be read from; -1 */
   const void *on;  /* a mutex or condition; NULL */
@@ -133,6 +134,7 @@ __attribute__((format(printf, 3, 4))) static void line_say(int lane, char kind,
 static void go_back(enum life life) {
   process *p = self();
   p->life = life;
+  p->mark = fiber_mark;
   fiber_switch(&p->sp, lab_running->main_sp);
 }
 
@@ -183,7 +185,10 @@ void zke_lab_note(const char *format, ...) {
   va_end(ap);
 }
 
-void zke_lab_yield(void) {
+void yield_marked(void);
+FIBER_MARKED(zke_lab_yield, yield_marked);
+
+void yield_marked(void) {
   if (!inside()) return;
   self()->call = "zke_lab_yield";
   self()->path[0] = '\0';
@@ -211,12 +216,14 @@ static void trace_add(const char *text, int number) {
   lab_running->trace = h;
 }
 
-void lab_call(const char *name, zke *z, const char *path) {
+void call_marked(const char *name, zke *z, const char *path);
+FIBER_MARKED(lab_call, call_marked);
+
+void call_marked(const char *name, zke *z, const char *path) {
   if (!inside()) return;
   process *p = self();
   p->call = name;
   p->handle = z;
-  p->until = INT64_MAX;
   p->begun = true;
   snprintf(p->path, sizeof p->path, "%s", path ? path : "(NULL)");
   lab_running->calls++;
@@ -235,10 +242,18 @@ int lab_done(int rc) {
   return rc;
 }
 
-void lab_wait_until(int64_t deadline_ms) {
-  if (!inside()) return;
-  self()->until =
+lab_wait lab_wait_begin(char *mark, int64_t turn, int64_t deadline_ms) {
+  lab_wait was = {NULL, 0, INT64_MAX};
+  if (!inside()) return was;
+  was = self()->wait;
+  int64_t until =
       deadline_ms >= INT64_MAX / 1000000 ? INT64_MAX : deadline_ms * 1000000;
+  self()->wait = (lab_wait){mark, turn, until};
+  return was;
+}
+
+void lab_wait_end(lab_wait was) {
+  if (inside()) self()->wait = was;
 }
 
 zke *lab_store(void) { return inside() ? W->observer : NULL; }
@@ -349,7 +364,10 @@ static void wake(process *p) {
 
 int lab_self(void) { return inside() ? W->current + 1 : 0; }
 
-bool lab_wait_on(const void *what, int64_t due, const char *name) {
+bool wait_on_marked(const void *what, int64_t due, const char *name);
+FIBER_MARKED(lab_wait_on, wait_on_marked);
+
+bool wait_on_marked(const void *what, int64_t due, const char *name) {
   self()->call = name;
   self()->path[0] = '\0';
   wait_for(-1, what, due, false);
@@ -410,17 +428,23 @@ static int64_t os_read(void *context, int fd, void *at, size_t size) {
 
 /* The handle's ticks are left out of the time-out: they are there to mend what
  * is not to happen here. */
-static int os_poll(void *context, struct pollfd *fds, unsigned count,
-                   int timeout_ms) {
+int os_poll(void *context, struct pollfd *fds, unsigned count, int timeout_ms);
+int poll_marked(void *context, struct pollfd *fds, unsigned count,
+                int timeout_ms);
+FIBER_MARKED(os_poll, poll_marked);
+
+int poll_marked(void *context, struct pollfd *fds, unsigned count,
+                int timeout_ms) {
   (void)context;
   (void)count;
   if (*os_bytes(fds[0].fd)) return 1;
   if (timeout_ms == 0 || !inside()) return 0;
   process *p = self();
   int64_t alarm = engine_alarm(p->handle);
-  bool sleeps = alarm < p->until;
+  bool sleeps = alarm < p->wait.until;
   wait_count_vain(p);
-  wait_for(fds[0].fd, NULL, sleeps ? alarm : p->until, sleeps);
+  if (p->wait.mark) fiber_mark = p->wait.mark;
+  wait_for(fds[0].fd, NULL, sleeps ? alarm : p->wait.until, sleeps);
   return *os_bytes(fds[0].fd) != 0;
 }
 
@@ -456,7 +480,11 @@ static int os_name(void *context, char *at, size_t size) {
   return 0;
 }
 
-static void os_sleep(void *context, int64_t ns) {
+void os_sleep(void *context, int64_t ns);
+void sleep_marked(void *context, int64_t ns);
+FIBER_MARKED(os_sleep, sleep_marked);
+
+void sleep_marked(void *context, int64_t ns) {
   (void)context;
   if (!inside()) {
     W->now += ns;
@@ -595,7 +623,7 @@ static int process_open(zke_lab *lab, int i) {
   process *p = &W->p[i];
   int leader = lab->processes[i].leader;
   p->fd = -1;
-  p->until = INT64_MAX;
+  p->wait.until = INT64_MAX;
   p->thread = malloc(thread_bytes());
   if (!p->thread) return ZKE_NOMEM;
   memcpy(p->thread, __start_lab_thread, thread_bytes());
@@ -610,6 +638,7 @@ static int process_open(zke_lab *lab, int i) {
     p->session = zke_session_id(p->z);
   }
   p->sp = fiber_make(arena_stack(i), process_main);
+  p->mark = p->sp;
   return ZKE_OK;
 }
 
@@ -935,7 +964,7 @@ int world_lanes(world_lane out[ZKE_LAB_MOST]) {
   for (int i = 0; i < W->n; i++) {
     const process *p = &W->p[i];
     out[i] = (world_lane){.lives = is_alive(p),
-                          .from = p->sp,
+                          .from = p->mark,
                           .to = arena_stack(i),
                           .thread = p->thread,
                           .thread_size = thread_bytes(),
@@ -952,7 +981,7 @@ size_t world_words(uint64_t *out, size_t most) {
   out[n++] = (uint64_t)W->crashes | (uint64_t)W->expiries << 8 |
              (uint64_t)W->losses << 16 | (uint64_t)W->pauses << 24 |
              (uint64_t)W->hurt << 32;
-  for (int i = 0; i < W->n && n + 8 < most; i++) {
+  for (int i = 0; i < W->n && n + 9 < most; i++) {
     const process *p = &W->p[i];
     out[n++] = (uint64_t)p->life | (uint64_t)p->expired << 8 |
                (uint64_t)p->begun << 9 | (uint64_t)p->woken << 10 |
@@ -960,7 +989,8 @@ size_t world_words(uint64_t *out, size_t most) {
     out[n++] = (uint64_t)p->vain << 32 | p->drawn;
     if (!is_alive(p)) continue;
     out[n++] = (uint64_t)p->due;
-    out[n++] = (uint64_t)p->until;
+    out[n++] = (uint64_t)p->wait.until;
+    out[n++] = (uint64_t)p->wait.turn;
     out[n++] = (uint64_t)(int64_t)p->fd;
     out[n++] = (uint64_t)(uintptr_t)p->on;
     out[n++] = (uint64_t)(uintptr_t)p->call;

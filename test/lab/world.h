@@ -7,8 +7,16 @@
 /* ---- for calls.c: what a process tells of itself ---- */
 void lab_call(const char *name, zke *z, const char *path); /* before it */
 int lab_done(int rc);                                      /* after it */
-void lab_wait_until(int64_t deadline_ms);
 int lab_opened(int rc, zke **z);
+/* A call that may wait: what the one around it was is kept meanwhile, as a
+ * callback may wait as well. */
+typedef struct lab_wait {
+  char *mark;    /* where its caller's part of the stack ends; NULL: no wait */
+  int64_t turn;  /* of the handle, when it began */
+  int64_t until; /* ns */
+} lab_wait;
+lab_wait lab_wait_begin(char *mark, int64_t turn, int64_t deadline_ms);
+void lab_wait_end(lab_wait was);
 zke *lab_store(void); /* inside a process: a session that stays; else NULL */
 
 /* ---- for threads.c ---- */
