@@ -116,7 +116,8 @@ RECIPE_ARCHIVE = $(if $(RECIPE_SOURCES),$(BUILD)/libzkembed-recipes.a)
 RECIPE_SHARED = \
   $(if $(RECIPE_SOURCES),$(BUILD)/libzkembed-recipes.so.$(VERSION))
 CONFIGS = $(BUILD)/zkembed.pc \
-  $(if $(RECIPE_SOURCES),$(BUILD)/zkembed-recipes.pc)
+  $(if $(RECIPE_SOURCES),$(BUILD)/zkembed-recipes.pc) \
+  $(if $(LAB),$(BUILD)/zkembed-lab.pc)
 # The command reads JSON by jansson, and edits lines by libedit where it is.
 COMMAND_SOURCES := $(wildcard shell/*.c)
 COMMAND = $(BUILD)/zke
@@ -145,13 +146,13 @@ WHITE_TESTS := $(patsubst test_%.c,%,$(notdir $(shell \
   grep -l '^.include "zkembed\.c"' /dev/null $(TEST_SOURCES))))
 WORKER = $(BUILD)/test/worker
 
-export BUILD CC LIBS MAKE RECIPE_PARTS SAN SQLITE_CFLAGS
+export BUILD CC LAB LAB_LIBS LIBS MAKE RECIPE_PARTS SAN SQLITE_CFLAGS
 
 # ---- libraries -------------------------------------------------------------
 
 .PHONY: all
 all: $(ARCHIVE) $(SHARED) $(RECIPE_ARCHIVE) $(RECIPE_SHARED) $(CONFIGS) \
-  $(COMMAND)
+  $(COMMAND) $(LAB_ARCHIVE)
 
 .DELETE_ON_ERROR:
 .SUFFIXES:
@@ -195,6 +196,14 @@ $(BUILD)/zkembed-recipes.pc: | $(BUILD)
 	  'Name: zkembed-recipes' 'Description: Recipes over zkembed' \
 	  'Version: $(VERSION)' 'Requires: zkembed' \
 	  'Libs: -L$${libdir} -lzkembed-recipes' 'Libs.private: -lpthread' >$@
+
+# The laboratory has engine and recipes in it.
+$(BUILD)/zkembed-lab.pc: | $(BUILD)
+	@printf '%s\n' 'prefix=$(PREFIX)' 'includedir=$(INCLUDEDIR)' \
+	  'libdir=$(LIBDIR)' '' 'Name: zkembed-lab' \
+	  'Description: Recipe code run in every order, with deaths' \
+	  'Version: $(VERSION)' 'Cflags: -I$${includedir}' \
+	  'Libs: -L$${libdir} -lzkembed-lab $(strip $(LAB_LIBS))' >$@
 
 # ---- recipes and the command, once they have sources -----------------------
 
@@ -240,6 +249,10 @@ ifneq ($(RECIPE_HEADERS),)
 	$(INSTALL) -d $(DESTDIR)$(INCLUDEDIR)/zkembed
 	$(INSTALL) -m 644 $(RECIPE_HEADERS) $(DESTDIR)$(INCLUDEDIR)/zkembed
 endif
+ifneq ($(LAB),)
+	$(INSTALL) -m 644 test/lab/zkembed-lab.h $(DESTDIR)$(INCLUDEDIR)
+	$(INSTALL) -m 644 $(LAB_ARCHIVE) $(DESTDIR)$(LIBDIR)
+endif
 ifneq ($(COMMAND),)
 	$(INSTALL) -d $(DESTDIR)$(BINDIR)
 	$(INSTALL) -m 755 $(COMMAND) $(DESTDIR)$(BINDIR)
@@ -260,6 +273,8 @@ INSTALLED = $(INCLUDEDIR)/zkembed.h \
   $(RECIPE_HEADERS:recipes/%=$(INCLUDEDIR)/zkembed/%) \
   $(addprefix $(LIBDIR)/,$(LINKS) $(CONFIGS:$(BUILD)/%=pkgconfig/%) \
     $(notdir $(ARCHIVE) $(SHARED) $(RECIPE_ARCHIVE) $(RECIPE_SHARED))) \
+  $(if $(LAB),$(INCLUDEDIR)/zkembed-lab.h \
+    $(LIBDIR)/$(notdir $(LAB_ARCHIVE))) \
   $(COMMAND:$(BUILD)/%=$(BINDIR)/%) \
   $(if $(COMMAND),$(COMPLETIONDIR)/zke $(DOCDIR)/coprocess.md) \
   $(MAN1:doc/%=$(MANDIR)/man1/%) $(MAN3:doc/%=$(MANDIR)/man3/%)
@@ -406,7 +421,7 @@ LAB_ZEROS = $(shell $(CC) -ftrivial-auto-var-init=zero -x c -c /dev/null \
   -o /dev/null 2>/dev/null && echo -ftrivial-auto-var-init=zero)
 LAB_HEADERS := $(wildcard test/lab/*.h) zkembed.h $(RECIPE_HEADERS)
 OBJCOPY = objcopy
-LAB_LIBS = $(if $(SQLITE),,-l:libsqlite3.a) -lm -ldl -lpthread
+LAB_LIBS = $(or $(SQLITE_OBJECT),-l:libsqlite3.a) -lm -ldl -lpthread
 
 $(patsubst test/lab/%.c,$(BUILD)/lab/%.o,$(LAB_SOURCES)): \
   $(BUILD)/lab/%.o: test/lab/%.c zkembed.c $(LAB_HEADERS) \
@@ -429,7 +444,7 @@ $(LAB_ARCHIVE): $(patsubst test/lab/%.c,$(BUILD)/lab/%.o,$(LAB_SOURCES)) \
 
 LAB_PROGRAMS = $(LAB_TESTS:%=$(BUILD)/test/test_%)
 $(LAB_PROGRAMS): private RECIPE_ARCHIVE =
-$(LAB_PROGRAMS): private OBJECTS = $(LAB_ARCHIVE) $(SQLITE_OBJECT)
+$(LAB_PROGRAMS): private OBJECTS = $(LAB_ARCHIVE)
 $(LAB_PROGRAMS): private LIBS = $(LAB_LIBS)
 $(LAB_PROGRAMS): $(LAB_ARCHIVE)
 

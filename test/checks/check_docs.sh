@@ -21,6 +21,9 @@
 # - A block with a line from the first column to " {" that is no statement, or
 #   with "static " there, defines functions: it is compiled as it stands, after
 #   the prelude below.
+# - A program that includes zkembed-lab.h is linked with the laboratory, where
+#   that can be built, and the finding that it prints, or none, is what
+#   doc/laboratory.md says.
 # - Any other block is the inside of a function that has `zke *z; int rc;`.
 . test/report.sh
 
@@ -160,6 +163,23 @@ runs_with_recipes() {
       "$built/libzkembed.a" $LIBS && timeout 60 ./a.out </dev/null)
 }
 
+# in_laboratory BLOCK: what it finds stands in the document; a program that is
+# not said to find anything ends well
+in_laboratory() {
+  room=${1%.c} status=0
+  mkdir "$room" && cp "$1" "$room/app.c" &&
+    $CC -std=c11 -I. -Itest/lab -o "$room/app" "$room/app.c" \
+      "$built/libzkembed-lab.a" $LAB_LIBS || return 1
+  "$room/app" >"$room/out" || status=$?
+  cat "$room/out"
+  sed -n 's/^# \(.* waits .*\)/\1/p' "$room/out" >"$room/why"
+  case $status in
+    0) grep -q 'recipes/' "$1" ;;
+    1) [ -s "$room/why" ] && grep -qFf "$room/why" doc/laboratory.md ;;
+    *) return 1 ;;
+  esac
+}
+
 # needs RECIPE: what doc/recipes.md says that it needs, itself among it
 needs() {
   awk -F'|' -v recipe="$1" '
@@ -236,6 +256,11 @@ for block in "$blocks"/*.c; do
   name=$(basename "$block" .c)
   if grep -q 'int main(' "$block"; then
     run=runs
+    if grep -q 'zkembed-lab\.h' "$block"; then
+      [ -z "$LAB" ] || expect "$name does in the laboratory what is said" \
+        in_laboratory "$block"
+      continue
+    fi
     if grep -q '^#include "recipes/' "$block"; then run=runs_with_recipes; fi
     expect "$name has no warning" warning_free "$block"
     expect "$name builds and runs" $run "$block"

@@ -88,6 +88,13 @@ expect "it asks for the recipes by their soname" needs recipe \
   libzkembed-recipes
 expect "and with the static ones" static recipe zkembed-recipes \
   "$libs/libzkembed-recipes.a" "$libs/libzkembed.a"
+if [ -n "$LAB" ]; then
+  awk '/^```c$/ { inside = 1; next } /^```/ { inside = 0 } inside' \
+    doc/laboratory.md | awk '/zkembed-lab\.h/ { n++ } n == 2' |
+    sed 's|recipes/lock|zkembed/lock|' >"$root/lab.c"
+  expect "a program with the laboratory" static lab zkembed-lab \
+    "$libs/libzkembed-lab.a"
+fi
 expect "the manual pages are there" manuals
 expect "so are the command's document and completion" command_files
 expect "make uninstall" make_to_root uninstall

@@ -7,9 +7,9 @@
 void *fiber_make(char *stack_end, void (*fn)(void));
 
 /* Define name() so that it calls target() with the same arguments, and
- * fiber_mark tells where its caller's part of the stack ends: the registers that
- * a call preserves lie there, and everything above.  What is below belongs to
- * target(), and says nothing of the caller. */
+ * fiber_mark tells where its caller's part of the stack ends: the registers
+ * that a call preserves lie there, and everything above.  What is below belongs
+ * to target(), and says nothing of the caller. */
 extern char *fiber_mark;
 #define FIBER_MARKED(name, target)        \
   __asm__(                                \

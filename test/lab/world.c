@@ -714,12 +714,13 @@ static void check_progress(const zke_lab *lab, int64_t due) {
   }
   if (waiting < 0 || excused) return;
   const process *p = &W->p[waiting];
+  const char *space = *p->path ? " " : "";
   if (due == INT64_MAX)
-    fail("%s waits for ever in %s %s, and nobody can wake it", name_of(waiting),
-         p->call, p->path);
+    fail("%s waits for ever in %s%s%s, and nobody can wake it",
+         name_of(waiting), p->call, space, p->path);
   else if (!lab->options.timeouts)
-    fail("%s waits for its deadline in %s %s, and nobody can wake it before",
-         name_of(waiting), p->call, p->path);
+    fail("%s waits for its deadline in %s%s%s, and nobody can wake it before",
+         name_of(waiting), p->call, space, p->path);
 }
 
 /* The faults that may come now. */
