@@ -95,8 +95,10 @@ static struct {
  * The end: what brings it
  * --------------------------------------------------------------------- */
 
-/* A death signal (PR_SET_PDEATHSIG) would come with the end of the parent's
- * thread, not of the parent. */
+/* Note whose child we are, and get a descriptor that tells of its end.  False
+ * where the parent has ended meanwhile.  A death signal (PR_SET_PDEATHSIG)
+ * would not do: it comes with the end of the thread that started us, not of the
+ * process. */
 static bool parent_watch(void) {
   co.parent = getppid();
   co.parent_fd = (int)syscall(SYS_pidfd_open, co.parent, 0u);
@@ -104,12 +106,17 @@ static bool parent_watch(void) {
   return getppid() == co.parent;
 }
 
+/* How long a poll() may sleep: for ever where parent_fd tells, else until the
+ * next look at our parent's id. */
 static int parent_timeout(void) { return co.parent_fd < 0 ? PARENT_MS : -1; }
 
+/* Has the process that started us ended?  Its orphans get another parent. */
 static bool parent_gone(void) { return getppid() != co.parent; }
 
-/* What the keyboard sends goes to the parent as well, and it decides: we end
- * with it.  Runs on the signals' thread. */
+/* Called on the signals' thread: is the signal to be ignored? ^C and ^\ go to
+ * the whole foreground group, so the program that started us has them too.  It
+ * decides what they mean, and we end with it.  A person who types requests at a
+ * terminal has no such program, so there they end us. */
 static bool from_keyboard(void *person, const siginfo_t *info) {
   return !person && info->si_code == SI_KERNEL &&
          (info->si_signo == SIGINT || info->si_signo == SIGQUIT);
@@ -119,8 +126,10 @@ static bool from_keyboard(void *person, const siginfo_t *info) {
  * Writing
  * --------------------------------------------------------------------- */
 
-/* Until there is room, out_m held: false where nobody is waited for any more.
- * *until: when that is, once the end has come. */
+/* Wait until the output can be written; out_m is held.  False where the reader
+ * is waited for no longer.  Until the end comes it has all the time it wants;
+ * then FAREWELL_MS, of which *until keeps when they are over, from one write to
+ * the next. */
 static bool out_wait(int64_t *until) {
   for (;;) {
     int64_t left = *until ? *until - monotonic_ms() : 0;
@@ -137,14 +146,17 @@ static bool out_wait(int64_t *until) {
   }
 }
 
-/* Nobody will hear any more.  out_m is held. */
+/* Write nothing any more, and bring the end, for this reason (an errno, or 0).
+ * out_m is held.  The first reason stays. */
 static void out_break(int reason) {
   if (!co.out_broken) co.out_errno = reason;
   co.out_broken = true;
   cancel_by_fd(&co.stop_fd);
 }
 
-/* A pipe with room has it for PIPE_BUF bytes: such a write does not block. */
+/* Write all of it, as one piece among those of other threads.  Each write() is
+ * of PIPE_BUF bytes at most: where poll() finds room in a pipe, there is that
+ * much, so that the write does not block and the end is noticed. */
 static void out_write(const char *text, size_t len) {
   int64_t until = 0;
   pthread_mutex_lock(&co.out_m);
@@ -170,8 +182,9 @@ static void out_end(int reason) {
   pthread_mutex_unlock(&co.out_m);
 }
 
-/* Takes the reference.  An answer that cannot be made would be waited for: the
- * end of the output is what tells then. */
+/* Write an object as one line, and drop the reference to it.  NULL means that
+ * there was no memory to make it.  Then the output ends: a client would wait
+ * for ever for an answer that is left out. */
 static void out_line(json_t *object) {
   char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
   size_t len = text ? strlen(text) : 0;
@@ -197,7 +210,8 @@ static json_t *json_message(const char *sentence) {
   return j;
 }
 
-/* id: NULL for null */
+/* Answer a request. id is NULL where none could be read, rows NULL for none;
+ * code and sentence are NULL where all went well. */
 static void out_answer(json_t *id, int status, json_t *rows, const char *code,
                        const char *sentence) {
   json_t *answer = json_pack("{s:O?,s:i,s:o}", "id", id, "status", status,
@@ -211,7 +225,8 @@ static void out_answer(json_t *id, int status, json_t *rows, const char *code,
   out_line(answer);
 }
 
-/* A row between the answers: shell.event.  Takes the reference. */
+/* What shell.event is in a coprocess: write a row that comes before the
+ * request's answer.  Takes the reference. */
 static int co_event(call *c, json_t *row) {
   json_t *event =
       json_pack("{s:o,s:o}", "id", json_deep_copy(c->id), "event", row);
@@ -224,14 +239,11 @@ static int co_event(call *c, json_t *row) {
  * A line into a request
  * --------------------------------------------------------------------- */
 
-/* Answers a line that is no request: with its number, and with an id as far as
- * it has one. */
-/* A line that is no request. */
-static void refuse(json_t *id, long line, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-/* Answer a line that is no request. The id is NULL where the line had none that
- * could be read; it is taken over. */
-static void refuse(json_t *id, long line, const char *format, ...) {
+/* Answer a line that is no request, with its number in the sentence.  id is
+ * NULL where none could be read, and stays the caller's. */
+__attribute__((format(printf, 3, 4))) static void refuse(json_t *id, long line,
+                                                         const char *format,
+                                                         ...) {
   char what[512], sentence[640];
   va_list arguments;
   va_start(arguments, format);
@@ -241,7 +253,7 @@ static void refuse(json_t *id, long line, const char *format, ...) {
   out_answer(id, STATUS_DATA, NULL, "REQUEST", sentence);
 }
 
-/* The request and all that its call has made. */
+/* Free a request and all that its call has made; NULL is fine. */
 static void request_free(request *r) {
   if (!r) return;
   run_call_free(&r->c);
@@ -251,7 +263,8 @@ static void request_free(request *r) {
   free(r);
 }
 
-/* With as many digits as tell it from its neighbours, but no more. */
+/* A number as a word: an integer as it is, another one with as many digits as
+ * tell it from its neighbours, and no more. */
 static json_t *number_text(const json_t *number) {
   char text[64];
   double value = json_real_value(number);
@@ -264,7 +277,8 @@ static json_t *number_text(const json_t *number) {
   return json_string(text);
 }
 
-/* {"base64": "…"} or {"text": "…"}: a word that is no option. */
+/* The bytes that {"base64": "..."} or {"text": "..."} stands for, as a JSON
+ * string with a reference for the caller; NULL for any other object. */
 static json_t *literal_bytes(const json_t *object) {
   const json_t *text = json_object_get(object, "base64");
   json_t *plain = json_object_get(object, "text");
@@ -281,16 +295,19 @@ static json_t *literal_bytes(const json_t *object) {
   return j;
 }
 
-/* A word of "run" as a string, with a reference more; NULL for what is none. */
+/* A word of "run" as a string, with a reference for the caller.  What is
+ * neither a string, a number nor bytes comes back as it is, and its caller
+ * refuses it. */
 static json_t *word_text(json_t *given) {
   if (json_is_object(given)) return literal_bytes(given);
   if (json_is_number(given)) return number_text(given);
   return json_incref(given);
 }
 
-/* The words of "run" become strings, of bytes whatever they are, and stay
- * where they are.  One that came as an object is data or a name, and is never
- * taken for an option. */
+/* Make the words of a request from "run".  The strings stay in the JSON object,
+ * which the request owns, and the words point to them.  A word that came as an
+ * object is data or a name: it is marked as literal, so that one which begins
+ * with "-" is not taken for an option.  Returns NULL, or what is wrong. */
 static const char *request_words(request *r) {
   json_t *run = json_object_get(r->object, "run");
   size_t count = json_array_size(run);
@@ -315,11 +332,13 @@ static const char *request_words(request *r) {
   return NULL;
 }
 
+/* May the value be a request's id? */
 static bool is_id(const json_t *j) {
   return json_is_string(j) || json_is_number(j) || json_is_boolean(j);
 }
 
-/* What is the same gives the same number, by FNV-1a; never 0. */
+/* The actor that a JSON value names: equal values give equal numbers, by
+ * FNV-1a, and never 0, which is nobody. */
 static uint64_t actor_hash(const json_t *actor) {
   uint64_t hash = UINT64_C(0xcbf29ce484222325);
   char *text = json_dumps(actor, JSON_ENCODE_ANY);
@@ -329,7 +348,9 @@ static uint64_t actor_hash(const json_t *actor) {
   return hash ? hash : 1;
 }
 
-/* Each request by itself, unless it is told who is behind it. */
+/* Set the actor that locks are asked for.  Requests with the same "actor" are
+ * one to the recipes, so that one does not wait for the other; a request
+ * without it is an actor of its own.  Returns NULL, or what is wrong. */
 static const char *request_actor(request *r) {
   const json_t *actor = json_object_get(r->object, "actor");
   if (actor && !json_is_string(actor) && !json_is_number(actor))
@@ -339,7 +360,8 @@ static const char *request_actor(request *r) {
   return NULL;
 }
 
-/* Is the object a request?  NULL, or a sentence. */
+/* Has the object the members of a request, and no others?  A misspelt one is
+ * refused rather than ignored.  Returns NULL, or what is wrong. */
 static const char *request_members(const json_t *object) {
   static const char *const names[] = {"id", "run", "actor"};
   size_t known = 0;
@@ -354,7 +376,8 @@ static const char *request_members(const json_t *object) {
   return NULL;
 }
 
-/* Takes over the object, but where it is NULL, with what is wrong. */
+/* Make a request of an object.  On success the request owns the object; on
+ * failure the caller does still, *wrong_out says why, and NULL is returned. */
 static request *request_new(json_t *object, const char **wrong_out) {
   const char *wrong = request_members(object);
   request *r = wrong ? NULL : calloc(1, sizeof *r);
@@ -379,7 +402,7 @@ static request *request_new(json_t *object, const char **wrong_out) {
  * The keeper
  * --------------------------------------------------------------------- */
 
-/* Asked by the keeper after each wake-up. */
+/* Is the program to end?  The keeper asks after each wake-up. */
 static bool keeper_ends(void) {
   pthread_mutex_lock(&co.m);
   bool ending = co.ending;
@@ -393,8 +416,10 @@ static void keeper_tell(void) {
   while ((event = held_lost(co.sh)) != NULL) out_line(event);
 }
 
-/* It dispatches, so that the session's locks hear what befalls them; zke_wake()
- * ends it, once co.ending is set. */
+/* The keeper's thread.  It dispatches, so that the session's locks hear what
+ * becomes of them while no request is in zkembed. zke_wake() ends its sleep
+ * once co.ending is set.  The turn is taken before it looks, so that a loss
+ * between the look and the sleep ends the sleep at once. */
 static void *keeper_run(void *z) {
   for (int rc = ZKE_OK; rc == ZKE_OK;) {
     int64_t turn = zke_turn(z);
@@ -406,7 +431,8 @@ static void *keeper_run(void *z) {
   return NULL;
 }
 
-/* The mutex is held; z is open. */
+/* Start the keeper, once there is a session.  co.m is held.  Where no thread
+ * can be had, the next request tries again. */
 static void keeper_begin(zke *z) {
   if (co.keeping || co.ending) return;
   co.keeping = pthread_create(&co.keeper, NULL, keeper_run, z) == 0;
@@ -416,7 +442,8 @@ static void keeper_begin(zke *z) {
  * Workers
  * --------------------------------------------------------------------- */
 
-/* The mutex is held. */
+/* The request of this id that has not been answered; NULL: none.  co.m is held.
+ */
 static request *request_find(const json_t *id) {
   request *r = co.all;
   while (r && !json_equal(r->c.id, id)) r = r->next;
@@ -430,7 +457,8 @@ static void request_remove(request *r) {
   *at = r->next;
 }
 
-/* The mutex is held: so for all of a pool's functions. */
+/* Put a request at the end of a line, and wake a worker.  co.m is held here and
+ * in all of a pool's functions. */
 static void pool_add(pool *p, request *r) {
   if (!p->first) p->turn_ms = monotonic_ms();
   *p->end = r;
@@ -440,7 +468,8 @@ static void pool_add(pool *p, request *r) {
   pthread_cond_signal(&p->work);
 }
 
-/* Takes a request out of a line; false where it does not stand in it. */
+/* Take a request out of a line.  False where it is not there: a worker has it.
+ */
 static bool pool_drop(pool *p, request *r) {
   request **at = &p->first;
   while (*at && *at != r) at = &(*at)->queued;
@@ -453,20 +482,21 @@ static bool pool_drop(pool *p, request *r) {
   return true;
 }
 
-/* Answers a request that nobody else has any more, and frees it. */
+/* Answer and free a request that is in no list any more. */
 static void request_answer(request *r, int status) {
   out_answer(json_object_get(r->object, "id"), status, r->c.rows,
              status ? r->c.code : NULL, r->c.sentence);
   request_free(r);
 }
 
-/* Has the end come, by another cause than the end of input? */
+/* Has the end come by a signal, by the parent's end or by the reader's?  Not by
+ * the end of input: then requests in line still begin. */
 static bool request_is_late(void) {
   struct pollfd stop = {co.stop_fd, POLLIN, 0};
   return poll(&stop, 1, 0) > 0 || parent_gone();
 }
 
-/* For a request that has not begun, and never will. */
+/* Fail a request that will never begin; returns its status. */
 static int request_fail(request *r) {
   int signal = atomic_load(&co.whole.signal);
   if (signal)
@@ -476,8 +506,8 @@ static int request_fail(request *r) {
   return fail(&r->c, STATUS_CONFLICT, "CANCELLED", "cancelled before its turn");
 }
 
-/* Runs the request as the actor that is behind it, so that locks see one actor;
- * its status. */
+/* Run a request under its actor, and return its status.  The thread's former
+ * actor comes back, since workers serve requests of several. */
 static int request_do(request *r) {
   if (request_is_late()) return request_fail(r);
   uint64_t before = zke_line_act_as(r->actor);
@@ -486,7 +516,8 @@ static int request_do(request *r) {
   return status;
 }
 
-/* Whoever reads the answer may use the id again at once. */
+/* Run a request and answer it.  It leaves the list before the answer is
+ * written: whoever has read the answer may use the id again at once. */
 static void request_run(request *r) {
   int status = request_do(r);
   pthread_mutex_lock(&co.m);
@@ -496,7 +527,9 @@ static void request_run(request *r) {
   request_answer(r, status);
 }
 
-/* A worker leaves at the end, and when there are many others without work. */
+/* A worker's thread: takes requests from its line until the end.  It leaves
+ * also where more than WORKERS_SOON wait for work, so that a burst of requests
+ * does not keep its threads for good. */
 static void *worker_run(void *pool_) {
   pool *p = pool_;
   pthread_mutex_lock(&co.m);
@@ -519,7 +552,7 @@ static void *worker_run(void *pool_) {
   return NULL;
 }
 
-/* 0, or why there is none. */
+/* Make one more worker.  Returns 0, or an errno.  co.m is held. */
 static int worker_begin(pool *p) {
   pthread_t thread;
   pthread_attr_t attr;
@@ -531,14 +564,17 @@ static int worker_begin(pool *p) {
   return reason;
 }
 
-/* Is the line full, and has it stood still for long? */
+/* Is the line full, and has no request's turn come for STUCK_MS? Then reading
+ * on helps nobody: further requests that may wait are refused, so that a
+ * request that would end their waiting can be read. */
 static bool pool_is_stuck(const pool *p) {
   return p->bytes >= QUEUE_MOST && monotonic_ms() - p->turn_ms >= STUCK_MS;
 }
 
-/* More workers where no request's turn has come for a while: those that are
- * there wait.  Not while answers are not taken: then all of them wait for the
- * reader, and each further one would have one more answer to keep. */
+/* Make more workers where requests are in line and no turn has come for
+ * LOOK_MS: all workers wait then.  Not while the reader takes no answers.  Then
+ * they wait for it, and each further worker would only have one more answer to
+ * keep. */
 static void pool_grow(pool *p) {
   struct pollfd out = {co.out, POLLOUT, 0};
   if (!p->first || p->workers == WORKERS_MOST) return;
@@ -553,14 +589,15 @@ static void pool_grow(pool *p) {
  * Requests, as they are read
  * --------------------------------------------------------------------- */
 
-/* Has the command this option? */
+/* Has the command an option of this long name? */
 static bool command_has(const command *m, const char *name) {
   const option *o = m->options;
   while (o && o->letter && (!o->name || strcmp(o->name, name) != 0)) o++;
   return o && o->letter;
 }
 
-/* The command that the words name, with its verb; NULL: none. */
+/* The command that the words name, and for one with verbs the verb's; NULL:
+ * there is none, which run_words() will say. */
 static const command *words_command(const words *w) {
   const command *m = command_find(co.sh, &w->data[0]);
   char name[64];
@@ -570,8 +607,10 @@ static const command *words_command(const words *w) {
   return command_find(co.sh, &(word){name, strlen(name), false});
 }
 
-/* May the request wait for another party: a process that holds or brings
- * something, or the writer of a file that may be a FIFO? */
+/* May the request wait for another party: a process that holds or is to bring
+ * something, or the writer of a FIFO? It decides from the words alone, and says
+ * yes too often rather than too seldom: a request that waits among the quick
+ * ones would keep others from their turn. */
 static bool request_may_wait(const request *r) {
   const command *m = words_command(r->w);
   if (!m) return false;
@@ -585,8 +624,9 @@ static bool request_may_wait(const request *r) {
   return false;
 }
 
-/* The mutex is held.  Puts a request into line; 0, or its status where there is
- * no room, or no thread at all. */
+/* Put a request into a line, with a worker more where none is idle.  Returns 0,
+ * or its status where the line is full and stands still, or no thread is to be
+ * had at all.  co.m is held. */
 static int request_queue(pool *p, request *r) {
   if (p == &co.waiting && pool_is_stuck(p))
     return fail(&r->c, STATUS_CONFLICT, "LIMIT",
@@ -604,7 +644,7 @@ static int request_queue(pool *p, request *r) {
   return 0;
 }
 
-/* Puts a request into the line that fits it, or answers why not. */
+/* Put a request into the line that fits it, or answer why not. */
 static void request_start(request *r) {
   pool *p = request_may_wait(r) ? &co.waiting : &co.quick;
   pthread_mutex_lock(&co.m);
@@ -613,7 +653,8 @@ static void request_start(request *r) {
   if (status) request_answer(r, status);
 }
 
-/* A request in line is answered at once, and never begins. */
+/* Cancel the request of this id, if there is one.  In line it is answered at
+ * once and never begins; one that runs is told, and answers by itself. */
 static void request_cancel(const json_t *id) {
   pthread_mutex_lock(&co.m);
   request *r = request_find(id);
@@ -634,15 +675,17 @@ static bool request_runs(const json_t *id) {
   return runs;
 }
 
-/* A cancel has no other member, so that a request that merely mentions the word
- * is run. */
+/* Is the line a cancel?  It has one member only, so that a request in which the
+ * word merely occurs is run. */
 static bool is_cancel(const json_t *object) {
   return json_object_size(object) == 1 &&
          is_id(json_object_get(object, "cancel"));
 }
 
-/* Takes the reference: what a worker has nobody else looks at, since jansson
- * counts references but does not synchronise. */
+/* Do what a line's object asks for: start a request, cancel one, or answer what
+ * is wrong.  Takes the reference.  Once a worker has the request nobody else
+ * may look at the object, since jansson's reference counts are not
+ * synchronised: so the id is compared and refused before that. */
 static void object_take(json_t *object, size_t len, long line) {
   json_t *id = json_object_get(object, "id");
   const char *wrong = NULL;
@@ -661,8 +704,7 @@ static void object_take(json_t *object, size_t len, long line) {
   }
 }
 
-/* A line of input: a request, a cancel, or an answer that says what is wrong
- * with it. */
+/* Do what a line of input asks for, or answer what is wrong with it. */
 static void line_take(const char *text, size_t len, long line) {
   json_error_t error;
   json_t *object =
@@ -690,8 +732,8 @@ typedef struct input {
   bool skipping; /* it is too long, and has been refused */
 } input;
 
-/* Takes the whole lines from the first new byte on; the rest moves to the
- * front. */
+/* Take the whole lines, and move what is left to the front.  No line ends
+ * before the byte `fresh`, up to which the input was looked at before. */
 static void input_lines(input *in, size_t fresh) {
   size_t begin = 0;
   for (char *end; fresh < in->len; fresh = begin) {
@@ -707,7 +749,8 @@ static void input_lines(input *in, size_t fresh) {
   if (begin) memmove(in->data, in->data + begin, in->len);
 }
 
-/* Room for more; a line that is too long is forgotten. */
+/* Make room for more input; false without memory.  A line that has become
+ * longer than LINE_MOST is refused once and then read over up to its end. */
 static bool input_room(input *in) {
   if (in->len < in->room) return true;
   if (in->len >= LINE_MOST || in->skipping) {
@@ -725,7 +768,9 @@ static bool input_room(input *in) {
   return true;
 }
 
-/* False at the end. */
+/* Read once, and take the lines that this completes.  False at the end of
+ * input, after an error, and without memory; the latter two are noted for
+ * co_status(). */
 static bool input_read(input *in) {
   if (!input_room(in)) {
     fail(&co.whole, STATUS_SYSTEM, "NOMEM", "out of memory");
@@ -745,10 +790,11 @@ static bool input_read(input *in) {
   return true;
 }
 
-/* Makes the workers that are missing.  Gives how long the reader may sleep, and
- * whether it is to read: further requests can stay in the pipe while a line is
- * full and moves.  That of the requests that never wait does move, once the
- * client takes its answers. */
+/* Make the workers that are missing.  Returns how long the reader may sleep,
+ * and in *reads_out whether it is to read at all: while a line is full and
+ * moves, further requests stay in the pipe, which slows the client down.  The
+ * line of requests that never wait does move, once the client takes its
+ * answers. */
 static int pools_look(bool *reads_out) {
   pthread_mutex_lock(&co.m);
   pool_grow(&co.waiting);
@@ -759,8 +805,9 @@ static int pools_look(bool *reads_out) {
   return grows || !*reads_out ? LOOK_MS : parent_timeout();
 }
 
-/* Until the end of input, or what else brings the end.  That nobody reads any
- * more shows before anything is written. */
+/* Read until the end of input, or until a signal, the parent's end or the
+ * reader's brings the end.  The output is polled for errors only, so a reader
+ * that has gone is noticed also while there is nothing to write. */
 static void read_requests(void) {
   input in = {.line = 1};
   for (;;) {
@@ -784,8 +831,9 @@ static void read_requests(void) {
  * Beginning and end
  * --------------------------------------------------------------------- */
 
-/* The requests and answers get descriptors of their own, so that nothing that
- * a command prints or a program that it runs can come between. */
+/* Set the program up; 0, or its exit code with the sentence said.  Requests and
+ * answers get descriptors of their own, and 0 and 1 become /dev/null, so that
+ * nothing that a command prints can come between the answers. */
 static int co_begin(shell *sh) {
   call *whole = &co.whole;
   *whole = (call){.sh = sh, .format = sh->format};
@@ -807,7 +855,9 @@ static int co_begin(shell *sh) {
   return 0;
 }
 
-/* All are cancelled; the workers end with the last one of their line. */
+/* Cancel all requests, wait until the last worker has left, then end the
+ * keeper. signal: what brought the end, or 0.  The keeper comes last, so that a
+ * lock that is lost meanwhile is still told. */
 static void co_end(int signal) {
   pthread_mutex_lock(&co.m);
   for (request *r = co.all; r; r = r->next) signals_cancel(&r->c, signal);
@@ -824,13 +874,15 @@ static void co_end(int signal) {
   }
 }
 
-/* Who ends closes both pipes, in whatever order: that is no error. */
+/* Is the client closing both pipes, in whatever order?  Then that the output
+ * was closed first is no error. */
 static bool input_ends(void) {
   struct pollfd fd = {co.in, POLLRDHUP, 0};
   return poll(&fd, 1, CLOSING_MS) > 0 || parent_gone();
 }
 
-/* Its status, and what is to be said of it. */
+/* The program's exit code, with the sentence that belongs to it on standard
+ * error.  A broken output is an error only while the client still sends. */
 static int co_status(int signal) {
   if (signal) {
     co.sh->died_by = signal;

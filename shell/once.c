@@ -1,8 +1,22 @@
 /* once.c - "once": a command at most once a period, whoever starts it
  *
- * For cron on several containers: where it is not due there is nothing to say,
- * and that is no failure, since cron would mail either.  With --wait somebody
- * wants it to be run, and with -E wants to know.
+ * It is made for cron on several containers: all of them start the command, and
+ * one runs it.  Where it is not due nothing is printed and the exit code is 0,
+ * since cron mails either.  --wait waits until it is due; -E chooses the exit
+ * code of a command that was not run.
+ *
+ * The recipe periodic.h decides who runs, and remembers how the last run ended.
+ * This file knows two ways to use it:
+ *
+ *   - With a command behind "--": claim, run it under guard.c, write down its
+ *     exit code.
+ *   - Without one, where several commands share a session: claim now, and
+ *     report later with --done.
+ *
+ * When this process dies while it runs the command, the record says that the
+ * run has died, and --retry-dead makes the job due again.
+ *
+ * Start reading at job_start().
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -17,12 +31,15 @@ CANCELLER(cancel_job, zke_periodic, zke_periodic_cancel)
  * Running it
  * --------------------------------------------------------------------- */
 
-/* Nothing to do: what is watched wakes whoever waits for the command. */
+/* A listener that does nothing.  With one, the recipe watches the job's node,
+ * and that watch ends the wait of zke_periodic_acquire(). */
 static void job_heard(zke_periodic *job, int state, void *context) {
   (void)job, (void)state, (void)context;
 }
 
-/* What makes a job due, into o; 0 or STATUS_USAGE. */
+/* Read what makes a job due into *o, and refuse options that contradict each
+ * other.  Returns 0, or STATUS_USAGE with the sentence said.  It needs no
+ * store, so job_usage() calls it before a file is made. */
 static int once_options(call *c, zke_periodic_options *o) {
   *o = (zke_periodic_options){
       .size = sizeof *o, .aligned = has(c, 'a'), .listener = job_heard};
@@ -40,9 +57,13 @@ static int once_options(call *c, zke_periodic_options *o) {
   return status ? status : guard_options(c);
 }
 
+/* What guard_run() asks while the command runs: is the run still this
+ * session's? */
 static int job_check(void *object) { return zke_periodic_check(object); }
 
-/* The outcome is written down whatever it is. */
+/* Run the command, then write down its outcome, whatever that is: it decides
+ * when the job is due again.  The exit code is the command's; where that is 0,
+ * a failure to write it down is told instead. */
 static int job_run(call *c, zke_periodic *job, const char *path) {
   guard g = {.kind = "job",
              .path = path,
@@ -54,7 +75,9 @@ static int job_run(call *c, zke_periodic *job, const char *path) {
   return rc == ZKE_OK || status ? status : fail_rc(c, rc);
 }
 
-/* The sentence says who has done it, or does it now. */
+/* The exit code where the command was not run.  That it is not due, or that
+ * another process runs it now, is no failure: cron would send a mail for one.
+ * With -E the caller wants its own code for that. */
 static int job_not_due(call *c, const patience *p, int rc) {
   bool expected = rc == ZKE_LIMIT || rc == ZKE_HELD;
   if (!expected || has(c, 'E')) return fail_wait(c, p, rc);
@@ -62,7 +85,9 @@ static int job_not_due(call *c, const patience *p, int rc) {
   return 0;
 }
 
-/* A zkembed code. */
+/* Try to become the one who runs the job.  Returns ZKE_OK, ZKE_LIMIT where it
+ * is not due, ZKE_HELD where another runs it, or another code.  Only --wait
+ * waits, until the job is due and free. */
 static int job_claim(call *c, zke_periodic *job, const patience *p) {
   if (has(c, 'f')) return zke_periodic_force(job);
   if (!has(c, 'w')) return zke_periodic_try(job);
@@ -73,25 +98,28 @@ static int job_claim(call *c, zke_periodic *job, const patience *p) {
 }
 
 /* ------------------------------------------------------------------------
- * Where the session goes on it can be somebody else who does it: a claim, and
- * --done when it is done
+ * Without a child command: claim now, report later with --done
  * --------------------------------------------------------------------- */
 
+/* A claim that is kept between two calls.  Two of them may have it at once. */
 typedef struct turn {
-  shared s;
+  shared s; /* counts who has it */
   zke_periodic *job;
-  int64_t token;
-  atomic_bool done;
+  int64_t token;    /* of the run, to be shown when the recipe has it no more */
+  atomic_bool done; /* it was reported, so it was not lost */
 } turn;
 
-/* That gives it up: a run that has no end. */
+/* Called when nobody has the turn any more.  Where it was not reported as done,
+ * it counts as a run that has no end: its process has died. */
 static void turn_free(void *object) {
   turn *t = object;
   zke_periodic_free(t->job);
   free(t);
 }
 
-/* 0 where it was lost. */
+/* The number under which the turn is listed, or 0 where the run was lost, so
+ * that the coprocess tells its client.  A turn that is being reported as done
+ * has no token in the recipe any more, but was not lost. */
 static int64_t turn_on_token(void *object) {
   turn *t = object;
   return zke_periodic_token(t->job) || atomic_load(&t->done) ? t->token : 0;
@@ -99,7 +127,8 @@ static int64_t turn_on_token(void *object) {
 
 static const held_class turn_class = {"job", NULL, shared_drop, turn_on_token};
 
-/* Takes the job over, whatever becomes of it. */
+/* Keep the claim under the job's path until --done, and answer with its token.
+ * Takes the job over: it is freed also where this fails. */
 static int turn_hold(call *c, zke_periodic *job, const char *path) {
   turn *t = malloc(sizeof *t);
   if (!t) {
@@ -116,7 +145,9 @@ static int turn_hold(call *c, zke_periodic *job, const char *path) {
   return status;
 }
 
-/* once NAME --done: reports the status of a job that this session has begun. */
+/* once NAME --done STATUS: report the outcome of a job that this session has
+ * claimed.  The claim is given up in any case.  Another call may report it at
+ * the same time, so the turn is counted as used meanwhile. */
 static int turn_done(call *c) {
   place at;
   int64_t outcome;
@@ -142,8 +173,9 @@ static int turn_done(call *c) {
  * What it comes to
  * --------------------------------------------------------------------- */
 
-/* Claims the job's turn and does what follows.  That it is not due is no
- * failure of one command, and a row where several share a session. */
+/* Claim the job, and do what follows: run the command, or keep the claim for
+ * --done.  Where several commands share a session, a job that is not due is an
+ * answer ({"due": false}), not an error. */
 static int once_at(call *c, const place *at, const zke_periodic_options *o,
                    const patience *p) {
   zke_periodic *job;
@@ -157,7 +189,8 @@ static int once_at(call *c, const place *at, const zke_periodic_options *o,
   return emit(c, json_pack("{s:b}", "due", 0));
 }
 
-/* Before a file is made for what cannot be done. */
+/* Find what is wrong with the words before session_open() makes a file for
+ * them. */
 static int job_usage(call *c) {
   zke_periodic_options o;
   if (c->count < 1) return fail_usage(c, "once wants a NAME");
@@ -167,7 +200,7 @@ static int job_usage(call *c) {
   return once_options(c, &o);
 }
 
-/* Begins a job, or reports one by --done. */
+/* What once does unless it only shows: claim, or report by --done. */
 static int job_start(call *c) {
   zke_periodic_options o;
   patience p;
@@ -186,7 +219,8 @@ static int job_start(call *c) {
  * Looking
  * --------------------------------------------------------------------- */
 
-/* What is not known is null. */
+/* Answer with the record of a job's last run.  What is not known, such as the
+ * end of a run that goes on, is null. */
 static int show_one(call *c, const char *base, const char *name) {
   zke_periodic_record *r;
   int rc = zke_periodic_get(c->z, base, name, &r);
@@ -204,7 +238,8 @@ static int show_one(call *c, const char *base, const char *name) {
   return emit(c, for_people(c, row));
 }
 
-/* What is below the directory and is no job is passed over. */
+/* The records of all jobs below /jobs.  A node there that is no job is passed
+ * over, and so is one that goes meanwhile. */
 static int show_all(call *c) {
   zke_strings *names;
   int rc = zke_children(c->z, "/jobs", NULL, NULL, &names, NULL), status = 0;
@@ -260,7 +295,8 @@ static const char once_usage[] =
     "ARGS…, or NAME "
     "--done STATUS, or --show [NAME]";
 
-/* To look at jobs needs less of the store than to run one does. */
+/* The command.  Looking at jobs wants a file that exists; running one creates
+ * it. */
 static int once_run(call *c) {
   bool show = has(c, 's');
   c->style = show ? STYLE_RECORD : STYLE_LINE;
