@@ -44,6 +44,7 @@ typedef struct setting {
   int len;
 } setting;
 
+/* Release what was read of a setting. */
 static void setting_free(setting *s) { zke_free(s->text); }
 
 /* Read "<id> <session> <pid> ", leave *at behind it.  False: other means. */
@@ -132,11 +133,13 @@ static int barrier_look(zke_barrier *b) {
   return ZKE_OK;
 }
 
+/* An object that nobody listens at or waits with has nothing to look for. */
 static int barrier_step(zke_recipe *r) {
   zke_barrier *b = (zke_barrier *)r;
   return b->listening || b->waiting ? barrier_look(b) : ZKE_OK;
 }
 
+/* Only a listener that was started has been promised to be told. */
 static void barrier_ended(zke_recipe *r) {
   zke_barrier *b = (zke_barrier *)r;
   if (b->listening) zke_recipe_tell(r, ZKE_BARRIER_LOST, 0, NULL, 0);
@@ -151,6 +154,7 @@ static void barrier_deliver(zke_recipe *r, int event, int64_t number,
   if (b->listener) b->listener(b, event, number, b->context);
 }
 
+/* Release the object's memory; a barrier stays, whoever has set it. */
 static void barrier_destroy(zke_recipe *r) {
   zke_free(((zke_barrier *)r)->node);
 }
@@ -348,6 +352,8 @@ static int barrier_do_remove(barrier_change *c, int64_t deadline_ms) {
 
 /* ---- waiting ---- */
 
+/* For zke_recipe_await(): is the setting that was waited for there no more?
+ * Another one that stands by now is none of this call's. */
 static int barrier_gone(zke_recipe *r) {
   const zke_barrier *b = (const zke_barrier *)r;
   return r->ended || b->seen == b->wanted ? ZKE_NOT_YET : ZKE_OK;
@@ -404,6 +410,7 @@ int zke_barrier_new(zke *z, const char *path,
   return ZKE_OK;
 }
 
+/* What was set stays set; a call that waits ends. */
 void zke_barrier_free(zke_barrier *barrier) {
   zke_recipe_free((zke_recipe *)barrier);
 }
@@ -494,6 +501,8 @@ int zke_barrier_get(zke_barrier *barrier, int64_t *token_out) {
   return zke_recipe_leave(&barrier->r, rc);
 }
 
+/* Takes no lock of the object, which the call that is to be cancelled may
+ * hold. */
 int zke_barrier_cancel(zke_barrier *barrier) {
   return zke_recipe_cancel((zke_recipe *)barrier);
 }

@@ -70,6 +70,7 @@ static char *view_text(zke *z, const char *text) {
   return copy ? memcpy(copy, text, strlen(text)) : NULL;
 }
 
+/* Say that there is no memory; returns ZKE_NOMEM. */
 static int view_nomem(void) {
   return zke_recipe_fail(ZKE_NOMEM, "no memory for reading a tree");
 }
@@ -82,6 +83,7 @@ typedef struct view_node {
   bool hidden; /* no part of the picture, but its children may be */
 } view_node;
 
+/* How many bytes a node's strings take, each with a NUL behind it. */
 static size_t node_bytes(const zke_config_node *n) {
   return strlen(n->name) + 1 + (n->len > 0 ? (size_t)n->len : 0) + 1;
 }
@@ -108,6 +110,8 @@ static view_node *node_make(zke *z, const zke_config_node *n, bool hidden) {
   return made;
 }
 
+/* Nodes are shared: by the picture, what the listener heard last, and what is
+ * being delivered. The last one to let go frees. */
 static view_node *node_ref(view_node *n) {
   if (n) n->refs++;
   return n;
@@ -155,6 +159,7 @@ typedef struct reader {
   zke_op_result *results;
 } reader;
 
+/* Release so many paths and their list; NULL is fine. */
 static void reader_drop_paths(char **paths, int count) {
   for (int i = 0; paths && i < count; i++) zke_free(paths[i]);
   zke_free(paths);
@@ -178,6 +183,7 @@ static const char *name_below(const char *root, const char *path) {
   return rest + (*rest == '/');
 }
 
+/* For qsort() and bsearch(): paths by their bytes. */
 static int path_order(const void *a, const void *b) {
   return strcmp(*(char *const *)a, *(char *const *)b);
 }
@@ -250,6 +256,8 @@ static int reader_read(reader *r) {
   return rc == ZKE_OK ? results_check(r->ops, r->results, n) : rc;
 }
 
+/* How many children the parent of that index has; a node that has gone has
+ * none. */
 static int reader_children(const reader *r, int parent) {
   const zke_strings *names = r->results[r->count + parent].children;
   return names ? names->count : 0;
@@ -291,6 +299,7 @@ static int reader_listed(const reader *r, char ***paths_out, int *count_out) {
   return ZKE_OK;
 }
 
+/* Is a path in a sorted list? */
 static bool paths_have(char *const *paths, int count, const char *path) {
   return bsearch(&path, paths, (size_t)count, sizeof *paths, path_order);
 }
@@ -328,6 +337,7 @@ static int reader_pass(reader *r, bool *done) {
   return ZKE_OK;
 }
 
+/* For qsort(): nodes by their names' bytes, the order of a picture. */
 static int node_order(const void *a, const void *b) {
   return strcmp(((const zke_config_node *)a)->name,
                 ((const zke_config_node *)b)->name);
@@ -373,6 +383,7 @@ static int reader_all(reader *r, view_node *const *known, int count,
   return *nodes_out ? ZKE_OK : view_nomem();
 }
 
+/* Release what a reader has read, also where that failed half-way. */
 static void reader_drop(reader *r) {
   reader_drop_results(r);
   reader_drop_paths(r->paths, r->count);
@@ -425,6 +436,7 @@ static view_node *view_at(const zke_view *v, const char *name) {
   return found ? v->nodes[i] : NULL;
 }
 
+/* The node lives as long as the picture does: until the mutex is dropped. */
 const zke_config_node *zke_view_find(const zke_view *v, const char *name) {
   return node_shown(view_at(v, name));
 }
@@ -554,6 +566,8 @@ int zke_view_list(const zke_view *v, const char *name,
 
 /* ---- a full look ---- */
 
+/* Is a node as it was read before? Each change of data, children or ACL raises
+ * one of these. */
 static bool node_is_same(const view_node *n, const zke_config_node *read) {
   const zke_stat *a = &n->n.stat, *b = &read->stat;
   return a->mzxid == b->mzxid && a->pzxid == b->pzxid &&
@@ -653,6 +667,7 @@ typedef struct view_path {
   view_node *made; /* the picture's new node, or NULL */
 } view_path;
 
+/* A noted path, as a name below the view's. */
 static const char *path_name(const zke_view *v, const view_path *p) {
   return name_below(v->r.path, p->path);
 }
@@ -909,12 +924,15 @@ static int view_follow(zke_view *v) {
 
 /* ---- the view ---- */
 
+/* One watch for all that is below; for the node alone its own watch is
+ * enough. */
 static int view_watch(zke_view *v) {
   if (v->scope.levels < 0) return ZKE_OK;
   return zke_add_watch(v->r.z, v->r.path, ZKE_WATCH_PERSISTENT_RECURSIVE,
                        zke_recipe_watcher, &v->r);
 }
 
+/* Note what the next step has to do; what is noted already is not reduced. */
 static void view_owe(zke_view *v, int due) {
   if (v->due < due) v->due = due;
 }
@@ -930,6 +948,7 @@ void zke_view_event(zke_view *v, int type, const char *path) {
     view_owe(v, VIEW_CHECK);
 }
 
+/* For what no event tells: the next step looks, whatever is known. */
 void zke_view_refresh(zke_view *v) {
   view_owe(v, v->scope.levels < 0 ? VIEW_ALL : VIEW_FOLLOW);
   v->r.changed = true;
@@ -1049,6 +1068,7 @@ static void config_event(zke_recipe *r, int type, const char *path) {
 
 static int config_step(zke_recipe *r) { return zke_view_step((zke_view *)r); }
 
+/* Only a program that was started has been promised to be told. */
 static void config_ended(zke_recipe *r) {
   if (((zke_view *)r)->watching)
     zke_recipe_tell(r, ZKE_CONFIG_LOST, 0, NULL, 0);
@@ -1116,6 +1136,7 @@ void zke_config_free(zke_config *config) {
   zke_recipe_free((zke_recipe *)config);
 }
 
+/* The first look is made here, so that a get afterwards has the tree. */
 int zke_config_start(zke_config *config) {
   int rc = zke_recipe_enter((zke_recipe *)config);
   if (rc != ZKE_OK) return rc;

@@ -106,6 +106,7 @@ static int counter_look(zke_counter *c) {
 
 /* ---- the object ---- */
 
+/* An object that nobody listens at or waits with has nothing to look for. */
 static int counter_step(zke_recipe *r) {
   zke_counter *c = (zke_counter *)r;
   return c->listening || c->waiting ? counter_look(c) : ZKE_OK;
@@ -139,6 +140,7 @@ static void counter_quit(zke_recipe *r) {
   if (c->tried) zke_recipe_discard(r->z, c->writer, ZKE_EPHEMERAL, 0);
 }
 
+/* Release the object's memory; the counter's znode stays. */
 static void counter_destroy(zke_recipe *r) {
   zke_free(((zke_counter *)r)->writer);
 }
@@ -324,6 +326,7 @@ static int counter_do(counter_change *g, int64_t deadline_ms,
   return zke_recipe_leave(&g->c->r, rc);
 }
 
+/* Whatever the value is; to set it from a known one, compare and set. */
 int zke_counter_set(zke_counter *counter, int64_t value, int64_t deadline_ms,
                     int64_t *token_out) {
   counter_change g = {.c = counter, .verb = COUNTER_SET, .operand = value};
@@ -401,6 +404,8 @@ int zke_counter_step(zke_counter *counter) {
 
 /* ---- waiting ---- */
 
+/* For zke_recipe_await(): was the counter written since the token that the call
+ * began with? */
 static int counter_done(zke_recipe *r) {
   const zke_counter *c = (const zke_counter *)r;
   return c->token != c->since ? ZKE_OK : ZKE_NOT_YET;
@@ -448,6 +453,8 @@ int zke_counter_wait(zke_counter *counter, int64_t token, int64_t deadline_ms,
   return zke_recipe_leave(&counter->r, rc);
 }
 
+/* Takes no lock of the object, which the call that is to be cancelled may
+ * hold. */
 int zke_counter_cancel(zke_counter *counter) {
   return zke_recipe_cancel((zke_recipe *)counter);
 }

@@ -149,6 +149,7 @@ static void discovery_hold(zke_discovery *d) {
   __atomic_add_fetch(&d->refs, 1, __ATOMIC_RELAXED);
 }
 
+/* Let go of the object; the last one to do so frees it. */
 static void discovery_drop(zke_discovery *d) {
   if (__atomic_sub_fetch(&d->refs, 1, __ATOMIC_ACQ_REL) > 0) return;
   zke_recipe_drop((zke_recipe *)d->group);
@@ -161,6 +162,7 @@ void zke_discovery_free(zke_discovery *service) {
   discovery_drop(service);
 }
 
+/* The group behind the object, also for NULL. */
 static zke_group *discovery_group(zke_discovery *d) {
   return d ? d->group : NULL; /* which the group's calls refuse */
 }
@@ -189,6 +191,7 @@ static int discovery_write(zke_discovery *d, discovery_fn fn,
   return rc;
 }
 
+/* The address is the first line of the member's data. */
 int zke_discovery_register(zke_discovery *service, const char *address,
                            const void *payload, int len, int64_t deadline_ms) {
   return discovery_write(service, zke_group_join, address, payload, len,
@@ -224,6 +227,8 @@ int zke_discovery_wait(zke_discovery *service, int instances,
   return zke_group_wait(discovery_group(service), instances, deadline_ms);
 }
 
+/* Takes no lock of the object, which the call that is to be cancelled may
+ * hold. */
 int zke_discovery_cancel(zke_discovery *service) {
   return zke_group_cancel(discovery_group(service));
 }
@@ -279,6 +284,7 @@ static int pick_random(zke_discovery *d, int count) {
   return (int)((x >> 32) * (uint64_t)count >> 32);
 }
 
+/* The index of the member that a rule picks; there is at least one. */
 static int pick_by(zke_discovery *d, int rule, const zke_party_list *who) {
   if (rule == ZKE_PICK_ROUND_ROBIN) return pick_next(d, who);
   return rule == ZKE_PICK_RANDOM ? pick_random(d, who->count) : 0;
@@ -324,6 +330,7 @@ static bool service_is_marked(const zke_config_node *n) {
   return *n->name && n->data && strncmp(n->data, mark, sizeof mark - 1) == 0;
 }
 
+/* Is this znode a service of which somebody is there? */
 static bool service_is(const zke_config_node *n) {
   return service_is_marked(n) && n->stat.numChildren > 0;
 }
@@ -368,6 +375,7 @@ struct zke_services {
   void *context;
 };
 
+/* The index at which a service is known; the count where it is not. */
 static int services_find(const zke_services *s, const char *name) {
   int i = 0;
   while (i < s->count && strcmp(s->known[i], name) != 0) i++;
@@ -475,6 +483,7 @@ void zke_services_free(zke_services *services) {
   zke_free(services);
 }
 
+/* The configuration behind the object, also for NULL. */
 static zke_config *services_config(zke_services *s) {
   return s ? s->config : NULL; /* which the configuration's calls refuse */
 }

@@ -150,6 +150,7 @@ static void arrivals_clear(arrivals *a) {
   zke_free(a->entries);
 }
 
+/* For bsearch(): a session's number beside the sessions of a list. */
 static int session_order(const void *key, const void *element) {
   int64_t id = *(const int64_t *)key;
   const zke_session_info *info = element;
@@ -214,6 +215,8 @@ typedef struct change {
   zke_op *ops; /* their paths are the change's */
 } change;
 
+/* Begin a step of at most so many operations. Without memory it fails when it
+ * is made. */
 static void change_new(change *c, zke *z, int room) {
   *c = (change){.z = z, .room = room};
   c->ops = zke_alloc(z, (size_t)room * sizeof *c->ops);
@@ -255,6 +258,7 @@ static void change_delete(change *c, const char *directory, const char *name,
   if (op) zke_op_delete(op, path, version);
 }
 
+/* Add that a znode is there, of whatever version. */
 static void change_check(change *c, const char *directory, const char *name) {
   char *path;
   zke_op *op = change_op(c, directory, name, &path);
@@ -287,6 +291,7 @@ typedef struct picture {
   int count;
 } picture;
 
+/* Release a picture, also one that could not be read whole. */
 static void picture_clear(picture *p) {
   zke_results_clear(p->read, 3);
   zke_free(p->members);
@@ -375,6 +380,7 @@ static int picture_take(picture *p, zke *z, const char *path,
   return p->read[0].rc == ZKE_OK ? picture_parse(p, z, ready) : ZKE_OK;
 }
 
+/* For bsearch(): a name beside those of a list. */
 static int name_order(const void *key, const void *element) {
   return strcmp(key, *(char *const *)element);
 }
@@ -385,10 +391,13 @@ static bool names_have(const zke_strings *names, const char *name) {
                                  sizeof *names->data, name_order) != NULL;
 }
 
+/* Has the member's round begun, and has it not left? Its child of `ready`
+ * tells. */
 static bool picture_inside(const picture *p, const zke_party *m) {
   return names_have(p->inside, m->name);
 }
 
+/* Is the member's own znode there? */
 static bool picture_there(const picture *p, const zke_party *m) {
   return names_have(p->there, m->name);
 }
@@ -500,6 +509,7 @@ static int round_begin(zke_double_barrier *b, const zke_party *p) {
 
 /* ---- watching ---- */
 
+/* Watch a znode for its end and for changes of its data. */
 static int gate_watch(zke_double_barrier *b, const char *path, zke_stat *stat) {
   return zke_get(b->r.z, path, zke_recipe_watcher, &b->r, NULL, NULL, stat);
 }
@@ -538,6 +548,7 @@ static void gate_unwatch(zke_double_barrier *b) {
 
 /* ---- states ---- */
 
+/* Queue an event for the listener, with the round that it is about. */
 static void gate_tell(zke_double_barrier *b, int event) {
   zke_recipe_tell(&b->r, event, b->round, NULL, 0);
 }
@@ -561,12 +572,14 @@ static void gate_lose(zke_double_barrier *b) {
   gate_tell(b, ZKE_DOUBLE_BARRIER_LOST);
 }
 
+/* Does the object take part in a round, or wait for one? */
 static bool gate_engaged(const zke_double_barrier *b) {
   return b->state == ZKE_DOUBLE_BARRIER_WAITING ||
          b->state == ZKE_DOUBLE_BARRIER_INSIDE ||
          b->state == ZKE_DOUBLE_BARRIER_LEAVING;
 }
 
+/* Say that the place was taken away; returns ZKE_LOST. */
 static int gate_lost(const zke_double_barrier *b) {
   return zke_recipe_fail(
       ZKE_LOST, "the place at the double barrier %s was taken away", b->r.path);
@@ -816,6 +829,7 @@ static int gate_step(zke_recipe *r) {
   return zke_retry(r->z, gate_look, b, zke_now(r->z) + PATIENCE);
 }
 
+/* An object that took part in nothing is told nothing. */
 static void gate_ended(zke_recipe *r) {
   zke_double_barrier *b = (zke_double_barrier *)r;
   if (gate_engaged(b)) gate_lose(b);
@@ -829,6 +843,8 @@ static void gate_deliver(zke_recipe *r, int event, int64_t number,
   if (b->listener) b->listener(b, event, number, b->context);
 }
 
+/* The object is freed. Inside a round that is a death: the others find it
+ * broken. */
 static void gate_quit(zke_recipe *r) {
   zke_double_barrier *b = (zke_double_barrier *)r;
   if (!b->znode || gate_discard(b) != ZKE_OK) return;
@@ -907,6 +923,8 @@ static int gate_join(zke_double_barrier *b, const void *data, int len,
   return ZKE_OK;
 }
 
+/* Delete the own znode while it is at version 0, which is: while no round has
+ * it. */
 static int withdraw_once(zke *z, void *arg) {
   const zke_double_barrier *b = arg;
   int rc = zke_delete(z, b->znode, 0);
@@ -1012,11 +1030,13 @@ static int stay_say(const zke_double_barrier *b, int rc) {
 
 /* ---- the blocking calls ---- */
 
+/* Say what is wrong with a call; returns ZKE_MISUSE. */
 static int gate_misuse(const zke_double_barrier *b, const char *why) {
   return zke_recipe_fail(ZKE_MISUSE, "the double barrier %s: %s", b->r.path,
                          why);
 }
 
+/* For zke_recipe_await(): has the round begun? */
 static int entered(zke_recipe *r) {
   const zke_double_barrier *b = (const zke_double_barrier *)r;
   if (r->ended || b->state == ZKE_DOUBLE_BARRIER_WAITING) return ZKE_NOT_YET;
@@ -1068,6 +1088,7 @@ static int depart_give_up(zke_double_barrier *b, int rc) {
   return zke_recipe_restore(&kept, rc);
 }
 
+/* Say that the object is in no round; returns ZKE_LOST. */
 static int gate_not_inside(const zke_double_barrier *b) {
   return zke_recipe_fail(ZKE_LOST, "this object is in no round at %s",
                          b->r.path);
@@ -1089,6 +1110,7 @@ static int gate_depart(zke_double_barrier *b) {
   return ZKE_OK;
 }
 
+/* Say who died, as far as that is known; returns ZKE_BROKEN. */
 static int gate_say_broken(const zke_double_barrier *b) {
   return zke_recipe_fail(ZKE_BROKEN,
                          "the round at %s is broken: %s died inside", b->r.path,
@@ -1164,12 +1186,14 @@ static int gate_call(zke_double_barrier *b, int64_t deadline_ms) {
   return ZKE_OK;
 }
 
+/* End a call that could wait: the next one may come. */
 static int gate_return(zke_double_barrier *b, int rc) {
   b->calling = false;
   b->hasty = false;
   return zke_recipe_leave(&b->r, rc);
 }
 
+/* ZKE_BADARGUMENTS: a length below 0, or one without data. */
 static int check_data(const void *data, int len) {
   if (len >= 0 && (data || len == 0)) return ZKE_OK;
   return zke_recipe_fail(ZKE_BADARGUMENTS, "data of length %d", len);
@@ -1221,6 +1245,8 @@ int zke_double_barrier_enter(zke_double_barrier *barrier, const void *data,
   return gate_return(barrier, rc);
 }
 
+/* A deadline of 0 has passed already; so the call leaves, and waits for
+ * nobody. */
 int zke_double_barrier_leave(zke_double_barrier *barrier, int64_t deadline_ms) {
   int rc = gate_call(barrier, deadline_ms ? deadline_ms : 1);
   if (rc != ZKE_OK) return rc;
@@ -1299,6 +1325,8 @@ int zke_double_barrier_step(zke_double_barrier *barrier) {
   return gate_return(barrier, gate_step(&barrier->r));
 }
 
+/* Takes no lock of the object, which the call that is to be cancelled may
+ * hold. */
 int zke_double_barrier_cancel(zke_double_barrier *barrier) {
   return zke_recipe_cancel((zke_recipe *)barrier);
 }

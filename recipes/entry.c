@@ -37,6 +37,8 @@ static void entry_advance(zke_entry *entry, int to, int i) {
   entry[to] = moved;
 }
 
+/* The guid comes first in a name; an entry and the mark that names it have the
+ * same one. */
 bool zke_entry_same_guid(const zke_entry *a, const zke_entry *b) {
   return strncmp(a->name, b->name, ZKE_NAME_HEAD) == 0;
 }

@@ -42,6 +42,8 @@ static bool member_number(const zke_config_node *n, int32_t *number) {
   return true;
 }
 
+/* Is this znode a member's? Anything else in the directory counts for
+ * nothing. */
 static bool member_is(const zke_config_node *n) {
   int32_t number;
   return member_number(n, &number);
@@ -160,6 +162,7 @@ static int own_check(zke_group *g) {
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
+/* Say that the object is no member; returns ZKE_LOST. */
 static int own_none(const zke_group *g) {
   return zke_recipe_fail(ZKE_LOST, "this object is no member of the %s %s",
                          g->place, g->v.r.path);
@@ -195,6 +198,7 @@ typedef struct own_write {
   int len;
 } own_write;
 
+/* One try; a repetition after a lost reply writes the same again. */
 static int own_try_write(zke *z, void *arg) {
   const own_write *w = arg;
   return zke_set(z, w->path, w->text, w->len, -1, NULL);
@@ -202,12 +206,15 @@ static int own_try_write(zke *z, void *arg) {
 
 /* ---- the object ---- */
 
+/* An event without a path, as an overflow is, may have hidden one of the own
+ * znode. */
 static void group_event(zke_recipe *r, int type, const char *path) {
   zke_group *g = (zke_group *)r;
   if (type < 0 || (g->znode && strcmp(path, g->znode) == 0)) g->look = true;
   zke_view_event(&g->v, type, path);
 }
 
+/* The own znode and the view are looked at, whatever becomes of the other. */
 static int group_step(zke_recipe *r) {
   int rc = own_check((zke_group *)r);
   int view = zke_view_step((zke_view *)r);
@@ -299,10 +306,12 @@ int zke_group_new(zke *z, const char *path, const zke_group_options *options,
   return ZKE_OK;
 }
 
+/* Leaves the group, and ends a call that waits. */
 void zke_group_free(zke_group *group) { zke_recipe_free((zke_recipe *)group); }
 
 /* ---- in and out ---- */
 
+/* ZKE_BADARGUMENTS: a length below 0, or one without data. */
 static int group_check_data(const void *data, int len) {
   if (len >= 0 && (data || !len)) return ZKE_OK;
   return zke_recipe_fail(ZKE_BADARGUMENTS, "data of length %d", len);
@@ -367,6 +376,7 @@ int zke_group_update(zke_group *group, const void *data, int len,
                           group_update(group, data, len, deadline_ms));
 }
 
+/* ZKE_LOST: the object is no member. */
 static int group_leave(zke_group *g) {
   if (!g->znode) return own_none(g);
   return own_drop(g);
@@ -464,6 +474,7 @@ int zke_group_list(zke_group *group, zke_party_list **list_out) {
 
 /* ---- waiting ---- */
 
+/* For zke_recipe_await(): are there as many members as the call waits for? */
 static int group_enough(zke_recipe *r) {
   const zke_group *g = (const zke_group *)r;
   return g->members >= g->wanted ? ZKE_OK : ZKE_NOT_YET;
@@ -519,6 +530,8 @@ int zke_group_wait(zke_group *group, int members, int64_t deadline_ms) {
   return zke_recipe_leave(r, rc);
 }
 
+/* Takes no lock of the object, which the call that is to be cancelled may
+ * hold. */
 int zke_group_cancel(zke_group *group) {
   return zke_recipe_cancel((zke_recipe *)group);
 }

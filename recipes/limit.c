@@ -12,6 +12,8 @@
 
 #include "support.h" /* ZKE_GRACE_MS */
 
+/* A lost reply, and a wait for other processes that took too long: both may be
+ * over at the next try. */
 bool zke_recipe_is_transient(int rc) {
   return rc == ZKE_CONNECTIONLOSS || rc == ZKE_OPERATIONTIMEOUT;
 }
@@ -49,6 +51,7 @@ int64_t zke_recipe_patience(zke *z) {
  * cleans up together: ms; 0: not asked for yet; -1: it is in no call. */
 static _Thread_local int64_t limit_grace_end = ZKE_GRACE_NONE;
 
+/* Begin a call's own grace, or give back the one before. */
 int64_t zke_recipe_grace_swap(int64_t end) {
   int64_t was = limit_grace_end;
   limit_grace_end = end;
@@ -77,4 +80,6 @@ int64_t zke_recipe_allow(zke *z) {
   return was;
 }
 
+/* Have the grace, whatever the limit before was. Returns that one, to be given
+ * back to zke_limit(). */
 int64_t zke_recipe_grace(zke *z) { return zke_limit(z, limit_grace(z)); }

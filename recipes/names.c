@@ -85,6 +85,7 @@ static void bound_parse(bound *o, const char *name, char *data, int len,
   o->b.len = len - (int)(end + 1 - data);
 }
 
+/* How many bytes a binding's strings take, each with a NUL behind it. */
 static size_t bound_bytes(const zke_binding *b) {
   return strlen(b->name) + strlen(b->identity) + (size_t)b->len + 3;
 }
@@ -175,6 +176,7 @@ static int names_enter(zke_names *names, const char *name, int64_t deadline_ms,
   return zke_recipe_leave(&names->r, rc);
 }
 
+/* End a call that has made a path. */
 static int names_leave(zke_names *names, char *path, int rc) {
   zke_free(path);
   return zke_recipe_leave(&names->r, rc);
@@ -196,6 +198,7 @@ typedef struct names_change {
   bool unsure;  /* the last try may have done it */
 } names_change;
 
+/* The path of the znode that bears a binding's id, for zke_free(). */
 static char *names_twin(const zke_names *n, const char *id) {
   char name[NAMES_ID + 8];
   snprintf(name, sizeof name, NAMES_TWIN "%.*s", NAMES_ID, id);
@@ -334,6 +337,7 @@ static int names_do(names_change *c, const void *value, int len,
   return rc;
 }
 
+/* ZKE_BADARGUMENTS: a length below 0, or one without a value. */
 static int names_check_value(const void *value, int len) {
   if (len >= 0 && (value || !len)) return ZKE_OK;
   return zke_recipe_fail(ZKE_BADARGUMENTS, "a value of length %d", len);
@@ -530,6 +534,7 @@ int zke_names_list(zke_names *names, zke_binding_list **list_out) {
 
 /* ---- waiting ---- */
 
+/* For zke_recipe_await(): is the name there? */
 static int names_there(zke_recipe *r) {
   return ((const zke_names *)r)->there ? ZKE_OK : ZKE_NOT_YET;
 }
@@ -582,6 +587,8 @@ int zke_names_wait(zke_names *names, const char *name, int64_t deadline_ms,
   return names_leave(names, path, rc);
 }
 
+/* Takes no lock of the object, which the call that is to be cancelled may
+ * hold. */
 int zke_names_cancel(zke_names *names) {
   return zke_recipe_cancel((zke_recipe *)names);
 }

@@ -98,6 +98,7 @@ static void recipe_cancel_off(void) {
   pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &recipe_cancel.type);
 }
 
+/* As recipe_cancel_off() has found it, where this is the outermost call. */
 static void recipe_cancel_back(void) {
   if (--recipe_cancel.depth > 0) return;
   pthread_setcanceltype(recipe_cancel.type, NULL);
@@ -149,6 +150,8 @@ static void recipe_finish_here(zke_recipe *r) {
   recipe_finish(&call);
 }
 
+/* Was the cancellation of this thread's call asked for since it began? One of
+ * before is not for it. */
 static bool recipe_is_cancelled(const zke_recipe *r) {
   const recipe_call *call = &recipe_running;
   return call->r == r && call->blocking &&
@@ -177,6 +180,7 @@ static void recipe_unref(zke_recipe *r) {
   zke_free(r);
 }
 
+/* Enter: the reference holds the memory until recipe_unlock(). */
 static void recipe_lock(zke_recipe *r) {
   __atomic_add_fetch(&r->refs, 1, __ATOMIC_RELAXED);
   pthread_mutex_lock(&r->m);
@@ -317,6 +321,7 @@ int zke_recipe_leave(zke_recipe *r, int rc) {
   return keep ? zke_recipe_restore(&kept, rc) : rc;
 }
 
+/* The mutex is not held here: the reference alone keeps the memory. */
 void zke_recipe_hold(zke_recipe *r) {
   __atomic_add_fetch(&r->refs, 1, __ATOMIC_RELAXED);
 }
@@ -334,6 +339,7 @@ static int recipe_step(zke_recipe *r) {
   return rc;
 }
 
+/* For a program that has no dispatch: looks as an event would make it look. */
 int zke_recipe_step(zke_recipe *r) {
   int rc = zke_recipe_enter(r);
   if (rc != ZKE_OK) return rc;

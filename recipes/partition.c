@@ -48,6 +48,7 @@ static char *name_path(zke *z, const char *directory, const char *item) {
   return path;
 }
 
+/* The value of a hexadecimal digit, or -1. */
 static int name_digit(char c) {
   const char *digits = "0123456789ABCDEF";
   const char *at = c ? strchr(digits, c) : NULL;
@@ -116,6 +117,8 @@ static void plan_free(division *p) {
   *p = (division){0};
 }
 
+/* The member's name, which its data has behind the first space; a member
+ * without one goes by its znode's. */
 static const char *plan_name(const plan_member *m) {
   const char *space = strchr(m->data, ' ');
   return space && space[1] ? space + 1 : m->znode;
@@ -228,19 +231,23 @@ struct zke_partition {
   void *context;
 };
 
+/* Does this member have the item, also while it is asked to give it up? */
 static bool item_is_held(const part_item *it) {
   return it->state == ITEM_OWNED || it->state == ITEM_ASKED;
 }
 
+/* Queue an event for the listener, with the item and its token. */
 static void item_tell(zke_partition *p, const part_item *it, int event) {
   zke_recipe_tell(&p->r, event, it->token, it->name, (int)strlen(it->name));
 }
 
+/* Forget that an item was held or wanted. */
 static void item_drop(part_item *it) {
   it->state = ITEM_NONE;
   it->token = 0;
 }
 
+/* The item is held no more; the listener hears that of one that was. */
 static void item_lose(zke_partition *p, part_item *it) {
   if (item_is_held(it)) item_tell(p, it, ZKE_PARTITION_LOST);
   item_drop(it);
@@ -312,6 +319,7 @@ static int item_settle(zke_partition *p, part_item *it) {
   return ZKE_OK;
 }
 
+/* Has its holder had the time that it may take to release the item? */
 static bool item_is_overdue(const zke_partition *p, const part_item *it) {
   return it->state == ITEM_WANTED && p->release_ms &&
          zke_now(p->r.z) - it->since >= p->release_ms;
@@ -410,6 +418,8 @@ static int part_find_self(const zke_partition *p, const division *plan) {
   return -1;
 }
 
+/* See to the directory of those who hold items; it is a container, and may have
+ * gone. */
 static int part_place_items(zke_partition *p) {
   return zke_recipe_place(p->r.z, p->items, ITEMS_PLACE, ZKE_CONTAINER, NULL,
                           ZKE_FOREVER);
@@ -501,6 +511,7 @@ static void part_event(zke_recipe *r, int type, const char *path) {
   }
 }
 
+/* All items are lost with the session. */
 static void part_ended(zke_recipe *r) { part_lose((zke_partition *)r); }
 
 /* The text is the item, the number its token. */
@@ -572,6 +583,7 @@ static int part_quit(zke_partition *p) {
   return rc;
 }
 
+/* The object is freed: others can have its items at once. */
 static void part_going(zke_recipe *r) { part_quit((zke_partition *)r); }
 
 /* No znode is left at this point: quit has discarded them. */
@@ -599,6 +611,7 @@ static const zke_recipe_class part_class = {.name = "partition",
 
 /* ---- making one ---- */
 
+/* For qsort() and bsearch(): items by name. */
 static int part_order(const void *a, const void *b) {
   return strcmp(((const part_item *)a)->name, ((const part_item *)b)->name);
 }
@@ -739,6 +752,7 @@ int zke_partition_start(zke_partition *p) {
   return zke_recipe_leave(&p->r, part_join(p));
 }
 
+/* Say that the object is no member; returns ZKE_LOST. */
 static int part_is_none(const zke_partition *p) {
   return zke_recipe_fail(ZKE_LOST, "this object is no member of %s", p->r.path);
 }
@@ -762,6 +776,7 @@ static part_item *part_find(zke_partition *p, const char *item) {
   return NULL;
 }
 
+/* Say that the item is another's; returns ZKE_LOST. */
 static int part_not_owned(const zke_partition *p, const char *item) {
   return zke_recipe_fail(ZKE_LOST, "the item %s of %s is not this member's",
                          item ? item : "NULL", p->r.path);
@@ -857,6 +872,8 @@ int zke_partition_wait(zke_partition *p, int64_t deadline_ms) {
   return zke_recipe_leave(&p->r, part_wait(p, deadline_ms));
 }
 
+/* Takes no lock of the object, which the call that is to be cancelled may
+ * hold. */
 int zke_partition_cancel(zke_partition *p) {
   return zke_recipe_cancel((zke_recipe *)p);
 }

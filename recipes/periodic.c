@@ -37,6 +37,7 @@ typedef struct record {
   int64_t runner; /* the session that does */
 } record;
 
+/* Release what was read of a job's znode. */
 static void record_free(record *c) {
   zke_free(c->text);
   *c = (record){0};
@@ -146,6 +147,7 @@ struct zke_periodic {
   bool given_up; /* released while a blocking call waits for it */
 };
 
+/* Say that the job is not this object's to do; returns ZKE_LOST. */
 static int job_lost(const zke_periodic *j) {
   return zke_recipe_fail(ZKE_LOST, "the job %s is not this object's to do",
                          j->r.path);
@@ -161,6 +163,8 @@ static void job_lose(zke_periodic *j) {
 
 /* ---- when it is due ---- */
 
+/* The number of the period that a wall time is in; before 1970, too, each has
+ * the same length. */
 static int64_t job_period(const zke_periodic *j, int64_t ms) {
   int64_t since = ms - j->o.offset_ms, period = j->o.period_ms;
   return since / period - (since % period < 0);
@@ -443,6 +447,7 @@ static void job_event(zke_recipe *r, int type, const char *path) {
   j->woken = true;
 }
 
+/* The claim went with the session. */
 static void job_ended(zke_recipe *r) { job_lose((zke_periodic *)r); }
 
 /* The only event is the loss of the claim. */
@@ -453,6 +458,8 @@ static void job_deliver(zke_recipe *r, int event, int64_t number,
   if (j->o.listener) j->o.listener(j, event, j->o.context);
 }
 
+/* A claim that is held goes with the object: another process may start the job
+ * again. */
 static void job_quit(zke_recipe *r) {
   zke_periodic *j = (zke_periodic *)r;
   if (j->state == ZKE_PERIODIC_HELD)
@@ -622,6 +629,8 @@ int zke_periodic_release(zke_periodic *job, int status) {
   return zke_recipe_leave(&job->r, rc);
 }
 
+/* Takes no lock of the object, which the call that is to be cancelled may
+ * hold. */
 int zke_periodic_cancel(zke_periodic *job) {
   return zke_recipe_cancel((zke_recipe *)job);
 }

@@ -35,6 +35,7 @@ struct zke_persistent_node {
 
 /* ---- the znode ---- */
 
+/* Is what stands at the path this object's? */
 static bool node_is_own(const zke_persistent_node *n, const zke_stat *stat) {
   if (n->czxid && stat->czxid == n->czxid) return true;
   return n->unsure && stat->ephemeralOwner == zke_session_id(n->r.z);
@@ -88,6 +89,8 @@ static int node_try(zke *z, void *arg) {
   return rc;
 }
 
+/* Look until nothing comes in between: what was seen may go before it is
+ * watched. */
 static int node_look(zke_persistent_node *n) {
   int rc = ZKE_NONODE;
   while (rc == ZKE_NONODE) rc = zke_retry(n->r.z, node_try, n, ZKE_FOREVER);
@@ -126,6 +129,7 @@ static int node_stop(zke_persistent_node *n) {
 
 /* ---- the object ---- */
 
+/* An object that was not started keeps nothing. */
 static int node_step(zke_recipe *r) {
   zke_persistent_node *n = (zke_persistent_node *)r;
   return n->started ? node_look(n) : ZKE_OK;
@@ -149,6 +153,7 @@ static void node_deliver(zke_recipe *r, int event, int64_t number,
   if (n->listener) n->listener(n, event, number, n->context);
 }
 
+/* The object is freed: its znode goes, unless it stopped before. */
 static void node_quit(zke_recipe *r) {
   zke_persistent_node *n = (zke_persistent_node *)r;
   if (n->started) node_stop(n);
@@ -221,6 +226,7 @@ int zke_persistent_node_start(zke_persistent_node *node) {
   return zke_recipe_leave(&node->r, rc);
 }
 
+/* Say that the object keeps no znode; returns ZKE_LOST. */
 static int node_none(const zke_persistent_node *n) {
   return zke_recipe_fail(ZKE_LOST, "this object does not keep the znode %s",
                          n->r.path);
@@ -312,6 +318,8 @@ int64_t zke_persistent_node_token(zke_persistent_node *node) {
   return token;
 }
 
+/* Takes no lock of the object, which the call that is to be cancelled may
+ * hold. */
 int zke_persistent_node_cancel(zke_persistent_node *node) {
   return zke_recipe_cancel((zke_recipe *)node);
 }

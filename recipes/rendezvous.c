@@ -76,6 +76,7 @@ void zke_rendezvous_free(zke_rendezvous *meeting) {
   zke_free(meeting);
 }
 
+/* ZKE_BADARGUMENTS: the object is NULL. */
 static int meeting_check(const zke_rendezvous *meeting) {
   if (meeting) return ZKE_OK;
   return zke_recipe_fail(ZKE_BADARGUMENTS, "the object is NULL");
@@ -132,6 +133,7 @@ int zke_rendezvous_list(zke_rendezvous *meeting, zke_party_list **list_out,
   return ZKE_OK;
 }
 
+/* What waits is the barrier's call. */
 int zke_rendezvous_cancel(zke_rendezvous *meeting) {
   int rc = meeting_check(meeting);
   return rc == ZKE_OK ? zke_double_barrier_cancel(meeting->barrier) : rc;
@@ -345,6 +347,8 @@ struct zke_rendezvous_point {
   int len;
 };
 
+/* Note a new state, and tell it where somebody listens; the same one is not
+ * told again. */
 static void point_change_to(zke_rendezvous_point *p, int state) {
   if (p->state == state) return;
   p->state = state;
@@ -400,23 +404,27 @@ static int point_look(zke_rendezvous_point *p) {
   return ZKE_OK;
 }
 
+/* An object that nobody listens at or waits with has nothing to look for. */
 static int point_step(zke_recipe *r) {
   zke_rendezvous_point *p = (zke_rendezvous_point *)r;
   return p->listening || p->waiting ? point_look(p) : ZKE_OK;
 }
 
+/* What was read is not known to be there any more. */
 static void point_ended(zke_recipe *r) {
   zke_rendezvous_point *p = (zke_rendezvous_point *)r;
   point_forget(p);
   point_change_to(p, ZKE_RENDEZVOUS_POINT_LOST);
 }
 
+/* The number is the token, the text what the owner brought. */
 static void point_deliver(zke_recipe *r, int event, int64_t number,
                           const char *text, int len) {
   zke_rendezvous_point *p = (zke_rendezvous_point *)r;
   if (p->listener) p->listener(p, event, number, text, len, p->context);
 }
 
+/* Release the object's memory. */
 static void point_destroy(zke_recipe *r) {
   zke_free(((zke_rendezvous_point *)r)->data);
 }
@@ -526,6 +534,8 @@ int zke_rendezvous_point_step(zke_rendezvous_point *point) {
   return zke_recipe_step((zke_recipe *)point);
 }
 
+/* Takes no lock of the object, which the call that is to be cancelled may
+ * hold. */
 int zke_rendezvous_point_cancel(zke_rendezvous_point *point) {
   return zke_recipe_cancel((zke_recipe *)point);
 }

@@ -36,6 +36,8 @@ static int znode_multi_rc(zke *z, int rc) {
   return ended ? ZKE_INVALIDSTATE : rc;
 }
 
+/* So a recipe has one code for a session that has ended, whatever it was
+ * doing. */
 int zke_recipe_multi(zke *z, const zke_op *ops, int count,
                      zke_op_result *results) {
   return znode_multi_rc(z, zke_multi(z, ops, count, results));
@@ -161,6 +163,7 @@ static bool znode_bears(const char *name, const char *guid) {
          strncmp(name + mark, guid, ZKE_RECIPE_GUID - 1) == 0;
 }
 
+/* Does a znode of that mode go with its session? */
 static bool znode_is_ephemeral(int mode) {
   return mode == ZKE_EPHEMERAL || mode == ZKE_EPHEMERAL_SEQUENTIAL;
 }
@@ -199,6 +202,7 @@ static int znode_try_create(zke *z, void *arg) {
   return rc;
 }
 
+/* zke_creation_find() for zke_retry(). */
 static int znode_find_made(zke *z, void *arg) {
   return zke_creation_find(z, arg);
 }
@@ -210,6 +214,7 @@ typedef struct znode_goer {
   int64_t czxid;
 } znode_goer;
 
+/* One try; what cannot be deleted now is deleted later by the engine. */
 static int znode_try_discard(zke *z, void *arg) {
   const znode_goer *g = arg;
   return zke_discard(z, g->path, g->mode, g->czxid);
@@ -433,6 +438,8 @@ int zke_recipe_create_all(zke *z, const zke_seat *seats, int count,
   return rc;
 }
 
+/* One try; after a lost reply the znode may have gone, which is what was
+ * wanted. */
 static int znode_try_delete(zke *z, void *arg) {
   int rc = zke_delete(z, arg, -1);
   return rc == ZKE_NONODE ? ZKE_OK : rc;
@@ -452,6 +459,7 @@ typedef struct znode_deletions {
   int count;
 } znode_deletions;
 
+/* One try of a step. */
 static int znode_try_delete_all(zke *z, void *arg) {
   const znode_deletions *d = arg;
   return zke_recipe_multi(z, d->ops, d->count, NULL);
