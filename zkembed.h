@@ -142,7 +142,9 @@
  *   zke_allocator, and the lists of a count and data.
  *
  * What a recipe's header offers to those who write recipes (zke_recipe_…,
- * zke_line_…, zke_view_…) is for recipes of the same version only.
+ * zke_line_…, zke_view_…) is for recipes of the same version only.  Two
+ * functions of deadlock.h are for programs: zke_line_waits() and
+ * zke_line_act_as().
  */
 #ifndef ZKEMBED_H
 #define ZKEMBED_H

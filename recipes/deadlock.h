@@ -1,8 +1,17 @@
 /* deadlock.h - who waits for whom in lines, and whether for ever
  *
- * A program lists the waits of a whole tree by zke_line_waits(), and makes what
- * several of its threads do one client's by zke_line_act_as().  A recipe asks
- * zke_line_detect() when it begins to wait. */
+ * For programs: zke_line_waits() lists the waits of a whole tree, and
+ * zke_line_act_as() makes what several threads do one client's.  For those who
+ * write recipes: zke_line_actor() and zke_line_detect(), which a recipe asks
+ * when it begins to wait.
+ *
+ *     zke_wait_list *list = NULL;
+ *     if (zke_line_waits(z, &list) != ZKE_OK) return;
+ *     for (int i = 0; i < list->count; i++)
+ *       printf("%s of %s waits for %d others%s\n", list->data[i].path,
+ *              list->data[i].identity, list->data[i].keeper_count,
+ *              list->data[i].stuck ? ", for ever" : "");
+ *     zke_free(list); */
 #ifndef ZKEMBED_RECIPES_DEADLOCK_H
 #define ZKEMBED_RECIPES_DEADLOCK_H
 
@@ -72,7 +81,8 @@ typedef struct zke_wait_list {
  *
  *   list_out  out, not NULL: one block; count 0 where nobody waits
  *
- * Returns as zke_sessions().  Threads: any. */
+ * Returns as zke_sessions(), or ZKE_BADARGUMENTS where list_out is NULL.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_line_waits(zke *z, zke_wait_list **list_out);
 
 #ifdef __cplusplus
