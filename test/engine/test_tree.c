@@ -2127,7 +2127,7 @@ static void walk_single(walk *w, int who) {
 }
 
 static void engine_multi(zke *z, change *c, int count) {
-  zke_op ops[MULTI_OPS];
+  zke_op ops[MULTI_OPS] = {{0}};
   zke_op_result results[MULTI_OPS];
   for (int i = 0; i < count; i++) {
     ops[i] = (zke_op){.type = c[i].type,
