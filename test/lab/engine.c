@@ -87,8 +87,8 @@ enum {
 };
 
 static const char *const engine_sql[ENGINE_TABLES] = {
-    "SELECT parent,name,czxid,mzxid,pzxid,version,aversion,creates,nchild,"
-    "owner,kind,ttl,due,ctime,mtime,acl,data FROM node",
+    ("SELECT parent,name,czxid,mzxid,pzxid,version,aversion,creates,nchild,"
+     "owner,kind,ttl,due,ctime,mtime,acl,data FROM node"),
     "SELECT path,kind,session FROM watch",
     "SELECT session,type,path,zxid,seq FROM event", "SELECT id FROM session",
     "SELECT count(*) FROM node WHERE owner=?1"};
