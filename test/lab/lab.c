@@ -1,10 +1,12 @@
 /* lab.c - the functions of zkembed-lab.h */
+#define _GNU_SOURCE
 #include "lab.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "picture.h"
 #include "search.h"
@@ -56,6 +58,9 @@ int zke_lab_new(const zke_lab_options *options, zke_lab **out) {
   *out = NULL;
   int rc = take_options(options, &o);
   if (rc != ZKE_OK) return rc;
+  /* The C library keeps the time zone in memory of its own from the first use
+   * on, which is not to be a process's. */
+  tzset();
   zke_lab *lab = state_begin() ? calloc(1, sizeof *lab) : NULL;
   if (!lab) return zke_fail(ZKE_NOMEM, "out of memory");
   lab->options = o;
