@@ -448,6 +448,16 @@ $(LAB_PROGRAMS): private OBJECTS = $(LAB_ARCHIVE)
 $(LAB_PROGRAMS): private LIBS = $(LAB_LIBS)
 $(LAB_PROGRAMS): $(LAB_ARCHIVE)
 
+# By the clock of the processor; what finds something says how to replay it.
+.PHONY: lab
+lab: export RECIPE := $(RECIPE)
+lab: export REPLAY := $(REPLAY)
+lab: export SEED := $(SEED)
+lab: export SECONDS := \
+  $(if $(filter file undefined,$(origin SECONDS)),60,$(SECONDS))
+lab: $(BUILD)/test/test_lab_recipes
+	$(BUILD)/test/test_lab_recipes
+
 # Beside a ZooKeeper server, started and stopped by the script.
 CONFORMANCE_SOURCES := $(wildcard test/conformance/*.c)
 
