@@ -1286,7 +1286,7 @@ int zke_double_barrier_start(zke_double_barrier *barrier, const void *data,
   }
   rc = gate_join(barrier, data, len, ZKE_FOREVER);
   if (rc == ZKE_OK) {
-    rc = gate_step(&barrier->r);
+    rc = zke_recipe_look(&barrier->r);
     if (rc != ZKE_OK) rc = enter_give_up(barrier, rc);
   }
   return gate_return(barrier, rc);
@@ -1299,7 +1299,7 @@ int zke_double_barrier_stop(zke_double_barrier *barrier) {
   if (rc != ZKE_OK) return rc;
   if (barrier->state == ZKE_DOUBLE_BARRIER_WAITING) {
     rc = gate_withdraw(barrier);
-    if (rc == ZKE_BADVERSION) rc = gate_step(&barrier->r);
+    if (rc == ZKE_BADVERSION) rc = zke_recipe_look(&barrier->r);
   } else if (barrier->state != ZKE_DOUBLE_BARRIER_INSIDE) {
     rc = zke_recipe_fail(ZKE_LOST, "this object does not wait at %s",
                          barrier->r.path);
@@ -1315,14 +1315,14 @@ int zke_double_barrier_leave_start(zke_double_barrier *barrier) {
   int rc = gate_call(barrier, 0);
   if (rc != ZKE_OK) return rc;
   rc = gate_depart(barrier);
-  if (rc == ZKE_OK) rc = gate_step(&barrier->r);
+  if (rc == ZKE_OK) rc = zke_recipe_look(&barrier->r);
   return gate_return(barrier, rc);
 }
 
 int zke_double_barrier_step(zke_double_barrier *barrier) {
   int rc = gate_call(barrier, 0);
   if (rc != ZKE_OK) return rc;
-  return gate_return(barrier, gate_step(&barrier->r));
+  return gate_return(barrier, zke_recipe_look(&barrier->r));
 }
 
 /* Takes no lock of the object, which the call that is to be cancelled may
@@ -1358,7 +1358,7 @@ static int gate_check(const zke_double_barrier *b) {
 int zke_double_barrier_check(zke_double_barrier *barrier) {
   int rc = zke_recipe_enter((zke_recipe *)barrier);
   if (rc != ZKE_OK) return rc;
-  if (gate_engaged(barrier)) rc = gate_step(&barrier->r);
+  if (gate_engaged(barrier)) rc = zke_recipe_look(&barrier->r);
   if (rc == ZKE_OK) rc = gate_check(barrier);
   return zke_recipe_leave(&barrier->r, rc);
 }

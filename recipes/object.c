@@ -340,6 +340,8 @@ static int recipe_step(zke_recipe *r) {
 }
 
 /* For a program that has no dispatch: looks as an event would make it look. */
+int zke_recipe_look(zke_recipe *r) { return recipe_step(r); }
+
 int zke_recipe_step(zke_recipe *r) {
   int rc = zke_recipe_enter(r);
   if (rc != ZKE_OK) return rc;

@@ -171,6 +171,10 @@ ZKE_API int zke_recipe_await(zke_recipe *r, int (*done)(zke_recipe *r),
  * is started or waits, leave.  Returns what the class's step() says */
 ZKE_API int zke_recipe_step(zke_recipe *r);
 
+/* zke_recipe_look - the same inside a call, with the mutex held.  Where it
+ * succeeds nothing is left to look at, so no reminder is set */
+ZKE_API int zke_recipe_look(zke_recipe *r);
+
 /* zke_recipe_cancel - see cancel above: ZKE_OK, or ZKE_IDLE where no call with
  * a deadline is running; takes no lock but the handle's */
 ZKE_API int zke_recipe_cancel(zke_recipe *r);
