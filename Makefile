@@ -128,7 +128,7 @@ COMMAND_LIBS = -ljansson $(if $(EDIT),$(shell pkg-config --libs libedit))
 
 # The laboratory (doc/laboratory.md) moves the program's memory about, which a
 # sanitizer takes for a fault, and switches stacks as one kind of machine does.
-LAB := $(if $(SAN),,$(findstring x86_64,$(shell $(CC) -dumpmachine)))
+LAB := $(if $(SAN),,$(shell $(CC) -dumpmachine | grep -v musl | grep x86_64))
 LAB_SOURCES := $(if $(LAB),$(filter-out test/lab/test_%,$(wildcard \
   test/lab/*.c)))
 LAB_ARCHIVE = $(if $(LAB),$(BUILD)/libzkembed-lab.a)
