@@ -138,9 +138,8 @@ typedef void (*zke_lab_fn)(zke *z, void *arg);
 /* ---- building a test ---- */
 
 /* zke_lab_new - a laboratory; options may be NULL, and are copied
- * Errors: ZKE_BADARGUMENTS, an option is out of range; ZKE_NOMEM;
- * ZKE_UNIMPLEMENTED, the program was built for a machine or with a tool (a
- * sanitizer, say) on which the laboratory does not work. */
+ * Errors: ZKE_BADARGUMENTS, out is NULL or an option is out of range;
+ * ZKE_NOMEM. */
 int zke_lab_new(const zke_lab_options *options, zke_lab **out);
 
 /* zke_lab_free - NULL is allowed; not inside a run */
