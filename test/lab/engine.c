@@ -144,5 +144,3 @@ int engine_owned(zke *any, int64_t session) {
   sqlite3_reset(st);
   return count;
 }
-
-int engine_watchers(const zke *z) { return (int)z->watcher_count; }

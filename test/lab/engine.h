@@ -35,7 +35,4 @@ int64_t engine_alarm(zke *z);
 /* How many ephemeral znodes a session owns; -1: cannot be read. */
 int engine_owned(zke *any, int64_t session);
 
-/* Watchers that are registered in memory. */
-int engine_watchers(const zke *z);
-
 #endif
