@@ -2,8 +2,9 @@
 # check_docs.sh - every C block of the documents is compiled, every program run
 #
 # A block is what stands between ```c and ``` in README.md and doc/*.md, the
-# program in the comment at the head of zkembed.h, and each example in its other
-# comments: the indented lines behind a paragraph that begins with "Example:".
+# program in the comment at the head of zkembed.h, and each example in the other
+# comments of zkembed.h and of recipes/*.h: the indented lines behind a paragraph
+# that begins with "Example:".
 #
 # - A block with "int main(" is a program.  It is put as app.c into an empty
 #   directory with zkembed.c and zkembed.h and nothing else, built there by
@@ -18,6 +19,10 @@
 # - The example at the head of each recipe's header is compiled as the inside of
 #   a function that has `zke *z; int64_t deadline;`; a static function at its
 #   beginning stands before that one.
+# - Another example of a recipe's header includes that header.  The function that
+#   it is the inside of also has `int64_t deadline;` and the objects that the
+#   header's functions take first, under the names that they give them there:
+#   `zke_lock *lock` in lock.h.
 # - A block with a line from the first column to " {" that is no statement, or
 #   with "static " there, defines functions: it is compiled as it stands, after
 #   the prelude below.
@@ -96,16 +101,35 @@ extract_examples() {
     out && /^ \*$/ { blank++ }' "$1"
 }
 
+# as_many_as_told HEADER: each "Example:" in it has become a block
+as_many_as_told() {
+  set -- "$(grep -c '^ \* Example: ' "$1")" \
+    "$(ls "$blocks/$(basename "$1" .h)_h"-[0-9]*.c 2>/dev/null | wc -l)"
+  [ "$1" -eq "$2" ]
+}
+
+# objects HEADER: the objects that its functions take first, as parameters
+objects() {
+  sed -n 's/^ZKE_API[^(]*(\(zke_[a-z_]* \*[a-z_]*\)[,)].*/\1/p' "$1" |
+    sort -u | sed 's/^/, /' | tr -d '\n'
+}
+
 # wrap BLOCK: to standard output, a file that can be compiled by itself
 wrap() {
   place=$(basename "$1" .c)
+  header=recipes/${place%_h-*}.h
   printf '%s\n' "$prelude"
+  parameters='zke *z, int rc'
+  if [ -f "$header" ]; then
+    printf '#include "%s"\n' "$header"
+    parameters="$parameters, int64_t deadline$(objects "$header")"
+  fi
   if grep -E '^static |^[A-Za-z].*\{$' "$1" |
     grep -qvE '^(do|for|if|switch|while) '; then
     printf '#line %s "%s"\n' "${place##*-}" "${place%-*}"
     cat "$1"
   else
-    printf 'void block(zke *z, int rc);\nvoid block(zke *z, int rc) {\n'
+    printf 'void block(%s);\nvoid block(%s) {\n' "$parameters" "$parameters"
     printf '(void)z, (void)rc;\n{\n'
     printf '#line %s "%s"\n' "${place##*-}" "${place%-*}"
     cat "$1"
@@ -233,7 +257,10 @@ for file in README.md doc/*.md; do
   [ -f "$file" ] && extract "$file"
 done
 extract_header
-extract_examples zkembed.h
+for header in zkembed.h recipes/*.h; do
+  extract_examples "$header"
+  expect "each example of $header is found" as_many_as_told "$header"
+done
 
 expect "zkembed.h has an example for each group of functions" \
   [ "$(ls "$blocks"/zkembed_h-*.c | wc -l)" -ge 10 ]
