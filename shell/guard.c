@@ -1,19 +1,29 @@
 /* guard.c - a command of the user's, run while something is held
  *
- * The child is started with the user's words as they are.  While it runs this
- * thread waits, dispatching, for three things: the child's end, the loss of
- * what is held, and a cancel.  Signals are passed on by the signals' thread.
+ * The command ("the child") is started with the user's words as they are.
+ * While it runs this thread waits, dispatching, for three things: the child's
+ * end, the loss of what is held, and a cancel.  Signals are passed on by the
+ * thread of signals.c.  Start with guard_run(); run_wait() is the machine:
  *
- *     RUNS --- the child has ended by itself --------------------> its code
- *      |  \--- ended by a signal, or --wait-all --- STAYS
- *      |          until all who keep it alive are gone ----------> its code
- *      | lost (--on-lost kill), in RUNS or STAYS
- *     ASKED    TERM and CONT to the child and its descendants
- *      |       when all have ended -------------------------------> LOST
- *      | --grace is over
- *     KILLED   KILL, again and again
- *      |       when all have ended -------------------------------> LOST
- *     LEFT     what cannot be killed (another user's, stuck in the kernel)
+ *     RUNS     the child runs
+ *      |         it has ended by itself -----------------> its exit code
+ *      |         it could not be executed ---------------> 127 or 126
+ *      |       it has ended, and a signal did that, or --wait-all was given:
+ *     STAYS    its descendants keep what is held
+ *      |         all of them are gone -------------------> its exit code, or
+ *      |                                                   128 + the signal
+ *      |       in RUNS or STAYS: what is held was lost (not --on-lost warn)
+ *     ASKED    TERM and CONT went to the child and its descendants
+ *      |         all of them have ended -----------------> 76
+ *      |       --grace is over
+ *     KILLED   KILL goes to them, at each look
+ *      |         all of them have ended -----------------> 76
+ *      |       5 s are over
+ *     LEFT     some cannot be killed: another user's, or stuck in the kernel
+ *                ----------------------------------------> 76
+ *
+ * With --on-lost warn a loss is told, and the machine stays in RUNS until the
+ * child has ended; the exit code is 76 then, too.
  *
  * WHO GETS A SIGNAL.  The child stays in our process group.  In a group of its
  * own it could not read from the terminal, ^Z would stop one of the two, and
@@ -26,30 +36,36 @@
  *   Strangers in the group, such as the script that runs us, are spared.
  * - Others, such as USR1, are for the child alone, which may expect them.
  *
- * WHEN A SIGNAL ENDS THE CHILD its work may go on: what ignores the signal, or
- * is in another group.  Nobody else may get in meanwhile.  The child and its
- * descendants have two descriptors of us: the session's keep-alive descriptor,
- * and the end of a pipe on which nobody writes.  Its other end tells us when
- * the last of them is gone.  They have high numbers, so that a script's own 3
- * to 9 do not replace them.
+ * WHEN A SIGNAL ENDS THE CHILD its work may go on: in a descendant that ignores
+ * the signal, or that is in another group.  Nobody else may get in meanwhile.
+ * The child and its descendants inherit two descriptors: the one that keeps
+ * the session alive, and the writing end of a pipe on which nobody writes.  The
+ * reading end is ours, and tells us when the last of them is gone.  They have
+ * high numbers, so that a script's own 3 to 9 do not replace them.
  *
- * WHEN WE ARE KILLED ourselves:
+ * WHEN THIS PROCESS IS KILLED:
  *
  * - What is held stays held until the last process that has the keep-alive
  *   descriptor is gone, or has closed it.
  * - The child gets a signal: TERM, since with the descriptor there is time for
  *   it to clean up; KILL with --close, since without the descriptor the next
  *   holder is already on its way; none with --outlive.
- * When the child ends by itself, what is held is given up, whatever it has left
- * running: the session's end does not ask for descriptors.
  *
- * Who the descendants are is read from /proc.  Orphans become our children
- * (PR_SET_CHILD_SUBREAPER), so that they are found too; not where we had
- * children before we were executed: there a process whose parent ended before
+ * When the child ends by itself, what is held is given up, whatever the child
+ * has left running: ending a session does not ask about descriptors.
+ *
+ * The descendants are read from /proc.  Orphans become our children
+ * (PR_SET_CHILD_SUBREAPER), so that they are found too.  That is not done if
+ * this process had children before it was executed, since their ends would be
+ * taken from whoever expects them: then a process whose parent ended before
  * the loss is missed.
  *
  * There is one child at a time: a coprocess, whose calls run at once, runs no
  * commands.
+ *
+ * THREADS.  Two: the call's, which runs everything but the section "Signals,
+ * on their thread", and the one of signals.c.  What both use is guarded by
+ * running.m.  The order of the mutexes is signals.c's first, then running.m.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -79,50 +95,55 @@ enum {
   KILL_MS = 5000      /* how long to wait for what was killed */
 };
 
+/* In the order in which they are passed: a run never goes back. */
 enum phase { RUNS, STAYS, ASKED, KILLED, LEFT };
 
+/* One child, from before its fork to after its end. */
 typedef struct run {
   call *c;
-  const guard *g; /* NULL: for an event */
-  bool warn, close, outlive, all;
-  int64_t grace_ms;
+  const guard *g;   /* NULL: for an event */
+  bool warn;        /* --on-lost warn */
+  bool close;       /* --close */
+  bool outlive;     /* --outlive */
+  bool all;         /* --wait-all */
+  int64_t grace_ms; /* --grace */
 
   /* guarded by running.m */
-  pid_t pid;      /* 0: not started, or gone */
-  int heard;      /* the last signal that came for it */
-  bool asked;     /* one that is to end it was among them */
-  bool stays;     /* it has ended, and what it has left is waited for */
-  bool tell;      /* say for whom */
-  sigset_t early; /* those that it has had before they were taken */
-  bool woken;
+  pid_t pid;       /* 0: not started, or gone */
+  int heard;       /* the last signal that came while it ran */
+  bool asked;      /* INT, TERM, HUP or QUIT has come */
+  bool stays;      /* it has ended, and its descendants are waited for */
+  bool tell;       /* it is to be said which these are */
+  sigset_t early;  /* signals that it was given before we took ours */
+  bool woken;      /* the condition variable's predicate */
+  processes known; /* descendants, as last seen */
 
-  /* this thread's */
-  pthread_cond_t
-      wake;    /* with running.m, where the handle cannot be waited on */
-  bool deaf;   /* it cannot any more */
-  bool adopts; /* orphans become our children */
-  bool ended, cancelled;
-  int outcome; /* waitpid()'s */
-  int report;  /* to read errno from, where it could not be executed */
-  int alive;   /* ends when nobody has what keeps the session alive; or -1 */
-  int lost;    /* the code of the loss, or 0 */
+  /* the call's thread's alone */
+  pthread_cond_t wake; /* with running.m: replaces the handle while deaf */
+  bool deaf;           /* the handle cannot be waited on any more */
+  bool adopts;         /* orphans become our children */
+  bool ended;          /* the child; outcome is waitpid()'s */
+  bool cancelled;      /* that was seen, and passed on */
+  int outcome;
+  int report; /* a pipe: errno, if the child could not be executed */
+  int alive;  /* a pipe: ends when no descendant is left; -1: none */
+  int lost;   /* the code of the loss, or 0; why: its sentence */
   char why[512];
   enum phase phase;
-  int64_t until;   /* the phase's end, of zke_now() */
-  int64_t pause;   /* between two looks, while STAYS */
-  processes known; /* guarded by running.m: descendants, as last seen */
+  int64_t until; /* the phase's end, of zke_now() */
+  int64_t pause; /* between two looks, while STAYS */
 } run;
 
 static struct {
-  pthread_mutex_t m; /* signals.c's may be held before it, never after */
-  run *now;
+  pthread_mutex_t m;
+  run *now; /* NULL: no child runs */
 } running = {PTHREAD_MUTEX_INITIALIZER, NULL};
 
 /* ------------------------------------------------------------------------
  * Options
  * --------------------------------------------------------------------- */
 
-/* Checks them; guard_run() reads them again. */
+/* Only checks them, before anything is held; guard_run() reads them again. */
 int guard_options(call *c) {
   int64_t grace;
   const word *lost = value_of(c, 'L');
@@ -193,8 +214,9 @@ static bool same_name(const char *entry, const char *other) {
   return strncmp(entry, other, len) == 0 && entry[len] == '=';
 }
 
-/* Is it set anew, so that the inherited one is not to be passed on?  What an
- * outer zke said of its lock goes too: it would not fit to our session. */
+/* Is this variable not to be inherited?  That is so if it is set anew, and for
+ * everything that an outer zke said of its own lock and session: a command that
+ * is run for an event, under no lock, must not take these for ours. */
 static bool is_replaced(const char *entry, const char *const *more, int count) {
   static const char *const ours[] = {"ZKE_DB",         "ZKE_SESSION",
                                      "ZKE_LOCK_KIND",  "ZKE_LOCK_NAME",
@@ -206,8 +228,8 @@ static bool is_replaced(const char *entry, const char *const *more, int count) {
   return false;
 }
 
-/* What is held, and for a zke that the command runs: as whom we hold it, and
- * which process will wait for the command. */
+/* What is held; and, for a zke that the command runs (lock.c, "Locks within
+ * locks"), as which actor, and which process waits for the command. */
 static void environment_held(texts *t, const guard *g) {
   process self = {0};
   process_read(getpid(), &self);
@@ -218,8 +240,8 @@ static void environment_held(texts *t, const guard *g) {
             (int)getpid(), self.start);
 }
 
-/* Ours, but for what is replaced, then what the command needs to find the
- * session, then more. */
+/* The inherited environment without what is replaced, then what the command
+ * needs to find the database and the session, then more. */
 static texts environment_make(const run *r, const char *const *more,
                               int count) {
   texts t = {NULL, 0, false};
@@ -236,22 +258,29 @@ static texts environment_make(const run *r, const char *const *more,
 }
 
 /* ------------------------------------------------------------------------
- * In the child, until it is another program: nothing that could take a lock
+ * In the child, between fork() and exec()
+ *
+ * This process has several threads, of which only the one that forks is in the
+ * child.  A lock that another thread had at that moment stays locked there for
+ * ever.  So the child takes none: it makes system calls, and calls execvpe(),
+ * which in the C library neither locks nor allocates.  All memory that it needs
+ * was made before the fork.
  * --------------------------------------------------------------------- */
 
+/* All that the child needs, made by the parent. */
 typedef struct start {
   const char *program;
   texts words, environment;
   pid_t parent;
   int keepalive; /* or -1 */
-  int alive;     /* the pipe's end, or -1 */
-  int death;     /* the signal for our death, or 0 */
-  bool no_input; /* standard input has our lines */
+  int alive;     /* the pipe's writing end, or -1 */
+  int death;     /* the signal to get when the parent dies, or 0 */
+  bool no_input; /* standard input has our lines, and is not for it */
   int input;     /* what it gets as standard input; -1: ours */
-  int report;    /* to write errno to */
+  int report;    /* where errno is written to; closes by exec() */
 } start;
 
-/* In the child: standard input is what the command is to read, or nothing. */
+/* Sets standard input: what the command is to read, nothing, or ours. */
 static void child_streams(const start *s) {
   int null = s->input < 0 && s->no_input ? open("/dev/null", O_RDONLY) : -1;
   if (s->input >= 0) dup2(s->input, STDIN_FILENO);
@@ -261,18 +290,21 @@ static void child_streams(const start *s) {
   }
 }
 
-/* Any number where the limit is too low for a high one. */
+/* Lets a descriptor survive the exec(): under a high number, or, where the
+ * limit is too low for that, under the one that it has. */
 static void child_keep(int fd) {
   if (fcntl(fd, F_DUPFD, KEEPALIVE_FD) < 0) fcntl(fd, F_SETFD, 0);
 }
 
-/* The child, from fork() to exec(): asks for the signal at the parent's death,
- * keeps its descriptors, undoes our signal mask.  An exec that fails is
- * reported by a pipe. */
+/* The child, from fork() to exec(): asks for a signal at the parent's death,
+ * keeps its descriptors, undoes our signal mask.
+ *
+ * The parent may have died before prctl(): that signal would never come, and
+ * getppid() tells.  The report's pipe closes by itself in exec(), so that the
+ * parent finds errno in it, or its end. */
 _Noreturn static void child_run(const start *s) {
   if (s->death) {
     prctl(PR_SET_PDEATHSIG, s->death);
-    /* Died before that was said? */
     if (getppid() != s->parent) _exit(STATUS_SIGNAL + s->death);
   }
   if (s->keepalive >= 0) child_keep(s->keepalive);
@@ -291,15 +323,18 @@ _Noreturn static void child_run(const start *s) {
  * Descendants
  * --------------------------------------------------------------------- */
 
-/* Known from before; the child, or when orphans are ours any child of ours. */
+/* Is it a descendant by itself, whatever its parent?  One that was known before
+ * stays one when its parent ends.  Its number alone does not tell, since it may
+ * be another process by now: its start must be the same.  Where orphans come to
+ * us, every child of ours is one; else only the command. */
 static bool is_root(const run *r, const process *p) {
   const process *before = processes_find(&r->known, p->pid);
   if (before && before->start == p->start) return true;
   return r->adopts ? p->parent == getpid() : p->pid == r->pid;
 }
 
-/* Marks the descendants of the command, in rounds, since a child may stand
- * before its parent. */
+/* Marks the descendants of the command.  The list is by number, so that a child
+ * may stand before its parent: marking is repeated until nothing is added. */
 static void family_mark(const run *r, processes *f) {
   bool more = true;
   for (size_t i = 0; i < f->count; i++)
@@ -314,7 +349,8 @@ static void family_mark(const run *r, processes *f) {
   }
 }
 
-/* running.m is held.  Look who there is; returns how many of them live. */
+/* running.m is held.  Renews r->known; returns how many of them live.  Without
+ * memory some are missing. */
 static size_t family_look(run *r) {
   processes all = processes_all();
   processes members = {NULL, 0};
@@ -330,16 +366,19 @@ static size_t family_look(run *r) {
   return live;
 }
 
-/* Is it in the group that the command was started in, or in the one that it
- * has chosen? */
+/* Is it in our group, where the command was started, or in the group that the
+ * command has moved to? */
 static bool is_in_group(const run *r, const process *p) {
   const process *child = processes_find(&r->known, r->pid);
   return p->group == getpgrp() || (child && p->group == child->group);
 }
 
-/* running.m is held.  A signal for all descendants, or only for those in the
- * command's group: each that there is at this moment gets it once.  The child
- * itself is found without /proc. */
+/* running.m is held.  Sends a signal once to each process that descends from
+ * the command at this moment.
+ *
+ *   group  only to those in the command's group
+ *
+ * The child gets it even where /proc tells nothing. */
 static void family_signal_held(run *r, int signal, bool group) {
   family_look(r);
   if (r->pid) kill(r->pid, signal);
@@ -350,7 +389,7 @@ static void family_signal_held(run *r, int signal, bool group) {
   }
 }
 
-/* Send a signal to the child and its descendants. Takes running.m. */
+/* The same for all of them; takes running.m. */
 static void family_signal(run *r, int signal) {
   pthread_mutex_lock(&running.m);
   family_signal_held(r, signal, false);
@@ -369,9 +408,11 @@ static bool family_is_gone(run *r) {
  * Signals, on their thread
  * --------------------------------------------------------------------- */
 
-/* The terminal's go to all of its foreground processes: the child has had it
- * from there.  But for a hangup, of which the kernel tells the session's
- * leader alone. */
+/* Does this signal come from the terminal?  Then the kernel has given it to all
+ * processes of the foreground group, and the child has it already.  A hangup is
+ * different: the leader of the terminal's session gets it alone, and if that
+ * is this process, the child has not heard of it.  SI_KERNEL tells the
+ * kernel's signals from those of kill(). */
 static bool is_terminals(const siginfo_t *info) {
   if (info->si_code != SI_KERNEL) return false;
   switch (info->si_signo) {
@@ -392,8 +433,9 @@ static bool ends_us(int signal) {
          signal == SIGQUIT;
 }
 
-/* running.m is held.  Where the child has ended, the next signal is for all
- * that it has left, in whatever group. */
+/* running.m is held.  Passes a signal on, as the file's head says under WHO
+ * GETS A SIGNAL.  After the child's end it is for all that the child has left,
+ * in whatever group. */
 static void run_pass(run *r, int signal) {
   if (ends_us(signal))
     family_signal_held(r, signal, r->pid != 0);
@@ -401,8 +443,14 @@ static void run_pass(run *r, int signal) {
     kill(r->pid, signal);
 }
 
-/* running.m is held.  A command run for an event ends, and so does what waits
- * for the next. */
+/* running.m is held, and signals.c's mutex.  Deals with one signal; false: the
+ * call is to be cancelled by it as well.
+ *
+ * SIGCHLD wakes the call's thread, wherever it sleeps.  A signal that comes
+ * while there is no child is not for a child.  run_pass_on() has given the
+ * child some signals already: each of them is left out once.  A command that is
+ * run for an event gets the signal, and the call that waits for the next event
+ * ends with it. */
 static bool run_hear(run *r, const siginfo_t *info) {
   int signal = info->si_signo;
   if (signal == SIGCHLD) {
@@ -430,8 +478,8 @@ static bool run_hook(void *unused, const siginfo_t *info) {
   return all;
 }
 
-/* What is called on cancelling.  zke_wake() suffices unless the handle is of
- * no use any more. */
+/* What a cancel calls, on another thread.  zke_wake() ends zke_wait_turn();
+ * the condition variable is for a run that is deaf. */
 static int run_wake(void *object) {
   run *r = object;
   pthread_mutex_lock(&running.m);
@@ -441,7 +489,8 @@ static int run_wake(void *object) {
   return zke_wake(r->c->z);
 }
 
-/* The one that signals are for; NULL: none. */
+/* Directs signals to this run; NULL: to none.  After signals_hook() has
+ * returned, the hook does not run any more, and r may go. */
 static void run_install(run *r) {
   pthread_mutex_lock(&running.m);
   running.now = r;
@@ -453,14 +502,17 @@ static void run_install(run *r) {
  * Waiting for its end
  * --------------------------------------------------------------------- */
 
-/* running.m is held.  Does the end of the child leave what is held to those
- * that it has left?  Not where it ended by itself, nor where none of them has
- * a descriptor of us. */
+/* running.m is held.  The child has ended: do its descendants keep what is
+ * held?  Not if it ended by itself, unless --wait-all says so, and not if they
+ * have no descriptor of ours. */
 static bool run_must_stay(const run *r) {
   return r->alive >= 0 && (r->all || r->asked || WIFSIGNALED(r->outcome));
 }
 
-/* Where orphans are ours all that ends is taken in. */
+/* Takes in the child's end, and, where orphans come to us, theirs, which would
+ * stay zombies else.  A child's end is either seen by waitpid() here, or the
+ * hook, which takes running.m too, sets woken after it was cleared: it is never
+ * slept through. */
 static void run_reap(run *r) {
   int outcome;
   pid_t pid;
@@ -493,7 +545,8 @@ static bool is_loss(int rc) {
   }
 }
 
-/* A descendant that was stopped can follow only when it goes on. */
+/* Asks the child and its descendants to end.  One that was stopped acts on TERM
+ * only when it goes on, hence CONT. */
 static void run_ask(run *r) {
   family_signal(r, SIGTERM);
   family_signal(r, SIGCONT);
@@ -519,7 +572,8 @@ static void warn_lost(const run *r) {
   json_decref(row);
 }
 
-/* Keep the sentence: at the end others may have failed. */
+/* What is held was lost, with this code.  The thread's sentence is kept, since
+ * other calls may fail until it is told. */
 static void run_lose(run *r, int rc) {
   if (!r->g || !r->g->check || r->lost || r->phase > STAYS) return;
   r->lost = rc;
@@ -531,8 +585,8 @@ static void run_lose(run *r, int rc) {
     run_ask(r);
 }
 
-/* Asks whether what is held is held still, and begins the end of the command
- * where it is not. */
+/* Asks whether what is held is held still; if not, begins the end of the
+ * command.  After the child's end nobody needs it but those that STAY. */
 static void judge_loss(run *r) {
   if (!r->g || !r->g->check || r->lost) return;
   if (r->ended && r->phase != STAYS) return;
@@ -540,7 +594,8 @@ static void judge_loss(run *r) {
   if (is_loss(rc)) run_lose(r, rc);
 }
 
-/* The signal may have come just before there was a child. */
+/* Passes a cancel on to the child, once: it may have come while there was no
+ * child that the hook could give the signal to. */
 static void judge_cancel(run *r) {
   if (r->cancelled || r->ended || !cancelled(r->c)) return;
   r->cancelled = true;
@@ -551,7 +606,9 @@ static void judge_cancel(run *r) {
 
 /* ---- those that stay ---- */
 
-/* Has the last of them gone?  Nobody writes into the pipe on purpose. */
+/* Has the last descendant gone?  Then the pipe is at its end: read() returns 0.
+ * While one has the writing end, the read fails with EAGAIN.  Nobody writes
+ * into it on purpose; what stands there by mistake is thrown away. */
 static bool stays_are_gone(const run *r) {
   char bytes[64];
   ssize_t n;
@@ -575,7 +632,8 @@ static void stays_tell(const run *r, json_t *list, FILE *out) {
   fputc('\n', out);
 }
 
-/* In one piece: what stays may write to standard error, too. */
+/* Written in one piece, since those that stay may write to standard error,
+ * too. */
 static void stays_say(const run *r) {
   char *text = NULL;
   size_t len;
@@ -589,8 +647,10 @@ static void stays_say(const run *r) {
   holders_free(&h);
 }
 
-/* After a moment, in which what was ended by the same signal goes; and again
- * with each signal.  --wait-all has asked for it. */
+/* Begins STAYS, and tells whom it waits for: after SAY_MS, in which most of
+ * what the same signal ends is gone, and again with each later signal.  With
+ * --wait-all the user knows, and it is told only where the user asked, or a
+ * signal came. */
 static void judge_stays(run *r) {
   int64_t now = zke_now(r->c->z);
   pthread_mutex_lock(&running.m);
@@ -622,7 +682,8 @@ static void judge_phase(run *r) {
   }
 }
 
-/* What was lost, and is not to be ended, need not be kept any more. */
+/* Is there nothing left to wait for?  In STAYS after a loss there is nothing to
+ * keep any more: with --on-lost warn the descendants are not ended either. */
 static bool run_over(run *r) {
   if (r->phase == LEFT) return true;
   if (r->phase == RUNS) return r->ended;
@@ -630,11 +691,12 @@ static bool run_over(run *r) {
   return r->ended && family_is_gone(r);
 }
 
-/* Until the deadline, or until run_wake() or a child's end. */
+/* Sleeps on the condition variable until the deadline, a cancel or a child's
+ * end.  Without a deadline it looks again each second, to be sure. */
 static void run_sleep_deaf(run *r, int64_t deadline) {
   struct timespec t;
   int64_t ms = deadline - zke_now(r->c->z);
-  if (deadline == ZKE_FOREVER) ms = 1000; /* looks again, that is all */
+  if (deadline == ZKE_FOREVER) ms = 1000;
   (void)clock_gettime(CLOCK_MONOTONIC, &t);
   t.tv_sec += ms / 1000;
   t.tv_nsec += ms % 1000 * 1000000;
@@ -649,7 +711,9 @@ static void run_sleep_deaf(run *r, int64_t deadline) {
   pthread_mutex_unlock(&running.m);
 }
 
-/* Until the next look.  Those that stay may do so for hours. */
+/* When to look next.  RUNS needs no looks: events wake it.  Nothing tells of a
+ * descendant's end, so the other phases look; those that STAY may do so for
+ * hours, so that the pauses grow up to STAYS_MS. */
 static int64_t run_pause(run *r) {
   if (r->phase == RUNS) return ZKE_FOREVER;
   if (r->phase != STAYS) return zke_now(r->c->z) + (int64_t)LOOK_MS;
@@ -658,8 +722,9 @@ static int64_t run_pause(run *r) {
   return zke_now(r->c->z) + pause;
 }
 
-/* Sleeps until something may have changed.  A handle that is of no use any more
- * is replaced by a condition variable. */
+/* Sleeps until something may have changed since `turn` was read.  A handle that
+ * says that its session is over is of no use any more: that is a loss, and from
+ * then on the condition variable is waited on instead. */
 static void run_sleep(run *r, int64_t turn) {
   call *c = r->c;
   int64_t deadline = run_pause(r);
@@ -673,8 +738,9 @@ static void run_sleep(run *r, int64_t turn) {
   run_sleep_deaf(r, deadline);
 }
 
-/* The state machine of the file's head: looks at everything, then sleeps, until
- * it is over. */
+/* The machine of the file's head: looks at everything, then sleeps, until it is
+ * over.  The turn is read before the looks, so that no event falls between a
+ * look and the sleep. */
 static void run_wait(run *r) {
   cancel_by(r->c, run_wake, r);
   for (;;) {
@@ -694,9 +760,12 @@ static void run_wait(run *r) {
  * From the beginning to the end
  * --------------------------------------------------------------------- */
 
-/* The child has the terminal's signals from there, unless they came before it
- * was: then they are pending still, or it has them pending too, and they are
- * one. */
+/* Gives the child the terminal's signals that are pending here right after the
+ * fork, while signals.c takes none.  Such a signal came either before the fork:
+ * then the child has not got it, since pending signals are not inherited.  Or
+ * it came after: then the child has it pending, too, and a second one of the
+ * same number merges with it.  Either way the child gets it once, and
+ * run_hear() leaves it out when it is taken here. */
 static void run_pass_on(run *r) {
   static const int terminals[] = {SIGINT, SIGQUIT, SIGHUP};
   sigset_t pending;
@@ -709,8 +778,9 @@ static void run_pass_on(run *r) {
   }
 }
 
-/* All in one, while signals wait: one finds either no child, and then cancels,
- * or a child that gets it. */
+/* Forks, while signals.c takes no signal: so each signal finds either no child,
+ * and cancels the call before the fork, or a child that gets it.  Standard
+ * output is flushed first, or the child would have a copy of what is in it. */
 static int run_fork(run *r, const start *s) {
   call *c = r->c;
   pid_t pid = -1;
@@ -730,7 +800,8 @@ static int run_fork(run *r, const start *s) {
   return pid > 0 ? 0 : fail_errno(c, STATUS_SYSTEM, "cannot fork");
 }
 
-/* Only where no child is anybody else's. */
+/* Lets orphans become our children, if there is a loss to be feared and no
+ * child yet: with others, waitpid(-1) would take their ends, too. */
 static void run_adopt(run *r) {
   siginfo_t info;
   if (!r->g || !r->g->check) return;
@@ -738,7 +809,9 @@ static void run_adopt(run *r) {
   r->adopts = prctl(PR_SET_CHILD_SUBREAPER, 1) == 0;
 }
 
-/* Nothing that is held: nothing to keep alive. */
+/* Makes the two descriptors by which descendants keep what is held; none where
+ * nothing is held, or with --close.  A database in memory has no session that
+ * could be kept alive. */
 static int run_keepalive(run *r, start *s) {
   int ends[2];
   if (!r->g || r->close) return 0;
@@ -752,7 +825,8 @@ static int run_keepalive(run *r, start *s) {
   return 0;
 }
 
-/* It could not be executed: the child has left errno in the pipe. */
+/* Has the child left errno in the pipe, because it could not be executed?  The
+ * exit code for that, or 0. */
 static int run_unexecuted(run *r) {
   call *c = r->c;
   int why;
@@ -763,7 +837,8 @@ static int run_unexecuted(run *r) {
               c->child[0].text, strerror(why));
 }
 
-/* Who sent the signal to us expects that it ends us too. */
+/* The child was ended by this signal.  If it had come to this process, too,
+ * then main() ends by it as well, which is what its sender expects. */
 static int run_signalled(run *r, int signal) {
   shell *sh = r->c->sh;
   if (r->heard == signal) {
@@ -788,8 +863,12 @@ static int run_status(run *r) {
   return WEXITSTATUS(r->outcome);
 }
 
-/* status: of what was made for the child, which is started if that is 0; the
- * child's ends are closed in any case. */
+/* From the fork to the last process's end; the exit code.
+ *
+ *   status  of what was made for the child: only with 0 it is started
+ *
+ * The child's ends of the pipes are closed in any case, so that the other ends
+ * see when the child's copies are gone. */
 static int run_through(run *r, const start *s, int status) {
   run_install(r);
   run_adopt(r);
@@ -806,7 +885,8 @@ static int run_through(run *r, const start *s, int status) {
   return status;
 }
 
-/* A file without a name, so that a child that does not read is no trouble. */
+/* Makes the child's standard input, if the caller gave bytes for it.  It is a
+ * file without a name: a pipe would block us where the child does not read. */
 static int run_input(run *r, int *fd_out) {
   if (!r->g || !r->g->input) return 0;
   const char *at = r->g->input, *end = at + r->g->input_len;
@@ -817,7 +897,7 @@ static int run_input(run *r, int *fd_out) {
   return fail_errno(r->c, STATUS_SYSTEM, "cannot pass on the data");
 }
 
-/* What the child needs is made before there is one. */
+/* Makes everything that the child needs, runs it, and takes it all away. */
 static int run_begin(run *r, const char *const *more, int count) {
   call *c = r->c;
   int ends[2];
@@ -850,7 +930,8 @@ static int run_begin(run *r, const char *const *more, int count) {
   return status;
 }
 
-/* From the fork to the end; the exit code. */
+/* run_begin() with the condition variable around it, whose clock does not jump
+ * when somebody sets the time. */
 static int run_all(run *r, const char *const *more, int count) {
   pthread_condattr_t attributes;
   pthread_condattr_init(&attributes);
@@ -863,15 +944,14 @@ static int run_all(run *r, const char *const *more, int count) {
   return status;
 }
 
-/* Run the child of the call under what it holds. Returns its exit status, or
- * STATUS_LOST where what it held was lost. */
+/* Runs the command under what the call holds. */
 int guard_run(call *c, const guard *g) {
   run r = {.c = c, .g = g, .alive = -1};
   int status = run_options(&r);
   return status ? status : run_all(&r, g->more, g->more_count);
 }
 
-/* Run a program for an event, under no lock: nothing can be lost. */
+/* Runs a command for an event, under no lock: nothing can be lost. */
 int guard_event(call *c, const char *const *more, int count) {
   run r = {.c = c, .alive = -1, .grace_ms = 5000};
   return run_all(&r, more, count);

@@ -1,7 +1,32 @@
-/* lock.c - lock, rwlock, sem, elect: held while a command runs, until a
- * signal, or, where commands share a session, until release
+/* lock.c - the commands lock, rwlock, sem, elect, release and held
  *
- * The four are one: a kind says how each is joined, asked and left.
+ * The first four do the same with different recipes: they stand in the
+ * recipe's line, get what they wait for, and hold it.  A struct kind has the
+ * recipe's functions, so that the code below is written once.  Start with
+ * join(), which is a whole call:
+ *
+ *     make         the recipe's object; nothing is in the file yet
+ *       |
+ *     contend      join the line and wait, or try once
+ *       |  \------ not got: held by another, out of time ---> -E's code, or 75
+ *       |                   deadlock -----------------------> 75
+ *       |                   signal -------------------------> 128 + its number
+ *       |                   anything else ------------------> status_of()
+ *     hold         in one of three ways:
+ *       |
+ *       |-- behind "--" stands a command: while it runs (guard.c)
+ *       |       the command has ended ----------------------> its exit code
+ *       |       what is held was lost meanwhile ------------> 76
+ *       |-- one command of a command line: until a signal
+ *       |       INT, TERM, HUP ... -------------------------> 128 + its number
+ *       |       what is held was lost meanwhile ------------> 76
+ *       \-- script, prompt, coprocess: until release, or the session's end
+ *               goes on at once ----------------------------> 0
+ *
+ * In the last case the object moves into the session's list (held_add()).  In
+ * every other case join() frees it, which leaves the line and releases what
+ * is still held: so no way out of this file leaves a znode behind, but one
+ * that the session's end removes.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,48 +46,58 @@
  * The kinds
  * --------------------------------------------------------------------- */
 
-/* One that is in the queue, or wants to be. */
+/* One call that stands in a line, or is about to. */
 typedef struct contender {
   call *c;
   const struct kind *kind;
-  void *object;
+  void *object; /* the recipe's; NULL: not made, or the session has it */
   char *path;
   char *label; /* shown to others: the command, or an election's name */
-  bool nested, deadlock, own_fault; /* what nested_look() has found */
-  bool got;
-  int how;   /* rwlock: the mode; semaphore: permits */
-  int limit; /* semaphore: in all; 0: what it has */
+  int how;     /* rwlock: the mode; semaphore: permits */
+  int limit;   /* semaphore: in all; 0: what the file says */
+  bool got;    /* contend() was successful: it is held */
+
+  /* of nested_look(), which runs on this thread while the call waits */
+  bool nested;    /* an outer zke waits for us, and the watch is set */
+  bool deadlock;  /* waiting would have no end: that is why it was cancelled */
+  bool own_fault; /* the outer zke itself holds what is wanted */
 } contender;
 
+/* A recipe as this file needs it.  All functions but state() return zkembed
+ * codes. */
 typedef struct kind {
-  const char *base; /* "locks": where names without a slash are */
-  const char *held; /* "is held", as people say it */
-  int waiting;      /* what state() is while it waits */
-  held_class class_;
-  int (*make)(contender *k);
-  int (*start)(contender *k); /* join the queue, and hold it at once or not;
-                                 then acquire() waits there */
-  int (*acquire)(contender *k, int64_t deadline);
-  int (*try_)(contender *k);
-  int (*cancel)(void *object);
-  int (*state)(void *object);
-  int (*check)(void *object);
+  const char *base;  /* "locks": where names without a slash are */
+  const char *held;  /* "is held", as people say it */
+  int waiting;       /* what state() is while it waits */
+  held_class class_; /* for the session's list: name, release, free, token */
+  int (*make)(contender *k);  /* sets k->object */
+  int (*start)(contender *k); /* join the line without waiting: it may be held
+                                 at once; else acquire() waits in that place */
+  int (*acquire)(contender *k, int64_t deadline); /* join, unless start() has,
+                                                     and wait */
+  int (*try_)(contender *k);   /* get it without waiting, or leave */
+  int (*cancel)(void *object); /* from any thread: end acquire() */
+  int (*state)(void *object);  /* as known, without asking the file */
+  int (*check)(void *object);  /* asks the file whether it is still held */
   int (*parties)(zke *z, const char *path, zke_party_list **list);
 } kind;
 
-/* The recipes' functions, for objects of unknown type. */
-#define KIND_FUNCTIONS(name, give_up)                                         \
-  CANCELLER(name##_give_up, zke_##name, give_up)                              \
-  CANCELLER(name##_cancel, zke_##name, zke_##name##_cancel)                   \
-  CANCELLER(name##_state, zke_##name, zke_##name##_state)                     \
-  CANCELLER(name##_check, zke_##name, zke_##name##_check)                     \
-  static void name##_destroy(void *object) { zke_##name##_free(object); }     \
-  static int64_t name##_token(void *o) { return zke_##name##_token(o); }      \
-  /* Nothing to do: with a listener one's own znode is watched, and whoever \
-   * waits for an event looks again when it was taken away. */ \
-  static void name##_heard(zke_##name *o, int event, int64_t token,           \
-                           void *context) {                                   \
-    (void)o, (void)event, (void)token, (void)context;                         \
+/* Functions of the kind that only forward.  The table calls them with an
+ * object whose type it does not know.
+ *
+ * The listener does nothing, but it has to be there: only an object with a
+ * listener watches its own znode.  Then somebody who takes it away wakes the
+ * thread that waits in zke_wait_turn(), and that thread asks check(). */
+#define KIND_FUNCTIONS(name, give_up)                                     \
+  CANCELLER(name##_give_up, zke_##name, give_up)                          \
+  CANCELLER(name##_cancel, zke_##name, zke_##name##_cancel)               \
+  CANCELLER(name##_state, zke_##name, zke_##name##_state)                 \
+  CANCELLER(name##_check, zke_##name, zke_##name##_check)                 \
+  static void name##_destroy(void *object) { zke_##name##_free(object); } \
+  static int64_t name##_token(void *o) { return zke_##name##_token(o); }  \
+  static void name##_heard(zke_##name *o, int event, int64_t token,       \
+                           void *context) {                               \
+    (void)o, (void)event, (void)token, (void)context;                     \
   }
 
 KIND_FUNCTIONS(lock, zke_lock_release)
@@ -70,6 +105,7 @@ KIND_FUNCTIONS(rwlock, zke_rwlock_release)
 KIND_FUNCTIONS(semaphore, zke_semaphore_release)
 KIND_FUNCTIONS(election, zke_election_resign)
 
+/* The make functions set k->object, which stays NULL where they fail. */
 static int lock_make(contender *k) {
   zke_lock_options o = {.size = sizeof o,
                         .data = k->label,
@@ -84,13 +120,13 @@ static int lock_make(contender *k) {
 static int lock_start(contender *k) { return zke_lock_start(k->object); }
 static int lock_try(contender *k) { return zke_lock_try(k->object); }
 
-/* A retried call may hold the lock already; then it is not asked again. */
+/* wait_aloud() may have got it by start(): to acquire it again would be
+ * refused, since it is not reentrant. */
 static int lock_acquire(contender *k, int64_t deadline) {
   if (lock_token(k->object)) return ZKE_OK;
   return zke_lock_acquire(k->object, deadline);
 }
 
-/* As the kind's other make functions: sets k->object, a zkembed code. */
 static int rwlock_make(contender *k) {
   zke_rwlock_options o = {.size = sizeof o,
                           .data = k->label,
@@ -152,15 +188,19 @@ static int election_start(contender *k) {
   return zke_election_start(k->object);
 }
 
-/* Whoever observes is told once it leads. */
+/* Observers hear of a leader only when it says that it is ready; a command
+ * needs no preparation, so this one says it at once. */
 static int election_acquire(contender *k, int64_t deadline) {
   int rc = zke_election_lead(k->object, deadline);
   return rc == ZKE_OK ? zke_election_ready(k->object) : rc;
 }
+
+/* An election has no try: a wait whose time is over already does the same.
+ * Its code is made that of the other kinds. */
 static int election_try(contender *k) {
   int rc = election_acquire(k, zke_now(k->c->z));
-  return rc == ZKE_OPERATIONTIMEOUT ? zke_fail(ZKE_HELD, "%s", zke_errmsg())
-                                    : rc;
+  if (rc != ZKE_OPERATIONTIMEOUT) return rc;
+  return zke_fail(ZKE_HELD, "%s", zke_errmsg());
 }
 
 #define KIND(name, base, held, waiting)                                        \
@@ -183,7 +223,9 @@ static const kind election_kind =
  * What people are told
  * --------------------------------------------------------------------- */
 
-/* Who is in front; one's own entry is the last of this session. */
+/* Says how many are in front, and who holds it.  Our own entry is the last one
+ * of this session: one that the session holds may stand before it.  Nothing is
+ * said where nobody is in front any more. */
 static void say_who(const contender *k, const zke_party_list *list) {
   char since[ZKE_RECIPE_WHEN];
   const zke_party *p = list->data;
@@ -198,7 +240,8 @@ static void say_who(const contender *k, const zke_party_list *list) {
        p->len > 0 ? p->len : 0, p->len > 0 ? p->data : "");
 }
 
-/* Takes the place in the queue, so that what is said is true. */
+/* --verbose: joins the line first and then says who is in front, so that
+ * nobody can come between and what is said is true. */
 static int wait_aloud(contender *k) {
   zke_party_list *list;
   int rc = k->kind->start(k);
@@ -210,15 +253,15 @@ static int wait_aloud(contender *k) {
   return ZKE_OK;
 }
 
-/* Tell a person at the end how long it took, in seconds. */
+/* --verbose: at the end, how long it took.  Both times are of zke_now(). */
 static void say_times(const contender *k, int64_t asked, int64_t had) {
   int64_t now = zke_now(k->c->z);
   note(k->c, "the %s %s: waited %.3f s, held %.3f s", k->kind->class_.kind,
        k->path, (double)(had - asked) / 1000, (double)(now - had) / 1000);
 }
 
-/* Says what was got.  A single command says it at once, since it holds it until
- * a signal. */
+/* Prints the row of what was got.  A single command goes on to hold it until a
+ * signal: there the row is printed at once, not at the command's end. */
 static int emit_held(contender *k) {
   call *c = k->c;
   json_t *row = json_pack("{s:o*,s:s,s:I,s:o*}", "path", json_text(k->path),
@@ -240,20 +283,26 @@ static void held_human(call *c, json_t *row, FILE *out) {
 /* ------------------------------------------------------------------------
  * Locks within locks
  *
- * A zke that runs a command under a lock waits for that command.  Where the
- * command in turn waits for us and for nothing else, it and we are one actor:
- * what we wait for the outer zke waits for, too.  Each has a session of its
- * own, so that the recipes do not see the circle; here it is looked for, once,
- * when one stands in the queue.  The last of a circle gives up.
+ *     zke app.db lock a -- sh -c '...; zke app.db lock b -- ...'
+ *         outer zke                       inner zke: this one
+ *
+ * The outer zke holds a and waits for its command.  If the command in turn
+ * does nothing but wait for the inner zke, then the two are one actor: while
+ * the inner one waits for b, nobody can release a.  Each has a session of its
+ * own, so the recipes' detection does not see that.  The inner zke therefore
+ * acts as the outer one (zke_line_act_as()), whose actor it finds in the
+ * environment, and looks by itself for a circle that its wait has closed.  In a
+ * circle the one that came last gives up.
  *
  * A command may also do several things at once, as xargs -P, make -j or a
- * script with "&" do, or leave behind what goes on after it.  Then nobody waits
- * for us as far as one can know, and we are an actor of our own.  A deadlock
- * that goes through such a command is not found: all of it waits.
+ * script with "&" do, or leave something running.  Then it is not known that
+ * anybody waits for the inner zke, which stays an actor of its own.  A deadlock
+ * through such a command is not found: all of it waits.
  * --------------------------------------------------------------------- */
 
-/* Read what the outer zke left in the environment: its actor, and the process
- * that it is, by number and start. */
+/* Reads ZKE_LOCK_ACTOR, "0xACTOR/PID/START", which guard.c has set: the outer
+ * zke's actor, and its process by number and time of start.  False for any
+ * other text. */
 static bool outer_read(const char *text, uint64_t *actor, int *pid,
                        uint64_t *start) {
   char *end;
@@ -265,8 +314,9 @@ static bool outer_read(const char *text, uint64_t *actor, int *pid,
   return *end == '\0' && *actor && *pid > 0;
 }
 
-/* As whom the outer zke holds its lock, where it surely waits for us; else 0.
- * The processes between are given a moment to begin their wait. */
+/* The actor of the outer zke, if it surely waits for this process; else 0.  A
+ * shell between the two may just have started us and not be inside wait() yet:
+ * it is given 200 ms. */
 static uint64_t outer_actor(const call *c) {
   enum { TRIES = 10, TRY_MS = 20 };
   const struct timespec pause = {0, TRY_MS * 1000000L};
@@ -282,8 +332,13 @@ static uint64_t outer_actor(const call *c) {
   return waits == WAITS_YES ? actor : 0;
 }
 
-/* Is it in a circle, and came after all others of that?  The list has the
- * youngest first. */
+/* Ends our wait, entry `own` of the list, if it is in a circle and is the last
+ * one that came there.  The list has the youngest wait first, so nobody of the
+ * same circle may stand before us.  Of several that look at the same time
+ * exactly one finds itself to be the last.
+ *
+ * The outer zke's waiting is asked about once more: since nested_begin() the
+ * command may have begun something else. */
 static void nested_judge(contender *k, const zke_wait_list *list, int own) {
   const zke_wait_info *w = list->data;
   if (!w[own].circle || !outer_actor(k->c)) return;
@@ -295,8 +350,10 @@ static void nested_judge(contender *k, const zke_wait_list *list, int own) {
   k->kind->cancel(k->object);
 }
 
-/* A watcher, called when the lines change: would this command wait for the zke
- * that runs it?  Then no time would help. */
+/* A watcher of the line, called from inside acquire(): looks whether our wait
+ * has closed a circle.  One look is enough, from the moment that our entry says
+ * that it waits: the last one of a circle to begin its wait sees the others,
+ * and is the one that gives up. */
 static void nested_look(zke *z, int type, int state, const char *path,
                         void *context) {
   contender *k = context;
@@ -313,8 +370,10 @@ static void nested_look(zke *z, int type, int state, const char *path,
   zke_free(list);
 }
 
-/* The watch fires when one has joined, whether or not the place was there, and
- * when one begins to wait in it. */
+/* Before the line is joined: acts as the outer zke where it waits for us.  The
+ * watch is set before, too, so that our own joining fires it, even if that
+ * creates the directory; it fires again when our entry is marked as
+ * blocking. */
 static void nested_begin(contender *k) {
   if (k->c->sh->coprocess) return; /* each call has its actor already */
   uint64_t outer = outer_actor(k->c);
@@ -327,20 +386,20 @@ static void nested_begin(contender *k) {
 
 /* Says which of the two deadlocks it is. */
 static int fail_deadlock(contender *k) {
+  const char *by = "the zke that runs this command";
+  if (!k->own_fault)
+    by = "a process that waits for what the zke that runs this command holds";
   return fail(k->c, STATUS_CONFLICT, "DEADLOCK",
               "deadlock: the %s %s is held by %s", k->kind->class_.kind,
-              k->path,
-              k->own_fault ? "the zke that runs this command"
-                           : "one who waits for what the zke that runs this "
-                             "command holds");
+              k->path, by);
 }
 
 /* ------------------------------------------------------------------------
  * Getting it
  * --------------------------------------------------------------------- */
 
-/* Held by another, or not in time: -E's code, and nothing said with --quiet or
- * where the code says that it is fine. */
+/* Held by another, or not in time: the exit code of -E.  Nothing is said with
+ * --quiet, nor with -E 0, which calls it a success. */
 static int fail_conflict(call *c, int rc) {
   int64_t code;
   int status = option_number(c, 'E', 0, 255, STATUS_CONFLICT, &code);
@@ -350,7 +409,8 @@ static int fail_conflict(call *c, int rc) {
               zke_errmsg());
 }
 
-/* The first who comes says how many may hold it. */
+/* sem without -n, and the semaphore is not there: the first process that uses
+ * a semaphore has to say its limit. */
 static int fail_limitless(contender *k) {
   return fail(k->c, STATUS_NO, "NONODE",
               "there is no semaphore %s yet: sem -n LIMIT makes it, and says "
@@ -358,7 +418,8 @@ static int fail_limitless(contender *k) {
               k->path);
 }
 
-/* Why it was not got, as an exit code. */
+/* Why it was not got, as an exit code.  nested_judge() and a signal end the
+ * wait by the same ZKE_CANCELLED; the former is asked about first. */
 static int contend_failed(contender *k, int rc) {
   call *c = k->c;
   if (rc == ZKE_NONODE && k->kind == &semaphore_kind && !k->limit)
@@ -369,20 +430,34 @@ static int contend_failed(contender *k, int rc) {
   return fail_rc(c, rc);
 }
 
-/* No waiting at all is what people mean by --wait 0. */
+/* Waits in the line until it is held; a zkembed code.
+ *
+ *   ms  at most so long; below 0: for ever */
+static int contend_patiently(contender *k, int64_t ms) {
+  call *c = k->c;
+  int64_t deadline = ZKE_FOREVER;
+  int rc = ZKE_OK;
+  if (talks(c)) rc = wait_aloud(k);
+  if (rc != ZKE_OK) return rc;
+  if (ms >= 0) deadline = zke_now(c->z) + ms;
+  return k->kind->acquire(k, deadline);
+}
+
+/* Gets it (k->got), or fails.  --wait 0 is the same as --nonblock.  The failure
+ * is noted before the watch is forgotten, a call that may replace the thread's
+ * sentence. */
 static int contend(contender *k) {
   call *c = k->c;
   int64_t ms;
-  int status = option_duration(c, 'w', -1, &ms), rc = ZKE_OK;
+  int status = option_duration(c, 'w', -1, &ms), rc;
   if (status) return status;
   bool at_once = has(c, 'N') || ms == 0;
   if (!at_once) nested_begin(k);
   cancel_by(c, k->kind->cancel, k->object);
-  if (!at_once && talks(c)) rc = wait_aloud(k);
-  if (rc == ZKE_OK)
-    rc = at_once
-             ? k->kind->try_(k)
-             : k->kind->acquire(k, ms < 0 ? ZKE_FOREVER : zke_now(c->z) + ms);
+  if (at_once)
+    rc = k->kind->try_(k);
+  else
+    rc = contend_patiently(k, ms);
   cancel_by(c, NULL, NULL);
   k->got = rc == ZKE_OK;
   if (!k->got) status = contend_failed(k, rc);
@@ -400,7 +475,9 @@ static int fail_lost(contender *k) {
               k->kind->class_.kind, k->path, zke_errmsg());
 }
 
-/* With a command.  What was lost in the last moment was lost. */
+/* Runs the command while it is held, then releases it; the exit code.  A
+ * release that finds nothing to release tells of a loss that guard_run() has
+ * not noticed any more: it counts, even though the command ended by itself. */
 static int hold_for_child(contender *k) {
   call *c = k->c;
   guard g = {.kind = k->kind->class_.kind,
@@ -416,21 +493,24 @@ static int hold_for_child(contender *k) {
   return status;
 }
 
-/* Until a signal, which is the way to end it, or somebody takes it away. */
+/* For hold_until_signal(): was it taken away?  The token tells, without
+ * reading the file; check() then leaves the sentence that fail_lost() passes
+ * on. */
 static bool hold_lost(void *object) {
   contender *k = object;
   return k->kind->class_.token(k->object) == 0 &&
          k->kind->check(k->object) != ZKE_OK;
 }
 
-/* Hold without a child until a signal comes, or until it is lost. */
+/* Holds it without a command, until a signal or until it is lost; the exit
+ * code.  hold_until_signal() returns 0 only for a loss. */
 static int hold_for_signal(contender *k) {
   int status = emit_held(k);
   if (!status) status = hold_until_signal(k->c, hold_lost, k);
   return status ? status : fail_lost(k);
 }
 
-/* Until it is released, or the session ends.  The session owns it then. */
+/* Gives it to the session, which holds it until release or its end. */
 static int hold_on(contender *k) {
   int status = emit_held(k);
   if (!status) status = held_add(k->c, &k->kind->class_, k->path, k->object);
@@ -438,8 +518,7 @@ static int hold_on(contender *k) {
   return status;
 }
 
-/* Waits for it, then holds it in the way that was asked for: while a command
- * runs, for the session, or until a signal. */
+/* Waits for it, then holds it in one of the three ways of the file's head. */
 static int hold(contender *k) {
   call *c = k->c;
   int64_t asked = zke_now(c->z);
@@ -458,7 +537,12 @@ static int hold(contender *k) {
  * The commands
  * --------------------------------------------------------------------- */
 
-/* What they have in common.  label is taken over, or NULL for the command. */
+/* A whole call of one of the four.
+ *
+ *   how, limit  as in struct contender
+ *   label       taken over; NULL: the words of the command that is run
+ *
+ * Returns the exit code. */
 static int join(call *c, const kind *kind_, int how, int limit, char *label) {
   contender k = {
       .c = c, .kind = kind_, .how = how, .limit = limit, .label = label};
@@ -479,7 +563,8 @@ static int join(call *c, const kind *kind_, int how, int limit, char *label) {
 
 static int lock_run(call *c) { return join(c, &lock_kind, 0, 0, NULL); }
 
-/* rwlock: -r to read with others, -x to write alone. */
+/* rwlock: -r to read with others, -x to write alone; -s and -X are their
+ * names in flock(1) and elsewhere. */
 static int rwlock_run(call *c) {
   bool reads = has(c, 'r') || has(c, 's'), writes = has(c, 'X') || has(c, 'x');
   if (reads == writes) return fail_usage(c, "rwlock wants one of -r and -x");
@@ -487,13 +572,13 @@ static int rwlock_run(call *c) {
               NULL);
 }
 
-/* sem: so many permits of so many. */
+/* sem: takes -p permits of a semaphore that has -n in all. */
 static int sem_run(call *c) {
   int64_t limit, permits;
   int status = option_number(c, 'n', 1, INT32_MAX, 0, &limit);
   if (!status) status = option_number(c, 'p', 1, INT32_MAX, 1, &permits);
-  return status ? status
-                : join(c, &semaphore_kind, (int)permits, (int)limit, NULL);
+  if (status) return status;
+  return join(c, &semaphore_kind, (int)permits, (int)limit, NULL);
 }
 
 /* ---- elect ---- */
@@ -501,10 +586,10 @@ static int sem_run(call *c) {
 typedef struct observation {
   call *c;
   const char *path;
-  int status;
+  int status; /* of the first row that could not be printed; 0: none */
 } observation;
 
-/* The observer's listener: a row for each leader, and one for none. */
+/* The observer's listener: prints a row for each leader, and one for none. */
 static void observe_leader(zke_observer *o, const char *name, int64_t token,
                            const char *value, int len, void *context) {
   observation *seen = context;
@@ -522,13 +607,17 @@ static bool observed_enough(void *arg) {
 }
 
 /* elect --observe: prints who leads, now and after each change, until a
- * signal. */
+ * signal.  An option that is for a candidate is refused: its letters are those
+ * of --wait, --nonblock, -E and OPTIONS_GUARD. */
 static int elect_observe(call *c) {
   zke_observer *o;
   char *path;
   bool stands = c->child || c->count > 1;
   for (const char *at = "wNELGoPW"; *at; at++) stands = stands || has(c, *at);
-  if (stands) return fail_usage(c, "--observe is not to be elected");
+  if (stands)
+    return fail_usage(c,
+                      "--observe only watches: it takes no leader's name, no "
+                      "command and no option for them");
   int status = arg_place(c, 0, election_kind.base, &path);
   if (status) return status;
   observation seen = {c, path, 0};
@@ -547,16 +636,18 @@ static int elect_observe(call *c) {
   return seen.status ? seen.status : status;
 }
 
-/* elect: stands for the office, by default with a name that tells processes
- * apart. */
+/* elect: is a candidate.  Without a name it is called by the identity and the
+ * process, so that two candidates can be told apart. */
 static int elect_run(call *c) {
   char *name = NULL;
+  int len;
   if (has(c, 'l')) return elect_observe(c);
   if (c->count > 1 && strlen(c->args[1].text) != c->args[1].len)
     return fail(c, STATUS_DATA, "BADARGUMENTS", "a NUL in a leader's name");
-  int len = c->count > 1
-                ? asprintf(&name, "%s", c->args[1].text)
-                : asprintf(&name, "%s-%d", c->sh->options.identity, getpid());
+  if (c->count > 1)
+    len = asprintf(&name, "%s", c->args[1].text);
+  else
+    len = asprintf(&name, "%s-%d", c->sh->options.identity, getpid());
   if (len < 0) return fail(c, STATUS_SYSTEM, "NOMEM", "out of memory");
   return join(c, &election_kind, 0, 0, name);
 }
@@ -577,16 +668,16 @@ static void elect_human(call *c, json_t *row, FILE *out) {
 
 /* ---- release, held ---- */
 
-/* release: gives up what the session holds. */
+/* release NAME [KIND]: gives up what the session holds. */
 static int release_run(call *c) {
   int64_t token;
+  const char *kind_ = c->count > 1 ? c->args[1].text : NULL;
   int status = option_number(c, 't', 1, INT64_MAX, 0, &token);
-  return status ? status
-                : held_release(c, c->count > 1 ? c->args[1].text : NULL,
-                               c->args[0].text, token);
+  return status ? status : held_release(c, kind_, c->args[0].text, token);
 }
 
-/* Rows are collected, since the shell's mutex is held meanwhile. */
+/* For held_each(), under the shell's mutex: only collects the rows, since
+ * printing may take as long as the reader likes. */
 static void held_row(void *arg, const held_class *class_, const char *path,
                      void *object) {
   int64_t token = class_->token(object);
@@ -669,8 +760,7 @@ const command lock_commands[] = {
      "lead while a command runs, or print who leads", elect_options, 1, 2,
      CREATES_FILE | TAKES_CHILD, STYLE_LINE, elect_run, elect_human},
     {"release", "NAME [KIND] [--token TOKEN]",
-     "give up what this session holds, or nothing else than what has that "
-     "token",
+     "give up what this session holds; --token: only what has that token",
      release_options, 1, 2, NEEDS_NOTHING, STYLE_LINE, release_run, NULL},
     {"held", "", "list what this session holds", NULL, 0, 0, NEEDS_NOTHING,
      STYLE_TABLE, held_run, NULL},
