@@ -656,7 +656,8 @@ int zke_line_join(zke_line *l, bool blocking, int64_t deadline_ms) {
     if (rc != ZKE_OK) return rc;
   }
   if (l->state != ZKE_LINE_OUT || l->blocking) {
-    return zke_recipe_fail(ZKE_MISUSE, "this %s %s object is in use",
+    return zke_recipe_fail(ZKE_MISUSE,
+                           "this object already holds or waits for the %s %s",
                            l->r.class_->name, l->r.path);
   }
   l->actor = zke_line_actor();

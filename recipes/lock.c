@@ -1,30 +1,55 @@
 /* lock.c - one holder at a time, first come first served
  *
- * The algorithm is ZooKeeper's.  It stands in line.c, since read/write
- * locks, semaphores and elections share it; a lock is the line in which one
- * entry may hold:
+ * The algorithm is ZooKeeper's.  Its code stands in line.c, because read/write
+ * locks, semaphores and elections share it.  A lock is the line in which one
+ * entry may hold, and this is all of it:
  *
- *   acquire  Make a sequential ephemeral znode below the lock's node
- *            (zke_line_join), then look (line_look).  An entry with nobody
- *            before it holds (line_take_office).  Any other watches the entry
- *            just before it, waits for the end of that one, and looks again
- *            (line_wait_on).  An entry whose own znode has gone has lost its
- *            place.
- *   release  Delete the znode and mark the next entry as the holder, in one
- *            step (line_grant).
- *   death    The session's znodes go with it.  That wakes the next in line and
- *            nobody else, and it finds itself the first.
- *   token    The zxid at which the entry began to hold: of its creation where
- *            it was the first then, else of the write that marked it.
+ *   acquire
+ *     1. Create an ephemeral sequential znode below the lock's node
+ *        (zke_line_join).  Its name bears a guid; its data says "waiting".
+ *     2. Read the names of the line, sorted by number (line_look).
+ *     3. Own entry missing: it was taken away.  The place is lost.
+ *     4. Nobody before it: it holds (line_take_office).  Unless it was first
+ *        already when it was made, or the holder before has marked it, it
+ *        writes "held" into its znode.
+ *     5. Else watch the entry just before it, sleep until that one has gone,
+ *        and go back to 2 (line_wait_on, zke_recipe_await).
  *
- * Why no two hold: the number of an entry is given in the transaction that
- * makes it, so no entry can come before one that exists, but for a thief's,
- * which deletes the holder's in the same step; and an entry is deleted once.
- * A process that was stopped may still believe that it holds: its token is then
- * smaller than the next one's, and zke_lock_op() makes a change fail.
+ *   release
+ *     Delete the own znode and write "held" into the next one's, in one
+ *     transaction (line_grant).  Where that fails, only delete.
+ *
+ *   token
+ *     The zxid at which the entry began to hold: of its creation if it was
+ *     first then, else of the write of "held".
+ *
+ * Why no two hold.  An entry gets its number in the transaction that makes it,
+ * so no entry can come before one that exists.  A thief's can, but the same
+ * transaction deletes the holder's.  Every contender sorts the same names in
+ * the same way, and only the first of them holds.  A process that was stopped
+ * may still believe that it holds; its token is then smaller than the next
+ * one's, and zke_lock_op() makes its change fail.
+ *
+ * Why nobody is forgotten.  The watch of step 5 is set by a read that fails if
+ * the entry has gone since step 2; then step 2 is repeated.  So either the end
+ * of that entry is still to come, and fires the watch, or it is seen.
+ *
+ * Where a process dies:
+ *   before 1         nothing was made
+ *   after 1          its session's end deletes the znode, which fires the watch
+ *                    of the one behind; that one goes to 2, and finds the entry
+ *                    before, or finds itself the first
+ *   in the release   before the commit as above; after it the next one holds
+ *
+ * Where a reply is lost (ZKE_CONNECTIONLOSS: made or not made is unknown):
+ *   of 1             the guid tells: look for a name that bears it, and create
+ *                    again only if there is none (zke_recipe_create)
+ *   of 4             write again: the znode is its own; the later zxid counts
+ *   of the release   delete again: it is fine if the znode is gone already.
+ *                    The next one's data tells it whether the grant was made
  *
  * What is here: counting what a thread acquires again, the listener, stealing
- * and breaking. */
+ * and breaking.  Begin with zke_lock_acquire(). */
 #include "lock.h"
 
 #include <stdio.h>
@@ -36,17 +61,23 @@
 #include "text.h"
 #include "znode.h"
 
-#define LOCK_PLACE "lock"
+#define LOCK_PLACE "lock" /* the directory's kind, as znodes say it */
 
+/* Members are read and written with the mutex of l.r held; reentrant, listener
+ * and context do not change after zke_lock_new(). */
 struct zke_lock {
-  zke_line l;
-  int reentrant;
-  int count; /* acquisitions of the holder */
+  zke_line l;    /* the place in the line; first, so that it is the object */
+  int reentrant; /* options.reentrant */
+  int count;     /* acquisitions that have to be released; 0 unless l holds.
+                    1 or 2 … with `reentrant`, else 1 */
   zke_lock_fn listener;
   void *context;
 };
 
-/* ---- the object ---- */
+/* ---- the object ----
+ *
+ * The class is the line's own but for two members: the session's end also ends
+ * the count, and events go to this recipe's type of listener. */
 
 /* What was acquired several times is lost as a whole. */
 static void lock_ended(zke_recipe *r) {
@@ -70,8 +101,9 @@ static const zke_recipe_class lock_class = {.name = "lock",
                                             .quit = zke_line_on_quit,
                                             .destroy = zke_line_on_destroy};
 
-/* Makes no znode; the first is made by acquire, try or start.  What a listener
- * needs is that one's own znode is watched, for whoever deletes it. */
+/* Makes no znode; the first is made by acquire, try or start.  A listener has
+ * to hear when somebody deletes the znode: so with one it is watched while it
+ * holds, not only while it waits. */
 int zke_lock_new(zke *z, const char *path, const zke_lock_options *options,
                  zke_lock **lock_out) {
   zke_lock_options o;
@@ -98,7 +130,8 @@ int zke_lock_new(zke *z, const char *path, const zke_lock_options *options,
   return rc;
 }
 
-/* Whoever agrees on a name needs no path: the base is the application's. */
+/* Programs agree on a name; the base is the application's.  With "/" as the
+ * base the path is "/name", hence the empty directory. */
 int zke_lock_new_named(zke *z, const char *base, const char *name,
                        const zke_lock_options *options, zke_lock **lock_out) {
   if (lock_out) *lock_out = NULL;
@@ -114,14 +147,24 @@ int zke_lock_new_named(zke *z, const char *base, const char *name,
   return rc;
 }
 
-/* Leaves the line, so the next in line holds at once, and wakes a thread that
- * waits inside. */
+/* Leaves the line, so the next in line holds at once.  A thread that sleeps in
+ * zke_lock_acquire() is woken and finds the place gone. */
 void zke_lock_free(zke_lock *lock) { zke_recipe_free((zke_recipe *)lock); }
 
-/* ---- in and out ---- */
+/* ---- in and out ----
+ *
+ * Each call enters the object, asks whether this thread holds already
+ * (lock_again()), lets the line do the work, and puts the count right
+ * (lock_leave()).
+ *
+ * The count is 1 from the acquisition that took the lock, whichever call that
+ * was: zke_lock_start() takes it in some later dispatch, when no function of
+ * this file runs.  So a count of 0 while the line holds means 1. */
 
-/* Acquire once more what is held: true, and *rc says how that went.  It is held
- * by a thread: another one is not let in. */
+/* Acquire once more what is held: true, and *rc says how that went.  A thread
+ * holds the lock, not the object: another thread is refused, else two of them
+ * would be inside.  The file is asked first, since counting on what was lost
+ * would tell the caller that it holds. */
 static bool lock_again(zke_lock *lock, int *rc) {
   if (lock->l.state != ZKE_LINE_HELD || !lock->reentrant) return false;
   if (lock->l.actor != zke_line_actor()) {
@@ -131,18 +174,18 @@ static bool lock_again(zke_lock *lock, int *rc) {
     return true;
   }
   *rc = zke_line_check(&lock->l);
-  if (*rc == ZKE_OK) lock->count += lock->count ? 1 : 2; /* start was one */
+  if (*rc == ZKE_OK) lock->count += lock->count ? 1 : 2; /* 0 means 1 */
   return true;
 }
 
-/* Entered with rc, by zke_line_enter() or zke_line_enter_by(). */
+/* Entered with rc, by zke_line_enter() or zke_line_enter_by().  The lock may
+ * have been lost and not been acquired since: its count is over. */
 static int lock_entered(zke_lock *lock, int rc) {
   if (rc == ZKE_OK && lock->l.state != ZKE_LINE_HELD) lock->count = 0;
   return rc;
 }
 
-/* The count belongs to the holding: it begins at 1 with it, whichever call got
- * it, and ends with it. */
+/* End a call that may have changed the state; returns rc. */
 static int lock_leave(zke_lock *lock, int rc) {
   if (lock->l.state != ZKE_LINE_HELD) lock->count = 0;
   if (rc == ZKE_OK && lock->l.state == ZKE_LINE_HELD && !lock->count)
@@ -150,7 +193,9 @@ static int lock_leave(zke_lock *lock, int rc) {
   return zke_recipe_leave(&lock->l.r, rc);
 }
 
-/* The line does it: zke_line_acquire() is where to read on. */
+/* The line does it: zke_line_acquire() is where to read on.  If the process
+ * dies in here, at whatever point, its session's end takes back what was
+ * made. */
 int zke_lock_acquire(zke_lock *lock, int64_t deadline_ms) {
   int rc = lock_entered(lock, zke_line_enter_by((zke_line *)lock, deadline_ms));
   if (rc != ZKE_OK) return rc;
@@ -158,7 +203,7 @@ int zke_lock_acquire(zke_lock *lock, int64_t deadline_ms) {
   return lock_leave(lock, rc);
 }
 
-/* As acquire, but out again at once where somebody is before it. */
+/* As acquire, but out again at once if anybody is before it. */
 int zke_lock_try(zke_lock *lock) {
   int rc = lock_entered(lock, zke_line_enter((zke_line *)lock));
   if (rc != ZKE_OK) return rc;
@@ -182,7 +227,10 @@ int zke_lock_step(zke_lock *lock) {
 }
 
 /* Of a lock that was acquired several times only the last release leaves the
- * line.  While it waits, this ends another thread's acquire with ZKE_LOST. */
+ * line.  While the object waits, this ends another thread's acquire with
+ * ZKE_LOST.  The count is not the thread's: any thread may release, as with a
+ * semaphore, so that one thread can hand its lock to another for the release.
+ */
 int zke_lock_release(zke_lock *lock) {
   int rc = zke_recipe_enter((zke_recipe *)lock);
   if (rc != ZKE_OK) return rc;
@@ -202,7 +250,7 @@ int zke_lock_cancel(zke_lock *lock) {
 
 /* ---- looking ---- */
 
-/* What was told last; the file may know better, see zke_lock_check(). */
+/* As of the last look; the file may know better, see zke_lock_check(). */
 int zke_lock_state(zke_lock *lock) {
   return zke_line_api_state((zke_line *)lock);
 }
@@ -211,12 +259,15 @@ int64_t zke_lock_token(zke_lock *lock) {
   return zke_line_api_token((zke_line *)lock);
 }
 
-/* Asks the file, for a holder that was stopped for a while. */
+/* Asks the file.  A holder that was stopped for a while may have lost the lock
+ * without having dispatched the event that says so. */
 int zke_lock_check(zke_lock *lock) {
   return zke_line_api_check((zke_line *)lock);
 }
 
-/* Checks the holder's own znode: no other holder has that name. */
+/* The operation checks that the holder's own znode exists.  No other entry ever
+ * has its name, because the name contains a guid: so if the check passes, the
+ * lock was held all the time. */
 int zke_lock_op(zke_lock *lock, zke_op *op) {
   return zke_line_api_op((zke_line *)lock, op);
 }
@@ -226,10 +277,14 @@ int zke_lock_parties(zke *z, const char *path, zke_party_list **list_out) {
   return zke_line_parties(z, path, 1, list_out);
 }
 
-/* ---- by force ---- */
+/* ---- by force ----
+ *
+ * Both ways name the victim's znode, which was read before.  That znode's name
+ * never comes again, so what happens between the read and the deletion can only
+ * make the deletion miss; it cannot hit another holder. */
 
-/* The holder's znode, in one block; ZKE_NONODE where nobody holds it, or not
- * with this token. */
+/* The holder's znode, in one block; ZKE_NONODE if nobody holds it, or not with
+ * this token. */
 static int lock_holder(zke *z, const char *path, int64_t token, char **out) {
   zke_party_list *list = NULL;
   int rc = zke_lock_parties(z, path, &list);
@@ -242,12 +297,18 @@ static int lock_holder(zke *z, const char *path, int64_t token, char **out) {
   return *out ? ZKE_OK : ZKE_NOMEM;
 }
 
-/* The holder may go, and the next one come, between the look and the leap. */
+/* Repeated until the object holds.  Each turn of the loop sees another holder,
+ * or none:
+ *   none, and the object waits   it may be the first by now: look again
+ *   none, and it does not wait   try, as anybody would; somebody may be faster
+ *   a holder                     leap over it; it may have gone by then
+ * A turn is repeated only if somebody else has got on meanwhile, so the loop
+ * does not spin. */
 static int lock_steal(zke_lock *lock) {
   zke_line *l = &lock->l;
   for (;;) {
     char *victim = NULL;
-    int rc = zke_line_step(l); /* one's own znode may have been taken away */
+    int rc = zke_line_step(l); /* the own znode may have been taken away */
     if (rc != ZKE_OK || l->state == ZKE_LINE_HELD) return rc;
     rc = lock_holder(l->r.z, l->r.path, 0, &victim);
     if (rc == ZKE_NONODE) {
@@ -262,13 +323,14 @@ static int lock_steal(zke_lock *lock) {
   }
 }
 
-/* From the holder of this moment: where it has released meanwhile, whoever
- * holds then is read and robbed anew. */
+/* An object that another thread waits with cannot steal: that thread's call
+ * would find the place of the thief under it. */
 int zke_lock_steal(zke_lock *lock) {
   int rc = lock_entered(lock, zke_line_enter((zke_line *)lock));
   if (rc != ZKE_OK) return rc;
   if (lock->l.state == ZKE_LINE_HELD || lock->l.blocking) {
-    rc = zke_recipe_fail(ZKE_MISUSE, "this lock %s object is in use",
+    rc = zke_recipe_fail(ZKE_MISUSE,
+                         "this object already holds or waits for the lock %s",
                          lock->l.r.path);
   } else {
     rc = lock_steal(lock);
@@ -276,8 +338,9 @@ int zke_lock_steal(zke_lock *lock) {
   return lock_leave(lock, rc);
 }
 
-/* Deletes the holder's znode and holds nothing.  With a token only that holding
- * is broken, however long the caller had looked at it. */
+/* Deletes the holder's znode and holds nothing; the next in line is woken by
+ * that, as by a death.  With a token only that holding is broken, however long
+ * ago the caller has looked. */
 int zke_lock_break(zke *z, const char *path, int64_t token) {
   char *victim = NULL;
   int rc = lock_holder(z, path, token, &victim);
@@ -289,7 +352,8 @@ int zke_lock_break(zke *z, const char *path, int64_t token) {
 
 /* ---- the simplest use ---- */
 
-/* A failure of the function's own goes before that of the release. */
+/* Call fn and release.  If both fail, the caller is told of fn's failure: it is
+ * the one that the caller knows how to handle. */
 static int lock_do_held(zke_lock *lock, zke_lock_do_fn fn, void *arg) {
   zke_sentence kept;
   int rc = fn(lock->l.r.z, zke_lock_token(lock), arg);
@@ -298,7 +362,7 @@ static int lock_do_held(zke_lock *lock, zke_lock_do_fn fn, void *arg) {
   return rc == ZKE_OK ? released : zke_recipe_restore(&kept, rc);
 }
 
-/* Also what a cancellation of the thread does. */
+/* Runs at the end of lock_do(), and when its thread is cancelled. */
 static void lock_do_end(void *lock) { zke_lock_free(lock); }
 
 /* The lock is freed however fn ends, by the cancellation of its thread too:
@@ -314,8 +378,7 @@ static int lock_do(zke_lock *lock, int64_t deadline_ms, zke_lock_do_fn fn,
   return rc;
 }
 
-/* A lock for one call: what is returned is fn's result where the lock was
- * had. */
+/* An object for one call: nothing is left of it afterwards. */
 int zke_lock_do(zke *z, const char *base, const char *name, int64_t deadline_ms,
                 zke_lock_do_fn fn, void *arg) {
   zke_lock *lock = NULL;

@@ -12,6 +12,12 @@
  *       fprintf(stderr, "%s\n", zke_errmsg());  // who holds it, since when
  *     zke_lock_free(lock);
  *
+ * The rules that every recipe keeps stand in support.h: deadlines, listeners,
+ * cancellation, what a failed call leaves, the end of the session, fork().
+ * The algorithm stands at the head of lock.c.  It is the lock of ZooKeeper's
+ * page "Recipes and Solutions", with its GUID for recoverable errors; steal,
+ * break, tokens and the search for deadlocks are additions.
+ *
  * LAYOUT, as Curator's InterProcessMutex:
  *
  *     /locks/backup                     container, data "zkembed lock"
@@ -20,42 +26,68 @@
  *       _c_<guid>-front-0000000002      stole it: before all others
  *
  * IF THE PROCESS DIES after making its znode, holding or waiting, the znode
- * goes with its session: whoever waits behind it is told by the kernel and
- * goes on.  Before that nothing was left behind; after the release nothing is.
- * A release is one step: the znode goes and, where the holder saw the next in
- * line when it took office, that one is marked as the holder.  If the next one
- * dies before it looks, its znode goes like any holder's.
+ * goes with its session: the process that waits behind it is told by the kernel
+ * and goes on.  Before that nothing was left behind; after the release nothing
+ * is.  A release is one step: the znode goes and, if the holder saw the next in
+ * line when it took the lock, that one is marked as the holder.  If the next
+ * one dies before it looks, its znode goes like any holder's.
  *
  * WHO IS WOKEN: a release wakes the next in line and nobody else.
  *
- * LOSING THE SESSION, or one's znode to zke_lock_break() or a thief, loses the
- * lock: the listener hears ZKE_LOCK_LOST, zke_lock_check() and whatever has
- * zke_lock_op() in its multi fail.  Nothing stops the process itself: guard
- * what must not happen twice with the op (same database) or the token.
+ * COSTS, in transactions of the database: a free lock takes one write and one
+ * read (the znode is made, the line is read); the first use of an object takes
+ * one more read, and the first use of a path makes the directory.  A release is
+ * one write.  A call that has to wait also sets two watches, which are small
+ * writes, looks for deadlocks (one read, more where the session holds anything
+ * else), and writes its mark if the release has not done so.  Only making the
+ * directory is synced to the disk: a lock does not outlive the host.
  *
- * FENCING: zke_lock_token() is the zxid of taking office, greater than that of
- * every holder before: of the release that granted it, or of one's own write.
+ * LOSING THE SESSION loses the lock, and so does losing the znode to
+ * zke_lock_break() or to a thief: the listener hears ZKE_LOCK_LOST,
+ * zke_lock_check() fails, and so does a multi that contains zke_lock_op().
+ * Nothing stops the process itself: guard what must not happen twice with the
+ * op (same database) or the token (anything else).
  *
- * DEADLOCKS: of several locks, read/write locks, semaphores and multi-locks
- * that block each other in a circle, the call that closed the circle fails with
- * ZKE_DEADLOCK and a sentence that tells it.  A holder is the thread that
- * acquired.  Found is a circle
- * - of threads of one process or of several, or of one thread that waits for
- *   what it holds itself, each of which holds and waits by one handle;
- * - whose every wait is a blocking call: zke_lock_start() waits for nothing, as
- *   its thread can go on;
- * - that the session of the closing call can see: one opened on a part of the
- *   tree (zke_options.chroot) looks at that part alone, and objects with
- *   no_deadlock_check do not look;
- * - that is there at one moment: no call fails for one that was not.
- * Not found, so that a deadline alone ends it, is a circle in which
+ * FENCING: zke_lock_token() is the zxid at which the lock was taken: of the
+ * release that granted it, or of the holder's own write.  It is greater than
+ * the token of every holder before.  Whatever is protected remembers the
+ * greatest token it has seen and refuses smaller ones; then a process that was
+ * stopped, and believes that it still holds, does no harm.
+ *
+ * DEADLOCKS: where locks, read/write locks, semaphores and multi-locks block
+ * each other in a circle, the call that closes the circle fails with
+ * ZKE_DEADLOCK and a sentence that describes it.  The holder, in this search,
+ * is the thread that acquired.  A circle is found if
+ * - its members are threads of one process or of several, each of which holds
+ *   and waits by one handle; a single thread that waits for what it holds
+ *   itself is a circle too;
+ * - every wait of it is a blocking call.  zke_lock_start() does not count: its
+ *   thread can go on;
+ * - the session of the closing call can see all of it.  A session that was
+ *   opened on a part of the tree (zke_options.chroot) sees that part alone, and
+ *   an object with no_deadlock_check does not look;
+ * - all of it is there at one moment.  So no call fails for a circle that never
+ *   was.
+ * A circle is not found, and only a deadline ends it, if
  * - a thread waits by another handle than the one by which it holds: one thread
  *   with two handles that waits for itself, or two processes that each hold by
- *   one and wait by another.  Use one handle for locks that are held together;
- * - a session of a part of the tree waits last for what another holds outside
- *   of that part;
+ *   one handle and wait by another.  Use one handle for locks that are held
+ *   together;
+ * - the last to wait is a session of a part of the tree, and waits for what
+ *   another session holds outside of that part;
  * - a thread waits for something else, such as an election, a queue or another
  *   program's lock, or one thread acquires what another one is to release.
+ *
+ * MISTAKES, and what they come to:
+ * - Two threads share an object and both acquire: the second gets ZKE_MISUSE.
+ *   The object is the contender, so each of them needs its own.
+ * - Acquiring what the object holds: ZKE_MISUSE, unless options.reentrant.
+ * - Releasing twice, or what was lost: ZKE_LOST.  No other holder is hit, since
+ *   each holding has a znode of its own.
+ * - fork() while holding: the parent holds on.  In the child the object's calls
+ *   return ZKE_FORKED, its state is LOST and its token 0.
+ * - zke_close() before zke_lock_free(): the object points to a handle that is
+ *   gone, so this is undefined.
  */
 #ifndef ZKEMBED_RECIPES_LOCK_H
 #define ZKEMBED_RECIPES_LOCK_H
@@ -68,6 +100,15 @@ extern "C" {
 
 typedef struct zke_lock zke_lock;
 
+/* What zke_lock_state() returns, and, but for WAITING, what a listener hears.
+ *
+ *     OUT -> WAITING        acquire, try, start: the znode is made
+ *     WAITING -> HELD       nobody is in front any more
+ *     HELD -> OUT           release, free
+ *     WAITING -> OUT        the same; a deadline, cancel, any other failure
+ *     WAITING, HELD -> LOST the znode or the session has gone
+ *     LOST -> OUT           the next acquire, try, start or release
+ */
 enum {
   ZKE_LOCK_OUT = ZKE_LINE_OUT,
   ZKE_LOCK_WAITING = ZKE_LINE_WAITING,
@@ -77,131 +118,302 @@ enum {
 
 /* Called when the lock's state changes to ZKE_LOCK_HELD (acquired; with its
  * token), ZKE_LOCK_OUT (released, or the wait was given up) or ZKE_LOCK_LOST.
- * With a listener an acquisition costs one more small write: the watch of
- * one's own znode. */
+ *
+ * It runs inside zke_dispatch(), zke_wait() or a call on the object, before
+ * that returns, and may call the lock or free it (support.h).  With a listener
+ * an acquisition costs one more small write: the watch of the object's own
+ * znode, by which a loss is noticed.  Without one a holder notices a loss only
+ * when it asks (check, op, release).
+ *
+ * Example: a program with an event loop.  It joins the line once, goes on with
+ * other work, and does the protected work when its turn comes.
+ *
+ *     static void turn(zke_lock *lock, int state, int64_t token, void *c) {
+ *       (void)c;
+ *       if (state == ZKE_LOCK_HELD) {
+ *         printf("working with token %lld\n", (long long)token);
+ *         zke_lock_release(lock);
+ *       } else if (state == ZKE_LOCK_LOST) {
+ *         zke_lock_start(lock);  // to the end of the line
+ *       }
+ *     }
+ *
+ *     static int begin(zke *z, zke_lock **lock) {
+ *       zke_lock_options o = ZKE_INIT(zke_lock_options);
+ *       o.listener = turn;
+ *       int rc = zke_lock_new(z, "/locks/backup", &o, lock);
+ *       return rc == ZKE_OK ? zke_lock_start(*lock) : rc;
+ *     }
+ */
 typedef void (*zke_lock_fn)(zke_lock *lock, int state, int64_t token,
                             void *context);
 
 typedef struct zke_lock_options {
   size_t size;
-  const void *data; /* shown to others by zke_lock_parties() */
+  const void *data; /* shown to others by zke_lock_parties(); copied */
   int len;          /* bytes of it */
-  int reentrant;    /* 1: acquire again while held counts, by the thread that
-                       holds it; by another one, and else, ZKE_MISUSE */
-  int no_deadlock_check; /* 1: do not look for circles */
-  zke_lock_fn listener;
-  void *context;
+  int reentrant;    /* 1: the thread that holds the lock may acquire it again,
+                       and releases it as often.  For another thread, and
+                       without this option, that is ZKE_MISUSE */
+  int no_deadlock_check; /* 1: do not look for circles; saves a read or more
+                            when a call waits */
+  zke_lock_fn listener;  /* or NULL */
+  void *context;         /* for the listener; borrowed */
 } zke_lock_options;
+
+/* ------------------------------------------------------------------------
+ * Making and freeing
+ * --------------------------------------------------------------------- */
 
 /* zke_lock_new - an object for one contender; does not touch the tree
  *
  *   path      of the lock; made as a container when first needed
  *   options   NULL for the defaults; copied
- *   lock_out  out, not NULL; NULL on failure
+ *   lock_out  out, not NULL; NULL on failure.  For zke_lock_free()
  *
- * Returns ZKE_OK, ZKE_BADARGUMENTS, or what the handle's state asks for.
+ * Returns ZKE_OK, ZKE_BADARGUMENTS (the path is "/" or malformed, lock_out is
+ * NULL, options.len is negative), ZKE_NOMEM, or what the handle's state asks
+ * for.
  * One object is one contender: two threads that are to exclude each other
- * need one each.  Threads: any.  In a callback: yes.  Since 0.1. */
+ * need one each.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_lock_new(zke *z, const char *path,
                          const zke_lock_options *options, zke_lock **lock_out);
 
 /* zke_lock_new_named - zke_lock_new() of base/name: one of many locks of a
  * kind, such as an order's by its number
  *
- *   base  where such locks are
+ * Example: a lock for each order.
+ *
+ *     rc = zke_lock_new_named(z, "/locks/orders", "4711", NULL, &lock);
+ *
+ *   base  the directory of such locks
  *   name  of this one, without '/'
  *
- * Returns as zke_lock_new(); ZKE_BADARGUMENTS for a name that is NULL, empty or
- * has a '/'.  Threads: any.  In a callback: yes.  Since 0.1. */
+ * Returns as zke_lock_new(); ZKE_BADARGUMENTS for a base that is NULL and for a
+ * name that is NULL, empty or has a '/'.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_lock_new_named(zke *z, const char *base, const char *name,
                                const zke_lock_options *options,
                                zke_lock **lock_out);
 
-/* zke_lock_free - release what it holds and the object; NULL is fine
- * Threads: any, while no other call on it runs.  In a callback: yes. */
+/* zke_lock_free - release what it holds, or give up its wait, and release the
+ * object; NULL is fine
+ *
+ * Afterwards the listener does not run on any thread.  In the listener of this
+ * very lock the memory stays until that has returned.
+ * Threads: any, while no other call on it runs.  In a callback: yes.
+ * Blocks: on the disk, and until a listener on another thread has returned. */
 ZKE_API void zke_lock_free(zke_lock *lock);
 
-/* zke_lock_acquire - join the queue and wait until the lock is held
+/* ------------------------------------------------------------------------
+ * In and out
+ *
+ * Example: give way to other work while somebody else holds the lock.
+ *
+ *     rc = zke_lock_try(lock);
+ *     if (rc == ZKE_HELD) {
+ *       printf("later: %s\n", zke_errmsg());
+ *     } else if (rc == ZKE_OK) {
+ *       // work
+ *       rc = zke_lock_release(lock);
+ *     }
+ * --------------------------------------------------------------------- */
+
+/* zke_lock_acquire - join the line and wait until the lock is held
  *
  * After zke_lock_start() it waits in the place already taken.
  *
- *   deadline_ms  of zke_now(); ZKE_FOREVER
+ *   deadline_ms  of zke_now(); ZKE_FOREVER.  One that has passed: hold the lock
+ *                if it is free, else ZKE_OPERATIONTIMEOUT
  *
- * Returns ZKE_OK, or, without a place in the queue any more,
+ * Returns ZKE_OK, or, without a place in the line any more,
  *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence names the holder
- *   ZKE_CANCELLED         zke_lock_cancel()
+ *   ZKE_CANCELLED         zke_lock_cancel() by another thread or a callback
  *   ZKE_DEADLOCK          this wait closed a circle
- *   ZKE_LOST              one's znode was deleted by somebody
- *   ZKE_OTHERKIND         the path is not a lock's
- *   ZKE_MISUSE            held already (not reentrant, or by another thread),
- *                         or waited for by another call
+ *   ZKE_LOST              the object's znode was deleted by somebody, or
+ *                         another thread released or freed the object
+ *   ZKE_OTHERKIND         the path is not a lock's: it has data of its own, or
+ *                         belongs to another recipe
  *   ZKE_INVALIDSTATE      the session has ended
+ * or, and then nothing has changed,
+ *   ZKE_MISUSE            held already (not reentrant, or by another thread),
+ *                         or waited for by another thread's call
+ * After ZKE_LOST the object can be used again.
  *
- * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
+ * Threads: any.  In a callback: yes, and then other callbacks run inside it.
+ * Blocks: until the deadline.  Since 0.1. */
 ZKE_API int zke_lock_acquire(zke_lock *lock, int64_t deadline_ms);
 
-/* zke_lock_try - hold it now or not at all: ZKE_HELD, naming the holder */
+/* zke_lock_try - hold it now or not at all
+ *
+ * It joins the line to see whether anybody is in front, and leaves at once if
+ * so.  In this moment a newcomer may queue behind it, and is woken when it
+ * leaves.  Of a reentrant lock that this thread holds it counts once more, as
+ * zke_lock_acquire() and zke_lock_start() do.
+ *
+ * Returns ZKE_OK; ZKE_HELD, and the sentence names the holder; ZKE_MISUSE also
+ * where the object waits since zke_lock_start(); else as zke_lock_acquire().
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_lock_try(zke_lock *lock);
 
-/* zke_lock_start - join the queue and go on; the listener is told, or
- * zke_lock_state() tells, once zke_dispatch() has seen one's turn */
+/* zke_lock_start - join the line and go on
+ *
+ * The listener is told, or zke_lock_state() tells, once zke_dispatch() has seen
+ * that the turn has come.  It may have come when this returns.
+ *
+ * Returns ZKE_OK: the object waits or holds; else as zke_lock_acquire().
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_lock_start(zke_lock *lock);
 
-/* zke_lock_step - look again now, as dispatches do by themselves */
+/* zke_lock_step - look again now, as dispatches do by themselves
+ *
+ * For a program that does not dispatch.  Returns ZKE_OK when the look
+ * succeeded, whatever it found: zke_lock_state() tells.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_lock_step(zke_lock *lock);
 
 /* zke_lock_release - give it up; or the wait, after zke_lock_start()
  *
- * Of a reentrant lock the last release does.  A lock that was lost, or is
- * not held, is ZKE_LOST.  After any other failure it is not held any more
- * either: the session deletes the znode as soon as it can (zke_discard()). */
+ * Of a reentrant lock only the last release does; those before it count down,
+ * without a look at the file.  Any thread may release.
+ *
+ * Returns ZKE_OK, ZKE_LOST where the lock is not held or was lost, or what
+ * stood in the way.  After any failure it is not held any more either: the
+ * session deletes the znode as soon as it can (zke_discard()).
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_lock_release(zke_lock *lock);
 
-/* zke_lock_cancel - the blocking call on it returns ZKE_CANCELLED;
- * ZKE_IDLE where none runs.  Threads: any.  Blocks: no. */
+/* zke_lock_cancel - another thread's blocking call returns ZKE_CANCELLED
+ *
+ * That call may have succeeded just before: then it returns ZKE_OK, and the
+ * lock is held.  In a callback it also ends the call in which the callback
+ * runs.
+ *
+ * Returns ZKE_OK, or ZKE_IDLE where no call with a deadline runs; a later call
+ * is not affected.  Threads: any.  In a callback: yes.  Blocks: no. */
 ZKE_API int zke_lock_cancel(zke_lock *lock);
 
-/* zke_lock_state - ZKE_LOCK_…, as known without asking the file
- * zke_lock_token - the fencing value, or 0 when not held
+/* ------------------------------------------------------------------------
+ * Looking
+ *
+ * Example: change the tree only while the lock is held.  Where it was lost
+ * before the multi, the multi changes nothing.
+ *
+ *     zke_op ops[2];
+ *     rc = zke_lock_op(lock, &ops[0]);
+ *     zke_op_set(&ops[1], "/backup/state", "running", 7, -1);
+ *     if (rc == ZKE_OK) rc = zke_multi(z, ops, 2, NULL);
+ * --------------------------------------------------------------------- */
+
+/* zke_lock_state - ZKE_LOCK_…, as known without asking the file; LOST when the
+ *                  session has ended or the object cannot be used
+ * zke_lock_token - the fencing value, or 0 when not held; from memory too
  * zke_lock_check - ask the file: ZKE_OK when held, else ZKE_LOST
- * zke_lock_op    - an operation for one's own zke_multi(), which fails with
- *                  ZKE_NONODE unless the lock is held; valid until the next
- *                  call that changes the lock.  ZKE_LOST where not held
- * Threads: any.  In a callback: yes. */
+ * zke_lock_op    - fill *op with an operation for a zke_multi() of the program,
+ *                  which fails with ZKE_NONODE unless the lock is held.
+ *                  Returns ZKE_OK; ZKE_LOST where not held; ZKE_BADARGUMENTS
+ *                  for a NULL op
+ *
+ * What is known from memory is as old as the last dispatch: a holder that was
+ * stopped for a while asks the file, or uses the op.  An op points into the
+ * object: it is valid until the next call that acquires, releases or frees.
+ * Threads: any.  In a callback: yes.  Blocks: state and token no longer than
+ * another call's work on the object, the others on the disk. */
 ZKE_API int zke_lock_state(zke_lock *lock);
 ZKE_API int64_t zke_lock_token(zke_lock *lock);
 ZKE_API int zke_lock_check(zke_lock *lock);
 ZKE_API int zke_lock_op(zke_lock *lock, zke_op *op);
 
+/* ------------------------------------------------------------------------
+ * By force
+ *
+ * These take the lock from a holder that may still be at work.  They are for
+ * people and for supervisors that know that it hangs; the protected thing has
+ * to check tokens.
+ *
+ * Example: break the lock of a holder that has had it for an hour.  The token
+ * makes sure that a holder that came meanwhile is not hit.
+ *
+ *     zke_party_list *list = NULL;
+ *     rc = zke_lock_parties(z, "/locks/backup", &list);
+ *     if (rc == ZKE_OK && list->count > 0)
+ *       printf("held by %s (pid %lld)\n", list->data[0].identity,
+ *              (long long)list->data[0].pid);
+ *     if (rc == ZKE_OK && list->count > 0)
+ *       rc = zke_lock_break(z, "/locks/backup", list->data[0].mzxid);
+ *     zke_free(list);
+ * --------------------------------------------------------------------- */
+
 /* zke_lock_steal - hold it now: the holder loses it, those waiting stay behind
  *
  * One step: there is no moment at which a third could get it.  Without a
- * holder it is zke_lock_try().
- * Returns ZKE_OK, or ZKE_MISUSE where this object holds it already. */
+ * holder it is zke_lock_try().  An object that waits since zke_lock_start()
+ * leaves that place for the front.
+ *
+ * Returns ZKE_OK; ZKE_MISUSE where this object holds it already or another
+ * thread's call waits with it; else as zke_lock_try(), but for ZKE_HELD.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_lock_steal(zke_lock *lock);
 
 /* zke_lock_break - take the lock from its holder; the next in line has it
  *
- *   token  the holder's mzxid as zke_lock_parties() showed it, so that nobody
- *          else is hit; 0 for whoever holds it
+ * Deletes the holder's znode.  It does not look whether the path is a lock's.
  *
- * Returns ZKE_OK, or ZKE_NONODE where it is not held (by that one). */
+ *   token  the holder's mzxid as zke_lock_parties() showed it, so that nobody
+ *          else is hit; 0: whoever holds it
+ *
+ * Returns ZKE_OK; ZKE_NONODE where it is not held, or not by that one;
+ * ZKE_MARSHALLINGERROR for a malformed path.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_lock_break(zke *z, const char *path, int64_t token);
 
 /* zke_lock_parties - the holder and those who wait, in order
  *
- *   list_out  out, not NULL: one block; count 0 for a lock nobody uses */
+ *   list_out  out, not NULL: one block, for zke_free(); count 0 for a lock that
+ *             nobody uses, also where the path does not exist
+ *
+ * Returns ZKE_OK, ZKE_BADARGUMENTS, ZKE_MARSHALLINGERROR for a malformed path,
+ * or what the handle's state asks for.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_lock_parties(zke *z, const char *path,
                              zke_party_list **list_out);
 
-/* zke_lock_do - the simplest use: acquire, call, release
- *
- *   base, name  as of zke_lock_new_named()
- *   fn          called while it is held; its result is returned
- *
- * Returns what fn returned, else as zke_lock_acquire() and
- * zke_lock_release(). */
+/* ------------------------------------------------------------------------
+ * The simplest use
+ * --------------------------------------------------------------------- */
+
+/* Called by zke_lock_do() while the lock is held; the handle, the fencing
+ * value, and what zke_lock_do() was given. */
 typedef int (*zke_lock_do_fn)(zke *z, int64_t token, void *arg);
+
+/* zke_lock_do - acquire, call, release
+ *
+ * Example: bill an order; no other process bills the same one meanwhile.
+ *
+ *     static int bill(zke *z, int64_t token, void *arg) {
+ *       (void)token;
+ *       return zke_set(z, arg, "billed", 6, -1, NULL);
+ *     }
+ *
+ *     static int bill_order(zke *z, int64_t deadline) {
+ *       static char order[] = "/orders/4711";
+ *       return zke_lock_do(z, "/locks/orders", "4711", deadline, bill, order);
+ *     }
+ *
+ *   base, name   as of zke_lock_new_named()
+ *   deadline_ms  for the acquisition; fn takes as long as it takes
+ *   fn           called while the lock is held
+ *   arg          for fn
+ *
+ * The lock is released however fn ends, also by the cancellation of its thread.
+ * It is not reentrant: fn must not ask for the same lock in this way, else it
+ * gets ZKE_DEADLOCK.
+ *
+ * Returns what fn returned, if that is not ZKE_OK; else as zke_lock_acquire()
+ * and zke_lock_release(); ZKE_BADARGUMENTS for a NULL fn.
+ * Threads: any.  In a callback: yes.  Blocks: until the deadline, and as long
+ * as fn. */
 ZKE_API int zke_lock_do(zke *z, const char *base, const char *name,
                         int64_t deadline_ms, zke_lock_do_fn fn, void *arg);
 
