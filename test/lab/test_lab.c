@@ -287,6 +287,36 @@ static void add_one_guarded(zke *z, void *arg) {
   pthread_mutex_unlock(&guard);
 }
 
+static void keep_own(zke *z, void *arg) {
+  const char *path = arg ? "/a" : "/b";
+  zke_create(z, path, "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL);
+  zke_delete(z, path, -1);
+}
+
+/* The last thread to return answers for what the session leaves. */
+TEST(thread_that_returns_first_leaves_nothing_of_another) {
+  zke_lab_options o = no_faults();
+  zke_lab *lab = made(&o);
+  add(lab, "a", keep_own);
+  ck_assert_int_eq(zke_lab_thread(lab, "a", "b", keep_own, lab), ZKE_OK);
+  finds(lab, NULL);
+  zke_lab_free(lab);
+}
+
+static void keep_one(zke *z, void *arg) {
+  (void)arg;
+  zke_create(z, "/a", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL);
+}
+
+TEST(threads_answer_for_what_their_session_leaves) {
+  zke_lab_options o = no_faults();
+  zke_lab *lab = made(&o);
+  add(lab, "a", keep_one);
+  ck_assert_int_eq(zke_lab_thread(lab, "a", "b", keep_own, lab), ZKE_OK);
+  finds(lab, "left 1 ephemeral znodes");
+  zke_lab_free(lab);
+}
+
 TEST(threads_share_a_session_and_a_mutex) {
   for (int guarded = 0; guarded < 2; guarded++) {
     zke_lab_fn fn = guarded ? add_one_guarded : add_one;

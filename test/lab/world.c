@@ -592,6 +592,24 @@ static void signals_release(void) {
 
 /* ---- the life of a process ---- */
 
+static bool is_alive(const process *p) {
+  return p->life == LIFE_READY || p->life == LIFE_WAITS;
+}
+
+/* All threads of a process. */
+static bool same_process(const zke_lab *lab, int i, int j) {
+  return lab->processes[i].leader == lab->processes[j].leader;
+}
+
+/* Does another thread of the process still run?  The znodes may be its own. */
+static bool process_goes_on(int i) {
+  for (int j = 0; j < W->n; j++) {
+    if (j != i && same_process(lab_running, i, j) && is_alive(&W->p[j]))
+      return true;
+  }
+  return false;
+}
+
 /* What a process leaves behind when it returns. */
 static void process_check_leftovers(int i) {
   process *p = &W->p[i];
@@ -601,7 +619,7 @@ static void process_check_leftovers(int i) {
   if (blocks)
     zke_lab_fail("%s has returned and left %zu bytes of memory in %zu blocks",
                  name_of(i), bytes, blocks);
-  if (lab_running->processes[i].leader != i) return;
+  if (process_goes_on(i)) return;
   int owned = engine_owned(W->observer, p->session);
   if (owned > 0)
     zke_lab_fail("%s has returned and left %d ephemeral znodes", name_of(i),
@@ -640,11 +658,6 @@ static int process_open(zke_lab *lab, int i) {
   p->sp = fiber_make(arena_stack(i), process_main);
   p->mark = p->sp;
   return ZKE_OK;
-}
-
-/* All threads of a process. */
-static bool same_process(const zke_lab *lab, int i, int j) {
-  return lab->processes[i].leader == lab->processes[j].leader;
 }
 
 static void process_die(zke_lab *lab, int i) {
@@ -696,10 +709,6 @@ static int64_t next_due(void) {
     if (W->p[i].life == LIFE_WAITS && W->p[i].due < at) at = W->p[i].due;
   }
   return at;
-}
-
-static bool is_alive(const process *p) {
-  return p->life == LIFE_READY || p->life == LIFE_WAITS;
 }
 
 /* Nobody can go on but by the passing of time. */
