@@ -1,13 +1,32 @@
 /* edit.c - lines from a person at a terminal
  *
- * While a line is typed, three things are waited for: keys, signals, and the
- * store, so that what a watch sees and what is lost is told at once, above the
- * line.  libedit edits the line where it was there when this was compiled and
- * the terminal can do it; else the terminal's own means do.
+ * The prompt: reads lines, makes commands of them, runs these, and keeps the
+ * history.  libedit edits a line if it was there when this was compiled
+ * (ZKE_EDIT) and the terminal can do more than print; else e->el is NULL, and
+ * the terminal itself edits the line.  Start with edit_run(), then edit_lines()
+ * and edit_wait().
  *
- * libedit reads its keys through keys_read(), which waits in edit_wait(); to
- * end a line early (a signal) it tells libedit that the input has ended.  Only
- * while a line is typed is the terminal in libedit's mode.
+ *     edit_lines --> edit_read --> edited_read --> el_gets (libedit)
+ *         |              |                            | for each key
+ *         |              |                         keys_read --> edit_wait
+ *         |              \-------> plain_read -----------------> edit_wait
+ *         \-> edit_run_text --> run_words (run.c)
+ *
+ * While a line is typed, edit_wait() waits for three things:
+ *
+ *     a key     goes to the line
+ *     a signal  INT gives up the line, TERM and HUP end the prompt; the line is
+ *               drawn again after WINCH and CONT.  Signals come as bytes of a
+ *               pipe (signals_wake_fd()), never as an interrupted call.
+ *     the store what a watch has seen and what was lost is printed at once,
+ *               above the line, which is taken away and drawn again
+ *
+ * To end a line early keys_read() tells libedit that the input has ended;
+ * e->ended says why.
+ *
+ * The terminal is in libedit's mode only while a line is typed: libedit sets
+ * it at the beginning of each line and puts it back at the end.  A command
+ * that runs, and the shell after ^Z, find the terminal as it was before.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -38,13 +57,14 @@ typedef struct edit {
   int ended;       /* what ended the reading: a signal, END_OF_INPUT, or 0 */
   bool deaf;       /* the store cannot be listened to; until the next command */
   bool expired;    /* that the session has expired was told */
-  char prompt[80]; /* as shown last */
+  char prompt[80]; /* as shown last; screen_hide() goes by its width */
 #ifdef ZKE_EDIT
   EditLine *el; /* NULL: plain lines */
   History *history;
   char *history_file; /* NULL: none */
-  bool raw;           /* the terminal is as keys_raw() leaves it */
-  bool stopped;       /* by ^Z: SIGCONT, which follows, was provided for */
+  bool raw;           /* keys_raw() was called for this line */
+  bool stopped;       /* by ^Z, after which stop_pressed() draws the line: the
+                         SIGCONT that follows needs nothing more */
 #endif
 } edit;
 
@@ -62,7 +82,8 @@ static bool edit_is_plain(const edit *e) {
 #endif
 }
 
-/* A terminal that takes nothing any more ends what is read from it, too. */
+/* An error is ignored: a terminal that is gone ends the input too, and that
+ * ends the prompt. */
 static void edit_flush(edit *e) { (void)fflush(e->terminal); }
 
 #ifdef ZKE_EDIT
@@ -73,7 +94,9 @@ static int screen_columns(void) {
   return known ? size.ws_col : 80;
 }
 
-/* Columns of a text, as libedit shows it; a line's end goes to the next row. */
+/* Columns of a text as libedit shows it on a screen so wide: a control
+ * character as two, ^A, and an end of line filling up its row.  Bytes that are
+ * no character end the count. */
 static int screen_width(const char *text, size_t len, int columns) {
   mbstate_t state = {0};
   int width = 0;
@@ -85,14 +108,16 @@ static int screen_width(const char *text, size_t len, int columns) {
     if (c == L'\n')
       width += columns - width % columns;
     else
-      width += more < 0 ? 2 : more; /* ^A */
+      width += more < 0 ? 2 : more;
     text += size;
     len -= size;
   }
   return width;
 }
 
-/* To the beginning of what is edited, which may be rows above the cursor. */
+/* Moves to the beginning of the prompt, which may be rows above the cursor, and
+ * erases from there on.  libedit does not tell the cursor's row: it follows
+ * from the width of all that stands before it. */
 static void screen_hide(edit *e) {
   const LineInfo *line = el_line(e->el);
   int columns = screen_columns();
@@ -104,7 +129,8 @@ static void screen_hide(edit *e) {
 }
 #endif
 
-/* Takes the line away, so that something can be printed; brings it back. */
+/* Takes the line away, so that something can be printed; edit_show() brings it
+ * back.  A plain line cannot be taken away: what is printed begins below it. */
 static void edit_hide(edit *e) {
 #ifdef ZKE_EDIT
   if (e->el) {
@@ -128,7 +154,10 @@ static void edit_show(edit *e) {
   edit_flush(e);
 }
 
-/* zke app.db:/a> */
+/* Makes the prompt: "zke app.db:/a> ", or "...> " for a command's further
+ * lines.  One that is too long is left without file and path.  What a terminal
+ * would obey is replaced: ASCII controls, and U+0080 to U+009F, which in UTF-8
+ * begin with 0xc2. */
 static void edit_prompt(edit *e) {
   shell *sh = e->sh;
   char *cwd = shell_cwd(sh);
@@ -141,7 +170,7 @@ static void edit_prompt(edit *e) {
   else if ((size_t)snprintf(e->prompt, sizeof e->prompt, "zke %s:%s%s> ", name,
                             cwd ? cwd : "", state) >= sizeof e->prompt)
     snprintf(e->prompt, sizeof e->prompt, "zke%s> ", state);
-  for (char *at = e->prompt; *at; at++) { /* U+0080 to U+009F begin by 0xc2 */
+  for (char *at = e->prompt; *at; at++) {
     bool eight = (unsigned char)at[0] == 0xc2 && (unsigned char)at[1] < 0xa0;
     if ((unsigned char)*at < ' ' || *at == 0x7f || eight) *at = '?';
   }
@@ -168,7 +197,7 @@ static void tell_lost(edit *e, FILE *out) {
   }
 }
 
-/* Writes once that the session is over. */
+/* Writes that the session is over, once for each session. */
 static void tell_expired(edit *e, FILE *out) {
   if (e->expired || zke_state(e->sh->z) != ZKE_STATE_EXPIRED) return;
   e->expired = true;
@@ -178,8 +207,10 @@ static void tell_expired(edit *e, FILE *out) {
       out);
 }
 
-/* Lets the store's callbacks run.  What they have to say is shown above the
- * line; where that is nothing, the line stays as it is. */
+/* Lets the store's callbacks run, and shows above the line what there is to
+ * tell.  It is collected first: mostly there is nothing, and then the line is
+ * not touched.  A store that fails is not asked again before the next command,
+ * or it would fail at each turn of edit_wait(). */
 static void edit_listen(edit *e) {
   char *text = NULL;
   size_t len = 0;
@@ -204,7 +235,8 @@ static void edit_listen(edit *e) {
 }
 
 #ifdef ZKE_EDIT
-/* What libedit leaves out: ^Z is to be a key, see stop_pressed(). */
+/* libedit leaves ^Z to the terminal, which would stop us in libedit's mode.
+ * Here it becomes a key, for stop_pressed(). */
 static void keys_raw(edit *e) {
   struct termios mode;
   if (tcgetattr(STDIN_FILENO, &mode) == 0) {
@@ -214,7 +246,9 @@ static void keys_raw(edit *e) {
   e->raw = true;
 }
 
-/* Takes the terminal back after the process was stopped. */
+/* Takes the terminal back after the process was stopped: the shell has set its
+ * own mode, of which libedit knows nothing.  It sets its mode only if it thinks
+ * that it has left it, hence first 0, then 1. */
 static void keys_continue(edit *e) {
   el_set(e->el, EL_PREP_TERM, 0);
   el_set(e->el, EL_PREP_TERM, 1);
@@ -223,7 +257,8 @@ static void keys_continue(edit *e) {
 }
 #endif
 
-/* Was stopped and goes on: others had the terminal meanwhile. */
+/* SIGCONT: the process was stopped by another one (kill -STOP), and the shell
+ * had the terminal meanwhile.  After ^Z stop_pressed() has done this. */
 static void edit_continued(edit *e) {
 #ifdef ZKE_EDIT
   bool seen = e->stopped;
@@ -247,7 +282,7 @@ static void edit_resized(edit *e) {
 #endif
 }
 
-/* Of what signals there were, the first that ends the line. */
+/* Deals with the signals that have come, up to the first that ends the line. */
 static void edit_signals(edit *e) {
   unsigned char signal;
   while (!e->ended && read(signals_wake_fd(), &signal, 1) == 1) {
@@ -260,8 +295,9 @@ static void edit_signals(edit *e) {
   }
 }
 
-/* The store's descriptor, or -1; and when it wants to be asked at the latest,
- * in ms from now, -1 for never. */
+/* What poll() is to wait for of the store: its descriptor, or -1; and until
+ * when at most, in ms from now, -1 for ever.  A deadline that is far off is cut
+ * to a minute, since it has to fit into an int. */
 static int store_fd(const edit *e, int *timeout) {
   zke *z = e->sh->z;
   int fd;
@@ -278,7 +314,8 @@ static int store_fd(const edit *e, int *timeout) {
   return fd;
 }
 
-/* Until there is a key: true.  False where a signal ended the line. */
+/* Waits for a key, dealing with all else: true when there is one, false when a
+ * signal ended the line.  The end of the input counts as a key. */
 static bool edit_wait(edit *e) {
   enum { KEYS, SIGNALS, STORE, ALL };
   while (!e->ended) {
@@ -288,7 +325,7 @@ static bool edit_wait(edit *e) {
         [SIGNALS] = {.fd = signals_wake_fd(), .events = POLLIN},
         [STORE] = {.fd = fd, .events = POLLIN}};
     int ready = poll(fds, ALL, timeout);
-    if (ready < 0 && errno != EINTR) return true; /* read() will tell */
+    if (ready < 0 && errno != EINTR) return true; /* read() tells the error */
     if (ready > 0 && fds[SIGNALS].revents)
       edit_signals(e);
     else if (ready > 0 && fds[KEYS].revents)
@@ -314,8 +351,10 @@ static bool edit_append(edit *e, const char *text, size_t len) {
   return true;
 }
 
-/* The terminal gives whole lines; without an end at ^D, or where one is very
- * long. */
+/* A line that the terminal edited.  It comes as a whole, but for one that ^D
+ * ended or that is longer than the terminal's buffer: there more is read, up to
+ * the end of the line.  False where a signal came first, or nothing was
+ * read. */
 static bool plain_read(edit *e) {
   char buffer[4096];
   size_t before = e->len;
@@ -334,7 +373,8 @@ static bool plain_read(edit *e) {
 
 #ifdef ZKE_EDIT
 
-/* A character; 0 for libedit is the end. */
+/* libedit's source of characters: 1, or 0 for the end of the input.  Bytes that
+ * are not UTF-8 are left out. */
 static int keys_read(EditLine *el, wchar_t *c) {
   edit *e;
   mbstate_t state = {0};
@@ -370,7 +410,8 @@ static bool edited_read(edit *e) {
 
 #endif
 
-/* One more line behind what there is of the command. */
+/* Reads one more line behind what there is of the command; false where the
+ * reading ended without one, and e->ended says why. */
 static bool edit_read(edit *e) {
   e->ended = 0;
   edit_prompt(e);
@@ -390,7 +431,8 @@ static bool edit_read(edit *e) {
 
 enum { LIST_ROWS = 20 };
 
-/* In columns, read downwards, as ls does; only the first ones of very many. */
+/* Lists the candidates below the line in columns, read downwards, as ls does;
+ * of very many only the first rows. */
 static void list_names(edit *e, const completion *k) {
   int columns = screen_columns(), widest = 0;
   for (int i = 0; i < k->count; i++) {
@@ -413,8 +455,9 @@ static void list_names(edit *e, const completion *k) {
   if (shown < rows) fprintf(e->terminal, "(%d names in all)\n", k->count);
 }
 
-/* Puts in what is certain; where nothing is, lists the candidates.  Called by
- * libedit. */
+/* libedit calls this for Tab: inserts what is common to all candidates; where
+ * that is nothing, lists them.  Of a command of several lines only the last is
+ * known to libedit, so nothing is completed there. */
 static unsigned char tab_pressed(EditLine *el, int key) {
   edit *e;
   completion k = {NULL, 0, NULL};
@@ -422,7 +465,7 @@ static unsigned char tab_pressed(EditLine *el, int key) {
   (void)key;
   el_get(el, EL_CLIENTDATA, (void **)&e);
   const LineInfo *line = el_line(el);
-  if (e->len == 0) /* not in the midst of a command of several lines */
+  if (e->len == 0)
     complete(e->sh, line->buffer, (size_t)(line->cursor - line->buffer), &k);
   if (k.count && *k.insert) {
     if (el_insertstr(el, k.insert) == 0) result = CC_REFRESH;
@@ -443,8 +486,10 @@ static unsigned char tab_pressed(EditLine *el, int key) {
 
 #ifdef ZKE_EDIT
 
-/* To all of a pipeline, as the terminal would.  Where nobody could make us go
- * on, the kernel does not stop us. */
+/* libedit calls this for ^Z: gives the terminal back, then stops all of the
+ * process group, as the terminal itself would.  TSTP, not STOP: the kernel
+ * does not stop a group that no shell could make go on.  kill() returns when
+ * the process goes on. */
 static unsigned char stop_pressed(EditLine *el, int key) {
   edit *e;
   (void)key;
@@ -461,7 +506,7 @@ static unsigned char stop_pressed(EditLine *el, int key) {
 #endif
 
 /* ------------------------------------------------------------------------
- * History: a line each, added as they are entered, by several at once
+ * History: a file of lines, to which several prompts may append at once
  * --------------------------------------------------------------------- */
 
 #ifdef ZKE_EDIT
@@ -478,13 +523,15 @@ static char *history_name(void) {
   return path;
 }
 
-/* False where it is the last one again. */
+/* Adds a line to libedit's history; false where it is the last one again. */
 static bool history_enter(edit *e, const char *line) {
   HistEvent event;
   return history(e->history, &event, H_ENTER, line) > 0;
 }
 
-/* Keeps the latest lines: what is read behind the first skip lines. */
+/* Leaves out the first `skip` lines of the file: the rest goes into a new file,
+ * which takes the place of the old one as a whole, so that another prompt never
+ * reads half a history. */
 static void history_shorten(edit *e, FILE *in, long skip) {
   char *line = NULL, *name = NULL;
   size_t room = 0;
@@ -501,8 +548,9 @@ static void history_shorten(edit *e, FILE *in, long skip) {
   free(name);
 }
 
-/* Only a file is read: a device may have no end, a FIFO no beginning.  Its mode
- * is its owner's business: what we make ourselves is 0600 from the start. */
+/* Opens only a regular file: a device may have no end, a FIFO no beginning.
+ * Its mode is not looked at: we make it with 0600, and whoever changes that
+ * means it. */
 static FILE *history_open(const char *name) {
   struct stat st;
   int fd = open(name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
@@ -513,8 +561,8 @@ static FILE *history_open(const char *name) {
   return in;
 }
 
-/* Reads what earlier sessions have left, and shortens a file that has become
- * long. */
+/* Reads what earlier prompts have left.  A file with more than twice the lines
+ * that are kept is shortened, so that this happens seldom. */
 static void history_load(edit *e) {
   char *line = NULL;
   size_t room = 0;
@@ -536,7 +584,10 @@ static bool is_secret(const char *line) {
   return *line == ' ' || strstr(line, "addauth") || strstr(line, "--auth");
 }
 
-/* A command of several lines is kept until the session ends only. */
+/* Keeps a command: in memory, and in the file unless it has several lines,
+ * which would come back as several commands.  One write() appends the line, so
+ * that prompts that write at once do not mix; an error is not worth a word at
+ * each command. */
 static void history_add(edit *e) {
   size_t len = strcspn(e->text, "\n");
   if (e->text[strspn(e->text, " \t\n")] == '\0' || is_secret(e->text)) return;
@@ -544,7 +595,6 @@ static void history_add(edit *e) {
   if (!e->history_file || len + 1 < e->len) return;
   int fd = open(e->history_file,
                 O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0600);
-  /* In one piece; that it cannot be written is not worth a word each time. */
   if (fd >= 0 && write(fd, e->text, e->len) < 0) errno = 0;
   if (fd >= 0) close(fd);
 }
@@ -560,7 +610,9 @@ static char *show_prompt(EditLine *el) {
   return e->prompt;
 }
 
-/* What keys do elsewhere, where libedit's habits are others. */
+/* Gives keys the meaning that they have in other shells and libedit does not
+ * give them.  The functions are added by el_wset(): el_set() would convert the
+ * narrow strings into copies that libedit never frees. */
 static void keys_bind(EditLine *el) {
   static const char *const keys[][2] = {{"^I", "zke-complete"},
                                         {"^Z", "zke-stop"},
@@ -575,14 +627,14 @@ static void keys_bind(EditLine *el) {
                                         {"\\e[3~", "ed-delete-next-char"},
                                         {"\\e[1;5C", "em-next-word"},
                                         {"\\e[1;5D", "ed-prev-word"}};
-  /* Not copied, as narrow strings would be, which libedit never frees. */
   el_wset(el, EL_ADDFN, L"zke-complete", L"Complete the word", tab_pressed);
   el_wset(el, EL_ADDFN, L"zke-stop", L"Stop the process", stop_pressed);
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
     el_set(el, EL_BIND, keys[i][0], keys[i][1], NULL);
 }
 
-/* Paths are UTF-8, whatever the environment says. */
+/* Paths are UTF-8, so that the line has to be too, whatever the environment
+ * says. */
 static void locale_set(void) {
   if (!setlocale(LC_CTYPE, "") || strcmp(nl_langinfo(CODESET), "UTF-8") != 0)
     setlocale(LC_CTYPE, "C.UTF-8");
@@ -625,7 +677,8 @@ static void edited_end(edit *e) {
  * Commands
  * --------------------------------------------------------------------- */
 
-/* A signal ends the command, and only some of them the shell. */
+/* Runs a command.  INT ends only the command; TERM and HUP end the prompt, too.
+ * died_by is taken back, since this process goes on after the signal. */
 static void edit_run_words(edit *e, const words *w) {
   shell *sh = e->sh;
   call c = {.sh = sh, .format = sh->format};
@@ -648,7 +701,8 @@ static void edit_fail(edit *e, const char *wrong) {
   output_error(&c);
 }
 
-/* What was read so far: runs it where it is whole. */
+/* Runs what was read so far, unless a quotation mark is open: then it is kept,
+ * and the next line is appended to it. */
 static void edit_run_text(edit *e) {
   words *w;
   size_t len = e->len - (e->len > 0 && e->text[e->len - 1] == '\n');
@@ -668,7 +722,9 @@ static void edit_run_text(edit *e) {
   free(w);
 }
 
-/* ^C gives the line up; another signal or ^D the whole; true: go on. */
+/* What ended the reading decides: ^C gives up the line, ^D inside a quotation
+ * mark the command; another signal, or ^D elsewhere, ends the prompt.  True: go
+ * on with a new line. */
 static bool edit_ended(edit *e) {
   if (e->ended == SIGINT) {
     fputs(edit_is_plain(e) ? "\n" : "^C\033[J\n", e->terminal);
@@ -696,8 +752,10 @@ static void edit_lines(edit *e) {
  * From the greeting to the end
  * --------------------------------------------------------------------- */
 
-/* A file that exists is opened at once: what is wrong with it is told before
- * anything is typed. */
+/* Opens a file that exists, so that what is wrong with it is told before
+ * anything is typed; 0 or the exit code.
+ *
+ *   what  out: what the greeting says behind the file's name */
 static int edit_open(edit *e, const char **what) {
   static const command opening = {.name = "zke"};
   shell *sh = e->sh;

@@ -10,7 +10,9 @@
 
 #include "shell.h"
 
-/* Notes the failure, unless there was one before; the status of the first. */
+/* Notes the failure, unless there was one before; the status of the first.  So
+ * a command may fail again while it cleans up, and what the user reads is what
+ * went wrong first. */
 static int fail_with(call *c, int status, const char *code, const char *format,
                      va_list arguments) {
   if (c->status != STATUS_OK) return c->status;
@@ -20,7 +22,6 @@ static int fail_with(call *c, int status, const char *code, const char *format,
   return status;
 }
 
-/* See fail_with(). */
 int fail(call *c, int status, const char *code, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
@@ -41,57 +42,50 @@ int fail_usage(call *c, const char *format, ...) {
               *m->usage ? " " : "", m->usage);
 }
 
-/* Which of the exit codes of zke(1) a result of the engine stands for.  A code
- * that is new in the engine ends as STATUS_INTERNAL: add it here. */
+/* The exit code of zke(1) for each result of the engine.  A code that is new in
+ * the engine ends as STATUS_INTERNAL: add it here. */
+static const struct {
+  int rc, status;
+} statuses[] = {{ZKE_OK, STATUS_OK},
+                {ZKE_NONODE, STATUS_NO},
+                {ZKE_NODEEXISTS, STATUS_NO},
+                {ZKE_NOTEMPTY, STATUS_NO},
+                {ZKE_BADVERSION, STATUS_NO},
+                {ZKE_NOCHILDRENFOREPHEMERALS, STATUS_NO},
+                {ZKE_NOWATCHER, STATUS_NO},
+                {ZKE_BADARGUMENTS, STATUS_DATA},
+                {ZKE_INVALIDACL, STATUS_DATA},
+                {ZKE_MARSHALLINGERROR, STATUS_DATA},
+                {ZKE_OTHERKIND, STATUS_DATA},
+                {ZKE_CANTOPEN, STATUS_CANTOPEN},
+                {ZKE_NOTADB, STATUS_CANTOPEN},
+                {ZKE_NEWERFORMAT, STATUS_CANTOPEN},
+                {ZKE_NETWORKFS, STATUS_CANTOPEN},
+                {ZKE_NOMEM, STATUS_SYSTEM},
+                {ZKE_CONNECTIONLOSS, STATUS_IO},
+                {ZKE_CORRUPT, STATUS_IO},
+                {ZKE_DATAINCONSISTENCY, STATUS_IO},
+                {ZKE_FULL, STATUS_IO},
+                {ZKE_SYSTEMERROR, STATUS_IO},
+                {ZKE_OPERATIONTIMEOUT, STATUS_CONFLICT},
+                {ZKE_HELD, STATUS_CONFLICT},
+                {ZKE_DEADLOCK, STATUS_CONFLICT},
+                {ZKE_LIMIT, STATUS_CONFLICT},
+                {ZKE_CANCELLED, STATUS_CONFLICT},
+                {ZKE_BROKEN, STATUS_CONFLICT},
+                {ZKE_LOST, STATUS_LOST},
+                {ZKE_SESSIONEXPIRED, STATUS_LOST},
+                {ZKE_INVALIDSTATE, STATUS_LOST},
+                {ZKE_CLOSING, STATUS_LOST},
+                {ZKE_REPLACED, STATUS_LOST},
+                {ZKE_NOAUTH, STATUS_DENIED},
+                {ZKE_AUTHFAILED, STATUS_DENIED},
+                {ZKE_READONLY, STATUS_DENIED}};
+
 int status_of(int rc) {
-  switch (rc) {
-    case ZKE_OK:
-      return STATUS_OK;
-    case ZKE_NONODE:
-    case ZKE_NODEEXISTS:
-    case ZKE_NOTEMPTY:
-    case ZKE_BADVERSION:
-    case ZKE_NOCHILDRENFOREPHEMERALS:
-    case ZKE_NOWATCHER:
-      return STATUS_NO;
-    case ZKE_BADARGUMENTS:
-    case ZKE_INVALIDACL:
-    case ZKE_MARSHALLINGERROR:
-    case ZKE_OTHERKIND:
-      return STATUS_DATA;
-    case ZKE_CANTOPEN:
-    case ZKE_NOTADB:
-    case ZKE_NEWERFORMAT:
-    case ZKE_NETWORKFS:
-      return STATUS_CANTOPEN;
-    case ZKE_NOMEM:
-      return STATUS_SYSTEM;
-    case ZKE_CONNECTIONLOSS:
-    case ZKE_CORRUPT:
-    case ZKE_DATAINCONSISTENCY:
-    case ZKE_FULL:
-    case ZKE_SYSTEMERROR:
-      return STATUS_IO;
-    case ZKE_OPERATIONTIMEOUT:
-    case ZKE_HELD:
-    case ZKE_DEADLOCK:
-    case ZKE_LIMIT:
-    case ZKE_CANCELLED:
-    case ZKE_BROKEN:
-      return STATUS_CONFLICT;
-    case ZKE_LOST:
-    case ZKE_SESSIONEXPIRED:
-    case ZKE_INVALIDSTATE:
-    case ZKE_CLOSING:
-    case ZKE_REPLACED:
-      return STATUS_LOST;
-    case ZKE_NOAUTH:
-    case ZKE_AUTHFAILED:
-    case ZKE_READONLY:
-      return STATUS_DENIED;
-    default:
-      return STATUS_INTERNAL;
-  }
+  for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++)
+    if (statuses[i].rc == rc) return statuses[i].status;
+  return STATUS_INTERNAL;
 }
 
 /* Report a result of the engine with the thread's sentence. Call it before

@@ -9,9 +9,29 @@
  *     {"path":"queue/key","data":{"base64":"AAE="},"kind":"ttl","ttl_ms":500}
  *     {"nodes":3}
  *
- * What is left out is usual: kind "persistent", an ACL that allows everybody
+ * What is usual is left out: kind "persistent", an ACL that allows everybody
  * everything, sequence 0.  Versions, times and zxids are the history of a tree
  * and not part of it: they begin anew.
+ *
+ * EXPORT and DUMP read one snapshot of the file (database.c), so that what they
+ * write is the tree at one moment, while others go on changing it.
+ *
+ * IMPORT reads its file three times; a pipe is copied to a temporary file
+ * first.  Start with import_all():
+ *
+ *     import_check      looks at every line.  Nothing has been changed when it
+ *                       refuses the file: a line that is malformed, a parent
+ *                       that has not come, a node that the engine would refuse
+ *                       (it is tried in a database in memory), one that exists
+ *     import_remove     --replace: deletes what is there
+ *     import_nodes      creates and sets the nodes, in batches (batch.c)
+ *     import_finishing  raises sequence numbers and sets ACLs.  They come last,
+ *                       since children raise their parent's number, and an ACL
+ *                       might forbid to create what belongs below it
+ *
+ * Others can change the tree meanwhile, and a disk can be full: then an import
+ * ends in its midst.  Its sentence says how much is there; the same import with
+ * --merge completes it.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -36,7 +56,8 @@ enum { FORMAT_VERSION = 1 };
  * ACLs
  * --------------------------------------------------------------------- */
 
-/* The id of a line "perms:scheme:id", where \\ and \n are escaped. */
+/* The id of a line "perms:scheme:id" of the file.  There an end of line is
+ * written \n, and a backslash \\. */
 static json_t *acl_id(const char *text, size_t len) {
   char *id = malloc(len + 1), *to = id;
   if (!id) return NULL;
@@ -51,7 +72,8 @@ static json_t *acl_id(const char *text, size_t len) {
   return j;
 }
 
-/* What the file has (doc/format.md) as an array. */
+/* The file's ACL (doc/format.md), a line an entry, as an array of objects.  It
+ * ends at the first line that is malformed, as in a damaged file. */
 static json_t *acl_to_json(const char *text) {
   json_t *list = json_array();
   while (list && *text) {
@@ -81,10 +103,12 @@ static json_t *acl_to_json(const char *text) {
 
 typedef struct export {
   call *c;
-  const char *top;  /* whole, "" for the root: what relative paths leave out */
-  const char *name; /* of the file, NULL: rows */
-  FILE *out;
-  int64_t nodes, ephemerals, total;
+  const char *top;  /* the exported node's path from the file's root on, that
+                       is, with --chroot; "" for the root */
+  const char *name; /* of the file to write; NULL: rows to the output */
+  FILE *out;        /* that file; NULL: rows */
+  int64_t nodes, ephemerals; /* written so far */
+  int64_t total;             /* for the progress, as counted before */
 }
 export;
 
@@ -102,13 +126,13 @@ static int export_line(export *x, json_t *row) {
   return 0;
 }
 
-/* From the top on; "" for the top itself. */
+/* A path as the export has it: from the top on, "" for the top itself. */
 static const char *export_relative(const export *x, const char *path) {
   const char *rest = path + strlen(x->top);
   return rest + (*rest == '/');
 }
 
-/* A node's line.  What is usual is left out. */
+/* A node's line; NULL without memory. */
 static json_t *export_node(const export *x, const snapshot_node *n) {
   json_t *row = json_object();
   int bad =
@@ -129,7 +153,7 @@ static json_t *export_node(const export *x, const snapshot_node *n) {
   return NULL;
 }
 
-/* Called for each node of the picture. */
+/* For snapshot_read(): one node. */
 static int export_one(void *arg, const snapshot_node *n) {
   export *x = arg;
   x->nodes++;
@@ -138,8 +162,7 @@ static int export_one(void *arg, const snapshot_node *n) {
   return export_line(x, export_node(x, n));
 }
 
-/* The whole export: its head, its nodes, its end.  All of it is one picture of
- * the tree, while others go on. */
+/* The whole export: its head, its nodes, its end. */
 static int export_tree(export *x, const char *path) {
   snapshot *s = NULL;
   int status = snapshot_open(x->c, &s);
@@ -155,7 +178,8 @@ static int export_tree(export *x, const char *path) {
   return status;
 }
 
-/* The nodes' lines go into a file; what was done is the row. */
+/* Writes the export to a file, which appears under its name when it is whole
+ * (target_done()); then emits a row that says what was written. */
 static int export_to_file(export *x, const char *path) {
   call *c = x->c;
   target t = {.fd = -1};
@@ -187,7 +211,8 @@ static void export_human(call *c, json_t *row, FILE *out) {
   fputc('\n', out);
 }
 
-/* Whatever the format is: the rows are what import reads. */
+/* Prints the export.  It is JSON in every format, since that is what import
+ * reads. */
 static int export_to_output(export *x, const char *path) {
   int format = x->c->format;
   x->c->format = FORMAT_JSON;
@@ -196,8 +221,9 @@ static int export_to_output(export *x, const char *path) {
   return status;
 }
 
-/* "/" for the root, where no path is given, and not the working node: the two
- * of a prompt's `export` differ too much to be left to where one stands. */
+/* The first argument as a path; without one, the root.  Other commands take the
+ * working node then: but whether `export` means the whole tree must not depend
+ * on an earlier cd. */
 static int arg_top(call *c, char **path_out) {
   static const word root = {"/", 1, false};
   return c->count ? arg_path(c, 0, path_out) : path_join(c, &root, path_out);
@@ -208,7 +234,8 @@ static int fail_reserved(call *c, const char *path) {
               "%s is ZooKeeper's own: neither exported nor imported", path);
 }
 
-/* The prefix that whole paths below have. */
+/* The path from the file's root on, for struct export: --chroot and the path.
+ * For free(); NULL without memory. */
 static char *top_of(call *c, const char *path) {
   const char *chroot = c->sh->options.chroot ? c->sh->options.chroot : "";
   if (strcmp(chroot, "/") == 0) chroot = "";
@@ -218,7 +245,8 @@ static char *top_of(call *c, const char *path) {
   return top;
 }
 
-/* export: to standard output, or to a file that is there when it is whole. */
+/* export [PATH [FILE]].  The count is for the progress alone: a session that
+ * may not read the top has none, but may export it all the same. */
 static int export_run(call *c) {
   char *path, *top;
   export x = {.c = c};
@@ -248,45 +276,53 @@ enum { KIND_PERSISTENT, KIND_CONTAINER, KIND_TTL, KIND_EPHEMERAL };
 enum { EXISTING_REFUSE, EXISTING_MERGE, EXISTING_REPLACE };
 enum { IMPORT_MOST = 256 }; /* nodes at once */
 
+/* One call of import. */
 typedef struct import {
   call *c;
-  const char *name; /* of the file, for sentences */
-  FILE *in;
-  char *top; /* where to, "" for the root */
-  int existing;
-  int data_limit; /* of a value, and of a batch's values together */
-  int largest;    /* the longest value */
-  zke *own;       /* a session that may write that one; or NULL */
-  zke *shared;    /* the call's, meanwhile */
-  long line;
-  char *text; /* of it */
-  size_t room;
-  json_t *seen; /* relative path: number of children in the file, or null of an
-                   ephemeral node */
-  zke *scratch; /* in memory: refuses what the engine would refuse */
+  char *top;    /* where to, "" for the root */
+  int existing; /* EXISTING_…: what happens to nodes that are there */
 
-  int64_t nodes, total;
-  int64_t same, skipped;
-  batch batch; /* owns records */
+  /* the file; line, text and room are of the line that was read last */
+  FILE *in;
+  const char *name; /* for sentences */
+  long line;        /* its number, from 1 on */
+  char *text;
+  size_t room;
+
+  /* what import_check() has found */
+  json_t *seen;  /* an object: relative path to the number of its children in
+                    the file, or to null for an ephemeral node */
+  int64_t total; /* nodes in the file */
+  int largest;   /* bytes of the longest value */
+  zke *scratch;  /* in memory: refuses what the engine would refuse */
+
+  /* values that are larger than a session may write by default */
+  int data_limit; /* of a value, and of a batch's values together */
+  zke *own;       /* a session of ours that may write the largest; or NULL */
+  zke *shared;    /* the call's own, which c->z is again at the end */
+
+  int64_t nodes;   /* read in this reading */
+  int64_t same;    /* --merge: were there already, with this data */
+  int64_t skipped; /* ephemeral */
+  batch batch;     /* owns records */
 } import;
 
 /* A node's line, read. */
 typedef struct record {
   char *path;     /* whole */
-  char *relative; /* the end of it */
-  char *data;
+  char *relative; /* points to the end of path */
+  char *data;     /* NULL for null data: len is -1 */
   int len;
-  int kind;
+  int kind; /* KIND_… */
   int64_t ttl_ms, sequence;
   zke_acl *entries; /* NULL: everybody may do everything */
-  zke_acls acls;
-  json_t *row; /* the ACL's texts are in it */
+  zke_acls acls;    /* these, or that */
+  json_t *row;      /* the line: the ACL's texts are in it */
 } record;
 
 /* Fails and says where in the file; STATUS_DATA. */
 static int bad_line(import *im, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Report what is wrong with the line that is being read. */
 static int bad_line(import *im, const char *format, ...) {
   char what[700];
   va_list arguments;
@@ -297,7 +333,7 @@ static int bad_line(import *im, const char *format, ...) {
               im->line, what);
 }
 
-/* A record and all that belongs to it; NULL is fine. */
+/* Frees a record and all that belongs to it; NULL is fine. */
 static void record_free(void *owned) {
   record *r = owned;
   if (!r) return;
@@ -308,7 +344,8 @@ static void record_free(void *owned) {
   free(r);
 }
 
-/* The next line into im->text: its length, -1 at the end, -2 after fail(). */
+/* Reads the next line into im->text: its length, without the end of line; -1 at
+ * the end of the file, -2 after fail(). */
 static long import_line(import *im) {
   size_t len = 0, most = INT32_MAX;
   int byte;
@@ -330,8 +367,8 @@ static long import_line(import *im) {
   return (long)len;
 }
 
-/* The next line's object; NULL at the end (after which *status_out is 0) and
- * for what is not one. */
+/* The next line as an object; NULL at the end, with *status_out 0, and for a
+ * line that is no object, with the exit code there. */
 static json_t *import_object(import *im, int *status_out) {
   json_error_t error;
   long len = import_line(im);
@@ -387,8 +424,8 @@ static int record_members(import *im, const json_t *row) {
   return 0;
 }
 
-/* Makes the whole path below the top, and keeps where the relative one
- * begins. */
+/* The path from the top on, and the whole path of it.  A slash at the beginning
+ * and a NUL are refused; all else check_engine() asks the engine. */
 static int record_path(import *im, record *r) {
   char *text = NULL;
   int len = -1;
@@ -445,7 +482,7 @@ static int record_sequence(import *im, record *r) {
   return 0;
 }
 
-/* One entry; its texts stay in the row. */
+/* One entry of an ACL; its texts are the row's. */
 static int record_acl_entry(import *im, const json_t *j, zke_acl *entry) {
   entry->scheme = json_string_value(json_object_get(j, "scheme"));
   entry->id = json_string_value(json_object_get(j, "id"));
@@ -458,7 +495,8 @@ static int record_acl_entry(import *im, const json_t *j, zke_acl *entry) {
   return 0;
 }
 
-/* The list of entries; without one, everybody may do everything. */
+/* The list of entries; without one, everybody may do everything.  There is room
+ * for one entry more, which record_open() may add. */
 static int record_acl(import *im, record *r) {
   const json_t *list = json_object_get(r->row, "acl");
   size_t n = json_array_size(list);
@@ -466,7 +504,6 @@ static int record_acl(import *im, record *r) {
   r->acls = zke_open_acl;
   if (!list) return 0;
   if (n == 0) return bad_line(im, "\"acl\" is no list of entries");
-  /* One more than there are: see record_open(). */
   r->entries = calloc(n + 1, sizeof *r->entries);
   if (!r->entries) return no_memory(im->c);
   for (size_t i = 0; !status && i < n; i++)
@@ -475,7 +512,7 @@ static int record_acl(import *im, record *r) {
   return status;
 }
 
-/* Takes the row. */
+/* Makes a record of a line; takes the row.  Only the form is looked at. */
 static int record_read(import *im, json_t *row, record **out) {
   record *r = calloc(1, sizeof *r);
   if (!r) {
@@ -498,12 +535,14 @@ static bool import_changed(const import *im) {
   return im->batch.created + im->batch.changed + im->batch.deleted > 0;
 }
 
-/* Nodes of the file that are in the tree for good, or never will be. */
+/* How many nodes of the file are done with: written, found to be there, or left
+ * out because they are ephemeral. */
 static int64_t import_written(const import *im) {
   return im->batch.created + im->batch.changed + im->same + im->skipped;
 }
 
-/* A failure says what of the tree is there. */
+/* A failure of the engine.  If something was changed already, the sentence says
+ * how much, and how the rest can be had. */
 static int import_fail(import *im, int rc) {
   const char *code = zke_error_name(rc) + strlen("ZKE_");
   if (!import_changed(im)) return fail_rc(im->c, rc);
@@ -513,12 +552,14 @@ static int import_fail(import *im, int rc) {
               zke_errmsg(), import_written(im), im->total);
 }
 
-/* What the batch does where it was refused. */
+/* For struct batch: its multi was refused. */
 static int import_refused(void *owner, int rc) {
   return import_fail(owner, rc);
 }
 
-/* Fails for a cancel, and says how far it came; the exit code. */
+/* Fails for a signal or a cancel, and says how far it came; the exit code.
+ * fail_cancelled() is called in any case, since it notes the signal for main()
+ * to end by; its sentence counts only where there was none before. */
 static int import_cancelled(import *im) {
   int number = atomic_load(&im->c->signal);
   if (import_changed(im))
@@ -530,7 +571,8 @@ static int import_cancelled(import *im) {
   return fail_cancelled(im->c);
 }
 
-/* The next node; NULL behind the last. */
+/* The next node into *out; NULL behind the last one, where the line that counts
+ * the nodes was right and nothing follows it.  Returns 0 or the exit code. */
 static int import_next(import *im, record **out) {
   int status;
   *out = NULL;
@@ -554,7 +596,7 @@ static int import_next(import *im, record **out) {
  * import: everything is looked at before the first change
  * --------------------------------------------------------------------- */
 
-/* The operation that makes the node at path. */
+/* The operation that makes the node of a record, at that path. */
 static void record_create(const record *r, zke_op *op, const char *path) {
   if (r->kind == KIND_TTL)
     zke_op_create_ttl(op, path, r->data, r->len, &r->acls,
@@ -564,7 +606,10 @@ static void record_create(const record *r, zke_op *op, const char *path) {
                   r->kind == KIND_CONTAINER ? ZKE_CONTAINER : ZKE_PERSISTENT);
 }
 
-/* Would the engine make it?  It is made, somewhere else, and removed. */
+/* Would the engine make this node?  It is made in the database in memory, at
+ * the root, and removed by the same multi: so a name, an ACL or a TTL that the
+ * engine refuses is found before anything is changed.  The name zookeeper is
+ * reserved there, but may be used further below. */
 static int check_engine(import *im, const record *r) {
   const char *slash = strrchr(r->relative, '/');
   const char *name = slash ? slash + 1 : r->relative;
@@ -583,7 +628,8 @@ static int check_engine(import *im, const record *r) {
                   zke_errmsg());
 }
 
-/* Its parent was there, is no ephemeral, and it comes for the first time. */
+/* Has its parent come, and may that one have children?  Does it come for the
+ * first time?  Notes it, and counts it as a child unless it is left out. */
 static int check_place(import *im, const record *r) {
   char *slash = strrchr(r->relative, '/');
   if (json_object_get(im->seen, r->relative))
@@ -605,7 +651,8 @@ static int check_place(import *im, const record *r) {
              : no_memory(im->c);
 }
 
-/* A masked digest cannot be written back. */
+/* A masked digest cannot be written back: whoever has exported it was not shown
+ * the password's hash. */
 static int check_acl(import *im, const record *r) {
   for (int i = 0; i < r->acls.count; i++)
     if (acl_is_masked(&r->acls.data[i]))
@@ -614,8 +661,9 @@ static int check_acl(import *im, const record *r) {
   return 0;
 }
 
-/* Is it in the way, where the tree is to?  What comes below a missing node is
- * missing. */
+/* Is a node in the way?  Without --merge only the top and its children are
+ * asked about: below a node that is missing all others are missing, too, and
+ * the root is never missing. */
 static int check_existing(import *im, const record *r) {
   zke_stat stat;
   bool may_exist = im->existing == EXISTING_MERGE || !strchr(r->relative, '/');
@@ -634,8 +682,8 @@ static int check_existing(import *im, const record *r) {
               r->path);
 }
 
-/* All that can be known of a node before the first change: its place, its name,
- * its size, its ACL, and what is there already. */
+/* All that can be known of a node before the first change.  The top itself is
+ * not tried: its name is the one that the call gives. */
 static int check_record(import *im, const record *r) {
   int status = check_place(im, r);
   if (!status && is_reserved(im->c, r->path))
@@ -651,7 +699,7 @@ static int check_record(import *im, const record *r) {
   return status;
 }
 
-/* What the file is put under must be there. */
+/* The top's parent must be there, and may have children. */
 static int check_parent(import *im) {
   char *slash = strrchr(im->top, '/');
   zke_stat stat;
@@ -666,7 +714,8 @@ static int check_parent(import *im) {
   return status;
 }
 
-/* The database in memory in which nodes are tried. */
+/* Opens the database in memory in which nodes are tried.  It takes values of
+ * any size: what is too large for a session, import_large() sees to. */
 static int check_scratch(import *im) {
   zke_options o = {.size = sizeof o,
                    .data_limit = INT32_MAX,
@@ -710,7 +759,7 @@ static int remove_one(import *im, const char *path) {
   return batch_add(&im->batch, &op, r);
 }
 
-/* For each child of a node, by its path. */
+/* Calls fn for each child of a node, by its path, up to the first failure. */
 static int each_child(import *im, const char *path, bool really,
                       int (*fn)(import *, const char *, bool)) {
   zke_strings *names = NULL;
@@ -734,9 +783,10 @@ static int each_child(import *im, const char *path, bool really,
   return status;
 }
 
-/* May this session delete it?  A multi tells whose last step is refused always:
- * what it says about the first is not about its children, and nothing is
- * changed. */
+/* May this session delete this node?  A multi of two is asked, whose second
+ * operation is always refused, so that nothing is changed.  NOTEMPTY says no
+ * more than that the children are there still; NONODE is of the second, or
+ * says that the node has gone by itself. */
 static int remove_may(import *im, const char *path) {
   zke_op ops[2];
   if (!path[1]) return 0;
@@ -746,7 +796,10 @@ static int remove_may(import *im, const char *path) {
   return rc == ZKE_NOTEMPTY || rc == ZKE_NONODE ? 0 : fail_rc(im->c, rc);
 }
 
-/* Looks at all first: what a session owns is not taken from it. */
+/* One node and all below it, deepest first.
+ *
+ *   really  delete them; else look whether all of it can be deleted: not what
+ *           this session may not delete, nor what a session owns */
 static int remove_tree(import *im, const char *path, bool really) {
   zke_stat stat;
   if (cancelled(im->c)) return import_cancelled(im);
@@ -765,8 +818,8 @@ static int remove_tree(import *im, const char *path, bool really) {
   return status;
 }
 
-/* Look at the whole tree before anything of it is removed: a node that may not
- * go keeps all of them. */
+/* Removes the tree.  All of it is looked at before anything goes: a node that
+ * may not go keeps all others. */
 static int import_remove(import *im) {
   const char *top = *im->top ? im->top : "/";
   int status = remove_tree(im, top, false);
@@ -786,21 +839,24 @@ static bool allows_all(const zke_acls *acls, int what) {
   return false;
 }
 
-/* Does its ACL have to wait until what is below it is made? */
+/* Is this node's ACL to be set later?  That is so where something is still to
+ * be done below it, for which the ACL might not give permission: its children,
+ * or the raising of its sequence number. */
 static bool acl_waits(const import *im, const record *r) {
   const json_t *children = json_object_get(im->seen, r->relative);
   return (json_integer_value(children) || r->sequence) &&
          !allows_all(&r->acls, ZKE_PERM_CREATE | ZKE_PERM_DELETE);
 }
 
-/* Until the end everybody may work below such a node besides, but not see or
- * change its data. */
+/* For a node whose ACL waits: adds an entry that lets everybody create and
+ * delete children, and set the ACL, until import_finish() sets the right one.
+ * Reading and changing the data stay as the ACL has them from the start. */
 static void record_open(record *r) {
   r->entries[r->acls.count++] = (zke_acl){
       ZKE_PERM_CREATE | ZKE_PERM_DELETE | ZKE_PERM_ADMIN, "world", "anyone"};
 }
 
-/* Takes the record. */
+/* Puts the creation of a node into the batch; takes the record. */
 static int write_new(import *im, record *r) {
   zke_op op;
   if (acl_waits(im, r)) record_open(r);
@@ -808,8 +864,9 @@ static int write_new(import *im, record *r) {
   return batch_add(&im->batch, &op, r);
 }
 
-/* Takes the record of a node that may be there; what is in a batch still is
- * not, nor is what comes below that. */
+/* Writes a node that may be there: creates it, sets its data, or leaves it
+ * alone.  Takes the record.  A node that is still in the batch is not there,
+ * and neither is anything below it, so both are created. */
 static int write_over(import *im, record *r) {
   char *data = NULL;
   int len = -1;
@@ -834,7 +891,7 @@ static bool may_exist(const import *im, const record *r) {
   return im->existing == EXISTING_MERGE || !r->path[1];
 }
 
-/* Takes the record. */
+/* Writes a node, or leaves out an ephemeral one; takes the record. */
 static int import_write(import *im, record *r) {
   if (r->kind == KIND_EPHEMERAL) {
     im->skipped++;
@@ -848,14 +905,16 @@ static int import_write(import *im, record *r) {
  * import: sequence numbers and ACLs, when all nodes are there
  * --------------------------------------------------------------------- */
 
-/* The number that the next sequential child gets: children ever created, which
- * is what both members count, in 32 bits. */
+/* The number that the next sequential child gets, which is how many children
+ * have been created.  cversion counts creations and deletions, numChildren
+ * creations less deletions: half of the sum is the creations, in 32 bits. */
 static int64_t next_sequence(const zke_stat *stat) {
   return ((uint32_t)stat->cversion + (uint32_t)stat->numChildren) / 2;
 }
 
-/* What has run off meanwhile (a TTL, an empty container) stays away.  Who may
- * not create there can have nothing to do. */
+/* Raises the sequence number to that of the file; a higher one stays.  A node
+ * whose time has come meanwhile, by a TTL or as an empty container, is gone,
+ * and that is no failure. */
 static int finish_sequence(import *im, const record *r) {
   zke_stat stat;
   int rc = zke_exists(im->c->z, r->path, NULL, NULL, &stat);
@@ -865,7 +924,8 @@ static int finish_sequence(import *im, const record *r) {
   return rc == ZKE_OK ? 0 : import_fail(im, rc);
 }
 
-/* Where digests are masked, only their users can be compared. */
+/* Compares two ids.  Of a digest that is shown masked only the user is
+ * known. */
 static bool ids_equal(const zke_acl *a, const zke_acl *b) {
   size_t user = strcspn(a->id, ":");
   if (strcmp(a->id, b->id) == 0) return true;
@@ -883,7 +943,9 @@ static bool acls_equal(const zke_acls *a, const zke_acls *b) {
   return true;
 }
 
-/* Who may not see all of an ACL may not set it either. */
+/* Sets the ACL where it is another one.  A session that is shown masked digests
+ * may not set the ACL either, so that nothing is lost by taking these for
+ * equal. */
 static int finish_acl(import *im, const record *r) {
   zke_acls *now = NULL;
   int rc = zke_get_acl(im->c->z, r->path, &now, NULL);
@@ -894,7 +956,7 @@ static int finish_acl(import *im, const record *r) {
   return rc == ZKE_OK ? 0 : import_fail(im, rc);
 }
 
-/* What a node can get only when all below it is made. */
+/* Gives a node what it can have only when all below it is made. */
 static int import_finish(import *im, const record *r) {
   int status = 0;
   if (r->kind == KIND_EPHEMERAL) return 0;
@@ -908,7 +970,7 @@ static int import_finish(import *im, const record *r) {
  * import
  * --------------------------------------------------------------------- */
 
-/* The file once more. */
+/* Begins another reading of the file. */
 static int import_rewind(import *im) {
   rewind(im->in);
   im->line = 0;
@@ -944,7 +1006,7 @@ static int import_finishing(import *im) {
   return status;
 }
 
-/* What cannot be read twice is copied first. */
+/* Copies a file that can be read only once; NULL after fail(). */
 static FILE *import_spool(import *im, FILE *from) {
   char buffer[65536];
   size_t n;
@@ -995,8 +1057,9 @@ static int import_emit(import *im) {
                 "ephemerals_skipped", (json_int_t)im->skipped));
 }
 
-/* What a program with a greater limit has written was exported, and is written
- * again, by a session that has that limit, too. */
+/* The export may have values that a program with a greater data limit has
+ * written.  They are written by a session of ours that has such a limit, and
+ * the call's own session, which others of a script use too, stays as it is. */
 static int import_large(import *im) {
   shell *sh = im->c->sh;
   zke_options o = sh->options;
@@ -1018,8 +1081,7 @@ static int import_large(import *im) {
   return status;
 }
 
-/* Three readings of the file: check, write, finish.  Up to the second one
- * nothing is changed. */
+/* A whole import, as at the file's head. */
 static int import_all(import *im) {
   int status = import_open(im);
   if (!status) status = import_check(im);
@@ -1030,8 +1092,7 @@ static int import_all(import *im) {
   return status ? status : import_emit(im);
 }
 
-/* Everything of an import, whatever it has come to; the call gets its own
- * session back. */
+/* Frees an import, however far it came; the call gets its own session back. */
 static void import_free(import *im) {
   batch_clear(&im->batch);
   if (im->in) (void)fclose(im->in);
@@ -1114,8 +1175,9 @@ static int dump_node(void *arg, const snapshot_node *n) {
   return emit(c, row);
 }
 
-/* Who is alive is told by the liveness file's locks, not by the picture; a
- * session that has ended since is not. */
+/* A session's row.  Whether it lives is not in the snapshot, since a lock on a
+ * live file says that: the engine is asked.  One that has ended since the
+ * snapshot is not alive. */
 static int dump_session(void *arg, const zke_session_info *s) {
   call *c = arg;
   zke_session_list *now = NULL;
@@ -1132,7 +1194,7 @@ static int dump_session(void *arg, const zke_session_info *s) {
                    s->ephemerals, "watches", s->watches, "events", s->events));
 }
 
-/* A watch, or one that waits for a line. */
+/* A watch's row; type "waiter" for one on a node that another session owns. */
 static int dump_watch(void *arg, const snapshot_watch *w) {
   json_t *row = json_pack("{s:s,s:o*,s:o*,s:s,s:s}", "type",
                           w->owner ? "waiter" : "watch", "session",
@@ -1143,7 +1205,7 @@ static int dump_watch(void *arg, const snapshot_watch *w) {
   return emit(arg, row);
 }
 
-/* dump: sessions, watches, waiters and nodes, of one picture. */
+/* dump: sessions, watches, waiters and nodes, of one snapshot. */
 static int dump_run(call *c) {
   static const word root = {"/", 1, false};
   char *path;
