@@ -306,7 +306,7 @@ $(addprefix build/deps/,check shell jansson c++ clang-format clang-tidy cppcheck
 
 TEST_PROGRAMS = $(TESTS:%=$(BUILD)/test/test_%)
 TEST_HEADERS := $(wildcard test/*.h test/*/*.h) zkembed.h $(RECIPE_HEADERS)
-TEST_COMMON = $(BUILD)/test/test.o $(BUILD)/test/recipes.o
+TEST_COMMON = $(addprefix $(BUILD)/test/,test.o recipes.o crew.o sessions.o)
 TEST_LINKED = $(TEST_COMMON) $(RECIPE_ARCHIVE) $(OBJECTS)
 TEST_NEEDS = $(WORKER) $(COMMAND) build/deps/shell
 COMMAND_TESTS := $(wildcard test/shell/*.sh)

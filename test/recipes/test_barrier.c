@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "crew.h"
 #include "recipes.h"
 
 #define PATH "/barriers/b"
@@ -22,8 +23,6 @@ static zke_barrier *make(zke *z) {
   ck_ok(zke_barrier_new(z, PATH, NULL, &b));
   return b;
 }
-
-static int64_t soon(zke *z) { return zke_now(z) + test_patience(5000); }
 
 static int64_t set(zke_barrier *b, zke *z) {
   int64_t token = 0;

@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "crew.h"
 #include "recipes.h"
 
 #define ROOT "/app/config"
@@ -100,10 +101,8 @@ static void plant(zke *z) {
   put(z, ROOT "/db/port", "1");
 }
 
-static int64_t soon(zke *z) { return zke_now(z) + test_patience(5000); }
-
 /* How many sessions watch something. */
-static int watches(zke *z) {
+static int watching(zke *z) {
   zke_watch_list *list;
   int count = 0;
   ck_ok(zke_watches(z, &list));
@@ -164,7 +163,7 @@ TEST(changes_are_told) {
   put(z, "/app/config2", "x");
   expect(y, &h, "");
   zke_config_free(c);
-  ck_assert_int_eq(watches(z), 0);
+  ck_assert_int_eq(watching(z), 0);
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
@@ -224,7 +223,7 @@ TEST(survives_the_root) {
       expect(y, &h, all ? "+:1 +a:x " : "+:1 ");
     }
     zke_config_free(c);
-    ck_assert_int_eq(watches(z), 0);
+    ck_assert_int_eq(watching(z), 0);
     if (all) drop(z, ROOT "/a");
     drop(z, ROOT);
     drop(z, "/app");
@@ -1038,7 +1037,7 @@ TEST(waits_for_a_revision) {
   ck_ok(zke_config_wait(c, 0, zke_now(y), &revision)); /* starts */
   ck_assert_int_eq(revision, 1);
   wait_begin(&w, c, NULL, revision);
-  ck_until(watches(z) == 1, 5000);
+  ck_until(watching(z) == 1, 5000);
   ck_ok(zke_wake(y));
   ck_assert(!__atomic_load_n(&w.done, __ATOMIC_ACQUIRE));
   put(z, ROOT "/db/host", "b");
@@ -1134,7 +1133,7 @@ TEST(listener_frees) {
   h.free_it = c;
   ck_ok(zke_config_start(c));
   ck_assert_str_eq(h.text, "+:root ");
-  ck_assert_int_eq(watches(z), 0);
+  ck_assert_int_eq(watching(z), 0);
   put(z, ROOT, "x");
   expect(z, &h, "+:root ");
   ck_ok(zke_close(z));
@@ -1371,7 +1370,7 @@ TEST(processes) {
   plant(z);
   put(z, ROOT "/n", "0");
   ck_assert_int_eq(write(ready[1], "abc", 3), 3);
-  ck_until(watches(z) == 3, 8000);
+  ck_until(watching(z) == 3, 8000);
   for (int i = 1; i <= 50; i++) {
     char text[16];
     snprintf(text, sizeof text, "%d", i);

@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "crew.h"
 #include "recipes.h"
 
 #define PATH "/counters/c"
@@ -24,8 +25,6 @@ static zke_counter *make(zke *z) {
   ck_ok(zke_counter_new(z, PATH, NULL, &c));
   return c;
 }
-
-static int64_t soon(zke *z) { return zke_now(z) + test_patience(5000); }
 
 static int64_t value(zke_counter *c) {
   int64_t v = -77;
@@ -37,22 +36,6 @@ static int64_t add(zke_counter *c, int64_t delta) {
   int64_t v = -77;
   ck_ok(zke_counter_add_and_get(c, delta, ZKE_FOREVER, &v, NULL));
   return v;
-}
-
-static int children(zke *z) {
-  zke_strings *names;
-  ck_ok(zke_children(z, PATH, NULL, NULL, &names, NULL));
-  int count = names->count;
-  zke_free(names);
-  return count;
-}
-
-static int watches(zke *z) {
-  zke_watch_list *list;
-  ck_ok(zke_watches(z, &list));
-  int count = list->count;
-  zke_free(list);
-  return count;
 }
 
 /* ---- counting ---- */
@@ -81,11 +64,11 @@ TEST(counts) {
   ck_assert_int_eq(token, second);
   ck_ok(zke_counter_set(b, 3, ZKE_FOREVER, NULL));
   ck_assert_int_eq(value(a), 3);
-  ck_assert_int_eq(children(z), 2);
+  ck_assert_int_eq(entries(z, PATH), 2);
   zke_counter_free(a);
   zke_counter_free(b);
-  ck_assert_int_eq(children(z), 0);
-  ck_assert_int_eq(watches(z), 0);
+  ck_assert_int_eq(entries(z, PATH), 0);
+  ck_assert_int_eq(all_watches(z), 0);
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
@@ -225,9 +208,9 @@ TEST(threads) {
     ck_assert_int_eq(pthread_create(&t[i], NULL, count_100, c[i]), 0);
   for (int i = 0; i < 4; i++) ck_assert_int_eq(pthread_join(t[i], NULL), 0);
   ck_assert_int_eq(value(c[0]), 400);
-  ck_assert_int_eq(children(z), 3);
+  ck_assert_int_eq(entries(z, PATH), 3);
   for (int i = 1; i < 4; i++) zke_counter_free(c[i]);
-  ck_assert_int_eq(children(z), 0);
+  ck_assert_int_eq(entries(z, PATH), 0);
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
 }
@@ -311,7 +294,7 @@ TEST(listener_frees) {
   add(a, 4);
   ck_ok(zke_counter_start(b));
   ck_assert_str_eq(h.text, "=4 ");
-  ck_assert_int_eq(watches(z), 0);
+  ck_assert_int_eq(all_watches(z), 0);
   add(a, 4);
   expect(y, &h, "=4 ");
   zke_counter_free(a);
@@ -336,7 +319,7 @@ static void *wait_there(void *arg) {
 static void wait_begin(waiter *w, zke *z, zke_counter *c, int64_t since) {
   *w = (waiter){.c = c, .since = since};
   ck_assert_int_eq(pthread_create(&w->thread, NULL, wait_there, w), 0);
-  ck_until(watches(z) > 0, 5000);
+  ck_until(all_watches(z) > 0, 5000);
 }
 
 static int wait_end(waiter *w) {
@@ -353,7 +336,7 @@ TEST(waits_for_a_change) {
   add(a, 5);
   ck_ok(wait_end(&w));
   ck_ok(zke_counter_get(b, NULL, &token));
-  ck_assert_int_eq(watches(z), 0);
+  ck_assert_int_eq(all_watches(z), 0);
   wait_begin(&w, z, b, token);
   ck_ok(zke_wake(y));
   ck_rc(zke_counter_wait(b, 0, 0, NULL, NULL), ZKE_MISUSE);
@@ -369,11 +352,11 @@ TEST(waits_for_a_change) {
         ZKE_OPERATIONTIMEOUT);
   ck_says("stayed at 7");
   ck_assert_int_ge(zke_now(y), begin + 30);
-  ck_assert_int_eq(watches(z), 0);
+  ck_assert_int_eq(all_watches(z), 0);
   wait_begin(&w, z, b, token);
   ck_until(zke_counter_cancel(b) == ZKE_OK, 10000);
   ck_rc(wait_end(&w), ZKE_CANCELLED);
-  ck_assert_int_eq(watches(z), 0);
+  ck_assert_int_eq(all_watches(z), 0);
   wait_begin(&w, z, b, token);
   ck_ok(zke_expire(z, zke_session_id(y)));
   ck_rc(wait_end(&w), ZKE_INVALIDSTATE);
@@ -409,7 +392,7 @@ TEST(foreign) {
     ck_rc(zke_counter_set(c, 1, 0, NULL), odd[i].rc);
     ck_rc(zke_counter_start(c), odd[i].rc);
     ck_rc(zke_counter_wait(c, 0, 0, NULL, NULL), odd[i].rc);
-    ck_assert_int_eq(children(z), 0);
+    ck_assert_int_eq(entries(z, PATH), 0);
   }
   ck_ok(zke_set(z, PATH, "zkembed counter\n5", 17, -1, NULL));
   ck_assert_int_eq(value(c), 5);

@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "crew.h"
 #include "recipes.h"
 
 #define BASE "/services"
@@ -65,26 +66,6 @@ static void enlist(zke_discovery *d, const char *address, const char *payload) {
                                ZKE_FOREVER));
 }
 
-static int64_t soon(zke *z) { return zke_now(z) + test_patience(5000); }
-
-static int children(zke *z) {
-  zke_strings *names;
-  int rc = zke_children(z, PATH, NULL, NULL, &names, NULL);
-  if (rc == ZKE_NONODE) return 0;
-  ck_ok(rc);
-  int count = names->count;
-  zke_free(names);
-  return count;
-}
-
-static int watches(zke *z) {
-  zke_watch_list *list;
-  ck_ok(zke_watches(z, &list));
-  int count = list->count;
-  zke_free(list);
-  return count;
-}
-
 /* ---- registering and finding ---- */
 
 TEST(address_and_payload) {
@@ -125,8 +106,8 @@ TEST(address_and_payload) {
   zke_discovery_free(d);
   zke_discovery_free(e);
   zke_discovery_free(look);
-  ck_assert_int_eq(children(z), 0);
-  ck_assert_int_eq(watches(z), 0);
+  ck_assert_int_eq(entries(z, PATH), 0);
+  ck_assert_int_eq(all_watches(z), 0);
   ck_ok(zke_close(a));
   ck_ok(zke_close(z));
 }
@@ -219,7 +200,7 @@ TEST(services_come_and_go) {
   zke_services_free(s);
   zke_services_free(NULL);
   ck_rc(zke_services_start(NULL), ZKE_BADARGUMENTS);
-  ck_assert_int_eq(watches(z), 0);
+  ck_assert_int_eq(all_watches(z), 0);
   zke_discovery_free(web);
   zke_discovery_free(more);
   zke_discovery_free(mail);
@@ -248,7 +229,7 @@ TEST(services_listener_frees) {
   ck_assert_int_eq(events, 1);
   zke_discovery_free(web);
   zke_discovery_free(mail);
-  ck_assert_int_eq(watches(z), 0);
+  ck_assert_int_eq(all_watches(z), 0);
   ck_ok(zke_close(z));
 }
 

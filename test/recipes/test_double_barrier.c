@@ -13,10 +13,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "crew.h"
 #include "recipes.h"
 
 #define PATH "/barriers/b"
@@ -72,16 +72,11 @@ static void close_all(void) {
 /* Nothing is left: no party's znode, no `ready`, no watch. */
 static void end(void) {
   zke_strings *names = NULL;
-  zke_watch_list *watches;
   close_all();
   if (zke_children(admin, PATH, NULL, NULL, &names, NULL) == ZKE_OK)
     ck_assert_int_eq(names->count, 0);
   zke_free(names);
-  ck_ok(zke_watches(admin, &watches));
-  ck_assert_int_eq(watches->count, 0);
-  zke_free(watches);
-  ck_ok(zke_check(admin, NULL, NULL));
-  ck_ok(zke_close(admin));
+  close_last(admin);
 }
 
 static int state(int i) { return zke_double_barrier_state(b[i]); }
@@ -684,38 +679,31 @@ TEST(timed_leave) {
   end();
 }
 
-typedef struct call {
-  int i, rc;
-  bool leave;
-} call;
+static int run_enter(call *c) {
+  return zke_double_barrier_enter(c->object, NULL, 0, c->deadline, NULL);
+}
 
-static void *call_there(void *arg) {
-  call *c = arg;
-  c->rc = c->leave
-              ? zke_double_barrier_leave(b[c->i], ZKE_FOREVER)
-              : zke_double_barrier_enter(b[c->i], NULL, 0, ZKE_FOREVER, NULL);
-  return NULL;
+static int run_leave(call *c) {
+  return zke_double_barrier_leave(c->object, c->deadline);
 }
 
 /* Cancel, from another thread, enter and leave; one call at a time. */
 TEST(cancelled) {
-  pthread_t thread;
-  call c = {.i = 0};
+  call c;
   begin(2, 2);
-  ck_assert_int_eq(pthread_create(&thread, NULL, call_there, &c), 0);
+  call_begin(&c, run_enter, b[0], 0, ZKE_FOREVER);
   ck_until(state(0) == WAITING, 5000);
   ck_rc(zke_double_barrier_enter(b[0], NULL, 0, 0, NULL), ZKE_MISUSE);
   ck_rc(zke_double_barrier_stop(b[0]), ZKE_MISUSE);
   ck_until(zke_double_barrier_cancel(b[0]) == ZKE_OK, 10000);
-  ck_assert_int_eq(pthread_join(thread, NULL), 0);
+  call_end(&c);
   ck_assert_int_eq(c.rc, ZKE_CANCELLED);
   ck_assert_int_eq(state(0), OUT);
   gather(2);
-  c.leave = true;
-  ck_assert_int_eq(pthread_create(&thread, NULL, call_there, &c), 0);
+  call_begin(&c, run_leave, b[0], 0, ZKE_FOREVER);
   ck_until(state(0) == LEAVING, 5000);
   ck_until(zke_double_barrier_cancel(b[0]) == ZKE_OK, 10000);
-  ck_assert_int_eq(pthread_join(thread, NULL), 0);
+  call_end(&c);
   ck_assert_int_eq(c.rc, ZKE_CANCELLED);
   ck_ok(zke_double_barrier_leave(b[1], ZKE_FOREVER)); /* 0 has left */
   end();
@@ -723,19 +711,17 @@ TEST(cancelled) {
 
 /* A blocking enter and leave go on when the last comes. */
 TEST(blocking) {
-  pthread_t thread;
-  call c = {.i = 0};
+  call c;
   begin(2, 2);
-  ck_assert_int_eq(pthread_create(&thread, NULL, call_there, &c), 0);
+  call_begin(&c, run_enter, b[0], 0, ZKE_FOREVER);
   ck_until(state(0) == WAITING, 5000);
   start(1);
-  ck_assert_int_eq(pthread_join(thread, NULL), 0);
+  call_end(&c);
   ck_ok(c.rc);
-  c.leave = true;
-  ck_assert_int_eq(pthread_create(&thread, NULL, call_there, &c), 0);
+  call_begin(&c, run_leave, b[0], 0, ZKE_FOREVER);
   ck_until(state(0) == LEAVING, 5000);
   leave(1);
-  ck_assert_int_eq(pthread_join(thread, NULL), 0);
+  call_end(&c);
   ck_ok(c.rc);
   end();
 }
@@ -764,13 +750,12 @@ TEST(session_lost) {
 
 /* A blocking call ends with its session. */
 TEST(session_lost_blocking) {
-  pthread_t thread;
-  call c = {.i = 0};
+  call c;
   begin(2, 2);
-  ck_assert_int_eq(pthread_create(&thread, NULL, call_there, &c), 0);
+  call_begin(&c, run_enter, b[0], 0, ZKE_FOREVER);
   ck_until(state(0) == WAITING, 5000);
   die(0);
-  ck_assert_int_eq(pthread_join(thread, NULL), 0);
+  call_end(&c);
   ck_assert_int_eq(c.rc, ZKE_INVALIDSTATE);
   end();
 }
@@ -1021,13 +1006,13 @@ TEST(bad_arguments) {
 
 enum { WORKERS = 3, ROUNDS = 40 };
 
-typedef struct shared {
+typedef struct tally {
   int come[ROUNDS], gone[ROUNDS];
-} shared;
+} tally;
 
 /* One process: before it passes, all must have come; before it is out, all
  * must have left. */
-static int work(const char *db, shared *s) {
+static int work(const char *db, tally *s) {
   zke *mine;
   zke_double_barrier *barrier;
   int64_t last = 0, round = 0;
@@ -1055,9 +1040,7 @@ static int work(const char *db, shared *s) {
 }
 
 TEST(processes) {
-  shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE,
-                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  ck_assert_ptr_ne(s, MAP_FAILED);
+  tally *s = shared_memory(sizeof *s);
   const char *db = test_path("db");
   pid_t pids[WORKERS];
   for (int i = 0; i < WORKERS; i++) {

@@ -5,15 +5,12 @@
  * calls: another session acts there.
  */
 #include "recipes.h"
+#include "sessions.h"
 
-#include <pthread.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,14 +21,11 @@
 #define WORD PATH "/leader"
 #define GUID "01234567-89ab-cdef-0123-456789abcdef"
 
-enum { SESSIONS = 4 };
-static zke *z[SESSIONS]; /* of one store in memory */
 static zke_election *e[SESSIONS];
-static const char *const names[SESSIONS] = {"ann", "bob", "cid", "dan"};
 
-/* What each listener was told. */
-static char told[SESSIONS][600];
-static int64_t told_token;
+/* What each listener heard. */
+static char heard[SESSIONS][600];
+static int64_t heard_token;
 
 static void listen(zke_election *election, int event, int64_t token, void *c) {
   static const char *const words[] = {"START",
@@ -49,12 +43,12 @@ static void listen(zke_election *election, int event, int64_t token, void *c) {
   char *text = c;
   size_t used = strlen(text);
   (void)election;
-  snprintf(text + used, sizeof told[0] - used, "%s%s", used ? " " : "",
+  snprintf(text + used, sizeof heard[0] - used, "%s%s", used ? " " : "",
            words[event - ZKE_ELECTION_STARTED]);
   bool elected = event == ZKE_ELECTION_ELECTED_START ||
                  event == ZKE_ELECTION_ELECTED_COMPLETE;
   ck_assert_int_eq(token != 0, elected);
-  if (elected) told_token = token;
+  if (elected) heard_token = token;
 }
 
 #define OFFERED "START OFFER_START OFFER_COMPLETE "
@@ -63,10 +57,10 @@ static void listen(zke_election *election, int event, int64_t token, void *c) {
 #define READY DETERMINED "READY_START READY_COMPLETE"
 #define STOPPED "STOP_START STOP_COMPLETE"
 
-#define ck_told(i, expected)             \
-  do {                                   \
-    ck_assert_str_eq(told[i], expected); \
-    told[i][0] = '\0';                   \
+#define ck_heard(i, expected)             \
+  do {                                    \
+    ck_assert_str_eq(heard[i], expected); \
+    heard[i][0] = '\0';                   \
   } while (0)
 
 static zke_election *make(zke *session, const char *name, char *text) {
@@ -80,64 +74,24 @@ static zke_election *make(zke *session, const char *name, char *text) {
 }
 
 static void open_all(void) {
-  zke_options o = {.size = sizeof o, .identity = names[0]};
-  ck_ok(zke_open(":memory:", &o, &z[0]));
-  for (int i = 0; i < SESSIONS; i++) {
-    o.identity = names[i];
-    if (i > 0) ck_ok(zke_open_session(z[0], &o, &z[i]));
-    e[i] = make(z[i], names[i], told[i]);
-  }
-}
-
-static int entries(zke *session) {
-  zke_stat stat;
-  int rc = zke_exists(session, PATH, NULL, NULL, &stat);
-  if (rc == ZKE_NONODE) return 0;
-  ck_ok(rc);
-  return stat.numChildren;
-}
-
-static int watches(zke *session) {
-  zke_watch_list *list;
-  int count = 0;
-  ck_ok(zke_watches(session, &list));
-  for (int i = 0; i < list->count; i++)
-    count += list->data[i].session == zke_session_id(session);
-  zke_free(list);
-  return count;
+  open_sessions();
+  for (int i = 0; i < SESSIONS; i++) e[i] = make(z[i], identities[i], heard[i]);
 }
 
 /* Nothing stays behind. */
 static void close_all(void) {
-  for (int i = SESSIONS - 1; i >= 0; i--) zke_election_free(e[i]);
-  for (int i = SESSIONS - 1; i >= 0; i--) {
-    if (zke_sync(z[i], "/") == ZKE_OK) {
-      ck_assert_int_eq(entries(z[i]), 0);
-      ck_assert_int_eq(watches(z[i]), 0);
-    }
-    ck_ok(zke_close(z[i]));
+  for (int i = 0; i < SESSIONS; i++) zke_election_free(e[i]);
+  for (int i = 0; i < SESSIONS; i++) {
+    if (zke_sync(z[i], "/") != ZKE_OK) continue; /* its session has ended */
+    ck_assert_int_eq(entries(z[i], PATH), 0);
+    ck_assert_int_eq(watches(z[i]), 0);
   }
-}
-
-static int64_t soon(zke *session) {
-  return zke_now(session) + test_patience(5000);
-}
-
-static void dispatch_all(void) {
-  int count = 1;
-  while (count > 0) {
-    count = 0;
-    for (int i = 0; i < SESSIONS; i++) {
-      int n = 0;
-      zke_dispatch(z[i], &n);
-      count += n;
-    }
-  }
+  close_sessions();
 }
 
 static void volunteer(int count) {
   for (int i = 0; i < count; i++) ck_ok(zke_election_start(e[i]));
-  memset(told, 0, sizeof told);
+  memset(heard, 0, sizeof heard);
 }
 
 /* The path of a candidate's znode. */
@@ -182,7 +136,7 @@ static const char *word(void) {
 static const char *word_of(int i) {
   static char text[100];
   snprintf(text, sizeof text, "%lld %s", (long long)zke_election_token(e[i]),
-           names[i]);
+           identities[i]);
   return text;
 }
 
@@ -191,44 +145,16 @@ static void renew(int i) {
   zke_election_free(e[i]);
   ck_ok(zke_close(z[i]));
   z[i] = test_session(z[SESSIONS - 1], NULL);
-  e[i] = make(z[i], names[i], told[i]);
+  e[i] = make(z[i], identities[i], heard[i]);
 }
 
-/* A call of zke_election_lead() on a thread of its own. */
-typedef struct call {
-  pthread_t thread;
-  zke_election *election;
-  int64_t deadline;
-  int rc;
-  bool done;
-  char sentence[512];
-} call;
-
-static void *run(void *context) {
-  call *c = context;
-  c->rc = zke_election_lead(c->election, c->deadline);
-  snprintf(c->sentence, sizeof c->sentence, "%s", c->rc ? zke_errmsg() : "");
-  __atomic_store_n(&c->done, true, __ATOMIC_RELEASE);
-  return NULL;
+static int run_lead(call *c) {
+  return zke_election_lead(c->object, c->deadline);
 }
 
+/* zke_election_lead() on a thread of its own. */
 static void lead_aside(call *c, zke_election *election, int64_t deadline) {
-  *c = (call){.election = election, .deadline = deadline};
-  ck_assert_int_eq(pthread_create(&c->thread, NULL, run, c), 0);
-}
-
-static void join(call *c) {
-  ck_until(__atomic_load_n(&c->done, __ATOMIC_ACQUIRE), 10000);
-  pthread_join(c->thread, NULL);
-}
-
-static unsigned seed(void) {
-  const char *given = getenv("SEED");
-  unsigned value = given ? (unsigned)strtoul(given, NULL, 0)
-                         : (unsigned)test_now() * 2654435761u;
-  printf("SEED=%u\n", value);
-  fflush(stdout);
-  return value;
+  call_begin(c, run_lead, election, 0, deadline);
 }
 
 /* ---- events ---- */
@@ -244,19 +170,19 @@ TEST(the_first_is_elected) {
   open_all();
   ck_assert_int_eq(zke_election_state(e[0]), ZKE_ELECTION_STOP);
   ck_ok(zke_election_start(e[0]));
-  ck_told(0, OFFERED ELECTED);
+  ck_heard(0, OFFERED ELECTED);
   ck_assert_int_eq(zke_election_state(e[0]), ZKE_ELECTION_ELECTED);
   ck_assert_int_gt(zke_election_token(e[0]), 0);
-  ck_assert_int_eq(told_token, zke_election_token(e[0]));
+  ck_assert_int_eq(heard_token, zke_election_token(e[0]));
   ck_ok(zke_election_check(e[0]));
   ck_rc(zke_election_start(e[0]), ZKE_MISUSE);
   ck_ok(zke_election_resign(e[0]));
-  ck_told(0, STOPPED);
+  ck_heard(0, STOPPED);
   ck_assert_int_eq(zke_election_state(e[0]), ZKE_ELECTION_STOP);
   ck_assert_int_eq(zke_election_token(e[0]), 0);
   ck_rc(zke_election_check(e[0]), ZKE_LOST);
   ck_rc(zke_election_resign(e[0]), ZKE_LOST); /* is none */
-  ck_told(0, "");
+  ck_heard(0, "");
   close_all();
 }
 
@@ -299,16 +225,16 @@ TEST(the_others_are_ready_and_follow_in_order) {
   ck_ok(zke_election_start(e[0]));
   ck_ok(zke_election_start(e[1]));
   ck_ok(zke_election_start(e[2]));
-  ck_told(1, OFFERED READY);
-  ck_told(2, OFFERED READY);
+  ck_heard(1, OFFERED READY);
+  ck_heard(2, OFFERED READY);
   ck_assert_int_eq(zke_election_state(e[1]), ZKE_ELECTION_READY);
   ck_assert_str_eq(queue(), "ann bob cid");
   ck_rc(zke_election_check(e[1]), ZKE_LOST);
   int64_t token = zke_election_token(e[0]);
   ck_ok(zke_election_resign(e[0]));
   dispatch_all();
-  ck_told(1, ELECTED);
-  ck_told(2, "");
+  ck_heard(1, ELECTED);
+  ck_heard(2, "");
   ck_assert_int_gt(zke_election_token(e[1]), token);
   ck_assert_str_eq(queue(), "bob cid");
   close_all();
@@ -320,12 +246,12 @@ TEST(who_moves_up_determines_again) {
   volunteer(3);
   ck_ok(zke_election_resign(e[1]));
   dispatch_all();
-  ck_told(0, "");
-  ck_told(1, STOPPED);
-  ck_told(2, READY);
+  ck_heard(0, "");
+  ck_heard(1, STOPPED);
+  ck_heard(2, READY);
   ck_ok(zke_election_resign(e[0]));
   dispatch_all();
-  ck_told(2, ELECTED);
+  ck_heard(2, ELECTED);
   close_all();
 }
 
@@ -335,15 +261,15 @@ TEST(a_lost_place_is_a_failure) {
   ck_ok(zke_delete(z[3], latch(0), -1));
   ck_ok(zke_delete(z[3], latch(2), -1));
   dispatch_all();
-  ck_told(0, "FAILED");
-  ck_told(1, ELECTED);
-  ck_told(2, "FAILED");
+  ck_heard(0, "FAILED");
+  ck_heard(1, ELECTED);
+  ck_heard(2, "FAILED");
   ck_assert_int_eq(zke_election_state(e[0]), ZKE_ELECTION_FAILED);
   ck_assert_int_eq(zke_election_token(e[0]), 0);
   ck_ok(zke_election_start(e[0])); /* anew */
-  ck_told(0, OFFERED READY);
+  ck_heard(0, OFFERED READY);
   ck_rc(zke_election_resign(e[2]), ZKE_LOST);
-  ck_told(2, STOPPED);
+  ck_heard(2, STOPPED);
   close_all();
 }
 
@@ -357,7 +283,7 @@ TEST(a_lost_place_is_found_by_a_call) {
   ck_ok(zke_delete(z[3], latch(0), -1));
   ck_rc(zke_multi(z[0], &op, 1, NULL), ZKE_NONODE);
   ck_rc(zke_election_check(e[0]), ZKE_LOST);
-  ck_told(0, "FAILED");
+  ck_heard(0, "FAILED");
   ck_assert_int_eq(zke_election_state(e[0]), ZKE_ELECTION_FAILED);
   ck_rc(zke_election_op(e[0], &op), ZKE_LOST);
   ck_rc(zke_election_hand_over(e[0], "bob"), ZKE_LOST);
@@ -371,8 +297,8 @@ TEST(an_expired_session_leads_no_more) {
   ck_ok(zke_election_ready(e[0]));
   ck_ok(zke_expire(z[3], zke_session_id(z[0])));
   dispatch_all();
-  ck_told(0, "FAILED");
-  ck_told(1, ELECTED);
+  ck_heard(0, "FAILED");
+  ck_heard(1, ELECTED);
   ck_assert_str_eq(word(), "");
   ck_assert_int_eq(zke_election_state(e[0]), ZKE_ELECTION_FAILED);
   ck_assert_int_eq(zke_election_token(e[0]), 0);
@@ -424,7 +350,7 @@ TEST(another_kind_on_the_path_is_refused) {
   ck_rc(zke_observer_wait(o, 1, soon(z[1])), ZKE_OTHERKIND);
   ck_rc(zke_observer_leader(o, NULL, NULL, NULL, NULL), ZKE_MISUSE);
   zke_observer_free(o);
-  ck_told(1, "");
+  ck_heard(1, "");
   zke_lock_free(lock);
   close_all();
 }
@@ -455,7 +381,7 @@ TEST(foreign_children_are_ignored) {
   dispatch_all();
   ck_assert_str_eq(queue(), "bob");
   ck_ok(zke_election_resign(e[1]));
-  ck_assert_int_eq(entries(z[0]), COUNT - 1);
+  ck_assert_int_eq(entries(z[0], PATH), COUNT - 1);
   for (int i = 0; i < COUNT - 1; i++) {
     snprintf(path, sizeof path, PATH "/%s", foreign[i]);
     ck_ok(zke_delete(z[0], path, -1));
@@ -498,9 +424,9 @@ TEST(a_waiting_thread_leads_when_its_turn_comes) {
   lead_aside(&c, e[1], soon(z[1]));
   ck_until(zke_election_state(e[1]) == ZKE_ELECTION_READY, 5000);
   ck_ok(zke_election_resign(e[0]));
-  join(&c);
+  call_end(&c);
   ck_ok(c.rc);
-  ck_told(1, OFFERED READY " " ELECTED);
+  ck_heard(1, OFFERED READY " " ELECTED);
   ck_ok(zke_election_lead(e[1], 0)); /* it does already */
   close_all();
 }
@@ -511,7 +437,7 @@ TEST(a_timeout_names_the_leader) {
   volunteer(1);
   ck_rc(zke_election_lead(e[1], zke_now(z[1]) + 20), ZKE_OPERATIONTIMEOUT);
   ck_says(PATH " is held by ann (pid ");
-  ck_told(1, OFFERED READY " " STOPPED);
+  ck_heard(1, OFFERED READY " " STOPPED);
   ck_assert_int_eq(zke_election_state(e[1]), ZKE_ELECTION_STOP);
   ck_assert_str_eq(queue(), "ann");
   ck_assert_int_eq(watches(z[1]), 0);
@@ -527,9 +453,9 @@ TEST(waiting_can_be_cancelled) {
   volunteer(2);
   lead_aside(&c, e[1], ZKE_FOREVER); /* in the place that it has */
   ck_until(zke_election_cancel(e[1]) == ZKE_OK, 10000);
-  join(&c);
+  call_end(&c);
   ck_assert_int_eq(c.rc, ZKE_CANCELLED);
-  ck_told(1, STOPPED);
+  ck_heard(1, STOPPED);
   ck_assert_str_eq(queue(), "ann");
   close_all();
 }
@@ -543,9 +469,9 @@ TEST_LOOP(waiting_ends_with_the_place_or_the_session, 0, 2) {
     ck_ok(zke_expire(z[3], zke_session_id(z[1])));
   else
     ck_ok(zke_delete(z[3], latch(1), -1));
-  join(&c);
+  call_end(&c);
   ck_assert_int_eq(c.rc, _i ? ZKE_INVALIDSTATE : ZKE_LOST);
-  ck_told(1, "FAILED");
+  ck_heard(1, "FAILED");
   close_all();
 }
 
@@ -656,13 +582,13 @@ TEST(the_named_one_leads_next) {
   ck_ok(zke_election_ready(e[0]));
   int64_t token = zke_election_token(e[0]);
   ck_ok(zke_election_hand_over(e[0], "cid"));
-  ck_told(0, STOPPED);
+  ck_heard(0, STOPPED);
   ck_assert_str_eq(word(), "");
   ck_assert_str_eq(queue(), "cid bob dan");
   dispatch_all();
-  ck_told(1, READY);
-  ck_told(2, ELECTED);
-  ck_told(3, "");
+  ck_heard(1, READY);
+  ck_heard(2, ELECTED);
+  ck_heard(3, "");
   ck_assert_int_eq(watches(z[2]), 1); /* its own znode, not bob's any more */
   ck_assert_int_gt(zke_election_token(e[2]), token);
   token = zke_election_token(e[2]);
@@ -693,7 +619,7 @@ TEST(handing_over_to_nobody_changes_nothing) {
   ck_ok(zke_election_check(e[0]));
   ck_assert_str_eq(word(), word_of(0));
   ck_assert_str_eq(queue(), "ann bob");
-  ck_told(0, "");
+  ck_heard(0, "");
   close_all();
 }
 
@@ -730,60 +656,11 @@ TEST_LOOP(an_heir_that_dies_is_passed_over, 0, 2) {
   renew(2);
   ck_ok(zke_election_start(e[2])); /* its mark is for another znode */
   ck_assert_str_eq(queue(), "bob cid");
-  ck_assert_int_eq(entries(z[0]), 2); /* and has gone */
+  ck_assert_int_eq(entries(z[0], PATH), 2); /* and has gone */
   close_all();
 }
 
-/* ---- in the middle of a call ----
- *
- * Two stores on one file.  Before the n-th lock that the first one takes,
- * which is before its n-th change, the second one acts. */
-
-static zke *first, *second;
-static int locks_left;
-static bool acting;
-static void (*act_between)(void);
-static zke_os os_real;
-
-static int acting_lock(void *c, int fd, int64_t offset, int64_t count,
-                       int how) {
-  if (how == ZKE_LOCK_EXCLUSIVE && act_between && !acting &&
-      --locks_left == 0) {
-    acting = true;
-    act_between();
-    acting = false;
-  }
-  return os_real.lock_range(c, fd, offset, count, how);
-}
-
-static void open_two(void) {
-  zke_os_default(&os_real);
-  zke_os os = os_real;
-  zke_options o = {.size = sizeof o, .os = &os, .identity = "first"};
-  os.lock_range = acting_lock;
-  test_in_memory();
-  ck_ok(zke_open(test_path("db"), &o, &first));
-  o = (zke_options){.size = sizeof o, .identity = "second"};
-  ck_ok(zke_open(test_path("db"), &o, &second));
-}
-
-static void close_two(void) {
-  act_between = NULL;
-  ck_ok(zke_close(first));
-  ck_ok(zke_close(second));
-}
-
-/* At the n-th place; false: the call had no such place. */
-static bool acted(void) {
-  bool did = locks_left <= 0;
-  act_between = NULL;
-  return did;
-}
-
-static void act_at(int n, void (*action)(void)) {
-  locks_left = n;
-  act_between = action;
-}
+/* ---- in the middle of a call ---- */
 
 static zke_election *leads, *between, *heir;
 static int handed;
@@ -795,9 +672,9 @@ static void hands_over(void) { handed = zke_election_hand_over(leads, "heir"); }
 TEST(an_heir_that_is_joining_hears_of_it) {
   int handed_over = 0;
   open_two();
-  leads = make(second, "old", NULL);
-  between = make(second, "between", NULL);
-  heir = make(first, "heir", NULL);
+  leads = make(intruder, "old", NULL);
+  between = make(intruder, "between", NULL);
+  heir = make(caller, "heir", NULL);
   for (int n = 1;; n++) {
     handed = 1;
     ck_ok(zke_election_start(leads));
@@ -807,16 +684,16 @@ TEST(an_heir_that_is_joining_hears_of_it) {
     ck_ok(zke_election_start(heir));
     bool more = acted();
     while (zke_election_state(heir) != ZKE_ELECTION_ELECTED && handed == ZKE_OK)
-      ck_rc(zke_wait(first, zke_now(first) + 20000), ZKE_OK);
-    zke_dispatch(second, NULL);
+      ck_rc(zke_wait(caller, zke_now(caller) + 20000), ZKE_OK);
+    zke_dispatch(intruder, NULL);
     ck_assert_int_eq(zke_election_state(between), ZKE_ELECTION_READY);
     handed_over += handed == ZKE_OK;
     resign(heir);
     resign(between);
     resign(leads);
-    ck_assert_int_eq(entries(first), 0);
-    zke_dispatch(first, NULL);
-    zke_dispatch(second, NULL);
+    ck_assert_int_eq(entries(caller, PATH), 0);
+    zke_dispatch(caller, NULL);
+    zke_dispatch(intruder, NULL);
     if (!more) break;
   }
   ck_assert_int_gt(handed_over, 1);
@@ -830,10 +707,10 @@ static void heir_goes(void) { ck_ok(zke_election_resign(heir)); }
 static void leader_goes(void) {
   char path[200];
   zke_strings *own;
-  ck_ok(zke_ephemerals(second, zke_session_id(first), PATH "/_c_", &own));
+  ck_ok(zke_ephemerals(intruder, zke_session_id(caller), PATH "/_c_", &own));
   for (int i = 0; i < own->count; i++) {
     snprintf(path, sizeof path, "%s", own->data[i]);
-    ck_ok(zke_delete(second, path, -1));
+    ck_ok(zke_delete(intruder, path, -1));
   }
   zke_free(own);
 }
@@ -842,9 +719,9 @@ static void leader_goes(void) {
  * somebody leads afterwards, and only one. */
 TEST_LOOP(handing_over_survives_who_goes_in_its_middle, 0, 2) {
   open_two();
-  leads = make(first, "old", NULL);
-  between = make(second, "between", NULL);
-  heir = make(second, "heir", NULL);
+  leads = make(caller, "old", NULL);
+  between = make(intruder, "between", NULL);
+  heir = make(intruder, "heir", NULL);
   int refused = 0;
   for (int n = 1;; n++) {
     ck_ok(zke_election_start(leads));
@@ -854,8 +731,8 @@ TEST_LOOP(handing_over_survives_who_goes_in_its_middle, 0, 2) {
     act_at(n, _i ? leader_goes : heir_goes);
     int rc = zke_election_hand_over(leads, "heir");
     bool more = acted();
-    zke_dispatch(first, NULL);
-    zke_dispatch(second, NULL);
+    zke_dispatch(caller, NULL);
+    zke_dispatch(intruder, NULL);
     if (!more || rc == ZKE_OK) /* it was over already */
       ck_ok(rc);
     else
@@ -869,9 +746,9 @@ TEST_LOOP(handing_over_survives_who_goes_in_its_middle, 0, 2) {
     resign(leads);
     resign(heir);
     resign(between);
-    ck_assert_int_eq(entries(first), 0);
-    zke_dispatch(first, NULL);
-    zke_dispatch(second, NULL);
+    ck_assert_int_eq(entries(caller, PATH), 0);
+    zke_dispatch(caller, NULL);
+    zke_dispatch(intruder, NULL);
     if (!more) break;
   }
   ck_assert_int_gt(refused, 0);
@@ -884,35 +761,36 @@ TEST_LOOP(handing_over_survives_who_goes_in_its_middle, 0, 2) {
 /* Taking office while somebody takes the place away, or another's word is put
  * in between. */
 static void word_comes(void) {
-  zke_create(second, WORD, "1 old", 5, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL);
+  zke_create(intruder, WORD, "1 old", 5, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL,
+             NULL);
 }
 
-static void word_goes(void) { zke_delete(second, WORD, -1); }
+static void word_goes(void) { zke_delete(intruder, WORD, -1); }
 
 TEST_LOOP(taking_office_survives_what_comes_in_its_middle, 0, 3) {
   static void (*const actions[])(void) = {leader_goes, word_comes, word_goes};
   zke_stat stat;
   open_two();
-  leads = make(first, "old", NULL);
+  leads = make(caller, "old", NULL);
   for (int n = 1;; n++) {
     ck_ok(zke_election_start(leads));
     if (actions[_i] == word_goes) word_comes();
     act_at(n, actions[_i]);
     int rc = zke_election_ready(leads);
     bool more = acted();
-    zke_dispatch(first, NULL);
-    int there = zke_exists(second, WORD, NULL, NULL, &stat);
+    zke_dispatch(caller, NULL);
+    int there = zke_exists(intruder, WORD, NULL, NULL, &stat);
     if (actions[_i] == leader_goes && more) {
       ck_assert(rc == ZKE_LOST || rc == ZKE_OK); /* before it or after it */
       ck_rc(there, ZKE_NONODE);
     } else {
       ck_ok(rc);
       ck_ok(there);
-      ck_assert_int_eq(stat.ephemeralOwner, zke_session_id(first));
+      ck_assert_int_eq(stat.ephemeralOwner, zke_session_id(caller));
     }
     resign(leads);
-    ck_assert_int_eq(entries(first), 0);
-    zke_dispatch(first, NULL);
+    ck_assert_int_eq(entries(caller, PATH), 0);
+    zke_dispatch(caller, NULL);
     if (!more) break;
   }
   zke_election_free(leads);
@@ -1140,7 +1018,7 @@ static void expect_higher(zke_election *election, int event, int64_t token,
 static zke_election *make_watchful(int i) {
   zke_election *election;
   zke_election_options o = {
-      .size = sizeof o, .name = names[i], .listener = expect_higher};
+      .size = sizeof o, .name = identities[i], .listener = expect_higher};
   ck_ok(zke_election_new(z[i], PATH, &o, &election));
   return election;
 }
@@ -1162,7 +1040,7 @@ static void random_call(unsigned *random) {
     case 3:
     case 4:
     case 5:
-      zke_election_hand_over(e[i], names[rand_r(random) % 3]);
+      zke_election_hand_over(e[i], identities[rand_r(random) % 3]);
       break;
     case 6:
       zke_election_ready(e[i]);
@@ -1219,66 +1097,7 @@ TEST(any_history_has_one_leader_and_rising_tokens) {
 
 /* ---- processes ---- */
 
-enum { CROWD = 16, LOG = 20000 };
-
-static struct shared {
-  int stage[CROWD]; /* -1: a candidate, 1: leads */
-  int in[CROWD];    /* 1: in office, as far as it knows */
-  long bytes[CROWD];
-  int logged;
-  int64_t tokens[LOG];
-  char sentence[512];
-} * shared;
-
-static int self;
-
-static int load(const int *value) {
-  return __atomic_load_n(value, __ATOMIC_SEQ_CST);
-}
-
-static void store(int *value, int to) {
-  __atomic_store_n(value, to, __ATOMIC_SEQ_CST);
-}
-
-static void share(void) {
-  test_in_memory();
-  test_path("db");
-  shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
-                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  ck_assert_ptr_ne(shared, MAP_FAILED);
-}
-
-static int64_t counting_read(void *c, int fd, void *buffer, size_t size) {
-  zke_file file;
-  int64_t n = os_real.read(c, fd, buffer, size);
-  if (n > 0 && os_real.fstat(c, fd, &file) == 0 && file.type == ZKE_FILE_FIFO)
-    shared->bytes[self] += n;
-  return n;
-}
-
-static void give_up(const char *what, int rc) {
-  snprintf(shared->sentence, sizeof shared->sentence, "%d: %s: %d %s", self,
-           what, rc, zke_errmsg());
-  _exit(3);
-}
-
-static pid_t spawn(int number, void (*play)(zke *own)) {
-  pid_t pid = fork();
-  ck_assert_int_ge(pid, 0);
-  if (pid) return pid;
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  self = number;
-  zke *own = NULL;
-  zke_os_default(&os_real);
-  zke_os os = os_real;
-  zke_options o = {.size = sizeof o, .os = &os};
-  os.read = counting_read;
-  int rc = zke_open(test_path("db"), &o, &own);
-  if (rc != ZKE_OK) give_up("open", rc);
-  play(own);
-  zke_close(own);
-  _exit(0);
-}
+enum { CROWD = 16 };
 
 static zke_election *candidate(zke *own) {
   zke_election *election = NULL;
@@ -1319,6 +1138,7 @@ TEST(a_leaders_death_wakes_the_next_and_the_observers) {
   pid_t pid[CROWD];
   long before[CROWD];
   share();
+  store(&shared->go, 1);
   for (int i = 0; i < CROWD; i++) {
     pid[i] = spawn(i, i == OBSERVER ? play_observer : play_candidate);
     ck_until(load(&shared->stage[i]) != 0 || *shared->sentence, 10000);
@@ -1346,14 +1166,13 @@ TEST(a_leaders_death_wakes_the_next_and_the_observers) {
 
 /* Nobody else believes to lead. */
 static void rule(zke_election *election) {
-  store(&shared->in[self], 1);
+  store(&shared->inside[self], 1);
   for (int n = 0; n < 20; n++) {
     for (int i = 0; i < CROWD; i++) {
-      if (i != self && load(&shared->in[i])) give_up("two lead", i);
+      if (i != self && load(&shared->inside[i])) give_up("two lead", i);
     }
   }
-  int at = __atomic_fetch_add(&shared->logged, 1, __ATOMIC_SEQ_CST);
-  if (at < LOG) shared->tokens[at] = zke_election_token(election);
+  log_token(zke_election_token(election));
 }
 
 static int play_term(zke_election *election, unsigned *random) {
@@ -1362,7 +1181,7 @@ static int play_term(zke_election *election, unsigned *random) {
   if (rc != ZKE_OK) return rc;
   rule(election);
   if (rand_r(random) % 2) rc = zke_election_ready(election);
-  store(&shared->in[self], 0);
+  store(&shared->inside[self], 0);
   if (rc != ZKE_OK) return rc;
   snprintf(name, sizeof name, "p%d", rand_r(random) % 4);
   rc = rand_r(random) % 3 ? zke_election_hand_over(election, name) : ZKE_NONODE;
@@ -1377,25 +1196,6 @@ static void play_terms(zke *own) {
   give_up("term", rc);
 }
 
-static void expect_rising(void) {
-  int64_t last = 0;
-  for (int i = 0; i < shared->logged && i < LOG; i++) {
-    if (shared->tokens[i] == 0) continue; /* killed before it wrote */
-    ck_assert_msg(shared->tokens[i] > last, "token %d: %lld after %lld", i,
-                  (long long)shared->tokens[i], (long long)last);
-    last = shared->tokens[i];
-  }
-}
-
-/* Stopped first, so that what it said about itself ends with it. */
-static void strike_down(int i, pid_t pid) {
-  kill(pid, SIGSTOP);
-  ck_assert_int_eq(waitpid(pid, NULL, WUNTRACED), pid);
-  store(&shared->in[i], 0);
-  kill(pid, SIGKILL);
-  waitpid(pid, NULL, 0);
-}
-
 /* Terms, hand-overs and deaths: never two leaders, always a next one, and
  * their tokens rise. */
 TEST(tokens_rise_while_leaders_are_killed) {
@@ -1403,6 +1203,7 @@ TEST(tokens_rise_while_leaders_are_killed) {
   pid_t pid[PLAYERS];
   unsigned random = seed();
   share();
+  store(&shared->go, 1);
   for (int i = 0; i < PLAYERS; i++) pid[i] = spawn(i, play_terms);
   for (int i = 0; i < KILLS; i++) {
     int terms = load(&shared->logged) + 1 + rand_r(&random) % 30;
@@ -1413,7 +1214,7 @@ TEST(tokens_rise_while_leaders_are_killed) {
     pid[victim] = spawn(victim, play_terms);
   }
   for (int i = 0; i < PLAYERS; i++) strike_down(i, pid[i]);
-  expect_rising();
+  expect_rising_tokens();
 }
 
 /* ---- deaths, lost replies, faults ---- */
@@ -1454,8 +1255,8 @@ static int use_two(zke *user) {
   zke_observer *o = NULL;
   char kept[400] = "";
   zke_election_options options = {
-      .size = sizeof options, .listener = listen, .context = told[0]};
-  told[0][0] = '\0';
+      .size = sizeof options, .listener = listen, .context = heard[0]};
+  heard[0][0] = '\0';
   int rc = zke_open_session(user, NULL, &further);
   options.name = "a";
   if (rc == ZKE_OK) rc = zke_election_new(user, PATH, &options, &a);
@@ -1483,9 +1284,9 @@ static void check_election(zke *by, int rc) {
   ck_ok(zke_get(by, WORD, NULL, NULL, &data, NULL, NULL));
   ck_assert_str_eq(strchr(data, ' ') + 1, "other");
   zke_free(data);
-  ck_assert_int_eq(entries(by), 2);
+  ck_assert_int_eq(entries(by, PATH), 2);
   zke_election_free(election);
-  ck_assert_int_eq(entries(by), 0);
+  ck_assert_int_eq(entries(by, PATH), 0);
   ck_assert_int_eq(watches(by), 0);
 }
 

@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "crew.h"
 #include "recipes.h"
 
 #define PATH "/groups/g"
@@ -71,28 +72,8 @@ static zke_group *make(zke *z, heard *h) {
   return g;
 }
 
-static int64_t soon(zke *z) { return zke_now(z) + test_patience(5000); }
-
 static void join(zke_group *g, const char *data) {
   ck_ok(zke_group_join(g, data, (int)strlen(data), ZKE_FOREVER));
-}
-
-static int children(zke *z) {
-  zke_strings *names;
-  int rc = zke_children(z, PATH, NULL, NULL, &names, NULL);
-  if (rc == ZKE_NONODE) return 0;
-  ck_ok(rc);
-  int count = names->count;
-  zke_free(names);
-  return count;
-}
-
-static int watches(zke *z) {
-  zke_watch_list *list;
-  ck_ok(zke_watches(z, &list));
-  int count = list->count;
-  zke_free(list);
-  return count;
 }
 
 /* The path of an object's own znode. */
@@ -170,7 +151,7 @@ TEST(listener_hears_who) {
   expect(z, &h, "+ann: ");
   zke_group_free(ga);
   zke_group_free(look);
-  ck_assert_int_eq(watches(z), 0);
+  ck_assert_int_eq(all_watches(z), 0);
   ck_ok(zke_close(a));
   ck_ok(zke_close(z));
 }
@@ -207,14 +188,14 @@ TEST(join_twice_leave_twice) {
   join(g, "");
   ck_assert_int_eq(zke_group_state(g), ZKE_GROUP_JOINED);
   ck_rc(zke_group_join(g, "", 0, 0), ZKE_MISUSE);
-  ck_assert_int_eq(children(z), 1);
+  ck_assert_int_eq(entries(z, PATH), 1);
   ck_ok(zke_group_leave(g));
-  ck_assert_int_eq(children(z), 0);
-  ck_assert_int_eq(watches(z), 0);
+  ck_assert_int_eq(entries(z, PATH), 0);
+  ck_assert_int_eq(all_watches(z), 0);
   ck_rc(zke_group_leave(g), ZKE_LOST);
   join(g, "again");
   zke_group_free(g);
-  ck_assert_int_eq(children(z), 0);
+  ck_assert_int_eq(entries(z, PATH), 0);
   ck_ok(zke_close(z));
 }
 
@@ -271,7 +252,7 @@ TEST(listener_frees) {
   ck_ok(zke_group_start(g));
   ck_assert_int_eq(h.text[0], '+'); /* one of the two, and no more */
   ck_assert_ptr_eq(strchr(h.text, ' '), h.text + strlen(h.text) - 1);
-  ck_assert_int_eq(children(z), 1);
+  ck_assert_int_eq(entries(z, PATH), 1);
   zke_group_free(ga);
   ck_ok(zke_close(a));
   ck_ok(zke_close(z));
@@ -365,7 +346,7 @@ TEST(other_kind) {
   ck_says("lock");
   ck_rc(zke_group_start(g), ZKE_OTHERKIND);
   ck_rc(zke_group_wait(g, 0, 0), ZKE_OTHERKIND);
-  ck_assert_int_eq(children(z), 0);
+  ck_assert_int_eq(entries(z, PATH), 0);
   zke_group_free(g);
   ck_ok(zke_close(z));
 }
@@ -505,7 +486,7 @@ static void check(zke *z, int rc) {
   until_empty(z);
   join(g, "");
   ck_ok(zke_group_wait(g, 1, soon(z)));
-  ck_assert_int_eq(children(z), 1);
+  ck_assert_int_eq(entries(z, PATH), 1);
   zke_group_free(g);
 }
 

@@ -5,18 +5,15 @@
  * faults come from recipes.h.
  */
 #include "recipes.h"
+#include "sessions.h"
 
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <sqlite3.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,66 +26,17 @@
 
 /* ---- sessions and locks ---- */
 
-enum { SESSIONS = 4 };
-static zke *z[SESSIONS]; /* of one store in memory */
-
-static void open_sessions(void) {
-  static const char *const names[SESSIONS] = {"ann", "bob", "cid", "dan"};
-  zke_options o = {.size = sizeof o, .identity = names[0]};
-  ck_ok(zke_open(":memory:", &o, &z[0]));
-  for (int i = 1; i < SESSIONS; i++) {
-    o.identity = names[i];
-    ck_ok(zke_open_session(z[0], &o, &z[i]));
-  }
-}
-
-static void close_sessions(void) {
-  for (int i = SESSIONS - 1; i >= 0; i--) ck_ok(zke_close(z[i]));
-}
-
 static zke_lock *make(zke *session, const char *path) {
   zke_lock *lock;
   ck_ok(zke_lock_new(session, path, NULL, &lock));
   return lock;
 }
 
-static int64_t soon(zke *session) {
-  return zke_now(session) + test_patience(5000);
-}
+static int64_t told_token; /* with HELD */
 
-static void dispatch_all(void) {
-  for (int i = 0; i < SESSIONS; i++) zke_dispatch(z[i], NULL);
-}
-
-static int entries(zke *session, const char *path) {
-  zke_stat stat;
-  int rc = zke_exists(session, path, NULL, NULL, &stat);
-  if (rc == ZKE_NONODE) return 0;
-  ck_ok(rc);
-  return stat.numChildren;
-}
-
-static int watches(zke *session) {
-  zke_watch_list *list;
-  int count = 0;
-  ck_ok(zke_watches(session, &list));
-  for (int i = 0; i < list->count; i++)
-    count += list->data[i].session == zke_session_id(session);
-  zke_free(list);
-  return count;
-}
-
-/* What the listeners were told: "HELD; OUT". */
-static char told[400];
-static int64_t told_token;
-
-static void listen(zke_lock *lock, int state, int64_t token, void *context) {
-  static const char *const names[] = {"OUT", "WAITING", "HELD", "LOST"};
-  const char *who = context;
-  size_t used = strlen(told);
+static void listen(zke_lock *lock, int state, int64_t token, void *who) {
   (void)lock;
-  snprintf(told + used, sizeof told - used, "%s%s%s", used ? "; " : "", who,
-           names[state]);
+  tell(who, state);
   if (state == ZKE_LOCK_HELD) told_token = token;
 }
 
@@ -100,42 +48,13 @@ static zke_lock *make_listening(zke *session, const char *who) {
   return lock;
 }
 
-#define ck_told(expected)             \
-  do {                                \
-    ck_assert_str_eq(told, expected); \
-    told[0] = '\0';                   \
-  } while (0)
-
-/* A call on a thread of its own. */
-typedef struct call {
-  pthread_t thread;
-  zke_lock *lock;
-  int64_t deadline;
-  int rc;
-  bool done;
-  char sentence[512];
-} call;
-
-static void *run_acquire(void *context) {
-  call *c = context;
-  c->rc = zke_lock_acquire(c->lock, c->deadline);
-  snprintf(c->sentence, sizeof c->sentence, "%s", c->rc ? zke_errmsg() : "");
-  __atomic_store_n(&c->done, true, __ATOMIC_RELEASE);
-  return NULL;
+static int run_acquire(call *c) {
+  return zke_lock_acquire(c->object, c->deadline);
 }
 
+/* Acquire it on a thread of its own. */
 static void acquire_aside(call *c, zke_lock *lock, int64_t deadline) {
-  *c = (call){.lock = lock, .deadline = deadline};
-  ck_assert_int_eq(pthread_create(&c->thread, NULL, run_acquire, c), 0);
-}
-
-static bool is_done(call *c) {
-  return __atomic_load_n(&c->done, __ATOMIC_ACQUIRE);
-}
-
-static void join(call *c) {
-  ck_until(is_done(c), 10000);
-  pthread_join(c->thread, NULL);
+  call_begin(c, run_acquire, lock, 0, deadline);
 }
 
 /* ---- one contender ---- */
@@ -397,10 +316,10 @@ TEST(a_waiting_thread_gets_it_on_release) {
   ck_ok(zke_lock_acquire(lock, soon(z[0])));
   acquire_aside(&c, other, ZKE_FOREVER);
   ck_until(entries(z[0], PATH) == 2, 5000);
-  ck_assert(!is_done(&c));
+  ck_assert(!call_is_done(&c));
   int64_t token = zke_lock_token(lock);
   ck_ok(zke_lock_release(lock));
-  join(&c);
+  call_end(&c);
   ck_assert_int_eq(c.rc, ZKE_OK);
   ck_assert_int_gt(zke_lock_token(other), token);
   zke_lock_free(lock);
@@ -416,7 +335,7 @@ TEST(cancel_ends_the_wait_of_another_thread) {
   acquire_aside(&c, other, ZKE_FOREVER);
   ck_until(entries(z[0], PATH) == 2, 5000);
   ck_until(zke_lock_cancel(other) == ZKE_OK, 10000);
-  join(&c);
+  call_end(&c);
   ck_assert_int_eq(c.rc, ZKE_CANCELLED);
   ck_assert_ptr_nonnull(strstr(c.sentence, PATH));
   ck_assert_int_eq(zke_lock_state(other), ZKE_LOCK_OUT);
@@ -450,7 +369,7 @@ TEST(a_started_lock_can_be_waited_for) {
   call c;
   acquire_aside(&c, lock[1], ZKE_FOREVER);
   ck_ok(zke_lock_release(lock[0]));
-  join(&c);
+  call_end(&c);
   ck_assert_int_eq(c.rc, ZKE_OK);
   ck_assert_int_eq(zke_lock_state(lock[1]), ZKE_LOCK_HELD);
   ck_rc(zke_lock_start(lock[1]), ZKE_MISUSE);
@@ -595,7 +514,7 @@ TEST(a_listener_may_free) {
 
 TEST(a_broken_lock_goes_to_the_next) {
   open_sessions();
-  zke_lock *lock = make_listening(z[0], "a "), *next = make(z[1], PATH);
+  zke_lock *lock = make_listening(z[0], "a"), *next = make(z[1], PATH);
   zke_party_list *list;
   ck_ok(zke_lock_acquire(lock, soon(z[0])));
   int64_t token = zke_lock_token(lock);
@@ -656,7 +575,7 @@ TEST(a_waiter_whose_znode_is_deleted_has_lost) {
   snprintf(path, sizeof path, PATH "/%s", list->data[1].name);
   zke_free(list);
   ck_ok(zke_delete(z[2], path, -1));
-  join(&c);
+  call_end(&c);
   ck_assert_int_eq(c.rc, ZKE_LOST);
   zke_lock_free(lock);
   zke_lock_free(other);
@@ -724,7 +643,7 @@ TEST(a_waiter_whose_session_expires_returns) {
   acquire_aside(&c, other, ZKE_FOREVER);
   ck_until(entries(z[0], PATH) == 2, 5000);
   ck_ok(zke_expire(z[2], zke_session_id(z[1])));
-  join(&c);
+  call_end(&c);
   ck_assert(c.rc == ZKE_INVALIDSTATE || c.rc == ZKE_LOST ||
             c.rc == ZKE_SESSIONEXPIRED);
   ck_assert_int_eq(zke_lock_state(other), ZKE_LOCK_LOST);
@@ -737,7 +656,7 @@ TEST(a_waiter_whose_session_expires_returns) {
 
 TEST(a_thief_holds_and_the_line_stays) {
   open_sessions();
-  zke_lock *lock = make_listening(z[0], "a "), *next = make(z[1], PATH);
+  zke_lock *lock = make_listening(z[0], "a"), *next = make(z[1], PATH);
   zke_lock *thief = make(z[2], PATH);
   ck_ok(zke_lock_acquire(lock, soon(z[0])));
   ck_ok(zke_lock_start(next));
@@ -1361,7 +1280,7 @@ TEST(a_chain_is_no_circle) {
   ck_until(entries(z[0], "/ring/1") == 2, 5000);
   ck_ok(zke_lock_release(a));
   pthread_join(middle.thread, NULL);
-  join(&c);
+  call_end(&c);
   ck_ok(middle.rc);
   ck_ok(c.rc);
   zke_lock_free(a);
@@ -1412,7 +1331,7 @@ TEST(two_threads_of_a_session_are_two) {
   ck_until(entries(z[0], "/ring/0") == 2, 5000);
   ck_ok(zke_lock_release(a));
   pthread_join(other.thread, NULL);
-  join(&c);
+  call_end(&c);
   ck_ok(other.rc);
   ck_ok(c.rc);
   zke_lock_free(a);
@@ -1572,7 +1491,7 @@ TEST(a_line_is_a_chain_of_waits) {
   ck_assert(strncmp(last->path, PATH "/_c_", strlen(PATH) + 4) == 0);
   zke_free(list);
   for (int i = 0; i < SESSIONS; i++) zke_lock_free(lock[i]);
-  for (int i = 0; i < 2; i++) join(&blocked[i]);
+  for (int i = 0; i < 2; i++) call_end(&blocked[i]);
   close_sessions();
 }
 
@@ -1608,7 +1527,7 @@ TEST(a_standing_circle_is_seen) {
   ck_ok(zke_lock_break(z[3], "/ring/0", 0)); /* nobody is stuck any more */
   for (int i = 0; i < 2; i++) pthread_join(a[i].thread, NULL);
   for (int i = 0; i < 2; i++) ck_ok(a[i].rc);
-  join(&behind);
+  call_end(&behind);
   ck_ok(behind.rc);
   ck_ok(zke_line_waits(z[3], &list));
   ck_assert_int_eq(list->count, 0);
@@ -1690,81 +1609,19 @@ TEST(threads_of_one_session_exclude_each_other) {
 
 /* ---- processes ---- */
 
-enum { CROWD = 50, LOG = 20000 };
-
-/* What the processes tell each other. */
-static struct shared {
-  int go;            /* counts up */
-  int held[CROWD];   /* has the lock */
-  long bytes[CROWD]; /* read from FIFOs */
-  int rc[CROWD];
-  int logged;
-  int64_t tokens[LOG];
-  char sentence[512];
-} * shared;
-
-static int self; /* this child's number */
-static zke_os os_real;
-
-static int64_t counting_read(void *c, int fd, void *buffer, size_t size) {
-  zke_file file;
-  int64_t n = os_real.read(c, fd, buffer, size);
-  if (n > 0 && os_real.fstat(c, fd, &file) == 0 && file.type == ZKE_FILE_FIFO)
-    shared->bytes[self] += n;
-  return n;
-}
-
-static void wait_for(const int *flag, int value) {
-  while (__atomic_load_n(flag, __ATOMIC_ACQUIRE) < value) test_pause();
-}
-
-static zke *open_counting(void) {
-  zke_os_default(&os_real);
-  zke_os os = os_real;
-  zke_options o = {.size = sizeof o, .os = &os};
-  zke *own = NULL;
-  os.read = counting_read;
-  if (zke_open(test_path("db"), &o, &own) != ZKE_OK) _exit(2);
-  return own;
-}
-
-static pid_t spawn(int number, void (*run)(zke *own)) {
-  pid_t pid = fork();
-  ck_assert_int_ge(pid, 0);
-  if (pid) return pid;
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  self = number;
-  wait_for(&shared->go, 1);
-  zke *own = open_counting();
-  run(own);
-  zke_close(own);
-  _exit(0);
-}
-
-static void kill_child(pid_t pid) {
-  kill(pid, SIGKILL);
-  ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
-}
-
-/* Before any database is open: its children know nothing of it. */
-static void share(void) {
-  test_in_memory();
-  test_path("db");
-  shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
-                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  ck_assert_ptr_ne(shared, MAP_FAILED);
-}
+enum { CROWD = 50 };
 
 static void hold_for_ever(zke *own) {
   zke_lock *lock = make(own, PATH);
-  if (zke_lock_acquire(lock, ZKE_FOREVER) != ZKE_OK) _exit(3);
-  __atomic_store_n(&shared->held[self], 1, __ATOMIC_RELEASE);
+  int rc = zke_lock_acquire(lock, ZKE_FOREVER);
+  if (rc != ZKE_OK) give_up("acquire", rc);
+  store(&shared->stage[self], 1);
   wait_for(&shared->go, 1000);
 }
 
 static int holder(void) {
   for (int i = 0; i < CROWD; i++) {
-    if (__atomic_load_n(&shared->held[i], __ATOMIC_ACQUIRE) == 1) return i;
+    if (load(&shared->stage[i]) == 1) return i;
   }
   return -1;
 }
@@ -1798,7 +1655,7 @@ TEST(a_release_wakes_exactly_one) {
   zke *own = test_open(test_path("db"));
   zke_lock *lock = make(own, PATH);
   ck_ok(zke_lock_acquire(lock, soon(own)));
-  __atomic_store_n(&shared->go, 1, __ATOMIC_RELEASE);
+  store(&shared->go, 1);
   let_settle(own);
   memcpy(before, shared->bytes, sizeof before);
   ck_ok(zke_lock_release(lock));
@@ -1806,7 +1663,7 @@ TEST(a_release_wakes_exactly_one) {
     int next = expect_one_woken(before);
     ck_assert_msg(i > 0 || shared->bytes[next] > before[next],
                   "%d was not woken by a byte", next);
-    shared->held[next] = 2;
+    shared->stage[next] = 2;
     memcpy(before, shared->bytes, sizeof before);
     kill_child(pid[next]);
     pid[next] = 0;
@@ -1821,9 +1678,10 @@ TEST(a_release_wakes_exactly_one) {
 /* Say one's token and hold. */
 static void hold_and_tell(zke *own) {
   zke_lock *lock = make(own, PATH);
-  if (zke_lock_acquire(lock, ZKE_FOREVER) != ZKE_OK) _exit(3);
+  int rc = zke_lock_acquire(lock, ZKE_FOREVER);
+  if (rc != ZKE_OK) give_up("acquire", rc);
   shared->tokens[self] = zke_lock_token(lock);
-  __atomic_store_n(&shared->held[self], 1, __ATOMIC_RELEASE);
+  store(&shared->stage[self], 1);
   wait_for(&shared->go, 1000);
 }
 
@@ -1837,7 +1695,7 @@ TEST_LOOP(a_stopped_or_dead_process_may_be_granted_it, 0, 2) {
   zke *own = test_open(test_path("db")), *other = test_session(own, NULL);
   zke_lock *lock = make(own, PATH), *thief = make(other, PATH);
   ck_ok(zke_lock_acquire(lock, soon(own)));
-  __atomic_store_n(&shared->go, 1, __ATOMIC_RELEASE);
+  store(&shared->go, 1);
   ck_until(entries(own, PATH) == 2, 10000);
   ck_ok(zke_lock_steal(thief)); /* and so it sees who is next */
   if (dead)
@@ -1883,7 +1741,7 @@ TEST(a_circle_of_processes_has_one_victim) {
   pid_t pid[2];
   share();
   for (int i = 0; i < 2; i++) pid[i] = spawn(i, cross);
-  __atomic_store_n(&shared->go, 1, __ATOMIC_RELEASE);
+  store(&shared->go, 1);
   for (int i = 0; i < 2; i++) waitpid(pid[i], NULL, 0);
   ck_assert_msg((shared->rc[0] == ZKE_DEADLOCK && shared->rc[1] == ZKE_OK) ||
                     (shared->rc[1] == ZKE_DEADLOCK && shared->rc[0] == ZKE_OK),
@@ -1895,53 +1753,16 @@ TEST(a_circle_of_processes_has_one_victim) {
 
 /* ---- fencing, as a property ---- */
 
-static unsigned seed(void) {
-  const char *given = getenv("SEED");
-  unsigned value = given ? (unsigned)strtoul(given, NULL, 0)
-                         : (unsigned)test_now() * 2654435761u;
-  printf("SEED=%u\n", value);
-  fflush(stdout);
-  return value;
-}
-
 /* Take the lock again and again, and write down each token while holding. */
-static int log_token(zke *own, zke_lock *lock) {
-  int rc = zke_lock_acquire(lock, zke_now(own) + 20000);
-  if (rc != ZKE_OK) return rc;
-  int at = __atomic_fetch_add(&shared->logged, 1, __ATOMIC_SEQ_CST);
-  if (at >= LOG) return 1;
-  shared->tokens[at] = zke_lock_token(lock);
-  return zke_lock_release(lock);
-}
-
 static void log_tokens(zke *own) {
   zke_lock *lock = make(own, PATH);
-  int rc;
-  do {
-    rc = log_token(own, lock);
-  } while (rc == ZKE_OK);
-  if (rc > 0) return;
-  snprintf(shared->sentence, sizeof shared->sentence, "%s", zke_errmsg());
-  __atomic_store_n(&shared->rc[self], rc, __ATOMIC_RELEASE);
-}
-
-static int failed_workers(void) {
-  int count = 0;
-  for (int i = 0; i < CROWD; i++) {
-    count += __atomic_load_n(&shared->rc[i], __ATOMIC_ACQUIRE) != ZKE_OK;
+  int rc = ZKE_OK;
+  while (rc == ZKE_OK) {
+    rc = zke_lock_acquire(lock, zke_now(own) + 20000);
+    if (rc == ZKE_OK) log_token(zke_lock_token(lock));
+    if (rc == ZKE_OK) rc = zke_lock_release(lock);
   }
-  return count;
-}
-
-/* No entry: its writer was killed before it wrote. */
-static void expect_increasing(void) {
-  int64_t last = 0;
-  for (int i = 0; i < shared->logged && i < LOG; i++) {
-    if (shared->tokens[i] == 0) continue;
-    ck_assert_msg(shared->tokens[i] > last, "token %d: %lld after %lld", i,
-                  (long long)shared->tokens[i], (long long)last);
-    last = shared->tokens[i];
-  }
+  give_up("round", rc);
 }
 
 TEST(tokens_increase_while_holders_are_killed) {
@@ -1950,19 +1771,18 @@ TEST(tokens_increase_while_holders_are_killed) {
   unsigned random = seed();
   share();
   for (int i = 0; i < WORKERS; i++) pid[i] = spawn(i, log_tokens);
-  __atomic_store_n(&shared->go, 1, __ATOMIC_RELEASE);
+  store(&shared->go, 1);
   for (int i = 0; i < KILLS; i++) {
-    int before = __atomic_load_n(&shared->logged, __ATOMIC_ACQUIRE);
+    int before = load(&shared->logged);
     int victim = rand_r(&random) % WORKERS;
     kill_child(pid[victim]);
     pid[victim] = spawn(victim, log_tokens);
     int target = before + 1 + rand_r(&random) % 20;
-    ck_until(__atomic_load_n(&shared->logged, __ATOMIC_ACQUIRE) >= target,
-             10000); /* it goes on */
-    ck_assert_msg(failed_workers() == 0, "%s", shared->sentence);
+    ck_until(load(&shared->logged) >= target || *shared->sentence, 10000);
+    ck_assert_str_eq(shared->sentence, "");
   }
   for (int i = 0; i < WORKERS; i++) kill_child(pid[i]);
-  expect_increasing();
+  expect_rising_tokens();
   ck_assert_int_gt(shared->logged, KILLS);
 }
 
@@ -2171,20 +1991,15 @@ TEST(a_lost_reply_at_the_deadline_leaves_nothing) {
   close_sessions();
 }
 
-/* Events dropped (P4): every one-shot watch is gone, one's own too. */
+/* P4: an overflow drops every one-shot watch, also that of the holder on its own
+ * znode.  It watches again, and so hears of a break. */
 TEST(a_holder_watches_again_after_an_overflow) {
-  zke_options o = {.size = sizeof o, .event_limit = 4};
-  zke *s;
   open_sessions();
-  ck_ok(zke_open_session(z[0], &o, &s));
+  zke *s = open_to_flood();
   zke_lock *lock = make_listening(s, "");
   ck_ok(zke_lock_acquire(lock, soon(s)));
   ck_told("HELD");
-  ck_ok(
-      zke_create(z[1], "/x", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
-  ck_ok(zke_add_watch(s, "/x", ZKE_WATCH_PERSISTENT, test_ignore, NULL));
-  for (int i = 0; i < 20; i++) ck_ok(zke_set(z[1], "/x", "", 0, -1, NULL));
-  ck_ok(zke_dispatch(s, NULL));
+  flood(s);
   ck_ok(zke_lock_break(z[1], PATH, 0));
   ck_ok(zke_dispatch(s, NULL));
   ck_told("LOST");
@@ -2276,7 +2091,7 @@ TEST(nobody_joins_while_a_call_still_runs) {
   snprintf(path, sizeof path, PATH "/%s", list->data[1].name);
   zke_free(list);
   ck_ok(zke_delete(z[2], path, -1));
-  join(&c);
+  call_end(&c);
   ck_assert_int_eq(c.rc, ZKE_LOST);
   ck_assert_int_eq(started, ZKE_MISUSE);
   ck_assert_int_eq(entries(z[0], PATH), 1);
@@ -2296,7 +2111,7 @@ TEST(a_release_ends_the_wait_of_another_thread) {
   ck_until(entries(z[0], PATH) == 2, 5000);
   ck_until(zke_lock_state(other) == ZKE_LOCK_WAITING, 5000);
   ck_ok(zke_lock_release(other));
-  join(&c);
+  call_end(&c);
   ck_assert_int_eq(c.rc, ZKE_LOST);
   ck_assert_int_eq(entries(z[0], PATH), 1);
   zke_lock_free(lock);

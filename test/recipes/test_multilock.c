@@ -5,15 +5,12 @@
  * faults come from recipes.h.
  */
 #include "recipes.h"
+#include "sessions.h"
 
-#include <pthread.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,24 +20,6 @@
 #include "recipes/semaphore.h"
 
 /* ---- sessions and locks ---- */
-
-enum { SESSIONS = 5 };
-static zke *z[SESSIONS]; /* of one store in memory */
-
-static void open_sessions(void) {
-  static const char *const names[SESSIONS] = {"ann", "bob", "cid", "dan",
-                                              "eve"};
-  zke_options o = {.size = sizeof o, .identity = names[0]};
-  ck_ok(zke_open(":memory:", &o, &z[0]));
-  for (int i = 1; i < SESSIONS; i++) {
-    o.identity = names[i];
-    ck_ok(zke_open_session(z[0], &o, &z[i]));
-  }
-}
-
-static void close_sessions(void) {
-  for (int i = SESSIONS - 1; i >= 0; i--) ck_ok(zke_close(z[i]));
-}
 
 enum { MOST = 8 };
 
@@ -76,32 +55,6 @@ static zke_lock *make_lock(zke *session, const char *path) {
   return lock;
 }
 
-static int64_t soon(zke *session) {
-  return zke_now(session) + test_patience(5000);
-}
-
-static void dispatch_all(void) {
-  for (int i = 0; i < SESSIONS; i++) zke_dispatch(z[i], NULL);
-}
-
-static int entries(zke *session, const char *path) {
-  zke_stat stat;
-  int rc = zke_exists(session, path, NULL, NULL, &stat);
-  if (rc == ZKE_NONODE) return 0;
-  ck_ok(rc);
-  return stat.numChildren;
-}
-
-static int watches(zke *session) {
-  zke_watch_list *list;
-  int count = 0;
-  ck_ok(zke_watches(session, &list));
-  for (int i = 0; i < list->count; i++)
-    count += list->data[i].session == zke_session_id(session);
-  zke_free(list);
-  return count;
-}
-
 /* Nothing of anybody is left in /a, /b and /c. */
 static void expect_nothing_left(void) {
   ck_assert_int_eq(
@@ -120,16 +73,10 @@ static const char *path_of(const char *lock, int i) {
   return path;
 }
 
-/* What the listeners were told: "HELD; OUT". */
-static char told[400];
-
 static void listen(zke_multilock *ml, int state, int64_t token, void *context) {
-  static const char *const names[] = {"OUT", "WAITING", "HELD", "LOST"};
-  size_t used = strlen(told);
   (void)ml, (void)context;
   ck_assert((state == ZKE_MULTILOCK_HELD) == (token > 0));
-  snprintf(told + used, sizeof told - used, "%s%s", used ? "; " : "",
-           names[state]);
+  tell("", state);
 }
 
 static zke_multilock *make_listening(zke *session, const char *text) {
@@ -137,42 +84,13 @@ static zke_multilock *make_listening(zke *session, const char *text) {
   return make_with(session, text, &o);
 }
 
-#define ck_told(expected)             \
-  do {                                \
-    ck_assert_str_eq(told, expected); \
-    told[0] = '\0';                   \
-  } while (0)
-
-/* A call on a thread of its own. */
-typedef struct call {
-  pthread_t thread;
-  zke_multilock *ml;
-  int64_t deadline;
-  int rc;
-  bool done;
-  char sentence[512];
-} call;
-
-static void *run_acquire(void *context) {
-  call *c = context;
-  c->rc = zke_multilock_acquire(c->ml, c->deadline);
-  snprintf(c->sentence, sizeof c->sentence, "%s", c->rc ? zke_errmsg() : "");
-  __atomic_store_n(&c->done, true, __ATOMIC_RELEASE);
-  return NULL;
+static int run_acquire(call *c) {
+  return zke_multilock_acquire(c->object, c->deadline);
 }
 
+/* Acquire them on a thread of its own. */
 static void acquire_aside(call *c, zke_multilock *ml, int64_t deadline) {
-  *c = (call){.ml = ml, .deadline = deadline};
-  ck_assert_int_eq(pthread_create(&c->thread, NULL, run_acquire, c), 0);
-}
-
-static bool is_done(call *c) {
-  return __atomic_load_n(&c->done, __ATOMIC_ACQUIRE);
-}
-
-static void join(call *c) {
-  ck_until(is_done(c), 10000);
-  pthread_join(c->thread, NULL);
+  call_begin(c, run_acquire, ml, 0, deadline);
 }
 
 /* ---- one contender ---- */
@@ -476,7 +394,7 @@ TEST(cancel_ends_the_wait_of_another_thread) {
   acquire_aside(&c, ml, ZKE_FOREVER);
   ck_until(entries(z[1], "/b") == 2, 5000);
   ck_until(zke_multilock_cancel(ml) == ZKE_OK, 10000);
-  join(&c);
+  call_end(&c);
   ck_assert_int_eq(c.rc, ZKE_CANCELLED);
   ck_assert_int_eq(entries(z[1], "/a"), 0);
   ck_assert_int_eq(entries(z[1], "/b"), 1);
@@ -499,7 +417,7 @@ TEST(a_started_one_can_be_waited_for) {
   }
   acquire_aside(&c, ml[1], ZKE_FOREVER);
   ck_ok(zke_multilock_release(ml[0]));
-  join(&c);
+  call_end(&c);
   ck_assert_int_eq(c.rc, ZKE_OK);
   ck_assert_int_eq(zke_multilock_state(ml[1]), ZKE_MULTILOCK_HELD);
   dispatch_all();
@@ -611,7 +529,7 @@ TEST(a_waiter_that_loses_a_place_gives_up_all) {
   ck_ok(zke_multilock_start(started));
   ck_ok(zke_delete(z[4], path_of("/a", 1), -1)); /* that of started */
   ck_ok(zke_delete(z[4], path_of("/a", 0), -1));
-  join(&c);
+  call_end(&c);
   ck_assert_int_eq(c.rc, ZKE_LOST);
   dispatch_all();
   ck_assert_int_eq(zke_multilock_state(started), ZKE_MULTILOCK_LOST);
@@ -653,7 +571,7 @@ TEST(a_waiter_whose_session_expires_returns) {
   acquire_aside(&c, ml[1], ZKE_FOREVER);
   ck_until(zke_multilock_state(ml[1]) == ZKE_MULTILOCK_WAITING, 5000);
   ck_ok(zke_expire(z[2], zke_session_id(z[1])));
-  join(&c);
+  call_end(&c);
   ck_rc(c.rc, ZKE_INVALIDSTATE);
   ck_assert_int_eq(zke_multilock_state(ml[1]), ZKE_MULTILOCK_LOST);
   for (int i = 0; i < 2; i++) zke_multilock_free(ml[i]);
@@ -669,14 +587,14 @@ static int inside[3];
 
 static void *dine(void *context) {
   static const char *const orders[THREADS] = {"ab", "ba", "bc", "ca", "cba"};
-  int self = (int)(intptr_t)context;
-  zke_multilock *ml = make(z[self % 3], orders[self]);
+  int number = (int)(intptr_t)context;
+  zke_multilock *ml = make(z[number % 3], orders[number]);
   for (int i = 0; i < ROUNDS; i++) {
     ck_ok(zke_multilock_acquire(ml, zke_now(z[0]) + 20000));
-    for (const char *p = orders[self]; *p; p++)
+    for (const char *p = orders[number]; *p; p++)
       ck_assert_int_eq(
           __atomic_add_fetch(&inside[*p - 'a'], 1, __ATOMIC_SEQ_CST), 1);
-    for (const char *p = orders[self]; *p; p++)
+    for (const char *p = orders[number]; *p; p++)
       __atomic_sub_fetch(&inside[*p - 'a'], 1, __ATOMIC_SEQ_CST);
     ck_ok(zke_multilock_release(ml));
   }
@@ -740,7 +658,7 @@ TEST(a_single_lock_that_closes_a_circle_is_told) {
   ck_until(entries(z[0], "/b") == 2, 5000);
   pthread_barrier_wait(&o.both);
   join_other(&o);
-  join(&c);
+  call_end(&c);
   ck_assert_int_eq(o.rc, ZKE_DEADLOCK);
   ck_assert_msg(strstr(o.sentence, "waits for /a held by ann") &&
                     strstr(o.sentence, "who waits for /b held by this thread"),
@@ -847,7 +765,7 @@ TEST(a_chain_is_no_circle) {
   ck_rc(zke_lock_try(last), ZKE_HELD); /* the second one is first there */
   ck_ok(zke_lock_release(a));
   for (int i = 0; i < 2; i++) {
-    join(&c[i]);
+    call_end(&c[i]);
     ck_ok(c[i].rc);
     ck_ok(zke_multilock_release(ml[i]));
     zke_multilock_free(ml[i]);
@@ -860,95 +778,46 @@ TEST(a_chain_is_no_circle) {
 
 /* ---- processes ---- */
 
-enum { WORKERS = 4, LOG = 20000 };
+enum { WORKERS = 4 };
 
-static struct shared {
-  int go, logged, failed;
-  int64_t tokens[LOG]; /* of holders of /a, in their order */
-} * shared;
-
-static void wait_for(const int *flag, int value) {
-  while (__atomic_load_n(flag, __ATOMIC_ACQUIRE) < value) test_pause();
-}
-
-/* Half of them use a multi-lock of /a and others, the rest /a alone. */
-static int work(zke *own, int self) {
+/* Write down tokens of /a: of those that use it alone, and of those that use a
+ * multi-lock of /a and others. */
+static void use_a(zke *own) {
   zke_lock *lock = make_lock(own, "/a");
   zke_multilock *ml = make(own, self % 4 ? "ab" : "ca");
-  for (;;) {
+  bool alone = self % 2;
+  int rc = ZKE_OK;
+  while (rc == ZKE_OK) {
     int64_t deadline = zke_now(own) + 20000;
-    int rc = self % 2 ? zke_lock_acquire(lock, deadline)
-                      : zke_multilock_acquire(ml, deadline);
-    if (rc != ZKE_OK) return rc;
-    int at = __atomic_fetch_add(&shared->logged, 1, __ATOMIC_SEQ_CST);
-    if (at >= LOG) return ZKE_OK;
-    shared->tokens[at] =
-        self % 2 ? zke_lock_token(lock) : zke_multilock_token(ml);
-    rc = self % 2 ? zke_lock_release(lock) : zke_multilock_release(ml);
-    if (rc != ZKE_OK) return rc;
+    rc = alone ? zke_lock_acquire(lock, deadline)
+               : zke_multilock_acquire(ml, deadline);
+    if (rc != ZKE_OK) break;
+    log_token(alone ? zke_lock_token(lock) : zke_multilock_token(ml));
+    rc = alone ? zke_lock_release(lock) : zke_multilock_release(ml);
   }
-}
-
-static pid_t spawn(int self) {
-  pid_t pid = fork();
-  zke *own = NULL;
-  ck_assert_int_ge(pid, 0);
-  if (pid) return pid;
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  wait_for(&shared->go, 1);
-  if (zke_open(test_path("db"), NULL, &own) != ZKE_OK) _exit(2);
-  int rc = work(own, self);
-  if (rc != ZKE_OK) {
-    fprintf(stderr, "%s\n", zke_errmsg());
-    __atomic_store_n(&shared->failed, rc, __ATOMIC_RELEASE);
-  }
-  _exit(0);
-}
-
-static void kill_child(pid_t pid) {
-  kill(pid, SIGKILL);
-  ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
-}
-
-static unsigned seed(void) {
-  const char *given = getenv("SEED");
-  unsigned value = given ? (unsigned)strtoul(given, NULL, 0)
-                         : (unsigned)test_now() * 2654435761u;
-  printf("SEED=%u\n", value);
-  fflush(stdout);
-  return value;
+  give_up("round", rc);
 }
 
 /* Fencing: whoever holds /a, alone or with others, has a greater token than
- * all before.  No entry: its writer was killed before it wrote. */
+ * all before. */
 TEST(tokens_increase_while_holders_are_killed) {
   enum { KILLS = 20 };
   pid_t pid[WORKERS];
   unsigned random = seed();
-  int64_t last = 0;
-  test_in_memory();
-  test_path("db");
-  shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
-                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  ck_assert_ptr_ne(shared, MAP_FAILED);
-  for (int i = 0; i < WORKERS; i++) pid[i] = spawn(i);
-  __atomic_store_n(&shared->go, 1, __ATOMIC_RELEASE);
+  share();
+  for (int i = 0; i < WORKERS; i++) pid[i] = spawn(i, use_a);
+  store(&shared->go, 1);
   for (int i = 0; i < KILLS; i++) {
-    int before = __atomic_load_n(&shared->logged, __ATOMIC_ACQUIRE);
+    int before = load(&shared->logged);
     int victim = rand_r(&random) % WORKERS;
     kill_child(pid[victim]);
-    pid[victim] = spawn(victim);
+    pid[victim] = spawn(victim, use_a);
     int target = before + 1 + rand_r(&random) % 20;
-    ck_until(__atomic_load_n(&shared->logged, __ATOMIC_ACQUIRE) >= target,
-             10000); /* it goes on */
-    ck_assert_int_eq(shared->failed, 0);
+    ck_until(load(&shared->logged) >= target || *shared->sentence, 10000);
+    ck_assert_str_eq(shared->sentence, "");
   }
   for (int i = 0; i < WORKERS; i++) kill_child(pid[i]);
-  for (int i = 0; i < shared->logged && i < LOG; i++) {
-    if (shared->tokens[i] == 0) continue;
-    ck_assert_int_gt(shared->tokens[i], last);
-    last = shared->tokens[i];
-  }
+  expect_rising_tokens();
   ck_assert_int_gt(shared->logged, KILLS);
 }
 
@@ -1138,22 +1007,6 @@ TEST_LOOP(a_fault_leaves_nothing_behind, 0, 2) { recipe_faults(&uses[_i]); }
 
 /* ---- rare moments ---- */
 
-/* A session of which more events come than it may have pending (P4). */
-static zke *open_to_flood(void) {
-  zke_options o = {.size = sizeof o, .event_limit = 4};
-  zke *s;
-  ck_ok(zke_open_session(z[0], &o, &s));
-  ck_ok(
-      zke_create(z[1], "/x", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
-  ck_ok(zke_add_watch(s, "/x", ZKE_WATCH_PERSISTENT, test_ignore, NULL));
-  return s;
-}
-
-static void flood(zke *s) {
-  for (int i = 0; i < 20; i++) ck_ok(zke_set(z[1], "/x", "", 0, -1, NULL));
-  ck_ok(zke_dispatch(s, NULL));
-}
-
 /* Events dropped: the watches of one's own entries have gone too. */
 TEST(a_loss_after_an_overflow_is_heard) {
   open_sessions();
@@ -1188,7 +1041,7 @@ TEST(nobody_joins_while_a_call_still_runs) {
   ck_until(entries(z[0], "/a") == 2, 5000);
   ck_until(watches(z[1]) == 3, 5000); /* those behind, and its own two */
   ck_ok(zke_delete(z[2], path_of("/a", 1), -1));
-  join(&c);
+  call_end(&c);
   ck_assert_int_eq(c.rc, ZKE_LOST);
   ck_assert_int_eq(started, ZKE_MISUSE);
   zke_multilock_free(ml);

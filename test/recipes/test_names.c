@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "crew.h"
 #include "recipes.h"
 
 #define PATH "/names"
@@ -31,8 +32,6 @@ static zke *session(zke *z, const char *identity) {
   ck_ok(zke_open_session(z, &o, &further));
   return further;
 }
-
-static int64_t soon(zke *z) { return zke_now(z) + test_patience(5000); }
 
 static int64_t bind(zke_names *n, const char *name, const char *value) {
   int64_t token = 0;
@@ -52,24 +51,6 @@ static const char *value(zke_names *n, const char *name) {
   snprintf(text, sizeof text, "%s", b->value);
   zke_free(b);
   return text;
-}
-
-static int children(zke *z) {
-  zke_strings *names;
-  int rc = zke_children(z, PATH, NULL, NULL, &names, NULL);
-  if (rc == ZKE_NONODE) return 0;
-  ck_ok(rc);
-  int count = names->count;
-  zke_free(names);
-  return count;
-}
-
-static int watches(zke *z) {
-  zke_watch_list *list;
-  ck_ok(zke_watches(z, &list));
-  int count = list->count;
-  zke_free(list);
-  return count;
 }
 
 /* ---- binding ---- */
@@ -99,12 +80,12 @@ TEST(bind_lookup_unbind) {
   ck_ok(zke_names_unbind(m, "x", token, ZKE_FOREVER)); /* by anybody */
   ck_assert_str_eq(value(n, "x"), "none");
   ck_rc(zke_names_unbind(n, "x", 0, ZKE_FOREVER), ZKE_NONODE);
-  ck_assert_int_eq(children(z), 0);
+  ck_assert_int_eq(entries(z, PATH), 0);
   ck_ok(zke_names_bind(n, "empty", NULL, 0, 0, ZKE_FOREVER, NULL));
   ck_assert_str_eq(value(n, "empty"), "");
   zke_names_free(n);
   zke_names_free(m);
-  ck_assert_int_eq(children(z), 2); /* bound all the same */
+  ck_assert_int_eq(entries(z, PATH), 2); /* bound all the same */
   ck_ok(zke_close(a));
   ck_ok(zke_close(z));
 }
@@ -146,7 +127,7 @@ TEST(rebind_in_one_step) {
         ZKE_HELD);
   ck_ok(zke_names_rebind(n, "x", 0, "3", 1, 0, ZKE_FOREVER, &third));
   ck_assert_int_gt(third, second);
-  ck_assert_int_eq(children(z), 2);
+  ck_assert_int_eq(entries(z, PATH), 2);
   ck_ok(zke_names_unbind(n, "x", 0, ZKE_FOREVER));
   ck_rc(zke_names_rebind(m, "x", 0, "1", 1, 0, ZKE_FOREVER, NULL), ZKE_NONODE);
   zke_names_free(n);
@@ -167,7 +148,7 @@ TEST(ephemeral_goes_with_the_session) {
   ck_assert_str_eq(value(m, "x"), "1");
   ck_ok(zke_expire(z, zke_session_id(a)));
   ck_assert_str_eq(value(m, "x"), "none");
-  ck_assert_int_eq(children(z), 0);
+  ck_assert_int_eq(entries(z, PATH), 0);
   bind(m, "x", "2");
   zke_names_free(m);
   ck_ok(zke_close(a));
@@ -268,7 +249,7 @@ TEST(made_by_hand) {
     ck_says("is bound since 20");
     if (i % 2) ck_ok(zke_names_rebind(n, "x", 0, "", 0, 0, 0, NULL));
     ck_ok(zke_names_unbind(n, "x", 0, ZKE_FOREVER));
-    ck_assert_int_eq(children(z), 2);
+    ck_assert_int_eq(entries(z, PATH), 2);
   }
   /* a binding whose twin somebody took away */
   bind(n, "x", "1");
@@ -282,7 +263,7 @@ TEST(made_by_hand) {
   zke_free(names);
   ck_ok(zke_names_unbind(n, "x", 0, ZKE_FOREVER));
   ck_ok(zke_names_unbind(n, "keep", 0, ZKE_FOREVER));
-  ck_assert_int_eq(children(z), 0);
+  ck_assert_int_eq(entries(z, PATH), 0);
   zke_names_free(n);
   ck_ok(zke_close(z));
 }
@@ -333,7 +314,7 @@ static void *wait_there(void *arg) {
 static void wait_begin(waiter *w, zke *z, zke_names *n) {
   *w = (waiter){.n = n};
   ck_assert_int_eq(pthread_create(&w->thread, NULL, wait_there, w), 0);
-  ck_until(watches(z) > 0, 5000);
+  ck_until(all_watches(z) > 0, 5000);
 }
 
 static int wait_end(waiter *w) {
@@ -355,17 +336,17 @@ TEST(waits_until_bound) {
   ck_assert_str_eq(w.b->value, "1");
   zke_free(w.b);
   ck_ok(zke_names_wait(m, "x", 0, NULL)); /* bound already */
-  ck_assert_int_eq(watches(z), 0);
+  ck_assert_int_eq(all_watches(z), 0);
   ck_ok(zke_names_unbind(n, "x", 0, ZKE_FOREVER));
   int64_t begin = zke_now(y);
   ck_rc(zke_names_wait(m, "x", begin + 30, NULL), ZKE_OPERATIONTIMEOUT);
   ck_says(PATH "/x was not bound");
   ck_assert_int_ge(zke_now(y), begin + 30);
-  ck_assert_int_eq(watches(z), 0);
+  ck_assert_int_eq(all_watches(z), 0);
   wait_begin(&w, z, m);
   ck_until(zke_names_cancel(m) == ZKE_OK, 10000);
   ck_rc(wait_end(&w), ZKE_CANCELLED);
-  ck_assert_int_eq(watches(z), 0);
+  ck_assert_int_eq(all_watches(z), 0);
   wait_begin(&w, z, m);
   ck_ok(zke_expire(z, zke_session_id(y)));
   ck_rc(wait_end(&w), ZKE_INVALIDSTATE);
@@ -387,7 +368,7 @@ TEST(other_kind) {
   ck_rc(zke_names_unbind(n, "x", 0, 0), ZKE_OTHERKIND);
   ck_rc(zke_names_list(n, &list), ZKE_OTHERKIND);
   ck_rc(zke_names_wait(n, "x", 0, NULL), ZKE_OTHERKIND);
-  ck_assert_int_eq(children(z), 0);
+  ck_assert_int_eq(entries(z, PATH), 0);
   zke_names_free(n);
   ck_ok(zke_close(z));
 }
@@ -447,7 +428,7 @@ static void check(zke *z, int rc) {
   zke_names *n = make(z);
   bool bound = strcmp(value(n, "x"), "none") != 0;
   if (rc == ZKE_OK) ck_assert(!bound);
-  ck_assert_int_eq(children(z), bound ? 2 : 0);
+  ck_assert_int_eq(entries(z, PATH), bound ? 2 : 0);
   if (bound) ck_ok(zke_names_unbind(n, "x", 0, soon(z)));
   bind(n, "x", "3");
   zke_names_free(n);
@@ -492,6 +473,6 @@ TEST(processes) {
     ck_assert_int_eq(status, 0);
   }
   zke *z = test_open(db);
-  ck_assert_int_eq(children(z), 0);
+  ck_assert_int_eq(entries(z, PATH), 0);
   ck_ok(zke_close(z));
 }

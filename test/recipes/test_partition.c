@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "crew.h"
 #include "recipes.h"
 
 #define PATH "/shards"
@@ -45,17 +46,17 @@ static int64_t tokens[ITEMS];
  * must be at it. */
 static void hear(zke_partition *who, int event, const char *item, int64_t token,
                  void *context) {
-  int self = (int)((int(*)[4])context - heard), i = index_of(item);
-  heard[self][event]++;
+  int member = (int)((int(*)[4])context - heard), i = index_of(item);
+  heard[member][event]++;
   if (event == ZKE_PARTITION_ACQUIRED) {
     ck_assert_msg(owner[i] == 0, "%s has two owners", item);
     ck_assert_int_gt(token, tokens[i]);
     tokens[i] = token;
-    owner[i] = self + 1;
+    owner[i] = member + 1;
   } else if (event == ZKE_PARTITION_LOST) {
-    if (owner[i] == self + 1) owner[i] = 0;
+    if (owner[i] == member + 1) owner[i] = 0;
   } else if (lets_go) {
-    ck_assert_int_eq(owner[i], self + 1);
+    ck_assert_int_eq(owner[i], member + 1);
     owner[i] = 0;
     ck_ok(zke_partition_release(who, item));
   }
@@ -92,7 +93,6 @@ static void dispatch_all(void) {
 }
 
 static void end(void) {
-  zke_watch_list *watches;
   zke_partition_owners *list;
   for (int i = 0; i < MANY; i++) {
     zke_partition_free(p[i]);
@@ -101,11 +101,7 @@ static void end(void) {
   ck_ok(zke_partition_parties(admin, PATH, &list));
   ck_assert_int_eq(list->count, 0);
   zke_free(list);
-  ck_ok(zke_watches(admin, &watches));
-  ck_assert_int_eq(watches->count, 0);
-  zke_free(watches);
-  ck_ok(zke_check(admin, NULL, NULL));
-  ck_ok(zke_close(admin));
+  close_last(admin);
 }
 
 /* What a member has. */

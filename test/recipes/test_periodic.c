@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "crew.h"
 #include "recipes.h"
 
 #define BASE "/jobs"
@@ -73,7 +74,6 @@ static void dispatch(int i) {
 
 /* Nothing is left but the record. */
 static void end(void) {
-  zke_watch_list *watches;
   int64_t count;
   for (int i = 0; i < MANY; i++) {
     zke_periodic_free(job[i]);
@@ -81,11 +81,7 @@ static void end(void) {
   }
   ck_ok(zke_count(admin, BASE, &count));
   ck_assert_int_le(count, 1);
-  ck_ok(zke_watches(admin, &watches));
-  ck_assert_int_eq(watches->count, 0);
-  zke_free(watches);
-  ck_ok(zke_check(admin, NULL, NULL));
-  ck_ok(zke_close(admin));
+  close_last(admin);
 }
 
 static zke_periodic_record *last(void) {

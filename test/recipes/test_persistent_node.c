@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "crew.h"
 #include "recipes.h"
 
 #define PATH "/status/host"
@@ -59,8 +60,6 @@ static void expect(zke *z, heard *h, const char *text) {
   h->text[0] = '\0';
 }
 
-static int64_t soon(zke *z) { return zke_now(z) + test_patience(5000); }
-
 /* The znode's data, or "none"; and its owner. */
 static int64_t owner;
 static const char *there(zke *z) {
@@ -75,14 +74,6 @@ static const char *there(zke *z) {
   zke_free(data);
   owner = stat.ephemeralOwner;
   return text;
-}
-
-static int watches(zke *z) {
-  zke_watch_list *list;
-  ck_ok(zke_watches(z, &list));
-  int count = list->count;
-  zke_free(list);
-  return count;
 }
 
 /* ---- being there ---- */
@@ -108,7 +99,7 @@ TEST(comes_again) {
   expect(y, &h, "");
   zke_persistent_node_free(n);
   ck_assert_str_eq(there(z), "none");
-  ck_assert_int_eq(watches(z), 0);
+  ck_assert_int_eq(all_watches(z), 0);
   ck_ok(zke_exists(z, "/status", NULL, NULL, NULL));
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
@@ -189,11 +180,11 @@ TEST(waits_for_the_other) {
   ck_ok(zke_persistent_node_release(n)); /* and that one is not deleted */
   expect(y, &h, "OUT ");
   ck_assert_str_eq(there(z), "a");
-  ck_assert_int_eq(watches(z), 0);
+  ck_assert_int_eq(all_watches(z), 0);
   ck_rc(zke_persistent_node_acquire(n, zke_now(y) + 20), ZKE_OPERATIONTIMEOUT);
   ck_says(PATH " is held by ann (pid ");
   ck_assert_int_eq(zke_persistent_node_state(n), ZKE_PERSISTENT_NODE_OUT);
-  ck_assert_int_eq(watches(z), 0);
+  ck_assert_int_eq(all_watches(z), 0);
   expect(y, &h, "WAITING OUT ");
   ck_ok(zke_close(a));
   ck_ok(zke_persistent_node_acquire(n, zke_now(y)));
@@ -248,7 +239,7 @@ TEST(renewed_in_another_session) {
   ck_ok(zke_persistent_node_renew(&n, y));
   ck_assert_str_eq(there(z), "busy");
   ck_assert_int_eq(owner, zke_session_id(y));
-  ck_assert_int_eq(watches(z), 1);
+  ck_assert_int_eq(all_watches(z), 1);
   ck_ok(zke_persistent_node_release(n));
   ck_ok(zke_persistent_node_renew(&n, x)); /* what is stopped stays so */
   ck_assert_str_eq(there(z), "none");
@@ -291,7 +282,7 @@ TEST(listener_frees) {
   zke_persistent_node *n = make(z, &h);
   ck_ok(zke_persistent_node_start(n));
   ck_assert_str_eq(there(z), "none");
-  ck_assert_int_eq(watches(z), 0);
+  ck_assert_int_eq(all_watches(z), 0);
   expect(z, &h, "PRESENT ");
   ck_ok(zke_close(z));
 }
@@ -316,13 +307,13 @@ TEST(holds_cancels) {
   pthread_t thread;
   ck_ok(zke_persistent_node_acquire(m, zke_now(z)));
   ck_assert_int_eq(pthread_create(&thread, NULL, hold_there, n), 0);
-  ck_until(watches(z) == 2, 5000);
+  ck_until(all_watches(z) == 2, 5000);
   ck_rc(zke_persistent_node_acquire(n, 0), ZKE_MISUSE);
   ck_until(zke_persistent_node_cancel(n) == ZKE_OK, 10000);
   ck_rc(joined(thread), ZKE_CANCELLED);
-  ck_assert_int_eq(watches(z), 1);
+  ck_assert_int_eq(all_watches(z), 1);
   ck_assert_int_eq(pthread_create(&thread, NULL, hold_there, n), 0);
-  ck_until(watches(z) == 2, 5000);
+  ck_until(all_watches(z) == 2, 5000);
   ck_ok(zke_persistent_node_release(m));
   ck_ok(joined(thread));
   there(z);
@@ -330,7 +321,7 @@ TEST(holds_cancels) {
   ck_ok(zke_persistent_node_release(n));
   ck_ok(zke_persistent_node_start(m));
   ck_assert_int_eq(pthread_create(&thread, NULL, hold_there, n), 0);
-  ck_until(watches(z) == 2, 5000);
+  ck_until(all_watches(z) == 2, 5000);
   ck_ok(zke_expire(z, zke_session_id(y)));
   ck_rc(joined(thread), ZKE_INVALIDSTATE);
   zke_persistent_node_free(m);
@@ -432,7 +423,7 @@ TEST(processes) {
     ck_ok(zke_session(z, owner, &who));
     pid_t pid = (pid_t)who->data[0].pid;
     zke_free(who);
-    if (i == 0) ck_until(watches(z) == 2, 10000); /* the other waits */
+    if (i == 0) ck_until(all_watches(z) == 2, 10000); /* the other waits */
     ck_assert(pid == pids[0] || pid == pids[1]);
     ck_assert_int_eq(kill(pid, SIGKILL), 0);
     int status;

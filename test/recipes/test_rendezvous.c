@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "crew.h"
 #include "recipes.h"
 
 #define PATH "/meetings/m"
@@ -49,7 +50,6 @@ static void begin(int count, int n) {
 /* Nothing is left: no znode, no watch. */
 static void end(void) {
   zke_strings *names = NULL;
-  zke_watch_list *watches;
   for (int i = 0; i < parties; i++) {
     zke_rendezvous_free(m[i]);
     ck_ok(zke_close(z[i]));
@@ -57,11 +57,7 @@ static void end(void) {
   if (zke_children(admin, PATH, NULL, NULL, &names, NULL) == ZKE_OK)
     ck_assert_int_eq(names->count, 0);
   zke_free(names);
-  ck_ok(zke_watches(admin, &watches));
-  ck_assert_int_eq(watches->count, 0);
-  zke_free(watches);
-  ck_ok(zke_check(admin, NULL, NULL));
-  ck_ok(zke_close(admin));
+  close_last(admin);
 }
 
 static int dispatch_on(zke *on) {
@@ -238,16 +234,8 @@ TEST(withdrawals) {
   end();
 }
 
-typedef struct call {
-  int rc;
-  zke_rendezvous_point *point;
-  char *data;
-} call;
-
-static void *meet_there(void *arg) {
-  call *c = arg;
-  c->rc = zke_rendezvous_meet(m[0], "x", 1, ZKE_FOREVER, NULL, NULL);
-  return NULL;
+static int run_meet(call *c) {
+  return zke_rendezvous_meet(c->object, "x", 1, ZKE_FOREVER, NULL, NULL);
 }
 
 static int waiting(void) {
@@ -257,13 +245,12 @@ static int waiting(void) {
 }
 
 TEST(cancelled) {
-  pthread_t thread;
-  call c = {0};
+  call c;
   begin(1, 2);
-  ck_assert_int_eq(pthread_create(&thread, NULL, meet_there, &c), 0);
+  call_begin(&c, run_meet, m[0], 0, ZKE_FOREVER);
   ck_until(waiting(), 5000);
   ck_until(zke_rendezvous_cancel(m[0]) == ZKE_OK, 10000);
-  ck_assert_int_eq(pthread_join(thread, NULL), 0);
+  call_end(&c);
   ck_assert_int_eq(c.rc, ZKE_CANCELLED);
   end();
 }
@@ -322,8 +309,6 @@ TEST(refused) {
 
 /* ---- a point ---- */
 
-static int64_t soon(void) { return zke_now(admin) + test_patience(5000); }
-
 static zke_rendezvous_point *make(zke *on) {
   zke_rendezvous_point *p = NULL;
   ck_ok(zke_rendezvous_point_new(on, POINT, NULL, &p));
@@ -338,16 +323,17 @@ TEST(point_filled) {
   zke_stat stat;
   begin(2, 2);
   zke_rendezvous_point *p = make(z[0]), *q = make(z[1]);
-  ck_rc(zke_rendezvous_fill(z[1], POINT, "x", 1, soon(), NULL), ZKE_NONODE);
+  ck_rc(zke_rendezvous_fill(z[1], POINT, "x", 1, soon(admin), NULL),
+        ZKE_NONODE);
   ck_rc(zke_rendezvous_point_wait(p, 0, NULL, NULL, NULL),
         ZKE_OPERATIONTIMEOUT);
   ck_says("was not prepared");
-  ck_ok(zke_rendezvous_prepare(z[0], POINT, 0, soon()));
-  ck_ok(zke_rendezvous_prepare(z[0], POINT, 0, soon()));
+  ck_ok(zke_rendezvous_prepare(z[0], POINT, 0, soon(admin)));
+  ck_ok(zke_rendezvous_prepare(z[0], POINT, 0, soon(admin)));
   ck_rc(zke_rendezvous_point_wait(p, 0, NULL, NULL, NULL),
         ZKE_OPERATIONTIMEOUT);
   ck_says("nobody has filled");
-  ck_ok(zke_rendezvous_fill(z[1], POINT, "a\0b", 3, soon(), &token));
+  ck_ok(zke_rendezvous_fill(z[1], POINT, "a\0b", 3, soon(admin), &token));
   ck_ok(zke_exists(admin, POINT, NULL, NULL, &stat));
   ck_assert_int_eq(stat.mzxid, token);
   ck_ok(zke_rendezvous_point_wait(p, 0, &data, &len, &read));
@@ -357,41 +343,39 @@ TEST(point_filled) {
   zke_free(data);
   ck_ok(zke_rendezvous_point_wait(q, 0, &data, NULL, NULL));
   zke_free(data);
-  ck_rc(zke_rendezvous_fill(z[0], POINT, "y", 1, soon(), NULL), ZKE_HELD);
+  ck_rc(zke_rendezvous_fill(z[0], POINT, "y", 1, soon(admin), NULL), ZKE_HELD);
   ck_says("is filled by b (pid ");
-  ck_rc(zke_rendezvous_prepare(z[0], POINT, 0, soon()), ZKE_HELD);
+  ck_rc(zke_rendezvous_prepare(z[0], POINT, 0, soon(admin)), ZKE_HELD);
   zke_rendezvous_point_free(p);
   zke_rendezvous_point_free(q);
   end();
 }
 
+typedef struct waiter {
+  zke_rendezvous_point *point;
+  char *data; /* of the point, when the wait ended well */
+  int rc;
+} waiter;
+
 static void *wait_there(void *arg) {
-  call *c = arg;
+  waiter *c = arg;
   c->rc =
       zke_rendezvous_point_wait(c->point, ZKE_FOREVER, &c->data, NULL, NULL);
   return NULL;
 }
 
-static bool watched(void) {
-  zke_watch_list *list;
-  ck_ok(zke_watches(admin, &list));
-  bool any = list->count > 0;
-  zke_free(list);
-  return any;
-}
-
-static pthread_t wait_begin(call *c, zke_rendezvous_point *p) {
+static pthread_t wait_begin(waiter *c, zke_rendezvous_point *p) {
   pthread_t thread;
-  *c = (call){.point = p};
+  *c = (waiter){.point = p};
   ck_assert_int_eq(pthread_create(&thread, NULL, wait_there, c), 0);
-  ck_until(watched(), 5000);
+  ck_until(all_watches(admin) > 0, 5000);
   return thread;
 }
 
 /* The waiter sleeps before the znode is there, and is cancelled; then until it
  * is filled; then it learns that the initiator has gone. */
 TEST(point_waits) {
-  call c;
+  waiter c;
   begin(2, 2);
   zke_rendezvous_point *p = make(z[0]);
   pthread_t thread = wait_begin(&c, p);
@@ -399,19 +383,19 @@ TEST(point_waits) {
   ck_until(zke_rendezvous_point_cancel(p) == ZKE_OK, 10000);
   ck_assert_int_eq(pthread_join(thread, NULL), 0);
   ck_assert_int_eq(c.rc, ZKE_CANCELLED);
-  ck_assert(!watched());
+  ck_assert(all_watches(admin) == 0);
   thread = wait_begin(&c, p);
-  ck_ok(zke_rendezvous_prepare(z[1], POINT, 1, soon()));
-  ck_ok(zke_rendezvous_prepare(z[1], POINT, 1, soon()));
-  ck_rc(zke_rendezvous_prepare(admin, POINT, 1, soon()), ZKE_HELD);
-  ck_ok(zke_rendezvous_fill(admin, POINT, "yes", 3, soon(), NULL));
+  ck_ok(zke_rendezvous_prepare(z[1], POINT, 1, soon(admin)));
+  ck_ok(zke_rendezvous_prepare(z[1], POINT, 1, soon(admin)));
+  ck_rc(zke_rendezvous_prepare(admin, POINT, 1, soon(admin)), ZKE_HELD);
+  ck_ok(zke_rendezvous_fill(admin, POINT, "yes", 3, soon(admin), NULL));
   ck_assert_int_eq(pthread_join(thread, NULL), 0);
   ck_ok(c.rc);
   ck_assert_str_eq(c.data, "yes");
   zke_free(c.data);
-  ck_assert(!watched());
+  ck_assert(all_watches(admin) == 0);
   ck_ok(zke_delete(admin, POINT, -1));
-  ck_ok(zke_rendezvous_prepare(z[1], POINT, 1, soon()));
+  ck_ok(zke_rendezvous_prepare(z[1], POINT, 1, soon(admin)));
   zke_rendezvous_point *q = make(z[0]);
   thread = wait_begin(&c, q);
   ck_ok(zke_expire(admin, zke_session_id(z[1])));
@@ -447,14 +431,14 @@ TEST(point_listener) {
   ck_ok(zke_rendezvous_point_start(p));
   ck_ok(zke_rendezvous_point_step(p));
   ck_assert_str_eq(text, "");
-  ck_ok(zke_rendezvous_prepare(admin, POINT, 0, soon()));
+  ck_ok(zke_rendezvous_prepare(admin, POINT, 0, soon(admin)));
   dispatch(0);
-  ck_ok(zke_rendezvous_fill(admin, POINT, "one", 3, soon(), NULL));
+  ck_ok(zke_rendezvous_fill(admin, POINT, "one", 3, soon(admin), NULL));
   dispatch(0);
   ck_assert_str_eq(text, "E Fone ");
   ck_ok(zke_delete(admin, POINT, -1));
-  ck_ok(zke_rendezvous_prepare(admin, POINT, 0, soon()));
-  ck_ok(zke_rendezvous_fill(admin, POINT, "two", 3, soon(), NULL));
+  ck_ok(zke_rendezvous_prepare(admin, POINT, 0, soon(admin)));
+  ck_ok(zke_rendezvous_fill(admin, POINT, "two", 3, soon(admin), NULL));
   dispatch(0); /* the changes between are not missed, only seen at once */
   ck_assert_str_eq(text, "E Fone G Ftwo ");
   ck_ok(zke_delete(admin, POINT, -1));
@@ -474,7 +458,7 @@ TEST(point_malformed) {
                                       "filled x 5 y\n", "filled 1 5 x"};
   zke_rendezvous_point *p;
   begin(1, 2);
-  ck_ok(zke_rendezvous_prepare(z[0], POINT, 0, soon()));
+  ck_ok(zke_rendezvous_prepare(z[0], POINT, 0, soon(admin)));
   p = make(z[0]);
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     char text[64];
@@ -492,11 +476,14 @@ TEST(point_refused) {
   zke_rendezvous_point_options o = {.size = 1};
   zke_rendezvous_point *p;
   begin(1, 2);
-  ck_ok(zke_recipe_place(admin, POINT, "lock", ZKE_PERSISTENT, NULL, soon()));
+  ck_ok(zke_recipe_place(admin, POINT, "lock", ZKE_PERSISTENT, NULL,
+                         soon(admin)));
   p = make(z[0]);
-  ck_rc(zke_rendezvous_prepare(z[0], POINT, 0, soon()), ZKE_OTHERKIND);
-  ck_rc(zke_rendezvous_fill(z[0], POINT, "", 0, soon(), NULL), ZKE_OTHERKIND);
-  ck_rc(zke_rendezvous_point_wait(p, soon(), NULL, NULL, NULL), ZKE_OTHERKIND);
+  ck_rc(zke_rendezvous_prepare(z[0], POINT, 0, soon(admin)), ZKE_OTHERKIND);
+  ck_rc(zke_rendezvous_fill(z[0], POINT, "", 0, soon(admin), NULL),
+        ZKE_OTHERKIND);
+  ck_rc(zke_rendezvous_point_wait(p, soon(admin), NULL, NULL, NULL),
+        ZKE_OTHERKIND);
   ck_rc(zke_rendezvous_point_start(p), ZKE_OTHERKIND);
   zke_rendezvous_point_free(p);
   ck_rc(zke_rendezvous_point_new(z[0], POINT, &o, &p), ZKE_BADARGUMENTS);
@@ -506,11 +493,11 @@ TEST(point_refused) {
   ck_rc(zke_rendezvous_point_wait(NULL, 0, NULL, NULL, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_rendezvous_point_start(NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_rendezvous_point_cancel(NULL), ZKE_BADARGUMENTS);
-  ck_rc(zke_rendezvous_prepare(z[0], "x", 0, soon()), ZKE_BADARGUMENTS);
-  ck_rc(zke_rendezvous_prepare(z[0], NULL, 0, soon()), ZKE_BADARGUMENTS);
-  ck_rc(zke_rendezvous_fill(z[0], POINT, NULL, 1, soon(), NULL),
+  ck_rc(zke_rendezvous_prepare(z[0], "x", 0, soon(admin)), ZKE_BADARGUMENTS);
+  ck_rc(zke_rendezvous_prepare(z[0], NULL, 0, soon(admin)), ZKE_BADARGUMENTS);
+  ck_rc(zke_rendezvous_fill(z[0], POINT, NULL, 1, soon(admin), NULL),
         ZKE_BADARGUMENTS);
-  ck_rc(zke_rendezvous_fill(z[0], "x", NULL, 0, soon(), NULL),
+  ck_rc(zke_rendezvous_fill(z[0], "x", NULL, 0, soon(admin), NULL),
         ZKE_BADARGUMENTS);
   zke_rendezvous_point_free(NULL);
   end();

@@ -5,15 +5,12 @@
  * the table of system calls: another session acts there.
  */
 #include "recipes.h"
+#include "sessions.h"
 
-#include <pthread.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,30 +22,12 @@
 #define GUID "01234567-89ab-cdef-0123-456789abcdef"
 
 enum { READ = ZKE_RWLOCK_READ, WRITE = ZKE_RWLOCK_WRITE };
-enum { SESSIONS = 4 };
-static zke *z[SESSIONS]; /* of one store in memory */
 static zke_rwlock *rw[SESSIONS];
 
-/* What the listeners were told: "ann HELD; bob OUT". */
-static char told[600];
-
-static void listen(zke_rwlock *lock, int event, int64_t token, void *context) {
-  static const char *const names[] = {"OUT", "WAITING", "HELD", "LOST"};
-  static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+static void listen(zke_rwlock *lock, int event, int64_t token, void *who) {
   (void)lock, (void)token;
-  pthread_mutex_lock(&one_at_a_time);
-  size_t used = strlen(told);
-  snprintf(told + used, sizeof told - used, "%s%s %s", used ? "; " : "",
-           (const char *)context,
-           event == ZKE_RWLOCK_ASKED ? "ASKED" : names[event]);
-  pthread_mutex_unlock(&one_at_a_time);
+  tell(who, event);
 }
-
-#define ck_told(expected)             \
-  do {                                \
-    ck_assert_str_eq(told, expected); \
-    told[0] = '\0';                   \
-  } while (0)
 
 static zke_rwlock *make(zke *session) {
   zke_rwlock *lock;
@@ -65,60 +44,20 @@ static zke_rwlock *make_listening(zke *session, const char *who) {
 }
 
 static void open_all(void) {
-  static const char *const names[SESSIONS] = {"ann", "bob", "cid", "dan"};
-  zke_options o = {.size = sizeof o, .identity = names[0]};
-  ck_ok(zke_open(":memory:", &o, &z[0]));
-  for (int i = 0; i < SESSIONS; i++) {
-    o.identity = names[i];
-    if (i > 0) ck_ok(zke_open_session(z[0], &o, &z[i]));
-    rw[i] = make_listening(z[i], names[i]);
-  }
-}
-
-static int entries(zke *session) {
-  zke_stat stat;
-  int rc = zke_exists(session, PATH, NULL, NULL, &stat);
-  if (rc == ZKE_NONODE) return 0;
-  ck_ok(rc);
-  return stat.numChildren;
-}
-
-static int watches(zke *session) {
-  zke_watch_list *list;
-  int count = 0;
-  ck_ok(zke_watches(session, &list));
-  for (int i = 0; i < list->count; i++)
-    count += list->data[i].session == zke_session_id(session);
-  zke_free(list);
-  return count;
+  open_sessions();
+  for (int i = 0; i < SESSIONS; i++)
+    rw[i] = make_listening(z[i], identities[i]);
 }
 
 /* Nothing stays behind. */
 static void close_all(void) {
-  for (int i = SESSIONS - 1; i >= 0; i--) zke_rwlock_free(rw[i]);
-  for (int i = SESSIONS - 1; i >= 0; i--) {
-    if (zke_sync(z[i], "/") == ZKE_OK) {
-      ck_assert_int_eq(entries(z[i]), 0);
-      ck_assert_int_eq(watches(z[i]), 0);
-    }
-    ck_ok(zke_close(z[i]));
+  for (int i = 0; i < SESSIONS; i++) zke_rwlock_free(rw[i]);
+  for (int i = 0; i < SESSIONS; i++) {
+    if (zke_sync(z[i], "/") != ZKE_OK) continue; /* its session has ended */
+    ck_assert_int_eq(entries(z[i], PATH), 0);
+    ck_assert_int_eq(watches(z[i]), 0);
   }
-}
-
-static int64_t soon(zke *session) {
-  return zke_now(session) + test_patience(5000);
-}
-
-static void dispatch_all(void) {
-  int count = 1;
-  while (count > 0) {
-    count = 0;
-    for (int i = 0; i < SESSIONS; i++) {
-      int n = 0;
-      zke_dispatch(z[i], &n);
-      count += n;
-    }
-  }
+  close_sessions();
 }
 
 /* Who holds and who waits: "R0 R1 (W2)", in the order of the queue. */
@@ -139,43 +78,15 @@ static const char *line(void) {
   return text;
 }
 
-/* A call on a thread of its own. */
-typedef struct call {
-  pthread_t thread;
-  zke_rwlock *lock;
-  int mode; /* or 0: revoke */
-  int64_t deadline;
-  int rc;
-  bool done;
-  char sentence[512];
-} call;
-
-static void *run(void *context) {
-  call *c = context;
-  c->rc = c->mode ? zke_rwlock_acquire(c->lock, c->mode, c->deadline)
-                  : zke_rwlock_revoke(c->lock, c->deadline, 0);
-  snprintf(c->sentence, sizeof c->sentence, "%s", c->rc ? zke_errmsg() : "");
-  __atomic_store_n(&c->done, true, __ATOMIC_RELEASE);
-  return NULL;
+/* Acquire in a mode, or with mode 0 revoke. */
+static int run_aside(call *c) {
+  return c->how ? zke_rwlock_acquire(c->object, c->how, c->deadline)
+                : zke_rwlock_revoke(c->object, c->deadline, 0);
 }
 
+/* The same on a thread of its own. */
 static void aside(call *c, zke_rwlock *lock, int mode, int64_t deadline) {
-  *c = (call){.lock = lock, .mode = mode, .deadline = deadline};
-  ck_assert_int_eq(pthread_create(&c->thread, NULL, run, c), 0);
-}
-
-static void join(call *c) {
-  ck_until(__atomic_load_n(&c->done, __ATOMIC_ACQUIRE), 10000);
-  pthread_join(c->thread, NULL);
-}
-
-static unsigned seed(void) {
-  const char *given = getenv("SEED");
-  unsigned value = given ? (unsigned)strtoul(given, NULL, 0)
-                         : (unsigned)test_now() * 2654435761u;
-  printf("SEED=%u\n", value);
-  fflush(stdout);
-  return value;
+  call_begin(c, run_aside, lock, mode, deadline);
 }
 
 /* ---- who holds ---- */
@@ -283,7 +194,7 @@ TEST(arguments_are_checked) {
   ck_rc(zke_rwlock_parties(z[0], PATH, NULL), ZKE_BADARGUMENTS);
   ck_rc(zke_rwlock_release(rw[0]), ZKE_LOST);
   zke_rwlock_free(NULL);
-  ck_assert_int_eq(entries(z[0]), 0);
+  ck_assert_int_eq(entries(z[0], PATH), 0);
   close_all();
 }
 
@@ -358,7 +269,7 @@ TEST(foreign_children_are_ignored) {
   ck_ok(zke_rwlock_release(rw[1]));
   ck_ok(zke_rwlock_upgrade(rw[0]));
   ck_ok(zke_rwlock_release(rw[0]));
-  ck_assert_int_eq(entries(z[0]), COUNT);
+  ck_assert_int_eq(entries(z[0], PATH), COUNT);
   for (int i = 0; i < COUNT; i++) {
     char path[400];
     snprintf(path, sizeof path, PATH "/%s", names[i]);
@@ -627,61 +538,12 @@ TEST(a_conversion_of_what_was_deleted_is_lost) {
         ZKE_LOST);
     zke_free(own);
     ck_assert_int_eq(zke_rwlock_state(rw[0]), ZKE_RWLOCK_LOST);
-    ck_assert_int_eq(entries(z[1]), 0);
+    ck_assert_int_eq(entries(z[1], PATH), 0);
   }
   close_all();
 }
 
-/* ---- in the middle of a call ----
- *
- * Two stores on one file.  Before the n-th lock that the first one takes,
- * which is before its n-th change, the second one acts. */
-
-static zke *first, *second;
-static int locks_left;
-static bool acting;
-static void (*act_between)(void);
-static zke_os os_real;
-
-static int acting_lock(void *c, int fd, int64_t offset, int64_t count,
-                       int how) {
-  if (how == ZKE_LOCK_EXCLUSIVE && act_between && !acting &&
-      --locks_left == 0) {
-    acting = true;
-    act_between();
-    acting = false;
-  }
-  return os_real.lock_range(c, fd, offset, count, how);
-}
-
-static void open_two(void) {
-  zke_os_default(&os_real);
-  zke_os os = os_real;
-  zke_options o = {.size = sizeof o, .os = &os, .identity = "first"};
-  os.lock_range = acting_lock;
-  test_in_memory();
-  ck_ok(zke_open(test_path("db"), &o, &first));
-  o = (zke_options){.size = sizeof o, .identity = "second"};
-  ck_ok(zke_open(test_path("db"), &o, &second));
-}
-
-static void close_two(void) {
-  act_between = NULL;
-  ck_ok(zke_close(first));
-  ck_ok(zke_close(second));
-}
-
-/* At the n-th place; false: the call had no such place. */
-static bool acted(void) {
-  bool did = locks_left <= 0;
-  act_between = NULL;
-  return did;
-}
-
-static void act_at(int n, void (*action)(void)) {
-  locks_left = n;
-  act_between = action;
-}
+/* ---- in the middle of a call ---- */
 
 static zke_rwlock *one, *other;
 
@@ -710,22 +572,22 @@ TEST_LOOP(an_upgrade_survives_who_comes_in_its_middle, 0, 3) {
                                           comes_and_upgrades};
   int held = 0, n = 1;
   open_two();
-  one = make(first);
-  other = make(second);
+  one = make(caller);
+  other = make(intruder);
   for (bool more = true; more; n++) {
     ck_ok(zke_rwlock_try(one, READ));
     act_at(n, actions[_i]);
     int rc = zke_rwlock_upgrade(one);
     more = acted();
-    zke_dispatch(second, NULL);
+    zke_dispatch(intruder, NULL);
     if (more) expect_one_of_them(rc);
     held += rc == ZKE_HELD;
     ck_ok(zke_rwlock_release(one));
-    zke_dispatch(second, NULL);
+    zke_dispatch(intruder, NULL);
     if (more) ck_ok(zke_rwlock_check(other));
     if (more) ck_ok(zke_rwlock_release(other));
-    zke_dispatch(first, NULL);
-    ck_assert_int_eq(entries(first), 0);
+    zke_dispatch(caller, NULL);
+    ck_assert_int_eq(entries(caller, PATH), 0);
   }
   ck_assert_int_gt(n, 2);
   if (actions[_i] != comes_to_write) ck_assert_int_gt(held, 0);
@@ -737,24 +599,24 @@ TEST_LOOP(an_upgrade_survives_who_comes_in_its_middle, 0, 3) {
 static int asked_rc;
 
 static void asks(void) {
-  asked_rc = zke_rwlock_revoke(other, zke_now(second), 0);
+  asked_rc = zke_rwlock_revoke(other, zke_now(intruder), 0);
 }
 
 /* Asked after it held, before it watched itself: it hears of it. */
 TEST(a_request_in_the_middle_of_acquiring_is_heard) {
   int heard = 0;
   open_two();
-  one = make_listening(first, "one");
-  other = make(second);
+  one = make_listening(caller, "one");
+  other = make(intruder);
   for (int n = 1;; n++) {
     told[0] = '\0';
     asked_rc = ZKE_OK;
     act_at(n, asks);
-    ck_ok(zke_rwlock_acquire(one, WRITE, soon(first)));
+    ck_ok(zke_rwlock_acquire(one, WRITE, soon(caller)));
     if (!acted()) break;
-    while (zke_dispatch(first, &(int){0}) == ZKE_OK && asked_rc &&
+    while (zke_dispatch(caller, &(int){0}) == ZKE_OK && asked_rc &&
            !strstr(told, "ASKED")) {
-      ck_rc(zke_wait(first, soon(first)), ZKE_OK);
+      ck_rc(zke_wait(caller, soon(caller)), ZKE_OK);
     }
     heard += asked_rc == ZKE_OPERATIONTIMEOUT;
     ck_ok(zke_rwlock_release(one));
@@ -773,19 +635,19 @@ TEST(a_change_of_mode_in_the_middle_does_not_evade) {
   bool more = true;
   int n = 1;
   open_two();
-  one = make(first);
-  other = make(second);
+  one = make(caller);
+  other = make(intruder);
   for (; more; n++) {
     ck_ok(zke_rwlock_try(other, WRITE));
     act_at(n, downgrades);
-    ck_ok(zke_rwlock_revoke(one, zke_now(first), 1));
+    ck_ok(zke_rwlock_revoke(one, zke_now(caller), 1));
     more = acted();
     if (more) ck_assert_int_eq(zke_rwlock_mode(other), READ);
     ck_rc(zke_rwlock_check(other), ZKE_LOST);
     ck_rc(zke_rwlock_release(other), ZKE_LOST);
-    ck_assert_int_eq(entries(first), 0);
-    zke_dispatch(first, NULL); /* the same in each round */
-    zke_dispatch(second, NULL);
+    ck_assert_int_eq(entries(caller, PATH), 0);
+    zke_dispatch(caller, NULL); /* the same in each round */
+    zke_dispatch(intruder, NULL);
   }
   ck_assert_int_gt(n, 3);
   zke_rwlock_free(one);
@@ -801,9 +663,9 @@ TEST(a_waiting_thread_gets_it_on_release) {
   for (int mode = WRITE; mode <= READ; mode++) {
     ck_ok(zke_rwlock_try(rw[0], WRITE));
     aside(&c, rw[1], mode, soon(z[1]));
-    ck_until(entries(z[0]) == 2, 5000);
+    ck_until(entries(z[0], PATH) == 2, 5000);
     ck_ok(zke_rwlock_release(rw[0]));
-    join(&c);
+    call_end(&c);
     ck_ok(c.rc);
     ck_ok(zke_rwlock_release(rw[1]));
   }
@@ -828,9 +690,9 @@ TEST(cancel_ends_the_wait) {
   open_all();
   ck_ok(zke_rwlock_try(rw[0], READ));
   aside(&c, rw[1], WRITE, ZKE_FOREVER);
-  ck_until(entries(z[0]) == 2, 5000);
+  ck_until(entries(z[0], PATH) == 2, 5000);
   ck_until(zke_rwlock_cancel(rw[1]) == ZKE_OK, 10000);
-  join(&c);
+  call_end(&c);
   ck_assert_int_eq(c.rc, ZKE_CANCELLED);
   ck_assert_str_eq(line(), "R0");
   ck_ok(zke_rwlock_acquire(rw[1], READ, soon(z[1])));
@@ -844,9 +706,9 @@ TEST(a_started_one_can_be_waited_for) {
   ck_ok(zke_rwlock_start(rw[1], READ));
   ck_ok(zke_rwlock_start(rw[2], WRITE));
   aside(&c, rw[1], READ, soon(z[1]));
-  ck_until(entries(z[0]) == 3, 5000);
+  ck_until(entries(z[0], PATH) == 3, 5000);
   ck_ok(zke_rwlock_release(rw[0]));
-  join(&c);
+  call_end(&c);
   ck_ok(c.rc);
   ck_assert_str_eq(line(), "R1 (W2)");
   close_all();
@@ -862,14 +724,12 @@ static zke_rwlock *make_at(zke *session, const char *path, int no_check) {
 }
 
 /* Each reads one and wants to write the other's. */
-static void *read_then_write(void *context) {
-  call *c = context;
+static int read_then_write(call *c) {
   zke_rwlock *reads = make_at(z[1], "/b", 0);
-  c->rc = zke_rwlock_acquire(reads, READ, c->deadline);
-  if (c->rc == ZKE_OK) c->rc = zke_rwlock_acquire(c->lock, WRITE, c->deadline);
+  int rc = zke_rwlock_acquire(reads, READ, c->deadline);
+  if (rc == ZKE_OK) rc = zke_rwlock_acquire(c->object, WRITE, c->deadline);
   zke_rwlock_free(reads);
-  __atomic_store_n(&c->done, true, __ATOMIC_RELEASE);
-  return NULL;
+  return rc;
 }
 
 TEST(readers_that_want_to_write_make_a_circle) {
@@ -877,13 +737,12 @@ TEST(readers_that_want_to_write_make_a_circle) {
   open_all();
   zke_rwlock *reads = make_at(z[0], PATH, 0), *writes = make_at(z[0], "/b", 0);
   ck_ok(zke_rwlock_try(reads, READ));
-  c = (call){.lock = rw[1], .deadline = soon(z[1])};
-  pthread_create(&c.thread, NULL, read_then_write, &c);
-  ck_until(entries(z[0]) == 2, 5000);
+  call_begin(&c, read_then_write, rw[1], 0, soon(z[1]));
+  ck_until(entries(z[0], PATH) == 2, 5000);
   ck_rc(zke_rwlock_acquire(writes, WRITE, soon(z[0])), ZKE_DEADLOCK);
   ck_says("/b held by bob");
   zke_rwlock_free(reads);
-  join(&c);
+  call_end(&c);
   ck_ok(c.rc);
   zke_rwlock_free(writes);
   close_all();
@@ -911,11 +770,11 @@ TEST(reading_again_behind_a_writer_is_a_circle) {
   ck_ok(zke_rwlock_acquire(again, READ, soon(z[0]))); /* no writer: fine */
   ck_ok(zke_rwlock_release(again));
   aside(&c, rw[1], WRITE, soon(z[1]));
-  ck_until(entries(z[0]) == 2, 5000);
+  ck_until(entries(z[0], PATH) == 2, 5000);
   ck_rc(zke_rwlock_acquire(again, READ, soon(z[0])), ZKE_DEADLOCK);
   ck_says("bob");
   ck_ok(zke_rwlock_release(rw[0]));
-  join(&c);
+  call_end(&c);
   ck_ok(c.rc);
   zke_rwlock_free(again);
   close_all();
@@ -932,34 +791,31 @@ TEST(the_check_can_be_turned_off) {
 }
 
 /* A thread that holds a lock while it waits to write. */
-static void *lock_then_write(void *context) {
-  call *c = context;
+static int lock_then_write(call *c) {
   zke_lock *lock;
-  c->rc = zke_lock_new(z[2], "/lock", NULL, &lock);
-  if (c->rc == ZKE_OK) c->rc = zke_lock_acquire(lock, c->deadline);
-  if (c->rc == ZKE_OK) c->rc = zke_rwlock_acquire(c->lock, WRITE, c->deadline);
+  int rc = zke_lock_new(z[2], "/lock", NULL, &lock);
+  if (rc == ZKE_OK) rc = zke_lock_acquire(lock, c->deadline);
+  if (rc == ZKE_OK) rc = zke_rwlock_acquire(c->object, WRITE, c->deadline);
   zke_lock_free(lock);
-  __atomic_store_n(&c->done, true, __ATOMIC_RELEASE);
-  return NULL;
+  return rc;
 }
 
 TEST(a_lock_and_a_rwlock_can_make_a_circle) {
-  call c = {.lock = rw[2]};
+  call c;
   zke_lock *wanted;
   open_all();
-  c = (call){.lock = rw[2], .deadline = soon(z[2])};
   ck_ok(zke_lock_new(z[0], "/lock", NULL, &wanted));
   ck_ok(zke_rwlock_try(rw[0], READ));
   ck_ok(zke_rwlock_try(rw[1], READ));
-  pthread_create(&c.thread, NULL, lock_then_write, &c);
-  ck_until(entries(z[0]) == 3, 5000);
+  call_begin(&c, lock_then_write, rw[2], 0, soon(z[2]));
+  ck_until(entries(z[0], PATH) == 3, 5000);
   /* The writer's entry is there; it waits a moment later at most. */
   ck_rc(zke_lock_acquire(wanted, soon(z[0])), ZKE_DEADLOCK);
   ck_says("/lock held by cid");
   ck_says(PATH " held by this thread");
   ck_ok(zke_rwlock_release(rw[0]));
   ck_ok(zke_rwlock_release(rw[1]));
-  join(&c);
+  call_end(&c);
   ck_ok(c.rc);
   zke_lock_free(wanted);
   close_all();
@@ -979,7 +835,7 @@ TEST(a_holder_is_asked_and_consents) {
   ck_assert_int_eq(zke_rwlock_state(rw[0]), ZKE_RWLOCK_HELD);
   ck_ok(zke_rwlock_check(rw[0]));
   ck_ok(zke_rwlock_release(rw[0]));
-  join(&c);
+  call_end(&c);
   ck_ok(c.rc);
   ck_told("ann OUT");
   close_all();
@@ -1072,7 +928,7 @@ TEST(who_waits_is_not_asked) {
   ck_assert_ptr_eq(strstr(told, "bob ASKED"), NULL);
   ck_assert_str_eq(line(), "R1");
   ck_ok(zke_rwlock_revoke(rw[0], 0, 1)); /* after a loss it is free for it */
-  ck_assert_int_eq(entries(z[2]), 0);
+  ck_assert_int_eq(entries(z[2], PATH), 0);
   ck_ok(zke_rwlock_revoke(rw[0], 0, 0)); /* nobody holds: done */
   close_all();
 }
@@ -1090,7 +946,7 @@ TEST(a_downgrade_does_not_evade) {
   ck_assert_int_eq(c.done, false);
   ck_ok(zke_rwlock_upgrade(rw[0]));
   ck_ok(zke_rwlock_release(rw[0]));
-  join(&c);
+  call_end(&c);
   ck_ok(c.rc);
   close_all();
 }
@@ -1102,7 +958,7 @@ TEST(revoking_can_be_cancelled) {
   aside(&c, rw[1], 0, ZKE_FOREVER);
   while (!strstr(told, "ASKED")) ck_ok(zke_wait(z[0], soon(z[0])));
   ck_until(zke_rwlock_cancel(rw[1]) == ZKE_OK, 10000);
-  join(&c);
+  call_end(&c);
   ck_assert_int_eq(c.rc, ZKE_CANCELLED);
   ck_ok(zke_rwlock_check(rw[0]));
   ck_assert_int_eq(watches(z[1]), 0);
@@ -1125,7 +981,7 @@ TEST(a_listener_may_release) {
   aside(&c, rw[1], 0, soon(z[1]));
   while (zke_rwlock_state(lock) == ZKE_RWLOCK_HELD)
     ck_ok(zke_wait(z[0], soon(z[0])));
-  join(&c);
+  call_end(&c);
   ck_ok(c.rc);
   zke_rwlock_free(lock);
   close_all();
@@ -1158,9 +1014,9 @@ TEST(a_waiter_whose_session_expires_returns) {
   open_all();
   ck_ok(zke_rwlock_try(rw[0], READ));
   aside(&c, rw[1], WRITE, ZKE_FOREVER);
-  ck_until(entries(z[0]) == 2, 5000);
+  ck_until(entries(z[0], PATH) == 2, 5000);
   ck_ok(zke_expire(z[0], zke_session_id(z[1])));
-  join(&c);
+  call_end(&c);
   ck_assert_int_eq(c.rc, ZKE_INVALIDSTATE);
   ck_assert_str_eq(line(), "R0");
   close_all();
@@ -1169,66 +1025,6 @@ TEST(a_waiter_whose_session_expires_returns) {
 /* ---- processes ---- */
 
 enum { CROWD = 24 };
-
-static struct shared {
-  int go;
-  int stage[CROWD]; /* -1: in line, 1: holds, 2: is to go, 3: has gone */
-  int in[CROWD];    /* READ or WRITE: in there, as far as it knows */
-  int rounds[CROWD];
-  int upgrades;
-  long bytes[CROWD]; /* read from FIFOs: what woke it */
-  char sentence[512];
-} * shared;
-
-static int self;
-
-static int load(const int *value) {
-  return __atomic_load_n(value, __ATOMIC_SEQ_CST);
-}
-
-static void store(int *value, int to) {
-  __atomic_store_n(value, to, __ATOMIC_SEQ_CST);
-}
-
-static void share(void) {
-  test_in_memory();
-  test_path("db");
-  shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
-                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  ck_assert_ptr_ne(shared, MAP_FAILED);
-}
-
-static int64_t counting_read(void *c, int fd, void *buffer, size_t size) {
-  zke_file file;
-  int64_t n = os_real.read(c, fd, buffer, size);
-  if (n > 0 && os_real.fstat(c, fd, &file) == 0 && file.type == ZKE_FILE_FIFO)
-    shared->bytes[self] += n;
-  return n;
-}
-
-static void give_up(const char *what, int rc) {
-  snprintf(shared->sentence, sizeof shared->sentence, "%d: %s: %d %s", self,
-           what, rc, zke_errmsg());
-  _exit(3);
-}
-
-static pid_t spawn(int number, void (*play)(zke *own)) {
-  pid_t pid = fork();
-  ck_assert_int_ge(pid, 0);
-  if (pid) return pid;
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  self = number;
-  zke *own = NULL;
-  zke_os_default(&os_real);
-  zke_os os = os_real;
-  zke_options o = {.size = sizeof o, .os = &os};
-  os.read = counting_read;
-  int rc = zke_open(test_path("db"), &o, &own);
-  if (rc != ZKE_OK) give_up("open", rc);
-  play(own);
-  zke_close(own);
-  _exit(0);
-}
 
 /* Joins, holds until it is told to go. */
 static void play_part(zke *own) {
@@ -1240,11 +1036,11 @@ static void play_part(zke *own) {
   if (rc == ZKE_OK) rc = zke_rwlock_acquire(lock, mode, ZKE_FOREVER);
   if (rc != ZKE_OK) give_up("acquire", rc);
   store(&shared->stage[self], 1);
-  while (load(&shared->stage[self]) == 1) test_pause();
+  wait_for(&shared->stage[self], 2);
   rc = zke_rwlock_release(lock);
   if (rc != ZKE_OK) give_up("release", rc);
   store(&shared->stage[self], 3);
-  while (load(&shared->go) < 100) test_pause();
+  wait_for(&shared->go, 100);
   zke_rwlock_free(lock);
 }
 
@@ -1263,11 +1059,11 @@ static void play_first(zke *own) {
   int rc = zke_rwlock_new(own, PATH, NULL, &lock);
   if (rc == ZKE_OK) rc = zke_rwlock_try(lock, WRITE);
   if (rc != ZKE_OK) give_up("try", rc);
-  store(&shared->go, 1);
-  while (load(&shared->go) < 2) test_pause();
+  store(&shared->stage[self], 1);
+  wait_for(&shared->go, 2);
   rc = zke_rwlock_release(lock);
   if (rc != ZKE_OK) give_up("release", rc);
-  while (load(&shared->go) < 100) test_pause();
+  wait_for(&shared->go, 100);
 }
 
 /* No herd: behind a writer stand eleven readers, a writer, twelve readers.
@@ -1277,8 +1073,9 @@ TEST(a_release_wakes_only_who_goes_on) {
   pid_t pid[CROWD];
   long before[CROWD];
   share();
+  store(&shared->go, 1);
   pid_t writer = spawn(CROWD - 1, play_first);
-  ck_until(load(&shared->go) == 1, 10000);
+  ck_until(load(&shared->stage[CROWD - 1]) == 1, 10000);
   for (int i = 0; i < CROWD - 1; i++) {
     pid[i] = spawn(i, play_part);
     ck_until(load(&shared->stage[i]) == -1, 10000);
@@ -1306,14 +1103,14 @@ TEST(a_release_wakes_only_who_goes_on) {
 /* Nobody else is in there but who may be. */
 static void expect_alone(int mode) {
   for (int i = 0; i < CROWD; i++) {
-    int there = load(&shared->in[i]);
+    int there = load(&shared->inside[i]);
     if (i == self || !there) continue;
     if (there == WRITE || mode == WRITE) give_up("two are in", i);
   }
 }
 
 static void enter(int mode) {
-  store(&shared->in[self], mode);
+  store(&shared->inside[self], mode);
   for (int i = 0; i < 20; i++) expect_alone(mode);
 }
 
@@ -1327,19 +1124,19 @@ static int play_round(zke *own, zke_rwlock *lock, unsigned *random) {
     rc = zke_rwlock_upgrade(lock);
     if (rc == ZKE_OK) {
       enter(WRITE);
-      __atomic_add_fetch(&shared->upgrades, 1, __ATOMIC_SEQ_CST);
+      store(&shared->stage[0], 1);
     }
     if (rc == ZKE_HELD) rc = ZKE_OK;
     expect_alone(zke_rwlock_mode(lock));
   }
   if (rc == ZKE_OK && zke_rwlock_mode(lock) == WRITE && rand_r(random) % 2) {
-    store(&shared->in[self], READ);
+    store(&shared->inside[self], READ);
     rc = zke_rwlock_downgrade(lock);
     if (rc == ZKE_OK) enter(READ);
   }
   if (rc != ZKE_OK) return rc;
-  __atomic_add_fetch(&shared->rounds[self], 1, __ATOMIC_SEQ_CST);
-  store(&shared->in[self], 0);
+  __atomic_add_fetch(&shared->done, 1, __ATOMIC_SEQ_CST);
+  store(&shared->inside[self], 0);
   return zke_rwlock_release(lock);
 }
 
@@ -1351,21 +1148,6 @@ static void play_on(zke *own) {
   give_up("round", rc);
 }
 
-static int all_rounds(void) {
-  int sum = 0;
-  for (int i = 0; i < CROWD; i++) sum += load(&shared->rounds[i]);
-  return sum;
-}
-
-/* Stopped first, so that what it said about itself ends with it. */
-static void strike_down(int i, pid_t pid) {
-  kill(pid, SIGSTOP);
-  ck_assert_int_eq(waitpid(pid, NULL, WUNTRACED), pid);
-  store(&shared->in[i], 0);
-  kill(pid, SIGKILL);
-  waitpid(pid, NULL, 0);
-}
-
 /* Modes change in the middle of others' changes, and of deaths: never two that
  * exclude each other, and it goes on. */
 TEST(processes_that_are_killed_exclude_each_other) {
@@ -1373,16 +1155,17 @@ TEST(processes_that_are_killed_exclude_each_other) {
   pid_t pid[PLAYERS];
   unsigned random = seed();
   share();
+  store(&shared->go, 1);
   for (int i = 0; i < PLAYERS; i++) pid[i] = spawn(i, play_on);
   for (int i = 0; i < KILLS; i++) {
-    int rounds = all_rounds() + 5 + rand_r(&random) % 40;
+    int rounds = load(&shared->done) + 5 + rand_r(&random) % 40;
     int victim = rand_r(&random) % PLAYERS;
-    ck_until(all_rounds() >= rounds || *shared->sentence, 20000);
+    ck_until(load(&shared->done) >= rounds || *shared->sentence, 20000);
     ck_assert_str_eq(shared->sentence, "");
     strike_down(victim, pid[victim]);
     pid[victim] = spawn(victim, play_on);
   }
-  ck_until(load(&shared->upgrades) > 0 || *shared->sentence, 20000);
+  ck_until(load(&shared->stage[0]) || *shared->sentence, 20000);
   ck_assert_str_eq(shared->sentence, "");
   for (int i = 0; i < PLAYERS; i++) strike_down(i, pid[i]);
 }
@@ -1445,11 +1228,11 @@ static void check_rwlock(zke *by, int rc) {
   zke_rwlock *lock = make(by);
   (void)rc;
   ck_ok(zke_rwlock_acquire(lock, WRITE, soon(by)));
-  ck_assert_int_eq(entries(by), 1);
+  ck_assert_int_eq(entries(by, PATH), 1);
   ck_ok(zke_rwlock_downgrade(lock));
   ck_ok(zke_rwlock_upgrade(lock));
   zke_rwlock_free(lock);
-  ck_assert_int_eq(entries(by), 0);
+  ck_assert_int_eq(entries(by, PATH), 0);
   ck_assert_int_eq(watches(by), 0);
 }
 
@@ -1469,7 +1252,7 @@ TEST_LOOP(a_fault_leaves_nothing_behind, 0, 2) { recipe_faults(&uses[_i]); }
 /* A line of four modes. */
 static void line_up(const char *modes) {
   open_all();
-  for (int i = 0; i < SESSIONS; i++) {
+  for (int i = 0; modes[i]; i++) {
     bool writes = modes[i] == 'W';
     ck_ok(zke_rwlock_start(rw[i], writes ? ZKE_RWLOCK_WRITE : ZKE_RWLOCK_READ));
   }

@@ -5,16 +5,13 @@
  * faults come from recipes.h.
  */
 #include "recipes.h"
+#include "sessions.h"
 
 #include <limits.h>
-#include <pthread.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,55 +22,11 @@
 
 /* ---- sessions and semaphores ---- */
 
-enum { SESSIONS = 5 };
-static zke *z[SESSIONS]; /* of one store in memory */
-
-static void open_sessions(void) {
-  static const char *const names[SESSIONS] = {"ann", "bob", "cid", "dan",
-                                              "eve"};
-  zke_options o = {.size = sizeof o, .identity = names[0]};
-  ck_ok(zke_open(":memory:", &o, &z[0]));
-  for (int i = 1; i < SESSIONS; i++) {
-    o.identity = names[i];
-    ck_ok(zke_open_session(z[0], &o, &z[i]));
-  }
-}
-
-static void close_sessions(void) {
-  for (int i = SESSIONS - 1; i >= 0; i--) ck_ok(zke_close(z[i]));
-}
-
 static zke_semaphore *make(zke *session, int limit) {
   zke_semaphore *sem;
   zke_semaphore_options o = {.size = sizeof o, .limit = limit};
   ck_ok(zke_semaphore_new(session, PATH, &o, &sem));
   return sem;
-}
-
-static int64_t soon(zke *session) {
-  return zke_now(session) + test_patience(5000);
-}
-
-static void dispatch_all(void) {
-  for (int i = 0; i < SESSIONS; i++) zke_dispatch(z[i], NULL);
-}
-
-static int entries(zke *session, const char *path) {
-  zke_stat stat;
-  int rc = zke_exists(session, path, NULL, NULL, &stat);
-  if (rc == ZKE_NONODE) return 0;
-  ck_ok(rc);
-  return stat.numChildren;
-}
-
-static int watches(zke *session) {
-  zke_watch_list *list;
-  int count = 0;
-  ck_ok(zke_watches(session, &list));
-  for (int i = 0; i < list->count; i++)
-    count += list->data[i].session == zke_session_id(session);
-  zke_free(list);
-  return count;
 }
 
 /* Each of the first `count` sessions' states as a letter: "HHWO". */
@@ -99,17 +52,11 @@ static void free_all(zke_semaphore **sem, int count) {
   ck_assert_int_eq(entries(z[0], PATH), 0);
 }
 
-/* What the listeners were told: "HELD; OUT". */
-static char told[400];
-
 static void listen(zke_semaphore *sem, int state, int64_t token,
                    void *context) {
-  static const char *const names[] = {"OUT", "WAITING", "HELD", "LOST"};
-  size_t used = strlen(told);
   (void)sem, (void)context;
   ck_assert((state == ZKE_SEMAPHORE_HELD) == (token > 0));
-  snprintf(told + used, sizeof told - used, "%s%s", used ? "; " : "",
-           names[state]);
+  tell("", state);
 }
 
 static zke_semaphore *make_listening(zke *session, int limit) {
@@ -120,44 +67,14 @@ static zke_semaphore *make_listening(zke *session, int limit) {
   return sem;
 }
 
-#define ck_told(expected)             \
-  do {                                \
-    ck_assert_str_eq(told, expected); \
-    told[0] = '\0';                   \
-  } while (0)
-
-/* A call on a thread of its own. */
-typedef struct call {
-  pthread_t thread;
-  zke_semaphore *sem;
-  int permits;
-  int64_t deadline;
-  int rc;
-  bool done;
-  char sentence[512];
-} call;
-
-static void *run_acquire(void *context) {
-  call *c = context;
-  c->rc = zke_semaphore_acquire(c->sem, c->permits, c->deadline);
-  snprintf(c->sentence, sizeof c->sentence, "%s", c->rc ? zke_errmsg() : "");
-  __atomic_store_n(&c->done, true, __ATOMIC_RELEASE);
-  return NULL;
+static int run_acquire(call *c) {
+  return zke_semaphore_acquire(c->object, c->how, c->deadline);
 }
 
+/* Acquire it on a thread of its own. */
 static void acquire_aside(call *c, zke_semaphore *sem, int permits,
                           int64_t deadline) {
-  *c = (call){.sem = sem, .permits = permits, .deadline = deadline};
-  ck_assert_int_eq(pthread_create(&c->thread, NULL, run_acquire, c), 0);
-}
-
-static bool is_done(call *c) {
-  return __atomic_load_n(&c->done, __ATOMIC_ACQUIRE);
-}
-
-static void join(call *c) {
-  ck_until(is_done(c), 10000);
-  pthread_join(c->thread, NULL);
+  call_begin(c, run_acquire, sem, permits, deadline);
 }
 
 /* ---- one contender ---- */
@@ -395,7 +312,7 @@ TEST(a_wait_for_more_than_a_lowered_limit_ends) {
   ck_ok(zke_semaphore_start(sem[2], 3));
   ck_ok(zke_semaphore_start(sem[3], 1));
   ck_ok(zke_semaphore_resize(z[4], PATH, 2, ZKE_FOREVER));
-  join(&c);
+  call_end(&c);
   ck_assert_int_eq(c.rc, ZKE_LIMIT);
   ck_assert_ptr_nonnull(strstr(c.sentence, "its limit is 2"));
   dispatch_all();
@@ -517,10 +434,10 @@ TEST(a_waiting_thread_gets_them_on_release) {
   ck_ok(zke_semaphore_acquire(sem[0], 2, soon(z[0])));
   acquire_aside(&c, sem[1], 3, ZKE_FOREVER);
   ck_until(entries(z[0], PATH) == 5, 5000);
-  ck_assert(!is_done(&c));
+  ck_assert(!call_is_done(&c));
   int64_t token = zke_semaphore_token(sem[0]);
   ck_ok(zke_semaphore_release(sem[0]));
-  join(&c);
+  call_end(&c);
   ck_assert_int_eq(c.rc, ZKE_OK);
   ck_assert_int_gt(zke_semaphore_token(sem[1]), token);
   free_all(sem, 2);
@@ -535,7 +452,7 @@ TEST(cancel_ends_the_wait_of_another_thread) {
   acquire_aside(&c, sem[1], 2, ZKE_FOREVER);
   ck_until(entries(z[0], PATH) == 4, 5000);
   ck_until(zke_semaphore_cancel(sem[1]) == ZKE_OK, 10000);
-  join(&c);
+  call_end(&c);
   ck_assert_int_eq(c.rc, ZKE_CANCELLED);
   ck_assert_ptr_nonnull(strstr(c.sentence, PATH));
   ck_assert_int_eq(entries(z[0], PATH), 2);
@@ -553,7 +470,7 @@ TEST(a_started_one_can_be_waited_for) {
   start_all(sem, 2, (const int[]){2, 1, 2}, 3);
   acquire_aside(&c, sem[1], 1, ZKE_FOREVER);
   ck_ok(zke_semaphore_release(sem[0]));
-  join(&c);
+  call_end(&c);
   ck_assert_int_eq(c.rc, ZKE_OK);
   dispatch_all();
   ck_assert_str_eq(states(sem, 3), "OHW");
@@ -686,7 +603,7 @@ TEST(a_waiter_that_lost_a_part_never_holds_less) {
   }
   zke_free(names);
   ck_ok(zke_delete(z[2], path, -1));
-  join(&c);
+  call_end(&c);
   ck_assert_int_eq(c.rc, ZKE_LOST);
   ck_assert_int_eq(entries(z[0], PATH), 1);
   free_all(sem, 2);
@@ -722,7 +639,7 @@ TEST(a_waiter_whose_session_expires_returns) {
   acquire_aside(&c, sem[1], 2, ZKE_FOREVER);
   ck_until(entries(z[0], PATH) == 3, 5000);
   ck_ok(zke_expire(z[2], zke_session_id(z[1])));
-  join(&c);
+  call_end(&c);
   ck_rc(c.rc, ZKE_INVALIDSTATE);
   ck_assert_int_eq(zke_semaphore_state(sem[1]), ZKE_SEMAPHORE_LOST);
   ck_assert_int_eq(entries(z[0], PATH), 1);
@@ -912,77 +829,17 @@ TEST(threads_keep_within_the_limit) {
 
 enum { CROWD = 12, WIDE = 3 };
 
-/* What the processes tell each other. */
-static struct shared {
-  int go;            /* counts up */
-  int held[CROWD];   /* has a permit */
-  long bytes[CROWD]; /* read from FIFOs */
-  int inside, worst, entered;
-} * shared;
-
-static int self; /* this child's number */
-static zke_os os_real;
-
-static int64_t counting_read(void *c, int fd, void *buffer, size_t size) {
-  zke_file file;
-  int64_t n = os_real.read(c, fd, buffer, size);
-  if (n > 0 && os_real.fstat(c, fd, &file) == 0 && file.type == ZKE_FILE_FIFO)
-    shared->bytes[self] += n;
-  return n;
-}
-
-static void wait_for(const int *flag, int value) {
-  while (__atomic_load_n(flag, __ATOMIC_ACQUIRE) < value) test_pause();
-}
-
-static zke *open_counting(void) {
-  zke_os_default(&os_real);
-  zke_os os = os_real;
-  zke_options o = {.size = sizeof o, .os = &os};
-  zke *own = NULL;
-  os.read = counting_read;
-  if (zke_open(test_path("db"), &o, &own) != ZKE_OK) _exit(2);
-  return own;
-}
-
-static pid_t spawn(int number, void (*run)(zke *own)) {
-  pid_t pid = fork();
-  ck_assert_int_ge(pid, 0);
-  if (pid) return pid;
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  self = number;
-  wait_for(&shared->go, 1);
-  zke *own = open_counting();
-  run(own);
-  zke_close(own);
-  _exit(0);
-}
-
-static void kill_child(pid_t pid) {
-  kill(pid, SIGKILL);
-  ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
-}
-
-/* Before any database is open: its children know nothing of it. */
-static void share(void) {
-  test_in_memory();
-  test_path("db");
-  shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
-                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  ck_assert_ptr_ne(shared, MAP_FAILED);
-}
-
 static void hold_for_ever(zke *own) {
   zke_semaphore *sem = make(own, WIDE);
-  if (zke_semaphore_acquire(sem, 1, ZKE_FOREVER) != ZKE_OK) _exit(3);
-  __atomic_store_n(&shared->held[self], 1, __ATOMIC_RELEASE);
+  int rc = zke_semaphore_acquire(sem, 1, ZKE_FOREVER);
+  if (rc != ZKE_OK) give_up("acquire", rc);
+  store(&shared->stage[self], 1);
   wait_for(&shared->go, 1000);
 }
 
 static int holders(void) {
   int count = 0;
-  for (int i = 0; i < CROWD; i++)
-    count += __atomic_load_n(&shared->held[i], __ATOMIC_ACQUIRE) == 1;
+  for (int i = 0; i < CROWD; i++) count += load(&shared->stage[i]) == 1;
   return count;
 }
 
@@ -995,7 +852,7 @@ static void spawn_crowd(zke **own, pid_t *pid, zke_semaphore **mine) {
     *mine = make(*own, WIDE);
     ck_ok(zke_semaphore_acquire(*mine, 1, soon(*own)));
   }
-  __atomic_store_n(&shared->go, 1, __ATOMIC_RELEASE);
+  store(&shared->go, 1);
   ck_until(entries(*own, PATH) == CROWD + !!mine && holders() == WIDE - !!mine,
            20000);
   test_settle(shared->bytes, CROWD);
@@ -1027,10 +884,10 @@ TEST(a_release_wakes_no_more_than_the_limit) {
   for (int round = 0; round < 3; round++) {
     int victim = 0;
     memcpy(before, shared->bytes, sizeof before);
-    while (shared->held[victim] != 1) victim++;
+    while (shared->stage[victim] != 1) victim++;
     kill_child(pid[victim]);
     pid[victim] = 0;
-    shared->held[victim] = 2;
+    shared->stage[victim] = 2;
     ck_assert_int_le(count_woken(before), WIDE);
   }
   for (int i = 0; i < CROWD; i++) {
@@ -1055,19 +912,19 @@ TEST(a_stopped_waiter_holds_nobody_up) {
   }
   zke_free(list);
   ck_assert_int_ge(stopped, 0);
-  ck_assert_int_eq(shared->held[stopped], 0);
+  ck_assert_int_eq(shared->stage[stopped], 0);
   test_stop(pid[stopped], test_path("db"));
   for (int i = 0, kills = 0; i < CROWD && kills < 2; i++) {
-    if (shared->held[i] != 1) continue;
+    if (shared->stage[i] != 1) continue;
     kill_child(pid[i]);
     pid[i] = 0;
-    shared->held[i] = 2;
+    shared->stage[i] = 2;
     kills++;
   }
   ck_until(holders() == WIDE - 1, 10000);
-  ck_assert_int_eq(shared->held[stopped], 0);
+  ck_assert_int_eq(shared->stage[stopped], 0);
   kill(pid[stopped], SIGCONT);
-  ck_until(holders() == WIDE && shared->held[stopped] == 1, 10000);
+  ck_until(holders() == WIDE && shared->stage[stopped] == 1, 10000);
   for (int i = 0; i < CROWD; i++) {
     if (pid[i]) kill_child(pid[i]);
   }
@@ -1075,15 +932,6 @@ TEST(a_stopped_waiter_holds_nobody_up) {
 }
 
 /* ---- fencing and the limit, as properties ---- */
-
-static unsigned seed(void) {
-  const char *given = getenv("SEED");
-  unsigned value = given ? (unsigned)strtoul(given, NULL, 0)
-                         : (unsigned)test_now() * 2654435761u;
-  printf("SEED=%u\n", value);
-  fflush(stdout);
-  return value;
-}
 
 enum { OBJECTS = 8, WIDEST = 5 };
 static int64_t highest;
@@ -1236,10 +1084,13 @@ static void come_and_go(zke *own) {
   zke_semaphore *sem = make(own, WIDE);
   for (int i = self;; i++) {
     int permits = 1 + i % WIDE;
-    if (zke_semaphore_acquire(sem, permits, ZKE_FOREVER) != ZKE_OK) _exit(3);
-    __atomic_add_fetch(&shared->entered, 1, __ATOMIC_SEQ_CST);
-    if (zke_semaphore_check(sem) != ZKE_OK) _exit(4);
-    if (zke_semaphore_release(sem) != ZKE_OK) _exit(5);
+    int rc = zke_semaphore_acquire(sem, permits, ZKE_FOREVER);
+    if (rc != ZKE_OK) give_up("acquire", rc);
+    __atomic_add_fetch(&shared->done, 1, __ATOMIC_SEQ_CST);
+    rc = zke_semaphore_check(sem);
+    if (rc != ZKE_OK) give_up("check", rc);
+    rc = zke_semaphore_release(sem);
+    if (rc != ZKE_OK) give_up("release", rc);
   }
 }
 
@@ -1261,18 +1112,17 @@ TEST(the_limit_holds_while_holders_are_killed) {
   share();
   for (int i = 0; i < WORKERS; i++) pid[i] = spawn(i, come_and_go);
   zke *own = test_open(test_path("db"));
-  __atomic_store_n(&shared->go, 1, __ATOMIC_RELEASE);
+  store(&shared->go, 1);
   for (int i = 0; i < KILLS; i++) {
-    int before = __atomic_load_n(&shared->entered, __ATOMIC_ACQUIRE);
+    int before = load(&shared->done);
     int victim = rand_r(&random) % WORKERS;
     kill_child(pid[victim]);
     pid[victim] = spawn(victim, come_and_go);
     int target = before + 1 + rand_r(&random) % 10;
     do {
       expect_within_limit(own);
-    } while (__atomic_load_n(&shared->entered, __ATOMIC_ACQUIRE) < target);
-    for (int j = 0; j < WORKERS; j++) /* none has failed */
-      ck_assert_int_eq(waitpid(pid[j], NULL, WNOHANG), 0);
+    } while (load(&shared->done) < target && !*shared->sentence);
+    ck_assert_str_eq(shared->sentence, "");
   }
   for (int i = 0; i < WORKERS; i++) kill_child(pid[i]);
   zke_semaphore *sem = make(own, WIDE);
@@ -1355,22 +1205,6 @@ TEST_LOOP(a_lost_reply_is_made_good, 0, 2) { recipe_lost_replies(&uses[_i]); }
 TEST_LOOP(a_fault_leaves_nothing_behind, 0, 2) { recipe_faults(&uses[_i]); }
 
 /* ---- rare moments ---- */
-
-/* A session of which more events come than it may have pending (P4). */
-static zke *open_to_flood(void) {
-  zke_options o = {.size = sizeof o, .event_limit = 4};
-  zke *s;
-  ck_ok(zke_open_session(z[0], &o, &s));
-  ck_ok(
-      zke_create(z[1], "/x", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
-  ck_ok(zke_add_watch(s, "/x", ZKE_WATCH_PERSISTENT, test_ignore, NULL));
-  return s;
-}
-
-static void flood(zke *s) {
-  for (int i = 0; i < 20; i++) ck_ok(zke_set(z[1], "/x", "", 0, -1, NULL));
-  ck_ok(zke_dispatch(s, NULL));
-}
 
 /* Events dropped: what the limit is watched by has gone too. */
 TEST(a_limit_raised_after_an_overflow_is_seen) {

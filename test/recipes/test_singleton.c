@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "crew.h"
 #include "recipes.h"
 
 #define PATH "/workers/w"
@@ -52,7 +53,6 @@ static int dispatch(int i) {
 }
 
 static void end(void) {
-  zke_watch_list *watches;
   zke_party_list *list;
   for (int i = 0; i < MANY; i++) {
     zke_singleton_free(s[i]);
@@ -61,11 +61,7 @@ static void end(void) {
   ck_ok(zke_singleton_parties(admin, PATH, &list));
   ck_assert_int_eq(list->count, 0);
   zke_free(list);
-  ck_ok(zke_watches(admin, &watches));
-  ck_assert_int_eq(watches->count, 0);
-  zke_free(watches);
-  ck_ok(zke_check(admin, NULL, NULL));
-  ck_ok(zke_close(admin));
+  close_last(admin);
 }
 
 /* One runs; who does, since when, with what data; the others in order. */

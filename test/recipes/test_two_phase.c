@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "crew.h"
 #include "recipes.h"
 
 #define BASE "/2pc"
@@ -103,7 +104,6 @@ static void die(zke *session) {
 
 /* Nothing is left: no znode, no watch. */
 static void end(void) {
-  zke_watch_list *watches;
   zke_strings *names = NULL;
   for (int i = 0; i < SITES; i++) {
     zke_two_phase_free(t[i]);
@@ -115,11 +115,7 @@ static void end(void) {
   ck_assert_int_eq(names->count, 0);
   zke_free(names);
   ck_rc(zke_exists(admin, TX, NULL, NULL, NULL), ZKE_NONODE);
-  ck_ok(zke_watches(admin, &watches));
-  ck_assert_int_eq(watches->count, 0);
-  zke_free(watches);
-  ck_ok(zke_check(admin, NULL, NULL));
-  ck_ok(zke_close(admin));
+  close_last(admin);
 }
 
 static zke_two_phase_status *status(void) {
@@ -819,11 +815,11 @@ TEST_LOOP(faults, 0, 4) {
 /* ---- random histories, by processes ---- */
 
 enum { TRANSACTIONS = 24, PROCESSES = SITES + 1 };
-static unsigned seed;
+static unsigned votes_seed;
 
 /* What a site votes: it is the same after each restart. */
 static bool votes_commit(int tx, int site) {
-  unsigned x = seed + (unsigned)tx * 7919u + (unsigned)site * 104729u;
+  unsigned x = votes_seed + (unsigned)tx * 7919u + (unsigned)site * 104729u;
   x = (x ^ x >> 15) * 0x2c1b3c6du;
   x = (x ^ x >> 12) * 0x297a2d39u;
   return (x >> 16) % 10 != 0;
@@ -879,7 +875,7 @@ static void coordinate(zke *s) {
     char name[16], mark[32];
     zke_two_phase *tx = NULL;
     zke_two_phase_options o = {
-        .size = sizeof o, .form = (n + (int)seed) & 3, .limit_ms = 400};
+        .size = sizeof o, .form = (n + (int)votes_seed) & 3, .limit_ms = 400};
     snprintf(name, sizeof name, "t%d", n);
     snprintf(mark, sizeof mark, "/begun/%s", name);
     int rc =
@@ -943,11 +939,11 @@ static void check_history(zke *s) {
 TEST(random_histories) {
   pid_t pids[PROCESSES];
   const char *given = getenv("SEED");
-  seed = given ? (unsigned)atoi(given)
-               : (unsigned)getpid() * 31u + (unsigned)test_now();
-  printf("SEED=%u\n", seed);
+  votes_seed = given ? (unsigned)atoi(given)
+                     : (unsigned)getpid() * 31u + (unsigned)test_now();
+  printf("SEED=%u\n", votes_seed);
   fflush(stdout);
-  srand(seed);
+  srand(votes_seed);
   test_in_memory();
   (void)test_path("db"); /* the children share the directory */
   pid_t first = fork();

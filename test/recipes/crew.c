@@ -1,0 +1,188 @@
+/* crew.c - see crew.h */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "crew.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ------------------------------------------------------------------------
+ * Looking
+ * --------------------------------------------------------------------- */
+
+int64_t soon(zke *session) { return zke_now(session) + test_patience(5000); }
+
+int entries(zke *session, const char *path) {
+  zke_stat stat;
+  int rc = zke_exists(session, path, NULL, NULL, &stat);
+  if (rc == ZKE_NONODE) return 0;
+  ck_ok(rc);
+  return stat.numChildren;
+}
+
+/* The watches of one session, or with id 0 of all. */
+static int watches_of(zke *session, int64_t id) {
+  zke_watch_list *list;
+  int count = 0;
+  ck_ok(zke_watches(session, &list));
+  for (int i = 0; i < list->count; i++)
+    count += !id || list->data[i].session == id;
+  zke_free(list);
+  return count;
+}
+
+int watches(zke *session) {
+  return watches_of(session, zke_session_id(session));
+}
+
+int all_watches(zke *session) { return watches_of(session, 0); }
+
+void close_last(zke *session) {
+  ck_assert_int_eq(all_watches(session), 0);
+  ck_ok(zke_check(session, NULL, NULL));
+  ck_ok(zke_close(session));
+}
+
+unsigned seed(void) {
+  const char *given = getenv("SEED");
+  unsigned value = given ? (unsigned)strtoul(given, NULL, 0)
+                         : (unsigned)test_now() * 2654435761u;
+  printf("SEED=%u\n", value);
+  fflush(stdout);
+  return value;
+}
+
+/* ------------------------------------------------------------------------
+ * A call on a thread of its own
+ * --------------------------------------------------------------------- */
+
+static void *run_call(void *context) {
+  call *c = context;
+  c->rc = c->run(c);
+  snprintf(c->sentence, sizeof c->sentence, "%s", c->rc ? zke_errmsg() : "");
+  __atomic_store_n(&c->done, true, __ATOMIC_RELEASE);
+  return NULL;
+}
+
+void call_begin(call *c, int (*run)(call *c), void *object, int how,
+                int64_t deadline) {
+  *c = (call){.run = run, .object = object, .how = how, .deadline = deadline};
+  ck_assert_int_eq(pthread_create(&c->thread, NULL, run_call, c), 0);
+}
+
+bool call_is_done(const call *c) {
+  return __atomic_load_n(&c->done, __ATOMIC_ACQUIRE);
+}
+
+void call_end(call *c) {
+  ck_until(call_is_done(c), 10000);
+  pthread_join(c->thread, NULL);
+}
+
+/* ------------------------------------------------------------------------
+ * A crew of processes
+ * --------------------------------------------------------------------- */
+
+struct shared *shared;
+int self;
+int64_t crew_container_ms;
+
+static zke_os os_real;
+
+int load(const int *value) { return __atomic_load_n(value, __ATOMIC_SEQ_CST); }
+
+void store(int *value, int to) {
+  __atomic_store_n(value, to, __ATOMIC_SEQ_CST);
+}
+
+void wait_for(const int *value, int least) {
+  while (load(value) < least) test_pause();
+}
+
+void *shared_memory(size_t size) {
+  void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ck_assert_ptr_ne(memory, MAP_FAILED);
+  return memory;
+}
+
+void share(void) {
+  test_in_memory();
+  test_path("db");
+  shared = shared_memory(sizeof *shared);
+}
+
+/* Counts what woke this process. */
+static int64_t counting_read(void *c, int fd, void *buffer, size_t size) {
+  zke_file file;
+  int64_t n = os_real.read(c, fd, buffer, size);
+  if (n > 0 && os_real.fstat(c, fd, &file) == 0 && file.type == ZKE_FILE_FIFO)
+    shared->bytes[self] += n;
+  return n;
+}
+
+static zke *open_counting(void) {
+  zke_os_default(&os_real);
+  zke_os os = os_real;
+  zke_options o = {
+      .size = sizeof o, .os = &os, .container_ms = crew_container_ms};
+  zke *own = NULL;
+  os.read = counting_read;
+  int rc = zke_open(test_path("db"), &o, &own);
+  if (rc != ZKE_OK) give_up("open", rc);
+  return own;
+}
+
+void give_up(const char *what, int rc) {
+  shared->rc[self] = rc;
+  snprintf(shared->sentence, sizeof shared->sentence, "%d: %s: %d %s", self,
+           what, rc, zke_errmsg());
+  _exit(3);
+}
+
+pid_t spawn(int number, void (*run)(zke *own)) {
+  pid_t pid = fork();
+  ck_assert_int_ge(pid, 0);
+  if (pid) return pid;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  self = number;
+  wait_for(&shared->go, 1);
+  zke *own = open_counting();
+  run(own);
+  zke_close(own);
+  _exit(0);
+}
+
+void kill_child(pid_t pid) {
+  kill(pid, SIGKILL);
+  ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+}
+
+void strike_down(int number, pid_t pid) {
+  kill(pid, SIGSTOP);
+  ck_assert_int_eq(waitpid(pid, NULL, WUNTRACED), pid);
+  store(&shared->inside[number], 0);
+  kill_child(pid);
+}
+
+void log_token(int64_t token) {
+  int at = __atomic_fetch_add(&shared->logged, 1, __ATOMIC_SEQ_CST);
+  if (at < TOKENS) shared->tokens[at] = token;
+}
+
+/* A place without a token: its process was killed before it wrote. */
+void expect_rising_tokens(void) {
+  int64_t last = 0;
+  for (int i = 0; i < shared->logged && i < TOKENS; i++) {
+    if (shared->tokens[i] == 0) continue;
+    ck_assert_msg(shared->tokens[i] > last, "token %d: %lld after %lld", i,
+                  (long long)shared->tokens[i], (long long)last);
+    last = shared->tokens[i];
+  }
+}

@@ -1,0 +1,95 @@
+/* crew.h - what the tests of the recipes do besides using recipes
+ *
+ * They look what is left in the tree, call on other threads, and run a crew of
+ * processes.  The sessions of one store are in sessions.h; deaths, lost replies
+ * and faults, which every recipe has to survive, in recipes.h.
+ */
+#ifndef ZKE_TEST_CREW_H
+#define ZKE_TEST_CREW_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "test/test.h"
+
+/* ---- looking ---- */
+
+/* A deadline that only a call that hangs reaches. */
+int64_t soon(zke *session);
+/* How many children a node has; 0 where there is no node. */
+int entries(zke *session, const char *path);
+/* How many watches the session has; how many all sessions have together. */
+int watches(zke *session);
+int all_watches(zke *session);
+/* Close the last session of a test: nobody watches anything any more, and
+ * zke_check() finds nothing. */
+void close_last(zke *session);
+/* The seed of a random test: SEED of the environment, or a new one.  It is
+ * printed. */
+unsigned seed(void);
+
+/* ---- a call on a thread of its own ---- */
+
+typedef struct call {
+  pthread_t thread;
+  int (*run)(struct call *c); /* the call, on that thread */
+  void *object;               /* what it is made on */
+  int how;                    /* what else it needs: a mode, a number */
+  int64_t deadline;
+  int rc;
+  bool done;
+  char sentence[512]; /* of rc */
+} call;
+
+/* Begin it. */
+void call_begin(call *c, int (*run)(call *c), void *object, int how,
+                int64_t deadline);
+bool call_is_done(const call *c);
+/* Wait for its end, ten seconds at most. */
+void call_end(call *c);
+
+/* ---- a crew of processes on one database ---- */
+
+enum { CREW = 50, TOKENS = 20000 }; /* at most */
+
+/* What the processes of a crew and their parent tell each other. */
+extern struct shared {
+  int go;           /* counts up; the crew begins when it is 1 */
+  int stage[CREW];  /* how far each is, as its test has it */
+  int inside[CREW]; /* what each has, as far as it knows; 0: nothing */
+  int rc[CREW];
+  long bytes[CREW]; /* that each has read from FIFOs: what woke it */
+  int done;         /* counts what the whole crew has done */
+  int logged;       /* so many of these are written, in their order */
+  int64_t tokens[TOKENS];
+  char sentence[512]; /* why one gave up */
+} * shared;
+extern int self; /* this process's number */
+
+int load(const int *value);
+void store(int *value, int to);
+/* Wait until it is as great. */
+void wait_for(const int *value, int least);
+
+/* Before any database is open: the crew knows nothing of it. */
+void share(void);
+/* As many bytes, all zero, that processes forked later share. */
+void *shared_memory(size_t size);
+extern int64_t crew_container_ms; /* zke_options.container_ms of the crew */
+/* Start number `number` of the crew: when shared->go is 1 it opens the
+ * database test_path("db"), and runs. */
+pid_t spawn(int number, void (*run)(zke *own));
+/* End this process of the crew, and tell why. */
+void give_up(const char *what, int rc);
+/* Kill it, -9, and wait for its end. */
+void kill_child(pid_t pid);
+/* The same, and what it had inside ends with it: it is stopped before, so that
+ * it cannot say otherwise. */
+void strike_down(int number, pid_t pid);
+
+/* Write down the token that this process holds, while it holds. */
+void log_token(int64_t token);
+/* Each token that was written is greater than all before (P8). */
+void expect_rising_tokens(void);
+
+#endif

@@ -1,0 +1,119 @@
+/* sessions.c - see sessions.h */
+#include "sessions.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ------------------------------------------------------------------------
+ * One store in memory
+ * --------------------------------------------------------------------- */
+
+zke *z[SESSIONS];
+const char *const identities[SESSIONS] = {"ann", "bob", "cid", "dan", "eve"};
+
+void open_sessions(void) {
+  zke_options o = {.size = sizeof o, .identity = identities[0]};
+  ck_ok(zke_open(":memory:", &o, &z[0]));
+  for (int i = 1; i < SESSIONS; i++) {
+    o.identity = identities[i];
+    ck_ok(zke_open_session(z[0], &o, &z[i]));
+  }
+}
+
+void close_sessions(void) {
+  for (int i = SESSIONS - 1; i >= 0; i--) ck_ok(zke_close(z[i]));
+}
+
+void dispatch_all(void) {
+  int count = 1;
+  while (count > 0) {
+    count = 0;
+    for (int i = 0; i < SESSIONS; i++) {
+      int n = 0;
+      zke_dispatch(z[i], &n);
+      count += n;
+    }
+  }
+}
+
+void renew_session(int i) {
+  zke_options o = {.size = sizeof o, .identity = identities[i]};
+  zke *old = z[i];
+  ck_ok(zke_open_session(z[i ? 0 : 1], &o, &z[i]));
+  ck_ok(zke_close(old));
+}
+
+char told[600];
+
+void tell(const char *who, int event) {
+  static const char *const words[] = {"OUT", "WAITING", "HELD", "LOST"};
+  static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+  pthread_mutex_lock(&one_at_a_time);
+  size_t used = strlen(told);
+  snprintf(told + used, sizeof told - used, "%s%s%s%s", used ? "; " : "", who,
+           *who ? " " : "", event < 4 ? words[event] : "ASKED");
+  pthread_mutex_unlock(&one_at_a_time);
+}
+
+zke *open_to_flood(void) {
+  zke_options o = {.size = sizeof o, .event_limit = 4};
+  zke *session;
+  ck_ok(zke_open_session(z[0], &o, &session));
+  ck_ok(
+      zke_create(z[1], "/x", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
+  ck_ok(zke_add_watch(session, "/x", ZKE_WATCH_PERSISTENT, test_ignore, NULL));
+  return session;
+}
+
+void flood(zke *session) {
+  for (int i = 0; i < 20; i++) ck_ok(zke_set(z[1], "/x", "", 0, -1, NULL));
+  ck_ok(zke_dispatch(session, NULL));
+}
+
+/* ------------------------------------------------------------------------
+ * In the middle of a call
+ * --------------------------------------------------------------------- */
+
+zke *caller, *intruder;
+
+static zke_os os_real;
+static int locks_left; /* before it acts */
+static bool acting;    /* its own locks do not count */
+static void (*act)(void);
+
+static int acting_lock(void *c, int fd, int64_t offset, int64_t count,
+                       int how) {
+  if (how == ZKE_LOCK_EXCLUSIVE && act && !acting && --locks_left == 0) {
+    acting = true;
+    act();
+    acting = false;
+  }
+  return os_real.lock_range(c, fd, offset, count, how);
+}
+
+void open_two(void) {
+  zke_os_default(&os_real);
+  zke_os os = os_real;
+  zke_options o = {.size = sizeof o, .os = &os, .identity = "caller"};
+  os.lock_range = acting_lock;
+  test_in_memory();
+  ck_ok(zke_open(test_path("db"), &o, &caller));
+  o = (zke_options){.size = sizeof o, .identity = "intruder"};
+  ck_ok(zke_open(test_path("db"), &o, &intruder));
+}
+
+void close_two(void) {
+  act = NULL;
+  ck_ok(zke_close(caller));
+  ck_ok(zke_close(intruder));
+}
+
+void act_at(int n, void (*action)(void)) {
+  locks_left = n;
+  act = action;
+}
+
+bool acted(void) {
+  act = NULL;
+  return locks_left <= 0;
+}

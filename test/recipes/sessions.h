@@ -1,0 +1,54 @@
+/* sessions.h - the sessions with which interleavings are tried step by step
+ *
+ * Five sessions of one store in memory: each does its next step when the test
+ * says so.  Two stores on one file: the second does something in the middle of
+ * a call of the first.
+ */
+#ifndef ZKE_TEST_SESSIONS_H
+#define ZKE_TEST_SESSIONS_H
+
+#include "crew.h"
+
+/* ---- one store in memory ---- */
+
+enum { SESSIONS = 5 };
+extern zke *z[SESSIONS];
+extern const char *const identities[SESSIONS]; /* ann, bob, ... */
+
+void open_sessions(void);
+void close_sessions(void);
+/* Dispatch all of them, until nothing comes any more. */
+void dispatch_all(void);
+/* Another session in the place of one that has ended; has its name. */
+void renew_session(int i);
+
+/* What listeners were told, in order: "ann HELD; bob OUT".  A listener writes
+ * it by tell(): an event is a state of a line's party, or ZKE_RWLOCK_ASKED. */
+extern char told[600];
+void tell(const char *who, int event);
+#define ck_told(expected)             \
+  do {                                \
+    ck_assert_str_eq(told, expected); \
+    told[0] = '\0';                   \
+  } while (0)
+
+/* A further session, which takes no more than four events (P4), and then gets
+ * more: its one-shot watches have gone. */
+zke *open_to_flood(void);
+void flood(zke *session);
+
+/* ---- in the middle of a call ----
+ *
+ * Before the n-th lock that the caller's store takes, which is before its n-th
+ * change, the other store acts. */
+
+extern zke *caller, *intruder;
+
+void open_two(void);
+void close_two(void);
+/* Let `action` happen at the n-th place of the caller's next call. */
+void act_at(int n, void (*action)(void));
+/* After that call: did it happen?  false: the call has no such place. */
+bool acted(void);
+
+#endif
