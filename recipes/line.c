@@ -1,22 +1,40 @@
 /* line.c - a place in a line
  *
- * What a line is, and by whom its entries are marked, stands in line.h; which
- * entry keeps out which other in entry.c.  From the bottom: an entry's text;
- * what the object knows of its own znode; watches; what kinds do differently;
- * going on; in and out; to the front (a thief), and out in favour of another
- * (an election); entries of several lines; the blocking call.
+ * What a line is, and which process marks its entries, stands in line.h; the
+ * order of entries, and which of them keeps out which other, in entry.c.  The
+ * algorithm of a lock, step by step with deaths and lost replies, stands at the
+ * head of lock.c; this file is its code, and that of the other lines.
  *
- * An object holds only after line_take_office(), which line_look() calls for
+ * The states, and the functions that change them:
+ *
+ *     OUT      no znode                    line_init, zke_line_quit
+ *     WAITING  a znode, somebody in front  zke_line_join, zke_line_jump
+ *     HELD     a znode, nobody in front    line_take_office
+ *     LOST     the znode has been taken    line_lose
+ *
+ *     OUT --join--> WAITING --look--> HELD
+ *     any --quit--> OUT       (release, failure, free; LOST too, before a join)
+ *     WAITING, HELD --look, check, session's end--> LOST
+ *
+ * An object holds only after line_take_office().  line_look() calls that for
  * entries that it has read after the object's znode was made.  Whatever may
  * have changed between two reads is noticed by a version or a missing node; the
- * look is then repeated (ZKE_LOOK_AGAIN), never guessed.
+ * look is then repeated (ZKE_LOOK_AGAIN), and nothing is guessed.  A repetition
+ * means that another process has got on, so looks do not go round for ever.
  *
  * Invariants:
  *  1. state is WAITING or HELD exactly while znode is not NULL.
- *  2. A state that waits is watched: the entries that keep it out, and its own
- *     znode; or `changed` is set, and a look is due.
+ *  2. While state is WAITING, the entries that keep it out are watched, and its
+ *     own znode; or `changed` is set, and a look is due.
  *  3. token is the zxid of the write, or of the creation, by which it holds: it
  *     is greater than that of any holder before it.
+ *  4. heir and grant are set only while state is HELD.
+ *
+ * Sections, each using those above it: an entry's text; states; watching; what
+ * kinds do differently (the hooks); going on (a look); in and out; another
+ * entry in the place of the own (a thief, a change of mode, a handing over);
+ * entries of several lines; the blocking call; what public functions are made
+ * of.
  *
  * Start reading at zke_line_join(), then line_look() and zke_line_quit(). */
 #include "line.h"
@@ -34,17 +52,20 @@
 #include "text.h"
 #include "znode.h"
 
+/* ---- the entry's data ---- */
+
 /* The data of the own znode in that state; for zke_free(). */
 static char *line_text(const zke_line *l, const char *state, int *len) {
   return zke_line_text(l->r.z, state, l->actor, l->data, l->len, len);
 }
 
+/* What zke_retry() repeats for line_set(). */
 typedef struct line_write {
   zke_line *l;
-  const char *path, *text;
-  int len;
-  int version; /* the directory's, -1: any */
-  zke_stat stat;
+  const char *path, *text; /* of the own znode; its new data */
+  int len;                 /* bytes of text */
+  int version;             /* the directory's, -1: any */
+  zke_stat stat;           /* out: the znode's after the write */
 } line_write;
 
 /* A write with the check of the directory's version in the same step: the limit
@@ -62,8 +83,9 @@ static int line_try_write(zke *z, void *arg) {
   return rc;
 }
 
-/* Write one's state, while the directory has this version.  Twice does no
- * harm: the later zxid counts. */
+/* Write the state into the own znode, while the directory has this version.
+ * Where a reply was lost it is written twice, which does no harm: it says the
+ * same, and the later zxid counts. */
 static int line_set(zke_line *l, const char *state, int version,
                     zke_stat *stat) {
   line_write w = {.l = l, .path = l->znode, .version = version};
@@ -76,10 +98,13 @@ static int line_set(zke_line *l, const char *state, int version,
   return rc;
 }
 
-/* ---- states ---- */
+/* ---- states ----
+ *
+ * What the object believes, and what it tells.  Nothing here touches the tree,
+ * but for line_lose(), which gives up the rest of a lease. */
 
-/* A state that did not change is not told again, but its token may have
- * changed. */
+/* Set state and token, and queue an event if the state is new.  A lock that is
+ * converted stays HELD and gets another token: that is not told. */
 static void line_change(zke_line *l, int state, int64_t token) {
   bool news = l->state != state;
   l->state = state;
@@ -87,7 +112,7 @@ static void line_change(zke_line *l, int state, int64_t token) {
   if (news) zke_recipe_tell(&l->r, state, token, NULL, 0);
 }
 
-/* Without an heir the office is only left, never granted. */
+/* Without an heir the office is left by deleting the znode, and not granted. */
 static void line_forget_heir(zke_line *l) {
   zke_free(l->heir);
   zke_free(l->grant);
@@ -95,8 +120,9 @@ static void line_forget_heir(zke_line *l) {
   l->grant = NULL;
 }
 
-/* The path stays for the operations that name it, until the next is forgotten
- * or the object goes. */
+/* The own znode is not the object's any more.  Its path stays in `gone` for a
+ * program's operation that still names it, until the next one is forgotten or
+ * the object goes: such an operation must fail, not read freed memory. */
 static void line_forget_own(zke_line *l) {
   line_forget_heir(l);
   if (l->znode) zke_free(l->gone);
@@ -108,26 +134,29 @@ static void line_forget_own(zke_line *l) {
   l->own_watched = false;
 }
 
-/* One's znode has gone, or the session.  Of several the others go too. */
+/* The own znode has gone, or the session.  Of several the others go too: a
+ * lease is all or none.  After the session's end there is nothing to discard.
+ */
 static void line_lose(zke_line *l) {
   if (l->own && !l->r.ended) zke_recipe_discard_all(l->r.z, l->own);
   line_forget_own(l);
   line_change(l, ZKE_LINE_LOST, 0);
 }
 
-/* Is this path one's own znode, or one of them? */
+/* Is this path the own znode, or one of them?  They have the guid in common. */
 static bool line_is_own(const zke_line *l, const char *path) {
   size_t len = strlen(l->r.path) + 1 + ZKE_NAME_HEAD;
   return l->znode && strncmp(path, l->znode, len) == 0;
 }
 
-/* An event without a path is an overflow: all watches have gone. */
+/* Note which watch has fired, for the look that follows.  An event without a
+ * path is an overflow: all watches have gone. */
 void zke_line_event(zke_line *l, const char *path) {
   if (!*path || strcmp(path, l->r.path) == 0) l->place_watched = false;
   if (!*path || line_is_own(l, path)) l->own_watched = false;
 }
 
-/* Whoever was out already is told nothing more. */
+/* An object that was out already is told nothing more. */
 void zke_line_ended(zke_line *l) {
   if (l->state == ZKE_LINE_WAITING || l->state == ZKE_LINE_HELD) line_lose(l);
 }
@@ -142,7 +171,7 @@ static int line_lost(const zke_line *l) {
  * again. */
 int zke_line_init(zke_line *l) {
   const char *data = l->data;
-  l->data = NULL; /* until it is one's own */
+  l->data = NULL; /* until it is a copy: zke_line_free() frees it */
   if (l->limit < 1) l->limit = 1;
   if (l->weight < 1) l->weight = 1;
   if (!data) l->len = 0;
@@ -164,9 +193,18 @@ void zke_line_free(zke_line *l) {
   l->watched = NULL;
 }
 
-/* ---- watching ---- */
+/* ---- watching ----
+ *
+ * Three things are watched, each by a watch that fires once:
+ *   the entries that keep this one out   child watch   while waiting
+ *   the own znode                        data watch    while waiting, and while
+ *                                                      holding with watch_own
+ *   the directory's data                 data watch    leases, while waiting
+ *
+ * A watch is a row in the database.  So it is taken back when it is not needed
+ * any more: else it would fire later and wake this process for nothing. */
 
-/* Take back the watches of those that one waited for. */
+/* Take back the watches of the entries in front, and of the directory. */
 static void line_unwatch(zke_line *l) {
   for (int i = 0; l->watched && i < l->watched->count; i++) {
     zke_remove_watch(l->r.z, l->watched->data[i], ZKE_WATCH_CHILD,
@@ -181,7 +219,8 @@ static void line_unwatch(zke_line *l) {
   l->place_watched = false;
 }
 
-/* Room for the paths of `count` entries of one directory. */
+/* Room for the paths of `count` entries of one directory, in one block.  Each
+ * gets as much as the longest of them needs. */
 static zke_strings *line_new_paths(const zke_line *l, const zke_entries *e,
                                    int count) {
   size_t size = sizeof(zke_strings) + (size_t)count * sizeof(char *);
@@ -199,19 +238,22 @@ static zke_strings *line_new_paths(const zke_line *l, const zke_entries *e,
   return s;
 }
 
-/* Watch one's own znode, also for what others write to it. */
+/* Watch an own znode, also for what others write to it: a grant, an heir's
+ * wake-up, a request to release. */
 static int line_watch_data(zke_line *l, const char *path) {
   return zke_get(l->r.z, path, zke_recipe_watcher, &l->r, NULL, NULL, NULL);
 }
 
-/* Watch another's znode for its end alone: an ephemeral has no children, so
- * nothing else fires a child watch, and taking office wakes nobody. */
+/* Watch another entry's znode for its end alone.  An ephemeral has no children,
+ * so nothing but its end fires a child watch: a write of "held" wakes nobody.
+ * The read fails with ZKE_NONODE if the entry has gone since it was listed; so
+ * an end cannot fall between the list and the watch. */
 static int line_watch_end(zke_line *l, const char *path) {
   return zke_children(l->r.z, path, zke_recipe_watcher, &l->r, NULL, NULL);
 }
 
-/* Take back the watch of one's own znode, before it is deleted: else the event
- * of that would lie about until the next dispatch. */
+/* Take back the watch of the own znode, before it is deleted: else the deletion
+ * would put an event into this session's queue. */
 static void line_unwatch_own(zke_line *l) {
   if (!l->own_watched || !l->znode) return;
   char *const *own = l->own ? l->own->data : &l->znode;
@@ -221,7 +263,7 @@ static void line_unwatch_own(zke_line *l) {
   l->own_watched = false;
 }
 
-/* Watch one's own znode, once; ZKE_LOST where it has gone. */
+/* Watch the own znode unless it is watched already; ZKE_LOST if it has gone. */
 static int line_watch_own(zke_line *l) {
   if (l->own_watched) return ZKE_OK;
   int rc = l->own ? ZKE_OK : line_watch_data(l, l->znode);
@@ -235,8 +277,8 @@ static int line_watch_own(zke_line *l) {
   return rc;
 }
 
-/* One's own znode is still there after a failure, whose code and sentence
- * stay: watch it again. */
+/* An attempt to leave or to convert has failed, and the own znode is still
+ * there: watch it again.  Returns rc, and keeps its sentence. */
 static int line_watch_again(zke_line *l, int rc) {
   zke_sentence kept;
   bool watch = l->znode && (l->state == ZKE_LINE_WAITING ||
@@ -246,9 +288,16 @@ static int line_watch_again(zke_line *l, int rc) {
   return zke_recipe_restore(&kept, rc);
 }
 
-/* Watch the last entries of others that keep out the one at index i, as many
- * as it takes: while they are all there nothing can change for it, and one
- * that goes wakes no others than those.  ZKE_NONODE: look again. */
+/* Watch the last entries of others that keep out the one at index i, as many as
+ * it takes.
+ *
+ * With a limit of 1 that is the nearest one.  With a limit of N and one znode
+ * it is N of them: while all these N are there, at least N keep this entry out,
+ * whatever happens further ahead.  So it need not be woken for that, and an
+ * entry that goes wakes at most N others.  The own znodes in front (weight - 1)
+ * take part of the limit, so there are fewer to watch.
+ *
+ * ZKE_NONODE: one of them has gone, look again. */
 static int line_watch_keepers(zke_line *l, const zke_entries *e, int i) {
   int most = l->limit - (l->weight - 1);
   zke_strings *paths = line_new_paths(l, e, most < i ? most : i);
@@ -271,9 +320,20 @@ static int line_watch_keepers(zke_line *l, const zke_entries *e, int i) {
 
 /* ---- what kinds do differently ----
  *
- * A line of one holder needs none of this: it reads the entries, makes one
- * znode, and is marked where it did not hold at once.  Leases have a limit that
- * may change, and several znodes; an election's latch can be handed over. */
+ *                 locks            leases                latches
+ *     read        the entries      and the limit         watch the own znode,
+ *                                                        then the entries
+ *     make        one znode        `weight` of them      one znode
+ *     mark        if needed        always, at the        if needed
+ *                                  limit that was read
+ *     wait        -                watch the limit       -
+ *     tidy        -                -                     marks of handing over
+ *     grants      yes              no                    no
+ *     early       no               yes                   yes
+ *
+ * "locks" are the entries of locks and of read/write locks.  Leases have a
+ * limit that may change, and several znodes; an election's latch can be handed
+ * over. */
 
 typedef struct line_hooks {
   /* read the entries for a look; what must be watched before is watched */
@@ -291,9 +351,13 @@ typedef struct line_hooks {
   bool early;  /* it may hold while what it watched is still there */
 } line_hooks;
 
-/* Delete one's znode or znodes, now or later.  What goes with the office has a
- * name that others use as well: where it is by now that of another candidate on
- * this handle, that one writes it again (election_keep_word()). */
+/* Delete the own znode or znodes, now or later; the session takes over what
+ * cannot be deleted now.
+ *
+ * What goes with the office (`also`) has a name that every holder uses.  By now
+ * it may be that of another candidate on this handle, which the session owns
+ * too: then it is deleted all the same, and that candidate makes it again
+ * (election_keep_word()).  Returns the first failure. */
 static int line_discard_own(zke_line *l) {
   int rc = ZKE_OK, also = ZKE_OK;
   if (l->own)
@@ -304,12 +368,12 @@ static int line_discard_own(zke_line *l) {
   return rc == ZKE_OK ? also : rc;
 }
 
-/* The entries alone: the limit is the object's. */
+/* The entries alone: the limit is the object's own, 1. */
 static int line_read(zke_line *l, zke_entries **e, zke_stat *directory) {
   return zke_entry_list(l->r.z, l->r.path, e, directory);
 }
 
-/* One znode. */
+/* Make one znode.  A lost reply is resolved by its guid. */
 static int line_make_one(zke_line *l, const char *text, int len,
                          int64_t deadline_ms) {
   zke_stat stat;
@@ -320,12 +384,14 @@ static int line_make_one(zke_line *l, const char *text, int len,
   return rc;
 }
 
-/* Mark the own znode as one that holds.  Where nobody came to the line since it
- * was made it was first then: it needs no mark, and its czxid is the token.  A
- * grant by the previous
- * holder has done that already, and nobody else writes "held" into a znode that
- * waits.  The entry of a multi-lock may be granted while the object still waits
- * for its other locks. */
+/* Mark the own znode as one that holds.  stat->mzxid becomes the token.
+ *
+ * No mark is needed if the directory's pzxid is the znode's czxid: then no
+ * entry has come or gone since it was made, so it was first already when it was
+ * made, and its czxid is the token.
+ *
+ * A grant by the previous holder has written the mark already; its zxid is the
+ * token then.  Nobody else writes "held" into a znode that waits. */
 static int line_mark(zke_line *l, const zke_stat *directory, zke_stat *stat) {
   char *data = NULL;
   int len;
@@ -371,14 +437,16 @@ static int lease_make(zke_line *l, const char *text, int len,
   return ZKE_NOMEM;
 }
 
-/* A lease always writes: under a limit that was lowered its place does not tell
- * that it holds.  It writes only while the limit is the one that was read. */
+/* A lease always writes its mark: after the limit has been lowered its place
+ * does not tell any more that it holds.  It writes only while the directory has
+ * the version whose limit was read; else a lease could be taken under a limit
+ * that is no longer the limit. */
 static int lease_mark(zke_line *l, const zke_stat *directory, zke_stat *stat) {
   return line_set(l, "held", directory->version, stat);
 }
 
-/* Watch the directory for a change of the limit, and see whether it has
- * changed since it was surveyed. */
+/* Watch the directory for a change of the limit.  The version tells whether it
+ * has changed between the reading of the limit and this watch. */
 static int lease_wait(zke_line *l, const zke_stat *directory) {
   zke_stat stat;
   if (l->place_watched) return ZKE_OK;
@@ -396,7 +464,8 @@ static const line_hooks line_of_leases = {.read = lease_read,
                                           .early = true};
 
 /* A latch: an heir is told by a write to its znode, so that is watched before
- * the entries are read: else a hand-over in between went unheard. */
+ * the entries are read.  In the other order a handing over between the two
+ * would be in neither: too late for the list, too early for the watch. */
 static int latch_read(zke_line *l, zke_entries **e, zke_stat *directory) {
   int rc = line_watch_own(l);
   return rc == ZKE_OK ? line_read(l, e, directory) : rc;
@@ -412,8 +481,8 @@ static bool latch_is_orphan(const zke_entries *e, int m) {
   return true;
 }
 
-/* Remove the NEXT marks whose entries have gone.  Where that fails they do no
- * harm but to be there. */
+/* Remove the NEXT marks whose entries have gone.  If that fails they stay, and
+ * do no harm: no entry has their guid any more. */
 static void latch_remove_marks(const zke_line *l) {
   zke_entries *e = NULL;
   if (zke_recipe_entries(l->r.z, l->r.path, zke_entry_kinds, ZKE_LINE_KINDS,
@@ -435,7 +504,7 @@ static const line_hooks line_of_latches = {.read = latch_read,
                                            .early = true};
 
 /* FRONT entries and NEXT marks are no kinds of an object: a thief's object
- * keeps its own. */
+ * keeps the kind it had. */
 static const line_hooks *line_does(const zke_line *l) {
   static const line_hooks *const by_kind[ZKE_LINE_KINDS] = {
       [ZKE_LINE_LOCK] = &line_of_locks,
@@ -446,20 +515,25 @@ static const line_hooks *line_does(const zke_line *l) {
   return by_kind[l->kind];
 }
 
-/* ---- going on ---- */
+/* ---- going on ----
+ *
+ * One look: line_look().  It reads the line and then does one of three things:
+ * the own entry has gone (line_lose), nobody keeps it out (line_take_office),
+ * somebody does (line_wait_on). */
 
-/* The index of the first entry that the one at index i keeps out, or -1 where
- * there is none or where another one keeps it out too.  Of several readers
- * behind a writer it is the first; the others mark themselves. */
+/* The index of the first entry that the one at index i keeps out, or -1 if
+ * there is none or if another one keeps it out too.  Of several readers behind
+ * a writer it is the first; the others mark themselves. */
 static int line_find_heir(const zke_entries *e, int i) {
   int j = i + 1;
   while (j < e->count && !zke_entry_keeps_out(&e->data[i], &e->data[j])) j++;
   return j < e->count && zke_entry_keepers(e, j) == 1 ? j : -1;
 }
 
-/* Prepare the grant of one's office to an entry that waits; its data is what
- * it was, but for the state.  Without memory, or where the entry says anything
- * else, there will be no grant. */
+/* Prepare the grant of the office to an entry that waits: its data as it will
+ * be when it holds, which is what it is now, but for the state.  If memory is
+ * short or the entry says anything else, there will be no grant; then the heir
+ * marks itself, which costs it one write. */
 static void line_prepare_grant(zke_line *l, const char *name) {
   char *data = NULL;
   int len;
@@ -491,8 +565,12 @@ static void line_note_heir(zke_line *l, const zke_entries *e, int i) {
   if (heir >= 0) line_prepare_grant(l, e->data[heir].name);
 }
 
-/* Nobody keeps out the one at index i, which is one's own: take office.
- * From here on the state, the token and the heir belong together.
+/* Nobody keeps out the entry at index i, which is the own one: take office.
+ *
+ * The order: mark the znode, which fixes the token; note the heir; then change
+ * the state, which is told.  If the process dies after the mark the znode goes
+ * with the session, mark and all.
+ *
  * ZKE_LOOK_AGAIN: the limit has changed meanwhile. */
 static int line_take_office(zke_line *l, const zke_entries *e, int i,
                             const zke_stat *directory) {
@@ -513,7 +591,8 @@ static int line_take_office(zke_line *l, const zke_entries *e, int i,
   return ZKE_OK;
 }
 
-/* One is kept out: watch for the end of that.  ZKE_LIMIT: it has none. */
+/* The entry is kept out: watch for the end of that.  ZKE_LIMIT: there is no end
+ * to it, since the limit is below the weight. */
 static int line_wait_on(zke_line *l, const zke_entries *e, int i,
                         const zke_stat *directory) {
   if (l->weight > l->limit) {
@@ -526,7 +605,8 @@ static int line_wait_on(zke_line *l, const zke_entries *e, int i,
 }
 
 /* The directory that was seen to may have gone, as empty containers do, and
- * been made anew for something else. */
+ * have been made anew for something else.  Its czxid tells; then its kind is
+ * asked again. */
 static int line_check_place(zke_line *l, int64_t czxid) {
   bool known = !l->seen || l->seen == czxid;
   int rc = known ? ZKE_OK
@@ -536,8 +616,12 @@ static int line_check_place(zke_line *l, int64_t czxid) {
   return rc;
 }
 
-/* One look while waiting.  ZKE_LOOK_AGAIN: it has changed
- * meanwhile. */
+/* One look while waiting.  The own entry has to be there with its whole group:
+ * of a lease whose first znode was deleted the last one would stand too far
+ * ahead.  A missing directory means a missing entry.
+ *
+ * Where something has gone between two reads it is ZKE_LOOK_AGAIN.  At the end
+ * the own znode is watched, so that its loss is heard. */
 static int line_look(zke_line *l) {
   zke_entries *e = NULL;
   zke_stat directory;
@@ -563,15 +647,18 @@ static int line_look(zke_line *l) {
   return rc == ZKE_LOST ? ZKE_OK : rc; /* the state says it */
 }
 
-/* One look while holding: has one's own znode gone? */
+/* One look while holding: has the own znode gone?  Nobody in front can come
+ * back, so nothing else matters. */
 static int line_look_held(zke_line *l) {
   int rc = zke_line_check(l);
   if (rc == ZKE_OK && l->watch_own) rc = line_watch_own(l);
   return rc == ZKE_LOST ? ZKE_OK : rc; /* the state says it */
 }
 
-/* Out again after a failure, whose code and sentence stay.  The session's end
- * is told as that, whichever call has found it. */
+/* Out again after a failure.  Returns rc, and keeps its sentence: what goes
+ * wrong while cleaning up must not hide why.  There is a grace for it, because
+ * the deadline may be the reason.  After the session's end nothing is left to
+ * clean up. */
 static int line_give_up(zke_line *l, int rc) {
   zke_sentence kept;
   if (zke_recipe_has_ended(&l->r, rc)) return rc;
@@ -582,9 +669,9 @@ static int line_give_up(zke_line *l, int rc) {
   return zke_recipe_restore(&kept, rc);
 }
 
-/* One look, repeated while the line changes under it.  Who waits without a
- * blocking call has nobody to give ZKE_LIMIT to: it is out, and its listener is
- * told. */
+/* One look, repeated while the line changes under it.  An object that waits
+ * without a blocking call has no caller that could be given ZKE_LIMIT: it goes
+ * out, and its listener is told. */
 int zke_line_step(zke_line *l) {
   int rc = ZKE_LOOK_AGAIN;
   if (l->state == ZKE_LINE_HELD) return line_look_held(l);
@@ -594,8 +681,12 @@ int zke_line_step(zke_line *l) {
   return unheard ? line_give_up(l, rc) : rc;
 }
 
-/* Leave and grant the office to the heir, in one step.  On failure nothing has
- * changed, or the reply was lost: the znode is to be deleted then. */
+/* ---- in and out ---- */
+
+/* Leave and grant the office to the heir, in one step.  The step asks for the
+ * version of the heir's data that was seen, so it cannot write over anything
+ * else that the heir has written since.  On failure nothing has changed, or the
+ * reply was lost: the znode is to be deleted then. */
 static int line_grant(zke_line *l) {
   zke_op ops[2];
   if (l->state != ZKE_LINE_HELD || !l->grant) return ZKE_NONODE;
@@ -613,13 +704,17 @@ static int line_leave_both(zke_line *l) {
   return zke_recipe_multi(l->r.z, ops, 2, NULL);
 }
 
-/* Out of the line, by the shortest way that is left: the office is granted to
- * the next in the same step; else the znode is deleted; else the session is
- * told to delete it later.  The object forgets it in any case, because it can
- * promise nothing more about it.
+/* Out of the line, by the shortest way that is left:
+ *   1. delete the znode and mark the heir, or delete what goes with the office,
+ *      in one step;
+ *   2. else delete the znode alone;
+ *   3. else have the session delete it later (zke_discard()).
+ * The object forgets it in any case, because it can promise nothing more about
+ * it.  If the reply to 1 was lost, 2 finds nothing to delete, or does it.
  *
- * If the process dies before the step its session's end does the same, and the
- * next in line marks itself. */
+ * If the process dies before the step its session's end deletes the znode, and
+ * the next in line marks itself.  The own watch is taken back first, so that
+ * the object does not hear of its own deletion. */
 int zke_line_quit(zke_line *l) {
   zke_sentence kept;
   line_unwatch_own(l);
@@ -635,7 +730,7 @@ int zke_line_quit(zke_line *l) {
   return rc == ZKE_OK ? ZKE_OK : zke_recipe_restore(&kept, rc);
 }
 
-/* Make one's znode or znodes, which say that state. */
+/* Make the own znode or znodes, which say that state. */
 static int line_make(zke_line *l, const char *state, int64_t deadline_ms) {
   int len;
   char *text = line_text(l, state, &len);
@@ -645,11 +740,12 @@ static int line_make(zke_line *l, const char *state, int64_t deadline_ms) {
   return rc;
 }
 
-/* An object whose place was taken away may join again; one that another
- * thread's blocking call is using may not.
+/* An object whose place was taken away may join again, unless another thread's
+ * blocking call still has to see that it was.
  *
- * If the process dies after the znode was made, the session's end removes
- * it. */
+ * The znode says "waiting" or "queued" from the beginning: so whoever looks for
+ * deadlocks sees a wait as soon as it exists.  If the process dies after the
+ * znode was made, the session's end removes it. */
 int zke_line_join(zke_line *l, bool blocking, int64_t deadline_ms) {
   if (l->state == ZKE_LINE_LOST && !l->blocking) {
     int rc = zke_line_quit(l);
@@ -668,8 +764,8 @@ int zke_line_join(zke_line *l, bool blocking, int64_t deadline_ms) {
   return rc == ZKE_OK ? ZKE_OK : line_give_up(l, rc);
 }
 
-/* The file is asked, not the memory: a deleted znode is noticed here before the
- * watch of it was dispatched. */
+/* The file is asked, not the memory: a deleted znode is noticed here before its
+ * event is dispatched.  All znodes of a lease have to be there. */
 int zke_line_check(zke_line *l) {
   if (l->state == ZKE_LINE_HELD) {
     int rc = l->own ? ZKE_OK : zke_exists(l->r.z, l->znode, NULL, NULL, NULL);
@@ -682,7 +778,7 @@ int zke_line_check(zke_line *l) {
                          l->r.path);
 }
 
-/* Name who is in front. */
+/* Fail with rc and a sentence that names the holder. */
 static int line_say_held(zke_line *l, int rc) {
   return zke_line_say_held(l->r.z, rc, l->r.class_->name, l->r.path);
 }
@@ -697,15 +793,20 @@ int zke_line_try(zke_line *l) {
   return line_give_up(l, rc);
 }
 
-/* ---- another entry in one's place ---- */
+/* ---- another entry in the place of the own ----
+ *
+ * A leap makes a new entry and deletes the own old one in one step.  By a leap
+ *   a thief      gets a FRONT entry, and the victim's goes in the same step;
+ *   a converter  gets an entry of another kind with the same number.
+ * The new entry has a guid, by which it is found after a lost reply. */
 
-/* One step: a new entry is made, the victim's and one's own old one go. */
+/* One leap, for zke_retry(). */
 typedef struct line_leap {
   zke_line *l;
-  const char *victim; /* or NULL */
-  const char *text;
-  int len;
-  zke_creation made; /* the new entry, as zke_creation_find() looks for it */
+  const char *victim; /* path of the znode that goes too, or NULL */
+  const char *text;   /* the new entry's data, "held …" */
+  int len;            /* bytes of it */
+  zke_creation made;  /* the new entry, as zke_creation_find() looks for it */
 } line_leap;
 
 /* One try.  The old entry goes in the same step in which the new one comes, so
@@ -746,8 +847,12 @@ static int line_leap_make(zke_line *l, line_leap *j) {
   return rc;
 }
 
-/* Leap; afterwards the new znode is one's own.  suffix: its number, or "" for
- * the next one. */
+/* Leap; afterwards the new znode is the own one.  Its token, and for a thief
+ * whether it holds, is the caller's to find out.
+ *
+ *   kind    of the new entry
+ *   suffix  its number, or "" for the next one that the directory gives
+ *   victim  or NULL */
 static int line_leap_over(zke_line *l, int kind, const char *suffix,
                           const char *victim) {
   line_leap j = {.l = l, .victim = victim};
@@ -767,11 +872,13 @@ static int line_leap_over(zke_line *l, int kind, const char *suffix,
   return ZKE_OK;
 }
 
-/* A thief becomes the first of the line by its FRONT entry; of two thieves the
- * one that came first. */
+/* A thief becomes the first of the line by its FRONT entry.  It takes office by
+ * an ordinary look after the leap, so it notices if somebody has robbed it in
+ * turn. */
 int zke_line_jump(zke_line *l, const char *victim) {
   uint64_t before = l->actor;
-  l->actor = zke_line_actor(); /* whoever had joined: this thread will hold */
+  l->actor = zke_line_actor(); /* this thread will hold, not the one that had
+                                  joined */
   int rc = line_leap_over(l, ZKE_LINE_FRONT, "", victim);
   if (rc != ZKE_OK) l->actor = before;
   if (rc != ZKE_OK) return rc;
@@ -780,15 +887,17 @@ int zke_line_jump(zke_line *l, const char *victim) {
   return rc == ZKE_OK ? ZKE_OK : line_give_up(l, rc);
 }
 
+/* Handing over to a named heir, for zke_retry(). */
 typedef struct line_legacy {
   zke_line *l;
-  const char *heir; /* its znode */
-  const char *word; /* another znode that goes, or NULL */
-  bool unsure;
+  const char *heir; /* path of its znode */
+  const char *word; /* path of another znode that goes, or NULL */
+  bool unsure;      /* a try has lost its reply: it may have been made */
 } line_legacy;
 
-/* In one step: mark the heir, wake it by a write of what it says anyway, and
- * go.  ZKE_BADVERSION: something has changed meanwhile. */
+/* In one step: make the NEXT mark that names the heir, wake the heir by writing
+ * its data as it is, delete the own znode, and delete the word if it is there.
+ * ZKE_BADVERSION: the heir's data, or the word, has changed meanwhile. */
 static int line_bequeath(zke *z, const line_legacy *y, const char *mark,
                          const zke_op_result *heir) {
   zke_op ops[4];
@@ -806,8 +915,8 @@ static int line_bequeath(zke *z, const line_legacy *y, const char *mark,
   return rc;
 }
 
-/* One try.  Its success is recognised by one's own znode, which goes in the
- * step. */
+/* One try.  Whether a try before has succeeded is told by the own znode, which
+ * goes in the step; if it is gone, the object is out in any case. */
 static int line_try_yield(zke *z, void *arg) {
   line_legacy *y = arg;
   zke_op_result got = {0};
@@ -833,8 +942,8 @@ static int line_try_yield(zke *z, void *arg) {
 }
 
 /* Repeated while the heir's data changes: the write that wakes it has to keep
- * what it says.  If the process dies before the step nobody was named; after
- * it, the heir holds. */
+ * what it says.  If the process dies before the step no heir was named, and the
+ * next in line follows; after it, the heir holds. */
 int zke_line_yield(zke_line *l, const char *heir, const char *word) {
   line_legacy y = {.l = l, .word = word};
   if (l->state != ZKE_LINE_HELD) return zke_line_check(l);
@@ -854,10 +963,13 @@ int zke_line_yield(zke_line *l, const char *heir, const char *word) {
   return ZKE_OK;
 }
 
-/* ---- an entry of several lines ---- */
+/* ---- an entry of several lines ----
+ *
+ * A multi-lock has one object and an entry in each of several lines.  Here is
+ * the look at one of them, without a zke_line. */
 
-/* Watch the nearest entry that keeps out the one at index i, in the place of
- * the one watched before. */
+/* Watch the nearest entry that keeps out the one at index i, instead of the one
+ * watched before.  There is one: the caller has counted. */
 static int line_watch_nearest(zke_recipe *r, const char *directory,
                               const zke_entries *e, int i, char **watched) {
   int j = i - 1;
@@ -876,8 +988,8 @@ static int line_watch_nearest(zke_recipe *r, const char *directory,
   return ZKE_NOT_YET;
 }
 
-/* As line_look(), for an entry without an object: a multi-lock has one in each
- * of its lines, and takes all or none. */
+/* As line_look(), but it takes no office: a multi-lock takes all its lines or
+ * none, when the turn has come in each. */
 int zke_line_turn(zke_recipe *r, const char *directory, const char *znode,
                   char **watched, int64_t *pzxid) {
   int rc = ZKE_LOOK_AGAIN;
@@ -900,8 +1012,10 @@ int zke_line_turn(zke_recipe *r, const char *directory, const char *znode,
   return rc;
 }
 
-/* The new entry has the number of the old one, so it has its place.  Readers
- * that stood before a writer may make it wait: hence the step. */
+/* The new entry has the number of the old one, so it has its place: nobody gets
+ * in between.  The state stays HELD, also where a reader becomes a writer:
+ * whether other readers hold beside it is for the caller to find out
+ * (rwlock_upgrade()).  The step watches the new znode. */
 int zke_line_convert(zke_line *l, int kind) {
   char suffix[16];
   zke_entry own;
@@ -912,12 +1026,16 @@ int zke_line_convert(zke_line *l, int kind) {
   }
   snprintf(suffix, sizeof suffix, "%010" PRId32, own.number);
   int rc = line_leap_over(l, kind, suffix, NULL);
-  if (rc == ZKE_NONODE) line_lose(l);
-  if (rc == ZKE_OK) l->token = l->czxid;
-  return rc == ZKE_NONODE ? line_lost(l) : rc == ZKE_OK ? zke_line_step(l) : rc;
+  if (rc == ZKE_NONODE) {
+    line_lose(l);
+    return line_lost(l);
+  }
+  if (rc != ZKE_OK) return rc;
+  l->token = l->czxid;
+  return zke_line_step(l);
 }
 
-/* Look for a deadlock that one's own joining has closed. */
+/* Look for a deadlock that this object's wait has closed. */
 static int line_detect(const zke_line *l) {
   if (l->no_check) return ZKE_OK;
   return zke_line_detect(l->r.z, l->actor, l->weight);
@@ -925,15 +1043,16 @@ static int line_detect(const zke_line *l) {
 
 /* ---- the blocking call ---- */
 
-/* The await's question; line_lost() says what was waited for. */
+/* For zke_recipe_await(): has the wait ended, and how? */
 static int line_is_done(zke_recipe *r) {
   zke_line *l = (zke_line *)r;
-  return l->state == ZKE_LINE_HELD      ? ZKE_OK
-         : l->state == ZKE_LINE_WAITING ? ZKE_NOT_YET
-                                        : line_lost(l);
+  if (l->state == ZKE_LINE_HELD) return ZKE_OK;
+  return l->state == ZKE_LINE_WAITING ? ZKE_NOT_YET : line_lost(l);
 }
 
-/* One has joined without blocking and blocks now. */
+/* The object has joined without blocking and blocks now: its znode has to say
+ * so, and as which thread, for the search for deadlocks.  That the znode has
+ * gone is left to the state, which the await looks at. */
 static int line_begin_blocking(zke_line *l) {
   zke_stat stat;
   l->actor = zke_line_actor();
@@ -943,8 +1062,11 @@ static int line_begin_blocking(zke_line *l) {
 }
 
 /* The wait begins by saying so in the znode ("waiting"), and only then looks
- * for a deadlock: of two that close a circle at the same time, the later to
- * write sees the other. */
+ * for a deadlock.  In this order, of two that close a circle at the same time,
+ * the later to write sees the other; in the other order neither might.
+ *
+ * After any failure the object is out of the line, also where it had joined
+ * before this call. */
 int zke_line_acquire(zke_line *l, int64_t deadline_ms) {
   int rc = ZKE_OK;
   if (l->state == ZKE_LINE_WAITING && !l->blocking) {
@@ -964,7 +1086,8 @@ int zke_line_acquire(zke_line *l, int64_t deadline_ms) {
 
 /* ---- what a recipe that is a line is made of ---- */
 
-/* What was waited for and not held is given up as well. */
+/* What was waited for and not held is given up as well.  ZKE_LOST may be the
+ * last chance to tell the caller that it has lost the place. */
 int zke_line_release(zke_line *l) {
   if (l->state == ZKE_LINE_WAITING || l->state == ZKE_LINE_HELD)
     return zke_line_quit(l);
@@ -972,8 +1095,9 @@ int zke_line_release(zke_line *l) {
   return zke_line_check(l); /* says that it is not held */
 }
 
-/* The operation names the own znode, which nobody makes again under that name.
- * It fails in the caller's multi if the place is gone by then. */
+/* The operation checks that the own znode exists, which nobody makes again
+ * under that name.  So the caller's multi fails if the place is lost by then.
+ */
 int zke_line_check_op(zke_line *l, zke_op *op) {
   if (l->state != ZKE_LINE_HELD) return zke_line_check(l);
   zke_op_check(op, l->znode, -1);
@@ -992,7 +1116,9 @@ void zke_line_on_ended(zke_recipe *r) { zke_line_ended((zke_line *)r); }
 void zke_line_on_quit(zke_recipe *r) { zke_line_quit((zke_line *)r); }
 void zke_line_on_destroy(zke_recipe *r) { zke_line_free((zke_line *)r); }
 
-/* Entered with rc: see to the place. */
+/* Entered with rc: see to the place, once in an object's life and before its
+ * first change.  Whether the directory is made anew later is
+ * line_check_place()'s to notice. */
 static int line_enter(zke_line *l, int rc) {
   if (rc != ZKE_OK || l->placed) return rc;
   rc = zke_recipe_place(l->r.z, l->r.path, l->place, ZKE_CONTAINER, NULL,
@@ -1002,18 +1128,19 @@ static int line_enter(zke_line *l, int rc) {
   return ZKE_OK;
 }
 
-/* The place is seen to once in an object's life, before its first change. */
+/* For a call without a deadline. */
 int zke_line_enter(zke_line *l) {
   return line_enter(l, zke_recipe_enter((zke_recipe *)l));
 }
 
-/* The same for a call that waits and can be cancelled. */
+/* For a call that waits and can be cancelled. */
 int zke_line_enter_by(zke_line *l, int64_t deadline_ms) {
   return line_enter(l, zke_recipe_enter_by((zke_recipe *)l, deadline_ms));
 }
 
-/* An object that cannot be entered holds nothing that the caller could rely
- * on. */
+/* An object that cannot be entered (the session has ended, a thread was
+ * cancelled inside, this is a forked child) holds nothing that the caller could
+ * rely on. */
 int zke_line_api_state(zke_line *l) {
   if (zke_recipe_enter((zke_recipe *)l) != ZKE_OK) return ZKE_LINE_LOST;
   int state = l->state;

@@ -1,33 +1,53 @@
-/* line.h - for whoever writes a recipe: a place in a line
+/* line.h - for authors of recipes: a place in a line
  *
  * Locks, read/write locks, semaphores and elections are lines: entries in a
  * directory, each with a sequential ephemeral znode, of which the first ones
- * hold.  Which entry keeps which other from holding is decided by the rule
- * below, for the recipes and for the detection of deadlocks alike.
+ * hold.  entry.h has the rule by which one entry keeps another from holding;
+ * the search for deadlocks (deadlock.h) goes by the same rule.
  *
- * A znode's data is one line "<state> <actor>" and then the user's data:
- * state is held, waiting (inside a blocking call) or queued; the actor is the
- * thread, as 16 hex digits, which counts for deadlocks only.
+ * A recipe's object begins with a zke_line.  Its zke_..._new() calls
+ * zke_recipe_new(), sets the members of zke_line down to len, and calls
+ * zke_line_init(); its class takes zke_line_on_step() and the like, unless it
+ * adds something; and its public functions look like this:
  *
- * A znode that did not hold at once is marked when it does: its state becomes
- * "held".  The zxid of that write is the fencing value and its time is the
- * beginning of the office.  A participant that was first when its znode was
- * made needs no mark: nobody came between, and the czxid is the value.
+ *     int zke_thing_acquire(zke_thing *thing, int64_t deadline_ms) {
+ *       int rc = zke_line_enter_by(&thing->l, deadline_ms);
+ *       if (rc != ZKE_OK) return rc;
+ *       return zke_recipe_leave(&thing->l.r,
+ *                               zke_line_acquire(&thing->l, deadline_ms));
+ *     }
  *
- * The place in the line alone decides who holds; the mark only tells the
- * value.  Either of two processes writes it:
+ * lock.c is the smallest recipe of this kind.
+ *
+ * A ZNODE'S DATA is one line "<state> <actor>", and then the user's data.  The
+ * state is
+ *   held     it has been told that it holds, or told so itself
+ *   waiting  its thread is inside a blocking call
+ *   queued   it waits, and its thread does something else
+ * and the actor is the thread, as 16 hex digits, which counts for deadlocks
+ * only.
+ *
+ * WHO HOLDS is decided by the place in the line alone.  The word "held" is a
+ * mark: it tells the token, and the time since when.  The zxid of the write
+ * that sets it is the token.  A participant that was first when its znode was
+ * made needs no mark: nobody came between, and the czxid is the token.
+ *
+ * Either of two processes writes the mark:
  *
  * - The holder that leaves, in the transaction that deletes its znode (a
- *   grant).  It does so for the next in line of a lock or read/write lock,
- *   where it saw that one when it took office itself.
+ *   grant).  It does so for the next in line of a lock or read/write lock, if
+ *   it saw that one when it took office itself.  The next one then wakes up as
+ *   the holder, and needs no write of its own.
  * - Otherwise the next in line, when it finds that nobody keeps it out.
  *
- * A grant is one step, so there is no moment with two holders or with a mark
- * and no office.  It fails, and changes nothing, where either znode has gone,
- * the next one's data has changed since it was seen, or its ACL forbids the
- * write; then the holder only deletes its own znode.  Whoever is granted the
- * office and then dies, gives up or loses its place leaves as any holder does,
- * and the next in line marks itself, with a greater zxid. */
+ * A grant is one step, so there is no moment with two holders, nor with a mark
+ * and no office.  It fails, and changes nothing, if either znode has gone, if
+ * the next one's data has changed since it was seen, or if its ACL forbids the
+ * write; then the holder only deletes its own znode.  If the next one is
+ * granted the office and then dies, gives up or loses its place, it leaves as
+ * any holder does: the one behind marks itself, with a greater zxid.
+ *
+ * All of this is for recipes of the same version only (zkembed.h). */
 #ifndef ZKEMBED_RECIPES_LINE_H
 #define ZKEMBED_RECIPES_LINE_H
 
@@ -41,86 +61,167 @@
 extern "C" {
 #endif
 
+/* One participant.  The mutex of `r` guards every member.
+ *
+ * The recipe sets the first part before zke_line_init().  It may set kind,
+ * limit and weight again while the object is out of the line.  The line itself
+ * writes limit when a lease has read the directory, and kind in
+ * zke_line_convert(). */
 typedef struct zke_line {
   zke_recipe r;
-  const char *place; /* the directory's kind: "lock" */
-  int kind;          /* ZKE_LINE_LOCK … of one's own entry */
+  const char *place; /* the directory's kind: "lock"; borrowed, a constant */
+  int kind;          /* ZKE_LINE_LOCK … of the own entry */
   int limit;         /* an entry holds while fewer than this keep it out; a
                         lease's is read from the directory, "limit N" */
   int weight;        /* znodes that a lease makes, at least 1; it holds when
                         the last of them may */
   bool no_check;     /* do not look for deadlocks */
-  bool watch_own;    /* also where it held at once: somebody wants to know */
-  const char *data;  /* the user's, or NULL */
-  int len;
-  /* the rest is the line's own */
-  bool placed;   /* the directory was seen to */
-  int64_t seen;  /* its czxid then, 0: not known yet */
-  int state;     /* ZKE_LINE_… */
-  bool blocking; /* inside a blocking call */
-  bool own_watched, place_watched;
-  char *znode;          /* whole path of one's own (the last), or NULL */
-  char *gone;           /* the one before, which an op may name still */
-  zke_strings *own;     /* leases: all of one's own, or NULL */
-  int64_t czxid;        /* of it */
+  bool watch_own;    /* watch the own znode while it holds, too: somebody wants
+                        to hear of its loss */
+  const char *data;  /* the user's, or NULL; zke_line_init() makes a copy */
+  int len;           /* bytes of it */
+
+  /* The rest is the line's own. */
+  bool placed;   /* the directory was seen to: it is there, and of this kind */
+  int64_t seen;  /* the directory's czxid then; 0: not known yet.  Another one
+                   means that it was made anew, maybe for something else */
+  int state;     /* ZKE_LINE_…; with znode, see invariant 1 in line.c */
+  bool blocking; /* a thread is inside zke_line_acquire() */
+  bool own_watched;     /* the own znode is watched and that has not fired */
+  bool place_watched;   /* the same for the directory's data: a lease's limit */
+  char *znode;          /* whole path of the own znode (of several the last), or
+                           NULL */
+  char *gone;           /* the one before: a program's op may still name it */
+  zke_strings *own;     /* leases: paths of all own znodes, or NULL */
+  int64_t czxid;        /* of znode */
   int64_t token;        /* fencing value, 0 when not held */
-  uint64_t actor;       /* the thread that joined */
-  const char *also;     /* another ephemeral that goes with the office */
+  uint64_t actor;       /* the thread that joined, and holds for deadlocks */
+  const char *also;     /* path of another ephemeral that goes with the office,
+                           or NULL; borrowed from the recipe (the election's
+                           znode "leader") */
   zke_strings *watched; /* paths of the entries that are watched, or NULL */
-  char *heir;           /* path of whoever is granted the office, or NULL */
-  char *grant;          /* the heir's data when it holds */
-  int grant_len;
-  int heir_version; /* of the heir's data as it was seen */
+  char *heir;           /* path of the entry that the office will be granted to,
+                           or NULL */
+  char *grant;          /* the heir's data as it is to be when it holds; NULL:
+                           no grant */
+  int grant_len;        /* bytes of it */
+  int heir_version;     /* of the heir's data as it was seen */
 } zke_line;
 
-/* A semaphore's lease: `weight` znodes made in one step stand in line one
- * behind the other; the last of them speaks for all, the others are empty.
- * ZKE_NONODE from joining: the directory is missing.  ZKE_LIMIT from joining
- * or waiting: the limit is below the weight; without a blocking call one is
- * out, ZKE_LINE_OUT is told.
+/* ------------------------------------------------------------------------
+ * Inside a call.  The mutex is held in all of these (zke_line_enter()).
  *
- * zke_line_init    - after zke_recipe_new(): the members up to len are set,
- *                    data is copied
- * zke_line_join    - make the znode, take office if that is allowed
- * zke_line_step    - look again; what a class's step() calls first
- * zke_line_acquire - join (where that was not done before), wait until held;
- *                    or be out again, with ZKE_OPERATIONTIMEOUT, _CANCELLED,
- *                    _DEADLOCK, or _LOST where one's znode was deleted
- * zke_line_try     - join and be held, or be out again with ZKE_HELD
- * zke_line_quit    - leave: discard the znode, and in the same step `also`,
- *                    where that is set.  One is out whatever it returns
- * zke_line_check   - ask the file: ZKE_OK: held; else ZKE_LOST
- * zke_line_jump    - to the front, in the place of another: in one step the
- *                    victim's znode is deleted and one's own old one, if
- *                    there is one, and a FRONT entry is made.  ZKE_NONODE
- *                    where the victim has gone
- * zke_line_convert - where held: in one step an entry of another kind with the
- *                    same number, in place of one's own.  The token is new
- * zke_line_yield   - where held: in one step leave, let the entry of that name
- *                    be first, and delete another znode, where there is one
- *                    (its path, or NULL).  ZKE_NONODE where the heir has gone
- * zke_line_release - quit, and tell by ZKE_LOST where one was not in the line
- *                    any more.  With any other failure one is out as well
- * zke_line_check_op - an operation for the user's multi that fails unless the
- *                    place is held; ZKE_LOST where it is not
- * zke_line_event   - what a class's event() calls
- * zke_line_ended   - what a class's ended() calls
- * zke_line_free    - what a class's destroy() calls
- * The mutex is held in all of these.
+ * Each change of state to HELD, OUT or LOST is told as an event, by
+ * zke_recipe_tell(): its number is the token, or 0.
+ * --------------------------------------------------------------------- */
+
+/* zke_line_init - begin, after zke_recipe_new()
  *
- * Each change of state is told as an event: zke_recipe_tell(state, token). */
+ * The members up to len are set; data is copied.
+ * Returns ZKE_OK, ZKE_BADARGUMENTS for a negative len, ZKE_NOMEM. */
 ZKE_API int zke_line_init(zke_line *l);
+
+/* zke_line_join - make the znode, and take office if that is allowed
+ *
+ * Costs one write, and one read of the line.  An object that is LOST gives up
+ * what is left of its place first.
+ *
+ *   blocking  the znode says "waiting", not "queued"
+ *
+ * Returns ZKE_OK: WAITING or HELD, or LOST if somebody has just deleted the
+ * znode; or, OUT again,
+ *   ZKE_NONODE     a lease: the directory is missing
+ *   ZKE_LIMIT      a lease: its weight is above the limit
+ *   ZKE_OTHERKIND  the directory was made anew, for something else
+ *   other codes    what stood in the way
+ * or ZKE_MISUSE: the object is in the line already; nothing has changed. */
 ZKE_API int zke_line_join(zke_line *l, bool blocking, int64_t deadline_ms);
+
+/* zke_line_step - look again: what a class's step() calls first
+ *
+ * WAITING: has the turn come?  HELD: is the own znode still there?  Otherwise
+ * there is nothing to look at.
+ *
+ * Returns ZKE_OK whatever was found: the state tells; ZKE_LIMIT for a lease
+ * whose limit has become too small: it is OUT then, or, if a blocking call
+ * runs, that call gives up with this code; else what a read or write has said:
+ * the look is to be made again. */
 ZKE_API int zke_line_step(zke_line *l);
+
+/* zke_line_acquire - join, unless that was done before, and wait until held
+ *
+ * In a call that began with zke_line_enter_by().  Looks for a deadlock before
+ * it sleeps.
+ *
+ * Returns ZKE_OK: HELD; or, OUT again, ZKE_OPERATIONTIMEOUT with a sentence
+ * that names the holder, ZKE_CANCELLED, ZKE_DEADLOCK, ZKE_LOST if the znode was
+ * deleted by somebody, or as zke_line_join(). */
 ZKE_API int zke_line_acquire(zke_line *l, int64_t deadline_ms);
+
+/* zke_line_try - join and hold, or be OUT again with ZKE_HELD, whose sentence
+ * names the holder */
 ZKE_API int zke_line_try(zke_line *l);
+
+/* zke_line_quit - leave the line, from any state
+ *
+ * Deletes the znode, and in the same step marks the heir or deletes `also`.
+ * The object is OUT whatever this returns; what could not be deleted now is
+ * deleted by the session later (zke_discard()).  A thread inside
+ * zke_line_acquire() is woken, and finds the place gone. */
 ZKE_API int zke_line_quit(zke_line *l);
+
+/* zke_line_check - ask the file
+ *
+ * Returns ZKE_OK: held; ZKE_LOST: not held, and where it was, the state is LOST
+ * now; else what the read has said. */
 ZKE_API int zke_line_check(zke_line *l);
+
+/* zke_line_jump - to the front of the line, in the place of another
+ *
+ * In one step the victim's znode and the own old one, if there is one, are
+ * deleted, and a FRONT entry is made.
+ *
+ *   victim  path of the holder's znode
+ *
+ * Returns ZKE_OK: the state tells whether it holds; ZKE_NONODE if the victim
+ * has gone: nothing has changed. */
 ZKE_API int zke_line_jump(zke_line *l, const char *victim);
+
+/* zke_line_convert - where held: an entry of another kind in the own place
+ *
+ * In one step an entry of that kind with the same number is made and the own
+ * one deleted.  The token is new.
+ *
+ *   kind  ZKE_LINE_READ or ZKE_LINE_WRITE
+ *
+ * Returns ZKE_OK, ZKE_LOST where it is not held, or what stood in the way: the
+ * next look tells whether the own entry is still there. */
 ZKE_API int zke_line_convert(zke_line *l, int kind);
+
+/* zke_line_yield - where held: leave, in favour of one entry
+ *
+ * In one step a NEXT mark for the heir is made, the heir is woken by a write of
+ * its own data, and the own znode is deleted.
+ *
+ *   heir  name of its znode
+ *   word  path of another znode that is to go in the same step, or NULL
+ *
+ * Returns ZKE_OK: OUT; ZKE_NONODE if the heir has gone, ZKE_LOST where it is
+ * not held. */
 ZKE_API int zke_line_yield(zke_line *l, const char *heir, const char *word);
+
+/* zke_line_release - quit; ZKE_LOST if the object was not in the line any more.
+ * After any other failure it is OUT as well */
 ZKE_API int zke_line_release(zke_line *l);
+
+/* zke_line_check_op - an operation for the user's multi that fails unless the
+ * place is held; ZKE_LOST where it is not.  *op borrows the znode's path, which
+ * stays until the object has left the line twice, or is freed */
 ZKE_API int zke_line_check_op(zke_line *l, zke_op *op);
+
+/* zke_line_event - what a class's event() calls: note which watch has fired
+ * zke_line_ended - what a class's ended() calls: a place in the line is LOST
+ * zke_line_free  - what a class's destroy() calls: release the members */
 ZKE_API void zke_line_event(zke_line *l, const char *path);
 ZKE_API void zke_line_ended(zke_line *l);
 ZKE_API void zke_line_free(zke_line *l);
@@ -133,15 +234,26 @@ ZKE_API void zke_line_on_ended(zke_recipe *r);
 ZKE_API void zke_line_on_quit(zke_recipe *r);
 ZKE_API void zke_line_on_destroy(zke_recipe *r);
 
-/* What the public functions of such a recipe are; the mutex is not held, and
- * NULL is refused:
+/* ------------------------------------------------------------------------
+ * What the public functions of such a recipe are made of.  The mutex is not
+ * held, and a NULL object is refused.
  *
- * zke_line_enter     - zke_recipe_enter(), and see to the place
+ * Example: the whole of a function that waits.
+ *
+ *     rc = zke_line_enter_by(l, deadline);
+ *     if (rc == ZKE_OK)
+ *       rc = zke_recipe_leave(&l->r, zke_line_acquire(l, deadline));
+ * --------------------------------------------------------------------- */
+
+/* zke_line_enter     - zke_recipe_enter(), and see to the place
  * zke_line_enter_by  - zke_recipe_enter_by(), and see to the place
  * zke_line_api_state - ZKE_LINE_…; ZKE_LINE_LOST when the session has ended
  * zke_line_api_token - the fencing value, 0 when not held
- * zke_line_api_check       - zke_line_check()
- * zke_line_api_op    - zke_line_check_op(); ZKE_BADARGUMENTS for a NULL op */
+ * zke_line_api_check - zke_line_check()
+ * zke_line_api_op    - zke_line_check_op(); ZKE_BADARGUMENTS for a NULL op
+ *
+ * After a failure of the first two the object is left already: the function
+ * returns their code and does nothing more. */
 ZKE_API int zke_line_enter(zke_line *l);
 ZKE_API int zke_line_enter_by(zke_line *l, int64_t deadline_ms);
 ZKE_API int zke_line_api_state(zke_line *l);
@@ -152,6 +264,9 @@ ZKE_API int zke_line_api_op(zke_line *l, zke_op *op);
 /* zke_line_turn - for what stands in several lines at once, with limits of 1:
  * may the entry hold?
  *
+ * It has no zke_line: a multi-lock has an entry in each line and one object.
+ *
+ *   r        the object that is woken when it is to look again
  *   watched  in and out: the path that is watched, one block; begins as NULL
  *   pzxid    out, where it may: the directory's, at that moment
  *
