@@ -1,4 +1,4 @@
-/* line.h - for authors of recipes: a place in a line
+/* line.h - for whoever writes a recipe: a place in a line
  *
  * Locks, read/write locks, semaphores and elections are lines: entries in a
  * directory, each with a sequential ephemeral znode, of which the first ones
