@@ -1,19 +1,43 @@
 /* object.c - the object: its life, its calls, threads, the listener, steps
  *
- * An object has a mutex, a count of references, and what it is told from three
- * sides: calls of the program, on several threads; watchers, which the engine
- * calls inside a dispatch; and the listener's own calls, from inside these.
+ * An object is entered from three sides: by calls of the program, on several
+ * threads; by watchers, which the engine calls inside a dispatch on any thread;
+ * and by the listener's own calls, from inside these two.  This file lets one
+ * of them in at a time, keeps the memory while any is inside, and sees to it
+ * that what an event asks for is done, also if the first try fails.
+ *
+ * A call that waits, from top to bottom:
+ *
+ *     zke_recipe_enter_by()   set the thread's limit, take the mutex
+ *     zke_recipe_await()      a loop:
+ *       zke_turn()              number of the handle's last event
+ *       recipe_look()           step(), if anything has changed
+ *       done()                  the recipe's question: is it over?
+ *       recipe_may_sleep()      freed, ended, cancelled?
+ *       recipe_wait()           deliver notes, drop the mutex, sleep until the
+ *                               turn changes, take the mutex
+ *     zke_recipe_leave()      deliver notes, drop the mutex, set the limit back
+ *
+ * An event, on whichever thread dispatches:
+ *
+ *     zke_recipe_watcher()    take the mutex; event(), then step()
+ *     recipe_unlock()         deliver notes; if the step has failed and no call
+ *                             sleeps that will look, set a reminder; drop it
+ *
+ * Locks: the object's mutex is taken before the handle's (step() calls the
+ * engine), and the engine calls watchers without a lock.  No lock is held while
+ * the user's listener runs.
  *
  * Invariants:
  *  1. The mutex is held in every function of a recipe but deliver().  It is
  *     dropped while the listener runs, while a call sleeps, and by free.
- *  2. The memory stays while anybody is inside: refs counts free's own
+ *  2. The memory stays while any thread is inside: refs counts free's own
  *     reference, each call, each sleep and each recipe's hold.
  *  3. Notes are delivered one at a time and in order: one thread is the teller
  *     (recipe_unlock()), the others leave theirs to it.
- *  4. `changed` stays set until a look has succeeded.  Whoever drops the mutex
- *     with it set has a later look arranged: by the sleeping call that will
- *     look, or by a reminder (recipe_remind()).
+ *  4. `changed` stays set until a look has succeeded.  A thread that drops the
+ *     mutex with it set has arranged a later look: by the sleeping call that
+ *     will look, or by a reminder (recipe_remind()).
  *  5. Cancellation of the thread is off inside, but for recipe_sleep().
  *
  * Begin with zke_recipe_enter() and zke_recipe_leave(); then
@@ -29,7 +53,7 @@
 #include "support.h"
 #include "text.h"
 
-/* Something for the listener. */
+/* Something for the listener, as zke_recipe_tell() was given it. */
 typedef struct zke_note {
   struct zke_note *next;
   int event, len;
@@ -42,19 +66,22 @@ static int recipe_rc(int rc) {
   return rc == ZKE_SESSIONEXPIRED ? ZKE_INVALIDSTATE : rc;
 }
 
+/* zke_sync() asks the handle, and once a second the file. */
 int zke_recipe_state(zke *z) { return recipe_rc(zke_sync(z, "/")); }
 
-/* Have the memory of the reminder now, so that setting it cannot fail for that.
- * A read-only handle dispatches nothing. */
+/* ---- life: made ---- */
+
+/* Have the memory of the reminder now, so that setting it later cannot fail for
+ * want of memory.  A read-only handle dispatches nothing, so it needs none. */
 static int recipe_reserve(zke *z, zke_recipe *r) {
   int rc = zke_call_at(z, ZKE_FOREVER, zke_recipe_watcher, r);
   return rc == ZKE_READONLY ? ZKE_OK : rc;
 }
 
 /* The path is checked by the engine, by a read that fails for a malformed one;
- * that nothing is there is fine.  All memory that the object will need to look
- * again is had now, so that no later failure for want of memory can leave it
- * deaf. */
+ * it is fine if nothing is there.  The memory that the object will need to look
+ * again is allocated now, so that no later shortage can leave it deaf to
+ * events. */
 int zke_recipe_new(zke *z, const char *path, const zke_recipe_class *class_,
                    size_t size, zke_recipe **out) {
   if (!out)
@@ -86,39 +113,43 @@ int zke_recipe_new(zke *z, const char *path, const zke_recipe_class *class_,
   return ZKE_OK;
 }
 
+/* ---- calls: the thread's cancellation and its limit ---- */
+
 /* Cancellation of this thread is held off while it is inside recipes' calls:
  * how many, and what the outermost has found. */
 static _Thread_local struct { int depth, state, type; } recipe_cancel;
 
-/* The type as well, as the engine does and for its reason: the signal of an
- * asynchronous cancellation may come when the state forbids it already. */
+/* Hold it off.  The type is set as well, as the engine does and for its reason:
+ * the signal of an asynchronous cancellation may come when the state forbids it
+ * already. */
 static void recipe_cancel_off(void) {
   if (recipe_cancel.depth++ > 0) return;
   pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &recipe_cancel.state);
   pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &recipe_cancel.type);
 }
 
-/* As recipe_cancel_off() has found it, where this is the outermost call. */
+/* Set it as recipe_cancel_off() has found it, if this is the outermost call. */
 static void recipe_cancel_back(void) {
   if (--recipe_cancel.depth > 0) return;
   pthread_setcanceltype(recipe_cancel.type, NULL);
   pthread_setcancelstate(recipe_cancel.state, NULL);
 }
 
-/* The call of a recipe that this thread is inside of, with its deadline.  What
- * it calls of other recipes has the same; listeners and watchers have none. */
+/* The call of a recipe that this thread is inside of, with its limit.  What it
+ * calls of other recipes is a part of it and keeps within that limit; listeners
+ * and watchers are no part of it. */
 typedef struct recipe_call {
   zke_recipe *r; /* NULL: none */
   int depth;     /* recipe_cancel's, inside the call */
   bool blocking; /* zke_recipe_cancel() is for it */
   int cancels;   /* r's, when it began */
-  int64_t limit; /* the thread's before it, for zke_limit() */
-  int64_t grace; /* … for zke_recipe_grace_swap() */
+  int64_t limit; /* the thread's before it, to be given back to zke_limit() */
+  int64_t grace; /* the same for zke_recipe_grace_swap() */
 } recipe_call;
 
 static _Thread_local recipe_call recipe_running;
 
-/* Begin a call, unless this is a part of one. */
+/* Begin a call, unless this thread is inside one, of which this is a part. */
 static void recipe_begin(zke_recipe *r, int64_t deadline_ms) {
   if (recipe_running.r) return;
   recipe_running = (recipe_call){.r = r, .depth = recipe_cancel.depth};
@@ -126,7 +157,8 @@ static void recipe_begin(zke_recipe *r, int64_t deadline_ms) {
   recipe_running.grace = zke_recipe_grace_swap(ZKE_GRACE_NEW);
 }
 
-/* From here on the call can be cancelled. */
+/* From here on the call can be cancelled.  `cancels` is read before `running`
+ * is raised: a cancel that sees the call running is one that the call sees. */
 static void recipe_begin_blocking(zke_recipe *r) {
   if (recipe_running.r != r || recipe_running.blocking) return;
   recipe_running.blocking = true;
@@ -134,7 +166,7 @@ static void recipe_begin_blocking(zke_recipe *r) {
   __atomic_add_fetch(&r->running, 1, __ATOMIC_SEQ_CST);
 }
 
-/* A call is over; the object is still there. */
+/* A call is over: give back what it has set.  The object is still there. */
 static void recipe_finish(const recipe_call *call) {
   if (call->blocking)
     __atomic_sub_fetch(&call->r->running, 1, __ATOMIC_SEQ_CST);
@@ -142,7 +174,7 @@ static void recipe_finish(const recipe_call *call) {
   zke_recipe_grace_swap(call->grace);
 }
 
-/* The end of the call that began at this depth. */
+/* End the call that began at this depth; a part of it ends nothing. */
 static void recipe_finish_here(zke_recipe *r) {
   recipe_call call = recipe_running;
   if (call.r != r || call.depth != recipe_cancel.depth) return;
@@ -150,15 +182,18 @@ static void recipe_finish_here(zke_recipe *r) {
   recipe_finish(&call);
 }
 
-/* Was the cancellation of this thread's call asked for since it began? One of
- * before is not for it. */
+/* Was the cancellation of this thread's call asked for since it began?  What
+ * was asked before was for an earlier call. */
 static bool recipe_is_cancelled(const zke_recipe *r) {
   const recipe_call *call = &recipe_running;
   return call->r == r && call->blocking &&
          __atomic_load_n(&r->cancels, __ATOMIC_SEQ_CST) != call->cancels;
 }
 
-/* Nobody is to hear them any more: the object is going, or this is a child. */
+/* ---- the mutex, and the listener ---- */
+
+/* Drop what the listener has not heard yet: the object is going, or this is a
+ * forked child. */
 static void recipe_drop_notes(zke_recipe *r) {
   for (zke_note *n = r->notes, *next; n; n = next) {
     next = n->next;
@@ -168,8 +203,9 @@ static void recipe_drop_notes(zke_recipe *r) {
   r->notes_end = &r->notes;
 }
 
-/* The last reference goes with the last call inside, not with free: a listener
- * may free its own object, and another thread may just be waking up in it. */
+/* Give up a reference.  The last one goes with the last call inside, not with
+ * free: a listener may free its own object, and another thread may just be
+ * waking up in it. */
 static void recipe_unref(zke_recipe *r) {
   if (__atomic_sub_fetch(&r->refs, 1, __ATOMIC_ACQ_REL) > 0) return;
   recipe_drop_notes(r);
@@ -198,7 +234,8 @@ static void recipe_lock_in_child(zke_recipe *r) {
   recipe_drop_notes(r);
 }
 
-/* Call the listener, which is no part of the call that this thread is in. */
+/* Call the listener, which is no part of the call that this thread is in: what
+ * it calls has deadlines and a grace of its own. */
 static void recipe_deliver(zke_recipe *r, const zke_note *n) {
   recipe_call call = recipe_running;
   recipe_running.r = NULL;
@@ -210,11 +247,14 @@ static void recipe_deliver(zke_recipe *r, const zke_note *n) {
   recipe_running = call;
 }
 
-/* Where the object is to look again, because the last look failed, and no call
- * sleeps that looks when it wakes: have that done in a later dispatch.  A call
- * that runs is no reason to leave it: it may fail before it has looked.  The
- * pause doubles, up to what a call waits for others; so in the end the look is
- * as patient as any call (recipe_step_limit()).  The mutex is held. */
+/* If the object is to look again, because the last look failed, and no call
+ * sleeps that looks when it wakes, have that done in a later dispatch.  Else
+ * take back a reminder that is set.
+ *
+ * A call that runs, but does not sleep, is no reason to leave it out: it may
+ * fail before it has looked.  The pause doubles, up to what a call waits for
+ * others; so in the end the look is as patient as any call
+ * (recipe_step_limit()).  The mutex is held. */
 static void recipe_remind(zke_recipe *r) {
   bool done = !r->changed || r->going || r->ended || !r->class_->step;
   if (done && r->reminded)
@@ -228,7 +268,14 @@ static void recipe_remind(zke_recipe *r) {
       zke_call_at(r->z, now + r->pause, zke_recipe_watcher, r) == ZKE_OK;
 }
 
-/* Deliver notes until there are none; the mutex is held, and dropped. */
+/* Deliver notes until there are none, then leave the object; the mutex is held,
+ * and dropped.
+ *
+ * Only one thread delivers, the teller; what others queue meanwhile it delivers
+ * as well.  So notes come one at a time and in order, on whichever thread, and
+ * a listener that calls the recipe does not call itself: the call inside it
+ * leaves its notes to the loop here.  The listener may fork; in the child the
+ * other threads' locks mean nothing. */
 static void recipe_unlock(zke_recipe *r) {
   zke_note *n;
   if (!r->telling) {
@@ -254,6 +301,8 @@ static void recipe_unlock(zke_recipe *r) {
   recipe_unref(r);
 }
 
+/* ---- calls: in and out ---- */
+
 /* The session has ended: say so, once. */
 static void recipe_end(zke_recipe *r) {
   if (r->ended) return;
@@ -267,7 +316,7 @@ bool zke_recipe_has_ended(zke_recipe *r, int rc) {
   return true;
 }
 
-/* Enter a call that has begun. */
+/* Enter a call that has begun.  On failure it is over, and nothing is held. */
 static int recipe_enter(zke_recipe *r) {
   int rc = zke_recipe_state(r->z);
   if (rc != ZKE_OK && rc != ZKE_INVALIDSTATE) {
@@ -287,7 +336,8 @@ static int recipe_enter(zke_recipe *r) {
   return rc == ZKE_OK ? ZKE_OK : zke_recipe_leave(r, rc);
 }
 
-/* The call may wait for other writers as long as any call of the handle. */
+/* Without a deadline the call may wait for other writers as long as any call of
+ * the handle, in all that it does together. */
 int zke_recipe_enter(zke_recipe *r) {
   if (!r) return zke_recipe_fail(ZKE_BADARGUMENTS, "the object is NULL");
   recipe_cancel_off();
@@ -328,8 +378,10 @@ void zke_recipe_hold(zke_recipe *r) {
 
 void zke_recipe_drop(zke_recipe *r) { recipe_unref(r); }
 
-/* `changed` is taken back before the look, not after it: what fires during the
- * look sets it again. */
+/* ---- steps ---- */
+
+/* One look.  `changed` is cleared before it, not after it: a step may find that
+ * it has to be called again and set it. */
 static int recipe_step(zke_recipe *r) {
   if (r->going || r->ended || !r->class_->step) return ZKE_OK;
   r->changed = false;
@@ -339,7 +391,8 @@ static int recipe_step(zke_recipe *r) {
   return rc;
 }
 
-/* For a program that has no dispatch: looks as an event would make it look. */
+/* For a recipe that has changed its state and wants to go on in the same call.
+ */
 int zke_recipe_look(zke_recipe *r) { return recipe_step(r); }
 
 int zke_recipe_step(zke_recipe *r) {
@@ -348,7 +401,7 @@ int zke_recipe_step(zke_recipe *r) {
   return zke_recipe_leave(r, recipe_step(r));
 }
 
-/* A thread that sleeps in a call. */
+/* A thread that sleeps in a call; lies on its stack. */
 typedef struct recipe_sleeper {
   zke_recipe *r;
   recipe_call call;
@@ -361,16 +414,19 @@ typedef struct recipe_sleeper {
 static _Thread_local recipe_sleeper *recipe_asleep;
 
 /* Until when the steps that watchers make on this thread do not wait for others
- * on a handle, because one has waited as long in vain: so a host that
+ * on a handle, because one of them has waited as long in vain: so a host that
  * dispatches for many objects is kept half of its time at most. */
 static _Thread_local struct {
   const zke *z;
   int64_t until;
 } recipe_rest;
 
-/* Until when a step that a watcher makes may wait for others: as long as any
- * call does, but no longer than a call that waits for it, on this thread or on
- * another, and one that was made again no longer than it has paused. */
+/* Until when a step that a watcher makes may wait for others: the earliest of
+ * - what any call of the handle may wait;
+ * - if it is made again, as long as it has paused;
+ * - now, if another step on this thread has just waited in vain;
+ * - the limits of the calls that sleep on this thread or on the object: they
+ *   cannot go on before the step is over. */
 static int64_t recipe_step_limit(const zke_recipe *r, bool again) {
   int64_t now = zke_now(r->z), until = zke_recipe_patience(r->z);
   if (again && r->pause < until - now) until = now + r->pause;
@@ -383,7 +439,8 @@ static int64_t recipe_step_limit(const zke_recipe *r, bool again) {
   return until;
 }
 
-/* A step by a watcher, which is a call of its own. */
+/* A step by a watcher: it is no part of a call, and has a limit and a grace of
+ * its own.  If it has waited in vain, the steps after it rest for as long. */
 static void recipe_step_apart(zke_recipe *r, bool again) {
   int64_t began = zke_now(r->z);
   int64_t limit = zke_limit(r->z, recipe_step_limit(r, again));
@@ -398,9 +455,10 @@ static void recipe_step_apart(zke_recipe *r, bool again) {
   recipe_rest.until = until;
 }
 
-/* The engine calls this on whichever thread dispatches.  What happens to be
- * true is not taken from the event: the step looks for itself, so one event
- * more or less does no harm. */
+/* The engine calls this on whichever thread dispatches: for a watch that has
+ * fired, for a reminder (ZKE_EVENT_ALARM), for the session's end.  What is true
+ * is not taken from the event: the step looks for itself, so one event more or
+ * less does no harm. */
 void zke_recipe_watcher(zke *z, int type, int state, const char *path,
                         void *context) {
   zke_recipe *r = context;
@@ -418,7 +476,7 @@ void zke_recipe_watcher(zke *z, int type, int state, const char *path,
   recipe_unlock(r);
 }
 
-/* With nobody to deliver to there is nothing to lose: true. */
+/* True also if there is nobody to deliver to: then nothing is lost. */
 bool zke_recipe_tell(zke_recipe *r, int event, int64_t number, const char *text,
                      int len) {
   size_t size = len > 0 ? (size_t)len : 0;
@@ -434,8 +492,10 @@ bool zke_recipe_tell(zke_recipe *r, int event, int64_t number, const char *text,
   return true;
 }
 
+/* ---- sleeping ---- */
+
 /* Give up what the object holds, with the mutex held: it is going.  state is
- * zke_recipe_state()'s; where it could not be told, quit does what it can. */
+ * zke_recipe_state()'s; if it could not be told, quit does what it can. */
 static void recipe_quit(zke_recipe *r, int state) {
   r->going = true;
   recipe_drop_notes(r);
@@ -447,13 +507,15 @@ static void recipe_quit(zke_recipe *r, int state) {
   zke_limit(r->z, limit);
 }
 
-/* A call is about to sleep; the mutex is held. */
+/* A call is about to sleep: the object's reminders are not needed, and a step
+ * on another thread has to keep to its limit.  The mutex is held. */
 static void recipe_lie_down(recipe_sleeper *sleeper) {
   sleeper->next = sleeper->r->sleepers;
   sleeper->r->sleepers = sleeper;
 }
 
-/* The sleeper is up; the mutex is held.  In a child it is in no list. */
+/* The sleeper is up; the mutex is held.  In a forked child the list was
+ * dropped, so it may not be there. */
 static void recipe_get_up(const recipe_sleeper *sleeper) {
   recipe_sleeper **at = &sleeper->r->sleepers;
   while (*at && *at != sleeper) at = &(*at)->next;
@@ -461,7 +523,8 @@ static void recipe_get_up(const recipe_sleeper *sleeper) {
 }
 
 /* The thread of a blocking call was cancelled while it slept, without the
- * mutex: the participant is out, and the object good for nothing but free. */
+ * mutex.  This does what leaving the call would have done: the participant is
+ * out, and the object is good for nothing but free. */
 static void recipe_leave_sleep(void *arg) {
   const recipe_sleeper *sleeper = arg;
   zke_recipe *r = sleeper->r;
@@ -478,9 +541,10 @@ static void recipe_leave_sleep(void *arg) {
   recipe_cancel_back();
 }
 
-/* Wait for the handle's next turn.  Here alone a recipe's call may be left by
- * the cancellation of its thread, and only where the recipe was called by the
- * program itself: what a listener calls is finished. */
+/* Wait for the handle's next turn, without the mutex.  Here alone a recipe's
+ * call may be left by the cancellation of its thread, and only if the recipe
+ * was called by the program itself: what a listener calls is finished.  rc is
+ * volatile because pthread_cleanup_push() may be a setjmp(). */
 static int recipe_sleep(recipe_sleeper *sleeper, int64_t turn, int64_t until) {
   volatile int rc = ZKE_OK;
   bool outermost = recipe_cancel.depth == 1;
@@ -496,8 +560,11 @@ static int recipe_sleep(recipe_sleeper *sleeper, int64_t turn, int64_t until) {
   return rc;
 }
 
-/* Wait without the mutex; a step that failed for the time being is repeated
- * soon. */
+/* Wait without the mutex, until the turn changes or the deadline comes.  A step
+ * that failed for the time being is repeated soon: then the sleep is short, and
+ * its end is no timeout.  The reference is the sleep's own, since a listener
+ * may free the object meanwhile.  ZKE_FORKED: a callback has forked, and this
+ * is the child. */
 static int recipe_wait(zke_recipe *r, int64_t turn, int step, int failures,
                        int64_t deadline_ms) {
   int64_t until = deadline_ms;
@@ -528,7 +595,7 @@ static int recipe_wait(zke_recipe *r, int64_t turn, int step, int failures,
   return rc;
 }
 
-/* Look again where something has changed.  ZKE_OK: the call may wait on; also
+/* Look again if something has changed.  ZKE_OK: the call may wait on; also
  * after a failure that may pass, which *failures counts and *step tells.  Else
  * the failure that ends the call. */
 static int recipe_look(zke_recipe *r, int *step, int *failures) {
@@ -538,8 +605,8 @@ static int recipe_look(zke_recipe *r, int *step, int *failures) {
   return passes ? ZKE_OK : *step;
 }
 
-/* May the call sleep?  Not where nothing could end that sleep for good: the
- * object was freed, the session has ended, or the call was cancelled. */
+/* May the call sleep?  Not if the object was freed, the session has ended, or
+ * the call was cancelled: nothing more will come of it. */
 static int recipe_may_sleep(const zke_recipe *r) {
   if (r->going) {
     return zke_recipe_fail(ZKE_CLOSING, "the %s %s was freed", r->class_->name,
@@ -552,7 +619,8 @@ static int recipe_may_sleep(const zke_recipe *r) {
                          r->class_->name, r->path);
 }
 
-/* The deadline has come: what has happened just before it counts. */
+/* The deadline has come.  What happened just before it counts: so one more look
+ * is taken, and done() is asked once more. */
 static int recipe_last_look(zke_recipe *r, int (*done)(zke_recipe *r)) {
   int rc = r->changed ? recipe_step(r) : ZKE_OK;
   if (rc == ZKE_OK) rc = done(r);
@@ -563,8 +631,9 @@ static int recipe_last_look(zke_recipe *r, int (*done)(zke_recipe *r)) {
 }
 
 /* The turn is taken before the look: what happens between the look and the
- * sleep has a later turn, and the sleep ends at once.  So no event is missed
- * though the mutex is dropped in between. */
+ * sleep has a later turn, and the sleep ends at once.  So no event is missed,
+ * although the mutex is dropped in between; and zke_recipe_cancel(), which
+ * changes the turn, is not missed either. */
 int zke_recipe_await(zke_recipe *r, int (*done)(zke_recipe *r),
                      int64_t deadline_ms) {
   for (int step, failures = 0;;) {
@@ -582,7 +651,7 @@ int zke_recipe_await(zke_recipe *r, int (*done)(zke_recipe *r),
 }
 
 /* Takes no mutex, since the call that is to be cancelled may hold it.  The
- * count goes up before the wake, so whoever wakes sees it. */
+ * count goes up before the wake, so a thread that is woken sees it. */
 int zke_recipe_cancel(zke_recipe *r) {
   if (!r) return zke_recipe_fail(ZKE_BADARGUMENTS, "the object is NULL");
   if (__atomic_load_n(&r->running, __ATOMIC_SEQ_CST) == 0) {
@@ -593,10 +662,16 @@ int zke_recipe_cancel(zke_recipe *r) {
   return zke_wake(r->z);
 }
 
-/* Order matters: give up, so that others go on at once; forget the watches, so
- * that no new call comes in from the engine; then wait for a listener that runs
- * on another thread.  Without the handle, in a forked child, the mutex may
- * never come free, and the memory is left as it is. */
+/* The order matters: give up, so that others go on at once; forget the watches,
+ * so that no new call comes in from the engine; then wait for a listener that
+ * runs on another thread; then give up the reference that free has had.
+ *
+ * zke_forget() is called without the mutex: it waits for watchers that are just
+ * being called, and these take it.
+ *
+ * In a forked child the mutex may be locked for ever by a thread that exists in
+ * the parent only.  So nothing is given up there, and only the reference goes:
+ * the memory is released unless such a thread was inside. */
 void zke_recipe_free(zke_recipe *r) {
   if (!r) return;
   zke *z = r->z;

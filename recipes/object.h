@@ -1,27 +1,42 @@
 /* object.h - for whoever writes a recipe: the object behind its handle
  *
- * A recipe's struct begins with a zke_recipe.  Its public functions are
+ * A recipe's struct begins with a zke_recipe.  That gives it a mutex, a path,
+ * watches, a listener, deadlines, cancellation, and a life that ends safely
+ * while other threads or a listener are inside.
+ *
+ * A PUBLIC FUNCTION looks like this:
  *
  *     int rc = zke_recipe_enter(&l->r);
  *     if (rc != ZKE_OK) return rc;
  *     ...what it does, the mutex held...
  *     return zke_recipe_leave(&l->r, rc);
  *
- * zke_recipe_enter_by(&l->r, deadline_ms) where it has a deadline, which every
- * function with zke_recipe_await() has.  Its calls of zkembed and of the
- * functions above then wait for others no longer than that.
+ * with zke_recipe_enter_by(&l->r, deadline_ms) if it has a deadline, which
+ * every function with zke_recipe_await() has.  Its calls of zkembed then wait
+ * for other processes no longer than that.
  *
- * What it watches it watches with zke_recipe_watcher and &l->r.  When any
- * of that fires, the class's step() is called with the mutex held; it looks
- * again and does what is due, without waiting, and may find nothing changed.
- * Where it fails, or `changed` is set when the mutex is dropped, it is called
- * again after a pause, by zke_call_at(): first after 5 ms, then after twice as
- * long each time, at most the busy timeout.  In a dispatch it waits for others
- * no longer than any call does, than a call that sleeps on the object or on the
- * thread may, nor, when it is repeated, than it has paused; and after a step
- * has waited in vain others of the handle do not wait for as long.
- * What the user is to hear is queued with zke_recipe_tell() and delivered
- * after the mutex was dropped. */
+ * GOING ON.  What the recipe watches it watches with zke_recipe_watcher and
+ * &l->r.  When any of these watches fires, the class's step() is called with
+ * the mutex held.  step() looks at the tree again and does what is due, without
+ * waiting.  An event is a hint only: step() may find nothing changed, and must
+ * not take for true what the event said.
+ *
+ * If a step fails, or `changed` is set when the mutex is dropped, step() is
+ * called again after a pause, by zke_call_at(): first after 5 ms, then after
+ * twice as long each time, at most the busy timeout.  A blocking call that
+ * sleeps on the object repeats its own step instead.
+ *
+ * How long a step waits for other writers, in a dispatch: no longer than any
+ * call of the handle does; no longer than a call that sleeps on the object, or
+ * on the thread, may; when it is repeated, no longer than it has paused.  After
+ * a step has waited in vain, other objects of the handle do not wait for as
+ * long as it has; so a program that dispatches for many objects is kept for
+ * half of its time at most.
+ *
+ * TELLING.  What the user is to hear is queued with zke_recipe_tell() and
+ * delivered by zke_recipe_leave(), after the mutex was dropped.
+ *
+ * recipes/barrier.c is a small recipe to read beside this. */
 #ifndef ZKEMBED_RECIPES_OBJECT_H
 #define ZKEMBED_RECIPES_OBJECT_H
 
@@ -39,61 +54,83 @@ extern "C" {
 typedef struct zke_recipe zke_recipe;
 
 /* What a function inside a recipe returns besides ZKE_OK and an error.  Neither
- * leaves the recipe.
+ * leaves the recipe: no caller of the program ever sees them.
  *
  * ZKE_NOT_YET    - what is waited for has not come: sleep
  * ZKE_LOOK_AGAIN - somebody has changed the tree between two looks: do not
- *                  guess what it was, look anew */
+ *                  guess what it was, look again */
 enum { ZKE_NOT_YET = 1, ZKE_LOOK_AGAIN = 2 };
 
-/* The mutex is held in each but deliver(); members that a recipe does not need
- * are NULL. */
+/* What a recipe adds to the object.  The mutex is held in each function but
+ * deliver() and destroy(); members that a recipe does not need are NULL.  A
+ * class is a constant that lives as long as the program. */
 typedef struct zke_recipe_class {
-  const char *name; /* "lock" */
-  /* something fired: which path; before step() */
+  const char *name; /* "lock": for sentences */
+  /* A watch has fired.  Note which path it was, as one-shot watches have to be
+   * set again; the step that follows does the rest.  "": an overflow, all
+   * watches have gone */
   void (*event)(zke_recipe *r, int type, const char *path);
-  /* look again, go on.  After a failure it is repeated, by who awaits or in a
-   * later dispatch: all that it was to do must be seen in the object still */
+  /* Look again, go on.  After a failure it is repeated, by the call that awaits
+   * or in a later dispatch: so what is left to do must be seen in the object
+   * still, or in the tree */
   int (*step)(zke_recipe *r);
-  /* the session has ended: hold nothing any more; may tell */
+  /* The session has ended: hold nothing any more.  Called once; may tell */
   void (*ended)(zke_recipe *r);
-  /* call the user's listener with what was told; no lock held */
+  /* Call the user's listener with what was told; no lock is held.  text is
+   * valid until this returns */
   void (*deliver)(zke_recipe *r, int event, int64_t number, const char *text,
                   int len);
-  /* give up what is held by zke_recipe_discard(): the object is going */
+  /* The object is going: give up what it holds, by zke_recipe_discard().  Not
+   * called after the session's end, which has given up everything */
   void (*quit)(zke_recipe *r);
-  /* release the members' memory */
+  /* Release the members' memory.  No other thread has the object any more */
   void (*destroy)(zke_recipe *r);
 } zke_recipe_class;
 
 struct zke_note;
 
+/* The object.  class_, z and path never change; refs, running and cancels are
+ * atomic; the mutex guards all else.  A recipe reads z, path and ended, and may
+ * set changed; the rest is object.c's. */
 struct zke_recipe {
   const zke_recipe_class *class_;
-  zke *z;
-  char *path; /* the recipe's directory */
-  pthread_mutex_t m;
-  pthread_cond_t told;
-  int refs;         /* atomic: calls inside, and 1 until free */
-  int running;      /* atomic: calls inside that can be cancelled */
-  int cancels;      /* atomic: how often that was asked */
-  bool ended;       /* the session has */
-  bool going;       /* free was called */
-  bool left;        /* a thread was cancelled inside: only free is allowed */
+  zke *z;              /* borrowed: the handle outlives the object */
+  char *path;          /* the recipe's directory; the object's own copy */
+  pthread_mutex_t m;   /* held while a thread is inside, but not in its sleep */
+  pthread_cond_t told; /* the teller has finished: free waits for that */
+  int refs;            /* calls, sleeps and holds inside, and 1 until free */
+  int running;         /* calls inside that can be cancelled */
+  int cancels;         /* how often that was asked; a call compares it with what
+                          it was when the call began */
+  bool ended;          /* the session has; ended() was called */
+  bool going;          /* free was called */
+  bool left;           /* a thread was cancelled inside: only free is allowed */
   bool changed;     /* look again: something fired, or the last step failed */
   bool telling;     /* the teller is delivering notes */
-  pthread_t teller; /* a thread */
-  struct zke_note *notes, **notes_end;
-  struct recipe_sleeper *sleepers; /* calls that sleep now */
+  pthread_t teller; /* the thread that does, while `telling` */
+  struct zke_note *notes, **notes_end; /* told, not yet delivered; the last
+                                          note's next */
+  struct recipe_sleeper *sleepers;     /* calls that sleep now, on the stacks of
+                                          their threads */
   int64_t pause; /* ms before the last step again; 0: the last one was fine */
-  bool reminded; /* zke_call_at() is set */
+  bool reminded; /* zke_call_at() is set and has not come */
 };
+
+/* ------------------------------------------------------------------------
+ * Life
+ * --------------------------------------------------------------------- */
 
 /* zke_recipe_new - allocate an object of size bytes, zeroed
  *
- * Checks the path by ZooKeeper's rules ("/" is refused) and copies it.
+ * Checks the path by ZooKeeper's rules ("/" is refused) and copies it.  Reads
+ * the tree, and writes nothing.
  *
- *   out  out, not NULL; NULL on failure */
+ *   class_  a constant
+ *   size    of the recipe's struct, which begins with a zke_recipe
+ *   out     out, not NULL; NULL on failure.  For zke_recipe_free()
+ *
+ * Returns ZKE_OK, ZKE_BADARGUMENTS, ZKE_NOMEM, or what the handle's state asks
+ * for, as zke_recipe_state().  Threads: any.  In a callback: yes. */
 ZKE_API int zke_recipe_new(zke *z, const char *path,
                            const zke_recipe_class *class_, size_t size,
                            zke_recipe **out);
@@ -105,8 +142,12 @@ ZKE_API int zke_recipe_new(zke *z, const char *path,
  *   given    what the user gave, or NULL
  *   options  out: a struct of this type
  *
- * Returns as zke_take_options().  A macro: the sentences name the parameter and
- * the type. */
+ * Returns as zke_take_options(), or ZKE_BADARGUMENTS for a NULL out.  A macro,
+ * because the sentences name the parameter and the type.
+ *
+ *     zke_lock_options o;
+ *     int rc = zke_recipe_options(lock_out, options, &o, zke_lock_options);
+ */
 #define zke_recipe_options(out, given, options, type)                  \
   ((out) ? (*(out) = NULL,                                             \
             zke_take_options((given), (options), sizeof(type), #type)) \
@@ -114,8 +155,12 @@ ZKE_API int zke_recipe_new(zke *z, const char *path,
 
 /* zke_recipe_free - quit, take back the watches, release; NULL is fine
  *
- * Afterwards no listener runs on another thread, and none will.  In a
- * listener of the object itself the memory stays until it has returned. */
+ * Waits for a listener that runs on another thread; afterwards no listener of
+ * the object runs, and none will.  In a listener of the object itself, and
+ * while a call of another thread is inside, the memory stays until that has
+ * returned; a call that sleeps fails with ZKE_CLOSING when it wakes.  In a
+ * forked child only memory is released: what the object holds is the parent's.
+ */
 ZKE_API void zke_recipe_free(zke_recipe *r);
 
 /* zke_recipe_state - may the handle be used?
@@ -125,20 +170,39 @@ ZKE_API void zke_recipe_free(zke_recipe *r);
  * for the call that finds it.  Threads: any.  In a callback: yes. */
 ZKE_API int zke_recipe_state(zke *z);
 
-/* zke_recipe_enter    - take the mutex; refuses NULL, a forked child's copy, an
- *                       expired session (ZKE_INVALIDSTATE), one that was freed
- *                       (ZKE_CLOSING)
- * zke_recipe_enter_by - the same for a call with a deadline, which can be
- *                       cancelled
- * zke_recipe_leave    - drop it, deliver what was told; returns rc, the end of
- *                       the session as ZKE_INVALIDSTATE always */
+/* ------------------------------------------------------------------------
+ * Calls
+ * --------------------------------------------------------------------- */
+
+/* zke_recipe_enter    - take the mutex
+ * zke_recipe_enter_by - the same for a call with a deadline, which
+ *                       zke_recipe_cancel() can end
+ * zke_recipe_leave    - drop it, deliver what was told, return rc
+ *
+ * From enter to leave the thread's zke_limit() is set: to the deadline, or to
+ * what a call without one may wait.  Cancellation of the thread is off.  Calls
+ * nest: a recipe may call another one's public functions, which then keep
+ * within the outermost call's limit.
+ *
+ *   deadline_ms  of zke_now(); 0 is one that has passed
+ *
+ * Enter returns ZKE_OK with the mutex held, or, without it,
+ *   ZKE_BADARGUMENTS  r is NULL
+ *   ZKE_FORKED        this is a forked child's copy
+ *   ZKE_INVALIDSTATE  the session has ended
+ *   ZKE_CLOSING       it was freed, or a thread was cancelled inside
+ *   other codes       of zke_sync()
+ * Leave returns rc and keeps its sentence while notes are delivered.  A session
+ * that has ended is always ZKE_INVALIDSTATE, also where rc is
+ * ZKE_SESSIONEXPIRED or ZKE_LOST because of it. */
 ZKE_API int zke_recipe_enter(zke_recipe *r);
 ZKE_API int zke_recipe_enter_by(zke_recipe *r, int64_t deadline_ms);
 ZKE_API int zke_recipe_leave(zke_recipe *r, int rc);
 
-/* zke_recipe_hold - keep the object's memory, for a call that makes several
- *                   calls of it: a listener may free it between two of them.
- *                   Then each further call on it but drop returns ZKE_CLOSING
+/* zke_recipe_hold - keep the object's memory, for a function that calls several
+ *                   public functions of it: a listener may free it between two
+ *                   of them.  Then each further call on it but drop returns
+ *                   ZKE_CLOSING
  * zke_recipe_drop - no more
  *
  * The mutex is not held.  They do not hold off the thread's cancellation: drop
@@ -146,37 +210,76 @@ ZKE_API int zke_recipe_leave(zke_recipe *r, int rc);
 ZKE_API void zke_recipe_hold(zke_recipe *r);
 ZKE_API void zke_recipe_drop(zke_recipe *r);
 
+/* ------------------------------------------------------------------------
+ * Inside a call; the mutex is held
+ * --------------------------------------------------------------------- */
+
+/* zke_recipe_watcher - what a recipe gives to zkembed as watcher, with &l->r as
+ * context.  Calls event() and step(); takes the mutex itself */
 ZKE_API void zke_recipe_watcher(zke *z, int type, int state, const char *path,
                                 void *context);
 
-/* zke_recipe_tell - queue a note for the listener; the mutex is held.  Lost
- * without memory: false. */
+/* zke_recipe_tell - queue a note for the listener
+ *
+ *   number, text, len  the note's; text is copied, NULL and 0 for none
+ *
+ * Returns false if the note is lost, because memory is short. */
 ZKE_API bool zke_recipe_tell(zke_recipe *r, int event, int64_t number,
                              const char *text, int len);
 
 /* zke_recipe_await - wait until done() or the deadline
  *
  * In a call that began with zke_recipe_enter_by().  Entered and left with the
- * mutex held, waits without it.  Steps whenever something has changed.
+ * mutex held, waits without it: after it any member may have changed.  Steps
+ * first if `changed` is set, and whenever something has changed.
+ *
+ * Example: wait until step() has set `there`.
+ *
+ *     struct thing {
+ *       zke_recipe r;
+ *       bool there;
+ *     };
+ *
+ *     static int thing_is_there(zke_recipe *r) {
+ *       return ((struct thing *)r)->there ? ZKE_OK : ZKE_NOT_YET;
+ *     }
+ *
+ *     static int thing_wait(struct thing *t, int64_t deadline_ms) {
+ *       int rc = zke_recipe_enter_by(&t->r, deadline_ms);
+ *       if (rc != ZKE_OK) return rc;
+ *       t->r.changed = true;  // begin with a look
+ *       rc = zke_recipe_await(&t->r, thing_is_there, deadline_ms);
+ *       return zke_recipe_leave(&t->r, rc);
+ *     }
  *
  *   done  called with the mutex held: ZKE_OK, ZKE_NOT_YET, or the code to
  *         fail with
  *
- * Returns done()'s code, ZKE_OPERATIONTIMEOUT, ZKE_CANCELLED, or what step()
- * or the handle said.  The sentence of a timeout is the caller's to set. */
+ * Returns done()'s code, or
+ *   ZKE_OPERATIONTIMEOUT  at the deadline, after a last look.  Its sentence
+ *                         names the object; the caller may set a better one
+ *   ZKE_CANCELLED         zke_recipe_cancel()
+ *   ZKE_CLOSING           the object was freed meanwhile
+ *   ZKE_INVALIDSTATE      the session has ended
+ *   other codes           of a step: at once, or, where the failure may pass by
+ *                         itself, after ten more tries */
 ZKE_API int zke_recipe_await(zke_recipe *r, int (*done)(zke_recipe *r),
                              int64_t deadline_ms);
 
-/* zke_recipe_step - what a recipe's step is: enter, look again where the object
- * is started or waits, leave.  Returns what the class's step() says */
+/* zke_recipe_step - what a recipe's public step() is: enter, the class's
+ * step(), leave.  Returns what the class's step() says; the mutex is not held
+ */
 ZKE_API int zke_recipe_step(zke_recipe *r);
 
-/* zke_recipe_look - the same inside a call, with the mutex held.  Where it
+/* zke_recipe_look - the same inside a call, with the mutex held.  If it
  * succeeds nothing is left to look at, so no reminder is set */
 ZKE_API int zke_recipe_look(zke_recipe *r);
 
-/* zke_recipe_cancel - see cancel above: ZKE_OK, or ZKE_IDLE where no call with
- * a deadline is running; takes no lock but the handle's */
+/* zke_recipe_cancel - the calls with a deadline that run on the object return
+ * ZKE_CANCELLED, unless they succeed first
+ *
+ * Takes no lock but the handle's, since the call that is to be cancelled may
+ * hold the object's.  Returns ZKE_OK, or ZKE_IDLE if none runs. */
 ZKE_API int zke_recipe_cancel(zke_recipe *r);
 
 /* zke_recipe_has_ended - does rc say that the session has ended?  Then the
