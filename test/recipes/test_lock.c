@@ -32,12 +32,9 @@ static zke_lock *make(zke *session, const char *path) {
   return lock;
 }
 
-static int64_t told_token; /* with HELD */
-
 static void listen(zke_lock *lock, int state, int64_t token, void *who) {
-  (void)lock;
+  (void)lock, (void)token;
   tell(who, state);
-  if (state == ZKE_LOCK_HELD) told_token = token;
 }
 
 static zke_lock *make_listening(zke *session, const char *who) {
@@ -59,25 +56,6 @@ static void acquire_aside(call *c, zke_lock *lock, int64_t deadline) {
 
 /* ---- one contender ---- */
 
-TEST(acquire_holds_and_release_gives_up) {
-  open_sessions();
-  zke_lock *lock = make(z[0], PATH);
-  ck_assert_int_eq(zke_lock_state(lock), ZKE_LOCK_OUT);
-  ck_assert_int_eq(zke_lock_token(lock), 0);
-  ck_ok(zke_lock_acquire(lock, soon(z[0])));
-  ck_assert_int_eq(zke_lock_state(lock), ZKE_LOCK_HELD);
-  ck_assert_int_gt(zke_lock_token(lock), 0);
-  ck_ok(zke_lock_check(lock));
-  ck_assert_int_eq(entries(z[0], PATH), 1);
-  ck_ok(zke_lock_release(lock));
-  ck_assert_int_eq(zke_lock_state(lock), ZKE_LOCK_OUT);
-  ck_assert_int_eq(zke_lock_token(lock), 0);
-  ck_rc(zke_lock_check(lock), ZKE_LOST);
-  ck_assert_int_eq(entries(z[0], PATH), 0);
-  zke_lock_free(lock);
-  close_sessions();
-}
-
 /* The layout is Curator's; the directory says what it is. */
 TEST(znodes_are_named_as_curator_does) {
   open_sessions();
@@ -95,44 +73,6 @@ TEST(znodes_are_named_as_curator_does) {
   ck_ok(zke_get(z[1], PATH, NULL, NULL, &data, NULL, NULL));
   ck_assert_str_eq(data, "zkembed lock\n");
   zke_free(data);
-  zke_lock_free(lock);
-  close_sessions();
-}
-
-TEST(free_releases) {
-  open_sessions();
-  zke_lock *lock = make(z[0], PATH), *next = make(z[1], PATH);
-  ck_ok(zke_lock_acquire(lock, soon(z[0])));
-  zke_lock_free(lock);
-  zke_lock_free(NULL);
-  ck_ok(zke_lock_try(next));
-  zke_lock_free(next);
-  ck_assert_int_eq(entries(z[0], PATH), 0);
-  ck_assert_int_eq(watches(z[0]) + watches(z[1]), 0);
-  close_sessions();
-}
-
-TEST(a_release_of_what_is_not_held_is_lost) {
-  open_sessions();
-  zke_lock *lock = make(z[0], PATH);
-  ck_rc(zke_lock_release(lock), ZKE_LOST);
-  ck_ok(zke_lock_acquire(lock, soon(z[0])));
-  ck_ok(zke_lock_release(lock));
-  ck_rc(zke_lock_release(lock), ZKE_LOST);
-  zke_lock_free(lock);
-  close_sessions();
-}
-
-/* The container may be removed while nobody uses the lock. */
-TEST(a_removed_directory_is_made_again) {
-  open_sessions();
-  zke_lock *lock = make(z[0], PATH);
-  for (int i = 0; i < 3; i++) {
-    ck_ok(zke_lock_acquire(lock, soon(z[0])));
-    ck_ok(zke_lock_release(lock));
-    ck_ok(zke_delete(z[1], PATH, -1));
-    ck_ok(zke_delete(z[1], "/locks", -1));
-  }
   zke_lock_free(lock);
   close_sessions();
 }
@@ -215,183 +155,7 @@ TEST(foreign_children_are_ignored) {
   close_sessions();
 }
 
-/* ---- several ---- */
-
-TEST(first_come_first_served) {
-  open_sessions();
-  zke_lock *lock[SESSIONS];
-  int64_t last = 0;
-  for (int i = 0; i < SESSIONS; i++) {
-    lock[i] = make(z[i], PATH);
-    ck_ok(zke_lock_start(lock[i]));
-  }
-  for (int i = 0; i < SESSIONS; i++) {
-    dispatch_all();
-    for (int j = i; j < SESSIONS; j++) {
-      ck_assert_int_eq(zke_lock_state(lock[j]),
-                       j == i ? ZKE_LOCK_HELD : ZKE_LOCK_WAITING);
-    }
-    ck_assert_int_gt(zke_lock_token(lock[i]), last);
-    last = zke_lock_token(lock[i]);
-    ck_ok(zke_lock_release(lock[i]));
-  }
-  for (int i = 0; i < SESSIONS; i++) {
-    zke_lock_free(lock[i]);
-    ck_assert_int_eq(watches(z[i]), 0);
-  }
-  close_sessions();
-}
-
-/* One in the middle gives up: those behind keep their place. */
-TEST(a_waiter_that_leaves_does_not_let_others_in) {
-  open_sessions();
-  zke_lock *lock[3];
-  for (int i = 0; i < 3; i++) {
-    lock[i] = make(z[i], PATH);
-    ck_ok(zke_lock_start(lock[i]));
-  }
-  ck_ok(zke_lock_release(lock[1]));
-  dispatch_all();
-  ck_assert_int_eq(zke_lock_state(lock[1]), ZKE_LOCK_OUT);
-  ck_assert_int_eq(zke_lock_state(lock[2]), ZKE_LOCK_WAITING);
-  ck_ok(zke_lock_release(lock[0]));
-  dispatch_all();
-  ck_assert_int_eq(zke_lock_state(lock[2]), ZKE_LOCK_HELD);
-  for (int i = 0; i < 3; i++) zke_lock_free(lock[i]);
-  close_sessions();
-}
-
-TEST(try_is_refused_naming_the_holder) {
-  char pid[40];
-  open_sessions();
-  zke_lock *lock = make(z[0], PATH), *other = make(z[1], PATH);
-  ck_ok(zke_lock_acquire(lock, soon(z[0])));
-  ck_rc(zke_lock_try(other), ZKE_HELD);
-  ck_says(PATH);
-  ck_says("ann");
-  snprintf(pid, sizeof pid, "pid %d", (int)getpid());
-  ck_says(pid);
-  ck_says("since 20");
-  ck_assert_int_eq(zke_lock_state(other), ZKE_LOCK_OUT);
-  ck_assert_int_eq(entries(z[0], PATH), 1);
-  ck_assert_int_eq(watches(z[1]), 0);
-  ck_ok(zke_lock_release(lock));
-  ck_ok(zke_lock_try(other));
-  zke_lock_free(lock);
-  zke_lock_free(other);
-  close_sessions();
-}
-
-TEST(a_timeout_names_the_holder_and_leaves_nothing) {
-  open_sessions();
-  zke_lock *lock = make(z[0], PATH), *other = make(z[1], PATH);
-  ck_ok(zke_lock_acquire(lock, soon(z[0])));
-  for (int i = 0; i < 2; i++) { /* in the past, and in a moment */
-    int64_t deadline = zke_now(z[1]) + (i ? 20 : -1);
-    ck_rc(zke_lock_acquire(other, deadline), ZKE_OPERATIONTIMEOUT);
-    ck_says("ann");
-    ck_assert(zke_now(z[1]) >= deadline);
-    ck_assert_int_eq(zke_lock_state(other), ZKE_LOCK_OUT);
-    ck_assert_int_eq(entries(z[0], PATH), 1);
-    ck_assert_int_eq(watches(z[1]), 0);
-  }
-  zke_lock_free(lock);
-  zke_lock_free(other);
-  close_sessions();
-}
-
-/* A deadline that has passed still gets a lock that is free. */
-TEST(a_free_lock_needs_no_time) {
-  open_sessions();
-  zke_lock *lock = make(z[0], PATH);
-  ck_ok(zke_lock_acquire(lock, zke_now(z[0])));
-  zke_lock_free(lock);
-  close_sessions();
-}
-
-TEST(a_waiting_thread_gets_it_on_release) {
-  open_sessions();
-  zke_lock *lock = make(z[0], PATH), *other = make(z[1], PATH);
-  call c;
-  ck_ok(zke_lock_acquire(lock, soon(z[0])));
-  acquire_aside(&c, other, ZKE_FOREVER);
-  ck_until(entries(z[0], PATH) == 2, 5000);
-  ck_assert(!call_is_done(&c));
-  int64_t token = zke_lock_token(lock);
-  ck_ok(zke_lock_release(lock));
-  call_end(&c);
-  ck_assert_int_eq(c.rc, ZKE_OK);
-  ck_assert_int_gt(zke_lock_token(other), token);
-  zke_lock_free(lock);
-  zke_lock_free(other);
-  close_sessions();
-}
-
-TEST(cancel_ends_the_wait_of_another_thread) {
-  open_sessions();
-  zke_lock *lock = make(z[0], PATH), *other = make(z[1], PATH);
-  call c;
-  ck_ok(zke_lock_acquire(lock, soon(z[0])));
-  acquire_aside(&c, other, ZKE_FOREVER);
-  ck_until(entries(z[0], PATH) == 2, 5000);
-  ck_until(zke_lock_cancel(other) == ZKE_OK, 10000);
-  call_end(&c);
-  ck_assert_int_eq(c.rc, ZKE_CANCELLED);
-  ck_assert_ptr_nonnull(strstr(c.sentence, PATH));
-  ck_assert_int_eq(zke_lock_state(other), ZKE_LOCK_OUT);
-  ck_assert_int_eq(entries(z[0], PATH), 1);
-  ck_ok(zke_lock_release(lock)); /* the cancellation is spent */
-  ck_ok(zke_lock_acquire(other, soon(z[1])));
-  zke_lock_free(lock);
-  zke_lock_free(other);
-  close_sessions();
-}
-
-TEST(cancel_without_a_wait_does_nothing) {
-  open_sessions();
-  zke_lock *lock = make(z[0], PATH), *other = make(z[1], PATH);
-  ck_ok(zke_lock_acquire(lock, soon(z[0])));
-  ck_rc(zke_lock_cancel(other), ZKE_IDLE);
-  ck_rc(zke_lock_acquire(other, zke_now(z[1])), ZKE_OPERATIONTIMEOUT);
-  zke_lock_free(lock);
-  zke_lock_free(other);
-  close_sessions();
-}
-
-/* acquire() after start() waits in the place taken before. */
-TEST(a_started_lock_can_be_waited_for) {
-  open_sessions();
-  zke_lock *lock[3];
-  for (int i = 0; i < 3; i++) {
-    lock[i] = make(z[i], PATH);
-    ck_ok(zke_lock_start(lock[i]));
-  }
-  call c;
-  acquire_aside(&c, lock[1], ZKE_FOREVER);
-  ck_ok(zke_lock_release(lock[0]));
-  call_end(&c);
-  ck_assert_int_eq(c.rc, ZKE_OK);
-  ck_assert_int_eq(zke_lock_state(lock[1]), ZKE_LOCK_HELD);
-  ck_rc(zke_lock_start(lock[1]), ZKE_MISUSE);
-  for (int i = 0; i < 3; i++) zke_lock_free(lock[i]);
-  close_sessions();
-}
-
 /* ---- reentrance ---- */
-
-TEST(acquiring_twice_is_refused_unless_asked_for) {
-  open_sessions();
-  zke_lock *lock = make(z[0], PATH);
-  ck_ok(zke_lock_acquire(lock, soon(z[0])));
-  ck_rc(zke_lock_acquire(lock, soon(z[0])), ZKE_MISUSE);
-  ck_rc(zke_lock_try(lock), ZKE_MISUSE);
-  ck_assert_int_eq(zke_lock_state(lock), ZKE_LOCK_HELD);
-  ck_ok(zke_lock_check(lock));
-  ck_ok(zke_lock_release(lock));
-  ck_assert_int_eq(entries(z[0], PATH), 0);
-  zke_lock_free(lock);
-  close_sessions();
-}
 
 TEST(a_reentrant_lock_counts) {
   zke_lock_options o = {.size = sizeof o, .reentrant = 1};
@@ -434,35 +198,6 @@ TEST(a_lost_reentrant_lock_begins_anew) {
 }
 
 /* ---- the listener ---- */
-
-TEST(the_listener_hears_held_and_out) {
-  open_sessions();
-  zke_lock *lock = make_listening(z[0], "");
-  ck_ok(zke_lock_acquire(lock, soon(z[0])));
-  ck_assert_int_eq(told_token, zke_lock_token(lock));
-  ck_told("HELD");
-  ck_ok(zke_lock_release(lock));
-  ck_told("OUT");
-  zke_lock_free(lock);
-  ck_told("");
-  close_sessions();
-}
-
-TEST(the_listener_hears_its_turn_in_dispatch) {
-  open_sessions();
-  zke_lock *lock = make(z[0], PATH), *other = make_listening(z[1], "");
-  ck_ok(zke_lock_acquire(lock, soon(z[0])));
-  ck_ok(zke_lock_start(other));
-  dispatch_all();
-  ck_told("");
-  ck_ok(zke_lock_release(lock));
-  ck_told("");
-  dispatch_all();
-  ck_told("HELD");
-  zke_lock_free(lock);
-  zke_lock_free(other);
-  close_sessions();
-}
 
 /* A listener may call the recipe, and free it (rules of support.h). */
 static void release_it(zke_lock *lock, int state, int64_t token, void *out) {
@@ -561,67 +296,6 @@ TEST(check_and_op_find_a_lock_broken) {
   close_sessions();
 }
 
-TEST(a_waiter_whose_znode_is_deleted_has_lost) {
-  open_sessions();
-  zke_lock *lock = make(z[0], PATH), *other = make(z[1], PATH);
-  call c;
-  zke_party_list *list;
-  char path[300];
-  ck_ok(zke_lock_acquire(lock, soon(z[0])));
-  acquire_aside(&c, other, ZKE_FOREVER);
-  /* It says so once the call has looked and begun to wait. */
-  ck_until(zke_lock_state(other) == ZKE_LOCK_WAITING, 5000);
-  ck_ok(zke_lock_parties(z[2], PATH, &list));
-  snprintf(path, sizeof path, PATH "/%s", list->data[1].name);
-  zke_free(list);
-  ck_ok(zke_delete(z[2], path, -1));
-  call_end(&c);
-  ck_assert_int_eq(c.rc, ZKE_LOST);
-  zke_lock_free(lock);
-  zke_lock_free(other);
-  ck_assert_int_eq(watches(z[0]) + watches(z[1]), 0);
-  close_sessions();
-}
-
-/* "After the session is lost, no recipe object still claims to hold." */
-TEST(an_expired_session_holds_nothing) {
-  open_sessions();
-  zke_lock *lock = make_listening(z[0], ""), *next = make(z[1], PATH);
-  zke_op op;
-  ck_ok(zke_lock_acquire(lock, soon(z[0])));
-  ck_ok(zke_lock_start(next));
-  ck_told("HELD");
-  ck_ok(zke_expire(z[2], zke_session_id(z[0])));
-  zke_dispatch(z[0], NULL);
-  ck_told("LOST");
-  ck_assert_int_eq(zke_lock_state(lock), ZKE_LOCK_LOST);
-  ck_assert_int_eq(zke_lock_token(lock), 0);
-  ck_rc(zke_lock_check(lock), ZKE_INVALIDSTATE);
-  ck_rc(zke_lock_op(lock, &op), ZKE_INVALIDSTATE);
-  ck_rc(zke_lock_release(lock), ZKE_INVALIDSTATE);
-  ck_rc(zke_lock_acquire(lock, ZKE_FOREVER), ZKE_INVALIDSTATE);
-  zke_dispatch(z[1], NULL);
-  ck_assert_int_eq(zke_lock_state(next), ZKE_LOCK_HELD);
-  zke_lock_free(lock);
-  zke_lock_free(next);
-  close_sessions();
-}
-
-/* … also when nothing was dispatched: the next call finds out. */
-TEST(an_expired_session_is_found_by_the_next_call) {
-  open_sessions();
-  zke_lock *lock = make(z[0], PATH);
-  ck_ok(zke_lock_acquire(lock, soon(z[0])));
-  ck_ok(zke_expire(z[2], zke_session_id(z[0])));
-  int rc = zke_lock_check(lock);
-  ck_assert(rc == ZKE_SESSIONEXPIRED || rc == ZKE_INVALIDSTATE ||
-            rc == ZKE_LOST);
-  ck_assert_int_eq(zke_lock_token(lock), 0);
-  ck_assert_int_ne(zke_lock_state(lock), ZKE_LOCK_HELD);
-  zke_lock_free(lock);
-  close_sessions();
-}
-
 /* One code for it, whichever call finds out. */
 TEST(an_ended_session_has_one_code) {
   zke_lock *late;
@@ -632,23 +306,6 @@ TEST(an_ended_session_has_one_code) {
   ck_rc(zke_lock_acquire(lock, ZKE_FOREVER), ZKE_INVALIDSTATE);
   ck_rc(zke_lock_new(z[0], PATH, NULL, &late), ZKE_INVALIDSTATE);
   zke_lock_free(lock);
-  close_sessions();
-}
-
-TEST(a_waiter_whose_session_expires_returns) {
-  open_sessions();
-  zke_lock *lock = make(z[0], PATH), *other = make(z[1], PATH);
-  call c;
-  ck_ok(zke_lock_acquire(lock, soon(z[0])));
-  acquire_aside(&c, other, ZKE_FOREVER);
-  ck_until(entries(z[0], PATH) == 2, 5000);
-  ck_ok(zke_expire(z[2], zke_session_id(z[1])));
-  call_end(&c);
-  ck_assert(c.rc == ZKE_INVALIDSTATE || c.rc == ZKE_LOST ||
-            c.rc == ZKE_SESSIONEXPIRED);
-  ck_assert_int_eq(zke_lock_state(other), ZKE_LOCK_LOST);
-  zke_lock_free(lock);
-  zke_lock_free(other);
   close_sessions();
 }
 
@@ -1188,18 +845,6 @@ TEST(the_check_can_be_turned_off) {
   ck_assert_int_ge(late, 1); /* the other gets it when the first gives up */
   ck_assert_int_ne(a[0].rc, ZKE_DEADLOCK);
   ck_assert_int_ne(a[1].rc, ZKE_DEADLOCK);
-  close_sessions();
-}
-
-TEST(two_objects_of_one_thread_deadlock) {
-  open_sessions();
-  zke_lock *lock = make(z[0], PATH), *again = make(z[0], PATH);
-  ck_ok(zke_lock_acquire(lock, soon(z[0])));
-  ck_rc(zke_lock_acquire(again, soon(z[0])), ZKE_DEADLOCK);
-  ck_says(PATH);
-  ck_assert_int_eq(entries(z[0], PATH), 1);
-  zke_lock_free(again);
-  zke_lock_free(lock);
   close_sessions();
 }
 
@@ -1973,40 +1618,6 @@ TEST_LOOP(a_lost_reply_is_made_good, 0, 3) { recipe_lost_replies(&uses[_i]); }
 TEST_LOOP(a_fault_leaves_nothing_behind, 0, 3) { recipe_faults(&uses[_i]); }
 
 /* ---- rare moments ---- */
-
-/* A reply lost when there is no time left to try again: the entry may not
- * stay behind, in nobody's name. */
-TEST(a_lost_reply_at_the_deadline_leaves_nothing) {
-  open_sessions();
-  zke_lock *lock = make(z[0], PATH), *other = make(z[1], PATH);
-  ck_ok(zke_lock_acquire(lock, soon(z[0]))); /* makes the directory */
-  ck_ok(zke_lock_release(lock));
-  ck_ok(zke_test_fail(z[0], ZKE_TEST_FAIL_AFTER, 0));
-  if (zke_lock_acquire(lock, zke_now(z[0])) == ZKE_OK)
-    ck_ok(zke_lock_release(lock));
-  ck_assert_int_eq(entries(z[0], PATH), 0);
-  ck_ok(zke_lock_try(other));
-  zke_lock_free(lock);
-  zke_lock_free(other);
-  close_sessions();
-}
-
-/* P4: an overflow drops every one-shot watch, also that of the holder on its own
- * znode.  It watches again, and so hears of a break. */
-TEST(a_holder_watches_again_after_an_overflow) {
-  open_sessions();
-  zke *s = open_to_flood();
-  zke_lock *lock = make_listening(s, "");
-  ck_ok(zke_lock_acquire(lock, soon(s)));
-  ck_told("HELD");
-  flood(s);
-  ck_ok(zke_lock_break(z[1], PATH, 0));
-  ck_ok(zke_dispatch(s, NULL));
-  ck_told("LOST");
-  zke_lock_free(lock);
-  ck_ok(zke_close(s));
-  close_sessions();
-}
 
 /* The operation outlives the news that the lock is lost: it is there for just
  * that moment. */

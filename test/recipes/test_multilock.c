@@ -385,48 +385,6 @@ TEST(a_timeout_leaves_none_and_names_what_is_missing) {
   close_sessions();
 }
 
-TEST(cancel_ends_the_wait_of_another_thread) {
-  open_sessions();
-  zke_lock *b = make_lock(z[1], "/b");
-  zke_multilock *ml = make(z[0], "ab");
-  call c;
-  ck_ok(zke_lock_acquire(b, soon(z[1])));
-  acquire_aside(&c, ml, ZKE_FOREVER);
-  ck_until(entries(z[1], "/b") == 2, 5000);
-  ck_until(zke_multilock_cancel(ml) == ZKE_OK, 10000);
-  call_end(&c);
-  ck_assert_int_eq(c.rc, ZKE_CANCELLED);
-  ck_assert_int_eq(entries(z[1], "/a"), 0);
-  ck_assert_int_eq(entries(z[1], "/b"), 1);
-  ck_ok(zke_lock_release(b)); /* the cancellation is spent */
-  ck_ok(zke_multilock_acquire(ml, soon(z[0])));
-  zke_lock_free(b);
-  zke_multilock_free(ml);
-  expect_nothing_left();
-  close_sessions();
-}
-
-/* acquire() after start() waits in the places taken before. */
-TEST(a_started_one_can_be_waited_for) {
-  open_sessions();
-  zke_multilock *ml[3];
-  call c;
-  for (int i = 0; i < 3; i++) {
-    ml[i] = make(z[i], i == 1 ? "ba" : "ab");
-    ck_ok(zke_multilock_start(ml[i]));
-  }
-  acquire_aside(&c, ml[1], ZKE_FOREVER);
-  ck_ok(zke_multilock_release(ml[0]));
-  call_end(&c);
-  ck_assert_int_eq(c.rc, ZKE_OK);
-  ck_assert_int_eq(zke_multilock_state(ml[1]), ZKE_MULTILOCK_HELD);
-  dispatch_all();
-  ck_assert_int_eq(zke_multilock_state(ml[2]), ZKE_MULTILOCK_WAITING);
-  for (int i = 0; i < 3; i++) zke_multilock_free(ml[i]);
-  expect_nothing_left();
-  close_sessions();
-}
-
 /* Readers of one rwlock are in together, a writer is alone. */
 TEST(modes_of_rwlocks_are_kept) {
   open_sessions();
@@ -453,22 +411,6 @@ TEST(modes_of_rwlocks_are_kept) {
 }
 
 /* ---- losing ---- */
-
-TEST(the_listener_hears_its_turn_in_dispatch) {
-  open_sessions();
-  zke_multilock *ml[2] = {make(z[0], "ab"), make_listening(z[1], "bc")};
-  ck_ok(zke_multilock_acquire(ml[0], soon(z[0])));
-  ck_ok(zke_multilock_start(ml[1]));
-  ck_told("");
-  ck_ok(zke_multilock_release(ml[0]));
-  dispatch_all();
-  ck_told("HELD");
-  ck_ok(zke_multilock_release(ml[1]));
-  ck_told("OUT");
-  for (int i = 0; i < 2; i++) zke_multilock_free(ml[i]);
-  expect_nothing_left();
-  close_sessions();
-}
 
 /* Any of them lost is all lost; but the others are let go by the holder only,
  * who may still be at work on them. */
@@ -540,41 +482,6 @@ TEST(a_waiter_that_loses_a_place_gives_up_all) {
   zke_multilock_free(blocked);
   zke_multilock_free(started);
   expect_nothing_left();
-  close_sessions();
-}
-
-TEST(an_expired_session_holds_nothing) {
-  open_sessions();
-  zke_multilock *ml[2] = {make_listening(z[0], "ab"), make(z[1], "ba")};
-  zke_op ops[2];
-  ck_ok(zke_multilock_acquire(ml[0], soon(z[0])));
-  ck_ok(zke_multilock_start(ml[1]));
-  ck_ok(zke_expire(z[2], zke_session_id(z[0])));
-  zke_dispatch(z[0], NULL);
-  ck_told("HELD; LOST");
-  ck_assert_int_eq(zke_multilock_token(ml[0]), 0);
-  ck_assert_int_eq(zke_multilock_state(ml[0]), ZKE_MULTILOCK_LOST);
-  ck_rc(zke_multilock_check(ml[0]), ZKE_INVALIDSTATE);
-  ck_rc(zke_multilock_ops(ml[0], ops, 2), ZKE_INVALIDSTATE);
-  ck_rc(zke_multilock_release(ml[0]), ZKE_INVALIDSTATE);
-  dispatch_all();
-  ck_assert_int_eq(zke_multilock_state(ml[1]), ZKE_MULTILOCK_HELD);
-  for (int i = 0; i < 2; i++) zke_multilock_free(ml[i]);
-  close_sessions();
-}
-
-TEST(a_waiter_whose_session_expires_returns) {
-  open_sessions();
-  zke_multilock *ml[2] = {make(z[0], "ab"), make(z[1], "ba")};
-  call c;
-  ck_ok(zke_multilock_acquire(ml[0], soon(z[0])));
-  acquire_aside(&c, ml[1], ZKE_FOREVER);
-  ck_until(zke_multilock_state(ml[1]) == ZKE_MULTILOCK_WAITING, 5000);
-  ck_ok(zke_expire(z[2], zke_session_id(z[1])));
-  call_end(&c);
-  ck_rc(c.rc, ZKE_INVALIDSTATE);
-  ck_assert_int_eq(zke_multilock_state(ml[1]), ZKE_MULTILOCK_LOST);
-  for (int i = 0; i < 2; i++) zke_multilock_free(ml[i]);
   close_sessions();
 }
 
@@ -1006,21 +913,6 @@ TEST_LOOP(a_lost_reply_is_made_good, 0, 2) { recipe_lost_replies(&uses[_i]); }
 TEST_LOOP(a_fault_leaves_nothing_behind, 0, 2) { recipe_faults(&uses[_i]); }
 
 /* ---- rare moments ---- */
-
-/* Events dropped: the watches of one's own entries have gone too. */
-TEST(a_loss_after_an_overflow_is_heard) {
-  open_sessions();
-  zke *s = open_to_flood();
-  zke_multilock *ml = make_listening(s, "ab");
-  ck_ok(zke_multilock_acquire(ml, soon(s)));
-  flood(s);
-  ck_ok(zke_lock_break(z[1], "/b", 0));
-  ck_ok(zke_dispatch(s, NULL));
-  ck_told("HELD; LOST");
-  zke_multilock_free(ml);
-  ck_ok(zke_close(s));
-  close_sessions();
-}
 
 static void start_anew(zke_multilock *ml, int state, int64_t token, void *out) {
   (void)token;

@@ -672,48 +672,6 @@ TEST(a_waiting_thread_gets_it_on_release) {
   close_all();
 }
 
-TEST(a_timeout_names_the_holder_and_leaves_nothing) {
-  open_all();
-  ck_ok(zke_rwlock_try(rw[0], READ));
-  ck_rc(zke_rwlock_acquire(rw[1], WRITE, zke_now(z[1]) + 20),
-        ZKE_OPERATIONTIMEOUT);
-  ck_says(PATH " is held by ann (pid ");
-  ck_ok(zke_rwlock_acquire(rw[1], READ, 0)); /* free needs no time */
-  ck_assert_str_eq(line(), "R0 R1");
-  ck_ok(zke_rwlock_release(rw[1]));
-  ck_assert_int_eq(watches(z[1]), 0);
-  close_all();
-}
-
-TEST(cancel_ends_the_wait) {
-  call c;
-  open_all();
-  ck_ok(zke_rwlock_try(rw[0], READ));
-  aside(&c, rw[1], WRITE, ZKE_FOREVER);
-  ck_until(entries(z[0], PATH) == 2, 5000);
-  ck_until(zke_rwlock_cancel(rw[1]) == ZKE_OK, 10000);
-  call_end(&c);
-  ck_assert_int_eq(c.rc, ZKE_CANCELLED);
-  ck_assert_str_eq(line(), "R0");
-  ck_ok(zke_rwlock_acquire(rw[1], READ, soon(z[1])));
-  close_all();
-}
-
-TEST(a_started_one_can_be_waited_for) {
-  call c;
-  open_all();
-  ck_ok(zke_rwlock_try(rw[0], WRITE));
-  ck_ok(zke_rwlock_start(rw[1], READ));
-  ck_ok(zke_rwlock_start(rw[2], WRITE));
-  aside(&c, rw[1], READ, soon(z[1]));
-  ck_until(entries(z[0], PATH) == 3, 5000);
-  ck_ok(zke_rwlock_release(rw[0]));
-  call_end(&c);
-  ck_ok(c.rc);
-  ck_assert_str_eq(line(), "R1 (W2)");
-  close_all();
-}
-
 /* ---- circles ---- */
 
 static zke_rwlock *make_at(zke *session, const char *path, int no_check) {
@@ -776,16 +734,6 @@ TEST(reading_again_behind_a_writer_is_a_circle) {
   ck_ok(zke_rwlock_release(rw[0]));
   call_end(&c);
   ck_ok(c.rc);
-  zke_rwlock_free(again);
-  close_all();
-}
-
-TEST(the_check_can_be_turned_off) {
-  open_all();
-  zke_rwlock *again = make_at(z[0], PATH, 1);
-  ck_ok(zke_rwlock_try(rw[0], READ));
-  ck_rc(zke_rwlock_acquire(again, WRITE, zke_now(z[0]) + 20),
-        ZKE_OPERATIONTIMEOUT);
   zke_rwlock_free(again);
   close_all();
 }
@@ -1006,19 +954,6 @@ TEST(an_expired_session_holds_nothing) {
   ck_assert_ptr_ne(strstr(told, "ann LOST"), NULL);
   ck_assert_str_eq(line(), "R1");
   ck_assert_int_eq(zke_rwlock_state(rw[1]), ZKE_RWLOCK_HELD);
-  close_all();
-}
-
-TEST(a_waiter_whose_session_expires_returns) {
-  call c;
-  open_all();
-  ck_ok(zke_rwlock_try(rw[0], READ));
-  aside(&c, rw[1], WRITE, ZKE_FOREVER);
-  ck_until(entries(z[0], PATH) == 2, 5000);
-  ck_ok(zke_expire(z[0], zke_session_id(z[1])));
-  call_end(&c);
-  ck_assert_int_eq(c.rc, ZKE_INVALIDSTATE);
-  ck_assert_str_eq(line(), "R0");
   close_all();
 }
 

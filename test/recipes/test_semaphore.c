@@ -395,89 +395,6 @@ TEST(a_small_one_does_not_overtake_a_large_one) {
   close_sessions();
 }
 
-TEST(try_is_refused_naming_a_holder) {
-  open_sessions();
-  zke_semaphore *sem[2] = {make(z[0], 3), make(z[1], 3)};
-  ck_ok(zke_semaphore_acquire(sem[0], 2, soon(z[0])));
-  ck_rc(zke_semaphore_try(sem[1], 2), ZKE_HELD);
-  ck_says("the semaphore " PATH " is held by ann (pid");
-  ck_says("since 20");
-  ck_assert_int_eq(zke_semaphore_state(sem[1]), ZKE_SEMAPHORE_OUT);
-  ck_assert_int_eq(entries(z[0], PATH), 2);
-  ck_assert_int_eq(watches(z[1]), 0);
-  ck_ok(zke_semaphore_try(sem[1], 1));
-  free_all(sem, 2);
-  close_sessions();
-}
-
-TEST(a_timeout_names_a_holder_and_leaves_nothing) {
-  open_sessions();
-  zke_semaphore *sem[2] = {make(z[0], 2), make(z[1], 2)};
-  ck_ok(zke_semaphore_acquire(sem[0], 1, soon(z[0])));
-  for (int i = 0; i < 2; i++) { /* in the past, and in a moment */
-    int64_t deadline = zke_now(z[1]) + (i ? 20 : -1);
-    ck_rc(zke_semaphore_acquire(sem[1], 2, deadline), ZKE_OPERATIONTIMEOUT);
-    ck_says("ann");
-    ck_assert(zke_now(z[1]) >= deadline);
-    ck_assert_int_eq(zke_semaphore_state(sem[1]), ZKE_SEMAPHORE_OUT);
-    ck_assert_int_eq(entries(z[0], PATH), 1);
-    ck_assert_int_eq(watches(z[1]), 0);
-  }
-  free_all(sem, 2);
-  close_sessions();
-}
-
-TEST(a_waiting_thread_gets_them_on_release) {
-  open_sessions();
-  zke_semaphore *sem[2] = {make(z[0], 3), make(z[1], 3)};
-  call c;
-  ck_ok(zke_semaphore_acquire(sem[0], 2, soon(z[0])));
-  acquire_aside(&c, sem[1], 3, ZKE_FOREVER);
-  ck_until(entries(z[0], PATH) == 5, 5000);
-  ck_assert(!call_is_done(&c));
-  int64_t token = zke_semaphore_token(sem[0]);
-  ck_ok(zke_semaphore_release(sem[0]));
-  call_end(&c);
-  ck_assert_int_eq(c.rc, ZKE_OK);
-  ck_assert_int_gt(zke_semaphore_token(sem[1]), token);
-  free_all(sem, 2);
-  close_sessions();
-}
-
-TEST(cancel_ends_the_wait_of_another_thread) {
-  open_sessions();
-  zke_semaphore *sem[2] = {make(z[0], 3), make(z[1], 3)};
-  call c;
-  ck_ok(zke_semaphore_acquire(sem[0], 2, soon(z[0])));
-  acquire_aside(&c, sem[1], 2, ZKE_FOREVER);
-  ck_until(entries(z[0], PATH) == 4, 5000);
-  ck_until(zke_semaphore_cancel(sem[1]) == ZKE_OK, 10000);
-  call_end(&c);
-  ck_assert_int_eq(c.rc, ZKE_CANCELLED);
-  ck_assert_ptr_nonnull(strstr(c.sentence, PATH));
-  ck_assert_int_eq(entries(z[0], PATH), 2);
-  ck_ok(zke_semaphore_release(sem[0])); /* the cancellation is spent */
-  ck_ok(zke_semaphore_acquire(sem[1], 3, soon(z[1])));
-  free_all(sem, 2);
-  close_sessions();
-}
-
-/* acquire() after start() waits in the place taken before. */
-TEST(a_started_one_can_be_waited_for) {
-  zke_semaphore *sem[3];
-  call c;
-  open_sessions();
-  start_all(sem, 2, (const int[]){2, 1, 2}, 3);
-  acquire_aside(&c, sem[1], 1, ZKE_FOREVER);
-  ck_ok(zke_semaphore_release(sem[0]));
-  call_end(&c);
-  ck_assert_int_eq(c.rc, ZKE_OK);
-  dispatch_all();
-  ck_assert_str_eq(states(sem, 3), "OHW");
-  free_all(sem, 3);
-  close_sessions();
-}
-
 TEST(contenders_are_listed_with_their_permits) {
   zke_semaphore *sem[3];
   zke_party_list *list;
@@ -512,21 +429,6 @@ TEST(contenders_are_listed_with_their_permits) {
 }
 
 /* ---- losing, and giving back once ---- */
-
-TEST(the_listener_hears_its_turn_in_dispatch) {
-  open_sessions();
-  zke_semaphore *sem[2] = {make(z[0], 1), make_listening(z[1], 1)};
-  ck_ok(zke_semaphore_acquire(sem[0], 1, soon(z[0])));
-  ck_ok(zke_semaphore_start(sem[1], 1));
-  ck_told("");
-  ck_ok(zke_semaphore_release(sem[0]));
-  dispatch_all();
-  ck_told("HELD");
-  ck_ok(zke_semaphore_release(sem[1]));
-  ck_told("OUT");
-  free_all(sem, 2);
-  close_sessions();
-}
 
 /* solid_queue#761: a late second release raised a semaphore above its limit.
  * Here it gives back nothing, whoever holds what by then. */
@@ -607,44 +509,6 @@ TEST(a_waiter_that_lost_a_part_never_holds_less) {
   ck_assert_int_eq(c.rc, ZKE_LOST);
   ck_assert_int_eq(entries(z[0], PATH), 1);
   free_all(sem, 2);
-  close_sessions();
-}
-
-/* CURATOR-595: after the session is lost its permits come back. */
-TEST(an_expired_session_holds_nothing) {
-  open_sessions();
-  zke_semaphore *sem[2] = {make_listening(z[0], 3), make(z[1], 3)};
-  zke_op op;
-  ck_ok(zke_semaphore_acquire(sem[0], 3, soon(z[0])));
-  ck_ok(zke_semaphore_start(sem[1], 3));
-  ck_ok(zke_expire(z[2], zke_session_id(z[0])));
-  zke_dispatch(z[0], NULL);
-  ck_told("HELD; LOST");
-  ck_assert_int_eq(zke_semaphore_token(sem[0]), 0);
-  ck_rc(zke_semaphore_check(sem[0]), ZKE_INVALIDSTATE);
-  ck_rc(zke_semaphore_op(sem[0], &op), ZKE_INVALIDSTATE);
-  ck_rc(zke_semaphore_release(sem[0]), ZKE_INVALIDSTATE);
-  dispatch_all();
-  ck_assert_str_eq(states(sem, 2), "LH");
-  zke_semaphore_free(sem[0]);
-  zke_semaphore_free(sem[1]);
-  close_sessions();
-}
-
-TEST(a_waiter_whose_session_expires_returns) {
-  open_sessions();
-  zke_semaphore *sem[2] = {make(z[0], 2), make(z[1], 2)};
-  call c;
-  ck_ok(zke_semaphore_acquire(sem[0], 1, soon(z[0])));
-  acquire_aside(&c, sem[1], 2, ZKE_FOREVER);
-  ck_until(entries(z[0], PATH) == 3, 5000);
-  ck_ok(zke_expire(z[2], zke_session_id(z[1])));
-  call_end(&c);
-  ck_rc(c.rc, ZKE_INVALIDSTATE);
-  ck_assert_int_eq(zke_semaphore_state(sem[1]), ZKE_SEMAPHORE_LOST);
-  ck_assert_int_eq(entries(z[0], PATH), 1);
-  zke_semaphore_free(sem[0]);
-  zke_semaphore_free(sem[1]);
   close_sessions();
 }
 
@@ -774,23 +638,6 @@ TEST(a_lowered_limit_is_no_circle) {
   zke_lock_free(lock);
   free_all(&sem, 1);
   pthread_barrier_destroy(&l.both);
-  close_sessions();
-}
-
-TEST(two_objects_of_one_thread_deadlock) {
-  open_sessions();
-  zke_semaphore *sem[2] = {make(z[0], 3), make(z[0], 3)}, *quiet;
-  zke_semaphore_options o = {
-      .size = sizeof o, .limit = 3, .no_deadlock_check = 1};
-  ck_ok(zke_semaphore_new(z[0], PATH, &o, &quiet));
-  ck_ok(zke_semaphore_acquire(sem[0], 2, soon(z[0])));
-  ck_rc(zke_semaphore_acquire(sem[1], 2, soon(z[0])), ZKE_DEADLOCK);
-  ck_says("this thread");
-  ck_assert_int_eq(entries(z[0], PATH), 2);
-  ck_rc(zke_semaphore_acquire(quiet, 2, zke_now(z[0]) + 20),
-        ZKE_OPERATIONTIMEOUT);
-  zke_semaphore_free(quiet);
-  free_all(sem, 2);
   close_sessions();
 }
 
@@ -1220,21 +1067,5 @@ TEST(a_limit_raised_after_an_overflow_is_seen) {
   zke_semaphore_free(sem);
   zke_semaphore_free(other);
   ck_ok(zke_close(s));
-  close_sessions();
-}
-
-/* A reply lost without time to try again leaves no permits behind. */
-TEST(a_lost_reply_at_the_deadline_leaves_nothing) {
-  open_sessions();
-  zke_semaphore *sem = make(z[0], 2), *other = make(z[1], 2);
-  ck_ok(zke_semaphore_try(sem, 2)); /* makes the directory */
-  ck_ok(zke_semaphore_release(sem));
-  ck_ok(zke_test_fail(z[0], ZKE_TEST_FAIL_AFTER, 0));
-  if (zke_semaphore_acquire(sem, 2, zke_now(z[0])) == ZKE_OK)
-    ck_ok(zke_semaphore_release(sem));
-  ck_assert_int_eq(entries(z[0], PATH), 0);
-  ck_ok(zke_semaphore_try(other, 2));
-  zke_semaphore_free(sem);
-  zke_semaphore_free(other);
   close_sessions();
 }

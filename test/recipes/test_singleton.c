@@ -87,22 +87,6 @@ TEST(one_runs) {
   end();
 }
 
-/* A refusal and a timeout name who runs, its pid, since when. */
-TEST(refusal_names_who_runs) {
-  begin();
-  ck_ok(zke_singleton_try(s[0]));
-  ck_rc(zke_singleton_try(s[1]), ZKE_HELD);
-  ck_says("the singleton " PATH " is held by a (pid ");
-  ck_says(") since 20");
-  int64_t now = zke_now(z[1]);
-  ck_rc(zke_singleton_acquire(s[1], now + 20), ZKE_OPERATIONTIMEOUT);
-  ck_assert_int_ge(zke_now(z[1]), now + 20);
-  ck_says("is held by a (pid ");
-  ck_assert_int_eq(zke_singleton_state(s[1]), ZKE_SINGLETON_OUT);
-  ck_rc(zke_singleton_try(s[0]), ZKE_MISUSE);
-  end();
-}
-
 /* The next one takes over, whether the one before stops or dies; only it is
  * woken; tokens increase; whoever died holds nothing. */
 TEST(takes_over) {
@@ -172,23 +156,6 @@ TEST(serves) {
   ck_rc(zke_singleton_serve(s[0], 0, NULL, NULL), ZKE_BADARGUMENTS);
   ck_ok(zke_singleton_try(s[1]));
   ck_rc(zke_singleton_serve(s[0], 0, work, &result), ZKE_OPERATIONTIMEOUT);
-  end();
-}
-
-static void *wait_there(void *arg) {
-  *(int *)arg = zke_singleton_acquire(s[1], ZKE_FOREVER);
-  return NULL;
-}
-
-TEST(cancelled) {
-  pthread_t thread;
-  int rc = 0;
-  begin();
-  ck_ok(zke_singleton_try(s[0]));
-  ck_assert_int_eq(pthread_create(&thread, NULL, wait_there, &rc), 0);
-  ck_until(zke_singleton_cancel(s[1]) == ZKE_OK, 10000);
-  ck_assert_int_eq(pthread_join(thread, NULL), 0);
-  ck_assert_int_eq(rc, ZKE_CANCELLED);
   end();
 }
 
