@@ -184,7 +184,8 @@ static int setacl_run(call *c) {
   int64_t version;
   int status = option_number(c, 'v', INT32_MIN, INT32_MAX, -1, &version);
   if (!status && has(c, 'R') && has(c, 'v'))
-    status = fail_usage(c, "-v is for one node, -R for several");
+    status =
+        fail_usage(c, "-v and -R exclude each other: a version is one node's");
   if (!status) status = arg_path(c, 0, &path);
   if (status) return status;
   status = acls_parse(c, c->args + 1, c->count - 1, &acls);

@@ -156,7 +156,7 @@ static int sort_words(call *c, const words *w, word *args) {
     if (!is_option(given))
       args[c->count++] = *given;
     else if (strlen(given->text) != given->len)
-      status = fail_usage(c, "an option with a NUL in it");
+      status = fail_usage(c, "there is a NUL in an option");
     else if (!(c->command->flags & NO_FORMAT) && sort_format(c, given->text))
       continue;
     else if (given->text[1] == '-')
@@ -170,9 +170,10 @@ static int sort_words(call *c, const words *w, word *args) {
 
 /* What is told with words that may have been meant as a command to run. */
 static const char *why_no_child(const call *c) {
-  if (!(c->command->flags & TAKES_CHILD) || takes_child(c)) return "";
-  return c->id ? ": a coprocess runs no commands"
-               : ": only with -e is there a command to run";
+  if (!(c->command->flags & TAKES_CHILD) || c->child) return "";
+  if (c->id) return ": a coprocess runs no commands";
+  if (takes_child(c)) return ": a command to run stands behind \"--\"";
+  return ": a command to run can only follow with -e";
 }
 
 /* Are there as many arguments as the command takes, and words to run where it
@@ -186,12 +187,12 @@ static int check_counts(call *c) {
                       m->least - c->count > 1 ? "s" : "");
   }
   if (m->most >= 0 && c->count > m->most)
-    return fail_usage(c, "\"%s\" is too many%s", c->args[m->most].text,
-                      why_no_child(c));
+    return fail_usage(c, "\"%s\" is one argument too many%s",
+                      c->args[m->most].text, why_no_child(c));
   if ((m->flags & NEEDS_CHILD) == NEEDS_CHILD && c->child_count == 0)
     return fail_usage(c, "%s wants a command to run behind \"--\"", m->name);
   if (c->child && c->child_count == 0)
-    return fail_usage(c, "no command behind \"--\"");
+    return fail_usage(c, "there is no command behind \"--\"");
   return 0;
 }
 
@@ -326,8 +327,8 @@ char *shell_cwd(shell *sh) {
  * parts. */
 int path_join(call *c, const word *text, char **path_out) {
   if (strlen(text->text) != text->len)
-    return fail(c, STATUS_DATA, "BADARGUMENTS", "a NUL in the path \"%s\"",
-                text->text);
+    return fail(c, STATUS_DATA, "BADARGUMENTS",
+                "there is a NUL in the path \"%s\"", text->text);
   char *cwd = shell_cwd(c->sh);
   size_t len = cwd ? strlen(cwd) : 0;
   char *path = malloc(len + text->len + 2);

@@ -199,7 +199,7 @@ static int show_run(call *c) {
     status = fail_rc(c, rc);
   } else if (set->count + parties->count == 0) {
     status = fail(c, STATUS_NO, "NONODE",
-                  "no barrier stands at %s, and nobody is there", path);
+                  "no barrier is set at %s, and no party is there", path);
   } else {
     status = show_parties(c, set, true);
     if (!status) status = show_parties(c, parties, false);
@@ -262,7 +262,8 @@ static bool party_gone(void *object) { return party_check(object) != ZKE_OK; }
 
 /* The number that -n must give, up to what a double barrier can hold. */
 static int parties_of(call *c, int64_t *n) {
-  if (!has(c, 'n')) return fail_usage(c, "-n says how many parties there are");
+  if (!has(c, 'n'))
+    return fail_usage(c, "-n PARTIES is missing: how many parties there are");
   return option_number(c, 'n', 1, ZKE_DOUBLE_BARRIER_MOST, 0, n);
 }
 
@@ -457,8 +458,8 @@ static const option leave_table[] = {{'w', "wait", "DURATION"},
 
 const command barrier_commands[] = {
     {"barrier", "set | remove | wait | show | enter | leave | meet NAME …",
-     "keep everybody waiting, or begin and end together", NULL, 0, -1, VERBS,
-     STYLE_LINE, NULL, NULL},
+     "keep processes waiting, or let them begin and end together", NULL, 0, -1,
+     VERBS, STYLE_LINE, NULL, NULL},
     {"barrier set",
      "NAME [WHY | --base64 TEXT | --input FILE] [--ephemeral] [-E CODE] "
      "[--on-lost kill|warn] [--grace DURATION] [--close | --wait-all] "

@@ -27,7 +27,8 @@ static int help_command(call *c, const command *m) {
   return emit(c, row);
 }
 
-/* Its verbs as well, where it has some. */
+/* A command with its verbs, if it has some: their rows follow it in the
+ * table. */
 static int help_one(call *c, const char *name) {
   const word w = {name, strlen(name), false};
   const command *m = command_find(c->sh, &w);
@@ -54,13 +55,52 @@ static int help_run(call *c) {
   return 0;
 }
 
-/* Is the letter more than the tables' own? */
+/* Columns of the next piece of a usage or a sentence: up to the next blank
+ * outside of brackets, so that "[--wait DURATION]" stays together.
+ *
+ *   len_out  its length in bytes: an ellipsis has three */
+static int piece_width(const char *text, size_t *len_out) {
+  int width = 0, depth = 0;
+  const char *at = text;
+  for (; *at && (*at != ' ' || depth > 0); at++) {
+    depth += (*at == '[') - (*at == ']');
+    width += ((unsigned char)*at & 0xc0) != 0x80;
+  }
+  *len_out = (size_t)(at - text);
+  return width;
+}
+
+/* Prints a text in lines of at most 80 columns, and an end of line.
+ *
+ *   column  where it begins
+ *   indent  where its further lines begin */
+static void help_wrapped(FILE *out, const char *text, int column, int indent) {
+  enum { COLUMNS = 80 };
+  const char *before = "";
+  while (*text) {
+    size_t len;
+    int width = piece_width(text, &len);
+    if (*before && column + 1 + width > COLUMNS) {
+      fprintf(out, "\n%*s", indent, "");
+      column = indent;
+      before = "";
+    }
+    fprintf(out, "%s%.*s", before, (int)len, text);
+    column += (int)strlen(before) + width;
+    before = " ";
+    text += len + (text[len] == ' ');
+  }
+  fputc('\n', out);
+}
+
+/* Is the letter one for users?  An option without a letter has one in the
+ * table, too: a capital or a digit, of which some are real options. */
 static bool letter_is_told(const char *letter, const char *name) {
   return (*letter >= 'a' && *letter <= 'z') ||
          (strchr("ACDELOR", *letter) && strcmp(name, "on-lost") != 0);
 }
 
-/* "    -w, --wait DURATION    wait no longer than that" */
+/* "      -w, --wait DURATION    wait no longer than that" */
 static void help_option(const json_t *o, FILE *out) {
   const char *letter, *name = "", *value = "", *text = "";
   char left[64];
@@ -70,7 +110,7 @@ static void help_option(const json_t *o, FILE *out) {
   snprintf(left, sizeof left, "%s%s%s%s%s%s%s", told ? "-" : "",
            told ? letter : "", told && *name ? ", " : "", *name ? "--" : "",
            name, *value ? " " : "", value);
-  fprintf(out, "      %-32s  %s\n", left, text);
+  help_wrapped(out, text, fprintf(out, "      %-30s  ", left), 38);
 }
 
 /* One line a command in the list; for a single command its usage and its
@@ -82,10 +122,12 @@ static void help_human(call *c, json_t *row, FILE *out) {
   json_unpack(row, "{s:s,s:s,s:s}", "command", &name, "usage", &usage,
               "summary", &summary);
   if (!c->count) {
-    fprintf(out, "%-12s %s\n", name, summary);
+    help_wrapped(out, summary, fprintf(out, "%-12s ", name), 13);
     return;
   }
-  fprintf(out, "%s%s%s\n    %s\n", name, *usage ? " " : "", usage, summary);
+  int column = fprintf(out, "%s%s", name, *usage ? " " : "");
+  help_wrapped(out, usage, column, 8);
+  help_wrapped(out, summary, fprintf(out, "    "), 4);
   json_array_foreach(json_object_get(row, "options"), i, o) {
     help_option(o, out);
   }
@@ -132,7 +174,8 @@ static int mode_run(call *c) {
       c->sh->format = i;
       return 0;
     }
-  return fail_usage(c, "there is no mode \"%s\"", c->args[0].text);
+  return fail_usage(c, "MODE is human, json or plain, not \"%s\"",
+                    c->args[0].text);
 }
 
 static int version_run(call *c) {

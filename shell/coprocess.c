@@ -630,8 +630,8 @@ static bool request_may_wait(const request *r) {
 static int request_queue(pool *p, request *r) {
   if (p == &co.waiting && pool_is_stuck(p))
     return fail(&r->c, STATUS_CONFLICT, "LIMIT",
-                "%d requests wait, and %d more are in line", p->workers,
-                p->queued);
+                "%d requests wait already, and %d more have not begun",
+                p->workers, p->queued);
   int reason = 0;
   if (p->queued >= p->idle && p->workers < WORKERS_SOON)
     reason = worker_begin(p);

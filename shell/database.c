@@ -483,7 +483,9 @@ static int init_mode(call *c, mode_t *mode) {
   unsigned long value = strtoul(w->text, &end, 8);
   if (*w->text < '0' || *w->text > '7' || *end || value & ~0666ul ||
       (value & 0600) != 0600)
-    return fail_usage(c, "--mode is like 660 or 600, not \"%s\"", w->text);
+    return fail_usage(
+        c, "--mode wants permissions in octal, such as 660, not \"%s\"",
+        w->text);
   *mode = (mode_t)value;
   return 0;
 }
@@ -539,7 +541,8 @@ static int init_run(call *c) {
   gid_t group = (gid_t)-1;
   zke *z = NULL;
   zke_options o = c->sh->options;
-  if (is_memory(c)) return fail_usage(c, "in memory there is nothing to make");
+  if (is_memory(c))
+    return fail_usage(c, "init makes a file, and :memory: has none");
   int status = init_mode(c, &mode);
   if (!status) status = init_group(c, &group);
   if (!status) status = init_file(c, mode, group);
@@ -842,7 +845,8 @@ static json_t *sql_row(sqlite3_stmt *stmt) {
 }
 
 static int fail_only_reads(call *c) {
-  return fail(c, STATUS_DENIED, "READONLY", "sql only reads");
+  return fail(c, STATUS_DENIED, "READONLY",
+              "sql runs only statements that read");
 }
 
 /* The one statement that was given.  A second one, and what would write, are
@@ -852,7 +856,7 @@ static int sql_prepare(call *c, sqlite3 *db, sqlite3_stmt **out) {
   const char *rest = NULL;
   sqlite3_stmt *more = NULL;
   if (strlen(query->text) != query->len)
-    return fail(c, STATUS_DATA, "SQL", "a NUL in the query");
+    return fail(c, STATUS_DATA, "SQL", "there is a NUL in the query");
   if (sqlite3_prepare_v2(db, query->text, (int)query->len + 1, out, &rest) !=
       SQLITE_OK)
     return sqlite3_errcode(db) == SQLITE_AUTH ? fail_only_reads(c)
@@ -863,7 +867,8 @@ static int sql_prepare(call *c, sqlite3 *db, sqlite3_stmt **out) {
   bool another = rc != SQLITE_OK || more;
   sqlite3_finalize(more);
   if (another)
-    return fail(c, STATUS_DATA, "SQL", "one statement, not several: %s", rest);
+    return fail(c, STATUS_DATA, "SQL",
+                "sql runs one statement, and there is another one: %s", rest);
   if (!sqlite3_stmt_readonly(*out)) return fail_only_reads(c);
   return 0;
 }
@@ -1237,15 +1242,16 @@ const command database_commands[] = {
     {"backup", "[--force] FILE", "copy the database while it is in use",
      backup_options, 1, 1, NEEDS_FILE, STYLE_RECORD, backup_run, NULL},
     {"init", "[--mode MODE] [--group GROUP]",
-     "make the database, for the users of a group say", init_options, 0, 0,
-     NEEDS_NOTHING, STYLE_RECORD, init_run, NULL},
+     "make the database with the permissions or the group you choose",
+     init_options, 0, 0, NEEDS_NOTHING, STYLE_RECORD, init_run, NULL},
     {"check", "", "verify the database; print what is wrong with it", NULL, 0,
      0, NEEDS_NOTHING, STYLE_VALUE, check_run, NULL},
     {"compact", "[--wait DURATION]",
-     "make the file shorter where much was removed", compact_options, 0, 0,
+     "make the file shorter after much was removed", compact_options, 0, 0,
      NEEDS_NOTHING, STYLE_RECORD, compact_run, NULL},
-    {"doctor", "", "look for what is or may go wrong", NULL, 0, 0,
-     NEEDS_NOTHING, STYLE_TABLE, doctor_run, NULL},
-    {"sql", "QUERY", "read by SQL: zke_nodes, zke_sessions and others", NULL, 1,
-     1, NEEDS_FILE, STYLE_TABLE, sql_run, NULL},
+    {"doctor", "", "look for problems of the file, the system and the sessions",
+     NULL, 0, 0, NEEDS_NOTHING, STYLE_TABLE, doctor_run, NULL},
+    {"sql", "QUERY",
+     "run an SQL query on zke_nodes, zke_sessions and other views", NULL, 1, 1,
+     NEEDS_FILE, STYLE_TABLE, sql_run, NULL},
     {NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL}};

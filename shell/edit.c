@@ -707,7 +707,7 @@ static void edit_run_text(edit *e) {
   words *w;
   size_t len = e->len - (e->len > 0 && e->text[e->len - 1] == '\n');
   const char *wrong = memchr(e->text, '\0', e->len)
-                          ? "a NUL in the line"
+                          ? "there is a NUL in the line"
                           : words_split(e->text, len, &w);
   if (wrong == words_unclosed) return;
 #ifdef ZKE_EDIT

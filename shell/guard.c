@@ -154,7 +154,7 @@ int guard_options(call *c) {
     return fail_usage(c, "--wait-all or --close, not both");
   for (int i = 0; i < c->child_count; i++)
     if (strlen(c->child[i].text) != c->child[i].len)
-      return fail_usage(c, "a NUL in the command's words");
+      return fail_usage(c, "there is a NUL in the command's words");
   return option_duration(c, 'G', 5000, &grace);
 }
 

@@ -127,9 +127,10 @@ static int read_stream(call *c, const char *name, FILE *in, char **data_out,
 int input_is_free(call *c) {
   if (c->id)
     return fail(c, STATUS_USAGE, "USAGE",
-                "a coprocess's input is its requests");
+                "the standard input of a coprocess has the requests, not data");
   if (c->sh->reads_input)
-    return fail(c, STATUS_USAGE, "USAGE", "standard input has the commands");
+    return fail(c, STATUS_USAGE, "USAGE",
+                "standard input has the commands, not data");
   return 0;
 }
 
@@ -147,7 +148,8 @@ int read_file(call *c, const char *name, char **data_out, size_t *len_out) {
 }
 
 static int data_too_long(call *c) {
-  return fail(c, STATUS_DATA, "BADARGUMENTS", "more than two gigabytes");
+  return fail(c, STATUS_DATA, "BADARGUMENTS",
+              "the data has more than two gigabytes");
 }
 
 /* At most one of the four ways; none of them is empty data. */
@@ -158,7 +160,8 @@ int arg_data(call *c, int i, char **data_out, int *len_out, bool *given_out) {
   char *data = NULL;
   int status = 0;
   if (ways > 1)
-    return fail_usage(c, "one of DATA, --null, --base64 and --input");
+    return fail_usage(
+        c, "only one of DATA, --null, --base64 and --input can be given");
   if (file) {
     status = read_file(c, file->text, &data, &len);
   } else if (text) {

@@ -567,7 +567,7 @@ static int lock_run(call *c) { return join(c, &lock_kind, 0, 0, NULL); }
  * names in flock(1) and elsewhere. */
 static int rwlock_run(call *c) {
   bool reads = has(c, 'r') || has(c, 's'), writes = has(c, 'X') || has(c, 'x');
-  if (reads == writes) return fail_usage(c, "rwlock wants one of -r and -x");
+  if (reads == writes) return fail_usage(c, "rwlock wants either -r or -x");
   return join(c, &rwlock_kind, reads ? ZKE_RWLOCK_READ : ZKE_RWLOCK_WRITE, 0,
               NULL);
 }
@@ -643,7 +643,8 @@ static int elect_run(call *c) {
   int len;
   if (has(c, 'l')) return elect_observe(c);
   if (c->count > 1 && strlen(c->args[1].text) != c->args[1].len)
-    return fail(c, STATUS_DATA, "BADARGUMENTS", "a NUL in a leader's name");
+    return fail(c, STATUS_DATA, "BADARGUMENTS",
+                "there is a NUL in the leader's name");
   if (c->count > 1)
     len = asprintf(&name, "%s", c->args[1].text);
   else
@@ -748,12 +749,12 @@ const command lock_commands[] = {
      lock_options, 1, 1, CREATES_FILE | TAKES_CHILD, STYLE_LINE, lock_run,
      held_human},
     {"rwlock", "-r|-x NAME [--wait DURATION | --nonblock] " USAGE_HOLD,
-     "the same with a lock that several may read or one may write",
+     "the same with a lock that several hold to read, or one to write",
      rwlock_options, 1, 1, CREATES_FILE | TAKES_CHILD, STYLE_LINE, rwlock_run,
      held_human},
     {"sem",
      "[-n LIMIT] NAME [-p PERMITS] [--wait DURATION | --nonblock] " USAGE_HOLD,
-     "the same with a semaphore: at most LIMIT at once", sem_options, 1, 1,
+     "the same with a semaphore, which has LIMIT permits", sem_options, 1, 1,
      CREATES_FILE | TAKES_CHILD, STYLE_LINE, sem_run, held_human},
     {"elect",
      "NAME [LEADER] [--observe | --wait DURATION | --nonblock] " USAGE_HOLD,

@@ -458,7 +458,7 @@ static int expire_one(call *c, const word *given) {
   int64_t session;
   zke_session_list *list = NULL;
   if (!word_session(given, &session))
-    return fail_usage(c, "\"%s\" is no session's number", given->text);
+    return fail_usage(c, "\"%s\" is not a session's id", given->text);
   int rc = zke_session(c->z, session, &list);
   json_t *row = rc == ZKE_OK ? session_row(c, &list->data[0]) : NULL;
   if (rc == ZKE_OK) rc = zke_expire(c->z, session);
@@ -491,7 +491,7 @@ static void expire_human(call *c, json_t *row, FILE *out) {
  * --------------------------------------------------------------------- */
 
 static int target_two(call *c, const look_line *a, const char *b) {
-  return fail_usage(c, "\"%s\" may be %s or %s", c->args[0].text, a->path, b);
+  return fail_usage(c, "\"%s\" may mean %s or %s", c->args[0].text, a->path, b);
 }
 
 /* The line that argument 0 names: a path, or a name below the one base where
@@ -589,8 +589,9 @@ static int break_line(call *c, const look_line *line, int64_t token) {
   if (count == 0)
     return fail(c, STATUS_NO, "NONODE", "nobody holds %s", line->path);
   if (count > 1 && !has(c, 'a'))
-    return fail_usage(c, "%d hold %s: --token of one of them, or --all", count,
-                      line->path);
+    return fail_usage(c,
+                      "%d hold %s: name one of them by --token, or say --all",
+                      count, line->path);
   for (int i = 0; i < line->parties->count && !status; i++)
     if (is_target(&line->parties->data[i], token))
       status = break_one(c, line, i);
@@ -754,8 +755,7 @@ static int steal_run(call *c) {
   if (status) return status;
   status = line_take(c, path, &before);
   if (!status && *before.kind && strcmp(before.kind, "lock") != 0)
-    status =
-        fail_kind(c, &before, "only locks are stolen; break takes it away");
+    status = fail_kind(c, &before, "steal is for locks; break takes it away");
   if (!status) status = steal_lock(c, path, &before);
   line_free(&before);
   free(path);
@@ -804,7 +804,7 @@ static int revoke_run(call *c) {
   int status = option_deadline(c, 'w', &deadline);
   if (status) return status;
   if (has(c, 'i') && !has(c, 'w'))
-    return fail_usage(c, "--insist after how long? --wait tells");
+    return fail_usage(c, "--insist wants --wait, which says after how long");
   status = target_of(c, &line);
   if (!status && strcmp(line.kind, "rwlock") != 0)
     status = fail_kind(
@@ -839,8 +839,8 @@ const command look_commands[] = {
      locks_options, 0, 1, NEEDS_FILE, STYLE_LINE, locks_run, locks_human},
     {"sessions", "", "list the sessions", NULL, 0, 0, NEEDS_FILE, STYLE_LINE,
      sessions_run, sessions_human},
-    {"expire", "SESSION…", "end sessions: what they hold goes at once", NULL, 1,
-     -1, NEEDS_SESSION, STYLE_LINE, expire_run, expire_human},
+    {"expire", "SESSION…", "end sessions; what they hold is released at once",
+     NULL, 1, -1, NEEDS_SESSION, STYLE_LINE, expire_run, expire_human},
     {"break", "[--token TOKEN | --all] NAME",
      "take a lock or the like from its holder; the next in line has it",
      break_options, 1, 1, NEEDS_SESSION, STYLE_LINE, break_run, break_human},

@@ -151,7 +151,7 @@ static int set_valued(request *r, int argc, char **argv, int *i) {
     return valued[k].set(r, argv[++*i]);
   }
   if (is_command(&r->sh, r->sh.file)) return fail_forgotten(r->sh.file);
-  return wrong("no option ", given);
+  return wrong("there is no option ", given);
 }
 
 /* `zke help get`: who asks has no database in mind, unless there is one. */
@@ -192,9 +192,9 @@ static int parse(request *r, int argc, char **argv) {
     r->rest_count = argc - r->file_at;
   }
   if (r->rest && (r->script || r->coprocess))
-    return wrong("a command, a script or a coprocess, not ", "two of them");
+    return wrong("a command, -f and --coprocess exclude each other", "");
   if (r->script && r->coprocess)
-    return wrong("a script or a coprocess, not ", "both");
+    return wrong("-f and --coprocess exclude each other", "");
   return r->sh.file ? 0 : wrong("no database was named", "");
 }
 

@@ -43,7 +43,8 @@ static void job_heard(zke_periodic *job, int state, void *context) {
 static int once_options(call *c, zke_periodic_options *o) {
   *o = (zke_periodic_options){
       .size = sizeof *o, .aligned = has(c, 'a'), .listener = job_heard};
-  if (!has(c, 'e')) return fail_usage(c, "--every says how often");
+  if (!has(c, 'e'))
+    return fail_usage(c, "--every DURATION is missing: how often it is to run");
   if (has(c, 'O') && !has(c, 'a'))
     return fail_usage(c, "--offset wants --aligned");
   if (has(c, 'f') && has(c, 'w'))
@@ -161,8 +162,8 @@ static int turn_done(call *c) {
     if (rc != ZKE_OK) status = fail_rc(c, rc);
     held_release(c, turn_class.kind, at.path, 0);
   } else {
-    status =
-        fail(c, STATUS_NO, "NOTHELD", "this session does no job %s", at.path);
+    status = fail(c, STATUS_NO, "NOTHELD",
+                  "this session has not claimed the job %s", at.path);
   }
   shared_drop(t);
   free(at.base);
@@ -309,7 +310,7 @@ static int once_run(call *c) {
 }
 
 const command once_commands[] = {
-    {"once", once_usage, "run CMD at most once a period, in whichever process",
-     once_table, 0, 1, NEEDS_NOTHING | TAKES_CHILD, STYLE_RECORD, once_run,
-     NULL},
+    {"once", once_usage,
+     "run CMD at most once in a period, in one of many processes", once_table,
+     0, 1, NEEDS_NOTHING | TAKES_CHILD, STYLE_RECORD, once_run, NULL},
     {NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL}};

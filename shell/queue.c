@@ -98,7 +98,8 @@ static int push_options(push *p) {
   int64_t priority, delay;
   const word *key = value_of(p->c, 'k');
   if (key && has(p->c, 'l'))
-    return fail_usage(p->c, "--key is for one item, --lines has many");
+    return fail_usage(
+        p->c, "--key is for one item, and --lines puts one for each line");
   int status = patience_of(p->c, &p->p);
   if (!status) status = option_number(p->c, 'p', 1, 999, 100, &priority);
   if (!status) status = option_duration(p->c, 'd', 0, &delay);
@@ -144,7 +145,7 @@ static int push_whole(push *p) {
     if (!end && !p->end) break;
     size_t len = end ? (size_t)(end - line) : p->len - at;
     if (len > INT32_MAX)
-      return fail(p->c, STATUS_DATA, "BADARGUMENTS", "a line too long");
+      return fail(p->c, STATUS_DATA, "BADARGUMENTS", "a line is too long");
     if (count == LINES_MOST || (count && sum + len > LINES_BYTES)) {
       status = push_values(p, values, count);
       count = 0;
@@ -198,7 +199,8 @@ static int push_lines(push *p) {
   const char *name = ours ? file->text : "-";
   int status;
   if (p->c->count > 1 || has(p->c, '0') || has(p->c, '6'))
-    return fail_usage(p->c, "--lines come from standard input or --input");
+    return fail_usage(
+        p->c, "--lines takes the items from standard input or --input alone");
   if (!ours && (p->c->id || p->c->sh->reads_input))
     return fail_usage(p->c,
                       "standard input has the commands; --lines wants "
@@ -553,7 +555,7 @@ static int claim_of(call *c, char **path_out) {
     held_each(c->sh, latest_one, &l);
   if (!l.path)
     status = fail(c, STATUS_NO, "NOTHELD",
-                  "this session has claimed nothing of %s", queue);
+                  "this session has claimed no item of %s", queue);
   free(queue);
   *path_out = l.path;
   return status;
@@ -619,7 +621,7 @@ static int drop_one(call *c, const queue_of *q, const patience *p,
   (void)p;
   int rc = zke_queue_drop(q->queue, name);
   if (rc == ZKE_BADARGUMENTS)
-    return fail_usage(c, "\"%s\" is no item's name", name);
+    return fail_usage(c, "\"%s\" is not an item's name", name);
   return rc == ZKE_OK ? 0 : fail_rc(c, rc);
 }
 
@@ -645,7 +647,7 @@ static int letters(call *c, letter_fn *fn) {
   queue_of q;
   patience p;
   if ((c->count > 1) == has(c, 'A'))
-    return fail_usage(c, "an ITEM, or --all of them");
+    return fail_usage(c, "give either an ITEM or --all");
   int status = patience_of(c, &p);
   if (!status) status = queue_open_existing(c, &q);
   if (status) return status;
@@ -849,7 +851,7 @@ const command queue_commands[] = {
      "push | pop | claim | prolong | ack | release | peek | list | size | "
      "requeue | drop "
      "| rm NAME …",
-     "items for whoever comes first: work queues", NULL, 0, -1, VERBS,
+     "work queues: each item goes to one process", NULL, 0, -1, VERBS,
      STYLE_LINE, NULL, NULL},
     {"queue push",
      "NAME [DATA | --base64 TEXT | --input FILE | --null | --lines [--input "

@@ -98,7 +98,7 @@ static int call_run(call *c, const words *w) {
   c->style = c->command->style;
   int status = args_sort(c, w);
   if (!status && c->command->flags & NOT_IN_COPROCESS && c->id)
-    status = fail(c, STATUS_USAGE, "USAGE", "%s is not for a coprocess",
+    status = fail(c, STATUS_USAGE, "USAGE", "%s cannot run in a coprocess",
                   c->command->name);
   if (!status) status = session_open(c, c->command->flags);
   if (!status) status = c->command->run(c);
@@ -113,7 +113,7 @@ static int take_verb(call *c, words *w) {
   if (w->count < 2) return fail_usage(c, "%s wants a verb", c->command->name);
   snprintf(name, sizeof name, "%s %s", c->command->name, w->data[1].text);
   const command *m = command_find(c->sh, &(word){name, strlen(name), false});
-  if (!m) return fail_usage(c, "there is no \"%s\"", name);
+  if (!m) return fail_usage(c, "there is no command \"%s\"", name);
   c->command = m;
   *w = (words){w->count - 1, w->data + 1};
   return 0;
@@ -166,7 +166,7 @@ int run_line(shell *sh, const char *line, size_t len) {
   call c = {.sh = sh, .format = sh->format};
   words *w;
   int status;
-  const char *wrong = memchr(line, '\0', len) ? "a NUL in the line"
+  const char *wrong = memchr(line, '\0', len) ? "there is a NUL in the line"
                                               : words_split(line, len, &w);
   if (wrong) {
     status = fail(&c, STATUS_USAGE, "USAGE", "%s", wrong);

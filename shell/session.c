@@ -191,8 +191,8 @@ bool session_is_readonly(const shell *sh) {
 static int fail_open(call *c, unsigned needs, int rc) {
   if (rc != ZKE_READONLY || needs & NEEDS_FILE) return fail_rc(c, rc);
   return fail(c, STATUS_DENIED, "READONLY",
-              "%s; commands that only look need not write, and --readonly "
-              "opens it for no others",
+              "%s; commands that only read work all the same, and with "
+              "--readonly no other is tried",
               zke_errmsg());
 }
 

@@ -230,8 +230,10 @@ static int arg_top(call *c, char **path_out) {
 }
 
 static int fail_reserved(call *c, const char *path) {
-  return fail(c, STATUS_DATA, "BADARGUMENTS",
-              "%s is ZooKeeper's own: neither exported nor imported", path);
+  return fail(
+      c, STATUS_DATA, "BADARGUMENTS",
+      "%s is reserved for ZooKeeper, and is neither exported nor imported",
+      path);
 }
 
 /* The path from the file's root on, for struct export: --chroot and the path.
@@ -377,8 +379,8 @@ static json_t *import_object(import *im, int *status_out) {
   json_t *j = json_loadb(im->text ? im->text : "", (size_t)len,
                          JSON_REJECT_DUPLICATES, &error);
   if (json_is_object(j)) return j;
-  *status_out =
-      j ? bad_line(im, "no JSON object") : bad_line(im, "%s", error.text);
+  *status_out = j ? bad_line(im, "this is not a JSON object")
+                  : bad_line(im, "%s", error.text);
   json_decref(j);
   return NULL;
 }
@@ -393,9 +395,9 @@ static int import_header(import *im) {
   const char *format = json_string_value(json_object_get(head, "format"));
   json_t *version = json_object_get(head, "version");
   if (!format || strcmp(format, FORMAT_NAME) != 0)
-    status = bad_line(im, "not the beginning of an export");
+    status = bad_line(im, "this is not the first line of an export");
   else if (!json_is_integer(version) || json_integer_value(version) < 1)
-    status = bad_line(im, "its version is no number");
+    status = bad_line(im, "\"version\" is not a number");
   else if (json_integer_value(version) > FORMAT_VERSION)
     status = bad_line(im,
                       "version %" JSON_INTEGER_FORMAT
@@ -419,7 +421,7 @@ static int record_members(import *im, const json_t *row) {
     char word_[32];
     snprintf(word_, sizeof word_, " %.24s ", name);
     if (!strstr(known, word_) || strchr(name, ' '))
-      return bad_line(im, "a node has no \"%s\"", name);
+      return bad_line(im, "a node has no member \"%s\"", name);
   }
   return 0;
 }
@@ -430,7 +432,7 @@ static int record_path(import *im, record *r) {
   char *text = NULL;
   int len = -1;
   if (!data_of_json(json_object_get(r->row, "path"), &text, &len) || len < 0)
-    return bad_line(im, "\"path\" is missing or no text");
+    return bad_line(im, "\"path\" is missing, or is not text");
   size_t top = strlen(im->top), room = top + (size_t)len + 2;
   r->path = malloc(room);
   int status = 0;
@@ -460,14 +462,17 @@ static int record_kind(import *im, record *r) {
                                       "ephemeral"};
   const json_t *kind = json_object_get(r->row, "kind");
   const json_t *ttl = json_object_get(r->row, "ttl_ms");
-  if (kind && !json_is_string(kind)) return bad_line(im, "\"kind\" is no text");
+  if (kind && !json_is_string(kind))
+    return bad_line(im, "\"kind\" is not text");
   while (kind && r->kind < 4 &&
          strcmp(json_string_value(kind), names[r->kind]) != 0)
     r->kind++;
   if (r->kind == 4)
     return bad_line(im, "there is no kind \"%s\"", json_string_value(kind));
   if ((r->kind == KIND_TTL) != (ttl != NULL) || (ttl && !json_is_integer(ttl)))
-    return bad_line(im, "\"ttl_ms\" is a number, and of kind ttl alone");
+    return bad_line(
+        im,
+        "a node of kind ttl has a number \"ttl_ms\", and no other node has");
   r->ttl_ms = json_integer_value(ttl);
   return 0;
 }
@@ -478,7 +483,7 @@ static int record_sequence(import *im, record *r) {
   r->sequence = json_integer_value(sequence);
   if (sequence && (!json_is_integer(sequence) || r->sequence < 0 ||
                    r->sequence > INT32_MAX))
-    return bad_line(im, "\"sequence\" is no number from 0 to %d", INT32_MAX);
+    return bad_line(im, "\"sequence\" is not a number from 0 to %d", INT32_MAX);
   return 0;
 }
 
@@ -503,7 +508,7 @@ static int record_acl(import *im, record *r) {
   int status = 0;
   r->acls = zke_open_acl;
   if (!list) return 0;
-  if (n == 0) return bad_line(im, "\"acl\" is no list of entries");
+  if (n == 0) return bad_line(im, "\"acl\" is not a list of entries");
   r->entries = calloc(n + 1, sizeof *r->entries);
   if (!r->entries) return no_memory(im->c);
   for (size_t i = 0; !status && i < n; i++)
@@ -584,11 +589,12 @@ static int import_next(import *im, record **out) {
   if ((nodes = json_object_get(row, "nodes")) == NULL)
     return record_read(im, row, out);
   if (json_integer_value(nodes) != im->nodes)
-    status = bad_line(im, "there are %" PRId64 " nodes, it counts others",
-                      im->nodes);
+    status = bad_line(
+        im, "\"nodes\" is %" JSON_INTEGER_FORMAT ", but the file has %" PRId64,
+        json_integer_value(nodes), im->nodes);
   json_decref(row);
   if (!status && import_line(im) != -1 && !im->c->status)
-    status = bad_line(im, "something stands behind the last line");
+    status = bad_line(im, "nothing may follow the line that counts the nodes");
   return status ? status : im->c->status;
 }
 
@@ -633,13 +639,13 @@ static int check_engine(import *im, const record *r) {
 static int check_place(import *im, const record *r) {
   char *slash = strrchr(r->relative, '/');
   if (json_object_get(im->seen, r->relative))
-    return bad_line(im, "\"%s\" was there before", r->relative);
+    return bad_line(im, "\"%s\" comes a second time", r->relative);
   if (*r->relative) {
     if (slash) *slash = '\0';
     json_t *parent = json_object_get(im->seen, slash ? r->relative : "");
     if (slash) *slash = '/';
     if (!parent)
-      return bad_line(im, "the parent of \"%s\" has not come", r->relative);
+      return bad_line(im, "\"%s\" comes before its parent", r->relative);
     if (json_is_null(parent))
       return bad_line(im, "the parent of \"%s\" is ephemeral", r->relative);
     if (r->kind != KIND_EPHEMERAL)
@@ -656,7 +662,7 @@ static int check_place(import *im, const record *r) {
 static int check_acl(import *im, const record *r) {
   for (int i = 0; i < r->acls.count; i++)
     if (acl_is_masked(&r->acls.data[i]))
-      return bad_line(im, "the id \"%s\" is masked: it is nobody's",
+      return bad_line(im, "the id \"%s\" is masked, and cannot be written back",
                       r->acls.data[i].id);
   return 0;
 }
@@ -673,8 +679,8 @@ static int check_existing(import *im, const record *r) {
   if (rc != ZKE_OK) return fail_rc(im->c, rc);
   if (stat.ephemeralOwner)
     return fail(im->c, STATUS_NO, "NODEEXISTS",
-                "%s exists and is ephemeral, of session 0x%" PRIx64, r->path,
-                (uint64_t)stat.ephemeralOwner);
+                "%s exists and is an ephemeral node of session 0x%" PRIx64,
+                r->path, (uint64_t)stat.ephemeralOwner);
   if (im->existing == EXISTING_MERGE || !r->path[1]) return 0;
   return fail(im->c, STATUS_NO, "NODEEXISTS",
               "%s exists: --merge keeps and completes what is there, --replace "
@@ -687,11 +693,11 @@ static int check_existing(import *im, const record *r) {
 static int check_record(import *im, const record *r) {
   int status = check_place(im, r);
   if (!status && is_reserved(im->c, r->path))
-    status = bad_line(im, "\"%s\" is ZooKeeper's own", r->relative);
+    status = bad_line(im, "\"%s\" is reserved for ZooKeeper", r->relative);
   if (!status && !*r->relative && r->kind == KIND_EPHEMERAL)
-    status = bad_line(im, "the top is ephemeral");
+    status = bad_line(im, "the top node cannot be ephemeral");
   if (!status && !r->path[1] && r->kind != KIND_PERSISTENT)
-    status = bad_line(im, "the root is persistent");
+    status = bad_line(im, "the root can only be persistent");
   if (!status && *r->relative) status = check_engine(im, r);
   if (r->len > im->largest) im->largest = r->len;
   if (!status) status = check_acl(im, r);
@@ -738,7 +744,7 @@ static int import_check(import *im) {
     im->nodes++;
     progress(im->c, "import, lines checked", im->line, 0);
   }
-  if (!status && im->nodes == 0) status = bad_line(im, "there is no node");
+  if (!status && im->nodes == 0) status = bad_line(im, "the file has no node");
   im->total = im->nodes;
   return status;
 }
@@ -808,8 +814,8 @@ static int remove_tree(import *im, const char *path, bool really) {
   if (rc != ZKE_OK) return fail_rc(im->c, rc);
   if (stat.ephemeralOwner)
     return fail(im->c, STATUS_CONFLICT, "HELD",
-                "%s is ephemeral, of session 0x%" PRIx64
-                ": --replace does not take it away",
+                "%s is an ephemeral node of session 0x%" PRIx64
+                ", which --replace does not remove",
                 path, (uint64_t)stat.ephemeralOwner);
   int status = really ? 0 : remove_may(im, path);
   if (!status && stat.numChildren)
@@ -1069,8 +1075,8 @@ static int import_large(import *im) {
   im->batch.most_bytes = im->largest;
   if (strcmp(sh->file, ":memory:") == 0)
     return fail(im->c, STATUS_DATA, "DATA",
-                "%s: a value of %d bytes: in memory, %d are the most", im->name,
-                im->largest, 1048576);
+                "%s: a value has %d bytes, and in memory %d are the most",
+                im->name, im->largest, 1048576);
   int rc = zke_open(sh->file, &o, &im->own);
   if (rc != ZKE_OK) return fail_rc(im->c, rc);
   im->shared = im->c->z;
@@ -1236,7 +1242,7 @@ const command transfer_commands[] = {
     {"export", "[PATH] [FILE]", "write a node and all below it as JSON lines",
      NULL, 0, 2, NEEDS_FILE, STYLE_RECORD, export_run, export_human},
     {"import", "[--merge | --replace] [PATH] [FILE]",
-     "make what an export holds", import_options, 0, 2, CREATES_FILE,
+     "make the nodes that an export holds", import_options, 0, 2, CREATES_FILE,
      STYLE_RECORD, import_run, import_human},
     {"dump", "[--no-data]", "print everything there is, for a report",
      dump_options, 0, 0, NEEDS_FILE, STYLE_LINE, dump_run, NULL},

@@ -183,7 +183,7 @@ static int get_run(call *c) {
   int len;
   zke_stat stat;
   if (has(c, 'r') && (has(c, 's') || c->id))
-    return fail_usage(c, "--raw is the bytes and nothing else");
+    return fail_usage(c, "--raw prints the bytes and nothing else, so no Stat");
   int status = arg_path(c, 0, &path);
   if (status) return status;
   int rc = zke_get(c->z, path, NULL, NULL, &data, &len, &stat);
@@ -529,7 +529,8 @@ static int delete_one(call *c, const char *path) {
 
 /* A version is that of one node, so it cannot fit several. */
 static int delete_run(call *c) {
-  if (has(c, 'v') && c->count > 1) return fail_usage(c, "-v is for one node");
+  if (has(c, 'v') && c->count > 1)
+    return fail_usage(c, "-v is for one node, and there are several");
   return for_each_path(c, delete_one);
 }
 
@@ -626,13 +627,13 @@ const command tree_commands[] = {
      NEEDS_SESSION, STYLE_LINE, deleteall_run, silent_human},
     {"stat", "[PATH…]", "print nodes' Stat", NULL, 0, -1, NEEDS_FILE,
      STYLE_RECORD, stat_run, NULL},
-    {"exists", "[PATH]", "is there such a node?  Exit status 0 or 1", NULL, 0,
-     1, NEEDS_FILE, STYLE_LINE, exists_run, exists_human},
+    {"exists", "[PATH]", "say by the exit status whether a node exists: 0 or 1",
+     NULL, 0, 1, NEEDS_FILE, STYLE_LINE, exists_run, exists_human},
     {"find",
      "[PATH] [--name GLOB] [--data TEXT] [--ephemeral] [--owner SESSION] "
      "[--depth N]",
-     "list the nodes from PATH on that fit", find_options, 0, 1, NEEDS_FILE,
-     STYLE_LINE, find_run, NULL},
+     "list the nodes at and below a path that match", find_options, 0, 1,
+     NEEDS_FILE, STYLE_LINE, find_run, NULL},
     {"cp", "[-R] SRC DST",
      "copy a node with its ACL; -R: and all below but ephemerals; DST/: below "
      "DST",

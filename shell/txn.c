@@ -159,7 +159,8 @@ static void part_end(call *c, const place *at) {
 static int begin_payload(call *c, char **data_out, int *len_out) {
   const word *text = value_of(c, 'd');
   if (text && (has(c, '6') || has(c, 'i')))
-    return fail_usage(c, "one of --data, --base64 and --input");
+    return fail_usage(c,
+                      "only one of --data, --base64 and --input can be given");
   if (!text) return arg_data(c, c->count, data_out, len_out, NULL);
   if (text->len > INT32_MAX || (*data_out = malloc(text->len + 1)) == NULL)
     return no_memory(c);
@@ -479,7 +480,7 @@ static const option wait_table[] = {OPTIONS_WAIT, {'\0', NULL, NULL}};
 
 const command txn_commands[] = {
     {"txn", "begin | vote | wait | abort | ack | status | pending …",
-     "several sites do something together, or none does", NULL, 0, -1, VERBS,
+     "transactions: all sites do what was decided, or none", NULL, 0, -1, VERBS,
      STYLE_LINE, NULL, NULL},
     {"txn begin",
      "NAME SITE… [--data TEXT | --base64 TEXT | --input FILE] [--deadline "

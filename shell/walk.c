@@ -67,10 +67,11 @@ bool walk_is_name(const char *name) { return *name && !strchr(name, '/'); }
 
 /* For a name with a slash in it, or none: a walk would not end there. */
 int walk_fail_name(call *c, const char *parent) {
-  return fail(c, STATUS_IO, "CORRUPT",
-              "%s has a child whose name is none: the database is damaged, and "
-              "check tells more",
-              parent);
+  return fail(
+      c, STATUS_IO, "CORRUPT",
+      "%s has a child whose name is not allowed: the database is damaged, and "
+      "check tells more",
+      parent);
 }
 
 /* To the next of the children.  In a damaged file one may have no name: its

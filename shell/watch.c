@@ -191,8 +191,8 @@ static int watch_cancelled(watching *w) {
 static int watch_late(watching *w) {
   call *c = w->c;
   const char *format = "nothing has happened at %s";
-  if (w->told) format = "too few events at %s in that time";
-  if (has(c, 'g')) format = "%s exists still";
+  if (w->told) format = "fewer events than --count came at %s in that time";
+  if (has(c, 'g')) format = "%s still exists";
   if (has(c, 'x')) format = "%s does not exist yet";
   char sentence[sizeof c->sentence];
   if (w->follow && w->told && w->most == INT64_MAX) {
@@ -309,7 +309,9 @@ static int watch_options(watching *w) {
                  child = 1u << ZKE_EVENT_CHILD;
   bool until = has(c, 'x') || has(c, 'g');
   if (has(c, 'c') + has(c, 'd') + has(c, 'R') + has(c, 'x') + has(c, 'g') > 1)
-    return fail_usage(c, "one of --children, --data, -R, --exists and --gone");
+    return fail_usage(
+        c,
+        "only one of --children, --data, -R, --exists and --gone can be given");
   if (until && (has(c, 'f') || has(c, 'n') || has(c, 'i')))
     return fail_usage(c,
                       "there is nothing to follow behind --exists or "
@@ -356,7 +358,7 @@ const command watch_commands[] = {
     {"watch",
      "[--data | --children | -R | --exists | --gone] [--follow] "
      "[--initial] [--count N] [--wait DURATION] PATH [-- CMD ARGS…]",
-     "wait for what happens to a node, or run a command then",
+     "wait until something happens to a node; print it, or run a command",
      watch_options_table, 1, 1, NEEDS_SESSION | TAKES_CHILD, STYLE_LINE,
      watch_run_call, watch_human},
     {NULL, NULL, NULL, NULL, 0, 0, 0, 0, NULL, NULL}};
