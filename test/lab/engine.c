@@ -11,26 +11,57 @@
 
 #include "engine.h"
 
-/* Every statement is prepared once, and is then a part of every picture. */
+/* The tables, in the order of their keys.  An event counts until its session
+ * has read it; its number does not count, as only the order matters. */
+enum {
+  ENGINE_NODES,
+  ENGINE_WATCHES,
+  ENGINE_EVENTS,
+  ENGINE_SESSIONS,
+  ENGINE_OWNED,
+  ENGINE_TABLES
+};
+
+static const char *const engine_sql[ENGINE_TABLES] = {
+    ("SELECT parent,name,czxid,mzxid,pzxid,version,aversion,creates,nchild,"
+     "owner,kind,ttl,due,ctime,mtime,acl,data FROM node"),
+    "SELECT path,kind,session FROM watch",
+    "SELECT session,type,path,zxid,seq FROM event", "SELECT id FROM session",
+    "SELECT count(*) FROM node WHERE owner=?1"};
+
+static sqlite3_stmt *engine_statements[ENGINE_TABLES];
+
+/* Every statement is prepared once, and is then a part of every picture: what
+ * a schedule prepares, the next one would have to prepare again. */
 #define ENGINE_TEXT(name) SQL_##name,
 
-static void engine_prepare(store *s) {
+static int engine_prepare(store *s) {
   static const sql_text *const all[] = {SQL_NAMES(ENGINE_TEXT)};
-  int rc;
-  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+  int rc = ZKE_OK;
+  for (size_t i = 0; i < sizeof all / sizeof all[0] && rc == ZKE_OK; i++)
     sql_statement(s, all[i], &rc);
+  for (int i = 0; i < ENGINE_TABLES && rc == ZKE_OK; i++) {
+    if (sqlite3_prepare_v2(s->db, engine_sql[i], -1, &engine_statements[i],
+                           NULL) != SQLITE_OK)
+      rc = base_fail(ZKE_SYSTEMERROR, "the laboratory: %s",
+                     sqlite3_errmsg(s->db));
+  }
+  return rc;
 }
 
 int engine_begin(zke *z) {
   char sql[96];
   sqlite3_snprintf(sizeof sql, sql, "UPDATE meta SET zxid=%lld",
-                   (long long)(ENGINE_ZXID_MARK << 32));
+                   (long long)ENGINE_COUNTER_KIND(0));
   store *s = z->s;
   if (sqlite3_exec(s->db, sql, NULL, NULL, NULL) != SQLITE_OK)
     return base_fail(ZKE_SYSTEMERROR, "the laboratory: %s",
                      sqlite3_errmsg(s->db));
-  engine_prepare(s);
-  return ZKE_OK;
+  return engine_prepare(s);
+}
+
+void engine_begin_handle(zke *z, int number) {
+  atomic_store(&z->turn, ENGINE_COUNTER_KIND(1 + number));
 }
 
 /* Times, and counters that only show that something has changed since, are in
@@ -40,7 +71,6 @@ void engine_handle_words(zke *z, const engine_sink *sink) {
                             (uint64_t)z->lost_notice,
                             (uint64_t)z->dispatching,
                             (uint64_t)z->fail_when,
-                            (uint64_t)z->guess_light,
                             (uint64_t)atomic_load(&z->closing),
                             (uint64_t)atomic_load(&z->calls),
                             (uint64_t)atomic_load(&z->owes),
@@ -75,32 +105,6 @@ static void engine_row_words(sqlite3_stmt *st, int columns,
   }
 }
 
-/* The tables, in the order of their keys.  An event counts until its session
- * has read it; its number does not count, as only the order matters. */
-enum {
-  ENGINE_NODES,
-  ENGINE_WATCHES,
-  ENGINE_EVENTS,
-  ENGINE_SESSIONS,
-  ENGINE_OWNED,
-  ENGINE_TABLES
-};
-
-static const char *const engine_sql[ENGINE_TABLES] = {
-    ("SELECT parent,name,czxid,mzxid,pzxid,version,aversion,creates,nchild,"
-     "owner,kind,ttl,due,ctime,mtime,acl,data FROM node"),
-    "SELECT path,kind,session FROM watch",
-    "SELECT session,type,path,zxid,seq FROM event", "SELECT id FROM session",
-    "SELECT count(*) FROM node WHERE owner=?1"};
-
-static sqlite3_stmt *engine_statements[ENGINE_TABLES];
-
-static sqlite3_stmt *engine_statement(zke *z, int which) {
-  sqlite3_stmt **st = &engine_statements[which];
-  if (!*st) sqlite3_prepare_v2(z->s->db, engine_sql[which], -1, st, NULL);
-  return *st;
-}
-
 static bool engine_has_read(zke *const *handles, int count, sqlite3_stmt *st) {
   for (int i = 0; i < count; i++) {
     if (handles[i] && handles[i]->id == sqlite3_column_int64(st, 0))
@@ -109,11 +113,10 @@ static bool engine_has_read(zke *const *handles, int count, sqlite3_stmt *st) {
   return false;
 }
 
-int engine_database_words(zke *const *handles, int count, zke *any,
-                          const engine_sink *sink) {
+void engine_database_words(zke *const *handles, int count,
+                           const engine_sink *sink) {
   for (int which = 0; which < ENGINE_OWNED; which++) {
-    sqlite3_stmt *st = engine_statement(any, which);
-    if (!st) return ZKE_SYSTEMERROR;
+    sqlite3_stmt *st = engine_statements[which];
     int columns = sqlite3_column_count(st) - (which == ENGINE_EVENTS);
     while (sqlite3_step(st) == SQLITE_ROW) {
       if (which == ENGINE_EVENTS && engine_has_read(handles, count, st))
@@ -123,7 +126,6 @@ int engine_database_words(zke *const *handles, int count, zke *any,
     sqlite3_reset(st);
     sink->word(sink->arg, (uint64_t)which);
   }
-  return ZKE_OK;
 }
 
 const char *engine_sentence(size_t *size_out) {
@@ -136,9 +138,8 @@ int64_t engine_alarm(zke *z) {
   return atomic_load(&z->owes) ? base_min(at, z->discard_at) : at;
 }
 
-int engine_owned(zke *any, int64_t session) {
-  sqlite3_stmt *st = engine_statement(any, ENGINE_OWNED);
-  if (!st) return -1;
+int engine_owned(int64_t session) {
+  sqlite3_stmt *st = engine_statements[ENGINE_OWNED];
   sqlite3_bind_int64(st, 1, session);
   int count = sqlite3_step(st) == SQLITE_ROW ? sqlite3_column_int(st, 0) : -1;
   sqlite3_reset(st);

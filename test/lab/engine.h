@@ -11,20 +11,26 @@ typedef struct engine_sink {
   void *arg;
 } engine_sink;
 
-/* zxids, and nothing else, have these upper bits: so they are known for what
- * they are wherever they stand, and states that differ by how many changes
- * went before can be equal. */
-#define ENGINE_ZXID_MARK UINT64_C(0x5a4b0000)
-#define ENGINE_IS_ZXID(word) (((word) >> 32) == ENGINE_ZXID_MARK)
+/* zxids and the turns of handles only count up, and are compared with their
+ * like.  Each kind begins at a value whose upper 32 bits nothing else has, so
+ * that they are known for what they are wherever they stand, and states can be
+ * equal although more has happened before one of them.  Kind 0 is zxids', kind
+ * 1 + i is the turns' of handle i. */
+#define ENGINE_COUNTER UINT64_C(0x5a4b000000000000)
+#define ENGINE_IS_COUNTER(word) (((word) >> 48) == ENGINE_COUNTER >> 48)
+#define ENGINE_COUNTER_KIND(kind) (ENGINE_COUNTER + ((uint64_t)(kind) << 32))
 
 /* Make zxids so, and prepare the usual statements, before the first picture. */
 int engine_begin(zke *z);
 
+/* Make the turns of a new handle so. */
+void engine_begin_handle(zke *z, int number);
+
 /* The words of a session's handle that decide what it will do; and those of the
  * database. */
 void engine_handle_words(zke *z, const engine_sink *sink);
-int engine_database_words(zke *const *handles, int count, zke *any,
-                          const engine_sink *sink);
+void engine_database_words(zke *const *handles, int count,
+                           const engine_sink *sink);
 
 /* The engine's sentence of the last error: not a part of the state. */
 const char *engine_sentence(size_t *size_out);
@@ -33,6 +39,6 @@ const char *engine_sentence(size_t *size_out);
 int64_t engine_alarm(zke *z);
 
 /* How many ephemeral znodes a session owns; -1: cannot be read. */
-int engine_owned(zke *any, int64_t session);
+int engine_owned(int64_t session);
 
 #endif

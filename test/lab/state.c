@@ -8,9 +8,9 @@
  *
  * Any word may be a pointer.  One that points into a block is taken as the
  * block's number in the order of being reached, so that where a block lies does
- * not matter.  A zxid is known by its upper bits and is taken as its rank among
- * all zxids of the world.  Whatever else differs makes worlds different, which
- * costs time and hides nothing. */
+ * not matter.  A zxid, or the turn of a handle, is known by its upper bits and
+ * is taken as its rank among all of its kind that were met.  Whatever else
+ * differs makes worlds different, which costs time and hides nothing. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,12 +51,12 @@ static survey *survey_begin(void) {
   return s;
 }
 
-/* The place of a zxid among those met, or where it would stand. */
-static int rank_of(const survey *s, uint64_t zxid) {
+/* The place of a counter among all that were met, or where it would stand. */
+static int rank_of(const survey *s, uint64_t counter) {
   int low = 0, high = s->rank_count;
   while (low < high) {
     int middle = (low + high) / 2;
-    if (s->ranks[middle] < zxid)
+    if (s->ranks[middle] < counter)
       low = middle + 1;
     else
       high = middle;
@@ -64,16 +64,16 @@ static int rank_of(const survey *s, uint64_t zxid) {
   return low;
 }
 
-static void rank_add(survey *s, uint64_t zxid) {
-  int at = rank_of(s, zxid);
-  if (at < s->rank_count && s->ranks[at] == zxid) return;
+static void rank_add(survey *s, uint64_t counter) {
+  int at = rank_of(s, counter);
+  if (at < s->rank_count && s->ranks[at] == counter) return;
   if (s->rank_count == RANKS) {
     s->overflow = true;
     return;
   }
   memmove(&s->ranks[at + 1], &s->ranks[at],
           sizeof s->ranks[0] * (size_t)(s->rank_count - at));
-  s->ranks[at] = zxid;
+  s->ranks[at] = counter;
   s->rank_count++;
 }
 
@@ -84,7 +84,7 @@ static void add_word(survey *s, uint64_t word) {
     return;
   }
   s->words[s->word_count++] = word;
-  if (ENGINE_IS_ZXID(word)) rank_add(s, word);
+  if (ENGINE_IS_COUNTER(word)) rank_add(s, word);
 }
 
 /* The block that an address lies in, or -1. */
@@ -151,7 +151,7 @@ static void sink_bytes(void *arg, const void *at, size_t size) {
   for (size_t i = 0; i < size; i++)
     h = (h ^ bytes[i]) * UINT64_C(0x100000001b3);
   add_word(arg, size);
-  add_word(arg, h >> 8); /* never like a zxid */
+  add_word(arg, h >> 8); /* never like a counter */
 }
 
 /* A lane's variables of a thread, but for the sentence of the last error. */
@@ -174,12 +174,17 @@ static void add_lane(survey *s, const world_lane *lane) {
   add_memory(s, lane->from, lane->to);
 }
 
+/* A counter as its place among those of its kind. */
+static uint64_t rank_word(const survey *s, uint64_t counter) {
+  uint64_t first = counter >> 32 << 32;
+  return first + (uint64_t)(rank_of(s, counter) - rank_of(s, first));
+}
+
 static uint64_t survey_hash(const survey *s) {
   uint64_t h = 1;
   for (size_t i = 0; i < s->word_count; i++) {
     uint64_t word = s->words[i];
-    if (ENGINE_IS_ZXID(word))
-      word = ENGINE_ZXID_MARK + (uint64_t)rank_of(s, word);
+    if (ENGINE_IS_COUNTER(word)) word = rank_word(s, word);
     h = (h ^ word) * UINT64_C(0x9e3779b97f4a7c15);
     h ^= h >> 29;
   }
@@ -196,7 +201,7 @@ uint64_t state_hash(zke_lab *lab) {
   int n = world_lanes(lanes);
   for (int i = 0; i < n; i++) handles[i] = lanes[i].z;
   arena_current = ARENA_WORLD;
-  int rc = engine_database_words(handles, n, world_observer(), &sink);
+  engine_database_words(handles, n, &sink);
   arena_current = ARENA_OUTSIDE;
   uint64_t others[OTHERS];
   size_t count = world_words(others, OTHERS);
@@ -205,7 +210,7 @@ uint64_t state_hash(zke_lab *lab) {
   for (int i = 0; i < lab->state_count; i++)
     add_memory(s, lab->states[i].at, lab->states[i].at + lab->states[i].size);
   follow(s);
-  return rc == ZKE_OK && !s->overflow ? survey_hash(s) : 0;
+  return !s->overflow ? survey_hash(s) : 0;
 }
 
 /* ---- what nobody can reach ---- */

@@ -48,7 +48,8 @@ typedef struct process {
   void *sp;
   char *mark; /* its own part of the stack is above: FIBER_MARKED() */
   enum life life;
-  zke *z; /* its session, shared by its threads */
+  bool cleans; /* what lies below its stack, and goes on at once */
+  zke *z;      /* its session, shared by its threads */
   int64_t session;
   zke *more[SESSIONS]; /* further ones that it has opened */
   int64_t more_sessions[SESSIONS];
@@ -138,6 +139,26 @@ static void go_back(enum life life) {
   fiber_switch(&p->sp, lab_running->main_sp);
 }
 
+/* Fill with zeros what earlier calls have left below the end of a stack, as the
+ * next call's frame lies there: what a function never sets would make worlds
+ * different that are equal. */
+static void stack_clean(char *sp) {
+  enum { BLOCK = 512 };
+  static const char zeros[BLOCK];
+  for (int clean = 0; clean < 2;) {
+    sp -= BLOCK;
+    clean = memcmp(sp, zeros, BLOCK) == 0 ? clean + 1 : 0;
+    if (clean == 0) memset(sp, 0, BLOCK);
+  }
+}
+
+/* In a process: what the engine had on the stack is in the way of whatever its
+ * caller does next.  Only from another stack can it be cleaned. */
+static void clean_up(void) {
+  self()->cleans = true;
+  fiber_switch(&self()->sp, lab_running->main_sp);
+}
+
 static void go_to(int i) {
   process *p = &W->p[i];
   memcpy(W->thread, __start_lab_thread, thread_bytes());
@@ -145,7 +166,11 @@ static void go_to(int i) {
   W->current = i;
   W->last = i;
   arena_current = ARENA_PROCESS + i;
-  fiber_switch(&lab_running->main_sp, p->sp);
+  do {
+    p->cleans = false;
+    stack_clean(p->sp);
+    fiber_switch(&lab_running->main_sp, p->sp);
+  } while (p->cleans);
   W->current = -1;
   arena_current = ARENA_WORLD;
   memcpy(p->thread, __start_lab_thread, thread_bytes());
@@ -216,6 +241,13 @@ static void trace_add(const char *text, int number) {
   lab_running->trace = h;
 }
 
+/* As much as fits.  At each call, so that snprintf() would be seen. */
+static void text_copy(char *to, size_t size, const char *from) {
+  size_t length = strnlen(from, size - 1);
+  memcpy(to, from, length);
+  to[length] = '\0';
+}
+
 void call_marked(const char *name, zke *z, const char *path);
 FIBER_MARKED(lab_call, call_marked);
 
@@ -225,7 +257,7 @@ void call_marked(const char *name, zke *z, const char *path) {
   p->call = name;
   p->handle = z;
   p->begun = true;
-  snprintf(p->path, sizeof p->path, "%s", path ? path : "(NULL)");
+  text_copy(p->path, sizeof p->path, path ? path : "(NULL)");
   lab_running->calls++;
   go_back(LIFE_READY);
   trace_add(p->call, W->current);
@@ -239,6 +271,7 @@ int lab_done(int rc) {
   trace_add("", rc);
   line_say(W->current, 'c', "%s %s%s%s", p->call, p->path,
            rc == ZKE_OK ? "" : "  ", rc == ZKE_OK ? "" : zke_error_name(rc));
+  clean_up();
   return rc;
 }
 
@@ -342,6 +375,8 @@ static void wait_for(int fd, const void *on, int64_t due, bool sleeps) {
   go_back(LIFE_WAITS);
   p->fd = -1;
   p->on = NULL;
+  p->due = INT64_MAX;
+  p->sleeps = false;
 }
 
 /* A process that was woken, has changed nothing and waits again was woken for
@@ -620,7 +655,7 @@ static void process_check_leftovers(int i) {
     zke_lab_fail("%s has returned and left %zu bytes of memory in %zu blocks",
                  name_of(i), bytes, blocks);
   if (process_goes_on(i)) return;
-  int owned = engine_owned(W->observer, p->session);
+  int owned = engine_owned(p->session);
   if (owned > 0)
     zke_lab_fail("%s has returned and left %d ephemeral znodes", name_of(i),
                  owned);
@@ -641,7 +676,7 @@ static int process_open(zke_lab *lab, int i) {
   process *p = &W->p[i];
   int leader = lab->processes[i].leader;
   p->fd = -1;
-  p->wait.until = INT64_MAX;
+  p->due = p->wait.until = INT64_MAX;
   p->thread = malloc(thread_bytes());
   if (!p->thread) return ZKE_NOMEM;
   memcpy(p->thread, __start_lab_thread, thread_bytes());
@@ -654,6 +689,7 @@ static int process_open(zke_lab *lab, int i) {
     int rc = lab_real_zke_open_session(W->observer, &o, &p->z);
     if (rc != ZKE_OK) return rc;
     p->session = zke_session_id(p->z);
+    engine_begin_handle(p->z, i);
   }
   p->sp = fiber_make(arena_stack(i), process_main);
   p->mark = p->sp;
@@ -862,7 +898,6 @@ void world_end(zke_lab *lab, bool check) {
 bool world_has_failed(void) { return W->failed; }
 int world_step_count(void) { return W->step; }
 int world_last(void) { return W->last; }
-zke *world_observer(void) { return W->observer; }
 
 int world_budget(const zke_lab *lab) {
   const zke_lab_options *o = &lab->options;
@@ -928,6 +963,7 @@ static int world_fill(zke_lab *lab) {
   zke_options o = ZKE_INIT(zke_options);
   o.os = &os;
   o.allocator = (zke_allocator){os_resize, NULL};
+  o.durability = ZKE_DURABLE_NONE; /* nothing is guessed, and made again */
   W->current = W->last = -1;
   W->now = 1000000000;
   W->n = lab->count;
@@ -993,10 +1029,11 @@ size_t world_words(uint64_t *out, size_t most) {
              (uint64_t)W->hurt << 32;
   for (int i = 0; i < W->n && n + 9 < most; i++) {
     const process *p = &W->p[i];
+    bool counts = lab_running->options.wakes > 0;
     out[n++] = (uint64_t)p->life | (uint64_t)p->expired << 8 |
-               (uint64_t)p->begun << 9 | (uint64_t)p->woken << 10 |
+               (uint64_t)p->begun << 9 | (uint64_t)(counts && p->woken) << 10 |
                (uint64_t)p->sleeps << 11 | (uint64_t)p->inside << 16;
-    out[n++] = (uint64_t)p->vain << 32 | p->drawn;
+    out[n++] = (uint64_t)(counts ? p->vain : 0) << 32 | p->drawn;
     if (!is_alive(p)) continue;
     out[n++] = (uint64_t)p->due;
     out[n++] = (uint64_t)p->wait.until;

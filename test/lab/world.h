@@ -72,7 +72,6 @@ typedef struct world_lane {
 int world_lanes(world_lane out[ZKE_LAB_MOST]);
 size_t world_words(uint64_t *out,
                    size_t most); /* the rest of a world's state */
-zke *world_observer(void);
 
 /* Before the first world. */
 bool state_begin(void);
