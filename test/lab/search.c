@@ -326,10 +326,17 @@ static bool walk_step(zke_lab *lab, walk *w) {
   return walk_arrive(lab, w, preemptions);
 }
 
-/* Some steps.  Others use the world between two turns, so a turn begins with
- * a picture and ends with one. */
+/* The letters that lead to the last level. */
+static void walk_spell(zke_lab *lab, const walk *w) {
+  for (int i = 0; i + 1 < w->depth; i++)
+    lab->taken[i] = w->levels[i].steps[w->levels[i].next - 1];
+}
+
+/* Some steps.  Others use the world and the letters between two turns, so a
+ * turn begins with a picture and ends with one. */
 static bool walk_turn(zke_lab *lab, walk *w) {
   w->here = false;
+  walk_spell(lab, w);
   for (int i = 0; i < TURN_STEPS && !w->over; i++) {
     if (walk_step(lab, w)) return true;
   }

@@ -277,6 +277,39 @@ TEST_LOOP(each_strategy_searches, 0, 4) {
   zke_lab_free(lab);
 }
 
+/* Which process made the first, second ... step, a bit each. */
+static unsigned order_of_steps;
+
+static void take_steps(zke *z, void *second) {
+  (void)z;
+  for (int i = 0; i < 7; i++) {
+    zke_lab_yield();
+    order_of_steps = order_of_steps << 1 | (second != NULL);
+    zke_lab_assert(order_of_steps != 0x2665); /* 10 0110 0110 0101 */
+  }
+}
+
+/* Chance and the walk take turns, and each has letters of its own. */
+TEST(finding_between_turns_is_replayed) {
+  for (uint64_t seed = 1; seed <= 3; seed++) {
+    zke_lab_options o = no_faults();
+    zke_lab_result r;
+    o.seed = seed;
+    o.time_ms = 10000;
+    zke_lab *lab = made(&o);
+    add(lab, "a", take_steps);
+    ck_assert_int_eq(zke_lab_process(lab, "b", take_steps, lab), ZKE_OK);
+    zke_lab_state(lab, &order_of_steps, sizeof order_of_steps);
+    ck_assert_int_eq(zke_lab_run(lab, &r), ZKE_OK);
+    ck_assert_int_eq(r.found, 1);
+    char schedule[256];
+    snprintf(schedule, sizeof schedule, "%s", r.schedule);
+    ck_assert_int_eq(zke_lab_replay(lab, schedule, &r), ZKE_OK);
+    ck_assert_msg(r.found && !r.stale, "seed %d: %s", (int)seed, schedule);
+    zke_lab_free(lab);
+  }
+}
+
 /* ---- threads, clocks and sessions of a process ---- */
 
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
