@@ -111,7 +111,8 @@ SHARED = $(BUILD)/libzkembed.so.$(VERSION)
 RECIPE_SOURCES := $(wildcard recipes/*.c)
 RECIPE_HEADERS := $(wildcard recipes/*.h)
 # The files of recipes/ that recipes are made of, the lowest layer first.
-RECIPE_PARTS = text limit support znode object entry deadlock party line
+RECIPE_PARTS = text limit support znode object entry deadlock party line \
+  queue_tree queue_item queue_list
 RECIPE_ARCHIVE = $(if $(RECIPE_SOURCES),$(BUILD)/libzkembed-recipes.a)
 RECIPE_SHARED = \
   $(if $(RECIPE_SOURCES),$(BUILD)/libzkembed-recipes.so.$(VERSION))

@@ -1,0 +1,645 @@
+/* queue_item.c - which item of a queue is the next, and what becomes of it
+ *
+ * It knows the order of the items, what a claim and a marker say (Q1, Q7), and
+ * how an item is buried.  It promises those above it: what zke_q_pick() gives
+ * was, at the moment of the look, the first item that nobody had.  Whether that
+ * is still so is decided by the step that takes or claims it, at the version
+ * that is in the item.
+ *
+ * How the next item is found:
+ *
+ *   1. Read, in one snapshot, the first names of the items that were put at
+ *      once, the first names of those with a time, and all of "taken"
+ *      (zke_q_look()).  In two readings an item could be claimed in between,
+ *      and be offered although it is.
+ *   2. Of each kind take the first name that has no claim, or one whose time is
+ *      over (zke_q_find()).  Where all names that were read are claimed, read
+ *      the next ones.
+ *   3. Of the two take the one with the lower priority; among equal ones the
+ *      one that could be taken first (zke_q_first()).
+ *   4. Read the item with its claim, its key and its marker, in one snapshot
+ *      (queue_fetch()).  Where it has gone or was claimed since, begin again.
+ *   5. An item that was claimed as often as the queue allows is buried, and the
+ *      search begins again (zke_q_pick()).
+ *
+ * A look costs one read transaction, however many items there are: the names
+ * are read through an index, QUEUE_PAGE of each kind and as many as are
+ * claimed.
+ *
+ * Start reading at zke_q_pick(); then zke_q_first(), zke_q_find(),
+ * queue_fetch(). */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include "queue_item.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "text.h"
+#include "znode.h"
+
+enum { QUEUE_PAGE = 8 /* names read at a time, besides those of claims */ };
+
+/* ---- the first items ----
+ *
+ * What a take costs does not depend on how many items there are: of "entries"
+ * only the first names are read, those that are not due by themselves, and
+ * "taken".  Nothing is kept from one look to the next, so that an item that
+ * was released, or has a lower priority, is the next one. */
+
+/* Forget the names.  An empty page says that nothing stands behind it: whoever
+ * passes it over asks the file for no more. */
+void zke_q_drop_page(zke_q_page *p) {
+  zke_free(p->names);
+  zke_free(p->order);
+  p->names = NULL;
+  p->order = NULL;
+  p->at = p->count = 0;
+  p->last = true;
+}
+
+/* Keep the names of a reading.
+ *
+ *   most  so many were asked for; 0: all
+ *
+ * ZKE_Q_WHOLE: numbers have wrapped around, and only the whole list can be
+ * sorted. */
+static int queue_keep_page(zke_queue *q, zke_q_page *p, zke_op_result *read,
+                           int most) {
+  zke_q_drop_page(p);
+  if (read->rc == ZKE_NONODE) { /* somebody has removed the queue: empty */
+    q->placed = false;
+    return ZKE_OK;
+  }
+  if (read->rc != ZKE_OK)
+    return zke_recipe_fail(read->rc, "cannot read %s", q->entries);
+  p->names = read->children;
+  read->children = NULL;
+  p->last = !most || p->names->count < most;
+  int all = zke_q_sort(q->r.z, p->names, &p->order);
+  if (all < 0) return ZKE_NOMEM;
+  for (int i = 0; i < all; i++) {
+    if (strncmp(p->order[i].name, p->kind, strlen(p->kind)) != 0)
+      p->last = true; /* those of the other kind stand behind it */
+    else
+      p->order[p->count++] = p->order[i];
+    if (p->order[i].number < 0 && most) return ZKE_Q_WHOLE;
+  }
+  return ZKE_OK;
+}
+
+/* How many names a page has, beside those of claimed items, which a look may
+ * have to pass over: so one reading is enough in most cases. 0: all, where
+ * numbers have wrapped around (ZKE_Q_WHOLE). */
+static int queue_page_size(const zke_queue *q, int wraps) {
+  int claimed = q->claimed ? q->claimed->count : 0;
+  return wraps == ZKE_Q_WHOLE ? 0 : QUEUE_PAGE + claimed;
+}
+
+/* Go on behind a name. */
+static int queue_read_page(zke_queue *q, zke_q_page *p, const char *after) {
+  int rc = ZKE_OK;
+  do {
+    zke_op op;
+    zke_op_result r = {0};
+    int most = queue_page_size(q, rc);
+    zke_op_children_after(&op, q->entries, after, most);
+    rc = zke_recipe_multi_read(q->r.z, &op, 1, &r);
+    if (rc == ZKE_OK) rc = queue_keep_page(q, p, &r, most);
+    zke_results_clear(&r, 1);
+  } while (rc == ZKE_Q_WHOLE);
+  return rc;
+}
+
+/* By item, the one of the latest claim last. */
+static int queue_compare_markers(const void *a, const void *b) {
+  const zke_q_marker *x = a, *y = b;
+  int by = strcmp(x->item, y->item);
+  if (by != 0 || x->version == y->version) return by;
+  return x->version < y->version ? -1 : 1;
+}
+
+/* Keep of each item the marker of its latest claim. */
+static int queue_keep_latest(zke_q_marker *markers, int count) {
+  int kept = 0;
+  qsort(markers, (size_t)count, sizeof *markers, queue_compare_markers);
+  for (int i = 0; i < count; i++) {
+    bool last =
+        i + 1 == count || strcmp(markers[i].item, markers[i + 1].item) != 0;
+    if (last) markers[kept++] = markers[i];
+  }
+  return kept;
+}
+
+/* Is the marker's time over?  If not, the object's next time is not later. */
+static bool queue_is_over(zke_queue *q, const zke_q_marker *m, int64_t now,
+                          int64_t wall) {
+  if (m->ms <= (m->delay ? wall : now)) return true;
+  int64_t *next = m->delay ? &q->due : &q->until;
+  if (m->ms < *next) *next = m->ms;
+  return false;
+}
+
+/* Know which claims are over, and when the next one will be. */
+static int queue_keep_markers(zke_queue *q) {
+  int64_t now = zke_now(q->r.z), wall = zke_wall(q->r.z);
+  zke_q_marker m;
+  int count = 0;
+  zke_free(q->markers);
+  q->markers = NULL;
+  q->marker_count = 0;
+  q->until = ZKE_FOREVER;
+  for (int i = 0; i < q->claimed->count; i++)
+    count += zke_q_parse_marker(q->claimed->data[i], &m);
+  if (!count) return ZKE_OK;
+  q->markers = zke_alloc(q->r.z, (size_t)count * sizeof *q->markers);
+  if (!q->markers) return ZKE_NOMEM;
+  count = 0;
+  for (int i = 0; i < q->claimed->count; i++)
+    count += zke_q_parse_marker(q->claimed->data[i], &q->markers[count]);
+  q->marker_count = queue_keep_latest(q->markers, count);
+  for (int i = 0; i < q->marker_count; i++)
+    q->markers[i].over = queue_is_over(q, &q->markers[i], now, wall);
+  return ZKE_OK;
+}
+
+/* For bsearch(): an item's name beside a marker. */
+static int queue_compare_item(const void *key, const void *at) {
+  return strcmp(key, ((const zke_q_marker *)at)->item);
+}
+
+/* An item's marker, or NULL. */
+const zke_q_marker *zke_q_find_marker(const zke_queue *q, const char *name) {
+  if (!q->marker_count) return NULL;
+  return bsearch(name, q->markers, (size_t)q->marker_count, sizeof *q->markers,
+                 queue_compare_item);
+}
+
+/* Keep the names of "taken"; missing, it is empty. */
+int zke_q_keep_claims(zke_queue *q, zke_op_result *read) {
+  if (read->rc != ZKE_OK && read->rc != ZKE_NONODE)
+    return zke_recipe_fail(read->rc, "cannot read %s", q->taken);
+  zke_free(q->claimed);
+  q->claimed = read->children;
+  q->claimed_zxid = read->stat.pzxid;
+  read->children = NULL;
+  if (!q->claimed) q->claimed = zke_alloc(q->r.z, sizeof *q->claimed);
+  return q->claimed ? queue_keep_markers(q) : ZKE_NOMEM;
+}
+
+/* Read the first names of both kinds and all of "taken" in one snapshot: of two
+ * an item could be claimed between them, and be offered although it is.
+ *
+ *   most  names of a kind; 0: all
+ *
+ * ZKE_Q_WHOLE: as queue_keep_page(). */
+static int queue_try_look(zke_queue *q, int most) {
+  zke_op ops[3];
+  zke_op_result r[3];
+  memset(r, 0, sizeof r);
+  q->due = ZKE_FOREVER;
+  zke_op_children_after(&ops[0], q->entries, q->entry.kind, most);
+  zke_op_children_after(&ops[1], q->entries, q->later.kind, most);
+  zke_op_children(&ops[2], q->taken);
+  int rc = zke_recipe_multi_read(q->r.z, ops, 3, r);
+  if (rc == ZKE_OK) rc = zke_q_keep_claims(q, &r[2]);
+  if (rc == ZKE_OK) rc = queue_keep_page(q, &q->entry, &r[0], most);
+  if (rc == ZKE_OK) rc = queue_keep_page(q, &q->later, &r[1], most);
+  zke_results_clear(r, 3);
+  return rc;
+}
+
+/* Know the first items and the claims of now, of one snapshot. */
+int zke_q_look(zke_queue *q) {
+  int rc = queue_try_look(q, queue_page_size(q, ZKE_OK));
+  return rc == ZKE_Q_WHOLE ? queue_try_look(q, 0) : rc;
+}
+
+/* For bsearch(): a name beside those of a list, which is sorted by bytes. */
+static int queue_compare_text(const void *key, const void *at) {
+  return strcmp(key, *(char *const *)at);
+}
+
+/* Is there a claim, or a delay, that is not over?  The list may be empty, and
+ * have no block then. */
+bool zke_q_is_claimed(const zke_queue *q, const char *name) {
+  if (!q->claimed->count) return false;
+  const zke_q_marker *marker = zke_q_find_marker(q, name);
+  if (marker && marker->over) return false;
+  return bsearch(name, q->claimed->data, (size_t)q->claimed->count,
+                 sizeof *q->claimed->data, queue_compare_text) != NULL;
+}
+
+/* Behind those not passed over, the first that is not claimed; ZKE_Q_NOTHING:
+ * there is none. */
+int zke_q_find(zke_queue *q, zke_q_page *p, zke_q_name *out) {
+  for (;;) {
+    for (; p->at < p->count; p->at++) {
+      *out = p->order[p->at];
+      if (!zke_q_is_claimed(q, out->name)) return ZKE_OK;
+    }
+    if (p->last) return ZKE_Q_NOTHING;
+    char *after = p->names->data[p->names->count - 1];
+    zke_strings *names = p->names; /* it has the name */
+    p->names = NULL;
+    int rc = queue_read_page(q, p, after);
+    zke_free(names);
+    if (rc != ZKE_OK) return rc;
+  }
+}
+
+/* The same of those that were delayed, among priorities up to most.  In each
+ * the earliest comes first: if it is not due, none is.
+ *
+ *   passing  those that are due count as passed over */
+int zke_q_find_due(zke_queue *q, int most, bool passing, zke_q_name *out) {
+  int64_t now = zke_wall(q->r.z);
+  char after[40];
+  for (;;) {
+    int rc = zke_q_find(q, &q->later, out);
+    if (rc != ZKE_OK) return rc;
+    if (out->priority > most) return ZKE_Q_NOTHING;
+    bool due = out->due_ms <= now;
+    if (due && !passing) return ZKE_OK;
+    if (!due && out->due_ms < q->due) q->due = out->due_ms;
+    snprintf(after, sizeof after, "later-%03d-%013" PRId64 "~", out->priority,
+             due ? now : ZKE_Q_DUE_MOST);
+    rc = queue_read_page(q, &q->later, after);
+    if (rc != ZKE_OK) return rc;
+  }
+}
+
+/* ---- one item ---- */
+
+/* What is read of an item, in one snapshot. */
+enum { READ_ENTRY, READ_CLAIM, READ_KEYED, READ_MARKER, READS };
+
+typedef struct queue_reading {
+  char *paths[READS];
+  char *key; /* path of its key's znode, or NULL */
+  zke_op_result r[READS];
+} queue_reading;
+
+/* Release what was read of an item; an item made of it has copies. */
+static void queue_reading_free(queue_reading *x) {
+  zke_results_clear(x->r, READS);
+  for (int i = 0; i < READS; i++) zke_free(x->paths[i]);
+  zke_free(x->key);
+}
+
+/* marker: of a claim that is over, or NULL */
+static int queue_read_item(zke_queue *q, const char *name,
+                           const zke_q_marker *marker, queue_reading *x) {
+  const char *const directories[READS] = {q->entries, q->taken, q->keys,
+                                          q->taken};
+  int count = marker ? READS : READ_MARKER;
+  zke_op ops[READS];
+  for (int i = 0; i < count; i++) {
+    const char *node = i == READ_MARKER ? marker->name : name;
+    x->paths[i] = zke_recipe_path(q->r.z, directories[i], node);
+    if (!x->paths[i]) return ZKE_NOMEM;
+    zke_op_get(&ops[i], x->paths[i]);
+  }
+  return zke_recipe_multi_read(q->r.z, ops, count, x->r);
+}
+
+/* Can the item be had as it was read?  ZKE_Q_AGAIN: no.  A marker that is not
+ * of the latest claim was left by one that could not be discarded at once, and
+ * is deleted here. */
+static int queue_judge(zke_queue *q, const zke_q_marker *marker,
+                       const queue_reading *x) {
+  const zke_op_result *entry = &x->r[READ_ENTRY];
+  if (entry->rc == ZKE_NONODE) return ZKE_Q_AGAIN;
+  if (!marker && x->r[READ_CLAIM].rc != ZKE_NONODE) return ZKE_Q_AGAIN;
+  if (entry->rc != ZKE_OK)
+    return zke_recipe_fail(entry->rc, "cannot read %s", x->paths[READ_ENTRY]);
+  if (!marker) return ZKE_OK;
+  if (x->r[READ_MARKER].rc == ZKE_NONODE) return ZKE_Q_AGAIN;
+  if (marker->version == entry->stat.version) return ZKE_OK;
+  int rc = zke_recipe_delete(q->r.z, x->paths[READ_MARKER]);
+  return rc == ZKE_OK ? ZKE_Q_AGAIN : rc;
+}
+
+/* The name of the item that a key's znode is of, for zke_free(); NULL: there is
+ * no such znode. */
+static int queue_key_owner(zke_queue *q, const char *path, char **name_out) {
+  *name_out = NULL;
+  int rc = zke_get(q->r.z, path, NULL, NULL, name_out, NULL, NULL);
+  return rc == ZKE_NONODE ? ZKE_OK : rc;
+}
+
+/* Find the key's znode of an item that has one, unless another item has it
+ * meanwhile: somebody has deleted it. */
+static int queue_read_key(zke_queue *q, const char *name, queue_reading *x) {
+  const char *key = x->r[READ_KEYED].data;
+  char *owner = NULL;
+  if (x->r[READ_KEYED].rc != ZKE_OK || !key) return ZKE_OK;
+  x->key = zke_q_key_path(q, key);
+  int rc = x->key ? queue_key_owner(q, x->key, &owner) : ZKE_NOMEM;
+  if (rc == ZKE_OK && (!owner || strcmp(owner, name) != 0)) {
+    zke_free(x->key);
+    x->key = NULL;
+  }
+  zke_free(owner);
+  return rc;
+}
+
+/* The strings of an item, in the order in which they lie in its block. */
+enum {
+  TEXT_NAME,
+  TEXT_ENTRY,
+  TEXT_CLAIM,
+  TEXT_USER,
+  TEXT_KEY,
+  TEXT_KEYED,
+  TEXT_KEY_PATH,
+  TEXT_MARKER,
+  TEXTS
+};
+
+/* Collect the strings of an item; one that it does not have is "".  Returns how
+ * many bytes they take, with their NULs. */
+static size_t queue_item_texts(const zke_queue *q, const zke_q_name *n,
+                               const queue_reading *x,
+                               const char *texts[TEXTS]) {
+  const zke_op_result *keyed = &x->r[READ_KEYED];
+  bool has_key = keyed->rc == ZKE_OK && keyed->data;
+  const char *marker = x->paths[READ_MARKER];
+  size_t size = 0;
+  texts[TEXT_NAME] = n->name;
+  texts[TEXT_ENTRY] = x->paths[READ_ENTRY];
+  texts[TEXT_CLAIM] = x->paths[READ_CLAIM];
+  texts[TEXT_USER] = q->user ? q->user : "";
+  texts[TEXT_KEY] = has_key ? keyed->data : "";
+  texts[TEXT_KEYED] = has_key ? x->paths[READ_KEYED] : "";
+  texts[TEXT_KEY_PATH] = x->key ? x->key : "";
+  texts[TEXT_MARKER] = marker ? marker : "";
+  for (int i = 0; i < TEXTS; i++) size += strlen(texts[i]) + 1;
+  return size;
+}
+
+/* An item as it was read: one block, which holds the struct, the data with a
+ * NUL behind it, and the strings. */
+static zke_queue_item *queue_item_new(zke_queue *q, const zke_q_name *n,
+                                      const queue_reading *x) {
+  const zke_op_result *read = &x->r[READ_ENTRY];
+  const char *texts[TEXTS];
+  size_t data = read->data ? (size_t)read->len + 1 : 0;
+  size_t size = queue_item_texts(q, n, x, texts);
+  zke_queue_item *item = zke_alloc(q->r.z, sizeof *item + data + size);
+  if (!item) return NULL;
+  char *at = (char *)(item + 1);
+  if (read->data) item->data = memcpy(at, read->data, (size_t)read->len);
+  at += data;
+  item->name = zke_q_pack(&at, texts[TEXT_NAME]);
+  item->entry_path = zke_q_pack(&at, texts[TEXT_ENTRY]);
+  item->claim_path = zke_q_pack(&at, texts[TEXT_CLAIM]);
+  item->user_path = zke_q_pack(&at, texts[TEXT_USER]);
+  item->key = zke_q_pack(&at, texts[TEXT_KEY]);
+  item->keyed_path = zke_q_pack(&at, texts[TEXT_KEYED]);
+  item->key_path = zke_q_pack(&at, texts[TEXT_KEY_PATH]);
+  item->marker_path = zke_q_pack(&at, texts[TEXT_MARKER]);
+  item->over = x->paths[READ_MARKER] && x->r[READ_CLAIM].rc == ZKE_OK;
+  item->len = read->len;
+  item->priority = n->priority;
+  item->attempts = item->version = read->stat.version;
+  item->zxid = read->stat.czxid;
+  item->put_ms = read->stat.ctime;
+  item->due_ms = n->due_ms;
+  return item;
+}
+
+/* The item, and what stands for its claim and its key; ZKE_Q_AGAIN where it is
+ * gone, or claimed. */
+static int queue_fetch(zke_queue *q, const zke_q_name *n,
+                       zke_queue_item **item_out) {
+  queue_reading x = {0};
+  const zke_q_marker *marker = zke_q_find_marker(q, n->name);
+  if (marker && !marker->over) marker = NULL;
+  int rc = queue_read_item(q, n->name, marker, &x);
+  if (rc == ZKE_OK) rc = queue_judge(q, marker, &x);
+  if (rc == ZKE_OK) rc = queue_read_key(q, n->name, &x);
+  if (rc == ZKE_OK) {
+    *item_out = queue_item_new(q, n, &x);
+    rc = *item_out ? ZKE_OK : ZKE_NOMEM;
+  }
+  queue_reading_free(&x);
+  return rc;
+}
+
+/* Add the deletion of what stands for an earlier claim, which is over.  Each of
+ * the queue_add functions returns the end of the operations. */
+zke_op *zke_q_add_takeover(zke_op *op, const zke_queue_item *item) {
+  if (*item->marker_path) zke_op_delete(op++, item->marker_path, -1);
+  if (item->over) zke_op_delete(op++, item->claim_path, -1);
+  return op;
+}
+
+/* Add the deletion of an item, with its key. */
+zke_op *zke_q_add_removal(zke_op *op, const zke_queue_item *item) {
+  zke_op_delete(op++, item->entry_path, item->version);
+  if (*item->keyed_path) zke_op_delete(op++, item->keyed_path, -1);
+  if (*item->key_path) zke_op_delete(op++, item->key_path, -1);
+  return op;
+}
+
+/* Add the deletion of a claim that this object holds. */
+zke_op *zke_q_add_unclaim(zke_op *op, const zke_q_claim *c) {
+  zke_op_delete(op++, c->path, -1);
+  if (c->until) zke_op_delete(op++, c->until, -1);
+  return op;
+}
+
+/* Was the item claimed as often as the queue allows? Its version counts the
+ * claims (Q1). */
+bool zke_q_is_exhausted(const zke_queue *q, const zke_queue_item *item) {
+  return q->attempts > 0 && item->version >= q->attempts;
+}
+
+/* ---- dead letters ----
+ *
+ * A letter has its item's name, and its data.  How it died stands in a child,
+ * "death": lines of a word and what it says, so that the data is what the
+ * producer gave. */
+
+/* Of a child that may be missing, or have other bytes: what the line with the
+ * word says, or "".  zke_q_split_death() has ended each line with a NUL. */
+const char *zke_q_death(const zke_op_result *read, const char *word) {
+  size_t len = strlen(word);
+  if (read->rc != ZKE_OK || !read->data) return "";
+  const char *at = read->data, *end = at + read->len;
+  for (; at < end; at += strlen(at) + 1)
+    if (strncmp(at, word, len) == 0) return at + len;
+  return "";
+}
+
+/* End each line of what was read of a letter's child with a NUL, for
+ * zke_q_death(). */
+void zke_q_split_death(zke_op_result *read) {
+  for (int i = 0; read->data && i < read->len; i++)
+    if (read->data[i] == '\n') read->data[i] = '\0';
+}
+
+/* Make one line of a text: a newline in it would begin another line of the
+ * letter's child. */
+static void queue_make_line(char *text) {
+  for (; *text; text++)
+    if (*text == '\n') *text = ' ';
+}
+
+/* What the child says.
+ *
+ *   reason  of the consumer that gives it back, which is this session; NULL:
+ *           the last consumer has gone, and who that was is not known
+ *   out     one block */
+static int queue_death_text(zke_queue *q, const zke_queue_item *item,
+                            const char *reason, char **out) {
+  bool has_key = *item->key != '\0';
+  zke_session_list *own = NULL;
+  zke *z = q->r.z;
+  int rc = reason ? zke_session(z, zke_session_id(z), &own) : ZKE_OK;
+  if (rc != ZKE_OK) return rc;
+  bool known = own && own->count > 0;
+  const char *who = known ? own->data[0].identity : "";
+  if (!reason)
+    reason = *item->marker_path ? "its consumer did not answer in time"
+                                : "its consumer ended without an answer";
+  size_t size = strlen(who) + strlen(reason) + strlen(item->key) + 100;
+  char *text = zke_alloc(z, size);
+  if (text) {
+    int at = snprintf(text, size, "consumer %s", who);
+    queue_make_line(text);
+    at += snprintf(text + at, size - (size_t)at,
+                   "\npid %" PRId64 "\nattempts %d\n",
+                   known ? own->data[0].pid : 0, item->version);
+    at += snprintf(text + at, size - (size_t)at, "%s%s%s",
+                   has_key ? "key " : "", item->key, has_key ? "\n" : "");
+    snprintf(text + at, size - (size_t)at, "reason %s", reason);
+    queue_make_line(text + at);
+  }
+  zke_free(own);
+  *out = text;
+  return text ? ZKE_OK : ZKE_NOMEM;
+}
+
+/* The step of a burial.
+ *
+ *   own    this object's claim of it, or NULL
+ *   name   of the letter
+ *   death  what its child says, or NULL: without one */
+static int queue_bury_step(zke_queue *q, const zke_queue_item *item,
+                           const zke_q_claim *own, const char *name,
+                           const char *death, int64_t deadline_ms) {
+  char *letter = zke_recipe_path(q->r.z, q->dead, name);
+  char *child = letter ? zke_recipe_path(q->r.z, letter, "death") : NULL;
+  zke_q_step *s =
+      zke_q_step_new(q->r.z, 3 + ZKE_Q_TAKEOVER_OPS + ZKE_Q_REMOVAL_OPS);
+  int rc = child && s ? ZKE_OK : ZKE_NOMEM;
+  if (rc == ZKE_OK) {
+    zke_op *op = &s->ops[ZKE_Q_OP_FIRST + 1];
+    s->needs = q->dead;
+    op = own ? zke_q_add_unclaim(op, own) : zke_q_add_takeover(op, item);
+    op = zke_q_add_removal(op, item);
+    int late = zke_q_step_end(s, op);
+    zke_op_create(op++, letter, item->data, item->len, ZKE_OPEN_ACL,
+                  ZKE_PERSISTENT);
+    if (death)
+      zke_op_create(op++, child, death, (int)strlen(death), ZKE_OPEN_ACL,
+                    ZKE_PERSISTENT);
+    zke_q_step_end(s, op);
+    rc = zke_q_change(q, s, deadline_ms);
+    if (rc < 0 && zke_q_was_late(s, late)) rc = ZKE_LOST;
+  }
+  zke_q_step_free(s);
+  zke_free(child);
+  zke_free(letter);
+  return rc;
+}
+
+/* To the dead letters, together with this object's claim where it holds one:
+ * then with a reason, else NULL.  Where there is a letter of that name, since
+ * "entries" was made again since or somebody makes items under names of their
+ * own, the zxid names this one.  An item so large that one step cannot carry
+ * more is buried without how it died, rather than claimed for ever.  ZKE_LOST:
+ * the item is not as it was (Q1). */
+int zke_q_bury(zke_queue *q, const zke_queue_item *item, const zke_q_claim *own,
+               const char *reason, int64_t deadline_ms) {
+  char *death = NULL, other[32];
+  const char *name = item->name;
+  int rc = queue_death_text(q, item, reason, &death);
+  if (rc == ZKE_OK)
+    rc = queue_bury_step(q, item, own, name, death, deadline_ms);
+  if (rc == ZKE_NODEEXISTS) {
+    snprintf(other, sizeof other, "entry-%03d-%010d", item->priority,
+             (int)(item->zxid & INT32_MAX));
+    name = other;
+    rc = queue_bury_step(q, item, own, name, death, deadline_ms);
+  }
+  if (rc == ZKE_BADARGUMENTS || rc == ZKE_MARSHALLINGERROR)
+    rc = queue_bury_step(q, item, own, name, NULL, deadline_ms);
+  zke_free(death);
+  return rc;
+}
+
+/* Of an item that was put at once and one that was delayed, of one priority:
+ * the one that could be taken first goes first. */
+static int queue_fetch_first(zke_queue *q, const zke_q_name *entry,
+                             const zke_q_name *later,
+                             zke_queue_item **item_out) {
+  zke_queue_item *item = NULL;
+  int rc = queue_fetch(q, entry, &item);
+  if (rc == ZKE_OK && item->put_ms > later->due_ms) {
+    zke_free(item);
+    return queue_fetch(q, later, item_out);
+  }
+  if (rc == ZKE_OK) *item_out = item;
+  return rc;
+}
+
+/* The first item behind those passed over; *page: where it stands.
+ * ZKE_Q_AGAIN: it has gone or was claimed since the look. */
+int zke_q_first(zke_queue *q, zke_q_page **page, zke_queue_item **item_out) {
+  zke_q_name entry, later;
+  int rc = zke_q_find(q, &q->entry, &entry);
+  if (rc < 0) return rc;
+  bool ready = rc == ZKE_OK;
+  rc = zke_q_find_due(q, ready ? entry.priority : INT32_MAX, false, &later);
+  if (rc < 0) return rc;
+  bool due = rc == ZKE_OK;
+  if (!ready && !due) return ZKE_Q_NOTHING;
+  if (ready && due && entry.priority == later.priority) {
+    rc = queue_fetch_first(q, &entry, &later, item_out);
+    *page = rc == ZKE_OK && (*item_out)->due_ms ? &q->later : &q->entry;
+    return rc;
+  }
+  *page = due ? &q->later : &q->entry;
+  return queue_fetch(q, due ? &later : &entry, item_out);
+}
+
+/* The first item that can be taken; *page: where it stands.  Exhausted ones are
+ * buried on the way, or (keep) passed over. */
+int zke_q_pick(zke_queue *q, bool keep, int64_t deadline_ms, zke_q_page **page,
+               zke_queue_item **item_out) {
+  int rc = zke_q_look(q);
+  while (rc == ZKE_OK) {
+    zke_queue_item *item = NULL;
+    rc = zke_q_first(q, page, &item);
+    if (rc == ZKE_OK && !zke_q_is_exhausted(q, item)) {
+      *item_out = item;
+      return ZKE_OK;
+    }
+    if (rc == ZKE_OK && keep) {
+      (*page)->at++;
+      zke_free(item);
+      continue;
+    }
+    if (rc == ZKE_OK) rc = zke_q_bury(q, item, NULL, NULL, deadline_ms);
+    zke_free(item);
+    if (rc == ZKE_OK || rc == ZKE_Q_AGAIN || rc == ZKE_LOST) rc = zke_q_look(q);
+  }
+  return rc;
+}

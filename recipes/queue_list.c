@@ -1,0 +1,548 @@
+/* queue_list.c - all that is in a queue: counts, lists, and its end
+ *
+ * It knows what a person wants to see of a queue, and in which order all of it
+ * can be deleted.  Nothing here takes part in putting and taking.
+ *
+ * A list is made in two readings, since the names have to be known before the
+ * items can be asked for:
+ *
+ *   1. all names of the directory, and all of "taken", in one snapshot;
+ *   2. for each name the item, its claim and its key, or the letter and how it
+ *      died, and the directory once more, in one snapshot.
+ *
+ * If the directory's cversion is the same in both, nothing came or went in
+ * between, and the list is that of one moment.  Otherwise it is made again, at
+ * most QUEUE_TRIES times.
+ *
+ * Start reading at zke_q_list() and queue_listing_read(); at zke_q_destroy()
+ * and queue_delete_rest() for the end of a queue. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include "queue_list.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "queue_item.h"
+#include "text.h"
+#include "znode.h"
+
+enum { QUEUE_TRIES = 3 /* to make a list whose two readings agree */ };
+
+/* ---- counts ---- */
+
+/* ---- looking ---- */
+
+/* How many of a kind stand in the line. */
+static int queue_count_line(zke_queue *q, const char *kind, int *count) {
+  zke_entries *line = NULL;
+  int rc =
+      zke_recipe_entries(q->r.z, q->line, &kind, 1, NULL, NULL, &line, NULL);
+  if (rc == ZKE_OK) *count = line->count;
+  zke_free(line);
+  return rc == ZKE_NONODE ? ZKE_OK : rc;
+}
+
+/* How many dead letters there are; a missing directory has none. */
+static int queue_count_dead(zke_queue *q, int *count) {
+  zke_strings *names = NULL;
+  zke_q_name parsed;
+  int rc = zke_children(q->r.z, q->dead, NULL, NULL, &names, NULL);
+  for (int i = 0; rc == ZKE_OK && i < names->count; i++)
+    *count += zke_q_parse(names->data[i], &parsed);
+  zke_free(names);
+  return rc == ZKE_NONODE ? ZKE_OK : rc;
+}
+
+/* All items, in their order. */
+typedef struct queue_all {
+  zke_strings *names;
+  zke_q_name *order;
+  int count;
+  int32_t cversion; /* of "entries" */
+} queue_all;
+
+/* Release what queue_read_all() has read, also where that failed half-way. */
+static void queue_all_free(queue_all *all) {
+  zke_free(all->names);
+  zke_free(all->order);
+}
+
+/* Keep all items of a directory; missing, it is empty. */
+static int queue_keep_all(zke_queue *q, const char *directory,
+                          zke_op_result *read, queue_all *all) {
+  if (read->rc != ZKE_OK && read->rc != ZKE_NONODE)
+    return zke_recipe_fail(read->rc, "cannot read %s", directory);
+  if (read->rc == ZKE_NONODE) return ZKE_OK;
+  all->names = read->children;
+  all->cversion = read->stat.cversion;
+  read->children = NULL;
+  all->count = zke_q_sort(q->r.z, all->names, &all->order);
+  return all->count < 0 ? ZKE_NOMEM : ZKE_OK;
+}
+
+/* Read all items of a directory, and the claims of the same moment. */
+static int queue_read_all(zke_queue *q, const char *directory, queue_all *all) {
+  zke_op ops[2];
+  zke_op_result r[2];
+  memset(r, 0, sizeof r);
+  zke_op_children(&ops[0], directory);
+  zke_op_children(&ops[1], q->taken);
+  int rc = zke_recipe_multi_read(q->r.z, ops, 2, r);
+  if (rc == ZKE_OK) rc = zke_q_keep_claims(q, &r[1]);
+  if (rc == ZKE_OK) rc = queue_keep_all(q, directory, &r[0], all);
+  zke_results_clear(r, 2);
+  return rc;
+}
+
+/* Sort all items into ready, claimed and delayed.  An item that was given back
+ * with a delay has the znode of a claim, and its marker tells the two apart
+ * (Q7). */
+static void queue_count_items(const zke_queue *q, const queue_all *all,
+                              zke_queue_counts *c) {
+  int64_t now = zke_wall(q->r.z);
+  c->items = all->count;
+  for (int i = 0; i < all->count; i++) {
+    const zke_q_marker *marker = zke_q_find_marker(q, all->order[i].name);
+    bool taken = zke_q_is_claimed(q, all->order[i].name);
+    bool given_back = taken && marker && marker->delay;
+    if (given_back || (!taken && all->order[i].due_ms > now))
+      c->delayed++;
+    else if (taken)
+      c->claimed++;
+    else
+      c->ready++;
+  }
+}
+
+/* What belongs together was read together, so the numbers fit each other. */
+int zke_q_count(zke_queue *q, zke_queue_counts *counts_out) {
+  zke_queue_counts c;
+  queue_all all = {0};
+  memset(&c, 0, sizeof c);
+  int rc = queue_read_all(q, q->entries, &all);
+  if (rc == ZKE_OK) queue_count_items(q, &all, &c);
+  queue_all_free(&all);
+  c.limit = q->limit;
+  c.attempts = q->attempts;
+  if (rc == ZKE_OK) rc = queue_count_dead(q, &c.dead);
+  if (rc == ZKE_OK) rc = queue_count_line(q, "take-", &c.takers);
+  if (rc == ZKE_OK) rc = queue_count_line(q, "put-", &c.putters);
+  if (rc == ZKE_OK) *counts_out = c;
+  return rc;
+}
+
+/* ---- lists ---- */
+
+/* What a list is made of: for each item some reads in one snapshot. */
+typedef struct queue_listing {
+  const char *directory;
+  bool letters; /* dead letters; else items */
+  const zke_q_name *order;
+  int count;
+  int32_t cversion; /* of the directory, as order was read */
+  int each; /* so many reads: the item, then its claim and what says its key;
+               or a letter, then its death */
+  char **paths;
+  zke_op *ops;
+  zke_op_result *reads;
+  zke_session_list *who;
+} queue_listing;
+
+/* The path of an item's read. */
+static char *queue_listing_path(zke_queue *q, const queue_listing *l, int item,
+                                int read) {
+  const char *name = l->order[item].name;
+  zke *z = q->r.z;
+  if (read == 0) return zke_recipe_path(z, l->directory, name);
+  if (l->letters) return zke_recipe_path(z, l->paths[item * l->each], "death");
+  return zke_recipe_path(z, read == 1 ? q->taken : q->keys, name);
+}
+
+/* Read all that a list says, in one snapshot, and last of all the directory:
+ * its cversion tells whether the names are still those that were read
+ * before. */
+static int queue_listing_read(zke_queue *q, queue_listing *l) {
+  zke *z = q->r.z;
+  l->each = l->letters ? 2 : 3;
+  int reads = l->each * l->count;
+  size_t count = (size_t)reads + 1;
+  l->paths = zke_alloc(z, count * sizeof *l->paths);
+  l->ops = zke_alloc(z, count * sizeof *l->ops);
+  l->reads = zke_alloc(z, count * sizeof *l->reads);
+  if (!l->paths || !l->ops || !l->reads) return ZKE_NOMEM;
+  for (int i = 0; i < reads; i++) {
+    int read = i % l->each;
+    l->paths[i] = queue_listing_path(q, l, i / l->each, read);
+    if (!l->paths[i]) return ZKE_NOMEM;
+    if (read == 0 || (!l->letters && read == 1))
+      zke_op_children(&l->ops[i], l->paths[i]); /* Stat without the data */
+    else
+      zke_op_get(&l->ops[i], l->paths[i]);
+  }
+  zke_op_get(&l->ops[reads], l->directory);
+  int rc = zke_recipe_multi_read(z, l->ops, (int)count, l->reads);
+  for (int i = 1; l->letters && rc == ZKE_OK && i < reads; i += 2)
+    zke_q_split_death(&l->reads[i]);
+  return rc == ZKE_OK ? zke_sessions(z, &l->who) : rc;
+}
+
+/* Release what a list was made of, also where that failed half-way. The list
+ * has copies. */
+static void queue_listing_free(queue_listing *l) {
+  int reads = l->each * l->count;
+  for (int i = 0; l->paths && i < reads; i++) zke_free(l->paths[i]);
+  if (l->reads) zke_results_clear(l->reads, reads + 1);
+  zke_free(l->paths);
+  zke_free(l->ops);
+  zke_free(l->reads);
+  zke_free(l->who);
+}
+
+/* The session of that number, of those that lived when the list was read, or
+ * NULL. */
+static const zke_session_info *queue_who(const queue_listing *l, int64_t id) {
+  for (int i = 0; i < l->who->count; i++)
+    if (l->who->data[i].id == id) return &l->who->data[i];
+  return NULL;
+}
+
+/* How a letter died. */
+static void queue_describe_death(const zke_op_result *death,
+                                 zke_queue_entry *e) {
+  e->attempts = (int)strtol(zke_q_death(death, "attempts "), NULL, 10);
+  e->pid = strtoll(zke_q_death(death, "pid "), NULL, 10);
+  e->identity = zke_q_death(death, "consumer ");
+  e->reason = zke_q_death(death, "reason ");
+  e->key = zke_q_death(death, "key ");
+}
+
+/* Who has claimed an item, until when, and what its key is.  One whose claim is
+ * over is claimed by nobody. */
+static void queue_describe_claim(const zke_queue *q, const queue_listing *l,
+                                 const zke_op_result *claim,
+                                 zke_queue_entry *e) {
+  const zke_q_marker *marker = zke_q_find_marker(q, e->name);
+  const char *key = claim[1].rc == ZKE_OK ? claim[1].data : NULL;
+  if (key) e->key = key;
+  if (claim->rc != ZKE_OK || (marker && marker->over)) return;
+  if (marker && marker->delay) {
+    e->due_ms = marker->ms;
+    return;
+  }
+  const zke_session_info *who = queue_who(l, claim->stat.ephemeralOwner);
+  e->claimed = 1;
+  e->token = claim->stat.czxid;
+  e->session = claim->stat.ephemeralOwner;
+  e->since_ms = claim->stat.ctime;
+  e->until_ms = marker ? marker->ms : 0;
+  if (!who) return;
+  e->identity = who->identity;
+  e->pid = who->pid;
+}
+
+/* One line of the list; its texts are the listing's. */
+static void queue_describe(const zke_queue *q, const queue_listing *l, int i,
+                           zke_queue_entry *e) {
+  const zke_op_result *item = &l->reads[l->each * i];
+  *e = (zke_queue_entry){.name = l->order[i].name,
+                         .identity = "",
+                         .reason = "",
+                         .key = "",
+                         .len = item->stat.dataLength,
+                         .priority = l->order[i].priority,
+                         .attempts = item->stat.version,
+                         .zxid = item->stat.czxid,
+                         .put_ms = item->stat.ctime,
+                         .due_ms = l->order[i].due_ms,
+                         .producer = item->stat.ephemeralOwner};
+  if (l->letters)
+    queue_describe_death(item + 1, e);
+  else
+    queue_describe_claim(q, l, item + 1, e);
+}
+
+/* By death: of a letter zxid is that. */
+static int queue_compare_deaths(const void *a, const void *b) {
+  const zke_queue_entry *x = a, *y = b;
+  if (x->zxid != y->zxid) return x->zxid < y->zxid ? -1 : 1;
+  return strcmp(x->name, y->name);
+}
+
+/* The list as the user gets it: one block.  Letters are in order of death. */
+static int queue_listing_make(zke_queue *q, const queue_listing *l,
+                              zke_queue_entries **out) {
+  zke_queue_entry one;
+  size_t size = sizeof(zke_queue_entries);
+  for (int i = 0; i < l->count; i++) {
+    queue_describe(q, l, i, &one);
+    size += sizeof one + strlen(one.name) + strlen(one.identity) +
+            strlen(one.reason) + strlen(one.key) + 4;
+  }
+  zke_queue_entries *list = zke_alloc(q->r.z, size);
+  if (!list) return ZKE_NOMEM;
+  zke_queue_entry *entry = (zke_queue_entry *)(void *)(list + 1);
+  char *at = (char *)(entry + l->count);
+  list->data = entry;
+  for (int i = 0; i < l->count; i++) {
+    if (l->reads[l->each * i].rc != ZKE_OK) continue; /* gone meanwhile */
+    queue_describe(q, l, i, entry);
+    entry->name = zke_q_pack(&at, entry->name);
+    entry->identity = zke_q_pack(&at, entry->identity);
+    entry->reason = zke_q_pack(&at, entry->reason);
+    entry->key = zke_q_pack(&at, entry->key);
+    entry++;
+    list->count++;
+  }
+  entry = (zke_queue_entry *)(void *)(list + 1);
+  if (l->letters)
+    qsort(entry, (size_t)list->count, sizeof *entry, queue_compare_deaths);
+  *out = list;
+  return ZKE_OK;
+}
+
+/* ZKE_Q_AGAIN: the names are older than the rest; the list was made. */
+static int queue_listing_do(zke_queue *q, queue_listing *l,
+                            zke_queue_entries **out) {
+  int rc = queue_listing_read(q, l);
+  if (rc == ZKE_OK) rc = queue_listing_make(q, l, out);
+  if (rc == ZKE_OK && l->reads[l->each * l->count].stat.cversion != l->cversion)
+    rc = ZKE_Q_AGAIN;
+  queue_listing_free(l);
+  return rc;
+}
+
+/* Make the list once.  ZKE_Q_AGAIN: items came or went while it was made, and
+ * the list is there all the same. */
+static int queue_list_once(zke_queue *q, bool letters,
+                           zke_queue_entries **list_out) {
+  const char *directory = letters ? q->dead : q->entries;
+  queue_all all = {0};
+  int rc = queue_read_all(q, directory, &all);
+  if (rc == ZKE_OK) {
+    queue_listing l = {.directory = directory,
+                       .letters = letters,
+                       .order = all.order,
+                       .count = all.count,
+                       .cversion = all.cversion};
+    rc = queue_listing_do(q, &l, list_out);
+  }
+  queue_all_free(&all);
+  return rc;
+}
+
+/* In a queue that does not stand still the last try counts: an item that came
+ * meanwhile is missing from it, and one that went is left out. */
+int zke_q_list(zke_queue *q, bool letters, zke_queue_entries **list_out) {
+  int rc = ZKE_Q_AGAIN;
+  for (int i = 0; i < QUEUE_TRIES && rc == ZKE_Q_AGAIN; i++) {
+    zke_free(*list_out);
+    *list_out = NULL;
+    rc = queue_list_once(q, letters, list_out);
+  }
+  return rc == ZKE_Q_AGAIN ? ZKE_OK : rc;
+}
+
+/* Paths of a letter, for zke_free(), and of its child where it has one; else
+ * NULL. */
+int zke_q_letter(zke_queue *q, const char *name, char **letter, char **death) {
+  *death = NULL;
+  *letter = zke_recipe_path(q->r.z, q->dead, name);
+  if (!*letter) return ZKE_NOMEM;
+  char *child = zke_recipe_path(q->r.z, *letter, "death");
+  int rc = child ? zke_exists(q->r.z, child, NULL, NULL, NULL) : ZKE_NOMEM;
+  if (rc == ZKE_OK)
+    *death = child;
+  else
+    zke_free(child);
+  return rc == ZKE_NONODE ? ZKE_OK : rc;
+}
+
+/* The key that a letter's child tells, for zke_free(); NULL: none. */
+int zke_q_letter_key(zke_queue *q, const char *death, char **key_out) {
+  zke_op op;
+  zke_op_result r = {0};
+  *key_out = NULL;
+  if (!death) return ZKE_OK;
+  zke_op_get(&op, death);
+  int rc = zke_recipe_multi_read(q->r.z, &op, 1, &r);
+  if (rc == ZKE_OK) {
+    zke_q_split_death(&r);
+    const char *key = zke_q_death(&r, "key ");
+    if (*key) *key_out = zke_recipe_copy(q->r.z, key, strlen(key));
+    rc = *key && !*key_out ? ZKE_NOMEM : ZKE_OK;
+  }
+  zke_results_clear(&r, 1);
+  return rc;
+}
+
+/* ---- the end of a queue ---- */
+
+/* A directory's children; *names_out is NULL where it is missing. */
+static int queue_names(zke_queue *q, const char *directory,
+                       zke_strings **names_out) {
+  *names_out = NULL;
+  int rc = zke_children(q->r.z, directory, NULL, NULL, names_out, NULL);
+  return rc == ZKE_NONODE ? ZKE_OK : rc;
+}
+
+/* Delete up to ZKE_Q_BATCH children of a directory, each of which may have the
+ * one child of that name (NULL: none has). */
+static int queue_delete_batch(zke_queue *q, const char *directory,
+                              char *const *names, int count,
+                              const char *child) {
+  char *paths[2 * ZKE_Q_BATCH];
+  zke_strings all = {0, paths};
+  int rc = ZKE_OK;
+  for (int i = 0; i < count && rc == ZKE_OK; i++) {
+    char *path = zke_recipe_path(q->r.z, directory, names[i]);
+    char *below = path && child ? zke_recipe_path(q->r.z, path, child) : NULL;
+    if (below) paths[all.count++] = below;
+    if (path) paths[all.count++] = path;
+    if (!path || (child && !below)) rc = ZKE_NOMEM;
+  }
+  if (rc == ZKE_OK) rc = zke_recipe_delete_all(q->r.z, &all);
+  while (all.count > 0) zke_free(paths[--all.count]);
+  return rc;
+}
+
+/* Delete what a directory has, but for the line; see queue_delete_batch(). */
+static int queue_clear(zke_queue *q, const char *directory, const char *child) {
+  zke_strings *names;
+  int rc = queue_names(q, directory, &names);
+  int count = 0, all = rc == ZKE_OK && names ? names->count : 0;
+  for (int i = 0; i < all; i++)
+    if (strcmp(names->data[i], ZKE_Q_LINE) != 0)
+      names->data[count++] = names->data[i];
+  for (int i = 0; i < count && rc == ZKE_OK; i += ZKE_Q_BATCH) {
+    int some = count - i < ZKE_Q_BATCH ? count - i : ZKE_Q_BATCH;
+    rc = queue_delete_batch(q, directory, names->data + i, some, child);
+  }
+  zke_free(names);
+  return rc;
+}
+
+/* Has it items or letters?  ZKE_NOTEMPTY: yes. */
+static int queue_see_empty(zke_queue *q) {
+  queue_all all = {0};
+  int dead = 0;
+  int rc = queue_read_all(q, q->entries, &all);
+  if (rc == ZKE_OK) rc = queue_count_dead(q, &dead);
+  if (rc == ZKE_OK && all.count + dead > 0)
+    rc = zke_recipe_fail(ZKE_NOTEMPTY,
+                         "the queue %s has %d items and %d dead letters",
+                         q->r.path, all.count, dead);
+  queue_all_free(&all);
+  return rc;
+}
+
+/* Add a path to what is deleted, if it is there. */
+static int queue_add_path(zke_queue *q, char **paths, int *count,
+                          const char *path) {
+  int rc = zke_exists(q->r.z, path, NULL, NULL, NULL);
+  if (rc != ZKE_OK) return rc == ZKE_NONODE ? ZKE_OK : rc;
+  paths[*count] = zke_recipe_copy(q->r.z, path, strlen(path));
+  return paths[(*count)++] ? ZKE_OK : ZKE_NOMEM;
+}
+
+/* What is left of a queue without items, to be deleted in one step. */
+typedef struct queue_rest {
+  zke_strings *line, *claims, *keys;
+  char **paths;
+  zke_op *ops;
+  int count;
+} queue_rest;
+
+/* Add the paths of a directory's children to what is to be deleted.  The count
+ * is raised even where there is no memory, so that what was added is freed. */
+static int queue_add_names(zke_queue *q, queue_rest *l, const char *directory,
+                           const zke_strings *names) {
+  for (int i = 0; names && i < names->count; i++) {
+    l->paths[l->count] = zke_recipe_path(q->r.z, directory, names->data[i]);
+    if (!l->paths[l->count++]) return ZKE_NOMEM;
+  }
+  return ZKE_OK;
+}
+
+/* How many names a reading has brought; of a missing directory, none. */
+static size_t queue_count_names(const zke_strings *names) {
+  return names ? (size_t)names->count : 0;
+}
+
+/* First what stands in the line, in "taken" and in "keys", then the directories
+ * from below. */
+static int queue_list_rest(zke_queue *q, queue_rest *l) {
+  enum { DIRECTORIES = 7 };
+  const char *const directories[DIRECTORIES] = {
+      q->line, q->entries, q->taken, q->keys, q->dead, q->stays, q->r.path};
+  zke *z = q->r.z;
+  int rc = queue_names(q, q->line, &l->line);
+  if (rc == ZKE_OK) rc = queue_names(q, q->taken, &l->claims);
+  if (rc == ZKE_OK) rc = queue_names(q, q->keys, &l->keys);
+  if (rc != ZKE_OK) return rc;
+  size_t most = DIRECTORIES + queue_count_names(l->line) +
+                queue_count_names(l->claims) + queue_count_names(l->keys);
+  l->paths = zke_alloc(z, most * sizeof *l->paths);
+  l->ops = zke_alloc(z, most * sizeof *l->ops);
+  if (!l->paths || !l->ops) return ZKE_NOMEM;
+  rc = queue_add_names(q, l, q->line, l->line);
+  if (rc == ZKE_OK) rc = queue_add_names(q, l, q->taken, l->claims);
+  if (rc == ZKE_OK) rc = queue_add_names(q, l, q->keys, l->keys);
+  for (int i = 0; i < DIRECTORIES && rc == ZKE_OK; i++)
+    rc = queue_add_path(q, l->paths, &l->count, directories[i]);
+  for (int i = 0; i < l->count && rc == ZKE_OK; i++)
+    zke_op_delete(&l->ops[i], l->paths[i], -1);
+  return rc;
+}
+
+/* Delete all that is left in one step: so no object is a user of half a queue
+ * (Q5), and no claim goes where its item stays.  ZKE_Q_AGAIN: something came or
+ * went meanwhile. */
+static int queue_delete_rest(zke_queue *q) {
+  queue_rest l = {0};
+  int rc = queue_list_rest(q, &l);
+  if (rc == ZKE_OK && l.count)
+    rc = zke_recipe_multi(q->r.z, l.ops, l.count, NULL);
+  for (int i = 0; i < l.count; i++) zke_free(l.paths[i]);
+  zke_free(l.paths);
+  zke_free(l.ops);
+  zke_free(l.line);
+  zke_free(l.claims);
+  zke_free(l.keys);
+  return rc == ZKE_NONODE || rc == ZKE_NOTEMPTY ? ZKE_Q_AGAIN : rc;
+}
+
+typedef struct queue_end {
+  zke_queue *q;
+  bool only_empty;
+} queue_end;
+
+/* One try to destroy the queue: the items by parts, as there may be many, and
+ * what remains in one step.  After a lost reply the next try finds less. */
+static int queue_try_destroy(zke *z, void *arg) {
+  const queue_end *e = arg;
+  zke_queue *q = e->q;
+  (void)z;
+  int rc = e->only_empty ? queue_see_empty(q) : ZKE_OK;
+  if (rc == ZKE_OK && !e->only_empty) rc = queue_clear(q, q->entries, NULL);
+  if (rc == ZKE_OK && !e->only_empty) rc = queue_clear(q, q->dead, "death");
+  if (rc == ZKE_OK && !e->only_empty) rc = queue_clear(q, q->keys, NULL);
+  return rc == ZKE_OK ? queue_delete_rest(q) : rc;
+}
+
+/* Where others put meanwhile it is tried again, at most ZKE_RETRIES times. */
+int zke_q_destroy(zke_queue *q, bool only_empty) {
+  queue_end e = {q, only_empty};
+  int rc = ZKE_Q_AGAIN;
+  for (int i = 0; i < ZKE_RETRIES && rc == ZKE_Q_AGAIN; i++)
+    rc = zke_retry(q->r.z, queue_try_destroy, &e, ZKE_FOREVER);
+  if (rc != ZKE_Q_AGAIN) return rc;
+  return zke_recipe_fail(ZKE_NOTEMPTY,
+                         "others put into the queue %s all the time, or it has "
+                         "children that are not its own",
+                         q->r.path);
+}

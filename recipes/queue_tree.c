@@ -1,0 +1,562 @@
+/* queue_tree.c - the znodes of a queue, and how one change of them is made
+ *
+ * It knows how names are written and read, which directories there are, and how
+ * a step, one transaction, is made exactly once.  It does not know what a step
+ * is for.  It promises those above it:
+ *
+ *   - After zke_q_ready() the queue exists, and this object stands in it with
+ *     its user znode.
+ *   - zke_q_change() has made the step when it returns ZKE_OK, and not when it
+ *     returns ZKE_Q_AGAIN.  After another result s->unsure says whether that is
+ *     known.
+ *
+ * The order in which zke_q_ready() works:
+ *
+ *   1. See that what lies at the path, if anything does, is a queue.
+ *   2. Make queue, "entries" and "line" with all that is missing above them,
+ *      in one step, which also writes the settings (Q6).
+ *   3. Create the user znode in "line".  From here on "entries" has a
+ *      descendant that lives as long as the object, so nobody removes it (Q5).
+ *   4. Read the settings, and write down what nobody has named.  This comes
+ *      after 3, so the version that is kept (Q4) is that of the queue in which
+ *      the user znode stands.
+ *   5. Where the settings are to last, make "stays".
+ *
+ * A process that dies between two of them leaves containers, which go by
+ * themselves once they are empty, or a queue like any other.  What has gone
+ * between two of them is made again from 1 (ZKE_Q_AGAIN).
+ *
+ * Start reading at zke_q_ready(), then zke_q_change(). */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include "queue_tree.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "text.h"
+#include "znode.h"
+
+#define QUEUE_SETTINGS "limit %d\nattempts %d\n"
+#define QUEUE_KEY "key-" /* what a key's znode begins with */
+
+enum {
+  QUEUE_PATIENCE_MS = 1000, /* the least time in which a reply is looked for */
+  QUEUE_TEXT = 96           /* bytes of the queue's own data, at most */
+};
+
+/* How long a recoverable error is retried: a try without time to wait is to
+ * survive a lost reply too. */
+int64_t zke_q_patience(zke *z, int64_t deadline_ms) {
+  int64_t least = zke_now(z) + QUEUE_PATIENCE_MS;
+  return deadline_ms > least ? deadline_ms : least;
+}
+
+/* Delete one's own znode, now or later; NULL afterwards. */
+int zke_q_remove(zke_queue *q, char **path) {
+  if (!*path) return ZKE_OK;
+  int rc = zke_recipe_discard(q->r.z, *path, ZKE_EPHEMERAL, 0);
+  zke_free(*path);
+  *path = NULL;
+  return rc;
+}
+
+/* Copy a text into a block that has room for it. */
+char *zke_q_pack(char **at, const char *text) {
+  char *copy = *at;
+  size_t size = strlen(text) + 1;
+  memcpy(copy, text, size);
+  *at += size;
+  return copy;
+}
+
+/* ---- names ---- */
+
+/* Digits, perhaps behind a minus, up to an end character, which is skipped. */
+static bool queue_digits(const char **at, size_t least, char end,
+                         int64_t *out) {
+  const char *digits = *at + (**at == '-');
+  size_t count = strspn(digits, "0123456789");
+  if (count < least || count > 18 || digits[count] != end) return false;
+  *out = strtoll(*at, NULL, 10);
+  *at = digits + count + 1;
+  return true;
+}
+
+/* "entry-100-0000000000" or "later-100-1790000000000-0000000000"; anything
+ * else is not an item. */
+bool zke_q_parse(const char *name, zke_q_name *out) {
+  bool later = strncmp(name, "later-", 6) == 0;
+  int64_t priority, due = 0, number;
+  if (!later && strncmp(name, "entry-", 6) != 0) return false;
+  const char *at = name + 6;
+  if (!queue_digits(&at, 3, '-', &priority)) return false;
+  if (later && !queue_digits(&at, 13, '-', &due)) return false;
+  if (!queue_digits(&at, 10, '\0', &number)) return false;
+  if (priority < 0 || priority > 999) return false;
+  if (due < 0 || due > ZKE_Q_DUE_MOST) return false;
+  if (number < INT32_MIN || number > INT32_MAX) return false;
+  *out = (zke_q_name){name, (int)priority, (int32_t)number, due};
+  return true;
+}
+
+/* By priority, then by time, then by number, which may wrap around.  Those of
+ * one kind whose numbers have not wrapped around are sorted so by their names'
+ * bytes, too. */
+static int queue_compare(const void *a, const void *b) {
+  const zke_q_name *x = a, *y = b;
+  int32_t by = (int32_t)((uint32_t)x->number - (uint32_t)y->number);
+  if (x->priority != y->priority) return x->priority < y->priority ? -1 : 1;
+  if (x->due_ms != y->due_ms) return x->due_ms < y->due_ms ? -1 : 1;
+  return by < 0 ? -1 : by > 0 ? 1 : strcmp(x->name, y->name);
+}
+
+/* The items among names, in order: how many, or -1 without memory.
+ *
+ *   out  one block */
+int zke_q_sort(zke *z, const zke_strings *names, zke_q_name **out) {
+  zke_q_name *order = zke_alloc(z, ((size_t)names->count + 1) * sizeof *order);
+  int count = 0;
+  if (!order) return -1;
+  for (int i = 0; i < names->count; i++)
+    count += zke_q_parse(names->data[i], &order[count]);
+  qsort(order, (size_t)count, sizeof *order, queue_compare);
+  *out = order;
+  return count;
+}
+
+/* Anything that is no marker's name is none. */
+bool zke_q_parse_marker(const char *name, zke_q_marker *out) {
+  bool delay = strncmp(name, "after-", 6) == 0;
+  int64_t ms, version;
+  zke_q_name item;
+  if (!delay && strncmp(name, "until-", 6) != 0) return false;
+  const char *at = name + 6;
+  if (!queue_digits(&at, 13, '-', &ms)) return false;
+  if (!queue_digits(&at, 1, '-', &version)) return false;
+  if (version < INT32_MIN || version > INT32_MAX) return false;
+  if (!zke_q_parse(at, &item)) return false;
+  *out = (zke_q_marker){.name = name,
+                        .item = at,
+                        .delay = delay,
+                        .ms = ms,
+                        .version = (int32_t)version};
+  return true;
+}
+
+/* A marker's path, for zke_free(). */
+char *zke_q_marker_path(const zke_queue *q, bool delay, int64_t ms,
+                        int32_t version, const char *item) {
+  size_t size = strlen(q->taken) + strlen(item) + 64;
+  char *path = zke_alloc(q->r.z, size);
+  if (path)
+    snprintf(path, size, "%s/%s-%013" PRId64 "-%" PRId32 "-%s", q->taken,
+             delay ? "after" : "until", ms, version, item);
+  return path;
+}
+
+/* ---- the place ---- */
+
+/* The number behind a word at a line's beginning, or 0. */
+static int queue_setting(const char *data, const char *word) {
+  const char *at = data ? strstr(data, word) : NULL;
+  long value = at ? strtol(at + strlen(word), NULL, 10) : 0;
+  return value > 0 && value <= INT32_MAX ? (int)value : 0;
+}
+
+/* Compare what the queue says of a setting with what this object was told; 0:
+ * nothing was said.  ZKE_BADARGUMENTS: they differ. */
+static int queue_compare_setting(const zke_queue *q, const char *what, int has,
+                                 int asked) {
+  if (!asked || !has || has == asked) return ZKE_OK;
+  return zke_recipe_fail(ZKE_BADARGUMENTS, "the queue %s has %s %d, not %d",
+                         q->r.path, what, has, asked);
+}
+
+/* The data of the queue's znode, into text: its length. */
+static int queue_place_text(int limit, int attempts, char text[QUEUE_TEXT]) {
+  bool named = limit || attempts;
+  return snprintf(text, QUEUE_TEXT,
+                  named ? "zkembed " ZKE_Q_PLACE "\n" QUEUE_SETTINGS
+                        : "zkembed " ZKE_Q_PLACE "\n",
+                  limit, attempts);
+}
+
+/* The same of a queue that this object makes. */
+static int queue_new_text(const zke_queue *q, char text[QUEUE_TEXT]) {
+  int attempts = q->o.attempts ? q->o.attempts : q->o.new_attempts;
+  return queue_place_text(q->o.limit, attempts, text);
+}
+
+/* What the data of a queue's znode says. */
+typedef struct queue_settings {
+  int limit, attempts; /* 0: not named */
+  bool bare;           /* there is no data yet */
+} queue_settings;
+
+/* Read them.  ZKE_Q_NOTHING: there is no queue. */
+static int queue_fetch_settings(zke_queue *q, queue_settings *out,
+                                zke_stat *stat_out) {
+  char *data = NULL;
+  int rc = zke_get(q->r.z, q->r.path, NULL, NULL, &data, NULL, stat_out);
+  if (rc != ZKE_OK) return rc == ZKE_NONODE ? ZKE_Q_NOTHING : rc;
+  out->bare = !data || !*data;
+  out->limit = queue_setting(data, "\nlimit ");
+  out->attempts = queue_setting(data, "\nattempts ");
+  zke_free(data);
+  return ZKE_OK;
+}
+
+/* Read limit and attempts, and compare them with the object's own, which count
+ * where nobody has named any.
+ *
+ *   news_out  out: that is so
+ *
+ * ZKE_Q_NOTHING: there is no queue.  ZKE_Q_AGAIN: one without its data. */
+static int queue_read_settings(zke_queue *q, bool *news_out,
+                               zke_stat *stat_out) {
+  queue_settings has;
+  int limit = q->o.limit, attempts = q->o.attempts;
+  int rc = queue_fetch_settings(q, &has, stat_out);
+  if (rc != ZKE_OK) return rc;
+  if (has.bare) return ZKE_Q_AGAIN;
+  rc = queue_compare_setting(q, "limit", has.limit, limit);
+  if (rc == ZKE_OK)
+    rc = queue_compare_setting(q, "attempts", has.attempts, attempts);
+  if (rc != ZKE_OK) return rc;
+  *news_out = (limit && !has.limit) || (attempts && !has.attempts);
+  q->limit = limit ? limit : has.limit;
+  q->attempts = attempts ? attempts : has.attempts;
+  return ZKE_OK;
+}
+
+/* Know what the queue says of itself, and write down what nobody has named
+ * before.  ZKE_Q_AGAIN: it has gone, or was changed meanwhile. */
+static int queue_agree(zke *z, void *arg) {
+  zke_queue *q = arg;
+  char text[QUEUE_TEXT];
+  zke_stat stat;
+  bool news = false;
+  int rc = queue_read_settings(q, &news, &stat);
+  if (rc == ZKE_OK && news) {
+    int len = queue_place_text(q->limit, q->attempts, text);
+    rc = zke_set(z, q->r.path, text, len, stat.version, &stat);
+    if (rc == ZKE_BADVERSION) rc = ZKE_Q_AGAIN;
+  }
+  if (rc == ZKE_OK) q->version = stat.version;
+  return rc == ZKE_Q_NOTHING ? ZKE_Q_AGAIN : rc;
+}
+
+/* See that the path, where there is anything, is a queue's. */
+int zke_q_see_kind(zke_queue *q, int64_t deadline_ms) {
+  zke *z = q->r.z;
+  char text[QUEUE_TEXT];
+  int rc = zke_exists(z, q->r.path, NULL, NULL, NULL);
+  if (rc != ZKE_OK) return rc == ZKE_NONODE ? ZKE_OK : rc;
+  queue_new_text(q, text);
+  return zke_recipe_place(z, q->r.path, ZKE_Q_PLACE, ZKE_CONTAINER,
+                          strchr(text, '\n') + 1, deadline_ms);
+}
+
+/* A directory that is to be made. */
+typedef struct queue_making {
+  zke_queue *q;
+  char *path;  /* of the directory; ends at each of its levels in turn */
+  char *child; /* that makes it a used one (Q6) */
+  zke_op *ops;
+  char **paths; /* of the ops */
+  int count;
+} queue_making;
+
+/* Add what is missing of a path, from above. */
+static int queue_add_missing(queue_making *m, const char *text, int len) {
+  zke *z = m->q->r.z;
+  for (char *end = m->path;;) {
+    end = strchr(end + 1, '/');
+    if (end) *end = '\0';
+    int rc = m->count ? ZKE_NONODE : zke_exists(z, m->path, NULL, NULL, NULL);
+    bool queue = strcmp(m->path, m->q->r.path) == 0;
+    if (rc == ZKE_NONODE) {
+      char *path = zke_recipe_copy(z, m->path, strlen(m->path));
+      if (!path) return ZKE_NOMEM;
+      m->paths[m->count] = path;
+      zke_op_create(&m->ops[m->count++], path, queue ? text : "",
+                    queue ? len : 0, ZKE_OPEN_ACL, ZKE_CONTAINER);
+    } else if (rc != ZKE_OK) {
+      return rc;
+    }
+    if (!end) return ZKE_OK;
+    *end = '/';
+  }
+}
+
+/* Make all that is missing in one step.  The child comes and goes in it, so
+ * that the last directory has had one and is removed when it stands empty
+ * (Q6). */
+static int queue_make_all(queue_making *m) {
+  char text[QUEUE_TEXT];
+  int len = queue_new_text(m->q, text);
+  int rc = queue_add_missing(m, text, len);
+  if (rc != ZKE_OK || !m->count) return rc;
+  zke_op_create(&m->ops[m->count], m->child, "", 0, ZKE_OPEN_ACL,
+                ZKE_PERSISTENT);
+  zke_op_delete(&m->ops[m->count + 1], m->child, -1);
+  rc = zke_recipe_multi(m->q->r.z, m->ops, m->count + 2, NULL);
+  return rc == ZKE_NODEEXISTS || rc == ZKE_NONODE ? ZKE_Q_AGAIN : rc;
+}
+
+/* How many levels a path has: "/a/b" has 2. */
+static int queue_levels(const char *path) {
+  int levels = 0;
+  for (; *path; path++) levels += *path == '/';
+  return levels;
+}
+
+typedef struct queue_directory {
+  zke_queue *q;
+  const char *path;
+} queue_directory;
+
+/* Make what is missing of a directory's path (Q6).  After a lost reply nothing
+ * is missing. */
+static int queue_try_make(zke *z, void *arg) {
+  const queue_directory *d = arg;
+  int rc = zke_exists(z, d->path, NULL, NULL, NULL);
+  if (rc != ZKE_NONODE) return rc;
+  size_t levels = (size_t)queue_levels(d->path) + 2;
+  queue_making m = {.q = d->q,
+                    .path = zke_recipe_copy(z, d->path, strlen(d->path)),
+                    .child = zke_recipe_path(z, d->path, "made"),
+                    .ops = zke_alloc(z, levels * sizeof *m.ops),
+                    .paths = zke_alloc(z, levels * sizeof *m.paths)};
+  bool whole = m.path && m.child && m.ops && m.paths;
+  rc = whole ? queue_make_all(&m) : ZKE_NOMEM;
+  for (int i = 0; i < m.count; i++) zke_free(m.paths[i]);
+  zke_free(m.paths);
+  zke_free(m.ops);
+  zke_free(m.child);
+  zke_free(m.path);
+  return rc;
+}
+
+/* Have a directory with all above it, where that is missing. */
+static int queue_make(zke_queue *q, const char *path, int64_t deadline_ms) {
+  queue_directory d = {q, path};
+  return zke_retry(q->r.z, queue_try_make, &d, deadline_ms);
+}
+
+/* Have a user znode, as the file has it (Q3, Q5). */
+static int queue_need_user(zke_queue *q, int64_t deadline_ms) {
+  zke_stat stat;
+  zke *z = q->r.z;
+  int rc = q->user ? zke_exists(z, q->user, NULL, NULL, &stat) : ZKE_NONODE;
+  if (rc == ZKE_NONODE) {
+    zke_free(q->user);
+    q->user = NULL;
+    rc = zke_recipe_create(z, q->line, ZKE_Q_PLACE, "user-", "", 0,
+                           ZKE_EPHEMERAL_SEQUENTIAL, deadline_ms, &q->user,
+                           &stat);
+  }
+  if (rc == ZKE_OK) q->changes = stat.version;
+  return rc;
+}
+
+/* One try of zke_q_ready().  ZKE_Q_AGAIN: something has gone meanwhile. */
+static int queue_try_ready(zke_queue *q, int64_t deadline_ms) {
+  int rc = zke_q_see_kind(q, deadline_ms);
+  if (rc == ZKE_OK) rc = queue_make(q, q->line, deadline_ms);
+  if (rc == ZKE_OK) rc = queue_need_user(q, deadline_ms);
+  if (rc == ZKE_OK) rc = zke_retry(q->r.z, queue_agree, q, deadline_ms);
+  if (rc == ZKE_OK && (q->o.limit || q->o.attempts))
+    rc = zke_ensure_path(q->r.z, q->stays, ZKE_PERSISTENT, deadline_ms);
+  return rc;
+}
+
+/* Make the queue where it is missing, stand in it as a user, and know what it
+ * says of itself.  One that is made has its settings from the beginning: nobody
+ * sees it without.  One that somebody has named settings for stays: it has a
+ * child that is no container. */
+int zke_q_ready(zke_queue *q, int64_t deadline_ms) {
+  int rc;
+  if (q->placed) return ZKE_OK;
+  deadline_ms = zke_q_patience(q->r.z, deadline_ms);
+  do {
+    rc = queue_try_ready(q, deadline_ms);
+  } while (rc == ZKE_Q_AGAIN);
+  q->placed = rc == ZKE_OK;
+  return rc;
+}
+
+/* For looking only: as zke_q_ready(), but nothing is made.  Where there is no
+ * queue it is empty. */
+int zke_q_know(zke_queue *q) {
+  zke_stat stat;
+  bool news;
+  if (q->placed) return ZKE_OK;
+  int rc = zke_q_see_kind(q, zke_q_patience(q->r.z, 0));
+  if (rc == ZKE_OK) rc = queue_read_settings(q, &news, &stat);
+  return rc > 0 ? ZKE_OK : rc;
+}
+
+/* ---- the step (Q3, Q4, Q6) ----
+ *
+ * zke_q_change() wraps two operations around those of its caller: it writes the
+ * user znode at the version that the object knows, and checks the version of
+ * the queue's znode.  The first makes the step repeatable.  Only this object
+ * writes that znode, so when the reply is lost
+ *
+ *   - the version is the known one: the step was not made; try it again;
+ *   - the version is another one: the step was made, and the znode's mzxid is
+ *     its zxid;
+ *   - the znode is gone: the session has ended, or somebody has deleted it.
+ *     Then nothing can be told, and the caller is given the lost reply.
+ *
+ * The znode lies below "entries", so the second case also says in which
+ * "entries" it was made (Q5). */
+
+/* A step with room for so many operations beside the first ones, which every
+ * step has; one block, for zke_q_step_free(). */
+zke_q_step *zke_q_step_new(zke *z, int more) {
+  size_t count = (size_t)ZKE_Q_OP_FIRST + (size_t)more;
+  zke_q_step *s =
+      zke_alloc(z, sizeof *s + count * (sizeof *s->ops + sizeof *s->results));
+  if (!s) return NULL;
+  s->count = (int)count;
+  s->results = (zke_op_result *)(void *)(s + 1);
+  s->ops = (zke_op *)(void *)(s->results + count);
+  return s;
+}
+
+/* Release a step and what its last try has brought back; NULL is fine. */
+void zke_q_step_free(zke_q_step *s) {
+  if (s) zke_results_clear(s->results, s->count);
+  zke_free(s);
+}
+
+typedef struct queue_try {
+  zke_queue *q;
+  zke_q_step *step;
+  int64_t deadline_ms;
+  bool unsure; /* the last try may have made it */
+} queue_try;
+
+/* One try.  An unknown outcome is looked into whatever the deadline; a busy
+ * database is waited for until then. */
+static int queue_try_change(zke *z, void *arg) {
+  queue_try *t = arg;
+  zke_stat stat;
+  if (t->unsure) {
+    int rc = zke_exists(z, t->q->user, NULL, NULL, &stat);
+    if (rc != ZKE_OK) return rc == ZKE_NONODE ? ZKE_CONNECTIONLOSS : rc;
+    t->step->zxid = stat.mzxid;
+    if (stat.version != t->q->changes) return ZKE_OK;
+    t->unsure = false;
+  }
+  zke_results_clear(t->step->results, t->step->count);
+  int rc = zke_recipe_multi(z, t->step->ops, t->step->count, t->step->results);
+  t->unsure = rc == ZKE_CONNECTIONLOSS;
+  if (rc == ZKE_OK) t->step->zxid = t->step->results[ZKE_Q_OP_USER].stat.mzxid;
+  bool late = rc == ZKE_OPERATIONTIMEOUT && zke_now(z) >= t->deadline_ms;
+  return late ? ZKE_Q_BUSY : rc;
+}
+
+/* Make a step, with a lost reply looked into (Q3).  It is not made where the
+ * queue's settings are not those known (Q4).  s->unsure is left where the
+ * outcome could not be found out. */
+static int queue_try_step(zke_queue *q, zke_q_step *s, int64_t deadline_ms) {
+  queue_try t = {q, s, zke_q_patience(q->r.z, deadline_ms), false};
+  zke_op_set(&s->ops[ZKE_Q_OP_USER], q->user, NULL, -1, q->changes);
+  zke_op_check(&s->ops[ZKE_Q_OP_PLACE], q->r.path, q->version);
+  int rc = zke_retry(q->r.z, queue_try_change, &t, ZKE_FOREVER);
+  s->unsure = rc != ZKE_OK && t.unsure;
+  if (rc == ZKE_OK) q->changes++;
+  return rc == ZKE_Q_BUSY ? ZKE_OPERATIONTIMEOUT : rc;
+}
+
+/* Look at the queue anew.  ZKE_Q_AGAIN: that was done. */
+static int queue_look_anew(zke_queue *q, int64_t deadline_ms) {
+  q->placed = false;
+  int rc = zke_q_ready(q, deadline_ms);
+  return rc == ZKE_OK ? ZKE_Q_AGAIN : rc;
+}
+
+/* Try a step, which makes the directory that it needs, where that is missing:
+ * in the same step, since it is removed again when it is empty. */
+static int queue_try_with_needs(zke_queue *q, zke_q_step *s,
+                                int64_t deadline_ms) {
+  bool make = false;
+  for (;;) {
+    if (make)
+      zke_op_create(&s->ops[ZKE_Q_OP_FIRST], s->needs, "", 0, ZKE_OPEN_ACL,
+                    ZKE_CONTAINER);
+    else if (s->needs)
+      zke_op_check(&s->ops[ZKE_Q_OP_FIRST], s->needs, -1);
+    int rc = queue_try_step(q, s, deadline_ms);
+    bool other = s->needs && s->results[ZKE_Q_OP_FIRST].rc ==
+                                 (make ? ZKE_NODEEXISTS : ZKE_NONODE);
+    if (rc == ZKE_OK || !other) return rc;
+    make = !make;
+  }
+}
+
+/* Make a step, of an object that is placed.  ZKE_Q_AGAIN: what it was made for
+ * may not be so any more, look again: the queue's settings have changed, or it
+ * was removed, or somebody has touched the user znode. */
+int zke_q_change(zke_queue *q, zke_q_step *s, int64_t deadline_ms) {
+  if (!q->placed) return queue_look_anew(q, deadline_ms);
+  int rc = queue_try_with_needs(q, s, deadline_ms);
+  if (rc == ZKE_OK || rc == ZKE_INVALIDSTATE) return rc;
+  int user = s->results[ZKE_Q_OP_USER].rc,
+      place = s->results[ZKE_Q_OP_PLACE].rc;
+  if (user < 0) {
+    rc = user == ZKE_NONODE ? ZKE_OK : zke_q_remove(q, &q->user);
+    return rc == ZKE_OK ? queue_look_anew(q, deadline_ms) : rc;
+  }
+  if (place == ZKE_BADVERSION || place == ZKE_NONODE)
+    return queue_look_anew(q, deadline_ms);
+  return rc;
+}
+
+/* Does one of the operations of a step that failed say that something is not as
+ * it was seen before? */
+bool zke_q_has_changed(const zke_q_step *s, int from, int to) {
+  for (int i = from; i < to; i++) {
+    int rc = s->results[i].rc;
+    if (rc == ZKE_NONODE || rc == ZKE_BADVERSION || rc == ZKE_NODEEXISTS)
+      return true;
+  }
+  return false;
+}
+
+/* Did another one come first?  One of so many operations, from ZKE_Q_OP_FIRST
+ * on, says so. */
+bool zke_q_was_late(const zke_q_step *s, int count) {
+  return zke_q_has_changed(s, ZKE_Q_OP_FIRST, ZKE_Q_OP_FIRST + count);
+}
+
+/* Say where the operations end; returns how many are the step's own. */
+int zke_q_step_end(zke_q_step *s, const zke_op *end) {
+  s->count = (int)(end - s->ops);
+  return s->count - ZKE_Q_OP_FIRST;
+}
+
+/* A key as a name in "keys", of which '/' and '%' are escaped; for zke_free().
+ */
+char *zke_q_key_path(const zke_queue *q, const char *key) {
+  size_t size = strlen(q->keys) + sizeof QUEUE_KEY + 3 * strlen(key) + 2;
+  char *path = zke_alloc(q->r.z, size), *at = path;
+  if (!path) return NULL;
+  at += sprintf(at, "%s/" QUEUE_KEY, q->keys);
+  for (; *key; key++) {
+    if (*key == '/' || *key == '%')
+      at += sprintf(at, "%%%02X", (unsigned)*key);
+    else
+      *at++ = *key;
+  }
+  *at = '\0';
+  return path;
+}
