@@ -1204,6 +1204,14 @@ static path_key path_split(const char *path, size_t len) {
   return k;
 }
 
+/* FNV-1a: goes on with a hash over some more bytes.  PATH_HASH begins one. */
+#define PATH_HASH UINT64_C(14695981039346656037)
+static uint64_t path_hash(uint64_t hash, const char *text, size_t len) {
+  for (size_t i = 0; i < len; i++)
+    hash = (hash ^ (unsigned char)text[i]) * UINT64_C(1099511628211);
+  return hash;
+}
+
 /* Cut a path's length down to that of its parent; false at the root. */
 static bool path_climb(const char *path, size_t *len) {
   if (*len <= 1) return false;
@@ -1900,10 +1908,10 @@ typedef struct txn {
  * The first three are steps of one recovery.  A commit that failed by an I/O
  * error may have reached the log or not, and after a failed sync nobody knows
  * what of the log is on the disk.  The connection is opened anew, which decides
- * what is committed (BROKEN to IN_DOUBT).  Then the log is copied into the
- * database file and synced, so that nothing depends on a log that could not be
- * synced once (IN_DOUBT to GOOD).  A read may go on in between, a change may
- * not: what it acknowledges would depend on that log (P2).
+ * whether the commit happened (BROKEN to IN_DOUBT).  Then the log is copied
+ * into the database file and synced, so that nothing depends on a log that
+ * could not be synced once (IN_DOUBT to GOOD).  A read may go on in between, a
+ * change may not: what it acknowledges would depend on that log (P2).
  *
  * REPLACED and FDS_LOST are never left.  All sessions of the store have expired
  * by them, so whether the log was in doubt before has no meaning any more, and
@@ -2838,7 +2846,7 @@ static void wal_wrap(store *s, sqlite3_file *f) {
  * there for the process that reads next.  Hence
  *
  *   1. a commit is in the log before the header tells of it;
- *   2. only what is committed is copied into the database;
+ *   2. only pages of finished commits are copied into the database;
  *   3. before a frame of the log is written over, the header has changed;
  *   4. the header's checksums, salt and count of changes do not come back.
  *
@@ -3751,7 +3759,7 @@ static int db_vacuum(store *s) {
  * are so many files because the kernel looks through all locks of a file at
  * each call, and places and lives are many.
  *
- * The numbers in the live file are hints and never synced: when the last sweep
+ * The liveness file's numbers are hints and never synced: when the last sweep
  * was, how far the zxids had come (a database that is behind was restored from
  * a backup), when a session with a lease called in last.  A process that cannot
  * write one goes on without.
@@ -3882,8 +3890,8 @@ static int64_t side_read_hint(store *s, int64_t at) {
   return n == (int64_t)sizeof stamp ? stamp : -1;
 }
 
-/* Write a number of the live file.  False where it could not be; the caller
- * goes on without, since all that stands there are hints. */
+/* Write such a number.  False where that failed; the caller goes on without,
+ * since all that stands there are hints. */
 static bool side_write_hint(store *s, int64_t at, int64_t stamp) {
   return s->os.pwrite(s->os.context, s->live_fd, &stamp, sizeof stamp, at) ==
          (int64_t)sizeof stamp;
@@ -4203,7 +4211,7 @@ static bool guard_is_intact(store *s) {
  *
  * A session may have a lease: then it lives only while it also calls in, so
  * that a program that hangs does not keep what it holds.  It writes the time
- * of its calls into a slot of the live file, at most every quarter of the
+ * of its calls into a slot of the liveness file, at most every quarter of the
  * lease; any process ends it when the stamp is older than the lease (sweep_).
  *
  * A stamp is the host's CLOCK_BOOTTIME, which all processes share and which
@@ -4219,7 +4227,7 @@ enum {
   LEASE_SLOTS_MOST = 1 << 24
 };
 
-/* Where a slot is in the live file. */
+/* Where a slot is in the liveness file. */
 static int64_t lease_slot_at(int64_t slot) {
   return LEASE_SLOTS_AT + slot * LEASE_SLOT_SIZE;
 }
@@ -5949,13 +5957,11 @@ static int op_class(txn *t, const node *n) {
  * without this two creates of one multi would get one name.  Parents are told
  * apart by a hash: where two of them share one, a number is left out. */
 static int64_t op_overflow(txn *t, path_key parent) {
-  uint64_t hash = UINT64_C(14695981039346656037);
   size_t n;
-  for (int i = 0; i < parent.parent_len; i++)
-    hash = (hash ^ (unsigned char)parent.parent[i]) * UINT64_C(1099511628211);
-  hash *= UINT64_C(1099511628211); /* so that "a","bc" is not "ab","c" */
-  for (int i = 0; i < parent.name_len; i++)
-    hash = (hash ^ (unsigned char)parent.name[i]) * UINT64_C(1099511628211);
+  uint64_t hash =
+      path_hash(PATH_HASH, parent.parent, (size_t)parent.parent_len);
+  hash = path_hash(hash, "", 1); /* a NUL: "a","bc" is not "ab","c" */
+  hash = path_hash(hash, parent.name, (size_t)parent.name_len);
   int64_t *at = buf_ints(&t->overflowed, &n);
   for (size_t i = 0; i + 1 < n; i += 2) {
     if (at[i] == (int64_t)hash) return at[i + 1]++;
@@ -7406,19 +7412,11 @@ static void watcher_free_item(watcher_table *table, watcher_item *item) {
 
 /* ---- spots and pairs ---- */
 
-/* FNV-1a, by which spots are found. */
-static uint64_t watcher_hash_path(const char *path, size_t len) {
-  uint64_t hash = UINT64_C(14695981039346656037);
-  for (size_t i = 0; i < len; i++)
-    hash = (hash ^ (unsigned char)path[i]) * UINT64_C(1099511628211);
-  return hash;
-}
-
 /* The spot of a path that need not end behind len bytes; NULL: nobody watches
  * there. */
 static watcher_spot *watcher_find_spot(const zke *z, const char *path,
                                        size_t len) {
-  uint64_t hash = watcher_hash_path(path, len);
+  uint64_t hash = path_hash(PATH_HASH, path, len);
   watcher_item **chain = watcher_chain(&z->spots, hash);
   for (watcher_item *item = chain ? *chain : NULL; item; item = item->next) {
     watcher_spot *spot = (watcher_spot *)item;
@@ -7435,7 +7433,7 @@ static watcher_spot *watcher_need_spot(zke *z, const char *path) {
   size_t len = strlen(path);
   watcher_spot *spot = watcher_find_spot(z, path, len);
   if (spot) return spot;
-  spot = watcher_make_item(z, &z->spots, watcher_hash_path(path, len),
+  spot = watcher_make_item(z, &z->spots, path_hash(PATH_HASH, path, len),
                            sizeof *spot + len + 1);
   if (spot) memcpy(spot->path, path, len);
   return spot;

@@ -1181,9 +1181,9 @@ static int dump_node(void *arg, const snapshot_node *n) {
   return emit(c, row);
 }
 
-/* A session's row.  Whether it lives is not in the snapshot, since a lock on a
- * live file says that: the engine is asked.  One that has ended since the
- * snapshot is not alive. */
+/* A session's row.  Whether it lives is not in the snapshot, since that is a
+ * lock on another file: the engine is asked.  A session that has ended since
+ * the snapshot is not alive. */
 static int dump_session(void *arg, const zke_session_info *s) {
   call *c = arg;
   zke_session_list *now = NULL;
