@@ -1,17 +1,36 @@
 /* znode.c - znodes that survive lost replies
  *
  * When a COMMIT fails with ZKE_CONNECTIONLOSS the change was made or was not.
- * Here is what finds out, each by something that only the lost change can have
- * left: a creation by its guid (zke_creation_find()), a deletion by the node's
- * absence.  What cannot be found out, because the database stays busy or the
- * disk full, is given to the session to delete (zke_discard()).
+ * The functions here find out, each by something that only the lost change can
+ * have left: a creation by its guid (zke_creation_find()), a deletion by the
+ * node's absence.  What cannot be found out, because the database stays busy or
+ * the disk full, is given to the session to delete (zke_discard()).
  *
- * Invariant: a function that makes a znode returns ZKE_OK with its path, or has
- * seen to it that none will stay: a caller that fails has nothing to clean up.
+ * A creation, with what may go wrong:
  *
- * From the bottom: places, that is directories of a kind; one creation; several
- * in one step; deletion; names and entries; whose a znode is.  Begin with
- * zke_recipe_create(), and znode_try_create() above it. */
+ *   1. give it a guid                          zke_creation_name()
+ *   2. create                                  znode_try_create()
+ *        no directory:      make it, go to 2
+ *        busy:              nothing was made; wait a little, go to 2
+ *        reply lost:        now it is unsure; wait a little, go to 3
+ *   3. unsure: look for the guid               zke_creation_find()
+ *        found:             made; done
+ *        missing:           not made; go to 2
+ *        cannot be read:    wait a little, go to 3
+ *   4. the deadline has come and it is unsure  zke_creation_resolve()
+ *        look once more, with some time left for it; if even that cannot be
+ *        read, tell the session to remove whatever has this guid
+ *
+ * If the process dies at any of these the session ends, and with it the znode.
+ *
+ * Invariant: a function that makes an ephemeral znode returns ZKE_OK with its
+ * path, or has seen to it that none will stay: a caller that fails has nothing
+ * to clean up.
+ *
+ * Sections, each using those above it: multis; places, that is directories of a
+ * kind; one creation; several in one step; deletion; names and entries; whose a
+ * znode is.  Begin with zke_recipe_create(), and znode_try_create() above
+ * it. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* strnlen */
 #endif
@@ -27,8 +46,11 @@
 #include "support.h"
 #include "text.h"
 
-/* ZKE_MARSHALLINGERROR is also what zkembed, like ZooKeeper, returns for a
- * transaction on an ended session. */
+/* ---- multis ---- */
+
+/* ZKE_MARSHALLINGERROR is what zkembed, like ZooKeeper, returns for a malformed
+ * path in a transaction, and also for a transaction on an ended session: ask
+ * the handle which it is. */
 static int znode_multi_rc(zke *z, int rc) {
   if (rc != ZKE_MARSHALLINGERROR) return rc;
   int state = zke_state(z);
@@ -48,8 +70,16 @@ int zke_recipe_multi_read(zke *z, const zke_op *ops, int count,
   return znode_multi_rc(z, zke_multi_read(z, ops, count, results));
 }
 
+/* ---- places ----
+ *
+ * A place is a directory whose data says what it is for: "zkembed lock".  All
+ * processes that come to it at the same time may make it or take it over; each
+ * change asks for the version that was seen, and a change that fails is
+ * followed by another look. */
+
 #define ZNODE_MARK "zkembed "
 
+/* As zke_recipe_place() was called, for zke_retry(). */
 typedef struct znode_place {
   const char *path, *kind, *more;
   int mode;
@@ -64,7 +94,7 @@ static char *znode_place_text(zke *z, const znode_place *p) {
   return text;
 }
 
-/* Fail, naming what a place is used for. */
+/* Fail with ZKE_OTHERKIND, and say what the place is used for. */
 static int znode_other_kind(const znode_place *p, const char *data) {
   size_t mark = strlen(ZNODE_MARK);
   if (strncmp(data, ZNODE_MARK, mark) != 0) {
@@ -75,7 +105,8 @@ static int znode_other_kind(const znode_place *p, const char *data) {
                          (int)strcspn(data + mark, "\n"), data + mark, p->kind);
 }
 
-/* Does the data say that it is ours?  ZKE_NODEEXISTS: it says nothing. */
+/* Does the data say this kind?  ZKE_OK: yes, ZKE_OTHERKIND: another one,
+ * ZKE_NODEEXISTS: it says nothing, so the node can be taken over. */
 static int znode_compare(const znode_place *p, const char *data, int len) {
   size_t mark = strlen(ZNODE_MARK), kind = strlen(p->kind);
   if (len <= 0) return ZKE_NODEEXISTS;
@@ -87,7 +118,8 @@ static int znode_compare(const znode_place *p, const char *data, int len) {
   return znode_other_kind(p, data);
 }
 
-/* Make the node of a place; that it exists already is fine. */
+/* Make the node of a place.  ZKE_OK also if it exists already: the next look
+ * reads what it is. */
 static int znode_make_one(zke *z, const znode_place *p, const char *text) {
   int rc = zke_create(z, p->path, text, (int)strlen(text), ZKE_OPEN_ACL,
                       p->mode, NULL, NULL);
@@ -95,7 +127,8 @@ static int znode_make_one(zke *z, const znode_place *p, const char *text) {
 }
 
 /* Make a place, and what is missing above it.  What was made above it may have
- * gone again before the place itself was made, as an empty container does. */
+ * gone again before the place itself was made, as an empty container does: then
+ * it is made again. */
 static int znode_make_place(zke *z, const znode_place *p, const char *text) {
   int rc = znode_make_one(z, p, text);
   if (rc != ZKE_NONODE) return rc;
@@ -110,7 +143,9 @@ static int znode_make_place(zke *z, const znode_place *p, const char *text) {
   return rc;
 }
 
-/* One look at a place: make it, take it over, or see what it is. */
+/* One look at a place: make it, take it over, or see what it is.  ZKE_OK only
+ * if the read has found this kind; after any change it is looked at again
+ * (ZKE_RUNTIMEINCONSISTENCY), since another recipe may have been faster. */
 static int znode_see_to(zke *z, void *arg) {
   const znode_place *p = arg;
   char *data = NULL, *text;
@@ -135,7 +170,8 @@ static int znode_see_to(zke *z, void *arg) {
 }
 
 /* The look is repeated while somebody else changes the same place, each time
- * with all its own tries against lost replies. */
+ * with all its own tries against lost replies.  A try whose reply was lost
+ * needs no guid here: the next look reads what is there. */
 int zke_recipe_place(zke *z, const char *path, const char *kind, int mode,
                      const char *more, int64_t deadline_ms) {
   znode_place p = {path, kind, more, mode};
@@ -145,8 +181,10 @@ int zke_recipe_place(zke *z, const char *path, const char *kind, int mode,
   return rc;
 }
 
-/* Two processes differ by the session, two calls of a process by the counter.
- * The variant bits make it look like any other UUID. */
+/* ---- one creation ---- */
+
+/* Two sessions differ by the session's id, two calls of a process by the
+ * counter.  The 8000 is where a UUID has its variant. */
 void zke_recipe_guid(zke *z, char guid[ZKE_RECIPE_GUID]) {
   static unsigned counter; /* atomic: each number is given once a process */
   uint64_t id = (uint64_t)zke_session_id(z);
@@ -156,7 +194,7 @@ void zke_recipe_guid(zke *z, char guid[ZKE_RECIPE_GUID]) {
            id >> 16 & 0xffff, id & 0xffff, 0x8000u, n);
 }
 
-/* Does a name bear this guid? */
+/* Does the name contain this guid? */
 static bool znode_bears(const char *name, const char *guid) {
   size_t mark = strlen(ZKE_NAME_MARK);
   return strncmp(name, ZKE_NAME_MARK, mark) == 0 &&
@@ -168,7 +206,11 @@ static bool znode_is_ephemeral(int mode) {
   return mode == ZKE_EPHEMERAL || mode == ZKE_EPHEMERAL_SEQUENTIAL;
 }
 
-/* Look for what a lost try has made; ZKE_NONODE: it made nothing. */
+/* Look for what a lost try has made; ZKE_NONODE: it made nothing.
+ *
+ * An ephemeral one counts only if this session owns it.  The guid contains the
+ * session, so another owner means that somebody has made a znode of that name
+ * by hand. */
 int zke_creation_find(zke *z, zke_creation *c) {
   zke_strings *names = NULL;
   int rc = zke_children(z, c->directory, NULL, NULL, &names, NULL);
@@ -202,33 +244,36 @@ static int znode_try_create(zke *z, void *arg) {
   return rc;
 }
 
-/* zke_creation_find() for zke_retry(). */
+/* zke_creation_find(), as zke_retry() calls it. */
 static int znode_find_made(zke *z, void *arg) {
   return zke_creation_find(z, arg);
 }
 
-/* What is to be discarded, see zke_discard(). */
+/* What is to be discarded, as zke_discard() is told it. */
 typedef struct znode_goer {
   const char *path;
   int mode;
   int64_t czxid;
 } znode_goer;
 
-/* One try; what cannot be deleted now is deleted later by the engine. */
+/* One try, for zke_retry().  What cannot be deleted now is deleted later by the
+ * engine: it has noted the znode by the first try. */
 static int znode_try_discard(zke *z, void *arg) {
   const znode_goer *g = arg;
   return zke_discard(z, g->path, g->mode, g->czxid);
 }
 
-/* Discard it.  An obstacle that does not last, such as memory that was short,
- * is gone at the second try. */
+/* Discard it.  zke_retry() repeats what failed because of others; anything else
+ * is tried once more, since an obstacle such as short memory may be gone at the
+ * second try. */
 static int znode_discard(zke *z, znode_goer *g) {
   int rc = zke_retry(z, znode_try_discard, g, ZKE_FOREVER);
   return rc == ZKE_OK || zke_recipe_is_transient(rc) ? rc
                                                      : znode_try_discard(z, g);
 }
 
-/* If the process dies here the session ends, and the znode goes with it. */
+/* There is some time for it, though the deadline may have passed.  If the
+ * process dies here the session ends, and the znode goes with it. */
 int zke_recipe_discard(zke *z, const char *path, int mode, int64_t czxid) {
   znode_goer g = {path, mode, czxid};
   int64_t limit = zke_recipe_allow(z);
@@ -237,9 +282,9 @@ int zke_recipe_discard(zke *z, const char *path, int mode, int64_t czxid) {
   return rc;
 }
 
-/* The creation has failed with rc, and its last try may have made the znode:
- * see whether it is there, whatever the deadline was.  Where that cannot be
- * seen it is to go.  Returns ZKE_OK with the znode, else rc. */
+/* Step 4 of the head of this file.  A creation that turns out to have been made
+ * is a success, even after its deadline: that is simpler for the caller than a
+ * failure, and true. */
 int zke_creation_resolve(zke *z, zke_creation *c, int rc) {
   zke_sentence kept;
   zke_recipe_keep(&kept);
@@ -252,7 +297,8 @@ int zke_creation_resolve(zke *z, zke_creation *c, int rc) {
   return zke_recipe_restore(&kept, rc);
 }
 
-/* The guid, and the path that a create is given; suffix: behind the kind. */
+/* Draw the guid and make the path that a create is given; suffix stands behind
+ * the kind, in the place of a number that the directory would give. */
 int zke_creation_name(zke *z, zke_creation *c, const char *suffix) {
   size_t size =
       strlen(c->directory) + strlen(c->kind) + strlen(suffix) + ZKE_NAME_ROOM;
@@ -265,11 +311,12 @@ int zke_creation_name(zke *z, zke_creation *c, const char *suffix) {
 }
 
 /* A directory that is missing is made, and the znode tried again: the directory
- * is a container, which may go whenever it is empty.
+ * is a container, which may go whenever it is empty.  The first try does
+ * without a look at the directory, because most of the time it is there.
  *
  * If the process dies after the creation the znode goes with its session,
- * unless it is persistent; then it bears a guid that nobody looks for, and the
- * recipe has to tell by its data that it is nobody's. */
+ * unless it is persistent.  Then nobody looks for its guid any more, and the
+ * recipe has to tell by its data that it belongs to nobody. */
 int zke_recipe_create(zke *z, const char *directory, const char *place,
                       const char *kind, const void *data, int len, int mode,
                       int64_t deadline_ms, char **path_out,
@@ -299,16 +346,22 @@ int zke_recipe_create(zke *z, const char *directory, const char *place,
   return rc;
 }
 
+/* ---- several creations in one step ----
+ *
+ * As one creation, with one guid for all of them.  Several in one directory
+ * differ by their numbers, which follow each other in the order of the seats.
+ */
+
 typedef struct znode_creations {
   const zke_seat *seats;
-  zke_op *ops;
-  zke_op_result *made;
-  int count;
+  zke_op *ops;         /* the creates; paths as given, without the numbers */
+  zke_op_result *made; /* what the last try has made, or what was found */
+  int count;           /* of each of these */
   char guid[ZKE_RECIPE_GUID];
-  bool unsure; /* the last try may have made them */
+  bool unsure; /* a try has lost its reply: it may have made them */
 } znode_creations;
 
-/* Look for what a lost try has made at seat i: of the entries with the guid
+/* Look for what a lost try has made at seat i: of the entries with the guid,
  * the one after those of the seats before it in the same directory. */
 static int znode_recover_seat(zke *z, znode_creations *c, int i) {
   const zke_seat *seat = &c->seats[i];
@@ -333,7 +386,8 @@ static int znode_recover_seat(zke *z, znode_creations *c, int i) {
   return rc;
 }
 
-/* They were made all or none; one missing alone was taken away. */
+/* Look for all of them.  They were made all or none, so one that is found tells
+ * that they were; another one that is missing was taken away since. */
 static int znode_recover_all(zke *z, void *arg) {
   znode_creations *c = arg;
   bool found = false;
@@ -357,7 +411,8 @@ static int znode_try_create_all(zke *z, void *arg) {
   return rc;
 }
 
-/* As zke_creation_resolve(), for all of them. */
+/* As zke_creation_resolve(), for all of them.  Each is discarded by the path
+ * that the create was given: the session finds it by the guid. */
 static int znode_settle_all(zke *z, znode_creations *c, int rc) {
   zke_sentence kept;
   zke_recipe_keep(&kept);
@@ -370,7 +425,8 @@ static int znode_settle_all(zke *z, znode_creations *c, int rc) {
   return zke_recipe_restore(&kept, rc);
 }
 
-/* Fill in the operations; their paths are in one block. */
+/* Fill in the operations; their paths are in one block, which is returned, or
+ * NULL without memory. */
 static char *znode_creation_ops(zke *z, znode_creations *c) {
   size_t size = 0;
   for (int i = 0; i < c->count; i++)
@@ -438,15 +494,17 @@ int zke_recipe_create_all(zke *z, const zke_seat *seats, int count,
   return rc;
 }
 
-/* One try; after a lost reply the znode may have gone, which is what was
- * wanted. */
+/* ---- deletion ---- */
+
+/* One try, for zke_retry().  A missing znode is what was wanted, whether a try
+ * with a lost reply deleted it or somebody else. */
 static int znode_try_delete(zke *z, void *arg) {
   int rc = zke_delete(z, arg, -1);
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
-/* Whoever deletes another's znode has no claim to a grace: it gets what any
- * call may wait. */
+/* To delete another's znode is no cleaning up, so there is no grace for it
+ * beyond a deadline: it may wait as long as any call of the handle. */
 int zke_recipe_delete(zke *z, const char *path) {
   int64_t limit = zke_recipe_limit(z, zke_recipe_patience(z));
   int rc = zke_retry(z, znode_try_delete, (void *)(uintptr_t)path, ZKE_FOREVER);
@@ -454,12 +512,13 @@ int zke_recipe_delete(zke *z, const char *path) {
   return rc;
 }
 
+/* Several deletions as one step, for zke_retry(). */
 typedef struct znode_deletions {
   const zke_op *ops;
   int count;
 } znode_deletions;
 
-/* One try of a step. */
+/* One try. */
 static int znode_try_delete_all(zke *z, void *arg) {
   const znode_deletions *d = arg;
   return zke_recipe_multi(z, d->ops, d->count, NULL);
@@ -467,7 +526,9 @@ static int znode_try_delete_all(zke *z, void *arg) {
 
 /* In one step, so that nobody sees some of them without the others.  One that
  * has gone makes the whole step fail; then they are deleted one by one, and
- * those that look see what a death of the process in between would leave. */
+ * others may see some without the rest.  They have to expect that anyway, since
+ * one has gone before.  "" (see zke_recipe_create_all()) makes a step
+ * malformed. */
 int zke_recipe_delete_all(zke *z, const zke_strings *paths) {
   znode_deletions d = {.count = paths->count};
   zke_op *ops = zke_alloc(z, (size_t)paths->count * sizeof *ops);
@@ -486,7 +547,8 @@ int zke_recipe_delete_all(zke *z, const zke_strings *paths) {
   return rc;
 }
 
-/* They bear a guid: nobody else makes one of these paths. */
+/* As zke_recipe_discard().  Their names contain a guid, so nobody makes one of
+ * these paths again and no czxid is needed to tell them apart. */
 int zke_recipe_discard_all(zke *z, const zke_strings *paths) {
   int64_t limit = zke_recipe_allow(z);
   int rc = zke_recipe_delete_all(z, paths);
@@ -503,8 +565,12 @@ int zke_recipe_discard_all(zke *z, const zke_strings *paths) {
   return rc;
 }
 
-/* Names are made by zke_creation_name() and by the server, which adds the
- * number; whatever else is in the directory does not have this form. */
+/* ---- names and entries ---- */
+
+/* Names are made by zke_creation_name() and by the engine, which adds the
+ * number; whatever else is in the directory does not have this form.  It is
+ * matched strictly, because anybody may put a child into a recipe's directory.
+ */
 bool zke_recipe_parse(const char *name, const char *const *kinds, int count,
                       zke_entry *out) {
   if (strncmp(name, ZKE_NAME_MARK, strlen(ZKE_NAME_MARK)) != 0) return false;
@@ -525,11 +591,15 @@ bool zke_recipe_parse(const char *name, const char *const *kinds, int count,
   return false;
 }
 
-/* By number, which may wrap around; the name breaks ties. */
+/* By number, as the difference of two 32-bit counters, which may wrap around;
+ * the name breaks ties, so that the order is the same for all.  It is an order
+ * while all numbers lie within 2^31 of each other; to go beyond, that many
+ * entries would have to come while one stays. */
 static int znode_order(const void *a, const void *b) {
   const zke_entry *x = a, *y = b;
   int32_t by = (int32_t)((uint32_t)x->number - (uint32_t)y->number);
-  return by < 0 ? -1 : by > 0 ? 1 : strcmp(x->name, y->name);
+  if (by == 0) return strcmp(x->name, y->name);
+  return by < 0 ? -1 : 1;
 }
 
 /* The entries among the names, in one block; NULL without memory. */
@@ -576,14 +646,16 @@ int zke_recipe_find(const zke_entries *entries, const char *name) {
   return -1;
 }
 
+/* ---- whose a znode is ---- */
+
 /* When a holder took office: its write of "held", else its coming. */
 int64_t zke_recipe_since(const zke_stat *stat, const char *data) {
   bool wrote = data && strncmp(data, "held ", 5) == 0;
   return wrote ? stat->mtime : stat->ctime;
 }
 
-/* The holder may go between the two reads; the sentence says so rather than
- * nothing. */
+/* The holder may go between the two reads; then the sentence says that it has
+ * gone. */
 int zke_recipe_say_held(zke *z, int rc, const char *what, const char *path) {
   char *data = NULL, when[ZKE_RECIPE_WHEN];
   zke_stat stat;

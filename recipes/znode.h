@@ -1,11 +1,24 @@
 /* znode.h - for whoever writes a recipe: znodes that survive lost replies
  *
- * A COMMIT may fail in a way that leaves open whether it was made.  What is
- * here finds out: a created znode has a name that only its creator can have
- * given (a guid), a deleted one is gone either way, and what cannot be deleted
- * now is left to the session, which removes it later (zke_discard()).
+ * A COMMIT may fail in a way that leaves open whether it was made
+ * (ZKE_CONNECTIONLOSS).  The functions here find out, so that a recipe never
+ * makes a znode twice and never leaves one behind:
  *
- * Begin with zke_recipe_create() and zke_recipe_discard(). */
+ * - A created znode's name contains a guid, which only its creator can have
+ *   given: look for it.
+ * - A deleted znode is missing, whichever try has deleted it.
+ * - If nothing can be read now, the session is told to remove the znode as soon
+ *   as it can (zke_discard()); until then it changes nothing else.
+ *
+ * This is ZooKeeper's "recoverable errors and the GUID", which Curator calls
+ * protection.  An ephemeral that is found counts only if the present session
+ * owns it: one of an ended session is about to go (CURATOR-498).
+ *
+ * Begin with zke_recipe_create() and zke_recipe_discard().
+ *
+ * Unless it says otherwise each function may be called from any thread and in a
+ * callback, blocks on the disk, and waits for other processes as long as the
+ * thread's zke_limit() says. */
 #ifndef ZKEMBED_RECIPES_ZNODE_H
 #define ZKEMBED_RECIPES_ZNODE_H
 
@@ -19,9 +32,15 @@ extern "C" {
 #endif
 
 /* The name of a protected znode: _c_<guid>-<kind><number>, as Curator has it.
- * The guid says who made it and when, the kind what it is for, and the number
- * in which order such znodes were made; zke_recipe_create() makes such names
- * and zke_recipe_entries() reads them. */
+ *
+ *     _c_00000001-0000-0007-8000-00000000002a-lock-0000000003
+ *        \----------------/ session           \---/\--------/
+ *                                             kind  number
+ *
+ * The guid says which session made it; the rest of the guid counts what its
+ * process has made.  The kind says what the znode is for, and the number in
+ * which order such znodes were made.
+ * zke_recipe_create() makes such names and zke_recipe_entries() reads them. */
 #define ZKE_NAME_MARK "_c_"
 enum {
   ZKE_NAME_SESSION = 21, /* up to where the guid has told the session */
@@ -35,32 +54,63 @@ enum {
 /* zke_recipe_place - see to a recipe's directory
  *
  * Its data begins with the line "zkembed <kind>", so that two recipes of
- * different kinds on one path find out.  An existing node with empty data is
- * taken over.
+ * different kinds on one path notice.  A missing node is made, with what is
+ * missing above it; an existing one with empty data is taken over.  If it is
+ * there and says the kind, this costs one read.
  *
- *   more  text for the lines after the first where the node is made, or NULL
+ * Example: the directory of locks, to be used until the deadline.
  *
- * Returns ZKE_OK, or ZKE_OTHERKIND naming the kind found. */
+ *     rc = zke_recipe_place(z, "/locks/a", "lock", ZKE_CONTAINER, NULL,
+ *                           deadline);
+ *
+ *   kind         one word: "lock"
+ *   mode         of the nodes made: ZKE_CONTAINER or ZKE_PERSISTENT
+ *   more         text for the lines after the first if the node is made, or
+ *                NULL; each ends with a newline
+ *   deadline_ms  of zke_now(), for repeating what got no reply
+ *
+ * Returns ZKE_OK, ZKE_OTHERKIND naming the kind found, or as zke_get(),
+ * zke_create() and zke_set().  ZKE_RUNTIMEINCONSISTENCY: others have changed
+ * the node at each of ten looks. */
 ZKE_API int zke_recipe_place(zke *z, const char *path, const char *kind,
                              int mode, const char *more, int64_t deadline_ms);
 
 /* zke_recipe_guid - a name that no other thing has: of this session and a
- * counter */
+ * counter of the process.  In the form of a UUID; ends with a NUL */
 enum { ZKE_RECIPE_GUID = 37 };
 ZKE_API void zke_recipe_guid(zke *z, char guid[ZKE_RECIPE_GUID]);
 
 /* zke_recipe_create - create that survives a lost reply
  *
- * Creates a znode in a directory, with a name that bears a guid; after a lost
- * reply the node is looked for by it, and counts only if the session owns it
- * (sequential ephemeral modes) or if it bears the guid (persistent ones).
- * Where it cannot be looked for either, an ephemeral one that may have been
- * made is discarded. Makes the directory by zke_recipe_place() when it is
- * missing.
+ * Creates a znode in a directory, with a name that contains a guid.  After a
+ * lost reply it is looked for by its guid; an ephemeral one counts only if this
+ * session owns it.  If it cannot be looked for either, an ephemeral one that
+ * may have been made is discarded.  A missing directory is made by
+ * zke_recipe_place(), as a container.
  *
- *   place     what zke_recipe_place() is told where the directory is missing
- *   kind      "lock-": what stands before the number
- *   path_out  out: the znode's whole path; stat_out: its Stat */
+ * Example: the last in the line of a lock.
+ *
+ *     char *path = NULL;
+ *     zke_stat stat;
+ *     rc = zke_recipe_create(z, "/locks/a", "lock", "lock-", "mine", 4,
+ *                            ZKE_EPHEMERAL_SEQUENTIAL, deadline, &path, &stat);
+ *     if (rc == ZKE_OK)
+ *       rc = zke_recipe_discard(z, path, ZKE_EPHEMERAL, stat.czxid);
+ *     zke_free(path);
+ *
+ *   directory    a whole path
+ *   place        the kind that zke_recipe_place() is told if the directory is
+ *                missing
+ *   kind         "lock-": what stands before the number
+ *   data,len     as for zke_create()
+ *   mode         ZKE_EPHEMERAL_SEQUENTIAL or ZKE_PERSISTENT_SEQUENTIAL
+ *   deadline_ms  of zke_now(), for repeating what got no reply
+ *   path_out     out: the znode's whole path, for zke_free()
+ *   stat_out     out: its Stat
+ *
+ * Returns ZKE_OK, or as zke_create() and zke_recipe_place(): then there is no
+ * znode, or none will stay.  (A persistent one whose reply was lost, and that
+ * could not be looked for, may stay.) */
 ZKE_API int zke_recipe_create(zke *z, const char *directory, const char *place,
                               const char *kind, const void *data, int len,
                               int mode, int64_t deadline_ms, char **path_out,
@@ -79,54 +129,69 @@ ZKE_API int zke_recipe_multi(zke *z, const zke_op *ops, int count,
 ZKE_API int zke_recipe_multi_read(zke *z, const zke_op *ops, int count,
                                   zke_op_result *results);
 
-/* zke_recipe_delete - delete somebody's znode: NONODE is fine, lost replies and
- * busy databases are retried */
+/* zke_recipe_delete - delete somebody's znode
+ *
+ * It is fine if the znode is missing.  Lost replies and busy databases are
+ * retried, as long as any call of the handle may wait.
+ *
+ * Returns ZKE_OK: it is gone; else as zke_delete(). */
 ZKE_API int zke_recipe_delete(zke *z, const char *path);
 
-/* zke_recipe_discard - zke_discard(), what fails being retried for a while
+/* zke_recipe_discard - zke_discard(), with failures retried for a while
  *
  * What a recipe does with its own ephemerals on the way out.  Whatever it
- * returns, the znode is not the recipe's any more: it forgets the path, and
- * says that it is out.  Where the deadline has passed it has what is left of
+ * returns, the znode is not the recipe's any more: the recipe forgets the path,
+ * and says that it is out.  If the deadline has passed this has what is left of
  * the call's ZKE_GRACE_MS; after that it does not wait, and the session removes
- * the znode later. */
+ * the znode later.
+ *
+ *   path, mode, czxid  as for zke_discard()
+ *
+ * Returns as zke_discard(). */
 ZKE_API int zke_recipe_discard(zke *z, const char *path, int mode,
                                int64_t czxid);
 
-/* A znode to be made together with others. */
+/* A znode to be made together with others.  All of it is borrowed for the
+ * call. */
 typedef struct zke_seat {
-  const char *directory, *kind;
+  const char *directory; /* a whole path; it has to exist */
+  const char *kind;      /* "lock-" */
   const void *data;
-  int len;
+  int len; /* bytes of it */
 } zke_seat;
 
 /* zke_recipe_create_all - several sequential ephemerals of one guid, in one
  * step; survives a lost reply
  *
- *   seats      in one directory or in several; in one their numbers follow
- *              each other
- *   paths_out  out, not NULL: their whole paths, in that order; "" for one
- *              that was taken away at once; NULL on failure
- *   czxid_out  out, not NULL: of all of them
+ * All are made or none.
  *
- * Returns as zke_multi(): ZKE_NONODE where a directory is missing. */
+ *   seats,count  in one directory or in several; those in one directory get
+ *                numbers that follow each other
+ *   paths_out    out, not NULL: their whole paths, in that order, one block for
+ *                zke_free(); "" for one that was taken away at once; NULL on
+ *                failure
+ *   czxid_out    out, not NULL: of all of them
+ *
+ * Returns as zke_recipe_multi(): ZKE_NONODE if a directory is missing.  After a
+ * failure none will stay. */
 ZKE_API int zke_recipe_create_all(zke *z, const zke_seat *seats, int count,
                                   int64_t deadline_ms, zke_strings **paths_out,
                                   int64_t *czxid_out);
 
 /* zke_recipe_delete_all - zke_recipe_delete() of several, in one step unless
- * some have gone before */
+ * some have gone before.  Returns the first failure */
 ZKE_API int zke_recipe_delete_all(zke *z, const zke_strings *paths);
 
 /* zke_recipe_discard_all - zke_recipe_discard() of several (ZKE_EPHEMERAL), in
- * one step unless some have gone before or that fails */
+ * one step unless some have gone before or that fails.  Returns the first
+ * failure */
 ZKE_API int zke_recipe_discard_all(zke *z, const zke_strings *paths);
 
 /* A directory's entries of the given kinds, by number. */
 typedef struct zke_entry {
-  const char *name;
-  int kind; /* index into the kinds asked for */
-  int32_t number;
+  const char *name; /* without the directory; in the list's block */
+  int kind;         /* index into the kinds asked for */
+  int32_t number;   /* the parent's counter when it was made */
 } zke_entry;
 
 typedef struct zke_entries {
@@ -136,14 +201,26 @@ typedef struct zke_entries {
 
 /* zke_recipe_entries - those of a directory that have such names, sorted
  *
- * Anything else in the directory is ignored.  Numbers are compared as
- * numbers, with the wrap-around of ZooKeeper's 32 bits.
+ * Anything else in the directory is ignored: what people put there by hand does
+ * no harm.  Numbers are compared as numbers, with the wrap-around of
+ * ZooKeeper's 32 bits: of two, the one that comes first is less than 2^31
+ * before the other.
+ *
+ * Example: who stands in a line, in order.
+ *
+ *     const char *const kinds[] = {"lock-"};
+ *     zke_entries *e = NULL;
+ *     rc = zke_recipe_entries(z, "/locks/a", kinds, 1, NULL, NULL, &e, NULL);
+ *     for (int i = 0; rc == ZKE_OK && i < e->count; i++)
+ *       printf("%d %s\n", (int)e->data[i].number, e->data[i].name);
+ *     zke_free(e);
  *
  *   kinds,count   what may stand before the number
- *   entries_out   out: one block
+ *   fn,context    a watch of the children, or NULL
+ *   entries_out   out: one block, for zke_free(); untouched on failure
  *   stat_out      out: the directory's Stat of the same moment
  *
- * Returns as zke_children(). */
+ * Returns as zke_children(), or ZKE_NOMEM. */
 ZKE_API int zke_recipe_entries(zke *z, const char *directory,
                                const char *const *kinds, int count,
                                zke_watch_fn fn, void *context,
@@ -154,10 +231,14 @@ ZKE_API int zke_recipe_find(const zke_entries *entries, const char *name);
 
 /* zke_recipe_say_held - fail with a sentence that names the holder
  *
- *   what  "the lock /locks/a"; path: the holder's znode
+ * "the lock /locks/a is held by backup (pid 12) since 2026-11-20T12:00:00Z", or
+ * that it was held but is no longer.
  *
- * Returns rc: "the lock /locks/a is held by backup (pid 12) since
- * 2026-11-20T12:00:00Z". */
+ *   rc    what is returned
+ *   what  "the lock /locks/a"
+ *   path  of the holder's znode
+ *
+ * Returns rc. */
 ZKE_API int zke_recipe_say_held(zke *z, int rc, const char *what,
                                 const char *path);
 
@@ -165,8 +246,11 @@ ZKE_API int zke_recipe_say_held(zke *z, int rc, const char *what,
  * coming */
 int64_t zke_recipe_since(const zke_stat *stat, const char *data);
 
-/* Not exported: for the files that recipes are made of.
- *
+/* ------------------------------------------------------------------------
+ * Not exported: for the files that recipes are made of
+ * --------------------------------------------------------------------- */
+
+/* *
  * zke_recipe_parse     - read the name of a protected znode
  * zke_recipe_parse_all - the entries among names, sorted, in one block; NULL
  *                        without memory */
@@ -175,26 +259,29 @@ bool zke_recipe_parse(const char *name, const char *const *kinds, int count,
 zke_entries *zke_recipe_parse_all(zke *z, const zke_strings *names,
                                   const char *const *kinds, int count);
 
-/* One protected creation, for whoever makes it in a transaction of its own: */
+/* One protected creation, for a recipe that makes it in a transaction of its
+ * own.  The caller sets the first three lines, zke_creation_name() sets guid
+ * and given, and the caller frees given and path. */
 typedef struct zke_creation {
-  const char *directory, *place, *kind;
+  const char *directory, *place, *kind; /* as for zke_recipe_create() */
   const void *data;
   int len, mode;
   char guid[ZKE_RECIPE_GUID];
-  char *given; /* the path that a create is given */
-  bool unsure; /* the last try may have made it */
-  char *path;
+  char *given; /* the path that a create is given: without the number */
+  bool unsure; /* a try has lost its reply: it may have made the znode */
+  char *path;  /* of the znode, when it was made or found */
   zke_stat stat;
 } zke_creation;
 
 /* zke_creation_name    - the guid, and the path that a create is given; suffix:
  *                        behind the kind
- * zke_creation_find    - look for what a lost try has made; ZKE_NONODE: it made
- *                        nothing
- * zke_creation_resolve - the creation has failed with rc, and its last try may
- *                        have made the znode: see whether it is there, whatever
- *                        the deadline was.  Where that cannot be seen it is to
- *                        go.  Returns ZKE_OK with the znode, else rc */
+ * zke_creation_find    - look for what a lost try has made, which sets path and
+ *                        stat; ZKE_NONODE: it made nothing
+ * zke_creation_resolve - the creation has failed with rc, and a try may have
+ *                        made the znode: see whether it is there, whatever the
+ *                        deadline was.  If that cannot be seen, an ephemeral
+ *                        one is discarded.  Returns ZKE_OK with the znode, else
+ *                        rc */
 int zke_creation_name(zke *z, zke_creation *c, const char *suffix);
 int zke_creation_find(zke *z, zke_creation *c);
 int zke_creation_resolve(zke *z, zke_creation *c, int rc);
