@@ -224,7 +224,10 @@ $(BUILD)/libzkembed-recipes.so.$(VERSION): \
 
 $(BUILD)/shell/%.o: shell/%.c $(wildcard shell/*.h) $(RECIPE_HEADERS) \
   zkembed.h | $(BUILD)/shell build/deps/jansson
-	$(CC) $(PROGRAM_CFLAGS) -D_GNU_SOURCE= $(if $(EDIT),-DZKE_EDIT) -c -o $@ $<
+	$(CC) $(PROGRAM_CFLAGS) -D_GNU_SOURCE= $(WITH_EDIT) -c -o $@ $<
+
+# Only this file is another one without libedit (terminal_edit.sh builds on it).
+$(BUILD)/shell/edit.o: private WITH_EDIT = $(if $(EDIT),-DZKE_EDIT)
 
 $(BUILD)/zke: $(COMMAND_OBJECTS) $(RECIPE_ARCHIVE) $(ARCHIVE)
 	$(CC) $(PROGRAM_CFLAGS) $(LINK) -o $@ $(COMMAND_OBJECTS) \
