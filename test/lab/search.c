@@ -56,7 +56,8 @@ static bool is_plain(char step) {
 
 typedef struct chance {
   int length;                     /* of a schedule, about */
-  int budget;                     /* faults */
+  int budget;                     /* faults that are allowed */
+  int planned;                    /* in this schedule, about */
   int priority[2 * ZKE_LAB_MOST]; /* of processes, and of their burials */
   int points[POINTS_MOST], point_count;
   int faults[POINTS_MOST], fault_count; /* the steps where they come */
@@ -79,8 +80,8 @@ static int choose_random(zke_lab *lab, void *arg, const char *steps,
   for (int i = 0; i < count; i++) {
     if (is_plain(steps[i])) plain[n++] = i;
   }
-  bool fault = n == 0 || (n < count &&
-                          draw(lab, (uint64_t)c->length) < (uint64_t)c->budget);
+  bool fault = n == 0 || (n < count && draw(lab, (uint64_t)c->length) <
+                                           (uint64_t)c->planned);
   return fault ? pick_fault(lab, steps, count) : plain[draw(lab, (uint64_t)n)];
 }
 
@@ -102,7 +103,7 @@ static void pct_begin(zke_lab *lab, chance *c, int points) {
   c->point_count = points;
   for (int i = 0; i < points; i++)
     c->points[i] = (int)draw(lab, (uint64_t)c->length);
-  c->fault_count = c->budget < POINTS_MOST ? c->budget : POINTS_MOST;
+  c->fault_count = c->planned < POINTS_MOST ? c->planned : POINTS_MOST;
   for (int i = 0; i < c->fault_count; i++)
     c->faults[i] = (int)draw(lab, (uint64_t)c->length);
   c->stayed = 0;
@@ -167,6 +168,7 @@ static bool chance_turn(zke_lab *lab, chance *c) {
   for (int i = 0; i < TURN_SCHEDULES; i++) {
     bool pct = (strategies & ZKE_LAB_PCT) &&
                (!(strategies & ZKE_LAB_RANDOM) || i % 3 != 0);
+    c->planned = (int)draw(lab, (uint64_t)c->budget + 1);
     if (pct) pct_begin(lab, c, i % 2 ? 3 : 5);
     if (search_once(lab, pct ? choose_pct : choose_random, c)) return true;
     c->length += (lab->length - c->length) / 8;
