@@ -18,6 +18,9 @@
 #include <unistd.h>
 
 enum { KILLED = 1, MOST_PLACES = 200 };
+enum { PATIENCE_MS = 5000, SHORT_PATIENCE_MS = 100 };
+
+int recipe_patience_ms = PATIENCE_MS;
 
 /* ------------------------------------------------------------------------
  * The place where it goes wrong
@@ -397,6 +400,14 @@ static void disarm(void) {
   heap.fail_at = 0;
 }
 
+/* A use that may wait in vain. */
+static int use_hastily(const recipe_use *u, zke *user) {
+  recipe_patience_ms = SHORT_PATIENCE_MS;
+  int rc = u->use(user);
+  recipe_patience_ms = PATIENCE_MS;
+  return rc;
+}
+
 /* One use in which step n of a kind fails; 0: none.  Returns its steps. */
 static long fail_at(const recipe_use *u, enum fault_kind kind, bool all,
                     long n) {
@@ -407,7 +418,7 @@ static long fail_at(const recipe_use *u, enum fault_kind kind, bool all,
   ck_ok(open_user(&user));
   long before = heap.calls;
   arm(kind, all, n);
-  int rc = u->use(user);
+  int rc = use_hastily(u, user);
   const char *sentence = rc ? zke_errmsg() : "";
   long steps = kind == HEAP ? heap.calls - before : place->calls;
   disarm();
@@ -462,7 +473,7 @@ static long expire_at(const recipe_use *u, long n) {
   victim = zke_session_id(user);
   place->expire_at = n;
   place->armed = true;
-  int rc = u->use(user);
+  int rc = use_hastily(u, user);
   const char *sentence = rc ? zke_errmsg() : "";
   place->armed = false;
   ck_assert_msg(tells_the_end(rc) && (n || rc == ZKE_OK), "%s: %s: %s", where,

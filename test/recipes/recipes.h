@@ -15,11 +15,9 @@
  *       return rc;
  *     }
  *     static void check(zke *z, int rc) { ...another gets the lock... }
- *     static const recipe_use lock_use = {"lock", prepare, use, check};
+ *     static const recipe_use uses[] = {{"lock", prepare, use, check}};
  *
- *     TEST(dies_anywhere) {
- *       ck_assert_int_gt(recipe_deaths(&lock_use), 20);
- *     }
+ *     RECIPE_TESTS(uses, 20, 0);
  *
  * The rules of a use:
  *
@@ -27,7 +25,8 @@
  *   store.  It frees all that it made, whatever failed: when it returns, its
  *   session owns as many ephemerals as before.
  * - It needs nobody else to go on.  It blocks with deadlines of a second or
- *   so, and asserts nothing: where it runs there may be no Check.
+ *   so, or of recipe_patience_ms, and asserts nothing: where it runs there may
+ *   be no Check.
  * - It is the same each time, give or take the order of threads.
  *
  * and of a check: the session of the use has ended, by its death or by
@@ -46,6 +45,8 @@
  */
 #ifndef ZKE_TEST_RECIPES_H
 #define ZKE_TEST_RECIPES_H
+
+#include <stdlib.h>
 
 #include "test/test.h"
 
@@ -89,5 +90,32 @@ void recipe_lost_replies(const recipe_use *u);
  * end, and say so by a code for it: ZKE_INVALIDSTATE, ZKE_SESSIONEXPIRED (of
  * the engine), ZKE_LOST, or ZKE_OPERATIONTIMEOUT, as the clock then leaps. */
 void recipe_faults(const recipe_use *u);
+
+/* How long a use may wait for others: five seconds, but a tenth of one where a
+ * fault can make it wait in vain. */
+extern int recipe_patience_ms;
+
+/* The tests of an array of uses, which prove for each of them:
+ *
+ * - A process that is killed at any change keeps nobody out: others go on (P6).
+ *   There are more than `deaths` such places.
+ * - A reply that is lost, before its change or after it, is made good (P2).
+ * - A step that fails, or a session that ends, at any place gives a code and a
+ *   sentence, and leaves neither memory nor descriptors nor znodes (P11).
+ *
+ *   most   places of a loop of faults, where FAULT_MOST does not say; 0: 200 */
+#define RECIPE_TESTS(uses, deaths, most)                           \
+  enum { recipe_uses_ = sizeof(uses) / sizeof *(uses) };           \
+  TEST_LOOP(a_death_anywhere_lets_others_go_on, 0, recipe_uses_) { \
+    ck_assert_int_gt(recipe_deaths(&(uses)[_i]), deaths);          \
+  }                                                                \
+  TEST_LOOP(a_lost_reply_is_made_good, 0, recipe_uses_) {          \
+    recipe_lost_replies(&(uses)[_i]);                              \
+  }                                                                \
+  TEST_LOOP(a_fault_leaves_nothing_behind, 0, recipe_uses_) {      \
+    if (most) setenv("FAULT_MOST", #most, 0);                      \
+    recipe_faults(&(uses)[_i]);                                    \
+  }                                                                \
+  struct recipe_use
 
 #endif

@@ -497,13 +497,9 @@ static void check(zke *z, int rc) {
   zke_barrier_free(b);
 }
 
-static const recipe_use typical = {"barrier", NULL, use, check};
+static const recipe_use uses[] = {{"barrier", NULL, use, check}};
 
-TEST(dies_anywhere) { ck_assert_int_gt(recipe_deaths(&typical), 10); }
-
-TEST(lost_replies) { recipe_lost_replies(&typical); }
-
-TEST(faults) { recipe_faults(&typical); }
+RECIPE_TESTS(uses, 10, 0);
 
 /* Several processes wait, one removes. */
 TEST(processes) {

@@ -1331,13 +1331,9 @@ static void check(zke *z, int rc) {
   zke_config_free(c);
 }
 
-static const recipe_use typical = {"config", prepare, use, check};
+static const recipe_use uses[] = {{"config", prepare, use, check}};
 
-TEST(dies_anywhere) { ck_assert_int_gt(recipe_deaths(&typical), 10); }
-
-TEST(lost_replies) { recipe_lost_replies(&typical); }
-
-TEST(faults) { recipe_faults(&typical); }
+RECIPE_TESTS(uses, 10, 0);
 
 /* Several processes follow a counter that another one sets; the last value
  * reaches all of them. */

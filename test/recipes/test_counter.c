@@ -475,13 +475,9 @@ static void check(zke *z, int rc) {
   until_empty(z);
 }
 
-static const recipe_use typical = {"counter", NULL, use, check};
+static const recipe_use uses[] = {{"counter", NULL, use, check}};
 
-TEST(dies_anywhere) { ck_assert_int_gt(recipe_deaths(&typical), 10); }
-
-TEST(lost_replies) { recipe_lost_replies(&typical); }
-
-TEST(faults) { recipe_faults(&typical); }
+RECIPE_TESTS(uses, 10, 0);
 
 /* Processes count as fast as they can, and one of them loses replies all the
  * time: the sum is right, and everybody saw values of its own. */

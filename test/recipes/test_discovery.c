@@ -518,13 +518,9 @@ static void check(zke *z, int rc) {
   zke_discovery_free(d);
 }
 
-static const recipe_use typical = {"discovery", NULL, use, check};
+static const recipe_use uses[] = {{"discovery", NULL, use, check}};
 
-TEST(dies_anywhere) { ck_assert_int_gt(recipe_deaths(&typical), 10); }
-
-TEST(lost_replies) { recipe_lost_replies(&typical); }
-
-TEST(faults) { recipe_faults(&typical); }
+RECIPE_TESTS(uses, 10, 0);
 
 /* Two processes offer a service; one is killed; the clients go to the other. */
 TEST(processes) {

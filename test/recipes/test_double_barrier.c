@@ -1299,11 +1299,10 @@ TEST(killed_waiting) {
 /* ---- deaths, lost replies, faults ---- */
 
 /* How long a use waits, ms: hardly, where it is to fail. */
-static int patience = 5000;
 
 /* A round of two parties of one process. */
 static int use_both(zke *mine, zke_double_barrier *x, zke_double_barrier *y) {
-  int64_t deadline = zke_now(mine) + patience;
+  int64_t deadline = zke_now(mine) + recipe_patience_ms;
   int rc = zke_double_barrier_start(x, "x", 1);
   if (rc == ZKE_OK) rc = zke_double_barrier_enter(y, "y", 1, deadline, NULL);
   if (rc == ZKE_OK) rc = zke_double_barrier_enter(x, NULL, 0, deadline, NULL);
@@ -1328,23 +1327,13 @@ static int use(zke *mine) {
 static void check(zke *other, int rc) {
   zke_party_list *list;
   (void)rc;
-  int before = patience;
-  patience = 5000;
   ck_ok(use(other));
-  patience = before;
   ck_rc(zke_exists(other, PATH "/ready", NULL, NULL, NULL), ZKE_NONODE);
   ck_ok(zke_double_barrier_parties(other, PATH, &list));
   ck_assert_int_eq(list->count, 0);
   zke_free(list);
 }
 
-static const recipe_use typical = {"double barrier", NULL, use, check};
+static const recipe_use uses[] = {{"double barrier", NULL, use, check}};
 
-TEST(dies_anywhere) { ck_assert_int_gt(recipe_deaths(&typical), 20); }
-
-TEST(lost_replies) { recipe_lost_replies(&typical); }
-
-TEST(faults) {
-  patience = 100;
-  recipe_faults(&typical);
-}
+RECIPE_TESTS(uses, 20, 0);

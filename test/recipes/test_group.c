@@ -490,13 +490,9 @@ static void check(zke *z, int rc) {
   zke_group_free(g);
 }
 
-static const recipe_use typical = {"group", NULL, use, check};
+static const recipe_use uses[] = {{"group", NULL, use, check}};
 
-TEST(dies_anywhere) { ck_assert_int_gt(recipe_deaths(&typical), 10); }
-
-TEST(lost_replies) { recipe_lost_replies(&typical); }
-
-TEST(faults) { recipe_faults(&typical); }
+RECIPE_TESTS(uses, 10, 0);
 
 /* Processes join; all see all; one is killed, and the others hear of it. */
 TEST(processes) {

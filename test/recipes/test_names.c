@@ -434,13 +434,9 @@ static void check(zke *z, int rc) {
   zke_names_free(n);
 }
 
-static const recipe_use typical = {"names", NULL, use, check};
+static const recipe_use uses[] = {{"names", NULL, use, check}};
 
-TEST(dies_anywhere) { ck_assert_int_gt(recipe_deaths(&typical), 10); }
-
-TEST(lost_replies) { recipe_lost_replies(&typical); }
-
-TEST(faults) { recipe_faults(&typical); }
+RECIPE_TESTS(uses, 10, 0);
 
 /* Of several processes that want a name one gets it at a time. */
 TEST(processes) {

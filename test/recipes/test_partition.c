@@ -392,16 +392,9 @@ static void check(zke *other, int rc) {
   zke_partition_free(mine);
 }
 
-static const recipe_use partition_use = {"partition", NULL, use, check};
+static const recipe_use uses[] = {{"partition", NULL, use, check}};
 
-TEST(dies_anywhere) { ck_assert_int_gt(recipe_deaths(&partition_use), 5); }
-
-TEST(lost_replies) { recipe_lost_replies(&partition_use); }
-
-TEST(faults) {
-  setenv("FAULT_MOST", "60", 0);
-  recipe_faults(&partition_use);
-}
+RECIPE_TESTS(uses, 5, 60);
 
 /* A member as a process, which lets go at once. */
 static void let_go(zke_partition *who, int event, const char *item,

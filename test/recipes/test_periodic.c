@@ -375,13 +375,9 @@ static void check(zke *other, int rc) {
   ck_rc(use(other), ZKE_LIMIT);
 }
 
-static const recipe_use periodic_use = {"periodic", NULL, use, check};
+static const recipe_use uses[] = {{"periodic", NULL, use, check}};
 
-TEST(dies_anywhere) { ck_assert_int_gt(recipe_deaths(&periodic_use), 5); }
-
-TEST(lost_replies) { recipe_lost_replies(&periodic_use); }
-
-TEST(faults) { recipe_faults(&periodic_use); }
+RECIPE_TESTS(uses, 5, 0);
 
 /* Several processes in a loop: each period has one run. */
 TEST(processes) {

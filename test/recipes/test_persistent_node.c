@@ -390,13 +390,9 @@ static void check(zke *z, int rc) {
   ck_assert_str_eq(there(z), "none");
 }
 
-static const recipe_use typical = {"persistent node", NULL, use, check};
+static const recipe_use uses[] = {{"persistent node", NULL, use, check}};
 
-TEST(dies_anywhere) { ck_assert_int_gt(recipe_deaths(&typical), 10); }
-
-TEST(lost_replies) { recipe_lost_replies(&typical); }
-
-TEST(faults) { recipe_faults(&typical); }
+RECIPE_TESTS(uses, 10, 0);
 
 /* Its process is killed, the next one takes the place. */
 TEST(processes) {

@@ -2910,17 +2910,7 @@ static const recipe_use uses[] = {
     {"dead letters", prepare_letter, use_letters, check_queue},
     {"waiting", NULL, use_waiting, check_queue}};
 
-TEST_LOOP(a_death_anywhere_lets_others_go_on, 0, 4) {
-  ck_assert_int_gt(recipe_deaths(&uses[_i]), 20);
-}
-
-TEST_LOOP(a_lost_reply_is_made_good, 0, 4) { recipe_lost_replies(&uses[_i]); }
-
-/* FAULT_MOST=0 in the environment tries every place. */
-TEST_LOOP(a_fault_leaves_nothing_behind, 0, 4) {
-  setenv("FAULT_MOST", "20", 0);
-  recipe_faults(&uses[_i]);
-}
+RECIPE_TESTS(uses, 20, 20);
 
 /* A reply is lost and, before the producer can look, the item is taken: it is
  * not put again.  (Looking for the item by a guid would not find it.) */

@@ -547,10 +547,9 @@ TEST(processes) {
 }
 
 /* How long a use waits, ms: hardly, where it is to fail. */
-static int patience = 5000;
 
 static int use_both(zke *mine, zke_rendezvous *x, zke_rendezvous *y) {
-  int64_t deadline = zke_now(mine) + patience;
+  int64_t deadline = zke_now(mine) + recipe_patience_ms;
   zke_party_list *list = NULL;
   int rc = zke_rendezvous_start(x, "x", 1);
   if (rc == ZKE_OK) rc = zke_rendezvous_meet(y, "y", 1, deadline, &list, NULL);
@@ -575,10 +574,7 @@ static int use(zke *mine) {
 static void check(zke *other, int rc) {
   zke_party_list *list;
   (void)rc;
-  int before = patience;
-  patience = 5000;
   ck_ok(use(other));
-  patience = before;
   ck_ok(zke_rendezvous_parties(other, PATH, &list));
   ck_assert_int_eq(list->count, 0);
   zke_free(list);
@@ -611,21 +607,7 @@ static void check_point(zke *other, int rc) {
   zke_rendezvous_point_free(p);
 }
 
-static const recipe_use meeting_use = {"rendezvous", NULL, use, check};
-static const recipe_use point_use = {"point", NULL, use_point, check_point};
+static const recipe_use uses[] = {{"rendezvous", NULL, use, check},
+                                  {"point", NULL, use_point, check_point}};
 
-TEST(dies_anywhere) {
-  ck_assert_int_gt(recipe_deaths(&meeting_use), 20);
-  ck_assert_int_gt(recipe_deaths(&point_use), 10);
-}
-
-TEST(lost_replies) {
-  recipe_lost_replies(&meeting_use);
-  recipe_lost_replies(&point_use);
-}
-
-TEST(faults) {
-  patience = 100;
-  recipe_faults(&meeting_use);
-  recipe_faults(&point_use);
-}
+RECIPE_TESTS(uses, 10, 0);

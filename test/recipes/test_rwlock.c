@@ -1174,13 +1174,7 @@ static void check_rwlock(zke *by, int rc) {
 static const recipe_use uses[] = {{"modes", NULL, use_modes, check_rwlock},
                                   {"two", NULL, use_two, check_rwlock}};
 
-TEST_LOOP(a_death_anywhere_lets_others_go_on, 0, 2) {
-  ck_assert_int_gt(recipe_deaths(&uses[_i]), 20);
-}
-
-TEST_LOOP(a_lost_reply_is_made_good, 0, 2) { recipe_lost_replies(&uses[_i]); }
-
-TEST_LOOP(a_fault_leaves_nothing_behind, 0, 2) { recipe_faults(&uses[_i]); }
+RECIPE_TESTS(uses, 20, 0);
 
 /* ---- granting ---- */
 

@@ -1043,13 +1043,7 @@ static const recipe_use uses[] = {
     {"semaphore", NULL, use_plain, check_semaphore},
     {"two semaphores", NULL, use_two, check_semaphore}};
 
-TEST_LOOP(a_death_anywhere_lets_others_go_on, 0, 2) {
-  ck_assert_int_gt(recipe_deaths(&uses[_i]), 20);
-}
-
-TEST_LOOP(a_lost_reply_is_made_good, 0, 2) { recipe_lost_replies(&uses[_i]); }
-
-TEST_LOOP(a_fault_leaves_nothing_behind, 0, 2) { recipe_faults(&uses[_i]); }
+RECIPE_TESTS(uses, 20, 0);
 
 /* ---- rare moments ---- */
 

@@ -234,14 +234,7 @@ static void check_warm(zke *other, int rc) {
   zke_singleton_free(warm);
 }
 
-static const recipe_use singleton_use = {"singleton", NULL, use, check};
-static const recipe_use warm_use = {"warm", prepare_warm, use_try, check_warm};
+static const recipe_use uses[] = {{"singleton", NULL, use, check},
+                                  {"warm", prepare_warm, use_try, check_warm}};
 
-TEST(dies_anywhere) {
-  ck_assert_int_gt(recipe_deaths(&singleton_use), 5);
-  ck_assert_int_gt(recipe_deaths(&warm_use), 5);
-}
-
-TEST(lost_replies) { recipe_lost_replies(&singleton_use); }
-
-TEST(faults) { recipe_faults(&singleton_use); }
+RECIPE_TESTS(uses, 5, 0);

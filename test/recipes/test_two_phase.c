@@ -710,7 +710,7 @@ TEST(refused) {
 
 /* ---- proof ---- */
 
-static int form_used, patience = 2000;
+static int form_used;
 
 /* Note what a site does by a decision, as a site would: before it tells that
  * it has. */
@@ -726,7 +726,7 @@ static int do_it(zke *s, const char *site, int decision) {
 
 static int finish(zke *s, zke_two_phase *tx, const char *site) {
   int decision = 0;
-  int rc = zke_two_phase_wait(tx, zke_now(s) + patience, &decision);
+  int rc = zke_two_phase_wait(tx, zke_now(s) + recipe_patience_ms, &decision);
   if (rc == ZKE_OK) rc = do_it(s, site, decision);
   return rc == ZKE_OK ? zke_two_phase_ack(tx) : rc;
 }
@@ -740,7 +740,8 @@ static int use(zke *s) {
   if (rc == ZKE_OK) rc = zke_two_phase_open(s, BASE, "tx", "b", NULL, &b);
   if (rc == ZKE_OK) rc = zke_two_phase_vote(a, C);
   if (rc == ZKE_OK) rc = zke_two_phase_vote(b, C);
-  if (rc == ZKE_OK) rc = zke_two_phase_wait(tx, zke_now(s) + patience, NULL);
+  if (rc == ZKE_OK)
+    rc = zke_two_phase_wait(tx, zke_now(s) + recipe_patience_ms, NULL);
   if (rc == ZKE_OK) rc = finish(s, a, "a");
   if (rc == ZKE_OK) rc = finish(s, b, "b");
   if (rc == ZKE_OK) rc = zke_two_phase_ack(tx);
@@ -795,19 +796,21 @@ static void check(zke *other, int rc) {
 
 static const recipe_use tx_use = {"two_phase", NULL, use, check};
 
-TEST_LOOP(dies_anywhere, 0, 4) {
+/* The three tests of RECIPE_TESTS() (recipes.h), for each form. */
+TEST_LOOP(a_death_anywhere_lets_others_go_on, 0, 4) {
   form_used = _i;
   ck_assert_int_gt(recipe_deaths(&tx_use), 20);
 }
 
-TEST_LOOP(lost_replies, 0, 4) {
+/* … */
+TEST_LOOP(a_lost_reply_is_made_good, 0, 4) {
   form_used = _i;
   recipe_lost_replies(&tx_use);
 }
 
-TEST_LOOP(faults, 0, 4) {
+/* … */
+TEST_LOOP(a_fault_leaves_nothing_behind, 0, 4) {
   setenv("FAULT_MOST", "15", 0);
-  patience = 100;
   form_used = _i;
   recipe_faults(&tx_use);
 }
