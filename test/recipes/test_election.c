@@ -166,6 +166,8 @@ static void resign(zke_election *which) {
   ck_assert_int_eq(zke_election_state(which), ZKE_ELECTION_STOP);
 }
 
+/* A candidate without rivals passes all states in one call; its token comes
+ * with ELECTED; resigning ends its candidacy once. */
 TEST(the_first_is_elected) {
   open_all();
   ck_assert_int_eq(zke_election_state(e[0]), ZKE_ELECTION_STOP);
@@ -220,6 +222,8 @@ TEST(the_listener_sees_each_state) {
   close_all();
 }
 
+/* Those behind the leader are told READY, and nothing more until their turn;
+ * each new leader has a greater token. */
 TEST(the_others_are_ready_and_follow_in_order) {
   open_all();
   ck_ok(zke_election_start(e[0]));
@@ -255,6 +259,8 @@ TEST(who_moves_up_determines_again) {
   close_all();
 }
 
+/* The znodes of a leader and of a candidate are deleted: both hear FAILED, the
+ * next one leads, and the failed ones may volunteer anew. */
 TEST(a_lost_place_is_a_failure) {
   open_all();
   volunteer(3);
@@ -291,6 +297,8 @@ TEST(a_lost_place_is_found_by_a_call) {
   close_all();
 }
 
+/* A leader whose session has ended hears FAILED; the word of its office has
+ * gone; no call of it claims anything (P5, P6). */
 TEST(an_expired_session_leads_no_more) {
   open_all();
   volunteer(2);
@@ -308,6 +316,8 @@ TEST(an_expired_session_leads_no_more) {
   close_all();
 }
 
+/* P11: arguments that make no sense are refused, among them a name with a line
+ * break; the output is NULL then. */
 TEST(arguments_are_checked) {
   zke_election *election = NULL;
   zke_observer *o = NULL;
@@ -336,6 +346,8 @@ TEST(arguments_are_checked) {
   close_all();
 }
 
+/* Neither a candidate nor an observer takes another recipe's directory for an
+ * election. */
 TEST(another_kind_on_the_path_is_refused) {
   zke_lock *lock;
   zke_observer *o = NULL;
@@ -399,6 +411,8 @@ static void acts(zke_election *election, int event, int64_t token, void *c) {
   if (*what == 2) zke_election_free(election);
 }
 
+/* The listener takes office, resigns or frees, as it hears that it is
+ * elected. */
 TEST_LOOP(a_listener_may_call_anything, 0, 3) {
   int what = _i;
   zke_election *election;
@@ -417,6 +431,8 @@ TEST_LOOP(a_listener_may_call_anything, 0, 3) {
 
 /* ---- waiting to lead ---- */
 
+/* lead() of the second blocks until the first resigns; a leader's own returns
+ * at once. */
 TEST(a_waiting_thread_leads_when_its_turn_comes) {
   call c;
   open_all();
@@ -447,6 +463,8 @@ TEST(a_timeout_names_the_leader) {
   close_all();
 }
 
+/* A cancelled lead() gives up the candidacy, also one that start() had begun,
+ * and the listener hears STOP. */
 TEST(waiting_can_be_cancelled) {
   call c;
   open_all();
@@ -460,6 +478,8 @@ TEST(waiting_can_be_cancelled) {
   close_all();
 }
 
+/* A blocked lead() ends when its znode is deleted or its session ends, and says
+ * which. */
 TEST_LOOP(waiting_ends_with_the_place_or_the_session, 0, 2) {
   call c;
   open_all();
@@ -477,6 +497,8 @@ TEST_LOOP(waiting_ends_with_the_place_or_the_session, 0, 2) {
 
 /* ---- taking office ---- */
 
+/* The word is the leader's alone: refused to others, once however often it is
+ * asked for, and not written again after the place was lost. */
 TEST(only_the_leader_takes_office) {
   open_all();
   volunteer(2);
@@ -576,6 +598,8 @@ TEST_LOOP(a_lost_place_takes_the_word_back, 0, 2) {
 
 /* ---- handing over ---- */
 
+/* Handing over brings the named candidate before all that came earlier; these
+ * keep their order. Tokens rise with each hand-over. */
 TEST(the_named_one_leads_next) {
   open_all();
   volunteer(4);
@@ -607,6 +631,8 @@ TEST(the_named_one_leads_next) {
   close_all();
 }
 
+/* A name that no candidate has, the leader's own, or a caller that does not
+ * lead: refused, and the leader stays in office. */
 TEST(handing_over_to_nobody_changes_nothing) {
   open_all();
   volunteer(2);
@@ -623,6 +649,8 @@ TEST(handing_over_to_nobody_changes_nothing) {
   close_all();
 }
 
+/* Two candidates have one name: the first of them is meant; handed on to the
+ * same name, the other. */
 TEST(of_several_of_a_name_the_first_leads) {
   zke_election *twin[2];
   open_all();
@@ -767,6 +795,8 @@ static void word_comes(void) {
 
 static void word_goes(void) { zke_delete(intruder, WORD, -1); }
 
+/* Before each change of ready() the place is deleted, or another word comes or
+ * goes: in the end the word is the leader's, or there is none. */
 TEST_LOOP(taking_office_survives_what_comes_in_its_middle, 0, 3) {
   static void (*const actions[])(void) = {leader_goes, word_comes, word_goes};
   zke_stat stat;
@@ -836,6 +866,8 @@ static zke_observer *observer_of(zke *session) {
   return o;
 }
 
+/* An observer hears what is the case when it starts, then each change: office,
+ * death, resignation. First in line is not in office. */
 TEST(observers_hear_who_is_in_office_and_when_nobody_is) {
   open_all();
   zke_observer *o = observer_of(z[3]);
@@ -967,6 +999,8 @@ static void *await_leader(void *context) {
   return NULL;
 }
 
+/* An observer waits for a leader, or for its end, on this thread or another; a
+ * cancel without a wait hits nothing. */
 TEST(observers_can_wait) {
   call c = {.rc = 1};
   open_all();
@@ -988,6 +1022,7 @@ TEST(observers_can_wait) {
   close_all();
 }
 
+/* After its session's end an observer claims no leader. */
 TEST(an_observer_without_a_session_knows_nobody) {
   open_all();
   volunteer(1);
@@ -1075,6 +1110,8 @@ static void expect_one_leader(bool settled) {
     ck_assert_int_le(leaders, 1);
 }
 
+/* Random calls, hand-overs and lost sessions: never two leaders, one where
+ * there is a candidate and all is dispatched, and rising tokens. */
 TEST(any_history_has_one_leader_and_rising_tokens) {
   unsigned random = seed();
   open_all();

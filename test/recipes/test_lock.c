@@ -77,6 +77,8 @@ TEST(znodes_are_named_as_curator_does) {
   close_sessions();
 }
 
+/* P11: arguments that make no sense are refused before anything is made; the
+ * output is NULL then, whatever it was. */
 TEST(arguments_are_checked) {
   open_sessions();
   zke_lock *lock = (zke_lock *)(void *)z;
@@ -100,6 +102,8 @@ TEST(arguments_are_checked) {
   close_sessions();
 }
 
+/* A directory that says that it is another recipe's, or has somebody's data, is
+ * neither joined nor changed; an empty one is taken over. */
 TEST(another_kind_on_the_path_is_refused) {
   open_sessions();
   ck_ok(zke_create(z[0], "/q", "zkembed queue\n", 14, ZKE_OPEN_ACL,
@@ -157,6 +161,8 @@ TEST(foreign_children_are_ignored) {
 
 /* ---- reentrance ---- */
 
+/* Each acquisition of a reentrant lock needs its release: others are kept out
+ * until the last one, under one token. */
 TEST(a_reentrant_lock_counts) {
   zke_lock_options o = {.size = sizeof o, .reentrant = 1};
   zke_lock *lock, *other;
@@ -211,6 +217,8 @@ static void free_it(zke_lock *lock, int state, int64_t token, void *count) {
   ++*(int *)count;
 }
 
+/* A lock that is released by its listener is out at once, also inside the
+ * start() that got it. */
 TEST(a_listener_may_release) {
   int rc = 1;
   zke_lock_options o = {
@@ -226,6 +234,8 @@ TEST(a_listener_may_release) {
   close_sessions();
 }
 
+/* The listener frees the lock when it hears HELD: nothing of it is left in the
+ * tree, and it is called no more. */
 TEST(a_listener_may_free) {
   int count = 0;
   zke_lock_options o = {
@@ -247,6 +257,8 @@ TEST(a_listener_may_free) {
 
 /* ---- losing it ---- */
 
+/* Whoever breaks a lock names the token that it saw: no later holder is hit.
+ * The former holder hears LOST, and its release takes nothing from the next. */
 TEST(a_broken_lock_goes_to_the_next) {
   open_sessions();
   zke_lock *lock = make_listening(z[0], "a"), *next = make(z[1], PATH);
@@ -311,6 +323,8 @@ TEST(an_ended_session_has_one_code) {
 
 /* ---- stealing ---- */
 
+/* A thief takes the holder's place, with a greater token; those that wait keep
+ * theirs, and come after it. */
 TEST(a_thief_holds_and_the_line_stays) {
   open_sessions();
   zke_lock *lock = make_listening(z[0], "a"), *next = make(z[1], PATH);
@@ -337,6 +351,7 @@ TEST(a_thief_holds_and_the_line_stays) {
   close_sessions();
 }
 
+/* A free lock needs no robbery: a steal gets it, and leaves nothing else. */
 TEST(stealing_what_nobody_holds_is_trying) {
   open_sessions();
   zke_lock *thief = make(z[0], PATH);
@@ -487,6 +502,8 @@ static const struct {
     {"waiting for nobody", "waiting for nobody"},
     {"", ""}};
 
+/* A release that grants the lock to a znode changes only the word for its
+ * state, and none in data that is not of that form. */
 TEST_LOOP(a_grant_keeps_the_data, 0, (int)(sizeof heirs / sizeof *heirs)) {
   static const char prefix[] =
       PATH "/_c_00000000-0000-0000-0000-000000000000-lock-";
@@ -611,6 +628,8 @@ TEST_LOOP(a_grant_is_found_by_a_call, 0, 2) {
   free_line(lock);
 }
 
+/* A thief robs also one that was granted the lock and does not know it yet; it
+ * then hears LOST, never HELD. */
 TEST(a_grant_can_be_stolen) {
   zke_lock *lock[SESSIONS];
   char path[300];
@@ -632,6 +651,8 @@ TEST(a_grant_can_be_stolen) {
 
 /* ---- contenders ---- */
 
+/* The list shows the holder and all that wait, in their order, with session,
+ * pid, times and data, bytes that are 0 among them. */
 TEST(contenders_are_listed_in_order) {
   zke_lock *lock[3];
   zke_party_list *list;
@@ -671,6 +692,9 @@ static int note_token(zke *session, int64_t token, void *arg) {
   return entries(session, "/base/name") == 1 ? ZKE_NOTEMPTY : ZKE_OK;
 }
 
+/* zke_lock_do() calls the function with the token, under the lock, and returns
+ * what the function did; the lock is free afterwards. A timeout does not call
+ * it. */
 TEST(do_acquires_calls_and_releases) {
   int64_t token = 0;
   open_sessions();
@@ -818,6 +842,9 @@ static void expect_one_victim(actor *a, int count) {
   }
 }
 
+/* Of two to five sessions, each waiting for its neighbour's lock, exactly one
+ * call is told; its sentence names the whole circle; the others get their
+ * locks. */
 TEST(a_circle_has_one_victim) {
   open_sessions();
   for (int count = 2; count <= SESSIONS; count++) {
@@ -828,6 +855,8 @@ TEST(a_circle_has_one_victim) {
   close_sessions();
 }
 
+/* A circle is one of threads, not of sessions: three threads of one session are
+ * told alike. */
 TEST(threads_of_one_session_can_make_a_circle) {
   actor a[3] = {{0}};
   open_sessions();
@@ -836,6 +865,8 @@ TEST(threads_of_one_session_can_make_a_circle) {
   close_sessions();
 }
 
+/* With no_deadlock_check a circle lasts until a deadline, and nobody is
+ * told. */
 TEST(the_check_can_be_turned_off) {
   actor a[2] = {{.limit_ms = 100, .no_check = 1},
                 {.limit_ms = 100, .no_check = 1}};
@@ -864,6 +895,8 @@ static void *go_to_and_fro(void *context) {
   return NULL;
 }
 
+/* Two threads take two locks in opposite order, one of them never both at once: however
+ * the looks at the tree fall between its steps, nobody is told of a circle. */
 TEST(what_is_no_circle_at_any_moment_is_none) {
   pthread_t thread;
   open_sessions();
@@ -908,6 +941,7 @@ TEST(a_circle_closed_by_waiting_late_is_found) {
   close_sessions();
 }
 
+/* A waits for nobody, B for A, C for B: all get their locks in the end. */
 TEST(a_chain_is_no_circle) {
   open_sessions();
   zke_lock *a = make(z[0], "/ring/0"), *late = make(z[2], "/ring/1");
@@ -999,6 +1033,8 @@ static const struct mixture {
      0},
 };
 
+/* A reader keeps out writers, and no other reader: so only circles with a
+ * writer in them are told. */
 TEST_LOOP(readers_block_writers_only, 0,
           (int)(sizeof mixtures / sizeof *mixtures)) {
   const struct mixture *m = &mixtures[_i];
@@ -1069,6 +1105,8 @@ TEST(threads_that_act_as_one_are_one) {
   close_sessions();
 }
 
+/* P9: the client for whom a thread acts is the parent's; the child's thread is
+ * itself again. */
 TEST(a_forked_child_acts_for_nobody) {
   const uint64_t client = UINT64_C(0x1234);
   ck_assert_uint_eq(zke_line_act_as(client), 0);
@@ -1242,6 +1280,8 @@ static void *enter_and_leave(void *session) {
   return NULL;
 }
 
+/* Four objects of one session on four threads: never two inside, and none is
+ * forgotten. */
 TEST(threads_of_one_session_exclude_each_other) {
   pthread_t thread[THREADS];
   open_sessions();
@@ -1382,6 +1422,8 @@ static void cross(zke *own) {
   zke_lock_free(first);
 }
 
+/* The same across processes: each sees in the file what the other holds and
+ * waits for. */
 TEST(a_circle_of_processes_has_one_victim) {
   pid_t pid[2];
   share();
@@ -1410,6 +1452,8 @@ static void log_tokens(zke *own) {
   give_up("round", rc);
 }
 
+/* Fencing (P8): four processes take the lock in turn and are killed, -9, at
+ * random moments. Each writes its token while it holds: they rise. */
 TEST(tokens_increase_while_holders_are_killed) {
   enum { WORKERS = 4, KILLS = 30 };
   pid_t pid[WORKERS];
@@ -1491,6 +1535,8 @@ static void random_call(unsigned *random, zke_lock **lock) {
   }
 }
 
+/* Random calls on six objects, among them theft, breaking and lost sessions:
+ * never two that hold, and each HELD has a token greater than all before. */
 TEST(tokens_increase_in_any_history) {
   zke_lock *lock[LOCKS];
   unsigned random = seed();

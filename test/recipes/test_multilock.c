@@ -95,6 +95,8 @@ static void acquire_aside(call *c, zke_multilock *ml, int64_t deadline) {
 
 /* ---- one contender ---- */
 
+/* While it is held each of its locks is refused to others, naming the holder;
+ * afterwards each is free. */
 TEST(acquire_holds_all_and_release_gives_up_all) {
   open_sessions();
   zke_multilock *ml = make(z[0], "abc");
@@ -149,6 +151,8 @@ TEST(entries_are_made_in_one_step) {
   close_sessions();
 }
 
+/* P11: arguments that make no sense are refused: no items, one twice, a mode
+ * that is none, too few or too many operations. */
 TEST(arguments_are_checked) {
   open_sessions();
   zke_multilock *ml = (zke_multilock *)(void *)z;
@@ -205,6 +209,7 @@ TEST(another_kind_on_a_path_is_refused) {
   close_sessions();
 }
 
+/* What others put into a lock's directory is neither followed nor touched. */
 TEST(foreign_children_are_ignored) {
   static const char *const foreign[] = {
       "/a/x", "/a/lock-0000000000",
@@ -225,6 +230,7 @@ TEST(foreign_children_are_ignored) {
   close_sessions();
 }
 
+/* One of two directories has gone since: it alone is made again. */
 TEST(removed_directories_are_made_again) {
   open_sessions();
   zke_multilock *ml = make(z[0], "ab");
@@ -259,6 +265,9 @@ TEST(the_locks_list_shows_who_it_is) {
 
 /* ---- all or none ---- */
 
+/* One of three locks is held by somebody: it holds none, and has no token,
+ * until that one is free; the one that was free all along then has its token
+ * too. */
 TEST(it_holds_only_when_all_are_free) {
   open_sessions();
   zke_lock *a = make_lock(z[0], "/a"), *b = make_lock(z[1], "/b");
@@ -346,6 +355,8 @@ TEST(a_later_single_one_stands_behind) {
   close_sessions();
 }
 
+/* A refusal leaves no entry in any of the locks, and its sentence names the one
+ * that is held. */
 TEST(try_takes_all_or_none_and_names_what_is_missing) {
   open_sessions();
   zke_lock *b = make_lock(z[1], "/b");
@@ -460,6 +471,8 @@ TEST(check_finds_one_stolen) {
   close_sessions();
 }
 
+/* One of its places is deleted while it waits, in a call or started: it has
+ * lost, and its other places go. */
 TEST(a_waiter_that_loses_a_place_gives_up_all) {
   open_sessions();
   zke_lock *b = make_lock(z[1], "/b");
@@ -509,6 +522,8 @@ static void *dine(void *context) {
   return NULL;
 }
 
+/* The dining philosophers: five threads take overlapping sets in different
+ * orders, and no call is told of a deadlock or late. */
 TEST(multilocks_do_not_block_each_other) {
   pthread_t thread[THREADS];
   open_sessions();
@@ -601,6 +616,7 @@ TEST(a_multilock_that_closes_a_circle_is_told) {
   }
 }
 
+/* With no_deadlock_check a circle through a lock lasts until the deadline. */
 TEST(the_check_can_be_turned_off) {
   open_sessions();
   zke_lock *a = make_lock(z[0], "/a");
@@ -820,6 +836,8 @@ static int expect_exclusion(const crowd *c, int64_t *highest) {
   return held;
 }
 
+/* Random calls, lost sessions and broken locks: no lock has two holders, and
+ * the tokens of each lock's holders rise. */
 TEST(locks_exclude_in_any_history) {
   crowd c;
   unsigned random = seed();

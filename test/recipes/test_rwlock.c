@@ -91,6 +91,8 @@ static void aside(call *c, zke_rwlock *lock, int mode, int64_t deadline) {
 
 /* ---- who holds ---- */
 
+/* Two readers hold together; the writer comes in only when the last one has
+ * gone. */
 TEST(readers_share_and_a_writer_is_alone) {
   open_all();
   ck_ok(zke_rwlock_acquire(rw[0], READ, soon(z[0])));
@@ -171,6 +173,8 @@ TEST(znodes_are_named_as_curator_does) {
   close_all();
 }
 
+/* P11: arguments that make no sense are refused, among them modes that are
+ * none; nothing is made. */
 TEST(arguments_are_checked) {
   zke_rwlock *lock = NULL;
   zke_rwlock_options o = {.size = 1};
@@ -411,6 +415,8 @@ static void walk_on(int *who, int *action, int depth, int used, int most) {
   }
 }
 
+/* Every sequence of five actions of the sessions, one after the other, leaves
+ * the lock as the model has it. */
 TEST(all_short_walks_are_as_the_model_says) {
   int who[8], action[8];
   open_all();
@@ -443,6 +449,8 @@ static void strike(model *m, int who, bool expire) {
   if (at >= 0) model_remove(m, at);
 }
 
+/* The same for 2,500 random actions, with sessions that are lost and znodes
+ * that are deleted. */
 TEST(long_random_walks_are_as_the_model_says) {
   unsigned random = seed();
   model m = {.count = 0};
@@ -484,6 +492,8 @@ TEST(a_downgrade_keeps_its_place) {
   close_all();
 }
 
+/* A reader becomes the writer only where it is the only holder, and then before
+ * a writer that waits: two readers that upgrade cannot wait for each other. */
 TEST(an_upgrade_is_at_once_or_not_at_all) {
   open_all();
   ck_ok(zke_rwlock_try(rw[0], READ));
@@ -526,6 +536,7 @@ TEST(an_op_is_of_the_present_mode) {
   close_all();
 }
 
+/* A change of mode does not bring back a place that somebody deleted. */
 TEST(a_conversion_of_what_was_deleted_is_lost) {
   open_all();
   for (int mode = WRITE; mode <= READ; mode++) {
@@ -567,7 +578,9 @@ static void expect_one_of_them(int rc) {
   ck_ok(zke_rwlock_check(one));
 }
 
-TEST_LOOP(an_upgrade_survives_who_comes_in_its_middle, 0, 3) {
+/* Another one comes to read or to write, or upgrades too, before each change of
+ * an upgrade: never two that exclude each other. */
+TEST_LOOP(an_upgrade_survives_others_in_its_middle, 0, 3) {
   static void (*const actions[])(void) = {comes_to_read, comes_to_write,
                                           comes_and_upgrades};
   int held = 0, n = 1;
@@ -657,6 +670,7 @@ TEST(a_change_of_mode_in_the_middle_does_not_evade) {
 
 /* ---- waiting ---- */
 
+/* A blocked call, to write or to read, gets it when the writer goes. */
 TEST(a_waiting_thread_gets_it_on_release) {
   call c;
   open_all();
@@ -690,6 +704,8 @@ static int read_then_write(call *c) {
   return rc;
 }
 
+/* Each of two reads what the other waits to write: the one that closes the
+ * circle is told. */
 TEST(readers_that_want_to_write_make_a_circle) {
   call c;
   open_all();
@@ -748,6 +764,8 @@ static int lock_then_write(call *c) {
   return rc;
 }
 
+/* The circle goes through two kinds: a lock held by a writer that waits, behind
+ * two readers of which one waits for the lock. */
 TEST(a_lock_and_a_rwlock_can_make_a_circle) {
   call c;
   zke_lock *wanted;
@@ -899,6 +917,8 @@ TEST(a_downgrade_does_not_evade) {
   close_all();
 }
 
+/* A revocation that waits for consent ends by cancel; the holder was asked, and
+ * keeps it. */
 TEST(revoking_can_be_cancelled) {
   call c;
   open_all();
@@ -919,7 +939,9 @@ static void complies(zke_rwlock *lock, int event, int64_t token, void *c) {
   if (event == ZKE_RWLOCK_ASKED) ck_ok(zke_rwlock_release(lock));
 }
 
-TEST(a_listener_may_release) {
+/* A holder's listener releases as it is asked, inside the dispatch: the
+ * revocation goes on. */
+TEST(a_listener_may_comply) {
   zke_rwlock *lock;
   zke_rwlock_options o = {.size = sizeof o, .listener = complies};
   call c;
@@ -937,6 +959,8 @@ TEST(a_listener_may_release) {
 
 /* ---- the session's end ---- */
 
+/* A writer's session ends: the reader comes in, and no call of the former
+ * writer claims anything, a change of mode neither. */
 TEST(an_expired_session_holds_nothing) {
   zke_op op;
   open_all();
@@ -1222,6 +1246,8 @@ TEST(a_release_grants_the_first_behind_it) {
   close_all();
 }
 
+/* A reader's release marks the writer behind it only where no other reader
+ * holds. */
 TEST(a_writer_is_granted_it_by_the_last_reader_only) {
   line_up("WRRW");
   ck_ok(zke_rwlock_release(rw[0]));

@@ -79,7 +79,9 @@ static void acquire_aside(call *c, zke_semaphore *sem, int permits,
 
 /* ---- one contender ---- */
 
-TEST(acquire_holds_and_release_gives_up) {
+/* The first to come writes the limit down, for all others; permits() tells how
+ * many are held. */
+TEST(the_directory_says_the_limit) {
   open_sessions();
   zke_semaphore *sem = make(z[0], 2);
   char *data;
@@ -133,6 +135,8 @@ TEST(permits_are_made_and_given_back_together) {
   close_sessions();
 }
 
+/* P11: arguments that make no sense are refused, among them no permits or
+ * fewer; an object in use cannot join again. */
 TEST(arguments_are_checked) {
   open_sessions();
   zke_semaphore *sem = (zke_semaphore *)(void *)z;
@@ -169,6 +173,9 @@ TEST(arguments_are_checked) {
   close_sessions();
 }
 
+/* A directory of another recipe, with somebody's data or with a limit that is
+ * none, is neither joined nor resized; an empty one is taken over, and then
+ * refused to a lock. */
 TEST(another_kind_on_the_path_is_refused) {
   static const char *const data[] = {"zkembed lock\n", "mine",
                                      "zkembed semaphore\n",
@@ -238,6 +245,8 @@ TEST(a_removed_directory_is_made_again) {
 
 /* ---- the limit ---- */
 
+/* All that use a semaphore agree on its limit: a stated one must be the same, 0
+ * takes what is there. */
 TEST(a_limit_stated_otherwise_is_refused) {
   open_sessions();
   zke_semaphore *sem[3] = {make(z[0], 3), make(z[1], 4), make(z[2], 0)};
@@ -253,6 +262,7 @@ TEST(a_limit_stated_otherwise_is_refused) {
   close_sessions();
 }
 
+/* A wait for more than there can be would never end: it does not begin. */
 TEST(more_permits_than_the_limit_are_refused_at_once) {
   open_sessions();
   zke_semaphore *sem = make(z[0], 2);
@@ -265,6 +275,8 @@ TEST(more_permits_than_the_limit_are_refused_at_once) {
   close_sessions();
 }
 
+/* Waiting processes watch the limit: raised from 1 to 4, it lets in three more,
+ * in their order. */
 TEST(a_raised_limit_lets_waiters_in) {
   zke_semaphore *sem[5];
   int limit;
@@ -280,6 +292,8 @@ TEST(a_raised_limit_lets_waiters_in) {
   close_sessions();
 }
 
+/* A lowered limit takes nothing away; nobody comes in until enough was given
+ * back. */
 TEST(holders_above_a_lowered_limit_keep_theirs) {
   zke_semaphore *sem[5];
   open_sessions();
@@ -338,6 +352,8 @@ TEST(a_changed_limit_holds_for_all) {
   close_sessions();
 }
 
+/* resize() makes the semaphore, and the same limit again is no change; a user
+ * with limit 0 finds it. */
 TEST(resize_makes_what_is_missing_to_stay) {
   zke_stat before, after;
   int limit;
@@ -357,6 +373,8 @@ TEST(resize_makes_what_is_missing_to_stay) {
 
 /* ---- several ---- */
 
+/* Two of five hold; whichever of them releases, the next in line comes in, and
+ * one that leaves the line lets nobody in. */
 TEST(as_many_hold_as_the_limit_says) {
   zke_semaphore *sem[5];
   open_sessions();
@@ -395,6 +413,8 @@ TEST(a_small_one_does_not_overtake_a_large_one) {
   close_sessions();
 }
 
+/* The list shows who holds and who waits with how many permits, and data; who
+ * holds stays a holder under a lowered limit. */
 TEST(contenders_are_listed_with_their_permits) {
   zke_semaphore *sem[3];
   zke_party_list *list;
@@ -489,6 +509,8 @@ TEST(one_permit_taken_away_loses_all) {
   }
 }
 
+/* One of the permits for which a call waits is deleted: it ends, and the others
+ * go. */
 TEST(a_waiter_that_lost_a_part_never_holds_less) {
   open_sessions();
   zke_semaphore *sem[2] = {make(z[0], 3), make(z[1], 3)};
@@ -619,6 +641,8 @@ static void *hold_and_want_lock(void *context) {
   return NULL;
 }
 
+/* Two hold one permit each under a limit lowered to 1, one of them waits for a
+ * lock of the other: that one does not wait, so there is no deadlock. */
 TEST(a_lowered_limit_is_no_circle) {
   pthread_t thread;
   lowered l = {.rc = 1};
@@ -661,6 +685,8 @@ static void *enter_and_leave(void *session) {
   return NULL;
 }
 
+/* Six threads of two sessions take one or two permits each: never more than
+ * three are out. */
 TEST(threads_keep_within_the_limit) {
   pthread_t thread[THREADS];
   open_sessions();
@@ -952,6 +978,9 @@ static void expect_within_limit(zke *own) {
   ck_assert_int_le(sum, WIDE);
 }
 
+/* Holders are killed, -9, at random: at no moment does the file show more
+ * permits held than there are, all of them can be used in the end, and nobody
+ * fails. */
 TEST(the_limit_holds_while_holders_are_killed) {
   enum { WORKERS = 4, KILLS = 20 };
   pid_t pid[WORKERS];

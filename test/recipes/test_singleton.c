@@ -148,6 +148,8 @@ static int work(zke_singleton *who, int64_t token, void *arg) {
   return *(int *)arg;
 }
 
+/* serve() runs the function while it is the one, and returns what that
+ * returned; behind another it keeps to its deadline. */
 TEST(serves) {
   int result = 7;
   begin();
@@ -159,6 +161,8 @@ TEST(serves) {
   end();
 }
 
+/* P11: bad arguments and another recipe's directory are refused; foreign
+ * children hinder nobody. */
 TEST(refused) {
   zke_singleton_options o = {.size = 1};
   zke_singleton *other;
