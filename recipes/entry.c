@@ -1,11 +1,14 @@
 /* entry.c - the entries of a line, and their order
  *
  * It knows which names are entries, what their data says, and the rule by which
- * one keeps out another; nobody else decides that.  It knows nothing of
- * objects: what it is given is a directory, or entries that were read.
+ * one keeps out another (entry.h); nothing else decides that.  It knows nothing
+ * of objects: what it is given is a directory, or entries that were read.
  *
  * Invariant: the entries of one directory are sorted in the same way by every
- * process that has read the same names.  Begin with entry_sort(). */
+ * process that has read the same names.  All else rests on that: two processes
+ * that read the same line agree on its holder without asking each other.
+ *
+ * Begin with entry_sort(). */
 #include "entry.h"
 
 #include <inttypes.h>
@@ -14,15 +17,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* By enum zke_line_kind.  No one is the beginning of another, so a name has one
+ * kind. */
 const char *const zke_entry_kinds[ZKE_LINE_KINDS] = {
     "lock-", "__WRIT__", "__READ__", "lease-", "latch-", "front-", "next-"};
 
-/* Does an entry keep out one behind it? */
+/* Only readers do not keep out each other. */
 bool zke_entry_keeps_out(const zke_entry *first, const zke_entry *then) {
   return !(first->kind == ZKE_LINE_READ && then->kind == ZKE_LINE_READ);
 }
 
-/* How many entries keep out the one at index i. */
+/* Of those in front; the entries are sorted. */
 int zke_entry_keepers(const zke_entries *e, int i) {
   int count = 0;
   for (int j = 0; j < i; j++)
@@ -43,8 +48,14 @@ bool zke_entry_same_guid(const zke_entry *a, const zke_entry *b) {
   return strncmp(a->name, b->name, ZKE_NAME_HEAD) == 0;
 }
 
-/* The order of a line: whom a NEXT mark names, FRONT entries, the rest by
- * number.  Marks are no entries; they go behind the end. */
+/* Bring entries that are sorted by number into the order of a line (entry.h),
+ * in place and in three passes:
+ *   1. FRONT entries go ahead, and stay in their order;
+ *   2. marks go behind the end of the list, since they are no entries;
+ *   3. the entries that marks name go to the very front.
+ * A mark whose entry has gone names nobody.  At most one names an entry that is
+ * there: only the leader makes a mark, in the step in which its own entry goes,
+ * and the entry that is named leads then. */
 static void entry_sort(zke_entries *e) {
   zke_entry *entry = (zke_entry *)(void *)(e + 1);
   int front = 0, marks = 0;
@@ -80,14 +91,17 @@ int zke_entry_list(zke *z, const char *directory, zke_entries **out,
   return rc;
 }
 
-/* The limit that a directory's data states; 1 where it states none. */
+/* The limit that a directory's data states; 1 if it states none, or none that
+ * makes sense. */
 static int entry_limit_in(const char *data) {
   const char *line = data ? strstr(data, "\nlimit ") : NULL;
   long limit = line ? strtol(line + 7, NULL, 10) : 1;
-  return limit < 1 ? 1 : limit > INT_MAX ? INT_MAX : (int)limit;
+  if (limit < 1) return 1;
+  return limit > INT_MAX ? INT_MAX : (int)limit;
 }
 
-/* The entries and the limit, in one snapshot. */
+/* In one snapshot: entries of one moment under the limit of another could hold
+ * where they must not. */
 int zke_entry_survey(zke *z, const char *directory, zke_entries **out,
                      zke_stat *stat, int *limit) {
   zke_op ops[2];
@@ -108,7 +122,8 @@ int zke_entry_survey(zke *z, const char *directory, zke_entries **out,
   return rc;
 }
 
-/* The last of the entries made together with the one at index i. */
+/* Entries made together have the same guid, and stand side by side: their
+ * numbers were given in one transaction. */
 int zke_entry_last_of_group(const zke_entries *e, int i) {
   while (i + 1 < e->count && zke_entry_same_guid(&e->data[i], &e->data[i + 1]))
     i++;
@@ -137,8 +152,8 @@ char *zke_line_text(zke *z, const char *state, uint64_t actor, const char *data,
   return text;
 }
 
-/* Whatever does not have this form, such as data that was written by hand, is
- * nobody's: its actor is 0, which is never in a deadlock. */
+/* Data that does not have this form, because somebody has written it by hand,
+ * is nobody's: its actor is 0, which is never in a deadlock. */
 zke_entry_words zke_entry_read(const char *data, int len) {
   zke_entry_words w = {0};
   if (!data || len <= 0) return w;

@@ -1,9 +1,18 @@
 /* entry.h - for whoever writes a recipe: the entries of a line, and their order
  *
- * A line is a directory whose entries are sequential ephemerals.  Which entry
- * keeps which other from holding is decided here, for those who stand in it
- * (line.h), for the search for deadlocks (deadlock.h) and for lists (party.h)
- * alike. */
+ * A line is a directory whose entries are sequential ephemerals.  Here is the
+ * rule by which one entry keeps another from holding.  All go by it: the
+ * objects that stand in the line (line.h), the search for deadlocks
+ * (deadlock.h) and the lists of parties (party.h).
+ *
+ * THE ORDER, first to last:
+ *   1. the entry that a NEXT mark names by its guid (an office handed over)
+ *   2. FRONT entries (thieves), by number
+ *   3. all others, by number
+ *
+ * THE RULE: an entry keeps out every entry behind it, except that a READ entry
+ * does not keep out a READ entry.  An entry holds while fewer than `limit`
+ * entries keep it out; the limit is 1 but for semaphores. */
 #ifndef ZKEMBED_RECIPES_ENTRY_H
 #define ZKEMBED_RECIPES_ENTRY_H
 
@@ -17,10 +26,7 @@
 extern "C" {
 #endif
 
-/* The kinds of a line.  READ entries do not keep out each other; any other
- * keeps out those behind it.  FRONT entries stand before all others: a thief
- * jumps the queue.  Whom a NEXT mark names stands before even those: it was
- * handed the office by its holder. */
+/* The kinds of entries, and what stands before the number in their names. */
 enum zke_line_kind {
   ZKE_LINE_LOCK,  /* lock- */
   ZKE_LINE_WRITE, /* __WRIT__ */
@@ -32,29 +38,45 @@ enum zke_line_kind {
   ZKE_LINE_KINDS
 };
 
-/* zke_line_text - a znode's data "<state> <actor>\n<data>", one block, or NULL
- * without memory */
+/* zke_line_text - a znode's data "<state> <actor>\n<data>"
+ *
+ *   state     "held", "waiting" or "queued"
+ *   actor     of zke_line_actor()
+ *   data,len  the user's; NULL and 0 for none
+ *   len_out   out: bytes in all
+ *
+ * Returns one block, for zke_free(), or NULL without memory. */
 ZKE_API char *zke_line_text(zke *z, const char *state, uint64_t actor,
                             const char *data, int len, int *len_out);
 
-/* Not exported from here on. */
+/* ------------------------------------------------------------------------
+ * Not exported: for the files that recipes are made of
+ * --------------------------------------------------------------------- */
 
 /* What stands before the number, by enum zke_line_kind. */
 extern const char *const zke_entry_kinds[ZKE_LINE_KINDS];
 
 enum { ZKE_ENTRY_ACTOR = 17 }; /* " 0123456789abcdef", a space and the actor */
 
-/* What a znode's data says: its state, and as which actor.  An actor of 0 is
- * nobody's: the data is not a line's. */
+/* What a znode's data says: its state, and as which actor.  All is zero for
+ * data that is not a line's; then the user's data is all of it. */
 typedef struct zke_entry_words {
-  bool waiting, queued, held;
-  uint64_t actor;
-  int head; /* bytes before the user's data */
+  bool waiting, queued, held; /* at most one of them */
+  uint64_t actor;             /* 0: unknown */
+  int head;                   /* bytes before the user's data */
 } zke_entry_words;
+
+/* zke_entry_read - read them from len bytes of data; NULL is allowed */
 zke_entry_words zke_entry_read(const char *data, int len);
 
 /* zke_entry_list   - a directory's entries in the order of the line
- * zke_entry_survey - the entries and the limit, in one snapshot */
+ * zke_entry_survey - the entries and the limit that the directory's data states
+ *                    ("limit N", else 1), in one snapshot
+ *
+ *   out   out: one block, for zke_free(); NEXT marks are left out
+ *   stat  out: the directory's Stat
+ *
+ * Return as zke_children(). */
 int zke_entry_list(zke *z, const char *directory, zke_entries **out,
                    zke_stat *stat);
 int zke_entry_survey(zke *z, const char *directory, zke_entries **out,

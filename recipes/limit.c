@@ -5,9 +5,9 @@
  * call cleans up, it ends within ZKE_GRACE_MS after its deadline, but for what
  * the disk takes.
  *
- * Invariant: whoever sets the limit, or swaps the grace, gives back what was
- * there before on every way out; so calls nest, and a listener's calls have
- * limits of their own.  Begin with zke_recipe_limit(). */
+ * Invariant: a function that sets the limit, or swaps the grace, gives back
+ * what was there before on every way out; so calls nest, and a listener's calls
+ * have limits of their own.  Begin with zke_recipe_limit(). */
 #include "limit.h"
 
 #include "support.h" /* ZKE_GRACE_MS */
@@ -24,11 +24,12 @@ int64_t zke_recipe_after(zke *z, int64_t ms) {
   return ms < ZKE_FOREVER - now ? now + ms : ZKE_FOREVER;
 }
 
+/* Times are of zke_now(), so they compare as numbers. */
 int64_t zke_recipe_later(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Limit this thread's calls to a deadline, as far as they have no earlier limit
- * already; one that has passed leaves some time all the same.  0 is none.
- * Returns the limit before, to be given back to zke_limit(). */
+/* A limit only ever gets earlier here: a call that is a part of another one
+ * keeps to that one's limit.  A deadline that has passed leaves the grace all
+ * the same, else the call could not even take back what it has made. */
 int64_t zke_recipe_limit(zke *z, int64_t deadline_ms) {
   int64_t was = zke_limit(z, ZKE_FOREVER), until = was;
   if (deadline_ms > 0) {
@@ -58,7 +59,8 @@ int64_t zke_recipe_grace_swap(int64_t end) {
   return was;
 }
 
-/* A grace from now on, but one for the whole call. */
+/* The end of the call's grace; it begins now if nobody has asked for it before.
+ * Outside of a call each asking has a grace of its own. */
 static int64_t limit_grace(zke *z) {
   if (limit_grace_end > 0) return limit_grace_end;
   int64_t end = zke_recipe_after(z, ZKE_GRACE_MS);
@@ -66,9 +68,9 @@ static int64_t limit_grace(zke *z) {
   return end;
 }
 
-/* Have some time for cleaning up, though the deadline may have passed: once for
- * all that a call cleans up.  Returns the limit before, to be given back to
- * zke_limit(). */
+/* Three cases: the thread has no limit, then cleaning up may take what any call
+ * may; the limit leaves more than a grace, then nothing changes; else the grace
+ * extends it. */
 int64_t zke_recipe_allow(zke *z) {
   int64_t was = zke_limit(z, ZKE_FOREVER);
   int64_t until = was;
@@ -80,6 +82,6 @@ int64_t zke_recipe_allow(zke *z) {
   return was;
 }
 
-/* Have the grace, whatever the limit before was. Returns that one, to be given
- * back to zke_limit(). */
+/* The limit becomes the end of the grace, also if it was later before: giving
+ * up must not take longer than that. */
 int64_t zke_recipe_grace(zke *z) { return zke_limit(z, limit_grace(z)); }

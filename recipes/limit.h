@@ -3,11 +3,18 @@
  * zkembed's calls wait for other writers as long as zke_limit() of the thread
  * says.  A recipe's call sets that limit once, when it begins, and all that it
  * calls keeps within it.  Beyond its deadline the call has one grace of
- * ZKE_GRACE_MS to clean up, however much there is: the first that asks begins
- * it.
+ * ZKE_GRACE_MS to clean up, however much there is to clean up: it begins when
+ * it is first asked for.
+ *
+ *     begin                          deadline        deadline + grace
+ *       |--------- work ----------------|--- clean up ---|
+ *
+ * Without this each step of a cleanup would wait for its own busy timeout, and
+ * a call with a deadline of 100 ms could take many seconds.
  *
  * Only zke_recipe_grace() is for recipes; the rest is for the files that
- * recipes are made of, and is not exported. */
+ * recipes are made of, and is not exported.  All of it is about the calling
+ * thread, and touches no file. */
 #ifndef ZKEMBED_RECIPES_LIMIT_H
 #define ZKEMBED_RECIPES_LIMIT_H
 
@@ -23,8 +30,15 @@ extern "C" {
 /* zke_recipe_grace - limit what this thread does next to ZKE_GRACE_MS
  *
  * For giving up after a failure.  A call has one grace, which begins when it is
- * first asked for, here or by zke_recipe_discard().  Returns the limit before,
- * to be given back to zke_limit(). */
+ * first asked for, here or by zke_recipe_discard().
+ *
+ * Example: clean up, for which there is time even if the deadline has passed.
+ *
+ *     int64_t limit = zke_recipe_grace(z);
+ *     rc = zke_delete(z, "/half-done", -1);
+ *     zke_limit(z, limit);
+ *
+ * Returns the limit before, to be given back to zke_limit(). */
 ZKE_API int64_t zke_recipe_grace(zke *z);
 
 enum { ZKE_RECIPE_PAUSE_MS = 5 /* before the first new try */ };

@@ -1,9 +1,17 @@
 /* party.c - who is in a line, and who is first
  *
  * It knows how to tell people of a line: identities, times, the user's data.
- * A list is one snapshot of the znodes; the sessions are read after it, so one
- * that has ended by then has no identity any more.  Begin with
- * zke_line_parties(). */
+ * It changes nothing, and nothing is decided by it.
+ *
+ * A list is made in three reads, each of a later moment:
+ *   1. the names of the line, and its limit          zke_entry_survey()
+ *   2. the znodes of these names, in one snapshot    party_call_roll()
+ *   3. the sessions that own them, one by one        party_call_roll()
+ * An entry that goes between 1 and 2 is left out; a session that ends between 2
+ * and 3 has no identity any more.  The list is then laid out in one block
+ * (party_list()): the list, the parties, their strings.
+ *
+ * Begin with zke_line_parties(). */
 #include "party.h"
 
 #include <stdio.h>
@@ -13,7 +21,9 @@
 #include "text.h"
 #include "znode.h"
 
-/* Of several znodes made together the last speaks for all: it has the data. */
+/* The first in the line holds.  Of several znodes made together the last speaks
+ * for all: it has the data.  The line may be empty by now, since the holder of
+ * a moment ago may have gone. */
 int zke_line_say_held(zke *z, int rc, const char *kind, const char *directory) {
   char what[256];
   zke_entries *e = NULL;
@@ -30,14 +40,18 @@ int zke_line_say_held(zke *z, int rc, const char *kind, const char *directory) {
   return rc;
 }
 
-/* How many bytes the strings of one party take. */
+/* How many bytes the strings of one party take, but for its name; each has a
+ * NUL behind it. */
 static size_t party_size(const zke_session_list *who,
                          const zke_op_result *got) {
   size_t size = strlen(who ? who->data[0].identity : "") + 1;
   return size + (got->rc == ZKE_OK && got->len > 0 ? (size_t)got->len : 0) + 1;
 }
 
-/* Fill in one party; text is where its strings go.  Returns their end. */
+/* Fill in one party; text is where its strings go.  Returns their end.
+ *
+ * A lease that says "held" holds, also where the limit was lowered since and
+ * its place would not let it in any more. */
 static char *party_fill(zke_party *p, const zke_entry *entry,
                         const zke_op_result *got, const zke_session_list *who,
                         bool held, char *text) {
@@ -68,16 +82,19 @@ static char *party_fill(zke_party *p, const zke_entry *entry,
   return text;
 }
 
+/* What is read for a list.  The arrays have `count` elements, in the order of
+ * the line. */
 typedef struct party_roll {
   zke_entries *entries;
-  char **paths;
-  zke_op *ops;
-  zke_op_result *got;
-  zke_session_list **who;
+  char **paths;           /* of the znodes */
+  zke_op *ops;            /* that read them */
+  zke_op_result *got;     /* what these found */
+  zke_session_list **who; /* each owner's session, or NULL: it has ended */
   int count;
 } party_roll;
 
-/* Any of the arrays may be missing, where memory was short. */
+/* Release all that was read.  Any of the arrays may be missing, if memory was
+ * short. */
 static void party_free_roll(party_roll *roll) {
   for (int i = 0; i < roll->count; i++) {
     if (roll->paths) zke_free(roll->paths[i]);
@@ -91,7 +108,7 @@ static void party_free_roll(party_roll *roll) {
   zke_free(roll->entries);
 }
 
-/* Read all the entries' znodes in one snapshot, and who owns them. */
+/* Read all the entries' znodes in one snapshot, and then who owns them. */
 static int party_call_roll(zke *z, const char *directory, party_roll *roll) {
   int n = roll->entries->count, rc = ZKE_OK;
   roll->paths = zke_alloc(z, (size_t)n * sizeof *roll->paths);
@@ -114,8 +131,9 @@ static int party_call_roll(zke *z, const char *directory, party_roll *roll) {
   return rc;
 }
 
-/* An entry that went between the two reads is left out.  Of a group only the
- * last is listed, with the number of its permits. */
+/* Lay out the list in one block, whose size is counted first.  An entry that
+ * went between the two reads is left out.  Of a group only the last is listed,
+ * with the number of its permits. */
 static zke_party_list *party_list(zke *z, const party_roll *roll, int limit) {
   size_t size = sizeof(zke_party_list);
   for (int i = 0; i < roll->count; i++) {
@@ -142,7 +160,7 @@ static zke_party_list *party_list(zke *z, const party_roll *roll, int limit) {
   return list;
 }
 
-/* A directory that is missing has nobody in it: an empty list, not an error. */
+/* A missing directory has nobody in it: that is an empty list, not an error. */
 int zke_line_parties(zke *z, const char *path, int limit,
                      zke_party_list **list_out) {
   party_roll roll = {0};

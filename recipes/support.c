@@ -1,9 +1,13 @@
 /* support.c - trying again, and making paths
  *
  * It knows which failures pass by themselves (zke_recipe_is_transient()) and
- * nothing of recipes.  zke_retry() promises an end: ten tries, the deadline, or
- * another result.  That a repetition does not do a thing twice is what its
- * caller's function has to see to, since only that knows what it does. */
+ * nothing of recipes.  zke_retry() promises an end: ten more tries, the
+ * deadline, or another result.  It does not see to it that a repetition does
+ * not do a thing twice: that is for the function that it calls, which alone
+ * knows what it does.
+ *
+ * A path is made from its end: most of the time only the last node is missing,
+ * or none.  Only when its parent is missing are all nodes made from the top. */
 #include "support.h"
 
 #include <string.h>
@@ -28,14 +32,15 @@ int zke_retry(zke *z, zke_retry_fn fn, void *arg, int64_t deadline_ms) {
   return rc;
 }
 
+/* A node to be made, as zke_create() is told it. */
 typedef struct support_node {
   const char *path;
   const char *data;
   int len, mode;
 } support_node;
 
-/* What lost its reply may have been made by the try before: that it exists is
- * as good as a reply. */
+/* One try.  What lost its reply may have been made by the try before: that it
+ * exists is as good as a reply. */
 static int support_create(zke *z, void *arg) {
   const support_node *n = arg;
   int rc = zke_create(z, n->path, n->data, n->len, ZKE_OPEN_ACL, n->mode, NULL,
@@ -43,7 +48,9 @@ static int support_create(zke *z, void *arg) {
   return rc == ZKE_NODEEXISTS ? ZKE_OK : rc;
 }
 
-/* Create a node and what is missing above it; existing is fine. */
+/* Create a node and what is missing above it; what exists is left as it is.
+ * The path is cut short at each slash in turn, so one copy of it serves for
+ * all.  ZKE_NONODE: a node above has gone again meanwhile. */
 static int support_create_all(zke *z, const support_node *node,
                               int64_t deadline_ms) {
   support_node n = *node;
@@ -69,7 +76,8 @@ static int support_create_all(zke *z, const support_node *node,
   return rc;
 }
 
-/* A container may be removed while it is being used for the first time. */
+/* A container that has no child yet may be removed before its first child is
+ * made; then all of it is made again. */
 static int support_ensure(zke *z, const support_node *n, int64_t deadline_ms) {
   int rc = ZKE_NONODE;
   for (int i = 0; i < ZKE_RETRIES && rc == ZKE_NONODE; i++)
@@ -77,6 +85,7 @@ static int support_ensure(zke *z, const support_node *n, int64_t deadline_ms) {
   return rc;
 }
 
+/* Data is empty, not NULL: an empty node can be taken over by a recipe. */
 int zke_ensure_path(zke *z, const char *path, int mode, int64_t deadline_ms) {
   support_node n = {path, "", 0, mode};
   if (!path) return zke_recipe_fail(ZKE_BADARGUMENTS, "the path is NULL");
