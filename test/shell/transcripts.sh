@@ -52,7 +52,7 @@ top=$(pwd)
 scratch rooms transcripts
 
 # split FILE: writes N.cmd, N.exp (what is to be printed), N.line, and `count`;
-# or, with update=1, prints FILE with N.exp's successors, N.new, in their place
+# or, with update=1, prints FILE with what stands in each N.exp in its place
 split='
   function blanks() {
     if (update) for (; held > 0; held--) print ""
@@ -65,8 +65,9 @@ split='
   function command_ends(   line) {
     if (state != "cmd") return
     close(stem ".cmd")
-    printf "" >(stem ".exp")
-    if (update) while ((getline line <(stem ".new")) > 0) print line
+    if (!update) printf "" >(stem ".exp")
+    else while ((getline line <(stem ".exp")) > 0) print line
+    if (update) close(stem ".exp")
     state = "out"
   }
   function begin() {
@@ -152,14 +153,57 @@ normalise() {
     }'
 }
 
-# printed STEM: what a transcript would show of it
+# printed COUNT: leaves N.got, what a transcript would show of each command
 printed() {
-  # A last line without an end gets one; blank lines at the end go.
-  sed "s|$room/work|/tmp/zke|g" "$1.out" | awk '
-    /^$/ { held++; next }
-    { for (; held > 0; held--) print ""; print }'
-  status=$(cat "$1.status" 2>/dev/null)
-  [ "$status" = 0 ] || echo "[${status:-was not run to its end}]"
+  awk -v room="$room" -v count="$1" '
+    # in the place of the directory, which no pattern stands for
+    function shown(line,   at, text) {
+      while ((at = index(line, room "/work")) > 0) {
+        text = text substr(line, 1, at - 1) "/tmp/zke"
+        line = substr(line, at + length(room) + 5)
+      }
+      return text line
+    }
+    # A last line without an end gets one; blank lines at the end go.
+    function copy(from, to,   line, held) {
+      printf "" >to
+      while ((getline line <from) > 0) {
+        if (line == "") { held++; continue }
+        for (; held > 0; held--) print "" >to
+        print shown(line) >to
+      }
+      close(from)
+    }
+    BEGIN {
+      for (i = 1; i <= count; i++) {
+        stem = room "/" i
+        copy(stem ".out", stem ".got")
+        status = "was not run to its end"
+        getline status <(stem ".status")
+        if (status != "0") print "[" status "]" >(stem ".got")
+        close(stem ".status")
+        close(stem ".got")
+      }
+    }'
+}
+
+# unlike COUNT: prints N for each command that printed another text than it
+# was to, be it by what differs from run to run
+unlike() {
+  awk -v room="$room" -v count="$1" '
+    function differ(one, other,   a, b, line, text) {
+      do {
+        a = (getline line <one) > 0
+        b = (getline text <other) > 0
+      } while (a && b && line "" == text "")
+      close(one)
+      close(other)
+      return a || b
+    }
+    BEGIN {
+      for (i = 1; i <= count; i++)
+        if (differ(room "/" i ".exp", room "/" i ".got")) print i
+    }'
 }
 
 # driver COUNT: the shell script that runs the commands
@@ -211,17 +255,12 @@ session=
 trap '[ -z "$session" ] || kill -s KILL -- -$session $dog' EXIT
 trap 'exit 129' HUP INT TERM
 
-# judge STEM: is what was printed what was to be?  Leaves N.new.
-judge() {
-  printed "$1" >"$1.got"
+# same STEM: is what was printed what was to be, but for what differs from run
+# to run?
+same() {
   normalise <"$1.exp" >"$1.exp.same"
   normalise <"$1.got" >"$1.got.same"
-  if cmp -s "$1.exp.same" "$1.got.same"; then
-    cp "$1.exp" "$1.new"
-    return 0
-  fi
-  cp "$1.got" "$1.new"
-  return 1
+  cmp -s "$1.exp.same" "$1.got.same"
 }
 
 # show FILE STEM: a command that failed, with what is different
@@ -238,16 +277,15 @@ transcript() {
   split_file "$1" "$room"
   count=$(cat "$room/count")
   run_commands "$count"
-  good=0 bad=0 i=0
-  while [ $((i += 1)) -le "$count" ]; do
-    touch "$room/$i.out"
-    if judge "$room/$i"; then
-      good=$((good + 1))
-    else
-      bad=$((bad + 1))
-      show "$1" "$room/$i"
-    fi
+  printed "$count"
+  bad=0
+  for i in $(unlike "$count"); do
+    same "$room/$i" && continue
+    bad=$((bad + 1))
+    show "$1" "$room/$i"
+    mv "$room/$i.got" "$room/$i.exp" # for --update
   done
+  good=$((count - bad))
   [ "$count" -gt 0 ] || { bad=1; echo "FAILED: $1 has no command"; }
 }
 
