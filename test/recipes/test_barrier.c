@@ -123,6 +123,8 @@ static void *set_at_once(void *arg) {
   return NULL;
 }
 
+/* A removal whose reply was lost is repeated, while another process sets the
+ * barrier again: the new barrier stays, and has the greater token. */
 TEST(lost_removal_hits_no_other) {
   zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
   zke_barrier *a = make(z), *b = make(y);
@@ -433,6 +435,7 @@ TEST(other_kind) {
   ck_ok(zke_close(z));
 }
 
+/* P11: arguments that make no sense are refused; the output is NULL then. */
 TEST(bad_arguments) {
   zke *z = test_open(":memory:");
   zke_barrier_options o = {.size = 3};

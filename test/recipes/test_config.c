@@ -179,6 +179,8 @@ static void look_around(zke_config *c, int event, const zke_config_node *before,
   ck_assert_str_eq(in_memory(c, "db/port"), "2");
 }
 
+/* A listener of a cache sees either both changes of a multi or neither, at
+ * whichever node it is called; nothing changes before the dispatch. */
 TEST(a_multi_is_seen_whole) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   int calls = 0;
@@ -350,6 +352,8 @@ static int count_lock(void *c, int fd, int64_t offset, int64_t count, int how) {
   return real_lock(c, fd, offset, count, how);
 }
 
+/* A read of the cache takes no lock of any file, also after another process has
+ * changed a node: the news comes by the next wait. */
 TEST(reads_without_io) {
   zke_os os;
   zke *z;
@@ -412,6 +416,8 @@ static void follow(zke_config *c, int event, const zke_config_node *before,
   }
 }
 
+/* 3,000 random changes under an event limit that overflows: after each dispatch
+ * the cache, and what its listener was told, are what the file has. */
 TEST(random_changes) {
   unsigned seed =
       getenv("SEED") ? (unsigned)atoi(getenv("SEED")) : (unsigned)test_now();
@@ -1084,7 +1090,9 @@ TEST(waits_for_a_node) {
   ck_ok(zke_close(z));
 }
 
-TEST(cancel_and_misuse) {
+/* A second waiting call is refused; cancel ends the first one and not the
+ * next. */
+TEST(cancel_ends_one_wait) {
   zke *z = test_open(test_path("db"));
   waiter w;
   zke_config *c = started(z, 0, NULL);
@@ -1141,6 +1149,8 @@ TEST(listener_frees) {
 
 /* ---- setting ---- */
 
+/* A set makes missing parents, keeps to the version that it is given, and is
+ * not refused by its own change when the reply was lost. */
 TEST(set_makes_and_checks) {
   zke *z = test_open(":memory:");
   zke_stat stat;
@@ -1265,6 +1275,8 @@ TEST_LOOP(guard_goes_after_a_lost_reply, 0, 4) {
   ck_ok(zke_close(z));
 }
 
+/* P11: arguments that make no sense, and reading before the start, are refused;
+ * the output is NULL then. */
 TEST(bad_arguments) {
   zke *z = test_open(":memory:");
   zke_config_options o = {.size = 3};

@@ -40,6 +40,8 @@ static int64_t add(zke_counter *c, int64_t delta) {
 
 /* ---- counting ---- */
 
+/* All four ways to change a counter give the value and a token that rises; a
+ * refused compare-and-set names the value, and its token. */
 TEST(counts) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   zke_counter *a = make(z), *b = make(y);
@@ -91,6 +93,7 @@ TEST(limits) {
   ck_ok(zke_close(z));
 }
 
+/* The first change of a counter starts from its initial value. */
 TEST(initial) {
   zke *z = test_open(":memory:");
   zke_counter_options o = {.size = sizeof o, .initial = -40};
@@ -112,6 +115,8 @@ static void *count_on(void *arg) {
   return NULL;
 }
 
+/* An addition whose reply was lost, before or after its change, is made once,
+ * while another process counts as well. */
 TEST(lost_reply_counts_once) {
   zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
   zke_counter *a = make(z), *b = make(y);
@@ -198,7 +203,9 @@ static void *count_100(void *arg) {
   return NULL;
 }
 
-TEST(threads) {
+/* Four threads on three counters of two stores add 400 times in all: nothing is
+ * lost. */
+TEST(threads_count_together) {
   test_in_memory();
   zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
   zke_counter *c[4] = {make(z), NULL, make(z), make(y)};
@@ -250,6 +257,8 @@ static void expect(zke *z, heard *h, const char *text) {
   h->text[0] = '\0';
 }
 
+/* The listener hears the value as it is, each later one, the removal and the
+ * end of its session, and is not told twice. */
 TEST(listener_hears) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   heard h = {{0}, 0, 0};
@@ -287,6 +296,8 @@ TEST(listener_hears) {
   ck_ok(zke_close(z));
 }
 
+/* The listener frees the counter inside the start(): it is called no more, and
+ * no watch is left. */
 TEST(listener_frees) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   heard h = {{0}, 0, 1};
@@ -327,6 +338,9 @@ static int wait_end(waiter *w) {
   return w->rc;
 }
 
+/* wait() sleeps until the value has another token than the given one, and
+ * returns at once where it has; a deadline, a cancel, the session's end finish
+ * it. */
 TEST(waits_for_a_change) {
   zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
   zke_counter *a = make(z), *b = make(y);
@@ -368,7 +382,9 @@ TEST(waits_for_a_change) {
 
 /* ---- what is not ours ---- */
 
-TEST(foreign) {
+/* Another recipe's node and data that are no number are refused by name and
+ * stay as they are; an empty node is taken over. */
+TEST(other_data_is_refused) {
   static const struct {
     const char *data;
     int rc;
@@ -406,6 +422,8 @@ TEST(foreign) {
   ck_ok(zke_close(z));
 }
 
+/* P11: calls without a counter, and arguments that make no sense, are refused;
+ * the output is NULL then. */
 TEST(bad_arguments) {
   zke *z = test_open(":memory:");
   zke_counter_options o = {.size = 3};

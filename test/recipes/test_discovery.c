@@ -68,6 +68,8 @@ static void enlist(zke_discovery *d, const char *address, const char *payload) {
 
 /* ---- registering and finding ---- */
 
+/* An instance is listed as it was registered, with bytes that are 0, its owner
+ * and its time; the file and the watched list in memory say the same. */
 TEST(address_and_payload) {
   zke_options o = {.size = sizeof o, .identity = "ann"};
   zke *z = test_open(":memory:"), *a;
@@ -112,6 +114,8 @@ TEST(address_and_payload) {
   ck_ok(zke_close(z));
 }
 
+/* The listener hears of instances that come, change and go with their session,
+ * and of those of its own service only. */
 TEST(watched_list) {
   zke *z = test_open(":memory:"), *a = test_session(z, NULL);
   heard h = {{0}, NULL}, mine = {{0}, NULL};
@@ -215,6 +219,8 @@ static void free_services(zke_services *services, int event, const char *name,
   if (++*events == 1) zke_services_free(services);
 }
 
+/* The listener of all services frees them at the first event: no second event,
+ * no watch is left. */
 TEST(services_listener_frees) {
   int events = 0;
   zke *z = test_open(":memory:");
@@ -233,6 +239,8 @@ TEST(services_listener_frees) {
   ck_ok(zke_close(z));
 }
 
+/* The listener frees the service at the first event, inside the start(); others
+ * can be made after it. */
 TEST(listener_frees) {
   zke *z = test_open(":memory:"), *a = test_session(z, NULL);
   heard h = {{0}, NULL};
@@ -248,6 +256,8 @@ TEST(listener_frees) {
   ck_ok(zke_close(z));
 }
 
+/* Services are listed while they have instances; a directory of another kind is
+ * none. */
 TEST(names_of_services) {
   zke *z = test_open(":memory:");
   zke_discovery *d = make(z, "web", NULL), *e = make(z, "mail", NULL);
@@ -295,6 +305,8 @@ static int pick(zke_discovery *d, int rule) {
   return n;
 }
 
+/* The first is the oldest that is still there; where there is none any more
+ * every way to pick says so. */
 TEST(picks_the_first) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   zke_discovery *look = make(y, "web", NULL), *d[3];
@@ -371,6 +383,7 @@ static void *pick_many(void *arg) {
   return mine;
 }
 
+/* Two threads that pick in turn use all instances evenly together. */
 TEST(picks_by_threads) {
   zke *z = test_open(":memory:");
   zke_discovery *look = make(z, "web", NULL), *d[N];
@@ -397,6 +410,8 @@ static void *wait_there(void *arg) {
   return &rc;
 }
 
+/* wait() ends when enough are there, from another process too; the deadline's
+ * sentence counts those that are there. */
 TEST(waits_for_instances) {
   zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
   zke_discovery *look = make(y, "web", NULL), *d;
@@ -416,6 +431,8 @@ TEST(waits_for_instances) {
   ck_ok(zke_close(z));
 }
 
+/* A group's directory is no service: nothing registers there, and nothing is
+ * picked. */
 TEST(other_kind) {
   zke *z = test_open(":memory:");
   zke_discovery *d = make(z, "web", NULL);
@@ -431,6 +448,8 @@ TEST(other_kind) {
   ck_ok(zke_close(z));
 }
 
+/* P11: bad bases and names, and calls without an object, are refused; the root
+ * is a base. */
 TEST(bad_arguments) {
   zke *z = test_open(":memory:");
   zke_discovery_options o = {.size = 3};

@@ -632,6 +632,8 @@ static void *hasty_enter(void *arg) {
   return NULL;
 }
 
+/* Two processes enter and give up after a millisecond, 200 times: either both
+ * pass, in one round, or neither. */
 TEST(withdrawal_races) {
   int both = 0;
   parties = 2;
@@ -968,6 +970,8 @@ TEST(too_much_data) {
   end();
 }
 
+/* P11: arguments that make no sense are refused, among them too many parties;
+ * nothing is entered. */
 TEST(bad_arguments) {
   zke_double_barrier_options o = {.size = 1};
   zke_double_barrier *other;
@@ -1039,7 +1043,9 @@ static int work(const char *db, tally *s) {
   return rc;
 }
 
-TEST(processes) {
+/* Three processes pass 40 rounds: nobody is inside before all have come, nor
+ * out before all have left, and rounds count up. */
+TEST(processes_pass_together) {
   tally *s = shared_memory(sizeof *s);
   const char *db = test_path("db");
   pid_t pids[WORKERS];

@@ -88,6 +88,8 @@ static const char *own(zke_group *g) {
 
 /* ---- coming and going ---- */
 
+/* The list has each member's identity, process, data and time, in the order of
+ * joining: read from the file, then from memory. */
 TEST(members_with_identity_and_time) {
   zke *z = test_open(":memory:"), *a = session(z, "ann"),
       *b = session(z, "bob");
@@ -126,6 +128,8 @@ TEST(members_with_identity_and_time) {
   ck_ok(zke_close(z));
 }
 
+/* The listener hears which members join, change and leave, with their data; a
+ * member that left is named as it was. */
 TEST(listener_hears_who) {
   zke *z = test_open(":memory:"), *a = session(z, "ann"),
       *b = session(z, "bob");
@@ -177,6 +181,8 @@ TEST(joined_without_start) {
   ck_ok(zke_close(z));
 }
 
+/* One object is one member: a second join is refused, a second leave has
+ * nothing to leave; afterwards it may join again. */
 TEST(join_twice_leave_twice) {
   zke *z = test_open(":memory:");
   zke_group *g = make(z, NULL);
@@ -219,7 +225,9 @@ TEST(taken_away) {
   ck_ok(zke_close(z));
 }
 
-TEST(expired) {
+/* The session's end takes its member away: others hear of it, the member itself
+ * hears LOST once, and no call of it works any more. */
+TEST(a_member_goes_with_its_session) {
   zke *z = test_open(":memory:"), *a = session(z, "ann");
   heard h = {{0}, 0, NULL, {0}, 0}, other = {{0}, 0, NULL, {0}, 0};
   zke_party_list *list;
@@ -242,6 +250,8 @@ TEST(expired) {
   ck_ok(zke_close(z));
 }
 
+/* The listener frees the group at the first of two events: the second does not
+ * come, and the member is gone. */
 TEST(listener_frees) {
   zke *z = test_open(":memory:"), *a = session(z, "ann");
   heard h = {{0}, 0, NULL, {0}, 0};
@@ -351,6 +361,8 @@ TEST(other_kind) {
   ck_ok(zke_close(z));
 }
 
+/* P11: arguments that make no sense, and calls without a group, are refused;
+ * the output is NULL then. */
 TEST(bad_arguments) {
   zke *z = test_open(":memory:");
   zke_group_options o = {.size = 3};
@@ -407,6 +419,8 @@ static int wait_end(waiter *w) {
   return w->rc;
 }
 
+/* wait() ends when so many are there, also of other processes; a deadline, a
+ * cancel and the session's end finish it too, each with its code. */
 TEST(waits_for_members) {
   zke *z = test_open(test_path("db")), *a = session(z, "ann"),
       *b = session(z, "bob"), *y = test_open(test_path("db"));

@@ -99,6 +99,8 @@ TEST(discarding_nothing_uses_no_zxid) {
   end();
 }
 
+/* zke_discard() deletes the session's own ephemeral of that name and life, or
+ * its own numbered ones, and nothing that only looks similar. */
 TEST(discards_own_nodes_only) {
   char *made = NULL, *longer = NULL, *dashed = NULL;
   int64_t czxid, theirs;
@@ -704,6 +706,8 @@ static int pending(void) {
   return events;
 }
 
+/* A thousand uses by a handle that is never dispatched keep no more than a few
+ * watchers to be removed. */
 TEST(nothing_piles_up_without_dispatch) {
   zke_lock_options o = {.size = sizeof o, .listener = ignore};
   begin();
@@ -728,6 +732,8 @@ static void *acquire_again(void *arg) {
   return NULL;
 }
 
+/* A reentrant lock counts for the thread that holds it: another thread's
+ * acquire is refused, and does not count. */
 TEST(reentrance_is_a_threads) {
   zke_lock_options o = {.size = sizeof o, .reentrant = 1};
   pthread_t thread;

@@ -895,8 +895,9 @@ static void *go_to_and_fro(void *context) {
   return NULL;
 }
 
-/* Two threads take two locks in opposite order, one of them never both at once: however
- * the looks at the tree fall between its steps, nobody is told of a circle. */
+/* Two threads take two locks in opposite order, one of them never both at once:
+ * however the looks at the tree fall between its steps, nobody is told of a
+ * circle. */
 TEST(what_is_no_circle_at_any_moment_is_none) {
   pthread_t thread;
   open_sessions();

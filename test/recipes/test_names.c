@@ -55,6 +55,8 @@ static const char *value(zke_names *n, const char *name) {
 
 /* ---- binding ---- */
 
+/* A binding is found with its value, token, owner and time; whoever knows the
+ * token unbinds it. An empty value is a value. */
 TEST(bind_lookup_unbind) {
   zke *z = test_open(":memory:"), *a = session(z, "ann\nand co");
   zke_names *n = make(a), *m = make(z);
@@ -114,6 +116,8 @@ TEST(refused_naming_the_owner) {
   ck_ok(zke_close(z));
 }
 
+/* A name is rebound only from the binding whose token is given, or from any,
+ * with a greater token; it is never unbound in between. */
 TEST(rebind_in_one_step) {
   zke *z = test_open(":memory:"), *a = session(z, "ann");
   zke_names *n = make(a), *m = make(z);
@@ -136,6 +140,7 @@ TEST(rebind_in_one_step) {
   ck_ok(zke_close(z));
 }
 
+/* An ephemeral binding ends with its session, and the name is free again. */
 TEST(ephemeral_goes_with_the_session) {
   zke *z = test_open(":memory:"), *a = session(z, "ann");
   zke_names *n = make(a), *m = make(z);
@@ -155,7 +160,8 @@ TEST(ephemeral_goes_with_the_session) {
   ck_ok(zke_close(z));
 }
 
-TEST(expired) {
+/* After its session's end each call says so, and changes nothing. */
+TEST(an_ended_session_is_told) {
   zke *z = test_open(":memory:"), *a = session(z, "ann");
   zke_names *n = make(a);
   zke_binding *b;
@@ -181,6 +187,8 @@ static void *bind_at_once(void *arg) {
   return NULL;
 }
 
+/* An unbinding whose reply was lost is repeated, while another process binds
+ * the name: the new binding stays. */
 TEST(lost_unbinding_hits_no_other) {
   zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
   zke_names *n = make(z), *m = make(y);
@@ -202,6 +210,8 @@ TEST(lost_unbinding_hits_no_other) {
 
 /* ---- looking ---- */
 
+/* The list has all names in order, also nodes that were made by hand or have no
+ * data. */
 TEST(list_of_one_moment) {
   zke *z = test_open(":memory:"), *a = session(z, "ann");
   zke_names *n = make(a);
@@ -268,6 +278,8 @@ TEST(made_by_hand) {
   ck_ok(zke_close(z));
 }
 
+/* A name whose value is a path gives that node's data and Stat; a value that is
+ * no path, or a path without a node, is told. */
 TEST(resolves_to_a_znode) {
   zke *z = test_open(":memory:");
   zke_names *n = make(z);
@@ -322,6 +334,8 @@ static int wait_end(waiter *w) {
   return w->rc;
 }
 
+/* wait() sleeps until the name is bound, and not because of others; a deadline,
+ * a cancel and the session's end finish it. */
 TEST(waits_until_bound) {
   zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
   zke_names *n = make(z), *m = make(y);
@@ -358,6 +372,7 @@ TEST(waits_until_bound) {
 
 /* ---- refusals ---- */
 
+/* Another recipe's directory is neither read nor changed. */
 TEST(other_kind) {
   zke *z = test_open(":memory:");
   zke_names *n = make(z);
@@ -373,6 +388,8 @@ TEST(other_kind) {
   ck_ok(zke_close(z));
 }
 
+/* P11: names that cannot be nodes or are kept for recipes, and calls without an
+ * object, are refused. */
 TEST(bad_arguments) {
   static const char *const names[] = {NULL, "", "a/b", "_c_x", ".", ".."};
   zke *z = test_open(":memory:");

@@ -557,6 +557,9 @@ static void free_in_listener(int at, bool dispatches) {
                 current->name, at);
 }
 
+/* Every recipe's listener may free its object at any event, in a call or a
+ * dispatch: the call ends, and nothing released is written to (the allocator
+ * poisons it). */
 TEST_LOOP(freed_by_its_listener, 0, KINDS) {
   current = &kinds[_i];
   for (int dispatches = 0; dispatches < 2; dispatches++) {
@@ -588,6 +591,8 @@ TEST_LOOP(given_up_by_another_thread, 0, ENDING) {
   end();
 }
 
+/* Giving up what is not held, or was given up before, is ZKE_LOST for every
+ * recipe. */
 TEST_LOOP(nothing_to_give_up, 0, KINDS) {
   current = &kinds[_i];
   if (!current->give_up) return;

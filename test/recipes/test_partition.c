@@ -298,7 +298,9 @@ static void *wait_there(void *arg) {
   return NULL;
 }
 
-TEST(cancelled) {
+/* A member that waits for items is cancelled by another thread; one that has
+ * not joined cannot wait. */
+TEST(cancel_ends_the_wait) {
   pthread_t thread;
   int rc = 0;
   begin();
@@ -313,7 +315,10 @@ TEST(cancelled) {
   end();
 }
 
-TEST(refused) {
+/* P11: items that are there twice, empty or none, and other bad arguments are
+ * refused; so is a member that would divide other items than those that are
+ * there. */
+TEST(bad_arguments) {
   const char *const twice[] = {"a", "b", "a"}, *const empty[] = {"a", ""};
   zke_partition_options o = {.size = 1};
   zke_partition *other;

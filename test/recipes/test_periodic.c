@@ -194,7 +194,9 @@ TEST_LOOP(died, 0, 2) {
   end();
 }
 
-TEST_LOOP(failed, 0, 2) {
+/* A run that reports a failure counts as the period's run, unless the option
+ * asks for another try. */
+TEST_LOOP(a_failed_run_is_repeated_if_so_wished, 0, 2) {
   begin(_i ? ZKE_PERIODIC_RETRY_FAILED : 0, 0);
   ck_ok(zke_periodic_try(job[0]));
   ck_ok(zke_periodic_release(job[0], 3));
@@ -312,7 +314,10 @@ TEST(release_ends_a_wait) {
   end();
 }
 
-TEST(refused) {
+/* P11: periods and names that make no sense are refused; so are another
+ * recipe's directory and a record that is none. An empty record is a job that
+ * has not run. */
+TEST(bad_arguments) {
   zke_periodic_options o = options(0, 0);
   zke_periodic *j;
   zke_periodic_record *r;

@@ -122,6 +122,8 @@ TEST(parents_come_again) {
   ck_ok(zke_close(z));
 }
 
+/* A new value is written at once, kept for later where the node is missing, and
+ * replaces what others wrote. */
 TEST(new_value) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   zke_persistent_node *n = make(y, NULL);
@@ -210,6 +212,8 @@ TEST(same_session) {
 
 /* ---- the session's end ---- */
 
+/* After its session's end, or before it, the node moves to another session with
+ * its last value; what was stopped stays stopped. */
 TEST(renewed_in_another_session) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL),
       *x = test_session(z, NULL);
@@ -260,6 +264,7 @@ static void renew_at_once(zke_persistent_node *n, int state, int64_t token,
     ck_ok(zke_persistent_node_renew(&current, next));
 }
 
+/* The listener may renew the node in another session as it hears LOST. */
 TEST(renewed_in_the_listener) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   zke_persistent_node_options o = {.size = sizeof o, .listener = renew_at_once};
@@ -276,6 +281,8 @@ TEST(renewed_in_the_listener) {
   ck_ok(zke_close(z));
 }
 
+/* The listener frees the node at its first event, inside the start(): the znode
+ * and its watch go. */
 TEST(listener_frees) {
   zke *z = test_open(":memory:");
   heard h = {{0}, 0, 1};
@@ -301,7 +308,9 @@ static int joined(pthread_t thread) {
   return *(int *)rc;
 }
 
-TEST(holds_cancels) {
+/* acquire() waits while another session has the path; a cancel, the other's
+ * release and the session's end finish it. */
+TEST(acquire_waits_for_the_path) {
   zke *z = test_open(test_path("db")), *y = test_open(test_path("db"));
   zke_persistent_node *m = make(z, NULL), *n = make(y, NULL);
   pthread_t thread;
@@ -332,6 +341,8 @@ TEST(holds_cancels) {
 
 /* ---- refusals ---- */
 
+/* P11: arguments that make no sense are refused, and leave the object as it is;
+ * a parent that can have no children is told at once. */
 TEST(bad_arguments) {
   zke *z = test_open(":memory:");
   zke_persistent_node_options o = {.size = 3};

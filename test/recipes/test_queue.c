@@ -718,6 +718,8 @@ static void *produce(void *arg) {
   return NULL;
 }
 
+/* Many producers on threads put into a bounded queue that one consumer empties:
+ * at no look are there more items than the bound, and all come. */
 TEST(the_bound_holds_under_concurrency) {
   pthread_t thread[PRODUCERS];
   zke_queue *queue[PRODUCERS];
@@ -971,7 +973,9 @@ static int (*const late[])(zke_queue *, zke_queue_item *) = {
     ack_late, prolong_late, delay_late, ack_all_late, free_late};
 enum { LATE = sizeof late / sizeof late[0] };
 
-TEST_LOOP(the_first_is_refused_everything, 0, LATE) {
+/* A claim's time is over and another consumer has the item: every call with the
+ * first claim is ZKE_LOST, and takes nothing from the second. */
+TEST_LOOP(a_claim_that_is_over_can_do_nothing, 0, LATE) {
   open_ending();
   put(q[0], "a");
   zke_queue_item *first = claim(q[0], "a"), *second = claim_soon(1, "a");
@@ -1205,6 +1209,8 @@ TEST_LOOP(an_ended_claim_is_one_ones_at_every_moment, 0, 2) {
 
 /* ---- given back with a delay ---- */
 
+/* An item given back with a delay is listed as delayed, is not claimed before
+ * its time, and keeps its place. */
 TEST(a_delayed_release_waits_for_its_time) {
   zke_queue_entries *list;
   open_all();
@@ -1264,6 +1270,8 @@ TEST(a_delayed_release_wakes_who_sleeps) {
 
 /* ---- batches ---- */
 
+/* As many as are there, in order, with one token; they are given back singly,
+ * and acknowledged together with a change or not at all. */
 TEST(several_items_are_claimed_in_one_step) {
   zke_queue_item *some[4];
   int count;
@@ -1738,6 +1746,7 @@ TEST(requeueing_is_putting) {
 
 /* ---- waiting ---- */
 
+/* A consumer that sleeps, to take or to claim, gets the item that is put. */
 TEST(a_put_ends_the_wait) {
   open_all();
   for (int claiming = 0; claiming <= 1; claiming++) {
@@ -1754,6 +1763,7 @@ TEST(a_put_ends_the_wait) {
   close_all();
 }
 
+/* … or the item that another consumer gives back, */
 TEST(a_release_ends_the_wait) {
   open_all();
   put(q[0], "a");
@@ -1779,6 +1789,7 @@ TEST(ones_own_release_ends_the_wait) {
   close_all();
 }
 
+/* … or the one whose consumer's session ended (P6). */
 TEST(an_expired_consumer_ends_the_wait) {
   open_all();
   put(q[0], "a");
@@ -1807,6 +1818,8 @@ TEST(a_timeout_says_why_and_leaves_nothing) {
   close_all();
 }
 
+/* A sleeping consumer, and a producer that sleeps for room, are cancelled:
+ * neither stays in a line, and nothing was put. */
 TEST(cancel_ends_the_wait_of_another_thread) {
   zke_queue_options o = {.size = sizeof o, .limit = 1};
   open_with(&o);
@@ -1877,6 +1890,8 @@ TEST(a_lost_place_is_taken_again) {
 
 /* ---- without blocking ---- */
 
+/* A started consumer hears once that there is something, and no more until it
+ * starts again; a stop ends it. */
 TEST(the_listener_is_told_of_an_item) {
   open_listening();
   ck_ok(zke_queue_start(q[1], ZKE_QUEUE_ITEM));
@@ -1915,6 +1930,7 @@ TEST(a_failed_try_waits_on) {
   close_all();
 }
 
+/* The same for a producer before a full queue. */
 TEST(the_listener_is_told_of_room) {
   zke_queue_options o = {.size = sizeof o, .limit = 1, .listener = listen};
   open_with(&o);
@@ -2919,6 +2935,8 @@ static int put_lost(zke *session, zke_queue *queue, int when) {
   return zke_queue_put(queue, "x", 1, NULL, zke_now(session) + 2000);
 }
 
+/* The reply of a put is lost and its item taken before the producer looks: it
+ * is not put again. A put that was lost before its change is. */
 TEST(a_lost_put_that_was_taken_is_not_repeated) {
   open_all();
   put(q[0], "first"); /* makes the user znode */

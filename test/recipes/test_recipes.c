@@ -152,11 +152,13 @@ static const recipe_use plain_lock = {"plain lock", lock_prepare, lock_use,
 
 /* ---- the lock without a mistake ---- */
 
+/* The loop of deaths ends, and has the places that it promises. */
 TEST(a_death_anywhere_is_survived) {
   int deaths = recipe_deaths(&plain_lock);
   ck_assert_int_ge(deaths, 20);
 }
 
+/* The loop of lost replies ends with a use that survives them. */
 TEST(a_lost_reply_is_survived) { recipe_lost_replies(&plain_lock); }
 
 /* A use that makes fewer changes than it did before, by chance or by what time
@@ -177,6 +179,8 @@ static void check_nothing(zke *z, int rc) {
   (void)rc;
 }
 
+/* A use that makes fewer changes each time does not keep the loop going for
+ * ever. */
 TEST(lost_replies_end_where_changes_become_fewer) {
   static const recipe_use u = {"fewer", NULL, use_less, check_nothing};
   uses_made = 0;
@@ -184,6 +188,7 @@ TEST(lost_replies_end_where_changes_become_fewer) {
   ck_assert_int_gt(uses_made, 2);
 }
 
+/* The loop of faults ends with a use that survives them. */
 TEST(a_fault_is_survived) { recipe_faults(&plain_lock); }
 
 /* A death comes between any two changes: after some death the node is there,
@@ -199,6 +204,8 @@ static void count_node(zke *z, int rc) {
   }
 }
 
+/* Deaths fall before a change and after it: some leave the node, some do
+ * not. */
 TEST(deaths_come_between_changes) {
   static const recipe_use u = {"counted", lock_prepare, lock_use, count_node};
   mistake = STAYS;
@@ -248,6 +255,8 @@ TEST_LOOP(planted_mistake, planted_first(), planted_end()) {
   planted[_i].run();
 }
 
+/* Each mistake that can be planted in a use makes the loops fail, with the
+ * sentence that is due. */
 TEST_LOOP(a_planted_mistake_is_noticed, 0, PLANTED) {
   char command[4200], output[8000];
   int round = strstr(planted[_i].name, "hangs") ? 2 : RECIPE_ROUND_S;
@@ -374,6 +383,8 @@ static const struct story {
 
 enum { STORIES = sizeof stories / sizeof *stories };
 
+/* The checkers of histories tell good stories from bad ones, and name the
+ * problem. */
 TEST_LOOP(a_check_finds_what_is_wrong, 0, STORIES) {
   const struct story *s = &stories[_i];
   history h = history_of(s->history);

@@ -244,7 +244,8 @@ static int waiting(void) {
   return count == 1;
 }
 
-TEST(cancelled) {
+/* A party that waits for the others is cancelled by another thread. */
+TEST(cancel_ends_the_wait) {
   call c;
   begin(1, 2);
   call_begin(&c, run_meet, m[0], 0, ZKE_FOREVER);
@@ -420,6 +421,8 @@ static void point_hear(zke_rendezvous_point *p, int event, int64_t token,
            data ? data : "");
 }
 
+/* The listener of a point hears that it is empty, filled and gone, and misses
+ * no filling where several changes come at once. */
 TEST(point_listener) {
   char text[64] = "";
   zke_rendezvous_point *p;
@@ -472,6 +475,8 @@ TEST(point_malformed) {
   end();
 }
 
+/* P11: bad arguments and another recipe's node are refused; the output is NULL
+ * then. */
 TEST(point_refused) {
   zke_rendezvous_point_options o = {.size = 1};
   zke_rendezvous_point *p;
@@ -532,7 +537,9 @@ static int meet_often(const char *db, int id) {
   return rc;
 }
 
-TEST(processes) {
+/* Three processes meet again and again, each with the others' data of that
+ * round. */
+TEST(processes_meet) {
   const char *db = test_path("db");
   pid_t pids[3];
   for (int i = 0; i < 3; i++) {

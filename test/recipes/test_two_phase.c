@@ -250,6 +250,8 @@ TEST_LOOP(dead_site_aborts, 0, 2) {
   end();
 }
 
+/* A site joins and dies before the coordinator has looked even once: its death
+ * still aborts the transaction. */
 TEST(dead_before_seen) {
   admin = test_open(":memory:");
   zc = named("master");
@@ -412,7 +414,9 @@ static void *wait_there(void *arg) {
   return NULL;
 }
 
-TEST(cancelled) {
+/* The coordinator's wait is cancelled by another thread; a second waiting call
+ * is refused. */
+TEST(cancel_ends_the_wait) {
   pthread_t thread;
   int rc = 0, other = 0;
   begin(ZKE_TWO_PHASE_SITES, 0);
@@ -650,7 +654,9 @@ TEST(foreign_children) {
   end(); /* the list removes it */
 }
 
-TEST(refused) {
+/* P11: sites that are there twice or cannot be names, and other bad arguments,
+ * are refused before anything is made. */
+TEST(bad_arguments) {
   const char *const twice[] = {"a", "b", "a"}, *const bad[] = {"a/b"};
   const char *const space[] = {"a b"}, *const empty[] = {""};
   zke_two_phase_options o = {.size = 1};
@@ -939,6 +945,8 @@ static void check_history(zke *s) {
   ck_assert_int_gt(aborted, 0);
 }
 
+/* Coordinator and sites are killed at random and begin again: all sites decide
+ * alike, each keeps to its decision, and nothing stays pending. */
 TEST(random_histories) {
   pid_t pids[PROCESSES];
   const char *given = getenv("SEED");
