@@ -1,17 +1,49 @@
 /* deadlock.c - who waits for whom, and whether for ever
  *
  * A wait is an entry that says "waiting"; an actor is the thread that waits, or
- * that holds what another waits for.  From one's own wait the graph is built by
- * reading the lines and the sessions of whoever stands before it; whoever can
- * go on is crossed out; what is left is a deadlock if one snapshot confirms it.
+ * that holds what another one waits for (deadlock.h has the words).
  *
- * Promises: of each circle the youngest wait fails, and no other; nobody fails
- * whose wait would have ended.  The znodes are all there is: no process asks
- * another one, and none has to be running.
+ * THE SEARCH, when an actor has begun to wait (zke_line_detect):
+ *   1. Is the session's own new entry all that it has in lines?  Then nobody
+ *   can
+ *      wait for it: there is no circle (graph_is_alone).
+ *   2. Build the graph of waits from this one on.  For each wait: read its
+ *   line;
+ *      an edge goes to each entry that keeps it out (graph_follow).  For each
+ *      of these: if its actor waits, too, anywhere, that wait is added
+ *      (graph_find_waits), and followed in its turn.
+ *   3. Cross out the waits that can go on: those of which enough keepers are
+ *   not
+ *      stuck.  Repeat until nothing more is crossed out (graph_cross_out).
+ *   4. Of what is left, keep the waits on a way from this actor back to itself
+ *      (graph_mark_ways).  If there are any, this actor is in a circle.
+ *   5. If this wait is the youngest of the circle, it is the victim
+ *      (graph_victim).  Else the youngest one is, and finds out by itself.
+ *   6. Read all of the circle again, in one snapshot.  Only if it is there at
+ *      that moment it is a deadlock (graph_confirm); else begin again at 2.
  *
- * From the bottom: actors; the graph and how it grows; crossing out; the
- * circle's snapshot; the list for those who look from outside.  Begin with
- * zke_line_detect(). */
+ * WHY IT IS RIGHT.  Each wait is written to the tree before its search begins,
+ * and searches read the tree.  So of the waits of a circle the one that was
+ * written last sees all the others, and it is the youngest; one search at that
+ * moment is enough, and nobody has to search again later.  Only the youngest
+ * fails, so of one circle one call fails.  Nobody fails because of a circle
+ * that never was: the snapshot of step 6 has every wait unchanged since it was
+ * first read (by mzxid) and every keeper present, so all of them waited for
+ * each other at that moment.
+ *
+ * The znodes are all there is to go by.  No process asks another one, and none
+ * has to be running.
+ *
+ * WHAT IS NOT SEEN is listed in lock.h, under DEADLOCKS.
+ *
+ * COST: each session that the search comes to is read once, with its entries;
+ * each wait costs a survey of its line and a read of each keeper.  Crossing out
+ * goes over all waits and edges for each wait, in memory; a chain takes one
+ * such pass, because the last that was found is looked at first.
+ *
+ * Sections, each using those above it: actors; the graph and how it grows;
+ * crossing out; the circle's snapshot; the list for programs that look from
+ * outside.  Begin with zke_line_detect(). */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* getentropy */
 #endif
@@ -30,14 +62,17 @@
 #include "text.h"
 #include "znode.h"
 
+/* ---- actors ---- */
+
 /* This thread, as others can tell it from theirs. */
 static _Thread_local struct {
-  pid_t pid;
-  uint64_t id;
+  pid_t pid;     /* that drew id; another one: this is a forked child */
+  uint64_t id;   /* its own */
   uint64_t role; /* the actor that it acts as; 0: itself */
 } actor_self;
 
-/* After a fork it is another thread, and nobody's substitute. */
+/* Draw the thread's actor.  After a fork it is another thread than the
+ * parent's, and acts as nobody else. */
 static void actor_draw_self(pid_t pid) {
   actor_self.pid = pid;
   actor_self.id = actor_self.role = 0;
@@ -45,7 +80,7 @@ static void actor_draw_self(pid_t pid) {
          !actor_self.id)
     continue;
   if (actor_self.id) return;
-  /* without random numbers: addresses differ from process to process */
+  /* without random numbers: the address and the process's number */
   actor_self.id = (uint64_t)(uintptr_t)&actor_self ^ (uint64_t)pid << 48;
 }
 
@@ -65,52 +100,60 @@ uint64_t zke_line_act_as(uint64_t actor) {
   return was;
 }
 
-/* ---- deadlocks ----
+/* ---- the graph ----
  *
- * An actor that waits in a blocking call is stuck while the entries that keep
- * it out belong to actors that are stuck.  From one's own wait the search
- * follows the keepers' actors to what these wait for, and so on; then it
- * crosses out who can still go on, until nobody else can.  What is left and
- * lies on a way from oneself back to oneself is a deadlock; the youngest wait
- * of it gives up.  An actor that waits in several places at once, for a
- * multi-lock, is stuck when it is in one of them.  The last to begin its wait
- * sees all the others, so one look at that moment suffices.
+ * Its nodes are waits, and its edges go from a wait to the entries that keep it
+ * out.  An edge leads on by the keeper's actor: to all waits of that actor.  An
+ * actor that waits in several places at once, for a multi-lock, is stuck if it
+ * is stuck in any of them.
  *
- * For whoever looks from outside the same graph has everybody's waits, and
- * those of entries that wait without a blocking call: these are never stuck. */
+ *     wait "a of T1" --kept out by--> entry "b of T2"
+ *                                        T2 waits: "c of T2" --> ...
+ *
+ * For zke_line_waits() the same graph has everybody's waits, also those of
+ * entries that wait without a blocking call (loose); these are never stuck, as
+ * their threads can go on. */
 
+/* One wait: an entry, and what was found out about it. */
 typedef struct graph_wait {
-  char *directory, *name;
+  char *directory, *name; /* its line, and its znode's name there */
   uint64_t actor;
-  int64_t since, session; /* since: the zxid of beginning to wait */
-  int64_t since_ms;       /* of its znode */
-  int room;   /* entries of others that may stay: stuck with this many */
-  bool kept;  /* its place keeps it out */
-  bool loose; /* not in a blocking call */
-  bool stuck, from_me, to_me;
-  int next;    /* on the way to me */
-  bool doomed; /* stuck, when the circles are looked for among these */
-  int circle;  /* which, from 1 on; 0: none */
+  int64_t since;    /* the zxid of beginning to wait: its mzxid */
+  int64_t session;  /* which owns the znode */
+  int64_t since_ms; /* ctime of the znode */
+  int room;     /* it is stuck if this many of its keepers, by weight, are */
+  bool kept;    /* its place keeps it out */
+  bool loose;   /* not in a blocking call */
+  bool stuck;   /* not crossed out (yet) */
+  bool from_me; /* on a way from the actor `me` */
+  bool to_me;   /* on a way to it */
+  int next;     /* the wait after it on the way to me, or -1 */
+  bool doomed;  /* it was stuck before the circles were told apart */
+  int circle;   /* which, from 1 on; 0: none */
 } graph_wait;
 
-/* waits[from] is kept out by `weight` entries of an actor, who may wait too,
- * in one place or in several; 0: one that can go on. */
+/* waits[from] is kept out by `weight` entries of an actor.  That one may wait
+ * too, in one place or in several. */
 typedef struct graph_edge {
-  int from, weight;
-  uint64_t actor; /* 0: the data does not tell; can go on */
+  int from;       /* index of the wait */
+  int weight;     /* entries that were made together: permits of a lease */
+  uint64_t actor; /* 0: the data does not tell; such a one can go on */
   char *path;     /* of the keeper's znode */
   int64_t session;
 } graph_edge;
 
+/* The graph of one search.  A search belongs to one thread, so there are no
+ * locks. */
 typedef struct graph {
   zke *z;
-  uint64_t me;
-  bool all; /* everybody's waits */
+  uint64_t me; /* the actor whose circles are looked for */
+  bool all;    /* everybody's waits, for zke_line_waits() */
   graph_wait *waits;
-  graph_edge *edges;
+  graph_edge *edges; /* in the order of their waits */
   int wait_count, wait_cap, edge_count, edge_cap;
-  /* Sessions are read once, whole: one may have hundreds of actors, each at
-   * the end of another's wait.  What is moved to waits has no name here. */
+  /* The entries of the sessions that were read, which are read once and whole:
+   * one session may have hundreds of actors, each at the end of another's wait.
+   * An entry that was moved to waits has no name here. */
   graph_wait *known;
   int64_t *sessions;
   int known_count, known_cap, session_count, session_cap;
@@ -133,7 +176,7 @@ static bool graph_room(zke *z, void **array, int count, int *cap, size_t size) {
   return true;
 }
 
-/* What was moved from one array to the other is NULL in the first. */
+/* What was moved from `known` to `waits` is NULL in the first. */
 static void graph_free_waits(graph_wait *waits, int count) {
   for (int i = 0; i < count; i++) {
     zke_free(waits[i].directory);
@@ -142,7 +185,7 @@ static void graph_free_waits(graph_wait *waits, int count) {
   zke_free(waits);
 }
 
-/* `directory` is one of the waits' own strings. */
+/* g->directory is one of the waits' own strings. */
 static void graph_free(graph *g) {
   graph_free_waits(g->waits, g->wait_count);
   graph_free_waits(g->known, g->known_count);
@@ -162,8 +205,8 @@ static int graph_add_edge(graph *g, graph_edge edge) {
   return ZKE_OK;
 }
 
-/* Note an entry by which somebody waits, or might.  An entry whose data names
- * no actor cannot be in a circle: it is loose. */
+/* Note an entry of a session by which an actor waits.  An entry whose data
+ * names no actor cannot be in a circle: it is loose. */
 static int graph_add_known(graph *g, const char *path,
                            const zke_entry_words *is, const zke_stat *stat) {
   void *array = g->known;
@@ -186,7 +229,8 @@ static int graph_add_known(graph *g, const char *path,
   return w->directory && w->name ? ZKE_OK : ZKE_NOMEM;
 }
 
-/* Moves it. */
+/* Add a wait to the graph.  Its strings are moved: `known` has none afterwards.
+ */
 static int graph_add_wait(graph *g, graph_wait *known) {
   void *array = g->waits;
   if (!graph_room(g->z, &array, g->wait_count, &g->wait_cap, sizeof *g->waits))
@@ -197,7 +241,7 @@ static int graph_add_wait(graph *g, graph_wait *known) {
   return ZKE_OK;
 }
 
-/* news: out, it was not there. */
+/* Note that a session is read; *news: it was not noted before. */
 static int graph_add_session(graph *g, int64_t session, bool *news) {
   void *array = g->sessions;
   *news = false;
@@ -212,7 +256,7 @@ static int graph_add_session(graph *g, int64_t session, bool *news) {
   return ZKE_OK;
 }
 
-/* Whatever has such a name in "/" is in no line. */
+/* Is this the path of an entry in a line?  No line is at "/". */
 static bool graph_is_entry(const char *path) {
   zke_entry e;
   const char *name = zke_recipe_name(path);
@@ -220,7 +264,7 @@ static bool graph_is_entry(const char *path) {
          zke_recipe_parse(name, zke_entry_kinds, ZKE_LINE_KINDS, &e);
 }
 
-/* Are this actor's waits among those that are looked at already? */
+/* Are this actor's waits in the graph already? */
 static bool graph_has_wait(const graph *g, uint64_t actor) {
   for (int i = 0; i < g->wait_count; i++) {
     if (g->waits[i].actor == actor) return true;
@@ -228,8 +272,10 @@ static bool graph_has_wait(const graph *g, uint64_t actor) {
   return false;
 }
 
-/* An entry of a session, if somebody waits by it.  What one got at once looks
- * as if; but nobody keeps it out. */
+/* Note an entry of a session, if its data says that its actor waits.  An entry
+ * that was granted at once says so, too, since it was never written again; it
+ * does no harm here, because its place does not keep it out
+ * (graph_follow()). */
 static int graph_read_entry(graph *g, const char *path) {
   char *data = NULL;
   int len;
@@ -243,8 +289,8 @@ static int graph_read_entry(graph *g, const char *path) {
   return rc == ZKE_NONODE || rc == ZKE_NOAUTH ? ZKE_OK : rc;
 }
 
-/* Read each session once, with all its entries: an actor may wait in several
- * places, and others of its session come up soon. */
+/* Read a session with all its entries, once: an actor may wait in several
+ * places, and other actors of its session are often met soon. */
 static int graph_read_session(graph *g, int64_t session) {
   zke_strings *paths = NULL;
   bool news;
@@ -257,8 +303,8 @@ static int graph_read_session(graph *g, int64_t session) {
   return rc;
 }
 
-/* Add all the places where an actor of a session waits, or anybody of it where
- * all are wanted. */
+/* Add all waits of an actor of a session, or of all its actors if everybody's
+ * are wanted. */
 static int graph_find_waits(graph *g, int64_t session, uint64_t actor) {
   if (!g->all && graph_has_wait(g, actor)) return ZKE_OK;
   int rc = graph_read_session(g, session);
@@ -270,8 +316,9 @@ static int graph_find_waits(graph *g, int64_t session, uint64_t actor) {
   return rc;
 }
 
-/* Add the edge to one keeper.  One that has gone meanwhile keeps nobody out,
- * and whoever it kept out is told. */
+/* Add the edge to one keeper, and the waits of its actor.  A keeper that has
+ * gone meanwhile keeps nobody out, and those that it kept out are told by their
+ * watches; so it has no edge.  *waiting: its data says that it waits. */
 static int graph_add_keeper(graph *g, graph_edge edge, const char *name,
                             bool *waiting) {
   char *path = zke_recipe_path(g->z, g->waits[edge.from].directory, name);
@@ -296,10 +343,15 @@ static int graph_add_keeper(graph *g, graph_edge edge, const char *name,
   return rc;
 }
 
-/* Add the edges of the wait at index i of a line.  Where every entry stands
- * for itself, it is enough to go back over `limit` of those that wait too:
- * they are kept out by all that stand before them.  For a wait that is never
- * stuck, over as many of any. */
+/* Add the edges of waits[at], which is the entry at index i of its line.
+ *
+ * It is not necessary to go back to the beginning of a long line.  If every
+ * entry stands for itself, `limit` keepers that wait themselves are enough:
+ * each of these has edges to those in front of it, so through them the search
+ * comes to the rest.  A reader does not count among them, as it is not kept out
+ * by other readers.  With entries made together (weight > 1) this does not
+ * hold, and all are followed.  For a loose wait, which is never stuck, `limit`
+ * of any kind are enough to show whom it waits for. */
 static int graph_follow_entry(graph *g, int at, const zke_entries *e, int i,
                               int limit) {
   int own = zke_entry_group_before(e, i) + 1, weight, rc = ZKE_OK;
@@ -318,8 +370,9 @@ static int graph_follow_entry(graph *g, int at, const zke_entries *e, int i,
   return rc;
 }
 
-/* Look at the line of a wait.  Many that wait in one line are looked up in what
- * the first one saw: whoever joined since looks for itself. */
+/* Read the line of a wait, unless it was the last that was read.  Many waits of
+ * one line are looked up in what the first one saw: an entry that has joined
+ * since makes a search of its own. */
 static int graph_look_at(graph *g, const char *directory) {
   zke_stat stat;
   if (g->directory && strcmp(g->directory, directory) == 0) return ZKE_OK;
@@ -331,7 +384,8 @@ static int graph_look_at(graph *g, const char *directory) {
   return rc;
 }
 
-/* Add the edges of one wait, if its place keeps it out. */
+/* Add the edges of one wait, if its place keeps it out.  Of entries made
+ * together the last one waits for all. */
 static int graph_follow(graph *g, int at) {
   int rc = graph_look_at(g, g->waits[at].directory);
   if (rc != ZKE_OK) return rc == ZKE_NONODE ? ZKE_OK : rc;
@@ -342,7 +396,9 @@ static int graph_follow(graph *g, int at) {
   return g->waits[at].kept ? graph_follow_entry(g, at, e, i, g->limit) : ZKE_OK;
 }
 
-/* An actor is stuck when it is in any of the places where it waits. */
+/* ---- crossing out ---- */
+
+/* An actor is stuck if it is in any of the places where it waits. */
 static bool graph_is_stuck(const graph *g, uint64_t actor) {
   for (int i = 0; i < g->wait_count; i++) {
     if (g->waits[i].actor == actor && g->waits[i].stuck) return true;
@@ -350,7 +406,7 @@ static bool graph_is_stuck(const graph *g, uint64_t actor) {
   return false;
 }
 
-/* How many of a wait's keepers are stuck. */
+/* How many entries that keep out a wait belong to actors that are stuck. */
 static int graph_stuck_keepers(const graph *g, int at) {
   int count = 0;
   for (int i = 0; i < g->edge_count; i++) {
@@ -360,8 +416,10 @@ static int graph_stuck_keepers(const graph *g, int at) {
   return count;
 }
 
-/* Cross out whoever can go on, until nobody can: one goes on when few enough
- * keepers stay for ever.  The last found first: it is at the end of a chain. */
+/* Cross out the waits that can go on, until none can.  A wait can go on if
+ * fewer of its keepers than `room` stay for ever: the others will go, and then
+ * its turn comes.  The last that was found is looked at first, since it is at
+ * the end of a chain: so a chain is crossed out in one pass. */
 static void graph_cross_out(graph *g) {
   for (int i = 0; i < g->wait_count; i++)
     g->waits[i].stuck = !g->waits[i].loose;
@@ -376,7 +434,8 @@ static void graph_cross_out(graph *g) {
   }
 }
 
-/* Note that from wait a one comes to wait b.  True: that is news. */
+/* An edge leads from wait a to wait b: hand on both marks.  True: something was
+ * new. */
 static bool graph_mark_step(graph *g, int a, int b) {
   graph_wait *from = &g->waits[a], *to = &g->waits[b];
   bool news = (from->from_me && !to->from_me) || (!from->to_me && to->to_me);
@@ -386,7 +445,10 @@ static bool graph_mark_step(graph *g, int a, int b) {
   return news;
 }
 
-/* Mark what lies on a way from one's own waits and what on a way to them. */
+/* Mark the waits on a way from the waits of `me`, and those on a way to them,
+ * among the stuck ones.  A wait with both marks is in a circle with `me`.  (A
+ * wait that was merely seen before need not be in one: only a way back to the
+ * start counts.) */
 static void graph_mark_ways(graph *g) {
   for (int i = 0; i < g->wait_count; i++) {
     graph_wait *w = &g->waits[i];
@@ -406,7 +468,7 @@ static void graph_mark_ways(graph *g) {
   }
 }
 
-/* Did I begin to wait later than all others of the circles that I am in? */
+/* Did `me` begin to wait later than all others of the circles that it is in? */
 static bool graph_is_youngest(const graph *g) {
   int64_t mine = 0, others = 0;
   for (int i = 0; i < g->wait_count; i++) {
@@ -419,8 +481,9 @@ static bool graph_is_youngest(const graph *g) {
   return mine > others;
 }
 
-/* Which of my waits is in a deadlock, with me as the youngest of it?  -1:
- * none.  One that is stuck behind a deadlock, but not in it, is no victim. */
+/* The wait of `me` that is in a circle of which `me` is the youngest, or -1.  A
+ * wait that is stuck behind a circle, but not in it, is no victim: it goes on
+ * when the circle is broken. */
 static int graph_victim(graph *g) {
   graph_cross_out(g);
   graph_mark_ways(g);
@@ -431,7 +494,8 @@ static int graph_victim(graph *g) {
   return -1;
 }
 
-/* "I wait for /a held by x (pid 1), who waits for /b held by …". */
+/* "deadlock: this call waits for /a held by x (pid 1), who waits for /b held by
+ * this thread".  A long circle is cut where the room ends. */
 static int graph_say_deadlock(const graph *g, int at) {
   char text[420] = "";
   size_t used = 0;
@@ -440,11 +504,10 @@ static int graph_say_deadlock(const graph *g, int at) {
     bool me = next->actor == g->me;
     zke_session_list *who = NULL;
     zke_session(g->z, next->session, &who);
+    const char *holder = who ? who->data[0].identity : "another";
     int n = snprintf(text + used, sizeof text - used, "%s%s held by %s",
                      used ? ", who waits for " : "", w->directory,
-                     me    ? "this thread"
-                     : who ? who->data[0].identity
-                           : "another");
+                     me ? "this thread" : holder);
     if (who && !me && n > 0 && used + (size_t)n < sizeof text) {
       used += (size_t)n;
       n = snprintf(text + used, sizeof text - used, " (pid %" PRId64 ")",
@@ -459,8 +522,8 @@ static int graph_say_deadlock(const graph *g, int at) {
                          text);
 }
 
-/* Does this session hold or wait for anything but one's own entries?  If not,
- * nobody can wait for it. */
+/* Has this session no entries but those of this wait?  Then nobody can wait for
+ * it, and there is no circle.  This is the common case, and costs one read. */
 static bool graph_is_alone(zke *z, int own) {
   zke_strings *paths = NULL;
   int entries = 0;
@@ -471,22 +534,24 @@ static bool graph_is_alone(zke *z, int own) {
   return entries <= own;
 }
 
-/* Is this wait one of the circles that I am in? */
+/* ---- the circle's snapshot ---- */
+
+/* Is this wait in a circle with `me`? */
 static bool graph_in_circle(const graph_wait *w) {
   return w->stuck && w->from_me && w->to_me;
 }
 
-/* The znodes that make the circles, for one snapshot: where the waits are, and
- * who keeps these out. */
+/* The znodes that make the circles, for one snapshot: the waits, and the
+ * entries that keep these out. */
 typedef struct graph_proof {
   char **paths;
-  zke_op *ops;
-  zke_op_result *read;
-  int64_t *mzxid; /* of a wait; 0: of a keeper, which has to exist */
-  int count;
+  zke_op *ops;         /* that read them */
+  zke_op_result *read; /* what these found */
+  int64_t *mzxid; /* that a wait must have; 0: a keeper, which must exist */
+  int count;      /* of each of these */
 } graph_proof;
 
-/* The arrays may be missing, where memory was short. */
+/* The arrays may be missing, if memory was short. */
 static void graph_free_proof(graph_proof *p) {
   for (int i = 0; i < p->count; i++) zke_free(p->paths[i]);
   if (p->read) zke_results_clear(p->read, p->count);
@@ -529,9 +594,9 @@ static bool graph_list_proof(const graph *g, graph_proof *p) {
   return ok;
 }
 
-/* The circle was put together from several looks, between which somebody may
+/* The circle was put together from several reads, between which an actor may
  * have released one lock and begun to wait for another.  It is a deadlock only
- * if all of it is there at one moment: then nobody in it can go on.  *so: it
+ * if all of it is there at one moment: then no actor in it can go on.  *so: it
  * is. */
 static int graph_confirm(const graph *g, bool *so) {
   graph_proof p = {0};
@@ -562,8 +627,8 @@ static int graph_detect_once(zke *z, uint64_t actor, bool *again) {
   return rc;
 }
 
-/* Looks until what it has found is confirmed or gone; each repetition means
- * that somebody has moved on, so this ends. */
+/* Looks until what it has found is confirmed or gone.  Each repetition means
+ * that an actor of the circle has moved on, so this ends. */
 int zke_line_detect(zke *z, uint64_t actor, int own) {
   bool again = true;
   int rc = ZKE_OK;
@@ -572,16 +637,20 @@ int zke_line_detect(zke *z, uint64_t actor, int own) {
   return rc;
 }
 
-/* ---- the graph of waits, for those who look ---- */
+/* ---- the list, for programs that look from outside ----
+ *
+ * The graph of everybody's waits, without a `me`.  The waits that are stuck are
+ * noted as doomed; then those that are only behind a circle are crossed out;
+ * and what is left is told apart by looking for the circles of each in turn. */
 
-/* The youngest first: crossing out begins at the other end, where those stand
- * who can go on soonest. */
+/* The youngest first: crossing out begins at the other end, where the waits
+ * stand that can go on soonest. */
 static int graph_compare_waits(const void *a, const void *b) {
   const graph_wait *x = a, *y = b;
   return (x->since < y->since) - (x->since > y->since);
 }
 
-/* Does anybody who is stuck wait for this one's actor? */
+/* Does any wait that is stuck wait for this one's actor? */
 static bool graph_is_waited_for(const graph *g, int at) {
   for (int i = 0; i < g->edge_count; i++) {
     const graph_edge *e = &g->edges[i];
@@ -590,8 +659,9 @@ static bool graph_is_waited_for(const graph *g, int at) {
   return false;
 }
 
-/* Of those that are stuck leave the circles and what is between them: who is
- * behind one, with nobody behind, is crossed out.  The youngest first. */
+/* Of the waits that are stuck leave the circles, and what is between them: a
+ * wait that no other stuck one waits for is behind a circle, and is crossed
+ * out.  The youngest first. */
 static void graph_leave_circles(graph *g) {
   for (int i = 0; i < g->wait_count; i++)
     g->waits[i].doomed = g->waits[i].stuck;
@@ -632,7 +702,7 @@ static const zke_session_info *graph_who(const zke_session_list *who,
   return NULL;
 }
 
-/* How much text and room one wait takes in the list. */
+/* How many bytes one wait takes in the list, with its strings. */
 static size_t graph_wait_size(const graph_wait *w,
                               const zke_session_list *who) {
   const zke_session_info *info = graph_who(who, w->session);
@@ -640,14 +710,15 @@ static size_t graph_wait_size(const graph_wait *w,
          1 + strlen(info ? info->identity : "") + 1;
 }
 
-/* Where the parts of a list go, which is one block. */
+/* Where the next parts of a list go, which is one block: the list, all waits,
+ * all keepers, all strings. */
 typedef struct graph_block {
   zke_wait_info *waits;
   zke_keeper *keepers;
   char *text;
 } graph_block;
 
-/* Room was counted before by graph_list_waits(). */
+/* Room for it was counted by graph_list_waits(). */
 static const char *graph_put_text(graph_block *b, const char *text) {
   size_t size = strlen(text) + 1;
   char *put = memcpy(b->text, text, size);
@@ -688,7 +759,8 @@ static void graph_put_wait(graph_block *b, const graph_wait *w,
                       .keepers = b->keepers};
 }
 
-/* Edges stand in the order of their waits. */
+/* Lay out the list.  Edges stand in the order of their waits, so one pass over
+ * them is enough.  Waits that their place does not keep out are left out. */
 static zke_wait_list *graph_list_waits(const graph *g,
                                        const zke_session_list *who) {
   size_t size = sizeof(zke_wait_list);

@@ -59,7 +59,7 @@ extern const char *const zke_entry_kinds[ZKE_LINE_KINDS];
 enum { ZKE_ENTRY_ACTOR = 17 }; /* " 0123456789abcdef", a space and the actor */
 
 /* What a znode's data says: its state, and as which actor.  All is zero for
- * data that is not a line's; then the user's data is all of it. */
+ * data of another form; then the user's data is all of it. */
 typedef struct zke_entry_words {
   bool waiting, queued, held; /* at most one of them */
   uint64_t actor;             /* 0: unknown */
