@@ -6,16 +6,17 @@
 # comments of zkembed.h and of recipes/*.h: the indented lines behind a paragraph
 # that begins with "Example:".
 #
-# - A block with "int main(" is a program.  It is put as app.c into an empty
-#   directory with zkembed.c and zkembed.h and nothing else, built there by
+# - A block with "int main(" is a program.  README's is put as app.c into an
+#   empty directory with zkembed.c and zkembed.h and nothing else, built there by
 #   README's line, `cc -std=c11 app.c zkembed.c -lsqlite3 -lpthread`, and run;
 #   its exit status must be 0.  It must also be free of warnings.
-# - A program that includes headers of recipes gets recipes/, and is linked with
-#   the engine, what is compiled of those recipes and of what they include in
-#   turn, and nothing else.
+# - So must any other program.  It is linked with the engine, what is compiled
+#   of the recipes whose headers it includes and of what they include in turn,
+#   and nothing else.
 # - What doc/recipes.md says that a recipe needs is what it includes.  Programs
 #   with a lock, a queue, a configuration and an election are built in a
-#   directory that has the engine and these files only, by the line given there.
+#   directory that has the engine and these files only, by the line given there;
+#   all but the first of them with the engine as it is compiled.
 # - The example at the head of each recipe's header is compiled as the inside of
 #   a function that has `zke *z; int64_t deadline;`; a static function at its
 #   beginning stands before that one.
@@ -179,7 +180,8 @@ recipe_room() {
     cp recipes/*.[ch] "$1/recipes"
 }
 
-runs_with_recipes() {
+# linked_runs BLOCK: with what is compiled of the engine and of its recipes
+linked_runs() {
   room=${1%.c}
   objects=$(for r in $(recipes_of "$1"); do echo "$built/recipes/$r.o"; done)
   recipe_room "$room" && cp "$1" "$room/app.c" &&
@@ -230,6 +232,11 @@ names_needs() {
 builds_from_named() {
   room=$blocks/from-named-$1
   line=$(echo "$recipe_line" | sed 's/^cc //; s/ -l.*//')
+  rest=$LIBS_HERE
+  if [ "$1" != lock ]; then # the engine takes longest; once will do
+    line=$(echo "$line" | sed 's/ zkembed\.c//')
+    rest="${SAN:+-fsanitize=$SAN} $built/libzkembed.a $LIBS"
+  fi
   echo "$1" >"$blocks/itself"
   mkdir "$room" "$room/recipes" && cp zkembed.c zkembed.h "$room" &&
     cp "$(grep -l "recipes/$1\.h" "$blocks"/recipes-*.c | head -n 1)" \
@@ -237,7 +244,7 @@ builds_from_named() {
     for part in $(needs "$1"); do
       cp "recipes/$part.c" "recipes/$part.h" "$room/recipes" || return 1
     done &&
-    (cd "$room" && $CC $include $line $LIBS_HERE &&
+    (cd "$room" && $CC $include $line $rest &&
       timeout 60 ./a.out </dev/null)
 }
 
@@ -282,13 +289,13 @@ done
 for block in "$blocks"/*.c; do
   name=$(basename "$block" .c)
   if grep -q 'int main(' "$block"; then
-    run=runs
+    run=linked_runs
+    case $name in README-*) run=runs ;; esac
     if grep -q 'zkembed-lab\.h' "$block"; then
       [ -z "$LAB" ] || expect "$name does in the laboratory what is said" \
         in_laboratory "$block"
       continue
     fi
-    if grep -q '^#include "recipes/' "$block"; then run=runs_with_recipes; fi
     expect "$name has no warning" warning_free "$block"
     expect "$name builds and runs" $run "$block"
   else
