@@ -239,6 +239,8 @@ static const struct {
     {"bob:pXYZ", 5, BOB},
 };
 
+/* P1: the identity made of "user:password" is the one that ZooKeeper's server
+ * computes, also for odd certificates. */
 TEST_LOOP(digest_of_cert, 0, COUNT(digests)) {
   char expected[100];
   zke *z = memory();
@@ -267,6 +269,7 @@ static const struct {
     {1000, "yuwsEXS+NJljXReNdO+KbQBKbNU="},
 };
 
+/* P1: the same at the lengths at which SHA-1 pads into another block. */
 TEST_LOOP(digest_of_long_cert, 0, COUNT(long_digests)) {
   char cert[1001], expected[100];
   zke *z = memory();
@@ -564,6 +567,8 @@ static const struct {
     {"/open", -1, &zke_open_acl, ZKE_OK},
 };
 
+/* P1: where several things are wrong with a set_acl the server's first
+ * complaint comes, and no zxid is used. */
 TEST_LOOP(set_acl_order_of_checks, 0, COUNT(set_acl_order)) {
   zke *z = memory();
   make(z, "/open");

@@ -189,6 +189,8 @@ TEST(forget_after_the_end) {
 
 /* ---- small things ---- */
 
+/* zke_session() tells of one session of the file, and names the id of one that
+ * is not there. */
 TEST(one_session) {
   zke_session_list *list = NULL;
   begin(":memory:");
@@ -225,6 +227,7 @@ TEST(blocks) {
   ck_assert_int_eq(heap.live, 0);
 }
 
+/* zke_fail() makes the thread's sentence, also out of the one before. */
 TEST(sentences) {
   ck_rc(zke_fail(ZKE_HELD, "%s has %d", "somebody", 3), ZKE_HELD);
   ck_assert_str_eq(zke_errmsg(), "somebody has 3");

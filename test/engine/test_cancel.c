@@ -235,6 +235,8 @@ static void wait_event(void *context) {
   if (zke_wait(context, ZKE_FOREVER) == ZKE_OK) atomic_fetch_add(&woken, 1);
 }
 
+/* P9: of two threads in zke_wait() the one with the dispatcher's role is
+ * cancelled: the other takes the role, and wakes. */
 TEST_LOOP(others_wait_on, 0, 2) {
   runner r[2];
   begin();
@@ -324,10 +326,14 @@ static void cancel_everywhere(int type) {
   finish();
 }
 
+/* P9: a thread is cancelled at the n-th system call of every public function,
+ * for each n: nobody's lock, gate or memory is left held. */
 TEST_LOOP(cancelled_at_every_system_call, 0, 2) {
   cancel_everywhere(types[_i]);
 }
 
+/* The same when the signal of the cancellation comes after the call's own look
+ * at it. */
 TEST(cancelled_late_at_every_system_call) {
   late = true;
   cancel_everywhere(PTHREAD_CANCEL_ASYNCHRONOUS);
@@ -372,6 +378,7 @@ static void work_long(void *context) {
   }
 }
 
+/* The same at random moments, in four threads at once. */
 TEST(cancelled_at_random) {
   enum { THREADS = 4, ROUNDS = 50 };
   begin();
@@ -602,6 +609,8 @@ static void cancel_in_recipe(void) {
   ck_assert_int_eq(after, ZKE_CLOSING);
 }
 
+/* A recipe's blocking call that is cancelled leaves no place behind, and the
+ * next one gets it. */
 TEST_LOOP(recipe_gives_up_its_place, 0, RECIPES) {
   begin();
   under_test = &recipes[_i];
@@ -717,6 +726,8 @@ static void lock_and_release(void *context) {
   pthread_cleanup_pop(1);
 }
 
+/* A lock whose thread is cancelled at the n-th system call, for each n, is free
+ * for others. */
 TEST(lock_cancelled_at_every_system_call) {
   zke_lock *lock;
   begin();

@@ -2025,9 +2025,13 @@ static void run_loop(enum kind kind, int number) {
 }
 
 LIMIT(300);
+/* P2, P11: the n-th allocation of the library fails, for each n. */
 TEST_LOOP(heap_faults, 0, CASES) { run_loop(HEAP, _i); }
+/* … the n-th allocation of SQLite's. */
 TEST_LOOP(sqlite_faults, 0, CASES) { run_loop(SQLITE, _i); }
+/* … the n-th system call of the library's. */
 TEST_LOOP(system_faults, 0, CASES) { run_loop(SYSTEM, _i); }
+/* … the n-th call of SQLite's to its files. */
 TEST_LOOP(disk_faults, 0, CASES) { run_loop(DISK, _i); }
 
 static void report(void) {

@@ -820,6 +820,8 @@ static void expect_syncs(int durability) {
   test_kill(&w, SIGKILL);
 }
 
+/* P8: whether each change of the table syncs the log before it returns, as its
+ * node's kind and the handle's durability ask. */
 TEST_LOOP(changes_are_synced_by_kind, 0, 3) { expect_syncs(_i); }
 
 /* One database under two names is one tree: the side files follow the file

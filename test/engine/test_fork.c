@@ -203,6 +203,8 @@ static int ask_plain(void *context) {
   return 0;
 }
 
+/* P9: in a forked child calls that ask memory alone answer, and the parent's
+ * handle works on. */
 TEST(plain_questions_do_no_harm) {
   zke *z = test_open(test_path("a.db"));
   make_nodes(z);
@@ -221,6 +223,7 @@ static int fork_again(void *context) {
   return call_all(context);
 }
 
+/* P9: so does a child's child. */
 TEST(grandchild_is_refused) {
   zke *z = test_open(test_path("a.db"));
   make_nodes(z);
@@ -363,6 +366,8 @@ static int open_late(void *context) {
   return zke_close(z) == ZKE_OK ? 0 : 3;
 }
 
+/* A child forked after the parent's close opens the file as any process
+ * does. */
 TEST(child_opens_after_the_parents_close) {
   char db[4096];
   snprintf(db, sizeof db, "%s", test_path("a.db"));

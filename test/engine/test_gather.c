@@ -185,6 +185,8 @@ static void expect_pages(int n) {
                        'a' + i % 26);
 }
 
+/* P2: the frames of a transaction reach the disk in one write, at the frame
+ * that commits them. */
 TEST(a_transaction_is_one_write) {
   open_log(true);
   ck_assert_int_eq(write_head(), SQLITE_OK);
@@ -207,6 +209,8 @@ TEST(a_commit_is_written_at_once) {
   expect_pages(100);
 }
 
+/* A transaction larger than the buffer is written in as few pieces as it takes,
+ * and reads the same. */
 TEST(more_than_there_is_room_for) {
   int many = 3 * ZKE_LOG_BYTES / FRAME;
   open_log(true);
@@ -282,6 +286,8 @@ TEST(checksums_that_come_later) {
   }
 }
 
+/* SQLite's own questions, its sync and its truncation see what has been
+ * gathered. */
 TEST(what_asks_the_file_finds_it_written) {
   sqlite3_int64 size;
   open_log(true);
@@ -346,6 +352,8 @@ static const struct {
 };
 enum { ODD_WRITES = sizeof odd_writes / sizeof *odd_writes };
 
+/* A write that is no frame in its place is passed on at once; from then on
+ * nothing is gathered, and the host is told once. */
 TEST_LOOP(a_strange_write_ends_it, 0, ODD_WRITES) {
   char data[FRAME];
   int64_t at = WAL_HEAD + FRAME + odd_writes[_i].at;
@@ -406,6 +414,8 @@ TEST_LOOP(another_vfs_sees_each_page, 0, 2) {
   ck_assert_int_eq(disk.writes, _i ? 3 : 0);
 }
 
+/* A failing write is returned by whichever call makes it, and the frames
+ * written again fill the log without a gap. */
 TEST(a_write_that_fails_is_told_and_leaves_no_gap) {
   open_log(true);
   write_head();
@@ -429,6 +439,7 @@ TEST(a_write_that_fails_is_told_and_leaves_no_gap) {
   ck_assert_int_eq(f->pMethods->xTruncate(f, 0), SQLITE_FULL);
 }
 
+/* Without the buffer each piece is written by itself, and reads the same. */
 TEST(without_memory_nothing_is_gathered) {
   open_log(false);
   write_head();
@@ -486,6 +497,7 @@ TEST(a_rollback_forgets) {
   end_transaction();
 }
 
+/* P2: what no COMMIT has ended is not written by the close. */
 TEST(closing_drops_what_was_not_committed) {
   open_log(true);
   write_head();
@@ -496,6 +508,7 @@ TEST(closing_drops_what_was_not_committed) {
   ck_assert_int_eq(disk.size, WAL_HEAD + FRAME);
 }
 
+/* All other calls reach the VFS below as they are, a failing open too. */
 TEST(the_rest_is_passed_on) {
   int reserved = 7;
   open_log(true);

@@ -941,6 +941,8 @@ static void expire_here(zke *z, int type, int state, const char *path,
   if (type == ZKE_EVENT_CHANGED) ck_ok(zke_expire(z, zke_session_id(z)));
 }
 
+/* P5: a session that ends in its own callback gets the end as the next event,
+ * and none of those that were collected. */
 TEST_LOOP(expiry_in_a_callback_voids_the_rest, 0, 2) {
   test_events seen = {0};
   z1 = test_open(_i ? test_path("a.db") : ":memory:");
@@ -1090,6 +1092,8 @@ static void count_null(void *context, const char *sentence) {
   if (strstr(sentence, "I15") && strstr(sentence, "(null)")) ++*(int *)context;
 }
 
+/* P11: rows that no table of ours allows do not crash a read; zke_check() finds
+ * them. */
 TEST(nodes_without_names) {
   const char *db = test_path("a.db");
   int found = 0;

@@ -400,6 +400,8 @@ static void write_apart(void) {
   ck_ok(zke_close(writer));
 }
 
+/* A reader that sleeps while another process writes, checkpoints and begins the
+ * log anew reads the newest state afterwards. */
 TEST(idle_reader_beside_another_process) {
   share();
   pid_t pid = start_child(write_apart);
@@ -519,6 +521,8 @@ static void disturb_all(int (*read)(zke *)) {
   finish();
 }
 
+/* Another connection commits before each step of a read, for every step: what
+ * is read is of one state. */
 TEST_LOOP(read_is_one_state, 0, 2) { disturb_all(readings[_i]); }
 
 /* Events in the order of their commits, each once. */
@@ -557,6 +561,8 @@ static bool disturb_dispatch(int where, int n) {
   return reached;
 }
 
+/* P4: changes and checkpoints before each step of a dispatch: no event is
+ * missed, doubled or out of order. */
 TEST(event_in_the_midst_of_a_dispatch) {
   begin();
   keep_log();
@@ -598,6 +604,8 @@ static bool disturb_write(int where, int n) {
   return act_count > 0;
 }
 
+/* P2: a set after a read without locks is made over what others have committed
+ * meanwhile. */
 TEST_LOOP(write_is_over_the_current_state, 0, 4) {
   begin();
   keep_log();
@@ -747,6 +755,8 @@ static void leave_a_log(void) {
   _exit(0);
 }
 
+/* A log that a killed process left, with and without its index, is recovered
+ * before the first read without locks. */
 TEST_LOOP(reading_after_a_recovery, 0, 2) {
   share();
   spy_register();
@@ -1003,6 +1013,8 @@ static const struct {
              {32768, 0}, {65536, 0}, {65536, 255}};
 enum { PAGE_KINDS = sizeof pages / sizeof *pages };
 
+/* Files of every page size, with reserved bytes too, are read without locks and
+ * gathered. */
 TEST_LOOP(pages_of_all_sizes, 0, PAGE_KINDS) {
   begin();
   ck_ok(zke_close(reader));
@@ -1161,6 +1173,7 @@ TEST(get_after_a_burial_that_failed) {
   finish();
 }
 
+/* P11: a VFS that cannot share memory between processes is refused by name. */
 TEST(vfs_without_shared_memory) {
   zke *z = NULL;
   zke_options o = {.size = sizeof o, .vfs = "unix-spy"};
@@ -1266,7 +1279,9 @@ static void prepare(void) {
   _exit(0);
 }
 
-TEST(stopped_reader_is_in_nobody_s_way) {
+/* P10: a reader is stopped before each of its steps in turn: others write and
+ * checkpoint all the same, and it goes on right afterwards. */
+TEST(stopped_reader_hinders_nobody) {
   share();
   spy_register();
   for (stop_before = 1;; stop_before++) {
@@ -1473,6 +1488,8 @@ TEST_LOOP(removed_database_is_noticed_by_all, 0, TICKS) {
 /* … and where there is a new one in its place, with users of its own that
  * sweep, too; at whatever time of their tick that happens. */
 enum { PHASES = 10 };
+/* The database is replaced under idle processes, each at another point of its
+ * tick: all notice within three ticks. */
 TEST_LOOP(replaced_database_is_noticed_by_all, 0, PHASES) {
   begin_sweeping();
   live_on(ZKE_TICK_MS + _i * ZKE_TICK_MS / PHASES);

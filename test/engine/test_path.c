@@ -554,6 +554,8 @@ static const struct {
     {"/zookeeper/config", ZKE_NOAUTH, ZKE_NOAUTH},
 };
 
+/* P1, P11: nodes that are always there can neither be made nor deleted, at any
+ * version; set and set_acl do what the table says. */
 TEST_LOOP(reserved_nodes, 0, COUNT(always)) {
   zke *z = memory();
   const char *path = always[_i].path;

@@ -132,6 +132,8 @@ TEST(ids_are_never_issued_twice) {
   }
 }
 
+/* An open session is CONNECTED, whichever way it shares the file with
+ * another. */
 TEST_LOOP(state_is_connected, 0, WAYS) {
   begin(_i);
   ck_assert_int_eq(zke_state(a), ZKE_STATE_CONNECTED);

@@ -147,6 +147,8 @@ TEST(sequence_is_raised) {
   ck_ok(zke_close(z));
 }
 
+/* P11: a raise without permission, below an ephemeral, of a node that is not
+ * there or by nonsense changes no number. */
 TEST(raising_is_refused) {
   static const zke_acl entry = {ZKE_PERM_ALL & ~ZKE_PERM_CREATE, "world",
                                 "anyone"};
@@ -298,6 +300,7 @@ static zke *open_standing(void) {
   return z;
 }
 
+/* P1, P11: which TTLs go with which modes; a refused one makes nothing. */
 TEST_LOOP(ttl_arguments, 0, COUNT(ttls)) {
   zke *z = open_standing();
   ck_rc(create_ttl(z, "/t", ttls[_i].mode, ttls[_i].ttl_ms), ttls[_i].rc);
@@ -380,6 +383,8 @@ static zke *order_tree(void) {
   return z;
 }
 
+/* P1: where several things are wrong with a create the server's first complaint
+ * comes, and no zxid is used. */
 TEST_LOOP(create_order_of_checks, 0, COUNT(create_order)) {
   zke *z = order_tree();
   int64_t before = zxid_now(z);
@@ -419,6 +424,7 @@ static const struct {
     {"/e", -1, ZKE_OK},
 };
 
+/* P1: the same of a delete. */
 TEST_LOOP(delete_order_of_checks, 0, COUNT(delete_order)) {
   zke *z = order_tree();
   int64_t before = zxid_now(z);
@@ -520,12 +526,15 @@ static void try_limit(zke *z, int limit, const char *number) {
   free(data);
 }
 
+/* P11: data may be 1 MiB long by default, and not a byte longer; the sentence
+ * names the limit. */
 TEST(default_data_limit) {
   zke *z = memory();
   try_limit(z, 1048576, "1048576");
   ck_ok(zke_close(z));
 }
 
+/* The same with a limit that the caller chose, below the default, */
 TEST(chosen_data_limit) {
   zke_options options = {.size = sizeof options, .data_limit = 1000};
   zke *z = NULL;
@@ -534,6 +543,7 @@ TEST(chosen_data_limit) {
   ck_ok(zke_close(z));
 }
 
+/* … and above it. */
 TEST(larger_data_limit) {
   zke_options options = {.size = sizeof options, .data_limit = 3000000};
   zke *z = NULL;
@@ -651,6 +661,8 @@ static const struct {
     {"/x", 0, -1, ZKE_OK},
 };
 
+/* P1: where several things are wrong with a set the server's first complaint
+ * comes, and no zxid is used. */
 TEST_LOOP(set_order_of_checks, 0, COUNT(set_order)) {
   zke *z = order_tree();
   ck_ok(zke_set(z, "/x", "", 0, 0, NULL));
@@ -1091,6 +1103,8 @@ static const struct {
     {"eph", ""},
 };
 
+/* P1: a session's ephemerals are listed by a prefix of their path, in order;
+ * neither another session's nor containers or TTL nodes. */
 TEST_LOOP(ephemerals_by_prefix, 0, COUNT(ephemerals)) {
   zke *z = memory(), *other = test_session(z, NULL);
   zke_strings *paths = NULL;
@@ -1310,6 +1324,7 @@ static const struct {
     {"session open and expiry", cost_expiry, 2},
 };
 
+/* P1: each operation uses as many zxids as in ZooKeeper, a failing one none. */
 TEST_LOOP(zxid_cost, 0, COUNT(costs)) {
   zke *z = memory();
   make(z, "/a");

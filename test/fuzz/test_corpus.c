@@ -314,6 +314,9 @@ static long flip_setting(const char *name, long otherwise) {
 LIMIT(1000);
 /* Each of PARTS tests takes its share of the bytes. */
 enum { FLIP_PARTS = 8 };
+/* P11: bytes of a small database are flipped, one at a time: it is refused,
+ * zke_check() finds it, or it reads the same or as another value. Nothing
+ * crashes. */
 TEST_LOOP(a_flipped_byte_is_reported_or_harmless, 0, FLIP_PARTS) {
   flip_base b = flip_begin();
   long stride = flip_setting("FLIP_STRIDE", 5);

@@ -144,6 +144,8 @@ static const struct {
 };
 enum { ALONE = sizeof alone / sizeof alone[0] };
 
+/* What the laboratory finds without being told what is wrong: waits without
+ * end, crashes, what is left behind, two in one section. */
 TEST_LOOP(finds_by_itself, 0, ALONE) {
   zke_lab_options o = no_faults();
   zke_lab *lab = made(&o);
@@ -220,6 +222,8 @@ static void counted_both(zke *z, void *arg) {
   zke_lab_assert(counter == 2);
 }
 
+/* The search by states stays out while the program's memory is not named, and
+ * finds a lost update once it is. */
 TEST(states_by_named_memory) {
   zke_lab_options o = no_faults();
   zke_lab_result r;
@@ -248,6 +252,8 @@ static void take_lock(zke *z, void *arg) {
   zke_lock_free(lock);
 }
 
+/* Two uses of a lock, with a death, have finitely many states: the search
+ * visits all, and says so. */
 TEST(states_come_to_an_end) {
   zke_lab_options o = no_faults();
   zke_lab_result r;
@@ -341,6 +347,8 @@ static void keep_one(zke *z, void *arg) {
   zke_create(z, "/a", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL);
 }
 
+/* Two threads of one session: what either leaves is found when both have
+ * ended. */
 TEST(threads_answer_for_what_their_session_leaves) {
   zke_lab_options o = no_faults();
   zke_lab *lab = made(&o);
@@ -350,6 +358,8 @@ TEST(threads_answer_for_what_their_session_leaves) {
   zke_lab_free(lab);
 }
 
+/* Two threads add to a counter: a lost update is found without their mutex,
+ * none with it. */
 TEST(threads_share_a_session_and_a_mutex) {
   for (int guarded = 0; guarded < 2; guarded++) {
     zke_lab_fn fn = guarded ? add_one_guarded : add_one;
@@ -386,7 +396,9 @@ static void open_another(zke *z, void *arg) {
   zke_close(other);
 }
 
-TEST(time_and_sessions_are_the_laboratory_s) {
+/* A process sleeps a day, another opens a further session: both end at once,
+ * and nothing is found. */
+TEST(time_and_sessions_belong_to_the_laboratory) {
   zke_lab_options o = no_faults();
   zke_lab *lab = made(&o);
   add(lab, "a", sleep_a_day);
@@ -397,6 +409,8 @@ TEST(time_and_sessions_are_the_laboratory_s) {
 
 /* ---- schedules ---- */
 
+/* A finding's schedule is short, and finds the same 100 times of 100; with
+ * another program it is told that it does not fit. */
 TEST(a_schedule_is_replayed) {
   char schedule[100];
   zke_lab_result r;
@@ -453,6 +467,8 @@ TEST_LOOP(a_picture_has_all, 0, 2) {
 
 /* ---- misuse ---- */
 
+/* Options out of bounds, names twice, too many processes and schedules that are
+ * none are refused. */
 TEST(misuse_is_refused) {
   zke_lab_result r;
   zke_lab *lab = NULL;

@@ -615,7 +615,10 @@ static void tell(const recipe *r, const zke_lab_result *found) {
 
 LIMIT(0);
 
-TEST_LOOP(recipe_stands, 0, RECIPES) {
+/* Each recipe with its processes, faults and checks: nothing is found in the
+ * time that SECONDS gives. A finding is drawn, with the command that repeats
+ * it. */
+TEST_LOOP(recipes_hold_in_the_laboratory, 0, RECIPES) {
   const recipe *r = &recipes[_i];
   zke_lab_result found;
   if (named("RECIPE") && strcmp(getenv("RECIPE"), r->name) != 0) return;

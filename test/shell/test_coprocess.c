@@ -333,6 +333,8 @@ static const struct {
 };
 enum { MALFORMED = sizeof malformed / sizeof *malformed };
 
+/* A line that is no request gets an error that says why, with its id where it
+ * has one; the next request works. */
 TEST_LOOP(test_malformed, 0, MALFORMED) {
   char want[256];
   copro p = copro_start("a.db");
@@ -994,6 +996,7 @@ static copro holder(const char *name) {
   return p;
 }
 
+/* When its input ends the coprocess gives up what it holds, and exits 0. */
 TEST(test_end_of_input) {
   copro p = holder("a.db");
   zke *z = test_open(test_path("a.db"));
@@ -1005,6 +1008,7 @@ TEST(test_end_of_input) {
   ck_ok(zke_close(z));
 }
 
+/* Killed by -9 it holds nothing: the next process gets the lock. */
 TEST(test_killed) {
   copro p = holder("a.db");
   zke *z = test_open(test_path("a.db"));
@@ -1018,6 +1022,8 @@ TEST(test_killed) {
 /* A signal ends what runs, with its answer, and then the program by that
  * signal. */
 static const int signals[] = {SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1};
+/* A signal ends the running requests with their status, then gives up the lock,
+ * then ends the process by 128 + signal. */
 TEST_LOOP(test_signal, 0, sizeof signals / sizeof *signals) {
   copro p = holder("a.db");
   char want[128];
@@ -1061,6 +1067,7 @@ static void fill_output(copro *p) {
   }
 }
 
+/* The same while nobody reads its full output. */
 TEST(test_signal_slow_reader) {
   copro p = holder("a.db");
   zke *z = test_open(test_path("a.db"));
@@ -1079,6 +1086,7 @@ TEST(test_closed_output) {
   ck_assert_int_eq(copro_status(&p), 74);
 }
 
+/* An output that is closed while it is written to ends it with 74. */
 TEST(test_closed_while_writing) {
   copro p = holder("a.db");
   fill_output(&p);
@@ -1086,6 +1094,8 @@ TEST(test_closed_while_writing) {
   ck_assert_int_eq(copro_status(&p), 74);
 }
 
+/* So does one that cannot be written, an end of input before
+ * notwithstanding. */
 TEST_LOOP(test_full_disk, 0, 2) {
   int full = open("/dev/full", O_WRONLY | O_CLOEXEC), in[2];
   ck_assert_int_ge(full, 0);
@@ -1223,6 +1233,8 @@ static _Noreturn void be_terminal_session(int in, int out, int master) {
   _exit(127);
 }
 
+/* The terminal's ^C and ^\ are for its parent, and do not end it; a SIGINT that
+ * somebody sends does. */
 TEST(test_keyboard) {
   int in[2], out[2], master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
   ck_assert_int_ge(master, 0);

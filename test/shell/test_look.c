@@ -67,6 +67,8 @@ static int64_t soon(void) { return zke_now(z) + test_patience(10000); }
 
 /* ---- locks ---- */
 
+/* `locks` shows a multi-lock in each of its locks; breaking one of them loses
+ * all. */
 TEST(a_multilock_is_in_each_of_its_lines) {
   static const zke_multilock_item both[] = {{"/locks/a", ZKE_MULTILOCK_LOCK},
                                             {"/rwlocks/b", ZKE_MULTILOCK_READ}};
@@ -83,6 +85,7 @@ TEST(a_multilock_is_in_each_of_its_lines) {
   ck_ok(zke_close(z));
 }
 
+/* `locks` shows a singleton; `break` replaces it, `steal` is not for it. */
 TEST(a_singleton_is_replaced) {
   zke_singleton *s;
   open_store("worker");
@@ -179,6 +182,8 @@ static zke_lock *unchecked(const char *path) {
   return lock;
 }
 
+/* Two threads that wait for each other are shown by `deadlocks` and `top`;
+ * breaking one lock lets both go on. */
 TEST(a_deadlock_is_found_and_broken) {
   static const char *const path[] = {"/locks/a", "/locks/b"};
   waiter w[2];
@@ -224,7 +229,8 @@ static void *listen_on(void *unused) {
   return NULL;
 }
 
-TEST(who_is_asked_may_comply) {
+/* `revoke` asks a reader of the library's, which releases, and says so. */
+TEST(a_holder_that_is_asked_may_comply) {
   zke_rwlock_options o = {.size = sizeof o, .listener = comply};
   zke_rwlock *rw;
   pthread_t thread;
@@ -257,6 +263,7 @@ TEST(revoke_can_be_interrupted) {
   ck_ok(zke_close(z));
 }
 
+/* `steal` that is killed by a signal leaves the lock free. */
 TEST(a_stolen_lock_is_given_back_at_a_signal) {
   zke_lock *lock;
   open_store("owner");
@@ -273,6 +280,8 @@ TEST(a_stolen_lock_is_given_back_at_a_signal) {
   ck_ok(zke_close(z));
 }
 
+/* Paths are those of the chroot; a read-only handle sees the locks and breaks
+ * none. */
 TEST(locks_below_a_chroot_are_seen_from_there) {
   zke_lock *lock;
   open_store("owner");

@@ -192,6 +192,8 @@ static void random_tree(zke *z, int count) {
 
 /* ---- nothing is lost ---- */
 
+/* Random trees come through an export and an import unchanged, also by a pipe,
+ * and below another path. */
 TEST_LOOP(an_export_imported_and_exported_is_the_same, 0, 25) {
   zke *z = test_open(test_path("a.db"));
   seed(_i);
@@ -245,6 +247,7 @@ static void compare_nodes(zke *a, zke *b, const char *path, int *count) {
   }
 }
 
+/* … and each node reads the same by the library: data, kind, ACL, TTL. */
 TEST_LOOP(what_was_imported_reads_as_what_was_exported, 0, 5) {
   int count = 0;
   zke *a = test_open(test_path("a.db"));
@@ -389,6 +392,8 @@ static const char one_picture[] =
     "sed 's/.*\"data\":\"\\([^\"]*\\)\".*/\\1/' | sort -u | grep -c . | "
     "grep -qx 1";
 
+/* An export beside a process that changes several nodes at once shows all of
+ * them after the same change: it is of one moment. */
 TEST(an_export_is_one_picture) {
   mover m;
   mover_begin(&m);
@@ -401,6 +406,7 @@ TEST(an_export_is_one_picture) {
   mover_end(&m);
 }
 
+/* So is a backup, which is a sound database besides. */
 TEST(a_backup_is_one_picture) {
   mover m;
   mover_begin(&m);
@@ -489,6 +495,8 @@ static int end_import_by(zke *z, int signal_number) {
   return end(pid);
 }
 
+/* SIGINT ends an import after whole batches; its sentence counts them, and
+ * --merge completes the tree. */
 TEST(an_interrupted_import_says_how_far_it_came) {
   make_large_file(60000);
   zke *z = test_open(test_path("a.db"));
@@ -510,6 +518,7 @@ TEST(an_interrupted_import_says_how_far_it_came) {
   ck_ok(zke_close(z));
 }
 
+/* The same after -9, when nobody could say anything. */
 TEST(a_killed_import_is_completed_by_merge) {
   make_large_file(60000);
   zke *z = test_open(test_path("a.db"));
@@ -543,6 +552,8 @@ static void end_by_term_while_writing(const char *command_, const char *file) {
   if (status) ck_assert_str_eq(read_text(file), "old\n");
 }
 
+/* A signal in the middle of an export leaves the file that was there, and no
+ * half one beside it. */
 TEST(an_interrupted_export_leaves_the_old_file) {
   make_large_file(60000);
   ck_zke(0, "zke a.db import /big large.json >err 2>&1");
@@ -550,6 +561,7 @@ TEST(an_interrupted_export_leaves_the_old_file) {
                             "out.json");
 }
 
+/* The same of a backup. */
 TEST(an_interrupted_backup_leaves_the_old_file) {
   make_large_file(60000);
   ck_zke(0, "zke a.db import /big large.json >err 2>&1");
@@ -559,6 +571,8 @@ TEST(an_interrupted_backup_leaves_the_old_file) {
 
 /* ---- a full disk ---- */
 
+/* Export, backup and import on a full disk exit 74 with a sentence; the old
+ * files stay, and with more room the import goes on. */
 TEST(a_full_disk_is_said_and_does_no_harm) {
   make_large_file(30000);
   if (!test_small_disk("small", 600)) return;
@@ -585,6 +599,8 @@ TEST(a_full_disk_is_said_and_does_no_harm) {
 
 /* ---- copies ---- */
 
+/* P5: a backup has none of the sessions of its original, nor their
+ * ephemerals. */
 TEST(a_copy_of_a_database_in_use_starts_with_no_sessions) {
   zke *z = test_open(test_path("a.db"));
   ck_ok(zke_create(z, "/e", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL));

@@ -19,6 +19,7 @@ static const char *split(const char *line) {
   return text;
 }
 
+/* Any number of blanks, tabs and line ends stand between two words. */
 TEST(blanks_separate) {
   ck_assert_str_eq(split(""), "");
   ck_assert_str_eq(split("  \t\r\n"), "");
@@ -26,6 +27,8 @@ TEST(blanks_separate) {
   ck_assert_str_eq(split(" create  /a\tx\n"), "[create][/a][x]");
 }
 
+/* Either quotation mark keeps blanks and the other mark; an empty pair is an
+ * empty word. */
 TEST(quotes_keep_together) {
   ck_assert_str_eq(split("'a b'"), "[a b]");
   ck_assert_str_eq(split("\"a b\" c"), "[a b][c]");
@@ -35,6 +38,8 @@ TEST(quotes_keep_together) {
   ck_assert_str_eq(split("'\"' \"'\""), "[\"][']");
 }
 
+/* Outside quotes a backslash keeps the next byte, inside double ones it has C's
+ * meanings; # begins a comment only where a word would. */
 TEST(backslashes_escape) {
   ck_assert_str_eq(split("a\\ b"), "[a b]");
   ck_assert_str_eq(split("\\n"), "[n]");
@@ -43,6 +48,7 @@ TEST(backslashes_escape) {
   ck_assert_str_eq(split("\\# '#' a#b # c"), "[#][#][a#b]");
 }
 
+/* A word may contain bytes that are 0, and is then no shorter word. */
 TEST(a_nul_is_a_byte_of_the_word) {
   words *w;
   const char *line = "set /a \"x\\0y\\x00\"";
@@ -54,6 +60,8 @@ TEST(a_nul_is_a_byte_of_the_word) {
   free(w);
 }
 
+/* An open quotation mark, a last backslash and half a \x are refused with a
+ * sentence. */
 TEST(what_is_not_closed_is_told) {
   ck_assert_str_eq(split("a 'b"), "a quotation mark is not closed");
   ck_assert_str_eq(split("\"b"), "a quotation mark is not closed");
@@ -79,6 +87,8 @@ static word as_word(const char *text) {
   return (word){text, strlen(text), false};
 }
 
+/* The whole range of int64_t is read, and nothing that only looks like a
+ * number. */
 TEST(numbers) {
   int64_t n = 7;
   word good = as_word("-9223372036854775808");
@@ -95,6 +105,8 @@ TEST(numbers) {
   ck_assert(!word_number(&nul, &n));
 }
 
+/* A session's id is read as the command prints it, in hexadecimal, or in
+ * decimal. */
 TEST(sessions) {
   int64_t n;
   word w = as_word("0x1A2b3C4d5e6f"), high = as_word("0xffffffffffffffff"),
@@ -113,6 +125,8 @@ TEST(sessions) {
   }
 }
 
+/* Durations with a unit, or in seconds, are read to the millisecond; nothing
+ * else is. */
 TEST(durations) {
   static const struct {
     const char *text;
@@ -158,6 +172,7 @@ TEST(base64_both_ways) {
   }
 }
 
+/* Base64 with a wrong length, padding, letter or blank is refused. */
 TEST(base64_that_is_none) {
   static const char *const bad[] = {
       "Zg",   "Zg=",      "Zg=a", "Z===",   "====", "Zh==",

@@ -166,6 +166,8 @@ TEST(unanswered_happened) {
   accept();
 }
 
+/* Changes of a process that died may have been made or not: without them the
+ * rest is possible. */
 TEST(unanswered_never_happened) {
   made(1, 1, 2, 20);
   was_set(1, 3, 0, 21, -1, -1);
@@ -235,6 +237,7 @@ TEST(created_while_expired) {
 
 /* ---- one node: what cannot be ---- */
 
+/* A read that began after a set had returned shows the value before it. */
 TEST(stale_read) {
   made(1, 1, 2, 20);
   was_set(1, 3, 4, 21, -1, 1);
@@ -251,6 +254,7 @@ TEST(reads_go_back) {
   refuse_nodes();
 }
 
+/* Two sets that both made version 1. */
 TEST(lost_update) {
   made(1, 1, 2, 20);
   was_set(1, 3, 4, 21, -1, 1);
@@ -258,6 +262,7 @@ TEST(lost_update) {
   refuse_nodes();
 }
 
+/* Two sets that both were checked against version 0 succeeded. */
 TEST(two_win_one_version) {
   made(1, 1, 2, 20);
   was_set(1, 3, 10, 21, 0, 1);
@@ -265,12 +270,14 @@ TEST(two_win_one_version) {
   refuse_nodes();
 }
 
+/* A read shows a value that nobody wrote. */
 TEST(value_never_written) {
   made(1, 1, 2, 20);
   saw(2, 3, 4, 99, 0);
   refuse_nodes();
 }
 
+/* A read shows a value before its set was called. */
 TEST(value_seen_before_written) {
   made(1, 1, 2, 20);
   saw(2, 3, 4, 21, 1);
@@ -286,12 +293,14 @@ TEST(acknowledged_lost) {
   refuse_nodes();
 }
 
+/* A node that was made and not deleted is not there at the end. */
 TEST(acknowledged_create_lost) {
   made(1, 1, 2, 20);
   saw_at_end(0, 0);
   refuse_nodes();
 }
 
+/* A deleted node is there at the end. */
 TEST(deleted_comes_back) {
   made(1, 1, 2, 20);
   add(1, 3, 4, HIST_DELETE, "/n");
@@ -299,6 +308,7 @@ TEST(deleted_comes_back) {
   refuse_nodes();
 }
 
+/* Two creates of one node succeeded. */
 TEST(created_twice) {
   made(1, 1, 10, 20);
   made(2, 2, 9, 21);
@@ -313,6 +323,7 @@ TEST(refused_shows) {
   refuse_nodes();
 }
 
+/* A set was refused for its version, which was right. */
 TEST(refused_for_nothing) {
   made(1, 1, 2, 20);
   was_set(1, 3, 4, 21, 0, -1)->rc = ZKE_BADVERSION;
@@ -329,6 +340,7 @@ TEST(unanswered_happened_twice) {
   refuse_nodes();
 }
 
+/* The session has ended, its node is there at the end. */
 TEST(ephemeral_stays) {
   made(1, 1, 2, 20)->ephemeral = true;
   add(1, 3, 50, HIST_END, "");
@@ -336,6 +348,7 @@ TEST(ephemeral_stays) {
   refuse_nodes();
 }
 
+/* A read finds the node gone before its session began to end. */
 TEST(ephemeral_goes_early) {
   made(1, 1, 2, 20)->ephemeral = true;
   saw(2, 3, 4, 0, 0);
@@ -343,6 +356,7 @@ TEST(ephemeral_goes_early) {
   refuse_nodes();
 }
 
+/* A session makes a node after its end. */
 TEST(ephemeral_of_the_dead) {
   add(2, 1, 4, HIST_END, "")->session = 1;
   made(1, 5, 6, 20)->ephemeral = true;
@@ -357,6 +371,7 @@ TEST(fired_before_change) {
   refuse_nodes();
 }
 
+/* A second look says that nothing has changed, after a set had returned. */
 TEST(not_fired_after_change) {
   made(1, 1, 2, 20);
   was_set(1, 3, 4, 21, -1, 1);
@@ -423,6 +438,7 @@ static void simulate(uint64_t seed) {
   saw_at_end(value, version);
 }
 
+/* Random histories of a simulated server that makes no mistake. */
 TEST_LOOP(random_true, 0, 25) {
   simulate((uint64_t)_i * 7919 + 1);
   accept();
@@ -463,6 +479,8 @@ static void change(int64_t called, int64_t returned, int64_t zxid,
   o->group = group;
 }
 
+/* Calls that overlap may commit in either order; the parts of a multi have one
+ * zxid. */
 TEST(zxids_rise) {
   change(1, 2, 10, 0);
   change(3, 8, 12, 5);
@@ -480,24 +498,28 @@ TEST(zxid_twice) {
   refuse(hist_check_zxids, "one zxid for two changes");
 }
 
+/* Two multis have one zxid. */
 TEST(zxid_of_two_multis) {
   change(1, 5, 10, 1);
   change(2, 6, 10, 2);
   refuse(hist_check_zxids, "one zxid for two changes");
 }
 
+/* A call that began later has a lower zxid. */
 TEST(zxid_goes_back) {
   change(1, 2, 10, 0);
   change(3, 4, 9, 0);
   refuse(hist_check_zxids, "lower zxid");
 }
 
+/* A session's id, which is a zxid, is also a change's. */
 TEST(session_id_used) {
   change(1, 5, 10, 0);
   add(2, 2, 6, HIST_OPEN, "")->zxid = 10;
   refuse(hist_check_zxids, "one zxid for two changes");
 }
 
+/* Numbers that leave gaps, of calls that overlap, and of another parent. */
 TEST(numbers_rise) {
   numbered(1, 2, "/q/p-0000000007", 5);
   numbered(3, 9, "/q/e-0000000009", 7);
@@ -515,12 +537,14 @@ TEST(number_twice) {
   refuse(hist_check_sequences, "a number given twice");
 }
 
+/* One parent gives a number to two names that begin otherwise. */
 TEST(number_twice_by_prefix) {
   numbered(1, 8, "/q/p-0000000007", 5);
   numbered(2, 6, "/q/e-0000000007", 8);
   refuse(hist_check_sequences, "a number given twice");
 }
 
+/* A later create has a lower number. */
 TEST(number_goes_back) {
   numbered(1, 2, "/q/p-0000000007", 5);
   numbered(3, 4, "/q/p-0000000006", 8);
@@ -544,6 +568,8 @@ static hist_op *looked(int fired, int least, int most) {
   return o;
 }
 
+/* A watch fired as often as the changes that must have been seen ask, and no
+ * oftener than those that can have been allow. */
 TEST(looks_right) {
   looked(0, 0, 0);
   looked(1, 0, 1);
@@ -551,16 +577,19 @@ TEST(looks_right) {
   accept();
 }
 
+/* A change must have fired the watch, and did not. */
 TEST(watch_lost) {
   looked(0, 1, 1);
   refuse(hist_check_records, "a watch was lost");
 }
 
+/* One change fired the watch twice. */
 TEST(watch_doubled) {
   looked(2, 1, 1);
   refuse(hist_check_records, "fired for nothing");
 }
 
+/* A read of two nodes shows one half of a multi. */
 TEST(multi_in_part) {
   hist_op *o = add(1, 1, 2, HIST_PAIR, "/m");
   o->value = 20;
@@ -568,6 +597,7 @@ TEST(multi_in_part) {
   refuse(hist_check_records, "a multi seen in part");
 }
 
+/* A create that was refused for its version. */
 TEST(strange_result) {
   made(1, 1, 2, 20)->rc = ZKE_BADVERSION;
   refuse(hist_check_records, "unexpected result");
@@ -597,29 +627,34 @@ static void drop_event(int at) {
           sizeof *was.event * (size_t)(--was.events - at));
 }
 
+/* The events of the sample history are accepted as they are. */
 TEST(events_right) {
   eventful();
   accept();
 }
 
+/* … and refused without a change's, */
 TEST(event_lost) {
   eventful();
   drop_event(1);
   refuse(hist_check_events, "do not lead to what is there");
 }
 
+/* … without the first create's, */
 TEST(event_of_create_lost) {
   eventful();
   drop_event(0);
   refuse(hist_check_events, "an order that cannot be");
 }
 
+/* … with a change told twice, */
 TEST(event_doubled) {
   eventful();
   event(ZKE_EVENT_CHANGED, "/n");
   refuse(hist_check_events, "do not lead to what is there");
 }
 
+/* … with a deletion told twice, */
 TEST(delete_doubled) {
   eventful();
   event(ZKE_EVENT_DELETED, "/w/k");
@@ -627,18 +662,21 @@ TEST(delete_doubled) {
   refuse(hist_check_events, "an order that cannot be");
 }
 
+/* … when nothing is told of a whole life of a node, */
 TEST(events_of_a_life_lost) {
   eventful();
   was.events = 2;
   refuse(hist_check_events, "more or fewer creates");
 }
 
+/* … without a child event, */
 TEST(child_event_lost) {
   eventful();
   drop_event(5);
   refuse(hist_check_events, "the persistent watch got");
 }
 
+/* … with one told twice, */
 TEST(child_event_doubled) {
   eventful();
   event_there(ZKE_EVENT_CHILD, "/w");
@@ -653,6 +691,7 @@ TEST(events_out_of_order) {
   refuse(hist_check_events, "events out of order");
 }
 
+/* … or with a node that nobody made. */
 TEST(event_of_nobody) {
   eventful();
   event(ZKE_EVENT_CREATED, "/x");
