@@ -1,7 +1,42 @@
-/* semaphore.c - so many permits and no more, first come first served
+/* semaphore.c - N permits and no more, first come first served
  *
- * A semaphore is a line (line.h) of leases.  What is here is the limit:
- * stated, compared, changed. */
+ * A semaphore is a line (line.h) of leases: an entry holds while fewer than
+ * `limit` entries stand before it.  The line does the waiting, as for a lock
+ * (lock.c tells it step by step).  What is here is the limit: stated, compared,
+ * changed.
+ *
+ *   acquire n
+ *     1. Read the directory's limit; make the directory with the stated limit
+ *        where it is missing (semaphore_agree).  Another limit than the stated
+ *        one, or n above it: ZKE_LIMIT.
+ *     2. Make n znodes with one guid, in one step.  Their numbers follow each
+ *        other, and the last one speaks for all.
+ *     3. Read the line and the limit in one snapshot.  If fewer than the limit
+ *        stand before the last one, write "held" into it, in one step with a
+ *        check that the directory still has the version whose limit was read.
+ *     4. Else watch the nearest entries in front, and the directory; sleep; go
+ *        back to 3.
+ *   release
+ *     Delete the n znodes in one step.
+ *   resize
+ *     Write the new limit into the directory, at the version that was read.
+ *
+ * Why never more than the limit hold: an entry holds by the mark of step 3,
+ * which is written only if the place is within the limit at that moment, and
+ * only with the version of the directory that states it.  Entries in front can
+ * only go, so a place that is within the limit stays within it.  Only lowering
+ * the limit breaks that: marked entries keep what they have, and one further
+ * ahead that has not looked yet may still be within the new limit.
+ *
+ * Why no acquisition has a part of its permits: its znodes are made, and
+ * deleted, in one step, and the session's end takes all of them.
+ *
+ * A lost reply: of 2, the guid tells; of 3, the mark is written again; of a
+ * release, missing znodes are what was wanted; of a resize, the limit that is
+ * found tells.
+ *
+ * Invariant: l.limit is 1 or more and was read from the directory, and l.weight
+ * is that of the znodes in `own`.  Begin with semaphore_join(). */
 #include "semaphore.h"
 
 #include <limits.h>
@@ -17,14 +52,18 @@
 #define SEMAPHORE_PLACE "semaphore"
 #define SEMAPHORE_MARK "zkembed semaphore\nlimit "
 
+/* Members but l do not change after zke_semaphore_new(). */
 struct zke_semaphore {
-  zke_line l;
-  int stated; /* the limit to find or to make; 0: none */
+  zke_line l; /* kind LEASE; its weight is the permits that are asked for */
+  int stated; /* options.limit: to find or to make; 0: none */
   zke_semaphore_fn listener;
   void *context;
 };
 
-/* ---- the limit ---- */
+/* ---- the limit ----
+ *
+ * The directory's data is "zkembed semaphore\nlimit <N>\n", and nothing else.
+ */
 
 /* The limit that a directory's data states, or 0: it is no semaphore. */
 static int semaphore_parse(const char *data, int len) {
@@ -35,7 +74,7 @@ static int semaphore_parse(const char *data, int len) {
   return *end == '\n' && limit >= 1 && limit <= INT_MAX ? (int)limit : 0;
 }
 
-/* Fail, naming what a place is used for. */
+/* Fail with ZKE_OTHERKIND, and say what the place is used for. */
 static int semaphore_other_kind(const char *path, const char *data) {
   size_t mark = strlen("zkembed ");
   if (strncmp(data, "zkembed ", mark) != 0)
@@ -49,7 +88,8 @@ static int semaphore_other_kind(const char *path, const char *data) {
                          (int)strcspn(data + mark, "\n"), data + mark);
 }
 
-/* ZKE_NONODE: there is nothing, or an empty node that is nobody's. */
+/* Read the directory's limit.  ZKE_NONODE: it is missing, or an empty node,
+ * which zke_recipe_place() takes over. */
 static int semaphore_read(zke *z, const char *path, int *limit,
                           zke_stat *stat) {
   char *data = NULL;
@@ -65,7 +105,9 @@ static int semaphore_read(zke *z, const char *path, int *limit,
   return rc;
 }
 
-/* The limit there, made where it is missing. */
+/* Read the limit; if there is none and one is given, make it.  Somebody else
+ * may make it at the same time with another limit: so it is read again, and
+ * *found is what is there. */
 static int semaphore_place(zke *z, const char *path, int mode, int limit,
                            int64_t deadline_ms, int *found, zke_stat *stat) {
   char more[32];
@@ -85,12 +127,14 @@ int zke_semaphore_limit(zke *z, const char *path, int *limit_out) {
   return rc;
 }
 
+/* A new limit, for zke_retry(). */
 typedef struct semaphore_change {
   const char *path;
   int limit;
 } semaphore_change;
 
-/* A try whose reply was lost shows in the limit found. */
+/* One try.  A try before whose reply was lost shows in the limit that is
+ * found. */
 static int semaphore_try_change(zke *z, void *arg) {
   const semaphore_change *c = arg;
   char text[64];
@@ -103,14 +147,16 @@ static int semaphore_try_change(zke *z, void *arg) {
   return zke_set(z, c->path, text, len, stat.version, NULL);
 }
 
-/* Whoever waits watches the directory, and looks again when its data changes.
- * A smaller limit takes nothing away from those that hold. */
+/* An acquisition that waits watches the directory, and looks again when its
+ * data changes.  A smaller limit takes nothing away from those that hold.
+ * ZKE_BADVERSION: somebody else has changed it at the same time; ZKE_NONODE:
+ * the container has gone.  Then it is tried again. */
 int zke_semaphore_resize(zke *z, const char *path, int limit,
                          int64_t deadline_ms) {
   semaphore_change c = {path, limit};
   int rc = ZKE_BADVERSION;
   if (limit < 1)
-    return zke_recipe_fail(ZKE_BADARGUMENTS, "a limit of %d", limit);
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "a limit of %d is below 1", limit);
   for (int i = 0; i < ZKE_RETRIES; i++) { /* others may change it too */
     rc = zke_retry(z, semaphore_try_change, &c, deadline_ms);
     if (rc != ZKE_BADVERSION && rc != ZKE_NONODE) return rc;
@@ -120,7 +166,7 @@ int zke_semaphore_resize(zke *z, const char *path, int limit,
 
 /* ---- the object ---- */
 
-/* The number is the token, or 0. */
+/* The number is the token, or 0 for a state without one. */
 static void semaphore_deliver(zke_recipe *r, int event, int64_t number,
                               const char *text, int len) {
   zke_semaphore *sem = (zke_semaphore *)r;
@@ -143,7 +189,8 @@ static int semaphore_options(const zke_semaphore_options *given,
   int rc = zke_take_options(given, o, sizeof *o, "zke_semaphore_options");
   if (rc != ZKE_OK) return rc;
   if (o->limit < 0)
-    return zke_recipe_fail(ZKE_BADARGUMENTS, "a limit of %d", o->limit);
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "a limit of %d is below 0",
+                           o->limit);
   return ZKE_OK;
 }
 
@@ -185,7 +232,9 @@ void zke_semaphore_free(zke_semaphore *sem) {
 
 /* ---- in and out ---- */
 
-/* See to the place: is the limit there the one stated, and wide enough? */
+/* See to the place: is its limit the one stated, and wide enough?  The stated
+ * limit is compared once in an object's life: after that the limit may be
+ * changed by zke_semaphore_resize(), and the object goes along. */
 static int semaphore_agree(zke_semaphore *sem, int permits,
                            int64_t deadline_ms) {
   zke_line *l = &sem->l;
@@ -209,15 +258,15 @@ static int semaphore_agree(zke_semaphore *sem, int permits,
       permits, l->r.path, found);
 }
 
+/* The three ways in. */
 enum { SEMAPHORE_ACQUIRE, SEMAPHORE_TRY, SEMAPHORE_START };
 
-/* What the three ways in have in common: the limit is agreed on before any
- * znode is made, since a lease of a semaphore with another limit could hold
- * where it must not. */
+/* What they have in common.  The limit is agreed on before any znode is made,
+ * since a lease under another limit could hold where it must not. */
 static int semaphore_join(zke_semaphore *sem, int how, int permits,
                           int64_t deadline_ms) {
   zke_line *l = &sem->l;
-  if (l->state == ZKE_LINE_LOST) { /* give up what is left of it */
+  if (l->state == ZKE_LINE_LOST) { /* be out before the limit is looked at */
     int rc = zke_line_quit(l);
     if (rc != ZKE_OK) return rc;
   }
@@ -231,12 +280,15 @@ static int semaphore_join(zke_semaphore *sem, int how, int permits,
   return zke_line_join(l, false, deadline_ms);
 }
 
-/* The container may be removed before it is entered: then again. */
+/* ZKE_NONODE: the container was removed between its making and the znodes';
+ * then all of it is done again.  Without a stated limit nothing is made:
+ * ZKE_NONODE is the answer then. */
 static int semaphore_go(zke_semaphore *sem, int how, int permits,
                         int64_t deadline_ms) {
   int rc;
   if (permits < 1)
-    return zke_recipe_fail(ZKE_BADARGUMENTS, "%d permits", permits);
+    return zke_recipe_fail(ZKE_BADARGUMENTS, "%d permits are fewer than 1",
+                           permits);
   rc = how == SEMAPHORE_ACQUIRE
            ? zke_recipe_enter_by((zke_recipe *)sem, deadline_ms)
            : zke_recipe_enter((zke_recipe *)sem);
@@ -272,7 +324,9 @@ int zke_semaphore_step(zke_semaphore *sem) {
   return zke_recipe_leave(&sem->l.r, zke_line_step(&sem->l));
 }
 
-/* All permits go in one step; a part of them cannot be given back. */
+/* All permits go in one step; a part of them cannot be given back.  The znodes
+ * that go are this acquisition's: so a second release gives back nothing that
+ * another acquisition has. */
 int zke_semaphore_release(zke_semaphore *sem) {
   int rc = zke_recipe_enter((zke_recipe *)sem);
   if (rc != ZKE_OK) return rc;
@@ -287,10 +341,12 @@ int zke_semaphore_cancel(zke_semaphore *sem) {
 
 /* ---- looking ---- */
 
+/* As of the last look; the file may know better, see zke_semaphore_check(). */
 int zke_semaphore_state(zke_semaphore *sem) {
   return zke_line_api_state((zke_line *)sem);
 }
 
+/* The zxid of the mark. */
 int64_t zke_semaphore_token(zke_semaphore *sem) {
   return zke_line_api_token((zke_line *)sem);
 }

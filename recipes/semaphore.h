@@ -1,4 +1,4 @@
-/* semaphore.h - so many permits and no more, first come first served
+/* semaphore.h - N permits and no more, first come first served
  *
  *     zke_semaphore_options o = ZKE_INIT(zke_semaphore_options);
  *     zke_semaphore *sem;
@@ -23,39 +23,62 @@
  *       _c_<guid>-lease-0000000003      waits for one of the three to go
  *
  * A znode is a permit.  An acquisition holds when fewer than the limit stand
- * before its last one: all of its permits or none, and no small one overtakes
- * a large one.
+ * before its last one: so it has all of its permits or none, and no small
+ * acquisition overtakes a large one.
  *
- * THE LIMIT is in the directory, for all alike.  Who states another one is
- * refused; who states none takes what is there.  zke_semaphore_resize()
- * changes it: those that wait go on under the new one, those that hold keep
- * what they have, and one whose turn had come under the old limit, though it
- * has not looked yet, may still come in.  A container goes when it has been
- * empty for a while, and a changed limit with it; one that is to stay is made
- * by zke_semaphore_resize() before anybody uses it.
+ * The rules that every recipe keeps stand in support.h, the algorithm in
+ * semaphore.c.  Curator's InterProcessSemaphoreV2 does the same with a lock in
+ * front of the leases; here the place in the line is enough.  Use a lock
+ * (lock.h) for a limit of 1: it costs one write less.
  *
- * IF THE PROCESS DIES, holding or waiting, all its permits go with its
- * session, in one step, and who waits for them is told by the kernel.  Before
- * they were made nothing is left behind; after the release nothing is.  Dying
- * inside zke_semaphore_resize() leaves the old limit or the new one.
+ * THE LIMIT is in the directory, the same for all.  An object that states
+ * another limit is refused; one that states none takes what is there.
+ * zke_semaphore_resize() changes it: acquisitions that wait go on under the new
+ * limit, and those that hold keep what they have.  One whose turn had come
+ * under the old limit, but which has not looked yet, may still come in.  A
+ * container goes when it has been empty for a while, and a changed limit with
+ * it; if the limit has to stay, make the semaphore by zke_semaphore_resize()
+ * before anybody uses it.
  *
- * WHO IS WOKEN: a release wakes those whom it can bring nearer than the limit
- * to their turn, at most as many as the limit; those further behind sleep on,
- * and one that is stopped keeps none of the others waiting.  A change of the
- * limit wakes all that wait.
+ * IF THE PROCESS DIES, holding or waiting, all its permits go with its session,
+ * in one step, and the kernel tells those that wait for them.  Before they were
+ * made nothing is left behind; after the release nothing is.  Dying inside
+ * zke_semaphore_resize() leaves the old limit or the new one.
+ *
+ * WHO IS WOKEN: a release wakes those acquisitions that it can bring nearer to
+ * their turn, at most as many as the limit.  Those further behind sleep on, and
+ * one that is stopped keeps none of the others waiting.  A change of the limit
+ * wakes all that wait.
+ *
+ * COSTS: acquiring permits that are free takes two writes (the znodes are made,
+ * in one step; the last one is marked) and two reads; a release is one write.
+ * An
+ * acquisition that waits sets a watch on at most as many entries as the limit,
+ * and on the directory. A permit is a znode, so limits are for tens and
+ * hundreds.
  *
  * A PERMIT COMES BACK ONCE: a release deletes the very znodes of this
- * acquisition and no others, however often it is called or repeated.
+ * acquisition and no others, however often it is called or repeated.  (A
+ * counter of free permits, which other libraries keep, can be raised twice.)
  *
- * LOSING THE SESSION, or one of one's znodes, loses all permits of the
- * object: the listener hears ZKE_SEMAPHORE_LOST, zke_semaphore_check() and
- * whatever has zke_semaphore_op() in its multi fail.
+ * LOSING THE SESSION, or one of the object's znodes, loses all permits of the
+ * object: the listener hears ZKE_SEMAPHORE_LOST, zke_semaphore_check() fails,
+ * and so does a multi that contains zke_semaphore_op().
  *
- * FENCING: zke_semaphore_token() is the zxid of taking office, greater than
- * that of everybody who took office before.
+ * FENCING: zke_semaphore_token() is the zxid at which the permits were taken,
+ * greater than that of every acquisition before.
  *
- * DEADLOCKS are found as for lock.h: who waits is stuck when so many permits
- * are held by threads that are stuck that the rest does not suffice.
+ * DEADLOCKS are found as for lock.h.  An acquisition is stuck if threads that
+ * are stuck hold so many permits that the rest is not enough for it.
+ *
+ * MISTAKES, and what they come to:
+ * - Acquiring with an object that holds permits: ZKE_MISUSE.  An object is one
+ *   acquisition; two of them at a time need two objects.
+ * - Giving back a part of the permits: there is no such call.  Acquire them
+ * with
+ *   several objects.
+ * - Two programs that state different limits: the second gets ZKE_LIMIT.
+ * - fork(), closing the handle first, threads: as for lock.h.
  */
 #ifndef ZKEMBED_RECIPES_SEMAPHORE_H
 #define ZKEMBED_RECIPES_SEMAPHORE_H
@@ -68,6 +91,7 @@ extern "C" {
 
 typedef struct zke_semaphore zke_semaphore;
 
+/* The states, with the transitions of a lock (lock.h). */
 enum {
   ZKE_SEMAPHORE_OUT = ZKE_LINE_OUT,
   ZKE_SEMAPHORE_WAITING = ZKE_LINE_WAITING,
@@ -77,15 +101,38 @@ enum {
 
 /* Called when the state changes to ZKE_SEMAPHORE_HELD (with the token),
  * ZKE_SEMAPHORE_OUT (released, or the wait was given up) or
- * ZKE_SEMAPHORE_LOST. */
+ * ZKE_SEMAPHORE_LOST.
+ *
+ * Runs inside zke_dispatch(), zke_wait() or a call on the object, and may call
+ * the object or free it.  With a listener an acquisition also watches its own
+ * znodes while it holds.
+ *
+ * Example: an encoder in an event loop.  It starts when a permit is there.
+ *
+ *     static void turn(zke_semaphore *sem, int state, int64_t token, void *c) {
+ *       (void)c, (void)token;
+ *       if (state == ZKE_SEMAPHORE_HELD) {
+ *         puts("encoding");
+ *         zke_semaphore_release(sem);
+ *       }
+ *     }
+ *
+ *     static int begin(zke *z, zke_semaphore **sem) {
+ *       zke_semaphore_options o = ZKE_INIT(zke_semaphore_options);
+ *       o.limit = 3;
+ *       o.listener = turn;
+ *       int rc = zke_semaphore_new(z, "/limits/encoder", &o, sem);
+ *       return rc == ZKE_OK ? zke_semaphore_start(*sem, 1) : rc;
+ *     }
+ */
 typedef void (*zke_semaphore_fn)(zke_semaphore *sem, int state, int64_t token,
                                  void *context);
 
 typedef struct zke_semaphore_options {
   size_t size;
-  int limit;             /* permits in all; 0: what the semaphore there has */
-  const void *data;      /* shown to others by zke_semaphore_parties() */
-  int len;               /* bytes of it */
+  int limit;        /* permits in all; 0: what the semaphore there has */
+  const void *data; /* shown to others by zke_semaphore_parties(); copied */
+  int len;          /* bytes of it */
   int no_deadlock_check; /* 1: do not look for circles */
   zke_semaphore_fn listener;
   void *context;
@@ -97,19 +144,37 @@ typedef struct zke_semaphore_options {
  *   path     of the semaphore; made as a container when first needed, where
  *            a limit is stated
  *   options  NULL for the defaults; copied
- *   sem_out  out, not NULL; NULL on failure
+ *   sem_out  out, not NULL; NULL on failure.  For zke_semaphore_free()
  *
- * Returns ZKE_OK, ZKE_BADARGUMENTS (a limit below 0 too), or what the handle's
- * state asks for.  Threads: any.  In a callback: yes.  Since 0.1. */
+ * Returns ZKE_OK, ZKE_BADARGUMENTS (the path, a limit or a len below 0),
+ * ZKE_NOMEM, or what the handle's state asks for.  The limit is compared with
+ * the directory's when permits are first asked for.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_semaphore_new(zke *z, const char *path,
                               const zke_semaphore_options *options,
                               zke_semaphore **sem_out);
 
-/* zke_semaphore_free - release what it holds and the object; NULL is fine
- * Threads: any, while no other call on it runs.  In a callback: yes. */
+/* zke_semaphore_free - release what it holds, or give up its wait, and release
+ * the object; NULL is fine
+ * Threads: any, while no other call on it runs.  In a callback: yes.
+ * Blocks: on the disk, and until a listener on another thread has returned. */
 ZKE_API void zke_semaphore_free(zke_semaphore *sem);
 
-/* zke_semaphore_acquire - wait until so many permits are held
+/* ------------------------------------------------------------------------
+ * In and out
+ *
+ * Example: two permits for a large film, or none; and not longer than a minute.
+ *
+ *     rc = zke_semaphore_acquire(sem, 2, zke_now(z) + 60000);
+ *     if (rc == ZKE_OK) {
+ *       // work
+ *       rc = zke_semaphore_release(sem);
+ *     } else if (rc == ZKE_LIMIT) {
+ *       fprintf(stderr, "never: %s\n", zke_errmsg());
+ *     }
+ * --------------------------------------------------------------------- */
+
+/* zke_semaphore_acquire - wait until the permits are held
  *
  * After zke_semaphore_start() it waits in the place already taken, for the
  * permits asked for then.
@@ -125,64 +190,110 @@ ZKE_API void zke_semaphore_free(zke_semaphore *sem);
  *                         lowered while waiting; or, at the object's first
  *                         use, options.limit is not the one there
  *   ZKE_NONODE            no limit stated and no semaphore there
- *   ZKE_LOST              one's znode was deleted by somebody
+ *   ZKE_LOST              one of its znodes was deleted by somebody, or another
+ *                         thread released or freed the object
  *   ZKE_OTHERKIND         the path is not a semaphore's
+ *   ZKE_INVALIDSTATE      the session has ended
+ * or, and then nothing has changed,
  *   ZKE_MISUSE            the object holds permits, or waits in another call
  *   ZKE_BADARGUMENTS      permits below 1
- *   ZKE_INVALIDSTATE      the session has ended
  *
- * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
+ * Threads: any.  In a callback: yes.  Blocks: until the deadline.  Since 0.1.
+ */
 ZKE_API int zke_semaphore_acquire(zke_semaphore *sem, int permits,
                                   int64_t deadline_ms);
 
-/* zke_semaphore_try - hold them now or not at all: ZKE_HELD, naming a holder */
+/* zke_semaphore_try - hold them now or not at all
+ *
+ * Returns ZKE_OK; ZKE_HELD, and the sentence names a holder; else as
+ * zke_semaphore_acquire().
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_semaphore_try(zke_semaphore *sem, int permits);
 
-/* zke_semaphore_start - join the queue and go on; the listener is told, or
- * zke_semaphore_state() tells, once zke_dispatch() has seen one's turn.  Where
- * the limit is lowered below what was asked for the wait ends by itself:
- * ZKE_SEMAPHORE_OUT. */
+/* zke_semaphore_start - join the line and go on
+ *
+ * The listener is told, or zke_semaphore_state() tells, once zke_dispatch() has
+ * seen that the turn has come.  If the limit is lowered below what was asked
+ * for the wait ends by itself: ZKE_SEMAPHORE_OUT.
+ *
+ * Returns as zke_semaphore_acquire(), and ZKE_OK also where it waits.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_semaphore_start(zke_semaphore *sem, int permits);
 
-/* zke_semaphore_step - look again now, as dispatches do by themselves */
+/* zke_semaphore_step - look again now, as dispatches do by themselves
+ *
+ * Returns ZKE_OK when the look succeeded, whatever it found.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_semaphore_step(zke_semaphore *sem);
 
 /* zke_semaphore_release - give back all permits of the object; or the wait
  *
- * Where nothing is held, or it was lost: ZKE_LOST, and nothing is given back.
- * After any other failure none is held any more either: the session gives them
- * back as soon as it can. */
+ * Returns ZKE_OK; ZKE_LOST where nothing is held or it was lost, and nothing is
+ * given back; or what stood in the way: then none is held any more either, and
+ * the session gives them back as soon as it can (zke_discard()).
+ * Threads: any, also another than the one that acquired.  In a callback: yes.
+ * Blocks: on the disk. */
 ZKE_API int zke_semaphore_release(zke_semaphore *sem);
 
-/* zke_semaphore_cancel - the blocking call on it returns ZKE_CANCELLED;
- * ZKE_IDLE where none runs.  Threads: any.  Blocks: no. */
+/* zke_semaphore_cancel - another thread's blocking call returns ZKE_CANCELLED,
+ * unless it has succeeded just before
+ *
+ * Returns ZKE_OK, or ZKE_IDLE where none runs.
+ * Threads: any.  In a callback: yes.  Blocks: no. */
 ZKE_API int zke_semaphore_cancel(zke_semaphore *sem);
+
+/* ------------------------------------------------------------------------
+ * Looking
+ *
+ * Example: count what was encoded, only while the permit is held.
+ *
+ *     zke_op ops[2];
+ *     rc = zke_semaphore_op(sem, &ops[0]);
+ *     zke_op_set(&ops[1], "/films/1", "encoded", 7, -1);
+ *     if (rc == ZKE_OK) rc = zke_multi(z, ops, 2, NULL);
+ * --------------------------------------------------------------------- */
 
 /* zke_semaphore_state   - ZKE_SEMAPHORE_…, without asking the file
  * zke_semaphore_token   - the fencing value, or 0 when not held
  * zke_semaphore_permits - how many are held, or 0
  * zke_semaphore_check   - ask the file: ZKE_OK when all are held, else
  *                         ZKE_LOST
- * zke_semaphore_op      - an operation for one's own zke_multi(), which fails
- *                         with ZKE_NONODE unless they are held (it looks at
- *                         the last one); valid until the next call that
- *                         changes the object.  ZKE_LOST where not held
- * Threads: any.  In a callback: yes. */
+ * zke_semaphore_op      - fill *op with an operation for a zke_multi() of the
+ *                         program, which fails with ZKE_NONODE unless they are
+ *                         held (it looks at the last one); valid until the next
+ *                         call that changes the object.  ZKE_LOST where not
+ *                         held, ZKE_BADARGUMENTS for a NULL op
+ *
+ * After the session's end, and where the object cannot be used, state is LOST,
+ * token and permits are 0.
+ * Threads: any.  In a callback: yes.  Blocks: check on the disk; the others no
+ * longer than another call's work on the object. */
 ZKE_API int zke_semaphore_state(zke_semaphore *sem);
 ZKE_API int64_t zke_semaphore_token(zke_semaphore *sem);
 ZKE_API int zke_semaphore_permits(zke_semaphore *sem);
 ZKE_API int zke_semaphore_check(zke_semaphore *sem);
 ZKE_API int zke_semaphore_op(zke_semaphore *sem, zke_op *op);
 
+/* ------------------------------------------------------------------------
+ * The limit, and who holds; without an object
+ * --------------------------------------------------------------------- */
+
 /* zke_semaphore_resize - change the limit; make the semaphore, to stay, where
  *                        there is none
+ *
+ * Under a lowered limit nobody whose turn had not come before comes in until
+ * enough have released.  Costs one read and one write, which is synced.
+ *
+ * Example: a second graphics card.  Whoever waits may come in at once.
+ *
+ *     rc = zke_semaphore_resize(z, "/limits/encoder", 6, deadline);
  *
  *   limit        1 or more, else ZKE_BADARGUMENTS
  *   deadline_ms  of zke_now(), for repeating what got no reply
  *
- * Under a lowered limit nobody whose turn had not come before comes in until
- * enough have released.
- * Returns ZKE_OK, or ZKE_OTHERKIND. */
+ * Returns ZKE_OK, also where it was the limit already; ZKE_OTHERKIND; or as
+ * zke_set().  Repeating it is safe.
+ * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
 ZKE_API int zke_semaphore_resize(zke *z, const char *path, int limit,
                                  int64_t deadline_ms);
 
@@ -190,13 +301,19 @@ ZKE_API int zke_semaphore_resize(zke *z, const char *path, int limit,
  *
  *   limit_out  out, not NULL
  *
- * Returns ZKE_OK, ZKE_NONODE where there is none, or ZKE_OTHERKIND. */
+ * Returns ZKE_OK, ZKE_NONODE where there is none, ZKE_OTHERKIND, or
+ * ZKE_BADARGUMENTS.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_semaphore_limit(zke *z, const char *path, int *limit_out);
 
 /* zke_semaphore_parties - those that hold permits and those that wait, in
  * order, one each with its number of permits
  *
- *   list_out  out, not NULL: one block; count 0 for one that nobody uses */
+ *   list_out  out, not NULL: one block, for zke_free(); count 0 for one that
+ *             nobody uses
+ *
+ * Returns as zke_lock_parties().
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_semaphore_parties(zke *z, const char *path,
                                   zke_party_list **list_out);
 
