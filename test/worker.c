@@ -58,6 +58,8 @@ static void fault_point(void) {
   if (fault.countdown > 0 && --fault.countdown == 0) raise(fault.signal);
 }
 
+/* Does this sync fail?  The chosen number of them does, after those that are to
+ * be skipped. */
 static bool fault_sync(void) {
   if (fault.sync_fail == 0) return false;
   if (fault.sync_skip > 0) {
@@ -98,6 +100,8 @@ static int64_t os_pwrite(void *c, int fd, const void *data, size_t size,
   return os_real.pwrite(c, fd, data, size, at);
 }
 
+/* A write that can be made to vanish: muted, a byte for a FIFO, which is a
+ * wake-up, is dropped and counted. */
 static int64_t os_write(void *c, int fd, const void *data, size_t size) {
   struct stat s;
   fault_point();
@@ -113,6 +117,8 @@ static int os_boot_id(void *c, char *buffer, size_t size) {
   return snprintf(buffer, size, "%s", os_boot);
 }
 
+/* The library's table of system calls: each that others can see the effect of
+ * passes fault_point(). */
 static void os_prepare(void) {
   zke_os_default(&os_real);
   os_table = os_real;
@@ -181,6 +187,8 @@ static void shim_xShmBarrier(sqlite3_file *f) {
   SHIM_REAL(f)->pMethods->xShmBarrier(SHIM_REAL(f));
 }
 
+/* A write of SQLite's is a point for a fault; the first into the database file
+ * itself is the checkpoint's. */
 static int shim_xWrite(sqlite3_file *f, const void *data, int size,
                        sqlite3_int64 at) {
   if (((shim_file *)f)->database) fault.at_checkpoint = false;
@@ -188,6 +196,7 @@ static int shim_xWrite(sqlite3_file *f, const void *data, int size,
   return SHIM_REAL(f)->pMethods->xWrite(SHIM_REAL(f), data, size, at);
 }
 
+/* Syncs are counted, and can be made to fail. */
 static int shim_xSync(sqlite3_file *f, int flags) {
   fault_point();
   fault.syncs++;
@@ -215,6 +224,7 @@ static const sqlite3_io_methods shim_methods = {
     .xShmUnmap = shim_xShmUnmap,
 };
 
+/* A file of the VFS below with the shim's methods around it. */
 static int shim_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *f,
                      int flags, int *flags_out) {
   shim_file *file = (shim_file *)f;
@@ -234,6 +244,7 @@ static int shim_delete(sqlite3_vfs *vfs, const char *name, int sync) {
   return shim_under->xDelete(shim_under, name, sync);
 }
 
+/* Register the VFS "unix-shim", by which the worker opens databases. */
 static void shim_prepare(void) {
   shim_under = sqlite3_vfs_find(NULL);
   shim_vfs = *shim_under;
@@ -249,7 +260,8 @@ static void shim_prepare(void) {
 
 static zke *handle;
 
-/* "ok" and what there is to say, or the code and the sentence. */
+/* Answer a command in one line: "ok" and a text, or the code and its
+ * sentence. */
 static void answer(int rc, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 static void answer(int rc, const char *format, ...) {
@@ -270,6 +282,7 @@ static void answer_code(int rc) { answer(rc, "%s", ""); }
 
 static char events[65536]; /* "CHANGED /a;CHILD /", since the last answer */
 
+/* An event's type as the answers have it. */
 static const char *event_name(int type) {
   return type == ZKE_EVENT_CREATED    ? "CREATED"
          : type == ZKE_EVENT_DELETED  ? "DELETED"
@@ -279,6 +292,8 @@ static const char *event_name(int type) {
                                       : "SESSION";
 }
 
+/* The watcher of the worker: writes each event down, for the command
+ * "events". */
 static void note(zke *z, int type, int state, const char *path, void *context) {
   size_t used = strlen(events);
   (void)z, (void)state, (void)context;
@@ -297,6 +312,7 @@ static int length(const char *data) { return data ? (int)strlen(data) : -1; }
 
 /* ---- commands on the handle ---- */
 
+/* Is a word "NAMEvalue" with this name?  Then where its value begins. */
 static bool has_value(const char *word, const char *name, const char **value) {
   size_t n = strlen(name);
   if (strncmp(word, name, n) != 0) return false;
@@ -606,6 +622,7 @@ static void cmd_dropped(char **word) {
 
 static sqlite3 *plain; /* stays open from the first "sql" to "sqlclose" */
 
+/* Appends the first column of a row to the answer. */
 static int sql_row(void *text, int count, char **value, char **name) {
   size_t used = strlen(text);
   (void)name;
@@ -696,6 +713,9 @@ static const struct command *command_named(const char *name) {
   return NULL;
 }
 
+/* Run one line: a command's name and its words, the last of which may have
+ * blanks. A line that is no command ends the worker, since its test is
+ * wrong. */
 static void obey(char *line) {
   char *word[WORDS] = {NULL}, *save = NULL, *name = strtok_r(line, " ", &save);
   const struct command *c = name ? command_named(name) : NULL;
@@ -713,6 +733,7 @@ static void obey(char *line) {
 
 /* ---- roles ---- */
 
+/* The role that reads commands until its input ends. */
 static int talk(char **args) {
   char *line = NULL;
   size_t size = 0;
@@ -726,6 +747,8 @@ static int talk(char **args) {
   return 0;
 }
 
+/* The role that opens the database with an ephemeral node, says so, and then
+ * talks. */
 static int hold(char **args) {
   zke_options o = {
       .size = sizeof o, .vfs = "unix-shim", .os = &os_table, .watcher = note};

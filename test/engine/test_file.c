@@ -881,7 +881,7 @@ static int die_with_life_elsewhere(void *path) {
 
 /* A read-only handle tells of a dead session that it is dead, also where its
  * life was in the liveness file itself; it used to say that it is alive. */
-TEST(readonly_sees_who_is_dead) {
+TEST(readonly_sees_dead_sessions) {
   const char *path = sample(test_path("a.db"));
   zke_options o = {.size = sizeof o, .flags = ZKE_OPEN_READONLY};
   zke_session_list *list = NULL;

@@ -288,7 +288,7 @@ TEST(checksums_that_come_later) {
 
 /* SQLite's own questions, its sync and its truncation see what has been
  * gathered. */
-TEST(what_asks_the_file_finds_it_written) {
+TEST(questions_to_the_file_find_it_written) {
   sqlite3_int64 size;
   open_log(true);
   write_head();

@@ -584,7 +584,7 @@ TEST(further_session_with_another_live_file) {
 
 /* A handle whose authentication failed, on a file that is gone: it closes,
  * and does not write. */
-TEST(closing_what_was_refused_and_replaced) {
+TEST(closing_after_refusal_and_replacement) {
   const char *db = test_path("a.db");
   zke *z = sys_handle(db), *other = test_session(z, NULL);
   ck_rc(zke_add_auth(z, "no-such-scheme", "x", 1), ZKE_AUTHFAILED);
@@ -711,7 +711,7 @@ enum { REPRIEVES = sizeof reprieves / sizeof reprieves[0] };
 /* P10, semantics.md 6: what was due when the sweep looked, and is not any
  * more when the gate is its own, stays.  The clocks stand, lest who comes
  * between sweeps as well. */
-TEST_LOOP(what_is_due_no_more_stays, 0, REPRIEVES) {
+TEST_LOOP(node_no_longer_due_stays, 0, REPRIEVES) {
   sys.stands = true;
   begin_two();
   reprieves[_i].plant();

@@ -294,7 +294,7 @@ TEST_LOOP(stopped_first_is_passed_over, 0, 2) {
 }
 
 /* P10: a stopped one in the middle costs nothing until it is the first. */
-TEST(stopped_one_in_the_middle) {
+TEST(stopped_writer_in_the_middle) {
   writer w[4];
   begin();
   line_up(w, 4);
@@ -312,7 +312,7 @@ TEST(stopped_one_in_the_middle) {
 }
 
 /* P10: the dead leave the line by themselves, wherever they stood. */
-TEST(killed_ones_leave_the_line) {
+TEST(killed_writers_leave_the_line) {
   writer w[5];
   begin();
   line_up(w, 5);
@@ -377,7 +377,7 @@ TEST_LOOP(place_is_behind_all_others, 0, 3) {
 
 /* P10: at the deadline; the sentence names the holder, by its session's number
  * and its process, or by the process alone where it has no session yet. */
-TEST(late_one_is_told_who_writes) {
+TEST(late_writer_is_told_the_holder) {
   char whose[100];
   zke *late = NULL;
   zke_options o = {.size = sizeof o, .busy_timeout_ms = 50};
@@ -423,7 +423,7 @@ static void *expire_nobody(void *arg) {
 
 /* P10: another thread closes the handle, whose call (_i is 1: one that is no
  * change by the session) sleeps in the line: it is woken, and leaves. */
-TEST_LOOP(closing_one_leaves_the_line, 0, 2) {
+TEST_LOOP(closing_writer_leaves_the_line, 0, 2) {
   pthread_t setter, closer;
   begin();
   zke *own = open_patient();
@@ -444,7 +444,7 @@ TEST_LOOP(closing_one_leaves_the_line, 0, 2) {
 
 /* P7: a wake-up for events that comes to one who stands in the line, and sleeps
  * at the same FIFO, is not lost. */
-TEST(event_reaches_one_in_the_line) {
+TEST(event_reaches_a_waiting_writer) {
   pthread_t setter;
   char fifo[32];
   struct pollfd p = {.events = POLLIN};
@@ -482,7 +482,7 @@ static void *set_and_end(void *arg) {
 /* P9, P10: a thread that is cancelled while it waits in the line waits on,
  * makes its change, and ends after the call; one that then comes too late (_i
  * is 2) has left the line. */
-TEST_LOOP(cancelled_one_finishes_its_call, 0, 3) {
+TEST_LOOP(cancelled_writer_finishes_its_call, 0, 3) {
   int type = _i == 1 ? PTHREAD_CANCEL_ASYNCHRONOUS : PTHREAD_CANCEL_DEFERRED;
   bool late = _i == 2;
   zke_options o = {.size = sizeof o,

@@ -346,7 +346,7 @@ static void trust(zke *z) { z->s->index.distrust = 0; }
 
 /* Nobody's checkpoint waits for it, and it is not stale: neither within the
  * process nor of another. */
-TEST(idle_reader_is_in_nobody_s_way) {
+TEST(idle_reader_hinders_nobody) {
   begin();
   int64_t most = (int64_t)3 * ZKE_CHECKPOINT_PAGES * (4096 + WAL_FRAME);
   for (int i = 0; i < 20; i++) {
@@ -721,7 +721,7 @@ static void spoil_marks(void) {
 
 /* To do with the marks that there are is enough, but where there is none
  * SQLite must set one. */
-TEST_LOOP(mark_is_set_where_there_is_none, 0, 3) {
+TEST_LOOP(read_mark_is_set_if_missing, 0, 3) {
   begin();
   keep_log();
   advance(writer, 1);

@@ -628,7 +628,7 @@ TEST_LOOP(malformed_chroot_is_refused, 0, COUNT(bad_chroots)) {
 }
 
 /* 1.4: "/" is the same as none. */
-TEST(root_as_chroot_is_none) {
+TEST(root_as_chroot_is_no_chroot) {
   zke *z = memory(), *other = test_session(z, "/");
   make(other, "/a");
   makes(other, "/", ZKE_PERSISTENT_SEQUENTIAL, "/0000000001");

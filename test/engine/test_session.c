@@ -755,7 +755,7 @@ TEST_LOOP(watches_are_listed_by_path, 0, WAYS) {
 }
 
 /* zkembed.h: waiters are watches on nodes that another session owns. */
-TEST_LOOP(waiters_name_whom_they_wait_for, 0, WAYS) {
+TEST_LOOP(waiters_name_the_owner, 0, WAYS) {
   begin(_i);
   ck_ok(create(b, "/p", ZKE_PERSISTENT));
   ck_ok(create(a, "/p/e", ZKE_EPHEMERAL));

@@ -398,7 +398,7 @@ TEST(broken_store_is_not_waited_for) {
 
 /* P6, P11: a dead session that cannot be buried, since its node's parent is
  * gone, keeps neither those that come after it nor the nodes that are due. */
-TEST(one_that_cannot_be_buried_keeps_no_other) {
+TEST(a_session_that_cannot_be_removed_holds_up_no_other) {
   pid_t first = start_owner("/bad/m", 1), second = start_owner("/group/m", 1);
   zke *z = open_holder(NULL);
   make(z, "/full", ZKE_CONTAINER);

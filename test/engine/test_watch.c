@@ -1069,7 +1069,7 @@ TEST_LOOP(acl_at_the_change_decides, 0, WAYS) {
 }
 
 /* 5.8: identities decide, session by session. */
-TEST_LOOP(identities_decide_who_is_told, 0, WAYS) {
+TEST_LOOP(identities_decide_which_sessions_hear, 0, WAYS) {
   begin(_i);
   zke *third = further(_i);
   ck_ok(zke_add_auth(writer, "digest", "u:p", 3));

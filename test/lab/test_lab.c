@@ -156,7 +156,7 @@ TEST_LOOP(finds_by_itself, 0, ALONE) {
 }
 
 /* The options that say that a wait is meant. */
-TEST(what_is_meant_is_not_found) {
+TEST(intended_waits_are_not_found) {
   zke_lab_options o = no_faults();
   o.timeouts = o.leftovers = 1;
   zke_lab *lab = made(&o);

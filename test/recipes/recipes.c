@@ -136,6 +136,8 @@ static int os_lock(void *c, int fd, int64_t offset, int how) {
 static zke *expirer;
 static int64_t victim;
 
+/* One look at a clock that only goes forward; at the chosen look the other
+ * session ends the use's. */
 static void look_at_clock(void) {
   long look = __atomic_add_fetch(&place->looks, 1, __ATOMIC_SEQ_CST);
   if (!place->expire_at || look < place->expire_at) return;
@@ -151,6 +153,8 @@ static int64_t os_clock(void *c, int which) {
   return os_real.clock(c, which) + (place && forward ? place->ahead_ns : 0);
 }
 
+/* The table of system calls that a use runs on: the real one, but for those
+ * above. */
 static void os_prepare(void) {
   zke_os_default(&os_real);
   os_table = os_real;
@@ -191,6 +195,7 @@ static void os_prepare(void) {
 static const char *database;
 static test_heap heap;
 
+/* SIGALRM: a round hangs.  Says which, and ends the process. */
 static void too_long(int signal) {
   static const char text[] = ": this round does not end\n";
   (void)signal;
@@ -235,6 +240,8 @@ static zke *open_other(const recipe_use *u) {
   return z;
 }
 
+/* The session of a use: its system calls and allocations are those that can
+ * fail. */
 static int open_user(zke **z_out) {
   zke_options options = {.size = sizeof options,
                          .identity = "user",
@@ -248,6 +255,7 @@ static void complain(void *context, const char *sentence) {
   fprintf(stderr, "%s: %s\n", where, sentence);
 }
 
+/* After a round: the other session looks whether all is well, and closes. */
 static void end(const recipe_use *u, zke *other, int rc) {
   u->check(other, rc);
   ck_ok(zke_check(other, complain, NULL));
@@ -318,6 +326,8 @@ int recipe_deaths(const recipe_use *u) {
  * Lost replies and faults: the user is another store of this process
  * --------------------------------------------------------------------- */
 
+/* How many ephemerals the session has; each is printed, since there should be
+ * none. */
 static int ephemerals(zke *z) {
   zke_strings *paths;
   ck_ok(zke_ephemerals(z, 0, NULL, &paths));
@@ -329,6 +339,7 @@ static int ephemerals(zke *z) {
   return count;
 }
 
+/* How many watches the session has; each is printed, likewise. */
 static int watches(zke *z) {
   zke_watch_list *list;
   int count = 0;
@@ -384,6 +395,8 @@ static const char *const fault_names[2][2] = {
     {"allocation fails once:", "no memory from allocation"},
     {"system call fails once:", "system calls fail from"}};
 
+/* Let the n-th allocation or system call from now on fail, and with `all` each
+ * one after it; n of 0: none, they are only counted. */
 static void arm(enum fault_kind kind, bool all, long n) {
   if (kind == HEAP) {
     heap.fail_at = n ? heap.calls + n : 0;
@@ -447,6 +460,7 @@ static long stride_of(long places) {
   return limit && places ? (places + limit - 1) / limit : 1;
 }
 
+/* One kind of step fails at each of its places, or at as many as are wanted. */
 static void fail_each(const recipe_use *u, enum fault_kind kind, bool all) {
   long steps = fail_at(u, kind, all, 0), stride = stride_of(steps);
   for (long n = 1; n <= steps; n += stride) {
@@ -485,6 +499,7 @@ static long expire_at(const recipe_use *u, long n) {
   return place->looks;
 }
 
+/* The session of the use ends at each look at the clock, likewise. */
 static void expire_each(const recipe_use *u) {
   long looks = expire_at(u, 0), stride = stride_of(looks);
   for (long n = 1; n <= looks; n += stride) {

@@ -146,7 +146,7 @@ TEST(lost_removal_hits_no_other) {
 }
 
 /* Who set it, since when, and why. */
-TEST(says_who) {
+TEST(the_barrier_says_who_set_it) {
   zke_options o = {.size = sizeof o, .identity = "the setter"};
   zke *z;
   zke_party_list *list;
@@ -255,7 +255,7 @@ TEST(wait_until_removed) {
 
 /* Removed and set again before the waiter looked: it waited for the former
  * (a wake-up is not the condition, but the token is). */
-TEST(replaced_lets_pass) {
+TEST(a_replaced_barrier_lets_waiters_pass) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   zke_barrier *a = make(z), *b = make(y);
   waiter w;

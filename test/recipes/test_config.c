@@ -130,7 +130,7 @@ static const char *in_memory(zke_config *c, const char *name) {
 /* ---- keeping current ---- */
 
 /* All that is there is told first, in order, then READY. */
-TEST(start_tells_what_is_there) {
+TEST(start_tells_all_nodes_first) {
   zke *z = test_open(":memory:");
   heard h = {{0}, NULL, 0};
   plant(z);
@@ -235,7 +235,7 @@ TEST(survives_the_root) {
 }
 
 /* The version of a node made anew is the same, the mzxid is not. */
-TEST(made_anew_is_a_change) {
+TEST(a_node_made_again_is_a_change) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   heard h = {{0}, NULL, 0};
   zke_stat old, new_;
@@ -900,7 +900,7 @@ TEST(a_change_costs_what_has_changed) {
 /* ---- what may not be read ---- */
 
 /* A change of it tells nobody, and yet what is shown is of one moment. */
-TEST(what_may_not_be_read_goes) {
+TEST(unreadable_nodes_go) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   heard h = {{0}, NULL, 0};
   plant(z);
@@ -925,7 +925,7 @@ TEST(what_may_not_be_read_goes) {
 }
 
 /* What is still to be told, but may not be read, counts as well. */
-TEST(what_may_not_be_read_counts_before_it_is_told) {
+TEST(unreadable_changes_count_before_they_are_told) {
   zke *z = test_open(":memory:"), *y = test_session(z, NULL);
   heard h = {{0}, NULL, 0};
   plant(z);

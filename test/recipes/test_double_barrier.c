@@ -206,7 +206,7 @@ TEST(alone) {
 }
 
 /* One who has left may come again before the others heard that all have. */
-TEST(quick_one_comes_again) {
+TEST(a_party_may_return_early) {
   begin(2, 2);
   gather(2);
   leave(0);
@@ -301,7 +301,7 @@ TEST(no_herd) {
 
 /* Whoever comes while a round runs waits for the next, also when there are
  * enough; it begins when the former has ended. */
-TEST(late_ones_wait) {
+TEST(late_parties_wait) {
   begin(4, 2);
   gather(2);
   start(2);

@@ -245,7 +245,7 @@ TEST(the_others_are_ready_and_follow_in_order) {
 }
 
 /* The one before goes, but it did not lead: determined anew, ready again. */
-TEST(who_moves_up_determines_again) {
+TEST(a_candidate_that_moves_up_determines_again) {
   open_all();
   volunteer(3);
   ck_ok(zke_election_resign(e[1]));
@@ -745,7 +745,7 @@ static void leader_goes(void) {
 
 /* The heir, or the leader's own place, goes in the middle of handing over:
  * somebody leads afterwards, and only one. */
-TEST_LOOP(handing_over_survives_who_goes_in_its_middle, 0, 2) {
+TEST_LOOP(handing_over_survives_losses_in_its_middle, 0, 2) {
   open_two();
   leads = make(caller, "old", NULL);
   between = make(intruder, "between", NULL);
@@ -797,7 +797,7 @@ static void word_goes(void) { zke_delete(intruder, WORD, -1); }
 
 /* Before each change of ready() the place is deleted, or another word comes or
  * goes: in the end the word is the leader's, or there is none. */
-TEST_LOOP(taking_office_survives_what_comes_in_its_middle, 0, 3) {
+TEST_LOOP(taking_office_survives_changes_in_its_middle, 0, 3) {
   static void (*const actions[])(void) = {leader_goes, word_comes, word_goes};
   zke_stat stat;
   open_two();

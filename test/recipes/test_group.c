@@ -130,7 +130,7 @@ TEST(members_with_identity_and_time) {
 
 /* The listener hears which members join, change and leave, with their data; a
  * member that left is named as it was. */
-TEST(listener_hears_who) {
+TEST(listener_hears_members) {
   zke *z = test_open(":memory:"), *a = session(z, "ann"),
       *b = session(z, "bob");
   heard h = {{0}, 0, NULL, {0}, 0};

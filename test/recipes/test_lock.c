@@ -352,7 +352,7 @@ TEST(a_thief_holds_and_the_line_stays) {
 }
 
 /* A free lock needs no robbery: a steal gets it, and leaves nothing else. */
-TEST(stealing_what_nobody_holds_is_trying) {
+TEST(stealing_a_free_lock_gets_it) {
   open_sessions();
   zke_lock *thief = make(z[0], PATH);
   ck_ok(zke_lock_steal(thief));
@@ -898,7 +898,7 @@ static void *go_to_and_fro(void *context) {
 /* Two threads take two locks in opposite order, one of them never both at once:
  * however the looks at the tree fall between its steps, nobody is told of a
  * circle. */
-TEST(what_is_no_circle_at_any_moment_is_none) {
+TEST(crossing_threads_are_no_circle) {
   pthread_t thread;
   open_sessions();
   zke_lock *then = make(z[0], "/then"), *first = make(z[0], "/first");
@@ -969,7 +969,7 @@ TEST(a_chain_is_no_circle) {
 }
 
 /* One who has only queued goes on with other things, and so may release. */
-TEST(who_does_not_block_closes_no_circle) {
+TEST(a_started_one_closes_no_circle) {
   open_sessions();
   zke_lock *a = make(z[0], "/ring/0"), *b = make(z[0], "/ring/1");
   actor other = {.session = z[1], .limit_ms = 60};

@@ -245,7 +245,7 @@ TEST(removed_directories_are_made_again) {
 }
 
 /* The data is in each entry. */
-TEST(the_locks_list_shows_who_it_is) {
+TEST(the_list_shows_the_data) {
   open_sessions();
   zke_multilock_options o = {.size = sizeof o, .data = "job\0x", .len = 5};
   zke_multilock *ml = make_with(z[0], "ab", &o);

@@ -465,7 +465,7 @@ TEST(killed) {
 
 /* Two members on one handle: one that goes leaves the other's items alone, also
  * those that it tried to get when a reply was lost. */
-TEST(one_handle) {
+TEST(two_members_on_one_handle) {
   zke_partition_options o = {.size = sizeof o, .name = "second"};
   zke_partition *second;
   begin();

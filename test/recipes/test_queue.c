@@ -449,7 +449,7 @@ TEST(ack_takes_the_callers_changes_along) {
 }
 
 /* "A public way to put the claim's check into the caller's own zke_multi". */
-TEST(claim_op_guards_ones_own_multi) {
+TEST(claim_op_guards_the_callers_multi) {
   zke_op ops[ZKE_QUEUE_OPS + 1];
   open_all();
   put(q[0], "a");
@@ -871,7 +871,7 @@ TEST(the_bound_holds_at_every_moment) {
 
 /* "Consume at most once", "at least once": one of the two has the item,
  * whenever the other claims it (Q1). */
-TEST(an_item_goes_to_one_at_every_moment) {
+TEST(an_item_has_one_consumer_at_every_moment) {
   zke *own = open_meddled();
   zke_queue *queue;
   int lost = 0;
@@ -1086,7 +1086,7 @@ TEST(a_marker_that_was_left_ends_no_later_claim) {
 
 /* Somebody waits for a claim without an end, which its consumer has end at
  * once: whoever sleeps hears of it, and gets the item. */
-TEST(a_claim_that_is_shortened_wakes_who_sleeps) {
+TEST(a_shortened_claim_wakes_waiting_consumers) {
   open_all();
   put(q[0], "a");
   zke_queue_item *item = claim(q[0], "a");
@@ -1168,7 +1168,7 @@ static int prolong_other(zke *other) {
 
 /* Whenever the first consumer acknowledges or prolongs, while another takes the
  * item over: one of the two has it. */
-TEST_LOOP(an_ended_claim_is_one_ones_at_every_moment, 0, 2) {
+TEST_LOOP(an_expired_claim_has_one_holder_at_every_moment, 0, 2) {
   zke *own = open_meddled();
   zke_queue_options o = {.size = sizeof o, .claim_ms = 1};
   zke_queue *queue;
@@ -1244,7 +1244,7 @@ TEST(a_delayed_release_waits_for_its_time) {
 
 /* A consumer that sleeps wakes when it is due; the last attempt is buried at
  * once; a delay that is none is none. */
-TEST(a_delayed_release_wakes_who_sleeps) {
+TEST(a_delayed_release_wakes_waiting_consumers) {
   zke_queue_options o = {.size = sizeof o, .attempts = 2};
   open_with(&o);
   put(q[0], "a");
@@ -1499,7 +1499,7 @@ static int put_key_other(zke *other) {
 
 /* Whenever another one puts, with the same key or without one: one item has the
  * key, and its znodes name it. */
-TEST_LOOP(a_key_is_one_items_at_every_moment, 0, 2) {
+TEST_LOOP(a_key_has_one_item_at_every_moment, 0, 2) {
   zke *own = open_meddled();
   zke_queue *queue;
   int refused = 0;
@@ -1678,7 +1678,7 @@ TEST(the_largest_item_is_buried) {
 }
 
 /* Who makes items by hand may use a name again; both are buried. */
-TEST(two_items_of_one_name_are_buried) {
+TEST(two_items_of_one_name_become_dead_letters) {
   const char *path = PATH "/entries/entry-100-0000000001";
   zke_queue_entries *list;
   open_attempts(1);
@@ -1777,7 +1777,7 @@ TEST(a_release_ends_the_wait) {
 }
 
 /* Also where the same object holds the claim in another thread. */
-TEST(ones_own_release_ends_the_wait) {
+TEST(a_release_by_the_same_object_ends_the_wait) {
   open_all();
   put(q[1], "a");
   zke_queue_item *item = claim(q[1], "a");
@@ -2235,7 +2235,7 @@ TEST_LOOP(waiters_survive_the_destruction, 0, 2) {
 /* ---- looking ---- */
 
 /* "Ordered listing with claims (who works on what since when)". */
-TEST(the_list_tells_who_works_on_what) {
+TEST(the_list_names_the_holders_of_claims) {
   zke_queue_entries *list;
   open_attempts(5);
   put(q[0], "aaa");
@@ -2326,7 +2326,7 @@ TEST(a_put_wakes_each_once) {
 }
 
 /* Who has waited in vain is not woken by later puts. */
-TEST(who_has_left_is_not_woken) {
+TEST(a_consumer_that_left_is_not_woken) {
   zke_queue_item *item;
   zke_watch_list *list;
   open_all();
@@ -2345,7 +2345,7 @@ TEST(who_has_left_is_not_woken) {
 /* Any number of those before one do not look: two that were told by the
  * listener and never dispatch, and the third gets each item; the same for
  * room. */
-TEST(who_does_not_look_stops_nobody) {
+TEST(consumers_that_do_not_dispatch_hinder_nobody) {
   zke_queue *queue;
   zke_queue_options o = {.size = sizeof o, .limit = 1, .listener = listen};
   open_with(&o);
@@ -2488,7 +2488,7 @@ static void wait_and_stop(zke *own) {
 }
 
 /* Two consumers were stopped while they waited: the third gets every item. */
-TEST(two_that_are_stopped_stop_nobody) {
+TEST(two_stopped_consumers_hinder_nobody) {
   zke_queue *queue;
   pid_t pid[2];
   int status;

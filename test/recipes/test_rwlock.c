@@ -537,7 +537,7 @@ TEST(an_op_is_of_the_present_mode) {
 }
 
 /* A change of mode does not bring back a place that somebody deleted. */
-TEST(a_conversion_of_what_was_deleted_is_lost) {
+TEST(a_change_of_mode_after_deletion_is_lost) {
   open_all();
   for (int mode = WRITE; mode <= READ; mode++) {
     zke_strings *own;
@@ -860,7 +860,7 @@ TEST(the_bare_word_asks_too) {
 }
 
 /* Without consent it is taken away after the grace period, and told. */
-TEST(who_insists_takes_it_away) {
+TEST(revoking_with_insistence_takes_it_away) {
   open_all();
   ck_ok(zke_rwlock_try(rw[0], READ));
   ck_ok(zke_rwlock_try(rw[1], READ));
@@ -884,7 +884,7 @@ TEST(who_insists_takes_it_away) {
 }
 
 /* Only who held at the call is asked, not who waits behind. */
-TEST(who_waits_is_not_asked) {
+TEST(a_waiter_is_not_asked) {
   open_all();
   ck_ok(zke_rwlock_try(rw[0], WRITE));
   ck_ok(zke_rwlock_start(rw[1], READ));
@@ -1028,7 +1028,7 @@ static void play_first(zke *own) {
 /* No herd: behind a writer stand eleven readers, a writer, twelve readers.
  * Its release wakes the first readers and nobody else; of theirs only the
  * last one's wakes the writer. */
-TEST(a_release_wakes_only_who_goes_on) {
+TEST(a_release_wakes_only_the_next_holders) {
   pid_t pid[CROWD];
   long before[CROWD];
   share();

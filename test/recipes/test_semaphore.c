@@ -354,7 +354,7 @@ TEST(a_changed_limit_holds_for_all) {
 
 /* resize() makes the semaphore, and the same limit again is no change; a user
  * with limit 0 finds it. */
-TEST(resize_makes_what_is_missing_to_stay) {
+TEST(resize_makes_the_semaphore) {
   zke_stat before, after;
   int limit;
   open_sessions();

@@ -462,7 +462,7 @@ TEST(abort_by_anybody) {
 }
 
 /* A vote is given once; the same again is fine. */
-TEST_LOOP(one_vote, 0, 4) {
+TEST_LOOP(votes_are_given_once, 0, 4) {
   begin(_i, 0);
   ck_rc(zke_two_phase_vote(t[0], 0), ZKE_BADARGUMENTS);
   ck_rc(zke_two_phase_vote(t[0], 3), ZKE_BADARGUMENTS);
@@ -495,7 +495,7 @@ TEST(site_is_taken) {
 
 /* An object of an earlier transaction does nothing to a later one of the same
  * name (a process that was stopped for long). */
-TEST_LOOP(not_the_next_one, 0, 4) {
+TEST_LOOP(a_stale_object_does_not_touch_the_next_transaction, 0, 4) {
   zke_two_phase *old, *old_site;
   begin(_i, 0);
   ck_ok(zke_two_phase_open(admin, BASE, "tx", NULL, NULL, &old));

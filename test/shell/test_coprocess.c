@@ -46,6 +46,8 @@ static void become_zke(int in, int out, const char *name) {
   _exit(127);
 }
 
+/* Start `zke FILE --coprocess` in the test's directory, with pipes to and from
+ * it. */
 static copro copro_start(const char *name) {
   int in[2], out[2];
   copro p = {0};
@@ -62,6 +64,7 @@ static copro copro_start(const char *name) {
   return p;
 }
 
+/* Write all of it, in as many pieces as it takes. */
 static void say_bytes(copro *p, const char *data, size_t len) {
   while (len > 0) {
     ssize_t n = write(p->in, data, len);
@@ -71,7 +74,7 @@ static void say_bytes(copro *p, const char *data, size_t len) {
   }
 }
 
-/* One line, ' for ". */
+/* Send a request: a line with ' for ", which is easier to read in C. */
 static void say(copro *p, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 static void say(copro *p, const char *format, ...) {
@@ -191,6 +194,7 @@ static void check_handed_over(copro *heir) {
   copro_end(heir);
 }
 
+/* Another coprocess, which waits for the lock x. */
 static copro heir_of(zke *z, const char *name) {
   copro heir = copro_start(name);
   say(&heir, "{'id':'heir','run':['lock','x']}");
@@ -862,6 +866,7 @@ TEST(test_watch) {
   copro_end(&p);
 }
 
+/* The session that owns the first node in a directory. */
 static int64_t session_of(zke *z, const char *directory) {
   zke_strings *names = NULL;
   zke_stat stat = {0};
@@ -989,6 +994,7 @@ TEST(test_no_circle) {
 
 /* ---- the end ---- */
 
+/* A coprocess that holds the lock x. */
 static copro holder(const char *name) {
   copro p = copro_start(name);
   say(&p, "{'id':1,'run':['lock','x']}");
@@ -1130,6 +1136,7 @@ typedef struct family {
   int tell, told; /* we to the parent, and back */
 } family;
 
+/* A thread that starts the coprocess, and ends before it. */
 static void *start_in_thread(void *arg) {
   copro *p = arg;
   p->pid = fork();
@@ -1147,6 +1154,8 @@ static _Noreturn void be_parent(copro *p, int tell, int told) {
   _exit(read(tell, &byte, 1) < 0);
 }
 
+/* A coprocess whose parent is another process than this one, which can be told
+ * to end; p talks to the coprocess all the same. */
 static family family_start(copro *p) {
   int in[2], out[2], tell[2], told[2];
   family f;
@@ -1270,6 +1279,7 @@ static long long number_in(const char *line, const char *member) {
   return atoll(at + strlen(member));
 }
 
+/* Lock x by a request, and return its token. */
 static long long lock_x(copro *p, int id) {
   say(p, "{'id':%d,'run':['lock','x']}", id);
   char *line = hear(p);

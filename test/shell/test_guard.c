@@ -480,6 +480,7 @@ static int count_signals(const char *directory) {
   return 0;
 }
 
+/* How often the wrapped command has noted that it got a signal. */
 static int times_got(int signal) {
   char line[16];
   int count = 0;
@@ -1016,6 +1017,7 @@ static void lose_broken(zke *z, const zke_party *p) {
   ck_ok(zke_lock_break(z, "/locks/a", 0));
 }
 
+/* The holder loses its lock to a thief. */
 static void lose_stolen(zke *z, const zke_party *p) {
   zke_lock *thief;
   (void)p;
@@ -1038,6 +1040,7 @@ static void (*const losses[])(zke *z, const zke_party *p) = {
     lose_broken, lose_stolen, lose_expired, lose_deleted};
 enum { LOSSES = sizeof losses / sizeof *losses };
 
+/* The holder of the lock loses it, in one of the ways above. */
 static void lose(zke *z, int how) {
   zke_party_list *list;
   ck_ok(zke_lock_parties(z, "/locks/a", &list));

@@ -165,6 +165,8 @@ typedef struct waiter {
   int rc;
 } waiter;
 
+/* A thread that takes one lock, waits until the other thread has its own, and
+ * then wants that one. */
 static void *take_and_want(void *context) {
   waiter *w = context;
   ck_ok(zke_lock_acquire(w->own, soon()));
@@ -175,6 +177,7 @@ static void *take_and_want(void *context) {
   return NULL;
 }
 
+/* A lock that looks for no deadlock, so that one can last. */
 static zke_lock *unchecked(const char *path) {
   zke_lock_options o = {.size = sizeof o, .no_deadlock_check = 1};
   zke_lock *lock;

@@ -26,6 +26,8 @@ enum { SOON = 20000 }; /* ms: what takes longer does not happen */
  * Running commands, in the test's own directory, with zke on the PATH
  * --------------------------------------------------------------------- */
 
+/* Go into the test's directory, with the build's zke first in PATH, as a script
+ * would find it. */
 static void enter_room(void) {
   char build[PATH_MAX], path[2 * PATH_MAX], room[PATH_MAX];
   snprintf(build, sizeof build, "%s", test_zke());
@@ -569,6 +571,7 @@ static const struct {
      "zke app.db --plain queue size gone 2>/dev/null | grep -q '^1'"},
 };
 
+/* Is that process the command by now, and not the shell that will become it? */
 static bool is_zke(pid_t pid) {
   char name[64], text[16] = "";
   snprintf(name, sizeof name, "/proc/%d/comm", (int)pid);
@@ -753,6 +756,7 @@ typedef struct coprocess {
   char line[8192];
 } coprocess;
 
+/* Start a coprocess on the database, with streams to and from it. */
 static void co_begin(coprocess *co) {
   int in[2], out[2];
   ck_assert_int_eq(pipe(in) | pipe(out), 0);

@@ -23,8 +23,8 @@
 
 /* ---- the command ---- */
 
-/* A command line for sh, where zke is the program and the directory is this
- * test's own. */
+/* Start a line of shell in the test's directory, in which `zke` is the command
+ * of this build. */
 static pid_t begin(const char *format, ...)
     __attribute__((format(printf, 1, 2)));
 static pid_t begin(const char *format, ...) {
@@ -97,6 +97,7 @@ static unsigned pick(unsigned below) {
   return (unsigned)(seed_state >> 33) % below;
 }
 
+/* The seed of the i-th tree: SEED of the environment, and i. */
 static void seed(int i) {
   const char *text = getenv("SEED");
   uint64_t first = text ? strtoull(text, NULL, 10) : 1;
@@ -136,6 +137,7 @@ static int random_data(char data[5000]) {
   return len;
 }
 
+/* One of three lists, mostly the one that is open to all. */
 static const zke_acls *random_acl(void) {
   static const zke_acl lists[][2] = {
       {{ZKE_PERM_ALL, "world", "anyone"}, {0, NULL, NULL}},
@@ -147,6 +149,7 @@ static const zke_acls *random_acl(void) {
   return &made[pick(4) ? 0 : 1 + pick(2)];
 }
 
+/* Make a node of any kind that an export contains, with random data. */
 static void random_node(zke *z, const char *path) {
   char data[5000];
   int len = random_data(data);
@@ -338,6 +341,9 @@ typedef struct mover {
   _Atomic int64_t moves;
 } mover;
 
+/* Moves a coin from purse to purse; the same change writes one value into the
+ * first and the last node and the coin.  A picture of one moment has one coin
+ * and one value. */
 static void *mover_run(void *arg) {
   mover *m = arg;
   char from[40], to[40], count[24];
@@ -360,6 +366,7 @@ static void *mover_run(void *arg) {
   return NULL;
 }
 
+/* Make the purses and the coin, and move it on another thread from now on. */
 static void mover_begin(mover *m) {
   char path[40];
   zke_options o = {.size = sizeof o, .durability = ZKE_DURABLE_NONE};
@@ -378,6 +385,7 @@ static void mover_begin(mover *m) {
   ck_until(m->moves > 0, 10000); /* until then nothing has a value */
 }
 
+/* Stop moving, after enough moves that a picture could have been spoilt. */
 static void mover_end(mover *m) {
   ck_until(m->moves > 100, 60000);
   m->stop = true;
@@ -480,6 +488,7 @@ static void make_large_file(int nodes) {
   ck_assert_int_eq(fclose(f), 0);
 }
 
+/* How many nodes are below a path; 0 where it is not there. */
 static int64_t count_below(zke *z, const char *path) {
   int64_t count = 0;
   int rc = zke_count(z, path, &count);
@@ -533,6 +542,7 @@ TEST(a_killed_import_is_completed_by_merge) {
   ck_ok(zke_close(z));
 }
 
+/* Has the child ended?  It can still be waited for. */
 static bool is_over(pid_t pid) {
   siginfo_t info = {0};
   ck_assert_int_eq(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT),

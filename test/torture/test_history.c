@@ -218,7 +218,7 @@ TEST(ephemeral_goes) {
 }
 
 /* A container or TTL node may go at any time. */
-TEST(fleeting_may_go) {
+TEST(containers_and_ttl_nodes_may_go) {
   made(1, 1, 2, 20)->fleeting = true;
   saw(2, 3, 4, 20, 0);
   saw(2, 5, 6, 0, 0);
@@ -692,7 +692,7 @@ TEST(events_out_of_order) {
 }
 
 /* … or with a node that nobody made. */
-TEST(event_of_nobody) {
+TEST(event_without_a_change) {
   eventful();
   event(ZKE_EVENT_CREATED, "/x");
   event(ZKE_EVENT_DELETED, "/x");
@@ -700,7 +700,7 @@ TEST(event_of_nobody) {
 }
 
 /* Unless a sequential create had no answer. */
-TEST(event_of_somebody) {
+TEST(event_of_an_unanswered_create) {
   eventful();
   add(1, 10, 0, HIST_SEQUENCE, "/q/e-")->value = 77;
   event(ZKE_EVENT_CREATED, "/q/e-0000000001");
