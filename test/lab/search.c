@@ -24,7 +24,7 @@ enum {
   DEPTH_MOST = 1024, /* of a walk: each level keeps a picture */
   POINTS_MOST = 8,
   TURN_SCHEDULES = 64,
-  TURN_STEPS = 1024,
+  TURN_STEPS = 64,
   CHECK_EVERY = 64,
   LENGTH_GUESS = 40
 };

@@ -10,6 +10,7 @@
 #include "test/lab/zkembed-lab.h"
 #include "test/test.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,7 @@ enum bug {
   READER_WAITS_FOR_ALL,
   WRITER_SKIPS_READERS,
   SEMAPHORE_LOOKS_FIRST,
+  RELEASE_COUNTS_TWICE,
   UPDATE_LOST,
   UPDATE_TWICE,
   ITEM_DELETED_FIRST,
@@ -311,9 +313,9 @@ static void ask_for_leader(zke *z, void *arg) {
 
 /* ---- a lock by one name ---- */
 
-static int key_is_own(zke *z) {
+static int key_is_own(zke *z, const char *path) {
   zke_stat stat;
-  int rc = zke_exists(z, "/key", NULL, NULL, &stat);
+  int rc = zke_exists(z, path, NULL, NULL, &stat);
   return rc == ZKE_OK && stat.ephemeralOwner == zke_session_id(z);
 }
 
@@ -321,7 +323,7 @@ static int key_take(zke *z) {
   for (;;) {
     int rc =
         zke_create(z, "/key", "", 0, ZKE_OPEN_ACL, ZKE_EPHEMERAL, NULL, NULL);
-    if (rc == ZKE_CONNECTIONLOSS && key_is_own(z)) rc = ZKE_OK;
+    if (rc == ZKE_CONNECTIONLOSS && key_is_own(z, "/key")) rc = ZKE_OK;
     if (rc == ZKE_OK) return ZKE_OK;
     if (rc == ZKE_NODEEXISTS) rc = wait_gone(z, "/key", ZKE_FOREVER);
     if (rc != ZKE_OK && rc != ZKE_CONNECTIONLOSS) return rc;
@@ -329,9 +331,9 @@ static int key_take(zke *z) {
 }
 
 /* A retry must not delete what another has made meanwhile. */
-static void key_release(zke *z) {
-  while (zke_delete(z, "/key", -1) == ZKE_CONNECTIONLOSS) {
-    if (bug != DELETE_BY_NAME && !key_is_own(z)) return;
+static void key_release(zke *z, const char *path) {
+  while (zke_delete(z, path, -1) == ZKE_CONNECTIONLOSS) {
+    if (bug != DELETE_BY_NAME && !key_is_own(z, path)) return;
   }
 }
 
@@ -340,7 +342,7 @@ static void take_key(zke *z, void *arg) {
   if (key_take(z) != ZKE_OK) return;
   zke_lab_enter("held", 1);
   zke_lab_leave("held");
-  key_release(z);
+  key_release(z, "/key");
 }
 
 /* ---- a semaphore of two ---- */
@@ -348,6 +350,7 @@ static void take_key(zke *z, void *arg) {
 static void permits_setup(zke *z, void *arg) {
   (void)arg;
   make(z, "/permits");
+  zke_create(z, "/free", "2", 1, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL);
 }
 
 static void take_permit_looking(zke *z) {
@@ -374,17 +377,27 @@ static int value_get(zke *z, const char *path, int *version) {
   return value;
 }
 
-/* Add one to the number at a path, and again when it was changed meanwhile. */
-static int value_add_one(zke *z, const char *path) {
+/* Add to the number at a path, and again when it was changed meanwhile;
+ * ZKE_NONODE: it would be less than 0. */
+static int value_add(zke *z, const char *path, int by) {
   for (;;) {
     int version = -1, value = value_get(z, path, &version);
-    char digit = (char)('1' + value);
-    if (value < 0) return ZKE_NONODE;
+    char digit = (char)('0' + value + by);
+    if (value < 0 || value + by < 0) return ZKE_NONODE;
     if (bug == UPDATE_LOST) version = -1;
     int rc = zke_set(z, path, &digit, 1, version, NULL);
-    if (rc == ZKE_CONNECTIONLOSS && bug == UPDATE_TWICE) continue;
+    bool again = bug == UPDATE_TWICE || (bug == RELEASE_COUNTS_TWICE && by > 0);
+    if (rc == ZKE_CONNECTIONLOSS && again) continue;
     if (rc != ZKE_BADVERSION) return rc;
   }
+}
+
+/* The permits that are free are a number. */
+static void take_permit_counting(zke *z) {
+  if (value_add(z, "/free", -1) != ZKE_OK) return;
+  zke_lab_enter("permit", 2);
+  zke_lab_leave("permit");
+  value_add(z, "/free", 1);
 }
 
 /* Three processes of which two may be inside, by two names. */
@@ -397,7 +410,7 @@ static void take_permit_number(zke *z) {
       continue;
     zke_lab_enter("permit", 2);
     zke_lab_leave("permit");
-    while (zke_delete(z, path, -1) == ZKE_CONNECTIONLOSS) continue;
+    key_release(z, path);
     return;
   }
 }
@@ -407,6 +420,8 @@ static void take_permit(zke *z, void *arg) {
   for (int i = 0; i < 2; i++) {
     if (bug == SEMAPHORE_LOOKS_FIRST)
       take_permit_looking(z);
+    else if (bug == RELEASE_COUNTS_TWICE)
+      take_permit_counting(z);
     else
       take_permit_number(z);
   }
@@ -424,7 +439,7 @@ static void counter_setup(zke *z, void *arg) {
 static void count_up(zke *z, void *arg) {
   int me = arg != NULL;
   tried[me]++;
-  if (value_add_one(z, "/count") == ZKE_OK) told[me]++;
+  if (value_add(z, "/count", 1) == ZKE_OK) told[me]++;
 }
 
 static void counter_is_right(zke *z, void *arg) {
@@ -897,6 +912,13 @@ static const test_case cases[] = {
     {SEMAPHORE_LOOKS_FIRST,
      "a semaphore counts before it enters",
      "etcd#14603, CURATOR-254",
+     {take_permit, take_permit, take_permit},
+     permits_setup,
+     NULL,
+     LEFTOVERS},
+    {RELEASE_COUNTS_TWICE,
+     "a release made again raises a semaphore",
+     "solid_queue#761",
      {take_permit, take_permit, take_permit},
      permits_setup,
      NULL,
