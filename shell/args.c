@@ -90,8 +90,8 @@ static int sort_short(call *c, const words *w, int *i) {
                         "not wait");
     if (index < 0)
       return fail_usage(c,
-                        "%s has no option -%c (\"--\" before what begins with "
-                        "\"-\" and is no option)",
+                        "%s has no option -%c; an argument that begins with "
+                        "\"-\" stands behind \"--\"",
                         c->command->name, *at);
     const option *o = &options_of(c)[index];
     if (!o->value) {

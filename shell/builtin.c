@@ -114,7 +114,9 @@ static void help_option(const json_t *o, FILE *out) {
 }
 
 /* One line a command in the list; for a single command its usage and its
- * options. */
+ * options.  A command with verbs is shown with their usage alone: the options
+ * of all of them would fill several screens, and the help of one verb has
+ * its own. */
 static void help_human(call *c, json_t *row, FILE *out) {
   const char *name, *usage, *summary;
   size_t i;
@@ -128,6 +130,10 @@ static void help_human(call *c, json_t *row, FILE *out) {
   int column = fprintf(out, "%s%s", name, *usage ? " " : "");
   help_wrapped(out, usage, column, 8);
   help_wrapped(out, summary, fprintf(out, "    "), 4);
+  const word w = {name, strlen(name), false};
+  if (command_find(c->sh, &w)->flags & VERBS)
+    fprintf(out, "    help %s VERB explains one of these:\n", name);
+  if (strchr(name, ' ') && c->count == 1 && !word_is(&c->args[0], name)) return;
   json_array_foreach(json_object_get(row, "options"), i, o) {
     help_option(o, out);
   }

@@ -947,8 +947,8 @@ static void doctor_versions(doctor *d) {
     find(d, "wal_reset", FINE, "this SQLite has no WAL-reset bug");
   else
     find(d, "wal_reset", NOTE,
-         "this SQLite has the WAL-reset bug, unless whoever packaged it mended "
-         "it; zkembed keeps clear of it, other programs must not write");
+         "this SQLite has the WAL-reset bug, unless its package has been "
+         "mended; zkembed avoids it, but other programs must not write here");
 }
 
 /* The database file: links, permissions, owner. */
