@@ -33,9 +33,11 @@
  * zke_close(); the session it is given is another, which was open all along.
  * It asserts what must be true now; what takes a moment it waits for.
  *
- * Every round has a database of its own, in memory where the system has such
- * a file system, and ends with zke_check().  A round that takes more than
- * RECIPE_ROUND_S seconds says where it stands and ends the test.
+ * Every round begins with an empty tree and ends with zke_check().  A death has
+ * a database of its own; the rounds of the other loops share one, and the other
+ * session too.  It lies in memory where the system has such a file system.  A
+ * round that takes more than RECIPE_ROUND_S seconds says where it stands and
+ * ends the test.
  *
  *   RECIPE_SAY=1   print each round before it begins: the last one failed
  *   RECIPE_ONLY=n  only the n-th place of each loop
