@@ -1,5 +1,9 @@
 /* main.c - the zke command: its own options, and which form it takes
  *
+ * parse() makes a request of the command line, run_form() runs it.  Exit codes
+ * are those of the commands (shell.h); a signal that has ended a command, or
+ * the child of one, ends the program, too, after the session was closed.
+ *
  *     zke FILE                     lines from a person, or standard input
  *     zke FILE COMMAND ARGS…       one command
  *     zke FILE -f SCRIPT           lines from a file
@@ -40,9 +44,10 @@ static const char usage[] =
 /* What the command line asks for. */
 typedef struct request {
   shell sh;
-  const char *script;
-  bool go_on, coprocess;
-  char **rest; /* the command, or NULL */
+  const char *script; /* -f; NULL: none */
+  bool go_on;         /* --go-on */
+  bool coprocess;     /* --coprocess */
+  char **rest;        /* the command and its words, or NULL */
   int rest_count;
   int file_at; /* where sh.file stands among the words */
 } request;
@@ -121,8 +126,8 @@ static bool set_flag(request *r, const char *name) {
   return true;
 }
 
-/* Does a command stand in FILE's place?  A file of that name is meant where
- * there is one. */
+/* Does a command's name stand where FILE should?  If there is a file of that
+ * name, the file is meant. */
 static bool is_command(const shell *sh, const char *file) {
   word name = {file, file ? strlen(file) : 0, false};
   return file && command_find(sh, &name) && access(file, F_OK) != 0;
@@ -154,7 +159,7 @@ static int set_valued(request *r, int argc, char **argv, int *i) {
   return wrong("there is no option ", given);
 }
 
-/* `zke help get`: who asks has no database in mind, unless there is one. */
+/* `zke help get` wants no database, unless there is a file named help. */
 static bool asks_for_help(const request *r) {
   return r->sh.file && strcmp(r->sh.file, "help") == 0 && !r->script &&
          !r->coprocess && access("help", F_OK) != 0;
@@ -198,7 +203,9 @@ static int parse(request *r, int argc, char **argv) {
   return r->sh.file ? 0 : wrong("no database was named", "");
 }
 
-/* `zke lock nightly -- job`: its other words are a command's, too. */
+/* Was FILE forgotten, as in `zke lock nightly -- job`?  The first word is a
+ * command's name, and the next words can only be that command's: "--", or a
+ * word that is no command. */
 static bool forgets_file(const request *r) {
   if (!r->rest || !is_command(&r->sh, r->sh.file)) return false;
   bool has_child = false;
@@ -208,7 +215,7 @@ static bool forgets_file(const request *r) {
   return has_child || !command_find(&r->sh, &first);
 }
 
-/* These need no FILE, but people give it nevertheless. */
+/* --help and --version, with or without a FILE. */
 static bool told_about_itself(int argc, char **argv) {
   if (argc < 2 || argc > 3) return false;
   if (strcmp(argv[argc - 1], "--help") == 0)
@@ -244,9 +251,9 @@ static int run_form(request *r) {
   return script_run(&r->sh, "-", r->go_on);
 }
 
-/* So that no file of ours takes the number of a standard stream that is
- * closed.  They stay as good as closed: reading from what is open for writing
- * fails. */
+/* Opens standard streams that are closed, so that no file of ours, the database
+ * least of all, gets such a number and is printed into.  They stay as good as
+ * closed: input that is open for writing cannot be read, and so on. */
 static void fill_streams(void) {
   for (int fd = 0; fd <= 2; fd++)
     if (fcntl(fd, F_GETFD) < 0 &&

@@ -2,9 +2,24 @@
  *
  * A command that only looks gets a handle without a session; the first command
  * that needs a session begins one, and all later ones share it.  Start at
- * session_open().  What a session holds beyond one command, such as a lock of
- * a script, is in one list (held_add() and its neighbours), from which it is
- * given up, told as lost, or destroyed at the end.
+ * session_open():
+ *
+ *     nothing open --- a command that looks ---> looker
+ *          |                                        |
+ *          | a command that needs a session         | the same
+ *          v                                        v
+ *       session <-----------------------------------/
+ *          |  ^ expired, and a person enters another command
+ *          \--/
+ *
+ * A looker makes no change and waits for no writer, so that looking works on a
+ * full disk, without permission to write, and beside a writer that hangs.
+ *
+ * What a session holds beyond one command, such as a lock of a script, is in
+ * one list under the shell's mutex (held_add() and its neighbours).  From there
+ * it is given up (release), told as lost, or destroyed at the session's end.
+ * Whatever is in the list belongs to it; held_take() takes a thing out before
+ * anything slow is done to it, so that no two calls do it to the same one.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -21,20 +36,21 @@
 struct held {
   const held_class *class_;
   void *object;
-  int64_t token; /* as it was got with */
+  int64_t token; /* that it was got with: a lost lock tells none any more */
   json_t *id;    /* of the coprocess's request that got it, or NULL */
   bool told;     /* its loss was */
   struct held *next;
   char path[];
 };
 
-/* Not what it stands for. */
+/* Frees the entry, but not the object. */
 static void held_drop(struct held *h) {
   json_decref(h->id);
   free(h);
 }
 
-/* Notes the token at once: later, a lock that was lost has none. */
+/* In a coprocess one thread, the keeper, looks for losses: it is woken, so that
+ * it looks at this one, too. */
 int held_add(call *c, const held_class *class_, const char *path,
              void *object) {
   shell *sh = c->sh;
@@ -50,11 +66,12 @@ int held_add(call *c, const held_class *class_, const char *path,
   h->next = sh->held;
   sh->held = h;
   pthread_mutex_unlock(&sh->m);
-  if (c->id && c->z) zke_wake(c->z); /* the keeper: look at this one, too */
+  if (c->id && c->z) zke_wake(c->z);
   return 0;
 }
 
-/* A name is looked for wherever it is below. */
+/* Does the entry fit?  NULL and 0 fit all.  A name without a slash is the path
+ * behind its first part: "backup" is /locks/backup and /queues/backup. */
 static bool held_is(const struct held *h, const char *kind, const char *name,
                     int64_t token) {
   const char *below = strchr(h->path + 1, '/');
@@ -64,7 +81,8 @@ static bool held_is(const struct held *h, const char *kind, const char *name,
   return below && strcmp(below + 1, name) == 0;
 }
 
-/* Takes it out of the list, so that nobody else finds it meanwhile. */
+/* Takes the newest entry that fits out of the list, for the caller; NULL: there
+ * is none. */
 static struct held *held_take(shell *sh, const char *kind, const char *name,
                               int64_t token) {
   pthread_mutex_lock(&sh->m);
@@ -88,8 +106,9 @@ static int fail_not_held(call *c, const char *kind, const char *name,
               token);
 }
 
-/* Gives it up and destroys it, also where giving up failed: the session's end
- * is the way then, and the sentence says so. */
+/* Releases it and destroys the object, even if the release failed.  Then the
+ * engine removes its znode later, or the session's end does; the sentence of
+ * the failure says so. */
 int held_release(call *c, const char *kind, const char *name, int64_t token) {
   struct held *h = held_take(c->sh, kind, name, token);
   if (!h) return fail_not_held(c, kind, name, token);
@@ -105,7 +124,8 @@ static bool held_is_lost(const struct held *h) {
   return h->class_->token(h->object) == 0;
 }
 
-/* A loss is told once: to the request that got it, or to a person. */
+/* A loss is told once: to the request that got it, or to a person.  A script
+ * has nobody to tell. */
 json_t *held_lost(shell *sh) {
   json_t *event = NULL;
   pthread_mutex_lock(&sh->m);
@@ -133,8 +153,7 @@ void held_each(shell *sh,
   pthread_mutex_unlock(&sh->m);
 }
 
-/* Destroys all.  Without the mutex: no other thread is left, or the caller has
- * it. */
+/* Does not take the mutex: no other thread is left, or the caller has it. */
 void held_free(shell *sh) {
   while (sh->held) {
     struct held *h = sh->held;
@@ -148,7 +167,8 @@ void held_free(shell *sh) {
  * The store
  * --------------------------------------------------------------------- */
 
-/* One that addauth was given: any bytes. */
+/* Adds an identity that addauth was given, as JSON, since it may have any
+ * bytes. */
 static int identity_add(zke *z, const json_t *identity) {
   char *text;
   int len;
@@ -178,16 +198,16 @@ static bool is_memory(const shell *sh) {
 
 zke *session_looker(const shell *sh) { return sh->z ? sh->z : sh->looker; }
 
-/* Can the store only be read? Before it is open permissions tell; a file that
- * is still to be made can be written. */
+/* Before the store is open, the file's permissions tell; a file that is still
+ * to be made can be written. */
 bool session_is_readonly(const shell *sh) {
   if (sh->z || is_memory(sh)) return false;
   if (sh->open_flags & ZKE_OPEN_READONLY) return true;
-  return access(sh->file, W_OK) != 0 && errno != ENOENT; /* not made yet */
+  return access(sh->file, W_OK) != 0 && errno != ENOENT;
 }
 
-/* Why the store cannot be opened; for want of permission to write, also what
- * can be done without. */
+/* Why the store cannot be opened.  If permission to write is missing, the
+ * sentence also says what works without. */
 static int fail_open(call *c, unsigned needs, int rc) {
   if (rc != ZKE_READONLY || needs & NEEDS_FILE) return fail_rc(c, rc);
   return fail(c, STATUS_DENIED, "READONLY",
@@ -196,8 +216,10 @@ static int fail_open(call *c, unsigned needs, int rc) {
               zke_errmsg());
 }
 
-/* Opens the store for a command that needs so much of it.  flags:
- * ZKE_OPEN_READONLY or 0. */
+/* Opens a handle on the store, with all identities; 0 or the exit code.
+ *
+ *   needs  only a command that writes makes the file
+ *   flags  ZKE_OPEN_READONLY: without a session; or 0 */
 static int session_begin(call *c, unsigned needs, unsigned flags, zke **out) {
   shell *sh = c->sh;
   zke *z = NULL;
@@ -214,9 +236,10 @@ static int session_begin(call *c, unsigned needs, unsigned flags, zke **out) {
   return status;
 }
 
-/* What has died is shown by a handle that only looks until somebody removes
- * it, and there may be nobody else: so a session that is opened for that and
- * closed again does it.  Where it cannot, what the file says is shown. */
+/* A looker sees what a dead process has left until some session removes it.  If
+ * no other process uses the database, none does: so a session is opened and
+ * closed here, which removes it, at most once a second.  Where that fails, for
+ * want of permission say, the command shows what the file says. */
 static void session_sweep(shell *sh) {
   enum { EVERY_MS = 1000, PATIENCE_MS = 200 };
   zke *z = NULL;
@@ -231,7 +254,9 @@ static void session_sweep(shell *sh) {
   if (zke_open(sh->file, &o, &z) == ZKE_OK) zke_close(z);
 }
 
-/* The shell's mutex is held.  A person goes on after the session expired. */
+/* The shell's mutex is held.  After the session has expired, a person goes on
+ * with a new one.  Scripts and programs are not given one unasked: they would
+ * go on as if they still held what went with the old one. */
 static int session_again(call *c) {
   shell *sh = c->sh;
   if (!sh->person || zke_state(sh->z) != ZKE_STATE_EXPIRED) return 0;
@@ -242,8 +267,7 @@ static int session_again(call *c) {
   return 0;
 }
 
-/* The shell's mutex is held.  Without a session: no change is made, and nothing
- * that writers do is waited for. */
+/* The shell's mutex is held.  Makes the looker the call's handle. */
 static int session_look(call *c, unsigned needs) {
   shell *sh = c->sh;
   int status = 0;
@@ -254,8 +278,10 @@ static int session_look(call *c, unsigned needs) {
   return status;
 }
 
-/* What only looks does without a session, as long as no other command has
- * needed one. */
+/* The shell's mutex is held.  Gives the call its handle.  A command that only
+ * looks uses the session if there is one, so that it sees what the session may
+ * see.  For ":memory:" there are no lookers: each handle would be a tree of its
+ * own.  One that prefers a session, but cannot have it, looks without. */
 static int session_open_locked(call *c, unsigned needs) {
   shell *sh = c->sh;
   unsigned session = needs & (CREATES_FILE | PREFERS_SESSION);
@@ -274,7 +300,9 @@ static int session_open_locked(call *c, unsigned needs) {
   return status;
 }
 
-/* --ttl: the lease of the session that is to be opened. */
+/* Takes --ttl DURATION, if the command has that option, as the lease of the
+ * session that is about to be opened.  Other commands' --ttl (create's, in ms)
+ * means something else, which the name of its value tells. */
 static int session_lease(call *c) {
   shell *sh = c->sh;
   const option *o = c->command->options;
@@ -310,7 +338,9 @@ int session_open(call *c, unsigned needs) {
   return 0;
 }
 
-/* What is held goes first, while there is a session to give it up in. */
+/* What is held is given up first, while there is a session to do that in.  A
+ * failure of the close is the exit code only where there was no other: main()
+ * sees to that. */
 int session_close(shell *sh) {
   held_free(sh);
   int rc = zke_close(sh->z);

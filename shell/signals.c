@@ -1,8 +1,31 @@
 /* signals.c - one thread takes all signals
  *
  * Every other thread has them blocked, so no system call of zkembed is
- * interrupted and no handler runs inside it.  A signal that ends a wait does
- * so through the cancel function of whatever waits.
+ * interrupted and no handler runs inside it.  signals_loop() takes a signal as
+ * data, and does one of these, in signals_take():
+ *
+ *     hook took it   a child runs, which gets it (guard.c); a terminal's in a
+ *                    coprocess; top's new size of the window
+ *     CHLD, WINCH,   end nothing; the prompt sees them through wake
+ *     CONT
+ *     all others     cancel each call that runs: what it waits in is ended by
+ *                    its cancel function, on this thread.  What reads input
+ *                    (a script, the prompt's commands) sees stop
+ *
+ * Afterwards signals_stopped() tells the signal for the rest of the process,
+ * and a call that begins later begins cancelled; only for a person at a prompt
+ * it is forgotten when the command has ended.  The program dies by the signal
+ * in the end (shell.died_by, main()), so that a shell that waits for it sees
+ * that.
+ *
+ * TWO RACES are the reason for most of the code:
+ *
+ * - A cancel can come when the call is only about to wait.  Setting the
+ *   function (cancel_by()) and cancelling happen under one mutex, so that one
+ *   of the two sees the other; and a cancel that found nobody waiting, because
+ *   the call has not got there yet, is repeated until it is heard.
+ * - A child can be forked while a signal is being taken.  guard.c holds the
+ *   mutex meanwhile (signals_hold()), and each signal is taken with it held.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,31 +40,35 @@
 #include "shell.h"
 
 static struct {
-  pthread_mutex_t m; /* guards calls, hook and their cancel members */
-  call *calls;
-  bool (*hook)(void *arg, const siginfo_t *info);
+  pthread_mutex_t m; /* guards calls and their cancel members, hook, stopped */
+  call *calls;       /* those that run */
+  bool (*hook)(void *arg, const siginfo_t *info); /* NULL: none */
   void *hook_arg;
-  int come;           /* readable while one is pending */
+  int come;           /* a signalfd: readable while a signal is pending */
   atomic_uint prints; /* odd while something is printed */
-  int wake[2], stop[2];
-  int stopped; /* what was told through stop last, and is for all that runs */
-  sigset_t taken, before;
-  void (*pipe_before)(int);
+  int wake[2]; /* a pipe: a byte for each signal that came while no call ran */
+  int stop[2]; /* a pipe: has a byte when `stopped` was set */
+  int stopped; /* the last signal that ends what runs; 0: none */
+  sigset_t taken;           /* what this thread takes */
+  sigset_t before;          /* the mask that the program was started with */
+  void (*pipe_before)(int); /* what SIGPIPE did then */
   pthread_t thread;
 } signals = {
     .m = PTHREAD_MUTEX_INITIALIZER, .wake = {-1, -1}, .stop = {-1, -1}};
 
-enum { SIGNALS_AGAIN_MS = 5 };
+enum { SIGNALS_AGAIN_MS = 5 }; /* before an unheard cancel is repeated */
 
-/* Tell what the call waits in.  Where it is only about to wait it has not heard
- * of it, and signals_loop() tries again.  The mutex is held. */
+/* The mutex is held.  Cancels what the call waits in.  ZKE_IDLE says that
+ * nothing waits there yet: then it has not heard of it, and signals_loop()
+ * tries again, woken by a signal if it sleeps. */
 static void signals_tell(call *c) {
   c->unheard = c->cancel && c->cancel(c->cancel_object) == ZKE_IDLE;
   if (c->unheard && !pthread_equal(pthread_self(), signals.thread))
-    pthread_kill(signals.thread, SIGCHLD); /* which wakes it */
+    pthread_kill(signals.thread, SIGCHLD);
 }
 
-/* The mutex is held. */
+/* The mutex is held.  Cancels a call; the first signal is the one that it is
+ * said to be ended by, 0 for none. */
 static void signals_cancel_locked(call *c, int signal) {
   int none = 0;
   atomic_compare_exchange_strong(&c->signal, &none, signal);
@@ -49,8 +76,8 @@ static void signals_cancel_locked(call *c, int signal) {
   signals_tell(c);
 }
 
-/* Tell those again that have not heard of it; how long to wait until the next
- * time, in ms, or -1.  The mutex is held. */
+/* The mutex is held.  Cancels again what has not heard of it; returns how long
+ * to wait until the next time, in ms, or -1. */
 static int signals_tell_again(void) {
   int wait = -1;
   for (call *c = signals.calls; c; c = c->next) {
@@ -60,42 +87,42 @@ static int signals_tell_again(void) {
   return wait;
 }
 
-/* Cancel a call from any thread but that of signals, which holds the mutex
- * already. */
+/* From any thread but that of signals, which has the mutex already. */
 void signals_cancel(call *c, int signal) {
   pthread_mutex_lock(&signals.m);
   signals_cancel_locked(c, signal);
   pthread_mutex_unlock(&signals.m);
 }
 
-/* A full pipe says it already. */
+/* The mutex is held.  Tells those that read input.  A pipe that is full says it
+ * already; any other failure would leave a program that cannot be ended. */
 static void signals_stop(int signal) {
   signals.stopped = signal;
   if (write(signals.stop[1], "", 1) < 0 && errno != EAGAIN)
     _exit(STATUS_SIGNAL + signal);
 }
 
-/* The mutex is held. */
+/* The mutex is held.  Deals with one signal, as the file's head says.  CONT
+ * goes to no hook: it says that this process goes on, not the child. */
 static void signals_take(const siginfo_t *info) {
   int signal = info->si_signo;
-  if (signal == SIGCONT || !signals.hook ||
-      !signals.hook(signals.hook_arg, info)) {
-    if (signal != SIGCHLD && signal != SIGWINCH && signal != SIGCONT) {
-      for (call *c = signals.calls; c; c = c->next)
-        signals_cancel_locked(c, signal);
-      signals_stop(signal);
-    }
-    char byte = (char)signal;
-    if (!signals.calls && write(signals.wake[1], &byte, 1) < 0 &&
-        errno != EAGAIN)
-      _exit(STATUS_SIGNAL + signal);
+  char byte = (char)signal;
+  bool hooked = signals.hook && signal != SIGCONT;
+  if (hooked && signals.hook(signals.hook_arg, info)) return;
+  if (signal != SIGCHLD && signal != SIGWINCH && signal != SIGCONT) {
+    for (call *c = signals.calls; c; c = c->next)
+      signals_cancel_locked(c, signal);
+    signals_stop(signal);
   }
+  if (!signals.calls && write(signals.wake[1], &byte, 1) < 0 && errno != EAGAIN)
+    _exit(STATUS_SIGNAL + signal);
 }
 
-/* What has to end, but has printed the same thing for a while, would not end
- * before its reader goes on: so the program does.  What it holds goes with it,
- * as with any program that is killed.  The mutex is held.  How long to wait
- * until the next look, in ms, or -1. */
+/* The mutex is held.  Ends the program where it should end, but is stuck in
+ * printing: its reader does not read, or a value is enormous.  prints is odd,
+ * and the same, for STUCK_MS.  What the session holds goes with the process, as
+ * when it is killed.  At a prompt a person may look at a page for as long as
+ * they like.  Returns how long to wait until the next look, in ms, or -1. */
 static int signals_look_stuck(void) {
   enum { STUCK_MS = 300 };
   static unsigned before;
@@ -112,8 +139,9 @@ static int signals_look_stuck(void) {
   return STUCK_MS;
 }
 
-/* They are taken with the mutex held: whoever has it knows that what has come
- * was either dealt with or is pending. */
+/* The thread.  A signal is taken with the mutex held, not by a blocking
+ * sigwait(): so whoever has the mutex knows that each signal that has come was
+ * either dealt with, or is pending still. */
 static void *signals_loop(void *unused) {
   static const struct timespec at_once = {0, 0};
   struct pollfd p = {.fd = signals.come, .events = POLLIN};
@@ -135,8 +163,10 @@ void signals_printing(void) { atomic_fetch_add(&signals.prints, 1); }
 
 bool signals_pipe_ends(void) { return signals.pipe_before != SIG_IGN; }
 
-/* Ignored signals stay ignored, as nohup(1) wants, but SIGCHLD, without which
- * no child's end would be heard. */
+/* Signals that are ignored stay ignored, as nohup(1) wants, but for SIGCHLD,
+ * without which no child's end would be heard; an ignored signal is never
+ * taken, so it gets its default.  SIGPIPE is ignored, so that a write fails
+ * with EPIPE. */
 int signals_begin(void) {
   static const int list[] = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT,  SIGUSR1,
                              SIGUSR2, SIGALRM, SIGCHLD, SIGWINCH, SIGCONT};
@@ -146,27 +176,24 @@ int signals_begin(void) {
     return -1;
   sigemptyset(&signals.taken);
   for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-    /* What whoever started us wants ignored (nohup) stays so. */
     sigaction(list[i], NULL, &old);
     if (old.sa_handler != SIG_IGN || list[i] == SIGCHLD)
       sigaddset(&signals.taken, list[i]);
   }
-  (void)signal(SIGCHLD, SIG_DFL); /* an ignored one would never be taken */
-  signals.pipe_before = signal(SIGPIPE, SIG_IGN); /* writes say EPIPE */
+  (void)signal(SIGCHLD, SIG_DFL);
+  signals.pipe_before = signal(SIGPIPE, SIG_IGN);
   pthread_sigmask(SIG_BLOCK, &signals.taken, &signals.before);
   signals.come = signalfd(-1, &signals.taken, SFD_CLOEXEC);
   if (signals.come < 0) return -1;
   return pthread_create(&signals.thread, NULL, signals_loop, NULL) ? -1 : 0;
 }
 
-/* A signal that came between two calls, or before the first, cancels this
- * one. */
+/* A signal that came before the first call, between two, or when the last one
+ * was all but done, cancels this one.  A person has seen it already. */
 void signals_enter(call *c) {
   pthread_mutex_lock(&signals.m);
   c->next = signals.calls;
   signals.calls = c;
-  /* Before the first call, between two, or when the last one was all but
-   * done; a person has seen it already. */
   if (signals.stopped && !(c->sh && c->sh->person))
     signals_cancel_locked(c, signals.stopped);
   pthread_mutex_unlock(&signals.m);
@@ -215,10 +242,9 @@ void signals_child(void) {
 }
 
 /* Ends the process by the signal itself, so that a shell that waits for us sees
- * it. */
+ * it, and ends its loop as well.  No core is written, since this is no
+ * fault. */
 _Noreturn void signals_die(int signal_) {
-  /* Ended by the signal itself, so that a shell's loop ends as well; but no
-   * core for what is no fault. */
   struct rlimit none = {0, 0};
   sigset_t one;
   setrlimit(RLIMIT_CORE, &none);
@@ -230,13 +256,14 @@ _Noreturn void signals_die(int signal_) {
   _exit(STATUS_SIGNAL + signal_);
 }
 
-/* Setting and telling happen under one mutex: a cancel that came before is told
- * here, one that comes after by the signals' thread. */
 int cancel_by_fd(void *eventfd) {
   const uint64_t one = 1;
   return write(*(int *)eventfd, &one, sizeof one) < 0 ? -1 : 0;
 }
 
+/* Under the mutex: a cancel that came before is told here, one that comes later
+ * by the signals' thread; and after cancel_by(c, NULL, NULL) none runs any
+ * more, so that the object may go. */
 void cancel_by(call *c, int (*cancel)(void *object), void *object) {
   pthread_mutex_lock(&signals.m);
   c->cancel = cancel;
@@ -248,7 +275,8 @@ void cancel_by(call *c, int (*cancel)(void *object), void *object) {
 
 bool cancelled(const call *c) { return atomic_load(&c->cancelled); }
 
-/* A signal that ended it is noted, for main() to die by. */
+/* A signal is noted, for main() to die by.  A person who pressed ^C at a prompt
+ * knows what has happened, and is told nothing. */
 int fail_cancelled(call *c) {
   int signal = atomic_load(&c->signal);
   if (!signal)
@@ -257,7 +285,6 @@ int fail_cancelled(call *c) {
   pthread_mutex_lock(&c->sh->m);
   c->sh->died_by = signal;
   pthread_mutex_unlock(&c->sh->m);
-  /* Who pressed ^C knows. */
   bool known = c->sh->person && signal == SIGINT;
   return fail(c, STATUS_SIGNAL + signal, known ? NULL : "INTERRUPTED",
               "%s was ended by signal %d (%s)", c->command->name, signal,
