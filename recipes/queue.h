@@ -12,6 +12,13 @@
  *     }
  *     zke_queue_free(queue);
  *
+ * The rules that every recipe keeps stand in support.h: deadlines, listeners,
+ * cancellation, what a failed call leaves, the end of the session, fork().
+ * The algorithm stands at the head of queue.c.  The queue is that of
+ * ZooKeeper's page "Recipes and Solutions", with its priorities.  Entries and
+ * claims are those of kazoo's LockingQueue; delays are known from Curator's
+ * DistributedDelayQueue; dead letters, keys and limits are additions.
+ *
  * LAYOUT, which kazoo's LockingQueue shares:
  *
  *     /jobs                              data "zkembed queue", limit, attempts
@@ -47,9 +54,17 @@
  * An item's znode has the item's data; its version counts the claims.  Items
  * go out by priority (lower first), then in the order in which they could be
  * taken: by number, and one that was delayed as if it had been put when it was
- * due.  One that was released is where it was.  A plain queue is one in which
- * all have the same priority.  Each look reads the first names anew, and no
- * others: what a take costs does not depend on the queue's length.
+ * due.  An item that was released is where it was before.  A plain queue is one
+ * in which all items have the same priority.
+ *
+ *     READY ---- claim ----> CLAIMED ---- ack ----> gone
+ *       ^                     |    |
+ *       |    release, death,  |    '-- release or death after the last
+ *       '---- end of claim ---'        attempt ----> DEAD LETTER
+ *
+ * A take goes from READY to gone.  An item with a time, or one that was
+ * released with a delay, is READY when that time has come.
+ * zke_queue_requeue() makes a new item of a dead letter.
  *
  * EXACTLY ONCE IN AND OUT.  Every change is one zke_multi(), which also writes
  * the object's own "user" znode: after a lost reply its version tells whether
@@ -64,9 +79,20 @@
  *
  * WHO IS WOKEN: all that wait, by each put and by the end of each claim; the
  * first that looks has the item.  So any number of those that wait may be
- * stopped, or busy with something else, and the others miss nothing.  One that
- * has not looked since is not woken again.  doc/recipes.md tells why it is not
- * fewer.
+ * stopped, or busy with something else, and the others miss nothing.  A process
+ * that has not looked since it was woken is not woken again.  doc/recipes.md
+ * tells why it is not fewer.
+ *
+ * COSTS, in transactions of the database, once the object has been used: a put
+ * is one write; in a queue with a limit one read more, and a read of all names
+ * when the queue is nearly full; with a key three reads more.  A take or a
+ * claim is two reads (the first names; the item) and one write, however long
+ * the queue is; a key is one read more, and with a listener a claim sets one
+ * watch.  An ack, a release and a prolongation are one write each,
+ * zke_queue_check() is one read.  A call that has to wait creates and deletes
+ * its place in the line, and sets one watch on "entries" and one on each
+ * claimed item.  put_all, claim_some and ack_all share one write among all of
+ * their items.
  *
  * LOSING THE SESSION, or a claim to somebody who deletes it, loses the claim:
  * the listener hears ZKE_QUEUE_LOST; ack, release, check and a multi with
@@ -82,7 +108,7 @@
  * CLOCK_MONOTONIC, which all processes of a machine share (but for those in a
  * time namespace of their own, which must not use one queue with others).  It
  * does not run while the machine is suspended, and setting the wall clock does
- * nothing to it.  It is decided by the clock of whoever looks.  Consumers of a
+ * nothing to it.  The clock of the process that looks decides.  Consumers of a
  * version that knows no such claims wait for the session's end.
  *
  * FENCING: item->token, the claim's czxid, greater than that of every claim of
@@ -93,8 +119,23 @@
  * with a delay.  Names carry a number of 31 bits, which is used up after two
  * thousand million puts.  A put into a bounded queue that is full reads all
  * names.  A claim writes the item's data again: keep large data elsewhere.
- * Whoever makes items by zke_create() wakes nobody unless it also sets the data
- * of "entries".
+ * A program that makes items by zke_create() wakes nobody unless it also sets
+ * the data of "entries".
+ *
+ * MISTAKES, and what they come to:
+ * - Freeing a claimed item for an acknowledgement: the claim stays until ack,
+ *   release, zke_queue_free() or the end of the session, or its time.
+ * - Acknowledging with another object than the one that claimed, or twice:
+ *   ZKE_LOST, and nothing is changed.
+ * - Working longer than the claim lasts: another consumer gets the item, and
+ *   the ack returns ZKE_LOST.  Put the effect of the work into the ack's
+ *   operations, or guard it by the token: then it is not done twice.
+ * - Using take for work that must be done: if the process dies after the take,
+ *   nobody does it.
+ * - Two threads wait for an item with one object: the second gets ZKE_MISUSE.
+ *   Each needs an object of its own.
+ * - Naming limit or attempts where the queue has others: ZKE_BADARGUMENTS from
+ *   the first call that uses the queue.
  */
 #ifndef ZKEMBED_RECIPES_QUEUE_H
 #define ZKEMBED_RECIPES_QUEUE_H
@@ -107,7 +148,32 @@ extern "C" {
 
 typedef struct zke_queue zke_queue;
 
-/* What the listener hears. */
+/* What the listener hears, from zke_dispatch(), zke_wait() or a call on the
+ * object.  It may call the queue, or free it.
+ *
+ * Example: items for an event loop.  The listener tries without waiting, and
+ * stays registered when there was nothing; after a success it asks again.
+ *
+ *     static void heard(zke_queue *queue, int event, int64_t token,
+ *                       const char *name, void *context) {
+ *       zke_queue_item *item;
+ *       (void)token, (void)context;
+ *       if (event == ZKE_QUEUE_LOST) {
+ *         fprintf(stderr, "lost %s\n", name ? name : "the session");
+ *       } else if (zke_queue_take(queue, 0, &item) == ZKE_OK) {
+ *         printf("working on %s\n", item->data);
+ *         zke_free(item);
+ *         zke_queue_start(queue, ZKE_QUEUE_ITEM);
+ *       }
+ *     }
+ *
+ *     static int listen_to(zke *z, zke_queue **queue) {
+ *       zke_queue_options o = ZKE_INIT(zke_queue_options);
+ *       o.listener = heard;
+ *       int rc = zke_queue_new(z, "/jobs", &o, queue);
+ *       return rc == ZKE_OK ? zke_queue_start(*queue, ZKE_QUEUE_ITEM) : rc;
+ *     }
+ */
 enum {
   ZKE_QUEUE_ITEM = 1, /* after zke_queue_start(): something can be taken */
   ZKE_QUEUE_ROOM = 2, /* after zke_queue_start(): there is room */
@@ -120,11 +186,13 @@ typedef void (*zke_queue_fn)(zke_queue *queue, int event, int64_t token,
 
 typedef struct zke_queue_options {
   size_t size;
-  int limit; /* most items, those claimed and delayed included; 0: see below */
-  int attempts; /* claims until an item becomes a dead letter; 0: see below */
+  int limit;    /* most items, those claimed and delayed included; 0: what the
+                queue says, see zke_queue_new() */
+  int attempts; /* claims until an item becomes a dead letter; 0: what the queue
+                   says */
   zke_queue_fn listener; /* with one, a claim costs one more small write: the
-                            watch of its znode */
-  void *context;
+                            watch of its znode.  Or NULL */
+  void *context;         /* for the listener; borrowed */
   int new_attempts; /* attempts of a queue that this object makes; one that is
                        there keeps its own, or none; 0: none */
   int reserved_int; /* 0 */
@@ -136,30 +204,52 @@ typedef struct zke_queue_options {
 /* zke_queue_new - an object for one producer or consumer; does not touch the
  * tree
  *
- * limit and attempts belong to the queue, not to the object: the first one
- * that names them writes them down, others must name the same or 0, which
- * takes what there is; as long as nobody has, there is no limit, and items are
- * claimed without end.  new_attempts stand in the queue from its first moment,
- * and never disagree with what is there.
+ * limit and attempts belong to the queue, not to the object.  The first object
+ * that names them writes them down; others must name the same, or 0, which
+ * takes what there is.  As long as nobody has named them there is no limit,
+ * and items are claimed without end.  new_attempts is written when this object
+ * makes the queue, and is ignored where the queue exists.
+ *
+ * Example: at most 1000 items, and after three claims an item is a dead letter.
+ *
+ *     zke_queue_options o = ZKE_INIT(zke_queue_options);
+ *     o.limit = 1000;
+ *     o.attempts = 3;
+ *     o.claim_ms = 60000;  // a consumer that hangs loses its item
+ *     rc = zke_queue_new(z, "/jobs", &o, &queue);
  *
  *   path       of the queue; made as a container when first needed
  *   options    NULL for the defaults; copied
- *   queue_out  out, not NULL; NULL on failure
+ *   queue_out  out, not NULL; NULL on failure.  For zke_queue_free()
  *
- * Returns ZKE_OK, ZKE_BADARGUMENTS, or what the handle's state asks for.
- * Where other functions find another limit in the queue it is
- * ZKE_BADARGUMENTS too; where the path is no queue's, ZKE_OTHERKIND.
- * Threads: any.  In a callback: yes.  Since 0.1. */
+ * Returns ZKE_OK; ZKE_BADARGUMENTS (the path, queue_out is NULL, an option is
+ * out of its bounds); ZKE_NOMEM; or what the handle's state asks for.
+ * The queue itself is read by the first call that uses it.  That one returns
+ * ZKE_BADARGUMENTS where the queue has another limit or other attempts, and
+ * ZKE_OTHERKIND where the path belongs to something else.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_queue_new(zke *z, const char *path,
                           const zke_queue_options *options,
                           zke_queue **queue_out);
 
 /* zke_queue_free - release the claims it holds, and the object; NULL is fine
- * Threads: any, while no other call on it runs.  In a callback: yes. */
+ *
+ * The items that it had claimed are free for others again.  Items that it
+ * returned stay valid until zke_free().
+ * Threads: any, while no other call on it runs.  In a callback: yes.
+ * Blocks: on the disk. */
 ZKE_API void zke_queue_free(zke_queue *queue);
 
 /* ------------------------------------------------------------------------
  * In
+ *
+ * Example: an invoice that is to be sent in an hour, and once.
+ *
+ *     zke_queue_put_options o = ZKE_INIT(zke_queue_put_options);
+ *     o.due_ms = zke_wall(z) + 3600000;
+ *     o.key = "invoice 12";
+ *     rc = zke_queue_put(queue, "send 12", 7, &o, zke_now(z) + 5000);
+ *     if (rc == ZKE_NODEEXISTS) rc = ZKE_OK;  // it is in the queue already
  * --------------------------------------------------------------------- */
 
 /* Set size and leave the rest zero for the defaults. */
@@ -168,26 +258,29 @@ typedef struct zke_queue_put_options {
   int priority;    /* 1 to 999, lower first; 0: 100 */
   int ephemeral;   /* 1: the item goes with this session */
   int64_t due_ms;  /* not to be taken before, ms since 1970, until the year
-                     2286; 0: at once */
+                      2286; 0: at once */
   const char *key; /* 1 to 255 bytes without control characters: there is no
                       other item with this key, from the put until the item is
-                      acknowledged, taken or buried; of one item.  NULL: none */
+                      acknowledged, taken or buried.  Only where one item is
+                      put; copied.  NULL: none */
 } zke_queue_put_options;
 
 /* zke_queue_put - append an item
  *
- *   data, len    as for zke_create(): len -1 for NULL data
+ *   data, len    as for zke_create(): len -1 for NULL data; copied
  *   options      NULL for the defaults
- *   deadline_ms  of zke_now(): how long to wait for room; in the past: not
+ *   deadline_ms  of zke_now(): how long to wait for room; one that has passed
+ *                does not wait
  *
  * Returns ZKE_OK: the item is on the disk; or, and nothing was put,
  *   ZKE_LIMIT         the queue was full until the deadline
  *   ZKE_NODEEXISTS    there is an item with that key, which the sentence names:
- *                     one that waits, is delayed or is claimed.  At once, also
- *                     where the queue is full
+ *                     it waits, is delayed or is claimed.  Returned at once,
+ *                     even where the queue is full
  *   ZKE_BADARGUMENTS  an option, or data over the handle's limit
  *   ZKE_CANCELLED     zke_queue_cancel()
- *   ZKE_MISUSE        another thread waits for room with this object
+ *   ZKE_MISUSE        it would have to wait, and another thread waits for room
+ *                     with this object
  * Threads: any.  In a callback: yes.  Blocks: until the deadline.  Since 0.1.
  */
 ZKE_API int zke_queue_put(zke_queue *queue, const void *data, int len,
@@ -201,16 +294,36 @@ typedef struct zke_queue_value {
 
 /* zke_queue_put_all - append several items in one step, all or none
  *
- *   values, count  in this order; 0 does nothing
+ * Example: all parts of a job come together, or none does.
+ *
+ *     zke_queue_value parts[] = {{"part 1", 6}, {"part 2", 6}};
+ *     rc = zke_queue_put_all(queue, parts, 2, NULL, zke_now(z) + 5000);
+ *
+ *   values, count  in this order; 0 does nothing.  options are for each of them
  *
  * Returns as zke_queue_put(); ZKE_LIMIT at once where the queue could never
- * have so many, ZKE_BADARGUMENTS where their sum is over the data limit. */
+ * have so many, ZKE_BADARGUMENTS where their sum is over the data limit.
+ * Threads: any.  In a callback: yes.  Blocks: until the deadline.  Since 0.1.
+ */
 ZKE_API int zke_queue_put_all(zke_queue *queue, const zke_queue_value *values,
                               int count, const zke_queue_put_options *options,
                               int64_t deadline_ms);
 
 /* ------------------------------------------------------------------------
  * Out
+ *
+ * Example: the effect of the work is a znode, made together with the ack.  So
+ * it is there exactly once, whatever dies in between.
+ *
+ *     zke_queue_item *item;
+ *     zke_op done;
+ *     rc = zke_queue_claim(queue, zke_now(z) + 5000, &item);
+ *     if (rc == ZKE_OK) {
+ *       zke_op_create(&done, "/sent/12", "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
+ *       rc = zke_queue_ack(queue, item, &done, 1, NULL);
+ *       if (rc == ZKE_LOST) printf("another consumer has %s\n", item->name);
+ *       zke_free(item);
+ *     }
  * --------------------------------------------------------------------- */
 
 /* An item, in one block that zke_free() releases, at any time: that neither
@@ -223,9 +336,9 @@ typedef struct zke_queue_item {
   int attempts;   /* how often it was claimed, this time included */
   int64_t token;  /* the claim's fencing value; 0: not claimed */
   int64_t zxid;   /* of the put */
-  int64_t put_ms; /* when, ms since 1970 */
-  int64_t due_ms; /* 0: at once */
-  /* the queue's own */
+  int64_t put_ms; /* when it was put, ms since 1970 */
+  int64_t due_ms; /* when it was to be taken, ms since 1970; 0: at once */
+  /* For the queue itself, which finds the claim again by these: */
   const char *entry_path, *claim_path, *user_path;
   int32_t version;
   int over;
@@ -236,16 +349,20 @@ typedef struct zke_queue_item {
 /* zke_queue_take  - take the first item out of the queue: at most once
  * zke_queue_claim - claim the first item: at least once
  *
- *   deadline_ms  of zke_now(): how long to wait for one; in the past: not
- *   item_out     out, not NULL
+ * An item that has had its last attempt is not given out: it is buried on the
+ * way.
+ *
+ *   deadline_ms  of zke_now(): how long to wait for an item; one that has
+ *                passed does not wait
+ *   item_out     out, not NULL; NULL on failure
  *
  * Returns ZKE_OK, or
  *   ZKE_OPERATIONTIMEOUT  nothing to take until the deadline; the sentence
- *                         tells whether that is because all is claimed (by
- *                         whom, since when), or not due
+ *                         tells whether the queue is empty, or all is claimed
+ *                         (one of the holders, and since when), or not due
  *   ZKE_CANCELLED         zke_queue_cancel()
- *   ZKE_MISUSE            another thread waits for an item with this object,
- *                         or zke_queue_start() does
+ *   ZKE_MISUSE            it would have to wait, and this object waits already:
+ *                         in another thread, or since zke_queue_start()
  *   ZKE_INVALIDSTATE      the session has ended
  * Threads: any.  In a callback: yes.  Blocks: until the deadline.  Since 0.1.
  */
@@ -266,7 +383,18 @@ ZKE_API int zke_queue_claim(zke_queue *queue, int64_t deadline_ms,
  *              from the count on.  All have the same token
  *   count_out  out, not NULL: how many; 0 on failure
  *
- * Returns as zke_queue_claim(), or ZKE_BADARGUMENTS. */
+ * Example: workers that take up to 16 items at a time.
+ *
+ *     zke_queue_item *items[16];
+ *     int count;
+ *     rc = zke_queue_claim_some(queue, 16, deadline, items, &count);
+ *     if (rc == ZKE_OK)
+ *       rc = zke_queue_ack_all(queue, items, count, NULL, 0, NULL);
+ *     for (int i = 0; i < count; i++) zke_free(items[i]);
+ *
+ * Returns as zke_queue_claim(), or ZKE_BADARGUMENTS.
+ * Threads: any.  In a callback: yes.  Blocks: until the deadline.  Since 0.1.
+ */
 ZKE_API int zke_queue_claim_some(zke_queue *queue, int most,
                                  int64_t deadline_ms,
                                  zke_queue_item **items_out, int *count_out);
@@ -276,6 +404,12 @@ ZKE_API int zke_queue_claim_some(zke_queue *queue, int most,
  *
  * For a consumer that is still at work; see CLAIMS THAT END.  What was said
  * before, in options.claim_ms or here, does not count any more.
+ *
+ * Example: one more minute.
+ *
+ *     static int go_on(zke_queue *queue, const zke_queue_item *item) {
+ *       return zke_queue_prolong(queue, item, 60000);
+ *     }
  *
  *   ms  1 to 17 years, or ZKE_FOREVER: as long as the session
  *
@@ -289,14 +423,15 @@ ZKE_API int zke_queue_prolong(zke_queue *queue, const zke_queue_item *item,
 
 /* zke_queue_ack - done: remove the item, and change more in the same step
  *
- *   item        from zke_queue_claim() of this object
+ *   item        from zke_queue_claim() of this object; not freed
  *   ops, count  what is to be changed together with it, or NULL, 0.  Not lost
  *               and not done twice, whatever happens to the reply
  *   results     out, count of them, or NULL; zke_results_clear() releases
  *               them.  All zero where a reply was lost
  *
  * Returns ZKE_OK, or ZKE_LOST where the claim is not held any more, or what
- * zke_multi() says to ops: then nothing was changed, and the claim is held. */
+ * zke_multi() says to ops: then nothing was changed, and the claim is held.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_queue_ack(zke_queue *queue, const zke_queue_item *item,
                           const zke_op *ops, int count, zke_op_result *results);
 
@@ -306,7 +441,8 @@ ZKE_API int zke_queue_ack(zke_queue *queue, const zke_queue_item *item,
  *
  * Returns as zke_queue_ack().  ZKE_LOST: one of the claims is not held any
  * more.  Nothing was changed, and the others are held: ack each by itself to
- * learn which one it is. */
+ * learn which one it is.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_queue_ack_all(zke_queue *queue, zke_queue_item *const *items,
                               int item_count, const zke_op *ops, int count,
                               zke_op_result *results);
@@ -321,10 +457,18 @@ ZKE_API int zke_queue_ack_all(zke_queue *queue, zke_queue_item *const *items,
  * A delayed item is then where it was: before those put after it.  Consumers
  * that wait wake up when it is due, whether this process still lives or not.
  *
+ * Example: try again in a minute, and keep why.
+ *
+ *     static int put_off(zke_queue *queue, const zke_queue_item *item) {
+ *       return zke_queue_release_after(queue, item, 60000,
+ *                                      "the printer is off");
+ *     }
+ *
  *   delay_ms  0 to 17 years of zke_wall(), which a reboot does not stop; 0: no
- *             delay.  Who waits notices within 10 s that the clock was set
- *   reason  a line; NULL: "it was given back".  Copied, and kept with
- *           the letter only; a line break in it becomes a space
+ *             delay.  A process that waits notices within 10 s that the clock
+ *             was set
+ *   reason    a line; NULL: "it was given back".  Copied, and kept with
+ *             the letter only; a line break in it becomes a space
  *
  * Returns ZKE_OK, or ZKE_LOST, or why it could not be written (the disk is
  * full, another writer does not go on).  Whatever it returns, the claim is
@@ -341,14 +485,27 @@ ZKE_API int zke_queue_release_after(zke_queue *queue,
                                     const zke_queue_item *item,
                                     int64_t delay_ms, const char *reason);
 
-/* zke_queue_check - ask the file: ZKE_OK while the claim is held, else
- * ZKE_LOST */
+/* zke_queue_check - ask the file: ZKE_OK while the claim is held, else ZKE_LOST
+ *
+ * The answer is true at the moment of the read.  What must not happen after a
+ * loss is guarded by zke_queue_ops() or by the token.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_queue_check(zke_queue *queue, const zke_queue_item *item);
 
-/* zke_queue_ops - operations for one's own zke_multi()
+/* zke_queue_ops - operations for a zke_multi() of the program
  *
- * They fail with ZKE_NONODE or ZKE_BADVERSION unless the claim is held; valid
- * as long as the item is.
+ * They fail with ZKE_NONODE or ZKE_BADVERSION unless the claim is held.  They
+ * point into the item, so they are valid as long as it is.
+ *
+ * Example: write a result while the claim is held, without ending it.
+ *
+ *     static int note(zke *z, const zke_queue_item *item) {
+ *       zke_op ops[ZKE_QUEUE_OPS + 1];
+ *       int rc = zke_queue_ops(item, ops);
+ *       zke_op_set(&ops[ZKE_QUEUE_OPS], "/progress", "half", 4, -1);
+ *       if (rc == ZKE_OK) rc = zke_multi(z, ops, ZKE_QUEUE_OPS + 1, NULL);
+ *       return rc;
+ *     }
  *
  *   ops  out: ZKE_QUEUE_OPS of them
  *
@@ -366,12 +523,12 @@ ZKE_API int zke_queue_cancel(zke_queue *queue);
  * Without blocking
  *
  * Ask to be told, and when the listener hears it, try with a deadline of 0.
- * A try that succeeds ends the waiting.  After any other the object waits on:
- * after one that finds others were quicker, and after one that failed (the
- * database was busy, the disk full).  While there still is something it is told
- * again at once; but where a try fails inside the listener itself, by the next
- * put or the end of a claim, or by zke_queue_step() when the program wants to
- * try again.
+ * A try that succeeds ends the waiting.  After any other try the object waits
+ * on: where others were quicker, and where it failed (the database was busy,
+ * the disk full).  While there still is something, the listener is told again
+ * at once.  After a try that fails inside the listener itself it is told by the
+ * next put or the end of a claim, or by zke_queue_step() when the program wants
+ * to try again.  The example stands at the listener's type, above.
  * --------------------------------------------------------------------- */
 
 /* zke_queue_start - have the listener told, from zke_dispatch() or at once, of
@@ -398,11 +555,30 @@ ZKE_API int zke_queue_step(zke_queue *queue);
  * No event tells that a time has come: an event loop that uses
  * zke_queue_start() has to try then.
  *
- *   deadline_out  out, not NULL: ms of zke_now(), or ZKE_FOREVER */
+ * Example: the next time at which an event loop has to look.
+ *
+ *     int64_t due;
+ *     rc = zke_queue_due(queue, &due);
+ *     if (rc == ZKE_OK && due < deadline) deadline = due;
+ *
+ *   deadline_out  out, not NULL: ms of zke_now(), or ZKE_FOREVER
+ *
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_queue_due(zke_queue *queue, int64_t *deadline_out);
 
 /* ------------------------------------------------------------------------
  * Looking
+ *
+ * Example: what became dead letters, and a second chance for each.
+ *
+ *     zke_queue_entries *dead;
+ *     rc = zke_queue_dead(queue, &dead);
+ *     for (int i = 0; rc == ZKE_OK && i < dead->count; i++) {
+ *       const zke_queue_entry *e = &dead->data[i];
+ *       printf("%s: %d attempts, %s\n", e->name, e->attempts, e->reason);
+ *       zke_queue_requeue(queue, e->name, zke_now(z) + 1000);
+ *     }
+ *     if (rc == ZKE_OK) zke_free(dead);
  * --------------------------------------------------------------------- */
 
 typedef struct zke_queue_counts {
@@ -411,7 +587,7 @@ typedef struct zke_queue_counts {
   int delayed; /* not yet due */
   int claimed;
   int dead;
-  int takers, putters; /* who wait */
+  int takers, putters; /* objects that wait, for an item or for room */
   int limit, attempts; /* of the queue; 0: none */
   int64_t reserved[4];
 } zke_queue_counts;
@@ -426,11 +602,11 @@ typedef struct zke_queue_entry {
   int64_t due_ms;   /* of its put, or of a release with a delay; 0: at once */
   int64_t producer; /* session of an ephemeral item, else 0 */
   int claimed;      /* 1: token, session and since_ms are set */
-  int64_t token;
-  int64_t session;
-  int64_t since_ms;
-  const char *identity; /* of the consumer, of a letter the last one; "" for
-                           one that is just dying, or died with the item */
+  int64_t token;    /* the claim's fencing value */
+  int64_t session;  /* of the consumer */
+  int64_t since_ms; /* when it claimed the item, ms since 1970 */
+  const char *identity; /* of the consumer, of a letter the last one; "" where
+                           that is not known: it has gone, or goes just now */
   int64_t pid;          /* in its own PID namespace; for display */
   const char *reason;   /* of a dead letter: why it was given back the last
                            time; else "" */
@@ -454,6 +630,10 @@ typedef struct zke_queue_entries {
  *                    each was claimed, who gave it back last, and why.  Of an
  *                    item over the data limit less 1 KiB that may be missing:
  *                    0 attempts, ""
+ *
+ * A queue that does not exist is empty, and is not made.  What peek, list and
+ * dead return is one block for zke_free().  Peek reads what a take reads; the
+ * others read all names, and list and dead each item besides.
  * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_queue_peek(zke_queue *queue, zke_queue_item **item_out);
 ZKE_API int zke_queue_size(zke_queue *queue, zke_queue_counts *counts_out);
@@ -462,14 +642,16 @@ ZKE_API int zke_queue_dead(zke_queue *queue, zke_queue_entries **entries_out);
 
 /* zke_queue_requeue - put a dead letter back in, as new, at the end
  *
- * In one step, with its priority; the name does not grow.  Room for it is
- * waited for as by zke_queue_put().
+ * In one step, which deletes the letter, with its priority; its attempts begin
+ * at 0.  Room for it is waited for as by zke_queue_put().
  *
  *   name  as zke_queue_dead() shows it
  *
  * Returns as zke_queue_put(), or ZKE_NONODE where there is no such letter.  A
  * letter has the key that its item had: ZKE_NODEEXISTS where another item has
- * it now. */
+ * it now.
+ * Threads: any.  In a callback: yes.  Blocks: until the deadline.  Since 0.1.
+ */
 ZKE_API int zke_queue_requeue(zke_queue *queue, const char *name,
                               int64_t deadline_ms);
 
@@ -477,8 +659,8 @@ ZKE_API int zke_queue_requeue(zke_queue *queue, const char *name,
  *
  *   name  as zke_queue_dead() shows it
  *
- * Returns ZKE_OK, ZKE_BADARGUMENTS where it is no item's name, or ZKE_NONODE
- * where there is no such letter.
+ * Returns ZKE_OK, ZKE_BADARGUMENTS where it is not the name of an item, or
+ * ZKE_NONODE where there is no such letter.
  * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_queue_drop(zke_queue *queue, const char *name);
 
@@ -493,13 +675,19 @@ ZKE_API int zke_queue_drop(zke_queue *queue, const char *name);
  *
  *   - A consumer that has claimed an item has lost the claim: its listener
  *     hears ZKE_QUEUE_LOST, ack and release return ZKE_LOST.
- *   - Whoever waits for an item waits on, and whoever waits for room has it.
+ *   - A process that waits for an item waits on, and one that waits for room
+ *     has it.
  *   - The next put, take or wait, also of an object from before, makes the
  *     queue anew, empty, with the limit and the attempts of that object's
  *     options.
  *     A put during the destruction is either destroyed or in the new queue.
  *
  * This object waits for nothing any more: zke_queue_start() ends.
+ *
+ * Example: remove the queue of a customer that has left, if nothing is in it.
+ *
+ *     rc = zke_queue_destroy(queue, 1);
+ *     if (rc == ZKE_NOTEMPTY) printf("not yet: %s\n", zke_errmsg());
  *
  *   only_empty  1: only where there are neither items nor dead letters, which
  *               is decided in the step that removes the queue; 0: in any case
@@ -509,7 +697,7 @@ ZKE_API int zke_queue_drop(zke_queue *queue, const char *name);
  *   ZKE_NOTEMPTY          only_empty, and there are items or letters; or others
  *                         put faster than this removes, or below the path are
  *                         nodes that are none of the queue's
- *   ZKE_OTHERKIND         the path is no queue's
+ *   ZKE_OTHERKIND         the path belongs to something else
  *   ZKE_MISUSE            another thread waits with this object
  *   ZKE_OPERATIONTIMEOUT  another writer did not go on; as after other errors
  *                         some items have gone, and it can be called again
