@@ -1,8 +1,37 @@
 /* group.c - who is there
  *
  * A group is a view (config.h) of its directory, one level deep, and perhaps a
- * znode of one's own in it.  What a listener needs to know of a member stands
- * in its znode: when it has gone, its session cannot be asked any more. */
+ * znode of the object's own in it.  The two are independent: an object may only
+ * watch, or only be a member.
+ *
+ * Joining:
+ *
+ *   1. Write pid, identity and data into one text.  What a listener needs to
+ *      know of a member has to stand in its znode: when the member has gone,
+ *      its session cannot be asked any more.
+ *   2. Make the directory, then the znode, by zke_recipe_create(): its name has
+ *      a guid, so after a lost reply it is found again, and no member is there
+ *      twice.
+ *   3. Watch the znode by reading it (own_check()).  If it is gone by then, or
+ *      cannot be watched, the object is not a member.
+ *
+ * If the process dies after 2, the znode goes with its session, and those that
+ * watch hear ZKE_GROUP_LEFT.
+ *
+ * What holds:
+ *
+ *   - g->znode is not NULL exactly while the object is a member, as far as it
+ *     knows.  g->look says that something may have happened to the znode.
+ *   - g->members is the number of members in the picture of the view.  The view
+ *     reports each change of the picture to members_edit(), once.
+ *   - The listener hears of members only through the view's news, so it sees
+ *     each change once, and nothing between "came and went".
+ *
+ * A znode is a member's if it is ephemeral and has the name that a recipe gives
+ * (member_number()).  Anything else in the directory is ignored.
+ *
+ * Start reading at zke_group_join() and own_begin(); at zke_group_start() and
+ * group_deliver() for what the listener hears; at group_wait(). */
 #include "group.h"
 
 #include <inttypes.h>
@@ -16,16 +45,17 @@
 
 #define GROUP_KIND "member-"
 
+/* Guarded by the mutex of the zke_recipe that the view begins with. */
 struct zke_group {
-  zke_view v;
-  char *place; /* the directory's kind */
-  char *znode; /* whole path of one's own, or NULL */
-  bool look;   /* at one's own: something happened to it */
-  bool waiting;
-  int wanted;  /* members that a blocking call waits for */
-  int members; /* in memory */
-  bool ready;  /* ZKE_GROUP_READY was told */
-  bool lost;   /* the membership was taken away, and not joined again */
+  zke_view v;   /* first: a zke_view * is a zke_group * */
+  char *place;  /* the kind of the directory: "group" */
+  char *znode;  /* path of the object's own znode; NULL: it is not a member */
+  bool look;    /* the own znode is to be looked at, and is not watched */
+  bool waiting; /* a call waits for members */
+  int wanted;   /* so many, then */
+  int members;  /* in the picture of the view */
+  bool ready;   /* ZKE_GROUP_READY was told */
+  bool lost;    /* the membership was taken away, and not joined again */
   zke_group_fn listener;
   void *context;
 };
@@ -49,7 +79,11 @@ static bool member_is(const zke_config_node *n) {
   return member_number(n, &number);
 }
 
-/* What a node says of its member.  identity: room for the line's text. */
+/* What a node says of its member.  The strings are the node's, but for the
+ * identity, which needs a NUL of its own.  Data that no group has written is
+ * given as it is, with pid 0.
+ *
+ *   identity  room for member_room() bytes */
 static zke_party member_party(const zke_config_node *n, char *identity) {
   const char *end = n->len > 0 ? memchr(n->data, '\n', (size_t)n->len) : NULL;
   char *rest = NULL;
@@ -90,7 +124,8 @@ static int member_order(const void *a, const void *b) {
   member_number(x, &m);
   member_number(y, &n);
   int32_t by = (int32_t)((uint32_t)m - (uint32_t)n);
-  return by < 0 ? -1 : by > 0 ? 1 : strcmp(x->name, y->name);
+  if (by != 0) return by < 0 ? -1 : 1;
+  return strcmp(x->name, y->name);
 }
 
 /* The members' nodes of a tree, in order; *count of them. */
@@ -141,9 +176,9 @@ static void members_edit(zke_view *v, const zke_config_node *before,
   g->members += (now && member_is(now)) - (before && member_is(before));
 }
 
-/* ---- one's own ---- */
+/* ---- the object's own znode ---- */
 
-/* It was taken away. */
+/* It was taken away: note it, and tell the listener. */
 static void own_lose(zke_group *g) {
   zke_free(g->znode);
   g->znode = NULL;
@@ -152,7 +187,9 @@ static void own_lose(zke_group *g) {
   zke_recipe_tell(&g->v.r, ZKE_GROUP_LOST, 0, NULL, 0);
 }
 
-/* Is it still there?  And watch it. */
+/* Where something may have happened to the own znode: is it still there?  The
+ * same call watches it again, so no later event is missed.  A read is used, not
+ * zke_exists(), which would leave a watch on a znode that has gone. */
 static int own_check(zke_group *g) {
   if (!g->znode || !g->look) return ZKE_OK;
   int rc = zke_get(g->v.r.z, g->znode, zke_recipe_watcher, &g->v.r, NULL, NULL,
@@ -164,11 +201,12 @@ static int own_check(zke_group *g) {
 
 /* Say that the object is no member; returns ZKE_LOST. */
 static int own_none(const zke_group *g) {
-  return zke_recipe_fail(ZKE_LOST, "this object is no member of the %s %s",
+  return zke_recipe_fail(ZKE_LOST, "this object is not a member of the %s %s",
                          g->place, g->v.r.path);
 }
 
-/* Delete one's znode, now or later, without hearing of it. */
+/* Delete the own znode, now or as soon as the session can.  Its watch is taken
+ * back before, so the object does not hear of its own deletion. */
 static int own_drop(zke_group *g) {
   zke_recipe *r = &g->v.r;
   if (!g->znode) return ZKE_OK;
@@ -206,8 +244,8 @@ static int own_try_write(zke *z, void *arg) {
 
 /* ---- the object ---- */
 
-/* An event without a path, as an overflow is, may have hidden one of the own
- * znode. */
+/* An event of a negative type, such as an overflow, stands for events that were
+ * dropped: one of them may have been about the own znode. */
 static void group_event(zke_recipe *r, int type, const char *path) {
   zke_group *g = (zke_group *)r;
   if (type < 0 || (g->znode && strcmp(path, g->znode) == 0)) g->look = true;
@@ -221,8 +259,8 @@ static int group_step(zke_recipe *r) {
   return rc == ZKE_OK ? view : rc;
 }
 
-/* The membership ended with the session.  One who only listens is told as well:
- * it will hear of nobody any more. */
+/* The membership ended with the session.  An object that only listens is told
+ * as well, since it will not hear of anybody any more. */
 static void group_ended(zke_recipe *r) {
   zke_group *g = (zke_group *)r;
   if (g->znode)
@@ -241,11 +279,10 @@ static void group_say(zke_view *v, const zke_config_node *before,
   zke_config_node plain = *n;
   if (!identity) plain.len = 0; /* tell at least that it came or went */
   zke_party who = member_party(&plain, identity ? identity : none);
-  g->listener(g,
-              !before ? ZKE_GROUP_JOINED
-              : !now  ? ZKE_GROUP_LEFT
-                      : ZKE_GROUP_CHANGED,
-              &who, g->context);
+  int event = ZKE_GROUP_CHANGED;
+  if (!before) event = ZKE_GROUP_JOINED;
+  if (!now) event = ZKE_GROUP_LEFT;
+  g->listener(g, event, &who, g->context);
   zke_free(identity);
 }
 
@@ -262,6 +299,7 @@ static void group_deliver(zke_recipe *r, int event, int64_t number,
     g->listener(g, event, NULL, g->context);
 }
 
+/* The others hear at once that the member has left. */
 static void group_quit(zke_recipe *r) { own_drop((zke_group *)r); }
 
 /* What is left when quit has discarded the znode, or the session has. */
@@ -317,7 +355,7 @@ static int group_check_data(const void *data, int len) {
   return zke_recipe_fail(ZKE_BADARGUMENTS, "data of length %d", len);
 }
 
-/* Make one's znode. */
+/* Make the directory and the object's znode, and watch that. */
 static int group_join(zke_group *g, const char *text, int len,
                       int64_t deadline_ms) {
   zke_recipe *r = &g->v.r;
@@ -382,17 +420,19 @@ static int group_leave(zke_group *g) {
   return own_drop(g);
 }
 
+/* What the others are told is the end of the znode, which this deletes. */
 int zke_group_leave(zke_group *group) {
   int rc = zke_recipe_enter((zke_recipe *)group);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&group->v.r, group_leave(group));
 }
 
+/* For a program that dispatches seldom: what a dispatch would do. */
 int zke_group_step(zke_group *group) {
   return zke_recipe_step((zke_recipe *)group);
 }
 
-/* From memory.  LOST stays until the object joins again or leaves. */
+/* From memory.  LOST stays until the object joins again. */
 int zke_group_state(zke_group *group) {
   if (zke_recipe_enter((zke_recipe *)group) != ZKE_OK) return ZKE_GROUP_LOST;
   int state = group->znode ? ZKE_GROUP_JOINED : ZKE_GROUP_OUT;
@@ -431,8 +471,8 @@ static int group_check_place(zke_group *g) {
                           ZKE_FOREVER);
 }
 
-/* READY is told once, behind the news of those who were there: a listener that
- * has heard it knows all of them. */
+/* READY is told once, behind the news of those that were there, since notes are
+ * delivered in order: a listener that has heard it knows all of them. */
 static int group_start(zke_group *g) {
   int rc = g->v.watching ? ZKE_OK : group_check_place(g);
   if (rc == ZKE_OK) rc = own_check(g);
@@ -442,6 +482,7 @@ static int group_start(zke_group *g) {
   return ZKE_OK;
 }
 
+/* A second start does not tell anything twice. */
 int zke_group_start(zke_group *group) {
   int rc = zke_recipe_enter((zke_recipe *)group);
   if (rc != ZKE_OK) return rc;
@@ -511,7 +552,8 @@ static int group_wait(zke_group *g, int members, int64_t deadline_ms) {
   return rc;
 }
 
-/* One blocking call an object: the number waited for is the object's. */
+/* Only one call may wait with an object, since the number that it waits for is
+ * a member of the object. */
 int zke_group_wait(zke_group *group, int members, int64_t deadline_ms) {
   if (members < 0)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "%d members are waited for",

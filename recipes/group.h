@@ -16,9 +16,12 @@
  *     zke_group_list(group, &list);
  *     zke_group_free(group);  // and out
  *
- * What is kept in memory is a cache of the members, for which others take
- * kazoo's ChildrenWatch and Party or Curator's GroupMember.  A cache of any
- * other nodes is config.h.
+ * The rules that every recipe keeps stand in support.h: deadlines, listeners,
+ * cancellation, what a failed call leaves, the end of the session, fork().
+ * The recipe is the group membership of ZooKeeper's page "Recipes and
+ * Solutions": each member is an ephemeral znode.  What is kept in memory is a
+ * cache of the members, for which others take kazoo's ChildrenWatch and Party
+ * or Curator's GroupMember.  A cache of any other nodes is config.h.
  *
  * LAYOUT:
  *
@@ -26,23 +29,40 @@
  *       _c_<guid>-member-0000000000       ephemeral: "<pid> <identity>", and on
  *                                         the next line the member's data
  *
- * Members are ordered by that number, the order of their coming.  Children of
- * any other form, and persistent ones, are no members.
+ * Members are ordered by that number, the order of their coming.  A child with
+ * a name of another form, or a persistent one, is not a member.
  *
  * IF THE PROCESS DIES its membership goes with its session, and the others
  * hear that it left.  Joining and leaving are one step each; before and after
  * nothing is left behind.
  *
- * WHO IS WOKEN: all who watch, by each coming, going and change of data: that
+ * WHO IS WOKEN: all that watch, by each coming, going and change of data: that
  * is its purpose.  Objects that only joined are not.
  *
- * LOSING THE SESSION, or one's znode to somebody's delete: the listener hears
- * ZKE_GROUP_LOST, and zke_group_update() and zke_group_leave() return
- * ZKE_LOST.  After a delete one can join again; after the session's end every
- * call but free returns ZKE_INVALIDSTATE.
+ * COSTS, in transactions of the database: joining is two writes (the znode; the
+ * watch of it) and two reads, and the first member also makes the directory.  An
+ * update and leaving are one write each.  Watching takes one watch for the
+ * whole group; a change costs each process that watches a read of what has
+ * changed, however many members there are.  A list from memory costs no
+ * transaction.
+ *
+ * LOSING THE SESSION, or the member's znode to a process that deletes it: the
+ * listener hears ZKE_GROUP_LOST, and zke_group_update() and zke_group_leave()
+ * return ZKE_LOST.  After a delete the object can join again; after the end of
+ * the session every call but free returns ZKE_INVALIDSTATE.
  *
  * FENCING: nothing is held that would need it.  A member's czxid is its number
  * in all of history.
+ *
+ * MISTAKES, and what they come to:
+ * - Joining twice with one object: ZKE_MISUSE.  Two members of one process need
+ *   two objects.
+ * - Taking "it is in the list" for "it works": a member is there as long as its
+ *   session, and a process that hangs keeps its session.
+ * - Acting alone because the list names this process first: another process may
+ *   have read another list.  Use a lock or an election for that.
+ * - Waiting for N members and then relying on N: a member may leave at once.
+ *   double_barrier.h starts N processes together.
  */
 #ifndef ZKEMBED_RECIPES_GROUP_H
 #define ZKEMBED_RECIPES_GROUP_H
@@ -56,105 +76,183 @@ extern "C" {
 
 typedef struct zke_group zke_group;
 
+/* What the listener hears, and what zke_group_state() returns.  `who` is the
+ * member that the event is about.
+ *
+ *     OUT -> JOINED    zke_group_join()
+ *     JOINED -> OUT    zke_group_leave()
+ *     JOINED -> LOST   the znode or the session has gone
+ *     LOST -> JOINED   zke_group_join(), where the session lives
+ */
 enum {
-  ZKE_GROUP_OUT = 0,     /* a state only: no member */
-  ZKE_GROUP_JOINED = 1,  /* who came; at the start: who is there.  As a state:
-                            one is a member */
-  ZKE_GROUP_CHANGED = 2, /* whose data was updated; who has the new one */
-  ZKE_GROUP_LEFT = 3,    /* who went, with its last data */
-  ZKE_GROUP_READY = 4,   /* those who were there at the start have been told;
-                            who is NULL */
-  ZKE_GROUP_LOST = 5     /* one's own membership, or the session; who is NULL */
+  ZKE_GROUP_OUT = 0,     /* a state only: the object is not a member */
+  ZKE_GROUP_JOINED = 1,  /* it came, or was there at the start.  As a state: the
+                            object is a member */
+  ZKE_GROUP_CHANGED = 2, /* its data was updated; `who` has the new data */
+  ZKE_GROUP_LEFT = 3,    /* it went; `who` has its last data */
+  ZKE_GROUP_READY = 4,   /* all that were there at the start have been told; who
+                            is NULL */
+  ZKE_GROUP_LOST = 5     /* the object's own membership, or the session, is
+                            gone; who is NULL */
 };
 
-/* Called after zke_group_start(), about all members, oneself too, and with
- * ZKE_GROUP_LOST in any case.  who lives until the listener returns: kind is
- * "member-", held is 1, since_ms when it came, mzxid changes with its data. */
+/* Called after zke_group_start(), about all members, this object too, and with
+ * ZKE_GROUP_LOST in any case.  who is the recipe's and lives until the listener
+ * returns: kind is "member-", held is 1, since_ms when it came, mzxid changes
+ * with its data.
+ *
+ * Example: join again after the znode was deleted; the listener may do that.
+ *
+ *     static void heard(zke_group *group, int event, const zke_party *who,
+ *                       void *context) {
+ *       (void)context;
+ *       if (event == ZKE_GROUP_JOINED)
+ *         printf("%s is there: %.*s\n", who->identity, who->len, who->data);
+ *       if (event == ZKE_GROUP_LOST &&
+ *           zke_group_join(group, "host:80", 7, ZKE_FOREVER) != ZKE_OK)
+ *         fprintf(stderr, "%s\n", zke_errmsg());
+ *     }
+ */
 typedef void (*zke_group_fn)(zke_group *group, int event, const zke_party *who,
                              void *context);
 
 typedef struct zke_group_options {
   size_t size;
-  zke_group_fn listener;
-  void *context;
-  const char *place; /* for recipes made of groups: the directory's kind;
+  zke_group_fn listener; /* or NULL */
+  void *context;         /* for the listener; borrowed */
+  const char *place;     /* for recipes made of groups: the directory's kind;
                         "group" */
 } zke_group_options;
 
 /* zke_group_new - an object for one member or onlooker; touches nothing
  *
- *   path       of the group; made as a container by the first who joins
+ *   path       of the group; the first member makes it, as a container
  *   options    NULL for the defaults; copied
- *   group_out  out, not NULL; NULL on failure
+ *   group_out  out, not NULL; NULL on failure.  For zke_group_free()
  *
- * Returns ZKE_OK, ZKE_BADARGUMENTS, or what the handle's state asks for.
- * Threads: any.  In a callback: yes.  Since 0.1. */
+ * Returns ZKE_OK, ZKE_BADARGUMENTS (the path is "/" or malformed, group_out is
+ * NULL), ZKE_NOMEM, or what the handle's state asks for.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_group_new(zke *z, const char *path,
                           const zke_group_options *options,
                           zke_group **group_out);
 
 /* zke_group_free - leave, and release the object; NULL is fine
- * Threads: any, while no other call on it runs.  In a callback: yes. */
+ *
+ * Afterwards the listener does not run on any thread.  Lists that the object
+ * gave stay valid.
+ * Threads: any, while no other call on it runs.  In a callback: yes.
+ * Blocks: on the disk. */
 ZKE_API void zke_group_free(zke_group *group);
+
+/* ------------------------------------------------------------------------
+ * In and out
+ *
+ * Example: a worker that tells others how busy it is.
+ *
+ *     rc = zke_group_join(group, "idle", 4, deadline);
+ *     if (rc == ZKE_OK) rc = zke_group_update(group, "busy", 4, deadline);
+ *     if (rc == ZKE_OK) rc = zke_group_leave(group);
+ *     if (rc == ZKE_LOST) printf("the membership was gone already\n");
+ * --------------------------------------------------------------------- */
 
 /* zke_group_join - become a member
  *
- *   data,len     shown to others; NULL and 0 for nothing
+ * After ZKE_OK every list that is read from the file has the member.  After any
+ * error but ZKE_MISUSE the object is not a member, and a znode that may have
+ * been made is deleted.
+ *
+ *   data,len     shown to others, copied; NULL and 0 for nothing
  *   deadline_ms  of zke_now(), for repeating what got no reply
  *
  * Returns ZKE_OK, or
- *   ZKE_MISUSE        it is one already
- *   ZKE_OTHERKIND     the path is not a group's
- *   ZKE_BADARGUMENTS  len is negative
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ *   ZKE_MISUSE        the object is a member already
+ *   ZKE_OTHERKIND     the path belongs to another recipe, or has data of its
+ *                     own
+ *   ZKE_BADARGUMENTS  len is negative, or positive without data
+ *   ZKE_LOST          the znode was deleted at once by another process
+ *   ZKE_INVALIDSTATE  the session has ended
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_group_join(zke_group *group, const void *data, int len,
                            int64_t deadline_ms);
 
-/* zke_group_update - replace one's data
+/* zke_group_update - replace the member's data; its place in the list stays
  * zke_group_leave  - be a member no more
  *
- * Return ZKE_OK, or ZKE_LOST where one is no member.  After another failure of
- * update one still is, and it can be repeated; after one of leave one is none,
- * and the session deletes the znode as soon as it can.
- * Threads: any.  In a callback: yes.  Block: on the disk. */
+ * Return ZKE_OK, or ZKE_LOST where the object is not a member.  After another
+ * failure of update it still is, and the call can be repeated.  After another
+ * failure of leave it is not a member, and the session deletes the znode as
+ * soon as it can.
+ * Threads: any.  In a callback: yes.  Block: on the disk.  Since 0.1. */
 ZKE_API int zke_group_update(zke_group *group, const void *data, int len,
                              int64_t deadline_ms);
 ZKE_API int zke_group_leave(zke_group *group);
 
 /* zke_group_state - ZKE_GROUP_OUT, _JOINED or _LOST, as known without asking
- *                   the file
- * zke_group_self  - the name of one's znode, in one block; ZKE_LOST where one
- *                   is no member.  Compare it with zke_party.name
+ *                   the file: as of the last event that was dispatched
+ * zke_group_self  - the name of the member's znode, in one block for
+ *                   zke_free(); ZKE_LOST where the object is not a member
+ *
+ * Example: which of the members is this process?
+ *
+ *     zke_party_list *all = NULL;
+ *     char *self = NULL;
+ *     rc = zke_group_self(group, &self);
+ *     if (rc == ZKE_OK) rc = zke_group_list(group, &all);
+ *     for (int i = 0; rc == ZKE_OK && i < all->count; i++)
+ *       if (!strcmp(all->data[i].name, self)) printf("the %dth\n", i + 1);
+ *     zke_free(all);
+ *     zke_free(self);
+ *
  * Threads: any.  In a callback: yes.  Block: no. */
 ZKE_API int zke_group_state(zke_group *group);
 ZKE_API int zke_group_self(zke_group *group, char **name_out);
 
-/* zke_group_start - tell the listener from now on
+/* ------------------------------------------------------------------------
+ * Looking
+ * --------------------------------------------------------------------- */
+
+/* zke_group_start - keep the members in memory, and tell the listener from now
+ *                   on
  *
- * First of all who are there, in no certain order, then ZKE_GROUP_READY.  Who
- * came and went between two dispatches is not told.
- * Returns ZKE_OK, or ZKE_OTHERKIND.
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ * The listener hears of all members that are there, in no certain order, then
+ * ZKE_GROUP_READY.  A member that came and went between two dispatches is not
+ * told.  A second start does nothing.
+ *
+ * Returns ZKE_OK, or ZKE_OTHERKIND: the path belongs to another recipe.  After
+ * a failure the call can be repeated.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_group_start(zke_group *group);
 
-/* zke_group_step - look again now, as dispatches do by themselves */
+/* zke_group_step - look again now, as dispatches do by themselves
+ *
+ * Returns ZKE_OK, or why it could not look: then it is to be called again.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_group_step(zke_group *group);
 
 /* zke_group_list - all members in the order of their coming
  *
- * Once started out of memory, without I/O, else out of the file.
+ * After zke_group_start() from memory, without I/O: as of the last event that
+ * was dispatched.  Before it from the file, all of one moment.
  *
- *   list_out  out, not NULL: one block; count 0 where there are none
+ *   list_out  out, not NULL: one block for zke_free(); count 0 where there are
+ *             no members
  *
+ * Returns ZKE_OK, ZKE_NOMEM, or what the handle's state asks for.
  * Threads: any.  In a callback: yes.  Blocks: on the disk before the start. */
 ZKE_API int zke_group_list(zke_group *group, zke_party_list **list_out);
 
 /* zke_group_wait - until at least so many members are there
  *
- * Starts where that has not been done, and looks into the file first.  One
- * stays a member, or none, whatever it returns.
+ * Starts where that has not been done, and looks into the file first.  Whatever
+ * it returns, the object stays what it was: a member or not.
  *
- *   members      0 or more
+ * Example: begin when three are there.
+ *
+ *     rc = zke_group_wait(group, 3, zke_now(z) + 10000);
+ *     if (rc == ZKE_OPERATIONTIMEOUT) printf("%s\n", zke_errmsg());
+ *
+ *   members      0 or more; this object counts if it is a member
  *   deadline_ms  of zke_now(); ZKE_FOREVER
  *
  * Returns ZKE_OK, or
@@ -166,8 +264,10 @@ ZKE_API int zke_group_list(zke_group *group, zke_party_list **list_out);
  * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
 ZKE_API int zke_group_wait(zke_group *group, int members, int64_t deadline_ms);
 
-/* zke_group_cancel - the blocking call on it returns ZKE_CANCELLED;
- * ZKE_IDLE where none runs.  Threads: any.  Blocks: no. */
+/* zke_group_cancel - the call with a deadline that another thread has running
+ *                    on the object returns ZKE_CANCELLED, or what it has come
+ *                    to; ZKE_IDLE where none runs
+ * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
 ZKE_API int zke_group_cancel(zke_group *group);
 
 #ifdef __cplusplus
