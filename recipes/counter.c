@@ -1,11 +1,27 @@
 /* counter.c - a number that several processes count with
  *
- * Every change is one multi of two: the number, if it still has the version
- * that was read, and the writer's own znode, if that still has the version
- * that the writer knows.  The writer's version is the proof of a change whose
- * reply was lost.  Since the writer's znode lies below the counter's, a
- * counter that was deleted and made anew is never taken for the one that was
- * read, even where its version is the same. */
+ * How a change is made:
+ *
+ *   1. Have a writer's znode below the counter: an ephemeral one of this object
+ *      (counter_begin()).  Its version is known to the object.
+ *   2. Read the number and its version; compute the new number.
+ *   3. In one multi write the number, if it still has the version that was
+ *      read, and write the writer's znode, if that still has the version known.
+ *   4. Where the number's version is another one, somebody was faster: go to 2.
+ *      Each repetition means that another writer succeeded.
+ *   5. Where the reply was lost, read the writer's znode.  Only this object
+ *      writes it, so its version tells: the known one, the change was not made
+ *      (go to 2); a later one, it was.
+ *
+ * The number alone could not tell in 5, since others may have counted since.
+ * And since the writer's znode lies below the counter's, a counter that was
+ * deleted and made anew has no such znode: it is never taken for the counter
+ * that was read, even where its version is the same.
+ *
+ * If the process dies before 3 the number is as it was; after 3 it has counted.
+ * The writer's znode goes with the session in either case.
+ *
+ * Start reading at counter_try(); at counter_look() for the listener. */
 #include "counter.h"
 
 #include <errno.h>
@@ -23,21 +39,24 @@
 
 enum { COUNTER_TEXT = 64 };
 
+/* Guarded by the mutex of the zke_recipe. */
 struct zke_counter {
-  zke_recipe r;
-  int64_t initial;
-  char *writer;    /* the path of one's own znode */
-  bool tried;      /* to make it: it may be there */
-  bool writing;    /* it is there */
-  int32_t version; /* of it */
+  zke_recipe r;    /* first: a zke_recipe * is a zke_counter * */
+  int64_t initial; /* the number of a counter that does not exist */
+  /* Changing. */
+  char *writer;    /* path of the writer's znode; fixed */
+  bool tried;      /* a creation of it was tried: it may be there */
+  bool writing;    /* it is there, as far as is known */
+  int32_t version; /* of it, then */
+  /* Looking. */
   zke_counter_fn listener;
   void *context;
-  bool listening;
-  bool waiting;  /* a blocking call runs */
-  int64_t value; /* as last seen */
-  int64_t token; /* its change's; 0: it did not exist */
-  bool seen;     /* anything, since the start */
-  int64_t since; /* the token that a blocking call waits to see replaced */
+  bool listening; /* started */
+  bool waiting;   /* a blocking call runs */
+  int64_t value;  /* as last seen */
+  int64_t token;  /* zxid of its change; 0: the counter did not exist */
+  bool seen;      /* value and token are set since the start */
+  int64_t since;  /* the token that a blocking call waits to see replaced */
 };
 
 /* ---- the number ---- */
@@ -88,7 +107,10 @@ static int counter_see(zke_counter *c, int64_t value, int64_t token) {
   return ZKE_OK;
 }
 
-/* Look, and watch. */
+/* Read the number, and have the next change of it told.  A missing counter is
+ * watched for its creation; it may come between the two calls, so the number is
+ * read again.  A znode without data (stat.czxid is set) is not a counter yet:
+ * it is watched by the reading. */
 static int counter_look(zke_counter *c) {
   zke_stat stat = {0};
   int64_t value = 0;
@@ -134,7 +156,8 @@ static void counter_deliver(zke_recipe *r, int event, int64_t number,
   if (c->listener) c->listener(c, event, value, number, c->context);
 }
 
-/* Nobody else deletes the writer's znode. */
+/* The writer's znode is this object's alone, so nothing else has to delete
+ * it. */
 static void counter_quit(zke_recipe *r) {
   zke_counter *c = (zke_counter *)r;
   if (c->tried) zke_recipe_discard(r->z, c->writer, ZKE_EPHEMERAL, 0);
@@ -186,6 +209,7 @@ int zke_counter_new(zke *z, const char *path,
   return rc;
 }
 
+/* The number stays; what goes is the writer's znode. */
 void zke_counter_free(zke_counter *counter) {
   zke_recipe_free((zke_recipe *)counter);
 }
@@ -194,14 +218,15 @@ void zke_counter_free(zke_counter *counter) {
 
 enum counter_verb { COUNTER_SET, COUNTER_COMPARE, COUNTER_ADD };
 
+/* A change that is under way. */
 typedef struct counter_change {
   zke_counter *c;
   enum counter_verb verb;
-  int64_t operand;  /* the new value, or what is added */
-  int64_t expected; /* COUNTER_COMPARE */
-  int64_t before, after;
-  int64_t token;
-  bool unsure; /* the last try may have done it */
+  int64_t operand;       /* the new value, or what is added */
+  int64_t expected;      /* COUNTER_COMPARE: else nothing is changed */
+  int64_t before, after; /* of the last try */
+  int64_t token;         /* out: zxid of the change */
+  bool unsure;           /* the last try may have done it */
 } counter_change;
 
 /* Make the counter. */
@@ -246,7 +271,9 @@ static int counter_compute(counter_change *g) {
   return ZKE_OK;
 }
 
-/* Change both znodes at once. */
+/* Write the number and the writer's znode in one step.  ZKE_LOOK_AGAIN: another
+ * writer was faster, or a znode has gone; where it was not the number's version
+ * the writer's znode is looked at anew. */
 static int counter_write(counter_change *g, int32_t version) {
   zke_counter *c = g->c;
   char text[COUNTER_TEXT];
@@ -287,7 +314,8 @@ static int counter_recognise(counter_change *g) {
   return ZKE_OK;
 }
 
-/* One try; ZKE_LOOK_AGAIN: look again, somebody was faster. */
+/* One try, which begins with the outcome of the last one if that is not known.
+ * ZKE_LOOK_AGAIN: try again, another writer was faster. */
 static int counter_try(zke *z, void *arg) {
   counter_change *g = arg;
   zke_stat stat;
@@ -398,6 +426,7 @@ int zke_counter_start(zke_counter *counter) {
   return zke_recipe_leave(&counter->r, rc);
 }
 
+/* For a program that dispatches seldom: what a dispatch would do. */
 int zke_counter_step(zke_counter *counter) {
   return zke_recipe_step((zke_recipe *)counter);
 }
@@ -432,7 +461,8 @@ static void counter_unwatch(zke_counter *c, int rc) {
   zke_recipe_restore(&kept, rc);
 }
 
-/* One blocking call an object: what it waits for is the object's. */
+/* Only one call may wait with an object, since what it waits for is a member of
+ * the object. */
 int zke_counter_wait(zke_counter *counter, int64_t token, int64_t deadline_ms,
                      int64_t *value_out, int64_t *token_out) {
   int rc = zke_recipe_enter_by((zke_recipe *)counter, deadline_ms);

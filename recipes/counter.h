@@ -10,6 +10,11 @@
  *       fprintf(stderr, "%s\n", zke_errmsg());  // it is not 11 but ...
  *     zke_counter_free(hits);
  *
+ * The rules that every recipe keeps stand in support.h: deadlines, listeners,
+ * cancellation, what a failed call leaves, the end of the session, fork().
+ * Others have it as Curator's DistributedAtomicLong and SharedCount, and as
+ * kazoo's Counter.  That a lost reply leaves no doubt is an addition.
+ *
  * LAYOUT:
  *
  *     /counters/hits              persistent, data "zkembed counter" and, on
@@ -22,10 +27,15 @@
  * in one multi.  When a reply was lost, that version says whether the change
  * had been made, whatever others have counted since.
  *
- * IF THE PROCESS DIES before a change it was not made, after it it was; there
- * is nothing between.  Its writer's znode goes with its session.
+ * IF THE PROCESS DIES before a change, it was not made; after it, it was; there
+ * is nothing in between.  Its writer's znode goes with its session.
  *
- * WHO IS WOKEN: those who listen or wait, by every change.
+ * WHO IS WOKEN: objects that listen or wait, by every change.
+ *
+ * COSTS, in transactions of the database: a change is one read and one write,
+ * and as many again as often as another writer was faster.  An object's first
+ * change makes its writer's znode (one write and one read more), and the first
+ * change of all makes the counter.  A get is one read.
  *
  * LOSING THE SESSION: nothing is held; every call but free returns
  * ZKE_INVALIDSTATE, a listener hears ZKE_COUNTER_LOST.  Where that happens
@@ -34,8 +44,15 @@
  * FENCING: a change's token is its zxid, greater than those of all changes
  * before.
  *
- * A change is synced to the disk, like every change of persistent state (P8).
- * Numbers that need not survive a power cut are cheaper in one's own way.
+ * A change is synced to the disk, like every change of persistent state (P8):
+ * for a number that need not survive a power cut that is dear.
+ *
+ * MISTAKES, and what they come to:
+ * - get and then set: a change in between is overwritten.  Add, or compare and
+ *   set in a loop, as the example below does.
+ * - Counting again after ZKE_CONNECTIONLOSS: it may be counted twice.
+ * - A counter for each event of a busy program: each change is a transaction.
+ *   Add up in memory, and add the sum from time to time.
  */
 #ifndef ZKEMBED_RECIPES_COUNTER_H
 #define ZKEMBED_RECIPES_COUNTER_H
@@ -48,45 +65,67 @@ extern "C" {
 
 typedef struct zke_counter zke_counter;
 
+/* What the listener hears. */
 enum {
   ZKE_COUNTER_CHANGED = 1, /* the number, and its change's token; at the start:
                               as it is */
-  ZKE_COUNTER_REMOVED = 2, /* the znode was deleted; the number is initial */
-  ZKE_COUNTER_LOST = 3     /* the session has ended */
+  ZKE_COUNTER_REMOVED = 2, /* the znode was deleted: the number is
+                              options.initial, the token 0 */
+  ZKE_COUNTER_LOST = 3     /* the session has ended; number and token are 0 */
 };
 
 /* Called after zke_counter_start().  Changes that follow each other fast may
- * be told as one. */
+ * be told as one.
+ *
+ * Example: show the number.
+ *
+ *     static void counted(zke_counter *counter, int event, int64_t value,
+ *                         int64_t token, void *context) {
+ *       (void)counter, (void)token, (void)context;
+ *       if (event != ZKE_COUNTER_LOST) printf("%lld\n", (long long)value);
+ *     }
+ *
+ *     static int show(zke *z, zke_counter **counter) {
+ *       zke_counter_options o = ZKE_INIT(zke_counter_options);
+ *       o.listener = counted;
+ *       int rc = zke_counter_new(z, "/counters/hits", &o, counter);
+ *       return rc == ZKE_OK ? zke_counter_start(*counter) : rc;
+ *     }
+ */
 typedef void (*zke_counter_fn)(zke_counter *counter, int event, int64_t value,
                                int64_t token, void *context);
 
 typedef struct zke_counter_options {
   size_t size;
-  int64_t initial; /* what a counter that does not exist has; 0 */
-  zke_counter_fn listener;
-  void *context;
+  int64_t initial; /* the number of a counter that does not exist; all objects
+                      of a counter should name the same */
+  zke_counter_fn listener; /* or NULL */
+  void *context;           /* for the listener; borrowed */
 } zke_counter_options;
 
-/* zke_counter_new - an object for one thread of counting; touches nothing
+/* zke_counter_new - an object that counts; does not touch the tree
  *
  *   path         of the counter; made with the first change
  *   options      NULL for the defaults; copied
- *   counter_out  out, not NULL; NULL on failure
+ *   counter_out  out, not NULL; NULL on failure.  For zke_counter_free()
  *
- * Returns ZKE_OK, ZKE_BADARGUMENTS, or what the handle's state asks for.
+ * Returns ZKE_OK, ZKE_BADARGUMENTS (the path, counter_out is NULL), ZKE_NOMEM,
+ * or what the handle's state asks for.
  * Threads: any; several may use one object, and count one after the other.
- * In a callback: yes.  Since 0.1. */
+ * In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_counter_new(zke *z, const char *path,
                             const zke_counter_options *options,
                             zke_counter **counter_out);
 
 /* zke_counter_free - release the object; NULL is fine.  The number stays.
- * Threads: any, while no other call on it runs.  In a callback: yes. */
+ * Threads: any, while no other call on it runs.  In a callback: yes.
+ * Blocks: on the disk. */
 ZKE_API void zke_counter_free(zke_counter *counter);
 
 /* zke_counter_get - ask the file
  *
- *   value_out  out: the number
+ *   value_out  out: the number; options.initial where the counter does not
+ *              exist
  *   token_out  out: the zxid of its last change; 0: it does not exist
  *
  * Returns ZKE_OK, ZKE_OTHERKIND, or ZKE_DATAINCONSISTENCY where the znode
@@ -100,18 +139,30 @@ ZKE_API int zke_counter_get(zke_counter *counter, int64_t *value_out,
  * zke_counter_add_and_get     - add, give the sum
  * zke_counter_get_and_add     - add, give what was there before
  *
+ * Example: draw from a stock, and never more than there is.
+ *
+ *     int64_t stock;
+ *     do {
+ *       rc = zke_counter_get(counter, &stock, NULL);
+ *       if (rc == ZKE_OK && stock > 0)
+ *         rc = zke_counter_compare_and_set(counter, stock, stock - 1, deadline,
+ *                                          NULL);
+ *     } while (rc == ZKE_BADVERSION);
+ *
  *   delta        may be negative
  *   deadline_ms  of zke_now(), for repeating what got no reply
  *   token_out    out: the change's token
  *
  * Return ZKE_OK, or, nothing having changed,
  *   ZKE_BADVERSION         it is not what was expected; the sentence says what
+ *                          it is
  *   ZKE_LIMIT              the sum does not fit into 64 bits
  *   ZKE_OTHERKIND          the path is not a counter's
  *   ZKE_DATAINCONSISTENCY  the znode holds no number
  * or ZKE_CONNECTIONLOSS where no reply came again and again, or somebody
- * deleted the counter while one was missing: whether it has changed is unknown.
- * Threads: any.  In a callback: yes.  Block: on the disk. */
+ * deleted the counter while a reply was missing: whether it has changed is
+ * unknown.
+ * Threads: any.  In a callback: yes.  Block: on the disk.  Since 0.1. */
 ZKE_API int zke_counter_set(zke_counter *counter, int64_t value,
                             int64_t deadline_ms, int64_t *token_out);
 ZKE_API int zke_counter_compare_and_set(zke_counter *counter, int64_t expected,
@@ -127,11 +178,23 @@ ZKE_API int zke_counter_get_and_add(zke_counter *counter, int64_t delta,
 /* zke_counter_start - tell the listener from now on; first of all what the
  *                     number is, where the counter exists
  * zke_counter_step  - look again now, as dispatches do by themselves
+ *
+ * Return ZKE_OK, ZKE_OTHERKIND, ZKE_DATAINCONSISTENCY, or why the file could
+ * not be read: then the call can be repeated.
  * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_counter_start(zke_counter *counter);
 ZKE_API int zke_counter_step(zke_counter *counter);
 
-/* zke_counter_wait - until the last change is another one
+/* zke_counter_wait - wait until the last change is another one
+ *
+ * Example: follow a counter.
+ *
+ *     int64_t value, token;
+ *     rc = zke_counter_get(counter, &value, &token);
+ *     while (rc == ZKE_OK) {
+ *       printf("%lld\n", (long long)value);
+ *       rc = zke_counter_wait(counter, token, deadline, &value, &token);
+ *     }
  *
  *   token        as zke_counter_get() gave it; 0: until it exists
  *   deadline_ms  of zke_now(); ZKE_FOREVER

@@ -1,8 +1,25 @@
 /* discovery.c - where a service can be reached
  *
- * A thin layer over a group: the members' data has an address in its first
- * line, and one member can be picked.  Who looks at all services of a base has
- * them in memory as a configuration (config.h). */
+ * A thin layer over a group (group.h): a service is a group of the kind
+ * "service", an instance is a member, and the member's data is the address in
+ * one line, with the payload behind it.  What joining, dying and lost replies
+ * come to is therefore decided in group.c.  What is added here:
+ *
+ *   instances  members are handed out with address and payload taken apart
+ *   picking    a list from memory, of which one instance is chosen.  The state
+ *              of the choice (`picked`, `random`) is changed by atomic
+ *              operations, so that threads may pick at the same time
+ *   services   a configuration (config.h) of the base, two levels deep: the
+ *              services and their instances.  The listener is told when a
+ *              service gets its first instance and loses its last one
+ *
+ * Two rules keep the memory safe.  A user's listener may free the object, so
+ * nothing of it is looked at after a listener has returned.  A call that makes
+ * several calls of the group holds the object meanwhile (discovery_hold()),
+ * since a listener could free it between two of them.
+ *
+ * Start reading at zke_discovery_pick(), discovery_hear(), and services_hear()
+ * for the observer. */
 #include "discovery.h"
 
 #include <string.h>
@@ -12,11 +29,13 @@
 
 #define DISCOVERY_PLACE "service"
 
+/* The members do not change while the object lives, but for the atomic ones: so
+ * no mutex guards them.  The group has its own. */
 struct zke_discovery {
-  zke_group *group; /* has a mutex; what is here never changes, but for */
+  zke_group *group; /* its memory is held as long as this object's */
   zke *z;
-  int refs;        /* atomic: calls that keep it, and 1 until free */
-  int64_t picked;  /* atomic: the czxid that a round has come to */
+  int refs;        /* atomic: calls that keep the object, and 1 until free */
+  int64_t picked;  /* atomic: czxid of the last pick by round robin, or 0 */
   uint64_t random; /* atomic: state of the generator */
   zke_discovery_fn listener;
   void *context;
@@ -30,8 +49,9 @@ static size_t instance_bytes(const zke_party *p) {
          (p->len > 0 ? (size_t)p->len : 0) + 4;
 }
 
-/* Make an instance of a member, its strings at text; returns what is behind
- * them. */
+/* Make an instance of a member, with its strings at text, where there are
+ * instance_bytes() bytes of zeros; returns what is behind them.  Data without a
+ * newline, which no service writes, is an address without payload. */
 static char *instance_make(const zke_party *p, zke_instance *out, char *text) {
   size_t name = strlen(p->name) + 1, identity = strlen(p->identity) + 1;
   size_t len = p->len > 0 ? (size_t)p->len : 0;
@@ -80,8 +100,10 @@ static char *instance_text(zke *z, const char *address, const void *payload,
 
 /* ---- the object ---- */
 
-/* The group's listener.  The user's may free the object: nothing of it is
- * looked at afterwards. */
+/* The group's listener: tells the user's what it hears, of an instance.
+ * Without memory for that the user hears at least that one came, changed or
+ * went, with its id.  The user's listener may free the object: nothing of it
+ * is looked at afterwards. */
 static void discovery_hear(zke_group *group, int event, const zke_party *who,
                            void *context) {
   zke_discovery *d = context;
@@ -156,6 +178,8 @@ static void discovery_drop(zke_discovery *d) {
   zke_free(d);
 }
 
+/* The group goes first, and with it the instance.  The object's memory stays
+ * while a pick on another thread holds it. */
 void zke_discovery_free(zke_discovery *service) {
   if (!service) return;
   zke_group_free(service->group);
@@ -169,10 +193,12 @@ static zke_group *discovery_group(zke_discovery *d) {
 
 /* ---- in and out ---- */
 
+/* zke_group_join() or zke_group_update(). */
 typedef int (*discovery_fn)(zke_group *g, const void *data, int len,
                             int64_t deadline_ms);
 
-/* Join, or update. */
+/* Check the arguments, and join or update with the text made of them.  The
+ * handle is asked before its allocator is used: it may be a parent's. */
 static int discovery_write(zke_discovery *d, discovery_fn fn,
                            const char *address, const void *payload, int len,
                            int64_t deadline_ms) {
@@ -198,18 +224,21 @@ int zke_discovery_register(zke_discovery *service, const char *address,
                          deadline_ms);
 }
 
+/* The instance keeps its id, and its place in a round. */
 int zke_discovery_update(zke_discovery *service, const char *address,
                          const void *payload, int len, int64_t deadline_ms) {
   return discovery_write(service, zke_group_update, address, payload, len,
                          deadline_ms);
 }
 
+/* The clients hear of it as they hear of a death. */
 int zke_discovery_unregister(zke_discovery *service) {
   return zke_group_leave(discovery_group(service));
 }
 
 /* ---- looking ---- */
 
+/* The four calls that follow are the group's. */
 int zke_discovery_start(zke_discovery *service) {
   return zke_group_start(discovery_group(service));
 }
@@ -260,7 +289,11 @@ int zke_discovery_list(zke_discovery *service, zke_instance_list **list_out) {
 
 /* ---- picking ---- */
 
-/* The next of a round, by czxid. */
+/* The next of a round: the first instance with a greater czxid than the last
+ * pick's, else the first of all.  A position would skip an instance when an
+ * earlier one goes; a czxid does not.  Where another thread has picked in
+ * between, the exchange fails and this one takes the next, so that each pick of
+ * a round counts once. */
 static int pick_next(zke_discovery *d, const zke_party_list *who) {
   int64_t last = __atomic_load_n(&d->picked, __ATOMIC_RELAXED);
   int i;
@@ -274,7 +307,8 @@ static int pick_next(zke_discovery *d, const zke_party_list *who) {
   return i;
 }
 
-/* A number below count, all with the same probability but for 2^-32. */
+/* A number below count, all with the same probability but for 2^-32.  Each call
+ * takes the next state of the generator by one atomic addition. */
 static int pick_random(zke_discovery *d, int count) {
   uint64_t x = __atomic_add_fetch(&d->random, UINT64_C(0x9e3779b97f4a7c15),
                                   __ATOMIC_RELAXED);
@@ -365,12 +399,14 @@ int zke_discovery_names(zke *z, const char *base, zke_strings **names_out) {
 
 /* ---- an observer: which services come and go ---- */
 
+/* The configuration has a mutex, and its listener runs on one thread at a time.
+ * Only the listener uses known, count and room, so nothing else guards them. */
 struct zke_services {
   zke *z;
-  zke_config *config; /* has a mutex; its listener runs on one thread at a time.
-                         Only the listener uses the members below */
-  char **known;       /* services that were told to be there */
-  int count, room;
+  zke_config *config;
+  char **known; /* names of the services that were told to be there */
+  int count;    /* of known */
+  int room;     /* for so many names */
   zke_services_fn listener;
   void *context;
 };
@@ -409,8 +445,10 @@ static bool services_there(const zke_services *s, const char *name) {
   return there;
 }
 
-/* Something became of a service: tell it where that makes a difference.  The
- * listener may free the object: nothing of it is looked at afterwards. */
+/* Something became of a service: tell the listener where that makes a
+ * difference between what it knows and what is in memory now.  `known` is
+ * changed before the listener is called, which may free the object: nothing of
+ * it is looked at afterwards. */
 static void services_look(zke_services *s, const char *name) {
   int i = services_find(s, name);
   bool known = i < s->count, there = services_there(s, name);
@@ -488,6 +526,7 @@ static zke_config *services_config(zke_services *s) {
   return s ? s->config : NULL; /* which the configuration's calls refuse */
 }
 
+/* Both calls are the configuration's. */
 int zke_services_start(zke_services *services) {
   return zke_config_start(services_config(services));
 }

@@ -40,8 +40,8 @@
  * is its purpose.  Objects that only joined are not.
  *
  * COSTS, in transactions of the database: joining is two writes (the znode; the
- * watch of it) and two reads, and the first member also makes the directory.  An
- * update and leaving are one write each.  Watching takes one watch for the
+ * watch of it) and two reads, and the first member also makes the directory.
+ * An update and leaving are one write each.  Watching takes one watch for the
  * whole group; a change costs each process that watches a read of what has
  * changed, however many members there are.  A list from memory costs no
  * transaction.

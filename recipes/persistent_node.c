@@ -1,8 +1,24 @@
 /* persistent_node.c - an ephemeral znode that its owner keeps there
  *
- * One look does everything: it reads and watches what is at the path, makes
- * the znode where there is none, and waits for another session's to go.  One's
- * own is known by its czxid; after a lost reply, by its owner. */
+ * One look (node_try()) does everything that a start, an event and a wait need:
+ *
+ *   1. Read what stands at the path, and watch it, in one call.
+ *   2. Nothing is there: create the ephemeral znode, with what is missing above
+ *      it, and look again, so that the new znode is watched.
+ *   3. It is this object's: HELD.  Its watch tells of its deletion, and then
+ *      the next look makes it again.
+ *   4. It is another session's: WAITING.  The watch tells when it goes.
+ *
+ * Which znode is the object's own?  The one with the czxid that its create
+ * returned.  After a lost reply that is not known; then any znode of this
+ * session at the path counts (`unsure`), until one was seen.  That is why one
+ * session must not have two objects for a path.
+ *
+ * A death between two of these steps leaves at most the parents, and a znode
+ * that goes with the session.  Writing and deleting name what was looked at
+ * (version, czxid), so another session's znode is left alone.
+ *
+ * Start reading at node_try(), then zke_persistent_node_acquire(). */
 #include "persistent_node.h"
 
 #include <stdio.h>
@@ -13,6 +29,7 @@
 #include "text.h"
 #include "znode.h"
 
+/* The states, drawn in persistent_node.h, by shorter names. */
 enum {
   OUT = ZKE_PERSISTENT_NODE_OUT,
   WAITING = ZKE_PERSISTENT_NODE_WAITING,
@@ -20,15 +37,16 @@ enum {
   LOST = ZKE_PERSISTENT_NODE_LOST
 };
 
+/* Guarded by the mutex of the zke_recipe. */
 struct zke_persistent_node {
-  zke_recipe r;
-  char *data; /* the value, or NULL */
-  int len;
-  bool started;
-  bool waiting; /* a blocking call runs */
-  bool unsure;  /* a create got no reply: what this session has may be ours */
-  int state;
-  int64_t czxid; /* of the last one made; 0: none */
+  zke_recipe r;  /* first: a zke_recipe * is a zke_persistent_node * */
+  char *data;    /* the value that the znode is to have; NULL: NULL data */
+  int len;       /* its bytes; -1: NULL data */
+  bool started;  /* the znode is wanted */
+  bool waiting;  /* a blocking call runs */
+  bool unsure;   /* a create got no reply: what this session has may be ours */
+  int state;     /* OUT … LOST */
+  int64_t czxid; /* of the znode that was made last; 0: none */
   zke_persistent_node_fn listener;
   void *context;
 };
@@ -41,7 +59,8 @@ static bool node_is_own(const zke_persistent_node *n, const zke_stat *stat) {
   return n->unsure && stat->ephemeralOwner == zke_session_id(n->r.z);
 }
 
-/* A new state, or a new znode. */
+/* Note a state; the listener hears of another one, and of another znode in the
+ * same state. */
 static void node_change(zke_persistent_node *n, int state, int64_t czxid) {
   bool news = n->state != state || (state == PRESENT && n->czxid != czxid);
   n->state = state;
@@ -62,7 +81,11 @@ static int node_make_parents(zke_persistent_node *n) {
   return rc;
 }
 
-/* Nothing is there: make it.  ZKE_NONODE: look again. */
+/* Nothing is there: make it.
+ *
+ * ZKE_NONODE: look again.  That is what a creation that worked returns as well:
+ * the znode is to be watched, which the next look does.  Somebody may have made
+ * another one since (ZKE_NODEEXISTS). */
 static int node_make(zke_persistent_node *n) {
   zke_stat stat;
   int rc = zke_create(n->r.z, n->r.path, n->data, n->len, ZKE_OPEN_ACL,
@@ -97,8 +120,9 @@ static int node_look(zke_persistent_node *n) {
   return rc;
 }
 
-/* Set the data of one's own znode, and of no other, until that is done or it
- * has gone. */
+/* Set the data of the object's own znode, and of no other, until that is done
+ * or it has gone.  A lost reply is repeated; the same value written twice does
+ * no harm. */
 static int node_try_set(zke *z, void *arg) {
   zke_persistent_node *n = arg;
   zke_stat stat;
@@ -111,8 +135,9 @@ static int node_try_set(zke *z, void *arg) {
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
-/* Out: nothing of ours is there or it will be deleted, and nothing is
- * watched. */
+/* Out: no znode of this object is there, or the session will delete it, and
+ * nothing is watched.  The watch goes first, so that the deletion is not taken
+ * for somebody else's. */
 static int node_stop(zke_persistent_node *n) {
   int rc = ZKE_OK;
   zke_remove_watch(n->r.z, n->r.path, ZKE_WATCH_DATA, zke_recipe_watcher,
@@ -159,6 +184,7 @@ static void node_quit(zke_recipe *r) {
   if (n->started) node_stop(n);
 }
 
+/* node_quit() has seen to the znode. */
 static void node_destroy(zke_recipe *r) {
   zke_free(((zke_persistent_node *)r)->data);
 }
@@ -209,6 +235,7 @@ int zke_persistent_node_new(zke *z, const char *path, const void *data, int len,
   return rc;
 }
 
+/* Gives up the znode as a release does. */
 void zke_persistent_node_free(zke_persistent_node *node) {
   zke_recipe_free((zke_recipe *)node);
 }
@@ -232,18 +259,21 @@ static int node_none(const zke_persistent_node *n) {
                          n->r.path);
 }
 
-/* Another thread may release what is waited for. */
+/* For zke_recipe_await(): is the own znode there?  Another thread may release
+ * the object meanwhile, which ends the wait. */
 static int node_done(zke_recipe *r) {
   const zke_persistent_node *n = (const zke_persistent_node *)r;
   if (n->state == PRESENT) return ZKE_OK;
   return n->started || r->ended || r->going ? ZKE_NOT_YET : node_none(n);
 }
 
+/* For a program that dispatches seldom: what a dispatch would do. */
 int zke_persistent_node_step(zke_persistent_node *node) {
   return zke_recipe_step((zke_recipe *)node);
 }
 
-/* Whose it is, for a wait that failed; then out. */
+/* A wait failed with rc: say whose znode stands there, if that is why, and be
+ * out.  The deadline may have passed, so deleting has its own time. */
 static int node_give_up(zke_persistent_node *n, int rc) {
   char what[256];
   zke_sentence kept;
@@ -310,7 +340,7 @@ int zke_persistent_node_state(zke_persistent_node *node) {
   return state;
 }
 
-/* The czxid: another making of the znode has another. */
+/* The czxid: the znode has another one each time it is made. */
 int64_t zke_persistent_node_token(zke_persistent_node *node) {
   if (zke_recipe_enter((zke_recipe *)node) != ZKE_OK) return 0;
   int64_t token = node->state == PRESENT ? node->czxid : 0;

@@ -12,6 +12,10 @@
  *     zke_close(z);
  *     zke_persistent_node_free(node);  // it has gone
  *
+ * The rules that every recipe keeps stand in support.h: deadlines, listeners,
+ * cancellation, what a failed call leaves, the end of the session, fork().
+ * Curator has it as PersistentNode, before that PersistentEphemeralNode.
+ *
  * LAYOUT: one plain ephemeral znode at the path, with the owner's data and
  * nothing else.  Missing parents are made as persistent nodes and stay.
  *
@@ -20,10 +24,14 @@
  * znode as soon as its former session has ended.
  *
  * IF THE PROCESS DIES the znode goes with its session.  Every step is one
- * change; there is nothing between.
+ * change; there is nothing in between.
  *
  * WHO IS WOKEN: the owner, when something happens to its znode; an object that
- * waits, when that of the other changes or goes.
+ * waits, when the other session's znode changes or goes.
+ *
+ * COSTS, in transactions of the database: making the znode is a read, a write,
+ * and a read that watches it.  A set is a read and a write, and a read when the
+ * event of it is dispatched.
  *
  * LOSING THE SESSION: the znode has gone.  The listener hears
  * ZKE_PERSISTENT_NODE_LOST, every call but renew and free returns
@@ -32,9 +40,19 @@
  * FENCING: the token is the znode's czxid, greater each time it is made.
  *
  * LIMITS.  One object for a path and session.  Deleting and setting look first
- * whether the znode is one's own and then name its version: only a znode that
- * another session puts in the place of a deleted one within these microseconds,
- * at the very same version, is not told apart.
+ * whether the znode is the object's own and then name its version: only a znode
+ * that another session puts in the place of a deleted one within these
+ * microseconds, at the very same version, is not told apart.
+ *
+ * MISTAKES, and what they come to:
+ * - Two objects of one session on one path: each of them may take the znode for
+ *   its own after a lost reply.  Use one.
+ * - Creating children below it: an ephemeral znode has none
+ *   (ZKE_NOCHILDRENFOREPHEMERALS).
+ * - Deleting the znode to get rid of it: the object makes it again.  Release
+ *   the object, or free it.
+ * - Closing the old handle before zke_persistent_node_renew(): the old object
+ *   points to a handle that is gone, so this is undefined.
  */
 #ifndef ZKEMBED_RECIPES_PERSISTENT_NODE_H
 #define ZKEMBED_RECIPES_PERSISTENT_NODE_H
@@ -47,22 +65,41 @@ extern "C" {
 
 typedef struct zke_persistent_node zke_persistent_node;
 
+/* What zke_persistent_node_state() returns, and what a listener hears.
+ *
+ *     OUT -> HELD, WAITING   start, acquire: the path was free, or not
+ *     WAITING -> HELD        the other session's znode has gone
+ *     HELD -> WAITING        another session was faster after a deletion
+ *     HELD, WAITING -> OUT   release, free; an acquire that failed
+ *     any -> LOST            the session has ended
+ */
 enum {
   ZKE_PERSISTENT_NODE_OUT = 0,     /* not started, or released */
-  ZKE_PERSISTENT_NODE_WAITING = 1, /* another session's stands there */
-  ZKE_PERSISTENT_NODE_HELD = 2,    /* one's own does */
+  ZKE_PERSISTENT_NODE_WAITING = 1, /* another session's znode stands there */
+  ZKE_PERSISTENT_NODE_HELD = 2,    /* the object's own znode does */
   ZKE_PERSISTENT_NODE_LOST = 3     /* the session has ended */
 };
 
 /* Called when the state changes, and with ZKE_PERSISTENT_NODE_HELD and its
- * new token each time the znode was made again. */
+ * new token each time the znode was made again.
+ *
+ * Example: note when somebody deletes the znode.
+ *
+ *     static void heard(zke_persistent_node *node, int state, int64_t token,
+ *                       void *last) {
+ *       (void)node;
+ *       if (state == ZKE_PERSISTENT_NODE_HELD && *(int64_t *)last)
+ *         printf("the znode had to be made again\n");
+ *       if (state == ZKE_PERSISTENT_NODE_HELD) *(int64_t *)last = token;
+ *     }
+ */
 typedef void (*zke_persistent_node_fn)(zke_persistent_node *node, int state,
                                        int64_t token, void *context);
 
 typedef struct zke_persistent_node_options {
   size_t size;
-  zke_persistent_node_fn listener;
-  void *context;
+  zke_persistent_node_fn listener; /* or NULL */
+  void *context;                   /* for the listener; borrowed */
 } zke_persistent_node_options;
 
 /* zke_persistent_node_new - an object for one znode; does not touch the tree
@@ -70,35 +107,48 @@ typedef struct zke_persistent_node_options {
  *   path      of the znode
  *   data,len  its value, as for zke_create(); copied
  *   options   NULL for the defaults; copied
- *   node_out  out, not NULL; NULL on failure
+ *   node_out  out, not NULL; NULL on failure.  For zke_persistent_node_free()
  *
- * Returns ZKE_OK, ZKE_BADARGUMENTS, or what the handle's state asks for.
- * Threads: any.  In a callback: yes.  Since 0.1. */
+ * Returns ZKE_OK, ZKE_BADARGUMENTS (the path, node_out is NULL, a len below
+ * -1), ZKE_NOMEM, or what the handle's state asks for.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_persistent_node_new(zke *z, const char *path, const void *data,
                                     int len,
                                     const zke_persistent_node_options *options,
                                     zke_persistent_node **node_out);
 
-/* zke_persistent_node_free - delete one's own znode, release the object; NULL
- * is fine.  Threads: any, while no other call on it runs.  In a callback: yes.
- */
+/* zke_persistent_node_free - delete the object's znode, release the object;
+ * NULL is fine
+ *
+ * Another session's znode at the path stays.
+ * Threads: any, while no other call on it runs.  In a callback: yes.
+ * Blocks: on the disk. */
 ZKE_API void zke_persistent_node_free(zke_persistent_node *node);
 
 /* zke_persistent_node_start - make the znode, and again whenever it has gone
  *
- * Where another session's stands there it waits for that to go, inside
- * zke_dispatch(); zke_persistent_node_state() tells.
+ * Where another session's znode stands there the object waits for that to go,
+ * inside zke_dispatch(); zke_persistent_node_state() tells.
+ *
+ * Example: a status that a program need not wait for.
+ *
+ *     rc = zke_persistent_node_start(node);
+ *     if (zke_persistent_node_state(node) == ZKE_PERSISTENT_NODE_WAITING)
+ *       printf("the former process is still there\n");
  *
  * Returns ZKE_OK, or as zke_create(); after a failure it is started all the
  * same, and this can be repeated.
  * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_persistent_node_start(zke_persistent_node *node);
 
-/* zke_persistent_node_step - look again now, as dispatches do by themselves */
+/* zke_persistent_node_step - look again now, as dispatches do by themselves
+ *
+ * Returns ZKE_OK, or why it could not look: then it is to be called again.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_persistent_node_step(zke_persistent_node *node);
 
 /* zke_persistent_node_acquire - start, where that was not done, and wait until
- * one's own znode is there
+ * the object's own znode is there
  *
  *   deadline_ms  of zke_now(); ZKE_FOREVER
  *
@@ -113,7 +163,8 @@ ZKE_API int zke_persistent_node_step(zke_persistent_node *node);
 ZKE_API int zke_persistent_node_acquire(zke_persistent_node *node,
                                         int64_t deadline_ms);
 
-/* zke_persistent_node_release - delete one's own znode and let it be
+/* zke_persistent_node_release - delete the object's znode, and do not make it
+ * again
  *
  * Deletes nothing else, neither another session's nor the parent.  Another
  * thread's zke_persistent_node_acquire() ends with ZKE_LOST.
@@ -125,6 +176,10 @@ ZKE_API int zke_persistent_node_acquire(zke_persistent_node *node,
 ZKE_API int zke_persistent_node_release(zke_persistent_node *node);
 
 /* zke_persistent_node_set - give it another value, now and whenever it is made
+ *
+ * Example: what the process is doing.
+ *
+ *     rc = zke_persistent_node_set(node, "busy", 4, ZKE_FOREVER);
  *
  *   data,len     as for zke_create(); copied
  *   deadline_ms  of zke_now(), for repeating what got no reply
@@ -148,13 +203,21 @@ ZKE_API int zke_persistent_node_cancel(zke_persistent_node *node);
 /* zke_persistent_node_renew - go on in another session
  *
  * Makes an object on the other handle with the same path, value and listener,
- * started if the old one was, and frees the old one: before the old handle is
- * closed.
+ * started if the old one was, and frees the old one.  Call it before the old
+ * handle is closed.
+ *
+ * Example: after ZKE_INVALIDSTATE.
+ *
+ *     zke *again;
+ *     rc = zke_open("app.db", NULL, &again);
+ *     if (rc == ZKE_OK) rc = zke_persistent_node_renew(&node, again);
+ *     if (rc == ZKE_OK) rc = zke_close(z);
  *
  *   node  in, out: the old object, the new one; on failure it is unchanged
  *   z     the other handle
  *
- * Returns ZKE_OK, also where the znode cannot be made yet: ask its state.
+ * Returns ZKE_OK, also where the znode cannot be made yet: ask its state.  Or
+ * as zke_persistent_node_new().
  * Threads: any, while no other call on it runs.  In a callback: yes.
  * Blocks: on the disk. */
 ZKE_API int zke_persistent_node_renew(zke_persistent_node **node, zke *z);

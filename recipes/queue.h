@@ -87,7 +87,8 @@
  * is one write; in a queue with a limit one read more, and a read of all names
  * when the queue is nearly full; with a key three reads more.  A take or a
  * claim is two reads (the first names; the item) and one write, however long
- * the queue is; a key is one read more, and with a listener a claim sets one
+ * the queue is.  Items that are not due yet cost a read for each of their
+ * priorities, a key costs one read, and with a listener a claim sets one
  * watch.  An ack, a release and a prolongation are one write each,
  * zke_queue_check() is one read.  A call that has to wait creates and deletes
  * its place in the line, and sets one watch on "entries" and one on each

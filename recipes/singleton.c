@@ -1,6 +1,15 @@
 /* singleton.c - one of N processes runs the worker, the next is warm
  *
- * A line (line.h) in which one may hold. */
+ * A line (line.h) in which one may hold: the order, the watching, lost replies
+ * and deaths are decided in line.c, and lock.c tells the algorithm on a page.
+ * Two things are different from a lock.  No deadlock is looked for, since a
+ * singleton runs for good.  The object's own znode is always watched, so that a
+ * process that was replaced hears of it.
+ *
+ * Added here is zke_singleton_serve(), which acquires, calls the worker, and
+ * gives up however the worker ends.
+ *
+ * Start reading there. */
 #include "singleton.h"
 
 #include "line.h"
@@ -10,8 +19,9 @@
 
 #define SINGLETON_PLACE "singleton"
 
+/* Guarded by the mutex of the zke_recipe that the line begins with. */
 struct zke_singleton {
-  zke_line l;
+  zke_line l; /* first: a zke_recipe * is a zke_singleton * */
   zke_singleton_fn listener;
   void *context;
 };
@@ -35,8 +45,7 @@ static const zke_recipe_class singleton_class = {
     .quit = zke_line_on_quit,
     .destroy = zke_line_on_destroy};
 
-/* No deadlock is looked for.  One's own znode is watched, so that whoever is
- * replaced hears of it. */
+/* What makes the line a singleton's. */
 int zke_singleton_new(zke *z, const char *path,
                       const zke_singleton_options *options,
                       zke_singleton **s_out) {
@@ -100,8 +109,10 @@ int zke_singleton_release(zke_singleton *s) {
  * thread, too. */
 static void singleton_drop(void *s) { zke_recipe_drop(s); }
 
-/* Work while it runs, then stop.  That it was taken away meanwhile, or freed,
- * is not the worker's failure. */
+/* Call the worker, then give up.  The worker's result counts; if the object was
+ * replaced or freed meanwhile, so that there is nothing to give up, the worker
+ * has not failed.  The token is read once more, since a listener may have
+ * released the object before the acquire returned. */
 static int singleton_work(zke_singleton *s, zke_singleton_work_fn fn,
                           void *arg) {
   zke_sentence kept;
@@ -146,6 +157,7 @@ int zke_singleton_step(zke_singleton *s) {
   return zke_recipe_leave(&s->l.r, zke_line_step(&s->l));
 }
 
+/* State and token are those of the last event that was dispatched. */
 int zke_singleton_state(zke_singleton *s) {
   return zke_line_api_state((zke_line *)s);
 }
@@ -170,7 +182,8 @@ int zke_singleton_parties(zke *z, const char *path, zke_party_list **list_out) {
 }
 
 /* Deletes the znode of the process that runs.  That one hears LOST, and the
- * next in line goes on; with a token only that run is ended. */
+ * next in line goes on.  Names are unique, so if the process that was read is
+ * gone by now, its successor is not hit. */
 int zke_singleton_replace(zke *z, const char *path, int64_t token) {
   zke_party_list *list = NULL;
   int rc = zke_singleton_parties(z, path, &list);
