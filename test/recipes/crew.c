@@ -18,6 +18,17 @@
 
 int64_t soon(zke *session) { return zke_now(session) + test_patience(5000); }
 
+int dispatch_on(zke *session) {
+  int all = 0, count = 1;
+  while (count) {
+    int rc = zke_dispatch(session, &count);
+    if (rc == ZKE_INVALIDSTATE) break; /* it has ended */
+    ck_ok(rc);
+    all += count;
+  }
+  return all;
+}
+
 int entries(zke *session, const char *path) {
   zke_stat stat;
   int rc = zke_exists(session, path, NULL, NULL, &stat);

@@ -16,6 +16,9 @@
 
 /* A deadline that only a call that hangs reaches. */
 int64_t soon(zke *session);
+/* Dispatch until nothing comes any more, or the session has ended; returns how
+ * many watchers were called. */
+int dispatch_on(zke *session);
 /* How many children a node has; 0 where there is no node. */
 int entries(zke *session, const char *path);
 /* How many watches the session has; how many all sessions have together. */

@@ -25,14 +25,9 @@ void close_sessions(void) {
 }
 
 void dispatch_all(void) {
-  int count = 1;
-  while (count > 0) {
-    count = 0;
-    for (int i = 0; i < SESSIONS; i++) {
-      int n = 0;
-      zke_dispatch(z[i], &n);
-      count += n;
-    }
+  for (int any = 1; any;) {
+    any = 0;
+    for (int i = 0; i < SESSIONS; i++) any += dispatch_on(z[i]);
   }
 }
 

@@ -36,6 +36,7 @@ typedef struct heard {
   int64_t token[16];
 } heard;
 
+/* The listener: notes the events and their tokens. */
 static void hear(zke_barrier *b, int event, int64_t token, void *context) {
   heard *h = context;
   (void)b;
@@ -44,6 +45,7 @@ static void hear(zke_barrier *b, int event, int64_t token, void *context) {
   h->token[h->count++] = token;
 }
 
+/* A started barrier that notes what it hears. */
 static zke_barrier *listen(zke *z, heard *h) {
   zke_barrier_options o = {.size = sizeof o, .listener = hear, .context = h};
   zke_barrier *b = NULL;
@@ -216,18 +218,10 @@ static void *wait_there(void *arg) {
   return NULL;
 }
 
-static bool watched(zke *z) {
-  zke_watch_list *list;
-  ck_ok(zke_watches(z, &list));
-  bool any = list->count > 0;
-  zke_free(list);
-  return any;
-}
-
 static void wait_begin(waiter *w, zke *z, zke_barrier *b) {
   *w = (waiter){.z = z, .b = b, .deadline = ZKE_FOREVER};
   ck_assert_int_eq(pthread_create(&w->thread, NULL, wait_there, w), 0);
-  ck_until(watched(z), 5000);
+  ck_until(all_watches(z) > 0, 5000);
 }
 
 static int wait_end(waiter *w) {
@@ -246,7 +240,7 @@ TEST(wait_until_removed) {
   ck_assert_int_eq(__atomic_load_n(&w.done, __ATOMIC_ACQUIRE), 0);
   ck_ok(zke_barrier_remove(a, 0, soon(z)));
   ck_ok(wait_end(&w));
-  ck_assert(!watched(z));
+  ck_assert_int_eq(all_watches(z), 0);
   zke_barrier_free(a);
   zke_barrier_free(b);
   ck_ok(zke_close(y));
@@ -266,7 +260,7 @@ TEST(a_replaced_barrier_lets_waiters_pass) {
   zke_op_create(&ops[1], NODE, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT);
   ck_ok(zke_multi(z, ops, 2, NULL));
   ck_ok(wait_end(&w));
-  ck_assert(!watched(z));
+  ck_assert_int_eq(all_watches(z), 0);
   zke_barrier_free(a);
   zke_barrier_free(b);
   ck_ok(zke_close(y));
@@ -283,14 +277,14 @@ TEST(deadline_and_cancel) {
   int64_t begin = zke_now(y);
   ck_rc(zke_barrier_wait(b, begin + 40), ZKE_OPERATIONTIMEOUT);
   ck_assert_int_ge(zke_now(y), begin + 40);
-  ck_assert(!watched(z));
+  ck_assert_int_eq(all_watches(z), 0);
   wait_begin(&w, y, b);
   ck_ok(zke_wake(y));
   ck_rc(zke_barrier_wait(b, 0), ZKE_MISUSE);
   ck_until(zke_barrier_cancel(b) == ZKE_OK, 10000);
   ck_rc(wait_end(&w), ZKE_CANCELLED);
   ck_assert_ptr_nonnull(strstr(w.sentence, "cancelled"));
-  ck_assert(!watched(z));
+  ck_assert_int_eq(all_watches(z), 0);
   ck_rc(zke_barrier_cancel(b), ZKE_IDLE); /* and the next is not hit */
   ck_rc(zke_barrier_wait(b, zke_now(y)), ZKE_OPERATIONTIMEOUT);
   zke_barrier_free(a);
@@ -352,7 +346,7 @@ TEST(listener_hears) {
   ck_assert_int_eq(h.event[1], ZKE_BARRIER_REMOVED);
   ck_assert_int_eq(h.token[1], first);
   ck_ok(zke_barrier_stop(b));
-  ck_assert(!watched(z));
+  ck_assert_int_eq(all_watches(z), 0);
   int64_t second = set(a, z);
   dispatch(y);
   ck_assert_int_eq(h.count, 2);
@@ -361,7 +355,7 @@ TEST(listener_hears) {
   ck_assert_int_eq(h.event[2], ZKE_BARRIER_SET);
   ck_assert_int_eq(h.token[2], second);
   zke_barrier_free(b);
-  ck_assert(!watched(z));
+  ck_assert_int_eq(all_watches(z), 0);
   zke_barrier_free(a);
   ck_ok(zke_close(y));
   ck_ok(zke_close(z));
@@ -466,6 +460,7 @@ TEST(bad_arguments) {
 
 /* ---- deaths, lost replies, faults ---- */
 
+/* The typical use: set, wait in vain, remove, and wait no more. */
 static int use(zke *z) {
   zke_barrier *b = NULL;
   int rc = zke_barrier_new(z, PATH, NULL, &b);

@@ -33,6 +33,8 @@ static const char *data_of(const zke_config_node *n) {
   return n->data ? n->data : "NULL";
 }
 
+/* The listener: writes "+name:data", "~name:old>new", "-name:data", READY and
+ * LOST, and frees the cache if the test asks for it. */
 static void hear(zke_config *c, int event, const zke_config_node *before,
                  const zke_config_node *now, void *context) {
   static const char *const names[] = {"", "+", "~", "-", "READY", "LOST"};
@@ -83,6 +85,7 @@ static zke_config *started(zke *z, int levels, heard *h) {
 
 /* ---- changes, made by others ---- */
 
+/* Write a node, which is made where it is missing. */
 static void put(zke *z, const char *path, const char *data) {
   int rc = zke_set(z, path, data, (int)strlen(data), -1, NULL);
   if (rc == ZKE_NONODE)
@@ -93,6 +96,7 @@ static void put(zke *z, const char *path, const char *data) {
 
 static void drop(zke *z, const char *path) { ck_ok(zke_delete(z, path, -1)); }
 
+/* The tree that most tests begin with. */
 static void plant(zke *z) {
   put(z, "/app", "");
   put(z, ROOT, "root");
@@ -399,6 +403,8 @@ typedef struct mirror {
   char names[64][16];
 } mirror;
 
+/* A listener that keeps a list of the nodes by the events alone: none is added
+ * twice, none removed that was not there. */
 static void follow(zke_config *c, int event, const zke_config_node *before,
                    const zke_config_node *now, void *context) {
   mirror *m = context;
@@ -489,6 +495,7 @@ typedef struct history_step {
 
 static int parent_of(int i) { return (i - 1) / 4; }
 
+/* The i-th name of the histories' tree, some of which begin alike. */
 static const char *name_of(int i) {
   static _Thread_local char name[32];
   static const char *const parts[] = {"a", "a-", "b", "c"};
@@ -517,6 +524,7 @@ static void history_begin(history *h, unsigned seed) {
   h->at[0].there = true;
 }
 
+/* Add an operation on the i-th name to a step, which is one multi. */
 static void step_add(history_step *s, int i, int type, int version) {
   char *path = s->paths[s->count];
   zke_op *op = &s->ops[s->count++];
@@ -597,6 +605,8 @@ typedef struct part {
   zke_config_select_fn select;
 } part;
 
+/* A selector: no node whose name ends in b, with all below it; and nothing of a
+ * node that ends in -, but what is below it. */
 static int no_b(const char *name, void *context) {
   (void)context;
   size_t len = strlen(name);
@@ -611,6 +621,8 @@ static const part parts[] = {{"all", 0, 0, NULL},
                              {"two levels", 0, 2, NULL},
                              {"filter", 0, 0, no_b}};
 
+/* Does that part of the tree show the i-th name?  By its levels and its
+ * selector. */
 static bool part_shows(const part *p, int i) {
   int level = 0, what = 3;
   for (int j = i; p->select && j; j = parent_of(j)) {
@@ -659,6 +671,8 @@ typedef struct told {
   char data[NAMES][24];
 } told;
 
+/* A listener that keeps the data of each name by the events alone, and finds
+ * each event to fit what it knew. */
 static void tell(zke_config *c, int event, const zke_config_node *before,
                  const zke_config_node *now, void *context) {
   told *t = context;
@@ -694,6 +708,8 @@ typedef struct looker {
   char fault[200];
 } looker;
 
+/* A thread that looks at the cache until the test ends: at each look it must
+ * show the tree after some step of the history. */
 static void *look_there(void *arg) {
   looker *l = arg;
   while (!__atomic_load_n(&l->done, __ATOMIC_ACQUIRE) && !*l->fault) {
@@ -710,6 +726,8 @@ static void *look_there(void *arg) {
   return NULL;
 }
 
+/* The cache shows the tree after some step of the history, which the test has
+ * not passed yet. */
 static void expect_picture(zke_config *c, history *h, const part *p) {
   zke_config_tree *tree;
   ck_ok(zke_config_list(c, "", &tree));
@@ -849,6 +867,8 @@ static int not_z(const char *name, void *context) {
   return *name == 'z' ? 0 : ZKE_CONFIG_INCLUDE | ZKE_CONFIG_DESCEND;
 }
 
+/* How many allocations a cache of so many nodes needs to follow one change, of
+ * each kind. */
 static cost measure(const char *file, int nodes) {
   zke *z = test_open(test_path(file)), *y;
   test_heap heap = {0};
@@ -1314,6 +1334,7 @@ static void prepare(zke *z) {
   put(z, ROOT, "root");
 }
 
+/* The typical use: wait for the start, set, wait for the node, and read it. */
 static int use(zke *z) {
   heard h = {{0}, NULL, 0};
   zke_config_options o = {.size = sizeof o, .listener = hear, .context = &h};

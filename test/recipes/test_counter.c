@@ -230,6 +230,7 @@ typedef struct heard {
   int frees;
 } heard;
 
+/* The listener: writes "=5", REMOVED and LOST with the value; tokens rise. */
 static void hear(zke_counter *c, int event, int64_t v, int64_t token,
                  void *context) {
   static const char *const names[] = {"", "=", "REMOVED ", "LOST "};
@@ -447,6 +448,8 @@ TEST(bad_arguments) {
 
 /* ---- deaths, lost replies, faults, processes ---- */
 
+/* The typical use: three additions, a compare-and-set, and a wait that has its
+ * change already. */
 static int use(zke *z) {
   zke_counter *c = NULL;
   int64_t now = 0, token = 0;

@@ -29,6 +29,8 @@ typedef struct heard {
   zke_discovery *free_it;
 } heard;
 
+/* The listener: writes "+address/payload", "~…", "-…", READY and LOST, and
+ * frees the service if the test asks for it. */
 static void hear(zke_discovery *d, int event, const zke_instance *i,
                  void *context) {
   static const char *const names[] = {"", "+", "~", "-", "READY", "LOST"};
@@ -144,6 +146,8 @@ TEST(watched_list) {
 
 /* ---- which services there are ---- */
 
+/* The listener of all services: writes "+name", "-name", R when ready and L
+ * when lost. */
 static void note_service(zke_services *services, int event, const char *name,
                          void *context) {
   char *text = context;
@@ -289,6 +293,7 @@ TEST(names_of_services) {
 
 enum { N = 4 };
 
+/* Register an instance whose address is i. */
 static zke_discovery *offer(zke *z, int i) {
   char address[8];
   zke_discovery *d = make(z, "web", NULL);
@@ -297,6 +302,7 @@ static zke_discovery *offer(zke *z, int i) {
   return d;
 }
 
+/* Pick an instance by a rule: which one, by its address. */
 static int pick(zke_discovery *d, int rule) {
   zke_instance *i = NULL;
   ck_ok(zke_discovery_pick(d, rule, &i));
@@ -498,6 +504,7 @@ TEST(bad_arguments) {
 
 /* ---- deaths, lost replies, faults, processes ---- */
 
+/* The typical use: register, update, pick, unregister. */
 static int use(zke *z) {
   heard h = {{0}, NULL};
   zke_discovery_options o = {.size = sizeof o, .listener = hear, .context = &h};

@@ -41,6 +41,8 @@ static int disk_write(sqlite3_file *f, const void *data, int len,
   return disk.full ? SQLITE_FULL : disk.write(f, data, len, at);
 }
 
+/* The VFS's open: of the log it keeps the methods, but for the write, which can
+ * find the disk full. */
 static int disk_open(sqlite3_vfs *v, const char *name, sqlite3_file *f,
                      int flags, int *out_flags) {
   (void)v;
@@ -53,6 +55,7 @@ static int disk_open(sqlite3_vfs *v, const char *name, sqlite3_file *f,
   return rc;
 }
 
+/* Register the VFS "disk" over the default one. */
 static void disk_register(void) {
   disk.under = sqlite3_vfs_find(NULL);
   disk.vfs = *disk.under;
@@ -64,6 +67,8 @@ static void disk_register(void) {
 
 enum { WRITER, DISK, READ, OBSTACLES };
 
+/* From now on nothing can be written, or read: by a full disk, a reply that is
+ * lost, or a writer that has begun. */
 static void obstruct(int obstacle) {
   if (obstacle == DISK) {
     disk.full = true;
@@ -142,6 +147,7 @@ static void rwlock_end(void) {
 }
 
 static zke_semaphore *semaphore, *held_semaphore;
+/* All permits are held by the other session; z's object waits for them. */
 static void semaphore_start(void) {
   zke_semaphore_options o = {.size = sizeof o, .limit = 2};
   ck_ok(zke_semaphore_new(z, "/s", &o, &semaphore));
@@ -347,6 +353,7 @@ static void bar(zke *of, int type, int state, const char *path, void *context) {
  * hears first, when its turn comes, bars its way. */
 static char holder[200]; /* the znode in front */
 
+/* A lock that waits for the other session's, whose znode z watches besides. */
 static void begin_barred(void) {
   zke_party_list *list = NULL;
   begin(100000);

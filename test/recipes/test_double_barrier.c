@@ -38,6 +38,7 @@ static int parties;
 /* What each party's listener heard, as letters. */
 static char heard[MOST][32];
 
+/* The listener: writes E entered, L left, B broken, G gone. */
 static void hear(zke_double_barrier *who, int event, int64_t round,
                  void *context) {
   char *text = context;
@@ -46,6 +47,7 @@ static void hear(zke_double_barrier *who, int event, int64_t round,
   text[strlen(text)] = "?ELBG"[event];
 }
 
+/* The i-th session, named by a letter, and its party of a barrier for n. */
 static void open_party(int i, int n) {
   char name[2] = {(char)('a' + i), 0};
   zke_options o = {.size = sizeof o, .identity = name};
@@ -85,20 +87,8 @@ static void start(int i) { ck_ok(zke_double_barrier_start(b[i], heard[i], 0)); }
 
 static void leave(int i) { ck_ok(zke_double_barrier_leave_start(b[i])); }
 
-/* Let one session take what has arrived; how many watchers ran? */
-static int dispatch(int i) {
-  int all = 0, count = 1;
-  while (count) {
-    int rc = zke_dispatch(z[i], &count);
-    if (rc == ZKE_INVALIDSTATE) break; /* it has died */
-    ck_ok(rc);
-    all += count;
-  }
-  return all;
-}
-
 static void dispatch_all(void) {
-  for (int i = 0; i < parties; i++) dispatch(i);
+  for (int i = 0; i < parties; i++) dispatch_on(z[i]);
 }
 
 /* The first n parties come, in order, and hear that they are inside. */
@@ -213,7 +203,7 @@ TEST(a_party_may_return_early) {
   leave(1);
   start(1); /* 0 is in leave still, as far as it knows */
   ck_assert_int_eq(state(1), WAITING);
-  dispatch(0);
+  dispatch_on(z[0]);
   ck_assert_int_eq(state(0), OUT);
   ck_assert_int_eq(state(1), WAITING);
   start(0);
@@ -281,18 +271,18 @@ TEST(no_herd) {
   begin(6, 6);
   for (int i = 0; i < 5; i++) {
     start(i);
-    for (int j = 0; j < i; j++) ck_assert_int_eq(dispatch(j), 0);
+    for (int j = 0; j < i; j++) ck_assert_int_eq(dispatch_on(z[j]), 0);
   }
   start(5);
-  for (int i = 0; i < 5; i++) ck_assert_int_eq(dispatch(i), 1);
+  for (int i = 0; i < 5; i++) ck_assert_int_eq(dispatch_on(z[i]), 1);
   dispatch_all();
   static const int order[] = {2, 0, 5, 1, 4};
   for (int i = 0; i < 5; i++) {
     leave(order[i]);
-    for (int j = 0; j < 6; j++) ck_assert_int_eq(dispatch(j), 0);
+    for (int j = 0; j < 6; j++) ck_assert_int_eq(dispatch_on(z[j]), 0);
   }
   leave(3);
-  for (int i = 0; i < 5; i++) ck_assert_int_ge(dispatch(order[i]), 1);
+  for (int i = 0; i < 5; i++) ck_assert_int_ge(dispatch_on(z[order[i]]), 1);
   for (int i = 0; i < 6; i++) ck_assert_int_eq(state(i), OUT);
   end();
 }
@@ -378,11 +368,11 @@ TEST(death_before_round) {
   die(1);
   ck_assert_int_eq(missing(0), 2);
   start(2);
-  dispatch(0);
+  dispatch_on(z[0]);
   ck_assert_int_eq(state(0), WAITING);
   start(3);
-  dispatch(0);
-  dispatch(2);
+  dispatch_on(z[0]);
+  dispatch_on(z[2]);
   ck_assert_int_eq(state(0), INSIDE);
   ck_assert_int_eq(state(2), INSIDE);
   leave(0);
@@ -401,11 +391,11 @@ TEST(death_inside) {
   gather(3);
   leave(0);
   die(1);
-  dispatch(0);
+  dispatch_on(z[0]);
   ck_assert_int_eq(state(0), OUT);
   ck_rc(zke_double_barrier_check(b[0]), ZKE_BROKEN);
   ck_assert_str_eq(heard[0], "EB");
-  dispatch(2);
+  dispatch_on(z[2]);
   ck_assert_str_eq(heard[2], "EB"); /* the other was told, inside */
   ck_assert_int_eq(state(2), INSIDE);
   ck_rc(zke_double_barrier_leave(b[2], ZKE_FOREVER), ZKE_BROKEN);
@@ -414,15 +404,15 @@ TEST(death_inside) {
   start(0);
   start(2);
   start(3);
-  dispatch(0);
-  dispatch(2);
+  dispatch_on(z[0]);
+  dispatch_on(z[2]);
   ck_assert_int_eq(state(0), INSIDE);
   ck_rc(zke_double_barrier_check(b[0]), ZKE_OK);
   leave(0);
   leave(2);
   leave(3);
-  dispatch(0);
-  dispatch(2);
+  dispatch_on(z[0]);
+  dispatch_on(z[2]);
   ck_assert_int_eq(state(2), OUT);
   end();
 }
@@ -453,11 +443,11 @@ TEST(death_in_leave) {
   leave(0);
   leave(1);
   die(0);
-  dispatch(1);
+  dispatch_on(z[1]);
   ck_assert_int_eq(state(1), LEAVING);
   leave(2);
   ck_assert_int_eq(state(2), OUT);
-  dispatch(1);
+  dispatch_on(z[1]);
   ck_assert_int_eq(state(1), OUT);
   ck_assert_str_eq(heard[1], "EL");
   ck_assert_str_eq(heard[2], "EL");
@@ -472,10 +462,10 @@ TEST(death_of_the_guard) {
   leave(2); /* watches 3, 0, 1 */
   leave(0); /* watches 1, 2 */
   die(0);
-  dispatch(2); /* has to watch 1 from now on */
+  dispatch_on(z[2]); /* has to watch 1 from now on */
   ck_assert_int_eq(state(2), LEAVING);
   die(1);
-  dispatch(2);
+  dispatch_on(z[2]);
   ck_assert_int_eq(state(2), OUT);
   ck_assert_str_eq(heard[2], "EB");
   ck_rc(zke_double_barrier_leave(b[3], ZKE_FOREVER), ZKE_BROKEN);
@@ -491,15 +481,15 @@ TEST(all_are_told) {
   leave(2); /* watches 3, 4, 0 */
   leave(3); /* watches 4, 0 */
   die(4);
-  dispatch(3);
-  dispatch(0);
-  dispatch(2);
+  dispatch_on(z[3]);
+  dispatch_on(z[0]);
+  dispatch_on(z[2]);
   ck_assert_int_eq(state(0), OUT);
   ck_assert_int_eq(state(2), OUT);
   ck_assert_int_eq(state(3), OUT);
   for (int i = 0; i < 4; i++)
     if (i != 1) ck_assert_str_eq(heard[i], "EB");
-  dispatch(1);
+  dispatch_on(z[1]);
   ck_assert_str_eq(heard[1], "EB");
   leave(1);
   ck_assert_int_eq(state(1), OUT);
@@ -527,17 +517,17 @@ TEST(stale_ready) {
   die(0);
   ck_assert(ready());
   start(2);
-  dispatch(2);
+  dispatch_on(z[2]);
   ck_assert_int_eq(state(2), WAITING);
   ck_assert_int_eq(missing(2), 1);
   start(3);
-  dispatch(2);
+  dispatch_on(z[2]);
   ck_assert_int_eq(state(2), INSIDE);
   ck_assert_int_eq(state(3), INSIDE);
   ck_assert_int_gt(zke_double_barrier_token(b[2]), round);
   leave(2);
   leave(3);
-  dispatch(2);
+  dispatch_on(z[2]);
   ck_assert_int_eq(state(2), OUT);
   ck_assert(!ready());
   end();
@@ -559,11 +549,11 @@ TEST(stale_while_waiting) {
   dispatch_all();
   ck_assert_int_eq(state(3), WAITING);
   die(2);
-  dispatch(3);
-  dispatch(4);
-  dispatch(0);
-  dispatch(3);
-  dispatch(4);
+  dispatch_on(z[3]);
+  dispatch_on(z[4]);
+  dispatch_on(z[0]);
+  dispatch_on(z[3]);
+  dispatch_on(z[4]);
   ck_assert_int_eq(state(0), INSIDE);
   ck_assert_int_eq(state(3), INSIDE);
   ck_assert_int_eq(state(4), INSIDE);
@@ -735,13 +725,13 @@ TEST(session_lost) {
   begin(4, 2);
   start(0);
   die(0);
-  dispatch(0);
+  dispatch_on(z[0]);
   ck_assert_int_eq(state(0), LOST);
   ck_assert_str_eq(heard[0], "G");
   ck_rc(zke_double_barrier_enter(b[0], NULL, 0, 0, NULL), ZKE_INVALIDSTATE);
   start(1);
   start(2);
-  dispatch(1);
+  dispatch_on(z[1]);
   ck_assert_int_eq(state(1), INSIDE);
   die(1);
   ck_assert_int_eq(state(1), LOST); /* without having dispatched */
@@ -782,14 +772,14 @@ TEST(znode_taken_away) {
   ck_assert_int_eq(state(0), OUT);
   gather(2);
   delete_first();
-  dispatch(0);
+  dispatch_on(z[0]);
   ck_assert_int_eq(state(0), LOST);
   ck_rc(zke_double_barrier_leave(b[0], 0), ZKE_LOST);
   ck_rc(zke_double_barrier_leave(b[1], ZKE_FOREVER), ZKE_BROKEN);
   gather(2);
   leave(0);
   delete_first();
-  dispatch(0);
+  dispatch_on(z[0]);
   ck_assert_int_eq(state(0), LOST);
   start(0); /* it can begin anew */
   ck_ok(zke_double_barrier_stop(b[0]));
@@ -962,11 +952,11 @@ TEST(too_much_data) {
   ck_rc(zke_double_barrier_start(b[1], data, sizeof data), ZKE_LIMIT);
   ck_assert_int_eq(state(1), OUT);
   ck_ok(zke_double_barrier_enter(b[1], data, 10, 0, NULL));
-  dispatch(0);
+  dispatch_on(z[0]);
   ck_assert_int_eq(state(0), INSIDE);
   leave(0);
   leave(1);
-  dispatch(0);
+  dispatch_on(z[0]);
   end();
 }
 
@@ -1084,7 +1074,7 @@ TEST(killed_inside) {
   ck_ok(zke_double_barrier_enter(b[0], NULL, 0, ZKE_FOREVER, NULL));
   ck_assert_int_eq(read(inside[0], &byte, 1), 1);
   leave(0);
-  dispatch(0);
+  dispatch_on(z[0]);
   ck_assert_int_eq(state(0), LEAVING);
   kill(pid, SIGKILL);
   int64_t deadline = test_now() + 5000;
@@ -1104,6 +1094,8 @@ typedef struct player {
   int in, out; /* a byte comes when it is inside, one goes that lets it leave */
 } player;
 
+/* A party in a process of its own: enters, says that it is inside, waits for
+ * the word to leave.  2: left; 3: the round is broken; else it failed. */
 static int play(const char *db, int n, int inside, int leave_now) {
   char byte = 'x';
   zke *mine;
@@ -1291,12 +1283,12 @@ TEST(killed_waiting) {
   ck_assert_int_eq(state(0), WAITING);
   ck_assert_int_eq(missing(0), 1);
   start(1);
-  dispatch(0);
+  dispatch_on(z[0]);
   ck_assert_int_eq(state(0), INSIDE);
   ck_assert_int_eq(state(1), INSIDE);
   leave(0);
   leave(1);
-  dispatch(0);
+  dispatch_on(z[0]);
   ck_rc(zke_double_barrier_check(b[0]), ZKE_LOST);
   close_all();
   ck_ok(zke_close(admin));
@@ -1319,6 +1311,7 @@ static int use_both(zke *mine, zke_double_barrier *x, zke_double_barrier *y) {
   return rc;
 }
 
+/* The typical use: two parties on one session, which pass together. */
 static int use(zke *mine) {
   zke_double_barrier *x = NULL, *y = NULL;
   int rc = zke_double_barrier_new(mine, PATH, 2, NULL, &x);

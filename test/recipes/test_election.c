@@ -27,6 +27,8 @@ static zke_election *e[SESSIONS];
 static char heard[SESSIONS][600];
 static int64_t heard_token;
 
+/* The listener of a candidate: writes its events in words; the token comes with
+ * those of ELECTED only. */
 static void listen(zke_election *election, int event, int64_t token, void *c) {
   static const char *const words[] = {"START",
                                       "OFFER_START",
@@ -63,6 +65,7 @@ static void listen(zke_election *election, int event, int64_t token, void *c) {
     heard[i][0] = '\0';                   \
   } while (0)
 
+/* A candidate with that name, whose listener writes to text, where given. */
 static zke_election *make(zke *session, const char *name, char *text) {
   zke_election *election;
   zke_election_options o = {.size = sizeof o,
@@ -143,8 +146,7 @@ static const char *word_of(int i) {
 /* Who has lost its session has another from now on. */
 static void renew(int i) {
   zke_election_free(e[i]);
-  ck_ok(zke_close(z[i]));
-  z[i] = test_session(z[SESSIONS - 1], NULL);
+  renew_session(i);
   e[i] = make(z[i], identities[i], heard[i]);
 }
 
@@ -732,6 +734,7 @@ TEST(an_heir_that_is_joining_hears_of_it) {
 }
 
 static void heir_goes(void) { ck_ok(zke_election_resign(heir)); }
+/* The leader's place is deleted under it, by the intruder. */
 static void leader_goes(void) {
   char path[200];
   zke_strings *own;
@@ -831,6 +834,7 @@ TEST_LOOP(taking_office_survives_changes_in_its_middle, 0, 3) {
 
 static char observed[400];
 
+/* The listener of an observer: writes "name=value", or "nobody". */
 static void observe(zke_observer *o, const char *name, int64_t token,
                     const char *value, int len, void *c) {
   size_t used = strlen(observed);
@@ -988,6 +992,7 @@ TEST(observers_ignore_what_is_no_word) {
   close_all();
 }
 
+/* A thread that waits for a leader, says so, and waits for its end. */
 static void *await_leader(void *context) {
   call *c = context;
   zke_observer *o;
@@ -1042,6 +1047,8 @@ TEST(an_observer_without_a_session_knows_nobody) {
 
 static int64_t highest;
 
+/* A listener to which each election must bring a greater token than all before,
+ * whichever candidate it is of. */
 static void expect_higher(zke_election *election, int event, int64_t token,
                           void *c) {
   (void)election, (void)c;
@@ -1058,14 +1065,15 @@ static zke_election *make_watchful(int i) {
   return election;
 }
 
+/* One call of a random candidate; in one of fourteen its session ends, and
+ * another takes its place. */
 static void random_call(unsigned *random) {
   int i = rand_r(random) % 3;
   switch (rand_r(random) % 14) {
     case 0:
       ck_ok(zke_expire(z[3], zke_session_id(z[i])));
       zke_election_free(e[i]);
-      ck_ok(zke_close(z[i]));
-      z[i] = test_session(z[3], NULL);
+      renew_session(i);
       e[i] = make_watchful(i);
       break;
     case 1:
@@ -1136,6 +1144,7 @@ TEST(any_history_has_one_leader_and_rising_tokens) {
 
 enum { CROWD = 16 };
 
+/* This process's candidate, named by its number. */
 static zke_election *candidate(zke *own) {
   zke_election *election = NULL;
   char name[16];
@@ -1146,6 +1155,8 @@ static zke_election *candidate(zke *own) {
   return election;
 }
 
+/* A process that stands for election, takes office when it is its turn, and
+ * stays there. */
 static void play_candidate(zke *own) {
   zke_election *election = candidate(own);
   int rc = zke_election_start(election);
@@ -1158,6 +1169,7 @@ static void play_candidate(zke *own) {
   for (;;) test_pause();
 }
 
+/* A process that observes, and sleeps between the events. */
 static void play_observer(zke *own) {
   zke_observer *o = NULL;
   int rc = zke_observer_new(own, PATH, NULL, &o);
@@ -1212,6 +1224,8 @@ static void rule(zke_election *election) {
   log_token(zke_election_token(election));
 }
 
+/* One term: lead, perhaps take office, and hand over to a random process or
+ * resign. */
 static int play_term(zke_election *election, unsigned *random) {
   char name[16];
   int rc = zke_election_lead(election, ZKE_FOREVER);
@@ -1225,6 +1239,7 @@ static int play_term(zke_election *election, unsigned *random) {
   return rc == ZKE_NONODE ? zke_election_resign(election) : rc;
 }
 
+/* A process that does nothing else, until it is killed. */
 static void play_terms(zke *own) {
   zke_election *election = candidate(own);
   unsigned random = (unsigned)getpid();
@@ -1256,6 +1271,7 @@ TEST(tokens_rise_while_leaders_are_killed) {
 
 /* ---- deaths, lost replies, faults ---- */
 
+/* The typical use: lead, take office, resign. */
 static int use_office(zke *user) {
   zke_election *election = NULL;
   zke_election_options o = {.size = sizeof o, .name = "user"};
@@ -1286,6 +1302,8 @@ static int hand_to_and_fro(zke *user, zke_election *a, zke_election *b,
   return rc == ZKE_NONODE ? ZKE_LOST : rc;
 }
 
+/* Two candidates of two sessions and an observer; hand_to_and_fro() has what
+ * they do. */
 static int use_two(zke *user) {
   zke *further = NULL;
   zke_election *a = NULL, *b = NULL;

@@ -33,6 +33,8 @@ typedef struct heard {
   int lefts;
 } heard;
 
+/* The listener: writes "+name:data", "~…", "-…", READY and LOST, notes the pids
+ * of those that left, and frees the group if the test asks for it. */
 static void hear(zke_group *g, int event, const zke_party *who, void *context) {
   static const char *const names[] = {"", "+", "~", "-", "READY", "LOST"};
   heard *h = context;
@@ -456,6 +458,7 @@ TEST(waits_for_members) {
 
 /* ---- deaths, lost replies, faults, processes ---- */
 
+/* The typical use: join, look, change the data, wait, list, leave. */
 static int use(zke *z) {
   heard h = {{0}, 0, NULL, {0}, 0};
   zke_group_options o = {.size = sizeof o, .listener = hear, .context = &h};

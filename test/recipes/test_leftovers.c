@@ -173,6 +173,8 @@ static _Thread_local bool stays;
 static atomic_bool inside, let_go;
 static atomic_int beside; /* other threads' blocks meanwhile */
 
+/* An allocator that can be held up: so a thread stays inside a call of the
+ * handle. */
 static void *slow_resize(void *context, void *block, size_t size) {
   (void)context;
   if (inside && !let_go && !stays && size) beside++;
@@ -183,6 +185,7 @@ static void *slow_resize(void *context, void *block, size_t size) {
   return NULL;
 }
 
+/* A thread that is held up inside zke_children(). */
 static void *list_slowly(void *arg) {
   zke_strings *names = NULL;
   stays = true;
@@ -305,6 +308,7 @@ static void group_hold(void) {
 static void group_free_it(void) { zke_group_free(group); }
 
 static zke_queue *queue;
+/* z has a claim on the queue's only item. */
 static void queue_hold(void) {
   zke_queue_item *item = NULL;
   ck_ok(zke_queue_new(z, "/q", NULL, &queue));
@@ -443,6 +447,8 @@ static int told;    /* of an item */
 static bool greedy; /* the listener tries by itself, first when it cannot be */
 static zke_queue_item *got; /* what came of that */
 
+/* A listener that claims as soon as it hears of an item, behind an obstacle if
+ * the test asks for it. */
 static void hear(zke_queue *of, int event, int64_t token, const char *name,
                  void *context) {
   (void)token;
@@ -614,6 +620,8 @@ static struct {
   bool came;
 } coming;
 
+/* A clock that lets an obstacle come at the chosen look; what comes between
+ * looks at the clock itself. */
 static int64_t os_clock(void *c, int which) {
   const obstacle *o = coming.o;
   if (o && --coming.calls <= 0) {
@@ -624,6 +632,7 @@ static int64_t os_clock(void *c, int which) {
   return os_default.clock(c, which);
 }
 
+/* A handle on that clock, with little patience. */
 static zke *open_watched_clock(const char *db) {
   zke *opened = NULL;
   zke_os_default(&os_default);

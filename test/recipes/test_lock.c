@@ -37,6 +37,7 @@ static void listen(zke_lock *lock, int state, int64_t token, void *who) {
   tell(who, state);
 }
 
+/* A lock whose listener tells what it hears, after that name. */
 static zke_lock *make_listening(zke *session, const char *who) {
   zke_lock *lock;
   zke_lock_options o = {
@@ -465,6 +466,7 @@ static void line_up(zke_lock *lock[SESSIONS]) {
   ck_assert_int_eq(zke_lock_state(lock[1]), ZKE_LOCK_HELD);
 }
 
+/* Free them all: no entry is left, and no watch of a living session. */
 static void free_line(zke_lock *lock[SESSIONS]) {
   for (int i = 0; i < SESSIONS; i++) zke_lock_free(lock[i]);
   ck_assert_int_eq(entries(z[0], PATH), 0);
@@ -546,6 +548,7 @@ static void heir_is_written(zke_lock *lock) {
   party_at(z[0], 1, path);
   ck_ok(zke_set(z[0], path, "hello", 5, -1, NULL));
 }
+/* The next one's znode may be read by all and written by its owner only. */
 static void heir_is_protected(zke_lock *lock) {
   char path[300];
   (void)lock;
@@ -757,6 +760,7 @@ typedef struct thing {
   zke_rwlock *rw;
 } thing;
 
+/* Make the lock or the read/write lock that it is. */
 static void thing_open(thing *t, zke *session, int no_check) {
   zke_lock_options o = {.size = sizeof o, .no_deadlock_check = no_check};
   if (t->mode)
@@ -787,6 +791,7 @@ typedef struct actor {
   char sentence[512];
 } actor;
 
+/* The thread of an actor. */
 static void *act(void *context) {
   actor *a = context;
   int64_t limit = a->limit_ms ? a->limit_ms : 5000;
@@ -1074,6 +1079,8 @@ typedef struct substitute {
   int rc;
 } substitute;
 
+/* Want the lock as that actor, and note what zke_line_act_as() says before and
+ * after. */
 static void *act_as(void *context) {
   substitute *s = context;
   s->own = zke_line_actor();
@@ -1268,6 +1275,7 @@ TEST(a_semaphore_keeps_out_beyond_its_limit) {
 enum { THREADS = 4, ROUNDS = 25 };
 static int inside, entered;
 
+/* A thread that goes in and out: it never meets another one inside. */
 static void *enter_and_leave(void *session) {
   zke_lock *lock = make(session, PATH);
   for (int i = 0; i < ROUNDS; i++) {
@@ -1297,6 +1305,7 @@ TEST(threads_of_one_session_exclude_each_other) {
 
 enum { CROWD = 50 };
 
+/* A process that waits for the lock, and holds it until it is killed. */
 static void hold_for_ever(zke *own) {
   zke_lock *lock = make(own, PATH);
   int rc = zke_lock_acquire(lock, ZKE_FOREVER);
@@ -1495,14 +1504,15 @@ static zke_lock *make_watchful(zke *session) {
   return lock;
 }
 
+/* A session ends; another takes its place, with other objects. */
 static void expire_and_reopen(int i, zke_lock **lock) {
   ck_ok(zke_expire(z[3], zke_session_id(z[i])));
   for (int j = i; j < LOCKS; j += 3) zke_lock_free(lock[j]);
-  ck_ok(zke_close(z[i]));
-  z[i] = test_session(z[3], NULL);
+  renew_session(i);
   for (int j = i; j < LOCKS; j += 3) lock[j] = make_watchful(z[i]);
 }
 
+/* One call on a random lock, or a theft, a break, a session's end. */
 static void random_call(unsigned *random, zke_lock **lock) {
   int i = rand_r(random) % LOCKS;
   switch (rand_r(random) % 16) {
@@ -1559,6 +1569,7 @@ TEST(tokens_increase_in_any_history) {
 
 /* ---- deaths, lost replies, faults ---- */
 
+/* The typical use: acquire, check, release. */
 static int use_plain(zke *user) {
   zke_lock *lock = NULL;
   int rc = zke_lock_new(user, PATH, NULL, &lock);
@@ -1584,6 +1595,7 @@ static int wait_behind(zke *user, zke_lock *first, zke_lock *second) {
   return rc;
 }
 
+/* The same with a lock of another session in the way. */
 static int use_two(zke *user) {
   zke *further = NULL;
   zke_lock *first = NULL, *second = NULL;

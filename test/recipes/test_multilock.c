@@ -35,6 +35,7 @@ static int parse(const char *text, zke_multilock_item *items, char paths[][3]) {
   return n;
 }
 
+/* A multi-lock of the locks that the text names, for parse(). */
 static zke_multilock *make_with(zke *session, const char *text,
                                 const zke_multilock_options *o) {
   zke_multilock *ml;
@@ -505,6 +506,8 @@ TEST(a_waiter_that_loses_a_place_gives_up_all) {
 enum { THREADS = 5, ROUNDS = 20 };
 static int inside[3];
 
+/* A philosopher: takes its set of locks again and again, and meets nobody in
+ * any of them. */
 static void *dine(void *context) {
   static const char *const orders[THREADS] = {"ab", "ba", "bc", "ca", "cba"};
   int number = (int)(intptr_t)context;
@@ -543,6 +546,7 @@ typedef struct other {
   char sentence[512];
 } other;
 
+/* The other thread: takes /b, says so, and wants /a at the test's word. */
 static void *hold_b_want_a(void *context) {
   other *o = context;
   zke_lock *b = make_lock(z[1], "/b"), *a = make_lock(z[1], "/a");
@@ -771,11 +775,11 @@ static void free_crowd(crowd *c, int session) {
 static void expire_and_reopen(crowd *c, int session) {
   ck_ok(zke_expire(z[4], zke_session_id(z[session])));
   free_crowd(c, session);
-  ck_ok(zke_close(z[session]));
-  z[session] = test_session(z[4], NULL);
+  renew_session(session);
   make_crowd(c, session);
 }
 
+/* One call on a random multi-lock or lock, or a break, or a session's end. */
 static void random_call(unsigned *random, crowd *c) {
   int i = rand_r(random) % MULTIS, s = rand_r(random) % LOCKS;
   const char path[] = {'/', (char)('a' + s), '\0'};
@@ -858,6 +862,7 @@ TEST(locks_exclude_in_any_history) {
 
 /* ---- deaths, lost replies, faults ---- */
 
+/* A multi-lock of /a and /b, named in either order: from is 0 or 1. */
 static int new_pair(zke *user, int from, zke_multilock_fn fn,
                     zke_multilock **ml) {
   static const zke_multilock_item items[] = {{"/a", ZKE_MULTILOCK_LOCK},
@@ -867,6 +872,7 @@ static int new_pair(zke *user, int from, zke_multilock_fn fn,
   return zke_multilock_new(user, items + from, 2, &o, ml);
 }
 
+/* The typical use: acquire, check, release. */
 static int use_plain(zke *user) {
   zke_multilock *ml = NULL;
   int rc = new_pair(user, 0, NULL, &ml);
@@ -890,6 +896,7 @@ static int wait_behind(zke *user, zke_multilock *first, zke_multilock *second) {
   return rc;
 }
 
+/* The same with another session's in the way; wait_behind() has it. */
 static int use_two(zke *user) {
   zke *further = NULL;
   zke_multilock *first = NULL, *second = NULL;

@@ -33,6 +33,7 @@ static zke *session(zke *z, const char *identity) {
   return further;
 }
 
+/* Bind a persistent name; its token. */
 static int64_t bind(zke_names *n, const char *name, const char *value) {
   int64_t token = 0;
   ck_ok(zke_names_bind(n, name, value, (int)strlen(value), 0, ZKE_FOREVER,
@@ -423,6 +424,7 @@ TEST(bad_arguments) {
 
 /* ---- deaths, lost replies, faults, processes ---- */
 
+/* The typical use: bind, rebind, wait, unbind, by tokens. */
 static int use(zke *z) {
   zke_names *n = NULL;
   zke_binding *b = NULL;

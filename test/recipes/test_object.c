@@ -69,6 +69,8 @@ static void heap_release(block *b) {
 #endif
 }
 
+/* An allocator that keeps and poisons what is released, to find who writes to
+ * it. */
 static void *heap_resize(void *context, void *old, size_t size) {
   block *b = old ? (block *)old - 1 : NULL, *new_ = NULL;
   (void)context;
@@ -364,6 +366,7 @@ static int block_meet(zke_rendezvous *x) {
 }
 OBJECT(rendezvous, zke_rendezvous_new(of, "/meeting", 2, &o, &x), block_meet(x))
 GIVES_UP(rendezvous, zke_rendezvous_stop(x))
+/* A meeting of one party, which needs nobody else. */
 static void *make_alone(zke *of) {
   zke_rendezvous_options o = {.size = sizeof o, .listener = hear_rendezvous};
   zke_rendezvous *x = NULL;

@@ -31,6 +31,7 @@ static int64_t release_ms;
 static bool lets_go = true;
 static int heard[MANY][4]; /* how many of each event */
 
+/* Which of the items it is. */
 static int index_of(const char *item) {
   for (int i = 0; i < ITEMS; i++) {
     if (strcmp(items[i], item) == 0) return i;
@@ -62,6 +63,7 @@ static void hear(zke_partition *who, int event, const char *item, int64_t token,
   }
 }
 
+/* The i-th member, named by a letter, on a session of its own. */
 static void open_one(int i) {
   char name[2] = {(char)('A' + i), 0};
   zke_options o = {.size = sizeof o, .identity = name};
@@ -79,19 +81,14 @@ static void begin(void) {
   for (int i = 0; i < MANY; i++) open_one(i);
 }
 
-static int dispatch(int i) {
-  int all = 0, count = 1;
-  while (count && zke_dispatch(z[i], &count) == ZKE_OK) all += count;
-  return all;
-}
-
 static void dispatch_all(void) {
   for (int any = 1; any;) {
     any = 0;
-    for (int i = 0; i < MANY; i++) any += dispatch(i);
+    for (int i = 0; i < MANY; i++) any += dispatch_on(z[i]);
   }
 }
 
+/* All members leave: no item has an owner, and nothing is watched. */
 static void end(void) {
   zke_partition_owners *list;
   for (int i = 0; i < MANY; i++) {
@@ -223,7 +220,7 @@ TEST(waits_for_release) {
     stay += rc == ZKE_MISUSE;
     if (rc != ZKE_OK) continue;
     owner[i] = 0;
-    ck_assert_int_eq(dispatch(1), 1);
+    ck_assert_int_eq(dispatch_on(z[1]), 1);
     ck_assert_int_eq(owner[i], 2);
     ck_assert_int_eq(has(1), ++gone);
     ck_rc(zke_partition_release(p[0], items[i]), ZKE_LOST);
@@ -252,7 +249,7 @@ TEST(taken_at_deadline) {
   ck_ok(zke_partition_wait(p[1], zke_now(z[1]) + 5000));
   ck_assert_int_ge(zke_now(z[1]), next);
   ck_assert_int_eq(has(1), ITEMS / 2);
-  dispatch(0);
+  dispatch_on(z[0]);
   ck_assert_int_eq(heard[0][ZKE_PARTITION_LOST], ITEMS / 2);
   ck_assert_int_eq(has(0), ITEMS / 2);
   ck_assert_int_eq(zke_partition_state(p[0]), ZKE_PARTITION_SETTLED);
@@ -277,7 +274,7 @@ TEST(lost) {
   zke_free(names);
   ck_ok(zke_delete(admin, path, -1));
   ck_rc(zke_multi(z[0], ops, 2, NULL), ZKE_NONODE);
-  dispatch(0);
+  dispatch_on(z[0]);
   ck_assert_int_eq(heard[0][ZKE_PARTITION_LOST], ITEMS);
   ck_assert_int_eq(zke_partition_state(p[0]), ZKE_PARTITION_LOST);
   ck_assert_int_eq(zke_partition_token(p[0], "a"), 0);
@@ -369,6 +366,7 @@ TEST(bad_arguments) {
 
 /* ---- proof ---- */
 
+/* The typical use: join, get the items, leave. */
 static int use(zke *user) {
   zke_partition *mine = NULL;
   int rc = zke_partition_new(user, PATH, items, 2, NULL, &mine);
@@ -379,6 +377,7 @@ static int use(zke *user) {
   return rc;
 }
 
+/* Another member gets both items, once the death of the user is noticed. */
 static void check(zke *other, int rc) {
   zke_partition *mine;
   zke_strings *names;
@@ -409,6 +408,7 @@ static void let_go(zke_partition *who, int event, const char *item,
     _exit(9);
 }
 
+/* A member in a process of its own, which serves until it is killed. */
 static pid_t start_member(void) {
   pid_t pid = fork();
   if (pid) return pid;

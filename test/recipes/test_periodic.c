@@ -53,6 +53,7 @@ static zke_periodic_options options(int retry, int aligned) {
                                 .aligned = aligned};
 }
 
+/* Jobs of one name on several sessions, under a clock that the test sets. */
 static void begin(int retry, int aligned) {
   admin = open_fake(":memory:");
   wall = INT64_C(1800000000000);
@@ -65,11 +66,6 @@ static void begin(int retry, int aligned) {
     ck_ok(zke_open_session(admin, &o, &z[i]));
     ck_ok(zke_periodic_new(z[i], BASE, "j", &po, &job[i]));
   }
-}
-
-static void dispatch(int i) {
-  int count = 1;
-  while (count && zke_dispatch(z[i], &count) == ZKE_OK) continue;
 }
 
 /* Nothing is left but the record. */
@@ -236,7 +232,7 @@ TEST(claim_lost) {
   ck_ok(zke_delete(admin, JOB "/running", -1));
   ck_ok(zke_periodic_try(job[1]));
   ck_rc(zke_multi(z[0], ops, 2, NULL), ZKE_BADVERSION);
-  dispatch(0);
+  dispatch_on(z[0]);
   ck_assert_int_eq(lost[0], 1);
   ck_assert_int_eq(zke_periodic_state(job[0]), ZKE_PERIODIC_LOST);
   ck_rc(zke_periodic_check(job[0]), ZKE_LOST);
@@ -355,6 +351,7 @@ TEST(bad_arguments) {
 
 static int period_used = 3600 * 1000;
 
+/* The typical use: run the job, and report that it went well. */
 static int use(zke *user) {
   zke_periodic_options o = {.size = sizeof o,
                             .period_ms = period_used,

@@ -31,6 +31,8 @@ typedef struct heard {
   int frees;
 } heard;
 
+/* The listener: writes the states; each PRESENT has a greater token; and frees
+ * the node if the test asks for it. */
 static void hear(zke_persistent_node *n, int state, int64_t token,
                  void *context) {
   static const char *const names[] = {"OUT ", "WAITING ", "PRESENT ", "LOST "};
@@ -377,6 +379,8 @@ TEST(bad_arguments) {
 
 /* ---- deaths, lost replies, faults, processes ---- */
 
+/* The typical use: wait for the path, change the value, let go, and come
+ * back. */
 static int use(zke *z) {
   heard h = {{0}, 0, 0};
   zke_persistent_node_options o = {

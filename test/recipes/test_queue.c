@@ -28,6 +28,8 @@ static zke_queue *q[SESSIONS];
 /* Listeners write here what they hear. */
 static char told[SESSIONS][200];
 
+/* The listener: writes the event, the item's name and whether there is a
+ * token. */
 static void listen(zke_queue *queue, int event, int64_t token, const char *name,
                    void *context) {
   char *text = context;
@@ -37,6 +39,7 @@ static void listen(zke_queue *queue, int event, int64_t token, const char *name,
            token ? "token" : "-");
 }
 
+/* Three sessions of one store, each with the queue, by these options. */
 static void open_with(const zke_queue_options *options) {
   static const char *const names[SESSIONS] = {"ann", "bob", "cid"};
   zke_options o = {.size = sizeof o, .identity = names[0]};
@@ -105,6 +108,7 @@ static void put_as(zke_queue *queue, const char *text, int priority,
   ck_ok(zke_queue_put(queue, text, (int)strlen(text), &o, 0));
 }
 
+/* Claim the next item, which has this text; the claim has a token. */
 static zke_queue_item *claim(zke_queue *queue, const char *text) {
   zke_queue_item *item = NULL;
   ck_ok(zke_queue_claim(queue, 0, &item));
@@ -124,6 +128,7 @@ static void release(zke_queue *queue, zke_queue_item *item) {
   zke_free(item);
 }
 
+/* Take the next item, which has this text, and no token since it is gone. */
 static void take(zke_queue *queue, const char *text) {
   zke_queue_item *item = NULL;
   ck_ok(zke_queue_take(queue, 0, &item));
@@ -132,6 +137,7 @@ static void take(zke_queue *queue, const char *text) {
   zke_free(item);
 }
 
+/* There is nothing to take or to claim, by deadlines that are over. */
 static void expect_nothing(zke_queue *queue) {
   zke_queue_item *item = NULL;
   ck_rc(zke_queue_take(queue, 0, &item), ZKE_OPERATIONTIMEOUT);
@@ -159,6 +165,7 @@ typedef struct waiter {
   int done; /* atomic */
 } waiter;
 
+/* The thread of a waiter: puts, claims or takes. */
 static void *wait_thread(void *arg) {
   waiter *w = arg;
   if (w->putting)
@@ -2831,6 +2838,7 @@ static int requeue_first(zke_queue *queue) {
   return rc;
 }
 
+/* Uses up an item's attempts, and puts the dead letter back into the queue. */
 static int use_letters(zke *user) {
   zke_queue *queue = NULL;
   zke_queue_item *item = NULL;

@@ -85,6 +85,7 @@ static int look(zke *z, const char *mine, bool *first) {
   return *first ? ZKE_OK : zke_get(z, path, changed, NULL, NULL, NULL, NULL);
 }
 
+/* Wait until the own znode is the first; with a mistake, without a deadline. */
 static int wait_for_turn(zke *z, const char *mine, int64_t deadline) {
   for (;;) {
     bool first = false;
@@ -117,6 +118,8 @@ static void leave_all(zke *z) {
   zke_free(mine);
 }
 
+/* A lock written for this test, with a mistake planted at each place that the
+ * loops should notice. */
 static int lock_use(zke *z) {
   char *mine = NULL;
   int64_t limit = mistake == RETRIES_BLIND ? 100 : 1000;
@@ -165,6 +168,7 @@ TEST(a_lost_reply_is_survived) { recipe_lost_replies(&plain_lock); }
  * it is: the round after its last change is the last all the same. */
 static int uses_made;
 
+/* A use that makes three changes at first, and later one. */
 static int use_less(zke *z) {
   int rc = ZKE_OK;
   for (int i = uses_made++ < 2 ? 3 : 1; i > 0; i--) do
@@ -195,6 +199,7 @@ TEST(a_fault_is_survived) { recipe_faults(&plain_lock); }
  * after some other it is not. */
 static int with_node, without_node;
 
+/* How often a death left the node, and how often it came before it was made. */
 static void count_node(zke *z, int rc) {
   zke_stat stat;
   ck_ok(zke_exists(z, LOCKS, NULL, NULL, &stat));

@@ -34,6 +34,7 @@ static void hear(zke_rendezvous *who, int event, int64_t token, void *context) {
   text[strlen(text)] = "?ML"[event];
 }
 
+/* So many parties, each on a session of its own, of a meeting of n. */
 static void begin(int count, int n) {
   admin = test_open(":memory:");
   parties = count;
@@ -59,19 +60,6 @@ static void end(void) {
   zke_free(names);
   close_last(admin);
 }
-
-static int dispatch_on(zke *on) {
-  int all = 0, count = 1;
-  while (count) {
-    int rc = zke_dispatch(on, &count);
-    if (rc == ZKE_INVALIDSTATE) break; /* it has died */
-    ck_ok(rc);
-    all += count;
-  }
-  return all;
-}
-
-static int dispatch(int i) { return dispatch_on(z[i]); }
 
 static void start(int i, const char *text) {
   ck_ok(zke_rendezvous_start(m[i], text, (int)strlen(text)));
@@ -103,7 +91,7 @@ TEST(all_get_everything) {
   begin(3, 3);
   start(2, "two");
   start(0, "");
-  dispatch(2);
+  dispatch_on(z[2]);
   ck_rc(zke_rendezvous_list(m[2], NULL, NULL), ZKE_NONODE);
   ck_ok(zke_rendezvous_missing(m[2], &count));
   ck_assert_int_eq(count, 1);
@@ -119,8 +107,8 @@ TEST(all_get_everything) {
   ck_assert_int_eq(list->data[2].session, zke_session_id(z[1]));
   ck_assert_int_eq(list->data[2].pid, getpid());
   zke_free(list);
-  dispatch(0);
-  dispatch(2);
+  dispatch_on(z[0]);
+  dispatch_on(z[2]);
   ck_assert_str_eq(result(0), "c:two a: b:o");
   ck_assert_str_eq(result(2), "c:two a: b:o");
   ck_ok(zke_rendezvous_list(m[0], NULL, &other));
@@ -142,7 +130,7 @@ TEST(used_again) {
     ck_ok(zke_rendezvous_meet(m[1], text, 1, 0, NULL, &token));
     ck_assert_int_gt(token, last);
     last = token;
-    dispatch(0);
+    dispatch_on(z[0]);
     ck_assert_str_eq(result(0), expected);
     ck_assert_str_eq(result(1), expected);
   }
@@ -157,8 +145,8 @@ TEST(surplus) {
   start(1, "1");
   start(2, "2");
   start(3, "3");
-  for (int i = 0; i < 4; i++) dispatch(i);
-  for (int i = 0; i < 4; i++) dispatch(i);
+  for (int i = 0; i < 4; i++) dispatch_on(z[i]);
+  for (int i = 0; i < 4; i++) dispatch_on(z[i]);
   ck_assert_str_eq(result(1), "a:0 b:1");
   ck_assert_str_eq(result(2), "c:2 d:3");
   end();
@@ -169,10 +157,10 @@ TEST(no_herd) {
   begin(4, 4);
   for (int i = 0; i < 3; i++) {
     start(i, "x");
-    for (int j = 0; j < i; j++) ck_assert_int_eq(dispatch(j), 0);
+    for (int j = 0; j < i; j++) ck_assert_int_eq(dispatch_on(z[j]), 0);
   }
   start(3, "x");
-  for (int j = 0; j < 3; j++) ck_assert_int_eq(dispatch(j), 1);
+  for (int j = 0; j < 3; j++) ck_assert_int_eq(dispatch_on(z[j]), 1);
   end();
 }
 
@@ -184,14 +172,14 @@ TEST(deaths) {
   start(1, "1");
   ck_ok(zke_expire(admin, zke_session_id(z[0])));
   start(2, "2");
-  dispatch(1);
+  dispatch_on(z[1]);
   ck_rc(zke_rendezvous_list(m[1], NULL, NULL), ZKE_NONODE);
   start(3, "3");
   ck_ok(zke_expire(admin, zke_session_id(z[3])));
-  dispatch(1);
+  dispatch_on(z[1]);
   ck_ok(zke_expire(admin, zke_session_id(z[2]))); /* without having looked */
   ck_assert_str_eq(result(1), "b:1 c:2 d:3");
-  dispatch(2);
+  dispatch_on(z[2]);
   ck_assert_str_eq(heard[2], "L");
   ck_rc(zke_rendezvous_list(m[2], NULL, NULL), ZKE_INVALIDSTATE);
   ck_rc(zke_rendezvous_meet(m[2], "", 0, 0, NULL, NULL), ZKE_INVALIDSTATE);
@@ -206,8 +194,8 @@ TEST(deaths) {
   start(0, "x");
   start(1, "y");
   ck_ok(zke_rendezvous_meet(m[2], "z", 1, 0, NULL, NULL));
-  dispatch(0);
-  dispatch(1);
+  dispatch_on(z[0]);
+  dispatch_on(z[1]);
   end();
 }
 
@@ -273,7 +261,7 @@ TEST(listener_frees) {
   ck_ok(zke_rendezvous_new(z[0], PATH, 2, &o, &mine));
   ck_ok(zke_rendezvous_start(mine, "x", 1));
   start(1, "y");
-  dispatch(0);
+  dispatch_on(z[0]);
   ck_assert_int_eq(freed, 1);
   end();
 }
@@ -365,6 +353,7 @@ static void *wait_there(void *arg) {
   return NULL;
 }
 
+/* A thread waits at the point from now on. */
 static pthread_t wait_begin(waiter *c, zke_rendezvous_point *p) {
   pthread_t thread;
   *c = (waiter){.point = p};
@@ -435,20 +424,20 @@ TEST(point_listener) {
   ck_ok(zke_rendezvous_point_step(p));
   ck_assert_str_eq(text, "");
   ck_ok(zke_rendezvous_prepare(admin, POINT, 0, soon(admin)));
-  dispatch(0);
+  dispatch_on(z[0]);
   ck_ok(zke_rendezvous_fill(admin, POINT, "one", 3, soon(admin), NULL));
-  dispatch(0);
+  dispatch_on(z[0]);
   ck_assert_str_eq(text, "E Fone ");
   ck_ok(zke_delete(admin, POINT, -1));
   ck_ok(zke_rendezvous_prepare(admin, POINT, 0, soon(admin)));
   ck_ok(zke_rendezvous_fill(admin, POINT, "two", 3, soon(admin), NULL));
-  dispatch(0); /* the changes between are not missed, only seen at once */
+  dispatch_on(z[0]); /* the changes between are not missed, only seen at once */
   ck_assert_str_eq(text, "E Fone G Ftwo ");
   ck_ok(zke_delete(admin, POINT, -1));
-  dispatch(0);
+  dispatch_on(z[0]);
   ck_assert_str_eq(text, "E Fone G Ftwo G ");
   ck_ok(zke_expire(admin, zke_session_id(z[0])));
-  dispatch(0);
+  dispatch_on(z[0]);
   ck_assert_str_eq(text, "E Fone G Ftwo G L ");
   ck_rc(zke_rendezvous_point_step(p), ZKE_INVALIDSTATE);
   zke_rendezvous_point_free(p);
@@ -555,6 +544,7 @@ TEST(processes_meet) {
 
 /* How long a use waits, ms: hardly, where it is to fail. */
 
+/* Two parties meet on one session: y waits, x has started. */
 static int use_both(zke *mine, zke_rendezvous *x, zke_rendezvous *y) {
   int64_t deadline = zke_now(mine) + recipe_patience_ms;
   zke_party_list *list = NULL;
@@ -568,6 +558,7 @@ static int use_both(zke *mine, zke_rendezvous *x, zke_rendezvous *y) {
   return rc;
 }
 
+/* The typical use: two parties of one session that meet. */
 static int use(zke *mine) {
   zke_rendezvous *x = NULL, *y = NULL;
   int rc = zke_rendezvous_new(mine, PATH, 2, NULL, &x);
@@ -578,6 +569,7 @@ static int use(zke *mine) {
   return rc;
 }
 
+/* Others can meet afterwards; nobody is left there, nor the mark of the end. */
 static void check(zke *other, int rc) {
   zke_party_list *list;
   (void)rc;
@@ -588,6 +580,7 @@ static void check(zke *other, int rc) {
   ck_rc(zke_exists(other, PATH "/ready", NULL, NULL, NULL), ZKE_NONODE);
 }
 
+/* The typical use of a point: prepare, fill, wait. */
 static int use_point(zke *mine) {
   zke_rendezvous_point *p = NULL;
   int rc = zke_rendezvous_point_new(mine, POINT, NULL, &p);

@@ -35,6 +35,7 @@ static zke_rwlock *make(zke *session) {
   return lock;
 }
 
+/* A read/write lock whose listener tells what it hears, after that name. */
 static zke_rwlock *make_listening(zke *session, const char *who) {
   zke_rwlock *lock;
   zke_rwlock_options o = {
@@ -301,6 +302,8 @@ static int model_find(const model *m, int who) {
   return -1;
 }
 
+/* Does the one at that place hold?  A writer does as the first, a reader before
+ * all writers. */
 static bool model_holds(const model *m, int at) {
   if (m->at[at].mode == WRITE) return at == 0;
   for (int i = 0; i < at; i++) {
@@ -1099,6 +1102,7 @@ static int play_round(zke *own, zke_rwlock *lock, unsigned *random) {
   return zke_rwlock_release(lock);
 }
 
+/* A process that plays rounds until it is killed. */
 static void play_on(zke *own) {
   zke_rwlock *lock = NULL;
   unsigned random = (unsigned)getpid();
@@ -1131,6 +1135,7 @@ TEST(processes_that_are_killed_exclude_each_other) {
 
 /* ---- deaths, lost replies, faults ---- */
 
+/* The typical use: read, write by an upgrade, read again, release. */
 static int use_modes(zke *user) {
   zke_rwlock *lock = NULL;
   zke_rwlock_options o = {.size = sizeof o, .data = "x", .len = 1};
@@ -1164,6 +1169,7 @@ static int share_and_revoke(zke *user, zke_rwlock *a, zke_rwlock *b) {
   return rc;
 }
 
+/* Two sessions with one each; share_and_revoke() has what they do. */
 static int use_two(zke *user) {
   zke *further = NULL;
   zke_rwlock *a = NULL, *b = NULL;

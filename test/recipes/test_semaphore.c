@@ -549,6 +549,7 @@ typedef struct holder {
 
 static bool holders_may_go;
 
+/* The thread of a holder. */
 static void *hold(void *context) {
   holder *h = context;
   zke_semaphore *sem = make(h->session, 4);
@@ -627,6 +628,7 @@ typedef struct lowered {
   int rc;
 } lowered;
 
+/* A thread that holds one permit and, at the test's word, wants the lock. */
 static void *hold_and_want_lock(void *context) {
   lowered *l = context;
   zke_semaphore *sem = make(z[0], 2);
@@ -670,6 +672,8 @@ TEST(a_lowered_limit_is_no_circle) {
 enum { THREADS = 6, ROUNDS = 20, LIMIT = 3 };
 static int inside, most;
 
+/* A thread that takes one permit or two, again and again: never more are out
+ * than there are. */
 static void *enter_and_leave(void *session) {
   zke_semaphore *sem = make(session, LIMIT);
   for (int i = 0; i < ROUNDS; i++) {
@@ -702,6 +706,7 @@ TEST(threads_keep_within_the_limit) {
 
 enum { CROWD = 12, WIDE = 3 };
 
+/* A process that waits for one permit, and holds it until it is killed. */
 static void hold_for_ever(zke *own) {
   zke_semaphore *sem = make(own, WIDE);
   int rc = zke_semaphore_acquire(sem, 1, ZKE_FOREVER);
@@ -827,8 +832,7 @@ static zke_semaphore *make_noting(zke *session) {
 static void expire_and_reopen(int i, zke_semaphore **sem) {
   ck_ok(zke_expire(z[4], zke_session_id(z[i])));
   for (int j = i; j < OBJECTS; j += 4) zke_semaphore_free(sem[j]);
-  ck_ok(zke_close(z[i]));
-  z[i] = test_session(z[4], NULL);
+  renew_session(i);
   for (int j = i; j < OBJECTS; j += 4) sem[j] = make_noting(z[i]);
 }
 
@@ -845,6 +849,8 @@ static void take_one_away(unsigned *random) {
   zke_free(names);
 }
 
+/* One call on a random object, or a permit taken away, another limit, a
+ * session's end. */
 static void random_call(unsigned *random, bool resizing, zke_semaphore **sem) {
   int i = rand_r(random) % OBJECTS, permits = 1 + rand_r(random) % WIDEST;
   switch (rand_r(random) % 16) {
@@ -877,6 +883,7 @@ static void random_call(unsigned *random, bool resizing, zke_semaphore **sem) {
   }
 }
 
+/* How many permits the objects hold, as each of them says by check(). */
 static int held_permits(zke_semaphore **sem) {
   int sum = 0;
   for (int i = 0; i < OBJECTS; i++) {
@@ -953,6 +960,8 @@ TEST(everybody_is_served_in_the_end) {
   close_sessions();
 }
 
+/* A process that takes one permit, two or three, again and again, until it is
+ * killed. */
 static void come_and_go(zke *own) {
   zke_semaphore *sem = make(own, WIDE);
   for (int i = self;; i++) {
@@ -1010,6 +1019,7 @@ TEST(the_limit_holds_while_holders_are_killed) {
 
 /* ---- deaths, lost replies, faults ---- */
 
+/* The typical use: acquire two of three, check, release. */
 static int use_plain(zke *user) {
   zke_semaphore *sem = NULL;
   zke_semaphore_options o = {.size = sizeof o, .limit = 3};
@@ -1036,6 +1046,7 @@ static int wait_behind(zke *user, zke_semaphore *first, zke_semaphore *second) {
   return rc;
 }
 
+/* The same with another session's in the way; wait_behind() has it. */
 static int use_two(zke *user) {
   zke *further = NULL;
   zke_semaphore *first = NULL, *second = NULL;

@@ -21,6 +21,7 @@ static zke *admin, *z[MANY];
 static zke_singleton *s[MANY];
 static char heard[MANY][32]; /* "R": runs, "O": out, "L": lost */
 
+/* The listener: writes O out, R running, L lost. */
 static void hear(zke_singleton *who, int state, int64_t token, void *context) {
   char *text = context;
   (void)who;
@@ -29,6 +30,7 @@ static void hear(zke_singleton *who, int state, int64_t token, void *context) {
   text[strlen(text)] = "O?RL"[state];
 }
 
+/* The i-th singleton, named by a letter, on a session of its own. */
 static void open_one(int i) {
   char name[2] = {(char)('a' + i), 0};
   zke_options o = {.size = sizeof o, .identity = name};
@@ -46,12 +48,7 @@ static void begin(void) {
   for (int i = 0; i < MANY; i++) open_one(i);
 }
 
-static int dispatch(int i) {
-  int all = 0, count = 1;
-  while (count && zke_dispatch(z[i], &count) == ZKE_OK) all += count;
-  return all;
-}
-
+/* All stop: none stands in line, and nothing is watched. */
 static void end(void) {
   zke_party_list *list;
   for (int i = 0; i < MANY; i++) {
@@ -108,8 +105,8 @@ TEST(takes_over) {
       ck_assert_int_eq(zke_singleton_token(s[i]), 0);
       ck_rc(zke_singleton_check(s[i]), ZKE_INVALIDSTATE);
     }
-    for (int j = i + 2; j < MANY; j++) ck_assert_int_eq(dispatch(j), 0);
-    if (i + 1 < MANY) ck_assert_int_gt(dispatch(i + 1), 0);
+    for (int j = i + 2; j < MANY; j++) ck_assert_int_eq(dispatch_on(z[j]), 0);
+    if (i + 1 < MANY) ck_assert_int_gt(dispatch_on(z[i + 1]), 0);
   }
   ck_assert_str_eq(heard[0], "RL");
   ck_assert_str_eq(heard[1], "RO");
@@ -128,11 +125,11 @@ TEST(replaced) {
   ck_rc(zke_singleton_replace(admin, PATH, token + 1), ZKE_NONODE);
   ck_ok(zke_singleton_replace(admin, PATH, token));
   ck_rc(zke_multi(z[0], ops, 2, NULL), ZKE_NONODE);
-  dispatch(0);
+  dispatch_on(z[0]);
   ck_assert_str_eq(heard[0], "RL");
   ck_rc(zke_singleton_check(s[0]), ZKE_LOST);
   ck_rc(zke_singleton_op(s[0], &ops[0]), ZKE_LOST);
-  dispatch(1);
+  dispatch_on(z[1]);
   ck_assert_str_eq(heard[1], "R");
   ck_ok(zke_singleton_op(s[1], &ops[0]));
   ck_ok(zke_multi(z[1], ops, 2, NULL));
@@ -199,6 +196,8 @@ static int nothing(zke_singleton *who, int64_t token, void *arg) {
   return zke_singleton_check(who);
 }
 
+/* The typical use: serve, with a function that looks whether it still is the
+ * one. */
 static int use(zke *user) {
   zke_singleton *a = NULL;
   int rc = zke_singleton_new(user, PATH, NULL, &a);
@@ -215,6 +214,7 @@ static void check(zke *other, int rc) {
 
 static zke_singleton *warm;
 
+/* One of the other session stands by; the path was used before. */
 static void prepare_warm(zke *other) {
   ck_ok(zke_singleton_new(other, PATH, NULL, &warm));
   zke_singleton *first;

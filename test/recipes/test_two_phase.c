@@ -38,6 +38,7 @@ static zke *admin, *zc, *z[SITES];
 static zke_two_phase *tc, *t[SITES];
 static char heard[SITES + 1][16]; /* "C", "A" or "L"; the last: coordinator */
 
+/* The listener: writes C committed, A aborted, L lost. */
 static void hear(zke_two_phase *who, int state, int64_t token, const char *why,
                  void *context) {
   char *text = context;
@@ -47,6 +48,7 @@ static void hear(zke_two_phase *who, int state, int64_t token, const char *why,
   text[strlen(text)] = "?CAL"[state];
 }
 
+/* The coordinator begins the transaction, in one of the forms. */
 static void begin_tx(int form, int64_t limit_ms) {
   zke_two_phase_options o = {.size = sizeof o,
                              .form = form,
@@ -70,6 +72,7 @@ static zke *named(const char *name) {
   return session;
 }
 
+/* A coordinator and all sites, each on a session of its own. */
 static void begin(int form, int64_t limit_ms) {
   admin = test_open(":memory:");
   zc = named("master");
@@ -80,21 +83,10 @@ static void begin(int form, int64_t limit_ms) {
   }
 }
 
-static int dispatch(zke *on) {
-  int all = 0, count = 1;
-  while (count) {
-    int rc = zke_dispatch(on, &count);
-    if (rc == ZKE_INVALIDSTATE) break; /* it has died */
-    ck_ok(rc);
-    all += count;
-  }
-  return all;
-}
-
 static void dispatch_all(void) {
   for (int round = 0; round < 4; round++) {
-    dispatch(zc);
-    for (int i = 0; i < SITES; i++) dispatch(z[i]);
+    dispatch_on(zc);
+    for (int i = 0; i < SITES; i++) dispatch_on(z[i]);
   }
 }
 
@@ -259,7 +251,7 @@ TEST(dead_before_seen) {
   for (int i = 0; i < SITES; i++) z[i] = named(site_names[i]);
   open_site(2);
   die(z[2]); /* nobody has looked since before it came */
-  dispatch(zc);
+  dispatch_on(zc);
   ck_assert_str_eq(heard[SITES], "A");
   zke_two_phase_free(t[2]);
   ck_ok(zke_close(z[2]));
@@ -337,13 +329,13 @@ TEST(site_restarts) {
 TEST(no_herd) {
   begin(ZKE_TWO_PHASE_COORDINATOR, 0);
   ck_ok(zke_two_phase_vote(t[2], C));
-  ck_assert_int_eq(dispatch(zc), 0); /* it watches the first one missing */
+  ck_assert_int_eq(dispatch_on(zc), 0); /* it watches the first one missing */
   ck_ok(zke_two_phase_vote(t[0], C));
-  ck_assert_int_eq(dispatch(zc), 1);
-  for (int i = 0; i < SITES; i++) ck_assert_int_eq(dispatch(z[i]), 0);
+  ck_assert_int_eq(dispatch_on(zc), 1);
+  for (int i = 0; i < SITES; i++) ck_assert_int_eq(dispatch_on(z[i]), 0);
   ck_ok(zke_two_phase_vote(t[1], C));
-  ck_assert_int_eq(dispatch(zc), 2); /* the vote, its own decision */
-  for (int i = 0; i < SITES; i++) ck_assert_int_eq(dispatch(z[i]), 1);
+  ck_assert_int_eq(dispatch_on(zc), 2); /* the vote, its own decision */
+  for (int i = 0; i < SITES; i++) ck_assert_int_eq(dispatch_on(z[i]), 1);
   all_decide(C);
   end();
 }
@@ -766,6 +758,7 @@ static char done(zke *s, const char *site) {
   return what;
 }
 
+/* Is no transaction under way any more? */
 static bool nothing_pending(zke *s) {
   zke_strings *names;
   ck_ok(zke_two_phase_pending(s, BASE, NULL, NULL, NULL, &names));
@@ -850,6 +843,8 @@ static void record(zke *s, const char *name, int site, int decision) {
   zke_free(data);
 }
 
+/* A site's part in one transaction: vote, wait a while, record the decision,
+ * acknowledge.  It comes back to what it did not finish. */
 static void serve(zke *s, const char *name, int site) {
   zke_two_phase *tx;
   int decision;
@@ -865,6 +860,7 @@ static void serve(zke *s, const char *name, int site) {
   zke_two_phase_free(tx);
 }
 
+/* A site that serves whatever is pending, until the test's end. */
 static void be_site(zke *s, int site) {
   for (;;) {
     zke_strings *names = NULL;
@@ -900,6 +896,7 @@ static void coordinate(zke *s) {
   _exit(0);
 }
 
+/* A site or, as the last, the coordinator, in a process of its own. */
 static pid_t start_process(int role) {
   pid_t pid = fork();
   ck_assert_int_ge(pid, 0);
@@ -924,6 +921,8 @@ static bool reap(pid_t pid, int role) {
   return !killed;
 }
 
+/* All sites recorded the same decision, and none to commit against a vote;
+ * there were some of either kind. */
 static void check_history(zke *s) {
   int committed = 0, aborted = 0;
   for (int n = 0; n < TRANSACTIONS; n++) {
