@@ -296,10 +296,6 @@ static void complain(void *context, const char *sentence) {
   fprintf(stderr, "%s: %s\n", where, sentence);
 }
 
-<<<<<<< Updated upstream
-/* After a round: the other session looks whether all is well, and closes. */
-static void end(const recipe_use *u, zke *other, int rc) {
-=======
 /* Delete all nodes below a path, "" for the root's. */
 static void delete_below(const char *path) {
   zke_strings *names;
@@ -333,8 +329,8 @@ static void close_other(void) {
   other = NULL;
 }
 
+/* After a round: the other session looks whether all is well. */
 static void check(const recipe_use *u, int rc) {
->>>>>>> Stashed changes
   u->check(other, rc);
   ck_ok(zke_check(other, complain, NULL));
   alarm(0);
