@@ -1,9 +1,41 @@
 /* multilock.c - several locks together: all of them or none
  *
- * An entry in each of several lines (line.h), made, told to hold, and
- * taken back in one step each.  Once the turn of an entry has come it stays:
- * so the turns may be seen one after the other, and the step that writes
- * "held" into all entries finds out whether all are still there. */
+ * An entry in each of several lines (line.h): all are made in one step, marked
+ * as holding in one step, and taken back in one step.
+ *
+ *   acquire
+ *     1. See to the directory of each lock (multilock_place).
+ *     2. Make an entry in each, with one guid, in one step (multilock_make).
+ *     3. For each line whose turn has not come: read it, and watch the nearest
+ *        entry that keeps this one out (zke_line_turn).
+ *     4. All turns have come: write "held" into all entries, in one step, whose
+ *        zxid is the token (multilock_take_office).  If all turns had come at
+ *        once, with nobody between, no write is needed: the czxid is the token.
+ *     5. Else sleep until a watch fires, and go back to 3.
+ *   release
+ *     Delete all entries in one step.
+ *
+ * Why the turns may be looked at one after the other: once the turn of an entry
+ * has come it stays, because entries in front only go.  (A thief deletes the
+ * entry; then the step of 4 fails, and all is lost.)  So when the last turn has
+ * come the others still have, if their entries are there, and step 4 finds out
+ * whether they are.
+ *
+ * Why two multi-locks cannot wait for each other: the numbers of all entries of
+ * one are given in one transaction, so of two the same one comes first in every
+ * line that they share.
+ *
+ * If the process dies, or loses its session, at whatever point, all entries go
+ * in one step.  A lost reply: of 2, the guid tells; of 4, it is written again,
+ * and the later zxid counts; of the release, missing entries are what was
+ * wanted.
+ *
+ * The states are those of a line (line.c).  Invariants:
+ *  1. state is WAITING or HELD only while `own` is not NULL; `own` is set also
+ *     while a lost multi-lock keeps its other locks.
+ *  2. seat.turn is never taken back while the entries are the same.
+ *
+ * Begin with multilock_join(), then multilock_look(). */
 #include "multilock.h"
 
 #include <stdio.h>
@@ -18,31 +50,33 @@
 
 /* One of the lines. */
 typedef struct multilock_seat {
-  char *path; /* the lock's */
-  int kind;
+  char *path;    /* the lock's directory; a copy */
+  int kind;      /* ZKE_LINE_LOCK, _WRITE or _READ */
   bool turn;     /* its turn has come */
-  char *watched; /* the entry that it waits for, or NULL */
+  char *watched; /* path of the entry that it waits for, or NULL */
 } multilock_seat;
 
+/* The mutex of r guards what changes: from state on. */
 struct zke_multilock {
-  zke_recipe r;
-  int count;
+  zke_recipe r; /* its path is the first lock's */
+  int count;    /* of seats */
   multilock_seat *seats;
-  char *data; /* the user's, or NULL */
-  int len;
+  char *data; /* the user's, or NULL; a copy */
+  int len;    /* bytes of it */
   bool no_check;
   zke_multilock_fn listener;
   void *context;
-  int state;
-  bool blocking;    /* inside a blocking call */
-  bool at_once;     /* nothing has changed since the entries were made */
+  int state;        /* ZKE_LINE_… */
+  bool blocking;    /* a thread is inside a blocking call */
+  bool at_once;     /* no line has changed since the entries were made */
   bool own_watched; /* all entries are */
-  zke_strings *own; /* paths of the entries, or NULL */
+  zke_strings *own; /* paths of the entries, in the order of seats, or NULL */
   int64_t czxid;    /* of the entries */
-  int64_t token;
-  uint64_t actor; /* the thread that joined */
+  int64_t token;    /* fencing value, 0 when not held */
+  uint64_t actor;   /* the thread that joined, and holds for deadlocks */
 };
 
+/* By seat.kind: the entry's kind, and that of the directory. */
 static const char *const multilock_kinds[] = {"lock-", "__WRIT__", "__READ__"};
 static const char *const multilock_places[] = {"lock", "rwlock", "rwlock"};
 
@@ -69,7 +103,8 @@ static void multilock_unwatch(zke_multilock *ml) {
   }
 }
 
-/* Take back all entries, now or later, without hearing of their end. */
+/* Take back all entries, now or later.  Their watches go first, so that the
+ * object does not hear of their end. */
 static int multilock_take_back(zke_multilock *ml) {
   zke_sentence kept;
   for (int i = 0; ml->own_watched && i < ml->own->count; i++) {
@@ -85,8 +120,7 @@ static int multilock_take_back(zke_multilock *ml) {
   return rc == ZKE_OK ? ZKE_OK : zke_recipe_restore(&kept, rc);
 }
 
-/* Out of all lines.  One that cannot be told to go now goes later, by the
- * session. */
+/* Out of all lines.  What cannot be deleted now the session deletes later. */
 static int multilock_leave(zke_multilock *ml) {
   int rc = multilock_take_back(ml);
   multilock_change(ml, ZKE_LINE_OUT, 0);
@@ -94,7 +128,9 @@ static int multilock_leave(zke_multilock *ml) {
   return rc;
 }
 
-/* An entry has gone.  While waiting there is no reason to keep the others. */
+/* An entry has gone, so all locks are lost.  While waiting there is no reason
+ * to keep the others.  A holder keeps them until it releases: it may still be
+ * at work on what they protect. */
 static void multilock_lose(zke_multilock *ml) {
   if (ml->state == ZKE_LINE_WAITING) multilock_take_back(ml);
   multilock_change(ml, ZKE_LINE_LOST, 0);
@@ -106,7 +142,7 @@ static int multilock_is_lost(const zke_multilock *ml) {
                          ml->r.path);
 }
 
-/* Out again after a failure, whose code and sentence stay. */
+/* Out again after a failure.  Returns rc, and keeps its sentence. */
 static int multilock_give_up(zke_multilock *ml, int rc) {
   zke_sentence kept;
   zke_recipe_keep(&kept);
@@ -118,22 +154,22 @@ static int multilock_give_up(zke_multilock *ml, int rc) {
 
 /* ---- the entries ---- */
 
-/* Write a state into all entries, in one step.  Twice does no harm: the later
- * zxid counts. */
+/* A state that is written into all entries, for zke_retry(). */
 typedef struct multilock_write {
   const zke_op *ops;
   zke_op_result *results;
-  int count;
+  int count; /* of both */
 } multilock_write;
 
+/* One try.  Twice does no harm: it says the same, and the later zxid counts. */
 static int multilock_try_write(zke *z, void *arg) {
   const multilock_write *w = arg;
   zke_results_clear(w->results, w->count);
   return zke_recipe_multi(z, w->ops, w->count, w->results);
 }
 
-/* All znodes change their state in one step, so the token is one zxid for all
- * of them. */
+/* All entries change their state in one step, so the token is one zxid for all
+ * of them.  ZKE_NONODE: one has gone, and none was changed. */
 static int multilock_write_all(zke_multilock *ml, const char *state,
                                int64_t *zxid) {
   zke *z = ml->r.z;
@@ -156,7 +192,7 @@ static int multilock_write_all(zke_multilock *ml, const char *state,
   return rc;
 }
 
-/* Watch one's own entries, once; ZKE_NONODE where one has gone. */
+/* Watch the own entries unless they are watched; ZKE_NONODE if one has gone. */
 static int multilock_watch_own(zke_multilock *ml) {
   int rc = ZKE_OK;
   if (ml->own_watched) return ZKE_OK;
@@ -168,7 +204,12 @@ static int multilock_watch_own(zke_multilock *ml) {
   return rc;
 }
 
-/* Whose turn has come?  ZKE_OK: that of all; 1: not yet. */
+/* Look at the lines whose turn had not come.  ZKE_OK: all turns have come;
+ * ZKE_NOT_YET: not all, and each missing one is watched; ZKE_NONODE: an entry
+ * has gone.
+ *
+ * at_once stays set only if every line was as it was left by the step that made
+ * the entries (pzxid): then no mark is needed. */
 static int multilock_look(zke_multilock *ml) {
   bool all = true;
   for (int i = 0; i < ml->count; i++) {
@@ -185,8 +226,7 @@ static int multilock_look(zke_multilock *ml) {
   return all ? ZKE_OK : ZKE_NOT_YET;
 }
 
-/* Where all turns had come at once nobody came between, and the czxid is the
- * token; else the znodes are marked. */
+/* All turns have come: mark the entries, if that is needed, and hold. */
 static int multilock_take_office(zke_multilock *ml) {
   int64_t token = ml->czxid;
   int rc = ml->at_once ? ZKE_OK : multilock_write_all(ml, "held", &token);
@@ -196,7 +236,8 @@ static int multilock_take_office(zke_multilock *ml) {
   return ZKE_OK;
 }
 
-/* While held only one's own entries matter, and only their being there. */
+/* A look in either state.  While held only the own entries matter, and only
+ * whether they are there. */
 static int multilock_go_on(zke_multilock *ml) {
   int rc = 1;
   if (ml->state == ZKE_LINE_WAITING) rc = multilock_look(ml);
@@ -206,7 +247,7 @@ static int multilock_go_on(zke_multilock *ml) {
                                                        : ZKE_OK;
 }
 
-/* A znode that has gone takes the others with it: all or none. */
+/* An entry that has gone takes the others with it: all or none. */
 static int multilock_step(zke_recipe *r) {
   zke_multilock *ml = (zke_multilock *)r;
   if (ml->state != ZKE_LINE_WAITING && ml->state != ZKE_LINE_HELD)
@@ -228,7 +269,8 @@ static void multilock_event(zke_recipe *r, int type, const char *path) {
   }
 }
 
-/* The session's end takes all entries; whoever was out is told nothing. */
+/* The session's end takes all entries; an object that was out is told nothing.
+ */
 static void multilock_ended(zke_recipe *r) {
   zke_multilock *ml = (zke_multilock *)r;
   if (ml->state == ZKE_LINE_WAITING || ml->state == ZKE_LINE_HELD)
@@ -268,7 +310,7 @@ static const zke_recipe_class multilock_class = {.name = "multilock",
                                                  .quit = multilock_quit,
                                                  .destroy = multilock_destroy};
 
-/* Is this a list of locks?  The handle checks the form of the paths. */
+/* Is this a list of locks?  The engine checks the form of the paths. */
 static int multilock_check_items(zke *z, const zke_multilock_item *items,
                                  int count) {
   if (!items || count < 1)
@@ -292,7 +334,8 @@ static int multilock_check_items(zke *z, const zke_multilock_item *items,
   return ZKE_OK;
 }
 
-/* What is missing without memory is NULL, which destroy does not mind. */
+/* Copy what was given.  If memory is short the rest stays NULL, which destroy
+ * does not mind. */
 static int multilock_fill(zke_multilock *ml, const zke_multilock_item *items,
                           int count, const zke_multilock_options *o) {
   zke *z = ml->r.z;
@@ -347,14 +390,15 @@ int zke_multilock_new(zke *z, const zke_multilock_item *items, int count,
   return rc;
 }
 
-/* Leaves all lines, so whoever waits behind any entry goes on at once. */
+/* Leaves all lines, so those that wait behind any entry go on at once. */
 void zke_multilock_free(zke_multilock *ml) {
   zke_recipe_free((zke_recipe *)ml);
 }
 
 /* ---- in ---- */
 
-/* Each directory belongs to the recipe of its item's mode, and says so. */
+/* See to the directories: each belongs to the recipe of its item's mode, and
+ * says so. */
 static int multilock_place(zke_multilock *ml, int64_t deadline_ms) {
   int rc = ZKE_OK;
   for (int i = 0; i < ml->count && rc == ZKE_OK; i++) {
@@ -388,9 +432,10 @@ static int multilock_make(zke_multilock *ml, const char *state,
   return rc;
 }
 
-/* One entry in each line, made in one step: two multi-locks that want the same
- * locks have the same order in each, so they cannot wait for each other.  If
- * the process dies after the step its session's end takes all of them. */
+/* Make the entries, and look.  An object whose locks were lost gives up what is
+ * left of them first; an object that is in the lines, or that another thread's
+ * call uses, is refused.  If the process dies after the entries were made its
+ * session's end takes all of them. */
 static int multilock_join(zke_multilock *ml, bool blocking,
                           int64_t deadline_ms) {
   if (ml->state == ZKE_LINE_LOST && !ml->blocking) {
@@ -398,8 +443,9 @@ static int multilock_join(zke_multilock *ml, bool blocking,
     if (rc != ZKE_OK) return rc;
   }
   if (ml->state != ZKE_LINE_OUT || ml->blocking) {
-    return zke_recipe_fail(ZKE_MISUSE, "this multilock %s object is in use",
-                           ml->r.path);
+    return zke_recipe_fail(
+        ZKE_MISUSE, "this object already holds or waits for the multilock %s",
+        ml->r.path);
   }
   ml->actor = zke_line_actor();
   int rc = multilock_make(ml, blocking ? "waiting" : "queued", deadline_ms);
@@ -411,7 +457,7 @@ static int multilock_join(zke_multilock *ml, bool blocking,
   return rc == ZKE_OK ? ZKE_OK : multilock_give_up(ml, rc);
 }
 
-/* Name what is missing, and who holds it. */
+/* Fail with rc, and name the first lock that is missing, and its holder. */
 static int multilock_say_held(zke_multilock *ml, int rc) {
   int i = 0;
   while (i + 1 < ml->count && ml->seats[i].turn) i++;
@@ -421,15 +467,15 @@ static int multilock_say_held(zke_multilock *ml, int rc) {
 
 /* ---- the blocking call ---- */
 
-/* The await's question. */
+/* For zke_recipe_await(): has the wait ended, and how? */
 static int multilock_is_done(zke_recipe *r) {
   const zke_multilock *ml = (zke_multilock *)r;
-  return ml->state == ZKE_LINE_HELD      ? ZKE_OK
-         : ml->state == ZKE_LINE_WAITING ? ZKE_NOT_YET
-                                         : multilock_is_lost(ml);
+  if (ml->state == ZKE_LINE_HELD) return ZKE_OK;
+  return ml->state == ZKE_LINE_WAITING ? ZKE_NOT_YET : multilock_is_lost(ml);
 }
 
-/* It has joined without blocking and blocks now. */
+/* It has joined without blocking and blocks now: its entries have to say so,
+ * and as which thread, for the search for deadlocks. */
 static int multilock_begin_blocking(zke_multilock *ml) {
   int64_t zxid;
   ml->actor = zke_line_actor();
@@ -438,8 +484,8 @@ static int multilock_begin_blocking(zke_multilock *ml) {
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
-/* As zke_line_acquire(): the state is written first, the deadlock looked for
- * then. */
+/* As zke_line_acquire(): "waiting" is written first, and a deadlock looked for
+ * then.  After any failure the object is out of all lines. */
 static int multilock_acquire(zke_multilock *ml, int64_t deadline_ms) {
   int rc = ZKE_OK;
   if (ml->state == ZKE_LINE_WAITING && !ml->blocking) {
@@ -459,7 +505,7 @@ static int multilock_acquire(zke_multilock *ml, int64_t deadline_ms) {
   return rc == ZKE_OK ? ZKE_OK : multilock_give_up(ml, rc);
 }
 
-/* A wait ends with all locks, or with none. */
+/* Ends with all locks, or with none. */
 int zke_multilock_acquire(zke_multilock *ml, int64_t deadline_ms) {
   int rc = zke_recipe_enter_by((zke_recipe *)ml, deadline_ms);
   if (rc != ZKE_OK) return rc;
@@ -516,7 +562,8 @@ static int multilock_check(zke_multilock *ml) {
   return zke_recipe_fail(ZKE_LOST, "the multilock %s is not held", ml->r.path);
 }
 
-/* What is not held is given up as well, and told by ZKE_LOST. */
+/* A wait is given up as well, and so are the locks that are left of a
+ * multi-lock that was lost; that one is ZKE_LOST. */
 int zke_multilock_release(zke_multilock *ml) {
   int rc = zke_recipe_enter((zke_recipe *)ml);
   if (rc != ZKE_OK) return rc;

@@ -14,8 +14,13 @@
  *       fprintf(stderr, "%s\n", zke_errmsg());  // which one, held by whom
  *     zke_multilock_free(ml);
  *
- * They are the very locks of lock.h and rwlock.h: whoever uses one of these
- * by itself and whoever uses a multi-lock exclude each other.
+ * They are the very locks of lock.h and rwlock.h: a process that uses one of
+ * these by itself and a process that uses a multi-lock exclude each other.
+ *
+ * The rules that every recipe keeps stand in support.h, the algorithm in
+ * multilock.c.  ZooKeeper's page has no such recipe.  Curator's
+ * InterProcessMultiLock takes its locks one after the other, so that two of
+ * them can wait for each other; here all places are taken in one step.
  *
  * LAYOUT: in each lock's directory an entry, all made in one step, with one
  * guid and one czxid:
@@ -35,25 +40,39 @@
  * name the locks, they cannot block each other.
  *
  * IF THE PROCESS DIES, holding or waiting, all entries go with its session in
- * one step, and whoever waits behind any of them is told by the kernel.
- * Before they were made nothing but empty directories is left behind; after
- * the release nothing is.
+ * one step, and the kernel tells those that wait behind any of them.  Before
+ * they were made nothing but empty directories is left behind; after the
+ * release nothing is.
  *
  * WHO IS WOKEN: a release wakes the next in each of the lines.
  *
+ * COSTS, for N locks that are free: one write, and two reads for each lock (its
+ * directory, its line); a release is one write.  One that has to wait sets a
+ * watch for each lock whose turn has not come and for each of its entries, and
+ * marks all its entries in one more write.
+ *
  * LOSING THE SESSION, or one of the entries to zke_lock_break(),
  * zke_lock_steal() or a revoker, loses the multi-lock: the listener hears
- * ZKE_MULTILOCK_LOST, zke_multilock_check() and whatever has
- * zke_multilock_ops() in its multi fail.  Of a held one the other locks stay
- * taken until zke_multilock_release() or _free(), so that nobody enters while
- * the holder may still be at work on them; a waiting one gives up its other
+ * ZKE_MULTILOCK_LOST, zke_multilock_check() fails, and so does a multi that
+ * contains zke_multilock_ops().  If it was held, the other locks stay taken
+ * until zke_multilock_release() or _free(), so that nobody enters while the
+ * holder may still be at work on them.  If it waited, it gives up its other
  * entries at once.
  *
- * FENCING: zke_multilock_token() is one value for all the locks, the zxid of
- * taking office: in each of them greater than that of every holder before.
+ * FENCING: zke_multilock_token() is one value for all the locks, the zxid at
+ * which they were taken.  In each of them it is greater than that of every
+ * holder before.
  *
- * DEADLOCKS: with threads that hold a single lock while they ask for another
- * a multi-lock can still be in a circle.  That is found as for lock.h.
+ * DEADLOCKS: two multi-locks cannot block each other.  With threads that hold a
+ * single lock while they ask for another a multi-lock can still be in a circle.
+ * That is found as for lock.h.
+ *
+ * MISTAKES, and what they come to:
+ * - Naming a path twice: ZKE_BADARGUMENTS.
+ * - Asking for a multi-lock while the thread holds one of its locks:
+ *   ZKE_DEADLOCK.  Name all locks in one multi-lock.
+ * - Acquiring what the object holds: ZKE_MISUSE; it is not reentrant.
+ * - fork(), closing the handle first, threads: as for lock.h.
  */
 #ifndef ZKEMBED_RECIPES_MULTILOCK_H
 #define ZKEMBED_RECIPES_MULTILOCK_H
@@ -74,11 +93,13 @@ enum {
   ZKE_MULTILOCK_READ = ZKE_LINE_READ    /* one of rwlock.h, for reading */
 };
 
+/* One of the locks. */
 typedef struct zke_multilock_item {
   const char *path;
   int mode; /* ZKE_MULTILOCK_… */
 } zke_multilock_item;
 
+/* The states, with the transitions of a lock (lock.h). */
 enum {
   ZKE_MULTILOCK_OUT = ZKE_LINE_OUT,
   ZKE_MULTILOCK_WAITING = ZKE_LINE_WAITING,
@@ -88,34 +109,55 @@ enum {
 
 /* Called when the state changes to ZKE_MULTILOCK_HELD (with the token),
  * ZKE_MULTILOCK_OUT (released, or the wait was given up) or
- * ZKE_MULTILOCK_LOST. */
+ * ZKE_MULTILOCK_LOST.
+ *
+ * Runs inside zke_dispatch(), zke_wait() or a call on the object, and may call
+ * the object or free it.  With a listener an acquisition also watches its
+ * entries while it holds. */
 typedef void (*zke_multilock_fn)(zke_multilock *ml, int state, int64_t token,
                                  void *context);
 
 typedef struct zke_multilock_options {
   size_t size;
-  const void *data;      /* shown to others by the locks' lists of parties */
-  int len;               /* bytes of it */
-  int no_deadlock_check; /* 1: do not look for circles */
-  zke_multilock_fn listener;
-  void *context;
+  const void *data;          /* shown by the locks' lists of parties; copied */
+  int len;                   /* bytes of it */
+  int no_deadlock_check;     /* 1: do not look for circles */
+  zke_multilock_fn listener; /* or NULL */
+  void *context;             /* for the listener; borrowed */
 } zke_multilock_options;
 
 /* zke_multilock_new - an object for one contender; does not touch the tree
  *
  *   items,count  the locks, at least one, no path twice; copied
  *   options      NULL for the defaults; copied
- *   ml_out       out, not NULL; NULL on failure
+ *   ml_out       out, not NULL; NULL on failure.  For zke_multilock_free()
  *
- * Returns ZKE_OK, ZKE_BADARGUMENTS, or what the handle's state asks for.
- * Threads: any.  In a callback: yes.  Since 0.1. */
+ * Returns ZKE_OK, ZKE_BADARGUMENTS (no item, a path or a mode that is none, a
+ * path twice, a negative len), ZKE_NOMEM, or what the handle's state asks for.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_multilock_new(zke *z, const zke_multilock_item *items,
                               int count, const zke_multilock_options *options,
                               zke_multilock **ml_out);
 
-/* zke_multilock_free - release what it holds and the object; NULL is fine
- * Threads: any, while no other call on it runs.  In a callback: yes. */
+/* zke_multilock_free - release what it holds, or give up its wait, and release
+ * the object; NULL is fine
+ * Threads: any, while no other call on it runs.  In a callback: yes.
+ * Blocks: on the disk, and until a listener on another thread has returned. */
 ZKE_API void zke_multilock_free(zke_multilock *ml);
+
+/* ------------------------------------------------------------------------
+ * In and out
+ *
+ * Example: a transfer between two accounts, while nobody else books on either.
+ * The order in which they are named does not matter.
+ *
+ *     zke_multilock_item accounts[] = {{"/accounts/ann", ZKE_MULTILOCK_LOCK},
+ *                                      {"/accounts/ben", ZKE_MULTILOCK_LOCK}};
+ *     rc = zke_multilock_new(z, accounts, 2, NULL, &ml);
+ *     if (rc == ZKE_OK) rc = zke_multilock_try(ml);
+ *     if (rc == ZKE_HELD) printf("busy: %s\n", zke_errmsg());
+ *     zke_multilock_free(ml);
+ * --------------------------------------------------------------------- */
 
 /* zke_multilock_acquire - stand in all lines and wait until all are held
  *
@@ -128,45 +170,81 @@ ZKE_API void zke_multilock_free(zke_multilock *ml);
  *                         that is missing, and its holder
  *   ZKE_CANCELLED         zke_multilock_cancel()
  *   ZKE_DEADLOCK          this wait closed a circle
- *   ZKE_LOST              one of one's znodes was deleted by somebody
+ *   ZKE_LOST              one of its znodes was deleted by somebody, or another
+ *                         thread released or freed the object
  *   ZKE_OTHERKIND         a path is not what its mode says
- *   ZKE_MISUSE            held already, or by another call
  *   ZKE_INVALIDSTATE      the session has ended
+ * or, and then nothing has changed,
+ *   ZKE_MISUSE            held already, or waited for by another thread's call
  *
- * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
+ * Threads: any.  In a callback: yes.  Blocks: until the deadline.  Since 0.1.
+ */
 ZKE_API int zke_multilock_acquire(zke_multilock *ml, int64_t deadline_ms);
 
-/* zke_multilock_try - hold all now or none: ZKE_HELD, naming the first lock
- * that is missing, and its holder */
+/* zke_multilock_try - hold all now or none
+ *
+ * Returns ZKE_OK; ZKE_HELD, naming the first lock that is missing, and its
+ * holder; else as zke_multilock_acquire().
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_multilock_try(zke_multilock *ml);
 
-/* zke_multilock_start - stand in all lines and go on; the listener is told,
- * or zke_multilock_state() tells, once zke_dispatch() has seen one's turn */
+/* zke_multilock_start - stand in all lines and go on
+ *
+ * The listener is told, or zke_multilock_state() tells, once zke_dispatch() has
+ * seen that all turns have come.
+ *
+ * Returns as zke_multilock_acquire(), and ZKE_OK also where it waits.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_multilock_start(zke_multilock *ml);
 
-/* zke_multilock_step - look again now, as dispatches do by themselves */
+/* zke_multilock_step - look again now, as dispatches do by themselves
+ *
+ * Returns ZKE_OK when the look succeeded, whatever it found.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_multilock_step(zke_multilock *ml);
 
 /* zke_multilock_release - give up all, in one step; or the wait
  *
- * What was lost, or is not held, is ZKE_LOST; then too none is held any more.
- * After any other failure, too: the session deletes the znodes as soon as it
- * can. */
+ * Returns ZKE_OK; ZKE_LOST where it was lost or is not held; or what stood in
+ * the way.  After any of these none is held any more: the session deletes the
+ * znodes that are left as soon as it can (zke_discard()).
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_multilock_release(zke_multilock *ml);
 
-/* zke_multilock_cancel - the blocking call on it returns ZKE_CANCELLED;
- * ZKE_IDLE where none runs.  Threads: any.  Blocks: no. */
+/* zke_multilock_cancel - another thread's blocking call returns ZKE_CANCELLED,
+ * unless it has succeeded just before
+ *
+ * Returns ZKE_OK, or ZKE_IDLE where none runs.
+ * Threads: any.  In a callback: yes.  Blocks: no. */
 ZKE_API int zke_multilock_cancel(zke_multilock *ml);
+
+/* ------------------------------------------------------------------------
+ * Looking
+ *
+ * Example: book on both accounts, only while both locks are held.
+ *
+ *     zke_op ops[4];
+ *     rc = zke_multilock_ops(ml, ops, 2);
+ *     zke_op_set(&ops[2], "/accounts/ann/balance", "90", 2, -1);
+ *     zke_op_set(&ops[3], "/accounts/ben/balance", "110", 3, -1);
+ *     if (rc == ZKE_OK) rc = zke_multi(z, ops, 4, NULL);
+ * --------------------------------------------------------------------- */
 
 /* zke_multilock_state - ZKE_MULTILOCK_…, without asking the file
  * zke_multilock_token - the fencing value, or 0 when not held
  * zke_multilock_check - ask the file: ZKE_OK when all are held, else ZKE_LOST
- * zke_multilock_ops   - as many operations as there are locks, for one's own
- *                       zke_multi(), which fails with ZKE_NONODE unless all
+ * zke_multilock_ops   - as many operations as there are locks, for a
+ * zke_multi()
+ *                       of the program, which fails with ZKE_NONODE unless all
  *                       are held; valid until the next call that changes the
  *                       object.  ZKE_LOST where not held
+ *
  *   count  room in ops: the number of locks, else ZKE_BADARGUMENTS
- * Threads: any.  In a callback: yes. */
+ *
+ * After the session's end, and where the object cannot be used, state is LOST
+ * and token 0.
+ * Threads: any.  In a callback: yes.  Blocks: check on the disk; the others no
+ * longer than another call's work on the object. */
 ZKE_API int zke_multilock_state(zke_multilock *ml);
 ZKE_API int64_t zke_multilock_token(zke_multilock *ml);
 ZKE_API int zke_multilock_check(zke_multilock *ml);

@@ -1,24 +1,40 @@
 /* rwlock.c - many readers or one writer, in the order they came; revocable
  *
- * A line (line.h) whose READ entries do not keep out each other.  What is here
- * is changing the mode without leaving the line, and revocation.
+ * A line (line.h) whose READ entries do not keep out each other.  Acquire and
+ * release are those of a lock, step by step in lock.c.  What is here is
+ * changing the mode without leaving the line, and revocation.
  *
  *   downgrade  A reader's entry of the same number takes the writer's place, in
  *              one step: no writer can come between.
- *   upgrade    The same the other way round, where the object is the only
- *              holder.  It looks before and after the step, since a reader may
- *              come between; then it goes back (rwlock_undo).  So it never
- *              waits: two readers that both waited to write would wait for each
- *              other.
- *   revoke     Write the request into the znode of each holder, and wait until
- *              these have gone.  A holder that changes its mode meanwhile has
- *              another znode of the same number (rwlock_follow).
+ *   upgrade    1. Look: is this object the only holder?  If not, ZKE_HELD.
+ *              2. In one step a writer's entry of the same number takes the
+ *                 reader's place.
+ *              3. Look again: a reader may have come between 1 and 2.  It saw a
+ *                 reader, so it holds.  Then go back to reading (rwlock_undo),
+ *                 and it is ZKE_HELD.
+ *              Of two readers that upgrade at the same time the one behind sees
+ *              the other in front of itself, in either mode, and goes back.  It
+ *              never waits: two readers that both waited to write would wait
+ *              for each other.
+ *   revoke     1. Note the znodes of all that hold now (rwlock_holders).
+ *              2. Write the word into each, which keeps the rest of the data,
+ *                 and watch it (rwlock_ask).
+ *              3. Wait until all of them have gone.  A holder that changes its
+ *                 mode meanwhile has another znode of the same number and
+ *                 session: that one is asked then (rwlock_follow).
+ *              4. At the deadline, if the caller insists, delete what is left.
+ *
+ * A death or a lost reply in a conversion: the new entry has a guid, by which
+ * it is found; old and new go and come in one step (line.c).  In an upgrade the
+ * object says "reads" from the moment at which it goes back, though its znode
+ * may say "writes" until rwlock_undo() has succeeded: that keeps others out for
+ * longer, and lets nobody in.
  *
  * Invariants:
  *  1. `undo` is set only while the object holds; from then on it claims no more
  *     than to read, whatever its znode says.
- *  2. `look` is set whenever a request may stand in the object's own znode that
- *     the listener has not been told of.
+ *  2. `look` is set whenever a request that the listener has not been told of
+ *     may stand in the object's own znode.
  *  3. An object either stands in the line or revokes (`asked`), never both.
  *
  * Start reading at zke_rwlock_acquire(), rwlock_upgrade() and
@@ -37,18 +53,24 @@
 #define RWLOCK_PLACE "rwlock"
 #define RWLOCK_ASK "unlock"
 
+/* The mutex of l.r guards all members; listener and context do not change. */
 struct zke_rwlock {
-  zke_line l;
-  bool look; /* one's own data may be a request */
-  bool undo; /* the znode still says that it writes; but it reads */
+  zke_line l; /* its kind is the mode: READ or WRITE */
+  bool look;  /* the own data may be a request: see invariant 2 */
+  bool undo;  /* the znode still says that it writes, but it reads */
   zke_rwlock_fn listener;
   void *context;
-  zke_strings *asked; /* holders' znodes that are to go; NULL: not revoking */
+  zke_strings *asked; /* paths of the holders' znodes that are to go, in one
+                         block; those that have gone are removed from it.
+                         NULL: not revoking */
 };
 
-/* Where a name's number begins: both kinds have eight letters. */
+/* Where a name's number begins: both kinds have eight letters, so a znode of
+ * either mode has a name of the same length. */
 enum { RWLOCK_NUMBER = ZKE_NAME_KIND + 8 };
 
+/* The kinds that rwlock_entries() reads, and their indexes: a zke_entry's kind
+ * there. */
 static const char *const rwlock_kinds[] = {"__WRIT__", "__READ__"};
 enum { RWLOCK_WRITES, RWLOCK_READS };
 
@@ -64,7 +86,10 @@ static const char *rwlock_name(const char *path) {
   return strrchr(path, '/') + 1;
 }
 
-/* ---- asking for the release ---- */
+/* ---- asking for the release ----
+ *
+ * A request is the word "unlock" in the place of the state: "unlock <actor>",
+ * and then the user's data. */
 
 /* Is this data the request to release?  By hand it is the word alone. */
 static bool rwlock_asks(const char *data, int len) {
@@ -73,8 +98,9 @@ static bool rwlock_asks(const char *data, int len) {
          (len == word || data[word] == ' ' || data[word] == '\n');
 }
 
-/* Tell the listener if one's own znode says so.  One's own write of "held" may
- * have gone over it: the revoker writes again. */
+/* Tell the listener if the own znode asks for the release.  This object's own
+ * write of "held" may have gone over the word; then the revoker, who watches
+ * the znode, writes it again. */
 static int rwlock_look(zke_rwlock *rw) {
   char *data = NULL;
   int len;
@@ -88,8 +114,8 @@ static int rwlock_look(zke_rwlock *rw) {
   return ZKE_OK;
 }
 
-/* Put the word in the place of the state; whose it is and the user's data
- * stay. */
+/* Put the word in the place of the state; the actor and the user's data stay.
+ * Data of another form is replaced as a whole. */
 static int rwlock_write(zke *z, const char *path, const char *data, int len,
                         int version) {
   const char *rest = data ? memchr(data, ' ', (size_t)len) : NULL;
@@ -106,14 +132,15 @@ static int rwlock_write(zke *z, const char *path, const char *data, int len,
   return rc;
 }
 
+/* One holder to be asked, for zke_retry(). */
 typedef struct rwlock_request {
-  zke_rwlock *rw;
-  const char *path;
+  zke_rwlock *rw;   /* the one that asks */
+  const char *path; /* of the holder's znode */
 } rwlock_request;
 
-/* Repeated where the holder changes its data at the same time.  The watch comes
- * with the read, so the holder's going is noticed whether the word was written
- * or not. */
+/* One try.  It is repeated if the holder changes its data at the same time.
+ * The watch comes with the read, so the holder's going is noticed whether the
+ * word was written or not. */
 static int rwlock_try_ask(zke *z, void *arg) {
   const rwlock_request *q = arg;
   int rc = ZKE_BADVERSION;
@@ -137,7 +164,8 @@ static int rwlock_ask(zke_rwlock *rw, const char *path) {
 }
 
 /* Has a holder whose znode has gone changed its mode?  Then its session has
- * another of the same number; the path becomes that one's. */
+ * another znode of the same number, and the path becomes that one's.  Else
+ * ZKE_NONODE: it has released. */
 static int rwlock_follow(zke_rwlock *rw, char *path) {
   zke_entries *e = NULL;
   char *name = path + (rwlock_name(path) - path);
@@ -155,7 +183,8 @@ static int rwlock_follow(zke_rwlock *rw, char *path) {
   return rc;
 }
 
-/* Ask all that are left; done when there are none. */
+/* Ask all that are left; those that have gone are taken from the list, by
+ * putting the last one in their place. */
 static int rwlock_ask_all(zke_rwlock *rw) {
   zke_strings *s = rw->asked;
   for (int i = 0; s && i < s->count;) {
@@ -173,7 +202,9 @@ static int rwlock_ask_all(zke_rwlock *rw) {
 
 /* ---- the object ---- */
 
-/* Go back to reading after an upgrade that failed. */
+/* Go back to reading after an upgrade that failed.  Repeated by each step until
+ * it has succeeded.  The new znode may have been asked while it was not
+ * watched: so it is looked at. */
 static int rwlock_undo(zke_rwlock *rw) {
   if (!rw->undo) return ZKE_OK;
   int rc = rw->l.state == ZKE_LINE_HELD
@@ -193,7 +224,7 @@ static int rwlock_step(zke_recipe *r) {
   return rc == ZKE_OK ? rwlock_ask_all(rw) : rc;
 }
 
-/* A write to one's own znode may be the request to release. */
+/* A write to the own znode may be the request to release. */
 static void rwlock_event(zke_recipe *r, int type, const char *path) {
   zke_rwlock *rw = (zke_rwlock *)r;
   bool written = type == ZKE_EVENT_CHANGED && rw->l.znode &&
@@ -208,7 +239,8 @@ static void rwlock_destroy(zke_recipe *r) {
   zke_line_free((zke_line *)r);
 }
 
-/* The number is the token; of ASKED that of the holding that is asked for. */
+/* The number is the token; of ASKED it is that of the holding that is asked
+ * for. */
 static void rwlock_deliver(zke_recipe *r, int event, int64_t number,
                            const char *text, int len) {
   zke_rwlock *rw = (zke_rwlock *)r;
@@ -225,7 +257,7 @@ static const zke_recipe_class rwlock_class = {.name = "rwlock",
                                               .destroy = rwlock_destroy};
 
 /* The kind is set by each acquisition.  A listener has to hear requests, which
- * are written to one's own znode: so it is watched. */
+ * are written to the own znode: so with one it is watched while it holds. */
 int zke_rwlock_new(zke *z, const char *path, const zke_rwlock_options *options,
                    zke_rwlock **rw_out) {
   zke_rwlock_options o;
@@ -251,7 +283,7 @@ int zke_rwlock_new(zke *z, const char *path, const zke_rwlock_options *options,
   return rc;
 }
 
-/* Leaves the line, so whoever waits behind goes on at once. */
+/* Leaves the line, so those that wait behind go on at once. */
 void zke_rwlock_free(zke_rwlock *rw) { zke_recipe_free((zke_recipe *)rw); }
 
 /* ---- in and out ---- */
@@ -262,30 +294,33 @@ static int rwlock_check_mode(int mode) {
   return zke_recipe_fail(ZKE_BADARGUMENTS, "unknown mode %d", mode);
 }
 
-/* Entered with rc: note the mode of a new contender. */
+/* Entered with rc: note the mode of a new contender, or refuse the call.  An
+ * object that waits in one mode cannot wait in the other. */
 static int rwlock_enter_as(zke_rwlock *rw, int mode, int rc) {
   if (rc != ZKE_OK) return rc;
   if (rw->asked || (rw->l.znode && rw->l.kind != mode)) {
-    rc = zke_recipe_fail(ZKE_MISUSE, "this rwlock %s object is in use",
-                         rw->l.r.path);
+    rc = zke_recipe_fail(
+        ZKE_MISUSE,
+        "this object already holds, waits for or revokes the rwlock %s",
+        rw->l.r.path);
     return zke_recipe_leave(&rw->l.r, rc);
   }
   if (!rw->l.znode) {
     rw->l.kind = mode;
     rw->undo = false;
-    rw->look = true; /* asked before it could watch itself? */
+    rw->look = true; /* it may be asked before it watches its znode */
   }
   return ZKE_OK;
 }
 
-/* End a call. Requests that were made while the object was not watched yet are
- * looked for here; where that fails, the next step looks again. */
+/* End a call.  A request that came before the znode was watched is looked for
+ * here; if that fails, the next step looks again. */
 static int rwlock_leave(zke_rwlock *rw, int rc) {
   if (rc == ZKE_OK && rwlock_look(rw) != ZKE_OK) rw->l.r.changed = true;
   return zke_recipe_leave(&rw->l.r, rc);
 }
 
-/* As a lock, in the mode that is asked for. */
+/* As a lock's, in the mode that is asked for. */
 int zke_rwlock_acquire(zke_rwlock *rw, int mode, int64_t deadline_ms) {
   int rc = rwlock_check_mode(mode);
   if (rc == ZKE_OK) rc = zke_line_enter_by((zke_line *)rw, deadline_ms);
@@ -294,8 +329,8 @@ int zke_rwlock_acquire(zke_rwlock *rw, int mode, int64_t deadline_ms) {
   return rwlock_leave(rw, zke_line_acquire(&rw->l, deadline_ms));
 }
 
-/* Out again at once where somebody keeps it out: for a reader that is a writer
- * before it, held or waiting. */
+/* Out again at once if anybody keeps it out: for a reader that is a writer
+ * before it, which holds or waits. */
 int zke_rwlock_try(zke_rwlock *rw, int mode) {
   int rc = rwlock_check_mode(mode);
   if (rc == ZKE_OK) rc = zke_line_enter((zke_line *)rw);
@@ -335,7 +370,7 @@ int zke_rwlock_cancel(zke_rwlock *rw) {
 
 /* ---- changing the mode ---- */
 
-/* Held in this mode? */
+/* ZKE_OK: held in this mode; ZKE_MISUSE: in the other; ZKE_LOST: not at all. */
 static int rwlock_expect(zke_rwlock *rw, int mode, const char *what) {
   if (rw->l.state != ZKE_LINE_HELD) return zke_line_check(&rw->l);
   if (rw->l.kind == mode) return ZKE_OK;
@@ -356,8 +391,8 @@ int zke_rwlock_downgrade(zke_rwlock *rw) {
   return rwlock_leave(rw, rc);
 }
 
-/* Had this reader come before one's present znode was made?  Then it holds,
- * else it found one writing. */
+/* Did this reader come before the object's present znode was made?  Then it
+ * found a reader here, and holds; else it found a writer, and waits. */
 static int rwlock_is_older(zke_rwlock *rw, const char *path, bool *older) {
   zke_stat stat;
   int rc = zke_exists(rw->l.r.z, path, NULL, NULL, &stat);
@@ -365,9 +400,9 @@ static int rwlock_is_older(zke_rwlock *rw, const char *path, bool *older) {
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
-/* A reader that holds beside the object, which is the first of the line: any of
- * those right behind it.  Where the object writes already, only one that came
- * before the conversion holds.  *rival: its path, else it is left alone. */
+/* Find a reader that holds beside the object, which is the first of the line:
+ * one of those right behind it.  If the object writes already, only those that
+ * came before the conversion hold.  *rival: its path, or untouched. */
 static int rwlock_find_reader(zke_rwlock *rw, const zke_entries *e,
                               char **rival) {
   for (int j = 1; j < e->count && e->data[j].kind == RWLOCK_READS; j++) {
@@ -385,8 +420,8 @@ static int rwlock_find_reader(zke_rwlock *rw, const zke_entries *e,
   return ZKE_OK;
 }
 
-/* Another that holds beside the object: the first of the line where that is not
- * the object, else a reader behind it.  The names are of one moment, so a
+/* Find another that holds beside the object: the first of the line if that is
+ * not the object, else a reader behind it.  The names are of one moment, so a
  * holder that changes its mode just now cannot be missed.
  *
  *   rival  out: its path, for zke_free(); it stays NULL where there is none
@@ -410,9 +445,9 @@ static int rwlock_rival(zke_rwlock *rw, char **rival) {
   return rc;
 }
 
-/* Two looks: before the change of mode and after it.  Who comes between sees
- * one reading and holds; so then one goes back.  Of two that try at the same
- * time the later one sees the other before itself, in either mode. */
+/* The upgrade, as at the head of this file.  From the failure on the object
+ * says that it reads (kind, undo), before its znode says so: a claim to write
+ * must not outlive the look that refused it.  Later steps mend the znode. */
 static int rwlock_upgrade(zke_rwlock *rw) {
   char what[256], *rival = NULL;
   zke_sentence kept;
@@ -425,7 +460,7 @@ static int rwlock_upgrade(zke_rwlock *rw) {
   if (rc == ZKE_OK && !rival) return ZKE_OK;
   zke_recipe_keep(&kept);
   if (rw->l.state == ZKE_LINE_HELD && rw->l.kind == ZKE_LINE_WRITE) {
-    rw->l.kind = ZKE_LINE_READ; /* all that one claims from here on */
+    rw->l.kind = ZKE_LINE_READ; /* all that it claims from here on */
     rw->undo = true;
     if (rwlock_undo(rw) != ZKE_OK) rw->l.r.changed = true;
   }
@@ -436,9 +471,9 @@ static int rwlock_upgrade(zke_rwlock *rw) {
   return rc;
 }
 
-/* Never waits: two readers that both wait to write would wait for each other.
- * A znode that still says otherwise, after a reply was lost, is mended
- * first. */
+/* A znode that still says that it writes, because an earlier way back has
+ * failed, is mended first.  That may find that the lock is lost, hence the
+ * second look at the mode. */
 int zke_rwlock_upgrade(zke_rwlock *rw) {
   int rc = zke_recipe_enter((zke_recipe *)rw);
   if (rc != ZKE_OK) return rc;
@@ -464,10 +499,12 @@ int zke_rwlock_mode(zke_rwlock *rw) {
   return mode;
 }
 
+/* New with each change of mode. */
 int64_t zke_rwlock_token(zke_rwlock *rw) {
   return zke_line_api_token((zke_line *)rw);
 }
 
+/* Asks the file, for a holder that was stopped for a while. */
 int zke_rwlock_check(zke_rwlock *rw) {
   return zke_line_api_check((zke_line *)rw);
 }
@@ -485,7 +522,8 @@ int zke_rwlock_parties(zke *z, const char *path, zke_party_list **list_out) {
 
 /* ---- revoking ---- */
 
-/* The znodes of all that hold the lock now, in one block. */
+/* The znodes of all that hold the lock now, in one block.  Holders stand first
+ * in the list, so it ends at the first that does not hold. */
 static int rwlock_holders(zke_rwlock *rw, zke_strings **out) {
   zke_party_list *list = NULL;
   int rc = zke_rwlock_parties(rw->l.r.z, rw->l.r.path, &list);
@@ -507,13 +545,15 @@ static int rwlock_holders(zke_rwlock *rw, zke_strings **out) {
   return s ? ZKE_OK : ZKE_NOMEM;
 }
 
-/* Have all gone that were asked? For zke_recipe_await(). */
+/* For zke_recipe_await(): have all gone that were asked? */
 static int rwlock_is_free(zke_recipe *r) {
   const zke_rwlock *rw = (zke_rwlock *)r;
   return rw->asked->count == 0 ? ZKE_OK : ZKE_NOT_YET;
 }
 
-/* The grace period is over: take away what is still held, in either mode. */
+/* The grace period is over: take away what is still held, in either mode.
+ * After a deletion it is looked for again, since the holder may have changed
+ * its mode just before. */
 static int rwlock_take_away(zke_rwlock *rw) {
   zke_strings *s = rw->asked;
   int rc = ZKE_OK;
@@ -528,7 +568,8 @@ static int rwlock_take_away(zke_rwlock *rw) {
   return rc;
 }
 
-/* Ask no more: take back the watches, say who has stayed. */
+/* Ask no more: take back the watches, and name one that has stayed.  The words
+ * stay where they were written. */
 static int rwlock_end_asking(zke_rwlock *rw, int rc) {
   char what[256];
   zke_sentence kept;
@@ -549,9 +590,9 @@ static int rwlock_end_asking(zke_rwlock *rw, int rc) {
   return rc;
 }
 
-/* Asks whoever holds now, and waits until these have gone; those that come
- * later are not asked.  With `insist` the deadline ends their patience: their
- * znodes are deleted, for which there is a grace. */
+/* Revoke, as at the head of this file.  The step asks again whatever has
+ * changed.  There is a grace for taking away what is held, as the deadline has
+ * come. */
 static int rwlock_revoke(zke_rwlock *rw, int64_t deadline_ms, bool insist) {
   int rc = rwlock_holders(rw, &rw->asked);
   if (rc != ZKE_OK) return rc;
@@ -566,13 +607,16 @@ static int rwlock_revoke(zke_rwlock *rw, int64_t deadline_ms, bool insist) {
   return rwlock_end_asking(rw, rc);
 }
 
-/* An object that stands in the line would wait for itself. */
+/* An object that stands in the line would be asked by itself, and wait for
+ * itself. */
 int zke_rwlock_revoke(zke_rwlock *rw, int64_t deadline_ms, int insist) {
   int rc = zke_line_enter_by((zke_line *)rw, deadline_ms);
   if (rc != ZKE_OK) return rc;
   if (rw->asked || rw->l.znode)
-    rc = zke_recipe_fail(ZKE_MISUSE, "this rwlock %s object is in use",
-                         rw->l.r.path);
+    rc = zke_recipe_fail(
+        ZKE_MISUSE,
+        "this object already holds, waits for or revokes the rwlock %s",
+        rw->l.r.path);
   else
     rc = rwlock_revoke(rw, deadline_ms, insist != 0);
   return zke_recipe_leave(&rw->l.r, rc);

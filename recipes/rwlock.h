@@ -10,6 +10,11 @@
  *     }
  *     zke_rwlock_free(rw);
  *
+ * The rules that every recipe keeps stand in support.h, the algorithm of a line
+ * in lock.c, and what is special here in rwlock.c.  It is the shared lock of
+ * ZooKeeper's page "Recipes and Solutions", with its "recoverable shared
+ * locks": downgrade and upgrade are additions.
+ *
  * LAYOUT, as Curator's InterProcessReadWriteLock:
  *
  *     /locks/catalog                    container, data "zkembed rwlock"
@@ -28,20 +33,33 @@
  * come, and the victim hears ZKE_RWLOCK_LOST.  Changing the mode is no
  * release: the new znode is asked, and taken away, like the old one.
  *
- * IF THE PROCESS DIES its znode goes with its session, and whoever waits for
- * it is told by the kernel.  Downgrade and upgrade change one znode for
- * another in one step: dying there leaves neither.  A revoker that dies leaves
- * the word.
+ * IF THE PROCESS DIES its znode goes with its session, and the kernel tells the
+ * processes that wait for it.  Downgrade and upgrade put one znode in the place
+ * of another in one step: a death there leaves neither.  A revoker that dies
+ * leaves the word.
  *
  * WHO IS WOKEN: a writer's release wakes the readers right behind it, or the
  * next writer; a reader's wakes nobody but a writer right behind it.
  *
- * LOSING THE SESSION, or one's znode, loses the lock: as for lock.h.
+ * COSTS: as for lock.h.  A downgrade is one write, an upgrade one write and
+ * three reads; both make a new znode.  A revocation is one write for each
+ * holder, and a watch.
  *
- * FENCING: zke_rwlock_token() is the zxid of taking office in the present
- * mode: that of a writer is greater than that of every holder before it, that
- * of a reader greater than that of every writer before it.
+ * LOSING THE SESSION, or the znode, loses the lock: as for lock.h.
+ *
+ * FENCING: zke_rwlock_token() is the zxid at which the lock was taken in its
+ * present mode.  That of a writer is greater than that of every holder before
+ * it; that of a reader is greater than that of every writer before it.
+ *
  * DEADLOCKS are found as for lock.h.
+ *
+ * MISTAKES, and what they come to:
+ * - Acquiring while it is held: ZKE_MISUSE.  It is not reentrant, in no mode.
+ * - Acquiring to write by a second object, while the thread reads by the first:
+ *   ZKE_DEADLOCK.  Use zke_rwlock_upgrade().
+ * - Relying on an upgrade: two readers cannot both become the writer, so one of
+ *   them gets ZKE_HELD and has to release, and to read again what it has read.
+ * - fork(), closing the handle first, threads: as for lock.h.
  */
 #ifndef ZKEMBED_RECIPES_RWLOCK_H
 #define ZKEMBED_RECIPES_RWLOCK_H
@@ -55,8 +73,10 @@ extern "C" {
 
 typedef struct zke_rwlock zke_rwlock;
 
+/* The modes. */
 enum { ZKE_RWLOCK_READ = ZKE_LINE_READ, ZKE_RWLOCK_WRITE = ZKE_LINE_WRITE };
 
+/* The states, with the transitions of a lock (lock.h), and an event. */
 enum {
   ZKE_RWLOCK_OUT = ZKE_LINE_OUT,
   ZKE_RWLOCK_WAITING = ZKE_LINE_WAITING,
@@ -66,18 +86,37 @@ enum {
 };
 
 /* Called when the state changes to HELD, OUT or LOST, and when the lock is
- * asked for.  With a listener an acquisition costs the watch of one's own
- * znode, a small write, and one more read. */
+ * asked for.  With a listener an acquisition costs the watch of its own znode,
+ * a small write, and one more read.
+ *
+ * Runs inside zke_dispatch(), zke_wait() or a call on the object, and may call
+ * the object or free it.
+ *
+ * Example: a reader that gives way when it is asked to.
+ *
+ *     static void heard(zke_rwlock *rw, int event, int64_t token, void *c) {
+ *       (void)c, (void)token;
+ *       if (event == ZKE_RWLOCK_ASKED) zke_rwlock_release(rw);
+ *     }
+ *
+ *     static int begin(zke *z, int64_t deadline, zke_rwlock **rw) {
+ *       zke_rwlock_options o = ZKE_INIT(zke_rwlock_options);
+ *       o.listener = heard;
+ *       int rc = zke_rwlock_new(z, "/locks/catalog", &o, rw);
+ *       if (rc != ZKE_OK) return rc;
+ *       return zke_rwlock_acquire(*rw, ZKE_RWLOCK_READ, deadline);
+ *     }
+ */
 typedef void (*zke_rwlock_fn)(zke_rwlock *rw, int event, int64_t token,
                               void *context);
 
 typedef struct zke_rwlock_options {
   size_t size;
-  const void *data; /* shown to others by zke_rwlock_parties() */
-  int len;
-  int no_deadlock_check;
-  zke_rwlock_fn listener;
-  void *context;
+  const void *data;       /* shown to others by zke_rwlock_parties(); copied */
+  int len;                /* bytes of it */
+  int no_deadlock_check;  /* 1: do not look for circles */
+  zke_rwlock_fn listener; /* or NULL */
+  void *context;          /* for the listener; borrowed */
 } zke_rwlock_options;
 
 /* zke_rwlock_new  - an object for one contender; does not touch the tree
@@ -88,19 +127,36 @@ ZKE_API int zke_rwlock_new(zke *z, const char *path,
                            zke_rwlock **rw_out);
 ZKE_API void zke_rwlock_free(zke_rwlock *rw);
 
-/* zke_rwlock_acquire - join the queue and wait until the lock is held
- * zke_rwlock_try     - hold it now, or ZKE_HELD naming who is in front
- * zke_rwlock_start   - join the queue and go on
+/* ------------------------------------------------------------------------
+ * In and out
+ *
+ * Example: read what seldom changes; look for at most a second.
+ *
+ *     rc = zke_rwlock_acquire(rw, ZKE_RWLOCK_READ, zke_now(z) + 1000);
+ *     if (rc == ZKE_OK) {
+ *       // as many readers as there are; no writer
+ *       rc = zke_rwlock_release(rw);
+ *     } else {
+ *       fprintf(stderr, "%s\n", zke_errmsg());  // which writer, since when
+ *     }
+ * --------------------------------------------------------------------- */
+
+/* zke_rwlock_acquire - join the line and wait until the lock is held
+ * zke_rwlock_try     - hold it now, or ZKE_HELD naming the one in front.  For a
+ *                      reader that is a writer that holds, or waits before it
+ * zke_rwlock_start   - join the line and go on
  * zke_rwlock_step    - look again now, as dispatches do by themselves
  * zke_rwlock_release - give it up, or the wait
- * zke_rwlock_cancel  - end another thread's blocking call
+ * zke_rwlock_cancel  - end another thread's blocking call, acquire or revoke
  *
  *   mode         ZKE_RWLOCK_READ or _WRITE, else ZKE_BADARGUMENTS; another
  *                mode than the one that the object waits for: ZKE_MISUSE
  *   deadline_ms  of zke_now()
  *
  * Return as their namesakes in lock.h.  Not reentrant: ZKE_MISUSE where it is
- * held already.  Threads: any. */
+ * held already, or where the object revokes.
+ * Threads: any.  In a callback: yes.  Blocks: acquire until the deadline,
+ * cancel not, the others on the disk. */
 ZKE_API int zke_rwlock_acquire(zke_rwlock *rw, int mode, int64_t deadline_ms);
 ZKE_API int zke_rwlock_try(zke_rwlock *rw, int mode);
 ZKE_API int zke_rwlock_start(zke_rwlock *rw, int mode);
@@ -108,35 +164,65 @@ ZKE_API int zke_rwlock_step(zke_rwlock *rw);
 ZKE_API int zke_rwlock_release(zke_rwlock *rw);
 ZKE_API int zke_rwlock_cancel(zke_rwlock *rw);
 
+/* ------------------------------------------------------------------------
+ * Changing the mode
+ *
+ * Example: read, and write only if something is wrong.  Where others read too,
+ * give the place up, queue as a writer, and look again: what was read may have
+ * changed by then.
+ *
+ *     rc = zke_rwlock_upgrade(rw);
+ *     if (rc == ZKE_HELD) {
+ *       zke_rwlock_release(rw);
+ *       rc = zke_rwlock_acquire(rw, ZKE_RWLOCK_WRITE, deadline);
+ *     }
+ * --------------------------------------------------------------------- */
+
 /* zke_rwlock_downgrade - from writing to reading, in the same place
  *
  * No writer that waits gets in between; readers that wait behind come in.
+ * The token is new.
+ *
  * Returns ZKE_OK, ZKE_MISUSE where it is not held for writing, ZKE_LOST; after
- * any other code zke_rwlock_mode() tells which it is.  Threads: any. */
+ * any other code zke_rwlock_mode() tells which it is.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_rwlock_downgrade(zke_rwlock *rw);
 
 /* zke_rwlock_upgrade - from reading to writing, at once or not at all
  *
- * Waiting for the other readers would be a deadlock as soon as two did it: so
- * with any other reader it is ZKE_HELD, naming one, and one goes on reading.
- * Those that queue meanwhile stay behind.
+ * To wait for the other readers would be a deadlock as soon as two did it: so
+ * if there is any other reader it is ZKE_HELD, naming one, and the object goes
+ * on reading.  Those that queue meanwhile stay behind.  The token is new.
+ *
  * Returns ZKE_OK, ZKE_HELD, ZKE_MISUSE where it is not held for reading,
  * ZKE_LOST; after any code but ZKE_OK it is not held for writing.
- * Threads: any. */
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_rwlock_upgrade(zke_rwlock *rw);
 
-/* zke_rwlock_state, _token, _check, _op - as in lock.h
- * zke_rwlock_mode  - ZKE_RWLOCK_READ or _WRITE: the last one asked for */
+/* zke_rwlock_state, _token, _check, _op - as in lock.h.  An op of before a
+ * change
+ *                    of mode fails afterwards: the znode is another one
+ * zke_rwlock_mode  - ZKE_RWLOCK_READ or _WRITE: the present one, or the last
+ * one
+ *                    asked for */
 ZKE_API int zke_rwlock_state(zke_rwlock *rw);
 ZKE_API int zke_rwlock_mode(zke_rwlock *rw);
 ZKE_API int64_t zke_rwlock_token(zke_rwlock *rw);
 ZKE_API int zke_rwlock_check(zke_rwlock *rw);
 ZKE_API int zke_rwlock_op(zke_rwlock *rw, zke_op *op);
 
+/* ------------------------------------------------------------------------
+ * Revoking
+ * --------------------------------------------------------------------- */
+
 /* zke_rwlock_revoke - ask all present holders to release, and wait for it
  *
- * Uses an object that is not in use, as the one that asks; it does not join
- * the queue.
+ * The object that asks must be out of the line, and does not join it.  Only
+ * those that hold at the call are asked; one that comes later is not.
+ *
+ * Example: ten seconds for the holders to give way, then it is taken away.
+ *
+ *     rc = zke_rwlock_revoke(rw, zke_now(z) + 10000, 1);
  *
  *   deadline_ms  of zke_now(): the grace period
  *   insist       1: what is still held at the deadline is taken away
@@ -144,13 +230,20 @@ ZKE_API int zke_rwlock_op(zke_rwlock *rw, zke_op *op);
  * Returns ZKE_OK once all that held the lock at the call have gone (others
  * may hold it by then), ZKE_OPERATIONTIMEOUT naming one that has stayed,
  * ZKE_CANCELLED (in both cases the request stays, unless the holder was just
- * taking office and wrote over it), ZKE_MISUSE, ZKE_OTHERKIND.
- * Threads: any.  Blocks: until the deadline. */
+ * taking office and wrote over it), ZKE_MISUSE where the object is in the line
+ * or revokes already, ZKE_OTHERKIND, ZKE_INVALIDSTATE.
+ * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
 ZKE_API int zke_rwlock_revoke(zke_rwlock *rw, int64_t deadline_ms, int insist);
 
 /* zke_rwlock_parties - holders and those who wait, in order; kind is
- * "__READ__" or "__WRIT__".  Of a holder that was asked to release, mzxid and
- * since_ms are those of the request and of its coming. */
+ * "__READ__" or "__WRIT__".  Of a holder that was asked to release, mzxid is
+ * that of the request, and since_ms is when it joined the line.
+ *
+ *   list_out  out, not NULL: one block, for zke_free(); count 0 for a lock that
+ *             nobody uses
+ *
+ * Returns as zke_lock_parties().
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_rwlock_parties(zke *z, const char *path,
                                zke_party_list **list_out);
 

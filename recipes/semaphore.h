@@ -52,9 +52,8 @@
  *
  * COSTS: acquiring permits that are free takes two writes (the znodes are made,
  * in one step; the last one is marked) and two reads; a release is one write.
- * An
- * acquisition that waits sets a watch on at most as many entries as the limit,
- * and on the directory. A permit is a znode, so limits are for tens and
+ * An acquisition that waits sets a watch on at most as many entries as the
+ * limit, and on the directory. A permit is a znode, so limits are for tens and
  * hundreds.
  *
  * A PERMIT COMES BACK ONCE: a release deletes the very znodes of this

@@ -39,8 +39,8 @@ extern "C" {
  *
  * The guid says which session made it; the rest of the guid counts what its
  * process has made.  The kind says what the znode is for, and the number in
- * which order such znodes were made.
- * zke_recipe_create() makes such names and zke_recipe_entries() reads them. */
+ * which order such znodes were made.  zke_recipe_create() makes such names and
+ * zke_recipe_entries() reads them. */
 #define ZKE_NAME_MARK "_c_"
 enum {
   ZKE_NAME_SESSION = 21, /* up to where the guid has told the session */
