@@ -1,7 +1,33 @@
 /* partition.c - a set of work items, divided among the members
  *
- * CONTENTS: name_ (an item as a znode's name), plan_ (who is to have what),
- * item_ (having one), part_ (the object). */
+ * CONTENTS: name_ (an item as a znode's name), plan_ (which member is to have
+ * which item), item_ (having one), part_ (the object).
+ *
+ * There is no coordinator.  Each member computes the same plan from the same
+ * facts, and the item's znode decides who has it.  One look (part_step()):
+ *
+ *   1. Read the members and their names, and watch the directory
+ *      (plan_read()).  If this member's znode is not among them, all is lost.
+ *   2. Watch the member before this one in the list, so that its death is
+ *      noticed at once (part_watch_neighbour()).
+ *   3. Divide: for each item in the order of its bytes take the member with the
+ *      highest hash among those that have room (plan_choose()).
+ *   4. First let go: ask the listener to release what another member is to
+ *      have (RELEASE).  The znode stays until it has done so.
+ *   5. Then take: create the znode of each item that this member is to have.
+ *      Where it is there already, its owner has to let go first: watch it, and
+ *      look again when it goes, or after release_ms (item_acquire()).
+ *
+ * Two members may have read different lists for a moment and want the same
+ * item.  That costs a wait, never two owners, since a znode is made only once.
+ * When the lists agree, so do the plans.  If a process dies anywhere, its
+ * znodes go with its session in one step, and 1 to 5 happen in the others.
+ *
+ * A lost reply: the znode of an item bears the name of its owner's member
+ * znode, which is unique.  So a look at it tells whether the creation was made
+ * (item_settle()).
+ *
+ * Start reading at part_step(), then plan_choose() and item_step(). */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -78,7 +104,8 @@ static bool name_item(const char *name, char *text) {
  * plan_
  * ==================================================================== */
 
-/* FNV-1a, with the end of the text. */
+/* FNV-1a, with the NUL at the end of the text, so that "ab" and "c" do not hash
+ * as "a" and "bc". */
 static uint64_t plan_hash(uint64_t hash, const char *text) {
   do {
     hash = (hash ^ (unsigned char)*text) * UINT64_C(1099511628211);
@@ -95,17 +122,19 @@ static uint64_t plan_mix(uint64_t x) {
 
 static const uint64_t plan_start = UINT64_C(14695981039346656037);
 
+/* One member, in a plan; the texts are the plan's. */
 typedef struct plan_member {
   const char *znode; /* its name */
-  const char *data;  /* "<hash> <name>" */
-  int load;
+  const char *data;  /* "<hash of items> <name>" */
+  int load;          /* so many items were given to it */
 } plan_member;
 
+/* The members of one moment. */
 typedef struct division {
-  zke_entries *entries;
-  zke_op_result *got;
-  plan_member *members;
-  int count;
+  zke_entries *entries; /* of the directory */
+  zke_op_result *got;   /* their data, in the same order */
+  plan_member *members; /* those of them that were there still */
+  int count;            /* of members */
 } division;
 
 /* As empty as before plan_read(), so it may be called twice. */
@@ -133,7 +162,10 @@ static bool plan_prefers(const char *item, const plan_member *a,
   return x != y ? x > y : strcmp(a->znode, b->znode) < 0;
 }
 
-/* The member for the next of `items` items. */
+/* The member for the next of `items` items: the one that is preferred among
+ * those that have less than their share.  Hashing keeps an item with its member
+ * when others come and go, and the bound keeps the loads equal; what moves is
+ * what the bound moves.  -1: there are no members. */
 static int plan_choose(division *p, const char *item, int items) {
   int most = (items + p->count - 1) / p->count, best = -1;
   for (int i = 0; i < p->count; i++) {
@@ -204,29 +236,41 @@ static int plan_read(zke *z, const char *directory, zke_watch_fn fn,
  * item_
  * ==================================================================== */
 
+/* What this member has of an item:
+ *
+ *     NONE -> WANTED    it is to have it, and another one still has
+ *     NONE, WANTED -> OWNED   it has made the znode
+ *     OWNED -> ASKED    another one is to have it: the listener was told
+ *     WANTED -> NONE    the plan has changed
+ *     OWNED, ASKED -> NONE    released, or taken away
+ *
+ * An item in ASKED that the plan gives back is still to be released: the
+ * listener may have stopped its work. */
 enum { ITEM_NONE, ITEM_WANTED, ITEM_OWNED, ITEM_ASKED };
 
 typedef struct part_item {
-  char *name, *path;
-  bool mine; /* is to be one's own */
-  int state; /* ITEM_… */
-  bool watched;
-  bool tried; /* the znode may have been made */
-  int64_t token;
-  int64_t since; /* of zke_now(): wanted */
+  char *name, *path; /* the item; its znode */
+  bool mine;         /* by the last plan it is to be this member's */
+  int state;         /* ITEM_… */
+  bool watched;      /* its znode is watched, and the watch has not fired */
+  bool tried;        /* a creation of the znode was tried: it may be there */
+  int64_t token;     /* czxid of the znode while it is held, else 0 */
+  int64_t since;     /* of zke_now(): it is wanted since then */
 } part_item;
 
+/* Guarded by the mutex of the zke_recipe. */
 struct zke_partition {
-  zke_recipe r;
-  char *members, *items; /* directories */
-  char *name;            /* or NULL */
-  char *znode;           /* one's own, or NULL */
-  char *neighbour;       /* the member that is watched, or NULL */
-  int64_t release_ms;
-  int count;
-  part_item *item; /* sorted by name */
-  uint64_t hash;   /* of the items */
-  bool gone, waiting, members_watched;
+  zke_recipe r;          /* first: a zke_recipe * is a zke_partition * */
+  char *members, *items; /* paths of the two directories */
+  char *name;            /* of the member, or NULL */
+  char *znode;           /* path of its own znode; NULL: it is not a member */
+  char *neighbour;       /* path of the member that is watched, or NULL */
+  int64_t release_ms;    /* how long a wanted item is waited for; 0: for ever */
+  int count;             /* of the items */
+  part_item *item;       /* sorted by name */
+  uint64_t hash;         /* of the items' names, in that order */
+  bool gone;             /* the membership was taken away */
+  bool members_watched;  /* the watch of the directory has not fired */
   zke_partition_fn listener;
   void *context;
 };
@@ -253,7 +297,8 @@ static void item_lose(zke_partition *p, part_item *it) {
   item_drop(it);
 }
 
-/* Before one's own znode of it goes: else the event of that lay about. */
+/* Take the watch back, before this object deletes its own znode of the item: or
+ * its event would lie about until the next dispatch. */
 static void item_unwatch(zke_partition *p, part_item *it) {
   if (it->watched)
     zke_remove_watch(p->r.z, it->path, ZKE_WATCH_DATA, zke_recipe_watcher,
@@ -279,8 +324,9 @@ typedef struct item_act {
   part_item *it;
 } item_act;
 
-/* The item's znode is its lock.  A member that has to let go first still has
- * its znode there: ZKE_NODEEXISTS. */
+/* The item's znode is its lock.  ZKE_NODEEXISTS: a member that has to let go
+ * first still has its znode there, or this try was made before its reply got
+ * lost. */
 static int item_try_create(zke *z, void *arg) {
   const item_act *a = arg;
   const char *znode = a->p->znode;
@@ -288,7 +334,8 @@ static int item_try_create(zke *z, void *arg) {
                     ZKE_EPHEMERAL, NULL, NULL);
 }
 
-/* Its owner has had its time: take it, in one step. */
+/* Its owner has had its time: take the item, in one step, so that there is no
+ * moment without an owner in which a third member could come. */
 static int item_try_take(zke *z, void *arg) {
   const item_act *a = arg;
   const char *znode = a->p->znode;
@@ -299,8 +346,9 @@ static int item_try_take(zke *z, void *arg) {
   return zke_recipe_multi(z, ops, 2, NULL);
 }
 
-/* What is at the item's path now?  One's own, or another's, whom one waits
- * for. */
+/* Something is at the item's path.  Is it this object's znode, then it has the
+ * item; else it waits for the other one's to go.  ZKE_LOOK_AGAIN: it has gone
+ * meanwhile. */
 static int item_settle(zke_partition *p, part_item *it) {
   zke_stat stat;
   bool mine;
@@ -325,7 +373,8 @@ static bool item_is_overdue(const zke_partition *p, const part_item *it) {
          zke_now(p->r.z) - it->since >= p->release_ms;
 }
 
-/* Get what one is to have.  ZKE_NONODE: the directory has gone. */
+/* Get an item that this member is to have.  ZKE_LOOK_AGAIN: it changed hands
+ * meanwhile.  ZKE_NONODE: the directory has gone. */
 static int item_acquire(zke_partition *p, part_item *it) {
   item_act a = {p, it};
   int rc = ZKE_LOOK_AGAIN;
@@ -342,7 +391,7 @@ static int item_acquire(zke_partition *p, part_item *it) {
   return rc == ZKE_OK || rc == ZKE_NODEEXISTS ? item_settle(p, it) : rc;
 }
 
-/* Is an item still one's own?  Asked when its watch has fired. */
+/* Is an item still this member's?  Asked when its watch has fired. */
 static int item_verify(zke_partition *p, part_item *it) {
   zke_stat stat;
   bool mine;
@@ -360,11 +409,11 @@ static bool item_is_gone(const zke_partition *p, const part_item *it) {
   return rc == ZKE_NONODE || (rc == ZKE_OK && stat.czxid != it->token);
 }
 
-/* Delete one's own znode of an item, now or later.  Of one that was tried and
- * may be there it is looked whether it is this object's: another member on the
- * same handle may have made it.  Where that cannot be seen, what the session
- * has there goes; that member hears that it has lost the item, and takes it
- * again. */
+/* Delete this object's znode of an item, now or later.  Where a creation was
+ * tried and may have worked, the znode's data tells whether it is this
+ * object's: another member on the same handle may have made it.  Where that
+ * cannot be seen, what the session has there goes; that member hears that it
+ * has lost the item, and takes it again. */
 static int item_discard(zke_partition *p, part_item *it) {
   char *data = NULL;
   zke_stat stat = {.czxid = it->token};
@@ -400,7 +449,8 @@ static int item_step(zke_partition *p, part_item *it) {
  * part_
  * ==================================================================== */
 
-/* A member no more, by another's doing. */
+/* The membership was taken away: by a deletion of the znode, or with the
+ * session.  The listener hears of each item. */
 static void part_lose(zke_partition *p) {
   if (!p->znode) return;
   for (int i = 0; i < p->count; i++) item_lose(p, &p->item[i]);
@@ -409,7 +459,7 @@ static void part_lose(zke_partition *p) {
   p->gone = true;
 }
 
-/* Which member one is in a plan, or -1. */
+/* The index of this member in a plan, or -1. */
 static int part_find_self(const zke_partition *p, const division *plan) {
   const char *own = strrchr(p->znode, '/') + 1;
   for (int i = 0; i < plan->count; i++) {
@@ -418,14 +468,16 @@ static int part_find_self(const zke_partition *p, const division *plan) {
   return -1;
 }
 
-/* See to the directory of those who hold items; it is a container, and may have
- * gone. */
+/* Make the directory of the items' znodes where it is missing: it is a
+ * container, and goes when it has been empty for a while. */
 static int part_place_items(zke_partition *p) {
   return zke_recipe_place(p->r.z, p->items, ITEMS_PLACE, ZKE_CONTAINER, NULL,
                           ZKE_FOREVER);
 }
 
-/* Note who is to have what.  Letting go comes first. */
+/* Note which items are to be this member's, and bring each item to that.
+ * Letting go comes first, so that members that exchange items do not wait for
+ * each other longer than they must. */
 static int part_follow(zke_partition *p, division *plan, int self) {
   for (int i = 0; i < p->count; i++)
     p->item[i].mine = plan_choose(plan, p->item[i].name, p->count) == self;
@@ -442,7 +494,7 @@ static int part_follow(zke_partition *p, division *plan, int self) {
   return rc;
 }
 
-/* Another member is the neighbour now. */
+/* Take back the watch of the neighbour: another member is that now. */
 static void part_forget_neighbour(zke_partition *p) {
   if (!p->neighbour) return;
   zke_remove_watch(p->r.z, p->neighbour, ZKE_WATCH_DATA, zke_recipe_watcher,
@@ -451,9 +503,10 @@ static void part_forget_neighbour(zke_partition *p) {
   p->neighbour = NULL;
 }
 
-/* Watch the member before one's own, the first one the last: of a znode that
- * is watched the kernel tells at once when its owner has died, and the watch
- * of the directory tells all the others. */
+/* Watch the member before this one; the first member watches the last.  Of a
+ * znode that is watched the kernel tells at once when its owner has died; its
+ * watcher removes the dead session, and the watch of the directory then tells
+ * all the others. */
 static int part_watch_neighbour(zke_partition *p, const division *plan,
                                 int self) {
   int before = (self + plan->count - 1) % plan->count;
@@ -522,7 +575,8 @@ static void part_deliver(zke_recipe *r, int event, int64_t number,
   if (p->listener) p->listener(p, event, text, number, p->context);
 }
 
-/* The paths of all that one has, one's own znode last, in one block. */
+/* The paths of all items that this member has, and last of its own znode: one
+ * block, which points to the object's texts. */
 static zke_strings *part_paths(const zke_partition *p) {
   size_t room = (size_t)p->count + 1;
   zke_strings *s = zke_alloc(p->r.z, sizeof *s + room * sizeof(char *));
@@ -549,9 +603,9 @@ static int part_delete_all(zke_partition *p) {
   return rc;
 }
 
-/* What one step did not do, or may have done: one by one, now or later.  Items
- * have names that others use as well, so that the incarnation counts, where it
- * is known. */
+/* Delete one by one, now or later, what one step did not delete, or may have
+ * deleted.  Other members use the same names for items, so each znode is
+ * deleted by its czxid, where that is known. */
 static int part_discard_all(zke_partition *p) {
   int rc = ZKE_OK;
   for (int i = 0; i < p->count; i++) {
@@ -683,6 +737,7 @@ int zke_partition_new(zke *z, const char *path, const char *const *items,
   return rc;
 }
 
+/* Leaves, if it is a member. */
 void zke_partition_free(zke_partition *p) { zke_recipe_free((zke_recipe *)p); }
 
 /* ---- in and out ---- */
@@ -705,7 +760,8 @@ static int part_compare(zke_partition *p) {
   return rc;
 }
 
-/* One's own member's znode, whose data tells the hash of the items it knows. */
+/* Make this member's znode, whose data tells the hash of its items, and its
+ * name. */
 static int part_make(zke_partition *p) {
   const char *name = p->name ? p->name : "";
   size_t size = strlen(name) + 20;
@@ -746,6 +802,7 @@ static int part_join(zke_partition *p) {
   return zke_recipe_restore(&kept, rc);
 }
 
+/* Several threads may use the object; a second start is refused. */
 int zke_partition_start(zke_partition *p) {
   int rc = zke_recipe_enter((zke_recipe *)p);
   if (rc != ZKE_OK) return rc;
@@ -754,7 +811,8 @@ int zke_partition_start(zke_partition *p) {
 
 /* Say that the object is no member; returns ZKE_LOST. */
 static int part_is_none(const zke_partition *p) {
-  return zke_recipe_fail(ZKE_LOST, "this object is no member of %s", p->r.path);
+  return zke_recipe_fail(ZKE_LOST, "this object is not a member of %s",
+                         p->r.path);
 }
 
 /* A blocking call of another thread is told as well. */
@@ -768,7 +826,7 @@ int zke_partition_leave(zke_partition *p) {
   return zke_recipe_leave(&p->r, rc);
 }
 
-/* NULL for an item that is none of the partition's. */
+/* The item of that name, or NULL. */
 static part_item *part_find(zke_partition *p, const char *item) {
   for (int i = 0; item && i < p->count; i++) {
     if (strcmp(p->item[i].name, item) == 0) return &p->item[i];
@@ -798,6 +856,7 @@ static int part_release(zke_partition *p, const char *item) {
   return rc;
 }
 
+/* May be called by the listener, or later. */
 int zke_partition_release(zke_partition *p, const char *item) {
   int rc = zke_recipe_enter((zke_recipe *)p);
   if (rc != ZKE_OK) return rc;
@@ -806,7 +865,7 @@ int zke_partition_release(zke_partition *p, const char *item) {
 
 /* ---- states ---- */
 
-/* SETTLED when one has all that the plan gives it and nothing else. */
+/* SETTLED where the member has all that the plan gives it and nothing else. */
 static int part_state(const zke_partition *p) {
   int state = ZKE_PARTITION_SETTLED;
   if (!p->znode) return p->gone ? ZKE_PARTITION_LOST : ZKE_PARTITION_OUT;
@@ -818,7 +877,8 @@ static int part_state(const zke_partition *p) {
   return state;
 }
 
-/* When the time to let go ends that the items wanted by this member have. */
+/* When the first of the owners that this member waits for has had its time, of
+ * zke_now(), or ZKE_FOREVER. */
 static int64_t part_next(const zke_partition *p) {
   int64_t next = ZKE_FOREVER;
   for (int i = 0; i < p->count && p->release_ms; i++) {
@@ -828,7 +888,8 @@ static int64_t part_next(const zke_partition *p) {
   return next;
 }
 
-/* Another thread may leave meanwhile. */
+/* For zke_recipe_await(): is the state SETTLED?  Another thread may leave
+ * meanwhile, or the znode may be deleted. */
 static int part_is_settled(zke_recipe *r) {
   const zke_partition *p = (const zke_partition *)r;
   int state = part_state(p);
@@ -852,8 +913,8 @@ static int part_say(const zke_partition *p, int rc) {
   return rc;
 }
 
-/* Wakes also when somebody's time to let go is over: then that one's znode is
- * taken away. */
+/* Sleeps at most until an owner has had its time to let go; the next step takes
+ * its item then. */
 static int part_wait(zke_partition *p, int64_t deadline_ms) {
   for (;;) {
     int64_t next = part_next(p);
@@ -866,6 +927,7 @@ static int part_wait(zke_partition *p, int64_t deadline_ms) {
   }
 }
 
+/* Whatever it returns but ZKE_LOST, the object stays a member. */
 int zke_partition_wait(zke_partition *p, int64_t deadline_ms) {
   int rc = zke_recipe_enter_by((zke_recipe *)p, deadline_ms);
   if (rc != ZKE_OK) return rc;
@@ -878,6 +940,7 @@ int zke_partition_cancel(zke_partition *p) {
   return zke_recipe_cancel((zke_recipe *)p);
 }
 
+/* Also for a program that does not dispatch: takes what is overdue. */
 int zke_partition_step(zke_partition *p) {
   int rc = zke_recipe_enter((zke_recipe *)p);
   if (rc != ZKE_OK) return rc;
@@ -909,7 +972,7 @@ int64_t zke_partition_token(zke_partition *p, const char *item) {
   return token;
 }
 
-/* The znode of an item that is held may be another's by now. */
+/* Ask the file whether the item's znode is still this member's. */
 static int part_check_item(zke_partition *p, const char *item) {
   bool mine = false;
   zke_stat stat;
@@ -920,13 +983,16 @@ static int part_check_item(zke_partition *p, const char *item) {
   return mine ? ZKE_OK : part_not_owned(p, item);
 }
 
+/* The answer is true at the moment of the read. */
 int zke_partition_check(zke_partition *p, const char *item) {
   int rc = zke_recipe_enter((zke_recipe *)p);
   if (rc != ZKE_OK) return rc;
   return zke_recipe_leave(&p->r, part_check_item(p, item));
 }
 
-/* Makes the user's multi fail unless one is still a member. */
+/* Makes the user's multi fail unless the object is still a member: its znode is
+ * checked, not the item's.  The item's znode has the same path for every owner,
+ * and no version that tells them apart. */
 int zke_partition_op(zke_partition *p, const char *item, zke_op *op) {
   if (!op) return zke_recipe_fail(ZKE_BADARGUMENTS, "op is NULL");
   int rc = zke_recipe_enter((zke_recipe *)p);
@@ -939,7 +1005,7 @@ int zke_partition_op(zke_partition *p, const char *item, zke_op *op) {
   return zke_recipe_leave(&p->r, rc);
 }
 
-/* The names of what one has, in one block. */
+/* The names of the member's items, in one block. */
 static zke_strings *part_names(const zke_partition *p) {
   size_t size = sizeof(zke_strings) + (size_t)p->count * sizeof(char *);
   for (int i = 0; i < p->count; i++) size += strlen(p->item[i].name) + 1;
@@ -955,7 +1021,7 @@ static zke_strings *part_names(const zke_partition *p) {
   return s;
 }
 
-/* The items that one holds now. */
+/* From memory, in the order of their bytes. */
 int zke_partition_list(zke_partition *p, zke_strings **items_out) {
   if (!items_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "items_out is NULL");
   int rc = zke_recipe_enter((zke_recipe *)p);

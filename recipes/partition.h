@@ -21,6 +21,11 @@
  *     zke_partition_wait(p, deadline);  // until all are divided
  *     zke_partition_free(p);
  *
+ * The rules that every recipe keeps stand in support.h: deadlines, listeners,
+ * cancellation, what a failed call leaves, the end of the session, fork().
+ * Others have it as kazoo's SetPartitioner, which lets go of everything at each
+ * change of members; here an item that stays with its member is not touched.
+ *
  * LAYOUT:
  *
  *     /shards                             container, "zkembed partition"
@@ -35,26 +40,46 @@
  * names alone, a name gets the same back when it comes again, and a change
  * moves little more than it must.
  *
- * AT MOST ONE OWNER: an item is owned by whoever made its znode.  One that is
- * to go to another member is released by its owner first, when that has heard
- * ZKE_PARTITION_RELEASE and calls zke_partition_release().  If it does not
- * within release_ms, the one to have it next takes it, in one step, and the
+ * AT MOST ONE OWNER: an item is owned by the member that made its znode.  One
+ * that is to go to another member is released by its owner first, when that has
+ * heard ZKE_PARTITION_RELEASE and calls zke_partition_release().  If it does
+ * not within release_ms, the next owner takes the item, in one step, and the
  * old owner hears ZKE_PARTITION_LOST.  An item that stays with its member goes
  * on undisturbed.
+ *
+ *     not owned --- ACQUIRED ---> owned --- RELEASE ---> asked for
+ *         ^                         |                        |
+ *         '------ LOST -------------'                        |
+ *         '------ zke_partition_release(), or LOST ----------'
  *
  * IF THE PROCESS DIES its znodes go with its session, all in one step; the
  * others are told by the kernel, and the items' next owners take them at once.
  * zke_partition_leave() is one step as well.
  *
- * WHO IS WOKEN: all members when one joins or goes; by a released item only
- * its next owner.  Each member also watches one other, in a ring, so that a
- * death is noticed at once.
+ * WHO IS WOKEN: all members when a member joins or goes; by a released item
+ * only its next owner.  Each member also watches one other, in a ring, so that
+ * a death is noticed at once.
  *
- * LOSING THE SESSION, or one's member znode, loses every item: the listener
+ * COSTS, in transactions of the database: when members change, each member
+ * reads their names twice (the list; the data), and makes one write and one
+ * watch for each item that it gets.  Releasing an item is one write, and so is
+ * leaving, however many items there are.  While nothing changes nothing is
+ * read.
+ *
+ * LOSING THE SESSION, or the member's znode, loses every item: the listener
  * hears ZKE_PARTITION_LOST for each.
  *
  * FENCING: zke_partition_token() is the zxid of taking an item, greater than
  * that of every owner before.
+ *
+ * MISTAKES, and what they come to:
+ * - Members with different items: the later one gets ZKE_OTHERKIND from start.
+ *   To change the set of items stop all members first.
+ * - Never releasing: with release_ms 0 the next owner waits for ever, and
+ *   zke_partition_wait() of the others times out.
+ * - Working on after ZKE_PARTITION_LOST, or without dispatching: another member
+ *   has the item.  Guard what must not happen twice with the token.
+ * - Names that differ at each start: a member gets other items each time.
  */
 #ifndef ZKEMBED_RECIPES_PARTITION_H
 #define ZKEMBED_RECIPES_PARTITION_H
@@ -69,41 +94,60 @@ typedef struct zke_partition zke_partition;
 
 /* Events, each with an item. */
 enum {
-  ZKE_PARTITION_ACQUIRED = 1, /* one's own; with its token */
+  ZKE_PARTITION_ACQUIRED = 1, /* it is this member's; with its token */
   ZKE_PARTITION_RELEASE = 2,  /* let it go, within release_ms */
-  ZKE_PARTITION_LOST = 3      /* it was taken away; the state where that is
-                                 one's membership or session */
+  ZKE_PARTITION_LOST = 3      /* it was taken away.  As a state: the membership
+                                 or the session was */
 };
+
+/* item is the recipe's, and lives until the listener returns.  The listener may
+ * call the partition, zke_partition_release() above all, or free it. */
 typedef void (*zke_partition_fn)(zke_partition *p, int event, const char *item,
                                  int64_t token, void *context);
 
-/* States, and ZKE_PARTITION_LOST. */
+/* What zke_partition_state() returns, with ZKE_PARTITION_LOST.
+ *
+ *     OUT, LOST -> ALLOCATING, SETTLED   zke_partition_start()
+ *     SETTLED <-> ALLOCATING             a change of members gives it items,
+ *                                        and the last one has come
+ *     SETTLED, ALLOCATING <-> RELEASING  items are asked for, and were released
+ *     any -> OUT                         zke_partition_leave()
+ *     any -> LOST                        the znode or the session has gone
+ */
 enum {
   ZKE_PARTITION_OUT = 0,        /* not a member */
-  ZKE_PARTITION_ALLOCATING = 1, /* another still has one of one's items */
+  ZKE_PARTITION_ALLOCATING = 1, /* others still have items that it is to have */
   ZKE_PARTITION_SETTLED = 2,    /* has all that it is to have */
-  ZKE_PARTITION_RELEASING = 4   /* has to let go */
+  ZKE_PARTITION_RELEASING = 4   /* has to let go of an item */
 };
 
 typedef struct zke_partition_options {
   size_t size;
-  const char *name;   /* of the member; one of its own, new each time */
-  int64_t release_ms; /* how long others wait for an item; 0: for ever */
-  zke_partition_fn listener;
-  void *context;
+  const char *name;   /* of the member: the same name gets the same items again;
+                         no newline; copied.  NULL: that of its znode, which
+                         is new each time */
+  int64_t release_ms; /* how long this member waits for an item that another one
+                         is to release, before it takes it; 0: for ever */
+  zke_partition_fn listener; /* or NULL */
+  void *context;             /* for the listener; borrowed */
 } zke_partition_options;
 
 /* zke_partition_new  - an object for one member; does not touch the tree
  * zke_partition_free - leave, and release the object; NULL is fine
  *
+ * Free is one step, as leaving is, and the others have the items at once; after
+ * it the listener does not run on any thread.
+ *
  *   path         made as a container when first needed
  *   items,count  the same for all members, in any order; copied
- *   options      NULL for the defaults; copied.  A name has no newline
- *   p_out        out, not NULL; NULL on failure
+ *   options      NULL for the defaults; copied
+ *   p_out        out, not NULL; NULL on failure.  For zke_partition_free()
  *
- * Returns ZKE_OK, ZKE_BADARGUMENTS (an item is empty or there twice), or what
- * the handle's state asks for.  Threads: any.  In a callback: yes.
- * Since 0.1. */
+ * new returns ZKE_OK, ZKE_BADARGUMENTS (an item is empty or there twice, there
+ * are none, a bad path or option), ZKE_NOMEM, or what the handle's state asks
+ * for.
+ * Threads: any; free while no other call on it runs.  In a callback: yes.
+ * Block: on the disk.  Since 0.1. */
 ZKE_API int zke_partition_new(zke *z, const char *path,
                               const char *const *items, int count,
                               const zke_partition_options *options,
@@ -111,46 +155,85 @@ ZKE_API int zke_partition_new(zke *z, const char *path,
 ZKE_API void zke_partition_free(zke_partition *p);
 
 /* zke_partition_start - become a member; the listener is told
- * zke_partition_leave - let everything go, be none
+ * zke_partition_leave - let everything go, and be a member no more
  *
- * Return ZKE_OK, ZKE_MISUSE where one is a member already, ZKE_OTHERKIND where
- * the path is something else, or the members there divide other items (the
- * sentence names one); leave is ZKE_LOST where one is none, or no more.
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ * Example: a worker that takes part for a while.
+ *
+ *     rc = zke_partition_start(p);
+ *     if (rc == ZKE_OK) rc = zke_partition_wait(p, deadline);
+ *     if (rc == ZKE_OK) zke_wait(z, deadline);  // the listener does the work
+ *     if (rc == ZKE_OK) rc = zke_partition_leave(p);
+ *
+ * start returns ZKE_OK, or, and then the object is not a member,
+ *   ZKE_OTHERKIND  the path belongs to something else, or the members there
+ *                  divide other items (the sentence names a member)
+ *   ZKE_MISUSE     it is a member already, and stays one
+ *   or why the file could not be written.
+ * leave returns ZKE_OK, or ZKE_LOST where the object is not a member, or no
+ * more; after another code the session deletes the znodes as soon as it can.  A
+ * wait of another thread ends with ZKE_LOST.
+ * Threads: any.  In a callback: yes.  Block: on the disk.  Since 0.1. */
 ZKE_API int zke_partition_start(zke_partition *p);
 ZKE_API int zke_partition_leave(zke_partition *p);
 
 /* zke_partition_release - the work on an item has ended; its next owner may
  * have it
  *
- * Returns ZKE_OK, or ZKE_MISUSE where it was not asked for, ZKE_LOST where it
- * is not one's own any more.  After any other code the session gives it back as
- * soon as it can; so does zke_partition_leave() with all of them. */
+ * May be called in the listener, or later on any thread, when the work is done.
+ *
+ * Example: the work on an item has been finished elsewhere.
+ *
+ *     rc = zke_partition_release(p, "a");
+ *     if (rc == ZKE_LOST) printf("it took too long\n");
+ *
+ * Returns ZKE_OK, or ZKE_MISUSE where it was not asked for, ZKE_LOST where this
+ * member does not have it any more.  After any other code the member does not
+ * have it either, and the session deletes the znode as soon as it can.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_partition_release(zke_partition *p, const char *item);
 
-/* zke_partition_wait - wait until one has what one is to have, and no more
+/* zke_partition_wait - wait until the member has what it is to have, and no
+ *                      more: until the state is SETTLED
  *
- * Returns ZKE_OK, or, a member all the same, ZKE_OPERATIONTIMEOUT naming an
- * item and who has it, or ZKE_CANCELLED; or ZKE_LOST where one is no member,
- * or no more, ZKE_INVALIDSTATE.
- * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
+ *   deadline_ms  of zke_now(); ZKE_FOREVER
+ *
+ * Returns ZKE_OK, or
+ *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence names an item and the
+ *                         member that has it.  The object stays a member
+ *   ZKE_CANCELLED         zke_partition_cancel(); it stays a member
+ *   ZKE_LOST              the object is not a member, or no more
+ *   ZKE_INVALIDSTATE      the session has ended
+ * Threads: any; several may wait.  In a callback: yes.
+ * Blocks: until the deadline.  Since 0.1. */
 ZKE_API int zke_partition_wait(zke_partition *p, int64_t deadline_ms);
 
 /* zke_partition_cancel - the blocking call on it returns ZKE_CANCELLED;
  *                        ZKE_IDLE where none runs
  * zke_partition_step   - look again: at the deadline below
- * zke_partition_due    - when to call step, of zke_now(), or ZKE_FOREVER: the
- *                        end of another's release_ms
+ * zke_partition_due    - when to call step, of zke_now(), or ZKE_FOREVER: when
+ *                        this member has waited release_ms for an item
  * zke_partition_state  - ZKE_PARTITION_…, as known without asking the file
- * zke_partition_token  - an item's fencing value, 0 unless it is one's own
- * zke_partition_check  - ask the file: ZKE_OK while the item is one's own, else
- *                        ZKE_LOST
- * zke_partition_op     - for one's own zke_multi(): fails with ZKE_NONODE
- *                        where one has lost one's membership.  ZKE_LOST where
- *                        the item is not one's own.  (An item that was taken
- *                        from a living member is fenced by the token alone.)
- * zke_partition_list   - one's own, sorted, those to release as well
- * Threads: any.  In a callback: yes. */
+ * zke_partition_token  - an item's fencing value, 0 unless this member has it
+ * zke_partition_check  - ask the file: ZKE_OK while this member has the item,
+ *                        else ZKE_LOST
+ * zke_partition_op     - for a zke_multi() of the program: fails with
+ *                        ZKE_NONODE where the membership was lost.  ZKE_LOST
+ *                        where this member does not have the item.  (An item
+ *                        that was taken from a living member is fenced by the
+ *                        token alone.)
+ * zke_partition_list   - the member's items, sorted, those to release as well;
+ *                        one block for zke_free()
+ *
+ * Example: work through the items that this member has.
+ *
+ *     zke_strings *mine;
+ *     rc = zke_partition_list(p, &mine);
+ *     for (int i = 0; rc == ZKE_OK && i < mine->count; i++)
+ *       if (zke_partition_check(p, mine->data[i]) == ZKE_OK)
+ *         printf("a round of %s\n", mine->data[i]);
+ *     if (rc == ZKE_OK) zke_free(mine);
+ *
+ * Threads: any.  In a callback: yes.  Check and step block on the disk. */
 ZKE_API int zke_partition_cancel(zke_partition *p);
 ZKE_API int zke_partition_step(zke_partition *p);
 ZKE_API int zke_partition_due(zke_partition *p, int64_t *deadline_out);
@@ -160,13 +243,14 @@ ZKE_API int zke_partition_check(zke_partition *p, const char *item);
 ZKE_API int zke_partition_op(zke_partition *p, const char *item, zke_op *op);
 ZKE_API int zke_partition_list(zke_partition *p, zke_strings **items_out);
 
+/* One item that is owned. */
 typedef struct zke_partition_owner {
   const char *item;
   const char *identity; /* of the owner's session */
-  int64_t pid;
-  int64_t session;
-  int64_t token;
-  int64_t since_ms; /* ms since 1970 */
+  int64_t pid;          /* in its own PID namespace; for display */
+  int64_t session;      /* the owner's */
+  int64_t token;        /* the owner's fencing value */
+  int64_t since_ms;     /* when it took the item, ms since 1970 */
   int64_t reserved[4];
 } zke_partition_owner;
 
@@ -176,8 +260,24 @@ typedef struct zke_partition_owners {
   const zke_partition_owner *data;
 } zke_partition_owners;
 
-/* zke_partition_parties - which item is whose, sorted by the znodes' names;
- * what nobody owns is not in it */
+/* zke_partition_parties - which item is whose, sorted by the znodes' names; an
+ * item that nobody owns is not in it
+ *
+ * Items are read one after the other: an item that changes hands meanwhile is
+ * told as it was when it was read.
+ *
+ * Example: who has what.
+ *
+ *     zke_partition_owners *all;
+ *     rc = zke_partition_parties(z, "/shards", &all);
+ *     for (int i = 0; rc == ZKE_OK && i < all->count; i++)
+ *       printf("%s: %s\n", all->data[i].item, all->data[i].identity);
+ *     if (rc == ZKE_OK) zke_free(all);
+ *
+ *   list_out  out, not NULL: one block; count 0 where the path is missing
+ *
+ * Returns ZKE_OK, ZKE_BADARGUMENTS, or what the handle's state asks for.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_partition_parties(zke *z, const char *path,
                                   zke_partition_owners **list_out);
 

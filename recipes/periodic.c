@@ -1,6 +1,27 @@
 /* periodic.c - a job that several processes may start, at most once a period
  *
- * CONTENTS: record_ (a job's znode), job_ (the object). */
+ * CONTENTS: record_ (a job's znode), job_ (the object).
+ *
+ * How a run is claimed (job_claim_once()):
+ *
+ *   1. Read the record of the last run and `running`, in one snapshot.
+ *   2. Judge: a process that lives does it (HELD); its process is dead, then
+ *      end that session and begin again; the last run counts for this period
+ *      (LIMIT); or the job is due.
+ *   3. In one multi write the new record, if the old one still has the version
+ *      that was read, and create `running`, an ephemeral.
+ *   4. Where 3 fails, somebody was faster: go to 1.  Where its reply was lost,
+ *      go to 1 as well: the run is this object's if the record has the id that
+ *      it gave, and `running` is this session's.
+ *
+ * The end of a run is one multi too: the record gets its end and status, if it
+ * still has the version of the claim, and `running` goes (job_try_end()).
+ *
+ * If the process dies before 3, nothing has happened.  Between 3 and the end,
+ * `running` goes with the session, and the record without an end says that the
+ * run died.  After the end the record is whole.
+ *
+ * Start reading at zke_periodic_try(); at job_wait() for the waiting. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -25,16 +46,22 @@ enum { RECORD_ID = ZKE_RECIPE_GUID };
  * record_
  * ==================================================================== */
 
+/* The last run of a job, and whether a process does it now. */
 typedef struct record {
-  char *text;  /* as it was read; NULL: there is no znode */
-  bool filled; /* it tells of a run */
-  zke_stat stat;
-  int64_t start_ms, end_ms, pid;
-  int status, tries, forced;
-  char id[RECORD_ID];
-  const char *identity;
-  bool running;   /* somebody does it */
-  int64_t runner; /* the session that does */
+  char *text;       /* as it was read, ended after the identity; NULL: there is
+                       no znode */
+  bool filled;      /* it tells of a run; else there was none yet */
+  zke_stat stat;    /* of the job's znode */
+  int64_t start_ms; /* of zke_wall(), ms since 1970 */
+  int64_t end_ms;   /* the same; 0: the run has not ended */
+  int64_t pid;      /* of the process */
+  int status;       /* that the run ended with */
+  int tries;        /* runs begun in this period, this one included */
+  int forced;       /* 1: begun although it was not due */
+  char id[RECORD_ID];   /* of the claim: no other has it */
+  const char *identity; /* of the session; in text, or the object's */
+  bool running;         /* `running` is there */
+  int64_t runner;       /* the session that owns it */
 } record;
 
 /* Release what was read of a job's znode. */
@@ -88,7 +115,9 @@ static int record_parse(record *c, const char *path) {
   return ZKE_OK;
 }
 
-/* The record and who does it, as of one moment.  Without a znode all is 0. */
+/* The record, and the session that does the job, as of one moment.  Without a
+ * znode all is 0.  record_free() releases it; after a failure there is nothing
+ * to release. */
 static int record_read(zke *z, const char *path, const char *running,
                        record *c) {
   zke_op ops[2];
@@ -134,17 +163,21 @@ static char *record_text(zke *z, const record *c) {
  * job_
  * ==================================================================== */
 
+/* Guarded by the mutex of the zke_recipe. */
 struct zke_periodic {
-  zke_recipe r; /* its path is the job's */
-  char *base, *running;
+  zke_recipe r;         /* first; its path is the job's */
+  char *base, *running; /* paths of the directory and of `running` */
   zke_periodic_options o;
-  int state;
-  int64_t token;
-  record mine; /* of the run that was claimed */
-  char *identity;
-  int version; /* of its record */
-  bool placed, waiting, watched, woken;
-  bool given_up; /* released while a blocking call waits for it */
+  int state;      /* ZKE_PERIODIC_… */
+  int64_t token;  /* zxid of the claim, 0 unless HELD */
+  record mine;    /* of the run that was claimed, or is being claimed */
+  char *identity; /* of the session, for mine */
+  int version;    /* of the job's znode, as the claim has made it */
+  bool placed;    /* the directory is there, as far as is known */
+  bool waiting;   /* a blocking call runs */
+  bool watched;   /* `running` is watched, and the watch has not fired */
+  bool woken;     /* an event has come since the wait began: look */
+  bool given_up;  /* released while a blocking call waits for it */
 };
 
 /* Say that the job is not this object's to do; returns ZKE_LOST. */
@@ -153,7 +186,7 @@ static int job_lost(const zke_periodic *j) {
                          j->r.path);
 }
 
-/* It was claimed, and is another's or nobody's now. */
+/* It was claimed, and is another's or nobody's now: tell the listener. */
 static void job_lose(zke_periodic *j) {
   if (j->state != ZKE_PERIODIC_HELD) return;
   j->state = ZKE_PERIODIC_LOST;
@@ -176,13 +209,16 @@ static int64_t job_next(const zke_periodic *j, const record *c) {
   return (job_period(j, c->start_ms) + 1) * j->o.period_ms + j->o.offset_ms;
 }
 
-/* Is the last run's period over, forwards or backwards? */
+/* Is the last run's period over, forwards or backwards?  A start that lies a
+ * period or more in the future was written by a clock that was wrong: such a
+ * run does not count, or the job would not run until then. */
 static bool job_is_over(const zke_periodic *j, const record *c, int64_t now) {
   return !c->filled || now >= job_next(j, c) ||
          now <= c->start_ms - j->o.period_ms;
 }
 
-/* Does the last run, which has ended, not count? */
+/* Does the last run not count, by the options?  One without an end has died,
+ * since nobody does it now. */
 static bool job_is_retried(const zke_periodic *j, const record *c) {
   return c->end_ms ? c->status && j->o.retry & ZKE_PERIODIC_RETRY_FAILED
                    : j->o.retry & ZKE_PERIODIC_RETRY_DEAD;
@@ -231,7 +267,9 @@ static int job_judge(zke_periodic *j, const record *c, bool force,
   return job_say(j, ZKE_LIMIT, c);
 }
 
-/* One step: the record in place of the one seen, and who does it. */
+/* Write the claim in one step: the record in place of the one that was seen,
+ * and `running`.  ZKE_BADVERSION, ZKE_NODEEXISTS, ZKE_NONODE: something has
+ * changed since the look. */
 static int job_write_claim(zke *z, zke_periodic *j, const record *last) {
   zke_op ops[2];
   zke_op_result results[2] = {{0}};
@@ -254,11 +292,13 @@ static int job_write_claim(zke *z, zke_periodic *j, const record *last) {
   return rc;
 }
 
+/* A claim that is under way. */
 typedef struct job_claim {
   zke_periodic *j;
-  bool force, unsure;
-  int64_t next;     /* where it was done: when it is due again */
-  bool end_matters; /* where somebody does it: its end may make it due */
+  bool force;       /* whether it is due or not */
+  bool unsure;      /* the last try may have made it */
+  int64_t next;     /* out, where it was done: when it is due, wall time */
+  bool end_matters; /* out, where a process does it: its end may make it due */
 } job_claim;
 
 /* The record is this object's already: the last try had succeeded. */
@@ -299,7 +339,8 @@ static int job_claim_once(zke *z, job_claim *a) {
              : rc;
 }
 
-/* Where the directory is missing, it is made. */
+/* For zke_retry(): tries until no other is faster.  The directory is made where
+ * it may be missing: before the first try, and when one had to be repeated. */
 static int job_try_claim(zke *z, void *arg) {
   job_claim *a = arg;
   int rc = ZKE_LOOK_AGAIN;
@@ -316,7 +357,8 @@ static int job_try_claim(zke *z, void *arg) {
   return rc;
 }
 
-/* Each claim has an id of its own. */
+/* Prepare the record of a claim: an id of its own, by which a lost reply is
+ * recognised, and whose it is. */
 static int job_begin_claim(zke_periodic *j) {
   zke_session_list *who = NULL;
   j->mine = (record){0};
@@ -332,7 +374,8 @@ static int job_begin_claim(zke_periodic *j) {
   return j->identity ? ZKE_OK : ZKE_NOMEM;
 }
 
-/* Watches the run, for its end or its process's death. */
+/* Watch the run, for its end or the death of its process.  ZKE_NONODE: it has
+ * ended. */
 static int job_watch(zke_periodic *j) {
   int rc =
       zke_get(j->r.z, j->running, zke_recipe_watcher, &j->r, NULL, NULL, NULL);
@@ -340,8 +383,8 @@ static int job_watch(zke_periodic *j) {
   return rc;
 }
 
-/* Before one ends a run oneself: else the event of that lay about until the
- * next dispatch. */
+/* Take the watch back, before this object ends its run: or the event of that
+ * would lie about until the next dispatch. */
 static void job_unwatch(zke_periodic *j) {
   if (j->watched)
     zke_remove_watch(j->r.z, j->running, ZKE_WATCH_DATA, zke_recipe_watcher,
@@ -349,7 +392,8 @@ static void job_unwatch(zke_periodic *j) {
   j->watched = false;
 }
 
-/* Look whether it is still this object's, where somebody wants to know. */
+/* Is the run still this object's?  Looked at only where a listener wants to
+ * know; the same call sets the watch again that has fired. */
 static int job_step(zke_recipe *r) {
   zke_periodic *j = (zke_periodic *)r;
   zke_stat stat = {0};
@@ -396,7 +440,9 @@ typedef struct job_end {
   const char *text;
 } job_end;
 
-/* One step: the record has its end, nobody does it. */
+/* Write the end in one step: the record has its end, and `running` goes.  Where
+ * that fails it may have been made by a try whose reply was lost: then the
+ * record has this claim's id and an end.  Else the claim is lost. */
 static int job_try_end(zke *z, void *arg) {
   const job_end *a = arg;
   zke_periodic *j = a->j;
@@ -525,6 +571,7 @@ int zke_periodic_new(zke *z, const char *base, const char *name,
   return ZKE_OK;
 }
 
+/* A run that was not released ends as by a death. */
 void zke_periodic_free(zke_periodic *job) {
   zke_recipe_free((zke_recipe *)job);
 }
@@ -549,6 +596,7 @@ static int job_try(zke_periodic *j, bool force) {
   return zke_recipe_leave(&j->r, job_claim_now(j, &a));
 }
 
+/* Both claim at once, or say why not. */
 int zke_periodic_try(zke_periodic *job) { return job_try(job, false); }
 int zke_periodic_force(zke_periodic *job) { return job_try(job, true); }
 
@@ -561,17 +609,16 @@ static int job_is_woken(zke_recipe *r) {
   return j->woken ? ZKE_OK : ZKE_NOT_YET;
 }
 
-/* Somebody does it: watch for its end, if that may make it due.
- * ZKE_NONODE: it has ended. */
+/* A process does it: watch for the end, if that may make the job due; then no
+ * time has to be waited for.  ZKE_NONODE: it has ended. */
 static int job_attend(zke_periodic *j, const job_claim *a, int64_t *until) {
-  if (a->end_matters) {
-    *until = ZKE_FOREVER;
-    return j->watched ? ZKE_OK : job_watch(j);
-  }
-  return ZKE_OK;
+  if (!a->end_matters) return ZKE_OK;
+  *until = ZKE_FOREVER;
+  return j->watched ? ZKE_OK : job_watch(j);
 }
 
-/* It was not to be had: wait for the next time to look.  ZKE_OK: look. */
+/* The run was not to be had: wait for the next reason to look.  ZKE_OK: there
+ * is one. */
 static int job_linger(zke_periodic *j, const job_claim *a, int refused,
                       int64_t deadline_ms) {
   int64_t left = a->next - zke_wall(j->r.z), until;
@@ -653,7 +700,8 @@ int64_t zke_periodic_token(zke_periodic *job) {
   return token;
 }
 
-/* Ask the file. */
+/* Ask the file: is the last run the one that this object claimed, and does this
+ * session do it?  If not, the object knows it from here on. */
 static int job_check(zke_periodic *j) {
   record c;
   if (j->state != ZKE_PERIODIC_HELD) return job_lost(j);
@@ -666,6 +714,7 @@ static int job_check(zke_periodic *j) {
   return job_lost(j);
 }
 
+/* For a process that was stopped for a while, or that has no listener. */
 int zke_periodic_check(zke_periodic *job) {
   int rc = zke_recipe_enter((zke_recipe *)job);
   if (rc != ZKE_OK) return rc;

@@ -8,20 +8,25 @@
  *       int status = system("rotate-logs");
  *       zke_periodic_release(job, status);
  *     } else {
- *       fprintf(stderr, "%s\n", zke_errmsg());  // who has done it, and when
+ *       fprintf(stderr, "%s\n", zke_errmsg());  // which process did it, when
  *     }
  *     zke_periodic_free(job);
+ *
+ * The rules that every recipe keeps stand in support.h: deadlines, listeners,
+ * cancellation, what a failed call leaves, the end of the session, fork().
+ * It does what a cron job does on one host, for several processes of which one
+ * is to run it.
  *
  * LAYOUT:
  *
  *     /jobs                 persistent, data "zkembed periodic"
  *       rotate-logs         persistent: the last run, and no other: start,
  *                           end, status, who, how often tried
- *         running           ephemeral: whoever does it now lives
+ *         running           ephemeral: the process that does it now lives
  *
  * A RUN is claimed in one step, which writes the new record in place of the
- * one that was seen and makes `running`: of several that come at once one has
- * it.  While that one lives nobody else does, not by force either.
+ * one that was seen and makes `running`: of several processes that come at once
+ * one has it.  While that one lives no other can claim, not by force either.
  *
  * IF THE PROCESS DIES before that step, nothing is there; after it, `running`
  * goes with its session and the record has no end: the run counts as the
@@ -40,15 +45,29 @@
  * offset) instead of at the last start.
  *
  * WHO IS WOKEN: nobody, until it is due; then all that wait in
- * zke_periodic_acquire() look, and one has it.  By the end of a run those to
- * whom it makes a difference.
+ * zke_periodic_acquire() look, and one has it.  The end of a run wakes those
+ * for which the job may be due then: its period is over, or retry is set.
+ *
+ * COSTS, in transactions of the database: a try is two reads (this session's
+ * identity; the record), and one write where the run is claimed; the first try
+ * also makes the directory.  With a listener a claim sets one watch.  A release
+ * is one write.  A process that waits costs one try at each time at which it
+ * looks.
  *
  * LOSING THE SESSION while doing it, or having `running` deleted: the listener
- * hears ZKE_PERIODIC_LOST; zke_periodic_release() fails, and what has
- * zke_periodic_op() in its multi.
+ * hears ZKE_PERIODIC_LOST; zke_periodic_release() fails, and so does a multi
+ * with zke_periodic_op() once another run has been claimed.
  *
  * FENCING: zke_periodic_token() is the zxid of the claim; it increases from
  * run to run.
+ *
+ * MISTAKES, and what they come to:
+ * - Not releasing: while the process lives the job runs, for others as well.
+ *   zke_periodic_free() ends the run as a death would.
+ * - Different periods in two processes for one job: each decides by its own.
+ * - Taking ZKE_LIMIT for a failure: it says that the work has been done.
+ * - A job that takes longer than its period: the next run begins when it has
+ *   been released.
  */
 #ifndef ZKEMBED_RECIPES_PERIODIC_H
 #define ZKEMBED_RECIPES_PERIODIC_H
@@ -61,28 +80,44 @@ extern "C" {
 
 typedef struct zke_periodic zke_periodic;
 
+/* What zke_periodic_state() returns.
+ *
+ *     OUT, LOST -> HELD   try, force or acquire has claimed a run
+ *     HELD -> OUT         zke_periodic_release()
+ *     HELD -> LOST        `running` or the session has gone
+ */
 enum {
-  ZKE_PERIODIC_OUT = 0,
+  ZKE_PERIODIC_OUT = 0,  /* this object does not do it */
   ZKE_PERIODIC_HELD = 2, /* this object does it */
   ZKE_PERIODIC_LOST = 3  /* it did, and lost the claim */
 };
 
+/* Which runs do not count, so that the job is due again in the same period. */
 enum {
-  ZKE_PERIODIC_RETRY_DEAD = 1,  /* a run whose process died does not count */
-  ZKE_PERIODIC_RETRY_FAILED = 2 /* nor one that ended with a status but 0 */
+  ZKE_PERIODIC_RETRY_DEAD = 1,  /* a run whose process died */
+  ZKE_PERIODIC_RETRY_FAILED = 2 /* a run that ended with a status but 0 */
 };
 
-/* Called with ZKE_PERIODIC_LOST. */
+/* Called with ZKE_PERIODIC_LOST, from zke_dispatch(), zke_wait() or a call on
+ * the object; it may call the object or free it.
+ *
+ * Example: tell the work to stop.
+ *
+ *     static void lost(zke_periodic *job, int state, void *stop) {
+ *       (void)job, (void)state;
+ *       *(int *)stop = 1;
+ *     }
+ */
 typedef void (*zke_periodic_fn)(zke_periodic *job, int state, void *context);
 
 typedef struct zke_periodic_options {
   size_t size;
-  int64_t period_ms; /* at least 1 */
-  int retry;         /* sum of ZKE_PERIODIC_RETRY_… */
-  int aligned;       /* 1: periods begin at multiples of the period */
-  int64_t offset_ms; /* of aligned ones */
-  zke_periodic_fn listener;
-  void *context;
+  int64_t period_ms;        /* at least 1 */
+  int retry;                /* sum of ZKE_PERIODIC_RETRY_… */
+  int aligned;              /* 1: periods begin at multiples of the period */
+  int64_t offset_ms;        /* of aligned periods: they begin so much later */
+  zke_periodic_fn listener; /* or NULL */
+  void *context;            /* for the listener; borrowed */
 } zke_periodic_options;
 
 /* zke_periodic_new  - an object for one starter; does not touch the tree
@@ -92,10 +127,22 @@ typedef struct zke_periodic_options {
  *   base     directory of jobs; made when first needed
  *   name     of the job, without '/'
  *   options  not NULL: there is no default for the period; copied
- *   job_out  out, not NULL; NULL on failure
+ * Example: every night at two o'clock UTC; a run that failed is repeated.
  *
- * Returns ZKE_OK, ZKE_BADARGUMENTS, or what the handle's state asks for.
- * Threads: any.  In a callback: yes.  Since 0.1. */
+ *     zke_periodic_options o = ZKE_INIT(zke_periodic_options);
+ *     o.period_ms = 24 * 3600 * 1000;
+ *     o.aligned = 1;
+ *     o.offset_ms = 2 * 3600 * 1000;
+ *     o.retry = ZKE_PERIODIC_RETRY_DEAD | ZKE_PERIODIC_RETRY_FAILED;
+ *     rc = zke_periodic_new(z, "/jobs", "backup", &o, &job);
+ *
+ *   job_out  out, not NULL; NULL on failure.  For zke_periodic_free()
+ *
+ * new returns ZKE_OK, ZKE_BADARGUMENTS (base, name, an option, job_out is
+ * NULL), ZKE_NOMEM, or what the handle's state asks for.  After free the
+ * listener does not run on any thread.
+ * Threads: any; free while no other call on it runs.  In a callback: yes.
+ * Block: on the disk.  Since 0.1. */
 ZKE_API int zke_periodic_new(zke *z, const char *base, const char *name,
                              const zke_periodic_options *options,
                              zke_periodic **job_out);
@@ -104,26 +151,38 @@ ZKE_API void zke_periodic_free(zke_periodic *job);
 /* zke_periodic_try - claim the run that is due now
  *
  * Returns ZKE_OK: do it; or
- *   ZKE_LIMIT      it was done in this period; the sentence says by whom,
- *                  when, and when it is due again
- *   ZKE_HELD       somebody does it now; the sentence says who, since when
- *   ZKE_OTHERKIND  the path is something else's
- *   ZKE_MISUSE     this object does it already, or another thread waits
- *   ZKE_INVALIDSTATE
+ *   ZKE_LIMIT         it was done in this period; the sentence says by which
+ *                     process, when, and when it is due again
+ *   ZKE_HELD          a process does it now; the sentence says which, since
+ *                     when
+ *   ZKE_OTHERKIND     the path belongs to something else
+ *   ZKE_MISUSE        this object does it already, or another thread waits
+ *   ZKE_INVALIDSTATE  the session has ended
+ *
  * zke_periodic_force - the same, whether it is due or not: never ZKE_LIMIT
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ * Threads: any.  In a callback: yes.  Block: on the disk.  Since 0.1. */
 ZKE_API int zke_periodic_try(zke_periodic *job);
 ZKE_API int zke_periodic_force(zke_periodic *job);
 
 /* zke_periodic_acquire - wait until it is due, and claim it
  *
- * Where another one is first, it waits for the next time.
+ * Where another process is first, it waits for the next time.
+ *
+ * Example: a process that does the job whenever it is due.
+ *
+ *     while ((rc = zke_periodic_acquire(job, ZKE_FOREVER)) == ZKE_OK)
+ *       zke_periodic_release(job, 0);
  *
  *   deadline_ms  of zke_now(); ZKE_FOREVER
  *
- * Returns as zke_periodic_try(), but at the deadline ZKE_OPERATIONTIMEOUT with
- * the sentence of ZKE_LIMIT or ZKE_HELD; ZKE_CANCELLED.
- * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
+ * Returns ZKE_OK: do it; or
+ *   ZKE_OPERATIONTIMEOUT  at the deadline, with the sentence of ZKE_LIMIT or
+ *                         ZKE_HELD
+ *   ZKE_CANCELLED         zke_periodic_cancel()
+ *   ZKE_LOST              zke_periodic_release() by another thread
+ *   others                as zke_periodic_try()
+ * Threads: any.  In a callback: yes.  Blocks: until the deadline.  Since 0.1.
+ */
 ZKE_API int zke_periodic_acquire(zke_periodic *job, int64_t deadline_ms);
 
 /* zke_periodic_release - it is done; or, beside another thread's acquire: end
@@ -131,8 +190,10 @@ ZKE_API int zke_periodic_acquire(zke_periodic *job, int64_t deadline_ms);
  *
  *   status  as a program's exit status: 0 when all went well
  *
- * Returns ZKE_OK, or ZKE_LOST where the claim was lost before; after any other
- * code it can be repeated. */
+ * Returns ZKE_OK, or ZKE_LOST where the object does not do the job, or lost the
+ * claim before; after any other code the claim is held, and the call can be
+ * repeated.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_periodic_release(zke_periodic *job, int status);
 
 /* zke_periodic_cancel - the blocking call on it returns ZKE_CANCELLED;
@@ -141,11 +202,19 @@ ZKE_API int zke_periodic_release(zke_periodic *job, int status);
  * zke_periodic_token  - the fencing value, 0 unless it runs
  * zke_periodic_check  - ask the file: ZKE_OK while the claim is this object's,
  *                       else ZKE_LOST
- * zke_periodic_op     - for one's own zke_multi(): fails with ZKE_BADVERSION
- *                       or ZKE_NONODE once the claim is lost to another;
- *                       valid until the next call.  ZKE_LOST where it is not
- *                       this object's
- * Threads: any.  In a callback: yes. */
+ * zke_periodic_op     - for a zke_multi() of the program: fails with
+ *                       ZKE_BADVERSION or ZKE_NONODE once the claim is lost to
+ *                       another run; valid until the next call.  ZKE_LOST
+ *                       where the object does not do the job
+ *
+ * Example: write a result that a later run cannot have overtaken.
+ *
+ *     zke_op ops[2];
+ *     rc = zke_periodic_op(job, &ops[0]);
+ *     zke_op_set(&ops[1], "/backup/last", "12", 2, -1);
+ *     if (rc == ZKE_OK) rc = zke_multi(z, ops, 2, NULL);
+ *
+ * Threads: any.  In a callback: yes.  Check blocks on the disk. */
 ZKE_API int zke_periodic_cancel(zke_periodic *job);
 ZKE_API int zke_periodic_state(zke_periodic *job);
 ZKE_API int64_t zke_periodic_token(zke_periodic *job);
@@ -154,22 +223,34 @@ ZKE_API int zke_periodic_op(zke_periodic *job, zke_op *op);
 
 /* The last run. */
 typedef struct zke_periodic_record {
-  int64_t start_ms; /* ms since 1970 */
-  int64_t end_ms;   /* ms since 1970; 0: it has not ended, or died */
-  int status;       /* where it has ended */
-  int running;      /* 1: whoever does it lives */
-  int tries;        /* runs begun in its period */
-  int forced;       /* 1: by zke_periodic_force() */
-  int64_t token;    /* of its claim, while it has no end; else of its end */
-  int64_t pid;      /* in its own PID namespace; for display */
-  const char *identity;
+  int64_t start_ms;     /* ms since 1970 */
+  int64_t end_ms;       /* ms since 1970; 0: it has not ended, or died */
+  int status;           /* where it has ended */
+  int running;          /* 1: a process does it, and lives */
+  int tries;            /* runs begun in its period */
+  int forced;           /* 1: by zke_periodic_force() */
+  int64_t token;        /* of its claim, while it has no end; else of its end */
+  int64_t pid;          /* in its own PID namespace; for display */
+  const char *identity; /* of the session that did it */
 } zke_periodic_record;
 
 /* zke_periodic_get - the last run of a job
  *
- *   record_out  out, not NULL: one block
+ * Example: did last night's backup work?
  *
- * Returns ZKE_OK, ZKE_NONODE where it was never run, ZKE_OTHERKIND. */
+ *     zke_periodic_record *last;
+ *     rc = zke_periodic_get(z, "/jobs", "backup", &last);
+ *     if (rc == ZKE_OK) {
+ *       if (!last->end_ms && !last->running) printf("it died\n");
+ *       if (last->end_ms && last->status) printf("it failed\n");
+ *       zke_free(last);
+ *     }
+ *
+ *   record_out  out, not NULL: one block for zke_free()
+ *
+ * Returns ZKE_OK; ZKE_NONODE where it was never run; ZKE_OTHERKIND where the
+ * znode is not a job's; ZKE_BADARGUMENTS.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_periodic_get(zke *z, const char *base, const char *name,
                              zke_periodic_record **record_out);
 
