@@ -55,6 +55,7 @@ TEST(wake_is_kept) {
 
 static atomic_int waiting, returned;
 
+/* A thread that waits until the handle's turn changes. */
 static void *wait_for_turn(void *arg) {
   int64_t turn = zke_turn(z);
   (void)arg;

@@ -108,6 +108,8 @@ static int64_t os_clock(void *c, int which) {
   return os_default.clock(c, which);
 }
 
+/* A handle whose system calls are counted, and at a chosen one of which the
+ * thread is cancelled. */
 static int open_with(const char *name, test_heap *heap, zke **out) {
   zke_os os;
   zke_os_default(&os_default);
@@ -255,6 +257,8 @@ TEST_LOOP(others_wait_on, 0, 2) {
 /* A thread that is cancelled at any instruction may lose what it was given. */
 static bool outputs;
 
+/* Each reading call, whatever it returns.  Without outputs nothing is allocated
+ * that a cancelled thread would leave. */
 static void read_all(zke *z) {
   zke_strings *names = NULL;
   zke_acls *acls = NULL;
@@ -270,6 +274,7 @@ static void read_all(zke *z) {
   zke_free(acls);
 }
 
+/* Each changing call, likewise. */
 static void write_all(zke *z) {
   zke_op ops[2];
   char *path = NULL;
@@ -284,6 +289,7 @@ static void write_all(zke *z) {
   zke_multi(z, ops, 2, NULL);
 }
 
+/* Each public function that may be cancelled in its middle, once. */
 static void every_call(void *context) {
   zke *z = context, *further = NULL;
   armed = true;
@@ -312,6 +318,8 @@ static long run_at(long n, void (*run)(void *), void *context, int type) {
   return calls;
 }
 
+/* every_call() is cancelled at each of its system calls; after each the handle
+ * works. */
 static void cancel_everywhere(int type) {
   begin();
   outputs = type == PTHREAD_CANCEL_DEFERRED;
@@ -343,6 +351,7 @@ TEST(cancelled_late_at_every_system_call) {
 
 static test_heap heap;
 
+/* Opening and closing, which are cancelled likewise. */
 static void open_and_close(void *context) {
   zke *z;
   armed = true;
@@ -400,6 +409,8 @@ TEST(cancelled_at_random) {
 
 /* ---- callbacks ---- */
 
+/* A callback whose thread is cancelled: cancellation is off in it, so it runs
+ * to its end. */
 static void be_cancelled(zke *z, int type, int state, const char *path,
                          void *context) {
   pthread_cancel(pthread_self());
@@ -468,6 +479,7 @@ TEST(callback_that_ends_its_thread) {
   finish();
 }
 
+/* How many changes the session has not been told. */
 static int silent(void) {
   zke_op op;
   zke_op_result r = {0};
@@ -673,6 +685,7 @@ TEST(others_in_the_object_are_told) {
   finish();
 }
 
+/* A singleton's work that goes on until its thread is cancelled. */
 static int hold_long(zke *z, int64_t token, void *arg) {
   (void)z, (void)token;
   atomic_store((atomic_int *)arg, 1);

@@ -28,8 +28,7 @@ enum { MAX_POINTS = 2000, MAX_ANSWERS = 32 };
 
 /* ---- workers that may die ---- */
 
-/* Have a worker obey commands.  What comes after a fatal one must be told
- * with it, in one write: afterwards there may be nobody to hear. */
+/* Send a command to a worker. */
 static void tell(test_worker *w, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 static void tell(test_worker *w, const char *format, ...) {
@@ -159,6 +158,8 @@ static void verify_create(zke *z, const char *answer) {
 /* Sequence numbers already given out, also in answers that were not heard. */
 static int sequence_seen = -1;
 
+/* Each number was given once, and an answered create is there; the next number
+ * is greater than all that were seen (P8). */
 static void verify_sequential(zke *z, const char *answer) {
   zke_strings *names;
   ck_ok(zke_children(z, "/q", NULL, NULL, &names, NULL));
@@ -186,6 +187,7 @@ static void verify_ephemeral(zke *z, const char *answer) {
   expect_reaped(z, "/c");
 }
 
+/* What the dead session may have made goes. */
 static void verify_ephemeral_sequential(zke *z, const char *answer) {
   zke_strings *names;
   char path[64];

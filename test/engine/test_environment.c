@@ -95,6 +95,7 @@ static zke *open_patient(const char *db, int busy_ms) {
 
 /* ---- workers: programs of their own ---- */
 
+/* Send a command to a worker. */
 static void tell(test_worker *w, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 static void tell(test_worker *w, const char *format, ...) {
@@ -156,6 +157,7 @@ static char said[TEXT];  /* in the test: the sentence of the last reply */
 static int peer_ends[8]; /* the test's ends, which later peers must not keep */
 static int peer_count;
 
+/* A peer: runs the functions that it is sent, and replies. */
 static void peer_serve(int fd) {
   peer_order order;
   while (read(fd, &order, sizeof order) == sizeof order) {
@@ -190,6 +192,7 @@ static void peer_tell(const peer *p, peer_step run, const char *argument) {
   ck_assert_int_eq(write(p->fd, &order, sizeof order), sizeof order);
 }
 
+/* What the peer's function returned; its sentence is in `said`. */
 static int peer_answer(const peer *p) {
   peer_reply reply;
   struct pollfd poller = {.fd = p->fd, .events = POLLIN};
@@ -590,6 +593,7 @@ TEST(users_share_by_their_group) {
   ck_peer(&bob, peer_close, "", ZKE_OK);
 }
 
+/* How many sessions of the file are alive, as a peer sees them. */
 static int peer_alive(const char *argument) {
   zke_session_list *list = NULL;
   int alive = 0, rc = zke_sessions(mine, &list);
@@ -600,6 +604,7 @@ static int peer_alive(const char *argument) {
   return rc == ZKE_OK ? alive : rc;
 }
 
+/* How many files of lives have this mode and this group. */
 static int count_lives(const char *db, mode_t mode, gid_t group) {
   int count = 0;
   DIR *d = opendir(beside(db, "-zke"));
@@ -775,6 +780,7 @@ static int64_t jumping_clock(void *context, int which) {
   return now + (other_way ? -wall_ms : wall_ms) * 1000000;
 }
 
+/* A handle whose wall clock is different at each look. */
 static zke *open_jumping(const char *db, int64_t lease_ms) {
   zke_os os;
   zke_os_default(&os_real);
@@ -1128,6 +1134,7 @@ static void note_descriptors(void) {
   before_count = list_descriptors(before_fds, MOST_FDS);
 }
 
+/* Which descriptors has the library taken since note_descriptors()? */
 static void note_taken(void) {
   int all[MOST_FDS], n = list_descriptors(all, MOST_FDS);
   for (int i = 0; i < n; i++) {
@@ -1223,6 +1230,7 @@ static int call_for_a_while(zke *z) {
   return rc;
 }
 
+/* One call of the kinds that are tried; a ZKE_ code. */
 static int make_call(zke *z, int call) {
   switch (call) {
     case CALL_SET:
@@ -1248,6 +1256,8 @@ static int make_call(zke *z, int call) {
   }
 }
 
+/* The host closes all of the library's descriptors, and may put files of its
+ * own in their places: the call fails or works, and harms nothing. */
 static void close_behind_its_back(int call, bool put_strangers) {
   const char *db = test_path("a.db");
   zke_options o = {.size = sizeof o, .busy_timeout_ms = 500};
@@ -1532,6 +1542,8 @@ TEST(directory_mounted_is_shared) {
   ck_ok(zke_close(host));
 }
 
+/* A system that does not tell how many links a file has, and on what it is
+ * mounted. */
 static int unknowing_stat(void *context, const char *path, zke_file *out) {
   zke_os os;
   zke_os_default(&os);
@@ -1599,6 +1611,7 @@ static int named_stat(void *context, const char *path, zke_file *out) {
   return rc;
 }
 
+/* The same for an open file, by the name in /proc. */
 static int named_fstat(void *context, int fd, zke_file *out) {
   char link[64], path[PATH_MAX];
   zke_os os;
@@ -1661,6 +1674,7 @@ static int64_t use_after(const char *db, int64_t last, bool killed,
   return numbers[1];
 }
 
+/* Copies into the file that is there, as cp does. */
 static void copy_over(const char *from, const char *to) {
   char bytes[65536];
   int in = open(from, O_RDONLY);

@@ -304,6 +304,7 @@ static int os_made(void *c, int fd) {
   return fd;
 }
 
+/* The first two FIFOs that are opened are noted: they wake the handle. */
 static int os_open(void *c, const char *path, int flags, unsigned mode) {
   side *s = c;
   OS_FAULT(EMFILE, EACCES, EIO, ENOMEM, ENOSPC);
@@ -444,6 +445,7 @@ static int os_boot_offset(void *c, int64_t *out) {
   return os_real.boot_offset(NULL, out);
 }
 
+/* Unlocking does not fail. */
 static int os_lock_range(void *c, int fd, int64_t from, int64_t count,
                          int how) {
   if (how == ZKE_LOCK_NONE)
@@ -590,6 +592,7 @@ static int vfs_read(sqlite3_file *f, void *buffer, int size, sqlite3_int64 at) {
   return vfs_of(f)->pMethods->xRead(vfs_of(f), buffer, size, at);
 }
 
+/* A write can fail half-way. */
 static int vfs_write(sqlite3_file *f, const void *buffer, int size,
                      sqlite3_int64 at) {
   int error = FAULT(DISK, SQLITE_FULL, SQLITE_IOERR_WRITE, TORN);
@@ -685,6 +688,7 @@ static const sqlite3_io_methods vfs_methods = {
     NULL,
 };
 
+/* Open files are counted; the log is known as such. */
 static int vfs_open(sqlite3_vfs *v, const char *name, sqlite3_file *f,
                     int flags, int *out) {
   (void)v;
@@ -727,6 +731,7 @@ static int vfs_sleep(sqlite3_vfs *v, int us) {
   return us;
 }
 
+/* Register the VFS "unix-fault" over the default one. */
 static void vfs_install(void) {
   static sqlite3_vfs mine;
   vfs_real = sqlite3_vfs_find(NULL);
@@ -821,6 +826,8 @@ static void note_more(zke *z, int type, int state, const char *path,
 
 /* ---- text of things ---- */
 
+/* A session by the part that it has in the case, which is the same each
+ * time. */
 static const char *role(int64_t id) {
   return id == 0                          ? "-"
          : id == zke_session_id(t.z)      ? "Z"
@@ -949,6 +956,7 @@ static void text_add_outputs(text *x) {
   text_add_results(x);
 }
 
+/* Free all that a call has put out. */
 static void outputs_free(void) {
   if (IS_SET(path)) zke_free(t.out.path);
   if (IS_SET(data)) zke_free(t.out.data);
@@ -966,6 +974,7 @@ static void outputs_free(void) {
 enum { LARGE = 300 };
 static char bytes[1 << 20]; /* what is stored; "small" is its beginning */
 
+/* A handle whose allocations, system calls and files can fail. */
 static zke *open_with(const char *name, side *context, zke_os *os) {
   zke_options o = {.size = sizeof o, .vfs = "unix-fault", .lease_ms = 600000};
   zke *z = NULL;
@@ -984,6 +993,7 @@ static void settle_other(void) {
                         &t.heard));
 }
 
+/* The nodes that every case begins with. */
 static void plant_tree(void) {
   static const struct {
     const char *path;
@@ -1008,6 +1018,7 @@ static void plant_tree(void) {
   must_ok(zke_multi(other, ops, N, NULL));
 }
 
+/* Delete a node with all below it. */
 static void delete_tree(const char *path) {
   zke_strings *names = NULL;
   char below[300];
@@ -1123,6 +1134,8 @@ static void sweep(void) {
   must_ok(zke_dispatch(other, NULL));
 }
 
+/* Close all, dead sessions too: nothing of them is left but what the other
+ * session keeps for the next round. */
 static void end(void) {
   bool stays = !t.memory && !has(FRESH);
   close_one(&t.opened);
@@ -1186,6 +1199,7 @@ static void judge_results(int rc) {
   memcpy(t.out.results, pattern.results, sizeof pattern.results);
 }
 
+/* Is it the answer without a fault, or a code and a sentence for one? */
 static void judge_answer(int rc) {
   static text answer;
   answer.len = 0;
@@ -1221,6 +1235,8 @@ static void try_again(text *now) {
   }
 }
 
+/* Is the database as it was before, or as it is without a fault, whichever the
+ * answer promises? */
 static void judge_state(int rc) {
   static text now;
   bool ok = rc == t.c->rc, other_way = false;
@@ -1993,6 +2009,8 @@ static long choose_steps(long *chosen) {
   return count;
 }
 
+/* A case without a fault, to count its steps, and then with a fault at each of
+ * them, or at as many as are wanted. */
 static void run_case(const fault_case *c, bool memory, const char *name) {
   static long chosen[MOST_STEPS];
   reference.known = false;
@@ -2006,6 +2024,8 @@ static void run_case(const fault_case *c, bool memory, const char *name) {
     if (!run_step(c, memory, name, chosen[i])) break;
 }
 
+/* A case with one kind of step, on a file and in memory; nothing is left
+ * open. */
 static void run_loop(enum kind kind, int number) {
   const fault_case *c = &cases[number];
   const char *only = getenv("FAULT_CASE");
@@ -2034,6 +2054,7 @@ TEST_LOOP(system_faults, 0, CASES) { run_loop(SYSTEM, _i); }
 /* … the n-th call of SQLite's to its files. */
 TEST_LOOP(disk_faults, 0, CASES) { run_loop(DISK, _i); }
 
+/* Where loops stopped, and how many faults there were. */
 static void report(void) {
   for (int k = 0; k < KINDS; k++) {
     for (int i = 0; i < CASES; i++) {

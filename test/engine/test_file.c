@@ -75,6 +75,7 @@ static const char *directory(const char *name) {
   return path;
 }
 
+/* A number for a file's whole content: the same while nobody writes. */
 static unsigned long hash_of(const char *path) {
   size_t size;
   char *data = read_file(path, &size);
@@ -208,7 +209,7 @@ static void refused(const char *where, const char *path, int code) {
   refused_by(where, path, NULL, code);
 }
 
-/* Have a worker obey a command and assert that it could; what it says. */
+/* Send a command to the worker, which must succeed; its answer. */
 static const char *ask(test_worker *w, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 static const char *ask(test_worker *w, const char *format, ...) {
@@ -805,6 +806,8 @@ static const struct {
     {"guard /e /p", true},
 };
 
+/* After each change of the table: was the log synced, as this durability
+ * asks? */
 static void expect_syncs(int durability) {
   test_worker w = test_spawn("talk", NULL);
   ask(&w, "open %s durable=%d", test_path("a.db"), durability);
@@ -869,6 +872,7 @@ static int life_elsewhere(void *context, int fd, zke_file *out) {
   return rc;
 }
 
+/* A process that dies; its session's life is in the liveness file. */
 static int die_with_life_elsewhere(void *path) {
   zke_os os;
   zke *z;
@@ -1323,6 +1327,7 @@ static struct {
   int64_t ahead;
 } leap;
 
+/* At the chosen look an hour passes, or a reader begins. */
 static int64_t leaping_clock(void *context, int which) {
   zke_os os;
   zke_os_default(&os);
@@ -1418,6 +1423,7 @@ typedef struct neighbour {
   bool writes;
 } neighbour;
 
+/* Add one to the number, whose version shows whether any addition was lost. */
 static bool neighbour_adds(zke *z) {
   char *data = NULL, next[32];
   zke_stat stat;
@@ -1429,6 +1435,7 @@ static bool neighbour_adds(zke *z) {
   return zke_set(z, "/number", next, n, stat.version, NULL) == ZKE_OK;
 }
 
+/* Read rows that never change: are they right? */
 static bool neighbour_reads(zke *z, int turn) {
   char path[64], *data = NULL;
   int len = 0;
@@ -1443,6 +1450,8 @@ static bool neighbour_reads(zke *z, int turn) {
   return right;
 }
 
+/* A process that writes or reads until it is told to stop; its status says what
+ * went wrong. */
 static int be_neighbour(void *context) {
   neighbour *n = context;
   zke_options o = {.size = sizeof o, .busy_timeout_ms = 100000};
@@ -1459,6 +1468,7 @@ static int be_neighbour(void *context) {
   return zke_close(z) == ZKE_OK ? 0 : 4;
 }
 
+/* Start it; it has made its first turn. */
 static pid_t start_neighbour(neighbour *n) {
   char byte;
   ck_assert_int_eq(pipe2(n->stop, O_CLOEXEC), 0);
@@ -1631,6 +1641,7 @@ typedef struct findings {
   int seen, others;
 } findings;
 
+/* Counts the wanted sentence of zke_check(), and all others. */
 static void find(void *context, const char *sentence) {
   findings *f = context;
   if (strncmp(sentence, f->wanted, strlen(f->wanted)) == 0) {

@@ -310,6 +310,8 @@ static struct {
   int told[2], says[2]; /* pipes to and from the child */
 } own;
 
+/* The child opens its own handle and works on it, before and after its parent
+ * has ended. */
 static int work_on_own(void *context) {
   zke *mine;
   char byte = 'x';
@@ -388,6 +390,7 @@ static struct {
   int rc;
 } busy;
 
+/* A thread that keeps the store's lock taken most of the time. */
 static void *keep_busy(void *context) {
   (void)context;
   while (!__atomic_load_n(&busy.stop, __ATOMIC_SEQ_CST) && busy.rc == ZKE_OK) {
@@ -441,6 +444,7 @@ static int ran;       /* callbacks, in the child: since the fork */
 static bool is_child; /* of fork_and_return() */
 static pid_t child;   /* its id, in the parent */
 
+/* A callback that forks, once; both processes return from it. */
 static void fork_and_return(zke *z, int type, int state, const char *path,
                             void *context) {
   (void)z, (void)type, (void)state, (void)path, (void)context;

@@ -29,6 +29,7 @@ static int disk_read(sqlite3_file *f, void *to, int len, sqlite3_int64 at) {
   return at + len <= disk.size ? SQLITE_OK : SQLITE_IOERR_SHORT_READ;
 }
 
+/* A write into the memory that is the file; counted, and it can fail. */
 static int disk_write(sqlite3_file *f, const void *data, int len,
                       sqlite3_int64 at) {
   (void)f;

@@ -87,6 +87,7 @@ static int take_queue_put(zke *z, const void *o) {
   return rc;
 }
 
+/* Both functions of the two-phase commit that take its options. */
 static int take_two_phase(zke *z, const void *o) {
   static int number;
   char first[16], second[16];

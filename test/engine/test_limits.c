@@ -55,6 +55,7 @@ static int64_t sys_clock(void *c, int which) {
   return (sys.stands ? test_stood(which, now) : now) + sys.skew;
 }
 
+/* At the gate another one may act, keep it, or let it fail. */
 static int sys_lock(void *c, int fd, int64_t offset, int64_t count, int how) {
   if (offset == GATE && how == ZKE_LOCK_EXCLUSIVE) {
     sys_do(&sys.at_gate);
@@ -155,6 +156,7 @@ static int change(zke *z, const char *path) {
   return zke_set(z, path, "x", 1, -1, NULL);
 }
 
+/* Run SQL on the file by a connection of its own. */
 static void sql(const char *file, const char *text) {
   sqlite3 *db = NULL;
   char *error = NULL;

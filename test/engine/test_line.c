@@ -95,6 +95,8 @@ static int64_t full_pwrite(void *context, int fd, const void *data, size_t size,
 static atomic_bool sleeps_long; /* a poll waits longer than it was asked to */
 static atomic_bool slept_out;   /* … and nothing has come */
 
+/* poll() that sleeps longer than it was asked to, if the test says so: only a
+ * wake-up ends it in time. */
 static int long_poll(void *context, struct pollfd *fds, unsigned count,
                      int timeout) {
   zke_os os;
@@ -114,6 +116,7 @@ static void outside_sleep(void *context, int64_t ns) {
   os.sleep(context, ns);
 }
 
+/* A handle on these system calls, with much patience; NULL if it fails. */
 static zke *open_patient(void) {
   zke *own = NULL;
   zke_os os;
@@ -125,6 +128,7 @@ static zke *open_patient(void) {
   return zke_open(db, &o, &own) == ZKE_OK ? own : NULL;
 }
 
+/* A process that writes one node, at the test's word. */
 static int write_once(void *context) {
   writer *w = context;
   char text[16], byte = 'r';
@@ -138,6 +142,7 @@ static int write_once(void *context) {
   return zke_close(own) == ZKE_OK ? 0 : 4;
 }
 
+/* Start a writer; it has opened its handle. */
 static writer start_writer_as(int number, int (*body)(void *)) {
   writer w = {.number = number};
   char byte;
@@ -208,6 +213,7 @@ static void end_writers(writer *w, int from, int count) {
     ck_assert_int_eq(test_child_end(w[i].pid), 0);
 }
 
+/* The writers wrote in this order, by their numbers. */
 static void expect_order(const char *expected) {
   zke_strings *names;
   char order[200] = "", path[64];
@@ -528,6 +534,7 @@ static int write_in_namespace(void *context) {
   return run_in_namespace(write_once, context);
 }
 
+/* Is the process in that state of /proc/PID/stat? */
 static bool has_state(pid_t pid, char state) {
   char path[64], line[512] = "";
   snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
@@ -586,6 +593,7 @@ TEST(line_across_pid_namespaces) {
 
 /* ---- all together ---- */
 
+/* A process that makes three nodes as soon as all may begin. */
 static int write_some(void *context) {
   char byte;
   const int *start = context;
