@@ -1,7 +1,20 @@
 /* queue.c - the commands "queue …": recipes/queue.h for scripts
  *
- * An item is claimed first and acknowledged when it was printed, or when the
- * command that works on it has succeeded: what ends in between gives it back.
+ * Nothing takes an item out of a queue at once: it is claimed, which others
+ * see, and removed when the work is done.  If the process dies in between, the
+ * claim goes with its session, and the item is the next again.
+ *
+ *     pop               claim --> print it -----------------> ack
+ *                                   \ it could not be printed -> give it back
+ *     pop -- CMD        claim --> guard_run() --> 0 --------> ack
+ *                                   \ any other status ------> give it back;
+ *                                     with --go-on back_off(), and the next
+ *     claim, then       claim --> the session's list (held_add())
+ *     ack or release              until ack, release, or the session's end,
+ *                                 which gives it back
+ *
+ * An item that was given back, or whose claim went, so often that its attempts
+ * are used up is a dead letter; the recipe sees to that.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -28,11 +41,14 @@ static void queue_close(queue_of *q) {
   *q = (queue_of){NULL, NULL};
 }
 
-/* A queue that a command makes gives up an item after so many attempts: one
- * that always fails is not to block for ever what stands behind it. */
+/* The attempts of a queue that a command makes without --attempts: an item
+ * that always fails must not block for ever what stands behind it. */
 enum { NEW_ATTEMPTS = 5 };
 
-/* listener: NULL, or what hears of context's losses */
+/* Makes the recipe's object for argument 0, with the options that the command
+ * has; 0 or the exit code.
+ *
+ *   listener  hears of lost claims, with context; NULL: none can be lost */
 static int queue_open_for(call *c, queue_of *q, zke_queue_fn listener,
                           void *context) {
   int64_t limit, attempts, visible_ms;
@@ -212,7 +228,8 @@ static int push_lines(push *p) {
   return status;
 }
 
-/* queue push */
+/* queue push.  One command's session would end at once, and an ephemeral item
+ * with it: so that command stays until a signal. */
 static int push_run(call *c) {
   queue_of q;
   push p = {.c = c};
@@ -222,7 +239,6 @@ static int push_run(call *c) {
   p.queue = q.queue;
   status = has(c, 'l') ? push_lines(&p) : push_data(&p);
   queue_close(&q);
-  /* One command's session would end at once, and an ephemeral item with it. */
   if (!status && p.o.ephemeral && !c->sh->persists) {
     note(c, "the item is there until this command is ended");
     status = hold_until_signal(c, NULL, NULL);
@@ -241,7 +257,7 @@ static void push_human(call *c, json_t *row, FILE *out) {
  * Out
  * --------------------------------------------------------------------- */
 
-/* An item as it is printed; the token stands there where it is claimed. */
+/* An item as it is printed; it has a token only if it is claimed. */
 static json_t *item_row(const zke_queue_item *item) {
   json_t *row = json_pack("{s:o,s:o,s:i,s:i,s:I}", "data",
                           json_data(item->data, item->len), "item",
@@ -252,16 +268,19 @@ static json_t *item_row(const zke_queue_item *item) {
   return row;
 }
 
+/* An item that this process has claimed.  pop has it on its stack; a claim that
+ * the session holds is shared between the session and the calls that use it. */
 typedef struct claim {
-  shared s;
+  shared s; /* only of the latter */
   zke_queue *queue;
   zke_queue_item *item;
-  atomic_bool ack;       /* done, and not given back */
-  atomic_llong delay_ms; /* given back for later */
-  atomic_bool lost;      /* as the listener has heard */
+  atomic_bool ack;       /* how it is to end: done, else given back */
+  atomic_llong delay_ms; /* given back, but nobody gets it before */
+  atomic_bool lost;      /* the listener has heard of that */
 } claim;
 
-/* A zkembed code.  Who is to be told why it waits is told so first. */
+/* Claims the next item; a zkembed code.  With --verbose it tries once without
+ * waiting, only to say why it has to wait. */
 static int claim_next(call *c, zke_queue *queue, const patience *p,
                       zke_queue_item **item_out) {
   int rc = ZKE_OPERATIONTIMEOUT;
@@ -282,8 +301,9 @@ static int claim_check(void *object) {
   return zke_queue_check(k->queue, k->item);
 }
 
-/* Acknowledged where it went well, else given back.  After a failure the
- * giving back says nothing more: the claim ends with its object anyway. */
+/* Acknowledges the item if all went well, else gives it back, with the reason,
+ * which a dead letter shows.  Whether giving it back fails does not matter: the
+ * claim ends with its object in any case. */
 static int claim_end(call *c, const claim *k, int status) {
   char why[60];
   if (status) {
@@ -316,8 +336,8 @@ __attribute__((format(printf, 3, 4))) static bool item_text(char **texts,
   return true;
 }
 
-/* Data that is no text, or too long for one, is empty here: standard input has
- * it whole. */
+/* The item as texts for the command's environment.  Data that has a NUL, or is
+ * too long for a variable, is left empty: standard input has all of it. */
 static bool item_texts(const zke_queue_item *item, char **texts, int *count) {
   bool text = item->data && item->len <= ITEM_TEXT_MOST &&
               !memchr(item->data, '\0', (size_t)item->len);
@@ -328,7 +348,9 @@ static bool item_texts(const zke_queue_item *item, char **texts, int *count) {
          item_text(texts, count, "ZKE_ITEM_DATA=%s", text ? item->data : "");
 }
 
-/* asked: out: whether this process was to end meanwhile */
+/* Has the command work on the item; its exit code.
+ *
+ *   asked  out: true where a signal came meanwhile that is to end us */
 static int work_on(call *c, const queue_of *q, claim *k, bool *asked) {
   char *texts[ITEM_TEXTS];
   int count = 0, status;
@@ -354,8 +376,9 @@ static int work_on(call *c, const queue_of *q, claim *k, bool *asked) {
   return status;
 }
 
-/* After the command has failed with an item: this worker leaves the queue alone
- * for a time, which is twice as long after each attempt, up to 64 times. */
+/* The command has failed with an item: pauses this worker.  The pause doubles
+ * with each attempt that the item has had, up to 64 times; other workers may
+ * take the item meanwhile. */
 static int back_off(call *c, const zke_queue_item *item) {
   int64_t ms;
   int status = option_duration(c, 'b', 1000, &ms);
@@ -368,9 +391,13 @@ static int back_off(call *c, const zke_queue_item *item) {
   return rc == ZKE_OPERATIONTIMEOUT ? 0 : fail_rc(c, rc);
 }
 
-/* Given back where it could not be printed.
+/* Takes one item, and prints it or has the command work on it; the exit code.
  *
- *   more  out, with --follow: whether to go on */
+ *   more  out: go on with the next one (--follow)
+ *
+ * With --go-on a command's failure is followed by a pause and forgotten.  A
+ * failure with a code of its own (c->code) is one of this process: the item
+ * could not be printed, say.  That ends the worker. */
 static int pop_one(call *c, const queue_of *q, const patience *p, bool *more) {
   claim k = {.queue = q->queue};
   bool asked = false;
@@ -386,15 +413,14 @@ static int pop_one(call *c, const queue_of *q, const patience *p, bool *more) {
     status = emit_event(c, item_row(k.item));
   status = claim_end(c, &k, status);
   if (asked) *more = false;
-  /* What was told is a failure of this process, not of the command. */
   if (status && *more && has(c, 'g') && !c->code && !cancelled(c))
     status = back_off(c, k.item);
   zke_free(k.item);
   return status;
 }
 
-/* With --follow one after the other, until there is none for as long as one is
- * to be waited for. */
+/* One item, or with --follow one after the other, until none came in the time
+ * of --wait, which begins anew with each. */
 static int pop_all(call *c, const queue_of *q) {
   patience p;
   bool more = true;
@@ -407,8 +433,8 @@ static int pop_all(call *c, const queue_of *q) {
   return 0;
 }
 
-/* Nothing to do: with a listener a claim is watched, and whoever waits for the
- * command looks again when it is gone. */
+/* A listener that does nothing, but has to be there: only then is the claim
+ * watched, so that its loss wakes guard_run(), which asks claim_check(). */
 static void pop_heard(zke_queue *queue, int event, int64_t token,
                       const char *name, void *context) {
   (void)queue, (void)event, (void)token, (void)name, (void)context;
@@ -437,8 +463,8 @@ static int pop_run(call *c) {
  * Claims that the session holds
  * --------------------------------------------------------------------- */
 
-/* The held_class of claims.  Called once, by ack, release or the session's
- * end. */
+/* The held_class of claims: ends one.  k->ack says how; at the session's end
+ * it is false, and the item is given back. */
 static int claim_on_release(void *object) {
   claim *k = object;
   if (atomic_load(&k->ack))
@@ -453,7 +479,7 @@ static int64_t claim_on_token(void *object) {
   return atomic_load(&k->lost) ? 0 : k->item->token;
 }
 
-/* When the session and the last command have let go of it. */
+/* When the session and the last call have given back their references. */
 static void claim_free(void *object) {
   claim *k = object;
   zke_queue_free(k->queue);

@@ -1,10 +1,16 @@
 /* top.c - top: who holds what and who waits, as it changes, on a terminal
  *
  * One thread draws.  It sleeps in poll() on the keyboard, on the session's
- * descriptor and on a pipe, by which the signals' thread tells of a new window
- * size and of the end.  Whatever ends it goes through the same door, where the
- * terminal is put back as it was.  A picture is made of text alone and a few
- * sequences that every terminal of the last decades knows.
+ * descriptor and on an eventfd, by which the signals' thread tells of a new
+ * window size and of the end.  Start with top_on_terminal() and top_loop().
+ *
+ * A screen is made in two steps: top_look() reads the tree and makes the body,
+ * a text with a line for each row; draw() shows as much of it as the window
+ * has room for, with a few sequences that every terminal knows.
+ *
+ * The terminal is taken by terminal_take() and given back by terminal_give(),
+ * and whatever ends the loop (q, a signal, a failure) goes through both.  A
+ * signal is no failure here: it is noted for main() to die by after that.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,24 +34,39 @@ enum { REDRAW_MS = 200 }; /* not more often, whatever happens */
 
 typedef struct top {
   call *c;
+
+  /* what the person has chosen */
+  int view;   /* VIEW_… */
+  int scroll; /* rows of the body above the window; draw() bounds it */
+  bool by_waiters;
+  bool quit;
+  int64_t interval_ms;
+
+  /* what the last look has found, and the text of it: a line each, whose first
+   * character says how it is to look */
   look l;
   zke_wait_list *waits;
-  int view, scroll;
-  bool by_waiters, quit;
-  int rows, columns;
-  int64_t wall_ms; /* the picture's time */
-  int64_t interval_ms, drawn_ms, took_ms;
-  bool watching;
-  atomic_long changes; /* events since the beginning */
-  long counted;
-  int64_t counted_ms;
-  double rate; /* a second; below 0: not known */
-  bool dirty;  /* something has changed since the last picture */
-  int wake;    /* an eventfd: a signal has come */
-  struct termios before;
-  /* the picture: a line each, which begins with how it is to look */
+  int64_t wall_ms; /* when that was */
   char *body;
   size_t body_len;
+
+  /* when to draw: see top_next() */
+  int64_t drawn_ms; /* the last time, of zke_now() */
+  int64_t took_ms;  /* how long that took */
+  bool dirty;       /* a key or a new size has come since then */
+
+  /* changes of the tree, which a watch counts; without a session there is
+   * none */
+  bool watching;
+  atomic_long changes; /* since the beginning */
+  long counted;        /* those in rate, up to counted_ms */
+  int64_t counted_ms;
+  double rate; /* a second; below 0: not known */
+
+  /* the terminal */
+  int rows, columns;
+  int wake; /* an eventfd: a signal has come */
+  struct termios before;
 } top;
 
 /* ------------------------------------------------------------------------
@@ -61,7 +82,8 @@ static int characters(const char *text) {
   return count;
 }
 
-/* Text in a column; of one that is too long the end is more telling. */
+/* Prints a text in a column of that width, and two blanks.  Of one that is too
+ * long the end is shown, behind a ~: paths differ there. */
 static void cell(FILE *out, const char *text, int width) {
   json_t *value = json_text(text);
   char *shown = NULL;
@@ -75,8 +97,8 @@ static void cell(FILE *out, const char *text, int width) {
   const char *at = shown ? shown : "?";
   int over = characters(at) - width;
   if (over > 0) {
-    for (over++; over > 0; over--) /* one more for the mark */
-      do at++;
+    for (over++; over > 0; over--) do
+        at++;
       while (!begins_character(*at));
     fputc('~', out);
     fputs(at, out);
@@ -87,7 +109,7 @@ static void cell(FILE *out, const char *text, int width) {
   free(shown);
 }
 
-/* Anything to the end of the line. */
+/* Prints bytes that others have written, to the end of the line. */
 static void tail(FILE *out, const char *text, int len) {
   json_t *value = json_data(text, len);
   output_visible(NULL, value, out);
@@ -265,17 +287,18 @@ enum { HEAD_LINES = 4 }; /* with the table's heading: they stay in place */
  * A picture
  * --------------------------------------------------------------------- */
 
-/* How many changes a second there were since the last look. */
+/* Counts the changes a second since the last time.  Below half a second the
+ * rate says nothing, and stays as it was. */
 static void top_count(top *t) {
   int64_t now = zke_now(t->c->z), since = now - t->counted_ms;
   long changes = atomic_load(&t->changes);
-  if (!t->watching || since < 500) return; /* too short to say */
+  if (!t->watching || since < 500) return;
   t->rate = (double)(changes - t->counted) * 1000.0 / (double)since;
   t->counted = changes;
   t->counted_ms = now;
 }
 
-/* What the last look has found. */
+/* Frees what the last look has found. */
 static void top_forget(top *t) {
   look_free(&t->l);
   zke_free(t->waits);
@@ -399,8 +422,9 @@ static int top_draw(top *t) {
  * The terminal
  * --------------------------------------------------------------------- */
 
-/* Keys come singly and are not echoed; ^C is a signal still; ^Z is nothing,
- * since the terminal would stay as it is. */
+/* Takes the terminal: keys come one by one and are not echoed; the other screen
+ * is shown, without a cursor.  ^C still sends a signal.  ^Z does not: the shell
+ * would get a terminal in this mode.  Restores the mode on failure. */
 static int terminal_take(top *t) {
   struct termios raw;
   if (tcgetattr(STDIN_FILENO, &t->before) != 0)
@@ -417,14 +441,15 @@ static int terminal_take(top *t) {
   return status;
 }
 
-/* Keys that nobody read are not for the shell behind us. */
+/* Gives it back as it was.  Keys that were not read are thrown away: they were
+ * not meant for the shell behind us. */
 static int terminal_give(top *t) {
   int status = put_text(t->c, "\033[0m\033[?25h\033[?1049l");
   tcsetattr(STDIN_FILENO, TCSAFLUSH, &t->before);
   return status;
 }
 
-/* Both ends must be one that can move the cursor. */
+/* Are input and output a terminal that can move the cursor? */
 static bool is_terminal(void) {
   const char *kind = getenv("TERM");
   return isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && kind && *kind &&
@@ -441,7 +466,8 @@ static void top_view(top *t, int view) {
   t->scroll = 0;
 }
 
-/* What a key does; the arrows arrive as letters of their sequences. */
+/* What a key does.  Arrows and pages come as the last character of their
+ * sequences: A, B, 5 and 6. */
 static void top_key(top *t, char key) {
   int page = t->rows > HEAD_LINES + 2 ? t->rows - HEAD_LINES - 2 : 1;
   t->dirty = true;
@@ -501,7 +527,7 @@ static int top_keys(top *t) {
   return 0;
 }
 
-/* On the signals' thread. */
+/* A hook, on the thread of signals: a new size wakes the loop, no more. */
 static bool top_signal(void *context, const siginfo_t *info) {
   if (info->si_signo != SIGWINCH) return false;
   top *t = context;
@@ -517,8 +543,9 @@ static void top_changed(zke *z, int type, int state, const char *path,
   atomic_fetch_add(&t->changes, 1);
 }
 
-/* When to draw next: at the interval, or when something has changed, but with
- * pauses, longer ones where it is long in drawing. */
+/* When to draw next.  At once after a key; after a change when a pause is over,
+ * which is four times as long as the last drawing took, so that a large tree
+ * costs at most a fifth of a processor; else at the interval. */
 static int64_t top_next(const top *t) {
   int64_t pause = 4 * t->took_ms > REDRAW_MS ? 4 * t->took_ms : REDRAW_MS;
   if (t->dirty) return t->drawn_ms;
