@@ -1,9 +1,19 @@
 /* database.c - the database as a file: init, backup, check, doctor, sql, ...
  *
- * The one file of the command that knows SQLite.  It reads by connections of
- * its own, which cannot write; they are of the same library as zkembed's, so
- * their locks do not get into each other's way.  compact alone writes, by
- * zkembed.
+ * The one file of the command that knows SQLite.  In its order:
+ *
+ *     reader_     a connection that cannot write
+ *     snapshot_   one read transaction: all that it reads is of one moment
+ *                 (export and dump, in transfer.c; backup)
+ *     target_     a file that appears under its name when it is whole
+ *     init, backup, check, compact, sql, doctor: the commands
+ *
+ * A file may be read by SQLite beside zkembed because both are of the same
+ * library in this process: POSIX drops a process's locks on a file when any
+ * descriptor of it is closed, and only one SQLite knows of all of them.  What
+ * writes to the database (init, compact) does it by zkembed.
+ *
+ * These commands look at the file, so access control lists are not asked.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -61,16 +71,18 @@ static int fail_sqlite(call *c, sqlite3 *db, const char *what) {
   return status;
 }
 
-/* Asked every now and then while a statement runs.  (sqlite3_interrupt() is
- * lost where it comes before one begins.) */
+/* SQLite asks this every 10000 instructions of a statement.
+ * sqlite3_interrupt() would not do: it has no effect if it comes before the
+ * statement begins. */
 static int reader_cancelled(void *c) { return cancelled(c); }
 
 static void reader_cancel_by(sqlite3 *db, call *c) {
   sqlite3_progress_handler(db, 10000, reader_cancelled, c);
 }
 
-/* A connection that cannot write, also where this fails.  With the schema read,
- * errors of statements have their own codes. */
+/* Opens a connection that cannot write.  *out is to be closed even if this
+ * fails, and has its sentence.  The schema is read here, so that what is wrong
+ * with the file is not taken for an error of the first statement. */
 static int reader_try(const char *file, sqlite3 **out) {
   int rc = sqlite3_open_v2(file, out,
                            SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL);
@@ -98,7 +110,7 @@ static int reader_open(call *c, sqlite3 **out) {
   return 0;
 }
 
-/* One number; -1 where there is none. */
+/* The number that a statement reads; -1 where it reads none. */
 static int64_t reader_number(sqlite3 *db, const char *sql) {
   sqlite3_stmt *stmt = NULL;
   int64_t number = -1;
@@ -118,7 +130,7 @@ struct snapshot {
   sqlite3 *db;
 };
 
-/* The first read begins the transaction. */
+/* BEGIN alone would not fix the moment: the first read does. */
 int snapshot_open(call *c, snapshot **out) {
   snapshot *s = calloc(1, sizeof *s);
   if (!s) return no_memory(c);
@@ -157,9 +169,10 @@ bool is_reserved(const call *c, const char *path) {
   return !*chroot_of(c) && is_below(path, "/zookeeper");
 }
 
-/* The tables, not the view zke_nodes: it has no index that finds what is below
- * a node.  In the order of the key, a parent comes before its children, since
- * its own parent's path is the beginning of it. */
+/* This reads the tables (doc/format.md), not the view zke_nodes, which has no
+ * index by which what is below a node can be found.  The rows come in the order
+ * of the key (parent, name).  There a node comes before its children: its
+ * parent's path is a beginning of its own. */
 #define SNAPSHOT_COLUMNS                                                     \
   "SELECT CASE parent WHEN '' THEN '/' WHEN '/' THEN '/'||name ELSE parent " \
   "||'/'||name END,CASE WHEN blob IS NOT NULL THEN(SELECT b.data FROM blob " \
@@ -173,8 +186,8 @@ static const char snapshot_range[] =
 static const char snapshot_one[] =
     SNAPSHOT_COLUMNS "WHERE parent=?1 AND name=?2";
 
-/* The node that stands in the row; its texts are the statement's, until the
- * next step. */
+/* The node of the row.  Its texts are the statement's, until the next step.  In
+ * a damaged database the length may be greater than the data: it is cut. */
 static snapshot_node snapshot_row(sqlite3_stmt *stmt) {
   snapshot_node n = {.path = (const char *)sqlite3_column_text(stmt, 0),
                      .data = sqlite3_column_blob(stmt, 1),
@@ -192,7 +205,6 @@ static snapshot_node snapshot_row(sqlite3_stmt *stmt) {
   n.stat.ephemeralOwner = sqlite3_column_int64(stmt, 15);
   n.stat.dataLength = sqlite3_column_int(stmt, 16);
   n.stat.numChildren = sqlite3_column_int(stmt, 17);
-  /* A damaged database must not make us read behind its values. */
   if (n.len > sqlite3_column_bytes(stmt, 1))
     n.len = sqlite3_column_bytes(stmt, 1);
   return n;
@@ -255,8 +267,10 @@ static int snapshot_top(snapshot *s, const char *whole,
   return status;
 }
 
-/* Those whose parents' paths go on behind it: its children, to "\1", which no
- * name has; then what is deeper, from '/' up to what comes after it. */
+/* All nodes below one, by two ranges of parents' paths: parent = whole, that is
+ * its children (up to "whole\1", since no name has that character); then all
+ * that begin with "whole/", up to "whole0", for '0' follows '/'.  One range for
+ * both would also have "whole-other".  The root's are all from "/" on. */
 static int snapshot_below(snapshot *s, const char *whole,
                           int (*fn)(void *, const snapshot_node *), void *arg) {
   int64_t count = 0;
@@ -293,8 +307,8 @@ int snapshot_read(snapshot *s, const char *path,
   return status;
 }
 
-/* From the view that the format documents, and the time from the table behind
- * it. */
+/* From the view that doc/format.md documents; the time of the beginning is in
+ * the table behind it. */
 int snapshot_sessions(snapshot *s,
                       int (*fn)(void *arg, const zke_session_info *session),
                       void *arg) {
@@ -331,7 +345,7 @@ static const char snapshot_all_waiters[] = SNAPSHOT_WATCHES(
     " JOIN(SELECT DISTINCT waiter,path,owner FROM zke_waiters)x "
     "ON x.waiter=w.session AND x.path=w.path");
 
-/* The same for watches, or for those that wait for a line. */
+/* Watches; or waiters, which are watches on other sessions' nodes. */
 int snapshot_watches(snapshot *s, bool waiters,
                      int (*fn)(void *arg, const snapshot_watch *watch),
                      void *arg) {
@@ -362,7 +376,8 @@ static bool same_file(const char *name, const struct stat *other) {
          st.st_ino == other->st_ino;
 }
 
-/* The database, its log and its index, by whatever name. */
+/* Is it the database, its log or its index, by whatever name?  Writing an
+ * export or a backup there would destroy it. */
 static bool is_database(call *c, const struct stat *st) {
   static const char *const ends[] = {"", "-wal", "-shm", "-journal"};
   char *real = is_memory(c) ? NULL : realpath(c->sh->file, NULL);
@@ -390,7 +405,7 @@ static int refuse(call *c, const char *code, const char *name,
   return STATUS_CANTCREATE;
 }
 
-/* A new file beside its place, for ourselves only as yet. */
+/* Makes a new file beside the place, which nobody else may read yet. */
 static int target_temp(call *c, target *t) {
   size_t room = strlen(t->name) + 16;
   t->temp = malloc(room);
@@ -429,7 +444,7 @@ static int target_permissions(call *c, target *t) {
   return fchmod(t->fd, mode);
 }
 
-/* Makes the new name last; -1 with errno. */
+/* Syncs the directory, so that the new name is durable, too; -1 with errno. */
 static int target_sync_directory(const target *t) {
   char *slash, *directory = strdup(t->name);
   if (!directory) return -1;
@@ -442,8 +457,9 @@ static int target_sync_directory(const target *t) {
   return rc;
 }
 
-/* Where another file must not be replaced, one that came meanwhile is not
- * either; what cannot link is believed the look before. */
+/* Gives the file its name.  If none may be replaced, link() does it, which
+ * fails for one that has come meanwhile.  A file system without links is
+ * trusted that none has: target_open() has looked. */
 static int target_move(const target *t) {
   if (!t->replace && link(t->temp, t->name) == 0) return unlink(t->temp);
   if (!t->replace && errno == EEXIST) return -1;
@@ -558,8 +574,9 @@ static int init_run(call *c) {
  * backup
  * --------------------------------------------------------------------- */
 
-/* Who has the old copy open keeps a lock on it that this cannot be had with.
- * A log that a crash left beside it is gone afterwards. */
+/* Refuses to replace a copy that a process has open.  Whoever reads or writes
+ * it has a lock that keeps this exclusive one away.  To open it recovers a log
+ * that a crash left beside it, too, which backup_check_log() would refuse. */
 static int backup_check_idle(call *c, const target *t) {
   sqlite3 *db = NULL;
   if (access(t->name, F_OK) != 0) return 0;
@@ -568,11 +585,12 @@ static int backup_check_idle(call *c, const target *t) {
     rc = sqlite3_exec(
         db, "PRAGMA locking_mode=EXCLUSIVE;BEGIN EXCLUSIVE;ROLLBACK", 0, 0, 0);
   sqlite3_close(db);
-  if (rc != SQLITE_BUSY) return 0; /* not in use, or no database at all */
+  if (rc != SQLITE_BUSY) return 0; /* others: no database at all, say */
   return fail(c, STATUS_CONFLICT, "BUSY", "%s is a database in use", t->name);
 }
 
-/* Another log would be replayed into the copy. */
+/* Refuses a log beside the copy's place: SQLite would replay it into the copy
+ * when that is opened. */
 static int backup_check_log(call *c, const target *t) {
   char name[PATH_MAX + 16];
   struct stat st;
@@ -583,7 +601,8 @@ static int backup_check_log(call *c, const target *t) {
                 "then remove it");
 }
 
-/* A few megabytes each, then progress and a look whether to go on. */
+/* Copies 512 pages at a time, so that progress is shown and a cancel is seen.
+ * The snapshot's transaction keeps all of them of one moment. */
 static int backup_steps(call *c, sqlite3 *from, sqlite3 *to, const target *t) {
   sqlite3_backup *b = sqlite3_backup_init(to, "main", from, "main");
   int rc = SQLITE_ERROR;
@@ -598,7 +617,7 @@ static int backup_steps(call *c, sqlite3 *from, sqlite3 *to, const target *t) {
   return fail_sqlite(c, to, t->name);
 }
 
-/* SQLite's own look at the copy, before it takes its place. */
+/* Has SQLite check the copy before it gets its name. */
 static int backup_verify(call *c, sqlite3 *to, const target *t) {
   sqlite3_stmt *stmt = NULL;
   const char *said = NULL;
@@ -615,7 +634,8 @@ static int backup_verify(call *c, sqlite3 *to, const target *t) {
   return status;
 }
 
-/* Without a journal: a copy that is not whole is thrown away. */
+/* Copies the database into the new file.  It needs no journal and no syncs: a
+ * copy that is not whole is thrown away, and target_done() syncs it. */
 static int backup_copy(call *c, sqlite3 *from, const target *t) {
   sqlite3 *to = NULL;
   int status = 0;
@@ -642,8 +662,7 @@ static int backup_emit(call *c, const target *t) {
   return emit(c, row);
 }
 
-/* backup: one picture of the database, in a file that another process does not
- * use. */
+/* backup: copies one moment of the database to a file that no process uses. */
 static int backup_run(call *c) {
   snapshot *s = NULL;
   target t = {.fd = -1};
@@ -664,8 +683,9 @@ static int backup_run(call *c) {
  * check
  * --------------------------------------------------------------------- */
 
-/* A handle that changes nothing, for what may be damaged: a session would be
- * written into it.  In memory there is the shell's own, or nothing. */
+/* A handle without a session, which changes nothing, since the file may be
+ * damaged.  A tree in memory is the shell's own: *out is NULL if there is none
+ * yet. */
 static int inspect_open(call *c, zke **out) {
   shell *sh = c->sh;
   zke_options o = {.size = sizeof o,
@@ -682,12 +702,13 @@ static void inspect_close(call *c, zke *z) {
   if (!is_memory(c)) zke_close(z);
 }
 
-/* The function must not emit: it is called with the store locked. */
+/* zke_check() calls this with the store locked: it collects, and does not
+ * print. */
 static void check_note(void *sentences, const char *sentence) {
   json_array_append_new(sentences, json_text(sentence));
 }
 
-/* What is wrong, as an array of sentences. */
+/* Adds a sentence for each thing that is wrong; a zkembed code. */
 static int check_sentences(zke *z, json_t *found) {
   int rc = z ? zke_check(z, check_note, found) : ZKE_OK;
   if (rc != ZKE_OK && json_array_size(found) == 0)
@@ -741,7 +762,8 @@ static int64_t file_bytes(const char *name) {
   return stat(name, &st) == 0 ? (int64_t)st.st_size : 0;
 }
 
-/* By a handle of its own: the other calls of a coprocess go on reading. */
+/* compact, by a handle of its own, so that other calls of a coprocess go on
+ * meanwhile. */
 static int compact_run(call *c) {
   const char *file = c->sh->file;
   zke_options o = {.size = sizeof o,
@@ -768,7 +790,8 @@ static int compact_run(call *c) {
  * sql
  * --------------------------------------------------------------------- */
 
-/* What tells without changing; the first ones take an argument. */
+/* Does this pragma only tell something?  The first nine take an argument that
+ * says of what; with the others an argument would set something. */
 static bool sql_pragma_tells(const char *name, const char *value) {
   static const char *const names[] = {
       "table_info",     "table_xinfo",      "index_list",    "index_info",
@@ -782,8 +805,9 @@ static bool sql_pragma_tells(const char *name, const char *value) {
   return false;
 }
 
-/* The connection cannot write to the database; nor may a statement make other
- * files (ATTACH, VACUUM INTO), load code, or undo what was set. */
+/* What a statement may do.  The connection cannot write to the database anyway;
+ * but it could make other files (ATTACH, VACUUM INTO), load code, or undo by a
+ * pragma what keeps it from writing. */
 static int sql_authorize(void *unused, int action, const char *one,
                          const char *two, const char *database,
                          const char *trigger) {
@@ -823,7 +847,8 @@ static json_t *sql_value(sqlite3_stmt *stmt, int i) {
   }
 }
 
-/* Two columns of one name get numbers, as SQLite numbers them in subqueries. */
+/* Sets a member.  If there is one of that name, as of two columns, the new one
+ * gets a number, as SQLite does it in subqueries. */
 static int sql_set(json_t *row, const char *name, json_t *value) {
   char text[300];
   int n = 1;
@@ -849,8 +874,8 @@ static int fail_only_reads(call *c) {
               "sql runs only statements that read");
 }
 
-/* The one statement that was given.  A second one, and what would write, are
- * refused. */
+/* Prepares the statement that was given.  A second one behind it is refused,
+ * and so is one that would write. */
 static int sql_prepare(call *c, sqlite3 *db, sqlite3_stmt **out) {
   const word *query = &c->args[0];
   const char *rest = NULL;
@@ -897,22 +922,21 @@ static int sql_run(call *c) {
 
 enum { FINE, NOTE, WARNING, PROBLEM };
 
-/* What a doctor's call knows. */
+/* One call of doctor. */
 typedef struct doctor {
   call *c;
-  char *real; /* the database's path, links resolved; NULL: none */
-  sqlite3 *db;
+  char *real;   /* the database's path, links resolved; NULL: in memory */
+  sqlite3 *db;  /* while doctor_look_inside() runs */
   zke *z;       /* read-only; NULL: it cannot be opened */
   int64_t zxid; /* before the sessions were looked at */
-  bool sick;
-  int status;
+  bool sick;    /* a problem was found: the exit status is 1 */
+  int status;   /* the first row that could not be printed */
 } doctor;
 
-/* One finding.  A problem makes the whole doctor say 1. */
+/* Emits one finding.  Nothing stops the doctor: a row that could not be printed
+ * is remembered for the end. */
 static void find(doctor *d, const char *check, int state, const char *format,
                  ...) __attribute__((format(printf, 4, 5)));
-/* Emit one finding. Warnings do not stop the doctor; a failure to write is kept
- * and returned at the end. */
 static void find(doctor *d, const char *check, int state, const char *format,
                  ...) {
   static const char *const names[] = {"ok", "note", "warning", "problem"};
@@ -975,8 +999,9 @@ static void doctor_file(doctor *d) {
        st.st_gid, what);
 }
 
-/* What the files beside it must have in common with the database: all who may
- * use it use them. */
+/* The files beside the database must have its mode and group, since each user
+ * of the database uses them.  A directory can also be entered by whoever may
+ * read the database. */
 static void doctor_side_files(doctor *d) {
   static const char *const ends[] = {"-zke",      "-zke/gate", "-zke/line",
                                      "-zke/live", "-wal",      "-shm"};
@@ -1001,8 +1026,8 @@ static void doctor_side_files(doctor *d) {
   if (!wrong) find(d, "side_files", FINE, "mode and group are the database's");
 }
 
-/* Is it a local one, and is there room?  The engine's own test for network file
- * systems is asked. */
+/* Is the file system local, and has it room?  The engine's own test tells
+ * network file systems. */
 static void doctor_file_system(doctor *d) {
   enum { SCARCE = 64 << 20, NONE = 4 << 20 };
   zke_os os;
@@ -1059,7 +1084,8 @@ static void doctor_pages(doctor *d) {
        slack ? "; compact gives them back" : "");
 }
 
-/* A minute is granted to clocks that are set now and then. */
+/* Nodes from the future, and zxids above the database's.  A minute is granted
+ * to clocks that are set now and then. */
 static void doctor_clock(doctor *d) {
   int64_t latest =
       reader_number(d->db, "SELECT max(max(ctime),max(mtime)) FROM node");
@@ -1078,9 +1104,10 @@ static void doctor_clock(doctor *d) {
        (uint64_t)zxid, above > zxid ? ", a node has a higher one" : "");
 }
 
-/* The process that began the session has its descriptor no more.  True: that
- * was said.  Where nobody is seen to have it, the process may be another
- * user's or in another PID namespace. */
+/* A living session whose own process is not seen to have its descriptor.  Says
+ * so, and returns true, if others are seen to have it or that process is gone.
+ * Else nothing is known: it may be another user's process, or in another PID
+ * namespace. */
 static bool doctor_orphan(doctor *d, const zke_session_info *s,
                           const json_t *kept) {
   char *text = NULL;
@@ -1102,7 +1129,7 @@ static bool doctor_orphan(doctor *d, const zke_session_info *s,
   return said;
 }
 
-/* Returns whether there was something to say. */
+/* Says what is wrong with a session; false: nothing is. */
 static bool doctor_session(doctor *d, holders *h, const zke_session_info *s) {
   process p;
   if (!s->alive) {
@@ -1134,8 +1161,9 @@ static bool session_exists(const zke_session_list *list, int64_t id) {
   return false;
 }
 
-/* FIFOs are named after sessions, whose ids are zxids.  What is made while we
- * look is no leftover, so it is what is older than the list. */
+/* Counts FIFOs of sessions that are not in the list.  They are named after
+ * sessions, whose ids are zxids: one above the zxid that was read before the
+ * list was made is of a session that began since, and no leftover. */
 static void doctor_leftovers(doctor *d, const zke_session_list *list) {
   char name[PATH_MAX + 16];
   snprintf(name, sizeof name, "%s-zke", d->real);
@@ -1210,15 +1238,15 @@ static int doctor_look_at_file(doctor *d) {
   return 0;
 }
 
-/* doctor: from the outside inwards, as far as one gets: the file, the versions,
- * its tables, its sessions, its invariants.  1 where there is a problem. */
+/* doctor: looks at the file, the versions, the tables, the sessions and the
+ * invariants, in this order, as far as each can be reached.  A file that is no
+ * database, or of a newer format, is not looked into. */
 static int doctor_run(call *c) {
   doctor d = {.c = c};
   int status = is_memory(c) ? 0 : doctor_look_at_file(&d);
   if (status) return status;
   doctor_versions(&d);
   int rc = inspect_open(c, &d.z);
-  /* Another's file is not looked into. */
   if (d.real && rc != ZKE_NOTADB && rc != ZKE_NEWERFORMAT)
     doctor_look_inside(&d);
   if (rc != ZKE_OK) find(&d, "open", PROBLEM, "%s", zke_errmsg());
