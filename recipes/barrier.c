@@ -1,8 +1,36 @@
 /* barrier.c - a znode that keeps everybody waiting until it is removed
  *
- * The znode and its twin that bears the setting's id are made and deleted in
- * one multi.  So whoever removes names what it removes, and a removal whose
- * reply was lost is never repeated on the next setting. */
+ * A barrier is two nodes that are made and deleted in one multi: `barrier`,
+ * which everybody looks at, and its twin `set-<id>`, whose name is this
+ * setting's alone.
+ *
+ *   set     1. See to the directory; draw an id (barrier_id).
+ *           2. Create node and twin in one step (barrier_try_set).
+ *              ZKE_NODEEXISTS: read what stands.  If it has this id, a try
+ *              before whose reply was lost has made it: done.  Else ZKE_HELD.
+ *   remove  1. Read what stands; if it is not of the token asked for,
+ *              ZKE_NONODE.
+ *           2. Delete node and twin in one step (barrier_delete).  The twin's
+ *              name makes the step fail if another setting has come since 1.
+ *   wait    1. Read what stands, and watch it; note its token (barrier_look).
+ *           2. Sleep until a look finds another token, or none.
+ *
+ * Why the twin: `barrier` has the same name, and version 0, in every setting.
+ * Without a twin a removal that was read and then delayed, or repeated after a
+ * lost reply, would delete the next setting.
+ *
+ * If a process dies before a step nothing has changed; after the step the
+ * barrier is set, or removed.  A barrier that is not ephemeral has no owner
+ * that could die; so its setter is written into it.
+ *
+ * Invariants:
+ *  1. While `listening` or `waiting`, the node is watched (its end if it
+ *  stands;
+ *     for a listener its coming if not), or `changed` is set.
+ *  2. `seen` is the token that the last look has found.  The listener was told
+ *     each change of it, in order, while `listening`.
+ *
+ * Begin with barrier_look(), then barrier_do_set() and barrier_do_remove(). */
 #include "barrier.h"
 
 #include <inttypes.h>
@@ -16,12 +44,13 @@
 #define BARRIER_PLACE "barrier"
 #define BARRIER_NODE "barrier"
 
-enum { BARRIER_ID = 64 };
+enum { BARRIER_ID = 64 }; /* bytes of an id, with its NUL */
 
+/* The mutex of r guards what changes: from listening on. */
 struct zke_barrier {
   zke_recipe r;
   char *node; /* the znode's path */
-  int mode;
+  int mode;   /* ZKE_EPHEMERAL or ZKE_PERSISTENT: of what this object sets */
   zke_barrier_fn listener;
   void *context;
   bool listening; /* between start and stop */
@@ -30,24 +59,28 @@ struct zke_barrier {
   int64_t wanted; /* the one that a blocking call waits to see removed */
 };
 
-/* ---- the znode's data ---- */
+/* ---- the znode's data ----
+ *
+ * "<id> <session> <pid> <identity>\n<data>".  The setter is written there
+ * because its session may have ended when somebody asks who it was. */
 
 /* What stands: one block of its own, cut into strings. */
 typedef struct setting {
-  char *text;
+  char *text; /* the block */
   zke_stat stat;
-  const char *id; /* NULL: set by other means */
-  uint64_t session;
-  int64_t pid;
-  const char *identity;
-  const char *data;
-  int len;
+  const char *id;       /* in text; NULL: set by other means */
+  uint64_t session;     /* the setter's */
+  int64_t pid;          /* the setter's process, in its own PID namespace */
+  const char *identity; /* in text, or "" */
+  const char *data;     /* in text: the setter's own */
+  int len;              /* bytes of data */
 } setting;
 
 /* Release what was read of a setting. */
 static void setting_free(setting *s) { zke_free(s->text); }
 
-/* Read "<id> <session> <pid> ", leave *at behind it.  False: other means. */
+/* Read "<id> <session> <pid> ", leave *at behind it.  False: it has another
+ * form, so it was set by other means. */
 static bool setting_head(setting *s, char **at) {
   int64_t session;
   if (strncmp(s->text, "id-", 3) != 0) return false;
@@ -61,7 +94,8 @@ static bool setting_head(setting *s, char **at) {
   return true;
 }
 
-/* Cut "<id> <session> <pid> <identity>\n<data>" into its parts. */
+/* Cut the data into its parts.  Data of another form is the setter's own as a
+ * whole. */
 static void setting_parse(setting *s, int len) {
   char *end = len > 0 ? memchr(s->text, '\n', (size_t)len) : NULL;
   char *at;
@@ -82,7 +116,8 @@ static void setting_parse(setting *s, int len) {
   s->len = len - (int)(end + 1 - s->text);
 }
 
-/* ZKE_NONODE where nothing stands. */
+/* Read what stands, and watch it if fn is not NULL; ZKE_NONODE: nothing.  To be
+ * released by setting_free(), whatever is returned. */
 static int setting_read(zke *z, const char *node, zke_watch_fn fn,
                         void *context, setting *s) {
   int len;
@@ -92,7 +127,8 @@ static int setting_read(zke *z, const char *node, zke_watch_fn fn,
   return rc;
 }
 
-/* "/path is set by backup (pid 12) since 2026-11-20T12:00:00Z" */
+/* Fail with rc: "the barrier /path is set by backup (pid 12) since
+ * 2026-11-20T12:00:00Z". */
 static int setting_say(const setting *s, int rc, const char *path) {
   char when[ZKE_RECIPE_WHEN];
   zke_recipe_when(s->stat.ctime, when);
@@ -116,7 +152,8 @@ static void barrier_see(zke_barrier *b, int64_t token) {
 }
 
 /* Look, and watch for what is of interest: the end of what stands, and for a
- * listener the coming of the next. */
+ * listener the coming of the next.  Two reads are needed, since zke_get() sets
+ * no watch on a missing node; if it comes between the two, it is read again. */
 static int barrier_look(zke_barrier *b) {
   zke_stat stat = {0};
   int rc = ZKE_NONODE;
@@ -133,7 +170,7 @@ static int barrier_look(zke_barrier *b) {
   return ZKE_OK;
 }
 
-/* An object that nobody listens at or waits with has nothing to look for. */
+/* Without a listener or a thread that waits there is nothing to look for. */
 static int barrier_step(zke_recipe *r) {
   zke_barrier *b = (zke_barrier *)r;
   return b->listening || b->waiting ? barrier_look(b) : ZKE_OK;
@@ -154,7 +191,7 @@ static void barrier_deliver(zke_recipe *r, int event, int64_t number,
   if (b->listener) b->listener(b, event, number, b->context);
 }
 
-/* Release the object's memory; a barrier stays, whoever has set it. */
+/* Release the object's memory; a barrier that it has set stays. */
 static void barrier_destroy(zke_recipe *r) {
   zke_free(((zke_barrier *)r)->node);
 }
@@ -165,14 +202,14 @@ static const zke_recipe_class barrier_class = {.name = "barrier",
                                                .deliver = barrier_deliver,
                                                .destroy = barrier_destroy};
 
-/* Nobody wants to know any more: take the watch back. */
+/* Take the watch back, unless a listener needs it. */
 static void barrier_unwatch(zke_barrier *b) {
   if (!b->listening)
     zke_remove_watch(b->r.z, b->node, ZKE_WATCH_DATA, zke_recipe_watcher,
                      &b->r);
 }
 
-/* A path that exists has to be a barrier's. */
+/* A path that exists has to be a barrier's; one that does not is fine. */
 static int barrier_check_place(zke_barrier *b) {
   int rc = zke_exists(b->r.z, b->r.path, NULL, NULL, NULL);
   if (rc == ZKE_NONODE) return ZKE_OK;
@@ -183,18 +220,20 @@ static int barrier_check_place(zke_barrier *b) {
 
 /* ---- setting ---- */
 
+/* A setting or a removal under way, for zke_retry(). */
 typedef struct barrier_change {
   zke_barrier *b;
-  char id[BARRIER_ID]; /* of the setting */
-  char *text, *twin;
-  int len;
-  int64_t token;
-  bool unsure; /* the last try may have done it */
+  char id[BARRIER_ID]; /* a setting: its id */
+  char *text, *twin;   /* a setting: the node's data, the twin's path */
+  int len;             /* bytes of text */
+  int64_t token;       /* a setting: out; a removal: of what is to go, 0: any */
+  bool unsure; /* a removal: a try that lost its reply may have done it */
 } barrier_change;
 
-/* An id that no other setting has: no two live objects have an address in
- * common, and where one follows another there the directory has changed
- * between their settings. */
+/* An id that no other setting has: of the session, the object's address and the
+ * directory's last change.  No two objects of a process have an address in
+ * common at the same time; and if one is made where another was freed, the
+ * other's setting has changed the directory since. */
 static void barrier_id(const zke_barrier *b, const zke_stat *directory,
                        char id[BARRIER_ID]) {
   snprintf(id, BARRIER_ID, "id-%" PRIx64 "-%" PRIx64 "-%" PRIx64,
@@ -202,7 +241,8 @@ static void barrier_id(const zke_barrier *b, const zke_stat *directory,
            (uint64_t)directory->pzxid);
 }
 
-/* "<id> <session> <pid> <identity>\n<data>" */
+/* The node's data.  A line end in the identity would end the line early: it
+ * becomes a space. */
 static int barrier_text(barrier_change *c, const void *data, int len) {
   zke *z = c->b->r.z;
   zke_session_list *who = NULL;
@@ -227,7 +267,7 @@ static int barrier_text(barrier_change *c, const void *data, int len) {
   return ZKE_OK;
 }
 
-/* "<path>/set-<id>" */
+/* "<path>/set-<id>", for zke_free(). */
 static char *barrier_twin(zke *z, const char *path, const char *id) {
   char name[BARRIER_ID + 8];
   snprintf(name, sizeof name, "set-%.*s", BARRIER_ID,
@@ -237,7 +277,8 @@ static char *barrier_twin(zke *z, const char *path, const char *id) {
   return twin;
 }
 
-/* It stands: is it this very setting, of which the reply was lost? */
+/* It stands: is it this very setting, whose reply was lost?  ZKE_HELD: another
+ * one; ZKE_LOOK_AGAIN: it has just been removed. */
 static int barrier_recognise(barrier_change *c) {
   setting s;
   int rc = setting_read(c->b->r.z, c->b->node, NULL, NULL, &s);
@@ -251,9 +292,9 @@ static int barrier_recognise(barrier_change *c) {
   return rc;
 }
 
-/* The node and its twin come in one step.  The twin's name is the caller's own,
- * so after a lost reply its being there tells whose setting it is.  If the
- * process dies after the step the barrier stays set, unless it is ephemeral. */
+/* One try: node and twin come in one step.  After a lost reply the next try
+ * finds the node there, and its data tells whose setting it is.  If the process
+ * dies after the step the barrier stays set, unless it is ephemeral. */
 static int barrier_try_set(zke *z, void *arg) {
   barrier_change *c = arg;
   zke_op ops[2];
@@ -268,7 +309,9 @@ static int barrier_try_set(zke *z, void *arg) {
   return rc == ZKE_NODEEXISTS ? barrier_recognise(c) : rc;
 }
 
-/* Make the directory and set it, until that is decided. */
+/* Make the directory and set the barrier, until that is decided.  The directory
+ * is a container, which may go between the two.  Id and text are made once: a
+ * repetition must have the same id, or it would not recognise its own work. */
 static int barrier_do_set(barrier_change *c, const void *data, int len,
                           int64_t deadline_ms) {
   zke_recipe *r = &c->b->r;
@@ -293,7 +336,10 @@ static int barrier_do_set(barrier_change *c, const void *data, int len,
 
 /* ---- removing ---- */
 
-/* Delete what was read, and nothing that came after it. */
+/* Delete what was read, and nothing that came after it: the twin's name is that
+ * setting's alone.  A node that was made by other means has no twin, and is
+ * known by its version only.  ZKE_LOOK_AGAIN: something else is there by now.
+ */
 static int barrier_delete(zke *z, barrier_change *c, const setting *s) {
   zke_op ops[2];
   int rc = ZKE_NONODE;
@@ -314,8 +360,8 @@ static int barrier_delete(zke *z, barrier_change *c, const setting *s) {
   return rc == ZKE_NONODE || rc == ZKE_BADVERSION ? ZKE_LOOK_AGAIN : rc;
 }
 
-/* Remove one setting, of which the token tells.  After a lost reply it is
- * enough that it has gone: nobody else could have kept it. */
+/* One try to remove the setting of a token.  After a lost reply it is enough
+ * that it has gone: it does not matter by which try, or by whom. */
 static int barrier_try_remove(zke *z, void *arg) {
   barrier_change *c = arg;
   setting s;
@@ -352,14 +398,14 @@ static int barrier_do_remove(barrier_change *c, int64_t deadline_ms) {
 
 /* ---- waiting ---- */
 
-/* For zke_recipe_await(): is the setting that was waited for there no more?
- * Another one that stands by now is none of this call's. */
+/* For zke_recipe_await(): has the setting gone that was waited for?  Another
+ * one that stands by now does not concern this call. */
 static int barrier_gone(zke_recipe *r) {
   const zke_barrier *b = (const zke_barrier *)r;
   return r->ended || b->seen == b->wanted ? ZKE_NOT_YET : ZKE_OK;
 }
 
-/* Name who set it. */
+/* Fail with a timeout, and name the setter. */
 static int barrier_say_standing(zke_barrier *b) {
   setting s;
   int rc = setting_read(b->r.z, b->node, NULL, NULL, &s);
@@ -372,8 +418,9 @@ static int barrier_say_standing(zke_barrier *b) {
                          "the barrier %s stood until the deadline", b->r.path);
 }
 
-/* Waits for the end of the setting that is there now.  One that is set after
- * that is another one's matter, and keeps nobody. */
+/* Wait for the end of the setting that stands now.  One that is set after that
+ * does not keep this call: so a barrier that is set again and again at short
+ * intervals lets its waiters pass. */
 static int barrier_wait(zke_barrier *b, int64_t deadline_ms) {
   int rc = barrier_check_place(b);
   if (rc == ZKE_OK) rc = barrier_look(b);
@@ -386,7 +433,7 @@ static int barrier_wait(zke_barrier *b, int64_t deadline_ms) {
 
 /* ---- the interface ---- */
 
-/* The path of the node is made here, so that no later call can fail for want of
+/* The node's path is made here, so that no later call can fail for want of
  * memory before it has begun. */
 int zke_barrier_new(zke *z, const char *path,
                     const zke_barrier_options *options,
@@ -415,7 +462,7 @@ void zke_barrier_free(zke_barrier *barrier) {
   zke_recipe_free((zke_recipe *)barrier);
 }
 
-/* ZKE_HELD where another setting is there: a barrier is set by one. */
+/* Id, data and twin live for the call. */
 int zke_barrier_set(zke_barrier *barrier, const void *data, int len,
                     int64_t deadline_ms, int64_t *token_out) {
   barrier_change c = {.b = barrier};
@@ -441,8 +488,9 @@ int zke_barrier_remove(zke_barrier *barrier, int64_t token,
   return zke_recipe_leave(&barrier->r, rc);
 }
 
-/* One blocking call an object: `wanted` is the object's.  The watch stays where
- * nothing is set any more, because it has fired already. */
+/* One blocking call an object, since `wanted` is the object's.  If it ended
+ * well and nothing stands, the watch has fired already; else it is taken back.
+ */
 int zke_barrier_wait(zke_barrier *barrier, int64_t deadline_ms) {
   int rc = zke_recipe_enter_by((zke_recipe *)barrier, deadline_ms);
   if (rc != ZKE_OK) return rc;
@@ -474,6 +522,7 @@ int zke_barrier_start(zke_barrier *barrier) {
   return zke_recipe_leave(&barrier->r, rc);
 }
 
+/* For a program that has no dispatch. */
 int zke_barrier_step(zke_barrier *barrier) {
   return zke_recipe_step((zke_recipe *)barrier);
 }
@@ -535,8 +584,8 @@ static zke_party_list *setting_list(zke *z, const setting *s) {
   return list;
 }
 
-/* The setter, as a list of one: who it was stands in the data, so it is told
- * also when its session has gone. */
+/* The setter, as a list of one.  It is read from the node's data, so it is told
+ * also when its session has ended. */
 int zke_barrier_parties(zke *z, const char *path, zke_party_list **list_out) {
   setting s = {0};
   if (!list_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "list_out is NULL");

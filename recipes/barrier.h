@@ -13,6 +13,10 @@
  *
  *     zke_barrier_free(barrier);
  *
+ * The rules that every recipe keeps stand in support.h, the algorithm in
+ * barrier.c.  It is the barrier of ZooKeeper's page "Recipes and Solutions";
+ * tokens, and the twin that makes removal exact, are additions.
+ *
  * LAYOUT, as Curator's DistributedBarrier at /barriers/maintenance/barrier:
  *
  *     /barriers/maintenance             container, data "zkembed barrier"
@@ -26,19 +30,36 @@
  * just as well.
  *
  * IF THE PROCESS DIES: both nodes come and go in one step, so a barrier is set
- * or not.  Set by a process that has died it stands until somebody removes it,
- * unless options.ephemeral asked that it goes with the setter's session.  A
- * waiter leaves nothing behind.
+ * or not.  If the process that has set it dies, it stands until somebody
+ * removes it, unless options.ephemeral asked that it goes with the setter's
+ * session.  A process that waits leaves nothing behind.
  *
- * WHO IS WOKEN: setting wakes those with a listener, removing these and all
- * who wait, which is what a barrier is for.  A barrier that is removed and set
- * again lets those pass who waited for the former.
+ * WHO IS WOKEN: a setting wakes the objects with a listener; a removal wakes
+ * these and all that wait, which is what a barrier is for.  A barrier that is
+ * removed and set again lets those pass that waited for the former setting.
+ *
+ * COSTS: a setting is three reads and one write, a removal four reads and one
+ * write, both synced to the disk unless the barrier is ephemeral.  A wait at a
+ * barrier that does not stand is two reads; at one that stands it is a watch
+ * more, and a look when it wakes.
  *
  * LOSING THE SESSION: waiting ends with ZKE_INVALIDSTATE, a listener hears
  * ZKE_BARRIER_LOST and nothing more.  A barrier that is not ephemeral stands.
  *
  * FENCING: the token of a setting is the zxid of its znode, greater than those
  * of all before.
+ *
+ * MISTAKES, and what they come to:
+ * - Setting what stands already: ZKE_HELD.  A barrier is set by one process;
+ * for
+ *   a count of those that are not ready use a double barrier or a semaphore.
+ * - Removing with token 0 what another process has set meanwhile: it is
+ * removed.
+ *   Keep the token of the own setting and remove that one.
+ * - Waiting and relying on it that the barrier is down afterwards: it may have
+ *   been set again.  The wait was for the setting that stood at the call.
+ * - Two threads that wait with one object: the second gets ZKE_MISUSE.
+ * - fork(), closing the handle first: as for every recipe (support.h).
  */
 #ifndef ZKEMBED_RECIPES_BARRIER_H
 #define ZKEMBED_RECIPES_BARRIER_H
@@ -51,6 +72,8 @@ extern "C" {
 
 typedef struct zke_barrier zke_barrier;
 
+/* What a listener hears.  SET and REMOVED take turns; after LOST it hears
+ * nothing. */
 enum {
   ZKE_BARRIER_SET = 1,     /* it stands */
   ZKE_BARRIER_REMOVED = 2, /* it does not stand any more */
@@ -58,7 +81,29 @@ enum {
 };
 
 /* Called after zke_barrier_start() with ZKE_BARRIER_…; token: of the setting
- * that came or went. */
+ * that came or went.
+ *
+ * Runs inside zke_dispatch(), zke_wait() or a call on the object, and may call
+ * the object or free it.  A setting that came and went between two dispatches
+ * is not heard of.
+ *
+ * Example: a worker in an event loop that pauses while the barrier stands.
+ *
+ *     static void heard(zke_barrier *barrier, int event, int64_t token,
+ *                       void *context) {
+ *       int *paused = context;
+ *       (void)barrier, (void)token;
+ *       *paused = event == ZKE_BARRIER_SET;
+ *     }
+ *
+ *     static int follow(zke *z, int *paused, zke_barrier **barrier) {
+ *       zke_barrier_options o = ZKE_INIT(zke_barrier_options);
+ *       o.listener = heard;
+ *       o.context = paused;
+ *       int rc = zke_barrier_new(z, "/barriers/maintenance", &o, barrier);
+ *       return rc == ZKE_OK ? zke_barrier_start(*barrier) : rc;
+ *     }
+ */
 typedef void (*zke_barrier_fn)(zke_barrier *barrier, int event, int64_t token,
                                void *context);
 
@@ -66,28 +111,48 @@ typedef struct zke_barrier_options {
   size_t size;
   int ephemeral; /* 1: a barrier set through this object goes with its session;
                     else it stands until it is removed */
-  zke_barrier_fn listener;
-  void *context;
+  zke_barrier_fn listener; /* or NULL */
+  void *context;           /* for the listener; borrowed */
 } zke_barrier_options;
 
 /* zke_barrier_new - an object for one path; does not touch the tree
  *
  *   path         of the barrier; made as a container when it is first set
  *   options      NULL for the defaults; copied
- *   barrier_out  out, not NULL; NULL on failure
+ *   barrier_out  out, not NULL; NULL on failure.  For zke_barrier_free()
  *
- * Returns ZKE_OK, ZKE_BADARGUMENTS, or what the handle's state asks for.
- * Threads: any.  In a callback: yes.  Since 0.1. */
+ * Returns ZKE_OK, ZKE_BADARGUMENTS, ZKE_NOMEM, or what the handle's state asks
+ * for.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_barrier_new(zke *z, const char *path,
                             const zke_barrier_options *options,
                             zke_barrier **barrier_out);
 
-/* zke_barrier_free - release the object; NULL is fine.  A barrier that was set
- * stands.  Threads: any, while no other call on it runs.  In a callback: yes.
- */
+/* zke_barrier_free - release the object; NULL is fine
+ *
+ * A barrier that was set stands.
+ * Threads: any, while no other call on it runs.  In a callback: yes.
+ * Blocks: on the disk, and until a listener on another thread has returned. */
 ZKE_API void zke_barrier_free(zke_barrier *barrier);
 
+/* ------------------------------------------------------------------------
+ * Setting and removing
+ *
+ * Example: set it, work, and remove this very setting.  If a person has removed
+ * it by hand meanwhile, and another process has set it, that one stays.
+ *
+ *     int64_t token = 0;
+ *     rc = zke_barrier_set(barrier, "moving files", 12, deadline, &token);
+ *     if (rc == ZKE_OK) {
+ *       // work
+ *       rc = zke_barrier_remove(barrier, token, deadline);
+ *     }
+ *     if (rc == ZKE_NONODE) rc = ZKE_OK;  // it was removed by another
+ * --------------------------------------------------------------------- */
+
 /* zke_barrier_set - from now on everybody waits
+ *
+ * Makes the directory where it is missing.
  *
  *   data,len     shown to others, for instance why; NULL and 0 for none
  *   deadline_ms  of zke_now(), for repeating what got no reply
@@ -96,8 +161,11 @@ ZKE_API void zke_barrier_free(zke_barrier *barrier);
  * Returns ZKE_OK, or
  *   ZKE_HELD          it is set already; the sentence says by whom, since when
  *   ZKE_OTHERKIND     the path is not a barrier's
- *   ZKE_BADARGUMENTS  len is negative
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ *   ZKE_BADARGUMENTS  len is negative, or data is NULL with len above 0
+ * or what stood in the way.  A setting whose reply was lost is recognised, and
+ * is ZKE_OK.  After ZKE_CONNECTIONLOSS it may stand; zke_barrier_parties()
+ * tells by whom.
+ * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
 ZKE_API int zke_barrier_set(zke_barrier *barrier, const void *data, int len,
                             int64_t deadline_ms, int64_t *token_out);
 
@@ -106,10 +174,21 @@ ZKE_API int zke_barrier_set(zke_barrier *barrier, const void *data, int len,
  *   token        of the setting to remove; 0 for whichever it is
  *   deadline_ms  of zke_now(), for repeating what got no reply
  *
- * Returns ZKE_OK, or ZKE_NONODE where no barrier stands (of that token).
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ * Returns ZKE_OK; ZKE_NONODE where no barrier stands, or not of that token;
+ * ZKE_OTHERKIND where the path is not a barrier's; or what stood in the way.
+ * Any process may remove it, not only the one that has set it.
+ * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
 ZKE_API int zke_barrier_remove(zke_barrier *barrier, int64_t token,
                                int64_t deadline_ms);
+
+/* ------------------------------------------------------------------------
+ * Waiting and looking
+ *
+ * Example: wait for an hour at most; then say who keeps everybody waiting.
+ *
+ *     rc = zke_barrier_wait(barrier, zke_now(z) + 3600000);
+ *     if (rc == ZKE_OPERATIONTIMEOUT) fprintf(stderr, "%s\n", zke_errmsg());
+ * --------------------------------------------------------------------- */
 
 /* zke_barrier_wait - until the barrier that stands now does so no more
  *
@@ -148,10 +227,12 @@ ZKE_API int zke_barrier_cancel(zke_barrier *barrier);
 
 /* zke_barrier_parties - who set it, since when
  *
- *   list_out  out, not NULL: one block; count 0 where none stands, else one
- *             party: czxid is the token, session and pid are the setter's,
- *             who may be gone; pid 0 and an empty identity: set by other means
+ *   list_out  out, not NULL: one block, for zke_free(); count 0 where none
+ *             stands, else one party: czxid is the token; session and pid are
+ *             the setter's, which may be gone; pid 0 and an empty identity: set
+ *             by other means
  *
+ * Returns ZKE_OK, ZKE_BADARGUMENTS, ZKE_NOMEM, or as zke_get().
  * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_barrier_parties(zke *z, const char *path,
                                 zke_party_list **list_out);

@@ -1,12 +1,29 @@
 /* election.c - one leader among candidates, and everybody knows who
  *
- * A line (line.h) in which one may hold: the first candidate leads.  What is
- * here is the events of ZooKeeper's LeaderElectionSupport, the word, and
- * those who watch it.
+ * A line (line.h) in which one may hold: the first candidate leads.  Joining,
+ * waiting and leaving are those of a lock, step by step in lock.c.  What is here
+ * is the events of ZooKeeper's LeaderElectionSupport, the word, handing over, and
+ * the observers.
  *
  * The word is the znode "leader": who leads, by which token, and a value of the
  * leader's.  It is made by zke_election_ready() and not before, so an observer
  * sees a leader only when that one has taken over.
+ *
+ *   ready      In one step: check the own entry, delete a former leader's word if
+ *              it is there, create the own one (election_try_announce).  Then
+ *              watch it: if somebody deletes it, it is made again.
+ *   set        In one step: check the own entry, write the word.
+ *   resign     In one step: delete the own entry and the word (line_leave_both).
+ *   hand over  In one step: make a mark that names the heir's entry, which puts
+ *              it in front of all, wake the heir, delete the own entry and the
+ *              word (zke_line_yield).
+ *   lost       The own entry has gone, but not the session: delete the word if
+ *              it is still this candidate's (election_retract).
+ *
+ * A death at any point ends the session, and entry and word go together.  A lost
+ * reply: ready and set look first what is there and try again; the word says its
+ * token, by which its writer recognises it.  Handing over looks whether the own
+ * entry is still there.
  *
  * Invariants:
  *  1. The word is written only in a step that checks the candidate's own znode:
@@ -34,31 +51,35 @@
 #define ELECTION_PLACE "election"
 #define ELECTION_LEADER "leader"
 
+/* The mutex of l.r guards what changes, but for `shown`, which only the thread
+ * that tells reads and writes. */
 struct zke_election {
-  zke_line l;
-  int state;         /* ZKE_ELECTION_… */
-  int shown;         /* the state that the event being told belongs to */
-  bool again;        /* the one before has gone: determine anew */
+  zke_line l;        /* its data is the candidate's name */
+  int state;         /* ZKE_ELECTION_…: as of the last event that was queued */
+  int shown;         /* the state that the event being delivered belongs to */
+  bool again;        /* the one before has gone: tell DETERMINE again */
   bool ready;        /* has taken office: the word is to be there */
-  bool word_watched; /* it was, and its end will be heard */
-  int64_t said;      /* the token in it */
+  bool word_watched; /* the word was there, and its end will be heard */
+  int64_t said;      /* the token in the word that was made or found last */
   char *leader;      /* path of the word: the znode "leader" */
-  char *value;       /* what it tells besides, or NULL */
-  int value_len;
+  char *value;       /* what it tells besides, or NULL; a copy */
+  int value_len;     /* bytes of value */
   zke_election_fn listener;
   void *context;
 };
 
 /* ---- the word: "<token> <name>\n<value>" ---- */
 
+/* A word that was read; it points into the data. */
 typedef struct word {
   int64_t token; /* 0: it is none */
   const char *name, *value;
-  size_t name_len;
-  int len; /* of the value */
+  size_t name_len; /* bytes of name, which no NUL ends */
+  int len;         /* bytes of value */
 } word;
 
-/* What is read points into the data. */
+/* Take a znode's data apart.  Data of another form is no word: somebody has made
+ * the znode by hand. */
 static word word_read(const char *data, int len) {
   char *end = NULL;
   word w = {.token = data ? strtoll(data, &end, 10) : 0};
@@ -73,19 +94,26 @@ static word word_read(const char *data, int len) {
 
 /* ---- events ---- */
 
-/* Queue an event for the listener. Without memory it is lost; the state that
+/* Queue an event for the listener.  If memory is short it is lost; the state that
  * zke_election_state() gives is right all the same. */
 static void election_tell(zke_election *e, int event, int64_t token) {
   zke_recipe_tell(&e->l.r, event, token, NULL, 0);
 }
 
-/* Follow the line: elected, ready to follow, or out. */
+/* The state that follows from the line's.  A candidacy that has failed stays so
+ * when the line has gone out since. */
+static int election_state_in_line(const zke_election *e) {
+  if (e->l.state == ZKE_LINE_HELD) return ZKE_ELECTION_ELECTED;
+  if (e->l.state == ZKE_LINE_WAITING) return ZKE_ELECTION_READY;
+  if (e->l.state == ZKE_LINE_LOST) return ZKE_ELECTION_FAILED;
+  return e->state == ZKE_ELECTION_FAILED ? ZKE_ELECTION_FAILED
+                                         : ZKE_ELECTION_STOP;
+}
+
+/* Follow the line: elected, ready to follow, or out.  A state that is not new is
+ * told again only if it is `asked`. */
 static void election_determined(zke_election *e, bool asked) {
-  int state = e->l.state == ZKE_LINE_HELD       ? ZKE_ELECTION_ELECTED
-              : e->l.state == ZKE_LINE_WAITING  ? ZKE_ELECTION_READY
-              : e->l.state == ZKE_LINE_LOST     ? ZKE_ELECTION_FAILED
-              : e->state == ZKE_ELECTION_FAILED ? ZKE_ELECTION_FAILED
-                                                : ZKE_ELECTION_STOP;
+  int state = election_state_in_line(e);
   if (state == e->state && !asked) return;
   e->state = state;
   if (state == ZKE_ELECTION_ELECTED || state == ZKE_ELECTION_READY) {
@@ -115,13 +143,14 @@ static void election_fail(zke_election *e) {
 
 /* ---- taking office ---- */
 
+/* A word to be written, for zke_retry(). */
 typedef struct election_word {
   zke_election *e;
   char *data;
-  int len;
+  int len; /* bytes of data */
 } election_word;
 
-/* Its text, of the office that is held. */
+/* Make its text, with the token of the office that is held. */
 static int word_make(election_word *w) {
   const zke_election *e = w->e;
   size_t size = 25 + (size_t)e->l.len + (size_t)e->value_len;
@@ -136,7 +165,9 @@ static int word_make(election_word *w) {
   return ZKE_OK;
 }
 
-/* One step: only who leads can write it, over what a former leader left. */
+/* One try: in one step, check that the candidate leads, delete what a former
+ * leader left, and create the word.  ZKE_LOST: it does not lead; ZKE_NONODE and
+ * ZKE_NODEEXISTS: a word has gone or come since it was looked for. */
 static int election_try_announce(zke *z, void *arg) {
   election_word *w = arg;
   zke_op ops[3];
@@ -154,8 +185,8 @@ static int election_try_announce(zke *z, void *arg) {
   return lost ? zke_line_check(&w->e->l) : rc;
 }
 
-/* Makes the leader's word.  A former leader's may be in the way, and go just
- * now: so this is repeated until it is made or one's office has gone. */
+/* Make the word.  A former leader's may be in the way, and go just now: so this is
+ * repeated until it is made or the office is lost. */
 static int election_announce(zke_election *e, int64_t deadline_ms) {
   election_word w = {.e = e};
   int rc = word_make(&w);
@@ -167,7 +198,8 @@ static int election_announce(zke_election *e, int64_t deadline_ms) {
   return rc;
 }
 
-/* Change it in place: so observers hear of no end of the office. */
+/* One try to change it in place: so observers do not hear of an end of the
+ * office. */
 static int election_try_change(zke *z, void *arg) {
   election_word *w = arg;
   zke_op ops[2];
@@ -180,7 +212,7 @@ static int election_try_change(zke *z, void *arg) {
   return lost ? zke_line_check(&w->e->l) : rc;
 }
 
-/* Writes the word anew; where it is missing it is made. */
+/* Write the word again; if it is missing it is made. */
 static int election_change(zke_election *e, int64_t deadline_ms) {
   election_word w = {.e = e};
   int rc = word_make(&w);
@@ -190,7 +222,8 @@ static int election_change(zke_election *e, int64_t deadline_ms) {
   return rc == ZKE_NONODE ? election_announce(e, deadline_ms) : rc;
 }
 
-/* Is the word there, and this candidate's?  Watches it if that is asked. */
+/* Is the word there, and this candidate's, of this token?  Else ZKE_NONODE.
+ * *czxid: of its znode. */
 static int election_find_word(zke_election *e, int64_t token, bool watch,
                               int64_t *czxid) {
   char *data = NULL;
@@ -207,7 +240,9 @@ static int election_find_word(zke_election *e, int64_t token, bool watch,
   return rc;
 }
 
-/* As long as one is in office the word stays, whoever deletes it. */
+/* While the candidate is in office the word stays, also if somebody deletes it.
+ * The loop ends with the word there and watched, or with a failure, after which
+ * the next step goes on. */
 static int election_keep_word(zke_election *e) {
   int rc = ZKE_OK;
   int64_t czxid;
@@ -221,7 +256,7 @@ static int election_keep_word(zke_election *e) {
   return rc;
 }
 
-/* Hear no more of the word, before it goes. */
+/* Take back the watch of the word, before this candidate deletes it. */
 static void election_unwatch_word(zke_election *e) {
   if (e->word_watched) {
     zke_remove_watch(e->l.r.z, e->leader, ZKE_WATCH_DATA, zke_recipe_watcher,
@@ -230,9 +265,10 @@ static void election_unwatch_word(zke_election *e) {
   e->word_watched = false;
 }
 
-/* Lost the place, not the session: take back the word, unless it is the next
- * one's already.  Where it cannot be seen, what this session has there goes; if
- * that is another candidate's it is written again. */
+/* The place was lost, but not the session: take back the word, unless it is the
+ * next leader's already.  If it cannot be read, whatever this session has there is
+ * discarded; if that is another candidate's of this handle, that one makes it
+ * again. */
 static int election_retract(zke_election *e) {
   int64_t czxid = 0;
   if (!e->ready) return ZKE_OK;
@@ -246,14 +282,15 @@ static int election_retract(zke_election *e) {
 
 /* ---- the object ---- */
 
-/* Tell what the line has become. */
+/* Tell what the line has become, and see to the word accordingly. */
 static int election_settle(zke_election *e, bool asked) {
   election_determined(e, asked);
   return e->state == ZKE_ELECTION_FAILED ? election_retract(e)
                                          : election_keep_word(e);
 }
 
-/* The line first: what one's word has to say follows from whether one holds. */
+/* The line first: whether there has to be a word follows from whether the
+ * candidate leads. */
 static int election_step(zke_recipe *r) {
   zke_election *e = (zke_election *)r;
   int rc = zke_line_step(&e->l);
@@ -263,8 +300,8 @@ static int election_step(zke_recipe *r) {
   return election_settle(e, asked);
 }
 
-/* Of a candidate that waits, a deletion may be that of the leader whom it
- * watches, or of a word: `again` has the next step ask for both. */
+/* Note what has happened.  For a candidate that waits, a deletion is that of the
+ * entry before it: the next step tells DETERMINE again. */
 static void election_event(zke_recipe *r, int type, const char *path) {
   zke_election *e = (zke_election *)r;
   if (!*path || strcmp(path, e->leader) == 0) /* none: an overflow */
@@ -274,14 +311,14 @@ static void election_event(zke_recipe *r, int type, const char *path) {
   zke_line_event(&e->l, path);
 }
 
-/* The word went with the session, so nothing is taken back. */
+/* The word went with the session, so there is nothing to take back. */
 static void election_ended(zke_recipe *r) {
   zke_line_ended((zke_line *)r);
-  ((zke_election *)r)->ready = false; /* it went with the session */
+  ((zke_election *)r)->ready = false;
   election_determined((zke_election *)r, false);
 }
 
-/* The state in which a candidate is when an event is told. */
+/* The state that goes with an event. */
 static int election_state_of(int event) {
   switch (event) {
     case ZKE_ELECTION_STARTED:
@@ -305,8 +342,8 @@ static int election_state_of(int event) {
   }
 }
 
-/* The line tells its own states, which are told in other words here.  Only the
- * thread that tells reads and writes `shown`. */
+/* The line queues events of its own, with smaller numbers; they are told in other
+ * words here, so they are dropped. */
 static void election_deliver(zke_recipe *r, int event, int64_t number,
                              const char *text, int len) {
   zke_election *e = (zke_election *)r;
@@ -316,7 +353,8 @@ static void election_deliver(zke_recipe *r, int event, int64_t number,
   e->listener(e, event, number, e->context);
 }
 
-/* One step: the word and the office. */
+/* Leave the line.  A leader that has taken office takes its word with it, in one
+ * step: so no observer sees a word without a leader behind it. */
 static int election_quit(zke_election *e) {
   bool office = e->ready && e->l.state == ZKE_LINE_HELD;
   int rc = office ? ZKE_OK : election_retract(e);
@@ -347,8 +385,8 @@ static const zke_recipe_class election_class = {.name = "election",
                                                 .quit = election_going,
                                                 .destroy = election_destroy};
 
-/* No deadlock is looked for.  One's own znode is watched: an heir that is named
- * is told by a write to it. */
+/* No deadlock is looked for.  The own znode is always watched: an heir that is
+ * named is told by a write to it. */
 int zke_election_new(zke *z, const char *path,
                      const zke_election_options *options,
                      zke_election **e_out) {
@@ -385,14 +423,16 @@ void zke_election_free(zke_election *e) { zke_recipe_free((zke_recipe *)e); }
 
 /* ---- in and out ---- */
 
-/* After a failure the next step goes on with the word. */
+/* End a call: tell what it has changed.  If the word cannot be seen to now, the
+ * next step does it. */
 static int election_leave(zke_election *e, int rc) {
   if (!e->l.r.ended && election_settle(e, false) != ZKE_OK)
     e->l.r.changed = true;
   return zke_recipe_leave(&e->l.r, rc);
 }
 
-/* Become a candidate. */
+/* Become a candidate.  The events come in ZooKeeper's order, also if the first
+ * look finds at once that this candidate leads. */
 static int election_offer(zke_election *e) {
   if (e->l.state == ZKE_LINE_WAITING || e->l.state == ZKE_LINE_HELD) {
     return zke_recipe_fail(ZKE_MISUSE, "already a candidate of the election %s",
@@ -420,8 +460,8 @@ int zke_election_start(zke_election *e) {
   return election_leave(e, election_offer(e));
 }
 
-/* Blocks until one leads.  An object that was started before goes on from its
- * place. */
+/* Blocks until the candidate leads.  An object that was started before goes on
+ * from its place. */
 int zke_election_lead(zke_election *e, int64_t deadline_ms) {
   int rc = zke_line_enter_by((zke_line *)e, deadline_ms);
   if (rc != ZKE_OK) return rc;
@@ -452,7 +492,8 @@ int zke_election_resign(zke_election *e) {
   return zke_recipe_leave(&e->l.r, rc);
 }
 
-/* The first candidate of a name but oneself, as its znode's name. */
+/* The first candidate of that name, but for this one; *out is its znode's name,
+ * for zke_free(). */
 static int election_find(zke_election *e, const char *name, char **out) {
   zke_party_list *list = NULL;
   int rc = zke_election_parties(e->l.r.z, e->l.r.path, &list);
@@ -472,8 +513,8 @@ static int election_find(zke_election *e, const char *name, char **out) {
   return rc;
 }
 
-/* The word goes in the same step.  An heir that dies before it is passed
- * over for the next of its name. */
+/* Find an heir and yield to it, until that succeeds: an heir that dies before the
+ * step is passed over for the next of its name. */
 static int election_hand_over(zke_election *e, const char *name) {
   int rc = zke_line_check(&e->l), yielded = ZKE_NONODE;
   while (rc == ZKE_OK && yielded == ZKE_NONODE) {
@@ -485,8 +526,8 @@ static int election_hand_over(zke_election *e, const char *name) {
   return rc == ZKE_OK ? yielded : rc;
 }
 
-/* In one step one leaves and the candidate of that name becomes the first.  A
- * death before it changes nothing; after it the heir leads. */
+/* A death before the step changes nothing but that the session's end follows;
+ * after it the heir leads. */
 int zke_election_hand_over(zke_election *e, const char *name) {
   if (!name) return zke_recipe_fail(ZKE_BADARGUMENTS, "name is NULL");
   int rc = zke_recipe_enter((zke_recipe *)e);
@@ -503,8 +544,8 @@ int zke_election_cancel(zke_election *e) {
   return zke_recipe_cancel((zke_recipe *)e);
 }
 
-/* Until this call the word is not made, so observers do not send work to a
- * leader that has not finished taking over. */
+/* Until this call the word is not made, so nobody sends work to a leader that has
+ * not finished taking over. */
 int zke_election_ready(zke_election *e) {
   int rc = zke_recipe_enter((zke_recipe *)e);
   if (rc != ZKE_OK) return rc;
@@ -517,7 +558,7 @@ int zke_election_ready(zke_election *e) {
   return election_leave(e, rc);
 }
 
-/* Keep a copy of the value; the word is written by the caller. */
+/* Keep a copy of the value; the caller writes the word. */
 static int election_keep_value(zke_election *e, const void *data, int len) {
   char *copy = NULL;
   if (len) copy = zke_recipe_copy(e->l.r.z, data, (size_t)len);
@@ -528,7 +569,8 @@ static int election_keep_value(zke_election *e, const void *data, int len) {
   return ZKE_OK;
 }
 
-/* The value is kept for later where one does not lead yet, or is not ready. */
+/* The value is kept for later if the candidate does not lead yet, or is not
+ * ready. */
 int zke_election_set(zke_election *e, const void *data, int len,
                      int64_t deadline_ms) {
   if (len < 0 || (!data && len))
@@ -561,6 +603,7 @@ int zke_election_state(zke_election *e) {
   return state;
 }
 
+/* The zxid of taking office. */
 int64_t zke_election_token(zke_election *e) {
   return zke_line_api_token((zke_line *)e);
 }
@@ -572,7 +615,7 @@ int zke_election_check(zke_election *e) {
   return election_leave(e, zke_line_check(&e->l));
 }
 
-/* Makes the user's multi fail unless one leads at that moment. */
+/* Makes the program's multi fail unless the candidate leads at that moment. */
 int zke_election_op(zke_election *e, zke_op *op) {
   if (!op) return zke_recipe_fail(ZKE_BADARGUMENTS, "op is NULL");
   int rc = zke_recipe_enter((zke_recipe *)e);
@@ -585,30 +628,35 @@ int zke_election_parties(zke *z, const char *path, zke_party_list **list_out) {
   return zke_line_parties(z, path, 1, list_out);
 }
 
-/* ---- observing ---- */
+/* ---- observing ----
+ *
+ * An observer reads and watches the word alone, so it does not matter how many
+ * candidates there are, and candidates do not know of observers. */
 
+/* The mutex of r guards what changes. */
 struct zke_observer {
   zke_recipe r;
-  char *leader; /* path of the znode */
-  bool started;
-  bool known; /* looked at least once */
-  int64_t token;
-  char *name;  /* of who leads, and behind its NUL the value; or NULL */
-  char *value; /* there */
-  int len;     /* of the value */
-  int want;    /* of the blocking call */
+  char *leader;  /* path of the znode */
+  bool started;  /* it looks, and is to be told */
+  bool known;    /* it has looked at least once */
+  int64_t token; /* the leader's, or 0 */
+  char *name;    /* the leader's, and behind its NUL the value; or NULL */
+  char *value;   /* in the block of name */
+  int len;       /* bytes of value */
+  int want;      /* of the blocking call: 1 a leader, 0 none */
   zke_observer_fn listener;
   void *context;
 };
 
-/* Is that what is known already? */
+/* Is this word what is known already? */
 static bool observer_knows(const zke_observer *o, const word *w) {
   if (!o->known || o->token != w->token) return false;
   return !w->token ||
          (o->len == w->len && memcmp(o->value, w->value, (size_t)w->len) == 0);
 }
 
-/* Note and tell who leads now; data NULL, or not a word: nobody. */
+/* Note and tell who leads now; data that is NULL, or not a word, is nobody.  If
+ * memory is short nothing is noted, and the step is made again. */
 static int observer_note(zke_observer *o, const char *data, int len) {
   word w = word_read(data, len);
   size_t size = w.token ? w.name_len + 1 + (size_t)w.len : 0;
@@ -630,8 +678,8 @@ static int observer_note(zke_observer *o, const char *data, int len) {
   return ZKE_OK;
 }
 
-/* A watch of the word where it is, of its coming where it is not; between the
- * two reads it may come, and then the first is made again. */
+/* Watch the word if it is there, its coming if it is not.  It may come between the
+ * two reads; then the first is made again. */
 static int observer_step(zke_recipe *r) {
   zke_observer *o = (zke_observer *)r;
   char *data = NULL;
@@ -681,7 +729,7 @@ static const zke_recipe_class observer_class = {.name = "election",
                                                 .deliver = observer_deliver,
                                                 .destroy = observer_destroy};
 
-/* What is at the path already is an election? */
+/* A path that exists has to be an election's; an observer makes nothing. */
 static int observer_place(zke *z, const char *path) {
   int rc = zke_exists(z, path, NULL, NULL, NULL);
   if (rc != ZKE_OK) return rc == ZKE_NONODE ? ZKE_OK : rc;
@@ -731,6 +779,7 @@ int zke_observer_start(zke_observer *o) {
   return zke_recipe_leave(&o->r, observer_start(o));
 }
 
+/* For a program that has no dispatch. */
 int zke_observer_step(zke_observer *o) {
   return zke_recipe_step((zke_recipe *)o);
 }

@@ -14,6 +14,11 @@
  *     zke_election_resign(e);
  *     zke_election_free(e);
  *
+ * The rules that every recipe keeps stand in support.h, the algorithm of a line
+ * in lock.c, and what is special here in election.c.  It is the leader election
+ * of ZooKeeper's page "Recipes and Solutions", with the states and events of its
+ * LeaderElectionSupport.
+ *
  * LAYOUT, as Curator's LeaderLatch, and the acknowledgement of ZooKeeper's
  * text:
  *
@@ -25,26 +30,43 @@
  *                                       is "<token> <name>", and behind a
  *                                       newline the leader's value
  *
- * Being first makes a leader; the znode "leader", written by
- * zke_election_ready(), tells others that it has taken office.  Observers
- * watch that znode alone.  It can be written by the leader only, replaces what
- * a former one left, and is written again if somebody deletes it.
+ * Being first makes a leader.  The znode "leader", which zke_election_ready()
+ * writes, tells others that the leader has taken office: that it has read what it
+ * needs, and that work may be sent to it.  Observers watch that znode alone.
+ * Only the leader can write it; it replaces what a former leader left, and is
+ * written again if somebody deletes it.
  *
- * IF THE PROCESS DIES its znodes go with its session: the next candidate is
- * told by the kernel and leads, observers hear "no leader".  Resigning and
- * handing over are one step: dying before it, one leads still, after it the
- * next one or the successor does; a successor that dies is passed over.  Its
- * mark ("next-") may stay until somebody else leads.
+ * IF THE PROCESS DIES its znodes go with its session: the kernel tells the next
+ * candidate, which leads, and observers hear "no leader".  Resigning and handing
+ * over are one step: after a death before it the session's end does the same;
+ * after it the next one, or the successor, leads.  A successor that dies is
+ * passed over; its mark ("next-") may stay until somebody else leads.
  *
- * WHO IS WOKEN: a leader's end wakes the next candidate, the one it handed
- * over to and the observers.
+ * WHO IS WOKEN: a leader's end wakes the next candidate, or the one it handed
+ * over to, and the observers.
  *
- * LOSING THE SESSION, or one's znode, ends the candidacy: the listener hears
- * ZKE_ELECTION_FAILURE, zke_election_check() and zke_election_op() fail.  Where
- * only the znode has gone "leader" is taken back.
+ * COSTS: a candidacy is one write, a watch and three reads; "leader" is one
+ * write more, and so is each change of its value; resigning is one write.  None
+ * but the making of the directory is synced.  An observer is two reads and a
+ * watch, and one read for each change.
+ *
+ * LOSING THE SESSION, or the znode, ends the candidacy: the listener hears
+ * ZKE_ELECTION_FAILURE, zke_election_check() fails, and so does a multi that
+ * contains zke_election_op().  If only the znode has gone, "leader" is taken
+ * back.
  *
  * FENCING: zke_election_token() is the zxid of taking office, greater than
  * that of every leader before.
+ *
+ * MISTAKES, and what they come to:
+ * - Two objects for one candidate: they are two candidates, one behind the
+ *   other.
+ * - Leading without zke_election_ready(): observers hear that nobody leads.
+ * - Leading on after a FAILURE: nothing stops the process.  Guard changes in the
+ *   same database with zke_election_op(), anything else with the token.
+ * - zke_election_hand_over() to a name that several candidates have: the first
+ *   of them in the line leads.
+ * - fork(), closing the handle first: as for every recipe (support.h).
  */
 #ifndef ZKEMBED_RECIPES_ELECTION_H
 #define ZKEMBED_RECIPES_ELECTION_H
@@ -58,8 +80,16 @@ extern "C" {
 typedef struct zke_election zke_election;
 
 /* States, as ZooKeeper's LeaderElectionSupport has them.  START, OFFER and
- * DETERMINE are passed within one call: they are seen by the listener, for
- * which zke_election_state() says what goes with the event that it hears. */
+ * DETERMINE are passed within one call: only the listener sees them, for which
+ * zke_election_state() gives the state that goes with the event it hears.
+ *
+ *     STOP -> START -> OFFER -> DETERMINE -> ELECTED  or  READY
+ *     READY -> DETERMINE -> ELECTED or READY     the one before has gone
+ *     ELECTED, READY -> STOP                     resigned, handed over, gave up
+ *     any but STOP -> FAILED                     joining failed, or the place or
+ *                                                the session was lost
+ *     FAILED -> START                            a new candidacy
+ */
 enum {
   ZKE_ELECTION_STOP = 0,  /* not a candidate */
   ZKE_ELECTION_START,     /* was asked to become one */
@@ -72,8 +102,9 @@ enum {
 
 /* Events, in the order in which they come.  OFFER, DETERMINE and READY or
  * ELECTED follow STARTED; after READY comes DETERMINE again when the one
- * before has gone.  FAILURE comes where joining failed or the place was lost;
- * STOP where one resigned, handed over, or gave up waiting to lead. */
+ * before has gone.  FAILURE comes when joining failed or the place was lost;
+ * STOP when the candidate resigned, handed over, or gave up waiting to lead.
+ * Most programs need ELECTED_COMPLETE, FAILURE and STOP_COMPLETE only. */
 enum {
   ZKE_ELECTION_STARTED = 16,
   ZKE_ELECTION_OFFER_START,
@@ -89,15 +120,39 @@ enum {
   ZKE_ELECTION_STOP_COMPLETE
 };
 
-/* token: of ELECTED events, else 0. */
+/* token: of ELECTED events, else 0.
+ *
+ * Runs inside zke_dispatch(), zke_wait() or a call on the object, and may call
+ * the object or free it.
+ *
+ * Example: a program that is a candidate for as long as it runs.
+ *
+ *     static void heard(zke_election *e, int event, int64_t token, void *c) {
+ *       (void)c;
+ *       if (event == ZKE_ELECTION_ELECTED_COMPLETE) {
+ *         printf("leading with token %lld\n", (long long)token);
+ *         zke_election_ready(e);
+ *       } else if (event == ZKE_ELECTION_FAILURE) {
+ *         puts("no longer a candidate: stop leading at once");
+ *       }
+ *     }
+ *
+ *     static int stand(zke *z, zke_election **e) {
+ *       zke_election_options o = ZKE_INIT(zke_election_options);
+ *       o.name = "node-7";
+ *       o.listener = heard;
+ *       int rc = zke_election_new(z, "/election/app", &o, e);
+ *       return rc == ZKE_OK ? zke_election_start(*e) : rc;
+ *     }
+ */
 typedef void (*zke_election_fn)(zke_election *e, int event, int64_t token,
                                 void *context);
 
 typedef struct zke_election_options {
   size_t size;
-  const char *name; /* of the candidate, shown to others; "" */
-  zke_election_fn listener;
-  void *context;
+  const char *name; /* of the candidate, shown to others; NULL is ""; copied */
+  zke_election_fn listener; /* or NULL */
+  void *context;            /* for the listener; borrowed */
 } zke_election_options;
 
 /* zke_election_new  - an object for one candidate; does not touch the tree
@@ -105,32 +160,62 @@ typedef struct zke_election_options {
  *
  *   path     of the election; made as a container when first needed
  *   options  NULL for the defaults; copied.  A name has no newline
- *   e_out    out, not NULL; NULL on failure
+ *   e_out    out, not NULL; NULL on failure.  For zke_election_free()
  *
- * Threads: any.  In a callback: yes. */
+ * New returns ZKE_OK, ZKE_BADARGUMENTS (the path, a newline in the name),
+ * ZKE_NOMEM, or what the handle's state asks for.
+ * Threads: any; free while no other call on it runs.  In a callback: yes.
+ * Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_election_new(zke *z, const char *path,
                              const zke_election_options *options,
                              zke_election **e_out);
 ZKE_API void zke_election_free(zke_election *e);
 
+/* ------------------------------------------------------------------------
+ * A candidacy
+ *
+ * Example: lead, change the tree only as the leader, and step down.
+ *
+ *     zke_op ops[2];
+ *     rc = zke_election_lead(e, ZKE_FOREVER);
+ *     if (rc == ZKE_OK) rc = zke_election_ready(e);
+ *     if (rc == ZKE_OK) rc = zke_election_op(e, &ops[0]);
+ *     zke_op_set(&ops[1], "/app/plan", "a", 1, -1);
+ *     if (rc == ZKE_OK) rc = zke_multi(z, ops, 2, NULL);
+ *     zke_election_resign(e);
+ * --------------------------------------------------------------------- */
+
 /* zke_election_start - become a candidate and go on; the listener is told
  *
- * Returns ZKE_OK, ZKE_MISUSE where it is one already, ZKE_OTHERKIND. */
+ * Returns ZKE_OK; ZKE_MISUSE where it is one already; ZKE_OTHERKIND where the
+ * path is not an election's; or what stood in the way: then it is none, and the
+ * listener hears FAILURE.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_election_start(zke_election *e);
 
-/* zke_election_lead - wait until one leads, as a candidate already or from
- * now on
+/* zke_election_lead - wait until this candidate leads; it becomes one if it is
+ * none
  *
- * Returns ZKE_OK, or, a candidate no more, ZKE_OPERATIONTIMEOUT naming the
- * leader, ZKE_CANCELLED, ZKE_LOST, ZKE_OTHERKIND, ZKE_INVALIDSTATE.
- * Blocks: until the deadline. */
+ * If it leads already it asks the file whether that is still so.
+ *
+ *   deadline_ms  of zke_now(); ZKE_FOREVER
+ *
+ * Returns ZKE_OK, or, a candidate no more,
+ *   ZKE_OPERATIONTIMEOUT  at the deadline; the sentence names the leader
+ *   ZKE_CANCELLED         zke_election_cancel()
+ *   ZKE_LOST              the znode was deleted, or another thread resigned
+ *   ZKE_OTHERKIND         the path is not an election's
+ *   ZKE_INVALIDSTATE      the session has ended
+ * Threads: any.  In a callback: yes.  Blocks: until the deadline. */
 ZKE_API int zke_election_lead(zke_election *e, int64_t deadline_ms);
 
-/* zke_election_ready - tell everybody that one has taken office
+/* zke_election_ready - tell everybody that this candidate has taken office
  *
- * Writes the znode "leader", in one step with the check that one leads.
- * Returns ZKE_OK, also where it was told already, or ZKE_LOST where one does
- * not lead; after any other code the next step tries again. */
+ * Writes the znode "leader", in one step with a check that the candidate leads.
+ *
+ * Returns ZKE_OK, also where it was told already; ZKE_LOST where it does not
+ * lead; after any other code the next step tries again.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_election_ready(zke_election *e);
 
 /* zke_election_set - give the office a value that observers hear, such as where
@@ -138,6 +223,10 @@ ZKE_API int zke_election_ready(zke_election *e);
  *
  * Shown from zke_election_ready() on, in the znode "leader"; changed at once
  * where that was called.  The object keeps it for its next office.
+ *
+ * Example: where this leader is to be reached.
+ *
+ *     rc = zke_election_set(e, "10.0.0.7:631", 12, deadline);
  *
  *   data,len     copied; NULL and 0 for none
  *   deadline_ms  of zke_now(), for repeating what got no reply
@@ -151,34 +240,51 @@ ZKE_API int zke_election_set(zke_election *e, const void *data, int len,
 
 /* zke_election_resign - a candidate or leader no more
  *
- * Returns ZKE_OK, or ZKE_LOST where it was not one, or was one no more; after
- * any other code it is none any more either, and the session deletes its znodes
- * as soon as it can.
+ * The next candidate leads.  The object can become a candidate again, at the end
+ * of the line.
+ *
+ * Returns ZKE_OK; ZKE_LOST where it was none, or had lost its place.  After any
+ * other code it is none any more either, and the session deletes its znodes as
+ * soon as it can.
  * Threads: any; zke_election_lead() of another thread returns ZKE_LOST.  In a
  * callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_election_resign(zke_election *e);
 
 /* zke_election_hand_over - resign in favour of a candidate
  *
+ * In one step this one leaves and the other is the first in line.  It leads when
+ * its process has looked.
+ *
  *   name  as the candidate's options had it; of several the first in line
  *
- * Returns ZKE_OK, ZKE_NONODE where there is no such candidate, ZKE_LOST where
- * one does not lead; then nothing has changed. */
+ * Returns ZKE_OK; ZKE_NONODE where there is no such candidate, ZKE_LOST where
+ * this one does not lead, ZKE_BADARGUMENTS for NULL: then nothing has changed.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_election_hand_over(zke_election *e, const char *name);
 
-/* zke_election_cancel - the blocking call returns ZKE_CANCELLED;
- * ZKE_IDLE where none runs */
+/* zke_election_cancel - another thread's blocking call returns ZKE_CANCELLED,
+ * unless it has succeeded just before
+ *
+ * Returns ZKE_OK, or ZKE_IDLE where none runs.
+ * Threads: any.  In a callback: yes.  Blocks: no. */
 ZKE_API int zke_election_cancel(zke_election *e);
 
 /* zke_election_step  - look again now, as dispatches do by themselves
  * zke_election_state - ZKE_ELECTION_…, as known without asking the file: STOP,
  *                      ELECTED, READY or FAILED; in the listener the state
  *                      that goes with the event
- * zke_election_token - the fencing value, 0 unless one leads
- * zke_election_check - ask the file: ZKE_OK when one leads, else ZKE_LOST
- * zke_election_op    - for one's own zke_multi(): fails with ZKE_NONODE unless
- *                      one leads; valid until the next call that changes the
- *                      candidacy.  ZKE_LOST where one does not lead */
+ * zke_election_token - the fencing value, 0 unless it leads
+ * zke_election_check - ask the file: ZKE_OK when it leads, else ZKE_LOST
+ * zke_election_op    - fill *op with an operation for a zke_multi() of the
+ *                      program, which fails with ZKE_NONODE unless the candidate
+ *                      leads; valid until the next call that changes the
+ *                      candidacy.  ZKE_LOST where it does not lead,
+ *                      ZKE_BADARGUMENTS for a NULL op
+ *
+ * After the session's end, and where the object cannot be used, state is FAILED
+ * and token 0.
+ * Threads: any.  In a callback: yes.  Blocks: step and check on the disk; the
+ * others no longer than another call's work on the object. */
 ZKE_API int zke_election_step(zke_election *e);
 ZKE_API int zke_election_state(zke_election *e);
 ZKE_API int64_t zke_election_token(zke_election *e);
@@ -186,19 +292,35 @@ ZKE_API int zke_election_check(zke_election *e);
 ZKE_API int zke_election_op(zke_election *e, zke_op *op);
 
 /* zke_election_parties - the leader and those who come next, in order; data is
- * the candidate's name, held 1 for who leads */
+ * the candidate's name, held is 1 for the leader
+ *
+ *   list_out  out, not NULL: one block, for zke_free(); count 0 without a
+ *             candidate
+ *
+ * Returns as zke_lock_parties().
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_election_parties(zke *z, const char *path,
                                  zke_party_list **list_out);
 
 /* ------------------------------------------------------------------------
  * Observing: who has taken office
+ *
+ * Example: find the leader, and send work to where it can be reached.
+ *
+ *     char *where = NULL;
+ *     rc = zke_observer_wait(o, 1, deadline);
+ *     if (rc == ZKE_OK) rc = zke_observer_leader(o, NULL, NULL, &where, NULL);
+ *     if (rc == ZKE_OK && where) printf("the leader is at %s\n", where);
+ *     zke_free(where);
  * --------------------------------------------------------------------- */
 
 typedef struct zke_observer zke_observer;
 
 /* Called for each leader that has taken office, again when it changes its
  * value, and with name and value NULL and token 0 when there is none; first
- * with what is the case.  name and value live until the listener returns. */
+ * with what is the case at the start.  Leaders that come and go between two
+ * dispatches are not heard of.  name and value live until the listener
+ * returns. */
 typedef void (*zke_observer_fn)(zke_observer *o, const char *name,
                                 int64_t token, const char *value, int len,
                                 void *context);
@@ -226,9 +348,12 @@ typedef struct zke_observer_options {
  * zke_observer_cancel - end another thread's wait
  *
  * Return ZKE_OK, ZKE_OTHERKIND from start and wait, ZKE_OPERATIONTIMEOUT and
- * ZKE_CANCELLED from wait, ZKE_INVALIDSTATE when the session has ended: then
- * nobody is known to lead.  A znode "leader" that no candidate wrote is
- * nobody. */
+ * ZKE_CANCELLED from wait, ZKE_IDLE from cancel where no wait runs,
+ * ZKE_INVALIDSTATE when the session has ended: then nobody is known to lead.  A
+ * znode "leader" that no candidate wrote is nobody.
+ * Threads: any; free while no other call on it runs.  In a callback: yes.
+ * Blocks: wait until the deadline, cancel and leader not, the others on the
+ * disk. */
 ZKE_API int zke_observer_new(zke *z, const char *path,
                              const zke_observer_options *options,
                              zke_observer **o_out);
