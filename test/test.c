@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -52,11 +53,55 @@ void test_after_each(SFun function) { after_each = function; }
 
 const char *test_program(void) { return program_path; }
 
+/* ---- the last assertion that held ---- */
+
+enum { MOST_MARKS = 4096 };
+
+/* Of each run of a test, by its number in the program; in memory that its
+ * process shares. */
+static struct {
+  int runs;
+  struct {
+    const char *file;
+    int line;
+  } at[MOST_MARKS];
+} * marks;
+static int run_number; /* of this process's test */
+
+void test_mark(const char *file, int line) {
+  if (!marks || run_number >= MOST_MARKS) return;
+  __atomic_store_n(&marks->at[run_number].file, file, __ATOMIC_RELAXED);
+  __atomic_store_n(&marks->at[run_number].line, line, __ATOMIC_RELAXED);
+}
+
+/* In the test's process, before it. */
+static void number_run(void) { run_number = marks->runs++; }
+
+static void open_marks(void) {
+  marks = mmap(NULL, sizeof *marks, PROT_READ | PROT_WRITE,
+               MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (marks == MAP_FAILED) abort();
+}
+
+/* Check has told what became of a test that crashed or took too long; this is
+ * where. */
+static void print_marks(SRunner *runner) {
+  TestResult **results = srunner_results(runner);
+  for (int i = 0; i < srunner_ntests_run(runner) && i < MOST_MARKS; i++) {
+    if (tr_rtype(results[i]) != CK_ERROR || !marks->at[i].file) continue;
+    printf("%s:%d:E:%s: the last assertion that held\n", marks->at[i].file,
+           marks->at[i].line, tr_tcname(results[i]));
+  }
+  free(results);
+}
+
+/* ---- running ---- */
+
 static void add_item(Suite *suite, test_item *item, int limit_s) {
   TCase *alone = tcase_create(item->name);
   item->test = (TTest){item->name, item->function, item->file, item->line};
   tcase_set_timeout(alone, limit_s);
-  tcase_add_checked_fixture(alone, NULL, after_each);
+  tcase_add_checked_fixture(alone, number_run, after_each);
   tcase_add_loop_test(alone, &item->test, item->first, item->end);
   suite_add_tcase(suite, alone);
 }
@@ -81,10 +126,12 @@ int test_main(int argc, char **argv) {
   const char *slash = strrchr(argv[0], '/');
   const char *name = slash ? slash + 1 : argv[0];
   Suite *suite = suite_create(name);
+  open_marks();
   add_items(suite, argc > 1 ? argv[1] : NULL);
   SRunner *runner = srunner_create(suite);
   srunner_set_fork_status(runner, getenv("CK_NOFORK") ? CK_NOFORK : CK_FORK);
   srunner_run_all(runner, CK_NORMAL);
+  print_marks(runner);
   int failed = srunner_ntests_failed(runner);
   int run = srunner_ntests_run(runner);
   srunner_free(runner);

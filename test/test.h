@@ -69,6 +69,13 @@ void test_after_each(SFun function);
 #undef START_TEST
 #undef END_TEST
 
+/* Each assertion that holds notes where it stands, for a crash behind it.
+ * Check writes this into a pipe, which is a system call for each, and some
+ * tests have a million; here it is a note in memory, which test_main() reads
+ * when a test has crashed. */
+#define _mark_point(file, line) test_mark(file, line)
+void test_mark(const char *file, int line);
+
 /* Run the tests in the order in which they are written, or the one that
  * argv[1] names.  Returns the program's exit status.  A program whose main()
  * would do nothing else needs none: test.c has it. */
