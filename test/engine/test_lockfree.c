@@ -35,6 +35,8 @@ static struct {
   void (*see_otherwise)(shm_index *x); /* before the header is looked at */
 } spy;
 
+/* One call of the reader's to its files: at the chosen one the test acts, but
+ * while a writer is inside, for which it would wait. */
 static void spy_call(void) {
   if (!spy.armed) return;
   int call = ++spy.calls;
@@ -50,6 +52,7 @@ static int spy_read(sqlite3_file *f, void *to, int len, sqlite3_int64 at) {
   return spy.real.xRead(f, to, len, at);
 }
 
+/* Counts the locks that a read takes, which should be none. */
 static int spy_shm_lock(sqlite3_file *f, int first, int n, int flags) {
   spy_call();
   if (n == 1 && first >= SHM_READ && (flags & SQLITE_SHM_LOCK)) {
@@ -79,6 +82,7 @@ static int spy_write(sqlite3_file *f, const void *from, int len,
   return spy.real.xWrite(f, from, len, at);
 }
 
+/* The VFS's open: the database's and the log's calls are spied upon. */
 static int spy_open(sqlite3_vfs *v, const char *name, sqlite3_file *f,
                     int flags, int *out_flags) {
   (void)v;
@@ -99,6 +103,7 @@ static int spy_open(sqlite3_vfs *v, const char *name, sqlite3_file *f,
   return rc;
 }
 
+/* Register the VFS "unix-spy" over the default one. */
 static void spy_register(void) {
   if (spy.under) return;
   spy.under = sqlite3_vfs_find(NULL);
@@ -132,6 +137,8 @@ static struct {
   int looks; /* stat() of a database by one that has the context */
 } sys;
 
+/* A clock that stands, so that no tick makes a read look at the files, and that
+ * the test can set forward. */
 static int64_t sys_clock(void *context, int which) {
   static int64_t start;
   zke_os os;
@@ -172,6 +179,8 @@ static void warn(void *context, int level, const char *text) {
   strange++;
 }
 
+/* A handle on that clock, by a VFS, whose looks at the files are counted if the
+ * test says so. */
 static zke *open_with(const char *vfs, const char *counted, unsigned flags) {
   zke *z = NULL;
   zke_os os;
@@ -209,6 +218,8 @@ static const char *child(const char *kind, int n) {
   return at;
 }
 
+/* The data of a generation: its number, again and again, so that a value of two
+ * generations shows. */
 static const char *value(int n) {
   static char data[VALUE + 1];
   char number[16];
@@ -222,6 +233,7 @@ static void make(zke *z, const char *path) {
   ck_ok(zke_create(z, path, "", 0, ZKE_OPEN_ACL, ZKE_PERSISTENT, NULL, NULL));
 }
 
+/* The tree of generation 0. */
 static void first_generation(zke *z) {
   generation = 0;
   make(z, "/c");
@@ -290,6 +302,8 @@ static int read_names(zke *z) {
 static zke *reader, *writer;
 static sqlite3 *plain;
 
+/* A connection of SQLite's own, which knows nothing of this library and does
+ * not checkpoint by itself. */
 static void open_plain(const char *vfs) {
   ck_assert_int_eq(
       sqlite3_open_v2(test_path("a.db"), &plain, SQLITE_OPEN_READWRITE, vfs),
@@ -299,6 +313,7 @@ static void open_plain(const char *vfs) {
                    SQLITE_OK); /* it knows that there is a log */
 }
 
+/* A writer, a reader whose calls are spied upon, and the plain connection. */
 static void begin(void) {
   test_in_memory();
   spy_register();
@@ -380,6 +395,7 @@ static void end_child(pid_t pid) {
 /* Shared with children. */
 static struct { atomic_int step, committed, reads, checkpoints; } * shared;
 
+/* What the test's processes share, and what they must have in common. */
 static void share(void) {
   shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE,
                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -389,6 +405,7 @@ static void share(void) {
   sys_clock(NULL, ZKE_CLOCK_MONOTONIC); /* and the hour */
 }
 
+/* A process that writes a hundred generations while the reader sleeps. */
 static void write_apart(void) {
   ck_until(atomic_load(&shared->step) == 1, 10000);
   writer = open_with(NULL, NULL, 0);
@@ -507,6 +524,8 @@ static bool disturb(int (*read)(zke *), int where, int n, int times) {
 
 static int (*const readings[])(zke *) = {read_value, read_names};
 
+/* A read beside every act of another connection, in every place of the log,
+ * before each of its calls. */
 static void disturb_all(int (*read)(zke *)) {
   begin();
   keep_log();
@@ -591,6 +610,7 @@ static void interfere_plainly(void) {
   }
 }
 
+/* The same for one set; false: it has no such call. */
 static bool disturb_write(int where, int n) {
   zke_stat stat;
   place(where);
@@ -643,6 +663,8 @@ static void index_and_die(void) {
   spy.page_1_only = false;
 }
 
+/* A read before whose n-th call that happens; the reader then writes, and the
+ * database is sound. false: it has no such call. */
 static bool disturb_by_index(int where, int n) {
   place(where);
   spy_arm(n, 1, index_and_die);
@@ -862,6 +884,7 @@ static uint32_t word_of(size_t member, unsigned char value) {
   fake_word(offsetof(shm_head, member) / 4, \
             word_of(offsetof(shm_head, member), value))
 
+/* Make the index look as another SQLite's might. */
 static void fake_kind(shm_index *x) {
   switch (fake.kind) {
     case COUNTS_TWICE:
@@ -1090,6 +1113,7 @@ static int veil_write(sqlite3_file *f, const void *from, int len,
   return spy.real.xWrite(f, page, len, at);
 }
 
+/* The open of a VFS that encrypts the log. */
 static int veil_open(sqlite3_vfs *v, const char *name, sqlite3_file *f,
                      int flags, int *out_flags) {
   static sqlite3_io_methods veiled;
@@ -1103,6 +1127,7 @@ static int veil_open(sqlite3_vfs *v, const char *name, sqlite3_file *f,
   return rc;
 }
 
+/* Is the text somewhere in the log as it lies on the disk? */
 static bool log_shows(const char *what) {
   static char bytes[1 << 22];
   FILE *file = fopen(test_path("a.db-wal"), "rb");
@@ -1317,6 +1342,7 @@ static void note_commit(int n) {
     continue;
 }
 
+/* A process that writes generation after generation, beside others that do. */
 static void write_on(void) {
   zke *z = open_with(NULL, NULL, 0);
   for (int n = 0; going_on();) {
@@ -1329,6 +1355,8 @@ static void write_on(void) {
   ck_ok(zke_close(z));
 }
 
+/* A process that reads: no generation is older than one that was committed
+ * before it began. */
 static void read_on(void) {
   zke *z = open_with(NULL, NULL, 0);
   for (int last = 0; going_on();) {

@@ -12,6 +12,7 @@
 
 static test_heap heap; /* what every handle of a test allocates from */
 
+/* A store in memory whose blocks are counted. */
 static zke *open_counted(void) {
   zke_options options = {
       .size = sizeof options,

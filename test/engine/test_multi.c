@@ -470,6 +470,7 @@ static const struct {
     {ZKE_OP_CHECK, "/\x7f", -1, 0, NULL, ZKE_BADARGUMENTS},
 };
 
+/* The nodes at which operations are refused, for each reason. */
 static zke *refusal_tree(void) {
   zke *z = memory();
   zke_acl nobody = {0, "world", "anyone"};
@@ -778,6 +779,8 @@ static zke *read_tree(void) {
   return z;
 }
 
+/* Ask what the session was not told of below a path: the result and the
+ * paths. */
 static void untold(zke *z, const char *path, int most, int rc,
                    const char *paths) {
   zke_op op;

@@ -353,6 +353,7 @@ static int authorize(void *context, int action, const char *a, const char *b,
   return deny ? SQLITE_DENY : SQLITE_OK;
 }
 
+/* A handle on which SQLite refuses what the test names. */
 static zke *open_denying(const char *name) {
   zke *z = test_open(name);
   ck_ok(zke_create(z, "/n", "", 0, ZKE_OPEN_ACL, 0, NULL, NULL));

@@ -744,6 +744,7 @@ TEST(chroot_is_stripped_from_events) {
   ck_ok(zke_close(z));
 }
 
+/* The session has these ephemerals below the prefix, in this order. */
 static void expect_ephemerals(zke *z, int64_t session, const char *prefix,
                               const char *expected) {
   char text[1024] = "";

@@ -23,7 +23,7 @@
 
 /* ---- helpers ---- */
 
-/* Have a worker obey a command; its answer is for later. */
+/* Send a command to a worker. */
 static void tell(test_worker *w, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 static void tell(test_worker *w, const char *format, ...) {
@@ -611,6 +611,7 @@ typedef struct pair {
   test_worker waiter[2];
 } pair;
 
+/* Two workers that watch a node and sleep in zke_wait(). */
 static pair two_waiters(void) {
   pair p = {.db = test_path("a.db")};
   for (int i = 0; i < 2; i++) {

@@ -81,6 +81,7 @@ static int64_t sys_pread(void *c, int fd, void *buffer, size_t size,
   return at >= LEASE_SLOTS_AT ? slot_result(sys.read, n) : n;
 }
 
+/* Counts the stamps of leases, and can let them fail. */
 static int64_t sys_pwrite(void *c, int fd, const void *buffer, size_t size,
                           int64_t at) {
   if (at >= LEASE_SLOTS_AT) {
@@ -91,6 +92,8 @@ static int64_t sys_pwrite(void *c, int fd, const void *buffer, size_t size,
   return sys.real.pwrite(c, fd, buffer, size, at);
 }
 
+/* The gate, at which a thread can be held up or refused; and no patience in the
+ * line. */
 static int sys_lock(void *c, int fd, int64_t offset, int64_t count, int how) {
   if (offset > LINE_INSIST && how == ZKE_LOCK_EXCLUSIVE && sys.gates == 0)
     return -EAGAIN; /* the sweeper may pass one that is inside its sleep */
@@ -165,6 +168,7 @@ static int shim_open(sqlite3_vfs *v, const char *name, sqlite3_file *f,
   return rc;
 }
 
+/* Open by a VFS whose syncs can fail, or that cannot share memory. */
 static int shim_try(const char *name, zke **z) {
   zke_options options = {.size = sizeof options, .vfs = "regress"};
   shim.real = sqlite3_vfs_find(NULL);
@@ -207,6 +211,7 @@ static void sql(const char *file, const char *text) {
   ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
 }
 
+/* A text by a format; four can be in use at once. */
 static const char *text_of(const char *format, ...)
     __attribute__((format(printf, 1, 2)));
 static const char *text_of(const char *format, ...) {
@@ -232,6 +237,7 @@ static void put(const char *path, const char *text) {
   ck_assert_int_eq(fclose(f), 0);
 }
 
+/* The file has exactly this content. */
 static void expect_file(const char *path, const char *expected) {
   char text[256] = "";
   FILE *f = fopen(path, "r");
@@ -274,6 +280,8 @@ static char child_works(zke *z) {
   return zke_close(z) == ZKE_OK ? '.' : 'e';
 }
 
+/* A child that opens the database, tells its number, and works on at the test's
+ * word. */
 static int be_child(void *context) {
   zke *z;
   char byte;
@@ -399,6 +407,7 @@ static struct {
 enum { NOBODY, CLOSER, CALLER };
 static _Thread_local int step_role;
 
+/* Wait for a signal that need not come. */
 static void step_wait_a_moment(sem_t *s) {
   struct timespec t;
   clock_gettime(CLOCK_REALTIME, &t);
@@ -408,6 +417,8 @@ static void step_wait_a_moment(sem_t *s) {
   while (sem_timedwait(s, &t) < 0 && errno == EINTR) continue;
 }
 
+/* The closer is about to lock: at its first lock it lets the caller begin, at
+ * the chosen one it lets it leave. */
 static void step_closer(void) {
   step.locked++;
   if (step.locked == 1) {
@@ -433,6 +444,7 @@ static int step_lock(pthread_mutex_t *m) {
   return pthread_mutex_lock(m);
 }
 
+/* The thread that calls while the handle closes. */
 static void *step_call(void *context) {
   (void)context;
   sem_wait(&step.closing);
@@ -686,6 +698,7 @@ TEST(death_notices_go_with_their_watchers) {
 
 static int say_owner[2]; /* it has its nodes */
 
+/* A process that owns two ephemerals until it is killed. */
 static int own_two(void *db) {
   zke *z;
   if (zke_open(db, NULL, &z) != ZKE_OK) return 1;
@@ -746,6 +759,7 @@ TEST(link_for_the_liveness_file_is_refused) {
 
 enum { PLAIN_FILE, LINK_TO_FILE, LINK_TO_FIFO, STRANGERS };
 
+/* In place of a side file another file, a link to one, or to a FIFO. */
 static void put_stranger(const char *name, const char *victim, int kind) {
   ck_assert_int_eq(unlink(name), 0);
   if (kind == LINK_TO_FIFO)
@@ -822,6 +836,7 @@ TEST(stale_close_leaves_the_newer_fifo) {
   ck_ok(zke_close(w));
 }
 
+/* How many sessions have their FIFO in the side directory. */
 static int count_fifos(const char *dir) {
   int count = 0;
   DIR *d = opendir(dir);
@@ -1205,6 +1220,7 @@ static void touch_everything(zke *z) {
   zke_dispatch(z, NULL);
 }
 
+/* A tree with watches of each kind. */
 static zke *open_good_tree(const char *db, test_events *events) {
   zke *z = sys_open(db);
   make(z, "/n", ZKE_PERSISTENT);

@@ -47,6 +47,7 @@ static int scaled(int wanted, int least) {
   return n < least ? least : (int)n;
 }
 
+/* A handle that syncs nothing, for large numbers of changes. */
 static zke *open_unsynced(const char *db) {
   zke_options o = {.size = sizeof o,
                    .durability = ZKE_DURABLE_NONE,
@@ -481,6 +482,8 @@ typedef struct listener {
 static int calls_made;
 static listener *to_forget; /* by the first that is called; or NULL */
 
+/* A watcher that counts its calls, and may make the session forget another
+ * one. */
 static void hear(zke *z, int type, int state, const char *path, void *context) {
   listener *l = context;
   (void)type, (void)state, (void)path;

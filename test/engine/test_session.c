@@ -24,6 +24,7 @@ enum { IN_MEMORY, IN_FILE, WAYS };
 static zke *a, *b;
 static test_events seen, other;
 
+/* Two sessions, a and b, that share the tree in this way. */
 static void begin_with(int way, const zke_options *options_a,
                        const zke_options *options_b) {
   if (way == IN_MEMORY) {
@@ -448,6 +449,7 @@ TEST_LOOP(call_may_find_the_expiry, 0, WAYS) {
 
 /* One read of a's, of what there is. */
 enum { READS = 15 };
+/* One of the reading calls. */
 static int do_read(int which) {
   zke_op op;
   zke_op_result result = {.rc = 0};
@@ -1062,6 +1064,7 @@ static int live_file = -1;
 static int leases;     /* stamps in it */
 static int64_t oldest; /* of those that were there at a look */
 
+/* How old is the oldest stamp of a lease? */
 static void look_at_leases(void) {
   int64_t stamp;
   for (int i = 0; i < leases; i++) {
@@ -1229,6 +1232,7 @@ TEST(change_waits_for_the_one_writer) {
 
 enum { CREATE, DELETE, SET, MULTI, SET_ACL, KINDS };
 
+/* One of the changing calls. */
 static int do_change(int kind) {
   zke_op op;
   switch (kind) {

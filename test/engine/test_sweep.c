@@ -66,6 +66,7 @@ static int sys_timer_set(void *context, int fd, int64_t when) {
   return 0;
 }
 
+/* The gate: counts at how many moments of the clock it was tried for. */
 static int sys_lock(void *context, int fd, int64_t offset, int64_t count,
                     int how) {
   seat *at = context;
@@ -129,6 +130,7 @@ static int faulty_write(sqlite3_file *f, const void *data, int len,
   return SQLITE_FULL;
 }
 
+/* The VFS's open: syncs and writes can fail. */
 static int faulty_open(sqlite3_vfs *v, const char *name, sqlite3_file *f,
                        int flags, int *out_flags) {
   (void)v;
@@ -147,6 +149,7 @@ static int faulty_open(sqlite3_vfs *v, const char *name, sqlite3_file *f,
   return rc;
 }
 
+/* Register the VFS "faulty" over the default one. */
 static void faulty_register(void) {
   faulty.under = sqlite3_vfs_find(NULL);
   faulty.vfs = *faulty.under;
@@ -161,6 +164,7 @@ static void faulty_register(void) {
 static zke *looping[2];
 static test_events heard;
 
+/* A handle on the clock that the test sets. */
 static zke *open_named(const char *name, seat *at, const char *vfs) {
   zke *z = NULL;
   zke_os os = sys_real();
@@ -790,6 +794,7 @@ static void twin_change(twin *t, int round) {
   }
 }
 
+/* Appends a row as text. */
 static int dump_row(void *out, int count, char **column, char **name) {
   (void)name;
   for (int i = 0; i < count; i++) {
@@ -857,6 +862,8 @@ static buf paths_of(store *s, int *count, const char *sql, int64_t parameter,
   return paths;
 }
 
+/* The end of a session as the engine does not do it: a removal for each node,
+ * one after the other. */
 static int end_row_by_row(txn *t, void *arg) {
   int64_t session = *(int64_t *)arg;
   int count;
@@ -917,6 +924,7 @@ static void with_store(zke *z, void (*run)(store *s)) {
 
 static void sweep_by_families(store *s) { ck_ok(sweep_run(s, true)); }
 
+/* The session ends in the first tree as usual and in the second row by row. */
 static void twins_end(twin *t, int member) {
   int64_t id = zke_session_id(t[0].z[member]);
   ck_ok(zke_expire(t[0].z[0], id));
@@ -926,6 +934,7 @@ static void twins_end(twin *t, int member) {
   ck_ok(api_leave(t[1].z[0], ZKE_OK));
 }
 
+/* Two databases with the same sessions and nodes. */
 static void twins_begin(twin *t, bool in_memory) {
   for (int i = 0; i < TWINS; i++) {
     const char *name = test_path(i ? "b.db" : "a.db");

@@ -41,6 +41,7 @@ static atomic_int looks, unserved;
 static atomic_bool kept; /* it has come to that */
 static int calls_begun;  /* by it, before the one that it is in */
 
+/* A greedy thread inside a change: it keeps the lock, once in each change. */
 static void keep_lock(void) {
   static int seen, call = -1;
   if (call == calls_begun) return; /* it has begun its transaction again */
@@ -63,6 +64,8 @@ static void keep_on(void) {
   while (!come_back && test_now() < end) test_pause();
 }
 
+/* The clock at which greedy threads and keepers keep the lock; the looks of all
+ * others are counted. */
 static int64_t told_clock(void *context, int which) {
   if (keeper && which == ZKE_CLOCK_REALTIME) keep_on();
   if (!greedy)
@@ -72,6 +75,7 @@ static int64_t told_clock(void *context, int which) {
   return os_default.clock(context, which);
 }
 
+/* A shared handle and another one, in one of the ways to share a tree. */
 static void begin(int way) {
   zke_os_default(&os_default);
   zke_os os = os_default;
@@ -112,6 +116,7 @@ static void *work(void *argument) {
   return NULL;
 }
 
+/* Start a thread, with a small stack: there may be a thousand. */
 static void start(worker *w, int (*run)(worker *), zke *z, int number) {
   w->run = run;
   w->z = z;
@@ -357,6 +362,7 @@ static int dispatch_until_refused(worker *w) {
   return rc;
 }
 
+/* A thread that asks for descriptor and deadline until the handle closes. */
 static int ask_until_refused(worker *w) {
   int rc = ZKE_OK, fd;
   int64_t deadline;
@@ -591,6 +597,7 @@ static int change_greedily(worker *w) {
   return rc;
 }
 
+/* A thread that reads once, and is in no hurry. */
 static int get_once(worker *w) {
   struct sched_param none = {0};
   stay_on_cpu();
@@ -751,6 +758,7 @@ TEST_LOOP(sessions_come_and_go_in_parallel, 0, WAYS) {
 
 static const char *crowd; /* the file of open_and_close() */
 
+/* A thread that opens and closes ten handles of its own. */
 static int open_and_close(worker *w) {
   (void)w;
   for (int i = 0; i < 10; i++) {

@@ -290,6 +290,7 @@ static int64_t standing_clock(void *context, int which) {
   return test_stood(which, os.clock(context, which));
 }
 
+/* A tree under a clock that stands. */
 static zke *open_standing(void) {
   zke *z = NULL;
   zke_os os;
@@ -370,6 +371,7 @@ static const struct {
     {"/e/k", 0, 4, &zke_open_acl, ZKE_NOCHILDRENFOREPHEMERALS},
 };
 
+/* The nodes at which several things can be wrong at once. */
 static zke *order_tree(void) {
   zke *z = memory();
   make(z, "/x");
@@ -552,6 +554,7 @@ TEST(larger_data_limit) {
   ck_ok(zke_close(z));
 }
 
+/* Data of such a length is refused by each call that takes data. */
 static void refuse_length(zke *z, const char *data, int len) {
   ck_rc(zke_create(z, "/b", data, len, ZKE_OPEN_ACL, 0, NULL, NULL),
         ZKE_BADARGUMENTS);
@@ -1233,6 +1236,7 @@ static void cost_set_acl(zke *z) {
   ck_ok(zke_set_acl(z, "/a", 0, ZKE_OPEN_ACL));
 }
 
+/* Failing operations, which cost nothing. */
 static void cost_refused(zke *z) {
   ck_rc(create(z, "/a", 0), ZKE_NODEEXISTS);
   ck_rc(create(z, "/nope/a", 0), ZKE_NONODE);
@@ -1246,6 +1250,7 @@ static void cost_refused(zke *z) {
   ck_rc(zke_set_acl(z, "/a", -1, &no_acls), ZKE_INVALIDACL);
 }
 
+/* Reads, which cost nothing. */
 static void cost_reads(zke *z) {
   ck_ok(exists(z, "/a"));
   ck_rc(exists(z, "/nope"), ZKE_NONODE);
@@ -1258,6 +1263,7 @@ static void cost_reads(zke *z) {
   ck_ok(zke_dispatch(z, NULL));
 }
 
+/* Watches, set and removed, which cost nothing. */
 static void cost_watches(zke *z) {
   test_events events = {0};
   ck_ok(zke_exists(z, "/a", test_record, &events, NULL));
@@ -1350,6 +1356,7 @@ static int64_t shifted_clock(void *context, int which) {
   return now < 0 ? now : now + s->offset_ns;
 }
 
+/* A handle whose wall clock the test can set. */
 static zke *open_shifted(shifted *s, int64_t container_ms) {
   zke *z = NULL;
   *s = (shifted){.offset_ns = 0};
@@ -1894,6 +1901,7 @@ static void model_remove(model *m, model_node *n, int64_t zxid) {
   *n = m->nodes[--m->count];
 }
 
+/* What a delete returns and does, by ZooKeeper's rules. */
 static int model_delete(model *m, change *c, int64_t zxid) {
   if (!strcmp(c->path, "/")) return ZKE_BADARGUMENTS;
   model_node *n = model_find(m, c->path);
@@ -1904,6 +1912,7 @@ static int model_delete(model *m, change *c, int64_t zxid) {
   return ZKE_OK;
 }
 
+/* The same of a set. */
 static int model_set(model *m, change *c, int64_t zxid, int64_t now) {
   if (model_name_is_bad(c->path)) return ZKE_BADARGUMENTS;
   model_node *n = model_find(m, c->path);
@@ -1925,6 +1934,7 @@ static int model_check(model *m, change *c) {
   return fits ? ZKE_OK : ZKE_BADVERSION;
 }
 
+/* The same of a set_acl. */
 static int model_set_acl(model *m, change *c) {
   if (model_name_is_bad(c->path)) return ZKE_BADARGUMENTS;
   if (!c->acls->count) return ZKE_INVALIDACL;
@@ -1976,6 +1986,7 @@ static int by_text(const void *a, const void *b) {
   return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+/* The node has these children in the engine too. */
 static void walk_compare_children(walk *w, zke *z, const model_node *n) {
   const char *expected[MODEL_NODES];
   int count = 0;
@@ -2001,6 +2012,7 @@ static void walk_compare_children(walk *w, zke *z, const model_node *n) {
   zke_free(got);
 }
 
+/* The node has as many descendants in the engine too. */
 static void walk_compare_count(walk *w, zke *z, const model_node *n) {
   int64_t got = -1, count = 0;
   size_t len = strlen(n->path);
@@ -2048,6 +2060,7 @@ static void walk_compare_all(walk *w) {
 
 /* ---- choosing ---- */
 
+/* A random path: of a node that is there, or mostly below one. */
 static void draw_path(walk *w, char *path) {
   static const char *const names[] = {"a", "b", "c", "d", "s-", "\x7f"};
   const model_node *n = &w->now.nodes[draw(w, w->now.count)];
@@ -2061,6 +2074,7 @@ static void draw_path(walk *w, char *path) {
   }
 }
 
+/* A random version: any, the node's own, or a small number. */
 static int draw_version(walk *w, const change *c) {
   const model_node *n = model_find(&w->now, c->path);
   int kind = draw(w, 100);
@@ -2081,6 +2095,7 @@ static int draw_type(walk *w, bool for_multi) {
   return for_multi ? ZKE_OP_CHECK : SET_ACL;
 }
 
+/* A random operation, with all that any type may need. */
 static change draw_change(walk *w, int64_t owner, bool for_multi) {
   change c = {.type = draw_type(w, for_multi), .owner = owner};
   draw_path(w, c.path);
@@ -2132,6 +2147,7 @@ static void walk_compare_around(walk *w, const change *c) {
   walk_compare(w, parent);
 }
 
+/* One operation, on the engine and on the model. */
 static void walk_single(walk *w, int who) {
   change c = draw_change(w, zke_session_id(w->z[who]), false), m = c;
   engine_apply(w->z[who], &c);
@@ -2186,6 +2202,7 @@ static void model_multi(walk *w, change *m, int count, int64_t now) {
   }
 }
 
+/* A multi of random operations, likewise. */
 static void walk_multi(walk *w, int who) {
   change c[MULTI_OPS], m[MULTI_OPS];
   int count = 1 + draw(w, MULTI_OPS);
@@ -2213,6 +2230,7 @@ static void walk_session(walk *w, int who) {
   w->now.zxid++;
 }
 
+/* One step of the walk: mostly an operation, seldom a session that ends. */
 static void walk_step(walk *w) {
   int kind = draw(w, 1000), who = draw(w, WALKERS);
   if (kind < 5) {
@@ -2226,6 +2244,7 @@ static void walk_step(walk *w) {
 
 /* ---- walking ---- */
 
+/* Take a node that is there from the beginning into the model. */
 static void walk_load(walk *w, const char *path) {
   model_node *n = &w->now.nodes[w->now.count++];
   char *data = NULL;
@@ -2237,6 +2256,7 @@ static void walk_load(walk *w, const char *path) {
   n->creates = (n->stat.cversion + n->children) / 2;
 }
 
+/* Begin a walk: its seed, its sessions, the first nodes. */
 static void walk_start(walk *w, const char *name) {
   const char *seed = getenv("SEED");
   zke_options options = {.size = sizeof options,

@@ -52,6 +52,7 @@ static int no_poller(void *context) {
   return -38; /* ENOSYS */
 }
 
+/* A handle in virtual time, by the table's calls that are needed for it. */
 static zke *begin(const char *name, int way) {
   zke_os os = {.size = sizeof os,
                .clock = virtual_clock,

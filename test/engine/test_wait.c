@@ -517,6 +517,7 @@ typedef struct process {
   int threads;
 } process;
 
+/* How many threads this process has. */
 static int count_threads(void) {
   int count = 0;
   DIR *d = opendir("/proc/self/task");
@@ -527,6 +528,7 @@ static int count_threads(void) {
   return count;
 }
 
+/* What the library must not change in its host. */
 static process look(void) {
   process p;
   memset(&p, 0, sizeof p);
@@ -539,6 +541,7 @@ static process look(void) {
   return p;
 }
 
+/* Nothing of it has changed. */
 static void same_process(const process *before) {
   process after = look();
   for (int i = 1; i < NSIG; i++) {
