@@ -1,29 +1,31 @@
 /* election.c - one leader among candidates, and everybody knows who
  *
  * A line (line.h) in which one may hold: the first candidate leads.  Joining,
- * waiting and leaving are those of a lock, step by step in lock.c.  What is here
- * is the events of ZooKeeper's LeaderElectionSupport, the word, handing over, and
- * the observers.
+ * waiting and leaving are those of a lock, step by step in lock.c.  What is
+ * here is the events of ZooKeeper's LeaderElectionSupport, the word, handing
+ * over, and the observers.
  *
  * The word is the znode "leader": who leads, by which token, and a value of the
  * leader's.  It is made by zke_election_ready() and not before, so an observer
  * sees a leader only when that one has taken over.
  *
- *   ready      In one step: check the own entry, delete a former leader's word if
+ *   ready      In one step: check the own entry, delete a former leader's word
+ *   if
  *              it is there, create the own one (election_try_announce).  Then
  *              watch it: if somebody deletes it, it is made again.
  *   set        In one step: check the own entry, write the word.
- *   resign     In one step: delete the own entry and the word (line_leave_both).
- *   hand over  In one step: make a mark that names the heir's entry, which puts
+ *   resign     In one step: delete the own entry and the word
+ *   (line_leave_both).  hand over  In one step: make a mark that names the
+ *   heir's entry, which puts
  *              it in front of all, wake the heir, delete the own entry and the
  *              word (zke_line_yield).
  *   lost       The own entry has gone, but not the session: delete the word if
  *              it is still this candidate's (election_retract).
  *
- * A death at any point ends the session, and entry and word go together.  A lost
- * reply: ready and set look first what is there and try again; the word says its
- * token, by which its writer recognises it.  Handing over looks whether the own
- * entry is still there.
+ * A death at any point ends the session, and entry and word go together.  A
+ * lost reply: ready and set look first what is there and try again; the word
+ * says its token, by which its writer recognises it.  Handing over looks
+ * whether the own entry is still there.
  *
  * Invariants:
  *  1. The word is written only in a step that checks the candidate's own znode:
@@ -54,11 +56,11 @@
 /* The mutex of l.r guards what changes, but for `shown`, which only the thread
  * that tells reads and writes. */
 struct zke_election {
-  zke_line l;        /* its data is the candidate's name */
-  int state;         /* ZKE_ELECTION_…: as of the last event that was queued */
-  int shown;         /* the state that the event being delivered belongs to */
-  bool again;        /* the one before has gone: tell DETERMINE again */
-  bool ready;        /* has taken office: the word is to be there */
+  zke_line l; /* its data is the candidate's name */
+  int state;  /* ZKE_ELECTION_…: as of the last event that was queued */
+  int shown;  /* the state that the event being delivered belongs to */
+  bool again; /* the one before has gone: tell DETERMINE again */
+  bool ready; /* has taken office: the word is to be there */
   bool word_watched; /* the word was there, and its end will be heard */
   int64_t said;      /* the token in the word that was made or found last */
   char *leader;      /* path of the word: the znode "leader" */
@@ -78,8 +80,8 @@ typedef struct word {
   int len;         /* bytes of value */
 } word;
 
-/* Take a znode's data apart.  Data of another form is no word: somebody has made
- * the znode by hand. */
+/* Take a znode's data apart.  Data of another form is no word: somebody has
+ * made the znode by hand. */
 static word word_read(const char *data, int len) {
   char *end = NULL;
   word w = {.token = data ? strtoll(data, &end, 10) : 0};
@@ -94,8 +96,8 @@ static word word_read(const char *data, int len) {
 
 /* ---- events ---- */
 
-/* Queue an event for the listener.  If memory is short it is lost; the state that
- * zke_election_state() gives is right all the same. */
+/* Queue an event for the listener.  If memory is short it is lost; the state
+ * that zke_election_state() gives is right all the same. */
 static void election_tell(zke_election *e, int event, int64_t token) {
   zke_recipe_tell(&e->l.r, event, token, NULL, 0);
 }
@@ -110,8 +112,8 @@ static int election_state_in_line(const zke_election *e) {
                                          : ZKE_ELECTION_STOP;
 }
 
-/* Follow the line: elected, ready to follow, or out.  A state that is not new is
- * told again only if it is `asked`. */
+/* Follow the line: elected, ready to follow, or out.  A state that is not new
+ * is told again only if it is `asked`. */
 static void election_determined(zke_election *e, bool asked) {
   int state = election_state_in_line(e);
   if (state == e->state && !asked) return;
@@ -185,8 +187,8 @@ static int election_try_announce(zke *z, void *arg) {
   return lost ? zke_line_check(&w->e->l) : rc;
 }
 
-/* Make the word.  A former leader's may be in the way, and go just now: so this is
- * repeated until it is made or the office is lost. */
+/* Make the word.  A former leader's may be in the way, and go just now: so this
+ * is repeated until it is made or the office is lost. */
 static int election_announce(zke_election *e, int64_t deadline_ms) {
   election_word w = {.e = e};
   int rc = word_make(&w);
@@ -266,9 +268,9 @@ static void election_unwatch_word(zke_election *e) {
 }
 
 /* The place was lost, but not the session: take back the word, unless it is the
- * next leader's already.  If it cannot be read, whatever this session has there is
- * discarded; if that is another candidate's of this handle, that one makes it
- * again. */
+ * next leader's already.  If it cannot be read, whatever this session has there
+ * is discarded; if that is another candidate's of this handle, that one makes
+ * it again. */
 static int election_retract(zke_election *e) {
   int64_t czxid = 0;
   if (!e->ready) return ZKE_OK;
@@ -300,8 +302,8 @@ static int election_step(zke_recipe *r) {
   return election_settle(e, asked);
 }
 
-/* Note what has happened.  For a candidate that waits, a deletion is that of the
- * entry before it: the next step tells DETERMINE again. */
+/* Note what has happened.  For a candidate that waits, a deletion is that of
+ * the entry before it: the next step tells DETERMINE again. */
 static void election_event(zke_recipe *r, int type, const char *path) {
   zke_election *e = (zke_election *)r;
   if (!*path || strcmp(path, e->leader) == 0) /* none: an overflow */
@@ -342,8 +344,8 @@ static int election_state_of(int event) {
   }
 }
 
-/* The line queues events of its own, with smaller numbers; they are told in other
- * words here, so they are dropped. */
+/* The line queues events of its own, with smaller numbers; they are told in
+ * other words here, so they are dropped. */
 static void election_deliver(zke_recipe *r, int event, int64_t number,
                              const char *text, int len) {
   zke_election *e = (zke_election *)r;
@@ -353,8 +355,8 @@ static void election_deliver(zke_recipe *r, int event, int64_t number,
   e->listener(e, event, number, e->context);
 }
 
-/* Leave the line.  A leader that has taken office takes its word with it, in one
- * step: so no observer sees a word without a leader behind it. */
+/* Leave the line.  A leader that has taken office takes its word with it, in
+ * one step: so no observer sees a word without a leader behind it. */
 static int election_quit(zke_election *e) {
   bool office = e->ready && e->l.state == ZKE_LINE_HELD;
   int rc = office ? ZKE_OK : election_retract(e);
@@ -513,8 +515,8 @@ static int election_find(zke_election *e, const char *name, char **out) {
   return rc;
 }
 
-/* Find an heir and yield to it, until that succeeds: an heir that dies before the
- * step is passed over for the next of its name. */
+/* Find an heir and yield to it, until that succeeds: an heir that dies before
+ * the step is passed over for the next of its name. */
 static int election_hand_over(zke_election *e, const char *name) {
   int rc = zke_line_check(&e->l), yielded = ZKE_NONODE;
   while (rc == ZKE_OK && yielded == ZKE_NONODE) {
@@ -544,8 +546,8 @@ int zke_election_cancel(zke_election *e) {
   return zke_recipe_cancel((zke_recipe *)e);
 }
 
-/* Until this call the word is not made, so nobody sends work to a leader that has
- * not finished taking over. */
+/* Until this call the word is not made, so nobody sends work to a leader that
+ * has not finished taking over. */
 int zke_election_ready(zke_election *e) {
   int rc = zke_recipe_enter((zke_recipe *)e);
   if (rc != ZKE_OK) return rc;
@@ -678,8 +680,8 @@ static int observer_note(zke_observer *o, const char *data, int len) {
   return ZKE_OK;
 }
 
-/* Watch the word if it is there, its coming if it is not.  It may come between the
- * two reads; then the first is made again. */
+/* Watch the word if it is there, its coming if it is not.  It may come between
+ * the two reads; then the first is made again. */
 static int observer_step(zke_recipe *r) {
   zke_observer *o = (zke_observer *)r;
   char *data = NULL;

@@ -16,8 +16,8 @@
  *
  * The rules that every recipe keeps stand in support.h, the algorithm of a line
  * in lock.c, and what is special here in election.c.  It is the leader election
- * of ZooKeeper's page "Recipes and Solutions", with the states and events of its
- * LeaderElectionSupport.
+ * of ZooKeeper's page "Recipes and Solutions", with the states and events of
+ * its LeaderElectionSupport.
  *
  * LAYOUT, as Curator's LeaderLatch, and the acknowledgement of ZooKeeper's
  * text:
@@ -31,21 +31,21 @@
  *                                       newline the leader's value
  *
  * Being first makes a leader.  The znode "leader", which zke_election_ready()
- * writes, tells others that the leader has taken office: that it has read what it
- * needs, and that work may be sent to it.  Observers watch that znode alone.
+ * writes, tells others that the leader has taken office: that it has read what
+ * it needs, and that work may be sent to it.  Observers watch that znode alone.
  * Only the leader can write it; it replaces what a former leader left, and is
  * written again if somebody deletes it.
  *
  * IF THE PROCESS DIES its znodes go with its session: the kernel tells the next
- * candidate, which leads, and observers hear "no leader".  Resigning and handing
- * over are one step: after a death before it the session's end does the same;
- * after it the next one, or the successor, leads.  A successor that dies is
- * passed over; its mark ("next-") may stay until somebody else leads.
+ * candidate, which leads, and observers hear "no leader".  Resigning and
+ * handing over are one step: after a death before it the session's end does the
+ * same; after it the next one, or the successor, leads.  A successor that dies
+ * is passed over; its mark ("next-") may stay until somebody else leads.
  *
  * WHO IS WOKEN: a leader's end wakes the next candidate, or the one it handed
  * over to, and the observers.
  *
- * COSTS: a candidacy is one write, a watch and three reads; "leader" is one
+ * COSTS: a candidacy is one write, a watch and two reads; "leader" is one
  * write more, and so is each change of its value; resigning is one write.  None
  * but the making of the directory is synced.  An observer is two reads and a
  * watch, and one read for each change.
@@ -62,7 +62,8 @@
  * - Two objects for one candidate: they are two candidates, one behind the
  *   other.
  * - Leading without zke_election_ready(): observers hear that nobody leads.
- * - Leading on after a FAILURE: nothing stops the process.  Guard changes in the
+ * - Leading on after a FAILURE: nothing stops the process.  Guard changes in
+ * the
  *   same database with zke_election_op(), anything else with the token.
  * - zke_election_hand_over() to a name that several candidates have: the first
  *   of them in the line leads.
@@ -86,7 +87,8 @@ typedef struct zke_election zke_election;
  *     STOP -> START -> OFFER -> DETERMINE -> ELECTED  or  READY
  *     READY -> DETERMINE -> ELECTED or READY     the one before has gone
  *     ELECTED, READY -> STOP                     resigned, handed over, gave up
- *     any but STOP -> FAILED                     joining failed, or the place or
+ *     any but STOP -> FAILED                     joining failed, or the place
+ *     or
  *                                                the session was lost
  *     FAILED -> START                            a new candidacy
  */
@@ -240,8 +242,8 @@ ZKE_API int zke_election_set(zke_election *e, const void *data, int len,
 
 /* zke_election_resign - a candidate or leader no more
  *
- * The next candidate leads.  The object can become a candidate again, at the end
- * of the line.
+ * The next candidate leads.  The object can become a candidate again, at the
+ * end of the line.
  *
  * Returns ZKE_OK; ZKE_LOST where it was none, or had lost its place.  After any
  * other code it is none any more either, and the session deletes its znodes as
@@ -252,8 +254,8 @@ ZKE_API int zke_election_resign(zke_election *e);
 
 /* zke_election_hand_over - resign in favour of a candidate
  *
- * In one step this one leaves and the other is the first in line.  It leads when
- * its process has looked.
+ * In one step this one leaves and the other is the first in line.  It leads
+ * when its process has looked.
  *
  *   name  as the candidate's options had it; of several the first in line
  *
@@ -276,9 +278,9 @@ ZKE_API int zke_election_cancel(zke_election *e);
  * zke_election_token - the fencing value, 0 unless it leads
  * zke_election_check - ask the file: ZKE_OK when it leads, else ZKE_LOST
  * zke_election_op    - fill *op with an operation for a zke_multi() of the
- *                      program, which fails with ZKE_NONODE unless the candidate
- *                      leads; valid until the next call that changes the
- *                      candidacy.  ZKE_LOST where it does not lead,
+ *                      program, which fails with ZKE_NONODE unless the
+ *                      candidate leads; valid until the next call that changes
+ *                      the candidacy.  ZKE_LOST where it does not lead,
  *                      ZKE_BADARGUMENTS for a NULL op
  *
  * After the session's end, and where the object cannot be used, state is FAILED
