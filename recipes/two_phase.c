@@ -7,12 +7,50 @@
  *   view    all of a transaction as of one moment; removing it
  *   object  looking, deciding, voting, acknowledging
  *
- * What makes it safe: every change checks "id-<id>", so that it cannot hit a
- * later transaction of the same name.  A vote's znode has version 0 while it
- * is empty and 1 when it says "commit"; it never changes after that, and one
- * that was made anew begins at 0 again: so a check of version 1 is a check of
- * the vote.  Acknowledgements go through the decision's version, so that the
- * last one knows that it is. */
+ * A transaction from beginning to end; each line is one step (one multi):
+ *
+ *   1. begin   the coordinator creates the znode with its head, "id-<id>",
+ *              "coordinator" and, unless they are ephemeral, an empty vote for
+ *              each site (phase_create_all())
+ *   2. vote    a site writes "commit" into its vote; or "abort", and then
+ *              "decision" with it (phase_give_vote())
+ *   3. decide  any participant creates "decision": "commit", if each vote is
+ *              "commit" in that very step; "abort" at the time limit, or when
+ *              an ephemeral vote has gone, or on demand (phase_try_decide())
+ *   4. ack     a site that has done what was decided creates "ack-<site>", and
+ *              the coordinator deletes "coordinator" (phase_note())
+ *   5. remove  the last one to acknowledge deletes all of it instead of 4
+ *              (view_remove())
+ *
+ * What makes it safe:
+ *
+ *   T1  "decision" is created once and never changes its word.  Whoever has
+ *       read it knows the outcome for good; of two that decide at the same time
+ *       one creates it, and the other one reads it.
+ *   T2  A vote's znode has version 0 while it is empty and 1 when it says a
+ *       word; it never changes after that, and one that was made anew begins at
+ *       0 again.  So a check of version 1 is a check of the vote, and 3 relies
+ *       on no vote that it merely saw.  A vote for "abort" has version 1 too,
+ *       but the decision is made in the same step, so 3 fails.
+ *   T3  Every change checks "id-<id>", so it cannot hit a later transaction of
+ *       the same name.
+ *   T4  Acknowledgements write "decision" at the version that was seen.  So of
+ *       two that acknowledge at the same time one fails and looks again, and
+ *       the last one knows that it is the last.
+ *
+ * A death before a step leaves the transaction as it was; after it, the step is
+ * whole.  Any participant can make the next one: nobody waits for the process
+ * that died, but for its vote.  After a lost reply
+ * a step is tried again, and fails because the first try has made it: then the
+ * look that follows finds the decision, the vote or the acknowledgement, and
+ * begin finds its own id.
+ *
+ *     UNDECIDED --- all have voted commit ---> COMMIT --.
+ *         |                                             |-- all acks -->
+ *         removed '--- abort, limit, a site's death --> ABORT --'
+ *
+ * Start reading at phase_look(), then phase_look_votes() and
+ * phase_try_decide(); at phase_acknowledge_once() for the end. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -32,7 +70,7 @@
 
 enum {
   PHASE_ID = ZKE_RECIPE_GUID,
-  PHASE_BY = 96,
+  PHASE_BY = 96, /* bytes of "identity (pid 12)" */
   PHASE_FORMS = ZKE_TWO_PHASE_COORDINATOR | ZKE_TWO_PHASE_EPHEMERAL
 };
 
@@ -70,18 +108,21 @@ static void phase_by(zke *z, char by[PHASE_BY]) {
 
 /* ======================================================================
  * head
+ *
+ * What the znode's data says: a mark, lines of a word and its value, an empty
+ * line, and the payload.  It never changes.
  * ==================================================================== */
 
 typedef struct phase_head {
-  char *text; /* as it was read; the rest points into it */
-  const char *id;
-  int form;
-  int64_t limit_ms; /* since 1970; 0: none */
-  int64_t begun_ms;
-  int count;
-  const char **sites; /* a block */
+  char *text;         /* as it was read; the rest points into it */
+  const char *id;     /* that no other transaction has */
+  int form;           /* ZKE_TWO_PHASE_… */
+  int64_t limit_ms;   /* wall time, since 1970; 0: none */
+  int64_t begun_ms;   /* the same */
+  int count;          /* of the sites */
+  const char **sites; /* their names, in the coordinator's order; a block */
   const char *payload;
-  int len;
+  int len; /* bytes of the payload */
 } phase_head;
 
 /* Release what was read of a transaction's znode; what points into it is gone
@@ -152,7 +193,7 @@ static int head_read(zke *z, const char *path, phase_head *h) {
   return rc;
 }
 
-/* -1 for one that has no vote. */
+/* The index of a site, or -1 for a name that takes no part. */
 static int head_find(const phase_head *h, const char *site) {
   for (int i = 0; i < h->count; i++) {
     if (strcmp(h->sites[i], site) == 0) return i;
@@ -162,15 +203,19 @@ static int head_find(const phase_head *h, const char *site) {
 
 /* ======================================================================
  * steps
+ *
+ * Operations on the children of one transaction, which are collected and then
+ * made in one multi.  steps_begin() is followed by steps_do() or steps_end().
  * ==================================================================== */
 
 typedef struct phase_steps {
   zke *z;
   const char *tx; /* path of the transaction */
   zke_op *ops;
-  char **paths; /* of the operations; NULL for the transaction's own */
+  char **paths; /* of the operations, freed with them; NULL where an operation
+                   is on the transaction itself */
   int count;
-  bool failed; /* no memory */
+  bool failed; /* there was no memory: steps_do() tells */
 } phase_steps;
 
 /* Room for so many operations.  A lack of memory is noted, and told by
@@ -263,12 +308,16 @@ static int steps_do(phase_steps *s) {
 
 /* ======================================================================
  * view
+ *
+ * All of a transaction as of one moment, read without an object: for lists, for
+ * acknowledging, and for what is found in the way of a new one.
  * ==================================================================== */
 
 typedef struct phase_view {
   phase_head head;
-  zke_op_result *got; /* children, the decision, the votes in their order */
-  int count;
+  zke_op_result *got; /* [0] children, [1] the decision, then the votes in the
+                         order of the sites */
+  int count;          /* of got */
 } phase_view;
 
 /* Release a view, with the head that it has. */
@@ -297,7 +346,7 @@ static int view_decision(const phase_view *v) {
                                 : ZKE_TWO_PHASE_UNDECIDED;
 }
 
-/* A vote counts when it was given as votes are. */
+/* A site's vote.  It counts where its znode has version 1 (T2). */
 static int view_vote(const phase_view *v, int site) {
   const zke_op_result *got = &v->got[2 + site];
   return got->rc == ZKE_OK && got->stat.version == 1 ? phase_word(got->data)
@@ -334,7 +383,9 @@ static int view_read_once(zke *z, const char *tx, phase_view *v) {
   return rc;
 }
 
-/* It may have been replaced by one of the same name between head and rest. */
+/* Read a view.  The transaction may have been replaced by one of the same name
+ * between the reading of the head and that of the rest, which the id tells:
+ * then it is read once more. */
 static int view_read(zke *z, const char *tx, phase_view *v) {
   int rc = view_read_once(z, tx, v);
   if (rc == ZKE_NONODE && zke_exists(z, tx, NULL, NULL, NULL) == ZKE_OK)
@@ -358,8 +409,9 @@ static const char *view_missing(const phase_view *v, bool acks, char *text,
   return text;
 }
 
-/* Remove all of it, if the decision has still the version that was seen.
- * ZKE_NOTEMPTY: there are foreign znodes in it. */
+/* Remove all of it, if the decision has still the version that was seen: then
+ * no acknowledgement has come since (T4), and the view's list of children is
+ * whole.  ZKE_NOTEMPTY: there are foreign znodes in it. */
 static int view_remove(zke *z, const char *tx, const phase_view *v) {
   const phase_head *h = &v->head;
   phase_steps s;
@@ -406,26 +458,35 @@ static int view_is_over(zke *z, const char *tx, const phase_view *v, int but,
 
 /* ======================================================================
  * object
+ *
+ * One participant: the coordinator, a site, or an onlooker.  Each look reads
+ * the decision; the participant whose turn it is reads the votes too, and
+ * decides.
  * ==================================================================== */
 
+/* A site's vote, as this object has seen it. */
 typedef struct phase_vote {
   char *path;
-  bool seen;    /* was there at some time */
-  bool watched; /* by this object */
+  bool seen;    /* was there at some time: if it is missing now, it has gone */
+  bool watched; /* by this object, and the watch has not fired */
 } phase_vote;
 
+/* Guarded by the mutex of the zke_recipe; head, paths, coordinator and own do
+ * not change after the object was made. */
 struct zke_two_phase {
-  zke_recipe r; /* its path is the transaction's */
-  phase_head head;
-  phase_vote *votes; /* in the order of the sites */
-  char *decision, *leader, *id;
-  bool coordinator; /* it began the transaction */
-  bool leader_watched;
-  bool joined; /* the ephemeral vote is this object's */
-  bool waiting;
-  int own; /* index of one's own site, or -1 */
-  int state;
-  int64_t token;
+  zke_recipe r;        /* first; its path is the transaction's */
+  phase_head head;     /* as it was written */
+  phase_vote *votes;   /* in the order of the sites */
+  char *decision;      /* paths of three children: "decision", */
+  char *leader;        /* "coordinator", */
+  char *id;            /* "id-<id>" */
+  bool coordinator;    /* it began the transaction */
+  bool leader_watched; /* "coordinator" is watched */
+  bool joined;         /* the ephemeral vote is this object's, perhaps */
+  bool waiting;        /* a blocking call runs */
+  int own;             /* index of its site; -1: an onlooker or coordinator */
+  int state;           /* ZKE_TWO_PHASE_…; UNDECIDED until it is known */
+  int64_t token;       /* czxid of the decision, or 0 */
   zke_two_phase_fn listener;
   void *context;
 };
@@ -443,8 +504,8 @@ static int phase_watch(const zke_two_phase *t, const char *path) {
                  NULL, NULL, NULL);
 }
 
-/* Watches that are not needed any more would keep the engine busy with events
- * that nobody reads. */
+/* Take a watch back that is not needed any more: it would keep the engine busy
+ * with events that nobody reads. */
 static void phase_unwatch_path(zke_two_phase *t, const char *path,
                                bool *watched) {
   if (!*watched) return;
@@ -452,7 +513,8 @@ static void phase_unwatch_path(zke_two_phase *t, const char *path,
   *watched = false;
 }
 
-/* It is known how it ended. */
+/* It is known how the transaction ended: note it once, and tell the listener.
+ * */
 static void phase_settle(zke_two_phase *t, int state, int64_t token,
                          const char *why, int len) {
   if (t->state != ZKE_TWO_PHASE_UNDECIDED) return;
@@ -481,8 +543,14 @@ static int phase_read_decision(zke_two_phase *t) {
   return rc;
 }
 
-/* Is it decided?  The state says it.  The watch waits for the decision's
- * coming, which is why it is one for a znode that is missing. */
+/* Is it decided?  The state says it afterwards.
+ *
+ *   1. Is the transaction there, and this one (T3)?
+ *   2. Watch "decision", which is missing as yet: so it is zke_exists(), whose
+ *      watch also waits for a creation.
+ *   3. It is there: read it.
+ *   4. It is missing: it has not come, or all was removed between 1 and 2.
+ *      Then look again (ZKE_LOOK_AGAIN), and 1 says that it has gone. */
 static int phase_look_decision(zke_two_phase *t) {
   zke *z = t->r.z;
   int rc = zke_exists(z, t->id, NULL, NULL, NULL);
@@ -513,13 +581,15 @@ static char *phase_decision_text(zke *z, int decision, const char *why) {
   return text;
 }
 
+/* A vote or a decision that is to be written. */
 typedef struct phase_act {
   zke_two_phase *t;
-  int word; /* vote or decision */
-  char *text;
+  int word;   /* ZKE_TWO_PHASE_COMMIT or _ABORT */
+  char *text; /* the data of the decision */
 } phase_act;
 
-/* One step: for "commit", while every vote is just that. */
+/* Create the decision.  "commit" only where in the same step each vote has
+ * version 1, which one for "commit" has (T2). */
 static int phase_try_decide(zke *z, void *arg) {
   const phase_act *a = arg;
   const phase_head *h = &a->t->head;
@@ -532,7 +602,9 @@ static int phase_try_decide(zke *z, void *arg) {
   return steps_do(&s);
 }
 
-/* Decide: ZKE_LOOK_AGAIN, whoever has decided what; or an error. */
+/* Decide.  ZKE_LOOK_AGAIN: there is a decision now, this one or another, or
+ * what it rested on has changed.  Also after a lost reply: a second try finds
+ * that the znode exists. */
 static int phase_decide(zke_two_phase *t, int decision, const char *why) {
   phase_act a = {.t = t, .word = decision};
   a.text = phase_decision_text(t->r.z, decision, why);
@@ -582,7 +654,8 @@ static int phase_read_vote(zke_two_phase *t, int i, bool watch, int *vote) {
   return rc;
 }
 
-/* There is no such vote: wait for it, or its site has died. */
+/* There is no such vote: its site has not come yet, so wait for it; or it was
+ * there, is ephemeral and has gone, so its site has died: abort. */
 static int phase_miss_vote(zke_two_phase *t, int i) {
   phase_vote *v = &t->votes[i];
   char why[160];
@@ -606,8 +679,10 @@ static int phase_look_vote(zke_two_phase *t, int i, int *vote) {
   return rc == ZKE_NONODE ? phase_miss_vote(t, i) : rc;
 }
 
-/* Look at the votes, decide if that can be done.  It is enough to watch the
- * first one missing; of ephemeral ones all, since any may go. */
+/* Look at the votes, and decide if that can be done.  It is enough to watch the
+ * first one that is missing: as long as it is, nothing can be decided but by
+ * the limit or by an "abort", which brings the decision itself.  Ephemeral
+ * ones are all watched, since any may go. */
 static int phase_look_votes(zke_two_phase *t) {
   bool all = true, ephemeral = t->head.form & ZKE_TWO_PHASE_EPHEMERAL;
   for (int i = 0; i < t->head.count && (all || ephemeral); i++) {
@@ -622,7 +697,9 @@ static int phase_look_votes(zke_two_phase *t) {
   return phase_is_late(t) ? phase_decide_late(t) : ZKE_OK;
 }
 
-/* Is it this object's turn to watch the votes? */
+/* Is it this object's turn to watch the votes?  In the coordinator's form that
+ * is the coordinator's as long as it lives: the sites watch its znode, and take
+ * its part when that goes.  At the limit everybody may decide. */
 static int phase_is_watcher(zke_two_phase *t, bool *watcher) {
   *watcher = true;
   if (!(t->head.form & ZKE_TWO_PHASE_COORDINATOR) || t->coordinator ||
@@ -635,8 +712,9 @@ static int phase_is_watcher(zke_two_phase *t, bool *watcher) {
   return rc == ZKE_NONODE ? ZKE_OK : rc;
 }
 
-/* The decision first: it ends the looking.  The votes are looked at by the
- * one whose turn that is: it decides for all. */
+/* One look.  The decision comes first, since it ends the looking.  The votes
+ * are looked at by the participant whose turn it is: it decides for all.
+ * ZKE_LOOK_AGAIN: something has changed meanwhile. */
 static int phase_look(zke_two_phase *t) {
   bool watcher;
   int rc = phase_look_decision(t);
@@ -654,7 +732,8 @@ static int phase_step(zke_recipe *r) {
   return rc == ZKE_LOOK_AGAIN ? ZKE_OK : rc;
 }
 
-/* A one-shot watch is gone; of a vote one knows now that it was there. */
+/* A one-shot watch has fired.  An event of a vote says that the vote was there,
+ * even if it has gone again by now. */
 static void phase_event(zke_recipe *r, int type, const char *path) {
   zke_two_phase *t = (zke_two_phase *)r;
   if (strcmp(path, t->leader) == 0) t->leader_watched = false;
@@ -682,8 +761,9 @@ static void phase_deliver(zke_recipe *r, int event, int64_t number,
 
 /* ---- acknowledging ---- */
 
-/* Note one's acknowledgement; the decision's version makes one of several wait
- * for the other. */
+/* Write this participant's acknowledgement, unless it is there already.  It
+ * also writes the decision, at the version seen, so of two at the same time
+ * one looks again (T4). */
 static int phase_note(zke_two_phase *t, const phase_view *v) {
   phase_steps s;
   const char *site = t->own >= 0 ? t->head.sites[t->own] : NULL;
@@ -699,17 +779,19 @@ static int phase_note(zke_two_phase *t, const phase_view *v) {
   return steps_do(&s);
 }
 
-/* Have all others acknowledged? */
+/* Have all others acknowledged?  For a coordinator: all sites.  For a site: all
+ * other sites, and the coordinator, unless it is dead. */
 static int phase_is_last(zke_two_phase *t, const phase_view *v, bool *last) {
   *last = view_unacknowledged(v, -1) == 0;
   return t->coordinator ? ZKE_OK
                         : view_is_over(t->r.z, t->r.path, v, t->own, last);
 }
 
-/* Whoever acknowledges last removes the transaction, in one step with its
- * check: so one of several that are the last at the same moment does it, and
- * the others find it gone.  If the process dies before, another one that opens
- * it with the site's name acknowledges. */
+/* One try of an acknowledgement.  The last one removes the transaction instead
+ * of writing it, if nobody has acknowledged since the view: so one of several
+ * that are the last at the same moment does it, and the others look again and
+ * find it gone, which is fine.  If the process dies before, another one that
+ * opens the transaction with the site's name acknowledges. */
 static int phase_acknowledge_once(zke_two_phase *t) {
   phase_view v;
   int rc = view_read(t->r.z, t->r.path, &v);
@@ -796,7 +878,9 @@ static const zke_recipe_class phase_class = {.name = "transaction",
 
 /* ---- beginning ---- */
 
-/* The object of base/name, without its head; *o: the options as given. */
+/* Make the object of base/name, without its head.
+ *
+ *   o  out: the options as given */
 static int phase_new(zke *z, const char *base, const char *name,
                      const zke_two_phase_options *given,
                      zke_two_phase_options *o, zke_two_phase **out) {
@@ -822,7 +906,7 @@ static int phase_new(zke *z, const char *base, const char *name,
   return ZKE_OK;
 }
 
-/* What the head tells, as paths. */
+/* Make the paths of the children that the head names. */
 static int phase_prepare(zke_two_phase *t) {
   zke *z = t->r.z;
   const char *tx = t->r.path;
@@ -856,18 +940,19 @@ static int phase_check_sites(const char *const *sites, int count) {
   return ZKE_OK;
 }
 
+/* A transaction that is to begin; the arguments are borrowed. */
 typedef struct phase_start {
   zke_two_phase *t;
   const char *base;
   const char *const *sites;
   int count, form;
-  int64_t limit_ms;
+  int64_t limit_ms; /* from now on; 0: none */
   const void *payload;
   int payload_len;
-  char id[PHASE_ID];
-  char *text; /* the znode's data */
-  int len;
-  bool unsure; /* the last try may have begun it */
+  char id[PHASE_ID]; /* made for it */
+  char *text;        /* the znode's data */
+  int len;           /* its bytes */
+  bool unsure;       /* a try may have begun it */
 } phase_start;
 
 /* The head of the data, and the user's payload behind an empty line. */
@@ -908,7 +993,9 @@ static int phase_create_all(zke *z, const phase_start *b) {
   return steps_do(&s);
 }
 
-/* There is one of that name: is it one's own, or over, or whose? */
+/* There is a transaction of that name.  ZKE_OK: it is the one that this call
+ * began, and whose reply was lost.  ZKE_LOOK_AGAIN: it was over and is removed,
+ * or it has gone by itself.  ZKE_HELD: it is under way. */
 static int phase_meet(zke *z, const phase_start *b) {
   const char *path = b->t->r.path;
   char names[160];
@@ -948,7 +1035,8 @@ static int phase_try_begin(zke *z, void *arg) {
   return rc;
 }
 
-/* A container may go before it has a child. */
+/* Make the directory, and the transaction in it.  The directory is a container,
+ * which may go before it has a child: then both are tried again. */
 static int phase_start_it(zke *z, phase_start *b) {
   int rc = ZKE_NONODE;
   for (int i = 0; i < ZKE_RETRIES && rc == ZKE_NONODE; i++) {
@@ -1102,14 +1190,17 @@ int zke_two_phase_open(zke *z, const char *base, const char *name,
 
 /* ---- voting ---- */
 
-/* The vote was given before. */
+/* The site has voted before: the same, which is fine, or otherwise. */
 static int phase_compare_vote(const zke_two_phase *t, int given, int vote) {
   if (given == vote) return ZKE_OK;
   return zke_recipe_fail(ZKE_MISUSE, "%s has voted %s in %s",
                          t->head.sites[t->own], phase_words[given], t->r.path);
 }
 
-/* Give it, in one step with the decision that "abort" is. */
+/* Give the vote; "abort" in one step with the decision that it means.  The vote
+ * must have version 0: it is given once (T2).
+ *
+ *   missing  the vote's znode has to be made, in the same step */
 static int phase_give_vote(zke *z, const phase_act *a, bool missing) {
   const zke_two_phase *t = a->t;
   const char *site = t->head.sites[t->own];
@@ -1160,8 +1251,8 @@ static int phase_vote_once(zke *z, const phase_act *a) {
   return again ? ZKE_LOOK_AGAIN : rc;
 }
 
-/* In vain is only what somebody else has done: the votes of persistent form
- * are there for the life of the transaction. */
+/* Vote, and again while others change what the vote rests on.  This ends: a
+ * vote is given once, and a decision is made once. */
 static int phase_try_vote(zke *z, void *arg) {
   int rc = ZKE_LOOK_AGAIN;
   while (rc == ZKE_LOOK_AGAIN) rc = phase_vote_once(z, arg);
@@ -1220,7 +1311,8 @@ static int phase_is_done(zke_recipe *r) {
   return t->state == ZKE_TWO_PHASE_LOST ? phase_gone(t) : ZKE_OK;
 }
 
-/* When to look again: at the time limit, by a clock that may be set. */
+/* When to look again, of zke_now(): at the time limit, if that comes before the
+ * deadline.  The limit is a wall time, and the clock may be set meanwhile. */
 static int64_t phase_until(const zke_two_phase *t, int64_t deadline_ms) {
   if (!t->head.limit_ms) return deadline_ms;
   int64_t left = t->head.limit_ms - zke_wall(t->r.z);
@@ -1242,8 +1334,8 @@ static int phase_say_missing(const zke_two_phase *t, int rc) {
   return rc;
 }
 
-/* Wakes at the time limit too: one who waits is one who may have to decide by
- * it. */
+/* Wait for the decision, and look again at the time limit: a participant that
+ * waits may be the one that has to abort then. */
 static int phase_wait(zke_two_phase *t, int64_t deadline_ms) {
   int rc = ZKE_OPERATIONTIMEOUT;
   int64_t until = deadline_ms;
@@ -1255,7 +1347,7 @@ static int phase_wait(zke_two_phase *t, int64_t deadline_ms) {
   return rc == ZKE_OPERATIONTIMEOUT ? phase_say_missing(t, rc) : rc;
 }
 
-/* One blocking call an object. */
+/* Only one call may wait with an object. */
 int zke_two_phase_wait(zke_two_phase *t, int64_t deadline_ms,
                        int *decision_out) {
   int rc = zke_recipe_enter_by((zke_recipe *)t, deadline_ms);
@@ -1295,7 +1387,7 @@ int zke_two_phase_step(zke_two_phase *t) {
   return zke_recipe_leave(&t->r, phase_step(&t->r));
 }
 
-/* From memory. */
+/* From memory: as of the last look or event. */
 int zke_two_phase_state(zke_two_phase *t) {
   if (zke_recipe_enter((zke_recipe *)t) != ZKE_OK) return ZKE_TWO_PHASE_LOST;
   int state = t->state;
@@ -1327,7 +1419,7 @@ int zke_two_phase_payload(zke_two_phase *t, char **data_out, int *len_out) {
 
 /* ---- looking on ---- */
 
-/* Take a line off a decision's data. */
+/* Take a line off a decision's data: "<word>\n<why>\n<by>\n". */
 static char *status_line(char **at) {
   char *line = *at, *end = strchr(line, '\n');
   *at = end ? end + 1 : line + strlen(line);
@@ -1335,7 +1427,8 @@ static char *status_line(char **at) {
   return line;
 }
 
-/* The view's second result is the decision's znode. */
+/* Fill in what is not a text.  The view's second result is the decision's
+ * znode. */
 static void status_fill(zke_two_phase_status *st, const phase_view *v) {
   const zke_stat *decided = &v->got[1].stat;
   st->form = v->head.form;
@@ -1429,12 +1522,15 @@ static int pending_look(zke *z, const char *tx, const char *site,
   return rc;
 }
 
+/* The names in the base, of which those that wait for the site are wanted. */
 typedef struct pending_list {
-  const char *base, *site;
+  const char *base, *site; /* site NULL: all */
   zke_strings *names;
 } pending_list;
 
-/* Move those that are pending to the front, and forget the others. */
+/* Move those that are pending to the front, and leave out the others.  The list
+ * is one block, so names are exchanged, not freed; a repetition after a lost
+ * reply begins with all names, since the count is set at the end. */
 static int pending_try(zke *z, void *arg) {
   pending_list *p = arg;
   char **name = p->names->data;

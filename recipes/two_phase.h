@@ -21,16 +21,23 @@
  *     zke_two_phase_ack(one);
  *     zke_two_phase_free(one);
  *
+ * The rules that every recipe keeps stand in support.h: deadlines, listeners,
+ * cancellation, what a failed call leaves, the end of the session, fork().
+ * The algorithm stands at the head of two_phase.c.  It is the two-phased commit
+ * of ZooKeeper's page "Recipes and Solutions" with its variants; that the
+ * votes are checked in the step that decides, the time limit and the
+ * acknowledgements are additions.
+ *
  * LAYOUT:
  *
  *     /2pc                  container, data "zkembed two-phase"
  *       order-7             persistent: form, time limit, sites, the payload
  *         id-<id>           this transaction, not a later one of the name
- *         coordinator       ephemeral: who began it lives
+ *         coordinator       ephemeral: the process that began it lives
  *         vote-bank         empty: not yet, version 1: "commit" or "abort"
  *         vote-shop         (ephemeral in that form)
  *         decision          persistent: "commit" or "abort", why, by whom
- *         ack-bank          has done it
+ *         ack-bank          this site has done what was decided
  *
  * THE FORMS.  ZKE_TWO_PHASE_SITES: every site watches the votes, and the first
  * to see them all decides.  ZKE_TWO_PHASE_COORDINATOR: only the coordinator
@@ -60,9 +67,16 @@
  * coordinator died last, zke_two_phase_pending() or the next begin of the name
  * does.
  *
- * WHO IS WOKEN: all who wait, by the decision; whoever watches the votes, by
+ * WHO IS WOKEN: all that wait, by the decision; those that watch the votes, by
  * the first one that is missing (in the ephemeral form by each); the sites by
  * the coordinator's death in its form.
+ *
+ * COSTS, in transactions of the database: begin is one write, besides making
+ * the directory once; a vote one write and some reads; the decision one write;
+ * an acknowledgement two reads and one write.  So N sites take 2 N + 3 writes.
+ * Each participant that waits sets a watch on the decision.  In the form
+ * ZKE_TWO_PHASE_SITES each of them also looks at the votes when the vote that
+ * it watches is given; in the coordinator's form only the coordinator does.
  *
  * LOSING THE SESSION: the listener hears ZKE_TWO_PHASE_LOST.  Persistent votes
  * stand; open it again on a new session.
@@ -70,8 +84,20 @@
  * FENCING: zke_two_phase_token() is the decision's zxid.
  *
  * THE TIME LIMIT is kept as wall-clock time, since it must outlive a reboot:
- * a clock set forward aborts early, one set back late.  It is looked at by
- * whoever waits; without blocking calls call zke_two_phase_step() then.
+ * a clock set forward aborts early, one set back late.  Each participant that
+ * waits looks at it; without blocking calls call zke_two_phase_step() then.
+ *
+ * MISTAKES, and what they come to:
+ * - Voting commit before the work is on the disk: after a crash the site cannot
+ *   keep its word, and the others have committed.
+ * - Undoing the work because zke_two_phase_wait() timed out: the decision may
+ *   be taken right then.  Only the decision says what to do; abort first if it
+ *   is to be undone.
+ * - Not acknowledging: the transaction stays, and its name cannot be used again
+ *   (ZKE_HELD names the sites).
+ * - Not asking zke_two_phase_pending() after a restart: the site's part of what
+ *   was decided meanwhile is never done.
+ * - No limit, and a site that never comes: the others wait for ever.
  */
 #ifndef ZKEMBED_RECIPES_TWO_PHASE_H
 #define ZKEMBED_RECIPES_TWO_PHASE_H
@@ -86,9 +112,9 @@ typedef struct zke_two_phase zke_two_phase;
 
 /* Forms: one of the first two, and perhaps the third. */
 enum {
-  ZKE_TWO_PHASE_SITES = 0,
-  ZKE_TWO_PHASE_COORDINATOR = 1,
-  ZKE_TWO_PHASE_EPHEMERAL = 2
+  ZKE_TWO_PHASE_SITES = 0,       /* every site watches the votes */
+  ZKE_TWO_PHASE_COORDINATOR = 1, /* the coordinator does, while it lives */
+  ZKE_TWO_PHASE_EPHEMERAL = 2    /* a site's death aborts */
 };
 
 /* Votes, decisions and states. */
@@ -97,31 +123,42 @@ enum {
   ZKE_TWO_PHASE_COMMIT = 1,
   ZKE_TWO_PHASE_ABORT = 2,
   ZKE_TWO_PHASE_LOST = 3 /* a state: the session has ended, or the transaction
-                            was removed before one saw its decision */
+                            was removed before this object saw its decision */
 };
 
 /* Called once, with ZKE_TWO_PHASE_COMMIT or _ABORT, the token, and why; or
- * with ZKE_TWO_PHASE_LOST. */
+ * with ZKE_TWO_PHASE_LOST.  why lives until the listener returns.
+ *
+ * Example: a site that does not block.
+ *
+ *     static void decided(zke_two_phase *t, int state, int64_t token,
+ *                         const char *why, void *context) {
+ *       (void)token, (void)context;
+ *       if (state == ZKE_TWO_PHASE_ABORT) printf("undo it: %s\n", why);
+ *       if (state == ZKE_TWO_PHASE_COMMIT) printf("keep it\n");
+ *       if (state != ZKE_TWO_PHASE_LOST) zke_two_phase_ack(t);
+ *     }
+ */
 typedef void (*zke_two_phase_fn)(zke_two_phase *t, int state, int64_t token,
                                  const char *why, void *context);
 
 typedef struct zke_two_phase_options {
   size_t size;
-  int form;         /* begin: ZKE_TWO_PHASE_… */
-  int64_t limit_ms; /* begin: abort when not decided after it; 0: never */
-  zke_two_phase_fn listener;
-  void *context;
+  int form;         /* for begin: ZKE_TWO_PHASE_… */
+  int64_t limit_ms; /* for begin: abort when not decided after it; 0: never */
+  zke_two_phase_fn listener; /* or NULL */
+  void *context;             /* for the listener; borrowed */
 } zke_two_phase_options;
 
 /* zke_two_phase_begin - begin a transaction, as its coordinator
  *
  *   base         directory of transactions; made as a container
  *   name         of this one, without '/'
- *   payload,len  what it is about; at most about the data limit
- *   sites,count  who takes part, at least one: different names without '/',
- *                space or newline
- *   options      NULL for the defaults
- *   t_out        out, not NULL; NULL on failure
+ *   payload,len  what it is about; at most about the data limit; copied
+ *   sites,count  the names of those that take part, at least one: different
+ *                names without '/', space or newline; copied
+ *   options      NULL for the defaults; copied
+ *   t_out        out, not NULL; NULL on failure.  For zke_two_phase_free()
  *
  * Returns ZKE_OK, or
  *   ZKE_HELD       there is one of that name; the sentence tells since when
@@ -139,16 +176,35 @@ ZKE_API int zke_two_phase_begin(zke *z, const char *base, const char *name,
  *
  * In the ephemeral form this makes the site's vote, still empty.
  *
- *   site     one's name; NULL to look on (a restarted coordinator; it may
+ * Example: what a site does after a restart.
+ *
+ *     zke_strings *names = NULL;
+ *     char *payload;
+ *     int len, decision;
+ *     rc = zke_two_phase_pending(z, "/2pc", "bank", NULL, NULL, &names);
+ *     for (int i = 0; rc == ZKE_OK && i < names->count; i++) {
+ *       rc = zke_two_phase_open(z, "/2pc", names->data[i], "bank", NULL, &t);
+ *       if (rc != ZKE_OK) break;
+ *       rc = zke_two_phase_payload(t, &payload, &len);
+ *       // Is the work of the payload on the disk?  Then vote commit.
+ *       if (rc == ZKE_OK) rc = zke_two_phase_vote(t, ZKE_TWO_PHASE_COMMIT);
+ *       if (rc == ZKE_OK) rc = zke_two_phase_wait(t, deadline, &decision);
+ *       if (rc == ZKE_OK) rc = zke_two_phase_ack(t);
+ *       zke_two_phase_free(t);
+ *     }
+ *     zke_free(names);
+ *
+ *   site     the site's name; NULL to look on (a restarted coordinator; it may
  *            come too late to see the decision)
- *   options  NULL, or the listener
+ *   options  NULL, or the listener; form and limit are the transaction's
+ *   t_out    out, not NULL; NULL on failure.  For zke_two_phase_free()
  *
  * Returns ZKE_OK, or
  *   ZKE_NONODE     no such transaction, or acknowledged by all
  *   ZKE_HELD       the site's vote is another live session's
  *   ZKE_OTHERKIND  base/name is something else
  *   ZKE_BADARGUMENTS  the site does not take part
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_two_phase_open(zke *z, const char *base, const char *name,
                                const char *site,
                                const zke_two_phase_options *options,
@@ -157,8 +213,10 @@ ZKE_API int zke_two_phase_open(zke *z, const char *base, const char *name,
 /* zke_two_phase_free - leave; NULL is fine
  *
  * An ephemeral vote goes, which aborts what is undecided.  A coordinator hands
- * over to the sites, and acknowledges what it has seen decided.
- * Threads: any, while no other call on it runs.  In a callback: yes. */
+ * over to the sites, and acknowledges what it has seen decided.  A persistent
+ * vote stands: leaving is not aborting.
+ * Threads: any, while no other call on it runs.  In a callback: yes.
+ * Blocks: on the disk. */
 ZKE_API void zke_two_phase_free(zke_two_phase *t);
 
 /* zke_two_phase_vote - vote, once
@@ -166,17 +224,29 @@ ZKE_API void zke_two_phase_free(zke_two_phase *t);
  * Before ZKE_TWO_PHASE_COMMIT be prepared to keep the work as well as to undo
  * it, whatever happens.  ZKE_TWO_PHASE_ABORT decides at once.
  *
- * Returns ZKE_OK, also where one has voted so before, and where it is decided
- * already (zke_two_phase_wait() tells what); or
- *   ZKE_MISUSE  one has voted otherwise, or does not take part
- *   ZKE_LOST    the transaction has gone
- *   ZKE_HELD    the ephemeral vote is another session's
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ * Returns ZKE_OK, also where the site has voted so before, and where it is
+ * decided already (zke_two_phase_wait() tells what); or
+ *   ZKE_MISUSE        the site has voted otherwise, or this object looks on
+ *   ZKE_BADARGUMENTS  vote is neither of the two
+ *   ZKE_LOST          the transaction has gone
+ *   ZKE_HELD          the ephemeral vote is another session's
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_two_phase_vote(zke_two_phase *t, int vote);
 
 /* zke_two_phase_wait - wait for the decision
  *
- * Takes it where one can: see the forms.  Can be called again after a timeout.
+ * Takes the decision where this participant can: see the forms.  Can be called
+ * again after a timeout.
+ *
+ * Example: wait for a while, then have it decided.
+ *
+ *     int decision;
+ *     rc = zke_two_phase_wait(t, zke_now(z) + 5000, &decision);
+ *     if (rc == ZKE_OPERATIONTIMEOUT) {
+ *       printf("%s\n", zke_errmsg());  // which sites have not voted
+ *       rc = zke_two_phase_abort(t, "it took too long");
+ *       if (rc == ZKE_MISUSE) printf("committed meanwhile\n");
+ *     }
  *
  *   deadline_ms   of zke_now(); ZKE_FOREVER
  *   decision_out  out: ZKE_TWO_PHASE_COMMIT or _ABORT
@@ -192,15 +262,17 @@ ZKE_API int zke_two_phase_vote(zke_two_phase *t, int vote);
 ZKE_API int zke_two_phase_wait(zke_two_phase *t, int64_t deadline_ms,
                                int *decision_out);
 
-/* zke_two_phase_abort - abort, whoever one is
+/* zke_two_phase_abort - abort what is undecided; any participant may, and an
+ * onlooker
  *
- *   why  for the others; NULL
+ *   why  for the others, one line; copied.  NULL: ""
  *
  * Returns ZKE_OK where it is aborted now, ZKE_MISUSE where it is committed,
- * ZKE_LOST where it has gone. */
+ * ZKE_LOST where it has gone.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_two_phase_abort(zke_two_phase *t, const char *why);
 
-/* zke_two_phase_ack - say that one has done what was decided
+/* zke_two_phase_ack - say that this participant has done what was decided
  *
  * The last one removes the transaction.  The coordinator's says that it has
  * seen the decision.
@@ -214,8 +286,9 @@ ZKE_API int zke_two_phase_ack(zke_two_phase *t);
  * zke_two_phase_step   - look again: at the time limit
  * zke_two_phase_state  - ZKE_TWO_PHASE_…, as known without asking the file
  * zke_two_phase_token  - the decision's zxid, 0 while undecided
- * zke_two_phase_payload - what it is about, one block
- * Threads: any.  In a callback: yes. */
+ * zke_two_phase_payload - what it is about: one block for zke_free(), with a
+ *                        NUL behind it that len_out does not count
+ * Threads: any.  In a callback: yes.  Step blocks on the disk. */
 ZKE_API int zke_two_phase_cancel(zke_two_phase *t);
 ZKE_API int zke_two_phase_step(zke_two_phase *t);
 ZKE_API int zke_two_phase_state(zke_two_phase *t);
@@ -223,13 +296,14 @@ ZKE_API int64_t zke_two_phase_token(zke_two_phase *t);
 ZKE_API int zke_two_phase_payload(zke_two_phase *t, char **data_out,
                                   int *len_out);
 
+/* What one site has done. */
 typedef struct zke_two_phase_site {
   const char *name;
   int vote;         /* ZKE_TWO_PHASE_UNDECIDED: none yet, or gone */
   int present;      /* its vote's znode is there: in the ephemeral form, it
                        lives */
-  int acknowledged; /* 1 */
-  int64_t voted_ms; /* ms since 1970; 0 */
+  int acknowledged; /* 1: it has done what was decided */
+  int64_t voted_ms; /* ms since 1970; 0: no vote */
   int64_t reserved[4];
 } zke_two_phase_site;
 
@@ -237,12 +311,12 @@ typedef struct zke_two_phase_site {
 typedef struct zke_two_phase_status {
   int form;
   int decision;       /* ZKE_TWO_PHASE_… */
-  const char *why;    /* it was decided so, "" */
-  const char *by;     /* "identity (pid n)", "" */
+  const char *why;    /* it was decided so; "" while undecided */
+  const char *by;     /* which process decided: "identity (pid n)", or "" */
   int64_t token;      /* the decision's zxid */
   int64_t begun_ms;   /* ms since 1970 */
   int64_t limit_ms;   /* ms since 1970; 0: none */
-  int64_t decided_ms; /* ms since 1970; 0 */
+  int64_t decided_ms; /* ms since 1970; 0: undecided */
   int coordinator;    /* 1: it is there, and has not acknowledged */
   const char *payload;
   int len;
@@ -252,9 +326,19 @@ typedef struct zke_two_phase_status {
 
 /* zke_two_phase_get - one transaction, as of one moment
  *
- *   status_out  out, not NULL
+ * Example: which sites does it wait for?
  *
- * Returns ZKE_OK, ZKE_NONODE, ZKE_OTHERKIND. */
+ *     zke_two_phase_status *st;
+ *     rc = zke_two_phase_get(z, "/2pc", "order-7", &st);
+ *     for (int i = 0; rc == ZKE_OK && i < st->count; i++)
+ *       if (!st->sites[i].vote) printf("%s\n", st->sites[i].name);
+ *     if (rc == ZKE_OK) zke_free(st);
+ *
+ *   status_out  out, not NULL: one block
+ *
+ * Returns ZKE_OK; ZKE_NONODE where there is no such transaction; ZKE_OTHERKIND
+ * where the znode is something else; ZKE_BADARGUMENTS.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_two_phase_get(zke *z, const char *base, const char *name,
                               zke_two_phase_status **status_out);
 
@@ -268,7 +352,8 @@ ZKE_API int zke_two_phase_get(zke *z, const char *base, const char *name,
  *               is registered where base is missing
  *   names_out   out, not NULL: sorted
  *
- * Returns ZKE_OK, also where base is missing (none). */
+ * Returns ZKE_OK, also where base is missing (none).
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_two_phase_pending(zke *z, const char *base, const char *site,
                                   zke_watch_fn fn, void *context,
                                   zke_strings **names_out);
