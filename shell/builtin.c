@@ -107,9 +107,14 @@ static void help_option(const json_t *o, FILE *out) {
   json_unpack((json_t *)(uintptr_t)o, "{s:s,s?s,s?s,s?s}", "letter", &letter,
               "name", &name, "value", &value, "text", &text);
   bool told = letter_is_told(letter, name);
-  snprintf(left, sizeof left, "%s%s%s%s%s%s%s", told ? "-" : "",
-           told ? letter : "", told && *name ? ", " : "", *name ? "--" : "",
-           name, *value ? " " : "", value);
+  if (told && *name)
+    snprintf(left, sizeof left, "-%s, --%s", letter, name);
+  else if (told)
+    snprintf(left, sizeof left, "-%s", letter);
+  else
+    snprintf(left, sizeof left, "--%s", name);
+  size_t len = strlen(left);
+  if (*value) snprintf(left + len, sizeof left - len, " %s", value);
   help_wrapped(out, text, fprintf(out, "      %-30s  ", left), 38);
 }
 

@@ -831,10 +831,14 @@ static int run_unexecuted(run *r) {
   call *c = r->c;
   int why;
   if (read(r->report, &why, sizeof why) != sizeof why) return 0;
-  bool missing = why == ENOENT;
-  return fail(c, missing ? STATUS_NOT_FOUND : STATUS_CANNOT_RUN,
-              missing ? "NOTFOUND" : "CANNOTRUN", "cannot run \"%s\": %s",
-              c->child[0].text, strerror(why));
+  int status = STATUS_CANNOT_RUN;
+  const char *code = "CANNOTRUN";
+  if (why == ENOENT) {
+    status = STATUS_NOT_FOUND;
+    code = "NOTFOUND";
+  }
+  return fail(c, status, code, "cannot run \"%s\": %s", c->child[0].text,
+              strerror(why));
 }
 
 /* The child was ended by this signal.  If it had come to this process, too,

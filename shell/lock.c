@@ -229,15 +229,20 @@ static const kind election_kind =
 static void say_who(const contender *k, const zke_party_list *list) {
   char since[ZKE_RECIPE_WHEN];
   const zke_party *p = list->data;
-  int own = list->count;
+  const char *before = "", *label = "";
+  int own = list->count, len = 0;
   while (own > 0 && p[own - 1].session != zke_session_id(k->c->z)) own--;
   if (own < 2) return;
+  if (p->len > 0) {
+    before = ": ";
+    label = p->data;
+    len = p->len;
+  }
   zke_recipe_when(p->since_ms, since);
   note(k->c,
        "waiting for the %s %s behind %d; it %s by %s (pid %lld) since %s%s%.*s",
        k->kind->class_.kind, k->path, own - 1, k->kind->held, p->identity,
-       (long long)p->pid, since, p->len > 0 ? ": " : "",
-       p->len > 0 ? p->len : 0, p->len > 0 ? p->data : "");
+       (long long)p->pid, since, before, len, label);
 }
 
 /* --verbose: joins the line first and then says who is in front, so that

@@ -1,8 +1,16 @@
 /* look.c - locks, sessions, expire, break, steal, revoke: who holds what, and
  * what an operator does about it
  *
- * Whatever is held or waited for is an ephemeral znode of a session, so that
- * is where to look; the tree, however large, is left alone.
+ * Whatever is held or waited for is an ephemeral znode of a session.  So these
+ * commands ask each session for its ephemeral znodes, and never walk the tree,
+ * however large it is.  look_take() does that, for locks, top and waits:
+ *
+ *     sessions --> their ephemeral znodes --> places: the directories of those
+ *     whose names are a recipe's --> each place's parties: a look_line
+ *
+ * Claims of queues are no line; they lie in a queue's "taken" and are listed by
+ * themselves (locks --all).  What is read is no single moment: a party may come
+ * or go meanwhile.
  */
 #include "look.h"
 
@@ -22,7 +30,8 @@
  * What there is
  * --------------------------------------------------------------------- */
 
-/* Adds the first len bytes of a text, unless it was the last one added. */
+/* Adds the first len bytes of a text, unless it was the last one added: the
+ * znodes of a session often lie in one place.  names_sort() drops the rest. */
 static int names_add(call *c, look_names *n, const char *text, size_t len) {
   const char *last = n->count ? n->data[n->count - 1] : NULL;
   if (last && strlen(last) == len && memcmp(last, text, len) == 0) return 0;
@@ -73,8 +82,10 @@ static bool ends_with(const char *path, size_t len, const char *name) {
   return len - begin == size && memcmp(path + begin, name, size) == 0;
 }
 
-/* An entry of a line is /…/_c_<36 characters>-<kind><number>; in a queue's
- * "line" it is somebody who uses the queue. */
+/* Notes the place of one ephemeral znode.  An entry of a line is called
+ * /…/_c_<36 characters>-<kind><number>, and its directory is a place.  An entry
+ * in a queue's "line" is of a process that uses the queue, and a znode in its
+ * "taken" is a claim: both tell of the queue above. */
 static int look_path(call *c, look *l, const char *path) {
   const char *name = strrchr(path, '/') + 1;
   size_t parent = parent_len(path, strlen(path));
@@ -102,7 +113,8 @@ static int look_ephemerals(call *c, look *l, int64_t session) {
   return status;
 }
 
-/* The word behind "zkembed " in the first line. */
+/* A recipe's directory says in its data what it is: "zkembed lock\n…".  Takes
+ * that word, or nothing, into kind. */
 static void kind_in(const char *data, char kind[32]) {
   size_t len =
       data && strncmp(data, "zkembed ", 8) == 0 ? strcspn(data + 8, "\n") : 0;
@@ -111,7 +123,8 @@ static void kind_in(const char *data, char kind[32]) {
   kind[len] = '\0';
 }
 
-/* Where another program made the directory, its entries tell. */
+/* The kind of a directory whose data does not tell, since another ZooKeeper
+ * client made it: from the names of its entries. */
 static const char *kind_of_entry(const char *entry) {
   if (strcmp(entry, "lease-") == 0) return "semaphore";
   if (strcmp(entry, "latch-") == 0) return "election";
@@ -156,8 +169,7 @@ static int look_place(call *c, look *l, const char *path) {
   return status;
 }
 
-/* Asks each session for its ephemeral znodes, which lie in few places, and then
- * reads those places.  What changes meanwhile may be seen by half. */
+/* As at the file's head; look_free() is to be called even where this fails. */
 int look_take(call *c, look *l) {
   *l = (look){.holders = holders_begin(c->sh->file)};
   int status = 0, rc = zke_sessions(c->z, &l->sessions);
@@ -179,7 +191,6 @@ int look_take(call *c, look *l) {
   return status;
 }
 
-/* Also for what look_take() has left half done. */
 void look_free(look *l) {
   for (int i = 0; i < l->count; i++) line_free(&l->lines[i]);
   free(l->lines);
@@ -190,8 +201,8 @@ void look_free(look *l) {
   holders_free(&l->holders);
 }
 
-/* Writes "; kept by sleep 60 (pid 12)" where others than the session's own
- * process keep it alive. */
+/* Writes "; kept by sleep 60 (pid 12)" if other processes than the session's
+ * own keep it alive. */
 void look_kept_human(json_t *row, const char *member, FILE *out) {
   const json_t *list = json_object_get(row, member);
   if (json_array_size(list) == 0) return;
@@ -234,12 +245,13 @@ const char *look_word(const look_line *line, const zke_party *p) {
  * locks
  * --------------------------------------------------------------------- */
 
-/* Where a name that is no path may be. */
+/* Where a name without a slash is looked for. */
 static const char *const bases[] = {"locks", "rwlocks", "semaphores",
                                     "elections", "queues"};
 enum { BASES = sizeof bases / sizeof *bases };
 
-/* Is a line meant?  A path means what is below it as well. */
+/* Is this line one that was asked for?  A path means all that is below it, too;
+ * a name is compared below each of the bases; without an argument all are. */
 static bool is_meant(const call *c, const char *path) {
   char base[32];
   if (c->count == 0) return true;
@@ -258,7 +270,8 @@ static bool is_meant(const call *c, const char *path) {
   return false;
 }
 
-/* The members are the same for all kinds: --plain has columns. */
+/* One party of a line.  The members are the same for all kinds, since --plain
+ * prints them as columns. */
 static json_t *party_row(const look_line *line, int i) {
   const zke_party *p = &line->parties->data[i];
   const char *mode = party_mode(line, p);
@@ -316,7 +329,8 @@ static json_t *claim_row(look *l, const char *queue, const char *name,
       who ? holders_instead(&l->holders, who->id, who->pid) : json_null());
 }
 
-/* The claims of one queue, which stand one behind the other. */
+/* The claims of one queue.  l->claims is sorted by path, so that they come in
+ * the order of the items. */
 static int locks_queue(call *c, look *l, const char *queue, bool *found) {
   char kind[32], *data;
   size_t len = strlen(queue);
@@ -340,8 +354,7 @@ static int locks_queue(call *c, look *l, const char *queue, bool *found) {
   return 0;
 }
 
-/* locks: with names only those; 1 where one name was given and nobody holds
- * it. */
+/* locks [NAME].  Exit status 1 if a name was given and no line has it. */
 static int locks_run(call *c) {
   look l;
   bool found = false;

@@ -734,9 +734,10 @@ static int size_run(call *c) {
                    "limit", n.limit, "attempts", n.attempts));
 }
 
-/* In one word; what is not due yet is claimed by nobody. */
+/* An item's state in one word. */
 static const char *state_of(const zke_queue_entry *e) {
-  return e->claimed ? "claimed" : e->due_ms > wall_now() ? "delayed" : "ready";
+  if (e->claimed) return "claimed";
+  return e->due_ms > wall_now() ? "delayed" : "ready";
 }
 
 /* Who works on it, for people. */

@@ -327,11 +327,13 @@ static int top_look(top *t) {
   return fclose(out) == 0 ? 0 : no_memory(c);
 }
 
-/* The line that begins at `at`, at most so many characters; returns the next
- * line. */
+/* Draws the line of the body that begins at `at`, at most so many characters;
+ * returns the next line.  A heading is inverse over all columns, an alarm
+ * red. */
 static const char *draw_line(FILE *out, const char *at, int columns) {
   const char *end = strchr(at, '\n'), *text = at + 1;
-  fputs(*at == 'h' ? "\033[7m" : *at == 'r' ? "\033[1;31m" : "", out);
+  if (*at == 'h') fputs("\033[7m", out);
+  if (*at == 'r') fputs("\033[1;31m", out);
   for (; text < end && columns > 0; columns--) {
     do fputc(*text++, out);
     while (text < end && !begins_character(*text));

@@ -566,10 +566,14 @@ static int import_refused(void *owner, int rc) {
  * fail_cancelled() is called in any case, since it notes the signal for main()
  * to end by; its sentence counts only where there was none before. */
 static int import_cancelled(import *im) {
-  int number = atomic_load(&im->c->signal);
+  int number = atomic_load(&im->c->signal), status = STATUS_CONFLICT;
+  const char *code = "CANCELLED";
+  if (number) {
+    status = STATUS_SIGNAL + number;
+    code = "INTERRUPTED";
+  }
   if (import_changed(im))
-    fail(im->c, number ? STATUS_SIGNAL + number : STATUS_CONFLICT,
-         number ? "INTERRUPTED" : "CANCELLED",
+    fail(im->c, status, code,
          "import was ended when %" PRId64 " of %" PRId64
          " nodes were written; import --merge completes them",
          import_written(im), im->total);

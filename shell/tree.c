@@ -127,16 +127,25 @@ static char *tree_branch(const walk *w) {
   return text;
 }
 
-/* People get the branch in place of path and depth. */
-static json_t *tree_row(call *c, const walk *w) {
-  bool drawn = c->format == FORMAT_HUMAN && !c->id;
-  char *branch = drawn ? tree_branch(w) : NULL;
-  json_t *row =
-      drawn ? json_pack("{s:s,s:o}", "branch", branch ? branch : "", "name",
-                        json_text(w->depth ? walk_name(w) : w->path))
-            : json_pack("{s:o,s:i}", "path", json_text(w->path), "depth",
-                        w->depth);
+/* A node as people see it: the branch that leads to it, and its name; at the
+ * top, its path. */
+static json_t *tree_row_drawn(const walk *w) {
+  char *branch = tree_branch(w);
+  const char *name = w->depth ? walk_name(w) : w->path;
+  json_t *row = NULL;
+  if (branch)
+    row = json_pack("{s:s,s:o}", "branch", branch, "name", json_text(name));
   free(branch);
+  return row;
+}
+
+/* A node's row; NULL without memory. */
+static json_t *tree_row(call *c, const walk *w) {
+  json_t *row;
+  if (c->format == FORMAT_HUMAN && !c->id)
+    row = tree_row_drawn(w);
+  else
+    row = json_pack("{s:o,s:i}", "path", json_text(w->path), "depth", w->depth);
   if (!row || !has(c, 's')) return row;
   json_object_set_new(row, "dataLength", json_integer(w->stat.dataLength));
   json_object_set_new(row, "ephemeralOwner",
@@ -318,11 +327,11 @@ bool word_ttl(const word *w, int64_t *ms_out) {
 int create_mode(bool ephemeral, bool sequential, bool container, bool ttl) {
   if (ephemeral + container + ttl > 1 || (container && sequential)) return -1;
   if (container) return ZKE_CONTAINER;
-  if (ttl)
-    return sequential ? ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL
-                      : ZKE_PERSISTENT_WITH_TTL;
-  return (ephemeral ? ZKE_EPHEMERAL : ZKE_PERSISTENT) |
-         (sequential ? ZKE_PERSISTENT_SEQUENTIAL : 0);
+  if (ttl && sequential) return ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL;
+  if (ttl) return ZKE_PERSISTENT_WITH_TTL;
+  if (ephemeral && sequential) return ZKE_EPHEMERAL_SEQUENTIAL;
+  if (ephemeral) return ZKE_EPHEMERAL;
+  return sequential ? ZKE_PERSISTENT_SEQUENTIAL : ZKE_PERSISTENT;
 }
 
 /* A node to be made. */

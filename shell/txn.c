@@ -63,12 +63,18 @@ static part *part_new(call *c, zke_two_phase *t) {
   return p;
 }
 
-/* The session has it from here on, under the transaction's path, a site under
- * its own below that. */
-static int part_hold(call *c, part *p, const char *path, const char *site) {
+/* The path under which the session holds a part: the transaction's, or for a
+ * site its own below that.  For free(); NULL without memory. */
+static char *part_path(const char *path, const char *site) {
   char *whole;
-  if (asprintf(&whole, "%s%s%s", path, site ? "/" : "", site ? site : "") < 0)
-    return no_memory(c);
+  if (!site) return strdup(path);
+  return asprintf(&whole, "%s/%s", path, site) < 0 ? NULL : whole;
+}
+
+/* The session holds it from here on. */
+static int part_hold(call *c, part *p, const char *path, const char *site) {
+  char *whole = part_path(path, site);
+  if (!whole) return no_memory(c);
   atomic_fetch_add(&p->s.refs, 1);
   int status = held_add(c, &part_class, whole, p);
   if (status) shared_drop(p);
@@ -79,9 +85,8 @@ static int part_hold(call *c, part *p, const char *path, const char *site) {
 /* The part that this session holds of a transaction, as that site, with a
  * reference more; NULL: none. */
 static part *part_held(call *c, const char *path, const char *site) {
-  char *whole;
-  if (asprintf(&whole, "%s%s%s", path, site ? "/" : "", site ? site : "") < 0)
-    return NULL;
+  char *whole = part_path(path, site);
+  if (!whole) return NULL;
   part *p = shared_held(c, &part_class, whole);
   free(whole);
   return p;
