@@ -302,8 +302,8 @@ static int election_step(zke_recipe *r) {
   return election_settle(e, asked);
 }
 
-/* Note what has happened.  For a candidate that waits, a deletion is that of
- * the entry before it: the next step tells DETERMINE again. */
+/* Note what has happened.  For a candidate that waits, a deletion may be
+ * that of the entry before it: the next step tells DETERMINE again. */
 static void election_event(zke_recipe *r, int type, const char *path) {
   zke_election *e = (zke_election *)r;
   if (!*path || strcmp(path, e->leader) == 0) /* none: an overflow */

@@ -1,8 +1,38 @@
 /* names.c - a name service: names that stand for values, or for znodes
  *
- * A name's znode and its twin, which bears the binding's id, are made and
- * deleted in one multi.  So an unbinding names what it unbinds: if its reply
- * was lost and the name was bound anew, the repetition misses. */
+ * A binding is two nodes that are made and deleted in one multi: the name,
+ * which everybody looks up, and its twin `_c_<id>`, whose name is this
+ * binding's alone.
+ *
+ * Every change is the same loop (names_do, names_try):
+ *   1. Read what the name is bound to now.
+ *   2. Decide by it what is left to do:
+ *
+ *                  the name is free        bound by this call   bound otherwise
+ *        bind      create node and twin    done                 ZKE_HELD
+ *        rebind    ZKE_NONODE              done                 replace it, if
+ *        it
+ *                                                               is the one
+ *                                                               meant
+ *        unbind    ZKE_NONODE; done, if    -                    delete it, if
+ *        it
+ *                  a try was unsure                             is the one
+ *                  meant
+ *
+ *   3. Make the change in one step, which names the twin that was read.  If
+ *      somebody was faster it fails, and 1 is next.
+ *
+ * A lost reply is no case of its own: the repetition reads at 1 what the lost
+ * try has done.  For an unbinding the lost try may have made it, and the name
+ * may be bound again by another process since: then the token that is there is
+ * another one than the try was about to unbind (`hit`), and that one is left
+ * alone.
+ *
+ * If the process dies before the step nothing has changed; after it the change
+ * is made.
+ *
+ * The object itself has no state but that of its blocking call.  Begin with
+ * names_try(). */
 #include "names.h"
 
 #include <inttypes.h>
@@ -15,14 +45,17 @@
 #include "znode.h"
 
 #define NAMES_PLACE "names"
-#define NAMES_TWIN "_c_"
+#define NAMES_TWIN "_c_" /* what a twin's name begins with */
 
-enum { NAMES_ID = 64 };
+enum { NAMES_ID = 64 }; /* bytes of an id, with its NUL */
 
+/* The mutex of r guards both members. */
 struct zke_names {
   zke_recipe r;
-  const char *wanted; /* the path that a blocking call waits for, or NULL */
-  bool there;         /* it was seen */
+  const char *wanted; /* the path that a blocking call waits for, or NULL; lies
+  in
+                         that call's frame */
+  bool there;         /* it was seen to be there */
 };
 
 /* ---- bindings ---- */
@@ -41,15 +74,15 @@ static int name_check(const char *name) {
   return ZKE_OK;
 }
 
-/* A binding as it was read, and its id, which is empty for one that was made
- * by other means. */
+/* A binding as it was read. */
 typedef struct bound {
-  zke_binding b;
-  char id[NAMES_ID];
-  int version;
+  zke_binding b;     /* its strings lie in the node's data */
+  char id[NAMES_ID]; /* "": it was made by other means */
+  int version;       /* of the node */
 } bound;
 
-/* Read "<id> <session> <pid> <identity>\n": false: it is not that. */
+/* Read "<id> <session> <pid> <identity>\n", the line that ends at `end`.
+ * False: it has another form, and nothing was changed. */
 static bool bound_head(bound *o, char *text, char *end) {
   char *space = memchr(text, ' ', (size_t)(end - text)), *at;
   if (!space || space - text >= NAMES_ID || strncmp(text, "id-", 3) != 0)
@@ -67,7 +100,8 @@ static bool bound_head(bound *o, char *text, char *end) {
   return true;
 }
 
-/* Take a znode's data apart; the text is cut into strings. */
+/* Take a znode's data apart; the text is cut into strings.  Data of another
+ * form is the value as a whole. */
 static void bound_parse(bound *o, const char *name, char *data, int len,
                         const zke_stat *stat) {
   char *end = len > 0 ? memchr(data, '\n', (size_t)len) : NULL;
@@ -90,7 +124,8 @@ static size_t bound_bytes(const zke_binding *b) {
   return strlen(b->name) + strlen(b->identity) + (size_t)b->len + 3;
 }
 
-/* Copy a binding and its strings; returns the place behind these. */
+/* Copy a binding to *to, and its strings to text; returns the place behind
+ * these. */
 static char *bound_copy(zke_binding *to, const zke_binding *b, char *text) {
   size_t name = strlen(b->name) + 1, identity = strlen(b->identity) + 1;
   *to = *b;
@@ -101,7 +136,8 @@ static char *bound_copy(zke_binding *to, const zke_binding *b, char *text) {
   return text + bound_bytes(b);
 }
 
-/* Read a name's binding, whose strings lie in *data. */
+/* Read a name's binding.  Its strings lie in *data, for zke_free() whatever is
+ * returned. */
 static int bound_read(zke *z, const char *path, bound *o, char **data) {
   int len = 0;
   zke_stat stat;
@@ -111,7 +147,8 @@ static int bound_read(zke *z, const char *path, bound *o, char **data) {
   return rc;
 }
 
-/* "the name /names/x is bound by backup (pid 12) since 2026-11-20T12:00:00Z" */
+/* Fail with ZKE_HELD: "the name /names/x is bound by backup (pid 12) since
+ * 2026-11-20T12:00:00Z". */
 static int bound_say(const bound *o, const char *path) {
   char when[ZKE_RECIPE_WHEN];
   zke_recipe_when(o->b.since_ms, when);
@@ -125,7 +162,8 @@ static int bound_say(const bound *o, const char *path) {
 
 /* ---- the object ---- */
 
-/* Look for the name that is waited for. */
+/* Look for the name that is waited for, and watch for its coming.  Once it was
+ * seen the call that waits reads it itself. */
 static int names_step(zke_recipe *r) {
   zke_names *n = (zke_names *)r;
   if (!n->wanted || n->there) return ZKE_OK;
@@ -149,9 +187,11 @@ int zke_names_new(zke *z, const char *path, const zke_names_options *options,
   return rc;
 }
 
+/* Bindings stay, whoever has made them: the object owns none. */
 void zke_names_free(zke_names *names) { zke_recipe_free((zke_recipe *)names); }
 
-/* A path that exists has to be a directory of names. */
+/* A path that exists has to be a directory of names; one that does not is
+ * fine. */
 static int names_check_place(zke_names *n) {
   int rc = zke_exists(n->r.z, n->r.path, NULL, NULL, NULL);
   if (rc == ZKE_NONODE) return ZKE_OK;
@@ -160,8 +200,9 @@ static int names_check_place(zke_names *n) {
                           ZKE_FOREVER);
 }
 
-/* What the calls begin with: the mutex, and the name's path in one block.
- * deadline_ms: 0 for a call that has none. */
+/* Begin a call: check the name, take the mutex, make the name's path.
+ * deadline_ms: 0 for a call that has none.  On success names_leave() ends it.
+ */
 static int names_enter(zke_names *names, const char *name, int64_t deadline_ms,
                        char **path) {
   zke_recipe *r = (zke_recipe *)names;
@@ -184,31 +225,41 @@ static int names_leave(zke_names *names, char *path, int rc) {
 
 /* ---- changing ---- */
 
+/* A change under way, for zke_retry().
+ *
+ *              make   replace
+ *     bind     yes    no
+ *     rebind   yes    yes
+ *     unbind   no     yes
+ */
 typedef struct names_change {
   zke_names *n;
   const char *path; /* of the name */
-  int mode;
-  bool make, replace; /* a new binding; in the place of one */
-  int64_t token;      /* that one's, or 0 */
-  int64_t hit;        /* what the last try was about to unbind */
-  char id[NAMES_ID];  /* of the new one */
-  char *text, *twin;  /* its data and its twin's path */
-  int len;
-  int64_t made; /* the new one's token */
-  bool unsure;  /* the last try may have done it */
+  int mode;         /* of the new binding's nodes */
+  bool make;        /* there is to be a new binding */
+  bool replace;     /* there has to be one now, which goes */
+  int64_t token;    /* that one's; 0: whichever there is */
+  int64_t hit;      /* token of the one that the last try was about to unbind */
+  char id[NAMES_ID]; /* of the new one */
+  char *text, *twin; /* its data and its twin's path; made once */
+  int len;           /* bytes of text */
+  int64_t made;      /* out: the new one's token */
+  bool unsure;       /* a try has lost its reply: it may have been made */
 } names_change;
 
-/* The path of the znode that bears a binding's id, for zke_free(). */
+/* The path of a binding's twin, for zke_free(). */
 static char *names_twin(const zke_names *n, const char *id) {
   char name[NAMES_ID + 8];
   snprintf(name, sizeof name, NAMES_TWIN "%.*s", NAMES_ID, id);
   return zke_recipe_path(n->r.z, n->r.path, name);
 }
 
-/* "<id> <session> <pid> <identity>\n<value>"
+/* Make the new binding's id, its data "<id> <session> <pid>
+ * <identity>\n<value>" and its twin's path.  ZKE_NONODE: there is no directory.
  *
- * No other binding has the id: no two live objects have an address in common,
- * and any binding changes the directory. */
+ * No other binding has the id: it is of the session, the object's address and
+ * the directory's last change.  No two objects of a process have an address in
+ * common at the same time, and any binding changes the directory. */
 static int names_text(names_change *c, const void *value, int len) {
   zke *z = c->n->r.z;
   zke_stat directory;
@@ -239,8 +290,9 @@ static int names_text(names_change *c, const void *value, int len) {
   return zke_recipe_fail(ZKE_NOMEM, "no memory for a binding");
 }
 
-/* The operations: unbind what was read, bind the new.  Those that delete come
- * first.  A znode without a twin is known by its version alone. */
+/* The step: unbind `old`, if it is not NULL, and bind the new one, if there is
+ * to be one.  Deletions come first, as the name is the same.  A node without a
+ * twin is known by its version alone. */
 static int names_multi(names_change *c, const bound *old, const char *twin) {
   zke_op ops[4];
   zke_op_result results[4] = {{0}};
@@ -259,7 +311,9 @@ static int names_multi(names_change *c, const bound *old, const char *twin) {
   return rc;
 }
 
-/* Unbind what was read and, where that is asked for, bind anew. */
+/* Unbind what was read and, if that is asked for, bind the new one.  A binding
+ * may have lost its twin, if somebody has deleted that by hand: then it is
+ * known by its version. */
 static int names_exchange(names_change *c, const bound *old) {
   zke *z = c->n->r.z;
   char *twin = NULL;
@@ -276,8 +330,8 @@ static int names_exchange(names_change *c, const bound *old) {
   return rc;
 }
 
-/* The name is bound: is that the new binding, or the one to replace, or does
- * it stand in the way? */
+/* The name is bound: by this very call, by the binding that is meant, or by one
+ * that stands in the way? */
 static int names_try_bound(names_change *c, const bound *old) {
   if (c->make && strcmp(old->id, c->id) == 0) {
     c->made = old->b.token; /* a lost reply's */
@@ -291,15 +345,14 @@ static int names_try_bound(names_change *c, const bound *old) {
   return names_exchange(c, old);
 }
 
-/* The name is free. */
+/* The name is free.  For an unbinding that is unsure this is what it wanted. */
 static int names_try_free(names_change *c) {
   if (!c->replace) return names_multi(c, NULL, NULL);
   if (c->unsure && !c->make) return ZKE_OK;
   return zke_recipe_fail(ZKE_NONODE, "the name %s is not bound", c->path);
 }
 
-/* One try of a change.  What is bound now decides which it is, so a repetition
- * after a lost reply sees its own work and stops. */
+/* One try of a change, as at the head of this file. */
 static int names_try(zke *z, void *arg) {
   names_change *c = arg;
   bound old;
@@ -314,7 +367,9 @@ static int names_try(zke *z, void *arg) {
   return rc;
 }
 
-/* Make the directory where it is needed, and change, until that is decided. */
+/* Make the directory if it is needed, and change, until that is decided.  The
+ * directory is a container, which may go between the two: then it is made
+ * again. */
 static int names_do(names_change *c, const void *value, int len,
                     int64_t deadline_ms) {
   zke_recipe *r = &c->n->r;
@@ -343,8 +398,8 @@ static int names_check_value(const void *value, int len) {
   return zke_recipe_fail(ZKE_BADARGUMENTS, "a value of length %d", len);
 }
 
-/* ZKE_HELD, with who holds the name, where it is bound.  An ephemeral
- * binding goes with its session. */
+/* An ephemeral binding's twin is ephemeral as well: both go with the session.
+ */
 int zke_names_bind(zke_names *names, const char *name, const void *value,
                    int len, int ephemeral, int64_t deadline_ms,
                    int64_t *token_out) {
@@ -361,8 +416,8 @@ int zke_names_bind(zke_names *names, const char *name, const void *value,
   return names_leave(names, path, rc);
 }
 
-/* Replaces what is bound, or only the binding of that token: a process that was
- * stopped for a while cannot undo what came after it. */
+/* With a token only that binding is replaced: a process that was stopped for a
+ * while cannot undo what came after it. */
 int zke_names_rebind(zke_names *names, const char *name, int64_t token,
                      const void *value, int len, int ephemeral,
                      int64_t deadline_ms, int64_t *token_out) {
@@ -381,7 +436,7 @@ int zke_names_rebind(zke_names *names, const char *name, int64_t token,
   return names_leave(names, path, rc);
 }
 
-/* With a token only that binding, else whichever there is. */
+/* A change that makes nothing. */
 int zke_names_unbind(zke_names *names, const char *name, int64_t token,
                      int64_t deadline_ms) {
   char *path;
@@ -393,7 +448,7 @@ int zke_names_unbind(zke_names *names, const char *name, int64_t token,
 
 /* ---- looking ---- */
 
-/* One read: value and who bound it belong together. */
+/* One read, so the value and its binder belong together. */
 static int names_lookup(zke_names *n, const char *path, zke_binding **out) {
   bound o;
   char *data;
@@ -425,8 +480,9 @@ int zke_names_lookup(zke_names *names, const char *name,
   return names_leave(names, path, rc);
 }
 
-/* What a snapshot of name and znode says; ZKE_LOOK_AGAIN: the name stands for
- * another one now. */
+/* Check a snapshot of name and znode: the name must still stand for b.  Its
+ * token tells, and its value, which may have been set by other means.
+ * ZKE_LOOK_AGAIN: it stands for something else now. */
 static int names_resolved(const zke_binding *b, const char *path,
                           const zke_op_result *name,
                           const zke_op_result *node) {
@@ -440,7 +496,8 @@ static int names_resolved(const zke_binding *b, const char *path,
                          b->value, zke_error_text(node->rc));
 }
 
-/* One look: the name, then both in one snapshot. */
+/* One look: read the name, to know the znode; then read both in one snapshot.
+ * A value that contains a NUL is no path. */
 static int names_resolve(zke_names *n, const char *path, zke_op_result *out) {
   zke_binding *b = NULL;
   zke_op ops[2];
@@ -466,9 +523,8 @@ static int names_resolve(zke_names *n, const char *path, zke_op_result *out) {
   return rc;
 }
 
-/* Follows the name to the znode whose path it stands for.  Both are read in one
- * snapshot; where the name stands for another znode by then it is followed
- * again, so what is returned was true at one moment. */
+/* Repeated while the name stands for another znode at each look: so what is
+ * returned was true at one moment. */
 int zke_names_resolve(zke_names *names, const char *name, char **data_out,
                       int *len_out, zke_stat *stat_out) {
   char *path;
@@ -488,8 +544,8 @@ int zke_names_resolve(zke_names *names, const char *name, char **data_out,
   return names_leave(names, path, rc);
 }
 
-/* Make a list of a directory's tree: the bindings' strings are cut out of
- * copies of the nodes' data. */
+/* Make a list of a directory's tree, in one block: the bindings' strings are
+ * cut out of copies of the nodes' data. */
 static int names_list(zke_names *n, const zke_config_tree *t,
                       zke_binding_list **out) {
   size_t size =
@@ -519,7 +575,7 @@ static int names_list(zke_names *n, const zke_config_tree *t,
   return ZKE_OK;
 }
 
-/* Twins and whatever is no binding are left out. */
+/* Twins are left out, and the directory itself. */
 int zke_names_list(zke_names *names, zke_binding_list **list_out) {
   zke_config_tree *tree = NULL;
   if (!list_out) return zke_recipe_fail(ZKE_BADARGUMENTS, "list_out is NULL");
@@ -539,7 +595,8 @@ static int names_there(zke_recipe *r) {
   return ((const zke_names *)r)->there ? ZKE_OK : ZKE_NOT_YET;
 }
 
-/* Until it is bound and was read. */
+/* Wait until it is bound and was read.  It may be unbound again between the
+ * two: then the wait goes on. */
 static int names_wait(zke_names *n, const char *path, int64_t deadline_ms,
                       zke_binding **out) {
   int rc = ZKE_NONODE;
@@ -555,8 +612,8 @@ static int names_wait(zke_names *n, const char *path, int64_t deadline_ms,
   return rc;
 }
 
-/* Waits until the name is bound.  One blocking call an object.  The watch goes
- * with the call, whose sentence survives that. */
+/* One blocking call an object, since `wanted` is the object's.  The watch goes
+ * with the call, and the call's sentence is kept over that. */
 int zke_names_wait(zke_names *names, const char *name, int64_t deadline_ms,
                    zke_binding **binding_out) {
   char *path;
