@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 enum {
-  REGION_BYTES = 8 << 20,
-  STACK_BYTES = 256 << 10,
+  REGION_BYTES = ARENA_REGION,
+  STACK_BYTES = ARENA_STACK,
   SMALL_CLASSES = 64, /* of 16 bytes each */
   CLASSES = SMALL_CLASSES + 24,
   GRAIN = 16
@@ -25,7 +25,7 @@ enum {
 /* The region outside serves the explorer, which keeps many pictures; these it
  * maps itself. */
 #define OUTSIDE_BYTES ((size_t)1 << 34)
-#define INSIDE_BYTES ((size_t)ARENA_INSIDE * REGION_BYTES)
+#define INSIDE_BYTES ARENA_BYTES
 
 typedef struct region {
   char *top; /* the first byte that was never used */
@@ -38,7 +38,8 @@ typedef struct head {
   size_t size; /* 0: free */
 } head;
 
-static char *arena_base;
+char *arena_base;
+static bool arena_sqlite_used; /* put back with the world */
 int arena_current = ARENA_OUTSIDE;
 
 static region *region_at(int r) {
@@ -141,17 +142,6 @@ char *arena_stack(int process) {
   return arena_base + (size_t)(ARENA_PROCESS + process + 1) * REGION_BYTES;
 }
 
-bool arena_holds(uint64_t word) {
-  return word - (uint64_t)(uintptr_t)arena_base < INSIDE_BYTES;
-}
-
-bool arena_is_stack(uint64_t word) {
-  if (!arena_holds(word)) return false;
-  uint64_t at = word - (uint64_t)(uintptr_t)arena_base;
-  return at / REGION_BYTES >= ARENA_PROCESS &&
-         at % REGION_BYTES >= REGION_BYTES - STACK_BYTES;
-}
-
 int arena_blocks(arena_block *out, int most) {
   int n = 0;
   for (int r = ARENA_WORLD; r < ARENA_INSIDE; r++) {
@@ -181,7 +171,9 @@ typedef struct piece {
 
 enum { PIECES = ARENA_INSIDE + ARENA_MOST + 1 };
 
-static piece piece_at(int i, char *const stacks[ARENA_MOST]) {
+static piece piece_at(int i, char *const stacks[ARENA_MOST], bool first) {
+  if (i == ARENA_SQLITE && !first && !arena_sqlite_used)
+    return (piece){(char *)region_at(i), 0};
   if (i < ARENA_INSIDE)
     return (piece){(char *)region_at(i),
                    (size_t)(region_at(i)->top - (char *)region_at(i))};
@@ -205,11 +197,13 @@ static bool picture_reserve(picture *p, size_t size) {
   return true;
 }
 
-bool picture_take(picture *p, char *const stacks[ARENA_MOST]) {
+void arena_use_sqlite(void) { arena_sqlite_used = true; }
+
+bool picture_take(picture *p, char *const stacks[ARENA_MOST], bool first) {
   piece pieces[PIECES];
   size_t size = 0;
   for (int i = 0; i < PIECES; i++) {
-    pieces[i] = piece_at(i, stacks);
+    pieces[i] = piece_at(i, stacks, first);
     size += sizeof pieces[i] + (pieces[i].size + GRAIN - 1) / GRAIN * GRAIN;
   }
   if (!picture_reserve(p, size)) return false;
@@ -223,13 +217,18 @@ bool picture_take(picture *p, char *const stacks[ARENA_MOST]) {
   return true;
 }
 
-void picture_put(const picture *p) {
-  for (const char *at = p->bytes; at < p->bytes + p->size;) {
-    piece one;
-    memcpy(&one, at, sizeof one);
-    memcpy(one.from, at + sizeof one, one.size);
-    at += sizeof one + (one.size + GRAIN - 1) / GRAIN * GRAIN;
-  }
+/* Put a piece back; returns where the next one stands. */
+static const char *piece_put(const char *at) {
+  piece one;
+  memcpy(&one, at, sizeof one);
+  memcpy(one.from, at + sizeof one, one.size);
+  return at + sizeof one + (one.size + GRAIN - 1) / GRAIN * GRAIN;
+}
+
+void picture_put(const picture *p, const picture *first) {
+  bool used = arena_sqlite_used;
+  for (const char *at = p->bytes; at < p->bytes + p->size;) at = piece_put(at);
+  if (used && !arena_sqlite_used) piece_put(first->bytes); /* SQLite's */
 }
 
 void picture_free(picture *p) {

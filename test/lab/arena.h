@@ -18,6 +18,7 @@
 enum {
   ARENA_MOST = 5, /* processes */
   ARENA_SQLITE = 0,
+  ARENA_TABLES,
   ARENA_WORLD,   /* the laboratory's own state of the world, and setup's */
   ARENA_PROCESS, /* and those after it */
   ARENA_INSIDE = ARENA_PROCESS + ARENA_MOST, /* regions of the world */
@@ -38,8 +39,27 @@ size_t arena_live(int region); /* bytes allocated */
 int arena_region(const void *block);
 
 char *arena_stack(int process); /* its upper end */
-bool arena_is_stack(uint64_t word);
-bool arena_holds(uint64_t word); /* is it an address in the world? */
+
+/* Where an address lies; any word may be asked about.  Whoever compares worlds
+ * asks for each word of their memory. */
+enum { ARENA_REGION = 8 << 20, ARENA_STACK = 256 << 10 };
+#define ARENA_BYTES ((uint64_t)ARENA_INSIDE * ARENA_REGION)
+extern char *arena_base;
+
+static inline bool arena_holds(uint64_t word) {
+  return word - (uint64_t)(uintptr_t)arena_base < ARENA_BYTES;
+}
+
+static inline int arena_region_of(uint64_t word) {
+  uint64_t at = word - (uint64_t)(uintptr_t)arena_base;
+  return at < ARENA_BYTES ? (int)(at / ARENA_REGION) : ARENA_OUTSIDE;
+}
+
+static inline bool arena_is_stack(uint64_t word) {
+  uint64_t at = word - (uint64_t)(uintptr_t)arena_base;
+  return arena_holds(word) && at / ARENA_REGION >= ARENA_PROCESS &&
+         at % ARENA_REGION >= ARENA_REGION - ARENA_STACK;
+}
 
 /* The blocks of the world, in the order of their addresses, for whoever
  * follows pointers. */
@@ -48,13 +68,19 @@ typedef struct arena_block {
 } arena_block;
 int arena_blocks(arena_block *out, int most);
 
-/* A copy of the world.  Which stacks are in use is told by their pointers. */
+/* SQLite's region is used from now on: it is a part of the pictures that are
+ * taken of this world.  Those of a world where it was not have none of it. */
+void arena_use_sqlite(void);
+
+/* A copy of the world.  Which stacks are in use is told by their pointers.  The
+ * first picture of a world has all of it, and tells what SQLite's region is
+ * where it was not used since. */
 typedef struct picture {
   size_t size, cap;
   char *bytes;
 } picture;
-bool picture_take(picture *p, char *const stacks[ARENA_MOST]);
-void picture_put(const picture *p);
+bool picture_take(picture *p, char *const stacks[ARENA_MOST], bool first);
+void picture_put(const picture *p, const picture *first);
 void picture_free(picture *p);
 
 #endif

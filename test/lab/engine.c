@@ -1,53 +1,39 @@
 /* engine.c - zkembed.c, compiled for the laboratory
  *
  * The engine is the same as everywhere; only its public functions have other
- * names (renamed.h), and its variables of a thread lie in a section of their
- * own, which is exchanged when another process goes on (world.c).  What follows
- * it reads its inside: no function here changes what the engine does. */
+ * names (renamed.h), its statements can run on plain tables (tables.h), and its
+ * variables of a thread lie in a section of their own, which is exchanged when
+ * another process goes on (world.c).  What follows it reads its inside: no
+ * function here changes what the engine does. */
+#define _GNU_SOURCE
 #include "renamed.h"
+#include "tables.h"
 #include "thread.h"
+
+#define sqlite3_prepare_v2 tables_prepare_v2
+#define sqlite3_prepare_v3 tables_prepare_v3
+#define sqlite3_finalize tables_finalize
+#define sqlite3_bind_parameter_count tables_bind_parameter_count
+#define sqlite3_bind_null tables_bind_null
+#define sqlite3_bind_int64 tables_bind_int64
+#define sqlite3_bind_text tables_bind_text
+#define sqlite3_bind_blob tables_bind_blob
+#define sqlite3_step tables_step
+#define sqlite3_reset tables_reset
+#define sqlite3_column_type tables_column_type
+#define sqlite3_column_int tables_column_int
+#define sqlite3_column_int64 tables_column_int64
+#define sqlite3_column_text tables_column_text
+#define sqlite3_column_blob tables_column_blob
+#define sqlite3_column_bytes tables_column_bytes
+#define sqlite3_stmt_status tables_stmt_status
+#define sqlite3_changes tables_changes
+#define sqlite3_last_insert_rowid tables_last_insert_rowid
+#define sqlite3_get_autocommit tables_get_autocommit
 
 #include "../../zkembed.c"
 
 #include "engine.h"
-
-/* The tables, in the order of their keys.  An event counts until its session
- * has read it; its number does not count, as only the order matters. */
-enum {
-  ENGINE_NODES,
-  ENGINE_WATCHES,
-  ENGINE_EVENTS,
-  ENGINE_SESSIONS,
-  ENGINE_OWNED,
-  ENGINE_TABLES
-};
-
-static const char *const engine_sql[ENGINE_TABLES] = {
-    ("SELECT parent,name,czxid,mzxid,pzxid,version,aversion,creates,nchild,"
-     "owner,kind,ttl,due,ctime,mtime,acl,data FROM node"),
-    "SELECT path,kind,session FROM watch",
-    "SELECT session,type,path,zxid,seq FROM event", "SELECT id FROM session",
-    "SELECT count(*) FROM node WHERE owner=?1"};
-
-static sqlite3_stmt *engine_statements[ENGINE_TABLES];
-
-/* Every statement is prepared once, and is then a part of every picture: what
- * a schedule prepares, the next one would have to prepare again. */
-#define ENGINE_TEXT(name) SQL_##name,
-
-static int engine_prepare(store *s) {
-  static const sql_text *const all[] = {SQL_NAMES(ENGINE_TEXT)};
-  int rc = ZKE_OK;
-  for (size_t i = 0; i < sizeof all / sizeof all[0] && rc == ZKE_OK; i++)
-    sql_statement(s, all[i], &rc);
-  for (int i = 0; i < ENGINE_TABLES && rc == ZKE_OK; i++) {
-    if (sqlite3_prepare_v2(s->db, engine_sql[i], -1, &engine_statements[i],
-                           NULL) != SQLITE_OK)
-      rc = base_fail(ZKE_SYSTEMERROR, "the laboratory: %s",
-                     sqlite3_errmsg(s->db));
-  }
-  return rc;
-}
 
 int engine_begin(zke *z) {
   char sql[96];
@@ -57,7 +43,30 @@ int engine_begin(zke *z) {
   if (sqlite3_exec(s->db, sql, NULL, NULL, NULL) != SQLITE_OK)
     return base_fail(ZKE_SYSTEMERROR, "the laboratory: %s",
                      sqlite3_errmsg(s->db));
-  return engine_prepare(s);
+  return ZKE_OK;
+}
+
+/* Statements that are prepared already are SQLite's. */
+#define ENGINE_STATEMENT(name) {#name, SQL_##name},
+
+int engine_begin_tables(zke *z) {
+  static const struct {
+    const char *name;
+    const sql_text *sql;
+  } all[] = {SQL_NAMES(ENGINE_STATEMENT)};
+  store *s = z->s;
+  for (int i = 0; i < SQL_COUNT; i++) {
+    if (!tables_know(all[i].name, all[i].sql->text))
+      return base_fail(ZKE_SYSTEMERROR,
+                       "the laboratory's tables have no code for the statement "
+                       "%s as it is now, with the hash 0x%08x",
+                       all[i].name, tables_hash(all[i].sql->text));
+    sqlite3_finalize(s->statement[i]);
+    s->statement[i] = NULL;
+  }
+  int rc = tables_begin(s->db);
+  return rc == SQLITE_OK ? db_prepare_ends(s)
+                         : sql_error(s, rc, "the laboratory");
 }
 
 void engine_begin_handle(zke *z, int number) {
@@ -93,39 +102,25 @@ void engine_handle_words(zke *z, const engine_sink *sink) {
     sink->word(sink->arg, words[i]);
 }
 
-static void engine_row_words(sqlite3_stmt *st, int columns,
-                             const engine_sink *sink) {
-  for (int i = 0; i < columns; i++) {
-    if (sqlite3_column_type(st, i) == SQLITE_INTEGER) {
-      sink->word(sink->arg, (uint64_t)sqlite3_column_int64(st, i));
-      continue;
-    }
-    const void *at = sqlite3_column_blob(st, i);
-    sink->bytes(sink->arg, at ? at : "", (size_t)sqlite3_column_bytes(st, i));
-  }
-}
+/* The handles of all sessions, for whoever asks what one has read. */
+typedef struct engine_readers {
+  zke *const *handles;
+  int count;
+} engine_readers;
 
-static bool engine_has_read(zke *const *handles, int count, sqlite3_stmt *st) {
-  for (int i = 0; i < count; i++) {
-    if (handles[i] && handles[i]->id == sqlite3_column_int64(st, 0))
-      return sqlite3_column_int64(st, 4) <= handles[i]->cursor;
+static bool engine_has_read(void *arg, int64_t session, int64_t seq) {
+  const engine_readers *r = arg;
+  for (int i = 0; i < r->count; i++) {
+    if (r->handles[i] && r->handles[i]->id == session)
+      return seq <= r->handles[i]->cursor;
   }
   return false;
 }
 
 void engine_database_words(zke *const *handles, int count,
                            const engine_sink *sink) {
-  for (int which = 0; which < ENGINE_OWNED; which++) {
-    sqlite3_stmt *st = engine_statements[which];
-    int columns = sqlite3_column_count(st) - (which == ENGINE_EVENTS);
-    while (sqlite3_step(st) == SQLITE_ROW) {
-      if (which == ENGINE_EVENTS && engine_has_read(handles, count, st))
-        continue;
-      engine_row_words(st, columns, sink);
-    }
-    sqlite3_reset(st);
-    sink->word(sink->arg, (uint64_t)which);
-  }
+  engine_readers readers = {handles, count};
+  tables_words(engine_has_read, &readers, sink);
 }
 
 const char *engine_sentence(size_t *size_out) {
@@ -138,10 +133,10 @@ int64_t engine_alarm(zke *z) {
   return atomic_load(&z->owes) ? base_min(at, z->discard_at) : at;
 }
 
-int engine_owned(int64_t session) {
-  sqlite3_stmt *st = engine_statements[ENGINE_OWNED];
-  sqlite3_bind_int64(st, 1, session);
-  int count = sqlite3_step(st) == SQLITE_ROW ? sqlite3_column_int(st, 0) : -1;
-  sqlite3_reset(st);
+int engine_owned(zke *any, int64_t session) {
+  zke_strings *paths = NULL;
+  if (zke_ephemerals(any, session, "/", &paths) != ZKE_OK) return -1;
+  int count = paths->count;
+  zke_free(paths);
   return count;
 }

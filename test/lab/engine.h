@@ -20,14 +20,17 @@ typedef struct engine_sink {
 #define ENGINE_IS_COUNTER(word) (((word) >> 48) == ENGINE_COUNTER >> 48)
 #define ENGINE_COUNTER_KIND(kind) (ENGINE_COUNTER + ((uint64_t)(kind) << 32))
 
-/* Make zxids so, and prepare the usual statements, before the first picture. */
+/* Make zxids so, before the first picture. */
 int engine_begin(zke *z);
+
+/* From now on the engine's statements run on plain tables (tables.h). */
+int engine_begin_tables(zke *z);
 
 /* Make the turns of a new handle so. */
 void engine_begin_handle(zke *z, int number);
 
 /* The words of a session's handle that decide what it will do; and those of the
- * database. */
+ * tables. */
 void engine_handle_words(zke *z, const engine_sink *sink);
 void engine_database_words(zke *const *handles, int count,
                            const engine_sink *sink);
@@ -39,6 +42,6 @@ const char *engine_sentence(size_t *size_out);
 int64_t engine_alarm(zke *z);
 
 /* How many ephemeral znodes a session owns; -1: cannot be read. */
-int engine_owned(int64_t session);
+int engine_owned(zke *any, int64_t session);
 
 #endif

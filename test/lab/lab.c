@@ -141,10 +141,11 @@ int zke_lab_state(zke_lab *lab, void *at, size_t size) {
 
 /* ---- running it ---- */
 
-static int run_begin(zke_lab *lab) {
+static int run_begin(zke_lab *lab, bool on_sqlite) {
   if (!lab || lab->count == 0)
     return zke_fail(ZKE_BADARGUMENTS, "there is no process to run");
   lab->schedules = lab->calls = lab->states_met = 0;
+  lab->on_sqlite = on_sqlite;
   lab->found[0] = lab->found_why[0] = '\0';
   memset(lab->clean, 0, sizeof lab->clean);
   lab->random = lab->options.seed + UINT64_C(0x9e3779b97f4a7c15);
@@ -177,16 +178,38 @@ static void keep_finding(zke_lab *lab) {
   lab->calls = calls;
 }
 
+/* The search ran on plain tables.  What it has found must happen on SQLite in
+ * the same way, call by call: else the tables are wrong, and nothing is told of
+ * the program. */
+static int confirm_finding(zke_lab *lab) {
+  char steps[LAB_SCHEDULE];
+  uint64_t trace = lab->trace;
+  unsigned check;
+  int count = search_parse(lab->found, steps, &check);
+  lab->on_sqlite = true;
+  int rc = world_open(lab);
+  if (rc != ZKE_OK) return rc;
+  bool found = search_replay(lab, steps, count, NULL);
+  bool same =
+      found && lab->trace == trace && strcmp(lab->why, lab->found_why) == 0;
+  world_close(lab);
+  if (same) return ZKE_OK;
+  return zke_fail(ZKE_SYSTEMERROR,
+                  "a fault of the laboratory: schedule %s ends with \"%s\" on "
+                  "its tables, and with \"%s\" on SQLite",
+                  lab->found, lab->found_why, found ? lab->why : "nothing");
+}
+
 int zke_lab_run(zke_lab *lab, zke_lab_result *out) {
   bool exhausted = false;
-  int rc = run_begin(lab);
+  int rc = run_begin(lab, false);
   if (rc != ZKE_OK) return rc;
   bool found = search_run(lab, &exhausted);
   if (found) keep_finding(lab);
   world_close(lab);
   run_tell(lab, found, out);
   if (out) out->exhausted = exhausted && !found;
-  return ZKE_OK;
+  return found ? confirm_finding(lab) : ZKE_OK;
 }
 
 int zke_lab_replay(zke_lab *lab, const char *schedule, zke_lab_result *out) {
@@ -196,7 +219,7 @@ int zke_lab_replay(zke_lab *lab, const char *schedule, zke_lab_result *out) {
   if (count < 0)
     return zke_fail(ZKE_BADARGUMENTS, "\"%s\" is no schedule",
                     schedule ? schedule : "(NULL)");
-  int rc = run_begin(lab);
+  int rc = run_begin(lab, true);
   if (rc != ZKE_OK) return rc;
   lab->line_count = 0;
   bool found = search_replay(lab, steps, count, &kept);

@@ -2,6 +2,7 @@
  *
  *   arena    memory that is copied and put back
  *   fiber    stacks
+ *   tables   what the engine's statements run on, in place of SQLite
  *   engine   zkembed.c, and what is read of its inside
  *   calls    zkembed.h's functions, which stop before each call
  *   world    processes, faults, clock, mutexes: one step after another
@@ -68,6 +69,7 @@ struct zke_lab {
   int state_count;
   bool merges; /* zke_lab_state() was called */
   /* the run */
+  bool on_sqlite; /* or on plain tables */
   void *main_sp;
   uint64_t random;
   char why[LAB_WHY];

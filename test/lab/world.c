@@ -655,7 +655,7 @@ static void process_check_leftovers(int i) {
     zke_lab_fail("%s has returned and left %zu bytes of memory in %zu blocks",
                  name_of(i), bytes, blocks);
   if (process_goes_on(i)) return;
-  int owned = engine_owned(p->session);
+  int owned = engine_owned(W->observer, p->session);
   if (owned > 0)
     zke_lab_fail("%s has returned and left %d ephemeral znodes", name_of(i),
                  owned);
@@ -911,13 +911,13 @@ bool world_snapshot(picture *p) {
   for (int i = 0; i < W->n; i++) {
     if (is_alive(&W->p[i])) stacks[i] = W->p[i].sp;
   }
-  return picture_take(p, stacks);
+  return picture_take(p, stacks, p == &lab_running->first);
 }
 
-void world_put(const picture *p) { picture_put(p); }
+void world_put(const picture *p) { picture_put(p, &lab_running->first); }
 
 void world_again(zke_lab *lab) {
-  picture_put(&lab->first);
+  world_put(&lab->first);
   lab->length = 0;
   lab->trace = 0;
 }
@@ -978,14 +978,16 @@ static int world_fill(zke_lab *lab) {
   if (rc == ZKE_OK) rc = engine_begin(W->observer);
   for (int i = 0; i < W->n && rc == ZKE_OK; i++) rc = process_open(lab, i);
   if (rc == ZKE_OK) look(&lab->setup);
+  if (rc == ZKE_OK && !lab->on_sqlite) rc = engine_begin_tables(W->observer);
   if (rc == ZKE_OK && W->failed)
     rc = zke_fail(ZKE_SYSTEMERROR, "setup has failed: %s", lab->why);
+  if (lab->on_sqlite) arena_use_sqlite();
   return rc;
 }
 
 int world_open(zke_lab *lab) {
   static char *const none[MOST];
-  if (!picture_take(&lab->before, none)) return ZKE_NOMEM;
+  if (!picture_take(&lab->before, none, true)) return ZKE_NOMEM;
   lab_running = lab;
   arena_current = ARENA_WORLD;
   W = calloc(1, sizeof *W);
@@ -999,7 +1001,7 @@ int world_open(zke_lab *lab) {
 /* The world is not closed but left: what it was is in no picture any more. */
 void world_close(zke_lab *lab) {
   signals_release();
-  picture_put(&lab->before);
+  picture_put(&lab->before, &lab->before);
   arena_clear();
   arena_current = ARENA_OUTSIDE;
 }

@@ -1,7 +1,7 @@
 /* zkembed-lab.h - recipe code explored: every order, death and lost reply
  *
  * The laboratory runs two to five processes of a test in one thread, on the
- * real engine with a database in memory, and chooses itself who makes the next
+ * real engine with its tables in memory, and chooses itself who makes the next
  * call, who dies, whose session expires, whose reply is lost and when time
  * passes.  It runs thousands of such schedules a second.  The first one that
  * breaks something is shrunk to a few letters, which replay it for ever:

@@ -1,0 +1,1171 @@
+/* tables.c - the engine's statements on plain tables, in place of SQLite
+ *
+ * A schedule is some twenty calls, and most of its time was SQLite's: to run
+ * their statements, and to be copied with all that it has in memory whenever a
+ * world is put back.  Here a table is an array of rows, sorted by its key, and
+ * a statement is a function.  What the engine does above them is not changed in
+ * any way, and every finding is replayed on SQLite before it is told.
+ *
+ * A row is never changed: another takes its place, so that a transaction that
+ * is rolled back puts the old one back (journal).  Tables are small, so what is
+ * not asked for by its key is looked for in all rows.
+ *
+ * Each function was written for one text of SQL, whose hash stands beside its
+ * name; where zkembed.c has another one, nothing runs.
+ *
+ * Start reading at `statements`, then tables_step(). */
+#include "tables.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "arena.h"
+
+enum {
+  COLUMNS_MOST = 19,
+  PARAMETERS_MOST = 12,
+  COMPUTED_MOST = 4,
+  LIMIT_NAMES = 128, /* of the statements that have one */
+  LIMIT_EVENTS = 64
+};
+
+/* A column's value, or a parameter's. */
+typedef struct value {
+  int type; /* SQLITE_INTEGER, _TEXT, _BLOB, _NULL */
+  int size;
+  int64_t number;
+  const char *at;
+  uint64_t hash; /* of text or blob, in a row */
+} value;
+
+typedef struct row {
+  value v[1]; /* as many as the table has columns; then the bytes */
+} row;
+
+struct table {
+  row **rows;
+  int count, cap;
+};
+
+enum { META, NODE, BLOB, SESSION, WATCH, EVENT, TABLES };
+
+enum { META_ONE, META_ZXID, META_RECURSIVE, META_BOOT };
+enum {
+  NODE_PARENT,
+  NODE_NAME,
+  NODE_CZXID,
+  NODE_MZXID,
+  NODE_PZXID,
+  NODE_CTIME,
+  NODE_MTIME,
+  NODE_VERSION,
+  NODE_AVERSION,
+  NODE_CREATES,
+  NODE_NCHILD,
+  NODE_OWNER,
+  NODE_KIND,
+  NODE_TTL,
+  NODE_DUE,
+  NODE_ACL,
+  NODE_LEN,
+  NODE_BLOB,
+  NODE_DATA
+};
+enum { BLOB_ID, BLOB_DATA };
+enum {
+  SESSION_ID,
+  SESSION_IDENTITY,
+  SESSION_PID,
+  SESSION_STARTED,
+  SESSION_LEASE,
+  SESSION_SLOT,
+  SESSION_LIFE,
+  SESSION_LIMIT,
+  SESSION_SEEN
+};
+enum { WATCH_PATH, WATCH_KIND, WATCH_SESSION };
+enum {
+  EVENT_SESSION,
+  EVENT_SEQ,
+  EVENT_TYPE,
+  EVENT_PATH,
+  EVENT_ZXID,
+  EVENT_ACL
+};
+
+/* In place of a column of a session's row: how many of these it has. */
+enum { COUNT_OWNED = 64, COUNT_WATCHES, COUNT_EVENTS };
+
+/* The tables of doc/format.md: the columns of the key come first. */
+static const struct {
+  const char *name, *columns;
+  int count, keys;
+} shapes[TABLES] = {
+    [META] = {"meta",
+              "one,zxid,recursive,boot,db_device,db_inode,live_device,"
+              "live_inode,gate_device,gate_inode",
+              10, 1},
+    [NODE] = {"node",
+              "parent,name,czxid,mzxid,pzxid,ctime,mtime,version,aversion,"
+              "creates,nchild,owner,kind,ttl,due,acl,len,blob,data",
+              19, 2},
+    [BLOB] = {"blob", "id,data", 2, 1},
+    [SESSION] = {"session",
+                 "id,identity,pid,started,lease,slot,life,event_limit,seen", 9,
+                 1},
+    [WATCH] = {"watch", "path,kind,session", 3, 3},
+    [EVENT] = {"event", "session,seq,type,path,zxid,acl", 6, 2}};
+
+/* What a statement of a transaction did: `was` went and `is` came; NULL: there
+ * was none, or there is none. */
+typedef struct change {
+  int table;
+  row *was, *is;
+} change;
+
+/* A prepared statement.  It gives rows of one table, with some of the columns;
+ * or one row of numbers that were computed. */
+typedef struct statement {
+  const struct known *is;
+  value p[PARAMETERS_MOST + 1]; /* ?1 is p[1] */
+  bool begun, computes;
+  row **found;
+  int found_count, found_cap, at;
+  value computed[COMPUTED_MOST];
+} statement;
+
+/* What is known of a statement. */
+typedef struct known {
+  const char *name;
+  uint32_t hash;
+  int parameters;
+  void (*run)(statement *s);
+  int table; /* whose rows it gives, with these columns */
+  signed char columns[COLUMNS_MOST];
+} known;
+
+static struct tables {
+  sqlite3 *db;
+  struct table t[TABLES];
+  change *journal;
+  int journal_count, journal_cap;
+  bool inside; /* a transaction */
+  bool failed; /* there was no memory */
+  int changes;
+  int64_t blob;
+} * T;
+
+/* ---- memory ---- */
+
+/* Room for one more in an array of the world's. */
+static bool array_grow(void **at, int count, int *cap, size_t size) {
+  if (count < *cap) return true;
+  int more = *cap ? 2 * *cap : 16;
+  void *array = arena_get(ARENA_TABLES, size * (size_t)more);
+  if (!array) {
+    T->failed = true;
+    return false;
+  }
+  if (*at) {
+    memcpy(array, *at, size * (size_t)count);
+    arena_put(*at);
+  }
+  *at = array;
+  *cap = more;
+  return true;
+}
+
+/* ---- values and rows ---- */
+
+static value of_int(int64_t number) {
+  return (value){.type = SQLITE_INTEGER, .number = number};
+}
+
+static int64_t int_of(const row *r, int column) { return r->v[column].number; }
+
+static bool has_bytes(const value *v) {
+  return v->type == SQLITE_TEXT || v->type == SQLITE_BLOB;
+}
+
+static uint64_t hash_of(const char *at, int size) {
+  uint64_t h = UINT64_C(0xcbf29ce484222325);
+  for (int i = 0; i < size; i++)
+    h = (h ^ (unsigned char)at[i]) * UINT64_C(0x100000001b3);
+  return h;
+}
+
+/* A row of these values, with copies of their bytes. */
+static row *row_make(int table, const value *values) {
+  int count = shapes[table].count;
+  size_t head = sizeof(value) * (size_t)count, size = head;
+  for (int i = 0; i < count; i++)
+    size += has_bytes(&values[i]) ? (size_t)values[i].size + 1 : 0;
+  row *r = arena_get(ARENA_TABLES, size);
+  if (!r) {
+    T->failed = true;
+    return NULL;
+  }
+  char *bytes = (char *)r + head;
+  for (int i = 0; i < count; i++) {
+    r->v[i] = values[i];
+    if (!has_bytes(&values[i])) continue;
+    memcpy(bytes, values[i].at, (size_t)values[i].size);
+    r->v[i].at = bytes;
+    r->v[i].hash = hash_of(bytes, values[i].size);
+    bytes += values[i].size + 1; /* its end is a zero already */
+  }
+  return r;
+}
+
+static int compare_bytes(const value *a, const value *b) {
+  int shorter = a->size < b->size ? a->size : b->size;
+  int order = memcmp(a->at, b->at, (size_t)shorter);
+  return order ? order : a->size - b->size;
+}
+
+/* As the key's columns have one type each, only like is compared with like. */
+static int compare(const value *a, const value *b) {
+  if (has_bytes(a)) return compare_bytes(a, b);
+  return (a->number > b->number) - (a->number < b->number);
+}
+
+static int compare_key(const row *r, const value *key, int count) {
+  int order = 0;
+  for (int i = 0; i < count && order == 0; i++)
+    order = compare(&r->v[i], &key[i]);
+  return order;
+}
+
+/* Where the first row stands that is not before the key. */
+static int place_of(int table, const value *key) {
+  int low = 0, high = T->t[table].count;
+  while (low < high) {
+    int middle = (low + high) / 2;
+    if (compare_key(T->t[table].rows[middle], key, shapes[table].keys) < 0)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+static row *find(int table, const value *key) {
+  int at = place_of(table, key);
+  if (at == T->t[table].count) return NULL;
+  row *r = T->t[table].rows[at];
+  return compare_key(r, key, shapes[table].keys) == 0 ? r : NULL;
+}
+
+/* ---- changes, and undoing them ---- */
+
+/* Without a note: from is replaced by to; NULL as in struct change. */
+static bool put(int table, row *from, row *to) {
+  struct table *t = &T->t[table];
+  int at = place_of(table, from ? from->v : to->v);
+  if (from && to) {
+    t->rows[at] = to;
+  } else if (from) {
+    t->count--;
+    memmove(&t->rows[at], &t->rows[at + 1],
+            sizeof(row *) * (size_t)(t->count - at));
+  } else {
+    void *rows = t->rows;
+    if (!array_grow(&rows, t->count, &t->cap, sizeof(row *))) return false;
+    t->rows = rows;
+    memmove(&t->rows[at + 1], &t->rows[at],
+            sizeof(row *) * (size_t)(t->count - at));
+    t->rows[at] = to;
+    t->count++;
+  }
+  return true;
+}
+
+/* The changes of a transaction stand, or are undone in the opposite order. */
+static void end(bool undo) {
+  for (int i = T->journal_count - 1; i >= 0; i--) {
+    change *c = &T->journal[i];
+    if (undo) put(c->table, c->is, c->was);
+    row *gone = undo ? c->is : c->was;
+    if (gone) arena_put(gone);
+  }
+  T->journal_count = 0;
+  T->inside = false;
+}
+
+static void replace(int table, row *from, row *to) {
+  void *journal = T->journal;
+  if (!array_grow(&journal, T->journal_count, &T->journal_cap, sizeof(change)))
+    return;
+  T->journal = journal;
+  if (!put(table, from, to)) return;
+  T->journal[T->journal_count++] = (change){table, from, to};
+  T->changes++;
+}
+
+static void insert(int table, const value *values) {
+  row *r = row_make(table, values);
+  if (r) replace(table, NULL, r);
+}
+
+/* Set one column after another in a copy of a row. */
+typedef struct edit {
+  int table;
+  row *from;
+  value v[COLUMNS_MOST];
+} edit;
+
+static edit edit_begin(int table, row *from) {
+  edit e = {.table = table, .from = from};
+  memcpy(e.v, from->v, sizeof(value) * (size_t)shapes[table].count);
+  return e;
+}
+
+static void edit_end(edit *e) {
+  row *r = row_make(e->table, e->v);
+  if (r) replace(e->table, e->from, r);
+}
+
+/* ---- looking for rows ---- */
+
+/* Does a row meet a statement's condition? */
+typedef bool condition(const row *r, const value *p);
+
+static void give(statement *s, row *r) {
+  void *found = s->found;
+  if (!array_grow(&found, s->found_count, &s->found_cap, sizeof(row *))) return;
+  s->found = found;
+  s->found[s->found_count++] = r;
+}
+
+static void give_all(statement *s, int table, condition *meets, int limit) {
+  const struct table *t = &T->t[table];
+  for (int i = 0; i < t->count && s->found_count < limit; i++) {
+    if (meets(t->rows[i], s->p)) give(s, t->rows[i]);
+  }
+}
+
+static void remove_all(const statement *s, int table, condition *meets) {
+  struct table *t = &T->t[table];
+  for (int i = 0; i < t->count;) {
+    int count = t->count;
+    if (meets(t->rows[i], s->p)) replace(table, t->rows[i], NULL);
+    i += t->count == count; /* the next stands here now */
+  }
+}
+
+static int count_all(const value *p, int table, condition *meets) {
+  int count = 0;
+  for (int i = 0; i < T->t[table].count; i++)
+    count += meets(T->t[table].rows[i], p);
+  return count;
+}
+
+static void compute(statement *s, int column, int64_t number) {
+  s->computes = true;
+  s->computed[column] = of_int(number);
+}
+
+/* ---- transactions and the meta row ---- */
+
+static row *meta_row(void) { return T->t[META].rows[0]; }
+
+static void run_begin(statement *s) {
+  (void)s;
+  T->inside = true;
+}
+
+static void run_commit(statement *s) {
+  (void)s;
+  end(false);
+}
+
+static void run_rollback(statement *s) {
+  (void)s;
+  end(true);
+}
+
+static void run_meta(statement *s) {
+  compute(s, 0, int_of(meta_row(), META_ZXID));
+  compute(s, 1, int_of(meta_row(), META_RECURSIVE));
+  compute(s, 2, find(SESSION, &s->p[1]) != NULL);
+}
+
+static void run_meta_set(statement *s) {
+  edit e = edit_begin(META, meta_row());
+  e.v[META_ZXID] = s->p[1];
+  e.v[META_RECURSIVE] = s->p[2];
+  edit_end(&e);
+}
+
+static void run_meta_files(statement *s) { give(s, meta_row()); }
+
+static void run_meta_files_set(statement *s) {
+  edit e = edit_begin(META, meta_row());
+  for (int i = 0; i < 7; i++) e.v[META_BOOT + i] = s->p[1 + i];
+  edit_end(&e);
+}
+
+/* ---- znodes ---- */
+
+static void run_node_row(statement *s) {
+  row *r = find(NODE, &s->p[1]);
+  if (r) give(s, r);
+}
+
+static void run_node_add(statement *s) {
+  const value *p = s->p;
+  if (find(NODE, &p[1])) return;
+  insert(NODE, (value[]){[NODE_PARENT] = p[1],
+                         [NODE_NAME] = p[2],
+                         [NODE_CZXID] = p[3],
+                         [NODE_MZXID] = p[3],
+                         [NODE_PZXID] = p[3],
+                         [NODE_CTIME] = p[4],
+                         [NODE_MTIME] = p[4],
+                         [NODE_VERSION] = of_int(0),
+                         [NODE_AVERSION] = of_int(0),
+                         [NODE_CREATES] = of_int(0),
+                         [NODE_NCHILD] = of_int(0),
+                         [NODE_OWNER] = p[5],
+                         [NODE_KIND] = p[6],
+                         [NODE_TTL] = p[7],
+                         [NODE_DUE] = p[11],
+                         [NODE_ACL] = p[8],
+                         [NODE_LEN] = p[9],
+                         [NODE_BLOB] = p[10],
+                         [NODE_DATA] = p[12]});
+}
+
+/* Begin to change the row whose key is in two parameters; false: there is
+ * none. */
+static bool node_edit(statement *s, int key, edit *out) {
+  row *r = find(NODE, &s->p[key]);
+  if (r) *out = edit_begin(NODE, r);
+  return r != NULL;
+}
+
+static void run_node_set_due(statement *s) {
+  edit e;
+  if (!node_edit(s, 2, &e)) return;
+  e.v[NODE_DUE] = s->p[1];
+  edit_end(&e);
+}
+
+static void run_node_child_added(statement *s) {
+  edit e;
+  if (!node_edit(s, 3, &e)) return;
+  e.v[NODE_CREATES] = s->p[1];
+  e.v[NODE_NCHILD].number++;
+  e.v[NODE_PZXID] = s->p[2];
+  edit_end(&e);
+}
+
+static void run_node_raise(statement *s) {
+  edit e;
+  if (!node_edit(s, 3, &e)) return;
+  e.v[NODE_CREATES] = s->p[1];
+  e.v[NODE_PZXID] = s->p[2];
+  edit_end(&e);
+}
+
+static void run_node_child_gone(statement *s) {
+  edit e;
+  if (!node_edit(s, 3, &e)) return;
+  e.v[NODE_NCHILD].number -= s->p[1].number;
+  e.v[NODE_PZXID] = s->p[2];
+  edit_end(&e);
+}
+
+static void run_node_remove(statement *s) {
+  row *r = find(NODE, &s->p[1]);
+  if (r) replace(NODE, r, NULL);
+}
+
+static void run_node_set(statement *s) {
+  static const int set[] = {NODE_DATA,  NODE_BLOB,  NODE_LEN,
+                            NODE_MZXID, NODE_MTIME, NODE_VERSION};
+  edit e;
+  if (!node_edit(s, 7, &e)) return;
+  for (int i = 0; i < 6; i++) e.v[set[i]] = s->p[1 + i];
+  if (e.v[NODE_KIND].number == 2 && e.v[NODE_NCHILD].number == 0)
+    e.v[NODE_DUE] = of_int(e.v[NODE_MTIME].number + e.v[NODE_TTL].number);
+  edit_end(&e);
+}
+
+static void run_node_set_acl(statement *s) {
+  edit e;
+  if (!node_edit(s, 3, &e)) return;
+  e.v[NODE_ACL] = s->p[1];
+  e.v[NODE_AVERSION] = s->p[2];
+  edit_end(&e);
+}
+
+static bool is_named_after(const row *r, const value *p) {
+  return compare(&r->v[NODE_PARENT], &p[1]) == 0 &&
+         compare(&r->v[NODE_NAME], &p[2]) > 0;
+}
+
+static void run_node_names(statement *s) {
+  int64_t most = s->p[3].number;
+  give_all(s, NODE, is_named_after,
+           most < 0 || most > INT32_MAX ? INT32_MAX : (int)most);
+}
+
+static bool is_child(const row *r, const value *p) {
+  return compare(&r->v[NODE_PARENT], &p[1]) == 0;
+}
+
+static bool is_far_below(const row *r, const value *p) {
+  return compare(&r->v[NODE_PARENT], &p[2]) > 0 &&
+         compare(&r->v[NODE_PARENT], &p[3]) < 0;
+}
+
+static void run_node_count(statement *s) {
+  compute(
+      s, 0,
+      count_all(s->p, NODE, is_child) + count_all(s->p, NODE, is_far_below));
+}
+
+static void run_node_count_all(statement *s) {
+  compute(s, 0, T->t[NODE].count - 1);
+}
+
+static bool is_owned(const row *r, const value *p) {
+  int64_t owner = int_of(r, NODE_OWNER);
+  return owner != 0 && owner == p[1].number;
+}
+
+static void run_node_owned_all(statement *s) {
+  give_all(s, NODE, is_owned, INT32_MAX);
+}
+
+static bool is_owned_leaf(const row *r, const value *p) {
+  return is_owned(r, p) && int_of(r, NODE_NCHILD) == 0;
+}
+
+static void run_node_owned(statement *s) {
+  give_all(s, NODE, is_owned_leaf, LIMIT_NAMES);
+}
+
+static bool is_due(const row *r, const value *p) {
+  int64_t due = int_of(r, NODE_DUE);
+  return int_of(r, NODE_KIND) == p[1].number && due != 0 &&
+         due <= p[2].number && int_of(r, NODE_NCHILD) == 0 &&
+         int_of(r, NODE_TTL) >= 0;
+}
+
+static int by_due(const void *a, const void *b) {
+  const row *x = *(row *const *)a, *y = *(row *const *)b;
+  int order = compare(&x->v[NODE_DUE], &y->v[NODE_DUE]);
+  return order ? order : compare_key(x, y->v, 2);
+}
+
+static void run_node_due(statement *s) {
+  give_all(s, NODE, is_due, INT32_MAX);
+  if (s->found_count)
+    qsort(s->found, (size_t)s->found_count, sizeof(row *), by_due);
+  if (s->found_count > LIMIT_NAMES) s->found_count = LIMIT_NAMES;
+}
+
+/* Is what follows a prefix a sequence number of so many digits at least?  One
+ * below -999,999,999 has a digit more. */
+static bool is_sequence(const char *rest, int size, int64_t digits) {
+  if (size < digits) return false;
+  bool wide = rest[0] == '-' && (rest[1] == '1' || rest[1] == '2');
+  if (size > digits + wide) return false;
+  for (int i = 0; i < size; i++) {
+    bool minus = i == 0 && rest[i] == '-';
+    if (!minus && (rest[i] < '0' || rest[i] > '9')) return false;
+  }
+  return true;
+}
+
+static bool is_discarded(const row *r, const value *p) {
+  const value *name = &r->v[NODE_NAME];
+  int64_t digits = p[3].number;
+  if (compare(&r->v[NODE_PARENT], &p[1]) != 0) return false;
+  if (int_of(r, NODE_OWNER) != p[4].number) return false;
+  if (p[5].number != 0 && int_of(r, NODE_CZXID) != p[5].number) return false;
+  if (digits <= 0) return compare(name, &p[2]) == 0;
+  int size = name->size - p[2].size;
+  return size > 0 && memcmp(name->at, p[2].at, (size_t)p[2].size) == 0 &&
+         is_sequence(name->at + p[2].size, size, digits);
+}
+
+static void run_node_discard(statement *s) {
+  give_all(s, NODE, is_discarded, LIMIT_NAMES);
+}
+
+static void run_blob_add(statement *s) {
+  const struct table *t = &T->t[BLOB];
+  T->blob = t->count ? int_of(t->rows[t->count - 1], BLOB_ID) + 1 : 1;
+  insert(BLOB, (value[]){of_int(T->blob), s->p[1]});
+}
+
+static void run_blob_remove(statement *s) {
+  row *r = find(BLOB, &s->p[1]);
+  if (r) replace(BLOB, r, NULL);
+}
+
+/* ---- watches and events ---- */
+
+static void run_watch_add(statement *s) {
+  if (!find(WATCH, &s->p[1])) insert(WATCH, &s->p[1]);
+}
+
+static void run_watch_remove(statement *s) {
+  row *r = find(WATCH, &s->p[1]);
+  if (r) replace(WATCH, r, NULL);
+}
+
+static bool is_watched(const row *r, const value *p) {
+  return compare(&r->v[WATCH_PATH], &p[1]) == 0;
+}
+
+static void run_watch_at(statement *s) {
+  give_all(s, WATCH, is_watched, INT32_MAX);
+}
+
+static bool is_watched_so(const row *r, const value *p) {
+  return is_watched(r, p) && int_of(r, WATCH_KIND) == p[2].number;
+}
+
+static void run_watch_drop(statement *s) {
+  remove_all(s, WATCH, is_watched_so);
+}
+
+/* Below "/a" is what begins with "/a/". */
+static bool is_watched_below(const row *r, const value *p) {
+  const value *path = &r->v[WATCH_PATH];
+  int size = p[1].size;
+  return path->size > size + 1 && path->at[size] == '/' &&
+         memcmp(path->at, p[1].at, (size_t)size) == 0;
+}
+
+static void run_watch_below(statement *s) {
+  if (count_all(s->p, WATCH, is_watched_below)) compute(s, 0, 1);
+}
+
+static bool is_watcher(const row *r, const value *p) {
+  return int_of(r, WATCH_SESSION) == p[1].number;
+}
+
+static void run_watch_end(statement *s) { remove_all(s, WATCH, is_watcher); }
+
+static bool is_recursive(const row *r, const value *p) {
+  return is_watcher(r, p) && int_of(r, WATCH_KIND) >= 4;
+}
+
+static void run_watch_recursive(statement *s) {
+  compute(s, 0, count_all(s->p, WATCH, is_recursive));
+}
+
+static bool is_one_shot(const row *r, const value *p) {
+  return is_watcher(r, p) && int_of(r, WATCH_KIND) < 2;
+}
+
+static void run_watch_spend(statement *s) { remove_all(s, WATCH, is_one_shot); }
+
+static bool is_told(const row *r, const value *p) {
+  return int_of(r, EVENT_SESSION) == p[1].number;
+}
+
+/* What is not there is NULL in SQL; whoever asks reads it as 0. */
+static void run_event_bounds(statement *s) {
+  const row *session = find(SESSION, &s->p[1]);
+  int64_t first = 0, last = 0;
+  for (int i = 0; i < T->t[EVENT].count; i++) {
+    const row *r = T->t[EVENT].rows[i];
+    if (!is_told(r, s->p)) continue;
+    last = int_of(r, EVENT_SEQ);
+    if (!first) first = last;
+  }
+  compute(s, 0, first);
+  compute(s, 1, last);
+  compute(s, 2, session ? int_of(session, SESSION_SEEN) : 0);
+  compute(s, 3, session ? int_of(session, SESSION_LIMIT) : 0);
+}
+
+static void run_event_add(statement *s) { insert(EVENT, &s->p[1]); }
+
+static void run_event_end(statement *s) { remove_all(s, EVENT, is_told); }
+
+static bool is_seen(const row *r, const value *p) {
+  return is_told(r, p) && int_of(r, EVENT_SEQ) <= p[2].number;
+}
+
+static void run_event_trim(statement *s) { remove_all(s, EVENT, is_seen); }
+
+static bool is_new(const row *r, const value *p) {
+  return is_told(r, p) && int_of(r, EVENT_SEQ) > p[2].number;
+}
+
+static void run_event_next(statement *s) {
+  give_all(s, EVENT, is_new, LIMIT_EVENTS);
+}
+
+/* ---- sessions ---- */
+
+static void run_session_row(statement *s) {
+  row *r = find(SESSION, &s->p[1]);
+  if (r) give(s, r);
+}
+
+static void run_session_seen(statement *s) {
+  row *r = find(SESSION, &s->p[1]);
+  if (!r) return;
+  edit e = edit_begin(SESSION, r);
+  e.v[SESSION_SEEN] = s->p[2];
+  edit_end(&e);
+}
+
+static void run_session_add(statement *s) {
+  value v[COLUMNS_MOST];
+  memcpy(v, &s->p[1], sizeof(value) * SESSION_SEEN);
+  v[SESSION_SEEN] = of_int(0);
+  insert(SESSION, v);
+}
+
+static void run_session_end(statement *s) {
+  row *r = find(SESSION, &s->p[1]);
+  if (r) replace(SESSION, r, NULL);
+}
+
+static void run_session_any(statement *s) {
+  compute(s, 0, T->t[SESSION].count > 0);
+}
+
+static void run_session_few(statement *s) {
+  compute(s, 0, T->t[SESSION].count <= s->p[1].number);
+}
+
+static bool is_of_part(const row *r, const value *p) {
+  return int_of(r, SESSION_ID) % p[1].number == p[2].number;
+}
+
+static void run_session_part(statement *s) {
+  give_all(s, SESSION, is_of_part, INT32_MAX);
+}
+
+static bool is_in_range(const row *r, const value *p) {
+  int64_t id = int_of(r, SESSION_ID);
+  return id >= p[1].number && id <= p[2].number;
+}
+
+static void run_session_view(statement *s) {
+  give_all(s, SESSION, is_in_range, INT32_MAX);
+}
+
+static void run_slot_last(statement *s) {
+  int64_t last = -1;
+  for (int i = 0; i < T->t[SESSION].count; i++) {
+    int64_t slot = int_of(T->t[SESSION].rows[i], SESSION_SLOT);
+    if (slot > last) last = slot;
+  }
+  compute(s, 0, last);
+}
+
+static bool has_slot(const row *r, const value *p) {
+  int64_t slot = int_of(r, SESSION_SLOT);
+  return slot >= 0 && slot == p[1].number;
+}
+
+static void run_slot_taken(statement *s) {
+  compute(s, 0, count_all(s->p, SESSION, has_slot) > 0);
+}
+
+/* ---- statements, and SQLite's functions for them ---- */
+
+#define NODE_COLUMNS                                                        \
+  NODE_CZXID, NODE_MZXID, NODE_PZXID, NODE_CTIME, NODE_MTIME, NODE_VERSION, \
+      NODE_AVERSION, NODE_CREATES, NODE_NCHILD, NODE_OWNER, NODE_KIND,      \
+      NODE_TTL, NODE_ACL, NODE_LEN, NODE_BLOB, NODE_DUE
+#define NODE_REMOVAL NODE_PARENT, NODE_NAME, NODE_ACL, NODE_BLOB
+
+/* The hash is of the text that the function was written for: after a change of
+ * the text read both, change the function, then the hash. */
+/* clang-format off */
+static const known statements[] = {
+    {"BEGIN_READ", 0x39bb217e, 0, run_begin, 0, {0}},
+    {"BEGIN_WRITE", 0xa72bae3b, 0, run_begin, 0, {0}},
+    {"COMMIT", 0xa869911c, 0, run_commit, 0, {0}},
+    {"ROLLBACK", 0xb8bf437d, 0, run_rollback, 0, {0}},
+    {"META", 0x9cc1f1b0, 1, run_meta, 0, {0}},
+    {"META_SET", 0xcbcfdaff, 2, run_meta_set, 0, {0}},
+    {"META_FILES", 0x1feb34df, 0, run_meta_files, META, {3, 4, 5, 6, 7, 8, 9}},
+    {"META_FILES_SET", 0x2abc1866, 7, run_meta_files_set, 0, {0}},
+    {"NODE_ROW", 0xbd6d54f1, 2, run_node_row, NODE, {NODE_COLUMNS}},
+    {"NODE_DATA", 0x05ba12bc, 2, run_node_row, NODE, {NODE_COLUMNS, NODE_DATA}},
+    {"NODE_ADD", 0xbc7b1569, 12, run_node_add, 0, {0}},
+    {"NODE_CHILD_ADDED", 0xe6917ca5, 4, run_node_child_added, 0, {0}},
+    {"NODE_CHILD_GONE", 0x074e7944, 4, run_node_child_gone, 0, {0}},
+    {"NODE_RAISE", 0xf23509a8, 4, run_node_raise, 0, {0}},
+    {"NODE_SET_DUE", 0xf6be4c1b, 3, run_node_set_due, 0, {0}},
+    {"NODE_REMOVE", 0x8fdf35d0, 2, run_node_remove, 0, {0}},
+    {"NODE_SET", 0xfc8658dc, 8, run_node_set, 0, {0}},
+    {"NODE_SET_ACL", 0x8cc795fe, 4, run_node_set_acl, 0, {0}},
+    {"NODE_NAMES", 0x4d9da936, 3, run_node_names, NODE, {NODE_NAME}},
+    {"NODE_COUNT", 0xc1c9e80e, 3, run_node_count, 0, {0}},
+    {"NODE_COUNT_ALL", 0x4b0afe55, 0, run_node_count_all, 0, {0}},
+    {"NODE_OWNED_ALL", 0x2612e456, 1, run_node_owned_all, NODE,
+     {NODE_PARENT, NODE_NAME}},
+    {"NODE_OWNED", 0x715e9619, 1, run_node_owned, NODE, {NODE_REMOVAL}},
+    {"NODE_DUE", 0x64237ee6, 2, run_node_due, NODE, {NODE_REMOVAL}},
+    {"NODE_DISCARD", 0x2da476fd, 5, run_node_discard, NODE, {NODE_REMOVAL}},
+    {"BLOB_ADD", 0x23bdb6bd, 1, run_blob_add, 0, {0}},
+    {"BLOB_REMOVE", 0x54ba9a6e, 1, run_blob_remove, 0, {0}},
+    {"WATCH_AT", 0xc79e52e2, 1, run_watch_at, WATCH,
+     {WATCH_KIND, WATCH_SESSION}},
+    {"WATCH_BELOW", 0x8fdbc9a2, 1, run_watch_below, 0, {0}},
+    {"WATCH_DROP", 0xe3b905c7, 2, run_watch_drop, 0, {0}},
+    {"WATCH_ADD", 0x60af7362, 3, run_watch_add, 0, {0}},
+    {"WATCH_REMOVE", 0x163f8873, 3, run_watch_remove, 0, {0}},
+    {"WATCH_RECURSIVE", 0x5132754e, 1, run_watch_recursive, 0, {0}},
+    {"WATCH_END", 0x78ac5b99, 1, run_watch_end, 0, {0}},
+    {"WATCH_SPEND", 0xd1a63264, 1, run_watch_spend, 0, {0}},
+    {"EVENT_BOUNDS", 0x038ae14e, 1, run_event_bounds, 0, {0}},
+    {"EVENT_ADD", 0x82ec7c5e, 6, run_event_add, 0, {0}},
+    {"EVENT_NEXT", 0x67c6ffbc, 2, run_event_next, EVENT, {1, 2, 3, 4, 5}},
+    {"EVENT_TRIM", 0x4f29b88c, 2, run_event_trim, 0, {0}},
+    {"SESSION_SEEN", 0xc484ab20, 2, run_session_seen, 0, {0}},
+    {"EVENT_END", 0xe71d4fb8, 1, run_event_end, 0, {0}},
+    {"SESSION_ADD", 0xa76663e1, 8, run_session_add, 0, {0}},
+    {"SESSION_HAS", 0x0d89e0c6, 1, run_session_row, SESSION,
+     {SESSION_LEASE, SESSION_SLOT, SESSION_LIFE}},
+    {"SESSION_PID", 0x67c16c63, 1, run_session_row, SESSION, {SESSION_PID}},
+    {"SESSION_END", 0x46abf57d, 1, run_session_end, 0, {0}},
+    {"SESSION_ANY", 0x69bd11f1, 0, run_session_any, 0, {0}},
+    {"SESSION_FEW", 0x7c05533d, 1, run_session_few, 0, {0}},
+    {"SESSION_PART", 0x37b55df3, 2, run_session_part, SESSION,
+     {SESSION_ID, SESSION_LEASE, SESSION_SLOT, SESSION_LIFE}},
+    {"SLOT_LAST", 0xf58ba804, 0, run_slot_last, 0, {0}},
+    {"SLOT_TAKEN", 0x5c350bd3, 1, run_slot_taken, 0, {0}}};
+/* clang-format on */
+
+/* The view of sessions, which recipes ask for.  It is prepared each time, and
+ * known by its hash alone: another text is left to SQLite. */
+static const known session_view = {
+    "zke_sessions",
+    0x07946275,
+    2,
+    run_session_view,
+    SESSION,
+    {SESSION_ID, SESSION_IDENTITY, SESSION_PID, SESSION_STARTED, SESSION_LEASE,
+     COUNT_OWNED, COUNT_WATCHES, COUNT_EVENTS, SESSION_LIFE}};
+
+enum { STATEMENTS = sizeof statements / sizeof statements[0] };
+
+/* By number; outside of the world. */
+static const char *texts[STATEMENTS];
+
+uint32_t tables_hash(const char *text) {
+  return (uint32_t)hash_of(text, (int)strlen(text));
+}
+
+bool tables_know(const char *name, const char *text) {
+  for (int i = 0; i < STATEMENTS; i++) {
+    if (strcmp(statements[i].name, name) != 0) continue;
+    texts[i] = text;
+    return statements[i].hash == tables_hash(text);
+  }
+  return false;
+}
+
+/* A statement of the tables, or NULL where it is one of SQLite's, which has a
+ * region of its own. */
+static statement *ours(sqlite3_stmt *st) {
+  uint64_t at = (uint64_t)(uintptr_t)st;
+  return arena_region_of(at) == ARENA_TABLES ? (statement *)(void *)st : NULL;
+}
+
+static int prepare(const known *is, sqlite3_stmt **out) {
+  statement *s = arena_get(ARENA_TABLES, sizeof *s);
+  *out = (sqlite3_stmt *)(void *)s;
+  if (!s) return SQLITE_NOMEM;
+  s->is = is;
+  for (int i = 0; i <= PARAMETERS_MOST; i++) s->p[i].type = SQLITE_NULL;
+  return SQLITE_OK;
+}
+
+int tables_prepare_v3(sqlite3 *db, const char *text, int size, unsigned flags,
+                      sqlite3_stmt **out, const char **tail) {
+  for (int i = 0; T && i < STATEMENTS; i++) {
+    if (texts[i] == text) return prepare(&statements[i], out);
+  }
+  return sqlite3_prepare_v3(db, text, size, flags, out, tail);
+}
+
+int tables_finalize(sqlite3_stmt *st) {
+  statement *s = ours(st);
+  if (!s) return sqlite3_finalize(st);
+  if (s->found) arena_put(s->found);
+  arena_put(s);
+  return SQLITE_OK;
+}
+
+int tables_bind_parameter_count(sqlite3_stmt *st) {
+  const statement *s = ours(st);
+  return s ? s->is->parameters : sqlite3_bind_parameter_count(st);
+}
+
+int tables_bind_null(sqlite3_stmt *st, int at) {
+  statement *s = ours(st);
+  if (!s) return sqlite3_bind_null(st, at);
+  s->p[at] = (value){.type = SQLITE_NULL};
+  return SQLITE_OK;
+}
+
+int tables_bind_int64(sqlite3_stmt *st, int at, sqlite3_int64 number) {
+  statement *s = ours(st);
+  if (!s) return sqlite3_bind_int64(st, at, number);
+  s->p[at] = of_int(number);
+  return SQLITE_OK;
+}
+
+/* The bytes are not copied (SQLITE_STATIC). */
+static int bind(statement *s, int at, int type, const char *bytes, int size) {
+  s->p[at] = (value){.type = SQLITE_NULL};
+  if (bytes) s->p[at] = (value){.type = type, .at = bytes, .size = size};
+  return SQLITE_OK;
+}
+
+int tables_bind_text(sqlite3_stmt *st, int at, const char *text, int size,
+                     void (*destroy)(void *)) {
+  statement *s = ours(st);
+  if (!s) return sqlite3_bind_text(st, at, text, size, destroy);
+  if (text && size < 0) size = (int)strlen(text);
+  return bind(s, at, SQLITE_TEXT, text, size);
+}
+
+int tables_bind_blob(sqlite3_stmt *st, int at, const void *data, int size,
+                     void (*destroy)(void *)) {
+  statement *s = ours(st);
+  if (!s) return sqlite3_bind_blob(st, at, data, size, destroy);
+  return bind(s, at, SQLITE_BLOB, data, size);
+}
+
+static int step(statement *s) {
+  if (!s->begun) {
+    s->begun = true;
+    T->changes = 0;
+    s->is->run(s);
+    if (!T->inside) end(T->failed);
+  } else {
+    s->at++;
+  }
+  if (T->failed) {
+    T->failed = false;
+    return SQLITE_NOMEM;
+  }
+  return s->at < (s->computes ? 1 : s->found_count) ? SQLITE_ROW : SQLITE_DONE;
+}
+
+int tables_step(sqlite3_stmt *st) {
+  statement *s = ours(st);
+  return s ? step(s) : sqlite3_step(st);
+}
+
+int tables_reset(sqlite3_stmt *st) {
+  statement *s = ours(st);
+  if (!s) return sqlite3_reset(st);
+  s->begun = s->computes = false;
+  s->found_count = s->at = 0;
+  return SQLITE_OK;
+}
+
+static const value *count_of(statement *s, const row *session, int what) {
+  const value p[] = {of_int(0), session->v[SESSION_ID]};
+  s->computed[0] =
+      of_int(what == COUNT_OWNED     ? count_all(p, NODE, is_owned)
+             : what == COUNT_WATCHES ? count_all(p, WATCH, is_watcher)
+                                     : count_all(p, EVENT, is_told));
+  return &s->computed[0];
+}
+
+/* The value of a column of the row of now.  Data that lies beside its row is in
+ * the row that its number names. */
+static const value *column_of(statement *s, int column) {
+  if (s->computes) return &s->computed[column];
+  const row *r = s->found[s->at];
+  int at = s->is->columns[column];
+  if (at >= COUNT_OWNED) return count_of(s, r, at);
+  if (s->is->table == NODE && at == NODE_DATA &&
+      r->v[NODE_BLOB].type == SQLITE_INTEGER) {
+    const row *blob = find(BLOB, &r->v[NODE_BLOB]);
+    if (blob) return &blob->v[BLOB_DATA];
+  }
+  return &r->v[at];
+}
+
+int tables_column_type(sqlite3_stmt *st, int column) {
+  statement *s = ours(st);
+  return s ? column_of(s, column)->type : sqlite3_column_type(st, column);
+}
+
+sqlite3_int64 tables_column_int64(sqlite3_stmt *st, int column) {
+  statement *s = ours(st);
+  return s ? column_of(s, column)->number : sqlite3_column_int64(st, column);
+}
+
+int tables_column_int(sqlite3_stmt *st, int column) {
+  return (int)tables_column_int64(st, column);
+}
+
+const void *tables_column_blob(sqlite3_stmt *st, int column) {
+  statement *s = ours(st);
+  if (!s) return sqlite3_column_blob(st, column);
+  const value *v = column_of(s, column);
+  return v->type == SQLITE_BLOB && v->size == 0 ? NULL : v->at;
+}
+
+const unsigned char *tables_column_text(sqlite3_stmt *st, int column) {
+  statement *s = ours(st);
+  if (!s) return sqlite3_column_text(st, column);
+  return (const unsigned char *)column_of(s, column)->at;
+}
+
+int tables_column_bytes(sqlite3_stmt *st, int column) {
+  statement *s = ours(st);
+  return s ? column_of(s, column)->size : sqlite3_column_bytes(st, column);
+}
+
+int tables_stmt_status(sqlite3_stmt *st, int which, int reset) {
+  return ours(st) ? 0 : sqlite3_stmt_status(st, which, reset);
+}
+
+int tables_changes(sqlite3 *db) { return T ? T->changes : sqlite3_changes(db); }
+
+sqlite3_int64 tables_last_insert_rowid(sqlite3 *db) {
+  return T ? T->blob : sqlite3_last_insert_rowid(db);
+}
+
+int tables_get_autocommit(sqlite3 *db) {
+  return T ? !T->inside : sqlite3_get_autocommit(db);
+}
+
+/* ---- from SQLite, and back ---- */
+
+static value value_of(sqlite3_stmt *st, int column) {
+  value v = {.type = sqlite3_column_type(st, column)};
+  if (v.type == SQLITE_INTEGER) v.number = sqlite3_column_int64(st, column);
+  if (!has_bytes(&v)) return v;
+  v.at = sqlite3_column_blob(st, column);
+  v.size = sqlite3_column_bytes(st, column);
+  return v;
+}
+
+static int take_table(sqlite3 *db, int table) {
+  char sql[256];
+  sqlite3_stmt *st = NULL;
+  sqlite3_snprintf(sizeof sql, sql, "SELECT %s FROM %s", shapes[table].columns,
+                   shapes[table].name);
+  int rc = sqlite3_prepare_v2(db, sql, -1, &st, NULL);
+  while (rc == SQLITE_OK && (rc = sqlite3_step(st)) == SQLITE_ROW) {
+    value v[COLUMNS_MOST];
+    for (int i = 0; i < shapes[table].count; i++) v[i] = value_of(st, i);
+    insert(table, v);
+    rc = SQLITE_OK;
+  }
+  sqlite3_finalize(st);
+  return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+int tables_begin(sqlite3 *db) {
+  T = arena_get(ARENA_TABLES, sizeof *T);
+  if (!T) return SQLITE_NOMEM;
+  T->db = db;
+  int rc = SQLITE_OK;
+  for (int i = 0; i < TABLES && rc == SQLITE_OK; i++) rc = take_table(db, i);
+  end(false);
+  return T->failed ? SQLITE_NOMEM : rc;
+}
+
+static void bind_value(sqlite3_stmt *st, int at, const value *v) {
+  if (v->type == SQLITE_INTEGER)
+    sqlite3_bind_int64(st, at, v->number);
+  else if (v->type == SQLITE_TEXT)
+    sqlite3_bind_text(st, at, v->at, v->size, SQLITE_STATIC);
+  else if (v->type == SQLITE_BLOB)
+    sqlite3_bind_blob(st, at, v->at, v->size, SQLITE_STATIC);
+  else
+    sqlite3_bind_null(st, at);
+}
+
+static int write_table(int table) {
+  char sql[256];
+  sqlite3_stmt *st = NULL;
+  sqlite3_snprintf(sizeof sql, sql, "DELETE FROM %s", shapes[table].name);
+  int rc = sqlite3_exec(T->db, sql, NULL, NULL, NULL);
+  if (rc != SQLITE_OK) return rc;
+  sqlite3_snprintf(sizeof sql, sql, "INSERT INTO %s(%s)VALUES(?%.*s)",
+                   shapes[table].name, shapes[table].columns,
+                   2 * (shapes[table].count - 1),
+                   ",?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?");
+  rc = sqlite3_prepare_v2(T->db, sql, -1, &st, NULL);
+  for (int i = 0; i < T->t[table].count && rc == SQLITE_OK; i++) {
+    for (int k = 0; k < shapes[table].count; k++)
+      bind_value(st, k + 1, &T->t[table].rows[i]->v[k]);
+    rc = sqlite3_step(st) == SQLITE_DONE ? sqlite3_reset(st) : SQLITE_ERROR;
+  }
+  sqlite3_finalize(st);
+  return rc;
+}
+
+/* Let SQLite have the rows of now. */
+static int write_back(void) {
+  int rc = sqlite3_exec(T->db, "SAVEPOINT tables", NULL, NULL, NULL);
+  for (int i = 0; i < TABLES && rc == SQLITE_OK; i++) rc = write_table(i);
+  int released = sqlite3_exec(T->db, "RELEASE tables", NULL, NULL, NULL);
+  arena_use_sqlite();
+  return rc == SQLITE_OK ? released : rc;
+}
+
+int tables_prepare_v2(sqlite3 *db, const char *text, int size,
+                      sqlite3_stmt **out, const char **tail) {
+  if (T && tables_hash(text) == session_view.hash)
+    return prepare(&session_view, out);
+  int rc = T ? write_back() : SQLITE_OK;
+  if (rc == SQLITE_OK) return sqlite3_prepare_v2(db, text, size, out, tail);
+  *out = NULL;
+  return rc;
+}
+
+/* ---- for whoever compares worlds ---- */
+
+static void value_words(const value *v, const engine_sink *sink) {
+  if (has_bytes(v)) sink->word(sink->arg, v->hash >> 8); /* is no counter */
+  sink->word(sink->arg, has_bytes(v) ? (uint64_t)v->size : (uint64_t)v->number);
+}
+
+static void row_words(int table, const row *r, const engine_sink *sink) {
+  for (int i = 0; i < shapes[table].count; i++) {
+    const row *blob = NULL;
+    if (table == EVENT && i == EVENT_SEQ) continue;
+    if (table == NODE && i == NODE_BLOB && r->v[i].type == SQLITE_INTEGER)
+      blob = find(BLOB, &r->v[i]);
+    if (table == NODE && i == NODE_BLOB && !blob) continue;
+    value_words(blob ? &blob->v[BLOB_DATA] : &r->v[i], sink);
+  }
+}
+
+/* A blob counts as a part of its node, and what a session has seen follows from
+ * its handle. */
+void tables_words(bool (*is_read)(void *arg, int64_t session, int64_t seq),
+                  void *arg, const engine_sink *sink) {
+  static const int compared[] = {NODE, WATCH, EVENT, SESSION};
+  for (size_t i = 0; i < sizeof compared / sizeof compared[0]; i++) {
+    const struct table *t = &T->t[compared[i]];
+    for (int k = 0; k < t->count; k++) {
+      const row *r = t->rows[k];
+      if (compared[i] == SESSION) {
+        value_words(&r->v[SESSION_ID], sink);
+        continue;
+      }
+      if (compared[i] == EVENT &&
+          is_read(arg, int_of(r, EVENT_SESSION), int_of(r, EVENT_SEQ)))
+        continue;
+      row_words(compared[i], r, sink);
+    }
+    sink->word(sink->arg, i);
+  }
+}
