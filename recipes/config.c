@@ -1,14 +1,39 @@
 /* config.c - a node, or all below it, kept current in memory
  *
- * The memory is a picture: the nodes of one moment, sorted by name.  A full
- * look reads all of them in one snapshot.  A look at what has changed reads the
- * nodes that events have named, and in the same snapshot asks what the session
- * has not been told yet (zke_op_untold()); what that names is read as well, in
- * a snapshot of all of it again, until nothing is left out.  So the picture is
- * as of that snapshot, at the cost of what has changed.
+ * The memory is a picture: the nodes of one moment of the file, sorted by name.
+ * Below is the view, of which a configuration and a group are made; the object
+ * that a program uses is at the end.
+ *
+ * A full look (view_look()) reads the root, then the children that are listed,
+ * and so on, until one snapshot has both all lists and all nodes that they name
+ * (reader_all()).  A tree of three levels that stands still takes three
+ * readings; later looks know the names already and take one.
+ *
+ * A look at what has changed (view_follow()) costs only what has changed:
+ *
+ *   1. Collect the paths that events have named (zke_view_event()).
+ *   2. Read these nodes in one snapshot, and in the same snapshot ask which
+ *      events of the session have not been delivered yet (zke_op_untold()).
+ *   3. What they name, parents whose children came or went, and the children of
+ *      new nodes are read too: add their paths, and go to 2.
+ *   4. When nothing had to be added, the last snapshot has everything that
+ *      differs from the picture.  Make the picture of it.
+ *
+ * So the picture is as of that snapshot, not as of the events.  Where it is not
+ * known what has changed (events were dropped, a step failed, there was too
+ * much), a full look is due.  That is always right, and never too little.
  *
  * The listener is told of the differences between what it heard last and the
- * picture, so nothing is lost where changes come faster than they are told. */
+ * picture: for each name that has changed the node that it knows is kept
+ * (view_note()), and compared with the picture when it is told.  So changes
+ * that come faster than they are told become one, and one that was undone is
+ * none.
+ *
+ * All of it is guarded by the mutex of the object, but for the delivery, which
+ * holds references to the nodes that it tells.
+ *
+ * Start reading at zke_view_start() and zke_view_step(); then view_look() and
+ * reader_pass(), view_follow() and round_follow(); then zke_view_deliver(). */
 #include "config.h"
 
 #include <stdlib.h>
@@ -19,9 +44,11 @@
 #include "znode.h"
 
 enum {
-  VIEW_PASSES = 200, /* levels of a tree, and nodes that come meanwhile */
-  VIEW_ROUNDS = 20,  /* of a look at what has changed, then all is read */
-  VIEW_MOST = 1000,  /* nodes of such a look */
+  VIEW_PASSES = 200, /* readings of a full look: as many as the tree has levels,
+                        and one more each time that nodes come meanwhile */
+  VIEW_ROUNDS = 20,  /* readings of a look at what has changed; then all is
+                        read */
+  VIEW_MOST = 1000,  /* paths of such a look; the same */
   VIEW_BOTH = ZKE_CONFIG_INCLUDE | ZKE_CONFIG_DESCEND
 };
 
@@ -35,7 +62,9 @@ enum {
 
 /* ---- the part of a tree that is looked at ---- */
 
-/* What becomes of a node with this name: ZKE_CONFIG_…, 0: nothing. */
+/* What becomes of a node with this name: ZKE_CONFIG_…, or 0: nothing.  The
+ * filter is asked for this name alone; scope_reaches() asks whether the node is
+ * reached. */
 static int scope_of(const zke_view_scope *s, const char *name) {
   int what = VIEW_BOTH, level = *name != '\0';
   for (const char *p = name; *p; p++) level += *p == '/';
@@ -79,8 +108,8 @@ static int view_nomem(void) {
 
 typedef struct view_node {
   zke_config_node n; /* first: shown as this; its texts follow the struct */
-  int refs;
-  bool hidden; /* no part of the picture, but its children may be */
+  int refs;          /* of the picture, the news, and what is being told */
+  bool hidden;       /* read for its Stat and children, but not shown */
 } view_node;
 
 /* How many bytes a node's strings take, each with a NUL behind it. */
@@ -111,12 +140,13 @@ static view_node *node_make(zke *z, const zke_config_node *n, bool hidden) {
 }
 
 /* Nodes are shared: by the picture, what the listener heard last, and what is
- * being delivered. The last one to let go frees. */
+ * being delivered. */
 static view_node *node_ref(view_node *n) {
   if (n) n->refs++;
   return n;
 }
 
+/* The last one to let go frees; NULL is fine. */
 static void node_unref(view_node *n) {
   if (n && --n->refs == 0) zke_free(n);
 }
@@ -149,14 +179,15 @@ static zke_config_tree *tree_make(zke *z, const zke_config_node *nodes,
 /* The paths that are read together, and what came of it. */
 typedef struct reader {
   zke *z;
-  const char *root; /* "" for "/" */
+  const char *root; /* path of the tree; "" for "/" */
   const zke_view_scope *scope;
-  char **paths; /* sorted */
-  int count;
-  int parents; /* how many of the operations list children */
-  int *of;     /* the path's index of each such operation */
-  zke_op *ops; /* one for each path, those that list children, untold */
-  zke_op_result *results;
+  char **paths; /* sorted; an entry is NULL where reader_keep() left it out */
+  int count;    /* of paths */
+  int parents;  /* how many of the operations list children */
+  int *of;      /* for each of these the index of its path */
+  zke_op *ops;  /* one for each path, then those that list children, then one
+                   that asks what was not told */
+  zke_op_result *results; /* of ops */
 } reader;
 
 /* Release so many paths and their list; NULL is fine. */
@@ -314,7 +345,9 @@ static void reader_keep(reader *r, char *const *listed, int count) {
   }
 }
 
-/* One reading; *done when every child that is listed was read as well. */
+/* One reading.  *done: every child that was listed has been read in the same
+ * snapshot, so the nodes are of one moment.  Else the paths are now those that
+ * were listed, for the next reading. */
 static int reader_pass(reader *r, bool *done) {
   char **paths = NULL;
   int count = 0;
@@ -410,10 +443,10 @@ int zke_view_read(zke *z, const char *path, int levels,
 
 /* A name whose node is not, or may not be, what the listener heard last. */
 typedef struct view_news {
-  view_node *node; /* what it heard, or where it heard none some node of the
-                      name */
-  bool known;      /* it heard of it */
-  view_node *now;  /* while it is told */
+  view_node *node; /* what the listener heard; where it has not heard of the
+                      name, any node that had it, for the name */
+  bool known;      /* it has heard of it */
+  view_node *now;  /* while it is told: what is there, or NULL */
 } view_news;
 
 /* The index of the first node whose name is not less. */
@@ -458,7 +491,9 @@ static bool view_reserve(zke *z, void *array, int count, int *room, int need,
   return true;
 }
 
-/* Remember what the listener knew of a name that has changed; there is room. */
+/* A name has changed in the picture: remember what the listener knew of it,
+ * unless an earlier change has been noted.  There is room.  Nodes that are not
+ * shown, and those of which only the Stat has changed, make no news. */
 static void view_note(zke_view *v, view_node *before, view_node *now) {
   const zke_config_node *was = node_shown(before), *is = node_shown(now);
   if (!was && !is) return;
@@ -643,7 +678,8 @@ static int view_take(zke_view *v, const reader *r, const zke_config_node *read,
   return rc;
 }
 
-/* Watch what has to be watched anew, and read everything. */
+/* Read everything, and make it the picture.  The node alone has a one-shot
+ * watch, which is set again before the reading; a tree has a persistent one. */
 static int view_look(zke_view *v) {
   zke_config_node *read = NULL;
   reader r = {.z = v->r.z, .root = v->r.path, .scope = &v->scope};
@@ -663,8 +699,9 @@ static int view_look(zke_view *v) {
 typedef struct view_path {
   char *path;      /* one block */
   bool data;       /* read with its data, else its Stat alone */
-  bool list;       /* its children are to be looked at as well */
-  view_node *made; /* the picture's new node, or NULL */
+  bool list;       /* its children are listed and looked at as well */
+  view_node *made; /* the node that goes into the picture, made before anything
+                      is changed; NULL: what is there gets another Stat */
 } view_path;
 
 /* A noted path, as a name below the view's. */
@@ -753,11 +790,13 @@ static int paths_note(zke_view *v, int type, const char *path) {
 
 /* ---- a look at what has changed ---- */
 
-/* One reading: an operation for each path, those that list children, untold. */
+/* One reading. */
 typedef struct view_round {
-  zke_op *ops;
-  zke_op_result *results;
-  int paths, count;
+  zke_op *ops; /* one for each path, then those that list children, then one
+                  that asks what was not told */
+  zke_op_result *results; /* of ops */
+  int paths;              /* how many are for paths */
+  int count;              /* of ops */
 } view_round;
 
 /* Ready for the next round. */
@@ -885,8 +924,9 @@ static bool round_is_seen(const zke_view *v, const char *name) {
   return false;
 }
 
-/* Bring the picture to the moment of the reading.  Parents come before their
- * children. */
+/* Bring the picture to the moment of the reading.  Nothing can fail here.  The
+ * paths are sorted, so parents come before their children, and a node below one
+ * that may not be read is dropped with it. */
 static void round_apply(zke_view *v, const view_round *r) {
   for (int i = 0; i < v->path_count; i++) {
     view_path *p = &v->paths[i];
@@ -932,7 +972,7 @@ static int view_watch(zke_view *v) {
                        zke_recipe_watcher, &v->r);
 }
 
-/* Note what the next step has to do; what is noted already is not reduced. */
+/* Note what the next step has to do; more than that may be noted already. */
 static void view_owe(zke_view *v, int due) {
   if (v->due < due) v->due = due;
 }
@@ -954,8 +994,9 @@ void zke_view_refresh(zke_view *v) {
   v->r.changed = true;
 }
 
-/* Is what the events told of in the picture?  The first event of many makes the
- * view read what all of them are about. */
+/* Is what the events told of in the picture already?  That is so for most of
+ * many events that come together: the look after the first one has read what
+ * all of them are about. */
 static bool view_knows(const zke_view *v) {
   for (int i = 0; i < v->path_count; i++) {
     zke_config_node n = {.name = path_name(v, &v->paths[i])};
@@ -1052,16 +1093,18 @@ void zke_view_free(zke_view *v) {
 
 /* ---- the object ---- */
 
+/* Guarded by the mutex of the zke_recipe that the view begins with. */
 struct zke_config {
-  zke_view v;
+  zke_view v; /* first: a zke_view * is a zke_config * */
   zke_config_fn listener;
   void *context;
   bool waiting;       /* a blocking call runs */
   bool ready;         /* ZKE_CONFIG_READY was told */
-  const char *wanted; /* the node that it waits for, or NULL: the revision */
-  int64_t since;      /* the revision, or mzxid, that has passed then */
+  const char *wanted; /* the node that the call waits for; NULL: a revision */
+  int64_t since;      /* the mzxid, or the revision, that it knows */
 };
 
+/* The class's functions are the view's. */
 static void config_event(zke_recipe *r, int type, const char *path) {
   zke_view_event((zke_view *)r, type, path);
 }
@@ -1079,9 +1122,9 @@ static void config_ended(zke_recipe *r) {
 static void config_say(zke_view *v, const zke_config_node *before,
                        const zke_config_node *now) {
   zke_config *c = (zke_config *)v;
-  int event = !before ? ZKE_CONFIG_ADDED
-              : !now  ? ZKE_CONFIG_REMOVED
-                      : ZKE_CONFIG_CHANGED;
+  int event = ZKE_CONFIG_CHANGED;
+  if (!before) event = ZKE_CONFIG_ADDED;
+  if (!now) event = ZKE_CONFIG_REMOVED;
   c->listener(c, event, before, now, c->context);
 }
 
@@ -1103,6 +1146,7 @@ static void config_deliver(zke_recipe *r, int event, int64_t number,
   }
 }
 
+/* The watch has been taken back before. */
 static void config_destroy(zke_recipe *r) { zke_view_free((zke_view *)r); }
 
 static const zke_recipe_class config_class = {.name = "configuration",
@@ -1132,6 +1176,7 @@ int zke_config_new(zke *z, const char *path, const zke_config_options *options,
   return ZKE_OK;
 }
 
+/* Copies that were handed out stay. */
 void zke_config_free(zke_config *config) {
   zke_recipe_free((zke_recipe *)config);
 }
@@ -1143,6 +1188,7 @@ int zke_config_start(zke_config *config) {
   return zke_recipe_leave(&config->v.r, zke_view_start(&config->v));
 }
 
+/* For a program that dispatches seldom: what a dispatch would do. */
 int zke_config_step(zke_config *config) {
   return zke_recipe_step((zke_recipe *)config);
 }
@@ -1236,7 +1282,8 @@ static int config_await(zke_config *c, int64_t deadline_ms) {
                          c->wanted ? c->wanted : "");
 }
 
-/* One blocking call an object: what it waits for is the object's. */
+/* Only one call may wait with an object, since what it waits for is a member of
+ * the object. */
 static int config_wait(zke_config *config, const char *wanted, int64_t since,
                        int64_t deadline_ms, int64_t *out) {
   int rc = zke_recipe_enter_by((zke_recipe *)config, deadline_ms);
@@ -1257,6 +1304,8 @@ static int config_wait(zke_config *config, const char *wanted, int64_t since,
   return zke_recipe_leave(r, rc);
 }
 
+/* Both wait for a change of one number, which the caller knows: so nothing is
+ * missed between two calls. */
 int zke_config_wait(zke_config *config, int64_t revision, int64_t deadline_ms,
                     int64_t *revision_out) {
   return config_wait(config, NULL, revision, deadline_ms, revision_out);
@@ -1268,23 +1317,28 @@ int zke_config_wait_node(zke_config *config, const char *name, int64_t mzxid,
   return config_wait(config, name, mzxid, deadline_ms, mzxid_out);
 }
 
+/* Takes no lock of the object, which the call that is to be cancelled may
+ * hold. */
 int zke_config_cancel(zke_config *config) {
   return zke_recipe_cancel((zke_recipe *)config);
 }
 
 /* ---- changing ---- */
 
+/* A change that is to be made; all but the last two members are borrowed. */
 typedef struct config_change {
   const char *path;
   const void *data;
-  int len, version;
-  const zke_op *guards;
+  int len, version;     /* as for zke_set() */
+  const zke_op *guards; /* checks that have to hold in the same step */
   int guard_count;
-  bool unsure; /* the last try may have done it */
-  zke_stat stat;
+  bool unsure;   /* a try may have done it: its reply was lost */
+  zke_stat stat; /* out: of the node afterwards */
 } config_change;
 
-/* After a lost reply: is it there, as the next version? */
+/* After a lost reply of a change with a version: is the node as that change
+ * would have made it, with the next version and the same data?  Then it counts
+ * as made, also if somebody else has written just that. */
 static int config_recognise(zke *z, config_change *c) {
   char *data = NULL;
   int len = -1;
@@ -1299,7 +1353,8 @@ static int config_recognise(zke *z, config_change *c) {
 }
 
 /* A guard does not hold.  Where an earlier try may have been done, its guards
- * held: is it there, or can nobody tell? */
+ * held then: so if the change is there it was made.  Without a version nobody
+ * can tell. */
 static int config_not_guarded(zke *z, config_change *c, const char *guard) {
   zke_sentence kept;
   int rc = zke_recipe_fail(ZKE_LOST, "%s was not set: the guard %s is not held",
@@ -1376,7 +1431,8 @@ static int config_make_parents(zke *z, const char *path, int64_t deadline_ms) {
   return rc;
 }
 
-/* Set it, or make it, and what is above it, until one of these works. */
+/* Set the node; where it is missing, make it, and what is above it.  Others may
+ * make or delete these meanwhile, so it is tried again. */
 static int config_set(zke *z, config_change *c, int64_t deadline_ms) {
   for (int i = 0;; i++) {
     int rc = zke_retry(z, config_try_set, c, deadline_ms);

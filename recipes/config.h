@@ -17,14 +17,16 @@
  *     zke_wait(z, deadline);  // and the listener is called
  *     zke_config_free(config);
  *
+ * The rules that every recipe keeps stand in support.h: deadlines, listeners,
+ * cancellation, what a failed call leaves, the end of the session, fork().
  * This is the cache recipe: what Curator calls NodeCache is levels -1,
  * PathChildrenCache levels 1, CuratorCache and TreeCache (kazoo's too) levels
- * 0.  A cache of who is there is group.h.
+ * 0.  A cache of the members of a group is group.h.
  *
  * LAYOUT: whatever is there.  Any tree of plain nodes can be watched; nothing
  * is marked, nothing is made but by zke_config_set().
  *
- * WHAT ONE SEES is one moment of the file, never a mixture of two: what a
+ * WHAT IS SEEN is one moment of the file, never a mixture of two: what a
  * multi changes is seen changed together.  Several changes in a row may be
  * seen as one.  Nodes are compared by mzxid, so a node that was deleted and
  * made again is a change (its czxid tells).  The root may be missing, come,
@@ -51,7 +53,7 @@
  * IF THE PROCESS DIES nothing is left behind: the watch is the session's.  A
  * set is one step, or several where parents are missing: these stay.
  *
- * WHO IS WOKEN: everyone who watches, by every change: that is its purpose.
+ * WHO IS WOKEN: all that watch, by every change: that is its purpose.
  *
  * LOSING THE SESSION: the listener hears ZKE_CONFIG_LOST, every call but free
  * returns ZKE_INVALIDSTATE: what is in memory is not current any more.
@@ -64,6 +66,15 @@
  * Nodes that the session may not read are not seen, nor what is below them.  A
  * change of an ACL is no event: what it hides or shows is hidden or shown at
  * the node's next change at the latest.
+ *
+ * MISTAKES, and what they come to:
+ * - Never dispatching: the memory stays as it was at the start.  The blocking
+ *   calls of any recipe on the handle dispatch, too.
+ * - Reading two settings by two zke_config_get(): a change may come between
+ *   them.  zke_config_list() gives both as of one moment.
+ * - Keeping `before` or `now` after the listener has returned: they are gone.
+ * - Starting at a root with a million nodes: all of them are in memory.  Set
+ *   levels, or a filter.
  */
 #ifndef ZKEMBED_RECIPES_CONFIG_H
 #define ZKEMBED_RECIPES_CONFIG_H
@@ -92,6 +103,7 @@ typedef struct zke_config_tree {
   const zke_config_node *data;
 } zke_config_tree;
 
+/* What the listener hears. */
 enum {
   ZKE_CONFIG_ADDED = 1,   /* before is NULL */
   ZKE_CONFIG_CHANGED = 2, /* mzxid differs; czxid as well: made anew */
@@ -101,7 +113,9 @@ enum {
   ZKE_CONFIG_LOST = 5     /* the session has ended; both are NULL */
 };
 
-/* before and now live until the listener returns. */
+/* before and now are the recipe's, and live until the listener returns.  It is
+ * called inside zke_dispatch(), zke_wait() or a call on the object, with no
+ * lock held, and may call the object or free it. */
 typedef void (*zke_config_fn)(zke_config *config, int event,
                               const zke_config_node *before,
                               const zke_config_node *now, void *context);
@@ -122,8 +136,8 @@ typedef struct zke_config_options {
   size_t size;
   int levels; /* below the root that are watched; 0: all, -1: none, that is
                  the node alone */
-  zke_config_fn listener;
-  void *context;               /* the listener's and the filter's */
+  zke_config_fn listener;      /* or NULL */
+  void *context;               /* the listener's and the filter's; borrowed */
   zke_config_select_fn select; /* NULL: everything; its bounds add to levels */
 } zke_config_options;
 
@@ -131,34 +145,61 @@ typedef struct zke_config_options {
  *
  *   path        of the root, which need not exist; not "/"
  *   options     NULL for the defaults; copied
- *   config_out  out, not NULL; NULL on failure
+ * Example: one node and its children, no deeper.
  *
- * Returns ZKE_OK, ZKE_BADARGUMENTS, or what the handle's state asks for.
- * Threads: any.  In a callback: yes.  Since 0.1. */
+ *     zke_config_options o = ZKE_INIT(zke_config_options);
+ *     o.levels = 1;
+ *     rc = zke_config_new(z, "/app/flags", &o, &config);
+ *     if (rc == ZKE_OK) rc = zke_config_start(config);
+ *
+ *   config_out  out, not NULL; NULL on failure.  For zke_config_free()
+ *
+ * Returns ZKE_OK, ZKE_BADARGUMENTS (the path, levels below -1, config_out is
+ * NULL), ZKE_NOMEM, or what the handle's state asks for.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_config_new(zke *z, const char *path,
                            const zke_config_options *options,
                            zke_config **config_out);
 
 /* zke_config_free - take back the watch, release the object; NULL is fine
- * Threads: any, while no other call on it runs.  In a callback: yes. */
+ *
+ * Afterwards the listener does not run on any thread.  Copies that the object
+ * gave stay valid.
+ * Threads: any, while no other call on it runs.  In a callback: yes.
+ * Blocks: on the disk. */
 ZKE_API void zke_config_free(zke_config *config);
 
 /* zke_config_start - read all and keep it current from now on
  *
- * The listener hears of every node first, then ZKE_CONFIG_READY; from then on
- * inside zke_dispatch() and zke_wait() of whoever calls these.
+ * The listener hears of every node first, then ZKE_CONFIG_READY; later of each
+ * change, on the thread that calls zke_dispatch() or zke_wait().
  *
- * Returns ZKE_OK; after a failure it can be repeated.
- * Threads: any.  In a callback: yes.  Blocks: on the disk. */
+ * Returns ZKE_OK, also where the root is missing, or why the file could not be
+ * read: then the call can be repeated.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk.  Since 0.1. */
 ZKE_API int zke_config_start(zke_config *config);
 
-/* zke_config_step - look again now, as dispatches do by themselves */
+/* zke_config_step - look again now, as dispatches do by themselves
+ *
+ * Returns ZKE_OK, or why it could not look: then it is to be called again.
+ * Threads: any.  In a callback: yes.  Blocks: on the disk. */
 ZKE_API int zke_config_step(zke_config *config);
 
 /* zke_config_get - a node out of memory
  *
+ * It costs no transaction, and is as of the last event that was dispatched.
+ *
+ * Example: a setting, or its default.
+ *
+ *     char *host = NULL;
+ *     rc = zke_config_get(config, "db/host", &host, NULL, NULL);
+ *     if (rc == ZKE_NONODE) rc = ZKE_OK;
+ *     if (rc == ZKE_OK) printf("%s\n", host ? host : "localhost");
+ *     zke_free(host);
+ *
  *   name      below the root, or ""
- *   data_out  out: one block, NULL for NULL data; len_out: -1 then
+ *   data_out  out: one block for zke_free(), with a NUL behind the data; NULL
+ *             for NULL data; len_out: -1 then
  *
  * Returns ZKE_OK, ZKE_NONODE, or ZKE_MISUSE before the start.
  * Threads: any.  In a callback: yes.  Blocks: on no I/O but that of another
@@ -167,6 +208,14 @@ ZKE_API int zke_config_get(zke_config *config, const char *name,
                            char **data_out, int *len_out, zke_stat *stat_out);
 
 /* zke_config_list - a node and all below it out of memory, of one moment
+ *
+ * Example: all settings, as they belong together.
+ *
+ *     zke_config_tree *all;
+ *     rc = zke_config_list(config, "", &all);
+ *     for (int i = 0; rc == ZKE_OK && i < all->count; i++)
+ *       printf("%s = %s\n", all->data[i].name, all->data[i].data);
+ *     if (rc == ZKE_OK) zke_free(all);
  *
  *   name      below the root; "" for everything
  *   tree_out  out, not NULL: one block; count 0 where nothing is there
@@ -179,9 +228,16 @@ ZKE_API int zke_config_list(zke_config *config, const char *name,
  * it, more with every change seen.  Of this object only.  Threads: any. */
 ZKE_API int64_t zke_config_revision(zke_config *config);
 
-/* zke_config_wait      - until the revision is greater than this one; 0: until
- *                        started, which is done where that is missing
- * zke_config_wait_node - until a node's mzxid is not this one; 0: missing
+/* zke_config_wait      - wait until the revision is greater than this one; 0:
+ *                        until started, which is done where that is missing
+ * zke_config_wait_node - wait until a node's mzxid is not this one; 0: until it
+ *                        is there
+ *
+ * Example: a loop that does something after each change of anything.
+ *
+ *     int64_t revision = 0;
+ *     while (zke_config_wait(config, revision, deadline, &revision) == ZKE_OK)
+ *       printf("revision %lld\n", (long long)revision);
  *
  *   deadline_ms  of zke_now(); ZKE_FOREVER
  *
@@ -198,13 +254,25 @@ ZKE_API int zke_config_wait_node(zke_config *config, const char *name,
                                  int64_t mzxid, int64_t deadline_ms,
                                  int64_t *mzxid_out);
 
-/* zke_config_cancel - the blocking call on it returns ZKE_CANCELLED;
- * ZKE_IDLE where none runs.  Threads: any.  Blocks: no. */
+/* zke_config_cancel - the call with a deadline that another thread has running
+ *                     on the object returns ZKE_CANCELLED, or what it has come
+ *                     to; ZKE_IDLE where none runs
+ * Threads: any.  In a callback: yes.  Blocks: no.  Since 0.1. */
 ZKE_API int zke_config_cancel(zke_config *config);
 
 /* zke_config_set - change a node in the file
  *
- * Memory follows when the event is dispatched.  Survives lost replies.
+ * Memory follows when the event is dispatched.  Survives lost replies.  Costs
+ * one write, and one more where the node has to be made.
+ *
+ * Example: change what was read, and nothing else.
+ *
+ *     zke_stat stat;
+ *     rc = zke_config_get(config, "db/host", NULL, NULL, &stat);
+ *     if (rc == ZKE_OK)
+ *       rc = zke_config_set(config, "db/host", "b", 1, stat.version, deadline,
+ *                           NULL);
+ *     if (rc == ZKE_BADVERSION) printf("somebody was faster\n");
  *
  *   name         below the root, or ""
  *   data,len     as for zke_create()
@@ -223,6 +291,14 @@ ZKE_API int zke_config_set(zke_config *config, const char *name,
  *
  * For a setting that only the holder of something may change: a lock's or a
  * leader's, say.  What a former holder sets late is refused.
+ *
+ * Example: a guard of any kind is an operation that checks.
+ *
+ *     zke_op guard;
+ *     zke_op_check(&guard, "/app/owner", 3);
+ *     rc = zke_config_set_guarded(config, "mode", "on", 2, -1, &guard, 1,
+ *                                 deadline, NULL);
+ *     if (rc == ZKE_LOST) printf("%s\n", zke_errmsg());
  *
  *   guards, count  zke_op_check() or what a recipe's op function fills in for a
  *                  holder; 0: none

@@ -19,6 +19,7 @@
 #include <string.h>
 #include <time.h>
 
+/* The block is zeroed, which ends the copy. */
 char *zke_recipe_copy(zke *z, const char *text, size_t len) {
   char *copy = zke_alloc(z, len + 1);
   if (copy && len) memcpy(copy, text, len);
@@ -31,8 +32,9 @@ const char *zke_recipe_name(const char *path) {
   return slash ? slash + 1 : path;
 }
 
-/* A word and a number. strtoull() would pass over spaces and a sign, which no
- * recipe writes: so the first character is looked at before. */
+/* strtoull() would pass over spaces and a sign, which no recipe writes: so the
+ * first character is looked at before.  A minus is let through for base 10
+ * only, since PRIx64 writes none. */
 bool zke_recipe_read(char **at, const char *word, int base,
                      int64_t *number_out) {
   size_t len = strlen(word);
@@ -57,6 +59,7 @@ char *zke_recipe_path(zke *z, const char *directory, const char *name) {
   return path;
 }
 
+/* A copy: the thread's own text changes with its next failing call. */
 void zke_recipe_keep(zke_sentence *kept) {
   snprintf(kept->text, sizeof kept->text, "%s", zke_errmsg());
 }
@@ -71,8 +74,8 @@ void zke_recipe_when(int64_t ms, char text[ZKE_RECIPE_WHEN]) {
     snprintf(text, ZKE_RECIPE_WHEN, "%" PRId64 " ms", ms);
 }
 
-/* A line end in the identity would end the line early, and what reads the data
- * took the rest for the user's: it becomes a space. */
+/* A newline in the identity would end the line early, and whatever reads the
+ * data would take the rest for the user's: it becomes a space. */
 int zke_recipe_sign(zke *z, const char *before, const void *data, int len,
                     char **text_out, int *len_out) {
   zke_session_list *who = NULL;

@@ -1,8 +1,16 @@
 /* text.h - for whoever writes a recipe: sentences of errors, and strings
  *
  * A failing call leaves its sentence in the thread (zke_fail()).  Cleaning up
- * after it may fail as well, so a recipe keeps the first sentence over that.
- * Strings are blocks for zke_free(), or NULL without memory. */
+ * after it may fail as well, so a recipe keeps the first sentence over that:
+ *
+ *     zke_sentence kept;
+ *     zke_recipe_keep(&kept);
+ *     zke_recipe_discard(z, path, ZKE_EPHEMERAL, 0);  // may fail
+ *     return zke_recipe_restore(&kept, rc);
+ *
+ * Strings are blocks for zke_free(), or NULL without memory; then zke_alloc()
+ * has set the sentence.  All functions may be called on any thread and in a
+ * callback, and none waits, but for zke_recipe_sign(), which reads the file. */
 #ifndef ZKEMBED_RECIPES_TEXT_H
 #define ZKEMBED_RECIPES_TEXT_H
 
@@ -22,8 +30,9 @@ extern "C" {
 #define zke_recipe_fail(rc, ...) (zke_fail(rc, __VA_ARGS__), (rc))
 
 /* zke_recipe_keep    - keep this thread's sentence over what cleaning up may
- *                      say
- * zke_recipe_restore - say it again where rc is a failure; returns rc */
+ *                      say; of more than 511 bytes the beginning
+ * zke_recipe_restore - set it again where rc is a failure (negative); returns
+ *                      rc */
 typedef struct zke_sentence {
   char text[512];
 } zke_sentence;
@@ -33,10 +42,11 @@ static inline int zke_recipe_restore(const zke_sentence *kept, int rc) {
   return rc;
 }
 
-/* zke_recipe_copy - len bytes and a NUL behind them
- * zke_recipe_path - "directory/name"
+/* zke_recipe_copy - len bytes and a NUL behind them, in one block
+ * zke_recipe_path - "directory/name", in one block; the directory is a path
+ *                   that was checked, "" for "/"
  * zke_recipe_when - a time, ms since 1970, as "2026-11-20T12:00:00Z"; one
- *                   that no calendar has as "<ms> ms" */
+ *                   whose year no int holds as "<ms> ms" */
 enum { ZKE_RECIPE_WHEN = 32 };
 ZKE_API char *zke_recipe_copy(zke *z, const char *text, size_t len);
 ZKE_API char *zke_recipe_path(zke *z, const char *directory, const char *name);
@@ -46,6 +56,7 @@ ZKE_API void zke_recipe_when(int64_t ms, char text[ZKE_RECIPE_WHEN]);
  * gone: "<before><pid> <identity>\n<data>", in one line until the data
  *
  *   before    "" or a word with a space behind it
+ *   data,len  the user's, which follow; len 0 or more
  *   text_out  out: one block; len_out: its length
  *
  * Returns ZKE_OK, ZKE_NOMEM, or what zke_session() says. */
@@ -65,7 +76,8 @@ ZKE_API int zke_recipe_sign(zke *z, const char *before, const void *data,
 ZKE_API bool zke_recipe_read(char **at, const char *word, int base,
                              int64_t *number_out);
 
-/* zke_recipe_name - the part of a path behind its last slash; of that memory */
+/* zke_recipe_name - the part of a path behind its last slash: not a copy, it
+ * lives as long as the path does */
 const char *zke_recipe_name(const char *path);
 
 #ifdef __cplusplus

@@ -45,9 +45,9 @@
  * look that follows finds the decision, the vote or the acknowledgement, and
  * begin finds its own id.
  *
- *     UNDECIDED --- all have voted commit ---> COMMIT --.
- *         |                                             |-- all acks -->
- *         removed '--- abort, limit, a site's death --> ABORT --'
+ *     UNDECIDED --- all have voted commit ----> COMMIT --- all acks --> removed
+ *         |                                                  ^
+ *         '--- abort, limit, a site has died --> ABORT ------'
  *
  * Start reading at phase_look(), then phase_look_votes() and
  * phase_try_decide(); at phase_acknowledge_once() for the end. */
