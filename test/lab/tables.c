@@ -141,7 +141,7 @@ typedef struct known {
   int parameters;
   void (*run)(statement *s);
   int table; /* whose rows it gives, with these columns */
-  signed char columns[COLUMNS_MOST];
+  unsigned char columns[COLUMNS_MOST];
 } known;
 
 static struct tables {
@@ -261,7 +261,9 @@ static row *find(int table, const value *key) {
 /* Without a note: from is replaced by to; NULL as in struct change. */
 static bool put(int table, row *from, row *to) {
   struct table *t = &T->t[table];
-  int at = place_of(table, from ? from->v : to->v);
+  const row *key = from ? from : to;
+  if (!key) return true;
+  int at = place_of(table, key->v);
   if (from && to) {
     t->rows[at] = to;
   } else if (from) {
