@@ -112,7 +112,13 @@ typedef struct queue_watch {
   char path[];
 } queue_watch;
 
-/* ---- claims ---- */
+/* ---- claims ----
+ *
+ * A claim is two things that one step makes: a higher version of the item, and
+ * an ephemeral znode in "taken" that says whose it is.  The object keeps a list
+ * of its claims (q->claims); ack, release and prolong are refused for any other
+ * item.  That list may be behind the file, but the step that ends or prolongs a
+ * claim wants its znode and the item's version, and so finds that out. */
 
 /* Where this object's claim stands in its list; where there is none, the list's
  * end, at which NULL stands. A later claim of the same item has the same path
@@ -177,7 +183,8 @@ typedef struct queue_batch {
   int most, count;
 } queue_batch;
 
-/* What is to be a claim; it ends at a time where options say so. */
+/* What is to be a claim, in one block with its path; it ends at a time where
+ * the options say so. */
 static zke_q_claim *queue_claim_new(zke_queue *q, const zke_queue_item *item) {
   size_t size = strlen(item->claim_path) + 1;
   zke_q_claim *c = zke_alloc(q->r.z, sizeof *c + size);
@@ -191,7 +198,9 @@ static zke_q_claim *queue_claim_new(zke_queue *q, const zke_queue_item *item) {
   return NULL;
 }
 
-/* Add a claim at the version seen (Q1). */
+/* Add a claim at the version seen (Q1).  The item's data is written again as it
+ * was: zke_op_set() has to name some data, and this is what raises the
+ * version. */
 static zke_op *queue_add_claim(zke_op *op, const zke_queue_item *item,
                                const zke_q_claim *c) {
   op = zke_q_add_takeover(op, item);
@@ -361,14 +370,26 @@ static int queue_take_now(zke_queue *q, int64_t deadline_ms,
   return rc;
 }
 
-/* ---- putting ---- */
+/* ---- putting ----
+ *
+ * A put reads the room that there is, and then makes one step with all items.
+ * "entries" is written in that step, at the version at which the room was read
+ * if the queue has a limit, so two puts cannot both rely on the last place
+ * (Q2).
+ *
+ * With a key the name of the item has to be known before it is made, since the
+ * key's znodes bear it.  The tree numbers sequential children by a counter that
+ * the Stat of "entries" tells (queue_foresee()).  The same step sets "entries"
+ * at the version of that look, so a put that came between makes it fail; and it
+ * checks that the item has the foreseen name, for children made by others. */
 
-/* What is put in one step. */
+/* What is put in one step; all of it is borrowed. */
 typedef struct queue_load {
   const zke_queue_value *values;
   int count;
-  int priority, mode;
-  int64_t due_ms;
+  int priority;       /* 1 to 999 */
+  int mode;           /* of the items: persistent or ephemeral, sequential */
+  int64_t due_ms;     /* of zke_wall(); 0: to be taken at once */
   const char *key;    /* of the one item, or NULL */
   const char *letter; /* path of the dead letter it was, or NULL */
   const char *death;  /* path of its child, or NULL */
@@ -487,8 +508,10 @@ static int queue_valid_items(zke_queue *q, int *count) {
 }
 
 /* Is there room for so many?  ZKE_Q_NOTHING: no; ZKE_Q_AGAIN: the queue was
- * removed.  *version: as long as
- * "entries" has it, nothing was put since (Q2); -1 without a limit. */
+ * removed.
+ *
+ *   version  out: as long as "entries" has it, nothing was put since (Q2); -1
+ *            without a limit, where any version will do */
 static int queue_room(zke_queue *q, int need, int32_t *version) {
   zke_stat stat;
   *version = -1;
@@ -545,7 +568,8 @@ static int queue_put_step(zke_queue *q, const queue_load *load, zke_q_step *s,
   return rc < 0 && changed ? ZKE_Q_AGAIN : rc;
 }
 
-/* ZKE_Q_AGAIN: something has changed meanwhile. */
+/* One try of a put: read what it rests on, and make the step.  ZKE_Q_AGAIN:
+ * something has changed in between.  ZKE_Q_NOTHING: there is no room. */
 static int queue_try_put(zke_queue *q, const queue_load *load,
                          const char *prefix, int64_t deadline_ms) {
   int32_t version;
@@ -561,7 +585,9 @@ static int queue_try_put(zke_queue *q, const queue_load *load,
   return rc;
 }
 
-/* Put, if there is room: else ZKE_Q_NOTHING. */
+/* Put, if there is room: else ZKE_Q_NOTHING.  Without a key a repetition means
+ * that another put was made, so some put always succeeds.  With one it may mean
+ * that the foreseen name can never be had, so the tries are counted. */
 static int queue_put_now(zke_queue *q, const queue_load *load,
                          int64_t deadline_ms) {
   int rc = zke_q_ready(q, deadline_ms);
@@ -585,7 +611,29 @@ static int queue_put_now(zke_queue *q, const queue_load *load,
   return rc;
 }
 
-/* ---- waiting ---- */
+/* ---- waiting ----
+ *
+ * The states are drawn at zke_q_state in queue_tree.h.  An object can wait for
+ * an item and for room at the same time: q->taking and q->putting.  What wakes:
+ *
+ *   for an item   a write of "entries" (a put, Q2), and for each claim that the
+ *                 look has seen its znode: a deletion, or a write when it is to
+ *                 end sooner (Q7).  Of a znode that is watched the kernel tells
+ *                 when its owner dies
+ *   for room      a change of the children of "entries"
+ *   a time        the earliest delayed item, the first claim that ends: `due`
+ *
+ * One look (queue_look_again()) does this, in this order:
+ *
+ *   1. have the queue, and a place in the line;
+ *   2. watch "entries";
+ *   3. look: is there an item, or room?  Then READY;
+ *   4. if not, watch each claim of the look; where one of them is not as it was
+ *      in the look, begin again.
+ *
+ * By 2 before 3 a put after the look wakes, and by 4 an end of a claim does.
+ * The place in the line decides nothing: zke_queue_size() shows it, and what
+ * waits there keeps "entries" from going. */
 
 /* Forget the watches of a path that a type of event spends; all of them where
  * path is NULL.  The next look registers those again that it needs. */
@@ -673,8 +721,7 @@ static int queue_join(zke_q_wait *w) {
                            NULL);
 }
 
-/* Is one's own place there still?  It tells others that somebody waits, and
- * decides nothing. */
+/* Is the object's place there still?  If not, take another. */
 static int queue_see_place(zke_q_wait *w) {
   if (w->znode) {
     int rc = zke_exists(w->q->r.z, w->znode, NULL, NULL, NULL);
@@ -705,8 +752,8 @@ static int64_t queue_when(zke *z, int64_t due_ms, int64_t most) {
   return zke_now(z) + left;
 }
 
-/* When the next item can be had by the time alone, of zke_now(), as far as was
- * seen at the last look.
+/* When the next item can be had without any event, of zke_now(): a delayed one
+ * is due, or a claim ends; as far as the last look has seen.
  *
  *   most  so many ms of the wall clock are looked ahead */
 static int64_t queue_next(zke_queue *q, int64_t most) {
@@ -783,7 +830,8 @@ static int queue_retry_look(zke *z, void *arg) {
   return queue_look_again(arg);
 }
 
-/* Also when something is due earlier than was known on going to sleep. */
+/* Is the sleep over: is something ready, or due earlier than was known on going
+ * to sleep? */
 static int queue_done(const zke_q_wait *w) {
   return w->state == ZKE_Q_WAIT_READY || w->due < w->until ? ZKE_OK : 1;
 }
@@ -793,6 +841,7 @@ static int queue_taking_done(zke_recipe *r) {
   return queue_done(&((zke_queue *)r)->taking);
 }
 
+/* The same for room. */
 static int queue_putting_done(zke_recipe *r) {
   return queue_done(&((zke_queue *)r)->putting);
 }
@@ -830,7 +879,12 @@ static int queue_wait_on(zke_q_wait *w, int64_t deadline_ms) {
   }
 }
 
-/* After ZKE_Q_NOTHING: wait, beginning with the first time. */
+/* A try has found nothing: wait for the next reason to try.
+ *
+ *   waiting  in and out: this call has begun to wait; queue_wait_end() then has
+ *            to follow
+ *
+ * ZKE_OK: try again.  ZKE_Q_NOTHING: the deadline came. */
 static int queue_wait_for(zke_q_wait *w, bool *waiting, int need,
                           int64_t deadline_ms) {
   if (zke_now(w->q->r.z) >= deadline_ms) return ZKE_Q_NOTHING;
@@ -851,13 +905,14 @@ static int queue_retry_watch(zke *z, void *arg) {
   return queue_watch_entries(arg);
 }
 
-/* The listener was told, and a try has been made: it ends the waiting if it
- * succeeded, and waits on in its place whatever else came of it: what could not
- * be taken or put for the moment can be so later.  Then the listener is told at
- * once if there still is something.  Not after a failure inside the listener,
- * which would be told again and again inside one zke_dispatch() as long as,
- * say, the disk is full: it is told of the next change, or by
- * zke_queue_step(). */
+/* A try was made by an object that may wait for its listener.  If it succeeded
+ * the waiting ends.  After anything else the object waits on in its place,
+ * since what could not be taken or put now may be later; the look tells the
+ * listener at once if there still is something.
+ *
+ * After a failure inside the listener there is no look: the listener would be
+ * told again and again inside one zke_dispatch() as long as, say, the disk is
+ * full.  It is told of the next change, or by zke_queue_step(). */
 static int queue_tried(zke_q_wait *w, int rc) {
   zke_queue *q = w->q;
   zke_sentence kept;
@@ -875,7 +930,7 @@ static int queue_tried(zke_q_wait *w, int rc) {
   return zke_recipe_restore(&kept, rc);
 }
 
-/* After the last: the line is left even where that takes long. */
+/* End the waiting that a call has begun, and keep its result. */
 static int queue_wait_end(zke_q_wait *w, bool waiting, int rc) {
   zke_sentence kept;
   if (!waiting) return rc;
@@ -886,9 +941,8 @@ static int queue_wait_end(zke_q_wait *w, bool waiting, int rc) {
 
 /* ---- the object ---- */
 
-/* What the engine has told of, by type and path, has spent a watch: note
- * which, and which claim may be gone.  After an overflow nothing is known, so
- * all are. */
+/* An event has spent a one-shot watch: note which, and which claim may be gone.
+ * After an overflow events are missing, so every watch counts as spent. */
 static void queue_event(zke_recipe *r, int type, const char *path) {
   zke_queue *q = (zke_queue *)r;
   bool all = type == ZKE_EVENT_OVERFLOW;
@@ -1072,6 +1126,8 @@ int zke_queue_new(zke *z, const char *path, const zke_queue_options *options,
  * item from the others. */
 void zke_queue_free(zke_queue *queue) { zke_recipe_free((zke_recipe *)queue); }
 
+/* Takes no lock of the object, which the call that is to be cancelled may
+ * hold. */
 int zke_queue_cancel(zke_queue *queue) {
   return zke_recipe_cancel((zke_recipe *)queue);
 }
@@ -1147,6 +1203,7 @@ int zke_queue_put_all(zke_queue *queue, const zke_queue_value *values,
   return zke_recipe_leave(&queue->r, rc);
 }
 
+/* A put of one. */
 int zke_queue_put(zke_queue *queue, const void *data, int len,
                   const zke_queue_put_options *options, int64_t deadline_ms) {
   zke_queue_value value = {data, len};
@@ -1163,7 +1220,8 @@ static const char *queue_first_claim(const zke_queue *q) {
   return NULL;
 }
 
-/* Why there was nothing to take. */
+/* Say why there was nothing to take: not due, empty, or claimed, by one of the
+ * consumers.  What the last look has found is used. */
 static int queue_say_nothing(zke_queue *q) {
   const int rc = ZKE_OPERATIONTIMEOUT;
   const char *name = queue_first_claim(q);
@@ -1183,10 +1241,10 @@ static int queue_say_nothing(zke_queue *q) {
   return rc;
 }
 
-/* Who asks for items, and for how many. */
+/* What a consumer asks for. */
 typedef struct queue_want {
-  bool claim; /* else to take one */
-  int most;
+  bool claim;             /* else to take one */
+  int most;               /* items */
   zke_queue_item **items; /* out */
   int count;              /* out */
 } queue_want;
@@ -1257,7 +1315,12 @@ int zke_queue_claim_some(zke_queue *queue, int most, int64_t deadline_ms,
   return rc;
 }
 
-/* ---- the end of a claim ---- */
+/* ---- the end of a claim ----
+ *
+ * ack, release, fail and prolong are one step each, which wants the claim's
+ * znode and the item at the version that the claim has made (Q1).  If either
+ * is not so, somebody has taken the item over or deleted the claim: ZKE_LOST,
+ * and nothing has changed. */
 
 /* The claim is there, at the version that it has made (Q1), and it is this
  * object's, not a later one's of the same name (Q5). */
@@ -1409,6 +1472,7 @@ int zke_queue_ack(zke_queue *queue, const zke_queue_item *item,
   return queue_ack_entered(queue, &d);
 }
 
+/* The same of several; each has to be claimed by this object. */
 int zke_queue_ack_all(zke_queue *queue, zke_queue_item *const *items,
                       int item_count, const zke_op *ops, int count,
                       zke_op_result *results) {
@@ -1559,11 +1623,13 @@ int zke_queue_release_after(zke_queue *queue, const zke_queue_item *item,
   return zke_recipe_leave(&queue->r, rc);
 }
 
+/* Without a delay. */
 int zke_queue_fail(zke_queue *queue, const zke_queue_item *item,
                    const char *reason) {
   return zke_queue_release_after(queue, item, 0, reason);
 }
 
+/* Without a delay and a reason. */
 int zke_queue_release(zke_queue *queue, const zke_queue_item *item) {
   return zke_queue_fail(queue, item, NULL);
 }
@@ -1613,10 +1679,12 @@ int zke_queue_start(zke_queue *queue, int event) {
   return zke_recipe_leave(&queue->r, rc);
 }
 
+/* For a program that dispatches seldom: what a dispatch would do. */
 int zke_queue_step(zke_queue *queue) {
   return zke_recipe_step((zke_recipe *)queue);
 }
 
+/* A call of another thread that waits is not stopped so, but cancelled. */
 int zke_queue_stop(zke_queue *queue, int event) {
   int rc = zke_recipe_enter((zke_recipe *)queue);
   if (rc != ZKE_OK) return rc;
@@ -1666,6 +1734,7 @@ int zke_queue_peek(zke_queue *queue, zke_queue_item **item_out) {
   return zke_recipe_leave(&queue->r, rc);
 }
 
+/* What a person or a monitor asks: it costs a read of all names. */
 int zke_queue_size(zke_queue *queue, zke_queue_counts *counts_out) {
   if (!counts_out)
     return zke_recipe_fail(ZKE_BADARGUMENTS, "counts_out is NULL");
@@ -1690,6 +1759,7 @@ static int queue_list_entered(zke_queue *q, bool letters,
   return zke_recipe_leave(&q->r, rc);
 }
 
+/* Items and letters differ in what is read of each. */
 int zke_queue_list(zke_queue *queue, zke_queue_entries **entries_out) {
   return queue_list_entered(queue, false, entries_out);
 }
@@ -1698,7 +1768,8 @@ int zke_queue_dead(zke_queue *queue, zke_queue_entries **entries_out) {
   return queue_list_entered(queue, true, entries_out);
 }
 
-/* A dead letter is put like anything else, and deleted in the same step. */
+/* Put a dead letter like anything else, and delete it in the same step: so it
+ * is never in both places, nor in none. */
 static int queue_requeue(zke_queue *q, const zke_q_name *n,
                          int64_t deadline_ms) {
   zke_queue_value value = {NULL, -1};
@@ -1741,7 +1812,7 @@ int zke_queue_requeue(zke_queue *queue, const char *name, int64_t deadline_ms) {
   return zke_recipe_leave(&queue->r, queue_requeue(queue, &n, deadline_ms));
 }
 
-/* ZKE_Q_AGAIN as zke_q_change(). */
+/* Delete a letter with its child, in one step.  ZKE_Q_AGAIN: try again. */
 static int queue_drop(zke_queue *q, const char *name) {
   char *letter = NULL, *death = NULL;
   zke_q_step *s = NULL;
@@ -1761,6 +1832,8 @@ static int queue_drop(zke_queue *q, const char *name) {
   return rc;
 }
 
+/* A letter that another process has dropped or put back meanwhile is missing.
+ * */
 int zke_queue_drop(zke_queue *queue, const char *name) {
   zke_q_name n;
   int rc = queue_know_letter(name, &n);

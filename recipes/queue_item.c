@@ -144,7 +144,9 @@ static bool queue_is_over(zke_queue *q, const zke_q_marker *m, int64_t now,
   return false;
 }
 
-/* Know which claims are over, and when the next one will be. */
+/* Read the markers among the names of "taken": know which claims and delays are
+ * over, and when the next one will be.  Two passes over the names, so that the
+ * array is as large as it has to be. */
 static int queue_keep_markers(zke_queue *q) {
   int64_t now = zke_now(q->r.z), wall = zke_wall(q->r.z);
   zke_q_marker m;
@@ -279,9 +281,9 @@ int zke_q_find_due(zke_queue *q, int most, bool passing, zke_q_name *out) {
 enum { READ_ENTRY, READ_CLAIM, READ_KEYED, READ_MARKER, READS };
 
 typedef struct queue_reading {
-  char *paths[READS];
-  char *key; /* path of its key's znode, or NULL */
-  zke_op_result r[READS];
+  char *paths[READS];     /* NULL: not read */
+  char *key;              /* path of its key's znode, or NULL */
+  zke_op_result r[READS]; /* in the same order */
 } queue_reading;
 
 /* Release what was read of an item; an item made of it has copies. */
@@ -291,7 +293,9 @@ static void queue_reading_free(queue_reading *x) {
   zke_free(x->key);
 }
 
-/* marker: of a claim that is over, or NULL */
+/* Read an item, its claim, what says its key, and its marker, in one snapshot.
+ *
+ *   marker  of a claim or a delay that is over, or NULL */
 static int queue_read_item(zke_queue *q, const char *name,
                            const zke_q_marker *marker, queue_reading *x) {
   const char *const directories[READS] = {q->entries, q->taken, q->keys,

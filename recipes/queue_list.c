@@ -473,8 +473,9 @@ static size_t queue_count_names(const zke_strings *names) {
   return names ? (size_t)names->count : 0;
 }
 
-/* First what stands in the line, in "taken" and in "keys", then the directories
- * from below. */
+/* Collect what is left, in an order in which it can be deleted: first what
+ * stands in the line, in "taken" and in "keys", then the directories, each
+ * after those below it. */
 static int queue_list_rest(zke_queue *q, queue_rest *l) {
   enum { DIRECTORIES = 7 };
   const char *const directories[DIRECTORIES] = {
@@ -516,13 +517,17 @@ static int queue_delete_rest(zke_queue *q) {
   return rc == ZKE_NONODE || rc == ZKE_NOTEMPTY ? ZKE_Q_AGAIN : rc;
 }
 
+/* For zke_retry(): a queue that is to go. */
 typedef struct queue_end {
   zke_queue *q;
-  bool only_empty;
+  bool only_empty; /* only where it has neither items nor letters */
 } queue_end;
 
-/* One try to destroy the queue: the items by parts, as there may be many, and
- * what remains in one step.  After a lost reply the next try finds less. */
+/* One try to destroy the queue: the items in parts, as there may be many, and
+ * what remains in one step.  A death in between leaves a queue with fewer
+ * items, which can be used or destroyed.  After a lost reply the next try
+ * finds less.  An item that is put in between makes the last step fail, since
+ * "entries" is not empty: ZKE_Q_AGAIN. */
 static int queue_try_destroy(zke *z, void *arg) {
   const queue_end *e = arg;
   zke_queue *q = e->q;

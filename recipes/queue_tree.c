@@ -49,14 +49,14 @@ enum {
   QUEUE_TEXT = 96           /* bytes of the queue's own data, at most */
 };
 
-/* How long a recoverable error is retried: a try without time to wait is to
- * survive a lost reply too. */
+/* A call that must not wait for others has a deadline that has passed; its lost
+ * reply is looked into all the same. */
 int64_t zke_q_patience(zke *z, int64_t deadline_ms) {
   int64_t least = zke_now(z) + QUEUE_PATIENCE_MS;
   return deadline_ms > least ? deadline_ms : least;
 }
 
-/* Delete one's own znode, now or later; NULL afterwards. */
+/* Forgets the path whatever becomes of the znode: the session deletes it. */
 int zke_q_remove(zke_queue *q, char **path) {
   if (!*path) return ZKE_OK;
   int rc = zke_recipe_discard(q->r.z, *path, ZKE_EPHEMERAL, 0);
@@ -161,7 +161,11 @@ char *zke_q_marker_path(const zke_queue *q, bool delay, int64_t ms,
 
 /* ---- the place ---- */
 
-/* The number behind a word at a line's beginning, or 0. */
+/* The number behind a word in the queue's data, or 0 for none, or for one that
+ * is out of bounds.
+ *
+ *   word  with the newline before it, so that it stands at a line's beginning
+ *         */
 static int queue_setting(const char *data, const char *word) {
   const char *at = data ? strstr(data, word) : NULL;
   long value = at ? strtol(at + strlen(word), NULL, 10) : 0;
@@ -214,7 +218,7 @@ static int queue_fetch_settings(zke_queue *q, queue_settings *out,
 /* Read limit and attempts, and compare them with the object's own, which count
  * where nobody has named any.
  *
- *   news_out  out: that is so
+ *   news_out  out: the object names one that nobody has named before
  *
  * ZKE_Q_NOTHING: there is no queue.  ZKE_Q_AGAIN: one without its data. */
 static int queue_read_settings(zke_queue *q, bool *news_out,
@@ -265,11 +269,11 @@ int zke_q_see_kind(zke_queue *q, int64_t deadline_ms) {
 /* A directory that is to be made. */
 typedef struct queue_making {
   zke_queue *q;
-  char *path;  /* of the directory; ends at each of its levels in turn */
-  char *child; /* that makes it a used one (Q6) */
-  zke_op *ops;
+  char *path;   /* of the directory; cut at each of its levels in turn */
+  char *child;  /* that makes it a used one (Q6) */
+  zke_op *ops;  /* one for each level that is missing, from above */
   char **paths; /* of the ops */
-  int count;
+  int count;    /* of both */
 } queue_making;
 
 /* Add what is missing of a path, from above. */
@@ -316,6 +320,7 @@ static int queue_levels(const char *path) {
   return levels;
 }
 
+/* For zke_retry(): a directory of a queue. */
 typedef struct queue_directory {
   zke_queue *q;
   const char *path;
@@ -437,15 +442,16 @@ void zke_q_step_free(zke_q_step *s) {
   zke_free(s);
 }
 
+/* For zke_retry(): a step that is being made. */
 typedef struct queue_try {
   zke_queue *q;
   zke_q_step *step;
-  int64_t deadline_ms;
-  bool unsure; /* the last try may have made it */
+  int64_t deadline_ms; /* until which a busy database is waited for */
+  bool unsure;         /* the last try may have made it */
 } queue_try;
 
-/* One try.  An unknown outcome is looked into whatever the deadline; a busy
- * database is waited for until then. */
+/* One try.  It begins with the outcome of the last one where that is not known,
+ * whatever the deadline (Q3).  ZKE_CONNECTIONLOSS: it is still not known. */
 static int queue_try_change(zke *z, void *arg) {
   queue_try *t = arg;
   zke_stat stat;
@@ -477,7 +483,8 @@ static int queue_try_step(zke_queue *q, zke_q_step *s, int64_t deadline_ms) {
   return rc == ZKE_Q_BUSY ? ZKE_OPERATIONTIMEOUT : rc;
 }
 
-/* Look at the queue anew.  ZKE_Q_AGAIN: that was done. */
+/* What was known of the queue is wrong: read it again, or make it.
+ * ZKE_Q_AGAIN: that was done. */
 static int queue_look_anew(zke_queue *q, int64_t deadline_ms) {
   q->placed = false;
   int rc = zke_q_ready(q, deadline_ms);
