@@ -307,6 +307,33 @@ void test_ignore(zke *z, int type, int state, const char *path, void *context) {
   (void)z, (void)type, (void)state, (void)path, (void)context;
 }
 
+zke_stat test_stat(zke *z, const char *path) {
+  zke_stat stat;
+  ck_ok(zke_exists(z, path, NULL, NULL, &stat));
+  return stat;
+}
+
+void test_expect_stat(zke_stat got, zke_stat expected) {
+  char text[2][200];
+  const zke_stat both[2] = {got, expected};
+  for (int i = 0; i < 2; i++) {
+    const zke_stat *s = &both[i];
+    snprintf(text[i], sizeof text[i],
+             "c%lld m%lld p%lld ct%lld mt%lld v%d cv%d av%d o%llx l%d n%d",
+             (long long)s->czxid, (long long)s->mzxid, (long long)s->pzxid,
+             (long long)s->ctime, (long long)s->mtime, s->version, s->cversion,
+             s->aversion, (unsigned long long)s->ephemeralOwner, s->dataLength,
+             s->numChildren);
+  }
+  ck_assert_str_eq(text[0], text[1]);
+}
+
+int64_t test_zxid(zke *z) {
+  zke_stat stat;
+  ck_ok(zke_set(z, "/", NULL, -1, -1, &stat));
+  return stat.mzxid;
+}
+
 void test_record(zke *z, int type, int state, const char *path, void *context) {
   test_events *e = context;
   (void)z;
@@ -455,6 +482,27 @@ const char *test_line(test_worker *w) {
 
 void test_say(test_worker *w, const char *line) {
   ck_assert_int_ge(dprintf(w->in, "%s\n", line), 0);
+}
+
+void test_tell(test_worker *w, const char *format, ...) {
+  char line[4096];
+  va_list ap;
+  va_start(ap, format);
+  vsnprintf(line, sizeof line, format, ap);
+  va_end(ap);
+  test_say(w, line);
+}
+
+const char *test_answer(test_worker *w) {
+  const char *line = test_line(w);
+  ck_assert_msg(strncmp(line, "ok", 2) == 0, "worker: %s", line);
+  return line[2] ? line + 3 : "";
+}
+
+test_worker test_worker_on(const char *db) {
+  test_worker w = test_spawn("talk", NULL);
+  test_ask(&w, "open %s", db);
+  return w;
 }
 
 const char *test_zke(void) {

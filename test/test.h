@@ -150,6 +150,13 @@ void test_fill_disk(const char *path);
 zke *test_open(const char *name);              /* default options */
 zke *test_session(zke *z, const char *chroot); /* a further session */
 
+/* The Stat of a node that is there. */
+zke_stat test_stat(zke *z, const char *path);
+/* Two Stats are the same; compared as text, since the struct has gaps. */
+void test_expect_stat(zke_stat got, zke_stat expected);
+/* The zxid of a change made now: setting "/" costs exactly one. */
+int64_t test_zxid(zke *z);
+
 /* An event recorder to register as a watcher: context is a test_events. */
 typedef struct test_events {
   int count;
@@ -203,6 +210,14 @@ test_worker test_spawn(const char *role, ...); /* const char *, ends by NULL */
 /* Read one line of its output (without newline) into a static buffer;
  * asserts that it comes within ten seconds. */
 const char *test_line(test_worker *w);
+/* Say a line by a format.  test_answer(): the answer to it, which must begin
+ * with "ok"; what follows that.  test_ask(): both. */
+void test_tell(test_worker *w, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+const char *test_answer(test_worker *w);
+#define test_ask(w, ...) (test_tell(w, __VA_ARGS__), test_answer(w))
+/* A worker that takes commands, and has opened the database. */
+test_worker test_worker_on(const char *db);
 void test_say(test_worker *w, const char *line); /* and a newline */
 int test_wait(test_worker *w);              /* as test_status(); closes pipes */
 void test_kill(test_worker *w, int signal); /* -9 waits as well */

@@ -66,19 +66,6 @@ static int get(zke *z, const char *path) {
   return zke_get(z, path, NULL, NULL, NULL, NULL, NULL);
 }
 
-static zke_stat stat_of(zke *z, const char *path) {
-  zke_stat stat;
-  ck_ok(zke_exists(z, path, NULL, NULL, &stat));
-  return stat;
-}
-
-/* The zxid of a change made now: setting "/" costs exactly one. */
-static int64_t zxid_now(zke *z) {
-  zke_stat stat;
-  ck_ok(zke_set(z, "/", NULL, -1, -1, &stat));
-  return stat.mzxid;
-}
-
 /* Assert a node's ACL, written like "31 world:anyone; 1 digest:a:b". */
 static void expect_acl(zke *z, const char *path, const char *expected) {
   char text[2048] = "";
@@ -165,7 +152,7 @@ TEST_LOOP(list_by_set_acl, 0, COUNT(lists)) {
   if (!lists[_i].stored) {
     ck_rc(zke_set_acl(z, "/a", -1, &acls), ZKE_INVALIDACL);
     expect_acl(z, "/a", "31 world:anyone");
-    ck_assert_int_eq(stat_of(z, "/a").aversion, 0);
+    ck_assert_int_eq(test_stat(z, "/a").aversion, 0);
   } else {
     char expected[200];
     memcpy(entries, lists[_i].entries, sizeof lists[_i].entries);
@@ -574,13 +561,13 @@ TEST_LOOP(set_acl_order_of_checks, 0, COUNT(set_acl_order)) {
   make(z, "/open");
   ck_ok(zke_set_acl(z, "/open", 0, ZKE_OPEN_ACL));
   ck_ok(create_with(z, "/shut", world(0)));
-  int64_t before = zxid_now(z);
+  int64_t before = test_zxid(z);
   int rc = set_acl_order[_i].rc;
   ck_rc(zke_set_acl(z, set_acl_order[_i].path, set_acl_order[_i].version,
                     set_acl_order[_i].acls),
         rc);
-  ck_assert_int_eq(stat_of(z, "/open").aversion, 1 + (rc == ZKE_OK));
-  ck_assert_int_eq(zxid_now(z), before + 1 + (rc == ZKE_OK)); /* P1 */
+  ck_assert_int_eq(test_stat(z, "/open").aversion, 1 + (rc == ZKE_OK));
+  ck_assert_int_eq(test_zxid(z), before + 1 + (rc == ZKE_OK)); /* P1 */
   ck_ok(zke_close(z));
 }
 
@@ -627,13 +614,13 @@ TEST(set_acl_changes_aversion_only) {
   zke *z = memory();
   test_events events = {0};
   make(z, "/a");
-  zke_stat s = stat_of(z, "/a"), root = stat_of(z, "/"), t;
+  zke_stat s = test_stat(z, "/a"), root = test_stat(z, "/"), t;
   ck_ok(zke_exists(z, "/a", test_record, &events, NULL));
   ck_ok(zke_children(z, "/a", test_record, &events, NULL, NULL));
   ck_ok(zke_children(z, "/", test_record, &events, NULL, NULL));
   ck_ok(zke_set_acl(z, "/a", 0, world(R | A)));
   test_expect(z, &events, "");
-  t = stat_of(z, "/a");
+  t = test_stat(z, "/a");
   ck_assert_int_eq(t.aversion, 1);
   ck_assert_int_eq(t.version, s.version);
   ck_assert_int_eq(t.cversion, s.cversion);
@@ -641,7 +628,7 @@ TEST(set_acl_changes_aversion_only) {
   ck_assert_int_eq(t.mzxid, s.mzxid);
   ck_assert_int_eq(t.pzxid, s.pzxid);
   ck_assert_int_eq(t.mtime, s.mtime);
-  ck_assert_int_eq(stat_of(z, "/").pzxid, root.pzxid);
+  ck_assert_int_eq(test_stat(z, "/").pzxid, root.pzxid);
   ck_ok(zke_close(z));
 }
 
@@ -692,7 +679,7 @@ TEST(get_acl_outputs) {
   ck_ok(set(z, "/a", 0));
   ck_ok(zke_get_acl(z, "/a", NULL, &s));
   ck_assert_int_eq(s.version, 1);
-  ck_assert_int_eq(s.czxid, stat_of(z, "/a").czxid);
+  ck_assert_int_eq(s.czxid, test_stat(z, "/a").czxid);
   ck_ok(create_with(z, "/shut", world(0)));
   s.version = 99;
   ck_rc(zke_get_acl(z, "/nope", &acls, &s), ZKE_NONODE);
@@ -746,7 +733,7 @@ TEST(acls_are_stored) {
   z = test_open(name);
   ck_rc(get(z, "/a"), ZKE_NOAUTH);
   expect_acl(z, "/b", "1 world:anyone");
-  ck_assert_int_eq(stat_of(z, "/b").aversion, 1);
+  ck_assert_int_eq(test_stat(z, "/b").aversion, 1);
   ck_ok(auth(z, "bob:p"));
   expect_acl(z, "/a", "31 digest:" BOB);
   ck_ok(zke_close(z));

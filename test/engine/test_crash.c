@@ -28,18 +28,6 @@ enum { MAX_POINTS = 2000, MAX_ANSWERS = 32 };
 
 /* ---- workers that may die ---- */
 
-/* Send a command to a worker. */
-static void tell(test_worker *w, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-static void tell(test_worker *w, const char *format, ...) {
-  char line[4096];
-  va_list ap;
-  va_start(ap, format);
-  vsnprintf(line, sizeof line, format, ap);
-  va_end(ap);
-  test_say(w, line);
-}
-
 static const char *ask(test_worker *w, const char *line) {
   test_say(w, line);
   const char *got = test_line(w);
@@ -283,13 +271,13 @@ static void prepare(zke *z) {
  * n of the fatal one, or gets through. */
 static void run(const char *db, const scenario *s, int n, story *out) {
   test_worker w = test_spawn("talk", NULL);
-  tell(&w, "open %s", db);
+  test_tell(&w, "open %s", db);
   const char *line = test_line(&w);
   ck_assert_msg(is_ok(line), "%s, open before point %d: %s", s->name, n, line);
   for (int i = 0; i < 5 && s->before[i]; i++) ask(&w, s->before[i]);
-  tell(&w, "arm %d KILL", n);
+  test_tell(&w, "arm %d KILL", n);
   ck_assert_str_eq(test_line(&w), "ok");
-  tell(&w, "%s\nexit 0", s->fatal);
+  test_tell(&w, "%s\nexit 0", s->fatal);
   listen(&w, out);
 }
 
@@ -323,7 +311,7 @@ TEST_LOOP(killed_at_each_point, 0, SCENARIOS) {
 static bool dies_opening(const char *db, int n) {
   story told;
   test_worker w = test_spawn("talk", NULL);
-  tell(&w, "arm %d KILL\nopen %s\nexit 0", n, db);
+  test_tell(&w, "arm %d KILL\nopen %s\nexit 0", n, db);
   listen(&w, &told);
   ck_assert_int_eq(told.answers, told.died ? 1 : 2);
   if (!told.died) ck_assert_msg(is_ok(told.answer[1]), "%s", told.answer[1]);
@@ -367,7 +355,7 @@ TEST_LOOP(killed_while_opening, 0, 2) {
     if (_i == 1) {
       story told;
       test_worker w = test_spawn("hold", db, "/e", NULL);
-      tell(&w, "set /s new\narm 1 KILL\nclose");
+      test_tell(&w, "set /s new\narm 1 KILL\nclose");
       listen(&w, &told);
       ck_assert(told.died && is_ok(told.answer[1]));
     }
@@ -393,9 +381,9 @@ static const int owned[] = {3, 4000};
 /* A process with so many ephemerals, which is to die. */
 static test_worker owner_of(const char *db, int count) {
   test_worker w = test_spawn("talk", NULL);
-  tell(&w, "open %s", db);
+  test_tell(&w, "open %s", db);
   ck_assert(is_ok(test_line(&w)));
-  tell(&w, "own /v %d", count);
+  test_tell(&w, "own /v %d", count);
   ck_assert(is_ok(test_line(&w)));
   return w;
 }
@@ -413,13 +401,13 @@ TEST_LOOP(killed_while_reaping, 0, 2) {
     put(z, "/v", "");
     ck_ok(zke_close(z));
     test_worker w = test_spawn("talk", NULL);
-    tell(&w, "open %s", db);
+    test_tell(&w, "open %s", db);
     ck_assert(is_ok(test_line(&w)));
     ask(&w, "create /mine x 1");
     test_worker owner = owner_of(db, count);
     ask(&w, "watchchildren /v");
     test_kill(&owner, SIGKILL);
-    tell(&w, "arm %d KILL\nwatch /v/1\nwait 10000\nexit 0", ++n);
+    test_tell(&w, "arm %d KILL\nwatch /v/1\nwait 10000\nexit 0", ++n);
     listen(&w, &told);
     died = told.died;
     z = test_open(db);
@@ -501,9 +489,9 @@ TEST(killed_before_the_wakeup) {
     put(z, "/s", "old");
     ck_ok(zke_exists(z, "/s", test_record, &events, NULL));
     test_worker w = test_spawn("talk", NULL);
-    tell(&w, "open %s", db);
+    test_tell(&w, "open %s", db);
     ck_assert(is_ok(test_line(&w)));
-    tell(&w, "arm %d KILL\nset /s new\nexit 0", ++n);
+    test_tell(&w, "arm %d KILL\nset /s new\nexit 0", ++n);
     listen(&w, &told);
     died = told.died;
     if (holds(z, "/s", "new")) {
@@ -540,8 +528,8 @@ static test_worker start_adder(const char *db) {
   char text[1024] = "";
   test_worker w = test_spawn("talk", NULL);
   for (int i = 0; i < ADDS; i++) strcat(text, "add /n 1\n");
-  tell(&w, "open %s\ncreate /group/m- x 3\narm %d KILL\n%sexit 0", db,
-       1 + rand() % 600, text);
+  test_tell(&w, "open %s\ncreate /group/m- x 3\narm %d KILL\n%sexit 0", db,
+            1 + rand() % 600, text);
   return w;
 }
 
@@ -599,11 +587,11 @@ TEST(killed_while_checkpointing) {
     put(z, "/s", "old");
     ck_ok(zke_close(z));
     test_worker w = test_spawn("talk", NULL);
-    tell(&w, "open %s", db);
+    test_tell(&w, "open %s", db);
     ck_assert(is_ok(test_line(&w)));
-    tell(&w, "create /kept-%d acknowledged", i);
+    test_tell(&w, "create /kept-%d acknowledged", i);
     ck_assert(is_ok(test_line(&w)));
-    tell(&w, "arm %d KILL checkpoint\nfill /s 300 %d\nexit 0", n, LARGE);
+    test_tell(&w, "arm %d KILL checkpoint\nfill /s 300 %d\nexit 0", n, LARGE);
     listen(&w, &told);
     ck_assert_msg(told.died, "no checkpoint within 19 MB of writes");
     z = test_open(db);
@@ -651,7 +639,7 @@ TEST(killed_while_compacting) {
     }
     ck_assert_int_eq(stat(db, &before), 0);
     test_worker w = test_spawn("hold", db, "/e", NULL);
-    tell(&w, "arm %d KILL\ncompact\nexit 0", ++n);
+    test_tell(&w, "arm %d KILL\ncompact\nexit 0", ++n);
     listen(&w, &told);
     died = told.died;
     zke *z = test_open(db);

@@ -95,35 +95,9 @@ static zke *open_patient(const char *db, int busy_ms) {
 
 /* ---- workers: programs of their own ---- */
 
-/* Send a command to a worker. */
-static void tell(test_worker *w, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-static void tell(test_worker *w, const char *format, ...) {
-  char line[4096];
-  va_list ap;
-  va_start(ap, format);
-  vsnprintf(line, sizeof line, format, ap);
-  va_end(ap);
-  test_say(w, line);
-}
-
-static const char *answer(test_worker *w) {
-  const char *line = test_line(w);
-  ck_assert_msg(strncmp(line, "ok", 2) == 0, "worker: %s", line);
-  return line[2] ? line + 3 : "";
-}
-
-#define ask(w, ...) (tell(w, __VA_ARGS__), answer(w))
-
-static test_worker worker_on(const char *db) {
-  test_worker w = test_spawn("talk", NULL);
-  ask(&w, "open %s", db);
-  return w;
-}
-
 static test_worker owner_of(const char *db, const char *path) {
-  test_worker w = worker_on(db);
-  ask(&w, "create %s x %d", path, ZKE_EPHEMERAL);
+  test_worker w = test_worker_on(db);
+  test_ask(&w, "create %s x %d", path, ZKE_EPHEMERAL);
   return w;
 }
 
@@ -275,12 +249,12 @@ TEST(stopped_holder_keeps_its_ephemeral) {
   test_stop(w.pid, db);
   ck_rc(zke_wait(z, zke_now(z) + 2200), ZKE_OPERATIONTIMEOUT);
   ck_ok(set(z, "/n", "works"));
-  test_worker other = worker_on(db);
-  ask(&other, "set /n too");
-  ask(&other, "exists /e");
+  test_worker other = test_worker_on(db);
+  test_ask(&other, "set /n too");
+  test_ask(&other, "exists /e");
   ck_assert_int_eq(test_session_count(z), 3);
   ck_assert_int_eq(kill(w.pid, SIGCONT), 0);
-  ask(&w, "set /n again");
+  test_ask(&w, "set /n again");
   test_stop(w.pid, db);
   test_kill(&w, SIGKILL);
   await(z, &events, "DELETED /e", 10000);
@@ -346,10 +320,10 @@ TEST(writer_stopped_then_killed) {
   for (int i = 0; i < 3; i++) make(z, paths[i], "", ZKE_PERSISTENT);
   for (bool stopped = true; stopped;) {
     zke_stat before;
-    test_worker w = worker_on(db);
+    test_worker w = test_worker_on(db);
     ck_ok(zke_exists(z, "/n", NULL, NULL, &before));
-    ask(&w, "arm %d STOP", ++point);
-    tell(&w, "multi /n2 /new /old");
+    test_ask(&w, "arm %d STOP", ++point);
+    test_tell(&w, "multi /n2 /new /old");
     stopped = has_stopped(&w);
     if (stopped) refused += refused_in_time(z, point, before);
     test_kill(&w, SIGKILL);
@@ -876,8 +850,8 @@ TEST(deadlines_ignore_the_wall_clock) {
   ck_assert_int_gt(wall_looks, 10);
   ck_assert_int_eq(zke_state(z), ZKE_STATE_CONNECTED);
   ck_assert_int_eq(test_session_count(z), 2);
-  ask(&w, "exists /theirs");
-  ask(&w, "exists /e");
+  test_ask(&w, "exists /theirs");
+  test_ask(&w, "exists /e");
   ck_assert_int_eq(test_wait(&w), 0);
   ck_ok(zke_close(z));
 }
@@ -1060,11 +1034,11 @@ static void work_without_descriptors(zke *z, test_worker *w) {
   zke_free(names);
   ck_ok(zke_delete(z, "/p", -1));
   ck_ok(zke_exists(z, "/n", test_record, &events, NULL));
-  ask(w, "set /n theirs");
+  test_ask(w, "set /n theirs");
   await(z, &events, "CHANGED /n", 10000);
-  ask(w, "watch /n");
+  test_ask(w, "watch /n");
   ck_ok(set(z, "/n", "ours")); /* no descriptor to wake it with: its tick */
-  ck_assert_str_eq(ask(w, "wait 5000"), "CHANGED /n");
+  ck_assert_str_eq(test_ask(w, "wait 5000"), "CHANGED /n");
   ck_ok(zke_exists(z, "/owned", test_record, &events, NULL));
   test_kill(w, SIGKILL);
   await(z, &events, "DELETED /owned", 10000);
@@ -1094,11 +1068,11 @@ TEST(handle_without_descriptors) {
   ck_assert_int_eq(test_session_count(z), 1);
   further = test_session(z, NULL);
   ck_ok(zke_close(further));
-  w = worker_on(db);
-  ask(&w, "exists /e");
-  ask(&w, "set /n theirs");
+  w = test_worker_on(db);
+  test_ask(&w, "exists /e");
+  test_ask(&w, "set /n theirs");
   ck_ok(zke_close(z));
-  ask(&w, "check");
+  test_ask(&w, "check");
   ck_assert_int_eq(test_wait(&w), 0);
 }
 
@@ -1284,7 +1258,7 @@ static void close_behind_its_back(int call, bool put_strangers) {
 }
 
 static bool is_missing(test_worker *w, const char *path) {
-  tell(w, "exists %s", path);
+  test_tell(w, "exists %s", path);
   const char *line = test_line(w);
   ck_assert_msg(strncmp(line, "ok", 2) == 0 || atoi(line) == ZKE_NONODE,
                 "worker: %s", line);
@@ -1294,11 +1268,11 @@ static bool is_missing(test_worker *w, const char *path) {
 /* What is in the file is as before, and nothing of the session is left: it is
  * found dead at the next tick, which one of the tests waits for. */
 static void expect_database_whole(bool reaped) {
-  test_worker w = worker_on(test_path("a.db"));
-  ck_assert_str_eq(ask(&w, "get /n"), "old");
+  test_worker w = test_worker_on(test_path("a.db"));
+  ck_assert_str_eq(test_ask(&w, "get /n"), "old");
   if (reaped) ck_until(is_missing(&w, "/e"), 10000);
   ck_assert(is_missing(&w, "/m"));
-  ask(&w, "check");
+  test_ask(&w, "check");
   ck_assert_int_eq(test_wait(&w), 0);
 }
 
@@ -1349,10 +1323,10 @@ TEST(backup_moved_over_an_open_database) {
   ck_assert_int_eq(rename(copy, db), 0);
   ck_assert_int_eq(unlink(beside(db, "-wal")), 0);
   ck_assert_int_eq(unlink(beside(db, "-shm")), 0);
-  test_worker w = worker_on(db);
-  ck_assert_str_eq(ask(&w, "get /n"), "backed up");
-  ask(&w, "create /new x 1");
-  int64_t id = atoll(ask(&w, "id"));
+  test_worker w = test_worker_on(db);
+  ck_assert_str_eq(test_ask(&w, "get /n"), "backed up");
+  test_ask(&w, "create /new x 1");
+  int64_t id = atoll(test_ask(&w, "id"));
   ck_assert_int_gt(id >> 32, zke_session_id(old) >> 32);
   await(old, &events, "SESSION -112", 10000);
   ck_rc(set(old, "/n", "lost"), ZKE_REPLACED);
@@ -1363,9 +1337,9 @@ TEST(backup_moved_over_an_open_database) {
   ck_rc(exists(z, "/e"), ZKE_NONODE);
   ck_ok(exists(z, "/new"));
   ck_assert_int_eq(test_session_count(z), 2);
-  ask(&w, "watch /n");
+  test_ask(&w, "watch /n");
   ck_ok(set(z, "/n", "goes on"));
-  ck_assert_str_eq(ask(&w, "wait 3000"), "CHANGED /n");
+  ck_assert_str_eq(test_ask(&w, "wait 3000"), "CHANGED /n");
   ck_ok(zke_check(z, NULL, NULL));
   ck_assert_int_eq(test_wait(&w), 0);
   ck_ok(zke_close(z));
@@ -1383,7 +1357,7 @@ TEST(backup_written_into_an_open_database) {
   make(z, "/e", "", ZKE_EPHEMERAL);
   back_up(db, copy);
   ck_ok(set(z, "/n", "later"));
-  test_worker w = worker_on(db);
+  test_worker w = test_worker_on(db);
   zke *later = test_session(z, NULL);
   make(later, "/later", "", ZKE_EPHEMERAL);
   ck_ok(zke_set_watcher(z, test_record, &known));
@@ -1398,7 +1372,7 @@ TEST(backup_written_into_an_open_database) {
   ck_ok(exists(newcomer, "/e"));
   ck_rc(exists(newcomer, "/later"), ZKE_NONODE);
   ck_assert_int_eq(test_session_count(newcomer), 2);
-  tell(&w, "set /n x");
+  test_tell(&w, "set /n x");
   int rc = atoi(test_line(&w));
   ck_assert_msg(rc == ZKE_SESSIONEXPIRED || rc == ZKE_INVALIDSTATE, "%d", rc);
   ck_ok(set(z, "/n", "goes on"));
@@ -1730,7 +1704,7 @@ TEST(sessions_survive_a_full_disk) {
   if (!test_small_disk("disk", 4096)) return;
   const char *db = test_path("disk/a.db"), *ballast = test_path("disk/b");
   test_events events = {0};
-  test_worker w = worker_on(db), dying = owner_of(db, "/theirs");
+  test_worker w = test_worker_on(db), dying = owner_of(db, "/theirs");
   zke *z = test_open(db);
   int64_t id = zke_session_id(z);
   make(z, "/n", "", ZKE_PERSISTENT);
@@ -1741,14 +1715,14 @@ TEST(sessions_survive_a_full_disk) {
   write_until_full(z);
   test_kill(&dying, SIGKILL);
   ck_rc(zke_wait(z, zke_now(z) + 1500), ZKE_OPERATIONTIMEOUT);
-  expect_data(z, "/n", ask(&w, "get /n"));
-  ask(&w, "exists /e");
+  expect_data(z, "/n", test_ask(&w, "get /n"));
+  test_ask(&w, "exists /e");
   ck_assert_int_eq(zke_state(z), ZKE_STATE_CONNECTED);
   ck_assert_int_eq(unlink(ballast), 0);
   await(z, &events, "DELETED /theirs", 10000);
   ck_ok(set(z, "/n", "room"));
-  ck_assert_str_eq(ask(&w, "get /n"), "room");
-  ask(&w, "set /n more");
+  ck_assert_str_eq(test_ask(&w, "get /n"), "room");
+  test_ask(&w, "set /n more");
   ck_assert_int_eq(zke_session_id(z), id);
   ck_assert_int_eq(test_session_count(z), 2);
   ck_ok(exists(z, "/e"));

@@ -209,21 +209,6 @@ static void refused(const char *where, const char *path, int code) {
   refused_by(where, path, NULL, code);
 }
 
-/* Send a command to the worker, which must succeed; its answer. */
-static const char *ask(test_worker *w, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-static const char *ask(test_worker *w, const char *format, ...) {
-  char line[4096];
-  va_list ap;
-  va_start(ap, format);
-  vsnprintf(line, sizeof line, format, ap);
-  va_end(ap);
-  test_say(w, line);
-  const char *answer = test_line(w);
-  ck_assert_msg(strncmp(answer, "ok", 2) == 0, "%s: %s", line, answer);
-  return answer[2] ? answer + 3 : "";
-}
-
 /* ---- files that are refused ---- */
 
 /* P11: a text file, short and long. */
@@ -256,15 +241,15 @@ TEST_LOOP(foreign_database_is_refused, 0, 4) {
 TEST(foreign_database_in_use_is_refused) {
   const char *path = test_path("other.db");
   test_worker w = test_spawn("talk", NULL);
-  ask(&w, "sql %s PRAGMA journal_mode=WAL", path);
-  ask(&w, "sql %s CREATE TABLE t(a); INSERT INTO t VALUES(5)", path);
+  test_ask(&w, "sql %s PRAGMA journal_mode=WAL", path);
+  test_ask(&w, "sql %s CREATE TABLE t(a); INSERT INTO t VALUES(5)", path);
   zke *z;
   ck_rc(zke_open(path, NULL, &z), ZKE_NOTADB);
   ck_says(path);
   ck_assert(!present(joined(path, "-zke")));
-  ck_assert_str_eq(ask(&w, "sql %s UPDATE t SET a=a+1; SELECT a FROM t", path),
-                   "6");
-  ask(&w, "sqlclose");
+  ck_assert_str_eq(
+      test_ask(&w, "sql %s UPDATE t SET a=a+1; SELECT a FROM t", path), "6");
+  test_ask(&w, "sqlclose");
   ck_assert_int_eq(test_wait(&w), 0);
   ck_assert_int_eq(sql(path, "SELECT a FROM t"), 6);
 }
@@ -810,13 +795,13 @@ static const struct {
  * asks? */
 static void expect_syncs(int durability) {
   test_worker w = test_spawn("talk", NULL);
-  ask(&w, "open %s durable=%d", test_path("a.db"), durability);
+  test_ask(&w, "open %s durable=%d", test_path("a.db"), durability);
   for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
     bool wanted = durability == ZKE_DURABLE_BY_KIND && kinds[i].synced;
     if (durability == ZKE_DURABLE_ALL) wanted = true;
-    ask(&w, "syncs");
-    ask(&w, "%s", kinds[i].change);
-    int syncs = atoi(ask(&w, "syncs"));
+    test_ask(&w, "syncs");
+    test_ask(&w, "%s", kinds[i].change);
+    int syncs = atoi(test_ask(&w, "syncs"));
     ck_assert_msg((syncs > 0) == wanted, "%s: %d syncs", kinds[i].change,
                   syncs);
   }
@@ -1016,13 +1001,13 @@ TEST(other_boot_id_reaps_nobody) {
   make_ephemeral(z, "/mine");
   int64_t zxid = next_zxid(z);
   test_worker w = test_spawn("talk", NULL);
-  ask(&w, "open %s boot=two", path);
-  ask(&w, "create /theirs x 1");
+  test_ask(&w, "open %s boot=two", path);
+  test_ask(&w, "create /theirs x 1");
   zke *third = open_booted(path, "three");
   zke_wait(z, zke_now(z) + 1200);
   ck_ok(zke_exists(z, "/mine", NULL, NULL, NULL));
   ck_ok(zke_exists(third, "/theirs", NULL, NULL, NULL));
-  ask(&w, "exists /mine");
+  test_ask(&w, "exists /mine");
   ck_assert_int_eq(test_session_count(z), 3);
   ck_assert_int_eq(next_zxid(z) >> 32, zxid >> 32);
   ck_ok(zke_close(third));
@@ -1037,9 +1022,9 @@ TEST_LOOP(reboot_reissues_nothing, 0, 3) {
   static const char *const next_boot[] = {"two", "", "two"};
   const char *path = sample(test_path("a.db"));
   test_worker w = test_spawn("talk", NULL);
-  int64_t id = atoll(ask(&w, "open %s boot=one", path));
-  ask(&w, "create /e x 1");
-  int sequence = atoi(ask(&w, "create /s- x 2") + strlen("/s-"));
+  int64_t id = atoll(test_ask(&w, "open %s boot=one", path));
+  test_ask(&w, "create /e x 1");
+  int sequence = atoi(test_ask(&w, "create /s- x 2") + strlen("/s-"));
   int64_t zxid = sql(path, "SELECT max(czxid) FROM zke_nodes");
   test_kill(&w, SIGKILL);
   if (_i == 2) ck_assert_int_eq(unlink(joined(path, "-zke/live")), 0);
@@ -1058,7 +1043,7 @@ TEST_LOOP(reboot_reissues_nothing, 0, 3) {
 TEST(same_boot_keeps_the_epoch) {
   const char *path = sample(test_path("a.db"));
   test_worker w = test_spawn("talk", NULL);
-  ask(&w, "open %s", path);
+  test_ask(&w, "open %s", path);
   test_kill(&w, SIGKILL);
   zke *z = test_open(path);
   int64_t zxid = next_zxid(z);
@@ -1075,23 +1060,23 @@ TEST(same_boot_keeps_the_epoch) {
 TEST(failed_sync_is_connection_loss) {
   const char *path = sample(test_path("a.db"));
   test_worker w = test_spawn("talk", NULL);
-  int64_t id = atoll(ask(&w, "open %s", path));
+  int64_t id = atoll(test_ask(&w, "open %s", path));
   zke *z = test_open(path);
-  ask(&w, "create /e x 1");
-  ask(&w, "failsync 0 1");
+  test_ask(&w, "create /e x 1");
+  test_ask(&w, "failsync 0 1");
   test_say(&w, "set /a new");
   ck_assert_int_eq(atoi(test_line(&w)), ZKE_CONNECTIONLOSS);
   char after[16];
-  snprintf(after, sizeof after, "%s", ask(&w, "get /a"));
+  snprintf(after, sizeof after, "%s", test_ask(&w, "get /a"));
   ck_assert(strcmp(after, "one") == 0 || strcmp(after, "new") == 0);
   expect_data(z, "/a", after);
-  ask(&w, "set /a third");
+  test_ask(&w, "set /a third");
   expect_data(z, "/a", "third");
-  ck_assert_int_eq(atoll(ask(&w, "exists /e")), id);
-  ask(&w, "check");
+  ck_assert_int_eq(atoll(test_ask(&w, "exists /e")), id);
+  test_ask(&w, "check");
   ck_ok(zke_set(z, "/a", "fourth", 6, -1, NULL));
-  ck_assert_str_eq(ask(&w, "get /a"), "fourth");
-  ask(&w, "close");
+  ck_assert_str_eq(test_ask(&w, "get /a"), "fourth");
+  test_ask(&w, "close");
   ck_ok(zke_close(z));
   z = test_open(path);
   expect_data(z, "/a", "fourth");
@@ -1104,17 +1089,17 @@ TEST(failed_sync_is_connection_loss) {
 TEST(failing_syncs_acknowledge_nothing) {
   const char *path = sample(test_path("a.db"));
   test_worker w = test_spawn("talk", NULL);
-  ask(&w, "open %s", path);
-  ask(&w, "failsync 0 1000000");
+  test_ask(&w, "open %s", path);
+  test_ask(&w, "failsync 0 1000000");
   for (int i = 0; i < 5; i++) {
     test_say(&w, "set /a new");
     ck_assert_int_lt(atoi(test_line(&w)), 0);
     test_say(&w, "create /q- x 2");
     ck_assert_int_lt(atoi(test_line(&w)), 0);
   }
-  ask(&w, "failsync 0 0");
-  ask(&w, "set /a last");
-  ask(&w, "check");
+  test_ask(&w, "failsync 0 0");
+  test_ask(&w, "set /a last");
+  test_ask(&w, "check");
   test_kill(&w, SIGKILL);
   zke *z = test_open(path);
   expect_data(z, "/a", "last");
@@ -1157,11 +1142,11 @@ TEST(wal_is_bounded) {
   ck_assert_int_eq(warnings, 0);
 
   test_worker w = test_spawn("talk", NULL);
-  ask(&w, "sql %s BEGIN", path);
-  ask(&w, "sql %s SELECT count(*) FROM zke_nodes", path);
+  test_ask(&w, "sql %s BEGIN", path);
+  test_ask(&w, "sql %s SELECT count(*) FROM zke_nodes", path);
   ck_assert_int_gt(largest_wal(z, wal, 400), WAL_LIMIT);
   ck_assert_int_ge(warnings, 1);
-  ask(&w, "sqlclose");
+  test_ask(&w, "sqlclose");
   ck_assert_int_eq(test_wait(&w), 0);
 
   largest_wal(z, wal, 200);
@@ -1540,15 +1525,15 @@ TEST(compaction_whose_sync_fails) {
   int rc = ZKE_OK, n = 0;
   for (; n < 20; n++) {
     test_worker w = test_spawn("talk", NULL);
-    ask(&w, "open %s", path);
-    ask(&w, "failsync %d 1", n);
+    test_ask(&w, "open %s", path);
+    test_ask(&w, "failsync %d 1", n);
     test_say(&w, "compact");
     rc = atoi(test_line(&w));
-    ask(&w, "failsync 0 0");
-    ask(&w, "get /a");
-    ask(&w, "set /a/b two");
-    ask(&w, "check");
-    ask(&w, "close");
+    test_ask(&w, "failsync 0 0");
+    test_ask(&w, "get /a");
+    test_ask(&w, "set /a/b two");
+    test_ask(&w, "check");
+    test_ask(&w, "close");
     ck_assert_int_eq(test_wait(&w), 0);
     if (rc == ZKE_OK) break; /* "ok" */
     ck_assert_msg(rc == ZKE_CONNECTIONLOSS || rc == ZKE_SYSTEMERROR, "%d", rc);
@@ -1573,13 +1558,14 @@ TEST(views_are_readable) {
   make_ephemeral(z, "/e");
   test_worker w = test_spawn("talk", NULL);
   for (int i = 0; i < 5; i++) {
-    ask(&w, "sql %s SELECT count(*) FROM %s", path, views[i]);
+    test_ask(&w, "sql %s SELECT count(*) FROM %s", path, views[i]);
   }
   ck_assert_str_eq(
-      ask(&w, "sql %s SELECT path FROM zke_nodes WHERE path LIKE '/a%%'", path),
+      test_ask(&w, "sql %s SELECT path FROM zke_nodes WHERE path LIKE '/a%%'",
+               path),
       "/a /a/b");
   ck_assert_int_eq(
-      atoi(ask(&w, "sql %s SELECT count(*) FROM zke_sessions", path)), 1);
+      atoi(test_ask(&w, "sql %s SELECT count(*) FROM zke_sessions", path)), 1);
   make(z, "/while", "read");
   ck_ok(zke_close(z));
   ck_assert_int_eq(test_wait(&w), 0);

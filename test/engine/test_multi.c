@@ -24,35 +24,6 @@ static int exists(zke *z, const char *path) {
   return zke_exists(z, path, NULL, NULL, NULL);
 }
 
-static zke_stat stat_of(zke *z, const char *path) {
-  zke_stat stat;
-  ck_ok(zke_exists(z, path, NULL, NULL, &stat));
-  return stat;
-}
-
-/* Two Stats are the same; compared as text, since the struct has gaps. */
-static void expect_stat(zke_stat got, zke_stat expected) {
-  char text[2][200];
-  const zke_stat both[2] = {got, expected};
-  for (int i = 0; i < 2; i++) {
-    const zke_stat *s = &both[i];
-    snprintf(text[i], sizeof text[i],
-             "c%lld m%lld p%lld ct%lld mt%lld v%d cv%d av%d o%llx l%d n%d",
-             (long long)s->czxid, (long long)s->mzxid, (long long)s->pzxid,
-             (long long)s->ctime, (long long)s->mtime, s->version, s->cversion,
-             s->aversion, (unsigned long long)s->ephemeralOwner, s->dataLength,
-             s->numChildren);
-  }
-  ck_assert_str_eq(text[0], text[1]);
-}
-
-/* The zxid of a change made now: setting "/" costs exactly one. */
-static int64_t zxid_now(zke *z) {
-  zke_stat stat;
-  ck_ok(zke_set(z, "/", NULL, -1, -1, &stat));
-  return stat.mzxid;
-}
-
 /* Assert a list, written like "a b c". */
 static void expect_strings(const zke_strings *list, const char *expected) {
   char text[1024] = "";
@@ -163,7 +134,7 @@ TEST(operations_see_each_other) {
   ck_assert_int_eq(b.results[3].stat.version, 2);
   ck_assert_int_eq(b.results[3].stat.dataLength, 6);
   clear(&b);
-  zke_stat p = stat_of(z, "/p");
+  zke_stat p = test_stat(z, "/p");
   ck_assert_int_eq(p.cversion, 2);
   ck_assert_int_eq(p.numChildren, 0);
   ck_assert_int_eq(p.pzxid, p.czxid + 1);
@@ -179,8 +150,8 @@ TEST(parent_then_child) {
   add_create(&b, "/a/b/c", ZKE_EPHEMERAL);
   run(z, &b, "0 0 0");
   clear(&b);
-  ck_assert_int_eq(stat_of(z, "/a/b/c").ephemeralOwner, zke_session_id(z));
-  ck_assert_int_eq(stat_of(z, "/a").numChildren, 1);
+  ck_assert_int_eq(test_stat(z, "/a/b/c").ephemeralOwner, zke_session_id(z));
+  ck_assert_int_eq(test_stat(z, "/a").numChildren, 1);
   ck_ok(zke_close(z));
 }
 
@@ -189,23 +160,23 @@ TEST(one_zxid_one_time) {
   zke *z = memory();
   batch b = {0};
   make(z, "/old");
-  int64_t before = zxid_now(z);
+  int64_t before = test_zxid(z);
   add_create(&b, "/a", ZKE_PERSISTENT);
   add_create(&b, "/a/b", ZKE_PERSISTENT);
   add_set(&b, "/old", "x", 0);
   run(z, &b, "0 0 0");
-  zke_stat a = stat_of(z, "/a"), ab = stat_of(z, "/a/b"),
-           old = stat_of(z, "/old");
+  zke_stat a = test_stat(z, "/a"), ab = test_stat(z, "/a/b"),
+           old = test_stat(z, "/old");
   ck_assert_int_eq(a.czxid, before + 1);
   ck_assert_int_eq(ab.czxid, before + 1);
   ck_assert_int_eq(a.pzxid, before + 1);
   ck_assert_int_eq(old.mzxid, before + 1);
-  ck_assert_int_eq(stat_of(z, "/").pzxid, before + 1);
+  ck_assert_int_eq(test_stat(z, "/").pzxid, before + 1);
   ck_assert_int_eq(a.ctime, ab.ctime);
   ck_assert_int_eq(a.ctime, old.mtime);
-  expect_stat(b.results[2].stat, old);
+  test_expect_stat(b.results[2].stat, old);
   clear(&b);
-  ck_assert_int_eq(zxid_now(z), before + 2);
+  ck_assert_int_eq(test_zxid(z), before + 2);
   ck_ok(zke_close(z));
 }
 
@@ -264,12 +235,12 @@ TEST(delete_and_recreate) {
   clear(&b);
   ck_rc(exists(z, "/p"), ZKE_NONODE);
   make(z, "/n");
-  int64_t old = stat_of(z, "/n").czxid;
+  int64_t old = test_stat(z, "/n").czxid;
   add_delete(&b, "/n", -1);
   add_create(&b, "/n", ZKE_PERSISTENT);
   run(z, &b, "0 0");
   clear(&b);
-  zke_stat n = stat_of(z, "/n");
+  zke_stat n = test_stat(z, "/n");
   ck_assert_int_eq(n.czxid, old + 1);
   ck_assert_int_eq(n.version, 0);
   ck_ok(zke_close(z));
@@ -314,12 +285,12 @@ TEST(sequences_after_refusal) {
 TEST(empty_multi) {
   zke *z = memory();
   batch b = {0};
-  int64_t before = zxid_now(z);
+  int64_t before = test_zxid(z);
   spoil(&b);
   ck_ok(zke_multi(z, b.ops, 0, b.results));
   ck_assert(is_spoilt(&b));
   ck_ok(zke_multi(z, NULL, 0, NULL));
-  ck_assert_int_eq(zxid_now(z), before + 3);
+  ck_assert_int_eq(test_zxid(z), before + 3);
   ck_ok(zke_close(z));
 }
 
@@ -328,14 +299,14 @@ TEST(check_alone) {
   zke *z = memory();
   batch b = {0};
   make(z, "/a");
-  zke_stat before = stat_of(z, "/a");
+  zke_stat before = test_stat(z, "/a");
   add_check(&b, "/a", 0);
   add_check(&b, "/a", -1);
   add_check(&b, "/", -1);
   run(z, &b, "0 0 0");
   clear(&b);
-  expect_stat(stat_of(z, "/a"), before);
-  ck_assert_int_eq(zxid_now(z), before.czxid + 2);
+  test_expect_stat(test_stat(z, "/a"), before);
+  ck_assert_int_eq(test_zxid(z), before.czxid + 2);
   ck_ok(zke_close(z));
 }
 
@@ -369,7 +340,7 @@ TEST(a_thousand_operations) {
     ck_assert_str_eq(results[i].path, expected);
   }
   zke_results_clear(results, MANY);
-  zke_stat p = stat_of(z, "/p");
+  zke_stat p = test_stat(z, "/p");
   ck_assert_int_eq(p.numChildren, MANY);
   ck_assert_int_eq(p.pzxid, p.czxid + 1);
   ck_ok(zke_close(z));
@@ -382,8 +353,8 @@ TEST(refusal_in_the_middle) {
   zke *z = memory();
   batch b = {0};
   make(z, "/x");
-  zke_stat before = stat_of(z, "/x");
-  int64_t zxid = zxid_now(z);
+  zke_stat before = test_stat(z, "/x");
+  int64_t zxid = test_zxid(z);
   add_create(&b, "/a", ZKE_PERSISTENT);
   add_delete(&b, "/nope", -1);
   add_set(&b, "/x", "data", 0);
@@ -391,9 +362,9 @@ TEST(refusal_in_the_middle) {
   run(z, &b, "0 -101 -2 -2");
   ck_says("/nope");
   clear(&b);
-  expect_stat(stat_of(z, "/x"), before);
+  test_expect_stat(test_stat(z, "/x"), before);
   expect_children(z, "/", "x zookeeper");
-  ck_assert_int_eq(zxid_now(z), zxid + 1); /* P1 */
+  ck_assert_int_eq(test_zxid(z), zxid + 1); /* P1 */
   ck_ok(zke_close(z));
 }
 
@@ -488,7 +459,7 @@ TEST_LOOP(refusal_of_each_kind, 0, COUNT(refusals)) {
   zke *z = refusal_tree();
   batch b = {0};
   char codes[40];
-  int64_t before = zxid_now(z);
+  int64_t before = test_zxid(z);
   add_create(&b, "/first", ZKE_PERSISTENT);
   *next(&b) = (zke_op){.type = refusals[_i].type,
                        .path = refusals[_i].path,
@@ -501,7 +472,7 @@ TEST_LOOP(refusal_of_each_kind, 0, COUNT(refusals)) {
   run(z, &b, codes);
   clear(&b);
   expect_children(z, "/", "e shut x zookeeper");
-  ck_assert_int_eq(zxid_now(z), before + 1);
+  ck_assert_int_eq(test_zxid(z), before + 1);
   ck_ok(zke_close(z));
 }
 
@@ -531,7 +502,7 @@ TEST(refusal_by_an_earlier_operation) {
   run(z, &b, "0 -111");
   clear(&b);
   expect_children(z, "/", "b zookeeper");
-  ck_assert_int_eq(stat_of(z, "/b").version, 0);
+  ck_assert_int_eq(test_stat(z, "/b").version, 0);
   ck_ok(zke_close(z));
 }
 
@@ -547,7 +518,7 @@ TEST_LOOP(malformed_path, 0, COUNT(malformed)) {
   zke *z = memory();
   batch b = {0};
   make(z, "/x");
-  int64_t before = zxid_now(z);
+  int64_t before = test_zxid(z);
   for (int type = ZKE_OP_CREATE; type <= ZKE_OP_CHECK; type++) {
     add_delete(&b, "/nope", -1); /* would be -101 */
     *next(&b) = (zke_op){.type = type,
@@ -558,7 +529,7 @@ TEST_LOOP(malformed_path, 0, COUNT(malformed)) {
     run_refused(z, &b, ZKE_MARSHALLINGERROR);
     b.count = 0;
   }
-  ck_assert_int_eq(zxid_now(z), before + 1);
+  ck_assert_int_eq(test_zxid(z), before + 1);
   ck_ok(zke_close(z));
 }
 
@@ -671,7 +642,7 @@ TEST_LOOP(data_limit, 0, COUNT(sums)) {
     run_refused(z, &b, ZKE_BADARGUMENTS);
     ck_says("1000");
   }
-  ck_assert_int_eq(stat_of(z, "/x").version, sums[_i].fits);
+  ck_assert_int_eq(test_stat(z, "/x").version, sums[_i].fits);
   ck_ok(zke_close(z));
 }
 
@@ -900,7 +871,7 @@ TEST(read_untold_in_silence) {
 TEST(read_results) {
   zke *z = read_tree();
   batch b = {0};
-  int64_t before = zxid_now(z);
+  int64_t before = test_zxid(z);
   add_get(&b, "/x");
   add_children(&b, "/x");
   add_get(&b, "/x/k");
@@ -914,12 +885,12 @@ TEST(read_results) {
   ck_assert_ptr_null(b.results[0].children);
   expect_strings(b.results[1].children, "k");
   ck_assert_ptr_null(b.results[1].data);
-  expect_stat(b.results[1].stat, stat_of(z, "/x"));
+  test_expect_stat(b.results[1].stat, test_stat(z, "/x"));
   ck_assert_int_eq(b.results[2].len, -1);
   ck_assert_ptr_null(b.results[2].data);
   expect_strings(b.results[3].children, "");
   clear(&b);
-  ck_assert_int_eq(zxid_now(z), before + 1);
+  ck_assert_int_eq(test_zxid(z), before + 1);
   ck_ok(zke_close(z));
 }
 
@@ -1041,7 +1012,7 @@ TEST(read_with_a_change) {
     ck_rc(zke_multi_read(z, b.ops, 2, b.results), ZKE_MARSHALLINGERROR);
     ck_assert(is_spoilt(&b));
   }
-  ck_assert_int_eq(stat_of(z, "/x/k").version, 1);
+  ck_assert_int_eq(test_stat(z, "/x/k").version, 1);
   ck_ok(zke_close(z));
 }
 
@@ -1094,7 +1065,7 @@ TEST(results_clear) {
   for (int i = 0; i < 2; i++) {
     ck_assert_int_eq(b.results[i].rc, 0);
     ck_assert_ptr_null(b.results[i].path);
-    expect_stat(b.results[i].stat, (zke_stat){0});
+    test_expect_stat(b.results[i].stat, (zke_stat){0});
   }
   zke_results_clear(b.results, 2);
   zke_results_clear(NULL, 0);

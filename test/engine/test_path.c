@@ -24,35 +24,6 @@ static void make(zke *z, const char *path) {
   ck_ok(create(z, path, ZKE_PERSISTENT));
 }
 
-static zke_stat stat_of(zke *z, const char *path) {
-  zke_stat stat;
-  ck_ok(zke_exists(z, path, NULL, NULL, &stat));
-  return stat;
-}
-
-/* Two Stats are the same; compared as text, since the struct has gaps. */
-static void expect_stat(zke_stat got, zke_stat expected) {
-  char text[2][200];
-  const zke_stat both[2] = {got, expected};
-  for (int i = 0; i < 2; i++) {
-    const zke_stat *s = &both[i];
-    snprintf(text[i], sizeof text[i],
-             "c%lld m%lld p%lld ct%lld mt%lld v%d cv%d av%d o%llx l%d n%d",
-             (long long)s->czxid, (long long)s->mzxid, (long long)s->pzxid,
-             (long long)s->ctime, (long long)s->mtime, s->version, s->cversion,
-             s->aversion, (unsigned long long)s->ephemeralOwner, s->dataLength,
-             s->numChildren);
-  }
-  ck_assert_str_eq(text[0], text[1]);
-}
-
-/* The zxid of a change made now: setting "/" costs exactly one. */
-static int64_t zxid_now(zke *z) {
-  zke_stat stat;
-  ck_ok(zke_set(z, "/", NULL, -1, -1, &stat));
-  return stat.mzxid;
-}
-
 /* Create, and assert the path that was made. */
 static void makes(zke *z, const char *path, int mode, const char *expected) {
   char *made = NULL;
@@ -176,13 +147,13 @@ TEST_LOOP(malformed_paths_are_refused_everywhere, 0, COUNT(malformed)) {
   zke *z = memory();
   make(z, "/a");
   make(z, "/a/b");
-  int64_t before = zxid_now(z);
+  int64_t before = test_zxid(z);
   for (int i = 0; i < COUNT(operations); i++) {
     int rc = operations[i].run(z, path);
     ck_assert_msg(rc == ZKE_BADARGUMENTS, "%s of '%s': %s", operations[i].name,
                   path ? path : "(NULL)", zke_error_name(rc));
   }
-  ck_assert_int_eq(zxid_now(z), before + 1); /* P1: refused costs no zxid */
+  ck_assert_int_eq(test_zxid(z), before + 1); /* P1: refused costs no zxid */
   expect_children(z, "/", "a zookeeper");
   expect_children(z, "/a", "b");
   ck_ok(zke_close(z));
@@ -251,14 +222,14 @@ static const struct {
 /* 12 #6, #7, #8: refused where something would be stored, absent elsewhere. */
 TEST_LOOP(strange_names_cannot_be_made, 0, COUNT(strange)) {
   zke *z = memory();
-  int64_t before = zxid_now(z);
+  int64_t before = test_zxid(z);
   for (int i = 0; i < COUNT(operations); i++) {
     int rc = operations[i].run(z, strange[_i].path);
     ck_assert_msg(rc == operations[i].stranger, "%s of %s: %s, not %s",
                   operations[i].name, strange[_i].what, zke_error_name(rc),
                   zke_error_name(operations[i].stranger));
   }
-  ck_assert_int_eq(zxid_now(z), before + 1);
+  ck_assert_int_eq(test_zxid(z), before + 1);
   expect_children(z, "/", "zookeeper");
   ck_ok(zke_close(z));
 }
@@ -371,7 +342,7 @@ TEST_LOOP(unusual_name_is_one_node, 0, COUNT(names)) {
   zke_free(data);
   bool reserved = !strcmp(path, "/zookeeper");
   ck_rc(run_delete(z, path), reserved ? ZKE_BADARGUMENTS : ZKE_OK);
-  ck_assert_int_eq(stat_of(z, "/").numChildren, COUNT(names) - !reserved);
+  ck_assert_int_eq(test_stat(z, "/").numChildren, COUNT(names) - !reserved);
   ck_ok(zke_close(z));
 }
 
@@ -493,7 +464,7 @@ TEST(plain_endings) {
 /* 12 #1: the root of a new tree. */
 TEST(fresh_root) {
   zke *z = memory();
-  zke_stat s = stat_of(z, "/");
+  zke_stat s = test_stat(z, "/");
   ck_assert_int_eq(s.czxid, 0);
   ck_assert_int_eq(s.mzxid, 0);
   ck_assert_int_eq(s.pzxid, 0);
@@ -511,16 +482,16 @@ TEST(fresh_root) {
 /* 12 #2: the reserved nodes of a new tree. */
 TEST(fresh_reserved) {
   zke *z = memory();
-  zke_stat s = stat_of(z, "/zookeeper");
+  zke_stat s = test_stat(z, "/zookeeper");
   ck_assert_int_eq(s.cversion, -2);
   ck_assert_int_eq(s.numChildren, 2);
   ck_assert_int_eq(s.aversion, 0);
   expect_children(z, "/zookeeper", "config quota");
-  s = stat_of(z, "/zookeeper/config");
+  s = test_stat(z, "/zookeeper/config");
   ck_assert_int_eq(s.aversion, -1);
   ck_assert_int_eq(s.cversion, 0);
   ck_assert_int_eq(s.numChildren, 0);
-  expect_stat(stat_of(z, "/zookeeper/quota"), (zke_stat){0});
+  test_expect_stat(test_stat(z, "/zookeeper/quota"), (zke_stat){0});
   ck_ok(zke_close(z));
 }
 
@@ -559,12 +530,12 @@ static const struct {
 TEST_LOOP(reserved_nodes, 0, COUNT(always)) {
   zke *z = memory();
   const char *path = always[_i].path;
-  zke_stat before = stat_of(z, path), after;
+  zke_stat before = test_stat(z, path), after;
   ck_rc(run_create(z, path), ZKE_NODEEXISTS);
   ck_rc(run_create_ephemeral(z, path), ZKE_NODEEXISTS);
   ck_rc(zke_delete(z, path, -1), ZKE_BADARGUMENTS);
   ck_rc(zke_delete(z, path, 77), ZKE_BADARGUMENTS);
-  expect_stat(stat_of(z, path), before);
+  test_expect_stat(test_stat(z, path), before);
   ck_rc(zke_set(z, path, "x", 1, 0, &after), always[_i].set);
   if (always[_i].set == ZKE_OK) {
     ck_assert_int_eq(after.version, before.version + 1);
@@ -685,7 +656,7 @@ TEST(chroot_confines) {
   expect_children(in, "/", "a");
   ck_ok(zke_count(in, "/", &count));
   ck_assert_int_eq(count, 2);
-  ck_assert_int_eq(stat_of(in, "/a").czxid, stat_of(z, "/cr/a").czxid);
+  ck_assert_int_eq(test_stat(in, "/a").czxid, test_stat(z, "/cr/a").czxid);
   ck_ok(zke_close(in));
   ck_ok(zke_close(z));
 }

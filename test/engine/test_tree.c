@@ -49,12 +49,6 @@ static int exists(zke *z, const char *path) {
   return zke_exists(z, path, NULL, NULL, NULL);
 }
 
-static zke_stat stat_of(zke *z, const char *path) {
-  zke_stat stat;
-  ck_ok(zke_exists(z, path, NULL, NULL, &stat));
-  return stat;
-}
-
 /* A Stat as text, which has none of the struct's gaps. */
 static void stat_text(zke_stat s, char *text, size_t size) {
   snprintf(
@@ -62,13 +56,6 @@ static void stat_text(zke_stat s, char *text, size_t size) {
       (long long)s.czxid, (long long)s.mzxid, (long long)s.pzxid,
       (long long)s.ctime, (long long)s.mtime, s.version, s.cversion, s.aversion,
       (unsigned long long)s.ephemeralOwner, s.dataLength, s.numChildren);
-}
-
-static void expect_stat(zke_stat got, zke_stat expected) {
-  char a[200], b[200];
-  stat_text(got, a, sizeof a);
-  stat_text(expected, b, sizeof b);
-  ck_assert_str_eq(a, b);
 }
 
 /* Assert a node's data; len -1 for NULL data. */
@@ -103,13 +90,6 @@ static void expect_children(zke *z, const char *path, const char *expected) {
   zke_strings *names = NULL;
   ck_ok(zke_children(z, path, NULL, NULL, &names, NULL));
   expect_strings(names, expected);
-}
-
-/* The zxid of a change made now: setting "/" costs exactly one. */
-static int64_t zxid_now(zke *z) {
-  zke_stat stat;
-  ck_ok(zke_set(z, "/", NULL, -1, -1, &stat));
-  return stat.mzxid;
 }
 
 /* ---- create ---- */
@@ -173,21 +153,21 @@ TEST(stat_after_create) {
   zke *z = memory();
   zke_stat s;
   make(z, "/p");
-  zke_stat before = stat_of(z, "/p");
+  zke_stat before = test_stat(z, "/p");
   ck_ok(zke_create(z, "/p/c", "abc", 3, ZKE_OPEN_ACL, 0, NULL, &s));
   ck_assert_int_eq(s.czxid, before.czxid + 1);
   ck_assert_int_gt(s.ctime, INT64_C(1500000000000));
-  expect_stat(s, (zke_stat){.czxid = s.czxid,
-                            .mzxid = s.czxid,
-                            .pzxid = s.czxid,
-                            .ctime = s.ctime,
-                            .mtime = s.ctime,
-                            .dataLength = 3});
-  expect_stat(stat_of(z, "/p/c"), s);
+  test_expect_stat(s, (zke_stat){.czxid = s.czxid,
+                                 .mzxid = s.czxid,
+                                 .pzxid = s.czxid,
+                                 .ctime = s.ctime,
+                                 .mtime = s.ctime,
+                                 .dataLength = 3});
+  test_expect_stat(test_stat(z, "/p/c"), s);
   before.cversion = 1;
   before.numChildren = 1;
   before.pzxid = s.czxid;
-  expect_stat(stat_of(z, "/p"), before);
+  test_expect_stat(test_stat(z, "/p"), before);
   ck_ok(zke_close(z));
 }
 
@@ -196,12 +176,12 @@ TEST(stat_after_delete) {
   zke *z = memory();
   make(z, "/p");
   make(z, "/p/c");
-  zke_stat expected = stat_of(z, "/p");
+  zke_stat expected = test_stat(z, "/p");
   ck_ok(drop(z, "/p/c"));
   expected.cversion = 2;
   expected.numChildren = 0;
   expected.pzxid += 1;
-  expect_stat(stat_of(z, "/p"), expected);
+  test_expect_stat(test_stat(z, "/p"), expected);
   ck_ok(zke_close(z));
 }
 
@@ -210,11 +190,11 @@ TEST(stat_of_grandparent) {
   zke *z = memory();
   make(z, "/p");
   make(z, "/p/c");
-  zke_stat before = stat_of(z, "/p");
+  zke_stat before = test_stat(z, "/p");
   make(z, "/p/c/d");
   ck_ok(zke_set(z, "/p/c/d", "x", 1, 0, NULL));
   ck_ok(drop(z, "/p/c/d"));
-  expect_stat(stat_of(z, "/p"), before);
+  test_expect_stat(test_stat(z, "/p"), before);
   ck_ok(zke_close(z));
 }
 
@@ -305,7 +285,7 @@ static zke *open_standing(void) {
 TEST_LOOP(ttl_arguments, 0, COUNT(ttls)) {
   zke *z = open_standing();
   ck_rc(create_ttl(z, "/t", ttls[_i].mode, ttls[_i].ttl_ms), ttls[_i].rc);
-  ck_assert_int_eq(stat_of(z, "/").numChildren, 1 + (ttls[_i].rc == ZKE_OK));
+  ck_assert_int_eq(test_stat(z, "/").numChildren, 1 + (ttls[_i].rc == ZKE_OK));
   ck_ok(zke_close(z));
 }
 
@@ -389,11 +369,11 @@ static zke *order_tree(void) {
  * comes, and no zxid is used. */
 TEST_LOOP(create_order_of_checks, 0, COUNT(create_order)) {
   zke *z = order_tree();
-  int64_t before = zxid_now(z);
+  int64_t before = test_zxid(z);
   ck_rc(zke_create(z, create_order[_i].path, "", create_order[_i].len,
                    create_order[_i].acls, create_order[_i].mode, NULL, NULL),
         create_order[_i].rc);
-  ck_assert_int_eq(zxid_now(z), before + 1); /* P1 */
+  ck_assert_int_eq(test_zxid(z), before + 1); /* P1 */
   expect_children(z, "/x", "k");
   expect_children(z, "/e", "");
   expect_children(z, "/shut", "k");
@@ -429,10 +409,10 @@ static const struct {
 /* P1: the same of a delete. */
 TEST_LOOP(delete_order_of_checks, 0, COUNT(delete_order)) {
   zke *z = order_tree();
-  int64_t before = zxid_now(z);
+  int64_t before = test_zxid(z);
   int rc = delete_order[_i].rc;
   ck_rc(zke_delete(z, delete_order[_i].path, delete_order[_i].version), rc);
-  ck_assert_int_eq(zxid_now(z), before + 1 + (rc == ZKE_OK));
+  ck_assert_int_eq(test_zxid(z), before + 1 + (rc == ZKE_OK));
   if (rc == ZKE_OK) ck_rc(exists(z, delete_order[_i].path), ZKE_NONODE);
   ck_ok(zke_close(z));
 }
@@ -524,7 +504,7 @@ static void try_limit(zke *z, int limit, const char *number) {
         ZKE_BADARGUMENTS);
   ck_says(number);
   ck_ok(zke_create(z, "/b", data, limit, ZKE_OPEN_ACL, 0, NULL, NULL));
-  ck_assert_int_eq(stat_of(z, "/a").version, 1);
+  ck_assert_int_eq(test_stat(z, "/a").version, 1);
   free(data);
 }
 
@@ -578,7 +558,7 @@ TEST(impossible_lengths) {
   make(z, "/a");
   for (int round = 0; round < 2; round++) {
     if (round) {
-      ck_assert_int_eq(stat_of(z, "/a").version, 0);
+      ck_assert_int_eq(test_stat(z, "/a").version, 0);
       expect_children(z, "/", "a zookeeper");
       ck_ok(zke_expire(z, zke_session_id(z)));
     }
@@ -613,16 +593,16 @@ TEST(stat_after_set) {
   zke_stat s;
   ck_ok(zke_create(z, "/a", "abc", 3, ZKE_OPEN_ACL, 0, NULL, NULL));
   make(z, "/a/k");
-  zke_stat expected = stat_of(z, "/a"), root = stat_of(z, "/");
+  zke_stat expected = test_stat(z, "/a"), root = test_stat(z, "/");
   ck_ok(zke_set(z, "/a", "defgh", 5, 0, &s));
   ck_assert_int_ge(s.mtime, expected.mtime);
   expected.version = 1;
   expected.mzxid = expected.pzxid + 1;
   expected.mtime = s.mtime;
   expected.dataLength = 5;
-  expect_stat(s, expected);
-  expect_stat(stat_of(z, "/a"), expected);
-  expect_stat(stat_of(z, "/"), root);
+  test_expect_stat(s, expected);
+  test_expect_stat(test_stat(z, "/a"), expected);
+  test_expect_stat(test_stat(z, "/"), root);
   ck_ok(zke_close(z));
 }
 
@@ -670,13 +650,13 @@ TEST_LOOP(set_order_of_checks, 0, COUNT(set_order)) {
   zke *z = order_tree();
   ck_ok(zke_set(z, "/x", "", 0, 0, NULL));
   ck_ok(zke_set(z, "/x", "", 0, 1, NULL));
-  int64_t before = zxid_now(z);
+  int64_t before = test_zxid(z);
   int rc = set_order[_i].rc;
   ck_rc(zke_set(z, set_order[_i].path, "", set_order[_i].len,
                 set_order[_i].version, NULL),
         rc);
-  ck_assert_int_eq(zxid_now(z), before + 1 + (rc == ZKE_OK));
-  ck_assert_int_eq(stat_of(z, "/x").version, 2 + (rc == ZKE_OK));
+  ck_assert_int_eq(test_zxid(z), before + 1 + (rc == ZKE_OK));
+  ck_assert_int_eq(test_stat(z, "/x").version, 2 + (rc == ZKE_OK));
   ck_ok(zke_close(z));
 }
 
@@ -720,13 +700,13 @@ static void set_to(zke *z, int expected_version, int version) {
   zke_stat s;
   ck_ok(zke_set(z, "/c", "", 0, expected_version, &s));
   ck_assert_int_eq(s.version, version);
-  ck_assert_int_eq(stat_of(z, "/c").version, version);
+  ck_assert_int_eq(test_stat(z, "/c").version, version);
 }
 
 /* 12 #32: behind the largest version comes the smallest. */
 TEST(version_wraps) {
   zke *z = doctored(DOCTOR("version = 2147483647"));
-  ck_assert_int_eq(stat_of(z, "/c").version, INT_MAX);
+  ck_assert_int_eq(test_stat(z, "/c").version, INT_MAX);
   ck_rc(zke_set(z, "/c", "", 0, INT_MIN, NULL), ZKE_BADVERSION);
   set_to(z, INT_MAX, INT_MIN);
   ck_rc(zke_set(z, "/c", "", 0, INT_MAX, NULL), ZKE_BADVERSION);
@@ -752,7 +732,7 @@ TEST(version_passes_minus_one) {
 /* Set /c's ACL and assert the aversion that came out. */
 static void set_acl_to(zke *z, int expected_version, int aversion) {
   ck_ok(zke_set_acl(z, "/c", expected_version, ZKE_OPEN_ACL));
-  ck_assert_int_eq(stat_of(z, "/c").aversion, aversion);
+  ck_assert_int_eq(test_stat(z, "/c").aversion, aversion);
 }
 
 /* 12 #32: aversion wraps likewise. */
@@ -802,15 +782,15 @@ TEST(sequence_sticks_at_the_end) {
 /* 12 #20: cversion is 2 * creates - numChildren in 32 bits. */
 TEST(cversion_wraps) {
   zke *z = doctored(DOCTOR("creates = 2147483645"));
-  ck_assert_int_eq(stat_of(z, "/c").cversion, -6);
+  ck_assert_int_eq(test_stat(z, "/c").cversion, -6);
   sequence(z, "/c/s-", "/c/s-2147483645");
-  ck_assert_int_eq(stat_of(z, "/c").cversion, -5);
+  ck_assert_int_eq(test_stat(z, "/c").cversion, -5);
   sequence(z, "/c/s-", "/c/s-2147483646");
-  ck_assert_int_eq(stat_of(z, "/c").cversion, -4);
+  ck_assert_int_eq(test_stat(z, "/c").cversion, -4);
   sequence(z, "/c/s-", "/c/s-2147483647");
-  ck_assert_int_eq(stat_of(z, "/c").cversion, -5);
+  ck_assert_int_eq(test_stat(z, "/c").cversion, -5);
   ck_ok(drop(z, "/c/s-2147483645"));
-  ck_assert_int_eq(stat_of(z, "/c").cversion, -4);
+  ck_assert_int_eq(test_stat(z, "/c").cversion, -4);
   ck_ok(zke_close(z));
 }
 
@@ -818,14 +798,14 @@ TEST(cversion_wraps) {
  * but still by delete. */
 TEST(pzxid_at_the_end) {
   zke *z = doctored(DOCTOR("creates = 2147483647"));
-  int64_t before = stat_of(z, "/c").pzxid;
+  int64_t before = test_stat(z, "/c").pzxid;
   make(z, "/c/a");
-  zke_stat s = stat_of(z, "/c");
+  zke_stat s = test_stat(z, "/c");
   ck_assert_int_eq(s.pzxid, before);
   ck_assert_int_eq(s.numChildren, 1);
-  ck_assert_int_eq(stat_of(z, "/c/a").czxid, zxid_now(z) - 1);
+  ck_assert_int_eq(test_stat(z, "/c/a").czxid, test_zxid(z) - 1);
   ck_ok(drop(z, "/c/a"));
-  ck_assert_int_eq(stat_of(z, "/c").pzxid, zxid_now(z) - 1);
+  ck_assert_int_eq(test_stat(z, "/c").pzxid, test_zxid(z) - 1);
   ck_ok(zke_close(z));
 }
 
@@ -882,7 +862,7 @@ TEST(sequence_counts_every_create) {
   ck_ok(drop(z, "/p/s-0000000000"));
   ck_ok(drop(z, "/p/s-0000000003"));
   sequence(z, "/p/s-", "/p/s-0000000004");
-  zke_stat s = stat_of(z, "/p");
+  zke_stat s = test_stat(z, "/p");
   ck_assert_int_eq(s.cversion, 7);
   ck_assert_int_eq(s.numChildren, 3);
   ck_ok(zke_close(z));
@@ -952,7 +932,7 @@ TEST(sequence_after_create_and_delete) {
     ck_ok(drop(z, "/p/a"));
   }
   sequence(z, "/p/s-", "/p/s-0000000005");
-  zke_stat s = stat_of(z, "/p");
+  zke_stat s = test_stat(z, "/p");
   ck_assert_int_eq(s.cversion, 11);
   ck_assert_int_eq(s.numChildren, 1);
   ck_ok(zke_close(z));
@@ -972,7 +952,7 @@ TEST(sequence_after_session_end) {
   make(z, "/p/a");
   ck_ok(zke_close(other));
   sequence(z, "/p/s-", "/p/s-0000000010");
-  zke_stat s = stat_of(z, "/p");
+  zke_stat s = test_stat(z, "/p");
   ck_assert_int_eq(s.cversion, 20);
   ck_assert_int_eq(s.numChildren, 2);
   ck_ok(zke_close(z));
@@ -1041,7 +1021,7 @@ TEST(children_of_a_leaf) {
   ck_assert_ptr_nonnull(names);
   ck_assert_int_eq(names->count, 0);
   zke_free(names);
-  expect_stat(s, stat_of(z, "/leaf"));
+  test_expect_stat(s, test_stat(z, "/leaf"));
   ck_ok(zke_close(z));
 }
 
@@ -1150,9 +1130,9 @@ TEST(ephemerals_by_session) {
 TEST(sync_takes_any_path) {
   static const char *const paths[] = {"/", "/nope", "/nope/", "x", "", NULL};
   zke *z = memory();
-  int64_t before = zxid_now(z);
+  int64_t before = test_zxid(z);
   for (int i = 0; i < COUNT(paths); i++) ck_ok(zke_sync(z, paths[i]));
-  ck_assert_int_eq(zxid_now(z), before + 1);
+  ck_assert_int_eq(test_zxid(z), before + 1);
   ck_ok(zke_close(z));
 }
 
@@ -1162,12 +1142,12 @@ TEST(sync_takes_any_path) {
 TEST(foreign_ephemeral) {
   zke *z = memory(), *first = test_session(z, NULL);
   ck_ok(create(first, "/e", ZKE_EPHEMERAL));
-  ck_assert_int_eq(stat_of(z, "/e").ephemeralOwner, zke_session_id(first));
+  ck_assert_int_eq(test_stat(z, "/e").ephemeralOwner, zke_session_id(first));
   ck_ok(zke_set(z, "/e", "z", 1, 0, NULL));
   ck_ok(drop(z, "/e"));
   ck_ok(create(z, "/e", ZKE_EPHEMERAL));
   ck_ok(zke_close(first));
-  ck_assert_int_eq(stat_of(z, "/e").ephemeralOwner, zke_session_id(z));
+  ck_assert_int_eq(test_stat(z, "/e").ephemeralOwner, zke_session_id(z));
   ck_ok(zke_close(z));
 }
 
@@ -1180,15 +1160,15 @@ TEST(session_end_is_one_zxid) {
     ck_ok(create(other, "/p/e-", ZKE_EPHEMERAL_SEQUENTIAL));
   }
   ck_ok(create(other, "/q/e", ZKE_EPHEMERAL));
-  int64_t before = zxid_now(z);
+  int64_t before = test_zxid(z);
   ck_ok(zke_close(other));
-  zke_stat p = stat_of(z, "/p"), q = stat_of(z, "/q");
+  zke_stat p = test_stat(z, "/p"), q = test_stat(z, "/q");
   ck_assert_int_eq(p.pzxid, before + 1);
   ck_assert_int_eq(q.pzxid, before + 1);
   ck_assert_int_eq(p.cversion, 10);
   ck_assert_int_eq(q.cversion, 2);
   ck_assert_int_eq(p.numChildren + q.numChildren, 0);
-  ck_assert_int_eq(zxid_now(z), before + 2);
+  ck_assert_int_eq(test_zxid(z), before + 2);
   ck_ok(zke_close(z));
 }
 
@@ -1335,9 +1315,9 @@ TEST_LOOP(zxid_cost, 0, COUNT(costs)) {
   zke *z = memory();
   make(z, "/a");
   make(z, "/a/b");
-  int64_t before = zxid_now(z);
+  int64_t before = test_zxid(z);
   costs[_i].run(z);
-  int64_t cost = zxid_now(z) - before - 1;
+  int64_t cost = test_zxid(z) - before - 1;
   ck_assert_msg(cost == costs[_i].zxids, "%s: %d zxids, not %d", costs[_i].name,
                 (int)cost, costs[_i].zxids);
   ck_ok(zke_close(z));
@@ -1417,14 +1397,14 @@ TEST(container_emptied_goes) {
   make_used_container(z, "/c");
   ck_ok(zke_exists(z, "/c", test_record, &events, NULL));
   ck_ok(zke_children(z, "/", test_record, &events, NULL, NULL));
-  zke_stat before = stat_of(z, "/");
+  zke_stat before = test_stat(z, "/");
   advance(&s, 61000);
   test_expect_within(z, &events, "DELETED /c; CHILD /", 5000);
-  zke_stat after = stat_of(z, "/");
+  zke_stat after = test_stat(z, "/");
   ck_assert_int_eq(after.cversion, before.cversion + 1);
   ck_assert_int_eq(after.numChildren, before.numChildren - 1);
   ck_assert_int_eq(after.pzxid, before.pzxid + 3);
-  ck_assert_int_eq(zxid_now(z), after.pzxid + 1);
+  ck_assert_int_eq(test_zxid(z), after.pzxid + 1);
   ck_ok(zke_close(z));
 }
 
@@ -1495,12 +1475,12 @@ TEST(ttl_node_goes) {
   ck_ok(create_ttl(z, "/t-", ZKE_PERSISTENT_SEQUENTIAL_WITH_TTL, 120000));
   sweep_passes(z, &s);
   ck_ok(exists(z, "/t"));
-  int64_t before = zxid_now(z);
+  int64_t before = test_zxid(z);
   ck_ok(zke_exists(z, "/t", test_record, &events, NULL));
   ck_ok(zke_children(z, "/", test_record, &events, NULL, NULL));
   advance(&s, 61000);
   test_expect_within(z, &events, "DELETED /t; CHILD /", 5000);
-  ck_assert_int_eq(zxid_now(z), before + 2);
+  ck_assert_int_eq(test_zxid(z), before + 2);
   ck_ok(exists(z, "/t-0000000001"));
   advance(&s, 61000);
   ck_until(gone(z, "/t-0000000001"), 5000);
@@ -1665,7 +1645,7 @@ TEST(outputs_untouched_on_failure) {
   ck_assert_ptr_eq(acls, z);
   ck_assert_int_eq(len, 42);
   ck_assert_int_eq(count, 42);
-  expect_stat(stat, before);
+  test_expect_stat(stat, before);
   ck_ok(zke_close(z));
 }
 
@@ -2268,7 +2248,7 @@ static void walk_start(walk *w, const char *name) {
   fprintf(stderr, "SEED=%llu\n", (unsigned long long)w->seed);
   ck_ok(zke_open(name, &options, &w->z[0]));
   for (int i = 1; i < WALKERS; i++) w->z[i] = test_session(w->z[0], NULL);
-  w->now.zxid = zxid_now(w->z[0]);
+  w->now.zxid = test_zxid(w->z[0]);
   walk_load(w, "/");
   walk_load(w, "/zookeeper");
   walk_load(w, "/zookeeper/config");

@@ -37,6 +37,19 @@ int entries(zke *session, const char *path) {
   return stat.numChildren;
 }
 
+void until_empty(zke *session, const char *path) {
+  zke_strings *names;
+  char child[200];
+  while (zke_children(session, path, NULL, NULL, &names, NULL) == ZKE_OK) {
+    int count = names->count;
+    snprintf(child, sizeof child, "%s/%s", path, count ? names->data[0] : "");
+    zke_free(names);
+    if (!count) return;
+    if (zke_exists(session, child, test_ignore, NULL, NULL) == ZKE_OK)
+      ck_ok(zke_wait(session, soon(session)));
+  }
+}
+
 /* The watches of one session, or with id 0 of all. */
 static int watches_of(zke *session, int64_t id) {
   zke_watch_list *list;

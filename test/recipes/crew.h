@@ -21,6 +21,9 @@ int64_t soon(zke *session);
 int dispatch_on(zke *session);
 /* How many children a node has; 0 where there is no node. */
 int entries(zke *session, const char *path);
+/* Wait until the node has no children: until the end of whoever has died is
+ * noticed, which a watch on its znode tells. */
+void until_empty(zke *session, const char *path);
 /* How many watches the session has; how many all sessions have together. */
 int watches(zke *session);
 int all_watches(zke *session);

@@ -467,25 +467,6 @@ static int use(zke *z) {
   return rc;
 }
 
-static void woken(zke *z, int type, int state, const char *path,
-                  void *context) {
-  (void)z, (void)type, (void)state, (void)path, (void)context;
-}
-
-/* Wait for the end of whoever has died: a watch on its znode tells. */
-static void until_empty(zke *z) {
-  zke_strings *names;
-  char path[200];
-  while (zke_children(z, PATH, NULL, NULL, &names, NULL) == ZKE_OK) {
-    int count = names->count;
-    snprintf(path, sizeof path, PATH "/%s", count ? names->data[0] : "x");
-    zke_free(names);
-    if (!count) return;
-    if (zke_exists(z, path, woken, NULL, NULL) == ZKE_OK)
-      ck_ok(zke_wait(z, soon(z)));
-  }
-}
-
 /* Each change was made once or not at all; others count on. */
 static void check(zke *z, int rc) {
   zke_counter *c = make(z);
@@ -493,7 +474,7 @@ static void check(zke *z, int rc) {
   ck_assert(v == 10 || (rc != ZKE_OK && v >= 0 && v <= 3));
   ck_assert_int_eq(add(c, 1), v + 1);
   zke_counter_free(c);
-  until_empty(z);
+  until_empty(z, PATH);
 }
 
 static const recipe_use uses[] = {{"counter", NULL, use, check}};

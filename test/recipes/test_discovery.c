@@ -521,24 +521,10 @@ static int use(zke *z) {
   return rc;
 }
 
-static void woken(zke *z, int type, int state, const char *path,
-                  void *context) {
-  (void)z, (void)type, (void)state, (void)path, (void)context;
-}
-
 /* The dead one's instance goes; others register and are found. */
 static void check(zke *z, int rc) {
-  zke_strings *names;
-  char path[200];
   (void)rc;
-  while (zke_children(z, PATH, NULL, NULL, &names, NULL) == ZKE_OK) {
-    int count = names->count;
-    snprintf(path, sizeof path, PATH "/%s", count ? names->data[0] : "x");
-    zke_free(names);
-    if (!count) break;
-    if (zke_exists(z, path, woken, NULL, NULL) == ZKE_OK)
-      ck_ok(zke_wait(z, soon(z)));
-  }
+  until_empty(z, PATH);
   zke_discovery *d = offer(z, 5);
   ck_assert_int_eq(pick(d, ZKE_PICK_FIRST), 5);
   zke_discovery_free(d);

@@ -477,30 +477,11 @@ static int use(zke *z) {
   return rc;
 }
 
-static void woken(zke *z, int type, int state, const char *path,
-                  void *context) {
-  (void)z, (void)type, (void)state, (void)path, (void)context;
-}
-
-/* Wait for the end of whoever has died: a watch on its znode tells. */
-static void until_empty(zke *z) {
-  zke_strings *names;
-  char path[200];
-  while (zke_children(z, PATH, NULL, NULL, &names, NULL) == ZKE_OK) {
-    int count = names->count;
-    snprintf(path, sizeof path, PATH "/%s", count ? names->data[0] : "x");
-    zke_free(names);
-    if (!count) return;
-    if (zke_exists(z, path, woken, NULL, NULL) == ZKE_OK)
-      ck_ok(zke_wait(z, soon(z)));
-  }
-}
-
 /* Nobody is left, and another can join. */
 static void check(zke *z, int rc) {
   zke_group *g = make(z, NULL);
   (void)rc;
-  until_empty(z);
+  until_empty(z, PATH);
   join(g, "");
   ck_ok(zke_group_wait(g, 1, soon(z)));
   ck_assert_int_eq(entries(z, PATH), 1);
